@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmd.h - what the subcommands share. A new command: one file cmd/NAME.c with cmd_NAME(), a declaration here, a row in
+ * main.c's table, a page man/byteledger-NAME.1 (a test compares it with --help), a completion row, a news fragment.
+ */
+#ifndef CMD_CMD_H
+#define CMD_CMD_H
+
+#include <argp.h>
+
+#include "base/err.h"
+
+/* Exit status, contract 2. */
+enum cmd_exit { CMD_OK = 0, CMD_FAILED = 1, CMD_USAGE = 2, CMD_ALERT = 3 };
+
+/** struct command - a subcommand; @run parses its own argv (argv[0] is "byteledger NAME") and returns the exit status. */
+struct command {
+	const char *name;
+	const char *summary; /* one line for `byteledger --help` */
+	int (*run)(int argc, char **argv);
+};
+
+/** cmd_fail() - print "byteledger: MESSAGE" and the hint, if any, on stderr; returns CMD_FAILED. */
+int cmd_fail(const struct err *err);
+
+/**
+ * cmd_parse() - argp_parse() with the house's manners: unknown options and --help are handled, usage errors exit with 2,
+ * --help with 0. @argv up to "--" belongs to the command; *@rest receives the index of what follows (argc if nothing).
+ */
+int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *input);
+
+#endif

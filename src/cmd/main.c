@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c - the table of commands, and nothing else that knows more than one of them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+
+static const struct command commands[] = {
+	{ NULL, NULL, NULL },
+};
+
+int cmd_fail(const struct err *err)
+{
+	fprintf(stderr, "byteledger: %s\n",
+		err->msg[0] ? err->msg : "failed for an unknown reason");
+	if (err->hint[0])
+		fprintf(stderr, "hint: %s\n", err->hint);
+	return CMD_FAILED;
+}
+
+int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *input)
+{
+	int own = argc;
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--") == 0) {
+			own = i;
+			break;
+		}
+	}
+	*rest = own < argc ? own + 1 : argc;
+	argp_err_exit_status = CMD_USAGE;
+	return argp_parse(argp, own, argv, ARGP_IN_ORDER, NULL, input) == 0 ? 0 : -1;
+}
+
+static void print_help(FILE *to)
+{
+	fputs("Usage: byteledger COMMAND [OPTIONS] [-- PROGRAM [ARGS...]]\n"
+	      "Keeps the books on a Linux process: which code, allocator or file holds its "
+	      "memory.\n\nCommands:\n",
+	      to);
+	for (const struct command *c = commands; c->name; c++)
+		fprintf(to, "  %-12s %s\n", c->name, c->summary);
+	fputs("\n'byteledger COMMAND --help' lists a command's options.\n", to);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		print_help(stderr);
+		return CMD_USAGE;
+	}
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+	    strcmp(argv[1], "help") == 0) {
+		print_help(stdout);
+		return CMD_OK;
+	}
+	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+		puts("byteledger " BYTELEDGER_VERSION);
+		return CMD_OK;
+	}
+	for (const struct command *c = commands; c->name; c++) {
+		if (strcmp(argv[1], c->name) != 0)
+			continue;
+		char name[64];
+		snprintf(name, sizeof(name), "byteledger %s", c->name);
+		argv[1] = name;
+		return c->run(argc - 1, argv + 1);
+	}
+	fprintf(stderr,
+		"byteledger: unknown command '%s'\nhint: 'byteledger --help' lists the commands\n",
+		argv[1]);
+	return CMD_USAGE;
+}

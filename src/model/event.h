@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * event.h - one fact, the definitions it refers to, and the sink that takes both.
+ *
+ * Sources make events (source/heap.c from rings, trace/reader.c from a file, source/heaptrack.c from a foreign file);
+ * sinks take them (trace/writer.c, model/prof.c, query/). Everything is named by dense numbers which the producer gives
+ * out from 0 or 1 upwards, and which are defined before their first use.
+ */
+#ifndef MODEL_EVENT_H
+#define MODEL_EVENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct stack_id {
+	uint32_t v; /* 0 = the empty, complete stack (root) */
+};
+struct frame_id {
+	uint32_t v;
+};
+struct module_id {
+	uint32_t v; /* 0 = no module (JIT code, unknown) */
+};
+struct thread_id {
+	uint32_t v; /* dense, from 0 in order of first event */
+};
+struct block_id {
+	uint32_t v; /* dense number of a live block, reused after its free; BLOCK_NONE = none */
+};
+#define BLOCK_NONE 0xffffffffu
+
+enum event_kind {
+	/* addr, bytes = requested size, stack = who asked, block = number given to it (not live before) */
+	EVENT_ALLOC = 1,
+	/* addr; bytes, stack, block = those of the allocation; aux_stack = who freed (0 where not recorded) */
+	EVENT_FREE = 2,
+	/* addr: a free of a block never seen */
+	EVENT_FREE_FOREIGN = 3,
+	/* address space: addr, bytes, stack; value = prot | flags << 32 */
+	EVENT_MAP = 4,
+	EVENT_UNMAP = 5,
+	EVENT_BRK = 6, /* addr = the new break, stack */
+	/* process timeline: bytes = RSS, addr = virtual size, value = peak RSS (VmHWM) so far; all in bytes */
+	EVENT_RSS = 7,
+	EVENT_MARK = 8, /* value */
+	/* value = enum loss_reason, bytes = bytes of lost allocations, addr = lost allocations, block.v = lost frees (saturating) */
+	EVENT_LOST = 9,
+	EVENT_SWITCH = 10, /* value 1 = on, 0 = off */
+	EVENT_THREAD_END = 11,
+	EVENT_KIND_MAX = 16
+};
+
+enum event_flag {
+	EVENT_F_REALLOC =
+		1, /* the free, and the allocation right after it by the same thread, are one realloc */
+	EVENT_F_TEMPORARY =
+		2, /* FREE: of this thread's last allocated block (contract 3.1); set by the producer */
+	EVENT_F_UNCERTAIN =
+		4, /* ALLOC: was live when a free was lost. Set on the closing pass only */
+};
+
+/** struct event - lives in the producer; a sink copies what it keeps. */
+struct event {
+	uint8_t kind;  /* enum event_kind */
+	uint8_t flags; /* enum event_flag */
+	uint16_t reserved;
+	struct thread_id thread;
+	uint64_t time_ns; /* since the recording's start; never decreases within a sink */
+	uint64_t addr;
+	uint64_t bytes;
+	uint64_t value;
+	struct stack_id stack;
+	struct stack_id aux_stack;
+	struct block_id block;
+	uint32_t reserved2;
+};
+_Static_assert(sizeof(struct event) == 56, "struct event");
+
+/* A stack whose walk ended early hangs below one of these frames' worth of reason; see wire/heap.h enum wire_stop. */
+enum stack_stop {
+	STACK_COMPLETE = 0,
+	STACK_STOP_MAX = 16 /* same numbers as enum wire_stop; names by stack_stop_name() */
+};
+
+enum def_kind {
+	DEF_PROCESS = 1, /* once, first; again to update (exit status, end) */
+	DEF_THREAD,
+	DEF_MODULE,
+	DEF_FRAME,
+	DEF_STACK,
+	DEF_SYMBOL, /* what a frame resolves to; may come any time after the frame */
+};
+
+/** One function at one place; for a frame with inlining there are several, innermost first. */
+struct symbol {
+	const char *function; /* demangled; NULL = unknown */
+	const char *file;     /* NULL = unknown */
+	uint32_t line;        /* 0 = unknown */
+	uint8_t inlined;      /* 1 = inlined into the next one */
+};
+
+/** struct def - a definition; strings are lent for the call. */
+struct def {
+	enum def_kind kind;
+	uint32_t id; /* of the thing defined: thread, module, frame or stack number */
+	union {
+		struct {
+			uint32_t pid;
+			const char *exe,
+				*cmdline; /* cmdline: arguments separated by NUL, cmdline_bytes long */
+			size_t cmdline_bytes;
+			const char *comment;        /* source name: "heap", "heaptrack", ... */
+			uint64_t start_realtime_ns; /* wall clock of time 0 */
+			uint64_t start_monotonic_ns;
+			uint64_t time_bound_ns; /* event times are exact to this */
+			int ended;              /* 0 = not known to have ended */
+			int complete;           /* contract 3.1 */
+			int exit_status;        /* as waitpid() tells; -1 = unknown */
+			uint64_t runtime_ns;
+			uint64_t peak_rss_bytes;
+		} process;
+		struct {
+			uint32_t tid;
+			const char *name;
+		} thread;
+		struct {
+			const char *path;
+			uint8_t build_id[32];
+			uint8_t build_id_len;
+			uint64_t bias, lo,
+				hi; /* as mapped in the process; 0 where not known (imports) */
+		} module;
+		struct {
+			struct module_id module;
+			uint64_t
+				offset; /* return address - 1, as ELF virtual address of the module; absolute where module is 0 */
+		} frame;
+		struct {
+			struct stack_id
+				parent; /* the caller's stack; always defined before, and smaller than id */
+			struct frame_id frame; /* of the innermost call; ignored where stop != 0 */
+			uint8_t stop; /* != 0: not a frame, but the root of stacks that are partial for this reason; parent is 0 */
+		} stack;
+		struct {
+			const struct symbol *symbols; /* innermost first */
+			uint32_t count;
+		} symbol; /* id = frame */
+	};
+};
+
+/** struct sink - takes definitions and batches of events. Not thread-safe: one producer at a time. */
+struct sink {
+	/** Return: 0, or negative errno with @err filled; a producer stops at the first failure. */
+	int (*define)(struct sink *sink, const struct def *def, struct err *err);
+	int (*put)(struct sink *sink, const struct event *events, size_t count, struct err *err);
+};
+
+/** struct sink_tee - a sink that hands everything to several others, in order. */
+struct sink_tee {
+	struct sink sink;
+	struct sink *to[4];
+	size_t count;
+};
+void sink_tee_init(struct sink_tee *tee);
+/** sink_tee_add() - up to four; returns -ENOSPC beyond. */
+int sink_tee_add(struct sink_tee *tee, struct sink *to);
+
+/** stack_stop_name() - "gap", "no_module" ...: the keys of partial_stacks.by_reason; NULL for 0 or unknown numbers. */
+const char *stack_stop_name(unsigned stop);
+
+/** Reasons for lost events; the first eight are wire/heap.h's enum wire_lost. */
+enum loss_reason {
+	LOSS_RING_FULL = 0,
+	LOSS_NO_SLOT = 1,
+	LOSS_NESTED = 2,
+	LOSS_EARLY = 3,
+	LOSS_SECCOMP = 4,
+	LOSS_RECORDER_DIED = 8, /* count unknown: what stood in rings that nobody read */
+	LOSS_RING_DAMAGED = 9,  /* a ring broke a rule and was closed */
+	LOSS_DISORDER = 10,     /* contradictions the merge could not resolve in its time */
+	LOSS_FILE_DAMAGED = 11, /* a damaged stretch of the recording was skipped */
+	LOSS_WRITE_FAILED = 12, /* disk full or I/O error */
+	LOSS_REASON_MAX = 16
+};
+/** loss_reason_name() - "ring_full" ...: the keys of lost.by_reason; NULL for unknown numbers. */
+const char *loss_reason_name(unsigned reason);
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prof.h - interned, append-only accumulation of a stream of events, and snap.h's frozen readings of it.
+ *
+ * A prof is a sink: definitions are interned (equal strings, modules, frames, stacks become one row whatever number the
+ * producer gave them), block events add to their stack's counters. Cost of a block event: one or two cache lines and no
+ * hash lookup. Memory grows with stacks, modules, threads and symbols, never with events.
+ */
+#ifndef MODEL_PROF_H
+#define MODEL_PROF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "model/event.h"
+
+struct prof;
+
+/** The counters of one stack (exclusive: blocks asked for by exactly this stack), or of a whole reading. */
+struct cost {
+	uint64_t allocations, allocated_bytes;
+	uint64_t frees;
+	uint64_t temporary;
+	uint64_t leaked, leaked_bytes; /* live at the end of the reading */
+	uint64_t peak_bytes;           /* live bytes at the moment of the reading's global peak */
+	uint64_t uncertain, uncertain_bytes;
+};
+
+struct prof *prof_new(struct err *err);
+void prof_free(struct prof *prof);
+void prof_freep(struct prof **prof);
+/** prof_sink() - the sink that feeds this prof; belongs to it. */
+struct sink *prof_sink(struct prof *prof);
+
+/* ---- reading: plain accessors, valid while the prof lives; one thread, or any thread through a snap -------------- */
+
+struct prof_totals {
+	struct cost cost; /* sums; cost.peak_bytes is the global peak */
+	uint64_t foreign_frees;
+	uint64_t peak_time_ns, runtime_ns;
+	uint64_t peak_rss_bytes;
+	uint64_t lost_events, lost_bytes;
+	uint64_t lost[LOSS_REASON_MAX];
+	uint64_t partial[STACK_STOP_MAX]; /* allocations whose stack ended early, by reason */
+	uint64_t culled_allocations, culled_bytes;
+	uint32_t threads, stacks; /* with at least one event; distinct allocation stacks */
+};
+void prof_totals(const struct prof *prof, struct prof_totals *totals);
+
+struct prof_process {
+	uint32_t pid;
+	const char *exe, *cmdline;
+	size_t cmdline_bytes;
+	const char *comment;
+	uint64_t start_realtime_ns, time_bound_ns;
+	int ended, complete, exit_status;
+};
+/** prof_process() - lent; NULL before DEF_PROCESS came. */
+const struct prof_process *prof_process(const struct prof *prof);
+
+struct prof_module {
+	const char *path; /* "" for module 0 */
+	const char *name; /* base name */
+	uint8_t build_id[32];
+	uint8_t build_id_len;
+	uint64_t bias, lo, hi;
+};
+struct prof_frame {
+	struct module_id module;
+	uint64_t offset;
+	const struct symbol *symbols; /* innermost first; NULL until resolved */
+	uint32_t symbol_count;
+};
+struct prof_stack {
+	struct stack_id parent; /* smaller than its own number */
+	struct frame_id frame;
+	uint8_t stop; /* != 0: a reason root, no frame */
+	uint16_t depth;
+};
+struct prof_thread {
+	uint32_t tid;
+	const char *name;
+	struct cost cost;
+	uint64_t events;
+};
+
+/* Counts are one more than the largest number; row 0 of modules, frames and stacks is the empty one. */
+uint32_t prof_module_count(const struct prof *prof);
+uint32_t prof_frame_count(const struct prof *prof);
+uint32_t prof_stack_count(const struct prof *prof);
+uint32_t prof_thread_count(const struct prof *prof);
+const struct prof_module *prof_module(const struct prof *prof, struct module_id id);
+const struct prof_frame *prof_frame(const struct prof *prof, struct frame_id id);
+const struct prof_stack *prof_stack(const struct prof *prof, struct stack_id id);
+const struct prof_thread *prof_thread(const struct prof *prof, struct thread_id id);
+/** prof_stack_cost() - exclusive counters of one stack at this moment; O(1). */
+void prof_stack_cost(const struct prof *prof, struct stack_id id, struct cost *cost);
+
+/** One point of the RSS and heap timeline; kept in a bounded array (neighbours are merged when it is full). */
+struct prof_point {
+	uint64_t time_ns, rss_bytes, virtual_bytes, heap_bytes, allocations, frees;
+};
+/** prof_timeline() - at most about 2000 points, ascending in time; lent. */
+const struct prof_point *prof_timeline(const struct prof *prof, size_t *count);
+
+#endif

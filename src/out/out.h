@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* out.h - one file per format. Formats write into a stdio stream or a buf; nothing here opens, prints or exits. */
+#ifndef OUT_OUT_H
+#define OUT_OUT_H
+
+#include <stdio.h>
+
+#include "base/err.h"
+#include "model/event.h"
+#include "model/prof.h"
+#include "view/view.h"
+
+struct out_opt {
+	enum view_by by;
+	enum view_cost cost;
+	int inverted;
+	size_t limit; /* rows; 0 = the format's default (text 10, others unlimited) */
+	int colour;   /* text: terminal colours */
+	int width;    /* text: columns; 0 = 100 */
+	const char *title;
+};
+
+/* Formats of a reading: folded flamegraph pprof speedscope massif dhat csv json (contract 3), text. */
+int out_text(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
+int out_json(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
+int out_csv(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
+int out_folded(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
+int out_flamegraph(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
+int out_pprof(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
+int out_speedscope(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
+int out_dhat(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
+
+/*
+ * Formats of a stream: they are sinks that write as events pass (heaptrack v3, massif snapshots, jsonl).
+ * @names: a prof with all symbols resolved, for names; may be the same one that the summary filled.
+ * out_stream_finish() writes the rest and releases the sink's memory.
+ */
+struct out_stream;
+struct out_stream *out_heaptrack_new(FILE *to, const struct prof *names, struct err *err);
+struct out_stream *out_massif_new(FILE *to, const struct prof *names, struct err *err);
+struct out_stream *out_jsonl_new(FILE *to, const struct prof *names, struct err *err);
+struct sink *out_stream_sink(struct out_stream *stream);
+int out_stream_finish(struct out_stream *stream, struct err *err);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sym.h - addresses to functions, files, lines and inlined frames, by build id; one cache; demangled C++ and Rust names.
+ */
+#ifndef SYM_SYM_H
+#define SYM_SYM_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/event.h"
+#include "model/prof.h"
+
+struct sym;
+
+struct sym_opt {
+	uint32_t pid; /* != 0: files are opened below /proc/PID/root (openat2 RESOLVE_IN_ROOT) */
+	const char *const
+		*debug_dirs; /* extra folders with debug files, NULL-terminated; may be NULL */
+	int no_debuginfod;   /* 1 = never ask, even when DEBUGINFOD_URLS is set */
+};
+
+struct sym *sym_new(const struct sym_opt *opt, struct err *err);
+void sym_free(struct sym *sym);
+void sym_freep(struct sym **sym);
+
+/**
+ * sym_resolve() - what stands at @offset (ELF virtual address, already return address - 1) of the module at @path.
+ * @build_id: compared with the file's; a file with another id is not used (NULL/0: unknown, not compared).
+ * Return: number of symbols (>= 1; innermost first, the last is the real function), 0 where nothing is known. @out is
+ * lent until sym_free(); equal strings are shared. Cost: the first address of a module opens it; later ones a lookup.
+ * Regular files only. Never fails for damaged files: they resolve to nothing.
+ */
+uint32_t sym_resolve(struct sym *sym, const char *path, const uint8_t *build_id,
+		     uint8_t build_id_len, uint64_t offset, const struct symbol **out);
+
+/**
+ * sym_resolve_prof() - resolve every frame of @prof that has no symbols yet, module by module, and hand DEF_SYMBOL
+ * definitions to @sink (usually prof_sink(@prof), or a tee with a trace writer). @progress may be NULL.
+ */
+int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
+		     void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
+		     struct err *err);
+
+/** sym_demangle() - malloc'd plain name for an Itanium C++, Rust legacy or Rust v0 name; a copy of @name otherwise. */
+char *sym_demangle(const char *name);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * trace.h - the .blt recording: write, read, recover, verify. docs/format.md describes every byte and is normative.
+ */
+#ifndef TRACE_TRACE_H
+#define TRACE_TRACE_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/event.h"
+#include "model/prof.h"
+
+/* ---- writing: one thread --------------------------------------------------------------------------------- */
+
+struct trace_writer;
+
+struct trace_writer_opt {
+	uint64_t
+		min_free_bytes; /* stop recording (LOSS_WRITE_FAILED, counted) when the disk has less; 0 = no floor */
+};
+
+/**
+ * trace_writer_new() - create a recording; O_EXCL|O_NOFOLLOW, mode 0600. An existing file is never overwritten: ".1",
+ * ".2" ... is tried; trace_writer_path() tells which it became.
+ */
+struct trace_writer *trace_writer_new(const char *path, const struct trace_writer_opt *opt,
+				      struct err *err);
+const char *trace_writer_path(const struct trace_writer *writer);
+/**
+ * trace_writer_sink() - takes definitions and events in order. Whole blocks are compressed and written as they fill.
+ * A failed write is not an error of put(): the rest is counted (trace_writer_lost()), the recording stays readable.
+ */
+struct sink *trace_writer_sink(struct trace_writer *writer);
+/** trace_writer_flush() - put everything taken so far on disk as whole blocks; called at least once a second. */
+int trace_writer_flush(struct trace_writer *writer, struct err *err);
+uint64_t trace_writer_lost(const struct trace_writer *writer);
+/**
+ * trace_writer_finish() - write the summary of @prof (per-stack counters, so that a plain report needs no replay; NULL:
+ * none) and the index; close. @writer is released in any case.
+ */
+int trace_writer_finish(struct trace_writer *writer, const struct prof *prof, struct err *err);
+void trace_writer_freep(struct trace_writer **writer);
+
+/* ---- reading ------------------------------------------------------------------------------------------------ */
+
+struct trace_reader;
+
+struct trace_reader_info {
+	uint64_t file_bytes, events, blocks, damaged_blocks, skipped_bytes;
+	int indexed; /* 1 = the index at the end was there and good */
+	int has_summary;
+	int truncated; /* 1 = bytes after the last whole block */
+	uint32_t version;
+};
+
+/** trace_is() - 1 if the file begins like a recording, 0 if not, negative errno where it cannot be read. */
+int trace_is(const char *path, struct err *err);
+struct trace_reader *trace_reader_new(const char *path, struct err *err);
+void trace_reader_freep(struct trace_reader **reader);
+void trace_reader_info(const struct trace_reader *reader, struct trace_reader_info *info);
+
+struct trace_read_opt {
+	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
+	void *progress_ctx;
+};
+/**
+ * trace_reader_run() - replay everything into @sink in recorded order: definitions, then the events that use them.
+ * Damaged stretches are skipped and reported as EVENT_LOST with LOSS_FILE_DAMAGED. Memory: bounded by definitions and
+ * live blocks.
+ */
+int trace_reader_run(struct trace_reader *reader, struct sink *sink,
+		     const struct trace_read_opt *opt, struct err *err);
+/**
+ * trace_reader_summary() - load definitions and the summary into @prof without replaying a single event.
+ * Return: 1 done, 0 there is none (replay instead), negative errno.
+ */
+int trace_reader_summary(struct trace_reader *reader, struct prof *prof, struct err *err);
+/**
+ * trace_append_symbols() - add DEF_SYMBOL definitions to a finished recording (the file is rewritten atomically where it
+ * must be, else extended). @prof holds the resolved frames.
+ */
+int trace_append_symbols(const char *path, const struct prof *prof, struct err *err);
+
+#endif

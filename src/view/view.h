@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * view.h - pure functions of a reading: rows for tables and JSON, a call tree for flame graphs and text trees.
+ */
+#ifndef VIEW_VIEW_H
+#define VIEW_VIEW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/prof.h"
+
+enum view_by {
+	VIEW_BY_STACK = 0,
+	VIEW_BY_FUNCTION,
+	VIEW_BY_MODULE,
+	VIEW_BY_FILE,
+	VIEW_BY_LINE,
+	VIEW_BY_THREAD
+};
+enum view_cost {
+	VIEW_COST_PEAK = 0,
+	VIEW_COST_ALLOCATIONS,
+	VIEW_COST_ALLOCATED,
+	VIEW_COST_TEMPORARY,
+	VIEW_COST_LEAKED,
+	VIEW_COST_LIVE
+};
+
+/** view_by_parse(), view_cost_parse() - the contract's words; -EINVAL with @err listing them. */
+int view_by_parse(const char *word, enum view_by *by, struct err *err);
+int view_cost_parse(const char *word, enum view_cost *cost, struct err *err);
+/** view_cost_of() - the column that @which names. */
+uint64_t view_cost_of(const struct cost *cost, enum view_cost which);
+
+/** One frame as shown: inlined frames already unfolded. Strings are lent from the prof. */
+struct view_frame {
+	const char *function; /* NULL = unknown */
+	const char *module;   /* base name; NULL = unknown */
+	uint64_t offset;
+	const char *file; /* NULL = unknown */
+	uint32_t line;
+	uint8_t inlined;
+};
+
+/**
+ * view_frames() - the frames of @stack, innermost first, inlined ones unfolded, allocator wrappers (operator new,
+ * operator new[]; the rule is in view/frames.c) at the inner end left out: the first is the caller of the outermost
+ * allocator call. Return: the number written, at most @max; @stop receives the reason a partial stack ended (0 complete).
+ */
+size_t view_frames(const struct prof *prof, struct stack_id stack, struct view_frame *out,
+		   size_t max, unsigned *stop);
+
+struct view_row {
+	struct cost cost;
+	struct stack_id stack;   /* VIEW_BY_STACK: the stack; others: one example */
+	struct view_frame frame; /* the group's frame; unused for stack and thread */
+	uint32_t tid;            /* VIEW_BY_THREAD */
+	const char *thread_name;
+	unsigned stop;
+};
+struct view_table {
+	struct view_row *
+		rows; /* sorted descending by the asked cost; rows with all-zero costs are left out */
+	size_t count;
+	enum view_by by;
+	enum view_cost cost;
+};
+/** view_table_new() - group the stacks; O(stacks log stacks). Rows that differ only in hidden wrapper frames are merged. */
+struct view_table *view_table_new(const struct prof *prof, enum view_by by, enum view_cost cost,
+				  struct err *err);
+void view_table_freep(struct view_table **table);
+
+/** A call tree: node 0 is the root; children of a node are contiguous and sorted descending by inclusive cost. */
+struct view_node {
+	struct view_frame frame;
+	uint32_t parent, first_child, child_count;
+	struct cost self, total;
+};
+struct view_tree {
+	struct view_node *nodes;
+	uint32_t count;
+	enum view_cost cost;
+	int inverted;
+};
+/** view_tree_new() - fold stacks into a tree of functions (same function, module: same node), callers on top unless @inverted. */
+struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, int inverted,
+				struct err *err);
+void view_tree_freep(struct view_tree **tree);
+
+#endif

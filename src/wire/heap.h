@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * heap.h - the shared memory between the preload library (producer) and the recorder (consumer).
+ *
+ * One memfd named "byteledger", sealed against shrinking and growing, holds everything:
+ *
+ *     header | slot table | module table | strings | node index | nodes | per-slot scratch | rings
+ *
+ * All places are byte offsets from the start of the file, written once by whoever creates it (wire_heap_layout()
+ * in wire/heap_layout.h) before anybody else maps it. A slot is taken by one thread at a time by compare-and-swap on
+ * @owner; each slot has a ring (mapped twice in a row by both sides, so that no record is ever split) and scratch
+ * memory for the stepper (never read by the recorder). The recorder trusts nothing in here: it copies, validates,
+ * then uses; a ring that breaks a rule is closed and counted (contract 8, house-style C9).
+ *
+ * Memory order: the producer stores words, then @head with release; the recorder loads @head with acquire and stores
+ * @tail with release. Nodes and modules are complete before their count/index is published with release.
+ */
+#ifndef WIRE_HEAP_H
+#define WIRE_HEAP_H
+
+#include <stdint.h>
+
+#define WIRE_HEAP_MAGIC 0x3170616568646c62ULL /* "bldheap1" */
+#define WIRE_HEAP_VERSION 1
+#define WIRE_LINE 64 /* cache line */
+
+/* ---- stacks: nodes of one prefix tree ---------------------------------------------------------------- */
+
+/*
+ * A stack is the number of a node {pc, parent}; the path to node 0 names the callers, outermost last. A parent's
+ * number is always smaller than its child's. pc is the return address, so that pc - 1 lies in the calling
+ * instruction; for a frame that was interrupted by a signal pc is the interrupted address plus one, so the same
+ * subtraction gives the right instruction.
+ * Nodes 1 .. WIRE_STOP_MAX-1 are not frames: a stack that hangs below node R (enum wire_stop) instead of node 0 is
+ * partial, R says why. A stack that *is* node R has no frame at all.
+ */
+enum wire_stop {
+	WIRE_STOP_END = 0,         /* complete: reached main's caller's end or the thread's start */
+	WIRE_STOP_GAP = 1,         /* no unwind rule for this address in a module that has rules */
+	WIRE_STOP_NO_MODULE = 2,   /* the address lies in no module (JIT code, hand-made code) */
+	WIRE_STOP_UNSUPPORTED = 3, /* a rule that cannot be expressed or evaluated */
+	WIRE_STOP_READ = 4,        /* a stack word could not be read or lies outside the stack */
+	WIRE_STOP_NO_PROGRESS = 5, /* the frame address did not grow */
+	WIRE_STOP_TOO_DEEP = 6,    /* more frames than the walk may have */
+	WIRE_STOP_GUESSED =
+		7, /* reached the end, but with at least one frame-pointer guess on the way */
+	WIRE_STOP_NODES_FULL = 8, /* the node table is full: the stack has no number */
+	WIRE_STOP_NO_SCRATCH = 9, /* the thread has no scratch memory, nothing was walked */
+	WIRE_STOP_OFF = 10,       /* stacks were switched off */
+	WIRE_STOP_MAX = 16
+};
+
+struct wire_node {
+	uint64_t pc;
+	uint32_t parent;
+	uint32_t
+		gen; /* value of wire_heap_header.module_gen when made: pc belongs to the modules of that moment */
+};
+_Static_assert(sizeof(struct wire_node) == 16, "wire_node");
+
+#define WIRE_NODE_BITS 28 /* room in an event word */
+#define WIRE_NODE_MAX (1u << WIRE_NODE_BITS)
+
+/* ---- modules ----------------------------------------------------------------------------------------- */
+
+/* One loaded ELF object; entries are only added. The recorder maps (pc, gen) to a module. */
+struct wire_module {
+	uint64_t bias;      /* address minus ELF virtual address */
+	uint64_t lo, hi;    /* [lo, hi) covers all PT_LOAD segments */
+	uint32_t gen_from;  /* first module_gen at which it was there */
+	uint32_t gen_until; /* module_gen at which it was found gone; 0 = still there */
+	uint32_t
+		path_off; /* in the string area, not NUL-terminated; "" for the executable is never written */
+	uint16_t path_len;
+	uint8_t build_id_len; /* 0 = none */
+	uint8_t flags;        /* WIRE_MODULE_* */
+	uint8_t build_id[24];
+};
+_Static_assert(sizeof(struct wire_module) == 64, "wire_module");
+#define WIRE_MODULE_EXE 1 /* the program itself */
+#define WIRE_MODULE_VDSO 2
+#define WIRE_MODULE_OWN 4 /* the preload library */
+
+/* ---- ring records ------------------------------------------------------------------------------------- */
+
+/*
+ * A record is 1 to 3 words of 8 bytes. Word 0 is value << 8 | tag. "addr" is a user address (fits 56 bits).
+ * An allocation's word 1 is size << WIRE_NODE_BITS | node for sizes below WIRE_SIZE_SMALL, tag *_BIG otherwise:
+ * word 1 = node, word 2 = size.
+ *
+ * A realloc is BEGIN(old) before the call, then exactly one of END(new) or FAIL(old) after it, by the same thread,
+ * with no other block record in between. FREE is written before the block is released, ALLOC after it was obtained.
+ */
+enum wire_tag {
+	WIRE_PAD = 0,                 /* an empty word, skipped */
+	WIRE_FREE = 1,                /* addr */
+	WIRE_FREE_STACK = 2,          /* addr; node */
+	WIRE_ALLOC = 3,               /* addr; size|node */
+	WIRE_ALLOC_BIG = 4,           /* addr; node; size */
+	WIRE_REALLOC_BEGIN = 5,       /* old addr */
+	WIRE_REALLOC_BEGIN_STACK = 6, /* old addr; node (free's stack) - reserved for FREE_STACKS */
+	WIRE_REALLOC_END = 7,         /* new addr; size|node */
+	WIRE_REALLOC_END_BIG = 8,     /* new addr; node; size */
+	WIRE_REALLOC_FAIL = 9,        /* old addr: it still lives */
+	WIRE_TIME =
+		10, /* low 56 bits of the cycle counter: everything after happened at or after it */
+	WIRE_THREAD =
+		11, /* tid: what follows in this ring is that thread's; word 1 = full cycle counter */
+	WIRE_MAP =
+		12, /* addr; node | prot << 32 | flags << 40 (low 24 bits of each dropped above); length */
+	WIRE_UNMAP = 13, /* addr; node; length */
+	WIRE_REMAP =
+		14, /* old addr; node; old length   - always followed by WIRE_MAP for the new place */
+	WIRE_BRK = 15,  /* new break; node */
+	WIRE_MARK = 16, /* user's 32-bit marker */
+	WIRE_LOST =
+		17, /* count of block records lost just here; word 1 = bytes of lost allocations */
+	WIRE_THREAD_END = 18, /* tid */
+	WIRE_SWITCH = 19,     /* 1 = recording switched on here, 0 = off */
+	WIRE_TAG_MAX = 20
+};
+#define WIRE_SIZE_SMALL (1ULL << (64 - WIRE_NODE_BITS))
+#define WIRE_RECORD_WORDS_MAX 3
+
+/* Why a call was not recorded. Names for these are in model/loss.h; numbers are never reused. */
+enum wire_lost {
+	WIRE_LOST_RING_FULL = 0, /* policy limit/drop, or the recorder's heart stopped */
+	WIRE_LOST_NO_SLOT = 1,   /* more threads than slots */
+	WIRE_LOST_NESTED = 2,  /* an allocator call from a signal handler that interrupted a hook */
+	WIRE_LOST_EARLY = 3,   /* before shared memory was there */
+	WIRE_LOST_SECCOMP = 4, /* full ring where no system call is allowed */
+	WIRE_LOST_MAX = 8
+};
+
+struct wire_lost_count {
+	uint64_t allocations, bytes, frees;
+};
+
+/* ---- slots and header ----------------------------------------------------------------------------------- */
+
+struct wire_heap_slot {
+	/* line 0: set at layout time, but for the owner */
+	_Alignas(WIRE_LINE)
+		uint32_t owner; /* 0 = free; else tid of the thread that holds it (CAS) */
+	uint32_t ring_bytes;    /* power of two, multiple of the page size */
+	uint64_t ring_off;
+	uint64_t scratch_off;
+	uint32_t scratch_bytes;
+	uint32_t
+		closed; /* recorder: 1 = a rule was broken, ring no longer read, producer must not write */
+	/* line 1 */
+	_Alignas(WIRE_LINE) uint64_t head; /* producer: bytes ever written */
+	uint64_t waits, wait_ns;           /* producer: back-pressure, counted */
+	/* line 2 */
+	_Alignas(WIRE_LINE) uint64_t tail; /* recorder: bytes ever read */
+	/* lines 3-5: producer */
+	_Alignas(WIRE_LINE) struct wire_lost_count lost[WIRE_LOST_MAX];
+};
+_Static_assert(sizeof(struct wire_heap_slot) == 384, "wire_heap_slot");
+
+enum wire_on_full { WIRE_FULL_WAIT = 0, WIRE_FULL_LIMIT = 1, WIRE_FULL_DROP = 2 };
+
+struct wire_heap_header {
+	/* set at layout time */
+	uint64_t magic;
+	uint32_t version, header_bytes;
+	uint64_t total_bytes;
+	uint32_t slot_count, module_max;
+	uint64_t slots_off, modules_off, strings_off, index_off, nodes_off;
+	uint32_t string_bytes, node_max, index_entries; /* index_entries: power of two */
+	uint32_t on_full;                               /* enum wire_on_full */
+	uint32_t free_stacks;                           /* 1 = record the stack of free */
+	uint32_t stamp_every_event; /* 1 = cycle counter on every event (--time-resolution 1ns) */
+	uint32_t start_disabled;
+	uint32_t reserved0;
+	uint64_t sample_bytes; /* 0 = every event */
+	uint64_t start_cycles,
+		start_ns; /* one moment on both clocks (CLOCK_MONOTONIC), taken at creation */
+	/* recorder's line: read by every hook, written about once a millisecond */
+	_Alignas(WIRE_LINE)
+		uint32_t tick; /* changes at least once a millisecond while the recorder runs */
+	uint32_t recorder_pid; /* 0 = none yet (raw mode: none ever) */
+	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last tick */
+	uint32_t detach;       /* 1 = stop recording, nothing is read any more */
+	uint32_t
+		enabled_wanted; /* recorder/user: 1 = record, 0 = suspended (signals flip it in the target) */
+	/* target's lines */
+	_Alignas(WIRE_LINE) uint32_t
+		node_count; /* next free node number (fetch_add); may exceed node_max when full */
+	_Alignas(WIRE_LINE) uint32_t module_gen; /* bumped when a module was found unloaded */
+	uint32_t module_count;                   /* entries complete, release */
+	uint32_t string_used;
+	uint32_t attached;    /* 1 = the library has mapped this and will record */
+	uint32_t target_pid;  /* as the target sees itself */
+	uint32_t exiting;     /* 1 = exit hooks ran: the target ends on its own account */
+	uint32_t exec_called; /* 1 = an exec is under way (0 again if it failed) */
+	uint32_t boot_frees;
+	struct wire_lost_count lost[WIRE_LOST_MAX]; /* losses without a slot, updated atomically */
+	uint64_t own_ranges
+		[8][2]; /* address ranges of the library's own mappings in the target, [lo, hi) */
+};
+
+#endif

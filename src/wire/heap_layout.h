@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* heap_layout.h - one function that lays out the shared file of wire/heap.h; used by whoever creates it. */
+#ifndef WIRE_HEAP_LAYOUT_H
+#define WIRE_HEAP_LAYOUT_H
+
+#include <stdint.h>
+
+#include "wire/heap.h"
+
+#define WIRE_HEAP_SLOTS 256
+#define WIRE_HEAP_BUDGET_DEFAULT (64u << 20)
+
+/* Slots come in three sizes: the first threads are usually the busy ones; most further ones hardly allocate. */
+static inline void wire_heap_slot_sizes(uint32_t slot, uint32_t *ring_bytes,
+					uint32_t *scratch_bytes)
+{
+	if (slot < 4) {
+		*ring_bytes = 4u << 20;
+		*scratch_bytes = 1u << 20;
+	} else if (slot < 24) {
+		*ring_bytes = 256u << 10;
+		*scratch_bytes = 256u << 10;
+	} else {
+		*ring_bytes = 32u << 10;
+		*scratch_bytes = 32u << 10;
+	}
+}
+
+/**
+ * wire_heap_layout() - fill the header for a file within @budget bytes (at least 32 MiB; page = 4096).
+ * The node table gets what the slots leave. The slots themselves are written by wire_heap_layout_slots() once the
+ * file is mapped. Freestanding; deterministic.
+ */
+static inline void wire_heap_layout(struct wire_heap_header *h, uint64_t budget)
+{
+	const uint64_t page = 4096;
+	uint64_t slots = 0;
+	for (uint32_t i = 0; i < WIRE_HEAP_SLOTS; i++) {
+		uint32_t ring, scratch;
+		wire_heap_slot_sizes(i, &ring, &scratch);
+		slots += (uint64_t)ring + scratch;
+	}
+	h->magic = WIRE_HEAP_MAGIC;
+	h->version = WIRE_HEAP_VERSION;
+	h->header_bytes = sizeof(*h);
+	h->slot_count = WIRE_HEAP_SLOTS;
+	h->module_max = 4096;
+	h->string_bytes = 512u << 10;
+	h->slots_off = page;
+	h->modules_off = h->slots_off +
+			 (WIRE_HEAP_SLOTS * sizeof(struct wire_heap_slot) + page - 1) / page * page;
+	h->strings_off = h->modules_off + h->module_max * sizeof(struct wire_module);
+	h->index_off = h->strings_off + h->string_bytes;
+	uint64_t left = budget > h->index_off + slots ? budget - h->index_off - slots : 0;
+	uint32_t nodes = 1u << 16;
+	/* 16 bytes a node and two 4-byte index entries */
+	while ((uint64_t)nodes * 2 * 24 <= left && nodes < (1u << 24))
+		nodes *= 2;
+	h->index_entries = nodes * 2;
+	h->nodes_off = h->index_off + (uint64_t)h->index_entries * 4;
+	/* what a power of two leaves over goes to the nodes: the index may then be loaded above one half */
+	uint64_t spare = h->index_off + slots + (uint64_t)nodes * 24 < budget
+				 ? budget - (h->index_off + slots + (uint64_t)nodes * 24)
+				 : 0;
+	uint64_t more = spare / 16;
+	if (more > nodes / 2)
+		more = nodes / 2;
+	h->node_max = (nodes + (uint32_t)more) / 256 * 256;
+	h->total_bytes = h->nodes_off + (uint64_t)h->node_max * 16 + slots;
+	h->node_count = WIRE_STOP_MAX;
+	h->enabled_wanted = 1;
+}
+
+/** wire_heap_layout_slots() - write the slot table of a freshly created, zero-filled file mapped at @base. */
+static inline void wire_heap_layout_slots(void *base)
+{
+	struct wire_heap_header *h = base;
+	struct wire_heap_slot *slot = (struct wire_heap_slot *)((char *)base + h->slots_off);
+	uint64_t off = h->nodes_off + (uint64_t)h->node_max * 16;
+	for (uint32_t i = 0; i < h->slot_count; i++) {
+		uint32_t ring, scratch;
+		wire_heap_slot_sizes(i, &ring, &scratch);
+		slot[i].ring_bytes = ring;
+		slot[i].scratch_bytes = scratch;
+		slot[i].scratch_off = off;
+		off += scratch;
+		slot[i].ring_off = off;
+		off += ring;
+	}
+}
+
+#endif

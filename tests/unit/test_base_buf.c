@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/varint.h"
+
+static void buf_grows_and_hands_over_its_text(void **state)
+{
+	(void)state;
+	CLEANUP(buf_fini) struct buf buf = { 0 };
+	for (int i = 0; i < 1000; i++)
+		buf_printf(&buf, "%d,", i % 10);
+	assert_int_equal(buf.len, 2000);
+	char *text = buf_take(&buf);
+	assert_non_null(text);
+	assert_memory_equal(text, "0,1,2,3,", 8);
+	assert_int_equal(text[2000], 0);
+	free(text);
+	assert_null(buf.data);
+}
+
+static void buf_reports_an_impossible_reservation_once_at_the_end(void **state)
+{
+	(void)state;
+	CLEANUP(buf_fini) struct buf buf = { 0 };
+	buf_puts(&buf, "x");
+	assert_null(buf_reserve(&buf, SIZE_MAX));
+	buf_puts(&buf, "y");
+	assert_true(buf_failed(&buf));
+	assert_int_equal(buf.len, 1);
+}
+
+static void varint_keeps_every_width_and_refuses_overlong_input(void **state)
+{
+	(void)state;
+	for (unsigned bit = 0; bit < 64; bit++) {
+		uint64_t v = (1ULL << bit) | (bit & 1), back = 0;
+		uint8_t bytes[VARINT_MAX];
+		uint8_t *end = varint_put(bytes, v);
+		assert_ptr_equal(varint_get(bytes, end, &back), end);
+		assert_true(back == v);
+		assert_null(varint_get(bytes, end - 1, &back));
+		assert_true(unzigzag(zigzag((int64_t)v)) == (int64_t)v);
+		assert_true(unzigzag(zigzag(-(int64_t)v)) == -(int64_t)v);
+	}
+	const uint8_t overlong[] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02 };
+	uint64_t v;
+	assert_null(varint_get(overlong, overlong + sizeof(overlong), &v));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(buf_grows_and_hands_over_its_text),
+		cmocka_unit_test(buf_reports_an_impossible_reservation_once_at_the_end),
+		cmocka_unit_test(varint_keeps_every_width_and_refuses_overlong_input),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
