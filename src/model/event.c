@@ -41,10 +41,17 @@ int sink_tee_add(struct sink_tee *tee, struct sink *to)
 const char *stack_stop_name(unsigned stop)
 {
 	static const char *const names[STACK_STOP_MAX] = {
-		[1] = "gap",         [2] = "no_module",       [3] = "unsupported",
-		[4] = "unreadable",  [5] = "no_progress",     [6] = "too_deep",
-		[7] = "guessed",     [8] = "node_table_full", [9] = "no_scratch",
+		[1] = "gap",
+		[2] = "no_module",
+		[3] = "unsupported",
+		[4] = "unreadable",
+		[5] = "no_progress",
+		[6] = "too_deep",
+		[7] = "guessed",
+		[8] = "node_table_full",
+		[9] = "no_scratch",
 		[10] = "stacks_off",
+		[STACK_STOP_DAMAGED] = "file_damaged",
 	};
 	return stop < STACK_STOP_MAX ? names[stop] : NULL;
 }

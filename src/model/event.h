@@ -81,7 +81,8 @@ _Static_assert(sizeof(struct event) == 56, "struct event");
 /* A stack whose walk ended early hangs below one of these frames' worth of reason; see wire/heap.h enum wire_stop. */
 enum stack_stop {
 	STACK_COMPLETE = 0,
-	STACK_STOP_MAX = 16 /* same numbers as enum wire_stop; names by stack_stop_name() */
+	STACK_STOP_DAMAGED = 11, /* its definition stood in a damaged stretch of the recording */
+	STACK_STOP_MAX = 16      /* same numbers as enum wire_stop; names by stack_stop_name() */
 };
 
 enum def_kind {

@@ -103,4 +103,26 @@ struct prof_point {
 /** prof_timeline() - at most about 2000 points, ascending in time; lent. */
 const struct prof_point *prof_timeline(const struct prof *prof, size_t *count);
 
+/* ---- loading: only for trace/summary.c, which restores a finished reading without replaying a single event -------- */
+
+/*
+ * Rows by the number which the producer gave (the sink's numbers); O(1). Row 0 for a number that was never defined.
+ * The writer asks for them to store counters under the recording's own numbers.
+ */
+struct stack_id prof_stack_row(const struct prof *prof, struct stack_id producer);
+struct frame_id prof_frame_row(const struct prof *prof, struct frame_id producer);
+struct thread_id prof_thread_row(const struct prof *prof, struct thread_id producer);
+/**
+ * prof_load_*() - set counters to what a summary says; all definitions were handed to prof_sink() before. @row is a row
+ * number. Totals may be loaded before or after the rows; they are taken as they are, nothing is summed up again.
+ * Return: 0, -EINVAL for a row that does not exist, -ENOMEM; @err filled.
+ */
+int prof_load_totals(struct prof *prof, const struct prof_totals *totals, struct err *err);
+int prof_load_stack(struct prof *prof, struct stack_id row, const struct cost *cost,
+		    struct err *err);
+int prof_load_thread(struct prof *prof, struct thread_id row, const struct cost *cost,
+		     uint64_t events, struct err *err);
+int prof_load_timeline(struct prof *prof, const struct prof_point *points, size_t count,
+		       struct err *err);
+
 #endif
