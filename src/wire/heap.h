@@ -198,6 +198,9 @@ struct wire_heap_header {
 	struct wire_lost_count lost[WIRE_LOST_MAX]; /* losses without a slot, updated atomically */
 	uint64_t own_ranges
 		[8][2]; /* address ranges of the library's own mappings in the target, [lo, hi) */
+	/* both clocks once more, by the exit hook: a raw file has no recorder to calibrate them. 0 = never ran */
+	uint64_t end_cycles, end_ns;
+	uint64_t peak_rss_bytes; /* VmHWM as the exit hook read it; 0 = not known */
 };
 
 #endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * heap_start.h - how the preload library and the recorder find each other. Three ways, one file layout:
+ *
+ * 1. `byteledger run|heap -- PROGRAM`: the parent creates and seals the memfd and lays it out. The program inherits one
+ *    descriptor, named by WIRE_ENV_SHM (decimal). The library fstat()s it (size == total_bytes), checks magic and
+ *    version, maps, closes it, removes the variable, sets target_pid, then attached = 1 with release.
+ *    WIRE_ENV_FOLLOW=1 asks it to leave LD_PRELOAD and the other variables in place for programs that it execs: they
+ *    find no WIRE_ENV_SHM and go way 2. Without it the library takes itself out of LD_PRELOAD.
+ * 2. LD_PRELOAD alone: the library creates, lays out and seals the memfd, sets target_pid and attached, and starts
+ *        byteledger --recorder FD [-o PATTERN]     (-o: value of BYTELEDGER_OUTPUT; absent: the default pattern)
+ *    with the descriptor at number FD, then closes its own. The recorder stores recorder_pid and the first heartbeat
+ *    when it has taken over. A pattern that is empty or unusable ends the recorder with one line on stderr.
+ * 3. raw mode, where no helper can be started: the file is OUTPUT.raw on disk, mapped shared and never read while the
+ *    program runs. Same layout, only that ring_bytes may be larger (a power of two up to 2 GiB; the file is sparse, so
+ *    untouched parts cost nothing). recorder_pid and tail stay 0: a ring does not wrap, what does not fit is counted in
+ *    lost[WIRE_LOST_RING_FULL]. end_ns (header) is the time of the exit hook, 0 after a crash.
+ *
+ * Times in the header are CLOCK_MONOTONIC; cycles are rdtsc on x86-64, cntvct_el0 on arm64.
+ */
+#ifndef WIRE_HEAP_START_H
+#define WIRE_HEAP_START_H
+
+#define WIRE_MEMFD_NAME "byteledger"
+#define WIRE_ENV_SHM "BYTELEDGER_SHM"
+#define WIRE_ENV_FOLLOW "BYTELEDGER_TRACK_CHILD_PROCESSES"
+#define WIRE_ENV_OUTPUT "BYTELEDGER_OUTPUT"
+#define WIRE_RECORDER_OPTION "--recorder"
+#define WIRE_PRELOAD_NAME "libbyteledger-heap.so"
+#define WIRE_RAW_SUFFIX ".raw"
+
+#endif
