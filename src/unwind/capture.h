@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 OR (GPL-2.0-only OR BSD-2-Clause) */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * capture.h - one call from a hook to a stack number: remembered stacks first, a walk for what is new.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* heap_layout.h - one function that lays out the shared file of wire/heap.h; used by whoever creates it. */
 #ifndef WIRE_HEAP_LAYOUT_H
 #define WIRE_HEAP_LAYOUT_H

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`./dev check`: build with both compilers and the sanitizers, run every suite, add up the single cases.
+
+A build counts as one case, a TAP line and a pytest function as one each. A test program that dies before it has printed its
+plan counts as one failed case, however many it would have run. The last line is `N passed, N failed, N skipped`.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
+BUILD = os.path.join(ROOT, "build")
+
+
+class Tally:
+    def __init__(self):
+        self.passed, self.failures, self.skips = 0, [], []
+
+    def ok(self, count=1):
+        self.passed += count
+
+    def fail(self, what, detail=""):
+        self.failures.append(what)
+        print(f"FAILED: {what}")
+        if detail:
+            print("\n".join("    " + line for line in detail.strip().splitlines()[-40:]))
+
+    def skip(self, what, why):
+        # Root on a kernel with type information can do all that the BPF parts need: there a skip would hide a fault.
+        if "BPF" in why and os.geteuid() == 0 and os.path.exists("/sys/kernel/btf/vmlinux"):
+            self.fail(what, f"skipped as root on a kernel with BTF: {why}")
+        else:
+            self.skips.append((what, why))
+
+
+def say(text):
+    print(f"== {text}", flush=True)
+
+
+def configure(folder, options, env):
+    if os.path.exists(os.path.join(folder, "build.ninja")):
+        return None
+    done = subprocess.run(["meson", "setup", folder, *options], cwd=ROOT, capture_output=True, text=True,
+                          env={**os.environ, **env})
+    return None if done.returncode == 0 else done.stdout + done.stderr
+
+
+def compile_in(tally, title, folder, options=(), env=None):
+    """Configure and build; the outcome is one case."""
+    start = time.time()
+    error = configure(folder, list(options), env or {})
+    if not error:
+        done = subprocess.run(["ninja", "-C", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        error = done.stdout if done.returncode else None
+    if error:
+        interesting = [line for line in error.splitlines() if re.search(r"error|FAILED|ERROR|undefined", line)]
+        tally.fail(title, "\n".join(interesting[:20]) or error)
+        return False
+    tally.ok()
+    say(f"{title}: {time.time() - start:.0f} s")
+    return True
+
+
+def read_tap(tally, name, record):
+    """One meson test of protocol tap: count its lines, and notice cases that are missing."""
+    out = record["stdout"] or ""
+    plan = re.search(r"^1\.\.(\d+)\s*(?:#\s*SKIP\b[:\s]*(.*))?$", out, re.M | re.I)
+    if plan and plan.group(1) == "0":
+        tally.skip(name, plan.group(2) or "no reason given")
+        return
+    seen = bad = 0
+    lines = out.splitlines()
+    for i, line in enumerate(lines):
+        hit = re.match(r"(not )?ok\b\s*\d*\s*-?\s*(.*)", line)
+        if not hit:
+            continue
+        seen += 1
+        skip = re.search(r"#\s*SKIP\b[:\s]*(.*)", hit.group(2), re.I)
+        title = f"{name}: {hit.group(2)}"
+        if skip:
+            # cmocka writes `not ok N # SKIP name`; its reason is the last comment before
+            comments = [l[1:].strip() for l in lines[max(0, i - 3):i] if l.startswith("#")]
+            tally.skip(f"{name}: {skip.group(1)}", comments[-1] if comments else "no reason given")
+        elif hit.group(1):
+            bad += 1
+            notes = []
+            for note in lines[i + 1:i + 40]:
+                if re.match(r"(not )?ok\b", note):
+                    break
+                notes.append(note)
+            tally.fail(title, "\n".join(notes) + "\n" + (record.get("stderr") or "")[-2000:])
+        else:
+            tally.ok()
+    missing = int(plan.group(1)) - seen if plan else 1
+    if missing > 0:
+        tally.fail(f"{name}: {missing} of its cases were not reached", out[-1500:] + (record.get("stderr") or "")[-3000:])
+    elif record["result"] not in ("OK", "EXPECTEDFAIL", "SKIP") and not bad:
+        tally.fail(f"{name}: ended with {record['result']}, status {record.get('returncode')}",
+                   out[-1500:] + (record.get("stderr") or "")[-3000:])
+
+
+def meson_tests(tally, title, folder, suites, env=None, multiplier=1):
+    start = time.time()
+    args = ["meson", "test", "-C", folder, "--no-rebuild", "--logbase", "check", "-t", str(multiplier)]
+    for suite in suites:
+        args += ["--suite", suite]
+    log = os.path.join(folder, "meson-logs", "check.json")
+    if os.path.exists(log):
+        os.unlink(log)
+    done = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env={**os.environ, **(env or {})})
+    if not os.path.exists(log):
+        if "No suitable tests" not in done.stdout:
+            tally.fail(f"{title}: meson test did not run", done.stdout)
+        return
+    before = tally.passed
+    with open(log, encoding="utf-8") as f:
+        for line in f:
+            record = json.loads(line)
+            name = record["name"].split(":", 1)[-1]
+            read_tap(tally, f"{title}, {name}", record)
+    say(f"{title}: {tally.passed - before} passed, {time.time() - start:.0f} s")
+
+
+def live_tests(tally, everything, select):
+    start = time.time()
+    xml = os.path.join(BUILD, "live.xml")
+    if os.path.exists(xml):
+        os.unlink(xml)
+    args = [sys.executable, "-m", "pytest", "-c", "tests/live/pytest.ini", "--rootdir", ".", "-q", "--no-header",
+            "-p", "no:cacheprovider", f"--junitxml={xml}", "--tb=short", "tests/live"]
+    if not everything:
+        args += ["-m", "not large and not guest"]
+    if select:
+        args += ["-k", select]
+    done = subprocess.run(args, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          stdin=subprocess.DEVNULL)
+    if done.returncode == 5 and os.path.exists(xml):
+        say("live: no test selected")
+        return
+    if not os.path.exists(xml):
+        tally.fail("live tests did not run", done.stdout)
+        return
+    before = len(tally.failures)
+    passed = tally.passed
+    for case in ET.parse(xml).getroot().iter("testcase"):
+        name = f"live, {case.get('classname', '').split('.')[-1]}: {case.get('name')}"
+        bad = [e for e in case if e.tag in ("failure", "error")]
+        skipped = case.find("skipped")
+        if bad:
+            tally.fail(name, (bad[0].get("message") or "") + "\n" + (bad[0].text or ""))
+        elif skipped is not None:
+            tally.skip(name, skipped.get("message") or "no reason given")
+        else:
+            tally.ok()
+    if done.returncode not in (0, 1) and len(tally.failures) == before:
+        tally.fail(f"live: pytest ended with {done.returncode}", done.stdout)
+    say(f"live: {tally.passed - passed} passed, {time.time() - start:.0f} s")
+
+
+def fuzz(tally, seconds):
+    done = subprocess.run([sys.executable, "scripts/fuzz.py", "--each", str(seconds)], cwd=ROOT,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    for line in done.stdout.splitlines():
+        hit = re.match(r"fuzz (\S+): (no finding|FINDING)", line)
+        if hit and hit.group(2) == "no finding":
+            tally.ok()
+        elif hit:
+            tally.fail(f"fuzz {hit.group(1)}", line)
+    if done.returncode not in (0, 1):
+        tally.fail("fuzz did not run", done.stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./dev check", description="build and run every test")
+    parser.add_argument("--all", action="store_true", help="also large programs, other kernels, a minute of fuzzing a target")
+    parser.add_argument("--quick", action="store_true", help="only the gcc build and its suites (no clang, no sanitizers)")
+    parser.add_argument("-k", metavar="EXPR", help="only live tests that match (pytest -k)")
+    opt = parser.parse_args()
+    tally, start = Tally(), time.time()
+    os.makedirs(BUILD, exist_ok=True)
+
+    if compile_in(tally, "build with gcc, warnings are errors", BUILD, ["--werror"]):
+        meson_tests(tally, "gcc", BUILD, ["unit", "golden", "corpus", "house"])
+    if not opt.quick:
+        compile_in(tally, "build with clang-14, warnings are errors", os.path.join(BUILD, "clang"),
+                   ["--werror", "-Dlive=false"], {"CC": "clang-14", "CXX": "clang++-14"})
+        folder = os.path.join(BUILD, "asan")
+        if compile_in(tally, "build with address and undefined-behaviour sanitizers", folder,
+                      ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dlive=false", "-Doptimization=1"]):
+            meson_tests(tally, "sanitizers", folder, ["unit", "golden", "corpus"],
+                        {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS": "detect_stack_use_after_return=0"}, 4)
+    if os.path.exists(os.path.join(BUILD, "byteledger")):
+        live_tests(tally, opt.all, opt.k)
+    if opt.all:
+        fuzz(tally, 60)
+
+    if tally.skips:
+        say("skipped, and why")
+        for what, why in tally.skips:
+            print(f"{what}: {why}")
+    scope = [] if opt.all else ["large programs, other kernels under emulation, fuzzing (./dev check --all)"]
+    if opt.quick:
+        scope.append("clang and sanitizer builds (--quick)")
+    scope += ["other architectures", "browsers (there is no page yet)", "measurements (./dev bench)"]
+    say("not in scope of this check: " + "; ".join(scope))
+    if tally.failures:
+        say("failed")
+        for what in tally.failures:
+            print(what)
+    say(f"{time.time() - start:.0f} s")
+    print(f"{tally.passed} passed, {len(tally.failures)} failed, {len(tally.skips)} skipped", flush=True)
+    return 1 if tally.failures else 0
+
+
+sys.exit(main())

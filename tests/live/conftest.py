@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What live tests share: the built program, little programs of tests/prog, one way to record and read back."""
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+BUILD = os.environ.get("BYTELEDGER_BUILD", os.path.join(ROOT, "build"))
+
+
+@pytest.fixture(scope="session")
+def byteledger():
+    """Path of the program under test."""
+    path = os.path.join(BUILD, "byteledger")
+    assert os.access(path, os.X_OK), f"{path} is not built"
+    return path
+
+
+@pytest.fixture(scope="session")
+def preload():
+    """Path of the preload library."""
+    path = os.path.join(BUILD, "libbyteledger-heap.so")
+    assert os.path.exists(path), f"{path} is not built"
+    return path
+
+
+@pytest.fixture(scope="session")
+def prog():
+    """prog("name") -> path of a program from tests/prog."""
+    def find(name):
+        path = os.path.join(BUILD, "tests", "prog", name)
+        assert os.access(path, os.X_OK), f"{path} is not built (tests/prog/meson.build)"
+        return path
+    return find
+
+
+@pytest.fixture(scope="session")
+def installed():
+    """installed("jq") -> its path, or the test is skipped with the reason."""
+    def find(name):
+        path = shutil.which(name)
+        if not path:
+            pytest.skip(f"{name} is not installed")
+        return path
+    return find
+
+
+class Recording:
+    """A finished recording: the traced program's outcome, the file, and the report on demand."""
+
+    def __init__(self, program, path, done):
+        self.program, self.path = program, path
+        self.returncode, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
+
+    def report(self, *options):
+        """The JSON of `report`, parsed."""
+        out = subprocess.run([self.program, "report", self.path, "--format", "json", *options],
+                             capture_output=True, timeout=280)
+        assert out.returncode == 0, out.stderr.decode("utf-8", "replace")
+        return json.loads(out.stdout)
+
+
+@pytest.fixture
+def record(byteledger, tmp_path):
+    """record([program, args...], options=[], input=b"", env={}, command="run") -> Recording"""
+    count = 0
+
+    def run(argv, options=(), stdin=b"", env=None, command="run", timeout=280, cwd=None):
+        nonlocal count
+        count += 1
+        path = str(tmp_path / f"recording-{count}.blt")
+        done = subprocess.run([byteledger, command, "-q", "-o", path, *options, "--", *argv], input=stdin,
+                              capture_output=True, timeout=timeout, env={**os.environ, **(env or {})}, cwd=cwd)
+        return Recording(byteledger, path, done)
+    return run
