@@ -42,8 +42,13 @@ int err_wrap(struct err *err, const char *fmt, ...)
 	va_start(args, fmt);
 	int len = vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	if (len >= 0 && (size_t)len < sizeof(text))
-		snprintf(text + len, sizeof(text) - (size_t)len, ": %s", err->msg);
+	if (len >= 0 && (size_t)len < sizeof(text) - 2) {
+		/* a message too long for both loses its end */
+		memcpy(text + len, ": ", 2);
+		size_t room = sizeof(text) - (size_t)len - 3, had = strlen(err->msg);
+		memcpy(text + len + 2, err->msg, had < room ? had : room);
+		text[(size_t)len + 2 + (had < room ? had : room)] = '\0';
+	}
 	memcpy(err->msg, text, sizeof(text));
 	return err->code;
 }

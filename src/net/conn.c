@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/conn.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/conn_internal.h"
+
+#define HELLO_PENDING_MAX \
+	(128u << 10) /* one side speaks this much while the other is silent: not this protocol */
+
+const char *conn_half_word(const struct net_half *half)
+{
+	return half->sender == MESSAGE_REMOTE ? "incoming" : "outgoing";
+}
+
+void conn_comment(struct net_conn *conn, const char *fmt, ...)
+{
+	char text[256];
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	for (size_t i = 0; i < conn->comment_count; i++) {
+		if (strcmp(conn->comments[i], text) == 0)
+			return;
+	}
+	if (conn->comment_count == ARRAY_LEN(conn->comments))
+		return;
+	char *copy = strdup(text);
+	if (copy)
+		conn->comments[conn->comment_count++] = copy;
+}
+
+const struct message_connection *net_conn_row(struct net_conn *conn)
+{
+	conn->row.comments = (const char *const *)conn->comments;
+	conn->row.comment_count = conn->comment_count;
+	return &conn->row;
+}
+
+int conn_report(struct net_conn *conn, struct err *err)
+{
+	return conn->sink->connection(conn->sink, net_conn_row(conn), err);
+}
+
+static void conn_free(struct net_conn *conn)
+{
+	for (int i = 0; i < 2; i++) {
+		half_fini(&conn->half[i]);
+		buf_fini(&conn->hello[i]);
+	}
+	for (size_t i = 0; i < conn->comment_count; i++)
+		free(conn->comments[i]);
+	net_key_free(conn->key);
+	buf_fini(&conn->plain);
+	buf_fini(&conn->json);
+	free(conn);
+}
+
+struct net_conn *net_conn_new(const struct net_conn_opt *opt, struct err *err)
+{
+	struct net_conn *conn = calloc(1, sizeof(*conn));
+	if (!conn) {
+		err_set(err, -ENOMEM, "cannot allocate a connection");
+		return NULL;
+	}
+	conn->sink = opt->sink;
+	conn->keyring = opt->keyring;
+	conn->role = opt->role;
+	conn->difficulty = opt->difficulty;
+	if (opt->remote_addr)
+		snprintf(conn->remote_addr, sizeof(conn->remote_addr), "%s", opt->remote_addr);
+	conn->half[MESSAGE_LOCAL].sender = MESSAGE_LOCAL;
+	conn->half[MESSAGE_REMOTE].sender = MESSAGE_REMOTE;
+	conn->row.id = opt->id;
+	conn->row.started_ns = opt->started_ns;
+	conn->row.remote_addr = conn->remote_addr;
+	conn->row.attached_late = opt->attached_late;
+	if (conn->role == NET_ROLE_UNKNOWN) {
+		/* halves are named at the handshake; until then the initiator counts as ours */
+		conn->role = NET_ROLE_INITIATOR;
+		conn->role_guessed = 1;
+	}
+	conn->row.initiator = conn->role == NET_ROLE_INITIATOR ? MESSAGE_LOCAL : MESSAGE_REMOTE;
+	if (opt->attached_late) {
+		conn->half[0].state = conn->half[1].state = HALF_RAW;
+		conn_comment(conn, "recording began in the middle of the connection: the handshake "
+				   "is missing, nothing can be decrypted");
+	}
+	if (conn_report(conn, err) < 0) {
+		conn_free(conn);
+		return NULL;
+	}
+	return conn;
+}
+
+static struct net_half *half_of(struct net_conn *conn, int from_initiator)
+{
+	enum message_sender initiator = conn->row.initiator;
+	return &conn->half[from_initiator ? initiator : !initiator];
+}
+
+/* A connection chunk's own public key, or NULL where the chunk is too short to hold one. */
+static const uint8_t *hello_key(const struct buf *hello)
+{
+	return hello->len >= NET_CONNECTION_CHUNK_MIN ? (const uint8_t *)hello->data + 4 : NULL;
+}
+
+static const struct net_identity *identity_of(const struct net_conn *conn, const struct buf *hello)
+{
+	const uint8_t *key = hello_key(hello);
+	for (size_t i = 0; key && conn->keyring && i < conn->keyring->count; i++) {
+		if (memcmp(net_identity_public_key(conn->keyring->identities[i]), key, 32) == 0)
+			return conn->keyring->identities[i];
+	}
+	return NULL;
+}
+
+static void swap_sides(struct net_conn *conn)
+{
+	struct net_half half = conn->half[0];
+	conn->half[0] = conn->half[1];
+	conn->half[1] = half;
+	struct buf hello = conn->hello[0];
+	conn->hello[0] = conn->hello[1];
+	conn->hello[1] = hello;
+	uint64_t time_ns = conn->hello_time_ns[0];
+	conn->hello_time_ns[0] = conn->hello_time_ns[1];
+	conn->hello_time_ns[1] = time_ns;
+	for (int i = 0; i < 2; i++)
+		conn->half[i].sender = (enum message_sender)i;
+	conn->row.initiator = !conn->row.initiator;
+	conn->role = conn->role == NET_ROLE_INITIATOR ? NET_ROLE_RESPONDER : NET_ROLE_INITIATOR;
+	uint64_t *pairs[] = { conn->row.chunks, conn->row.undecrypted, conn->row.gaps,
+			      conn->row.gap_bytes };
+	for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+		uint64_t v = pairs[i][0];
+		pairs[i][0] = pairs[i][1];
+		pairs[i][1] = v;
+	}
+}
+
+/* Both connection chunks are there: who is ours, which key, which nonces. */
+static int handshake(struct net_conn *conn, struct err *err)
+{
+	if (conn->role_guessed && !identity_of(conn, &conn->hello[MESSAGE_LOCAL]) &&
+	    identity_of(conn, &conn->hello[MESSAGE_REMOTE]))
+		swap_sides(conn);
+	const struct buf *local = &conn->hello[MESSAGE_LOCAL],
+			 *remote = &conn->hello[MESSAGE_REMOTE];
+	const struct net_identity *identity = identity_of(conn, local);
+	if (hello_key(local)) {
+		net_peer_id(hello_key(local), conn->local_peer_id);
+		conn->row.local_peer_id = conn->local_peer_id;
+	}
+	if (hello_key(remote)) {
+		net_peer_id(hello_key(remote), conn->remote_peer_id);
+		conn->row.remote_peer_id = conn->remote_peer_id;
+	}
+	for (int i = 1; i >= 0; i--) {
+		const struct buf *hello = &conn->hello[i];
+		const char *word = conn_half_word(&conn->half[i]);
+		if (!hello_key(hello))
+			conn_comment(conn, "%s connection message is too short: %zu bytes", word,
+				     hello->len);
+		else if (!net_pow_ok(hello_key(hello), hello_key(hello) + 32, conn->difficulty))
+			conn_comment(conn, "%s connection message bad proof-of-work, target: %g",
+				     word, conn->difficulty);
+	}
+	int have_ring = conn->keyring && conn->keyring->count;
+	if (!identity && have_ring && hello_key(local))
+		conn_comment(conn,
+			     "outgoing connection message public key does not match with identity");
+	if (identity && hello_key(remote))
+		conn->key = net_key_new(identity, hello_key(remote));
+	if (conn->key) {
+		const struct buf *i = &conn->hello[conn->row.initiator],
+				 *r = &conn->hello[!conn->row.initiator];
+		net_start_nonces((const uint8_t *)i->data, i->len, (const uint8_t *)r->data, r->len,
+				 conn->half[conn->row.initiator].nonce,
+				 conn->half[!conn->row.initiator].nonce);
+	}
+	for (int i = 0; i < 2; i++)
+		conn->half[i].state = conn->key ? HALF_OPEN : HALF_SEALED;
+	int rc = conn_report(conn, err);
+	for (int i = 0; i < 2 && rc >= 0; i++)
+		rc = build_hello(conn, &conn->half[i], err);
+	for (int i = 0; i < 2 && rc >= 0; i++)
+		rc = half_run(conn, &conn->half[i], err);
+	return rc;
+}
+
+static int give_up(struct net_conn *conn, const char *why, struct err *err)
+{
+	conn_comment(conn, "%s", why);
+	for (int i = 0; i < 2; i++) {
+		struct net_half *half = &conn->half[i];
+		half->state = HALF_RAW;
+		if (conn->hello[i].len) {
+			struct message_chunk piece = { .connection = conn->row.id,
+						       .counter = MESSAGE_NO_COUNTER,
+						       .sender = half->sender,
+						       .time_ns = conn->hello_time_ns[i],
+						       .raw = (const uint8_t *)conn->hello[i].data,
+						       .raw_len = conn->hello[i].len };
+			int rc = conn->sink->chunk(conn->sink, &piece, err);
+			if (rc < 0)
+				return rc;
+			buf_clear(&conn->hello[i]);
+		}
+		int rc = half_flush_raw(conn, half, err);
+		if (rc < 0)
+			return rc;
+	}
+	return conn_report(conn, err);
+}
+
+/* Take the first chunk off a half that has none yet. */
+static int take_hello(struct net_conn *conn, struct net_half *half)
+{
+	size_t have = half->pending.len - half->start;
+	const uint8_t *p = (const uint8_t *)half->pending.data + half->start;
+	if (have < 2 || have < 2u + ((size_t)p[0] << 8 | p[1]))
+		return 0;
+	size_t len = 2u + ((size_t)p[0] << 8 | p[1]);
+	buf_put(&conn->hello[half->sender], p, len);
+	if (buf_failed(&conn->hello[half->sender]))
+		return -ENOMEM;
+	conn->hello_time_ns[half->sender] = half->pending_time_ns;
+	half->start += len;
+	half->pending_offset += len;
+	half->counter = 1;
+	half->state = HALF_WAIT;
+	return 0;
+}
+
+int net_conn_feed(struct net_conn *conn, int from_initiator, uint64_t time_ns, const void *bytes,
+		  size_t len, struct err *err)
+{
+	struct net_half *half = half_of(conn, from_initiator);
+	if (!len)
+		return 0;
+	if (half_append(half, bytes, len, time_ns) < 0)
+		return err_set(err, -ENOMEM, "cannot keep %zu bytes of a connection", len);
+	if (half->state == HALF_HELLO && take_hello(conn, half) < 0)
+		return err_set(err, -ENOMEM, "cannot keep a connection message");
+	if (conn->half[0].state == HALF_WAIT && conn->half[1].state == HALF_WAIT)
+		return handshake(conn, err);
+	if (half->state == HALF_WAIT && half->pending.len - half->start > HELLO_PENDING_MAX)
+		return give_up(conn,
+			       half->sender == MESSAGE_REMOTE
+				       ? "outgoing data does not look like a connection message"
+				       : "incoming data does not look like a connection message",
+			       err);
+	return half_run(conn, half, err);
+}
+
+int net_conn_gap(struct net_conn *conn, int from_initiator, uint64_t time_ns, uint64_t lost,
+		 struct err *err)
+{
+	struct net_half *half = half_of(conn, from_initiator);
+	conn->row.gaps[half->sender]++;
+	conn->row.gap_bytes[half->sender] += lost;
+	half->pending_time_ns = time_ns;
+	if (half->state == HALF_HELLO || half->state == HALF_WAIT)
+		return give_up(conn, "bytes of the handshake were lost: nothing can be decrypted",
+			       err);
+	return half_seek(conn, half, lost, err);
+}
+
+int net_conn_close(struct net_conn *conn, uint64_t time_ns, const char *reason, struct err *err)
+{
+	int rc = 0;
+	/* a connection that never came to a handshake still shows what was said */
+	for (int i = 0; i < 2 && rc >= 0; i++) {
+		struct net_half *half = &conn->half[i];
+		if (half->state == HALF_WAIT)
+			rc = build_hello(conn, half, err);
+		if (rc >= 0)
+			rc = build_gap(conn, half, time_ns,
+				       "the connection ended inside the message", err);
+		if (rc >= 0)
+			rc = half_flush_raw(conn, half, err);
+	}
+	conn->row.closed_ns = time_ns;
+	snprintf(conn->close_reason, sizeof(conn->close_reason), "%s", reason ? reason : "closed");
+	conn->row.close_reason = conn->close_reason;
+	if (rc >= 0)
+		rc = conn_report(conn, err);
+	conn_free(conn);
+	return rc;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conn.h - one recorded connection: two byte streams with explicit gaps go in, chunks and messages come out.
+ *
+ * Pure: no sockets, no clock. One thread at a time per connection. Memory per connection is bounded: what is not yet cut
+ * into chunks (NET_PENDING_MAX a direction) and the message that is being put together (NET_MESSAGE_MAX, grown only
+ * as bytes really arrive).
+ */
+#ifndef NET_CONN_H
+#define NET_CONN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "model/message.h"
+#include "net/seal.h"
+
+#define NET_PENDING_MAX (256u << 10) /* uncut bytes kept per direction while the way is sought */
+#define NET_MESSAGE_MAX \
+	(100u << 20) /* Octez's own bound; a larger claim is reported, skipped, not stored */
+
+/** struct net_keyring - the identities that may be ours; shared by connections, which keep only a pointer. */
+struct net_keyring {
+	struct net_identity *const *identities;
+	size_t count;
+};
+
+enum net_role {
+	NET_ROLE_UNKNOWN, /* ours is the side whose connection message has a key of the ring; else the initiator */
+	NET_ROLE_INITIATOR,
+	NET_ROLE_RESPONDER
+};
+
+struct net_conn_opt {
+	uint64_t id, started_ns;
+	enum net_role role;      /* of the recorded node */
+	const char *remote_addr; /* copied */
+	const struct net_keyring *keyring;
+	struct message_sink *sink;
+	double difficulty; /* proof of work that comments speak of; nodes use 26.0 */
+	int attached_late;
+};
+
+struct net_conn;
+
+/** net_conn_new() - NULL without memory. The connection row is reported at once. */
+struct net_conn *net_conn_new(const struct net_conn_opt *opt, struct err *err);
+/** net_conn_feed() - bytes sent by the TCP initiator (@from_initiator) or responder, as one system call moved them. */
+int net_conn_feed(struct net_conn *conn, int from_initiator, uint64_t time_ns, const void *bytes,
+		  size_t len, struct err *err);
+/** net_conn_gap() - @lost bytes of that direction are missing here; 0 = some, but nobody knows how many. */
+int net_conn_gap(struct net_conn *conn, int from_initiator, uint64_t time_ns, uint64_t lost,
+		 struct err *err);
+/** net_conn_close() - flush what is pending as raw pieces, report the final row, release @conn. */
+int net_conn_close(struct net_conn *conn, uint64_t time_ns, const char *reason, struct err *err);
+/** net_conn_row() - the row as of now, lent until the next call on @conn. */
+const struct message_connection *net_conn_row(struct net_conn *conn);
+
+#endif
