@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* debugfile.c - where distributions, users and debuginfod servers keep the debug file of a module. */
+#include "sym/image.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <elfutils/debuginfod.h>
+#include <elfutils/libdwelf.h>
+#include <zlib.h>
+
+#define SYSTEM_DEBUG "/usr/lib/debug"
+
+struct wanted {
+	const uint8_t *build_id;
+	uint8_t len;
+	char hex[2 * 64 + 1];
+	const char *link; /* file name from .gnu_debuglink, or NULL */
+	uint32_t crc;
+	char dir[PATH_MAX]; /* of the module, without the slash at the end */
+	const char *base;   /* its file name */
+};
+
+static int crc_matches(const struct image *image, uint32_t want)
+{
+	unsigned char block[64 << 10];
+	uLong crc = crc32(0, NULL, 0);
+	off_t at = 0;
+	for (ssize_t got; (got = pread(image->fd, block, sizeof(block), at)) > 0; at += got)
+		crc = crc32(crc, block, (uInt)got);
+	return crc == want;
+}
+
+/* Is it a debug file at all? The module itself, met again through a symbolic link, is not. */
+static int is_useful(const struct image *image)
+{
+	GElf_Shdr shdr;
+	if (image_section(image, ".debug_info", NULL) || image_section(image, ".zdebug_info", NULL))
+		return 1;
+	return image_section(image, ".symtab", &shdr) && shdr.sh_type == SHT_SYMTAB;
+}
+
+static int try(struct image *image, const struct image_root *root, const struct wanted *want,
+	       const char *path)
+{
+	if (image_open(image, root, path, want->build_id, want->len) < 0)
+		return -ENOENT;
+	/* a build id is proof; without one only the debuglink's CRC is */
+	if (is_useful(image) && (want->len || (want->link && crc_matches(image, want->crc))))
+		return 0;
+	image_close(image);
+	return -ENOENT;
+}
+
+static int PRINTF(4, 5) try_format(struct image *image, const struct image_root *root,
+				   const struct wanted *want, const char *format, ...)
+{
+	char path[PATH_MAX];
+	va_list args;
+	va_start(args, format);
+	int len = vsnprintf(path, sizeof(path), format, args);
+	va_end(args);
+	if (len < 0 || (size_t)len >= sizeof(path))
+		return -ENOENT;
+	return try(image, root, want, path);
+}
+
+static int try_by_id(struct image *image, const struct image_root *root, const struct wanted *want,
+		     const char *dir)
+{
+	if (want->len < 2)
+		return -ENOENT;
+	return try_format(image, root, want, "%s/.build-id/%.2s/%s.debug", dir, want->hex,
+			  want->hex + 2);
+}
+
+static int try_user(struct image *image, const struct wanted *want, const char *dir)
+{
+	static const struct image_root own = { .fd = -1 };
+	struct stat st;
+	if (stat(dir, &st) < 0)
+		return -ENOENT;
+	if (S_ISREG(st.st_mode))
+		return try(image, &own, want, dir);
+	if (!try_by_id(image, &own, want, dir))
+		return 0;
+	if (want->len && !try_format(image, &own, want, "%s/%s.debug", dir, want->hex))
+		return 0;
+	if (want->link && (!try_format(image, &own, want, "%s/%s", dir, want->link) ||
+			   !try_format(image, &own, want, "%s%s/%s", dir, want->dir, want->link)))
+		return 0;
+	if (!try_format(image, &own, want, "%s/%s.debug", dir, want->base))
+		return 0;
+	return try_format(image, &own, want, "%s/%s", dir, want->base);
+}
+
+static int try_link(struct image *image, const struct image_root *root, const struct wanted *want)
+{
+	if (!want->link)
+		return -ENOENT;
+	if (!try_format(image, root, want, "%s/%s", want->dir, want->link))
+		return 0;
+	if (!try_format(image, root, want, "%s/.debug/%s", want->dir, want->link))
+		return 0;
+	return try_format(image, root, want, SYSTEM_DEBUG "%s/%s", want->dir, want->link);
+}
+
+/* Loaded only when asked for: libdebuginfod brings a whole HTTP client into the process. */
+static int try_servers(struct image *image, const struct wanted *want)
+{
+	const char *urls = getenv("DEBUGINFOD_URLS");
+	if (!urls || !*urls || !want->len)
+		return -ENOENT;
+	void *lib = dlopen("libdebuginfod.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!lib)
+		return -ENOENT;
+	__typeof__(&debuginfod_begin) begin;
+	__typeof__(&debuginfod_end) end;
+	__typeof__(&debuginfod_find_debuginfo) find;
+	begin = (__typeof__(begin))dlsym(lib, "debuginfod_begin");
+	end = (__typeof__(end))dlsym(lib, "debuginfod_end");
+	find = (__typeof__(find))dlsym(lib, "debuginfod_find_debuginfo");
+	debuginfod_client *client = begin && end && find ? begin() : NULL;
+	int rc = -ENOENT;
+	if (client) {
+		char *path = NULL;
+		int fd = find(client, want->build_id, want->len, &path);
+		if (fd >= 0)
+			rc = image_open_fd(image, fd, want->build_id, want->len);
+		if (!rc)
+			image->path = path;
+		else
+			free(path);
+		end(client);
+	}
+	/* never closed: the client library keeps process-wide state */
+	return rc;
+}
+
+int image_find_debug(struct image *image, const struct debug_search *search,
+		     const struct image *main, const char *path, const uint8_t *build_id,
+		     uint8_t len)
+{
+	struct wanted want = { .build_id = build_id, .len = len };
+	memset(image, 0, sizeof(*image));
+	if (!len && main->build_id_len) {
+		want.build_id = main->build_id;
+		want.len = main->build_id_len;
+	}
+	if (want.len > 64)
+		return -ENOENT;
+	for (unsigned i = 0; i < want.len; i++)
+		snprintf(want.hex + 2 * i, 3, "%02x", want.build_id[i]);
+	GElf_Word crc = 0;
+	if (main->elf)
+		want.link = dwelf_elf_gnu_debuglink(main->elf, &crc);
+	if (want.link && strchr(want.link, '/'))
+		want.link = NULL; /* a file name by definition; paths are not followed */
+	want.crc = crc;
+	const char *slash = strrchr(path, '/');
+	want.base = slash ? slash + 1 : path;
+	if (slash && (size_t)(slash - path) < sizeof(want.dir))
+		memcpy(want.dir, path, (size_t)(slash - path));
+
+	for (const char *const *dir = search->dirs; dir && *dir; dir++)
+		if (!try_user(image, &want, *dir))
+			return 0;
+	if (!try_by_id(image, search->root, &want, SYSTEM_DEBUG) ||
+	    !try_link(image, search->root, &want))
+		return 0;
+	static const struct image_root own = { .fd = -1 };
+	if (search->root->fd >= 0 && !try_by_id(image, &own, &want, SYSTEM_DEBUG))
+		return 0;
+	return search->debuginfod ? try_servers(image, &want) : -ENOENT;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "sym/module.h"
+
+struct todo {
+	uint32_t module, frame;
+	uint64_t offset;
+};
+
+static int by_module(const void *a, const void *b)
+{
+	const struct todo *x = a, *y = b;
+	if (x->module != y->module)
+		return x->module < y->module ? -1 : 1;
+	return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
+		     void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
+		     struct err *err)
+{
+	uint32_t frames = prof_frame_count(prof), count = 0;
+	struct todo *todo = calloc(frames ? frames : 1, sizeof(*todo));
+	if (!todo)
+		return err_set(err, -ENOMEM, "cannot list %u frames to resolve", frames);
+	for (uint32_t i = 1; i < frames; i++) {
+		const struct prof_frame *frame = prof_frame(prof, (struct frame_id){ i });
+		if (!frame || frame->symbols || !frame->module.v)
+			continue;
+		todo[count++] = (struct todo){ frame->module.v, i, frame->offset };
+	}
+	qsort(todo, count, sizeof(*todo), by_module);
+	int rc = 0;
+	struct module *module = NULL;
+	for (uint32_t i = 0; !rc && i < count; i++) {
+		if (!i || todo[i].module != todo[i - 1].module) {
+			/* one module's files at a time: DWARF of a browser is gigabytes */
+			if (module)
+				sym_module_rest(module);
+			const struct prof_module *row =
+				prof_module(prof, (struct module_id){ todo[i].module });
+			module = row ? sym_module(sym, row->path, row->build_id, row->build_id_len)
+				     : NULL;
+		}
+		const struct symbol *symbols;
+		uint32_t symbol_count =
+			module ? sym_module_resolve(sym, module, todo[i].offset, &symbols) : 0;
+		if (symbol_count) {
+			struct def def = { .kind = DEF_SYMBOL, .id = todo[i].frame };
+			def.symbol.symbols = symbols;
+			def.symbol.count = symbol_count;
+			rc = sink->define(sink, &def, err);
+		}
+		if (progress && (i % 4096 == 0 || i + 1 == count))
+			progress(ctx, i + 1, count);
+	}
+	if (module)
+		sym_module_rest(module);
+	free(todo);
+	return rc;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sym/sym.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sym/module.h"
+
+struct sym *sym_new(const struct sym_opt *opt, struct err *err)
+{
+	struct sym *sym = calloc(1, sizeof(*sym));
+	if (!sym) {
+		err_set(err, -ENOMEM, "cannot allocate a symboliser");
+		return NULL;
+	}
+	if (image_root_open(&sym->root, opt ? opt->pid : 0, err) < 0) {
+		free(sym);
+		return NULL;
+	}
+	sym->search.root = &sym->root;
+	sym->search.dirs = opt ? opt->debug_dirs : NULL;
+	sym->search.debuginfod = !opt || !opt->no_debuginfod;
+	return sym;
+}
+
+void sym_module_rest(struct module *module)
+{
+	lines_free(module->lines);
+	module->lines = NULL;
+	table_fini(&module->table);
+	image_close(&module->minidebug);
+	image_close(&module->debug);
+	image_close(&module->main);
+	module->loaded = module->lines_tried = 0;
+}
+
+void sym_free(struct sym *sym)
+{
+	if (!sym)
+		return;
+	for (size_t i = 0; i < SYM_BUCKETS; i++) {
+		while (sym->buckets[i]) {
+			struct module *module = sym->buckets[i];
+			sym->buckets[i] = module->next;
+			sym_module_rest(module);
+			free(module->answers);
+			free(module);
+		}
+	}
+	image_root_close(&sym->root);
+	pool_fini(&sym->pool);
+	free(sym);
+}
+
+void sym_freep(struct sym **sym)
+{
+	sym_free(*sym);
+}
+
+struct module *sym_module(struct sym *sym, const char *path, const uint8_t *build_id, uint8_t len)
+{
+	if (len > sizeof(((struct module *)NULL)->build_id))
+		len = 0;
+	uint64_t hash = len ? pool_hash(build_id, len) : pool_hash(path, strlen(path));
+	struct module **bucket = &sym->buckets[hash % SYM_BUCKETS];
+	for (struct module *m = *bucket; m; m = m->next)
+		if (m->build_id_len == len &&
+		    (len ? !memcmp(m->build_id, build_id, len) : !strcmp(m->path, path)))
+			return m;
+	struct module *module = calloc(1, sizeof(*module));
+	const char *copy = pool_string(&sym->pool, path, strlen(path));
+	if (!module || !copy) {
+		free(module);
+		return NULL;
+	}
+	module->path = copy;
+	if (len)
+		memcpy(module->build_id, build_id, len);
+	module->build_id_len = len;
+	module->next = *bucket;
+	return *bucket = module;
+}
+
+static int has_section(const struct image *image, const char *name)
+{
+	return image_section(image, name, NULL) != NULL;
+}
+
+static int has_symtab(const struct image *image)
+{
+	Elf_Scn *scn = NULL;
+	GElf_Shdr shdr;
+	while (image->elf && (scn = elf_nextscn(image->elf, scn)))
+		if (gelf_getshdr(scn, &shdr) && shdr.sh_type == SHT_SYMTAB)
+			return 1;
+	return 0;
+}
+
+static void load(struct sym *sym, struct module *module)
+{
+	module->loaded = 1;
+	image_open_module(&module->main, &sym->root, module->path, module->build_id,
+			  module->build_id_len);
+	if (!has_section(&module->main, ".debug_info") || !has_symtab(&module->main))
+		image_find_debug(&module->debug, &sym->search, &module->main, module->path,
+				 module->build_id, module->build_id_len);
+	const struct image *symbols = has_symtab(&module->main)    ? &module->main
+				      : has_symtab(&module->debug) ? &module->debug
+								   : NULL;
+	if (!symbols && module->main.elf &&
+	    !image_open_minidebug(&module->minidebug, &module->main))
+		symbols = &module->minidebug;
+	struct table *table = &module->table;
+	const struct image *layout = module->main.elf ? &module->main : &module->debug;
+	int rc = layout->elf ? table_code(table, layout) : -ENOENT;
+	if (!rc && symbols)
+		rc = table_read(table, symbols, SHT_SYMTAB);
+	if (!rc && module->main.elf)
+		rc = table_read(table, &module->main, SHT_DYNSYM);
+	if (!rc)
+		rc = table_finish(table);
+	if (!rc && module->main.elf && !(rc = table_plt(table, &module->main)))
+		rc = table_finish(table);
+	if (rc < 0)
+		table_fini(table);
+	/* minidebuginfo unpacks into memory and has served */
+	image_close(&module->minidebug);
+}
+
+static void load_lines(struct sym *sym, struct module *module)
+{
+	module->lines_tried = 1;
+	if (has_section(&module->main, ".debug_info") || has_section(&module->main, ".debug_line"))
+		module->lines = lines_new(&module->main, &sym->search);
+	if (!module->lines && module->debug.elf)
+		module->lines = lines_new(&module->debug, &sym->search);
+}
+
+static const char *plain_name(struct sym *sym, const char *name)
+{
+	char *plain = name ? sym_demangle(name) : NULL;
+	const char *kept = plain ? pool_string(&sym->pool, plain, strlen(plain)) : NULL;
+	free(plain);
+	return kept;
+}
+
+static const char *whole_path(struct sym *sym, const struct line_frame *frame)
+{
+	if (!frame->file)
+		return NULL;
+	if (frame->file[0] == '/' || !frame->dir || !frame->dir[0])
+		return pool_string(&sym->pool, frame->file, strlen(frame->file));
+	size_t dir = strlen(frame->dir), file = strlen(frame->file);
+	char *path = malloc(dir + file + 2);
+	if (!path)
+		return NULL;
+	memcpy(path, frame->dir, dir);
+	path[dir] = '/';
+	memcpy(path + dir + 1, frame->file, file + 1);
+	const char *kept = pool_string(&sym->pool, path, dir + file + 1);
+	free(path);
+	return kept;
+}
+
+static struct answer *answer_slot(struct module *module, uint64_t offset)
+{
+	size_t at = (offset * 0x9e3779b97f4a7c15u >> 32) & (module->answer_size - 1);
+	while (module->answers[at].used && module->answers[at].offset != offset)
+		at = (at + 1) & (module->answer_size - 1);
+	return &module->answers[at];
+}
+
+static int answers_grow(struct module *module)
+{
+	struct answer *old = module->answers;
+	size_t old_size = module->answer_size, size = old_size ? old_size * 2 : 64;
+	struct answer *answers = calloc(size, sizeof(*answers));
+	if (!answers)
+		return -1;
+	module->answers = answers;
+	module->answer_size = size;
+	for (size_t i = 0; i < old_size; i++)
+		if (old[i].used)
+			*answer_slot(module, old[i].offset) = old[i];
+	free(old);
+	return 0;
+}
+
+static uint32_t look_up(struct sym *sym, struct module *module, uint64_t offset,
+			const struct symbol **out)
+{
+	struct line_frame frames[LINES_DEPTH_MAX];
+	if (!module->loaded)
+		load(sym, module);
+	if (!module->lines_tried)
+		load_lines(sym, module);
+	struct table_symbol *known = table_find(&module->table, offset);
+	if (known && !known->plain)
+		known->plain = plain_name(sym, known->name);
+	unsigned count = module->lines ? lines_find(module->lines, offset, frames) : 0;
+	if (!count && known) {
+		frames[0] = (struct line_frame){ 0 };
+		count = 1;
+	}
+	struct symbol *symbols = count ? pool_alloc(&sym->pool, count * sizeof(*symbols)) : NULL;
+	if (!symbols)
+		return 0;
+	for (unsigned i = 0; i < count; i++) {
+		struct symbol *symbol = &symbols[i];
+		symbol->inlined = i + 1 < count;
+		/* the symbol table knows clones and aliases by the names that linkers and other tools use */
+		if (!symbol->inlined && known)
+			symbol->function = known->plain;
+		else
+			symbol->function = plain_name(sym, frames[i].name);
+		symbol->file = whole_path(sym, &frames[i]);
+		symbol->line = frames[i].line;
+	}
+	if (count == 1 && !symbols[0].function && !symbols[0].file)
+		return 0;
+	*out = symbols;
+	return count;
+}
+
+uint32_t sym_module_resolve(struct sym *sym, struct module *module, uint64_t offset,
+			    const struct symbol **out)
+{
+	*out = NULL;
+	if (module->answer_count * 2 >= module->answer_size && answers_grow(module) < 0)
+		return 0;
+	struct answer *answer = answer_slot(module, offset);
+	if (!answer->used) {
+		answer->count = look_up(sym, module, offset, &answer->symbols);
+		answer->offset = offset;
+		answer->used = 1;
+		module->answer_count++;
+	}
+	*out = answer->symbols;
+	return answer->count;
+}
+
+uint32_t sym_resolve(struct sym *sym, const char *path, const uint8_t *build_id,
+		     uint8_t build_id_len, uint64_t offset, const struct symbol **out)
+{
+	*out = NULL;
+	if (!path)
+		path = "";
+	struct module *module = sym_module(sym, path, build_id, build_id ? build_id_len : 0);
+	return module ? sym_module_resolve(sym, module, offset, out) : 0;
+}
