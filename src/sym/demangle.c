@@ -102,9 +102,9 @@ char *sym_demangle(const char *name)
 	char *plain = buf_take(&output.text);
 	if (!plain)
 		return NULL;
-	replace(plain,
-		"std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >",
-		"std::string");
 	close_brackets(plain);
+	replace(plain,
+		"std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char>>",
+		"std::string");
 	return plain;
 }
