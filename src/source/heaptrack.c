@@ -1,0 +1,802 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/heaptrack.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "source/heaptrack_lines.h"
+#include "source/heaptrack_tables.h"
+
+#define SYMBOLS_MAX 1024 /* inlined functions at one address; deeper ones are left out */
+#define BATCH 1024
+#define FORMAT_MAX 3
+
+/* A definition that cannot be trusted: reading ends there, what came before stands. Positive, so never an errno. */
+#define STOP_HERE 1
+
+enum file_kind { KIND_UNKNOWN = 0, KIND_RAW, KIND_INTERPRETED };
+
+struct class_row {
+	uint64_t bytes;
+	uint32_t stack, live; /* live: first of the chain of live blocks, number + 1 */
+};
+
+/* A loaded object of a raw file. The list starts anew after each dlopen; equal entries keep their number. */
+struct module_row {
+	char *path;
+	uint64_t base, lo, hi;
+	int current;
+};
+
+struct reader {
+	const char *name;
+	struct ht_lines lines;
+	struct sink *sink;
+	struct heaptrack_opt opt;
+	struct heaptrack_info *info;
+	struct err *err;
+
+	enum file_kind kind;
+	int process_defined, process_stale, events_sent;
+	char *cmdline, *exe;
+	uint64_t page_bytes, time_ns, peak_rss_bytes;
+
+	struct ht_names names;
+	uint32_t *module_of_name;
+	uint32_t module_of_name_cap, name_modules;
+	struct module_row *modules;
+	uint32_t module_count, module_cap;
+	struct ht_map frame_of_ip; /* raw, for the present list of modules */
+	uint32_t frames, stacks;
+	uint32_t unknown_frame; /* stands in where a trace names no address */
+
+	struct class_row *classes;
+	uint32_t class_count, class_cap;
+	struct ht_blocks blocks;
+	struct ht_map block_of_pointer;
+	uint64_t last_alloc; /* class or pointer */
+	int last_valid; /* ... of the preceding allocation or free line, if that was an allocation */
+
+	struct event batch[BATCH];
+	size_t batched;
+};
+
+static int no_memory(struct reader *r)
+{
+	return err_set(r->err, -ENOMEM, "cannot read '%s'", r->name);
+}
+
+static int table_failed(struct reader *r, int rc, const char *what)
+{
+	if (rc != -E2BIG)
+		return no_memory(r);
+	return err_set(r->err, -E2BIG, "cannot read '%s': too many %s", r->name, what);
+}
+
+static int take_text(struct reader *r, const char **at, const char *end, int whole,
+		     const char **text, size_t *len)
+{
+	return ht_take_text(at, end, r->info->format >= 3, whole, text, len);
+}
+
+/* ---- out ---------------------------------------------------------------------------------------------------- */
+
+static int flush(struct reader *r)
+{
+	if (!r->batched)
+		return 0;
+	int rc = r->sink->put(r->sink, r->batch, r->batched, r->err);
+	r->batched = 0;
+	r->events_sent = 1;
+	return rc;
+}
+
+static int define_process(struct reader *r, int ended)
+{
+	size_t bytes = r->cmdline ? strlen(r->cmdline) : 0;
+	char *split = NULL;
+	if (r->cmdline) {
+		/* the file joins the arguments by spaces and does not quote: this is the best there is */
+		split = strdup(r->cmdline);
+		if (!split)
+			return no_memory(r);
+		for (char *p = split; *p; p++)
+			if (*p == ' ')
+				*p = '\0';
+		bytes++;
+	}
+	int whole = !r->info->warning[0];
+	struct def def = {
+		.kind = DEF_PROCESS,
+		.process = { .exe = r->exe ? r->exe : split,
+			     .cmdline = split,
+			     .cmdline_bytes = bytes,
+			     .comment = "heaptrack",
+			     .time_bound_ns = 10 * 1000 * 1000,
+			     .ended = ended,
+			     .complete = ended && whole,
+			     .exit_status = -1,
+			     .runtime_ns = ended ? r->time_ns : 0,
+			     .peak_rss_bytes = r->peak_rss_bytes },
+	};
+	int rc = r->sink->define(r->sink, &def, r->err);
+	free(split);
+	return rc;
+}
+
+/* The process and the one thread, before anything refers to them. */
+static int begin(struct reader *r)
+{
+	if (r->process_defined && !r->process_stale)
+		return 0;
+	int first = !r->process_defined;
+	r->process_defined = 1;
+	r->process_stale = 0;
+	int rc = define_process(r, 0);
+	if (rc == 0 && first) {
+		struct def def = { .kind = DEF_THREAD };
+		rc = r->sink->define(r->sink, &def, r->err);
+	}
+	return rc;
+}
+
+static int define(struct reader *r, const struct def *def)
+{
+	int rc = begin(r);
+	return rc < 0 ? rc : r->sink->define(r->sink, def, r->err);
+}
+
+static struct event *add_event(struct reader *r, enum event_kind kind, int *rc)
+{
+	*rc = 0;
+	if (r->batched == BATCH)
+		*rc = flush(r);
+	if (*rc == 0 && (!r->process_defined || r->process_stale))
+		*rc = begin(r);
+	if (*rc < 0)
+		return NULL;
+	struct event *event = &r->batch[r->batched++];
+	*event = (struct event){ .kind = (uint8_t)kind,
+				 .time_ns = r->time_ns,
+				 .block = { BLOCK_NONE } };
+	return event;
+}
+
+static int lose(struct reader *r, uint64_t allocations, uint32_t frees)
+{
+	int rc;
+	struct event *event = add_event(r, EVENT_LOST, &rc);
+	if (!event)
+		return rc;
+	event->value = LOSS_FILE_DAMAGED;
+	event->addr = allocations;
+	event->block.v = frees;
+	r->info->skipped++;
+	return 0;
+}
+
+/* ---- definitions -------------------------------------------------------------------------------------------- */
+
+static int on_name(struct reader *r, const char *at, const char *end)
+{
+	const char *text;
+	size_t len;
+	if (!take_text(r, &at, end, 1, &text, &len))
+		return STOP_HERE;
+	int rc = ht_names_add(&r->names, text, len, r->opt.max_definitions, r->opt.max_text_bytes);
+	return rc < 0 ? table_failed(r, rc, "names") : 0;
+}
+
+/* Interpreted files name a module by a string: it becomes a module at its first use. */
+static int module_by_name(struct reader *r, uint64_t name, uint32_t *module)
+{
+	*module = 0;
+	const char *path = ht_names_get(&r->names, name);
+	if (!path)
+		return 0;
+	if (name > r->module_of_name_cap) {
+		uint32_t cap = r->names.cap;
+		uint32_t *grown = realloc(r->module_of_name, cap * sizeof(*grown));
+		if (!grown)
+			return no_memory(r);
+		memset(grown + r->module_of_name_cap, 0,
+		       (cap - r->module_of_name_cap) * sizeof(*grown));
+		r->module_of_name = grown;
+		r->module_of_name_cap = cap;
+	}
+	uint32_t *known = &r->module_of_name[name - 1];
+	if (!*known) {
+		struct def def = { .kind = DEF_MODULE,
+				   .id = ++r->name_modules,
+				   .module = { .path = path } };
+		int rc = define(r, &def);
+		if (rc < 0)
+			return rc;
+		*known = r->name_modules;
+	}
+	*module = *known;
+	return 0;
+}
+
+static int new_frame(struct reader *r, uint32_t module, uint64_t offset, uint32_t *frame)
+{
+	if (r->frames >= r->opt.max_definitions)
+		return table_failed(r, -E2BIG, "addresses");
+	struct def def = { .kind = DEF_FRAME,
+			   .id = ++r->frames,
+			   .frame = { .module = { module }, .offset = offset } };
+	*frame = r->frames;
+	return define(r, &def);
+}
+
+/* i IP MODULE [FUNC [FILE LINE {FUNC FILE LINE}..]] */
+static int on_address(struct reader *r, const char *at, const char *end)
+{
+	uint64_t ip, module_name = 0, function, file, line;
+	if (!ht_take_hex(&at, end, &ip))
+		return STOP_HERE;
+	ht_take_hex(&at, end, &module_name);
+	uint32_t module, frame;
+	int rc = module_by_name(r, module_name, &module);
+	if (rc == 0)
+		rc = new_frame(r, module, ip, &frame);
+	if (rc < 0)
+		return rc;
+	struct symbol symbols[SYMBOLS_MAX];
+	uint32_t count = 0;
+	while (count < SYMBOLS_MAX && ht_take_hex(&at, end, &function)) {
+		file = line = 0;
+		if (ht_take_hex(&at, end, &file))
+			ht_take_hex(&at, end, &line);
+		if (count)
+			symbols[count - 1].inlined = 1;
+		symbols[count++] =
+			(struct symbol){ .function = ht_names_get(&r->names, function),
+					 .file = ht_names_get(&r->names, file),
+					 .line = line > UINT32_MAX ? 0 : (uint32_t)line };
+	}
+	if (count < SYMBOLS_MAX && at != end)
+		return STOP_HERE;
+	if (!count)
+		return 0;
+	struct def def = { .kind = DEF_SYMBOL,
+			   .id = frame,
+			   .symbol = { .symbols = symbols, .count = count } };
+	return define(r, &def);
+}
+
+/* Raw: the frame of an address, by the modules loaded now. */
+static int frame_of_ip(struct reader *r, uint64_t ip, uint32_t *frame)
+{
+	/* Until 1.4 the file holds return addresses; we count like addr2line. */
+	if (r->info->writer < 0x010400 && ip)
+		ip--;
+	if (ht_map_find(&r->frame_of_ip, ip, frame))
+		return 0;
+	uint32_t module = 0;
+	uint64_t offset = ip;
+	for (uint32_t i = 0; i < r->module_count; i++) {
+		const struct module_row *row = &r->modules[i];
+		if (!row->current || ip < row->lo || ip >= row->hi)
+			continue;
+		module = i + 1;
+		offset = ip - row->base;
+		break;
+	}
+	int rc = new_frame(r, module, offset, frame);
+	if (rc == 0 && ht_map_set(&r->frame_of_ip, ip, *frame) < 0)
+		rc = no_memory(r);
+	return rc;
+}
+
+/* t IP parent: IP is an address (raw) or the number of one (interpreted) */
+static int on_trace(struct reader *r, const char *at, const char *end)
+{
+	uint64_t ip, parent;
+	if (!ht_take_hex(&at, end, &ip) || !ht_take_hex(&at, end, &parent) || parent > r->stacks)
+		return STOP_HERE;
+	if (r->stacks >= r->opt.max_definitions)
+		return table_failed(r, -E2BIG, "traces");
+	if (r->kind == KIND_UNKNOWN)
+		r->kind = KIND_RAW; /* an interpreted file numbers an address first */
+	uint32_t frame = 0;
+	int rc = 0;
+	if (r->kind == KIND_RAW)
+		rc = frame_of_ip(r, ip, &frame);
+	else if (ip > r->frames)
+		return STOP_HERE;
+	else
+		frame = (uint32_t)ip;
+	if (rc == 0 && !frame) {
+		if (!r->unknown_frame)
+			rc = new_frame(r, 0, 0, &r->unknown_frame);
+		frame = r->unknown_frame;
+	}
+	if (rc < 0)
+		return rc;
+	struct def def = { .kind = DEF_STACK,
+			   .id = ++r->stacks,
+			   .stack = { .parent = { (uint32_t)parent }, .frame = { frame } } };
+	return define(r, &def);
+}
+
+static int on_class(struct reader *r, const char *at, const char *end)
+{
+	uint64_t bytes, trace;
+	if (!ht_take_hex(&at, end, &bytes) || !ht_take_hex(&at, end, &trace) || trace > r->stacks ||
+	    bytes > INT64_MAX)
+		return STOP_HERE;
+	int rc = ht_grow((void **)&r->classes, sizeof(*r->classes), r->class_count, &r->class_cap,
+			 r->opt.max_definitions);
+	if (rc < 0)
+		return table_failed(r, rc, "allocation classes");
+	r->classes[r->class_count++] =
+		(struct class_row){ .bytes = bytes, .stack = (uint32_t)trace };
+	return 0;
+}
+
+static int set_text(struct reader *r, char **to, const char *text, size_t len)
+{
+	*to = strndup(text, len);
+	if (!*to)
+		return no_memory(r);
+	r->process_stale = r->process_defined;
+	return 0;
+}
+
+/* m path base {vaddr memsz}.. ; path "-": the list starts anew */
+static int on_module(struct reader *r, const char *at, const char *end)
+{
+	const char *path;
+	size_t len;
+	if (!take_text(r, &at, end, 0, &path, &len))
+		return STOP_HERE;
+	if (len == 1 && path[0] == '-') {
+		for (uint32_t i = 0; i < r->module_count; i++)
+			r->modules[i].current = 0;
+		ht_map_clear(&r->frame_of_ip);
+		return 0;
+	}
+	uint64_t base, vaddr, memsz, lo = UINT64_MAX, hi = 0;
+	if (!ht_take_hex(&at, end, &base))
+		return STOP_HERE;
+	while (ht_take_hex(&at, end, &vaddr) && ht_take_hex(&at, end, &memsz)) {
+		uint64_t from, to;
+		if (__builtin_add_overflow(base, vaddr, &from) ||
+		    __builtin_add_overflow(from, memsz, &to))
+			return STOP_HERE;
+		lo = from < lo ? from : lo;
+		hi = to > hi ? to : hi;
+	}
+	if (lo > hi)
+		lo = hi = base;
+	if (len == 1 && path[0] == 'x' && r->exe) {
+		path = r->exe;
+		len = strlen(r->exe);
+	}
+	ht_map_clear(&r->frame_of_ip);
+	for (uint32_t i = 0; i < r->module_count; i++) {
+		struct module_row *row = &r->modules[i];
+		if (row->base == base && row->lo == lo && row->hi == hi &&
+		    strlen(row->path) == len && memcmp(row->path, path, len) == 0) {
+			row->current = 1;
+			return 0;
+		}
+	}
+	/* each new module is searched once for each new address: a few thousand are many */
+	int rc = ht_grow((void **)&r->modules, sizeof(*r->modules), r->module_count, &r->module_cap,
+			 64 * 1024);
+	if (rc < 0)
+		return table_failed(r, rc, "modules");
+	char *copy = strndup(path, len);
+	if (!copy)
+		return no_memory(r);
+	r->modules[r->module_count++] =
+		(struct module_row){ .path = copy, .base = base, .lo = lo, .hi = hi, .current = 1 };
+	struct def def = { .kind = DEF_MODULE,
+			   .id = r->module_count,
+			   .module = { .path = copy, .bias = base, .lo = lo, .hi = hi } };
+	return define(r, &def);
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------- */
+
+static int put_alloc(struct reader *r, uint64_t addr, uint64_t bytes, uint32_t stack,
+		     uint32_t block)
+{
+	int rc;
+	struct event *event = add_event(r, EVENT_ALLOC, &rc);
+	if (!event)
+		return rc;
+	event->addr = addr;
+	event->bytes = bytes;
+	event->stack.v = stack;
+	event->block.v = block;
+	return 0;
+}
+
+static int put_free(struct reader *r, uint64_t addr, uint64_t bytes, uint32_t stack, uint32_t block,
+		    int temporary)
+{
+	int rc;
+	struct event *event = add_event(r, EVENT_FREE, &rc);
+	if (!event)
+		return rc;
+	event->addr = addr;
+	event->bytes = bytes;
+	event->stack.v = stack;
+	event->block.v = block;
+	event->flags = temporary ? EVENT_F_TEMPORARY : 0;
+	return 0;
+}
+
+static int put_foreign(struct reader *r, uint64_t addr)
+{
+	int rc;
+	struct event *event = add_event(r, EVENT_FREE_FOREIGN, &rc);
+	if (event)
+		event->addr = addr;
+	return rc;
+}
+
+static int class_alloc(struct reader *r, uint64_t number)
+{
+	if (number >= r->class_count)
+		return lose(r, 1, 0);
+	struct class_row *row = &r->classes[number];
+	uint32_t block;
+	int rc = ht_blocks_take(&r->blocks, 0, r->opt.max_live, &block);
+	if (rc < 0)
+		return table_failed(r, rc, "live blocks");
+	r->blocks.next[block] = row->live;
+	row->live = block + 1;
+	r->last_alloc = number;
+	r->last_valid = 1;
+	return put_alloc(r, 0, row->bytes, row->stack, block);
+}
+
+static int class_free(struct reader *r, uint64_t number)
+{
+	int temporary = r->last_valid && r->last_alloc == number;
+	r->last_valid = 0;
+	if (number >= r->class_count)
+		return lose(r, 0, 1);
+	struct class_row *row = &r->classes[number];
+	if (!row->live)
+		return put_foreign(r, 0);
+	uint32_t block = row->live - 1;
+	row->live = r->blocks.next[block];
+	ht_blocks_give_back(&r->blocks, block);
+	return put_free(r, 0, row->bytes, row->stack, block, temporary);
+}
+
+static int pointer_free(struct reader *r, uint64_t pointer)
+{
+	int temporary = r->last_valid && r->last_alloc == pointer;
+	uint32_t block;
+	if (!ht_map_take(&r->block_of_pointer, pointer, &block))
+		return put_foreign(r, pointer);
+	r->last_valid = 0;
+	struct ht_block was = r->blocks.block[block];
+	ht_blocks_give_back(&r->blocks, block);
+	return put_free(r, pointer, was.bytes, was.stack, block, temporary);
+}
+
+static int pointer_alloc(struct reader *r, uint64_t bytes, uint64_t trace, uint64_t pointer)
+{
+	if (trace > r->stacks || bytes > INT64_MAX)
+		return lose(r, 1, 0);
+	uint32_t block;
+	int rc;
+	if (ht_map_find(&r->block_of_pointer, pointer, &block)) {
+		/* heaptrack does not see every free (realloc(p, 0)); the address is proof of one */
+		r->last_valid = 0;
+		r->info->implied++;
+		rc = pointer_free(r, pointer);
+		if (rc < 0)
+			return rc;
+	}
+	rc = ht_blocks_take(&r->blocks, 1, r->opt.max_live, &block);
+	if (rc < 0)
+		return table_failed(r, rc, "live blocks");
+	r->blocks.block[block] = (struct ht_block){ .bytes = bytes, .stack = (uint32_t)trace };
+	if (ht_map_set(&r->block_of_pointer, pointer, block) < 0)
+		return no_memory(r);
+	r->last_alloc = pointer;
+	r->last_valid = 1;
+	return put_alloc(r, pointer, bytes, (uint32_t)trace, block);
+}
+
+static int with_pointers(const struct reader *r)
+{
+	return r->info->format == 0 || r->kind != KIND_INTERPRETED;
+}
+
+static int on_alloc(struct reader *r, const char *at, const char *end)
+{
+	uint64_t first, trace, pointer;
+	if (!ht_take_hex(&at, end, &first))
+		return lose(r, 1, 0);
+	if (!with_pointers(r))
+		return class_alloc(r, first);
+	if (!ht_take_hex(&at, end, &trace) || !ht_take_hex(&at, end, &pointer))
+		return lose(r, 1, 0);
+	return pointer_alloc(r, first, trace, pointer);
+}
+
+static int on_free(struct reader *r, const char *at, const char *end)
+{
+	uint64_t value;
+	if (!ht_take_hex(&at, end, &value))
+		return lose(r, 0, 1);
+	return with_pointers(r) ? pointer_free(r, value) : class_free(r, value);
+}
+
+static int on_time(struct reader *r, const char *at, const char *end)
+{
+	uint64_t ms, ns;
+	if (!ht_take_hex(&at, end, &ms) || __builtin_mul_overflow(ms, 1000000u, &ns) ||
+	    ns > INT64_MAX)
+		return STOP_HERE;
+	/* must not decrease (5.2); an event's time never does */
+	if (ns > r->time_ns)
+		r->time_ns = ns;
+	return 0;
+}
+
+static int on_rss(struct reader *r, const char *at, const char *end)
+{
+	uint64_t pages, bytes;
+	if (!ht_take_hex(&at, end, &pages) ||
+	    __builtin_mul_overflow(pages, r->page_bytes, &bytes) || bytes > INT64_MAX)
+		return STOP_HERE;
+	if (bytes > r->peak_rss_bytes)
+		r->peak_rss_bytes = bytes;
+	int rc;
+	struct event *event = add_event(r, EVENT_RSS, &rc);
+	if (!event)
+		return rc;
+	event->bytes = bytes;
+	event->value = r->peak_rss_bytes;
+	return 0;
+}
+
+/* A: all costs so far are reset. They were not sent yet when it stands where heaptrack writes it, at the start. */
+static int on_attach(struct reader *r)
+{
+	if (r->events_sent)
+		return err_set(
+			r->err, -EBADMSG,
+			"cannot read '%s': line %llu resets the costs after %d events or more",
+			r->name, (unsigned long long)r->info->lines, BATCH);
+	r->batched = 0;
+	r->info->skipped = 0;
+	ht_blocks_fini(&r->blocks);
+	ht_map_fini(&r->block_of_pointer);
+	for (uint32_t i = 0; i < r->class_count; i++)
+		r->classes[i].live = 0;
+	r->last_valid = 0;
+	return 0;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------------------- */
+
+static int on_version(struct reader *r, const char *at, const char *end)
+{
+	uint64_t writer, format = 0;
+	if (!ht_take_hex(&at, end, &writer) || writer > UINT32_MAX)
+		return err_set(r->err, -EBADMSG, "'%s' is no heaptrack file", r->name);
+	if (!ht_take_hex(&at, end, &format))
+		format = writer == 0x010200;
+	if (format > FORMAT_MAX) {
+		err_set(r->err, -EBADMSG, "cannot read '%s': heaptrack format %llu is too new",
+			r->name, (unsigned long long)format);
+		return err_hint(r->err, "formats 0 to %d are understood", FORMAT_MAX);
+	}
+	r->info->writer = (uint32_t)writer;
+	r->info->format = (uint32_t)format;
+	return 0;
+}
+
+/* The first line that only one kind of file has decides which kind this is. */
+static int is_kind(struct reader *r, enum file_kind kind)
+{
+	if (r->kind == KIND_UNKNOWN)
+		r->kind = kind;
+	return r->kind == kind;
+}
+
+static int handle(struct reader *r, const char *line, const char *end)
+{
+	if (line == end || *line == '#')
+		return 0;
+	if (end - line >= 2 && line[1] != ' ')
+		return STOP_HERE;
+	const char *at = line + 1;
+	uint64_t value;
+	switch (*line) {
+	case '+':
+		return on_alloc(r, at, end);
+	case '-':
+		return on_free(r, at, end);
+	case 't':
+		return on_trace(r, at, end);
+	case 'a':
+		return is_kind(r, KIND_INTERPRETED) ? on_class(r, at, end) : STOP_HERE;
+	case 's':
+		return is_kind(r, KIND_INTERPRETED) ? on_name(r, at, end) : STOP_HERE;
+	case 'i':
+		return is_kind(r, KIND_INTERPRETED) ? on_address(r, at, end) : STOP_HERE;
+	case 'm':
+		return is_kind(r, KIND_RAW) ? on_module(r, at, end) : STOP_HERE;
+	case 'x': {
+		const char *text;
+		size_t len;
+		if (r->exe || r->kind == KIND_INTERPRETED ||
+		    !take_text(r, &at, end, 0, &text, &len))
+			return STOP_HERE;
+		r->kind = KIND_RAW;
+		return set_text(r, &r->exe, text, len);
+	}
+	case 'X':
+		if (r->cmdline || line + 1 == end)
+			return STOP_HERE; /* twice in one file = damaged (5.2) */
+		return set_text(r, &r->cmdline, line + 2, (size_t)(end - line - 2));
+	case 'I':
+		if (!ht_take_hex(&at, end, &value) || !value || value > 1u << 30)
+			return STOP_HERE;
+		r->page_bytes = value;
+		return 0;
+	case 'c':
+		return on_time(r, at, end);
+	case 'R':
+		return on_rss(r, at, end);
+	case 'S': /* suppression rules concern heaptrack's own reports */
+		return 0;
+	case 'A':
+		return on_attach(r);
+	default:
+		return STOP_HERE;
+	}
+}
+
+static void warn(struct reader *r, const char *why)
+{
+	snprintf(r->info->warning, sizeof(r->info->warning), "'%s': %s, read up to line %llu",
+		 r->name, why, (unsigned long long)r->info->lines);
+}
+
+static int next_line(struct reader *r, const char **line, const char **end)
+{
+	if (r->lines.pos == r->lines.len && r->opt.progress) {
+		uint64_t done, total;
+		zstream_progress(r->lines.in, &done, &total);
+		r->opt.progress(r->opt.progress_ctx, done, total);
+	}
+	int rc = ht_lines_next(&r->lines, line, end, r->err);
+	if (rc == -EMSGSIZE)
+		return err_set(r->err, -EBADMSG, "cannot read '%s': line %llu has no end", r->name,
+			       (unsigned long long)r->info->lines + 1);
+	r->info->lines += rc > 0;
+	return rc;
+}
+
+static int run(struct reader *r)
+{
+	const char *line, *end;
+	int rc, started = 0;
+	while ((rc = next_line(r, &line, &end)) > 0) {
+		if (!started && line != end && *line != '#') {
+			if (line[0] != 'v' || end - line < 3 || line[1] != ' ')
+				return err_set(r->err, -EBADMSG, "'%s' is no heaptrack file",
+					       r->name);
+			rc = on_version(r, line + 1, end);
+			started = 1;
+		} else {
+			rc = handle(r, line, end);
+		}
+		if (rc < 0)
+			return rc;
+		if (rc == STOP_HERE) {
+			warn(r, "damaged line");
+			rc = lose(r, 1, 0);
+			break;
+		}
+	}
+	if (rc < 0)
+		return rc;
+	if (!started)
+		return err_set(r->err, -EBADMSG, "'%s' is no heaptrack file", r->name);
+	r->info->raw = r->kind == KIND_RAW;
+	if (!r->info->warning[0] && zstream_damaged(r->lines.in))
+		warn(r, zstream_damaged(r->lines.in));
+	if (!r->info->warning[0] && r->lines.torn)
+		warn(r, "last line is incomplete");
+	rc = begin(r);
+	if (rc == 0)
+		rc = flush(r);
+	if (rc == 0 && !r->info->warning[0] && r->info->skipped)
+		snprintf(r->info->warning, sizeof(r->info->warning),
+			 "'%s': %llu damaged lines skipped", r->name,
+			 (unsigned long long)r->info->skipped);
+	return rc < 0 ? rc : define_process(r, 1);
+}
+
+int heaptrack_run_stream(struct zstream *stream, const char *name, struct sink *sink,
+			 const struct heaptrack_opt *opt, struct heaptrack_info *info,
+			 struct err *err)
+{
+	*info = (struct heaptrack_info){ 0 };
+	struct reader *r = calloc(1, sizeof(*r));
+	if (!r)
+		return err_set(err, -ENOMEM, "cannot read '%s'", name);
+	r->lines.in = stream;
+	r->name = name;
+	r->sink = sink;
+	r->info = info;
+	r->err = err;
+	r->page_bytes = 4096;
+	if (opt)
+		r->opt = *opt;
+	if (!r->opt.max_live)
+		r->opt.max_live = 1u << 26;
+	if (!r->opt.max_definitions)
+		r->opt.max_definitions = 1u << 25;
+	if (!r->opt.max_text_bytes)
+		r->opt.max_text_bytes = 512u << 20;
+	int rc = run(r);
+	ht_lines_fini(&r->lines);
+	free(r->cmdline);
+	free(r->exe);
+	ht_names_fini(&r->names);
+	free(r->module_of_name);
+	while (r->module_count)
+		free(r->modules[--r->module_count].path);
+	free(r->modules);
+	ht_map_fini(&r->frame_of_ip);
+	free(r->classes);
+	ht_blocks_fini(&r->blocks);
+	ht_map_fini(&r->block_of_pointer);
+	free(r);
+	return rc;
+}
+
+int heaptrack_run(const char *path, struct sink *sink, const struct heaptrack_opt *opt,
+		  struct heaptrack_info *info, struct err *err)
+{
+	*info = (struct heaptrack_info){ 0 };
+	CLEANUP(zstream_freep) struct zstream *stream = zstream_open(path, err);
+	if (!stream)
+		return err->code;
+	return heaptrack_run_stream(stream, path, sink, opt, info, err);
+}
+
+int heaptrack_is(const char *path, struct err *err)
+{
+	CLEANUP(zstream_freep) struct zstream *stream = zstream_open(path, err);
+	if (!stream)
+		return err->code;
+	char head[4096];
+	size_t len = 0;
+	while (len < sizeof(head)) {
+		ssize_t got = zstream_read(stream, head + len, sizeof(head) - len, err);
+		if (got < 0)
+			return (int)got;
+		if (got == 0)
+			break;
+		len += (size_t)got;
+	}
+	const char *at = head, *end = head + len;
+	while (at < end && (*at == '\n' || *at == '#')) {
+		const char *newline = memchr(at, '\n', (size_t)(end - at));
+		at = newline ? newline + 1 : end;
+	}
+	uint64_t writer;
+	if (end - at < 3 || at[0] != 'v' || at[1] != ' ')
+		return 0;
+	const char *stop = memchr(at, '\n', (size_t)(end - at));
+	at++;
+	return ht_take_hex(&at, stop ? stop : end, &writer);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* heaptrack_lines.h - lines and fields of the heaptrack format. Private to the reader. */
+#ifndef SOURCE_HEAPTRACK_LINES_H
+#define SOURCE_HEAPTRACK_LINES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/zstream.h"
+
+/** struct ht_lines - zero-initialised but for @in, which is lent. */
+struct ht_lines {
+	struct zstream *in;
+	char *text; /* unread: text[pos, len) */
+	size_t pos, len, cap;
+	int input_ended;
+	int torn; /* at the end: the last line has no newline, and was not handed out */
+};
+void ht_lines_fini(struct ht_lines *lines);
+/**
+ * ht_lines_next() - the next line without its newline, lent until the next call.
+ * Return: 1, 0 at the end, -EMSGSIZE for a line beyond 8 MiB, other negative errno with @err.
+ */
+int ht_lines_next(struct ht_lines *lines, const char **line, const char **end, struct err *err);
+
+/** ht_take_text() - a string field: "<hex length> <bytes>" if @sized, else up to the next space or (@whole) the end. */
+int ht_take_text(const char **at, const char *end, int sized, int whole, const char **text,
+		 size_t *len);
+
+/**
+ * ht_take_hex() - a field of one to sixteen lower-case hexadecimal digits, after any one space.
+ * Return: 1 and @at moved behind it; 0 and @at where it was if there is none. Inline: half the reader's time is here.
+ */
+static inline int ht_take_hex(const char **at, const char *end, uint64_t *value)
+{
+	const char *p = *at;
+	if (p < end && *p == ' ')
+		p++;
+	const char *first = p;
+	uint64_t v = 0;
+	for (; p < end; p++) {
+		unsigned digit;
+		if (*p >= '0' && *p <= '9')
+			digit = (unsigned)(*p - '0');
+		else if (*p >= 'a' && *p <= 'f')
+			digit = (unsigned)(*p - 'a') + 10;
+		else
+			break;
+		if (v >> 60)
+			return 0;
+		v = v << 4 | digit;
+	}
+	if (p == first || (p < end && *p != ' '))
+		return 0;
+	*at = p;
+	*value = v;
+	return 1;
+}
+
+#endif
