@@ -4,7 +4,11 @@
  *
  * A prof is a sink: definitions are interned (equal strings, modules, frames, stacks become one row whatever number the
  * producer gave them), block events add to their stack's counters. Cost of a block event: one or two cache lines and no
- * hash lookup. Memory grows with stacks, modules, threads and symbols, never with events.
+ * hash lookup. Memory grows with stacks, modules, threads, symbols and live blocks (4 bytes each, only where there are
+ * several threads or after a loss), never with events.
+ *
+ * Numbers: rows are the prof's own (what the accessors take); a producer's numbers are translated by prof_*_row().
+ * Thread rows are the producer's thread numbers.
  */
 #ifndef MODEL_PROF_H
 #define MODEL_PROF_H
@@ -38,9 +42,13 @@ struct prof_totals {
 	struct cost cost; /* sums; cost.peak_bytes is the global peak */
 	uint64_t foreign_frees;
 	uint64_t peak_time_ns, runtime_ns;
+	uint64_t
+		peak_event; /* how many EVENT_ALLOC and EVENT_FREE had come when the peak was reached, its own included */
 	uint64_t peak_rss_bytes;
 	uint64_t lost_events, lost_bytes;
 	uint64_t lost[LOSS_REASON_MAX];
+	uint64_t loss_reports
+		[LOSS_REASON_MAX]; /* EVENT_LOST by reason: more than 0 where lost[] is 0 = unknown number */
 	uint64_t partial[STACK_STOP_MAX]; /* allocations whose stack ended early, by reason */
 	uint64_t culled_allocations, culled_bytes;
 	uint32_t threads, stacks; /* with at least one event; distinct allocation stacks */
@@ -74,8 +82,9 @@ struct prof_frame {
 struct prof_stack {
 	struct stack_id parent; /* smaller than its own number */
 	struct frame_id frame;
-	uint8_t stop; /* != 0: a reason root, no frame */
-	uint16_t depth;
+	uint8_t stop;    /* != 0: a reason root, no frame */
+	uint8_t partial; /* the reason root it hangs below; 0 = complete */
+	uint16_t depth;  /* frames; 65535 stands for more, too */
 };
 struct prof_thread {
 	uint32_t tid;
@@ -98,9 +107,16 @@ void prof_stack_cost(const struct prof *prof, struct stack_id id, struct cost *c
 
 /** One point of the RSS and heap timeline; kept in a bounded array (neighbours are merged when it is full). */
 struct prof_point {
-	uint64_t time_ns, rss_bytes, virtual_bytes, heap_bytes, allocations, frees;
+	uint64_t
+		time_ns; /* of the last event in this stretch; the values below are those after it */
+	uint64_t rss_bytes; /* 0 until the first EVENT_RSS */
+	uint64_t virtual_bytes, heap_bytes;
+	uint64_t rss_max_bytes,
+		heap_max_bytes; /* highest in the stretch, so that a short peak stays visible */
+	uint64_t allocations, frees; /* since the recording's start */
 };
-/** prof_timeline() - at most about 2000 points, ascending in time; lent. */
+#define PROF_POINTS_MAX 2048
+/** prof_timeline() - at most PROF_POINTS_MAX points, ascending in time; lent until the next event. */
 const struct prof_point *prof_timeline(const struct prof *prof, size_t *count);
 
 /* ---- loading: only for trace/summary.c, which restores a finished reading without replaying a single event -------- */

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* prof.c - events: the loop that a replay spends its time in, and the rare ones beside it. */
+#include "model/prof.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "model/prof_impl.h"
+
+#define TIME_MAX_NS (UINT64_MAX / 4) /* 146 years: sums of times cannot overflow */
+
+uint32_t prof_row_slot(struct prof *p, uint32_t row, struct err *err)
+{
+	uint32_t *known = chunked_touch(&p->slot_of_row, row);
+	if (known && !*known) {
+		struct prof_counter *c = chunked_add(&p->counters);
+		if (c) {
+			c->row = row;
+			*known = p->counters.count - 1;
+		}
+	}
+	if (!known || !*known) {
+		err_set(err, -ENOMEM, "cannot keep another stack's counters");
+		return 0;
+	}
+	return *known;
+}
+
+uint32_t prof_slot(struct prof *p, struct stack_id producer, struct err *err)
+{
+	uint32_t row = idmap_get(&p->stack_map, producer.v);
+	if (row == UINT32_MAX) {
+		err_set(err, -EBADMSG, "bad recording: an event uses undefined stack %u",
+			producer.v);
+		return 0;
+	}
+	uint32_t slot = prof_row_slot(p, row, err);
+	p->slot_of[producer.v] = slot;
+	return slot;
+}
+
+/* ---- timeline ------------------------------------------------------------------------------------------------ */
+
+static void halve_points(struct prof *p)
+{
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < p->point_count; i++) {
+		const struct prof_point from = p->points[i];
+		uint64_t bucket = from.time_ns / (p->bucket_ns * 2);
+		if (n && p->points[n - 1].time_ns / (p->bucket_ns * 2) == bucket) {
+			struct prof_point *to = &p->points[n - 1];
+			uint64_t heap = to->heap_max_bytes, rss = to->rss_max_bytes;
+			*to = from;
+			if (heap > to->heap_max_bytes)
+				to->heap_max_bytes = heap;
+			if (rss > to->rss_max_bytes)
+				to->rss_max_bytes = rss;
+			continue;
+		}
+		p->points[n++] = from;
+	}
+	p->point_count = n;
+	p->bucket_ns *= 2;
+}
+
+static void bucket_close(struct prof *p)
+{
+	if (!p->bucket_used)
+		return;
+	while (p->point_count == PROF_POINTS_MAX)
+		halve_points(p);
+	p->points[p->point_count++] = (struct prof_point){
+		.time_ns = p->last_time_ns,
+		.rss_bytes = p->rss_bytes,
+		.virtual_bytes = p->virtual_bytes,
+		.heap_bytes = p->live_bytes,
+		.rss_max_bytes = p->bucket_rss_max,
+		.heap_max_bytes = p->bucket_max_bytes,
+		.allocations = p->allocations,
+		.frees = p->frees,
+	};
+	p->bucket_used = 0;
+}
+
+/** bucket_enter() - make the bucket of @time_ns the current one. */
+static void bucket_enter(struct prof *p, uint64_t time_ns)
+{
+	bucket_close(p);
+	p->bucket_end_ns = time_ns - time_ns % p->bucket_ns + p->bucket_ns;
+	p->bucket_max_bytes = p->live_bytes;
+	p->bucket_rss_max = p->rss_bytes;
+}
+
+const struct prof_point *prof_timeline(const struct prof *prof, size_t *count)
+{
+	/* The open bucket is shown as it stands; the one writer thread is the one that reads. */
+	struct prof *p = (struct prof *)prof;
+	if (p->bucket_used) {
+		bucket_close(p);
+		p->bucket_end_ns =
+			0; /* the next event opens one, even in the same stretch of time */
+	}
+	*count = p->point_count;
+	return p->points;
+}
+
+/* ---- block events ---------------------------------------------------------------------------------------------- */
+
+/** counter_add() - one allocation or free; @max_epoch is the global maximum's number before this event. */
+static inline __attribute__((always_inline)) void counter_add(struct prof_counter *c,
+							      uint64_t is_free, uint64_t bytes,
+							      uint64_t temporary,
+							      uint64_t max_epoch)
+{
+	uint64_t live = c->live_bytes;
+	c->saved_bytes = c->saved_epoch == max_epoch ? c->saved_bytes : live;
+	c->saved_epoch = max_epoch;
+	c->allocations += is_free ^ 1;
+	c->frees += is_free;
+	c->allocated_bytes += is_free ? 0 : bytes;
+	c->live_bytes = is_free ? live - bytes : live + bytes;
+	c->temporary += temporary;
+}
+
+/** put_risk() - after a loss: keep count of the blocks that lived through it. Before counter_add(). */
+static int put_risk(struct prof *p, const struct event *ev, uint32_t slot, struct err *err)
+{
+	struct prof_risk *risk = chunked_touch(&p->risks, slot);
+	uint32_t *born =
+		ev->block.v == BLOCK_NONE ? NULL : chunked_touch(&p->block_epoch, ev->block.v);
+	if (!risk || (!born && ev->block.v != BLOCK_NONE))
+		return err_set(err, -ENOMEM, "cannot keep track of blocks after a loss");
+	if (risk->epoch != p->loss_epoch) {
+		const struct prof_counter *c = prof_counter_at(p, slot);
+		risk->epoch = p->loss_epoch;
+		risk->blocks = c->allocations - c->frees;
+		risk->bytes = c->live_bytes;
+	}
+	if (!born)
+		return 0;
+	if (ev->kind == EVENT_ALLOC) {
+		*born = p->loss_epoch;
+	} else if (*born != p->loss_epoch && risk->blocks) {
+		risk->blocks--;
+		risk->bytes -= ev->bytes;
+	}
+	return 0;
+}
+
+/**
+ * put_blocks() - take allocations and frees until another kind comes, or an event beyond the current bucket.
+ * Return: how many were taken, negative errno. @threads, @risky are constants: the plain case pays for neither.
+ */
+static inline __attribute__((always_inline)) ssize_t put_blocks(struct prof *p,
+								const struct event *events,
+								size_t count, const bool threads,
+								const bool risky, struct err *err)
+{
+	uint64_t live = p->live_bytes, max = p->max_bytes, epoch = p->epoch;
+	uint64_t max_time = p->max_time_ns, max_event = p->max_event;
+	uint64_t bucket_max = p->bucket_max_bytes, bucket_end = p->bucket_end_ns;
+	uint64_t all_frees = 0, before = p->allocations + p->frees;
+	ssize_t rc = 0;
+	size_t i;
+	for (i = 0; i < count; i++) {
+		const struct event *ev = &events[i];
+		if ((uint8_t)(ev->kind - EVENT_ALLOC) > 1 || ev->time_ns >= bucket_end)
+			break;
+		uint64_t is_free = ev->kind - (uint64_t)EVENT_ALLOC;
+		uint64_t bytes = ev->bytes;
+		uint64_t temporary = is_free & ((uint64_t)ev->flags >> 1); /* EVENT_F_TEMPORARY */
+		uint32_t slot = ev->stack.v < p->slot_count ? p->slot_of[ev->stack.v] : 0;
+		if (__builtin_expect(slot == 0, 0)) {
+			slot = prof_slot(p, ev->stack, err);
+			if (slot == 0) {
+				rc = err ? err->code : -EBADMSG;
+				break;
+			}
+		}
+		if (risky && (rc = put_risk(p, ev, slot, err)) < 0)
+			break;
+		if (threads) {
+			struct thread_row *doer = thread_row_peek(p, ev->thread.v), *row = doer;
+			if (!doer) {
+				rc = err_set(err, -EBADMSG,
+					     "bad recording: an event uses undefined thread %u",
+					     ev->thread.v);
+				break;
+			}
+			doer->block_events++;
+			if (ev->block.v != BLOCK_NONE) {
+				uint32_t *owner = chunked_has(&p->owner, ev->block.v)
+							  ? chunked_at(&p->owner, ev->block.v)
+							  : chunked_touch(&p->owner, ev->block.v);
+				if (!owner) {
+					rc = err_set(err, -ENOMEM,
+						     "cannot keep the owners of blocks");
+					break;
+				}
+				if (is_free)
+					row = chunked_at(&p->threads, *owner);
+				else
+					*owner = ev->thread.v;
+			}
+			counter_add(&row->counter, is_free, bytes, temporary, epoch);
+		}
+		counter_add(prof_counter_at(p, slot), is_free, bytes, temporary, epoch);
+		all_frees += is_free;
+		live = is_free ? live - bytes : live + bytes;
+		bucket_max = live > bucket_max ? live : bucket_max;
+		if (live > max) {
+			max = live;
+			epoch++;
+			max_time = ev->time_ns;
+			max_event = before + i + 1;
+		}
+	}
+	if (i) {
+		p->last_time_ns = events[i - 1].time_ns;
+		p->bucket_used = 1;
+	}
+	p->live_bytes = live;
+	p->max_bytes = max;
+	p->epoch = epoch;
+	p->max_time_ns = max_time;
+	p->max_event = max_event;
+	p->bucket_max_bytes = bucket_max;
+	p->allocations += i - all_frees;
+	p->frees += all_frees;
+	return rc < 0 ? rc : (ssize_t)i;
+}
+
+static __attribute__((noinline)) ssize_t put_plain(struct prof *p, const struct event *events,
+						   size_t count, struct err *err)
+{
+	return put_blocks(p, events, count, false, false, err);
+}
+
+static __attribute__((noinline)) ssize_t put_threads(struct prof *p, const struct event *events,
+						     size_t count, struct err *err)
+{
+	return put_blocks(p, events, count, true, false, err);
+}
+
+static __attribute__((noinline)) ssize_t put_risky(struct prof *p, const struct event *events,
+						   size_t count, struct err *err)
+{
+	return put_blocks(p, events, count, true, true, err);
+}
+
+/**
+ * enter_threads() - start to count by thread: when the second one appears, or after a loss. What happened so far was all
+ * the first one's.
+ */
+static int enter_threads(struct prof *p, struct err *err)
+{
+	if (p->several_threads || (p->threads.count < 2 && !p->loss_epoch))
+		return 0;
+	p->several_threads = 1;
+	if (p->threads.count == 0) {
+		struct thread_row *none = chunked_add(&p->threads);
+		if (!none)
+			return err_set(err, -ENOMEM, "cannot keep a thread's counters");
+		none->defined = 1;
+	}
+	struct thread_row *first = chunked_at(&p->threads, 0);
+	struct prof_counter *to = &first->counter;
+	for (uint32_t slot = 1; slot < p->counters.count; slot++) {
+		const struct prof_counter *c = prof_counter_at(p, slot);
+		to->allocations += c->allocations;
+		to->allocated_bytes += c->allocated_bytes;
+		to->frees += c->frees;
+		to->temporary += c->temporary;
+	}
+	to->live_bytes = p->live_bytes;
+	to->saved_bytes = p->max_bytes;
+	to->saved_epoch = p->epoch;
+	first->block_events = p->allocations + p->frees;
+	return 0;
+}
+
+/* ---- the rare events ------------------------------------------------------------------------------------------- */
+
+/** may_lose_frees() - reasons whose number of lost frees is not known. */
+static int may_lose_frees(uint64_t reason)
+{
+	return reason == LOSS_RECORDER_DIED || reason == LOSS_RING_DAMAGED ||
+	       reason == LOSS_DISORDER || reason == LOSS_FILE_DAMAGED ||
+	       reason == LOSS_WRITE_FAILED;
+}
+
+static int put_lost(struct prof *p, const struct event *ev, struct err *err)
+{
+	if (ev->value >= LOSS_REASON_MAX)
+		return err_set(err, -EBADMSG, "bad recording: unknown loss reason %llu",
+			       (unsigned long long)ev->value);
+	uint64_t events = ev->addr + ev->block.v;
+	p->other.lost[ev->value] += events;
+	p->other.loss_reports[ev->value]++;
+	p->other.lost_events += events;
+	p->other.lost_bytes += ev->bytes;
+	if (ev->block.v || may_lose_frees(ev->value))
+		p->loss_epoch++;
+	return enter_threads(p, err);
+}
+
+static int put_other(struct prof *p, const struct event *ev, struct err *err)
+{
+	p->last_time_ns = ev->time_ns;
+	p->bucket_used = 1;
+	switch (ev->kind) {
+	case EVENT_FREE_FOREIGN:
+		p->other.foreign_frees++;
+		break;
+	case EVENT_RSS:
+		p->rss_bytes = ev->bytes;
+		p->virtual_bytes = ev->addr;
+		if (p->rss_bytes > p->bucket_rss_max)
+			p->bucket_rss_max = p->rss_bytes;
+		if (ev->bytes > p->other.peak_rss_bytes)
+			p->other.peak_rss_bytes = ev->bytes;
+		if (ev->value > p->other.peak_rss_bytes)
+			p->other.peak_rss_bytes = ev->value;
+		return 0;
+	case EVENT_LOST:
+		return put_lost(p, ev, err);
+	case EVENT_MAP:
+	case EVENT_UNMAP:
+	case EVENT_BRK:
+		break;
+	default: /* marks, switches, thread ends; kinds of later versions */
+		return 0;
+	}
+	struct thread_row *row = thread_row_peek(p, ev->thread.v);
+	if (row)
+		row->other_events++;
+	return 0;
+}
+
+int prof_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	struct prof *p = (struct prof *)sink;
+	if (p->loaded)
+		return err_set(err, -EINVAL, "events after a summary in one reading");
+	if (enter_threads(p, err) < 0)
+		return -ENOMEM;
+	for (size_t i = 0; i < count;) {
+		if (events[i].time_ns > TIME_MAX_NS)
+			return err_set(err, -EBADMSG, "bad recording: an event at %llu ns",
+				       (unsigned long long)events[i].time_ns);
+		if (events[i].time_ns >= p->bucket_end_ns)
+			bucket_enter(p, events[i].time_ns);
+		ssize_t taken;
+		if (p->loss_epoch)
+			taken = put_risky(p, events + i, count - i, err);
+		else if (p->several_threads)
+			taken = put_threads(p, events + i, count - i, err);
+		else
+			taken = put_plain(p, events + i, count - i, err);
+		if (taken < 0)
+			return (int)taken;
+		i += (size_t)taken;
+		if (i == count || events[i].time_ns >= p->bucket_end_ns)
+			continue;
+		int rc = put_other(p, &events[i++], err);
+		if (rc < 0)
+			return rc;
+	}
+	if (p->last_time_ns > p->other.runtime_ns)
+		p->other.runtime_ns = p->last_time_ns;
+	return 0;
+}

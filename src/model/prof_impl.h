@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* prof_impl.h - what prof.c (events), prof_def.c (definitions) and prof_read.c (accessors) share; nobody else. */
+#ifndef MODEL_PROF_IMPL_H
+#define MODEL_PROF_IMPL_H
+
+#include "base/arena.h"
+#include "base/chunked.h"
+#include "base/intern.h"
+#include "model/prof.h"
+
+/**
+ * struct prof_counter - everything a block event changes, in one cache line.
+ *
+ * The peak: @saved_bytes holds the live bytes at the global peak number @saved_epoch. A new global maximum only bumps
+ * prof.epoch; whoever changes a counter whose saved_epoch is older first saves what stood there when that maximum was
+ * reached. So the peak per stack is exact and costs O(1) an event, however often the maximum moves.
+ */
+struct prof_counter {
+	uint64_t allocations, allocated_bytes;
+	uint64_t frees;
+	uint64_t live_bytes;
+	uint64_t temporary;
+	uint64_t saved_bytes, saved_epoch;
+	uint32_t row; /* of the stack or thread it counts for */
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct prof_counter) == 64, "one cache line");
+
+/**
+ * struct prof_risk - the blocks of one counter that were live when a free was lost, and still are. The same trick:
+ * @epoch older than prof.loss_epoch means "all that was live at the loss, and nothing changed since".
+ */
+struct prof_risk {
+	uint64_t epoch;
+	uint64_t blocks, bytes;
+};
+
+/** struct idmap - a producer's numbers to ours; UINT32_MAX = undefined. */
+struct idmap {
+	uint32_t *to;
+	uint32_t count, cap;
+};
+
+struct prof {
+	struct sink sink;
+	struct intern strings;
+	struct arena arena;
+	uint64_t seed;
+
+	struct chunked modules; /* struct prof_module */
+	struct chunked frames;  /* struct prof_frame */
+	struct chunked stacks;  /* struct prof_stack */
+	struct chunked threads; /* struct thread_row */
+	struct idtab module_tab, frame_tab, stack_tab;
+	struct idmap module_map, frame_map, stack_map;
+
+	/* Hot: producer's stack number -> counter, 0 = none yet (counters are made at a stack's first event). */
+	uint32_t *slot_of;
+	uint32_t slot_count; /* as many as stack_map.count */
+	uint32_t slot_cap;
+	struct chunked counters;    /* struct prof_counter; row 0 is unused */
+	struct chunked slot_of_row; /* uint32_t per stack row, 0 = none */
+	struct chunked owner; /* uint32_t per live block: the thread that allocated it; sparse */
+	struct chunked risks; /* struct prof_risk per counter; sparse */
+	struct chunked block_epoch; /* uint32_t per live block: loss_epoch when allocated; sparse */
+	uint64_t live_bytes, max_bytes; /* now, and the global peak */
+	uint64_t epoch;                 /* number of the current maximum */
+	uint64_t max_time_ns, max_event;
+	uint64_t allocations, frees; /* of all stacks */
+	uint32_t loss_epoch;         /* how often a free may have been lost */
+	int several_threads;         /* counters of threads are kept */
+	int loaded;                  /* filled by prof_add_cost() */
+
+	/* Timeline: one point per bucket that saw an event; the width doubles when the array is full. */
+	struct prof_point *points;
+	uint32_t point_count;
+	uint64_t bucket_ns, bucket_end_ns;
+	uint64_t bucket_max_bytes, bucket_rss_max;
+	uint64_t rss_bytes, virtual_bytes;
+	uint64_t last_time_ns;
+	int bucket_used;
+
+	struct prof_totals other; /* what is not a sum over stacks */
+	struct prof_process process;
+	int have_process;
+};
+
+struct thread_row {
+	struct prof_thread pub;
+	struct prof_counter
+		counter;       /* unused while there is only one thread: the totals are its own */
+	uint64_t block_events; /* while there are several threads */
+	uint64_t other_events; /* of other kinds than allocations and frees */
+	int defined;
+};
+
+int prof_define(struct sink *sink, const struct def *def, struct err *err);
+int prof_put(struct sink *sink, const struct event *events, size_t count, struct err *err);
+/** prof_slot() - the counter number of a producer's stack, made at its first event; 0 with @err on failure. */
+uint32_t prof_slot(struct prof *prof, struct stack_id producer, struct err *err);
+/** prof_row_slot() - the counter number of a stack row, made if there was none; 0 with @err on failure. */
+uint32_t prof_row_slot(struct prof *prof, uint32_t row, struct err *err);
+
+/** thread_row_peek() - lent row of a defined thread, or NULL. */
+static inline struct thread_row *thread_row_peek(const struct prof *p, uint32_t id)
+{
+	if (id >= p->threads.count)
+		return NULL;
+	struct thread_row *row = (struct thread_row *)chunked_at(&p->threads, id);
+	return row->defined ? row : NULL;
+}
+
+static inline uint32_t idmap_get(const struct idmap *map, uint32_t id)
+{
+	return id < map->count ? map->to[id] : UINT32_MAX;
+}
+
+static inline struct prof_counter *prof_counter_at(const struct prof *p, uint32_t slot)
+{
+	return (struct prof_counter *)p->counters.chunks[slot >> CHUNKED_SHIFT] +
+	       (slot & (CHUNKED_ITEMS - 1));
+}
+
+static inline uint64_t prof_counter_peak(const struct prof *p, const struct prof_counter *c)
+{
+	return c->saved_epoch == p->epoch ? c->saved_bytes : c->live_bytes;
+}
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* prof_read.c - accessors, and filling from a summary instead of events. */
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "model/prof_impl.h"
+
+const struct prof_process *prof_process(const struct prof *prof)
+{
+	return prof->have_process ? &prof->process : NULL;
+}
+
+uint32_t prof_module_count(const struct prof *prof)
+{
+	return prof->modules.count;
+}
+
+uint32_t prof_frame_count(const struct prof *prof)
+{
+	return prof->frames.count;
+}
+
+uint32_t prof_stack_count(const struct prof *prof)
+{
+	return prof->stacks.count;
+}
+
+uint32_t prof_thread_count(const struct prof *prof)
+{
+	return prof->threads.count;
+}
+
+const struct prof_module *prof_module(const struct prof *prof, struct module_id id)
+{
+	return chunked_at(&prof->modules, id.v);
+}
+
+const struct prof_frame *prof_frame(const struct prof *prof, struct frame_id id)
+{
+	return chunked_at(&prof->frames, id.v);
+}
+
+const struct prof_stack *prof_stack(const struct prof *prof, struct stack_id id)
+{
+	return chunked_at(&prof->stacks, id.v);
+}
+
+static void counter_cost(const struct prof *prof, const struct prof_counter *c, struct cost *cost)
+{
+	*cost = (struct cost){
+		.allocations = c->allocations,
+		.allocated_bytes = c->allocated_bytes,
+		.frees = c->frees,
+		.temporary = c->temporary,
+		.leaked = c->allocations - c->frees,
+		.leaked_bytes = c->live_bytes,
+		.peak_bytes = prof_counter_peak(prof, c),
+	};
+}
+
+/** take_uncertain() - move the blocks that a lost free may have released from leaked to uncertain. */
+static void take_uncertain(struct cost *cost, uint64_t blocks, uint64_t bytes)
+{
+	if (blocks > cost->leaked)
+		blocks = cost->leaked;
+	if (bytes > cost->leaked_bytes)
+		bytes = cost->leaked_bytes;
+	cost->uncertain = blocks;
+	cost->uncertain_bytes = bytes;
+	cost->leaked -= blocks;
+	cost->leaked_bytes -= bytes;
+}
+
+static void slot_cost(const struct prof *prof, uint32_t slot, struct cost *cost)
+{
+	counter_cost(prof, prof_counter_at(prof, slot), cost);
+	if (prof->loss_epoch == 0)
+		return;
+	const struct prof_risk *risk =
+		chunked_has(&prof->risks, slot) ? chunked_at(&prof->risks, slot) : NULL;
+	if (risk && risk->epoch == prof->loss_epoch)
+		take_uncertain(cost, risk->blocks, risk->bytes);
+	else if (!prof->loaded)
+		take_uncertain(cost, cost->leaked, cost->leaked_bytes);
+}
+
+static uint32_t slot_of_row(const struct prof *prof, uint32_t row)
+{
+	return chunked_has(&prof->slot_of_row, row)
+		       ? *(const uint32_t *)chunked_at(&prof->slot_of_row, row)
+		       : 0;
+}
+
+void prof_stack_cost(const struct prof *prof, struct stack_id id, struct cost *cost)
+{
+	uint32_t slot = slot_of_row(prof, id.v);
+	if (slot)
+		slot_cost(prof, slot, cost);
+	else
+		*cost = (struct cost){ 0 };
+}
+
+static void cost_add(struct cost *to, const struct cost *from)
+{
+	to->allocations += from->allocations;
+	to->allocated_bytes += from->allocated_bytes;
+	to->frees += from->frees;
+	to->temporary += from->temporary;
+	to->leaked += from->leaked;
+	to->leaked_bytes += from->leaked_bytes;
+	to->peak_bytes += from->peak_bytes;
+	to->uncertain += from->uncertain;
+	to->uncertain_bytes += from->uncertain_bytes;
+}
+
+void prof_totals(const struct prof *prof, struct prof_totals *totals)
+{
+	*totals = prof->other;
+	if (prof->loaded)
+		return;
+	totals->cost = (struct cost){ 0 };
+	totals->stacks = totals->threads = 0;
+	memset(totals->partial, 0, sizeof(totals->partial));
+	for (uint32_t slot = 1; slot < prof->counters.count; slot++) {
+		struct cost cost;
+		slot_cost(prof, slot, &cost);
+		cost_add(&totals->cost, &cost);
+		totals->stacks += cost.allocations != 0;
+		const struct prof_stack *s =
+			chunked_at(&prof->stacks, prof_counter_at(prof, slot)->row);
+		if (s->partial)
+			totals->partial[s->partial] += cost.allocations;
+	}
+	totals->peak_time_ns = prof->max_time_ns;
+	totals->peak_event = prof->max_event;
+	for (uint32_t i = 0; i < prof->threads.count; i++)
+		totals->threads += prof_thread(prof, (struct thread_id){ i })->events != 0;
+}
+
+const struct prof_thread *prof_thread(const struct prof *prof, struct thread_id id)
+{
+	/* The shown cost is made when asked for: the row's own copy serves as the place where it stands. */
+	struct thread_row *row = chunked_at(&prof->threads, id.v);
+	if (prof->loaded)
+		return &row->pub;
+	if (prof->several_threads) {
+		counter_cost(prof, &row->counter, &row->pub.cost);
+		row->pub.events = row->block_events + row->other_events;
+		return &row->pub;
+	}
+	struct cost sum = { 0 };
+	if (id.v == 0)
+		for (uint32_t slot = 1; slot < prof->counters.count; slot++) {
+			struct cost cost;
+			slot_cost(prof, slot, &cost);
+			cost_add(&sum, &cost);
+		}
+	row->pub.cost = sum;
+	row->pub.events = row->other_events + sum.allocations + sum.frees;
+	return &row->pub;
+}
+
+/* ---- loading a summary ------------------------------------------------------------------------------------------- */
+
+int prof_load_totals(struct prof *p, const struct prof_totals *totals, struct err *err)
+{
+	if (!p->loaded && p->allocations + p->frees)
+		return err_set(err, -EINVAL, "a summary after events in one reading");
+	p->loaded = 1;
+	p->other = *totals;
+	return 0;
+}
+
+int prof_load_stack(struct prof *p, struct stack_id row, const struct cost *cost, struct err *err)
+{
+	if (row.v >= p->stacks.count)
+		return err_set(err, -EINVAL, "counters of a stack that does not exist");
+	p->loaded = 1;
+	uint32_t slot = prof_row_slot(p, row.v, err);
+	if (!slot)
+		return -ENOMEM;
+	*prof_counter_at(p, slot) = (struct prof_counter){
+		.allocations = cost->allocations,
+		.allocated_bytes = cost->allocated_bytes,
+		.frees = cost->allocations - cost->leaked - cost->uncertain,
+		.temporary = cost->temporary,
+		.live_bytes = cost->leaked_bytes + cost->uncertain_bytes,
+		.saved_bytes = cost->peak_bytes,
+		.saved_epoch = p->epoch,
+		.row = row.v,
+	};
+	if (!cost->uncertain && !cost->uncertain_bytes)
+		return 0;
+	struct prof_risk *risk = chunked_touch(&p->risks, slot);
+	if (!risk)
+		return err_set(err, -ENOMEM, "cannot keep uncertain blocks");
+	p->loss_epoch = 1;
+	*risk = (struct prof_risk){ .epoch = 1,
+				    .blocks = cost->uncertain,
+				    .bytes = cost->uncertain_bytes };
+	return 0;
+}
+
+int prof_load_thread(struct prof *p, struct thread_id row, const struct cost *cost, uint64_t events,
+		     struct err *err)
+{
+	struct thread_row *thread = thread_row_peek(p, row.v);
+	if (!thread)
+		return err_set(err, -EINVAL, "counters of a thread that does not exist");
+	p->loaded = 1;
+	thread->pub.cost = *cost;
+	thread->pub.events = events;
+	return 0;
+}
+
+int prof_load_timeline(struct prof *p, const struct prof_point *points, size_t count,
+		       struct err *err)
+{
+	if (count > PROF_POINTS_MAX)
+		return err_set(err, -EINVAL, "a timeline of %zu points", count);
+	for (size_t i = 1; i < count; i++)
+		if (points[i].time_ns < points[i - 1].time_ns)
+			return err_set(err, -EINVAL, "a timeline that goes back in time");
+	memcpy(p->points, points, count * sizeof(*points));
+	p->point_count = (uint32_t)count;
+	p->loaded = 1;
+	return 0;
+}
