@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * entry_x86_64.S - the exported names. Each hands the registers that the first step of a walk needs to its C function:
+ * the caller's stack pointer (after the return), rbp and rbx, which C code could not get at unharmed.
+ *
+ * With N arguments of its own (at most three) a hook gets them as arguments N+1 .. N+3 and is jumped to, so that no
+ * frame stands in between and exceptions pass as if the hook had been called directly. A hook with more arguments is
+ * called, with the three words as its first stack arguments.
+ */
+#if defined(__CET__) && (__CET__ & 1)
+#define ENTRY_MARK endbr64
+#else
+#define ENTRY_MARK
+#endif
+
+	.text
+
+.macro ENTRY name
+	.globl	\name
+	.type	\name, @function
+	.p2align 4
+\name:
+	.cfi_startproc
+	ENTRY_MARK
+.endm
+
+.macro DONE name
+	.cfi_endproc
+	.size	\name, . - \name
+.endm
+
+.macro HOOK1 name, impl
+	ENTRY	\name
+	lea	8(%rsp), %rsi
+	mov	%rbp, %rdx
+	mov	%rbx, %rcx
+	jmp	\impl
+	DONE	\name
+.endm
+
+.macro HOOK2 name, impl
+	ENTRY	\name
+	lea	8(%rsp), %rdx
+	mov	%rbp, %rcx
+	mov	%rbx, %r8
+	jmp	\impl
+	DONE	\name
+.endm
+
+.macro HOOK3 name, impl
+	ENTRY	\name
+	lea	8(%rsp), %rcx
+	mov	%rbp, %r8
+	mov	%rbx, %r9
+	jmp	\impl
+	DONE	\name
+.endm
+
+.macro HOOK6 name, impl
+	ENTRY	\name
+	lea	8(%rsp), %rax
+	push	%rbx
+	.cfi_adjust_cfa_offset 8
+	push	%rbp
+	.cfi_adjust_cfa_offset 8
+	push	%rax
+	.cfi_adjust_cfa_offset 8
+	call	\impl
+	add	$24, %rsp
+	.cfi_adjust_cfa_offset -24
+	ret
+	DONE	\name
+.endm
+
+	HOOK1	malloc, hook_malloc
+	HOOK1	free, hook_free
+	HOOK1	cfree, hook_cfree
+	HOOK2	calloc, hook_calloc
+	HOOK2	realloc, hook_realloc
+	HOOK3	reallocarray, hook_reallocarray
+	HOOK3	posix_memalign, hook_posix_memalign
+	HOOK2	memalign, hook_memalign
+	HOOK2	aligned_alloc, hook_aligned_alloc
+	HOOK1	valloc, hook_valloc
+	HOOK1	pvalloc, hook_pvalloc
+	HOOK2	free_sized, hook_free_sized
+	HOOK3	free_aligned_sized, hook_free_aligned_sized
+
+	HOOK1	_Znwm, hook_new
+	HOOK2	_ZnwmRKSt9nothrow_t, hook_new_nt
+	HOOK2	_ZnwmSt11align_val_t, hook_new_al
+	HOOK3	_ZnwmSt11align_val_tRKSt9nothrow_t, hook_new_al_nt
+	HOOK1	_Znam, hook_newa
+	HOOK2	_ZnamRKSt9nothrow_t, hook_newa_nt
+	HOOK2	_ZnamSt11align_val_t, hook_newa_al
+	HOOK3	_ZnamSt11align_val_tRKSt9nothrow_t, hook_newa_al_nt
+
+	HOOK1	_ZdlPv, hook_del
+	HOOK2	_ZdlPvm, hook_del_sz
+	HOOK2	_ZdlPvRKSt9nothrow_t, hook_del_nt
+	HOOK2	_ZdlPvSt11align_val_t, hook_del_al
+	HOOK3	_ZdlPvmSt11align_val_t, hook_del_sz_al
+	HOOK3	_ZdlPvSt11align_val_tRKSt9nothrow_t, hook_del_al_nt
+	HOOK1	_ZdaPv, hook_dela
+	HOOK2	_ZdaPvm, hook_dela_sz
+	HOOK2	_ZdaPvRKSt9nothrow_t, hook_dela_nt
+	HOOK2	_ZdaPvSt11align_val_t, hook_dela_al
+	HOOK3	_ZdaPvmSt11align_val_t, hook_dela_sz_al
+	HOOK3	_ZdaPvSt11align_val_tRKSt9nothrow_t, hook_dela_al_nt
+
+	HOOK6	mmap, hook_mmap
+	HOOK6	mmap64, hook_mmap
+	HOOK2	munmap, hook_munmap
+	HOOK6	mremap, hook_mremap
+	HOOK1	brk, hook_brk
+	HOOK1	sbrk, hook_sbrk
+
+	.section .note.GNU-stack, "", @progbits

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hooks.c - malloc and its family. Entered from entry_x86_64.S with the caller's registers behind the arguments.
+ *
+ * Each hook has a fast half, taken when one comparison says that nothing special is going on, and a slow half that
+ * finds out what is. Both write the event with the same inlined body.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "preload/hooks.h"
+#include "preload/note.h"
+
+#define FAST(t) likely((t)->sync == proc.word)
+
+/* An event belongs to the operator new that led here, if one did: the outermost call counts. */
+static ALWAYS_INLINE void note_obtained(struct thread *t, const void *block, size_t size, REGS)
+{
+	uint64_t pc = caller_pc(sp);
+	if (unlikely(t->outer.sp)) {
+		struct outer o = t->outer;
+		/* left behind by an exception? then the word is gone, or this is not the runtime's call */
+		if (o.sp > sp && o.sp - sp < OUTER_REACH && pc - cxx_lo < cxx_hi - cxx_lo &&
+		    caller_pc(o.sp) == o.pc) {
+			t->outer.sp = 0;
+			note_alloc(t, block, o.size, o.pc, o.sp, o.bp, o.bx);
+			return;
+		}
+	}
+	note_alloc(t, block, size, pc, sp, bp, bx);
+}
+
+/* ---- before there is a next definition, and for calls that are not recorded ---- */
+
+/* Where the next definition is not there yet, a block of the boot pool. */
+static COLD void *pass_malloc(size_t size)
+{
+	if (unlikely(!next.malloc)) {
+		void *block = boot_alloc(size, 16);
+		if (!block)
+			errno = ENOMEM;
+		return block;
+	}
+	return next.malloc(size);
+}
+
+/* Count what @answer says about a call that obtained @block. */
+static ALWAYS_INLINE void *counted(struct thread *t, uint32_t answer, void *block, size_t size)
+{
+	if (answer != PASS && block)
+		count_lost(t, answer - 1, 1, size, 0);
+	return block;
+}
+
+/* ---- malloc ---- */
+
+static ALWAYS_INLINE void *malloc_body(struct thread *t, size_t size, REGS)
+{
+	t->sync = SYNC_NEXT;
+	void *block = next.malloc(size);
+	t->sync = SYNC_OWN;
+	if (likely(block))
+		note_obtained(t, block, size, sp, bp, bx);
+	return block;
+}
+
+static COLD void *malloc_slow(struct thread *t, size_t size, REGS)
+{
+	uint32_t answer = hook_enter(t, HOOK_ALLOC, caller_pc(sp));
+	if (answer < PASS_MAX)
+		return counted(t, answer, pass_malloc(size), size);
+	void *block = malloc_body(t, size, sp, bp, bx);
+	hook_leave(t);
+	return block;
+}
+
+HIDDEN void *hook_malloc(size_t size, REGS)
+{
+	struct thread *t = &self;
+	uint32_t sync = t->sync;
+	if (unlikely(sync != proc.word))
+		return malloc_slow(t, size, sp, bp, bx);
+	void *block = malloc_body(t, size, sp, bp, bx);
+	t->sync = sync;
+	return block;
+}
+
+/* ---- calloc ---- */
+
+static ALWAYS_INLINE void *calloc_body(struct thread *t, size_t count, size_t each, REGS)
+{
+	t->sync = SYNC_NEXT;
+	void *block = next.calloc(count, each);
+	t->sync = SYNC_OWN;
+	if (likely(block)) /* then the product did not overflow */
+		note_obtained(t, block, count * each, sp, bp, bx);
+	return block;
+}
+
+static COLD void *calloc_slow(struct thread *t, size_t count, size_t each, REGS)
+{
+	uint32_t answer = hook_enter(t, HOOK_ALLOC, caller_pc(sp));
+	if (unlikely(!next.calloc)) {
+		size_t size; /* the pool is zeroed and never reused */
+		if (__builtin_mul_overflow(count, each, &size))
+			return NULL;
+		return boot_alloc(size, 16);
+	}
+	if (answer < PASS_MAX)
+		return counted(t, answer, next.calloc(count, each), count * each);
+	void *block = calloc_body(t, count, each, sp, bp, bx);
+	hook_leave(t);
+	return block;
+}
+
+HIDDEN void *hook_calloc(size_t count, size_t each, REGS)
+{
+	struct thread *t = &self;
+	uint32_t sync = t->sync;
+	if (unlikely(sync != proc.word))
+		return calloc_slow(t, count, each, sp, bp, bx);
+	void *block = calloc_body(t, count, each, sp, bp, bx);
+	t->sync = sync;
+	return block;
+}
+
+/* ---- free ---- */
+
+static COLD void free_slow(struct thread *t, void *block, REGS)
+{
+	if (!block || boot_owns(block))
+		return;
+	uint32_t answer = hook_enter(t, HOOK_FREE, caller_pc(sp));
+	if (answer < PASS_MAX) {
+		if (answer != PASS && block != t->skip_free)
+			count_lost(t, answer - 1, 0, 0, 1);
+		if (next.free) /* else it can only be a block of the loader's own, early allocator */
+			next.free(block);
+		return;
+	}
+	if (block != t->skip_free)
+		note_free(t, block, sp, bp, bx);
+	t->sync = SYNC_NEXT;
+	next.free(block);
+	hook_leave(t);
+}
+
+HIDDEN void hook_free(void *block, REGS)
+{
+	struct thread *t = &self;
+	uint32_t sync = t->sync;
+	if (unlikely(sync != proc.word)) {
+		free_slow(t, block, sp, bp, bx);
+		return;
+	}
+	if (unlikely(boot_owns(block)))
+		return;
+	if (likely(block && block != t->skip_free)) {
+		t->sync = SYNC_OWN;
+		note_free(
+			t, block, sp, bp,
+			bx); /* before: another thread may own the address the instant it returns */
+	}
+	t->sync = SYNC_NEXT;
+	next.free(block);
+	t->sync = sync;
+}
+
+HIDDEN void hook_cfree(void *block, REGS)
+{
+	hook_free(block, sp, bp, bx);
+}
+
+HIDDEN void hook_free_sized(void *block, size_t size, REGS)
+{
+	(void)size; /* only a hint: every allocator with free_sized() takes plain free() too */
+	hook_free(block, sp, bp, bx);
+}
+
+HIDDEN void hook_free_aligned_sized(void *block, size_t align, size_t size, REGS)
+{
+	(void)align;
+	(void)size;
+	hook_free(block, sp, bp, bx);
+}
+
+/* ---- realloc ---- */
+
+static ALWAYS_INLINE void *realloc_body(struct thread *t, void *old, size_t size, REGS)
+{
+	void *block;
+	if (!old) {
+		t->sync = SYNC_NEXT;
+		block = next.realloc(NULL, size);
+		t->sync = SYNC_OWN;
+		if (likely(block))
+			note_obtained(t, block, size, sp, bp, bx);
+		return block;
+	}
+	if (unlikely(!size)) {
+		/* releases; some allocators then return a new, empty block */
+		note_free(t, old, sp, bp, bx);
+		t->sync = SYNC_NEXT;
+		block = next.realloc(old, 0);
+		t->sync = SYNC_OWN;
+		if (block)
+			note_obtained(t, block, 0, sp, bp, bx);
+		return block;
+	}
+	int begun = note_realloc_begin(t, old);
+	t->sync = SYNC_NEXT;
+	block = next.realloc(old, size);
+	t->sync = SYNC_OWN;
+	if (likely(begun)) {
+		if (likely(block))
+			note_realloc_end(t, block, size, capture(t, caller_pc(sp), sp, bp, bx));
+		else
+			note_realloc_fail(t, old);
+	} else if (block) {
+		note_obtained(t, block, size, sp, bp, bx);
+	} else {
+		/* the free that was counted as lost did not happen */
+		ring_dropped(t, 0, 0, (uint64_t)-1);
+	}
+	return block;
+}
+
+static COLD void *realloc_boot(void *old, size_t size)
+{
+	size_t had = boot_size(old);
+	void *block = pass_malloc(size);
+	if (block)
+		memcpy(block, old, had < size ? had : size);
+	return block;
+}
+
+static COLD void *realloc_slow(struct thread *t, void *old, size_t size, REGS)
+{
+	uint32_t answer = hook_enter(t, old ? HOOK_REALLOC : HOOK_ALLOC, caller_pc(sp));
+	void *block;
+	if (unlikely(!next.realloc)) {
+		if (old && !boot_owns(old))
+			return NULL;
+		return old ? realloc_boot(old, size) : pass_malloc(size);
+	}
+	if (answer < PASS_MAX) {
+		if (old && boot_owns(old))
+			return realloc_boot(old, size);
+		block = next.realloc(old, size);
+		if (answer != PASS && (block || (old && !size)))
+			count_lost(t, answer - 1, block != NULL, block ? size : 0, old != NULL);
+		return block;
+	}
+	if (old && boot_owns(old)) {
+		/* to the program a realloc, to the next allocator a new block */
+		t->sync = SYNC_NEXT;
+		block = realloc_boot(old, size);
+		t->sync = SYNC_OWN;
+		if (block)
+			note_obtained(t, block, size, sp, bp, bx);
+	} else {
+		block = realloc_body(t, old, size, sp, bp, bx);
+	}
+	hook_leave(t);
+	return block;
+}
+
+HIDDEN void *hook_realloc(void *old, size_t size, REGS)
+{
+	struct thread *t = &self;
+	uint32_t sync = t->sync;
+	if (unlikely(sync != proc.word || boot_owns(old)))
+		return realloc_slow(t, old, size, sp, bp, bx);
+	void *block = realloc_body(t, old, size, sp, bp, bx);
+	t->sync = sync;
+	return block;
+}
+
+HIDDEN void *hook_reallocarray(void *old, size_t count, size_t each, REGS)
+{
+	size_t size;
+	if (unlikely(__builtin_mul_overflow(count, each, &size))) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	/* by definition the same as realloc() of the product; the caller's registers make it the outermost call */
+	return hook_realloc(old, size, sp, bp, bx);
+}
+
+/* ---- aligned blocks: rarer, so one function each ---- */
+
+/* Common begin and end of the aligned forms. @sync is what aligned_enter() returned. */
+static uint32_t aligned_enter(struct thread *t, int *fast, uint64_t pc)
+{
+	uint32_t sync = t->sync;
+	*fast = sync == proc.word;
+	if (likely(*fast)) {
+		t->sync = SYNC_NEXT;
+		return sync;
+	}
+	sync = hook_enter(t, HOOK_ALLOC, pc);
+	if (sync >= PASS_MAX)
+		t->sync = SYNC_NEXT;
+	return sync;
+}
+
+static ALWAYS_INLINE void aligned_done(struct thread *t, int fast, uint32_t sync, void *block,
+				       size_t size, REGS)
+{
+	if (unlikely(sync < PASS_MAX)) {
+		counted(t, sync, block, size);
+		return;
+	}
+	t->sync = SYNC_OWN;
+	if (likely(block))
+		note_obtained(t, block, size, sp, bp, bx);
+	if (likely(fast))
+		t->sync = sync;
+	else
+		hook_leave(t);
+}
+
+HIDDEN int hook_posix_memalign(void **to, size_t align, size_t size, REGS)
+{
+	struct thread *t = &self;
+	int fast;
+	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
+	if (unlikely(!next.posix_memalign)) {
+		void *block = boot_alloc(size, align);
+		if (block)
+			*to = block;
+		return block ? 0 : ENOMEM;
+	}
+	int rc = next.posix_memalign(to, align, size);
+	aligned_done(t, fast, sync, rc == 0 ? *to : NULL, size, sp, bp, bx);
+	return rc;
+}
+
+HIDDEN void *hook_memalign(size_t align, size_t size, REGS)
+{
+	struct thread *t = &self;
+	int fast;
+	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
+	void *block = next.memalign ? next.memalign(align, size) : boot_alloc(size, align);
+	aligned_done(t, fast, sync, block, size, sp, bp, bx);
+	return block;
+}
+
+HIDDEN void *hook_aligned_alloc(size_t align, size_t size, REGS)
+{
+	struct thread *t = &self;
+	int fast;
+	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
+	void *block =
+		next.aligned_alloc ? next.aligned_alloc(align, size) : boot_alloc(size, align);
+	aligned_done(t, fast, sync, block, size, sp, bp, bx);
+	return block;
+}
+
+HIDDEN void *hook_valloc(size_t size, REGS)
+{
+	struct thread *t = &self;
+	int fast;
+	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
+	void *block = next.valloc ? next.valloc(size) : boot_alloc(size, 4096);
+	aligned_done(t, fast, sync, block, size, sp, bp, bx);
+	return block;
+}
+
+HIDDEN void *hook_pvalloc(size_t size, REGS)
+{
+	struct thread *t = &self;
+	int fast;
+	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
+	void *block = next.pvalloc ? next.pvalloc(size) : boot_alloc(size, 4096);
+	aligned_done(t, fast, sync, block, size, sp, bp, bx);
+	return block;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hooks_region.c - the address space: mmap, munmap, mremap, brk, sbrk as events of their own, with stacks. */
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "preload/hooks.h"
+#include "preload/note.h"
+
+/* Begin of a region hook. Return: below PASS_MAX: record nothing; else end with region_leave(@answer). */
+static uint32_t region_enter(struct thread *t, uint64_t pc)
+{
+	uint32_t answer;
+	if (likely(t->sync == proc.word))
+		answer = t->sync;
+	else
+		answer = hook_enter(t, HOOK_REGION, pc);
+	if (answer >= PASS_MAX)
+		t->sync = SYNC_OWN;
+	return answer;
+}
+
+static void region_leave(struct thread *t, uint32_t answer)
+{
+	if (answer == REGION_INNER)
+		t->sync = SYNC_NEXT;
+	else
+		hook_leave(t);
+}
+
+/* A region record of up to three words; a full ring counts it like any other call. */
+static void put_region(struct thread *t, uint32_t tag, uint64_t addr, uint64_t word1,
+		       uint64_t word2, unsigned bytes)
+{
+	uint64_t *to = ring_room(t, bytes);
+	if (!to)
+		return; /* regions are no blocks: nothing to count, the maps tell */
+	to[0] = addr << 8 | tag;
+	to[1] = word1;
+	if (bytes > 16)
+		to[2] = word2;
+	ring_publish(t, bytes);
+}
+
+static void put_map(struct thread *t, uint64_t addr, uint64_t bytes, int prot, int flags,
+		    uint32_t node)
+{
+	uint64_t word = node | (uint64_t)(prot & 0xff) << 32 | (uint64_t)(flags & 0xffffff) << 40;
+	put_region(t, WIRE_MAP, addr, word, bytes, 24);
+}
+
+HIDDEN void *hook_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t off, REGS)
+{
+	struct thread *t = &self;
+	void *result;
+	uint32_t answer = region_enter(t, caller_pc(sp));
+	if (answer >= PASS_MAX) {
+		result = next.mmap(at, bytes, prot, flags, fd, off);
+		if (result != MAP_FAILED)
+			put_map(t, (uint64_t)result, bytes, prot, flags,
+				capture(t, caller_pc(sp), sp, bp, bx));
+		region_leave(t, answer);
+		return result;
+	}
+	if (likely(next.mmap))
+		return next.mmap(at, bytes, prot, flags, fd, off);
+	long rc = sys6(SYS_mmap, (long)at, (long)bytes, prot, flags, fd, off);
+	if (sys_failed(rc)) {
+		errno = (int)-rc;
+		return MAP_FAILED;
+	}
+	return (void *)rc;
+}
+
+HIDDEN int hook_munmap(void *at, size_t bytes, REGS)
+{
+	struct thread *t = &self;
+	uint32_t answer = region_enter(t, caller_pc(sp));
+	int rc;
+	if (answer >= PASS_MAX) {
+		/* stamped before: another thread may get the place the instant it returns */
+		uint32_t node = capture(t, caller_pc(sp), sp, bp, bx);
+		if (bytes && ((uint64_t)at & 4095) == 0)
+			put_region(t, WIRE_UNMAP, (uint64_t)at, node, bytes, 24);
+		rc = next.munmap(at, bytes);
+		region_leave(t, answer);
+		return rc;
+	}
+	if (likely(next.munmap))
+		return next.munmap(at, bytes);
+	long raw = sys2(SYS_munmap, at, bytes);
+	if (sys_failed(raw)) {
+		errno = (int)-raw;
+		return -1;
+	}
+	return 0;
+}
+
+HIDDEN void *hook_mremap(void *old, size_t old_bytes, size_t bytes, int flags, void *to,
+			 uintptr_t r9, REGS)
+{
+	(void)r9;
+	struct thread *t = &self;
+	uint32_t answer = region_enter(t, caller_pc(sp));
+	void *result;
+	if (answer >= PASS_MAX) {
+		result = next.mremap(old, old_bytes, bytes, flags, to);
+		if (result != MAP_FAILED) {
+			uint32_t node = capture(t, caller_pc(sp), sp, bp, bx);
+			put_region(t, WIRE_REMAP, (uint64_t)old, node, old_bytes, 24);
+			put_map(t, (uint64_t)result, bytes, 0, 0, node);
+		}
+		region_leave(t, answer);
+		return result;
+	}
+	if (likely(next.mremap))
+		return next.mremap(old, old_bytes, bytes, flags, to);
+	long rc = sys5(SYS_mremap, old, old_bytes, bytes, flags, to);
+	if (sys_failed(rc)) {
+		errno = (int)-rc;
+		return MAP_FAILED;
+	}
+	return (void *)rc;
+}
+
+HIDDEN int hook_brk(void *at, REGS)
+{
+	struct thread *t = &self;
+	uint32_t answer = region_enter(t, caller_pc(sp));
+	if (unlikely(!next.brk)) {
+		errno = ENOMEM;
+		return -1;
+	}
+	int rc = next.brk(at);
+	if (answer >= PASS_MAX) {
+		if (rc == 0)
+			put_region(t, WIRE_BRK, (uint64_t)at, capture(t, caller_pc(sp), sp, bp, bx),
+				   0, 16);
+		region_leave(t, answer);
+	}
+	return rc;
+}
+
+HIDDEN void *hook_sbrk(intptr_t by, REGS)
+{
+	struct thread *t = &self;
+	uint32_t answer = region_enter(t, caller_pc(sp));
+	if (unlikely(!next.sbrk)) {
+		errno = ENOMEM;
+		return (void *)-1;
+	}
+	char *old = next.sbrk(by);
+	if (answer >= PASS_MAX) {
+		if (old != (void *)-1 && by != 0)
+			put_region(t, WIRE_BRK, (uint64_t)(old + by),
+				   capture(t, caller_pc(sp), sp, bp, bx), 0, 16);
+		region_leave(t, answer);
+	}
+	return old;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/next.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct next next;
+uintptr_t allocator_lo, allocator_hi, cxx_lo, cxx_hi;
+int allocator_is_libc;
+
+static const char *const cxx_new_names[CXX_NEW_MAX] = {
+	[NEW] = "_Znwm",
+	[NEW_NT] = "_ZnwmRKSt9nothrow_t",
+	[NEW_AL] = "_ZnwmSt11align_val_t",
+	[NEW_AL_NT] = "_ZnwmSt11align_val_tRKSt9nothrow_t",
+	[NEWA] = "_Znam",
+	[NEWA_NT] = "_ZnamRKSt9nothrow_t",
+	[NEWA_AL] = "_ZnamSt11align_val_t",
+	[NEWA_AL_NT] = "_ZnamSt11align_val_tRKSt9nothrow_t",
+};
+static const char *const cxx_delete_names[CXX_DELETE_MAX] = {
+	[DEL] = "_ZdlPv",
+	[DEL_SZ] = "_ZdlPvm",
+	[DEL_NT] = "_ZdlPvRKSt9nothrow_t",
+	[DEL_AL] = "_ZdlPvSt11align_val_t",
+	[DEL_SZ_AL] = "_ZdlPvmSt11align_val_t",
+	[DEL_AL_NT] = "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+	[DELA] = "_ZdaPv",
+	[DELA_SZ] = "_ZdaPvm",
+	[DELA_NT] = "_ZdaPvRKSt9nothrow_t",
+	[DELA_AL] = "_ZdaPvSt11align_val_t",
+	[DELA_SZ_AL] = "_ZdaPvmSt11align_val_t",
+	[DELA_AL_NT] = "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+};
+
+static void look(void *handle, void *slot, const char *name)
+{
+	void *found = dlsym(handle, name);
+	memcpy(slot, &found, sizeof(found));
+}
+
+/* The range of the object that holds @code; both 0 where the loader does not know it. */
+static void object_range(const void *code, uintptr_t *lo, uintptr_t *hi, const char **name)
+{
+	Dl_info info;
+	struct link_map *map = NULL;
+	*lo = *hi = 0;
+	if (!code || !dladdr1(code, &info, (void **)&map, RTLD_DL_LINKMAP) || !info.dli_fbase)
+		return;
+	const ElfW(Ehdr) *eh = info.dli_fbase;
+	if (memcmp(eh->e_ident, ELFMAG, SELFMAG) != 0 || eh->e_phentsize != sizeof(ElfW(Phdr)))
+		return;
+	const ElfW(Phdr) *ph = (const void *)((const char *)eh + eh->e_phoff);
+	uintptr_t end = 0;
+	for (int i = 0; i < eh->e_phnum; i++)
+		if (ph[i].p_type == PT_LOAD && ph[i].p_vaddr + ph[i].p_memsz > end)
+			end = ph[i].p_vaddr + ph[i].p_memsz;
+	*lo = (uintptr_t)info.dli_fbase;
+	*hi = map->l_addr + end;
+	if (name)
+		*name = info.dli_fname;
+}
+
+void next_resolve(void)
+{
+	/* malloc and free first: looking for the others may allocate (an error text for a missing name) */
+	look(RTLD_NEXT, &next.malloc, "malloc");
+	look(RTLD_NEXT, &next.free, "free");
+	look(RTLD_NEXT, &next.calloc, "calloc");
+	look(RTLD_NEXT, &next.realloc, "realloc");
+	look(RTLD_NEXT, &next.reallocarray, "reallocarray");
+	look(RTLD_NEXT, &next.posix_memalign, "posix_memalign");
+	look(RTLD_NEXT, &next.memalign, "memalign");
+	look(RTLD_NEXT, &next.aligned_alloc, "aligned_alloc");
+	look(RTLD_NEXT, &next.valloc, "valloc");
+	look(RTLD_NEXT, &next.pvalloc, "pvalloc");
+	look(RTLD_NEXT, &next.cfree, "cfree");
+	look(RTLD_NEXT, &next.free_sized, "free_sized");
+	look(RTLD_NEXT, &next.free_aligned_sized, "free_aligned_sized");
+	look(RTLD_NEXT, &next.mmap, "mmap");
+	look(RTLD_NEXT, &next.mmap64, "mmap64");
+	look(RTLD_NEXT, &next.munmap, "munmap");
+	look(RTLD_NEXT, &next.mremap, "mremap");
+	look(RTLD_NEXT, &next.brk, "brk");
+	look(RTLD_NEXT, &next.sbrk, "sbrk");
+	look(RTLD_NEXT, &next.dlclose, "dlclose");
+	look(RTLD_NEXT, &next.prctl, "prctl");
+	look(RTLD_NEXT, &next.syscall, "syscall");
+	look(RTLD_NEXT, &next.exit_now, "_exit");
+	look(RTLD_NEXT, &next.exit_c99, "_Exit");
+	look(RTLD_NEXT, &next.execve, "execve");
+	look(RTLD_NEXT, &next.execv, "execv");
+	look(RTLD_NEXT, &next.execvp, "execvp");
+	look(RTLD_NEXT, &next.execvpe, "execvpe");
+	look(RTLD_NEXT, &next.fexecve, "fexecve");
+	look(RTLD_NEXT, &next.execveat, "execveat");
+	look(RTLD_NEXT, &next.fork, "fork");
+	look(RTLD_NEXT, &next.register_frame, "__register_frame");
+	look(RTLD_NEXT, &next.deregister_frame, "__deregister_frame");
+	if (!next.free_sized)
+		next.free_sized = (void (*)(void *, size_t))(void *)next.free;
+	for (int i = 0; i < CXX_NEW_MAX; i++)
+		look(RTLD_NEXT, &next.cxx_new[i], cxx_new_names[i]);
+	for (int i = 0; i < CXX_DELETE_MAX; i++)
+		look(RTLD_NEXT, &next.cxx_delete[i], cxx_delete_names[i]);
+	dlerror(); /* a program that asks must not hear about our lookups; */
+	dlerror(); /* the second call releases the text */
+
+	const char *name = NULL;
+	uintptr_t libc_lo, libc_hi;
+	object_range((const void *)next.malloc, &allocator_lo, &allocator_hi, &name);
+	object_range((const void *)next.fork, &libc_lo, &libc_hi, NULL);
+	allocator_is_libc = libc_lo && allocator_lo == libc_lo;
+	if (next.cxx_new[NEW])
+		object_range((const void *)next.cxx_new[NEW], &cxx_lo, &cxx_hi, NULL);
+}
+
+void next_cxx(void)
+{
+	/* a C program with a C++ plugin loaded RTLD_LOCAL: the runtime is there, but not in the global scope */
+	static const char *const runtimes[] = { "libstdc++.so.6", "libc++abi.so.1", "libc++.so.1" };
+	for (size_t r = 0; r < sizeof(runtimes) / sizeof(runtimes[0]); r++) {
+		void *handle = dlopen(runtimes[r], RTLD_NOLOAD | RTLD_LAZY);
+		if (!handle)
+			continue;
+		for (int i = 0; i < CXX_NEW_MAX; i++)
+			if (!next.cxx_new[i])
+				look(handle, &next.cxx_new[i], cxx_new_names[i]);
+		for (int i = 0; i < CXX_DELETE_MAX; i++)
+			if (!next.cxx_delete[i])
+				look(handle, &next.cxx_delete[i], cxx_delete_names[i]);
+		/* the handle is kept: the functions must not go away under the table */
+		if (next.cxx_new[NEW]) {
+			object_range((const void *)next.cxx_new[NEW], &cxx_lo, &cxx_hi, NULL);
+			break;
+		}
+	}
+	dlerror();
+	dlerror();
+}
+
+/* ---- boot pool ---- */
+
+char boot_pool[BOOT_BYTES] __attribute__((aligned(64)));
+static size_t boot_used;
+
+void *boot_alloc(size_t size, size_t align)
+{
+	size_t old, start, end;
+	if (align < 16)
+		align = 16;
+	do {
+		old = __atomic_load_n(&boot_used, __ATOMIC_RELAXED);
+		/* 16 bytes in front hold the size, for realloc() */
+		if (__builtin_add_overflow(old, 16 + align - 1, &start))
+			return NULL;
+		start &= ~(align - 1);
+		if (__builtin_add_overflow(start, size, &end) || end > BOOT_BYTES)
+			return NULL;
+	} while (!__atomic_compare_exchange_n(&boot_used, &old, end, 0, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
+	memcpy(boot_pool + start - 16, &size, sizeof(size));
+	return boot_pool + start;
+}
+
+size_t boot_size(const void *block)
+{
+	size_t size;
+	memcpy(&size, (const char *)block - 16, sizeof(size));
+	return size;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * next.h - the definitions behind ours: whatever the program would have called without the library.
+ *
+ * Never glibc's by name: a preloaded or linked tcmalloc, jemalloc or mimalloc stays in place. Unit tests put a scripted
+ * allocator into the table.
+ */
+#ifndef PRELOAD_NEXT_H
+#define PRELOAD_NEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "preload/sys.h"
+
+/* The forms of operator new and delete, in the order of cxx_new_names[] and cxx_delete_names[] in next.c. */
+enum cxx_new { NEW, NEW_NT, NEW_AL, NEW_AL_NT, NEWA, NEWA_NT, NEWA_AL, NEWA_AL_NT, CXX_NEW_MAX };
+enum cxx_delete {
+	DEL,
+	DEL_SZ,
+	DEL_NT,
+	DEL_AL,
+	DEL_SZ_AL,
+	DEL_AL_NT,
+	DELA,
+	DELA_SZ,
+	DELA_NT,
+	DELA_AL,
+	DELA_SZ_AL,
+	DELA_AL_NT,
+	CXX_DELETE_MAX
+};
+
+struct next {
+	void *(*malloc)(size_t);
+	void (*free)(void *);
+	void *(*calloc)(size_t, size_t);
+	void *(*realloc)(void *, size_t);
+	void *(*reallocarray)(void *, size_t, size_t);
+	int (*posix_memalign)(void **, size_t, size_t);
+	void *(*memalign)(size_t, size_t);
+	void *(*aligned_alloc)(size_t, size_t);
+	void *(*valloc)(size_t);
+	void *(*pvalloc)(size_t);
+	void (*cfree)(void *);
+	void (*free_sized)(void *, size_t);
+	void (*free_aligned_sized)(void *, size_t, size_t);
+	/* every form takes at most three words; a form that is missing stays NULL */
+	void *(*cxx_new[CXX_NEW_MAX])(size_t, uintptr_t, uintptr_t);
+	void (*cxx_delete[CXX_DELETE_MAX])(void *, uintptr_t, uintptr_t);
+	void *(*mmap)(void *, size_t, int, int, int, off_t);
+	void *(*mmap64)(void *, size_t, int, int, int, off_t);
+	int (*munmap)(void *, size_t);
+	void *(*mremap)(void *, size_t, size_t, int, ...);
+	int (*brk)(void *);
+	void *(*sbrk)(intptr_t);
+	int (*dlclose)(void *);
+	int (*prctl)(int, ...);
+	long (*syscall)(long, ...);
+	void (*exit_now)(int); /* _exit */
+	void (*exit_c99)(int); /* _Exit */
+	int (*execve)(const char *, char *const *, char *const *);
+	int (*execv)(const char *, char *const *);
+	int (*execvp)(const char *, char *const *);
+	int (*execvpe)(const char *, char *const *, char *const *);
+	int (*fexecve)(int, char *const *, char *const *);
+	int (*execveat)(int, const char *, char *const *, char *const *, int);
+	pid_t (*fork)(void);
+	void (*register_frame)(void *);
+	void (*deregister_frame)(void *);
+};
+extern struct next next HIDDEN;
+
+/* Code of the allocator and of the C++ runtime: a hooked call from in there is part of another one. */
+extern uintptr_t allocator_lo HIDDEN, allocator_hi HIDDEN;
+extern uintptr_t cxx_lo HIDDEN, cxx_hi HIDDEN;
+extern int allocator_is_libc HIDDEN;
+
+/** next_resolve() - fill the table; once, under the start lock. Leaves dlerror() as it found it: empty. */
+void next_resolve(void) HIDDEN;
+
+/** next_cxx() - look for operator new again, also in a C++ runtime that a plugin brought along privately. */
+void next_cxx(void) HIDDEN;
+
+/* ---- the boot pool: serves what dlsym() asks for before the table is filled ---- */
+
+/** boot_alloc() - @align a power of two (at least 16 is used); zeroed, never reused. NULL when the pool is empty. */
+void *boot_alloc(size_t size, size_t align) HIDDEN;
+/** boot_size() - the size that was asked for; @block must be of the pool. */
+size_t boot_size(const void *block) HIDDEN;
+
+#define BOOT_BYTES (64u << 10)
+extern char boot_pool[BOOT_BYTES] HIDDEN;
+
+/** boot_owns() - whether @block was given out by boot_alloc(). */
+static inline int boot_owns(const void *block)
+{
+	return (uintptr_t)block - (uintptr_t)boot_pool < BOOT_BYTES;
+}
+
+#endif

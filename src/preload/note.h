@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* note.h - writing one event; inline, because this is the hot path. All of it runs under SYNC_OWN. */
+#ifndef PRELOAD_NOTE_H
+#define PRELOAD_NOTE_H
+
+#include "preload/next.h"
+#include "preload/state.h"
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+/** Where a hook was called from, as the entry stubs saw it. */
+struct caller {
+	uint64_t sp, bp, bx;
+};
+
+static ALWAYS_INLINE uint64_t caller_pc(uint64_t sp)
+{
+	return ((const uint64_t *)sp)[-1];
+}
+
+static ALWAYS_INLINE uint32_t capture(struct thread *t, uint64_t pc, uint64_t sp, uint64_t bp,
+				      uint64_t bx)
+{
+	if (unlikely(!t->unwind))
+		return WIRE_STOP_NO_SCRATCH;
+	struct unwind_regs regs = { .ip = pc, .sp = sp, .bp = bp, .bx = bx };
+	return unwind_capture(t->unwind, &regs);
+}
+
+static ALWAYS_INLINE void put_sized(uint64_t *to, uint32_t tag, uint64_t addr, uint64_t size,
+				    uint32_t node, unsigned *bytes)
+{
+	/* the *_BIG form of a tag is the next number */
+	if (likely(size < WIRE_SIZE_SMALL)) {
+		to[0] = addr << 8 | tag;
+		to[1] = size << WIRE_NODE_BITS | node;
+		*bytes = 16;
+	} else {
+		to[0] = addr << 8 | (tag + 1);
+		to[1] = node;
+		to[2] = size;
+		*bytes = 24;
+	}
+}
+
+/** note_alloc() - @block was obtained. */
+static ALWAYS_INLINE void note_alloc(struct thread *t, const void *block, size_t size, uint64_t pc,
+				     uint64_t sp, uint64_t bp, uint64_t bx)
+{
+	uint32_t node = capture(t, pc, sp, bp, bx);
+	uint64_t *to = ring_room(t, size < WIRE_SIZE_SMALL ? 16 : 24);
+	if (unlikely(!to)) {
+		ring_dropped(t, 1, size, 0);
+		return;
+	}
+	unsigned bytes;
+	put_sized(to, WIRE_ALLOC, (uint64_t)block, size, node, &bytes);
+	ring_publish(t, bytes);
+}
+
+/** note_free() - @block is about to be released. */
+static ALWAYS_INLINE void note_free(struct thread *t, const void *block, uint64_t sp, uint64_t bp,
+				    uint64_t bx)
+{
+	uint64_t *to;
+	if (unlikely(process.free_stacks)) {
+		uint32_t node = capture(t, caller_pc(sp), sp, bp, bx);
+		to = ring_room(t, 16);
+		if (unlikely(!to)) {
+			ring_dropped(t, 0, 0, 1);
+			return;
+		}
+		to[0] = (uint64_t)block << 8 | WIRE_FREE_STACK;
+		to[1] = node;
+		ring_publish(t, 16);
+		return;
+	}
+	to = ring_room(t, 8);
+	if (unlikely(!to)) {
+		ring_dropped(t, 0, 0, 1);
+		return;
+	}
+	to[0] = (uint64_t)block << 8 | WIRE_FREE;
+	ring_publish(t, 8);
+}
+
+/** note_realloc_begin() - before the call. Return: 1 written, 0 dropped (and counted). */
+static ALWAYS_INLINE int note_realloc_begin(struct thread *t, const void *old)
+{
+	uint64_t *to = ring_room(t, 8);
+	if (unlikely(!to)) {
+		ring_dropped(t, 0, 0, 1);
+		return 0;
+	}
+	to[0] = (uint64_t)old << 8 | WIRE_REALLOC_BEGIN;
+	ring_publish(t, 8);
+	return 1;
+}
+
+/* A realloc's end: its room was kept when its beginning was written. */
+static ALWAYS_INLINE uint64_t *kept_room(struct thread *t, unsigned bytes)
+{
+	if (likely(t->head + bytes <= t->soft))
+		return (uint64_t *)(t->ring + (t->head & t->mask));
+	return ring_room_slow(t, bytes, 1);
+}
+
+static ALWAYS_INLINE void note_realloc_end(struct thread *t, const void *block, size_t size,
+					   uint32_t node)
+{
+	unsigned bytes;
+	uint64_t *to = kept_room(t, size < WIRE_SIZE_SMALL ? 16 : 24);
+	put_sized(to, WIRE_REALLOC_END, (uint64_t)block, size, node, &bytes);
+	ring_publish(t, bytes);
+}
+
+static ALWAYS_INLINE void note_realloc_fail(struct thread *t, const void *old)
+{
+	uint64_t *to = kept_room(t, 8);
+	to[0] = (uint64_t)old << 8 | WIRE_REALLOC_FAIL;
+	ring_publish(t, 8);
+}
+
+#endif

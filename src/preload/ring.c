@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ring.c - the slow half of writing a record: stamps, the ring's end, and what to do when it is full. */
+#include <errno.h>
+
+#include "preload/state.h"
+
+/* Kept free behind every record but a realloc's end, so that this one always fits: END_BIG, and a pad in front. */
+#define RESERVE 64u
+/* A stamp, a notice of loss, a switch: what may come in front of a record. */
+#define EXTRAS 48u
+#define STAMP_EVERY 1024u /* bytes of records: 64 allocations */
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+	/* through the vDSO: no system call, which matters under seccomp */
+	if (clock_gettime(CLOCK_MONOTONIC, &ts) != 0)
+		return 0;
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void put_raw(struct thread *t, uint64_t word)
+{
+	*(uint64_t *)(t->ring + (t->head & t->mask)) = word;
+	t->head += 8;
+}
+
+static uint64_t look_at_tail(struct thread *t)
+{
+	uint64_t tail = __atomic_load_n(&t->slot->tail, __ATOMIC_ACQUIRE);
+	/* a recorder that runs ahead of us is broken: then nothing is free */
+	if (tail > t->head)
+		tail = t->head > t->mask ? t->head - t->mask - 1 : 0;
+	t->limit = tail + t->mask + 1;
+	return t->limit;
+}
+
+/* Wait until the ring has room for @need more bytes. Return: 1 there is room, 0 drop. */
+static COLD int wait_for_room(struct thread *t, uint64_t need)
+{
+	struct wire_heap_header *heap = process.heap;
+	uint32_t policy = heap->on_full;
+	if (policy == WIRE_FULL_DROP || process.seccomp || t->slot->closed || heap->detach)
+		return 0;
+	uint64_t began = now_ns(), now = began;
+	uint64_t may_wait = UINT64_MAX;
+	if (policy == WIRE_FULL_LIMIT) {
+		if (began - t->second_began_ns >= 1000000000u) {
+			t->second_began_ns = began;
+			t->second_waited_ns = 0;
+		}
+		uint64_t left =
+			t->second_waited_ns < 100000000u ? 100000000u - t->second_waited_ns : 0;
+		may_wait = left < 5000000u ? left : 5000000u;
+		if (!may_wait)
+			return 0;
+	}
+	int room = 0;
+	for (unsigned round = 0;; round++) {
+		uint64_t beat = __atomic_load_n(&heap->heartbeat_ns, __ATOMIC_RELAXED);
+		if (!beat)
+			beat = heap->start_ns;
+		if ((now > beat && now - beat > 1000000000u) || heap->detach || t->slot->closed)
+			break;
+		/* time waited before a sleep, so that a sleep never exceeds what is allowed */
+		if (may_wait != UINT64_MAX && now - began + 100000u > may_wait)
+			break;
+		if (round < 50) {
+			sys0(SYS_sched_yield);
+		} else {
+			struct timespec ts = { 0, 20000 };
+			sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ts, 0);
+		}
+		now = now_ns();
+		if (t->head + need <= look_at_tail(t)) {
+			room = 1;
+			break;
+		}
+	}
+	__atomic_store_n(&t->slot->waits, t->slot->waits + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&t->slot->wait_ns, t->slot->wait_ns + (now - began), __ATOMIC_RELAXED);
+	t->second_waited_ns += now - began;
+	return room;
+}
+
+/* Fill up to the ring's end where fewer than @bytes are left before it: no record is ever split. */
+static void pad_end(struct thread *t, unsigned bytes)
+{
+	uint64_t left = t->mask + 1 - (t->head & t->mask);
+	if (left >= bytes)
+		return;
+	for (; left; left -= 8)
+		put_raw(t, WIRE_PAD);
+}
+
+uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
+{
+	if (kept) {
+		pad_end(t, bytes);
+		return (uint64_t *)(t->ring + (t->head & t->mask));
+	}
+	int saved_errno = errno;
+	uint64_t need = EXTRAS + bytes + EXTRAS /* pad */ + RESERVE;
+	if (t->head + need > t->limit && t->head + need > look_at_tail(t) &&
+	    !wait_for_room(t, need)) {
+		t->soft = 0; /* look again next time */
+		errno = saved_errno;
+		return NULL;
+	}
+	pad_end(t, EXTRAS + bytes);
+	t->tick = __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED);
+	put_raw(t, cycles() << 8 | WIRE_TIME);
+	if (t->switched) {
+		put_raw(t, (uint64_t)(t->switched - 1) << 8 | WIRE_SWITCH);
+		t->switched = 0;
+	}
+	if (t->lost) {
+		put_raw(t, t->lost << 8 | WIRE_LOST);
+		put_raw(t, t->lost_bytes);
+		t->lost = t->lost_bytes = 0;
+	}
+	/* how far the fast path may go: the next stamp, the ring's end, the ring's limit */
+	uint64_t soft = t->head + STAMP_EVERY;
+	uint64_t end = t->head - (t->head & t->mask) + t->mask + 1;
+	if (soft > end)
+		soft = end;
+	if (soft + RESERVE > t->limit)
+		soft = t->limit - RESERVE;
+	t->soft = process.heap->stamp_every_event ? 0 : soft;
+	errno = saved_errno;
+	return (uint64_t *)(t->ring + (t->head & t->mask));
+}
+
+void ring_dropped(struct thread *t, uint64_t allocations, uint64_t bytes, uint64_t frees)
+{
+	t->lost += allocations + frees;
+	t->lost_bytes += bytes;
+	count_lost(t, process.seccomp ? WIRE_LOST_SECCOMP : WIRE_LOST_RING_FULL, allocations, bytes,
+		   frees);
+}
+
+void ring_attach(struct thread *t, struct wire_heap_slot *slot)
+{
+	t->slot = slot;
+	t->ring = (char *)process.heap + slot->ring_off;
+	t->mask = slot->ring_bytes - 1;
+	t->head = __atomic_load_n(&slot->head, __ATOMIC_RELAXED);
+	t->limit = 0;
+	t->soft = 0;
+	t->lost = t->lost_bytes = 0;
+}

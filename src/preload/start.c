@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* start.c - from the first hooked call to the first recorded one. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "preload/next.h"
+#include "preload/options.h"
+#include "preload/state.h"
+#include "wire/heap_start.h"
+
+extern void *__libc_stack_end; /* the loader's: where the program's arguments begin */
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#define PR_SET_VMA_ANON_NAME 0
+#endif
+
+static void own_range(const void *at, uint64_t bytes)
+{
+	struct wire_heap_header *heap = process.heap;
+	for (unsigned i = 0; i < sizeof(heap->own_ranges) / sizeof(heap->own_ranges[0]); i++) {
+		if (heap->own_ranges[i][1])
+			continue;
+		heap->own_ranges[i][0] = (uint64_t)at;
+		heap->own_ranges[i][1] = (uint64_t)at + bytes;
+		return;
+	}
+}
+
+static void *anonymous(uint64_t bytes)
+{
+	long rc = sys6(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (sys_failed(rc))
+		return NULL;
+	sys5(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, rc, bytes, "byteledger");
+	return (void *)rc;
+}
+
+/* Whether the places in the header lie within the file: a wrong descriptor must not crash the program. */
+static int header_fits(const struct wire_heap_header *h, uint64_t bytes)
+{
+	uint64_t end;
+	if (h->magic != WIRE_HEAP_MAGIC || h->version != WIRE_HEAP_VERSION ||
+	    h->header_bytes != sizeof(*h) || h->total_bytes != bytes || !h->slot_count)
+		return 0;
+	if (__builtin_add_overflow(h->slots_off,
+				   (uint64_t)h->slot_count * sizeof(struct wire_heap_slot), &end) ||
+	    end > bytes)
+		return 0;
+	if (__builtin_add_overflow(h->modules_off,
+				   (uint64_t)h->module_max * sizeof(struct wire_module), &end) ||
+	    end > bytes)
+		return 0;
+	if (__builtin_add_overflow(h->strings_off, (uint64_t)h->string_bytes, &end) || end > bytes)
+		return 0;
+	if (__builtin_add_overflow(h->index_off, (uint64_t)h->index_entries * 4, &end) ||
+	    end > bytes)
+		return 0;
+	if (__builtin_add_overflow(h->nodes_off, (uint64_t)h->node_max * sizeof(struct wire_node),
+				   &end) ||
+	    end > bytes)
+		return 0;
+	const struct wire_heap_slot *slot = (const void *)((const char *)h + h->slots_off);
+	for (uint32_t i = 0; i < h->slot_count; i++) {
+		uint64_t ring = slot[i].ring_bytes;
+		if (ring < 4096 || (ring & (ring - 1)) ||
+		    __builtin_add_overflow(slot[i].ring_off, ring, &end) || end > bytes ||
+		    __builtin_add_overflow(slot[i].scratch_off, (uint64_t)slot[i].scratch_bytes,
+					   &end) ||
+		    end > bytes)
+			return 0;
+	}
+	return 1;
+}
+
+static struct wire_heap_header *map_shared(int fd)
+{
+	struct stat st;
+	if (sys_failed(sys2(SYS_fstat, fd, &st)) || st.st_size < 65536)
+		return NULL;
+	long rc = sys6(SYS_mmap, 0, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (sys_failed(rc))
+		return NULL;
+	struct wire_heap_header *heap = (struct wire_heap_header *)rc;
+	if (!header_fits(heap, (uint64_t)st.st_size) ||
+	    __atomic_load_n(&heap->attached, __ATOMIC_RELAXED)) {
+		sys2(SYS_munmap, rc, st.st_size);
+		return NULL;
+	}
+	sys3(SYS_madvise, rc, st.st_size, MADV_DONTDUMP);
+	return heap;
+}
+
+static void find_main_stack(void)
+{
+	struct rlimit limit = { 0 };
+	sys4(SYS_prlimit64, 0, RLIMIT_STACK, NULL, &limit);
+	uint64_t bytes = limit.rlim_cur;
+	if (bytes < (128u << 10) || bytes > (1u << 30))
+		bytes = 1u << 30;
+	process.main_stack_hi = ((uint64_t)__libc_stack_end + 4095) & ~4095UL;
+	process.main_stack_lo = process.main_stack_hi - bytes;
+}
+
+/* The shared memory is there: everything else that a hook needs. Return: 1 ready. */
+static int prepare(struct wire_heap_header *heap)
+{
+	process.heap = heap;
+	process.slots = (struct wire_heap_slot *)((char *)heap + heap->slots_off);
+	process.pid = (uint32_t)sys0(SYS_getpid);
+	process.free_stacks = heap->free_stacks;
+	own_range(heap, heap->total_bytes);
+	uint64_t bytes = unwind_process_bytes();
+	void *memory = anonymous(bytes);
+	if (!memory)
+		return 0;
+	own_range(memory, bytes);
+	/* the child of a fork finds the word wiped, however it was made */
+	if (sys_failed(sys3(SYS_madvise, &proc, sizeof(proc), MADV_WIPEONFORK)))
+		return 0;
+	pthread_key_t key;
+	if (pthread_key_create(&key, thread_end) == 0) {
+		process.key = key;
+		process.have_key = 1;
+	}
+	find_main_stack();
+	modules_init();
+	process.unwind = unwind_process_init(memory, heap, module_find, page_probe, NULL);
+	heap->target_pid = process.pid;
+	__atomic_store_n(&heap->attached, 1, __ATOMIC_RELEASE);
+	return 1;
+}
+
+static COLD uint32_t start(void)
+{
+	next_resolve();
+	__atomic_store_n(&process.resolved, 1, __ATOMIC_RELEASE);
+	if (getauxval(AT_SECURE))
+		return MODE_OFF;
+	struct options *opt = options_read((char **)((char *)__libc_stack_end));
+	if (opt->fd < 0)
+		return MODE_OFF;
+	struct wire_heap_header *heap = map_shared(opt->fd);
+	sys1(SYS_close, opt->fd);
+	if (!heap || !prepare(heap))
+		return MODE_OFF;
+	return heap->start_disabled ? MODE_SUSPENDED : MODE_ON;
+}
+
+void start_once(void)
+{
+	uint32_t none = START_NONE;
+	if (!__atomic_compare_exchange_n(&process.started, &none, START_BUSY, 0, __ATOMIC_ACQUIRE,
+					 __ATOMIC_RELAXED))
+		return;
+	int saved_errno = errno;
+	uint32_t mode = start();
+	__atomic_store_n((uint32_t *)&proc.word, mode, __ATOMIC_RELEASE);
+	__atomic_store_n(&process.started, START_DONE, __ATOMIC_RELEASE);
+	errno = saved_errno;
+}
+
+/* Programs that never allocate are attached too. */
+__attribute__((constructor)) static void constructed(void)
+{
+	extern void free(void *);
+	free(NULL);
+	struct thread *t = &self;
+	if (t->sync == SYNC_UNBORN && process.started == START_NONE) {
+		t->sync = SYNC_OWN;
+		t->own = 1;
+		start_once();
+		t->own = 0;
+		t->sync = SYNC_UNBORN;
+	}
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * state.h - what the library knows about the process and about the calling thread.
+ *
+ * One comparison guards every hook: the thread's @sync against the process's @word. They are equal exactly when the
+ * process records, the thread is READY, no module went away since its last event, it is in no hook, and this is not
+ * the child of a fork (the kernel wipes the page that holds @word). Everything else takes the slow path.
+ */
+#ifndef PRELOAD_STATE_H
+#define PRELOAD_STATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "preload/sys.h"
+#include "unwind/capture.h"
+#include "wire/heap.h"
+
+/* Low byte of the process word; the upper bits are an epoch that makes threads look again. */
+enum mode {
+	MODE_NONE = 0,         /* not started, or the child of a fork */
+	MODE_OFF = 0x20,       /* never records: AT_SECURE, no memory, detached */
+	MODE_SUSPENDED = 0x21, /* frees are written, allocations are not */
+	MODE_ON = 0x22,
+};
+#define MODE_MASK 0xffu
+#define MODE_EPOCH 0x100u
+
+/* Values of @sync that equal no process word. */
+#define SYNC_UNBORN 1u /* the thread never called, or must look at the process again */
+#define SYNC_NEXT 2u   /* inside a hook, in the next definition */
+#define SYNC_OWN 3u    /* inside a hook, in our own code */
+
+enum thread_state {
+	THREAD_UNBORN = 0,
+	THREAD_READY, /* owns a slot */
+	THREAD_DYING, /* owns a slot, its destructors run */
+	THREAD_DEAD,  /* has given its slot back: takes one for each event */
+	THREAD_POOR,  /* found no slot: like DEAD */
+};
+
+/** What an operator new remembers for the malloc that it will call; @sp 0 = nothing. */
+struct outer {
+	uint64_t sp, pc, bp, bx;
+	size_t size;
+};
+
+struct thread {
+	uint32_t sync;
+	uint32_t tick; /* of the last stamp */
+	uint64_t head; /* bytes ever written to the ring */
+	uint64_t soft; /* up to here a record can be written without looking at anything else */
+	char *ring;    /* the slot's ring; @head modulo @mask + 1 */
+	uint64_t mask;
+	struct wire_heap_slot *slot;
+	struct unwind_thread *unwind; /* NULL: no scratch memory */
+	struct outer outer;
+	void *skip_free;           /* operator delete has written this free already */
+	uint64_t limit;            /* the ring is full here, as of the last look at the tail */
+	uint64_t lost, lost_bytes; /* since the last record that went into the ring */
+	uint64_t second_began_ns, second_waited_ns; /* policy limit: 10 % of any second */
+	uint64_t stack_lo, stack_hi;
+	uint32_t tid;
+	uint32_t gen;     /* module_gen that @unwind knows */
+	uint8_t state;    /* enum thread_state */
+	uint8_t own;      /* what is called now is called by us: neither recorded nor lost */
+	uint8_t inner;    /* the next definition may come back to us (reallocarray) */
+	uint8_t rounds;   /* key destructor rounds seen */
+	uint8_t switched; /* WIRE_SWITCH to write before the next record: 1 + value */
+};
+
+extern __thread struct thread self __attribute__((tls_model("initial-exec"))) HIDDEN;
+
+/* A page of its own: wiped in the child of a fork, whoever makes it (raw clone included). */
+extern struct proc_page {
+	_Alignas(4096) volatile uint32_t word; /* enum mode | epoch */
+	char rest[4096 - sizeof(uint32_t)];
+} proc HIDDEN;
+
+enum start { START_NONE, START_BUSY, START_DONE };
+
+extern struct process {
+	struct wire_heap_header *heap; /* the shared mapping; NULL before the start */
+	struct wire_heap_slot *slots;
+	struct unwind_process *unwind;
+	uint32_t started;  /* enum start */
+	uint32_t resolved; /* next is filled */
+	uint32_t seccomp;  /* no system call from now on */
+	uint32_t slot_hint;
+	uint32_t have_key;
+	uint32_t pid;
+	uint32_t alone; /* started by LD_PRELOAD only */
+	uint32_t free_stacks;
+	uint32_t key; /* pthread_key_t */
+	uint64_t main_stack_lo, main_stack_hi;
+} process HIDDEN;
+
+/* ---- start.c ---- */
+
+/** start_once() - resolve, map, begin; by whoever comes first. Later and concurrent callers return at once. */
+void start_once(void) HIDDEN;
+
+/* ---- thread.c ---- */
+
+enum hook_kind { HOOK_ALLOC, HOOK_FREE, HOOK_REALLOC, HOOK_REGION };
+/* Answers of hook_enter() below PASS_MAX: call the next definition and record nothing; 1 + reason: count it as lost. */
+#define PASS 0u
+#define PASS_LOST(reason) (1u + (reason))
+#define PASS_MAX 16u
+#define REGION_INNER \
+	17u /* a region call within an allocator call: record, then put SYNC_NEXT back */
+
+/**
+ * hook_enter() - the slow way into a hook, for whatever the one comparison did not settle. @pc: who called the hook.
+ * Return: below PASS_MAX (see there), else the hook may record, with self.sync == SYNC_OWN; end with hook_leave().
+ */
+uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t pc) HIDDEN;
+void hook_leave(struct thread *t) HIDDEN;
+
+/** count_lost() - one or more calls that were not recorded; async-signal-safe. */
+void count_lost(struct thread *t, enum wire_lost reason, uint64_t allocations, uint64_t bytes,
+		uint64_t frees) HIDDEN;
+
+/** thread_end() - the key's destructor. */
+void thread_end(void *arg) HIDDEN;
+
+/* ---- ring.c ---- */
+
+/**
+ * ring_room_slow() - make room for a record of @bytes (at most 24): stamp, pad at the ring's end, wait or drop.
+ * @kept: the room was kept by the record before (a realloc's end): cannot fail. Return: where to write, or NULL - the
+ * caller counts the loss with ring_dropped(). Only by the ring's owner.
+ */
+uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept) HIDDEN;
+/** ring_dropped() - count what ring_room_slow() refused. */
+void ring_dropped(struct thread *t, uint64_t allocations, uint64_t bytes, uint64_t frees) HIDDEN;
+/** ring_attach() - continue the ring of @slot, which the thread has just taken. */
+void ring_attach(struct thread *t, struct wire_heap_slot *slot) HIDDEN;
+
+/* ---- modules.c ---- */
+
+/** modules_init() - once, after the mapping exists. */
+void modules_init(void) HIDDEN;
+int module_find(void *ctx, uint64_t pc, struct unwind_module *module) HIDDEN;
+int page_probe(void *ctx, uint64_t addr) HIDDEN;
+/** modules_closed() - after a dlclose(): if a module really went away, note which and make threads forget. */
+void modules_closed(void) HIDDEN;
+
+/**
+ * ring_room() - where a record of @bytes goes; NULL if it must be dropped. Behind it a realloc's end always fits.
+ */
+static inline uint64_t *ring_room(struct thread *t, unsigned bytes)
+{
+	if (unlikely(t->tick != __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED) ||
+		     t->head + bytes > t->soft))
+		return ring_room_slow(t, bytes, 0);
+	return (uint64_t *)(t->ring + (t->head & t->mask));
+}
+
+static inline void ring_publish(struct thread *t, unsigned bytes)
+{
+	t->head += bytes;
+	__atomic_store_n(&t->slot->head, t->head, __ATOMIC_RELEASE);
+}
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sys.h - raw system calls: errno stays untouched, no cancellation point, nothing of libc that could be interposed. */
+#ifndef PRELOAD_SYS_H
+#define PRELOAD_SYS_H
+
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
+{
+#if defined(__x86_64__)
+	long rc;
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	__asm__ volatile("syscall"
+			 : "=a"(rc)
+			 : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return rc;
+#else
+#error "byteledger: the preload library is written for x86-64 so far"
+#endif
+}
+
+/** sysN() - a system call with N arguments. Return: the kernel's value, negative errno on failure. */
+#define sys0(nr) sys6(nr, 0, 0, 0, 0, 0, 0)
+#define sys1(nr, a) sys6(nr, (long)(a), 0, 0, 0, 0, 0)
+#define sys2(nr, a, b) sys6(nr, (long)(a), (long)(b), 0, 0, 0, 0)
+#define sys3(nr, a, b, c) sys6(nr, (long)(a), (long)(b), (long)(c), 0, 0, 0)
+#define sys4(nr, a, b, c, d) sys6(nr, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
+#define sys5(nr, a, b, c, d, e) sys6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
+
+/** sys_failed() - whether a value returned by a system call is a negative errno. */
+static inline int sys_failed(long rc)
+{
+	return (unsigned long)rc > -4096UL;
+}
+
+/** cycles() - the cycle counter of wire/heap.h. */
+static inline uint64_t cycles(void)
+{
+	return __builtin_ia32_rdtsc();
+}
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define HIDDEN __attribute__((visibility("hidden")))
+#define COLD __attribute__((noinline, cold))
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* thread.c - a thread's life seen from its allocator calls: birth, slots, signals, late events. */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "preload/next.h"
+#include "preload/state.h"
+
+__thread struct thread self = { .sync = SYNC_UNBORN };
+struct proc_page proc;
+struct process process;
+
+void count_lost(struct thread *t, enum wire_lost reason, uint64_t allocations, uint64_t bytes,
+		uint64_t frees)
+{
+	struct wire_heap_header *heap = process.heap;
+	if (!heap)
+		return;
+	/* one instruction each, so that a signal handler in between does no harm */
+	struct wire_lost_count *lost = t->slot ? &t->slot->lost[reason] : &heap->lost[reason];
+	__atomic_fetch_add(&lost->allocations, allocations, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&lost->bytes, bytes, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&lost->frees, frees, __ATOMIC_RELAXED);
+}
+
+/* ---- slots ---- */
+
+static struct wire_heap_slot *slot_claim(uint32_t tid)
+{
+	uint32_t count = process.heap->slot_count;
+	uint32_t hint = __atomic_load_n(&process.slot_hint, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < count; i++) {
+		/* the first slots are the large ones: start there unless they are known to be taken */
+		uint32_t at = (hint + i) % count;
+		struct wire_heap_slot *slot = &process.slots[at];
+		uint32_t free_slot = 0;
+		if (__atomic_load_n(&slot->owner, __ATOMIC_RELAXED) || slot->closed)
+			continue;
+		if (__atomic_compare_exchange_n(&slot->owner, &free_slot, tid, 0, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED)) {
+			__atomic_store_n(&process.slot_hint, at + 1, __ATOMIC_RELAXED);
+			return slot;
+		}
+	}
+	return NULL;
+}
+
+static void slot_release(struct thread *t)
+{
+	struct wire_heap_slot *slot = t->slot;
+	uint32_t at = (uint32_t)(slot - process.slots);
+	t->slot = NULL;
+	t->unwind = NULL;
+	t->ring = NULL;
+	__atomic_store_n(&slot->owner, 0, __ATOMIC_RELEASE);
+	uint32_t hint = __atomic_load_n(&process.slot_hint, __ATOMIC_RELAXED);
+	while (at < hint && !__atomic_compare_exchange_n(&process.slot_hint, &hint, at, 1,
+							 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
+static void slot_take(struct thread *t, struct wire_heap_slot *slot)
+{
+	struct wire_heap_header *heap = process.heap;
+	ring_attach(t, slot);
+	t->unwind = unwind_thread_init((char *)heap + slot->scratch_off, slot->scratch_bytes,
+				       process.unwind, t->stack_lo, t->stack_hi);
+	t->gen = __atomic_load_n(&heap->module_gen, __ATOMIC_RELAXED);
+	uint64_t *to = ring_room_slow(t, 16, 0);
+	if (to) {
+		to[0] = (uint64_t)t->tid << 8 | WIRE_THREAD;
+		to[1] = cycles();
+		ring_publish(t, 16);
+	}
+}
+
+/*
+ * Where this thread's stack lies. For the main thread pthread_getattr_np() would read a file; what is above
+ * __libc_stack_end is only the program's arguments. For others it allocates, therefore only under @own.
+ */
+static void find_stack(struct thread *t)
+{
+	if (t->tid == process.pid) {
+		t->stack_lo = process.main_stack_lo;
+		t->stack_hi = process.main_stack_hi;
+		return;
+	}
+	uint64_t here = (uint64_t)__builtin_frame_address(0), tcb = (uint64_t)pthread_self();
+	t->stack_lo = here & ~4095UL;
+	t->stack_hi = here < tcb && tcb - here < (64u << 20) ? tcb : t->stack_lo + 4096;
+	if (process.seccomp)
+		return;
+	pthread_attr_t attr;
+	void *lo;
+	size_t bytes;
+	if (pthread_getattr_np(pthread_self(), &attr) != 0)
+		return;
+	if (pthread_attr_getstack(&attr, &lo, &bytes) == 0) {
+		/* the first event may come from an alternate stack: the bounds are the thread's all the same */
+		t->stack_lo = (uint64_t)lo;
+		t->stack_hi = (uint64_t)lo + bytes;
+	}
+	pthread_attr_destroy(&attr);
+}
+
+static COLD int thread_born(struct thread *t)
+{
+	t->own = 1;
+	if (!t->tid) {
+		t->tid = process.seccomp ? process.pid : (uint32_t)sys0(SYS_gettid);
+		find_stack(t);
+	}
+	struct wire_heap_slot *slot = slot_claim(t->tid);
+	if (!slot) {
+		t->state = THREAD_POOR;
+	} else if (!process.have_key || pthread_setspecific((pthread_key_t)process.key, t) != 0) {
+		/* nobody would tell us of the thread's end: the slot would be lost for good */
+		if (t->tid == process.pid) {
+			t->state = THREAD_READY;
+			slot_take(t, slot);
+		} else {
+			__atomic_store_n(&slot->owner, 0, __ATOMIC_RELEASE);
+			t->state = THREAD_POOR;
+		}
+	} else {
+		t->state = THREAD_READY;
+		slot_take(t, slot);
+	}
+	t->own = 0;
+	return t->state == THREAD_READY;
+}
+
+void thread_end(void *arg)
+{
+	struct thread *t = arg;
+	if (t != &self || (proc.word & MODE_MASK) < MODE_OFF)
+		return;
+	int saved_errno = errno;
+	/* destructors of other keys may still allocate and free: ask again until the last round */
+	if (++t->rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
+		uint32_t sync = t->sync;
+		t->sync = SYNC_OWN;
+		t->own = 1;
+		int rc = pthread_setspecific((pthread_key_t)process.key, t);
+		t->own = 0;
+		t->sync = sync;
+		errno = saved_errno;
+		if (rc == 0)
+			return;
+	}
+	t->sync = SYNC_OWN;
+	if (t->slot) {
+		uint64_t *to = ring_room_slow(t, 8, 0);
+		if (to) {
+			to[0] = (uint64_t)t->tid << 8 | WIRE_THREAD_END;
+			ring_publish(t, 8);
+		}
+		slot_release(t);
+	}
+	t->state = THREAD_DEAD;
+	t->sync = SYNC_UNBORN;
+	errno = saved_errno;
+}
+
+/* ---- the slow way in ---- */
+
+static uint32_t nested(struct thread *t, uint64_t pc)
+{
+	if (t->own)
+		return PASS;
+	if (t->sync == SYNC_NEXT) {
+		/* an allocator that is built of its own public calls, or a handler of a signal that came while it ran */
+		if (t->inner || (!allocator_is_libc && pc >= allocator_lo && pc < allocator_hi))
+			return PASS;
+	}
+	return PASS_LOST(WIRE_LOST_NESTED);
+}
+
+/* The recorder's wishes. */
+static void obey(void)
+{
+	struct wire_heap_header *heap = process.heap;
+	uint32_t word = proc.word, mode = word & MODE_MASK;
+	if (mode != MODE_ON && mode != MODE_SUSPENDED)
+		return;
+	uint32_t want = heap->detach ? MODE_OFF : heap->enabled_wanted ? MODE_ON : MODE_SUSPENDED;
+	if (want == mode)
+		return;
+	__atomic_compare_exchange_n((uint32_t *)&proc.word, &word, (word & ~MODE_MASK) | want, 0,
+				    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t pc)
+{
+	if (t->sync == SYNC_OWN || (t->sync == SYNC_NEXT && kind != HOOK_REGION))
+		return nested(t, pc);
+	int saved_errno = errno;
+	if (unlikely((proc.word & MODE_MASK) < MODE_OFF)) {
+		if (__atomic_load_n(&process.started, __ATOMIC_ACQUIRE) == START_DONE)
+			return PASS; /* the child of a fork */
+		uint32_t sync = t->sync;
+		t->sync = SYNC_OWN;
+		t->own = 1;
+		start_once();
+		t->own = 0;
+		t->sync = sync;
+		errno = saved_errno;
+		if ((proc.word & MODE_MASK) < MODE_OFF)
+			return PASS; /* somebody else is still at it */
+	}
+	obey();
+	uint32_t word = proc.word, mode = word & MODE_MASK;
+	if (mode == MODE_OFF || (mode == MODE_SUSPENDED && kind == HOOK_ALLOC))
+		return PASS;
+	if (mode != MODE_ON && mode != MODE_SUSPENDED)
+		return PASS;
+	if (t->sync == SYNC_NEXT) /* a region call of the allocator itself */
+		return t->slot ? REGION_INNER : PASS;
+	t->sync = SYNC_OWN;
+	if (t->state == THREAD_UNBORN)
+		thread_born(t);
+	if (!t->slot) {
+		struct wire_heap_slot *slot = slot_claim(t->tid);
+		if (!slot) {
+			t->sync = SYNC_UNBORN;
+			errno = saved_errno;
+			return PASS_LOST(WIRE_LOST_NO_SLOT);
+		}
+		slot_take(t, slot);
+	}
+	uint32_t gen = __atomic_load_n(&process.heap->module_gen, __ATOMIC_ACQUIRE);
+	if (t->gen != gen) {
+		if (t->unwind)
+			unwind_forget(t->unwind);
+		t->gen = gen;
+	}
+	errno = saved_errno;
+	return word;
+}
+
+void hook_leave(struct thread *t)
+{
+	if (t->state == THREAD_READY || t->state == THREAD_DYING) {
+		/* what hook_enter() found out holds for the next call too, unless the word changed since */
+		uint32_t word = proc.word;
+		uint32_t gen = __atomic_load_n(&process.heap->module_gen, __ATOMIC_ACQUIRE);
+		t->sync = (word & MODE_MASK) == MODE_ON && t->gen == gen ? word : SYNC_UNBORN;
+		return;
+	}
+	slot_release(t);
+	t->sync = SYNC_UNBORN;
+}
