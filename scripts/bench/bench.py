@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`./dev bench [NAME...]`: side-by-side benchmarks; prints tables and writes build/bench/NAME.json.
+
+Names: pairs (malloc+free microbenchmark), threads (two busy threads), programs (real programs), reading (report beside
+heaptrack_print). Variants alternate within a round, one round is not counted, figures are medians of the rounds. CPU time is
+judged, wall time shown beside it; what was added is compared, not totals. Where the bare program varies by more than 20 % the
+line says "not judged"; with lost events it says so and is void.
+"""
+import argparse
+import contextlib
+import datetime
+import fcntl
+import json
+import os
+import platform
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import measure  # noqa: E402
+import pairs  # noqa: E402
+import programs  # noqa: E402
+import reading  # noqa: E402
+import tools  # noqa: E402
+
+BENCHES = {"pairs": pairs.main, "threads": pairs.threads, "programs": programs.main, "reading": reading.main}
+
+
+class Lock:
+    """One measurement at a time: an advisory lock file, held a round at a time (BYTELEDGER_BENCH_LOCK names another)."""
+
+    def __init__(self, path):
+        self.file = open(path, "w")
+
+    def __enter__(self):
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_):
+        fcntl.flock(self.file, fcntl.LOCK_UN)
+
+
+def machine():
+    model = "unknown"
+    with contextlib.suppress(OSError):
+        for line in open("/proc/cpuinfo"):
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    return {"cpu": model, "cores": os.cpu_count(), "kernel": platform.release(), "load": os.getloadavg()[0]}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHES)}; all without")
+    parser.add_argument("--only", action="append", help="only this program or shape (repeatable)")
+    parser.add_argument("--rounds", type=int, default=5, help="pairs per figure (default 5, at least 5 for a figure that counts)")
+    parser.add_argument("--pairs", type=int, default=5_000_000, help="malloc+free pairs a run (default 5 million = 10 million events)")
+    parser.add_argument("--depths", type=lambda s: [int(x) for x in s.split(",")], default=[5, 30, 100])
+    parser.add_argument("--free-stacks", action="store_true", help="pairs: also with stacks of free")
+    opt = parser.parse_args()
+    for name in opt.names:
+        if name not in BENCHES:
+            parser.error(f"no benchmark '{name}'; there are {', '.join(BENCHES)}")
+    os.makedirs(tools.OUT, exist_ok=True)
+    lock = Lock(os.environ.get("BYTELEDGER_BENCH_LOCK", os.path.join(tools.OUT, "lock")))
+    progress = measure.Progress()
+    failed = 0
+    for name in opt.names or BENCHES:
+        print(f"== {name}", flush=True)
+        try:
+            result = BENCHES[name](opt, lock, progress)
+        except tools.Missing as why:
+            print(f"not run: {why}")
+            failed = 1
+            continue
+        result.update(date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), machine=machine(),
+                      command="./dev bench " + " ".join(sys.argv[1:]))
+        path = os.path.join(tools.OUT, name + ".json")
+        with open(path + ".part", "w") as f:
+            json.dump(result, f, indent=1)
+        os.rename(path + ".part", path)
+        if opt.rounds < 5:
+            print("fewer than 5 rounds: for a look, not a figure")
+        print(f"written: {os.path.relpath(path, tools.ROOT)}")
+    return failed
+
+
+sys.exit(main())
