@@ -403,25 +403,11 @@ static int on_module(struct reader *r, const char *at, const char *end)
 
 /* ---- events ------------------------------------------------------------------------------------------------- */
 
-static int put_alloc(struct reader *r, uint64_t addr, uint64_t bytes, uint32_t stack,
-		     uint32_t block)
+static int put_block(struct reader *r, enum event_kind kind, uint64_t addr, uint64_t bytes,
+		     uint32_t stack, uint32_t block, int temporary)
 {
 	int rc;
-	struct event *event = add_event(r, EVENT_ALLOC, &rc);
-	if (!event)
-		return rc;
-	event->addr = addr;
-	event->bytes = bytes;
-	event->stack.v = stack;
-	event->block.v = block;
-	return 0;
-}
-
-static int put_free(struct reader *r, uint64_t addr, uint64_t bytes, uint32_t stack, uint32_t block,
-		    int temporary)
-{
-	int rc;
-	struct event *event = add_event(r, EVENT_FREE, &rc);
+	struct event *event = add_event(r, kind, &rc);
 	if (!event)
 		return rc;
 	event->addr = addr;
@@ -454,7 +440,7 @@ static int class_alloc(struct reader *r, uint64_t number)
 	row->live = block + 1;
 	r->last_alloc = number;
 	r->last_valid = 1;
-	return put_alloc(r, 0, row->bytes, row->stack, block);
+	return put_block(r, EVENT_ALLOC, 0, row->bytes, row->stack, block, 0);
 }
 
 static int class_free(struct reader *r, uint64_t number)
@@ -469,7 +455,7 @@ static int class_free(struct reader *r, uint64_t number)
 	uint32_t block = row->live - 1;
 	row->live = r->blocks.next[block];
 	ht_blocks_give_back(&r->blocks, block);
-	return put_free(r, 0, row->bytes, row->stack, block, temporary);
+	return put_block(r, EVENT_FREE, 0, row->bytes, row->stack, block, temporary);
 }
 
 static int pointer_free(struct reader *r, uint64_t pointer)
@@ -481,7 +467,7 @@ static int pointer_free(struct reader *r, uint64_t pointer)
 	r->last_valid = 0;
 	struct ht_block was = r->blocks.block[block];
 	ht_blocks_give_back(&r->blocks, block);
-	return put_free(r, pointer, was.bytes, was.stack, block, temporary);
+	return put_block(r, EVENT_FREE, pointer, was.bytes, was.stack, block, temporary);
 }
 
 static int pointer_alloc(struct reader *r, uint64_t bytes, uint64_t trace, uint64_t pointer)
@@ -506,7 +492,7 @@ static int pointer_alloc(struct reader *r, uint64_t bytes, uint64_t trace, uint6
 		return no_memory(r);
 	r->last_alloc = pointer;
 	r->last_valid = 1;
-	return put_alloc(r, pointer, bytes, (uint32_t)trace, block);
+	return put_block(r, EVENT_ALLOC, pointer, bytes, (uint32_t)trace, block, 0);
 }
 
 static int with_pointers(const struct reader *r)

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/jsonw.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void jsonw_init(struct jsonw *json, FILE *to)
+{
+	*json = (struct jsonw){ .to = to };
+}
+
+static void put(struct jsonw *json, const char *bytes, size_t len)
+{
+	fwrite_unlocked(bytes, 1, len, json->to);
+}
+
+/* Length of the well-formed UTF-8 character at @at (RFC 3629: no surrogates, no overlong forms), 0 if there is none. */
+static size_t utf8_len(const unsigned char *at, size_t rest)
+{
+	if (at[0] < 0x80)
+		return 1;
+	size_t len = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
+	if (at[0] < 0xc2 || at[0] > 0xf4 || len > rest)
+		return 0;
+	for (size_t i = 1; i < len; i++)
+		if ((at[i] & 0xc0) != 0x80)
+			return 0;
+	if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] > 0x9f) ||
+	    (at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] > 0x8f))
+		return 0;
+	return len;
+}
+
+static void put_text(struct jsonw *json, const char *text, size_t len)
+{
+	const unsigned char *at = (const unsigned char *)text;
+	size_t plain = 0; /* bytes before i that go out as they are */
+	putc_unlocked('"', json->to);
+	for (size_t i = 0; i < len;) {
+		unsigned char c = at[i];
+		size_t width = c >= 0x20 && c < 0x7f && c != '"' && c != '\\'
+				       ? 1
+				       : utf8_len(at + i, len - i);
+		if (width > 1 || (width == 1 && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f)) {
+			i += width;
+			continue;
+		}
+		put(json, text + plain, i - plain);
+		char escape[8] = { '\\', (char)c, '\0' };
+		if (!width)
+			strcpy(escape, "\\ufffd");
+		else if (c == '\n')
+			escape[1] = 'n';
+		else if (c == '\t')
+			escape[1] = 't';
+		else if (c != '"' && c != '\\')
+			snprintf(escape, sizeof(escape), "\\u%04x", c);
+		put(json, escape, strlen(escape));
+		plain = ++i;
+	}
+	put(json, text + plain, len - plain);
+	putc_unlocked('"', json->to);
+}
+
+/* The comma and the key that stand before a value. */
+static void lead(struct jsonw *json, const char *key)
+{
+	uint64_t bit = (uint64_t)1 << json->depth;
+	if (json->depth && json->filled & bit)
+		putc_unlocked(',', json->to);
+	json->filled |= bit;
+	if (!key)
+		return;
+	put_text(json, key, strlen(key));
+	putc_unlocked(':', json->to);
+}
+
+static void open_container(struct jsonw *json, const char *key, char bracket)
+{
+	lead(json, key);
+	putc_unlocked(bracket, json->to);
+	json->depth++;
+	assert(json->depth < JSONW_DEPTH_MAX);
+	json->filled &= ~((uint64_t)1 << json->depth);
+}
+
+static void close_container(struct jsonw *json, char bracket)
+{
+	assert(json->depth);
+	json->depth--;
+	putc_unlocked(bracket, json->to);
+}
+
+void jsonw_object(struct jsonw *json, const char *key)
+{
+	open_container(json, key, '{');
+}
+
+void jsonw_object_end(struct jsonw *json)
+{
+	close_container(json, '}');
+}
+
+void jsonw_array(struct jsonw *json, const char *key)
+{
+	open_container(json, key, '[');
+}
+
+void jsonw_array_end(struct jsonw *json)
+{
+	close_container(json, ']');
+}
+
+void jsonw_strn(struct jsonw *json, const char *key, const char *text, size_t len)
+{
+	lead(json, key);
+	put_text(json, text, len);
+}
+
+void jsonw_str(struct jsonw *json, const char *key, const char *text)
+{
+	if (text)
+		jsonw_strn(json, key, text, strlen(text));
+	else
+		jsonw_null(json, key);
+}
+
+void jsonw_u64(struct jsonw *json, const char *key, uint64_t value)
+{
+	char digits[24];
+	char *at = digits + sizeof(digits);
+	do {
+		*--at = (char)('0' + value % 10);
+	} while (value /= 10);
+	lead(json, key);
+	put(json, at, (size_t)(digits + sizeof(digits) - at));
+}
+
+void jsonw_i64(struct jsonw *json, const char *key, int64_t value)
+{
+	lead(json, key);
+	fprintf(json->to, "%" PRId64, value);
+}
+
+void jsonw_double(struct jsonw *json, const char *key, double value)
+{
+	if (!isfinite(value)) {
+		jsonw_null(json, key);
+		return;
+	}
+	char text[40];
+	for (int digits = 15; digits <= 17; digits++) {
+		snprintf(text, sizeof(text), "%.*g", digits, value);
+		if (strtod(text, NULL) == value)
+			break;
+	}
+	lead(json, key);
+	put(json, text, strlen(text));
+}
+
+void jsonw_bool(struct jsonw *json, const char *key, int value)
+{
+	lead(json, key);
+	put(json, value ? "true" : "false", value ? 4 : 5);
+}
+
+void jsonw_null(struct jsonw *json, const char *key)
+{
+	lead(json, key);
+	put(json, "null", 4);
+}
+
+void jsonw_line(struct jsonw *json)
+{
+	putc_unlocked('\n', json->to);
+}
