@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/utf8.h"
+
 void in_fail(struct in *in, const char *fmt, ...)
 {
 	if (in->failed)
@@ -133,24 +135,6 @@ void put_numbers(struct buf *json, const uint8_t *bytes, size_t len)
 	buf_putc(json, ']');
 }
 
-/* Length of the well-formed UTF-8 sequence at @p, 0 where there is none (overlong, surrogate, beyond U+10FFFF). */
-static size_t utf8_len(const uint8_t *p, size_t left)
-{
-	if (p[0] < 0x80)
-		return 1;
-	size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-	if (p[0] < 0xc2 || p[0] > 0xf4 || left < len)
-		return 0;
-	for (size_t i = 1; i < len; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	}
-	if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-	    (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-		return 0;
-	return len;
-}
-
 void put_text(struct buf *json, struct in *in, uint32_t max, const char *what)
 {
 	uint32_t len = in_u32(in, what);
@@ -161,7 +145,7 @@ void put_text(struct buf *json, struct in *in, uint32_t max, const char *what)
 		return;
 	buf_putc(json, '"');
 	for (size_t i = 0; i < len;) {
-		size_t step = utf8_len(p + i, len - i);
+		size_t step = utf8_len((const char *)p + i, len - i);
 		if (!step) {
 			in_fail(in, "%s is not UTF-8", what);
 			return;

@@ -227,6 +227,13 @@ int net_open(const struct net_key *key, const uint8_t nonce[NET_NONCE_BYTES], co
 										      : -EBADMSG;
 }
 
+void net_sha256_hex(const void *bytes, size_t len, char out[65])
+{
+	uint8_t digest[crypto_hash_sha256_BYTES];
+	crypto_hash_sha256(digest, bytes, len);
+	sodium_bin2hex(out, 65, digest, sizeof(digest));
+}
+
 int net_pow_ok(const uint8_t public_key[32], const uint8_t stamp[24], double difficulty)
 {
 	crypto_generichash_state state;

@@ -68,6 +68,9 @@ void net_nonce_add(uint8_t nonce[NET_NONCE_BYTES], uint64_t n);
 int net_open(const struct net_key *key, const uint8_t nonce[NET_NONCE_BYTES], const uint8_t *body,
 	     size_t len, uint8_t *plain);
 
+/** net_sha256_hex() - digest as 64 lower-case hex digits and a NUL. */
+void net_sha256_hex(const void *bytes, size_t len, char out[65]);
+
 /** net_pow_ok() - 1 if Blake2b-32(key || stamp) passes @difficulty (wire reference 3.1; nodes use 26.0). */
 int net_pow_ok(const uint8_t public_key[32], const uint8_t stamp[24], double difficulty);
 

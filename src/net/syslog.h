@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * syslog.h - a node's log line out of a syslog datagram: RFC 5424, RFC 3164, or no header at all; the text in either of the
+ * TezEdge form, the two Octez forms, or anything else. Never fails for UTF-8 text: what is not understood stays whole.
+ */
+#ifndef NET_SYSLOG_H
+#define NET_SYSLOG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** Numbers are the store's and never change. */
+enum log_level {
+	LOG_LEVEL_TRACE = 1,
+	LOG_LEVEL_DEBUG = 2,
+	LOG_LEVEL_INFO = 4,
+	LOG_LEVEL_NOTICE = 8,
+	LOG_LEVEL_WARNING = 16,
+	LOG_LEVEL_ERROR = 32,
+	LOG_LEVEL_FATAL = 64
+};
+
+/** log_level_name() - "Trace" ... "Fatal", the API's spelling; NULL for other numbers. */
+const char *log_level_name(unsigned level);
+/** log_level_parse() - a word of any case, with the short forms nodes use (warn, crit, debg ...); 0 = unknown. */
+enum log_level log_level_parse(const char *word, size_t len);
+
+/** struct log_line - pointers lie inside the datagram. */
+struct log_line {
+	uint64_t time_ns; /* 0 = the header had none */
+	enum log_level level;
+	const char *section; /* Octez section, "" where there is none */
+	size_t section_len;
+	const char *message;
+	size_t message_len;
+};
+
+/**
+ * net_syslog_parse() - @now_ns: wall clock of arrival; gives an RFC 3164 time its year and is the time where there is
+ * none. Return: 0, or -EILSEQ where the datagram is not UTF-8 (the caller counts it). Any thread, O(len).
+ */
+int net_syslog_parse(const char *datagram, size_t len, uint64_t now_ns, struct log_line *line);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "net/tcp.h"
+
+struct seen {
+	struct net_tcp_sink sink;
+	struct buf stream[2]; /* gaps as 0xEE bytes, so that both ways compare */
+	uint64_t gaps, gap_bytes;
+	int opened, closed, syn;
+	char initiator[NET_ADDR_TEXT_MAX];
+};
+
+static int on_open(struct net_tcp_sink *sink, uint64_t flow, uint64_t time_ns,
+		   const struct net_addr *initiator, const struct net_addr *responder, int syn_seen,
+		   struct err *err)
+{
+	struct seen *seen = (struct seen *)sink;
+	(void)flow, (void)time_ns, (void)responder, (void)err;
+	seen->opened++;
+	seen->syn = syn_seen;
+	net_addr_text(initiator, seen->initiator);
+	return 0;
+}
+
+static int on_data(struct net_tcp_sink *sink, uint64_t flow, int from, uint64_t time_ns,
+		   const uint8_t *bytes, size_t len, struct err *err)
+{
+	(void)flow, (void)time_ns, (void)err;
+	buf_put(&((struct seen *)sink)->stream[from], bytes, len);
+	return 0;
+}
+
+static int on_gap(struct net_tcp_sink *sink, uint64_t flow, int from, uint64_t time_ns,
+		  uint64_t lost, struct err *err)
+{
+	struct seen *seen = (struct seen *)sink;
+	(void)flow, (void)time_ns, (void)err;
+	seen->gaps++;
+	seen->gap_bytes += lost;
+	for (uint64_t i = 0; i < lost; i++)
+		buf_putc(&seen->stream[from], (char)0xee);
+	return 0;
+}
+
+static int on_close(struct net_tcp_sink *sink, uint64_t flow, uint64_t time_ns, const char *reason,
+		    struct err *err)
+{
+	(void)flow, (void)time_ns, (void)err, (void)reason;
+	((struct seen *)sink)->closed++;
+	return 0;
+}
+
+static void begin(struct seen *seen)
+{
+	memset(seen, 0, sizeof(*seen));
+	seen->sink = (struct net_tcp_sink){ on_open, on_data, on_gap, on_close };
+}
+
+static struct net_tcp_segment segment(int from_initiator, uint32_t seq, const char *bytes,
+				      size_t len)
+{
+	struct net_tcp_segment s = {
+		.seq = seq, .bytes = (const uint8_t *)bytes, .len = len, .captured = len
+	};
+	struct net_addr a = { .port = 40000 }, b = { .port = 9732 };
+	a.ip[10] = a.ip[11] = b.ip[10] = b.ip[11] = 0xff;
+	a.ip[15] = 1;
+	b.ip[15] = 2;
+	s.from = from_initiator ? a : b;
+	s.to = from_initiator ? b : a;
+	return s;
+}
+
+static void segments_in_any_order_give_the_bytes_that_were_sent(void **state)
+{
+	(void)state;
+	srand(7);
+	for (int round = 0; round < 200; round++) {
+		struct seen seen;
+		struct err err = { 0 };
+		begin(&seen);
+		struct net_tcp *tcp = net_tcp_new(&seen.sink, &err);
+		char sent[20000];
+		for (size_t i = 0; i < sizeof(sent); i++)
+			sent[i] = (char)rand();
+		uint32_t start = round % 2 ? 0xffffff00u : (uint32_t)rand(); /* half of them wrap */
+		struct net_tcp_segment syn = segment(1, start, NULL, 0);
+		syn.syn = 1;
+		assert_int_equal(net_tcp_segment(tcp, &syn, &err), 0);
+		struct net_tcp_segment list[600];
+		size_t count = 0;
+		for (size_t at = 0; at < sizeof(sent);) {
+			size_t len = 1 + (size_t)rand() % 300;
+			if (len > sizeof(sent) - at)
+				len = sizeof(sent) - at;
+			list[count++] = segment(1, start + 1 + (uint32_t)at, sent + at, len);
+			if (rand() % 4 == 0 && at > 50) /* a retransmission cut otherwise */
+				list[count++] = segment(1, start + 1 + (uint32_t)at - 50,
+							sent + at - 50, 50 + len / 2);
+			at += len;
+		}
+		for (size_t i = 0; i + 1 < count; i++) {
+			size_t k = i + (size_t)rand() % 8;
+			if (k < count) {
+				struct net_tcp_segment t = list[i];
+				list[i] = list[k];
+				list[k] = t;
+			}
+		}
+		for (size_t i = 0; i < count; i++)
+			assert_int_equal(net_tcp_segment(tcp, &list[i], &err), 0);
+		assert_int_equal(net_tcp_finish(tcp, 0, &err), 0);
+		assert_int_equal(seen.gaps, 0);
+		assert_int_equal(seen.opened, 1);
+		assert_int_equal(seen.closed, 1);
+		assert_true(seen.syn);
+		assert_string_equal(seen.initiator, "0.0.0.1:40000");
+		assert_int_equal(seen.stream[1].len, sizeof(sent));
+		assert_memory_equal(seen.stream[1].data, sent, sizeof(sent));
+		net_tcp_free(tcp);
+		buf_fini(&seen.stream[0]);
+		buf_fini(&seen.stream[1]);
+	}
+}
+
+static void bytes_never_captured_become_a_gap_of_exactly_their_length(void **state)
+{
+	(void)state;
+	struct seen seen;
+	struct err err = { 0 };
+	begin(&seen);
+	struct net_tcp *tcp = net_tcp_new(&seen.sink, &err);
+	struct net_tcp_segment s = segment(1, 1000, NULL, 0);
+	s.syn = 1;
+	assert_int_equal(net_tcp_segment(tcp, &s, &err), 0);
+	s = segment(1, 1001, "abc", 3);
+	assert_int_equal(net_tcp_segment(tcp, &s, &err), 0);
+	s = segment(1, 1014, "xyz", 3); /* ten bytes are missing */
+	assert_int_equal(net_tcp_segment(tcp, &s, &err), 0);
+	assert_int_equal(seen.gaps, 0); /* they may still come */
+	s = segment(0, 500, NULL, 0);
+	s.has_ack = 1;
+	s.ack = 1017; /* the other side has them */
+	s.syn = 1;
+	assert_int_equal(net_tcp_segment(tcp, &s, &err), 0);
+	assert_int_equal(seen.gaps, 1);
+	assert_int_equal(seen.gap_bytes, 10);
+	assert_int_equal(seen.stream[1].len, 16);
+	assert_memory_equal(seen.stream[1].data + 13, "xyz", 3);
+	net_tcp_free(tcp);
+	buf_fini(&seen.stream[0]);
+	buf_fini(&seen.stream[1]);
+}
+
+static void ports_used_again_make_a_new_connection(void **state)
+{
+	(void)state;
+	struct seen seen;
+	struct err err = { 0 };
+	begin(&seen);
+	struct net_tcp *tcp = net_tcp_new(&seen.sink, &err);
+	for (uint32_t i = 0; i < 3; i++) {
+		struct net_tcp_segment s = segment(1, i * 100000, NULL, 0);
+		s.syn = 1;
+		assert_int_equal(net_tcp_segment(tcp, &s, &err), 0);
+		assert_int_equal(net_tcp_segment(tcp, &s, &err),
+				 0); /* the SYN again is no second one */
+		s = segment(1, i * 100000 + 1, "data", 4);
+		assert_int_equal(net_tcp_segment(tcp, &s, &err), 0);
+	}
+	assert_int_equal(seen.opened, 3);
+	assert_int_equal(seen.closed, 2);
+	assert_int_equal(seen.stream[1].len, 12);
+	net_tcp_free(tcp);
+	buf_fini(&seen.stream[0]);
+	buf_fini(&seen.stream[1]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(segments_in_any_order_give_the_bytes_that_were_sent),
+		cmocka_unit_test(bytes_never_captured_become_a_gap_of_exactly_their_length),
+		cmocka_unit_test(ports_used_again_make_a_new_connection),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
