@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fileio.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <unistd.h>
+
+ssize_t fileio_pread(int fd, void *to, size_t len, uint64_t at)
+{
+	size_t done = 0;
+	if (at > INT64_MAX || len > SSIZE_MAX)
+		return -EINVAL;
+	while (done < len) {
+		ssize_t n = pread(fd, (char *)to + done, len - done, (off_t)(at + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+int fileio_pwrite(int fd, const void *from, size_t len, uint64_t at)
+{
+	size_t done = 0;
+	while (done < len) {
+		ssize_t n = pwrite(fd, (const char *)from + done, len - done, (off_t)(at + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return -EIO;
+		done += (size_t)n;
+	}
+	return 0;
+}

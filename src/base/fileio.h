@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fileio.h - whole reads and writes at a position. Files are read, never mapped: one that shrinks must not raise SIGBUS. */
+#ifndef BASE_FILEIO_H
+#define BASE_FILEIO_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/** fileio_pread() - up to @len bytes at @at, fewer only at the end of the file; returns their number, negative errno. */
+ssize_t fileio_pread(int fd, void *to, size_t len, uint64_t at);
+/** fileio_pwrite() - all of @len bytes at @at; 0 or negative errno (what was written before stays). */
+int fileio_pwrite(int fd, const void *from, size_t len, uint64_t at);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/zblock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <zstd.h>
+
+/* The structs are names only: zstd's own contexts are what is allocated. */
+
+struct zblock_enc *zblock_enc_new(int level, struct err *err)
+{
+	ZSTD_CCtx *cctx = ZSTD_createCCtx();
+	if (!cctx) {
+		err_set(err, -ENOMEM, "cannot set up compression");
+		return NULL;
+	}
+	ZSTD_CCtx_setParameter(cctx, ZSTD_c_compressionLevel, level);
+	return (struct zblock_enc *)cctx;
+}
+
+void zblock_enc_free(struct zblock_enc *enc)
+{
+	ZSTD_freeCCtx((ZSTD_CCtx *)enc);
+}
+
+struct zblock_dec *zblock_dec_new(struct err *err)
+{
+	ZSTD_DCtx *dctx = ZSTD_createDCtx();
+	if (!dctx)
+		err_set(err, -ENOMEM, "cannot set up decompression");
+	return (struct zblock_dec *)dctx;
+}
+
+void zblock_dec_free(struct zblock_dec *dec)
+{
+	ZSTD_freeDCtx((ZSTD_DCtx *)dec);
+}
+
+size_t zblock_bound(size_t len)
+{
+	return ZSTD_compressBound(len);
+}
+
+size_t zblock_compress(struct zblock_enc *enc, void *to, size_t cap, const void *from, size_t len)
+{
+	size_t rc = ZSTD_compress2((ZSTD_CCtx *)enc, to, cap, from, len);
+	return ZSTD_isError(rc) ? 0 : rc;
+}
+
+int zblock_decompress(struct zblock_dec *dec, void *to, size_t len, const void *from,
+		      size_t from_len)
+{
+	size_t rc = ZSTD_decompressDCtx((ZSTD_DCtx *)dec, to, len, from, from_len);
+	return ZSTD_isError(rc) || rc != len ? -EBADMSG : 0;
+}

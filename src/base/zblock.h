@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * zblock.h - one-shot zstd: a block of bytes in, one frame out, and back. No dictionary, no stream state: every frame
+ * stands alone. A context is reused between calls (setting one up costs more than a small block) and belongs to one thread.
+ */
+#ifndef BASE_ZBLOCK_H
+#define BASE_ZBLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct zblock_enc;
+struct zblock_dec;
+
+/** zblock_enc_new() - @level: zstd's level (1 is fast); NULL with @err -ENOMEM. */
+struct zblock_enc *zblock_enc_new(int level, struct err *err);
+void zblock_enc_free(struct zblock_enc *enc);
+struct zblock_dec *zblock_dec_new(struct err *err);
+void zblock_dec_free(struct zblock_dec *dec);
+
+/** zblock_bound() - room that any @len bytes need at most when compressed. */
+size_t zblock_bound(size_t len);
+/** zblock_compress() - one frame of @len bytes to @to; returns its length, or 0 where @cap does not suffice. */
+size_t zblock_compress(struct zblock_enc *enc, void *to, size_t cap, const void *from, size_t len);
+/**
+ * zblock_decompress() - exactly @len bytes out of one or more frames. @from may be hostile: nothing beyond @to + @len is
+ * written, no more than zstd's context is allocated.
+ * Return: 0, or -EBADMSG where the bytes are no such frame.
+ */
+int zblock_decompress(struct zblock_dec *dec, void *to, size_t len, const void *from,
+		      size_t from_len);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/block.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/crc.h"
+#include "base/varint.h"
+
+enum { CODING_RAW = 0, CODING_ZSTD = 1 };
+
+/* Below this a frame's own header costs more than it saves. */
+#define PACK_MIN 24
+
+void blt_file_header_put(uint8_t *to, const struct blt_file_header *header)
+{
+	memset(to, 0, BLT_FILE_HEADER);
+	memcpy(to, BLT_MAGIC, BLT_MAGIC_BYTES);
+	put_le32(to + 8, header->version);
+	to[12] = (uint8_t)header->machine;
+	to[13] = (uint8_t)(header->machine >> 8);
+	to[14] = sizeof(void *);
+	memcpy(to + 16, header->boot_id, 16);
+	put_le64(to + 32, header->realtime_ns);
+	put_le64(to + 40, header->monotonic_ns);
+	put_le32(to + BLT_FILE_HEADER - 4, crc_32(0, to, BLT_FILE_HEADER - 4));
+}
+
+int blt_file_header_get(const uint8_t *from, struct blt_file_header *header)
+{
+	if (memcmp(from, BLT_MAGIC, BLT_MAGIC_BYTES) != 0)
+		return -EBADMSG;
+	header->version = get_le32(from + 8);
+	header->machine = (uint16_t)(from[12] | from[13] << 8);
+	memcpy(header->boot_id, from + 16, 16);
+	header->realtime_ns = get_le64(from + 32);
+	header->monotonic_ns = get_le64(from + 40);
+	return get_le32(from + BLT_FILE_HEADER - 4) == crc_32(0, from, BLT_FILE_HEADER - 4);
+}
+
+void blt_head_put(uint8_t *to, const struct blt_head *head)
+{
+	put_le64(to, BLT_MARKER);
+	to[8] = head->type;
+	to[9] = head->flags;
+	to[10] = to[11] = 0;
+	put_le32(to + 12, head->rows);
+	put_le32(to + 16, head->raw);
+	put_le32(to + 20, head->stored);
+	put_le64(to + 24, head->first);
+	put_le64(to + 32, head->time_ns);
+	put_le32(to + 40, head->crc);
+	put_le32(to + 44, crc_32(0, to, 44));
+}
+
+int blt_head_get(const uint8_t *from, struct blt_head *head)
+{
+	if (get_le64(from) != BLT_MARKER || get_le32(from + 44) != crc_32(0, from, 44))
+		return 0;
+	head->type = from[8];
+	head->flags = from[9];
+	head->rows = get_le32(from + 12);
+	head->raw = get_le32(from + 16);
+	head->stored = get_le32(from + 20);
+	head->first = get_le64(from + 24);
+	head->time_ns = get_le64(from + 32);
+	head->crc = get_le32(from + 40);
+	return head->raw <= BLT_RAW_MAX && head->stored <= BLT_STORED_MAX &&
+	       head->rows <= BLT_ROWS_MAX;
+}
+
+void blt_cols_fini(struct blt_cols *cols)
+{
+	for (size_t i = 0; i < BLT_COL_MAX; i++)
+		buf_fini(&cols->col[i]);
+}
+
+void blt_cols_clear(struct blt_cols *cols)
+{
+	for (size_t i = 0; i < BLT_COL_MAX; i++)
+		buf_clear(&cols->col[i]);
+}
+
+/* One column's bytes behind what @out holds: a frame, or as they are where a frame would not be shorter. */
+static uint8_t pack_column(const struct buf *raw, struct zblock_enc *zenc, struct buf *out)
+{
+	if (raw->len >= PACK_MIN) {
+		size_t cap = zblock_bound(raw->len);
+		char *to = buf_reserve(out, cap);
+		size_t len = to ? zblock_compress(zenc, to, cap, raw->data, raw->len) : 0;
+		if (len && len < raw->len) {
+			out->len += len;
+			return CODING_ZSTD;
+		}
+	}
+	buf_put(out, raw->data, raw->len);
+	return CODING_RAW;
+}
+
+int blt_pack(struct blt_cols *cols, struct blt_head *head, struct zblock_enc *zenc, struct buf *out,
+	     struct err *err)
+{
+	CLEANUP(buf_fini) struct buf data = { 0 };
+	uint8_t dir[1 + BLT_COL_MAX * (2 + 2 * VARINT_MAX)], *d = dir + 1;
+	size_t raw = 0;
+	dir[0] = 0;
+	for (unsigned i = 0; i < BLT_COL_MAX; i++) {
+		struct buf *col = &cols->col[i];
+		if (buf_failed(col))
+			return err_set(err, -ENOMEM, "cannot hold a block of the recording");
+		if (!col->len)
+			continue;
+		raw += col->len;
+		if (raw > BLT_RAW_MAX)
+			return err_set(err, -E2BIG, "a block of the recording would be too large");
+		size_t before = data.len;
+		dir[0]++;
+		*d++ = (uint8_t)i;
+		*d++ = pack_column(col, zenc, &data);
+		d = varint_put(d, col->len);
+		d = varint_put(d, data.len - before);
+	}
+	size_t dir_len = (size_t)(d - dir);
+	uint8_t bytes[BLT_BLOCK_HEADER];
+	head->raw = (uint32_t)raw;
+	head->stored = raw ? (uint32_t)(dir_len + data.len) : 0;
+	head->crc = 0;
+	if (raw)
+		head->crc = crc_32(crc_32(0, dir, dir_len), data.data, data.len);
+	blt_head_put(bytes, head);
+	buf_put(out, bytes, sizeof(bytes));
+	if (raw) {
+		buf_put(out, dir, dir_len);
+		buf_put(out, data.data, data.len);
+	}
+	if (buf_failed(&data) || buf_failed(out))
+		return err_set(err, -ENOMEM, "cannot hold a block of the recording");
+	return 0;
+}
+
+int blt_unpack(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
+	       struct buf *scratch, struct blt_view *view)
+{
+	const uint8_t *at = payload, *end = payload + head->stored;
+	struct {
+		uint8_t id, coding;
+	} dir[BLT_COL_MAX];
+	memset(view, 0, sizeof(*view));
+	if (!head->stored)
+		return head->raw ? -EBADMSG : 0;
+	unsigned count = *at++;
+	if (count > BLT_COL_MAX)
+		return -EBADMSG;
+	uint64_t raw = 0, stored = 0;
+	uint32_t seen = 0;
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t raw_len, stored_len;
+		if (end - at < 2)
+			return -EBADMSG;
+		dir[i].id = *at++;
+		dir[i].coding = *at++;
+		at = varint_get(at, end, &raw_len);
+		at = at ? varint_get(at, end, &stored_len) : NULL;
+		if (!at || dir[i].id >= BLT_COL_MAX || (seen & 1u << dir[i].id) ||
+		    raw_len > BLT_RAW_MAX || stored_len > BLT_STORED_MAX)
+			return -EBADMSG;
+		seen |= 1u << dir[i].id;
+		view->raw[dir[i].id] = (uint32_t)raw_len;
+		view->stored[dir[i].id] = (uint32_t)stored_len;
+		raw += raw_len;
+		stored += stored_len;
+	}
+	if (raw != head->raw || stored != (uint64_t)(end - at))
+		return -EBADMSG;
+	buf_clear(scratch);
+	uint8_t *to = (uint8_t *)buf_reserve(scratch, raw ? raw : 1);
+	if (!to)
+		return -ENOMEM;
+	for (unsigned i = 0; i < count; i++) {
+		unsigned id = dir[i].id;
+		uint32_t raw_len = view->raw[id], stored_len = view->stored[id];
+		if (dir[i].coding == CODING_RAW) {
+			if (raw_len != stored_len)
+				return -EBADMSG;
+			memcpy(to, at, raw_len);
+		} else if (dir[i].coding != CODING_ZSTD ||
+			   zblock_decompress(zdec, to, raw_len, at, stored_len) < 0) {
+			return -EBADMSG;
+		}
+		view->col[id].at = to;
+		view->col[id].end = to + raw_len;
+		to += raw_len;
+		at += stored_len;
+	}
+	return 0;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* events.h - events as columns of an EVENTS block. Private to trace/; docs/format.md is normative. */
+#ifndef TRACE_EVENTS_H
+#define TRACE_EVENTS_H
+
+#include "model/event.h"
+#include "trace/block.h"
+
+#define EVENTS_ROWS_MAX 65536
+#define EVENTS_BLOCK_MAX (1u << 28) /* block numbers */
+
+/** struct events_tally - running sums over everything encoded or decoded so far. */
+struct events_tally {
+	uint64_t events, allocations, bytes, frees; /* frees: the foreign ones too */
+};
+
+struct events_enc;
+struct events_enc *events_enc_new(struct err *err);
+void events_enc_free(struct events_enc *enc);
+/**
+ * events_enc_add() - 0; 1 if the block is full now (the caller packs it and calls events_enc_clear()); -EINVAL for an event
+ * that breaks a rule of event.h (a free of a dead block, an allocation of a live one, time going back); -ENOMEM.
+ */
+int events_enc_add(struct events_enc *enc, const struct event *event, struct err *err);
+uint32_t events_enc_rows(const struct events_enc *enc);
+/** events_enc_block() - complete the columns; fills type, flags, rows, first and time_ns of @head. */
+struct blt_cols *events_enc_block(struct events_enc *enc, struct blt_head *head);
+/** events_enc_clear() - begin the next block. @kept: 0 if the finished one was not written, so its rows don't count. */
+void events_enc_clear(struct events_enc *enc, int kept);
+/** events_enc_tally() - of all blocks that were kept; @open: of the block under construction. Either may be NULL. */
+void events_enc_tally(const struct events_enc *enc, struct events_tally *kept,
+		      struct events_tally *open);
+uint64_t events_enc_last_time(const struct events_enc *enc);
+
+struct events_dec;
+struct events_dec *events_dec_new(struct err *err);
+void events_dec_free(struct events_dec *dec);
+/**
+ * events_dec_block() - decode a block and hand its events on in batches. If the header says that events before it are
+ * missing, an EVENT_LOST tells how many first, and from then on frees of unknown blocks are tolerated and counted.
+ * Return: 0, -EBADMSG where the columns break a rule (what came before is handed on), -ENOMEM, or @take's negative code.
+ */
+int events_dec_block(struct events_dec *dec, const struct blt_head *head,
+		     const struct blt_view *view,
+		     int (*take)(void *ctx, struct event *events, size_t count, struct err *err),
+		     void *ctx, struct err *err);
+/** events_dec_gap() - events are missing here: tell @take how many, @at being the sums at the place where it goes on. */
+int events_dec_gap(struct events_dec *dec, const struct events_tally *at,
+		   int (*take)(void *ctx, struct event *events, size_t count, struct err *err),
+		   void *ctx, struct err *err);
+void events_dec_tally(const struct events_dec *dec, struct events_tally *tally);
+/** events_col_name() - what column @id of an EVENTS block holds; NULL for none. */
+const char *events_col_name(unsigned id);
+
+#endif

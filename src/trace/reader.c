@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/crc.h"
+#include "base/fileio.h"
+
+#define RESYNC_CHUNK (256u << 10)
+
+int trace_is(const char *path, struct err *err)
+{
+	char magic[BLT_MAGIC_BYTES];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return err_set(err, -errno, "cannot open '%s'", path);
+	ssize_t n = fileio_pread(fd, magic, sizeof(magic), 0);
+	close(fd);
+	if (n < 0)
+		return err_set(err, (int)n, "cannot read '%s'", path);
+	return n == sizeof(magic) && memcmp(magic, BLT_MAGIC, sizeof(magic)) == 0;
+}
+
+int reader_head(struct trace_reader *r, uint64_t at, struct blt_head *head)
+{
+	uint8_t bytes[BLT_BLOCK_HEADER];
+	if (at > r->info.file_bytes || r->info.file_bytes - at < sizeof(bytes))
+		return 0;
+	ssize_t n = fileio_pread(r->fd, bytes, sizeof(bytes), at);
+	if (n < 0)
+		return (int)n;
+	return n == sizeof(bytes) && blt_head_get(bytes, head) &&
+	       head->stored <= r->info.file_bytes - at - sizeof(bytes);
+}
+
+int reader_resync(struct trace_reader *r, uint64_t from, uint64_t *at)
+{
+	uint8_t marker[8];
+	put_le64(marker, BLT_MARKER);
+	while (from < r->info.file_bytes) {
+		buf_clear(&r->payload);
+		uint8_t *chunk = (uint8_t *)buf_reserve(&r->payload, RESYNC_CHUNK);
+		if (!chunk)
+			return -ENOMEM;
+		ssize_t n = fileio_pread(r->fd, chunk, RESYNC_CHUNK, from);
+		if (n < 0)
+			return (int)n;
+		if (n < BLT_BLOCK_HEADER)
+			return 0;
+		for (const uint8_t *p = chunk; p;) {
+			size_t left = (size_t)(chunk + n - p);
+			struct blt_head head;
+			p = left >= sizeof(marker) ? memmem(p, left, marker, sizeof(marker)) : NULL;
+			if (!p)
+				break;
+			uint64_t place = from + (uint64_t)(p - chunk);
+			int rc = reader_head(r, place, &head);
+			if (rc < 0)
+				return rc;
+			if (rc > 0) {
+				*at = place;
+				return 1;
+			}
+			p++;
+		}
+		from += (uint64_t)n - (sizeof(marker) - 1);
+	}
+	return 0;
+}
+
+int reader_load(struct trace_reader *r, uint64_t at, const struct blt_head *head,
+		struct blt_view *view)
+{
+	buf_clear(&r->payload);
+	uint8_t *to = (uint8_t *)buf_reserve(&r->payload, head->stored ? head->stored : 1);
+	if (!to)
+		return -ENOMEM;
+	ssize_t n = fileio_pread(r->fd, to, head->stored, at + BLT_BLOCK_HEADER);
+	if (n < 0)
+		return (int)n;
+	if ((size_t)n != head->stored || crc_32(0, to, head->stored) != head->crc)
+		return -EBADMSG;
+	return blt_unpack(head, to, r->zdec, &r->scratch, view);
+}
+
+/* The index at the end, if the file was finished. Return: 1, 0 if there is none or it is damaged, negative errno. */
+static int load_index(struct trace_reader *r)
+{
+	struct blt_head end, head;
+	struct blt_view view;
+	uint64_t last = r->info.file_bytes - BLT_BLOCK_HEADER;
+	if (r->info.file_bytes < BLT_FILE_HEADER + 2 * BLT_BLOCK_HEADER)
+		return 0;
+	int rc = reader_head(r, last, &end);
+	if (rc <= 0 || end.type != BLT_END || end.first >= last)
+		return rc < 0 ? rc : 0;
+	rc = reader_head(r, end.first, &head);
+	if (rc <= 0 || head.type != BLT_INDEX)
+		return rc < 0 ? rc : 0;
+	rc = reader_load(r, end.first, &head, &view);
+	if (rc >= 0)
+		rc = index_get(&r->index, &r->total, view.col[0].at, view.col[0].end);
+	if (rc == -EBADMSG) {
+		index_fini(&r->index);
+		r->total = (struct events_tally){ 0 };
+		return 0;
+	}
+	return rc < 0 ? rc : 1;
+}
+
+/* Walk from header to header, as an index would have told it. Costs one small read a block. */
+static int rebuild_index(struct trace_reader *r, struct err *err)
+{
+	uint64_t at = BLT_FILE_HEADER;
+	for (;;) {
+		struct blt_head head;
+		int rc = reader_head(r, at, &head);
+		if (rc == 0) {
+			uint64_t next;
+			if (at < r->info.file_bytes)
+				r->info.truncated = 1;
+			rc = reader_resync(r, at + 1, &next);
+			if (rc == 0)
+				return 0;
+			if (rc > 0) {
+				r->info.truncated = 0; /* damage, not the end */
+				at = next;
+				continue;
+			}
+		}
+		if (rc < 0)
+			return err_set(err, rc, "cannot read '%s'", r->path);
+		rc = index_add(&r->index, at, &head, err);
+		if (rc < 0)
+			return rc;
+		if (head.type == BLT_EVENTS && head.first + head.rows > r->total.events)
+			r->total.events = head.first + head.rows;
+		at += BLT_BLOCK_HEADER + head.stored;
+	}
+}
+
+struct trace_reader *trace_reader_new(const char *path, struct err *err)
+{
+	CLEANUP(trace_reader_freep) struct trace_reader *r = calloc(1, sizeof(*r));
+	if (!r) {
+		err_set(err, -ENOMEM, "cannot open '%s'", path);
+		return NULL;
+	}
+	r->fd = -1;
+	r->path = strdup(path);
+	r->zdec = r->path ? zblock_dec_new(err) : NULL;
+	if (!r->zdec) {
+		err_set(err, -ENOMEM, "cannot open '%s'", path);
+		return NULL;
+	}
+	r->fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	if (r->fd < 0 || fstat(r->fd, &st) < 0) {
+		err_set(err, -errno, "cannot open '%s'", path);
+		return NULL;
+	}
+	if (!S_ISREG(st.st_mode)) {
+		err_set(err, -EINVAL, "cannot read '%s': not a regular file", path);
+		return NULL;
+	}
+	r->info.file_bytes = (uint64_t)st.st_size;
+	uint8_t bytes[BLT_FILE_HEADER];
+	ssize_t n = fileio_pread(r->fd, bytes, sizeof(bytes), 0);
+	if (n < 0) {
+		err_set(err, (int)n, "cannot read '%s'", path);
+		return NULL;
+	}
+	int good = n < BLT_MAGIC_BYTES ? -EBADMSG
+		   : n < BLT_FILE_HEADER
+			   ? (memcmp(bytes, BLT_MAGIC, BLT_MAGIC_BYTES) ? -EBADMSG : 0)
+			   : blt_file_header_get(bytes, &r->header);
+	if (good < 0) {
+		err_set(err, -EBADMSG, n ? "'%s' is not a byteledger recording" : "'%s' is empty",
+			path);
+		return NULL;
+	}
+	if (n < BLT_FILE_HEADER) {
+		err_set(err, -EBADMSG, "'%s' ends within its header", path);
+		return NULL;
+	}
+	/* A header whose checksum differs is damaged: what it says is not believed, what follows is read all the same. */
+	if (!good)
+		r->header = (struct blt_file_header){ .version = BLT_VERSION };
+	r->header_damaged = !good;
+	r->info.version = r->header.version;
+	if (r->header.version > BLT_VERSION || r->header.version == 0) {
+		err_set(err, -EBADMSG, "'%s' has format version %u, this program reads up to %u",
+			path, r->header.version, BLT_VERSION);
+		err_hint(err, "read it with the byteledger that wrote it, or a newer one");
+		return NULL;
+	}
+	int rc = load_index(r);
+	if (rc < 0) {
+		err_set(err, rc, "cannot read '%s'", path);
+		return NULL;
+	}
+	r->info.indexed = rc;
+	if (!rc && rebuild_index(r, err) < 0)
+		return NULL;
+	r->info.events = r->total.events;
+	r->info.blocks = r->index.blocks;
+	r->info.damaged_blocks = (uint64_t)r->header_damaged;
+	for (uint32_t i = 0; i < r->index.count; i++)
+		if (r->index.entry[i].type == BLT_SUMMARY)
+			r->info.has_summary = 1;
+	return STEAL(r);
+}
+
+void trace_reader_freep(struct trace_reader **reader)
+{
+	struct trace_reader *r = *reader;
+	*reader = NULL;
+	if (!r)
+		return;
+	if (r->fd >= 0)
+		close(r->fd);
+	zblock_dec_free(r->zdec);
+	buf_fini(&r->payload);
+	buf_fini(&r->scratch);
+	index_fini(&r->index);
+	free(r->path);
+	free(r);
+}
+
+void trace_reader_info(const struct trace_reader *reader, struct trace_reader_info *info)
+{
+	*info = reader->info;
+}
+
+int trace_reader_summary(struct trace_reader *reader, struct prof *prof, struct err *err)
+{
+	(void)reader;
+	(void)prof;
+	(void)err;
+	return 0;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reader.h - the open recording: finding blocks and loading them. Private to trace/. */
+#ifndef TRACE_READER_H
+#define TRACE_READER_H
+
+#include "trace/block.h"
+#include "trace/events.h"
+#include "trace/index.h"
+#include "trace/trace.h"
+
+struct trace_reader {
+	char *path;
+	int fd;
+	struct zblock_dec *zdec;
+	struct blt_file_header header;
+	int header_damaged;
+	struct trace_reader_info info;
+	struct index index;
+	struct events_tally total; /* as the index says; only events where there is none */
+	struct buf payload, scratch;
+};
+
+/** reader_head() - the block header at @at: 1, 0 if there is none (or its block does not fit in the file), negative errno. */
+int reader_head(struct trace_reader *r, uint64_t at, struct blt_head *head);
+/** reader_resync() - the next block at or after @from: 1 with *@at, 0 if there is none, negative errno. */
+int reader_resync(struct trace_reader *r, uint64_t from, uint64_t *at);
+/**
+ * reader_load() - read, check and decompress a block; @view is valid until the next call on @r.
+ * Return: 0, -EBADMSG for a damaged block, other negative errno.
+ */
+int reader_load(struct trace_reader *r, uint64_t at, const struct blt_head *head,
+		struct blt_view *view);
+
+#endif

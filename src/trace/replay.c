@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* replay.c - everything in recorded order into a sink, with damage skipped, counted and made up for. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/defs.h"
+#include "trace/reader.h"
+
+#define PROGRESS_STEP (1u << 20)
+
+/* The numbers of one kind that were defined. */
+struct known {
+	uint8_t *bits;
+	uint32_t count; /* multiple of 8 */
+};
+
+struct replay {
+	struct trace_reader *reader;
+	struct sink *sink;
+	struct known threads, modules, frames, stacks;
+	uint64_t id_limit;
+	int sink_rc; /* what the sink returned when it failed: that is no damage, whatever its number */
+};
+
+static int sink_define(struct replay *p, const struct def *def, struct err *err)
+{
+	return p->sink_rc = p->sink->define(p->sink, def, err);
+}
+
+static int is_known(const struct known *known, uint32_t id)
+{
+	return id < known->count && known->bits[id / 8] >> (id % 8) & 1;
+}
+
+static int mark_known(struct replay *p, struct known *known, uint32_t id, struct err *err)
+{
+	if (id >= known->count) {
+		/* Numbers are dense, and each costs bytes in the file: a wild one is not worth its memory. */
+		if (id >= p->id_limit)
+			return err_set(err, -EBADMSG, "a definition is numbered %u", id);
+		uint32_t count = known->count ? known->count : 1024;
+		while (count <= id)
+			count *= 2;
+		uint8_t *bits = realloc(known->bits, count / 8);
+		if (!bits)
+			return err_set(err, -ENOMEM, "cannot hold %u definitions", count);
+		memset(bits + known->count / 8, 0, (count - known->count) / 8);
+		known->bits = bits;
+		known->count = count;
+	}
+	known->bits[id / 8] |= (uint8_t)(1u << (id % 8));
+	return 0;
+}
+
+static int hand_on(struct replay *p, struct known *known, const struct def *def, struct err *err)
+{
+	int rc = mark_known(p, known, def->id, err);
+	return rc < 0 ? rc : sink_define(p, def, err);
+}
+
+/* What names a thing whose definition is missing gets one that says so. */
+static int need_thread(struct replay *p, uint32_t id, struct err *err)
+{
+	if (is_known(&p->threads, id))
+		return 0;
+	struct def def = { .kind = DEF_THREAD, .id = id };
+	return hand_on(p, &p->threads, &def, err);
+}
+
+static int need_frame(struct replay *p, uint32_t id, struct err *err)
+{
+	if (is_known(&p->frames, id))
+		return 0;
+	struct def def = { .kind = DEF_FRAME, .id = id };
+	return hand_on(p, &p->frames, &def, err);
+}
+
+static int need_stack(struct replay *p, uint32_t id, struct err *err)
+{
+	if (!id || is_known(&p->stacks, id))
+		return 0;
+	struct def def = { .kind = DEF_STACK, .id = id, .stack = { .stop = STACK_STOP_DAMAGED } };
+	return hand_on(p, &p->stacks, &def, err);
+}
+
+static int take_def(void *ctx, const struct def *def, struct err *err)
+{
+	struct replay *p = ctx;
+	struct def fixed = *def;
+	int rc = 0;
+	switch (def->kind) {
+	case DEF_PROCESS:
+		return sink_define(p, def, err);
+	case DEF_THREAD:
+		return hand_on(p, &p->threads, def, err);
+	case DEF_MODULE:
+		return hand_on(p, &p->modules, def, err);
+	case DEF_FRAME:
+		if (def->frame.module.v && !is_known(&p->modules, def->frame.module.v))
+			fixed.frame.module.v = 0;
+		return hand_on(p, &p->frames, &fixed, err);
+	case DEF_STACK:
+		if (!def->id)
+			return 0; /* the root needs no definition */
+		if (def->stack.parent.v >= def->id)
+			return err_set(err, -EBADMSG, "a stack is its own caller");
+		rc = need_stack(p, def->stack.parent.v, err);
+		if (rc >= 0 && !def->stack.stop)
+			rc = need_frame(p, def->stack.frame.v, err);
+		return rc < 0 ? rc : hand_on(p, &p->stacks, def, err);
+	case DEF_SYMBOL:
+		rc = need_frame(p, def->id, err);
+		return rc < 0 ? rc : sink_define(p, def, err);
+	}
+	return 0;
+}
+
+static int take_events(void *ctx, struct event *events, size_t count, struct err *err)
+{
+	struct replay *p = ctx;
+	for (size_t i = 0; i < count; i++) {
+		int rc = 0;
+		if (!is_known(&p->stacks, events[i].stack.v))
+			rc = need_stack(p, events[i].stack.v, err);
+		if (rc >= 0 && events[i].aux_stack.v)
+			rc = need_stack(p, events[i].aux_stack.v, err);
+		if (rc >= 0 && !is_known(&p->threads, events[i].thread.v))
+			rc = need_thread(p, events[i].thread.v, err);
+		if (rc < 0)
+			return rc;
+	}
+	return p->sink_rc = p->sink->put(p->sink, events, count, err);
+}
+
+static int replay_block(struct replay *p, struct events_dec *dec, uint64_t at,
+			const struct blt_head *head, struct err *err)
+{
+	struct blt_view view;
+	int rc = 0;
+	if (head->type != BLT_DEFS && head->type != BLT_EVENTS)
+		return 0;
+	rc = reader_load(p->reader, at, head, &view);
+	if (rc == -EBADMSG)
+		return err_set(err, rc, "a block is damaged");
+	if (rc < 0)
+		return err_set(err, rc, "cannot read '%s'", p->reader->path);
+	if (head->type == BLT_DEFS)
+		return defs_dec(&view, head->rows, take_def, p, err);
+	return events_dec_block(dec, head, &view, take_events, p, err);
+}
+
+static int run(struct replay *p, struct events_dec *dec, const struct trace_read_opt *opt,
+	       struct err *err)
+{
+	struct trace_reader *r = p->reader;
+	struct trace_reader_info *info = &r->info;
+	uint64_t at = BLT_FILE_HEADER, told = 0;
+	info->damaged_blocks = (uint64_t)r->header_damaged;
+	info->skipped_bytes = 0;
+	info->truncated = 0;
+	while (at < info->file_bytes) {
+		struct blt_head head;
+		int rc = reader_head(r, at, &head);
+		if (rc == 0) {
+			uint64_t next = info->file_bytes;
+			rc = reader_resync(r, at + 1, &next);
+			if (rc >= 0)
+				info->skipped_bytes += next - at;
+			if (rc > 0)
+				info->damaged_blocks++;
+			if (rc == 0)
+				info->truncated = 1;
+			at = next;
+		} else if (rc > 0) {
+			rc = replay_block(p, dec, at, &head, err);
+			at += BLT_BLOCK_HEADER + head.stored;
+			if (p->sink_rc < 0)
+				return rc;
+			if (rc == -EBADMSG) {
+				info->damaged_blocks++;
+				info->skipped_bytes += BLT_BLOCK_HEADER + head.stored;
+				err_init(err);
+			} else if (rc < 0) {
+				return rc;
+			}
+		}
+		if (rc < 0 && rc != -EBADMSG)
+			return err_set(err, rc, "cannot read '%s'", r->path);
+		if (opt && opt->progress &&
+		    (at - told >= PROGRESS_STEP || at == info->file_bytes)) {
+			opt->progress(opt->progress_ctx, at, info->file_bytes);
+			told = at;
+		}
+	}
+	struct events_tally seen;
+	events_dec_tally(dec, &seen);
+	if (info->indexed && memcmp(&seen, &r->total, sizeof(seen)) != 0)
+		return events_dec_gap(dec, &r->total, take_events, p, err);
+	return 0;
+}
+
+int trace_reader_run(struct trace_reader *reader, struct sink *sink,
+		     const struct trace_read_opt *opt, struct err *err)
+{
+	struct err own = { 0 };
+	struct replay p = { .reader = reader, .sink = sink };
+	/* Definitions take at least some bits each; the first million are granted even to the smallest file. */
+	p.id_limit = (1u << 20) + reader->info.file_bytes * 8;
+	if (p.id_limit > 1u << 28)
+		p.id_limit = 1u << 28;
+	if (!err)
+		err = &own;
+	struct events_dec *dec = events_dec_new(err);
+	int rc = dec ? mark_known(&p, &p.stacks, 0, err) : -ENOMEM;
+	if (rc >= 0)
+		rc = run(&p, dec, opt, err);
+	events_dec_free(dec);
+	free(p.threads.bits);
+	free(p.modules.bits);
+	free(p.frames.bits);
+	free(p.stacks.bits);
+	return rc;
+}

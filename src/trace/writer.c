@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fileio.h"
+#include "trace/block.h"
+#include "trace/defs.h"
+#include "trace/events.h"
+#include "trace/index.h"
+
+/* Kept free behind the last block, so that the count of what was lost, and the index, find room on a full disk. */
+#define TAIL_RESERVE (64u << 10)
+/* Space is reserved ahead in these steps, so that most blocks need no system call for it. */
+#define RESERVE_STEP (1u << 20)
+#define DEFS_BLOCK_BYTES (1u << 20)
+#define DEFS_BLOCK_ROWS 65536
+
+struct trace_writer {
+	struct sink sink;
+	char *path;
+	int fd;
+	struct trace_writer_opt opt;
+	struct zblock_enc *zenc;
+	struct defs_enc defs;
+	uint64_t defs_before;
+	struct events_enc *events;
+	struct index index;
+	struct buf out;
+	uint64_t end;      /* where the next block goes; everything before is whole */
+	uint64_t reserved; /* the file system keeps space up to here; 0 = it cannot */
+	int no_reserve;
+	struct err failed; /* code != 0: writing has stopped */
+	struct events_tally lost;
+};
+
+static int writer_define(struct sink *sink, const struct def *def, struct err *err);
+static int writer_put(struct sink *sink, const struct event *events, size_t count, struct err *err);
+
+static void read_boot_id(uint8_t *id)
+{
+	char text[64] = "";
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	memset(id, 0, 16);
+	if (fd < 0)
+		return; /* all zero says unknown */
+	ssize_t n = fileio_pread(fd, text, sizeof(text) - 1, 0);
+	close(fd);
+	unsigned digits = 0;
+	for (ssize_t i = 0; i < n && digits < 32; i++) {
+		const char *hex = "0123456789abcdef", *at = text[i] ? strchr(hex, text[i]) : NULL;
+		if (!at)
+			continue;
+		id[digits / 2] |= (uint8_t)((at - hex) << (digits % 2 ? 0 : 4));
+		digits++;
+	}
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec ts;
+	clock_gettime(clock, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static int create_file(struct trace_writer *w, const char *path, struct err *err)
+{
+	for (unsigned n = 0; n < 100000; n++) {
+		free(w->path);
+		if (n == 0)
+			w->path = strdup(path);
+		else if (asprintf(&w->path, "%s.%u", path, n) < 0)
+			w->path = NULL;
+		if (!w->path)
+			return err_set(err, -ENOMEM, "cannot create '%s'", path);
+		w->fd = open(w->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (w->fd >= 0)
+			return 0;
+		if (errno != EEXIST)
+			return err_set(err, -errno, "cannot create '%s'", w->path);
+	}
+	return err_set(err, -EEXIST, "cannot create '%s'", path);
+}
+
+/*
+ * Make sure that @len bytes and the tail behind them fit, before a byte is written: a block is on disk whole or not at all.
+ * @tail: the block belongs to the end and may use what was kept for it.
+ */
+static int make_room(struct trace_writer *w, size_t len, int tail, struct err *err)
+{
+	uint64_t need = w->end + len + (tail ? 0 : TAIL_RESERVE);
+	struct rlimit limit;
+	/* Writing beyond the limit would raise SIGXFSZ; asking costs less than a signal mask. */
+	int limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+	if (limited && need > limit.rlim_cur)
+		return err_set(err, -EFBIG, "cannot write '%s'", w->path);
+	struct statvfs fs;
+	if (!tail && w->opt.min_free_bytes && fstatvfs(w->fd, &fs) == 0 &&
+	    (uint64_t)fs.f_bavail * fs.f_frsize < w->opt.min_free_bytes)
+		return err_set(err, -ENOSPC, "cannot write '%s': less than %" PRIu64 " bytes free",
+			       w->path, w->opt.min_free_bytes);
+	if (w->no_reserve || need <= w->reserved)
+		return 0;
+	uint64_t from = w->reserved > w->end ? w->reserved : w->end;
+	uint64_t to = tail ? need : need + RESERVE_STEP;
+	if (limited && to > limit.rlim_cur)
+		to = limit.rlim_cur; /* fallocate() too raises SIGXFSZ beyond it */
+	int rc = fallocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from));
+	if (rc < 0 && errno == ENOSPC && to > need) {
+		to = need;
+		rc = fallocate(w->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from));
+	}
+	if (rc == 0) {
+		w->reserved = to;
+		return 0;
+	}
+	if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
+		return err_set(err, -errno, "cannot write '%s'", w->path);
+	w->no_reserve = 1;
+	return 0;
+}
+
+/* Put what stands in w->out at the end of the file. On failure the file ends where it did. */
+static int append(struct trace_writer *w, int tail, struct err *err)
+{
+	int rc = make_room(w, w->out.len, tail, err);
+	if (rc < 0)
+		return rc;
+	rc = fileio_pwrite(w->fd, w->out.data, w->out.len, w->end);
+	if (rc < 0) {
+		if (ftruncate(w->fd, (off_t)w->end) < 0)
+			err_set(err, rc, "cannot write '%s' (nor cut it)", w->path);
+		else
+			err_set(err, rc, "cannot write '%s'", w->path);
+		w->reserved = 0;
+		return rc;
+	}
+	w->end += w->out.len;
+	return 0;
+}
+
+/* Pack and write one block, and note it in the index. */
+static int write_block(struct trace_writer *w, struct blt_cols *cols, struct blt_head *head,
+		       int tail, struct err *err)
+{
+	uint64_t at = w->end;
+	buf_clear(&w->out);
+	int rc = blt_pack(cols, head, w->zenc, &w->out, err);
+	if (rc >= 0)
+		rc = append(w, tail, err);
+	if (rc >= 0)
+		rc = index_add(&w->index, at, head, err);
+	return rc;
+}
+
+static int write_defs(struct trace_writer *w, struct err *err)
+{
+	struct blt_head head = { .type = BLT_DEFS,
+				 .rows = w->defs.rows,
+				 .first = w->defs_before,
+				 .time_ns = events_enc_last_time(w->events) };
+	int rc = write_block(w, &w->defs.cols, &head, 0, err);
+	if (rc >= 0)
+		w->defs_before += w->defs.rows;
+	defs_enc_clear(&w->defs);
+	return rc;
+}
+
+static int write_events(struct trace_writer *w, int tail, struct err *err)
+{
+	struct blt_head head;
+	struct blt_cols *cols = events_enc_block(w->events, &head);
+	int rc = write_block(w, cols, &head, tail, err);
+	if (rc < 0) {
+		struct events_tally open;
+		events_enc_tally(w->events, NULL, &open);
+		w->lost.events += open.events;
+		w->lost.allocations += open.allocations;
+		w->lost.bytes += open.bytes;
+		w->lost.frees += open.frees;
+	}
+	events_enc_clear(w->events, rc >= 0);
+	return rc;
+}
+
+/* Definitions go first: what the events of the open block name is defined before it. */
+static int write_open(struct trace_writer *w, int events)
+{
+	int rc = 0;
+	if (w->defs.rows)
+		rc = write_defs(w, &w->failed);
+	if (events_enc_rows(w->events) && (events || rc < 0)) {
+		if (rc < 0) {
+			struct events_tally open;
+			events_enc_tally(w->events, NULL, &open);
+			w->lost = open;
+			events_enc_clear(w->events, 0);
+		} else {
+			rc = write_events(w, 0, &w->failed);
+		}
+	}
+	return rc;
+}
+
+struct trace_writer *trace_writer_new(const char *path, const struct trace_writer_opt *opt,
+				      struct err *err)
+{
+	CLEANUP(trace_writer_freep) struct trace_writer *w = calloc(1, sizeof(*w));
+	if (!w) {
+		err_set(err, -ENOMEM, "cannot create '%s'", path);
+		return NULL;
+	}
+	w->fd = -1;
+	w->sink = (struct sink){ .define = writer_define, .put = writer_put };
+	if (opt)
+		w->opt = *opt;
+	w->zenc = zblock_enc_new(1, err);
+	w->events = w->zenc ? events_enc_new(err) : NULL;
+	if (!w->events || create_file(w, path, err) < 0)
+		return NULL;
+	struct blt_file_header header = {
+		.version = BLT_VERSION,
+#if defined(__x86_64__)
+		.machine = 62,
+#elif defined(__aarch64__)
+		.machine = 183,
+#endif
+		.realtime_ns = clock_ns(CLOCK_REALTIME),
+		.monotonic_ns = clock_ns(CLOCK_MONOTONIC),
+	};
+	read_boot_id(header.boot_id);
+	char *to = buf_reserve(&w->out, BLT_FILE_HEADER);
+	if (!to) {
+		err_set(err, -ENOMEM, "cannot create '%s'", path);
+		return NULL;
+	}
+	blt_file_header_put((uint8_t *)to, &header);
+	w->out.len = BLT_FILE_HEADER;
+	if (append(w, 0, err) < 0) {
+		unlink(w->path);
+		return NULL;
+	}
+	return STEAL(w);
+}
+
+const char *trace_writer_path(const struct trace_writer *writer)
+{
+	return writer->path;
+}
+
+struct sink *trace_writer_sink(struct trace_writer *writer)
+{
+	return &writer->sink;
+}
+
+uint64_t trace_writer_lost(const struct trace_writer *writer)
+{
+	return writer->lost.events;
+}
+
+static int writer_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	struct trace_writer *w = (struct trace_writer *)sink;
+	if (w->failed.code)
+		return 0;
+	int rc = defs_enc_add(&w->defs, def, err);
+	if (rc >= 0 && (w->defs.bytes >= DEFS_BLOCK_BYTES || w->defs.rows >= DEFS_BLOCK_ROWS))
+		write_open(w, 0);
+	return rc;
+}
+
+static void count_lost(struct events_tally *lost, const struct event *event)
+{
+	lost->events++;
+	if (event->kind == EVENT_ALLOC) {
+		lost->allocations++;
+		lost->bytes += event->bytes;
+	} else if (event->kind == EVENT_FREE || event->kind == EVENT_FREE_FOREIGN) {
+		lost->frees++;
+	}
+}
+
+static int writer_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	struct trace_writer *w = (struct trace_writer *)sink;
+	for (size_t i = 0; i < count; i++) {
+		if (w->failed.code) {
+			count_lost(&w->lost, &events[i]);
+			continue;
+		}
+		int rc = events_enc_add(w->events, &events[i], err);
+		if (rc < 0)
+			return rc;
+		if (rc > 0)
+			write_open(w, 1);
+	}
+	return 0;
+}
+
+int trace_writer_flush(struct trace_writer *writer, struct err *err)
+{
+	if (!writer->failed.code)
+		write_open(writer, 1);
+	if (!writer->failed.code)
+		return 0;
+	if (err)
+		*err = writer->failed;
+	return writer->failed.code;
+}
+
+/* The rest after a failed write, as one event in the room that was kept for it. */
+static int write_loss(struct trace_writer *w, struct err *err)
+{
+	struct event lost = { .kind = EVENT_LOST,
+			      .time_ns = events_enc_last_time(w->events),
+			      .value = LOSS_WRITE_FAILED,
+			      .addr = w->lost.allocations,
+			      .bytes = w->lost.bytes };
+	lost.block.v = w->lost.frees > UINT32_MAX ? UINT32_MAX : (uint32_t)w->lost.frees;
+	int rc = events_enc_add(w->events, &lost, err);
+	return rc < 0 ? rc : write_events(w, 1, err);
+}
+
+static int write_index(struct trace_writer *w, struct err *err)
+{
+	struct blt_cols cols = { 0 };
+	struct events_tally kept;
+	events_enc_tally(w->events, &kept, NULL);
+	struct blt_head head = { .type = BLT_INDEX, .time_ns = events_enc_last_time(w->events) };
+	struct blt_head end = { .type = BLT_END, .first = w->end, .time_ns = head.time_ns };
+	index_put(&w->index, &kept, &cols.col[0]);
+	head.rows = w->index.count;
+	buf_clear(&w->out);
+	int rc = blt_pack(&cols, &head, w->zenc, &w->out, err);
+	blt_cols_clear(&cols); /* the end is a header only */
+	if (rc >= 0)
+		rc = blt_pack(&cols, &end, w->zenc, &w->out, err);
+	blt_cols_fini(&cols);
+	return rc < 0 ? rc : append(w, 1, err);
+}
+
+int trace_writer_finish(struct trace_writer *writer, const struct prof *prof, struct err *err)
+{
+	(void)prof;
+	CLEANUP(trace_writer_freep) struct trace_writer *w = writer;
+	int rc = trace_writer_flush(w, err);
+	struct err tail = { 0 };
+	int tail_rc = 0;
+	if (rc < 0)
+		tail_rc = write_loss(w, &tail);
+	if (tail_rc >= 0)
+		tail_rc = write_index(w, &tail);
+	/* Give back what was reserved and not used; the content stays. */
+	if (ftruncate(w->fd, (off_t)w->end) < 0 && tail_rc >= 0)
+		tail_rc = err_set(&tail, -errno, "cannot finish '%s'", w->path);
+	if (close(w->fd) < 0 && tail_rc >= 0)
+		tail_rc = err_set(&tail, -errno, "cannot finish '%s'", w->path);
+	w->fd = -1;
+	if (rc >= 0 && tail_rc < 0) {
+		if (err)
+			*err = tail;
+		rc = tail_rc;
+	}
+	return rc;
+}
+
+void trace_writer_freep(struct trace_writer **writer)
+{
+	struct trace_writer *w = *writer;
+	*writer = NULL;
+	if (!w)
+		return;
+	if (w->fd >= 0)
+		close(w->fd);
+	zblock_enc_free(w->zenc);
+	defs_enc_fini(&w->defs);
+	events_enc_free(w->events);
+	index_fini(&w->index);
+	buf_fini(&w->out);
+	free(w->path);
+	free(w);
+}

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "trace/trace.h"
+#include "trace_stream.h"
+
+static char dir[64], path[96];
+
+static int set_up(void **state)
+{
+	(void)state;
+	/* in memory where possible: thousands of small files are written */
+	strcpy(dir,
+	       access("/dev/shm", W_OK) == 0 ? "/dev/shm/blt-test-XXXXXX" : "/tmp/blt-test-XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/a.blt", dir);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	char command[128];
+	snprintf(command, sizeof(command), "rm -rf '%s'", dir);
+	return system(command);
+}
+
+#define assert_done(call, err)                                \
+	do {                                                  \
+		if ((call) < 0)                               \
+			fail_msg("%s: %s", #call, (err).msg); \
+	} while (0)
+
+static void assert_same_events(const struct copy *a, const struct copy *b, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct event *x = &a->events[i], *y = &b->events[i];
+		if (memcmp(x, y, sizeof(*x)) != 0)
+			fail_msg("event %zu: kind %u/%u flags %u/%u thread %u/%u time %lu/%lu addr "
+				 "%lx/%lx bytes %lu/%lu value %lu/%lu stack %u/%u aux %u/%u block "
+				 "%u/%u",
+				 i, x->kind, y->kind, x->flags, y->flags, x->thread.v, y->thread.v,
+				 x->time_ns, y->time_ns, x->addr, y->addr, x->bytes, y->bytes,
+				 x->value, y->value, x->stack.v, y->stack.v, x->aux_stack.v,
+				 y->aux_stack.v, x->block.v, y->block.v);
+	}
+}
+
+/* Write @count events, keep a copy; with @flush_every the writer is flushed now and then. */
+static void record(struct copy *copy, uint64_t seed, size_t count, size_t flush_every, int finish)
+{
+	struct err err = { 0 };
+	struct stream s;
+	struct trace_writer *w = trace_writer_new(path, NULL, &err);
+	if (!w)
+		fail_msg("%s", err.msg);
+	struct sink_tee tee;
+	sink_tee_init(&tee);
+	sink_tee_add(&tee, trace_writer_sink(w));
+	if (copy) {
+		copy_init(copy);
+		sink_tee_add(&tee, &copy->sink);
+	}
+	stream_init(&s, seed, 5000);
+	for (size_t done = 0; done < count;) {
+		size_t step =
+			flush_every && flush_every < count - done ? flush_every : count - done;
+		stream_run(&s, &tee.sink, step);
+		done += step;
+		if (flush_every)
+			assert_done(trace_writer_flush(w, &err), err);
+	}
+	stream_fini(&s);
+	if (finish)
+		assert_done(trace_writer_finish(w, NULL, &err), err);
+	else
+		trace_writer_freep(&w);
+}
+
+static void read_back(struct copy *copy, struct trace_reader_info *info)
+{
+	struct err err = { 0 };
+	copy_init(copy);
+	struct trace_reader *r = trace_reader_new(path, &err);
+	if (!r)
+		fail_msg("%s", err.msg);
+	assert_done(trace_reader_run(r, &copy->sink, NULL, &err), err);
+	trace_reader_info(r, info);
+	trace_reader_freep(&r);
+}
+
+static void what_was_written_is_read_back_event_by_event(void **state)
+{
+	(void)state;
+	static const size_t counts[] = { 0, 1, 2, 100, 65536, 65537, 200000 };
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		struct copy in, out;
+		struct trace_reader_info info;
+		unlink(path);
+		record(&in, i + 1, counts[i], i % 2 ? 777 : 0, 1);
+		read_back(&out, &info);
+		assert_int_equal(out.count, counts[i]);
+		assert_same_events(&in, &out, out.count);
+		assert_int_equal(info.events, counts[i]);
+		assert_int_equal(info.indexed, 1);
+		assert_int_equal(info.truncated, 0);
+		assert_int_equal(info.damaged_blocks, 0);
+		assert_int_equal(info.skipped_bytes, 0);
+		assert_string_equal(buf_cstr(&in.defs), buf_cstr(&out.defs));
+		copy_fini(&in);
+		copy_fini(&out);
+	}
+}
+
+static void an_existing_file_is_never_overwritten(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	char expect[128];
+	int fd = open(path, O_CREAT | O_WRONLY, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+	for (int i = 1; i < 4; i++) {
+		struct trace_writer *w = trace_writer_new(path, NULL, &err);
+		assert_non_null(w);
+		snprintf(expect, sizeof(expect), "%s.%d", path, i);
+		assert_string_equal(trace_writer_path(w), expect);
+		struct stat st;
+		assert_int_equal(stat(expect, &st), 0);
+		assert_int_equal(st.st_mode & 0777, 0600);
+		assert_done(trace_writer_finish(w, NULL, &err), err);
+	}
+	assert_null(trace_writer_new("/nonexistent/x.blt", NULL, &err));
+	assert_non_null(strstr(err.msg, "cannot create '/nonexistent/x.blt'"));
+}
+
+static void a_writer_that_breaks_the_rules_of_events_is_told(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct trace_writer *w = trace_writer_new(path, NULL, &err);
+	struct sink *sink = trace_writer_sink(w);
+	struct event alloc = { .kind = EVENT_ALLOC, .time_ns = 5, .block = { 3 } };
+	struct event release = { .kind = EVENT_FREE, .time_ns = 5, .block = { 3 } };
+	assert_int_equal(sink->put(sink, &release, 1, &err), -EINVAL);
+	assert_int_equal(sink->put(sink, &alloc, 1, &err), 0);
+	assert_int_equal(sink->put(sink, &alloc, 1, &err), -EINVAL);
+	release.time_ns = 4;
+	assert_int_equal(sink->put(sink, &release, 1, &err), -EINVAL);
+	assert_non_null(strstr(err.msg, "time goes back"));
+	release.time_ns = 5;
+	assert_int_equal(sink->put(sink, &release, 1, &err), 0);
+	assert_int_equal(sink->put(sink, &release, 1, &err), -EINVAL);
+	assert_done(trace_writer_finish(w, NULL, &err), err);
+	struct copy out;
+	struct trace_reader_info info;
+	read_back(&out, &info);
+	assert_int_equal(out.count, 2);
+	copy_fini(&out);
+}
+
+static char *slurp(size_t *len)
+{
+	struct stat st;
+	int fd = open(path, O_RDONLY);
+	assert_true(fd >= 0 && fstat(fd, &st) == 0);
+	char *data = malloc((size_t)st.st_size + 1);
+	assert_int_equal(read(fd, data, (size_t)st.st_size), st.st_size);
+	close(fd);
+	*len = (size_t)st.st_size;
+	return data;
+}
+
+static void spill(const char *data, size_t len)
+{
+	int fd = open(path, O_WRONLY | O_TRUNC | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, data, len), (ssize_t)len);
+	close(fd);
+}
+
+static void a_file_cut_anywhere_gives_the_beginning_of_what_was_written(void **state)
+{
+	(void)state;
+	struct copy in;
+	size_t len, most = 0;
+	record(&in, 7, 200, 25, 1);
+	char *data = slurp(&len);
+	for (size_t cut = 0; cut < len; cut++) {
+		struct err err = { 0 };
+		struct copy out;
+		struct trace_reader_info info;
+		spill(data, cut);
+		struct trace_reader *r = trace_reader_new(path, &err);
+		if (!r) {
+			assert_true(cut < 64);
+			assert_int_equal(err.code, -EBADMSG);
+			continue;
+		}
+		assert_true(cut >= 64);
+		copy_init(&out);
+		assert_done(trace_reader_run(r, &out.sink, NULL, &err), err);
+		trace_reader_info(r, &info);
+		assert_true(out.count >= most);
+		most = out.count;
+		assert_same_events(&in, &out, out.count);
+		assert_int_equal(info.damaged_blocks, 0);
+		copy_fini(&out);
+		trace_reader_freep(&r);
+	}
+	assert_int_equal(most, in.count);
+	free(data);
+	copy_fini(&in);
+}
+
+/* Allocations and frees that a copy knows of, those told as lost included. */
+static void sums(const struct copy *copy, uint64_t *allocations, uint64_t *frees)
+{
+	*allocations = *frees = 0;
+	for (size_t i = 0; i < copy->count; i++) {
+		const struct event *e = &copy->events[i];
+		*allocations += e->kind == EVENT_ALLOC;
+		*frees += e->kind == EVENT_FREE || e->kind == EVENT_FREE_FOREIGN;
+		if (e->kind == EVENT_LOST && e->value == LOSS_FILE_DAMAGED) {
+			*allocations += e->addr;
+			*frees += e->block.v;
+		}
+	}
+}
+
+static void every_flipped_bit_is_noticed_skipped_and_counted(void **state)
+{
+	(void)state;
+	struct copy in;
+	size_t len;
+	uint64_t allocations, frees, kept_allocations, kept_frees;
+	record(&in, 11, 150, 20, 1);
+	/* the random stream has LOST events of its own; only those about the file count here */
+	for (size_t i = 0; i < in.count; i++)
+		if (in.events[i].kind == EVENT_LOST && in.events[i].value == LOSS_FILE_DAMAGED)
+			fail_msg("choose another seed");
+	sums(&in, &allocations, &frees);
+	char *data = slurp(&len);
+	int fd = open(path, O_WRONLY);
+	assert_true(fd >= 0);
+	for (size_t bit = 0; bit < len * 8; bit++) {
+		struct err err = { 0 };
+		struct copy out;
+		struct trace_reader_info info;
+		char flipped = (char)(data[bit / 8] ^ (char)(1 << bit % 8));
+		if (bit)
+			assert_int_equal(
+				pwrite(fd, data + (bit - 1) / 8, 1, (off_t)((bit - 1) / 8)), 1);
+		assert_int_equal(pwrite(fd, &flipped, 1, (off_t)(bit / 8)), 1);
+		struct trace_reader *r = trace_reader_new(path, &err);
+		if (!r) {
+			assert_true(bit / 8 < 8);
+			continue;
+		}
+		copy_init(&out);
+		assert_done(trace_reader_run(r, &out.sink, NULL, &err), err);
+		trace_reader_info(r, &info);
+		if (!info.damaged_blocks && !info.truncated && info.indexed)
+			fail_msg("bit %zu went unnoticed", bit);
+		sums(&out, &kept_allocations, &kept_frees);
+		if (info.indexed) {
+			/* a free that was lost and is made up for later counts twice, never less than once */
+			assert_int_equal(kept_allocations, allocations);
+			assert_true(kept_frees >= frees);
+		}
+		copy_fini(&out);
+		trace_reader_freep(&r);
+	}
+	close(fd);
+	free(data);
+	copy_fini(&in);
+}
+
+static void foreign_and_empty_files_are_refused_with_a_reason(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *data;
+		size_t len;
+		const char *why;
+	} cases[] = {
+		{ "", 0, "is empty" },
+		{ "hello, world", 12, "is not a byteledger recording" },
+		{ "\x28\xb5\x2f\xfd heaptrack", 14, "is not a byteledger recording" },
+		{ "\x89"
+		  "BLT\r\n\x1a\n\x01",
+		  9, "ends within its header" },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct err err = { 0 };
+		spill(cases[i].data, cases[i].len);
+		assert_null(trace_reader_new(path, &err));
+		assert_non_null(strstr(err.msg, cases[i].why));
+		assert_int_equal(trace_is(path, &err), i == 3);
+	}
+	struct err err = { 0 };
+	assert_null(trace_reader_new(dir, &err));
+	assert_non_null(strstr(err.msg, "not a regular file"));
+	unlink(path);
+	assert_int_equal(trace_is(path, &err), -ENOENT);
+}
+
+static void a_newer_version_is_refused_by_number(void **state)
+{
+	(void)state;
+	struct copy in;
+	size_t len;
+	struct err err = { 0 };
+	record(&in, 3, 10, 0, 1);
+	copy_fini(&in);
+	char *data = slurp(&len);
+	/* version 2 with a good checksum */
+	static const unsigned char head[] = { 2, 0, 0, 0 };
+	memcpy(data + 8, head, 4);
+	extern uint32_t crc_32(uint32_t, const void *, size_t);
+	uint32_t crc = crc_32(0, data, 60);
+	memcpy(data + 60, &crc, 4);
+	spill(data, len);
+	free(data);
+	assert_null(trace_reader_new(path, &err));
+	assert_non_null(strstr(err.msg, "format version 2"));
+}
+
+static void a_killed_writer_loses_nothing_that_was_flushed(void **state)
+{
+	(void)state;
+	struct copy in, out;
+	struct trace_reader_info info;
+	int ready[2];
+	assert_int_equal(pipe(ready), 0);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct err err = { 0 };
+		struct stream s;
+		struct trace_writer *w = trace_writer_new(path, NULL, &err);
+		stream_init(&s, 21, 5000);
+		stream_run(&s, trace_writer_sink(w), 100000);
+		trace_writer_flush(w, &err);
+		stream_run(&s, trace_writer_sink(w), 5000);
+		if (write(ready[1], "x", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	char byte;
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	close(ready[0]);
+	close(ready[1]);
+	struct stream s;
+	copy_init(&in);
+	stream_init(&s, 21, 5000);
+	stream_run(&s, &in.sink, 105000);
+	stream_fini(&s);
+	read_back(&out, &info);
+	assert_int_equal(out.count, 100000);
+	assert_int_equal(info.indexed, 0);
+	assert_int_equal(info.events, 100000);
+	assert_same_events(&in, &out, out.count);
+	copy_fini(&in);
+	copy_fini(&out);
+}
+
+/* A disk that is full: by the limit on file size, which needs no file system of our own. */
+static void a_full_disk_counts_the_rest_and_keeps_the_file_readable(void **state)
+{
+	(void)state;
+	struct copy in, out;
+	struct trace_reader_info info;
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct err err = { 0 };
+		struct stream s;
+		struct rlimit limit = { 1 << 20, 1 << 20 };
+		if (setrlimit(RLIMIT_FSIZE, &limit) < 0)
+			_exit(2);
+		struct trace_writer *w = trace_writer_new(path, NULL, &err);
+		stream_init(&s, 31, 5000);
+		stream_run(&s, trace_writer_sink(w), 400000);
+		if (trace_writer_flush(w, &err) != -EFBIG || !trace_writer_lost(w))
+			_exit(3);
+		stream_run(&s, trace_writer_sink(w), 100000);
+		_exit(trace_writer_finish(w, NULL, &err) == -EFBIG ? 0 : 4);
+	}
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	struct stream s;
+	uint64_t allocations = 0, frees = 0, kept_allocations = 0, kept_frees = 0;
+	copy_init(&in);
+	stream_init(&s, 31, 5000);
+	stream_run(&s, &in.sink, 500000);
+	stream_fini(&s);
+	read_back(&out, &info);
+	assert_int_equal(info.indexed, 1);
+	assert_true(out.count > 10000 && out.count < 500000);
+	assert_same_events(&in, &out, out.count - 1);
+	const struct event *last = &out.events[out.count - 1];
+	assert_int_equal(last->kind, EVENT_LOST);
+	assert_int_equal(last->value, LOSS_WRITE_FAILED);
+	for (size_t i = 0; i < in.count; i++) {
+		unsigned kind = in.events[i].kind;
+		int kept = i < out.count - 1;
+		allocations += kind == EVENT_ALLOC;
+		kept_allocations += kept && kind == EVENT_ALLOC;
+		frees += kind == EVENT_FREE || kind == EVENT_FREE_FOREIGN;
+		kept_frees += kept && (kind == EVENT_FREE || kind == EVENT_FREE_FOREIGN);
+	}
+	assert_int_equal(allocations, kept_allocations + last->addr);
+	assert_int_equal(frees, kept_frees + last->block.v);
+	copy_fini(&in);
+	copy_fini(&out);
+}
+
+static void the_floor_of_free_space_is_kept(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct trace_writer_opt opt = { .min_free_bytes = 1ULL << 60 };
+	/* not even the first block fits above such a floor */
+	assert_null(trace_writer_new(path, &opt, &err));
+	assert_int_equal(err.code, -ENOSPC);
+	assert_int_equal(access(path, F_OK), -1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(what_was_written_is_read_back_event_by_event,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(an_existing_file_is_never_overwritten, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_writer_that_breaks_the_rules_of_events_is_told,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_file_cut_anywhere_gives_the_beginning_of_what_was_written, set_up,
+			tear_down),
+		cmocka_unit_test_setup_teardown(every_flipped_bit_is_noticed_skipped_and_counted,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(foreign_and_empty_files_are_refused_with_a_reason,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_newer_version_is_refused_by_number, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_killed_writer_loses_nothing_that_was_flushed,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_full_disk_counts_the_rest_and_keeps_the_file_readable, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(the_floor_of_free_space_is_kept, set_up, tear_down),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
