@@ -4,6 +4,9 @@
  *
  * Freestanding: no libc call, no allocation, no lock. Everything lives in memory that the caller hands over. This is
  * the in-process user of rule.h, cfi.h and step.h; the kernel side uses the same step with its own repetition.
+ *
+ * Never faults: inside [stack_lo, stack_hi) the words at and above the stack pointer are there; every page outside of
+ * that is asked for by the probe callback before it is read, at every capture.
  */
 #ifndef UNWIND_CAPTURE_H
 #define UNWIND_CAPTURE_H
@@ -22,49 +25,92 @@ struct unwind_regs {
 	uint64_t ip; /* return address into the caller: the innermost frame */
 	uint64_t sp; /* the stack pointer after that return (the CFA of the hook) */
 	uint64_t bp;
-	uint64_t bx;
+	uint64_t bx; /* 0 where not known: only frames whose CFA hangs on rbx miss it */
 };
 
-/**
- * Find the module that holds @pc and number it in the shared module table. Supplied by preload/ (it knows the loader);
- * called on a rule-cache miss only. Fills what the rule reader needs. Return: 1 found, 0 no module.
- */
+/** Where one loaded object and its unwind data stand. */
 struct unwind_module {
 	uint64_t bias;
 	uint64_t lo, hi;
 	const uint8_t *eh_frame_hdr;       /* mapped, NULL where the module has none */
-	uint64_t eh_frame_hdr_bytes;       /* bound for reads; 0 = unknown: up to hi */
+	uint64_t eh_frame_hdr_bytes;       /* bound for reads; 0 = unknown: up to readable_hi */
 	uint64_t readable_lo, readable_hi; /* the PT_LOAD that holds eh_frame_hdr and eh_frame */
 	const void *
 		table; /* compact table blob (wire/unwind.h) for modules without the header, or NULL */
+	uint64_t table_bytes;
 };
+
+enum unwind_found {
+	UNWIND_NOT_CODE =
+		0, /* @pc is not in executable memory: not a frame, the walk ends before it */
+	UNWIND_MODULE = 1, /* @module is filled */
+	UNWIND_CODE = 2    /* executable memory of no module (JIT), or nobody can tell */
+};
+
+/**
+ * Find the module that holds @pc (and number it in the shared module table). Supplied by preload/ (it knows the
+ * loader); called on a rule-cache miss only. Return: enum unwind_found.
+ */
 typedef int (*unwind_find_module_fn)(void *ctx, uint64_t pc, struct unwind_module *module);
 
 /**
+ * Whether the 4096-byte page that holds @addr can be read; must not fault, allocate or change errno. One system call
+ * does: rt_sigprocmask(-1, addr, NULL, 8) gives EFAULT where it cannot be read and EINVAL where it can. Return 0 where
+ * system calls are forbidden: the stack is then partial (WIRE_STOP_READ).
+ */
+typedef int (*unwind_probe_fn)(void *ctx, uint64_t addr);
+
+/**
  * unwind_process_bytes() / unwind_process_init() - set up the shared part (a rule cache that all threads fill) in
- * @memory of at least that many zeroed bytes. @base is the mapping laid out by wire/heap.h (nodes are made there).
+ * @memory of at least that many zeroed bytes (page aligned; touched where used). @base is the mapping laid out by
+ * wire/heap.h: nodes are made there, and its module_gen is watched. @probe NULL: nothing outside known stacks is read.
  */
 uint64_t unwind_process_bytes(void);
 struct unwind_process *unwind_process_init(void *memory, void *base, unwind_find_module_fn find,
-					   void *ctx);
+					   unwind_probe_fn probe, void *ctx);
+
+/**
+ * unwind_process_changed() - recipes found so far may be stale (a module came where other code was): every thread
+ * drops what it remembers at its next capture. A raised module_gen has the same effect by itself. Any thread.
+ */
+void unwind_process_changed(struct unwind_process *process);
+
+/**
+ * unwind_register_frame() / unwind_deregister_frame() - frames announced by __register_frame*(@begin): one or more
+ * call frame records, ended by a zero length; they stay where they are until taken back. At most 1024 blocks are kept,
+ * more are ignored (their frames fall back to frame pointers). Any thread; lock-free. O(records).
+ */
+void unwind_register_frame(struct unwind_process *process, const void *begin);
+void unwind_deregister_frame(struct unwind_process *process, const void *begin);
 
 /**
  * unwind_thread_init() - take over @memory (zeroed or formerly used for the same purpose; >= 32 KiB; more means more
- * remembered stacks). [@stack_lo, @stack_hi) bounds the thread's own stack; words outside of it are read only after
- * unwind_thread_add_stack() or a probe that cannot fault (process_vm_readv by the find callback's owner).
+ * remembered stacks). [@stack_lo, @stack_hi) bounds the thread's own stack; equal where it is not known. Call again
+ * when the bounds change. O(1).
  */
 struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
 					 struct unwind_process *process, uint64_t stack_lo,
 					 uint64_t stack_hi);
 
 /**
- * unwind_capture() - the number of the current stack; any thread on its own struct unwind_thread.
+ * unwind_capture() - the number of the current stack; any thread on its own struct unwind_thread, not re-entrant (a
+ * capture that a signal handler left by longjmp is noticed at the next one).
  * Never fails: a walk that cannot go on yields a node below its enum wire_stop. Cost: about a cycle per saved word
- * where the stack was seen before, some 10 ns a fresh frame otherwise.
+ * where the stack was seen before, some 10 ns a fresh frame otherwise. Stack used: under 1 KiB.
  */
 uint32_t unwind_capture(struct unwind_thread *thread, const struct unwind_regs *regs);
 
-/** unwind_forget() - drop everything remembered (a module went away: stale rules). */
+/** unwind_forget() - drop everything this thread remembers. O(1). */
 void unwind_forget(struct unwind_thread *thread);
+
+/** What a thread's captures were answered by; for tests and tuning. */
+struct unwind_stats {
+	uint64_t misses;       /* captures that the memo could not answer */
+	uint64_t fresh_frames; /* frames walked for them */
+	uint64_t joins;        /* of them, those that met the last stack */
+	uint64_t rules;        /* recipes that were not in the thread's own cache */
+	uint64_t deep;         /* stacks too deep to remember */
+};
+void unwind_thread_stats(const struct unwind_thread *thread, struct unwind_stats *stats);
 
 #endif

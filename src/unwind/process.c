@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* process.c - what all threads share: where recipes come from, and the blocks that the program announced. */
+#include "unwind/bytes.h"
+#include "unwind/state.h"
+#include "unwind/table.h"
+
+#define PAGE 4096ull
+#define BLOCK_FILLING ((const uint8_t *)1)
+
+uint64_t unwind_process_bytes(void)
+{
+	return (sizeof(struct unwind_process) + PAGE - 1) / PAGE * PAGE;
+}
+
+struct unwind_process *unwind_process_init(void *memory, void *base, unwind_find_module_fn find,
+					   unwind_probe_fn probe, void *ctx)
+{
+	struct unwind_process *p = memory;
+	unwind_nodes_init(&p->nodes, base);
+	p->module_gen = &((struct wire_heap_header *)base)->module_gen;
+	p->find = find;
+	p->probe = probe;
+	p->ctx = ctx;
+	return p;
+}
+
+void unwind_process_changed(struct unwind_process *process)
+{
+	__atomic_fetch_add(&process->epoch, 1, __ATOMIC_RELEASE);
+}
+
+/* Every page of [lo, hi) can be read. */
+static int readable(struct unwind_process *p, uint64_t lo, uint64_t hi)
+{
+	if (!p->probe)
+		return 1; /* the program gave these addresses to its own unwinder as well */
+	if (hi < lo || hi - lo > 1ull << 28)
+		return 0;
+	for (uint64_t page = lo & ~(PAGE - 1); page < hi; page += PAGE) {
+		if (!p->probe(p->ctx, page))
+			return 0;
+	}
+	return 1;
+}
+
+/* Bounds of the records at @begin: readable throughout, ended by a zero length. */
+static int measure(struct unwind_process *p, const uint8_t *begin, struct frame_block *block)
+{
+	const uint8_t *at = begin;
+	uint32_t len = 0, id;
+
+	block->read_lo = begin;
+	for (;;) {
+		if (!readable(p, (uint64_t)(uintptr_t)at, (uint64_t)(uintptr_t)at + 4))
+			return 0;
+		__builtin_memcpy(&len, at, 4);
+		if (!len)
+			break;
+		if (len < 4 || len >= 0xfffffff0u ||
+		    !readable(p, (uint64_t)(uintptr_t)at, (uint64_t)(uintptr_t)at + 4 + len))
+			return 0;
+		__builtin_memcpy(&id, at + 4, 4);
+		/* a single record may have its CIE somewhere before it */
+		if (id && at + 4 - id < block->read_lo) {
+			const uint8_t *cie = at + 4 - id;
+			if (!readable(p, (uint64_t)(uintptr_t)cie, (uint64_t)(uintptr_t)at))
+				return 0;
+			block->read_lo = cie;
+		}
+		at += 4 + len;
+	}
+	block->read_hi = at + 4;
+
+	struct unwind_image image = { block->read_lo, block->read_hi, NULL, begin };
+	struct unwind_fde fde;
+	block->lo = UINT64_MAX;
+	block->hi = 0;
+	for (at = begin; at;) {
+		at = unwind_cfi_next(&image, at, &fde);
+		if (!at || fde.lo >= fde.hi)
+			continue;
+		if (fde.lo < block->lo)
+			block->lo = fde.lo;
+		if (fde.hi > block->hi)
+			block->hi = fde.hi;
+	}
+	return block->lo < block->hi;
+}
+
+void unwind_register_frame(struct unwind_process *p, const void *begin)
+{
+	struct frame_block found;
+
+	if (!begin || !measure(p, begin, &found))
+		return;
+	for (uint32_t i = 0; i < UNWIND_BLOCKS_MAX; i++) {
+		struct frame_block *b = &p->block[i];
+		const uint8_t *expected = NULL;
+		if (!__atomic_compare_exchange_n(&b->begin, &expected, BLOCK_FILLING, 0,
+						 __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			continue;
+		b->read_lo = found.read_lo;
+		b->read_hi = found.read_hi;
+		b->lo = found.lo;
+		b->hi = found.hi;
+		__atomic_store_n(&b->begin, (const uint8_t *)begin, __ATOMIC_RELEASE);
+		uint32_t count = __atomic_load_n(&p->block_count, __ATOMIC_RELAXED);
+		while (count < i + 1 &&
+		       !__atomic_compare_exchange_n(&p->block_count, &count, i + 1, 0,
+						    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+			;
+		unwind_process_changed(p);
+		return;
+	}
+}
+
+void unwind_deregister_frame(struct unwind_process *p, const void *begin)
+{
+	uint32_t count = __atomic_load_n(&p->block_count, __ATOMIC_ACQUIRE);
+
+	for (uint32_t i = 0; i < count; i++) {
+		const uint8_t *expected = begin;
+		if (!begin ||
+		    !__atomic_compare_exchange_n(&p->block[i].begin, &expected, BLOCK_FILLING, 0,
+						 __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+			continue;
+		/*
+		 * The memory goes away when this returns: wait for look-ups under way. They are short; the bound is
+		 * for a look-up that this very thread interrupted.
+		 */
+		for (unsigned spin = 0;
+		     __atomic_load_n(&p->block_readers, __ATOMIC_SEQ_CST) && spin < 1u << 20;
+		     spin++)
+			__builtin_ia32_pause();
+		__atomic_store_n(&p->block[i].begin, NULL, __ATOMIC_RELEASE);
+		unwind_process_changed(p);
+		return;
+	}
+}
+
+/* The block that describes @pc; the caller holds a reader's mark. */
+static int find_block(struct unwind_process *p, uint64_t pc, struct unwind_image *image,
+		      struct unwind_fde *fde)
+{
+	uint32_t count = __atomic_load_n(&p->block_count, __ATOMIC_ACQUIRE);
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct frame_block *b = &p->block[i];
+		const uint8_t *begin = __atomic_load_n(&b->begin, __ATOMIC_SEQ_CST);
+		if (!begin || begin == BLOCK_FILLING || pc < b->lo || pc >= b->hi)
+			continue;
+		*image = (struct unwind_image){ b->read_lo, b->read_hi, NULL, begin };
+		if (unwind_cfi_find(image, pc, fde))
+			return 1;
+	}
+	return 0;
+}
+
+/* .eh_frame stands behind its header with GNU ld, before it with others: the bounds are the segment's. */
+static void module_image(const struct unwind_module *m, struct unwind_image *image)
+{
+	*image = (struct unwind_image){ (const uint8_t *)(uintptr_t)m->readable_lo,
+					(const uint8_t *)(uintptr_t)m->readable_hi, m->eh_frame_hdr,
+					NULL };
+}
+
+/* mov $15, %rax; syscall: a signal return stub without unwind entries (musl, hand-made ones). */
+static int is_sigreturn(struct unwind_process *p, uint64_t at)
+{
+	static const uint8_t code[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };
+	const uint8_t *bytes = (const uint8_t *)(uintptr_t)at;
+
+	if (!p->probe || !p->probe(p->ctx, at) || !p->probe(p->ctx, at + sizeof(code) - 1))
+		return 0;
+	for (unsigned i = 0; i < sizeof(code); i++) {
+		if (bytes[i] != code[i])
+			return 0;
+	}
+	return 1;
+}
+
+static uint64_t row_rule(struct unwind_thread *t, const struct unwind_image *image,
+			 const struct unwind_fde *fde, uint64_t pc)
+{
+	if (!unwind_cfi_row(image, fde, pc, &t->work))
+		return WIRE_RULE_EVAL; /* found but not understood: the full step will say so */
+	return unwind_cfi_rule(fde, &t->work.row, image->hi);
+}
+
+uint64_t unwind_find_rule(struct unwind_thread *t, uint64_t ip, int *cacheable)
+{
+	struct unwind_process *p = t->process;
+	struct unwind_module module = { 0 };
+	struct unwind_image image;
+	struct unwind_fde fde;
+	uint64_t pc = ip - 1;
+
+	*cacheable = 1;
+	if (__atomic_load_n(&p->block_count, __ATOMIC_ACQUIRE)) {
+		uint64_t rule = 0;
+		int found;
+		__atomic_fetch_add(&p->block_readers, 1, __ATOMIC_SEQ_CST);
+		found = find_block(p, pc, &image, &fde);
+		if (found)
+			rule = row_rule(t, &image, &fde, pc);
+		__atomic_fetch_sub(&p->block_readers, 1, __ATOMIC_SEQ_CST);
+		if (found)
+			return rule;
+	}
+	switch (p->find ? p->find(p->ctx, pc, &module) : UNWIND_NOT_CODE) {
+	case UNWIND_MODULE:
+		break;
+	case UNWIND_CODE:
+		return is_sigreturn(p, ip) ? WIRE_RULE_SIGNAL : RULE_CODE;
+	default:
+		*cacheable = 0;
+		return RULE_NOT_CODE;
+	}
+	if (module.eh_frame_hdr) {
+		module_image(&module, &image);
+		if (unwind_cfi_find(&image, pc, &fde))
+			return row_rule(t, &image, &fde, pc);
+		/*
+		 * A return address that is the first byte of a function was put there by hand: the function is entered
+		 * by return (__start_context of makecontext). Nothing called it, so it is the outermost frame.
+		 */
+		if (unwind_cfi_find(&image, ip, &fde) && fde.lo == ip && !fde.signal)
+			return WIRE_RULE_END;
+	} else if (module.table && unwind_table_valid(module.table, module.table_bytes)) {
+		const struct wire_unwind *table = module.table;
+		uint64_t off = pc - module.bias - table->text_lo;
+		if (off < table->text_bytes) {
+			uint64_t rule = unwind_table_lookup(table, off);
+			if (unwind_rule_kind(rule) != WIRE_RULE_GAP)
+				/* no full rows behind a table */
+				return rule & ~((uint64_t)NEXT_MASK << NEXT_SHIFT);
+		}
+	}
+	return is_sigreturn(p, ip) ? WIRE_RULE_SIGNAL : WIRE_RULE_GAP;
+}
+
+int unwind_find_row(struct unwind_thread *t, uint64_t ip, struct unwind_fde *fde,
+		    const uint8_t **hi)
+{
+	struct unwind_process *p = t->process;
+	struct unwind_module module = { 0 };
+	struct unwind_image image;
+
+	if (p->find && p->find(p->ctx, ip - 1, &module) == UNWIND_MODULE && module.eh_frame_hdr) {
+		module_image(&module, &image);
+		*hi = image.hi;
+		if (unwind_cfi_find(&image, ip - 1, fde))
+			return unwind_cfi_row(&image, fde, ip - 1, &t->work);
+	}
+	if (__atomic_load_n(&p->block_count, __ATOMIC_ACQUIRE)) {
+		int found;
+		__atomic_fetch_add(&p->block_readers, 1, __ATOMIC_SEQ_CST);
+		found = find_block(p, ip - 1, &image, fde) &&
+			unwind_cfi_row(&image, fde, ip - 1, &t->work);
+		*hi = image.hi;
+		__atomic_fetch_sub(&p->block_readers, 1, __ATOMIC_SEQ_CST);
+		return found;
+	}
+	return 0;
+}

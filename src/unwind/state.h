@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* state.h - what capture.c, memo.h, walk.c and process.c keep between calls; nobody outside of the room includes it. */
+#ifndef UNWIND_STATE_H
+#define UNWIND_STATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "unwind/capture.h"
+#include "unwind/cfi.h"
+#include "unwind/nodes.h"
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+#define UNWIND_FRAMES_MAX 65535
+#define UNWIND_BLOCKS_MAX 1024
+#define UNWIND_SHARED_BITS 16
+
+/* Recipe words in the caches only; the wire's kinds end at 9. */
+enum {
+	RULE_NOT_CODE = 10, /* not a frame (never cached: code may appear there) */
+	RULE_CODE = 11,     /* code without recipes (JIT): guess, else WIRE_STOP_NO_MODULE */
+	RULE_GUESS = 12 /* a frame that was stepped by its frame pointer; in frame records only */
+};
+
+/* A recipe in the thread's cache: bits 4..15 of the word, unused otherwise, name the entry that came next last time. */
+struct cached_rule {
+	uint64_t ip, rule;
+};
+#define NEXT_SHIFT 4
+#define NEXT_MASK 0xfffu
+
+/* Half-written entries do not match: the key is mixed with the recipe and the generation. */
+struct shared_rule {
+	uint64_t key, rule;
+};
+
+/* Call frame records announced by the program. */
+struct frame_block {
+	const uint8_t *begin; /* 0 = free, 1 = being filled; published last */
+	const uint8_t *read_lo, *read_hi;
+	uint64_t lo, hi;
+};
+
+struct unwind_process {
+	struct unwind_nodes nodes;
+	const uint32_t *module_gen;
+	unwind_find_module_fn find;
+	unwind_probe_fn probe;
+	void *ctx;
+	_Alignas(64) uint32_t epoch;
+	uint32_t block_count; /* slots ever used */
+	_Alignas(64) uint32_t block_readers;
+	_Alignas(64) struct frame_block block[UNWIND_BLOCKS_MAX];
+	struct shared_rule shared[1u << UNWIND_SHARED_BITS];
+};
+
+/* One frame of the last stack, from the outermost on. While a walk is under way fresh frames wait at the array's end. */
+struct last_frame {
+	uint64_t ip, sp, bp;
+	uint64_t rule_hash; /* waiting: the recipe that led on; placed: unwind_path_hash() */
+	uint32_t node;
+	uint32_t words; /* placed: saved words up to and with this frame; top bits are flags */
+};
+#define FRAME_NEEDS_BP (1u << 31) /* this frame or one further out hangs on this rbp */
+#define FRAME_TAINTED \
+	(1u << 30) /* hangs on words that are not kept: never joined, never remembered */
+#define FRAME_WORDS ((1u << 28) - 1)
+
+/* One remembered stack; its words stand in the circular area: @count values, then @count offsets. */
+struct memo {
+	uint64_t ip, sp, bp;
+	uint32_t epoch;
+	uint32_t node;
+	uint32_t words_at; /* byte offset in the area */
+	uint32_t count;    /* padded to a multiple of 4; top bit: rbp is needed */
+	uint64_t written;  /* the area's running byte number where the words begin */
+};
+#define MEMO_WAYS 4
+#define MEMO_NEEDS_BP (1u << 31)
+
+struct unwind_thread {
+	/* read by every capture */
+	const uint32_t *module_gen, *process_epoch;
+	uint32_t seen_gen, seen_epoch;
+	uint32_t epoch;     /* of remembered things; old ones are dead */
+	uint32_t memo_mask; /* sets - 1 */
+	uint64_t salt;      /* the epoch in the top bits: old keys of the rule cache do not match */
+	struct memo *memo;
+	uint8_t *area;
+	uint64_t area_bytes,
+		area_written; /* running byte number; what is older than area_bytes is gone */
+	uint64_t base;        /* words are at base + 32-bit offset; base + 2^32 = stack_hi */
+	uint64_t stack_lo, stack_hi;
+	/* misses */
+	struct unwind_process *process;
+	struct cached_rule *rules;
+	uint32_t rule_shift; /* 64 - log2(entries) */
+	uint32_t rule_count;
+	uint32_t busy; /* set while what follows is being changed */
+	uint32_t spare_node;
+	uint32_t victim;
+	uint32_t frame_count, frame_max;
+	uint32_t word_max;
+	uint32_t last_root; /* enum wire_stop below which the last stack hangs */
+	struct last_frame *frame;
+	uint64_t *word;
+	uint32_t *word_off;
+	uint64_t magic;
+	uint64_t bytes;
+	struct unwind_stats stats;
+	struct unwind_cfi_work work;
+};
+#define THREAD_MAGIC 0x31656b6174747361ULL
+
+/* A word of the stack. */
+static UNWIND_INLINE uint64_t word_at(uint64_t addr)
+{
+#ifdef __SANITIZE_ADDRESS__
+	uint64_t v; /* the words between variables are poisoned, and are what we are after */
+	__asm__ volatile("mov (%1), %0" : "=r"(v) : "r"(addr) : "memory");
+	return v;
+#else
+	return *(const uint64_t *)(uintptr_t)addr;
+#endif
+}
+
+/**
+ * unwind_find_rule() - the recipe word for @ip (an "address after") from modules, blocks and patterns; WIRE_RULE_* or
+ * RULE_*. Slow: the caller caches it.
+ */
+uint64_t unwind_find_rule(struct unwind_thread *t, uint64_t ip, int *cacheable);
+
+/** unwind_find_row() - FDE and full row for @ip. Return 1, or 0 where there is none; @hi bounds its expressions. */
+int unwind_find_row(struct unwind_thread *t, uint64_t ip, struct unwind_fde *fde,
+		    const uint8_t **hi);
+
+/** unwind_walk() - the number of the stack at @regs that the memo did not know; remembers it. */
+uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs);
+
+/** unwind_remember() - put the whole last stack into the memo under @regs. */
+void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs);
+
+#endif

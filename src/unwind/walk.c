@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * walk.c - the stack that the memo did not know: walk what is fresh, join the last stack where it is proven, number
+ * the fresh frames from the outermost inwards, and note the words that prove them the next time.
+ *
+ * Why a join is sound: a frame's state (ip, sp, and rbp where a frame further out hangs on it) and the saved words
+ * further out decide the rest of the walk. The last stack is kept from the outermost frame inwards with its words in
+ * the same order, so one scan finds how much of it still stands, whichever frame the fresh ones meet.
+ */
+#include "unwind/state.h"
+
+struct walk {
+	uint64_t lo, span; /* addr - lo < span: a whole word is there */
+	uint64_t page;     /* last page outside of that which the probe found readable, + 1 */
+	struct unwind_process *process;
+};
+
+static int load_outside(struct walk *w, uint64_t addr, uint64_t *out);
+
+static UNWIND_INLINE int load(void *ctx, uint64_t addr, uint64_t *out)
+{
+	struct walk *w = ctx;
+	if (unlikely(addr - w->lo >= w->span))
+		return load_outside(w, addr, out);
+	*out = word_at(addr);
+	return 0;
+}
+
+#define UNWIND_LOAD(ctx, addr, out) load((ctx), (addr), (out))
+#include "unwind/step.h"
+
+static int page_readable(struct walk *w, uint64_t page)
+{
+	if (w->page == page + 1)
+		return 1;
+	if (!w->process->probe || !w->process->probe(w->process->ctx, page))
+		return 0;
+	w->page = page + 1;
+	return 1;
+}
+
+static int load_outside(struct walk *w, uint64_t addr, uint64_t *out)
+{
+	if (addr > UINT64_MAX - 8 || !page_readable(w, addr & ~4095ull) ||
+	    !page_readable(w, (addr + 7) & ~4095ull))
+		return 1;
+	*out = word_at(addr);
+	return 0;
+}
+
+static int load_full(void *ctx, uint64_t addr, uint64_t *out)
+{
+	return load(ctx, addr, out);
+}
+
+/* Which words are there for a frame at @sp. @in_use: code runs there now, so the byte below sp is mapped. */
+static void known_words(struct walk *w, const struct unwind_thread *t, uint64_t sp, int in_use)
+{
+	uint64_t hi = 0;
+
+	if (sp >= t->stack_lo && sp < t->stack_hi)
+		hi = t->stack_hi;
+	else if (in_use)
+		hi = ((sp - 1) | 4095) + 1;
+	w->lo = sp;
+	w->span = hi > sp + 7 ? hi - sp - 7 : 0;
+}
+
+static UNWIND_INLINE uint32_t rule_slot(const struct unwind_thread *t, uint64_t ip)
+{
+	return (uint32_t)((ip * 0x9e3779b97f4a7c15ULL) >> t->rule_shift);
+}
+
+/* The recipe from the shared cache or its source; into the thread's cache where it may be kept. */
+static __attribute__((noinline)) uint64_t rule_miss(struct unwind_thread *t, uint64_t ip,
+						    uint32_t slot)
+{
+	struct unwind_process *p = t->process;
+	uint64_t mix = ((uint64_t)t->seen_gen << 32 ^ t->seen_epoch) * 0xd6e8feb86659fd93ULL;
+	struct shared_rule *shared =
+		&p->shared[(ip * 0x9e3779b97f4a7c15ULL) >> (64 - UNWIND_SHARED_BITS)];
+	uint64_t key = __atomic_load_n(&shared->key, __ATOMIC_RELAXED);
+	uint64_t rule = __atomic_load_n(&shared->rule, __ATOMIC_RELAXED);
+	int cacheable = 1;
+
+	t->stats.rules++;
+	if (ip >> 47)
+		return RULE_NOT_CODE;
+	if (!key || (key ^ rule ^ mix) != ip) {
+		rule = unwind_find_rule(t, ip, &cacheable);
+		if (!cacheable)
+			return rule;
+		__atomic_store_n(&shared->key, ip ^ rule ^ mix, __ATOMIC_RELAXED);
+		__atomic_store_n(&shared->rule, rule, __ATOMIC_RELAXED);
+	}
+	t->rules[slot].ip = ip ^ t->salt;
+	t->rules[slot].rule = rule;
+	return rule;
+}
+
+/* What comes into the interrupted function's place: every register stands in the signal frame. */
+static int full_signal(struct walk *w, struct unwind_full *full)
+{
+	static const uint8_t at[UNWIND_REGS] = { 144, 136, 152, 128, 112, 104, 120, 160, 40,
+						 48,  56,  64,  72,  80,  88,  96,  168 };
+	uint64_t sp = full->reg[UNWIND_REG_SP];
+
+	for (unsigned i = 0; i < UNWIND_REGS; i++) {
+		if (load(w, sp + at[i], &full->reg[i]))
+			return WIRE_STOP_READ;
+	}
+	full->reg[UNWIND_REG_RA]++;
+	full->known = (1u << UNWIND_REGS) - 1;
+	return UNWIND_GO_ON;
+}
+
+static int full_guess(struct walk *w, struct unwind_full *full)
+{
+	struct unwind_frame f = { full->reg[UNWIND_REG_RA], full->reg[UNWIND_REG_SP],
+				  full->reg[UNWIND_REG_BP], 0 };
+	int stop = full->known >> UNWIND_REG_BP & 1 ? unwind_guess(w, &f) : WIRE_STOP_GAP;
+
+	if (stop == UNWIND_GO_ON) {
+		full->reg[UNWIND_REG_RA] = f.ip;
+		full->reg[UNWIND_REG_SP] = f.sp;
+		full->reg[UNWIND_REG_BP] = f.bp;
+		full->known = 1u << UNWIND_REG_RA | 1u << UNWIND_REG_SP | 1u << UNWIND_REG_BP;
+	}
+	return stop;
+}
+
+/*
+ * A frame that no recipe word expresses, @n frames out from @regs: do those n steps again with all registers, then
+ * this one. Slow (about a microsecond a frame) and rare. Return as unwind_step().
+ */
+static __attribute__((noinline)) int step_full(struct unwind_thread *t,
+					       const struct unwind_regs *regs, uint32_t n,
+					       struct unwind_frame *f)
+{
+	struct unwind_full full = { .known = 1u << UNWIND_REG_RA | 1u << UNWIND_REG_SP |
+					     1u << UNWIND_REG_BP };
+	struct walk w = { .process = t->process };
+	int stop = UNWIND_GO_ON;
+
+	full.reg[UNWIND_REG_RA] = regs->ip;
+	full.reg[UNWIND_REG_SP] = regs->sp;
+	full.reg[UNWIND_REG_BP] = regs->bp;
+	full.reg[UNWIND_REG_BX] = regs->bx;
+	full.known |= (uint32_t)(regs->bx != 0) << UNWIND_REG_BX;
+	known_words(&w, t, regs->sp, 1);
+	for (uint32_t i = 0; i <= n && stop == UNWIND_GO_ON; i++) {
+		struct unwind_fde fde;
+		const uint8_t *hi;
+		int cacheable;
+		uint64_t ip = full.reg[UNWIND_REG_RA];
+
+		if (unwind_find_row(t, ip, &fde, &hi)) {
+			stop = unwind_full_step(&fde, &t->work.row, hi, &full, load_full, &w);
+			if (stop == UNWIND_GO_ON && fde.signal)
+				known_words(&w, t, full.reg[UNWIND_REG_SP], 0);
+		} else if (unwind_find_rule(t, ip, &cacheable) == WIRE_RULE_SIGNAL) {
+			stop = full_signal(&w, &full);
+			known_words(&w, t, full.reg[UNWIND_REG_SP], 0);
+		} else {
+			stop = i < n ? full_guess(&w, &full) : WIRE_STOP_UNSUPPORTED;
+		}
+	}
+	if (stop == UNWIND_GO_ON) {
+		f->ip = full.reg[UNWIND_REG_RA];
+		f->sp = full.reg[UNWIND_REG_SP];
+		f->bp = full.known >> UNWIND_REG_BP & 1 ? full.reg[UNWIND_REG_BP] : 0;
+		f->bx = full.known >> UNWIND_REG_BX & 1 ? full.reg[UNWIND_REG_BX] : 0;
+	}
+	return stop;
+}
+
+/* The walk's place: the frame looked at, and how it went. */
+struct place {
+	struct walk w;
+	struct unwind_frame f;
+	uint64_t rule; /* of f; after a guess RULE_GUESS */
+	uint32_t n;    /* frames before f */
+	uint32_t slot; /* cache entry of the frame before */
+	uint32_t guessed;
+	int stop;
+};
+
+static void place_init(struct unwind_thread *t, struct place *p, const struct unwind_regs *regs)
+{
+	p->w = (struct walk){ .process = t->process };
+	known_words(&p->w, t, regs->sp, 1);
+	p->f = (struct unwind_frame){ regs->ip, regs->sp, regs->bp, regs->bx };
+	p->n = 0;
+	p->slot = rule_slot(t, regs->ip);
+	p->guessed = 0;
+	p->stop = UNWIND_GO_ON;
+}
+
+/* Find the recipe of p->f. Each entry names the one that came next last time: no hash on the critical path. */
+static UNWIND_INLINE void place_rule(struct unwind_thread *t, struct place *p)
+{
+	struct cached_rule *before = &t->rules[p->slot];
+	uint32_t slot = p->n ? (before->rule >> NEXT_SHIFT) & NEXT_MASK : p->slot;
+	uint64_t key = p->f.ip ^ t->salt;
+
+	if (unlikely(t->rules[slot].ip != key)) {
+		slot = rule_slot(t, p->f.ip);
+		if (unlikely(t->rules[slot].ip != key)) {
+			p->rule = rule_miss(t, p->f.ip, slot);
+			p->slot = slot;
+			return;
+		}
+		if (p->n)
+			before->rule = (before->rule & ~((uint64_t)NEXT_MASK << NEXT_SHIFT)) |
+				       (uint64_t)slot << NEXT_SHIFT;
+	}
+	p->slot = slot;
+	p->rule = t->rules[slot].rule;
+}
+
+/*
+ * One step outwards from p->f, whose recipe is known. Return 1: p->f is the caller. 0: the walk ends, p->stop says
+ * why; *is_frame tells whether p->f counts as a frame.
+ */
+static UNWIND_INLINE int place_step(struct unwind_thread *t, struct place *p,
+				    const struct unwind_regs *regs, int *is_frame)
+{
+	uint32_t kind = unwind_rule_kind(p->rule);
+
+	*is_frame = 1;
+	if (likely(kind >= WIRE_RULE_SP && kind <= WIRE_RULE_DRAP)) {
+		p->stop = unwind_step(&p->w, &p->f, p->rule);
+		if (unlikely(kind == WIRE_RULE_SIGNAL))
+			known_words(&p->w, t, p->f.sp, 0);
+	} else if (kind == WIRE_RULE_END) {
+		p->stop = WIRE_STOP_END;
+	} else if (kind == WIRE_RULE_EVAL) {
+		p->stop = step_full(t, regs, p->n, &p->f);
+		known_words(&p->w, t, p->f.sp, 0);
+	} else if (kind == RULE_NOT_CODE) {
+		*is_frame = 0;
+		p->stop = WIRE_STOP_NO_MODULE;
+	} else {
+		struct unwind_frame before = p->f;
+		p->stop = unwind_guess(&p->w, &p->f);
+		if (p->stop == UNWIND_GO_ON && p->f.ip) {
+			/* a guess has to lead to code */
+			uint32_t slot = rule_slot(t, p->f.ip);
+			uint64_t rule = t->rules[slot].ip == (p->f.ip ^ t->salt)
+						? t->rules[slot].rule
+						: rule_miss(t, p->f.ip, slot);
+			if (unwind_rule_kind(rule) == RULE_NOT_CODE) {
+				p->f = before;
+				p->stop = WIRE_STOP_GAP;
+			}
+		}
+		if (p->stop == UNWIND_GO_ON) {
+			p->guessed++;
+			p->rule = RULE_GUESS;
+		} else if (p->stop != WIRE_STOP_END && kind == RULE_CODE) {
+			p->stop = WIRE_STOP_NO_MODULE;
+		}
+	}
+	return p->stop == UNWIND_GO_ON;
+}
+
+/* How far the last stack's words still stand, counted from the outermost; compared at most once a capture. */
+struct proof {
+	uint32_t equal, limit; /* words [0, equal) are; those from limit on need not be tried */
+};
+
+static int proven(struct unwind_thread *t, struct proof *proof, uint32_t words)
+{
+	if (words <= proof->equal)
+		return 1;
+	if (words > proof->limit)
+		return 0;
+	for (uint32_t i = proof->equal; i < words; i++) {
+		if (word_at(t->base + t->word_off[i]) != t->word[i]) {
+			proof->equal = i;
+			proof->limit = i;
+			return 0;
+		}
+	}
+	proof->equal = words;
+	return 1;
+}
+
+static int joins(struct unwind_thread *t, const struct place *p, const struct last_frame *with,
+		 struct proof *proof)
+{
+	if (with->ip != p->f.ip || (with->words & FRAME_TAINTED))
+		return 0;
+	if ((with->words & FRAME_NEEDS_BP) && with->bp != p->f.bp)
+		return 0;
+	if (p->guessed && t->last_root == WIRE_STOP_END)
+		return 0; /* frames inside a guess hang below WIRE_STOP_GUESSED */
+	/* its words are read below: they have to be in memory that is there for this frame */
+	if (p->f.sp < t->stack_lo || p->f.sp >= t->stack_hi)
+		return 0;
+	return proven(t, proof, with->words & FRAME_WORDS);
+}
+
+static int put_word(struct unwind_thread *t, uint32_t *count, uint64_t frame_sp, uint64_t addr,
+		    uint64_t value)
+{
+	if (*count >= t->word_max || addr < frame_sp || addr < t->stack_lo ||
+	    addr - t->base > UINT32_MAX - 7 || frame_sp < t->stack_lo)
+		return 0;
+	t->word_off[*count] = (uint32_t)(addr - t->base);
+	t->word[*count] = value;
+	++*count;
+	return 1;
+}
+
+/*
+ * Put the words that the step from @in to its caller (ip, sp, bp) hung on. @needs: the caller hangs on its rbp.
+ * Return the frame's flags, with FRAME_TAINTED where the words cannot be kept.
+ */
+static uint32_t put_frame(struct unwind_thread *t, uint32_t *count, const struct last_frame *in,
+			  uint64_t ip, uint64_t sp, uint64_t bp, uint32_t needs)
+{
+	uint64_t rule = in->rule_hash, slot = 0;
+	uint32_t kind = unwind_rule_kind(rule);
+	int kept;
+
+	switch (kind) {
+	case WIRE_RULE_SP:
+	case WIRE_RULE_BP:
+	case WIRE_RULE_PLT:
+		if (unwind_rule_bp(rule))
+			slot = sp + (uint64_t)unwind_rule_bp(rule);
+		break;
+	case WIRE_RULE_DRAP:
+	case RULE_GUESS:
+		slot = in->bp;
+		break;
+	default:
+		return FRAME_TAINTED;
+	}
+	kept = put_word(t, count, in->sp, sp - 8, ip);
+	if (kind == WIRE_RULE_DRAP)
+		kept &= put_word(t, count, in->sp, in->bp + (uint64_t)unwind_rule_cfa(rule), sp);
+	if (slot) {
+		if (needs)
+			kept &= put_word(t, count, in->sp, slot, bp);
+		needs = 0;
+	}
+	if (kind == WIRE_RULE_BP || kind == WIRE_RULE_DRAP || kind == RULE_GUESS)
+		needs = FRAME_NEEDS_BP;
+	return kept ? needs : FRAME_TAINTED;
+}
+
+static uint32_t number(struct unwind_thread *t, uint64_t *hash, uint64_t pc, uint32_t parent)
+{
+	*hash = unwind_path_hash(*hash, pc);
+	if (unlikely(parent == WIRE_STOP_NODES_FULL))
+		return parent;
+	uint32_t node =
+		unwind_node_get(&t->process->nodes, *hash, pc, parent, t->seen_gen, &t->spare_node);
+	return likely(node != UNWIND_NODE_NONE) ? node : WIRE_STOP_NODES_FULL;
+}
+
+/* The walk met the last stack at frame @base - 1 (0: it did not); put the @n waiting frames on top of it. */
+static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint32_t base,
+			    uint32_t n)
+{
+	uint32_t node, words = 0, flags = 0;
+	uint64_t hash, ip = p->f.ip, sp = p->f.sp, bp = p->f.bp;
+	int led_on = p->stop == UNWIND_GO_ON; /* the outermost fresh frame has a caller */
+
+	if (base) {
+		const struct last_frame *outer = &t->frame[base - 1];
+		node = outer->node;
+		hash = outer->rule_hash;
+		words = outer->words & FRAME_WORDS;
+		flags = outer->words & ~FRAME_WORDS;
+	} else {
+		uint32_t root = p->stop == UNWIND_GO_ON ? WIRE_STOP_END : (uint32_t)p->stop;
+		if (root == WIRE_STOP_END && p->guessed)
+			root = WIRE_STOP_GUESSED;
+		/* what made the walk stop is not among the words, but for a caller of 0 and a recipe that says so */
+		if (root != WIRE_STOP_END && root != WIRE_STOP_GUESSED)
+			flags = FRAME_TAINTED;
+		t->last_root = root;
+		node = root;
+		hash = unwind_path_root(root, t->seen_gen);
+	}
+	for (uint32_t i = n; i-- > 0;) {
+		struct last_frame in = t->frame[t->frame_max - 1 - i];
+		if (led_on)
+			flags = flags & FRAME_TAINTED
+					? flags
+					: put_frame(t, &words, &in, ip, sp, bp, flags);
+		else if (unwind_rule_kind(in.rule_hash) != WIRE_RULE_END)
+			flags |= FRAME_NEEDS_BP; /* a failed guess looked at rbp */
+		node = number(t, &hash, in.ip, node);
+		t->frame[base++] =
+			(struct last_frame){ in.ip, in.sp, in.bp, hash, node, words | flags };
+		ip = in.ip;
+		sp = in.sp;
+		bp = in.bp;
+		led_on = 1;
+	}
+	t->frame_count = base;
+	return node;
+}
+
+/*
+ * A stack deeper than the frame array: walk it once for its length, noting the walk's place now and then, then number
+ * it piece by piece from the outermost end, walking each piece again. Uses the memory of all that is remembered.
+ */
+static __attribute__((noinline)) uint32_t walk_deep(struct unwind_thread *t,
+						    const struct unwind_regs *regs)
+{
+	uint64_t bytes = (uint64_t)(t->area + t->area_bytes - (uint8_t *)t->frame);
+	uint64_t *ip = (uint64_t *)t->frame;
+	uint32_t piece = (uint32_t)(bytes / 2 / sizeof(*ip)), total, node, root;
+	struct place *mark = (struct place *)(ip + piece);
+	uint32_t marks = (uint32_t)(bytes / 2 / sizeof(*mark)), every = piece;
+	struct place p;
+	uint64_t hash;
+	int is_frame, go_on;
+
+	unwind_forget(t);
+	t->stats.deep++;
+	if ((uint64_t)every * marks < UNWIND_FRAMES_MAX)
+		marks = 0; /* cannot be: checked by unwind_thread_init() */
+	place_init(t, &p, regs);
+	do {
+		if (p.n % every == 0 && p.n / every < marks)
+			mark[p.n / every] = p;
+		place_rule(t, &p);
+		go_on = place_step(t, &p, regs, &is_frame);
+		p.n += (uint32_t)is_frame;
+		if (go_on && p.f.ip == 0) {
+			p.stop = WIRE_STOP_END;
+			go_on = 0;
+		} else if (go_on && p.n == UNWIND_FRAMES_MAX) {
+			p.stop = WIRE_STOP_TOO_DEEP;
+			go_on = 0;
+		}
+	} while (go_on);
+
+	total = p.n;
+	root = p.stop == WIRE_STOP_END && p.guessed ? WIRE_STOP_GUESSED : (uint32_t)p.stop;
+	node = root;
+	hash = unwind_path_root(root, t->seen_gen);
+	for (uint32_t from = (total - 1) / every * every; total; from -= every) {
+		uint32_t count = total - from;
+		p = mark[from / every];
+		for (uint32_t i = 0; i < count; i++) {
+			ip[i] = p.f.ip;
+			place_rule(t, &p);
+			place_step(t, &p, regs, &is_frame);
+			p.n++;
+		}
+		for (uint32_t i = count; i-- > 0;)
+			node = number(t, &hash, ip[i], node);
+		total = from;
+	}
+	t->frame_count = 0;
+	return node;
+}
+
+uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs)
+{
+	struct proof proof = { 0, UINT32_MAX };
+	struct place p;
+	uint32_t joined = 0, node, n;
+
+	t->busy = 1;
+	__asm__ volatile(
+		"" ::
+			: "memory"); /* a signal handler that leaves by longjmp finds the mark */
+	t->stats.misses++;
+	place_init(t, &p, regs);
+	for (uint32_t next = t->frame_count;;) {
+		struct last_frame *here;
+		int is_frame, go_on;
+
+		/* the last stack's frames lie from high to low addresses */
+		while (next && t->frame[next - 1].sp < p.f.sp)
+			next--;
+		if (next && t->frame[next - 1].sp == p.f.sp &&
+		    joins(t, &p, &t->frame[next - 1], &proof)) {
+			joined = next;
+			break;
+		}
+		if (unlikely(p.n == t->frame_max)) {
+			node = walk_deep(t, regs);
+			t->busy = 0;
+			return node;
+		}
+		place_rule(t, &p);
+		here = &t->frame[t->frame_max - 1 - p.n];
+		if (unlikely(here < t->frame + t->frame_count)) { /* both ends meet */
+			t->frame_count--;
+			if (next > t->frame_count)
+				next = t->frame_count;
+		}
+		*here = (struct last_frame){ p.f.ip, p.f.sp, p.f.bp, p.rule, 0, 0 };
+		go_on = place_step(t, &p, regs, &is_frame);
+		here->rule_hash = p.rule; /* a guess is known as one only now */
+		p.n += (uint32_t)is_frame;
+		if (unlikely(!go_on))
+			break;
+		if (unlikely(p.f.ip == 0))
+			break; /* stop stays GO_ON: the word that held 0 proves this end */
+	}
+	n = p.n;
+	t->stats.fresh_frames += n;
+	t->stats.joins += joined != 0;
+	node = place_fresh(t, &p, joined, n);
+	if (t->frame_count && !(t->frame[t->frame_count - 1].words & FRAME_TAINTED))
+		unwind_remember(t, regs);
+	__asm__ volatile("" ::: "memory");
+	t->busy = 0;
+	return node;
+}

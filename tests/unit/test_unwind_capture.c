@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define UNW_LOCAL_ONLY
+#include <libunwind.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "unwind_harness.h"
+
+#define NOINLINE __attribute__((noinline))
+
+static struct harness harness;
+static struct unwind_thread *thread;
+static unsigned compared, different;
+
+static int setup(void **state)
+{
+	(void)state;
+	harness_init(&harness);
+	thread = harness_thread(&harness, 0);
+	return 0;
+}
+
+/* The same instant by both; our first frame is the return address of capture_here() in this function. */
+static NOINLINE void compare_here(void)
+{
+	static uint64_t ours[70000], theirs[70000];
+	uint32_t root, n, m = 0;
+	uint32_t node = capture_here(thread);
+	n = harness_frames(&harness, node, ours, 70000, &root);
+
+	unw_context_t context;
+	unw_cursor_t cursor;
+	unw_getcontext(&context);
+	unw_init_local(&cursor, &context);
+	do {
+		unw_word_t ip;
+		unw_get_reg(&cursor, UNW_REG_IP, &ip);
+		theirs[m++] = ip;
+	} while (m < 70000 && unw_step(&cursor) > 0);
+	compared++;
+	/* the first frame is two places of this function */
+	int bad = n != m || root != WIRE_STOP_END;
+	for (uint32_t i = 1; i < n && i < m && !bad; i++)
+		bad = ours[i] != theirs[i];
+	if (bad) {
+		different++;
+		print_message("root %u, %u frames, libunwind %u\n", root, n, m);
+		for (uint32_t i = 0; i < n || i < m; i++)
+			print_message("%3u %16lx %16lx\n", i, i < n ? ours[i] : 0,
+				      i < m ? theirs[i] : 0);
+	}
+}
+
+static NOINLINE int recurse(int depth, int shape)
+{
+	if (!depth) {
+		compare_here();
+		return 1;
+	}
+	if (shape & 1) {
+		volatile char room[depth % 7 * 16 + 16];
+		room[0] = (char)depth;
+		return recurse(depth - 1, shape >> 1) + room[0];
+	}
+	return recurse(depth - 1, shape >> 1) + 1;
+}
+
+static void stacks_equal_libunwinds_whatever_is_remembered(void **state)
+{
+	(void)state;
+	compared = different = 0;
+	for (int round = 0; round < 3; round++) {
+		for (int depth = 0; depth < 40; depth++) {
+			for (int shape = 0; shape < 16; shape++)
+				recurse(depth, shape * 37);
+		}
+	}
+	struct unwind_stats stats;
+	unwind_thread_stats(thread, &stats);
+	print_message("%u compared; %lu misses, %lu fresh frames, %lu joins, %lu rules\n", compared,
+		      stats.misses, stats.fresh_frames, stats.joins, stats.rules);
+	assert_int_equal(different, 0);
+	assert_true(stats.misses < compared); /* the memo answers the later rounds */
+	assert_true(stats.joins > 0);
+}
+
+static void deep_stacks_are_whole_in_every_size_of_memory(void **state)
+{
+	static const uint32_t slots[] = { 0, 8, 100 };
+	static uint64_t ips[70000];
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		thread = harness_thread(&harness, slots[i]);
+		compared = different = 0;
+		recurse(100, 0);
+		recurse(120, 0);
+		recurse(3000, 0);
+		recurse(3001, 0);
+		recurse(9000, 0x5555);
+		recurse(100, 0);
+		assert_int_equal(compared, 6);
+		assert_int_equal(different, 0);
+	}
+	(void)ips;
+	thread = harness_thread(&harness, 0);
+}
+
+static int compare_ints(const void *a, const void *b)
+{
+	compare_here();
+	return *(const int *)a - *(const int *)b;
+}
+
+static void callbacks_through_libc_are_followed(void **state)
+{
+	int v[] = { 3, 1, 2, 5, 4 };
+	(void)state;
+	compared = different = 0;
+	qsort(v, 5, sizeof(*v), compare_ints);
+	int key = 3;
+	bsearch(&key, v, 5, sizeof(*v), compare_ints);
+	assert_true(compared > 5);
+	assert_int_equal(different, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(stacks_equal_libunwinds_whatever_is_remembered),
+		cmocka_unit_test(callbacks_through_libc_are_followed),
+		cmocka_unit_test(deep_stacks_are_whole_in_every_size_of_memory),
+	};
+	return cmocka_run_group_tests(tests, setup, NULL);
+}
