@@ -309,7 +309,6 @@ static int run(const struct unwind_image *image, const struct unwind_fde *fde, c
 {
 	struct unwind_bytes b = { code, end, 0 };
 	struct unwind_row *row = &w->row;
-	unsigned depth = 0;
 
 	while (!b.bad && b.at < b.end) {
 		uint8_t op = (uint8_t)unwind_u8(&b);
@@ -346,6 +345,7 @@ static int run(const struct unwind_image *image, const struct unwind_fde *fde, c
 				return 0;
 			if (next > pc) {
 				w->row_hi = next < w->row_hi ? next : w->row_hi;
+				w->resume = b.at;
 				return 1;
 			}
 			w->row_lo = next;
@@ -392,14 +392,14 @@ static int run(const struct unwind_image *image, const struct unwind_fde *fde, c
 			set(row, reg, UNWIND_REGISTER, (int64_t)unwind_uleb(&b));
 			break;
 		case CFA_REMEMBER:
-			if (depth == UNWIND_REMEMBER_MAX)
+			if (w->depth == UNWIND_REMEMBER_MAX)
 				return 0;
-			w->remembered[depth++] = *row;
+			w->remembered[w->depth++] = *row;
 			break;
 		case CFA_RESTORE_STATE:
-			if (!depth)
+			if (!w->depth)
 				return 0;
-			*row = w->remembered[--depth];
+			*row = w->remembered[--w->depth];
 			break;
 		case CFA_DEF:
 			row->cfa_reg = unwind_uleb(&b);
@@ -446,6 +446,7 @@ static int run(const struct unwind_image *image, const struct unwind_fde *fde, c
 			return 0;
 		}
 	}
+	w->resume = NULL;
 	return !b.bad;
 }
 
@@ -459,10 +460,22 @@ int unwind_cfi_row(const struct unwind_image *image, const struct unwind_fde *fd
 	work->row.cfa_reg = UNWIND_REGS; /* none defined yet: UNWIND_REGS is no register */
 	work->row_lo = fde->lo;
 	work->row_hi = fde->hi;
+	work->depth = 0;
 	if (!run(image, fde, fde->cie_code, fde->cie_end, ~0ULL, work, NULL))
 		return 0;
 	work->initial = work->row;
+	work->depth = 0;
 	return run(image, fde, fde->code, fde->code_end, pc, work, &work->initial);
+}
+
+int unwind_cfi_next_row(const struct unwind_image *image, const struct unwind_fde *fde,
+			struct unwind_cfi_work *work)
+{
+	if (!work->resume || work->row_hi >= fde->hi)
+		return 0;
+	work->row_lo = work->row_hi;
+	work->row_hi = fde->hi;
+	return run(image, fde, work->resume, fde->code_end, work->row_lo, work, &work->initial);
 }
 
 static int block_is(const uint8_t *at, const uint8_t *hi, const uint8_t *want, unsigned bytes)

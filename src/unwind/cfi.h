@@ -72,6 +72,8 @@ struct unwind_cfi_work {
 	uint64_t row_lo, row_hi;
 	struct unwind_row initial;
 	struct unwind_row remembered[UNWIND_REMEMBER_MAX];
+	uint32_t depth;        /* of remembered rows */
+	const uint8_t *resume; /* where unwind_cfi_next_row() goes on; NULL: the program ended */
 };
 
 /**
@@ -93,6 +95,13 @@ const uint8_t *unwind_cfi_next(const struct unwind_image *image, const uint8_t *
  */
 int unwind_cfi_row(const struct unwind_image *image, const struct unwind_fde *fde, uint64_t pc,
 		   struct unwind_cfi_work *work);
+
+/**
+ * unwind_cfi_next_row() - the row behind the one in @work, which unwind_cfi_row() or this left there: a whole function
+ * in one pass. Return: as unwind_cfi_row(); 0 too at the function's end (work->row_hi is then fde->hi).
+ */
+int unwind_cfi_next_row(const struct unwind_image *image, const struct unwind_fde *fde,
+			struct unwind_cfi_work *work);
 
 /** unwind_cfi_rule() - the row as a recipe word; WIRE_RULE_EVAL where it cannot be expressed. */
 uint64_t unwind_cfi_rule(const struct unwind_fde *fde, const struct unwind_row *row,

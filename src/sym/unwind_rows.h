@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * unwind_rows.h - whole tables of unwind recipes (wire/unwind.h), built from a file's .eh_frame and .debug_frame and kept
+ * on disk by build id: for the kernel side, and for modules without .eh_frame_hdr.
+ */
+#ifndef SYM_UNWIND_ROWS_H
+#define SYM_UNWIND_ROWS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "wire/unwind.h"
+
+/** struct unwind_rows_stats - what building met; for tests, `check` and the curious. */
+struct unwind_rows_stats {
+	uint64_t fdes, rows, rules;
+	uint64_t eval_rows;  /* rows that no recipe word expresses: a walk stops there */
+	uint64_t text_bytes; /* of executable segments */
+};
+
+struct unwind_rows;
+
+/**
+ * unwind_rows_new() - a maker of tables. @pid: as in struct sym_opt. @cache_dir: where tables are kept; NULL: below
+ * $XDG_CACHE_HOME or ~/.cache, /var/cache for root; "" = nowhere. The folder is made with mode 0700; one that others
+ * may write to, or that belongs to somebody else, is not used. Return: NULL with @err set.
+ */
+struct unwind_rows *unwind_rows_new(uint32_t pid, const char *cache_dir, struct err *err);
+void unwind_rows_free(struct unwind_rows *rows);
+void unwind_rows_freep(struct unwind_rows **rows);
+
+/**
+ * unwind_rows_get() - the table of the module at @path ("[vdso]" too; deleted files while the process lives).
+ * @build_id: compared with the file's (@len 0: not compared, and nothing is cached for files without one).
+ * @blob: malloc'd, 8-aligned, valid by unwind_table_valid(); free() it. Return: its bytes; -ENOENT where there is no
+ * such file or it has no unwind data, -ESTALE for another build id, -EBADMSG for a damaged file, -E2BIG for a module
+ * that the format cannot hold. Cost: some ms per MiB of text when built, a copy when cached. @stats may be NULL (zeros
+ * when the table came from the cache).
+ */
+int64_t unwind_rows_get(struct unwind_rows *rows, const char *path, const uint8_t *build_id,
+			uint8_t len, struct wire_unwind **blob, struct unwind_rows_stats *stats,
+			struct err *err);
+
+#endif
