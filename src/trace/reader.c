@@ -10,6 +10,8 @@
 
 #include "base/crc.h"
 #include "base/fileio.h"
+#include "trace/replay.h"
+#include "trace/summary.h"
 
 #define RESYNC_CHUNK (256u << 10)
 
@@ -237,10 +239,64 @@ void trace_reader_info(const struct trace_reader *reader, struct trace_reader_in
 	*info = reader->info;
 }
 
+/* Walk over all blocks; @each sees those of @type that are whole. Return: 0, or -EBADMSG where anything is damaged. */
+static int each_block(struct trace_reader *r, unsigned type,
+		      int (*each)(void *ctx, const struct blt_head *head,
+				  const struct blt_view *view, struct err *err),
+		      void *ctx, struct err *err)
+{
+	for (uint64_t at = BLT_FILE_HEADER; at < r->info.file_bytes;) {
+		struct blt_head head;
+		struct blt_view view;
+		int rc = reader_head(r, at, &head);
+		if (rc > 0 && head.type == type) {
+			rc = reader_load(r, at, &head, &view);
+			if (rc >= 0 && each)
+				rc = each(ctx, &head, &view, err);
+		} else if (rc == 0) {
+			rc = -EBADMSG;
+		}
+		if (rc < 0)
+			return rc;
+		at += BLT_BLOCK_HEADER + head.stored;
+	}
+	return 0;
+}
+
+static int define_block(void *ctx, const struct blt_head *head, const struct blt_view *view,
+			struct err *err)
+{
+	return replay_defs(ctx, view, head->rows, err);
+}
+
 int trace_reader_summary(struct trace_reader *reader, struct prof *prof, struct err *err)
 {
-	(void)reader;
-	(void)prof;
-	(void)err;
-	return 0;
+	struct blt_head head = { 0 };
+	struct blt_view view;
+	uint64_t at = 0;
+	if (!reader->info.has_summary)
+		return 0;
+	for (uint32_t i = 0; i < reader->index.count; i++)
+		if (reader->index.entry[i].type == BLT_SUMMARY)
+			at = reader->index.entry[i].at;
+	/* All definitions must be whole before the first one reaches the prof: where they are not, a replay makes do. */
+	int rc = reader_head(reader, at, &head);
+	if (rc == 0 || (rc > 0 && head.type != BLT_SUMMARY))
+		return 0;
+	if (rc >= 0)
+		rc = reader_load(reader, at, &head, &view);
+	if (rc >= 0)
+		rc = each_block(reader, BLT_DEFS, NULL, NULL, err);
+	if (rc == -EBADMSG)
+		return 0;
+	CLEANUP(replay_freep) struct replay *replay = NULL;
+	if (rc >= 0) {
+		replay = replay_new(reader, prof_sink(prof), err);
+		rc = replay ? each_block(reader, BLT_DEFS, define_block, replay, err) : -ENOMEM;
+	}
+	if (rc >= 0)
+		rc = reader_load(reader, at, &head, &view);
+	if (rc >= 0)
+		rc = summary_get(&view, head.rows, prof, err);
+	return rc < 0 ? err_wrap(err, "cannot read the summary of '%s'", reader->path) : 1;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replay.c - everything in recorded order into a sink, with damage skipped, counted and made up for. */
+#include "trace/replay.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "trace/defs.h"
-#include "trace/reader.h"
 
 #define PROGRESS_STEP (1u << 20)
 
@@ -133,6 +134,11 @@ static int take_events(void *ctx, struct event *events, size_t count, struct err
 	return p->sink_rc = p->sink->put(p->sink, events, count, err);
 }
 
+int replay_defs(struct replay *replay, const struct blt_view *view, uint32_t rows, struct err *err)
+{
+	return defs_dec(view, rows, take_def, replay, err);
+}
+
 static int replay_block(struct replay *p, struct events_dec *dec, uint64_t at,
 			const struct blt_head *head, struct err *err)
 {
@@ -146,7 +152,7 @@ static int replay_block(struct replay *p, struct events_dec *dec, uint64_t at,
 	if (rc < 0)
 		return err_set(err, rc, "cannot read '%s'", p->reader->path);
 	if (head->type == BLT_DEFS)
-		return defs_dec(&view, head->rows, take_def, p, err);
+		return replay_defs(p, &view, head->rows, err);
 	return events_dec_block(dec, head, &view, take_events, p, err);
 }
 
@@ -200,25 +206,46 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 	return 0;
 }
 
+struct replay *replay_new(struct trace_reader *reader, struct sink *sink, struct err *err)
+{
+	CLEANUP(replay_freep) struct replay *p = calloc(1, sizeof(*p));
+	if (!p) {
+		err_set(err, -ENOMEM, "cannot read '%s'", reader->path);
+		return NULL;
+	}
+	p->reader = reader;
+	p->sink = sink;
+	/* Definitions take at least some bits each; the first million are granted even to the smallest file. */
+	p->id_limit = (1u << 20) + reader->info.file_bytes * 8;
+	if (p->id_limit > 1u << 28)
+		p->id_limit = 1u << 28;
+	if (mark_known(p, &p->stacks, 0, err) < 0)
+		return NULL;
+	return STEAL(p);
+}
+
+void replay_freep(struct replay **replay)
+{
+	struct replay *p = *replay;
+	*replay = NULL;
+	if (!p)
+		return;
+	free(p->threads.bits);
+	free(p->modules.bits);
+	free(p->frames.bits);
+	free(p->stacks.bits);
+	free(p);
+}
+
 int trace_reader_run(struct trace_reader *reader, struct sink *sink,
 		     const struct trace_read_opt *opt, struct err *err)
 {
 	struct err own = { 0 };
-	struct replay p = { .reader = reader, .sink = sink };
-	/* Definitions take at least some bits each; the first million are granted even to the smallest file. */
-	p.id_limit = (1u << 20) + reader->info.file_bytes * 8;
-	if (p.id_limit > 1u << 28)
-		p.id_limit = 1u << 28;
 	if (!err)
 		err = &own;
-	struct events_dec *dec = events_dec_new(err);
-	int rc = dec ? mark_known(&p, &p.stacks, 0, err) : -ENOMEM;
-	if (rc >= 0)
-		rc = run(&p, dec, opt, err);
+	CLEANUP(replay_freep) struct replay *p = replay_new(reader, sink, err);
+	struct events_dec *dec = p ? events_dec_new(err) : NULL;
+	int rc = dec ? run(p, dec, opt, err) : -ENOMEM;
 	events_dec_free(dec);
-	free(p.threads.bits);
-	free(p.modules.bits);
-	free(p.frames.bits);
-	free(p.stacks.bits);
 	return rc;
 }

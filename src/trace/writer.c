@@ -18,6 +18,7 @@
 #include "trace/defs.h"
 #include "trace/events.h"
 #include "trace/index.h"
+#include "trace/summary.h"
 
 /* Kept free behind the last block, so that the count of what was lost, and the index, find room on a full disk. */
 #define TAIL_RESERVE (64u << 10)
@@ -34,6 +35,7 @@ struct trace_writer {
 	struct zblock_enc *zenc;
 	struct defs_enc defs;
 	uint64_t defs_before;
+	struct summary_names names;
 	struct events_enc *events;
 	struct index index;
 	struct buf out;
@@ -274,6 +276,10 @@ static int writer_define(struct sink *sink, const struct def *def, struct err *e
 	if (w->failed.code)
 		return 0;
 	int rc = defs_enc_add(&w->defs, def, err);
+	if (rc >= 0 && def->kind == DEF_STACK && def->id >= w->names.stacks)
+		w->names.stacks = def->id + 1;
+	if (rc >= 0 && def->kind == DEF_THREAD && def->id >= w->names.threads)
+		w->names.threads = def->id + 1;
 	if (rc >= 0 && (w->defs.bytes >= DEFS_BLOCK_BYTES || w->defs.rows >= DEFS_BLOCK_ROWS))
 		write_open(w, 0);
 	return rc;
@@ -331,6 +337,33 @@ static int write_loss(struct trace_writer *w, struct err *err)
 	return rc < 0 ? rc : write_events(w, 1, err);
 }
 
+/* So few events are replayed faster than a person notices; a summary would be a large part of so small a file. */
+#define SUMMARY_MIN_EVENTS 65536
+/* One point of the timeline for so many bytes of the recording: it must not make up more than some percent of it. */
+#define BYTES_PER_POINT 400
+#define POINTS_MIN 100
+
+static int write_summary(struct trace_writer *w, const struct prof *prof, struct err *err)
+{
+	struct events_tally kept;
+	events_enc_tally(w->events, &kept, NULL);
+	if (kept.events < SUMMARY_MIN_EVENTS)
+		return 0;
+	struct blt_cols cols = { 0 };
+	struct blt_head head = { .type = BLT_SUMMARY, .time_ns = events_enc_last_time(w->events) };
+	uint64_t points = w->end / BYTES_PER_POINT;
+	int64_t rows =
+		summary_put(prof, &w->names, points < POINTS_MIN ? POINTS_MIN : points, &cols, err);
+	int rc = rows < 0 ? (int)rows : 0;
+	head.rows = (uint32_t)rows;
+	if (rc >= 0 && rows > BLT_ROWS_MAX)
+		rc = 0; /* so many stacks are replayed */
+	else if (rc >= 0)
+		rc = write_block(w, &cols, &head, 1, err);
+	blt_cols_fini(&cols);
+	return rc;
+}
+
 static int write_index(struct trace_writer *w, struct err *err)
 {
 	struct blt_cols cols = { 0 };
@@ -351,13 +384,15 @@ static int write_index(struct trace_writer *w, struct err *err)
 
 int trace_writer_finish(struct trace_writer *writer, const struct prof *prof, struct err *err)
 {
-	(void)prof;
 	CLEANUP(trace_writer_freep) struct trace_writer *w = writer;
 	int rc = trace_writer_flush(w, err);
 	struct err tail = { 0 };
 	int tail_rc = 0;
 	if (rc < 0)
 		tail_rc = write_loss(w, &tail);
+	/* After a failure the file lacks what the prof knows: then a replay is the truth about the file. */
+	else if (prof)
+		tail_rc = write_summary(w, prof, &tail);
 	if (tail_rc >= 0)
 		tail_rc = write_index(w, &tail);
 	/* Give back what was reserved and not used; the content stays. */

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "model/prof.h"
 #include "trace/trace.h"
 #include "trace_stream.h"
 
@@ -442,6 +443,68 @@ static void the_floor_of_free_space_is_kept(void **state)
 	assert_int_equal(access(path, F_OK), -1);
 }
 
+static void assert_same_cost(const struct cost *a, const struct cost *b)
+{
+	if (memcmp(a, b, sizeof(*a)) != 0)
+		fail_msg("allocations %lu/%lu bytes %lu/%lu frees %lu/%lu temporary %lu/%lu leaked "
+			 "%lu/%lu %lu/%lu peak %lu/%lu",
+			 a->allocations, b->allocations, a->allocated_bytes, b->allocated_bytes,
+			 a->frees, b->frees, a->temporary, b->temporary, a->leaked, b->leaked,
+			 a->leaked_bytes, b->leaked_bytes, a->peak_bytes, b->peak_bytes);
+}
+
+static void the_summary_says_what_a_replay_says(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct stream s;
+	struct sink_tee tee;
+	CLEANUP(prof_freep) struct prof *written = prof_new(&err);
+	CLEANUP(prof_freep) struct prof *replayed = prof_new(&err);
+	CLEANUP(prof_freep) struct prof *loaded = prof_new(&err);
+	struct trace_writer *w = trace_writer_new(path, NULL, &err);
+	sink_tee_init(&tee);
+	sink_tee_add(&tee, trace_writer_sink(w));
+	sink_tee_add(&tee, prof_sink(written));
+	stream_init(&s, 5, 5000);
+	stream_run(&s, &tee.sink, 150000);
+	stream_fini(&s);
+	assert_done(trace_writer_finish(w, written, &err), err);
+	CLEANUP(trace_reader_freep) struct trace_reader *r = trace_reader_new(path, &err);
+	assert_done(trace_reader_run(r, prof_sink(replayed), NULL, &err), err);
+	int rc = trace_reader_summary(r, loaded, &err);
+	if (rc != 1)
+		fail_msg("no summary: %d %s", rc, err.msg);
+	struct prof_totals a, b, c;
+	prof_totals(written, &a);
+	prof_totals(replayed, &b);
+	prof_totals(loaded, &c);
+	assert_same_cost(&a.cost, &b.cost);
+	assert_same_cost(&a.cost, &c.cost);
+	assert_memory_equal(&a, &b, sizeof(a));
+	assert_memory_equal(&a, &c, sizeof(a));
+	assert_true(a.cost.allocations > 50000 && a.stacks > 100);
+	assert_int_equal(prof_stack_count(loaded), prof_stack_count(replayed));
+	for (uint32_t i = 0; i < prof_stack_count(replayed); i++) {
+		struct cost x, y;
+		prof_stack_cost(replayed, (struct stack_id){ i }, &x);
+		prof_stack_cost(loaded, (struct stack_id){ i }, &y);
+		assert_same_cost(&x, &y);
+	}
+	for (uint32_t i = 0; i < prof_thread_count(replayed); i++) {
+		const struct prof_thread *x = prof_thread(replayed, (struct thread_id){ i });
+		const struct prof_thread *y = prof_thread(loaded, (struct thread_id){ i });
+		assert_int_equal(x->tid, y->tid);
+		assert_int_equal(x->events, y->events);
+		assert_same_cost(&x->cost, &y->cost);
+	}
+	size_t points, more;
+	const struct prof_point *p = prof_timeline(loaded, &points);
+	const struct prof_point *q = prof_timeline(replayed, &more);
+	assert_true(points > 10 && points <= more);
+	assert_memory_equal(&p[points - 1], &q[more - 1], sizeof(*p));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -464,6 +527,8 @@ int main(void)
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_full_disk_counts_the_rest_and_keeps_the_file_readable, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(the_summary_says_what_a_replay_says, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(the_floor_of_free_space_is_kept, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -290,7 +290,13 @@ static inline void stream_next(struct stream *s, struct sink *to, struct event *
 		e->bytes = stream_random(s) >> (stream_random(s) % 64);
 		e->value = stream_random(s) >> (stream_random(s) % 64);
 		e->stack.v = (uint32_t)(stream_random(s) % (s->stacks + 1));
-		e->block.v = e->kind == EVENT_LOST ? 7 : BLOCK_NONE;
+		e->block.v = BLOCK_NONE;
+		if (e->kind == EVENT_LOST) {
+			e->value %= LOSS_SECCOMP;
+			e->addr %= 1000;
+			e->bytes %= 1000000;
+			e->block.v = 7;
+		}
 	}
 }
 

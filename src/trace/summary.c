@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/summary.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/varint.h"
+
+enum {
+	COL_TOTALS = 0,
+	COL_ID = 1,   /* stack number minus the one before */
+	COL_COST = 2, /* one column for each of the fields below */
+	COL_THREADS = 16,
+	COL_TIMELINE = 17,
+};
+
+/* The fields of a cost, in the order of their columns. */
+#define COST_FIELDS 9
+_Static_assert(sizeof(struct cost) == COST_FIELDS * sizeof(uint64_t), "struct cost");
+
+/* A field that the model gains must be stored here too, and described in docs/format.md. */
+_Static_assert(sizeof(struct prof_point) == 8 * sizeof(uint64_t), "struct prof_point");
+_Static_assert(sizeof(struct prof_totals) == (COST_FIELDS + 10 + 3 * 16) * sizeof(uint64_t),
+	       "struct prof_totals");
+
+static void cost_fields(const struct cost *cost, uint64_t *field)
+{
+	const uint64_t fields[COST_FIELDS] = {
+		cost->allocations, cost->allocated_bytes, cost->frees,
+		cost->temporary,   cost->leaked,          cost->leaked_bytes,
+		cost->peak_bytes,  cost->uncertain,       cost->uncertain_bytes,
+	};
+	memcpy(field, fields, sizeof(fields));
+}
+
+static void cost_from_fields(struct cost *cost, const uint64_t *field)
+{
+	*cost = (struct cost){
+		.allocations = field[0],
+		.allocated_bytes = field[1],
+		.frees = field[2],
+		.temporary = field[3],
+		.leaked = field[4],
+		.leaked_bytes = field[5],
+		.peak_bytes = field[6],
+		.uncertain = field[7],
+		.uncertain_bytes = field[8],
+	};
+}
+
+static void put_num(struct buf *buf, uint64_t v)
+{
+	uint8_t *to = (uint8_t *)buf_reserve(buf, VARINT_MAX);
+	if (to)
+		buf->len += (size_t)(varint_put(to, v) - to);
+}
+
+static void put_cost(struct buf *to, const struct cost *cost)
+{
+	uint64_t field[COST_FIELDS];
+	cost_fields(cost, field);
+	for (unsigned i = 0; i < COST_FIELDS; i++)
+		put_num(to, field[i]);
+}
+
+static void put_totals(struct buf *to, const struct prof *prof)
+{
+	struct prof_totals t;
+	prof_totals(prof, &t);
+	put_cost(to, &t.cost);
+	put_num(to, t.foreign_frees);
+	put_num(to, t.peak_time_ns);
+	put_num(to, t.runtime_ns);
+	put_num(to, t.peak_event);
+	put_num(to, t.peak_rss_bytes);
+	put_num(to, t.lost_events);
+	put_num(to, t.lost_bytes);
+	put_num(to, t.culled_allocations);
+	put_num(to, t.culled_bytes);
+	put_num(to, t.threads);
+	put_num(to, t.stacks);
+	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)
+		put_num(to, t.lost[i]);
+	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)
+		put_num(to, t.loss_reports[i]);
+	for (unsigned i = 0; i < STACK_STOP_MAX; i++)
+		put_num(to, t.partial[i]);
+}
+
+static void put_threads(struct buf *to, const struct prof *prof, uint32_t count)
+{
+	uint32_t next = 0;
+	for (uint32_t id = 0; id < count; id++) {
+		if (prof_thread_row(prof, (struct thread_id){ id }).v != id)
+			continue; /* never defined */
+		const struct prof_thread *thread = prof_thread(prof, (struct thread_id){ id });
+		if (!thread || !thread->events)
+			continue;
+		put_num(to, id - next);
+		next = id + 1;
+		put_cost(to, &thread->cost);
+		put_num(to, thread->events);
+	}
+}
+
+/* Every point's fields, as differences; @most of them, evenly chosen, the last one always among them. */
+static void put_timeline(struct buf *to, const struct prof *prof, size_t most)
+{
+	size_t count;
+	const struct prof_point *point = prof_timeline(prof, &count);
+	struct prof_point last = { 0 };
+	if (most < 2)
+		most = 2;
+	size_t kept = count < most ? count : most;
+	for (size_t i = 0; i < kept; i++) {
+		const struct prof_point *p =
+			&point[kept == count ? i : (i * (count - 1) + (kept - 1) / 2) / (kept - 1)];
+		put_num(to, p->time_ns - last.time_ns);
+		put_num(to, zigzag((int64_t)(p->rss_bytes - last.rss_bytes)));
+		put_num(to, zigzag((int64_t)(p->virtual_bytes - last.virtual_bytes)));
+		put_num(to, zigzag((int64_t)(p->heap_bytes - last.heap_bytes)));
+		put_num(to, zigzag((int64_t)(p->rss_max_bytes - p->rss_bytes)));
+		put_num(to, zigzag((int64_t)(p->heap_max_bytes - p->heap_bytes)));
+		put_num(to, zigzag((int64_t)(p->allocations - last.allocations)));
+		put_num(to, zigzag((int64_t)(p->frees - last.frees)));
+		last = *p;
+	}
+}
+
+int64_t summary_put(const struct prof *prof, const struct summary_names *names, size_t points,
+		    struct blt_cols *cols, struct err *err)
+{
+	/* Several of the recording's numbers may have become one row: its counters go to the first of them. */
+	uint32_t rows = prof_stack_count(prof);
+	uint8_t *done = calloc(1, rows / 8 + 1);
+	if (!done)
+		return err_set(err, -ENOMEM, "cannot hold the summary");
+	int64_t count = 0;
+	uint32_t next = 0;
+	for (uint32_t id = 0; id < names->stacks; id++) {
+		struct stack_id row = prof_stack_row(prof, (struct stack_id){ id });
+		if ((id && !row.v) || row.v >= rows || done[row.v / 8] >> (row.v % 8) & 1)
+			continue;
+		done[row.v / 8] |= (uint8_t)(1u << row.v % 8);
+		struct cost cost;
+		prof_stack_cost(prof, row, &cost);
+		if (!cost.allocations)
+			continue;
+		put_num(&cols->col[COL_ID], id - next);
+		next = id + 1;
+		uint64_t field[COST_FIELDS];
+		cost_fields(&cost, field);
+		for (unsigned i = 0; i < COST_FIELDS; i++)
+			put_num(&cols->col[COL_COST + i], field[i]);
+		count++;
+	}
+	free(done);
+	put_totals(&cols->col[COL_TOTALS], prof);
+	put_threads(&cols->col[COL_THREADS], prof, names->threads);
+	put_timeline(&cols->col[COL_TIMELINE], prof, points);
+	return count;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------ */
+
+struct cursor {
+	const uint8_t *at, *end;
+	int bad;
+};
+
+static uint64_t get_num(struct cursor *c)
+{
+	uint64_t v = 0;
+	const uint8_t *at = c->bad ? NULL : varint_get(c->at, c->end, &v);
+	if (!at) {
+		c->bad = 1;
+		return 0;
+	}
+	c->at = at;
+	return v;
+}
+
+static struct cursor column(const struct blt_view *view, unsigned id)
+{
+	return (struct cursor){ view->col[id].at, view->col[id].end, 0 };
+}
+
+static void get_cost(struct cursor *c, struct cost *cost)
+{
+	uint64_t field[COST_FIELDS];
+	for (unsigned i = 0; i < COST_FIELDS; i++)
+		field[i] = get_num(c);
+	cost_from_fields(cost, field);
+}
+
+static int get_totals(const struct blt_view *view, struct prof *prof, struct err *err)
+{
+	struct cursor c = column(view, COL_TOTALS);
+	struct prof_totals t = { 0 };
+	get_cost(&c, &t.cost);
+	t.foreign_frees = get_num(&c);
+	t.peak_time_ns = get_num(&c);
+	t.runtime_ns = get_num(&c);
+	t.peak_event = get_num(&c);
+	t.peak_rss_bytes = get_num(&c);
+	t.lost_events = get_num(&c);
+	t.lost_bytes = get_num(&c);
+	t.culled_allocations = get_num(&c);
+	t.culled_bytes = get_num(&c);
+	t.threads = (uint32_t)get_num(&c);
+	t.stacks = (uint32_t)get_num(&c);
+	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)
+		t.lost[i] = get_num(&c);
+	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)
+		t.loss_reports[i] = get_num(&c);
+	for (unsigned i = 0; i < STACK_STOP_MAX; i++)
+		t.partial[i] = get_num(&c);
+	return c.bad ? -EBADMSG : prof_load_totals(prof, &t, err);
+}
+
+static int get_stacks(const struct blt_view *view, uint32_t rows, struct prof *prof,
+		      struct err *err)
+{
+	struct cursor id = column(view, COL_ID), col[COST_FIELDS];
+	uint64_t next = 0;
+	for (unsigned i = 0; i < COST_FIELDS; i++)
+		col[i] = column(view, COL_COST + i);
+	for (uint32_t n = 0; n < rows; n++) {
+		uint64_t field[COST_FIELDS], number;
+		int bad = __builtin_add_overflow(next, get_num(&id), &number) || id.bad;
+		for (unsigned i = 0; i < COST_FIELDS; i++) {
+			field[i] = get_num(&col[i]);
+			bad |= col[i].bad;
+		}
+		if (bad || number > UINT32_MAX)
+			return -EBADMSG;
+		next = number + 1;
+		struct cost cost;
+		cost_from_fields(&cost, field);
+		struct stack_id row = prof_stack_row(prof, (struct stack_id){ (uint32_t)number });
+		if (number && !row.v)
+			return -EBADMSG; /* not defined in this recording */
+		int rc = prof_load_stack(prof, row, &cost, err);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int get_threads(const struct blt_view *view, struct prof *prof, struct err *err)
+{
+	struct cursor c = column(view, COL_THREADS);
+	uint64_t next = 0;
+	while (c.at < c.end) {
+		uint64_t number;
+		struct cost cost;
+		if (__builtin_add_overflow(next, get_num(&c), &number) || number > UINT32_MAX)
+			return -EBADMSG;
+		next = number + 1;
+		get_cost(&c, &cost);
+		uint64_t events = get_num(&c);
+		struct thread_id row =
+			prof_thread_row(prof, (struct thread_id){ (uint32_t)number });
+		if (c.bad || (number && !row.v))
+			return -EBADMSG;
+		int rc = prof_load_thread(prof, row, &cost, events, err);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+#define POINTS_MAX 65536
+
+static int get_timeline(const struct blt_view *view, struct prof *prof, struct err *err)
+{
+	struct cursor c = column(view, COL_TIMELINE);
+	struct prof_point *points = NULL, p = { 0 };
+	size_t count = 0, cap = 0;
+	int rc = 0;
+	while (c.at < c.end && rc >= 0) {
+		p.time_ns += get_num(&c);
+		p.rss_bytes += (uint64_t)unzigzag(get_num(&c));
+		p.virtual_bytes += (uint64_t)unzigzag(get_num(&c));
+		p.heap_bytes += (uint64_t)unzigzag(get_num(&c));
+		p.rss_max_bytes = p.rss_bytes + (uint64_t)unzigzag(get_num(&c));
+		p.heap_max_bytes = p.heap_bytes + (uint64_t)unzigzag(get_num(&c));
+		p.allocations += (uint64_t)unzigzag(get_num(&c));
+		p.frees += (uint64_t)unzigzag(get_num(&c));
+		if (c.bad || count == POINTS_MAX) {
+			rc = -EBADMSG;
+			break;
+		}
+		if (count == cap) {
+			cap = cap ? cap * 2 : 256;
+			struct prof_point *to = realloc(points, cap * sizeof(*points));
+			if (!to) {
+				rc = err_set(err, -ENOMEM, "cannot hold the timeline");
+				break;
+			}
+			points = to;
+		}
+		points[count++] = p;
+	}
+	if (rc >= 0 && count)
+		rc = prof_load_timeline(prof, points, count, err);
+	free(points);
+	return rc;
+}
+
+int summary_get(const struct blt_view *view, uint32_t rows, struct prof *prof, struct err *err)
+{
+	int rc = get_stacks(view, rows, prof, err);
+	if (rc >= 0)
+		rc = get_threads(view, prof, err);
+	if (rc >= 0)
+		rc = get_timeline(view, prof, err);
+	if (rc >= 0)
+		rc = get_totals(view, prof, err);
+	return rc == -EBADMSG ? err_set(err, rc, "the summary breaks the format's rules") : rc;
+}
