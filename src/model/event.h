@@ -59,6 +59,8 @@ enum event_flag {
 		2, /* FREE: of this thread's last allocated block (contract 3.1); set by the producer */
 	EVENT_F_UNCERTAIN =
 		4, /* ALLOC: was live when a free was lost. Set on the closing pass only */
+	EVENT_F_IMPLIED =
+		8, /* FREE: nobody saw it (its record was lost); the address was given out again. Not a free that counts */
 };
 
 /** struct event - lives in the producer; a sink copies what it keeps. */

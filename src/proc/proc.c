@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define CMDLINE_MAX (1u << 20)
+
+static void close_fdp(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+}
+
+/* The whole of a small /proc file in one read(), so that it is one moment; always terminated. */
+static ssize_t read_small(const char *path, char *text, size_t size)
+{
+	CLEANUP(close_fdp) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	ssize_t got = read(fd, text, size - 1);
+	if (got < 0)
+		return -errno;
+	text[got] = '\0';
+	return got;
+}
+
+int proc_statm(pid_t pid, struct proc_memory *memory)
+{
+	char path[64], text[256];
+	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+	ssize_t got = read_small(path, text, sizeof(text));
+	if (got < 0)
+		return (int)got;
+	unsigned long long size, resident;
+	if (sscanf(text, "%llu %llu", &size, &resident) != 2)
+		return -ENODATA;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	*memory =
+		(struct proc_memory){ .rss_bytes = resident * page, .virtual_bytes = size * page };
+	return size ? 0 : -ENODATA;
+}
+
+int proc_peak_rss(pid_t pid, uint64_t *bytes)
+{
+	char path[64], text[4096];
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	ssize_t got = read_small(path, text, sizeof(text));
+	if (got < 0)
+		return (int)got;
+	const char *line = strstr(text, "\nVmHWM:");
+	unsigned long long kib;
+	if (!line || sscanf(line + 7, "%llu", &kib) != 1)
+		return -ENODATA;
+	*bytes = kib * 1024;
+	return 0;
+}
+
+int proc_comm(pid_t pid, pid_t tid, char *name, size_t size)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, (int)tid);
+	ssize_t got = read_small(path, name, size);
+	if (got < 0)
+		return (int)got;
+	if (got > 0 && name[got - 1] == '\n')
+		name[got - 1] = '\0';
+	return 0;
+}
+
+int proc_exe(pid_t pid, char *path, size_t size)
+{
+	char link[64];
+	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
+	ssize_t got = readlink(link, path, size - 1);
+	if (got < 0)
+		return -errno;
+	path[got] = '\0';
+	return 0;
+}
+
+ssize_t proc_cmdline(pid_t pid, char **cmdline)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+	CLEANUP(close_fdp) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	char *text = malloc(CMDLINE_MAX + 1);
+	if (!text)
+		return -ENOMEM;
+	size_t len = 0;
+	while (len < CMDLINE_MAX) {
+		ssize_t got = read(fd, text + len, CMDLINE_MAX - len);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			break;
+		len += (size_t)got;
+	}
+	text[len] = '\0';
+	char *fit = realloc(text, len + 1);
+	*cmdline = fit ? fit : text;
+	return (ssize_t)len;
+}
+
+static void fclosep(FILE **file)
+{
+	if (*file)
+		fclose(*file);
+}
+
+int proc_maps_has(pid_t pid, const char *name)
+{
+	char path[64], line[4352];
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	CLEANUP(fclosep) FILE *file = fopen(path, "re");
+	if (!file)
+		return -errno;
+	while (fgets(line, sizeof(line), file)) {
+		const char *at = strchr(line, '/');
+		if (at && strncmp(at, name, strlen(name)) == 0)
+			return 1;
+	}
+	return ferror(file) ? -EIO : 0;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * proc.h - single facts read from /proc/PID. All functions: any thread, no allocation unless said, 0 or negative errno
+ * (-ESRCH or -ENOENT once the process is gone; -ENODATA where the kernel no longer tells, e.g. of a zombie).
+ */
+#ifndef PROC_PROC_H
+#define PROC_PROC_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct proc_memory {
+	uint64_t rss_bytes, virtual_bytes;
+};
+
+/** proc_statm() - resident and virtual size; some 5 us. The kernel's counters may lag by a few pages per CPU. */
+int proc_statm(pid_t pid, struct proc_memory *memory);
+
+/** proc_peak_rss() - VmHWM in bytes; some 20 us. -ENODATA for a process without memory (zombie, kernel thread). */
+int proc_peak_rss(pid_t pid, uint64_t *bytes);
+
+/** proc_comm() - a thread's name without the newline, always terminated; control characters are kept. */
+int proc_comm(pid_t pid, pid_t tid, char *name, size_t size);
+
+/** proc_exe() - where /proc/PID/exe points, always terminated; " (deleted)" is kept. */
+int proc_exe(pid_t pid, char *path, size_t size);
+
+/** proc_cmdline() - arguments separated by NUL; malloc'd, at most 1 MiB. Return: its length, or negative errno. */
+ssize_t proc_cmdline(pid_t pid, char **cmdline);
+
+/**
+ * proc_maps_has() - 1 if a mapping of @pid has a path that begins with @name ("/memfd:byteledger"), 0 if none has: tells
+ * whether an exec has replaced the address space. Reads maps up to the first hit: milliseconds for large processes.
+ */
+int proc_maps_has(pid_t pid, const char *name);
+
+#endif

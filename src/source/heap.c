@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* heap.c - the life of the shared file: make or adopt it, drain it, account for what is missing, let go. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "source/heap_internal.h"
+#include "wire/heap_layout.h"
+#include "wire/heap_start.h"
+
+#define PAGE 4096u
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define LAYOUT_BYTES_MAX (16ULL << 30)
+#define SLOTS_MAX 65536u
+
+/* ---- checking a layout that somebody else made ------------------------------------------------------------------- */
+
+static bool within(uint64_t off, uint64_t count, uint64_t size, uint64_t total)
+{
+	uint64_t bytes, end;
+	return off % 8 == 0 && !__builtin_mul_overflow(count, size, &bytes) &&
+	       !__builtin_add_overflow(off, bytes, &end) && end <= total;
+}
+
+static const char *layout_trouble(const struct wire_heap_header *h, uint64_t file_bytes)
+{
+	if (h->magic != WIRE_HEAP_MAGIC)
+		return "it does not begin with the right magic";
+	if (h->version != WIRE_HEAP_VERSION || h->header_bytes != sizeof(*h))
+		return "it was made by another version";
+	if (h->total_bytes > file_bytes || h->total_bytes > LAYOUT_BYTES_MAX)
+		return "its size does not fit its layout";
+	if (h->slot_count == 0 || h->slot_count > SLOTS_MAX ||
+	    !within(h->slots_off, h->slot_count, sizeof(struct wire_heap_slot), h->total_bytes) ||
+	    h->slots_off < sizeof(*h))
+		return "its slot table lies outside";
+	if (h->module_max > 1u << 20 ||
+	    !within(h->modules_off, h->module_max, sizeof(struct wire_module), h->total_bytes))
+		return "its module table lies outside";
+	if (!within(h->strings_off, h->string_bytes, 1, h->total_bytes))
+		return "its strings lie outside";
+	if (h->node_max < WIRE_STOP_MAX || h->node_max > WIRE_NODE_MAX ||
+	    !within(h->nodes_off, h->node_max, sizeof(struct wire_node), h->total_bytes))
+		return "its node table lies outside";
+	return NULL;
+}
+
+static int init_rings(struct source_heap *heap, struct err *err)
+{
+	const struct wire_heap_header *h = &heap->layout;
+	struct wire_heap_slot *slots = (struct wire_heap_slot *)(heap->base + h->slots_off);
+	heap->rings = calloc(h->slot_count, sizeof(*heap->rings));
+	heap->active = calloc(h->slot_count, sizeof(*heap->active));
+	heap->batch = malloc(HEAP_BATCH * sizeof(*heap->batch));
+	heap->recent = calloc(HEAP_RECENT, sizeof(*heap->recent));
+	if (!heap->rings || !heap->active || !heap->batch || !heap->recent)
+		return err_set(err, -ENOMEM, "cannot allocate the recorder's tables");
+	for (uint32_t i = 0; i < h->slot_count; i++) {
+		struct heap_ring *ring = &heap->rings[i];
+		uint32_t bytes = slots[i].ring_bytes;
+		uint64_t off = slots[i].ring_off;
+		if (bytes < PAGE || (bytes & (bytes - 1)) != 0 || off % PAGE != 0 ||
+		    !within(off, bytes, 1, h->total_bytes))
+			return err_set(err, -EBADMSG,
+				       "cannot use the shared file: ring %u lies outside", i);
+		ring->slot = &slots[i];
+		ring->mask = bytes - 1;
+		ring->base = heap->raw ? NULL : heap->base + off;
+		ring->raw_off = off;
+		ring->thread = HEAP_NO_THREAD;
+	}
+	return 0;
+}
+
+static int init_common(struct source_heap *heap, struct err *err)
+{
+	uint64_t seed;
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+		seed = heap_cycles() * 0x9e3779b97f4a7c15ULL;
+	int rc = live_init(&heap->live, seed, err);
+	if (rc == 0)
+		rc = init_rings(heap, err);
+	if (rc == 0)
+		rc = heap_defs_init(heap, err);
+	heap_clock_init(&heap->clock, heap->layout.start_cycles, heap->layout.start_ns);
+	return rc;
+}
+
+static int map_shared(struct source_heap *heap, uint64_t bytes, struct err *err)
+{
+	void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, heap->fd, 0);
+	if (base == MAP_FAILED)
+		return err_set(err, -errno, "cannot map the shared file");
+	heap->base = base;
+	heap->base_bytes = bytes;
+	heap->header = base;
+	return 0;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static int create(struct source_heap *heap, const struct source_heap_opt *opt, struct err *err)
+{
+	struct wire_heap_header h = { 0 };
+	wire_heap_layout(&h, opt->budget_bytes ? opt->budget_bytes : WIRE_HEAP_BUDGET_DEFAULT);
+	h.on_full = (uint32_t)opt->on_full;
+	h.free_stacks = opt->free_stacks != 0;
+	h.stamp_every_event = opt->stamp_every_event != 0;
+	h.start_disabled = opt->start_disabled != 0;
+	h.enabled_wanted = !opt->start_disabled;
+	heap->fd = memfd_create(WIRE_MEMFD_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (heap->fd < 0)
+		return err_set(err, -errno, "cannot create the shared file");
+	if (ftruncate(heap->fd, (off_t)h.total_bytes) < 0 ||
+	    fcntl(heap->fd, F_ADD_SEALS, SEALS) < 0)
+		return err_set(err, -errno, "cannot size the shared file");
+	int rc = map_shared(heap, h.total_bytes, err);
+	if (rc < 0)
+		return rc;
+	h.start_cycles = heap_cycles();
+	h.start_ns = heap_monotonic_ns();
+	h.heartbeat_ns = h.start_ns;
+	h.recorder_pid = (uint32_t)getpid();
+	*heap->header = h;
+	wire_heap_layout_slots(heap->base);
+	heap->layout = h;
+	return init_common(heap, err);
+}
+
+struct source_heap *source_heap_new(const struct source_heap_opt *opt, struct err *err)
+{
+	CLEANUP(source_heap_freep) struct source_heap *heap = calloc(1, sizeof(*heap));
+	if (!heap) {
+		err_set(err, -ENOMEM, "cannot allocate a heap source");
+		return NULL;
+	}
+	heap->fd = -1;
+	if (create(heap, opt, err) < 0)
+		return NULL;
+	return STEAL(heap);
+}
+
+static int adopt(struct source_heap *heap, struct err *err)
+{
+	struct stat st;
+	int seals = fcntl(heap->fd, F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+		return err_set(err, -EBADMSG, "cannot use descriptor %d: not a sealed shared file",
+			       heap->fd);
+	if (fstat(heap->fd, &st) < 0)
+		return err_set(err, -errno, "cannot look at the shared file");
+	if (st.st_size < (off_t)sizeof(heap->layout))
+		return err_set(err, -EBADMSG, "cannot use the shared file: too short");
+	int rc = map_shared(heap, (uint64_t)st.st_size, err);
+	if (rc < 0)
+		return rc;
+	heap->layout =
+		*heap->header; /* one copy; whatever the target does to its own is its affair */
+	const char *trouble = layout_trouble(&heap->layout, (uint64_t)st.st_size);
+	if (trouble)
+		return err_set(err, -EBADMSG, "cannot use the shared file: %s", trouble);
+	rc = init_common(heap, err);
+	if (rc < 0)
+		return rc;
+	source_heap_beat(heap);
+	__atomic_store_n(&heap->header->recorder_pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
+	return 0;
+}
+
+struct source_heap *source_heap_adopt(int fd, struct err *err)
+{
+	CLEANUP(source_heap_freep) struct source_heap *heap = calloc(1, sizeof(*heap));
+	if (!heap) {
+		close(fd);
+		err_set(err, -ENOMEM, "cannot allocate a heap source");
+		return NULL;
+	}
+	heap->fd = fd;
+	if (adopt(heap, err) < 0)
+		return NULL;
+	return STEAL(heap);
+}
+
+int heap_raw_init(struct source_heap *heap, uint64_t file_bytes, struct err *err)
+{
+	const char *trouble = layout_trouble(&heap->layout, file_bytes);
+	if (trouble)
+		return err_set(err, -EBADMSG, "%s", trouble);
+	return init_common(heap, err);
+}
+
+void source_heap_free(struct source_heap *heap)
+{
+	if (!heap)
+		return;
+	if (heap->raw) {
+		for (uint32_t i = 0; heap->rings && i < heap->layout.slot_count; i++)
+			free((char *)heap->rings[i].base);
+		free(heap->base);
+	} else if (heap->base) {
+		munmap(heap->base, heap->base_bytes);
+	}
+	if (heap->fd >= 0)
+		close(heap->fd);
+	heap_defs_fini(heap);
+	live_fini(&heap->live);
+	free(heap->rings);
+	free(heap->active);
+	free(heap->batch);
+	free(heap->recent);
+	free(heap);
+}
+
+void source_heap_freep(struct source_heap **heap)
+{
+	source_heap_free(*heap);
+	*heap = NULL;
+}
+
+/* ---- small questions --------------------------------------------------------------------------------------------- */
+
+int source_heap_fd(const struct source_heap *heap)
+{
+	return heap->fd;
+}
+
+void source_heap_state(const struct source_heap *heap, struct source_heap_state *state)
+{
+	const struct wire_heap_header *h = heap->header;
+	*state = (struct source_heap_state){
+		.target_pid = __atomic_load_n(&h->target_pid, __ATOMIC_RELAXED),
+		.attached = __atomic_load_n(&h->attached, __ATOMIC_ACQUIRE) != 0,
+		.exiting = __atomic_load_n(&h->exiting, __ATOMIC_ACQUIRE) != 0,
+		.exec_called = __atomic_load_n(&h->exec_called, __ATOMIC_ACQUIRE) != 0,
+		.peak_rss_bytes = __atomic_load_n(&h->peak_rss_bytes, __ATOMIC_RELAXED),
+	};
+	for (unsigned i = 0; i < ARRAY_LEN(h->own_ranges); i++) {
+		uint64_t lo = h->own_ranges[i][0], hi = h->own_ranges[i][1];
+		if (hi > lo)
+			state->own_bytes += hi - lo;
+	}
+}
+
+void source_heap_beat(struct source_heap *heap)
+{
+	if (heap->raw)
+		return;
+	__atomic_store_n(&heap->header->heartbeat_ns, heap_monotonic_ns(), __ATOMIC_RELAXED);
+	__atomic_store_n(&heap->header->tick,
+			 __atomic_load_n(&heap->header->tick, __ATOMIC_RELAXED) + 1,
+			 __ATOMIC_RELAXED);
+}
+
+void source_heap_set_pid(struct source_heap *heap, pid_t pid)
+{
+	heap->pid = pid;
+}
+
+uint64_t source_heap_now_ns(const struct source_heap *heap)
+{
+	uint64_t now = heap_monotonic_ns();
+	return now > heap->layout.start_ns ? now - heap->layout.start_ns : 0;
+}
+
+uint64_t source_heap_start_ns(const struct source_heap *heap)
+{
+	return heap->layout.start_ns;
+}
+
+uint64_t source_heap_last_ns(const struct source_heap *heap)
+{
+	return heap->last_ns;
+}
+
+uint32_t source_heap_ring_bytes(const struct source_heap *heap)
+{
+	uint64_t most = 0;
+	for (uint32_t i = 0; i < heap->layout.slot_count; i++) {
+		if (heap->rings[i].mask > most)
+			most = heap->rings[i].mask;
+	}
+	return (uint32_t)most + 1;
+}
+
+void source_heap_stats(const struct source_heap *heap, struct source_heap_stats *stats)
+{
+	*stats = heap->stats;
+	stats->stacks = heap->stack_count;
+	stats->live_blocks = heap->live.count;
+	for (uint32_t i = 0; i < heap->layout.slot_count; i++) {
+		const struct wire_heap_slot *slot = heap->rings[i].slot;
+		stats->producer_waits += __atomic_load_n(&slot->waits, __ATOMIC_RELAXED);
+		stats->producer_wait_ns += __atomic_load_n(&slot->wait_ns, __ATOMIC_RELAXED);
+	}
+}
+
+/* ---- losses ------------------------------------------------------------------------------------------------------ */
+
+static int report_counts(struct source_heap *heap, const struct heap_ring *ring,
+			 const struct wire_lost_count *now, struct wire_lost_count *known)
+{
+	for (unsigned reason = 0; reason < WIRE_LOST_MAX; reason++) {
+		struct wire_lost_count at = {
+			.allocations = __atomic_load_n(&now[reason].allocations, __ATOMIC_RELAXED),
+			.bytes = __atomic_load_n(&now[reason].bytes, __ATOMIC_RELAXED),
+			.frees = __atomic_load_n(&now[reason].frees, __ATOMIC_RELAXED),
+		};
+		uint64_t allocations = at.allocations - known[reason].allocations;
+		uint64_t bytes = at.bytes - known[reason].bytes;
+		uint64_t frees = at.frees - known[reason].frees;
+		if (!allocations && !bytes && !frees)
+			continue;
+		if (at.allocations < known[reason].allocations || at.frees < known[reason].frees)
+			continue; /* a counter that runs backwards tells nothing */
+		known[reason] = at;
+		heap->lost_frees_left += frees;
+		struct event *ev = heap_next_event(heap, ring);
+		if (!ev)
+			return heap->err && heap->err->code ? heap->err->code : -EIO;
+		ev->kind = EVENT_LOST;
+		ev->value = reason;
+		ev->addr = allocations;
+		ev->bytes = bytes;
+		ev->block.v = frees < UINT32_MAX ? (uint32_t)frees : UINT32_MAX;
+		heap->stats.lost_allocations += allocations;
+		heap->stats.lost_bytes += bytes;
+		heap->stats.lost_frees += frees;
+	}
+	return 0;
+}
+
+int heap_report_lost(struct source_heap *heap, struct heap_ring *ring)
+{
+	if (ring)
+		return report_counts(heap, ring, ring->slot->lost, ring->lost);
+	for (uint32_t i = 0; i < heap->layout.slot_count; i++) {
+		int rc = report_counts(heap, NULL, heap->rings[i].slot->lost, heap->rings[i].lost);
+		if (rc < 0)
+			return rc;
+	}
+	return report_counts(heap, NULL, heap->header->lost, heap->lost);
+}
+
+/* ---- draining ---------------------------------------------------------------------------------------------------- */
+
+ssize_t source_heap_drain(struct source_heap *heap, struct sink *sink, struct err *err)
+{
+	struct err local;
+	heap->sink = sink;
+	heap->err = err ? err : &local;
+	err_init(heap->err);
+	return heap_merge(heap, false);
+}
+
+int source_heap_housekeep(struct source_heap *heap, struct sink *sink, int all, struct err *err)
+{
+	struct err local;
+	heap->sink = sink;
+	heap->err = err ? err : &local;
+	err_init(heap->err);
+	int rc = heap_report_lost(heap, NULL);
+	if (rc == 0)
+		rc = heap_rename_threads(heap, source_heap_now_ns(heap), all != 0);
+	return rc < 0 ? rc : heap_flush(heap);
+}
+
+int source_heap_rss(struct source_heap *heap, struct sink *sink, uint64_t rss_bytes,
+		    uint64_t virtual_bytes, uint64_t peak_bytes, struct err *err)
+{
+	heap->sink = sink;
+	heap->err = err;
+	uint64_t now = source_heap_now_ns(heap);
+	if (now > heap->last_ns)
+		heap->last_ns = now;
+	struct event *ev = heap_next_event(heap, NULL);
+	if (!ev)
+		return err && err->code ? err->code : -EIO;
+	ev->kind = EVENT_RSS;
+	ev->bytes = rss_bytes;
+	ev->addr = virtual_bytes;
+	ev->value = peak_bytes;
+	return heap_flush(heap);
+}
+
+int source_heap_finish(struct source_heap *heap, struct sink *sink, int detach, struct err *err)
+{
+	struct err local;
+	heap->sink = sink;
+	heap->err = err ? err : &local;
+	err_init(heap->err);
+	if (detach && !heap->raw) {
+		/* hooks that are under way finish their record; later ones see the mark */
+		const struct timespec grace = { .tv_nsec = 2000000 };
+		__atomic_store_n(&heap->header->detach, 1, __ATOMIC_RELEASE);
+		nanosleep(&grace, NULL);
+	}
+	ssize_t got = heap_merge(heap, true);
+	int rc = got < 0 ? (int)got : heap_report_lost(heap, NULL);
+	return rc < 0 ? rc : heap_flush(heap);
+}

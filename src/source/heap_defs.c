@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * heap_defs.c - what the target numbered, in our numbers: nodes to frames and stacks, modules, threads. Everything is
+ * copied once, checked, then used; what was used once is never read again.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proc/proc.h"
+#include "source/heap_internal.h"
+
+#define FRAMES_FIRST (1u << 12)
+#define THREADS_FIRST 64
+/* A tid seen again this long after its thread's end is another thread; sooner, it is a late free of the same one. */
+#define TID_REUSE_NS 100000000u
+#define RENAME_FIRST_NS 5000000u
+
+int heap_defs_init(struct source_heap *heap, struct err *err)
+{
+	heap->node_stack = calloc(heap->layout.node_max, sizeof(*heap->node_stack));
+	heap->frames = calloc(FRAMES_FIRST, sizeof(*heap->frames));
+	heap->frame_mask = FRAMES_FIRST - 1;
+	heap->modules = calloc(heap->layout.module_max, sizeof(*heap->modules));
+	heap->threads = calloc(THREADS_FIRST, sizeof(*heap->threads));
+	heap->thread_max = THREADS_FIRST;
+	heap->thread_index = calloc(THREADS_FIRST * 2, sizeof(*heap->thread_index));
+	heap->thread_mask = THREADS_FIRST * 2 - 1;
+	if (!heap->node_stack || !heap->frames || !heap->modules || !heap->threads ||
+	    !heap->thread_index)
+		return err_set(err, -ENOMEM, "cannot allocate the recorder's tables");
+	return 0;
+}
+
+void heap_defs_fini(struct source_heap *heap)
+{
+	free(heap->node_stack);
+	free(heap->frames);
+	free(heap->modules);
+	free(heap->threads);
+	free(heap->thread_index);
+}
+
+static enum heap_run hand_over(struct source_heap *heap, const struct def *def)
+{
+	return heap->sink->define(heap->sink, def, heap->err) < 0 ? HEAP_RUN_FAILED
+								  : HEAP_RUN_EMPTY;
+}
+
+static enum heap_run out_of_memory(struct source_heap *heap)
+{
+	err_set(heap->err, -ENOMEM, "cannot allocate memory for the recorder's tables");
+	return HEAP_RUN_FAILED;
+}
+
+/* ---- modules ----------------------------------------------------------------------------------------------------- */
+
+/* Copy what the target has added to its table; a row that makes no sense is kept as a hole, its addresses as bare ones. */
+static enum heap_run read_modules(struct source_heap *heap)
+{
+	uint32_t count = __atomic_load_n(&heap->header->module_count, __ATOMIC_ACQUIRE);
+	if (count > heap->layout.module_max)
+		return HEAP_RUN_BAD;
+	const struct wire_module *table =
+		(const struct wire_module *)(heap->base + heap->layout.modules_off);
+	while (heap->module_count < count) {
+		struct wire_module row;
+		memcpy(&row, &table[heap->module_count], sizeof(row));
+		struct heap_module *module = &heap->modules[heap->module_count];
+		*module = (struct heap_module){ .index = heap->module_count++ };
+		uint32_t end;
+		if (row.lo >= row.hi || row.build_id_len > sizeof(row.build_id) ||
+		    __builtin_add_overflow(row.path_off, row.path_len, &end) ||
+		    end > heap->layout.string_bytes)
+			continue;
+		char path[UINT16_MAX + 1];
+		memcpy(path, heap->base + heap->layout.strings_off + row.path_off, row.path_len);
+		path[row.path_len] = '\0';
+		module->lo = row.lo;
+		module->hi = row.hi;
+		module->bias = row.bias;
+		module->gen_from = row.gen_from;
+		module->id = ++heap->stats.modules;
+		struct def def = { .kind = DEF_MODULE, .id = module->id };
+		def.module.path = path;
+		def.module.build_id_len = row.build_id_len;
+		memcpy(def.module.build_id, row.build_id, row.build_id_len);
+		def.module.bias = row.bias;
+		def.module.lo = row.lo;
+		def.module.hi = row.hi;
+		enum heap_run run = hand_over(heap, &def);
+		if (run != HEAP_RUN_EMPTY)
+			return run;
+	}
+	return HEAP_RUN_EMPTY;
+}
+
+static bool module_holds(const struct source_heap *heap, const struct heap_module *module,
+			 uint64_t pc, uint32_t gen)
+{
+	if (pc < module->lo || pc >= module->hi || gen < module->gen_from)
+		return false;
+	const struct wire_module *table =
+		(const struct wire_module *)(heap->base + heap->layout.modules_off);
+	uint32_t until = __atomic_load_n(&table[module->index].gen_until, __ATOMIC_RELAXED);
+	return until == 0 || gen < until;
+}
+
+static const struct heap_module *find_module(struct source_heap *heap, uint64_t pc, uint32_t gen)
+{
+	if (heap->module_last < heap->module_count &&
+	    module_holds(heap, &heap->modules[heap->module_last], pc, gen))
+		return &heap->modules[heap->module_last];
+	/* the newest first: where a new module took an old one's place, a node of the same moment means the new one */
+	for (uint32_t i = heap->module_count; i-- > 0;) {
+		if (module_holds(heap, &heap->modules[i], pc, gen)) {
+			heap->module_last = i;
+			return &heap->modules[i];
+		}
+	}
+	return NULL;
+}
+
+/* ---- frames ------------------------------------------------------------------------------------------------------ */
+
+static uint32_t frame_hash(uint64_t offset, uint32_t module)
+{
+	uint64_t h = (offset ^ ((uint64_t)module << 44)) * 0x9e3779b97f4a7c15ULL;
+	h ^= h >> 29;
+	h *= 0xbf58476d1ce4e5b9ULL;
+	return (uint32_t)(h >> 32);
+}
+
+static int grow_frames(struct source_heap *heap)
+{
+	uint32_t mask = heap->frame_mask * 2 + 1;
+	struct heap_frame_slot *frames = calloc((size_t)mask + 1, sizeof(*frames));
+	if (!frames)
+		return -ENOMEM;
+	for (uint32_t i = 0; i <= heap->frame_mask; i++) {
+		if (!heap->frames[i].id)
+			continue;
+		uint32_t k = frame_hash(heap->frames[i].offset, heap->frames[i].module) & mask;
+		while (frames[k].id)
+			k = (k + 1) & mask;
+		frames[k] = heap->frames[i];
+	}
+	free(heap->frames);
+	heap->frames = frames;
+	heap->frame_mask = mask;
+	return 0;
+}
+
+static enum heap_run define_frame(struct source_heap *heap, uint64_t pc, uint32_t gen, uint32_t *id)
+{
+	enum heap_run run = read_modules(heap);
+	if (run != HEAP_RUN_EMPTY)
+		return run;
+	/* a return address may stand just behind a module's last byte (a call that does not return) */
+	const struct heap_module *module = find_module(heap, pc - 1, gen);
+	uint64_t offset = pc - 1 - (module ? module->bias : 0);
+	uint32_t module_id = module ? module->id : 0;
+	uint32_t k = frame_hash(offset, module_id) & heap->frame_mask;
+	for (; heap->frames[k].id; k = (k + 1) & heap->frame_mask) {
+		if (heap->frames[k].offset == offset && heap->frames[k].module == module_id) {
+			*id = heap->frames[k].id;
+			return HEAP_RUN_EMPTY;
+		}
+	}
+	*id = ++heap->frame_count;
+	heap->frames[k] = (struct heap_frame_slot){ offset, module_id, *id };
+	struct def def = { .kind = DEF_FRAME, .id = *id };
+	def.frame.module.v = module_id;
+	def.frame.offset = offset;
+	if (heap->frame_count > heap->frame_mask / 2 && grow_frames(heap) < 0)
+		return out_of_memory(heap);
+	return hand_over(heap, &def);
+}
+
+/* ---- stacks ------------------------------------------------------------------------------------------------------ */
+
+/* Define @node, whose parent is defined already. */
+static enum heap_run define_node(struct source_heap *heap, uint32_t node,
+				 const struct wire_node *copy)
+{
+	struct def def = { .kind = DEF_STACK, .id = heap->stack_count + 1 };
+	if (node < WIRE_STOP_MAX) {
+		def.stack.stop = (uint8_t)node;
+	} else {
+		if (copy->parent)
+			def.stack.parent.v = heap->node_stack[copy->parent];
+		enum heap_run run = define_frame(heap, copy->pc, copy->gen, &def.stack.frame.v);
+		if (run != HEAP_RUN_EMPTY)
+			return run;
+	}
+	enum heap_run run = hand_over(heap, &def);
+	if (run == HEAP_RUN_EMPTY)
+		heap->node_stack[node] = ++heap->stack_count;
+	return run;
+}
+
+enum heap_run heap_define_stack(struct source_heap *heap, uint32_t node, uint32_t *stack)
+{
+	enum { CHUNK = 256 };
+	struct wire_node copies[CHUNK];
+	uint32_t numbers[CHUNK];
+	const struct wire_node *nodes =
+		(const struct wire_node *)(heap->base + heap->layout.nodes_off);
+	if (node >= heap->layout.node_max)
+		return HEAP_RUN_BAD;
+	if (node == 0) {
+		*stack = 0;
+		return HEAP_RUN_EMPTY;
+	}
+	/* Outer nodes first. Deep stacks take several passes, each ending @CHUNK nodes further in; numbers only fall on
+	 * the way out, so this ends whatever the table holds. */
+	while (!heap->node_stack[node]) {
+		uint32_t count = 0, at = node;
+		while (at && !heap->node_stack[at]) {
+			struct wire_node copy = { 0 };
+			if (at >= WIRE_STOP_MAX) {
+				memcpy(&copy, &nodes[at], sizeof(copy));
+				if (copy.parent >= at || copy.pc == 0)
+					return HEAP_RUN_BAD;
+			}
+			/* keep the outermost CHUNK: a circular buffer of the last ones seen */
+			copies[count % CHUNK] = copy;
+			numbers[count % CHUNK] = at;
+			count++;
+			at = copy.parent;
+		}
+		uint32_t keep = count < CHUNK ? count : CHUNK;
+		for (uint32_t i = 0; i < keep; i++) {
+			uint32_t k = (count - 1 - i) % CHUNK;
+			enum heap_run run = define_node(heap, numbers[k], &copies[k]);
+			if (run != HEAP_RUN_EMPTY)
+				return run;
+		}
+	}
+	*stack = heap->node_stack[node];
+	return HEAP_RUN_EMPTY;
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+static enum heap_run define_thread(struct source_heap *heap, uint32_t index)
+{
+	struct def def = { .kind = DEF_THREAD, .id = index };
+	def.thread.tid = heap->threads[index].tid;
+	def.thread.name = heap->threads[index].name[0] ? heap->threads[index].name : NULL;
+	return hand_over(heap, &def);
+}
+
+static uint32_t *thread_slot(struct source_heap *heap, uint32_t tid)
+{
+	uint32_t k = tid * 0x9e3779b1u >> 7 & heap->thread_mask;
+	while (heap->thread_index[k] && heap->threads[heap->thread_index[k] - 1].tid != tid)
+		k = (k + 1) & heap->thread_mask;
+	return &heap->thread_index[k];
+}
+
+static int grow_threads(struct source_heap *heap)
+{
+	uint32_t max = heap->thread_max * 2;
+	struct heap_thread *threads = realloc(heap->threads, max * sizeof(*threads));
+	if (!threads)
+		return -ENOMEM;
+	heap->threads = threads;
+	heap->thread_max = max;
+	uint32_t *index = calloc((size_t)max * 2, sizeof(*index));
+	if (!index)
+		return -ENOMEM;
+	free(heap->thread_index);
+	heap->thread_index = index;
+	heap->thread_mask = max * 2 - 1;
+	for (uint32_t i = 0; i < heap->thread_count; i++) /* a reused tid: the latest wins */
+		*thread_slot(heap, threads[i].tid) = i + 1;
+	return 0;
+}
+
+enum heap_run heap_thread_of(struct source_heap *heap, uint32_t tid, uint64_t now_ns,
+			     uint32_t *thread)
+{
+	if (tid == 0 || tid > INT32_MAX)
+		return HEAP_RUN_BAD;
+	uint32_t *slot = thread_slot(heap, tid);
+	if (*slot) {
+		struct heap_thread *known = &heap->threads[*slot - 1];
+		if (!known->ended || now_ns < known->end_ns + TID_REUSE_NS) {
+			*thread = *slot - 1;
+			return HEAP_RUN_EMPTY;
+		}
+	}
+	if (heap->thread_count == heap->thread_max) {
+		if (grow_threads(heap) < 0)
+			return out_of_memory(heap);
+		slot = thread_slot(heap, tid);
+	}
+	*thread = heap->thread_count++;
+	*slot = *thread + 1;
+	struct heap_thread *fresh = &heap->threads[*thread];
+	*fresh = (struct heap_thread){ .tid = tid,
+				       .start_ns = now_ns,
+				       .check_ns = now_ns + RENAME_FIRST_NS };
+	if (heap->pid)
+		proc_comm(heap->pid, (pid_t)tid, fresh->name, sizeof(fresh->name));
+	heap->stats.threads++;
+	return define_thread(heap, *thread);
+}
+
+int heap_rename_threads(struct source_heap *heap, uint64_t now_ns, bool all)
+{
+	if (!heap->pid)
+		return 0;
+	for (uint32_t i = 0; i < heap->thread_count; i++) {
+		struct heap_thread *thread = &heap->threads[i];
+		if (thread->ended || (!all && now_ns < thread->check_ns))
+			continue;
+		char name[sizeof(thread->name)];
+		thread->check_ns = now_ns + (now_ns - thread->start_ns) * 2 + RENAME_FIRST_NS;
+		if (proc_comm(heap->pid, (pid_t)thread->tid, name, sizeof(name)) < 0 ||
+		    strcmp(name, thread->name) == 0)
+			continue;
+		memcpy(thread->name, name, sizeof(name));
+		if (define_thread(heap, i) == HEAP_RUN_FAILED)
+			return heap->err && heap->err->code ? heap->err->code : -EIO;
+	}
+	return 0;
+}

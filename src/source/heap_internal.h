@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * heap_internal.h - what the files source/heap*.c share: heap.c (life), heap_ring.c (decode and merge), heap_defs.c
+ * (nodes, modules, threads to definitions), heap_clock.c (cycles to nanoseconds), heap_raw.c (files without a recorder).
+ */
+#ifndef SOURCE_HEAP_INTERNAL_H
+#define SOURCE_HEAP_INTERNAL_H
+
+#include <stdbool.h>
+
+#include "model/live.h"
+#include "source/source.h"
+#include "wire/heap.h"
+
+#define HEAP_BATCH \
+	512 /* events; 28 KiB stay in the first-level cache until the sink has read them */
+#define HEAP_ANCHORS 64
+#define HEAP_NO_THREAD UINT32_MAX
+
+/* ---- clock: continuous, monotone mapping between moments at which both clocks were read ------------------------- */
+
+struct heap_anchor {
+	uint64_t cycles, ns; /* ns since CLOCK_MONOTONIC's zero */
+	double slope;        /* ns per cycle up to the next anchor */
+};
+struct heap_clock {
+	struct heap_anchor anchors[HEAP_ANCHORS]; /* circular, ascending */
+	uint32_t first, count;
+	uint64_t start_ns;
+};
+
+uint64_t heap_cycles(void);
+uint64_t heap_monotonic_ns(void);
+void heap_clock_init(struct heap_clock *clock, uint64_t start_cycles, uint64_t start_ns);
+/** heap_clock_add() - a later moment; one that does not advance both clocks is ignored. */
+void heap_clock_add(struct heap_clock *clock, uint64_t cycles, uint64_t ns);
+/** heap_clock_sample() - read both clocks, unless the last reading is younger than half a millisecond. */
+void heap_clock_sample(struct heap_clock *clock);
+/** heap_clock_ns() - nanoseconds since start of a full cycle count; 0 for what lies before it. */
+uint64_t heap_clock_ns(const struct heap_clock *clock, uint64_t cycles);
+/** heap_clock_full() - the cycle count whose low 56 bits are @low and that lies nearest to the last anchor. */
+uint64_t heap_clock_full(const struct heap_clock *clock, uint64_t low);
+
+/* ---- rings ------------------------------------------------------------------------------------------------------- */
+
+enum heap_wait { HEAP_WAIT_NO = 0, HEAP_WAIT_LIVE, HEAP_WAIT_DEAD };
+
+struct heap_ring {
+	const char *base; /* in the mapped file; raw: a window that is refilled */
+	uint64_t mask;
+	uint64_t tail, head;
+	uint64_t now_ns; /* what follows happened at or after it */
+	uint32_t thread; /* index into threads, HEAP_NO_THREAD before the first WIRE_THREAD */
+	bool closed, active;
+	uint8_t wait;         /* enum heap_wait: the next record contradicts the books */
+	bool realloc_pending; /* BEGIN was read, END or FAIL not yet */
+	bool realloc_freed; /* its old block was freed early, because somebody else got the address */
+	uint64_t realloc_old;
+	uint32_t realloc_aux;
+	uint64_t wait_addr;
+	uint64_t
+		wait_until_ns; /* the waiting record happened before this; UINT64_MAX: not known yet */
+	uint64_t wait_epoch; /* of the reading of heads in which it began to wait */
+	uint64_t raw_off;    /* raw: where the ring lies in the file, and how far it was written */
+	uint64_t raw_head;
+	struct wire_heap_slot *slot;
+	struct wire_lost_count lost[WIRE_LOST_MAX]; /* already reported */
+};
+
+struct heap_thread {
+	uint32_t tid;
+	bool ended;
+	uint64_t last_order; /* of its last allocation */
+	uint64_t start_ns, end_ns, check_ns;
+	char name[32];
+};
+
+/*
+ * Frees that came too early or too late. Within a stamp's precision two threads may pass one address back and forth; then
+ * the free of the second block at an address can be taken for that of the first, and the first one's free finds nothing:
+ * it is owed to the next allocation of the address, which takes it at once (debt). Likewise an allocation may find its
+ * predecessor alive although everything was read: the predecessor is freed, and the next free of that address is not
+ * another one (credit). The counts stay exact, the two blocks' lifetimes are exact to the stamps. A debt that nobody
+ * claims is a free of a foreign block after all, such a credit a lost free.
+ */
+#define HEAP_RECENT 4096
+#define HEAP_DEBTS 64
+#define HEAP_DEBT_NS 20000000u
+struct heap_recent {
+	uint64_t addr, ns;
+};
+struct heap_debt {
+	uint64_t addr, ns;
+	uint32_t thread, aux_stack;
+	bool credit;
+};
+
+struct heap_module {
+	uint64_t lo, hi, bias;
+	uint32_t gen_from;
+	uint32_t index; /* in the shared table */
+	uint32_t id;
+};
+
+struct heap_frame_slot {
+	uint64_t offset;
+	uint32_t module, id; /* id 0 = empty */
+};
+
+struct source_heap {
+	int fd;
+	char *base;          /* mapped; raw: a private copy of everything before the rings */
+	uint64_t base_bytes; /* mapped or allocated */
+	struct wire_heap_header layout; /* private copy of the constant part, validated once */
+	struct wire_heap_header *header;
+	bool raw;
+
+	struct heap_ring *rings;
+	uint32_t *active; /* numbers of rings that ever held data */
+	uint32_t active_count;
+	uint64_t epoch; /* readings of all heads */
+	bool news;      /* the last one found something */
+
+	struct live live;
+	struct heap_recent *recent; /* addresses freed lately, while there are several rings */
+	struct heap_debt debts[HEAP_DEBTS];
+	uint32_t debt_count, credit_count; /* entries; those of them that are credits */
+	struct heap_clock clock;
+	uint64_t last_ns;  /* of the latest event: times never decrease */
+	uint64_t limit_ns; /* no event can be later than this (now) */
+
+	uint32_t *node_stack; /* node -> stack, 0 = not defined yet */
+	uint32_t stack_count, frame_count;
+	struct heap_frame_slot *frames;
+	uint32_t frame_mask;
+	struct heap_module *modules;
+	uint32_t module_count;
+	uint32_t module_last; /* the last hit */
+
+	struct heap_thread *threads;
+	uint32_t thread_count, thread_max;
+	uint32_t *thread_index; /* tid -> thread + 1, open addressing */
+	uint32_t thread_mask;
+	pid_t pid;
+
+	struct wire_lost_count lost[WIRE_LOST_MAX]; /* of the header, already reported */
+	uint64_t lost_frees_left; /* lost frees that no reuse of an address has explained yet */
+
+	struct event *batch;
+	uint32_t batched;
+	struct sink *sink; /* during a call */
+	struct err *err;
+	struct source_heap_stats stats;
+};
+
+enum heap_run {
+	HEAP_RUN_EMPTY,
+	HEAP_RUN_YIELD,
+	HEAP_RUN_WAIT,
+	HEAP_RUN_BAD,   /* a rule was broken */
+	HEAP_RUN_FAILED /* the sink's failure, heap->err is filled */
+};
+
+/** heap_merge() - read all heads, take what is there. Return: bytes of the fullest ring, or negative errno. */
+ssize_t heap_merge(struct source_heap *heap, bool final);
+/** heap_report_lost() - losses that the producer of @ring (NULL: all, and those without a slot) counted since last time. */
+int heap_report_lost(struct source_heap *heap, struct heap_ring *ring);
+/** heap_flush() - hand the batch to the sink. */
+int heap_flush(struct source_heap *heap);
+/** heap_next_event() - a zeroed event at the end of the batch, flushing a full one; NULL: the sink failed. */
+struct event *heap_next_event(struct source_heap *heap, const struct heap_ring *ring);
+
+/** heap_raw_init() - check heap->layout and set up everything but the windows. */
+int heap_raw_init(struct source_heap *heap, uint64_t file_bytes, struct err *err);
+/** heap_raw_fill() - raw: fetch the next stretch of a ring into its window; *@head = how far it goes now. */
+int heap_raw_fill(struct source_heap *heap, struct heap_ring *ring, uint64_t *head);
+
+/** heap_define_stack() - give @node a stack number and define it; EMPTY done, BAD, or FAILED. */
+enum heap_run heap_define_stack(struct source_heap *heap, uint32_t node, uint32_t *stack);
+/** heap_thread_of() - the thread that @tid stands for now, defined if it is new. */
+enum heap_run heap_thread_of(struct source_heap *heap, uint32_t tid, uint64_t now_ns,
+			     uint32_t *thread);
+/** heap_rename_threads() - define threads again whose name has changed; each is looked at ever more rarely. */
+int heap_rename_threads(struct source_heap *heap, uint64_t now_ns, bool all);
+int heap_defs_init(struct source_heap *heap, struct err *err);
+void heap_defs_fini(struct source_heap *heap);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * heap_raw.c - OUTPUT.raw, written where no recorder could be started (wire/heap_start.h, way 3): the same layout on
+ * disk. It is read, never mapped: a file that somebody cuts while we read must not end us. A ring is fetched piece by
+ * piece into a window that the decoder sees as a ring.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "source/heap_internal.h"
+
+#define WINDOW_BYTES (64u << 10)
+#define TABLES_BYTES_MAX (1ULL << 30)
+#define CALIBRATE_NS 20000000
+
+/* As much of [@off, @off + @bytes) as the file has; the rest is zero. Return: 0 or negative errno. */
+static int read_at(int fd, void *to, uint64_t bytes, uint64_t off)
+{
+	char *at = to;
+	memset(at, 0, bytes);
+	while (bytes) {
+		ssize_t got = pread(fd, at, bytes, (off_t)off);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -errno;
+		if (got == 0)
+			return 0;
+		at += got;
+		off += (uint64_t)got;
+		bytes -= (uint64_t)got;
+	}
+	return 0;
+}
+
+int heap_raw_fill(struct source_heap *heap, struct heap_ring *ring, uint64_t *head)
+{
+	*head = ring->head;
+	if (ring->head == ring->raw_head)
+		return 0;
+	if (!ring->base) {
+		ring->base = malloc(WINDOW_BYTES);
+		if (!ring->base)
+			return err_set(heap->err, -ENOMEM, "cannot allocate a window of a ring");
+		ring->mask = WINDOW_BYTES - 1;
+	}
+	uint64_t want = ring->tail + WINDOW_BYTES;
+	if (want > ring->raw_head)
+		want = ring->raw_head;
+	for (uint64_t pos = ring->head; pos < want;) {
+		uint64_t in_window = pos & ring->mask;
+		uint64_t bytes = want - pos;
+		if (bytes > WINDOW_BYTES - in_window)
+			bytes = WINDOW_BYTES - in_window;
+		int rc = read_at(heap->fd, (char *)ring->base + in_window, bytes,
+				 ring->raw_off + pos);
+		if (rc < 0)
+			return err_set(heap->err, rc, "cannot read a ring");
+		pos += bytes;
+	}
+	*head = want;
+	return 0;
+}
+
+/* Two moments on both clocks: from the exit hook, or, after a crash on this same machine, from this machine's counter. */
+static void calibrate(struct source_heap *heap)
+{
+	const struct wire_heap_header *h = &heap->layout;
+	if (h->end_cycles > h->start_cycles && h->end_ns > h->start_ns) {
+		heap_clock_add(&heap->clock, h->end_cycles, h->end_ns);
+		return;
+	}
+	struct timespec pause = { .tv_nsec = CALIBRATE_NS };
+	uint64_t c0 = heap_cycles(), n0 = heap_monotonic_ns();
+	nanosleep(&pause, NULL);
+	uint64_t cycles = heap_cycles() - c0, ns = heap_monotonic_ns() - n0;
+	heap_clock_add(&heap->clock, h->start_cycles + cycles, h->start_ns + ns);
+}
+
+static int open_raw(struct source_heap *heap, const char *path, struct err *err)
+{
+	struct stat st;
+	heap->raw = true;
+	heap->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (heap->fd < 0 || fstat(heap->fd, &st) < 0)
+		return err_set(err, -errno, "cannot open '%s'", path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(err, -EBADMSG, "cannot read '%s': not a regular file", path);
+	int rc = read_at(heap->fd, &heap->layout, sizeof(heap->layout), 0);
+	if (rc < 0)
+		return err_set(err, rc, "cannot read '%s'", path);
+	uint64_t tables =
+		heap->layout.nodes_off + (uint64_t)heap->layout.node_max * sizeof(struct wire_node);
+	if (heap->layout.magic == WIRE_HEAP_MAGIC && heap->layout.nodes_off <= TABLES_BYTES_MAX &&
+	    heap->layout.slots_off <= tables && heap->layout.modules_off <= tables &&
+	    heap->layout.strings_off <= tables && tables <= TABLES_BYTES_MAX) {
+		heap->base = malloc(tables);
+		if (!heap->base)
+			return err_set(err, -ENOMEM, "cannot allocate %llu bytes for '%s'",
+				       (unsigned long long)tables, path);
+		rc = read_at(heap->fd, heap->base, tables, 0);
+		if (rc < 0)
+			return err_set(err, rc, "cannot read '%s'", path);
+	} else {
+		return err_set(err, -EBADMSG, "cannot read '%s': not a raw heap recording", path);
+	}
+	heap->base_bytes = tables;
+	heap->header = (struct wire_heap_header *)heap->base;
+	heap->layout = *heap->header;
+	/* a copy that was cut keeps what it has: what is missing reads as zero */
+	uint64_t file_bytes = (uint64_t)st.st_size;
+	rc = heap_raw_init(
+		heap, file_bytes > heap->layout.total_bytes ? file_bytes : heap->layout.total_bytes,
+		err);
+	if (rc < 0)
+		return err_wrap(err, "cannot read '%s'", path);
+	for (uint32_t i = 0; i < heap->layout.slot_count; i++) {
+		struct heap_ring *ring = &heap->rings[i];
+		uint64_t head = ring->slot->head, left = 0;
+		if (file_bytes > ring->raw_off)
+			left = file_bytes - ring->raw_off;
+		if (head > ring->mask + 1)
+			head = ring->mask + 1;
+		ring->raw_head = (head < left ? head : left) & ~7ULL;
+	}
+	calibrate(heap);
+	heap->limit_ns = UINT64_MAX;
+	return 0;
+}
+
+struct source_heap *source_heap_raw(const char *path, struct err *err)
+{
+	CLEANUP(source_heap_freep) struct source_heap *heap = calloc(1, sizeof(*heap));
+	if (!heap) {
+		err_set(err, -ENOMEM, "cannot allocate a heap source");
+		return NULL;
+	}
+	if (open_raw(heap, path, err) < 0)
+		return NULL;
+	return STEAL(heap);
+}
+
+int source_heap_is_raw(const char *path, struct err *err)
+{
+	uint64_t magic = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd < 0)
+		return err_set(err, -errno, "cannot open '%s'", path);
+	ssize_t got = pread(fd, &magic, sizeof(magic), 0);
+	close(fd);
+	return got == sizeof(magic) && magic == WIRE_HEAP_MAGIC;
+}

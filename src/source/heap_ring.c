@@ -1,0 +1,809 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * heap_ring.c - decode the rings and merge them into one stream.
+ *
+ * Order. Rings are taken in the order of their stamps, stretch by stretch. Stamps are coarse (every 16 events), so the
+ * books themselves decide the rest: an allocation of a live address and a free of a dead one wait until the other rings
+ * have caught up (the alternation rule). How long is bounded without any clock: a free is written before the block is
+ * released and an allocation after it was obtained, so whatever must come first stood in its ring *before* the waiting
+ * record was committed. Once all heads were read again after that, and everything up to them was taken, or everything
+ * up to the stamp that follows the waiting record, waiting is over: the free is of a block that we never saw, or was
+ * taken for another block of the same address (struct heap_debt), or a record was lost.
+ * One case needs more care: a realloc releases its old block in the middle. Another thread's allocation of that address
+ * may be seen before the realloc's end; the pending realloc is then known to have moved, and its free is taken at once.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "source/heap_internal.h"
+
+/* Heads are read this often in one call before the caller gets its turn (flush, timeline, signals). */
+#define REFRESH_MAX 64
+#define LOOK_AHEAD_BYTES (1u << 20)
+#define LOOK_STAMP_RECORDS 64
+/* Counters of different processors may differ by this much, and a stamp may be read this much too early. */
+#define STAMP_SLACK_NS 1000
+
+static const uint8_t tag_words[WIRE_TAG_MAX] = {
+	[WIRE_PAD] = 1,
+	[WIRE_FREE] = 1,
+	[WIRE_FREE_STACK] = 2,
+	[WIRE_ALLOC] = 2,
+	[WIRE_ALLOC_BIG] = 3,
+	[WIRE_REALLOC_BEGIN] = 1,
+	[WIRE_REALLOC_BEGIN_STACK] = 2,
+	[WIRE_REALLOC_END] = 2,
+	[WIRE_REALLOC_END_BIG] = 3,
+	[WIRE_REALLOC_FAIL] = 1,
+	[WIRE_TIME] = 1,
+	[WIRE_THREAD] = 2,
+	[WIRE_MAP] = 3,
+	[WIRE_UNMAP] = 3,
+	[WIRE_REMAP] = 3,
+	[WIRE_BRK] = 2,
+	[WIRE_MARK] = 1,
+	[WIRE_LOST] = 2,
+	[WIRE_THREAD_END] = 1,
+	[WIRE_SWITCH] = 1,
+};
+
+int heap_flush(struct source_heap *heap)
+{
+	uint32_t count = heap->batched;
+	heap->batched = 0;
+	if (!count)
+		return 0;
+	heap->stats.events += count;
+	return heap->sink->put(heap->sink, heap->batch, count, heap->err);
+}
+
+/* The next place in the batch; NULL after a failure of the sink. The caller fills every field it does not zero. */
+static inline struct event *next_place(struct source_heap *heap)
+{
+	if (__builtin_expect(heap->batched == HEAP_BATCH, 0) && heap_flush(heap) < 0)
+		return NULL;
+	return &heap->batch[heap->batched++];
+}
+
+static inline uint64_t event_time(struct source_heap *heap, const struct heap_ring *ring)
+{
+	if (ring->now_ns > heap->last_ns)
+		heap->last_ns = ring->now_ns;
+	return heap->last_ns;
+}
+
+struct event *heap_next_event(struct source_heap *heap, const struct heap_ring *ring)
+{
+	struct event *ev = next_place(heap);
+	if (!ev)
+		return NULL;
+	memset(ev, 0, sizeof(*ev));
+	ev->time_ns = ring ? event_time(heap, ring) : heap->last_ns;
+	ev->thread.v = ring && ring->thread != HEAP_NO_THREAD ? ring->thread : 0;
+	ev->block.v = BLOCK_NONE;
+	return ev;
+}
+
+static inline uint64_t word_at(const struct heap_ring *ring, uint64_t pos)
+{
+	return __atomic_load_n((const uint64_t *)(ring->base + (pos & ring->mask)),
+			       __ATOMIC_RELAXED);
+}
+
+/* ---- block records ----------------------------------------------------------------------------------------------- */
+
+static inline enum heap_run node_to_stack(struct source_heap *heap, uint32_t node, uint32_t *stack)
+{
+	if (__builtin_expect(node < heap->layout.node_max, 1)) {
+		*stack = heap->node_stack[node];
+		if (__builtin_expect(*stack != 0, 1))
+			return HEAP_RUN_EMPTY;
+	}
+	return heap_define_stack(heap, node, stack);
+}
+
+static inline void emit_free(struct source_heap *heap, const struct heap_ring *ring,
+			     struct event *ev, uint32_t block, const struct live_block *row,
+			     uint8_t flags, uint32_t aux_stack)
+{
+	if (heap->threads[ring->thread].last_order == row->order)
+		flags |= EVENT_F_TEMPORARY;
+	*ev = (struct event){
+		.kind = EVENT_FREE,
+		.flags = flags,
+		.thread.v = ring->thread,
+		.time_ns = event_time(heap, ring),
+		.addr = row->addr,
+		.bytes = row->bytes,
+		.stack.v = row->stack,
+		.aux_stack.v = aux_stack,
+		.block.v = block,
+	};
+	heap->stats.frees++;
+}
+
+static enum heap_run foreign_free(struct source_heap *heap, uint32_t thread, uint64_t addr,
+				  uint32_t aux_stack)
+{
+	struct event *ev = heap_next_event(heap, NULL);
+	if (!ev)
+		return HEAP_RUN_FAILED;
+	ev->kind = EVENT_FREE_FOREIGN;
+	ev->thread.v = thread;
+	ev->addr = addr;
+	ev->aux_stack.v = aux_stack;
+	heap->stats.foreign_frees++;
+	return HEAP_RUN_EMPTY;
+}
+
+static inline struct heap_recent *recent_slot(struct source_heap *heap, uint64_t addr)
+{
+	return &heap->recent[(addr >> 4 ^ addr >> 16) % HEAP_RECENT];
+}
+
+static void add_debt(struct source_heap *heap, struct heap_ring *ring, uint64_t addr,
+		     uint32_t aux_stack, bool credit)
+{
+	heap->debts[heap->debt_count++] =
+		(struct heap_debt){ addr, event_time(heap, ring), ring->thread, aux_stack, credit };
+	heap->credit_count += credit;
+	heap->stats.swapped++;
+}
+
+static bool take_debt(struct source_heap *heap, uint64_t addr, bool credit, struct heap_debt *debt)
+{
+	for (uint32_t i = 0; i < heap->debt_count; i++) {
+		if (heap->debts[i].addr != addr || heap->debts[i].credit != credit)
+			continue;
+		*debt = heap->debts[i];
+		heap->debts[i] = heap->debts[--heap->debt_count];
+		heap->credit_count -= credit;
+		return true;
+	}
+	return false;
+}
+
+/* A free of a dead block that has waited long enough: owed to the address's next block, or foreign. */
+static enum heap_run free_of_dead(struct source_heap *heap, struct heap_ring *ring, uint64_t addr,
+				  uint32_t aux_stack)
+{
+	const struct heap_recent *recent = recent_slot(heap, addr);
+	if (heap->active_count > 1 && heap->debt_count < HEAP_DEBTS && recent->addr == addr &&
+	    recent->ns + HEAP_DEBT_NS > event_time(heap, ring)) {
+		add_debt(heap, ring, addr, aux_stack, false);
+		return HEAP_RUN_EMPTY;
+	}
+	return foreign_free(heap, ring->thread, addr, aux_stack);
+}
+
+/* The block at @addr goes, outside the usual order. */
+static enum heap_run free_out_of_turn(struct source_heap *heap, uint64_t addr, uint32_t thread,
+				      uint32_t aux_stack, uint8_t flags)
+{
+	struct live_block row;
+	uint32_t block = live_remove(&heap->live, addr, &row);
+	if (block == BLOCK_NONE)
+		return HEAP_RUN_EMPTY;
+	struct event *ev = heap_next_event(heap, NULL);
+	if (!ev)
+		return HEAP_RUN_FAILED;
+	heap->stats.live_bytes -= row.bytes;
+	heap->stats.frees += !(flags & EVENT_F_IMPLIED);
+	ev->kind = EVENT_FREE;
+	ev->flags = flags;
+	ev->thread.v = thread;
+	ev->addr = addr;
+	ev->bytes = row.bytes;
+	ev->stack.v = row.stack;
+	ev->aux_stack.v = aux_stack;
+	ev->block.v = block;
+	return HEAP_RUN_EMPTY;
+}
+
+/* A new block at an address that owes a free: take it. */
+static enum heap_run pay_debt(struct source_heap *heap, uint64_t addr)
+{
+	struct heap_debt debt;
+	if (!take_debt(heap, addr, false, &debt))
+		return HEAP_RUN_EMPTY;
+	return free_out_of_turn(heap, addr, debt.thread, debt.aux_stack, 0);
+}
+
+static enum heap_run report_disorder(struct source_heap *heap)
+{
+	struct event *ev = heap_next_event(heap, NULL);
+	if (!ev)
+		return HEAP_RUN_FAILED;
+	ev->kind = EVENT_LOST;
+	ev->value = LOSS_DISORDER;
+	ev->block.v = 1;
+	heap->stats.lost_frees++;
+	heap->stats.contradictions++;
+	return HEAP_RUN_EMPTY;
+}
+
+/* What nobody claimed in its time is what it looked like at first. */
+static int expire_debts(struct source_heap *heap, bool all)
+{
+	for (uint32_t i = 0; i < heap->debt_count;) {
+		const struct heap_debt debt = heap->debts[i];
+		if (!all && debt.ns + HEAP_DEBT_NS > heap->last_ns) {
+			i++;
+			continue;
+		}
+		heap->debts[i] = heap->debts[--heap->debt_count];
+		heap->credit_count -= debt.credit;
+		enum heap_run run =
+			debt.credit ? report_disorder(heap)
+				    : foreign_free(heap, debt.thread, debt.addr, debt.aux_stack);
+		if (run != HEAP_RUN_EMPTY)
+			return heap->err && heap->err->code ? heap->err->code : -EIO;
+	}
+	return 0;
+}
+
+/* Take a block out of the books; @wait: say WAIT if nothing lives there, else it is a free of a foreign block. */
+static inline enum heap_run take_free(struct source_heap *heap, struct heap_ring *ring,
+				      uint64_t addr, uint8_t flags, uint32_t aux_stack, bool wait)
+{
+	struct live_block row;
+	struct heap_debt credit;
+	if (__builtin_expect(heap->credit_count != 0, 0) && take_debt(heap, addr, true, &credit))
+		return HEAP_RUN_EMPTY;
+	uint32_t block = live_remove(&heap->live, addr, &row);
+	if (__builtin_expect(block == BLOCK_NONE, 0)) {
+		if (wait)
+			return HEAP_RUN_WAIT;
+		return free_of_dead(heap, ring, addr, aux_stack);
+	}
+	if (heap->active_count > 1)
+		*recent_slot(heap, addr) = (struct heap_recent){ addr, heap->last_ns };
+	heap->stats.live_bytes -= row.bytes;
+	struct event *ev = next_place(heap);
+	if (!ev)
+		return HEAP_RUN_FAILED;
+	emit_free(heap, ring, ev, block, &row, flags, aux_stack);
+	return HEAP_RUN_EMPTY;
+}
+
+static inline enum heap_run take_alloc(struct source_heap *heap, struct heap_ring *ring,
+				       uint64_t addr, uint64_t bytes, uint32_t stack, uint8_t flags)
+{
+	uint32_t block;
+	enum live_result result = live_add(&heap->live, addr, bytes, stack, ring->thread, &block);
+	if (__builtin_expect(result != LIVE_OK, 0)) {
+		if (result == LIVE_EXISTS)
+			return HEAP_RUN_WAIT;
+		err_set(heap->err, -ENOMEM, "cannot keep track of %u live blocks",
+			heap->live.count);
+		return HEAP_RUN_FAILED;
+	}
+	struct event *ev = next_place(heap);
+	if (!ev)
+		return HEAP_RUN_FAILED;
+	*ev = (struct event){
+		.kind = EVENT_ALLOC,
+		.flags = flags,
+		.thread.v = ring->thread,
+		.time_ns = event_time(heap, ring),
+		.addr = addr,
+		.bytes = bytes,
+		.stack.v = stack,
+		.block.v = block,
+	};
+	heap->stats.allocations++;
+	heap->stats.live_bytes += bytes;
+	heap->threads[ring->thread].last_order = heap->live.order;
+	return __builtin_expect(heap->debt_count != 0, 0) ? pay_debt(heap, addr) : HEAP_RUN_EMPTY;
+}
+
+/* The books say that @addr lives, and its free does not come: free it, so that the books go on. */
+static enum heap_run free_unseen(struct source_heap *heap, struct heap_ring *ring, uint64_t addr)
+{
+	if (heap->lost_frees_left) {
+		heap->lost_frees_left--; /* counted already, where it was lost */
+		return free_out_of_turn(heap, addr, ring->thread, 0, EVENT_F_IMPLIED);
+	}
+	if (heap->active_count > 1 && heap->debt_count < HEAP_DEBTS) {
+		add_debt(heap, ring, addr, 0, true);
+		return free_out_of_turn(heap, addr, ring->thread, 0, 0);
+	}
+	enum heap_run run = report_disorder(heap);
+	return run == HEAP_RUN_EMPTY
+		       ? free_out_of_turn(heap, addr, ring->thread, 0, EVENT_F_IMPLIED)
+		       : run;
+}
+
+/* Another thread's realloc of @addr is under way and has released it: take its free now. True if there was one. */
+static bool free_by_realloc(struct source_heap *heap, uint64_t addr)
+{
+	for (uint32_t i = 0; i < heap->active_count; i++) {
+		struct heap_ring *other = &heap->rings[heap->active[i]];
+		if (!other->realloc_pending || other->realloc_freed || other->realloc_old != addr)
+			continue;
+		other->realloc_freed = true;
+		return take_free(heap, other, addr, EVENT_F_REALLOC, other->realloc_aux, false) ==
+		       HEAP_RUN_EMPTY;
+	}
+	return false;
+}
+
+/* The first stamp behind the ring's next record; UINT64_MAX if none stands near. */
+static uint64_t next_stamp(const struct source_heap *heap, const struct heap_ring *ring)
+{
+	uint64_t pos = ring->tail;
+	for (int i = 0; i < LOOK_STAMP_RECORDS && pos < ring->head; i++) {
+		uint64_t w0 = word_at(ring, pos);
+		unsigned tag = w0 & 0xff;
+		if (tag == WIRE_TIME)
+			return heap_clock_ns(&heap->clock, heap_clock_full(&heap->clock, w0 >> 8));
+		if (tag >= WIRE_TAG_MAX)
+			break;
+		pos += tag_words[tag] * 8u;
+	}
+	return UINT64_MAX;
+}
+
+static inline void wait_for(struct source_heap *heap, struct heap_ring *ring, enum heap_wait what,
+			    uint64_t addr)
+{
+	ring->wait = (uint8_t)what;
+	ring->wait_addr = addr;
+	ring->wait_epoch = heap->epoch;
+	ring->wait_until_ns = next_stamp(heap, ring);
+	heap->stats.waits++;
+}
+
+/* ---- other records ----------------------------------------------------------------------------------------------- */
+
+static enum heap_run take_lost(struct source_heap *heap, struct heap_ring *ring)
+{
+	if (ring->thread != HEAP_NO_THREAD)
+		heap->threads[ring->thread].last_order =
+			0; /* what it allocated last is not known */
+	return heap_report_lost(heap, ring) < 0 ? HEAP_RUN_FAILED : HEAP_RUN_EMPTY;
+}
+
+static enum heap_run take_mapping(struct source_heap *heap, struct heap_ring *ring, unsigned tag,
+				  uint64_t addr, uint64_t w1, uint64_t w2)
+{
+	uint32_t stack;
+	enum heap_run run = node_to_stack(heap, (uint32_t)w1 & (WIRE_NODE_MAX - 1), &stack);
+	if (run != HEAP_RUN_EMPTY)
+		return run;
+	struct event *ev = heap_next_event(heap, ring);
+	if (!ev)
+		return HEAP_RUN_FAILED;
+	ev->addr = addr;
+	ev->bytes = w2;
+	ev->stack.v = stack;
+	ev->kind = tag == WIRE_MAP ? EVENT_MAP : tag == WIRE_BRK ? EVENT_BRK : EVENT_UNMAP;
+	if (tag == WIRE_MAP)
+		ev->value = (w1 >> 32 & 0xff) | w1 >> 40 << 32;
+	return HEAP_RUN_EMPTY;
+}
+
+static enum heap_run take_thread(struct source_heap *heap, struct heap_ring *ring, uint64_t tid,
+				 uint64_t cycles)
+{
+	uint64_t ns = heap_clock_ns(&heap->clock, cycles);
+	if (ns > heap->limit_ns)
+		ns = heap->limit_ns;
+	if (ns > ring->now_ns)
+		ring->now_ns = ns;
+	if (tid > UINT32_MAX)
+		return HEAP_RUN_BAD;
+	return heap_thread_of(heap, (uint32_t)tid, ring->now_ns, &ring->thread);
+}
+
+static enum heap_run take_simple(struct source_heap *heap, struct heap_ring *ring, unsigned tag,
+				 uint64_t value)
+{
+	if (tag == WIRE_THREAD_END && ring->thread != HEAP_NO_THREAD) {
+		heap->threads[ring->thread].ended = true;
+		heap->threads[ring->thread].end_ns = ring->now_ns;
+	}
+	struct event *ev = heap_next_event(heap, ring);
+	if (!ev)
+		return HEAP_RUN_FAILED;
+	ev->kind = tag == WIRE_MARK     ? EVENT_MARK
+		   : tag == WIRE_SWITCH ? EVENT_SWITCH
+					: EVENT_THREAD_END;
+	ev->value = value;
+	return HEAP_RUN_EMPTY;
+}
+
+/* ---- one ring ---------------------------------------------------------------------------------------------------- */
+
+static enum heap_run take_realloc_end(struct source_heap *heap, struct heap_ring *ring,
+				      uint64_t addr, uint64_t bytes, uint32_t node, bool wait)
+{
+	uint32_t stack;
+	enum heap_run run = node_to_stack(heap, node, &stack);
+	if (run != HEAP_RUN_EMPTY)
+		return run;
+	uint64_t old = ring->realloc_old;
+	if (!ring->realloc_freed) {
+		run = take_free(heap, ring, old, EVENT_F_REALLOC, ring->realloc_aux, wait);
+		if (run == HEAP_RUN_WAIT)
+			wait_for(heap, ring, HEAP_WAIT_LIVE, old);
+		if (run != HEAP_RUN_EMPTY)
+			return run;
+		ring->realloc_freed = true;
+	}
+	run = take_alloc(heap, ring, addr, bytes, stack, EVENT_F_REALLOC);
+	if (run == HEAP_RUN_WAIT) {
+		wait_for(heap, ring, HEAP_WAIT_DEAD, addr);
+		return run;
+	}
+	ring->realloc_pending = false;
+	return run;
+}
+
+/*
+ * Take records until the ring is empty, its stamp passes @limit_ns, or one contradicts the books. @resolve: the first
+ * record has waited long enough; take it as it is.
+ */
+static enum heap_run run_ring(struct source_heap *heap, struct heap_ring *ring, uint64_t limit_ns,
+			      bool resolve)
+{
+	while (ring->tail != ring->head) {
+		uint64_t pos = ring->tail;
+		uint64_t w0 = word_at(ring, pos);
+		unsigned tag = w0 & 0xff;
+		uint64_t value = w0 >> 8;
+		if (__builtin_expect(tag >= WIRE_TAG_MAX, 0))
+			return HEAP_RUN_BAD;
+		uint64_t bytes = tag_words[tag] * 8u;
+		if (__builtin_expect(ring->head - pos < bytes, 0))
+			return HEAP_RUN_BAD;
+		if (__builtin_expect(ring->thread == HEAP_NO_THREAD, 0) && tag != WIRE_THREAD &&
+		    tag != WIRE_TIME && tag != WIRE_PAD && tag != WIRE_LOST)
+			return HEAP_RUN_BAD;
+		enum heap_run run = HEAP_RUN_EMPTY;
+		bool yield = false;
+		switch (tag) {
+		case WIRE_PAD:
+			break;
+		case WIRE_ALLOC:
+		case WIRE_ALLOC_BIG: {
+			uint64_t w1 = word_at(ring, pos + 8), size = w1 >> WIRE_NODE_BITS;
+			uint32_t stack, node = (uint32_t)w1 & (WIRE_NODE_MAX - 1);
+			if (tag == WIRE_ALLOC_BIG)
+				size = word_at(ring, pos + 16);
+			if (__builtin_expect(ring->realloc_pending, 0))
+				return HEAP_RUN_BAD;
+			run = node_to_stack(heap, node, &stack);
+			if (run == HEAP_RUN_EMPTY)
+				run = take_alloc(heap, ring, value, size, stack, 0);
+			if (run == HEAP_RUN_WAIT && resolve) {
+				run = free_unseen(heap, ring, value);
+				if (run == HEAP_RUN_EMPTY)
+					run = take_alloc(heap, ring, value, size, stack, 0);
+			} else if (run == HEAP_RUN_WAIT) {
+				wait_for(heap, ring, HEAP_WAIT_DEAD, value);
+			}
+			break;
+		}
+		case WIRE_FREE:
+		case WIRE_FREE_STACK: {
+			uint32_t stack = 0;
+			if (__builtin_expect(ring->realloc_pending, 0))
+				return HEAP_RUN_BAD;
+			if (tag == WIRE_FREE_STACK)
+				run = node_to_stack(heap, (uint32_t)word_at(ring, pos + 8), &stack);
+			if (run == HEAP_RUN_EMPTY)
+				run = take_free(heap, ring, value, 0, stack, !resolve);
+			if (run == HEAP_RUN_WAIT)
+				wait_for(heap, ring, HEAP_WAIT_LIVE, value);
+			break;
+		}
+		case WIRE_REALLOC_BEGIN:
+		case WIRE_REALLOC_BEGIN_STACK:
+			if (ring->realloc_pending)
+				return HEAP_RUN_BAD;
+			ring->realloc_aux = 0;
+			if (tag == WIRE_REALLOC_BEGIN_STACK)
+				run = node_to_stack(heap, (uint32_t)word_at(ring, pos + 8),
+						    &ring->realloc_aux);
+			ring->realloc_pending = true;
+			ring->realloc_freed = false;
+			ring->realloc_old = value;
+			break;
+		case WIRE_REALLOC_END:
+		case WIRE_REALLOC_END_BIG: {
+			uint64_t w1 = word_at(ring, pos + 8), size = w1 >> WIRE_NODE_BITS;
+			if (tag == WIRE_REALLOC_END_BIG)
+				size = word_at(ring, pos + 16);
+			if (!ring->realloc_pending)
+				return HEAP_RUN_BAD;
+			if (resolve && ring->wait == HEAP_WAIT_DEAD)
+				run = free_unseen(heap, ring, value);
+			if (run == HEAP_RUN_EMPTY)
+				run = take_realloc_end(heap, ring, value, size,
+						       (uint32_t)w1 & (WIRE_NODE_MAX - 1),
+						       !resolve);
+			break;
+		}
+		case WIRE_REALLOC_FAIL:
+			/* its old block cannot have been given to anybody else */
+			if (!ring->realloc_pending || ring->realloc_old != value ||
+			    ring->realloc_freed)
+				return HEAP_RUN_BAD;
+			ring->realloc_pending = false;
+			break;
+		case WIRE_TIME: {
+			uint64_t ns =
+				heap_clock_ns(&heap->clock, heap_clock_full(&heap->clock, value));
+			if (ns > heap->limit_ns)
+				ns = heap->limit_ns;
+			if (ns > ring->now_ns)
+				ring->now_ns = ns;
+			yield = ring->now_ns > limit_ns;
+			break;
+		}
+		case WIRE_THREAD:
+			run = take_thread(heap, ring, value, word_at(ring, pos + 8));
+			yield = ring->now_ns > limit_ns;
+			break;
+		case WIRE_MAP:
+		case WIRE_UNMAP:
+		case WIRE_REMAP:
+			run = take_mapping(heap, ring, tag, value, word_at(ring, pos + 8),
+					   word_at(ring, pos + 16));
+			break;
+		case WIRE_BRK:
+			run = take_mapping(heap, ring, tag, value, word_at(ring, pos + 8), 0);
+			break;
+		case WIRE_LOST:
+			run = take_lost(heap, ring);
+			break;
+		default: /* MARK, THREAD_END, SWITCH */
+			run = take_simple(heap, ring, tag, value);
+			break;
+		}
+		if (__builtin_expect(run != HEAP_RUN_EMPTY, 0))
+			return run;
+		ring->tail = pos + bytes;
+		resolve = false;
+		if (yield)
+			return HEAP_RUN_YIELD;
+	}
+	return HEAP_RUN_EMPTY;
+}
+
+/* ---- all rings --------------------------------------------------------------------------------------------------- */
+
+static inline void publish_tail(struct source_heap *heap, struct heap_ring *ring)
+{
+	if (!heap->raw)
+		__atomic_store_n(&ring->slot->tail, ring->tail, __ATOMIC_RELEASE);
+}
+
+static int close_ring(struct source_heap *heap, struct heap_ring *ring)
+{
+	uint64_t unread = ring->head - ring->tail;
+	ring->closed = true;
+	ring->wait = HEAP_WAIT_NO;
+	ring->realloc_pending = false;
+	ring->head = ring->tail;
+	if (!heap->raw)
+		__atomic_store_n(&ring->slot->closed, 1, __ATOMIC_RELEASE);
+	heap->stats.rings_closed++;
+	struct event *ev = heap_next_event(heap, NULL);
+	if (!ev)
+		return heap->err && heap->err->code ? heap->err->code : -EIO;
+	/* how many records stood there is not known: at least one, at most as many as fit */
+	ev->kind = EVENT_LOST;
+	ev->value = LOSS_RING_DAMAGED;
+	ev->addr = unread >= 32 && unread <= UINT32_MAX ? unread / 32 : 1;
+	ev->block.v = (uint32_t)ev->addr;
+	heap->stats.lost_allocations += ev->addr;
+	heap->stats.lost_frees += ev->block.v;
+	return 0;
+}
+
+/* Read the heads of all rings. Return: 0, or negative errno of the sink. */
+static int refresh_heads(struct source_heap *heap)
+{
+	heap->epoch++;
+	heap->news = false;
+	for (uint32_t i = 0; i < heap->layout.slot_count; i++) {
+		struct heap_ring *ring = &heap->rings[i];
+		if (ring->closed)
+			continue;
+		uint64_t head;
+		if (heap->raw) {
+			int rc = heap_raw_fill(heap, ring, &head);
+			if (rc < 0)
+				return rc;
+		} else {
+			head = __atomic_load_n(&ring->slot->head, __ATOMIC_ACQUIRE);
+		}
+		if (head == ring->head)
+			continue;
+		if (head < ring->head || head - ring->tail > ring->mask + 1 || head % 8) {
+			int rc = close_ring(heap, ring);
+			if (rc < 0)
+				return rc;
+			continue;
+		}
+		ring->head = head;
+		heap->news = true;
+		if (ring->wait != HEAP_WAIT_NO && ring->wait_until_ns == UINT64_MAX)
+			ring->wait_until_ns = next_stamp(heap, ring);
+		if (!ring->active) {
+			ring->active = true;
+			heap->active[heap->active_count++] = i;
+		}
+	}
+	/* after the heads, so that no stamp in what was committed can be later */
+	if (!heap->raw) {
+		heap_clock_sample(&heap->clock);
+		heap->limit_ns = source_heap_now_ns(heap);
+	}
+	return 0;
+}
+
+static inline bool may_go_on(struct source_heap *heap, const struct heap_ring *ring)
+{
+	if (ring->wait == HEAP_WAIT_NO)
+		return true;
+	uint32_t block = live_find(&heap->live, ring->wait_addr);
+	if (ring->wait == HEAP_WAIT_LIVE)
+		return block != BLOCK_NONE;
+	return block == BLOCK_NONE || free_by_realloc(heap, ring->wait_addr);
+}
+
+/* Does the record that @ring waits for stand in what @other has not yet given? Looks a bounded stretch ahead. */
+static bool stands_ahead(const struct heap_ring *ring, const struct heap_ring *other)
+{
+	uint64_t end = other->head - other->tail > LOOK_AHEAD_BYTES ? other->tail + LOOK_AHEAD_BYTES
+								    : other->head;
+	for (uint64_t pos = other->tail; pos < end;) {
+		uint64_t w0 = word_at(other, pos);
+		unsigned tag = w0 & 0xff;
+		if (tag >= WIRE_TAG_MAX)
+			return false;
+		bool alloc = tag == WIRE_ALLOC || tag == WIRE_ALLOC_BIG ||
+			     tag == WIRE_REALLOC_END || tag == WIRE_REALLOC_END_BIG;
+		bool release = tag == WIRE_FREE || tag == WIRE_FREE_STACK ||
+			       tag == WIRE_REALLOC_BEGIN || tag == WIRE_REALLOC_BEGIN_STACK;
+		if (w0 >> 8 == ring->wait_addr && (ring->wait == HEAP_WAIT_LIVE ? alloc : release))
+			return true;
+		pos += tag_words[tag] * 8u;
+	}
+	return false;
+}
+
+/* All that can go on has gone on: the ring whose wait nothing can end any more, the earliest of them. */
+static struct heap_ring *pick_hopeless(struct source_heap *heap)
+{
+	struct heap_ring *best = NULL, *earliest = NULL;
+	for (uint32_t i = 0; i < heap->active_count; i++) {
+		struct heap_ring *ring = &heap->rings[heap->active[i]];
+		if (ring->wait == HEAP_WAIT_NO || ring->wait_epoch == heap->epoch)
+			continue;
+		if (!earliest || ring->now_ns < earliest->now_ns)
+			earliest = ring;
+		bool ahead = false;
+		for (uint32_t k = 0; k < heap->active_count && !ahead; k++) {
+			struct heap_ring *other = &heap->rings[heap->active[k]];
+			ahead = other != ring && other->wait != HEAP_WAIT_NO &&
+				stands_ahead(ring, other);
+		}
+		if (!ahead && (!best || ring->now_ns < best->now_ns))
+			best = ring;
+	}
+	return best ? best : earliest;
+}
+
+/* Everything else is past the moment of the waiting record: what it waits for does not come. The earliest such ring. */
+static struct heap_ring *pick_overtaken(struct source_heap *heap)
+{
+	struct heap_ring *best = NULL;
+	for (uint32_t i = 0; i < heap->active_count; i++) {
+		struct heap_ring *ring = &heap->rings[heap->active[i]];
+		if (ring->wait == HEAP_WAIT_NO || ring->wait_until_ns == UINT64_MAX)
+			continue;
+		bool overtaken = !best || ring->wait_until_ns < best->wait_until_ns;
+		for (uint32_t k = 0; k < heap->active_count && overtaken; k++) {
+			const struct heap_ring *other = &heap->rings[heap->active[k]];
+			overtaken = other == ring || other->tail == other->head ||
+				    other->now_ns > ring->wait_until_ns + STAMP_SLACK_NS;
+		}
+		if (overtaken)
+			best = ring;
+	}
+	return best;
+}
+
+/* The runnable ring with the earliest stamp, and the stamp at which another one has its turn. */
+static struct heap_ring *pick_next(struct source_heap *heap, uint64_t *limit_ns, bool *waiting)
+{
+	struct heap_ring *best = NULL;
+	*limit_ns = UINT64_MAX;
+	*waiting = false;
+	for (uint32_t i = 0; i < heap->active_count; i++) {
+		struct heap_ring *ring = &heap->rings[heap->active[i]];
+		if (ring->tail == ring->head)
+			continue;
+		if (!may_go_on(heap, ring)) {
+			*waiting = true;
+			continue;
+		}
+		if (!best || ring->now_ns < best->now_ns) {
+			if (best)
+				*limit_ns = best->now_ns;
+			best = ring;
+		} else if (ring->now_ns < *limit_ns) {
+			*limit_ns = ring->now_ns;
+		}
+	}
+	if (*waiting)
+		*limit_ns = 0; /* look after each stamp whether a wait has ended */
+	return best;
+}
+
+ssize_t heap_merge(struct source_heap *heap, bool final)
+{
+	uint64_t most = 0;
+	uint64_t refreshes = 0;
+	int rc = refresh_heads(heap);
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < heap->active_count; i++) {
+		const struct heap_ring *ring = &heap->rings[heap->active[i]];
+		if (ring->head - ring->tail > most)
+			most = ring->head - ring->tail;
+	}
+	for (;;) {
+		uint64_t limit_ns;
+		bool waiting, resolve = false;
+		struct heap_ring *ring = pick_next(heap, &limit_ns, &waiting);
+		struct heap_ring *overtaken = ring && waiting ? pick_overtaken(heap) : NULL;
+		if (overtaken && overtaken->wait_epoch == heap->epoch) {
+			/* rings that looked empty may have got what it waits for */
+			rc = refresh_heads(heap);
+			if (rc < 0)
+				return rc;
+			continue;
+		}
+		if (overtaken) {
+			ring = overtaken;
+			resolve = true;
+		} else if (!ring) {
+			if (!waiting && !(heap->raw && heap->news))
+				break;
+			if (refreshes >= REFRESH_MAX && !final)
+				break;
+			/* raw windows are small: there, what was to come may take many of them */
+			ring = waiting && !(heap->raw && heap->news) ? pick_hopeless(heap) : NULL;
+			if (!ring) {
+				refreshes++;
+				rc = refresh_heads(heap);
+				if (rc < 0)
+					return rc;
+				continue;
+			}
+			resolve = true;
+		}
+		uint64_t before = ring->tail;
+		enum heap_run run = run_ring(heap, ring, limit_ns, resolve);
+		if (run == HEAP_RUN_FAILED)
+			return heap->err && heap->err->code ? heap->err->code : -EIO;
+		if (run != HEAP_RUN_WAIT)
+			ring->wait = HEAP_WAIT_NO;
+		if (ring->tail != before)
+			publish_tail(heap, ring);
+		if (run == HEAP_RUN_BAD) {
+			rc = close_ring(heap, ring);
+			if (rc < 0)
+				return rc;
+		}
+	}
+	rc = expire_debts(heap, final);
+	if (rc == 0)
+		rc = heap_flush(heap);
+	return rc < 0 ? rc : (ssize_t)most;
+}

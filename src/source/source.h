@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * source.h - the origins of events. A source is opened, drained into a sink, finished; it never prints and owns its
+ * descriptors. One thread each, unless said otherwise.
+ */
+#ifndef SOURCE_SOURCE_H
+#define SOURCE_SOURCE_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "model/event.h"
+
+/* ---- heap: the rings that the preload library fills (wire/heap.h) ------------------------------------------------- */
+
+struct source_heap;
+
+struct source_heap_opt {
+	uint64_t budget_bytes; /* of the shared file; 0 = 64 MiB */
+	int on_full;           /* enum wire_on_full */
+	int free_stacks, stamp_every_event, start_disabled;
+};
+
+/** source_heap_new() - create, lay out and seal the shared file (way 1 of wire/heap_start.h). */
+struct source_heap *source_heap_new(const struct source_heap_opt *opt, struct err *err);
+/**
+ * source_heap_adopt() - take over a shared file that the library made (way 2); @fd is consumed. Everything in it is
+ * validated; a file that is not sealed against shrinking, or whose layout makes no sense, is refused with -EBADMSG.
+ */
+struct source_heap *source_heap_adopt(int fd, struct err *err);
+/** source_heap_raw() - read OUTPUT.raw (way 3) by pread(); -EBADMSG for anything else. */
+struct source_heap *source_heap_raw(const char *path, struct err *err);
+/** source_heap_is_raw() - 1 if the file begins like one, 0 if not, negative errno where it cannot be read. */
+int source_heap_is_raw(const char *path, struct err *err);
+void source_heap_free(struct source_heap *heap);
+void source_heap_freep(struct source_heap **heap);
+
+/** source_heap_fd() - the shared file's descriptor, lent; a child inherits a dup() of it. */
+int source_heap_fd(const struct source_heap *heap);
+
+/** What the target says about itself; any thread, a few loads. */
+struct source_heap_state {
+	uint32_t target_pid;
+	int attached;    /* the library has mapped the file */
+	int exiting;     /* its exit hook ran */
+	int exec_called; /* an exec may have replaced it */
+	uint64_t peak_rss_bytes;
+	uint64_t own_bytes; /* the library's own mappings */
+};
+void source_heap_state(const struct source_heap *heap, struct source_heap_state *state);
+
+/**
+ * source_heap_beat() - show the target that the recorder lives, and advance the tick that asks for fresh stamps. Any one
+ * thread, about once a millisecond; lock-free.
+ */
+void source_heap_beat(struct source_heap *heap);
+
+/** source_heap_set_pid() - the process whose /proc names the threads; without it they have none. */
+void source_heap_set_pid(struct source_heap *heap, pid_t pid);
+
+/**
+ * source_heap_drain() - read what the rings hold, merge it, hand definitions and events to @sink in batches.
+ * Cost: some 20 ns an event plus the sink's. Memory: the sum of live blocks and distinct stacks.
+ * Return: bytes read from the fullest ring (0: nothing was there), or negative errno: the sink's failure.
+ */
+ssize_t source_heap_drain(struct source_heap *heap, struct sink *sink, struct err *err);
+/**
+ * source_heap_housekeep() - about once a second: report losses that no ring mentions, define threads anew whose name
+ * changed (@all: look at every one; before the target is gone).
+ */
+int source_heap_housekeep(struct source_heap *heap, struct sink *sink, int all, struct err *err);
+/** source_heap_ring_bytes() - size of the largest ring: what source_heap_drain()'s answer is compared with. */
+uint32_t source_heap_ring_bytes(const struct source_heap *heap);
+
+/**
+ * source_heap_finish() - after the target's end, or to stop (@detach: the target is told first): read the rest, report
+ * losses. Nothing is drained afterwards.
+ */
+int source_heap_finish(struct source_heap *heap, struct sink *sink, int detach, struct err *err);
+
+/** source_heap_now_ns() - nanoseconds since time 0 of this source (CLOCK_MONOTONIC). */
+uint64_t source_heap_now_ns(const struct source_heap *heap);
+/** source_heap_start_ns() - CLOCK_MONOTONIC of time 0. */
+uint64_t source_heap_start_ns(const struct source_heap *heap);
+/** source_heap_last_ns() - time of the latest event, since time 0: the length of a raw recording. */
+uint64_t source_heap_last_ns(const struct source_heap *heap);
+
+/** source_heap_rss() - emit EVENT_RSS at the current time; keeps the order of times. */
+int source_heap_rss(struct source_heap *heap, struct sink *sink, uint64_t rss_bytes,
+		    uint64_t virtual_bytes, uint64_t peak_bytes, struct err *err);
+
+struct source_heap_stats {
+	uint64_t events, allocations, frees, foreign_frees;
+	uint64_t waits;   /* records that waited for another ring (the alternation rule) */
+	uint64_t swapped; /* of these: frees that another block of the same address had taken */
+	uint64_t contradictions; /* of these: allocations of live addresses that nothing resolved */
+	uint64_t lost_allocations, lost_bytes, lost_frees;
+	uint64_t producer_waits, producer_wait_ns; /* back-pressure, as the producers count it */
+	uint32_t threads, stacks, modules, rings_closed, live_blocks;
+	uint64_t live_bytes;
+};
+void source_heap_stats(const struct source_heap *heap, struct source_heap_stats *stats);
+
+#endif

@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "ring_producer.h"
+#include "source/heap_internal.h"
+
+struct fixture {
+	struct source_heap *heap;
+	struct books *books;
+	struct producer a, b;
+};
+
+static void fixture_open(struct fixture *f)
+{
+	struct err err = { 0 };
+	const struct source_heap_opt opt = { 0 };
+	f->heap = source_heap_new(&opt, &err);
+	assert_non_null(f->heap);
+	f->books = books_new();
+	producer_open(&f->a, f->heap, 0);
+	producer_open(&f->b, f->heap, 1);
+}
+
+static void fixture_drain(struct fixture *f)
+{
+	struct err err = { 0 };
+	assert_true(source_heap_drain(f->heap, &f->books->sink, &err) >= 0);
+}
+
+static void fixture_finish(struct fixture *f)
+{
+	struct err err = { 0 };
+	assert_int_equal(source_heap_finish(f->heap, &f->books->sink, 0, &err), 0);
+}
+
+static void fixture_close(struct fixture *f)
+{
+	producer_close(&f->a);
+	producer_close(&f->b);
+	source_heap_free(f->heap);
+	free(f->books);
+}
+
+static void make_node(struct producer *p, uint32_t number, uint64_t pc, uint32_t parent)
+{
+	struct wire_node *nodes = (struct wire_node *)(p->base + p->header->nodes_off);
+	nodes[number] = (struct wire_node){ .pc = pc, .parent = parent };
+}
+
+static void blocks_of_one_thread_become_events_with_stacks_and_flags(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	make_node(&f.a, 16, 0x401005, 0);
+	make_node(&f.a, 17, 0x402005, 16);
+	produce_thread(&f.a, 4242);
+	produce_alloc(&f.a, 0x1000, 100, 17);
+	produce_free(&f.a, 0x1000); /* temporary */
+	produce_alloc(&f.a, 0x2000, 1ULL << 40, 16);
+	produce_alloc(&f.a, 0x3000, 0, 17);
+	produce_free(&f.a, 0x2000);                   /* not the last one */
+	produce_realloc(&f.a, 0x3000, 0x4000, 7, 17); /* its free is of the last one */
+	produce(&f.a, 1, word0(WIRE_REALLOC_BEGIN, 0x4000), 0, 0);
+	produce(&f.a, 1, word0(WIRE_REALLOC_FAIL, 0x4000), 0, 0);
+	produce_free(&f.a, 0x9999000); /* never seen */
+	fixture_drain(&f);
+	assert_int_equal(f.books->wrong, 0);
+	assert_int_equal(f.books->allocs, 4);
+	assert_int_equal(f.books->frees, 3);
+	assert_int_equal(f.books->reallocs, 1);
+	assert_int_equal(f.books->temporary, 2);
+	assert_int_equal(f.books->foreign, 1);
+	assert_int_equal(f.books->live_bytes, 7);
+	assert_int_equal(f.books->stacks, 2);
+	assert_int_equal(f.books->frame[f.books->stack[1].frame].offset, 0x401004);
+	assert_int_equal(f.books->stack[2].parent, 1);
+	assert_int_equal(f.books->thread[0].tid, 4242);
+	assert_int_equal(f.a.slot->tail, f.a.slot->head);
+	fixture_finish(&f);
+	fixture_close(&f);
+}
+
+static void a_free_read_before_its_allocation_waits_for_it(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	produce_thread(&f.b, 2);
+	for (int i = 0; i < 100; i++)
+		produce_alloc(&f.b, 0x1000 + (uint64_t)i * 16, 8, 0);
+	for (int i = 0; i < 100; i++)
+		produce_free(&f.a, 0x1000 + (uint64_t)i * 16);
+	/* the same address round and round: a frees what b allocated each time */
+	for (int i = 0; i < 100; i++) {
+		produce_alloc(&f.b, 0x1000, 8, 0);
+		produce_free(&f.a, 0x1000);
+	}
+	fixture_drain(&f);
+	struct source_heap_stats stats;
+	source_heap_stats(f.heap, &stats);
+	assert_int_equal(f.books->wrong, 0);
+	assert_int_equal(f.books->allocs, 200);
+	assert_int_equal(f.books->frees, 200);
+	assert_int_equal(f.books->foreign, 0);
+	assert_int_equal(stats.contradictions, 0);
+	assert_true(stats.waits > 0);
+	fixture_close(&f);
+}
+
+static void an_address_that_a_pending_realloc_gave_up_is_taken_over_at_once(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	produce_thread(&f.b, 2);
+	produce_alloc(&f.a, 0x1000, 8, 0);
+	produce(&f.a, 1, word0(WIRE_REALLOC_BEGIN, 0x1000), 0, 0);
+	produce_alloc(&f.b, 0x1000, 24, 0); /* a is still inside realloc() */
+	fixture_drain(&f);
+	assert_int_equal(f.books->live, 1);
+	produce(&f.a, 2, word0(WIRE_REALLOC_END, 0x2000), 16ULL << WIRE_NODE_BITS, 0);
+	fixture_drain(&f);
+	fixture_finish(&f);
+	assert_int_equal(f.books->wrong, 0);
+	assert_int_equal(f.books->allocs, 3);
+	assert_int_equal(f.books->frees, 1);
+	assert_int_equal(f.books->foreign, 0);
+	assert_int_equal(f.books->implied, 0);
+	assert_int_equal(f.books->live_bytes, 40);
+	fixture_close(&f);
+}
+
+/* ---- two real threads, no stamps at all ---------------------------------------------------------------------------- */
+
+#define HANDED 400000
+#define POOL 64
+
+struct exchange {
+	struct producer *p;
+	uint32_t tid;
+	uint64_t seed;
+	_Atomic uint64_t *cells; /* addresses passed from hand to hand; 0 = empty */
+	_Atomic uint64_t *pool;  /* addresses that the "allocator" may give out; 0 = in use */
+	uint64_t allocs, frees;
+	bool stamps; /* every 16 records, as the hooks do */
+};
+
+static uint64_t take_any(_Atomic uint64_t *cells, uint64_t from)
+{
+	for (unsigned i = 0; i < POOL; i++) {
+		uint64_t addr = atomic_exchange_explicit(&cells[(from + i) % POOL], 0,
+							 memory_order_acq_rel);
+		if (addr)
+			return addr;
+	}
+	return 0;
+}
+
+static bool give_any(_Atomic uint64_t *cells, uint64_t from, uint64_t addr)
+{
+	for (unsigned i = 0; i < POOL; i++) {
+		uint64_t none = 0;
+		if (atomic_compare_exchange_strong_explicit(&cells[(from + i) % POOL], &none, addr,
+							    memory_order_acq_rel,
+							    memory_order_relaxed))
+			return true;
+	}
+	return false;
+}
+
+static void *exchange_run(void *arg)
+{
+	struct exchange *x = arg;
+	uint64_t rnd = x->seed;
+	uint32_t tick = 0;
+	produce_thread(x->p, x->tid);
+	for (int i = 0; i < HANDED; i++) {
+		rnd = rnd * 6364136223846793005ULL + 1442695040888963407ULL;
+		uint64_t at = rnd >> 33, addr;
+		if (x->stamps &&
+		    (i % 16 == 0 || tick != *(volatile uint32_t *)&x->p->header->tick)) {
+			tick = *(volatile uint32_t *)&x->p->header->tick;
+			produce(x->p, 1, word0(WIRE_TIME, heap_cycles() & ((1ULL << 56) - 1)), 0,
+				0);
+		}
+		if (at & 1 && (addr = take_any(x->pool, at >> 1)) != 0) {
+			produce_alloc(x->p, addr, 16 + at % 100, 0); /* after it was obtained */
+			x->allocs++;
+			while (!give_any(x->cells, at >> 2, addr))
+				sched_yield();
+		} else if ((addr = take_any(x->cells, at >> 1)) != 0) {
+			produce_free(x->p, addr); /* before it is released */
+			x->frees++;
+			give_any(x->pool, at >> 3, addr);
+		}
+	}
+	return NULL;
+}
+
+static void exchange_between_two_threads(bool stamps, struct source_heap_stats *stats)
+{
+	struct fixture f;
+	fixture_open(&f);
+	static _Atomic uint64_t cells[POOL], pool[POOL];
+	for (unsigned i = 0; i < POOL / 2; i++)
+		pool[i] = 0x10000 + i * 64;
+	struct exchange x[2] = { { &f.a, 11, 1, cells, pool, 0, 0, stamps },
+				 { &f.b, 12, 2, cells, pool, 0, 0, stamps } };
+	pthread_t threads[2];
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, exchange_run, &x[i]), 0);
+	for (int round = 0; round < 200000; round++) {
+		source_heap_beat(f.heap);
+		fixture_drain(&f);
+		if (pthread_tryjoin_np(threads[0], NULL) == 0)
+			break;
+		sched_yield();
+	}
+	for (;;) {
+		source_heap_beat(f.heap);
+		fixture_drain(&f);
+		if (pthread_tryjoin_np(threads[1], NULL) == 0)
+			break;
+		sched_yield();
+	}
+	fixture_finish(&f);
+	source_heap_stats(f.heap, stats);
+	print_message("# %llu events, %llu waits, %llu swapped, %llu contradictions, %llu "
+		      "foreign\n",
+		      (unsigned long long)stats->events, (unsigned long long)stats->waits,
+		      (unsigned long long)stats->swapped, (unsigned long long)stats->contradictions,
+		      (unsigned long long)f.books->foreign);
+	assert_int_equal(f.books->wrong, 0);
+	assert_int_equal(f.books->allocs, x[0].allocs + x[1].allocs);
+	assert_int_equal(f.books->frees + f.books->foreign, x[0].frees + x[1].frees);
+	assert_true(f.books->allocs > HANDED / 4);
+	fixture_close(&f);
+}
+
+static void rings_stamped_every_16_records_merge_without_one_contradiction(void **state)
+{
+	(void)state;
+	struct source_heap_stats stats;
+	exchange_between_two_threads(true, &stats);
+	assert_int_equal(stats.contradictions, 0);
+	assert_int_equal(stats.foreign_frees, 0);
+}
+
+/* ---- losses -------------------------------------------------------------------------------------------------------- */
+
+static void lost_frees_are_reported_and_explain_reused_addresses(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	produce_alloc(&f.a, 0x1000, 10, 0); /* its free is lost, its address comes again */
+	produce_alloc(&f.a, 0x2000, 20, 0); /* was live when the free was lost */
+	produce_alloc(&f.a, 0x3000, 30, 0); /* likewise, but seen freed */
+	f.a.slot->lost[WIRE_LOST_RING_FULL] = (struct wire_lost_count){ 3, 300, 1 };
+	produce(&f.a, 2, word0(WIRE_LOST, 4), 300, 0);
+	produce_alloc(&f.a, 0x1000, 11, 0);
+	produce_free(&f.a, 0x3000);
+	produce_alloc(&f.a, 0x4000, 40, 0);
+	fixture_drain(&f);
+	fixture_finish(&f);
+	assert_int_equal(f.books->wrong, 0);
+	assert_int_equal(f.books->lost_allocs, 3);
+	assert_int_equal(f.books->lost_bytes, 300);
+	assert_int_equal(f.books->lost_frees, 1);
+	assert_int_equal(f.books->implied, 1);
+	assert_int_equal(f.books->lost_events[LOSS_DISORDER], 0);
+	fixture_close(&f);
+}
+
+static void a_live_address_given_out_again_without_any_loss_counts_as_disorder(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	produce_alloc(&f.a, 0x1000, 10, 0);
+	produce_alloc(&f.a, 0x1000, 12, 0);
+	fixture_drain(&f);
+	assert_int_equal(f.books->wrong, 0);
+	assert_int_equal(f.books->lost_events[LOSS_DISORDER], 1);
+	assert_int_equal(f.books->live_bytes, 12);
+	fixture_close(&f);
+}
+
+/* ---- hostile rings --------------------------------------------------------------------------------------------------- */
+
+static void break_tag(struct producer *p)
+{
+	produce(p, 1, 0xff, 0, 0);
+}
+static void break_by_truncation(struct producer *p)
+{
+	produce(p, 1, word0(WIRE_ALLOC, 0x1000), 0, 0);
+}
+static void break_node(struct producer *p)
+{
+	produce_alloc(p, 0x1000, 1, WIRE_NODE_MAX - 1);
+}
+static void break_node_without_content(struct producer *p)
+{
+	produce_alloc(p, 0x1000, 1, 4000);
+}
+static void break_parent(struct producer *p)
+{
+	make_node(p, 30, 0x1234, 30);
+	produce_alloc(p, 0x1000, 1, 30);
+}
+static void break_realloc(struct producer *p)
+{
+	produce(p, 2, word0(WIRE_REALLOC_END, 0x1000), 0, 0);
+}
+static void break_head(struct producer *p)
+{
+	p->slot->head += 5ULL << 20;
+}
+static void break_head_backwards(struct producer *p)
+{
+	p->slot->head = 8;
+}
+static void break_alignment(struct producer *p)
+{
+	p->slot->head += 4;
+}
+static void break_thread(struct producer *p)
+{
+	produce(p, 2, word0(WIRE_THREAD, 0), 0, 0);
+}
+
+static void a_ring_that_breaks_a_rule_is_closed_and_counted_and_the_others_go_on(void **state)
+{
+	(void)state;
+	void (*const breaks[])(struct producer *) = {
+		break_tag,       break_by_truncation, break_node, break_node_without_content,
+		break_parent,    break_realloc,       break_head, break_head_backwards,
+		break_alignment, break_thread,
+	};
+	for (size_t i = 0; i < ARRAY_LEN(breaks); i++) {
+		struct fixture f;
+		fixture_open(&f);
+		produce_thread(&f.a, 1);
+		produce_thread(&f.b, 2);
+		produce_alloc(&f.a, 0x5000, 10, 0);
+		fixture_drain(&f);
+		breaks[i](&f.a);
+		produce_alloc(&f.b, 0x7000, 20, 0);
+		fixture_drain(&f);
+		produce_free(&f.b, 0x7000);
+		fixture_drain(&f);
+		fixture_finish(&f);
+		assert_int_equal(f.a.slot->closed, 1);
+		assert_int_equal(f.b.slot->closed, 0);
+		assert_int_equal(f.books->lost_events[LOSS_RING_DAMAGED], 1);
+		assert_int_equal(f.books->wrong, 0);
+		assert_int_equal(f.books->allocs, 2);
+		assert_int_equal(f.books->frees, 1);
+		fixture_close(&f);
+	}
+}
+
+static void a_shared_file_with_a_wrong_layout_or_without_seals_is_refused(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	int fd = memfd_create("test", MFD_ALLOW_SEALING);
+	assert_null(source_heap_adopt(dup(fd), &err)); /* not sealed */
+	assert_int_equal(err.code, -EBADMSG);
+	assert_int_equal(ftruncate(fd, 4096), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	assert_null(source_heap_adopt(fd, &err)); /* sealed, but empty */
+	assert_int_equal(err.code, -EBADMSG);
+
+	const struct source_heap_opt opt = { 0 };
+	struct source_heap *heap = source_heap_new(&opt, &err);
+	assert_non_null(heap);
+	struct wire_heap_header *h =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, source_heap_fd(heap), 0);
+	const struct wire_heap_header good = *h;
+	struct source_heap *again = source_heap_adopt(dup(source_heap_fd(heap)), &err);
+	assert_non_null(again);
+	source_heap_free(again);
+	for (int i = 0; i < 7; i++) {
+		*h = good;
+		switch (i) {
+		case 0:
+			h->nodes_off = UINT64_MAX - 7;
+			break;
+		case 1:
+			h->node_max = WIRE_NODE_MAX + 1;
+			break;
+		case 2:
+			h->slot_count = 1u << 20;
+			break;
+		case 3:
+			h->total_bytes *= 2;
+			break;
+		case 4:
+			h->strings_off = h->total_bytes;
+			break;
+		case 5:
+			h->version = 99;
+			break;
+		default:
+			h->slots_off = 8;
+			break;
+		}
+		assert_null(source_heap_adopt(dup(source_heap_fd(heap)), &err));
+		assert_int_equal(err.code, -EBADMSG);
+	}
+	munmap(h, 4096);
+	source_heap_free(heap);
+}
+
+/* ---- clock, raw files --------------------------------------------------------------------------------------------------- */
+
+static void cycles_become_nanoseconds_continuously_and_in_order(void **state)
+{
+	(void)state;
+	struct heap_clock clock;
+	const uint64_t c0 = 5ULL << 56, n0 = 1000000;
+	heap_clock_init(&clock, c0, n0);
+	uint64_t c = c0, n = n0;
+	for (int i = 1; i <= 200; i++) { /* a counter whose rate wanders between 2 and 3 GHz */
+		n += 1000000;
+		c += 2000000 + (uint64_t)(i * 7919 % 1000) * 1000;
+		heap_clock_add(&clock, c, n);
+		assert_true(llabs((long long)(heap_clock_ns(&clock, c) - (n - n0))) <= 1);
+	}
+	uint64_t last = 0;
+	for (uint64_t at = c - 40000000; at < c + 3000000; at += 1000) {
+		uint64_t ns = heap_clock_ns(&clock, at);
+		assert_true(ns >= last && (last == 0 || ns - last < 600));
+		last = ns;
+	}
+	assert_int_equal(heap_clock_ns(&clock, 0), 0);
+	assert_true(heap_clock_full(&clock, c & ((1ULL << 56) - 1)) == c);
+	assert_true(heap_clock_full(&clock, (c - 12345) & ((1ULL << 56) - 1)) == c - 12345);
+	assert_true(heap_clock_full(&clock, (c + 12345) & ((1ULL << 56) - 1)) == c + 12345);
+}
+
+static void stamps_give_times_near_the_wall_and_hostile_ones_never_the_future(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	uint64_t before = source_heap_now_ns(f.heap);
+	produce(&f.a, 1, word0(WIRE_TIME, heap_cycles() & ((1ULL << 56) - 1)), 0, 0);
+	produce_alloc(&f.a, 0x1000, 10, 0);
+	uint64_t after = source_heap_now_ns(f.heap);
+	fixture_drain(&f);
+	print_message("# %llu <= %llu <= %llu\n", (unsigned long long)before,
+		      (unsigned long long)f.books->last.time_ns, (unsigned long long)after);
+	assert_true(f.books->last.time_ns + 50000 >= before &&
+		    f.books->last.time_ns <= after + 50000);
+	produce(&f.a, 1, word0(WIRE_TIME, (heap_cycles() + (1ULL << 50)) & ((1ULL << 56) - 1)), 0,
+		0);
+	produce_alloc(&f.a, 0x2000, 10, 0);
+	fixture_drain(&f);
+	assert_true(f.books->last.time_ns <= source_heap_now_ns(f.heap));
+	assert_int_equal(f.books->wrong, 0);
+	fixture_close(&f);
+}
+
+static void a_raw_file_replays_like_the_rings_it_was_and_a_cut_one_gives_its_part(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct err err = { 0 };
+	char path[] = "/tmp/recorder-raw-XXXXXX";
+	int fd = mkstemp(path);
+	assert_true(fd >= 0);
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	produce_thread(&f.b, 2);
+	for (uint64_t i = 0; i < 20000; i++) { /* many windows; b frees what a allocated */
+		produce_alloc(&f.a, 0x100000 + i * 16, 16, 0);
+		produce_free(&f.b, 0x100000 + i * 16);
+	}
+	f.a.header->end_cycles = heap_cycles();
+	f.a.header->end_ns = heap_monotonic_ns();
+	uint64_t total = f.a.header->total_bytes;
+	assert_int_equal(write(fd, f.a.base, total), (ssize_t)total);
+	assert_int_equal(source_heap_is_raw(path, &err), 1);
+	struct source_heap *raw = source_heap_raw(path, &err);
+	assert_non_null(raw);
+	assert_int_equal(source_heap_finish(raw, &f.books->sink, 0, &err), 0);
+	assert_int_equal(f.books->wrong, 0);
+	assert_int_equal(f.books->allocs, 20000);
+	assert_int_equal(f.books->frees, 20000);
+	assert_int_equal(f.books->foreign, 0);
+	source_heap_free(raw);
+
+	struct books *part = books_new();
+	assert_int_equal(ftruncate(fd, (off_t)(f.a.slot->ring_off + 100000)), 0);
+	raw = source_heap_raw(path, &err);
+	assert_non_null(raw);
+	assert_int_equal(source_heap_finish(raw, &part->sink, 0, &err), 0);
+	assert_true(part->allocs > 6000 && part->allocs < 6300);
+	assert_int_equal(part->wrong, 0);
+	source_heap_free(raw);
+	assert_int_equal(ftruncate(fd, 100), 0);
+	assert_null(source_heap_raw(path, &err));
+	assert_int_equal(err.code, -EBADMSG);
+	free(part);
+	close(fd);
+	unlink(path);
+	fixture_close(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(blocks_of_one_thread_become_events_with_stacks_and_flags),
+		cmocka_unit_test(a_free_read_before_its_allocation_waits_for_it),
+		cmocka_unit_test(an_address_that_a_pending_realloc_gave_up_is_taken_over_at_once),
+		cmocka_unit_test(rings_stamped_every_16_records_merge_without_one_contradiction),
+		cmocka_unit_test(
+			lost_frees_are_reported_and_explain_reused_addresses),
+		cmocka_unit_test(
+			a_live_address_given_out_again_without_any_loss_counts_as_disorder),
+		cmocka_unit_test(
+			a_ring_that_breaks_a_rule_is_closed_and_counted_and_the_others_go_on),
+		cmocka_unit_test(a_shared_file_with_a_wrong_layout_or_without_seals_is_refused),
+		cmocka_unit_test(cycles_become_nanoseconds_continuously_and_in_order),
+		cmocka_unit_test(stamps_give_times_near_the_wall_and_hostile_ones_never_the_future),
+		cmocka_unit_test(
+			a_raw_file_replays_like_the_rings_it_was_and_a_cut_one_gives_its_part),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
