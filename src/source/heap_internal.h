@@ -84,8 +84,8 @@ struct heap_thread {
  * claims is a free of a foreign block after all, such a credit a lost free.
  */
 #define HEAP_RECENT 4096
-#define HEAP_DEBTS 64
-#define HEAP_DEBT_NS 20000000u
+#define HEAP_DEBTS 128
+#define HEAP_DEBT_NS 1000000000u /* a thread may lose its processor for long between two records */
 struct heap_recent {
 	uint64_t addr, ns;
 };

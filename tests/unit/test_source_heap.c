@@ -535,8 +535,7 @@ int main(void)
 		cmocka_unit_test(a_free_read_before_its_allocation_waits_for_it),
 		cmocka_unit_test(an_address_that_a_pending_realloc_gave_up_is_taken_over_at_once),
 		cmocka_unit_test(rings_stamped_every_16_records_merge_without_one_contradiction),
-		cmocka_unit_test(
-			lost_frees_are_reported_and_explain_reused_addresses),
+		cmocka_unit_test(lost_frees_are_reported_and_explain_reused_addresses),
 		cmocka_unit_test(
 			a_live_address_given_out_again_without_any_loss_counts_as_disorder),
 		cmocka_unit_test(
