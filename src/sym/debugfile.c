@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,8 @@
 
 #include <elfutils/debuginfod.h>
 #include <elfutils/libdwelf.h>
-#include <zlib.h>
+
+#include "base/crc.h"
 
 #define SYSTEM_DEBUG "/usr/lib/debug"
 
@@ -30,10 +32,10 @@ struct wanted {
 static int crc_matches(const struct image *image, uint32_t want)
 {
 	unsigned char block[64 << 10];
-	uLong crc = crc32(0, NULL, 0);
+	uint32_t crc = 0;
 	off_t at = 0;
 	for (ssize_t got; (got = pread(image->fd, block, sizeof(block), at)) > 0; at += got)
-		crc = crc32(crc, block, (uInt)got);
+		crc = crc_32(crc, block, (size_t)got);
 	return crc == want;
 }
 
