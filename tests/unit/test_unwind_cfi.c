@@ -110,8 +110,8 @@ static int same_cfa(const struct unwind_row *row, const Dwarf_Op *ops, size_t co
 		return same_block(row->cfa_expr, ops, count);
 	if (count != 1 && !(count == 2 && ops[1].atom == DW_OP_plus_uconst))
 		return 0;
-	uint64_t reg = ops[0].atom == DW_OP_bregx ? ops[0].number
-						  : (uint64_t)(ops[0].atom - DW_OP_breg0);
+	uint64_t reg =
+		ops[0].atom == DW_OP_bregx ? ops[0].number : (uint64_t)(ops[0].atom - DW_OP_breg0);
 	int64_t off = (int64_t)(ops[0].atom == DW_OP_bregx ? ops[0].number2 : ops[0].number);
 	return row->cfa_reg == reg && row->cfa_off == off;
 }
@@ -135,7 +135,8 @@ static int same_reg(const struct unwind_reg_rule *r, int reg, const Dwarf_Op *me
 		       ops[count - 1].atom == DW_OP_stack_value &&
 		       (count == 2 ? r->value == 0 : (int64_t)ops[1].number == r->value);
 	case UNWIND_REGISTER:
-		return count == 1 && ops[0].atom == DW_OP_regx && ops[0].number == (Dwarf_Word)r->value;
+		return count == 1 && ops[0].atom == DW_OP_regx &&
+		       ops[0].number == (Dwarf_Word)r->value;
 	case UNWIND_AT_EXPR:
 		return count > 1 && ops[0].atom == DW_OP_call_frame_cfa &&
 		       same_block((const uint8_t *)(uintptr_t)r->value, ops + 1, count - 1);
@@ -237,11 +238,12 @@ static void compare_file(const char *path, struct tally *tally)
 			pc = to + l.bias > pc ? to + l.bias : pc + 1;
 		}
 	}
-	print_message("%s: %lu FDEs, %lu rows, %lu missing, %lu wrong; gap %lu end %lu sp %lu bp %lu "
-		      "bx %lu plt %lu signal %lu drap %lu eval %lu\n",
-		      path, tally->fdes, tally->rows, tally->missing, tally->wrong, tally->kinds[0],
-		      tally->kinds[1], tally->kinds[2], tally->kinds[3], tally->kinds[4],
-		      tally->kinds[5], tally->kinds[6], tally->kinds[7], tally->kinds[8]);
+	print_message(
+		"%s: %lu FDEs, %lu rows, %lu missing, %lu wrong; gap %lu end %lu sp %lu bp %lu "
+		"bx %lu plt %lu signal %lu drap %lu eval %lu\n",
+		path, tally->fdes, tally->rows, tally->missing, tally->wrong, tally->kinds[0],
+		tally->kinds[1], tally->kinds[2], tally->kinds[3], tally->kinds[4], tally->kinds[5],
+		tally->kinds[6], tally->kinds[7], tally->kinds[8]);
 	loaded_close(&l);
 }
 
