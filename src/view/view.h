@@ -31,6 +31,8 @@ enum view_cost {
 /** view_by_parse(), view_cost_parse() - the contract's words; -EINVAL with @err listing them. */
 int view_by_parse(const char *word, enum view_by *by, struct err *err);
 int view_cost_parse(const char *word, enum view_cost *cost, struct err *err);
+/** view_cost_name() - the word of the contract. */
+const char *view_cost_name(enum view_cost cost);
 /** view_cost_of() - the column that @which names. */
 uint64_t view_cost_of(const struct cost *cost, enum view_cost which);
 
@@ -52,6 +54,16 @@ struct view_frame {
 size_t view_frames(const struct prof *prof, struct stack_id stack, struct view_frame *out,
 		   size_t max, unsigned *stop);
 
+/**
+ * view_is_wrapper() - 1 for a function that is itself an allocator call (operator new and its mangled names, malloc and
+ * its kin): at the inner end of a stack it is left out.
+ */
+int view_is_wrapper(const char *function);
+/** view_stop_label() - "[partial: too_deep]": the outermost entry of a stack that ended early; NULL for 0. */
+const char *view_stop_label(unsigned stop);
+/** view_cost_add() - add each column of @from to @to. */
+void view_cost_add(struct cost *to, const struct cost *from);
+
 struct view_row {
 	struct cost cost;
 	struct stack_id stack;   /* VIEW_BY_STACK: the stack; others: one example */
@@ -62,15 +74,26 @@ struct view_row {
 };
 struct view_table {
 	struct view_row *
-		rows; /* sorted descending by the asked cost; rows with all-zero costs are left out */
-	size_t count;
+		rows; /* the first @count of @total; sorted descending by the asked cost, then by frames */
+	size_t count, total; /* groups with all-zero costs are left out of both */
 	enum view_by by;
 	enum view_cost cost;
 };
-/** view_table_new() - group the stacks; O(stacks log stacks). Rows that differ only in hidden wrapper frames are merged. */
+/**
+ * view_table_new() - group the stacks; O(stacks log stacks). Rows that differ only in hidden wrapper frames are merged.
+ * @limit: spell out at most so many rows; 0 = all. view_table_free() accepts NULL.
+ */
 struct view_table *view_table_new(const struct prof *prof, enum view_by by, enum view_cost cost,
-				  struct err *err);
+				  size_t limit, struct err *err);
+void view_table_free(struct view_table *table);
 void view_table_freep(struct view_table **table);
+
+/**
+ * view_each() - call @row for every group in order without holding them all: what an unlimited JSON needs.
+ * A nonzero return of @row ends the walk and is returned; negative errno with @err where grouping fails.
+ */
+int view_each(const struct prof *prof, enum view_by by, enum view_cost cost, size_t limit,
+	      int (*row)(void *ctx, const struct view_row *row), void *ctx, struct err *err);
 
 /** A call tree: node 0 is the root; children of a node are contiguous and sorted descending by inclusive cost. */
 struct view_node {
@@ -84,9 +107,13 @@ struct view_tree {
 	enum view_cost cost;
 	int inverted;
 };
-/** view_tree_new() - fold stacks into a tree of functions (same function, module: same node), callers on top unless @inverted. */
+/**
+ * view_tree_new() - fold stacks into a tree of functions (same function, module: same node), callers on top unless
+ * @inverted. Stacks that ended early hang below a node named view_stop_label(). O(stacks), inverted O(stacks * depth).
+ */
 struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, int inverted,
 				struct err *err);
+void view_tree_free(struct view_tree *tree);
 void view_tree_freep(struct view_tree **tree);
 
 #endif

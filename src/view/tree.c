@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tree.c - stacks folded into a call tree of functions. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/intern.h"
+#include "view/impl.h"
+
+/** struct build - the tree while it grows: nodes in order of appearance, found by (parent, function, module). */
+struct build {
+	const struct prof *prof;
+	struct view_node *nodes;
+	uint32_t count, cap;
+	struct idtab tab;
+	uint64_t seed;
+	uint32_t *node_of; /* of a stack row, 0 = not yet; callers on top only */
+};
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "cannot build the call tree");
+}
+
+/** child() - the node of @frame below @parent, made if there is none; 0 without memory (0 is the root, never a child). */
+static uint32_t child(struct build *b, uint32_t parent, const struct view_frame *frame)
+{
+	if (idtab_reserve(&b->tab) < 0)
+		return 0;
+	/* Unknown functions of one module differ by address. */
+	uint64_t offset = frame->function ? 0 : frame->offset;
+	uint32_t hash =
+		(uint32_t)hash_u64((uintptr_t)frame->function ^ offset,
+				   hash_u64((uintptr_t)frame->module, parent, b->seed), b->seed);
+	uint32_t at = idtab_first(&b->tab, hash);
+	for (; b->tab.slots[at] != IDTAB_NONE; at = idtab_next(&b->tab, at)) {
+		const struct view_node *n = &b->nodes[b->tab.slots[at]];
+		if (b->tab.hashes[at] == hash && n->parent == parent &&
+		    n->frame.function == frame->function && n->frame.module == frame->module &&
+		    (frame->function || n->frame.offset == offset))
+			return b->tab.slots[at];
+	}
+	if (b->count == b->cap) {
+		uint32_t cap = b->cap ? b->cap * 2 : 1024;
+		struct view_node *nodes = realloc(b->nodes, (size_t)cap * sizeof(*nodes));
+		if (!nodes)
+			return 0;
+		b->nodes = nodes;
+		b->cap = cap;
+	}
+	b->nodes[b->count] = (struct view_node){ .frame = *frame, .parent = parent };
+	idtab_put(&b->tab, at, hash, b->count);
+	return b->count++;
+}
+
+static uint32_t stop_child(struct build *b, uint32_t parent, unsigned stop)
+{
+	struct view_frame label = { .function = view_stop_label(stop) };
+	return child(b, parent, &label);
+}
+
+/** enter_frame() - entries @from.. of @stack's frame below @node, outermost first. */
+static uint32_t enter_frame(struct build *b, uint32_t node, const struct prof_frame *f,
+			    uint32_t from)
+{
+	for (uint32_t i = view_frame_count(f); i-- > from;) {
+		struct view_frame frame;
+		view_frame_at(b->prof, f, i, &frame);
+		node = child(b, node, &frame);
+		if (node == 0)
+			return 0;
+	}
+	return node;
+}
+
+/**
+ * whole_stack() - the node of a stack row with all its entries; remembered, so each row is entered once. Goes down to the
+ * nearest remembered caller and comes back up, without recursion: stacks are up to 65 535 frames deep.
+ */
+static uint32_t whole_stack(struct build *b, struct stack_id stack)
+{
+	uint32_t depth = 0;
+	struct stack_id at = stack;
+	while (at.v && !b->node_of[at.v]) {
+		depth++;
+		at = prof_stack(b->prof, at)->parent;
+	}
+	if (depth == 0)
+		return b->node_of[stack.v];
+	uint32_t *path = malloc(depth * sizeof(*path));
+	if (!path)
+		return 0;
+	at = stack;
+	for (uint32_t i = depth; i-- > 0;) {
+		path[i] = at.v;
+		at = prof_stack(b->prof, at)->parent;
+	}
+	uint32_t node = at.v ? b->node_of[at.v] : 0;
+	for (uint32_t i = 0; i < depth; i++) {
+		const struct prof_stack *s = prof_stack(b->prof, (struct stack_id){ path[i] });
+		node = s->stop ? stop_child(b, node, s->stop)
+			       : enter_frame(b, node, prof_frame(b->prof, s->frame), 0);
+		if (node == 0)
+			break;
+		b->node_of[path[i]] = node;
+	}
+	free(path);
+	return node;
+}
+
+static uint32_t enter_top_down(struct build *b, struct stack_id stack)
+{
+	const struct prof_stack *s = prof_stack(b->prof, stack);
+	const struct prof_frame *f = prof_frame(b->prof, s->frame);
+	uint32_t hidden = s->stop ? 0 : view_frame_hidden(f);
+	if (hidden == 0 || hidden >= view_frame_count(f))
+		return whole_stack(b, stack);
+	uint32_t node = s->parent.v ? whole_stack(b, s->parent) : 0;
+	if (s->parent.v && node == 0)
+		return 0;
+	return enter_frame(b, node, f, hidden);
+}
+
+static uint32_t enter_inverted(struct build *b, struct stack_id stack, const struct cost *cost)
+{
+	uint32_t node = 0;
+	struct stack_id at = stack;
+	for (int innermost = 1; at.v; innermost = 0) {
+		const struct prof_stack *s = prof_stack(b->prof, at);
+		if (s->stop) {
+			node = stop_child(b, node, s->stop);
+			if (node == 0)
+				return 0;
+			view_cost_add(&b->nodes[node].total, cost);
+			break;
+		}
+		const struct prof_frame *f = prof_frame(b->prof, s->frame);
+		uint32_t count = view_frame_count(f);
+		uint32_t i = innermost ? view_frame_hidden(f) : 0;
+		for (i = i < count ? i : 0; i < count; i++) {
+			struct view_frame frame;
+			view_frame_at(b->prof, f, i, &frame);
+			node = child(b, node, &frame);
+			if (node == 0)
+				return 0;
+			view_cost_add(&b->nodes[node].total, cost);
+		}
+		at = s->parent;
+	}
+	return node;
+}
+
+static int fill(struct build *b, int inverted, struct err *err)
+{
+	uint32_t stacks = prof_stack_count(b->prof);
+	for (uint32_t i = 0; i < stacks; i++) {
+		struct cost cost;
+		prof_stack_cost(b->prof, (struct stack_id){ i }, &cost);
+		if (cost.allocations == 0 && cost.frees == 0 && cost.peak_bytes == 0 &&
+		    cost.leaked == 0 && cost.uncertain == 0)
+			continue;
+		struct stack_id stack = view_canonical(b->prof, (struct stack_id){ i });
+		uint32_t node = 0;
+		if (stack.v) {
+			node = inverted ? enter_inverted(b, stack, &cost)
+					: enter_top_down(b, stack);
+			if (node == 0)
+				return no_memory(err);
+		}
+		view_cost_add(&b->nodes[node].self, &cost);
+		if (inverted)
+			view_cost_add(&b->nodes[0].total, &cost);
+	}
+	if (inverted)
+		return 0;
+	/* A parent is always made before its children: one pass backwards sums everything up. */
+	for (uint32_t i = b->count; i-- > 0;) {
+		view_cost_add(&b->nodes[i].total, &b->nodes[i].self);
+		if (i)
+			view_cost_add(&b->nodes[b->nodes[i].parent].total, &b->nodes[i].total);
+	}
+	return 0;
+}
+
+struct order {
+	uint32_t parent, node;
+	uint64_t key;
+};
+
+static int by_parent_then_cost(const void *a, const void *b)
+{
+	const struct order *x = a, *y = b;
+	if (x->parent != y->parent)
+		return x->parent < y->parent ? -1 : 1;
+	if (x->key != y->key)
+		return x->key < y->key ? 1 : -1;
+	return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/** lay_out() - copy the nodes so that children are contiguous and sorted: breadth first from the root. */
+static struct view_node *lay_out(const struct build *b, enum view_cost cost)
+{
+	struct order *order = malloc((size_t)b->count * sizeof(*order));
+	uint32_t *first = calloc((size_t)b->count + 1,
+				 sizeof(*first)); /* place in order[] of a node's first child */
+	struct view_node *out = malloc((size_t)b->count * sizeof(*out));
+	if (!order || !first || !out) {
+		free(order);
+		free(first);
+		free(out);
+		return NULL;
+	}
+	for (uint32_t i = 1; i < b->count; i++) {
+		order[i - 1] = (struct order){ .parent = b->nodes[i].parent,
+					       .node = i,
+					       .key = view_cost_of(&b->nodes[i].total, cost) };
+		first[b->nodes[i].parent + 1]++;
+	}
+	if (b->count > 2)
+		qsort(order, b->count - 1, sizeof(*order), by_parent_then_cost);
+	for (uint32_t i = 0; i < b->count; i++)
+		first[i + 1] += first[i];
+	/* @from[i]: which node of the build stands at out[i]; kept in out[i].first_child until its children are placed. */
+	uint32_t placed = 1;
+	out[0] = b->nodes[0];
+	out[0].first_child = 0;
+	for (uint32_t i = 0; i < placed; i++) {
+		uint32_t from = out[i].first_child;
+		out[i].first_child = placed;
+		out[i].child_count = first[from + 1] - first[from];
+		for (uint32_t k = first[from]; k < first[from + 1]; k++) {
+			out[placed] = b->nodes[order[k].node];
+			out[placed].parent = i;
+			out[placed].first_child = order[k].node;
+			placed++;
+		}
+	}
+	free(order);
+	free(first);
+	return out;
+}
+
+struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, int inverted,
+				struct err *err)
+{
+	struct build b = { .prof = prof, .seed = hash_seed(), .count = 1, .cap = 1024 };
+	struct view_tree *tree = calloc(1, sizeof(*tree));
+	b.nodes = calloc(b.cap, sizeof(*b.nodes));
+	b.node_of = calloc(inverted ? 1 : prof_stack_count(prof), sizeof(*b.node_of));
+	int rc = tree && b.nodes && b.node_of ? fill(&b, inverted, err) : no_memory(err);
+	idtab_fini(&b.tab);
+	free(b.node_of);
+	if (rc == 0) {
+		tree->nodes = lay_out(&b, cost);
+		tree->count = b.count;
+		tree->cost = cost;
+		tree->inverted = inverted;
+		if (!tree->nodes)
+			rc = no_memory(err);
+	}
+	free(b.nodes);
+	if (rc < 0) {
+		free(tree);
+		return NULL;
+	}
+	return tree;
+}
+
+void view_tree_free(struct view_tree *tree)
+{
+	if (!tree)
+		return;
+	free(tree->nodes);
+	free(tree);
+}
+
+void view_tree_freep(struct view_tree **tree)
+{
+	view_tree_free(*tree);
+	*tree = NULL;
+}
