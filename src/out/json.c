@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json.c - the report as one object, contract 3. Rows stream: nothing is held but their order. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/jsonw.h"
+#include "out/out.h"
+
+/* A stack of the walk's longest, every frame with a few inlined ones; what is longer is cut and says so. */
+#define FRAMES_MAX 65536u
+
+struct json_rows {
+	struct jsonw *json;
+	const struct prof *prof;
+	const struct out_opt *opt;
+	struct view_frame *frames;
+	size_t frames_cap;
+	struct err *err;
+};
+
+static void put_cmdline(struct jsonw *json, const struct prof_process *process)
+{
+	jsonw_array(json, "cmdline");
+	const char *at = process ? process->cmdline : NULL;
+	size_t left = at ? process->cmdline_bytes : 0;
+	while (left) {
+		size_t len = strnlen(at, left);
+		jsonw_strn(json, NULL, at, len);
+		at += len;
+		left -= len;
+		if (left) { /* the NUL that ends an argument */
+			at++;
+			left--;
+		}
+	}
+	jsonw_array_end(json);
+}
+
+static void put_process(struct jsonw *json, const struct prof *prof,
+			const struct prof_totals *totals)
+{
+	const struct prof_process *process = prof_process(prof);
+	jsonw_object(json, "process");
+	jsonw_u64(json, "pid", process ? process->pid : 0);
+	jsonw_str(json, "exe", process ? process->exe : NULL);
+	put_cmdline(json, process);
+	jsonw_u64(json, "runtime_ns", totals->runtime_ns);
+	jsonw_bool(json, "complete", process && process->complete);
+	if (process && process->ended && process->exit_status >= 0)
+		jsonw_u64(json, "exit_status", (uint64_t)process->exit_status);
+	if (process && process->start_realtime_ns)
+		jsonw_u64(json, "start_realtime_ns", process->start_realtime_ns);
+	jsonw_u64(json, "time_bound_ns", process ? process->time_bound_ns : 0);
+	jsonw_object_end(json);
+}
+
+static void put_totals(struct jsonw *json, const struct prof_totals *t)
+{
+	jsonw_object(json, "totals");
+	jsonw_u64(json, "allocations", t->cost.allocations);
+	jsonw_u64(json, "allocated_bytes", t->cost.allocated_bytes);
+	jsonw_u64(json, "frees", t->cost.frees);
+	jsonw_u64(json, "foreign_frees", t->foreign_frees);
+	jsonw_u64(json, "temporary_allocations", t->cost.temporary);
+	jsonw_u64(json, "leaked_allocations", t->cost.leaked);
+	jsonw_u64(json, "leaked_bytes", t->cost.leaked_bytes);
+	jsonw_u64(json, "uncertain_allocations", t->cost.uncertain);
+	jsonw_u64(json, "uncertain_bytes", t->cost.uncertain_bytes);
+	jsonw_u64(json, "peak_bytes", t->cost.peak_bytes);
+	jsonw_u64(json, "peak_time_ns", t->peak_time_ns);
+	jsonw_u64(json, "peak_rss_bytes", t->peak_rss_bytes);
+	jsonw_u64(json, "threads", t->threads);
+	jsonw_u64(json, "stacks", t->stacks);
+	jsonw_object_end(json);
+}
+
+static void put_losses(struct jsonw *json, const struct prof_totals *t)
+{
+	jsonw_object(json, "lost");
+	jsonw_u64(json, "events", t->lost_events);
+	jsonw_u64(json, "bytes", t->lost_bytes);
+	jsonw_object(json, "by_reason");
+	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)
+		/* 0 events of a reason that was reported: their number is not known. */
+		if ((t->lost[i] || t->loss_reports[i]) && loss_reason_name(i))
+			jsonw_u64(json, loss_reason_name(i), t->lost[i]);
+	jsonw_object_end(json);
+	jsonw_object_end(json);
+
+	uint64_t partial = 0;
+	for (unsigned i = 1; i < STACK_STOP_MAX; i++)
+		partial += t->partial[i];
+	jsonw_object(json, "partial_stacks");
+	jsonw_u64(json, "events", partial);
+	jsonw_object(json, "by_reason");
+	for (unsigned i = 1; i < STACK_STOP_MAX; i++)
+		if (t->partial[i] && stack_stop_name(i))
+			jsonw_u64(json, stack_stop_name(i), t->partial[i]);
+	jsonw_object_end(json);
+	jsonw_object_end(json);
+
+	jsonw_object(json, "culled");
+	jsonw_u64(json, "allocations", t->culled_allocations);
+	jsonw_u64(json, "bytes", t->culled_bytes);
+	jsonw_object_end(json);
+}
+
+static void put_frame(struct jsonw *json, const struct view_frame *f, enum view_by by)
+{
+	jsonw_object(json, NULL);
+	jsonw_str(json, "function", f->function);
+	jsonw_str(json, "module", f->module);
+	/* A group's frame stands for many addresses: only what they have in common is said. */
+	if (by == VIEW_BY_STACK || (by == VIEW_BY_LINE && !f->file))
+		jsonw_u64(json, "offset", f->offset);
+	else
+		jsonw_null(json, "offset");
+	jsonw_str(json, "file", f->file);
+	if (f->line)
+		jsonw_u64(json, "line", f->line);
+	else
+		jsonw_null(json, "line");
+	jsonw_bool(json, "inlined", f->inlined);
+	jsonw_object_end(json);
+}
+
+static int put_row(void *ctx, const struct view_row *row)
+{
+	struct json_rows *rows = ctx;
+	struct jsonw *json = rows->json;
+	const struct cost *c = &row->cost;
+	jsonw_line(json);
+	jsonw_object(json, NULL);
+	jsonw_u64(json, "allocations", c->allocations);
+	jsonw_u64(json, "allocated_bytes", c->allocated_bytes);
+	jsonw_u64(json, "temporary_allocations", c->temporary);
+	jsonw_u64(json, "leaked_allocations", c->leaked);
+	jsonw_u64(json, "leaked_bytes", c->leaked_bytes);
+	jsonw_u64(json, "peak_bytes", c->peak_bytes);
+	if (c->uncertain || c->uncertain_bytes) {
+		jsonw_u64(json, "uncertain_allocations", c->uncertain);
+		jsonw_u64(json, "uncertain_bytes", c->uncertain_bytes);
+	}
+	if (rows->opt->by == VIEW_BY_THREAD) {
+		jsonw_u64(json, "tid", row->tid);
+		jsonw_str(json, "name", row->thread_name);
+	}
+	if (row->stop)
+		jsonw_str(json, "partial", stack_stop_name(row->stop));
+	jsonw_array(json, "frames");
+	if (rows->opt->by == VIEW_BY_STACK) {
+		unsigned stop;
+		size_t n = view_frames(rows->prof, row->stack, rows->frames, FRAMES_MAX, &stop);
+		for (size_t i = 0; i < n; i++)
+			put_frame(json, &rows->frames[i], VIEW_BY_STACK);
+	} else if (rows->opt->by != VIEW_BY_THREAD) {
+		put_frame(json, &row->frame, rows->opt->by);
+	}
+	jsonw_array_end(json);
+	jsonw_object_end(json);
+	return ferror(json->to) ? -EIO : 0;
+}
+
+int out_json(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err)
+{
+	struct jsonw json;
+	struct prof_totals totals;
+	struct json_rows rows = { .json = &json, .prof = prof, .opt = opt, .err = err };
+	rows.frames = malloc(FRAMES_MAX * sizeof(*rows.frames));
+	if (!rows.frames)
+		return err_set(err, -ENOMEM, "cannot write JSON");
+	jsonw_init(&json, to);
+	prof_totals(prof, &totals);
+	jsonw_object(&json, NULL);
+	jsonw_u64(&json, "version", 1);
+	put_process(&json, prof, &totals);
+	put_totals(&json, &totals);
+	put_losses(&json, &totals);
+	jsonw_array(&json, "rows");
+	int rc = view_each(prof, opt->by, opt->cost, opt->limit, put_row, &rows, err);
+	jsonw_array_end(&json);
+	jsonw_object_end(&json);
+	jsonw_line(&json);
+	free(rows.frames);
+	if (rc == -EIO || (rc == 0 && (fflush(to) != 0 || ferror(to))))
+		return err_set(err, -EIO, "cannot write JSON");
+	return rc;
+}
