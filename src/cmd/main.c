@@ -7,6 +7,7 @@
 #include "cmd/cmd.h"
 
 static const struct command commands[] = {
+	{ "report", "say where the memory went: the report of a recording", cmd_report },
 	{ NULL, NULL, NULL },
 };
 

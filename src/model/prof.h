@@ -35,6 +35,12 @@ void prof_free(struct prof *prof);
 void prof_freep(struct prof **prof);
 /** prof_sink() - the sink that feeds this prof; belongs to it. */
 struct sink *prof_sink(struct prof *prof);
+/**
+ * prof_symbol_sink() - a sink for DEF_SYMBOL alone whose ids are *frame rows*, not a producer's numbers: what
+ * sym_resolve_prof() needs, which walks the rows. (Rows differ from the producer's numbers where a module was loaded
+ * twice.) Belongs to @prof.
+ */
+struct sink *prof_symbol_sink(struct prof *prof);
 
 /* ---- reading: plain accessors, valid while the prof lives; one thread, or any thread through a snap -------------- */
 

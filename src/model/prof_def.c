@@ -244,12 +244,9 @@ static int define_stack(struct prof *p, const struct def *def, struct err *err)
 	return map_stack(p, def->id, row, err);
 }
 
-static int define_symbol(struct prof *p, const struct def *def, struct err *err)
+static int set_symbols(struct prof *p, uint32_t row, const struct def *def, struct err *err)
 {
-	uint32_t row = idmap_get(&p->frame_map, def->id), count = def->symbol.count;
-	if (row == UINT32_MAX)
-		return err_set(err, -EBADMSG, "bad recording: a symbol for undefined frame %u",
-			       def->id);
+	uint32_t count = def->symbol.count;
 	struct prof_frame *f = chunked_at(&p->frames, row);
 	if (count == 0)
 		return 0;
@@ -271,6 +268,31 @@ static int define_symbol(struct prof *p, const struct def *def, struct err *err)
 	f->symbols = to;
 	f->symbol_count = count;
 	return 0;
+}
+
+static int define_symbol(struct prof *p, const struct def *def, struct err *err)
+{
+	uint32_t row = idmap_get(&p->frame_map, def->id);
+	if (row == UINT32_MAX)
+		return err_set(err, -EBADMSG, "bad recording: a symbol for undefined frame %u",
+			       def->id);
+	return set_symbols(p, row, def, err);
+}
+
+static int define_row_symbol(struct sink *sink, const struct def *def, struct err *err)
+{
+	struct prof *p = ((struct symbol_sink *)sink)->prof;
+	if (def->kind != DEF_SYMBOL || def->id >= p->frames.count)
+		return err_set(err, -EINVAL, "symbols for frame row %u, which does not exist",
+			       def->id);
+	return set_symbols(p, def->id, def, err);
+}
+
+static int put_nothing(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	(void)sink;
+	(void)events;
+	return count ? err_set(err, -EINVAL, "events where only symbols belong") : 0;
 }
 
 int prof_define(struct sink *sink, const struct def *def, struct err *err)
@@ -338,6 +360,10 @@ struct prof *prof_new(struct err *err)
 		return NULL;
 	}
 	p->sink = (struct sink){ .define = prof_define, .put = prof_put };
+	p->symbol_sink = (struct symbol_sink){
+		.sink = { .define = define_row_symbol, .put = put_nothing },
+		.prof = p,
+	};
 	p->seed = hash_seed();
 	p->modules = (struct chunked)CHUNKED_INIT(struct prof_module);
 	p->frames = (struct chunked)CHUNKED_INIT(struct prof_frame);
@@ -394,4 +420,9 @@ void prof_freep(struct prof **prof)
 struct sink *prof_sink(struct prof *prof)
 {
 	return &prof->sink;
+}
+
+struct sink *prof_symbol_sink(struct prof *prof)
+{
+	return &prof->symbol_sink.sink;
 }

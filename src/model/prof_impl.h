@@ -41,8 +41,15 @@ struct idmap {
 	uint32_t count, cap;
 };
 
+/** struct symbol_sink - a sink that finds its prof behind itself. */
+struct symbol_sink {
+	struct sink sink;
+	struct prof *prof;
+};
+
 struct prof {
 	struct sink sink;
+	struct symbol_sink symbol_sink;
 	struct intern strings;
 	struct arena arena;
 	uint64_t seed;

@@ -14,9 +14,10 @@ struct out_opt {
 	enum view_by by;
 	enum view_cost cost;
 	int inverted;
-	size_t limit; /* rows; 0 = the format's default (text 10, others unlimited) */
-	int colour;   /* text: terminal colours */
-	int width;    /* text: columns; 0 = 100 */
+	int one_section; /* text: only the table of @by and @cost, instead of the default sections */
+	size_t limit;    /* rows; 0 = the format's default (text 10, others unlimited) */
+	int colour;      /* text: terminal colours */
+	int width;       /* text: columns; 0 = 100 */
 	const char *title;
 };
 

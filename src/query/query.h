@@ -42,12 +42,22 @@ struct query {
 int query_needs_replay(const struct query *query);
 
 /**
- * query_run() - the reading that @query selects, as a prof whose counters hold only the selected blocks (with `at`: live
- * counters as of that moment, leaked = live then). Uses the summary where it can, else replays once or twice (a second
- * pass for `peak`, percentages and lifetimes). Memory: definitions + live blocks.
+ * struct query_source - where the events come from: a .blt recording, or a foreign file read by somebody else.
+ * @run replays everything into a sink and can be called more than once. @summary (may be NULL) loads a finished reading:
+ * 1 done, 0 there is none, negative errno.
+ */
+struct query_source {
+	int (*run)(void *ctx, struct sink *sink, struct err *err);
+	int (*summary)(void *ctx, struct prof *prof, struct err *err);
+	void *ctx;
+};
+
+/**
+ * query_run() - the reading that @query (NULL: everything) selects, as a prof whose counters hold only the selected
+ * blocks. Uses the summary where it can, else replays.
  * Return: a new prof, release with prof_free(); NULL with @err.
  */
-struct prof *query_run(struct trace_reader *reader, const struct query *query,
-		       const struct trace_read_opt *opt, struct err *err);
+struct prof *query_run(const struct query_source *source, const struct query *query,
+		       struct err *err);
 
 #endif

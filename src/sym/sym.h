@@ -36,7 +36,7 @@ uint32_t sym_resolve(struct sym *sym, const char *path, const uint8_t *build_id,
 
 /**
  * sym_resolve_prof() - resolve every frame of @prof that has no symbols yet, module by module, and hand DEF_SYMBOL
- * definitions to @sink (usually prof_sink(@prof), or a tee with a trace writer). @progress may be NULL.
+ * definitions, whose ids are frame rows of @prof, to @sink (prof_symbol_sink(@prof)). @progress may be NULL.
  */
 int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
 		     void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,

@@ -45,54 +45,55 @@ static int cost_is_zero(const struct cost *cost)
 		 cost->leaked | cost->leaked_bytes | cost->uncertain);
 }
 
-/** group_key() - the frame's fields that make two stacks one group; the rest of the frame is cleared. */
-static void group_key(struct view_frame *f, enum view_by by)
-{
-	switch (by) {
-	case VIEW_BY_FUNCTION: /* unknown functions of a module are one group */
-		f->offset = 0;
-		f->line = 0;
-		f->inlined = 0;
-		break;
-	case VIEW_BY_MODULE:
-		*f = (struct view_frame){ .module = f->module };
-		break;
-	case VIEW_BY_FILE:
-		*f = (struct view_frame){ .file = f->file, .module = f->file ? NULL : f->module };
-		break;
-	case VIEW_BY_LINE:
-		f->offset = f->file ? 0 : f->offset;
-		f->module = f->file ? NULL : f->module;
-		f->inlined = 0;
-		break;
-	default:
-		break;
-	}
-}
-
-/** group_frame() - the frame that stands for @stack when grouping by @by. */
+/** group_frame() - the frame that stands for @stack's group: what one example can say of all of them. */
 static void group_frame(const struct prof *prof, struct stack_id stack, enum view_by by,
-			struct view_frame *frame, unsigned *stop)
+			struct view_frame *f, unsigned *stop)
 {
-	*frame = (struct view_frame){ 0 };
-	if (view_frames(prof, stack, frame, 1, stop) == 0)
-		*frame = (struct view_frame){ .function = view_stop_label(*stop) };
-	group_key(frame, by);
+	*f = (struct view_frame){ 0 };
+	if (view_frames(prof, stack, f, 1, stop) == 0)
+		*f = (struct view_frame){ .function = view_stop_label(*stop) };
+	if (by == VIEW_BY_LINE)
+		return;
+	f->offset = 0;
+	f->line = 0;
+	f->inlined = 0;
+	if (by == VIEW_BY_FUNCTION)
+		return;
+	f->function = NULL;
+	if (by == VIEW_BY_MODULE)
+		f->file = NULL;
 }
 
-/* Functions in headers carry their file in the key of a line only; for functions the first example's file is shown. */
+/* What is unknown groups by the next coarser thing that is known: a line by its address, a file by its module. */
 static int same_group(const struct view_frame *a, const struct view_frame *b, enum view_by by)
 {
-	return a->function == b->function && a->module == b->module && a->offset == b->offset &&
-	       (by == VIEW_BY_FUNCTION || (a->file == b->file && a->line == b->line));
+	switch (by) {
+	case VIEW_BY_FUNCTION:
+		return a->function == b->function && a->module == b->module;
+	case VIEW_BY_FILE:
+		return a->file == b->file && (a->file || a->module == b->module);
+	case VIEW_BY_LINE:
+		if (a->file || b->file)
+			return a->file == b->file && a->line == b->line;
+		return a->module == b->module && a->offset == b->offset;
+	default:
+		return a->module == b->module;
+	}
 }
 
 static uint32_t hash_group(const struct view_frame *f, enum view_by by, uint64_t seed)
 {
-	uint64_t h = hash_u64((uintptr_t)f->function, (uintptr_t)f->module, seed);
-	if (by != VIEW_BY_FUNCTION)
-		h = hash_u64((uintptr_t)f->file, f->line, h);
-	return (uint32_t)hash_u64(f->offset, 0, h);
+	uintptr_t module = (uintptr_t)f->module, file = (uintptr_t)f->file;
+	switch (by) {
+	case VIEW_BY_FUNCTION:
+		return (uint32_t)hash_u64((uintptr_t)f->function, module, seed);
+	case VIEW_BY_FILE:
+		return (uint32_t)hash_u64(file, file ? 0 : module, seed);
+	case VIEW_BY_LINE:
+		return (uint32_t)hash_u64(file ? file : module, file ? f->line : f->offset, seed);
+	default:
+		return (uint32_t)hash_u64(module, 0, seed);
+	}
 }
 
 static int collect_threads(const struct prof *prof, struct groups *g, struct err *err)

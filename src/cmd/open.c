@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/open.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/progress.h"
+#include "source/heaptrack.h"
+#include "sym/sym.h"
+#include "trace/trace.h"
+
+struct recording {
+	enum recording_kind kind;
+	char *path;
+	struct trace_reader *reader;
+	char warning[512];
+};
+
+static void recording_free(struct recording *rec)
+{
+	if (!rec)
+		return;
+	trace_reader_freep(&rec->reader);
+	free(rec->path);
+	free(rec);
+}
+
+void recording_freep(struct recording **recording)
+{
+	recording_free(*recording);
+	*recording = NULL;
+}
+
+struct recording *cmd_open_recording(const char *path, struct err *err)
+{
+	CLEANUP(recording_freep) struct recording *rec = calloc(1, sizeof(*rec));
+	if (!rec || !(rec->path = strdup(path))) {
+		err_set(err, -ENOMEM, "cannot open '%s'", path);
+		return NULL;
+	}
+	int is = trace_is(path, err);
+	if (is < 0)
+		return NULL;
+	if (is) {
+		rec->kind = RECORDING_BLT;
+		rec->reader = trace_reader_new(path, err);
+		return rec->reader ? STEAL(rec) : NULL;
+	}
+	is = heaptrack_is(path, err);
+	if (is < 0)
+		return NULL;
+	if (is) {
+		rec->kind = RECORDING_HEAPTRACK;
+		return STEAL(rec);
+	}
+	err_set(err, -EBADMSG,
+		"cannot read '%s': neither a byteledger recording nor a heaptrack file", path);
+	err_hint(err, "'byteledger run -- PROGRAM' makes a recording");
+	return NULL;
+}
+
+enum recording_kind recording_kind(const struct recording *recording)
+{
+	return recording->kind;
+}
+
+const char *recording_path(const struct recording *recording)
+{
+	return recording->path;
+}
+
+const char *recording_warning(const struct recording *recording)
+{
+	return recording->warning[0] ? recording->warning : NULL;
+}
+
+static void note_damage(struct recording *rec)
+{
+	struct trace_reader_info info;
+	trace_reader_info(rec->reader, &info);
+	if (info.damaged_blocks)
+		snprintf(rec->warning, sizeof(rec->warning),
+			 "'%s' is damaged: %llu blocks (%llu bytes) could not be read", rec->path,
+			 (unsigned long long)info.damaged_blocks,
+			 (unsigned long long)info.skipped_bytes);
+	else if (info.truncated)
+		snprintf(rec->warning, sizeof(rec->warning),
+			 "'%s' ends early: read up to its last whole block", rec->path);
+}
+
+static int run_heaptrack(struct recording *rec, struct sink *sink, struct progress *progress,
+			 struct err *err)
+{
+	struct heaptrack_opt opt = { .progress = progress_tick, .progress_ctx = progress };
+	struct heaptrack_info info = { 0 };
+	int rc = heaptrack_run(rec->path, sink, &opt, &info, err);
+	snprintf(rec->warning, sizeof(rec->warning), "%s", info.warning);
+	return rc;
+}
+
+int recording_run(struct recording *rec, struct sink *sink, struct err *err)
+{
+	struct progress progress = { .what = "reading" };
+	int rc;
+	if (rec->kind == RECORDING_HEAPTRACK) {
+		rc = run_heaptrack(rec, sink, &progress, err);
+	} else {
+		struct trace_read_opt opt = { .progress = progress_tick,
+					      .progress_ctx = &progress };
+		rc = trace_reader_run(rec->reader, sink, &opt, err);
+		note_damage(rec);
+	}
+	progress_end(&progress);
+	return rc;
+}
+
+static int source_run(void *ctx, struct sink *sink, struct err *err)
+{
+	return recording_run(ctx, sink, err);
+}
+
+static int source_summary(void *ctx, struct prof *prof, struct err *err)
+{
+	struct recording *rec = ctx;
+	int rc = trace_reader_summary(rec->reader, prof, err);
+	note_damage(rec);
+	return rc;
+}
+
+struct prof *recording_read(struct recording *rec, const struct query *query, struct err *err)
+{
+	struct query_source source = { .run = source_run, .ctx = rec };
+	if (rec->kind == RECORDING_BLT)
+		source.summary = source_summary;
+	return query_run(&source, query, err);
+}
+
+int cmd_resolve(struct prof *prof, const char *const *debug_dirs, struct err *err)
+{
+	struct sym_opt opt = { .debug_dirs = debug_dirs };
+	CLEANUP(sym_freep) struct sym *sym = sym_new(&opt, err);
+	if (!sym)
+		return err ? err->code : -ENOMEM;
+	struct progress progress = { .what = "resolving symbols" };
+	int rc = sym_resolve_prof(sym, prof, prof_symbol_sink(prof), progress_tick, &progress, err);
+	progress_end(&progress);
+	return rc;
+}

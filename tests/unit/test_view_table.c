@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "view/view.h"
+
+static void define(struct prof *prof, const struct def *def)
+{
+	struct err err = { 0 };
+	if (prof_sink(prof)->define(prof_sink(prof), def, &err) < 0)
+		fail_msg("%s", err.msg);
+}
+
+static void name(struct prof *prof, uint32_t frame, const char *function, uint32_t line)
+{
+	struct symbol s = { .function = function, .file = function ? "a.c" : NULL, .line = line };
+	define(prof, &(struct def){ .kind = DEF_SYMBOL, .id = frame, .symbol = { &s, 1 } });
+}
+
+static uint32_t block;
+
+static void alloc(struct prof *prof, uint32_t stack, uint64_t bytes)
+{
+	struct event ev = {
+		.kind = EVENT_ALLOC, .bytes = bytes, .stack = { stack }, .block = { block++ }
+	};
+	prof_sink(prof)->put(prof_sink(prof), &ev, 1, NULL);
+}
+
+/*
+ * Frames: 1 main, 2 parse, 3 operator new, 4 operator new (another address), 5 unknown, 6 helper inlined into parse.
+ * Stacks: 1 main | 2 main parse | 3 main parse new | 4 main parse new' | 5 main unknown | 6 main parse+helper |
+ *         7 (too deep) | 8 (too deep) parse
+ */
+static struct prof *world(void)
+{
+	struct prof *prof = prof_new(NULL);
+	block = 0;
+	define(prof, &(struct def){ .kind = DEF_THREAD, .id = 0, .thread = { .tid = 7 } });
+	define(prof,
+	       &(struct def){ .kind = DEF_MODULE, .id = 1, .module = { .path = "/bin/demo" } });
+	for (uint32_t i = 1; i <= 6; i++)
+		define(prof,
+		       &(struct def){ .kind = DEF_FRAME, .id = i, .frame = { { 1 }, i * 16 } });
+	name(prof, 1, "main", 1);
+	name(prof, 2, "parse", 2);
+	name(prof, 3, "operator new(unsigned long)", 3);
+	name(prof, 4, "operator new[](unsigned long)", 4);
+	struct symbol inlined[] = { { "helper", "h.h", 9, 1 }, { "parse", "a.c", 3, 0 } };
+	define(prof, &(struct def){ .kind = DEF_SYMBOL, .id = 6, .symbol = { inlined, 2 } });
+	const uint32_t stacks[][2] = { { 0, 1 }, { 1, 2 }, { 2, 3 }, { 2, 4 }, { 1, 5 }, { 1, 6 } };
+	for (uint32_t i = 0; i < 6; i++)
+		define(prof, &(struct def){ .kind = DEF_STACK,
+					    .id = i + 1,
+					    .stack = { { stacks[i][0] }, { stacks[i][1] }, 0 } });
+	define(prof, &(struct def){ .kind = DEF_STACK, .id = 7, .stack = { .stop = 6 } });
+	define(prof, &(struct def){ .kind = DEF_STACK, .id = 8, .stack = { { 7 }, { 2 }, 0 } });
+	return prof;
+}
+
+static void rows_that_differ_only_in_operator_new_are_one(void **state)
+{
+	(void)state;
+	struct prof *prof = world();
+	alloc(prof, 3, 10);
+	alloc(prof, 4, 20);
+	alloc(prof, 2, 40);
+	alloc(prof, 1, 5);
+	struct view_table *t = view_table_new(prof, VIEW_BY_STACK, VIEW_COST_PEAK, 0, NULL);
+	assert_int_equal(t->count, 2);
+	assert_int_equal(t->rows[0].cost.peak_bytes, 70);
+	assert_int_equal(t->rows[0].cost.allocations, 3);
+	struct view_frame f[4];
+	unsigned stop;
+	assert_int_equal(view_frames(prof, t->rows[0].stack, f, 4, &stop), 2);
+	assert_string_equal(f[0].function, "parse");
+	assert_string_equal(f[0].module, "demo");
+	assert_int_equal(f[0].offset, 32);
+	assert_string_equal(f[1].function, "main");
+	assert_int_equal(stop, 0);
+	view_table_free(t);
+	t = view_table_new(prof, VIEW_BY_STACK, VIEW_COST_PEAK, 1, NULL);
+	assert_int_equal(t->count, 1);
+	assert_int_equal(t->total, 2);
+	view_table_free(t);
+	prof_free(prof);
+}
+
+static void inlined_frames_come_first_and_share_the_address(void **state)
+{
+	(void)state;
+	struct prof *prof = world();
+	struct view_frame f[4];
+	unsigned stop;
+	assert_int_equal(view_frames(prof, (struct stack_id){ 6 }, f, 4, &stop), 3);
+	assert_string_equal(f[0].function, "helper");
+	assert_int_equal(f[0].inlined, 1);
+	assert_string_equal(f[1].function, "parse");
+	assert_int_equal(f[1].offset, f[0].offset);
+	assert_string_equal(f[2].function, "main");
+	assert_int_equal(view_frames(prof, (struct stack_id){ 6 }, f, 2, &stop), 2);
+	prof_free(prof);
+}
+
+static void groups_take_the_innermost_frame(void **state)
+{
+	(void)state;
+	struct prof *prof = world();
+	alloc(prof, 3, 10); /* parse */
+	alloc(prof, 8, 7);  /* parse, partial */
+	alloc(prof, 6, 30); /* helper */
+	alloc(prof, 5, 1);  /* unknown */
+	alloc(prof, 7, 2);  /* no frame at all */
+	struct view_table *t = view_table_new(prof, VIEW_BY_FUNCTION, VIEW_COST_PEAK, 0, NULL);
+	assert_int_equal(t->count, 4);
+	assert_string_equal(t->rows[0].frame.function, "helper");
+	assert_string_equal(t->rows[1].frame.function, "parse");
+	assert_int_equal(t->rows[1].cost.peak_bytes, 17);
+	assert_string_equal(t->rows[2].frame.function, "[partial: too_deep]");
+	assert_null(t->rows[3].frame.function);
+	assert_string_equal(t->rows[3].frame.module, "demo");
+	view_table_free(t);
+	t = view_table_new(prof, VIEW_BY_LINE, VIEW_COST_ALLOCATIONS, 0, NULL);
+	assert_int_equal(t->rows[0].cost.allocations, 2);
+	assert_int_equal(t->rows[0].frame.line, 2);
+	view_table_free(t);
+	t = view_table_new(prof, VIEW_BY_MODULE, VIEW_COST_PEAK, 0, NULL);
+	assert_int_equal(t->rows[0].cost.peak_bytes, 48);
+	assert_null(t->rows[0].frame.function);
+	view_table_free(t);
+	t = view_table_new(prof, VIEW_BY_THREAD, VIEW_COST_PEAK, 0, NULL);
+	assert_int_equal(t->count, 1);
+	assert_int_equal(t->rows[0].tid, 7);
+	assert_int_equal(t->rows[0].cost.peak_bytes, 50);
+	view_table_free(t);
+	prof_free(prof);
+}
+
+static const struct view_node *child_named(const struct view_tree *t, const struct view_node *n,
+					   const char *function)
+{
+	for (uint32_t i = 0; i < n->child_count; i++) {
+		const struct view_node *c = &t->nodes[n->first_child + i];
+		if (function ? c->frame.function && strcmp(c->frame.function, function) == 0
+			     : !c->frame.function)
+			return c;
+	}
+	fail_msg("no child '%s'", function ? function : "(unknown)");
+	return NULL;
+}
+
+static void the_tree_sums_up_from_callees_and_sorts_children(void **state)
+{
+	(void)state;
+	struct prof *prof = world();
+	alloc(prof, 1, 5);
+	alloc(prof, 3, 10);
+	alloc(prof, 4, 20);
+	alloc(prof, 6, 30);
+	alloc(prof, 5, 100);
+	alloc(prof, 8, 3);
+	struct view_tree *t = view_tree_new(prof, VIEW_COST_PEAK, 0, NULL);
+	assert_int_equal(t->nodes[0].total.peak_bytes, 168);
+	const struct view_node *m = child_named(t, &t->nodes[0], "main");
+	assert_int_equal(m->total.peak_bytes, 165);
+	assert_int_equal(m->self.peak_bytes, 5);
+	const struct view_node *p = child_named(t, m, "parse");
+	assert_int_equal(p->self.peak_bytes, 30); /* both operator new */
+	assert_int_equal(p->total.peak_bytes, 60);
+	assert_int_equal(child_named(t, p, "helper")->self.peak_bytes, 30);
+	assert_int_equal(child_named(t, m, NULL)->self.peak_bytes, 100);
+	const struct view_node *d = child_named(t, &t->nodes[0], "[partial: too_deep]");
+	assert_int_equal(child_named(t, d, "parse")->self.peak_bytes, 3);
+	for (uint32_t i = 1; i < t->count; i++) {
+		assert_true(t->nodes[i].parent < i);
+		if (i > 1 && t->nodes[i].parent == t->nodes[i - 1].parent)
+			assert_true(t->nodes[i - 1].total.peak_bytes >=
+				    t->nodes[i].total.peak_bytes);
+	}
+	view_tree_free(t);
+	t = view_tree_new(prof, VIEW_COST_PEAK, 1, NULL);
+	assert_int_equal(t->nodes[0].total.peak_bytes, 168);
+	p = child_named(t, &t->nodes[0], "parse");
+	assert_int_equal(p->total.peak_bytes, 33);
+	assert_int_equal(child_named(t, p, "main")->total.peak_bytes, 30);
+	assert_int_equal(child_named(t, p, "[partial: too_deep]")->total.peak_bytes, 3);
+	p = child_named(t, &t->nodes[0], "helper");
+	assert_int_equal(child_named(t, child_named(t, p, "parse"), "main")->total.peak_bytes, 30);
+	view_tree_free(t);
+	prof_free(prof);
+}
+
+static void a_very_deep_stack_needs_no_recursion(void **state)
+{
+	(void)state;
+	enum { DEPTH = 65535 };
+	struct prof *prof = prof_new(NULL);
+	block = 0;
+	define(prof, &(struct def){ .kind = DEF_THREAD, .id = 0 });
+	define(prof,
+	       &(struct def){ .kind = DEF_MODULE, .id = 1, .module = { .path = "/bin/demo" } });
+	for (uint32_t i = 1; i <= DEPTH; i++) {
+		define(prof, &(struct def){ .kind = DEF_FRAME, .id = i, .frame = { { 1 }, i } });
+		define(prof, &(struct def){ .kind = DEF_STACK,
+					    .id = i,
+					    .stack = { { i - 1 }, { i }, 0 } });
+	}
+	alloc(prof, DEPTH, 1);
+	struct view_tree *t = view_tree_new(prof, VIEW_COST_PEAK, 0, NULL);
+	assert_int_equal(t->count, DEPTH + 1);
+	assert_int_equal(t->nodes[DEPTH].total.peak_bytes, 1);
+	view_tree_free(t);
+	prof_free(prof);
+}
+
+static void wrappers_are_told_by_name(void **state)
+{
+	(void)state;
+	assert_true(view_is_wrapper("operator new(unsigned long)"));
+	assert_true(view_is_wrapper("operator new[](unsigned long, std::nothrow_t const&)"));
+	assert_true(view_is_wrapper("_Znwm"));
+	assert_true(view_is_wrapper("posix_memalign"));
+	assert_false(view_is_wrapper("operator newer"));
+	assert_false(view_is_wrapper("operator delete(void*)"));
+	assert_false(view_is_wrapper("malloc_info"));
+	assert_false(view_is_wrapper(NULL));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rows_that_differ_only_in_operator_new_are_one),
+		cmocka_unit_test(inlined_frames_come_first_and_share_the_address),
+		cmocka_unit_test(groups_take_the_innermost_frame),
+		cmocka_unit_test(the_tree_sums_up_from_callees_and_sorts_children),
+		cmocka_unit_test(a_very_deep_stack_needs_no_recursion),
+		cmocka_unit_test(wrappers_are_told_by_name),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
