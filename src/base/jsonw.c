@@ -128,6 +128,12 @@ void jsonw_str(struct jsonw *json, const char *key, const char *text)
 		jsonw_null(json, key);
 }
 
+void jsonw_raw(struct jsonw *json, const char *key, const char *value, size_t len)
+{
+	lead(json, key);
+	put(json, value, len);
+}
+
 void jsonw_u64(struct jsonw *json, const char *key, uint64_t value)
 {
 	char digits[24];

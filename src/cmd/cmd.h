@@ -30,5 +30,7 @@ int cmd_fail(const struct err *err);
 int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *input);
 
 int cmd_report(int argc, char **argv);
+/* The commands, one file each. */
+int cmd_net(int argc, char **argv);
 
 #endif

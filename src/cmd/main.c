@@ -8,6 +8,7 @@
 
 static const struct command commands[] = {
 	{ "report", "say where the memory went: the report of a recording", cmd_report },
+	{ "net", "decode recorded traffic of a Tezos node", cmd_net },
 	{ NULL, NULL, NULL },
 };
 
