@@ -31,6 +31,8 @@ void jsonw_array_end(struct jsonw *json);
 void jsonw_str(struct jsonw *json, const char *key, const char *text);
 /** jsonw_strn() - @len bytes, which may hold NULs. */
 void jsonw_strn(struct jsonw *json, const char *key, const char *text, size_t len);
+/** jsonw_raw() - @len bytes that are one JSON value already. */
+void jsonw_raw(struct jsonw *json, const char *key, const char *value, size_t len);
 void jsonw_u64(struct jsonw *json, const char *key, uint64_t value);
 void jsonw_i64(struct jsonw *json, const char *key, int64_t value);
 /** jsonw_double() - the shortest form that reads back equal; not a number and infinity become null. */

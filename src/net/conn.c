@@ -47,8 +47,10 @@ int conn_report(struct net_conn *conn, struct err *err)
 	return conn->sink->connection(conn->sink, net_conn_row(conn), err);
 }
 
-static void conn_free(struct net_conn *conn)
+void net_conn_free(struct net_conn *conn)
 {
+	if (!conn)
+		return;
 	for (int i = 0; i < 2; i++) {
 		half_fini(&conn->half[i]);
 		buf_fini(&conn->hello[i]);
@@ -72,13 +74,16 @@ struct net_conn *net_conn_new(const struct net_conn_opt *opt, struct err *err)
 	conn->keyring = opt->keyring;
 	conn->role = opt->role;
 	conn->difficulty = opt->difficulty;
+	conn->seek_budget = opt->seek_budget ? opt->seek_budget : NET_SEEK_BUDGET;
 	if (opt->remote_addr)
-		snprintf(conn->remote_addr, sizeof(conn->remote_addr), "%s", opt->remote_addr);
+		snprintf(conn->addr[MESSAGE_REMOTE], sizeof(conn->addr[0]), "%s", opt->remote_addr);
+	if (opt->local_addr)
+		snprintf(conn->addr[MESSAGE_LOCAL], sizeof(conn->addr[0]), "%s", opt->local_addr);
 	conn->half[MESSAGE_LOCAL].sender = MESSAGE_LOCAL;
 	conn->half[MESSAGE_REMOTE].sender = MESSAGE_REMOTE;
 	conn->row.id = opt->id;
 	conn->row.started_ns = opt->started_ns;
-	conn->row.remote_addr = conn->remote_addr;
+	conn->row.remote_addr = conn->addr[MESSAGE_REMOTE];
 	conn->row.attached_late = opt->attached_late;
 	if (conn->role == NET_ROLE_UNKNOWN) {
 		/* halves are named at the handshake; until then the initiator counts as ours */
@@ -92,7 +97,7 @@ struct net_conn *net_conn_new(const struct net_conn_opt *opt, struct err *err)
 				   "is missing, nothing can be decrypted");
 	}
 	if (conn_report(conn, err) < 0) {
-		conn_free(conn);
+		net_conn_free(conn);
 		return NULL;
 	}
 	return conn;
@@ -128,6 +133,10 @@ static void swap_sides(struct net_conn *conn)
 	struct buf hello = conn->hello[0];
 	conn->hello[0] = conn->hello[1];
 	conn->hello[1] = hello;
+	char addr[sizeof(conn->addr[0])];
+	memcpy(addr, conn->addr[0], sizeof(addr));
+	memcpy(conn->addr[0], conn->addr[1], sizeof(addr));
+	memcpy(conn->addr[1], addr, sizeof(addr));
 	uint64_t time_ns = conn->hello_time_ns[0];
 	conn->hello_time_ns[0] = conn->hello_time_ns[1];
 	conn->hello_time_ns[1] = time_ns;
@@ -281,6 +290,8 @@ int net_conn_close(struct net_conn *conn, uint64_t time_ns, const char *reason, 
 		if (half->state == HALF_WAIT)
 			rc = build_hello(conn, half, err);
 		if (rc >= 0)
+			rc = half_settle(conn, half, err);
+		if (rc >= 0)
 			rc = build_gap(conn, half, time_ns,
 				       "the connection ended inside the message", err);
 		if (rc >= 0)
@@ -291,6 +302,6 @@ int net_conn_close(struct net_conn *conn, uint64_t time_ns, const char *reason, 
 	conn->row.close_reason = conn->close_reason;
 	if (rc >= 0)
 		rc = conn_report(conn, err);
-	conn_free(conn);
+	net_conn_free(conn);
 	return rc;
 }

@@ -25,6 +25,8 @@ struct net_keyring {
 	size_t count;
 };
 
+#define NET_SEEK_BUDGET (512ull << 20) /* about half a second of one core: for live recording */
+
 enum net_role {
 	NET_ROLE_UNKNOWN, /* ours is the side whose connection message has a key of the ring; else the initiator */
 	NET_ROLE_INITIATOR,
@@ -33,12 +35,15 @@ enum net_role {
 
 struct net_conn_opt {
 	uint64_t id, started_ns;
-	enum net_role role;      /* of the recorded node */
-	const char *remote_addr; /* copied */
+	enum net_role role; /* of the recorded node */
+	/* Both copied, may be NULL. Where the role is only guessed and turns out the other way round they change places. */
+	const char *remote_addr, *local_addr;
 	const struct net_keyring *keyring;
 	struct message_sink *sink;
 	double difficulty; /* proof of work that comments speak of; nodes use 26.0 */
 	int attached_late;
+	/* Bytes that may be authenticated in vain to find the way back behind one gap; 0 = NET_SEEK_BUDGET. */
+	uint64_t seek_budget;
 };
 
 struct net_conn;
@@ -53,6 +58,8 @@ int net_conn_gap(struct net_conn *conn, int from_initiator, uint64_t time_ns, ui
 		 struct err *err);
 /** net_conn_close() - flush what is pending as raw pieces, report the final row, release @conn. */
 int net_conn_close(struct net_conn *conn, uint64_t time_ns, const char *reason, struct err *err);
+/** net_conn_free() - release without reporting anything: the work was broken off. */
+void net_conn_free(struct net_conn *conn);
 /** net_conn_row() - the row as of now, lent until the next call on @conn. */
 const struct message_connection *net_conn_row(struct net_conn *conn);
 

@@ -61,8 +61,10 @@ struct net_conn {
 	enum net_role role;
 	int role_guessed;
 	double difficulty;
+	uint64_t seek_budget;
 	struct net_key *key;
-	char remote_addr[64], local_peer_id[NET_PEER_ID_TEXT], remote_peer_id[NET_PEER_ID_TEXT];
+	char addr[2][64]; /* by sender */
+	char local_peer_id[NET_PEER_ID_TEXT], remote_peer_id[NET_PEER_ID_TEXT];
 	struct buf hello[2]; /* raw connection chunks, by sender */
 	uint64_t hello_time_ns[2];
 	char *comments[16];
@@ -86,6 +88,8 @@ int half_run(struct net_conn *conn, struct net_half *half, struct err *err);
 int half_flush_raw(struct net_conn *conn, struct net_half *half, struct err *err);
 /** half_seek() - the place is lost; @lost bytes are missing (0 = unknown). */
 int half_seek(struct net_conn *conn, struct net_half *half, uint64_t lost, struct err *err);
+/** half_settle() - the stream ended inside a chunk: perhaps its length is no length, so look for chunks inside it. */
+int half_settle(struct net_conn *conn, struct net_half *half, struct err *err);
 void half_fini(struct net_half *half);
 
 /* build.c */

@@ -6,7 +6,6 @@
 #include "net/conn_internal.h"
 
 #define CHUNK_MAX (2u + 65535u)
-#define SEEK_BUDGET (512ull << 20) /* bytes authenticated in vain per gap: about half a second */
 
 void half_fini(struct net_half *half)
 {
@@ -221,13 +220,14 @@ static int seek_new(struct net_conn *conn, struct net_half *half, uint64_t strea
 	return 0;
 }
 
-static void seek_begin(struct net_half *half, uint64_t nonces, int every_byte)
+static void seek_begin(const struct net_conn *conn, struct net_half *half, uint64_t nonces,
+		       int every_byte)
 {
 	half->state = HALF_SEEK;
 	half->seek_nonces = nonces;
 	half->seek_every_byte = every_byte;
 	half->seek_tried = half->seek_chain = half->pending_offset;
-	half->seek_budget = SEEK_BUDGET;
+	half->seek_budget = conn->seek_budget;
 	half->seek_wakes = UINT64_MAX;
 	half->seek_waiting.len = 0;
 	half->unplaced = 1;
@@ -246,7 +246,7 @@ int half_seek(struct net_conn *conn, struct net_half *half, uint64_t lost, struc
 		uint64_t nonces = lost ? lost / (2 + NET_AUTH_BYTES) + 2 : NET_SEEK_NONCES;
 		if (half->state == HALF_SEEK)
 			nonces += half->seek_nonces;
-		seek_begin(half, nonces, lost != 0);
+		seek_begin(conn, half, nonces, lost != 0);
 	} else if (half->state == HALF_SEALED) {
 		/* without a key no place in the stream can be proven */
 		half->state = HALF_RAW;
@@ -320,7 +320,20 @@ int half_run(struct net_conn *conn, struct net_half *half, struct err *err)
 		conn->row.undecrypted[half->sender]++;
 		rc = build_gap(conn, half, half->pending_time_ns,
 			       "a chunk of the message could not be decrypted", err);
-		seek_begin(half, NET_SEEK_NONCES, 0);
+		seek_begin(conn, half, NET_SEEK_NONCES, 0);
+		if (rc >= 0)
+			rc = run_seek(conn, half, err);
+	}
+	return rc;
+}
+
+int half_settle(struct net_conn *conn, struct net_half *half, struct err *err)
+{
+	int rc = 0;
+	while (rc >= 0 && half->state == HALF_OPEN && pending_len(half) > 2) {
+		rc = build_gap(conn, half, half->pending_time_ns,
+			       "the chunk that would complete the message never came", err);
+		seek_begin(conn, half, NET_SEEK_NONCES, 0);
 		if (rc >= 0)
 			rc = run_seek(conn, half, err);
 	}

@@ -115,4 +115,81 @@
 	HOOK1	brk, hook_brk
 	HOOK1	sbrk, hook_sbrk
 
+/*
+ * syscall() is jumped through, whatever its arguments are; only the numbers that change what a hook may do are looked at.
+ */
+	ENTRY	syscall
+	cmp	$317, %rdi		/* seccomp */
+	je	1f
+	cmp	$231, %rdi		/* exit_group */
+	je	1f
+	cmp	$157, %rdi		/* prctl */
+	je	1f
+0:	mov	next_syscall(%rip), %r11
+	test	%r11, %r11
+	je	2f
+	jmp	*%r11
+1:	push	%rdi
+	.cfi_adjust_cfa_offset 8
+	push	%rsi
+	.cfi_adjust_cfa_offset 8
+	push	%rdx
+	.cfi_adjust_cfa_offset 8
+	push	%rcx
+	.cfi_adjust_cfa_offset 8
+	push	%r8
+	.cfi_adjust_cfa_offset 8
+	push	%r9
+	.cfi_adjust_cfa_offset 8
+	sub	$8, %rsp
+	.cfi_adjust_cfa_offset 8
+	call	note_syscall
+	add	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+	pop	%r9
+	.cfi_adjust_cfa_offset -8
+	pop	%r8
+	.cfi_adjust_cfa_offset -8
+	pop	%rcx
+	.cfi_adjust_cfa_offset -8
+	pop	%rdx
+	.cfi_adjust_cfa_offset -8
+	pop	%rsi
+	.cfi_adjust_cfa_offset -8
+	pop	%rdi
+	.cfi_adjust_cfa_offset -8
+	jmp	0b
+2:	/* nothing is resolved yet */
+	push	%rdi
+	.cfi_adjust_cfa_offset 8
+	push	%rsi
+	.cfi_adjust_cfa_offset 8
+	push	%rdx
+	.cfi_adjust_cfa_offset 8
+	push	%rcx
+	.cfi_adjust_cfa_offset 8
+	push	%r8
+	.cfi_adjust_cfa_offset 8
+	push	%r9
+	.cfi_adjust_cfa_offset 8
+	sub	$8, %rsp
+	.cfi_adjust_cfa_offset 8
+	call	resolve_syscall
+	add	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+	pop	%r9
+	.cfi_adjust_cfa_offset -8
+	pop	%r8
+	.cfi_adjust_cfa_offset -8
+	pop	%rcx
+	.cfi_adjust_cfa_offset -8
+	pop	%rdx
+	.cfi_adjust_cfa_offset -8
+	pop	%rsi
+	.cfi_adjust_cfa_offset -8
+	pop	%rdi
+	.cfi_adjust_cfa_offset -8
+	jmp	*next_syscall(%rip)
+	DONE	syscall
+
 	.section .note.GNU-stack, "", @progbits

@@ -1,31 +1,318 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hooks_process.c - calls that change what may be recorded, and the ends of a process. */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "preload/next.h"
+#include "preload/process.h"
 #include "preload/state.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-int dlclose(void *handle);
+/* Under the hooks' guard: what the loader or the runtime allocates for us is ours. */
+struct quiet {
+	uint32_t sync;
+	uint8_t own;
+	int saved_errno;
+};
+
+static struct quiet quiet_begin(void)
+{
+	struct quiet q = { self.sync, self.own, errno };
+	self.sync = SYNC_OWN;
+	self.own = 1;
+	return q;
+}
+
+static void quiet_end(struct quiet q)
+{
+	self.own = q.own;
+	self.sync = q.sync;
+	errno = q.saved_errno;
+}
+
+static void resolve(void)
+{
+	if (likely(__atomic_load_n(&process.resolved, __ATOMIC_ACQUIRE)))
+		return;
+	struct quiet q = quiet_begin();
+	start_once();
+	/* another thread is at it: the table is filled within its first milliseconds */
+	while (!__atomic_load_n(&process.resolved, __ATOMIC_ACQUIRE) && !q.own)
+		sys0(SYS_sched_yield);
+	quiet_end(q);
+}
+
+static int recording(void)
+{
+	return (proc.word & MODE_MASK) > MODE_OFF && process.heap;
+}
+
+/* Not in the child of a fork (the word is wiped), and not in a vfork child, which shares it. */
+static int recording_process(void)
+{
+	return recording() && (process.seccomp || (uint32_t)sys0(SYS_getpid) == process.pid);
+}
+
+/* ---- modules ---- */
+
 EXPORT int dlclose(void *handle)
 {
-	struct thread *t = &self;
-	if (!process.resolved)
-		start_once();
+	resolve();
 	if (!next.dlclose)
 		return -1;
 	int rc = next.dlclose(handle);
-	if (rc == 0 && (proc.word & MODE_MASK) > MODE_OFF) {
-		int saved_errno = errno;
-		uint32_t sync = t->sync;
-		t->sync = SYNC_OWN;
-		t->own = 1;
+	if (rc == 0 && recording()) {
+		struct quiet q = quiet_begin();
 		modules_closed();
-		t->own = 0;
-		t->sync = sync;
-		errno = saved_errno;
+		quiet_end(q);
 	}
 	return rc;
+}
+
+EXPORT void __register_frame(void *begin)
+{
+	resolve();
+	if (!next.register_frame) {
+		struct quiet q = quiet_begin();
+		next_frames();
+		quiet_end(q);
+	}
+	if (next.register_frame)
+		next.register_frame(begin);
+	if (recording() && begin)
+		unwind_register_frame(process.unwind, begin);
+}
+
+EXPORT void __deregister_frame(void *begin)
+{
+	if (recording() && begin)
+		unwind_deregister_frame(process.unwind, begin);
+	if (next.deregister_frame)
+		next.deregister_frame(begin);
+}
+
+/* ---- seccomp ---- */
+
+/*
+ * From here on no system call (for good: where the call fails, that costs only patience with a full ring). Strict mode
+ * takes the cycle counter away too, and with it the clock of the vDSO.
+ */
+static void forbid(int strict)
+{
+	if (strict) {
+		process.last_cycles = stamp();
+		process.no_tsc = 1;
+	}
+	process.seccomp = 1;
+}
+
+static void note_prctl(long option, long mode)
+{
+	if (option == PR_SET_SECCOMP)
+		forbid(mode == 1 /* SECCOMP_MODE_STRICT */);
+	if (option == PR_SET_TSC && mode == PR_TSC_SIGSEGV) {
+		process.last_cycles = stamp();
+		process.no_tsc = 1;
+	}
+}
+
+HIDDEN void note_syscall(long nr, long first, long second)
+{
+	if (nr == SYS_seccomp && first <= 1)
+		forbid(first == 0 /* SECCOMP_SET_MODE_STRICT */);
+	else if (nr == SYS_prctl)
+		note_prctl(first, second);
+	else if (nr == SYS_exit_group)
+		process_exiting();
+}
+
+EXPORT int prctl(int option, ...)
+{
+	va_list args;
+	va_start(args, option);
+	unsigned long a = va_arg(args, unsigned long), b = va_arg(args, unsigned long);
+	unsigned long c = va_arg(args, unsigned long), d = va_arg(args, unsigned long);
+	va_end(args);
+	resolve();
+	note_prctl(option, (long)a);
+	return next.prctl(option, a, b, c, d);
+}
+
+/* ---- ends ---- */
+
+/* VmHWM out of /proc/self/status; getrusage() would count what ran before the exec too. */
+static uint64_t peak_rss(void)
+{
+	static char
+		text[4096]; /* not on the stack: _exit() is called from handlers on small ones */
+	long fd = sys3(SYS_open, "/proc/self/status", O_RDONLY | O_CLOEXEC, 0);
+	if (sys_failed(fd))
+		return 0;
+	long n = sys3(SYS_read, fd, text, sizeof(text) - 1);
+	sys1(SYS_close, fd);
+	static const char key[] = "VmHWM:";
+	for (long i = 0; i + (long)sizeof(key) < n; i++) {
+		unsigned k = 0;
+		while (key[k] && text[i + k] == key[k])
+			k++;
+		if (key[k])
+			continue;
+		uint64_t kib = 0;
+		for (i += k; i < n && text[i] != '\n'; i++)
+			if (text[i] >= '0' && text[i] <= '9')
+				kib = kib * 10 + (uint64_t)(text[i] - '0');
+		return kib << 10;
+	}
+	return 0;
+}
+
+void process_exiting(void)
+{
+	if (!recording_process())
+		return;
+	struct wire_heap_header *heap = process.heap;
+	struct timespec ts;
+	if (!process.seccomp)
+		heap->peak_rss_bytes = peak_rss();
+	heap->end_cycles = stamp();
+	if (!process.no_tsc && clock_gettime(CLOCK_MONOTONIC, &ts) == 0)
+		heap->end_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	__atomic_store_n(&heap->exiting, 1, __ATOMIC_RELEASE);
+	/* a container that ends with this process takes the recorder along: let it catch up */
+	if (process.alone && !process.seccomp)
+		ring_wait_drained(500000000u);
+}
+
+__attribute__((destructor)) static void destructed(void)
+{
+	process_exiting();
+}
+
+EXPORT void _exit(int status)
+{
+	resolve();
+	process_exiting();
+	next.exit_now(status);
+	__builtin_unreachable();
+}
+
+EXPORT void _Exit(int status)
+{
+	resolve();
+	process_exiting();
+	next.exit_c99(status);
+	__builtin_unreachable();
+}
+
+EXPORT void quick_exit(int status)
+{
+	resolve();
+	process_exiting(); /* its handlers may still allocate: exiting says only that nobody killed it */
+	next.quick_exit(status);
+	__builtin_unreachable();
+}
+
+/* ---- exec: the recording ends here, or goes on where it failed ---- */
+
+static int exec_begin(void)
+{
+	resolve();
+	if (!recording_process())
+		return 0;
+	process_exiting();
+	__atomic_store_n(&process.heap->exec_called, 1, __ATOMIC_RELEASE);
+	return 1;
+}
+
+static int exec_failed(int begun, int rc)
+{
+	if (begun) {
+		__atomic_store_n(&process.heap->exec_called, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&process.heap->exiting, 0, __ATOMIC_RELEASE);
+	}
+	return rc;
+}
+
+EXPORT int execve(const char *path, char *const *argv, char *const *envp)
+{
+	int begun = exec_begin();
+	return exec_failed(begun, next.execve(path, argv, envp));
+}
+
+EXPORT int execv(const char *path, char *const *argv)
+{
+	int begun = exec_begin();
+	return exec_failed(begun, next.execv(path, argv));
+}
+
+EXPORT int execvp(const char *file, char *const *argv)
+{
+	int begun = exec_begin();
+	return exec_failed(begun, next.execvp(file, argv));
+}
+
+EXPORT int execvpe(const char *file, char *const *argv, char *const *envp)
+{
+	int begun = exec_begin();
+	return exec_failed(begun, next.execvpe(file, argv, envp));
+}
+
+EXPORT int fexecve(int fd, char *const *argv, char *const *envp)
+{
+	int begun = exec_begin();
+	return exec_failed(begun, next.fexecve(fd, argv, envp));
+}
+
+EXPORT int execveat(int fd, const char *path, char *const *argv, char *const *envp, int flags)
+{
+	int begun = exec_begin();
+	return exec_failed(begun, next.execveat(fd, path, argv, envp, flags));
+}
+
+/* The forms with a list: counted, copied to the stack, handed to the form with an array. */
+#define LIST_TO_ARRAY(first, argv, args)                                  \
+	do {                                                              \
+		size_t count_ = 1;                                        \
+		va_start(args, first);                                    \
+		while (va_arg(args, const char *))                        \
+			count_++;                                         \
+		va_end(args);                                             \
+		(argv) = __builtin_alloca((count_ + 1) * sizeof(char *)); \
+		(argv)[0] = (char *)(uintptr_t)(first);                   \
+		va_start(args, first);                                    \
+		for (size_t i_ = 1; i_ <= count_; i_++)                   \
+			(argv)[i_] = va_arg(args, char *);                \
+	} while (0)
+
+EXPORT int execl(const char *path, const char *first, ...)
+{
+	va_list args;
+	char **argv;
+	LIST_TO_ARRAY(first, argv, args);
+	va_end(args);
+	return execv(path, argv);
+}
+
+EXPORT int execlp(const char *file, const char *first, ...)
+{
+	va_list args;
+	char **argv;
+	LIST_TO_ARRAY(first, argv, args);
+	va_end(args);
+	return execvp(file, argv);
+}
+
+EXPORT int execle(const char *path, const char *first, ...)
+{
+	va_list args;
+	char **argv;
+	LIST_TO_ARRAY(first, argv, args);
+	char *const *envp = va_arg(args, char *const *);
+	va_end(args);
+	return execve(path, argv, envp);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 struct next next;
+void *next_syscall;
 uintptr_t allocator_lo, allocator_hi, cxx_lo, cxx_hi;
 int allocator_is_libc;
 
@@ -87,9 +88,9 @@ void next_resolve(void)
 	look(RTLD_NEXT, &next.sbrk, "sbrk");
 	look(RTLD_NEXT, &next.dlclose, "dlclose");
 	look(RTLD_NEXT, &next.prctl, "prctl");
-	look(RTLD_NEXT, &next.syscall, "syscall");
 	look(RTLD_NEXT, &next.exit_now, "_exit");
 	look(RTLD_NEXT, &next.exit_c99, "_Exit");
+	look(RTLD_NEXT, &next.quick_exit, "quick_exit");
 	look(RTLD_NEXT, &next.execve, "execve");
 	look(RTLD_NEXT, &next.execv, "execv");
 	look(RTLD_NEXT, &next.execvp, "execvp");
@@ -105,6 +106,7 @@ void next_resolve(void)
 		look(RTLD_NEXT, &next.cxx_new[i], cxx_new_names[i]);
 	for (int i = 0; i < CXX_DELETE_MAX; i++)
 		look(RTLD_NEXT, &next.cxx_delete[i], cxx_delete_names[i]);
+	look(RTLD_NEXT, &next_syscall, "syscall");
 	dlerror(); /* a program that asks must not hear about our lookups; */
 	dlerror(); /* the second call releases the text */
 
@@ -136,6 +138,17 @@ void next_cxx(void)
 			object_range((const void *)next.cxx_new[NEW], &cxx_lo, &cxx_hi, NULL);
 			break;
 		}
+	}
+	dlerror();
+	dlerror();
+}
+
+void next_frames(void)
+{
+	void *handle = dlopen("libgcc_s.so.1", RTLD_NOLOAD | RTLD_LAZY);
+	if (handle) {
+		look(handle, &next.register_frame, "__register_frame");
+		look(handle, &next.deregister_frame, "__deregister_frame");
 	}
 	dlerror();
 	dlerror();

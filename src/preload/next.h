@@ -57,9 +57,9 @@ struct next {
 	void *(*sbrk)(intptr_t);
 	int (*dlclose)(void *);
 	int (*prctl)(int, ...);
-	long (*syscall)(long, ...);
 	void (*exit_now)(int); /* _exit */
 	void (*exit_c99)(int); /* _Exit */
+	void (*quick_exit)(int);
 	int (*execve)(const char *, char *const *, char *const *);
 	int (*execv)(const char *, char *const *);
 	int (*execvp)(const char *, char *const *);
@@ -71,6 +71,7 @@ struct next {
 	void (*deregister_frame)(void *);
 };
 extern struct next next HIDDEN;
+extern void *next_syscall HIDDEN; /* apart: the entry code jumps through it */
 
 /* Code of the allocator and of the C++ runtime: a hooked call from in there is part of another one. */
 extern uintptr_t allocator_lo HIDDEN, allocator_hi HIDDEN;
@@ -82,6 +83,9 @@ void next_resolve(void) HIDDEN;
 
 /** next_cxx() - look for operator new again, also in a C++ runtime that a plugin brought along privately. */
 void next_cxx(void) HIDDEN;
+
+/** next_frames() - look for __register_frame in a runtime that is not in the global scope. */
+void next_frames(void) HIDDEN;
 
 /* ---- the boot pool: serves what dlsym() asks for before the table is filled ---- */
 

@@ -3,7 +3,11 @@
 
 #include <stddef.h>
 #include <string.h>
+#include <sys/utsname.h>
 
+#include "preload/log.h"
+#include "wire/heap.h"
+#include "wire/heap_layout.h"
 #include "wire/heap_start.h"
 
 static struct options options = { .fd = -1 };
@@ -60,17 +64,185 @@ static void take_out(char **env, const char *variable)
 	*to = NULL;
 }
 
+/* Take this library, and no other, out of LD_PRELOAD: programs started from here are not traced. */
+static void take_out_preload(char **env)
+{
+	for (char **e = env; *e; e++) {
+		if (strncmp(*e, "LD_PRELOAD=", 11) != 0)
+			continue;
+		char *to = *e + 11;
+		const char *from = to;
+		while (*from) {
+			size_t len = strcspn(from, ": ");
+			const char *base = from;
+			for (size_t i = 0; i < len; i++)
+				if (from[i] == '/')
+					base = from + i + 1;
+			size_t name = sizeof(WIRE_PRELOAD_NAME) - 1;
+			int ours = (size_t)(from + len - base) >= name &&
+				   strncmp(base, WIRE_PRELOAD_NAME, name) == 0;
+			size_t whole = len + (from[len] != '\0');
+			if (!ours) {
+				memmove(to, from, whole);
+				to += whole;
+			}
+			from += whole;
+		}
+		*to = '\0';
+		if (to == *e + 11) {
+			take_out(env, "LD_PRELOAD");
+			return;
+		}
+	}
+}
+
+/* Names of the older tool that mean nothing here. */
+static void tell_accepted(char **env)
+{
+	static const char *const names[] = {
+		"USE_SHADOW_STACK",
+		"BACKTRACE_CACHE_SIZE_LEVEL_1",
+		"BACKTRACE_CACHE_SIZE_LEVEL_2",
+		"USE_PERF_EVENT_OPEN",
+		"EMIT_PARTIAL_BACKTRACES",
+		"DISABLE_PR_SET_VMA_ANON_NAME",
+	};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (look(env, names[i]))
+			log_line(LOG_INFO, "%s is accepted without effect", names[i]);
+	/* asked for, and not there: say so instead of recording something else */
+	static const char *const absent[] = {
+		"CULL_TEMPORARY_ALLOCATIONS",
+		"ENABLE_SERVER",
+		"ENABLE_BROADCAST",
+		"ZERO_MEMORY",
+		"INCLUDE_FILE",
+		"CHOWN_OUTPUT_TO",
+		"SAMPLE_BYTES",
+		"FILTER",
+		"SEND",
+	};
+	for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
+		const char *value = look(env, absent[i]);
+		if (value && strcmp(value, "0") != 0)
+			log_line(LOG_WARN, "%s is not supported: ignored", absent[i]);
+	}
+}
+
 struct options *options_read(char **stack)
 {
 	long argc = *(long *)stack;
 	char **env = stack + 1 + argc + 1;
-	unsigned long fd;
-	if (number(look(env, "SHM"), &fd) && fd < 1u << 20)
-		options.fd = (int)fd;
-	options.track_children =
+	unsigned long n;
+	struct options *o = &options;
+	o->env = env;
+	n = 0;
+	number(look(env, "LOGFILE_ROTATE_WHEN_BIGGER_THAN"), &n);
+	const char *file = look(env, "LOGFILE");
+	static char log_file[1024];
+	if (file && (!*file || !options_file(log_file, sizeof(log_file), file, -1)))
+		file = NULL;
+	log_open(look(env, "LOG"), file ? log_file : NULL, n);
+	if (number(look(env, "SHM"), &n) && n < 1u << 20)
+		o->fd = (int)n;
+	o->track_children =
 		on(look(env, "TRACK_CHILD_PROCESSES")) || on(look(env, "TRACK_CHILDREN"));
+	o->disabled = on(look(env, "DISABLE_BY_DEFAULT"));
+	const char *stacks = look(env, "FREE_STACKS");
+	o->free_stacks = on(stacks ? stacks : look(env, "GRAB_BACKTRACES_ON_FREE"));
+	const char *usr1 = look(env, "REGISTER_SIGUSR1"), *usr2 = look(env, "REGISTER_SIGUSR2");
+	o->usr1 = usr1 ? on(usr1) : o->disabled;
+	o->usr2 = usr2 ? on(usr2) : o->disabled;
+	const char *full = look(env, "ON_FULL");
+	o->on_full = WIRE_FULL_LIMIT;
+	if (full && strcmp(full, "wait") == 0)
+		o->on_full = WIRE_FULL_WAIT;
+	else if (full && strcmp(full, "drop") == 0)
+		o->on_full = WIRE_FULL_DROP;
+	else if (full && strcmp(full, "limit") != 0)
+		log_line(LOG_WARN, "ON_FULL=%s is not wait, limit or drop: limit it is", full);
+	o->budget = WIRE_HEAP_BUDGET_DEFAULT;
+	if (number(look(env, "BUDGET"), &n) && n >= 32u << 20 && n <= 1u << 30)
+		o->budget = n;
+	o->output = look(env, "OUTPUT");
+	if (!o->output)
+		o->output = "byteledger_%e_%p.blt";
+	o->helper = look(env, "HELPER");
+	for (char **e = env; *e && !o->path; e++)
+		if (strncmp(*e, "PATH=", 5) == 0)
+			o->path = *e + 5;
+	if (o->fd < 0)
+		tell_accepted(env);
 	take_out(env, WIRE_ENV_SHM);
-	if (!options.track_children)
-		take_out(env, "LD_PRELOAD");
-	return &options;
+	if (!o->track_children)
+		take_out_preload(env);
+	return o;
+}
+
+/* ---- file names ---- */
+
+static int put(char *to, size_t size, size_t *len, const char *text, int value)
+{
+	for (; *text; text++) {
+		char c = *text;
+		if (value && (c == '/' || (unsigned char)c < ' ' || c == 127))
+			c = '_';
+		if (*len + 1 >= size)
+			return 0;
+		to[(*len)++] = c;
+	}
+	to[*len] = '\0';
+	return 1;
+}
+
+static const char *decimal(char digits[24], unsigned long v)
+{
+	int at = 23;
+	digits[at] = '\0';
+	do {
+		digits[--at] = (char)('0' + v % 10);
+		v /= 10;
+	} while (v);
+	return digits + at;
+}
+
+int options_file(char *to, size_t size, const char *pattern, long number)
+{
+	static char exe[4096];
+	char digits[24];
+	size_t len = 0;
+	struct utsname host;
+	struct timespec ts;
+	to[0] = '\0';
+	for (const char *p = pattern; *p; p++) {
+		char one[2] = { *p, '\0' };
+		const char *value = NULL;
+		if (*p != '%') {
+			if (!put(to, size, &len, one, 0))
+				return 0;
+			continue;
+		}
+		p++;
+		if (*p == 'e') {
+			long n = sys3(SYS_readlink, "/proc/self/exe", exe, sizeof(exe) - 1);
+			exe[n > 0 ? n : 0] = '\0';
+			value = strrchr(exe, '/') ? strrchr(exe, '/') + 1 : exe;
+		} else if (*p == 't') {
+			clock_gettime(CLOCK_REALTIME, &ts);
+			value = decimal(digits, (unsigned long)ts.tv_sec);
+		} else if (*p == 'p') {
+			value = decimal(digits, (unsigned long)sys0(SYS_getpid));
+		} else if (*p == 'n' && number >= 0) {
+			value = decimal(digits, (unsigned long)number);
+		} else if (*p == 'h') {
+			value = sys_failed(sys1(SYS_uname, &host)) ? "" : host.nodename;
+		} else if (*p == '%') {
+			value = "%";
+		} else if (!*p) {
+			break;
+		}
+		if (value && !put(to, size, &len, value, 1))
+			return 0;
+	}
+	return len > 0;
 }

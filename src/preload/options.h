@@ -3,17 +3,34 @@
 #ifndef PRELOAD_OPTIONS_H
 #define PRELOAD_OPTIONS_H
 
+#include <stddef.h>
+
 #include "preload/sys.h"
 
 struct options {
 	int fd; /* shared memory made by a byteledger parent; -1 = none */
 	int track_children;
+	int disabled; /* start switched off */
+	int free_stacks;
+	int usr1, usr2;     /* install the toggle on that signal */
+	uint32_t on_full;   /* enum wire_on_full */
+	uint64_t budget;    /* bytes of shared memory */
+	const char *output; /* pattern; "" = no file */
+	const char *helper; /* NULL: search */
+	const char *path;   /* PATH, where the helper is looked for last */
+	char **env;
 };
 
 /**
  * options_read() - @stack: where the kernel put argc. Variables that are only meant for this process are taken out of
- * the environment array there, which is also libc's. Return: static storage.
+ * the environment array there, which is also libc's. Opens the log. Return: static storage.
  */
 struct options *options_read(char **stack) HIDDEN;
+
+/**
+ * options_file() - expand a file pattern (%e %t %p %h %n %%; unknown letters vanish) into @to; "/" and control
+ * characters in values become "_". Return: 1, or 0 where it does not fit.
+ */
+int options_file(char *to, size_t size, const char *pattern, long number) HIDDEN;
 
 #endif

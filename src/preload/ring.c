@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ring.c - the slow half of writing a record: stamps, the ring's end, and what to do when it is full. */
 #include <errno.h>
+#include <sys/mman.h>
 
 #include "preload/state.h"
 
@@ -93,6 +94,14 @@ static void pad_end(struct thread *t, unsigned bytes)
 		put_raw(t, WIRE_PAD);
 }
 
+/* Raw mode: what is written stays in the file; the program's RSS need not carry it. */
+static COLD void let_go(struct thread *t)
+{
+	uint64_t at = t->head & t->mask, done = at & ~(uint64_t)0xfffff;
+	if (at - done < 4096 && done && !process.seccomp)
+		sys3(SYS_madvise, t->ring + done - 0x100000, 0x100000, MADV_DONTNEED);
+}
+
 uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 {
 	if (kept) {
@@ -108,8 +117,10 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 		return NULL;
 	}
 	pad_end(t, EXTRAS + bytes);
+	if (unlikely(process.raw))
+		let_go(t);
 	t->tick = __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED);
-	put_raw(t, cycles() << 8 | WIRE_TIME);
+	put_raw(t, stamp() << 8 | WIRE_TIME);
 	if (t->switched) {
 		put_raw(t, (uint64_t)(t->switched - 1) << 8 | WIRE_SWITCH);
 		t->switched = 0;
@@ -119,6 +130,11 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 		put_raw(t, t->lost_bytes);
 		t->lost = t->lost_bytes = 0;
 	}
+	/* the recorder's wishes are looked at on the slow way in: send everybody there */
+	uint32_t mode = proc.word & MODE_MASK;
+	if (unlikely(process.heap->detach ||
+		     (process.heap->enabled_wanted != 0) != (mode == MODE_ON)))
+		__atomic_fetch_add((uint32_t *)&proc.word, MODE_EPOCH, __ATOMIC_RELAXED);
 	/* how far the fast path may go: the next stamp, the ring's end, the ring's limit */
 	uint64_t soft = t->head + STAMP_EVERY;
 	uint64_t end = t->head - (t->head & t->mask) + t->mask + 1;
@@ -129,6 +145,30 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 	t->soft = process.heap->stamp_every_event ? 0 : soft;
 	errno = saved_errno;
 	return (uint64_t *)(t->ring + (t->head & t->mask));
+}
+
+int ring_wait_drained(uint64_t limit_ns)
+{
+	struct wire_heap_header *heap = process.heap;
+	uint64_t began = now_ns(), now = began;
+	if (process.raw)
+		return 1;
+	for (uint32_t i = 0; i < heap->slot_count; i++) {
+		struct wire_heap_slot *slot = &process.slots[i];
+		uint64_t head = __atomic_load_n(&slot->head, __ATOMIC_ACQUIRE);
+		while (__atomic_load_n(&slot->tail, __ATOMIC_ACQUIRE) < head && !slot->closed) {
+			uint64_t beat = __atomic_load_n(&heap->heartbeat_ns, __ATOMIC_RELAXED);
+			if (!beat)
+				beat = heap->start_ns;
+			if (process.seccomp || now - began > limit_ns ||
+			    (now > beat && now - beat > 1000000000u))
+				return 0;
+			struct timespec ts = { 0, 200000 };
+			sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ts, 0);
+			now = now_ns();
+		}
+	}
+	return 1;
 }
 
 void ring_dropped(struct thread *t, uint64_t allocations, uint64_t bytes, uint64_t frees)

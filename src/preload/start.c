@@ -10,6 +10,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "preload/control.h"
+#include "preload/helper.h"
+#include "preload/log.h"
 #include "preload/next.h"
 #include "preload/options.h"
 #include "preload/state.h"
@@ -110,6 +113,21 @@ static void find_main_stack(void)
 	process.main_stack_lo = process.main_stack_hi - bytes;
 }
 
+/*
+ * The C library binds its own calls of realloc() and free() at their first use, which takes 3 KiB of stack. A thread on
+ * a small stack must not be the first: let pthread_getattr_np()'s calls be made here.
+ */
+static void bind_early(void)
+{
+	pthread_attr_t attr;
+	cpu_set_t none;
+	memset(&none, 0, sizeof(none));
+	if (pthread_attr_init(&attr) != 0)
+		return;
+	pthread_attr_setaffinity_np(&attr, sizeof(none), &none);
+	pthread_attr_destroy(&attr);
+}
+
 /* The shared memory is there: everything else that a hook needs. Return: 1 ready. */
 static int prepare(struct wire_heap_header *heap)
 {
@@ -131,6 +149,7 @@ static int prepare(struct wire_heap_header *heap)
 		process.key = key;
 		process.have_key = 1;
 	}
+	bind_early();
 	find_main_stack();
 	modules_init();
 	process.unwind = unwind_process_init(memory, heap, module_find, page_probe, NULL);
@@ -139,20 +158,56 @@ static int prepare(struct wire_heap_header *heap)
 	return 1;
 }
 
+static struct options *options;
+
+/* Without a byteledger parent. */
+static uint32_t start_alone(void)
+{
+	int fd;
+	if (!*options->output) {
+		log_line(LOG_ERROR, "nothing is recorded: BYTELEDGER_OUTPUT is empty");
+		return MODE_OFF;
+	}
+	process.alone = 1;
+	struct wire_heap_header *heap = helper_shared(options, &fd);
+	if (heap) {
+		sys3(SYS_madvise, heap, heap->total_bytes, MADV_DONTDUMP);
+		heap->target_pid = (uint32_t)sys0(SYS_getpid);
+		__atomic_store_n(&heap->attached, 1, __ATOMIC_RELEASE);
+		int running = helper_start(options, fd);
+		sys1(SYS_close, fd);
+		if (running)
+			return prepare(heap) ? MODE_ON : MODE_OFF;
+		sys2(SYS_munmap, heap, heap->total_bytes);
+	}
+	heap = helper_raw(options);
+	if (!heap) {
+		log_line(LOG_ERROR, "nothing is recorded: no recorder, and no raw file");
+		return MODE_OFF;
+	}
+	process.raw = 1;
+	return prepare(heap) ? MODE_ON : MODE_OFF;
+}
+
 static COLD uint32_t start(void)
 {
 	next_resolve();
 	__atomic_store_n(&process.resolved, 1, __ATOMIC_RELEASE);
 	if (getauxval(AT_SECURE))
 		return MODE_OFF;
-	struct options *opt = options_read((char **)((char *)__libc_stack_end));
-	if (opt->fd < 0)
+	options = options_read((char **)__libc_stack_end);
+	control_signals(options->usr1, options->usr2);
+	if (options->fd < 0) {
+		process.wanted = !options->disabled;
+		return options->disabled ? MODE_IDLE : start_alone();
+	}
+	struct wire_heap_header *heap = map_shared(options->fd);
+	sys1(SYS_close, options->fd);
+	if (!heap || !prepare(heap)) {
+		log_line(LOG_ERROR, "nothing is recorded: the parent's shared memory does not fit");
 		return MODE_OFF;
-	struct wire_heap_header *heap = map_shared(opt->fd);
-	sys1(SYS_close, opt->fd);
-	if (!heap || !prepare(heap))
-		return MODE_OFF;
-	return heap->start_disabled ? MODE_SUSPENDED : MODE_ON;
+	}
+	return heap->enabled_wanted && !heap->start_disabled ? MODE_ON : MODE_SUSPENDED;
 }
 
 void start_once(void)
@@ -168,11 +223,31 @@ void start_once(void)
 	errno = saved_errno;
 }
 
+void start_late(void)
+{
+	static uint32_t busy;
+	if (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
+		return;
+	options->disabled = 0;
+	uint32_t mode = start_alone();
+	__atomic_store_n((uint32_t *)&proc.word, mode, __ATOMIC_RELEASE);
+}
+
+HIDDEN void resolve_syscall(void);
+HIDDEN void resolve_syscall(void)
+{
+	struct thread *t = &self;
+	uint32_t sync = t->sync;
+	t->sync = SYNC_OWN;
+	t->own = 1;
+	start_once();
+	t->own = 0;
+	t->sync = sync;
+}
+
 /* Programs that never allocate are attached too. */
 __attribute__((constructor)) static void constructed(void)
 {
-	extern void free(void *);
-	free(NULL);
 	struct thread *t = &self;
 	if (t->sync == SYNC_UNBORN && process.started == START_NONE) {
 		t->sync = SYNC_OWN;

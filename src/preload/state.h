@@ -20,8 +20,9 @@
 enum mode {
 	MODE_NONE = 0,         /* not started, or the child of a fork */
 	MODE_OFF = 0x20,       /* never records: AT_SECURE, no memory, detached */
-	MODE_SUSPENDED = 0x21, /* frees are written, allocations are not */
-	MODE_ON = 0x22,
+	MODE_IDLE = 0x21,      /* alone and switched off so far: nothing was created yet */
+	MODE_SUSPENDED = 0x22, /* frees are written, allocations are not */
+	MODE_ON = 0x23,
 };
 #define MODE_MASK 0xffu
 #define MODE_EPOCH 0x100u
@@ -91,14 +92,27 @@ extern struct process {
 	uint32_t pid;
 	uint32_t alone; /* started by LD_PRELOAD only */
 	uint32_t free_stacks;
+	uint32_t wanted; /* before there is a header: switched on by a call or signal */
+	uint32_t no_tsc; /* rdtsc faults */
+	uint64_t last_cycles;
+	uint32_t raw; /* the mapping is a file that nobody reads meanwhile */
 	uint32_t key; /* pthread_key_t */
 	uint64_t main_stack_lo, main_stack_hi;
 } process HIDDEN;
+
+/** stamp() - the cycle counter, or its last known value where reading it would fault. */
+static inline uint64_t stamp(void)
+{
+	return likely(!process.no_tsc) ? cycles() : process.last_cycles;
+}
 
 /* ---- start.c ---- */
 
 /** start_once() - resolve, map, begin; by whoever comes first. Later and concurrent callers return at once. */
 void start_once(void) HIDDEN;
+
+/** start_late() - leave MODE_IDLE: create what start_once() put off. */
+void start_late(void) HIDDEN;
 
 /* ---- thread.c ---- */
 
@@ -134,6 +148,8 @@ void thread_end(void *arg) HIDDEN;
 uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept) HIDDEN;
 /** ring_dropped() - count what ring_room_slow() refused. */
 void ring_dropped(struct thread *t, uint64_t allocations, uint64_t bytes, uint64_t frees) HIDDEN;
+/** ring_wait_drained() - until the recorder has read what stands in all rings now; at most @limit_ns. Return: 1 it has. */
+int ring_wait_drained(uint64_t limit_ns) HIDDEN;
 /** ring_attach() - continue the ring of @slot, which the thread has just taken. */
 void ring_attach(struct thread *t, struct wire_heap_slot *slot) HIDDEN;
 

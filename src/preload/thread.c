@@ -71,7 +71,7 @@ static void slot_take(struct thread *t, struct wire_heap_slot *slot)
 	uint64_t *to = ring_room_slow(t, 16, 0);
 	if (to) {
 		to[0] = (uint64_t)t->tid << 8 | WIRE_THREAD;
-		to[1] = cycles();
+		to[1] = stamp();
 		ring_publish(t, 16);
 	}
 }
@@ -179,7 +179,7 @@ static uint32_t nested(struct thread *t, uint64_t pc)
 }
 
 /* The recorder's wishes. */
-static void obey(void)
+static void obey(struct thread *t)
 {
 	struct wire_heap_header *heap = process.heap;
 	uint32_t word = proc.word, mode = word & MODE_MASK;
@@ -188,8 +188,10 @@ static void obey(void)
 	uint32_t want = heap->detach ? MODE_OFF : heap->enabled_wanted ? MODE_ON : MODE_SUSPENDED;
 	if (want == mode)
 		return;
-	__atomic_compare_exchange_n((uint32_t *)&proc.word, &word, (word & ~MODE_MASK) | want, 0,
-				    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	if (__atomic_compare_exchange_n((uint32_t *)&proc.word, &word, (word & ~MODE_MASK) | want,
+					0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
+	    want != MODE_OFF)
+		t->switched = want == MODE_ON ? 2 : 1;
 }
 
 uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t pc)
@@ -210,7 +212,18 @@ uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t pc)
 		if ((proc.word & MODE_MASK) < MODE_OFF)
 			return PASS; /* somebody else is still at it */
 	}
-	obey();
+	if (unlikely((proc.word & MODE_MASK) == MODE_IDLE)) {
+		if (!process.wanted)
+			return PASS;
+		uint32_t sync = t->sync;
+		t->sync = SYNC_OWN;
+		t->own = 1;
+		start_late();
+		t->own = 0;
+		t->sync = sync;
+		errno = saved_errno;
+	}
+	obey(t);
 	uint32_t word = proc.word, mode = word & MODE_MASK;
 	if (mode == MODE_OFF || (mode == MODE_SUSPENDED && kind == HOOK_ALLOC))
 		return PASS;

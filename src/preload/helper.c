@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/helper.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "preload/log.h"
+#include "preload/state.h"
+#include "wire/heap_layout.h"
+#include "wire/heap_start.h"
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void begin(struct wire_heap_header *heap, const struct options *opt, uint32_t on_full)
+{
+	heap->on_full = on_full;
+	heap->free_stacks = (uint32_t)opt->free_stacks;
+	heap->start_disabled = (uint32_t)opt->disabled;
+	heap->start_cycles = cycles();
+	heap->start_ns = monotonic_ns();
+}
+
+struct wire_heap_header *helper_shared(const struct options *opt, int *fd)
+{
+	struct wire_heap_header layout = { 0 };
+	wire_heap_layout(&layout, opt->budget);
+	long file = sys2(SYS_memfd_create, WIRE_MEMFD_NAME, MFD_ALLOW_SEALING | MFD_CLOEXEC);
+	if (sys_failed(file))
+		return NULL;
+	long at = -1;
+	if (!sys_failed(sys2(SYS_ftruncate, file, layout.total_bytes)))
+		at = sys6(SYS_mmap, 0, (long)layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			  file, 0);
+	if (sys_failed(at)) {
+		sys1(SYS_close, file);
+		return NULL;
+	}
+	struct wire_heap_header *heap = (struct wire_heap_header *)at;
+	*heap = layout;
+	wire_heap_layout_slots(heap);
+	begin(heap, opt, opt->on_full);
+	/* a target that shrinks the file would kill its reader */
+	sys3(SYS_fcntl, file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	*fd = (int)file;
+	return heap;
+}
+
+/* ---- starting the recorder ---- */
+
+/* Everything that the two children need, prepared before: they share the program's memory and must not touch it. */
+struct launch {
+	const char *output;
+	int fd;
+	volatile int executed; /* 0 once an exec failed for good */
+	char **env;
+	char paths[8][1024];
+	unsigned path_count;
+	char number[16];
+};
+
+#define CHILD_STACK 16384
+static char middle_stack[CHILD_STACK] __attribute__((aligned(64)));
+static char helper_stack[CHILD_STACK] __attribute__((aligned(64)));
+
+static int run_helper(void *arg)
+{
+	struct launch *launch = arg;
+	const int keep = 3; /* where the descriptor goes; all above is closed */
+	long null = sys2(SYS_open, "/dev/null", O_RDWR);
+	if (launch->fd != keep)
+		sys3(SYS_dup3, launch->fd, keep, 0);
+	else
+		sys3(SYS_fcntl, keep, F_SETFD, 0);
+	/* stdout may be a pipe whose reader waits for its end; stderr carries the one line about trouble */
+	if (null != 0)
+		sys3(SYS_dup3, null, 0, 0);
+	sys3(SYS_dup3, 0, 1, 0);
+	sys3(SYS_close_range, keep + 1, ~0U, 0);
+	uint64_t none = 0;
+	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, 8);
+	for (unsigned i = 0; i < launch->path_count; i++) {
+		const char *argv[] = {
+			launch->paths[i], WIRE_RECORDER_OPTION, "3", "-o", launch->output, NULL
+		};
+		sys3(SYS_execve, launch->paths[i], argv, launch->env);
+	}
+	launch->executed = 0;
+	sys1(SYS_exit_group, 127);
+	return 0;
+}
+
+static int run_middle(void *arg)
+{
+	sys0(SYS_setsid);
+	int pid = clone(run_helper, helper_stack + CHILD_STACK, CLONE_VM | CLONE_VFORK, arg);
+	if (pid < 0)
+		((struct launch *)arg)->executed = 0;
+	sys1(SYS_exit_group, 0);
+	return 0;
+}
+
+static void add_path(struct launch *launch, const char *folder, size_t folder_len, const char *name)
+{
+	if (launch->path_count == sizeof(launch->paths) / sizeof(launch->paths[0]))
+		return;
+	char *to = launch->paths[launch->path_count];
+	size_t len = strlen(name);
+	if (folder_len + 1 + len >= sizeof(launch->paths[0]))
+		return;
+	memcpy(to, folder, folder_len);
+	if (folder_len && to[folder_len - 1] != '/')
+		to[folder_len++] = '/';
+	memcpy(to + folder_len, name, len + 1);
+	if (!sys_failed(sys2(SYS_access, to, 1 /* X_OK */)))
+		launch->path_count++;
+}
+
+static void find_helper(const struct options *opt, struct launch *launch)
+{
+	if (opt->helper && *opt->helper) {
+		add_path(launch, "", 0, opt->helper);
+		return;
+	}
+	Dl_info info;
+	if (dladdr((const void *)helper_start, &info) && info.dli_fname) {
+		const char *slash = strrchr(info.dli_fname, '/');
+		if (slash)
+			add_path(launch, info.dli_fname, (size_t)(slash - info.dli_fname),
+				 "byteledger");
+	}
+	const char *path = opt->path;
+	while (path && *path) {
+		size_t len = strcspn(path, ":");
+		if (len)
+			add_path(launch, path, len, "byteledger");
+		path += len + (path[len] == ':');
+	}
+}
+
+/* The helper must not trace itself, nor hear what was meant for us. */
+static int wanted_by_helper(const char *entry)
+{
+	static const char *const out[] = { "LD_PRELOAD=", "LD_AUDIT=", "LD_LIBRARY_PATH=",
+					   "BYTELEDGER_", "MEMORY_PROFILER_" };
+	for (size_t i = 0; i < sizeof(out) / sizeof(out[0]); i++)
+		if (strncmp(entry, out[i], strlen(out[i])) == 0)
+			return 0;
+	return 1;
+}
+
+int helper_start(const struct options *opt, int fd)
+{
+	static struct launch launch;
+	int subreaper = 0;
+	/*
+	 * The helper's exit signal of 0 becomes SIGCHLD on exec: whoever inherits it sees a child that it never made.
+	 * Where that is the program itself no helper is started.
+	 */
+	sys2(SYS_prctl, PR_GET_CHILD_SUBREAPER, &subreaper);
+	if (sys0(SYS_getpid) == 1 || subreaper) {
+		log_line(LOG_INFO, "this process inherits orphans: no helper is started");
+		return 0;
+	}
+	launch = (struct launch){ .output = opt->output, .fd = fd, .executed = 1 };
+	find_helper(opt, &launch);
+	if (!launch.path_count) {
+		log_line(LOG_WARN,
+			 "no byteledger beside the library, in PATH or in BYTELEDGER_HELPER");
+		return 0;
+	}
+	size_t count = 0, kept = 0;
+	while (opt->env[count])
+		count++;
+	uint64_t bytes = (count + 1) * sizeof(char *);
+	long at = sys6(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (sys_failed(at))
+		return 0;
+	launch.env = (char **)at;
+	for (size_t i = 0; i < count; i++)
+		if (wanted_by_helper(opt->env[i]))
+			launch.env[kept++] = opt->env[i];
+	uint64_t all = ~0ULL, before;
+	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, 8);
+	int pid = clone(run_middle, middle_stack + CHILD_STACK, CLONE_VM | CLONE_VFORK, &launch);
+	int status;
+	if (pid > 0)
+		sys4(SYS_wait4, pid, &status, __WCLONE, NULL);
+	else
+		launch.executed = 0;
+	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
+	sys2(SYS_munmap, at, bytes);
+	if (launch.executed)
+		log_line(LOG_INFO, "recorder started: %s", launch.paths[0]);
+	else
+		log_line(LOG_WARN, "the recorder could not be started");
+	return launch.executed;
+}
+
+/* ---- raw mode ---- */
+
+/* Rings that never wrap, in a sparse file: what is not touched costs nothing. */
+static void raw_slots(struct wire_heap_header *heap, struct wire_heap_slot *slot, unsigned shift)
+{
+	uint64_t off = heap->nodes_off + (uint64_t)heap->node_max * sizeof(struct wire_node);
+	off = (off + 4095) & ~4095ULL;
+	for (uint32_t i = 0; i < heap->slot_count; i++) {
+		uint32_t ring, scratch;
+		wire_heap_slot_sizes(i, &ring, &scratch);
+		uint64_t bytes = (uint64_t)ring << shift;
+		if (slot) {
+			slot[i].ring_bytes = (uint32_t)bytes;
+			slot[i].scratch_bytes = scratch;
+			slot[i].scratch_off = off;
+			slot[i].ring_off = off + scratch;
+		}
+		off += scratch + bytes;
+	}
+	heap->total_bytes = off;
+}
+
+struct wire_heap_header *helper_raw(const struct options *opt)
+{
+	char path[1024];
+	size_t len;
+	if (!*opt->output || !options_file(path, sizeof(path) - 16, opt->output, 0))
+		return NULL;
+	len = strlen(path);
+	strcpy(path + len, WIRE_RAW_SUFFIX);
+	len += sizeof(WIRE_RAW_SUFFIX) - 1;
+	long fd = -1;
+	for (int i = 0; i < 1000; i++) {
+		fd = sys3(SYS_open, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (fd != -EEXIST)
+			break;
+		/* an existing file is never overwritten: OUTPUT.raw.1, .2 ... */
+		int n = i + 1, digits = n > 99 ? 3 : n > 9 ? 2 : 1;
+		path[len] = '.';
+		path[len + 1 + (size_t)digits] = '\0';
+		for (int d = digits; d; d--, n /= 10)
+			path[len + (size_t)d] = (char)('0' + n % 10);
+	}
+	if (sys_failed(fd)) {
+		log_line(LOG_ERROR, "cannot create %s: error %d", path, -fd);
+		return NULL;
+	}
+	/* 1 GiB for each of the first threads, or what limits of file size and address space leave */
+	struct wire_heap_header layout = { 0 };
+	long at = -1;
+	for (unsigned shift = 9; shift-- > 1 && sys_failed(at);) {
+		wire_heap_layout(&layout, opt->budget);
+		raw_slots(&layout, NULL, shift);
+		at = sys2(SYS_ftruncate, fd, layout.total_bytes);
+		if (sys_failed(at))
+			continue;
+		at = sys6(SYS_mmap, 0, (long)layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			  fd, 0);
+		if (sys_failed(at))
+			continue;
+		struct wire_heap_header *heap = (struct wire_heap_header *)at;
+		*heap = layout;
+		raw_slots(heap, (struct wire_heap_slot *)((char *)heap + heap->slots_off), shift);
+	}
+	sys1(SYS_close, fd);
+	if (sys_failed(at)) {
+		sys1(SYS_unlink, path);
+		log_line(LOG_ERROR, "cannot map %s: error %d", path, -at);
+		return NULL;
+	}
+	begin((struct wire_heap_header *)at, opt, WIRE_FULL_DROP);
+	log_line(LOG_INFO, "raw mode: %s", path);
+	return (struct wire_heap_header *)at;
+}

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`net replay` on the recorded and constructed Tezos captures: peers, chunks, messages, gaps, from JSON lines and from pcap."""
+import csv
+import json
+import os
+import random
+import struct
+import subprocess
+
+import pytest
+
+VECTORS = os.path.join(os.path.dirname(__file__), "..", "vectors", "tezos")
+CAPTURES = os.path.join(VECTORS, "captures")
+
+
+def identity(name):
+    return os.path.join(VECTORS, "identities", name + ".json")
+
+
+def replay(byteledger, path, *options):
+    done = subprocess.run([byteledger, "net", "replay", *options, str(path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return lines[:-1], lines[-1]["summary"]
+
+
+def load(*parts):
+    with open(os.path.join(CAPTURES, *parts), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def check_messages(got, want):
+    assert len(got) == len(want)
+    for have, expected in zip(got, want):
+        for key, value in expected.items():
+            if key in ("remote_addr", "message_omitted"):  # JSON lines have no addresses; a remark of the vectors
+                continue
+            assert have.get(key) == value, (expected["id"], key)
+
+
+@pytest.mark.parametrize("capture,role,who", [
+    ("all-kinds", "initiator", "recorder-i"), ("all-kinds", "responder", "recorder-r"),
+    ("nack", "initiator", "config"), ("nack", "responder", "drone-3"),
+    ("octez-outgoing", "initiator", "drone-1")])
+@pytest.mark.parametrize("said", [True, False], ids=["role given", "role found"])
+def test_every_message_of_a_capture_is_found_from_either_end(byteledger, capture, role, who, said):
+    want = load(capture, f"expected-{role}.json")
+    options = ["--role", role] if said else []
+    got, summary = replay(byteledger, os.path.join(CAPTURES, capture, "stream.jsonl"), "--identity", identity(who), *options)
+    check_messages(got, want["messages"])
+    (row,) = summary["connections"]
+    assert row["local_peer_id"] == want["local_peer_id"]
+    assert row["remote_peer_id"] == want["remote_peer_id"]
+    assert row["initiator"] == want["initiator"]
+    assert row["chunks_local"] == want["chunks_local"]
+    assert row["chunks_remote"] == want["chunks_remote"]
+    assert row["undecrypted_local"] == row["undecrypted_remote"] == row["gaps"] == 0
+
+
+def test_wrong_identity_keeps_chunks_and_the_right_one_decodes_them_later(byteledger):
+    path = os.path.join(CAPTURES, "wrong-identity", "stream.jsonl")
+    want = load("wrong-identity", "expected-initiator.json")
+    got, summary = replay(byteledger, path, "--identity", identity("recorder-i"), "--role", "initiator")
+    assert [m["category"] for m in got] == ["connection", "connection"]
+    (row,) = summary["connections"]
+    assert row["chunks_local"] == len(want["raw_chunk_lengths_local"])
+    assert row["chunks_remote"] == len(want["raw_chunk_lengths_remote"])
+    assert "outgoing connection message public key does not match with identity" in row["comments"]
+    got, _ = replay(byteledger, path, "--identity", identity("recorder-i"), "--identity", identity("drone-2"))
+    check_messages(got, want["messages_after_recovery"])
+
+
+def test_without_an_identity_everything_stays_sealed(byteledger):
+    got, summary = replay(byteledger, os.path.join(CAPTURES, "all-kinds", "stream.jsonl"))
+    assert [m["category"] for m in got] == ["connection", "connection"]
+    assert summary["connections"][0]["chunks_local"] == 20
+    assert summary["connections"][0]["undecrypted_local"] == 19
+
+
+def test_recording_with_holes_gives_back_every_chunk_that_can_be_found(byteledger, tmp_path):
+    want = load("tezedge_communication.first3300.expected.json")
+    path = tmp_path / "recording.jsonl"
+    with open(os.path.join(CAPTURES, "tezedge_communication.first3300.csv"), encoding="utf-8") as source, \
+            open(path, "w", encoding="utf-8") as out:
+        for row in csv.DictReader(source):
+            out.write(json.dumps({"from": "initiator" if row["direction"] == "Sent" else "responder", "hex": row["message"]}) + "\n")
+    got, summary = replay(byteledger, path, "--identity", identity(want["identity"]))
+    kinds = {}
+    for message in got:
+        if message["category"] == "p2p" and not message["incoming"]:
+            kinds[message["kind"]] = kinds.get(message["kind"], 0) + 1
+    assert kinds == want["sent_messages_by_kind"]
+    assert summary["connections"][0]["chunks_local"] == want["sent_chunks_including_connection_message"]
+    assert summary["connections"][0]["undecrypted_local"] == 0
+    sent = [m for m in got if m["category"] == "p2p" and not m["incoming"]]
+    for message, expected in zip(sent, want["first_sent_messages"]):
+        assert message["sender_chunks"][0] == expected["chunk"]
+        assert message["kind"] == expected["kind"]
+        assert message["message"] == expected["message"]
+    found = {m["sender_chunks"][0]: m["kind"] or m["category"] for m in got if m["incoming"] and m["message"] is not None}
+    for chunk in want["received_recoverable_by_resync"]:
+        if chunk["complete_message"]:
+            assert found.get(chunk["chunk_counter"]) == chunk["kind"], chunk
+
+
+def lines_of(capture):
+    with open(os.path.join(CAPTURES, capture, "stream.jsonl"), encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def test_known_gap_costs_only_the_messages_it_touches(byteledger, tmp_path):
+    """Bytes of one direction are cut out at random places; the rest of both directions is decoded, in order."""
+    want = load("octez-outgoing", "expected-initiator.json")["messages"]
+    lines = lines_of("octez-outgoing")
+    rng = random.Random(5)
+    for round_ in range(10):
+        victim = rng.choice([i for i, line in enumerate(lines) if i > 12 and len(line["hex"]) > 40])
+        path = tmp_path / f"gap{round_}.jsonl"
+        with open(path, "w", encoding="utf-8") as out:
+            for i, line in enumerate(lines):
+                line = dict(line)
+                if i == victim:
+                    cut = rng.randrange(2, len(line["hex"]) // 2)
+                    line["gap"], line["hex"] = cut, line["hex"][2 * cut:]
+                out.write(json.dumps(line) + "\n")
+        got, summary = replay(byteledger, path, "--identity", identity("drone-1"), "--role", "initiator")
+        assert summary["connections"][0]["gaps"] == 1
+        side = lines[victim]["from"] == "responder"
+        decoded = [m["plain_sha256"] for m in got if m["message"] is not None or (m["error"] or "").startswith("unknown tag")]
+        expected = [m["plain_sha256"] for m in want]
+        missing = [m for m in want if m["plain_sha256"] not in decoded]
+        assert all(m["incoming"] == side for m in missing), "the other direction lost messages"
+        assert len(missing) <= 3
+        positions = [expected.index(h) for h in decoded if h in expected]
+        # every message that is decoded is one that was sent
+        assert all(h in expected for h in decoded)
+        assert len(positions) >= len(want) - 3
+
+
+def test_corrupted_chunk_is_kept_and_the_next_ones_decode(byteledger, tmp_path):
+    lines = lines_of("octez-outgoing")
+    stream = "".join(line["hex"] for line in lines if line["from"] == "initiator")
+    data = bytearray.fromhex(stream)
+    at, counter = 0, 0
+    while counter < 5:
+        at += 2 + int.from_bytes(data[at:at + 2], "big")
+        counter += 1
+    data[at + 2 + 3] ^= 1  # the authenticator of chunk 5
+    path = tmp_path / "corrupt.jsonl"
+    with open(path, "w", encoding="utf-8") as out:
+        for line in lines:
+            if line["from"] == "responder":
+                out.write(json.dumps(line) + "\n")
+            else:
+                n = len(line["hex"]) // 2
+                out.write(json.dumps({"from": "initiator", "hex": data[:n].hex()}) + "\n")
+                del data[:n]
+    want = load("octez-outgoing", "expected-initiator.json")["messages"]
+    got, summary = replay(byteledger, path, "--identity", identity("drone-1"), "--role", "initiator")
+    decoded = [m["plain_sha256"] for m in got if m["message"] is not None]
+    lost = [m for m in want if m["message"] is not None and m["plain_sha256"] not in decoded] if all("message" in m for m in want) \
+        else [m for m in want if m["plain_sha256"] not in decoded]
+    assert len(lost) <= 1
+    assert "outgoing chunk cannot decrypt, position: 5" in summary["connections"][0]["comments"]
+
+
+def packet(src, dst, seq, ack, flags, payload, v6):
+    sport, dport = src[1], dst[1]
+    tcp = struct.pack("!HHIIBBHHH", sport, dport, seq & 0xffffffff, ack & 0xffffffff, 5 << 4, flags, 65535, 0, 0) + payload
+    if v6:
+        ip = struct.pack("!IHBB", 6 << 28, len(tcp), 6, 64) + bytes(15) + bytes([src[0]]) + bytes(15) + bytes([dst[0]])
+    else:
+        ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), 0, 0, 64, 6, 0) + bytes([10, 0, 0, src[0]]) + bytes([10, 0, 0, dst[0]])
+    return bytes(12) + struct.pack("!H", 0x86dd if v6 else 0x0800) + ip + tcp
+
+
+@pytest.mark.parametrize("v6", [False, True], ids=["IPv4", "IPv6"])
+@pytest.mark.parametrize("ng", [False, True], ids=["pcap", "pcapng"])
+def test_pcap_with_shuffled_and_repeated_segments_decodes_alike(byteledger, tmp_path, v6, ng):
+    want = load("all-kinds", "expected-responder.json")
+    ours, theirs = (2, 9732), (1, 41000)
+    rng = random.Random(3)
+    packets = []
+    seq = {"initiator": 0xfffffff0, "responder": 1000}
+    packets.append(packet(theirs, ours, seq["initiator"] - 1, 0, 2, b"", v6))
+    packets.append(packet(ours, theirs, seq["responder"] - 1, seq["initiator"], 0x12, b"", v6))
+    for line in lines_of("all-kinds"):
+        data, way = bytes.fromhex(line["hex"]), line["from"]
+        burst = []
+        for at in range(0, len(data), 1400):
+            piece = data[at:at + 1400]
+            src, dst = (theirs, ours) if way == "initiator" else (ours, theirs)
+            burst.append(packet(src, dst, seq[way] + at, 0, 0x08, piece, v6))
+            if rng.random() < 0.3:
+                burst.append(burst[-1])
+        seq[way] += len(data)
+        rng.shuffle(burst)
+        packets += burst
+    path = tmp_path / ("x.pcapng" if ng else "x.pcap")
+    with open(path, "wb") as out:
+        if ng:
+            out.write(struct.pack("<IIIHHqI", 0x0a0d0d0a, 28, 0x1a2b3c4d, 1, 0, -1, 28))
+            out.write(struct.pack("<IIHHII", 1, 20, 1, 0, 0, 20))
+            for i, p in enumerate(packets):
+                padded = p + bytes(-len(p) % 4)
+                size = 32 + len(padded)
+                out.write(struct.pack("<IIIIIII", 6, size, 0, 0, i, len(p), len(p)) + padded + struct.pack("<I", size))
+        else:
+            out.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 262144, 1))
+            for i, p in enumerate(packets):
+                out.write(struct.pack("<IIII", 1600000000, i, len(p), len(p)) + p)
+    local = "::2" if v6 else "10.0.0.2"
+    got, summary = replay(byteledger, path, "--identity", identity("recorder-r"), "--local", local)
+    check_messages(got, want["messages"])
+    assert summary["connections"][0]["remote_addr"] == ("[::1]:41000" if v6 else "10.0.0.1:41000")
+    assert summary["connections"][0]["gaps"] == 0
+
+
+@pytest.mark.parametrize("content,text", [
+    (b"", "it is empty"), (b"\x00\x01\x02\x03 garbage", "neither pcap"), (b'{"from":"nobody","hex":"00"}\n', "line 1"),
+    (b'{"from":"initiator","hex":"0"}\n', "hex digits"), (b'{"from":"initiator","hex":"00"}\n{broken\n', "line 2"),
+    (b"\xd4\xc3\xb2\xa1", "cannot read capture")])
+def test_bad_captures_give_a_clear_error(byteledger, tmp_path, content, text):
+    path = tmp_path / "bad"
+    path.write_bytes(content)
+    done = subprocess.run([byteledger, "net", "replay", str(path)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert text in done.stderr
+    assert done.stderr.startswith("byteledger: cannot ")
+
+
+@pytest.mark.parametrize("content,text", [
+    ("{", "cannot read identity"), ("[]", "not a JSON object"), ('{"public_key":"00"}', "'public_key'"),
+])
+def test_damaged_identities_are_refused(byteledger, tmp_path, content, text):
+    path = tmp_path / "identity.json"
+    path.write_text(content)
+    stream = os.path.join(CAPTURES, "nack", "stream.jsonl")
+    done = subprocess.run([byteledger, "net", "replay", "--identity", str(path), stream], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert text in done.stderr

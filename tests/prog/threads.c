@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * threads N - N short threads, eight at a time; each allocates, frees a neighbour's block, allocates in pthread key
+ * destructors of every round. threads N parallel: four threads that do nothing but allocate and free N times.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "truth.h"
+
+static pthread_key_t key[3];
+static _Atomic(void *) mailbox;
+
+static void again(void *arg)
+{
+	long round = (long)arg;
+	void *p = took(malloc((size_t)round * 8), (size_t)round * 8);
+	gave(p);
+	free(p);
+	if (round < 6)
+		pthread_setspecific(key[round % 3], (void *)(round + 1));
+}
+
+static void *run(void *arg)
+{
+	for (int i = 0; i < 10; i++) {
+		void *p = took(malloc(64), 64);
+		void *old = atomic_exchange(&mailbox, p);
+		gave(old);
+		free(old);
+	}
+	pthread_setspecific(key[0], (void *)1L);
+	return arg;
+}
+
+static void *pairs(void *arg)
+{
+	long n = (long)arg;
+	for (long i = 0; i < n; i++) {
+		void *p = took(malloc((size_t)(i & 255)), (size_t)(i & 255));
+		gave(p);
+		free(p);
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	int n = argc > 1 ? atoi(argv[1]) : 8;
+	pthread_t thread[8];
+	pthread_attr_t attr;
+	for (int i = 0; i < 3; i++)
+		pthread_key_create(&key[i], again);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 64 << 10);
+	if (argc > 2) {
+		for (int i = 0; i < 4; i++)
+			pthread_create(&thread[i], &attr, pairs, (void *)(long)n);
+		for (int i = 0; i < 4; i++)
+			pthread_join(thread[i], NULL);
+		truth_print();
+		return 0;
+	}
+	for (int done = 0; done < n; done += 8) {
+		for (int i = 0; i < 8; i++)
+			if (pthread_create(&thread[i], &attr, run, NULL) != 0)
+				return 1;
+		for (int i = 0; i < 8; i++)
+			pthread_join(thread[i], NULL);
+	}
+	void *old = atomic_exchange(&mailbox, NULL);
+	gave(old);
+	free(old);
+	truth_print();
+	return 0;
+}
