@@ -12,6 +12,7 @@
 #include "net/conn.h"
 #include "out/messages.h"
 #include "source/capture.h"
+#include "store/store.h"
 
 #define IDENTITIES_MAX 64
 #define SEEK_BUDGET (64ull << 30) /* nothing waits for a replay: up to a minute for a gap */
@@ -34,7 +35,9 @@ struct replay {
 	enum net_role role;
 	enum format format;
 	const char *input;
+	const char *store_path;
 	/* state */
+	struct store *store;
 	struct net_identity *identities[IDENTITIES_MAX];
 	struct net_keyring keyring;
 	struct open_conn *open;
@@ -59,9 +62,10 @@ static int on_connection(struct message_sink *sink, const struct message_connect
 			 struct err *err)
 {
 	struct replay *replay = of_messages(sink);
-	(void)err;
-	if (!row->close_reason)
-		return 0;
+	struct message_sink *store = replay->store ? store_message_sink(replay->store) : NULL;
+	int rc = store ? store->connection(store, row, err) : 0;
+	if (rc < 0 || !row->close_reason)
+		return rc;
 	if (replay->format == FORMAT_TABLE)
 		out_connection_table(replay->rows, row);
 	else
@@ -71,8 +75,9 @@ static int on_connection(struct message_sink *sink, const struct message_connect
 
 static int on_chunk(struct message_sink *sink, const struct message_chunk *chunk, struct err *err)
 {
-	(void)sink, (void)chunk, (void)err;
-	return 0;
+	struct replay *replay = of_messages(sink);
+	struct message_sink *store = replay->store ? store_message_sink(replay->store) : NULL;
+	return store ? store->chunk(store, chunk, err) : 0;
 }
 
 static int on_message(struct message_sink *sink, const struct message *message, struct err *err)
@@ -80,6 +85,10 @@ static int on_message(struct message_sink *sink, const struct message *message, 
 	struct replay *replay = of_messages(sink);
 	char sha256[65];
 	uint64_t id = replay->message_ids++;
+	struct message_sink *store = replay->store ? store_message_sink(replay->store) : NULL;
+	int rc = store ? store->message(store, message, err) : 0;
+	if (rc < 0)
+		return rc;
 	if (replay->format == FORMAT_TABLE) {
 		out_message_table_row(stdout, message, id);
 	} else {
@@ -189,6 +198,9 @@ static int run(struct replay *replay, struct err *err)
 	if (rc < 0)
 		return rc;
 	replay->keyring.identities = replay->identities;
+	if (replay->store_path &&
+	    (rc = store_open(replay->store_path, NULL, &replay->store, err)) < 0)
+		return rc;
 	replay->rows = open_memstream(&replay->rows_text, &replay->rows_len);
 	if (!replay->rows)
 		return err_set(err, -errno, "cannot allocate the summary");
@@ -208,6 +220,12 @@ static int run(struct replay *replay, struct err *err)
 	rc = capture_read(replay->input, &replay->capture, &stats, err);
 	if (rc < 0)
 		return rc;
+	if (replay->store) {
+		struct store *store = STEAL(replay->store);
+		rc = store_close(store, err);
+		if (rc < 0)
+			return rc;
+	}
 	if (replay->format != FORMAT_TABLE) {
 		jsonw_array_end(&replay->rows_json);
 		jsonw_u64(&replay->rows_json, "records", stats.records);
@@ -246,12 +264,16 @@ static void release(struct replay *replay)
 	for (size_t i = 0; i < replay->identity_count; i++)
 		net_identity_free(replay->identities[i]);
 	free(replay->open);
+	if (replay->store) {
+		struct err ignored = { 0 };
+		store_close(replay->store, &ignored);
+	}
 	if (replay->rows)
 		fclose(replay->rows);
 	free(replay->rows_text);
 }
 
-enum { OPT_IDENTITY = 256, OPT_LOCAL, OPT_ROLE, OPT_FORMAT };
+enum { OPT_IDENTITY = 256, OPT_LOCAL, OPT_ROLE, OPT_FORMAT, OPT_STORE };
 
 static const struct argp_option options[] = {
 	{ "identity", OPT_IDENTITY, "FILE", 0,
@@ -260,6 +282,8 @@ static const struct argp_option options[] = {
 	{ "role", OPT_ROLE, "initiator|responder", 0,
 	  "which side is ours, by who opened the connection", 0 },
 	{ "format", OPT_FORMAT, "jsonl|json|table", 0, "how to print (default jsonl)", 0 },
+	{ "store", OPT_STORE, "DB", 0,
+	  "keep everything in this store too (a folder, made if missing)", 0 },
 	{ 0 },
 };
 
@@ -282,6 +306,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			replay->role = NET_ROLE_RESPONDER;
 		else
 			argp_error(state, "unknown role '%s': initiator or responder", arg);
+		return 0;
+	case OPT_STORE:
+		replay->store_path = arg;
 		return 0;
 	case OPT_FORMAT:
 		if (strcmp(arg, "jsonl") == 0)

@@ -91,6 +91,7 @@ struct message {
 	enum message_type type;
 	uint16_t tag;                     /* peer messages: the tag on the wire */
 	uint64_t first_chunk, last_chunk; /* the sender's counters */
+	uint64_t first_offset;            /* where it begins in the first chunk's plaintext */
 	const uint8_t *plain; /* without a chunk length; with the message's own length and tag */
 	size_t plain_len;
 	const char *json; /* compact, NULL = could not be decoded */

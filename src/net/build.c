@@ -79,6 +79,7 @@ static int peer_message(struct net_conn *conn, struct net_half *half, uint64_t l
 				   .type = MESSAGE_UNKNOWN,
 				   .first_chunk = half->message_first_chunk,
 				   .last_chunk = last,
+				   .first_offset = half->message_first_offset,
 				   .plain = plain,
 				   .plain_len = len };
 	int decoded = -EBADMSG;
@@ -120,6 +121,7 @@ static int stream_bytes(struct net_conn *conn, struct net_half *half, uint64_t c
 			uint64_t time_ns, const uint8_t *plain, size_t len, struct err *err)
 {
 	struct buf *message = &half->message;
+	const uint8_t *begin = plain;
 	while (len) {
 		if (half->message_skip) {
 			size_t skip = len < half->message_skip ? len : (size_t)half->message_skip;
@@ -128,8 +130,10 @@ static int stream_bytes(struct net_conn *conn, struct net_half *half, uint64_t c
 			len -= skip;
 			continue;
 		}
-		if (!message->len)
+		if (!message->len) {
 			half->message_first_chunk = counter;
+			half->message_first_offset = (uint64_t)(plain - begin);
+		}
 		/* a whole message in this very chunk needs no copy */
 		if (!message->len && len >= 4 && be32(plain) <= NET_MESSAGE_MAX &&
 		    len >= be32(plain) + 4ull) {

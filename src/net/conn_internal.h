@@ -47,7 +47,7 @@ struct net_half {
 	uint64_t seek_budget; /* bytes that may still be authenticated in vain */
 	/* message under construction: plaintext behind chunk 2 is one stream */
 	struct buf message;
-	uint64_t message_first_chunk;
+	uint64_t message_first_chunk, message_first_offset;
 	uint64_t
 		message_skip; /* bytes of an oversized or unplaced message still to be passed over */
 	int unplaced; /* behind a gap: not known whether the next plaintext begins a message */

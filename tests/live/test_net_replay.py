@@ -239,3 +239,19 @@ def test_damaged_identities_are_refused(byteledger, tmp_path, content, text):
     done = subprocess.run([byteledger, "net", "replay", "--identity", str(path), stream], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert text in done.stderr
+
+
+def test_store_holds_what_was_printed(byteledger, tmp_path):
+    import sqlite3
+    path = os.path.join(CAPTURES, "all-kinds", "stream.jsonl")
+    for start in (0, 1):  # the second replay is added behind the first
+        got, summary = replay(byteledger, path, "--identity", identity("recorder-i"), "--store", str(tmp_path / "db"))
+        db = sqlite3.connect(tmp_path / "db" / "store.sqlite")
+        rows = db.execute("SELECT id, plain_len, preview, error, tag FROM message WHERE id >= ? ORDER BY id",
+                          (0 if start == 0 else len(got),)).fetchall()
+        assert [r[1] for r in rows] == [m["plain_len"] for m in got]
+        assert [r[2] for r in rows] == [m["preview"] for m in got]
+        assert [r[3] for r in rows] == [m["error"] for m in got]
+        assert db.execute("SELECT count(*) FROM chunk").fetchone()[0] == (38 if start == 0 else 76)
+        assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        db.close()

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* internal.h - what the files of store/ share. */
+#ifndef STORE_INTERNAL_H
+#define STORE_INTERNAL_H
+
+#include <sqlite3.h>
+
+#include "base/arena.h"
+#include "store/store.h"
+
+#define STORE_VERSION 1
+#define STORE_SEGMENT_BYTES (64u << 20)
+#define STORE_BLOCK_IDS \
+	1024 /* ids whose lowest and highest time share one row: times become ranges of ids */
+#define STORE_BATCH_ROWS 16384
+#define STORE_PREVIEW_BYTES 100
+
+/** Sender and initiator in one number, so that one index serves every pair of them. */
+#define STORE_SI(sender, initiator) ((unsigned)(sender) << 1 | (unsigned)(initiator))
+
+/** Lowest and highest time of a block of ids, in memory for the newest block. */
+struct store_block {
+	uint64_t number; /* id / STORE_BLOCK_IDS */
+	uint64_t min_ns, max_ns, min_chunk;
+	int dirty, any;
+};
+
+struct store_insert {
+	sqlite3_stmt *connection, *chunk, *message, *log, *log_text, *message_block, *log_block,
+		*address, *address_id;
+};
+
+struct store {
+	struct message_sink sink;
+	char *path;
+	sqlite3 *db;
+	int lock_fd, dir_fd, segment_fd;
+	struct store_limits limits;
+	uint64_t next_message, next_log, next_chunk,
+		first_connection; /* ids of this run start behind the stored ones */
+	uint64_t segment, segment_len;
+	char *pending; /* payload bytes not yet written to the segment */
+	size_t pending_len, pending_cap;
+	unsigned rows; /* in the open transaction */
+	int dropped;   /* chunks went in it: segments may follow once it is committed */
+	struct store_block message_block, log_block;
+	struct store_insert insert;
+	/* addresses seen lately */
+	struct {
+		char text[64];
+		int64_t id;
+	} addresses[256];
+	/* first chunk row of each sender's message under way is found by this */
+	struct store_recent {
+		uint64_t connection, counter, row;
+		unsigned sender;
+	} recent[4096];
+};
+
+struct store_reader {
+	sqlite3 *db;
+	char *path;
+	int dir_fd;
+	sqlite3_stmt *message, *log, *segment_chunk;
+};
+
+struct store_page {
+	struct arena arena; /* texts */
+	struct store_message_row *messages;
+	struct store_log_row *logs;
+	size_t count, cap;
+};
+
+/** store_keep_text() - a column's text in the page's arena; NULL for NULL. */
+const char *store_keep_text(struct store_page *page, sqlite3_stmt *s, int column);
+/** store_page_grow() - room for one more row of @row_bytes in *@rows. */
+int store_page_grow(struct store_page *page, size_t row_bytes, void **rows, struct err *err);
+
+/** store_sql() - run statements without results. */
+int store_sql(sqlite3 *db, const char *sql, struct err *err);
+/** store_fail() - turn SQLite's last error on @db into @err. */
+int store_fail(sqlite3 *db, struct err *err, const char *what);
+int store_prepare(sqlite3 *db, sqlite3_stmt **out, const char *sql, struct err *err);
+/** store_number() - first column of the first row of a statement without parameters; @otherwise where there is none. */
+int store_number(sqlite3 *db, const char *sql, uint64_t otherwise, uint64_t *out, struct err *err);
+int store_open_segment(int dir_fd, uint64_t number, int flags);
+
+/* write.c */
+int store_write_init(struct store *store, struct err *err);
+void store_write_fini(struct store *store);
+int store_write_pending(struct store *store, struct err *err);
+int store_write_blocks(struct store *store, struct err *err);
+
+/* retain.c */
+int store_retain(struct store *store, struct err *err);
+/** store_drop_segments() - remove files that no committed row names; call behind the commit. */
+int store_drop_segments(struct store *store, struct err *err);
+
+#endif

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * read.c - pages of messages and log lines.
+ *
+ * Every filter is turned into cursors over an index whose entries end in the id, one cursor for each combination of the
+ * filter's values; the cursors are merged by id. So a page costs what it gives, however many rows a filter passes over,
+ * and an IN list never sorts. Times become ranges of ids through the blocks' lowest and highest times, with the time
+ * itself checked on the row: clocks may step.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/internal.h"
+
+#define CURSORS_MAX 128
+
+/** An inclusive range of ids. */
+struct range {
+	uint64_t lo, hi;
+};
+
+/** What one of the two tables is like, for the code they share. */
+struct table {
+	const char *name, *block;
+};
+
+struct merge {
+	sqlite3_stmt *cursor[CURSORS_MAX];
+	uint64_t head[CURSORS_MAX];
+	unsigned count;
+	int forward;
+};
+
+void store_page_free(struct store_page *page)
+{
+	if (!page)
+		return;
+	arena_fini(&page->arena);
+	free(page->messages);
+	free(page->logs);
+	free(page);
+}
+
+size_t store_page_count(const struct store_page *page)
+{
+	return page->count;
+}
+
+const struct store_message_row *store_page_message(const struct store_page *page, size_t i)
+{
+	return &page->messages[i];
+}
+
+const struct store_log_row *store_page_log(const struct store_page *page, size_t i)
+{
+	return &page->logs[i];
+}
+
+const char *store_keep_text(struct store_page *page, sqlite3_stmt *s, int column)
+{
+	const char *text = (const char *)sqlite3_column_text(s, column);
+	return text ? arena_memdup(&page->arena, text, (size_t)sqlite3_column_bytes(s, column))
+		    : NULL;
+}
+
+/* ---- ranges of ids ------------------------------------------------------------------------------------------- */
+
+/* The blocks that may hold rows of the asked times, as ranges in the order of reading. */
+static int time_ranges(struct store_reader *reader, const struct table *table,
+		       const struct store_query *query, struct range bound, struct range **out,
+		       size_t *count, struct err *err)
+{
+	*out = NULL;
+	*count = 0;
+	size_t cap = 0;
+	char sql[320];
+	snprintf(sql, sizeof(sql),
+		 "SELECT number FROM %s WHERE max_ns >= ?1 AND min_ns <= ?2 AND number BETWEEN ?3 "
+		 "AND ?4 ORDER BY number %s",
+		 table->block, query->forward ? "ASC" : "DESC");
+	sqlite3_stmt *s = NULL;
+	int rc = store_prepare(reader->db, &s, sql, err);
+	if (rc < 0)
+		return rc;
+	sqlite3_bind_int64(s, 1, query->has_from ? (sqlite3_int64)query->from_ns : 0);
+	sqlite3_bind_int64(s, 2, query->has_to ? (sqlite3_int64)query->to_ns : INT64_MAX);
+	sqlite3_bind_int64(s, 3, (sqlite3_int64)(bound.lo / STORE_BLOCK_IDS));
+	sqlite3_bind_int64(s, 4, (sqlite3_int64)(bound.hi / STORE_BLOCK_IDS));
+	while (rc == 0 && sqlite3_step(s) == SQLITE_ROW) {
+		uint64_t lo = (uint64_t)sqlite3_column_int64(s, 0) * STORE_BLOCK_IDS,
+			 hi = lo + STORE_BLOCK_IDS - 1;
+		if (lo < bound.lo)
+			lo = bound.lo;
+		if (hi > bound.hi)
+			hi = bound.hi;
+		struct range *last = *count ? &(*out)[*count - 1] : NULL;
+		if (last && query->forward && last->hi + 1 == lo) {
+			last->hi = hi;
+			continue;
+		}
+		if (last && !query->forward && hi + 1 == last->lo) {
+			last->lo = lo;
+			continue;
+		}
+		if (*count == cap) {
+			cap = cap ? cap * 2 : 8;
+			struct range *more = realloc(*out, cap * sizeof(*more));
+			if (!more) {
+				rc = err_set(err, -ENOMEM, "cannot allocate a query");
+				break;
+			}
+			*out = more;
+		}
+		(*out)[(*count)++] = (struct range){ lo, hi };
+	}
+	sqlite3_finalize(s);
+	return rc;
+}
+
+static int ranges_of(struct store_reader *reader, const struct table *table,
+		     const struct store_query *query, struct range **out, size_t *count,
+		     struct err *err)
+{
+	struct range bound = { 0, INT64_MAX };
+	if (query->has_cursor) {
+		uint64_t cursor = query->cursor > INT64_MAX ? INT64_MAX : query->cursor;
+		if (query->forward)
+			bound.lo = cursor;
+		else
+			bound.hi = cursor;
+	}
+	if (query->has_from || query->has_to)
+		return time_ranges(reader, table, query, bound, out, count, err);
+	*out = malloc(sizeof(**out));
+	if (!*out)
+		return err_set(err, -ENOMEM, "cannot allocate a query");
+	**out = bound;
+	*count = 1;
+	return 0;
+}
+
+/* ---- merging cursors ------------------------------------------------------------------------------------------- */
+
+static int merge_add(struct store_reader *reader, struct merge *merge, const char *sql,
+		     struct err *err)
+{
+	if (merge->count == CURSORS_MAX)
+		return err_set(err, -E2BIG, "cannot combine so many filters");
+	return store_prepare(reader->db, &merge->cursor[merge->count++], sql, err);
+}
+
+static void merge_next(struct merge *merge, unsigned i)
+{
+	merge->head[i] = sqlite3_step(merge->cursor[i]) == SQLITE_ROW
+				 ? (uint64_t)sqlite3_column_int64(merge->cursor[i], 0)
+				 : UINT64_MAX;
+}
+
+static void merge_range(struct merge *merge, struct range range)
+{
+	for (unsigned i = 0; i < merge->count; i++) {
+		sqlite3_reset(merge->cursor[i]);
+		sqlite3_bind_int64(merge->cursor[i], 1, (sqlite3_int64)range.lo);
+		sqlite3_bind_int64(merge->cursor[i], 2, (sqlite3_int64)range.hi);
+		merge_next(merge, i);
+	}
+}
+
+/* The next id in order, UINT64_MAX at the end. */
+static uint64_t merge_take(struct merge *merge)
+{
+	unsigned best = 0;
+	uint64_t id = UINT64_MAX;
+	for (unsigned i = 0; i < merge->count; i++) {
+		uint64_t head = merge->head[i];
+		if (head != UINT64_MAX &&
+		    (id == UINT64_MAX || (merge->forward ? head < id : head > id))) {
+			id = head;
+			best = i;
+		}
+	}
+	if (id != UINT64_MAX)
+		merge_next(merge, best);
+	return id;
+}
+
+static void merge_fini(struct merge *merge)
+{
+	for (unsigned i = 0; i < merge->count; i++)
+		sqlite3_finalize(merge->cursor[i]);
+}
+
+/* ---- messages --------------------------------------------------------------------------------------------------- */
+
+static int address_number(struct store_reader *reader, const char *text, int64_t *id,
+			  struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	int rc = store_prepare(reader->db, &s, "SELECT id FROM address WHERE text=?1", err);
+	*id = 0;
+	if (rc == 0) {
+		sqlite3_bind_text(s, 1, text, -1, SQLITE_STATIC);
+		if (sqlite3_step(s) == SQLITE_ROW)
+			*id = sqlite3_column_int64(s, 0);
+	}
+	sqlite3_finalize(s);
+	return rc;
+}
+
+static int side_fits(const struct store_query *query, unsigned si)
+{
+	return (!query->has_incoming || (si >> 1) == (query->incoming ? 1u : 0u)) &&
+	       (!query->has_initiator || (si & 1) == (unsigned)query->initiator);
+}
+
+static int message_cursors(struct store_reader *reader, const struct store_query *query,
+			   struct merge *merge, struct err *err)
+{
+	const char *order = query->forward ? "ASC" : "DESC";
+	char sql[256];
+	int rc = 0;
+	int64_t address = 0;
+	if (query->remote_addr) {
+		rc = address_number(reader, query->remote_addr, &address, err);
+		if (rc < 0 || !address)
+			return rc; /* nobody of that name: no cursors, no rows */
+	}
+	int sides = query->has_incoming || query->has_initiator;
+	if (!query->remote_addr && !query->types && !sides) {
+		snprintf(sql, sizeof(sql),
+			 "SELECT id FROM message WHERE id BETWEEN ?1 AND ?2 ORDER BY id %s", order);
+		return merge_add(reader, merge, sql, err);
+	}
+	if (query->remote_addr && query->types) {
+		for (size_t i = 0; rc == 0 && i < query->type_count; i++) {
+			snprintf(sql, sizeof(sql),
+				 "SELECT id FROM message INDEXED BY message_by_address_type WHERE "
+				 "address=%lld AND type=%u"
+				 " AND id BETWEEN ?1 AND ?2 ORDER BY id %s",
+				 (long long)address, query->types[i], order);
+			rc = merge_add(reader, merge, sql, err);
+		}
+		return rc;
+	}
+	for (unsigned si = 0; rc == 0 && si < 4; si++) {
+		if (!side_fits(query, si))
+			continue;
+		for (size_t i = 0; rc == 0 && i < (query->types ? query->type_count : 1); i++) {
+			if (query->types)
+				snprintf(sql, sizeof(sql),
+					 "SELECT id FROM message INDEXED BY message_by_type WHERE "
+					 "type=%u AND si=%u"
+					 " AND id BETWEEN ?1 AND ?2 ORDER BY id %s",
+					 query->types[i], si, order);
+			else if (query->remote_addr)
+				snprintf(sql, sizeof(sql),
+					 "SELECT id FROM message INDEXED BY message_by_address "
+					 "WHERE address=%lld AND si=%u"
+					 " AND id BETWEEN ?1 AND ?2 ORDER BY id %s",
+					 (long long)address, si, order);
+			else
+				snprintf(sql, sizeof(sql),
+					 "SELECT id FROM message INDEXED BY message_by_side WHERE "
+					 "si=%u"
+					 " AND id BETWEEN ?1 AND ?2 ORDER BY id %s",
+					 si, order);
+			rc = merge_add(reader, merge, sql, err);
+		}
+	}
+	return rc;
+}
+
+static int time_fits(const struct store_query *query, uint64_t time_ns)
+{
+	return (!query->has_from || time_ns >= query->from_ns) &&
+	       (!query->has_to || time_ns <= query->to_ns);
+}
+
+int store_page_grow(struct store_page *page, size_t row_bytes, void **rows, struct err *err)
+{
+	if (page->count < page->cap)
+		return 0;
+	size_t cap = page->cap ? page->cap * 2 : 128;
+	void *more = realloc(*rows, cap * row_bytes);
+	if (!more)
+		return err_set(err, -ENOMEM, "cannot allocate a page");
+	*rows = more;
+	page->cap = cap;
+	return 0;
+}
+
+/* 1 taken, 0 passed over. */
+static int take_message(struct store_reader *reader, const struct store_query *query,
+			struct store_page *page, uint64_t id, struct err *err)
+{
+	sqlite3_stmt *s = reader->message;
+	sqlite3_reset(s);
+	sqlite3_bind_int64(s, 1, (sqlite3_int64)id);
+	if (sqlite3_step(s) != SQLITE_ROW)
+		return 0;
+	unsigned si = (unsigned)sqlite3_column_int(s, 3);
+	uint64_t time_ns = (uint64_t)sqlite3_column_int64(s, 1);
+	if (!time_fits(query, time_ns) || !side_fits(query, si))
+		return 0;
+	int rc = store_page_grow(page, sizeof(*page->messages), (void **)&page->messages, err);
+	if (rc < 0)
+		return rc;
+	struct store_message_row *row = &page->messages[page->count++];
+	*row = (struct store_message_row){
+		.id = id,
+		.connection = (uint64_t)sqlite3_column_int64(s, 0),
+		.time_ns = time_ns,
+		.type = (unsigned)sqlite3_column_int(s, 2),
+		.sender = (enum message_sender)(si >> 1),
+		.initiator = (enum message_sender)(si & 1),
+		.tag = (unsigned)sqlite3_column_int(s, 4),
+		.first_chunk = (uint64_t)sqlite3_column_int64(s, 5),
+		.last_chunk = (uint64_t)sqlite3_column_int64(s, 6),
+		.first_offset = (uint64_t)sqlite3_column_int64(s, 7),
+		.plain_len = (uint64_t)sqlite3_column_int64(s, 8),
+		.preview = store_keep_text(page, s, 9),
+		.error = store_keep_text(page, s, 10),
+		.remote_addr = store_keep_text(page, s, 11),
+	};
+	return 1;
+}
+
+static int take_log(struct store_reader *reader, const struct store_query *query,
+		    struct store_page *page, uint64_t id, struct err *err)
+{
+	sqlite3_stmt *s = reader->log;
+	sqlite3_reset(s);
+	sqlite3_bind_int64(s, 1, (sqlite3_int64)id);
+	if (sqlite3_step(s) != SQLITE_ROW ||
+	    !time_fits(query, (uint64_t)sqlite3_column_int64(s, 0)))
+		return 0;
+	int rc = store_page_grow(page, sizeof(*page->logs), (void **)&page->logs, err);
+	if (rc < 0)
+		return rc;
+	page->logs[page->count++] =
+		(struct store_log_row){ .id = id,
+					.time_ns = (uint64_t)sqlite3_column_int64(s, 0),
+					.level = (unsigned)sqlite3_column_int(s, 1),
+					.section = store_keep_text(page, s, 2),
+					.message = store_keep_text(page, s, 3) };
+	return 1;
+}
+
+static int prepare_rows(struct store_reader *reader, struct err *err)
+{
+	int rc = 0;
+	if (!reader->message)
+		rc = store_prepare(reader->db, &reader->message,
+				   "SELECT connection, time_ns, type, si, tag, first_chunk, "
+				   "last_chunk, first_offset, plain_len,"
+				   " preview, error, (SELECT text FROM address WHERE id=address) "
+				   "FROM message WHERE id=?1",
+				   err);
+	if (rc == 0 && !reader->log)
+		rc = store_prepare(reader->db, &reader->log,
+				   "SELECT time_ns, level, section, message FROM log WHERE id=?1",
+				   err);
+	return rc;
+}
+
+typedef int (*take_fn)(struct store_reader *reader, const struct store_query *query,
+		       struct store_page *page, uint64_t id, struct err *err);
+
+static int fill(struct store_reader *reader, const struct table *table,
+		const struct store_query *query, struct merge *merge, take_fn take,
+		struct store_page *page, struct err *err)
+{
+	struct range *ranges = NULL;
+	size_t count = 0;
+	int rc = ranges_of(reader, table, query, &ranges, &count, err);
+	for (size_t i = 0; rc >= 0 && i < count && page->count < query->limit; i++) {
+		merge_range(merge, ranges[i]);
+		uint64_t id;
+		while (rc >= 0 && page->count < query->limit &&
+		       (id = merge_take(merge)) != UINT64_MAX)
+			rc = take(reader, query, page, id, err);
+	}
+	free(ranges);
+	return rc < 0 ? rc : 0;
+}
+
+static int page_of(struct store_reader *reader, const struct table *table,
+		   const struct store_query *query,
+		   int (*cursors)(struct store_reader *, const struct store_query *, struct merge *,
+				  struct err *),
+		   take_fn take, struct store_page **out, struct err *err)
+{
+	struct store_page *page = calloc(1, sizeof(*page));
+	if (!page)
+		return err_set(err, -ENOMEM, "cannot allocate a page");
+	struct merge merge = { .forward = query->forward };
+	int rc = prepare_rows(reader, err);
+	/* one snapshot for ranges, cursors and rows */
+	if (rc == 0)
+		rc = store_sql(reader->db, "BEGIN", err);
+	if (rc == 0) {
+		if (query->limit)
+			rc = cursors(reader, query, &merge, err);
+		if (rc == 0 && merge.count)
+			rc = fill(reader, table, query, &merge, take, page, err);
+		merge_fini(&merge);
+		sqlite3_reset(reader->message);
+		sqlite3_reset(reader->log);
+		struct err ignored;
+		store_sql(reader->db, "COMMIT", &ignored);
+	}
+	if (rc < 0) {
+		store_page_free(page);
+		return rc;
+	}
+	*out = page;
+	return 0;
+}
+
+int store_messages(struct store_reader *reader, const struct store_query *query,
+		   struct store_page **out, struct err *err)
+{
+	static const struct table table = { "message", "message_block" };
+	return page_of(reader, &table, query, message_cursors, take_message, out, err);
+}
+
+/* ---- logs ------------------------------------------------------------------------------------------------------- */
+
+static int log_cursors(struct store_reader *reader, const struct store_query *query,
+		       struct merge *merge, struct err *err)
+{
+	const char *order = query->forward ? "ASC" : "DESC";
+	char sql[200];
+	if (!query->levels) {
+		snprintf(sql, sizeof(sql),
+			 "SELECT id FROM log WHERE id BETWEEN ?1 AND ?2 ORDER BY id %s", order);
+		return merge_add(reader, merge, sql, err);
+	}
+	int rc = 0;
+	for (unsigned level = 1; rc == 0 && level <= 64; level <<= 1) {
+		if (!(query->levels & level))
+			continue;
+		snprintf(sql, sizeof(sql),
+			 "SELECT id FROM log INDEXED BY log_by_level WHERE level=%u AND id BETWEEN "
+			 "?1 AND ?2 ORDER BY id %s",
+			 level, order);
+		rc = merge_add(reader, merge, sql, err);
+	}
+	return rc;
+}
+
+int store_logs(struct store_reader *reader, const struct store_query *query,
+	       struct store_page **out, struct err *err)
+{
+	static const struct table table = { "log", "log_block" };
+	return page_of(reader, &table, query, log_cursors, take_log, out, err);
+}

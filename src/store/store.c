@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store.c - life of a store: folder, lock, schema, transactions. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/internal.h"
+
+static const char schema[] =
+	"CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
+	"CREATE TABLE IF NOT EXISTS address(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);"
+	"CREATE TABLE IF NOT EXISTS connection(id INTEGER PRIMARY KEY, started_ns INTEGER NOT "
+	"NULL, closed_ns INTEGER,"
+	" initiator INTEGER NOT NULL, remote_addr TEXT, local_peer_id TEXT, remote_peer_id TEXT, "
+	"comments TEXT NOT NULL,"
+	" chunks_local INTEGER, chunks_remote INTEGER, undecrypted_local INTEGER, "
+	"undecrypted_remote INTEGER,"
+	" gaps INTEGER, gap_bytes INTEGER, attached_late INTEGER, close_reason TEXT, last_chunk "
+	"INTEGER);"
+	"CREATE TABLE IF NOT EXISTS chunk(id INTEGER PRIMARY KEY, connection INTEGER NOT NULL, "
+	"sender INTEGER NOT NULL,"
+	" counter INTEGER, time_ns INTEGER NOT NULL, segment INTEGER NOT NULL, offset INTEGER NOT "
+	"NULL,"
+	" raw_len INTEGER NOT NULL, plain_len INTEGER);"
+	"CREATE INDEX IF NOT EXISTS chunk_by_connection ON chunk(connection, counter, sender);"
+	"CREATE TABLE IF NOT EXISTS message(id INTEGER PRIMARY KEY, connection INTEGER NOT NULL, "
+	"time_ns INTEGER NOT NULL,"
+	" type INTEGER NOT NULL, si INTEGER NOT NULL, address INTEGER NOT NULL, tag INTEGER, "
+	"first_chunk INTEGER,"
+	" last_chunk INTEGER, chunk INTEGER, first_offset INTEGER, plain_len INTEGER, preview "
+	"TEXT, error TEXT);"
+	"CREATE INDEX IF NOT EXISTS message_by_type ON message(type, si);"
+	"CREATE INDEX IF NOT EXISTS message_by_side ON message(si);"
+	"CREATE INDEX IF NOT EXISTS message_by_address ON message(address, si);"
+	"CREATE INDEX IF NOT EXISTS message_by_address_type ON message(address, type);"
+	"CREATE TABLE IF NOT EXISTS message_block(number INTEGER PRIMARY KEY, min_ns INTEGER, "
+	"max_ns INTEGER, min_chunk INTEGER);"
+	"CREATE TABLE IF NOT EXISTS log(id INTEGER PRIMARY KEY, time_ns INTEGER NOT NULL, level "
+	"INTEGER NOT NULL,"
+	" section TEXT NOT NULL, message TEXT NOT NULL);"
+	"CREATE INDEX IF NOT EXISTS log_by_level ON log(level);"
+	"CREATE TABLE IF NOT EXISTS log_block(number INTEGER PRIMARY KEY, min_ns INTEGER, max_ns "
+	"INTEGER);"
+	"CREATE VIRTUAL TABLE IF NOT EXISTS log_text USING fts5(message, content='log', "
+	"content_rowid='id',"
+	" tokenize='unicode61 remove_diacritics 0');";
+
+int store_fail(sqlite3 *db, struct err *err, const char *what)
+{
+	int code = sqlite3_errcode(db);
+	int errno_code = code == SQLITE_FULL                               ? -ENOSPC
+			 : code == SQLITE_NOMEM                            ? -ENOMEM
+			 : code == SQLITE_BUSY                             ? -EBUSY
+			 : code == SQLITE_CORRUPT || code == SQLITE_NOTADB ? -EBADMSG
+									   : -EIO;
+	return err_set(err, errno_code, "cannot %s: %s", what, sqlite3_errmsg(db));
+}
+
+int store_sql(sqlite3 *db, const char *sql, struct err *err)
+{
+	return sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK
+		       ? 0
+		       : store_fail(db, err, "use the database");
+}
+
+int store_prepare(sqlite3 *db, sqlite3_stmt **out, const char *sql, struct err *err)
+{
+	return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL) == SQLITE_OK
+		       ? 0
+		       : store_fail(db, err, "prepare a statement");
+}
+
+int store_number(sqlite3 *db, const char *sql, uint64_t otherwise, uint64_t *out, struct err *err)
+{
+	sqlite3_stmt *stmt = NULL;
+	int rc = store_prepare(db, &stmt, sql, err);
+	*out = otherwise;
+	if (rc == 0 && sqlite3_step(stmt) == SQLITE_ROW &&
+	    sqlite3_column_type(stmt, 0) != SQLITE_NULL)
+		*out = (uint64_t)sqlite3_column_int64(stmt, 0);
+	sqlite3_finalize(stmt);
+	return rc;
+}
+
+int store_open_segment(int dir_fd, uint64_t number, int flags)
+{
+	char name[32];
+	snprintf(name, sizeof(name), "segment-%08llu", (unsigned long long)number);
+	return openat(dir_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+static int open_db(const char *path, int flags, sqlite3 **db, struct err *err)
+{
+	char file[4096];
+	if ((size_t)snprintf(file, sizeof(file), "%s/store.sqlite", path) >= sizeof(file))
+		return err_set(err, -ENAMETOOLONG, "cannot open store '%s'", path);
+	if (sqlite3_open_v2(file, db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
+		int rc = err_set(err, -EIO, "cannot open store '%s': %s", path,
+				 *db ? sqlite3_errmsg(*db) : "no memory");
+		sqlite3_close(*db);
+		*db = NULL;
+		return rc;
+	}
+	sqlite3_busy_timeout(*db, 2000);
+	return 0;
+}
+
+/* Segment bytes behind the last committed row were never promised to anybody. */
+static int settle_segment(struct store *store, struct err *err)
+{
+	int rc = store_number(store->db, "SELECT segment FROM chunk ORDER BY id DESC LIMIT 1", 1,
+			      &store->segment, err);
+	if (rc == 0)
+		rc = store_number(store->db,
+				  "SELECT offset + raw_len + coalesce(plain_len, 0) FROM chunk "
+				  "ORDER BY id DESC LIMIT 1",
+				  0, &store->segment_len, err);
+	if (rc < 0)
+		return rc;
+	store->segment_fd = store_open_segment(store->dir_fd, store->segment, O_RDWR | O_CREAT);
+	if (store->segment_fd < 0 || ftruncate(store->segment_fd, (off_t)store->segment_len) < 0 ||
+	    lseek(store->segment_fd, 0, SEEK_END) < 0)
+		return err_set(err, -errno, "cannot open segment %llu of store '%s'",
+			       (unsigned long long)store->segment, store->path);
+	int stale = store_open_segment(store->dir_fd, store->segment + 1, O_RDWR | O_TRUNC);
+	if (stale >= 0)
+		close(stale);
+	return 0;
+}
+
+static int prepare_schema(struct store *store, struct err *err)
+{
+	uint64_t version;
+	int rc = store_sql(
+		store->db,
+		"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-65536;"
+		"PRAGMA wal_autocheckpoint=8000; PRAGMA auto_vacuum=INCREMENTAL; PRAGMA "
+		"temp_store=MEMORY;",
+		err);
+	if (rc == 0)
+		rc = store_number(store->db, "PRAGMA user_version", 0, &version, err);
+	if (rc < 0)
+		return rc;
+	if (version > STORE_VERSION)
+		return err_set(
+			err, -EINVAL,
+			"cannot use store '%s': version %llu is newer than this program's %d",
+			store->path, (unsigned long long)version, STORE_VERSION);
+	char sql[64];
+	snprintf(sql, sizeof(sql), "PRAGMA user_version=%d", STORE_VERSION);
+	rc = store_sql(store->db, schema, err);
+	return rc < 0 ? rc : store_sql(store->db, sql, err);
+}
+
+static int start(struct store *store, struct err *err)
+{
+	int rc = mkdir(store->path, 0700) < 0 && errno != EEXIST ? -errno : 0;
+	if (rc == 0) {
+		store->dir_fd = open(store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		store->lock_fd = store->dir_fd < 0 ? -1
+						   : openat(store->dir_fd, "lock",
+							    O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		rc = store->lock_fd < 0 ? -errno : 0;
+	}
+	if (rc < 0)
+		return err_set(err, rc, "cannot open store '%s'", store->path);
+	if (flock(store->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+		err_set(err, -EBUSY, "cannot open store '%s' for writing", store->path);
+		return err_hint(err,
+				"another recorder writes to it: give each its own 'db' folder");
+	}
+	rc = open_db(store->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &store->db, err);
+	if (rc == 0)
+		rc = prepare_schema(store, err);
+	if (rc == 0)
+		rc = settle_segment(store, err);
+	if (rc == 0)
+		rc = store_number(store->db, "SELECT max(id) + 1 FROM message", 0,
+				  &store->next_message, err);
+	if (rc == 0)
+		rc = store_number(store->db, "SELECT max(id) + 1 FROM log", 0, &store->next_log,
+				  err);
+	if (rc == 0)
+		rc = store_number(store->db, "SELECT max(id) + 1 FROM chunk", 0, &store->next_chunk,
+				  err);
+	if (rc == 0)
+		rc = store_number(store->db, "SELECT max(id) + 1 FROM connection", 0,
+				  &store->first_connection, err);
+	if (rc == 0)
+		rc = store_write_init(store, err);
+	if (rc == 0)
+		rc = store_sql(store->db, "BEGIN", err);
+	return rc;
+}
+
+static void release(struct store *store)
+{
+	store_write_fini(store);
+	sqlite3_close(store->db);
+	if (store->segment_fd >= 0)
+		close(store->segment_fd);
+	if (store->lock_fd >= 0)
+		close(store->lock_fd);
+	if (store->dir_fd >= 0)
+		close(store->dir_fd);
+	free(store->pending);
+	free(store->path);
+	free(store);
+}
+
+int store_open(const char *path, const struct store_limits *limits, struct store **out,
+	       struct err *err)
+{
+	struct store *store = calloc(1, sizeof(*store));
+	if (!store || !(store->path = strdup(path))) {
+		free(store);
+		return err_set(err, -ENOMEM, "cannot allocate a store");
+	}
+	store->lock_fd = store->dir_fd = store->segment_fd = -1;
+	if (limits)
+		store->limits = *limits;
+	int rc = start(store, err);
+	if (rc < 0) {
+		release(store);
+		return rc;
+	}
+	*out = store;
+	return 0;
+}
+
+int store_flush(struct store *store, struct err *err)
+{
+	if (!store->rows)
+		return 0;
+	/* bytes first: a committed row never names bytes that are not in the file */
+	int rc = store_write_pending(store, err);
+	if (rc == 0)
+		rc = store_write_blocks(store, err);
+	if (rc == 0)
+		rc = store_retain(store, err);
+	if (rc == 0)
+		rc = store_sql(store->db, "COMMIT; BEGIN", err);
+	if (rc < 0)
+		return rc;
+	store->rows = 0;
+	rc = store->dropped ? store_drop_segments(store, err) : 0;
+	store->dropped = 0;
+	return rc;
+}
+
+int store_compact(struct store *store, struct err *err)
+{
+	int rc = store_flush(store, err);
+	if (rc == 0)
+		rc = store_sql(
+			store->db,
+			"COMMIT; PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE); BEGIN",
+			err);
+	return rc;
+}
+
+int store_stats(struct store *store, struct store_stats *stats, struct err *err)
+{
+	uint64_t pages = 0, page_bytes = 0, first = 0;
+	const struct {
+		const char *sql;
+		uint64_t *to;
+	} want[] = {
+		{ "SELECT max(id) - min(id) + 1 FROM message", &stats->messages },
+		{ "SELECT max(id) - min(id) + 1 FROM log", &stats->logs },
+		{ "SELECT max(id) - min(id) + 1 FROM chunk", &stats->chunks },
+		{ "SELECT count(*) FROM connection", &stats->connections },
+		{ "PRAGMA page_count", &pages },
+		{ "PRAGMA page_size", &page_bytes },
+		{ "SELECT segment FROM chunk ORDER BY id LIMIT 1", &first },
+	};
+	for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+		int rc = store_number(store->db, want[i].sql, 0, want[i].to, err);
+		if (rc < 0)
+			return rc;
+	}
+	stats->database_bytes = pages * page_bytes;
+	stats->segment_bytes = 0;
+	for (uint64_t n = first; n <= store->segment; n++) {
+		int fd = store_open_segment(store->dir_fd, n, O_RDONLY);
+		struct stat st;
+		if (fd >= 0 && fstat(fd, &st) == 0)
+			stats->segment_bytes += (uint64_t)st.st_size;
+		if (fd >= 0)
+			close(fd);
+	}
+	return 0;
+}
+
+int store_close(struct store *store, struct err *err)
+{
+	if (!store)
+		return 0;
+	int rc = store_flush(store, err);
+	if (rc == 0)
+		rc = store_sql(store->db, "COMMIT; PRAGMA wal_checkpoint(TRUNCATE)", err);
+	release(store);
+	return rc;
+}
+
+int store_reader_open(const char *path, struct store_reader **out, struct err *err)
+{
+	struct store_reader *reader = calloc(1, sizeof(*reader));
+	if (!reader || !(reader->path = strdup(path))) {
+		free(reader);
+		return err_set(err, -ENOMEM, "cannot allocate a store reader");
+	}
+	reader->dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int rc = reader->dir_fd < 0 ? err_set(err, -errno, "cannot open store '%s'", path)
+				    : open_db(path, SQLITE_OPEN_READWRITE, &reader->db, err);
+	/* writable for the WAL's shared memory only */
+	if (rc == 0)
+		rc = store_sql(reader->db, "PRAGMA query_only=1; PRAGMA cache_size=-32768", err);
+	if (rc < 0) {
+		store_reader_close(reader);
+		return rc;
+	}
+	*out = reader;
+	return 0;
+}
+
+void store_reader_close(struct store_reader *reader)
+{
+	if (!reader)
+		return;
+	sqlite3_finalize(reader->message);
+	sqlite3_finalize(reader->log);
+	sqlite3_finalize(reader->segment_chunk);
+	sqlite3_close(reader->db);
+	if (reader->dir_fd >= 0)
+		close(reader->dir_fd);
+	free(reader->path);
+	free(reader);
+}

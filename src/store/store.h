@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store.h - append-only tables of connections, chunks, messages and log lines: SQLite (WAL) for rows and indexes, segment
+ * files for payload bytes. docs/store.md describes the schema so that people can query it.
+ *
+ * One writer (struct store, one thread), any number of readers (struct store_reader, one thread each). Rows and their index
+ * entries become visible together at store_flush(); payload bytes are written before the rows that name them. After
+ * SIGKILL the store opens with all flushed rows and nothing half.
+ */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/message.h"
+
+struct store;
+struct store_reader;
+
+/** struct store_limits - 0 = unlimited. What goes takes everything with it that belongs to it. */
+struct store_limits {
+	uint64_t messages, logs; /* newest rows kept */
+	uint64_t payload_bytes;  /* of segment files, to one segment (64 MiB) */
+	uint64_t age_ns;
+};
+
+/**
+ * store_open() - open or create the store in folder @path (created with mode 0700) for writing.
+ * -EBUSY where another recorder holds it. Release with store_close().
+ */
+int store_open(const char *path, const struct store_limits *limits, struct store **out,
+	       struct err *err);
+/** store_message_sink() - takes connections, chunks and messages; ids are given out densely from the largest stored one. */
+struct message_sink *store_message_sink(struct store *store);
+
+/** A log line to be stored; strings are copied. */
+struct store_log {
+	uint64_t time_ns;
+	unsigned level; /* one bit, net/syslog.h */
+	const char *section, *message;
+	size_t section_len, message_len;
+};
+int store_put_log(struct store *store, const struct store_log *log, struct err *err);
+/** store_flush() - commit what was put and apply the limits; call it about ten times a second and when idle. */
+int store_flush(struct store *store, struct err *err);
+/** store_compact() - give free pages back to the file system; slow. */
+int store_compact(struct store *store, struct err *err);
+/** struct store_stats - rows held and bytes on disk. */
+struct store_stats {
+	uint64_t messages, logs, chunks, connections;
+	uint64_t database_bytes, segment_bytes;
+};
+int store_stats(struct store *store, struct store_stats *stats, struct err *err);
+/** store_close() - flush and release; the store is closed even where this fails. */
+int store_close(struct store *store, struct err *err);
+
+/* ---- reading ------------------------------------------------------------------------------------------------------ */
+
+int store_reader_open(const char *path, struct store_reader **out, struct err *err);
+void store_reader_close(struct store_reader *reader);
+
+/** The rules of net-recorder reference 7: filters combine by AND, words of one filter by OR, cursor and filters come first. */
+struct store_query {
+	int has_cursor, forward; /* cursor is inclusive; without it from the newest (or oldest) */
+	uint64_t cursor;
+	uint64_t limit;             /* 0 = nothing */
+	const unsigned char *types; /* enum message_type values; NULL = all */
+	size_t type_count;
+	int has_incoming, incoming; /* sender */
+	int has_initiator;
+	enum message_sender initiator;
+	const char *remote_addr; /* NULL = all */
+	unsigned levels;         /* logs: bits; 0 = all */
+	int has_from, has_to;
+	uint64_t from_ns, to_ns; /* inclusive */
+};
+
+struct store_message_row {
+	uint64_t id, connection, time_ns;
+	unsigned type, tag;
+	enum message_sender sender, initiator;
+	uint64_t first_chunk, last_chunk;
+	uint64_t first_offset; /* where the message begins in its first chunk's plaintext */
+	uint64_t plain_len;
+	const char *remote_addr, *preview, *error; /* NULL = none; lent from the page */
+};
+struct store_log_row {
+	uint64_t id, time_ns;
+	unsigned level;
+	const char *section, *message;
+};
+struct store_page; /* owns all rows of an answer */
+void store_page_free(struct store_page *page);
+size_t store_page_count(const struct store_page *page);
+const struct store_message_row *store_page_message(const struct store_page *page, size_t i);
+const struct store_log_row *store_page_log(const struct store_page *page, size_t i);
+
+/** store_messages(), store_logs() - a page; cost grows with the rows given, not with the rows passed over. */
+int store_messages(struct store_reader *reader, const struct store_query *query,
+		   struct store_page **out, struct err *err);
+int store_logs(struct store_reader *reader, const struct store_query *query,
+	       struct store_page **out, struct err *err);
+/**
+ * store_search_logs() - the best @limit hits for @text, newest first. @as_phrase: the text is one phrase; else words are
+ * alternatives, +word must occur, -word must not. -EINVAL where nothing is left to search for.
+ */
+int store_search_logs(struct store_reader *reader, const char *text, int as_phrase, uint64_t limit,
+		      struct store_page **out, struct err *err);
+
+/** One chunk or raw piece; bytes are lent to the callback. Negative errno stops. */
+struct store_chunk_row {
+	uint64_t id, connection, counter, time_ns; /* counter MESSAGE_NO_COUNTER: not cut */
+	enum message_sender sender;
+	const uint8_t *raw, *plain; /* plain NULL = sealed */
+	size_t raw_len, plain_len;
+};
+typedef int (*store_chunk_fn)(void *ctx, const struct store_chunk_row *chunk);
+/** store_chunks() - of one connection (by counter, local before remote) or of all (by id), from @cursor on. */
+int store_chunks(struct store_reader *reader, int has_connection, uint64_t connection,
+		 uint64_t cursor, uint64_t limit, store_chunk_fn fn, void *ctx, struct err *err);
+/** store_message_chunks() - the chunks that hold @message, in order. */
+int store_message_chunks(struct store_reader *reader, const struct store_message_row *message,
+			 store_chunk_fn fn, void *ctx, struct err *err);
+typedef int (*store_connection_fn)(void *ctx, const struct message_connection *row);
+/** store_connections() - oldest first from @cursor on. */
+int store_connections(struct store_reader *reader, uint64_t cursor, uint64_t limit,
+		      store_connection_fn fn, void *ctx, struct err *err);
+
+#endif

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* write.c - rows in: connections, chunks with their bytes, messages, log lines. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/internal.h"
+
+#define PENDING_MAX (4u << 20)
+
+static int step(struct store *store, sqlite3_stmt *stmt, const char *what, struct err *err)
+{
+	int rc = sqlite3_step(stmt) == SQLITE_DONE ? 0 : store_fail(store->db, err, what);
+	sqlite3_reset(stmt);
+	if (rc == 0 && ++store->rows >= STORE_BATCH_ROWS)
+		return store_flush(store, err);
+	return rc;
+}
+
+static void bind_u64(sqlite3_stmt *stmt, int at, uint64_t value)
+{
+	sqlite3_bind_int64(stmt, at, (sqlite3_int64)value);
+}
+
+static void bind_text(sqlite3_stmt *stmt, int at, const char *text)
+{
+	if (text && text[0])
+		sqlite3_bind_text(stmt, at, text, -1, SQLITE_STATIC);
+	else
+		sqlite3_bind_null(stmt, at);
+}
+
+static int put_connection(struct message_sink *sink, const struct message_connection *row,
+			  struct err *err)
+{
+	struct store *store = (struct store *)sink;
+	sqlite3_stmt *s = store->insert.connection;
+	char comments[4096];
+	size_t len = 0;
+	/* a line a comment: none holds a newline */
+	for (size_t i = 0; i < row->comment_count; i++) {
+		size_t n = strlen(row->comments[i]);
+		if (len + n + 1 >= sizeof(comments))
+			break;
+		memcpy(comments + len, row->comments[i], n);
+		comments[len + n] = '\n';
+		len += n + 1;
+	}
+	bind_u64(s, 1, store->first_connection + row->id);
+	bind_u64(s, 2, row->started_ns);
+	if (row->close_reason)
+		bind_u64(s, 3, row->closed_ns);
+	else
+		sqlite3_bind_null(s, 3);
+	bind_u64(s, 4, row->initiator);
+	bind_text(s, 5, row->remote_addr);
+	bind_text(s, 6, row->local_peer_id);
+	bind_text(s, 7, row->remote_peer_id);
+	sqlite3_bind_text(s, 8, comments, (int)len, SQLITE_STATIC);
+	for (int i = 0; i < 2; i++) {
+		bind_u64(s, 9 + i, row->chunks[i]);
+		bind_u64(s, 11 + i, row->undecrypted[i]);
+	}
+	bind_u64(s, 13, row->gaps[0] + row->gaps[1]);
+	bind_u64(s, 14, row->gap_bytes[0] + row->gap_bytes[1]);
+	bind_u64(s, 15, (uint64_t)row->attached_late);
+	bind_text(s, 16, row->close_reason);
+	bind_u64(s, 17, store->next_chunk);
+	return step(store, s, "store a connection", err);
+}
+
+int store_write_pending(struct store *store, struct err *err)
+{
+	size_t done = 0;
+	while (done < store->pending_len) {
+		ssize_t n =
+			write(store->segment_fd, store->pending + done, store->pending_len - done);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			int code = -errno;
+			memmove(store->pending, store->pending + done, store->pending_len - done);
+			store->pending_len -= done;
+			return err_set(err, code, "cannot write segment %llu of store '%s'",
+				       (unsigned long long)store->segment, store->path);
+		}
+		done += (size_t)n;
+	}
+	store->pending_len = 0;
+	return 0;
+}
+
+static int next_segment(struct store *store, struct err *err)
+{
+	int rc = store_write_pending(store, err);
+	if (rc < 0)
+		return rc;
+	int fd = store_open_segment(store->dir_fd, store->segment + 1, O_RDWR | O_CREAT | O_TRUNC);
+	if (fd < 0)
+		return err_set(err, -errno, "cannot create a segment of store '%s'", store->path);
+	close(store->segment_fd);
+	store->segment_fd = fd;
+	store->segment++;
+	store->segment_len = 0;
+	return 0;
+}
+
+static int put_bytes(struct store *store, const void *bytes, size_t len, struct err *err)
+{
+	if (store->pending_len + len > PENDING_MAX) {
+		int rc = store_write_pending(store, err);
+		if (rc < 0)
+			return rc;
+	}
+	if (store->pending_len + len > store->pending_cap) {
+		size_t cap = store->pending_len + len > PENDING_MAX ? store->pending_len + len
+								    : PENDING_MAX;
+		char *pending = realloc(store->pending, cap);
+		if (!pending)
+			return err_set(err, -ENOMEM, "cannot allocate the segment buffer");
+		store->pending = pending;
+		store->pending_cap = cap;
+	}
+	if (len)
+		memcpy(store->pending + store->pending_len, bytes, len);
+	store->pending_len += len;
+	store->segment_len += len;
+	return 0;
+}
+
+static struct store_recent *recent_slot(struct store *store, uint64_t connection, unsigned sender,
+					uint64_t counter)
+{
+	uint64_t h = (connection * 0x9e3779b97f4a7c15ULL) ^
+		     (counter * 2 + sender) * 0xff51afd7ed558ccdULL;
+	return &store->recent[(h >> 40) % ARRAY_LEN(store->recent)];
+}
+
+static int put_chunk(struct message_sink *sink, const struct message_chunk *chunk, struct err *err)
+{
+	struct store *store = (struct store *)sink;
+	if (store->segment_len >= STORE_SEGMENT_BYTES) {
+		int rc = next_segment(store, err);
+		if (rc < 0)
+			return rc;
+	}
+	uint64_t offset = store->segment_len;
+	int rc = put_bytes(store, chunk->raw, chunk->raw_len, err);
+	if (rc == 0 && chunk->plain)
+		rc = put_bytes(store, chunk->plain, chunk->plain_len, err);
+	if (rc < 0)
+		return rc;
+	sqlite3_stmt *s = store->insert.chunk;
+	uint64_t row = store->next_chunk++;
+	bind_u64(s, 1, row);
+	bind_u64(s, 2, store->first_connection + chunk->connection);
+	bind_u64(s, 3, chunk->sender);
+	if (chunk->counter == MESSAGE_NO_COUNTER)
+		sqlite3_bind_null(s, 4);
+	else
+		bind_u64(s, 4, chunk->counter);
+	bind_u64(s, 5, chunk->time_ns);
+	bind_u64(s, 6, store->segment);
+	bind_u64(s, 7, offset);
+	bind_u64(s, 8, chunk->raw_len);
+	if (chunk->plain)
+		bind_u64(s, 9, chunk->plain_len);
+	else
+		sqlite3_bind_null(s, 9);
+	*recent_slot(store, chunk->connection, chunk->sender, chunk->counter) =
+		(struct store_recent){ chunk->connection, chunk->counter, row, chunk->sender };
+	return step(store, s, "store a chunk", err);
+}
+
+/* Number of an address; the table of addresses grows with peers, not with messages. */
+static int address_id(struct store *store, const char *text, int64_t *id, struct err *err)
+{
+	unsigned h = 5381;
+	for (const char *p = text; *p; p++)
+		h = h * 33 + (unsigned char)*p;
+	size_t slot = h % ARRAY_LEN(store->addresses);
+	if (strcmp(store->addresses[slot].text, text) == 0 && store->addresses[slot].id) {
+		*id = store->addresses[slot].id;
+		return 0;
+	}
+	sqlite3_stmt *s = store->insert.address;
+	sqlite3_bind_text(s, 1, text, -1, SQLITE_STATIC);
+	int rc =
+		sqlite3_step(s) == SQLITE_DONE ? 0 : store_fail(store->db, err, "store an address");
+	sqlite3_reset(s);
+	if (rc < 0)
+		return rc;
+	s = store->insert.address_id;
+	sqlite3_bind_text(s, 1, text, -1, SQLITE_STATIC);
+	*id = sqlite3_step(s) == SQLITE_ROW ? sqlite3_column_int64(s, 0) : 0;
+	sqlite3_reset(s);
+	if (strlen(text) < sizeof(store->addresses[slot].text)) {
+		strcpy(store->addresses[slot].text, text);
+		store->addresses[slot].id = *id;
+	}
+	return 0;
+}
+
+static void widen(struct store_block *block, uint64_t time_ns, uint64_t chunk)
+{
+	if (!block->any || time_ns < block->min_ns)
+		block->min_ns = time_ns;
+	if (!block->any || time_ns > block->max_ns)
+		block->max_ns = time_ns;
+	if (!block->any || chunk < block->min_chunk)
+		block->min_chunk = chunk;
+	block->any = block->dirty = 1;
+}
+
+static int write_block(struct store *store, sqlite3_stmt *s, struct store_block *block,
+		       int with_chunk, struct err *err)
+{
+	if (!block->dirty)
+		return 0;
+	bind_u64(s, 1, block->number);
+	bind_u64(s, 2, block->min_ns);
+	bind_u64(s, 3, block->max_ns);
+	if (with_chunk)
+		bind_u64(s, 4, block->min_chunk);
+	int rc = sqlite3_step(s) == SQLITE_DONE
+			 ? 0
+			 : store_fail(store->db, err, "store a block of times");
+	sqlite3_reset(s);
+	block->dirty = 0;
+	return rc;
+}
+
+int store_write_blocks(struct store *store, struct err *err)
+{
+	int rc = write_block(store, store->insert.message_block, &store->message_block, 1, err);
+	return rc < 0 ? rc : write_block(store, store->insert.log_block, &store->log_block, 0, err);
+}
+
+/* The block that @id belongs to; the former one is written when it is left. */
+static int enter_block(struct store *store, struct store_block *block, sqlite3_stmt *s,
+		       int with_chunk, uint64_t id, struct err *err)
+{
+	if (block->number == id / STORE_BLOCK_IDS)
+		return 0;
+	int rc = write_block(store, s, block, with_chunk, err);
+	*block = (struct store_block){ .number = id / STORE_BLOCK_IDS };
+	return rc;
+}
+
+static size_t preview_len(const char *json, size_t len)
+{
+	if (len <= STORE_PREVIEW_BYTES)
+		return len;
+	size_t cut = STORE_PREVIEW_BYTES;
+	while (cut && ((unsigned char)json[cut] & 0xc0) == 0x80)
+		cut--;
+	return cut;
+}
+
+static int put_message(struct message_sink *sink, const struct message *m, struct err *err)
+{
+	struct store *store = (struct store *)sink;
+	int64_t address = 0;
+	uint64_t id = store->next_message;
+	int rc = address_id(store, m->remote_addr ? m->remote_addr : "", &address, err);
+	if (rc == 0)
+		rc = enter_block(store, &store->message_block, store->insert.message_block, 1, id,
+				 err);
+	if (rc < 0)
+		return rc;
+	const struct store_recent *recent =
+		recent_slot(store, m->connection, m->sender, m->first_chunk);
+	int known = recent->connection == m->connection && recent->sender == (unsigned)m->sender &&
+		    recent->counter == m->first_chunk;
+	/* the row of the first chunk, or (after very many chunks in between) one that is certainly not later */
+	uint64_t chunk = known                      ? recent->row
+			 : store->message_block.any ? store->message_block.min_chunk
+						    : 0;
+	widen(&store->message_block, m->time_ns, chunk);
+	sqlite3_stmt *s = store->insert.message;
+	bind_u64(s, 1, id);
+	bind_u64(s, 2, store->first_connection + m->connection);
+	bind_u64(s, 3, m->time_ns);
+	bind_u64(s, 4, m->type);
+	bind_u64(s, 5, STORE_SI(m->sender, m->initiator));
+	sqlite3_bind_int64(s, 6, address);
+	bind_u64(s, 7, m->tag);
+	bind_u64(s, 8, m->first_chunk);
+	bind_u64(s, 9, m->last_chunk);
+	bind_u64(s, 10, chunk);
+	bind_u64(s, 11, m->first_offset);
+	bind_u64(s, 12, m->plain_len);
+	if (m->json)
+		sqlite3_bind_text(s, 13, m->json, (int)preview_len(m->json, m->json_len),
+				  SQLITE_STATIC);
+	else
+		sqlite3_bind_null(s, 13);
+	bind_text(s, 14, m->error);
+	store->next_message++;
+	return step(store, s, "store a message", err);
+}
+
+int store_put_log(struct store *store, const struct store_log *log, struct err *err)
+{
+	uint64_t id = store->next_log;
+	int rc = enter_block(store, &store->log_block, store->insert.log_block, 0, id, err);
+	if (rc < 0)
+		return rc;
+	widen(&store->log_block, log->time_ns, 0);
+	sqlite3_stmt *s = store->insert.log;
+	bind_u64(s, 1, id);
+	bind_u64(s, 2, log->time_ns);
+	bind_u64(s, 3, log->level);
+	sqlite3_bind_text(s, 4, log->section ? log->section : "", (int)log->section_len,
+			  SQLITE_STATIC);
+	sqlite3_bind_text(s, 5, log->message, (int)log->message_len, SQLITE_STATIC);
+	store->next_log++;
+	rc = sqlite3_step(s) == SQLITE_DONE ? 0 : store_fail(store->db, err, "store a log line");
+	sqlite3_reset(s);
+	if (rc < 0)
+		return rc;
+	s = store->insert.log_text;
+	bind_u64(s, 1, id);
+	sqlite3_bind_text(s, 2, log->message, (int)log->message_len, SQLITE_STATIC);
+	return step(store, s, "index a log line", err);
+}
+
+/* After a restart the newest block goes on where it was. */
+static int load_block(struct store *store, const char *sql, uint64_t number,
+		      struct store_block *block, struct err *err)
+{
+	sqlite3_stmt *s = NULL;
+	int rc = store_prepare(store->db, &s, sql, err);
+	*block = (struct store_block){ .number = number };
+	if (rc == 0) {
+		bind_u64(s, 1, number);
+		if (sqlite3_step(s) == SQLITE_ROW) {
+			block->min_ns = (uint64_t)sqlite3_column_int64(s, 0);
+			block->max_ns = (uint64_t)sqlite3_column_int64(s, 1);
+			block->min_chunk = (uint64_t)sqlite3_column_int64(s, 2);
+			block->any = 1;
+		}
+	}
+	sqlite3_finalize(s);
+	return rc;
+}
+
+int store_write_init(struct store *store, struct err *err)
+{
+	struct store_insert *in = &store->insert;
+	const struct {
+		sqlite3_stmt **stmt;
+		const char *sql;
+	} want[] = {
+		{ &in->connection,
+		  "INSERT OR REPLACE INTO connection "
+		  "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)" },
+		{ &in->chunk, "INSERT INTO chunk VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)" },
+		{ &in->message,
+		  "INSERT INTO message VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)" },
+		{ &in->log, "INSERT INTO log VALUES(?1,?2,?3,?4,?5)" },
+		{ &in->log_text, "INSERT INTO log_text(rowid, message) VALUES(?1,?2)" },
+		{ &in->message_block, "INSERT OR REPLACE INTO message_block VALUES(?1,?2,?3,?4)" },
+		{ &in->log_block, "INSERT OR REPLACE INTO log_block VALUES(?1,?2,?3)" },
+		{ &in->address, "INSERT OR IGNORE INTO address(text) VALUES(?1)" },
+		{ &in->address_id, "SELECT id FROM address WHERE text=?1" },
+	};
+	store->sink = (struct message_sink){ put_connection, put_chunk, put_message };
+	for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+		int rc = store_prepare(store->db, want[i].stmt, want[i].sql, err);
+		if (rc < 0)
+			return rc;
+	}
+	int rc = load_block(store,
+			    "SELECT min_ns, max_ns, min_chunk FROM message_block WHERE number=?1",
+			    store->next_message / STORE_BLOCK_IDS, &store->message_block, err);
+	return rc < 0 ? rc
+		      : load_block(store, "SELECT min_ns, max_ns, 0 FROM log_block WHERE number=?1",
+				   store->next_log / STORE_BLOCK_IDS, &store->log_block, err);
+}
+
+void store_write_fini(struct store *store)
+{
+	sqlite3_stmt **all = (sqlite3_stmt **)&store->insert;
+	for (size_t i = 0; i < sizeof(store->insert) / sizeof(*all); i++)
+		sqlite3_finalize(all[i]);
+}
+
+struct message_sink *store_message_sink(struct store *store)
+{
+	return &store->sink;
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store against a naive list: every filter, both directions, cursors, limits, retention, a second start. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "store/store.h"
+
+#define ROWS 6000
+
+struct naive {
+	uint64_t id, time_ns;
+	unsigned type, level;
+	enum message_sender sender, initiator;
+	char addr[32];
+};
+
+static struct naive rows[ROWS];
+static char dir[64];
+
+static void fresh_dir(void)
+{
+	strcpy(dir, "/tmp/byteledger-store-XXXXXX");
+	assert_non_null(mkdtemp(dir));
+}
+
+static void remove_dir(void)
+{
+	char cmd[128];
+	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
+	assert_int_equal(system(cmd), 0);
+}
+
+#define CHECK(call)                                        \
+	do {                                               \
+		struct err e_ = { 0 };                     \
+		struct err *err = &e_;                     \
+		if ((call) < 0)                            \
+			fail_msg("%s: %s", #call, e_.msg); \
+	} while (0)
+
+static void put_row(struct store *store, struct naive *row)
+{
+	struct message_sink *sink = store_message_sink(store);
+	char plain[64];
+	int len = snprintf(plain, sizeof(plain), "plain %llu", (unsigned long long)row->id);
+	struct message_chunk chunk = { .connection = 0,
+				       .counter = row->id,
+				       .sender = row->sender,
+				       .time_ns = row->time_ns,
+				       .raw = (const uint8_t *)"RAW",
+				       .raw_len = 3,
+				       .plain = (const uint8_t *)plain,
+				       .plain_len = (size_t)len };
+	CHECK(sink->chunk(sink, &chunk, err));
+	struct message message = { .time_ns = row->time_ns,
+				   .sender = row->sender,
+				   .initiator = row->initiator,
+				   .remote_addr = row->addr,
+				   .type = row->type,
+				   .first_chunk = row->id,
+				   .last_chunk = row->id,
+				   .plain = chunk.plain,
+				   .plain_len = chunk.plain_len,
+				   .json = "{}",
+				   .json_len = 2 };
+	CHECK(sink->message(sink, &message, err));
+	char text[64];
+	snprintf(text, sizeof(text), "line %llu %s", (unsigned long long)row->id,
+		 row->id % 3 ? "apple pear" : "pear plum");
+	struct store_log log = { .time_ns = row->time_ns,
+				 .level = row->level,
+				 .section = "s",
+				 .section_len = 1,
+				 .message = text,
+				 .message_len = strlen(text) };
+	CHECK(store_put_log(store, &log, err));
+}
+
+static void fill(struct store *store)
+{
+	srand(11);
+	for (uint64_t i = 0; i < ROWS; i++) {
+		struct naive *row = &rows[i];
+		row->id = i;
+		/* mostly forward, with steps back of the clock */
+		row->time_ns = 1000000000000ULL + i * 1000 + (i % 977 < 20 ? 0 : 500000) -
+			       (uint64_t)(rand() % 300);
+		row->type = rand() % 100 < 90 ? 16 : (unsigned)(rand() % 29);
+		row->level = 1u << (rand() % 7);
+		row->sender = (enum message_sender)(rand() % 2);
+		row->initiator = (enum message_sender)(rand() % 10 == 0);
+		snprintf(row->addr, sizeof(row->addr), "10.0.0.%d:9732",
+			 rand() % 50 == 0 ? 1 + rand() % 200 : 7);
+		put_row(store, row);
+	}
+	CHECK(store_flush(store, err));
+}
+
+static int fits(const struct naive *row, const struct store_query *q, int logs)
+{
+	if (q->has_cursor && (q->forward ? row->id < q->cursor : row->id > q->cursor))
+		return 0;
+	if ((q->has_from && row->time_ns < q->from_ns) || (q->has_to && row->time_ns > q->to_ns))
+		return 0;
+	if (logs)
+		return !q->levels || (q->levels & row->level);
+	if (q->types) {
+		int found = 0;
+		for (size_t i = 0; i < q->type_count; i++)
+			found |= q->types[i] == row->type;
+		if (!found)
+			return 0;
+	}
+	return (!q->has_incoming || (row->sender == MESSAGE_REMOTE) == !!q->incoming) &&
+	       (!q->has_initiator || row->initiator == q->initiator) &&
+	       (!q->remote_addr || strcmp(q->remote_addr, row->addr) == 0);
+}
+
+static void compare(struct store_reader *reader, const struct store_query *q, int logs)
+{
+	struct store_page *page = NULL;
+	if (logs)
+		CHECK(store_logs(reader, q, &page, err));
+	else
+		CHECK(store_messages(reader, q, &page, err));
+	size_t n = 0;
+	for (uint64_t k = 0; k < ROWS && n < q->limit; k++) {
+		const struct naive *row = &rows[q->forward ? k : ROWS - 1 - k];
+		if (!fits(row, q, logs))
+			continue;
+		assert_true(n < store_page_count(page));
+		uint64_t id = logs ? store_page_log(page, n)->id : store_page_message(page, n)->id;
+		assert_int_equal(id, row->id);
+		if (!logs)
+			assert_string_equal(store_page_message(page, n)->remote_addr, row->addr);
+		n++;
+	}
+	assert_int_equal(store_page_count(page), n);
+	store_page_free(page);
+}
+
+static void any_query_gives_what_a_naive_filter_gives(void **state)
+{
+	(void)state;
+	fresh_dir();
+	struct store *store;
+	struct store_reader *reader;
+	CHECK(store_open(dir, NULL, &store, err));
+	fill(store);
+	CHECK(store_reader_open(dir, &reader, err));
+	for (int i = 0; i < 4000; i++) {
+		unsigned char types[4];
+		char addr[32];
+		struct store_query q = { .forward = rand() % 2,
+					 .limit = (uint64_t)(rand() % 3 ? rand() % 130
+									: rand() % 3) };
+		if (rand() % 2) {
+			q.has_cursor = 1;
+			q.cursor = (uint64_t)(rand() % (ROWS + 100));
+		}
+		if (rand() % 3 == 0) {
+			/* distinct types, as the filter's parser gives them */
+			q.type_count = 1 + (size_t)rand() % 4;
+			unsigned char first = (unsigned char)(rand() % 25);
+			for (size_t t = 0; t < q.type_count; t++)
+				types[t] = (unsigned char)(first + t);
+			q.types = types;
+		}
+		if (rand() % 3 == 0) {
+			q.has_incoming = 1;
+			q.incoming = rand() % 2;
+		}
+		if (rand() % 3 == 0) {
+			q.has_initiator = 1;
+			q.initiator = (enum message_sender)(rand() % 2);
+		}
+		if (rand() % 3 == 0) {
+			snprintf(addr, sizeof(addr), "10.0.0.%d:9732",
+				 rand() % 3 ? 7 : 1 + rand() % 220);
+			q.remote_addr = addr;
+		}
+		if (rand() % 3 == 0) {
+			q.has_from = rand() % 2;
+			q.has_to = rand() % 2;
+			q.from_ns = 1000000000000ULL + (uint64_t)(rand() % (ROWS * 1100));
+			q.to_ns = q.from_ns + (uint64_t)(rand() % 900000);
+		}
+		if (rand() % 2)
+			q.levels = (unsigned)(rand() % 128);
+		compare(reader, &q, i % 4 == 0);
+	}
+	store_reader_close(reader);
+	CHECK(store_close(store, err));
+	remove_dir();
+}
+
+static int see_chunk(void *ctx, const struct store_chunk_row *chunk)
+{
+	char *text = ctx;
+	assert_int_equal(chunk->raw_len, 3);
+	assert_memory_equal(chunk->raw, "RAW", 3);
+	memcpy(text, chunk->plain, chunk->plain_len);
+	text[chunk->plain_len] = '\0';
+	return 0;
+}
+
+static void bytes_come_back_and_ids_go_on_after_a_second_start(void **state)
+{
+	(void)state;
+	fresh_dir();
+	struct store *store;
+	CHECK(store_open(dir, NULL, &store, err));
+	fill(store);
+	struct store *second = NULL;
+	struct err why = { 0 };
+	assert_true(store_open(dir, NULL, &second, &why) < 0);
+	assert_non_null(strstr(why.hint, "another recorder"));
+	CHECK(store_close(store, err));
+	CHECK(store_open(dir, NULL, &store, err));
+	struct naive more = rows[0];
+	more.id = ROWS;
+	put_row(store, &more);
+	CHECK(store_flush(store, err));
+	struct store_reader *reader;
+	CHECK(store_reader_open(dir, &reader, err));
+	struct store_query q = { .limit = 2 };
+	struct store_page *page;
+	CHECK(store_messages(reader, &q, &page, err));
+	assert_int_equal(store_page_message(page, 0)->id, ROWS);
+	assert_int_equal(store_page_message(page, 1)->id, ROWS - 1);
+	char text[64] = "";
+	CHECK(store_message_chunks(reader, store_page_message(page, 1), see_chunk, text, err));
+	assert_string_equal(text, "plain 5999");
+	store_page_free(page);
+	store_reader_close(reader);
+	CHECK(store_close(store, err));
+	remove_dir();
+}
+
+static void limits_drop_the_oldest_rows_with_all_that_belongs_to_them(void **state)
+{
+	(void)state;
+	fresh_dir();
+	struct store *store;
+	struct store_limits limits = { .messages = 1000, .logs = 500 };
+	CHECK(store_open(dir, &limits, &store, err));
+	fill(store);
+	struct store_stats stats;
+	CHECK(store_stats(store, &stats, err));
+	assert_int_equal(stats.messages, 1000);
+	assert_int_equal(stats.logs, 500);
+	/* chunks go by the block that needs them: at most one block more than the messages */
+	assert_in_range(stats.chunks, 1000, 1000 + 1024);
+	struct store_reader *reader;
+	struct store_page *page;
+	CHECK(store_reader_open(dir, &reader, err));
+	CHECK(store_search_logs(reader, "line 10", 1, 100, &page, err));
+	assert_int_equal(store_page_count(page), 0);
+	store_page_free(page);
+	CHECK(store_search_logs(reader, "line 5999", 1, 100, &page, err));
+	assert_int_equal(store_page_count(page), 1);
+	store_page_free(page);
+	store_reader_close(reader);
+	CHECK(store_close(store, err));
+	remove_dir();
+}
+
+static void search_knows_phrases_must_and_must_not(void **state)
+{
+	(void)state;
+	fresh_dir();
+	struct store *store;
+	CHECK(store_open(dir, NULL, &store, err));
+	fill(store);
+	struct store_reader *reader;
+	CHECK(store_reader_open(dir, &reader, err));
+	const struct {
+		const char *text;
+		int phrase;
+		size_t count;
+	} cases[] = { { "apple pear", 1, 4000 },       { "pear apple", 1, 0 },
+		      { "apple plum", 0, 6000 },       { "+pear -plum", 0, 4000 },
+		      { "+pear +plum", 0, 2000 },      { "plum", 0, 2000 },
+		      { "\"apple\" pear\"", 1, 4000 }, { "5999 nothing", 0, 1 } };
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct store_page *page;
+		CHECK(store_search_logs(reader, cases[i].text, cases[i].phrase, 10000, &page, err));
+		assert_int_equal(store_page_count(page), cases[i].count);
+		store_page_free(page);
+	}
+	struct store_page *page;
+	struct err why = { 0 };
+	assert_true(store_search_logs(reader, "+ - !!", 0, 10, &page, &why) < 0);
+	store_reader_close(reader);
+	CHECK(store_close(store, err));
+	remove_dir();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(any_query_gives_what_a_naive_filter_gives),
+		cmocka_unit_test(bytes_come_back_and_ids_go_on_after_a_second_start),
+		cmocka_unit_test(limits_drop_the_oldest_rows_with_all_that_belongs_to_them),
+		cmocka_unit_test(search_knows_phrases_must_and_must_not),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
