@@ -25,29 +25,40 @@ int events_enc_add(struct events_enc *enc, const struct event *event, struct err
 uint32_t events_enc_rows(const struct events_enc *enc);
 /** events_enc_block() - complete the columns; fills type, flags, rows, first and time_ns of @head. */
 struct blt_cols *events_enc_block(struct events_enc *enc, struct blt_head *head);
-/** events_enc_clear() - begin the next block. @kept: 0 if the finished one was not written, so its rows don't count. */
-void events_enc_clear(struct events_enc *enc, int kept);
+/**
+ * events_enc_clear() - begin the next block. @kept: 0 if the finished one was not written: its rows don't
+ * count, and from then on only events that are neither alloc nor free are taken.
+ * @key_next: 1 = it shall be a key block, from which a reader can go on after damage.
+ */
+void events_enc_clear(struct events_enc *enc, int kept, int key_next);
 /** events_enc_tally() - of all blocks that were kept; @open: of the block under construction. Either may be NULL. */
 void events_enc_tally(const struct events_enc *enc, struct events_tally *kept,
 		      struct events_tally *open);
 uint64_t events_enc_last_time(const struct events_enc *enc);
 
+/** struct events_out - where decoded events go. Negative returns end the decoding and are handed on. */
+struct events_out {
+	int (*take)(void *ctx, struct event *events, size_t count, struct err *err);
+	/* called before an event names a stack or thread for the first time since a key block; cheap for known ones */
+	int (*need_stack)(void *ctx, uint32_t stack, struct err *err);
+	int (*need_thread)(void *ctx, uint32_t thread, struct err *err);
+	void *ctx;
+	uint32_t slots_missing_max; /* how many live blocks may be missing after damage */
+};
+
 struct events_dec;
-struct events_dec *events_dec_new(struct err *err);
+struct events_dec *events_dec_new(const struct events_out *out, struct err *err);
 void events_dec_free(struct events_dec *dec);
 /**
- * events_dec_block() - decode a block and hand its events on in batches. If the header says that events before it are
- * missing, an EVENT_LOST tells how many first, and from then on frees of unknown blocks are tolerated and counted.
- * Return: 0, -EBADMSG where the columns break a rule (what came before is handed on), -ENOMEM, or @take's negative code.
+ * events_dec_block() - decode a block and hand its events on in batches. Where events before a key block are missing, an
+ * EVENT_LOST tells how many first; blocks whose free is among them are freed then.
+ * Return: 0; 1 if the block was skipped because it builds on missing ones; -EBADMSG where the columns break a rule (what
+ * came before is handed on), -ENOMEM, -E2BIG, or a negative code from @out.
  */
 int events_dec_block(struct events_dec *dec, const struct blt_head *head,
-		     const struct blt_view *view,
-		     int (*take)(void *ctx, struct event *events, size_t count, struct err *err),
-		     void *ctx, struct err *err);
-/** events_dec_gap() - events are missing here: tell @take how many, @at being the sums at the place where it goes on. */
-int events_dec_gap(struct events_dec *dec, const struct events_tally *at,
-		   int (*take)(void *ctx, struct event *events, size_t count, struct err *err),
-		   void *ctx, struct err *err);
+		     const struct blt_view *view, struct err *err);
+/** events_dec_gap() - events are missing up to where the sums are @at: tell how many. */
+int events_dec_gap(struct events_dec *dec, const struct events_tally *at, struct err *err);
 void events_dec_tally(const struct events_dec *dec, struct events_tally *tally);
 /** events_col_name() - what column @id of an EVENTS block holds; NULL for none. */
 const char *events_col_name(unsigned id);

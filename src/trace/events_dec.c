@@ -6,52 +6,54 @@
 #include <string.h>
 
 #include "base/varint.h"
-#include "trace/events_cols.h"
+#include "trace/events_model.h"
 
-#define BATCH 256
+#define BATCH 512
 
-struct events_dec {
-	struct events_tally seen;
-	int gaps; /* events are missing somewhere before: unknown blocks may be freed */
-	uint64_t orphans;
-	uint64_t time;
-	struct slot *slots;
-	uint32_t slot_count;
-};
+/* Live, but its allocation is missing. On the reading side only. */
+#define SLOT_LOST 2
 
 struct cursor {
 	const uint8_t *at, *end;
 };
 
-/* A block being decoded. */
-struct walk {
-	struct events_dec *dec;
+struct events_dec {
+	struct events_model *m;
+	struct events_out out;
+	struct err *err;
+	struct events_tally seen;
+	int broken; /* nothing can be decoded before the next key block */
+	int gaps;   /* events are missing somewhere before */
+	uint64_t orphans;
+	uint64_t time;
 	struct cursor col[EVC_COUNT];
 	uint32_t time_run, thread_run, thread;
-	uint32_t last_block, last_stack;
-	struct event batch[BATCH];
+	struct thread_context *t;
 	size_t count;
-	int (*take)(void *ctx, struct event *events, size_t count, struct err *err);
-	void *ctx;
-	struct err *err;
+	struct event batch[BATCH];
 };
 
 const char *events_col_name(unsigned id)
 {
 	static const char *const names[EVC_COUNT] = {
-		[EVC_META] = "sums",      [EVC_KIND] = "kinds",     [EVC_TIME] = "times",
-		[EVC_THREAD] = "threads", [EVC_BLOCK] = "blocks",   [EVC_STACK] = "stacks",
-		[EVC_BYTES] = "sizes",    [EVC_ADDR] = "addresses", [EVC_AUX] = "free stacks",
-		[EVC_OTHER] = "others",
+		[EVC_META] = "sums",      [EVC_OP] = "operations", [EVC_TIME] = "times",
+		[EVC_THREAD] = "threads", [EVC_STACK] = "stacks",  [EVC_BYTES] = "sizes",
+		[EVC_ADDR] = "addresses", [EVC_DEPTH] = "depths",  [EVC_AGE] = "ages",
+		[EVC_SLOT] = "slots",     [EVC_FLAGS] = "flags",   [EVC_AUX] = "free stacks",
+		[EVC_KIND] = "kinds",     [EVC_OTHER] = "others",  [EVC_DEAD] = "dead slots",
 	};
 	return id < EVC_COUNT ? names[id] : NULL;
 }
 
-struct events_dec *events_dec_new(struct err *err)
+struct events_dec *events_dec_new(const struct events_out *out, struct err *err)
 {
 	struct events_dec *dec = calloc(1, sizeof(*dec));
-	if (!dec)
+	if (!dec || !(dec->m = events_model_new(err))) {
 		err_set(err, -ENOMEM, "cannot set up the reading of a recording");
+		free(dec);
+		return NULL;
+	}
+	dec->out = *out;
 	return dec;
 }
 
@@ -59,7 +61,7 @@ void events_dec_free(struct events_dec *dec)
 {
 	if (!dec)
 		return;
-	free(dec->slots);
+	events_model_free(dec->m);
 	free(dec);
 }
 
@@ -68,8 +70,13 @@ void events_dec_tally(const struct events_dec *dec, struct events_tally *tally)
 	*tally = dec->seen;
 }
 
-static int get_num(struct cursor *c, uint64_t *v)
+static inline int get(struct cursor *c, uint64_t *v)
 {
+	/* nearly all are short, and this is the reader's innermost loop */
+	if (c->at < c->end && *c->at < 0x80) {
+		*v = *c->at++;
+		return 0;
+	}
 	const uint8_t *at = varint_get(c->at, c->end, v);
 	if (!at)
 		return -EBADMSG;
@@ -77,217 +84,393 @@ static int get_num(struct cursor *c, uint64_t *v)
 	return 0;
 }
 
-static int get_u32(struct cursor *c, uint32_t *v)
+static inline int get_u32(struct cursor *c, uint32_t *v)
 {
 	uint64_t wide;
-	if (get_num(c, &wide) < 0 || wide > UINT32_MAX)
+	if (get(c, &wide) < 0 || wide > UINT32_MAX)
 		return -EBADMSG;
 	*v = (uint32_t)wide;
 	return 0;
 }
 
-/* A number coded as zigzag from @last, within 32 bits. */
-static int get_near(struct cursor *c, uint32_t *last)
+static inline int get_byte(struct cursor *c, uint8_t *v)
+{
+	if (c->at == c->end)
+		return -EBADMSG;
+	*v = *c->at++;
+	return 0;
+}
+
+/* A stack number coded as zigzag from @last; what is read for the first time must be defined. */
+static int get_stack(struct events_dec *dec, struct cursor *c, uint32_t last, uint32_t *stack)
 {
 	uint64_t wide;
-	if (get_num(c, &wide) < 0)
-		return -EBADMSG;
 	int64_t v;
-	if (__builtin_add_overflow((int64_t)*last, unzigzag(wide), &v) || v < 0 || v > UINT32_MAX)
+	if (get(c, &wide) < 0 || __builtin_add_overflow((int64_t)last, unzigzag(wide), &v) ||
+	    v < 0 || v > INT32_MAX)
 		return -EBADMSG;
-	*last = (uint32_t)v;
-	return 0;
+	*stack = (uint32_t)v;
+	return v ? dec->out.need_stack(dec->out.ctx, *stack, dec->err) : 0;
 }
 
-static int flush(struct walk *w)
+static int flush(struct events_dec *dec)
 {
-	size_t count = w->count;
-	w->count = 0;
-	return count ? w->take(w->ctx, w->batch, count, w->err) : 0;
+	size_t count = dec->count;
+	dec->count = 0;
+	return count ? dec->out.take(dec->out.ctx, dec->batch, count, dec->err) : 0;
 }
 
-static int slot_room(struct events_dec *dec, uint32_t block, struct err *err)
+static inline uint64_t unfold_addr(uint64_t v)
 {
-	if (block < dec->slot_count)
+	int64_t delta = unzigzag(v);
+	return delta & 1 ? (uint64_t)(delta >> 1) : (uint64_t)(delta >> 1) << 4;
+}
+
+static int place(struct events_dec *dec, unsigned how, struct event *event, uint32_t *slot)
+{
+	struct events_model *m = dec->m;
+	uint32_t class = model_class(event->bytes), *link = &m->dead[class];
+	uint64_t v;
+	if (how == ADDR_TOP || how == ADDR_DEPTH) {
+		uint8_t depth = 0;
+		if (how == ADDR_DEPTH &&
+		    (get_byte(&dec->col[EVC_DEPTH], &depth) < 0 || !depth || depth >= DEPTH_MAX))
+			return -EBADMSG;
+		while (*link != NO_SLOT && depth) {
+			link = &m->slots[*link].next;
+			depth--;
+		}
+		if (*link == NO_SLOT)
+			return -EBADMSG;
+		*slot = *link;
+		*link = m->slots[*slot].next;
+		event->addr = m->slots[*slot].addr;
 		return 0;
-	/* Numbers are dense: one far beyond what was allocated so far is none of ours, and must not cost memory. */
-	if (block >= EVENTS_BLOCK_MAX || block > dec->seen.allocations + (1u << 20))
-		return -EBADMSG;
-	uint32_t count = dec->slot_count ? dec->slot_count : 1024;
-	while (count <= block)
-		count *= 2;
-	struct slot *slots = realloc(dec->slots, count * sizeof(*slots));
-	if (!slots)
-		return err_set(err, -ENOMEM, "cannot hold %u live blocks", count);
-	for (uint32_t i = dec->slot_count; i < count; i++)
-		slots[i] = (struct slot){ .stack = SLOT_FREE };
-	dec->slots = slots;
-	dec->slot_count = count;
+	}
+	event->addr = dec->t->bump;
+	if (how == ADDR_NEW) {
+		if (get(&dec->col[EVC_ADDR], &v) < 0)
+			return -EBADMSG;
+		event->addr = dec->t->addr + unfold_addr(v);
+	}
+	*slot = model_replace(m, class);
 	return 0;
 }
 
-static void fill_free(struct event *event, uint32_t block, struct slot *slot)
+static inline int get_alloc(struct events_dec *dec, unsigned op, struct event *event)
 {
-	event->kind = EVENT_FREE;
-	event->addr = slot->addr;
-	event->bytes = slot->bytes;
-	event->stack.v = slot->stack;
-	event->block.v = block;
-	slot->stack = SLOT_FREE;
-}
-
-static int get_alloc(struct walk *w, struct event *event)
-{
-	struct events_dec *dec = w->dec;
-	uint64_t delta;
-	if (get_near(&w->col[EVC_BLOCK], &w->last_block) < 0 ||
-	    get_near(&w->col[EVC_STACK], &w->last_stack) < 0 ||
-	    get_num(&w->col[EVC_BYTES], &event->bytes) < 0 ||
-	    get_num(&w->col[EVC_ADDR], &delta) < 0)
-		return -EBADMSG;
-	int rc = slot_room(dec, w->last_block, w->err);
+	struct events_model *m = dec->m;
+	struct guess *guess = model_guess(m, dec->t);
+	int rc = events_model_room(m);
+	event->kind = EVENT_ALLOC;
+	event->flags = guess->alloc_flags;
+	event->stack.v = guess->stack;
+	event->bytes = guess->bytes;
+	if (rc >= 0 && op >> 1 & WHAT_STACK) {
+		rc = get_stack(dec, &dec->col[EVC_STACK], m->literal_stack, &event->stack.v);
+		m->literal_stack = event->stack.v;
+	}
+	if (rc >= 0 && op >> 1 & WHAT_BYTES)
+		rc = get(&dec->col[EVC_BYTES], &event->bytes);
+	if (rc >= 0 && op & 1)
+		rc = get_byte(&dec->col[EVC_FLAGS], &event->flags);
+	uint32_t slot = 0;
+	if (rc >= 0)
+		rc = place(dec, op >> 3, event, &slot);
 	if (rc < 0)
 		return rc;
-	struct slot *slot = &dec->slots[w->last_block];
-	if (w->last_stack == SLOT_FREE || (slot->stack != SLOT_FREE && !dec->gaps))
-		return -EBADMSG;
-	uint64_t last_addr = slot->addr;
-	if (slot->stack != SLOT_FREE) {
-		/* Its number is given out anew, so it was freed where events are missing: make up for that. */
-		struct event late = { .thread = event->thread, .time_ns = event->time_ns };
-		fill_free(&late, w->last_block, slot);
-		w->batch[w->count++] = late;
-		rc = flush(w);
-		if (rc < 0)
-			return rc;
-	}
-	event->addr = last_addr + (uint64_t)unzigzag(delta);
-	event->stack.v = w->last_stack;
-	event->block.v = w->last_block;
-	*slot = (struct slot){ event->addr, event->bytes, event->stack.v };
+	event->block.v = slot;
+	model_alloc(m, dec->t, guess, slot, event);
 	dec->seen.allocations++;
 	dec->seen.bytes += event->bytes;
-	return 0;
+	return 1;
+}
+
+static inline void fill_free(struct event *event, const struct slot *s, uint32_t slot)
+{
+	event->kind = EVENT_FREE;
+	event->addr = s->addr;
+	event->bytes = s->bytes;
+	event->stack.v = s->stack;
+	event->block.v = slot;
 }
 
 /* Return: 1 if the event is to be handed on, 0 if it frees a block whose allocation is missing. */
-static int get_free(struct walk *w, struct event *event)
+static inline int get_free(struct events_dec *dec, unsigned op, struct event *event)
 {
-	struct events_dec *dec = w->dec;
-	if (get_near(&w->col[EVC_BLOCK], &w->last_block) < 0 ||
-	    get_u32(&w->col[EVC_AUX], &event->aux_stack.v) < 0)
+	struct events_model *m = dec->m;
+	struct guess *guess = model_guess(m, dec->t);
+	uint32_t slot = NO_SLOT, age = guess->age;
+	switch (op >> 2) {
+	case WHICH_NEXT:
+		age = m->seq - (dec->t->freed_seq + 1);
+		break;
+	case WHICH_RING:
+		if (get_u32(&dec->col[EVC_AGE], &age) < 0)
+			return -EBADMSG;
+		break;
+	case WHICH_SLOT:
+		age = 0;
+		if (get_u32(&dec->col[EVC_SLOT], &slot) < 0 || slot >= m->slot_count ||
+		    m->slots[slot].state == SLOT_DEAD)
+			return -EBADMSG;
+		break;
+	}
+	if (age && (slot = model_aged(m, age)) == NO_SLOT)
 		return -EBADMSG;
+	if (slot == NO_SLOT)
+		return -EBADMSG;
+	struct slot *s = &m->slots[slot];
+	int lost = s->state == SLOT_LOST;
+	fill_free(event, s, slot);
+	event->flags = model_free_flags(dec->t, guess, slot);
+	event->aux_stack.v = guess->aux;
+	if (op & 1 && get_byte(&dec->col[EVC_FLAGS], &event->flags) < 0)
+		return -EBADMSG;
+	if (op & 2) {
+		int rc = get_u32(&dec->col[EVC_AUX], &event->aux_stack.v);
+		if (rc >= 0 && event->aux_stack.v)
+			rc = dec->out.need_stack(dec->out.ctx, event->aux_stack.v, dec->err);
+		if (rc < 0)
+			return rc;
+	}
+	model_free(m, dec->t, guess, slot, age, event);
 	dec->seen.frees++;
-	if (w->last_block >= dec->slot_count || dec->slots[w->last_block].stack == SLOT_FREE) {
-		dec->orphans++;
-		return dec->gaps ? 0 : -EBADMSG;
-	}
-	fill_free(event, w->last_block, &dec->slots[w->last_block]);
-	return 1;
+	dec->orphans += (uint64_t)lost;
+	return !lost;
 }
 
-static int get_other(struct walk *w, struct event *event)
+static int get_other(struct events_dec *dec, struct event *event)
 {
-	struct cursor *c = &w->col[EVC_OTHER];
-	if (get_near(&w->col[EVC_STACK], &w->last_stack) < 0 || get_num(c, &event->addr) < 0 ||
-	    get_num(c, &event->bytes) < 0 || get_num(c, &event->value) < 0 ||
-	    get_u32(c, &event->aux_stack.v) < 0 || get_u32(c, &event->block.v) < 0)
+	struct events_model *m = dec->m;
+	struct cursor *c = &dec->col[EVC_OTHER];
+	uint8_t byte;
+	uint64_t addr, bytes, value, block;
+	if (get_byte(&dec->col[EVC_KIND], &byte) < 0)
 		return -EBADMSG;
-	event->stack.v = w->last_stack;
-	w->dec->seen.frees += event->kind == EVENT_FREE_FOREIGN;
-	return 1;
-}
-
-static int get_event(struct walk *w, struct event *event)
-{
-	struct events_dec *dec = w->dec;
-	if (!w->time_run) {
-		uint64_t delta;
-		if (get_u32(&w->col[EVC_TIME], &w->time_run) < 0 || !w->time_run ||
-		    get_num(&w->col[EVC_TIME], &delta) < 0 ||
-		    __builtin_add_overflow(dec->time, delta, &dec->time))
-			return -EBADMSG;
-	}
-	if (!w->thread_run) {
-		if (get_u32(&w->col[EVC_THREAD], &w->thread_run) < 0 || !w->thread_run ||
-		    get_u32(&w->col[EVC_THREAD], &w->thread) < 0)
-			return -EBADMSG;
-	}
-	w->time_run--;
-	w->thread_run--;
-	struct cursor *kind = &w->col[EVC_KIND];
-	if (kind->at == kind->end)
+	unsigned kind = byte & 15;
+	if (!kind || kind == EVENT_ALLOC || kind == EVENT_FREE)
 		return -EBADMSG;
-	memset(event, 0, sizeof(*event));
-	uint8_t byte = *kind->at++;
-	event->kind = byte & 15;
+	int rc = get_stack(dec, c, m->other[kind].stack, &event->stack.v);
+	if (rc < 0)
+		return rc;
+	if (get(c, &addr) < 0 || get(c, &bytes) < 0 || get(c, &value) < 0 ||
+	    get_u32(c, &event->aux_stack.v) < 0 || get(c, &block) < 0 || block > 1ULL << 32)
+		return -EBADMSG;
+	if (event->aux_stack.v)
+		rc = dec->out.need_stack(dec->out.ctx, event->aux_stack.v, dec->err);
+	event->kind = (uint8_t)kind;
 	event->flags = byte >> 4;
-	event->time_ns = dec->time;
-	event->thread.v = w->thread;
-	dec->seen.events++;
-	if (event->kind == EVENT_ALLOC) {
-		int rc = get_alloc(w, event);
-		return rc < 0 ? rc : 1;
-	}
-	return event->kind == EVENT_FREE ? get_free(w, event)
-	       : event->kind             ? get_other(w, event)
-					 : -EBADMSG;
+	m->other[kind].stack = event->stack.v;
+	event->addr = m->other[kind].addr += (uint64_t)unzigzag(addr);
+	event->bytes = m->other[kind].bytes += (uint64_t)unzigzag(bytes);
+	event->value = m->other[kind].value += (uint64_t)unzigzag(value);
+	event->block.v = (uint32_t)(block - 1);
+	dec->seen.frees += kind == EVENT_FREE_FOREIGN;
+	return rc < 0 ? rc : 1;
 }
 
-int events_dec_gap(struct events_dec *dec, const struct events_tally *at,
-		   int (*take)(void *ctx, struct event *events, size_t count, struct err *err),
-		   void *ctx, struct err *err)
+static int next_time(struct events_dec *dec)
+{
+	uint64_t step;
+	if (get_u32(&dec->col[EVC_TIME], &dec->time_run) < 0 || !dec->time_run ||
+	    get(&dec->col[EVC_TIME], &step) < 0 ||
+	    __builtin_add_overflow(dec->time, step, &dec->time))
+		return -EBADMSG;
+	return 0;
+}
+
+static int next_thread(struct events_dec *dec)
+{
+	if (get_u32(&dec->col[EVC_THREAD], &dec->thread_run) < 0 || !dec->thread_run ||
+	    get_u32(&dec->col[EVC_THREAD], &dec->thread) < 0)
+		return -EBADMSG;
+	dec->t = model_thread(dec->m, dec->thread);
+	return dec->out.need_thread(dec->out.ctx, dec->thread, dec->err);
+}
+
+static int get_events(struct events_dec *dec, uint32_t rows)
+{
+	struct cursor *ops = &dec->col[EVC_OP];
+	for (uint32_t i = 0; i < rows; i++) {
+		struct event *event = &dec->batch[dec->count];
+		int rc = dec->time_run ? 0 : next_time(dec);
+		if (rc >= 0 && !dec->thread_run)
+			rc = next_thread(dec);
+		if (rc < 0)
+			return rc;
+		if (ops->at == ops->end)
+			return -EBADMSG;
+		dec->time_run--;
+		dec->thread_run--;
+		unsigned op = *ops->at++;
+		memset(event, 0, sizeof(*event));
+		event->time_ns = dec->time;
+		event->thread.v = dec->thread;
+		if (op < OP_FREE)
+			rc = get_alloc(dec, op, event);
+		else if (op < OP_OTHER)
+			rc = get_free(dec, op - OP_FREE, event);
+		else if (op == OP_OTHER)
+			rc = get_other(dec, event);
+		else
+			rc = -EBADMSG;
+		if (rc < 0)
+			return rc;
+		dec->seen.events++;
+		dec->count += (size_t)rc;
+		if (dec->count == BATCH) {
+			rc = flush(dec);
+			if (rc < 0)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+/* Tell how many events are missing up to where the sums are @at. */
+static int tell_loss(struct events_dec *dec, const struct events_tally *at, uint64_t made_up)
 {
 	/* A hostile header may say less than was seen: then nothing can be said but that something is wrong. */
-	uint64_t allocations = at->allocations > dec->seen.allocations
-				       ? at->allocations - dec->seen.allocations
-				       : 0;
-	uint64_t frees = at->frees > dec->seen.frees ? at->frees - dec->seen.frees : 0;
+	const struct events_tally *seen = &dec->seen;
 	struct event lost = { .kind = EVENT_LOST,
 			      .time_ns = dec->time,
-			      .value = LOSS_FILE_DAMAGED,
-			      .addr = allocations };
-	lost.bytes = at->bytes > dec->seen.bytes ? at->bytes - dec->seen.bytes : 0;
-	frees += dec->orphans;
+			      .value = LOSS_FILE_DAMAGED };
+	if (at->allocations > seen->allocations)
+		lost.addr = at->allocations - seen->allocations;
+	if (at->bytes > seen->bytes)
+		lost.bytes = at->bytes - seen->bytes;
+	uint64_t frees = dec->orphans;
+	if (at->frees > seen->frees + made_up)
+		frees += at->frees - seen->frees - made_up;
 	lost.block.v = frees > UINT32_MAX ? UINT32_MAX : (uint32_t)frees;
 	dec->orphans = 0;
-	dec->gaps = 1;
+	dec->gaps |= memcmp(at, seen, sizeof(*at)) != 0;
 	dec->seen = *at;
-	return allocations || frees ? take(ctx, &lost, 1, err) : 0;
+	if (!lost.addr && !frees)
+		return 0;
+	int rc = dec->out.need_thread(dec->out.ctx, 0, dec->err);
+	return rc < 0 ? rc : dec->out.take(dec->out.ctx, &lost, 1, dec->err);
+}
+
+int events_dec_gap(struct events_dec *dec, const struct events_tally *at, struct err *err)
+{
+	dec->err = err;
+	dec->broken = 1;
+	return tell_loss(dec, at, 0);
+}
+
+/*
+ * What a key block says about the slots, against what is known. Where events are missing, a block that is dead now was freed
+ * among them: its free is made up for here. Return: the number of such blocks, or negative errno.
+ */
+static int64_t settle(struct events_dec *dec, int do_it)
+{
+	struct events_model *m = dec->m;
+	struct cursor c = dec->col[EVC_DEAD];
+	uint32_t count, run, i = 0;
+	int64_t made_up = 0;
+	/* Slots are dense; more of them than this were not in use before anything that was read. */
+	if (get_u32(&c, &count) < 0 || count > EVENTS_BLOCK_MAX || count < m->slot_count ||
+	    (count > m->slot_count &&
+	     (!dec->gaps || count - m->slot_count > dec->out.slots_missing_max)))
+		return -EBADMSG;
+	while (m->slot_count < count) {
+		int rc = events_model_room(m);
+		if (rc < 0)
+			return rc;
+		m->spare_count = 0;
+		m->slots[m->slot_count++].state = SLOT_LOST;
+	}
+	for (unsigned live = 1; i < count; live = !live) {
+		if (get_u32(&c, &run) < 0 || run > count - i || (!run && i))
+			return -EBADMSG;
+		for (uint32_t end = i + run; i < end; i++) {
+			struct slot *s = &m->slots[i];
+			if (live == (s->state != SLOT_DEAD))
+				continue;
+			if (!dec->gaps)
+				return -EBADMSG;
+			made_up += s->state == SLOT_LIVE;
+			if (!do_it)
+				continue;
+			if (s->state == SLOT_LIVE) {
+				struct event *late = &dec->batch[dec->count++];
+				*late = (struct event){ .time_ns = dec->time };
+				fill_free(late, s, i);
+			}
+			s->state = live ? SLOT_LOST : SLOT_DEAD;
+			int rc = dec->count == BATCH ? flush(dec) : 0;
+			if (rc < 0)
+				return rc;
+		}
+	}
+	return made_up;
+}
+
+/*
+ * Bring the model to the beginning of a key block, and tell what is missing before it. Return: 0; 1 if the block does not say
+ * which slots are taken, so that nothing about blocks can follow; negative errno.
+ */
+static int begin_key(struct events_dec *dec, const struct events_tally *at)
+{
+	int missing = memcmp(at, &dec->seen, sizeof(*at)) != 0;
+	int adrift = dec->col[EVC_DEAD].at == dec->col[EVC_DEAD].end;
+	dec->gaps |= missing || dec->broken;
+	int64_t made_up = adrift ? 0 : settle(dec, 0);
+	if (made_up < 0)
+		return (int)made_up;
+	int rc = tell_loss(dec, at, (uint64_t)made_up);
+	if (rc >= 0 && made_up)
+		rc = dec->out.need_thread(dec->out.ctx, 0, dec->err);
+	if (rc >= 0 && !adrift)
+		rc = (int)(settle(dec, 1) < 0 ? -EBADMSG : 0);
+	if (rc >= 0)
+		rc = flush(dec);
+	if (rc >= 0)
+		rc = events_model_reset(dec->m);
+	return rc < 0 ? rc : adrift;
 }
 
 int events_dec_block(struct events_dec *dec, const struct blt_head *head,
-		     const struct blt_view *view,
-		     int (*take)(void *ctx, struct event *events, size_t count, struct err *err),
-		     void *ctx, struct err *err)
+		     const struct blt_view *view, struct err *err)
 {
-	struct walk w = { .dec = dec, .take = take, .ctx = ctx, .err = err };
-	for (unsigned i = 0; i < EVC_COUNT; i++)
-		w.col[i] = (struct cursor){ view->col[i].at, view->col[i].end };
 	struct events_tally at = { .events = head->first };
-	struct cursor *meta = &w.col[EVC_META];
-	if (get_num(meta, &at.allocations) < 0 || get_num(meta, &at.bytes) < 0 ||
-	    get_num(meta, &at.frees) < 0 || head->time_ns < dec->time)
-		return err_set(err, -EBADMSG, "an event block breaks the format's rules");
-	dec->time = head->time_ns;
+	dec->err = err;
+	for (unsigned i = 0; i < EVC_COUNT; i++)
+		dec->col[i] = (struct cursor){ view->col[i].at, view->col[i].end };
+	struct cursor *meta = &dec->col[EVC_META];
 	int rc = 0;
-	if (memcmp(&at, &dec->seen, sizeof(at)) != 0)
-		rc = events_dec_gap(dec, &at, take, ctx, err);
-	for (uint32_t i = 0; rc >= 0 && i < head->rows; i++) {
-		struct event event;
-		rc = get_event(&w, &event);
-		if (rc <= 0)
-			continue;
-		w.batch[w.count++] = event;
-		if (w.count == BATCH)
-			rc = flush(&w);
+	if (get(meta, &at.allocations) < 0 || get(meta, &at.bytes) < 0 ||
+	    get(meta, &at.frees) < 0 || head->time_ns < dec->time) {
+		dec->broken = 1;
+		return err_set(err, -EBADMSG, "an event block breaks the format's rules");
 	}
-	int flushed = rc >= 0 || rc == -EBADMSG ? flush(&w) : 0;
+	if (!(head->flags & BLT_F_KEY)) {
+		if (memcmp(&at, &dec->seen, sizeof(at)) != 0)
+			dec->broken = 1;
+		if (dec->broken)
+			return 1;
+	}
+	dec->time = head->time_ns;
+	dec->time_run = dec->thread_run = 0;
+	dec->count = 0;
+	if (head->flags & BLT_F_KEY) {
+		rc = begin_key(dec, &at);
+		dec->broken = rc != 0; /* 1: good for this block only */
+	}
+	if (rc >= 0)
+		rc = get_events(dec, head->rows);
+	int flushed = rc >= 0 || rc == -EBADMSG ? flush(dec) : 0;
+	if (rc < 0)
+		dec->broken = 1;
 	if (flushed < 0)
 		return flushed;
 	if (rc == -EBADMSG)
 		return err_set(err, -EBADMSG, "an event block breaks the format's rules");
+	if (rc == -ENOMEM || rc == -E2BIG)
+		return err_set(err, rc, "cannot hold the live blocks");
 	if (rc >= 0 && dec->orphans)
-		rc = events_dec_gap(dec, &dec->seen, take, ctx, err);
-	return rc;
+		rc = tell_loss(dec, &dec->seen, 0);
+	return rc < 0 ? rc : 0;
 }

@@ -6,25 +6,56 @@
 #include <stdlib.h>
 
 #include "base/varint.h"
-#include "trace/events_cols.h"
+#include "trace/events_model.h"
+
+/* Most bytes that one event can add to a column; 0 = the column grows by buf. */
+static const uint8_t room_per_event[EVC_COUNT] = {
+	[EVC_OP] = 1,         [EVC_TIME] = 3 + VARINT_MAX,
+	[EVC_THREAD] = 3 + 5, [EVC_STACK] = 5,
+	[EVC_BYTES] = 10,     [EVC_ADDR] = 10,
+	[EVC_DEPTH] = 1,      [EVC_AGE] = 5,
+	[EVC_SLOT] = 5,       [EVC_FLAGS] = 1,
+	[EVC_AUX] = 5,
+};
 
 struct events_enc {
+	struct events_model *m;
 	struct blt_cols cols;
+	uint8_t *at[EVC_COUNT]; /* where the next byte of a column goes */
 	uint32_t rows;
+	int key;      /* the block under construction is a key block */
+	int want_key; /* the next one must be */
+	int adrift;   /* a block was dropped: the file knows nothing of what it did to the slots */
 	struct events_tally kept, open;
 	uint64_t block_time, time; /* of the block's first event, of the last event */
+	uint64_t time_step;        /* nanoseconds before the run of equal times that goes on */
 	uint32_t time_run, thread, thread_run;
-	uint32_t last_block, last_stack;
-	uint64_t pending_time; /* delta that the current run of equal times began with */
-	struct slot *slots;
-	uint32_t slot_count;
+	uint32_t *slot_of; /* by the producer's block number; NO_SLOT = dead */
+	uint32_t slot_of_count;
 };
 
 struct events_enc *events_enc_new(struct err *err)
 {
 	struct events_enc *enc = calloc(1, sizeof(*enc));
-	if (!enc)
+	if (!enc || !(enc->m = events_model_new(err))) {
 		err_set(err, -ENOMEM, "cannot set up the recording");
+		events_enc_free(enc);
+		return NULL;
+	}
+	enc->want_key = 1;
+	for (unsigned i = 0; i < EVC_COUNT; i++) {
+		if (!room_per_event[i])
+			continue;
+		/* one run more than events: the last one is closed with the block */
+		char *to =
+			buf_reserve(&enc->cols.col[i], (EVENTS_ROWS_MAX + 1) * room_per_event[i]);
+		if (!to) {
+			err_set(err, -ENOMEM, "cannot set up the recording");
+			events_enc_free(enc);
+			return NULL;
+		}
+		enc->at[i] = (uint8_t *)to;
+	}
 	return enc;
 }
 
@@ -33,8 +64,14 @@ void events_enc_free(struct events_enc *enc)
 	if (!enc)
 		return;
 	blt_cols_fini(&enc->cols);
-	free(enc->slots);
+	events_model_free(enc->m);
+	free(enc->slot_of);
 	free(enc);
+}
+
+static inline void put(struct events_enc *enc, enum events_col col, uint64_t v)
+{
+	enc->at[col] = varint_put(enc->at[col], v);
 }
 
 static void put_num(struct buf *buf, uint64_t v)
@@ -44,59 +81,94 @@ static void put_num(struct buf *buf, uint64_t v)
 		buf->len += (size_t)(varint_put(to, v) - to);
 }
 
-static void put_run(struct buf *buf, uint32_t run, uint64_t v)
+static int map_room(struct events_enc *enc, uint32_t block, struct err *err)
 {
-	put_num(buf, run);
-	put_num(buf, v);
-}
-
-static int slot_room(struct events_enc *enc, uint32_t block, struct err *err)
-{
-	if (block < enc->slot_count)
-		return 0;
 	if (block >= EVENTS_BLOCK_MAX)
 		return err_set(err, -EINVAL, "block number %u is out of range", block);
-	uint32_t count = enc->slot_count ? enc->slot_count : 1024;
+	uint32_t count = enc->slot_of_count ? enc->slot_of_count : 4096;
 	while (count <= block)
 		count *= 2;
-	struct slot *slots = realloc(enc->slots, count * sizeof(*slots));
-	if (!slots)
+	uint32_t *to = realloc(enc->slot_of, count * sizeof(*to));
+	if (!to)
 		return err_set(err, -ENOMEM, "cannot hold %u live blocks", count);
-	for (uint32_t i = enc->slot_count; i < count; i++)
-		slots[i] = (struct slot){ .stack = SLOT_FREE };
-	enc->slots = slots;
-	enc->slot_count = count;
+	for (uint32_t i = enc->slot_of_count; i < count; i++)
+		to[i] = NO_SLOT;
+	enc->slot_of = to;
+	enc->slot_of_count = count;
 	return 0;
 }
 
-static void put_block(struct events_enc *enc, uint32_t block)
+/* The difference of two addresses; most are multiples of 16, which then needs one bit instead of four. */
+static inline uint64_t fold_addr(uint64_t delta)
 {
-	put_num(&enc->cols.col[EVC_BLOCK], zigzag((int64_t)block - enc->last_block));
-	enc->last_block = block;
+	return zigzag(delta % 16 ? (int64_t)(delta << 1 | 1) : (int64_t)delta >> 4 << 1);
 }
 
-static void put_stack(struct events_enc *enc, uint32_t stack)
+/* Find a slot for the block, and tell how its address was found. */
+static inline unsigned place(struct events_enc *enc, struct thread_context *t,
+			     const struct event *event, uint32_t *slot)
 {
-	put_num(&enc->cols.col[EVC_STACK], zigzag((int64_t)stack - enc->last_stack));
-	enc->last_stack = stack;
+	struct events_model *m = enc->m;
+	uint32_t class = model_class(event->bytes), *link = &m->dead[class];
+	uint32_t top = *link;
+	if (top != NO_SLOT && m->slots[top].addr == event->addr) {
+		*link = m->slots[top].next;
+		*slot = top;
+		return ADDR_TOP;
+	}
+	if (event->addr != t->bump && top != NO_SLOT) {
+		link = &m->slots[top].next;
+		for (unsigned depth = 1; depth < DEPTH_MAX && *link != NO_SLOT; depth++) {
+			uint32_t at = *link;
+			if (m->slots[at].addr == event->addr) {
+				*enc->at[EVC_DEPTH]++ = (uint8_t)depth;
+				*link = m->slots[at].next;
+				*slot = at;
+				return ADDR_DEPTH;
+			}
+			link = &m->slots[at].next;
+		}
+	}
+	*slot = model_replace(m, class);
+	if (event->addr == t->bump)
+		return ADDR_BUMP;
+	put(enc, EVC_ADDR, fold_addr(event->addr - t->addr));
+	return ADDR_NEW;
 }
 
 static int add_alloc(struct events_enc *enc, const struct event *event, struct err *err)
 {
-	int rc = slot_room(enc, event->block.v, err);
-	if (rc < 0)
-		return rc;
-	struct slot *slot = &enc->slots[event->block.v];
-	if (slot->stack != SLOT_FREE)
+	struct events_model *m = enc->m;
+	if (event->block.v >= enc->slot_of_count) {
+		int rc = map_room(enc, event->block.v, err);
+		if (rc < 0)
+			return rc;
+	}
+	if (enc->slot_of[event->block.v] != NO_SLOT)
 		return err_set(err, -EINVAL, "block %u is allocated while it lives",
 			       event->block.v);
-	if (event->stack.v == SLOT_FREE)
-		return err_set(err, -EINVAL, "stack number %u is out of range", event->stack.v);
-	put_block(enc, event->block.v);
-	put_stack(enc, event->stack.v);
-	put_num(&enc->cols.col[EVC_BYTES], event->bytes);
-	put_num(&enc->cols.col[EVC_ADDR], zigzag((int64_t)(event->addr - slot->addr)));
-	*slot = (struct slot){ event->addr, event->bytes, event->stack.v };
+	int rc = events_model_room(m);
+	if (rc < 0)
+		return err_set(err, rc, "cannot hold %u live blocks", m->slot_count);
+	struct thread_context *t = model_thread(m, event->thread.v);
+	struct guess *guess = model_guess(m, t);
+	unsigned what = WHAT_GUESSED, odd = event->flags != guess->alloc_flags;
+	if (event->stack.v != guess->stack) {
+		what |= WHAT_STACK;
+		put(enc, EVC_STACK, zigzag((int64_t)event->stack.v - m->literal_stack));
+		m->literal_stack = event->stack.v;
+	}
+	if (event->bytes != guess->bytes) {
+		what |= WHAT_BYTES;
+		put(enc, EVC_BYTES, event->bytes);
+	}
+	if (odd)
+		*enc->at[EVC_FLAGS]++ = event->flags;
+	uint32_t slot;
+	unsigned addr = place(enc, t, event, &slot);
+	*enc->at[EVC_OP]++ = (uint8_t)((addr * 4 + what) * 2 + odd);
+	model_alloc(m, t, guess, slot, event);
+	enc->slot_of[event->block.v] = slot;
 	enc->open.allocations++;
 	enc->open.bytes += event->bytes;
 	return 0;
@@ -104,58 +176,122 @@ static int add_alloc(struct events_enc *enc, const struct event *event, struct e
 
 static int add_free(struct events_enc *enc, const struct event *event, struct err *err)
 {
-	if (event->block.v >= enc->slot_count || enc->slots[event->block.v].stack == SLOT_FREE)
-		return err_set(err, -EINVAL, "block %u is freed but does not live", event->block.v);
-	put_block(enc, event->block.v);
-	put_num(&enc->cols.col[EVC_AUX], event->aux_stack.v);
-	enc->slots[event->block.v].stack = SLOT_FREE;
+	struct events_model *m = enc->m;
+	uint32_t block = event->block.v,
+		 slot = block < enc->slot_of_count ? enc->slot_of[block] : NO_SLOT;
+	if (slot == NO_SLOT)
+		return err_set(err, -EINVAL, "block %u is freed but does not live", block);
+	enc->slot_of[block] = NO_SLOT;
+	struct thread_context *t = model_thread(m, event->thread.v);
+	struct guess *guess = model_guess(m, t);
+	uint32_t age = model_age(m, slot);
+	unsigned which;
+	if (age && age == guess->age) {
+		which = WHICH_AGE;
+	} else if (age && m->slots[slot].seq == t->freed_seq + 1) {
+		which = WHICH_NEXT;
+	} else if (age) {
+		which = WHICH_RING;
+		put(enc, EVC_AGE, age);
+	} else {
+		which = WHICH_SLOT;
+		put(enc, EVC_SLOT, slot);
+	}
+	unsigned odd = event->flags != model_free_flags(t, guess, slot);
+	unsigned aux = event->aux_stack.v != guess->aux;
+	if (odd)
+		*enc->at[EVC_FLAGS]++ = event->flags;
+	if (aux)
+		put(enc, EVC_AUX, event->aux_stack.v);
+	*enc->at[EVC_OP]++ = (uint8_t)(OP_FREE + (which * 2 + aux) * 2 + odd);
+	model_free(m, t, guess, slot, age, event);
 	enc->open.frees++;
+	return 0;
+}
+
+static void add_other(struct events_enc *enc, const struct event *event)
+{
+	struct buf *to = &enc->cols.col[EVC_OTHER];
+	struct events_model *m = enc->m;
+	unsigned kind = event->kind;
+	buf_putc(&enc->cols.col[EVC_KIND], (char)(kind | event->flags << 4));
+	put_num(to, zigzag((int64_t)event->stack.v - m->other[kind].stack));
+	put_num(to, zigzag((int64_t)(event->addr - m->other[kind].addr)));
+	put_num(to, zigzag((int64_t)(event->bytes - m->other[kind].bytes)));
+	put_num(to, zigzag((int64_t)(event->value - m->other[kind].value)));
+	put_num(to, event->aux_stack.v);
+	put_num(to, event->block.v + 1); /* BLOCK_NONE is 2^32 - 1 */
+	m->other[kind].stack = event->stack.v;
+	m->other[kind].addr = event->addr;
+	m->other[kind].bytes = event->bytes;
+	m->other[kind].value = event->value;
+	*enc->at[EVC_OP]++ = OP_OTHER;
+	enc->open.frees += kind == EVENT_FREE_FOREIGN;
+}
+
+/* A key block: what it needs of the past is which slots are taken. */
+static int begin_key(struct events_enc *enc, struct err *err)
+{
+	struct events_model *m = enc->m;
+	struct buf *to = &enc->cols.col[EVC_DEAD];
+	if (events_model_reset(m) < 0)
+		return err_set(err, -ENOMEM, "cannot hold the dead blocks");
+	if (!enc->adrift)
+		put_num(to, m->slot_count);
+	for (uint32_t i = 0; i < m->slot_count && !enc->adrift;) {
+		uint32_t from = i, state = m->slots[i].state;
+		if (!from && state == SLOT_DEAD)
+			put_num(to, 0); /* runs begin with a live one */
+		while (i < m->slot_count && m->slots[i].state == state)
+			i++;
+		put_num(to, i - from);
+	}
+	enc->want_key = 0;
+	enc->key = 1;
 	return 0;
 }
 
 int events_enc_add(struct events_enc *enc, const struct event *event, struct err *err)
 {
-	struct buf *col = enc->cols.col;
 	int rc = 0;
-	if (event->kind == 0 || event->kind >= EVENT_KIND_MAX || event->flags > 15)
+	if (event->kind == 0 || event->kind >= EVENT_KIND_MAX || event->flags > 15 ||
+	    event->stack.v > INT32_MAX)
 		return err_set(err, -EINVAL, "an event of kind %u cannot be recorded", event->kind);
 	if (event->time_ns < enc->time)
 		return err_set(err, -EINVAL, "time goes back from %" PRIu64 " to %" PRIu64 " ns",
 			       enc->time, event->time_ns);
-	if (event->kind == EVENT_ALLOC) {
+	if (enc->adrift && (event->kind == EVENT_ALLOC || event->kind == EVENT_FREE))
+		return err_set(err, -EINVAL, "a recording that lost a block takes no more events");
+	if (!enc->rows && enc->want_key)
+		rc = begin_key(enc, err);
+	if (rc >= 0 && event->kind == EVENT_ALLOC)
 		rc = add_alloc(enc, event, err);
-	} else if (event->kind == EVENT_FREE) {
+	else if (rc >= 0 && event->kind == EVENT_FREE)
 		rc = add_free(enc, event, err);
-	} else {
-		put_stack(enc, event->stack.v);
-		put_num(&col[EVC_OTHER], event->addr);
-		put_num(&col[EVC_OTHER], event->bytes);
-		put_num(&col[EVC_OTHER], event->value);
-		put_num(&col[EVC_OTHER], event->aux_stack.v);
-		put_num(&col[EVC_OTHER], event->block.v);
-		enc->open.frees += event->kind == EVENT_FREE_FOREIGN;
-	}
+	else if (rc >= 0)
+		add_other(enc, event);
 	if (rc < 0)
 		return rc;
 	if (!enc->rows) {
 		enc->block_time = enc->time = event->time_ns;
-		enc->pending_time = 0;
+		enc->time_step = 0;
 		enc->thread = event->thread.v;
 	}
 	if (event->time_ns != enc->time) {
-		put_run(&col[EVC_TIME], enc->time_run, enc->pending_time);
-		enc->pending_time = event->time_ns - enc->time;
+		put(enc, EVC_TIME, enc->time_run);
+		put(enc, EVC_TIME, enc->time_step);
+		enc->time_step = event->time_ns - enc->time;
 		enc->time_run = 0;
 		enc->time = event->time_ns;
 	}
 	enc->time_run++;
 	if (event->thread.v != enc->thread) {
-		put_run(&col[EVC_THREAD], enc->thread_run, enc->thread);
+		put(enc, EVC_THREAD, enc->thread_run);
+		put(enc, EVC_THREAD, enc->thread);
 		enc->thread_run = 0;
 		enc->thread = event->thread.v;
 	}
 	enc->thread_run++;
-	buf_putc(&col[EVC_KIND], (char)(event->kind | event->flags << 4));
 	enc->rows++;
 	enc->open.events++;
 	return enc->rows == EVENTS_ROWS_MAX;
@@ -169,20 +305,25 @@ uint32_t events_enc_rows(const struct events_enc *enc)
 struct blt_cols *events_enc_block(struct events_enc *enc, struct blt_head *head)
 {
 	struct buf *col = enc->cols.col;
-	put_run(&col[EVC_TIME], enc->time_run, enc->pending_time);
-	put_run(&col[EVC_THREAD], enc->thread_run, enc->thread);
+	put(enc, EVC_TIME, enc->time_run);
+	put(enc, EVC_TIME, enc->time_step);
+	put(enc, EVC_THREAD, enc->thread_run);
+	put(enc, EVC_THREAD, enc->thread);
 	put_num(&col[EVC_META], enc->kept.allocations);
 	put_num(&col[EVC_META], enc->kept.bytes);
 	put_num(&col[EVC_META], enc->kept.frees);
+	for (unsigned i = 0; i < EVC_COUNT; i++)
+		if (room_per_event[i])
+			col[i].len = (size_t)(enc->at[i] - (uint8_t *)col[i].data);
 	*head = (struct blt_head){ .type = BLT_EVENTS,
-				   .flags = BLT_F_KEY,
+				   .flags = enc->key ? BLT_F_KEY : 0,
 				   .rows = enc->rows,
 				   .first = enc->kept.events,
 				   .time_ns = enc->block_time };
 	return &enc->cols;
 }
 
-void events_enc_clear(struct events_enc *enc, int kept)
+void events_enc_clear(struct events_enc *enc, int kept, int key_next)
 {
 	if (kept) {
 		enc->kept.events += enc->open.events;
@@ -192,8 +333,13 @@ void events_enc_clear(struct events_enc *enc, int kept)
 	}
 	enc->open = (struct events_tally){ 0 };
 	blt_cols_clear(&enc->cols);
+	for (unsigned i = 0; i < EVC_COUNT; i++)
+		enc->at[i] = (uint8_t *)enc->cols.col[i].data;
 	enc->rows = enc->time_run = enc->thread_run = 0;
-	enc->last_block = enc->last_stack = 0;
+	enc->key = 0;
+	/* Numbers since the last key block are 32 bits wide; without a dropped block nothing can be guessed. */
+	enc->adrift |= !kept;
+	enc->want_key = key_next || !kept || enc->m->seq > 1u << 30;
 }
 
 void events_enc_tally(const struct events_enc *enc, struct events_tally *kept,

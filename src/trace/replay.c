@@ -120,18 +120,17 @@ static int take_def(void *ctx, const struct def *def, struct err *err)
 static int take_events(void *ctx, struct event *events, size_t count, struct err *err)
 {
 	struct replay *p = ctx;
-	for (size_t i = 0; i < count; i++) {
-		int rc = 0;
-		if (!is_known(&p->stacks, events[i].stack.v))
-			rc = need_stack(p, events[i].stack.v, err);
-		if (rc >= 0 && events[i].aux_stack.v)
-			rc = need_stack(p, events[i].aux_stack.v, err);
-		if (rc >= 0 && !is_known(&p->threads, events[i].thread.v))
-			rc = need_thread(p, events[i].thread.v, err);
-		if (rc < 0)
-			return rc;
-	}
 	return p->sink_rc = p->sink->put(p->sink, events, count, err);
+}
+
+static int check_stack(void *ctx, uint32_t stack, struct err *err)
+{
+	return need_stack(ctx, stack, err);
+}
+
+static int check_thread(void *ctx, uint32_t thread, struct err *err)
+{
+	return need_thread(ctx, thread, err);
 }
 
 int replay_defs(struct replay *replay, const struct blt_view *view, uint32_t rows, struct err *err)
@@ -153,7 +152,7 @@ static int replay_block(struct replay *p, struct events_dec *dec, uint64_t at,
 		return err_set(err, rc, "cannot read '%s'", p->reader->path);
 	if (head->type == BLT_DEFS)
 		return replay_defs(p, &view, head->rows, err);
-	return events_dec_block(dec, head, &view, take_events, p, err);
+	return events_dec_block(dec, head, &view, err);
 }
 
 static int run(struct replay *p, struct events_dec *dec, const struct trace_read_opt *opt,
@@ -181,6 +180,8 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 		} else if (rc > 0) {
 			rc = replay_block(p, dec, at, &head, err);
 			at += BLT_BLOCK_HEADER + head.stored;
+			if (rc > 0)
+				info->skipped_bytes += BLT_BLOCK_HEADER + head.stored;
 			if (p->sink_rc < 0)
 				return rc;
 			if (rc == -EBADMSG) {
@@ -202,7 +203,7 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 	struct events_tally seen;
 	events_dec_tally(dec, &seen);
 	if (info->indexed && memcmp(&seen, &r->total, sizeof(seen)) != 0)
-		return events_dec_gap(dec, &r->total, take_events, p, err);
+		return events_dec_gap(dec, &r->total, err);
 	return 0;
 }
 
@@ -244,7 +245,9 @@ int trace_reader_run(struct trace_reader *reader, struct sink *sink,
 	if (!err)
 		err = &own;
 	CLEANUP(replay_freep) struct replay *p = replay_new(reader, sink, err);
-	struct events_dec *dec = p ? events_dec_new(err) : NULL;
+	struct events_out out = { take_events, check_stack, check_thread, p, 0 };
+	out.slots_missing_max = p ? (uint32_t)p->id_limit : 0;
+	struct events_dec *dec = p ? events_dec_new(&out, err) : NULL;
 	int rc = dec ? run(p, dec, opt, err) : -ENOMEM;
 	events_dec_free(dec);
 	return rc;

@@ -66,8 +66,8 @@ struct trace_read_opt {
 };
 /**
  * trace_reader_run() - replay everything into @sink in recorded order: definitions, then the events that use them.
- * Damaged stretches are skipped and reported as EVENT_LOST with LOSS_FILE_DAMAGED. Memory: bounded by definitions and
- * live blocks.
+ * Damaged stretches are skipped and reported as EVENT_LOST with LOSS_FILE_DAMAGED. Block numbers are the recording's own
+ * (dense, reused, one for one with the writer's while a block lives). Memory: bounded by definitions and live blocks.
  */
 int trace_reader_run(struct trace_reader *reader, struct sink *sink,
 		     const struct trace_read_opt *opt, struct err *err);

@@ -24,6 +24,7 @@
 #define TAIL_RESERVE (64u << 10)
 /* Space is reserved ahead in these steps, so that most blocks need no system call for it. */
 #define RESERVE_STEP (1u << 20)
+#define KEY_BYTES (1u << 20)
 #define DEFS_BLOCK_BYTES (1u << 20)
 #define DEFS_BLOCK_ROWS 65536
 
@@ -35,6 +36,7 @@ struct trace_writer {
 	struct zblock_enc *zenc;
 	struct defs_enc defs;
 	uint64_t defs_before;
+	uint64_t since_key; /* bytes of event blocks since a key block */
 	struct summary_names names;
 	struct events_enc *events;
 	struct index index;
@@ -191,7 +193,12 @@ static int write_events(struct trace_writer *w, int tail, struct err *err)
 		w->lost.bytes += open.bytes;
 		w->lost.frees += open.frees;
 	}
-	events_enc_clear(w->events, rc >= 0);
+	w->since_key += w->out.len;
+	/* After damage reading goes on at the next key block. Each costs what the guesses had learnt. */
+	int key = w->since_key >= KEY_BYTES;
+	if (key)
+		w->since_key = 0;
+	events_enc_clear(w->events, rc >= 0, key);
 	return rc;
 }
 
@@ -206,7 +213,7 @@ static int write_open(struct trace_writer *w, int events)
 			struct events_tally open;
 			events_enc_tally(w->events, NULL, &open);
 			w->lost = open;
-			events_enc_clear(w->events, 0);
+			events_enc_clear(w->events, 0, 1);
 		} else {
 			rc = write_events(w, 0, &w->failed);
 		}

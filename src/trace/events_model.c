@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/events_model.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void forget(struct events_model *m)
+{
+	memset(m->other, 0, sizeof(m->other));
+	memset(m->guess, 0, sizeof(m->guess));
+	memset(m->thread, 0, sizeof(m->thread));
+	for (unsigned i = 0; i < THREAD_CONTEXTS; i++)
+		m->thread[i].made = NO_SLOT;
+	memset(m->dead, 0xff, sizeof(m->dead));
+	memset(m->ring, 0xff, sizeof(m->ring));
+	m->literal_stack = 0;
+	m->seq = 0;
+}
+
+struct events_model *events_model_new(struct err *err)
+{
+	struct events_model *m = calloc(1, sizeof(*m));
+	if (!m) {
+		err_set(err, -ENOMEM, "cannot set up the coding of events");
+		return NULL;
+	}
+	forget(m);
+	return m;
+}
+
+void events_model_free(struct events_model *model)
+{
+	if (!model)
+		return;
+	free(model->slots);
+	free(model->spare);
+	free(model);
+}
+
+int events_model_room(struct events_model *m)
+{
+	if (m->spare_count || m->slot_count < m->slot_cap)
+		return 0;
+	uint32_t cap = m->slot_cap ? m->slot_cap + m->slot_cap / 2 : 4096;
+	if (m->slot_count >= EVENTS_BLOCK_MAX)
+		return -E2BIG;
+	struct slot *slots = realloc(m->slots, cap * sizeof(*slots));
+	if (!slots)
+		return -ENOMEM;
+	memset(slots + m->slot_cap, 0, (cap - m->slot_cap) * sizeof(*slots));
+	m->slots = slots;
+	m->slot_cap = cap;
+	return 0;
+}
+
+int events_model_reset(struct events_model *m)
+{
+	uint32_t dead = 0;
+	forget(m);
+	for (uint32_t i = 0; i < m->slot_count; i++)
+		dead += m->slots[i].state == SLOT_DEAD;
+	if (dead > m->spare_cap) {
+		uint32_t *spare = realloc(m->spare, dead * sizeof(*spare));
+		if (!spare)
+			return -ENOMEM;
+		m->spare = spare;
+		m->spare_cap = dead;
+	}
+	m->spare_count = 0;
+	for (uint32_t i = m->slot_count; i-- > 0;) {
+		m->slots[i].seq = 0;
+		if (m->slots[i].state == SLOT_DEAD)
+			m->spare[m->spare_count++] = i;
+	}
+	return 0;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * events_model.h - what writer and reader both know after the events so far, and what they guess from it. Private to trace/.
+ *
+ * Both sides keep the same state and change it by the same functions here, so a right guess costs next to nothing in the
+ * file. docs/format.md states every rule; none may change without a new format version.
+ *
+ *  - A block has a slot. Slots of dead blocks remember their address and wait in a list per size class, last freed first,
+ *    because allocators hand out the block freed last.
+ *  - The last 2^20 allocations stand in a ring: a free says how many allocations ago its block was made.
+ *  - What a thread did in its last two steps names a guess: what it does next.
+ */
+#ifndef TRACE_EVENTS_MODEL_H
+#define TRACE_EVENTS_MODEL_H
+
+#include <stdint.h>
+
+#include "model/event.h"
+#include "trace/events.h"
+
+enum events_col {
+	EVC_META = 0,   /* sums before this block */
+	EVC_OP = 1,     /* a byte an event, see below */
+	EVC_TIME = 2,   /* runs: events, nanoseconds before the first of them */
+	EVC_THREAD = 3, /* runs: events, thread */
+	EVC_STACK = 4,  /* stacks that were not guessed: zigzag, from the last such */
+	EVC_BYTES = 5,  /* sizes that were not guessed */
+	EVC_ADDR = 6,   /* addresses that were not guessed: from the thread's last */
+	EVC_DEPTH = 7,  /* a byte each: place in the list of dead blocks */
+	EVC_AGE = 8,    /* frees that were not guessed: allocations since */
+	EVC_SLOT = 9,   /* frees of older blocks: slot */
+	EVC_FLAGS = 10, /* a byte each: flags that were not guessed */
+	EVC_AUX = 11,   /* freeing stacks that were not guessed */
+	EVC_KIND = 12, /* a byte for each event that is neither alloc nor free: kind | flags << 4 */
+	EVC_OTHER = 13, /* their stack, addr, bytes, value, aux stack, block */
+	EVC_DEAD = 14,  /* key blocks: the slots that hold no live block */
+	EVC_COUNT
+};
+
+/*
+ * The op byte. Alloc: (addr * 4 + what) * 2 + odd flags, below 32. Free: 32 + (which * 2 + aux differs) * 2 + odd flags.
+ */
+enum op_what {
+	WHAT_GUESSED = 0, /* stack and size as guessed */
+	WHAT_BYTES = 1,   /* stack as guessed, size in EVC_BYTES */
+	WHAT_STACK = 2,   /* stack in EVC_STACK, size as guessed */
+	WHAT_BOTH = 3,
+};
+enum op_addr {
+	ADDR_TOP = 0,   /* of the block of this size class that died last */
+	ADDR_BUMP = 1,  /* right behind the thread's last allocation */
+	ADDR_DEPTH = 2, /* of one further down the list */
+	ADDR_NEW = 3,
+};
+enum op_which {
+	WHICH_AGE = 0,  /* as many allocations ago as guessed */
+	WHICH_NEXT = 1, /* allocated right after the block that this thread freed last */
+	WHICH_RING = 2, /* age in EVC_AGE */
+	WHICH_SLOT = 3, /* slot in EVC_SLOT */
+};
+#define OP_FREE 32
+#define OP_OTHER 48
+
+#define RING_BITS 20
+#define RING_SIZE (1u << RING_BITS)
+#define GUESS_BITS 12
+#define THREAD_CONTEXTS 64
+#define CLASS_LINEAR 1024
+#define CLASSES (CLASS_LINEAR + 8 * 64)
+#define DEPTH_MAX 12
+#define NO_SLOT 0xffffffffu
+
+enum slot_state { SLOT_DEAD = 0, SLOT_LIVE = 1 };
+
+struct slot {
+	uint64_t addr, bytes; /* of the live block; addr also of the dead one */
+	uint32_t stack;
+	uint32_t next; /* dead: the one that died before it in its class */
+	uint32_t seq;  /* which allocation since the last key block made it */
+	uint32_t state;
+};
+_Static_assert(sizeof(struct slot) == 32, "two slots a cache line");
+
+struct guess {
+	uint64_t bytes;
+	uint32_t stack, age, aux;
+	uint8_t alloc_flags, free_flags;
+};
+
+struct thread_context {
+	uint32_t last, before; /* what the thread did in its last two steps */
+	uint32_t freed_seq;    /* allocation number of the block which it freed last */
+	uint32_t made;         /* slot of its last allocation while that lives; else NO_SLOT */
+	uint64_t addr, bump;   /* of its last allocation, and where the next one would begin */
+};
+
+struct events_model {
+	struct slot *slots;
+	uint32_t slot_count, slot_cap;
+	uint32_t *spare; /* slots without a block or an address, since the last key block */
+	uint32_t spare_count, spare_cap;
+	uint32_t seq; /* allocations since the last key block */
+	struct {
+		uint64_t addr, bytes, value;
+		uint32_t stack;
+	} other[EVENT_KIND_MAX];
+	uint32_t literal_stack; /* last one in EVC_STACK */
+	struct thread_context thread[THREAD_CONTEXTS];
+	struct guess guess[1 << GUESS_BITS];
+	uint32_t dead[CLASSES]; /* heads of the lists; NO_SLOT = empty */
+	uint32_t ring[RING_SIZE];
+};
+
+static inline uint32_t model_class(uint64_t bytes)
+{
+	/* glibc's chunk sizes, which other allocators' classes are unions of or near to */
+	uint64_t units = bytes / 16 + (bytes % 16 > 8) + 1;
+	if (bytes <= 24)
+		units = 2;
+	if (units < CLASS_LINEAR)
+		return (uint32_t)units;
+	unsigned top = 63 - (unsigned)__builtin_clzll(units);
+	return CLASS_LINEAR + 8 * top + (units >> (top - 3) & 7);
+}
+
+static inline uint64_t model_bump(uint64_t addr, uint64_t bytes)
+{
+	return addr + (bytes <= 24 ? 32 : (bytes + 8 + 15) & ~15ULL);
+}
+
+static inline struct thread_context *model_thread(struct events_model *m, uint32_t thread)
+{
+	return &m->thread[thread % THREAD_CONTEXTS];
+}
+
+static inline struct guess *model_guess(struct events_model *m, const struct thread_context *t)
+{
+	uint64_t h = t->last * 0x9e3779b97f4a7c15ULL ^ t->before * 0xc2b2ae3d27d4eb4fULL;
+	return &m->guess[(h ^ h >> 29) * 0xbf58476d1ce4e5b9ULL >> (64 - GUESS_BITS)];
+}
+
+static inline void model_step(struct thread_context *t, uint32_t what)
+{
+	t->before = t->last;
+	t->last = what;
+}
+
+/* A slot that holds nothing; the caller made sure of room. */
+static inline uint32_t model_fresh(struct events_model *m)
+{
+	return m->spare_count ? m->spare[--m->spare_count] : m->slot_count++;
+}
+
+/*
+ * Take the slot for a block of @class at an address that was not found in the class's list: the last one which the search
+ * came to, so that the list does not grow with every address that is never seen again; a fresh one if the list is empty.
+ */
+static inline uint32_t model_replace(struct events_model *m, uint32_t class)
+{
+	uint32_t *link = &m->dead[class];
+	if (*link == NO_SLOT)
+		return model_fresh(m);
+	for (unsigned i = 1; i < DEPTH_MAX && m->slots[*link].next != NO_SLOT; i++)
+		link = &m->slots[*link].next;
+	uint32_t slot = *link;
+	*link = m->slots[slot].next;
+	return slot;
+}
+
+/* Enter a new block; same order of changes on both sides. */
+static inline void model_alloc(struct events_model *m, struct thread_context *t,
+			       struct guess *guess, uint32_t slot, const struct event *event)
+{
+	struct slot *s = &m->slots[slot];
+	s->addr = event->addr;
+	s->bytes = event->bytes;
+	s->stack = event->stack.v;
+	s->state = SLOT_LIVE;
+	s->seq = m->seq;
+	m->ring[m->seq % RING_SIZE] = slot;
+	m->seq++;
+	guess->bytes = event->bytes;
+	guess->stack = event->stack.v;
+	guess->alloc_flags = event->flags;
+	t->addr = event->addr;
+	t->bump = model_bump(event->addr, event->bytes);
+	t->made = slot;
+	model_step(t, event->stack.v * 2);
+}
+
+/* How many allocations ago @slot was made, 1 = the last one; 0 where the ring does not tell. */
+static inline uint32_t model_age(const struct events_model *m, uint32_t slot)
+{
+	uint32_t seq = m->slots[slot].seq, age = m->seq - seq;
+	return age - 1 < RING_SIZE && m->ring[seq % RING_SIZE] == slot ? age : 0;
+}
+
+/* The slot that was made @age allocations ago and lives; else NO_SLOT. */
+static inline uint32_t model_aged(const struct events_model *m, uint32_t age)
+{
+	if (age - 1 >= RING_SIZE || age > m->seq)
+		return NO_SLOT;
+	uint32_t seq = m->seq - age, slot = m->ring[seq % RING_SIZE];
+	if (slot == NO_SLOT || m->slots[slot].seq != seq || m->slots[slot].state != SLOT_LIVE)
+		return NO_SLOT;
+	return slot;
+}
+
+/* The flags that a free of @slot by @t most likely has. */
+static inline uint8_t model_free_flags(const struct thread_context *t, const struct guess *guess,
+				       uint32_t slot)
+{
+	return (uint8_t)((guess->free_flags & ~EVENT_F_TEMPORARY) |
+			 (t->made == slot ? EVENT_F_TEMPORARY : 0));
+}
+
+static inline void model_free(struct events_model *m, struct thread_context *t, struct guess *guess,
+			      uint32_t slot, uint32_t age, const struct event *event)
+{
+	struct slot *s = &m->slots[slot];
+	uint32_t class = model_class(s->bytes);
+	guess->age = age;
+	guess->aux = event->aux_stack.v;
+	guess->free_flags = event->flags;
+	t->freed_seq = s->seq;
+	if (t->made == slot)
+		t->made = NO_SLOT;
+	model_step(t, s->stack * 2 + 1);
+	s->state = SLOT_DEAD;
+	s->next = m->dead[class];
+	m->dead[class] = slot;
+}
+
+/** events_model_new() - both sides begin like this; some 4.5 MB. */
+struct events_model *events_model_new(struct err *err);
+void events_model_free(struct events_model *model);
+/** events_model_room() - make sure that one more slot can be taken. -ENOMEM, -E2BIG beyond EVENTS_BLOCK_MAX. */
+int events_model_room(struct events_model *model);
+/**
+ * events_model_reset() - a key block begins: forget all guesses, lists and ages. Slots of live blocks stay; all others,
+ * by falling number, become spare (so the lowest number is taken first). Return: 0, -ENOMEM.
+ */
+int events_model_reset(struct events_model *model);
+
+#endif
