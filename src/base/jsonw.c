@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 void jsonw_init(struct jsonw *json, FILE *to)
 {
 	*json = (struct jsonw){ .to = to };
@@ -17,33 +19,15 @@ static void put(struct jsonw *json, const char *bytes, size_t len)
 	fwrite_unlocked(bytes, 1, len, json->to);
 }
 
-/* Length of the well-formed UTF-8 character at @at (RFC 3629: no surrogates, no overlong forms), 0 if there is none. */
-static size_t utf8_len(const unsigned char *at, size_t rest)
-{
-	if (at[0] < 0x80)
-		return 1;
-	size_t len = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
-	if (at[0] < 0xc2 || at[0] > 0xf4 || len > rest)
-		return 0;
-	for (size_t i = 1; i < len; i++)
-		if ((at[i] & 0xc0) != 0x80)
-			return 0;
-	if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] > 0x9f) ||
-	    (at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] > 0x8f))
-		return 0;
-	return len;
-}
-
 static void put_text(struct jsonw *json, const char *text, size_t len)
 {
-	const unsigned char *at = (const unsigned char *)text;
 	size_t plain = 0; /* bytes before i that go out as they are */
 	putc_unlocked('"', json->to);
 	for (size_t i = 0; i < len;) {
-		unsigned char c = at[i];
+		unsigned char c = (unsigned char)text[i];
 		size_t width = c >= 0x20 && c < 0x7f && c != '"' && c != '\\'
 				       ? 1
-				       : utf8_len(at + i, len - i);
+				       : utf8_len(text + i, len - i);
 		if (width > 1 || (width == 1 && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f)) {
 			i += width;
 			continue;

@@ -7,8 +7,11 @@
 #include "cmd/cmd.h"
 
 static const struct command commands[] = {
+	{ "export", "write a recording in the format of another tool", cmd_export },
+	{ "import", "turn a heaptrack file into a recording", cmd_import },
 	{ "report", "say where the memory went: the report of a recording", cmd_report },
 	{ "net", "decode recorded traffic of a Tezos node", cmd_net },
+	{ "check", "say what this machine and user permit, each line tried", cmd_check },
 	{ NULL, NULL, NULL },
 };
 

@@ -21,7 +21,7 @@ struct out_opt {
 	const char *title;
 };
 
-/* Formats of a reading: folded flamegraph pprof speedscope massif dhat csv json (contract 3), text. */
+/* Formats of a reading: folded flamegraph pprof speedscope csv json (contract 3), text. */
 int out_text(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
 int out_json(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
 int out_csv(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
@@ -29,18 +29,22 @@ int out_folded(FILE *to, const struct prof *prof, const struct out_opt *opt, str
 int out_flamegraph(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
 int out_pprof(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
 int out_speedscope(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
-int out_dhat(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
 
 /*
- * Formats of a stream: they are sinks that write as events pass (heaptrack v3, massif snapshots, jsonl).
- * @names: a prof with all symbols resolved, for names; may be the same one that the summary filled.
- * out_stream_finish() writes the rest and releases the sink's memory.
+ * Formats of a stream: they are sinks that write as events pass.
+ * @names: a prof that was fed by the same producer with the same events before (so it knows the producer's numbers, all
+ * names, the peak and the runtime); lent until the stream is finished. Definitions are taken from it, not from the sink.
+ * Memory: tables by stacks; heaptrack besides 24 bytes for each distinct pair of size and stack, at most 96 MiB; dhat
+ * besides 8 bytes a live block.
+ * out_stream_finish() writes the rest and releases the stream; out_stream_free() only releases it.
  */
 struct out_stream;
 struct out_stream *out_heaptrack_new(FILE *to, const struct prof *names, struct err *err);
 struct out_stream *out_massif_new(FILE *to, const struct prof *names, struct err *err);
+struct out_stream *out_dhat_new(FILE *to, const struct prof *names, struct err *err);
 struct out_stream *out_jsonl_new(FILE *to, const struct prof *names, struct err *err);
 struct sink *out_stream_sink(struct out_stream *stream);
 int out_stream_finish(struct out_stream *stream, struct err *err);
+void out_stream_free(struct out_stream *stream);
 
 #endif

@@ -45,4 +45,10 @@ int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
 /** sym_demangle() - malloc'd plain name for an Itanium C++, Rust legacy or Rust v0 name; a copy of @name otherwise. */
 char *sym_demangle(const char *name);
 
+/**
+ * sym_servers_try() - ask the servers of DEBUGINFOD_URLS for a file that nobody has; blocks as long as the client library
+ * does (DEBUGINFOD_TIMEOUT, 90 s by default). Not thread-safe. Return: 0 when one answered, negative errno with @err.
+ */
+int sym_servers_try(struct err *err);
+
 #endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_try.h - the attempts behind `byteledger check`: each does the thing once and says how it went. */
+#ifndef CMD_CHECK_TRY_H
+#define CMD_CHECK_TRY_H
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+/**
+ * struct check_try - one line of `check`. @run does it for real, on processes and files of our own; it returns 0, or a
+ * negative errno with why and the remedy in @err. @gives says in a few words what works when it succeeds.
+ */
+struct check_try {
+	const char *feature;
+	const char *gives;
+	int (*run)(struct err *err);
+};
+
+/** check_tries - all of them in the order of the printed lines; ends with a NULL feature. */
+extern const struct check_try check_tries[];
+
+static inline void check_closep(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+}
+
+static inline void check_fclosep(FILE **file)
+{
+	if (*file)
+		fclose(*file);
+}
+
+/** check_bpf_load() - load a two-instruction program and make a ring buffer. */
+int check_bpf_load(struct err *err);
+/** check_uprobe() - put a probe on a function of this program, call it, and see it counted. */
+int check_uprobe(struct err *err);
+/** check_perf() - count our own page faults by perf_event_open(2). */
+int check_perf(struct err *err);
+
+#endif

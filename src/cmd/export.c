@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* export.c - `byteledger export FILE --to FORMAT`: a recording in the words of other tools. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+#include "cmd/open.h"
+#include "cmd/outfile.h"
+#include "out/out.h"
+
+/** struct format - @reading writes a finished reading; @stream takes every event. One of them is set. */
+struct format {
+	const char *name;
+	int (*reading)(FILE *to, const struct prof *prof, const struct out_opt *opt,
+		       struct err *err);
+	struct out_stream *(*stream)(FILE *to, const struct prof *names, struct err *err);
+	int binary; /* not for terminals, and compressed already */
+	unsigned words;
+};
+
+enum word { WORD_BY = 1, WORD_COST = 2, WORD_LIMIT = 4, WORD_INVERTED = 8 };
+
+static const struct format formats[] = {
+	{ "folded", out_folded, NULL, 0, WORD_COST | WORD_LIMIT | WORD_INVERTED },
+	{ "flamegraph", out_flamegraph, NULL, 0, WORD_COST | WORD_INVERTED },
+	{ "pprof", out_pprof, NULL, 1, WORD_COST | WORD_LIMIT },
+	{ "speedscope", out_speedscope, NULL, 0, WORD_COST | WORD_LIMIT | WORD_INVERTED },
+	{ "heaptrack", NULL, out_heaptrack_new, 0, 0 },
+	{ "massif", NULL, out_massif_new, 0, 0 },
+	{ "dhat", NULL, out_dhat_new, 0, 0 },
+	{ "csv", out_csv, NULL, 0, WORD_BY | WORD_COST | WORD_LIMIT },
+	{ "json", out_json, NULL, 0, WORD_BY | WORD_COST | WORD_LIMIT },
+	{ "jsonl", NULL, out_jsonl_new, 0, 0 },
+};
+
+struct export
+{
+	const char *path, *out_path;
+	const struct format *format;
+	struct out_opt out;
+	unsigned words; /* that were given */
+	struct err err;
+};
+
+enum { OPT_TO = 256, OPT_BY, OPT_COST, OPT_LIMIT, OPT_INVERTED };
+
+static const struct argp_option options[] = {
+	{ "to", OPT_TO, "FORMAT", 0,
+	  "folded, flamegraph, pprof, speedscope, heaptrack, massif, dhat, csv, json or jsonl", 1 },
+	{ "output", 'o', "OUT", 0,
+	  "Write here instead of to standard output; an existing file is replaced when all is "
+	  "written. Text ends up "
+	  "compressed where OUT ends in .gz or .zst",
+	  1 },
+	{ "by", OPT_BY, "WORD", 0,
+	  "csv, json: a row is one stack (default), function, module, file, line or thread", 2 },
+	{ "cost", OPT_COST, "WORD", 0,
+	  "peak (default), allocations, allocated, temporary, leaked or live", 2 },
+	{ "limit", OPT_LIMIT, "N", 0, "At most the N largest rows or stacks", 2 },
+	{ "inverted", OPT_INVERTED, NULL, 0,
+	  "folded, flamegraph, speedscope: who allocates first, callers behind", 2 },
+	{ 0 },
+};
+
+static int parse_format(const char *text, const struct format **format, struct err *err)
+{
+	for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
+		if (strcmp(text, formats[i].name) == 0) {
+			*format = &formats[i];
+			return 0;
+		}
+	}
+	err_set(err, -EINVAL, "unknown format '%s'", text);
+	return err_hint(err, "one of: folded flamegraph pprof speedscope heaptrack massif dhat csv "
+			     "json jsonl");
+}
+
+static int parse_limit(const char *text, size_t *limit, struct err *err)
+{
+	char *end;
+	errno = 0;
+	unsigned long long n = strtoull(text, &end, 10);
+	if (errno || *end || end == text || *text == '-' || n == 0)
+		return err_set(err, -EINVAL, "bad limit '%s'", text);
+	*limit = n;
+	return 0;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct export *e = state->input;
+	int rc = 0;
+	switch (key) {
+	case OPT_TO:
+		rc = parse_format(arg, &e->format, &e->err);
+		break;
+	case 'o':
+		e->out_path = arg;
+		break;
+	case OPT_BY:
+		rc = view_by_parse(arg, &e->out.by, &e->err);
+		e->words |= WORD_BY;
+		break;
+	case OPT_COST:
+		rc = view_cost_parse(arg, &e->out.cost, &e->err);
+		e->words |= WORD_COST;
+		break;
+	case OPT_LIMIT:
+		rc = parse_limit(arg, &e->out.limit, &e->err);
+		e->words |= WORD_LIMIT;
+		break;
+	case OPT_INVERTED:
+		e->out.inverted = 1;
+		e->words |= WORD_INVERTED;
+		break;
+	case ARGP_KEY_ARG:
+		if (e->path)
+			argp_error(state, "one recording at a time");
+		e->path = arg;
+		break;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "which recording?");
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	if (rc < 0) {
+		cmd_fail(&e->err);
+		exit(CMD_USAGE);
+	}
+	return 0;
+}
+
+/* A word that the format cannot follow is refused, not ignored. */
+static int check_words(const struct export *e, struct err *err)
+{
+	static const char *const names[] = { "by", "cost", "limit", "inverted" };
+	if (!e->format) {
+		err_set(err, -EINVAL, "no format given");
+		return err_hint(err, "--to FORMAT; 'byteledger export --help' lists them");
+	}
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (e->words & ~e->format->words & 1u << i)
+			return err_set(err, -EINVAL, "--%s does not apply to %s", names[i],
+				       e->format->name);
+	return 0;
+}
+
+static int write_stream(const struct export *e, struct recording *rec, const struct prof *prof,
+			FILE *to, struct err *err)
+{
+	struct out_stream *stream = e->format->stream(to, prof, err);
+	if (!stream)
+		return err->code;
+	int rc = recording_run(rec, out_stream_sink(stream), err);
+	if (rc < 0) {
+		out_stream_free(stream);
+		return rc;
+	}
+	return out_stream_finish(stream, err);
+}
+
+int cmd_export(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "FILE",
+		.doc = "Write a recording in the format of another tool.",
+	};
+	struct export e = { 0 };
+	int rest;
+	if (cmd_parse(&argp, argc, argv, &rest, &e) < 0)
+		return CMD_USAGE;
+	if (check_words(&e, &e.err) < 0) {
+		cmd_fail(&e.err);
+		return CMD_USAGE;
+	}
+	CLEANUP(recording_freep) struct recording *rec = cmd_open_recording(e.path, &e.err);
+	if (!rec)
+		return cmd_fail(&e.err);
+	CLEANUP(outfile_fini) struct outfile out = { 0 };
+	if (outfile_open(&out, e.out_path, e.format->binary, !e.format->binary, &e.err) < 0)
+		return cmd_fail(&e.err);
+	CLEANUP(prof_freep) struct prof *prof = recording_read(rec, NULL, &e.err);
+	if (!prof || cmd_resolve(prof, NULL, &e.err) < 0)
+		return cmd_fail(&e.err);
+	if (recording_warning(rec))
+		fprintf(stderr, "byteledger: %s\n", recording_warning(rec));
+	int rc = e.format->reading ? e.format->reading(out.to, prof, &e.out, &e.err)
+				   : write_stream(&e, rec, prof, out.to, &e.err);
+	if (rc == 0)
+		rc = outfile_commit(&out, &e.err);
+	return rc < 0 ? cmd_fail(&e.err) : CMD_OK;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* import.c - `byteledger import FILE -o OUT.blt`: a heaptrack file as a recording of ours. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+#include "cmd/open.h"
+#include "trace/trace.h"
+
+struct import {
+	const char *path, *out_path;
+};
+
+static const struct argp_option options[] = {
+	{ "output", 'o', "OUT", 0,
+	  "The recording to write; an existing file is never overwritten: .1, .2 ... is tried", 1 },
+	{ 0 },
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct import *import = state->input;
+	switch (key) {
+	case 'o':
+		import->out_path = arg;
+		break;
+	case ARGP_KEY_ARG:
+		if (import->path)
+			argp_error(state, "one file at a time");
+		import->path = arg;
+		break;
+	case ARGP_KEY_END:
+		if (!import->path)
+			argp_error(state, "which file?");
+		if (!import->out_path)
+			argp_error(state, "-o OUT is needed");
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+static int import_into(struct recording *rec, struct trace_writer **writer, struct err *err)
+{
+	CLEANUP(prof_freep) struct prof *prof = prof_new(err);
+	if (!prof)
+		return err->code;
+	struct sink_tee tee;
+	sink_tee_init(&tee);
+	sink_tee_add(&tee, trace_writer_sink(*writer));
+	sink_tee_add(&tee, prof_sink(prof));
+	int rc = recording_run(rec, &tee.sink, err);
+	if (rc < 0)
+		return rc;
+	if (trace_writer_lost(*writer))
+		return err_set(err, -ENOSPC, "cannot write '%s'", trace_writer_path(*writer));
+	struct trace_writer *finished = STEAL(*writer);
+	return trace_writer_finish(finished, prof, err);
+}
+
+int cmd_import(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "FILE",
+		.doc = "Turn a heaptrack file (format 0 to 3, raw or interpreted, plain, gzip or "
+		       "zstd) into a "
+		       "recording.",
+	};
+	struct import import = { 0 };
+	struct err err = { 0 };
+	int rest;
+	if (cmd_parse(&argp, argc, argv, &rest, &import) < 0)
+		return CMD_USAGE;
+	CLEANUP(recording_freep) struct recording *rec = cmd_open_recording(import.path, &err);
+	if (!rec)
+		return cmd_fail(&err);
+	if (recording_kind(rec) == RECORDING_BLT) {
+		err_set(&err, -EINVAL, "'%s' is a recording already", import.path);
+		return cmd_fail(&err);
+	}
+	CLEANUP(trace_writer_freep)
+	struct trace_writer *writer = trace_writer_new(import.out_path, NULL, &err);
+	if (!writer)
+		return cmd_fail(&err);
+	char *path = strdup(trace_writer_path(writer));
+	int rc = path ? import_into(rec, &writer, &err)
+		      : err_set(&err, -ENOMEM, "cannot import '%s'", import.path);
+	if (recording_warning(rec))
+		fprintf(stderr, "byteledger: %s\n", recording_warning(rec));
+	if (rc < 0 && path)
+		remove(path); /* ours alone: it was created exclusively */
+	else if (path && strcmp(path, import.out_path) != 0)
+		fprintf(stderr, "byteledger: written to '%s'\n", path);
+	free(path);
+	return rc < 0 ? cmd_fail(&err) : CMD_OK;
+}

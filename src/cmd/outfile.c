@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/outfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/zstream.h"
+
+#define STDIO_BYTES (256 * 1024)
+
+static int compress_to(struct outfile *out, enum zstream_kind kind, struct err *err)
+{
+	out->file = out->to;
+	out->to = zstream_writer(out->file, kind, err);
+	return out->to ? 0 : err->code;
+}
+
+int outfile_open(struct outfile *out, const char *path, int binary, int compress, struct err *err)
+{
+	*out = (struct outfile){ 0 };
+	if (!path) {
+		if (binary && isatty(STDOUT_FILENO)) {
+			err_set(err, -EINVAL, "not writing a binary format to a terminal");
+			return err_hint(err, "-o FILE, or a pipe");
+		}
+		out->to = stdout;
+		return 0;
+	}
+	struct stat st;
+	/* a device, a fifo: nothing to replace, only to write to */
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+		out->to = S_ISDIR(st.st_mode) ? (errno = EISDIR, NULL) : fopen(path, "we");
+		if (!out->to)
+			return err_set(err, -errno, "cannot write '%s'", path);
+		return 0;
+	}
+	out->path = strdup(path);
+	if (!out->path || asprintf(&out->temporary, "%s.XXXXXX", path) < 0) {
+		out->temporary = NULL;
+		return err_set(err, -ENOMEM, "cannot write '%s'", path);
+	}
+	int fd = mkostemp(out->temporary, O_CLOEXEC); /* O_EXCL, mode 0600 */
+	out->to = fd < 0 ? NULL : fdopen(fd, "w");
+	if (!out->to) {
+		int saved = errno;
+		if (fd >= 0) {
+			close(fd);
+			unlink(out->temporary);
+		}
+		free(out->temporary);
+		out->temporary = NULL;
+		return err_set(err, -saved, "cannot write '%s'", path);
+	}
+	setvbuf(out->to, NULL, _IOFBF, STDIO_BYTES);
+	enum zstream_kind kind = compress ? zstream_kind_for_name(path) : ZSTREAM_PLAIN;
+	return kind == ZSTREAM_PLAIN ? 0 : compress_to(out, kind, err);
+}
+
+static int close_all(struct outfile *out)
+{
+	int bad = 0;
+	if (out->to == stdout)
+		bad = fflush(stdout) != 0 || ferror(stdout);
+	else if (out->to)
+		bad = ferror(out->to) | (fclose(out->to) != 0);
+	if (out->file)
+		bad |= ferror(out->file) | (fclose(out->file) != 0);
+	out->to = out->file = NULL;
+	return bad ? -1 : 0;
+}
+
+int outfile_commit(struct outfile *out, struct err *err)
+{
+	errno = 0;
+	if (close_all(out) < 0 || (out->path && rename(out->temporary, out->path) < 0)) {
+		int rc = err_set(err, errno ? -errno : -EIO, "cannot write '%s'",
+				 out->path ? out->path : "standard output");
+		outfile_fini(out);
+		return rc;
+	}
+	free(out->temporary);
+	out->temporary = NULL;
+	outfile_fini(out);
+	return 0;
+}
+
+void outfile_fini(struct outfile *out)
+{
+	close_all(out);
+	if (out->temporary)
+		unlink(out->temporary);
+	free(out->temporary);
+	free(out->path);
+	*out = (struct outfile){ 0 };
+}

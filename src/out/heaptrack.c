@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * heaptrack.c - the interpreted heaptrack format, version 3 (text, a letter and hexadecimal fields a line).
+ *
+ * The format names a block by its allocation class, a (size, trace) pair, and its reader takes a free for temporary when
+ * the last line of a block was an allocation of the same class. Two blocks of one class would then be mixed up, so each
+ * class can have a twin of equal size and trace: a free that is not temporary but would look so is written as the
+ * twin's. Class 0 is never used: heaptrack_print also means "none" by it and would find temporaries that are not.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/intern.h"
+#include "out/out.h"
+#include "out/stream.h"
+
+/* Memory of the class table must not grow with the number of events: beyond this it starts anew, and numbers repeat. */
+#define CLASSES_MAX (4u << 20)
+#define PAGE_BYTES 4096 /* R counts in pages of the size that I names */
+#define WRITER 0x10400  /* addresses are return address - 1 since this one */
+#define NONE 0xffffffffu
+
+struct class
+{
+	uint64_t bytes;
+	uint32_t stack, number, twin; /* stack: row; twin: NONE until needed */
+};
+
+struct text_row {
+	const char *text; /* by address: the prof interns */
+	uint32_t number;
+};
+
+struct heaptrack_out {
+	struct out_stream stream;
+	uint32_t *stack_number, *frame_number, *module_text; /* by row; 0 = not written yet */
+	uint32_t stack_cap, frame_cap, module_cap;
+	struct idtab text_tab, class_tab;
+	struct text_row *texts;
+	uint32_t text_count, text_cap;
+	struct class *classes;
+	uint32_t class_count, class_cap;
+	uint32_t *chain; /* stack rows to be written */
+	uint32_t chain_cap;
+	uint32_t strings_written, frames_written, stacks_written, classes_written;
+	uint32_t stop_frame[STACK_STOP_MAX];
+	uint32_t
+		last_class; /* of the preceding line of a block, if that was an allocation; else NONE */
+	uint64_t time_ms, peak_rss_bytes, rss_bytes;
+	int begun;
+};
+
+static void put_hex(FILE *to, uint64_t value, char behind)
+{
+	char digits[18];
+	char *at = digits + sizeof(digits);
+	*--at = behind;
+	do {
+		*--at = "0123456789abcdef"[value & 15];
+	} while (value >>= 4);
+	fwrite_unlocked(at, 1, (size_t)(digits + sizeof(digits) - at), to);
+}
+
+static void put_line(FILE *to, char letter, uint64_t value)
+{
+	putc_unlocked(letter, to);
+	putc_unlocked(' ', to);
+	put_hex(to, value, '\n');
+}
+
+/* Row arrays follow the prof, which may have grown since. */
+static int row_room(uint32_t **array, uint32_t *cap, uint32_t row)
+{
+	if (row < *cap)
+		return 0;
+	uint32_t want = row < 1u << 30 ? (row + 64) * 2 : UINT32_MAX;
+	uint32_t *grown = realloc(*array, (size_t)want * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	memset(grown + *cap, 0, (size_t)(want - *cap) * sizeof(*grown));
+	*array = grown;
+	*cap = want;
+	return 0;
+}
+
+static int grow(void **array, size_t item, uint32_t count, uint32_t *cap)
+{
+	if (count < *cap)
+		return 0;
+	uint32_t want = *cap ? *cap * 2 : 256;
+	void *grown = realloc(*array, (size_t)want * item);
+	if (!grown)
+		return -ENOMEM;
+	*array = grown;
+	*cap = want;
+	return 0;
+}
+
+/* A line holds the string: line ends inside become spaces. */
+static uint32_t write_string(struct heaptrack_out *out, const char *text)
+{
+	FILE *to = out->stream.to;
+	size_t len = strlen(text);
+	fputs("s ", to);
+	put_hex(to, len, ' ');
+	for (size_t i = 0; i < len; i++)
+		putc_unlocked(text[i] == '\n' || text[i] == '\r' ? ' ' : text[i], to);
+	putc_unlocked('\n', to);
+	return ++out->strings_written;
+}
+
+/* Returns the number of a string lent from the prof, 0 for NULL; negative errno. */
+static int64_t string_number(struct heaptrack_out *out, const char *text)
+{
+	if (!text)
+		return 0;
+	if (idtab_reserve(&out->text_tab) < 0 ||
+	    grow((void **)&out->texts, sizeof(*out->texts), out->text_count, &out->text_cap) < 0)
+		return -ENOMEM;
+	uint32_t hash = (uint32_t)hash_u64((uintptr_t)text, 0, hash_seed());
+	uint32_t at = idtab_first(&out->text_tab, hash);
+	for (; out->text_tab.slots[at] != IDTAB_NONE; at = idtab_next(&out->text_tab, at)) {
+		const struct text_row *row = &out->texts[out->text_tab.slots[at]];
+		if (row->text == text)
+			return row->number;
+	}
+	idtab_put(&out->text_tab, at, hash, out->text_count);
+	out->texts[out->text_count++] =
+		(struct text_row){ .text = text, .number = write_string(out, text) };
+	return out->strings_written;
+}
+
+static void begin(struct heaptrack_out *out)
+{
+	if (out->begun)
+		return;
+	out->begun = 1;
+	FILE *to = out->stream.to;
+	char *cmdline = out_command_line(out->stream.names);
+	fprintf(to, "v %x 3\nX %s\nI %x 0\n", WRITER, cmdline && *cmdline ? cmdline : "unknown",
+		PAGE_BYTES);
+	free(cmdline);
+}
+
+/* i IP MODULE [FUNC FILE LINE {FUNC FILE LINE}..], innermost function first */
+static int write_frame(struct heaptrack_out *out, uint32_t row)
+{
+	const struct prof *names = out->stream.names;
+	const struct prof_frame *frame = prof_frame(names, (struct frame_id){ row });
+	const struct prof_module *module = prof_module(names, frame->module);
+	if (row_room(&out->module_text, &out->module_cap, frame->module.v) < 0)
+		return -ENOMEM;
+	uint32_t *module_text = &out->module_text[frame->module.v];
+	if (!*module_text && frame->module.v)
+		*module_text = write_string(out, module->path);
+	/* strings before the line that uses them */
+	for (uint32_t i = 0; i < frame->symbol_count; i++)
+		if (string_number(out, frame->symbols[i].function) < 0 ||
+		    string_number(out, frame->symbols[i].file) < 0)
+			return -ENOMEM;
+	FILE *to = out->stream.to;
+	int known = frame->symbol_count && frame->symbols[0].function;
+	fputs("i ", to);
+	put_hex(to, module->bias + frame->offset, ' ');
+	put_hex(to, *module_text, known ? ' ' : '\n');
+	for (uint32_t i = 0; known && i < frame->symbol_count; i++) {
+		const struct symbol *symbol = &frame->symbols[i];
+		put_hex(to, (uint64_t)string_number(out, symbol->function), ' ');
+		put_hex(to, (uint64_t)string_number(out, symbol->file), ' ');
+		put_hex(to, symbol->line, i + 1 < frame->symbol_count ? ' ' : '\n');
+	}
+	out->frame_number[row] = ++out->frames_written;
+	return 0;
+}
+
+/* The outermost frame of a partial stack says why it is one. */
+static uint32_t stop_frame(struct heaptrack_out *out, unsigned stop)
+{
+	if (!out->stop_frame[stop]) {
+		uint32_t text = write_string(out, view_stop_label(stop));
+		fprintf(out->stream.to, "i 0 0 %x 0 0\n", text);
+		out->stop_frame[stop] = ++out->frames_written;
+	}
+	return out->stop_frame[stop];
+}
+
+/* Write what is missing of a stack, callers first. Returns its trace number, negative errno. */
+static int64_t trace_number(struct heaptrack_out *out, uint32_t row)
+{
+	const struct prof *names = out->stream.names;
+	if (row_room(&out->stack_number, &out->stack_cap, prof_stack_count(names)) < 0 ||
+	    row_room(&out->frame_number, &out->frame_cap, prof_frame_count(names)) < 0)
+		return -ENOMEM;
+	uint32_t missing = 0;
+	for (uint32_t at = row; at && !out->stack_number[at];
+	     at = prof_stack(names, (struct stack_id){ at })->parent.v) {
+		if (grow((void **)&out->chain, sizeof(*out->chain), missing, &out->chain_cap) < 0)
+			return -ENOMEM;
+		out->chain[missing++] = at;
+	}
+	while (missing) {
+		uint32_t node = out->chain[--missing];
+		const struct prof_stack *stack = prof_stack(names, (struct stack_id){ node });
+		uint32_t frame;
+		if (stack->stop) {
+			frame = stop_frame(out, stack->stop);
+		} else {
+			if (!out->frame_number[stack->frame.v] &&
+			    write_frame(out, stack->frame.v) < 0)
+				return -ENOMEM;
+			frame = out->frame_number[stack->frame.v];
+		}
+		FILE *to = out->stream.to;
+		fputs("t ", to);
+		put_hex(to, frame, ' ');
+		put_hex(to, stack->parent.v ? out->stack_number[stack->parent.v] : 0, '\n');
+		out->stack_number[node] = ++out->stacks_written;
+	}
+	return row ? out->stack_number[row] : 0;
+}
+
+static uint32_t write_class(struct heaptrack_out *out, uint64_t bytes, uint64_t trace)
+{
+	FILE *to = out->stream.to;
+	do { /* the first one twice: as number 0, which nobody uses, and as number 1 */
+		fputs("a ", to);
+		put_hex(to, bytes, ' ');
+		put_hex(to, trace, '\n');
+	} while (out->classes_written++ == 0);
+	return out->classes_written - 1;
+}
+
+static struct class *find_class(struct heaptrack_out *out, uint64_t bytes, struct stack_id stack)
+{
+	uint32_t row = prof_stack_row(out->stream.names, stack).v;
+	if (out->class_count >= CLASSES_MAX) {
+		idtab_fini(&out->class_tab);
+		out->class_tab = (struct idtab){ 0 };
+		out->class_count = 0;
+	}
+	if (idtab_reserve(&out->class_tab) < 0 ||
+	    grow((void **)&out->classes, sizeof(*out->classes), out->class_count, &out->class_cap) <
+		    0)
+		return NULL;
+	uint32_t hash = (uint32_t)hash_u64(bytes, row, hash_seed());
+	uint32_t at = idtab_first(&out->class_tab, hash);
+	for (; out->class_tab.slots[at] != IDTAB_NONE; at = idtab_next(&out->class_tab, at)) {
+		struct class *known = &out->classes[out->class_tab.slots[at]];
+		if (known->bytes == bytes && known->stack == row)
+			return known;
+	}
+	int64_t trace = trace_number(out, row);
+	if (trace < 0)
+		return NULL;
+	struct class *fresh = &out->classes[out->class_count];
+	idtab_put(&out->class_tab, at, hash, out->class_count++);
+	*fresh = (struct class){ .bytes = bytes, .stack = row, .twin = NONE };
+	fresh->number = write_class(out, bytes, (uint64_t)trace);
+	return fresh;
+}
+
+static int put_block(struct heaptrack_out *out, const struct event *event)
+{
+	struct class *class = find_class(out, event->bytes, event->stack);
+	if (!class)
+		return -ENOMEM;
+	FILE *to = out->stream.to;
+	if (event->kind == EVENT_ALLOC) {
+		out->last_class = class->number;
+		put_line(to, '+', class->number);
+		return 0;
+	}
+	uint32_t number = class->number;
+	if (number == out->last_class && !(event->flags & EVENT_F_TEMPORARY)) {
+		if (class->twin == NONE) {
+			uint32_t trace = class->stack ? out->stack_number[class->stack] : 0;
+			class->twin = write_class(out, class->bytes, trace);
+		}
+		number = class->twin;
+	}
+	out->last_class = NONE;
+	put_line(to, '-', number);
+	return 0;
+}
+
+static void put_rss(struct heaptrack_out *out, uint64_t bytes, uint64_t peak)
+{
+	/* a peak between two readings is the kernel's word: it gets its line, then the reading */
+	if (peak > out->peak_rss_bytes && peak > bytes)
+		put_line(out->stream.to, 'R', peak / PAGE_BYTES);
+	put_line(out->stream.to, 'R', bytes / PAGE_BYTES);
+	out->rss_bytes = bytes;
+	peak = peak > bytes ? peak : bytes;
+	out->peak_rss_bytes = peak > out->peak_rss_bytes ? peak : out->peak_rss_bytes;
+}
+
+static void put_time(struct heaptrack_out *out, uint64_t time_ns)
+{
+	uint64_t ms = time_ns / 1000000;
+	if (ms <= out->time_ms)
+		return;
+	out->time_ms = ms;
+	put_line(out->stream.to, 'c', ms);
+}
+
+static int heaptrack_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	(void)sink;
+	(void)def;
+	(void)err;
+	return 0; /* definitions are taken from the prof when they are needed */
+}
+
+static int heaptrack_put(struct sink *sink, const struct event *events, size_t count,
+			 struct err *err)
+{
+	struct heaptrack_out *out = (struct heaptrack_out *)sink;
+	begin(out);
+	for (size_t i = 0; i < count; i++) {
+		const struct event *event = &events[i];
+		put_time(out, event->time_ns);
+		switch (event->kind) {
+		case EVENT_ALLOC:
+		case EVENT_FREE:
+			if (put_block(out, event) < 0)
+				return out_no_memory(err);
+			break;
+		case EVENT_RSS:
+			put_rss(out, event->bytes, event->value);
+			break;
+		case EVENT_LOST:
+			fprintf(out->stream.to, "# lost: %s, %llu allocations, %u frees\n",
+				loss_reason_name((unsigned)event->value)
+					? loss_reason_name((unsigned)event->value)
+					: "unknown",
+				(unsigned long long)event->addr, event->block.v);
+			break;
+		default: /* the format has no word for it */
+			break;
+		}
+	}
+	if (ferror(out->stream.to))
+		return err_set(err, errno ? -errno : -EIO, "cannot write");
+	return 0;
+}
+
+static int heaptrack_finish(struct out_stream *stream, struct err *err)
+{
+	(void)err;
+	struct heaptrack_out *out = (struct heaptrack_out *)stream;
+	begin(out);
+	struct prof_totals totals;
+	prof_totals(stream->names, &totals);
+	if (totals.peak_rss_bytes > out->peak_rss_bytes)
+		put_rss(out, out->rss_bytes ? out->rss_bytes : totals.peak_rss_bytes,
+			totals.peak_rss_bytes);
+	put_time(out, totals.runtime_ns);
+	return 0;
+}
+
+static void heaptrack_fini(struct out_stream *stream)
+{
+	struct heaptrack_out *out = (struct heaptrack_out *)stream;
+	free(out->stack_number);
+	free(out->frame_number);
+	free(out->module_text);
+	idtab_fini(&out->text_tab);
+	idtab_fini(&out->class_tab);
+	free(out->texts);
+	free(out->classes);
+	free(out->chain);
+}
+
+struct out_stream *out_heaptrack_new(FILE *to, const struct prof *names, struct err *err)
+{
+	struct heaptrack_out *out = calloc(1, sizeof(*out));
+	if (!out) {
+		out_no_memory(err);
+		return NULL;
+	}
+	out->stream = (struct out_stream){ .sink = { heaptrack_define, heaptrack_put },
+					   .to = to,
+					   .names = names,
+					   .finish = heaptrack_finish,
+					   .fini = heaptrack_fini };
+	out->last_class = NONE;
+	return &out->stream;
+}

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`byteledger check`: every line is an attempt, refusals name a remedy."""
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+
+def features(byteledger, *prefix, **kw):
+    done = subprocess.run([*prefix, byteledger, "check", "--format", "json"], capture_output=True, text=True, timeout=60, **kw)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return {f["feature"]: f for f in json.loads(done.stdout)}
+
+
+def test_every_entry_has_the_four_keys_of_the_contract(byteledger, tmp_path):
+    for entry in features(byteledger, cwd=tmp_path).values():
+        assert list(entry) == ["feature", "ok", "why", "hint"]
+        assert isinstance(entry["ok"], bool) and entry["why"]
+    assert os.listdir(tmp_path) == []
+
+
+def test_text_has_one_line_a_feature_and_hints_below_refusals(byteledger, tmp_path):
+    out = subprocess.run([byteledger, "check"], capture_output=True, text=True, cwd=tmp_path).stdout.splitlines()
+    names = [line.split()[1] for line in out if not line.startswith(" ")]
+    assert names == list(features(byteledger, cwd=tmp_path))
+    assert all(line.startswith(("ok ", "no ", " " * 17)) for line in out)
+
+
+def test_a_folder_that_cannot_be_written_is_told(byteledger):
+    assert features(byteledger, cwd="/proc")["output"]["ok"] is False
+
+
+def test_in_a_user_namespace_bpf_is_refused_with_a_hint(byteledger):
+    if subprocess.run(["unshare", "-U", "-r", "true"], capture_output=True).returncode != 0:
+        pytest.skip("this machine permits no user namespaces")
+    bpf = features(byteledger, "unshare", "-U", "-r", cwd="/tmp")["bpf"]
+    assert bpf["ok"] is False and "CAP_BPF" in bpf["hint"]
+
+
+def test_an_unprivileged_user_is_refused_probes_with_a_hint(byteledger, tmp_path):
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("needs root, to become somebody else")
+    # a copy where that user can reach it
+    copy = shutil.copy(byteledger, "/tmp/byteledger-check-copy")
+    try:
+        found = features(copy, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", cwd="/proc")
+    finally:
+        os.unlink(copy)
+    assert found["memfd"]["ok"] and found["proc"]["ok"]
+    assert found["uprobe"]["ok"] is False and "CAP_PERFMON" in found["uprobe"]["hint"]
+
+
+def test_an_unreachable_debuginfod_server_is_told(byteledger, tmp_path):
+    entry = features(byteledger, env={**os.environ, "DEBUGINFOD_URLS": "http://127.0.0.1:9/", "HOME": str(tmp_path),
+                                      "DEBUGINFOD_CACHE_PATH": str(tmp_path)}, cwd=tmp_path)["debuginfod"]
+    assert entry["ok"] is False
+    assert "127.0.0.1:9" in entry["hint"]
+
+
+def test_an_unknown_format_is_a_usage_error(byteledger):
+    assert subprocess.run([byteledger, "check", "--format", "xml"], capture_output=True).returncode == 2
