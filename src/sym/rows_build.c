@@ -247,7 +247,7 @@ static int put_row(struct layout *l, uint64_t off, uint64_t rule)
 	return 0;
 }
 
-static int lay_out(struct layout *l, const struct rows_list *list, struct unwind_rows_stats *stats)
+static int lay_out(struct layout *l, const struct rows_list *list, struct unwind_rows_info *stats)
 {
 	const uint64_t gap = unwind_rule_make(WIRE_RULE_GAP, 0, 0, 0);
 	uint64_t text_hi = l->text_lo + l->text_bytes, done = l->text_lo;
@@ -317,7 +317,7 @@ static int64_t write_blob(struct layout *l, const struct image *image, struct wi
 }
 
 int64_t rows_blob(struct rows_list *list, const struct image *image, struct wire_unwind **blob,
-		  struct unwind_rows_stats *stats)
+		  struct unwind_rows_info *stats)
 {
 	struct layout l = { 0 };
 	if (list->failed)

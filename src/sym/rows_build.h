@@ -38,6 +38,6 @@ void rows_fill(struct rows_list *list, struct rows_list *more);
 
 /** rows_blob() - sort, join and lay out; changes the order of @list. Return: as unwind_rows_get(). */
 int64_t rows_blob(struct rows_list *list, const struct image *image, struct wire_unwind **blob,
-		  struct unwind_rows_stats *stats);
+		  struct unwind_rows_info *stats);
 
 #endif

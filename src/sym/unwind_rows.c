@@ -187,7 +187,7 @@ static void cache_put(const struct unwind_rows *rows, const char *name,
 }
 
 static int64_t build(const struct image *image, struct wire_unwind **blob,
-		     struct unwind_rows_stats *stats)
+		     struct unwind_rows_info *info)
 {
 	GElf_Ehdr ehdr;
 	if (!gelf_getehdr(image->elf, &ehdr) || ehdr.e_machine != EM_X86_64)
@@ -199,29 +199,46 @@ static int64_t build(const struct image *image, struct wire_unwind **blob,
 	if (has_debug_frame)
 		rows_fill(&list, &more);
 	if (has_eh_frame || has_debug_frame)
-		rc = rows_blob(&list, image, blob, stats);
+		rc = rows_blob(&list, image, blob, info);
 	rows_fini(&list);
 	rows_fini(&more);
 	return rc;
 }
 
+static void find_segments(const struct image *image, struct unwind_rows_info *info)
+{
+	size_t count;
+	if (elf_getphdrnum(image->elf, &count) < 0)
+		return;
+	for (size_t i = 0; i < count && info->exec_count < UNWIND_ROWS_SEGMENTS; i++) {
+		GElf_Phdr phdr;
+		if (gelf_getphdr(image->elf, (int)i, &phdr) && phdr.p_type == PT_LOAD &&
+		    (phdr.p_flags & PF_X))
+			info->exec[info->exec_count++] = (struct unwind_rows_segment){
+				phdr.p_offset, phdr.p_filesz, phdr.p_vaddr
+			};
+	}
+}
+
 int64_t unwind_rows_get(struct unwind_rows *rows, const char *path, const uint8_t *build_id,
-			uint8_t len, struct wire_unwind **blob, struct unwind_rows_stats *stats,
+			uint8_t len, struct wire_unwind **blob, struct unwind_rows_info *info,
 			struct err *err)
 {
 	struct image image;
-	struct unwind_rows_stats unused;
+	struct unwind_rows_info unused;
 	char name[NAME_MAX];
-	stats = stats ? stats : &unused;
-	memset(stats, 0, sizeof(*stats));
+	info = info ? info : &unused;
+	memset(info, 0, sizeof(*info));
 	*blob = NULL;
 	int64_t rc = image_open_module(&image, &rows->root, path, build_id, len);
 	if (rc < 0)
 		return err_set(err, (int)rc, "cannot read unwind data of '%s'", path);
+	find_segments(&image, info);
 	int cached = rows->cache >= 0 && !cache_name(name, sizeof(name), &image);
 	rc = cached ? cache_get(rows, name, &image, blob) : -ENOENT;
+	info->cached = rc > 0;
 	if (rc < 0) {
-		rc = build(&image, blob, stats);
+		rc = build(&image, blob, info);
 		if (rc > 0 && cached)
 			cache_put(rows, name, *blob);
 	}

@@ -12,8 +12,17 @@
 #include "base/err.h"
 #include "wire/unwind.h"
 
-/** struct unwind_rows_stats - what building met; for tests, `check` and the curious. */
-struct unwind_rows_stats {
+/** A stretch of the file that is mapped executable: how addresses in memory become the table's. */
+struct unwind_rows_segment {
+	uint64_t file_offset, file_bytes, vaddr;
+};
+#define UNWIND_ROWS_SEGMENTS 16
+
+/** struct unwind_rows_info - where the module's code stands, and what building its table met (zeros from the cache). */
+struct unwind_rows_info {
+	struct unwind_rows_segment exec[UNWIND_ROWS_SEGMENTS];
+	uint32_t exec_count;
+	int cached;
 	uint64_t fdes, rows, rules;
 	uint64_t eval_rows;  /* rows that no recipe word expresses: a walk stops there */
 	uint64_t text_bytes; /* of executable segments */
@@ -35,11 +44,10 @@ void unwind_rows_freep(struct unwind_rows **rows);
  * @build_id: compared with the file's (@len 0: not compared, and nothing is cached for files without one).
  * @blob: malloc'd, 8-aligned, valid by unwind_table_valid(); free() it. Return: its bytes; -ENOENT where there is no
  * such file or it has no unwind data, -ESTALE for another build id, -EBADMSG for a damaged file, -E2BIG for a module
- * that the format cannot hold. Cost: some ms per MiB of text when built, a copy when cached. @stats may be NULL (zeros
- * when the table came from the cache).
+ * that the format cannot hold. Cost: some ms per MiB of text when built, a copy when cached. @info may be NULL.
  */
 int64_t unwind_rows_get(struct unwind_rows *rows, const char *path, const uint8_t *build_id,
-			uint8_t len, struct wire_unwind **blob, struct unwind_rows_stats *stats,
+			uint8_t len, struct wire_unwind **blob, struct unwind_rows_info *info,
 			struct err *err);
 
 #endif

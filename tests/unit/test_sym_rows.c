@@ -133,7 +133,7 @@ static void tables_equal_those_that_elfutils_gives_for_whole_libraries(void **st
 		struct image image;
 		struct rows_list ours = { 0 }, oracle = { 0 };
 		struct wire_unwind *a = NULL, *b = NULL;
-		struct unwind_rows_stats stats = { 0 }, unused = { 0 };
+		struct unwind_rows_info stats = { 0 }, unused = { 0 };
 		if (image_open(&image, NULL, paths[i], NULL, 0) < 0)
 			continue;
 		assert_int_equal(rows_from_eh_frame(&ours, &image), 0);

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * walk.h - the repetition around unwind/step.h for programs in the kernel: where recipes and stack words come from.
+ *
+ * What the verifier wants, measured: all walk state in map memory (it sees unknown values there, so iterations look
+ * alike and are verified once), every index masked as a 64-bit number, a search without branches on data. The user's
+ * stack is read in blocks up to the end of a page: a copy that touches an unmapped page fails as a whole.
+ */
+#ifndef BPF_WALK_H
+#define BPF_WALK_H
+
+#include "bpf/kernel.h"
+
+#include <bpf/bpf_helpers.h>
+
+#include "wire/heap.h"
+#include "wire/stack.h"
+
+#define WALK_BLOCK_BYTES 4096
+
+/** What one walk needs; the value of a per-CPU map. */
+struct walk {
+	uint64_t busy; /* thread that is using it + 1; 0 = nobody */
+	uint64_t ip, sp, bp, bx;
+	uint64_t block_at, block_last; /* words from block + 0 to block + block_last can be read */
+	uint32_t first, count;         /* the process's places */
+	uint32_t place;                /* the one that served last */
+	uint32_t frames;
+	uint32_t guessed, reads, failed, missed;
+	int32_t stop;
+	uint64_t tag; /* generation << 47 */
+	struct wire_stack out;
+	uint8_t block[WALK_BLOCK_BYTES + 8];
+};
+
+/* Sizes are settled between open and load, masks with them. */
+const volatile uint64_t walk_words_mask = 0;
+const volatile uint32_t walk_use_cache = 1;
+const volatile uint32_t walk_block_bytes = WALK_BLOCK_BYTES;
+const volatile uint32_t walk_frames_max = WIRE_STACK_FRAMES_MAX;
+
+struct walk_words {
+	uint32_t v[2]; /* as long as the map's value */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(uint32_t));
+	__uint(value_size, sizeof(struct walk_words)); /* the loader's to settle */
+} walk_words SEC(".maps");
+
+struct walk_places {
+	struct wire_stack_place v[WIRE_STACK_PLACES_MAX];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct walk_places);
+} walk_places SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, WIRE_STACK_PROCESSES_MAX);
+	__type(key, uint32_t);
+	__type(value, struct wire_stack_process);
+} walk_processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WIRE_STACK_SLOTS);
+	__type(key, uint32_t);
+	__type(value, struct walk);
+} walk_scratch SEC(".maps");
+
+/* An ordinary array indexed by CPU and slot: per-CPU values over 32 KiB are refused. Sized by the loader. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct wire_stack_rules);
+} walk_rules SEC(".maps");
+
+struct walk_counters {
+	uint64_t v[WIRE_STACK_COUNTERS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct walk_counters);
+} walk_counters SEC(".maps");
+
+/* Travels on the BPF stack: pointers to map memory only. */
+struct walk_tools {
+	struct walk *w;
+	const struct walk_words *words;
+	const struct wire_stack_place *places;
+	struct wire_stack_rule *rules;
+};
+
+static __attribute__((noinline)) int walk_fill(struct walk *w, uint64_t addr)
+{
+	uint64_t at = addr, bytes = 8;
+
+	/* a word across two pages comes alone; else from the frame's own stack pointer on if that is in this page */
+	if ((addr & 4095) <= 4088) {
+		if (w->sp < addr && !((w->sp ^ addr) & ~4095ULL))
+			at = w->sp;
+		bytes = 4096 - (at & 4095);
+		if (bytes > walk_block_bytes)
+			bytes = walk_block_bytes;
+		if (addr - at > bytes - 8) {
+			at = addr;
+			bytes = 4096 - (at & 4095);
+			if (bytes > walk_block_bytes)
+				bytes = walk_block_bytes;
+		}
+	}
+	w->reads++;
+	w->block_at = 0;
+	w->block_last = 0;
+	if (bytes < 8 || bytes > WALK_BLOCK_BYTES)
+		return 1;
+	if (bpf_probe_read_user(w->block, bytes, (void *)at)) {
+		w->failed++;
+		return 1;
+	}
+	w->block_at = at;
+	w->block_last = bytes - 8;
+	return 0;
+}
+
+static UNWIND_INLINE int walk_load(void *ctx, uint64_t addr, uint64_t *out);
+#define UNWIND_LOAD(ctx, addr, out) walk_load((ctx), (addr), (out))
+#include "unwind/step.h"
+
+static UNWIND_INLINE int walk_load(void *ctx, uint64_t addr, uint64_t *out)
+{
+	struct walk *w = ((struct walk_tools *)ctx)->w;
+	uint64_t off = addr - w->block_at;
+
+	if (off > w->block_last || !w->block_at) {
+		if (walk_fill(w, addr))
+			return 1;
+		off = addr - w->block_at;
+	}
+	if (off > WALK_BLOCK_BYTES)
+		return 1;
+	*out = *(uint64_t *)(w->block + off);
+	return 0;
+}
+
+/* A table is where its three arrays start in words. */
+struct walk_table {
+	const struct walk_words *words;
+	uint32_t idx, row, rule;
+};
+#define WALK_U32(t, i) ((t).words->v[(uint64_t)(uint32_t)(i)&walk_words_mask])
+#define UNWIND_TABLE struct walk_table
+#define UNWIND_IDX(t, i) WALK_U32(t, (t).idx + (uint32_t)(i))
+#define UNWIND_ROW(t, i) WALK_U32(t, (t).row + (uint32_t)(i))
+#define UNWIND_RULE(t, i)                                      \
+	((uint64_t)WALK_U32(t, (t).rule + 2 * (uint32_t)(i)) | \
+	 (uint64_t)WALK_U32(t, (t).rule + 2 * (uint32_t)(i) + 1) << 32)
+#include "unwind/table.h"
+
+/* Beside the wire's kinds, in the walk only. */
+#define WALK_NOT_CODE 10
+#define WALK_CODE 11
+
+/* The process's executable mapping that holds @pc; NULL = none. */
+static UNWIND_INLINE const struct wire_stack_place *walk_place(struct walk_tools *t, uint64_t pc)
+{
+	struct walk *w = t->w;
+	const struct wire_stack_place *p =
+		&t->places[(uint64_t)w->place & (WIRE_STACK_PLACES_MAX - 1)];
+	uint32_t lo = w->first, n = w->count;
+
+	if (pc >= p->lo && pc < p->hi)
+		return p;
+	for (int i = 0; i < WIRE_STACK_PLACE_PROBES; i++) {
+		uint32_t half = (n + 1) >> 1;
+		uint64_t at = (uint64_t)(uint32_t)(lo + half - 1) & (WIRE_STACK_PLACES_MAX - 1);
+		int64_t d = (int64_t)t->places[at].lo - (int64_t)(pc + 1);
+		lo += half & (uint32_t)(d >> 63);
+		n -= half;
+	}
+	if (lo == w->first)
+		return 0;
+	p = &t->places[(uint64_t)(uint32_t)(lo - 1) & (WIRE_STACK_PLACES_MAX - 1)];
+	if (pc >= p->hi)
+		return 0;
+	w->place = lo - 1;
+	return p;
+}
+
+static UNWIND_INLINE uint64_t walk_find_rule(struct walk_tools *t, uint64_t ip)
+{
+	const struct wire_stack_place *p = walk_place(t, ip - 1);
+	struct walk_table table;
+	uint64_t off;
+
+	if (!p)
+		return WALK_NOT_CODE;
+	off = ip - 1 - p->text_lo;
+	if (off >= p->text_bytes)
+		return p->text_bytes ? WIRE_RULE_GAP : WALK_CODE;
+	table.words = t->words;
+	table.idx = p->idx;
+	table.row = p->row;
+	table.rule = p->rule * 2;
+	return unwind_table_lookup(table, off);
+}
+
+static UNWIND_INLINE uint64_t walk_rule(struct walk_tools *t, uint64_t ip)
+{
+	struct walk *w = t->w;
+	struct wire_stack_rule *kept;
+	uint64_t rule, tag = ip | w->tag;
+
+	if (ip >> 47)
+		return WALK_NOT_CODE;
+	if (!walk_use_cache) {
+		w->missed++;
+		return walk_find_rule(t, ip);
+	}
+	kept = &t->rules[(ip * 0x9e3779b97f4a7c15ULL) >> (64 - WIRE_STACK_CACHE_BITS)];
+	if (kept->tag == tag)
+		return kept->rule;
+	w->missed++;
+	rule = walk_find_rule(t, ip);
+	kept->tag = tag;
+	kept->rule = rule;
+	return rule;
+}
+
+/* One frame: note it, go to its caller. Return 1 where the walk ends (w->stop says why). */
+static long walk_frame(uint32_t i, struct walk_tools *t)
+{
+	struct walk *w = t->w;
+	struct unwind_frame f = { w->ip, w->sp, w->bp, w->bx };
+	uint64_t rule = walk_rule(t, f.ip);
+	uint32_t kind = unwind_rule_kind(rule), n = w->frames;
+	int stop;
+
+	(void)i;
+	if (kind == WALK_NOT_CODE) { /* not a frame: the walk ended before it */
+		w->stop = WIRE_STOP_NO_MODULE;
+		return 1;
+	}
+	if (n >= walk_frames_max || n >= WIRE_STACK_FRAMES_MAX) {
+		w->stop = WIRE_STOP_TOO_DEEP;
+		return 1;
+	}
+	w->out.frame[(uint64_t)n & (WIRE_STACK_FRAMES_MAX - 1)] = f.ip;
+	w->frames = n + 1;
+	if (kind == WIRE_RULE_GAP || kind == WALK_CODE) {
+		stop = unwind_guess(t, &f);
+		/* a guess has to lead to code */
+		if (stop == UNWIND_GO_ON && f.ip && !walk_place(t, f.ip - 1))
+			stop = WIRE_STOP_GAP;
+		if (stop == UNWIND_GO_ON)
+			w->guessed++;
+		else if (stop != WIRE_STOP_END && kind == WALK_CODE)
+			stop = WIRE_STOP_NO_MODULE;
+	} else {
+		stop = unwind_step(t, &f, rule);
+	}
+	if (stop == UNWIND_GO_ON && !f.ip)
+		stop = WIRE_STOP_END;
+	if (stop != UNWIND_GO_ON) {
+		w->stop = stop;
+		return 1;
+	}
+	w->ip = f.ip;
+	w->sp = f.sp;
+	w->bp = f.bp;
+	w->bx = f.bx;
+	return 0;
+}
+
+static UNWIND_INLINE void walk_count(uint32_t which, uint64_t by)
+{
+	uint32_t zero = 0;
+	struct walk_counters *counters = bpf_map_lookup_elem(&walk_counters, &zero);
+	if (counters)
+		__sync_fetch_and_add(&counters->v[which & (WIRE_STACK_COUNTERS - 1)], by);
+}
+
+/* A scratch slot of this CPU for thread @tid; programs can be preempted by others, and interrupted. */
+static UNWIND_INLINE struct walk *walk_begin(uint32_t tid, uint32_t *slot)
+{
+	for (uint32_t i = 0; i < WIRE_STACK_SLOTS; i++) {
+		uint32_t key = i;
+		struct walk *w = bpf_map_lookup_elem(&walk_scratch, &key);
+		if (w && __sync_val_compare_and_swap(&w->busy, 0, (uint64_t)tid + 1) == 0) {
+			*slot = i;
+			return w;
+		}
+	}
+	walk_count(WIRE_STACK_BUSY, 1);
+	return 0;
+}
+
+static UNWIND_INLINE void walk_end(struct walk *w)
+{
+	__sync_lock_test_and_set(&w->busy, 0);
+}
+
+/**
+ * walk_stack() - walk from @regs (an exact place) into @w->out, which then holds everything but time, arg and ids.
+ * Return 0; or -1 where the process is not tracked.
+ */
+static UNWIND_INLINE int walk_stack(struct walk *w, uint32_t slot, uint32_t pid, uint64_t ip,
+				    uint64_t sp, uint64_t bp, uint64_t bx)
+{
+	uint32_t zero = 0, cpu_slot = bpf_get_smp_processor_id() * WIRE_STACK_SLOTS + slot;
+	struct wire_stack_process *process = bpf_map_lookup_elem(&walk_processes, &pid);
+	struct walk_tools t = {
+		.w = w,
+		.words = bpf_map_lookup_elem(&walk_words, &zero),
+		.places = bpf_map_lookup_elem(&walk_places, &zero),
+		.rules = bpf_map_lookup_elem(&walk_rules, &cpu_slot),
+	};
+
+	if (!process) {
+		walk_count(WIRE_STACK_UNTRACKED, 1);
+		return -1;
+	}
+	if (!t.words || !t.places || !t.rules)
+		return -1;
+	w->ip = ip + 1;
+	w->sp = sp;
+	w->bp = bp;
+	w->bx = bx;
+	w->block_at = w->block_last = 0;
+	w->first = process->first;
+	w->count = process->count;
+	w->place = process->first;
+	w->tag = (uint64_t)process->generation << 47;
+	w->frames = w->guessed = w->reads = w->failed = w->missed = 0;
+	w->stop = WIRE_STOP_TOO_DEEP;
+	bpf_loop(WIRE_STACK_FRAMES_MAX + 1, walk_frame, &t, 0);
+	if (w->stop == WIRE_STOP_END && w->guessed)
+		w->stop = WIRE_STOP_GUESSED;
+	w->out.count = (uint16_t)w->frames;
+	w->out.stop = (uint8_t)w->stop;
+	w->out.guessed = w->guessed > 255 ? 255 : (uint8_t)w->guessed;
+	w->out.reads = (uint16_t)w->reads;
+	w->out.missed = (uint16_t)w->missed;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/bpfstack_places.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "wire/stack.h"
+
+#define NOTES_MAX_BYTES 4096
+#define HEADERS_MAX 64
+
+void code_mappings_fini(struct code_mappings *mappings)
+{
+	for (size_t i = 0; i < mappings->count; i++)
+		free(mappings->all[i].path);
+	free(mappings->all);
+	memset(mappings, 0, sizeof(*mappings));
+}
+
+static int read_at(int mem, uint64_t at, void *to, size_t bytes)
+{
+	return at <= INT64_MAX && pread(mem, to, bytes, (off_t)at) == (ssize_t)bytes ? 0 : -1;
+}
+
+static void scan_notes(int mem, uint64_t at, uint64_t bytes, struct code_mapping *to)
+{
+	uint8_t notes[NOTES_MAX_BYTES];
+	if (bytes > sizeof(notes) || read_at(mem, at, notes, bytes) < 0)
+		return;
+	for (uint64_t pos = 0; pos + sizeof(Elf64_Nhdr) <= bytes;) {
+		Elf64_Nhdr note;
+		memcpy(&note, notes + pos, sizeof(note));
+		uint64_t name = pos + sizeof(note),
+			 desc = name + (((uint64_t)note.n_namesz + 3) & ~3ULL);
+		if (desc + note.n_descsz > bytes)
+			return;
+		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+		    !memcmp(notes + name, "GNU", 4) && note.n_descsz <= sizeof(to->build_id)) {
+			memcpy(to->build_id, notes + desc, note.n_descsz);
+			to->build_id_len = (uint8_t)note.n_descsz;
+			return;
+		}
+		pos = desc + (((uint64_t)note.n_descsz + 3) & ~3ULL);
+	}
+}
+
+/* The build id of what is really mapped: the file under that name may be another one by now. */
+static void find_build_id(int mem, uint64_t header_at, struct code_mapping *to)
+{
+	Elf64_Ehdr ehdr;
+	if (mem < 0 || read_at(mem, header_at, &ehdr, sizeof(ehdr)) < 0 ||
+	    memcmp(ehdr.e_ident, ELFMAG, SELFMAG) || ehdr.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    ehdr.e_phentsize != sizeof(Elf64_Phdr) || ehdr.e_phnum > HEADERS_MAX)
+		return;
+	Elf64_Phdr phdr[HEADERS_MAX];
+	if (read_at(mem, header_at + ehdr.e_phoff, phdr, ehdr.e_phnum * sizeof(*phdr)) < 0)
+		return;
+	uint64_t first = UINT64_MAX;
+	for (unsigned i = 0; i < ehdr.e_phnum; i++)
+		if (phdr[i].p_type == PT_LOAD && phdr[i].p_offset == 0)
+			first = phdr[i].p_vaddr;
+	for (unsigned i = 0; i < ehdr.e_phnum && first != UINT64_MAX && !to->build_id_len; i++)
+		if (phdr[i].p_type == PT_NOTE)
+			scan_notes(mem, header_at + phdr[i].p_vaddr - first, phdr[i].p_memsz, to);
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+	hash = (hash ^ value) * 0xff51afd7ed558ccdULL;
+	return hash ^ hash >> 33;
+}
+
+int code_mappings_read(struct code_mappings *mappings, uint32_t pid, struct err *err)
+{
+	char name[64], *line = NULL, header_path[4096] = "";
+	size_t line_cap = 0, cap = 0;
+	uint64_t header_at = 0;
+	memset(mappings, 0, sizeof(*mappings));
+	snprintf(name, sizeof(name), "/proc/%" PRIu32 "/maps", pid);
+	FILE *maps = fopen(name, "re");
+	if (!maps)
+		return err_set(err, errno == ENOENT ? -ESRCH : -errno, "cannot read '%s'", name);
+	snprintf(name, sizeof(name), "/proc/%" PRIu32 "/mem", pid);
+	int mem = open(name, O_RDONLY | O_CLOEXEC), rc = 0;
+	while (!rc && getline(&line, &line_cap, maps) > 0) {
+		uint64_t lo, hi, offset, inode;
+		char perms[8];
+		int at = 0;
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %" SCNu64 " %n", &lo,
+			   &hi, perms, &offset, &inode, &at) < 5 ||
+		    !at)
+			continue;
+		line[strcspn(line, "\n")] = '\0';
+		const char *path = line + at;
+		if (offset == 0 && path[0] == '/' && strlen(path) < sizeof(header_path)) {
+			strcpy(header_path, path);
+			header_at = lo;
+		}
+		if (perms[2] != 'x' || lo >> 47) /* [vsyscall] lies beyond */
+			continue;
+		if (mappings->count == WIRE_STACK_PROCESS_PLACES_MAX) {
+			rc = err_set(err, -E2BIG,
+				     "more than %d executable mappings in process %" PRIu32,
+				     WIRE_STACK_PROCESS_PLACES_MAX, pid);
+			break;
+		}
+		if (mappings->count == cap) {
+			cap = cap ? cap * 2 : 64;
+			struct code_mapping *grown =
+				reallocarray(mappings->all, cap, sizeof(*grown));
+			if (!grown) {
+				rc = err_set(err, -ENOMEM, "cannot list mappings");
+				break;
+			}
+			mappings->all = grown;
+		}
+		struct code_mapping *to = &mappings->all[mappings->count];
+		*to = (struct code_mapping){ .lo = lo,
+					     .hi = hi,
+					     .file_offset = offset,
+					     .inode = inode,
+					     .path = strdup(path) };
+		if (!to->path) {
+			rc = err_set(err, -ENOMEM, "cannot list mappings");
+			break;
+		}
+		mappings->count++;
+		if (path[0] == '/' && !strcmp(path, header_path))
+			find_build_id(mem, header_at, to);
+		mappings->hash = mix(mix(mix(mix(mappings->hash, lo), hi), offset), inode);
+	}
+	free(line);
+	fclose(maps);
+	if (mem >= 0)
+		close(mem);
+	if (!rc && !mappings->count)
+		rc = err_set(err, -ESRCH, "process %" PRIu32 " has no code", pid);
+	if (rc)
+		code_mappings_fini(mappings);
+	return rc;
+}

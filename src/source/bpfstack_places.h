@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bpfstack_places.h - which code a process has mapped where. */
+#ifndef SOURCE_BPFSTACK_PLACES_H
+#define SOURCE_BPFSTACK_PLACES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/** One executable mapping, as the kernel and the mapped file's own notes tell. */
+struct code_mapping {
+	uint64_t lo, hi, file_offset;
+	char *path;     /* "" for anonymous code */
+	uint64_t inode; /* tells files of one name apart */
+	uint8_t build_id[32];
+	uint8_t build_id_len; /* 0 = none found */
+};
+
+struct code_mappings {
+	struct code_mapping *all;
+	size_t count;
+	uint64_t hash; /* changes with anything above */
+};
+void code_mappings_fini(struct code_mappings *mappings);
+
+/** code_mappings_read() - in order of address; -ESRCH for a process that is gone. Some 10 us a mapping. */
+int code_mappings_read(struct code_mappings *mappings, uint32_t pid, struct err *err);
+
+#endif
