@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "api/http_internal.h"
+#include "base/jsonw.h"
+
+#define STREAM_PAUSE_NS 250000000L
+#define HTTP_THREAD_STACK (512u << 10)
+#define STREAM_HEARTBEAT \
+	60 /* pauses between comments that keep a silent stream's connection open: 15 s */
+
+/* ---- replies ---------------------------------------------------------------------------------------------------- */
+
+void http_reply_error(struct http_reply *reply, unsigned status, const char *fmt, ...)
+{
+	char text[512];
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	buf_clear(&reply->body);
+	reply->status = status;
+	reply->content_type = NULL;
+	char *json = NULL;
+	size_t len = 0;
+	FILE *to = open_memstream(&json, &len);
+	if (!to)
+		return;
+	struct jsonw w;
+	jsonw_init(&w, to);
+	jsonw_object(&w, NULL);
+	jsonw_str(&w, "error", text);
+	jsonw_object_end(&w);
+	if (fclose(to) == 0)
+		buf_put(&reply->body, json, len);
+	free(json);
+}
+
+void http_reply_err(struct http_reply *reply, const struct err *err)
+{
+	unsigned status = err->code == -EINVAL                          ? 400
+			  : err->code == -ENOENT || err->code == -ESRCH ? 404
+			  : err->code == -EBUSY || err->code == -EAGAIN ? 503
+									: 500;
+	http_reply_error(reply, status, "%s", err->msg);
+}
+
+/* ---- requests --------------------------------------------------------------------------------------------------- */
+
+const char *http_request_path(const struct http_request *request)
+{
+	return request->path;
+}
+
+const char *http_request_tail(const struct http_request *request)
+{
+	return request->tail;
+}
+
+const char *http_request_arg(const struct http_request *request, const char *key)
+{
+	return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, key);
+}
+
+int http_request_u64(const struct http_request *request, const char *key, uint64_t *value,
+		     struct http_reply *reply)
+{
+	const char *text = http_request_arg(request, key);
+	if (!text)
+		return 0;
+	char *end;
+	errno = 0;
+	unsigned long long v = strtoull(text, &end, 10);
+	if (text[0] < '0' || text[0] > '9' || *end || errno) {
+		http_reply_error(
+			reply, 400,
+			"'%s' is a whole number from 0 to 18446744073709551615, not '%.40s'", key,
+			text);
+		return -EINVAL;
+	}
+	*value = v;
+	return 1;
+}
+
+int http_request_bool(const struct http_request *request, const char *key, int *value,
+		      struct http_reply *reply)
+{
+	const char *text = http_request_arg(request, key);
+	if (!text)
+		return 0;
+	if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0) {
+		http_reply_error(reply, 400, "'%s' is true or false, not '%.40s'", key, text);
+		return -EINVAL;
+	}
+	*value = text[0] == 't';
+	return 1;
+}
+
+/* ---- streams ----------------------------------------------------------------------------------------------------- */
+
+struct stream {
+	struct http_server *server;
+	int (*more)(void *stream, struct buf *out);
+	void (*free_fn)(void *stream);
+	void *ctx;
+	struct buf out;
+	size_t sent;
+	unsigned quiet;
+};
+
+static ssize_t stream_read(void *cls, uint64_t pos, char *to, size_t max)
+{
+	struct stream *s = cls;
+	(void)pos;
+	if (s->sent == s->out.len) {
+		buf_clear(&s->out);
+		s->sent = 0;
+		if (s->more(s->ctx, &s->out) < 0 || buf_failed(&s->out))
+			return MHD_CONTENT_READER_END_OF_STREAM;
+		if (!s->out.len) {
+			struct timespec pause = { .tv_nsec = STREAM_PAUSE_NS };
+			nanosleep(&pause, NULL);
+			if (++s->quiet < STREAM_HEARTBEAT)
+				return 0;
+			buf_puts(&s->out, ": still here\n\n");
+		}
+		s->quiet = 0;
+	}
+	size_t n = s->out.len - s->sent < max ? s->out.len - s->sent : max;
+	memcpy(to, s->out.data + s->sent, n);
+	s->sent += n;
+	return (ssize_t)n;
+}
+
+static void stream_free(void *cls)
+{
+	struct stream *s = cls;
+	atomic_fetch_sub(&s->server->streams, 1);
+	if (s->free_fn)
+		s->free_fn(s->ctx);
+	buf_fini(&s->out);
+	free(s);
+}
+
+/* ---- one request -------------------------------------------------------------------------------------------------- */
+
+static struct MHD_Response *respond(struct http_server *server, struct http_reply *reply)
+{
+	if (reply->stream_more) {
+		struct stream *s = calloc(1, sizeof(*s));
+		struct MHD_Response *response = NULL;
+		if (s) {
+			*s = (struct stream){ .server = server,
+					      .more = reply->stream_more,
+					      .free_fn = reply->stream_free,
+					      .ctx = reply->stream };
+			atomic_fetch_add(&server->streams, 1);
+			response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384,
+								     stream_read, s, stream_free);
+			if (!response)
+				stream_free(s);
+		} else if (reply->stream_free) {
+			reply->stream_free(reply->stream);
+		}
+		return response;
+	}
+	if (buf_failed(&reply->body))
+		http_reply_error(reply, 500, "out of memory");
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+		reply->body.len, reply->body.data, MHD_RESPMEM_MUST_FREE);
+	if (response)
+		reply->body = (struct buf){ 0 };
+	return response;
+}
+
+static enum MHD_Result send_reply(struct http_server *server, struct MHD_Connection *connection,
+				  struct http_reply *reply, int set_cookie)
+{
+	int stream = reply->stream_more != NULL;
+	struct MHD_Response *response = respond(server, reply);
+	buf_fini(&reply->body);
+	if (!response)
+		return MHD_NO;
+	unsigned status = reply->status ? reply->status : 200;
+	const char *type = stream                ? "text/event-stream"
+			   : reply->content_type ? reply->content_type
+						 : "application/json";
+	const char *cors = guard_cors(server, connection);
+	MHD_add_response_header(response, "Content-Type", type);
+	MHD_add_response_header(response, "Cache-Control", "no-store");
+	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	if (cors) {
+		MHD_add_response_header(response, "Access-Control-Allow-Origin", cors);
+		MHD_add_response_header(response, "Vary", "Origin");
+	}
+	if (reply->location) {
+		MHD_add_response_header(response, "Location", reply->location);
+		MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+	}
+	if (set_cookie) {
+		char cookie[HTTP_TOKEN_MAX + 64];
+		snprintf(cookie, sizeof(cookie), "byteledger=%s; HttpOnly; SameSite=Strict; Path=/",
+			 server->token);
+		MHD_add_response_header(response, "Set-Cookie", cookie);
+	}
+	enum MHD_Result queued = MHD_queue_response(connection, status, response);
+	MHD_destroy_response(response);
+	return queued;
+}
+
+static const struct http_route *find_route(const struct http_server *server, const char *path,
+					   const char **tail)
+{
+	const struct http_route *best = NULL;
+	size_t best_len = 0;
+	for (size_t i = 0; i < server->route_count; i++) {
+		const struct http_route *route = &server->routes[i];
+		size_t len = strlen(route->path);
+		int below = len > 1 && route->path[len - 1] == '/';
+		if ((below ? strncmp(path, route->path, len) == 0
+			   : strcmp(path, route->path) == 0) &&
+		    (!best || len > best_len)) {
+			best = route;
+			best_len = len;
+		}
+	}
+	*tail = best ? path + best_len : "";
+	return best;
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *path,
+				  const char *method, const char *version, const char *upload,
+				  size_t *upload_len, void **state)
+{
+	static const char seen;
+	struct http_server *server = cls;
+	struct http_reply reply = { 0 };
+	int set_cookie = 0;
+	(void)version, (void)upload;
+	/* the first call has the headers only; a body is not wanted and ends the connection */
+	if (!*state) {
+		*state = (void *)&seen;
+		return MHD_YES;
+	}
+	if (*upload_len)
+		return MHD_NO;
+	if (guard_check(server, connection, path, &reply, &set_cookie))
+		return send_reply(server, connection, &reply, set_cookie);
+	if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
+		http_reply_error(&reply, 405, "only GET is served");
+		return send_reply(server, connection, &reply, 0);
+	}
+	struct http_request request = { .connection = connection, .path = path };
+	const struct http_route *route = find_route(server, path, &request.tail);
+	if (!route)
+		http_reply_error(&reply, 404, "no such path: %.100s", path);
+	else
+		route->handler(route->ctx, &request, &reply);
+	if (reply.stream_more && atomic_load(&server->streams) >= HTTP_STREAMS_MAX) {
+		if (reply.stream_free)
+			reply.stream_free(reply.stream);
+		reply.stream_more = NULL;
+		http_reply_error(&reply, 503, "too many event streams are open: at most %d",
+				 HTTP_STREAMS_MAX);
+	}
+	return send_reply(server, connection, &reply, 0);
+}
+
+/* ---- life --------------------------------------------------------------------------------------------------------- */
+
+static int listen_on(const char *address, int *loopback, struct err *err)
+{
+	struct sockaddr_storage addr;
+	socklen_t len = 0;
+	int rc = guard_parse_address(address, &addr, &len, loopback, err);
+	if (rc < 0)
+		return rc;
+	int fd = socket(addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+	if (fd < 0)
+		return err_set(err, -errno, "cannot open a socket");
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (bind(fd, (struct sockaddr *)&addr, len) < 0 || listen(fd, HTTP_CONNECTIONS_MAX) < 0) {
+		rc = err_set(err, -errno, "cannot listen on '%s'",
+			     address ? address : "127.0.0.1:17832");
+		if (rc == -EADDRINUSE)
+			err_hint(
+				err,
+				"another program has that port: choose one, or 0 for any free one");
+		close(fd);
+		return rc;
+	}
+	return fd;
+}
+
+static void describe(struct http_server *server, int fd, int loopback)
+{
+	struct sockaddr_storage addr;
+	socklen_t len = sizeof(addr);
+	char ip[INET6_ADDRSTRLEN] = "?";
+	unsigned port = 0;
+	int v6 = 0;
+	if (getsockname(fd, (struct sockaddr *)&addr, &len) == 0) {
+		v6 = addr.ss_family == AF_INET6;
+		const void *raw = v6 ? (const void *)&((struct sockaddr_in6 *)&addr)->sin6_addr
+				     : (const void *)&((struct sockaddr_in *)&addr)->sin_addr;
+		port = ntohs(v6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
+				: ((struct sockaddr_in *)&addr)->sin_port);
+		inet_ntop(addr.ss_family, raw, ip, sizeof(ip));
+	}
+	snprintf(server->url, sizeof(server->url), v6 ? "http://[%s]:%u/" : "http://%s:%u/", ip,
+		 port);
+	if (!server->token[0])
+		snprintf(server->note, sizeof(server->note),
+			 "%s can read what is served; --token-file guards it",
+			 loopback ? "every local user" : "everybody who reaches this address");
+}
+
+static int copy_hosts(struct http_server *server, const char *const *hosts)
+{
+	size_t count = 0;
+	while (hosts && hosts[count])
+		count++;
+	server->hosts = calloc(count + 1, sizeof(*server->hosts));
+	for (size_t i = 0; server->hosts && i < count; i++) {
+		server->hosts[i] = strdup(hosts[i]);
+		if (!server->hosts[i])
+			return -ENOMEM;
+	}
+	return server->hosts ? 0 : -ENOMEM;
+}
+
+int http_server_start(const struct http_opt *opt, struct http_server **out, struct err *err)
+{
+	struct http_server *server = calloc(1, sizeof(*server));
+	int loopback = 1, fd = -1;
+	if (!server || copy_hosts(server, opt->hosts) < 0) {
+		http_server_stop(server);
+		return err_set(err, -ENOMEM, "cannot allocate a server");
+	}
+	server->routes = opt->routes;
+	server->route_count = opt->route_count;
+	if (opt->cors)
+		snprintf(server->cors, sizeof(server->cors), "%s", opt->cors);
+	int rc = opt->token_file ? guard_load_token(opt->token_file, server->token, err) : 0;
+	if (rc == 0) {
+		fd = listen_on(opt->address, &loopback, err);
+		rc = fd < 0 ? fd : 0;
+	}
+	if (rc == 0 && !loopback && !server->token[0] && !opt->no_auth) {
+		rc = err_set(err, -EACCES, "cannot serve '%s' beyond this machine without a token",
+			     opt->address);
+		err_hint(err,
+			 "give --token-file FILE, or --no-auth if everybody there may read it");
+	}
+	if (rc == 0) {
+		server->daemon = MHD_start_daemon(
+			MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
+				MHD_USE_POLL,
+			0, NULL, NULL, on_request, server, MHD_OPTION_LISTEN_SOCKET, fd,
+			MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX,
+			MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_PER_IP,
+			MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS,
+			MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768,
+			MHD_OPTION_THREAD_STACK_SIZE, (size_t)HTTP_THREAD_STACK, MHD_OPTION_END);
+		if (!server->daemon)
+			rc = err_set(err, -EIO, "cannot start the HTTP server");
+	}
+	if (rc < 0) {
+		if (fd >= 0)
+			close(fd);
+		http_server_stop(server);
+		return rc;
+	}
+	describe(server, fd, loopback);
+	*out = server;
+	return 0;
+}
+
+const char *http_server_url(const struct http_server *server)
+{
+	return server->url;
+}
+
+const char *http_server_note(const struct http_server *server)
+{
+	return server->note[0] ? server->note : NULL;
+}
+
+void http_server_stop(struct http_server *server)
+{
+	if (!server)
+		return;
+	if (server->daemon)
+		MHD_stop_daemon(server->daemon); /* closes the listening socket too */
+	for (char **host = server->hosts; host && *host; host++)
+		free(*host);
+	free(server->hosts);
+	free(server);
+}

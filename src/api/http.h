@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * http.h - the one HTTP server that all routes use (contract 5): loopback unless told otherwise, Host and Origin checked,
+ * token, bounds on everything a stranger can grow. GET only.
+ *
+ * A thread a connection, HTTP_CONNECTIONS_MAX at most; handlers run on them, several at once, and must only touch what is
+ * made for that (store readers of their own, snaps). A handler fills a struct http_reply; bytes go out when it returns.
+ */
+#ifndef API_HTTP_H
+#define API_HTTP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#define HTTP_CONNECTIONS_MAX 128 /* open at once; the next one is closed at once */
+#define HTTP_CONNECTIONS_PER_IP 64
+#define HTTP_IDLE_SECONDS \
+	15 /* a client that is slower than this between bytes loses its connection */
+#define HTTP_STREAMS_MAX 32 /* server-sent event streams */
+
+struct http_server;
+struct http_request;
+
+/** struct http_reply - zero-initialised is 200 with an empty JSON body. */
+struct http_reply {
+	unsigned status;
+	const char *content_type; /* NULL = application/json */
+	struct buf body;
+	const char *location; /* 303 */
+	/*
+	 * A stream of server-sent events instead of @body: called on a server thread to append what has come since;
+	 * returns 0 (nothing new is fine: it is asked again after 250 ms) or negative to end. @stream_free releases @stream.
+	 */
+	int (*stream_more)(void *stream, struct buf *out);
+	void (*stream_free)(void *stream);
+	void *stream;
+};
+
+/** http_reply_error() - {"error":"..."} with @status. */
+void http_reply_error(struct http_reply *reply, unsigned status, const char *fmt, ...) PRINTF(3, 4);
+/** http_reply_err() - the same from a failure below: -EINVAL 400, -ENOENT 404, -EBUSY 503, else 500. */
+void http_reply_err(struct http_reply *reply, const struct err *err);
+
+/** http_request_path() - decoded path; http_request_tail() - what follows the route's prefix ("" where it ends). */
+const char *http_request_path(const struct http_request *request);
+const char *http_request_tail(const struct http_request *request);
+/** http_request_arg() - decoded value of a query parameter; NULL where it is absent. The first one counts. */
+const char *http_request_arg(const struct http_request *request, const char *key);
+/** http_request_u64() - 1 present, 0 absent (@value untouched), -EINVAL with a 400 already in @reply. */
+int http_request_u64(const struct http_request *request, const char *key, uint64_t *value,
+		     struct http_reply *reply);
+/** http_request_bool() - the same for true and false. */
+int http_request_bool(const struct http_request *request, const char *key, int *value,
+		      struct http_reply *reply);
+
+typedef void (*http_handler)(void *ctx, const struct http_request *request,
+			     struct http_reply *reply);
+
+/** struct http_route - @path ends in a slash: everything below it too. The longest match wins. */
+struct http_route {
+	const char *path;
+	http_handler handler;
+	void *ctx;
+};
+
+struct http_opt {
+	const char
+		*address; /* "ADDR:PORT", "[v6]:PORT", ":PORT" or "PORT"; NULL = 127.0.0.1:17832 */
+	const char *token_file; /* NULL = none */
+	int no_auth;            /* allows an address beyond loopback without a token */
+	const char *cors;       /* extra allowed origin, or "*"; NULL = loopback origins only */
+	const char *const *
+		hosts; /* names allowed in Host beside IP literals and localhost; NULL-terminated */
+	const struct http_route *routes; /* lent for the server's life */
+	size_t route_count;
+};
+
+/**
+ * http_server_start() - bind, listen, serve until http_server_stop().
+ * @err: -EACCES where an address beyond loopback has neither token nor @no_auth; -EADDRINUSE with a hint.
+ */
+int http_server_start(const struct http_opt *opt, struct http_server **out, struct err *err);
+/** http_server_url() - "http://127.0.0.1:17832/", lent; the port is the real one where 0 was asked for. */
+const char *http_server_url(const struct http_server *server);
+/** http_server_note() - a line for the user on who can read what is served; NULL where a token guards it. */
+const char *http_server_note(const struct http_server *server);
+void http_server_stop(struct http_server *server);
+
+#endif

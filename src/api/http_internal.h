@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* http_internal.h - what http.c (server) and http_guard.c (who may ask) share. */
+#ifndef API_HTTP_INTERNAL_H
+#define API_HTTP_INTERNAL_H
+
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+
+#include "api/http.h"
+
+#define HTTP_TOKEN_MAX 256
+
+struct http_server {
+	struct MHD_Daemon *daemon;
+	const struct http_route *routes;
+	size_t route_count;
+	char token[HTTP_TOKEN_MAX]; /* "" = none */
+	char cors[256];
+	char **hosts;
+	char url[96], note[160];
+	atomic_int streams;
+};
+
+struct http_request {
+	struct MHD_Connection *connection;
+	const char *path, *tail;
+};
+
+/** guard_check() - 0 where the request may go on; else a status with @reply filled. May ask for the token cookie to be set. */
+int guard_check(const struct http_server *server, struct MHD_Connection *connection,
+		const char *path, struct http_reply *reply, int *set_cookie);
+/** guard_cors() - the origin to answer in Access-Control-Allow-Origin, NULL for none. */
+const char *guard_cors(const struct http_server *server, struct MHD_Connection *connection);
+/** guard_load_token() - read and check a token file: regular, not readable by others, 16 to 255 printable bytes. */
+int guard_load_token(const char *path, char token[HTTP_TOKEN_MAX], struct err *err);
+/** guard_parse_address() - "ADDR:PORT" into a socket address; @loopback tells whether it is one. */
+int guard_parse_address(const char *text, struct sockaddr_storage *out, socklen_t *len,
+			int *loopback, struct err *err);
+
+#endif
