@@ -7,6 +7,7 @@
 #include "cmd/cmd.h"
 #include "cmd/open.h"
 #include "cmd/outfile.h"
+#include "cmd/select.h"
 #include "out/out.h"
 
 /** struct format - @reading writes a finished reading; @stream takes every event. One of them is set. */
@@ -36,55 +37,43 @@ static const struct format formats[] = {
 
 struct export
 {
+	struct selection selection; /* first: the child parser's input */
 	const char *path, *out_path;
 	const struct format *format;
-	struct out_opt out;
-	unsigned words; /* that were given */
 	struct err err;
 };
 
-enum { OPT_TO = 256, OPT_BY, OPT_COST, OPT_LIMIT, OPT_INVERTED };
+enum { OPT_TO = 256 };
 
 static const struct argp_option options[] = {
-	{ "to", OPT_TO, "FORMAT", 0,
-	  "folded, flamegraph, pprof, speedscope, heaptrack, massif, dhat, csv, json or jsonl", 1 },
+	{ "to", OPT_TO, "FORMAT|TIME", 0,
+	  "folded, flamegraph, pprof, speedscope, heaptrack, massif, dhat, csv, json or jsonl; may "
+	  "be "
+	  "given once more as a TIME: only what was allocated before it",
+	  0 },
 	{ "output", 'o', "OUT", 0,
 	  "Write here instead of to standard output; an existing file is replaced when all is "
 	  "written. Text ends up "
 	  "compressed where OUT ends in .gz or .zst",
-	  1 },
-	{ "by", OPT_BY, "WORD", 0,
-	  "csv, json: a row is one stack (default), function, module, file, line or thread", 2 },
-	{ "cost", OPT_COST, "WORD", 0,
-	  "peak (default), allocations, allocated, temporary, leaked or live", 2 },
-	{ "limit", OPT_LIMIT, "N", 0, "At most the N largest rows or stacks", 2 },
-	{ "inverted", OPT_INVERTED, NULL, 0,
-	  "folded, flamegraph, speedscope: who allocates first, callers behind", 2 },
+	  0 },
 	{ 0 },
 };
 
-static int parse_format(const char *text, const struct format **format, struct err *err)
+/** parse_to() - the contract gives --to two meanings here: a format's name, else the end of a selection. */
+static int parse_to(const char *text, struct export *e, struct err *err)
 {
 	for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
 		if (strcmp(text, formats[i].name) == 0) {
-			*format = &formats[i];
+			e->format = &formats[i];
 			return 0;
 		}
 	}
-	err_set(err, -EINVAL, "unknown format '%s'", text);
-	return err_hint(err, "one of: folded flamegraph pprof speedscope heaptrack massif dhat csv "
-			     "json jsonl");
-}
-
-static int parse_limit(const char *text, size_t *limit, struct err *err)
-{
-	char *end;
-	errno = 0;
-	unsigned long long n = strtoull(text, &end, 10);
-	if (errno || *end || end == text || *text == '-' || n == 0)
-		return err_set(err, -EINVAL, "bad limit '%s'", text);
-	*limit = n;
-	return 0;
+	if (query_time_parse(text, &e->selection.query.to, err) == 0)
+		return 0;
+	err_set(err, -EINVAL, "'%s' is neither a format nor a time", text);
+	return err_hint(err,
+			"formats: folded flamegraph pprof speedscope heaptrack massif dhat csv "
+			"json jsonl");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -92,27 +81,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct export *e = state->input;
 	int rc = 0;
 	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &e->selection;
+		break;
 	case OPT_TO:
-		rc = parse_format(arg, &e->format, &e->err);
+		rc = parse_to(arg, e, &e->err);
 		break;
 	case 'o':
 		e->out_path = arg;
-		break;
-	case OPT_BY:
-		rc = view_by_parse(arg, &e->out.by, &e->err);
-		e->words |= WORD_BY;
-		break;
-	case OPT_COST:
-		rc = view_cost_parse(arg, &e->out.cost, &e->err);
-		e->words |= WORD_COST;
-		break;
-	case OPT_LIMIT:
-		rc = parse_limit(arg, &e->out.limit, &e->err);
-		e->words |= WORD_LIMIT;
-		break;
-	case OPT_INVERTED:
-		e->out.inverted = 1;
-		e->words |= WORD_INVERTED;
 		break;
 	case ARGP_KEY_ARG:
 		if (e->path)
@@ -140,8 +116,11 @@ static int check_words(const struct export *e, struct err *err)
 		err_set(err, -EINVAL, "no format given");
 		return err_hint(err, "--to FORMAT; 'byteledger export --help' lists them");
 	}
+	const struct selection *s = &e->selection;
+	unsigned words = (s->by_given ? WORD_BY : 0) | (s->cost_given ? WORD_COST : 0) |
+			 (s->limit ? WORD_LIMIT : 0) | (s->inverted ? WORD_INVERTED : 0);
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
-		if (e->words & ~e->format->words & 1u << i)
+		if (words & ~e->format->words & 1u << i)
 			return err_set(err, -EINVAL, "--%s does not apply to %s", names[i],
 				       e->format->name);
 	return 0;
@@ -153,7 +132,7 @@ static int write_stream(const struct export *e, struct recording *rec, const str
 	struct out_stream *stream = e->format->stream(to, prof, err);
 	if (!stream)
 		return err->code;
-	int rc = recording_run(rec, out_stream_sink(stream), err);
+	int rc = recording_stream(rec, &e->selection.query, out_stream_sink(stream), err);
 	if (rc < 0) {
 		out_stream_free(stream);
 		return rc;
@@ -163,11 +142,15 @@ static int write_stream(const struct export *e, struct recording *rec, const str
 
 int cmd_export(int argc, char **argv)
 {
+	static const struct argp_child children[] = { { &select_but_to_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
 		.args_doc = "FILE",
-		.doc = "Write a recording in the format of another tool.",
+		.doc = "Write a recording in the format of another tool.\v"
+		       "TIME is 10s or 1h30m (from the start), -5m (from the end), 50%, peak, end, "
+		       "or RFC 3339. SIZE is 100, 64K, 1.5M. Bounds are inclusive.",
+		.children = children,
 	};
 	struct export e = { 0 };
 	int rest;
@@ -183,12 +166,18 @@ int cmd_export(int argc, char **argv)
 	CLEANUP(outfile_fini) struct outfile out = { 0 };
 	if (outfile_open(&out, e.out_path, e.format->binary, !e.format->binary, &e.err) < 0)
 		return cmd_fail(&e.err);
-	CLEANUP(prof_freep) struct prof *prof = recording_read(rec, NULL, &e.err);
+	CLEANUP(prof_freep) struct prof *prof = recording_read(rec, &e.selection.query, &e.err);
 	if (!prof || cmd_resolve(prof, NULL, &e.err) < 0)
 		return cmd_fail(&e.err);
 	if (recording_warning(rec))
 		fprintf(stderr, "byteledger: %s\n", recording_warning(rec));
-	int rc = e.format->reading ? e.format->reading(out.to, prof, &e.out, &e.err)
+	const struct out_opt opt = {
+		.by = e.selection.by,
+		.cost = select_cost(&e.selection),
+		.limit = e.selection.limit,
+		.inverted = e.selection.inverted,
+	};
+	int rc = e.format->reading ? e.format->reading(out.to, prof, &opt, &e.err)
 				   : write_stream(&e, rec, prof, out.to, &e.err);
 	if (rc == 0)
 		rc = outfile_commit(&out, &e.err);

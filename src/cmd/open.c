@@ -129,12 +129,31 @@ static int source_summary(void *ctx, struct prof *prof, struct err *err)
 	return rc;
 }
 
-struct prof *recording_read(struct recording *rec, const struct query *query, struct err *err)
+static int source_resolve(void *ctx, struct prof *prof, struct err *err)
 {
-	struct query_source source = { .run = source_run, .ctx = rec };
+	(void)ctx;
+	return cmd_resolve(prof, NULL, err);
+}
+
+static struct query_source as_source(struct recording *rec)
+{
+	struct query_source source = { .run = source_run, .resolve = source_resolve, .ctx = rec };
 	if (rec->kind == RECORDING_BLT)
 		source.summary = source_summary;
+	return source;
+}
+
+struct prof *recording_read(struct recording *rec, const struct query *query, struct err *err)
+{
+	struct query_source source = as_source(rec);
 	return query_run(&source, query, err);
+}
+
+int recording_stream(struct recording *rec, const struct query *query, struct sink *sink,
+		     struct err *err)
+{
+	struct query_source source = as_source(rec);
+	return query_stream(&source, query, sink, err);
 }
 
 int cmd_resolve(struct prof *prof, const char *const *debug_dirs, struct err *err)

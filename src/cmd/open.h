@@ -27,6 +27,10 @@ int recording_run(struct recording *recording, struct sink *sink, struct err *er
 struct prof *recording_read(struct recording *recording, const struct query *query,
 			    struct err *err);
 
+/** recording_stream() - replay what @query (NULL: everything) selects into @sink. */
+int recording_stream(struct recording *recording, const struct query *query, struct sink *sink,
+		     struct err *err);
+
 /** recording_warning() - one line on what could not be read, after a run; NULL where the file is whole. Lent. */
 const char *recording_warning(const struct recording *recording);
 

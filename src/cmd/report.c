@@ -8,39 +8,24 @@
 
 #include "cmd/cmd.h"
 #include "cmd/open.h"
+#include "cmd/select.h"
 #include "out/out.h"
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
 
 struct report {
+	struct selection selection; /* first: the child parser's input */
 	const char *path;
 	enum format format;
-	struct out_opt out;
 	struct err err;
 };
 
-enum { OPT_BY = 256, OPT_COST, OPT_LIMIT, OPT_FORMAT };
+enum { OPT_FORMAT = 256 };
 
 static const struct argp_option options[] = {
-	{ "by", OPT_BY, "WORD", 0,
-	  "A row is one stack (default), function, module, file, line or thread", 1 },
-	{ "cost", OPT_COST, "WORD", 0,
-	  "Sort by peak (default), allocations, allocated, temporary, leaked or live", 1 },
-	{ "limit", OPT_LIMIT, "N", 0, "At most N rows (text: 10 unless given)", 1 },
-	{ "format", OPT_FORMAT, "WORD", 0, "text (default), json or csv", 2 },
+	{ "format", OPT_FORMAT, "WORD", 0, "text (default), json or csv", 3 },
 	{ 0 },
 };
-
-static int parse_limit(const char *text, size_t *limit, struct err *err)
-{
-	char *end;
-	errno = 0;
-	unsigned long long n = strtoull(text, &end, 10);
-	if (errno || *end || end == text || *text == '-' || n == 0)
-		return err_set(err, -EINVAL, "bad limit '%s'", text);
-	*limit = n;
-	return 0;
-}
 
 static int parse_format(const char *text, enum format *format, struct err *err)
 {
@@ -60,16 +45,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct report *r = state->input;
 	int rc = 0;
 	switch (key) {
-	case OPT_BY:
-		rc = view_by_parse(arg, &r->out.by, &r->err);
-		r->out.one_section = 1;
-		break;
-	case OPT_COST:
-		rc = view_cost_parse(arg, &r->out.cost, &r->err);
-		r->out.one_section = 1;
-		break;
-	case OPT_LIMIT:
-		rc = parse_limit(arg, &r->out.limit, &r->err);
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &r->selection;
 		break;
 	case OPT_FORMAT:
 		rc = parse_format(arg, &r->format, &r->err);
@@ -92,13 +69,37 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
+static int print(const struct report *r, const struct prof *prof, struct err *err)
+{
+	struct out_opt opt = {
+		.by = r->selection.by,
+		.cost = select_cost(&r->selection),
+		.inverted = r->selection.inverted,
+		.limit = r->selection.limit,
+		.one_section = r->selection.by_given || r->selection.cost_given,
+	};
+	switch (r->format) {
+	case FORMAT_JSON:
+		return out_json(stdout, prof, &opt, err);
+	case FORMAT_CSV:
+		return out_csv(stdout, prof, &opt, err);
+	case FORMAT_TEXT:
+		break;
+	}
+	return out_text(stdout, prof, &opt, err);
+}
+
 int cmd_report(int argc, char **argv)
 {
+	static const struct argp_child children[] = { { &select_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
 		.args_doc = "FILE",
-		.doc = "Say where the memory went: the report of a recording.",
+		.doc = "Say where the memory went: the report of a recording.\v"
+		       "TIME is 10s or 1h30m (from the start), -5m (from the end), 50%, peak, end, "
+		       "or RFC 3339. SIZE is 100, 64K, 1.5M. Bounds are inclusive.",
+		.children = children,
 	};
 	struct report r = { 0 };
 	int rest;
@@ -107,13 +108,11 @@ int cmd_report(int argc, char **argv)
 	CLEANUP(recording_freep) struct recording *rec = cmd_open_recording(r.path, &r.err);
 	if (!rec)
 		return cmd_fail(&r.err);
-	CLEANUP(prof_freep) struct prof *prof = recording_read(rec, NULL, &r.err);
+	CLEANUP(prof_freep)
+	struct prof *prof = recording_read(rec, &r.selection.query, &r.err);
 	if (!prof || cmd_resolve(prof, NULL, &r.err) < 0)
 		return cmd_fail(&r.err);
 	if (recording_warning(rec))
 		fprintf(stderr, "byteledger: %s\n", recording_warning(rec));
-	int rc = r.format == FORMAT_JSON  ? out_json(stdout, prof, &r.out, &r.err)
-		 : r.format == FORMAT_CSV ? out_csv(stdout, prof, &r.out, &r.err)
-					  : out_text(stdout, prof, &r.out, &r.err);
-	return rc < 0 ? cmd_fail(&r.err) : CMD_OK;
+	return print(&r, prof, &r.err) < 0 ? cmd_fail(&r.err) : CMD_OK;
 }

@@ -108,19 +108,23 @@ const struct prof_point *prof_timeline(const struct prof *prof, size_t *count)
 
 /* ---- block events ---------------------------------------------------------------------------------------------- */
 
-/** counter_add() - one allocation or free; @max_epoch is the global maximum's number before this event. */
+/**
+ * counter_add() - one allocation or free; @max_epoch is the global maximum's number before this event. Written with masks:
+ * whether an event is a free is as good as random, and a wrong guess costs more than all of this.
+ */
 static inline __attribute__((always_inline)) void counter_add(struct prof_counter *c,
 							      uint64_t is_free, uint64_t bytes,
 							      uint64_t temporary,
 							      uint64_t max_epoch)
 {
-	uint64_t live = c->live_bytes;
-	c->saved_bytes = c->saved_epoch == max_epoch ? c->saved_bytes : live;
+	uint64_t live = c->live_bytes, free_mask = -is_free;
+	uint64_t saved_mask = -(uint64_t)(c->saved_epoch == max_epoch);
+	c->saved_bytes = live ^ ((live ^ c->saved_bytes) & saved_mask);
 	c->saved_epoch = max_epoch;
 	c->allocations += is_free ^ 1;
 	c->frees += is_free;
-	c->allocated_bytes += is_free ? 0 : bytes;
-	c->live_bytes = is_free ? live - bytes : live + bytes;
+	c->allocated_bytes += bytes & ~free_mask;
+	c->live_bytes = live + ((bytes ^ free_mask) - free_mask);
 	c->temporary += temporary;
 }
 
@@ -208,7 +212,7 @@ static inline __attribute__((always_inline)) ssize_t put_blocks(struct prof *p,
 		}
 		counter_add(prof_counter_at(p, slot), is_free, bytes, temporary, epoch);
 		all_frees += is_free;
-		live = is_free ? live - bytes : live + bytes;
+		live += (bytes ^ -is_free) + is_free;
 		bucket_max = live > bucket_max ? live : bucket_max;
 		if (live > max) {
 			max = live;

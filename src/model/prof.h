@@ -125,6 +125,12 @@ struct prof_point {
 /** prof_timeline() - at most PROF_POINTS_MAX points, ascending in time; lent until the next event. */
 const struct prof_point *prof_timeline(const struct prof *prof, size_t *count);
 
+/**
+ * prof_keep_live() - turn the reading into that of the blocks which are live now: allocations, allocated and peak bytes
+ * become those of the live blocks, frees and temporary 0. For "what was live at that moment"; no events after it.
+ */
+void prof_keep_live(struct prof *prof);
+
 /* ---- loading: only for trace/summary.c, which restores a finished reading without replaying a single event -------- */
 
 /*

@@ -161,6 +161,28 @@ const struct prof_thread *prof_thread(const struct prof *prof, struct thread_id 
 	return &row->pub;
 }
 
+static void counter_keep_live(const struct prof *p, struct prof_counter *c)
+{
+	c->allocations -= c->frees;
+	c->allocated_bytes = c->saved_bytes = c->live_bytes;
+	c->frees = c->temporary = 0;
+	c->saved_epoch = p->epoch;
+}
+
+void prof_keep_live(struct prof *p)
+{
+	for (uint32_t slot = 1; slot < p->counters.count; slot++)
+		counter_keep_live(p, prof_counter_at(p, slot));
+	for (uint32_t i = 0; i < p->threads.count; i++) {
+		struct thread_row *row = chunked_at(&p->threads, i);
+		counter_keep_live(p, &row->counter);
+	}
+	p->max_bytes = p->live_bytes;
+	p->max_time_ns = p->last_time_ns;
+	p->max_event = p->allocations - p->frees;
+	p->other.foreign_frees = 0;
+}
+
 /* ---- loading a summary ------------------------------------------------------------------------------------------- */
 
 int prof_load_totals(struct prof *p, const struct prof_totals *totals, struct err *err)

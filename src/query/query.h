@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * query.h - the contract's selection words (contract 3) over a recording: which blocks count, and at which moment.
+ *
+ * A selection is a set of blocks. The reading of a selection is the one that a recording of nothing but these blocks would
+ * give: its peak is the highest sum of their bytes, at the first such moment.
  */
 #ifndef QUERY_QUERY_H
 #define QUERY_QUERY_H
@@ -9,55 +12,75 @@
 
 #include "base/err.h"
 #include "model/prof.h"
-#include "trace/trace.h"
 
 /** A moment as the user wrote it: `10s`, `-5m`, `50%`, `peak`, `end`, RFC 3339. */
 struct query_time {
 	enum {
 		QUERY_TIME_NONE = 0,
-		QUERY_TIME_START_NS,
-		QUERY_TIME_END_NS,
-		QUERY_TIME_PERMILLION,
+		QUERY_TIME_START_NS,   /* value: ns from the start */
+		QUERY_TIME_END_NS,     /* value: ns before the end */
+		QUERY_TIME_PERMILLION, /* value: of the runtime */
 		QUERY_TIME_PEAK,
 		QUERY_TIME_END,
-		QUERY_TIME_WALL_NS
+		QUERY_TIME_WALL_NS /* value: ns since 1970 UTC */
 	} kind;
 	uint64_t value;
 };
-/** query_time_parse() - -EINVAL with a message naming the accepted forms. */
+/** query_time_parse() - -EINVAL with a message and a hint naming the accepted forms. */
 int query_time_parse(const char *text, struct query_time *time, struct err *err);
+/** query_duration_parse() - `1h30m`, `10s`, `1.5s`, `250ms`, `5us`, `7ns`; a bare number is seconds. Into ns. */
+int query_duration_parse(const char *text, uint64_t *ns, struct err *err);
+/** query_size_parse() - `100`, `64K`, `1.5MiB`, `2G`: powers of 1024. Into bytes. */
+int query_size_parse(const char *text, uint64_t *bytes, struct err *err);
+/**
+ * query_time_resolve() - nanoseconds since the start of @reading (a whole one: its runtime and peak are asked for).
+ * Return: 0, or -EINVAL where the recording's wall clock is not known.
+ */
+int query_time_resolve(const struct query_time *time, const struct prof *reading, uint64_t *ns,
+		       struct err *err);
 
 /** struct query - zero-initialised selects everything. Bounds are inclusive but for @to (exclusive). */
 struct query {
 	struct query_time at, from, to;
-	const char *function_regex;  /* POSIX extended, any frame, demangled */
-	uint64_t min_size, max_size; /* max 0 = none */
+	const char *function_regex; /* POSIX extended, any frame, demangled */
+	uint64_t min_size, max_size;
+	int has_max_size;
 	int has_lifetime_min, has_lifetime_max;
 	uint64_t lifetime_min_ns, lifetime_max_ns;
-	int leaked;         /* only blocks never freed */
-	int64_t thread_tid; /* 0 = all */
+	int leaked; /* only blocks never freed */
 };
 
-/** query_needs_replay() - 0 if the summary of a finished recording answers it. */
-int query_needs_replay(const struct query *query);
+/** query_is_empty() - 1 if @query (NULL too) selects everything. */
+int query_is_empty(const struct query *query);
 
 /**
  * struct query_source - where the events come from: a .blt recording, or a foreign file read by somebody else.
- * @run replays everything into a sink and can be called more than once. @summary (may be NULL) loads a finished reading:
- * 1 done, 0 there is none, negative errno.
+ * @run replays everything into a sink; each time the same. @summary (may be NULL) loads a finished reading: 1 done, 0
+ * there is none, negative errno. @resolve (may be NULL) gives symbols to the frames that have none; function_regex asks.
  */
 struct query_source {
 	int (*run)(void *ctx, struct sink *sink, struct err *err);
 	int (*summary)(void *ctx, struct prof *prof, struct err *err);
+	int (*resolve)(void *ctx, struct prof *prof, struct err *err);
 	void *ctx;
 };
 
 /**
  * query_run() - the reading that @query (NULL: everything) selects, as a prof whose counters hold only the selected
- * blocks. Uses the summary where it can, else replays.
+ * blocks; with `at`: those live at that moment and nothing else (allocations = live blocks, frees 0).
+ * Cost: without a query the summary, else one replay where there is none. With one: the summary or a replay for what has
+ * to be known before (length, peak, names), and a replay; two for lifetimes and `leaked`.
+ * Memory: definitions + 25 bytes a live block; for lifetimes and `leaked` one bit an allocation in a temporary file.
  * Return: a new prof, release with prof_free(); NULL with @err.
  */
 struct prof *query_run(const struct query_source *source, const struct query *query,
 		       struct err *err);
+
+/**
+ * query_stream() - the events of the selected blocks into @to, with all definitions and the events that are not about
+ * blocks: what a format that takes a stream writes. @query NULL or empty: everything. Cost as above.
+ */
+int query_stream(const struct query_source *source, const struct query *query, struct sink *to,
+		 struct err *err);
 
 #endif

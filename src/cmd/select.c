@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/select.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cmd/cmd.h"
+
+enum {
+	OPT_BY = 0x1000,
+	OPT_COST,
+	OPT_AT,
+	OPT_FROM,
+	OPT_TO,
+	OPT_REGEX,
+	OPT_MIN_SIZE,
+	OPT_MAX_SIZE,
+	OPT_LIFETIME_MIN,
+	OPT_LIFETIME_MAX,
+	OPT_LEAKED,
+	OPT_LIMIT,
+	OPT_INVERTED
+};
+
+static const struct argp_option options[] = {
+	{ NULL, 0, NULL, 0, "What counts:", 1 },
+	{ "at", OPT_AT, "TIME", 0, "Only what was live at that moment", 1 },
+	{ "from", OPT_FROM, "TIME", 0, "Only what was allocated at or after TIME", 1 },
+	{ "function-regex", OPT_REGEX, "REGEX", 0,
+	  "Only stacks with a function that matches (POSIX extended)", 1 },
+	{ "min-size", OPT_MIN_SIZE, "SIZE", 0, "Only blocks of at least SIZE", 1 },
+	{ "max-size", OPT_MAX_SIZE, "SIZE", 0, "Only blocks of at most SIZE", 1 },
+	{ "lifetime-min", OPT_LIFETIME_MIN, "DURATION", 0,
+	  "Only blocks that lived at least so long", 1 },
+	{ "lifetime-max", OPT_LIFETIME_MAX, "DURATION", 0, "Only blocks that lived at most so long",
+	  1 },
+	{ "leaked", OPT_LEAKED, NULL, 0, "Only blocks that were never freed", 1 },
+	{ NULL, 0, NULL, 0, "How it is shown:", 2 },
+	{ "by", OPT_BY, "WORD", 0,
+	  "A row is one stack (default), function, module, file, line or thread", 2 },
+	{ "cost", OPT_COST, "WORD", 0,
+	  "Sort by peak (default), allocations, allocated, temporary, leaked or live", 2 },
+	{ "limit", OPT_LIMIT, "N", 0, "At most N rows", 2 },
+	{ "inverted", OPT_INVERTED, NULL, 0, "Trees begin at the allocating functions, not at main",
+	  2 },
+	{ 0 },
+};
+
+/* On its own, because `export --to` means a format as well. */
+static const struct argp_option to_option[] = {
+	{ "to", OPT_TO, "TIME", 0, "Only what was allocated before TIME", 1 },
+	{ 0 },
+};
+
+static int parse_limit(const char *text, size_t *limit, struct err *err)
+{
+	char *end;
+	errno = 0;
+	unsigned long long n = strtoull(text, &end, 10);
+	if (errno || *end || end == text || *text < '0' || *text > '9' || n == 0)
+		return err_set(err, -EINVAL, "bad limit '%s': a number from 1", text);
+	*limit = n;
+	return 0;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct selection *s = state->input;
+	struct query *q = s ? &s->query : NULL;
+	struct err err = { 0 };
+	int rc = 0;
+	switch (key) {
+	case OPT_BY:
+		s->by_given = 1;
+		rc = view_by_parse(arg, &s->by, &err);
+		break;
+	case OPT_COST:
+		s->cost_given = 1;
+		rc = view_cost_parse(arg, &s->cost, &err);
+		break;
+	case OPT_AT:
+		rc = query_time_parse(arg, &q->at, &err);
+		break;
+	case OPT_FROM:
+		rc = query_time_parse(arg, &q->from, &err);
+		break;
+	case OPT_TO:
+		rc = query_time_parse(arg, &q->to, &err);
+		break;
+	case OPT_REGEX:
+		q->function_regex = arg;
+		break;
+	case OPT_MIN_SIZE:
+		rc = query_size_parse(arg, &q->min_size, &err);
+		break;
+	case OPT_MAX_SIZE:
+		q->has_max_size = 1;
+		rc = query_size_parse(arg, &q->max_size, &err);
+		break;
+	case OPT_LIFETIME_MIN:
+		q->has_lifetime_min = 1;
+		rc = query_duration_parse(arg, &q->lifetime_min_ns, &err);
+		break;
+	case OPT_LIFETIME_MAX:
+		q->has_lifetime_max = 1;
+		rc = query_duration_parse(arg, &q->lifetime_max_ns, &err);
+		break;
+	case OPT_LEAKED:
+		q->leaked = 1;
+		break;
+	case OPT_LIMIT:
+		rc = parse_limit(arg, &s->limit, &err);
+		break;
+	case OPT_INVERTED:
+		s->inverted = 1;
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	if (rc < 0) {
+		cmd_fail(&err);
+		exit(CMD_USAGE);
+	}
+	return 0;
+}
+
+static error_t parse_with_to(int key, char *arg, struct argp_state *state)
+{
+	if (key == ARGP_KEY_INIT)
+		state->child_inputs[0] = state->input;
+	return parse(key, arg, state);
+}
+
+static const struct argp_child children[] = { { &select_but_to_argp, 0, NULL, 0 }, { 0 } };
+const struct argp select_but_to_argp = { .options = options, .parser = parse };
+const struct argp select_argp = { .options = to_option,
+				  .parser = parse_with_to,
+				  .children = children };
+
+enum view_cost select_cost(const struct selection *selection)
+{
+	if (selection->cost_given)
+		return selection->cost;
+	return selection->query.at.kind ? VIEW_COST_LIVE : VIEW_COST_PEAK;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* select.h - the selection words as options, the same in every command that reads recordings (contract 3). */
+#ifndef CMD_SELECT_H
+#define CMD_SELECT_H
+
+#include <argp.h>
+#include <stddef.h>
+
+#include "query/query.h"
+#include "view/view.h"
+
+struct selection {
+	struct query query;
+	enum view_by by;
+	enum view_cost cost;
+	int by_given, cost_given;
+	size_t limit; /* 0 = not given */
+	int inverted;
+};
+
+/**
+ * select_argp - a child parser; hand &struct selection to it by state->child_inputs[] at ARGP_KEY_INIT. A bad value is
+ * printed with its hint and ends the program with CMD_USAGE, as a bad option does.
+ */
+extern const struct argp select_argp;
+/** select_but_to_argp - the same without --to TIME, for a command whose own --to takes it (query_time_parse()). */
+extern const struct argp select_but_to_argp;
+
+/** select_cost() - the cost to sort by: the given one; else what is live where a moment was asked for, else the peak. */
+enum view_cost select_cost(const struct selection *selection);
+
+#endif

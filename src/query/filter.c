@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* filter.c - the pass that hands the selected blocks on. */
+#include <errno.h>
+#include <string.h>
+
+#include "query/impl.h"
+
+#define BATCH 512
+
+struct filter {
+	struct sink sink;
+	const struct plan *plan;
+	const struct bits *bits;
+	struct sink *to;
+	struct chunked taken; /* uint8_t by block number: its allocation was handed on */
+	uint64_t allocations, events;
+	size_t held;
+	struct event batch[BATCH];
+};
+
+static int flush(struct filter *f, struct err *err)
+{
+	size_t count = f->held;
+	f->held = 0;
+	return count ? f->to->put(f->to, f->batch, count, err) : 0;
+}
+
+static int filter_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	struct filter *f = (struct filter *)sink;
+	int rc = flush(f, err);
+	return rc < 0 ? rc : f->to->define(f->to, def, err);
+}
+
+/** wanted() - 1 to hand @ev on, 0 not to, negative errno. */
+static int wanted(struct filter *f, const struct event *ev, struct err *err)
+{
+	const struct plan *plan = f->plan;
+	if (ev->kind != EVENT_ALLOC && ev->kind != EVENT_FREE)
+		return plan_before_at(plan, ev->time_ns, f->events);
+	f->events++;
+	if (ev->block.v == BLOCK_NONE)
+		return err_set(err, -EINVAL, "this recording does not tell its blocks apart");
+	int before = plan_before_at(plan, ev->time_ns, f->events);
+	if (ev->kind == EVENT_FREE) {
+		/* With fates, a block that is live at the asked moment has no end in this reading. */
+		return before && !(f->bits && plan->has_at) &&
+		       chunked_has(&f->taken, ev->block.v) &&
+		       *(uint8_t *)chunked_at(&f->taken, ev->block.v);
+	}
+	f->allocations++;
+	uint8_t *taken = chunked_touch(&f->taken, ev->block.v);
+	if (!taken)
+		return err_set(err, -ENOMEM, "cannot keep the live blocks");
+	*taken = before && (f->bits ? bits_get(f->bits, f->allocations) : plan_takes(plan, ev));
+	return *taken;
+}
+
+static int filter_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	struct filter *f = (struct filter *)sink;
+	for (size_t i = 0; i < count; i++) {
+		int rc = wanted(f, &events[i], err);
+		if (rc < 0)
+			return rc;
+		if (!rc)
+			continue;
+		f->batch[f->held++] = events[i];
+		if (f->held == BATCH && (rc = flush(f, err)) < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int filter_run(const struct query_source *source, const struct plan *plan, const struct bits *bits,
+	       struct sink *to, struct err *err)
+{
+	struct filter f = {
+		.sink = { .define = filter_define, .put = filter_put },
+		.plan = plan,
+		.bits = bits,
+		.to = to,
+		.taken = CHUNKED_INIT(uint8_t),
+	};
+	int rc = source->run(source->ctx, &f.sink, err);
+	if (rc == 0)
+		rc = flush(&f, err);
+	chunked_fini(&f.taken);
+	return rc;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* impl.h - what the files of this room share. */
+#ifndef QUERY_IMPL_H
+#define QUERY_IMPL_H
+
+#include "base/chunked.h"
+#include "query/query.h"
+
+/** struct bits - one bit an allocation, in an unlinked temporary file: it grows with events, so it is not our memory. */
+struct bits {
+	uint64_t *words;
+	uint64_t capacity; /* in bits */
+	int fd;            /* 0 = not open */
+};
+/** bits_grow() - make bits up to @bit addressable, cleared; 0 or negative errno with @err. */
+int bits_grow(struct bits *bits, uint64_t bit, struct err *err);
+static inline void bits_set(struct bits *bits, uint64_t bit)
+{
+	bits->words[bit / 64] |= 1ull << (bit % 64);
+}
+static inline int bits_get(const struct bits *bits, uint64_t bit)
+{
+	return bit < bits->capacity && (bits->words[bit / 64] >> (bit % 64) & 1);
+}
+void bits_fini(struct bits *bits);
+
+/** struct plan - a query with its moments as numbers and its regex as a set of stacks. */
+struct plan {
+	uint64_t from_ns, to_ns; /* to_ns UINT64_MAX = no end */
+	uint64_t min_size, max_size;
+	uint64_t lifetime_min_ns, lifetime_max_ns;
+	uint64_t end_ns; /* of the recording: a block never freed lives so long */
+	int has_at, at_by_event;
+	uint64_t at_ns, at_event; /* the last one that counts */
+	int leaked;
+	int needs_fate;           /* the end of a block decides */
+	const struct prof *names; /* with a regex: its rows are what @stacks says yes or no to */
+	uint8_t *stacks;          /* by row of @names; NULL = all */
+};
+
+/** plan_takes() - what can be said of an allocation when it is made. */
+static inline int plan_takes(const struct plan *plan, const struct event *ev)
+{
+	if (ev->bytes < plan->min_size || ev->bytes > plan->max_size ||
+	    ev->time_ns < plan->from_ns || ev->time_ns >= plan->to_ns)
+		return 0;
+	return !plan->stacks || plan->stacks[prof_stack_row(plan->names, ev->stack).v];
+}
+/** plan_before_at() - does the event, number @event of all allocations and frees, come up to the asked moment? */
+static inline int plan_before_at(const struct plan *plan, uint64_t time_ns, uint64_t event)
+{
+	if (!plan->has_at)
+		return 1;
+	return plan->at_by_event ? event <= plan->at_event : time_ns <= plan->at_ns;
+}
+
+/** regex_stacks() - which stack rows of @prof have a frame whose function matches; malloc'd, NULL with @err. */
+uint8_t *regex_stacks(const struct prof *prof, const char *regex, struct err *err);
+
+/** fate_run() - replay once and set the bit of each allocation (by its number) that @plan selects. */
+int fate_run(const struct query_source *source, const struct plan *plan, struct bits *bits,
+	     struct err *err);
+/** filter_run() - replay into @to what @plan selects; @bits: the fates, NULL where none is needed. */
+int filter_run(const struct query_source *source, const struct plan *plan, const struct bits *bits,
+	       struct sink *to, struct err *err);
+
+#endif

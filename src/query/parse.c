@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parse.c - moments, durations and sizes as people write them. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "query/query.h"
+
+#define SECOND 1000000000ull
+
+/**
+ * parse_number() - digits with an optional fraction, times @unit once the unit is known: kept as whole and nanoths so that
+ * no precision is lost. Return: the place behind it, NULL where there is no number or it is too large.
+ */
+static const char *parse_number(const char *at, uint64_t *whole, uint64_t *nanoths)
+{
+	*whole = *nanoths = 0;
+	if (!isdigit((unsigned char)*at))
+		return NULL;
+	for (; isdigit((unsigned char)*at); at++)
+		if (__builtin_mul_overflow(*whole, 10, whole) ||
+		    __builtin_add_overflow(*whole, (uint64_t)(*at - '0'), whole))
+			return NULL;
+	if (*at != '.')
+		return at;
+	at++;
+	if (!isdigit((unsigned char)*at))
+		return NULL;
+	for (uint64_t scale = SECOND / 10; isdigit((unsigned char)*at); at++, scale /= 10)
+		*nanoths += (uint64_t)(*at - '0') * scale;
+	return at;
+}
+
+static int scale(uint64_t whole, uint64_t nanoths, uint64_t unit, uint64_t *value)
+{
+	uint64_t part = (uint64_t)((__uint128_t)nanoths * unit / SECOND);
+	return __builtin_mul_overflow(whole, unit, value) ||
+	       __builtin_add_overflow(*value, part, value);
+}
+
+/** parse_duration() - one or more number-unit pairs, largest unit first; 0 or -1. */
+static int parse_duration(const char *at, uint64_t *ns)
+{
+	static const struct {
+		const char *name;
+		uint64_t ns;
+	} units[] = {
+		{ "ms", 1000000 },       { "us", 1000 },         { "ns", 1 },
+		{ "d", 86400 * SECOND }, { "h", 3600 * SECOND }, { "m", 60 * SECOND },
+		{ "s", SECOND },
+	};
+	uint64_t last = UINT64_MAX, value, whole, nanoths;
+	*ns = 0;
+	do {
+		at = parse_number(at, &whole, &nanoths);
+		if (!at)
+			return -1;
+		uint64_t unit = 0;
+		for (size_t i = 0; i < ARRAY_LEN(units) && !unit; i++) {
+			if (strncmp(at, units[i].name, strlen(units[i].name)) == 0) {
+				unit = units[i].ns;
+				at += strlen(units[i].name);
+			}
+		}
+		if (!unit && *at == '\0' && last == UINT64_MAX)
+			unit = SECOND; /* a bare number */
+		if (!unit || unit >= last || scale(whole, nanoths, unit, &value) ||
+		    __builtin_add_overflow(*ns, value, ns))
+			return -1;
+		last = unit;
+	} while (*at);
+	return 0;
+}
+
+int query_duration_parse(const char *text, uint64_t *ns, struct err *err)
+{
+	if (parse_duration(text, ns) == 0)
+		return 0;
+	err_set(err, -EINVAL, "bad duration '%s'", text);
+	return err_hint(err, "for example 10s, 1h30m, 250ms, 5us; a bare number is seconds");
+}
+
+int query_size_parse(const char *text, uint64_t *bytes, struct err *err)
+{
+	uint64_t whole, nanoths, unit = 1;
+	const char *at = parse_number(text, &whole, &nanoths);
+	if (at && *at) {
+		static const char letters[] = "KMGTPE";
+		const char *letter = strchr(letters, toupper((unsigned char)*at));
+		if (letter) {
+			unit = 1ull << (10 * (letter - letters + 1));
+			at++;
+			if (*at == 'i')
+				at++;
+		}
+		if (*at == 'B' || *at == 'b')
+			at++;
+	}
+	if (at && *at == '\0' && !(unit == 1 && nanoths) && !scale(whole, nanoths, unit, bytes))
+		return 0;
+	err_set(err, -EINVAL, "bad size '%s'", text);
+	return err_hint(err, "for example 100, 64K, 1.5M, 2G (powers of 1024)");
+}
+
+/** parse_wall() - RFC 3339: 2026-01-31T12:00:00[.5](Z|+01:00); a space may stand for the T. 0 or -1. */
+static int parse_wall(const char *text, uint64_t *ns)
+{
+	struct tm tm = { 0 };
+	int n = 0, hours, minutes;
+	char sep;
+	if (sscanf(text, "%4d-%2d-%2d%c%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &sep,
+		   &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &n) != 7 ||
+	    n != 19 || !strchr("Tt ", sep) || tm.tm_year < 1970 || tm.tm_mon < 1 ||
+	    tm.tm_mon > 12 || tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour < 0 ||
+	    tm.tm_hour > 23 || tm.tm_min < 0 || tm.tm_min > 59 || tm.tm_sec < 0 || tm.tm_sec > 60)
+		return -1;
+	int day = tm.tm_mday, leap = tm.tm_sec == 60;
+	tm.tm_year -= 1900;
+	tm.tm_mon -= 1;
+	const char *at = text + n;
+	uint64_t whole, nanoths = 0;
+	if (*at == '.') {
+		/* The digits stand behind a whole number that parse_number() can read. */
+		char fraction[32];
+		snprintf(fraction, sizeof(fraction), "0%.30s", at);
+		const char *end = parse_number(fraction, &whole, &nanoths);
+		if (!end)
+			return -1;
+		at += end - fraction - 1;
+	}
+	int64_t offset = 0;
+	if ((*at == 'Z' || *at == 'z') && at[1] == '\0') {
+		offset = 0;
+	} else if ((*at == '+' || *at == '-') &&
+		   sscanf(at + 1, "%2d:%2d%n", &hours, &minutes, &n) == 2 && n == 5 &&
+		   at[6] == '\0' && hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60) {
+		offset = (hours * 3600 + minutes * 60) * (*at == '-' ? -1 : 1);
+	} else {
+		return -1;
+	}
+	time_t seconds = timegm(&tm);
+	if (tm.tm_mday != day && !leap) /* no such day in that month */
+		return -1;
+	if (seconds < 0 || seconds - offset < 0)
+		return -1;
+	*ns = (uint64_t)(seconds - offset) * SECOND + nanoths;
+	return 0;
+}
+
+/** parse_percent() - "50%", "12.5%", up to 100%. 0 or -1. */
+static int parse_percent(const char *text, uint64_t *permillion)
+{
+	uint64_t whole, nanoths;
+	const char *at = parse_number(text, &whole, &nanoths);
+	if (!at || strcmp(at, "%") != 0 || whole > 100 || (whole == 100 && nanoths))
+		return -1;
+	*permillion = whole * 10000 + nanoths * 10000 / SECOND;
+	return 0;
+}
+
+int query_time_parse(const char *text, struct query_time *time, struct err *err)
+{
+	*time = (struct query_time){ 0 };
+	if (strcmp(text, "peak") == 0) {
+		time->kind = QUERY_TIME_PEAK;
+	} else if (strcmp(text, "end") == 0) {
+		time->kind = QUERY_TIME_END;
+	} else if (parse_percent(text, &time->value) == 0) {
+		time->kind = QUERY_TIME_PERMILLION;
+	} else if (*text == '-' && parse_duration(text + 1, &time->value) == 0) {
+		time->kind = QUERY_TIME_END_NS;
+	} else if (parse_duration(text, &time->value) == 0) {
+		time->kind = QUERY_TIME_START_NS;
+	} else if (parse_wall(text, &time->value) == 0) {
+		time->kind = QUERY_TIME_WALL_NS;
+	} else {
+		err_set(err, -EINVAL, "bad time '%s'", text);
+		return err_hint(err, "10s or 1h30m from the start, -5m from the end, 50%%, peak, "
+				     "end, or 2026-01-31T12:00:00Z");
+	}
+	return 0;
+}
+
+int query_time_resolve(const struct query_time *time, const struct prof *reading, uint64_t *ns,
+		       struct err *err)
+{
+	struct prof_totals totals;
+	prof_totals(reading, &totals);
+	const struct prof_process *process = prof_process(reading);
+	uint64_t end = totals.runtime_ns, start = process ? process->start_realtime_ns : 0;
+	switch (time->kind) {
+	case QUERY_TIME_START_NS:
+		*ns = time->value;
+		return 0;
+	case QUERY_TIME_END_NS:
+		*ns = time->value < end ? end - time->value : 0;
+		return 0;
+	case QUERY_TIME_PERMILLION:
+		*ns = (uint64_t)((__uint128_t)end * time->value / 1000000);
+		return 0;
+	case QUERY_TIME_PEAK:
+		*ns = totals.peak_time_ns;
+		return 0;
+	case QUERY_TIME_WALL_NS:
+		if (!start) {
+			err_set(err, -EINVAL, "the recording does not know the time of day");
+			return err_hint(err, "give a time from its start, like 10s");
+		}
+		*ns = time->value > start ? time->value - start : 0;
+		return 0;
+	case QUERY_TIME_NONE:
+	case QUERY_TIME_END:
+		break;
+	}
+	*ns = end;
+	return 0;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <regex.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/intern.h"
+#include "query/impl.h"
+
+/* A pattern longer than this is no question but an attack on the matcher. */
+#define REGEX_MAX 1000
+
+/** struct memo - each function name is matched once, however many frames carry it (names are interned: one address). */
+struct memo {
+	struct idtab tab;
+	const char **names;
+	uint8_t *matches;
+	uint32_t count, cap;
+};
+
+static void memo_fini(struct memo *memo)
+{
+	idtab_fini(&memo->tab);
+	free(memo->names);
+	free(memo->matches);
+}
+
+static int memo_matches(struct memo *memo, const regex_t *re, const char *name)
+{
+	if (idtab_reserve(&memo->tab) < 0)
+		return -ENOMEM;
+	uint32_t hash = (uint32_t)hash_u64((uintptr_t)name, 0, hash_seed());
+	uint32_t at = idtab_first(&memo->tab, hash);
+	for (; memo->tab.slots[at] != IDTAB_NONE; at = idtab_next(&memo->tab, at))
+		if (memo->names[memo->tab.slots[at]] == name)
+			return memo->matches[memo->tab.slots[at]];
+	if (memo->count == memo->cap) {
+		uint32_t cap = memo->cap ? memo->cap * 2 : 256;
+		const char **names = realloc(memo->names, cap * sizeof(*names));
+		if (!names)
+			return -ENOMEM;
+		memo->names = names;
+		uint8_t *matches = realloc(memo->matches, cap);
+		if (!matches)
+			return -ENOMEM;
+		memo->matches = matches;
+		memo->cap = cap;
+	}
+	memo->names[memo->count] = name;
+	memo->matches[memo->count] = regexec(re, name, 0, NULL, 0) == 0;
+	idtab_put(&memo->tab, at, hash, memo->count);
+	return memo->matches[memo->count++];
+}
+
+static int frame_matches(const struct prof *prof, uint32_t row, const regex_t *re,
+			 struct memo *memo)
+{
+	const struct prof_frame *f = prof_frame(prof, (struct frame_id){ row });
+	for (uint32_t i = 0; i < f->symbol_count; i++) {
+		if (!f->symbols[i].function)
+			continue;
+		int rc = memo_matches(memo, re, f->symbols[i].function);
+		if (rc != 0)
+			return rc;
+	}
+	return 0;
+}
+
+uint8_t *regex_stacks(const struct prof *prof, const char *regex, struct err *err)
+{
+	if (strlen(regex) > REGEX_MAX) {
+		err_set(err, -EINVAL, "a regular expression of %zu bytes (at most %d)",
+			strlen(regex), REGEX_MAX);
+		return NULL;
+	}
+	regex_t re;
+	int bad = regcomp(&re, regex, REG_EXTENDED | REG_NOSUB);
+	if (bad) {
+		char text[200];
+		regerror(bad, &re, text, sizeof(text));
+		err_set(err, -EINVAL, "bad regular expression '%s': %s", regex, text);
+		err_hint(err, "POSIX extended syntax; quote ( ) [ ] { } * + ? . | with \\");
+		return NULL;
+	}
+	struct memo memo = { 0 };
+	uint32_t frames = prof_frame_count(prof), stacks = prof_stack_count(prof);
+	uint8_t *frame = calloc(frames, 1), *stack = calloc(stacks, 1);
+	int rc = frame && stack ? 0 : -ENOMEM;
+	for (uint32_t i = 1; i < frames && rc >= 0; i++) {
+		rc = frame_matches(prof, i, &re, &memo);
+		if (rc > 0)
+			frame[i] = 1;
+	}
+	/* A caller's row is smaller than its callee's: one pass. */
+	for (uint32_t i = 1; i < stacks && rc >= 0; i++) {
+		const struct prof_stack *s = prof_stack(prof, (struct stack_id){ i });
+		stack[i] = stack[s->parent.v] || (!s->stop && frame[s->frame.v]);
+	}
+	regfree(&re);
+	memo_fini(&memo);
+	free(frame);
+	if (rc < 0) {
+		free(stack);
+		err_set(err, -ENOMEM, "cannot match '%s' against the stacks", regex);
+		return NULL;
+	}
+	return stack;
+}
