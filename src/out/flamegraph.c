@@ -36,6 +36,7 @@ struct flame {
 	enum view_cost cost;
 	uint64_t total;
 	uint32_t depth, drawn; /* of the drawn ones: deepest, how many */
+	uint32_t present;      /* with any cost */
 	int flipped;
 	struct buf name;
 };
@@ -215,7 +216,7 @@ static int measure(struct flame *f)
 		free(values);
 	}
 	f->boxes[0].drawn = 1;
-	f->drawn = 1;
+	f->drawn = f->present = 1;
 	/* a parent comes before its children */
 	for (uint32_t i = 0; i < tree->count; i++) {
 		const struct view_node *n = &tree->nodes[i];
@@ -229,6 +230,7 @@ static int measure(struct flame *f)
 			box->drawn = f->boxes[i].drawn && value >= least && box->depth < DEPTH_MAX;
 			start += value;
 			f->drawn += box->drawn;
+			f->present += value > 0;
 			if (box->drawn && box->depth > f->depth)
 				f->depth = box->depth;
 		}
@@ -242,6 +244,7 @@ static void put_head(struct flame *f, const char *title, const char *cmdline, st
 	buf_printf(text,
 		   "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
 		   "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"100%%\" "
+		   "preserveAspectRatio=\"xMinYMin meet\" "
 		   "viewBox=\"0 0 %d %u\" data-width=\"%d\" data-top=\"%d\" data-depth=\"%u\" "
 		   "data-total=\"%" PRIu64 "\" data-unit=\"%s\" data-flipped=\"%d\">\n",
 		   WIDTH, height, WIDTH, TOP, f->depth, f->total, unit_of(f->cost), f->flipped);
@@ -263,9 +266,9 @@ static void put_head(struct flame *f, const char *title, const char *cmdline, st
 	put_amount(text, f->total, f->cost);
 	if (f->tree->inverted)
 		buf_puts(text, "; who allocates first, callers below");
-	if (f->drawn < f->tree->count)
-		buf_printf(text, "; %u of %u frames are too small to be drawn",
-			   f->tree->count - f->drawn, f->tree->count);
+	if (f->drawn < f->present)
+		buf_printf(text, "; %u of %u frames, too small or too deep, are not drawn",
+			   f->present - f->drawn, f->present);
 	buf_printf(text,
 		   "</text>\n<text class=\"button reset off\" x=\"%d\" y=\"58\">Reset zoom</text>\n"
 		   "<text class=\"button flip\" x=\"%d\" y=\"58\">Flip</text>\n"

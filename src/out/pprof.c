@@ -10,8 +10,8 @@
 #include "base/intern.h"
 #include "base/zstream.h"
 #include "out/out.h"
-#include "out/stream.h"
 #include "out/profile.pb-c.h"
+#include "out/stream.h"
 
 #define SAMPLE_TYPES 6
 
@@ -147,6 +147,24 @@ static uint64_t mapping_id(struct pprof *p, struct module_id module)
 	p->mapping_of[module.v] = (uint32_t)mapping->id;
 	push(p, &p->mappings, mapping);
 	return mapping->id;
+}
+
+/* pprof takes the first mapping for the program. Recordings name it by path, imports by its first word. */
+static void map_program_first(struct pprof *p, const struct prof_process *process)
+{
+	const char *exe = process && process->exe ? process->exe : "";
+	const char *slash = strrchr(exe, '/');
+	uint32_t count = prof_module_count(p->prof), found = 0;
+	for (uint32_t row = 1; row < count; row++) {
+		const struct prof_module *module = prof_module(p->prof, (struct module_id){ row });
+		if (strcmp(module->path, exe) == 0) {
+			found = row;
+			break;
+		}
+		if (!found && !slash && strcmp(module->name, exe) == 0)
+			found = row;
+	}
+	mapping_id(p, (struct module_id){ found });
 }
 
 static void add_line(struct pprof *p, Location *location, const char *function, const char *file,
@@ -362,6 +380,8 @@ int out_pprof(FILE *to, const struct prof *prof, const struct out_opt *opt, stru
 	profile.period = 1;
 	profile.default_sample_type = string_index(&p, default_type(opt->cost));
 	const struct prof_process *process = prof_process(prof);
+	if (p.mapping_of)
+		map_program_first(&p, process);
 	struct prof_totals totals;
 	prof_totals(prof, &totals);
 	profile.time_nanos = process ? (int64_t)process->start_realtime_ns : 0;

@@ -6,76 +6,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "source/heaptrack_lines.h"
-#include "source/heaptrack_tables.h"
+#include "source/heaptrack_impl.h"
 
 #define SYMBOLS_MAX 1024 /* inlined functions at one address; deeper ones are left out */
-#define BATCH 1024
 #define FORMAT_MAX 3
+#define CMDLINE_MAX (4u << 20) /* the kernel allows 2 MiB */
 
-/* A definition that cannot be trusted: reading ends there, what came before stands. Positive, so never an errno. */
-#define STOP_HERE 1
-
-enum file_kind { KIND_UNKNOWN = 0, KIND_RAW, KIND_INTERPRETED };
-
-struct class_row {
-	uint64_t bytes;
-	uint32_t stack, live; /* live: first of the chain of live blocks, number + 1 */
-};
-
-/* A loaded object of a raw file. The list starts anew after each dlopen; equal entries keep their number. */
-struct module_row {
-	char *path;
-	uint64_t base, lo, hi;
-	int current;
-};
-
-struct reader {
-	const char *name;
-	struct ht_lines lines;
-	struct sink *sink;
-	struct heaptrack_opt opt;
-	struct heaptrack_info *info;
-	struct err *err;
-
-	enum file_kind kind;
-	int process_defined, process_stale, events_sent;
-	char *cmdline, *exe;
-	uint64_t page_bytes, time_ns, peak_rss_bytes;
-
-	struct ht_names names;
-	uint32_t *module_of_name;
-	uint32_t module_of_name_cap, name_modules;
-	struct module_row *modules;
-	uint32_t module_count, module_cap;
-	struct ht_map frame_of_ip; /* raw, for the present list of modules */
-	uint32_t frames, stacks;
-	uint32_t unknown_frame; /* stands in where a trace names no address */
-
-	struct class_row *classes;
-	uint32_t class_count, class_cap;
-	struct ht_blocks blocks;
-	struct ht_map block_of_pointer;
-	uint64_t last_alloc; /* class or pointer */
-	int last_valid; /* ... of the preceding allocation or free line, if that was an allocation */
-
-	struct event batch[BATCH];
-	size_t batched;
-};
-
-static int no_memory(struct reader *r)
+int ht_no_memory(struct ht_reader *r)
 {
 	return err_set(r->err, -ENOMEM, "cannot read '%s'", r->name);
 }
 
-static int table_failed(struct reader *r, int rc, const char *what)
+int ht_table_failed(struct ht_reader *r, int rc, const char *what)
 {
 	if (rc != -E2BIG)
-		return no_memory(r);
+		return ht_no_memory(r);
 	return err_set(r->err, -E2BIG, "cannot read '%s': too many %s", r->name, what);
 }
 
-static int take_text(struct reader *r, const char **at, const char *end, int whole,
+static int take_text(struct ht_reader *r, const char **at, const char *end, int whole,
 		     const char **text, size_t *len)
 {
 	return ht_take_text(at, end, r->info->format >= 3, whole, text, len);
@@ -83,17 +32,7 @@ static int take_text(struct reader *r, const char **at, const char *end, int who
 
 /* ---- out ---------------------------------------------------------------------------------------------------- */
 
-static int flush(struct reader *r)
-{
-	if (!r->batched)
-		return 0;
-	int rc = r->sink->put(r->sink, r->batch, r->batched, r->err);
-	r->batched = 0;
-	r->events_sent = 1;
-	return rc;
-}
-
-static int define_process(struct reader *r, int ended)
+static int define_process(struct ht_reader *r, int ended)
 {
 	size_t bytes = r->cmdline ? strlen(r->cmdline) : 0;
 	char *split = NULL;
@@ -101,7 +40,7 @@ static int define_process(struct reader *r, int ended)
 		/* the file joins the arguments by spaces and does not quote: this is the best there is */
 		split = strdup(r->cmdline);
 		if (!split)
-			return no_memory(r);
+			return ht_no_memory(r);
 		for (char *p = split; *p; p++)
 			if (*p == ' ')
 				*p = '\0';
@@ -127,7 +66,7 @@ static int define_process(struct reader *r, int ended)
 }
 
 /* The process and the one thread, before anything refers to them. */
-static int begin(struct reader *r)
+int ht_begin(struct ht_reader *r)
 {
 	if (r->process_defined && !r->process_stale)
 		return 0;
@@ -142,55 +81,26 @@ static int begin(struct reader *r)
 	return rc;
 }
 
-static int define(struct reader *r, const struct def *def)
+static int define(struct ht_reader *r, const struct def *def)
 {
-	int rc = begin(r);
+	int rc = ht_begin(r);
 	return rc < 0 ? rc : r->sink->define(r->sink, def, r->err);
-}
-
-static struct event *add_event(struct reader *r, enum event_kind kind, int *rc)
-{
-	*rc = 0;
-	if (r->batched == BATCH)
-		*rc = flush(r);
-	if (*rc == 0 && (!r->process_defined || r->process_stale))
-		*rc = begin(r);
-	if (*rc < 0)
-		return NULL;
-	struct event *event = &r->batch[r->batched++];
-	*event = (struct event){ .kind = (uint8_t)kind,
-				 .time_ns = r->time_ns,
-				 .block = { BLOCK_NONE } };
-	return event;
-}
-
-static int lose(struct reader *r, uint64_t allocations, uint32_t frees)
-{
-	int rc;
-	struct event *event = add_event(r, EVENT_LOST, &rc);
-	if (!event)
-		return rc;
-	event->value = LOSS_FILE_DAMAGED;
-	event->addr = allocations;
-	event->block.v = frees;
-	r->info->skipped++;
-	return 0;
 }
 
 /* ---- definitions -------------------------------------------------------------------------------------------- */
 
-static int on_name(struct reader *r, const char *at, const char *end)
+static int on_name(struct ht_reader *r, const char *at, const char *end)
 {
 	const char *text;
 	size_t len;
 	if (!take_text(r, &at, end, 1, &text, &len))
 		return STOP_HERE;
 	int rc = ht_names_add(&r->names, text, len, r->opt.max_definitions, r->opt.max_text_bytes);
-	return rc < 0 ? table_failed(r, rc, "names") : 0;
+	return rc < 0 ? ht_table_failed(r, rc, "names") : 0;
 }
 
 /* Interpreted files name a module by a string: it becomes a module at its first use. */
-static int module_by_name(struct reader *r, uint64_t name, uint32_t *module)
+static int module_by_name(struct ht_reader *r, uint64_t name, uint32_t *module)
 {
 	*module = 0;
 	const char *path = ht_names_get(&r->names, name);
@@ -200,7 +110,7 @@ static int module_by_name(struct reader *r, uint64_t name, uint32_t *module)
 		uint32_t cap = r->names.cap;
 		uint32_t *grown = realloc(r->module_of_name, cap * sizeof(*grown));
 		if (!grown)
-			return no_memory(r);
+			return ht_no_memory(r);
 		memset(grown + r->module_of_name_cap, 0,
 		       (cap - r->module_of_name_cap) * sizeof(*grown));
 		r->module_of_name = grown;
@@ -220,10 +130,10 @@ static int module_by_name(struct reader *r, uint64_t name, uint32_t *module)
 	return 0;
 }
 
-static int new_frame(struct reader *r, uint32_t module, uint64_t offset, uint32_t *frame)
+static int new_frame(struct ht_reader *r, uint32_t module, uint64_t offset, uint32_t *frame)
 {
 	if (r->frames >= r->opt.max_definitions)
-		return table_failed(r, -E2BIG, "addresses");
+		return ht_table_failed(r, -E2BIG, "addresses");
 	struct def def = { .kind = DEF_FRAME,
 			   .id = ++r->frames,
 			   .frame = { .module = { module }, .offset = offset } };
@@ -232,7 +142,7 @@ static int new_frame(struct reader *r, uint32_t module, uint64_t offset, uint32_
 }
 
 /* i IP MODULE [FUNC [FILE LINE {FUNC FILE LINE}..]] */
-static int on_address(struct reader *r, const char *at, const char *end)
+static int on_address(struct ht_reader *r, const char *at, const char *end)
 {
 	uint64_t ip, module_name = 0, function, file, line;
 	if (!ht_take_hex(&at, end, &ip))
@@ -268,7 +178,7 @@ static int on_address(struct reader *r, const char *at, const char *end)
 }
 
 /* Raw: the frame of an address, by the modules loaded now. */
-static int frame_of_ip(struct reader *r, uint64_t ip, uint32_t *frame)
+static int frame_of_ip(struct ht_reader *r, uint64_t ip, uint32_t *frame)
 {
 	/* Until 1.4 the file holds return addresses; we count like addr2line. */
 	if (r->info->writer < 0x010400 && ip)
@@ -287,18 +197,18 @@ static int frame_of_ip(struct reader *r, uint64_t ip, uint32_t *frame)
 	}
 	int rc = new_frame(r, module, offset, frame);
 	if (rc == 0 && ht_map_set(&r->frame_of_ip, ip, *frame) < 0)
-		rc = no_memory(r);
+		rc = ht_no_memory(r);
 	return rc;
 }
 
 /* t IP parent: IP is an address (raw) or the number of one (interpreted) */
-static int on_trace(struct reader *r, const char *at, const char *end)
+static int on_trace(struct ht_reader *r, const char *at, const char *end)
 {
 	uint64_t ip, parent;
 	if (!ht_take_hex(&at, end, &ip) || !ht_take_hex(&at, end, &parent) || parent > r->stacks)
 		return STOP_HERE;
 	if (r->stacks >= r->opt.max_definitions)
-		return table_failed(r, -E2BIG, "traces");
+		return ht_table_failed(r, -E2BIG, "traces");
 	if (r->kind == KIND_UNKNOWN)
 		r->kind = KIND_RAW; /* an interpreted file numbers an address first */
 	uint32_t frame = 0;
@@ -322,7 +232,7 @@ static int on_trace(struct reader *r, const char *at, const char *end)
 	return define(r, &def);
 }
 
-static int on_class(struct reader *r, const char *at, const char *end)
+static int on_class(struct ht_reader *r, const char *at, const char *end)
 {
 	uint64_t bytes, trace;
 	if (!ht_take_hex(&at, end, &bytes) || !ht_take_hex(&at, end, &trace) || trace > r->stacks ||
@@ -331,23 +241,23 @@ static int on_class(struct reader *r, const char *at, const char *end)
 	int rc = ht_grow((void **)&r->classes, sizeof(*r->classes), r->class_count, &r->class_cap,
 			 r->opt.max_definitions);
 	if (rc < 0)
-		return table_failed(r, rc, "allocation classes");
+		return ht_table_failed(r, rc, "allocation classes");
 	r->classes[r->class_count++] =
 		(struct class_row){ .bytes = bytes, .stack = (uint32_t)trace };
 	return 0;
 }
 
-static int set_text(struct reader *r, char **to, const char *text, size_t len)
+static int set_text(struct ht_reader *r, char **to, const char *text, size_t len)
 {
 	*to = strndup(text, len);
 	if (!*to)
-		return no_memory(r);
+		return ht_no_memory(r);
 	r->process_stale = r->process_defined;
 	return 0;
 }
 
 /* m path base {vaddr memsz}.. ; path "-": the list starts anew */
-static int on_module(struct reader *r, const char *at, const char *end)
+static int on_module(struct ht_reader *r, const char *at, const char *end)
 {
 	const char *path;
 	size_t len;
@@ -389,10 +299,10 @@ static int on_module(struct reader *r, const char *at, const char *end)
 	int rc = ht_grow((void **)&r->modules, sizeof(*r->modules), r->module_count, &r->module_cap,
 			 64 * 1024);
 	if (rc < 0)
-		return table_failed(r, rc, "modules");
+		return ht_table_failed(r, rc, "modules");
 	char *copy = strndup(path, len);
 	if (!copy)
-		return no_memory(r);
+		return ht_no_memory(r);
 	r->modules[r->module_count++] =
 		(struct module_row){ .path = copy, .base = base, .lo = lo, .hi = hi, .current = 1 };
 	struct def def = { .kind = DEF_MODULE,
@@ -403,124 +313,7 @@ static int on_module(struct reader *r, const char *at, const char *end)
 
 /* ---- events ------------------------------------------------------------------------------------------------- */
 
-static int put_block(struct reader *r, enum event_kind kind, uint64_t addr, uint64_t bytes,
-		     uint32_t stack, uint32_t block, int temporary)
-{
-	int rc;
-	struct event *event = add_event(r, kind, &rc);
-	if (!event)
-		return rc;
-	event->addr = addr;
-	event->bytes = bytes;
-	event->stack.v = stack;
-	event->block.v = block;
-	event->flags = temporary ? EVENT_F_TEMPORARY : 0;
-	return 0;
-}
-
-static int put_foreign(struct reader *r, uint64_t addr)
-{
-	int rc;
-	struct event *event = add_event(r, EVENT_FREE_FOREIGN, &rc);
-	if (event)
-		event->addr = addr;
-	return rc;
-}
-
-static int class_alloc(struct reader *r, uint64_t number)
-{
-	if (number >= r->class_count)
-		return lose(r, 1, 0);
-	struct class_row *row = &r->classes[number];
-	uint32_t block;
-	int rc = ht_blocks_take(&r->blocks, 0, r->opt.max_live, &block);
-	if (rc < 0)
-		return table_failed(r, rc, "live blocks");
-	r->blocks.next[block] = row->live;
-	row->live = block + 1;
-	r->last_alloc = number;
-	r->last_valid = 1;
-	return put_block(r, EVENT_ALLOC, 0, row->bytes, row->stack, block, 0);
-}
-
-static int class_free(struct reader *r, uint64_t number)
-{
-	int temporary = r->last_valid && r->last_alloc == number;
-	r->last_valid = 0;
-	if (number >= r->class_count)
-		return lose(r, 0, 1);
-	struct class_row *row = &r->classes[number];
-	if (!row->live)
-		return put_foreign(r, 0);
-	uint32_t block = row->live - 1;
-	row->live = r->blocks.next[block];
-	ht_blocks_give_back(&r->blocks, block);
-	return put_block(r, EVENT_FREE, 0, row->bytes, row->stack, block, temporary);
-}
-
-static int pointer_free(struct reader *r, uint64_t pointer)
-{
-	int temporary = r->last_valid && r->last_alloc == pointer;
-	uint32_t block;
-	if (!ht_map_take(&r->block_of_pointer, pointer, &block))
-		return put_foreign(r, pointer);
-	r->last_valid = 0;
-	struct ht_block was = r->blocks.block[block];
-	ht_blocks_give_back(&r->blocks, block);
-	return put_block(r, EVENT_FREE, pointer, was.bytes, was.stack, block, temporary);
-}
-
-static int pointer_alloc(struct reader *r, uint64_t bytes, uint64_t trace, uint64_t pointer)
-{
-	if (trace > r->stacks || bytes > INT64_MAX)
-		return lose(r, 1, 0);
-	uint32_t block;
-	int rc;
-	if (ht_map_find(&r->block_of_pointer, pointer, &block)) {
-		/* heaptrack does not see every free (realloc(p, 0)); the address is proof of one */
-		r->last_valid = 0;
-		r->info->implied++;
-		rc = pointer_free(r, pointer);
-		if (rc < 0)
-			return rc;
-	}
-	rc = ht_blocks_take(&r->blocks, 1, r->opt.max_live, &block);
-	if (rc < 0)
-		return table_failed(r, rc, "live blocks");
-	r->blocks.block[block] = (struct ht_block){ .bytes = bytes, .stack = (uint32_t)trace };
-	if (ht_map_set(&r->block_of_pointer, pointer, block) < 0)
-		return no_memory(r);
-	r->last_alloc = pointer;
-	r->last_valid = 1;
-	return put_block(r, EVENT_ALLOC, pointer, bytes, (uint32_t)trace, block, 0);
-}
-
-static int with_pointers(const struct reader *r)
-{
-	return r->info->format == 0 || r->kind != KIND_INTERPRETED;
-}
-
-static int on_alloc(struct reader *r, const char *at, const char *end)
-{
-	uint64_t first, trace, pointer;
-	if (!ht_take_hex(&at, end, &first))
-		return lose(r, 1, 0);
-	if (!with_pointers(r))
-		return class_alloc(r, first);
-	if (!ht_take_hex(&at, end, &trace) || !ht_take_hex(&at, end, &pointer))
-		return lose(r, 1, 0);
-	return pointer_alloc(r, first, trace, pointer);
-}
-
-static int on_free(struct reader *r, const char *at, const char *end)
-{
-	uint64_t value;
-	if (!ht_take_hex(&at, end, &value))
-		return lose(r, 0, 1);
-	return with_pointers(r) ? pointer_free(r, value) : class_free(r, value);
-}
-
-static int on_time(struct reader *r, const char *at, const char *end)
+static int on_time(struct ht_reader *r, const char *at, const char *end)
 {
 	uint64_t ms, ns;
 	if (!ht_take_hex(&at, end, &ms) || __builtin_mul_overflow(ms, 1000000u, &ns) ||
@@ -532,7 +325,7 @@ static int on_time(struct reader *r, const char *at, const char *end)
 	return 0;
 }
 
-static int on_rss(struct reader *r, const char *at, const char *end)
+static int on_rss(struct ht_reader *r, const char *at, const char *end)
 {
 	uint64_t pages, bytes;
 	if (!ht_take_hex(&at, end, &pages) ||
@@ -541,7 +334,7 @@ static int on_rss(struct reader *r, const char *at, const char *end)
 	if (bytes > r->peak_rss_bytes)
 		r->peak_rss_bytes = bytes;
 	int rc;
-	struct event *event = add_event(r, EVENT_RSS, &rc);
+	struct event *event = ht_add_event(r, EVENT_RSS, &rc);
 	if (!event)
 		return rc;
 	event->bytes = bytes;
@@ -550,13 +343,13 @@ static int on_rss(struct reader *r, const char *at, const char *end)
 }
 
 /* A: all costs so far are reset. They were not sent yet when it stands where heaptrack writes it, at the start. */
-static int on_attach(struct reader *r)
+static int on_attach(struct ht_reader *r)
 {
 	if (r->events_sent)
 		return err_set(
 			r->err, -EBADMSG,
 			"cannot read '%s': line %llu resets the costs after %d events or more",
-			r->name, (unsigned long long)r->info->lines, BATCH);
+			r->name, (unsigned long long)r->info->lines, HT_BATCH);
 	r->batched = 0;
 	r->info->skipped = 0;
 	ht_blocks_fini(&r->blocks);
@@ -569,7 +362,7 @@ static int on_attach(struct reader *r)
 
 /* ---- the whole ---------------------------------------------------------------------------------------------- */
 
-static int on_version(struct reader *r, const char *at, const char *end)
+static int on_version(struct ht_reader *r, const char *at, const char *end)
 {
 	uint64_t writer, format = 0;
 	if (!ht_take_hex(&at, end, &writer) || writer > UINT32_MAX)
@@ -587,14 +380,14 @@ static int on_version(struct reader *r, const char *at, const char *end)
 }
 
 /* The first line that only one kind of file has decides which kind this is. */
-static int is_kind(struct reader *r, enum file_kind kind)
+static int is_kind(struct ht_reader *r, enum file_kind kind)
 {
 	if (r->kind == KIND_UNKNOWN)
 		r->kind = kind;
 	return r->kind == kind;
 }
 
-static int handle(struct reader *r, const char *line, const char *end)
+static int handle(struct ht_reader *r, const char *line, const char *end)
 {
 	if (line == end || *line == '#')
 		return 0;
@@ -604,9 +397,9 @@ static int handle(struct reader *r, const char *line, const char *end)
 	uint64_t value;
 	switch (*line) {
 	case '+':
-		return on_alloc(r, at, end);
+		return ht_on_alloc(r, at, end);
 	case '-':
-		return on_free(r, at, end);
+		return ht_on_free(r, at, end);
 	case 't':
 		return on_trace(r, at, end);
 	case 'a':
@@ -629,6 +422,7 @@ static int handle(struct reader *r, const char *line, const char *end)
 	case 'X':
 		if (r->cmdline || line + 1 == end)
 			return STOP_HERE; /* twice in one file = damaged (5.2) */
+		r->in_cmdline = 1;
 		return set_text(r, &r->cmdline, line + 2, (size_t)(end - line - 2));
 	case 'I':
 		if (!ht_take_hex(&at, end, &value) || !value || value > 1u << 30)
@@ -648,13 +442,34 @@ static int handle(struct reader *r, const char *line, const char *end)
 	}
 }
 
-static void warn(struct reader *r, const char *why)
+/*
+ * Arguments may hold line ends, which X writes as they are (python -c 'a\nb'): until the first line that makes sense,
+ * lines belong to the command line. Blocks cannot come yet.
+ */
+static int after_cmdline(struct ht_reader *r, const char *line, const char *end)
+{
+	enum file_kind kind = r->kind;
+	int rc = line < end && (*line == '+' || *line == '-') ? STOP_HERE : handle(r, line, end);
+	if (rc != STOP_HERE) {
+		r->in_cmdline = line == end || *line == '#';
+		return rc;
+	}
+	r->kind = kind;
+	char *longer;
+	if (asprintf(&longer, "%s %.*s", r->cmdline, (int)(end - line), line) < 0)
+		return ht_no_memory(r);
+	free(r->cmdline);
+	r->cmdline = longer;
+	return strlen(longer) > CMDLINE_MAX ? STOP_HERE : 0;
+}
+
+static void warn(struct ht_reader *r, const char *why)
 {
 	snprintf(r->info->warning, sizeof(r->info->warning), "'%s': %s, read up to line %llu",
 		 r->name, why, (unsigned long long)r->info->lines);
 }
 
-static int next_line(struct reader *r, const char **line, const char **end)
+static int next_line(struct ht_reader *r, const char **line, const char **end)
 {
 	if (r->lines.pos == r->lines.len && r->opt.progress) {
 		uint64_t done, total;
@@ -669,7 +484,7 @@ static int next_line(struct reader *r, const char **line, const char **end)
 	return rc;
 }
 
-static int run(struct reader *r)
+static int run(struct ht_reader *r)
 {
 	const char *line, *end;
 	int rc, started = 0;
@@ -681,13 +496,13 @@ static int run(struct reader *r)
 			rc = on_version(r, line + 1, end);
 			started = 1;
 		} else {
-			rc = handle(r, line, end);
+			rc = r->in_cmdline ? after_cmdline(r, line, end) : handle(r, line, end);
 		}
 		if (rc < 0)
 			return rc;
 		if (rc == STOP_HERE) {
 			warn(r, "damaged line");
-			rc = lose(r, 1, 0);
+			rc = ht_lose(r, 1, 0);
 			break;
 		}
 	}
@@ -700,9 +515,9 @@ static int run(struct reader *r)
 		warn(r, zstream_damaged(r->lines.in));
 	if (!r->info->warning[0] && r->lines.torn)
 		warn(r, "last line is incomplete");
-	rc = begin(r);
+	rc = ht_begin(r);
 	if (rc == 0)
-		rc = flush(r);
+		rc = ht_flush(r);
 	if (rc == 0 && !r->info->warning[0] && r->info->skipped)
 		snprintf(r->info->warning, sizeof(r->info->warning),
 			 "'%s': %llu damaged lines skipped", r->name,
@@ -715,7 +530,7 @@ int heaptrack_run_stream(struct zstream *stream, const char *name, struct sink *
 			 struct err *err)
 {
 	*info = (struct heaptrack_info){ 0 };
-	struct reader *r = calloc(1, sizeof(*r));
+	struct ht_reader *r = calloc(1, sizeof(*r));
 	if (!r)
 		return err_set(err, -ENOMEM, "cannot read '%s'", name);
 	r->lines.in = stream;

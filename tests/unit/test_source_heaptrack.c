@@ -423,6 +423,19 @@ static void a_failing_sink_ends_reading_with_its_error(void **state)
 	zstream_free(stream);
 }
 
+static void line_ends_inside_arguments_are_part_of_the_command_line(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		read_text(
+			"v 10400 3\nX python3 -c\nimport x\na = 1\ns = 2\n\n+ 1\nI 1000 5\ns 1 m\n"
+			"i 1 1\nt 1 0\na 8 1\n+ 0\n"),
+		0);
+	assert_string_equal(books.cmdline, "python3|-c|import|x|a|=|1|s|=|2|+|1|");
+	assert_int_equal(books.allocations, 1);
+	assert_int_equal(books.complete, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -436,6 +449,7 @@ int main(void)
 		cmocka_unit_test(damaged_definitions_end_reading_and_are_counted),
 		cmocka_unit_test(events_that_refer_to_nothing_are_skipped_and_counted),
 		cmocka_unit_test(strangers_and_newer_formats_are_refused),
+		cmocka_unit_test(line_ends_inside_arguments_are_part_of_the_command_line),
 		cmocka_unit_test(every_table_has_a_bound),
 		cmocka_unit_test(a_failing_sink_ends_reading_with_its_error),
 	};

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* heaptrack_impl.h - what the reader's files share: heaptrack.c (lines, definitions), heaptrack_blocks.c (events). */
+#ifndef SOURCE_HEAPTRACK_IMPL_H
+#define SOURCE_HEAPTRACK_IMPL_H
+
+#include "source/heaptrack.h"
+#include "source/heaptrack_lines.h"
+#include "source/heaptrack_tables.h"
+
+#define HT_BATCH 1024
+
+/* A definition that cannot be trusted: reading ends there, what came before stands. Positive, so never an errno. */
+#define STOP_HERE 1
+
+enum file_kind { KIND_UNKNOWN = 0, KIND_RAW, KIND_INTERPRETED };
+
+struct class_row {
+	uint64_t bytes;
+	uint32_t stack, live; /* live: first of the chain of live blocks, number + 1 */
+};
+
+/* A loaded object of a raw file. The list starts anew after each dlopen; equal entries keep their number. */
+struct module_row {
+	char *path;
+	uint64_t base, lo, hi;
+	int current;
+};
+
+struct ht_reader {
+	const char *name;
+	struct ht_lines lines;
+	struct sink *sink;
+	struct heaptrack_opt opt;
+	struct heaptrack_info *info;
+	struct err *err;
+
+	enum file_kind kind;
+	int process_defined, process_stale, events_sent;
+	char *cmdline, *exe;
+	int in_cmdline; /* X came, nothing since */
+	uint64_t page_bytes, time_ns, peak_rss_bytes;
+
+	struct ht_names names;
+	uint32_t *module_of_name;
+	uint32_t module_of_name_cap, name_modules;
+	struct module_row *modules;
+	uint32_t module_count, module_cap;
+	struct ht_map frame_of_ip; /* raw, for the present list of modules */
+	uint32_t frames, stacks;
+	uint32_t unknown_frame; /* stands in where a trace names no address */
+
+	struct class_row *classes;
+	uint32_t class_count, class_cap;
+	struct ht_blocks blocks;
+	struct ht_map block_of_pointer;
+	uint64_t last_alloc; /* class or pointer */
+	int last_valid; /* ... of the preceding allocation or free line, if that was an allocation */
+
+	struct event batch[HT_BATCH];
+	size_t batched;
+};
+
+/* heaptrack.c */
+int ht_no_memory(struct ht_reader *r);
+int ht_table_failed(struct ht_reader *r, int rc, const char *what);
+/** ht_begin() - define the process and the one thread, before anything refers to them. */
+int ht_begin(struct ht_reader *r);
+
+/* heaptrack_blocks.c */
+int ht_flush(struct ht_reader *r);
+/** ht_add_event() - the next event of the batch; NULL with @rc set. */
+struct event *ht_add_event(struct ht_reader *r, enum event_kind kind, int *rc);
+/** ht_lose() - a line that refers to nothing, as lost events. */
+int ht_lose(struct ht_reader *r, uint64_t allocations, uint32_t frees);
+int ht_on_alloc(struct ht_reader *r, const char *at, const char *end);
+int ht_on_free(struct ht_reader *r, const char *at, const char *end);
+
+#endif
