@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exports open in the programs they are for, and say the same there; heaptrack's files come in with equal totals."""
+import functools
+import gzip
+import http.server
+import json
+import os
+import shutil
+import subprocess
+import threading
+import xml.etree.ElementTree as ET
+
+import pytest
+
+import formats
+
+SCRIPT = """
+create table t(a integer primary key, b text);
+with recursive n(i) as (select 1 union all select i+1 from n where i<3000) insert into t select i, hex(i*i) from n;
+create index ti on t(b);
+select b, group_concat(a) from t group by substr(b,1,3) order by 1 limit 10;
+"""
+
+
+def totals(byteledger, path):
+    return json.loads(formats.check([byteledger, "report", path, "--format", "json"]))["totals"]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory, installed_once):
+    """A real recording of sqlite3 by heaptrack: (interpreted, raw)."""
+    installed_once("heaptrack")
+    folder = tmp_path_factory.mktemp("heaptrack")
+    paths = []
+    for options, name in (([], "plain.zst"), (["--raw"], "raw.raw.zst")):
+        subprocess.run(["heaptrack", *options, "-o", str(folder / name.split(".")[0]), "sqlite3", ":memory:"],
+                       input=SCRIPT, text=True, capture_output=True, timeout=120, check=True)
+        paths.append(str(folder / name))
+    return paths
+
+
+@pytest.fixture(scope="session")
+def installed_once():
+    def find(name):
+        path = shutil.which(name)
+        if not path:
+            pytest.skip(f"{name} is not installed")
+        return path
+    return find
+
+
+@pytest.fixture
+def export(byteledger, tmp_path):
+    """export(file, format, suffix, options...) -> path of the result"""
+    def run(path, form, name="out", *options):
+        out = str(tmp_path / name)
+        done = subprocess.run([byteledger, "export", path, "--to", form, "-o", out, *options],
+                              capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stderr
+        return out
+    return run
+
+
+def same_as_heaptrack(ours, theirs, exact_temporary=False):
+    assert ours["allocations"] == theirs["allocations"]
+    # heaptrack_print takes class 0 for "none" too, and finds at most one temporary more that way
+    assert theirs["temporary"] - ours["temporary_allocations"] in ((0,) if exact_temporary else (0, 1))
+    assert formats.heaptrack_bytes(ours["peak_bytes"]) == theirs["peak"]
+    assert formats.heaptrack_bytes(ours["leaked_bytes"]) == theirs["leaked"]
+    assert formats.heaptrack_bytes(ours["peak_rss_bytes"]) == theirs["peak_rss"]
+
+
+def test_a_heaptrack_file_has_the_totals_of_heaptrack_print(byteledger, recorded):
+    theirs = formats.heaptrack_print(recorded[0])
+    ours = totals(byteledger, recorded[0])
+    assert ours["allocations"] > 1000
+    same_as_heaptrack(ours, theirs)
+    assert ours["peak_bytes"] == formats.folded_cost(recorded[0], "peak")
+    assert ours["allocations"] == formats.folded_cost(recorded[0], "allocations")
+
+
+def test_a_raw_heaptrack_file_equals_its_interpretation(byteledger, recorded, tmp_path):
+    """But for temporaries, which heaptrack judges by class once the addresses are gone."""
+    interpret = "/usr/lib/heaptrack/libexec/heaptrack_interpret"
+    plain = str(tmp_path / "interpreted")
+    raw = formats.check(["zstd", "-dc", recorded[1]]).encode("utf-8", "surrogateescape")
+    with open(plain, "wb") as to:
+        subprocess.run([interpret], input=raw, stdout=to, stderr=subprocess.DEVNULL, check=True, timeout=120)
+    ours, theirs = totals(byteledger, recorded[1]), totals(byteledger, plain)
+    for key in ("allocations", "allocated_bytes", "frees", "peak_bytes", "leaked_bytes", "leaked_allocations",
+                "peak_rss_bytes", "stacks"):
+        assert ours[key] == theirs[key], key
+
+
+def test_import_keeps_totals_and_symbols(byteledger, recorded, tmp_path):
+    blt = str(tmp_path / "in.blt")
+    formats.check([byteledger, "import", recorded[0], "-o", blt])
+    with open(blt, "rb") as file:
+        assert file.read(4) != b"\x28\xb5\x2f\xfd"
+    direct = formats.check([byteledger, "report", recorded[0], "--format", "json"])
+    assert formats.check([byteledger, "report", blt, "--format", "json"]) == direct
+    functions = {f["function"] for row in json.loads(direct)["rows"] for f in row["frames"]}
+    assert "__libc_start_call_main" in functions
+
+
+def test_import_never_overwrites_and_refuses_strangers(byteledger, recorded, tmp_path):
+    blt = tmp_path / "in.blt"
+    blt.write_bytes(b"mine")
+    done = subprocess.run([byteledger, "import", recorded[0], "-o", str(blt)], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == ""
+    assert blt.read_bytes() == b"mine"
+    assert (tmp_path / "in.blt.1").exists() and "in.blt.1" in done.stderr
+    for bad, why in ((tmp_path / "in.blt", "neither"), (tmp_path / "in.blt.1", "is a recording already"),
+                     (tmp_path / "none", "No such file")):
+        done = subprocess.run([byteledger, "import", str(bad), "-o", str(tmp_path / "x")], capture_output=True, text=True)
+        assert done.returncode == 1 and why in done.stderr, done.stderr
+        assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("suffix", ["", ".zst", ".gz"])
+def test_a_heaptrack_export_says_the_same_in_heaptrack_print(byteledger, recorded, export, suffix):
+    ours = totals(byteledger, recorded[0])
+    out = export(recorded[0], "heaptrack", "out" + suffix)
+    theirs = formats.heaptrack_print(out)
+    same_as_heaptrack(ours, theirs, exact_temporary=True)
+    assert formats.folded_cost(out, "peak") == ours["peak_bytes"]
+    assert formats.folded_cost(out, "temporary") == ours["temporary_allocations"]
+    assert abs(theirs["runtime"] - formats.heaptrack_print(recorded[0])["runtime"]) < 0.002
+    again = totals(byteledger, out)
+    assert {k: again[k] for k in ours if k not in ("peak_time_ns", "stacks")} == \
+        {k: ours[k] for k in ours if k not in ("peak_time_ns", "stacks")}
+
+
+def test_heaptrack_takes_no_temporaries_that_are_none(byteledger, export, tmp_path):
+    """Raw: two blocks of one class, the older one is freed right after the younger one came."""
+    raw = tmp_path / "raw"
+    raw.write_text("v 10400 3\nx 2 /a\nX a\nI 1000 1\nm 1 -\nm 1 x 1000 0 1000\nt 1010 0\n"
+                   "+ 40 1 1000\n+ 40 1 2000\n- 1000\n+ 40 1 1000\n- 1000\n- 2000\n+ 40 1 3000\n")
+    ours = totals(byteledger, str(raw))
+    assert (ours["temporary_allocations"], ours["frees"], ours["leaked_allocations"]) == (1, 3, 1)
+    theirs = formats.heaptrack_print(export(str(raw), "heaptrack"))
+    assert theirs["temporary"] == 1
+    assert theirs["leaked"] == "64B"
+
+
+def test_massif_opens_in_ms_print_and_shows_the_peak(byteledger, recorded, export, installed):
+    installed("ms_print")
+    ours = totals(byteledger, recorded[0])
+    out = export(recorded[0], "massif")
+    text = formats.check(["ms_print", out])
+    assert f"{ours['peak_bytes']:,}" in text and "(peak)" in text
+    massif = formats.Massif(out)
+    assert 50 <= len(massif.snapshots) <= 110
+    assert [s["bytes"] for s in massif.snapshots if s["kind"] == "peak"] == [ours["peak_bytes"]]
+    assert max(s["bytes"] for s in massif.snapshots) == ours["peak_bytes"]
+    assert massif.snapshots[-1]["bytes"] == ours["leaked_bytes"]
+    times = [s["time"] for s in massif.snapshots]
+    assert times == sorted(times)
+    assert massif.tree_is_sound() == ours["peak_bytes"]
+
+
+def test_dhat_has_all_fields_and_sums(byteledger, recorded, export):
+    ours = totals(byteledger, recorded[0])
+    data = json.load(open(export(recorded[0], "dhat")))
+    assert (data["dhatFileVersion"], data["mode"], data["bklt"], data["bkacc"]) == (2, "heap", True, False)
+    points = data["pps"]
+
+    def total(key):
+        return sum(p[key] for p in points)
+    assert (total("tb"), total("tbk")) == (ours["allocated_bytes"], ours["allocations"])
+    assert (total("gb"), total("eb"), total("ebk")) == (ours["peak_bytes"], ours["leaked_bytes"],
+                                                        ours["leaked_allocations"])
+    assert all(p["gb"] <= p["mb"] <= p["tb"] and p["tl"] >= 0 for p in points)
+    assert all(0 < f < len(data["ftbl"]) for p in points for f in p["fs"])
+    assert len({tuple(p["fs"]) for p in points}) == len(points)
+
+
+def test_folded_and_its_inversion_sum_up(byteledger, recorded, export):
+    ours = totals(byteledger, recorded[0])
+    for cost, key in (("peak", "peak_bytes"), ("allocations", "allocations"), ("allocated", "allocated_bytes"),
+                      ("temporary", "temporary_allocations"), ("leaked", "leaked_bytes")):
+        for options in ((), ("--inverted",)):
+            lines = open(export(recorded[0], "folded", "out", "--cost", cost, *options)).read().splitlines()
+            assert sum(int(line.rsplit(" ", 1)[1]) for line in lines) == ours[key], (cost, options)
+    one = open(export(recorded[0], "folded", "out", "--limit", "1")).read().splitlines()
+    assert len(one) == 1 and one[0].split(";")[0] != one[0]
+
+
+def test_the_flame_graph_is_sound_xml_with_the_right_total(byteledger, recorded, export):
+    ours = totals(byteledger, recorded[0])
+    root = ET.parse(export(recorded[0], "flamegraph", "out.svg", "--cost", "allocations")).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    assert int(root.get("data-total")) == ours["allocations"]
+    boxes = [(int(g.get("data-d")), int(g.get("data-x")), int(g.get("data-v"))) for g in root.iter(space + "g")]
+    rows = {}
+    for depth, start, value in boxes:
+        rows.setdefault(depth, []).append((start, start + value))
+    for depth, spans in rows.items():
+        spans.sort()
+        assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:])), f"boxes overlap at depth {depth}"
+        for start, end in spans:
+            assert depth == 0 or any(a <= start and end <= b for a, b in rows[depth - 1])
+
+
+def test_hostile_names_are_text_everywhere(byteledger, export, tmp_path):
+    name = "evil</title><script>alert(1)</script>;\"&]]>'"
+    path = tmp_path / "hostile"
+    path.write_bytes(b"v 10400 3\nX <b>&\x01 \xff\ns 3 <m>\ns " + f"{len(name):x} ".encode() + name.encode() +
+                     b"\ns 4 \xff\x1b\x02x\ni 1 1 2\ni 2 1 3\nt 1 0\nt 2 1\na 40 2\n+ 0\n")
+    svg = ET.parse(export(str(path), "flamegraph")).getroot()
+    texts = [t.text or "" for t in svg.iter("{http://www.w3.org/2000/svg}title")]
+    assert any(text.startswith(name) for text in texts)
+    assert len(list(svg.iter("{http://www.w3.org/2000/svg}script"))) == 1
+    folded = open(export(str(path), "folded"), "rb").read()
+    assert folded.count(b"\n") == 1 and folded.count(b";") == 1 and b"\x1b" not in folded
+    for form in ("speedscope", "dhat", "json"):
+        json.loads(open(export(str(path), form), "rb").read().decode("utf-8"))
+    for line in open(export(str(path), "jsonl"), "rb").read().decode("utf-8").splitlines():
+        json.loads(line)
+    assert formats.heaptrack_print(export(str(path), "heaptrack"))["allocations"] == 1
+
+
+def test_speedscope_profiles_refer_to_frames_and_sum_up(byteledger, recorded, export):
+    ours = totals(byteledger, recorded[0])
+    data = json.load(open(export(recorded[0], "speedscope", "out", "--cost", "allocated")))
+    assert data["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    assert data["profiles"][0]["name"] == "bytes allocated"
+    by_name = {p["name"]: p for p in data["profiles"]}
+    for name, key in (("bytes live at the peak", "peak_bytes"), ("bytes allocated", "allocated_bytes"),
+                      ("bytes live at the end", "leaked_bytes"), ("allocations", "allocations"),
+                      ("temporary allocations", "temporary_allocations")):
+        profile = by_name[name]
+        assert sum(profile["weights"]) == profile["endValue"] == ours[key], name
+        assert len(profile["weights"]) == len(profile["samples"])
+        assert all(0 <= f < len(data["shared"]["frames"]) for s in profile["samples"] for f in s)
+
+
+def test_pprof_is_a_gzip_member_of_a_profile(recorded, export):
+    out = export(recorded[0], "pprof")
+    packed = gzip.decompress(open(out, "rb").read())
+    assert b"peak_space" in packed and b"__libc_start_call_main" in packed
+
+
+def test_jsonl_tells_every_event_and_defines_stacks_first(byteledger, recorded, export):
+    ours = totals(byteledger, recorded[0])
+    known, live, peak, count = {0}, 0, 0, {"alloc": 0, "free": 0, "temporary": 0}
+    with open(export(recorded[0], "jsonl")) as file:
+        lines = [json.loads(line) for line in file]
+    assert lines[0]["event"] == "process" and lines[-1]["event"] == "end"
+    for line in lines:
+        if line["event"] == "stack":
+            assert line["parent"] in known
+            known.add(line["stack"])
+        elif line["event"] in ("alloc", "free"):
+            assert line["stack"] in known
+            live += line["bytes"] if line["event"] == "alloc" else -line["bytes"]
+            peak = max(peak, live)
+            count[line["event"]] += 1
+            count["temporary"] += line.get("temporary", False)
+    assert (count["alloc"], count["free"], peak, live) == (ours["allocations"], ours["frees"], ours["peak_bytes"],
+                                                           ours["leaked_bytes"])
+    assert count["temporary"] == ours["temporary_allocations"]
+
+
+def test_words_a_format_cannot_follow_are_refused(byteledger, recorded):
+    for words in (["--to", "heaptrack", "--cost", "peak"], ["--to", "pprof", "--inverted"],
+                  ["--to", "folded", "--by", "file"], ["--to", "nonsense"], []):
+        done = subprocess.run([byteledger, "export", recorded[0], *words], capture_output=True, text=True)
+        assert done.returncode == 2 and done.stdout == "" and done.stderr.startswith("byteledger: "), words
+
+
+def test_a_failed_export_leaves_the_old_file(byteledger, tmp_path):
+    out = tmp_path / "out"
+    out.write_text("old")
+    bad = tmp_path / "bad"
+    bad.write_text("not a recording")
+    done = subprocess.run([byteledger, "export", str(bad), "--to", "folded", "-o", str(out)], capture_output=True)
+    assert done.returncode == 1
+    assert out.read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == ["bad", "out"]
+
+
+def test_a_full_disk_is_an_error(byteledger, recorded):
+    for form in ("folded", "pprof", "heaptrack", "jsonl", "massif", "dhat", "json", "speedscope", "flamegraph"):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([byteledger, "export", recorded[0], "--to", form], stdout=full,
+                                  stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1 and "cannot write" in done.stderr, (form, done.stderr)
+
+
+def test_cut_and_flipped_files_end_in_an_error_or_a_warning(byteledger, recorded, tmp_path):
+    whole = open(recorded[0], "rb").read()
+    path = tmp_path / "cut.zst"
+    step = max(1, len(whole) // 12)
+    variants = [whole[:n] for n in range(0, len(whole), step)]
+    variants += [whole[:n] + bytes([whole[n] ^ 0x10]) + whole[n + 1:] for n in range(7, len(whole), step)]
+    for data in variants:
+        path.write_bytes(data)
+        done = subprocess.run([byteledger, "report", str(path), "--format", "json"], capture_output=True, text=True)
+        assert done.returncode in (0, 1)
+        assert done.stderr.startswith("byteledger: ")
+        if done.returncode == 0:
+            assert json.loads(done.stdout)["process"]["complete"] is False
+
+
+def test_a_bomb_is_refused_in_bounded_memory(byteledger, tmp_path):
+    """Some KB of zstd that unpack to hundreds of millions of live blocks."""
+    head = "v 10400 3\nX a\ns 1 m\ni 1 1\nt 1 0\na 8 1\n"
+    path = str(tmp_path / "bomb.zst")
+    chunk = b"+ 0\n" * (1 << 20)
+    packer = subprocess.Popen(["zstd", "-q", "-o", path], stdin=subprocess.PIPE)
+    packer.stdin.write(head.encode())
+    for _ in range(70):
+        packer.stdin.write(chunk)
+    packer.stdin.close()
+    assert packer.wait() == 0
+    assert os.path.getsize(path) < 1 << 20
+    done = subprocess.run(["bash", "-c", f"ulimit -v 2000000; exec '{byteledger}' report '{path}'"],
+                          capture_output=True, text=True, timeout=200)
+    assert done.returncode == 1
+    assert "too many live blocks" in done.stderr
+
+
+# ---- the consumers that are large -------------------------------------------------------------------------------
+
+
+@pytest.mark.large
+def test_go_tool_pprof_shows_equal_totals(byteledger, recorded, export, installed):
+    go = installed("go")
+    ours = totals(byteledger, recorded[0])
+    out = export(recorded[0], "pprof")
+    for kind, key in (("alloc_objects", "allocations"), ("alloc_space", "allocated_bytes"),
+                      ("inuse_objects", "leaked_allocations"), ("inuse_space", "leaked_bytes"),
+                      ("peak_space", "peak_bytes"), ("temporary_objects", "temporary_allocations")):
+        text = formats.check([go, "tool", "pprof", f"-sample_index={kind}", "-unit=B", "-traces", out])
+        assert f"Type: {kind}" in text
+        raw = formats.check([go, "tool", "pprof", f"-sample_index={kind}", "-raw", out])
+        column = ("alloc_objects", "alloc_space", "inuse_objects", "inuse_space", "peak_space",
+                  "temporary_objects").index(kind)
+        samples = raw.split("Samples:\n", 1)[1].split("Locations", 1)[0].splitlines()[1:]
+        values = [line.split(":")[0].split() for line in samples if ":" in line and line.split(":")[0].strip()]
+        assert sum(int(v[column]) for v in values if len(v) == 6) == ours[key], kind
+    assert "sqlite3 :memory:" in formats.check([go, "tool", "pprof", "-top", out])
+
+
+@pytest.mark.large
+def test_the_flame_graph_works_in_a_browser(byteledger, recorded, export, installed, tmp_path):
+    """Zoom, search, flip and reset, on the very script that is in the file."""
+    installed("chromium")
+    svg = open(export(recorded[0], "flamegraph", "out.svg")).read().split("?>", 1)[1]
+    page = tmp_path / "page.html"
+    page.write_text(f"<!DOCTYPE html><meta charset=utf-8><body>{svg}<pre id=log></pre><script>" + """
+        const log = text => document.getElementById("log").textContent += text + "\\n";
+        const frames = [...document.querySelectorAll("g.f")];
+        const shown = () => frames.filter(g => g.style.display !== "none").length;
+        const width = g => +g.querySelector("rect").getAttribute("width");
+        const top_of = g => +g.querySelector("rect").getAttribute("y");
+        const click = node => node.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+        const before = shown(), full = width(frames[0]);
+        const target = frames.filter(g => +g.dataset.d > 3).sort((a, b) => b.dataset.d - a.dataset.d ||
+            width(b) - width(a))[0];
+        click(target.querySelector("rect"));
+        log("zoomed " + (Math.abs(width(target) - full) < 1) + " fewer " + (shown() < before));
+        click(document.querySelector(".reset"));
+        log("reset " + (shown() === before));
+        const upright = top_of(frames[0]) > top_of(target);
+        click(document.querySelector(".flip"));
+        log("flipped " + (upright && top_of(frames[0]) < top_of(target)));
+        window.prompt = () => "sqlite3_step|libc_start";
+        window.dispatchEvent(new KeyboardEvent("keydown", { key: "/" }));
+        log("hits " + document.querySelectorAll(".hit").length + " " + document.querySelector(".matched").textContent);
+        window.prompt = () => "((";
+        click(document.querySelector(".search"));
+        log("bad expression " + document.querySelectorAll(".hit").length);
+        window.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }));
+        log("escaped [" + document.querySelector(".matched").textContent + "]");
+        target.querySelector("rect").dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+        log("details " + document.querySelector(".details").textContent.startsWith(
+            target.querySelector("title").textContent.split("\\n")[0]));
+        </script>""")
+    dom = formats.chromium(f"file://{page}")
+    log = dom.split('<pre id="log">', 1)[1].split("</pre>", 1)[0].splitlines()
+    assert log[0] == "zoomed true fewer true"
+    assert log[1] == "reset true"
+    assert log[2] == "flipped true"
+    assert log[3].startswith("hits ") and int(log[3].split()[1]) >= 2 and "Matched: " in log[3]
+    assert log[4] == "bad expression 0"
+    assert log[5] == "escaped []"
+    assert log[6] == "details true"
+
+
+@pytest.mark.large
+def test_dh_view_shows_equal_totals(byteledger, recorded, export, installed, tmp_path):
+    installed("chromium")
+    ours = totals(byteledger, recorded[0])
+    page = formats.dh_view_page(str(tmp_path), export(recorded[0], "dhat"))
+    dom = formats.chromium(f"file://{page}")
+    title = dom.split("<title>", 1)[1].split("<", 1)[0]
+    assert title == ",".join(str(ours[k]) for k in ("allocated_bytes", "allocations", "peak_bytes", "leaked_bytes"))
+
+
+@pytest.mark.large
+def test_speedscope_itself_opens_the_file(byteledger, recorded, export, installed, tmp_path):
+    """The released page of speedscope in a browser, loading the file over HTTP from this machine."""
+    installed("chromium")
+    npm = installed("npm")
+    done = subprocess.run([npm, "pack", "--silent", "speedscope@1.25.0"], cwd=tmp_path, capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip("npm's registry is out of reach: " + (done.stderr.strip().splitlines() or ["no reason given"])[-1])
+    subprocess.run(["tar", "xzf", done.stdout.strip()], cwd=tmp_path, check=True)
+    release = tmp_path / "package" / "dist" / "release"
+    shutil.copy(export(recorded[0], "speedscope"), release / "profile.json")
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(release)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        base = f"http://127.0.0.1:{server.server_port}"
+        dom = formats.chromium(f"{base}/index.html#profileURL={base}/profile.json")
+    finally:
+        server.shutdown()
+    assert "bytes live at the peak" in dom and "(1/5)" in dom
