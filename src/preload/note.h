@@ -23,6 +23,8 @@ static ALWAYS_INLINE uint32_t capture(struct thread *t, uint64_t pc, uint64_t sp
 {
 	if (unlikely(!t->unwind))
 		return WIRE_STOP_NO_SCRATCH;
+	if (unlikely(sp < t->stack_lo && !t->stack_floor))
+		stack_grew(t, sp);
 	struct unwind_regs regs = { .ip = pc, .sp = sp, .bp = bp, .bx = bx };
 	return unwind_capture(t->unwind, &regs);
 }

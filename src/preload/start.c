@@ -113,21 +113,6 @@ static void find_main_stack(void)
 	process.main_stack_lo = process.main_stack_hi - bytes;
 }
 
-/*
- * The C library binds its own calls of realloc() and free() at their first use, which takes 3 KiB of stack. A thread on
- * a small stack must not be the first: let pthread_getattr_np()'s calls be made here.
- */
-static void bind_early(void)
-{
-	pthread_attr_t attr;
-	cpu_set_t none;
-	memset(&none, 0, sizeof(none));
-	if (pthread_attr_init(&attr) != 0)
-		return;
-	pthread_attr_setaffinity_np(&attr, sizeof(none), &none);
-	pthread_attr_destroy(&attr);
-}
-
 /* The shared memory is there: everything else that a hook needs. Return: 1 ready. */
 static int prepare(struct wire_heap_header *heap)
 {
@@ -149,7 +134,6 @@ static int prepare(struct wire_heap_header *heap)
 		process.key = key;
 		process.have_key = 1;
 	}
-	bind_early();
 	find_main_stack();
 	modules_init();
 	process.unwind = unwind_process_init(memory, heap, module_find, page_probe, NULL);

@@ -62,12 +62,13 @@ struct thread {
 	uint64_t second_began_ns, second_waited_ns; /* policy limit: 10 % of any second */
 	uint64_t stack_lo, stack_hi;
 	uint32_t tid;
-	uint32_t gen;     /* module_gen that @unwind knows */
-	uint8_t state;    /* enum thread_state */
-	uint8_t own;      /* what is called now is called by us: neither recorded nor lost */
-	uint8_t inner;    /* the next definition may come back to us (reallocarray) */
-	uint8_t rounds;   /* key destructor rounds seen */
-	uint8_t switched; /* WIRE_SWITCH to write before the next record: 1 + value */
+	uint32_t gen;        /* module_gen that @unwind knows */
+	uint8_t state;       /* enum thread_state */
+	uint8_t own;         /* what is called now is called by us: neither recorded nor lost */
+	uint8_t inner;       /* the next definition may come back to us (reallocarray) */
+	uint8_t rounds;      /* key destructor rounds seen */
+	uint8_t stack_floor; /* nothing more to be found below @stack_lo */
+	uint8_t switched;    /* WIRE_SWITCH to write before the next record: 1 + value */
 };
 
 extern __thread struct thread self __attribute__((tls_model("initial-exec"))) HIDDEN;
@@ -134,6 +135,9 @@ void hook_leave(struct thread *t) HIDDEN;
 /** count_lost() - one or more calls that were not recorded; async-signal-safe. */
 void count_lost(struct thread *t, enum wire_lost reason, uint64_t allocations, uint64_t bytes,
 		uint64_t frees) HIDDEN;
+
+/** stack_grew() - @sp lies below the known stack: look whether it is the same one. */
+void stack_grew(struct thread *t, uint64_t sp) HIDDEN;
 
 /** thread_end() - the key's destructor. */
 void thread_end(void *arg) HIDDEN;

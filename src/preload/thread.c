@@ -77,32 +77,59 @@ static void slot_take(struct thread *t, struct wire_heap_slot *slot)
 }
 
 /*
- * Where this thread's stack lies. For the main thread pthread_getattr_np() would read a file; what is above
- * __libc_stack_end is only the program's arguments. For others it allocates, therefore only under @own.
+ * Where this thread's stack lies. pthread_getattr_np() would know, but takes a lock of the thread which the caller of the
+ * very first malloc may hold (it allocates itself): measured, a JVM hangs. The thread control block lies at the top of
+ * the stack, whoever made it; downwards the stack is as far as it can be read, up to the guard page. What is not
+ * reached from there (coroutines, alternate stacks) the stepper asks about page by page.
  */
+#define STACK_STEP (64u << 10) /* readable pages below the stack pointer that are taken along */
+#define STACK_REACH (1u << 20) /* further down it is hardly the same stack */
+
+static int stack_below(struct thread *t, uint64_t sp)
+{
+	uint64_t lo = t->stack_lo, to = sp & ~4095UL;
+	if (t->stack_floor || lo - to > STACK_REACH)
+		return 0;
+	if (process.seccomp) {
+		t->stack_lo =
+			to; /* nobody can be asked; a thread so near its control block is on its own stack */
+		return 1;
+	}
+	while (lo > to - STACK_STEP) {
+		if (!page_probe(NULL, lo - 4096)) {
+			t->stack_floor = 1;
+			break;
+		}
+		lo -= 4096;
+	}
+	if (lo > to)
+		return 0; /* something else, below our guard page */
+	t->stack_lo = lo;
+	return 1;
+}
+
 static void find_stack(struct thread *t)
 {
 	if (t->tid == process.pid) {
 		t->stack_lo = process.main_stack_lo;
 		t->stack_hi = process.main_stack_hi;
+		t->stack_floor = 1;
 		return;
 	}
 	uint64_t here = (uint64_t)__builtin_frame_address(0), tcb = (uint64_t)pthread_self();
-	t->stack_lo = here & ~4095UL;
-	t->stack_hi = here < tcb && tcb - here < (64u << 20) ? tcb : t->stack_lo + 4096;
-	if (process.seccomp)
+	t->stack_hi = tcb;
+	t->stack_lo = tcb & ~4095UL;
+	if (here < tcb)
+		stack_below(t, here);
+}
+
+COLD void stack_grew(struct thread *t, uint64_t sp)
+{
+	if (!stack_below(t, sp))
 		return;
-	pthread_attr_t attr;
-	void *lo;
-	size_t bytes;
-	if (pthread_getattr_np(pthread_self(), &attr) != 0)
-		return;
-	if (pthread_attr_getstack(&attr, &lo, &bytes) == 0) {
-		/* the first event may come from an alternate stack: the bounds are the thread's all the same */
-		t->stack_lo = (uint64_t)lo;
-		t->stack_hi = (uint64_t)lo + bytes;
-	}
-	pthread_attr_destroy(&attr);
+	t->unwind = unwind_thread_init((char *)process.heap + t->slot->scratch_off,
+				       t->slot->scratch_bytes, process.unwind, t->stack_lo,
+				       t->stack_hi);
 }
 
 static COLD int thread_born(struct thread *t)

@@ -86,6 +86,11 @@ def test_busy_threads_are_counted_exactly(counted, prog):
     assert seen == truth
 
 
+def test_a_thread_whose_first_allocation_holds_its_own_lock_goes_on(counted, prog):
+    done = counted([prog("threads"), "5", "asks"], timeout=20)
+    assert done.seen["threads"] == 6
+
+
 def test_a_drop_policy_counts_what_it_drops_exactly(counted, prog):
     high = counted([prog("threads"), "100000", "parallel"],
                    counter_env={"HEAPCOUNT_POLICY": "drop", "HEAPCOUNT_SLEEP_US": "20000"})

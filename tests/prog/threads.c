@@ -2,6 +2,7 @@
 /*
  * threads N - N short threads, eight at a time; each allocates, frees a neighbour's block, allocates in pthread key
  * destructors of every round. threads N parallel: four threads that do nothing but allocate and free N times.
+ * threads N asks: N threads that ask for their own attributes first.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -33,6 +34,15 @@ static void *run(void *arg)
 	return arg;
 }
 
+/* The first allocation of this thread is made by the C library, which holds the thread's own lock meanwhile. */
+static void *asks(void *arg)
+{
+	pthread_attr_t attr;
+	if (pthread_getattr_np(pthread_self(), &attr) == 0)
+		pthread_attr_destroy(&attr);
+	return arg;
+}
+
 static void *pairs(void *arg)
 {
 	long n = (long)arg;
@@ -53,6 +63,14 @@ int main(int argc, char **argv)
 		pthread_key_create(&key[i], again);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 64 << 10);
+	if (argc > 2 && strcmp(argv[2], "asks") == 0) {
+		for (int i = 0; i < n; i++) {
+			if (pthread_create(&thread[0], &attr, asks, NULL) != 0)
+				return 1;
+			pthread_join(thread[0], NULL);
+		}
+		return 0;
+	}
 	if (argc > 2) {
 		for (int i = 0; i < 4; i++)
 			pthread_create(&thread[i], &attr, pairs, (void *)(long)n);
