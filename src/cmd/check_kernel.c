@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "source/features.h"
+
 static int read_number(const char *path, long *value)
 {
 	CLEANUP(check_fclosep) FILE *file = fopen(path, "re");
@@ -153,4 +155,23 @@ int check_bpf_load(struct err *err)
 		return err_hint(err, "needs CONFIG_DEBUG_INFO_BTF, and sysfs mounted on /sys");
 	}
 	return 0;
+}
+
+static int from_feature(enum feature feature, struct err *err)
+{
+	const struct feature_line *line = &features_get()[feature];
+	if (line->ok)
+		return 0;
+	err_set(err, -ENOMSG, "%s", line->why);
+	return err_hint(err, "%s", line->hint);
+}
+
+int check_bpf_stack(struct err *err)
+{
+	return from_feature(FEATURE_BPF_STACK, err);
+}
+
+int check_map_events(struct err *err)
+{
+	return from_feature(FEATURE_MAP_EVENTS, err);
 }

@@ -153,6 +153,8 @@ const struct check_try check_tries[] = {
 	{ "perf", "count and sample page faults of own processes", check_perf },
 	{ "uprobe", "probes on functions of programs", check_uprobe },
 	{ "bpf", "BPF programs, ring buffers, kernel type information", check_bpf_load },
+	{ "bpf-stack", "call stacks walked in the kernel", check_bpf_stack },
+	{ "map-events", "news of code that programs map", check_map_events },
 	{ "vma-names", "names on anonymous mappings", try_vma_names },
 	{ "output", "recordings in this folder", try_output },
 	{ "debuginfod", "debug symbols from a server", try_debuginfod },

@@ -37,6 +37,9 @@ static inline void check_fclosep(FILE **file)
 int check_bpf_load(struct err *err);
 /** check_uprobe() - put a probe on a function of this program, call it, and see it counted. */
 int check_uprobe(struct err *err);
+/** check_bpf_stack() - load the stack walker (source/bpfstack.h). check_map_events() - be told of new mappings. */
+int check_bpf_stack(struct err *err);
+int check_map_events(struct err *err);
 /** check_perf() - count our own page faults by perf_event_open(2). */
 int check_perf(struct err *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * features.h - what this kernel and user permit, asked once and by trying: the one place that knows (house-style C8).
+ * features.h - what this kernel and user permit our BPF programs, asked once and by trying: the one place that knows (house-style C8).
  */
 #ifndef SOURCE_FEATURES_H
 #define SOURCE_FEATURES_H
@@ -8,19 +8,14 @@
 #include <stddef.h>
 
 enum feature {
-	FEATURE_BPF,           /* the bpf() system call lets us make a map */
-	FEATURE_BTF,           /* the kernel describes its types */
-	FEATURE_BPF_RINGBUF,   /* 5.8 */
-	FEATURE_BPF_LOOP,      /* 5.17: program load with the helper */
 	FEATURE_BPF_BIG_ARRAY, /* 6.0: an array value of more than 4 MiB */
-	FEATURE_UPROBE,        /* a perf event on a function of this very program */
-	FEATURE_BPF_STACK,     /* all of the above: stacks in the kernel (source/bpfstack.h) */
-	FEATURE_MAP_EVENTS,    /* perf tells of new executable mappings, with build id (5.12) */
+	FEATURE_BPF_STACK,     /* the stack walker itself loads (source/bpfstack.h) */
+	FEATURE_MAP_EVENTS,    /* perf tells of new executable mappings of all processes */
 	FEATURE_COUNT
 };
 
 struct feature_line {
-	const char *name; /* "bpf", "btf" ...: the `feature` key of `check` */
+	const char *name; /* "bpf-stack" ...: the `feature` key of `check` */
 	int ok;
 	char why[128];  /* what was tried and what it answered; never empty */
 	char hint[192]; /* the remedy; empty where ok */

@@ -214,9 +214,9 @@ static void find_segments(const struct image *image, struct unwind_rows_info *in
 		GElf_Phdr phdr;
 		if (gelf_getphdr(image->elf, (int)i, &phdr) && phdr.p_type == PT_LOAD &&
 		    (phdr.p_flags & PF_X))
-			info->exec[info->exec_count++] = (struct unwind_rows_segment){
-				phdr.p_offset, phdr.p_filesz, phdr.p_vaddr
-			};
+			info->exec[info->exec_count++] =
+				(struct unwind_rows_segment){ phdr.p_offset, phdr.p_filesz,
+							      phdr.p_vaddr };
 	}
 }
 
