@@ -29,11 +29,13 @@ int cmd_fail(const struct err *err);
  */
 int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *input);
 
-/* The commands, one file each. */
 int cmd_check(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_import(int argc, char **argv);
-int cmd_net(int argc, char **argv);
+int cmd_heap(int argc, char **argv);
+int cmd_run(int argc, char **argv);
 int cmd_report(int argc, char **argv);
+/* The commands, one file each. */
+int cmd_net(int argc, char **argv);
 
 #endif

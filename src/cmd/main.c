@@ -5,11 +5,15 @@
 #include <string.h>
 
 #include "cmd/cmd.h"
+#include "cmd/record.h"
+#include "wire/heap_start.h"
 
 static const struct command commands[] = {
+	{ "run", "record a program: heap, resident size and mappings over time", cmd_run },
+	{ "heap", "record every allocation of a program with its stack", cmd_heap },
+	{ "report", "say where the memory went: the report of a recording", cmd_report },
 	{ "export", "write a recording in the format of another tool", cmd_export },
 	{ "import", "turn a heaptrack file into a recording", cmd_import },
-	{ "report", "say where the memory went: the report of a recording", cmd_report },
 	{ "net", "decode recorded traffic of a Tezos node", cmd_net },
 	{ "check", "say what this machine and user permit, each line tried", cmd_check },
 	{ NULL, NULL, NULL },
@@ -64,6 +68,8 @@ int main(int argc, char **argv)
 		puts("byteledger " BYTELEDGER_VERSION);
 		return CMD_OK;
 	}
+	if (strcmp(argv[1], WIRE_RECORDER_OPTION) == 0)
+		return record_helper(argc, argv); /* started by the preload library */
 	for (const struct command *c = commands; c->name; c++) {
 		if (strcmp(argv[1], c->name) != 0)
 			continue;

@@ -257,6 +257,12 @@ void source_heap_beat(struct source_heap *heap)
 			 __ATOMIC_RELAXED);
 }
 
+void source_heap_detach(struct source_heap *heap)
+{
+	if (!heap->raw)
+		__atomic_store_n(&heap->header->detach, 1, __ATOMIC_RELEASE);
+}
+
 void source_heap_set_pid(struct source_heap *heap, pid_t pid)
 {
 	heap->pid = pid;
@@ -276,16 +282,6 @@ uint64_t source_heap_start_ns(const struct source_heap *heap)
 uint64_t source_heap_last_ns(const struct source_heap *heap)
 {
 	return heap->last_ns;
-}
-
-uint32_t source_heap_ring_bytes(const struct source_heap *heap)
-{
-	uint64_t most = 0;
-	for (uint32_t i = 0; i < heap->layout.slot_count; i++) {
-		if (heap->rings[i].mask > most)
-			most = heap->rings[i].mask;
-	}
-	return (uint32_t)most + 1;
 }
 
 void source_heap_stats(const struct source_heap *heap, struct source_heap_stats *stats)
@@ -397,7 +393,7 @@ int source_heap_finish(struct source_heap *heap, struct sink *sink, int detach, 
 	if (detach && !heap->raw) {
 		/* hooks that are under way finish their record; later ones see the mark */
 		const struct timespec grace = { .tv_nsec = 2000000 };
-		__atomic_store_n(&heap->header->detach, 1, __ATOMIC_RELEASE);
+		source_heap_detach(heap);
 		nanosleep(&grace, NULL);
 	}
 	ssize_t got = heap_merge(heap, true);

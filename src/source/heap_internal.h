@@ -161,7 +161,7 @@ enum heap_run {
 	HEAP_RUN_FAILED /* the sink's failure, heap->err is filled */
 };
 
-/** heap_merge() - read all heads, take what is there. Return: bytes of the fullest ring, or negative errno. */
+/** heap_merge() - read all heads, take what is there. Return: thousandths of the fullest ring, or negative errno. */
 ssize_t heap_merge(struct source_heap *heap, bool final);
 /** heap_report_lost() - losses that the producer of @ring (NULL: all, and those without a slot) counted since last time. */
 int heap_report_lost(struct source_heap *heap, struct heap_ring *ring);

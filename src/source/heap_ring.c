@@ -754,8 +754,10 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 		return rc;
 	for (uint32_t i = 0; i < heap->active_count; i++) {
 		const struct heap_ring *ring = &heap->rings[heap->active[i]];
-		if (ring->head - ring->tail > most)
-			most = ring->head - ring->tail;
+		uint64_t held = ring->head - ring->tail;
+		uint64_t permille = held ? held * 1000 / (ring->mask + 1) + 1 : 0;
+		if (permille > most)
+			most = permille;
 	}
 	for (;;) {
 		uint64_t limit_ns;

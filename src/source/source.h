@@ -56,13 +56,17 @@ void source_heap_state(const struct source_heap *heap, struct source_heap_state 
  */
 void source_heap_beat(struct source_heap *heap);
 
+/** source_heap_detach() - tell the target to record no more; from then on no hook waits for us. */
+void source_heap_detach(struct source_heap *heap);
+
 /** source_heap_set_pid() - the process whose /proc names the threads; without it they have none. */
 void source_heap_set_pid(struct source_heap *heap, pid_t pid);
 
 /**
  * source_heap_drain() - read what the rings hold, merge it, hand definitions and events to @sink in batches.
  * Cost: some 20 ns an event plus the sink's. Memory: the sum of live blocks and distinct stacks.
- * Return: bytes read from the fullest ring (0: nothing was there), or negative errno: the sink's failure.
+ * Return: how full the fullest ring was, in thousandths, at least 1 if anything was there, 0 if not; negative errno: the
+ * sink's failure. A caller comes back before a ring can be full.
  */
 ssize_t source_heap_drain(struct source_heap *heap, struct sink *sink, struct err *err);
 /**
@@ -70,9 +74,6 @@ ssize_t source_heap_drain(struct source_heap *heap, struct sink *sink, struct er
  * changed (@all: look at every one; before the target is gone).
  */
 int source_heap_housekeep(struct source_heap *heap, struct sink *sink, int all, struct err *err);
-/** source_heap_ring_bytes() - size of the largest ring: what source_heap_drain()'s answer is compared with. */
-uint32_t source_heap_ring_bytes(const struct source_heap *heap);
-
 /**
  * source_heap_finish() - after the target's end, or to stop (@detach: the target is told first): read the rest, report
  * losses. Nothing is drained afterwards.

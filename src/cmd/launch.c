@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "sym/program.h"
+#include "wire/heap_start.h"
+
+#define SCRIPTS_MAX 4
+#define SCRIPT_LINE 256 /* as the kernel reads it */
+
+extern char **environ;
+
+static void close_fdp(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+}
+
+static void free_listp(char ***list)
+{
+	for (char **item = *list; item && *item; item++)
+		free(*item);
+	free(*list);
+	*list = NULL;
+}
+
+void launch_fini(struct launch *launch)
+{
+	free(launch->path);
+	free(launch->library);
+	free_listp(&launch->argv);
+	free_listp(&launch->env);
+}
+
+static size_t list_len(char **list)
+{
+	size_t len = 0;
+	while (list[len])
+		len++;
+	return len;
+}
+
+/* A copy of @list with @extra strings' room in front, which the caller fills. */
+static char **list_dup(char **list, size_t front)
+{
+	size_t len = list_len(list);
+	char **copy = calloc(front + len + 1, sizeof(*copy));
+	for (size_t i = 0; copy && i < len; i++)
+		copy[front + i] = strdup(list[i]);
+	return copy;
+}
+
+/* ---- finding ------------------------------------------------------------------------------------------------------- */
+
+static bool is_program(const char *path, int *why)
+{
+	struct stat st;
+	if (stat(path, &st) < 0) {
+		if (errno != ENOENT && errno != ENOTDIR)
+			*why = errno;
+		return false;
+	}
+	if (S_ISREG(st.st_mode) && access(path, X_OK) == 0)
+		return true;
+	*why = S_ISREG(st.st_mode) ? errno : EACCES;
+	return false;
+}
+
+/* The file that execvp() would take; NULL with *@why (ENOENT: there is none). */
+static char *find_program(const char *name, int *why)
+{
+	*why = ENOENT;
+	if (strchr(name, '/'))
+		return is_program(name, why) ? strdup(name) : NULL;
+	const char *path = getenv("PATH");
+	char candidate[PATH_MAX];
+	for (const char *at = path ? path : "/usr/local/bin:/usr/bin:/bin"; *name;) {
+		size_t len = strcspn(at, ":");
+		int size =
+			len ? snprintf(candidate, sizeof(candidate), "%.*s/%s", (int)len, at, name)
+			    : snprintf(candidate, sizeof(candidate), "./%s", name);
+		if (size > 0 && (size_t)size < sizeof(candidate) && is_program(candidate, why))
+			return strdup(candidate);
+		if (!at[len])
+			break;
+		at += len + 1;
+	}
+	return NULL;
+}
+
+static int cannot_start(struct launch *launch, const char *name, int why, struct err *err)
+{
+	launch->exit_status = why == ENOENT ? 127 : 126;
+	return err_set(err, -why, "cannot run '%s'", name);
+}
+
+/* ---- what LD_PRELOAD reaches ------------------------------------------------------------------------------------------ */
+
+static int refuse(struct launch *launch, struct err *err, const char *path, const char *why,
+		  const char *hint)
+{
+	launch->exit_status = 1;
+	err_set(err, -ENOTSUP, "cannot trace '%s': %s", path, why);
+	err->code = -ENOTSUP;
+	return err_hint(err, "%s", hint);
+}
+
+static bool gains_privileges(int fd)
+{
+	struct stat st;
+	char caps[64];
+	if (fstat(fd, &st) < 0)
+		return false;
+	if ((st.st_mode & S_ISUID && st.st_uid != geteuid()) ||
+	    (st.st_mode & S_ISGID && st.st_mode & S_IXGRP && st.st_gid != getegid()))
+		return true;
+	return geteuid() != 0 && fgetxattr(fd, "security.capability", caps, sizeof(caps)) > 0;
+}
+
+static int check_elf(struct launch *launch, int fd, struct err *err)
+{
+	const char *base = strrchr(launch->path, '/');
+	base = base ? base + 1 : launch->path;
+	switch (sym_program(fd)) {
+	case SYM_PROGRAM_STATIC:
+		if (strncmp(base, "ld-linux", 8) == 0 || strncmp(base, "ld.so", 5) == 0)
+			break; /* the loader itself, with a program as its argument */
+		return refuse(launch, err, launch->path,
+			      "it is statically linked, so no library can be preloaded",
+			      "'byteledger sample' traces static programs by probes");
+	case SYM_PROGRAM_FOREIGN:
+		return refuse(launch, err, launch->path, "it was built for another machine",
+			      "byteledger and the program must have the same word size");
+	default:
+		break;
+	}
+	if (gains_privileges(fd))
+		return refuse(launch, err, launch->path,
+			      "it runs with other privileges than yours (set-user-ID or "
+			      "capabilities), where the loader ignores LD_PRELOAD",
+			      "run byteledger as the user that the program becomes");
+	return 0;
+}
+
+/* ---- scripts ------------------------------------------------------------------------------------------------------------ */
+
+/* "INTERPRETER [ARG]" of a first line; *@arg is NULL where there is none. False: not a script. */
+static bool script_line(int fd, char *line, char **interpreter, char **arg)
+{
+	ssize_t got = pread(fd, line, SCRIPT_LINE - 1, 0);
+	if (got < 3 || line[0] != '#' || line[1] != '!')
+		return false;
+	line[got] = '\0';
+	line[strcspn(line, "\n")] = '\0';
+	char *at = line + 2 + strspn(line + 2, " \t");
+	*interpreter = at;
+	at += strcspn(at, " \t");
+	*arg = NULL;
+	if (*at) {
+		*at++ = '\0';
+		at += strspn(at, " \t");
+		size_t len = strlen(at);
+		while (len && (at[len - 1] == ' ' || at[len - 1] == '\t'))
+			at[--len] = '\0';
+		*arg = *at ? at : NULL;
+	}
+	return **interpreter != '\0';
+}
+
+/* argv becomes INTERPRETER [ARG] SCRIPT REST..., as the kernel does it. */
+static int become_script(struct launch *launch, const char *interpreter, const char *arg,
+			 struct err *err)
+{
+	int why;
+	const char *base = strrchr(interpreter, '/');
+	bool env =
+		base && strcmp(base, "/env") == 0 && arg && !strpbrk(arg, " \t=") && arg[0] != '-';
+	const char *name = env ? arg : interpreter;
+	char *program = find_program(name, &why);
+	if (!program)
+		return cannot_start(launch, name, why, err);
+	size_t front = !env && arg ? 2 : 1;
+	char **argv = list_dup(launch->argv, front);
+	if (!argv) {
+		free(program);
+		return err_set(err, -ENOMEM, "cannot allocate arguments");
+	}
+	argv[0] = strdup(name);
+	if (front == 2)
+		argv[1] = strdup(arg);
+	free(argv[front]); /* the script's own argv[0] is replaced by its path */
+	argv[front] = launch->path;
+	free_listp(&launch->argv);
+	launch->argv = argv;
+	launch->path = program;
+	return 0;
+}
+
+int launch_resolve(struct launch *launch, char **argv, struct err *err)
+{
+	int why;
+	launch->exit_status = 1;
+	launch->argv = list_dup(argv, 0);
+	if (!launch->argv)
+		return err_set(err, -ENOMEM, "cannot allocate arguments");
+	launch->path = find_program(argv[0], &why);
+	if (!launch->path)
+		return cannot_start(launch, argv[0], why, err);
+	for (int depth = 0; depth < SCRIPTS_MAX; depth++) {
+		char line[SCRIPT_LINE], *interpreter, *arg;
+		CLEANUP(close_fdp) int fd = open(launch->path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0) /* executable but not readable: the kernel may still run it */
+			return 0;
+		if (!script_line(fd, line, &interpreter, &arg))
+			return check_elf(launch, fd, err);
+		int rc = become_script(launch, interpreter, arg, err);
+		if (rc < 0)
+			return rc;
+	}
+	return cannot_start(launch, argv[0], ELOOP, err);
+}
+
+/* ---- the library -------------------------------------------------------------------------------------------------------- */
+
+int launch_library(struct launch *launch, struct err *err)
+{
+	char own[PATH_MAX], candidate[PATH_MAX + 64];
+	ssize_t len = readlink("/proc/self/exe", own, sizeof(own) - 1);
+	if (len < 0)
+		return err_set(err, -errno, "cannot find byteledger's own folder");
+	own[len] = '\0';
+	const char *folder = dirname(own);
+	for (int i = 0; i < 3 && !launch->library; i++) {
+		if (i == 0)
+			snprintf(candidate, sizeof(candidate), "%s/" WIRE_PRELOAD_NAME, folder);
+		else if (i == 1)
+			snprintf(candidate, sizeof(candidate), "%s/../lib/" WIRE_PRELOAD_NAME,
+				 folder);
+		else
+			snprintf(candidate, sizeof(candidate), "%s/%s", BYTELEDGER_LIBDIR,
+				 WIRE_PRELOAD_NAME);
+		launch->library = realpath(candidate, NULL);
+	}
+	if (!launch->library) {
+		err_set(err, -ENOENT, "cannot find " WIRE_PRELOAD_NAME);
+		return err_hint(err, "it belongs beside byteledger, in ../lib, or in '%s'",
+				BYTELEDGER_LIBDIR);
+	}
+	if (strpbrk(launch->library, ": ")) {
+		err_set(err, -EINVAL, "cannot preload '%s'", launch->library);
+		return err_hint(err, "LD_PRELOAD cannot name a path with a space or a colon");
+	}
+	return 0;
+}
+
+/* ---- starting -------------------------------------------------------------------------------------------------------------- */
+
+static int set_variable(char ***env, const char *name, const char *value)
+{
+	size_t len = strlen(name), count = list_len(*env);
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	buf_printf(&text, "%s=%s", name, value);
+	char *entry = buf_take(&text);
+	if (!entry)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		if (strncmp((*env)[i], name, len) == 0 && (*env)[i][len] == '=') {
+			free((*env)[i]);
+			(*env)[i] = entry;
+			return 0;
+		}
+	}
+	char **grown = realloc(*env, (count + 2) * sizeof(**env));
+	if (!grown) {
+		free(entry);
+		return -ENOMEM;
+	}
+	grown[count] = entry;
+	grown[count + 1] = NULL;
+	*env = grown;
+	return 0;
+}
+
+static int make_env(struct launch *launch, const struct launch_env *want)
+{
+	char number[16];
+	launch->env = list_dup(environ, 0);
+	if (!launch->env)
+		return -ENOMEM;
+	const char *before = getenv("LD_PRELOAD");
+	CLEANUP(buf_fini) struct buf preload = { 0 };
+	/* first, so that an allocator that is preloaded as well is our next definition */
+	buf_puts(&preload, launch->library);
+	if (before && *before)
+		buf_printf(&preload, ":%s", before);
+	snprintf(number, sizeof(number), "%d", want->shm_fd);
+	int rc = buf_failed(&preload)
+			 ? -ENOMEM
+			 : set_variable(&launch->env, "LD_PRELOAD", buf_cstr(&preload));
+	if (rc == 0)
+		rc = set_variable(&launch->env, WIRE_ENV_SHM, number);
+	if (rc == 0 && want->follow_children)
+		rc = set_variable(&launch->env, WIRE_ENV_FOLLOW, "1");
+	if (rc == 0 && want->follow_children && want->output)
+		rc = set_variable(&launch->env, WIRE_ENV_OUTPUT, want->output);
+	if (rc == 0 && want->follow_children && want->on_full)
+		rc = set_variable(&launch->env, "BYTELEDGER_ON_FULL", want->on_full);
+	if (rc == 0 && want->free_stacks)
+		rc = set_variable(&launch->env, "BYTELEDGER_FREE_STACKS", "1");
+	return rc;
+}
+
+static void run_child(const struct launch *launch, const sigset_t *mask, int shm_fd, int tell)
+{
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	fcntl(shm_fd, F_SETFD, 0);
+	execve(launch->path, launch->argv, launch->env);
+	int why = errno;
+	if (write(tell, &why, sizeof(why)) < 0)
+		_exit(126);
+	_exit(127);
+}
+
+pid_t launch_start(struct launch *launch, const struct launch_env *env, const sigset_t *mask,
+		   struct err *err)
+{
+	int pipes[2], why = 0;
+	launch->exit_status = 1;
+	if (make_env(launch, env) < 0)
+		return err_set(err, -ENOMEM, "cannot allocate the program's environment");
+	if (pipe2(pipes, O_CLOEXEC) < 0)
+		return err_set(err, -errno, "cannot make a pipe");
+	CLEANUP(close_fdp) int from = pipes[0];
+	pid_t pid = fork();
+	if (pid < 0) {
+		close(pipes[1]);
+		return err_set(err, -errno, "cannot start a process");
+	}
+	if (pid == 0)
+		run_child(launch, mask, env->shm_fd, pipes[1]);
+	close(pipes[1]);
+	ssize_t got;
+	do {
+		got = read(from, &why, sizeof(why));
+	} while (got < 0 && errno == EINTR);
+	if (got == sizeof(why)) {
+		waitpid(pid, NULL, 0);
+		return cannot_start(launch, launch->path, why, err);
+	}
+	return pid;
+}

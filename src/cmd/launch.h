@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* launch.h - find a program, see whether it can be traced, start it with the preload library. */
+#ifndef CMD_LAUNCH_H
+#define CMD_LAUNCH_H
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+/** struct launch - what will be executed; release with launch_fini(). */
+struct launch {
+	char *path;  /* file that is executed */
+	char **argv; /* as the program will see it */
+	char *library;
+	char **env;
+	int exit_status; /* where launch_*() failed: what byteledger exits with */
+};
+
+/**
+ * launch_resolve() - find @argv[0] as the shell would, follow "#!" lines, and refuse what LD_PRELOAD cannot reach
+ * (static, other machine, set-user-ID) with a hint. `#!/usr/bin/env NAME` becomes NAME itself, because an exec would end
+ * the recording.
+ */
+int launch_resolve(struct launch *launch, char **argv, struct err *err);
+
+/** launch_library() - find libbyteledger-heap.so: beside byteledger, ../lib, the configured folder. */
+int launch_library(struct launch *launch, struct err *err);
+
+/** struct launch_env - variables for the library; NULL or 0: not set. */
+struct launch_env {
+	int shm_fd;
+	int follow_children;
+	const char *output, *on_full; /* for followed children */
+	int free_stacks;
+};
+
+/**
+ * launch_start() - fork and exec with @mask as signal mask; returns when the exec has happened or failed.
+ * Return: the pid; negative errno with @err and launch->exit_status 126 or 127.
+ */
+pid_t launch_start(struct launch *launch, const struct launch_env *env, const sigset_t *mask,
+		   struct err *err);
+
+void launch_fini(struct launch *launch);
+
+#endif

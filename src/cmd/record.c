@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record.c - `heap` and `run` around a program, and the recorder that the preload library starts by itself. */
+#include "cmd/record.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "cmd/cmd.h"
+#include "cmd/launch.h"
+#include "cmd/open.h"
+#include "out/out.h"
+#include "wire/heap.h"
+#include "wire/heap_start.h"
+
+#define DEFAULT_PATTERN "byteledger_%e_%p.blt"
+#define BEAT_NS 1000000
+#define MS 1000000
+#define HEAP_BUDGET_MIN_MIB 32
+#define HEAP_BUDGET_MAX_MIB 1024
+
+/* ---- options ----------------------------------------------------------------------------------------------------- */
+
+enum {
+	OPT_DURATION = 256,
+	OPT_FORMAT,
+	OPT_ON_FULL,
+	OPT_RESOLUTION,
+	OPT_FREE_STACKS,
+	OPT_FOLLOW,
+	OPT_BUDGET
+};
+
+static const struct argp_option options[] = {
+	{ "output", 'o', "FILE", 0,
+	  "Recording to write; %e %p %t %h %n stand for program, pid, time, host, number "
+	  "(default " DEFAULT_PATTERN "). An existing file is kept: .1, .2 ... is appended",
+	  0 },
+	{ "duration", OPT_DURATION, "TIME", 0,
+	  "Stop after TIME (10s, 5m, 1h30m): detach, report, exit 0; the program goes on", 0 },
+	{ "quiet", 'q', NULL, 0, "No report at the end", 0 },
+	{ "format", OPT_FORMAT, "text|json", 0, "Report on stdout in this format", 0 },
+	{ "on-full", OPT_ON_FULL, "wait|limit|drop", 0,
+	  "What the program does when its buffer is full: wait for the recorder (default), wait at "
+	  "most 10 % of the time, never wait. What is dropped is counted",
+	  0 },
+	{ "time-resolution", OPT_RESOLUTION, "TIME", 0,
+	  "Exactness of event times: 1ms (default); anything finer stamps each event", 0 },
+	{ "free-stacks", OPT_FREE_STACKS, NULL, 0, "Record the stack of every free, too", 0 },
+	{ "follow-children", OPT_FOLLOW, NULL, 0,
+	  "Record programs that it starts as well, each into a file of its own", 0 },
+	{ "budget", OPT_BUDGET, "MIB", 0,
+	  "Memory shared with the program, 32 to 1024 MiB (default 64)", 0 },
+	{ 0 },
+};
+
+/* "1h30m", "10s", "250ms": sums of NUMBER UNIT. */
+static int parse_duration(const char *text, uint64_t *ns)
+{
+	static const struct {
+		const char *name;
+		uint64_t ns;
+	} units[] = { { "ns", 1 },
+		      { "us", 1000 },
+		      { "ms", 1000000 },
+		      { "s", 1000000000 },
+		      { "m", 60000000000 },
+		      { "h", 3600000000000 },
+		      { "d", 86400000000000 } };
+	uint64_t sum = 0;
+	if (!*text)
+		return -EINVAL;
+	while (*text) {
+		char *end;
+		if (*text < '0' || *text > '9')
+			return -EINVAL;
+		errno = 0;
+		unsigned long long number = strtoull(text, &end, 10);
+		size_t len = strspn(end, "abcdefghijklmnopqrstuvwxyz"), i;
+		for (i = 0; i < ARRAY_LEN(units); i++) {
+			if (strlen(units[i].name) == len && strncmp(units[i].name, end, len) == 0)
+				break;
+		}
+		uint64_t part;
+		if (i == ARRAY_LEN(units) || errno ||
+		    __builtin_mul_overflow((uint64_t)number, units[i].ns, &part) ||
+		    __builtin_add_overflow(sum, part, &sum))
+			return -EINVAL;
+		text = end + len;
+	}
+	*ns = sum;
+	return 0;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct record_opt *opt = state->input;
+	uint64_t ns;
+	char *end;
+	switch (key) {
+	case 'o':
+		if (!*arg)
+			argp_error(state, "-o needs a file name");
+		opt->output = arg;
+		return 0;
+	case OPT_DURATION:
+		if (parse_duration(arg, &opt->duration_ns) < 0 || !opt->duration_ns)
+			argp_error(state, "'%s' is not a duration like 10s, 5m, 1h30m", arg);
+		return 0;
+	case 'q':
+		opt->quiet = 1;
+		return 0;
+	case OPT_FORMAT:
+		if (strcmp(arg, "text") != 0 && strcmp(arg, "json") != 0)
+			argp_error(state, "--format is text or json, not '%s'", arg);
+		opt->format = arg;
+		return 0;
+	case OPT_ON_FULL:
+		if (strcmp(arg, "wait") != 0 && strcmp(arg, "limit") != 0 &&
+		    strcmp(arg, "drop") != 0)
+			argp_error(state, "--on-full is wait, limit or drop, not '%s'", arg);
+		opt->on_full = arg;
+		return 0;
+	case OPT_RESOLUTION:
+		if (parse_duration(arg, &ns) < 0 || !ns)
+			argp_error(state, "'%s' is not a time like 1ms, 10us, 1ns", arg);
+		opt->stamp_every_event = ns < MS;
+		return 0;
+	case OPT_FREE_STACKS:
+		opt->free_stacks = 1;
+		return 0;
+	case OPT_FOLLOW:
+		opt->follow_children = 1;
+		return 0;
+	case OPT_BUDGET:
+		errno = 0;
+		ns = strtoull(arg, &end, 10);
+		if (errno || *end || *arg < '0' || *arg > '9' || ns < HEAP_BUDGET_MIN_MIB ||
+		    ns > HEAP_BUDGET_MAX_MIB)
+			argp_error(state, "--budget is a number of MiB from 32 to 1024");
+		opt->budget_bytes = ns << 20;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp record_argp = { .options = options, .parser = parse_option };
+
+/* ---- the heart ---------------------------------------------------------------------------------------------------- */
+
+/* A thread of its own: while a block is compressed or a disk is slow, the program must see that the recorder lives. */
+struct heart {
+	struct source_heap *heap;
+	pthread_t thread;
+	int running, stop;
+};
+
+static void *heart_run(void *arg)
+{
+	struct heart *heart = arg;
+	const struct timespec pause = { .tv_nsec = BEAT_NS };
+	pthread_setname_np(pthread_self(), "beat");
+	while (!__atomic_load_n(&heart->stop, __ATOMIC_RELAXED)) {
+		source_heap_beat(heart->heap);
+		nanosleep(&pause, NULL);
+	}
+	return NULL;
+}
+
+static int heart_start(struct heart *heart, struct source_heap *heap, struct err *err)
+{
+	heart->heap = heap;
+	int rc = pthread_create(&heart->thread, NULL, heart_run, heart);
+	heart->running = rc == 0;
+	return rc ? err_set(err, -rc, "cannot start a thread") : 0;
+}
+
+static void heart_stop(struct heart *heart)
+{
+	if (!heart->running)
+		return;
+	__atomic_store_n(&heart->stop, 1, __ATOMIC_RELAXED);
+	pthread_join(heart->thread, NULL);
+	heart->running = 0;
+}
+
+/* ---- the loop ------------------------------------------------------------------------------------------------------ */
+
+enum ending { ENDED_EXIT, ENDED_DURATION };
+
+/* What a signal means while the program runs. */
+static void take_signals(int fd, pid_t forward_to)
+{
+	struct signalfd_siginfo info;
+	while (read(fd, &info, sizeof(info)) == sizeof(info)) {
+		/* SIGINT and SIGQUIT of the terminal reached the program, too: they are its own affair */
+		if (forward_to > 0 && (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP))
+			kill(forward_to, (int)info.ssi_signo);
+	}
+}
+
+static void report_failure(struct record *rec)
+{
+	if (!rec->failed)
+		cmd_fail(&rec->err);
+	rec->failed = 1;
+}
+
+/*
+ * Until the process ends or @duration_ns is over. A sink that fails ends the recording, not the program: rings are still
+ * emptied, so that nobody waits for us.
+ */
+static enum ending record_loop(struct record *rec, int signals, uint64_t duration_ns,
+			       pid_t forward_to)
+{
+	struct pollfd fds[2] = { { .fd = signals, .events = POLLIN },
+				 { .fd = rec->pidfd, .events = POLLIN } };
+	for (;;) {
+		int64_t pause = 10 * MS;
+		if (!rec->failed && !rec->replaced) {
+			pause = record_step(rec);
+			if (pause < 0) {
+				report_failure(rec);
+				source_heap_detach(rec->heap);
+				pause = 10 * MS;
+			}
+		} else if (duration_ns == 0) {
+			pause = 1000 * (int64_t)MS;
+		}
+		if (duration_ns && source_heap_now_ns(rec->heap) >= duration_ns)
+			return ENDED_DURATION;
+		const struct timespec ts = { .tv_sec = pause / 1000000000,
+					     .tv_nsec = pause % 1000000000 };
+		if (ppoll(fds, 2, &ts, NULL) <= 0)
+			continue;
+		if (fds[0].revents)
+			take_signals(signals, forward_to);
+		if (fds[1].revents)
+			return ENDED_EXIT;
+	}
+}
+
+static int block_signals(sigset_t *before)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGQUIT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, before);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* ---- around a program ------------------------------------------------------------------------------------------------ */
+
+static int on_full_of(const char *word)
+{
+	if (word && strcmp(word, "limit") == 0)
+		return WIRE_FULL_LIMIT;
+	return word && strcmp(word, "drop") == 0 ? WIRE_FULL_DROP : WIRE_FULL_WAIT;
+}
+
+/* An absolute pattern: a followed child may stand in another folder. */
+static char *absolute(const char *pattern)
+{
+	char here[4096];
+	CLEANUP(buf_fini) struct buf path = { 0 };
+	if (pattern[0] != '/' && getcwd(here, sizeof(here)))
+		buf_printf(&path, "%s/", here);
+	buf_puts(&path, pattern);
+	return buf_take(&path);
+}
+
+static void tell_findings(const struct record *rec, const char *program)
+{
+	struct source_heap_state state;
+	source_heap_state(rec->heap, &state);
+	if (rec->replaced)
+		fprintf(stderr,
+			"byteledger: '%s' replaced itself by another program; the recording ends "
+			"there\nhint: name that program, or use --follow-children\n",
+			program);
+	else if (!state.attached)
+		fprintf(stderr,
+			"byteledger: '%s' never loaded the recording library, so nothing was "
+			"recorded\nhint: does the program clear LD_PRELOAD, or run in a sandbox?\n",
+			program);
+}
+
+/* Results go to stdout where it is a terminal or a format was asked for, else to stderr: stdout is the program's. */
+static void report(struct record *rec, const struct record_opt *opt, const char *path)
+{
+	struct err err = { 0 };
+	struct out_opt out = { 0 };
+	FILE *to = opt->format || isatty(STDOUT_FILENO) ? stdout : stderr;
+	int json = opt->format && strcmp(opt->format, "json") == 0;
+	out.colour = !json && isatty(fileno(to)) && !getenv("NO_COLOR");
+	fprintf(stderr, "byteledger: recorded into '%s'\n", path);
+	int rc = cmd_resolve(rec->prof, NULL, &err);
+	if (rc >= 0)
+		rc = json ? out_json(to, rec->prof, &out, &err)
+			  : out_text(to, rec->prof, &out, &err);
+	if (rc < 0)
+		cmd_fail(&err);
+	fflush(to);
+}
+
+static void finish_and_report(struct record *rec, const struct record_opt *opt, enum ending how,
+			      int status, const char *program)
+{
+	struct err err = { 0 };
+	CLEANUP(buf_fini) struct buf path = { 0 };
+	int complete = how == ENDED_DURATION || WIFEXITED(status) || rec->replaced;
+	buf_puts(&path, trace_writer_path(rec->writer));
+	int rc = record_finish(rec, how == ENDED_DURATION, how == ENDED_EXIT ? status : -1,
+			       complete, rec->failed ? NULL : &err);
+	if (rc < 0 && !rec->failed)
+		cmd_fail(&err);
+	tell_findings(rec, program);
+	if (!opt->quiet && rec->prof)
+		report(rec, opt, buf_cstr(&path));
+}
+
+static int run_program(struct launch *launch, const struct record_opt *opt, const char *comment,
+		       char **argv, struct err *err)
+{
+	const struct source_heap_opt heap_opt = {
+		.budget_bytes = opt->budget_bytes,
+		.on_full = on_full_of(opt->on_full),
+		.free_stacks = opt->free_stacks,
+		.stamp_every_event = opt->stamp_every_event,
+	};
+	const char *pattern = opt->output ? opt->output : DEFAULT_PATTERN;
+	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_new(&heap_opt, err);
+	CLEANUP(record_fini) struct record rec = { 0 };
+	struct heart heart = { 0 };
+	sigset_t before;
+	if (!heap || launch_resolve(launch, argv, err) < 0 || launch_library(launch, err) < 0)
+		return -1;
+	int signals = block_signals(&before);
+	if (signals < 0)
+		return err_set(err, -errno, "cannot take signals");
+	char *output = absolute(pattern);
+	const struct launch_env env = {
+		.shm_fd = source_heap_fd(heap),
+		.follow_children = opt->follow_children,
+		.output = output,
+		.on_full = opt->on_full,
+		.free_stacks = opt->free_stacks,
+	};
+	if (heart_start(&heart, heap, err) < 0) {
+		free(output);
+		return -1;
+	}
+	pid_t pid = launch_start(launch, &env, &before, err);
+	free(output);
+	if (pid < 0) {
+		heart_stop(&heart);
+		return -1;
+	}
+	if (record_open(&rec, heap, pid, pattern, comment, opt->stamp_every_event ? 1000 : BEAT_NS,
+			err) < 0) {
+		/* the program goes on, untraced; its status is still what we exit with */
+		cmd_fail(err);
+		rec.failed = 1;
+		source_heap_detach(heap);
+	}
+	int status = 0;
+	enum ending how = ENDED_EXIT;
+	if (rec.pidfd > 0)
+		how = record_loop(&rec, signals, opt->duration_ns, pid);
+	if (how == ENDED_EXIT) {
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+	}
+	if (rec.writer)
+		finish_and_report(&rec, opt, how, status, argv[0]);
+	heart_stop(&heart);
+	close(signals);
+	if (how == ENDED_DURATION)
+		return launch->exit_status = CMD_OK, 0;
+	launch->exit_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+	return 0;
+}
+
+int record_program(const struct record_opt *opt, const char *comment, char **argv)
+{
+	struct err err = { 0 };
+	CLEANUP(launch_fini) struct launch launch = { .exit_status = CMD_FAILED };
+	if (run_program(&launch, opt, comment, argv, &err) < 0) {
+		cmd_fail(&err);
+		return launch.exit_status ? launch.exit_status : CMD_FAILED;
+	}
+	return launch.exit_status;
+}
+
+/* ---- started by the library -------------------------------------------------------------------------------------------- */
+
+int record_helper(int argc, char **argv)
+{
+	/* byteledger --recorder FD [-o PATTERN] */
+	struct err err = { 0 };
+	char *end;
+	long fd = argc > 2 ? strtol(argv[2], &end, 10) : -1;
+	const char *pattern = argc > 4 && strcmp(argv[3], "-o") == 0 ? argv[4] : DEFAULT_PATTERN;
+	if (fd < 3 || fd > 65535 || *end) {
+		fprintf(stderr, "byteledger: %s is for the preload library\n",
+			WIRE_RECORDER_OPTION);
+		return CMD_USAGE;
+	}
+	sigset_t before;
+	int signals = block_signals(&before);
+	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_adopt((int)fd, &err);
+	CLEANUP(record_fini) struct record rec = { 0 };
+	struct heart heart = { 0 };
+	struct source_heap_state state = { 0 };
+	if (heap)
+		source_heap_state(heap, &state);
+	if (heap && state.target_pid == 0)
+		err_set(&err, -ESRCH, "cannot record: the shared file names no process");
+	if (!heap || !state.target_pid || signals < 0 || heart_start(&heart, heap, &err) < 0 ||
+	    record_open(&rec, heap, (pid_t)state.target_pid, pattern, "heap", BEAT_NS, &err) < 0) {
+		if (heap)
+			source_heap_detach(heap);
+		heart_stop(&heart);
+		return cmd_fail(&err);
+	}
+	record_loop(&rec, signals, 0, 0);
+	if (rec.writer) {
+		source_heap_state(heap, &state);
+		/* not our child: whether it ended on its own account is what its exit hook says */
+		if (record_finish(&rec, 0, -1, state.exiting || rec.replaced, &err) < 0 &&
+		    !rec.failed)
+			cmd_fail(&err);
+	}
+	heart_stop(&heart);
+	close(signals);
+	return rec.failed || err.code ? CMD_FAILED : CMD_OK;
+}

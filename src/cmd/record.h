@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record.h - what `heap`, `run` and the hidden `--recorder` share: sources, sinks, the life of the program. */
+#ifndef CMD_RECORD_H
+#define CMD_RECORD_H
+
+#include <argp.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "model/prof.h"
+#include "source/source.h"
+#include "trace/trace.h"
+
+/** struct record_opt - the options that recording commands share; record_argp parses them into one of these. */
+struct record_opt {
+	const char *output;   /* pattern; NULL = the default */
+	uint64_t duration_ns; /* 0 = until the program ends */
+	int quiet;
+	const char *format; /* "text" or "json"; NULL = not given */
+	const char *on_full;
+	int free_stacks, stamp_every_event, follow_children;
+	uint64_t budget_bytes;
+};
+extern const struct argp record_argp;
+
+/** record_program() - the whole of `heap -- PROGRAM` and `run -- PROGRAM`; returns byteledger's exit status. */
+int record_program(const struct record_opt *opt, const char *comment, char **argv);
+
+/** record_helper() - `byteledger --recorder FD [-o PATTERN]`, started by the preload library. */
+int record_helper(int argc, char **argv);
+
+/* ---- record_life.c: one recording from its first event to the finished file -------------------------------------- */
+
+struct record {
+	struct source_heap *heap;
+	struct trace_writer *writer;
+	struct prof *prof;
+	struct sink_tee tee;
+	pid_t pid;
+	int pidfd;
+	uint64_t peak_rss_bytes;
+	uint64_t rss_next_ns, peak_next_ns, flush_next_ns, house_next_ns, exec_next_ns,
+		exec_wait_ns;
+	int saw_exiting, replaced; /* replaced: an exec took the traced program away */
+	int failed;                /* the sink's error was reported */
+	struct err err;
+	char *cmdline;
+	size_t cmdline_bytes;
+	char exe[4096];
+	const char *comment;
+	uint64_t time_bound_ns;
+};
+
+/**
+ * record_open() - the process @pid runs: describe it, create the file that @pattern names. @heap stays the caller's.
+ */
+int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const char *pattern,
+		const char *comment, uint64_t time_bound_ns, struct err *err);
+/**
+ * record_step() - drain, timeline, flush, whatever is due. Return: nanoseconds after which it wants to be called
+ * again, or negative errno: nothing can be recorded any more (rec->err says why).
+ */
+int64_t record_step(struct record *rec);
+/**
+ * record_finish() - read the rest and close the file. @detach: the program goes on. @status: as waitpid() tells, -1
+ * where not known. @complete: contract 3.1.
+ */
+int record_finish(struct record *rec, int detach, int status, int complete, struct err *err);
+void record_fini(struct record *rec);
+
+/** record_expand() - a malloc'd file name from a pattern (%e %p %t %h %n %%), values with '/' and controls as '_'. */
+char *record_expand(const char *pattern, const char *exe, pid_t pid, struct err *err);
+
+#endif

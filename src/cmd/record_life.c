@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record_life.c - one recording: drain the rings, watch the process, keep the file whole, finish. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "cmd/record.h"
+#include "proc/proc.h"
+#include "wire/heap_start.h"
+
+#define MS 1000000u
+#define RSS_FIRST_NS (10 * MS)
+#define RSS_LAST_NS (100 * MS)
+#define FLUSH_NS (1000 * MS)
+#define HOUSE_NS (250 * MS)
+#define EXEC_FIRST_NS (5 * MS)
+#define EXEC_LAST_NS (1000ull * MS)
+
+static uint64_t now_of(clockid_t id)
+{
+	struct timespec ts;
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+static void put_value(struct buf *to, const char *value)
+{
+	for (; *value; value++) {
+		unsigned char c = (unsigned char)*value;
+		buf_putc(to, c == '/' || c < ' ' || c == 127 ? '_' : *value);
+	}
+}
+
+char *record_expand(const char *pattern, const char *exe, pid_t pid, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf name = { 0 };
+	char host[256] = "";
+	const char *base = strrchr(exe, '/');
+	gethostname(host, sizeof(host) - 1);
+	for (const char *at = pattern; *at; at++) {
+		if (*at != '%') {
+			buf_putc(&name, *at);
+			continue;
+		}
+		switch (*++at) {
+		case 'e':
+			put_value(&name, base ? base + 1 : exe);
+			break;
+		case 'p':
+			buf_printf(&name, "%d", (int)pid);
+			break;
+		case 't':
+			buf_printf(&name, "%llu",
+				   (unsigned long long)(now_of(CLOCK_REALTIME) / 1000000000u));
+			break;
+		case 'h':
+			put_value(&name, host);
+			break;
+		case 'n': /* one recording a process so far: always the first */
+			buf_putc(&name, '0');
+			break;
+		case '%':
+			buf_putc(&name, '%');
+			break;
+		case '\0':
+			at--;
+			break;
+		default: /* an unknown letter vanishes */
+			break;
+		}
+	}
+	if (name.len == 0) {
+		err_set(err, -EINVAL, "cannot use '%s' as a file name: it comes out empty",
+			pattern);
+		return NULL;
+	}
+	char *text = buf_take(&name);
+	if (!text)
+		err_set(err, -ENOMEM, "cannot allocate a file name");
+	return text;
+}
+
+/* ---- begin ------------------------------------------------------------------------------------------------------- */
+
+static void describe(const struct record *rec, struct def *def)
+{
+	*def = (struct def){ .kind = DEF_PROCESS };
+	uint64_t start = source_heap_start_ns(rec->heap);
+	def->process.pid = (uint32_t)rec->pid;
+	def->process.exe = rec->exe;
+	def->process.cmdline = rec->cmdline;
+	def->process.cmdline_bytes = rec->cmdline_bytes;
+	def->process.comment = rec->comment;
+	def->process.start_monotonic_ns = start;
+	def->process.start_realtime_ns = now_of(CLOCK_REALTIME) - (now_of(CLOCK_MONOTONIC) - start);
+	def->process.time_bound_ns = rec->time_bound_ns;
+	def->process.exit_status = -1;
+}
+
+static struct sink *sink_of(struct record *rec)
+{
+	return &rec->tee.sink;
+}
+
+int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const char *pattern,
+		const char *comment, uint64_t time_bound_ns, struct err *err)
+{
+	rec->heap = heap;
+	rec->pid = pid;
+	rec->comment = comment;
+	rec->time_bound_ns = time_bound_ns;
+	rec->exec_wait_ns = EXEC_FIRST_NS;
+	rec->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (rec->pidfd < 0)
+		return err_set(err, -errno, "cannot watch process %d", (int)pid);
+	if (proc_exe(pid, rec->exe, sizeof(rec->exe)) < 0)
+		strcpy(rec->exe, "unknown");
+	ssize_t len = proc_cmdline(pid, &rec->cmdline);
+	rec->cmdline_bytes = len > 0 ? (size_t)len : 0;
+	rec->prof = prof_new(err);
+	if (!rec->prof)
+		return err->code;
+	char *path = record_expand(pattern, rec->exe, pid, err);
+	if (!path)
+		return err->code;
+	rec->writer = trace_writer_new(path, NULL, err);
+	free(path);
+	if (!rec->writer)
+		return err->code;
+	sink_tee_init(&rec->tee);
+	sink_tee_add(&rec->tee, prof_sink(rec->prof));
+	sink_tee_add(&rec->tee, trace_writer_sink(rec->writer));
+	source_heap_set_pid(heap, pid);
+	struct def def;
+	describe(rec, &def);
+	return rec->tee.sink.define(sink_of(rec), &def, err);
+}
+
+/* ---- while it runs ------------------------------------------------------------------------------------------------ */
+
+static int take_rss(struct record *rec, uint64_t now, int peak_too)
+{
+	struct proc_memory memory;
+	if (proc_statm(rec->pid, &memory) < 0)
+		return 0; /* gone, or about to be */
+	uint64_t peak;
+	if ((peak_too || now >= rec->peak_next_ns) && proc_peak_rss(rec->pid, &peak) == 0) {
+		if (peak > rec->peak_rss_bytes)
+			rec->peak_rss_bytes = peak;
+		rec->peak_next_ns = now + RSS_LAST_NS;
+	}
+	/* young programs grow fast; old ones are looked at ten times a second */
+	uint64_t interval = now / 100;
+	interval = interval < RSS_FIRST_NS ? RSS_FIRST_NS : interval;
+	rec->rss_next_ns = now + (interval > RSS_LAST_NS ? RSS_LAST_NS : interval);
+	return source_heap_rss(rec->heap, sink_of(rec), memory.rss_bytes, memory.virtual_bytes,
+			       rec->peak_rss_bytes, &rec->err);
+}
+
+/* An exec that succeeded took the library and its mapping away; one in a child of vfork() only looks like it. */
+static void look_for_exec(struct record *rec, uint64_t now)
+{
+	if (now < rec->exec_next_ns)
+		return;
+	rec->replaced = proc_maps_has(rec->pid, "/memfd:" WIRE_MEMFD_NAME) == 0;
+	rec->exec_next_ns = now + rec->exec_wait_ns;
+	if (rec->exec_wait_ns < EXEC_LAST_NS)
+		rec->exec_wait_ns *= 2;
+}
+
+/* How long the rings may be left alone: the fuller they were, the shorter. */
+static int64_t pause_after(unsigned permille)
+{
+	if (permille >= 250)
+		return 0;
+	if (permille >= 60)
+		return MS / 4;
+	if (permille >= 15)
+		return MS;
+	return permille ? 3 * MS : 10 * MS;
+}
+
+int64_t record_step(struct record *rec)
+{
+	ssize_t permille = source_heap_drain(rec->heap, sink_of(rec), &rec->err);
+	uint64_t now = source_heap_now_ns(rec->heap);
+	struct source_heap_state state;
+	source_heap_state(rec->heap, &state);
+	int rc = permille < 0 ? (int)permille : 0;
+	int exiting = state.exiting && !rec->saw_exiting;
+	rec->saw_exiting |= state.exiting;
+	if (state.peak_rss_bytes > rec->peak_rss_bytes)
+		rec->peak_rss_bytes = state.peak_rss_bytes;
+	if (rc == 0 && (exiting || now >= rec->rss_next_ns))
+		rc = take_rss(rec, now, exiting);
+	if (rc == 0 && (exiting || now >= rec->house_next_ns)) {
+		rc = source_heap_housekeep(rec->heap, sink_of(rec), exiting, &rec->err);
+		rec->house_next_ns = now + HOUSE_NS;
+	}
+	if (rc == 0 && now >= rec->flush_next_ns) {
+		rc = trace_writer_flush(rec->writer, &rec->err);
+		rec->flush_next_ns = now + FLUSH_NS;
+	}
+	if (state.exec_called)
+		look_for_exec(rec, now);
+	else
+		rec->exec_wait_ns = EXEC_FIRST_NS;
+	return rc < 0 ? rc : pause_after((unsigned)permille);
+}
+
+/* ---- end ---------------------------------------------------------------------------------------------------------- */
+
+int record_finish(struct record *rec, int detach, int status, int complete, struct err *err)
+{
+	struct def def;
+	struct source_heap_state state;
+	if (detach)
+		take_rss(rec, source_heap_now_ns(rec->heap), 1);
+	int rc = source_heap_finish(rec->heap, sink_of(rec), detach, err);
+	source_heap_state(rec->heap, &state);
+	if (state.peak_rss_bytes > rec->peak_rss_bytes)
+		rec->peak_rss_bytes = state.peak_rss_bytes;
+	describe(rec, &def);
+	def.process.ended = 1;
+	def.process.complete = complete;
+	def.process.exit_status = status;
+	def.process.runtime_ns = source_heap_now_ns(rec->heap);
+	def.process.peak_rss_bytes = rec->peak_rss_bytes;
+	if (rc == 0)
+		rc = rec->tee.sink.define(sink_of(rec), &def, err);
+	int closed = trace_writer_finish(STEAL(rec->writer), rec->prof, rc < 0 ? NULL : err);
+	return rc < 0 ? rc : closed;
+}
+
+void record_fini(struct record *rec)
+{
+	trace_writer_freep(&rec->writer);
+	prof_freep(&rec->prof);
+	free(rec->cmdline);
+	if (rec->pidfd > 0)
+		close(rec->pidfd);
+}
