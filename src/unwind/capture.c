@@ -4,30 +4,53 @@
 
 #include "unwind/state.h"
 
-static UNWIND_INLINE struct memo *memo_set(struct unwind_thread *t, uint64_t ip, uint64_t sp)
+static const uint64_t odd[SELECTORS_MAX] = {
+	0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb, 0xd6e8feb86659fd93,
+	0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53, 0x87c37b91114253d5, 0x4cf5ad432745937f,
+	0xa0761d6478bd642f, 0xe7037ed1a0b428db, 0x8ebc6af09c88c6e3, 0x589965cc75374cc3,
+	0x1d8e4e27c47d124f, 0xeb44accab455d165,
+};
+
+static UNWIND_INLINE struct memo_root *root_of(struct unwind_thread *t, uint64_t ip, uint64_t sp)
 {
 	uint64_t h = (ip ^ sp << 16) * 0x9e3779b97f4a7c15ULL;
-	return &t->memo[(h >> 40 & t->memo_mask) * MEMO_WAYS];
+	return &t->root[h >> 40 & t->root_mask];
 }
 
-/* All words as they were? No way out before the end: one test costs less than many. @count: a multiple of 4. */
-static UNWIND_INLINE int words_equal(uint64_t base, const uint64_t *value, uint32_t count)
+static UNWIND_INLINE int root_is(const struct unwind_thread *t, const struct memo_root *root,
+				 uint64_t ip, uint64_t sp)
 {
-	const uint32_t *off = (const uint32_t *)(value + count);
-	uint64_t a = 0, b = 0;
+	return root->ip == ip && root->sp == sp && root->serial >= t->first_serial;
+}
 
-	for (uint32_t i = 0; i < count; i += 4) {
-		a |= word_at(base + off[i]) ^ value[i];
-		b |= word_at(base + off[i + 1]) ^ value[i + 1];
-		a |= word_at(base + off[i + 2]) ^ value[i + 2];
-		b |= word_at(base + off[i + 3]) ^ value[i + 3];
+/* The key and the set of the stack that stands at the root's (ip, sp) now. */
+static UNWIND_INLINE struct memo *set_of(struct unwind_thread *t, const struct memo_root *root,
+					 uint64_t *key)
+{
+	uint64_t h = root->serial * 0xd6e8feb86659fd93ULL;
+
+	for (unsigned i = 0; i < root->selectors; i++)
+		h += word_at(root->sp + root->selector[i] * 8ull) * odd[i];
+	h ^= h >> 31;
+	h *= 0x9e3779b97f4a7c15ULL;
+	*key = root->serial << MEMO_TAG_BITS | h >> (64 - MEMO_TAG_BITS);
+	return &t->memo[(h >> 16 & t->memo_mask) * MEMO_WAYS];
+}
+
+/* All words as they were? Leaves at the first difference: a test fuses with its branch, gathering bits does not. */
+static UNWIND_INLINE int words_equal(uint64_t sp, const uint64_t *word, uint32_t count)
+{
+	const uint64_t *end = word + count;
+
+	for (; word < end; word += 4) {
+		uint64_t a = word[0], b = word[1], c = word[2], d = word[3];
+		if (word_at(sp + (uint16_t)a * 8ull) != a >> MEMO_OFF_BITS ||
+		    word_at(sp + (uint16_t)b * 8ull) != b >> MEMO_OFF_BITS ||
+		    word_at(sp + (uint16_t)c * 8ull) != c >> MEMO_OFF_BITS ||
+		    word_at(sp + (uint16_t)d * 8ull) != d >> MEMO_OFF_BITS)
+			return 0;
 	}
-	return (a | b) == 0;
-}
-
-static int memo_alive(const struct unwind_thread *t, const struct memo *m)
-{
-	return m->epoch == t->epoch && t->area_written - m->written <= t->area_bytes;
+	return 1;
 }
 
 static __attribute__((noinline)) void refresh(struct unwind_thread *t)
@@ -45,58 +68,135 @@ uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
 		     t->busy))
 		refresh(t);
 
-	struct memo *m = memo_set(t, regs->ip, regs->sp);
-	for (unsigned way = 0; way < MEMO_WAYS; way++, m++) {
-		if (m->ip != regs->ip || m->sp != regs->sp || !memo_alive(t, m))
-			continue;
-		if ((m->count & MEMO_NEEDS_BP) && m->bp != regs->bp)
-			continue;
-		if (words_equal(t->base, (const uint64_t *)(t->area + m->words_at),
-				m->count & ~MEMO_NEEDS_BP))
-			return m->node;
+	struct memo_root *root = root_of(t, regs->ip, regs->sp);
+	if (likely(root_is(t, root, regs->ip, regs->sp))) {
+		uint64_t key;
+		const struct memo *m = set_of(t, root, &key);
+		for (unsigned way = 0; way < MEMO_WAYS; way++, m++) {
+			if (m->key != key || m->written < t->oldest)
+				continue;
+			if ((m->count & MEMO_NEEDS_BP) && m->bp != regs->bp)
+				continue;
+			if (words_equal(regs->sp, (const uint64_t *)(t->area + m->words_at),
+					m->count & ~MEMO_NEEDS_BP))
+				return m->node;
+		}
 	}
 	return unwind_walk(t, regs);
+}
+
+/* Whether the word at sp + @off * 8 is a slot of the last stack. */
+static int is_slot(const struct unwind_thread *t, uint64_t sp, uint16_t off, uint32_t words)
+{
+	uint64_t addr = sp + off * 8ull;
+
+	for (uint32_t i = words; i-- > 0;) {
+		if (t->base + t->word_off[i] == addr)
+			return 1;
+	}
+	return 0;
+}
+
+/* A new root, or the old one with new selectors: what was remembered under the old ones dies with the serial. */
+static void root_renew(struct unwind_thread *t, struct memo_root *root)
+{
+	root->serial = ++t->serial;
+}
+
+/* Selectors that are no slots of this stack would read what is not a slot: take them out. */
+static void check_selectors(struct unwind_thread *t, struct memo_root *root, uint32_t words)
+{
+	for (unsigned i = 0; i < root->selectors;) {
+		if (is_slot(t, root->sp, root->selector[i], words)) {
+			i++;
+			continue;
+		}
+		root->selector[i] = root->selector[--root->selectors];
+		root->removed++;
+		root_renew(t, root);
+	}
+}
+
+/* The stack at hand and a remembered one have the same key: find a word that tells them apart. */
+static int learn_selector(struct unwind_thread *t, struct memo_root *root)
+{
+	uint64_t key;
+	const struct memo *m = set_of(t, root, &key);
+
+	if (root->selectors == SELECTORS_MAX || root->removed >= SELECTORS_REMOVED_MAX)
+		return 0;
+	for (unsigned way = 0; way < MEMO_WAYS; way++, m++) {
+		if (m->key != key || m->written < t->oldest)
+			continue;
+		const uint64_t *word = (const uint64_t *)(t->area + m->words_at);
+		/* the innermost difference: up to there the frames are the same, so it is a slot of both */
+		for (uint32_t i = m->count & ~MEMO_NEEDS_BP; i-- > 0;) {
+			uint16_t off = (uint16_t)word[i];
+			if (word_at(root->sp + off * 8ull) == word[i] >> MEMO_OFF_BITS)
+				continue;
+			for (unsigned k = 0; k < root->selectors; k++) {
+				if (root->selector[k] == off)
+					return 0; /* 24 bits of hash were equal by chance */
+			}
+			root->selector[root->selectors++] = off;
+			return 1;
+		}
+	}
+	return 0;
 }
 
 void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs)
 {
 	const struct last_frame *inner = &t->frame[t->frame_count - 1];
 	uint32_t words = inner->words & FRAME_WORDS, count = (words + 3) & ~3u;
-	uint64_t bytes = ((uint64_t)count * 12 + 15) & ~15ull;
-	uint64_t at = t->area_written % t->area_bytes;
+	uint64_t bytes = count * 8ull, at = t->area_written % t->area_bytes, key;
 
 	/* a stack that would push out many others is left to the join */
-	if (!words || bytes > t->area_bytes / 8)
+	if (!words || bytes > t->area_bytes / 16)
 		return;
+	for (uint32_t i = 0; i < words; i++) {
+		uint64_t off = t->base + t->word_off[i] - regs->sp;
+		if (off >> 3 > UINT16_MAX || off % 8 || t->word[i] >> (64 - MEMO_OFF_BITS))
+			return;
+	}
+
+	struct memo_root *root = root_of(t, regs->ip, regs->sp);
+	if (!root_is(t, root, regs->ip, regs->sp)) {
+		*root = (struct memo_root){ .ip = regs->ip, .sp = regs->sp };
+		root_renew(t, root);
+	} else {
+		check_selectors(t, root, words);
+		learn_selector(t, root);
+	}
+
 	if (at + bytes > t->area_bytes) {
 		t->area_written += t->area_bytes - at;
 		at = 0;
 	}
-	struct memo *set = memo_set(t, regs->ip, regs->sp), *m = NULL;
+	uint64_t *to = (uint64_t *)(t->area + at);
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t from = i < words ? i : words - 1; /* padding repeats a word */
+		to[i] = t->word[from] << MEMO_OFF_BITS |
+			(t->base + t->word_off[from] - regs->sp) >> 3;
+	}
+	uint64_t written = t->area_written;
+	t->area_written += bytes;
+	if (t->area_written - t->oldest > t->area_bytes)
+		t->oldest = t->area_written - t->area_bytes;
+
+	struct memo *set = set_of(t, root, &key), *m = NULL;
 	for (unsigned way = 0; way < MEMO_WAYS && !m; way++) {
-		if (!memo_alive(t, &set[way]))
+		if (set[way].written < t->oldest)
 			m = &set[way];
 	}
 	if (!m)
 		m = &set[t->victim++ % MEMO_WAYS];
-	m->epoch = t->epoch - 1; /* dead while it is rewritten */
-
-	uint64_t *value = (uint64_t *)(t->area + at);
-	uint32_t *off = (uint32_t *)(value + count);
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t from = i < words ? i : words - 1; /* padding repeats a word */
-		value[i] = t->word[from];
-		off[i] = t->word_off[from];
-	}
-	m->ip = regs->ip;
-	m->sp = regs->sp;
-	m->bp = regs->bp;
-	m->node = inner->node;
-	m->words_at = (uint32_t)at;
-	m->count = count | (inner->words & FRAME_NEEDS_BP ? MEMO_NEEDS_BP : 0);
-	m->written = t->area_written;
-	t->area_written += bytes;
-	m->epoch = t->epoch;
+	*m = (struct memo){ .key = key,
+			    .written = written,
+			    .bp = regs->bp,
+			    .node = inner->node,
+			    .words_at = (uint32_t)at,
+			    .count = count | (inner->words & FRAME_NEEDS_BP ? MEMO_NEEDS_BP : 0) };
 }
 
 static void clear(void *at, uint64_t bytes)
@@ -110,21 +210,18 @@ void unwind_forget(struct unwind_thread *t)
 {
 	t->epoch++;
 	t->salt = (uint64_t)t->epoch << 48;
-	if (!(t->epoch & 0xffff)) { /* marks of 65536 forgettings ago would look fresh */
+	if (!(t->epoch & 0xffff)) /* keys of 65536 forgettings ago would look fresh */
 		clear(t->rules, t->rule_count * sizeof(*t->rules));
-		clear(t->memo, (t->memo_mask + 1ull) * MEMO_WAYS * sizeof(*t->memo));
-	}
+	t->first_serial = t->serial + 1;
+	t->oldest = t->area_written;
 	t->frame_count = 0;
 }
 
-struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
-					 struct unwind_process *process, uint64_t stack_lo,
-					 uint64_t stack_hi)
+/* Shares of the memory, all from a power of two; see the sizes in wire/heap_layout.h. */
+static void divide(struct unwind_thread *t, uint64_t bytes)
 {
-	struct unwind_thread *t = memory;
-	int used = t->magic == THREAD_MAGIC && t->bytes == bytes;
-	uint64_t unit = 32768; /* all parts are shares of a power of two */
-	uint8_t *at = (uint8_t *)memory + (sizeof(*t) + 63) / 64 * 64;
+	uint8_t *at = (uint8_t *)t + (sizeof(*t) + 63) / 64 * 64;
+	uint64_t unit = 32768;
 
 	while (unit * 2 <= bytes && unit < 1u << 20)
 		unit *= 2;
@@ -132,14 +229,13 @@ struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
 	t->rule_shift = 64 - (uint32_t)__builtin_ctzll(t->rule_count);
 	t->rules = (struct cached_rule *)at;
 	at += t->rule_count * sizeof(*t->rules);
-	t->memo_mask = (uint32_t)(unit / 2048) - 1;
+	t->root_mask = (uint32_t)(unit / 512) - 1;
+	t->root = (struct memo_root *)at;
+	at += (t->root_mask + 1ull) * sizeof(*t->root);
+	t->memo_mask = (uint32_t)(unit / 1024) - 1;
 	t->memo = (struct memo *)at;
 	at += (t->memo_mask + 1ull) * MEMO_WAYS * sizeof(*t->memo);
-	if (t->magic && !used) { /* other contents than ours */
-		clear(t->rules, (uint64_t)(at - (uint8_t *)t->rules));
-		t->epoch = 0;
-	}
-	t->frame_max = (uint32_t)(unit / 256);
+	t->frame_max = (uint32_t)(unit / 512);
 	t->frame = (struct last_frame *)at;
 	at += t->frame_max * sizeof(*t->frame);
 	t->word_max = t->frame_max * 3 / 2;
@@ -148,17 +244,29 @@ struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
 	t->word_off = (uint32_t *)at;
 	at += t->word_max * sizeof(*t->word_off);
 	t->area = (uint8_t *)(((uintptr_t)at + 63) / 64 * 64);
-	t->area_bytes = (uint64_t)((uint8_t *)memory + bytes - t->area) / 64 * 64;
-	t->area_written = 0;
+	t->area_bytes = (uint64_t)((uint8_t *)t + bytes - t->area) / 64 * 64;
+}
 
-	t->process = process;
-	t->module_gen = process->module_gen;
-	t->process_epoch = &process->epoch;
+struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
+					 struct unwind_process *process, uint64_t stack_lo,
+					 uint64_t stack_hi)
+{
+	struct unwind_thread *t = memory;
+
+	if (t->magic != THREAD_MAGIC || t->bytes != bytes || t->process != process) {
+		if (t->magic) /* other contents than ours, or of other times */
+			clear(t, bytes / 8 * 8);
+		divide(t, bytes);
+		t->area_written = t->area_bytes; /* a zeroed entry is an old one */
+		t->magic = THREAD_MAGIC;
+		t->bytes = bytes;
+		t->process = process;
+		t->module_gen = process->module_gen;
+		t->process_epoch = &process->epoch;
+	}
 	t->stack_lo = stack_lo;
 	t->stack_hi = stack_hi;
 	t->base = stack_hi - (1ull << 32);
-	t->magic = THREAD_MAGIC;
-	t->bytes = bytes;
 	t->spare_node = 0;
 	t->stats = (struct unwind_stats){ 0 };
 	refresh(t);

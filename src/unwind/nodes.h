@@ -2,8 +2,10 @@
 /*
  * nodes.h - the shared prefix tree of wire/heap.h: from (pc, parent) to a node number, without a lock.
  *
- * The open-addressed index is keyed by a hash of the whole path, not of (pc, parent): the hashes of a stack's frames
- * then do not wait for the numbers of their parents, and look-ups of neighbouring frames overlap.
+ * The index has lines of 16 entries (a cache line). Where a node's entry may stand is hashed from the path up to the
+ * last multiple of four frames first, from its whole path after that: the entries of frames that follow each other
+ * then share a line and a page, which is what a look-up costs when the tree is large. An entry holds 4 bits of the
+ * path's hash above the node's number, so that other nodes are seldom looked at. Nothing is ever taken out.
  */
 #ifndef UNWIND_NODES_H
 #define UNWIND_NODES_H
@@ -12,13 +14,14 @@
 
 #include "wire/heap.h"
 
-#define UNWIND_NODES_PROBES 512 /* longer collision runs count as a full table */
+#define UNWIND_NODES_LINE 16
+#define UNWIND_NODES_LINES 64 /* a node that finds no room in so many lines finds the table full */
 #define UNWIND_NODE_NONE UINT32_MAX
 
 struct unwind_nodes {
 	struct wire_node *node;
 	uint32_t *index;
-	uint32_t index_mask, node_max;
+	uint32_t line_mask, node_max;
 	uint32_t *count;
 };
 
@@ -28,7 +31,7 @@ static inline void unwind_nodes_init(struct unwind_nodes *nodes, void *base)
 	struct wire_heap_header *h = base;
 	nodes->node = (struct wire_node *)((char *)base + h->nodes_off);
 	nodes->index = (uint32_t *)((char *)base + h->index_off);
-	nodes->index_mask = h->index_entries - 1;
+	nodes->line_mask = h->index_entries / UNWIND_NODES_LINE - 1;
 	nodes->node_max = h->node_max;
 	nodes->count = &h->node_count;
 }
@@ -45,54 +48,70 @@ static inline uint64_t unwind_path_hash(uint64_t outer, uint64_t pc)
 	return h ^ h >> 32;
 }
 
+/** Frames of one path whose entries share a line, as a mask of the frame's index from the outermost. */
+#define UNWIND_NODES_BLOCK 3u
+
+static inline int unwind_node_is(const struct unwind_nodes *nodes, uint32_t number, uint64_t pc,
+				 uint32_t parent, uint32_t gen)
+{
+	const struct wire_node *n = &nodes->node[number];
+	return number < nodes->node_max && n->pc == pc && n->parent == parent && n->gen == gen;
+}
+
+/* A number for a new node: the spare one if it is larger than the parent's. 0 where there is none left. */
+static inline uint32_t unwind_node_reserve(struct unwind_nodes *nodes, uint32_t parent,
+					   uint32_t *spare)
+{
+	uint32_t mine = *spare;
+
+	*spare = 0;
+	if (mine > parent)
+		return mine;
+	/* the test before the addition keeps a full table's counter from running away */
+	if (__atomic_load_n(nodes->count, __ATOMIC_RELAXED) >= nodes->node_max)
+		return 0;
+	mine = __atomic_fetch_add(nodes->count, 1, __ATOMIC_RELAXED);
+	return mine < nodes->node_max ? mine : 0;
+}
+
 /**
- * unwind_node_get() - the number of node {@pc, @parent, @gen}, made if it is new. @hash: unwind_path_hash() of it.
+ * unwind_node_get() - the number of node {@pc, @parent, @gen}, made if it is new. @hash: unwind_path_hash() of its path;
+ * @block: that of the path's first frames, as many as the last multiple of UNWIND_NODES_BLOCK + 1 before this one.
  * @spare: a number this thread reserved and did not use (0 = none); losing a race leaves one there for the next time.
  * Any thread; lock-free. Return: the number, UNWIND_NODE_NONE where the table or the index is full.
  */
-static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t hash, uint64_t pc,
-				       uint32_t parent, uint32_t gen, uint32_t *spare)
+static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t block, uint64_t hash,
+				       uint64_t pc, uint32_t parent, uint32_t gen, uint32_t *spare)
 {
-	uint32_t at = (uint32_t)hash & nodes->index_mask, mine = 0;
+	uint32_t line = (uint32_t)(block >> 20) & nodes->line_mask, mine = 0;
+	uint32_t start = (uint32_t)(hash >> 16), tag = (uint32_t)(hash >> 12) << WIRE_NODE_BITS;
 
-	for (unsigned probe = 0; probe < UNWIND_NODES_PROBES; probe++) {
-		uint32_t *slot = &nodes->index[at];
-		uint32_t number = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+	for (unsigned tried = 0; tried < UNWIND_NODES_LINES; tried++) {
+		uint32_t *slots = nodes->index + (uint64_t)line * UNWIND_NODES_LINE;
+		for (unsigned i = 0; i < UNWIND_NODES_LINE; i++) {
+			uint32_t *slot = &slots[(start + i) % UNWIND_NODES_LINE];
+			uint32_t entry = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
 
-		if (!number) {
-			if (!mine) {
-				mine = *spare;
-				/* the test before the addition keeps a full table's counter from running away */
-				if (!mine && __atomic_load_n(nodes->count, __ATOMIC_RELAXED) <
-						     nodes->node_max)
-					mine = __atomic_fetch_add(nodes->count, 1,
-								  __ATOMIC_RELAXED);
-				*spare = 0;
-				if (!mine || mine >= nodes->node_max)
-					return UNWIND_NODE_NONE;
-				/* a parent's number has to be smaller; an old spare may not be */
-				if (mine <= parent) {
-					mine = __atomic_fetch_add(nodes->count, 1,
-								  __ATOMIC_RELAXED);
-					if (mine >= nodes->node_max)
+			if (!entry) {
+				if (!mine) {
+					mine = unwind_node_reserve(nodes, parent, spare);
+					if (!mine)
 						return UNWIND_NODE_NONE;
+					nodes->node[mine] = (struct wire_node){ pc, parent, gen };
 				}
-				nodes->node[mine] = (struct wire_node){ pc, parent, gen };
+				/* release: the node is complete before its number can be found */
+				if (__atomic_compare_exchange_n(slot, &entry, tag | mine, 0,
+								__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+					return mine;
 			}
-			/* release: the node is complete before its number can be found */
-			if (__atomic_compare_exchange_n(slot, &number, mine, 0, __ATOMIC_ACQ_REL,
-							__ATOMIC_ACQUIRE))
-				return mine;
-		}
-		if (number < nodes->node_max) {
-			const struct wire_node *n = &nodes->node[number];
-			if (n->pc == pc && n->parent == parent && n->gen == gen) {
+			if ((entry ^ tag) < WIRE_NODE_MAX &&
+			    unwind_node_is(nodes, entry ^ tag, pc, parent, gen)) {
 				if (mine)
 					*spare = mine;
-				return number;
+				return entry ^ tag;
 			}
 		}
-		at = (at + 1) & nodes->index_mask;
+		line = ((uint32_t)(hash >> 32) + tried) & nodes->line_mask;
 	}
 	if (mine)
 		*spare = mine;

@@ -68,37 +68,64 @@ struct last_frame {
 	(1u << 30) /* hangs on words that are not kept: never joined, never remembered */
 #define FRAME_WORDS ((1u << 28) - 1)
 
-/* One remembered stack; its words stand in the circular area: @count values, then @count offsets. */
+/*
+ * A saved word as the memo keeps it: value << 16 | (address - sp) / 8. What does not fit (a word 512 KiB out, a value
+ * that is no user address) keeps the stack out of the memo. One load for both halves: loads are what a compare costs.
+ */
+#define MEMO_OFF_BITS 16
+
+/*
+ * All stacks that end in one (ip, sp). Where there are several, @selector names words that tell them apart: distances
+ * from sp in words, each the innermost difference between two stacks that were met, and each a slot of every stack
+ * remembered here (one that turns out not to be is taken out: garbage would never be found again).
+ */
+#define SELECTORS_MAX 14
+#define SELECTORS_REMOVED_MAX 4
+struct memo_root {
+	uint64_t ip, sp;
+	uint64_t serial; /* never used twice; below first_serial: forgotten */
+	uint8_t selectors, removed;
+	uint16_t selector[SELECTORS_MAX];
+};
+
+/* One remembered stack; its words stand in the circular area, outermost first, padded to a multiple of 4. */
 struct memo {
-	uint64_t ip, sp, bp;
-	uint32_t epoch;
+	uint64_t key;     /* root's serial << 24 | 24 bits hashed from the selected words */
+	uint64_t written; /* the area's running byte number where the words begin */
+	uint64_t bp;
 	uint32_t node;
-	uint32_t words_at; /* byte offset in the area */
-	uint32_t count;    /* padded to a multiple of 4; top bit: rbp is needed */
-	uint64_t written;  /* the area's running byte number where the words begin */
+	uint32_t words_at; /* bytes from the area's start */
+	uint32_t count;    /* top bit: rbp is needed */
+	uint32_t zero;
 };
 #define MEMO_WAYS 4
 #define MEMO_NEEDS_BP (1u << 31)
+#define MEMO_TAG_BITS 24
 
 struct unwind_thread {
 	/* read by every capture */
 	const uint32_t *module_gen, *process_epoch;
 	uint32_t seen_gen, seen_epoch;
-	uint32_t epoch;     /* of remembered things; old ones are dead */
+	uint32_t busy;      /* set while a walk changes what is remembered */
+	uint32_t root_mask; /* roots - 1 */
 	uint32_t memo_mask; /* sets - 1 */
-	uint64_t salt;      /* the epoch in the top bits: old keys of the rule cache do not match */
+	uint32_t epoch;     /* number of forgettings */
+	struct memo_root *root;
 	struct memo *memo;
 	uint8_t *area;
-	uint64_t area_bytes,
-		area_written; /* running byte number; what is older than area_bytes is gone */
-	uint64_t base;        /* words are at base + 32-bit offset; base + 2^32 = stack_hi */
-	uint64_t stack_lo, stack_hi;
+	uint64_t oldest;       /* words written before this running byte number are gone */
+	uint64_t first_serial; /* roots before this are forgotten */
 	/* misses */
+	uint64_t salt; /* the epoch in the top bits: old keys of the rule cache do not match */
+	uint64_t serial;
+	uint64_t area_bytes, area_written;
+	uint64_t
+		base; /* words of the last stack are at base + 32-bit offset; base + 2^32 = stack_hi */
+	uint64_t stack_lo, stack_hi;
 	struct unwind_process *process;
 	struct cached_rule *rules;
 	uint32_t rule_shift; /* 64 - log2(entries) */
 	uint32_t rule_count;
-	uint32_t busy; /* set while what follows is being changed */
 	uint32_t spare_node;
 	uint32_t victim;
 	uint32_t frame_count, frame_max;

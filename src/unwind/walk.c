@@ -351,28 +351,49 @@ static uint32_t put_frame(struct unwind_thread *t, uint32_t *count, const struct
 	return kept ? needs : FRAME_TAINTED;
 }
 
-static uint32_t number(struct unwind_thread *t, uint64_t *hash, uint64_t pc, uint32_t parent)
+/* Numbering from the outermost frame inwards. */
+struct path {
+	uint64_t hash, block;
+	uint32_t node, frames;
+};
+
+static void path_init(struct path *path, uint32_t root, uint32_t gen)
 {
-	*hash = unwind_path_hash(*hash, pc);
-	if (unlikely(parent == WIRE_STOP_NODES_FULL))
-		return parent;
-	uint32_t node =
-		unwind_node_get(&t->process->nodes, *hash, pc, parent, t->seen_gen, &t->spare_node);
-	return likely(node != UNWIND_NODE_NONE) ? node : WIRE_STOP_NODES_FULL;
+	path->hash = path->block = unwind_path_root(root, gen);
+	path->node = root;
+	path->frames = 0;
+}
+
+static UNWIND_INLINE void path_add(struct unwind_thread *t, struct path *path, uint64_t pc)
+{
+	if (!(path->frames++ & UNWIND_NODES_BLOCK))
+		path->block = path->hash;
+	path->hash = unwind_path_hash(path->hash, pc);
+	if (unlikely(path->node == WIRE_STOP_NODES_FULL))
+		return;
+	path->node = unwind_node_get(&t->process->nodes, path->block, path->hash, pc, path->node,
+				     t->seen_gen, &t->spare_node);
+	if (unlikely(path->node == UNWIND_NODE_NONE))
+		path->node = WIRE_STOP_NODES_FULL;
 }
 
 /* The walk met the last stack at frame @base - 1 (0: it did not); put the @n waiting frames on top of it. */
 static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint32_t base,
 			    uint32_t n)
 {
-	uint32_t node, words = 0, flags = 0;
-	uint64_t hash, ip = p->f.ip, sp = p->f.sp, bp = p->f.bp;
+	uint32_t words = 0, flags = 0;
+	uint64_t ip = p->f.ip, sp = p->f.sp, bp = p->f.bp;
+	struct path path;
 	int led_on = p->stop == UNWIND_GO_ON; /* the outermost fresh frame has a caller */
 
 	if (base) {
 		const struct last_frame *outer = &t->frame[base - 1];
-		node = outer->node;
-		hash = outer->rule_hash;
+		uint32_t block = base & ~UNWIND_NODES_BLOCK;
+		path.node = outer->node;
+		path.hash = outer->rule_hash;
+		path.frames = base;
+		path.block = block ? t->frame[block - 1].rule_hash
+				   : unwind_path_root(t->last_root, t->seen_gen);
 		words = outer->words & FRAME_WORDS;
 		flags = outer->words & ~FRAME_WORDS;
 	} else {
@@ -383,8 +404,7 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 		if (root != WIRE_STOP_END && root != WIRE_STOP_GUESSED)
 			flags = FRAME_TAINTED;
 		t->last_root = root;
-		node = root;
-		hash = unwind_path_root(root, t->seen_gen);
+		path_init(&path, root, t->seen_gen);
 	}
 	for (uint32_t i = n; i-- > 0;) {
 		struct last_frame in = t->frame[t->frame_max - 1 - i];
@@ -394,16 +414,16 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 					: put_frame(t, &words, &in, ip, sp, bp, flags);
 		else if (unwind_rule_kind(in.rule_hash) != WIRE_RULE_END)
 			flags |= FRAME_NEEDS_BP; /* a failed guess looked at rbp */
-		node = number(t, &hash, in.ip, node);
-		t->frame[base++] =
-			(struct last_frame){ in.ip, in.sp, in.bp, hash, node, words | flags };
+		path_add(t, &path, in.ip);
+		t->frame[base++] = (struct last_frame){ in.ip,     in.sp,     in.bp,
+							path.hash, path.node, words | flags };
 		ip = in.ip;
 		sp = in.sp;
 		bp = in.bp;
 		led_on = 1;
 	}
 	t->frame_count = base;
-	return node;
+	return path.node;
 }
 
 /*
@@ -415,11 +435,11 @@ static __attribute__((noinline)) uint32_t walk_deep(struct unwind_thread *t,
 {
 	uint64_t bytes = (uint64_t)(t->area + t->area_bytes - (uint8_t *)t->frame);
 	uint64_t *ip = (uint64_t *)t->frame;
-	uint32_t piece = (uint32_t)(bytes / 2 / sizeof(*ip)), total, node, root;
+	uint32_t piece = (uint32_t)(bytes / 2 / sizeof(*ip)), total, root;
 	struct place *mark = (struct place *)(ip + piece);
 	uint32_t marks = (uint32_t)(bytes / 2 / sizeof(*mark)), every = piece;
 	struct place p;
-	uint64_t hash;
+	struct path path;
 	int is_frame, go_on;
 
 	unwind_forget(t);
@@ -444,8 +464,7 @@ static __attribute__((noinline)) uint32_t walk_deep(struct unwind_thread *t,
 
 	total = p.n;
 	root = p.stop == WIRE_STOP_END && p.guessed ? WIRE_STOP_GUESSED : (uint32_t)p.stop;
-	node = root;
-	hash = unwind_path_root(root, t->seen_gen);
+	path_init(&path, root, t->seen_gen);
 	for (uint32_t from = (total - 1) / every * every; total; from -= every) {
 		uint32_t count = total - from;
 		p = mark[from / every];
@@ -456,11 +475,11 @@ static __attribute__((noinline)) uint32_t walk_deep(struct unwind_thread *t,
 			p.n++;
 		}
 		for (uint32_t i = count; i-- > 0;)
-			node = number(t, &hash, ip[i], node);
+			path_add(t, &path, ip[i]);
 		total = from;
 	}
 	t->frame_count = 0;
-	return node;
+	return path.node;
 }
 
 uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs)
