@@ -189,7 +189,24 @@
 	.cfi_adjust_cfa_offset -8
 	pop	%rdi
 	.cfi_adjust_cfa_offset -8
-	jmp	*next_syscall(%rip)
+	mov	next_syscall(%rip), %r11
+	test	%r11, %r11
+	je	3f
+	jmp	*%r11
+3:	/* the resolver itself led here: an allocator that starts. As the C library does it */
+	mov	%rdi, %rax
+	mov	%rsi, %rdi
+	mov	%rdx, %rsi
+	mov	%rcx, %rdx
+	mov	%r8, %r10
+	mov	%r9, %r8
+	mov	8(%rsp), %r9
+	syscall
+	cmp	$-4095, %rax
+	jae	4f
+	ret
+4:	mov	%rax, %rdi
+	jmp	fail_syscall
 	DONE	syscall
 
 	.section .note.GNU-stack, "", @progbits

@@ -140,7 +140,14 @@ EXPORT int prctl(int option, ...)
 	va_end(args);
 	resolve();
 	note_prctl(option, (long)a);
-	return next.prctl(option, a, b, c, d);
+	if (likely(next.prctl))
+		return next.prctl(option, a, b, c, d);
+	long rc = sys5(SYS_prctl, option, a, b, c, d);
+	if (sys_failed(rc)) {
+		errno = (int)-rc;
+		return -1;
+	}
+	return (int)rc;
 }
 
 /* ---- ends ---- */

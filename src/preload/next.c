@@ -66,7 +66,18 @@ static void object_range(const void *code, uintptr_t *lo, uintptr_t *hi, const c
 
 void next_resolve(void)
 {
-	/* malloc and free first: looking for the others may allocate (an error text for a missing name) */
+	/*
+	 * First what an allocator calls when it starts, because a name that is missing makes dlsym() allocate (an error
+	 * text); for the same reason the names that may be missing come last.
+	 */
+	look(RTLD_NEXT, &next.mmap, "mmap");
+	look(RTLD_NEXT, &next.mmap64, "mmap64");
+	look(RTLD_NEXT, &next.munmap, "munmap");
+	look(RTLD_NEXT, &next.mremap, "mremap");
+	look(RTLD_NEXT, &next.brk, "brk");
+	look(RTLD_NEXT, &next.sbrk, "sbrk");
+	look(RTLD_NEXT, &next_syscall, "syscall");
+	look(RTLD_NEXT, &next.prctl, "prctl");
 	look(RTLD_NEXT, &next.malloc, "malloc");
 	look(RTLD_NEXT, &next.free, "free");
 	look(RTLD_NEXT, &next.calloc, "calloc");
@@ -77,17 +88,7 @@ void next_resolve(void)
 	look(RTLD_NEXT, &next.aligned_alloc, "aligned_alloc");
 	look(RTLD_NEXT, &next.valloc, "valloc");
 	look(RTLD_NEXT, &next.pvalloc, "pvalloc");
-	look(RTLD_NEXT, &next.cfree, "cfree");
-	look(RTLD_NEXT, &next.free_sized, "free_sized");
-	look(RTLD_NEXT, &next.free_aligned_sized, "free_aligned_sized");
-	look(RTLD_NEXT, &next.mmap, "mmap");
-	look(RTLD_NEXT, &next.mmap64, "mmap64");
-	look(RTLD_NEXT, &next.munmap, "munmap");
-	look(RTLD_NEXT, &next.mremap, "mremap");
-	look(RTLD_NEXT, &next.brk, "brk");
-	look(RTLD_NEXT, &next.sbrk, "sbrk");
 	look(RTLD_NEXT, &next.dlclose, "dlclose");
-	look(RTLD_NEXT, &next.prctl, "prctl");
 	look(RTLD_NEXT, &next.exit_now, "_exit");
 	look(RTLD_NEXT, &next.exit_c99, "_Exit");
 	look(RTLD_NEXT, &next.quick_exit, "quick_exit");
@@ -98,6 +99,9 @@ void next_resolve(void)
 	look(RTLD_NEXT, &next.fexecve, "fexecve");
 	look(RTLD_NEXT, &next.execveat, "execveat");
 	look(RTLD_NEXT, &next.fork, "fork");
+	look(RTLD_NEXT, &next.cfree, "cfree");
+	look(RTLD_NEXT, &next.free_sized, "free_sized");
+	look(RTLD_NEXT, &next.free_aligned_sized, "free_aligned_sized");
 	look(RTLD_NEXT, &next.register_frame, "__register_frame");
 	look(RTLD_NEXT, &next.deregister_frame, "__deregister_frame");
 	if (!next.free_sized)
@@ -106,7 +110,6 @@ void next_resolve(void)
 		look(RTLD_NEXT, &next.cxx_new[i], cxx_new_names[i]);
 	for (int i = 0; i < CXX_DELETE_MAX; i++)
 		look(RTLD_NEXT, &next.cxx_delete[i], cxx_delete_names[i]);
-	look(RTLD_NEXT, &next_syscall, "syscall");
 	dlerror(); /* a program that asks must not hear about our lookups; */
 	dlerror(); /* the second call releases the text */
 

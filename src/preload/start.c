@@ -217,6 +217,13 @@ void start_late(void)
 	__atomic_store_n((uint32_t *)&proc.word, mode, __ATOMIC_RELEASE);
 }
 
+HIDDEN long fail_syscall(long rc);
+HIDDEN long fail_syscall(long rc)
+{
+	errno = (int)-rc;
+	return -1;
+}
+
 HIDDEN void resolve_syscall(void);
 HIDDEN void resolve_syscall(void)
 {
