@@ -159,41 +159,7 @@
 	pop	%rdi
 	.cfi_adjust_cfa_offset -8
 	jmp	0b
-2:	/* nothing is resolved yet */
-	push	%rdi
-	.cfi_adjust_cfa_offset 8
-	push	%rsi
-	.cfi_adjust_cfa_offset 8
-	push	%rdx
-	.cfi_adjust_cfa_offset 8
-	push	%rcx
-	.cfi_adjust_cfa_offset 8
-	push	%r8
-	.cfi_adjust_cfa_offset 8
-	push	%r9
-	.cfi_adjust_cfa_offset 8
-	sub	$8, %rsp
-	.cfi_adjust_cfa_offset 8
-	call	resolve_syscall
-	add	$8, %rsp
-	.cfi_adjust_cfa_offset -8
-	pop	%r9
-	.cfi_adjust_cfa_offset -8
-	pop	%r8
-	.cfi_adjust_cfa_offset -8
-	pop	%rcx
-	.cfi_adjust_cfa_offset -8
-	pop	%rdx
-	.cfi_adjust_cfa_offset -8
-	pop	%rsi
-	.cfi_adjust_cfa_offset -8
-	pop	%rdi
-	.cfi_adjust_cfa_offset -8
-	mov	next_syscall(%rip), %r11
-	test	%r11, %r11
-	je	3f
-	jmp	*%r11
-3:	/* the resolver itself led here: an allocator that starts. As the C library does it */
+2:	/* nothing is resolved yet, and an allocator that starts must not wait for that: as the C library does it */
 	mov	%rdi, %rax
 	mov	%rsi, %rdi
 	mov	%rdx, %rsi

@@ -138,7 +138,6 @@ EXPORT int prctl(int option, ...)
 	unsigned long a = va_arg(args, unsigned long), b = va_arg(args, unsigned long);
 	unsigned long c = va_arg(args, unsigned long), d = va_arg(args, unsigned long);
 	va_end(args);
-	resolve();
 	note_prctl(option, (long)a);
 	if (likely(next.prctl))
 		return next.prctl(option, a, b, c, d);

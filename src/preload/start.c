@@ -224,18 +224,6 @@ HIDDEN long fail_syscall(long rc)
 	return -1;
 }
 
-HIDDEN void resolve_syscall(void);
-HIDDEN void resolve_syscall(void)
-{
-	struct thread *t = &self;
-	uint32_t sync = t->sync;
-	t->sync = SYNC_OWN;
-	t->own = 1;
-	start_once();
-	t->own = 0;
-	t->sync = sync;
-}
-
 /* Programs that never allocate are attached too. */
 __attribute__((constructor)) static void constructed(void)
 {

@@ -229,6 +229,12 @@ uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t pc)
 	if (unlikely((proc.word & MODE_MASK) < MODE_OFF)) {
 		if (__atomic_load_n(&process.started, __ATOMIC_ACQUIRE) == START_DONE)
 			return PASS; /* the child of a fork */
+		/*
+		 * The start looks names up, which may allocate; a region call may come from an allocator that holds its
+		 * lock (measured: chromium's own spins for ever). A malloc or our constructor starts instead.
+		 */
+		if (kind == HOOK_REGION)
+			return PASS;
 		uint32_t sync = t->sync;
 		t->sync = SYNC_OWN;
 		t->own = 1;

@@ -5,12 +5,20 @@ The counts come from tests/prog/heapcount, which reads the shared memory without
 program prints its own truth on descriptor 8; what libc and the loader allocate besides is taken out by running the
 program with two repetition counts and comparing the differences.
 """
+import contextlib
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
+import threading
+import time
+import urllib.request
 
 import pytest
+
+from conftest import BUILD
 
 NONE = [[0, 0, 0]] * 8
 
@@ -194,3 +202,133 @@ def test_what_the_library_shows_is_the_hooks_and_nothing_else(preload):
     assert shown == allowed
     dynamic = subprocess.run(["readelf", "-dW", preload], capture_output=True, text=True, check=True).stdout
     assert "NODELETE" in dynamic
+
+
+# ---- programs of the world: the same output, the same status; their counts are judged elsewhere ----
+
+def wait_for(port, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"nothing listens on port {port}")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@pytest.fixture
+def served(preload, prog, tmp_path):
+    """served(argv, port) -> context of a traced server; yields a list that holds its Run afterwards."""
+    @contextlib.contextmanager
+    def serve(argv, port, library=preload):
+        done = []
+        thread = threading.Thread(target=lambda: done.append(run(argv, [prog("heapcount"), library], timeout=120)))
+        thread.start()
+        try:
+            wait_for(port)
+            yield done
+        finally:
+            thread.join()
+    return serve
+
+
+def test_redis_under_its_benchmark(served, installed):
+    installed("redis-benchmark")
+    port = free_port()
+    argv = [installed("redis-server"), "--port", str(port), "--save", "", "--appendonly", "no"]
+    with served(argv, port) as done:
+        out = subprocess.run(["redis-benchmark", "-p", str(port), "-n", "20000", "-q", "-t", "set,get,lpush,hset"],
+                             capture_output=True, text=True, timeout=100)
+        size = subprocess.run(["redis-cli", "-p", str(port), "llen", "mylist"], capture_output=True, text=True)
+        subprocess.run(["redis-cli", "-p", str(port), "shutdown", "nosave"], check=False)
+    assert out.returncode == 0 and size.stdout.strip() == "20000"
+    assert done[0].returncode == 0 and done[0].seen["bad"] == 0
+    assert done[0].seen["allocs"] > 100000 and done[0].seen["lost"] == NONE
+
+
+def test_nginx_with_workers(served, installed, tmp_path):
+    port = free_port()
+    conf = tmp_path / "nginx.conf"
+    conf.write_text(f"daemon off; pid {tmp_path}/pid; error_log {tmp_path}/log; worker_processes 2;\n"
+                    "events { worker_connections 64; }\n"
+                    f"http {{ access_log off; server {{ listen 127.0.0.1:{port}; location / {{ return 200 hello; }} }} }}\n")
+    for folder in (tmp_path, *list(tmp_path.parents)[:3]):
+        if str(folder).startswith("/tmp/"):
+            os.chmod(folder, 0o755)
+    with served([installed("nginx"), "-c", str(conf)], port) as done:
+        for _ in range(50):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
+                assert answer.read() == b"hello"
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGQUIT)
+    assert done[0].returncode == 0 and done[0].seen["bad"] == 0 and done[0].seen["lost"] == NONE
+
+
+def test_node(counted, installed):
+    script = "let a=[];for(let i=0;i<100000;i++)a.push('x'+i);setTimeout(()=>console.log(a.length),20)"
+    done = counted([installed("node"), "-e", script])
+    assert done.stdout == b"100000\n" and done.seen["allocs"] > 1000
+
+
+JAVA = """public class T { public static void main(String[] a) throws Exception {
+    Thread[] t = new Thread[8];
+    for (int i = 0; i < 8; i++) { t[i] = new Thread(() -> { StringBuilder b = new StringBuilder();
+        for (int k = 0; k < 100000; k++) b.append(k); }); t[i].start(); }
+    for (Thread x : t) x.join();
+    System.out.println("joined"); } }"""
+
+
+def test_a_jvm(counted, installed, tmp_path):
+    installed("java")
+    (tmp_path / "T.java").write_text(JAVA)
+    subprocess.run([installed("javac"), "T.java"], cwd=tmp_path, check=True, timeout=100)
+    done = counted([installed("java"), "-cp", str(tmp_path), "T"])
+    assert done.stdout == b"joined\n" and done.seen["threads"] > 8
+
+
+GO = """package main
+import ("fmt"; "net"; "os/exec")
+func main() { m := map[int]string{}; for i := 0; i < 100000; i++ { m[i] = fmt.Sprint(i) }; fmt.Println(len(m))
+o, _ := exec.Command("echo", "hi").Output(); fmt.Print(string(o)); _, e := net.LookupHost("localhost"); fmt.Println(e) }"""
+
+
+def test_a_go_program_with_cgo(counted, installed, tmp_path):
+    (tmp_path / "g.go").write_text(GO)
+    env = {"CGO_ENABLED": "1", "GOCACHE": str(tmp_path / "cache"), "GOFLAGS": "-mod=mod", "HOME": str(tmp_path)}
+    built = subprocess.run([installed("go"), "build", "-o", "g", "g.go"], cwd=tmp_path, env={**os.environ, **env},
+                           capture_output=True, timeout=280)
+    if built.returncode != 0:
+        pytest.skip("go cannot build here: " + built.stderr.decode()[-200:])
+    done = counted([str(tmp_path / "g")])
+    assert done.stdout.startswith(b"100000\nhi\n")
+
+
+@pytest.mark.large
+def test_headless_chromium_with_its_own_allocator(counted):
+    program = "/usr/lib/chromium/chromium"
+    if not os.path.exists(program):
+        pytest.skip("chromium is not installed")
+    argv = [program, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "data:text/html,<p>hello</p>"]
+    bare = run(argv, timeout=60)
+    if b"hello" not in bare.stdout:
+        pytest.skip("chromium does not run here")
+    traced = run(argv, [os.path.join(BUILD, "tests/prog/heapcount"), os.path.join(BUILD, "libbyteledger-heap.so")],
+                 timeout=60)
+    assert (traced.returncode, traced.stdout) == (bare.returncode, bare.stdout) # its stderr has times in it
+    assert traced.seen["attached"] == 1 and traced.seen["bad"] == 0
+
+
+def test_jemalloc_behind_the_library_stays_in_place(preload, prog):
+    jemalloc = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
+    if not os.path.exists(jemalloc):
+        pytest.skip("libjemalloc2 is not installed")
+    counter = [prog("heapcount"), preload + ":" + jemalloc]
+    a, b = (run([prog("newdelete"), n], counter) for n in ("2", "52"))
+    assert a.returncode == b.returncode == 0
+    extra = [b.seen[k] - a.seen[k] - (b.truth[i] - a.truth[i]) for k, i in (("allocs", 0), ("frees", 2))]
+    assert extra == [50, 50] # the vector that libc allocates for each of the 50 threads
+    assert b.seen["lost"] == NONE

@@ -3,17 +3,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-static char pool[1 << 20] __attribute__((aligned(16)));
+#define POOL (1 << 20)
+static char *pool;
 static size_t used;
-static unsigned long calls;
+static int locked;
 
+/* Gets its memory under its lock: whoever allocates from within mmap() waits for ever, or here, is told so. */
 void *malloc(size_t n)
 {
+	if (locked) {
+		static const char text[] = "entered while locked\n";
+		if (write(1, text, sizeof(text) - 1) < 0)
+			_exit(4);
+		_exit(3);
+	}
+	locked = 1;
+	if (!pool)
+		pool = mmap(NULL, POOL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	void *p = pool + used;
 	used += (n + 15) & ~(size_t)15;
-	calls++;
-	return used <= sizeof(pool) ? p : NULL;
+	locked = 0;
+	return used <= POOL ? p : NULL;
 }
 void free(void *p)
 {
@@ -35,7 +48,7 @@ void *realloc(void *old, size_t n)
 int main(void)
 {
 	char *p = malloc(100);
-	if (p < pool || p >= pool + sizeof(pool))
+	if (p < pool || p >= pool + POOL)
 		return 1;
 	strcpy(p, "own");
 	p = realloc(p, 50);
