@@ -32,6 +32,15 @@ struct text_row {
 	uint32_t number;
 };
 
+/* A free that waits for the rest of its run, or for 10 ms, which is heaptrack's own clock. */
+struct pending {
+	uint64_t bytes;
+	struct stack_id stack;
+	int temporary;
+};
+#define PENDING_MAX 4096
+#define CLOCK_MS 10
+
 struct heaptrack_out {
 	struct out_stream stream;
 	uint32_t *stack_number, *frame_number, *module_text; /* by row; 0 = not written yet */
@@ -49,6 +58,8 @@ struct heaptrack_out {
 		last_class; /* of the preceding line of a block, if that was an allocation; else NONE */
 	uint64_t time_ms, peak_rss_bytes, rss_bytes;
 	int begun;
+	uint32_t pending_count;
+	struct pending pending[PENDING_MAX];
 };
 
 static void put_hex(FILE *to, uint64_t value, char behind)
@@ -260,19 +271,22 @@ static struct class *find_class(struct heaptrack_out *out, uint64_t bytes, struc
 	return fresh;
 }
 
-static int put_block(struct heaptrack_out *out, const struct event *event)
+static void put_time(struct heaptrack_out *out, uint64_t time_ns)
 {
-	struct class *class = find_class(out, event->bytes, event->stack);
+	uint64_t ms = time_ns / 1000000;
+	if (ms <= out->time_ms)
+		return;
+	out->time_ms = ms;
+	put_line(out->stream.to, 'c', ms);
+}
+
+static int put_free(struct heaptrack_out *out, const struct pending *free)
+{
+	struct class *class = find_class(out, free->bytes, free->stack);
 	if (!class)
 		return -ENOMEM;
-	FILE *to = out->stream.to;
-	if (event->kind == EVENT_ALLOC) {
-		out->last_class = class->number;
-		put_line(to, '+', class->number);
-		return 0;
-	}
 	uint32_t number = class->number;
-	if (number == out->last_class && !(event->flags & EVENT_F_TEMPORARY)) {
+	if (number == out->last_class && !free->temporary) {
 		if (class->twin == NONE) {
 			uint32_t trace = class->stack ? out->stack_number[class->stack] : 0;
 			class->twin = write_class(out, class->bytes, trace);
@@ -280,8 +294,57 @@ static int put_block(struct heaptrack_out *out, const struct event *event)
 		number = class->twin;
 	}
 	out->last_class = NONE;
-	put_line(to, '-', number);
+	put_line(out->stream.to, '-', number);
 	return 0;
+}
+
+/*
+ * Frees without an allocation among them may stand in any order: nothing but the temporary count depends on it. The one
+ * that is temporary comes first, so that it follows its allocation as heaptrack_print wants it.
+ */
+static int put_pending(struct heaptrack_out *out)
+{
+	uint32_t first = 0;
+	while (first < out->pending_count && !out->pending[first].temporary)
+		first++;
+	if (first && first < out->pending_count) {
+		struct pending swap = out->pending[0];
+		out->pending[0] = out->pending[first];
+		out->pending[first] = swap;
+	}
+	int rc = 0;
+	for (uint32_t i = 0; rc == 0 && i < out->pending_count; i++)
+		rc = put_free(out, &out->pending[i]);
+	out->pending_count = 0;
+	return rc;
+}
+
+static int put_alloc(struct heaptrack_out *out, const struct event *event)
+{
+	if (put_pending(out) < 0)
+		return -ENOMEM;
+	put_time(out, event->time_ns);
+	struct class *class = find_class(out, event->bytes, event->stack);
+	if (!class)
+		return -ENOMEM;
+	out->last_class = class->number;
+	put_line(out->stream.to, '+', class->number);
+	return 0;
+}
+
+static int hold_free(struct heaptrack_out *out, const struct event *event)
+{
+	uint64_t late_ms = event->time_ns / 1000000 - out->time_ms;
+	int rc = 0;
+	if (out->pending_count == PENDING_MAX || (out->pending_count && late_ms >= CLOCK_MS))
+		rc = put_pending(out);
+	if (!out->pending_count)
+		put_time(out, event->time_ns);
+	out->pending[out->pending_count++] =
+		(struct pending){ .bytes = event->bytes,
+				  .stack = event->stack,
+				  .temporary = event->flags & EVENT_F_TEMPORARY };
+	return rc;
 }
 
 static void put_rss(struct heaptrack_out *out, uint64_t bytes, uint64_t peak)
@@ -293,15 +356,6 @@ static void put_rss(struct heaptrack_out *out, uint64_t bytes, uint64_t peak)
 	out->rss_bytes = bytes;
 	peak = peak > bytes ? peak : bytes;
 	out->peak_rss_bytes = peak > out->peak_rss_bytes ? peak : out->peak_rss_bytes;
-}
-
-static void put_time(struct heaptrack_out *out, uint64_t time_ns)
-{
-	uint64_t ms = time_ns / 1000000;
-	if (ms <= out->time_ms)
-		return;
-	out->time_ms = ms;
-	put_line(out->stream.to, 'c', ms);
 }
 
 static int heaptrack_define(struct sink *sink, const struct def *def, struct err *err)
@@ -319,14 +373,17 @@ static int heaptrack_put(struct sink *sink, const struct event *events, size_t c
 	begin(out);
 	for (size_t i = 0; i < count; i++) {
 		const struct event *event = &events[i];
-		put_time(out, event->time_ns);
+		int rc = 0;
 		switch (event->kind) {
 		case EVENT_ALLOC:
+			rc = put_alloc(out, event);
+			break;
 		case EVENT_FREE:
-			if (put_block(out, event) < 0)
-				return out_no_memory(err);
+			rc = hold_free(out, event);
 			break;
 		case EVENT_RSS:
+			rc = put_pending(out);
+			put_time(out, event->time_ns);
 			put_rss(out, event->bytes, event->value);
 			break;
 		case EVENT_LOST:
@@ -339,6 +396,8 @@ static int heaptrack_put(struct sink *sink, const struct event *events, size_t c
 		default: /* the format has no word for it */
 			break;
 		}
+		if (rc < 0)
+			return out_no_memory(err);
 	}
 	if (ferror(out->stream.to))
 		return err_set(err, errno ? -errno : -EIO, "cannot write");
@@ -347,9 +406,10 @@ static int heaptrack_put(struct sink *sink, const struct event *events, size_t c
 
 static int heaptrack_finish(struct out_stream *stream, struct err *err)
 {
-	(void)err;
 	struct heaptrack_out *out = (struct heaptrack_out *)stream;
 	begin(out);
+	if (put_pending(out) < 0)
+		return out_no_memory(err);
 	struct prof_totals totals;
 	prof_totals(stream->names, &totals);
 	if (totals.peak_rss_bytes > out->peak_rss_bytes)

@@ -242,8 +242,17 @@ static int on_class(struct ht_reader *r, const char *at, const char *end)
 			 r->opt.max_definitions);
 	if (rc < 0)
 		return ht_table_failed(r, rc, "allocation classes");
+	/* the pair in 64 bits; where that is ambiguous (blocks of 1 TiB) equal classes just stay apart */
+	uint64_t pair = bytes ^ trace << 40;
+	uint32_t home = r->class_count;
+	if (ht_map_find(&r->class_of_pair, pair, &home)) {
+		if (r->classes[home].bytes != bytes || r->classes[home].stack != trace)
+			home = r->class_count;
+	} else if (ht_map_set(&r->class_of_pair, pair, home) < 0) {
+		return ht_no_memory(r);
+	}
 	r->classes[r->class_count++] =
-		(struct class_row){ .bytes = bytes, .stack = (uint32_t)trace };
+		(struct class_row){ .bytes = bytes, .stack = (uint32_t)trace, .home = home };
 	return 0;
 }
 
@@ -558,6 +567,7 @@ int heaptrack_run_stream(struct zstream *stream, const char *name, struct sink *
 	free(r->modules);
 	ht_map_fini(&r->frame_of_ip);
 	free(r->classes);
+	ht_map_fini(&r->class_of_pair);
 	ht_blocks_fini(&r->blocks);
 	ht_map_fini(&r->block_of_pointer);
 	free(r);

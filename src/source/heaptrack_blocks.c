@@ -70,7 +70,7 @@ static int class_alloc(struct ht_reader *r, uint64_t number)
 {
 	if (number >= r->class_count)
 		return ht_lose(r, 1, 0);
-	struct class_row *row = &r->classes[number];
+	struct class_row *row = &r->classes[r->classes[number].home];
 	uint32_t block;
 	int rc = ht_blocks_take(&r->blocks, 0, r->opt.max_live, &block);
 	if (rc < 0)
@@ -88,7 +88,7 @@ static int class_free(struct ht_reader *r, uint64_t number)
 	r->last_valid = 0;
 	if (number >= r->class_count)
 		return ht_lose(r, 0, 1);
-	struct class_row *row = &r->classes[number];
+	struct class_row *row = &r->classes[r->classes[number].home];
 	if (!row->live)
 		return put_foreign(r, 0);
 	uint32_t block = row->live - 1;

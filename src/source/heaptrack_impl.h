@@ -16,7 +16,10 @@ enum file_kind { KIND_UNKNOWN = 0, KIND_RAW, KIND_INTERPRETED };
 
 struct class_row {
 	uint64_t bytes;
-	uint32_t stack, live; /* live: first of the chain of live blocks, number + 1 */
+	uint32_t stack;
+	uint32_t live; /* first of the chain of live blocks, number + 1 */
+	uint32_t
+		home; /* the class of equal size and trace that has the chain: files may number a pair twice */
 };
 
 /* A loaded object of a raw file. The list starts anew after each dlopen; equal entries keep their number. */
@@ -51,6 +54,7 @@ struct ht_reader {
 
 	struct class_row *classes;
 	uint32_t class_count, class_cap;
+	struct ht_map class_of_pair;
 	struct ht_blocks blocks;
 	struct ht_map block_of_pointer;
 	uint64_t last_alloc; /* class or pointer */

@@ -277,6 +277,18 @@ static void temporary_is_judged_by_the_preceding_line_of_blocks(void **state)
 	assert_int_equal(books.live, 0);
 }
 
+static void classes_of_equal_size_and_trace_share_their_blocks(void **state)
+{
+	(void)state;
+	assert_int_equal(read_text("v 10400 3\nX a\ns 1 m\ni 1 1\nt 1 0\na 8 1\na 9 1\na 8 1\n"
+				   "+ 0\n+ 2\n- 0\n- 0\n+ 0\n- 2\n+ 2\n- 1\n"),
+			 0);
+	assert_int_equal(books.frees, 3);
+	assert_int_equal(books.foreign, 1);
+	assert_int_equal(books.live, 8);
+	assert_int_equal(books.temporary, 0);
+}
+
 static void attaching_forgets_what_came_before(void **state)
 {
 	(void)state;
@@ -444,6 +456,7 @@ int main(void)
 		cmocka_unit_test(raw_files_resolve_addresses_by_the_modules_of_their_time),
 		cmocka_unit_test(addresses_of_old_writers_are_return_addresses),
 		cmocka_unit_test(temporary_is_judged_by_the_preceding_line_of_blocks),
+		cmocka_unit_test(classes_of_equal_size_and_trace_share_their_blocks),
 		cmocka_unit_test(attaching_forgets_what_came_before),
 		cmocka_unit_test(every_cut_yields_the_readable_part),
 		cmocka_unit_test(damaged_definitions_end_reading_and_are_counted),
