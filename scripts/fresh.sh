@@ -1,0 +1,57 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# fresh.sh - prove that a fresh Debian 12 is enough: debootstrap a minimal root outside the tree, clone the project into it, run
+# commands there, print how long each took and how much was installed.
+#
+#   scripts/fresh.sh [-d FOLDER] [COMMAND...]      default commands: './dev demo' './dev check'
+#
+# Needs root and debootstrap. FOLDER (default: a new one below /var/tmp, removed afterwards) is kept if named; one that holds a
+# root already is used again, with a new clone. apt inside uses this machine's sources and configuration.
+set -eu
+top=$(cd "$(dirname "$0")/.." && pwd)
+folder= keep=
+while getopts d: o; do
+	case $o in
+	d) folder=$OPTARG keep=1 ;;
+	*) sed -n '3,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
+[ $# -gt 0 ] || set -- './dev demo' './dev check'
+[ "$(id -u)" = 0 ] || { echo "fresh: not root" >&2; exit 1; }
+command -v debootstrap >/dev/null || { echo "fresh: no debootstrap; hint: ./dev deps --all" >&2; exit 1; }
+: "${folder:=$(mktemp -d /var/tmp/byteledger-fresh-XXXXXX)}"
+[ -n "$keep" ] || trap 'rm -rf --one-file-system "$folder"' EXIT
+mkdir -p "$folder"
+
+seconds() { date +%s; }
+if [ ! -e "$folder/.fresh-ready" ]; then
+	start=$(seconds)
+	mirror=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 2>/dev/null | awk '$2 == "bookworm" {print $1; exit}')
+	debootstrap --variant=minbase bookworm "$folder" "${mirror:-http://deb.debian.org/debian}" >"$folder.log" 2>&1 ||
+		{ tail -5 "$folder.log" >&2; exit 1; }
+	for f in sources.list sources.list.d apt.conf.d preferences.d auth.conf.d keyrings trusted.gpg.d; do
+		[ ! -e "/etc/apt/$f" ] || { rm -rf "$folder/etc/apt/$f"; cp -a "/etc/apt/$f" "$folder/etc/apt/$f"; }
+	done
+	cp -L /etc/resolv.conf /etc/hosts "$folder/etc/"
+	touch "$folder/.fresh-ready"
+	echo "fresh: debootstrap took $(($(seconds) - start)) s"
+fi
+rm -rf "$folder/srv/byteledger"
+git clone -q "$top" "$folder/srv/byteledger"
+before=$(du -smx "$folder" | cut -f1)
+status=0
+for command; do
+	echo "fresh: $command"
+	start=$(seconds)
+	# a mount namespace of its own: nothing of it outlives the command
+	unshare -m --propagation private sh -c '
+		mount -t proc proc "$1/proc" && mount -t sysfs sysfs "$1/sys" && mount --rbind /dev "$1/dev" &&
+		{ mount -t tracefs tracefs "$1/sys/kernel/tracing"; mount -t bpf bpf "$1/sys/fs/bpf"; mount -t cgroup2 cgroup2 "$1/sys/fs/cgroup"; } 2>/dev/null
+		exec env -i HOME=/root TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+			${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
+			chroot "$1" sh -c "cd /srv/byteledger && $2"' - "$folder" "$command" </dev/null || status=$?
+	echo "fresh: $command: $(($(seconds) - start)) s, status $status, $(($(du -smx --exclude=srv "$folder" | cut -f1) - before)) MiB added so far outside the clone"
+	[ $status = 0 ] || break
+done
+exit $status
