@@ -47,7 +47,7 @@ class Ours:
         return measure.run(argv, exe=target.exe, env=target.env, stdin=target.stdin, cwd=target.cwd, stderr=self.log)
 
     def report(self):
-        done = subprocess.run([BYTELEDGER, "report", self.file, "--format", "json", "--limit", "0"], capture_output=True)
+        done = subprocess.run([BYTELEDGER, "report", self.file, "--format", "json", "--limit", "1"], capture_output=True)
         if done.returncode != 0:
             raise RuntimeError(f"report failed: {done.stderr.decode('utf-8', 'replace')[:300]}")
         return json.loads(done.stdout)
