@@ -19,7 +19,7 @@ def target(name, folder):
     if name == "sqlite3":
         return Target(name, ["sqlite3", ":memory:"], stdin=path("sqlite.sql"))
     if name == "gawk":
-        return Target(name, ["gawk", "-f", path("gawk.awk"), lines])
+        return Target(name, ["gawk", "-f", path("gawk.awk"), path("xz.txt")])
     if name == "perl":
         return Target(name, ["perl", path("perl.pl"), lines, lines, lines], env={"PERL_HASH_SEED": "0"})
     if name == "jq":
