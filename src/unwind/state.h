@@ -131,6 +131,7 @@ struct unwind_thread {
 	uint32_t frame_count, frame_max;
 	uint32_t word_max;
 	uint32_t last_root; /* enum wire_stop below which the last stack hangs */
+	uint32_t guess_at;  /* its outermost guessed frame; UINT32_MAX: none */
 	struct last_frame *frame;
 	uint64_t *word;
 	uint32_t *word_off;

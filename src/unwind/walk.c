@@ -293,8 +293,10 @@ static int joins(struct unwind_thread *t, const struct place *p, const struct la
 		return 0;
 	if ((with->words & FRAME_NEEDS_BP) && with->bp != p->f.bp)
 		return 0;
-	if (p->guessed && t->last_root == WIRE_STOP_END)
-		return 0; /* frames inside a guess hang below WIRE_STOP_GUESSED */
+	/* frames inside a guess hang below WIRE_STOP_GUESSED, others do not */
+	if (p->guessed ? t->last_root == WIRE_STOP_END
+		       : t->last_root == WIRE_STOP_GUESSED && with < &t->frame[t->guess_at])
+		return 0;
 	/* its words are read below: they have to be in memory that is there for this frame */
 	if (p->f.sp < t->stack_lo || p->f.sp >= t->stack_hi)
 		return 0;
@@ -406,6 +408,8 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 		t->last_root = root;
 		path_init(&path, root, t->seen_gen);
 	}
+	if (base <= t->guess_at)
+		t->guess_at = UINT32_MAX;
 	for (uint32_t i = n; i-- > 0;) {
 		struct last_frame in = t->frame[t->frame_max - 1 - i];
 		if (led_on)
@@ -415,6 +419,8 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 		else if (unwind_rule_kind(in.rule_hash) != WIRE_RULE_END)
 			flags |= FRAME_NEEDS_BP; /* a failed guess looked at rbp */
 		path_add(t, &path, in.ip);
+		if (unwind_rule_kind(in.rule_hash) == RULE_GUESS && base < t->guess_at)
+			t->guess_at = base;
 		t->frame[base++] = (struct last_frame){ in.ip,     in.sp,     in.bp,
 							path.hash, path.node, words | flags };
 		ip = in.ip;

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stacks captured in the hook beside libunwind's cursor at the same instant (tests/oracle), in real programs."""
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+
+BUILD = os.environ.get("BYTELEDGER_BUILD", os.path.join(os.path.dirname(__file__), "..", "..", "build"))
+ORACLE = os.path.join(BUILD, "tests", "oracle", "liboracle-heap.so")
+DRAIN = os.path.join(BUILD, "tests", "oracle", "drain")
+PYTHON = "import json, re, xml.dom.minidom\nfor i in range(3000):\n    json.loads(json.dumps({'a': list(range(50)), 'b': 'x' * 100}))\n"
+CPP = "#include <algorithm>\n#include <functional>\n#include <map>\n#include <regex>\n#include <string>\n" \
+      "int main() { std::map<std::string, std::function<int(int)>> m; return std::regex_search(\"aabce\", std::regex(\"a+b*(c|d)e\")) + (int)m.size(); }\n"
+
+
+def env(tmp_path, every):
+    return {**os.environ, "ORACLE_OUT": str(tmp_path / "oracle"), "ORACLE_EVERY": str(every), "PYTHONMALLOC": "malloc"}
+
+
+def judge(tmp_path, least):
+    """At least 99.9 % of at least @least captures identical; the differences are the assertion's message."""
+    text = (tmp_path / "oracle").read_text()
+    ends = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    total, same = sum(e["compared"] for e in ends), sum(e["identical"] for e in ends)
+    print(f"{same} of {total} identical")
+    assert total >= least, text[-500:]
+    assert same >= total * 0.999, text[:4000]
+
+
+def run(argv, tmp_path, every, least):
+    done = subprocess.run([DRAIN, ORACLE, *argv], env=env(tmp_path, every), capture_output=True, timeout=280)
+    assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
+    judge(tmp_path, least)
+
+
+def test_stacks_of_a_program_with_exceptions_equal_libunwinds(prog, tmp_path):
+    run([prog("stacks_throw"), "5000"], tmp_path, 100, 5000)
+
+
+def test_stacks_of_python_equal_libunwinds(installed, tmp_path):
+    run([installed("python3"), "-c", PYTHON], tmp_path, 60, 5000)
+
+
+def test_stacks_of_clang_equal_libunwinds(tmp_path):
+    clang = "/usr/lib/llvm-14/bin/clang"
+    if not os.path.exists(clang):
+        pytest.skip("clang-14 is not installed")
+    source = tmp_path / "a.cc"
+    source.write_text(CPP)
+    # -fintegrated-cc1: in one process
+    run([clang, "-fintegrated-cc1", "-O2", "-std=c++17", "-c", "-o", str(tmp_path / "a.o"), str(source)], tmp_path, 100, 5000)
+
+
+def test_stacks_of_redis_equal_libunwinds(installed, tmp_path):
+    server, bench = installed("redis-server"), shutil.which("redis-benchmark")
+    if not bench:
+        pytest.skip("redis-benchmark is not installed")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = str(s.getsockname()[1])
+    child = subprocess.Popen([DRAIN, ORACLE, server, "--port", port, "--save", "", "--appendonly", "no", "--dir", str(tmp_path)],
+                             env=env(tmp_path, 40), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        for _ in range(100):
+            if subprocess.run(["redis-cli", "-p", port, "ping"], capture_output=True).stdout.strip() == b"PONG":
+                break
+            time.sleep(0.1)
+        subprocess.run([bench, "-p", port, "-n", "30000", "-q", "-t", "set,get,lpush,lrange_100,sadd,hset,zadd,mset"],
+                       capture_output=True, timeout=200)
+        subprocess.run(["redis-cli", "-p", port, "shutdown", "nosave"], capture_output=True, timeout=60)
+        child.wait(60)
+    finally:
+        if child.poll() is None:
+            child.kill()
+        child.wait()
+    judge(tmp_path, 5000)
