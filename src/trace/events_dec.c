@@ -129,22 +129,17 @@ static inline uint64_t unfold_addr(uint64_t v)
 static int place(struct events_dec *dec, unsigned how, struct event *event, uint32_t *slot)
 {
 	struct events_model *m = dec->m;
-	uint32_t class = model_class(event->bytes), *link = &m->dead[class];
+	struct dead_list *list = &m->dead[model_class(event->bytes)];
 	uint64_t v;
 	if (how == ADDR_TOP || how == ADDR_DEPTH) {
 		uint8_t depth = 0;
 		if (how == ADDR_DEPTH &&
-		    (get_byte(&dec->col[EVC_DEPTH], &depth) < 0 || !depth || depth >= DEPTH_MAX))
+		    (get_byte(&dec->col[EVC_DEPTH], &depth) < 0 || depth >= DEPTH_MAX))
 			return -EBADMSG;
-		while (*link != NO_SLOT && depth) {
-			link = &m->slots[*link].next;
-			depth--;
-		}
-		if (*link == NO_SLOT)
+		if (depth >= list->count)
 			return -EBADMSG;
-		*slot = *link;
-		*link = m->slots[*slot].next;
-		event->addr = m->slots[*slot].addr;
+		event->addr = list->dead[list->count - 1 - depth].addr;
+		*slot = model_unlist(list, depth);
 		return 0;
 	}
 	event->addr = dec->t->bump;
@@ -153,7 +148,7 @@ static int place(struct events_dec *dec, unsigned how, struct event *event, uint
 			return -EBADMSG;
 		event->addr = dec->t->addr + unfold_addr(v);
 	}
-	*slot = model_replace(m, class);
+	*slot = model_replace(m, list);
 	return 0;
 }
 
@@ -234,7 +229,8 @@ static inline int get_free(struct events_dec *dec, unsigned op, struct event *ev
 		if (rc < 0)
 			return rc;
 	}
-	model_free(m, dec->t, guess, slot, age, event);
+	if (model_free(m, dec->t, guess, slot, age, event) < 0)
+		return -ENOMEM;
 	dec->seen.frees++;
 	dec->orphans += (uint64_t)lost;
 	return !lost;

@@ -109,29 +109,26 @@ static inline unsigned place(struct events_enc *enc, struct thread_context *t,
 			     const struct event *event, uint32_t *slot)
 {
 	struct events_model *m = enc->m;
-	uint32_t class = model_class(event->bytes), *link = &m->dead[class];
-	uint32_t top = *link;
-	if (top != NO_SLOT && m->slots[top].addr == event->addr) {
-		*link = m->slots[top].next;
-		*slot = top;
+	struct dead_list *list = &m->dead[model_class(event->bytes)];
+	uint32_t most = list->count < DEPTH_MAX ? list->count : DEPTH_MAX;
+	const struct dead *top = list->dead + list->count - 1;
+	if (most && top->addr == event->addr) {
+		list->count--;
+		*slot = top->slot;
 		return ADDR_TOP;
 	}
-	if (event->addr != t->bump && top != NO_SLOT) {
-		link = &m->slots[top].next;
-		for (unsigned depth = 1; depth < DEPTH_MAX && *link != NO_SLOT; depth++) {
-			uint32_t at = *link;
-			if (m->slots[at].addr == event->addr) {
-				*enc->at[EVC_DEPTH]++ = (uint8_t)depth;
-				*link = m->slots[at].next;
-				*slot = at;
-				return ADDR_DEPTH;
-			}
-			link = &m->slots[at].next;
-		}
-	}
-	*slot = model_replace(m, class);
-	if (event->addr == t->bump)
+	if (event->addr == t->bump) {
+		*slot = model_replace(m, list);
 		return ADDR_BUMP;
+	}
+	for (uint32_t depth = 1; depth < most; depth++) {
+		if (top[-(int)depth].addr != event->addr)
+			continue;
+		*enc->at[EVC_DEPTH]++ = (uint8_t)depth;
+		*slot = model_unlist(list, depth);
+		return ADDR_DEPTH;
+	}
+	*slot = model_replace(m, list);
 	put(enc, EVC_ADDR, fold_addr(event->addr - t->addr));
 	return ADDR_NEW;
 }
@@ -204,8 +201,9 @@ static int add_free(struct events_enc *enc, const struct event *event, struct er
 	if (aux)
 		put(enc, EVC_AUX, event->aux_stack.v);
 	*enc->at[EVC_OP]++ = (uint8_t)(OP_FREE + (which * 2 + aux) * 2 + odd);
-	model_free(m, t, guess, slot, age, event);
 	enc->open.frees++;
+	if (model_free(m, t, guess, slot, age, event) < 0)
+		return err_set(err, -ENOMEM, "cannot hold the dead blocks");
 	return 0;
 }
 

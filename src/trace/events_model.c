@@ -12,7 +12,8 @@ static void forget(struct events_model *m)
 	memset(m->thread, 0, sizeof(m->thread));
 	for (unsigned i = 0; i < THREAD_CONTEXTS; i++)
 		m->thread[i].made = NO_SLOT;
-	memset(m->dead, 0xff, sizeof(m->dead));
+	for (unsigned i = 0; i < CLASSES; i++)
+		m->dead[i].count = 0;
 	memset(m->ring, 0xff, sizeof(m->ring));
 	m->literal_stack = 0;
 	m->seq = 0;
@@ -33,9 +34,22 @@ void events_model_free(struct events_model *model)
 {
 	if (!model)
 		return;
+	for (unsigned i = 0; i < CLASSES; i++)
+		free(model->dead[i].dead);
 	free(model->slots);
 	free(model->spare);
 	free(model);
+}
+
+int events_model_grow(struct dead_list *list)
+{
+	uint32_t cap = list->cap ? list->cap + list->cap / 2 : 16;
+	struct dead *dead = realloc(list->dead, cap * sizeof(*dead));
+	if (!dead)
+		return -ENOMEM;
+	list->dead = dead;
+	list->cap = cap;
+	return 0;
 }
 
 int events_model_room(struct events_model *m)

@@ -13,6 +13,7 @@
 #ifndef TRACE_EVENTS_MODEL_H
 #define TRACE_EVENTS_MODEL_H
 
+#include <errno.h>
 #include <stdint.h>
 
 #include "model/event.h"
@@ -73,13 +74,22 @@ enum op_which {
 enum slot_state { SLOT_DEAD = 0, SLOT_LIVE = 1 };
 
 struct slot {
-	uint64_t addr, bytes; /* of the live block; addr also of the dead one */
+	uint64_t addr, bytes;
 	uint32_t stack;
-	uint32_t next; /* dead: the one that died before it in its class */
-	uint32_t seq;  /* which allocation since the last key block made it */
-	uint32_t state;
+	uint32_t seq; /* which allocation since the last key block made it */
+	uint32_t state, reserved;
 };
 _Static_assert(sizeof(struct slot) == 32, "two slots a cache line");
+
+/* Dead blocks of one size class, last died on top. An array: the search for an address stays within three cache lines. */
+struct dead {
+	uint64_t addr;
+	uint32_t slot, reserved;
+};
+struct dead_list {
+	struct dead *dead;
+	uint32_t count, cap;
+};
 
 struct guess {
 	uint64_t bytes;
@@ -107,9 +117,12 @@ struct events_model {
 	uint32_t literal_stack; /* last one in EVC_STACK */
 	struct thread_context thread[THREAD_CONTEXTS];
 	struct guess guess[1 << GUESS_BITS];
-	uint32_t dead[CLASSES]; /* heads of the lists; NO_SLOT = empty */
+	struct dead_list dead[CLASSES];
 	uint32_t ring[RING_SIZE];
 };
+
+/** events_model_grow() - room for more in @list. 0, -ENOMEM. */
+int events_model_grow(struct dead_list *list);
 
 static inline uint32_t model_class(uint64_t bytes)
 {
@@ -151,20 +164,26 @@ static inline uint32_t model_fresh(struct events_model *m)
 	return m->spare_count ? m->spare[--m->spare_count] : m->slot_count++;
 }
 
-/*
- * Take the slot for a block of @class at an address that was not found in the class's list: the last one which the search
- * came to, so that the list does not grow with every address that is never seen again; a fresh one if the list is empty.
- */
-static inline uint32_t model_replace(struct events_model *m, uint32_t class)
+/* Take the entry @depth places below the top out of @list. */
+static inline uint32_t model_unlist(struct dead_list *list, uint32_t depth)
 {
-	uint32_t *link = &m->dead[class];
-	if (*link == NO_SLOT)
-		return model_fresh(m);
-	for (unsigned i = 1; i < DEPTH_MAX && m->slots[*link].next != NO_SLOT; i++)
-		link = &m->slots[*link].next;
-	uint32_t slot = *link;
-	*link = m->slots[slot].next;
+	struct dead *at = &list->dead[list->count - 1 - depth];
+	uint32_t slot = at->slot;
+	for (; depth; depth--, at++)
+		*at = at[1];
+	list->count--;
 	return slot;
+}
+
+/*
+ * Take the slot for a block at an address that was not found in the list: the last one which the search came to, so that
+ * the list does not grow with every address that is never seen again; a fresh one if the list is empty.
+ */
+static inline uint32_t model_replace(struct events_model *m, struct dead_list *list)
+{
+	if (!list->count)
+		return model_fresh(m);
+	return model_unlist(list, (list->count < DEPTH_MAX ? list->count : DEPTH_MAX) - 1);
 }
 
 /* Enter a new block; same order of changes on both sides. */
@@ -214,11 +233,14 @@ static inline uint8_t model_free_flags(const struct thread_context *t, const str
 			 (t->made == slot ? EVENT_F_TEMPORARY : 0));
 }
 
-static inline void model_free(struct events_model *m, struct thread_context *t, struct guess *guess,
-			      uint32_t slot, uint32_t age, const struct event *event)
+/* Return: 0, -ENOMEM. */
+static inline int model_free(struct events_model *m, struct thread_context *t, struct guess *guess,
+			     uint32_t slot, uint32_t age, const struct event *event)
 {
 	struct slot *s = &m->slots[slot];
-	uint32_t class = model_class(s->bytes);
+	struct dead_list *list = &m->dead[model_class(s->bytes)];
+	if (__builtin_expect(list->count == list->cap, 0) && events_model_grow(list) < 0)
+		return -ENOMEM;
 	guess->age = age;
 	guess->aux = event->aux_stack.v;
 	guess->free_flags = event->flags;
@@ -227,8 +249,8 @@ static inline void model_free(struct events_model *m, struct thread_context *t, 
 		t->made = NO_SLOT;
 	model_step(t, s->stack * 2 + 1);
 	s->state = SLOT_DEAD;
-	s->next = m->dead[class];
-	m->dead[class] = slot;
+	list->dead[list->count++] = (struct dead){ .addr = s->addr, .slot = slot };
+	return 0;
 }
 
 /** events_model_new() - both sides begin like this; some 4.5 MB. */
