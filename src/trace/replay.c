@@ -252,3 +252,32 @@ int trace_reader_run(struct trace_reader *reader, struct sink *sink,
 	events_dec_free(dec);
 	return rc;
 }
+
+int replay_all_defs(struct trace_reader *r, struct sink *sink, struct err *err)
+{
+	CLEANUP(replay_freep) struct replay *p = replay_new(r, sink, err);
+	if (!p)
+		return -ENOMEM;
+	for (uint64_t at = BLT_FILE_HEADER; at < r->info.file_bytes;) {
+		struct blt_head head;
+		struct blt_view view;
+		int rc = reader_head(r, at, &head);
+		if (rc == 0) {
+			rc = reader_resync(r, at + 1, &at);
+			if (rc == 0)
+				break;
+		} else if (rc > 0) {
+			rc = head.type == BLT_DEFS ? reader_load(r, at, &head, &view) : 1;
+			if (rc == 0)
+				rc = replay_defs(p, &view, head.rows, err);
+			at += BLT_BLOCK_HEADER + head.stored;
+		}
+		if (p->sink_rc < 0)
+			return p->sink_rc;
+		if (rc < 0 && rc != -EBADMSG)
+			return err_set(err, rc, "cannot read '%s'", r->path);
+	}
+	if (err)
+		err_init(err);
+	return 0;
+}

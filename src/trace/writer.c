@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -88,8 +89,11 @@ static int create_file(struct trace_writer *w, const char *path, struct err *err
 		if (!w->path)
 			return err_set(err, -ENOMEM, "cannot create '%s'", path);
 		w->fd = open(w->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-		if (w->fd >= 0)
+		if (w->fd >= 0) {
+			/* whoever adds symbols to a finished recording sees by this that it is not */
+			flock(w->fd, LOCK_EX | LOCK_NB);
 			return 0;
+		}
 		if (errno != EEXIST)
 			return err_set(err, -errno, "cannot create '%s'", w->path);
 	}

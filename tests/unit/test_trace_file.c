@@ -525,6 +525,160 @@ static void the_summary_says_what_a_replay_says(void **state)
 	assert_memory_equal(&p[points - 1], &q[more - 1], sizeof(*p));
 }
 
+/* Symbols for all frames, as a prof that was filled by replaying the recording would hold them. */
+static void resolve_all(struct prof *prof)
+{
+	struct err err = { 0 };
+	struct symbol symbols[2] = { { "late<int>::call()", "late.cc", 77, 1 },
+				     { "late_main", NULL, 0, 0 } };
+	uint32_t frames = prof_frame_count(prof);
+	for (uint32_t i = 1; i < frames; i++) {
+		/* by value: the same module and offset under a number of its own */
+		const struct prof_frame *f = prof_frame(prof, (struct frame_id){ i });
+		const struct prof_module *m = prof_module(prof, f->module);
+		struct def def = { .kind = DEF_MODULE, .id = 60000 };
+		if (f->symbols)
+			continue;
+		def.module.path = m->path;
+		memcpy(def.module.build_id, m->build_id, sizeof(m->build_id));
+		def.module.build_id_len = m->build_id_len;
+		if (f->module.v)
+			assert_done(prof_sink(prof)->define(prof_sink(prof), &def, &err), err);
+		struct def frame = { .kind = DEF_FRAME, .id = 60000 + i };
+		frame.frame.module.v = f->module.v ? 60000 : 0;
+		frame.frame.offset = f->offset;
+		assert_done(prof_sink(prof)->define(prof_sink(prof), &frame, &err), err);
+		struct def symbol = { .kind = DEF_SYMBOL, .id = 60000 + i };
+		symbol.symbol.symbols = symbols;
+		symbol.symbol.count = 2;
+		assert_done(prof_sink(prof)->define(prof_sink(prof), &symbol, &err), err);
+	}
+}
+
+static void assert_resolved(uint64_t damaged_blocks)
+{
+	struct err err = { 0 };
+	struct trace_reader_info info;
+	CLEANUP(prof_freep) struct prof *prof = prof_new(&err);
+	CLEANUP(trace_reader_freep) struct trace_reader *r = trace_reader_new(path, &err);
+	if (!r)
+		fail_msg("%s", err.msg);
+	assert_done(trace_reader_run(r, prof_sink(prof), NULL, &err), err);
+	trace_reader_info(r, &info);
+	assert_int_equal(info.damaged_blocks, damaged_blocks);
+	uint32_t late = 0;
+	for (uint32_t i = 1; i < prof_frame_count(prof); i++) {
+		const struct prof_frame *f = prof_frame(prof, (struct frame_id){ i });
+		if (!f->symbols)
+			fail_msg("frame %u of %u has no symbol", i, prof_frame_count(prof));
+		if (strcmp(f->symbols[0].function, "late<int>::call()") != 0)
+			continue;
+		late++;
+		assert_int_equal(f->symbol_count, 2);
+		assert_string_equal(f->symbols[0].file, "late.cc");
+		assert_int_equal(f->symbols[0].line, 77);
+		assert_null(f->symbols[1].file);
+	}
+	assert_true(late > 10);
+}
+
+static void symbols_added_later_are_found_by_every_reader(void **state)
+{
+	(void)state;
+	for (int finished = 0; finished < 2; finished++) {
+		struct err err = { 0 };
+		struct copy in, out;
+		struct trace_reader_info info;
+		size_t len;
+		unlink(path);
+		record(&in, 17, 80000, 5000, finished);
+		if (!finished) {
+			/* cut in a block: the new ones must not stand behind the rest of it */
+			char *data = slurp(&len);
+			spill(data, len - 7);
+			free(data);
+		}
+		CLEANUP(prof_freep) struct prof *prof = prof_new(&err);
+		CLEANUP(trace_reader_freep) struct trace_reader *r = trace_reader_new(path, &err);
+		assert_done(trace_reader_run(r, prof_sink(prof), NULL, &err), err);
+		resolve_all(prof);
+		assert_done(trace_append_symbols(path, prof, &err), err);
+		assert_resolved(0);
+		read_back(&out, &info);
+		assert_int_equal(info.indexed, finished);
+		assert_int_equal(info.truncated, 0);
+		assert_int_equal(out.count, finished ? in.count : 75000);
+		assert_same_events(&in, &out, out.count);
+		copy_fini(&out);
+		/* once more: nothing is left to add, and nothing is harmed */
+		struct stat before, after;
+		assert_int_equal(stat(path, &before), 0);
+		assert_done(trace_append_symbols(path, prof, &err), err);
+		assert_int_equal(stat(path, &after), 0);
+		assert_true(after.st_size - before.st_size < 1000);
+		assert_resolved(0);
+		copy_fini(&in);
+	}
+}
+
+static void a_recording_that_is_being_written_takes_no_symbols(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct trace_writer *w = trace_writer_new(path, NULL, &err);
+	CLEANUP(prof_freep) struct prof *prof = prof_new(&err);
+	assert_int_equal(trace_append_symbols(path, prof, &err), -EAGAIN);
+	assert_non_null(strstr(err.msg, "while it is written"));
+	assert_done(trace_writer_finish(w, NULL, &err), err);
+	assert_done(trace_append_symbols(path, prof, &err), err);
+}
+
+/* Events enough for several key blocks; then one block in the middle goes bad. */
+static void damage_costs_what_lies_before_the_next_key_block_and_no_more(void **state)
+{
+	(void)state;
+	struct copy in, out;
+	struct trace_reader_info info;
+	size_t len;
+	uint64_t allocations, frees, kept_allocations, kept_frees;
+	record(&in, 23, 1200000, 0, 1);
+	sums(&in, &allocations, &frees);
+	char *data = slurp(&len);
+	assert_true(len > 5 << 20);
+	data[len / 5] ^= 0x40;
+	spill(data, len);
+	free(data);
+	read_back(&out, &info);
+	assert_true(info.indexed && info.damaged_blocks == 1);
+	assert_true(info.skipped_bytes < 2 << 20);
+	sums(&out, &kept_allocations, &kept_frees);
+	assert_int_equal(kept_allocations, allocations);
+	assert_int_equal(kept_frees, frees);
+	assert_true(out.count > in.count * 6 / 10);
+	/* what follows is whole: the last events are the same, but for frees of blocks that were never seen */
+	size_t i = in.count, j = out.count, same = 0;
+	while (i && j && same < 100000) {
+		const struct event *x = &in.events[i - 1], *y = &out.events[j - 1];
+		if (y->kind == EVENT_LOST && y->value == LOSS_FILE_DAMAGED) {
+			j--;
+			continue;
+		}
+		i--;
+		if (x->kind != y->kind || x->addr != y->addr || x->bytes != y->bytes) {
+			assert_int_equal(x->kind, EVENT_FREE);
+			continue;
+		}
+		assert_int_equal(x->time_ns, y->time_ns);
+		assert_int_equal(x->stack.v, y->stack.v);
+		assert_int_equal(x->flags, y->flags);
+		j--;
+		same++;
+	}
+	assert_int_equal(same, 100000);
+	copy_fini(&in);
+	copy_fini(&out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -549,6 +703,13 @@ int main(void)
 			a_full_disk_counts_the_rest_and_keeps_the_file_readable, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_summary_says_what_a_replay_says, set_up,
 						tear_down),
+		cmocka_unit_test_setup_teardown(symbols_added_later_are_found_by_every_reader,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_recording_that_is_being_written_takes_no_symbols,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			damage_costs_what_lies_before_the_next_key_block_and_no_more, set_up,
+			tear_down),
 		cmocka_unit_test_setup_teardown(the_floor_of_free_space_is_kept, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
