@@ -29,7 +29,7 @@ char *buf_reserve(struct buf *buf, size_t extra)
 		buf->failed = 1;
 		return NULL;
 	}
-	if (need > buf->cap) {
+	if (need > buf->cap || !buf->data) {
 		size_t cap = buf->cap ? buf->cap : 64;
 		while (cap < need)
 			cap *= 2;

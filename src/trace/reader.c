@@ -75,8 +75,8 @@ int reader_resync(struct trace_reader *r, uint64_t from, uint64_t *at)
 	return 0;
 }
 
-int reader_load(struct trace_reader *r, uint64_t at, const struct blt_head *head,
-		struct blt_view *view)
+int reader_payload(struct trace_reader *r, uint64_t at, const struct blt_head *head,
+		   const uint8_t **payload)
 {
 	buf_clear(&r->payload);
 	uint8_t *to = (uint8_t *)buf_reserve(&r->payload, head->stored ? head->stored : 1);
@@ -87,7 +87,16 @@ int reader_load(struct trace_reader *r, uint64_t at, const struct blt_head *head
 		return (int)n;
 	if ((size_t)n != head->stored || crc_32(0, to, head->stored) != head->crc)
 		return -EBADMSG;
-	return blt_unpack(head, to, r->zdec, &r->scratch, view);
+	*payload = to;
+	return 0;
+}
+
+int reader_load(struct trace_reader *r, uint64_t at, const struct blt_head *head,
+		struct blt_view *view)
+{
+	const uint8_t *payload;
+	int rc = reader_payload(r, at, head, &payload);
+	return rc < 0 ? rc : blt_unpack(head, payload, r->zdec, &r->scratch, view);
 }
 
 /* The index at the end, if the file was finished. Return: 1, 0 if there is none or it is damaged, negative errno. */

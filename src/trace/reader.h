@@ -24,6 +24,9 @@ struct trace_reader {
 int reader_head(struct trace_reader *r, uint64_t at, struct blt_head *head);
 /** reader_resync() - the next block at or after @from: 1 with *@at, 0 if there is none, negative errno. */
 int reader_resync(struct trace_reader *r, uint64_t from, uint64_t *at);
+/** reader_payload() - the stored bytes of a block, their checksum compared; valid until the next call. As reader_load(). */
+int reader_payload(struct trace_reader *r, uint64_t at, const struct blt_head *head,
+		   const uint8_t **payload);
 /**
  * reader_load() - read, check and decompress a block; @view is valid until the next call on @r.
  * Return: 0, -EBADMSG for a damaged block, other negative errno.

@@ -76,6 +76,29 @@ int trace_reader_run(struct trace_reader *reader, struct sink *sink,
  * Return: 1 done, 0 there is none (replay instead), negative errno.
  */
 int trace_reader_summary(struct trace_reader *reader, struct prof *prof, struct err *err);
+#define TRACE_TYPES 8
+#define TRACE_COLUMNS 16
+
+/** struct trace_survey - what a recording is made of. */
+struct trace_survey {
+	uint32_t version;
+	uint16_t machine; /* ELF e_machine; 0 unknown */
+	uint8_t boot_id[16];
+	uint64_t realtime_ns, monotonic_ns; /* when the file was created */
+	int header_damaged;
+	uint64_t damaged_stretches, unreadable_bytes, key_blocks;
+	struct {
+		const char *name; /* static; NULL for types that do not exist */
+		uint64_t blocks, rows, stored_bytes;
+	} type[TRACE_TYPES];
+	struct {
+		const char *name; /* of a column of event blocks */
+		uint64_t raw_bytes, stored_bytes;
+	} column[TRACE_COLUMNS];
+};
+/** trace_reader_survey() - read all blocks and compare their checksums, without decoding them. 0 or negative errno. */
+int trace_reader_survey(struct trace_reader *reader, struct trace_survey *survey,
+			const struct trace_read_opt *opt, struct err *err);
 /**
  * trace_append_symbols() - add DEF_SYMBOL definitions to a finished recording (the file is rewritten atomically where it
  * must be, else extended). @prof holds the resolved frames.

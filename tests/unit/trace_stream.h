@@ -115,7 +115,8 @@ struct stream {
 	uint32_t live_cap, live_count;
 	uint32_t *idle; /* numbers that were live once, last freed on top */
 	uint32_t idle_count;
-	uint32_t high; /* numbers given out so far */
+	uint32_t high;       /* numbers given out so far */
+	uint32_t stacks_max; /* 0 = any number */
 };
 
 static inline uint64_t stream_random(struct stream *s)
@@ -267,7 +268,8 @@ static inline void stream_next(struct stream *s, struct sink *to, struct event *
 {
 	if (!s->threads)
 		stream_start(s, to);
-	if (!s->stacks || stream_random(s) % 50 == 0)
+	if (!s->stacks ||
+	    ((!s->stacks_max || s->stacks < s->stacks_max) && stream_random(s) % 50 == 0))
 		stream_more_defs(s, to);
 	uint64_t dice = stream_random(s) % 100;
 	if (dice < 5)

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* info.c - `byteledger info FILE`: what is in a recording, and whether all of it can be read. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/jsonw.h"
+#include "base/text.h"
+#include "cmd/cmd.h"
+#include "cmd/progress.h"
+#include "trace/trace.h"
+
+struct info_args {
+	const char *path;
+	int json;
+};
+
+static const struct argp_option options[] = {
+	{ "format", 'f', "text|json", 0, "How to print; text by default", 1 },
+	{ 0 },
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct info_args *args = state->input;
+	switch (key) {
+	case 'f':
+		if (strcmp(arg, "json") != 0 && strcmp(arg, "text") != 0)
+			argp_error(state, "unknown format '%s': text or json", arg);
+		args->json = strcmp(arg, "json") == 0;
+		break;
+	case ARGP_KEY_ARG:
+		if (args->path)
+			argp_error(state, "one file at a time");
+		args->path = arg;
+		break;
+	case ARGP_KEY_END:
+		if (!args->path)
+			argp_error(state, "which file?");
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+/* ---- counting --------------------------------------------------------------------------------------------------- */
+
+struct contents {
+	struct sink sink;
+	uint64_t kinds[EVENT_KIND_MAX];
+	uint64_t defs[DEF_SYMBOL + 1];
+	uint64_t lost[LOSS_REASON_MAX], lost_bytes;
+	uint64_t last_ns;
+	struct {
+		int known, ended, complete, exit_status;
+		uint32_t pid;
+		char *exe, *source;
+		uint64_t start_realtime_ns, time_bound_ns, runtime_ns;
+	} process;
+};
+
+static int keep_text(char **to, const char *text, struct err *err)
+{
+	char *copy = strdup(text ? text : "");
+	if (!copy)
+		return err_set(err, -ENOMEM, "cannot hold the names");
+	free(*to);
+	*to = copy;
+	return 0;
+}
+
+static int count_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	struct contents *c = (struct contents *)sink;
+	c->defs[def->kind]++;
+	if (def->kind != DEF_PROCESS)
+		return 0;
+	c->process.known = 1;
+	c->process.ended = def->process.ended;
+	c->process.complete = def->process.complete;
+	c->process.exit_status = def->process.exit_status;
+	c->process.pid = def->process.pid;
+	c->process.start_realtime_ns = def->process.start_realtime_ns;
+	c->process.time_bound_ns = def->process.time_bound_ns;
+	c->process.runtime_ns = def->process.runtime_ns;
+	int rc = keep_text(&c->process.exe, def->process.exe, err);
+	return rc < 0 ? rc : keep_text(&c->process.source, def->process.comment, err);
+}
+
+static int count_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	struct contents *c = (struct contents *)sink;
+	(void)err;
+	for (size_t i = 0; i < count; i++) {
+		const struct event *e = &events[i];
+		c->kinds[e->kind % EVENT_KIND_MAX]++;
+		if (e->kind != EVENT_LOST)
+			continue;
+		c->lost[e->value % LOSS_REASON_MAX] += e->addr + e->block.v;
+		c->lost_bytes += e->bytes;
+	}
+	if (count)
+		c->last_ns = events[count - 1].time_ns;
+	return 0;
+}
+
+static const char *const kind_names[EVENT_KIND_MAX] = {
+	[EVENT_ALLOC] = "allocations",
+	[EVENT_FREE] = "frees",
+	[EVENT_FREE_FOREIGN] = "foreign_frees",
+	[EVENT_MAP] = "maps",
+	[EVENT_UNMAP] = "unmaps",
+	[EVENT_BRK] = "breaks",
+	[EVENT_RSS] = "rss_points",
+	[EVENT_MARK] = "marks",
+	[EVENT_LOST] = "loss_reports",
+	[EVENT_SWITCH] = "switches",
+	[EVENT_THREAD_END] = "thread_ends",
+};
+
+static const char *const def_names[DEF_SYMBOL + 1] = {
+	[DEF_THREAD] = "threads", [DEF_MODULE] = "modules", [DEF_FRAME] = "frames",
+	[DEF_STACK] = "stacks",   [DEF_SYMBOL] = "symbols",
+};
+
+static const char *machine_name(unsigned machine)
+{
+	return machine == 62 ? "x86_64" : machine == 183 ? "aarch64" : NULL;
+}
+
+/* ---- printing --------------------------------------------------------------------------------------------------- */
+
+static void print_json(const struct trace_reader_info *info, const struct trace_survey *survey,
+		       const struct contents *c, uint64_t runtime_ns)
+{
+	struct jsonw j;
+	char boot_id[33];
+	for (unsigned i = 0; i < 16; i++)
+		sprintf(boot_id + 2 * i, "%02x", survey->boot_id[i]);
+	jsonw_init(&j, stdout);
+	jsonw_object(&j, NULL);
+	jsonw_u64(&j, "version", 1);
+	jsonw_object(&j, "file");
+	jsonw_u64(&j, "format_version", survey->version);
+	jsonw_u64(&j, "bytes", info->file_bytes);
+	jsonw_str(&j, "machine", machine_name(survey->machine));
+	jsonw_str(&j, "boot_id", boot_id);
+	jsonw_u64(&j, "created_realtime_ns", survey->realtime_ns);
+	jsonw_bool(&j, "finished", info->indexed);
+	jsonw_bool(&j, "summary", info->has_summary);
+	jsonw_bool(&j, "truncated", info->truncated);
+	jsonw_u64(&j, "damaged_blocks", info->damaged_blocks);
+	jsonw_u64(&j, "skipped_bytes", info->skipped_bytes);
+	jsonw_object_end(&j);
+	jsonw_object(&j, "process");
+	if (c->process.known) {
+		jsonw_u64(&j, "pid", c->process.pid);
+		jsonw_str(&j, "exe", c->process.exe);
+		jsonw_str(&j, "source", c->process.source);
+		jsonw_u64(&j, "start_realtime_ns", c->process.start_realtime_ns);
+		jsonw_u64(&j, "time_bound_ns", c->process.time_bound_ns);
+		jsonw_bool(&j, "ended", c->process.ended);
+		jsonw_bool(&j, "complete", c->process.complete);
+		jsonw_i64(&j, "exit_status", c->process.exit_status);
+	}
+	jsonw_u64(&j, "runtime_ns", runtime_ns);
+	jsonw_object_end(&j);
+	jsonw_object(&j, "events");
+	for (unsigned i = 0; i < EVENT_KIND_MAX; i++)
+		if (kind_names[i])
+			jsonw_u64(&j, kind_names[i], c->kinds[i]);
+	jsonw_object_end(&j);
+	jsonw_object(&j, "definitions");
+	for (unsigned i = DEF_THREAD; i <= DEF_SYMBOL; i++)
+		jsonw_u64(&j, def_names[i], c->defs[i]);
+	jsonw_object_end(&j);
+	jsonw_object(&j, "lost");
+	uint64_t lost = 0;
+	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)
+		lost += c->lost[i];
+	jsonw_u64(&j, "events", lost);
+	jsonw_object(&j, "by_reason");
+	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)
+		if (c->lost[i] && loss_reason_name(i))
+			jsonw_u64(&j, loss_reason_name(i), c->lost[i]);
+	jsonw_object_end(&j);
+	jsonw_object_end(&j);
+	jsonw_array(&j, "blocks");
+	for (unsigned i = 0; i < TRACE_TYPES; i++) {
+		if (!survey->type[i].blocks)
+			continue;
+		jsonw_object(&j, NULL);
+		jsonw_str(&j, "type", survey->type[i].name);
+		jsonw_u64(&j, "blocks", survey->type[i].blocks);
+		jsonw_u64(&j, "rows", survey->type[i].rows);
+		jsonw_u64(&j, "bytes", survey->type[i].stored_bytes);
+		jsonw_object_end(&j);
+	}
+	jsonw_array_end(&j);
+	jsonw_array(&j, "columns");
+	for (unsigned i = 0; i < TRACE_COLUMNS; i++) {
+		if (!survey->column[i].raw_bytes)
+			continue;
+		jsonw_object(&j, NULL);
+		jsonw_str(&j, "name", survey->column[i].name);
+		jsonw_u64(&j, "raw_bytes", survey->column[i].raw_bytes);
+		jsonw_u64(&j, "bytes", survey->column[i].stored_bytes);
+		jsonw_object_end(&j);
+	}
+	jsonw_array_end(&j);
+	jsonw_object_end(&j);
+	jsonw_line(&j);
+}
+
+static void print_time(const char *label, uint64_t ns)
+{
+	time_t seconds = (time_t)(ns / 1000000000u);
+	struct tm tm;
+	char text[64];
+	if (ns && gmtime_r(&seconds, &tm) && strftime(text, sizeof(text), "%FT%TZ", &tm))
+		printf("%s%s\n", label, text);
+}
+
+static void print_process(const struct contents *c, uint64_t runtime_ns)
+{
+	CLEANUP(buf_fini) struct buf exe = { 0 };
+	CLEANUP(buf_fini) struct buf source = { 0 };
+	if (!c->process.known) {
+		printf("process     not named in what could be read\n");
+		return;
+	}
+	text_escape(&exe, c->process.exe, 0);
+	text_escape(&source, c->process.source, 0);
+	printf("process     %s (pid %" PRIu32 "), recorded by %s\n", buf_cstr(&exe), c->process.pid,
+	       buf_cstr(&source));
+	print_time("started     ", c->process.start_realtime_ns);
+	printf("length      %.3f s, times exact to %g ms; %s\n", (double)runtime_ns / 1e9,
+	       (double)c->process.time_bound_ns / 1e6,
+	       c->process.complete ? "complete"
+	       : c->process.ended  ? "not complete"
+				   : "the recorder did not see the end");
+}
+
+static void print_text(const struct trace_reader_info *info, const struct trace_survey *survey,
+		       const struct contents *c, uint64_t runtime_ns)
+{
+	uint64_t events = 0;
+	print_process(c, runtime_ns);
+	printf("file        %" PRIu64 " bytes, format version %u%s%s\n", info->file_bytes,
+	       survey->version, info->indexed ? "" : ", not finished",
+	       info->has_summary ? ", with a summary" : "");
+	if (info->damaged_blocks || info->skipped_bytes)
+		printf("DAMAGED     %" PRIu64 " blocks; %" PRIu64 " bytes could not be read\n",
+		       info->damaged_blocks, info->skipped_bytes);
+	if (info->truncated)
+		printf("TRUNCATED   behind the last whole block\n");
+	for (unsigned i = 0; i < EVENT_KIND_MAX; i++)
+		events += c->kinds[i];
+	printf("\nevents      %" PRIu64, events);
+	if (events)
+		printf(", %.2f bits each in the file",
+		       (double)info->file_bytes * 8 / (double)events);
+	printf("\n");
+	for (unsigned i = 0; i < EVENT_KIND_MAX; i++)
+		if (kind_names[i] && c->kinds[i])
+			printf("  %-20s %15" PRIu64 "\n", kind_names[i], c->kinds[i]);
+	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)
+		if (c->lost[i] && loss_reason_name(i))
+			printf("  lost: %-14s %15" PRIu64 "\n", loss_reason_name(i), c->lost[i]);
+	printf("\ndefinitions\n");
+	for (unsigned i = DEF_THREAD; i <= DEF_SYMBOL; i++)
+		printf("  %-20s %15" PRIu64 "\n", def_names[i], c->defs[i]);
+	printf("\nblocks                         number           rows           bytes\n");
+	for (unsigned i = 0; i < TRACE_TYPES; i++)
+		if (survey->type[i].blocks)
+			printf("  %-20s %15" PRIu64 " %14" PRIu64 " %15" PRIu64 "\n",
+			       survey->type[i].name, survey->type[i].blocks, survey->type[i].rows,
+			       survey->type[i].stored_bytes);
+	printf("\ncolumns of events                 raw                          bytes\n");
+	for (unsigned i = 0; i < TRACE_COLUMNS; i++)
+		if (survey->column[i].raw_bytes)
+			printf("  %-20s %15" PRIu64 " %30" PRIu64 "\n", survey->column[i].name,
+			       survey->column[i].raw_bytes, survey->column[i].stored_bytes);
+}
+
+int cmd_info(int argc, char **argv)
+{
+	static const struct argp argp = {
+		options,
+		parse,
+		"FILE",
+		"Tell what is in a recording, and whether all of it can be read.\v"
+		"Reads the whole file and checks every block; memory does not grow with its "
+		"length.",
+	};
+	struct info_args args = { 0 };
+	int rest;
+	if (cmd_parse(&argp, argc, argv, &rest, &args) < 0)
+		return CMD_USAGE;
+	struct err err = { 0 };
+	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(args.path, &err);
+	if (!reader)
+		return cmd_fail(&err);
+	struct contents contents = { .sink = { count_define, count_put } };
+	struct progress progress = { .what = "reading" };
+	struct trace_read_opt opt = { progress_tick, &progress };
+	struct trace_survey survey;
+	int rc = trace_reader_survey(reader, &survey, NULL, &err);
+	if (rc >= 0)
+		rc = trace_reader_run(reader, &contents.sink, &opt, &err);
+	progress_end(&progress);
+	if (rc >= 0) {
+		struct trace_reader_info info;
+		trace_reader_info(reader, &info);
+		uint64_t runtime_ns = contents.process.runtime_ns ? contents.process.runtime_ns
+								  : contents.last_ns;
+		if (args.json)
+			print_json(&info, &survey, &contents, runtime_ns);
+		else
+			print_text(&info, &survey, &contents, runtime_ns);
+	}
+	free(contents.process.exe);
+	free(contents.process.source);
+	if (rc < 0)
+		return cmd_fail(&err);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		err_set(&err, -errno, "cannot write the result");
+		return cmd_fail(&err);
+	}
+	return CMD_OK;
+}
