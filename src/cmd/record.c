@@ -2,6 +2,8 @@
 /* record.c - `heap` and `run` around a program, and the recorder that the preload library starts by itself. */
 #include "cmd/record.h"
 
+#include "cmd/terminal.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -305,7 +307,7 @@ static void report(struct record *rec, const struct record_opt *opt, const char 
 	struct out_opt out = { 0 };
 	FILE *to = opt->format || isatty(STDOUT_FILENO) ? stdout : stderr;
 	int json = opt->format && strcmp(opt->format, "json") == 0;
-	out.colour = !json && isatty(fileno(to)) && !getenv("NO_COLOR");
+	terminal_fit(to, &out);
 	fprintf(stderr, "byteledger: recorded into '%s'\n", path);
 	int rc = cmd_resolve(rec->prof, NULL, &err);
 	if (rc >= 0)

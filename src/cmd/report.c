@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "cmd/open.h"
 #include "cmd/select.h"
+#include "cmd/terminal.h"
 #include "out/out.h"
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
@@ -76,7 +76,8 @@ static int print(const struct report *r, const struct prof *prof, struct err *er
 		.cost = select_cost(&r->selection),
 		.inverted = r->selection.inverted,
 		.limit = r->selection.limit,
-		.one_section = r->selection.by_given || r->selection.cost_given,
+		.one_section = r->selection.by_given || r->selection.cost_given ||
+			       r->selection.query.at.kind,
 	};
 	switch (r->format) {
 	case FORMAT_JSON:
@@ -86,6 +87,7 @@ static int print(const struct report *r, const struct prof *prof, struct err *er
 	case FORMAT_TEXT:
 		break;
 	}
+	terminal_fit(stdout, &opt);
 	return out_text(stdout, prof, &opt, err);
 }
 

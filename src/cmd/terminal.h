@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* terminal.h - what the place where text goes can show. */
+#ifndef CMD_TERMINAL_H
+#define CMD_TERMINAL_H
+
+#include <stdio.h>
+
+#include "out/out.h"
+
+/**
+ * terminal_fit() - fill in @opt's width (the terminal's, else $COLUMNS, else the format's default), colour (a terminal
+ * that is not "dumb", and no $NO_COLOR) and ascii (a locale other than UTF-8).
+ */
+void terminal_fit(FILE *to, struct out_opt *opt);
+
+#endif

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text_header.c - the top of the page: what ran, what was lost, the totals, the curves over time. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "out/text_impl.h"
+
+#define LABEL_COLUMNS 13
+
+/** put_command() - the command line as it was typed, more or less: arguments joined by spaces. */
+static void put_command(struct buf *to, const struct prof_process *process)
+{
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	for (size_t i = 0; process->cmdline && i < process->cmdline_bytes; i++)
+		buf_putc(&line, process->cmdline[i] ? process->cmdline[i] : ' ');
+	while (line.len && line.data[line.len - 1] == ' ')
+		line.len--;
+	if (line.len == 0 && process->exe)
+		buf_puts(&line, process->exe);
+	text_escape(to, line.len ? buf_cstr(&line) : "unknown program", 0);
+}
+
+static void put_start(struct buf *to, const struct prof_process *process)
+{
+	time_t seconds = (time_t)(process->start_realtime_ns / 1000000000);
+	struct tm tm;
+	char text[64];
+	if (process->start_realtime_ns && localtime_r(&seconds, &tm) &&
+	    strftime(text, sizeof(text), ", %Y-%m-%d %H:%M:%S", &tm))
+		buf_puts(to, text);
+}
+
+/** put_end() - how it ended, in words. */
+static void put_end(struct buf *to, const struct prof_process *process)
+{
+	int status = process->exit_status;
+	if (!process->ended) {
+		buf_puts(to, ", end unknown");
+	} else if (status >= 0 && (status & 0x7f) != 0) {
+		buf_printf(to, ", killed by signal %d", status & 0x7f);
+	} else if (status > 0) {
+		buf_printf(to, ", exit status %d", status >> 8 & 0xff);
+	}
+	if (process->ended && !process->complete)
+		buf_puts(to, ", recording incomplete");
+}
+
+static void put_what(struct page *page, const struct prof *prof, const struct prof_totals *t)
+{
+	const struct prof_process *process = prof_process(prof);
+	CLEANUP(buf_fini) struct buf left = { 0 }, right = { 0 };
+	char x[TEXT_NUMBER_MAX];
+	if (process) {
+		put_command(&left, process);
+		if (process->pid)
+			buf_printf(&right, "pid %u, ", process->pid);
+	} else {
+		buf_puts(&left, "unknown program");
+	}
+	buf_puts(&right, text_duration(x, t->runtime_ns));
+	if (process) {
+		put_end(&right, process);
+		put_start(&right, process);
+	}
+	size_t right_columns = text_columns(buf_cstr(&right));
+	size_t left_columns = text_columns(buf_cstr(&left));
+	page_tint(page, TINT_BOLD);
+	if (left_columns + 2 + right_columns <= page->width) {
+		page_text(page, buf_cstr(&left), left_columns);
+		page_tint(page, TINT_PLAIN);
+		page_spaces(page, page->width - left_columns - right_columns);
+	} else {
+		page_text(page, buf_cstr(&left), page->width);
+		page_tint(page, TINT_PLAIN);
+		buf_puts(page->to, "\n  ");
+	}
+	page_tint(page, TINT_DIM);
+	page_text(page, buf_cstr(&right), page->width - 2);
+	page_tint(page, TINT_PLAIN);
+	buf_putc(page->to, '\n');
+}
+
+static void warn(struct page *page, enum tint tint, const char *text)
+{
+	page_tint(page, tint);
+	buf_puts(page->to, text);
+	page_tint(page, TINT_PLAIN);
+	buf_putc(page->to, '\n');
+}
+
+/** put_losses() - first of all what the figures below do not know (contract 8). */
+static void put_losses(struct page *page, const struct prof_totals *t)
+{
+	char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	for (unsigned i = 0; i < LOSS_REASON_MAX; i++) {
+		if (!t->lost[i] && !t->loss_reports[i])
+			continue;
+		buf_puts(&line, line.len ? ", " : "LOST: ");
+		if (t->lost[i])
+			buf_printf(&line, "%s events (%s)", text_grouped(x, t->lost[i]),
+				   loss_reason_name(i) ? loss_reason_name(i) : "?");
+		else
+			buf_printf(&line, "an unknown number of events (%s)",
+				   loss_reason_name(i) ? loss_reason_name(i) : "?");
+	}
+	if (line.len) {
+		warn(page, TINT_RED, buf_cstr(&line));
+		buf_puts(page->to, "      what follows is too low by those");
+		if (t->lost_bytes)
+			buf_printf(page->to, "; %s were asked for in them",
+				   text_bytes(x, t->lost_bytes));
+		buf_puts(page->to, "\n");
+	}
+	if (t->cost.uncertain) {
+		buf_clear(&line);
+		buf_printf(&line, "UNCERTAIN: %s blocks, %s, may have been freed by a lost free",
+			   text_grouped(x, t->cost.uncertain),
+			   text_bytes(y, t->cost.uncertain_bytes));
+		warn(page, TINT_YELLOW, buf_cstr(&line));
+	}
+	uint64_t partial = 0;
+	for (unsigned i = 1; i < STACK_STOP_MAX; i++)
+		partial += t->partial[i];
+	if (partial) {
+		buf_clear(&line);
+		buf_printf(&line, "PARTIAL STACKS: %s allocations (%s)", text_grouped(x, partial),
+			   text_percent(y, partial, t->cost.allocations));
+		for (unsigned i = 1, n = 0; i < STACK_STOP_MAX; i++)
+			if (t->partial[i] && stack_stop_name(i))
+				buf_printf(&line, "%s%s %s", n++ ? ", " : ": ", stack_stop_name(i),
+					   text_grouped(x, t->partial[i]));
+		/* Below one in a thousand it is a remark, not a warning. */
+		warn(page, partial > t->cost.allocations / 1000 ? TINT_YELLOW : TINT_DIM,
+		     buf_cstr(&line));
+	}
+	if (t->culled_allocations) {
+		buf_clear(&line);
+		buf_printf(&line, "CULLED: %s short-lived allocations, %s, are in the totals only",
+			   text_grouped(x, t->culled_allocations), text_bytes(y, t->culled_bytes));
+		warn(page, TINT_DIM, buf_cstr(&line));
+	}
+}
+
+/** struct fact - a label and its value. */
+struct fact {
+	const char *label;
+	char value[160];
+};
+
+static void put_facts(struct page *page, const struct fact *facts, size_t count)
+{
+	size_t columns = page->width >= 90 ? 2 : 1, cell = page->width / columns;
+	for (size_t i = 0; i < count; i++) {
+		page_tint(page, TINT_DIM);
+		buf_printf(page->to, "%-*s", LABEL_COLUMNS, facts[i].label);
+		page_tint(page, TINT_PLAIN);
+		size_t used = page_text(page, facts[i].value, cell - LABEL_COLUMNS - 1);
+		if (columns == 2 && i % 2 == 0 && i + 1 < count)
+			page_spaces(page, cell - LABEL_COLUMNS - used);
+		else
+			buf_putc(page->to, '\n');
+	}
+}
+
+static void put_totals(struct page *page, const struct prof_totals *t)
+{
+	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX];
+	struct fact facts[6] = { { .label = "Peak heap" },   { .label = "Peak RSS" },
+				 { .label = "Allocations" }, { .label = "Temporary" },
+				 { .label = "Leaked" },      { .label = "Stacks" } };
+	size_t room = sizeof(facts[0].value);
+	snprintf(facts[0].value, room, "%s at %s", text_bytes(a, t->cost.peak_bytes),
+		 text_duration(b, t->peak_time_ns));
+	if (t->peak_rss_bytes)
+		snprintf(facts[1].value, room, "%s", text_bytes(a, t->peak_rss_bytes));
+	else
+		snprintf(facts[1].value, room, "not recorded");
+	int len = snprintf(facts[2].value, room, "%s, %s in all",
+			   text_grouped(a, t->cost.allocations),
+			   text_bytes(b, t->cost.allocated_bytes));
+	if (t->runtime_ns >= 1000000 && len > 0)
+		snprintf(facts[2].value + len, room - (size_t)len, " (%s/s)",
+			 text_count(c, (uint64_t)((double)t->cost.allocations * 1e9 /
+						  (double)t->runtime_ns)));
+	snprintf(facts[3].value, room, "%s (%s)", text_grouped(a, t->cost.temporary),
+		 text_percent(b, t->cost.temporary, t->cost.allocations));
+	if (t->cost.leaked)
+		snprintf(facts[4].value, room, "%s in %s block%s",
+			 text_bytes(a, t->cost.leaked_bytes), text_grouped(b, t->cost.leaked),
+			 t->cost.leaked == 1 ? "" : "s");
+	else
+		snprintf(facts[4].value, room, "nothing");
+	snprintf(facts[5].value, room, "%s, from %s thread%s", text_grouped(a, t->stacks),
+		 text_grouped(b, t->threads), t->threads == 1 ? "" : "s");
+	put_facts(page, facts, ARRAY_LEN(facts));
+}
+
+void text_header(struct page *page, const struct prof *prof, const struct prof_totals *totals)
+{
+	put_what(page, prof, totals);
+	put_losses(page, totals);
+	buf_putc(page->to, '\n');
+	put_totals(page, totals);
+}
+
+/* ---- curves ---------------------------------------------------------------------------------------------------- */
+
+/** fill_columns() - the highest value within each column's stretch of time; a stretch without points keeps the last. */
+static uint64_t fill_columns(const struct prof_point *points, size_t count, uint64_t runtime_ns,
+			     int rss, uint64_t *columns, size_t width)
+{
+	uint64_t max = 0, last = 0;
+	size_t next = 0;
+	for (size_t i = 0; i < width; i++) {
+		uint64_t end = (uint64_t)((__uint128_t)runtime_ns * (i + 1) / width), high = last;
+		for (; next < count && (points[next].time_ns <= end || i + 1 == width); next++) {
+			uint64_t peak =
+				rss ? points[next].rss_max_bytes : points[next].heap_max_bytes;
+			last = rss ? points[next].rss_bytes : points[next].heap_bytes;
+			if (peak > high)
+				high = peak;
+		}
+		columns[i] = high;
+		if (high > max)
+			max = high;
+	}
+	return max;
+}
+
+static void put_curve(struct page *page, const char *label, const uint64_t *columns, size_t width,
+		      uint64_t max)
+{
+	static const char *const blocks[] = { " ",
+					      "\xe2\x96\x81",
+					      "\xe2\x96\x82",
+					      "\xe2\x96\x83",
+					      "\xe2\x96\x84",
+					      "\xe2\x96\x85",
+					      "\xe2\x96\x86",
+					      "\xe2\x96\x87",
+					      "\xe2\x96\x88" };
+	static const char levels[] = " .:-=+*%#";
+	unsigned rows = page->ascii ? 1 : 2;
+	char number[TEXT_NUMBER_MAX];
+	for (unsigned row = rows; row-- > 0;) {
+		page_tint(page, TINT_DIM);
+		buf_printf(page->to, "%-5s", row == 0 ? label : "");
+		page_tint(page, TINT_BAR);
+		for (size_t i = 0; i < width; i++) {
+			unsigned level =
+				(unsigned)((double)columns[i] / (double)max * 8 * rows + 0.5);
+			if (columns[i] && level == 0)
+				level = 1;
+			level = level > row * 8 ? level - row * 8 : 0;
+			if (level > 8)
+				level = 8;
+			if (page->ascii)
+				buf_putc(page->to, levels[level]);
+			else
+				buf_puts(page->to, blocks[level]);
+		}
+		page_tint(page, TINT_PLAIN);
+		if (row + 1 == rows)
+			buf_printf(page->to, " %s", text_bytes(number, max));
+		/* blanks at the end of a line are nobody's friends */
+		while (page->to->len && page->to->data[page->to->len - 1] == ' ')
+			page->to->len--;
+		buf_putc(page->to, '\n');
+	}
+}
+
+void text_curves(struct page *page, const struct prof *prof, const struct prof_totals *totals)
+{
+	size_t count, width = page->width > 30 ? page->width - 16 : 14;
+	const struct prof_point *points = prof_timeline(prof, &count);
+	uint64_t runtime = totals->runtime_ns;
+	if (count < 4 || runtime == 0)
+		return;
+	uint64_t *columns = calloc(width, sizeof(*columns));
+	if (!columns) {
+		page->to->failed = 1;
+		return;
+	}
+	char x[TEXT_NUMBER_MAX];
+	buf_putc(page->to, '\n');
+	uint64_t max = fill_columns(points, count, runtime, 1, columns, width);
+	if (max)
+		put_curve(page, "RSS", columns, width, max);
+	max = fill_columns(points, count, runtime, 0, columns, width);
+	if (max)
+		put_curve(page, "heap", columns, width, max);
+	free(columns);
+	/* The axis: its ends, and where the peak stands. */
+	size_t at = (size_t)((__uint128_t)totals->peak_time_ns * (width - 1) / runtime);
+	const char *end = text_duration(x, runtime);
+	size_t end_columns = text_columns(end), mark = page->ascii ? 6 : 6;
+	page_tint(page, TINT_DIM);
+	buf_puts(page->to, "     0");
+	if (at < 3)
+		at = 3;
+	if (at + mark + end_columns < width) {
+		page_spaces(page, at - 1);
+		buf_puts(page->to, page->ascii ? "^ peak" : "\xe2\x96\xb2 peak");
+		page_spaces(page, width - at - mark - end_columns);
+	} else if (
+		at >=
+		mark + 2) { /* near the end: the word stands before the mark, the time on the right */
+		page_spaces(page, at - mark);
+		buf_puts(page->to, page->ascii ? "peak ^" : "peak \xe2\x96\xb2");
+		page_spaces(page, width - at + 1);
+	}
+	buf_puts(page->to, end);
+	page_tint(page, TINT_PLAIN);
+	buf_putc(page->to, '\n');
+}

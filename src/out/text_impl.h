@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text_impl.h - what the files of the text report share: a page of known width, and how names are made short. */
+#ifndef OUT_TEXT_IMPL_H
+#define OUT_TEXT_IMPL_H
+
+#include "base/buf.h"
+#include "base/text.h"
+#include "out/out.h"
+
+/** struct page - where text goes, and what the terminal can show. */
+struct page {
+	struct buf *to;
+	size_t width;
+	int colour, ascii;
+};
+
+enum tint { TINT_PLAIN, TINT_BOLD, TINT_DIM, TINT_RED, TINT_YELLOW, TINT_BAR };
+
+/** page_tint() - switch colour; nothing without colours. Back to plain before the line ends. */
+void page_tint(struct page *page, enum tint tint);
+/** page_text() - @text in at most @columns columns, cut with an ellipsis; returns the columns used. */
+size_t page_text(struct page *page, const char *text, size_t columns);
+void page_spaces(struct page *page, size_t count);
+/** page_right() - @text flush right in @columns. */
+void page_right(struct page *page, const char *text, size_t columns);
+/** page_bar() - @part of @whole as a bar of @columns, filled up with spaces. */
+void page_bar(struct page *page, uint64_t part, uint64_t whole, size_t columns);
+
+/**
+ * text_short_name() - a function's name as people say it: no parameters, no return type, template arguments as <..>, no
+ * Rust hash, std::string for what it expands to. Escaped for the terminal. Appends to @to.
+ */
+void text_short_name(struct buf *to, const char *function, int ascii);
+/** text_frame_name() - the short name of a frame; "module+0x12" where it has none. */
+void text_frame_name(struct buf *to, const struct view_frame *frame, int ascii);
+/** text_caller_name() - the same for a list of callers: "[module]" where it has none. */
+void text_caller_name(struct buf *to, const struct view_frame *frame, int ascii);
+
+/** What a frame tells about why memory is held. */
+enum frame_role {
+	FRAME_OWN,      /* the program's, or a library's own work */
+	FRAME_HELPER,   /* allocates for others: xmalloc, g_strdup, sqlite3DbMallocZero */
+	FRAME_STANDARD, /* inside the language's standard library */
+	FRAME_START     /* what stands above main in every stack */
+};
+enum frame_role text_frame_role(const struct view_frame *frame);
+
+/** text_header() - what ran, losses first, totals, the curves. */
+void text_header(struct page *page, const struct prof *prof, const struct prof_totals *totals);
+/** text_curves() - heap and RSS over time. */
+void text_curves(struct page *page, const struct prof *prof, const struct prof_totals *totals);
+/** text_section() - the @limit largest call paths by @cost, each with its callers. */
+void text_section(struct page *page, const struct view_tree *tree, enum view_cost cost,
+		  size_t limit);
+/** text_tree() - the call tree by tree->cost, in about @limit lines. */
+void text_tree(struct page *page, const struct view_tree *tree, size_t limit);
+/** text_table() - groups other than stacks: one line each. */
+int text_table(struct page *page, const struct prof *prof, const struct out_opt *opt, size_t limit,
+	       struct err *err);
+/** text_value() - a cost's figure in its unit. */
+const char *text_value(char to[TEXT_NUMBER_MAX], enum view_cost cost, uint64_t value);
+/** text_title() - "Peak", "Leaked" ...: a heading with a rule. */
+void text_title(struct page *page, const char *title, const char *remark);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text_page.c - columns, colours and bars. */
+#include <string.h>
+
+#include "out/text_impl.h"
+
+void page_tint(struct page *page, enum tint tint)
+{
+	static const char *const codes[] = {
+		[TINT_PLAIN] = "\033[0m",  [TINT_BOLD] = "\033[1m",    [TINT_DIM] = "\033[2m",
+		[TINT_RED] = "\033[1;31m", [TINT_YELLOW] = "\033[33m", [TINT_BAR] = "\033[36m",
+	};
+	if (page->colour)
+		buf_puts(page->to, codes[tint]);
+}
+
+void page_spaces(struct page *page, size_t count)
+{
+	while (count--)
+		buf_putc(page->to, ' ');
+}
+
+size_t page_text(struct page *page, const char *text, size_t columns)
+{
+	size_t need = text_columns(text), dots = page->ascii ? 2 : 1;
+	if (need <= columns) {
+		buf_puts(page->to, text);
+		return need;
+	}
+	if (columns <= dots) {
+		page_spaces(page, columns);
+		return columns;
+	}
+	size_t bytes = text_fit(text, columns - dots);
+	buf_put(page->to, text, bytes);
+	buf_puts(page->to, page->ascii ? ".." : "\xe2\x80\xa6");
+	/* a wide character may not have fitted into the last column */
+	CLEANUP(buf_fini) struct buf cut = { 0 };
+	buf_put(&cut, text, bytes);
+	size_t used = text_columns(buf_cstr(&cut)) + dots;
+	page_spaces(page, columns - used);
+	return columns;
+}
+
+void page_right(struct page *page, const char *text, size_t columns)
+{
+	size_t need = text_columns(text);
+	if (need < columns)
+		page_spaces(page, columns - need);
+	buf_puts(page->to, text);
+}
+
+void page_bar(struct page *page, uint64_t part, uint64_t whole, size_t columns)
+{
+	static const char *const eighths[] = { "",
+					       "\xe2\x96\x8f",
+					       "\xe2\x96\x8e",
+					       "\xe2\x96\x8d",
+					       "\xe2\x96\x8c",
+					       "\xe2\x96\x8b",
+					       "\xe2\x96\x8a",
+					       "\xe2\x96\x89" };
+	double share = whole ? (double)part / (double)whole : 0;
+	size_t steps = (size_t)(share * (double)columns * 8 + 0.5);
+	if (steps > columns * 8)
+		steps = columns * 8;
+	if (part && steps == 0)
+		steps = 1;
+	size_t used = steps / 8;
+	page_tint(page, TINT_BAR);
+	for (size_t i = 0; i < used; i++)
+		buf_puts(page->to, page->ascii ? "#" : "\xe2\x96\x88");
+	if (page->ascii ? steps % 8 >= 4 || (used == 0 && steps) : steps % 8) {
+		buf_puts(page->to, page->ascii ? "#" : eighths[steps % 8]);
+		used++;
+	}
+	page_tint(page, TINT_PLAIN);
+	page_spaces(page, columns > used ? columns - used : 0);
+}
+
+void text_title(struct page *page, const char *title, const char *remark)
+{
+	buf_putc(page->to, '\n');
+	page_tint(page, TINT_BOLD);
+	size_t used = page_text(page, title, page->width);
+	page_tint(page, TINT_PLAIN);
+	if (remark && used + 3 < page->width) {
+		buf_puts(page->to, "  ");
+		page_tint(page, TINT_DIM);
+		page_text(page, remark, page->width - used - 2);
+		page_tint(page, TINT_PLAIN);
+	}
+	buf_putc(page->to, '\n');
+}
+
+const char *text_value(char to[TEXT_NUMBER_MAX], enum view_cost cost, uint64_t value)
+{
+	if (cost == VIEW_COST_ALLOCATIONS || cost == VIEW_COST_TEMPORARY)
+		return text_count(to, value);
+	return text_bytes(to, value);
+}

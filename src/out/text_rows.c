@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text_rows.c - the largest call paths: what they cost, who asked, and by whose order. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "out/text_impl.h"
+
+#define VALUE_COLUMNS 9
+#define SHARE_COLUMNS 7
+
+#define ROWS_ANYWAY 3 /* beyond these, call paths of less than a thousandth are only counted */
+
+struct pick {
+	uint64_t key;
+	uint32_t node;
+};
+
+static int by_key(const void *a, const void *b)
+{
+	const struct pick *x = a, *y = b;
+	if (x->key != y->key)
+		return x->key < y->key ? 1 : -1;
+	return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/** pick_nodes() - the nodes whose own cost is largest; the caller frees. 0 picked where nothing has that cost. */
+static struct pick *pick_nodes(const struct view_tree *tree, enum view_cost cost, size_t *count)
+{
+	size_t n = 0;
+	for (uint32_t i = 0; i < tree->count; i++)
+		n += view_cost_of(&tree->nodes[i].self, cost) != 0;
+	struct pick *picks = malloc((n ? n : 1) * sizeof(*picks));
+	*count = 0;
+	if (!picks)
+		return NULL;
+	for (uint32_t i = 0; i < tree->count; i++) {
+		uint64_t key = view_cost_of(&tree->nodes[i].self, cost);
+		if (key)
+			picks[(*count)++] = (struct pick){ key, i };
+	}
+	qsort(picks, n, sizeof(*picks), by_key);
+	return picks;
+}
+
+static size_t bar_columns(const struct page *page)
+{
+	return page->width >= 120 ? 20 : page->width >= 80 ? 12 : 0;
+}
+
+/** put_amount() - value, share, bar; returns the columns used. */
+static size_t put_amount(struct page *page, enum view_cost cost, uint64_t value, uint64_t whole)
+{
+	char x[TEXT_NUMBER_MAX];
+	size_t bar = bar_columns(page);
+	page_right(page, text_value(x, cost, value), VALUE_COLUMNS);
+	page_tint(page, TINT_DIM);
+	page_right(page, text_percent(x, value, whole), SHARE_COLUMNS + 1);
+	page_tint(page, TINT_PLAIN);
+	buf_putc(page->to, ' ');
+	if (bar) {
+		page_bar(page, value, whole, bar);
+		buf_putc(page->to, ' ');
+	}
+	return VALUE_COLUMNS + SHARE_COLUMNS + 2 + (bar ? bar + 1 : 0);
+}
+
+/** put_place() - "  file:line": where the function stands, in what is left of the line. */
+static void put_place(struct page *page, const struct view_frame *f, size_t columns)
+{
+	if (!f->file || columns < 10)
+		return;
+	CLEANUP(buf_fini) struct buf place = { 0 };
+	const char *slash = strrchr(f->file, '/');
+	text_escape(&place, slash ? slash + 1 : f->file, page->ascii);
+	if (f->line)
+		buf_printf(&place, ":%u", f->line);
+	buf_puts(page->to, "  ");
+	page_tint(page, TINT_DIM);
+	page_text(page, buf_cstr(&place), columns - 2);
+	page_tint(page, TINT_PLAIN);
+}
+
+/**
+ * put_callers() - one line: "<- f <- g <- main", start-up frames left out, runs of library frames as their outermost, what
+ * does not fit in the middle as "..". @node is the one whose callers they are.
+ */
+static void put_callers(struct page *page, const struct view_tree *tree, uint32_t node,
+			size_t indent)
+{
+	const char *arrow = page->ascii ? " <- " : " \xe2\x86\x90 ";
+	size_t arrow_columns = page->ascii ? 4 : 3, room = page->width - indent;
+	CLEANUP(buf_fini) struct buf name = { 0 }, outermost = { 0 }, before = { 0 };
+	/* The outermost informative caller is shown whatever happens between. */
+	uint32_t first = 0;
+	for (uint32_t n = tree->nodes[node].parent; n; n = tree->nodes[n].parent) {
+		if (text_frame_role(&tree->nodes[n].frame) == FRAME_START)
+			break;
+		first = n;
+	}
+	if (first == 0)
+		return;
+	text_caller_name(&outermost, &tree->nodes[first].frame, page->ascii);
+	size_t last_columns = text_columns(buf_cstr(&outermost));
+	if (last_columns > room / 3)
+		last_columns = room / 3;
+	size_t reserve = arrow_columns + last_columns + arrow_columns + 2, used = 0;
+	page_spaces(page, indent - 1);
+	page_tint(page, TINT_DIM);
+	uint32_t n = tree->nodes[node].parent;
+	for (; n && n != first; n = tree->nodes[n].parent) {
+		const struct view_frame *f = &tree->nodes[n].frame;
+		uint32_t up = tree->nodes[n].parent;
+		if (text_frame_role(f) == FRAME_STANDARD && up &&
+		    text_frame_role(&tree->nodes[up].frame) == FRAME_STANDARD)
+			continue;
+		buf_clear(&name);
+		text_caller_name(&name, f, page->ascii);
+		if (strcmp(buf_cstr(&name), buf_cstr(&before)) == 0)
+			continue; /* recursion, or several functions without a name */
+		size_t columns = text_columns(buf_cstr(&name));
+		if (columns > room / 2)
+			columns = room / 2;
+		if (used + arrow_columns + columns + reserve > room)
+			break;
+		buf_puts(page->to, arrow);
+		page_text(page, buf_cstr(&name), columns);
+		used += arrow_columns + columns;
+		buf_clear(&before);
+		buf_puts(&before, buf_cstr(&name));
+	}
+	if (n != first && n) {
+		buf_puts(page->to, arrow);
+		buf_puts(page->to, page->ascii ? ".." : "\xe2\x80\xa6");
+	}
+	if (strcmp(buf_cstr(&outermost), buf_cstr(&before)) != 0) {
+		buf_puts(page->to, arrow);
+		page_text(page, buf_cstr(&outermost), last_columns);
+	}
+	page_tint(page, TINT_PLAIN);
+	buf_putc(page->to, '\n');
+}
+
+/** put_detail() - what else is worth knowing of a row, beside its own cost. */
+static void put_detail(struct buf *to, const struct cost *c, enum view_cost cost)
+{
+	char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
+	switch (cost) {
+	case VIEW_COST_LEAKED:
+		buf_printf(to, "%s block%s", text_count(x, c->leaked), c->leaked == 1 ? "" : "s");
+		break;
+	case VIEW_COST_LIVE:
+		buf_printf(to, "%s block%s", text_count(x, c->leaked + c->uncertain),
+			   c->leaked + c->uncertain == 1 ? "" : "s");
+		break;
+	case VIEW_COST_ALLOCATIONS:
+		buf_printf(to, "%s", text_bytes(x, c->allocated_bytes));
+		if (c->temporary)
+			buf_printf(to, ", %s temporary",
+				   text_percent(y, c->temporary, c->allocations));
+		break;
+	case VIEW_COST_TEMPORARY:
+		buf_printf(to, "of %s", text_count(x, c->allocations));
+		break;
+	case VIEW_COST_ALLOCATED:
+	case VIEW_COST_PEAK:
+		buf_printf(to, "%s allocation%s", text_count(x, c->allocations),
+			   c->allocations == 1 ? "" : "s");
+		break;
+	}
+}
+
+/**
+ * informative() - the node to name for what @node allocated: the first that is neither helper nor standard library, and
+ * has a name. @via: the last one stepped over. @node itself where there is none such.
+ */
+static uint32_t informative(const struct view_tree *tree, uint32_t node, uint32_t *via)
+{
+	uint32_t who = node;
+	*via = 0;
+	for (; who; who = tree->nodes[who].parent) {
+		const struct view_frame *f = &tree->nodes[who].frame;
+		enum frame_role role = text_frame_role(f);
+		if (role == FRAME_START)
+			break;
+		if (role == FRAME_OWN && f->function)
+			return who;
+		*via = who;
+	}
+	*via = 0;
+	return node;
+}
+
+/**
+ * put_row() - two lines: the amount and the function that asked, its callers. Allocation helpers and the standard library
+ * at the inner end are stepped over; the outermost of them is named as "via".
+ */
+static void put_row(struct page *page, const struct view_tree *tree, uint32_t node,
+		    enum view_cost cost, uint64_t whole)
+{
+	const struct view_node *self = &tree->nodes[node];
+	uint32_t via = 0, who = informative(tree, node, &via);
+	size_t left = put_amount(page, cost, view_cost_of(&self->self, cost), whole);
+	size_t room = page->width > left ? page->width - left : 1;
+	CLEANUP(buf_fini) struct buf name = { 0 }, extra = { 0 };
+	if (who)
+		text_frame_name(&name, &tree->nodes[who].frame, page->ascii);
+	else
+		buf_puts(&name, "(no stack)");
+	put_detail(&extra, &self->self, cost);
+	if (via && tree->nodes[via].frame.function) {
+		buf_puts(&extra, " via ");
+		text_frame_name(&extra, &tree->nodes[via].frame, page->ascii);
+	}
+	page_tint(page, TINT_BOLD);
+	size_t used = page_text(page, buf_cstr(&name), room);
+	page_tint(page, TINT_PLAIN);
+	if (used + 10 < room) {
+		buf_puts(page->to, "  ");
+		page_tint(page, TINT_DIM);
+		used += 2 + page_text(page, buf_cstr(&extra), room - used - 2);
+		page_tint(page, TINT_PLAIN);
+	}
+	if (who && page->width >= 80)
+		put_place(page, &tree->nodes[who].frame, room > used ? room - used : 0);
+	buf_putc(page->to, '\n');
+	if (who)
+		put_callers(page, tree, who, page->width >= 80 ? left : 12);
+}
+
+void text_section(struct page *page, const struct view_tree *tree, enum view_cost cost,
+		  size_t limit)
+{
+	static const char *const titles[] = {
+		[VIEW_COST_PEAK] = "Peak",           [VIEW_COST_ALLOCATIONS] = "Allocations",
+		[VIEW_COST_ALLOCATED] = "Allocated", [VIEW_COST_TEMPORARY] = "Temporary",
+		[VIEW_COST_LEAKED] = "Leaked",       [VIEW_COST_LIVE] = "Live",
+	};
+	static const char *const remarks[] = {
+		[VIEW_COST_PEAK] = "who held the heap when it was largest",
+		[VIEW_COST_ALLOCATIONS] = "who calls the allocator most",
+		[VIEW_COST_ALLOCATED] = "who asks for most bytes, in all",
+		[VIEW_COST_TEMPORARY] = "freed at once, by the same thread: candidates for reuse",
+		[VIEW_COST_LEAKED] = "never freed",
+		[VIEW_COST_LIVE] = "who held what was live",
+	};
+	size_t count;
+	struct pick *picks = pick_nodes(tree, cost, &count);
+	if (!picks) {
+		page->to->failed = 1;
+		return;
+	}
+	if (count) {
+		uint64_t whole = view_cost_of(&tree->nodes[0].total, cost), shown = 0;
+		char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
+		text_title(page, titles[cost], remarks[cost]);
+		size_t n = 0;
+		for (size_t i = 0; i < count && i < limit; i++, n++) {
+			if (n >= ROWS_ANYWAY && picks[i].key < whole / 1000)
+				break;
+			put_row(page, tree, picks[i].node, cost, whole);
+			shown += picks[i].key;
+		}
+		if (n < count) {
+			page_tint(page, TINT_DIM);
+			page_right(page, text_value(x, cost, whole - shown), VALUE_COLUMNS);
+			page_right(page, text_percent(y, whole - shown, whole), SHARE_COLUMNS + 1);
+			buf_printf(page->to, " in %s more call path%s", text_grouped(x, count - n),
+				   count - n == 1 ? "" : "s");
+			page_tint(page, TINT_PLAIN);
+			buf_putc(page->to, '\n');
+		}
+	}
+	free(picks);
+}
+
+int text_table(struct page *page, const struct prof *prof, const struct out_opt *opt, size_t limit,
+	       struct err *err)
+{
+	static const char *const titles[] = {
+		[VIEW_BY_STACK] = "Stacks",   [VIEW_BY_FUNCTION] = "Functions",
+		[VIEW_BY_MODULE] = "Modules", [VIEW_BY_FILE] = "Files",
+		[VIEW_BY_LINE] = "Lines",     [VIEW_BY_THREAD] = "Threads",
+	};
+	CLEANUP(view_table_freep)
+	struct view_table *table = view_table_new(prof, opt->by, opt->cost, limit, err);
+	if (!table)
+		return err ? err->code : -ENOMEM;
+	struct prof_totals totals;
+	prof_totals(prof, &totals);
+	uint64_t whole = view_cost_of(&totals.cost, opt->cost);
+	char remark[64];
+	snprintf(remark, sizeof(remark), "by %s", view_cost_name(opt->cost));
+	text_title(page, titles[opt->by], remark);
+	for (size_t i = 0; i < table->count; i++) {
+		const struct view_row *row = &table->rows[i];
+		CLEANUP(buf_fini) struct buf name = { 0 };
+		size_t left =
+			put_amount(page, opt->cost, view_cost_of(&row->cost, opt->cost), whole);
+		size_t room = page->width > left ? page->width - left : 1;
+		if (opt->by == VIEW_BY_THREAD) {
+			buf_printf(&name, "%u", row->tid);
+			if (row->thread_name) {
+				buf_putc(&name, ' ');
+				text_escape(&name, row->thread_name, page->ascii);
+			}
+		} else if (opt->by == VIEW_BY_FUNCTION && row->frame.function) {
+			text_short_name(&name, row->frame.function, page->ascii);
+		} else if (opt->by != VIEW_BY_MODULE && row->frame.file) {
+			text_escape(&name, row->frame.file, page->ascii);
+			if (opt->by == VIEW_BY_LINE && row->frame.line)
+				buf_printf(&name, ":%u", row->frame.line);
+		} else {
+			text_escape(&name, row->frame.module ? row->frame.module : "unknown",
+				    page->ascii);
+			if (opt->by == VIEW_BY_LINE)
+				buf_printf(&name, "+0x%llx", (unsigned long long)row->frame.offset);
+			else if (opt->by == VIEW_BY_FUNCTION)
+				buf_puts(&name, " (no symbols)");
+		}
+		size_t used = page_text(page, buf_cstr(&name), room);
+		if (opt->by == VIEW_BY_FUNCTION && row->frame.function)
+			put_place(page, &row->frame, room - used);
+		buf_putc(page->to, '\n');
+	}
+	if (table->count < table->total) {
+		char x[TEXT_NUMBER_MAX];
+		buf_printf(page->to, "%*s%s more\n", VALUE_COLUMNS + SHARE_COLUMNS + 2, "",
+			   text_grouped(x, table->total - table->count));
+	}
+	return 0;
+}

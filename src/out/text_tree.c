@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text_tree.c - the call tree in a few lines: chains on one line, small branches counted, helpers left out. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "out/text_impl.h"
+
+#define DEPTH_MAX 24
+#define AMOUNT_COLUMNS 17
+#define MORE_COLUMNS 13 /* " -> .. 12 more" */
+
+struct walk {
+	struct page *page;
+	const struct view_tree *tree;
+	uint64_t whole, least; /* branches below @least are not shown on their own */
+	size_t lines, max_lines;
+};
+
+static uint64_t total(const struct walk *w, uint32_t node)
+{
+	return view_cost_of(&w->tree->nodes[node].total, w->tree->cost);
+}
+
+/** is_detail() - nobody reads a tree for these: start-up above main, allocation helpers and library innards below. */
+static int is_detail(const struct walk *w, uint32_t node)
+{
+	enum frame_role role = text_frame_role(&w->tree->nodes[node].frame);
+	if (role == FRAME_START)
+		return 1;
+	return !w->tree->inverted && role != FRAME_OWN;
+}
+
+/** only_child() - the child that carries nearly all of @node (97 %), so that both fit on one line; 0 = it branches. */
+static uint32_t only_child(const struct walk *w, uint32_t node)
+{
+	const struct view_node *n = &w->tree->nodes[node];
+	if (n->child_count == 0)
+		return 0;
+	uint32_t c = n->first_child; /* sorted: the first is the largest */
+	return total(w, c) >= total(w, node) - total(w, node) / 32 ? c : 0;
+}
+
+/** put_chain() - @node and what hangs below it in a single line; returns the last node of the chain. */
+static uint32_t put_chain(struct walk *w, uint32_t node, size_t room)
+{
+	const char *arrow = w->page->ascii ? " -> " : " \xe2\x86\x92 ";
+	if (w->tree->inverted)
+		arrow = w->page->ascii ? " <- " : " \xe2\x86\x90 ";
+	size_t arrow_columns = w->page->ascii ? 4 : 3, used = 0, skipped = 0;
+	CLEANUP(buf_fini) struct buf name = { 0 }, before = { 0 };
+	uint32_t last = node;
+	for (uint32_t n = node; n; n = only_child(w, n)) {
+		last = n;
+		const struct view_frame *f = &w->tree->nodes[n].frame;
+		if (is_detail(w, n) || (used && !f->function))
+			continue; /* in the middle of a chain an address says nothing */
+		buf_clear(&name);
+		text_frame_name(&name, f, w->page->ascii);
+		if (strcmp(buf_cstr(&name), buf_cstr(&before)) == 0)
+			continue;
+		buf_clear(&before);
+		buf_puts(&before, buf_cstr(&name));
+		size_t columns = text_columns(buf_cstr(&name));
+		if (used && used + arrow_columns + columns + MORE_COLUMNS > room) {
+			skipped++;
+			continue;
+		}
+		if (used) {
+			buf_puts(w->page->to, arrow);
+			used += arrow_columns;
+		}
+		size_t rest = room > used ? room - used : 1;
+		if (only_child(w, n) && rest > 2 * MORE_COLUMNS)
+			rest -= MORE_COLUMNS;
+		used += page_text(w->page, buf_cstr(&name), rest);
+	}
+	if (skipped) {
+		page_tint(w->page, TINT_DIM);
+		buf_printf(w->page->to, "%s%s %zu more", arrow,
+			   w->page->ascii ? ".." : "\xe2\x80\xa6", skipped);
+		page_tint(w->page, TINT_PLAIN);
+	}
+	return last;
+}
+
+static void put_amount(struct walk *w, uint64_t value)
+{
+	char x[TEXT_NUMBER_MAX];
+	page_right(w->page, text_value(x, w->tree->cost, value), 9);
+	page_tint(w->page, TINT_DIM);
+	page_right(w->page, text_percent(x, value, w->whole), 7);
+	page_tint(w->page, TINT_PLAIN);
+	buf_putc(w->page->to, ' ');
+}
+
+/** shown_children() - how many of @node's children get a line of their own. */
+static uint32_t shown_children(const struct walk *w, uint32_t node)
+{
+	const struct view_node *n = &w->tree->nodes[node];
+	uint32_t shown = 0;
+	while (shown < n->child_count && total(w, n->first_child + shown) >= w->least)
+		shown++;
+	return shown;
+}
+
+/** put_children() - the branches of @node; @rails says at which depths a line goes on below. */
+static void put_children(struct walk *w, uint32_t node, char *rails, size_t depth)
+{
+	const struct view_node *n = &w->tree->nodes[node];
+	uint32_t shown = shown_children(w, node);
+	for (uint32_t i = 0; i < shown; i++) {
+		uint32_t child = n->first_child + i;
+		uint64_t value = total(w, child);
+		if (w->lines >= w->max_lines)
+			return;
+		/* A detail that branches is stepped through: its branches stand where it would. */
+		uint32_t end = child, c;
+		while (is_detail(w, end) && (c = only_child(w, end)))
+			end = c;
+		if (is_detail(w, end)) {
+			if (w->tree->nodes[end].child_count)
+				put_children(w, end, rails, depth);
+			continue;
+		}
+		w->lines++;
+		put_amount(w, value);
+		for (size_t k = 0; k + 1 < depth; k++)
+			buf_puts(w->page->to, !rails[k]        ? "   "
+					      : w->page->ascii ? "|  "
+							       : "\xe2\x94\x82  ");
+		int more = i + 1 < shown;
+		if (depth)
+			buf_puts(w->page->to, w->page->ascii ? (more ? "+- " : "`- ")
+					      : more         ? "\xe2\x94\x9c\xe2\x94\x80 "
+							     : "\xe2\x94\x94\xe2\x94\x80 ");
+		size_t indent = AMOUNT_COLUMNS + depth * 3;
+		uint32_t last = put_chain(
+			w, end, w->page->width > indent + 20 ? w->page->width - indent : 20);
+		buf_putc(w->page->to, '\n');
+		if (depth + 1 < DEPTH_MAX) {
+			if (depth)
+				rails[depth - 1] = (char)more;
+			put_children(w, last, rails, depth + 1);
+		}
+	}
+}
+
+void text_tree(struct page *page, const struct view_tree *tree, size_t limit)
+{
+	struct walk w = { .page = page, .tree = tree, .max_lines = limit * 3 };
+	w.whole = total(&w, 0);
+	if (w.whole == 0 || tree->nodes[0].child_count == 0)
+		return;
+	w.least = w.whole / 50; /* 2 % */
+	if (w.least == 0)
+		w.least = 1;
+	char title[64], rails[DEPTH_MAX] = { 0 };
+	snprintf(title, sizeof(title), "Call tree by %s", view_cost_name(tree->cost));
+	text_title(page, title,
+		   tree->inverted ? "from the functions that allocate to their callers"
+				  : "branches of 2 % and more");
+	put_children(&w, 0, rails, 0);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "out/text_impl.h"
+
+static void check_name(const char *from, const char *want)
+{
+	CLEANUP(buf_fini) struct buf b = { 0 };
+	text_short_name(&b, from, 1);
+	if (strcmp(buf_cstr(&b), want) != 0)
+		fail_msg("'%s' became '%s', not '%s'", from, buf_cstr(&b), want);
+}
+
+static void names_lose_what_nobody_reads(void **state)
+{
+	(void)state;
+	check_name("main", "main");
+	check_name("ns::f(int, char const*)", "ns::f");
+	check_name("ns::C::f() const", "ns::C::f");
+	check_name("void ns::f<int, std::vector<char> >(int)", "ns::f<..>");
+	check_name("std::vector<int, std::allocator<int> >::push_back(int&&)",
+		   "std::vector<..>::push_back");
+	check_name("std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> "
+		   ">::reserve(unsigned long)",
+		   "std::string::reserve");
+	check_name("std::map<a, b>::operator[](a const&)", "std::map<..>::operator[]");
+	check_name("C::operator()(int) const", "C::operator()");
+	check_name("bool ns::operator< <int>(C<int> const&, C<int> const&)", "ns::operator< <..>");
+	check_name("std::ostream& operator<<(std::ostream&, X)", "operator<<");
+	check_name("C::operator->() const", "C::operator->");
+	check_name("operator new(unsigned long)", "operator new");
+	check_name("(anonymous namespace)::f(int)", "(anon)::f");
+	check_name("a::(anonymous namespace)::B<int>::g(int)", "a::(anon)::B<..>::g");
+	check_name("f(int)::{lambda(char)#1}::operator()(char) const", "f::{lambda#1}::operator()");
+	check_name("C::f(int) [clone .part.0]", "C::f");
+	check_name("C::f[abi:cxx11](int)", "C::f");
+	check_name(
+		"unsigned long std::max<unsigned long>(unsigned long const&, unsigned long const&)",
+		"std::max<..>");
+	check_name("core::ptr::drop_in_place<alloc::vec::Vec<u8>>", "core::ptr::drop_in_place<..>");
+	check_name("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop", "Vec::drop");
+	check_name("demo::run::h0123456789abcdef", "demo::run");
+	check_name("LazyCompile:*foo bar.js:12", "LazyCompile:*foo bar.js:12");
+	check_name("<unbalanced", "<unbalanced");
+	check_name("f(((", "f");
+	check_name("a<b", "a<b");
+	check_name("", "");
+}
+
+static void names_cannot_steer_the_terminal(void **state)
+{
+	(void)state;
+	check_name("evil\033[2J\nname", "evil\\x1b[2J\\x0aname");
+	check_name("\xc2\x9b"
+		   "31m",
+		   "\\xc2\\x9b31m");
+	check_name("\xe2\x80\xae"
+		   "abc",
+		   "\\xe2\\x80\\xae"
+		   "abc");
+	check_name("caf\xc3\xa9", "caf\\xc3\\xa9");
+	check_name("\xff\xfe", "\\xff\\xfe");
+	CLEANUP(buf_fini) struct buf b = { 0 };
+	text_short_name(&b, "caf\xc3\xa9\x7f", 0);
+	assert_string_equal(buf_cstr(&b), "caf\xc3\xa9\\x7f");
+}
+
+static void frames_are_told_apart_by_their_names(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name;
+		enum frame_role role;
+	} cases[] = {
+		{ "main", FRAME_OWN },
+		{ "xmalloc", FRAME_HELPER },
+		{ "sqlite3DbMallocZero", FRAME_HELPER },
+		{ "g_strdup", FRAME_HELPER },
+		{ "std::vector<int>::push_back(int)", FRAME_STANDARD },
+		{ "void std::vector<int>::emplace_back<int>(int&&)", FRAME_STANDARD },
+		{ "f(std::allocator<char>)", FRAME_OWN },
+		{ "void f<int>(std::vector<int>)", FRAME_OWN },
+		{ "alloc::raw_vec::finish_grow", FRAME_STANDARD },
+		{ "__libc_start_main_impl", FRAME_START },
+		{ "_start", FRAME_START },
+		{ "start_thread", FRAME_START },
+		{ NULL, FRAME_OWN },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct view_frame f = { .function = cases[i].name };
+		if (text_frame_role(&f) != cases[i].role)
+			fail_msg("%s: role %d, not %d", cases[i].name, text_frame_role(&f),
+				 cases[i].role);
+	}
+}
+
+static void numbers_keep_three_digits(void **state)
+{
+	(void)state;
+	char to[TEXT_NUMBER_MAX];
+	assert_string_equal(text_bytes(to, 0), "0 B");
+	assert_string_equal(text_bytes(to, 1023), "1023 B");
+	assert_string_equal(text_bytes(to, 1024), "1.00 KiB");
+	assert_string_equal(text_bytes(to, 1048575), "1.00 MiB");
+	assert_string_equal(text_bytes(to, UINT64_MAX), "16.0 EiB");
+	assert_string_equal(text_count(to, 9999), "9999");
+	assert_string_equal(text_count(to, 10000), "10.0 k");
+	assert_string_equal(text_grouped(to, 1234567), "1,234,567");
+	assert_string_equal(text_grouped(to, 999), "999");
+	assert_string_equal(text_duration(to, 0), "0 ns");
+	assert_string_equal(text_duration(to, 1500000), "1.50 ms");
+	assert_string_equal(text_duration(to, 99000000000), "99.0 s");
+	assert_string_equal(text_duration(to, 125000000000), "2 min 05 s");
+	assert_string_equal(text_duration(to, 10920000000000), "3 h 02 min");
+	assert_string_equal(text_percent(to, 1, 1000000), "<0.1 %");
+	assert_string_equal(text_percent(to, 1, 0), "-");
+	assert_string_equal(text_percent(to, 5, 5), "100 %");
+}
+
+static void text_is_cut_by_columns_not_bytes(void **state)
+{
+	(void)state;
+	CLEANUP(buf_fini) struct buf b = { 0 };
+	struct page page = { .to = &b, .width = 10 };
+	assert_int_equal(page_text(&page, "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", 4), 4);
+	assert_string_equal(buf_cstr(&b), "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9");
+	buf_clear(&b);
+	/* two columns a character: the last one does not fit beside the ellipsis, a blank fills up */
+	assert_int_equal(page_text(&page, "\xe6\xbc\xa2\xe5\xad\x97\xe6\xbc\xa2", 4), 4);
+	assert_string_equal(buf_cstr(&b), "\xe6\xbc\xa2\xe2\x80\xa6 ");
+}
+
+static char *render(const struct prof *prof, int width, int colour)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *to = open_memstream(&text, &len);
+	struct out_opt opt = { .width = width, .colour = colour };
+	struct err err = { 0 };
+	if (out_text(to, prof, &opt, &err) < 0)
+		fail_msg("%s", err.msg);
+	fclose(to);
+	return text;
+}
+
+static void losses_come_before_any_figure(void **state)
+{
+	(void)state;
+	struct prof *prof = prof_new(NULL);
+	struct sink *sink = prof_sink(prof);
+	sink->define(sink,
+		     &(struct def){ .kind = DEF_PROCESS, .process = { .pid = 9, .exe = "/bin/x" } },
+		     NULL);
+	struct event lost = {
+		.kind = EVENT_LOST, .value = LOSS_RING_FULL, .addr = 1234, .bytes = 4096
+	};
+	struct event unknown = { .kind = EVENT_LOST, .value = LOSS_RECORDER_DIED };
+	sink->put(sink, &lost, 1, NULL);
+	sink->put(sink, &unknown, 1, NULL);
+	char *text = render(prof, 100, 0);
+	char *at = strstr(
+		text,
+		"LOST: 1,234 events (ring_full), an unknown number of events (recorder_died)");
+	assert_non_null(at);
+	assert_true(at < strstr(text, "Peak heap"));
+	assert_null(strchr(text, '\033'));
+	free(text);
+	text = render(prof, 100, 1);
+	assert_non_null(strstr(text, "\033[1;31mLOST"));
+	free(text);
+	prof_free(prof);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_lose_what_nobody_reads),
+		cmocka_unit_test(names_cannot_steer_the_terminal),
+		cmocka_unit_test(frames_are_told_apart_by_their_names),
+		cmocka_unit_test(numbers_keep_three_digits),
+		cmocka_unit_test(text_is_cut_by_columns_not_bytes),
+		cmocka_unit_test(losses_come_before_any_figure),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
