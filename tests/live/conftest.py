@@ -68,11 +68,11 @@ def record(byteledger, tmp_path):
     """record([program, args...], options=[], input=b"", env={}, command="run") -> Recording"""
     count = 0
 
-    def run(argv, options=(), stdin=b"", env=None, command="run", timeout=280, cwd=None):
+    def run(argv, options=(), stdin=b"", env=None, command="run", timeout=280, cwd=None, wrap=()):
         nonlocal count
         count += 1
         path = str(tmp_path / f"recording-{count}.blt")
-        done = subprocess.run([byteledger, command, "-q", "-o", path, *options, "--", *argv], input=stdin,
+        done = subprocess.run([*wrap, byteledger, command, "-q", "-o", path, *options, "--", *argv], input=stdin,
                               capture_output=True, timeout=timeout, env={**os.environ, **(env or {})}, cwd=cwd)
         return Recording(byteledger, path, done)
     return run
