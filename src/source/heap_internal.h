@@ -170,6 +170,36 @@ int heap_flush(struct source_heap *heap);
 /** heap_next_event() - a zeroed event at the end of the batch, flushing a full one; NULL: the sink failed. */
 struct event *heap_next_event(struct source_heap *heap, const struct heap_ring *ring);
 
+static inline uint64_t heap_event_time(struct source_heap *heap, const struct heap_ring *ring)
+{
+	if (ring->now_ns > heap->last_ns)
+		heap->last_ns = ring->now_ns;
+	return heap->last_ns;
+}
+
+static inline struct heap_recent *heap_recent_slot(struct source_heap *heap, uint64_t addr)
+{
+	return &heap->recent[(addr >> 4 ^ addr >> 16) % HEAP_RECENT];
+}
+
+/** heap_add_debt() - remember a free to be settled (@credit: one that was taken early); room must be there. */
+void heap_add_debt(struct source_heap *heap, struct heap_ring *ring, uint64_t addr,
+		   uint32_t aux_stack, bool credit);
+/** heap_take_debt() - settle the oldest debt (or credit) of @addr; false: there is none. */
+bool heap_take_debt(struct source_heap *heap, uint64_t addr, bool credit, struct heap_debt *debt);
+/** heap_pay_debt() - a new block lives at @addr: if it owes a free, take it. */
+enum heap_run heap_pay_debt(struct source_heap *heap, uint64_t addr);
+/** heap_free_of_dead() - a free that waited in vain: a debt, where the address was freed lately, else foreign. */
+enum heap_run heap_free_of_dead(struct source_heap *heap, struct heap_ring *ring, uint64_t addr,
+				uint32_t aux_stack);
+/** heap_free_out_of_turn() - end the block at @addr, if there is one, with an EVENT_FREE by @thread. */
+enum heap_run heap_free_out_of_turn(struct source_heap *heap, uint64_t addr, uint32_t thread,
+				    uint32_t aux_stack, uint8_t flags);
+/** heap_report_disorder() - a free that must have been, and was not seen. */
+enum heap_run heap_report_disorder(struct source_heap *heap);
+/** heap_expire_debts() - what nobody claimed in its time (@all: any more) is what it looked like at first. */
+int heap_expire_debts(struct source_heap *heap, bool all);
+
 /** heap_raw_init() - check heap->layout and set up everything but the windows. */
 int heap_raw_init(struct source_heap *heap, uint64_t file_bytes, struct err *err);
 /** heap_raw_fill() - raw: fetch the next stretch of a ring into its window; *@head = how far it goes now. */

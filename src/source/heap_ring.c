@@ -65,20 +65,13 @@ static inline struct event *next_place(struct source_heap *heap)
 	return &heap->batch[heap->batched++];
 }
 
-static inline uint64_t event_time(struct source_heap *heap, const struct heap_ring *ring)
-{
-	if (ring->now_ns > heap->last_ns)
-		heap->last_ns = ring->now_ns;
-	return heap->last_ns;
-}
-
 struct event *heap_next_event(struct source_heap *heap, const struct heap_ring *ring)
 {
 	struct event *ev = next_place(heap);
 	if (!ev)
 		return NULL;
 	memset(ev, 0, sizeof(*ev));
-	ev->time_ns = ring ? event_time(heap, ring) : heap->last_ns;
+	ev->time_ns = ring ? heap_event_time(heap, ring) : heap->last_ns;
 	ev->thread.v = ring && ring->thread != HEAP_NO_THREAD ? ring->thread : 0;
 	ev->block.v = BLOCK_NONE;
 	return ev;
@@ -112,7 +105,7 @@ static inline void emit_free(struct source_heap *heap, const struct heap_ring *r
 		.kind = EVENT_FREE,
 		.flags = flags,
 		.thread.v = ring->thread,
-		.time_ns = event_time(heap, ring),
+		.time_ns = heap_event_time(heap, ring),
 		.addr = row->addr,
 		.bytes = row->bytes,
 		.stack.v = row->stack,
@@ -122,142 +115,23 @@ static inline void emit_free(struct source_heap *heap, const struct heap_ring *r
 	heap->stats.frees++;
 }
 
-static enum heap_run foreign_free(struct source_heap *heap, uint32_t thread, uint64_t addr,
-				  uint32_t aux_stack)
-{
-	struct event *ev = heap_next_event(heap, NULL);
-	if (!ev)
-		return HEAP_RUN_FAILED;
-	ev->kind = EVENT_FREE_FOREIGN;
-	ev->thread.v = thread;
-	ev->addr = addr;
-	ev->aux_stack.v = aux_stack;
-	heap->stats.foreign_frees++;
-	return HEAP_RUN_EMPTY;
-}
-
-static inline struct heap_recent *recent_slot(struct source_heap *heap, uint64_t addr)
-{
-	return &heap->recent[(addr >> 4 ^ addr >> 16) % HEAP_RECENT];
-}
-
-static void add_debt(struct source_heap *heap, struct heap_ring *ring, uint64_t addr,
-		     uint32_t aux_stack, bool credit)
-{
-	heap->debts[heap->debt_count++] =
-		(struct heap_debt){ addr, event_time(heap, ring), ring->thread, aux_stack, credit };
-	heap->credit_count += credit;
-	heap->stats.swapped++;
-}
-
-static bool take_debt(struct source_heap *heap, uint64_t addr, bool credit, struct heap_debt *debt)
-{
-	for (uint32_t i = 0; i < heap->debt_count; i++) {
-		if (heap->debts[i].addr != addr || heap->debts[i].credit != credit)
-			continue;
-		*debt = heap->debts[i];
-		heap->debts[i] = heap->debts[--heap->debt_count];
-		heap->credit_count -= credit;
-		return true;
-	}
-	return false;
-}
-
-/* A free of a dead block that has waited long enough: owed to the address's next block, or foreign. */
-static enum heap_run free_of_dead(struct source_heap *heap, struct heap_ring *ring, uint64_t addr,
-				  uint32_t aux_stack)
-{
-	const struct heap_recent *recent = recent_slot(heap, addr);
-	if (heap->active_count > 1 && heap->debt_count < HEAP_DEBTS && recent->addr == addr &&
-	    recent->ns + HEAP_DEBT_NS > event_time(heap, ring)) {
-		add_debt(heap, ring, addr, aux_stack, false);
-		return HEAP_RUN_EMPTY;
-	}
-	return foreign_free(heap, ring->thread, addr, aux_stack);
-}
-
-/* The block at @addr goes, outside the usual order. */
-static enum heap_run free_out_of_turn(struct source_heap *heap, uint64_t addr, uint32_t thread,
-				      uint32_t aux_stack, uint8_t flags)
-{
-	struct live_block row;
-	uint32_t block = live_remove(&heap->live, addr, &row);
-	if (block == BLOCK_NONE)
-		return HEAP_RUN_EMPTY;
-	struct event *ev = heap_next_event(heap, NULL);
-	if (!ev)
-		return HEAP_RUN_FAILED;
-	heap->stats.live_bytes -= row.bytes;
-	heap->stats.frees += !(flags & EVENT_F_IMPLIED);
-	ev->kind = EVENT_FREE;
-	ev->flags = flags;
-	ev->thread.v = thread;
-	ev->addr = addr;
-	ev->bytes = row.bytes;
-	ev->stack.v = row.stack;
-	ev->aux_stack.v = aux_stack;
-	ev->block.v = block;
-	return HEAP_RUN_EMPTY;
-}
-
-/* A new block at an address that owes a free: take it. */
-static enum heap_run pay_debt(struct source_heap *heap, uint64_t addr)
-{
-	struct heap_debt debt;
-	if (!take_debt(heap, addr, false, &debt))
-		return HEAP_RUN_EMPTY;
-	return free_out_of_turn(heap, addr, debt.thread, debt.aux_stack, 0);
-}
-
-static enum heap_run report_disorder(struct source_heap *heap)
-{
-	struct event *ev = heap_next_event(heap, NULL);
-	if (!ev)
-		return HEAP_RUN_FAILED;
-	ev->kind = EVENT_LOST;
-	ev->value = LOSS_DISORDER;
-	ev->block.v = 1;
-	heap->stats.lost_frees++;
-	heap->stats.contradictions++;
-	return HEAP_RUN_EMPTY;
-}
-
-/* What nobody claimed in its time is what it looked like at first. */
-static int expire_debts(struct source_heap *heap, bool all)
-{
-	for (uint32_t i = 0; i < heap->debt_count;) {
-		const struct heap_debt debt = heap->debts[i];
-		if (!all && debt.ns + HEAP_DEBT_NS > heap->last_ns) {
-			i++;
-			continue;
-		}
-		heap->debts[i] = heap->debts[--heap->debt_count];
-		heap->credit_count -= debt.credit;
-		enum heap_run run =
-			debt.credit ? report_disorder(heap)
-				    : foreign_free(heap, debt.thread, debt.addr, debt.aux_stack);
-		if (run != HEAP_RUN_EMPTY)
-			return heap->err && heap->err->code ? heap->err->code : -EIO;
-	}
-	return 0;
-}
-
 /* Take a block out of the books; @wait: say WAIT if nothing lives there, else it is a free of a foreign block. */
 static inline enum heap_run take_free(struct source_heap *heap, struct heap_ring *ring,
 				      uint64_t addr, uint8_t flags, uint32_t aux_stack, bool wait)
 {
 	struct live_block row;
 	struct heap_debt credit;
-	if (__builtin_expect(heap->credit_count != 0, 0) && take_debt(heap, addr, true, &credit))
+	if (__builtin_expect(heap->credit_count != 0, 0) &&
+	    heap_take_debt(heap, addr, true, &credit))
 		return HEAP_RUN_EMPTY;
 	uint32_t block = live_remove(&heap->live, addr, &row);
 	if (__builtin_expect(block == BLOCK_NONE, 0)) {
 		if (wait)
 			return HEAP_RUN_WAIT;
-		return free_of_dead(heap, ring, addr, aux_stack);
+		return heap_free_of_dead(heap, ring, addr, aux_stack);
 	}
 	if (heap->active_count > 1)
-		*recent_slot(heap, addr) = (struct heap_recent){ addr, heap->last_ns };
+		*heap_recent_slot(heap, addr) = (struct heap_recent){ addr, heap->last_ns };
 	heap->stats.live_bytes -= row.bytes;
 	struct event *ev = next_place(heap);
 	if (!ev)
@@ -285,7 +159,7 @@ static inline enum heap_run take_alloc(struct source_heap *heap, struct heap_rin
 		.kind = EVENT_ALLOC,
 		.flags = flags,
 		.thread.v = ring->thread,
-		.time_ns = event_time(heap, ring),
+		.time_ns = heap_event_time(heap, ring),
 		.addr = addr,
 		.bytes = bytes,
 		.stack.v = stack,
@@ -294,7 +168,8 @@ static inline enum heap_run take_alloc(struct source_heap *heap, struct heap_rin
 	heap->stats.allocations++;
 	heap->stats.live_bytes += bytes;
 	heap->threads[ring->thread].last_order = heap->live.order;
-	return __builtin_expect(heap->debt_count != 0, 0) ? pay_debt(heap, addr) : HEAP_RUN_EMPTY;
+	return __builtin_expect(heap->debt_count != 0, 0) ? heap_pay_debt(heap, addr)
+							  : HEAP_RUN_EMPTY;
 }
 
 /* The books say that @addr lives, and its free does not come: free it, so that the books go on. */
@@ -302,15 +177,15 @@ static enum heap_run free_unseen(struct source_heap *heap, struct heap_ring *rin
 {
 	if (heap->lost_frees_left) {
 		heap->lost_frees_left--; /* counted already, where it was lost */
-		return free_out_of_turn(heap, addr, ring->thread, 0, EVENT_F_IMPLIED);
+		return heap_free_out_of_turn(heap, addr, ring->thread, 0, EVENT_F_IMPLIED);
 	}
 	if (heap->active_count > 1 && heap->debt_count < HEAP_DEBTS) {
-		add_debt(heap, ring, addr, 0, true);
-		return free_out_of_turn(heap, addr, ring->thread, 0, 0);
+		heap_add_debt(heap, ring, addr, 0, true);
+		return heap_free_out_of_turn(heap, addr, ring->thread, 0, 0);
 	}
-	enum heap_run run = report_disorder(heap);
+	enum heap_run run = heap_report_disorder(heap);
 	return run == HEAP_RUN_EMPTY
-		       ? free_out_of_turn(heap, addr, ring->thread, 0, EVENT_F_IMPLIED)
+		       ? heap_free_out_of_turn(heap, addr, ring->thread, 0, EVENT_F_IMPLIED)
 		       : run;
 }
 
@@ -804,7 +679,7 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 				return rc;
 		}
 	}
-	rc = expire_debts(heap, final);
+	rc = heap_expire_debts(heap, final);
 	if (rc == 0)
 		rc = heap_flush(heap);
 	return rc < 0 ? rc : (ssize_t)most;
