@@ -113,8 +113,7 @@ static int refuse(struct launch *launch, struct err *err, const char *path, cons
 		  const char *hint)
 {
 	launch->exit_status = 1;
-	err_set(err, -ENOTSUP, "cannot trace '%s': %s", path, why);
-	err->code = -ENOTSUP;
+	err_set(err, -EINVAL, "cannot trace '%s': %s", path, why);
 	return err_hint(err, "%s", hint);
 }
 

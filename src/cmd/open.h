@@ -8,7 +8,7 @@
 #include "model/prof.h"
 #include "query/query.h"
 
-enum recording_kind { RECORDING_BLT = 1, RECORDING_HEAPTRACK };
+enum recording_kind { RECORDING_BLT = 1, RECORDING_HEAPTRACK, RECORDING_RAW };
 
 struct recording;
 

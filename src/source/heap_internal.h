@@ -126,8 +126,9 @@ struct source_heap {
 	struct heap_debt debts[HEAP_DEBTS];
 	uint32_t debt_count, credit_count; /* entries; those of them that are credits */
 	struct heap_clock clock;
-	uint64_t last_ns;  /* of the latest event: times never decrease */
-	uint64_t limit_ns; /* no event can be later than this (now) */
+	uint64_t last_ns;      /* of the latest event: times never decrease */
+	uint64_t full_next_ns; /* when all heads are due, not only those of active rings */
+	uint64_t limit_ns;     /* no event can be later than this (now) */
 
 	uint32_t *node_stack; /* node -> stack, 0 = not defined yet */
 	uint32_t stack_count, frame_count;

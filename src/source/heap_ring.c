@@ -20,6 +20,8 @@
 /* Heads are read this often in one call before the caller gets its turn (flush, timeline, signals). */
 #define REFRESH_MAX 64
 #define LOOK_AHEAD_BYTES (1u << 20)
+/* How long a ring that never held anything may go unseen. */
+#define FULL_REFRESH_NS 5000000
 #define LOOK_STAMP_RECORDS 64
 /* Counters of different processors may differ by this much, and a stamp may be read this much too early. */
 #define STAMP_SLACK_NS 1000
@@ -478,40 +480,54 @@ static int close_ring(struct source_heap *heap, struct heap_ring *ring)
 	return 0;
 }
 
-/* Read the heads of all rings. Return: 0, or negative errno of the sink. */
-static int refresh_heads(struct source_heap *heap)
+/* Look at one ring's head. Return: 0, or negative errno of the sink or the file. */
+static int refresh_head(struct source_heap *heap, uint32_t i)
 {
-	heap->epoch++;
-	heap->news = false;
-	for (uint32_t i = 0; i < heap->layout.slot_count; i++) {
-		struct heap_ring *ring = &heap->rings[i];
-		if (ring->closed)
-			continue;
-		uint64_t head;
-		if (heap->raw) {
-			int rc = heap_raw_fill(heap, ring, &head);
-			if (rc < 0)
-				return rc;
-		} else {
-			head = __atomic_load_n(&ring->slot->head, __ATOMIC_ACQUIRE);
-		}
-		if (head == ring->head)
-			continue;
-		if (head < ring->head || head - ring->tail > ring->mask + 1 || head % 8) {
-			int rc = close_ring(heap, ring);
-			if (rc < 0)
-				return rc;
-			continue;
-		}
-		ring->head = head;
-		heap->news = true;
-		if (ring->wait != HEAP_WAIT_NO && ring->wait_until_ns == UINT64_MAX)
-			ring->wait_until_ns = next_stamp(heap, ring);
-		if (!ring->active) {
-			ring->active = true;
-			heap->active[heap->active_count++] = i;
-		}
+	struct heap_ring *ring = &heap->rings[i];
+	uint64_t head;
+	if (ring->closed)
+		return 0;
+	if (heap->raw) {
+		int rc = heap_raw_fill(heap, ring, &head);
+		if (rc < 0)
+			return rc;
+	} else {
+		head = __atomic_load_n(&ring->slot->head, __ATOMIC_ACQUIRE);
 	}
+	if (head == ring->head)
+		return 0;
+	if (head < ring->head || head - ring->tail > ring->mask + 1 || head % 8)
+		return close_ring(heap, ring);
+	ring->head = head;
+	heap->news = true;
+	if (ring->wait != HEAP_WAIT_NO && ring->wait_until_ns == UINT64_MAX)
+		ring->wait_until_ns = next_stamp(heap, ring);
+	if (!ring->active) {
+		ring->active = true;
+		heap->active[heap->active_count++] = i;
+	}
+	return 0;
+}
+
+/*
+ * Read the heads of all rings. @quick: only of those that ever held data, unless some time has passed; a reading that is
+ * to end a wait must not be quick.
+ */
+static int refresh_heads(struct source_heap *heap, bool quick)
+{
+	int rc = 0;
+	heap->news = false;
+	if (quick && !heap->raw && heap->limit_ns < heap->full_next_ns) {
+		for (uint32_t k = 0; k < heap->active_count && rc == 0; k++)
+			rc = refresh_head(heap, heap->active[k]);
+	} else {
+		heap->epoch++;
+		heap->full_next_ns = heap->limit_ns + FULL_REFRESH_NS;
+		for (uint32_t i = 0; i < heap->layout.slot_count && rc == 0; i++)
+			rc = refresh_head(heap, i);
+	}
+	if (rc < 0)
+		return rc;
 	/* after the heads, so that no stamp in what was committed can be later */
 	if (!heap->raw) {
 		heap_clock_sample(&heap->clock);
@@ -624,7 +640,7 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 {
 	uint64_t most = 0;
 	uint64_t refreshes = 0;
-	int rc = refresh_heads(heap);
+	int rc = refresh_heads(heap, !final);
 	if (rc < 0)
 		return rc;
 	for (uint32_t i = 0; i < heap->active_count; i++) {
@@ -641,7 +657,7 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 		struct heap_ring *overtaken = ring && waiting ? pick_overtaken(heap) : NULL;
 		if (overtaken && overtaken->wait_epoch == heap->epoch) {
 			/* rings that looked empty may have got what it waits for */
-			rc = refresh_heads(heap);
+			rc = refresh_heads(heap, false);
 			if (rc < 0)
 				return rc;
 			continue;
@@ -658,7 +674,7 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 			ring = waiting && !(heap->raw && heap->news) ? pick_hopeless(heap) : NULL;
 			if (!ring) {
 				refreshes++;
-				rc = refresh_heads(heap);
+				rc = refresh_heads(heap, false);
 				if (rc < 0)
 					return rc;
 				continue;
