@@ -18,10 +18,12 @@ struct events_enc;
 struct events_enc *events_enc_new(struct err *err);
 void events_enc_free(struct events_enc *enc);
 /**
- * events_enc_add() - 0; 1 if the block is full now (the caller packs it and calls events_enc_clear()); -EINVAL for an event
- * that breaks a rule of event.h (a free of a dead block, an allocation of a live one, time going back); -ENOMEM.
+ * events_enc_add() - take events until the block is full; *@taken says how many.
+ * Return: 0; 1 if the block is full now (the caller packs it and calls events_enc_clear()); -EINVAL for an event that breaks
+ * a rule of event.h (a free of a dead block, an allocation of a live one, time going back); -ENOMEM.
  */
-int events_enc_add(struct events_enc *enc, const struct event *event, struct err *err);
+int events_enc_add(struct events_enc *enc, const struct event *events, size_t count, size_t *taken,
+		   struct err *err);
 uint32_t events_enc_rows(const struct events_enc *enc);
 /** events_enc_block() - complete the columns; fills type, flags, rows, first and time_ns of @head. */
 struct blt_cols *events_enc_block(struct events_enc *enc, struct blt_head *head);

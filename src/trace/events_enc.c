@@ -249,7 +249,7 @@ static int begin_key(struct events_enc *enc, struct err *err)
 	return 0;
 }
 
-int events_enc_add(struct events_enc *enc, const struct event *event, struct err *err)
+static int add(struct events_enc *enc, const struct event *event, struct err *err)
 {
 	int rc = 0;
 	if (event->kind == 0 || event->kind >= EVENT_KIND_MAX || event->flags > 15 ||
@@ -293,6 +293,36 @@ int events_enc_add(struct events_enc *enc, const struct event *event, struct err
 	enc->rows++;
 	enc->open.events++;
 	return enc->rows == EVENTS_ROWS_MAX;
+}
+
+/* Frees reach far back; their slots are fetched while events before them are coded. */
+#define AHEAD_NUMBER 24
+#define AHEAD_SLOT 12
+
+static inline void fetch_ahead(const struct events_enc *enc, const struct event *events,
+			       size_t left)
+{
+	if (left > AHEAD_NUMBER && events[AHEAD_NUMBER].block.v < enc->slot_of_count)
+		__builtin_prefetch(&enc->slot_of[events[AHEAD_NUMBER].block.v]);
+	if (left > AHEAD_SLOT && events[AHEAD_SLOT].block.v < enc->slot_of_count) {
+		uint32_t slot = enc->slot_of[events[AHEAD_SLOT].block.v];
+		if (slot != NO_SLOT)
+			__builtin_prefetch(&enc->m->slots[slot]);
+	}
+}
+
+int events_enc_add(struct events_enc *enc, const struct event *events, size_t count, size_t *taken,
+		   struct err *err)
+{
+	int rc = 0;
+	size_t i = 0;
+	while (i < count && !rc) {
+		fetch_ahead(enc, events + i, count - i);
+		rc = add(enc, &events[i], err);
+		i += rc >= 0;
+	}
+	*taken = i;
+	return rc;
 }
 
 uint32_t events_enc_rows(const struct events_enc *enc)

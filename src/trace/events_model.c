@@ -14,7 +14,6 @@ static void forget(struct events_model *m)
 		m->thread[i].made = NO_SLOT;
 	for (unsigned i = 0; i < CLASSES; i++)
 		m->dead[i].count = 0;
-	memset(m->ring, 0xff, sizeof(m->ring));
 	m->literal_stack = 0;
 	m->seq = 0;
 }

@@ -118,7 +118,8 @@ struct events_model {
 	struct thread_context thread[THREAD_CONTEXTS];
 	struct guess guess[1 << GUESS_BITS];
 	struct dead_list dead[CLASSES];
-	uint32_t ring[RING_SIZE];
+	uint32_t ring
+		[RING_SIZE]; /* never cleared: what is read from it was made since the last key block */
 };
 
 /** events_model_grow() - room for more in @list. 0, -ENOMEM. */

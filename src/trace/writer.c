@@ -310,14 +310,16 @@ static void count_lost(struct events_tally *lost, const struct event *event)
 static int writer_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
 {
 	struct trace_writer *w = (struct trace_writer *)sink;
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < count;) {
+		size_t taken;
 		if (w->failed.code) {
-			count_lost(&w->lost, &events[i]);
+			count_lost(&w->lost, &events[i++]);
 			continue;
 		}
-		int rc = events_enc_add(w->events, &events[i], err);
+		int rc = events_enc_add(w->events, events + i, count - i, &taken, err);
 		if (rc < 0)
 			return rc;
+		i += taken;
 		if (rc > 0)
 			write_open(w, 1);
 	}
@@ -344,7 +346,8 @@ static int write_loss(struct trace_writer *w, struct err *err)
 			      .addr = w->lost.allocations,
 			      .bytes = w->lost.bytes };
 	lost.block.v = w->lost.frees > UINT32_MAX ? UINT32_MAX : (uint32_t)w->lost.frees;
-	int rc = events_enc_add(w->events, &lost, err);
+	size_t taken;
+	int rc = events_enc_add(w->events, &lost, 1, &taken, err);
 	return rc < 0 ? rc : write_events(w, 1, err);
 }
 
