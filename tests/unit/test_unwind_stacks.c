@@ -25,7 +25,11 @@
 #pragma GCC diagnostic ignored "-Winfinite-recursion"
 #pragma GCC diagnostic ignored "-Wframe-larger-than="
 
+#ifdef __clang__
+#define NOINLINE __attribute__((noinline))
+#else
 #define NOINLINE __attribute__((noinline, noclone, noipa))
+#endif
 #define KEEP __asm__ volatile("" ::: "memory") /* no tail call: the frame stays */
 #define LIB ((void *)1)                        /* one or more frames of libraries */
 
