@@ -32,14 +32,14 @@ struct text_row {
 	uint32_t number;
 };
 
-/* A free that waits for the rest of its run, or for 10 ms, which is heaptrack's own clock. */
+/* A free that waits for the rest of its run: for 100 ms at most, so that curves over time stay what they are. */
 struct pending {
 	uint64_t bytes;
 	struct stack_id stack;
 	int temporary;
 };
-#define PENDING_MAX 4096
-#define CLOCK_MS 10
+#define PENDING_MAX (64 * 1024)
+#define CLOCK_MS 100
 
 struct heaptrack_out {
 	struct out_stream stream;
@@ -332,14 +332,21 @@ static int put_alloc(struct heaptrack_out *out, const struct event *event)
 	return 0;
 }
 
-static int hold_free(struct heaptrack_out *out, const struct event *event)
+/* Move on to an event that is no allocation: frees may wait a little longer, and the clock with them. */
+static int move_on(struct heaptrack_out *out, uint64_t time_ns)
 {
-	uint64_t late_ms = event->time_ns / 1000000 - out->time_ms;
 	int rc = 0;
-	if (out->pending_count == PENDING_MAX || (out->pending_count && late_ms >= CLOCK_MS))
+	if (out->pending_count == PENDING_MAX ||
+	    (out->pending_count && time_ns / 1000000 - out->time_ms >= CLOCK_MS))
 		rc = put_pending(out);
 	if (!out->pending_count)
-		put_time(out, event->time_ns);
+		put_time(out, time_ns);
+	return rc;
+}
+
+static int hold_free(struct heaptrack_out *out, const struct event *event)
+{
+	int rc = move_on(out, event->time_ns);
 	out->pending[out->pending_count++] =
 		(struct pending){ .bytes = event->bytes,
 				  .stack = event->stack,
@@ -382,8 +389,7 @@ static int heaptrack_put(struct sink *sink, const struct event *events, size_t c
 			rc = hold_free(out, event);
 			break;
 		case EVENT_RSS:
-			rc = put_pending(out);
-			put_time(out, event->time_ns);
+			rc = move_on(out, event->time_ns);
 			put_rss(out, event->bytes, event->value);
 			break;
 		case EVENT_LOST:
