@@ -74,12 +74,51 @@ static COLD void *malloc_slow(struct thread *t, size_t size, REGS)
 	return block;
 }
 
+/* What the fast halves leave over; @block was obtained, the hook is entered. */
+static COLD void *note_odd(struct thread *t, void *block, size_t size, REGS, uint32_t sync)
+{
+	note_obtained(t, block, size, sp, bp, bx);
+	t->sync = sync;
+	return block;
+}
+
+/*
+ * The end of malloc() and calloc() where the next definition needed no guard. What a signal handler did meanwhile is
+ * recorded already and does not matter.
+ */
+static ALWAYS_INLINE void *plain_obtained(struct thread *t, void *block, size_t size, REGS,
+					  uint32_t sync)
+{
+	t->sync = SYNC_OWN;
+	barrier();
+	if (unlikely(t->outer.sp || size >= WIRE_SIZE_SMALL))
+		return note_odd(t, block, size, sp, bp, bx, sync);
+	uint32_t node = capture(t, caller_pc(sp), sp, bp, bx);
+	uint64_t *to = ring_room(t, 16);
+	if (likely(to)) {
+		to[0] = (uint64_t)block << 8 | WIRE_ALLOC;
+		to[1] = size << WIRE_NODE_BITS | node;
+		ring_publish(t, 16);
+	} else {
+		ring_dropped(t, 1, size, 0);
+	}
+	barrier();
+	t->sync = sync;
+	return block;
+}
+
 HIDDEN void *hook_malloc(size_t size, REGS)
 {
 	struct thread *t = &self;
 	uint32_t sync = t->sync;
 	if (unlikely(sync != proc.word))
 		return malloc_slow(t, size, sp, bp, bx);
+	if (likely(sync & MODE_PLAIN)) {
+		void *block = next.malloc(size);
+		if (unlikely(!block))
+			return NULL;
+		return plain_obtained(t, block, size, sp, bp, bx, sync);
+	}
 	void *block = malloc_body(t, size, sp, bp, bx);
 	t->sync = sync;
 	return block;
@@ -119,6 +158,12 @@ HIDDEN void *hook_calloc(size_t count, size_t each, REGS)
 	uint32_t sync = t->sync;
 	if (unlikely(sync != proc.word))
 		return calloc_slow(t, count, each, sp, bp, bx);
+	if (likely(sync & MODE_PLAIN)) {
+		void *plain = next.calloc(count, each);
+		if (unlikely(!plain))
+			return NULL;
+		return plain_obtained(t, plain, count * each, sp, bp, bx, sync);
+	}
 	void *block = calloc_body(t, count, each, sp, bp, bx);
 	t->sync = sync;
 	return block;
@@ -145,6 +190,20 @@ static COLD void free_slow(struct thread *t, void *block, REGS)
 	hook_leave(t);
 }
 
+/* The fast way in, and yet something is to be done: the first half of hook_free() says what. */
+static COLD void free_odd(struct thread *t, void *block, REGS, uint32_t sync)
+{
+	if (unlikely(boot_owns(block)))
+		return;
+	if (likely(block && block != t->skip_free)) {
+		t->sync = SYNC_OWN;
+		note_free(t, block, sp, bp, bx);
+	}
+	t->sync = SYNC_NEXT;
+	next.free(block);
+	t->sync = sync;
+}
+
 HIDDEN void hook_free(void *block, REGS)
 {
 	struct thread *t = &self;
@@ -153,17 +212,26 @@ HIDDEN void hook_free(void *block, REGS)
 		free_slow(t, block, sp, bp, bx);
 		return;
 	}
-	if (unlikely(boot_owns(block)))
+	if (unlikely(!(sync & MODE_PLAIN) || boot_owns(block) || !block || block == t->skip_free)) {
+		free_odd(t, block, sp, bp, bx, sync);
 		return;
-	if (likely(block && block != t->skip_free)) {
-		t->sync = SYNC_OWN;
-		note_free(
-			t, block, sp, bp,
-			bx); /* before: another thread may own the address the instant it returns */
 	}
-	t->sync = SYNC_NEXT;
-	next.free(block);
+	t->sync = SYNC_OWN;
+	barrier();
+	uint64_t head = t->head;
+	if (unlikely(t->tick != __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED) ||
+		     head + 8 > t->soft)) {
+		t->sync = sync;
+		free_odd(t, block, sp, bp, bx, sync);
+		return;
+	}
+	/* before: another thread may own the address the instant it returns */
+	*(uint64_t *)(t->ring + (head & t->mask)) = (uint64_t)block << 8 | WIRE_FREE;
+	t->head = head + 8;
+	__atomic_store_n(&t->slot->head, head + 8, __ATOMIC_RELEASE);
+	barrier();
 	t->sync = sync;
+	next.free(block);
 }
 
 HIDDEN void hook_cfree(void *block, REGS)

@@ -202,6 +202,8 @@ void start_once(void)
 		return;
 	int saved_errno = errno;
 	uint32_t mode = start();
+	if (mode != MODE_OFF && allocator_is_libc && !process.free_stacks)
+		mode |= MODE_PLAIN;
 	__atomic_store_n((uint32_t *)&proc.word, mode, __ATOMIC_RELEASE);
 	__atomic_store_n(&process.started, START_DONE, __ATOMIC_RELEASE);
 	errno = saved_errno;
@@ -214,6 +216,8 @@ void start_late(void)
 		return;
 	options->disabled = 0;
 	uint32_t mode = start_alone();
+	if (mode != MODE_OFF && allocator_is_libc && !process.free_stacks)
+		mode |= MODE_PLAIN;
 	__atomic_store_n((uint32_t *)&proc.word, mode, __ATOMIC_RELEASE);
 }
 

@@ -24,7 +24,9 @@ enum mode {
 	MODE_SUSPENDED = 0x22, /* frees are written, allocations are not */
 	MODE_ON = 0x23,
 };
-#define MODE_MASK 0xffu
+#define MODE_MASK 0x7fu
+#define MODE_PLAIN \
+	0x80u /* the next allocator never comes back to us, and frees need no stack: no guard around it */
 #define MODE_EPOCH 0x100u
 
 /* Values of @sync that equal no process word. */
@@ -171,6 +173,7 @@ void modules_closed(void) HIDDEN;
  */
 static inline uint64_t *ring_room(struct thread *t, unsigned bytes)
 {
+	barrier(); /* @sync says that this thread writes, before it does */
 	if (unlikely(t->tick != __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED) ||
 		     t->head + bytes > t->soft))
 		return ring_room_slow(t, bytes, 0);
@@ -181,6 +184,7 @@ static inline void ring_publish(struct thread *t, unsigned bytes)
 {
 	t->head += bytes;
 	__atomic_store_n(&t->slot->head, t->head, __ATOMIC_RELEASE);
+	barrier();
 }
 
 #endif

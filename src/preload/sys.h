@@ -44,6 +44,8 @@ static inline uint64_t cycles(void)
 	return __builtin_ia32_rdtsc();
 }
 
+/** barrier() - the compiler keeps the order: a signal handler on this thread sees it. */
+#define barrier() __asm__ volatile("" ::: "memory")
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define HIDDEN __attribute__((visibility("hidden")))
