@@ -46,11 +46,11 @@ int live_grow(struct live *live)
 	if (!slots)
 		return -ENOMEM;
 	set_slots(live, slots, bits);
-	/* In old slot order homes only grow, so the new table is filled nearly front to back: no random access. */
+	/* In old slot order the homes of groups only grow, so the new table is filled nearly front to back: no random access. */
 	for (uint64_t k = 0; k < old_count; k++) {
 		if (old[k] == 0)
 			continue;
-		uint32_t i = (uint32_t)(old[k] >> 32) >> live->shift;
+		uint32_t i = live_home(live, (uint32_t)(old[k] >> 32));
 		while (slots[i])
 			i = (i + 1) & live->mask;
 		slots[i] = old[k];

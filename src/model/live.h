@@ -2,8 +2,8 @@
 /*
  * live.h - the blocks that live now: address -> dense block number, and what each block is.
  *
- * Open addressing without tombstones (a removal shifts its followers back), seeded 64-bit mixing, so that a target that
- * picks its addresses cannot make chains. Block numbers are given out last-in-first-out per size class, the way
+ * Open addressing without tombstones (a removal shifts its followers back), seeded mixing of 512-byte groups, so that a
+ * target that picks its addresses cannot make chains. Block numbers are given out last-in-first-out per size class, the way
  * allocators reuse memory: a reused number then usually stands for the same address, which the trace format predicts.
  * Memory: 32 bytes a row, 16 to 32 a slot; rows grow with the most blocks that ever lived at once (a class that runs
  * dry takes numbers from the others once more numbers are free than in use), never with events. One thread.
@@ -27,7 +27,7 @@ struct live_block {
 #define LIVE_CLASSES 320
 
 struct live {
-	uint64_t *slots; /* hash's upper half << 32 | (block + 1); 0 = empty */
+	uint64_t *slots; /* tag << 32 | (block + 1); 0 = empty */
 	struct live_block *blocks;
 	uint64_t seed;
 	uint64_t order; /* of the last allocation */
@@ -58,23 +58,37 @@ static inline unsigned live_class(uint64_t bytes)
 	return 64 + (top - 10) * 4 + (unsigned)(bytes >> (top - 2) & 3);
 }
 
-static inline uint32_t live_hash(const struct live *live, uint64_t addr)
+/*
+ * What a slot keeps of an address: 27 mixed bits of its 512-byte group, and which 16 bytes of the group it is. Blocks that
+ * are neighbours in memory are neighbours in the table, so a program that allocates upwards does not miss the cache with
+ * each block; groups are scattered by the seed, so nobody can pile them up.
+ */
+#define LIVE_GROUP_SHIFT 9
+#define LIVE_GROUP_BITS 5 /* slots of one group */
+
+static inline uint32_t live_tag(const struct live *live, uint64_t addr)
 {
-	uint64_t h = (addr ^ live->seed) * 0x9e3779b97f4a7c15ULL;
+	uint64_t h = ((addr >> LIVE_GROUP_SHIFT) ^ live->seed) * 0x9e3779b97f4a7c15ULL;
 	h ^= h >> 32;
 	h *= 0xd6e8feb86659fd93ULL;
-	return (uint32_t)(h >> 32);
+	return (uint32_t)(h >> 32 & ~31ULL) | (uint32_t)(addr >> 4 & 31);
+}
+
+/* Where the search for @tag begins. */
+static inline uint32_t live_home(const struct live *live, uint32_t tag)
+{
+	return (tag >> live->shift & ~31u) | (tag & 31);
 }
 
 /** live_find() - the block at @addr, BLOCK_NONE if none lives there. */
 static inline uint32_t live_find(const struct live *live, uint64_t addr)
 {
-	uint32_t hash = live_hash(live, addr);
-	for (uint32_t i = hash >> live->shift;; i = (i + 1) & live->mask) {
+	uint32_t tag = live_tag(live, addr);
+	for (uint32_t i = live_home(live, tag);; i = (i + 1) & live->mask) {
 		uint64_t slot = live->slots[i];
 		if (slot == 0)
 			return BLOCK_NONE;
-		if (slot >> 32 == hash && live->blocks[(uint32_t)slot - 1].addr == addr)
+		if (slot >> 32 == tag && live->blocks[(uint32_t)slot - 1].addr == addr)
 			return (uint32_t)slot - 1;
 	}
 }
@@ -90,13 +104,13 @@ static inline enum live_result live_add(struct live *live, uint64_t addr, uint64
 {
 	if (__builtin_expect(live->count >= live->grow_at, 0) && live_grow(live) < 0)
 		return LIVE_NOMEM;
-	uint32_t hash = live_hash(live, addr);
-	uint32_t i = hash >> live->shift;
+	uint32_t tag = live_tag(live, addr);
+	uint32_t i = live_home(live, tag);
 	for (;; i = (i + 1) & live->mask) {
 		uint64_t slot = live->slots[i];
 		if (slot == 0)
 			break;
-		if (slot >> 32 == hash && live->blocks[(uint32_t)slot - 1].addr == addr) {
+		if (slot >> 32 == tag && live->blocks[(uint32_t)slot - 1].addr == addr) {
 			*block = (uint32_t)slot - 1;
 			return LIVE_EXISTS;
 		}
@@ -111,7 +125,7 @@ static inline enum live_result live_add(struct live *live, uint64_t addr, uint64
 		if (number == BLOCK_NONE)
 			return LIVE_NOMEM;
 	}
-	live->slots[i] = (uint64_t)hash << 32 | (number + 1);
+	live->slots[i] = (uint64_t)tag << 32 | (number + 1);
 	live->count++;
 	live->blocks[number] = (struct live_block){ addr, bytes, stack, thread, ++live->order };
 	*block = number;
@@ -121,14 +135,14 @@ static inline enum live_result live_add(struct live *live, uint64_t addr, uint64
 /** live_remove() - the block at @addr was freed; *@out receives its row. Return: its number, BLOCK_NONE if none. */
 static inline uint32_t live_remove(struct live *live, uint64_t addr, struct live_block *out)
 {
-	uint32_t hash = live_hash(live, addr);
-	uint32_t i = hash >> live->shift, number;
+	uint32_t tag = live_tag(live, addr);
+	uint32_t i = live_home(live, tag), number;
 	for (;; i = (i + 1) & live->mask) {
 		uint64_t slot = live->slots[i];
 		if (slot == 0)
 			return BLOCK_NONE;
 		number = (uint32_t)slot - 1;
-		if (slot >> 32 == hash && live->blocks[number].addr == addr)
+		if (slot >> 32 == tag && live->blocks[number].addr == addr)
 			break;
 	}
 	*out = live->blocks[number];
@@ -137,7 +151,7 @@ static inline uint32_t live_remove(struct live *live, uint64_t addr, struct live
 		uint64_t slot = live->slots[j];
 		if (slot == 0)
 			break;
-		uint32_t home = (uint32_t)(slot >> 32) >> live->shift;
+		uint32_t home = live_home(live, (uint32_t)(slot >> 32));
 		if (((j - home) & live->mask) >= ((j - i) & live->mask)) {
 			live->slots[i] = slot;
 			i = j;
