@@ -98,6 +98,15 @@ static void note_damage(struct recording *rec)
 			 "'%s' ends early: read up to its last whole block", rec->path);
 }
 
+/** tell_truncation() - whatever the file says about the end of the program, the end is what is missing. */
+static int tell_truncation(struct recording *rec, struct sink *sink, struct err *err)
+{
+	struct trace_reader_info info;
+	trace_reader_info(rec->reader, &info);
+	struct def def = { .kind = DEF_PROCESS, .process = { .exit_status = -1 } };
+	return info.truncated ? sink->define(sink, &def, err) : 0;
+}
+
 static int run_heaptrack(struct recording *rec, struct sink *sink, struct progress *progress,
 			 struct err *err)
 {
@@ -145,6 +154,8 @@ int recording_run(struct recording *rec, struct sink *sink, struct err *err)
 					      .progress_ctx = &progress };
 		rc = trace_reader_run(rec->reader, sink, &opt, err);
 		note_damage(rec);
+		if (rc == 0)
+			rc = tell_truncation(rec, sink, err);
 	}
 	progress_end(&progress);
 	return rc;

@@ -10,6 +10,7 @@
 #include "cmd/select.h"
 #include "cmd/terminal.h"
 #include "out/out.h"
+#include "trace/trace.h"
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
 
@@ -17,13 +18,16 @@ struct report {
 	struct selection selection; /* first: the child parser's input */
 	const char *path;
 	enum format format;
+	int store_symbols;
 	struct err err;
 };
 
-enum { OPT_FORMAT = 256 };
+enum { OPT_FORMAT = 256, OPT_STORE_SYMBOLS };
 
 static const struct argp_option options[] = {
 	{ "format", OPT_FORMAT, "WORD", 0, "text (default), json or csv", 3 },
+	{ "store-symbols", OPT_STORE_SYMBOLS, NULL, 0,
+	  "Store the names found on this machine in FILE, so that it can be read elsewhere", 3 },
 	{ 0 },
 };
 
@@ -50,6 +54,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_FORMAT:
 		rc = parse_format(arg, &r->format, &r->err);
+		break;
+	case OPT_STORE_SYMBOLS:
+		r->store_symbols = 1;
 		break;
 	case ARGP_KEY_ARG:
 		if (r->path)
@@ -91,6 +98,17 @@ static int print(const struct report *r, const struct prof *prof, struct err *er
 	return out_text(stdout, prof, &opt, err);
 }
 
+static int store_symbols(const struct recording *rec, const struct prof *prof, struct err *err)
+{
+	if (recording_kind(rec) != RECORDING_BLT) {
+		err_set(err, -EINVAL, "cannot store symbols in '%s'", recording_path(rec));
+		return err_hint(err,
+				"only byteledger recordings take them; 'byteledger import' makes "
+				"one of a heaptrack file");
+	}
+	return trace_append_symbols(recording_path(rec), prof, err);
+}
+
 int cmd_report(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &select_argp, 0, NULL, 0 }, { 0 } };
@@ -113,6 +131,8 @@ int cmd_report(int argc, char **argv)
 	CLEANUP(prof_freep)
 	struct prof *prof = recording_read(rec, &r.selection.query, &r.err);
 	if (!prof || cmd_resolve(prof, NULL, &r.err) < 0)
+		return cmd_fail(&r.err);
+	if (r.store_symbols && store_symbols(rec, prof, &r.err) < 0)
 		return cmd_fail(&r.err);
 	if (recording_warning(rec))
 		fprintf(stderr, "byteledger: %s\n", recording_warning(rec));

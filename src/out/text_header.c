@@ -177,13 +177,16 @@ static void put_totals(struct page *page, const struct prof_totals *t)
 		snprintf(facts[1].value, room, "%s", text_bytes(a, t->peak_rss_bytes));
 	else
 		snprintf(facts[1].value, room, "not recorded");
-	int len = snprintf(facts[2].value, room, "%s, %s in all",
-			   text_grouped(a, t->cost.allocations),
-			   text_bytes(b, t->cost.allocated_bytes));
-	if (t->runtime_ns >= 1000000 && len > 0)
-		snprintf(facts[2].value + len, room - (size_t)len, " (%s/s)",
+	/* Rates over less than a millisecond are noise. */
+	text_bytes(b, t->cost.allocated_bytes);
+	text_grouped(a, t->cost.allocations);
+	if (t->runtime_ns >= 1000000)
+		snprintf(facts[2].value, room, "%s (%s/s), %s", a,
 			 text_count(c, (uint64_t)((double)t->cost.allocations * 1e9 /
-						  (double)t->runtime_ns)));
+						  (double)t->runtime_ns)),
+			 b);
+	else
+		snprintf(facts[2].value, room, "%s, %s", a, b);
 	snprintf(facts[3].value, room, "%s (%s)", text_grouped(a, t->cost.temporary),
 		 text_percent(b, t->cost.temporary, t->cost.allocations));
 	if (t->cost.leaked)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One recording read by its summary, by replay and through selections: the same figures."""
+import json
+import subprocess
+
+
+def report(byteledger, path, *words):
+    done = subprocess.run([byteledger, "report", "--format", "json", *words, str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def recording(byteledger, folder):
+    path = folder / "x.blt"
+    script = "BEGIN { for (i = 0; i < 20000; i++) a[i % 700] = a[i % 700] i; for (k in a) n += length(a[k]); print n }"
+    subprocess.run([byteledger, "run", "-q", "-o", str(path), "--", "gawk", script], check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+def test_rows_add_up_to_the_totals(byteledger, tmp_path):
+    whole = report(byteledger, recording(byteledger, tmp_path))
+    for key in ("allocations", "allocated_bytes", "temporary_allocations", "leaked_allocations", "leaked_bytes", "peak_bytes"):
+        assert sum(row[key] for row in whole["rows"]) == whole["totals"][key], key
+    assert whole["lost"]["events"] == 0
+    assert whole["process"]["complete"] is True
+    peaks = [row["peak_bytes"] for row in whole["rows"]]
+    assert peaks == sorted(peaks, reverse=True)
+
+
+def test_a_replay_says_what_the_summary_says(byteledger, tmp_path):
+    path = recording(byteledger, tmp_path)
+    summary = report(byteledger, path)
+    replayed = report(byteledger, path, "--lifetime-min", "0")  # true of every block, but only a replay knows
+    assert replayed["totals"] == summary["totals"]
+    assert replayed["rows"] == summary["rows"]
+
+
+def test_what_was_live_at_the_peak_is_the_peak(byteledger, tmp_path):
+    path = recording(byteledger, tmp_path)
+    whole = report(byteledger, path)
+    peak = report(byteledger, path, "--at", "peak")
+    assert peak["totals"]["leaked_bytes"] == whole["totals"]["peak_bytes"]
+    held = {json.dumps(r["frames"]): r["peak_bytes"] for r in whole["rows"] if r["peak_bytes"]}
+    assert {json.dumps(r["frames"]): r["leaked_bytes"] for r in peak["rows"] if r["leaked_bytes"]} == held
+    end = report(byteledger, path, "--at", "end")
+    leaked = report(byteledger, path, "--leaked")
+    assert end["totals"]["leaked_bytes"] == leaked["totals"]["leaked_bytes"] == whole["totals"]["leaked_bytes"]
+
+
+def test_stored_symbols_make_a_recording_readable_elsewhere(byteledger, tmp_path):
+    path = recording(byteledger, tmp_path)
+    before = report(byteledger, path)
+    assert any(f["function"] for r in before["rows"] for f in r["frames"])
+    report(byteledger, path, "--store-symbols")
+    after = report(byteledger, path)
+    assert after == before
+    info = subprocess.run([byteledger, "info", str(path)], capture_output=True, text=True).stdout
+    assert "symbols" in info and "symbols                            0" not in info
+
+
+def test_a_cut_recording_is_read_up_to_the_cut_and_says_so(byteledger, tmp_path):
+    path = recording(byteledger, tmp_path)
+    data = path.read_bytes()
+    cut = tmp_path / "cut.blt"
+    cut.write_bytes(data[: len(data) * 2 // 3])
+    done = subprocess.run([byteledger, "report", "--format", "json", str(cut)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "ends early" in done.stderr
+    assert json.loads(done.stdout)["process"]["complete"] is False
