@@ -18,7 +18,7 @@ struct out_opt {
 	size_t limit;    /* rows; 0 = the format's default (text 10, others unlimited) */
 	int colour;      /* text: terminal colours */
 	int width;       /* text: columns; 0 = 100 */
-	int ascii;    /* text: nothing beyond ASCII (the locale is not UTF-8) */
+	int ascii;       /* text: nothing beyond ASCII (the locale is not UTF-8) */
 	const char *title;
 };
 
