@@ -8,7 +8,7 @@ static const uint64_t odd[SELECTORS_MAX] = {
 	0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb, 0xd6e8feb86659fd93,
 	0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53, 0x87c37b91114253d5, 0x4cf5ad432745937f,
 	0xa0761d6478bd642f, 0xe7037ed1a0b428db, 0x8ebc6af09c88c6e3, 0x589965cc75374cc3,
-	0x1d8e4e27c47d124f, 0xeb44accab455d165,
+	0x1d8e4e27c47d124f,
 };
 
 static UNWIND_INLINE struct memo_root *root_of(struct unwind_thread *t, uint64_t ip, uint64_t sp)
@@ -23,9 +23,17 @@ static UNWIND_INLINE int root_is(const struct unwind_thread *t, const struct mem
 	return root->ip == ip && root->sp == sp && root->serial >= t->first_serial;
 }
 
-/* The key and the set of the stack that stands at the root's (ip, sp) now. */
-static UNWIND_INLINE struct memo *set_of(struct unwind_thread *t, const struct memo_root *root,
-					 uint64_t *key)
+/*
+ * The key of the stack that stands at the root's (ip, sp) now, and the two sets where it may be: with one set each, some
+ * of a thousand stacks would always push each other out.
+ */
+struct place_in_memo {
+	uint64_t key;
+	uint32_t set, other;
+};
+
+static UNWIND_INLINE struct place_in_memo place_of(const struct unwind_thread *t,
+						   const struct memo_root *root)
 {
 	uint64_t h = root->serial * 0xd6e8feb86659fd93ULL;
 
@@ -33,8 +41,9 @@ static UNWIND_INLINE struct memo *set_of(struct unwind_thread *t, const struct m
 		h += word_at(root->sp + root->selector[i] * 8ull) * odd[i];
 	h ^= h >> 31;
 	h *= 0x9e3779b97f4a7c15ULL;
-	*key = root->serial << MEMO_TAG_BITS | h >> (64 - MEMO_TAG_BITS);
-	return &t->memo[(h >> 16 & t->memo_mask) * MEMO_WAYS];
+	return (struct place_in_memo){ root->serial << MEMO_TAG_BITS | h >> (64 - MEMO_TAG_BITS),
+				       (uint32_t)(h >> 8) & t->memo_mask,
+				       (uint32_t)(h >> 24) & t->memo_mask };
 }
 
 /* All words as they were? Leaves at the first difference: a test fuses with its branch, gathering bits does not. */
@@ -61,6 +70,28 @@ static __attribute__((noinline)) void refresh(struct unwind_thread *t)
 	t->busy = 0;
 }
 
+static UNWIND_INLINE int holds(const struct unwind_thread *t, const struct memo *m,
+			       const struct unwind_regs *regs)
+{
+	return m->written >= t->oldest && (!(m->count & MEMO_NEEDS_BP) || m->bp == regs->bp) &&
+	       words_equal(regs->sp, (const uint64_t *)(t->area + m->words_at),
+			   m->count & ~MEMO_NEEDS_BP);
+}
+
+/* The second set; apart, so that the first answer saves no registers for it. */
+static __attribute__((noinline)) uint32_t capture_other(struct unwind_thread *t,
+							const struct unwind_regs *regs,
+							const struct place_in_memo *at)
+{
+	const struct memo *m = &t->memo[at->other * MEMO_WAYS];
+
+	for (unsigned way = 0; way < MEMO_WAYS; way++, m++) {
+		if (m->key == at->key && holds(t, m, regs))
+			return m->node;
+	}
+	return unwind_walk(t, regs);
+}
+
 uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
 {
 	if (unlikely((__atomic_load_n(t->module_gen, __ATOMIC_RELAXED) ^ t->seen_gen) |
@@ -68,21 +99,16 @@ uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
 		     t->busy))
 		refresh(t);
 
-	struct memo_root *root = root_of(t, regs->ip, regs->sp);
-	if (likely(root_is(t, root, regs->ip, regs->sp))) {
-		uint64_t key;
-		const struct memo *m = set_of(t, root, &key);
-		for (unsigned way = 0; way < MEMO_WAYS; way++, m++) {
-			if (m->key != key || m->written < t->oldest)
-				continue;
-			if ((m->count & MEMO_NEEDS_BP) && m->bp != regs->bp)
-				continue;
-			if (words_equal(regs->sp, (const uint64_t *)(t->area + m->words_at),
-					m->count & ~MEMO_NEEDS_BP))
-				return m->node;
-		}
+	const struct memo_root *root = root_of(t, regs->ip, regs->sp);
+	if (unlikely(!root_is(t, root, regs->ip, regs->sp)))
+		return unwind_walk(t, regs);
+	struct place_in_memo at = place_of(t, root);
+	const struct memo *m = &t->memo[at.set * MEMO_WAYS];
+	for (unsigned way = 0; way < MEMO_WAYS; way++, m++) {
+		if (m->key == at.key && holds(t, m, regs))
+			return m->node;
 	}
-	return unwind_walk(t, regs);
+	return capture_other(t, regs, &at);
 }
 
 /* Whether the word at sp + @off * 8 is a slot of the last stack. */
@@ -117,39 +143,63 @@ static void check_selectors(struct unwind_thread *t, struct memo_root *root, uin
 	}
 }
 
-/* The stack at hand and a remembered one have the same key: find a word that tells them apart. */
-static int learn_selector(struct unwind_thread *t, struct memo_root *root)
+/* A word that tells the stack at hand from @m, which has the same key. Return 1 if it was new. */
+static int learn_from(struct unwind_thread *t, struct memo_root *root, const struct memo *m)
 {
-	uint64_t key;
-	const struct memo *m = set_of(t, root, &key);
+	const uint64_t *word = (const uint64_t *)(t->area + m->words_at);
 
-	if (root->selectors == SELECTORS_MAX || root->removed >= SELECTORS_REMOVED_MAX)
-		return 0;
-	for (unsigned way = 0; way < MEMO_WAYS; way++, m++) {
-		if (m->key != key || m->written < t->oldest)
+	/* the innermost difference: up to there the frames are the same, so it is a slot of both */
+	for (uint32_t i = m->count & ~MEMO_NEEDS_BP; i-- > 0;) {
+		uint16_t off = (uint16_t)word[i];
+		if (word_at(root->sp + off * 8ull) == word[i] >> MEMO_OFF_BITS)
 			continue;
-		const uint64_t *word = (const uint64_t *)(t->area + m->words_at);
-		/* the innermost difference: up to there the frames are the same, so it is a slot of both */
-		for (uint32_t i = m->count & ~MEMO_NEEDS_BP; i-- > 0;) {
-			uint16_t off = (uint16_t)word[i];
-			if (word_at(root->sp + off * 8ull) == word[i] >> MEMO_OFF_BITS)
-				continue;
-			for (unsigned k = 0; k < root->selectors; k++) {
-				if (root->selector[k] == off)
-					return 0; /* 24 bits of hash were equal by chance */
-			}
-			root->selector[root->selectors++] = off;
-			return 1;
+		for (unsigned k = 0; k < root->selectors; k++) {
+			if (root->selector[k] == off)
+				return 0; /* 24 bits of hash were equal by chance */
 		}
+		root->selector[root->selectors++] = off;
+		return 1;
 	}
 	return 0;
+}
+
+/* Where the stack at hand and a remembered one have the same key: find a word that tells them apart. */
+static void learn_selector(struct unwind_thread *t, struct memo_root *root)
+{
+	struct place_in_memo at = place_of(t, root);
+
+	if (root->selectors == SELECTORS_MAX || root->removed >= SELECTORS_REMOVED_MAX)
+		return;
+	for (unsigned way = 0; way < 2 * MEMO_WAYS; way++) {
+		uint32_t set = way < MEMO_WAYS ? at.set : at.other;
+		const struct memo *m = &t->memo[set * MEMO_WAYS + way % MEMO_WAYS];
+		if (m->key == at.key && m->written >= t->oldest && learn_from(t, root, m))
+			return;
+	}
+}
+
+/* Where a new memo goes: a dead one's place in either set, else in turn. */
+static struct memo *take_place(struct unwind_thread *t, const struct place_in_memo *at)
+{
+	struct memo *set = &t->memo[at->set * MEMO_WAYS], *other = &t->memo[at->other * MEMO_WAYS];
+
+	for (unsigned way = 0; way < MEMO_WAYS; way++) {
+		if (set[way].written < t->oldest)
+			return &set[way];
+	}
+	for (unsigned way = 0; way < MEMO_WAYS; way++) {
+		if (other[way].written < t->oldest)
+			return &other[way];
+	}
+	uint32_t turn = t->victim++ % (2 * MEMO_WAYS);
+	return turn < MEMO_WAYS ? &set[turn] : &other[turn - MEMO_WAYS];
 }
 
 void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs)
 {
 	const struct last_frame *inner = &t->frame[t->frame_count - 1];
 	uint32_t words = inner->words & FRAME_WORDS, count = (words + 3) & ~3u;
-	uint64_t bytes = count * 8ull, at = t->area_written % t->area_bytes, key;
+	uint64_t bytes = count * 8ull, at = t->area_written % t->area_bytes;
 
 	/* a stack that would push out many others is left to the join */
 	if (!words || bytes > t->area_bytes / 16)
@@ -184,14 +234,9 @@ void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs)
 	if (t->area_written - t->oldest > t->area_bytes)
 		t->oldest = t->area_written - t->area_bytes;
 
-	struct memo *set = set_of(t, root, &key), *m = NULL;
-	for (unsigned way = 0; way < MEMO_WAYS && !m; way++) {
-		if (set[way].written < t->oldest)
-			m = &set[way];
-	}
-	if (!m)
-		m = &set[t->victim++ % MEMO_WAYS];
-	*m = (struct memo){ .key = key,
+	struct place_in_memo place = place_of(t, root);
+	struct memo *m = take_place(t, &place);
+	*m = (struct memo){ .key = place.key,
 			    .written = written,
 			    .bp = regs->bp,
 			    .node = inner->node,

@@ -79,13 +79,14 @@ struct last_frame {
  * from sp in words, each the innermost difference between two stacks that were met, and each a slot of every stack
  * remembered here (one that turns out not to be is taken out: garbage would never be found again).
  */
-#define SELECTORS_MAX 14
+#define SELECTORS_MAX 13
 #define SELECTORS_REMOVED_MAX 4
 struct memo_root {
 	uint64_t ip, sp;
 	uint64_t serial; /* never used twice; below first_serial: forgotten */
 	uint8_t selectors, removed;
 	uint16_t selector[SELECTORS_MAX];
+	uint64_t zero; /* 64 bytes */
 };
 
 /* One remembered stack; its words stand in the circular area, outermost first, padded to a multiple of 4. */

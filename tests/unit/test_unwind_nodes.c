@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Node numbers from several threads at once, the table's end, table look-ups and the step. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+
+#define UNWIND_LOAD(ctx, addr, out) test_load((ctx), (addr), (out))
+static int test_load(void *ctx, uint64_t addr, uint64_t *out);
+#include "unwind/nodes.h"
+#include "unwind/step.h"
+#include "unwind/table.h"
+#include "wire/heap_layout.h"
+
+#define THREADS 4
+#define PATHS 3000
+#define DEPTH 12
+
+static struct wire_heap_header *heap;
+static pthread_barrier_t barrier;
+
+static void make_heap(uint32_t node_max)
+{
+	struct wire_heap_header layout = { 0 };
+	wire_heap_layout(&layout, 32u << 20);
+	free(heap);
+	heap = calloc(1, layout.total_bytes);
+	assert_non_null(heap);
+	*heap = layout;
+	if (node_max)
+		heap->node_max = node_max;
+}
+
+/* The pcs of path @path, outermost first: every level takes one of a few values. */
+static uint64_t pc_of(unsigned path, unsigned level)
+{
+	return 0x401000 + level * 64 + (path * 2654435761u >> (level + 3)) % 5;
+}
+
+static uint32_t number_path(struct unwind_nodes *nodes, unsigned path, uint32_t *spare)
+{
+	uint64_t hash = unwind_path_root(0, 0), block = hash;
+	uint32_t node = 0;
+	for (unsigned level = 0; level < DEPTH; level++) {
+		if (!(level & UNWIND_NODES_BLOCK))
+			block = hash;
+		hash = unwind_path_hash(hash, pc_of(path, level));
+		node = unwind_node_get(nodes, block, hash, pc_of(path, level), node, 0, spare);
+		if (node == UNWIND_NODE_NONE)
+			return node;
+	}
+	return node;
+}
+
+static void *number_all(void *arg)
+{
+	uint32_t *out = arg, spare = 0;
+	struct unwind_nodes nodes;
+	unwind_nodes_init(&nodes, heap);
+	pthread_barrier_wait(&barrier);
+	for (unsigned path = 0; path < PATHS; path++)
+		out[path] = number_path(&nodes, path, &spare);
+	return NULL;
+}
+
+static void threads_agree_on_every_node_and_parents_come_first(void **state)
+{
+	static uint32_t out[THREADS][PATHS];
+	pthread_t id[THREADS];
+	(void)state;
+	for (int round = 0; round < 20; round++) {
+		make_heap(0);
+		pthread_barrier_init(&barrier, NULL, THREADS);
+		for (int i = 0; i < THREADS; i++)
+			assert_int_equal(pthread_create(&id[i], NULL, number_all, out[i]), 0);
+		for (int i = 0; i < THREADS; i++)
+			pthread_join(id[i], NULL);
+		pthread_barrier_destroy(&barrier);
+		const struct wire_node *nodes = (const void *)((char *)heap + heap->nodes_off);
+		for (unsigned path = 0; path < PATHS; path++) {
+			uint32_t node = out[0][path];
+			for (int i = 1; i < THREADS; i++)
+				assert_int_equal(out[i][path], node);
+			for (unsigned level = DEPTH; level-- > 0; node = nodes[node].parent) {
+				assert_true(nodes[node].pc == pc_of(path, level));
+				assert_true(nodes[node].parent < node);
+			}
+			assert_int_equal(node, 0);
+		}
+	}
+}
+
+static void a_full_table_gives_no_number_and_does_not_count_on(void **state)
+{
+	struct unwind_nodes nodes;
+	uint32_t spare = 0, refused = 0;
+	(void)state;
+	make_heap(200);
+	unwind_nodes_init(&nodes, heap);
+	for (int round = 0; round < 10; round++) {
+		for (unsigned path = 0; path < PATHS; path++)
+			refused += number_path(&nodes, path, &spare) == UNWIND_NODE_NONE;
+	}
+	assert_true(refused > 0);
+	assert_int_equal(heap->node_count, 200);
+}
+
+/* ---- table ---- */
+
+static void a_table_answers_at_every_address(void **state)
+{
+	enum { ROWS = 1000, RULES = 50 };
+	static uint32_t from[ROWS];
+	static union {
+		struct wire_unwind head;
+		uint8_t bytes[1 << 17];
+	} blob;
+	uint32_t grains, at = 0;
+	(void)state;
+	for (unsigned i = 0; i < ROWS; i++) {
+		from[i] = at;
+		at += i % 7 == 0 ? 700
+		      : i % 3    ? 1
+				 : 90; /* dense grains, empty grains, crossings of 64 KiB */
+	}
+	uint32_t text = at + 300;
+	grains = (text + 255) / 256;
+	blob.head = (struct wire_unwind){
+		.magic = WIRE_UNWIND_MAGIC,
+		.version = WIRE_UNWIND_VERSION,
+		.machine = WIRE_UNWIND_MACHINE_X86_64,
+		.text_bytes = text,
+		.idx_count = grains + 1,
+		.row_count = ROWS + 1,
+		.rule_count = RULES,
+		.idx_off = sizeof(struct wire_unwind),
+	};
+	blob.head.row_off = blob.head.idx_off + 4 * blob.head.idx_count;
+	blob.head.rule_off = (blob.head.row_off + 4 * blob.head.row_count + 7) / 8 * 8;
+	blob.head.total_bytes = blob.head.rule_off + 8 * RULES;
+	assert_true(blob.head.total_bytes < sizeof(blob));
+	uint32_t *idx = (uint32_t *)(blob.bytes + blob.head.idx_off);
+	uint32_t *row = (uint32_t *)(blob.bytes + blob.head.row_off);
+	uint64_t *rule = (uint64_t *)(blob.bytes + blob.head.rule_off);
+	for (unsigned i = 0; i < RULES; i++)
+		rule[i] = i ? unwind_rule_make(WIRE_RULE_SP, (int32_t)i, 0, 0) : 0;
+	row[0] = 0;
+	for (unsigned i = 0; i < ROWS; i++)
+		row[i + 1] = from[i] << 16 | (1 + i % (RULES - 1));
+	for (uint32_t g = 0, r = 1; g <= grains; g++) {
+		while (r <= ROWS && from[r - 1] < g * 256)
+			r++;
+		idx[g] = r;
+	}
+	assert_true(unwind_table_valid(&blob, sizeof(blob)));
+	for (uint32_t off = 0, r = 0; off < text; off++) {
+		while (r + 1 < ROWS && from[r + 1] <= off)
+			r++;
+		assert_true(unwind_table_lookup(&blob.head, off) == rule[1 + r % (RULES - 1)]);
+	}
+	assert_false(unwind_table_valid(&blob, blob.head.total_bytes - 1));
+	blob.head.row_count = 1u << 30;
+	assert_false(unwind_table_valid(&blob, sizeof(blob)));
+}
+
+/* ---- step ---- */
+
+static uint64_t words[64]; /* the stack, at address 0x1000 */
+
+static int test_load(void *ctx, uint64_t addr, uint64_t *out)
+{
+	(void)ctx;
+	if (addr < 0x1000 || addr >= 0x1000 + sizeof(words) || addr % 8)
+		return 1;
+	*out = words[(addr - 0x1000) / 8];
+	return 0;
+}
+
+static void steps_take_registers_from_where_the_recipe_says(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 64; i++)
+		words[i] = 0x5000 + i;
+	struct unwind_frame f = { 0x4001, 0x1000, 0x1080, 0x1100 };
+	/* CFA = rsp + 32: return address at 24, rbp at CFA - 16, rbx at CFA - 24 */
+	assert_int_equal(unwind_step(NULL, &f, unwind_rule_make(WIRE_RULE_SP, 4, -2, -3)),
+			 UNWIND_GO_ON);
+	assert_true(f.ip == 0x5003 && f.sp == 0x1020 && f.bp == 0x5002 && f.bx == 0x5001);
+	f = (struct unwind_frame){ 0x4001, 0x1000, 0x1080, 0x1100 };
+	assert_int_equal(unwind_step(NULL, &f, unwind_rule_make(WIRE_RULE_BP, 2, -2, 0)),
+			 UNWIND_GO_ON);
+	assert_true(f.ip == 0x5011 && f.sp == 0x1090 && f.bp == 0x5010 && f.bx == 0x1100);
+	f = (struct unwind_frame){ 0x4001, 0x1000, 0x1080, 0x1100 };
+	assert_int_equal(unwind_step(NULL, &f, unwind_rule_make(WIRE_RULE_BX, 1, 0, 0)),
+			 UNWIND_GO_ON);
+	assert_true(f.ip == 0x5020 && f.sp == 0x1108 && f.bp == 0x1080);
+	/* realigned: CFA in memory, rbp at *(rbp) */
+	words[15] = 0x1180;
+	f = (struct unwind_frame){ 0x4001, 0x1000, 0x1080, 0x1100 };
+	assert_int_equal(unwind_step(NULL, &f, unwind_rule_make(WIRE_RULE_DRAP, -1, 0, 0)),
+			 UNWIND_GO_ON);
+	assert_true(f.ip == 0x502f && f.sp == 0x1180 && f.bp == 0x5010);
+	/* PLT: one word more from the 11th byte of an entry on */
+	f = (struct unwind_frame){ 0x400a + 1, 0x1000, 0, 0 };
+	assert_int_equal(unwind_step(NULL, &f, unwind_rule_make(WIRE_RULE_PLT, 11, 0, 0)),
+			 UNWIND_GO_ON);
+	assert_true(f.ip == 0x5000 && f.sp == 0x1008);
+	f = (struct unwind_frame){ 0x400b + 1, 0x1000, 0, 0 };
+	assert_int_equal(unwind_step(NULL, &f, unwind_rule_make(WIRE_RULE_PLT, 11, 0, 0)),
+			 UNWIND_GO_ON);
+	assert_true(f.ip == 0x5001 && f.sp == 0x1010);
+	/* a signal frame gives the exact place: address + 1 */
+	f = (struct unwind_frame){ 0x4001, 0x1000, 0, 0 };
+	assert_int_equal(unwind_step(NULL, &f, WIRE_RULE_SIGNAL), UNWIND_GO_ON);
+	assert_true(f.ip == 0x5015 + 1 && f.sp == 0x5014 && f.bp == 0x1180 && f.bx == 0x5010);
+}
+
+static void steps_that_cannot_be_done_say_why_and_change_nothing(void **state)
+{
+	const struct unwind_frame start = { 0x4001, 0x1010, 0x1080, 0 };
+	static const struct {
+		uint32_t kind;
+		int cfa, stop;
+	} cases[] = {
+		{ WIRE_RULE_GAP, 0, WIRE_STOP_GAP },
+		{ WIRE_RULE_END, 0, WIRE_STOP_END },
+		{ WIRE_RULE_EVAL, 0, WIRE_STOP_UNSUPPORTED },
+		{ WIRE_RULE_SP, 0, WIRE_STOP_NO_PROGRESS },
+		{ WIRE_RULE_SP, -1, WIRE_STOP_NO_PROGRESS },
+		{ WIRE_RULE_BP, 1000, WIRE_STOP_READ },
+		{ WIRE_RULE_DRAP, 1000, WIRE_STOP_READ },
+	};
+	(void)state;
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct unwind_frame f = start;
+		uint64_t rule = unwind_rule_make(cases[i].kind, cases[i].cfa, 0, 0);
+		assert_int_equal(unwind_step(NULL, &f, rule), cases[i].stop);
+		assert_memory_equal(&f, &start, sizeof(f));
+	}
+	struct unwind_frame f = { 0x4001, 0x1010, 0, 0 };
+	assert_int_equal(unwind_guess(NULL, &f), WIRE_STOP_END);
+	f.bp = 0x1008; /* below the stack pointer */
+	assert_int_equal(unwind_guess(NULL, &f), WIRE_STOP_GAP);
+	f.bp = 0x1010 + (2u << 20);
+	assert_int_equal(unwind_guess(NULL, &f), WIRE_STOP_GAP);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(threads_agree_on_every_node_and_parents_come_first),
+		cmocka_unit_test(a_full_table_gives_no_number_and_does_not_count_on),
+		cmocka_unit_test(a_table_answers_at_every_address),
+		cmocka_unit_test(steps_take_registers_from_where_the_recipe_says),
+		cmocka_unit_test(steps_that_cannot_be_done_say_why_and_change_nothing),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
