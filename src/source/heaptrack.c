@@ -21,7 +21,7 @@ int ht_table_failed(struct ht_reader *r, int rc, const char *what)
 {
 	if (rc != -E2BIG)
 		return ht_no_memory(r);
-	return err_set(r->err, -E2BIG, "cannot read '%s': too many %s", r->name, what);
+	return err_set(r->err, -EBADMSG, "cannot read '%s': too many %s", r->name, what);
 }
 
 static int take_text(struct ht_reader *r, const char **at, const char *end, int whole,

@@ -45,7 +45,7 @@ int heaptrack_is(const char *path, struct err *err);
  * definition again, with the end of the recording (complete = 0 where the file was cut or damaged).
  * A file cut or damaged somewhere yields all before that place, and @info->warning.
  * Memory: names + 24 bytes a definition + 4 bytes a live block (raw: 50), within the bounds of @opt.
- * Return: 0; -EBADMSG for what is no heaptrack file or one of a newer format, -E2BIG beyond a bound, or the sink's error.
+ * Return: 0; -EBADMSG for what is no heaptrack file, one of a newer format or beyond a bound, or the sink's error.
  */
 int heaptrack_run(const char *path, struct sink *sink, const struct heaptrack_opt *opt,
 		  struct heaptrack_info *info, struct err *err);
