@@ -169,10 +169,10 @@ void *boot_alloc(size_t size, size_t align)
 		align = 16;
 	do {
 		old = __atomic_load_n(&boot_used, __ATOMIC_RELAXED);
-		/* 16 bytes in front hold the size, for realloc() */
-		if (__builtin_add_overflow(old, 16 + align - 1, &start))
+		/* 16 bytes in front hold the size, for realloc(); the address is aligned, not the place in the pool */
+		if (__builtin_add_overflow((uintptr_t)boot_pool + old, 16 + align - 1, &start))
 			return NULL;
-		start &= ~(align - 1);
+		start = (start & ~(align - 1)) - (uintptr_t)boot_pool;
 		if (__builtin_add_overflow(start, size, &end) || end > BOOT_BYTES)
 			return NULL;
 	} while (!__atomic_compare_exchange_n(&boot_used, &old, end, 0, __ATOMIC_RELAXED,

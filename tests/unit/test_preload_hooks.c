@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The hooks on a scripted allocator, their rings read back word by word; runs under ASan, where no preload library could. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "preload/hooks.h"
+#include "preload/next.h"
+#include "preload/state.h"
+
+#define RING 4096u
+#define SLOTS 2u
+#define SCRATCH 65536u
+
+/* What start.c and modules.c do in the library. */
+void start_once(void)
+{
+}
+void start_late(void)
+{
+}
+int page_probe(void *ctx, uint64_t addr)
+{
+	(void)ctx;
+	(void)addr;
+	return 0;
+}
+static int no_module(void *ctx, uint64_t pc, struct unwind_module *module)
+{
+	(void)ctx;
+	(void)pc;
+	(void)module;
+	return UNWIND_CODE;
+}
+
+static char *memory;
+static void *unwind_memory;
+static uint64_t tail;
+
+/* A caller as the entry stubs see it: the return address is the word below its stack pointer. */
+static uint64_t frames[64];
+#define CALLER(n, pc) (frames[(n)-1] = (pc), (uint64_t)&frames[n]), 0, 0
+
+static int setup(void **state)
+{
+	(void)state;
+	uint64_t nodes = 4096, off = 4096;
+	uint64_t bytes = off + SLOTS * sizeof(struct wire_heap_slot) + 8192 + nodes * 16 +
+			 SLOTS * (uint64_t)(RING + SCRATCH) + 65536;
+	bytes = (bytes + 4095) & ~4095ULL;
+	memory = aligned_alloc(4096, bytes);
+	assert_non_null(memory);
+	memset(memory, 0, bytes);
+	struct wire_heap_header *h = (struct wire_heap_header *)memory;
+	*h = (struct wire_heap_header){ .magic = WIRE_HEAP_MAGIC,
+					.version = WIRE_HEAP_VERSION,
+					.header_bytes = sizeof(*h),
+					.slot_count = SLOTS,
+					.slots_off = off,
+					.node_max = (uint32_t)nodes,
+					.index_entries = 2048,
+					.on_full = WIRE_FULL_DROP,
+					.node_count = WIRE_STOP_MAX,
+					.enabled_wanted = 1,
+					.tick = 1 };
+	off += 4096;
+	h->index_off = off;
+	off += h->index_entries * 4;
+	h->nodes_off = off;
+	off += nodes * 16;
+	struct wire_heap_slot *slot = (struct wire_heap_slot *)(memory + h->slots_off);
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		slot[i].ring_bytes = RING;
+		slot[i].scratch_bytes = SCRATCH;
+		slot[i].scratch_off = off;
+		off += SCRATCH;
+		slot[i].ring_off = off;
+		off += RING;
+	}
+	h->total_bytes = bytes;
+	uint64_t shared = (unwind_process_bytes() + 4095) & ~4095ULL;
+	unwind_memory = aligned_alloc(4096, shared);
+	assert_non_null(unwind_memory);
+	memset(unwind_memory, 0, shared);
+	process =
+		(struct process){ .heap = h, .slots = slot, .started = START_DONE, .resolved = 1 };
+	process.unwind = unwind_process_init(unwind_memory, h, no_module, page_probe, NULL);
+	process.pid = 1;
+	self = (struct thread){ .sync = SYNC_UNBORN, .tid = 1 };
+	self.stack_lo = (uint64_t)frames;
+	self.stack_hi = (uint64_t)(frames + 64);
+	self.stack_floor = 1;
+	process.have_key = 0; /* the main thread keeps its slot without one */
+	proc.word = MODE_ON;
+	tail = 0;
+	allocator_is_libc = 1;
+	cxx_lo = cxx_hi = 0;
+	memset(&next, 0, sizeof(next));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	free(memory);
+	free(unwind_memory);
+	return 0;
+}
+
+/* ---- reading back ---- */
+
+struct record {
+	unsigned tag;
+	uint64_t value, size;
+	uint32_t node;
+};
+
+/* The next block record of slot @number; stamps, pads and threads are passed over. tag 0: nothing more. */
+static struct record take(unsigned number)
+{
+	struct wire_heap_slot *slot = &process.slots[number];
+	const char *ring = memory + slot->ring_off;
+	static const unsigned words[WIRE_TAG_MAX] = {
+		[WIRE_PAD] = 1,          [WIRE_FREE] = 1,
+		[WIRE_FREE_STACK] = 2,   [WIRE_ALLOC] = 2,
+		[WIRE_ALLOC_BIG] = 3,    [WIRE_REALLOC_BEGIN] = 1,
+		[WIRE_REALLOC_END] = 2,  [WIRE_REALLOC_END_BIG] = 3,
+		[WIRE_REALLOC_FAIL] = 1, [WIRE_TIME] = 1,
+		[WIRE_THREAD] = 2,       [WIRE_LOST] = 2,
+		[WIRE_THREAD_END] = 1,   [WIRE_SWITCH] = 1,
+	};
+	while (tail < slot->head) {
+		const uint64_t *w = (const uint64_t *)(ring + (tail & (RING - 1)));
+		struct record r = { .tag = w[0] & 0xff, .value = w[0] >> 8 };
+		assert_true(r.tag < WIRE_TAG_MAX && words[r.tag]);
+		assert_true((tail & (RING - 1)) + words[r.tag] * 8 <= RING); /* never split */
+		if (words[r.tag] == 2) {
+			r.size = w[1] >> WIRE_NODE_BITS;
+			r.node = w[1] & (WIRE_NODE_MAX - 1);
+		} else if (words[r.tag] == 3) {
+			r.size = w[2];
+			r.node = (uint32_t)w[1];
+		}
+		tail += words[r.tag] * 8;
+		__atomic_store_n(&slot->tail, tail, __ATOMIC_RELEASE);
+		if (r.tag != WIRE_PAD && r.tag != WIRE_TIME && r.tag != WIRE_THREAD)
+			return r;
+	}
+	return (struct record){ 0 };
+}
+
+static uint64_t pc_of(uint32_t node)
+{
+	const struct wire_node *nodes = (const void *)(memory + process.heap->nodes_off);
+	return nodes[node].pc;
+}
+
+/* ---- the script ---- */
+
+static char blocks[8][64];
+static void *give; /* what the next definition returns */
+static void *freed[8];
+static unsigned freed_count;
+
+static void *script_malloc(size_t size)
+{
+	(void)size;
+	return give;
+}
+static void *script_calloc(size_t n, size_t m)
+{
+	(void)n;
+	(void)m;
+	return give;
+}
+static void *script_realloc(void *old, size_t size)
+{
+	(void)old;
+	(void)size;
+	return give;
+}
+static void script_free(void *block)
+{
+	if (block)
+		freed[freed_count++ % 8] = block;
+}
+
+static void script(void)
+{
+	next.malloc = script_malloc;
+	next.calloc = script_calloc;
+	next.realloc = script_realloc;
+	next.free = script_free;
+	freed_count = 0;
+	give = blocks[0];
+}
+
+static void an_allocation_is_written_with_its_requested_size_and_caller(void **state)
+{
+	(void)state;
+	script();
+	assert_ptr_equal(hook_malloc(77, CALLER(8, 0x1000)), blocks[0]);
+	struct record r = take(0);
+	assert_int_equal(r.tag, WIRE_ALLOC);
+	assert_int_equal(r.value, (uint64_t)blocks[0]);
+	assert_int_equal(r.size, 77);
+	assert_int_equal(pc_of(r.node), 0x1000);
+	assert_ptr_equal(hook_malloc((size_t)1 << 40, CALLER(8, 0x1000)), blocks[0]);
+	r = take(0);
+	assert_int_equal(r.tag, WIRE_ALLOC_BIG);
+	assert_true(r.size == (uint64_t)1 << 40);
+	assert_int_equal(self.sync, proc.word);
+}
+
+static void the_plain_way_writes_what_the_guarded_way_writes(void **state)
+{
+	(void)state;
+	script();
+	for (int round = 0; round < 2; round++) {
+		proc.word = round ? MODE_ON | MODE_PLAIN : MODE_ON;
+		hook_malloc(1, CALLER(8, 0x1000)); /* the slow way in */
+		assert_int_equal(take(0).tag, WIRE_ALLOC);
+		hook_malloc(5, CALLER(8, 0x1000));
+		hook_calloc(3, 7, CALLER(8, 0x1000));
+		hook_free(blocks[0], CALLER(8, 0x1000));
+		hook_free(NULL, CALLER(8, 0x1000));
+		give = NULL;
+		assert_null(hook_malloc(6, CALLER(8, 0x1000)));
+		assert_null(hook_calloc(SIZE_MAX, 2, CALLER(8, 0x1000)));
+		give = blocks[0];
+		assert_int_equal(take(0).size, 5);
+		assert_int_equal(take(0).size, 21);
+		assert_int_equal(take(0).tag, WIRE_FREE);
+		assert_int_equal(take(0).tag, 0);
+		assert_int_equal(self.sync, proc.word);
+	}
+}
+
+static void a_failed_realloc_frees_nothing(void **state)
+{
+	(void)state;
+	script();
+	hook_malloc(1, CALLER(8, 0x1000));
+	take(0);
+	give = NULL;
+	assert_null(hook_realloc(blocks[0], 500, CALLER(8, 0x1000)));
+	assert_int_equal(take(0).tag, WIRE_REALLOC_BEGIN);
+	struct record r = take(0);
+	assert_int_equal(r.tag, WIRE_REALLOC_FAIL);
+	assert_int_equal(r.value, (uint64_t)blocks[0]);
+	/* of zero bytes: a free, and no allocation where nothing came back */
+	assert_null(hook_realloc(blocks[0], 0, CALLER(8, 0x1000)));
+	assert_int_equal(take(0).tag, WIRE_FREE);
+	assert_int_equal(take(0).tag, 0);
+	give = blocks[1];
+	assert_ptr_equal(hook_realloc(NULL, 9, CALLER(8, 0x1000)), blocks[1]);
+	assert_int_equal(take(0).tag, WIRE_ALLOC);
+	assert_ptr_equal(hook_reallocarray(blocks[1], 4, 25, CALLER(8, 0x1000)), blocks[1]);
+	assert_int_equal(take(0).tag, WIRE_REALLOC_BEGIN);
+	r = take(0);
+	assert_int_equal(r.tag, WIRE_REALLOC_END);
+	assert_int_equal(r.size, 100);
+	assert_null(hook_reallocarray(blocks[1], SIZE_MAX, 25, CALLER(8, 0x1000)));
+	assert_int_equal(take(0).tag, 0);
+}
+
+static void *runtime_new(size_t size, uintptr_t b, uintptr_t c)
+{
+	(void)b;
+	(void)c;
+	return hook_malloc(size ? size : 1,
+			   CALLER(8, 0x5555)); /* from within the runtime, below its caller */
+}
+
+static void *other_new(size_t size, uintptr_t b, uintptr_t c)
+{
+	(void)size;
+	(void)b;
+	(void)c;
+	return blocks[2];
+}
+
+static void an_operator_new_is_one_allocation_whoever_serves_it(void **state)
+{
+	(void)state;
+	script();
+	cxx_lo = 0x5000;
+	cxx_hi = 0x6000;
+	next.cxx_new[NEW] = runtime_new;
+	assert_ptr_equal(hook_new(0, CALLER(16, 0x1234)), blocks[0]);
+	struct record r = take(0);
+	assert_int_equal(r.tag, WIRE_ALLOC);
+	assert_int_equal(r.size, 0); /* what was asked for, not what the runtime makes of it */
+	assert_int_equal(pc_of(r.node), 0x1234);
+	assert_int_equal(take(0).tag, 0);
+	next.cxx_new[NEW] = other_new;
+	assert_ptr_equal(hook_new(31, CALLER(16, 0x1234)), blocks[2]);
+	r = take(0);
+	assert_int_equal(r.value, (uint64_t)blocks[2]);
+	assert_int_equal(r.size, 31);
+	assert_int_equal(take(0).tag, 0);
+}
+
+static void one_left_by_an_exception_is_not_taken_for_the_caller(void **state)
+{
+	(void)state;
+	script();
+	cxx_lo = 0x5000;
+	cxx_hi = 0x6000;
+	self.outer = (struct outer){ .sp = (uint64_t)&frames[20], .pc = 0x9999, .size = 1 };
+	frames[19] = 0x7777; /* the word is gone */
+	hook_malloc(40, CALLER(8, 0x5555));
+	struct record r = take(0);
+	assert_int_equal(r.size, 40);
+	assert_int_equal(pc_of(r.node), 0x5555);
+}
+
+static void delete_to_free(void *block, uintptr_t b, uintptr_t c)
+{
+	(void)b;
+	(void)c;
+	hook_free(block, CALLER(8, 0x5555));
+}
+
+static void an_operator_delete_is_one_free(void **state)
+{
+	(void)state;
+	script();
+	next.cxx_delete[DEL] = delete_to_free;
+	hook_malloc(1, CALLER(8, 0x1000));
+	take(0);
+	hook_del(blocks[0], CALLER(16, 0x1234));
+	hook_del(NULL, CALLER(16, 0x1234));
+	assert_int_equal(freed_count, 1);
+	assert_int_equal(take(0).tag, WIRE_FREE);
+	assert_int_equal(take(0).tag, 0);
+	hook_free(blocks[0], CALLER(8, 0x1000)); /* the same address again is another free */
+	assert_int_equal(take(0).tag, WIRE_FREE);
+}
+
+static void *nested_malloc(size_t size)
+{
+	if (size == 100)
+		hook_malloc(7,
+			    CALLER(4, 0x1000)); /* as a signal handler would, in the middle of it */
+	return blocks[0];
+}
+
+static void a_call_within_a_call_is_counted_or_is_the_allocators_own(void **state)
+{
+	(void)state;
+	script();
+	next.malloc = nested_malloc;
+	hook_malloc(100, CALLER(8, 0x1000));
+	assert_int_equal(take(0).size, 100);
+	assert_int_equal(take(0).tag, 0);
+	assert_int_equal(process.slots[0].lost[WIRE_LOST_NESTED].allocations, 1);
+	assert_int_equal(process.slots[0].lost[WIRE_LOST_NESTED].bytes, 7);
+	allocator_is_libc = 0;
+	allocator_lo = 0x1000;
+	allocator_hi = 0x2000;
+	hook_malloc(100, CALLER(8, 0x9000));
+	assert_int_equal(take(0).size, 100);
+	assert_int_equal(take(0).tag, 0);
+	assert_int_equal(process.slots[0].lost[WIRE_LOST_NESTED].allocations, 1);
+}
+
+static void the_child_of_a_fork_writes_nothing(void **state)
+{
+	(void)state;
+	script();
+	hook_malloc(1, CALLER(8, 0x1000));
+	uint64_t head = process.slots[0].head;
+	proc.word = 0; /* as the kernel leaves the page */
+	hook_malloc(2, CALLER(8, 0x1000));
+	hook_free(blocks[0], CALLER(8, 0x1000));
+	hook_realloc(blocks[0], 10, CALLER(8, 0x1000));
+	assert_int_equal(process.slots[0].head, head);
+	assert_int_equal(freed_count, 1);
+}
+
+static void a_full_ring_counts_loss_and_keeps_older_records(void **state)
+{
+	(void)state;
+	script();
+	for (int i = 0; i < 1000; i++)
+		hook_malloc(10, CALLER(8, 0x1000));
+	unsigned kept = 0;
+	while (take(0).tag == WIRE_ALLOC)
+		kept++;
+	const struct wire_lost_count *lost = &process.slots[0].lost[WIRE_LOST_RING_FULL];
+	assert_true(kept > 200 && kept < 256);
+	assert_int_equal(lost->allocations, 1000 - kept);
+	assert_int_equal(lost->bytes, 10 * (1000 - kept));
+	hook_free(blocks[0], CALLER(8, 0x1000));
+	struct record r = take(0); /* the next one that fits says how many are missing before it */
+	assert_int_equal(r.tag, WIRE_LOST);
+	assert_int_equal(r.value, 1000 - kept);
+	assert_int_equal(take(0).tag, WIRE_FREE);
+}
+
+static void a_reallocs_end_always_fits_behind_its_beginning(void **state)
+{
+	(void)state;
+	script();
+	give = blocks[1];
+	for (int fill = 0; fill < 300; fill++) {
+		/* every fill level of the ring, up to full */
+		for (int i = 0; i < fill; i++)
+			hook_free(blocks[0], CALLER(8, 0x1000));
+		hook_realloc(blocks[0], fill & 1 ? (size_t)1 << 40 : 8, CALLER(8, 0x1000));
+		unsigned begun = 0, ended = 0;
+		for (struct record r = take(0); r.tag; r = take(0)) {
+			begun += r.tag == WIRE_REALLOC_BEGIN;
+			ended += r.tag == WIRE_REALLOC_END || r.tag == WIRE_REALLOC_END_BIG;
+		}
+		assert_int_equal(begun, ended);
+	}
+}
+
+static void no_record_is_lost_or_split_over_a_hundred_laps(void **state)
+{
+	(void)state;
+	script();
+	uint64_t seen = 0, sent = 0, random = 1;
+	while (sent < 50000) {
+		random = random * 6364136223846793005u + 1442695040888963407u;
+		unsigned burst = random >> 59;
+		for (unsigned i = 0; i < burst; i++, sent++) {
+			if ((random >> i) & 1)
+				hook_free(blocks[0], CALLER(8, 0x1000));
+			else
+				hook_malloc((random >> i) & 2 ? 8 : (size_t)1 << 40,
+					    CALLER(8, 0x1000));
+		}
+		process.heap->tick += (random >> 40) & 1;
+		while (take(0).tag)
+			seen++;
+	}
+	assert_int_equal(seen, sent);
+}
+
+static void without_a_free_slot_calls_are_counted(void **state)
+{
+	(void)state;
+	script();
+	process.slots[0].owner = process.slots[1].owner = 99;
+	hook_malloc(10, CALLER(8, 0x1000));
+	hook_free(blocks[0], CALLER(8, 0x1000));
+	assert_int_equal(process.heap->lost[WIRE_LOST_NO_SLOT].allocations, 1);
+	assert_int_equal(process.heap->lost[WIRE_LOST_NO_SLOT].bytes, 10);
+	assert_int_equal(process.heap->lost[WIRE_LOST_NO_SLOT].frees, 1);
+	/* one becomes free: taken for an event at a time, and given back */
+	process.slots[1].owner = 0;
+	hook_malloc(11, CALLER(8, 0x1000));
+	assert_int_equal(process.slots[1].owner, 0);
+	assert_int_equal(take(1).size, 11);
+}
+
+static void the_boot_pool_is_aligned_bounded_and_checked(void **state)
+{
+	(void)state;
+	char *a = boot_alloc(3, 1), *b = boot_alloc(5, 256);
+	assert_non_null(a);
+	assert_int_equal((uintptr_t)a & 15, 0);
+	assert_int_equal((uintptr_t)b & 255, 0);
+	assert_true(b >= a + 3 && boot_owns(a) && boot_owns(b));
+	assert_int_equal(boot_size(a), 3);
+	assert_int_equal(boot_size(b), 5);
+	assert_null(boot_alloc(SIZE_MAX, 16));
+	assert_null(boot_alloc(SIZE_MAX - 100, 64));
+	unsigned given = 0;
+	for (char *p; (p = boot_alloc(1000, 16)); given++)
+		assert_true(boot_owns(p) && boot_owns(p + 999));
+	assert_true(given > 50 && given < 66);
+	/* a block of the pool is never handed to the allocator */
+	script();
+	hook_free(a, CALLER(8, 0x1000));
+	assert_int_equal(freed_count, 0);
+	memcpy(a, "ab", 3);
+	char *moved = hook_realloc(a, 40, CALLER(8, 0x1000));
+	assert_ptr_equal(moved, blocks[0]);
+	assert_memory_equal(moved, "ab", 3);
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		CASE(an_allocation_is_written_with_its_requested_size_and_caller),
+		CASE(the_plain_way_writes_what_the_guarded_way_writes),
+		CASE(a_failed_realloc_frees_nothing),
+		CASE(an_operator_new_is_one_allocation_whoever_serves_it),
+		CASE(one_left_by_an_exception_is_not_taken_for_the_caller),
+		CASE(an_operator_delete_is_one_free),
+		CASE(a_call_within_a_call_is_counted_or_is_the_allocators_own),
+		CASE(the_child_of_a_fork_writes_nothing),
+		CASE(a_full_ring_counts_loss_and_keeps_older_records),
+		CASE(a_reallocs_end_always_fits_behind_its_beginning),
+		CASE(no_record_is_lost_or_split_over_a_hundred_laps),
+		CASE(without_a_free_slot_calls_are_counted),
+		CASE(the_boot_pool_is_aligned_bounded_and_checked),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
