@@ -113,6 +113,8 @@ struct stream {
 	uint32_t threads, modules, frames, stacks;
 	struct event *live; /* the allocation events of live blocks, by block number */
 	uint32_t live_cap, live_count;
+	uint32_t *alive,
+		*place; /* numbers of live blocks in any order, and where each stands there */
 	uint32_t *idle; /* numbers that were live once, last freed on top */
 	uint32_t idle_count;
 	uint32_t high;       /* numbers given out so far */
@@ -132,7 +134,9 @@ static inline void stream_init(struct stream *s, uint64_t seed, uint32_t live_ca
 	*s = (struct stream){ .seed = seed * 0x9e3779b97f4a7c15ULL + 1, .live_cap = live_cap };
 	s->live = calloc(live_cap, sizeof(*s->live));
 	s->idle = calloc(live_cap, sizeof(*s->idle));
-	if (!s->live || !s->idle)
+	s->alive = calloc(live_cap, sizeof(*s->alive));
+	s->place = calloc(live_cap, sizeof(*s->place));
+	if (!s->live || !s->idle || !s->alive || !s->place)
 		abort();
 }
 
@@ -140,6 +144,8 @@ static inline void stream_fini(struct stream *s)
 {
 	free(s->live);
 	free(s->idle);
+	free(s->alive);
+	free(s->place);
 }
 
 static inline void stream_define(struct stream *s, struct sink *to, struct def *def)
@@ -237,7 +243,8 @@ static inline int stream_alloc(struct stream *s, struct event *e)
 		return 0;
 	}
 	s->live[e->block.v] = *e;
-	s->live_count++;
+	s->place[e->block.v] = s->live_count;
+	s->alive[s->live_count++] = e->block.v;
 	return 1;
 }
 
@@ -245,11 +252,12 @@ static inline int stream_free(struct stream *s, struct event *e)
 {
 	if (!s->live_count)
 		return 0;
-	uint32_t at = (uint32_t)(stream_random(s) % s->high);
-	if (stream_random(s) % 3 == 0)
-		at = s->high - 1;
-	while (s->live[at].kind != EVENT_ALLOC)
-		at = at ? at - 1 : s->high - 1;
+	/* one in three frees what was allocated last or about then, the others anything */
+	uint32_t place = stream_random(s) % 3 ? (uint32_t)(stream_random(s) % s->live_count)
+					      : s->live_count - 1;
+	uint32_t at = s->alive[place], last = s->alive[s->live_count - 1];
+	s->alive[place] = last;
+	s->place[last] = place;
 	struct event *live = &s->live[at];
 	e->kind = EVENT_FREE;
 	e->addr = live->addr;
