@@ -101,7 +101,7 @@ def show(x, digits=2):
 def main(opt, lock, progress):
     folder = inputs.make(os.path.join(tools.OUT, "input"))
     results = []
-    print("Added over bare, ours / heaptrack's (traced CPU: its preload library alone; wall and all CPU: the heaptrack command)")
+    print("Added over bare, ours / heaptrack's (traced CPU: its preload library alone; wall and all CPU: the heaptrack command; ? = not judged, bare varies by more than 20 %)")
     print(f"{'program':9} {'events':>9} {'bare s':>7} {'+-%':>4} | {'traced x':>8} {'peer x':>7} | {'traced':>7} {'wall':>6} {'all cpu':>7} | "
           f"{'size':>6} {'bits/ev':>7} | verdict")
     for name in opt.only or NAMES:
@@ -115,7 +115,7 @@ def main(opt, lock, progress):
         results.append(r)
         verdict = "; ".join(r["void"]) or ("" if r["judged"] else "not judged: bare varies by more than 20 %")
         print(f"{name:9} {r['events']:9d} {r['median']['bare']['traced']:7.2f} {100 * r['bare_spread']['cpu']:4.0f} | "
-              f"{r['factor_traced']:8.2f} {r['peer_factor_traced']:7.2f} | {show(r['ratio']['traced'], 3):>7} {show(r['ratio']['wall'], 3):>6} "
+              f"{r['factor_traced']:8.2f} {r['peer_factor_traced']:7.2f} | {show(r['ratio']['traced'], 3):>7} {show(r['ratio']['wall'], 3) + ('' if r['wall_judged'] else '?'):>6} "
               f"{show(r['ratio']['all'], 3):>7} | {r['ratio']['size']:6.2f} {8 * r['size']['ours'] / max(1, r['events']):7.2f} | {verdict}", flush=True)
     # where heaptrack adds under 30 %, the ratio of two small numbers says little: there our factor is judged (<= 1.05)
     small = [r for r in results if r["peer_factor_traced"] < 1.3]
