@@ -21,7 +21,7 @@
 #define BOTTOM 30        /* details */
 #define LETTER 6.7       /* width of one, 11 px monospace */
 #define DEPTH_MAX 1000   /* rows drawn; 17,000 pixels */
-#define FRAMES_MAX 20000 /* drawn: the widest ones; beyond, browsers become slow */
+#define FRAMES_MAX 10000 /* drawn: the widest ones; beyond, browsers become slow */
 
 struct box {
 	uint64_t start; /* in units of the cost, from the left */
@@ -168,7 +168,7 @@ static int put_frame(struct flame *f, uint32_t node, struct buf *text)
 	buf_printf(text, "</title><rect x=\"%.2f\" y=\"%u\" width=\"%.2f\" height=\"%d\" fill=\"",
 		   x, y, width > 0.7 ? width - 0.4 : 0.3, ROW - 1);
 	put_colour(text, &n->frame, node);
-	buf_printf(text, "\"/><text x=\"%.2f\" y=\"%u\">", x + 3, y + 12);
+	buf_puts(text, "\"/>");
 	/* cut to what fits, at a character's end */
 	size_t fits = width > 6 ? (size_t)((width - 6) / LETTER) : 0, letters = 0, at = 0;
 	const char *name = buf_cstr(&f->name);
@@ -183,11 +183,11 @@ static int put_frame(struct flame *f, uint32_t node, struct buf *text)
 	if (fits >= 3) {
 		int cut = at < len;
 		f->name.len = at;
+		buf_printf(text, "<text x=\"%.2f\" y=\"%u\">", x + 3, y + 12);
 		put_text(text, buf_cstr(&f->name));
-		if (cut)
-			buf_puts(text, "..");
+		buf_puts(text, cut ? "..</text>" : "</text>");
 	}
-	buf_puts(text, "</text></g>\n");
+	buf_puts(text, "</g>\n");
 	if (buf_failed(text) || buf_failed(&f->name))
 		return -1;
 	fwrite(text->data, 1, text->len, f->to);

@@ -28,7 +28,7 @@
 	function y(d) { return top + row * (state.flipped ? d : depth - d); }
 	function place(f, x, w, faded) {
 		var px = side + x * width, pw = w * width;
-		var shown = pw >= 0.3;
+		var shown = pw >= 0.3 || (w > 0 && state.zoom === frames[0]);
 		f.g.style.display = shown ? "" : "none";
 		if (!shown)
 			return;
@@ -36,10 +36,21 @@
 		f.rect.setAttribute("x", px.toFixed(2));
 		f.rect.setAttribute("width", Math.max(pw - 0.4, 0.3).toFixed(2));
 		f.rect.setAttribute("y", y(f.d));
+		var fits = Math.floor((pw - 6) / letter);
+		if (fits < 3) {
+			/* most boxes are narrow, and text is what costs a browser its time */
+			if (f.text)
+				f.text.remove();
+			f.text = null;
+			return;
+		}
+		if (!f.text)
+			f.text = f.g.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "text"));
 		f.text.setAttribute("x", (px + 3).toFixed(2));
 		f.text.setAttribute("y", y(f.d) + 12);
-		var fits = Math.floor((pw - 6) / letter);
-		f.text.textContent = fits < 3 ? "" : f.name.length <= fits ? f.name : f.name.slice(0, fits - 2) + "..";
+		var label = f.name.length <= fits ? f.name : f.name.slice(0, fits - 2) + "..";
+		if (f.text.textContent !== label)
+			f.text.textContent = label;
 	}
 	function layout() {
 		var z = state.zoom, zoomed = z !== frames[0];
@@ -124,6 +135,5 @@
 			ask();
 		}
 	});
-	svg.classList.add("live");
-	layout();
+	svg.classList.add("live"); /* boxes stand where the file says: laid out again only when something changes */
 })();
