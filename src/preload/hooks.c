@@ -59,7 +59,9 @@ static ALWAYS_INLINE void *malloc_body(struct thread *t, size_t size, REGS)
 	t->sync = SYNC_NEXT;
 	void *block = next.malloc(size);
 	t->sync = SYNC_OWN;
-	if (likely(block))
+	if (likely(block &&
+		   proc.word &
+			   MODE_MASK)) /* not in a child that a signal handler forked meanwhile */
 		note_obtained(t, block, size, sp, bp, bx);
 	return block;
 }
@@ -82,6 +84,17 @@ static COLD void *note_odd(struct thread *t, void *block, size_t size, REGS, uin
 	return block;
 }
 
+/* The process word changed while the allocator ran: ask again. In the child of a fork the answer is no. */
+static COLD void *obtained_late(struct thread *t, void *block, size_t size, REGS)
+{
+	uint32_t answer = hook_enter(t, HOOK_ALLOC, caller_pc(sp));
+	if (answer < PASS_MAX)
+		return counted(t, answer, block, size);
+	note_obtained(t, block, size, sp, bp, bx);
+	hook_leave(t);
+	return block;
+}
+
 /*
  * The end of malloc() and calloc() where the next definition needed no guard. What a signal handler did meanwhile is
  * recorded already and does not matter.
@@ -89,6 +102,9 @@ static COLD void *note_odd(struct thread *t, void *block, size_t size, REGS, uin
 static ALWAYS_INLINE void *plain_obtained(struct thread *t, void *block, size_t size, REGS,
 					  uint32_t sync)
 {
+	/* a signal handler may have forked meanwhile: the child must not write into its parent's ring */
+	if (unlikely(sync != proc.word))
+		return obtained_late(t, block, size, sp, bp, bx);
 	t->sync = SYNC_OWN;
 	barrier();
 	if (unlikely(t->outer.sp || size >= WIRE_SIZE_SMALL))

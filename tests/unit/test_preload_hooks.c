@@ -384,6 +384,27 @@ static void the_child_of_a_fork_writes_nothing(void **state)
 	assert_int_equal(freed_count, 1);
 }
 
+static void *forking_malloc(size_t size)
+{
+	(void)size;
+	proc.word = 0; /* a signal handler forked here, and this is the child */
+	return blocks[0];
+}
+
+static void a_fork_in_the_middle_of_a_call_leaves_the_ring_alone(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 2; round++) {
+		script();
+		proc.word = round ? MODE_ON | MODE_PLAIN : MODE_ON;
+		hook_malloc(1, CALLER(8, 0x1000));
+		uint64_t head = process.slots[0].head;
+		next.malloc = forking_malloc;
+		assert_ptr_equal(hook_malloc(2, CALLER(8, 0x1000)), blocks[0]);
+		assert_int_equal(process.slots[0].head, head);
+	}
+}
+
 static void a_full_ring_counts_loss_and_keeps_older_records(void **state)
 {
 	(void)state;
@@ -500,6 +521,7 @@ int main(void)
 		CASE(an_operator_delete_is_one_free),
 		CASE(a_call_within_a_call_is_counted_or_is_the_allocators_own),
 		CASE(the_child_of_a_fork_writes_nothing),
+		CASE(a_fork_in_the_middle_of_a_call_leaves_the_ring_alone),
 		CASE(a_full_ring_counts_loss_and_keeps_older_records),
 		CASE(a_reallocs_end_always_fits_behind_its_beginning),
 		CASE(no_record_is_lost_or_split_over_a_hundred_laps),
