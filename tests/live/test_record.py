@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""byteledger heap|run around a program: statuses, signals, names, and the ways without a parent."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+
+def heap(byteledger, *argv, **more):
+    return subprocess.run([byteledger, "heap", *argv], capture_output=True, stdin=subprocess.DEVNULL, timeout=60, **more)
+
+
+def report(byteledger, path):
+    out = subprocess.run([byteledger, "report", str(path), "--format", "json"], capture_output=True, timeout=60)
+    assert out.returncode == 0, out.stderr
+    return json.loads(out.stdout)
+
+
+@pytest.mark.parametrize("script,status", [("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)])
+def test_the_exit_status_is_the_programs(byteledger, tmp_path, script, status):
+    assert heap(byteledger, "-q", "-o", str(tmp_path / "a.blt"), "--", "sh", "-c", script).returncode == status
+
+
+@pytest.mark.parametrize("program,status", [("/nonexistent", 127), ("/etc/passwd", 126)])
+def test_what_cannot_start_leaves_no_file(byteledger, tmp_path, program, status):
+    done = heap(byteledger, "-o", str(tmp_path / "a.blt"), "--", program)
+    assert done.returncode == status
+    assert done.stderr.startswith(b"byteledger: cannot run ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_static_program_is_refused_with_a_hint(byteledger, tmp_path):
+    (tmp_path / "s.c").write_text("int main(void) { return 0; }\n")
+    subprocess.run(["gcc", "-static", "-o", str(tmp_path / "s"), str(tmp_path / "s.c")], check=True)
+    done = heap(byteledger, "-o", str(tmp_path / "a.blt"), "--", str(tmp_path / "s"))
+    assert done.returncode == 1
+    assert b"statically linked" in done.stderr and b"\nhint: " in done.stderr and b"sample" in done.stderr
+    assert not (tmp_path / "a.blt").exists()
+
+
+def test_a_script_is_recorded_through_its_interpreter(byteledger, tmp_path):
+    script = tmp_path / "script"
+    script.write_text('#!/usr/bin/env perl\nprint "hi\\n"; exit 3\n')
+    script.chmod(0o755)
+    done = heap(byteledger, "-q", "-o", str(tmp_path / "a.blt"), "--", str(script))
+    assert (done.returncode, done.stdout) == (3, b"hi\n")
+    taken = report(byteledger, tmp_path / "a.blt")
+    assert taken["process"]["exe"].endswith("perl") and taken["totals"]["allocations"] > 100
+
+
+def test_sigterm_is_forwarded_and_sigint_is_the_programs(byteledger, tmp_path):
+    for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, 0)):
+        path = tmp_path / f"{number}.blt"
+        child = subprocess.Popen([byteledger, "heap", "-q", "-o", str(path), "--", "sleep", "1"], stdin=subprocess.DEVNULL)
+        while not path.exists():
+            time.sleep(0.01)
+        child.send_signal(number)
+        assert child.wait(timeout=30) == status
+        assert report(byteledger, path)["process"]["complete"] is (status == 0)
+
+
+def test_a_file_is_never_overwritten_and_patterns_are_filled_in(byteledger, tmp_path):
+    (tmp_path / "a.blt").write_bytes(b"precious")
+    assert heap(byteledger, "-q", "-o", "a.blt", "--", "true", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "a.blt").read_bytes() == b"precious"
+    assert report(byteledger, tmp_path / "a.blt.1")["process"]["complete"] is True
+    assert (tmp_path / "a.blt.1").stat().st_mode & 0o777 == 0o600
+    assert heap(byteledger, "-q", "-o", "%e-%%-%n.blt", "--", "true", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "true-%-0.blt").exists()
+
+
+def test_at_the_end_of_the_duration_the_program_goes_on(byteledger, tmp_path):
+    begin = time.monotonic()
+    done = heap(byteledger, "-q", "--duration", "500ms", "-o", str(tmp_path / "a.blt"), "--",
+                "sh", "-c", f"exec >/dev/null 2>&1; sleep 2; : >'{tmp_path}/late'")
+    assert done.returncode == 0 and time.monotonic() - begin < 1.9
+    assert report(byteledger, tmp_path / "a.blt")["process"]["complete"] is True
+    while not (tmp_path / "late").exists():
+        assert time.monotonic() - begin < 30
+        time.sleep(0.05)
+
+
+def test_results_go_to_stderr_unless_a_format_was_asked_for(byteledger, tmp_path):
+    done = heap(byteledger, "-o", str(tmp_path / "a.blt"), "--", "echo", "out")
+    assert done.stdout == b"out\n" and b"llocations" in done.stderr
+    done = heap(byteledger, "--format", "json", "-o", str(tmp_path / "b.blt"), "--", "true")
+    assert json.loads(done.stdout)["totals"]["allocations"] >= 0
+    done = heap(byteledger, "-q", "-o", str(tmp_path / "c.blt"), "--", "true")
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def test_the_library_alone_starts_its_recorder(byteledger, preload, tmp_path):
+    path = tmp_path / "d.blt"
+    env = {**os.environ, "LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": str(path)}
+    subprocess.run(["perl", "-e", "print 1"], env=env, check=True, capture_output=True, timeout=60)
+    deadline = time.monotonic() + 30
+    while True: # the recorder finishes after the program: a file without its end says so
+        taken = report(byteledger, path) if path.exists() and path.stat().st_size else None
+        if taken and taken["process"]["complete"]:
+            break
+        assert time.monotonic() < deadline, taken
+        time.sleep(0.05)
+    assert taken["totals"]["allocations"] > 100 and taken["lost"]["events"] == 0
+
+
+def test_without_any_recorder_a_raw_file_holds_the_same(byteledger, preload, tmp_path):
+    env = {**os.environ, "LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": str(tmp_path / "r.blt"),
+           "BYTELEDGER_HELPER": "/nonexistent"}
+    argv = ["perl", "-e", "@a = map { 'x' x $_ } 1 .. 1000"]
+    subprocess.run(argv, env=env, check=True, capture_output=True, timeout=60)
+    raw = report(byteledger, tmp_path / "r.blt.raw")
+    heap(byteledger, "-q", "-o", str(tmp_path / "h.blt"), "--", *argv)
+    recorded = report(byteledger, tmp_path / "h.blt")
+    assert raw["process"]["complete"] is True
+    # the three variables above are copied into perl's %ENV; nothing else may differ
+    assert abs(raw["totals"]["allocations"] - recorded["totals"]["allocations"]) <= 20
+    assert raw["totals"]["allocations"] > 1000
