@@ -36,6 +36,8 @@ void events_enc_clear(struct events_enc *enc, int kept, int key_next);
 /** events_enc_tally() - of all blocks that were kept; @open: of the block under construction. Either may be NULL. */
 void events_enc_tally(const struct events_enc *enc, struct events_tally *kept,
 		      struct events_tally *open);
+/** events_enc_slots() - how many blocks the coding keeps state for; what a key block costs grows with it. */
+uint32_t events_enc_slots(const struct events_enc *enc);
 uint64_t events_enc_last_time(const struct events_enc *enc);
 
 /** struct events_out - where decoded events go. Negative returns end the decoding and are handed on. */

@@ -379,6 +379,11 @@ void events_enc_tally(const struct events_enc *enc, struct events_tally *kept,
 		*open = enc->open;
 }
 
+uint32_t events_enc_slots(const struct events_enc *enc)
+{
+	return enc->m->slot_count;
+}
+
 uint64_t events_enc_last_time(const struct events_enc *enc)
 {
 	return enc->time;

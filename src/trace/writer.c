@@ -26,6 +26,7 @@
 /* Space is reserved ahead in these steps, so that most blocks need no system call for it. */
 #define RESERVE_STEP (1u << 20)
 #define KEY_BYTES (1u << 20)
+#define KEY_BYTES_PER_SLOT 8ULL
 #define DEFS_BLOCK_BYTES (1u << 20)
 #define DEFS_BLOCK_ROWS 65536
 
@@ -198,8 +199,11 @@ static int write_events(struct trace_writer *w, int tail, struct err *err)
 		w->lost.frees += open.frees;
 	}
 	w->since_key += w->out.len;
-	/* After damage reading goes on at the next key block. Each costs what the guesses had learnt. */
-	int key = w->since_key >= KEY_BYTES;
+	/*
+	 * After damage reading goes on at the next key block. Each costs what the guesses had learnt: some bytes for every
+	 * block that lives on.
+	 */
+	int key = w->since_key >= KEY_BYTES + KEY_BYTES_PER_SLOT * events_enc_slots(w->events);
 	if (key)
 		w->since_key = 0;
 	events_enc_clear(w->events, rc >= 0, key);
