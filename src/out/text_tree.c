@@ -49,11 +49,14 @@ static uint32_t put_chain(struct walk *w, uint32_t node, size_t room)
 	size_t arrow_columns = w->page->ascii ? 4 : 3, used = 0, skipped = 0;
 	CLEANUP(buf_fini) struct buf name = { 0 }, before = { 0 };
 	uint32_t last = node;
+	int named = 0;
+	for (uint32_t n = node; n && !named; n = only_child(w, n))
+		named = !is_detail(w, n) && w->tree->nodes[n].frame.function;
 	for (uint32_t n = node; n; n = only_child(w, n)) {
 		last = n;
 		const struct view_frame *f = &w->tree->nodes[n].frame;
-		if (is_detail(w, n) || (used && !f->function))
-			continue; /* in the middle of a chain an address says nothing */
+		if (is_detail(w, n) || ((named || used) && !f->function))
+			continue; /* beside names an address says nothing */
 		buf_clear(&name);
 		text_frame_name(&name, f, w->page->ascii);
 		if (strcmp(buf_cstr(&name), buf_cstr(&before)) == 0)
@@ -61,7 +64,8 @@ static uint32_t put_chain(struct walk *w, uint32_t node, size_t room)
 		buf_clear(&before);
 		buf_puts(&before, buf_cstr(&name));
 		size_t columns = text_columns(buf_cstr(&name));
-		if (used && used + arrow_columns + columns + MORE_COLUMNS > room) {
+		size_t reserve = only_child(w, n) ? MORE_COLUMNS : 0;
+		if (used && (skipped || used + arrow_columns + columns + reserve > room)) {
 			skipped++;
 			continue;
 		}
