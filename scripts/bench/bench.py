@@ -3,7 +3,7 @@
 """`./dev bench [NAME...]`: side-by-side benchmarks; prints tables and writes build/bench/NAME.json.
 
 Names: pairs (malloc+free microbenchmark), threads (two busy threads), programs (real programs), reading (report beside
-heaptrack_print). Variants alternate within a round, one round is not counted, figures are medians of the rounds. CPU time is
+heaptrack_print), bpf-stack (stacks walked in the kernel). Variants alternate within a round, one round is not counted, figures are medians of the rounds. CPU time is
 judged, wall time shown beside it; what was added is compared, not totals. Where the bare program varies by more than 20 % the
 line says "not judged"; with lost events it says so and is void.
 """
@@ -17,13 +17,15 @@ import platform
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import bpfstack  # noqa: E402
 import measure  # noqa: E402
 import pairs  # noqa: E402
 import programs  # noqa: E402
 import reading  # noqa: E402
 import tools  # noqa: E402
 
-BENCHES = {"pairs": pairs.main, "threads": pairs.threads, "programs": programs.main, "reading": reading.main}
+BENCHES = {"pairs": pairs.main, "threads": pairs.threads, "programs": programs.main, "reading": reading.main,
+           "bpf-stack": bpfstack.main}
 
 
 class Lock:

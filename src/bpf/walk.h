@@ -18,19 +18,26 @@
 
 #define WALK_BLOCK_BYTES 4096
 
+/** A copy of stack memory: words from at to at + last can be read. Nothing yet: 0 and 0, as nothing is at 0. */
+struct walk_block {
+	uint64_t at, last;
+	uint8_t bytes[WALK_BLOCK_BYTES + 8];
+	uint64_t unused; /* the size is a multiple of 16 */
+};
+
 /** What one walk needs; the value of a per-CPU map. */
 struct walk {
 	uint64_t busy; /* thread that is using it + 1; 0 = nobody */
 	uint64_t ip, sp, bp, bx;
-	uint64_t block_at, block_last; /* words from block + 0 to block + block_last can be read */
-	uint32_t first, count;         /* the process's places */
-	uint32_t place;                /* the one that served last */
+	uint32_t first, count; /* the process's places */
+	uint32_t place;        /* the one that served last */
 	uint32_t frames;
 	uint32_t guessed, reads, failed, missed;
 	int32_t stop;
 	uint64_t tag; /* generation << 47 */
 	struct wire_stack out;
-	uint8_t block[WALK_BLOCK_BYTES + 8];
+	struct walk_block
+		block[2]; /* even and odd pages: a frame across two pages needs both, by turns */
 };
 
 /* Sizes are settled between open and load, masks with them. */
@@ -104,35 +111,36 @@ struct walk_tools {
 	struct wire_stack_rule *rules;
 };
 
+static UNWIND_INLINE struct walk_block *walk_block(struct walk *w, uint64_t addr)
+{
+	return &w->block[addr >> 12 & 1];
+}
+
 static __attribute__((noinline)) int walk_fill(struct walk *w, uint64_t addr)
 {
+	struct walk_block *block = walk_block(w, addr);
 	uint64_t at = addr, bytes = 8;
 
 	/* a word across two pages comes alone; else from the frame's own stack pointer on if that is in this page */
 	if ((addr & 4095) <= 4088) {
-		if (w->sp < addr && !((w->sp ^ addr) & ~4095ULL))
+		if (w->sp < addr && !((w->sp ^ addr) & ~4095ULL) &&
+		    addr - w->sp < walk_block_bytes - 8)
 			at = w->sp;
 		bytes = 4096 - (at & 4095);
 		if (bytes > walk_block_bytes)
 			bytes = walk_block_bytes;
-		if (addr - at > bytes - 8) {
-			at = addr;
-			bytes = 4096 - (at & 4095);
-			if (bytes > walk_block_bytes)
-				bytes = walk_block_bytes;
-		}
 	}
 	w->reads++;
-	w->block_at = 0;
-	w->block_last = 0;
+	block->at = 0;
+	block->last = 0;
 	if (bytes < 8 || bytes > WALK_BLOCK_BYTES)
 		return 1;
-	if (bpf_probe_read_user(w->block, bytes, (void *)at)) {
+	if (bpf_probe_read_user(block->bytes, bytes, (void *)at)) {
 		w->failed++;
 		return 1;
 	}
-	w->block_at = at;
-	w->block_last = bytes - 8;
+	block->at = at;
+	block->last = bytes - 8;
 	return 0;
 }
 
@@ -142,26 +150,25 @@ static UNWIND_INLINE int walk_load(void *ctx, uint64_t addr, uint64_t *out);
 
 static UNWIND_INLINE int walk_load(void *ctx, uint64_t addr, uint64_t *out)
 {
-	struct walk *w = ((struct walk_tools *)ctx)->w;
-	uint64_t off = addr - w->block_at;
+	struct walk_block *block = walk_block(((struct walk_tools *)ctx)->w, addr);
+	uint64_t off = addr - block->at;
 
-	if (off > w->block_last || !w->block_at) {
-		if (walk_fill(w, addr))
+	if (off > block->last) {
+		if (walk_fill(((struct walk_tools *)ctx)->w, addr))
 			return 1;
-		off = addr - w->block_at;
+		off = addr - block->at;
 	}
-	if (off > WALK_BLOCK_BYTES)
-		return 1;
-	*out = *(uint64_t *)(w->block + off);
+	*out = *(uint64_t *)(block->bytes + (off & (WALK_BLOCK_BYTES - 1)));
 	return 0;
 }
 
 /* A table is where its three arrays start in words. */
 struct walk_table {
 	const struct walk_words *words;
+	uint64_t mask; /* a copy, so that it is loaded once */
 	uint32_t idx, row, rule;
 };
-#define WALK_U32(t, i) ((t).words->v[(uint64_t)(uint32_t)(i)&walk_words_mask])
+#define WALK_U32(t, i) ((t).words->v[(uint64_t)(uint32_t)(i) & (t).mask])
 #define UNWIND_TABLE struct walk_table
 #define UNWIND_IDX(t, i) WALK_U32(t, (t).idx + (uint32_t)(i))
 #define UNWIND_ROW(t, i) WALK_U32(t, (t).row + (uint32_t)(i))
@@ -212,6 +219,7 @@ static UNWIND_INLINE uint64_t walk_find_rule(struct walk_tools *t, uint64_t ip)
 	if (off >= p->text_bytes)
 		return p->text_bytes ? WIRE_RULE_GAP : WALK_CODE;
 	table.words = t->words;
+	table.mask = walk_words_mask;
 	table.idx = p->idx;
 	table.row = p->row;
 	table.rule = p->rule * 2;
@@ -226,17 +234,15 @@ static UNWIND_INLINE uint64_t walk_rule(struct walk_tools *t, uint64_t ip)
 
 	if (ip >> 47)
 		return WALK_NOT_CODE;
-	if (!walk_use_cache) {
-		w->missed++;
-		return walk_find_rule(t, ip);
-	}
 	kept = &t->rules[(ip * 0x9e3779b97f4a7c15ULL) >> (64 - WIRE_STACK_CACHE_BITS)];
-	if (kept->tag == tag)
+	if (walk_use_cache && kept->tag == tag)
 		return kept->rule;
 	w->missed++;
 	rule = walk_find_rule(t, ip);
-	kept->tag = tag;
-	kept->rule = rule;
+	if (walk_use_cache) {
+		kept->tag = tag;
+		kept->rule = rule;
+	}
 	return rule;
 }
 
@@ -339,7 +345,8 @@ static UNWIND_INLINE int walk_stack(struct walk *w, uint32_t slot, uint32_t pid,
 	w->sp = sp;
 	w->bp = bp;
 	w->bx = bx;
-	w->block_at = w->block_last = 0;
+	w->block[0].at = w->block[0].last = 0;
+	w->block[1].at = w->block[1].last = 0;
 	w->first = process->first;
 	w->count = process->count;
 	w->place = process->first;

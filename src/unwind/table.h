@@ -58,8 +58,8 @@ static inline int unwind_table_valid(const void *blob, uint64_t bytes)
 
 /**
  * unwind_table_lookup() - the recipe for @off = address - text_lo, which the caller has found below text_bytes.
- * The address is that of an instruction (return address - 1). Nine probes whatever the data, no branch on it: small
- * for the verifier, free of mispredictions.
+ * The address is that of an instruction (return address - 1). At most nine probes, fewer where the grain is small;
+ * the arithmetic keeps it small for the verifier.
  */
 static UNWIND_INLINE uint64_t unwind_table_lookup(UNWIND_TABLE t, uint64_t off)
 {
@@ -69,7 +69,7 @@ static UNWIND_INLINE uint64_t unwind_table_lookup(UNWIND_TABLE t, uint64_t off)
 	uint64_t limit =
 		((off & 0xffff) << 16 | 0xffff) + 1; /* rows below this start at or before off */
 
-	for (int i = 0; i < WIRE_UNWIND_PROBES; i++) {
+	for (int i = 0; i < WIRE_UNWIND_PROBES && n; i++) { /* most grains hold a handful of rows */
 		uint32_t half = (n + 1) >> 1;
 		int64_t d = (int64_t)(uint64_t)UNWIND_ROW(t, (uint64_t)(uint32_t)(lo + half - 1)) -
 			    (int64_t)limit;

@@ -4,7 +4,8 @@
  *
  *   bpf_stack load                                    what the verifier and the kernel say of the program
  *   bpf_stack compare EVERY DOUBLE.so -- PROGRAM...   every n-th malloc: kernel = unwind/capture = libunwind?
- *   bpf_stack watch SECONDS PATH SYMBOL [no-cache] [count-only] [no-frame-limit] -- PROGRAM... | -p PID
+ *   bpf_stack watch SECONDS PATH SYMBOL [no-cache] [count-only] [stats] [block=BYTES] -- PROGRAM... | -p PID
+ *   bpf_stack peer SECONDS PATH SYMBOL stack|nothing -- PROGRAM...      bpf_get_stack(), or nothing, in its place
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
 #include "double.h"
+#include "peer.skel.h"
 #include "source/bpfstack.h"
 #include "wire/heap.h"
 
@@ -257,6 +262,45 @@ static int watch(double limit, const char *path, const char *symbol, pid_t pid, 
 	return 0;
 }
 
+static int peer(double limit, const char *path, const char *symbol, int walks, char **argv)
+{
+	struct peer_bpf *p = peer_bpf__open_and_load();
+	int stats = bpf_enable_stats(BPF_STATS_RUN_TIME), status, cpus = libbpf_num_possible_cpus();
+	pid_t child = spawn(argv, NULL, NULL);
+	LIBBPF_OPTS(bpf_uprobe_opts, opts, .func_name = symbol);
+	if (!p || stats < 0)
+		return 1;
+	usleep(20000);
+	struct bpf_program *program = walks ? p->progs.peer_stack : p->progs.peer_nothing;
+	struct bpf_link *link = bpf_program__attach_uprobe_opts(program, child, path, 0, &opts);
+	if (!link)
+		return 1;
+	usleep((useconds_t)(limit * 1e6));
+	bpf_link__destroy(link);
+	kill(child, SIGTERM);
+	waitpid(child, &status, 0);
+	struct bpf_prog_info info = { 0 };
+	uint32_t bytes = sizeof(info), zero = 0;
+	bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &bytes);
+	struct peer_value {
+		uint64_t captures, frames, failed, frame[256];
+	} *all = calloc((size_t)cpus, sizeof(*all)), sum = { 0 };
+	bpf_map_lookup_elem(bpf_map__fd(p->maps.peer_scratch), &zero, all);
+	for (int i = 0; i < cpus; i++) {
+		sum.captures += all[i].captures;
+		sum.frames += all[i].frames;
+		sum.failed += all[i].failed;
+	}
+	printf("{\"runs\": %lu, \"run_ns\": %lu, \"captures\": %lu, \"frames\": %lu, \"failed\": "
+	       "%lu}\n",
+	       (unsigned long)info.run_cnt, (unsigned long)info.run_time_ns, sum.captures,
+	       sum.frames, sum.failed);
+	free(all);
+	close(stats);
+	peer_bpf__destroy(p);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	opt.cache_dir = "";
@@ -269,12 +313,19 @@ int main(int argc, char **argv)
 		for (; i < argc && strcmp(argv[i], "--") && strcmp(argv[i], "-p"); i++) {
 			opt.no_rule_cache |= !strcmp(argv[i], "no-cache");
 			opt.count_only |= !strcmp(argv[i], "count-only");
+			if (!strncmp(argv[i], "block=", 6))
+				opt.block_bytes = (uint32_t)atoi(argv[i] + 6);
+			/* held to the end; the kernel counts while somebody holds it */
+			if (!strcmp(argv[i], "stats") && bpf_enable_stats(BPF_STATS_RUN_TIME) < 0)
+				return 1;
 		}
 		if (i + 1 < argc && !strcmp(argv[i], "-p"))
 			return watch(atof(argv[2]), argv[3], argv[4], atoi(argv[i + 1]), NULL);
 		if (i + 1 < argc)
 			return watch(atof(argv[2]), argv[3], argv[4], 0, argv + i + 1);
 	}
+	if (argc > 7 && !strcmp(argv[1], "peer") && !strcmp(argv[6], "--"))
+		return peer(atof(argv[2]), argv[3], argv[4], !strcmp(argv[5], "stack"), argv + 7);
 	fprintf(stderr, "usage: see the head of bpf_stack.c\n");
 	return 2;
 }
