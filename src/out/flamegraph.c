@@ -243,11 +243,13 @@ static void put_head(struct flame *f, const char *title, const char *cmdline, st
 	uint32_t height = TOP + ROW * (f->depth + 1) + BOTTOM;
 	buf_printf(text,
 		   "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-		   "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"100%%\" "
+		   "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"%d\" "
+		   "height=\"%u\" "
 		   "preserveAspectRatio=\"xMinYMin meet\" "
 		   "viewBox=\"0 0 %d %u\" data-width=\"%d\" data-top=\"%d\" data-depth=\"%u\" "
 		   "data-total=\"%" PRIu64 "\" data-unit=\"%s\" data-flipped=\"%d\">\n",
-		   WIDTH, height, WIDTH, TOP, f->depth, f->total, unit_of(f->cost), f->flipped);
+		   WIDTH, height, WIDTH, height, WIDTH, TOP, f->depth, f->total, unit_of(f->cost),
+		   f->flipped);
 	buf_puts(text, "<style>\n"
 		       "text{font:11px ui-monospace,Menlo,'DejaVu Sans Mono',monospace;fill:#111}\n"
 		       ".title{font:600 17px system-ui,'DejaVu Sans',sans-serif}\n"
