@@ -309,11 +309,12 @@ def test_a_go_program_with_cgo(counted, installed, tmp_path):
 
 
 @pytest.mark.large
-def test_headless_chromium_with_its_own_allocator(counted):
+def test_headless_chromium_with_its_own_allocator(counted, tmp_path):
     program = "/usr/lib/chromium/chromium"
     if not os.path.exists(program):
         pytest.skip("chromium is not installed")
-    argv = [program, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "data:text/html,<p>hello</p>"]
+    argv = [program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+            f"--user-data-dir={tmp_path}", "--dump-dom", "data:text/html,<p>hello</p>"]
     bare = run(argv, timeout=60)
     if b"hello" not in bare.stdout:
         pytest.skip("chromium does not run here")
