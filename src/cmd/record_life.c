@@ -15,7 +15,9 @@
 #define MS 1000000u
 #define RSS_FIRST_NS (10 * MS)
 #define RSS_LAST_NS (100 * MS)
-#define FLUSH_NS (400 * MS) /* a killed recorder may lose a second; it may also have lost its processor for a while */
+#define FLUSH_NS \
+	(400 *   \
+	 MS) /* a killed recorder may lose a second; it may also have lost its processor for a while */
 #define HOUSE_NS (250 * MS)
 #define EXEC_FIRST_NS (5 * MS)
 #define EXEC_LAST_NS (1000ull * MS)

@@ -298,7 +298,8 @@ int store_search_logs(struct store_reader *reader, const char *text, int as_phra
 		store_page_free(page);
 		return rc;
 	}
-	qsort(page->logs, page->count, sizeof(*page->logs), newest_first);
+	if (page->count)
+		qsort(page->logs, page->count, sizeof(*page->logs), newest_first);
 	*out = page;
 	return 0;
 }

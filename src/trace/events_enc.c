@@ -111,7 +111,7 @@ static inline unsigned place(struct events_enc *enc, struct thread_context *t,
 	struct events_model *m = enc->m;
 	struct dead_list *list = &m->dead[model_class(event->bytes)];
 	uint32_t most = list->count < DEPTH_MAX ? list->count : DEPTH_MAX;
-	const struct dead *top = list->dead + list->count - 1;
+	const struct dead *top = most ? list->dead + list->count - 1 : NULL;
 	if (most && top->addr == event->addr) {
 		list->count--;
 		*slot = top->slot;
