@@ -562,6 +562,82 @@ NOINLINE void code_without_entries(void **state)
 	KEEP;
 }
 
+/* ---- code made at run time ---- */
+
+/* sub $24, %rsp; mov %esi, %edi ... call *%rax; add $24, %rsp; ret */
+static const uint8_t jit_code[] = { 0x48, 0x83, 0xec, 0x18, 0x48, 0x89, 0xf8, 0x89,
+				    0xf7, 0xff, 0xd0, 0x48, 0x83, 0xc4, 0x18, 0xc3 };
+typedef void (*jit_fn)(void (*call)(int), int n);
+
+static void put32(uint8_t **at, uint32_t v)
+{
+	memcpy(*at, &v, 4);
+	*at += 4;
+}
+
+static void put64(uint8_t **at, uint64_t v)
+{
+	memcpy(*at, &v, 8);
+	*at += 8;
+}
+
+/* A CIE and an FDE for the code, absolute pointers, ended by a zero length. */
+static void make_records(uint8_t *at, const void *code)
+{
+	static const uint8_t cie[] = { 1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1, 0, 0 };
+	static const uint8_t fde[] = { 0x44, 0x0e, 32, 0x4b, 0x0e, 8, 0, 0 };
+	uint8_t *begin = at;
+	put32(&at, 4 + sizeof(cie));
+	put32(&at, 0);
+	memcpy(at, cie, sizeof(cie));
+	at += sizeof(cie);
+	put32(&at, 4 + 16 + sizeof(fde));
+	put32(&at, (uint32_t)(at - begin));
+	put64(&at, (uint64_t)(uintptr_t)code);
+	put64(&at, sizeof(jit_code));
+	memcpy(at, fde, sizeof(fde));
+	at += sizeof(fde);
+	put32(&at, 0);
+}
+
+NOINLINE void check_jit(int n)
+{
+	static uint64_t ip[256];
+	uint32_t root, count = harness_frames(&harness, capture_here(thread), ip, 256, &root);
+	checks++;
+	wrong += root != (uint32_t)n;
+	/* this function, the made code, its caller, ... or cut after it where nothing is known of it */
+	wrong += n == WIRE_STOP_END ? count < 6 : count != 1;
+	KEEP;
+}
+
+NOINLINE void code_made_at_run_time(void **state)
+{
+	(void)state;
+	uint8_t *code = mmap(NULL, 8192, PROT_READ | PROT_WRITE | PROT_EXEC,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(code != MAP_FAILED);
+	memcpy(code, jit_code, sizeof(jit_code));
+	jit_fn call;
+	memcpy(&call, &code, sizeof(call));
+	for (int round = 0; round < 3; round++) {
+		call(check_jit,
+		     WIRE_STOP_NO_MODULE); /* the harness knows no code outside of modules */
+		make_records(code + 4096, code);
+		unwind_register_frame(harness.process, code + 4096);
+		call(check_jit, WIRE_STOP_END);
+		call(check_jit, WIRE_STOP_END);
+		unwind_deregister_frame(harness.process, code + 4096);
+		memset(code + 4096, 0xff, 64);
+		call(check_jit, WIRE_STOP_NO_MODULE);
+	}
+	/* records that run into memory that is not there are not taken */
+	memcpy(code + 8192 - 8, "\xff\xff\0\0\0\0\0", 8);
+	unwind_register_frame(harness.process, code + 8192 - 8);
+	call(check_jit, WIRE_STOP_NO_MODULE);
+	munmap(code, 8192);
+}
+
 /* ---- */
 
 static void (*scenario)(void **state);
@@ -627,6 +703,7 @@ SCENARIO(stacks_after_longjmp_are_exact, jumps_back)
 SCENARIO(coroutines_of_makecontext_are_exact, makecontext_coroutines)
 SCENARIO(hand_made_coroutines_are_exact, coroutines_by_hand)
 SCENARIO(memory_that_is_not_there_is_not_read, stacks_that_end_in_the_void)
+SCENARIO(registered_frames_of_made_code_are_walked, code_made_at_run_time)
 SCENARIO(frame_pointers_help_out_and_are_marked, code_without_entries)
 
 int main(void)
@@ -640,6 +717,7 @@ int main(void)
 		cmocka_unit_test(coroutines_of_makecontext_are_exact),
 		cmocka_unit_test(hand_made_coroutines_are_exact),
 		cmocka_unit_test(memory_that_is_not_there_is_not_read),
+		cmocka_unit_test(registered_frames_of_made_code_are_walked),
 		cmocka_unit_test(frame_pointers_help_out_and_are_marked),
 	};
 	harness_init(&harness);
