@@ -101,7 +101,8 @@ static int map_room(struct events_enc *enc, uint32_t block, struct err *err)
 /* The difference of two addresses; most are multiples of 16, which then needs one bit instead of four. */
 static inline uint64_t fold_addr(uint64_t delta)
 {
-	return zigzag(delta % 16 ? (int64_t)(delta << 1 | 1) : (int64_t)delta >> 4 << 1);
+	return zigzag(
+		(int64_t)(delta % 16 ? delta << 1 | 1 : (uint64_t)((int64_t)delta >> 4) << 1));
 }
 
 /* Find a slot for the block, and tell how its address was found. */
