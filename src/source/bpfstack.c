@@ -101,12 +101,18 @@ struct bpfstack *bpfstack_new(const struct bpfstack_opt *opt, struct err *err)
 	return stack;
 }
 
+void bpfstack_detach(struct bpfstack *stack)
+{
+	for (uint32_t i = 0; i < stack->link_count; i++)
+		bpf_link__destroy(stack->links[i]);
+	stack->link_count = 0;
+}
+
 void bpfstack_free(struct bpfstack *stack)
 {
 	if (!stack)
 		return;
-	for (uint32_t i = 0; i < stack->link_count; i++)
-		bpf_link__destroy(stack->links[i]);
+	bpfstack_detach(stack);
 	ring_buffer__free(stack->ring);
 	bpfstack_events_free(stack->events);
 	if (stack->epoll >= 0)

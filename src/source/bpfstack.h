@@ -63,6 +63,9 @@ int bpfstack_drain(struct bpfstack *stack, int timeout_ms,
 		   int (*stack_cb)(void *ctx, const struct wire_stack *record), void *ctx,
 		   struct err *err);
 
+/** bpfstack_detach() - end all probes; what was captured until then can still be drained, and nothing comes after it. */
+void bpfstack_detach(struct bpfstack *stack);
+
 /** bpfstack_counts() - by enum wire_stack_counter, all CPUs since load. */
 int bpfstack_counts(struct bpfstack *stack, uint64_t counts[WIRE_STACK_COUNTERS], struct err *err);
 

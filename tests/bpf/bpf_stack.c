@@ -249,6 +249,10 @@ static int watch(double limit, const char *path, const char *symbol, pid_t pid, 
 			fail(&err);
 	}
 	double took = seconds() - start;
+	/* the program may go on: captures and records are only equal once nothing can come any more */
+	bpfstack_detach(stack);
+	if (bpfstack_drain(stack, 0, count_only, &received, &err) < 0)
+		fail(&err);
 	printf("{\"received\": %lu, \"seconds\": %.3f, \"attached\": %d, \"ended\": %d, "
 	       "\"status\": %d, ",
 	       received, took, attached, ended, status);
