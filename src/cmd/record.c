@@ -334,6 +334,19 @@ static void finish_and_report(struct record *rec, const struct record_opt *opt, 
 		report(rec, opt, buf_cstr(&path));
 }
 
+/* Arguments as /proc/PID/cmdline has them: each with its NUL. NULL without memory: then there is no command line. */
+static char *join_arguments(char **argv, size_t *bytes)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	for (char **arg = argv; *arg; arg++)
+		buf_put(&text, *arg, strlen(*arg) + 1);
+	*bytes = text.len;
+	char *joined = buf_take(&text);
+	if (!joined)
+		*bytes = 0;
+	return joined;
+}
+
 static int run_program(struct launch *launch, const struct record_opt *opt, const char *comment,
 		       char **argv, struct err *err)
 {
@@ -371,6 +384,8 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 		heart_stop(&heart);
 		return -1;
 	}
+	snprintf(rec.exe, sizeof(rec.exe), "%s", launch->path);
+	rec.cmdline = join_arguments(launch->argv, &rec.cmdline_bytes);
 	if (record_open(&rec, heap, pid, pattern, comment, opt->stamp_every_event ? 1000 : BEAT_NS,
 			err) < 0) {
 		/* the program goes on, untraced; its status is still what we exit with */

@@ -121,10 +121,21 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 	rec->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (rec->pidfd < 0)
 		return err_set(err, -errno, "cannot watch process %d", (int)pid);
-	if (proc_exe(pid, rec->exe, sizeof(rec->exe)) < 0)
+	/* a program that has ended already has neither: what was started stands for it */
+	char exe[sizeof(rec->exe)];
+	if (proc_exe(pid, exe, sizeof(exe)) >= 0)
+		strcpy(rec->exe, exe);
+	else if (!rec->exe[0])
 		strcpy(rec->exe, "unknown");
-	ssize_t len = proc_cmdline(pid, &rec->cmdline);
-	rec->cmdline_bytes = len > 0 ? (size_t)len : 0;
+	char *cmdline = NULL;
+	ssize_t len = proc_cmdline(pid, &cmdline);
+	if (len > 0) {
+		free(rec->cmdline);
+		rec->cmdline = cmdline;
+		rec->cmdline_bytes = (size_t)len;
+	} else {
+		free(cmdline);
+	}
 	rec->prof = prof_new(err);
 	if (!rec->prof)
 		return err->code;
