@@ -30,6 +30,9 @@ struct cost {
 	uint64_t uncertain, uncertain_bytes;
 };
 
+/** cost_add() - add each column of @from to @to. */
+void cost_add(struct cost *to, const struct cost *from);
+
 struct prof *prof_new(struct err *err);
 void prof_free(struct prof *prof);
 void prof_freep(struct prof **prof);

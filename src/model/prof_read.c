@@ -101,7 +101,7 @@ void prof_stack_cost(const struct prof *prof, struct stack_id id, struct cost *c
 		*cost = (struct cost){ 0 };
 }
 
-static void cost_add(struct cost *to, const struct cost *from)
+void cost_add(struct cost *to, const struct cost *from)
 {
 	to->allocations += from->allocations;
 	to->allocated_bytes += from->allocated_bytes;

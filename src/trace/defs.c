@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/varint.h"
+#include "trace/cursor.h"
 
 enum {
 	COL_KIND = 0,  /* a byte each: kind, for a stack stop << 4 */
@@ -148,31 +149,6 @@ int defs_enc_add(struct defs_enc *enc, const struct def *def, struct err *err)
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------------ */
-
-struct cursor {
-	const uint8_t *at, *end;
-	int bad;
-};
-
-static uint64_t get_num(struct cursor *c)
-{
-	uint64_t v = 0;
-	const uint8_t *at = c->bad ? NULL : varint_get(c->at, c->end, &v);
-	if (!at) {
-		c->bad = 1;
-		return 0;
-	}
-	c->at = at;
-	return v;
-}
-
-static uint32_t get_u32(struct cursor *c)
-{
-	uint64_t v = get_num(c);
-	if (v > UINT32_MAX)
-		c->bad = 1;
-	return (uint32_t)v;
-}
 
 static uint8_t get_byte(struct cursor *c)
 {

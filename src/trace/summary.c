@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/varint.h"
+#include "trace/cursor.h"
 
 enum {
 	COL_TOTALS = 0,
@@ -164,28 +165,6 @@ int64_t summary_put(const struct prof *prof, const struct summary_names *names, 
 
 /* ---- reading ------------------------------------------------------------------------------------------------ */
 
-struct cursor {
-	const uint8_t *at, *end;
-	int bad;
-};
-
-static uint64_t get_num(struct cursor *c)
-{
-	uint64_t v = 0;
-	const uint8_t *at = c->bad ? NULL : varint_get(c->at, c->end, &v);
-	if (!at) {
-		c->bad = 1;
-		return 0;
-	}
-	c->at = at;
-	return v;
-}
-
-static struct cursor column(const struct blt_view *view, unsigned id)
-{
-	return (struct cursor){ view->col[id].at, view->col[id].end, 0 };
-}
-
 static void get_cost(struct cursor *c, struct cost *cost)
 {
 	uint64_t field[COST_FIELDS];
@@ -196,7 +175,7 @@ static void get_cost(struct cursor *c, struct cost *cost)
 
 static int get_totals(const struct blt_view *view, struct prof *prof, struct err *err)
 {
-	struct cursor c = column(view, COL_TOTALS);
+	struct cursor c = cursor_column(view, COL_TOTALS);
 	struct prof_totals t = { 0 };
 	get_cost(&c, &t.cost);
 	t.foreign_frees = get_num(&c);
@@ -222,10 +201,10 @@ static int get_totals(const struct blt_view *view, struct prof *prof, struct err
 static int get_stacks(const struct blt_view *view, uint32_t rows, struct prof *prof,
 		      struct err *err)
 {
-	struct cursor id = column(view, COL_ID), col[COST_FIELDS];
+	struct cursor id = cursor_column(view, COL_ID), col[COST_FIELDS];
 	uint64_t next = 0;
 	for (unsigned i = 0; i < COST_FIELDS; i++)
-		col[i] = column(view, COL_COST + i);
+		col[i] = cursor_column(view, COL_COST + i);
 	for (uint32_t n = 0; n < rows; n++) {
 		uint64_t field[COST_FIELDS], number;
 		int bad = __builtin_add_overflow(next, get_num(&id), &number) || id.bad;
@@ -250,7 +229,7 @@ static int get_stacks(const struct blt_view *view, uint32_t rows, struct prof *p
 
 static int get_threads(const struct blt_view *view, struct prof *prof, struct err *err)
 {
-	struct cursor c = column(view, COL_THREADS);
+	struct cursor c = cursor_column(view, COL_THREADS);
 	uint64_t next = 0;
 	while (c.at < c.end) {
 		uint64_t number;
@@ -275,7 +254,7 @@ static int get_threads(const struct blt_view *view, struct prof *prof, struct er
 
 static int get_timeline(const struct blt_view *view, struct prof *prof, struct err *err)
 {
-	struct cursor c = column(view, COL_TIMELINE);
+	struct cursor c = cursor_column(view, COL_TIMELINE);
 	struct prof_point *points = NULL, p = { 0 };
 	size_t count = 0, cap = 0;
 	int rc = 0;

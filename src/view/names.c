@@ -63,19 +63,6 @@ uint64_t view_cost_of(const struct cost *cost, enum view_cost which)
 	return 0;
 }
 
-void view_cost_add(struct cost *to, const struct cost *from)
-{
-	to->allocations += from->allocations;
-	to->allocated_bytes += from->allocated_bytes;
-	to->frees += from->frees;
-	to->temporary += from->temporary;
-	to->leaked += from->leaked;
-	to->leaked_bytes += from->leaked_bytes;
-	to->peak_bytes += from->peak_bytes;
-	to->uncertain += from->uncertain;
-	to->uncertain_bytes += from->uncertain_bytes;
-}
-
 const char *view_stop_label(unsigned stop)
 {
 	static const char *const labels[STACK_STOP_MAX] = {

@@ -129,7 +129,7 @@ static int collect_stacks(const struct prof *prof, enum view_by by, struct group
 		struct stack_id stack = view_canonical(prof, (struct stack_id){ i });
 		uint32_t *known = &group_of[stack.v];
 		if (*known) {
-			view_cost_add(&g->items[*known - 1].cost, &cost);
+			cost_add(&g->items[*known - 1].cost, &cost);
 			continue;
 		}
 		uint32_t at = 0, hash = 0;
@@ -149,7 +149,7 @@ static int collect_stacks(const struct prof *prof, enum view_by by, struct group
 					break;
 			if (tab.slots[at] != IDTAB_NONE) {
 				*known = tab.slots[at] + 1;
-				view_cost_add(&g->items[*known - 1].cost, &cost);
+				cost_add(&g->items[*known - 1].cost, &cost);
 				continue;
 			}
 			if (g->count == keys_cap) {

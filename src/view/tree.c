@@ -131,7 +131,7 @@ static uint32_t enter_inverted(struct build *b, struct stack_id stack, const str
 			node = stop_child(b, node, s->stop);
 			if (node == 0)
 				return 0;
-			view_cost_add(&b->nodes[node].total, cost);
+			cost_add(&b->nodes[node].total, cost);
 			break;
 		}
 		const struct prof_frame *f = prof_frame(b->prof, s->frame);
@@ -143,7 +143,7 @@ static uint32_t enter_inverted(struct build *b, struct stack_id stack, const str
 			node = child(b, node, &frame);
 			if (node == 0)
 				return 0;
-			view_cost_add(&b->nodes[node].total, cost);
+			cost_add(&b->nodes[node].total, cost);
 		}
 		at = s->parent;
 	}
@@ -167,17 +167,17 @@ static int fill(struct build *b, int inverted, struct err *err)
 			if (node == 0)
 				return no_memory(err);
 		}
-		view_cost_add(&b->nodes[node].self, &cost);
+		cost_add(&b->nodes[node].self, &cost);
 		if (inverted)
-			view_cost_add(&b->nodes[0].total, &cost);
+			cost_add(&b->nodes[0].total, &cost);
 	}
 	if (inverted)
 		return 0;
 	/* A parent is always made before its children: one pass backwards sums everything up. */
 	for (uint32_t i = b->count; i-- > 0;) {
-		view_cost_add(&b->nodes[i].total, &b->nodes[i].self);
+		cost_add(&b->nodes[i].total, &b->nodes[i].self);
 		if (i)
-			view_cost_add(&b->nodes[b->nodes[i].parent].total, &b->nodes[i].total);
+			cost_add(&b->nodes[b->nodes[i].parent].total, &b->nodes[i].total);
 	}
 	return 0;
 }

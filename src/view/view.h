@@ -61,8 +61,6 @@ size_t view_frames(const struct prof *prof, struct stack_id stack, struct view_f
 int view_is_wrapper(const char *function);
 /** view_stop_label() - "[partial: too_deep]": the outermost entry of a stack that ended early; NULL for 0. */
 const char *view_stop_label(unsigned stop);
-/** view_cost_add() - add each column of @from to @to. */
-void view_cost_add(struct cost *to, const struct cost *from);
 
 struct view_row {
 	struct cost cost;
