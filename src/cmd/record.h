@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "model/prof.h"
+#include "proc/proc.h"
 #include "source/source.h"
 #include "trace/trace.h"
 
@@ -40,8 +41,9 @@ struct record {
 	pid_t pid;
 	int pidfd;
 	uint64_t peak_rss_bytes;
-	uint64_t rss_next_ns, peak_next_ns, flush_next_ns, house_next_ns, exec_next_ns,
-		exec_wait_ns;
+	struct proc_memory rss; /* the point last written */
+	uint64_t rss_repeat_ns, rss_next_ns, peak_next_ns, flush_next_ns, house_next_ns,
+		exec_next_ns, exec_wait_ns;
 	int saw_exiting, replaced; /* replaced: an exec took the traced program away */
 	int failed;                /* the sink's error was reported */
 	struct err err;

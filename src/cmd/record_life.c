@@ -15,6 +15,7 @@
 #define MS 1000000u
 #define RSS_FIRST_NS (10 * MS)
 #define RSS_LAST_NS (100 * MS)
+#define RSS_REPEAT_NS (250 * MS) /* how long a point may stand for its neighbours */
 #define FLUSH_NS \
 	(400 *   \
 	 MS) /* a killed recorder may lose a second; it may also have lost its processor for a while */
@@ -157,6 +158,12 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 
 /* ---- while it runs ------------------------------------------------------------------------------------------------ */
 
+/* Less than three hundredths: hardly to be seen, and a file of few events would consist of such points. */
+static int is_near(uint64_t a, uint64_t b)
+{
+	return (a > b ? a - b : b - a) < b / 32;
+}
+
 static int take_rss(struct record *rec, uint64_t now, int peak_too)
 {
 	struct proc_memory memory;
@@ -172,6 +179,12 @@ static int take_rss(struct record *rec, uint64_t now, int peak_too)
 	uint64_t interval = now / 100;
 	interval = interval < RSS_FIRST_NS ? RSS_FIRST_NS : interval;
 	rec->rss_next_ns = now + (interval > RSS_LAST_NS ? RSS_LAST_NS : interval);
+	if (!peak_too && now < rec->rss_repeat_ns &&
+	    is_near(memory.rss_bytes, rec->rss.rss_bytes) &&
+	    is_near(memory.virtual_bytes, rec->rss.virtual_bytes))
+		return 0;
+	rec->rss = memory;
+	rec->rss_repeat_ns = now + RSS_REPEAT_NS;
 	return source_heap_rss(rec->heap, sink_of(rec), memory.rss_bytes, memory.virtual_bytes,
 			       rec->peak_rss_bytes, &rec->err);
 }

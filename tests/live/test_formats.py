@@ -43,7 +43,7 @@ def recorded(tmp_path_factory, installed_once):
 def own(tmp_path_factory, byteledger, preload):
     """The same program, recorded by byteledger."""
     path = str(tmp_path_factory.mktemp("own") / "own.blt")
-    subprocess.run([byteledger, "run", "-q", "-o", path, "--", "sqlite3", ":memory:"], input=SCRIPT, text=True,
+    subprocess.run([byteledger, "run", "-q", "--time-resolution", "1ns", "-o", path, "--", "sqlite3", ":memory:"], input=SCRIPT, text=True,
                    capture_output=True, timeout=120, check=True)
     return path
 
