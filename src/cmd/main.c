@@ -11,6 +11,7 @@
 static const struct command commands[] = {
 	{ "run", "record a program: heap, resident size and mappings over time", cmd_run },
 	{ "heap", "record every allocation of a program with its stack", cmd_heap },
+	{ "regions", "say where a process's memory is right now, by mapping", cmd_regions },
 	{ "report", "say where the memory went: the report of a recording", cmd_report },
 	{ "export", "write a recording in the format of another tool", cmd_export },
 	{ "import", "turn a heaptrack file into a recording", cmd_import },

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* regions.c - `byteledger regions TARGET`: where a process's memory is right now, by mapping. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/jsonw.h"
+#include "cmd/cmd.h"
+#include "cmd/targets.h"
+#include "cmd/terminal.h"
+#include "out/regions.h"
+#include "proc/breakdown.h"
+#include "proc/text.h"
+
+#define TOP_DEFAULT 20
+#define TOP_MAX 10000000
+
+enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
+
+struct regions {
+	struct targets targets;
+	enum format format;
+	enum regions_sort sort;
+	size_t top;
+	int top_given, all, raw, quick, compat;
+};
+
+enum { OPT_TOP = 256, OPT_ALL, OPT_SORT, OPT_FORMAT, OPT_BYTES, OPT_QUICK, OPT_COMPAT };
+
+static const struct argp_option options[] = {
+	{ "top", OPT_TOP, "N", 0, "List the N largest mappings (default 20; 0: none)", 2 },
+	{ "all", OPT_ALL, NULL, 0, "List every mapping, label and thread", 2 },
+	{ "sort", OPT_SORT, "WORD", 0, "Order of mappings: rss (default), pss, swap or virtual",
+	  2 },
+	{ "format", OPT_FORMAT, "WORD", 0, "text (default), json or csv", 3 },
+	{ "bytes", OPT_BYTES, NULL, 0, "Print sizes in bytes", 3 },
+	{ "quick", OPT_QUICK, NULL, 0,
+	  "Count resident pages without walking them for PSS: RSS and swap only, and the target "
+	  "hardly waits",
+	  3 },
+	{ "compat", OPT_COMPAT, NULL, 0,
+	  "Print the layout of Teranode's memory analyzer, in whole MB, for scripts that read it",
+	  3 },
+	{ 0 },
+};
+
+static int parse_word(const char *text, const char *const *words, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(text, words[i]) == 0)
+			return (int)i;
+	return -1;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	static const char *const formats[] = { "text", "json", "csv" };
+	static const char *const sorts[] = { "rss", "pss", "swap", "virtual" };
+	struct regions *r = state->input;
+	int word;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &r->targets;
+		break;
+	case OPT_TOP: {
+		char *end;
+		errno = 0;
+		long long n = strtoll(arg, &end, 10);
+		if (end == arg || *end || errno || n < 0 || n > TOP_MAX)
+			argp_error(state, "--top '%s': a number from 0 to %d", arg, TOP_MAX);
+		r->top = (size_t)n;
+		r->top_given = 1;
+		break;
+	}
+	case OPT_ALL:
+		r->all = 1;
+		break;
+	case OPT_SORT:
+		word = parse_word(arg, sorts, ARRAY_LEN(sorts));
+		if (word < 0)
+			argp_error(state, "unknown order '%s': rss, pss, swap or virtual", arg);
+		r->sort = (enum regions_sort)word;
+		break;
+	case OPT_FORMAT:
+		word = parse_word(arg, formats, ARRAY_LEN(formats));
+		if (word < 0)
+			argp_error(state, "unknown format '%s': text, json or csv", arg);
+		r->format = (enum format)word;
+		break;
+	case OPT_BYTES:
+		r->raw = 1;
+		break;
+	case OPT_QUICK:
+		r->quick = 1;
+		break;
+	case OPT_COMPAT:
+		r->compat = 1;
+		break;
+	case ARGP_KEY_ARG:
+		argp_error(state,
+			   "unexpected argument '%s': a target is given by -p, -n or --cgroup",
+			   arg);
+		break;
+	case ARGP_KEY_END:
+		if (!targets_given(&r->targets))
+			argp_error(state, "which process? -p PID, -n NAME or --cgroup PATH");
+		if (r->quick && (r->compat || r->sort == REGIONS_BY_PSS))
+			argp_error(state, "--quick does not know PSS");
+		if (r->compat && r->format != FORMAT_TEXT)
+			argp_error(state, "--compat is a text layout");
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int print_text(const struct regions *r, const struct breakdown *b, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	if (r->compat) {
+		char title[64];
+		size_t listed = r->top < b->region_count ? r->top : b->region_count;
+		snprintf(title, sizeof(title),
+			 r->all ? "All Memory Regions" : "Top %zu Memory Regions", listed);
+		regions_compat(&text, b, r->all ? b->region_count : r->top, title);
+	} else {
+		struct out_opt terminal = { 0 };
+		terminal_fit(stdout, &terminal);
+		struct regions_text_opt opt = { .width = terminal.width,
+						.colour = terminal.colour,
+						.ascii = terminal.ascii,
+						.raw = r->raw,
+						.top = r->top,
+						.all = r->all,
+						.all_labels = r->all,
+						.sort = r->sort };
+		regions_text(&text, b, &opt);
+	}
+	if (buf_failed(&text))
+		return err_set(err, -ENOMEM, "cannot print");
+	fwrite(text.data, 1, text.len, stdout);
+	return 0;
+}
+
+static int print(const struct regions *r, const struct breakdown *b, int first, struct err *err)
+{
+	struct out_regions_opt opt = { .top = r->top, .all = r->all, .sort = r->sort };
+	int rc;
+	if (r->format == FORMAT_JSON) {
+		struct jsonw json;
+		jsonw_init(&json, stdout);
+		rc = out_regions_json(&json, NULL, b, &opt, now_ns() - b->end_ns, err);
+		jsonw_line(&json);
+	} else if (r->format == FORMAT_CSV) {
+		rc = out_regions_csv(stdout, b, &opt, first, err);
+	} else {
+		rc = print_text(r, b, err);
+	}
+	if (rc == 0 && (fflush(stdout) != 0 || ferror(stdout)))
+		rc = err_set(err, -EIO, "cannot write the result");
+	return rc;
+}
+
+/** look() - one reading of one process, printed. */
+static int look(const struct regions *r, pid_t pid, int first, struct err *err)
+{
+	CLEANUP(target_close) struct target target = { 0 };
+	int rc = target_open(&target, pid, err);
+	if (rc < 0)
+		return rc;
+	struct breakdown_opt opt = { .quick = r->quick };
+	CLEANUP(breakdown_freep) struct breakdown *b = breakdown_read(&target, &opt, err);
+	if (!b)
+		return err->code;
+	return print(r, b, first, err);
+}
+
+int cmd_regions(int argc, char **argv)
+{
+	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.doc = "Say where a process's memory is right now: every mapping classified, the "
+		       "classes adding up "
+		       "to its RSS.",
+		.children = children,
+	};
+	struct regions r = { .top = TOP_DEFAULT };
+	int rest;
+	if (cmd_parse(&argp, argc, argv, &rest, &r) < 0)
+		return CMD_USAGE;
+	struct err err = { 0 };
+	CLEANUP(target_list_fini) struct target_list list = { 0 };
+	if (targets_find(&r.targets, &list, &err) < 0)
+		return cmd_fail(&err);
+	int status = CMD_OK;
+	for (size_t i = 0; i < list.count; i++) {
+		err_init(&err);
+		/* one that ended does not take the others with it */
+		if (look(&r, list.pids[i], i == 0, &err) < 0)
+			status = cmd_fail(&err);
+	}
+	return status;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/targets.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cmd/cmd.h"
+#include "proc/proc.h"
+
+#define CGROUP_DEPTH_MAX 32
+#define PIDS_MAX 100000u
+#define NAME_POLL_MS \
+	50 /* a program that runs for less may be missed, and has no memory to look at */
+
+enum { OPT_CGROUP = 512 };
+
+static const struct argp_option options[] = {
+	{ "pid", 'p', "PID", 0, "The process with that id (repeatable)", 1 },
+	{ "name", 'n', "NAME", 0,
+	  "Every process whose executable has that base name (or glob); waits for one where none "
+	  "runs",
+	  1 },
+	{ "cgroup", OPT_CGROUP, "PATH", 0, "Every process of a cgroup and of those below it", 1 },
+	{ 0 },
+};
+
+int targets_given(const struct targets *targets)
+{
+	return targets->pid_count || targets->name || targets->cgroup;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct targets *t = state->input;
+	switch (key) {
+	case 'p': {
+		char *end;
+		errno = 0;
+		long pid = strtol(arg, &end, 10);
+		if (end == arg || *end || errno || pid <= 0 || pid > 4194304)
+			argp_error(state, "'%s' is not a process id", arg);
+		if (t->pid_count == TARGETS_GIVEN_MAX)
+			argp_error(state, "at most %d process ids", TARGETS_GIVEN_MAX);
+		t->pids[t->pid_count++] = (pid_t)pid;
+		break;
+	}
+	case 'n':
+		if (!*arg || strchr(arg, '/'))
+			argp_error(state, "'%s' is not the base name of a program", arg);
+		t->name = arg;
+		break;
+	case OPT_CGROUP:
+		t->cgroup = arg;
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+const struct argp targets_argp = { .options = options, .parser = parse };
+
+void target_list_fini(struct target_list *list)
+{
+	free(list->pids);
+	*list = (struct target_list){ 0 };
+}
+
+static int add(struct target_list *list, pid_t pid, struct err *err)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (list->pids[i] == pid)
+			return 0;
+	if (list->count == PIDS_MAX)
+		return err_set(err, -EINVAL, "more than %u processes", PIDS_MAX);
+	if ((list->count & (list->count - 1)) == 0) {
+		pid_t *grown = realloc(list->pids,
+				       (list->count ? list->count * 2 : 1) * sizeof(*list->pids));
+		if (!grown)
+			return err_set(err, -ENOMEM, "cannot list processes");
+		list->pids = grown;
+	}
+	list->pids[list->count++] = pid;
+	return 0;
+}
+
+static void closedirp(DIR **dir)
+{
+	if (*dir)
+		closedir(*dir);
+}
+
+static int by_pid(const void *a, const void *b)
+{
+	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+static int has_name(pid_t pid, const char *name)
+{
+	char exe[4096];
+	if (proc_exe(pid, exe, sizeof(exe)) < 0)
+		return 0;
+	char *deleted = strstr(exe, " (deleted)");
+	if (deleted && deleted[10] == '\0')
+		*deleted = '\0';
+	const char *base = strrchr(exe, '/');
+	return fnmatch(name, base ? base + 1 : exe, 0) == 0;
+}
+
+static int find_name(const char *name, struct target_list *list, struct err *err)
+{
+	CLEANUP(closedirp) DIR *dir = opendir("/proc");
+	if (!dir)
+		return err_set(err, -errno, "cannot list processes");
+	size_t before = list->count;
+	for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+		if (pid <= 0 || pid == getpid() || !has_name(pid, name))
+			continue;
+		int rc = add(list, pid, err);
+		if (rc < 0)
+			return rc;
+	}
+	if (list->count > before)
+		qsort(list->pids + before, list->count - before, sizeof(*list->pids), by_pid);
+	return 0;
+}
+
+static int add_procs(int dir, struct target_list *list, struct err *err)
+{
+	int fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+	FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+	if (!file) {
+		int code = -errno;
+		if (fd >= 0)
+			close(fd);
+		/* a threaded cgroup lists no processes of its own: its parent does */
+		return code == -EOPNOTSUPP ? 0 : err_set(err, code, "cannot read cgroup.procs");
+	}
+	char line[64];
+	int rc = 0;
+	while (rc == 0 && fgets(line, sizeof(line), file)) {
+		pid_t pid = (pid_t)strtol(line, NULL, 10);
+		if (pid > 0) /* 0: of another PID namespace */
+			rc = add(list, pid, err);
+	}
+	fclose(file);
+	return rc;
+}
+
+/** walk_cgroup() - the processes of a cgroup and of those below it; @fd is closed. */
+static int walk_cgroup(int fd, unsigned depth, struct target_list *list, struct err *err)
+{
+	int rc = add_procs(fd, list, err);
+	CLEANUP(closedirp) DIR *dir = fdopendir(fd);
+	if (!dir) {
+		close(fd);
+		return rc;
+	}
+	for (struct dirent *entry; rc == 0 && (entry = readdir(dir)) != NULL;) {
+		if (entry->d_type != DT_DIR || entry->d_name[0] == '.' || depth == CGROUP_DEPTH_MAX)
+			continue;
+		int below =
+			openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (below >= 0)
+			rc = walk_cgroup(below, depth + 1, list, err);
+	}
+	return rc;
+}
+
+static int find_cgroup(const char *path, struct target_list *list, struct err *err)
+{
+	char full[4096];
+	if (strncmp(path, "/sys/", 5) == 0)
+		snprintf(full, sizeof(full), "%s", path);
+	else
+		snprintf(full, sizeof(full), "/sys/fs/cgroup/%s", path);
+	int fd = open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0) {
+		err_set(err, -errno, "cannot open cgroup '%s'", path);
+		return err_hint(err, "a path as in /proc/PID/cgroup, below /sys/fs/cgroup");
+	}
+	size_t before = list->count;
+	int rc = walk_cgroup(fd, 0, list, err);
+	if (rc < 0)
+		return err_wrap(err, "cgroup '%s'", path);
+	if (list->count == before)
+		return err_set(err, -EINVAL, "cgroup '%s' holds no process", path);
+	qsort(list->pids + before, list->count - before, sizeof(*list->pids), by_pid);
+	return 0;
+}
+
+int targets_find(const struct targets *targets, struct target_list *list, struct err *err)
+{
+	int rc = 0;
+	for (unsigned i = 0; i < targets->pid_count && rc == 0; i++)
+		rc = add(list, targets->pids[i], err);
+	if (rc == 0 && targets->cgroup)
+		rc = find_cgroup(targets->cgroup, list, err);
+	if (rc < 0 || !targets->name)
+		return rc;
+	size_t before = list->count;
+	for (int said = 0;;) {
+		rc = find_name(targets->name, list, err);
+		if (rc < 0 || list->count > before)
+			return rc;
+		if (!said)
+			fprintf(stderr, "byteledger: waiting for a program called '%s'\n",
+				targets->name);
+		said = 1;
+		poll(NULL, 0, NAME_POLL_MS);
+	}
+}

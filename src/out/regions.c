@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "out/regions.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+static void number(struct jsonw *json, const char *key, uint64_t value, int known)
+{
+	if (known)
+		jsonw_u64(json, key, value);
+	else
+		jsonw_null(json, key);
+}
+
+static void known(struct jsonw *json, const char *key, uint64_t value)
+{
+	number(json, key, value, value != UINT64_MAX);
+}
+
+static void put_classes(struct jsonw *json, const struct breakdown *b)
+{
+	jsonw_array(json, "classes");
+	for (size_t i = 0; i < b->class_count; i++) {
+		const struct class_row *row = &b->classes[i];
+		jsonw_object(json, NULL);
+		jsonw_str(json, "class", region_class_name(row->class));
+		jsonw_str(json, "label", row->label);
+		jsonw_u64(json, "rss_bytes", row->rss_bytes);
+		number(json, "pss_bytes", row->pss_bytes, b->full);
+		jsonw_u64(json, "virtual_bytes", row->virtual_bytes);
+		jsonw_u64(json, "swap_bytes", row->swap_bytes);
+		jsonw_u64(json, "hugetlb_bytes", row->hugetlb_bytes);
+		jsonw_u64(json, "count", row->count);
+		jsonw_str(json, "how", region_how_name(row->how));
+		number(json, "private_bytes", row->private_bytes, b->full);
+		number(json, "shared_bytes", row->shared_bytes, b->full);
+		number(json, "dirty_bytes", row->dirty_bytes, b->full);
+		number(json, "thp_bytes", row->thp_bytes, b->full);
+		number(json, "lazy_free_bytes", row->lazy_free_bytes, b->full);
+		number(json, "ksm_bytes", row->ksm_bytes, b->full);
+		number(json, "locked_bytes", row->locked_bytes, b->full);
+		number(json, "referenced_bytes", row->referenced_bytes, b->full);
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+}
+
+static void put_region(struct jsonw *json, const struct breakdown *b, const struct region *r,
+		       const struct out_regions_opt *opt)
+{
+	char perms[5];
+	jsonw_object(json, NULL);
+	jsonw_u64(json, "start", opt->no_addresses ? 0 : r->start);
+	jsonw_u64(json, "end", opt->no_addresses ? r->end - r->start : r->end);
+	jsonw_str(json, "perms", region_perms(r, perms));
+	jsonw_u64(json, "offset", r->offset);
+	jsonw_u64(json, "rss_bytes", r->rss_bytes);
+	number(json, "pss_bytes", r->pss_bytes, b->full);
+	number(json, "private_bytes", region_private_bytes(r), b->full);
+	number(json, "shared_bytes", region_shared_bytes(r), b->full);
+	jsonw_u64(json, "swap_bytes", r->swap_bytes);
+	jsonw_str(json, "name", r->name);
+	jsonw_str(json, "class", region_class_name(r->class));
+	jsonw_str(json, "label", r->label);
+	jsonw_str(json, "owner", r->owner);
+	jsonw_str(json, "how", region_how_name(r->how));
+	number(json, "anonymous_bytes", r->anonymous_bytes, b->full);
+	number(json, "hugetlb_bytes", region_hugetlb_bytes(r), b->full);
+	number(json, "thp_bytes", r->anon_huge_bytes + r->shmem_huge_bytes + r->file_huge_bytes,
+	       b->full);
+	number(json, "lazy_free_bytes", r->lazy_free_bytes, b->full);
+	number(json, "ksm_bytes", r->ksm_bytes, b->full);
+	number(json, "locked_bytes", r->locked_bytes, b->full);
+	number(json, "referenced_bytes", r->referenced_bytes, b->full);
+	jsonw_object_end(json);
+}
+
+static void put_threads(struct jsonw *json, const struct breakdown *b,
+			const struct out_regions_opt *opt)
+{
+	jsonw_array(json, "threads");
+	for (size_t i = 0; i < b->thread_count; i++) {
+		const struct thread_stack *t = &b->threads[i];
+		int found = t->stack_end > t->stack_start;
+		jsonw_object(json, NULL);
+		jsonw_i64(json, "tid", t->tid);
+		jsonw_str(json, "name", t->name);
+		number(json, "stack_start", opt->no_addresses ? 0 : t->stack_start, found);
+		number(json, "stack_end",
+		       opt->no_addresses ? t->stack_end - t->stack_start : t->stack_end, found);
+		number(json, "used_bytes", t->stack_end - t->stack_pointer,
+		       found && t->stack_pointer >= t->stack_start &&
+			       t->stack_pointer < t->stack_end);
+		number(json, "rss_bytes", t->rss_bytes, found);
+		jsonw_str(json, "how", found ? region_how_name(t->how) : NULL);
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+}
+
+static void put_allocators(struct jsonw *json, const struct breakdown *b)
+{
+	jsonw_array(json, "allocators");
+	for (size_t i = 0; i < b->allocator_count; i++) {
+		const struct allocator_reading *a = &b->allocators[i];
+		jsonw_object(json, NULL);
+		jsonw_str(json, "allocator", a->allocator);
+		jsonw_u64(json, "live_bytes", a->live_bytes);
+		jsonw_u64(json, "free_page_bytes", a->free_page_bytes);
+		jsonw_u64(json, "hole_bytes", a->hole_bytes);
+		jsonw_u64(json, "cache_bytes", a->cache_bytes);
+		jsonw_u64(json, "metadata_bytes", a->metadata_bytes);
+		jsonw_double(json, "consistency", a->consistency);
+		jsonw_u64(json, "reserved_bytes", a->reserved_bytes);
+		known(json, "live_count", a->live_count);
+		jsonw_bool(json, "exact", a->exact);
+		jsonw_str(json, "how", a->how);
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+}
+
+int out_regions_json(struct jsonw *json, const char *key, const struct breakdown *b,
+		     const struct out_regions_opt *opt, uint64_t age_ns, struct err *err)
+{
+	const struct region **list = regions_order(b, opt->sort);
+	if (!list)
+		return err_set(err, -ENOMEM, "cannot write JSON");
+	jsonw_object(json, key);
+	jsonw_i64(json, "pid", b->pid);
+	jsonw_str(json, "name", b->comm);
+	jsonw_u64(json, "time_ns", b->time_ns);
+	jsonw_u64(json, "rss_bytes", b->rss_bytes);
+	number(json, "pss_bytes", b->pss_bytes, b->full);
+	jsonw_u64(json, "virtual_bytes", b->virtual_bytes);
+	jsonw_u64(json, "reserved_bytes", b->reserved_bytes);
+	jsonw_u64(json, "swap_bytes", b->swap_bytes);
+	number(json, "hugetlb_bytes", b->full ? b->hugetlb_bytes : b->totals.hugetlb_bytes,
+	       b->full || b->totals.hugetlb_bytes != UINT64_MAX);
+	jsonw_u64(json, "own_rss_bytes", b->own_rss_bytes);
+	known(json, "page_table_bytes", b->totals.page_table_bytes);
+	jsonw_u64(json, "mappings", b->region_total);
+	put_classes(json, b);
+	jsonw_array(json, "regions");
+	size_t limit = opt->all ? b->region_count : opt->top;
+	for (size_t i = 0; i < b->region_count && i < limit; i++)
+		put_region(json, b, list[i], opt);
+	jsonw_array_end(json);
+	free(list);
+	put_threads(json, b, opt);
+	put_allocators(json, b);
+	jsonw_object(json, "checks");
+	number(json, "smaps_rss_bytes", b->rss_bytes, b->full);
+	known(json, "rollup_rss_bytes", b->rollup_rss_bytes);
+	known(json, "status_rss_bytes", b->totals.rss_bytes);
+	jsonw_object_end(json);
+	jsonw_object(json, "unknown_fields"); /* of smaps: those that this version does not name */
+	for (unsigned i = 0; i < b->reading.unknown_count; i++)
+		jsonw_u64(json, b->reading.unknown[i].key, b->reading.unknown[i].bytes);
+	jsonw_object_end(json);
+	jsonw_str(json, "source", b->full ? "smaps" : b->reading.pages);
+	jsonw_u64(json, "age_ns", age_ns);
+	jsonw_u64(json, "stall_ns", b->reading.stall_ns);
+	jsonw_object_end(json);
+	return ferror(json->to) ? err_set(err, -EIO, "cannot write JSON") : 0;
+}
+
+static void csv_text(FILE *to, const char *text)
+{
+	fputs(",\"", to);
+	for (; text && *text; text++) {
+		if (*text == '"')
+			fputc('"', to);
+		fputc((unsigned char)*text < 0x20 ? ' ' : *text, to);
+	}
+	fputc('"', to);
+}
+
+int out_regions_csv(FILE *to, const struct breakdown *b, const struct out_regions_opt *opt,
+		    int header, struct err *err)
+{
+	const struct region **list = regions_order(b, opt->sort);
+	if (!list)
+		return err_set(err, -ENOMEM, "cannot write CSV");
+	if (header)
+		fputs("pid,start,end,perms,offset,rss_bytes,pss_bytes,private_bytes,shared_bytes,"
+		      "swap_bytes,hugetlb_bytes,name,class,label,owner,how\r\n",
+		      to);
+	size_t limit = opt->all ? b->region_count : opt->top;
+	for (size_t i = 0; i < b->region_count && i < limit; i++) {
+		const struct region *r = list[i];
+		char perms[5];
+		fprintf(to, "%d,%" PRIu64 ",%" PRIu64 ",%s,%" PRIu64 ",%" PRIu64, (int)b->pid,
+			r->start, r->end, region_perms(r, perms), r->offset, r->rss_bytes);
+		if (b->full)
+			fprintf(to, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, r->pss_bytes,
+				region_private_bytes(r), region_shared_bytes(r));
+		else
+			fputs(",,,", to);
+		fprintf(to, ",%" PRIu64 ",%" PRIu64, r->swap_bytes, region_hugetlb_bytes(r));
+		csv_text(to, r->name);
+		csv_text(to, region_class_name(r->class));
+		csv_text(to, r->label);
+		csv_text(to, r->owner);
+		csv_text(to, region_how_name(r->how));
+		fputs("\r\n", to);
+	}
+	free(list);
+	return ferror(to) ? err_set(err, -EIO, "cannot write CSV") : 0;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* regions.h - a breakdown for machines: JSON of contract 3.1, CSV. */
+#ifndef OUT_REGIONS_H
+#define OUT_REGIONS_H
+
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/jsonw.h"
+#include "proc/breakdown.h"
+#include "proc/text.h"
+
+struct out_regions_opt {
+	size_t top; /* mappings in the result; 0 = none */
+	int all;    /* every mapping */
+	enum regions_sort sort;
+	int no_addresses; /* HTTP's addresses=off: addresses are 0, ASLR stays worth something */
+};
+
+/**
+ * out_regions_json() - one object as a value of @json (@key NULL at the top or in an array). Figures that a quick reading
+ * does not have are null. @age_ns: time since the reading.
+ */
+int out_regions_json(struct jsonw *json, const char *key, const struct breakdown *b,
+		     const struct out_regions_opt *opt, uint64_t age_ns, struct err *err);
+/** out_regions_csv() - one line a mapping, RFC 4180, with a header line if @header. */
+int out_regions_csv(FILE *to, const struct breakdown *b, const struct out_regions_opt *opt,
+		    int header, struct err *err);
+
+#endif

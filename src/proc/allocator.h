@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * allocator.h - what an allocator holds, read from outside: its live blocks, what it keeps free though resident, its own
+ * bookkeeping. The readings are racy (the target runs on), so each carries how far its parts agreed.
+ */
+#ifndef PROC_ALLOCATOR_H
+#define PROC_ALLOCATOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct breakdown;
+struct target;
+
+struct allocator_reading {
+	char allocator[32];       /* "glibc malloc", "jemalloc" */
+	char how[96];             /* how it was found and read, for people */
+	uint64_t live_bytes;      /* handed out */
+	uint64_t free_page_bytes; /* free, whole resident pages: a trim would return them */
+	uint64_t hole_bytes;      /* free and resident, but sharing pages with live blocks */
+	uint64_t cache_bytes;     /* per-thread and other caches */
+	uint64_t metadata_bytes;
+	uint64_t reserved_bytes; /* address space it holds */
+	uint64_t live_count;     /* blocks; UINT64_MAX: unknown */
+	double consistency;      /* per cent of what was walked that passed every check */
+	int exact; /* 1: every block was looked at; 0: from the allocator's own counters */
+};
+
+/**
+ * struct proc_symbols - where symbols are, for readers that need them; source fills it from sym, embed has none (NULL).
+ * @address: of @name in the mapped module @path, in the target's address space; 0, or -ENOENT.
+ */
+struct proc_symbols {
+	void *ctx;
+	int (*address)(void *ctx, const char *path, const char *name, uint64_t *addr);
+};
+
+#endif

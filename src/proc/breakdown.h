@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * breakdown.h - where a process's memory is, at one moment: every mapping classified, the classes adding up to RSS exactly,
+ * threads with their stacks, and the kernel's own sums beside ours.
+ */
+#ifndef PROC_BREAKDOWN_H
+#define PROC_BREAKDOWN_H
+
+#include "base/err.h"
+#include "base/intern.h"
+#include "proc/allocator.h"
+#include "proc/region.h"
+#include "proc/smaps.h"
+#include "proc/target.h"
+#include "proc/threads.h"
+
+/** struct class_row - sums over the mappings of one class and label. */
+struct class_row {
+	unsigned class, how; /* how: of the largest mapping in it */
+	const char *label;
+	uint64_t rss_bytes, pss_bytes, virtual_bytes, swap_bytes, hugetlb_bytes, count;
+	uint64_t private_bytes, shared_bytes, dirty_bytes, thp_bytes, lazy_free_bytes, ksm_bytes,
+		locked_bytes, referenced_bytes;
+	uint64_t largest_bytes; /* RSS of the mapping that @how comes from */
+};
+
+struct breakdown_opt {
+	int quick; /* maps + pagemap instead of smaps: RSS and swap, no PSS, hardly any stall */
+	int no_threads; /* leave threads out; stacks are then known by their shape only */
+	int no_checks;  /* leave smaps_rollup out: it walks all pages once more */
+	size_t keep; /* how many mappings to keep, the largest by RSS; 0 = every one, by address */
+	uint32_t
+		labels_max; /* rows of classes; what comes later goes to "(other)" of its class. 0 = 4096 */
+	const struct thread_fact
+		*facts; /* from BPF: fs base and stack pointer of each thread; may be NULL */
+	size_t fact_count;
+};
+
+struct breakdown {
+	pid_t pid;
+	char comm[32];
+	uint64_t time_ns;          /* CLOCK_REALTIME at the start of the reading */
+	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
+	int full;                  /* PSS and all that stands in smaps is known */
+	struct reading reading;
+
+	uint64_t rss_bytes, pss_bytes, virtual_bytes, reserved_bytes, swap_bytes, hugetlb_bytes,
+		own_rss_bytes; /* sums over all mappings; reserved (no access) is part of virtual */
+	uint64_t rollup_rss_bytes, rollup_pss_bytes; /* UINT64_MAX: not read */
+	struct proc_totals totals;
+
+	struct class_row *classes; /* largest RSS first, then by virtual size and label */
+	size_t class_count;
+	struct region *regions; /* by address if every one was kept, else by RSS */
+	size_t region_count;
+	uint64_t region_total;        /* how many mappings there were */
+	struct thread_stack *threads; /* by tid */
+	size_t thread_count;
+	struct allocator_reading *allocators; /* filled by allocators_read(); malloc'd */
+	size_t allocator_count;
+
+	/* Private: owns the text of regions and rows. */
+	int keeps_all;
+	struct intern names;
+	struct idtab rows;
+	uint32_t labels_max;
+	size_t class_cap, region_cap;
+};
+
+/**
+ * breakdown_read() - look at @target once; it is not stopped (but see smaps_each()). Memory: 300 bytes a kept mapping and
+ * its names, 200 bytes a label, 64 KiB. Return: release with breakdown_free(); NULL with @err: -ESRCH (ended), -EACCES or
+ * -EPERM (not permitted), -ENOMEM, -EBADMSG (the kernel's text is not understood).
+ */
+struct breakdown *breakdown_read(const struct target *target, const struct breakdown_opt *opt,
+				 struct err *err);
+void breakdown_free(struct breakdown *breakdown);
+void breakdown_freep(struct breakdown **breakdown);
+
+/** breakdown_find() - index of the kept mapping that holds @addr, or region_count; only where every one was kept. O(log n). */
+size_t breakdown_find(const struct breakdown *breakdown, uint64_t addr);
+/**
+ * breakdown_relabel() - a reader of allocators or owners knows better what mapping @index is; @label and @owner (may be NULL)
+ * are copied. Call breakdown_sum() once behind the last one. -ENOMEM.
+ */
+int breakdown_relabel(struct breakdown *breakdown, size_t index, enum region_class class,
+		      const char *label, const char *owner, enum region_how how);
+/** breakdown_sum() - compute classes and totals anew from the mappings; only where every one was kept. */
+int breakdown_sum(struct breakdown *breakdown, struct err *err);
+
+#endif

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/classify.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "proc/classify_names.h"
+
+#define HEAP_ALIGN \
+	(64ull << 20)      /* glibc's HEAP_MAX_SIZE: where arenas other than the main one begin */
+#define HEADER_BYTES 2048u /* the ELF header and 35 program headers */
+#define ACCESS (REGION_READ | REGION_WRITE | REGION_EXEC)
+
+void classify_init(struct classifier *c, const struct target *target, struct thread_stack *threads,
+		   size_t thread_count, region_fn put, void *ctx)
+{
+	*c = (struct classifier){ .target = target,
+				  .threads = threads,
+				  .thread_count = thread_count,
+				  .put = put,
+				  .ctx = ctx };
+	c->pagemap = openat(target->dir, "pagemap", O_RDONLY | O_CLOEXEC);
+}
+
+void classify_fini(struct classifier *c)
+{
+	if (c->pagemap >= 0)
+		close(c->pagemap);
+	for (unsigned i = 0; i < CLASSIFY_GROUP_MAX; i++)
+		free(c->held[i].name);
+	free(c->module_path);
+	c->module_path = NULL;
+}
+
+/**
+ * peek() - copy memory of the target, but only from resident pages: reading another would fault it in, change RSS and
+ * perhaps wait for a disk. Return: @len, or -1.
+ */
+static int peek(struct classifier *c, uint64_t addr, void *to, size_t len)
+{
+	static long page;
+	if (!page)
+		page = sysconf(_SC_PAGESIZE);
+	if (c->pagemap < 0 || c->unreadable)
+		return -1;
+	uint64_t first = addr / (uint64_t)page, last = (addr + len - 1) / (uint64_t)page;
+	for (uint64_t at = first; at <= last; at++) {
+		uint64_t entry;
+		if (pread(c->pagemap, &entry, sizeof(entry), (off_t)(at * 8)) != sizeof(entry) ||
+		    !(entry >> 63))
+			return -1;
+	}
+	ssize_t got = target_read(c->target, addr, to, len);
+	if (got == -EPERM || got == -ENOSYS)
+		c->unreadable = 1;
+	return got == (ssize_t)len ? (int)len : -1;
+}
+
+static void set(struct region *r, enum region_class class, enum region_how how, const char *label)
+{
+	r->class = (uint8_t) class;
+	r->how = (uint8_t)how;
+	r->label = label;
+}
+
+static void copy(char **to, size_t *cap, const char *text)
+{
+	size_t need = strlen(text) + 1;
+	if (need > *cap) {
+		char *grown = realloc(*to, need + 64);
+		if (!grown)
+			return;
+		*to = grown;
+		*cap = need + 64;
+	}
+	memcpy(*to, text, need);
+}
+
+/* ---- modules ---------------------------------------------------------------------------------------------------- */
+
+/** module_extent() - where the PT_LOAD segments end in memory, from the headers at @start. 1 ELF, 0 another file, -1 unread. */
+static int module_extent(struct classifier *c, const struct region *first, uint64_t *end)
+{
+	unsigned char bytes[HEADER_BYTES];
+	*end = 0;
+	if (first->offset != 0 || !(first->perms & REGION_READ) ||
+	    peek(c, first->start, bytes, sizeof(bytes)) < 0)
+		return -1;
+	if (memcmp(bytes, ELFMAG, SELFMAG) != 0)
+		return 0;
+	Elf64_Ehdr header;
+	memcpy(&header, bytes, sizeof(header));
+	if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof(Elf64_Phdr))
+		return 1; /* 32-bit: neighbours decide about bss */
+	uint64_t bias = 0, top = 0;
+	int based = 0;
+	for (unsigned i = 0; i < header.e_phnum; i++) {
+		uint64_t at = header.e_phoff + (uint64_t)i * sizeof(Elf64_Phdr);
+		if (header.e_phoff > sizeof(bytes) || at + sizeof(Elf64_Phdr) > sizeof(bytes))
+			break;
+		Elf64_Phdr segment;
+		memcpy(&segment, bytes + at, sizeof(segment));
+		if (segment.p_type != PT_LOAD)
+			continue;
+		if (!based) {
+			bias = first->start + segment.p_offset - segment.p_vaddr;
+			based = 1;
+		}
+		uint64_t stop = bias + segment.p_vaddr + segment.p_memsz;
+		if (stop > top &&
+		    stop - first->start < 1ull << 40) /* hostile headers claim anything */
+			top = stop;
+	}
+	*end = (top + 4095) & ~4095ull;
+	return 1;
+}
+
+static int is_program(const struct classifier *c, const struct region *r)
+{
+	const struct target *t = c->target;
+	if (r->inode != t->exe_inode || t->exe_inode == 0)
+		return 0;
+	/* on btrfs and overlays maps and stat() name different devices: then the path decides */
+	return makedev(r->dev_major, r->dev_minor) == t->exe_device || strcmp(r->name, t->exe) == 0;
+}
+
+static void classify_segment(struct classifier *c, struct region *r, int program,
+			     enum region_how how)
+{
+	static const enum region_class classes[2][3] = {
+		{ REGION_LIBRARY_TEXT, REGION_LIBRARY_DATA, REGION_LIBRARY_RODATA },
+		{ REGION_PROGRAM_TEXT, REGION_PROGRAM_DATA, REGION_PROGRAM_RODATA },
+	};
+	if (!(r->perms & ACCESS))
+		set(r, REGION_RESERVED, how, c->module_label); /* gaps that old linkers leave */
+	else
+		set(r,
+		    classes[program][r->perms & REGION_EXEC    ? 0
+				     : r->perms & REGION_WRITE ? 1
+							       : 2],
+		    how, c->module_label);
+	r->owner = r->name;
+}
+
+static int is_library_name(const char *name)
+{
+	const char *base = strrchr(name, '/');
+	const char *so = strstr(base ? base : name, ".so");
+	return so && (so[3] == '\0' || so[3] == '.' || so[3] == ' ');
+}
+
+static int is_jit_dump(const char *name)
+{
+	const char *base = strrchr(name, '/');
+	base = base ? base + 1 : name;
+	return strncmp(base, "perf-", 5) == 0 || strncmp(base, "jit-", 4) == 0 ||
+	       strncmp(base, "jitted-", 7) == 0;
+}
+
+static void classify_file(struct classifier *c, struct region *r, int library)
+{
+	if (r->perms & REGION_EXEC && is_jit_dump(r->name)) {
+		set(r, REGION_JIT, HOW_PATH, "jit dump");
+	} else if (strstr(r->name, "libbyteledger-heap.so")) {
+		set(r, REGION_BYTELEDGER, HOW_PATH, "libbyteledger-heap.so");
+	} else if (library) {
+		label_base(c->module_label, r->name);
+		classify_segment(c, r, is_program(c, r), HOW_PATH);
+	} else {
+		label_file(c->label, r->name);
+		set(r, REGION_MAPPED_FILE, HOW_PATH, c->label);
+	}
+	r->owner = r->name;
+}
+
+static int emit(struct classifier *c, struct region *r)
+{
+	c->last_end = r->end;
+	c->last_guard = !(r->perms & ACCESS) && r->name[0] == '\0';
+	return c->put(c->ctx, r);
+}
+
+/** flush_group() - the held mappings of one file come out: as a module where one is executable, else as data. */
+static int flush_group(struct classifier *c)
+{
+	int executable = 0, rc = 0;
+	for (unsigned i = 0; i < c->count; i++)
+		executable |= c->held[i].region.perms & REGION_EXEC;
+	struct region *first = &c->held[0].region;
+	uint64_t end = 0;
+	int elf = executable ? module_extent(c, first, &end) : 0;
+	int program = is_program(c, first);
+	/* what could not be looked at but is executable and private is a module as far as its path goes */
+	int module = elf > 0 || (elf < 0 && !is_jit_dump(first->name)) || program;
+	int own = strstr(first->name, "libbyteledger-heap.so") != NULL;
+	label_base(c->module_label, first->name);
+	for (unsigned i = 0; i < c->count && rc == 0; i++) {
+		struct region *r = &c->held[i].region;
+		if (module && !own)
+			classify_segment(c, r, program, elf > 0 ? HOW_ELF_SEGMENT : HOW_PATH);
+		else
+			classify_file(c, r, !executable && is_library_name(r->name));
+		rc = emit(c, r);
+	}
+	if (module) {
+		copy(&c->module_path, &c->module_path_cap, first->name);
+		c->module_end = end;
+		c->module_next = c->held[c->count - 1].region.end;
+		c->module_program = own ? 2 : (unsigned)program;
+	} else {
+		c->module_next = 0;
+	}
+	c->count = 0;
+	c->group = 0;
+	return rc;
+}
+
+/** is_bss() - the unnamed writable mapping right behind a module's last one, which its headers reach into. */
+static int is_bss(const struct classifier *c, const struct region *r)
+{
+	return c->module_next && r->start == c->module_next && r->perms & REGION_WRITE &&
+	       !(r->perms & (REGION_EXEC | REGION_SHARED)) &&
+	       (c->module_end == 0 || r->start < c->module_end);
+}
+
+static void classify_bss(struct classifier *c, struct region *r)
+{
+	enum region_class class = c->module_program == 2   ? REGION_BYTELEDGER
+				  : c->module_program == 1 ? REGION_PROGRAM_BSS
+							   : REGION_LIBRARY_BSS;
+	set(r, class, c->module_end ? HOW_ELF_SEGMENT : HOW_ELF_NEIGHBOUR, c->module_label);
+	r->owner = c->module_path;
+	c->module_next = 0;
+}
+
+/* ---- stacks and heaps ------------------------------------------------------------------------------------------- */
+
+static void own_thread(struct classifier *c, struct region *r, struct thread_stack *thread)
+{
+	snprintf(c->owner, sizeof(c->owner), "thread %d (%s)", (int)thread->tid, thread->name);
+	r->owner = c->owner;
+	if (thread->stack_end)
+		return;
+	thread->stack_start = r->start;
+	thread->stack_end = r->end;
+	thread->rss_bytes = r->rss_bytes;
+	thread->how = r->how;
+}
+
+static struct thread_stack *pointing_into(const struct classifier *c, const struct region *r)
+{
+	for (size_t i = 0; i < c->thread_count; i++)
+		if (c->threads[i].stack_pointer >= r->start && c->threads[i].stack_pointer < r->end)
+			return &c->threads[i];
+	return NULL;
+}
+
+/** descriptor() - a thread descriptor in the topmost resident pages: 1, 0, or -1 unread. */
+static int descriptor(struct classifier *c, const struct region *r, struct thread_descriptor *found)
+{
+	uint64_t probe;
+	if (r->rss_bytes == 0 || peek(c, r->end - 8, &probe, sizeof(probe)) < 0)
+		return -1;
+	/* two pages, unless the lower one is not resident */
+	uint64_t from = r->end - r->start >= 8192 ? r->end - 8192 : r->start;
+	if (peek(c, from, &probe, sizeof(probe)) < 0)
+		from = r->end - 4096;
+	int rc = threads_descriptor(c->target, from, r->end, found);
+	return rc < 0 ? -1 : rc;
+}
+
+/**
+ * classify_stack() - 1 if an anonymous writable mapping is a thread's stack. A stack pointer alone proves nothing: Go's
+ * goroutines and other coroutines run on heap memory. A guard below or a thread descriptor at the top must join it.
+ */
+static int classify_stack(struct classifier *c, struct region *r)
+{
+	int guarded = c->last_guard && c->last_end == r->start;
+	struct thread_stack *running = pointing_into(c, r);
+	if (!guarded && !running && !(r->flags & REGION_FLAG_GUARD))
+		return 0;
+	struct thread_descriptor found;
+	int seen = r->end - r->start >= 16384 || running ? descriptor(c, r, &found) : 0;
+	if (seen == 1) {
+		struct thread_stack *thread =
+			found.tid ? threads_find(c->threads, c->thread_count, found.tid, 1) : NULL;
+		if (!thread)
+			thread = running;
+		int live = thread || (found.tid && !c->threads);
+		set(r, live ? REGION_STACK : REGION_STACK_CACHE, HOW_THREAD_DESCRIPTOR,
+		    live ? "thread stacks" : "stack cache");
+		if (thread)
+			own_thread(c, r, thread);
+		return 1;
+	}
+	if (running && guarded) {
+		set(r, REGION_STACK, HOW_STACK_POINTER, "thread stacks");
+		own_thread(c, r, running);
+		return 1;
+	}
+	return 0;
+}
+
+/** classify_arena() - glibc's heap_info at a multiple of 64 MiB: { arena, previous heap, size, ... }. */
+static int classify_arena(struct classifier *c, struct region *r)
+{
+	uint64_t at = (r->start + HEAP_ALIGN - 1) & ~(HEAP_ALIGN - 1), info[4];
+	if (at != r->start || peek(c, at, info, sizeof(info)) < 0)
+		return 0;
+	uint64_t arena = info[0], previous = info[1], size = info[2];
+	if (size == 0 || size > HEAP_ALIGN || size & 4095 || size > r->end - at || arena & 7)
+		return 0;
+	if (previous == 0 ? arena < at || arena > at + 256
+			  : previous & (HEAP_ALIGN - 1) || arena < 4096 || arena >> 47)
+		return 0;
+	set(r, REGION_ALLOCATOR, HOW_ALLOCATOR, "malloc arenas");
+	r->owner = "glibc malloc";
+	return 1;
+}
+
+/** classify_large() - a block that malloc mapped by itself: { padding, size with bit 1 set } at the start. */
+static int classify_large(struct classifier *c, struct region *r)
+{
+	uint64_t chunk[2];
+	if (r->rss_bytes == 0 || r->end - r->start < 8192 ||
+	    peek(c, r->start, chunk, sizeof(chunk)) < 0)
+		return 0;
+	uint64_t size = chunk[1] & ~7ull;
+	if ((chunk[1] & 7) != 2 || size == 0 || (size + chunk[0]) & 4095 ||
+	    size > r->end - r->start || chunk[0] > 1u << 21)
+		return 0;
+	set(r, REGION_ALLOCATOR, HOW_CHUNK_HEADER, "malloc large");
+	r->owner = "glibc malloc";
+	return 1;
+}
+
+static void classify_anonymous(struct classifier *c, struct region *r)
+{
+	int guarded = c->last_guard && c->last_end == r->start;
+	if (!(r->perms & ACCESS)) {
+		set(r, REGION_RESERVED, HOW_FLAGS, "no access");
+		return;
+	}
+	if (r->perms & REGION_SHARED) {
+		set(r, REGION_SHARED_ANONYMOUS, HOW_FLAGS, "shared anonymous");
+		return;
+	}
+	if (r->flags & (REGION_FLAG_PFNMAP | REGION_FLAG_IO)) {
+		set(r, REGION_DEVICE, HOW_FLAGS, "device aperture");
+		return;
+	}
+	if (r->perms & REGION_EXEC) {
+		set(r, REGION_JIT, HOW_FLAGS,
+		    r->perms & REGION_WRITE ? "writable code" : "code without a file");
+		return;
+	}
+	if (is_bss(c, r)) {
+		classify_bss(c, r);
+		return;
+	}
+	if (r->perms & REGION_WRITE &&
+	    (classify_stack(c, r) || classify_arena(c, r) || classify_large(c, r)))
+		return;
+	set(r, REGION_ANONYMOUS, HOW_FLAGS,
+	    !(r->perms & REGION_WRITE)                   ? "read-only"
+	    : r->flags & REGION_FLAG_SHADOW_STACK        ? "shadow stacks"
+	    : guarded && !(r->flags & REGION_FLAG_GUARD) ? "read-write above a guard"
+							 : "read-write");
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------ */
+
+static void classify_main_stack(struct classifier *c, struct region *r)
+{
+	set(r, REGION_STACK, HOW_KERNEL_NAME, "main stack");
+	struct thread_stack *main_thread =
+		threads_find(c->threads, c->thread_count, c->target->pid, 0);
+	if (main_thread)
+		own_thread(c, r, main_thread);
+}
+
+static void classify_named(struct classifier *c, struct region *r)
+{
+	struct name_rule rule;
+	int known = name_rule(r->name, &rule, c->label, c->owner);
+	if (!known) {
+		/* a pseudo name or path that no rule knows: still one line, never dropped */
+		label_name(c->label, r->name);
+		set(r, r->perms & ACCESS ? REGION_MAPPED_FILE : REGION_RESERVED, HOW_PATH,
+		    c->label);
+		return;
+	}
+	if (rule.main_stack) {
+		classify_main_stack(c, r);
+		return;
+	}
+	set(r, rule.class, rule.how, c->label);
+	r->owner = c->owner[0] ? c->owner : NULL;
+	if (rule.class == REGION_STACK && rule.how == HOW_VMA_NAME) {
+		/* named stacks carry the thread's id, but a cached one keeps its name */
+		if (!classify_stack(c, r) && c->threads) {
+			struct thread_stack *thread =
+				threads_find(c->threads, c->thread_count, (pid_t)rule.tid, 1);
+			set(r, thread ? REGION_STACK : REGION_STACK_CACHE, HOW_VMA_NAME,
+			    thread ? "thread stacks" : "stack cache");
+			if (thread)
+				own_thread(c, r, thread);
+		}
+	}
+}
+
+static int is_file_segment(const struct region *r)
+{
+	/* special files live on their own pseudo devices but look like paths: name_rule() takes those */
+	return r->inode && r->name[0] == '/' && !(r->perms & REGION_SHARED) &&
+	       !name_is_special(r->name) && !(r->flags & REGION_FLAG_HUGETLB);
+}
+
+static int same_file(const struct region *a, const struct region *b)
+{
+	return a->inode == b->inode && a->dev_major == b->dev_major &&
+	       a->dev_minor == b->dev_minor && strcmp(a->name, b->name) == 0;
+}
+
+static int hold(struct classifier *c, const struct region *r)
+{
+	struct classify_held *held = &c->held[c->count];
+	held->region = *r;
+	copy(&held->name, &held->name_cap, r->name);
+	if (!held->name || strcmp(held->name, r->name) != 0)
+		return -ENOMEM;
+	held->region.name = held->name;
+	c->count++;
+	return 0;
+}
+
+/** flush_guard() - the mapping without access that waited for what lies above it. */
+static int flush_guard(struct classifier *c, const struct region *above)
+{
+	if (!c->count)
+		return 0;
+	struct region *r = &c->held[0].region;
+	int stack = above && above->start == r->end &&
+		    (above->class == REGION_STACK || above->class == REGION_STACK_CACHE);
+	set(r, REGION_RESERVED, HOW_FLAGS, stack ? "stack guards" : "no access");
+	c->count = 0;
+	return c->put(c->ctx, r);
+}
+
+int classify_region(void *classifier, struct region *region)
+{
+	struct classifier *c = classifier;
+	int rc = 0;
+	if (c->group) {
+		const struct region *first = &c->held[0].region;
+		if (is_file_segment(region) && same_file(first, region) &&
+		    c->count < CLASSIFY_GROUP_MAX)
+			return hold(c, region);
+		rc = flush_group(c);
+		if (rc)
+			return rc;
+	}
+	if (is_file_segment(region)) {
+		rc = flush_guard(c, NULL);
+		c->group = 1;
+		return rc ? rc : hold(c, region);
+	}
+	region->owner = NULL;
+	if (region->flags & REGION_FLAG_HUGETLB) {
+		set(region, REGION_HUGETLB, HOW_FLAGS,
+		    region->perms & REGION_SHARED ? "shared huge pages" : "private huge pages");
+		if (region->name[0])
+			region->owner = region->name;
+	} else if (region->name[0] == '\0') {
+		classify_anonymous(c, region);
+	} else if (region->name[0] == '/' && !name_is_special(region->name)) {
+		classify_file(c, region, 0); /* shared mapping of a file */
+	} else {
+		classify_named(c, region);
+	}
+	rc = flush_guard(c, region);
+	if (rc)
+		return rc;
+	if (!(region->perms & ACCESS) && region->name[0] == '\0') {
+		c->last_end = region->end;
+		c->last_guard = 1;
+		return hold(c, region);
+	}
+	return emit(c, region);
+}
+
+int classify_end(struct classifier *c)
+{
+	return c->group ? flush_group(c) : flush_guard(c, NULL);
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pages.c - the cheap readings: PROCMAP_QUERY, PAGEMAP_SCAN, pagemap. The layouts are the kernel's (include/uapi/linux/fs.h
+ * of 6.11); Debian 12's headers are older, so they stand here.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "proc/smaps.h"
+
+#define SLICE   \
+	(256ull \
+	 << 20) /* bytes of address space a call: bounds how long the target's mmap() waits */
+#define FAST_NS \
+	50000u /* a call this short was over nothing: larger slices for reservations of terabytes */
+#define RUNS 512u
+
+struct kernel_maps_query {
+	uint64_t size, query_flags, query_addr;
+	uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
+	uint32_t dev_major, dev_minor, vma_name_size, build_id_size;
+	uint64_t vma_name_addr, build_id_addr;
+};
+#define KERNEL_MAPS_QUERY _IOWR('f', 17, struct kernel_maps_query)
+#define QUERY_COVERING_OR_NEXT 0x10u
+_Static_assert(sizeof(struct kernel_maps_query) == 104, "the kernel's layout");
+
+struct kernel_page_run {
+	uint64_t start, end, categories;
+};
+struct kernel_page_scan {
+	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+	uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
+};
+#define KERNEL_PAGE_SCAN _IOWR('f', 16, struct kernel_page_scan)
+#define SCAN_PRESENT (1u << 3)
+#define SCAN_SWAPPED (1u << 4)
+#define SCAN_GUARD (1u << 8)
+_Static_assert(sizeof(struct kernel_page_scan) == 96, "the kernel's layout");
+
+/* Bits of a pagemap entry (Documentation/admin-guide/mm/pagemap.rst). */
+#define ENTRY_PRESENT (1ull << 63)
+#define ENTRY_SWAPPED (1ull << 62)
+#define ENTRY_GUARD (1ull << 58)
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int maps_query_open(struct maps_query *query, const struct target *target, struct err *err)
+{
+	query->fd = target_file(target, "maps", err);
+	if (query->fd < 0)
+		return query->fd;
+	struct region region;
+	int rc = maps_query_at(query, 0, 1, &region);
+	if (rc == -ENOTTY) {
+		maps_query_close(query);
+		return err_set(err, rc, "cannot ask for single mappings");
+	}
+	return rc == -ENOENT ? 0 : rc;
+}
+
+void maps_query_close(struct maps_query *query)
+{
+	if (query->fd >= 0)
+		close(query->fd);
+	query->fd = -1;
+}
+
+int maps_query_at(struct maps_query *query, uint64_t addr, int or_next, struct region *region)
+{
+	struct kernel_maps_query ask = {
+		.size = sizeof(ask),
+		.query_flags = or_next ? QUERY_COVERING_OR_NEXT : 0,
+		.query_addr = addr,
+		.vma_name_size = sizeof(query->name),
+		.vma_name_addr = (uintptr_t)query->name,
+	};
+	if (ioctl(query->fd, KERNEL_MAPS_QUERY, &ask) < 0) {
+		/* before 6.11 there is no ioctl at all; a path too long for the buffer is not worth a failure */
+		if (errno != ENAMETOOLONG)
+			return -errno;
+		ask.vma_name_size = 0;
+		ask.vma_name_addr = 0;
+		if (ioctl(query->fd, KERNEL_MAPS_QUERY, &ask) < 0)
+			return -errno;
+	}
+	memset(region, 0, sizeof(*region));
+	region->start = ask.vma_start;
+	region->end = ask.vma_end;
+	region->offset = ask.vma_offset;
+	region->inode = ask.inode;
+	region->dev_major = ask.dev_major;
+	region->dev_minor = ask.dev_minor;
+	region->page_bytes = ask.vma_page_size;
+	region->perms =
+		ask.vma_flags & 15; /* readable, writable, executable, shared: the same bits */
+	query->name[ask.vma_name_size && ask.vma_name_size <= sizeof(query->name)
+			    ? ask.vma_name_size - 1
+			    : 0] = '\0';
+	region->name = query->name;
+	region->label = "";
+	return 0;
+}
+
+int pages_open(struct pages *pages, const struct target *target, struct err *err)
+{
+	pages->scan = 0;
+	pages->fd = target_file(target, "pagemap", err);
+	if (pages->fd < 0)
+		return pages->fd;
+	struct kernel_page_run run;
+	struct kernel_page_scan scan = { .size = sizeof(scan),
+					 .start = 0,
+					 .end = (uint64_t)sysconf(_SC_PAGESIZE),
+					 .vec = (uintptr_t)&run,
+					 .vec_len = 1,
+					 .category_anyof_mask = SCAN_PRESENT,
+					 .return_mask = SCAN_PRESENT };
+	pages->scan = ioctl(pages->fd, KERNEL_PAGE_SCAN, &scan) >= 0;
+	return 0;
+}
+
+void pages_close(struct pages *pages)
+{
+	if (pages->fd >= 0)
+		close(pages->fd);
+	pages->fd = -1;
+}
+
+static int scan_slice(const struct pages *pages, uint64_t start, uint64_t end, unsigned kinds,
+		      pages_fn fn, void *ctx, uint64_t *stall_ns)
+{
+	struct kernel_page_run runs[RUNS];
+	uint64_t mask = (kinds & PAGE_PRESENT ? SCAN_PRESENT : 0) |
+			(kinds & PAGE_SWAPPED ? SCAN_SWAPPED : 0) |
+			(kinds & PAGE_GUARD ? SCAN_GUARD : 0);
+	while (start < end) {
+		struct kernel_page_scan scan = { .size = sizeof(scan),
+						 .start = start,
+						 .end = end,
+						 .vec = (uintptr_t)runs,
+						 .vec_len = RUNS,
+						 .category_anyof_mask = mask,
+						 .return_mask = mask };
+		uint64_t before = now_ns();
+		int count = ioctl(pages->fd, KERNEL_PAGE_SCAN, &scan);
+		uint64_t took = now_ns() - before;
+		if (count < 0)
+			return errno == EINVAL && kinds & PAGE_GUARD ? -ENODATA : -errno;
+		if (stall_ns && took > *stall_ns)
+			*stall_ns = took;
+		for (int i = 0; i < count; i++) {
+			unsigned found = (runs[i].categories & SCAN_PRESENT ? PAGE_PRESENT : 0) |
+					 (runs[i].categories & SCAN_SWAPPED ? PAGE_SWAPPED : 0) |
+					 (runs[i].categories & SCAN_GUARD ? PAGE_GUARD : 0);
+			int rc = fn(ctx, runs[i].start, runs[i].end, found);
+			if (rc)
+				return rc;
+		}
+		if (scan.walk_end <= start)
+			break;
+		start = scan.walk_end;
+	}
+	return 0;
+}
+
+static int entries_slice(const struct pages *pages, uint64_t start, uint64_t end, unsigned kinds,
+			 pages_fn fn, void *ctx, uint64_t *stall_ns)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), entries[RUNS];
+	uint64_t run = start;
+	unsigned run_kinds = 0;
+	while (start < end) {
+		uint64_t want = (end - start) / page;
+		if (want > RUNS)
+			want = RUNS;
+		uint64_t before = now_ns();
+		ssize_t got = pread(pages->fd, entries, want * 8, (off_t)(start / page * 8));
+		uint64_t took = now_ns() - before;
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -errno;
+		if (stall_ns && took > *stall_ns)
+			*stall_ns = took;
+		if (got < 8)
+			break;
+		for (ssize_t i = 0; i < got / 8; i++, start += page) {
+			unsigned found = (entries[i] & ENTRY_PRESENT ? PAGE_PRESENT : 0) |
+					 (entries[i] & ENTRY_SWAPPED ? PAGE_SWAPPED : 0) |
+					 (entries[i] & ENTRY_GUARD ? PAGE_GUARD : 0);
+			found &= kinds;
+			if (found == run_kinds)
+				continue;
+			int rc = run_kinds ? fn(ctx, run, start, run_kinds) : 0;
+			if (rc)
+				return rc;
+			run = start;
+			run_kinds = found;
+		}
+	}
+	return run_kinds ? fn(ctx, run, start, run_kinds) : 0;
+}
+
+int pages_each(const struct pages *pages, uint64_t start, uint64_t end, unsigned kinds, pages_fn fn,
+	       void *ctx, uint64_t *stall_ns)
+{
+	/*
+	 * PAGEMAP_SCAN fails as a whole above the top of user space, where vsyscall lies; pagemap has nothing to say
+	 * there either.
+	 */
+	if (start >> 63)
+		return 0;
+	for (uint64_t slice = SLICE; start < end;) {
+		uint64_t stop = end - start > slice ? start + slice : end, before = now_ns();
+		int rc = (pages->scan ? scan_slice : entries_slice)(pages, start, stop, kinds, fn,
+								    ctx, stall_ns);
+		if (rc)
+			return rc;
+		start = stop;
+		slice = now_ns() - before > FAST_NS ? SLICE
+			: slice < 1ull << 50        ? slice * 2
+						    : slice;
+	}
+	return 0;
+}
+
+struct tally {
+	uint64_t present, swapped;
+};
+
+static int tally(void *ctx, uint64_t start, uint64_t end, unsigned kinds)
+{
+	struct tally *sums = ctx;
+	if (kinds & PAGE_PRESENT)
+		sums->present += end - start;
+	else if (kinds & PAGE_SWAPPED)
+		sums->swapped += end - start;
+	return 0;
+}
+
+int pages_count(const struct pages *pages, uint64_t start, uint64_t end, uint64_t *rss_bytes,
+		uint64_t *swap_bytes, uint64_t *stall_ns)
+{
+	struct tally sums = { 0 };
+	int rc = pages_each(pages, start, end, PAGE_PRESENT | PAGE_SWAPPED, tally, &sums, stall_ns);
+	*rss_bytes = sums.present;
+	*swap_bytes = sums.swapped;
+	return rc;
+}

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* smaps.c - the text of smaps and maps, line by line. The kernel escapes line ends in names, so a line is a line. */
+#include "proc/smaps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define CHUNK (64u * 1024) /* the kernel hands out at most a page or the longest line a time */
+#define LINE_MAX_BYTES \
+	8192u /* a path has at most 4096 bytes, all of which may be escaped fourfold only as "\012" */
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* In the order of the kernel's text, so that the next field is nearly always the expected one. */
+static const struct {
+	const char *key;
+	unsigned len;
+	size_t offset;
+} fields[] = {
+#define FIELD(key, member)                                                    \
+	{                                                                     \
+		key ":", sizeof(key ":") - 1, offsetof(struct region, member) \
+	}
+	FIELD("KernelPageSize", page_bytes),
+	FIELD("Rss", rss_bytes),
+	FIELD("Pss", pss_bytes),
+	FIELD("Pss_Dirty", pss_dirty_bytes),
+	FIELD("Shared_Clean", shared_clean_bytes),
+	FIELD("Shared_Dirty", shared_dirty_bytes),
+	FIELD("Private_Clean", private_clean_bytes),
+	FIELD("Private_Dirty", private_dirty_bytes),
+	FIELD("Referenced", referenced_bytes),
+	FIELD("Anonymous", anonymous_bytes),
+	FIELD("KSM", ksm_bytes),
+	FIELD("LazyFree", lazy_free_bytes),
+	FIELD("AnonHugePages", anon_huge_bytes),
+	FIELD("ShmemPmdMapped", shmem_huge_bytes),
+	FIELD("FilePmdMapped", file_huge_bytes),
+	FIELD("Shared_Hugetlb", shared_hugetlb_bytes),
+	FIELD("Private_Hugetlb", private_hugetlb_bytes),
+	FIELD("Swap", swap_bytes),
+	FIELD("SwapPss", swap_pss_bytes),
+	FIELD("Locked", locked_bytes),
+#undef FIELD
+};
+
+/* Known and of no use here: the range says the size, the others are about the mapping's future. */
+static const char *const skipped[] = { "Size:", "MMUPageSize:", "THPeligible:", "ProtectionKey:" };
+
+static const struct {
+	char word[3];
+	uint32_t flag;
+} flag_words[] = {
+	{ "sh", REGION_FLAG_SHARED },       { "gd", REGION_FLAG_GROWSDOWN },
+	{ "pf", REGION_FLAG_PFNMAP },       { "io", REGION_FLAG_IO },
+	{ "mm", REGION_FLAG_MIXED },        { "dd", REGION_FLAG_NODUMP },
+	{ "lo", REGION_FLAG_LOCKED },       { "ht", REGION_FLAG_HUGETLB },
+	{ "hg", REGION_FLAG_HUGEPAGE },     { "nh", REGION_FLAG_NOHUGEPAGE },
+	{ "mg", REGION_FLAG_MERGEABLE },    { "nr", REGION_FLAG_NORESERVE },
+	{ "ac", REGION_FLAG_ACCOUNTED },    { "wf", REGION_FLAG_WIPEONFORK },
+	{ "ss", REGION_FLAG_SHADOW_STACK }, { "sl", REGION_FLAG_SEALED },
+	{ "gu", REGION_FLAG_GUARD },
+};
+
+struct parser {
+	region_fn fn;
+	void *ctx;
+	struct reading *reading;
+	struct region region;
+	int open; /* a region waits for the end of its fields */
+	unsigned expected;
+	char name[LINE_MAX_BYTES];
+};
+
+static const char *hex(const char *at, const char *end, uint64_t *value)
+{
+	uint64_t v = 0;
+	const char *from = at;
+	for (; at < end; at++) {
+		unsigned c = (unsigned char)*at, digit;
+		if (c - '0' < 10)
+			digit = c - '0';
+		else if (c - 'a' < 6)
+			digit = c - 'a' + 10;
+		else
+			break;
+		v = v << 4 | digit;
+	}
+	*value = v;
+	return at == from || at - from > 16 ? NULL : at;
+}
+
+static const char *decimal(const char *at, const char *end, uint64_t *value)
+{
+	uint64_t v = 0;
+	const char *from = at;
+	for (; at < end && (unsigned)(*at - '0') < 10; at++)
+		if (__builtin_mul_overflow(v, 10u, &v) ||
+		    __builtin_add_overflow(v, (unsigned)(*at - '0'), &v))
+			return NULL;
+	*value = v;
+	return at == from ? NULL : at;
+}
+
+static const char *one(const char *at, const char *end, char wanted)
+{
+	return at && at < end && *at == wanted ? at + 1 : NULL;
+}
+
+/** header() - "start-end perms offset major:minor inode   name" and nothing else. */
+static int header(struct parser *p, const char *at, const char *end)
+{
+	struct region *r = &p->region;
+	uint64_t major, minor;
+	memset(r, 0, sizeof(*r));
+	at = hex(at, end, &r->start);
+	at = one(at, end, '-');
+	at = at ? hex(at, end, &r->end) : NULL;
+	at = one(at, end, ' ');
+	if (!at || end - at < 5 || r->end <= r->start)
+		return -EBADMSG;
+	static const char letters[4][2] = {
+		{ 'r', '-' }, { 'w', '-' }, { 'x', '-' }, { 's', 'p' }
+	};
+	for (unsigned i = 0; i < 4; i++, at++) {
+		if (*at == letters[i][0])
+			r->perms |= (uint8_t)(1u << i);
+		else if (*at != letters[i][1])
+			return -EBADMSG;
+	}
+	at = one(at, end, ' ');
+	at = at ? hex(at, end, &r->offset) : NULL;
+	at = one(at, end, ' ');
+	at = at ? hex(at, end, &major) : NULL;
+	at = one(at, end, ':');
+	at = at ? hex(at, end, &minor) : NULL;
+	at = one(at, end, ' ');
+	at = at ? decimal(at, end, &r->inode) : NULL;
+	if (!at)
+		return -EBADMSG;
+	r->dev_major = (uint32_t)major;
+	r->dev_minor = (uint32_t)minor;
+	/* The name stands behind padding; one that begins with a blank (" Go: heap") is inside brackets. */
+	while (at < end && *at == ' ')
+		at++;
+	size_t len = (size_t)(end - at);
+	memcpy(p->name, at, len);
+	p->name[len] = '\0';
+	r->name = p->name;
+	r->label = "";
+	return 0;
+}
+
+static int is_unit(const char *at, const char *end)
+{
+	return end - at == 3 && memcmp(at, " kB", 3) == 0;
+}
+
+/** number() - "   123 kB" or a bare "   123" behind a key. -1: neither. */
+static int number(const char *at, const char *end, uint64_t *bytes, int *scaled)
+{
+	while (at < end && *at == ' ')
+		at++;
+	at = decimal(at, end, bytes);
+	if (!at)
+		return -1;
+	*scaled = is_unit(at, end);
+	if (*scaled)
+		return __builtin_mul_overflow(*bytes, 1024u, bytes) ? -1 : 0;
+	return at == end ? 0 : -1;
+}
+
+static void unknown(struct reading *reading, const char *key, size_t len, uint64_t bytes)
+{
+	if (len == 0 || len >= sizeof(reading->unknown[0].key))
+		return;
+	for (unsigned i = 0; i < reading->unknown_count; i++) {
+		if (strncmp(reading->unknown[i].key, key, len) == 0 &&
+		    reading->unknown[i].key[len] == '\0') {
+			reading->unknown[i].bytes += bytes;
+			return;
+		}
+	}
+	if (reading->unknown_count == READING_UNKNOWN_MAX)
+		return;
+	memcpy(reading->unknown[reading->unknown_count].key, key, len);
+	reading->unknown[reading->unknown_count].key[len] = '\0';
+	reading->unknown[reading->unknown_count++].bytes = bytes;
+}
+
+static void vm_flags(struct region *r, const char *at, const char *end)
+{
+	while (end - at >= 2) {
+		if (*at == ' ') {
+			at++;
+			continue;
+		}
+		for (unsigned i = 0; i < ARRAY_LEN(flag_words); i++)
+			if (at[0] == flag_words[i].word[0] && at[1] == flag_words[i].word[1])
+				r->flags |= flag_words[i].flag;
+		at += 2;
+	}
+}
+
+static int begins(const char *at, const char *end, const char *word, size_t len)
+{
+	return (size_t)(end - at) >= len && memcmp(at, word, len) == 0;
+}
+
+static int field(struct parser *p, const char *at, const char *end)
+{
+	for (unsigned n = 0; n < ARRAY_LEN(fields); n++) {
+		unsigned i = p->expected + n;
+		if (i >= ARRAY_LEN(fields))
+			i -= ARRAY_LEN(fields);
+		if (!begins(at, end, fields[i].key, fields[i].len))
+			continue;
+		uint64_t value;
+		int scaled;
+		if (number(at + fields[i].len, end, &value, &scaled) < 0 || !scaled)
+			return -EBADMSG;
+		memcpy((char *)&p->region + fields[i].offset, &value, sizeof(value));
+		p->expected = i + 1 < ARRAY_LEN(fields) ? i + 1 : 0;
+		return 0;
+	}
+	return 1;
+}
+
+static int other_field(struct parser *p, const char *at, const char *end)
+{
+	if (begins(at, end, "VmFlags:", 8)) {
+		vm_flags(&p->region, at + 8, end);
+		return 0;
+	}
+	for (unsigned i = 0; i < ARRAY_LEN(skipped); i++)
+		if (begins(at, end, skipped[i], strlen(skipped[i])))
+			return 0;
+	const char *colon = memchr(at, ':', (size_t)(end - at));
+	uint64_t value;
+	int scaled;
+	if (!colon || *at < 'A' || *at > 'Z')
+		return -EBADMSG;
+	if (number(colon + 1, end, &value, &scaled) == 0 && scaled)
+		unknown(p->reading, at, (size_t)(colon - at), value);
+	return 0;
+}
+
+static int finish(struct parser *p)
+{
+	if (!p->open)
+		return 0;
+	p->open = 0;
+	p->reading->regions++;
+	return p->fn(p->ctx, &p->region);
+}
+
+static int line(struct parser *p, const char *at, const char *end)
+{
+	unsigned c = (unsigned char)*at;
+	if (c - '0' < 10 || c - 'a' < 6) { /* keys begin with a capital */
+		int rc = finish(p);
+		if (rc)
+			return rc;
+		rc = header(p, at, end);
+		p->open = rc == 0;
+		p->expected = 0;
+		return rc;
+	}
+	if (!p->open)
+		return -EBADMSG;
+	/* "Size:" leads every region and is not a field of ours: skip it before the table is searched. */
+	if (c == 'S' && begins(at, end, "Size:", 5))
+		return 0;
+	/* Two more that lie between expected ones; looking them up would cost a walk of the table each. */
+	if ((c == 'M' && begins(at, end, "MMUPageSize:", 12)) || c == 'T' || c == 'V')
+		return other_field(p, at, end);
+	int rc = field(p, at, end);
+	return rc == 1 ? other_field(p, at, end) : rc;
+}
+
+int smaps_parse(int fd, region_fn fn, void *ctx, struct reading *reading, struct err *err)
+{
+	struct parser p = { .fn = fn, .ctx = ctx, .reading = reading };
+	char *text = malloc(CHUNK);
+	if (!text)
+		return err_set(err, -ENOMEM, "cannot read mappings");
+	size_t have = 0;
+	int rc = 0;
+	uint64_t began = now_ns();
+	for (;;) {
+		uint64_t before = now_ns();
+		ssize_t got = read(fd, text + have, CHUNK - have);
+		uint64_t took = now_ns() - before;
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0) {
+			rc = err_set(err, -errno, "cannot read mappings");
+			break;
+		}
+		if (took > reading->stall_ns)
+			reading->stall_ns = took;
+		if (got == 0)
+			break;
+		have += (size_t)got;
+		char *at = text, *end = text + have, *stop;
+		while (rc == 0 && at < end &&
+		       (stop = memchr(at, '\n', (size_t)(end - at))) != NULL) {
+			if ((size_t)(stop - at) >= LINE_MAX_BYTES || stop == at)
+				rc = -EBADMSG;
+			else
+				rc = line(&p, at, stop);
+			at = stop + 1;
+		}
+		have = (size_t)(end - at);
+		if (rc == 0 && have >= LINE_MAX_BYTES)
+			rc = -EBADMSG;
+		if (rc)
+			break;
+		memmove(text, at, have);
+	}
+	if (rc == 0)
+		rc = have ? -EBADMSG : finish(&p);
+	if (rc == -EBADMSG && err && !err->code)
+		err_set(err, rc, "cannot understand the list of mappings");
+	free(text);
+	reading->total_ns += now_ns() - began;
+	return rc;
+}
+
+static int each(const struct target *target, const char *name, region_fn fn, void *ctx,
+		struct reading *reading, struct err *err)
+{
+	memset(reading, 0, sizeof(*reading));
+	int fd = target_file(target, name, err);
+	if (fd < 0)
+		return fd;
+	int rc = smaps_parse(fd, fn, ctx, reading, err);
+	close(fd);
+	if (rc == -ESRCH || rc == -EACCES || rc == -EPERM)
+		return target_fail(target, rc, name, err);
+	if (rc < 0)
+		return rc;
+	/* smaps of a process without memory is empty: it became a zombie meanwhile */
+	if (rc == 0 && reading->regions == 0)
+		return target_fail(target, -ESRCH, name, err);
+	return rc;
+}
+
+int smaps_each(const struct target *target, region_fn fn, void *ctx, struct reading *reading,
+	       struct err *err)
+{
+	int rc = each(target, "smaps", fn, ctx, reading, err);
+	reading->list = reading->pages = "smaps";
+	return rc;
+}
+
+int maps_each(const struct target *target, region_fn fn, void *ctx, struct reading *reading,
+	      struct err *err)
+{
+	int rc = each(target, "maps", fn, ctx, reading, err);
+	reading->list = "maps";
+	return rc;
+}
+
+static uint64_t status_kib(const char *text, const char *key)
+{
+	const char *at = strstr(text, key);
+	return at ? strtoull(at + strlen(key), NULL, 10) * 1024 : UINT64_MAX;
+}
+
+int totals_read(const struct target *target, struct proc_totals *totals, struct err *err)
+{
+	char text[8192];
+	ssize_t got = target_text(target, "status", text, sizeof(text));
+	if (got < 0)
+		return target_fail(target, (int)got, "status", err);
+	*totals = (struct proc_totals){
+		.rss_bytes = status_kib(text, "\nVmRSS:"),
+		.rss_anon_bytes = status_kib(text, "\nRssAnon:"),
+		.rss_file_bytes = status_kib(text, "\nRssFile:"),
+		.rss_shmem_bytes = status_kib(text, "\nRssShmem:"),
+		.virtual_bytes = status_kib(text, "\nVmSize:"),
+		.peak_bytes = status_kib(text, "\nVmHWM:"),
+		.swap_bytes = status_kib(text, "\nVmSwap:"),
+		.page_table_bytes = status_kib(text, "\nVmPTE:"),
+		.hugetlb_bytes = status_kib(text, "\nHugetlbPages:"),
+		.locked_bytes = status_kib(text, "\nVmLck:"),
+		.pinned_bytes = status_kib(text, "\nVmPin:"),
+	};
+	const char *threads = strstr(text, "\nThreads:");
+	totals->threads = threads ? strtoull(threads + 9, NULL, 10) : 0;
+	if (totals->rss_bytes == UINT64_MAX)
+		return target_fail(target, -ESRCH, "status", err);
+	return 0;
+}
+
+int rollup_read(const struct target *target, uint64_t *rss_bytes, uint64_t *pss_bytes,
+		uint64_t *stall_ns, struct err *err)
+{
+	char text[4096];
+	uint64_t before = now_ns();
+	ssize_t got = target_text(target, "smaps_rollup", text, sizeof(text));
+	uint64_t took = now_ns() - before;
+	if (got < 0)
+		return target_fail(target, (int)got, "smaps_rollup", err);
+	*rss_bytes = status_kib(text, "\nRss:");
+	*pss_bytes = status_kib(text, "\nPss:");
+	if (stall_ns && took > *stall_ns)
+		*stall_ns = took;
+	return 0;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define PIECES_MAX 64
+
+ssize_t target_text(const struct target *target, const char *name, char *text, size_t size)
+{
+	text[0] = '\0';
+	int fd = openat(target->dir, name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	size_t len = 0;
+	int rc = 0;
+	while (len + 1 < size) {
+		ssize_t got = read(fd, text + len, size - 1 - len);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			rc = -errno;
+		if (got <= 0)
+			break;
+		len += (size_t)got;
+	}
+	text[len] = '\0';
+	close(fd);
+	return rc < 0 ? rc : (ssize_t)len;
+}
+
+/** field() - the number behind "\nNAME:" in status; -1 where there is none. */
+static long long field(const char *status, const char *name)
+{
+	const char *at = strstr(status, name);
+	return at ? strtoll(at + strlen(name), NULL, 0) : -1;
+}
+
+/** state() - the letter of "State:" in status. */
+static char state(const char *status)
+{
+	const char *at = strstr(status, "\nState:");
+	if (!at)
+		return '?';
+	at += 7;
+	while (*at == ' ' || *at == '\t')
+		at++;
+	return *at;
+}
+
+int target_fail(const struct target *target, int code, const char *what, struct err *err)
+{
+	char status[4096];
+	ssize_t got = target_text(target, "status", status, sizeof(status));
+	if (code == -ESRCH || code == -ENOENT || got <= 0 || state(status) == 'Z' ||
+	    state(status) == 'X') {
+		err_set(err, -ESRCH, "cannot read the %s of process %d ('%s')", what,
+			(int)target->pid, target->comm);
+		return err_hint(err, "it ended meanwhile");
+	}
+	err_set(err, code, "cannot read the %s of process %d ('%s')", what, (int)target->pid,
+		target->comm);
+	if (code == -EACCES || code == -EPERM) {
+		struct stat about;
+		uid_t uid = fstat(target->dir, &about) == 0 ? about.st_uid : (uid_t)-1;
+		if (uid != geteuid() && uid != (uid_t)-1)
+			return err_hint(err,
+					"it belongs to user %u; run as that user, as root, or with "
+					"CAP_SYS_PTRACE",
+					(unsigned)uid);
+		return err_hint(err, "run as root or with CAP_SYS_PTRACE: the process is protected "
+				     "(not dumpable, or in another user namespace)");
+	}
+	return code;
+}
+
+int target_open(struct target *target, pid_t pid, struct err *err)
+{
+	memset(target, 0, sizeof(*target));
+	target->dir = -1;
+	target->pid = pid ? pid : getpid();
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d", (int)target->pid);
+	int dir = pid < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0) {
+		int code = pid < 0 ? -ESRCH : -errno;
+		if (code != -ENOENT && code != -ESRCH)
+			return err_set(err, code, "cannot look at process %d", (int)target->pid);
+		err_set(err, -ESRCH, "cannot look at process %d", (int)target->pid);
+		return err_hint(err, access("/proc/self/stat", R_OK) == 0
+					     ? "no process has that id; it may have ended"
+					     : "/proc is not mounted here");
+	}
+	target->dir = dir;
+	char status[4096];
+	ssize_t got = target_text(target, "status", status, sizeof(status));
+	if (got > 0)
+		sscanf(status, "Name:\t%31[^\n]", target->comm);
+	if (got < 0) {
+		int rc = target_fail(target, (int)got, "status", err);
+		target_close(target);
+		return rc;
+	}
+	/* A zombie and a kernel thread have no address space: "VmSize" is missing in both. */
+	if (state(status) == 'Z' || state(status) == 'X') {
+		target_close(target);
+		err_set(err, -ESRCH, "cannot look at process %d ('%s')", (int)target->pid,
+			target->comm);
+		return err_hint(err, "it has ended and waits for its parent (zombie): its memory "
+				     "is gone");
+	}
+	if (field(status, "\nVmSize:") < 0) {
+		target_close(target);
+		err_set(err, -EINVAL, "process %d ('%s') has no memory of its own",
+			(int)target->pid, target->comm);
+		return err_hint(err, "it is a kernel thread");
+	}
+	ssize_t len = readlinkat(dir, "exe", target->exe, sizeof(target->exe) - 1);
+	target->exe[len > 0 ? len : 0] = '\0';
+	struct stat exe;
+	if (fstatat(dir, "exe", &exe, 0) == 0) {
+		target->exe_inode = exe.st_ino;
+		target->exe_device = exe.st_dev;
+	}
+	return 0;
+}
+
+void target_close(struct target *target)
+{
+	/* 0 is the descriptor of a zeroed struct, which was never opened; ours are never 0 then */
+	if (target->pid && target->dir >= 0)
+		close(target->dir);
+	target->dir = -1;
+}
+
+int target_file(const struct target *target, const char *name, struct err *err)
+{
+	int fd = openat(target->dir, name, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 ? fd : target_fail(target, -errno, name, err);
+}
+
+ssize_t target_read_pieces(const struct target *target, const struct target_piece *pieces,
+			   unsigned count)
+{
+	struct iovec local[PIECES_MAX], remote[PIECES_MAX];
+	if (count > PIECES_MAX)
+		return -EINVAL;
+	for (unsigned i = 0; i < count; i++) {
+		local[i] = (struct iovec){ pieces[i].to, pieces[i].len };
+		remote[i] = (struct iovec){ (void *)(uintptr_t)pieces[i].addr, pieces[i].len };
+	}
+	ssize_t got = process_vm_readv(target->pid, local, count, remote, count, 0);
+	return got < 0 ? -errno : got;
+}
+
+ssize_t target_read(const struct target *target, uint64_t addr, void *to, size_t len)
+{
+	struct target_piece piece = { addr, to, len };
+	return target_read_pieces(target, &piece, 1);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* target.h - a process looked at from outside: its /proc folder held open, so that a PID used again is never mistaken for it. */
+#ifndef PROC_TARGET_H
+#define PROC_TARGET_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct target {
+	pid_t pid;
+	int dir; /* /proc/PID; openat() on it fails with ESRCH once the process is gone */
+	char comm[32];
+	char exe[4096]; /* "" where it may not be read */
+	uint64_t exe_inode;
+	uint64_t exe_device; /* st_dev */
+};
+
+/**
+ * target_open() - hold process @pid (0: the caller's own). Fails in one clear line, with a hint, for a process that does
+ * not exist, a kernel thread and a zombie; permission is not asked yet. Some 30 us.
+ */
+int target_open(struct target *target, pid_t pid, struct err *err);
+/** target_close() - CLEANUP(target_close) works on a zeroed struct, too. */
+void target_close(struct target *target);
+
+/**
+ * target_file() - open /proc/PID/@name read-only; a descriptor, or negative errno with an error that names the process
+ * (ended, or whose permission is missing, with the remedy).
+ */
+int target_file(const struct target *target, const char *name, struct err *err);
+/** target_text() - the whole of a small /proc/PID/@name, terminated; its length, or negative errno. */
+ssize_t target_text(const struct target *target, const char *name, char *text, size_t size);
+/** target_fail() - the error for a failed reading of @target's @what with @code: tells "ended" from "not permitted". */
+int target_fail(const struct target *target, int code, const char *what, struct err *err);
+
+/**
+ * target_read() - copy [@addr, @addr + @len) of the target's memory, which goes on running; 1 us and the copy.
+ * Return: bytes copied from the start (fewer where the rest is not mapped), or negative errno (-EPERM, -ESRCH, -EFAULT).
+ */
+ssize_t target_read(const struct target *target, uint64_t addr, void *to, size_t len);
+
+struct target_piece {
+	uint64_t addr;
+	void *to;
+	size_t len;
+};
+/** target_read_pieces() - up to 64 pieces in one call; bytes copied in order until the first that fails, or negative errno. */
+ssize_t target_read_pieces(const struct target *target, const struct target_piece *pieces,
+			   unsigned count);
+
+#endif

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+#define BAR_COLUMNS 10u
+#define LABELS_SHOWN 8u /* of a class; the small ones are one line */
+
+struct style {
+	const char *bold, *dim, *colour, *plain;
+};
+
+static struct style style_of(const struct regions_text_opt *opt)
+{
+	return opt->colour ? (struct style){ "\033[1m", "\033[2m", "\033[36m", "\033[0m" }
+			   : (struct style){ "", "", "", "" };
+}
+
+static const char *size(char to[TEXT_NUMBER_MAX], uint64_t bytes, int raw)
+{
+	if (!raw)
+		return text_bytes(to, bytes);
+	snprintf(to, TEXT_NUMBER_MAX, "%" PRIu64, bytes);
+	return to;
+}
+
+static int size_columns(const struct regions_text_opt *opt)
+{
+	return opt->raw ? 15 : 10;
+}
+
+/** put_size() - right-aligned, "-" where it is not known. */
+static void put_size(struct buf *to, const struct regions_text_opt *opt, uint64_t bytes, int known)
+{
+	char text[TEXT_NUMBER_MAX];
+	buf_printf(to, "%*s", size_columns(opt), known ? size(text, bytes, opt->raw) : "-");
+}
+
+/** put_cell() - escaped text in exactly @columns, cut with "..." or padded; at the end of a line without padding. */
+static void put_cell(struct buf *to, const char *text, size_t columns, int ascii, int pad)
+{
+	struct buf clean = { 0 };
+	text_escape(&clean, text, ascii);
+	const char *safe = buf_cstr(&clean);
+	size_t wide = text_columns(safe);
+	if (wide > columns && columns > 3) {
+		/* the end of a path tells more than its beginning */
+		int path = safe[0] == '/';
+		if (path) {
+			const char *at = safe;
+			while (*at && text_columns(at) > columns - 3) {
+				at++;
+				while ((*at & 0xc0) == 0x80)
+					at++;
+			}
+			buf_puts(to, "...");
+			buf_puts(to, at);
+			wide = text_columns(at) + 3;
+		} else {
+			size_t fit = text_fit(safe, columns - 3);
+			buf_put(to, safe, fit);
+			buf_puts(to, "...");
+			wide = columns;
+		}
+	} else {
+		buf_puts(to, safe);
+	}
+	for (; pad && wide < columns; wide++)
+		buf_putc(to, ' ');
+	buf_fini(&clean);
+}
+
+static void put_bar(struct buf *to, const struct regions_text_opt *opt, uint64_t part,
+		    uint64_t whole)
+{
+	static const char *const eighths[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
+	uint64_t units = whole ? (uint64_t)((double)part * BAR_COLUMNS * 8 / (double)whole) : 0;
+	if (units > BAR_COLUMNS * 8)
+		units = BAR_COLUMNS * 8;
+	unsigned column = 0;
+	struct style style = style_of(opt);
+	buf_puts(to, style.colour);
+	for (; column < units / 8; column++)
+		buf_puts(to, opt->ascii ? "#" : "█");
+	if (!opt->ascii && units % 8) {
+		buf_puts(to, eighths[units % 8]);
+		column++;
+	}
+	buf_puts(to, style.plain);
+	for (; column < BAR_COLUMNS; column++)
+		buf_putc(to, ' ');
+}
+
+/* ---- the head --------------------------------------------------------------------------------------------------- */
+
+static void put_check(struct buf *to, const char *name, uint64_t theirs, uint64_t ours, int raw)
+{
+	char text[TEXT_NUMBER_MAX];
+	if (theirs == UINT64_MAX)
+		buf_printf(to, ", %s not told", name);
+	else if (theirs == ours)
+		buf_printf(to, ", %s equal", name);
+	else
+		buf_printf(to, ", %s %s%s", name, theirs > ours ? "+" : "-",
+			   size(text, theirs > ours ? theirs - ours : ours - theirs, raw));
+}
+
+static void put_fact(struct buf *to, const char *name, uint64_t bytes, int raw)
+{
+	char text[TEXT_NUMBER_MAX];
+	if (bytes && bytes != UINT64_MAX)
+		buf_printf(to, "   %s %s", name, size(text, bytes, raw));
+}
+
+void regions_text_head(struct buf *to, const struct breakdown *b,
+		       const struct regions_text_opt *opt)
+{
+	struct style style = style_of(opt);
+	char text[TEXT_NUMBER_MAX];
+	buf_puts(to, style.bold);
+	put_cell(to, b->comm, 32, opt->ascii, 0);
+	buf_printf(to, "%s  pid %d", style.plain, (int)b->pid);
+	buf_printf(to, "   %sRSS %s%s", style.bold, size(text, b->rss_bytes, opt->raw),
+		   style.plain);
+	if (b->full)
+		put_fact(to, "PSS", b->pss_bytes, opt->raw);
+	put_fact(to, "swap", b->swap_bytes, opt->raw);
+	put_fact(to, "huge pages", b->hugetlb_bytes, opt->raw);
+	put_fact(to, "virtual", b->virtual_bytes, opt->raw);
+	put_fact(to, "of it reserved", b->reserved_bytes, opt->raw);
+	put_fact(to, "byteledger's own", b->own_rss_bytes, opt->raw);
+	buf_putc(to, '\n');
+	buf_printf(to, "%s%" PRIu64 " mappings", style.dim, b->region_total);
+	if (b->thread_count)
+		buf_printf(to, ", %zu thread%s", b->thread_count, b->thread_count == 1 ? "" : "s");
+	buf_printf(to, "; read in %s", text_duration(text, b->end_ns - b->start_ns));
+	if (b->reading.pages && b->reading.pages != b->reading.list)
+		buf_printf(to, " from %s and %s", b->reading.list, b->reading.pages);
+	else
+		buf_printf(to, " from %s", b->reading.list);
+	buf_printf(to, ", longest call %s", text_duration(text, b->reading.stall_ns));
+	if (b->rollup_rss_bytes != UINT64_MAX)
+		put_check(to, "rollup", b->rollup_rss_bytes, b->rss_bytes, opt->raw);
+	put_check(to, "status", b->totals.rss_bytes, b->rss_bytes, opt->raw);
+	buf_printf(to, "%s\n", style.plain);
+	if (b->totals.page_table_bytes != UINT64_MAX && b->totals.page_table_bytes)
+		buf_printf(to, "%sbeside RSS: page tables %s", style.dim,
+			   size(text, b->totals.page_table_bytes, opt->raw));
+	put_fact(to, "locked", b->totals.locked_bytes, opt->raw);
+	put_fact(to, "pinned", b->totals.pinned_bytes, opt->raw);
+	buf_printf(to, "%s\n\n", style.plain);
+}
+
+/* ---- classes ---------------------------------------------------------------------------------------------------- */
+
+struct class_sum {
+	unsigned class;
+	uint64_t rss_bytes, pss_bytes, virtual_bytes, swap_bytes, hugetlb_bytes, count, rows;
+};
+
+static int by_rss(const void *a, const void *b)
+{
+	const struct class_sum *x = a, *y = b;
+	if (x->rss_bytes != y->rss_bytes)
+		return x->rss_bytes < y->rss_bytes ? 1 : -1;
+	if (x->virtual_bytes != y->virtual_bytes)
+		return x->virtual_bytes < y->virtual_bytes ? 1 : -1;
+	return x->class < y->class ? -1 : x->class > y->class;
+}
+
+static void put_row(struct buf *to, const struct breakdown *b, const struct regions_text_opt *opt,
+		    const struct class_row *row)
+{
+	struct style style = style_of(opt);
+	size_t width = opt->width ? (size_t)opt->width : 100;
+	size_t numbers = 2 * (size_t)size_columns(opt) + 8 + 2 + BAR_COLUMNS + 2 + 8 + 2;
+	size_t rest = width > numbers + 40 ? width - numbers : 40;
+	size_t how = rest > 64 ? 30 : 22;
+	put_size(to, opt, row->rss_bytes, 1);
+	put_size(to, opt, row->pss_bytes, b->full);
+	char text[TEXT_NUMBER_MAX];
+	buf_printf(to, "%8s  ", text_percent(text, row->rss_bytes, b->rss_bytes));
+	for (unsigned i = 0; i < BAR_COLUMNS; i++)
+		buf_putc(to, ' ');
+	buf_puts(to, "    ");
+	put_cell(to, row->label, rest - how - 2, opt->ascii, 1);
+	buf_printf(to, "%8s  %s", text_count(text, row->count), style.dim);
+	put_cell(to, region_how_name(row->how), how, opt->ascii, 0);
+	buf_puts(to, style.plain);
+	if (row->hugetlb_bytes)
+		put_fact(to, "huge", row->hugetlb_bytes, opt->raw);
+	if (row->swap_bytes)
+		put_fact(to, "swap", row->swap_bytes, opt->raw);
+	if (row->lazy_free_bytes)
+		put_fact(to, "lazily freed", row->lazy_free_bytes, opt->raw);
+	if (row->ksm_bytes)
+		put_fact(to, "KSM", row->ksm_bytes, opt->raw);
+	buf_putc(to, '\n');
+}
+
+void regions_text_classes(struct buf *to, const struct breakdown *b,
+			  const struct regions_text_opt *opt)
+{
+	struct class_sum sums[REGION_CLASS_COUNT] = { 0 };
+	struct style style = style_of(opt);
+	char text[TEXT_NUMBER_MAX];
+	for (unsigned i = 0; i < REGION_CLASS_COUNT; i++)
+		sums[i].class = i;
+	for (size_t i = 0; i < b->class_count; i++) {
+		struct class_sum *sum = &sums[b->classes[i].class];
+		sum->rss_bytes += b->classes[i].rss_bytes;
+		sum->pss_bytes += b->classes[i].pss_bytes;
+		sum->virtual_bytes += b->classes[i].virtual_bytes;
+		sum->swap_bytes += b->classes[i].swap_bytes;
+		sum->hugetlb_bytes += b->classes[i].hugetlb_bytes;
+		sum->count += b->classes[i].count;
+		sum->rows++;
+	}
+	qsort(sums, ARRAY_LEN(sums), sizeof(sums[0]), by_rss);
+	int columns = size_columns(opt);
+	buf_printf(to, "%s%*s%*s%8s  %-*s%s\n", style.dim, columns, "RSS", columns, "PSS", "",
+		   (int)BAR_COLUMNS + 2, "", style.plain);
+	for (unsigned s = 0; s < ARRAY_LEN(sums) && sums[s].rows; s++) {
+		const struct class_sum *sum = &sums[s];
+		put_size(to, opt, sum->rss_bytes, 1);
+		put_size(to, opt, sum->pss_bytes, b->full);
+		buf_printf(to, "%8s  ", text_percent(text, sum->rss_bytes, b->rss_bytes));
+		put_bar(to, opt, sum->rss_bytes, b->rss_bytes);
+		buf_printf(to, "  %s%s%s\n", style.bold, region_class_name(sum->class),
+			   style.plain);
+		struct class_row rest = { .label = NULL };
+		size_t shown = 0, more = 0;
+		for (size_t i = 0; i < b->class_count; i++) {
+			const struct class_row *row = &b->classes[i];
+			if (row->class != sum->class)
+				continue;
+			if (opt->all_labels || shown < LABELS_SHOWN ||
+			    (sum->rows == LABELS_SHOWN + 1)) {
+				put_row(to, b, opt, row);
+				shown++;
+				continue;
+			}
+			rest.rss_bytes += row->rss_bytes;
+			rest.pss_bytes += row->pss_bytes;
+			rest.count += row->count;
+			rest.how = row->how;
+			more++;
+		}
+		if (more) {
+			char label[48];
+			snprintf(label, sizeof(label), "... %zu more", more);
+			rest.label = label;
+			put_row(to, b, opt, &rest);
+		}
+	}
+	put_size(to, opt, b->rss_bytes, 1);
+	put_size(to, opt, b->pss_bytes, b->full);
+	buf_printf(to, "%8s  %-*s  %ssum of all mappings%s\n\n",
+		   text_percent(text, b->rss_bytes, b->rss_bytes), (int)BAR_COLUMNS, "", style.bold,
+		   style.plain);
+}
+
+/* ---- threads, allocators ---------------------------------------------------------------------------------------- */
+
+void regions_text_threads(struct buf *to, const struct breakdown *b,
+			  const struct regions_text_opt *opt)
+{
+	struct style style = style_of(opt);
+	if (!b->thread_count)
+		return;
+	int columns = size_columns(opt);
+	size_t limit = opt->all ? b->thread_count : 10;
+	buf_printf(to, "%sthreads%s\n%s%9s  %-16s%*s%*s%*s  stack%s\n", style.bold, style.plain,
+		   style.dim, "tid", "name", columns, "used", columns, "resident", columns, "size",
+		   style.plain);
+	for (size_t i = 0; i < b->thread_count && i < limit; i++) {
+		const struct thread_stack *t = &b->threads[i];
+		int known = t->stack_end > t->stack_start;
+		int used = known && t->stack_pointer >= t->stack_start &&
+			   t->stack_pointer < t->stack_end;
+		buf_printf(to, "%9d  ", (int)t->tid);
+		put_cell(to, t->name, 16, opt->ascii, 1);
+		put_size(to, opt, t->stack_end - t->stack_pointer, used);
+		put_size(to, opt, t->rss_bytes, known);
+		put_size(to, opt, t->stack_end - t->stack_start, known);
+		buf_printf(to, "  %s%s%s\n", style.dim,
+			   known ? region_how_name(t->how) : "not found", style.plain);
+	}
+	if (b->thread_count > limit)
+		buf_printf(to, "%9s  %zu more: --all\n", "...", b->thread_count - limit);
+	buf_putc(to, '\n');
+}
+
+void regions_text_allocators(struct buf *to, const struct breakdown *b,
+			     const struct regions_text_opt *opt)
+{
+	struct style style = style_of(opt);
+	if (!b->allocator_count)
+		return;
+	int columns = size_columns(opt);
+	buf_printf(to, "%sallocators%s\n%s%*s%*s%*s%*s%*s  %-16s%s\n", style.bold, style.plain,
+		   style.dim, columns, "live", columns, "free pages", columns, "holes", columns,
+		   "caches", columns, "metadata", "allocator, how it is known", style.plain);
+	for (size_t i = 0; i < b->allocator_count; i++) {
+		const struct allocator_reading *a = &b->allocators[i];
+		put_size(to, opt, a->live_bytes, 1);
+		put_size(to, opt, a->free_page_bytes, 1);
+		put_size(to, opt, a->hole_bytes, 1);
+		put_size(to, opt, a->cache_bytes, 1);
+		put_size(to, opt, a->metadata_bytes, 1);
+		buf_puts(to, "  ");
+		put_cell(to, a->allocator, 32, opt->ascii, 0);
+		buf_printf(to, "  %s", style.dim);
+		put_cell(to, a->how, 96, opt->ascii, 0);
+		buf_printf(to, ", %.1f %% consistent%s\n", a->consistency, style.plain);
+	}
+	buf_putc(to, '\n');
+}
+
+/* ---- mappings --------------------------------------------------------------------------------------------------- */
+
+static int order_rss(const void *a, const void *b)
+{
+	const struct region *x = *(const struct region *const *)a,
+			    *y = *(const struct region *const *)b;
+	if (x->rss_bytes != y->rss_bytes)
+		return x->rss_bytes < y->rss_bytes ? 1 : -1;
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static int order_pss(const void *a, const void *b)
+{
+	const struct region *x = *(const struct region *const *)a,
+			    *y = *(const struct region *const *)b;
+	return x->pss_bytes != y->pss_bytes ? (x->pss_bytes < y->pss_bytes ? 1 : -1)
+					    : order_rss(a, b);
+}
+
+static int order_swap(const void *a, const void *b)
+{
+	const struct region *x = *(const struct region *const *)a,
+			    *y = *(const struct region *const *)b;
+	return x->swap_bytes != y->swap_bytes ? (x->swap_bytes < y->swap_bytes ? 1 : -1)
+					      : order_rss(a, b);
+}
+
+static int order_virtual(const void *a, const void *b)
+{
+	const struct region *x = *(const struct region *const *)a,
+			    *y = *(const struct region *const *)b;
+	uint64_t v = x->end - x->start, w = y->end - y->start;
+	return v != w ? (v < w ? 1 : -1) : order_rss(a, b);
+}
+
+const struct region **regions_order(const struct breakdown *b, enum regions_sort sort)
+{
+	static int (*const orders[])(const void *, const void *) = {
+		[REGIONS_BY_RSS] = order_rss,
+		[REGIONS_BY_PSS] = order_pss,
+		[REGIONS_BY_SWAP] = order_swap,
+		[REGIONS_BY_VIRTUAL] = order_virtual,
+	};
+	const struct region **list = malloc((b->region_count + 1) * sizeof(*list));
+	if (!list)
+		return NULL;
+	for (size_t i = 0; i < b->region_count; i++)
+		list[i] = &b->regions[i];
+	qsort(list, b->region_count, sizeof(*list), orders[sort]);
+	return list;
+}
+
+void regions_text_mappings(struct buf *to, const struct breakdown *b,
+			   const struct regions_text_opt *opt)
+{
+	struct style style = style_of(opt);
+	size_t limit = opt->all ? b->region_count : opt->top;
+	if (limit == 0)
+		return;
+	const struct region **list = regions_order(b, opt->sort);
+	if (!list) {
+		to->failed = 1;
+		return;
+	}
+	int columns = size_columns(opt);
+	buf_printf(to, "%smappings%s\n%s%*s%*s%*s%*s  %-4s %-33s %s%s\n", style.bold, style.plain,
+		   style.dim, columns, "RSS", columns, "private", columns, "shared", columns,
+		   "size", "", "address", "class, name", style.plain);
+	size_t width = opt->width ? (size_t)opt->width : 100;
+	size_t fixed = 4 * (size_t)columns + 42;
+	size_t rest = width > fixed + 24 ? width - fixed : 24;
+	size_t shown = 0;
+	for (size_t i = 0; i < b->region_count && shown < limit; i++) {
+		const struct region *r = list[i];
+		if (!r->rss_bytes && !r->swap_bytes && !region_hugetlb_bytes(r))
+			continue;
+		char perms[5];
+		put_size(to, opt, r->rss_bytes, 1);
+		put_size(to, opt, region_private_bytes(r), b->full);
+		put_size(to, opt, region_shared_bytes(r), b->full);
+		put_size(to, opt, r->end - r->start, 1);
+		char range[40];
+		snprintf(range, sizeof(range), "%" PRIx64 "-%" PRIx64, r->start, r->end);
+		buf_printf(to, "  %s %-33s ", region_perms(r, perms), range);
+		struct buf what = { 0 };
+		buf_puts(&what, r->name[0] ? r->name : r->label);
+		put_cell(to, buf_cstr(&what), rest, opt->ascii, 0);
+		buf_fini(&what);
+		buf_putc(to, '\n');
+		shown++;
+	}
+	free(list);
+	buf_putc(to, '\n');
+}
+
+void regions_text(struct buf *to, const struct breakdown *b, const struct regions_text_opt *opt)
+{
+	regions_text_head(to, b, opt);
+	regions_text_classes(to, b, opt);
+	regions_text_allocators(to, b, opt);
+	regions_text_threads(to, b, opt);
+	regions_text_mappings(to, b, opt);
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/threads.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int by_tid(const void *a, const void *b)
+{
+	const struct thread_stack *x = a, *y = b;
+	return x->tid < y->tid ? -1 : x->tid > y->tid;
+}
+
+/** stack_pointer() - of a blocked thread from its `syscall`: "NR args... sp pc" or "-1 sp pc"; "running" has none. */
+static int stack_pointer(const struct target *target, pid_t tid, uint64_t *sp)
+{
+	char path[48], text[256];
+	snprintf(path, sizeof(path), "task/%d/syscall", (int)tid);
+	ssize_t got = target_text(target, path, text, sizeof(text));
+	if (got < 0)
+		return (int)got;
+	char *words[16];
+	unsigned count = 0;
+	for (char *save, *word = strtok_r(text, " \n", &save); word && count < 16;
+	     word = strtok_r(NULL, " \n", &save))
+		words[count++] = word;
+	if (count >= 3) /* the last two are sp and pc in both forms */
+		*sp = strtoull(words[count - 2], NULL, 16);
+	return 0;
+}
+
+/** namespace_tid() - the last number of NSpid: the id inside the target's own PID namespace. */
+static pid_t namespace_tid(const struct target *target, pid_t tid)
+{
+	char path[48], text[4096];
+	snprintf(path, sizeof(path), "task/%d/status", (int)tid);
+	if (target_text(target, path, text, sizeof(text)) <= 0)
+		return tid;
+	const char *line = strstr(text, "\nNSpid:");
+	pid_t last = tid;
+	for (line = line ? line + 7 : "\n"; *line && *line != '\n';) {
+		char *end;
+		long value = strtol(line, &end, 10);
+		if (end == line)
+			break;
+		last = (pid_t)value;
+		line = end;
+	}
+	return last;
+}
+
+static const struct thread_fact *fact_of(const struct thread_fact *facts, size_t count, pid_t tid)
+{
+	for (size_t i = 0; i < count; i++)
+		if (facts[i].tid == tid)
+			return &facts[i];
+	return NULL;
+}
+
+int threads_read(const struct target *target, const struct thread_fact *facts, size_t fact_count,
+		 struct thread_stack **threads, size_t *count, struct err *err)
+{
+	*threads = NULL;
+	*count = 0;
+	int fd = openat(target->dir, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	if (!dir) {
+		int code = -errno;
+		if (fd >= 0)
+			close(fd);
+		return target_fail(target, code, "threads", err);
+	}
+	struct thread_stack *list = NULL;
+	size_t used = 0, cap = 0;
+	int pointers = 1, in_namespace = namespace_tid(target, target->pid) != target->pid;
+	for (struct dirent *entry; used < THREADS_MAX && (entry = readdir(dir)) != NULL;) {
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+		if (tid <= 0)
+			continue;
+		if (used == cap) {
+			cap = cap ? cap * 2 : 16;
+			struct thread_stack *grown = realloc(list, cap * sizeof(*list));
+			if (!grown) {
+				free(list);
+				closedir(dir);
+				return err_set(err, -ENOMEM,
+					       "cannot list the threads of process %d",
+					       (int)target->pid);
+			}
+			list = grown;
+		}
+		struct thread_stack thread = { .tid = tid, .ns_tid = tid };
+		char path[48];
+		snprintf(path, sizeof(path), "task/%d/comm", (int)tid);
+		ssize_t got = target_text(target, path, thread.name, sizeof(thread.name));
+		if (got < 0)
+			continue; /* ended */
+		if (got > 0 && thread.name[got - 1] == '\n')
+			thread.name[got - 1] = '\0';
+		if (in_namespace)
+			thread.ns_tid = namespace_tid(target, tid);
+		const struct thread_fact *fact = fact_of(facts, fact_count, tid);
+		if (fact)
+			thread.stack_pointer = fact->stack_pointer;
+		else if (pointers && stack_pointer(target, tid, &thread.stack_pointer) == -EPERM)
+			pointers = 0; /* not for this user: asking 10,000 times does not help */
+		list[used++] = thread;
+	}
+	closedir(dir);
+	if (used)
+		qsort(list, used, sizeof(*list), by_tid);
+	*threads = list;
+	*count = used;
+	return 0;
+}
+
+struct thread_stack *threads_find(struct thread_stack *threads, size_t count, pid_t tid, int ns)
+{
+	struct thread_stack key = { .tid = tid };
+	struct thread_stack *found =
+		count ? bsearch(&key, threads, count, sizeof(key), by_tid) : NULL;
+	if (!ns || (found && found->ns_tid == tid))
+		return found;
+	for (size_t i = 0; i < count; i++)
+		if (threads[i].ns_tid == tid)
+			return &threads[i];
+	return NULL;
+}
+
+/*
+ * glibc's struct pthread on x86-64 begins with the thread control block, whose words 0 and 2 hold its own address (the ABI
+ * needs the first, `%fs:0`; glibc's THREAD_SELF the second). The tid stands at 0x2d0 in every release since 2.4; the kernel
+ * clears it when the thread ends (CLONE_CHILD_CLEARTID). The struct is aligned to 64 and the last thing in the mapping.
+ */
+#define LOOK_BYTES 8192u
+#define TID_OFFSET 0x2d0u
+#define TID_LIMIT 4194304 /* PID_MAX_LIMIT */
+
+int threads_descriptor(const struct target *target, uint64_t start, uint64_t end,
+		       struct thread_descriptor *found)
+{
+#ifdef __x86_64__
+	uint64_t words[LOOK_BYTES / 8];
+	uint64_t from = end - start > LOOK_BYTES ? end - LOOK_BYTES : start;
+	ssize_t got = target_read(target, from, words, end - from);
+	if (got < 0)
+		return (int)got;
+	size_t count = (size_t)got / 8, step = 8; /* 64 bytes */
+	for (size_t i = count / step * step; i >= step;) {
+		i -= step;
+		uint64_t at = from + i * 8;
+		if (words[i] != at || i + TID_OFFSET / 8 >= count || words[i + 2] != at)
+			continue;
+		int32_t tid;
+		memcpy(&tid, (const char *)(words + i) + TID_OFFSET, sizeof(tid));
+		if (tid < 0 || tid > TID_LIMIT)
+			continue;
+		*found = (struct thread_descriptor){ at, tid };
+		return 1;
+	}
+#else
+	(void)target, (void)start, (void)end, (void)found;
+#endif
+	return 0;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* threads.h - the threads of a process and where their stacks are. */
+#ifndef PROC_THREADS_H
+#define PROC_THREADS_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "proc/target.h"
+
+/** struct thread_fact - what BPF reads without stopping anybody: the user registers of a thread. 0 = unknown. */
+struct thread_fact {
+	pid_t tid;
+	uint64_t stack_pointer, thread_pointer;
+};
+
+struct thread_stack {
+	pid_t tid;
+	pid_t ns_tid; /* as the target sees it, which is what its thread descriptors hold */
+	char name[32];
+	uint64_t stack_start, stack_end; /* 0, 0: not found */
+	uint64_t stack_pointer;          /* 0: unknown (the thread was running) */
+	uint64_t rss_bytes;              /* of the stack mapping */
+	uint8_t how;                     /* enum region_how */
+};
+
+#define THREADS_MAX 65536u
+
+/**
+ * threads_read() - every thread with its name and, where it is blocked and may be read, its stack pointer; by tid, malloc'd.
+ * Some 15 us a thread. @facts (may be NULL) come first. Threads that end meanwhile are left out; at most THREADS_MAX.
+ */
+int threads_read(const struct target *target, const struct thread_fact *facts, size_t fact_count,
+		 struct thread_stack **threads, size_t *count, struct err *err);
+
+/** threads_find() - by tid as the target sees it (@ns) or as we do; NULL if there is none. O(log n), O(n) for @ns. */
+struct thread_stack *threads_find(struct thread_stack *threads, size_t count, pid_t tid, int ns);
+
+/** struct thread_descriptor - glibc's struct pthread, recognised by its two pointers to itself. */
+struct thread_descriptor {
+	uint64_t addr; /* what fs base is on x86-64 */
+	pid_t tid;     /* 0: the thread has ended, its stack waits in the cache */
+};
+/**
+ * threads_descriptor() - look for a thread descriptor in the topmost 8 KiB below @end (and not below @start). 1 found, 0 not,
+ * negative errno where memory may not be read. x86-64 and glibc only: elsewhere 0.
+ */
+int threads_descriptor(const struct target *target, uint64_t start, uint64_t end,
+		       struct thread_descriptor *found);
+
+#endif
