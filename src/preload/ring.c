@@ -9,6 +9,8 @@
 #define RESERVE 64u
 /* A stamp, a notice of loss, a switch: what may come in front of a record. */
 #define EXTRAS 48u
+#define WAIT_YIELDS 8u
+#define WAIT_SLEEP_NS 100000u
 #define STAMP_EVERY 1024u /* bytes of records: 64 allocations */
 
 static uint64_t now_ns(void)
@@ -57,26 +59,30 @@ static COLD int wait_for_room(struct thread *t, uint64_t need)
 			return 0;
 	}
 	int room = 0;
-	for (unsigned round = 0;; round++) {
+	uint64_t spare = 0;
+	for (unsigned round = 0; !room; round++) {
 		uint64_t beat = __atomic_load_n(&heap->heartbeat_ns, __ATOMIC_RELAXED);
 		if (!beat)
 			beat = heap->start_ns;
 		if ((now > beat && now - beat > 1000000000u) || heap->detach || t->slot->closed)
 			break;
-		/* time waited before a sleep, so that a sleep never exceeds what is allowed */
-		if (may_wait != UINT64_MAX && now - began + 100000u > may_wait)
-			break;
-		if (round < 50) {
+		if (round < WAIT_YIELDS) {
 			sys0(SYS_sched_yield);
 		} else {
-			struct timespec ts = { 0, 20000 };
+			/*
+			 * The recorder is behind for good: sleeping until a good part is free costs a
+			 * hundredth of being woken for each record, and the ring never runs empty.
+			 */
+			struct timespec ts = { 0, WAIT_SLEEP_NS };
 			sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ts, 0);
+			spare = (t->mask + 1) / 4;
 		}
 		now = now_ns();
-		if (t->head + need <= look_at_tail(t)) {
-			room = 1;
+		/* time looked at before a sleep, so that a sleep never exceeds what is allowed */
+		int last = may_wait != UINT64_MAX && now - began + 2 * WAIT_SLEEP_NS > may_wait;
+		room = t->head + need + (last ? 0 : spare) <= look_at_tail(t);
+		if (last)
 			break;
-		}
 	}
 	__atomic_store_n(&t->slot->waits, t->slot->waits + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&t->slot->wait_ns, t->slot->wait_ns + (now - began), __ATOMIC_RELAXED);

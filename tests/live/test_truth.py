@@ -193,7 +193,7 @@ def compare(name, sizes, record, installed, tmp_path):
 def recorded(record, argv, env, cwd, plain):
     taken = run_clean(record, argv, env, cwd)
     assert taken.returncode == plain.returncode
-    assert taken.stdout == plain.stdout
+    assert (taken.stdout, taken.stderr) == (plain.stdout, plain.stderr)
     return totals(taken)
 
 
