@@ -2,7 +2,7 @@
 /*
  * live.h - the blocks that live now: address -> dense block number, and what each block is.
  *
- * Open addressing without tombstones (a removal shifts its followers back), seeded mixing of 512-byte groups, so that a
+ * Open addressing without tombstones (a removal shifts its followers back), seeded mixing of 128-byte groups, so that a
  * target that picks its addresses cannot make chains. Block numbers are given out last-in-first-out per size class, the way
  * allocators reuse memory: a reused number then usually stands for the same address, which the trace format predicts.
  * Memory: 32 bytes a row, 16 to 32 a slot; rows grow with the most blocks that ever lived at once (a class that runs
@@ -59,25 +59,25 @@ static inline unsigned live_class(uint64_t bytes)
 }
 
 /*
- * What a slot keeps of an address: 27 mixed bits of its 512-byte group, and which 16 bytes of the group it is. Blocks that
+ * What a slot keeps of an address: 29 mixed bits of its 128-byte group, and which 16 bytes of the group it is. Blocks that
  * are neighbours in memory are neighbours in the table, so a program that allocates upwards does not miss the cache with
  * each block; groups are scattered by the seed, so nobody can pile them up.
  */
-#define LIVE_GROUP_SHIFT 9
-#define LIVE_GROUP_BITS 5 /* slots of one group */
+#define LIVE_GROUP_SHIFT 7
+#define LIVE_GROUP_BITS 3 /* slots of one group: a cache line */
 
 static inline uint32_t live_tag(const struct live *live, uint64_t addr)
 {
 	uint64_t h = ((addr >> LIVE_GROUP_SHIFT) ^ live->seed) * 0x9e3779b97f4a7c15ULL;
 	h ^= h >> 32;
 	h *= 0xd6e8feb86659fd93ULL;
-	return (uint32_t)(h >> 32 & ~31ULL) | (uint32_t)(addr >> 4 & 31);
+	return (uint32_t)(h >> 32 & ~7ULL) | (uint32_t)(addr >> 4 & 7);
 }
 
 /* Where the search for @tag begins. */
 static inline uint32_t live_home(const struct live *live, uint32_t tag)
 {
-	return (tag >> live->shift & ~31u) | (tag & 31);
+	return (tag >> live->shift & ~7u) | (tag & 7);
 }
 
 /** live_find() - the block at @addr, BLOCK_NONE if none lives there. */
