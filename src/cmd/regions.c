@@ -183,7 +183,9 @@ static int look(const struct regions *r, pid_t pid, int first, struct err *err)
 	CLEANUP(breakdown_freep) struct breakdown *b = breakdown_read(&target, &opt, err);
 	if (!b)
 		return err->code;
-	return print(r, b, first, err);
+	/* a quick look does not copy heaps */
+	rc = r->quick ? 0 : allocators_read(b, &target, NULL, err);
+	return rc < 0 ? rc : print(r, b, first, err);
 }
 
 int cmd_regions(int argc, char **argv)

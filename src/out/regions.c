@@ -116,6 +116,7 @@ static void put_allocators(struct jsonw *json, const struct breakdown *b)
 		jsonw_u64(json, "metadata_bytes", a->metadata_bytes);
 		jsonw_double(json, "consistency", a->consistency);
 		jsonw_u64(json, "reserved_bytes", a->reserved_bytes);
+		jsonw_u64(json, "resident_bytes", a->resident_bytes);
 		known(json, "live_count", a->live_count);
 		jsonw_bool(json, "exact", a->exact);
 		jsonw_str(json, "how", a->how);

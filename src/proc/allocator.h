@@ -23,6 +23,7 @@ struct allocator_reading {
 	uint64_t cache_bytes;     /* per-thread and other caches */
 	uint64_t metadata_bytes;
 	uint64_t reserved_bytes; /* address space it holds */
+	uint64_t resident_bytes; /* of those; less the four above it is what live blocks occupy */
 	uint64_t live_count;     /* blocks; UINT64_MAX: unknown */
 	double consistency;      /* per cent of what was walked that passed every check */
 	int exact; /* 1: every block was looked at; 0: from the allocator's own counters */
@@ -36,5 +37,21 @@ struct proc_symbols {
 	void *ctx;
 	int (*address)(void *ctx, const char *path, const char *name, uint64_t *addr);
 };
+
+/**
+ * allocators_read() - find the allocators of @target, fill @breakdown's allocators (which replaces those of an earlier call)
+ * and relabel the mappings that they turn out to own; sums are computed anew. @breakdown must keep every mapping. The target
+ * runs on; resident heap memory is copied once (some 3 GB/s), memory is bounded. @symbols may be NULL. An allocator that
+ * cannot be read is left out, or said with consistency 0: only a lack of memory is an error.
+ */
+int allocators_read(struct breakdown *breakdown, const struct target *target,
+		    const struct proc_symbols *symbols, struct err *err);
+
+/* For the readers alone. */
+struct memory;
+/** allocators_add() - one more reading of @breakdown, zeroed; NULL without memory. */
+struct allocator_reading *allocators_add(struct breakdown *breakdown);
+/** allocators_glibc() - read glibc's malloc; 0, or -ENOMEM. */
+int allocators_glibc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 
 #endif

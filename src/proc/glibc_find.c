@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* glibc_find.c - where glibc's malloc keeps its books: main arena by the shape of its bins, the others by their ring. */
+#include "proc/glibc.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BINS 127                /* pairs of pointers */
+#define BINS_BYTES (BINS * 16u) /* fd and bk of each */
+#define AFTER_NEXT    \
+	(BINS_BYTES + \
+	 16) /* behind bins: binmap (16 bytes), next, next_free, attached_threads, system_mem */
+#define AFTER_SYSTEM (BINS_BYTES + 40)
+#define BEFORE_BINS_MAX 512 /* mutex, flags, fastbins, top, last_remainder: 112 bytes on 2.36 */
+#define EMPTY_MIN 8         /* self-pointing pairs that start a closer look */
+#define SCAN_REGION_MAX (64ull << 20)
+#define SCAN_TOTAL_MAX (256ull << 20)
+#define SCAN_BLOCK 65536u
+#define HEAP_MAX_BYTES (64ull << 20) /* heaps of further arenas begin at multiples of this */
+#define HEADS_MAX 65536u             /* addresses tried for a heap's header */
+#define PAGES_TRIED_MAX (1u << 16)   /* of anonymous mappings, for large blocks in the middle */
+
+static uint64_t word(const void *at)
+{
+	uint64_t v;
+	memcpy(&v, at, 8);
+	return v;
+}
+
+/* ---- the list of spans -------------------------------------------------------------------------------------------- */
+
+static int add_span(struct glibc_reading *r, size_t *cap, const struct glibc_span *span)
+{
+	if (r->span_count == GLIBC_SPANS_MAX)
+		return 0; /* what is left out lowers the consistency */
+	if (r->span_count == *cap) {
+		size_t grown = *cap ? *cap * 2 : 64;
+		struct glibc_span *spans = realloc(r->spans, grown * sizeof(*spans));
+		if (!spans)
+			return -ENOMEM;
+		r->spans = spans;
+		*cap = grown;
+	}
+	r->spans[r->span_count++] = *span;
+	return 0;
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct glibc_span *x = a, *y = b;
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static const struct glibc_span *span_in(const struct glibc_span *spans, size_t count, uint64_t addr)
+{
+	size_t low = 0, high = count;
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+		if (spans[mid].end <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < count && spans[low].start <= addr ? &spans[low] : NULL;
+}
+
+const struct glibc_span *glibc_span_at(const struct glibc_reading *r, uint64_t addr)
+{
+	return span_in(r->spans, r->span_count, addr);
+}
+
+/* By address; where two lay claim to the same bytes (lists that were read at different moments) the later one has them. */
+static void settle(struct glibc_reading *r)
+{
+	qsort(r->spans, r->span_count, sizeof(*r->spans), by_address);
+	size_t kept = 0;
+	for (size_t i = 0; i < r->span_count; i++) {
+		if (i + 1 < r->span_count && r->spans[i].end > r->spans[i + 1].start)
+			r->spans[i].end = r->spans[i + 1].start;
+		if (r->spans[i].end > r->spans[i].start)
+			r->spans[kept++] = r->spans[i];
+	}
+	r->span_count = kept;
+}
+
+/* ---- mappings ----------------------------------------------------------------------------------------------------- */
+
+static int writable_private(const struct region *region)
+{
+	return (region->perms & (REGION_READ | REGION_WRITE | REGION_SHARED)) ==
+	       (REGION_READ | REGION_WRITE);
+}
+
+static int is_heap(const struct region *region)
+{
+	return strcmp(region->name, "[heap]") == 0;
+}
+
+/* Nameless, or named by glibc itself (2.39 with a tunable) or by the program: a VMA name says nothing about who maps it. */
+static int is_anonymous(const struct region *region)
+{
+	return writable_private(region) && !region->inode &&
+	       (!region->name[0] || strncmp(region->name, "[anon:", 6) == 0);
+}
+
+static const struct region *region_at(const struct region *regions, size_t count, uint64_t addr)
+{
+	size_t low = 0, high = count;
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+		if (regions[mid].end <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < count && regions[low].start <= addr ? &regions[low] : NULL;
+}
+
+static int writable_at(const struct region *regions, size_t count, uint64_t addr)
+{
+	const struct region *region = region_at(regions, count, addr);
+	return region && writable_private(region);
+}
+
+/* ---- the main arena ------------------------------------------------------------------------------------------------ */
+
+struct search {
+	const struct memory *memory;
+	const struct region *regions;
+	size_t count;
+	struct glibc_reading *reading;
+	size_t cap;      /* of spans */
+	uint64_t before; /* bytes of struct malloc_state before its bins */
+	uint64_t scanned;
+};
+
+/* An empty bin's links point 16 bytes before themselves; a used bin's chunks point back at the bin. */
+static int bin_holds(const struct search *s, uint64_t at, const char *pair)
+{
+	uint64_t fd = word(pair), bk = word(pair + 8), back[2];
+	if (fd == at - 16 && bk == at - 16)
+		return 1;
+	if ((fd | bk) & 15 || !writable_at(s->regions, s->count, fd) ||
+	    !writable_at(s->regions, s->count, bk))
+		return 0;
+	return memory_read(s->memory, fd + 16, back, 16) == 0 && back[1] == at - 16;
+}
+
+/* The bytes in front of the bins are told by the ring of arenas coming back to its start. */
+static int ring_closes(const struct search *s, uint64_t bins, uint64_t before)
+{
+	uint64_t first = bins - before, at = first;
+	for (unsigned i = 0; i < GLIBC_ARENAS_MAX; i++) {
+		uint64_t next;
+		if (memory_read(s->memory, at + before + AFTER_NEXT, &next, 8) < 0)
+			return 0;
+		if (next == first)
+			return 1;
+		if (next & 15 || !writable_at(s->regions, s->count, next))
+			return 0;
+		at = next;
+	}
+	return 0;
+}
+
+/* 1 if the main arena's bins begin at @bins. */
+static int try_bins(struct search *s, uint64_t bins)
+{
+	char copy[16 + AFTER_SYSTEM];
+	uint64_t top, next;
+	if (memory_read(s->memory, bins - 16, copy, sizeof(copy)) < 0)
+		return 0;
+	top = word(copy);
+	if (top != bins - 16 && (top & 15 || !writable_at(s->regions, s->count, top)))
+		return 0;
+	unsigned good = 0;
+	/* the program may be moving a few just now */
+	for (unsigned i = 0; i < BINS && i - good <= 4; i++)
+		good += (unsigned)bin_holds(s, bins + i * 16, copy + 16 + i * 16);
+	if (good < BINS - 4)
+		return 0;
+	next = word(copy + 16 + AFTER_NEXT);
+	/* alone, an arena is its own successor: that tells what stands before the bins. 112 bytes from 2.27 to 2.4x */
+	if (next < bins && bins - next <= BEFORE_BINS_MAX && ring_closes(s, bins, bins - next)) {
+		s->before = bins - next;
+		return 1;
+	}
+	if (ring_closes(s, bins, 112)) {
+		s->before = 112;
+		return 1;
+	}
+	for (uint64_t before = 16; before <= BEFORE_BINS_MAX; before += 8) {
+		if (ring_closes(s, bins, before)) {
+			s->before = before;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* Within what has been copied of a mapping: runs of self-pointing pairs. Returns the address of the bins, or 0. */
+static uint64_t bins_in(struct search *s, uint64_t addr, const char *bytes, size_t len)
+{
+	for (size_t i = 0; i + 16 <= len; i += 8) {
+		uint64_t at = addr + i;
+		if (word(bytes + i) != at - 16 || word(bytes + i + 8) != at - 16)
+			continue;
+		/* which bin is it? some other empty one must lie within the array */
+		unsigned near = 0;
+		for (size_t j = i + 16; j + 16 <= len && j < i + BINS_BYTES; j += 16)
+			near += word(bytes + j) == addr + j - 16 &&
+				word(bytes + j + 8) == addr + j - 16;
+		if (near + 1 < EMPTY_MIN)
+			continue;
+		for (unsigned k = 0; k < BINS; k++) {
+			if (try_bins(s, at - k * 16))
+				return at - k * 16;
+		}
+		i += BINS_BYTES - 8; /* not malloc's: do not try each of its pairs */
+	}
+	return 0;
+}
+
+/*
+ * mp_: the tcache settings stand together (64 bins, blocks of at most 1032 bytes, a count), behind sbrk_base and the bytes
+ * in large blocks. Where a tunable changed them it is not recognised, and those cross-checks are left out.
+ */
+static void find_params(struct search *s, const struct region *region)
+{
+	uint64_t words[SCAN_BLOCK / 8], at = region->start;
+	while (at < region->end && !s->reading->params) {
+		size_t len = region->end - at < sizeof(words) ? region->end - at : sizeof(words);
+		if (memory_read(s->memory, at, words, len) < 0)
+			return;
+		for (size_t i = 3; i + 3 <= len / 8; i++) {
+			if (words[i] != 64 || words[i + 1] != 1032 || words[i + 2] > 65535)
+				continue;
+			const struct region *base = region_at(s->regions, s->count, words[i - 1]);
+			if (words[i - 1] && !(base && is_heap(base)))
+				continue;
+			if (words[i - 3] & (s->memory->page_bytes - 1))
+				continue;
+			s->reading->params = at + (i - 13) * 8;
+			s->reading->params_mmapped_bytes = words[i - 3];
+			s->reading->params_sbrk_base = words[i - 1];
+			break;
+		}
+		if (len < sizeof(words))
+			return;
+		at += len - 64;
+	}
+}
+
+static uint64_t scan_region(struct search *s, const struct region *region)
+{
+	uint64_t at = region->start, found = 0;
+	char *bytes = malloc(SCAN_BLOCK);
+	while (bytes && !found && at < region->end && s->scanned < SCAN_TOTAL_MAX) {
+		size_t len = region->end - at < SCAN_BLOCK ? region->end - at : SCAN_BLOCK;
+		if (memory_read(s->memory, at, bytes, len) < 0)
+			break;
+		s->scanned += len;
+		found = bins_in(s, at, bytes, len);
+		if (len < SCAN_BLOCK)
+			break;
+		at += SCAN_BLOCK - BINS_BYTES; /* the array may lie across the border */
+	}
+	free(bytes);
+	return found;
+}
+
+static int named_libc(const struct region *region)
+{
+	const char *base = strrchr(region->name, '/');
+	return base && (strncmp(base, "/libc.so.", 9) == 0 || strncmp(base, "/libc-2.", 8) == 0);
+}
+
+/* libc's own data first; then every module's, for programs that were linked statically. */
+static uint64_t find_main_arena(struct search *s)
+{
+	for (int pass = 0; pass < 2; pass++) {
+		for (size_t i = 0; i < s->count; i++) {
+			const struct region *region = &s->regions[i];
+			if (!writable_private(region) || region->name[0] != '/' ||
+			    region->end - region->start > SCAN_REGION_MAX ||
+			    named_libc(region) != (pass == 0))
+				continue;
+			uint64_t bins = scan_region(s, region);
+			if (!bins)
+				continue;
+			find_params(s, region);
+			return bins;
+		}
+	}
+	return 0;
+}
+
+/* ---- arenas and their heaps ---------------------------------------------------------------------------------------- */
+
+static int read_arena(const struct search *s, struct glibc_arena *arena)
+{
+	if (memory_read(s->memory, arena->bins - 16, &arena->top, 8) < 0 ||
+	    memory_read(s->memory, arena->bins + AFTER_SYSTEM, &arena->system_bytes, 8) < 0)
+		return -EFAULT;
+	return 0;
+}
+
+static int list_arenas(struct search *s, uint64_t main_bins)
+{
+	struct glibc_reading *r = s->reading;
+	size_t cap = 0;
+	uint64_t first = main_bins - s->before, at = first;
+	do {
+		if (r->arena_count == cap) {
+			cap = cap ? cap * 2 : 16;
+			struct glibc_arena *arenas = realloc(r->arenas, cap * sizeof(*arenas));
+			if (!arenas)
+				return -ENOMEM;
+			r->arenas = arenas;
+		}
+		struct glibc_arena arena = { .addr = at, .bins = at + s->before };
+		if (read_arena(s, &arena) < 0)
+			break;
+		r->arenas[r->arena_count++] = arena;
+		uint64_t sum;
+		if (__builtin_add_overflow(r->claimed_bytes, arena.system_bytes, &sum))
+			return -EBADMSG;
+		r->claimed_bytes = sum;
+		if (memory_read(s->memory, arena.bins + AFTER_NEXT, &at, 8) < 0)
+			break;
+	} while (at != first && !(at & 15) && writable_at(s->regions, s->count, at) &&
+		 r->arena_count < GLIBC_ARENAS_MAX);
+	return 0;
+}
+
+static size_t arena_of(const struct glibc_reading *r, uint64_t addr)
+{
+	size_t i = 0;
+	while (i < r->arena_count && r->arenas[i].addr != addr)
+		i++;
+	return i;
+}
+
+/* brk: one stretch of [heap] mappings; a hole in it (someone else's mprotect) starts another span. */
+static int add_main(struct search *s)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		const struct region *region = &s->regions[i];
+		if (!is_heap(region) || !writable_private(region))
+			continue;
+		struct glibc_span span = { .start = region->start,
+					   .end = region->end,
+					   .kind = GLIBC_MAIN };
+		while (i + 1 < s->count && is_heap(&s->regions[i + 1]) &&
+		       writable_private(&s->regions[i + 1]) && s->regions[i + 1].start == span.end)
+			span.end = s->regions[++i].end;
+		uint64_t base = s->reading->params_sbrk_base;
+		span.chunks = base >= span.start && base < span.end ? (base + 15) & ~15ull : 0;
+		int rc = add_span(s->reading, &s->cap, &span);
+		if (rc < 0)
+			return rc;
+	}
+	/* where brk was refused the main arena's top lies in a mapping of its own */
+	uint64_t top = s->reading->arenas[0].top;
+	const struct region *region = region_at(s->regions, s->count, top);
+	if (region && is_anonymous(region)) {
+		struct glibc_span span = { .start = region->start,
+					   .end = region->end,
+					   .kind = GLIBC_MAIN };
+		return add_span(s->reading, &s->cap, &span);
+	}
+	return 0;
+}
+
+/* struct heap_info: ar_ptr, prev, size, ... 48 bytes since 2.35, 32 before. */
+static int try_heap(struct search *s, const struct region *region, uint64_t at)
+{
+	uint64_t head[3];
+	if (memory_read(s->memory, at, head, sizeof(head)) < 0)
+		return 0;
+	size_t arena = arena_of(s->reading, head[0]);
+	if (!arena || arena == s->reading->arena_count)
+		return 0;
+	if (head[2] > HEAP_MAX_BYTES || head[2] & (s->memory->page_bytes - 1) ||
+	    head[2] < s->memory->page_bytes || head[1] & (HEAP_MAX_BYTES - 1))
+		return 0;
+	uint64_t end = at + head[2];
+	if (end > region->end) /* the list of mappings is a little older */
+		end = region->end;
+	struct glibc_span span = {
+		.start = at, .end = end, .arena = (uint32_t)arena, .kind = GLIBC_HEAP
+	};
+	return add_span(s->reading, &s->cap, &span);
+}
+
+static int add_heaps(struct search *s)
+{
+	unsigned tried = 0;
+	struct memory_pages *pages = calloc(1, sizeof(*pages));
+	int rc = pages ? 0 : -ENOMEM;
+	if (pages)
+		pages->memory = s->memory;
+	for (size_t i = 0; i < s->count && !rc && s->reading->arena_count > 1; i++) {
+		const struct region *region = &s->regions[i];
+		if (!is_anonymous(region))
+			continue;
+		uint64_t at = (region->start + HEAP_MAX_BYTES - 1) & ~(HEAP_MAX_BYTES - 1);
+		for (; at >= region->start && at < region->end && tried < HEADS_MAX && !rc;
+		     at += HEAP_MAX_BYTES) {
+			tried++;
+			/* a header was written, so its page is there: nothing is mapped in by looking */
+			if (memory_resident(pages, at, at + s->memory->page_bytes))
+				rc = try_heap(s, region, at);
+		}
+	}
+	free(pages);
+	return rc;
+}
+
+/* ---- large blocks --------------------------------------------------------------------------------------------------- */
+
+/* A chunk header with IS_MMAPPED, a whole number of pages, inside its mapping. */
+static uint64_t large_at(const struct search *s, const struct region *region, uint64_t at,
+			 const uint64_t head[2])
+{
+	uint64_t page = s->memory->page_bytes, size = head[1] & ~7ull;
+	if ((head[1] & 7) != 2 || size & (page - 1) || !size || size > region->end - at)
+		return 0;
+	/* prev_size is the shift that memalign() made, else 0 */
+	return head[0] < page && !(head[0] & 15) ? size : 0;
+}
+
+/* The first page of every anonymous mapping, where it is resident, and what follows behind each large block. */
+static int add_large(struct search *s, int every_page)
+{
+	struct memory_pages *pages = calloc(1, sizeof(*pages));
+	unsigned tried = 0;
+	size_t known =
+		s->reading->span_count; /* those are in order; what is added here lies behind @at */
+	int rc = pages ? 0 : -ENOMEM;
+	if (pages)
+		pages->memory = s->memory;
+	uint64_t page = s->memory->page_bytes, head[2];
+	for (size_t i = 0; i < s->count && !rc; i++) {
+		const struct region *region = &s->regions[i];
+		if (!is_anonymous(region))
+			continue;
+		for (uint64_t at = region->start; at < region->end && !rc;) {
+			const struct glibc_span *span = span_in(s->reading->spans, known, at);
+			if (span) {
+				at = span->end;
+				continue;
+			}
+			if (tried++ == PAGES_TRIED_MAX)
+				goto out;
+			uint64_t size = 0;
+			if (memory_resident(pages, at, at + page) &&
+			    memory_read(s->memory, at, head, sizeof(head)) == 0)
+				size = large_at(s, region, at, head);
+			if (size) {
+				struct glibc_span large = { .start = at,
+							    .end = at + size,
+							    .chunks = at,
+							    .kind = GLIBC_MMAPPED };
+				rc = add_span(s->reading, &s->cap, &large);
+				s->reading->totals.mmapped_bytes += size;
+				s->reading->totals.mmapped_count++;
+			} else if (!every_page) {
+				break;
+			}
+			at += size ? size : page;
+			if (every_page &&
+			    s->reading->totals.mmapped_bytes >= s->reading->params_mmapped_bytes)
+				goto out;
+		}
+	}
+out:
+	free(pages);
+	settle(s->reading);
+	return rc;
+}
+
+int glibc_find(const struct memory *memory, const struct region *regions, size_t count,
+	       struct glibc_reading *reading, struct err *err)
+{
+	memset(reading, 0, sizeof(*reading));
+	struct search s = {
+		.memory = memory, .regions = regions, .count = count, .reading = reading
+	};
+	uint64_t bins = find_main_arena(&s);
+	if (!bins)
+		return 0;
+	int rc = list_arenas(&s, bins);
+	if (!rc && !reading->arena_count)
+		return 0;
+	if (!rc)
+		rc = add_main(&s);
+	if (!rc)
+		rc = add_heaps(&s);
+	if (!rc) {
+		settle(reading);
+		rc = add_large(&s, 0);
+	}
+	/* adjacent mappings are merged by the kernel: a large block may begin in the middle of one */
+	if (!rc && reading->params &&
+	    reading->params_mmapped_bytes / 100 * 99 > reading->totals.mmapped_bytes)
+		rc = add_large(&s, 1);
+	uint64_t sum;
+	if (!rc && reading->params &&
+	    !__builtin_add_overflow(reading->claimed_bytes, reading->params_mmapped_bytes, &sum))
+		reading->claimed_bytes = sum;
+	else if (!rc)
+		reading->claimed_bytes += reading->totals.mmapped_bytes;
+	if (rc < 0) {
+		glibc_fini(reading);
+		return err_set(err, rc, "cannot read the heap of glibc's malloc");
+	}
+	return 1;
+}
+
+void glibc_fini(struct glibc_reading *reading)
+{
+	free(reading->arenas);
+	free(reading->spans);
+	memset(reading, 0, sizeof(*reading));
+}

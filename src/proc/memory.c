@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- a process -------------------------------------------------------------------------------------------------- */
+
+static ssize_t process_read(void *ctx, const struct target_piece *pieces, unsigned count)
+{
+	struct memory_process *process = ctx;
+	return target_read_pieces(process->target, pieces, count);
+}
+
+struct runs {
+	struct memory_run *runs;
+	size_t count, max;
+};
+
+static int add_run(void *ctx, uint64_t start, uint64_t end, unsigned kinds)
+{
+	struct runs *r = ctx;
+	(void)kinds;
+	if (r->count && r->runs[r->count - 1].end == start) {
+		r->runs[r->count - 1].end = end;
+		return 0;
+	}
+	if (r->count == r->max)
+		return 1;
+	r->runs[r->count++] = (struct memory_run){ start, end };
+	return 0;
+}
+
+static ssize_t process_resident(void *ctx, uint64_t start, uint64_t end, struct memory_run *runs,
+				size_t max)
+{
+	struct memory_process *process = ctx;
+	if (!process->pages)
+		return -ENOSYS;
+	struct runs r = { .runs = runs, .max = max };
+	int rc = pages_each(process->pages, start, end, PAGE_PRESENT, add_run, &r,
+			    &process->stall_ns);
+	return rc < 0 ? rc : (ssize_t)r.count;
+}
+
+void memory_of_process(struct memory *memory, struct memory_process *process)
+{
+	*memory = (struct memory){ .ctx = process,
+				   .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE),
+				   .read = process_read,
+				   .resident = process_resident };
+}
+
+int memory_read(const struct memory *memory, uint64_t addr, void *to, size_t len)
+{
+	struct target_piece piece = { .addr = addr, .to = to, .len = len };
+	ssize_t got = memory->read(memory->ctx, &piece, 1);
+	return got < 0 ? (int)got : (size_t)got == len ? 0 : -EFAULT;
+}
+
+/* ---- residency ---------------------------------------------------------------------------------------------------- */
+
+static void load_slice(struct memory_pages *pages, uint64_t addr)
+{
+	pages->start = addr & ~(MEMORY_SLICE - 1);
+	pages->end = pages->start + MEMORY_SLICE;
+	pages->at = 0;
+	ssize_t count = pages->unknown ? -ENOSYS
+				       : pages->memory->resident(pages->memory->ctx, pages->start,
+								 pages->end, pages->runs,
+								 MEMORY_SLICE_RUNS);
+	if (count < 0) {
+		pages->unknown = 1;
+		pages->runs[0] = (struct memory_run){ pages->start, pages->end };
+		count = 1;
+	}
+	pages->count = (size_t)count;
+}
+
+/* Runs of [@start, @end), which lies in one slice; calls @fn for each. */
+static void each_run(struct memory_pages *pages, uint64_t start, uint64_t end,
+		     void (*fn)(void *ctx, uint64_t start, uint64_t end), void *ctx)
+{
+	if (start < pages->start || start >= pages->end)
+		load_slice(pages, start);
+	if (pages->at >= pages->count || pages->runs[pages->at].start > start)
+		pages->at = 0;
+	while (pages->at < pages->count && pages->runs[pages->at].end <= start)
+		pages->at++;
+	for (size_t i = pages->at; i < pages->count && pages->runs[i].start < end; i++) {
+		const struct memory_run *run = &pages->runs[i];
+		fn(ctx, run->start > start ? run->start : start, run->end < end ? run->end : end);
+	}
+}
+
+static void add_bytes(void *ctx, uint64_t start, uint64_t end)
+{
+	*(uint64_t *)ctx += end - start;
+}
+
+uint64_t memory_resident(struct memory_pages *pages, uint64_t start, uint64_t end)
+{
+	uint64_t bytes = 0;
+	while (start < end) {
+		uint64_t slice_end = (start & ~(MEMORY_SLICE - 1)) + MEMORY_SLICE;
+		uint64_t stop = slice_end < end && slice_end > start ? slice_end : end;
+		each_run(pages, start, stop, add_bytes, &bytes);
+		start = stop;
+	}
+	return bytes;
+}
+
+/* ---- the sliding copy --------------------------------------------------------------------------------------------- */
+
+int memory_window_init(struct memory_window *window, const struct memory *memory)
+{
+	memset(window, 0, sizeof(*window));
+	window->memory = window->pages.memory = memory;
+	window->page_shift = (unsigned)__builtin_ctzll(memory->page_bytes);
+	window->bytes = malloc(MEMORY_WINDOW_PAGES * memory->page_bytes);
+	return window->bytes ? 0 : -ENOMEM;
+}
+
+void memory_window_fini(struct memory_window *window)
+{
+	free(window->bytes);
+	window->bytes = NULL;
+	window->len = 0;
+}
+
+void memory_window_begin(struct memory_window *window, uint64_t limit)
+{
+	window->len = 0;
+	window->valid = 0;
+	window->limit = limit;
+}
+
+struct pieces {
+	struct memory_window *window;
+	unsigned count;
+	struct target_piece pieces[MEMORY_WINDOW_PAGES];
+};
+
+static void add_piece(void *ctx, uint64_t start, uint64_t end)
+{
+	struct pieces *p = ctx;
+	if (p->count < MEMORY_WINDOW_PAGES)
+		p->pieces[p->count++] =
+			(struct target_piece){ .addr = start,
+					       .to = p->window->bytes + (start - p->window->start),
+					       .len = end - start };
+}
+
+static void mark(struct memory_window *window, uint64_t start, uint64_t end)
+{
+	uint64_t page = window->memory->page_bytes;
+	for (uint64_t at = start; at + page <= end; at += page)
+		window->valid |= 1u << ((at - window->start) >> window->page_shift);
+}
+
+/* Copy what is resident from @base on: one call as long as everything can be read. */
+static void fill(struct memory_window *window, uint64_t base)
+{
+	uint64_t page = window->memory->page_bytes, end;
+	if (__builtin_add_overflow(base, MEMORY_WINDOW_PAGES * page, &end) || end > window->limit)
+		end = window->limit > base ? (window->limit + page - 1) & ~(page - 1) : base + page;
+	if (end > base + MEMORY_WINDOW_PAGES * page)
+		end = base + MEMORY_WINDOW_PAGES * page;
+	window->start = base;
+	window->len = end - base;
+	window->valid = 0;
+	struct pieces p = { .window = window };
+	uint64_t slice_end = (base & ~(MEMORY_SLICE - 1)) + MEMORY_SLICE;
+	if (slice_end < end) { /* the window lies across a border of slices */
+		each_run(&window->pages, base, slice_end, add_piece, &p);
+		each_run(&window->pages, slice_end, end, add_piece, &p);
+	} else {
+		each_run(&window->pages, base, end, add_piece, &p);
+	}
+	if (!p.count)
+		return;
+	ssize_t got = window->memory->read(window->memory->ctx, p.pieces, p.count);
+	for (unsigned i = 0; i < p.count && got > 0; i++) {
+		uint64_t len = (uint64_t)got < p.pieces[i].len ? (uint64_t)got : p.pieces[i].len;
+		mark(window, p.pieces[i].addr, p.pieces[i].addr + len);
+		window->copied_bytes += len;
+		got -= (ssize_t)len;
+	}
+}
+
+/* A page that is not resident (swapped out) or went away meanwhile: asked for by name. */
+static int fetch_page(struct memory_window *window, uint64_t at)
+{
+	uint64_t page = window->memory->page_bytes;
+	unsigned bit = (unsigned)((at - window->start) >> window->page_shift);
+	if (window->valid >> bit & 1)
+		return 0;
+	if (memory_read(window->memory, at, window->bytes + (at - window->start), page) < 0)
+		return -EFAULT;
+	window->valid |= 1u << bit;
+	return 0;
+}
+
+const void *memory_window_fetch(struct memory_window *window, uint64_t addr, size_t len)
+{
+	uint64_t page = window->memory->page_bytes, end;
+	if (!len || len > MEMORY_WINDOW_ASK_MAX || __builtin_add_overflow(addr, len, &end) ||
+	    end > UINT64_MAX - MEMORY_WINDOW_PAGES * page)
+		return NULL;
+	uint64_t base = addr & ~(page - 1);
+	if (addr < window->start || addr - window->start >= window->len ||
+	    window->len - (addr - window->start) < len)
+		fill(window, base);
+	if (addr - window->start >= window->len || window->len - (addr - window->start) < len) {
+		/* beyond the limit that the walk gave: only what was asked for */
+		window->len = ((end + page - 1) & ~(page - 1)) - window->start;
+		if (window->len > MEMORY_WINDOW_PAGES * page)
+			return NULL;
+	}
+	for (uint64_t at = base; at < end; at += page) {
+		if (fetch_page(window, at) < 0)
+			return NULL;
+	}
+	return window->bytes + (addr - window->start);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * memory.h - a foreign address space as the allocator readers see it: bytes, and which pages are resident. A process
+ * (memory_of_target), or an image that a test made up. Nothing here touches a page that is not resident unless asked for
+ * by address: reading one would map it into the target.
+ */
+#ifndef PROC_MEMORY_H
+#define PROC_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "proc/smaps.h"
+#include "proc/target.h"
+
+struct memory_run {
+	uint64_t start, end;
+};
+
+struct memory {
+	void *ctx;
+	uint64_t page_bytes;
+	/** Copy the pieces in order; bytes copied until the first failure, or negative errno. At most 64 pieces. */
+	ssize_t (*read)(void *ctx, const struct target_piece *pieces, unsigned count);
+	/** Resident runs inside [start, end), in order, at most @max; their number, or negative errno (unknown). */
+	ssize_t (*resident)(void *ctx, uint64_t start, uint64_t end, struct memory_run *runs,
+			    size_t max);
+};
+
+/** struct memory_process - a process as a struct memory; @target and @pages are lent. */
+struct memory_process {
+	const struct target *target;
+	const struct pages *pages; /* NULL: residency is unknown, everything counts as resident */
+	uint64_t stall_ns;
+};
+/** memory_of_process() - fill @memory to read @process; both stay with the caller. */
+void memory_of_process(struct memory *memory, struct memory_process *process);
+
+/** memory_read() - exactly @len bytes; 0, or -EFAULT where not all of them can be read, or another negative errno. */
+int memory_read(const struct memory *memory, uint64_t addr, void *to, size_t len);
+
+#define MEMORY_SLICE (4ull << 20)
+#define MEMORY_SLICE_RUNS 1024 /* a slice of 4 KiB pages has no more */
+/**
+ * struct memory_pages - residency of one slice at a time, asked for in rising order: O(1) amortised. Zero-initialised
+ * but for @memory.
+ */
+struct memory_pages {
+	const struct memory *memory;
+	uint64_t start, end; /* the slice that is known */
+	size_t count, at;
+	int unknown; /* residency could not be read: everything counts as resident */
+	struct memory_run runs[MEMORY_SLICE_RUNS];
+};
+/** memory_resident() - resident bytes of [@start, @end). */
+uint64_t memory_resident(struct memory_pages *pages, uint64_t start, uint64_t end);
+
+#define MEMORY_WINDOW_PAGES 32
+#define MEMORY_WINDOW_ASK_MAX 4096 /* memory_window_at() lends at most so much at once */
+/** struct memory_window - a sliding copy, for walks in rising order. Only resident pages are copied ahead. */
+struct memory_window {
+	const struct memory *memory;
+	struct memory_pages pages;
+	uint64_t start, limit; /* what the copy covers; nothing is copied at or beyond @limit */
+	uint64_t len;          /* bytes from @start */
+	uint32_t valid;        /* bit per page: copied */
+	unsigned page_shift;
+	uint64_t copied_bytes;
+	char *bytes; /* MEMORY_WINDOW_PAGES pages */
+};
+/** memory_window_init() - -ENOMEM without memory. Release with memory_window_fini(). */
+int memory_window_init(struct memory_window *window, const struct memory *memory);
+void memory_window_fini(struct memory_window *window);
+/** memory_window_begin() - forget the copy; the walk will not need anything at or beyond @limit. */
+void memory_window_begin(struct memory_window *window, uint64_t limit);
+/** memory_window_fetch() - the slow half of memory_window_at(). */
+const void *memory_window_fetch(struct memory_window *window, uint64_t addr, size_t len);
+
+/** memory_window_at() - @len bytes at @addr, lent until the next call; NULL where they cannot be read. */
+static inline const void *memory_window_at(struct memory_window *window, uint64_t addr, size_t len)
+{
+	uint64_t off = addr - window->start;
+	if (off < window->len && window->len - off >= len) {
+		uint64_t first = off >> window->page_shift,
+			 last = (off + len - 1) >> window->page_shift;
+		if ((window->valid >> first & 1) && (window->valid >> last & 1) &&
+		    last - first <= 1)
+			return window->bytes + off;
+	}
+	return memory_window_fetch(window, addr, len);
+}
+
+#endif

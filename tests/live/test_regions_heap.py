@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Allocators read from outside, against what they say of themselves."""
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+
+class Program:
+    """A program of tests/prog that says `ready ...` and ends with its stdin."""
+
+    def __init__(self, *argv, env=None):
+        self.child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                      env={**os.environ, **(env or {})})
+        self.said = self.child.stdout.readline().split()
+        assert self.said and self.said[0] == "ready", self.said
+        self.pid = self.child.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.child.kill()
+        self.child.wait()
+        self.child.stdin.close()
+        self.child.stdout.close()
+
+
+def regions(byteledger, pid, *options):
+    done = subprocess.run([byteledger, "regions", "-p", str(pid), "--format", "json", *options], capture_output=True,
+                          text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def glibc(breakdown):
+    found = [a for a in breakdown["allocators"] if a["allocator"] == "glibc malloc"]
+    assert len(found) == 1, breakdown["allocators"]
+    return found[0]
+
+
+def close(got, want, share=0.01):
+    assert abs(got - want) <= share * want, (got, want)
+
+
+def check_against_mallinfo(byteledger, program):
+    uordblks, fordblks, hblkhd, fsmblks, arena = map(int, program.said[1:6])
+    breakdown = regions(byteledger, program.pid)
+    heap = glibc(breakdown)
+    # mallinfo counts cached blocks of threads and their tables as in use, and large blocks apart
+    close(heap["live_bytes"] + heap["cache_bytes"] - fsmblks + heap["metadata_bytes"], uordblks + hblkhd)
+    # what is free and not resident (given back already) is in mallinfo's figure only
+    assert heap["free_page_bytes"] + heap["hole_bytes"] + fsmblks <= fordblks * 1.01
+    close(heap["free_page_bytes"] + heap["hole_bytes"] + fsmblks, fordblks)
+    close(heap["reserved_bytes"], arena + hblkhd)
+    assert heap["consistency"] > 99.9
+    labels = {c["label"]: c for c in breakdown["classes"] if c["class"] == "allocator"}
+    assert sum(c["rss_bytes"] for c in breakdown["classes"]) == breakdown["rss_bytes"]
+    # the identity: what the allocator's mappings hold is what its parts occupy
+    close(sum(c["rss_bytes"] for c in labels.values()), heap["resident_bytes"])
+    assert sum(heap[k] for k in ("free_page_bytes", "hole_bytes", "cache_bytes", "metadata_bytes")) <= heap["resident_bytes"]
+    return labels
+
+
+def test_four_arenas_agree_with_their_own_statistics(byteledger, prog):
+    with Program(prog("glibcheap"), "64", "4") as program:
+        labels = check_against_mallinfo(byteledger, program)
+        assert {"heap (brk)", "malloc arenas", "malloc large"} <= set(labels), labels
+
+
+@pytest.mark.large
+def test_a_gibibyte_in_four_arenas_agrees_with_its_own_statistics(byteledger, prog):
+    with Program(prog("glibcheap"), "1024", "4") as program:
+        check_against_mallinfo(byteledger, program)
+
+
+def test_a_stopped_program_is_read_and_stays_stopped(byteledger, prog):
+    with Program(prog("glibcheap"), "16", "2") as program:
+        os.kill(program.pid, signal.SIGSTOP)
+        check_against_mallinfo(byteledger, program)
+        with open(f"/proc/{program.pid}/stat", encoding="ascii") as file:
+            assert file.read().rsplit(")", 1)[1].split()[0] in "Tt"
+
+
+def test_a_heap_that_changes_all_the_time_is_read_without_harm(byteledger, prog):
+    with Program(prog("glibcheap"), "64", "4", "churn") as program:
+        for _ in range(10):
+            heap = glibc(regions(byteledger, program.pid))
+            assert 0 < heap["live_bytes"] < 1 << 30
+            assert 50 < heap["consistency"] <= 100
+        assert program.child.poll() is None
+
+
+def test_reading_a_heap_brings_no_page_in(byteledger, prog):
+    def rss():
+        with open(f"/proc/{program.pid}/smaps_rollup", encoding="ascii") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("Rss:"))
+
+    with Program(prog("glibcheap"), "32", "4") as program:
+        before = rss()
+        regions(byteledger, program.pid)
+        assert rss() == before
+
+
+def test_a_static_program_is_read_too(byteledger, prog):
+    with Program(prog("glibcheap_static"), "16", "3") as program:
+        check_against_mallinfo(byteledger, program)

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * heap_image.h - an address space made by hand: a C library's data with a main arena, a brk heap, one further arena with
+ * its heap, and a large block. Laid out as glibc 2.36 does on x86-64.
+ */
+#ifndef TESTS_HEAP_IMAGE_H
+#define TESTS_HEAP_IMAGE_H
+
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "proc/glibc.h"
+
+#define IMAGE_LIBC 0x7f0000200000ull
+#define IMAGE_LIBC_BYTES 0x4000u
+#define IMAGE_BRK 0x555500000000ull
+#define IMAGE_BRK_BYTES 0x21000u
+#define IMAGE_HEAP 0x7f0004000000ull /* a multiple of 64 MiB */
+#define IMAGE_HEAP_BYTES 0x21000u
+#define IMAGE_LARGE 0x7f0100000000ull
+#define IMAGE_LARGE_BYTES 0x50000u
+#define IMAGE_PAGE 4096u
+#define IMAGE_KEY 0x1234567890abcdefull
+
+struct image_part {
+	uint64_t addr;
+	uint32_t bytes, used; /* used: reads end there, as if the rest had been unmapped */
+	const char *name;
+	char *data;
+	uint64_t absent[3]; /* bit per page: not resident */
+};
+
+struct image {
+	struct image_part parts[4];
+	struct region regions[4];
+	struct memory memory;
+	uint64_t reads_of_absent; /* pages that a read would have mapped in */
+	char libc[IMAGE_LIBC_BYTES], brk[IMAGE_BRK_BYTES], heap[IMAGE_HEAP_BYTES],
+		large[IMAGE_LARGE_BYTES];
+	uint64_t main_arena, arena, before; /* before: bytes of an arena in front of its bins */
+};
+
+static inline struct image_part *image_part(struct image *image, uint64_t addr)
+{
+	for (int i = 0; i < 4; i++) {
+		struct image_part *part = &image->parts[i];
+		if (addr >= part->addr && addr - part->addr < part->used)
+			return part;
+	}
+	return NULL;
+}
+
+static inline ssize_t image_read(void *ctx, const struct target_piece *pieces, unsigned count)
+{
+	struct image *image = ctx;
+	ssize_t done = 0;
+	for (unsigned i = 0; i < count; i++) {
+		struct image_part *part = image_part(image, pieces[i].addr);
+		if (!part)
+			return done ? done : -1;
+		uint64_t off = pieces[i].addr - part->addr, len = part->used - off;
+		len = len < pieces[i].len ? len : pieces[i].len;
+		for (uint64_t p = off / IMAGE_PAGE; len && p <= (off + len - 1) / IMAGE_PAGE; p++)
+			image->reads_of_absent += part->absent[p / 64] >> (p % 64) & 1;
+		memcpy(pieces[i].to, part->data + off, len);
+		done += (ssize_t)len;
+		if (len < pieces[i].len)
+			break;
+	}
+	return done;
+}
+
+static inline ssize_t image_resident(void *ctx, uint64_t start, uint64_t end,
+				     struct memory_run *runs, size_t max)
+{
+	struct image *image = ctx;
+	size_t count = 0;
+	for (int i = 0; i < 4; i++) { /* parts stand in order of address, regions too */
+		struct image_part *part = &image->parts[i];
+		for (uint32_t off = 0; off < part->used; off += IMAGE_PAGE) {
+			uint64_t at = part->addr + off, p = off / IMAGE_PAGE;
+			if (at < start || at >= end || (part->absent[p / 64] >> (p % 64) & 1))
+				continue;
+			if (count && runs[count - 1].end == at) {
+				runs[count - 1].end += IMAGE_PAGE;
+				continue;
+			}
+			if (count == max)
+				return (ssize_t)count;
+			runs[count++] = (struct memory_run){ at, at + IMAGE_PAGE };
+		}
+	}
+	return (ssize_t)count;
+}
+
+static inline void image_put(struct image *image, uint64_t addr, uint64_t word)
+{
+	struct image_part *part = image_part(image, addr);
+	if (part && part->used - (addr - part->addr) >= 8)
+		memcpy(part->data + (addr - part->addr), &word, 8);
+}
+
+/* An arena without free chunks: every bin points at itself. */
+static inline void image_arena(struct image *image, uint64_t addr, uint64_t top, uint64_t next,
+			       uint64_t system_bytes)
+{
+	uint64_t bins = addr + image->before;
+	image_put(image, bins - 16, top);
+	for (unsigned i = 0; i < 127; i++) {
+		image_put(image, bins + i * 16, bins + i * 16 - 16);
+		image_put(image, bins + i * 16 + 8, bins + i * 16 - 16);
+	}
+	image_put(image, bins + 2048, next);
+	image_put(image, bins + 2072, system_bytes);
+}
+
+/* A chunk; @used says whether the one before it is in use. Returns where the next one begins. */
+static inline uint64_t image_chunk(struct image *image, uint64_t at, uint64_t size,
+				   uint64_t prev_size, uint64_t bits)
+{
+	if (!(bits & 1))
+		image_put(image, at, prev_size);
+	image_put(image, at + 8, size | bits);
+	return at + size;
+}
+
+/* A free chunk in the unsorted bin of @arena. */
+static inline void image_free(struct image *image, uint64_t arena, uint64_t at)
+{
+	uint64_t bin = arena + image->before - 16;
+	image_put(image, bin + 16, at);
+	image_put(image, bin + 24, at);
+	image_put(image, at + 16, bin);
+	image_put(image, at + 24, bin);
+}
+
+/* A block that waits in a list: link mixed with its own address, and the key that every cached block carries. */
+static inline void image_cached(struct image *image, uint64_t at, uint64_t next)
+{
+	image_put(image, at + 16, (at + 16) >> 12 ^ next);
+	image_put(image, at + 24, IMAGE_KEY);
+}
+
+static inline void image_init(struct image *image, uint64_t before)
+{
+	memset(image, 0, sizeof(*image));
+	image->before = before;
+	image->parts[0] = (struct image_part){ IMAGE_BRK, IMAGE_BRK_BYTES, IMAGE_BRK_BYTES,
+					       "[heap]",  image->brk,      { 0 } };
+	image->parts[1] =
+		(struct image_part){ IMAGE_LIBC,           IMAGE_LIBC_BYTES, IMAGE_LIBC_BYTES,
+				     "/usr/lib/libc.so.6", image->libc,      { 0 } };
+	image->parts[2] = (struct image_part){ IMAGE_HEAP, IMAGE_HEAP_BYTES, IMAGE_HEAP_BYTES,
+					       "",         image->heap,      { 0 } };
+	image->parts[3] = (struct image_part){ IMAGE_LARGE, IMAGE_LARGE_BYTES, IMAGE_LARGE_BYTES,
+					       "",          image->large,      { 0 } };
+	for (int i = 0; i < 4; i++)
+		image->regions[i] =
+			(struct region){ .start = image->parts[i].addr,
+					 .end = image->parts[i].addr + image->parts[i].bytes,
+					 .perms = REGION_READ | REGION_WRITE,
+					 .inode = image->parts[i].name[0] == '/' ? 7 : 0,
+					 .name = image->parts[i].name };
+	image->memory = (struct memory){ image, IMAGE_PAGE, image_read, image_resident };
+	image->main_arena = IMAGE_LIBC + 0x1c60;
+	image->arena = IMAGE_HEAP + 48;
+}
+
+/* What image_fill() laid out. */
+#define FILLED_TCACHED 2u /* of 32 bytes */
+#define FILLED_FAST 1u    /* of 48 bytes */
+#define FILLED_FREE_MAIN 0x3000u
+#define FILLED_LIVE_MAIN (0x1000u + 0x800u)
+
+/*
+ * brk: thread cache table, two cached blocks, one block in a fastbin, live 0x1000, free 0x3000, live 0x800, top.
+ * heap: arena, live 0x2000, top. A large block of IMAGE_LARGE_BYTES.
+ */
+static inline void image_fill(struct image *image)
+{
+	uint64_t at = IMAGE_BRK, table, cached[2], fast, freed;
+	table = at + 16;
+	at = image_chunk(image, at, GLIBC_TCACHE_CHUNK, 0, 1);
+	cached[0] = at;
+	at = image_chunk(image, at, 32, 0, 1);
+	cached[1] = at;
+	at = image_chunk(image, at, 32, 0, 1);
+	fast = at;
+	at = image_chunk(image, at, 48, 0, 1);
+	at = image_chunk(image, at, 0x1000, 0, 1);
+	freed = at;
+	at = image_chunk(image, at, FILLED_FREE_MAIN, 0, 1);
+	at = image_chunk(image, at, 0x800, FILLED_FREE_MAIN, 0);
+	image_put(image, at + 8, (IMAGE_BRK + IMAGE_BRK_BYTES - at) | 1);
+	image_put(image, table, 2); /* counts[0] */
+	image_put(image, table + 128, cached[0] + 16);
+	image_cached(image, cached[0], cached[1] + 16);
+	image_cached(image, cached[1], 0);
+	image_arena(image, image->main_arena, at, image->arena, IMAGE_BRK_BYTES);
+	image_put(image, image->main_arena + image->before - 16 - 80 + 8, fast);
+	image_put(image, fast + 16, (fast + 16) >> 12);
+	image_free(image, image->main_arena, freed);
+
+	image_put(image, IMAGE_HEAP, image->arena);
+	image_put(image, IMAGE_HEAP + 16, IMAGE_HEAP_BYTES);
+	uint64_t first = (image->arena + image->before + 2088 + 15) & ~15ull;
+	at = image_chunk(image, first, 0x2000, 0, 5);
+	image_put(image, at + 8, (IMAGE_HEAP + IMAGE_HEAP_BYTES - at) | 5);
+	image_arena(image, image->arena, at, image->main_arena, IMAGE_HEAP_BYTES);
+
+	image_put(image, IMAGE_LARGE + 8, IMAGE_LARGE_BYTES | 2);
+	/* mp_: mmapped_mem, max_mmapped_mem, sbrk_base, 64 bins, 1032 bytes, 7 blocks */
+	uint64_t params = IMAGE_LIBC + 0x1000;
+	image_put(image, params + 80, IMAGE_LARGE_BYTES);
+	image_put(image, params + 88, IMAGE_LARGE_BYTES);
+	image_put(image, params + 96, IMAGE_BRK);
+	image_put(image, params + 104, 64);
+	image_put(image, params + 112, 1032);
+	image_put(image, params + 120, 7);
+}
+
+#endif
