@@ -28,6 +28,10 @@ enum {
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_F_MMAPABLE = 1 << 10,
+	BPF_NOEXIST = 1,
+	BPF_RB_NO_WAKEUP = 1,
+	BPF_RB_FORCE_WAKEUP = 2,
+	BPF_RB_AVAIL_DATA = 0,
 };
 
 #define KERNEL_TYPE __attribute__((preserve_access_index))
@@ -35,6 +39,113 @@ enum {
 struct pt_regs {
 	unsigned long bx, bp, di, ip, sp;
 } KERNEL_TYPE;
+
+/* --- sockets and processes, as bpf/net.bpf.c reads them --- */
+
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct in6_addr {
+	union {
+		__u32 u6_addr32[4];
+	} in6_u;
+} KERNEL_TYPE;
+
+struct ns_common {
+	unsigned int inum;
+} KERNEL_TYPE;
+
+struct net {
+	struct ns_common ns;
+} KERNEL_TYPE;
+
+typedef struct {
+	struct net *net;
+} KERNEL_TYPE possible_net_t;
+
+struct sock_common {
+	__u32 skc_daddr, skc_rcv_saddr;
+	__u16 skc_dport, skc_num; /* network and host order */
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr;
+} KERNEL_TYPE;
+
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_protocol;
+	int sk_err;
+} KERNEL_TYPE;
+
+struct tcp_sock {
+	__u32 rcv_nxt, snd_una;
+	__u64 bytes_received, bytes_acked;
+} KERNEL_TYPE;
+
+struct socket {
+	struct sock *sk;
+} KERNEL_TYPE;
+
+struct file;
+
+struct pid_namespace {
+	struct ns_common ns;
+} KERNEL_TYPE;
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+} KERNEL_TYPE;
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+} KERNEL_TYPE;
+
+struct signal_struct {
+	atomic_t live;
+} KERNEL_TYPE;
+
+struct task_struct {
+	int pid, tgid;
+	struct task_struct *group_leader;
+	struct signal_struct *signal;
+	struct pid *thread_pid;
+} KERNEL_TYPE;
+
+struct seq_file;
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} KERNEL_TYPE;
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+} KERNEL_TYPE;
+
+/* the programs' view of a packet; offsets are the verifier's own and never change */
+struct __sk_buff {
+	__u32 len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto;
+	__u32 priority, ingress_ifindex, ifindex, tc_index, cb[5], hash, tc_classid;
+	__u32 data, data_end;
+	__u32 napi_id, family, remote_ip4, local_ip4, remote_ip6[4], local_ip6[4];
+	__u32 remote_port, local_port, data_meta;
+	__u64 flow_keys, tstamp;
+	__u32 wire_len, gso_segs;
+	struct bpf_sock *sk;
+	__u32 gso_size;
+};
+
+struct bpf_tcp_sock {
+	__u32 snd_cwnd, srtt_us, rtt_min, snd_ssthresh, rcv_nxt, snd_nxt, snd_una;
+};
 
 struct bpf_pidns_info {
 	__u32 pid, tgid;

@@ -40,6 +40,8 @@ int check_uprobe(struct err *err);
 /** check_bpf_stack() - load the stack walker (source/bpfstack.h). check_map_events() - be told of new mappings. */
 int check_bpf_stack(struct err *err);
 int check_map_events(struct err *err);
+/** check_net_capture() - load the programs that see network traffic (source/netcap.h). */
+int check_net_capture(struct err *err);
 /** check_perf() - count our own page faults by perf_event_open(2). */
 int check_perf(struct err *err);
 

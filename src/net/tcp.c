@@ -7,24 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS 16384
+#include "net/order.h"
 
-/* A segment held back because something before it is missing; a list sorted by sequence number. */
-struct held {
-	struct held *next;
-	uint32_t seq;
-	uint32_t len;
-	uint64_t time_ns;
-	uint8_t bytes[];
-};
+#define BUCKETS 16384
 
 struct side {
 	struct net_addr addr;
-	uint32_t next;      /* sequence number of the next byte to hand over */
-	uint32_t fin_at;    /* sequence number of the FIN */
-	uint8_t known, fin; /* @next is valid; a FIN was seen */
-	struct held *held;
-	size_t held_bytes;
+	struct net_order order;
+	uint32_t fin_at; /* sequence number of the FIN */
+	uint8_t fin;     /* a FIN was seen */
 };
 
 struct flow {
@@ -96,66 +87,28 @@ static void link_newest(struct net_tcp *tcp, struct flow *flow)
 	tcp->newest = flow;
 }
 
-static int give_data(struct net_tcp *tcp, struct flow *flow, int from, uint64_t time_ns,
-		     const uint8_t *bytes, size_t len, struct err *err)
+/* One direction of a flow, as net/order sees it. */
+struct way {
+	struct net_tcp *tcp;
+	struct flow *flow;
+	int from;
+};
+
+static int way_data(void *ctx, uint64_t time_ns, uint64_t offset, const uint8_t *bytes, size_t len,
+		    struct err *err)
 {
-	flow->side[from].next += (uint32_t)len;
-	return len ? tcp->sink->data(tcp->sink, flow->number, from == 0, time_ns, bytes, len, err)
-		   : 0;
+	struct way *way = ctx;
+	(void)offset;
+	return way->tcp->sink->data(way->tcp->sink, way->flow->number, way->from == 0, time_ns,
+				    bytes, len, err);
 }
 
-static int give_gap(struct net_tcp *tcp, struct flow *flow, int from, uint64_t time_ns,
-		    uint32_t lost, struct err *err)
+static int way_gap(void *ctx, uint64_t time_ns, uint64_t offset, uint64_t lost, struct err *err)
 {
-	flow->side[from].next += lost;
-	return tcp->sink->gap(tcp->sink, flow->number, from == 0, time_ns, lost, err);
-}
-
-/* Hand over what has become contiguous. */
-static int drain_held(struct net_tcp *tcp, struct flow *flow, int from, struct err *err)
-{
-	struct side *side = &flow->side[from];
-	int rc = 0;
-	while (rc >= 0 && side->held && (int32_t)(side->held->seq - side->next) <= 0) {
-		struct held *h = side->held;
-		side->held = h->next;
-		side->held_bytes -= h->len;
-		uint32_t old = side->next - h->seq;
-		if (old < h->len)
-			rc = give_data(tcp, flow, from, h->time_ns, h->bytes + old, h->len - old,
-				       err);
-		free(h);
-	}
-	return rc;
-}
-
-/* What is missing before the first held segment will not come any more. */
-static int skip_to_held(struct net_tcp *tcp, struct flow *flow, int from, struct err *err)
-{
-	struct side *side = &flow->side[from];
-	int rc = give_gap(tcp, flow, from, side->held->time_ns, side->held->seq - side->next, err);
-	return rc < 0 ? rc : drain_held(tcp, flow, from, err);
-}
-
-static int hold(struct side *side, const struct net_tcp_segment *seg, uint32_t seq, uint32_t len)
-{
-	struct held **at = &side->held;
-	while (*at && (int32_t)((*at)->seq - seq) <= 0) {
-		if ((*at)->seq == seq && (*at)->len >= len)
-			return 0; /* a retransmission of what waits already */
-		at = &(*at)->next;
-	}
-	struct held *h = malloc(sizeof(*h) + len);
-	if (!h)
-		return -ENOMEM;
-	h->seq = seq;
-	h->len = len;
-	h->time_ns = seg->time_ns;
-	memcpy(h->bytes, seg->bytes + (seg->len - len), len);
-	h->next = *at;
-	*at = h;
-	side->held_bytes += len;
-	return 0;
+	struct way *way = ctx;
+	(void)offset;
+	return way->tcp->sink->gap(way->tcp->sink, way->flow->number, way->from == 0, time_ns, lost,
+				   err);
 }
 
 static int close_flow(struct net_tcp *tcp, struct flow *flow, uint64_t time_ns, const char *reason,
@@ -163,8 +116,10 @@ static int close_flow(struct net_tcp *tcp, struct flow *flow, uint64_t time_ns, 
 {
 	int rc = 0;
 	for (int from = 0; from < 2; from++) {
-		while (rc >= 0 && flow->side[from].held)
-			rc = skip_to_held(tcp, flow, from, err);
+		struct way way = { tcp, flow, from };
+		struct net_order_to to = { way_data, way_gap, &way };
+		if (rc >= 0)
+			rc = net_order_flush(&flow->side[from].order, &to, err);
 	}
 	if (rc >= 0)
 		rc = tcp->sink->close(tcp->sink, flow->number, time_ns, reason, err);
@@ -174,13 +129,8 @@ static int close_flow(struct net_tcp *tcp, struct flow *flow, uint64_t time_ns, 
 	*at = flow->next;
 	unlink_age(tcp, flow);
 	tcp->flows--;
-	for (int from = 0; from < 2; from++) {
-		for (struct held *h = flow->side[from].held; h;) {
-			struct held *next = h->next;
-			free(h);
-			h = next;
-		}
-	}
+	net_order_fini(&flow->side[0].order);
+	net_order_fini(&flow->side[1].order);
 	free(flow);
 	return rc;
 }
@@ -230,30 +180,16 @@ static int take_payload(struct net_tcp *tcp, struct flow *flow, int from,
 			const struct net_tcp_segment *seg, struct err *err)
 {
 	struct side *side = &flow->side[from];
+	struct way way = { tcp, flow, from };
+	struct net_order_to to = { way_data, way_gap, &way };
 	uint32_t seq = seg->seq + seg->syn;
-	if (!side->known) {
-		side->next = seq;
-		side->known = 1;
-	}
-	/* bytes that the capture cut off are missing like any others */
-	uint32_t len = (uint32_t)seg->captured;
-	int32_t ahead = (int32_t)(seq - side->next);
 	int rc = 0;
-	if (len && ahead <= 0) {
-		uint32_t old = (uint32_t)-ahead;
-		if (old < len)
-			rc = give_data(tcp, flow, from, seg->time_ns, seg->bytes + old, len - old,
-				       err);
-		if (rc >= 0)
-			rc = drain_held(tcp, flow, from, err);
-	} else if (len) {
-		struct net_tcp_segment whole = *seg;
-		whole.len = seg->captured;
-		if (hold(side, &whole, seq, len) < 0)
-			return err_set(err, -ENOMEM, "cannot hold back a segment");
-		while (rc >= 0 && side->held_bytes > NET_TCP_HELD_MAX)
-			rc = skip_to_held(tcp, flow, from, err);
-	}
+	if (!side->order.known)
+		rc = net_order_start(&side->order, seq, 0, &to, err);
+	/* bytes that the capture cut off are missing like any others */
+	if (rc >= 0)
+		rc = net_order_put(&side->order, seq, seg->time_ns, seg->bytes, seg->captured, &to,
+				   err);
 	if (seg->fin) {
 		side->fin = 1;
 		side->fin_at = seq + (uint32_t)seg->len;
@@ -266,27 +202,24 @@ static int take_ack(struct net_tcp *tcp, struct flow *flow, int from,
 		    const struct net_tcp_segment *seg, struct err *err)
 {
 	struct side *peer = &flow->side[!from];
-	int rc = 0;
-	if (!seg->has_ack || !peer->known)
+	struct way way = { tcp, flow, !from };
+	struct net_order_to to = { way_data, way_gap, &way };
+	if (!seg->has_ack || !peer->order.known)
 		return 0;
 	uint32_t end = seg->ack;
 	if (peer->fin && end == peer->fin_at + 1)
 		end = peer->fin_at;
-	while (rc >= 0 && peer->held && (int32_t)(end - peer->held->seq) > 0)
-		rc = skip_to_held(tcp, flow, !from, err);
-	int32_t missing = (int32_t)(end - peer->next);
-	/* packets of the two directions may be captured in the wrong order: only what is far behind is given up here */
-	if (rc >= 0 && !peer->held && missing > (1 << 20))
-		rc = give_gap(tcp, flow, !from, seg->time_ns, (uint32_t)missing, err);
-	return rc;
+	/* packets of the two directions may be captured in the wrong order: only what is far behind is given up unseen */
+	int far = (int32_t)(end - peer->order.next) > 1 << 20;
+	return net_order_settle(&peer->order, end, far, seg->time_ns, &to, err);
 }
 
 int net_tcp_segment(struct net_tcp *tcp, const struct net_tcp_segment *seg, struct err *err)
 {
 	int from = 0, rc = 0;
 	struct flow *flow = find(tcp, seg, &from);
-	if (flow && seg->syn && !seg->has_ack && flow->side[from].known &&
-	    flow->side[from].next != seg->seq + 1) {
+	if (flow && seg->syn && !seg->has_ack && flow->side[from].order.known &&
+	    flow->side[from].order.next != seg->seq + 1) {
 		/* the same ports again: a new connection */
 		rc = close_flow(tcp, flow, seg->time_ns, "ports used again", err);
 		if (rc < 0)
@@ -311,7 +244,7 @@ int net_tcp_segment(struct net_tcp *tcp, const struct net_tcp_segment *seg, stru
 	if (seg->rst)
 		return close_flow(tcp, flow, seg->time_ns, "reset", err);
 	const struct side *a = &flow->side[0], *b = &flow->side[1];
-	if (a->fin && b->fin && a->next == a->fin_at && b->next == b->fin_at)
+	if (a->fin && b->fin && a->order.next == a->fin_at && b->order.next == b->fin_at)
 		return close_flow(tcp, flow, seg->time_ns, "closed", err);
 	return 0;
 }
@@ -331,13 +264,8 @@ void net_tcp_free(struct net_tcp *tcp)
 	while (tcp->oldest) {
 		struct flow *flow = tcp->oldest;
 		tcp->oldest = flow->newer;
-		for (int from = 0; from < 2; from++) {
-			for (struct held *h = flow->side[from].held; h;) {
-				struct held *next = h->next;
-				free(h);
-				h = next;
-			}
-		}
+		net_order_fini(&flow->side[0].order);
+		net_order_fini(&flow->side[1].order);
 		free(flow);
 	}
 	free(tcp);

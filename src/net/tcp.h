@@ -3,7 +3,7 @@
  * tcp.h - TCP segments, as captured, to two ordered byte streams a connection: by sequence number, out of order,
  * retransmitted, overlapping and wrapped ones included. What was never captured becomes an explicit gap.
  *
- * One thread. Memory is bounded: NET_TCP_HELD_MAX bytes held back a direction, NET_TCP_FLOWS_MAX open connections (the
+ * One thread. Memory is bounded: what net/order.h holds back a direction, NET_TCP_FLOWS_MAX open connections (the
  * one that was silent for longest is closed for a new one).
  */
 #ifndef NET_TCP_H
@@ -14,7 +14,6 @@
 
 #include "base/err.h"
 
-#define NET_TCP_HELD_MAX (4u << 20)
 #define NET_TCP_FLOWS_MAX 65536
 
 /** struct net_addr - IPv4 is stored v4-mapped; text form by net_addr_text(). */

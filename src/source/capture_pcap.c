@@ -8,7 +8,7 @@
 
 #include <pcap/pcap.h>
 
-#include "net/tcp.h"
+#include "net/packet.h"
 
 /* Adapts net/tcp's sink to the capture's. */
 struct adapter {
@@ -60,11 +60,6 @@ static unsigned be16(const uint8_t *p)
 	return (unsigned)p[0] << 8 | p[1];
 }
 
-static uint32_t be32(const uint8_t *p)
-{
-	return (uint32_t)be16(p) << 16 | be16(p + 2);
-}
-
 /* Link header in front of the IP header: its length, or -1 where the packet is no IP. */
 static int link_header(int type, const uint8_t *p, size_t len)
 {
@@ -105,76 +100,22 @@ static int link_header(int type, const uint8_t *p, size_t len)
 	return proto == 0x0800 || proto == 0x86dd ? (int)at : -1;
 }
 
-/* IP and TCP headers of one packet; 1 = a TCP segment, 0 = something else (counted). */
-static int parse(const uint8_t *p, size_t len, struct net_tcp_segment *seg,
-		 struct capture_stats *stats)
+static int packet(struct net_tcp *tcp, const uint8_t *bytes, size_t len,
+		  struct net_tcp_segment *seg, struct capture_stats *stats, struct err *err)
 {
-	size_t at, total;
-	if (len < 20) {
+	switch (net_packet(bytes, len, seg)) {
+	case NET_PACKET_SEGMENT:
+		return net_tcp_segment(tcp, seg, err);
+	case NET_PACKET_FRAGMENT:
+		stats->fragments++;
+		return 0;
+	case NET_PACKET_DAMAGED:
+		stats->damaged++;
+		return 0;
+	default:
 		stats->not_tcp++;
 		return 0;
 	}
-	if (p[0] >> 4 == 4) {
-		at = (size_t)(p[0] & 15) * 4;
-		total = be16(p + 2);
-		if (be16(p + 6) & 0x3fff) {
-			stats->fragments++;
-			return 0;
-		}
-		if (p[9] != 6) {
-			stats->not_tcp++;
-			return 0;
-		}
-		seg->from.ip[10] = seg->from.ip[11] = seg->to.ip[10] = seg->to.ip[11] = 0xff;
-		memcpy(seg->from.ip + 12, p + 12, 4);
-		memcpy(seg->to.ip + 12, p + 16, 4);
-		/* segmentation offload leaves the length empty */
-		if (total == 0)
-			total = len;
-	} else if (p[0] >> 4 == 6 && len >= 40) {
-		unsigned next = p[6];
-		at = 40;
-		total = be16(p + 4) ? 40 + (size_t)be16(p + 4) : len;
-		memcpy(seg->from.ip, p + 8, 16);
-		memcpy(seg->to.ip, p + 24, 16);
-		while ((next == 0 || next == 43 || next == 60) && len >= at + 8) {
-			next = p[at];
-			at += 8 + (size_t)p[at + 1] * 8;
-		}
-		if (next == 44) {
-			stats->fragments++;
-			return 0;
-		}
-		if (next != 6) {
-			stats->not_tcp++;
-			return 0;
-		}
-	} else {
-		stats->not_tcp++;
-		return 0;
-	}
-	if (len < at + 20 || total < at + 20) {
-		stats->damaged++;
-		return 0;
-	}
-	const uint8_t *t = p + at;
-	size_t header = (size_t)(t[12] >> 4) * 4;
-	if (header < 20 || total < at + header || len < at + header) {
-		stats->damaged++;
-		return 0;
-	}
-	seg->from.port = (uint16_t)be16(t);
-	seg->to.port = (uint16_t)be16(t + 2);
-	seg->seq = be32(t + 4);
-	seg->ack = be32(t + 8);
-	seg->fin = t[13] & 1;
-	seg->syn = t[13] >> 1 & 1;
-	seg->rst = t[13] >> 2 & 1;
-	seg->has_ack = t[13] >> 4 & 1;
-	seg->bytes = t + header;
-	seg->len = total - at - header;
-	seg->captured = len - at - header < seg->len ? len - at - header : seg->len;
-	return 1;
 }
 
 static void closep(pcap_t **pcap)
@@ -214,8 +155,9 @@ int capture_read_pcap(const char *path, struct capture_sink *sink, struct captur
 		int skip = link_header(type, bytes, header->caplen);
 		if (skip < 0)
 			stats->not_tcp++;
-		else if (parse(bytes + skip, header->caplen - (size_t)skip, &seg, stats))
-			rc = net_tcp_segment(tcp, &seg, err);
+		else
+			rc = packet(tcp, bytes + skip, header->caplen - (size_t)skip, &seg, stats,
+				    err);
 	}
 	if (rc >= 0 && got == PCAP_ERROR)
 		stats->damaged++;

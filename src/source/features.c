@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "source/bpfstack.h"
+#include "source/netcap_bpf.h"
 
 static struct feature_line lines[FEATURE_COUNT];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -24,6 +25,7 @@ static const char *const names[FEATURE_COUNT] = {
 	[FEATURE_BPF_BIG_ARRAY] = "bpf-big-array",
 	[FEATURE_BPF_STACK] = "bpf-stack",
 	[FEATURE_MAP_EVENTS] = "map-events",
+	[FEATURE_NET_CAPTURE] = "net-capture",
 };
 
 static void yes(enum feature feature, const char *why)
@@ -99,6 +101,20 @@ static void try_stack(void)
 	no(FEATURE_BPF_STACK, err.msg, 0, permission_hint(-err.code, "needs Linux 6.1 with BTF"));
 }
 
+static void try_net_capture(void)
+{
+	struct netcap_opt opt = { .ring_bytes = 1 << 20 };
+	struct err err;
+	err_init(&err);
+	CLEANUP(netcap_bpf_freep) struct netcap_bpf *bpf = NULL;
+	if (netcap_bpf_load(&opt, &bpf, &err) == 0) {
+		yes(FEATURE_NET_CAPTURE, "the network programs passed the verifier");
+		return;
+	}
+	no(FEATURE_NET_CAPTURE, err.msg, 0,
+	   permission_hint(-err.code, "needs Linux 6.1 with BTF and cgroups"));
+}
+
 static void probe(void)
 {
 	libbpf_print_fn_t talk =
@@ -108,6 +124,7 @@ static void probe(void)
 	try_big_array();
 	try_stack();
 	try_map_events();
+	try_net_capture();
 	libbpf_set_print(talk);
 }
 

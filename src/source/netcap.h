@@ -22,17 +22,10 @@
 
 struct netcap;
 
-enum netcap_backend {
-	NETCAP_AUTO, /* the first of these that this machine permits */
-	NETCAP_BPF, /* cgroup_skb programs, socket states by tracepoint: sockets by cookie, any network namespace */
-	NETCAP_PACKET /* an AF_PACKET socket of this network namespace */
-};
-
 #define NETCAP_PORTS_MAX 64
 
 /** struct netcap_opt - copied. Lists may be empty, but not all of ports and pids. */
 struct netcap_opt {
-	enum netcap_backend backend;
 	/* A process that listens on one of these TCP ports is a node: it is recorded whether it runs already or starts later. */
 	const uint16_t *ports;
 	size_t port_count;
@@ -43,7 +36,7 @@ struct netcap_opt {
 	const uint16_t *skip_remote_ports;
 	size_t skip_remote_port_count;
 	uint32_t ring_bytes;      /* room for a burst, a power of two; 0 = 64 MiB */
-	uint32_t connections_max; /* at a time; 0 = 65536 */
+	uint32_t connections_max; /* at a time; 0 = 16384 */
 };
 
 /** struct netcap_conn - lent. */
@@ -91,22 +84,19 @@ struct netcap_sink {
 
 /**
  * netcap_open() - attach. Running processes are adopted before the return, their open connections come with the first poll.
- * Needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (CAP_NET_RAW for packets) until it returned, none later.
+ * Needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN until it returned, none later but for netcap_stats() (CAP_BPF, or nothing where
+ * kernel.unprivileged_bpf_disabled is 0).
  * Return: 0 and *@out, or negative errno with the kernel's reason and a hint.
  */
 int netcap_open(const struct netcap_opt *opt, struct netcap **out, struct err *err);
 
-/** netcap_backend() - which one stands behind it. */
-enum netcap_backend netcap_backend(const struct netcap *cap);
-
 /**
- * netcap_poll() - hand over what came, waiting up to @timeout_ms for the first (0: not at all, -1: without end). A signal
- * ends the wait. Return: number of records, 0 = none in that time; negative errno.
+ * netcap_poll() - hand over what came, waiting up to @timeout_ms for the first (0: not at all, -1: without end). Under
+ * traffic it gathers for up to 5 ms, so that the recorded processes do not pay for a wake-up each time; it comes back after
+ * some 10,000 records, so that the caller can do its work. A signal ends the wait.
+ * Return: number of records, 0 = none in that time; negative errno.
  */
 int netcap_poll(struct netcap *cap, int timeout_ms, struct netcap_sink *sink, struct err *err);
-
-/** netcap_fd() - becomes readable when there is something to poll, for a caller's own epoll; lent. */
-int netcap_fd(const struct netcap *cap);
 
 /** struct netcap_stats - since open; [0] incoming, [1] outgoing. seen = delivered + lost, duplicates aside. */
 struct netcap_stats {
@@ -118,8 +108,9 @@ struct netcap_stats {
 	uint64_t unreadable;                      /* payload that the kernel would not copy */
 	uint64_t refused_connections;             /* no entry left in the kernel's table */
 	uint64_t lost_events;                     /* openings and closings that found no room */
-	uint64_t opened, open, closed, nodes;     /* connections; node processes now */
-	uint64_t ring_bytes, ring_high_water;     /* size and most used */
+	uint64_t bad_records, unknown_segments; /* left out: broke a rule, of no known connection */
+	uint64_t opened, open, closed, nodes;   /* connections; node processes now */
+	uint64_t ring_bytes, ring_high_water;   /* size and most used */
 };
 int netcap_stats(struct netcap *cap, struct netcap_stats *stats, struct err *err);
 

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/netcap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "source/netcap_bpf.h"
+#include "source/netcap_flows.h"
+
+#define GATHER_NS \
+	5000000ull  /* under traffic: how long records may pile up before they are fetched */
+#define WAIT_MS 100 /* the longest single wait */
+#define CLOCK_NS 1000000000ull /* how often wall clock is compared with the records' clock */
+
+struct netcap {
+	struct netcap_bpf *bpf;
+	struct netcap_flows *flows;
+	uint64_t clock_read_ns, drained_ns;
+	int busy; /* the last drain found something */
+	/* while polling */
+	struct netcap_sink *sink;
+	struct err *err;
+};
+
+static uint64_t now_ns(clockid_t clock)
+{
+	struct timespec t;
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Wall clock is stepped and slewed: the difference is taken again and again. */
+static void read_clock(struct netcap *cap, uint64_t now)
+{
+	if (cap->clock_read_ns && now - cap->clock_read_ns < CLOCK_NS)
+		return;
+	uint64_t before = now_ns(CLOCK_MONOTONIC), wall = now_ns(CLOCK_REALTIME),
+		 after = now_ns(CLOCK_MONOTONIC);
+	netcap_flows_clock(cap->flows, (int64_t)(wall - (before + (after - before) / 2)));
+	cap->clock_read_ns = now;
+}
+
+int netcap_open(const struct netcap_opt *opt, struct netcap **out, struct err *err)
+{
+	if (!opt->port_count && !opt->pid_count)
+		return err_set(err, -EINVAL,
+			       "cannot capture: neither a port nor a process is given");
+	if (opt->port_count > NETCAP_PORTS_MAX || opt->skip_remote_port_count > WIRE_NET_SKIP_MAX)
+		return err_set(err, -EINVAL, "cannot capture on more than %d ports",
+			       NETCAP_PORTS_MAX);
+	struct netcap *cap = calloc(1, sizeof(*cap));
+	if (!cap)
+		return err_set(err, -ENOMEM, "cannot allocate the network capture");
+	cap->flows = netcap_flows_new(err);
+	int rc = cap->flows ? netcap_bpf_load(opt, &cap->bpf, err) : -ENOMEM;
+	if (!rc) {
+		read_clock(cap, now_ns(CLOCK_MONOTONIC));
+		rc = netcap_bpf_attach(cap->bpf, err);
+	}
+	if (rc < 0) {
+		netcap_close(cap);
+		return rc;
+	}
+	*out = cap;
+	return 0;
+}
+
+static int take_record(void *ctx, const void *bytes, size_t len)
+{
+	struct netcap *cap = ctx;
+	return netcap_flows_record(cap->flows, bytes, len, cap->sink, cap->err);
+}
+
+static int drain(struct netcap *cap, struct netcap_sink *sink, struct err *err)
+{
+	cap->sink = sink;
+	cap->err = err;
+	err_init(err);
+	int n = netcap_bpf_drain(cap->bpf, take_record, cap);
+	if (n < 0 && !err->code)
+		err_set(err, n, "cannot read the ring of network records");
+	cap->busy = n > 0;
+	cap->drained_ns = now_ns(CLOCK_MONOTONIC);
+	return n;
+}
+
+/* Wait and drain once; *@left_ms is what remains of the caller's time. */
+static int turn(struct netcap *cap, uint64_t *left_ns, struct netcap_sink *sink, struct err *err)
+{
+	uint64_t began = now_ns(CLOCK_MONOTONIC), wait = *left_ns;
+	int rc = 0;
+	read_clock(cap, began);
+	if (cap->busy) {
+		uint64_t since = began - cap->drained_ns;
+		wait = since < GATHER_NS ? GATHER_NS - since : 0;
+		netcap_bpf_arm(cap->bpf, WIRE_NET_WAKE_HALF);
+	} else {
+		int n;
+		netcap_bpf_arm(cap->bpf, WIRE_NET_WAKE_FIRST);
+		if ((n = drain(cap, sink, err)) != 0)
+			return n;
+	}
+	if (wait > *left_ns)
+		wait = *left_ns;
+	if (wait > WAIT_MS * 1000000ull)
+		wait = WAIT_MS * 1000000ull;
+	if (wait)
+		rc = netcap_bpf_wait(cap->bpf, (int)((wait + 999999) / 1000000));
+	int n = drain(cap, sink, err);
+	uint64_t spent = cap->drained_ns - began;
+	*left_ns = rc == -EINTR || spent > *left_ns ? 0 : *left_ns - spent;
+	return n;
+}
+
+int netcap_poll(struct netcap *cap, int timeout_ms, struct netcap_sink *sink, struct err *err)
+{
+	uint64_t left_ns = timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000u;
+	int n = timeout_ms ? 0 : drain(cap, sink, err);
+	while (!n && left_ns)
+		n = turn(cap, &left_ns, sink, err);
+	return n;
+}
+
+int netcap_stats(struct netcap *cap, struct netcap_stats *stats, struct err *err)
+{
+	struct wire_net_counters kernel;
+	struct netcap_flows_stats flows;
+	uint64_t processes;
+	memset(stats, 0, sizeof(*stats));
+	int rc = netcap_bpf_counters(cap->bpf, &kernel, &processes, err);
+	if (rc < 0)
+		return rc;
+	netcap_flows_stats(cap->flows, &flows);
+	for (int way = 0; way < 2; way++) {
+		stats->segments[way] = kernel.segments[way];
+		stats->bytes[way] = kernel.bytes[way];
+		stats->lost_segments[way] = kernel.lost_segments[way];
+		stats->lost_bytes[way] = kernel.lost_bytes[way];
+		stats->delivered_bytes[way] = flows.delivered_bytes[way];
+		stats->duplicate_bytes[way] = flows.duplicate_bytes[way];
+		stats->gaps[way] = flows.gaps[way];
+		stats->gap_bytes[way] = flows.gap_bytes[way];
+	}
+	stats->unreadable = kernel.unreadable;
+	stats->refused_connections = kernel.refused;
+	stats->lost_events = kernel.lost_events;
+	stats->bad_records = flows.bad_records;
+	stats->unknown_segments = flows.unknown_segments;
+	stats->opened = flows.opened;
+	stats->open = flows.open;
+	stats->closed = flows.closed;
+	stats->nodes = processes;
+	stats->ring_bytes = netcap_bpf_ring_bytes(cap->bpf);
+	stats->ring_high_water = kernel.high_water;
+	return 0;
+}
+
+void netcap_detach(struct netcap *cap)
+{
+	netcap_bpf_detach(cap->bpf);
+}
+
+static const struct wire_net_socket *last_word(void *ctx, uint64_t cookie)
+{
+	return netcap_bpf_socket(ctx, cookie);
+}
+
+int netcap_finish(struct netcap *cap, struct netcap_sink *sink, struct err *err)
+{
+	netcap_detach(cap);
+	int n = 1;
+	while (n > 0)
+		n = drain(cap, sink, err);
+	return n < 0 ? n
+		     : netcap_flows_finish(cap->flows, now_ns(CLOCK_REALTIME), "recording ended",
+					   last_word, cap->bpf, sink, err);
+}
+
+void netcap_close(struct netcap *cap)
+{
+	if (!cap)
+		return;
+	netcap_bpf_free(cap->bpf);
+	netcap_flows_free(cap->flows);
+	free(cap);
+}
