@@ -283,7 +283,8 @@ static void put_head(struct flame *f, const char *title, const char *cmdline, st
 int out_flamegraph(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err)
 {
 	CLEANUP(view_tree_freep)
-	struct view_tree *tree = view_tree_new(prof, opt->cost, opt->inverted, err);
+	struct view_tree *tree =
+		view_tree_new(prof, opt->cost, opt->inverted ? VIEW_TREE_INVERTED : 0, err);
 	if (!tree)
 		return err->code;
 	struct flame f = { .to = to,

@@ -58,7 +58,8 @@ static int put_line(FILE *to, const struct view_tree *tree, const struct line *l
 int out_folded(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err)
 {
 	CLEANUP(view_tree_freep)
-	struct view_tree *tree = view_tree_new(prof, opt->cost, opt->inverted, err);
+	struct view_tree *tree =
+		view_tree_new(prof, opt->cost, opt->inverted ? VIEW_TREE_INVERTED : 0, err);
 	if (!tree)
 		return err->code;
 	CLEANUP(buf_fini) struct buf text = { 0 };

@@ -16,21 +16,23 @@ static int put_sections(struct page *page, const struct prof *prof, const struct
 {
 	static const enum view_cost all[] = { VIEW_COST_PEAK, VIEW_COST_LEAKED,
 					      VIEW_COST_ALLOCATIONS, VIEW_COST_TEMPORARY };
-	CLEANUP(view_tree_freep) struct view_tree *tree = view_tree_new(prof, opt->cost, 0, err);
+	CLEANUP(view_tree_freep)
+	struct view_tree *tree = view_tree_new(prof, opt->cost, VIEW_TREE_FOLD_UNNAMED, err);
 	if (!tree)
 		return err ? err->code : -ENOMEM;
+	text_names(page, tree);
 	if (opt->one_section) {
-		text_section(page, tree, opt->cost, limit);
+		text_section(page, tree, opt->cost, limit, 1);
 	} else {
 		for (size_t i = 0; i < ARRAY_LEN(all); i++)
-			text_section(page, tree, all[i], limit);
+			text_section(page, tree, all[i], limit, 0);
 	}
 	if (!opt->inverted) {
 		text_tree(page, tree, limit);
 		return 0;
 	}
 	view_tree_freep(&tree);
-	tree = view_tree_new(prof, opt->cost, 1, err);
+	tree = view_tree_new(prof, opt->cost, VIEW_TREE_INVERTED | VIEW_TREE_FOLD_UNNAMED, err);
 	if (!tree)
 		return err ? err->code : -ENOMEM;
 	text_tree(page, tree, limit);

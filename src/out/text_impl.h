@@ -49,9 +49,11 @@ enum frame_role text_frame_role(const struct view_frame *frame);
 void text_header(struct page *page, const struct prof *prof, const struct prof_totals *totals);
 /** text_curves() - heap and RSS over time. */
 void text_curves(struct page *page, const struct prof *prof, const struct prof_totals *totals);
-/** text_section() - the @limit largest call paths by @cost, each with its callers. */
+/** text_names() - which modules hide who allocated because they have no symbols, and what helps; nothing where none does. */
+void text_names(struct page *page, const struct view_tree *tree);
+/** text_section() - the @limit largest call paths by @cost, each with its callers; where there are none, @alone says so. */
 void text_section(struct page *page, const struct view_tree *tree, enum view_cost cost,
-		  size_t limit);
+		  size_t limit, int alone);
 /** text_tree() - the call tree by tree->cost, in about @limit lines. */
 void text_tree(struct page *page, const struct view_tree *tree, size_t limit);
 /** text_table() - groups other than stacks: one line each. */

@@ -43,10 +43,25 @@ static const char *skip_nested(const char *at)
 	return at;
 }
 
+/** rust_type() - behind what says how a type is referred to: "&mut dyn core::fmt::Write" is core::fmt::Write. */
+static const char *rust_type(const char *at)
+{
+	static const char *const marks[] = {
+		"&", "*const ", "*mut ", "mut ", "dyn ", "[", "(", "<"
+	};
+	for (size_t i = 0; i < ARRAY_LEN(marks); i++) {
+		if (starts(at, marks[i])) {
+			at += strlen(marks[i]);
+			i = (size_t)-1;
+		}
+	}
+	return at;
+}
+
 /** rust_self() - "<alloc::vec::Vec<T> as core::ops::Drop>::drop" begins with a type: keep its last path word. */
 static const char *rust_self(struct buf *out, const char *at)
 {
-	const char *end = skip_nested(at), *word = ++at;
+	const char *end = skip_nested(at), *word = at = rust_type(at + 1);
 	for (; at < end && *at; at++) {
 		if (*at == '<')
 			break;
@@ -55,8 +70,6 @@ static const char *rust_self(struct buf *out, const char *at)
 		if (at[0] == ':' && at[1] == ':')
 			word = at + 2;
 	}
-	while (word < at && (*word == '&' || *word == '*' || *word == '['))
-		word++;
 	buf_put(out, word, (size_t)(at - word));
 	return end;
 }
@@ -148,6 +161,12 @@ void text_frame_name(struct buf *to, const struct view_frame *frame, int ascii)
 		text_short_name(to, frame->function, ascii);
 		return;
 	}
+	if (frame->folded) {
+		buf_putc(to, '[');
+		text_escape(to, frame->module ? frame->module : "unknown code", ascii);
+		buf_putc(to, ']');
+		return;
+	}
 	text_escape(to, frame->module ? frame->module : "?", ascii);
 	buf_printf(to, "+0x%llx", (unsigned long long)frame->offset);
 }
@@ -171,16 +190,32 @@ static int contains_word(const char *name, const char *const *words, size_t coun
 	return 0;
 }
 
+/**
+ * is_rust_standard() - "<u64 as core::fmt::Display>::fmt" or "<alloc::vec::Vec<T> as ..>": the standard library's trait
+ * for a type that is not the program's, whose types have a path; or a type of the standard library.
+ */
+static int is_rust_standard(const char *name)
+{
+	static const char *const crates[] = { "core::", "alloc::", "std::", "hashbrown::" };
+	const char *type = rust_type(name + 1), *as = strstr(name, " as ");
+	for (size_t i = 0; i < ARRAY_LEN(crates); i++)
+		if (starts(type, crates[i]) ||
+		    (as && starts(as + 4, crates[i]) &&
+		     !memmem(type, as > type ? (size_t)(as - type) : 0, "::", 2)))
+			return 1;
+	return 0;
+}
+
 enum frame_role text_frame_role(const struct view_frame *frame)
 {
 	static const char *const start[] = {
-		"_start",  "__libc_start_", "start_thread",        "clone3",
-		"__clone", "__GI___clone",  "std::rt::lang_start", "__rust_begin_short_backtrace"
+		"_start",  "__libc_start_", "start_thread",       "clone3",
+		"__clone", "__GI___clone",  "std::rt::lang_start"
 	};
 	static const char *const standard[] = {
-		"std::",   "__gnu_cxx::", "core::",        "alloc::",     "<alloc::",
-		"<core::", "<std::",      "void std::",    "hashbrown::", "operator new",
-		"__cxa_",  "__rust_",     "<T as alloc::", "<T as core::"
+		"std::",   "__gnu_cxx::", "core::",      "alloc::",      "<alloc::",
+		"<core::", "<std::",      "void std::",  "hashbrown::",  "operator new",
+		"__cxa_",  "__rust_",     "<dyn core::", "<dyn alloc::", "<dyn std::"
 	};
 	static const char *const helper[] = { "alloc",    "strdup", "strndup",
 					      "asprintf", "memdup", "MemGrow",
@@ -191,6 +226,10 @@ enum frame_role text_frame_role(const struct view_frame *frame)
 	for (size_t i = 0; i < ARRAY_LEN(start); i++)
 		if (starts(name, start[i]))
 			return FRAME_START;
+	if (strstr(name, "__rust_begin_short_backtrace"))
+		return FRAME_START; /* in std::sys, whatever the version */
+	if (name[0] == '<' && is_rust_standard(name))
+		return FRAME_STANDARD;
 	for (size_t i = 0; i < ARRAY_LEN(standard); i++)
 		if (starts(name, standard[i]))
 			return FRAME_STANDARD;

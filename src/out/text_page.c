@@ -32,6 +32,8 @@ size_t page_text(struct page *page, const char *text, size_t columns)
 		return columns;
 	}
 	size_t bytes = text_fit(text, columns - dots);
+	if (!page->ascii && bytes >= 3 && memcmp(text + bytes - 3, "\xe2\x80\xa6", 3) == 0)
+		bytes -= 3; /* one ellipsis is enough */
 	buf_put(page->to, text, bytes);
 	buf_puts(page->to, page->ascii ? ".." : "\xe2\x80\xa6");
 	/* a wide character may not have fitted into the last column */

@@ -82,6 +82,37 @@ static void put_place(struct page *page, const struct view_frame *f, size_t colu
 }
 
 /**
+ * caller_name() - how @f stands in a list of callers: "[module]" where it has no name; below a @bare stack, where names
+ * would be missing all the way, "module+0x12" and then "+0x12" as long as the module stays.
+ */
+static void caller_name(struct buf *to, const struct page *page, const struct view_frame *f,
+			const struct view_frame *inner, int bare)
+{
+	if (!bare || f->function || f->folded) {
+		text_caller_name(to, f, page->ascii);
+		return;
+	}
+	if (f->module == inner->module && !inner->function)
+		buf_printf(to, "+0x%llx", (unsigned long long)f->offset);
+	else
+		text_frame_name(to, f, page->ascii);
+}
+
+/** outermost_caller() - the last frame of @node's callers below the start-up code, the standard library's left out. */
+static uint32_t outermost_caller(const struct view_tree *tree, uint32_t node)
+{
+	uint32_t first = 0;
+	for (uint32_t n = tree->nodes[node].parent; n; n = tree->nodes[n].parent) {
+		enum frame_role role = text_frame_role(&tree->nodes[n].frame);
+		if (role == FRAME_START)
+			break;
+		if (role != FRAME_STANDARD)
+			first = n;
+	}
+	return first;
+}
+
+/**
  * put_callers() - one line: "<- f <- g <- main", start-up frames left out, runs of library frames as their outermost, what
  * does not fit in the middle as "..". @node is the one whose callers they are.
  */
@@ -91,16 +122,13 @@ static void put_callers(struct page *page, const struct view_tree *tree, uint32_
 	const char *arrow = page->ascii ? " <- " : " \xe2\x86\x90 ";
 	size_t arrow_columns = page->ascii ? 4 : 3, room = page->width - indent;
 	CLEANUP(buf_fini) struct buf name = { 0 }, outermost = { 0 }, before = { 0 };
+	const struct view_frame *self = &tree->nodes[node].frame, *inner = self;
+	int bare = !self->function && !self->folded;
 	/* The outermost informative caller is shown whatever happens between. */
-	uint32_t first = 0;
-	for (uint32_t n = tree->nodes[node].parent; n; n = tree->nodes[n].parent) {
-		if (text_frame_role(&tree->nodes[n].frame) == FRAME_START)
-			break;
-		first = n;
-	}
+	uint32_t first = outermost_caller(tree, node);
 	if (first == 0)
 		return;
-	text_caller_name(&outermost, &tree->nodes[first].frame, page->ascii);
+	caller_name(&outermost, page, &tree->nodes[first].frame, inner, bare);
 	size_t last_columns = text_columns(buf_cstr(&outermost));
 	if (last_columns > room / 3)
 		last_columns = room / 3;
@@ -115,7 +143,7 @@ static void put_callers(struct page *page, const struct view_tree *tree, uint32_
 		    text_frame_role(&tree->nodes[up].frame) == FRAME_STANDARD)
 			continue;
 		buf_clear(&name);
-		text_caller_name(&name, f, page->ascii);
+		caller_name(&name, page, f, inner, bare);
 		if (strcmp(buf_cstr(&name), buf_cstr(&before)) == 0)
 			continue; /* recursion, or several functions without a name */
 		size_t columns = text_columns(buf_cstr(&name));
@@ -126,6 +154,7 @@ static void put_callers(struct page *page, const struct view_tree *tree, uint32_
 		buf_puts(page->to, arrow);
 		page_text(page, buf_cstr(&name), columns);
 		used += arrow_columns + columns;
+		inner = f;
 		buf_clear(&before);
 		buf_puts(&before, buf_cstr(&name));
 	}
@@ -172,23 +201,30 @@ static void put_detail(struct buf *to, const struct cost *c, enum view_cost cost
 
 /**
  * informative() - the node to name for what @node allocated: the first that is neither helper nor standard library, and
- * has a name. @via: the last one stepped over. @node itself where there is none such.
+ * has a name; a frame without one is stepped over as long as its own module names an outer one. @via: the last one
+ * stepped over. @node itself where there is none such.
  */
 static uint32_t informative(const struct view_tree *tree, uint32_t node, uint32_t *via)
 {
-	uint32_t who = node;
+	uint32_t who = node, unnamed = 0, unnamed_via = 0;
 	*via = 0;
 	for (; who; who = tree->nodes[who].parent) {
 		const struct view_frame *f = &tree->nodes[who].frame;
 		enum frame_role role = text_frame_role(f);
 		if (role == FRAME_START)
 			break;
+		if (unnamed && tree->nodes[unnamed].frame.module != f->module)
+			break;
 		if (role == FRAME_OWN && f->function)
 			return who;
+		if (role == FRAME_OWN && !unnamed) {
+			unnamed = who;
+			unnamed_via = *via;
+		}
 		*via = who;
 	}
-	*via = 0;
-	return node;
+	*via = unnamed_via;
+	return unnamed ? unnamed : node;
 }
 
 /**
@@ -229,7 +265,7 @@ static void put_row(struct page *page, const struct view_tree *tree, uint32_t no
 }
 
 void text_section(struct page *page, const struct view_tree *tree, enum view_cost cost,
-		  size_t limit)
+		  size_t limit, int alone)
 {
 	static const char *const titles[] = {
 		[VIEW_COST_PEAK] = "Peak",           [VIEW_COST_ALLOCATIONS] = "Allocations",
@@ -250,7 +286,9 @@ void text_section(struct page *page, const struct view_tree *tree, enum view_cos
 		page->to->failed = 1;
 		return;
 	}
-	if (count) {
+	if (count == 0 && alone) {
+		text_title(page, titles[cost], "nothing");
+	} else if (count) {
 		uint64_t whole = view_cost_of(&tree->nodes[0].total, cost), shown = 0;
 		char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
 		text_title(page, titles[cost], remarks[cost]);
@@ -272,6 +310,63 @@ void text_section(struct page *page, const struct view_tree *tree, enum view_cos
 		}
 	}
 	free(picks);
+}
+
+#define NAMELESS_MAX 64     /* modules looked at */
+#define NAMELESS_SHOWN 3    /* modules spoken of */
+#define NAMELESS_MATTERS 10 /* per cent */
+
+struct nameless {
+	const char *module;
+	uint64_t value;
+};
+
+static int by_value(const void *a, const void *b)
+{
+	const struct nameless *x = a, *y = b;
+	return x->value == y->value ? 0 : x->value < y->value ? 1 : -1;
+}
+
+void text_names(struct page *page, const struct view_tree *tree)
+{
+	struct nameless modules[NAMELESS_MAX];
+	size_t count = 0, shown = 0;
+	uint64_t whole = view_cost_of(&tree->nodes[0].total, tree->cost);
+	char x[TEXT_NUMBER_MAX];
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	for (uint32_t i = 1; i < tree->count; i++) {
+		uint64_t value = view_cost_of(&tree->nodes[i].self, tree->cost);
+		if (value == 0)
+			continue;
+		uint32_t via;
+		const struct view_frame *f = &tree->nodes[informative(tree, i, &via)].frame;
+		if (f->function || !f->module)
+			continue;
+		size_t k = 0;
+		while (k < count && modules[k].module != f->module)
+			k++;
+		if (k == NAMELESS_MAX)
+			continue;
+		if (k == count)
+			modules[count++] = (struct nameless){ .module = f->module };
+		modules[k].value += value;
+	}
+	qsort(modules, count, sizeof(*modules), by_value);
+	for (; shown < count && shown < NAMELESS_SHOWN; shown++) {
+		if (modules[shown].value < whole / 100 * NAMELESS_MATTERS)
+			break;
+		buf_puts(&line, shown ? ", " : "Few names in ");
+		text_escape(&line, modules[shown].module, page->ascii);
+		buf_printf(&line, " (%s)", text_percent(x, modules[shown].value, whole));
+	}
+	if (shown == 0)
+		return;
+	buf_puts(&line, ": debug symbols (-dbgsym packages) or DEBUGINFOD_URLS give them");
+	page_tint(page, TINT_DIM);
+	buf_putc(page->to, '\n');
+	page_text(page, buf_cstr(&line), page->width);
+	page_tint(page, TINT_PLAIN);
+	buf_putc(page->to, '\n');
 }
 
 int text_table(struct page *page, const struct prof *prof, const struct out_opt *opt, size_t limit,

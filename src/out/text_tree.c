@@ -48,6 +48,7 @@ static uint32_t put_chain(struct walk *w, uint32_t node, size_t room)
 		arrow = w->page->ascii ? " <- " : " \xe2\x86\x90 ";
 	size_t arrow_columns = w->page->ascii ? 4 : 3, used = 0, skipped = 0;
 	CLEANUP(buf_fini) struct buf name = { 0 }, before = { 0 };
+	const char *module = NULL; /* of what was written last */
 	uint32_t last = node;
 	int named = 0;
 	for (uint32_t n = node; n && !named; n = only_child(w, n))
@@ -55,8 +56,13 @@ static uint32_t put_chain(struct walk *w, uint32_t node, size_t room)
 	for (uint32_t n = node; n; n = only_child(w, n)) {
 		last = n;
 		const struct view_frame *f = &w->tree->nodes[n].frame;
-		if (is_detail(w, n) || ((named || used) && !f->function))
-			continue; /* beside names an address says nothing */
+		if (is_detail(w, n))
+			continue;
+		/* beside names an address says nothing, but a module at the end may */
+		if ((named || used) && !f->function &&
+		    (!f->folded || only_child(w, n) || f->module == module))
+			continue;
+		module = f->module;
 		buf_clear(&name);
 		text_frame_name(&name, f, w->page->ascii);
 		if (strcmp(buf_cstr(&name), buf_cstr(&before)) == 0)
@@ -107,6 +113,27 @@ static uint32_t shown_children(const struct walk *w, uint32_t node)
 	return shown;
 }
 
+/** past_details() - @node, or what stands for it where it is a detail with one branch. */
+static uint32_t past_details(const struct walk *w, uint32_t node)
+{
+	uint32_t c;
+	while (is_detail(w, node) && (c = only_child(w, node)))
+		node = c;
+	return node;
+}
+
+/** has_line() - does the branch @child get a line, itself or by what branches off below a detail? */
+static int has_line(const struct walk *w, uint32_t child)
+{
+	uint32_t end = past_details(w, child);
+	if (!is_detail(w, end))
+		return 1;
+	for (uint32_t i = 0, shown = shown_children(w, end); i < shown; i++)
+		if (has_line(w, w->tree->nodes[end].first_child + i))
+			return 1;
+	return 0;
+}
+
 /** put_children() - the branches of @node; @rails says at which depths a line goes on below. */
 static void put_children(struct walk *w, uint32_t node, char *rails, size_t depth)
 {
@@ -118,9 +145,7 @@ static void put_children(struct walk *w, uint32_t node, char *rails, size_t dept
 		if (w->lines >= w->max_lines)
 			return;
 		/* A detail that branches is stepped through: its branches stand where it would. */
-		uint32_t end = child, c;
-		while (is_detail(w, end) && (c = only_child(w, end)))
-			end = c;
+		uint32_t end = past_details(w, child);
 		if (is_detail(w, end)) {
 			if (w->tree->nodes[end].child_count)
 				put_children(w, end, rails, depth);
@@ -132,7 +157,9 @@ static void put_children(struct walk *w, uint32_t node, char *rails, size_t dept
 			buf_puts(w->page->to, !rails[k]        ? "   "
 					      : w->page->ascii ? "|  "
 							       : "\xe2\x94\x82  ");
-		int more = i + 1 < shown;
+		int more = 0;
+		for (uint32_t k = i + 1; k < shown && !more; k++)
+			more = has_line(w, n->first_child + k);
 		if (depth)
 			buf_puts(w->page->to, w->page->ascii ? (more ? "+- " : "`- ")
 					      : more         ? "\xe2\x94\x9c\xe2\x94\x80 "

@@ -15,6 +15,7 @@ struct build {
 	struct idtab tab;
 	uint64_t seed;
 	uint32_t *node_of; /* of a stack row, 0 = not yet; callers on top only */
+	uint8_t *fold; /* by module: its functions without a name are one node; NULL = none are */
 };
 
 static int no_memory(struct err *err)
@@ -27,8 +28,11 @@ static uint32_t child(struct build *b, uint32_t parent, const struct view_frame 
 {
 	if (idtab_reserve(&b->tab) < 0)
 		return 0;
+	const struct view_frame *above = &b->nodes[parent].frame;
+	if (frame->folded && above->folded && above->module == frame->module)
+		return parent;
 	/* Unknown functions of one module differ by address. */
-	uint64_t offset = frame->function ? 0 : frame->offset;
+	uint64_t offset = frame->function || frame->folded ? 0 : frame->offset;
 	uint32_t hash =
 		(uint32_t)hash_u64((uintptr_t)frame->function ^ offset,
 				   hash_u64((uintptr_t)frame->module, parent, b->seed), b->seed);
@@ -37,7 +41,7 @@ static uint32_t child(struct build *b, uint32_t parent, const struct view_frame 
 		const struct view_node *n = &b->nodes[b->tab.slots[at]];
 		if (b->tab.hashes[at] == hash && n->parent == parent &&
 		    n->frame.function == frame->function && n->frame.module == frame->module &&
-		    (frame->function || n->frame.offset == offset))
+		    (frame->function || frame->folded || n->frame.offset == offset))
 			return b->tab.slots[at];
 	}
 	if (b->count == b->cap) {
@@ -59,13 +63,21 @@ static uint32_t stop_child(struct build *b, uint32_t parent, unsigned stop)
 	return child(b, parent, &label);
 }
 
+/** frame_at() - entry @i of frame @f, as this tree shows it. */
+static void frame_at(const struct build *b, const struct prof_frame *f, uint32_t i,
+		     struct view_frame *frame)
+{
+	view_frame_at(b->prof, f, i, frame);
+	frame->folded = !frame->function && b->fold && b->fold[f->module.v];
+}
+
 /** enter_frame() - entries @from.. of @stack's frame below @node, outermost first. */
 static uint32_t enter_frame(struct build *b, uint32_t node, const struct prof_frame *f,
 			    uint32_t from)
 {
 	for (uint32_t i = view_frame_count(f); i-- > from;) {
 		struct view_frame frame;
-		view_frame_at(b->prof, f, i, &frame);
+		frame_at(b, f, i, &frame);
 		node = child(b, node, &frame);
 		if (node == 0)
 			return 0;
@@ -139,11 +151,13 @@ static uint32_t enter_inverted(struct build *b, struct stack_id stack, const str
 		uint32_t i = innermost ? view_frame_hidden(f) : 0;
 		for (i = i < count ? i : 0; i < count; i++) {
 			struct view_frame frame;
-			view_frame_at(b->prof, f, i, &frame);
+			uint32_t above = node;
+			frame_at(b, f, i, &frame);
 			node = child(b, node, &frame);
 			if (node == 0)
 				return 0;
-			cost_add(&b->nodes[node].total, cost);
+			if (node != above)
+				cost_add(&b->nodes[node].total, cost);
 		}
 		at = s->parent;
 	}
@@ -240,16 +254,59 @@ static struct view_node *lay_out(const struct build *b, enum view_cost cost)
 	return out;
 }
 
-struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, int inverted,
+/** Below this part of all allocations and bytes a module's unnamed functions are no matter of their own. */
+#define UNNAMED_MATTERS 10
+
+/**
+ * choose_folds() - which modules' unnamed functions become one node: those with names beside them, those where little is
+ * allocated, and code of no module (made at run time, mostly). NULL without memory.
+ */
+static uint8_t *choose_folds(const struct prof *prof)
+{
+	uint32_t modules = prof_module_count(prof), frames = prof_frame_count(prof);
+	uint8_t *fold = calloc((size_t)modules + 1, sizeof(*fold));
+	struct cost *inner = calloc((size_t)modules + 1, sizeof(*inner)), all = { 0 };
+	if (!fold || !inner) {
+		free(fold);
+		free(inner);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < frames; i++) {
+		const struct prof_frame *f = prof_frame(prof, (struct frame_id){ i });
+		for (uint32_t k = 0; k < f->symbol_count; k++)
+			fold[f->module.v] |= f->symbols[k].function != NULL;
+	}
+	for (uint32_t i = 0; i < prof_stack_count(prof); i++) {
+		struct cost cost;
+		prof_stack_cost(prof, (struct stack_id){ i }, &cost);
+		cost_add(&all, &cost);
+		struct stack_id at = view_canonical(prof, (struct stack_id){ i });
+		const struct prof_stack *s = prof_stack(prof, at);
+		if (at.v && !s->stop)
+			cost_add(&inner[prof_frame(prof, s->frame)->module.v], &cost);
+	}
+	for (uint32_t m = 0; m < modules; m++)
+		fold[m] |= m == 0 ||
+			   (inner[m].allocations < all.allocations / UNNAMED_MATTERS &&
+			    inner[m].allocated_bytes < all.allocated_bytes / UNNAMED_MATTERS);
+	free(inner);
+	return fold;
+}
+
+struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, unsigned how,
 				struct err *err)
 {
 	struct build b = { .prof = prof, .seed = hash_seed(), .count = 1, .cap = 1024 };
 	struct view_tree *tree = calloc(1, sizeof(*tree));
+	int inverted = (how & VIEW_TREE_INVERTED) != 0, folded = how & VIEW_TREE_FOLD_UNNAMED;
 	b.nodes = calloc(b.cap, sizeof(*b.nodes));
 	b.node_of = calloc(inverted ? 1 : prof_stack_count(prof), sizeof(*b.node_of));
-	int rc = tree && b.nodes && b.node_of ? fill(&b, inverted, err) : no_memory(err);
+	b.fold = folded ? choose_folds(prof) : NULL;
+	int ready = tree && b.nodes && b.node_of && (b.fold || !folded);
+	int rc = ready ? fill(&b, inverted, err) : no_memory(err);
 	idtab_fini(&b.tab);
 	free(b.node_of);
+	free(b.fold);
 	if (rc == 0) {
 		tree->nodes = lay_out(&b, cost);
 		tree->count = b.count;

@@ -44,6 +44,7 @@ struct view_frame {
 	const char *file; /* NULL = unknown */
 	uint32_t line;
 	uint8_t inlined;
+	uint8_t folded; /* stands for all functions without a name that @module has there: @offset is one example */
 };
 
 /**
@@ -105,11 +106,15 @@ struct view_tree {
 	enum view_cost cost;
 	int inverted;
 };
+enum { VIEW_TREE_INVERTED = 1, VIEW_TREE_FOLD_UNNAMED = 2 };
 /**
  * view_tree_new() - fold stacks into a tree of functions (same function, module: same node), callers on top unless
- * @inverted. Stacks that ended early hang below a node named view_stop_label(). O(stacks), inverted O(stacks * depth).
+ * @how has VIEW_TREE_INVERTED. Stacks that ended early hang below a node named view_stop_label(). O(stacks), inverted
+ * O(stacks * depth). VIEW_TREE_FOLD_UNNAMED makes one node (view_frame.folded) of neighbours without a name in one
+ * module, for readers to whom an address between names says nothing; a module without any names where much is allocated
+ * keeps its addresses, as there is nothing else to tell its call paths apart.
  */
-struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, int inverted,
+struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, unsigned how,
 				struct err *err);
 void view_tree_free(struct view_tree *tree);
 void view_tree_freep(struct view_tree **tree);

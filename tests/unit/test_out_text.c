@@ -47,6 +47,8 @@ static void names_lose_what_nobody_reads(void **state)
 		"std::max<..>");
 	check_name("core::ptr::drop_in_place<alloc::vec::Vec<u8>>", "core::ptr::drop_in_place<..>");
 	check_name("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop", "Vec::drop");
+	check_name("<&mut W as core::fmt::Write>::write_str", "W::write_str");
+	check_name("<dyn core::ops::function::Fn<()> as core::any::Any>::type_id", "Fn::type_id");
 	check_name("demo::run::h0123456789abcdef", "demo::run");
 	check_name("LazyCompile:*foo bar.js:12", "LazyCompile:*foo bar.js:12");
 	check_name("<unbalanced", "<unbalanced");
@@ -89,6 +91,11 @@ static void frames_are_told_apart_by_their_names(void **state)
 		{ "f(std::allocator<char>)", FRAME_OWN },
 		{ "void f<int>(std::vector<int>)", FRAME_OWN },
 		{ "alloc::raw_vec::finish_grow", FRAME_STANDARD },
+		{ "<u64 as core::fmt::Display>::fmt", FRAME_STANDARD },
+		{ "<&mut W as core::fmt::Write>::write_str", FRAME_STANDARD },
+		{ "<dyn core::any::Any>::is", FRAME_STANDARD },
+		{ "<demo::Order as core::fmt::Display>::fmt", FRAME_OWN },
+		{ "std::sys::backtrace::__rust_begin_short_backtrace", FRAME_START },
 		{ "__libc_start_main_impl", FRAME_START },
 		{ "_start", FRAME_START },
 		{ "start_thread", FRAME_START },

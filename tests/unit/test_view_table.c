@@ -196,6 +196,68 @@ static void the_tree_sums_up_from_callees_and_sorts_children(void **state)
 	prof_free(prof);
 }
 
+/* A module: @names of its functions, 0 = none; one frame and one stack each, a chain from main inwards. */
+static struct prof *chain(const char *const *functions, size_t count)
+{
+	struct prof *prof = prof_new(NULL);
+	block = 0;
+	define(prof, &(struct def){ .kind = DEF_THREAD, .id = 0 });
+	define(prof,
+	       &(struct def){ .kind = DEF_MODULE, .id = 1, .module = { .path = "/bin/demo" } });
+	for (uint32_t i = 1; i <= count; i++) {
+		const struct symbol symbol = { .function = functions[i - 1] };
+		define(prof, &(struct def){ .kind = DEF_FRAME, .id = i, .frame = { { 1 }, i } });
+		define(prof, &(struct def){ .kind = DEF_STACK,
+					    .id = i,
+					    .stack = { { i - 1 }, { i }, 0 } });
+		if (symbol.function)
+			define(prof, &(struct def){ .kind = DEF_SYMBOL,
+						    .id = i,
+						    .symbol = { &symbol, 1 } });
+	}
+	return prof;
+}
+
+static void neighbours_without_names_fold_where_others_have_names(void **state)
+{
+	(void)state;
+	const char *const functions[] = { "main", NULL, NULL, "work", NULL };
+	for (unsigned inverted = 0; inverted <= VIEW_TREE_INVERTED; inverted++) {
+		struct prof *prof = chain(functions, 5);
+		alloc(prof, 5, 10);
+		alloc(prof, 3, 5);
+		struct view_tree *t = view_tree_new(prof, VIEW_COST_PEAK,
+						    inverted | VIEW_TREE_FOLD_UNNAMED, NULL);
+		assert_int_equal(t->nodes[0].total.peak_bytes, 15);
+		const struct view_node *n = child_named(t, &t->nodes[0], inverted ? NULL : "main");
+		assert_int_equal(n->total.peak_bytes, 15);
+		if (!inverted)
+			n = child_named(t, n, NULL);
+		assert_true(n->frame.folded);
+		assert_int_equal(n->total.peak_bytes, 15);
+		n = child_named(t, n, "work");
+		assert_int_equal(n->total.peak_bytes, 10);
+		n = child_named(t, n, NULL);
+		assert_int_equal(n->total.peak_bytes, 10);
+		view_tree_free(t);
+		prof_free(prof);
+	}
+}
+
+static void a_module_without_any_name_keeps_its_addresses(void **state)
+{
+	(void)state;
+	const char *const functions[] = { NULL, NULL, NULL };
+	struct prof *prof = chain(functions, 3);
+	alloc(prof, 3, 10);
+	struct view_tree *t = view_tree_new(prof, VIEW_COST_PEAK, VIEW_TREE_FOLD_UNNAMED, NULL);
+	assert_int_equal(t->count, 4);
+	assert_false(t->nodes[3].frame.folded);
+	assert_int_equal(t->nodes[3].frame.offset, 3);
+	view_tree_free(t);
+	prof_free(prof);
+}
+
 static void a_very_deep_stack_needs_no_recursion(void **state)
 {
 	(void)state;
@@ -239,6 +301,8 @@ int main(void)
 		cmocka_unit_test(inlined_frames_come_first_and_share_the_address),
 		cmocka_unit_test(groups_take_the_innermost_frame),
 		cmocka_unit_test(the_tree_sums_up_from_callees_and_sorts_children),
+		cmocka_unit_test(neighbours_without_names_fold_where_others_have_names),
+		cmocka_unit_test(a_module_without_any_name_keeps_its_addresses),
 		cmocka_unit_test(a_very_deep_stack_needs_no_recursion),
 		cmocka_unit_test(wrappers_are_told_by_name),
 	};
