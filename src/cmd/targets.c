@@ -177,17 +177,53 @@ static int walk_cgroup(int fd, unsigned depth, struct target_list *list, struct 
 	return rc;
 }
 
+/**
+ * open_cgroup() - the folder of a cgroup: an absolute path below a mounted cgroup file system, or one as /proc/PID/cgroup
+ * names it, looked for where version 2 is mounted, then below the memory controller of version 1.
+ */
+static int open_cgroup(const char *path)
+{
+	FILE *mounts = fopen("/proc/self/mounts", "re");
+	if (!mounts)
+		return -errno;
+	int found = -ENOENT, version = 0;
+	char line[8192];
+	while (fgets(line, sizeof(line), mounts)) {
+		char at[4096], type[64], flags[2048], full[8400];
+		if (sscanf(line, "%*s %4095s %63s %2047s", at, type, flags) != 3)
+			continue;
+		int is2 = strcmp(type, "cgroup2") == 0;
+		if (!is2 && strcmp(type, "cgroup") != 0)
+			continue;
+		size_t len = strlen(at);
+		if (strncmp(path, at, len) == 0 && (path[len] == '/' || path[len] == '\0'))
+			snprintf(full, sizeof(full), "%s", path);
+		else if (is2 || strstr(flags, ",memory"))
+			snprintf(full, sizeof(full), "%s/%s", at, path);
+		else
+			continue;
+		if (version == 2 || (version == 1 && !is2))
+			continue;
+		int fd = open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		if (found >= 0)
+			close(found);
+		found = fd;
+		version = is2 ? 2 : 1;
+	}
+	fclose(mounts);
+	return found;
+}
+
 static int find_cgroup(const char *path, struct target_list *list, struct err *err)
 {
-	char full[4096];
-	if (strncmp(path, "/sys/", 5) == 0)
-		snprintf(full, sizeof(full), "%s", path);
-	else
-		snprintf(full, sizeof(full), "/sys/fs/cgroup/%s", path);
-	int fd = open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = open_cgroup(path);
 	if (fd < 0) {
-		err_set(err, -errno, "cannot open cgroup '%s'", path);
-		return err_hint(err, "a path as in /proc/PID/cgroup, below /sys/fs/cgroup");
+		err_set(err, fd, "cannot open cgroup '%s'", path);
+		return err_hint(err,
+				"a path as in /proc/PID/cgroup, or a folder below the place where "
+				"cgroups are mounted");
 	}
 	size_t before = list->count;
 	int rc = walk_cgroup(fd, 0, list, err);

@@ -152,7 +152,8 @@ static void sort_rows(struct breakdown *b)
 struct collect {
 	struct breakdown *b;
 	size_t keep; /* 0: every one */
-	int failed;
+	const struct names *names;
+	struct pages pages;
 };
 
 static void forget(struct region *r)
@@ -230,15 +231,50 @@ static int keep_largest(struct breakdown *b, const struct region *r, size_t keep
 	return 0;
 }
 
+static int collect_one(void *ctx, struct region *r)
+{
+	struct collect *c = ctx;
+	if (c->keep == 0)
+		return keep_every(c->b, r); /* summed afterwards: names may still change */
+	int rc = add_region(c->b, r);
+	return rc ? rc : keep_largest(c->b, r, c->keep);
+}
+
 static int collect(void *ctx, struct region *r)
 {
 	struct collect *c = ctx;
 	c->b->region_total++;
-	int rc;
-	if (c->keep == 0)
-		return keep_every(c->b, r); /* summed afterwards: names may still change */
-	rc = add_region(c->b, r);
-	return rc ? rc : keep_largest(c->b, r, c->keep);
+	return c->names ? names_put(c->names, r, &c->pages, collect_one, c) : collect_one(c, r);
+}
+
+/** apply_names() - the program's own table, if it has one, over the mappings that are all kept. */
+static int apply_names(struct breakdown *b, const struct target *target)
+{
+	size_t at = 0;
+	while (at < b->region_count && strcmp(b->regions[at].name, NAMES_PATH) != 0)
+		at++;
+	struct names names;
+	if (at == b->region_count ||
+	    names_read(target, b->regions[at].start, b->regions[at].end - b->regions[at].start,
+		       &names) < 0)
+		return 0; /* hostile or half-written: the mappings stay what they are */
+	b->names_used = names.count;
+	b->names_dropped = names.dropped;
+	struct collect c = { .b = b };
+	struct err ignored = { 0 };
+	if (pages_open(&c.pages, target, &ignored) < 0)
+		c.pages.fd = -1;
+	struct region *old = b->regions;
+	size_t count = b->region_count;
+	b->regions = NULL;
+	b->region_count = b->region_cap = 0;
+	int rc = 0;
+	for (size_t i = 0; i < count && rc == 0; i++)
+		rc = names_put(&names, &old[i], &c.pages, collect_one, &c);
+	pages_close(&c.pages);
+	names_fini(&names);
+	free(old);
+	return rc;
 }
 
 static int largest_first(const void *a, const void *b)
@@ -308,7 +344,7 @@ static int quick_region(void *ctx, struct region *r)
 	if (strncmp(r->name, "/anon_hugepage", 14) == 0 || r->page_bytes > 65536)
 		r->flags |= REGION_FLAG_HUGETLB;
 	/* vvar and the like are not memory of the process; hugetlb pages are not part of RSS */
-	int skip = r->flags & REGION_FLAG_HUGETLB || strncmp(r->name, "[v", 2) == 0 ||
+	int skip = r->flags & REGION_FLAG_HUGETLB || strncmp(r->name, "[vvar", 5) == 0 ||
 		   (!q->pages.scan && !(r->perms & 7) && r->end - r->start > SPARSE_MAX);
 	if (!skip) {
 		int rc = pages_count(&q->pages, r->start, r->end, &r->rss_bytes, &r->swap_bytes,
@@ -369,7 +405,10 @@ static int fill(struct breakdown *b, const struct target *target, const struct b
 		if (rc < 0)
 			return rc;
 	}
-	struct collect c = { .b = b, .keep = opt->keep };
+	struct collect c = { .b = b, .keep = opt->keep, .names = opt->names };
+	struct err ignored = { 0 };
+	if (!opt->names || pages_open(&c.pages, target, &ignored) < 0)
+		c.pages.fd = -1;
 	struct classifier classifier;
 	classify_init(&classifier, target, b->threads, b->thread_count, collect, &c);
 	rc = opt->quick ? read_quick(target, &classifier, &b->reading, err)
@@ -377,6 +416,9 @@ static int fill(struct breakdown *b, const struct target *target, const struct b
 	if (rc == 0)
 		rc = classify_end(&classifier);
 	classify_fini(&classifier);
+	pages_close(&c.pages);
+	if (rc == 0 && opt->keep == 0)
+		rc = apply_names(b, target);
 	if (rc == -ENOMEM && err && !err->code)
 		err_set(err, rc, "cannot keep the mappings of process %d", (int)target->pid);
 	if (rc)
@@ -388,7 +430,6 @@ static int fill(struct breakdown *b, const struct target *target, const struct b
 	b->rollup_rss_bytes = b->rollup_pss_bytes = UINT64_MAX;
 	if (!opt->no_checks && !opt->quick) {
 		/* a check that cannot be made is shown as missing; the breakdown stands without it */
-		struct err ignored = { 0 };
 		rollup_read(target, &b->rollup_rss_bytes, &b->rollup_pss_bytes,
 			    &b->reading.stall_ns, &ignored);
 	}

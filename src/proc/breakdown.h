@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/intern.h"
 #include "proc/allocator.h"
+#include "proc/names.h"
 #include "proc/region.h"
 #include "proc/smaps.h"
 #include "proc/target.h"
@@ -34,6 +35,8 @@ struct breakdown_opt {
 	const struct thread_fact
 		*facts; /* from BPF: fs base and stack pointer of each thread; may be NULL */
 	size_t fact_count;
+	const struct names
+		*names; /* of libbyteledger's table; needed only if not every mapping is kept */
 };
 
 struct breakdown {
@@ -53,7 +56,9 @@ struct breakdown {
 	size_t class_count;
 	struct region *regions; /* by address if every one was kept, else by RSS */
 	size_t region_count;
-	uint64_t region_total;        /* how many mappings there were */
+	uint64_t region_total; /* how many mappings there were */
+	size_t names_used,
+		names_dropped;        /* of libbyteledger\'s table: valid, and against the rules */
 	struct thread_stack *threads; /* by tid */
 	size_t thread_count;
 	struct allocator_reading *allocators; /* filled by allocators_read(); malloc'd */

@@ -153,7 +153,8 @@ static int is_library_name(const char *name)
 {
 	const char *base = strrchr(name, '/');
 	const char *so = strstr(base ? base : name, ".so");
-	return so && (so[3] == '\0' || so[3] == '.' || so[3] == ' ');
+	return so && (so[3] == '\0' || (so[3] == '.' && so[4] >= '0' && so[4] <= '9') ||
+		      strcmp(so + 3, " (deleted)") == 0);
 }
 
 static int is_jit_dump(const char *name)

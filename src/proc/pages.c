@@ -77,6 +77,23 @@ void maps_query_close(struct maps_query *query)
 	query->fd = -1;
 }
 
+/** escape_lines() - as the text of maps shows names: a line end is "\\012". What does not fit is cut. */
+static void escape_lines(char *name, size_t size)
+{
+	for (char *at = name; (at = strchr(at, '\n')) != NULL; at += 4) {
+		size_t rest = strlen(at + 1), room = size - 1 - (size_t)(at - name);
+		if (room < 4) {
+			*at = '\0';
+			return;
+		}
+		if (rest > room - 4)
+			rest = room - 4;
+		memmove(at + 4, at + 1, rest);
+		at[4 + rest] = '\0';
+		memcpy(at, "\\012", 4);
+	}
+}
+
 int maps_query_at(struct maps_query *query, uint64_t addr, int or_next, struct region *region)
 {
 	struct kernel_maps_query ask = {
@@ -108,6 +125,7 @@ int maps_query_at(struct maps_query *query, uint64_t addr, int or_next, struct r
 	query->name[ask.vma_name_size && ask.vma_name_size <= sizeof(query->name)
 			    ? ask.vma_name_size - 1
 			    : 0] = '\0';
+	escape_lines(query->name, sizeof(query->name));
 	region->name = query->name;
 	region->label = "";
 	return 0;

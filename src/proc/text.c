@@ -174,34 +174,53 @@ static int by_rss(const void *a, const void *b)
 	return x->class < y->class ? -1 : x->class > y->class;
 }
 
+/** put_row() - a label of a class, or with @single the only one of it, behind the class's name. */
 static void put_row(struct buf *to, const struct breakdown *b, const struct regions_text_opt *opt,
-		    const struct class_row *row)
+		    const struct class_row *row, int single)
 {
 	struct style style = style_of(opt);
 	size_t width = opt->width ? (size_t)opt->width : 100;
-	size_t numbers = 2 * (size_t)size_columns(opt) + 8 + 2 + BAR_COLUMNS + 2 + 8 + 2;
-	size_t rest = width > numbers + 40 ? width - numbers : 40;
-	size_t how = rest > 64 ? 30 : 22;
+	size_t numbers = 2 * (size_t)size_columns(opt) + 8 + 2 + BAR_COLUMNS + 2;
+	size_t rest = width > numbers + 46 ? width - numbers : 46;
+	size_t how = rest >= 72 ? 32 : 24, label = rest - how - 9;
+	char text[TEXT_NUMBER_MAX];
 	put_size(to, opt, row->rss_bytes, 1);
 	put_size(to, opt, row->pss_bytes, b->full);
-	char text[TEXT_NUMBER_MAX];
 	buf_printf(to, "%8s  ", text_percent(text, row->rss_bytes, b->rss_bytes));
-	for (unsigned i = 0; i < BAR_COLUMNS; i++)
-		buf_putc(to, ' ');
-	buf_puts(to, "    ");
-	put_cell(to, row->label, rest - how - 2, opt->ascii, 1);
-	buf_printf(to, "%8s  %s", text_count(text, row->count), style.dim);
+	if (single) {
+		const char *class = region_class_name(row->class);
+		size_t len = strlen(class);
+		put_bar(to, opt, row->rss_bytes, b->rss_bytes);
+		buf_printf(to, "  %s%s%s", style.bold, class, style.plain);
+		if (strcmp(class, row->label) != 0 && label > len + 6) {
+			buf_puts(to, "  ");
+			put_cell(to, row->label, label - len - 2, opt->ascii, 1);
+		} else {
+			buf_printf(to, "%*s", (int)(label > len ? label - len : 1), "");
+		}
+	} else {
+		buf_puts(to, "    ");
+		put_cell(to, row->label, label + BAR_COLUMNS - 2, opt->ascii, 1);
+	}
+	buf_printf(to, "%7s  %s", text_count(text, row->count), style.dim);
+	int extra = row->hugetlb_bytes || row->swap_bytes || row->lazy_free_bytes || row->ksm_bytes;
 	put_cell(to, region_how_name(row->how), how, opt->ascii, 0);
 	buf_puts(to, style.plain);
-	if (row->hugetlb_bytes)
+	if (extra) {
 		put_fact(to, "huge", row->hugetlb_bytes, opt->raw);
-	if (row->swap_bytes)
 		put_fact(to, "swap", row->swap_bytes, opt->raw);
-	if (row->lazy_free_bytes)
 		put_fact(to, "lazily freed", row->lazy_free_bytes, opt->raw);
-	if (row->ksm_bytes)
 		put_fact(to, "KSM", row->ksm_bytes, opt->raw);
+	}
 	buf_putc(to, '\n');
+}
+
+static const struct class_row *only_row(const struct breakdown *b, unsigned class)
+{
+	for (size_t i = 0; i < b->class_count; i++)
+		if (b->classes[i].class == class)
+			return &b->classes[i];
+	return NULL;
 }
 
 void regions_text_classes(struct buf *to, const struct breakdown *b,
@@ -224,10 +243,14 @@ void regions_text_classes(struct buf *to, const struct breakdown *b,
 	}
 	qsort(sums, ARRAY_LEN(sums), sizeof(sums[0]), by_rss);
 	int columns = size_columns(opt);
-	buf_printf(to, "%s%*s%*s%8s  %-*s%s\n", style.dim, columns, "RSS", columns, "PSS", "",
-		   (int)BAR_COLUMNS + 2, "", style.plain);
+	buf_printf(to, "%s%*s%*s%8s  %-*s  class, what, mappings, how it is known%s\n", style.dim,
+		   columns, "RSS", columns, "PSS", "share", (int)BAR_COLUMNS, "", style.plain);
 	for (unsigned s = 0; s < ARRAY_LEN(sums) && sums[s].rows; s++) {
 		const struct class_sum *sum = &sums[s];
+		if (sum->rows == 1) {
+			put_row(to, b, opt, only_row(b, sum->class), 1);
+			continue;
+		}
 		put_size(to, opt, sum->rss_bytes, 1);
 		put_size(to, opt, sum->pss_bytes, b->full);
 		buf_printf(to, "%8s  ", text_percent(text, sum->rss_bytes, b->rss_bytes));
@@ -242,7 +265,7 @@ void regions_text_classes(struct buf *to, const struct breakdown *b,
 				continue;
 			if (opt->all_labels || shown < LABELS_SHOWN ||
 			    (sum->rows == LABELS_SHOWN + 1)) {
-				put_row(to, b, opt, row);
+				put_row(to, b, opt, row, 0);
 				shown++;
 				continue;
 			}
@@ -256,7 +279,7 @@ void regions_text_classes(struct buf *to, const struct breakdown *b,
 			char label[48];
 			snprintf(label, sizeof(label), "... %zu more", more);
 			rest.label = label;
-			put_row(to, b, opt, &rest);
+			put_row(to, b, opt, &rest, 0);
 		}
 	}
 	put_size(to, opt, b->rss_bytes, 1);

@@ -134,7 +134,7 @@ struct thread_stack *threads_find(struct thread_stack *threads, size_t count, pi
 /*
  * glibc's struct pthread on x86-64 begins with the thread control block, whose words 0 and 2 hold its own address (the ABI
  * needs the first, `%fs:0`; glibc's THREAD_SELF the second). The tid stands at 0x2d0 in every release since 2.4; the kernel
- * clears it when the thread ends (CLONE_CHILD_CLEARTID). The struct is aligned to 64 and the last thing in the mapping.
+ * clears it when the thread ends (CLONE_CHILD_CLEARTID), pthread_join() makes it -1. The struct is aligned to 64 and the last thing in the mapping.
  */
 #define LOOK_BYTES 8192u
 #define TID_OFFSET 0x2d0u
@@ -157,9 +157,9 @@ int threads_descriptor(const struct target *target, uint64_t start, uint64_t end
 			continue;
 		int32_t tid;
 		memcpy(&tid, (const char *)(words + i) + TID_OFFSET, sizeof(tid));
-		if (tid < 0 || tid > TID_LIMIT)
+		if (tid < -1 || tid > TID_LIMIT) /* -1: joined */
 			continue;
-		*found = (struct thread_descriptor){ at, tid };
+		*found = (struct thread_descriptor){ at, tid < 0 ? 0 : tid };
 		return 1;
 	}
 #else

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* breakdown.c - the own process's breakdown as text. */
+#include <byteledger.h>
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "embed/embed.h"
+#include "proc/names.h"
+#include "proc/text.h"
+
+#define LABELS_MAX 256u /* rows; a program with more gets "(other)" */
+
+struct breakdown *embed_read(size_t keep, int *code)
+{
+	struct err err = { 0 };
+	CLEANUP(target_close) struct target target = { 0 };
+	*code = target_open(&target, 0, &err);
+	if (*code < 0)
+		return NULL;
+	size_t bytes;
+	uint64_t table = embed_names(&bytes);
+	CLEANUP(names_fini) struct names names = { 0 };
+	if (table && names_read(&target, table, bytes, &names) < 0)
+		names = (struct names){ 0 };
+	/*
+	 * Threads and rollup are left out: they cost more than the reading itself. Stacks are known by the descriptors at
+	 * their tops.
+	 */
+	struct breakdown_opt opt = { .no_threads = 1,
+				     .no_checks = 1,
+				     .keep = keep ? keep : 1,
+				     .labels_max = LABELS_MAX,
+				     .names = names.count ? &names : NULL };
+	struct breakdown *b = breakdown_read(&target, &opt, &err);
+	*code = b ? 0 : err.code;
+	return b;
+}
+
+static int text_of_self(struct buf *text, int top)
+{
+	if (top < 0 || top > EMBED_TOP_MAX)
+		return -EINVAL;
+	int code, saved_errno = errno;
+	CLEANUP(breakdown_freep) struct breakdown *b = embed_read((size_t)top, &code);
+	if (b) {
+		struct regions_text_opt opt = { .top = (size_t)top };
+		regions_text(text, b, &opt);
+		code = buf_failed(text) ? -ENOMEM : 0;
+	}
+	errno = saved_errno;
+	return code;
+}
+
+EXPORT int byteledger_breakdown(int fd, int top)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	int rc = text_of_self(&text, top), saved_errno = errno;
+	for (size_t at = 0; rc == 0 && at < text.len;) {
+		ssize_t put = write(fd, text.data + at, text.len - at);
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put <= 0)
+			rc = put < 0 ? -errno : -EIO;
+		else
+			at += (size_t)put;
+	}
+	errno = saved_errno;
+	return rc;
+}
+
+EXPORT ssize_t byteledger_breakdown_text(char *to, size_t size, int top)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	int rc = text_of_self(&text, top);
+	if (rc < 0)
+		return rc;
+	if (size) {
+		size_t fit = text.len < size ? text.len : size - 1;
+		memcpy(to, text.data, fit);
+		to[fit] = '\0';
+	}
+	return (ssize_t)text.len;
+}

@@ -1,0 +1,546 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`byteledger regions`: every mapping in its class, the classes adding up to smaps to the byte, on real and hostile programs."""
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+HEADER = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) ([r-][w-][x-][sp]) ([0-9a-f]+) [0-9a-f]+:[0-9a-f]+ \d+ *(.*)$")
+AS_ROOT = os.geteuid() == 0
+
+
+def smaps(pid):
+    """The kernel's own text, read by other code than ours: [(start, end, perms, rss, hugetlb, name)]."""
+    rows = []
+    for line in open(f"/proc/{pid}/smaps", "rb").read().split(b"\n"):
+        head = HEADER.match(line)
+        if head:
+            rows.append([int(head[1], 16), int(head[2], 16), head[3].decode(), 0, 0, head[5]])
+        elif line.startswith(b"Rss:"):
+            rows[-1][3] = int(line.split()[1]) * 1024
+        elif re.match(rb"(Shared|Private)_Hugetlb:", line):
+            rows[-1][4] += int(line.split()[1]) * 1024
+    return rows
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    """The process and all its threads stand still, so that two readings see the same."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_for(lambda: open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] in "Tt", "stop")
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def wait_for(condition, what, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"{what}: not within {seconds} s")
+
+
+def run(byteledger, *options, code=0, wrap=(), **more):
+    done = subprocess.run([*wrap, byteledger, "regions", *map(str, options)], capture_output=True, timeout=120, **more)
+    assert done.returncode == code, (done.returncode, done.stderr.decode("utf-8", "replace"))
+    return done
+
+
+def look(byteledger, pid, *options, wrap=(), **more):
+    return json.loads(run(byteledger, "-p", pid, "--format", "json", *options, wrap=wrap, **more).stdout)
+
+
+def judge(byteledger, pid):
+    """G1: with the target stopped our mappings are the kernel's, and the classes add up to them. Returns the breakdown."""
+    with stopped(pid):
+        before = smaps(pid)
+        seen = look(byteledger, pid, "--all")
+        after = smaps(pid)
+    assert before == after, "looking changed what was looked at"
+    kernel = sorted((r[0], r[1], r[2], r[3]) for r in before)
+    ours = sorted((r["start"], r["end"], r["perms"], r["rss_bytes"]) for r in seen["regions"])
+    if "libbyteledger name, pages counted" not in {r["how"] for r in seen["regions"]}:
+        assert ours == kernel
+    total = sum(r[3] for r in before)
+    assert sum(c["rss_bytes"] for c in seen["classes"]) == total
+    assert seen["rss_bytes"] == total == seen["checks"]["smaps_rss_bytes"]
+    assert seen["checks"]["rollup_rss_bytes"] == total
+    assert sum(c["count"] for c in seen["classes"] if not c["label"].endswith("(copied)")) == len(seen["regions"])
+    assert sum(c["virtual_bytes"] for c in seen["classes"]) == seen["virtual_bytes"] == sum(r[1] - r[0] for r in before)
+    assert sum(c["hugetlb_bytes"] for c in seen["classes"]) == sum(r[4] for r in before)
+    assert seen["unknown_fields"] == {}
+    return seen
+
+
+@contextlib.contextmanager
+def program(argv, ready=None, **more):
+    """A child that is ended and waited for; ready: text on its stdout to wait for."""
+    child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE if ready else subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL, **more)
+    try:
+        child.said = b""
+        if ready:
+            end = time.monotonic() + 90
+            while ready.encode() not in child.said:
+                left = end - time.monotonic()
+                assert left > 0 and select.select([child.stdout], [], [], left)[0], child.said[-500:]
+                chunk = os.read(child.stdout.fileno(), 1 << 16)
+                assert chunk, child.said[-500:]
+                child.said += chunk
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+        for pipe in (child.stdin, child.stdout):
+            if pipe:
+                pipe.close()
+
+
+@pytest.fixture
+def zoo(prog, tmp_path):
+    """zoo(splits, names, threads) -> (child, {kind: address})"""
+    @contextlib.contextmanager
+    def start(splits=0, names=0, threads=8, **env):
+        with program([prog("zoo"), str(tmp_path), str(splits), str(names), str(threads)], ready="\nready\n",
+                     env={**os.environ, **env}) as child:
+            places, why = {}, {}
+            for line in child.said.decode().splitlines():
+                kind, *rest = line.split(" ", 2)
+                if len(rest) == 2 and rest[0] == "-":
+                    why[kind] = rest[1]
+                elif rest:
+                    places[kind] = int(rest[0])
+            yield child, places, why
+    return start
+
+
+def at(seen, address):
+    return next(r for r in seen["regions"] if r["start"] <= address < r["end"])
+
+
+CLASSES = {
+    "anonymous": ("anonymous", "read-write"), "readonly": ("anonymous", "read-only"),
+    "executeonly": ("jit", "code without a file"), "writeonly": ("anonymous", "read-write"),
+    "closed": ("reserved", "no access"), "jit": ("jit", "writable code"), "reserved": ("reserved", "no access"),
+    "shared": ("shared-anonymous", "shared anonymous"), "lazyfree": ("anonymous", "read-write"),
+    "guarded": ("anonymous", "read-write"), "devzero": ("anonymous", "/dev/zero"),
+    "devzeroshared": ("shared-anonymous", "shared anonymous"), "thp": ("anonymous", "read-write"),
+    "ksm": ("anonymous", "read-write"), "memfd": ("memfd", "zoo memfd-*"), "memfdprivate": ("memfd", "zoo-private"),
+    "sysv": ("sysv-shm", None), "posixshm": ("posix-shm", "/dev/shm/byteledger-zoo-*"),
+    "hugetlb": ("hugetlb", "private huge pages"), "file": ("mapped-file", "*.sst"), "fileprivate": ("mapped-file", "data.mdb"),
+    "deleted": ("mapped-file", "gone.sst"), "iouring": ("kernel-buffer", "io_uring"), "perf": ("kernel-buffer", "perf events"),
+    "bpf": ("kernel-buffer", "BPF"), "large": ("allocator", "malloc large"), "split": ("anonymous", "read-only"),
+    **{f"odd{n}": ("mapped-file", None) for n in range(10)},
+}
+
+
+def test_each_kind_of_mapping_lands_in_its_class_and_the_classes_add_up(byteledger, zoo):
+    with zoo(splits=1000, ZOO_SPIN="1") as (child, places, why):
+        seen = judge(byteledger, child.pid)
+        assert set(places) | set(why) >= set(CLASSES)
+        for kind, address in places.items():
+            cls, label = CLASSES[kind]
+            found = at(seen, address)
+            assert found["class"] == cls, (kind, found)
+            assert label is None or found["label"].endswith(label), (kind, found)
+        labels = {(c["class"], c["label"]): c for c in seen["classes"]}
+        # a private mapping of a memfd: what was written to is the process's own
+        assert labels["memfd", "zoo-private"]["rss_bytes"] == 256 << 10
+        assert labels["memfd", "zoo-private (copied)"]["rss_bytes"] == 256 << 10
+        assert at(seen, places["closed"])["rss_bytes"] == 512 << 10
+        lazy = at(seen, places["lazyfree"])
+        assert lazy["lazy_free_bytes"] == 400 << 10, lazy
+        # 4 stacks of ended threads wait in glibc's cache; each live thread has its own row
+        assert labels["stack-cache", "stack cache"]["count"] == 4
+        assert labels["stack", "thread stacks"]["count"] == 8
+        assert len(seen["threads"]) == 9
+        for thread in seen["threads"]:
+            assert thread["stack_end"] > thread["stack_start"] and thread["rss_bytes"] > 0, thread
+        used = [t["used_bytes"] for t in seen["threads"] if t["used_bytes"] is not None]
+        assert len(used) >= 8 and sum(u >= 48 << 10 for u in used) >= 7, used
+        if not AS_ROOT and ("bpf" in why or "perf" in why):
+            pytest.skip(f"not permitted for this user: {why}")
+
+
+def test_two_hundred_threads_each_have_a_stack(byteledger, zoo):
+    with zoo(threads=200) as (child, _, _):
+        seen = judge(byteledger, child.pid)
+        assert len(seen["threads"]) == 201
+        stacks = {t["stack_start"] for t in seen["threads"]}
+        assert len(stacks) == 201 and None not in stacks
+        live = [r for r in seen["regions"] if r["class"] == "stack"]
+        assert len(live) == 201
+        assert sum(r["class"] == "stack-cache" for r in seen["regions"]) == 4
+
+
+def test_rows_stay_bounded_when_every_mapping_has_another_name(byteledger, zoo):
+    with zoo(names=6000) as (child, _, _):
+        seen = judge(byteledger, child.pid)
+        assert len(seen["classes"]) <= 4096 + 30
+        other = next(c for c in seen["classes"] if c["class"] == "memfd" and c["label"] == "(other)")
+        assert other["count"] > 1000
+        text = run(byteledger, "-p", child.pid).stdout
+        assert len(text.splitlines()) < 200
+
+
+def test_quick_reading_agrees_with_smaps_on_rss(byteledger, zoo, prog):
+    """Zero pages apart, which PAGEMAP_SCAN cannot tell without a full walk; with and without the new system calls."""
+    with zoo() as (child, _, _), stopped(child.pid):
+        full = look(byteledger, child.pid, "--all")
+        quick = look(byteledger, child.pid, "--all", "--quick")
+        old = look(byteledger, child.pid, "--all", "--quick", wrap=[prog("noioctl")])
+        assert quick["source"] == "PAGEMAP_SCAN" or os.uname().release < "6.7"
+        assert old["source"] == "pagemap"
+        assert quick["pss_bytes"] is None
+        # vsyscall is the kernel's own page, beside the address space: PROCMAP_QUERY does not list it
+        exact = {r["start"]: r["rss_bytes"] for r in full["regions"] if r["label"] != "vsyscall"}
+        for reading in (quick, old):
+            assert {r["start"] for r in reading["regions"] if r["label"] != "vsyscall"} == set(exact)
+            for r in reading["regions"]:
+                if r["class"] not in ("kernel-buffer", "kernel-helper", "mapped-file"):
+                    assert r["rss_bytes"] == exact[r["start"]], r
+            mine = {(c["class"], c["label"]) for c in reading["classes"]} | {("kernel-helper", "vsyscall")}
+            assert {(c["class"], c["label"]) for c in full["classes"] if "(copied)" not in c["label"]} == mine
+
+
+def test_text_page_escapes_names_and_lists_what_was_asked_for(byteledger, zoo):
+    with zoo() as (child, _, _):
+        page = run(byteledger, "-p", child.pid, "--all").stdout
+        assert b"\x1b" not in page and b"\\x1b[31mred" in page
+        assert b"\xff\xfe" not in page
+        assert b"thread stacks" in page and b"sum of all mappings" in page
+        none = run(byteledger, "-p", child.pid, "--top", "0").stdout.decode()
+        assert "private" not in none.split("threads")[-1]
+        raw = run(byteledger, "-p", child.pid, "--bytes", "--top", "3").stdout.decode()
+        assert "KiB" not in raw and "1099511627776" not in raw.split("\n")[4]
+
+
+def test_compatible_layout_feeds_the_scripts_that_know_it(byteledger, zoo):
+    with zoo() as (child, _, _), stopped(child.pid):
+        seen = look(byteledger, child.pid)
+        page = run(byteledger, "-p", child.pid, "--compat", "--top", "5").stdout.decode()
+        done = subprocess.run("grep 'RSS (Resident)' | awk '{print $3}'", shell=True, input=page, capture_output=True,
+                              text=True, check=True)
+        assert done.stdout.strip() == str(seen["rss_bytes"] >> 20)
+        lines = page.splitlines()
+        assert lines[0] == "=== Complete Memory Breakdown ===" and "=== Top 5 Memory Regions ===" in lines
+        assert lines[lines.index("=== Top 5 Memory Regions ===") + 3] == "-" * 120
+        parts = [int(line.split()[-2]) for line in lines if line.strip().startswith("Subtotal:") or line.startswith("Other:")]
+        # whole MB: each of at most five sums loses less than one
+        assert 0 <= (seen["rss_bytes"] >> 20) - sum(parts) <= 5
+
+
+def test_csv_has_one_line_for_each_mapping(byteledger, zoo):
+    import csv
+    import io
+    with zoo() as (child, _, _), stopped(child.pid):
+        text = run(byteledger, "-p", child.pid, "--format", "csv", "--all").stdout.decode("utf-8", "replace")
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+        assert len(rows) == len(smaps(child.pid))
+        assert sum(int(r["rss_bytes"]) for r in rows) == sum(r[3] for r in smaps(child.pid))
+
+
+# ---- real programs --------------------------------------------------------------------------------------------------
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def listening(port):
+    def ask():
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+    return ask
+
+
+def kinds(seen):
+    return {c["class"] for c in seen["classes"]}
+
+
+def test_redis_server(byteledger, installed, tmp_path):
+    port = free_port()
+    with program([installed("redis-server"), "--port", str(port), "--save", "", "--dir", str(tmp_path)]) as child:
+        wait_for(listening(port), "redis")
+        seen = judge(byteledger, child.pid)
+        assert len(seen["threads"]) >= 4 and all(t["stack_end"] for t in seen["threads"]), seen["threads"]
+        assert {"program-text", "library-text", "stack"} <= kinds(seen)
+        assert any(r["owner"] and "redis" in r["owner"] for r in seen["regions"] if r["class"] == "program-text")
+
+
+def test_nginx_master_and_workers(byteledger, installed, tmp_path):
+    nginx, port = installed("nginx"), free_port()
+    (tmp_path / "logs").mkdir()
+    conf = tmp_path / "nginx.conf"
+    conf.write_text(f"daemon off; worker_processes 2; pid {tmp_path}/pid; error_log {tmp_path}/logs/e;"
+                    "events {} http { access_log off; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f;"
+                    f" uwsgi_temp_path u; scgi_temp_path s; server {{ listen 127.0.0.1:{port}; }} }}")
+    if AS_ROOT:
+        conf.write_text("user root; " + conf.read_text())
+    with program([nginx, "-p", str(tmp_path), "-c", str(conf)]) as child:
+        wait_for(listening(port), "nginx")
+        workers = wait_for(lambda: [w for w in [int(p) for p in open(
+            f"/proc/{child.pid}/task/{child.pid}/children").read().split()]] if True else None, "workers")
+        try:
+            for pid in [child.pid, *workers]:
+                judge(byteledger, pid)
+            lines = run(byteledger, *[a for w in workers for a in ("-p", w)], "--format", "json").stdout.splitlines()
+            assert [json.loads(line)["pid"] for line in lines] == workers
+        finally:
+            for pid in workers:
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_python(byteledger, installed):
+    code = "import ssl, json, threading; x = [str(i) for i in range(200000)]; print('ready', flush=True); input()"
+    with program([installed("python3"), "-c", code], ready="ready") as child:
+        seen = judge(byteledger, child.pid)
+        assert "library-data" in kinds(seen)
+
+
+@pytest.mark.large
+def test_node(byteledger, installed):
+    with program([installed("node"), "-e", "console.log('ready'); setInterval(() => {}, 1000)"], ready="ready") as child:
+        seen = judge(byteledger, child.pid)
+        assert "jit" in kinds(seen)
+        assert all(t["stack_end"] for t in seen["threads"]), seen["threads"]
+
+
+@pytest.mark.large
+def test_java(byteledger, installed, tmp_path):
+    (tmp_path / "Idle.java").write_text(
+        "public class Idle { public static void main(String[] a) throws Exception { System.out.println(\"ready\");"
+        " System.in.read(); } }")
+    java = installed("java")
+    if shutil.which("javac"):
+        subprocess.run(["javac", "-d", str(tmp_path), str(tmp_path / "Idle.java")], check=True, timeout=120)
+        argv = [java, "-cp", str(tmp_path), "Idle"]
+        with program(argv, ready="ready") as child:
+            seen = judge(byteledger, child.pid)
+    else:
+        with program([java, "-XshowSettings:vm", "-jar", "/dev/stdin"]) as child:
+            wait_for(lambda: len(os.listdir(f"/proc/{child.pid}/task")) > 8, "the JVM")
+            seen = judge(byteledger, child.pid)
+    assert "jit" in kinds(seen)
+    found = [t for t in seen["threads"] if t["stack_end"]]
+    assert len(found) == len(seen["threads"]), [t for t in seen["threads"] if not t["stack_end"]]
+
+
+@pytest.mark.large
+def test_go_program(byteledger, installed, tmp_path):
+    (tmp_path / "idle.go").write_text(
+        'package main\nimport ("fmt"; "os")\nvar keep [][]byte\nfunc main() { for i := 0; i < 64; i++ {'
+        ' keep = append(keep, make([]byte, 1<<20)) }\nfor _, k := range keep { for i := range k { k[i] = 1 } }\n'
+        'fmt.Println("ready"); os.Stdin.Read(make([]byte, 1)) }\n')
+    subprocess.run([installed("go"), "build", "-o", str(tmp_path / "idle"), str(tmp_path / "idle.go")], check=True,
+                   timeout=280, env={**os.environ, "GOCACHE": str(tmp_path / "cache"), "GO111MODULE": "off"})
+    with program([str(tmp_path / "idle")], ready="ready") as child:
+        seen = judge(byteledger, child.pid)
+        assert {"program-text", "program-bss"} <= kinds(seen)
+        # goroutines run on heap memory: a stack pointer in it does not make the heap a stack
+        assert max((r["rss_bytes"] for r in seen["regions"] if r["class"] == "stack"), default=0) < 8 << 20
+
+
+@pytest.mark.large
+def test_chromium_renderer(byteledger, installed, tmp_path):
+    argv = [installed("chromium"), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}",
+            "--remote-debugging-port=0", "about:blank"]
+    with program(argv, start_new_session=True) as child:
+        def renderer():
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                with contextlib.suppress(OSError):
+                    if os.getsid(int(pid)) == child.pid and b"--type=renderer" in open(f"/proc/{pid}/cmdline", "rb").read():
+                        return int(pid)
+        try:
+            pid = wait_for(renderer, "a renderer", 120)
+            wait_for(lambda: len(os.listdir(f"/proc/{pid}/task")) >= 5, "its threads", 60)
+            seen = judge(byteledger, pid)
+            assert len(seen["threads"]) >= 5
+        finally:
+            with contextlib.suppress(OSError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+
+@pytest.mark.large
+def test_postgres_backends(byteledger, tmp_path):
+    binaries = sorted(p for p in ("/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/16/bin") if os.path.isdir(p))
+    if not binaries or not AS_ROOT:
+        pytest.skip("PostgreSQL is not installed, or this is not root")
+    data = tempfile.mkdtemp(prefix="byteledger-pg-")
+    try:
+        shutil.chown(data, "nobody")
+        nobody = {"user": "nobody", "group": "nogroup", "cwd": "/"}
+        subprocess.run([binaries[-1] + "/initdb", "-D", data, "-A", "trust", "-U", "t"], check=True, capture_output=True,
+                       timeout=200, **nobody)
+        with program([binaries[-1] + "/postgres", "-D", data, "-k", data, "-c", "listen_addresses="], **nobody) as child:
+            wait_for(lambda: any(n.startswith(".s.PGSQL") and "lock" not in n for n in os.listdir(data)), "postgres")
+            with program([binaries[-1] + "/psql", "-h", data, "-U", "t", "postgres", "-c", "select pg_sleep(600)"], **nobody):
+                def backends():
+                    pids = [int(p) for p in open(f"/proc/{child.pid}/task/{child.pid}/children").read().split()]
+                    busy = [p for p in pids if b"SELECT" in open(f"/proc/{p}/cmdline", "rb").read()]
+                    return pids if busy else None
+                for pid in wait_for(backends, "a backend"):
+                    seen = judge(byteledger, pid)
+                    assert {"sysv-shm", "shared-anonymous"} & kinds(seen), kinds(seen)
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+
+
+# ---- things that cannot be looked at --------------------------------------------------------------------------------
+
+def test_errors_are_one_clear_line_and_a_hint(byteledger):
+    child = subprocess.Popen(["true"])
+    wait_for(lambda: open(f"/proc/{child.pid}/stat").read().rsplit(")", 1)[1].split()[0] == "Z", "zombie")
+    zombie = run(byteledger, "-p", child.pid, code=1)
+    assert b"zombie" in zombie.stderr and zombie.stdout == b"", zombie
+    child.wait()
+    gone = run(byteledger, "-p", child.pid, code=1)
+    assert b"No such process" in gone.stderr and len(gone.stderr.splitlines()) == 2
+    for options, text in ((["-p", "2"], b"kernel thread"),):
+        if os.path.exists("/proc/2/comm") and b"kthreadd" in open("/proc/2/comm", "rb").read():
+            assert text in run(byteledger, *options, code=1).stderr
+    for options in (["--top", "-1"], ["--top=-1", "-p", "1"], ["--top", "99999999999999999999", "-p", "1"],
+                    ["--sort", "colour", "-p", "1"], ["-p", "0"], ["-p", "-5"], ["-p", "1x"], [], ["-n", "a/b"],
+                    ["--quick", "--sort", "pss", "-p", "1"], ["--format", "xml", "-p", "1"]):
+        done = run(byteledger, *options, code=2)
+        assert done.stdout == b"" and len(done.stderr) < 400, done.stderr
+
+
+def test_one_that_ended_does_not_take_the_others_with_it(byteledger):
+    child = subprocess.Popen(["true"])
+    child.wait()
+    done = run(byteledger, "-p", os.getpid(), "-p", child.pid, "-p", os.getppid(), "--format", "json", code=1)
+    assert [json.loads(line)["pid"] for line in done.stdout.splitlines()] == [os.getpid(), os.getppid()]
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_a_process_that_ends_while_it_is_read_gives_a_clear_error(byteledger):
+    statuses = set()
+    for n in range(40):
+        child = subprocess.Popen(["sleep", "60"])
+        reader = subprocess.Popen([byteledger, "regions", "-p", str(child.pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(n * 400):
+            pass
+        child.kill()
+        out, err = reader.communicate(timeout=60)
+        child.wait()
+        assert reader.returncode in (0, 1), err
+        assert (reader.returncode == 0) == (err == b""), err
+        if err:
+            assert err.startswith(b"byteledger: cannot ") and b"hint: " in err, err
+        statuses.add(reader.returncode)
+    assert statuses
+
+
+@pytest.fixture
+def for_anybody(byteledger):
+    """The program where user nobody may run it."""
+    folder = tempfile.mkdtemp(prefix="byteledger-any-")
+    os.chmod(folder, 0o755)
+    copy = shutil.copy(byteledger, folder)
+    yield copy
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="needs root to become another user")
+def test_without_privileges_own_processes_are_read_and_others_refused(for_anybody):
+    nobody = {"user": "nobody", "group": "nogroup", "extra_groups": []}
+    other = run(for_anybody, "-p", os.getpid(), code=1, **nobody)
+    assert b"Permission denied" in other.stderr and b"belongs to user 0" in other.stderr, other.stderr
+    with program(["sleep", "600"], **nobody) as child:
+        wait_for(lambda: os.readlink(f"/proc/{child.pid}/exe").endswith("sleep"), "exec")
+        seen = json.loads(run(for_anybody, "-p", child.pid, "--format", "json", "--all", **nobody).stdout)
+        assert seen["rss_bytes"] == sum(c["rss_bytes"] for c in seen["classes"]) == seen["checks"]["smaps_rss_bytes"]
+        assert seen["threads"][0]["stack_end"]
+        quick = json.loads(run(for_anybody, "-p", child.pid, "--format", "json", "--quick", **nobody).stdout)
+        assert quick["rss_bytes"] > 0
+
+
+def test_by_name_all_are_found_and_the_next_one_is_waited_for(byteledger, tmp_path):
+    sleep = shutil.copy(shutil.which("sleep"), tmp_path / "zoo-sleeper")
+    with program([sleep, "600"]) as one, program([sleep, "600"]) as two:
+        wait_for(lambda: all(os.readlink(f"/proc/{c.pid}/exe") == str(sleep) for c in (one, two)), "exec")
+        lines = run(byteledger, "-n", "zoo-sl*", "--format", "json").stdout.splitlines()
+        assert sorted(json.loads(line)["pid"] for line in lines) == sorted([one.pid, two.pid])
+    waiting = subprocess.Popen([byteledger, "regions", "-n", "zoo-sleeper", "--format", "json"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    assert b"waiting" in waiting.stderr.readline()
+    with program([sleep, "600"]) as late:
+        out, _ = waiting.communicate(timeout=60)
+        assert json.loads(out)["pid"] == late.pid
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="needs root to make a cgroup")
+def test_all_processes_of_a_cgroup(byteledger):
+    mounts = [line.split() for line in open("/proc/self/mounts")]
+    root = next((m[1] for m in mounts if m[2] == "cgroup2"), "/sys/fs/cgroup/memory")
+    group = f"{root}/byteledger-test-{os.getpid()}"
+    try:
+        os.makedirs(group + "/below")
+    except OSError as why:
+        pytest.skip(f"no cgroup can be made: {why}")
+    try:
+        empty = run(byteledger, "--cgroup", group, code=1)
+        assert b"holds no process" in empty.stderr
+        with program(["sleep", "600"]) as one, program(["sleep", "600"]) as two:
+            open(group + "/cgroup.procs", "w").write(str(one.pid))
+            open(group + "/below/cgroup.procs", "w").write(str(two.pid))
+            for path in (group, os.path.basename(group), "/" + os.path.basename(group)):
+                lines = run(byteledger, "--cgroup", path, "--format", "json").stdout.splitlines()
+                assert sorted(json.loads(line)["pid"] for line in lines) == sorted([one.pid, two.pid])
+        wait_for(lambda: not open(group + "/below/cgroup.procs").read() and not open(group + "/cgroup.procs").read(), "end")
+    finally:
+        os.rmdir(group + "/below")
+        os.rmdir(group)
+    run(byteledger, "--cgroup", "no/such/group", code=1)
+
+
+# ---- what changes the machine, and puts it back ---------------------------------------------------------------------
+
+@contextlib.contextmanager
+def setting(path, value):
+    """Write @value, and what stood there afterwards."""
+    before = open(path).read().strip()
+    before = re.sub(r".*\[(\w+)\].*", r"\1", before)
+    open(path, "w").write(value)
+    try:
+        yield
+    finally:
+        open(path, "w").write(before)
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="needs root to change the machine")
+def test_huge_pages_and_merged_pages_are_told(byteledger, zoo):
+    with contextlib.ExitStack() as changes:
+        try:
+            changes.enter_context(setting("/proc/sys/vm/nr_hugepages", "8"))
+            if int(open("/proc/sys/vm/nr_hugepages").read()) < 2:
+                pytest.skip("the kernel has no huge pages to spare")
+            changes.enter_context(setting("/sys/kernel/mm/ksm/pages_to_scan", "5000"))
+            changes.enter_context(setting("/sys/kernel/mm/ksm/run", "1"))
+        except OSError as why:
+            pytest.skip(f"not possible here: {why}")
+        with zoo() as (child, places, why):
+            assert "hugetlb" in places, why
+            wait_for(lambda: at(look(byteledger, child.pid, "--all"), places["ksm"])["ksm_bytes"] > 0, "KSM", 90)
+            seen = judge(byteledger, child.pid)
+            huge = at(seen, places["hugetlb"])
+            assert huge["class"] == "hugetlb" and huge["hugetlb_bytes"] > 0 and huge["rss_bytes"] == 0, huge
+            assert seen["hugetlb_bytes"] == huge["hugetlb_bytes"]
+            quick = look(byteledger, child.pid, "--all", "--quick")
+            assert at(quick, places["hugetlb"])["rss_bytes"] == 0
+            assert sum(c["ksm_bytes"] for c in seen["classes"]) > 0
