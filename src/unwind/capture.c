@@ -11,10 +11,16 @@ static const uint64_t odd[SELECTORS_MAX] = {
 	0x1d8e4e27c47d124f,
 };
 
-static UNWIND_INLINE struct memo_root *root_of(struct unwind_thread *t, uint64_t ip, uint64_t sp)
+/* The two places where the root of (ip, sp) may stand. */
+struct root_places {
+	struct memo_root *first, *second;
+};
+
+static UNWIND_INLINE struct root_places roots_of(struct unwind_thread *t, uint64_t ip, uint64_t sp)
 {
 	uint64_t h = (ip ^ sp << 16) * 0x9e3779b97f4a7c15ULL;
-	return &t->root[h >> 40 & t->root_mask];
+	return (struct root_places){ &t->root[h >> 40 & t->root_mask],
+				     &t->root[h >> 22 & t->root_mask] };
 }
 
 static UNWIND_INLINE int root_is(const struct unwind_thread *t, const struct memo_root *root,
@@ -23,13 +29,10 @@ static UNWIND_INLINE int root_is(const struct unwind_thread *t, const struct mem
 	return root->ip == ip && root->sp == sp && root->serial >= t->first_serial;
 }
 
-/*
- * The key of the stack that stands at the root's (ip, sp) now, and the two sets where it may be: with one set each, some
- * of a thousand stacks would always push each other out.
- */
+/* The key of the stack that stands at the root's (ip, sp) now, its set, and the way where it is looked for first. */
 struct place_in_memo {
 	uint64_t key;
-	uint32_t set, other;
+	uint32_t set, way;
 };
 
 static UNWIND_INLINE struct place_in_memo place_of(const struct unwind_thread *t,
@@ -42,8 +45,7 @@ static UNWIND_INLINE struct place_in_memo place_of(const struct unwind_thread *t
 	h ^= h >> 31;
 	h *= 0x9e3779b97f4a7c15ULL;
 	return (struct place_in_memo){ root->serial << MEMO_TAG_BITS | h >> (64 - MEMO_TAG_BITS),
-				       (uint32_t)(h >> 8) & t->memo_mask,
-				       (uint32_t)(h >> 24) & t->memo_mask };
+				       (uint32_t)(h >> 8) & t->memo_mask, (uint32_t)h % MEMO_WAYS };
 }
 
 /* All words as they were? Leaves at the first difference: a test fuses with its branch, gathering bits does not. */
@@ -78,18 +80,38 @@ static UNWIND_INLINE int holds(const struct unwind_thread *t, const struct memo 
 			   m->count & ~MEMO_NEEDS_BP);
 }
 
-/* The second set; apart, so that the first answer saves no registers for it. */
+/* The other ways; apart, so that the first answer saves no registers for them. */
 static __attribute__((noinline)) uint32_t capture_other(struct unwind_thread *t,
 							const struct unwind_regs *regs,
 							const struct place_in_memo *at)
 {
-	const struct memo *m = &t->memo[at->other * MEMO_WAYS];
+	const struct memo_set *set = &t->memo[at->set];
 
-	for (unsigned way = 0; way < MEMO_WAYS; way++, m++) {
-		if (m->key == at->key && holds(t, m, regs))
-			return m->node;
+	for (unsigned way = 0; way < MEMO_WAYS; way++) {
+		if (set->key[way] == at->key && way != at->way && holds(t, &set->memo[way], regs))
+			return set->memo[way].node;
 	}
 	return unwind_walk(t, regs);
+}
+
+static UNWIND_INLINE uint32_t capture_below(struct unwind_thread *t, const struct unwind_regs *regs,
+					    const struct memo_root *root)
+{
+	struct place_in_memo at = place_of(t, root);
+	const struct memo_set *set = &t->memo[at.set];
+
+	if (likely(set->key[at.way] == at.key && holds(t, &set->memo[at.way], regs)))
+		return set->memo[at.way].node;
+	return capture_other(t, regs, &at);
+}
+
+static __attribute__((noinline)) uint32_t capture_second(struct unwind_thread *t,
+							 const struct unwind_regs *regs,
+							 const struct memo_root *root)
+{
+	if (!root_is(t, root, regs->ip, regs->sp))
+		return unwind_walk(t, regs);
+	return capture_below(t, regs, root);
 }
 
 uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
@@ -99,16 +121,10 @@ uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
 		     t->busy))
 		refresh(t);
 
-	const struct memo_root *root = root_of(t, regs->ip, regs->sp);
-	if (unlikely(!root_is(t, root, regs->ip, regs->sp)))
-		return unwind_walk(t, regs);
-	struct place_in_memo at = place_of(t, root);
-	const struct memo *m = &t->memo[at.set * MEMO_WAYS];
-	for (unsigned way = 0; way < MEMO_WAYS; way++, m++) {
-		if (m->key == at.key && holds(t, m, regs))
-			return m->node;
-	}
-	return capture_other(t, regs, &at);
+	struct root_places root = roots_of(t, regs->ip, regs->sp);
+	if (unlikely(!root_is(t, root.first, regs->ip, regs->sp)))
+		return capture_second(t, regs, root.second);
+	return capture_below(t, regs, root.first);
 }
 
 /* Whether the word at sp + @off * 8 is a slot of the last stack. */
@@ -170,29 +186,46 @@ static void learn_selector(struct unwind_thread *t, struct memo_root *root)
 
 	if (root->selectors == SELECTORS_MAX || root->removed >= SELECTORS_REMOVED_MAX)
 		return;
-	for (unsigned way = 0; way < 2 * MEMO_WAYS; way++) {
-		uint32_t set = way < MEMO_WAYS ? at.set : at.other;
-		const struct memo *m = &t->memo[set * MEMO_WAYS + way % MEMO_WAYS];
-		if (m->key == at.key && m->written >= t->oldest && learn_from(t, root, m))
+	const struct memo_set *set = &t->memo[at.set];
+	for (unsigned way = 0; way < MEMO_WAYS; way++) {
+		const struct memo *m = &set->memo[way];
+		if (set->key[way] == at.key && m->written >= t->oldest && learn_from(t, root, m))
 			return;
 	}
 }
 
-/* Where a new memo goes: a dead one's place in either set, else in turn. */
-static struct memo *take_place(struct unwind_thread *t, const struct place_in_memo *at)
+/* Which way a new memo takes: its own if that is free, else the one longest there (a dead one is older than all others). */
+static uint32_t take_way(struct unwind_thread *t, const struct place_in_memo *at)
 {
-	struct memo *set = &t->memo[at->set * MEMO_WAYS], *other = &t->memo[at->other * MEMO_WAYS];
+	const struct memo *m = t->memo[at->set].memo;
+	uint32_t oldest = at->way;
 
-	for (unsigned way = 0; way < MEMO_WAYS; way++) {
-		if (set[way].written < t->oldest)
-			return &set[way];
+	for (uint32_t way = 0; way < MEMO_WAYS && m[oldest].written >= t->oldest; way++) {
+		if (m[way].written < m[oldest].written)
+			oldest = way;
 	}
-	for (unsigned way = 0; way < MEMO_WAYS; way++) {
-		if (other[way].written < t->oldest)
-			return &other[way];
-	}
-	uint32_t turn = t->victim++ % (2 * MEMO_WAYS);
-	return turn < MEMO_WAYS ? &set[turn] : &other[turn - MEMO_WAYS];
+	return oldest;
+}
+
+/* The root of @regs, and whether it is a @fresh one: in either place the one whose stacks are all forgotten, or older. */
+static struct memo_root *take_root(struct unwind_thread *t, const struct unwind_regs *regs,
+				   int *fresh)
+{
+	struct root_places place = roots_of(t, regs->ip, regs->sp);
+	struct memo_root *root;
+
+	*fresh = 0;
+	if (root_is(t, place.first, regs->ip, regs->sp))
+		return place.first;
+	if (root_is(t, place.second, regs->ip, regs->sp))
+		return place.second;
+	*fresh = 1;
+	root = place.first->used < t->oldest || place.first->used <= place.second->used
+		       ? place.first
+		       : place.second;
+	*root = (struct memo_root){ .ip = regs->ip, .sp = regs->sp };
+	root_renew(t, root);
+	return root;
 }
 
 void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs)
@@ -210,11 +243,9 @@ void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs)
 			return;
 	}
 
-	struct memo_root *root = root_of(t, regs->ip, regs->sp);
-	if (!root_is(t, root, regs->ip, regs->sp)) {
-		*root = (struct memo_root){ .ip = regs->ip, .sp = regs->sp };
-		root_renew(t, root);
-	} else {
+	int fresh;
+	struct memo_root *root = take_root(t, regs, &fresh);
+	if (!fresh) {
 		check_selectors(t, root, words);
 		learn_selector(t, root);
 	}
@@ -234,14 +265,18 @@ void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs)
 	if (t->area_written - t->oldest > t->area_bytes)
 		t->oldest = t->area_written - t->area_bytes;
 
+	root->used = t->area_written;
 	struct place_in_memo place = place_of(t, root);
-	struct memo *m = take_place(t, &place);
-	*m = (struct memo){ .key = place.key,
-			    .written = written,
-			    .bp = regs->bp,
-			    .node = inner->node,
-			    .words_at = (uint32_t)at,
-			    .count = count | (inner->words & FRAME_NEEDS_BP ? MEMO_NEEDS_BP : 0) };
+	struct memo_set *set = &t->memo[place.set];
+	uint32_t way = take_way(t, &place);
+	set->key[way] = place.key;
+	set->memo[way] =
+		(struct memo){ .written = written,
+			       .bp = regs->bp,
+			       .node = inner->node,
+			       .words_at = (uint32_t)at,
+			       .count = count |
+					(inner->words & FRAME_NEEDS_BP ? MEMO_NEEDS_BP : 0) };
 }
 
 static void clear(void *at, uint64_t bytes)
@@ -266,20 +301,22 @@ void unwind_forget(struct unwind_thread *t)
 static void divide(struct unwind_thread *t, uint64_t bytes)
 {
 	uint8_t *at = (uint8_t *)t + (sizeof(*t) + 63) / 64 * 64;
-	uint64_t unit = 32768;
+	uint64_t unit = 32768, memos;
 
 	while (unit * 2 <= bytes && unit < 1u << 20)
 		unit *= 2;
+	/* the words of so many stacks have to find room as well */
+	memos = bytes < unit * 2 ? unit / 2 : unit;
 	t->rule_count = (uint32_t)(unit / 256);
 	t->rule_shift = 64 - (uint32_t)__builtin_ctzll(t->rule_count);
 	t->rules = (struct cached_rule *)at;
 	at += t->rule_count * sizeof(*t->rules);
-	t->root_mask = (uint32_t)(unit / 512) - 1;
+	t->root_mask = (uint32_t)(memos / 256) - 1;
 	t->root = (struct memo_root *)at;
 	at += (t->root_mask + 1ull) * sizeof(*t->root);
-	t->memo_mask = (uint32_t)(unit / 1024) - 1;
-	t->memo = (struct memo *)at;
-	at += (t->memo_mask + 1ull) * MEMO_WAYS * sizeof(*t->memo);
+	t->memo_mask = (uint32_t)(memos / 1024) - 1;
+	t->memo = (struct memo_set *)at;
+	at += (t->memo_mask + 1ull) * sizeof(*t->memo);
 	t->frame_max = (uint32_t)(unit / 512);
 	t->frame = (struct last_frame *)at;
 	at += t->frame_max * sizeof(*t->frame);

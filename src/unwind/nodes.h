@@ -74,6 +74,33 @@ static inline uint32_t unwind_node_reserve(struct unwind_nodes *nodes, uint32_t 
 	return mine < nodes->node_max ? mine : 0;
 }
 
+/** unwind_node_expect() - nodes below @block will be asked for soon: bring the line of their entries. */
+static inline void unwind_node_expect(const struct unwind_nodes *nodes, uint64_t block)
+{
+	uint32_t line = (uint32_t)(block >> 20) & nodes->line_mask;
+	__builtin_prefetch(nodes->index + (uint64_t)line * UNWIND_NODES_LINE);
+}
+
+/** unwind_node_prepare() - the same for the node itself, by the entry that unwind_node_get() will look at first. */
+static inline void unwind_node_prepare(const struct unwind_nodes *nodes, uint64_t block,
+				       uint64_t hash)
+{
+	uint32_t line = (uint32_t)(block >> 20) & nodes->line_mask;
+	uint32_t start = (uint32_t)(hash >> 16), tag = (uint32_t)(hash >> 12) << WIRE_NODE_BITS;
+	const uint32_t *slots = nodes->index + (uint64_t)line * UNWIND_NODES_LINE;
+
+	for (unsigned i = 0; i < UNWIND_NODES_LINE; i++) {
+		uint32_t entry =
+			__atomic_load_n(&slots[(start + i) % UNWIND_NODES_LINE], __ATOMIC_RELAXED);
+		if ((entry ^ tag) < nodes->node_max) {
+			__builtin_prefetch(&nodes->node[entry ^ tag]);
+			return;
+		}
+		if (!entry)
+			return;
+	}
+}
+
 /**
  * unwind_node_get() - the number of node {@pc, @parent, @gen}, made if it is new. @hash: unwind_path_hash() of its path;
  * @block: that of the path's first frames, as many as the last multiple of UNWIND_NODES_BLOCK + 1 before this one.

@@ -84,14 +84,15 @@ struct last_frame {
 struct memo_root {
 	uint64_t ip, sp;
 	uint64_t serial; /* never used twice; below first_serial: forgotten */
+	uint64_t
+		used; /* the area's running byte number when a stack was last put under this root */
 	uint8_t selectors, removed;
 	uint16_t selector[SELECTORS_MAX];
-	uint64_t zero; /* 64 bytes */
+	uint32_t zero; /* 64 bytes: one line */
 };
 
 /* One remembered stack; its words stand in the circular area, outermost first, padded to a multiple of 4. */
 struct memo {
-	uint64_t key;     /* root's serial << 24 | 24 bits hashed from the selected words */
 	uint64_t written; /* the area's running byte number where the words begin */
 	uint64_t bp;
 	uint32_t node;
@@ -99,7 +100,16 @@ struct memo {
 	uint32_t count;    /* top bit: rbp is needed */
 	uint32_t zero;
 };
-#define MEMO_WAYS 4
+
+/*
+ * A set's keys share a line. A stack stands in the way that its hash names where that was free: then one comparison
+ * finds it, and the branch behind it is foreseen.
+ */
+#define MEMO_WAYS 8
+struct memo_set {
+	uint64_t key[MEMO_WAYS]; /* root's serial << 24 | 24 bits hashed from the selected words */
+	struct memo memo[MEMO_WAYS];
+};
 #define MEMO_NEEDS_BP (1u << 31)
 #define MEMO_TAG_BITS 24
 
@@ -112,7 +122,7 @@ struct unwind_thread {
 	uint32_t memo_mask; /* sets - 1 */
 	uint32_t epoch;     /* number of forgettings */
 	struct memo_root *root;
-	struct memo *memo;
+	struct memo_set *memo;
 	uint8_t *area;
 	uint64_t oldest;       /* words written before this running byte number are gone */
 	uint64_t first_serial; /* roots before this are forgotten */
@@ -128,7 +138,6 @@ struct unwind_thread {
 	uint32_t rule_shift; /* 64 - log2(entries) */
 	uint32_t rule_count;
 	uint32_t spare_node;
-	uint32_t victim;
 	uint32_t frame_count, frame_max;
 	uint32_t word_max;
 	uint32_t last_root; /* enum wire_stop below which the last stack hangs */

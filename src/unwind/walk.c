@@ -359,6 +359,14 @@ struct path {
 	uint32_t node, frames;
 };
 
+/* The hash that places the entries of the frame at @index from the outermost: nodes.h. */
+static UNWIND_INLINE uint64_t block_hash(const struct unwind_thread *t, uint32_t index)
+{
+	uint32_t block = index & ~UNWIND_NODES_BLOCK;
+
+	return block ? t->frame[block - 1].rule_hash : unwind_path_root(t->last_root, t->seen_gen);
+}
+
 static void path_init(struct path *path, uint32_t root, uint32_t gen)
 {
 	path->hash = path->block = unwind_path_root(root, gen);
@@ -379,23 +387,43 @@ static UNWIND_INLINE void path_add(struct unwind_thread *t, struct path *path, u
 		path->node = WIRE_STOP_NODES_FULL;
 }
 
+/*
+ * Number the placed frames from @base on. Where an entry stands follows from the path's hash alone, which is there
+ * already: the cache misses of all of them overlap, instead of each waiting for its parent's number.
+ */
+static uint32_t number_fresh(struct unwind_thread *t, uint32_t base)
+{
+	struct unwind_nodes *nodes = &t->process->nodes;
+	struct path path = { .frames = base };
+
+	if (base) {
+		path.node = t->frame[base - 1].node;
+		path.hash = t->frame[base - 1].rule_hash;
+		path.block = block_hash(t, base);
+	} else {
+		path_init(&path, t->last_root, t->seen_gen);
+	}
+	if (t->frame_count - base > 1)
+		for (uint32_t i = base; i < t->frame_count; i++)
+			unwind_node_prepare(nodes, block_hash(t, i), t->frame[i].rule_hash);
+	for (uint32_t i = base; i < t->frame_count; i++) {
+		path_add(t, &path, t->frame[i].ip);
+		t->frame[i].node = path.node;
+	}
+	return path.node;
+}
+
 /* The walk met the last stack at frame @base - 1 (0: it did not); put the @n waiting frames on top of it. */
 static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint32_t base,
 			    uint32_t n)
 {
-	uint32_t words = 0, flags = 0;
-	uint64_t ip = p->f.ip, sp = p->f.sp, bp = p->f.bp;
-	struct path path;
+	uint32_t words = 0, flags = 0, first = base;
+	uint64_t ip = p->f.ip, sp = p->f.sp, bp = p->f.bp, hash;
 	int led_on = p->stop == UNWIND_GO_ON; /* the outermost fresh frame has a caller */
 
 	if (base) {
 		const struct last_frame *outer = &t->frame[base - 1];
-		uint32_t block = base & ~UNWIND_NODES_BLOCK;
-		path.node = outer->node;
-		path.hash = outer->rule_hash;
-		path.frames = base;
-		path.block = block ? t->frame[block - 1].rule_hash
-				   : unwind_path_root(t->last_root, t->seen_gen);
+		hash = outer->rule_hash;
 		words = outer->words & FRAME_WORDS;
 		flags = outer->words & ~FRAME_WORDS;
 	} else {
@@ -406,7 +434,7 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 		if (root != WIRE_STOP_END && root != WIRE_STOP_GUESSED)
 			flags = FRAME_TAINTED;
 		t->last_root = root;
-		path_init(&path, root, t->seen_gen);
+		hash = unwind_path_root(root, t->seen_gen);
 	}
 	if (base <= t->guess_at)
 		t->guess_at = UINT32_MAX;
@@ -418,18 +446,21 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 					: put_frame(t, &words, &in, ip, sp, bp, flags);
 		else if (unwind_rule_kind(in.rule_hash) != WIRE_RULE_END)
 			flags |= FRAME_NEEDS_BP; /* a failed guess looked at rbp */
-		path_add(t, &path, in.ip);
 		if (unwind_rule_kind(in.rule_hash) == RULE_GUESS && base < t->guess_at)
 			t->guess_at = base;
-		t->frame[base++] = (struct last_frame){ in.ip,     in.sp,     in.bp,
-							path.hash, path.node, words | flags };
+		if (base == first || !(base & UNWIND_NODES_BLOCK))
+			unwind_node_expect(&t->process->nodes, block_hash(t, base));
+		hash = unwind_path_hash(hash, in.ip);
+		t->frame[base++] =
+			(struct last_frame){ in.ip,        in.sp, in.bp, hash, WIRE_STOP_NODES_FULL,
+					     words | flags };
 		ip = in.ip;
 		sp = in.sp;
 		bp = in.bp;
 		led_on = 1;
 	}
 	t->frame_count = base;
-	return path.node;
+	return number_fresh(t, first);
 }
 
 /*
