@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * alert.h - rules over a history of regions, with hysteresis, and what to do when one is met.
+ *
+ * A rule: KIND[:SELECT]OPERATOR VALUE [for DURATION] [of LIMIT]
+ *	rss>2G			the process's resident size; rss:CLASS>X, rss:LABEL>X that of a class or label
+ *	rate>1M/min for 5m	growing at more than that, surely (view/growth.h), over the last 5 minutes; also /s, /h
+ *	eta<2h			the limit is reached within that time at the present rate; the limit is the cgroup's, or `of 4G`
+ *	new>64M			a label that was not there when watching began
+ *	step>100M		changed by more than that, up or down, from one look to the next
+ *	unaccounted>5%		that share of the kernel's RSS is in no class
+ * `for` keeps any rule waiting until it has held so long. A rule that was met is met again only after its value went back
+ * by a tenth of its threshold.
+ */
+#ifndef ALERT_ALERT_H
+#define ALERT_ALERT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/history.h"
+
+#define ALERT_RULES_MAX 32
+
+enum alert_kind { ALERT_RSS, ALERT_RATE, ALERT_ETA, ALERT_NEW, ALERT_STEP, ALERT_UNACCOUNTED };
+
+struct alert_rule {
+	enum alert_kind kind;
+	char text[160];
+	char select[HISTORY_NAME_MAX + 1]; /* class or label; "" = the process */
+	double threshold;                  /* bytes, bytes a second, seconds, per cent */
+	uint64_t for_ns;
+	uint64_t limit_bytes; /* eta: 0 = the one that alert_facts tells */
+};
+
+/** alert_parse() - -EINVAL with @err saying what is wrong and how rules look. */
+int alert_parse(const char *text, struct alert_rule *rule, struct err *err);
+
+/** struct alert_facts - what the history does not hold. */
+struct alert_facts {
+	uint64_t time_ns;     /* CLOCK_REALTIME, of the last sample */
+	uint64_t limit_bytes; /* of the process's cgroup, or the machine; 0 = none is known */
+	double unaccounted;   /* per cent of RSS; negative = not known */
+	int32_t pid;
+	const char *comm;
+};
+
+struct alert_event {
+	const struct alert_rule *rule;
+	double value;
+	uint64_t time_ns, rss_bytes;
+	int32_t pid;
+	char comm[32];
+	char label[2 * HISTORY_NAME_MAX + 2]; /* what it is about: "class/label", or "" */
+	char words[256];                      /* one line for people */
+};
+
+struct alert_set;
+
+/** alert_set_new() - watch by these rules, which are copied; NULL without memory. One thread. */
+struct alert_set *alert_set_new(const struct alert_rule *rules, size_t count);
+void alert_set_free(struct alert_set *set);
+/**
+ * alert_check() - look at the newest sample of @history. @events has ALERT_RULES_MAX places; returns how many rules were met
+ * anew, or -ENOMEM.
+ */
+int alert_check(struct alert_set *set, const struct history *history,
+		const struct alert_facts *facts, struct alert_event *events);
+
+enum alert_action_kind { ALERT_LOG, ALERT_EXIT, ALERT_EXEC, ALERT_POST, ALERT_SNAPSHOT };
+struct alert_action {
+	enum alert_action_kind kind;
+	const char *argument; /* command or URL; lent */
+};
+/** alert_action_parse() - log, exit, exec:CMD, post:URL, snapshot. */
+int alert_action_parse(const char *text, struct alert_action *action, struct err *err);
+
+struct alert_runner;
+/** alert_runner_new() - starts commands and posts; NULL without memory. */
+struct alert_runner *alert_runner_new(void);
+/** alert_runner_free() - waits for what was started: at most 10 s, then commands are left alone. */
+void alert_runner_free(struct alert_runner *runner);
+/**
+ * alert_run() - start an exec or post action for @event and do not wait for it. A command is run by /bin/sh -c and finds
+ * BYTELEDGER_ALERT_RULE, _VALUE, _THRESHOLD, _PID, _COMM, _LABEL, _RSS_BYTES, _TIME_NS and _MESSAGE in its environment (nothing
+ * is put into its text); a URL gets the same as a JSON object. At most 4 run at once: -EBUSY. Others: -EINVAL.
+ */
+int alert_run(struct alert_runner *runner, const struct alert_action *action,
+	      const struct alert_event *event, struct err *err);
+/** alert_runner_failed() - one line on an action that failed since the last call, into @text; 0 if there is none. */
+int alert_runner_failed(struct alert_runner *runner, char *text, size_t size);
+
+#endif

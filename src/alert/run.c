@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run.c - commands and web hooks, started and not waited for. Values travel as environment or JSON, never as shell text. */
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <curl/curl.h>
+
+#include "alert/alert.h"
+#include "base/buf.h"
+#include "base/jsonw.h"
+
+#define JOBS_MAX 4
+#define POST_SECONDS 5L
+#define END_SECONDS 10
+
+extern char **environ;
+
+struct job {
+	enum { FREE, COMMAND, POST, POSTED } state;
+	pid_t pid;
+	pthread_t thread;
+	struct alert_runner *runner;
+	char *url, *body;
+	char failure[256];
+};
+
+struct alert_runner {
+	pthread_mutex_t lock;
+	struct job jobs[JOBS_MAX];
+	char failure[256];
+};
+
+struct alert_runner *alert_runner_new(void)
+{
+	struct alert_runner *runner = calloc(1, sizeof(*runner));
+	if (!runner || curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+		free(runner);
+		return NULL;
+	}
+	pthread_mutex_init(&runner->lock, NULL);
+	return runner;
+}
+
+/* ---- commands ------------------------------------------------------------------------------------------------------ */
+
+static void add(struct buf *env, const char *name, const char *fmt, ...) PRINTF(3, 4);
+static void add(struct buf *env, const char *name, const char *fmt, ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	buf_printf(env, "BYTELEDGER_ALERT_%s=", name);
+	buf_vprintf(env, fmt, args);
+	buf_putc(env, '\0');
+	va_end(args);
+}
+
+static int start_command(struct job *job, const char *command, const struct alert_event *e,
+			 struct err *err)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	char shell[] = "/bin/sh", flag[] = "-c",
+	     *argv[] = { shell, flag, (char *)(uintptr_t)command, NULL };
+	size_t count = 0, at = 0, own = 0;
+	add(&text, "RULE", "%s", e->rule->text);
+	add(&text, "VALUE", "%.6g", e->value);
+	add(&text, "THRESHOLD", "%.6g", e->rule->threshold);
+	add(&text, "PID", "%d", (int)e->pid);
+	add(&text, "COMM", "%s", e->comm);
+	add(&text, "LABEL", "%s", e->label);
+	add(&text, "RSS_BYTES", "%llu", (unsigned long long)e->rss_bytes);
+	add(&text, "TIME_NS", "%llu", (unsigned long long)e->time_ns);
+	add(&text, "MESSAGE", "%s", e->words);
+	while (environ[count])
+		count++;
+	char **env = calloc(count + 10, sizeof(*env));
+	if (!env || buf_failed(&text)) {
+		free(env);
+		return err_set(err, -ENOMEM, "cannot run '%.100s'", command);
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (strncmp(environ[i], "BYTELEDGER_ALERT_", 17) != 0)
+			env[own++] = environ[i];
+	}
+	for (; at < text.len; at += strlen(text.data + at) + 1)
+		env[own++] = text.data + at;
+	int rc = posix_spawn(&job->pid, shell, NULL, NULL, argv, env);
+	free(env);
+	if (rc)
+		return err_set(err, -rc, "cannot run '%.100s'", command);
+	job->state = COMMAND;
+	return 0;
+}
+
+/* ---- web hooks ----------------------------------------------------------------------------------------------------- */
+
+static size_t swallow(char *bytes, size_t size, size_t count, void *ctx)
+{
+	(void)bytes, (void)ctx;
+	return size * count;
+}
+
+static void *post(void *ctx)
+{
+	struct job *job = ctx;
+	CURL *curl = curl_easy_init();
+	struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
+	CURLcode rc = CURLE_OUT_OF_MEMORY;
+	long status = 0;
+	if (curl && headers) {
+		curl_easy_setopt(curl, CURLOPT_URL, job->url);
+		curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, job->body);
+		curl_easy_setopt(curl, CURLOPT_TIMEOUT, POST_SECONDS);
+		curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+		curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+		curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, swallow);
+		curl_easy_setopt(curl, CURLOPT_USERAGENT, "byteledger/" BYTELEDGER_VERSION);
+		rc = curl_easy_perform(curl);
+		curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+	}
+	if (rc != CURLE_OK)
+		snprintf(job->failure, sizeof(job->failure),
+			 "cannot post the alert to '%.100s': %s", job->url, curl_easy_strerror(rc));
+	else if (status >= 300)
+		snprintf(job->failure, sizeof(job->failure),
+			 "'%.100s' answered the alert with status %ld", job->url, status);
+	curl_slist_free_all(headers);
+	curl_easy_cleanup(curl);
+	pthread_mutex_lock(&job->runner->lock);
+	job->state = POSTED;
+	pthread_mutex_unlock(&job->runner->lock);
+	return NULL;
+}
+
+static char *describe(const struct alert_event *e)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *to = open_memstream(&text, &len);
+	if (!to)
+		return NULL;
+	struct jsonw w;
+	jsonw_init(&w, to);
+	jsonw_object(&w, NULL);
+	jsonw_str(&w, "rule", e->rule->text);
+	jsonw_str(&w, "message", e->words);
+	jsonw_double(&w, "value", e->value);
+	jsonw_double(&w, "threshold", e->rule->threshold);
+	jsonw_i64(&w, "pid", e->pid);
+	jsonw_str(&w, "comm", e->comm);
+	jsonw_str(&w, "label", e->label);
+	jsonw_u64(&w, "rss_bytes", e->rss_bytes);
+	jsonw_u64(&w, "time_ns", e->time_ns);
+	jsonw_object_end(&w);
+	if (fclose(to) != 0) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+static int start_post(struct job *job, const char *url, const struct alert_event *e,
+		      struct err *err)
+{
+	job->url = strdup(url);
+	job->body = describe(e);
+	job->failure[0] = '\0';
+	job->state = POST;
+	int rc = job->url && job->body ? pthread_create(&job->thread, NULL, post, job) : ENOMEM;
+	if (!rc)
+		return 0;
+	free(job->url);
+	free(job->body);
+	job->state = FREE;
+	return err_set(err, -rc, "cannot post to '%.100s'", url);
+}
+
+/* ---- both ---------------------------------------------------------------------------------------------------------- */
+
+/* Take back what has ended; called with the lock held. */
+static void reap(struct alert_runner *runner)
+{
+	for (int i = 0; i < JOBS_MAX; i++) {
+		struct job *job = &runner->jobs[i];
+		int status;
+		if (job->state == COMMAND && waitpid(job->pid, &status, WNOHANG) != 0) {
+			job->state = FREE;
+			if (!WIFEXITED(status) || WEXITSTATUS(status))
+				snprintf(runner->failure, sizeof(runner->failure),
+					 "the alert's command ended with status %d",
+					 WIFEXITED(status) ? WEXITSTATUS(status)
+							   : 128 + WTERMSIG(status));
+		} else if (job->state == POSTED) {
+			pthread_join(job->thread, NULL);
+			if (job->failure[0])
+				memcpy(runner->failure, job->failure, sizeof(runner->failure));
+			free(job->url);
+			free(job->body);
+			job->state = FREE;
+		}
+	}
+}
+
+int alert_run(struct alert_runner *runner, const struct alert_action *action,
+	      const struct alert_event *event, struct err *err)
+{
+	if (action->kind != ALERT_EXEC && action->kind != ALERT_POST)
+		return err_set(err, -EINVAL, "not an action that runs something");
+	pthread_mutex_lock(&runner->lock);
+	reap(runner);
+	struct job *job = NULL;
+	for (int i = 0; i < JOBS_MAX && !job; i++)
+		job = runner->jobs[i].state == FREE ? &runner->jobs[i] : NULL;
+	if (job)
+		job->runner = runner;
+	int rc = !job ? err_set(err, -EBUSY, "an alert's action was left out")
+		 : action->kind == ALERT_EXEC ? start_command(job, action->argument, event, err)
+					      : start_post(job, action->argument, event, err);
+	if (rc == -EBUSY)
+		err_hint(err, "%d earlier ones have not ended yet", JOBS_MAX);
+	pthread_mutex_unlock(&runner->lock);
+	return rc;
+}
+
+int alert_runner_failed(struct alert_runner *runner, char *text, size_t size)
+{
+	pthread_mutex_lock(&runner->lock);
+	reap(runner);
+	int failed = runner->failure[0] != 0;
+	snprintf(text, size, "%s", runner->failure);
+	runner->failure[0] = '\0';
+	pthread_mutex_unlock(&runner->lock);
+	return failed;
+}
+
+static int busy(const struct alert_runner *runner)
+{
+	int count = 0;
+	for (int i = 0; i < JOBS_MAX; i++)
+		count += runner->jobs[i].state != FREE;
+	return count;
+}
+
+void alert_runner_free(struct alert_runner *runner)
+{
+	if (!runner)
+		return;
+	for (int tenths = 0; tenths < END_SECONDS * 10; tenths++) {
+		pthread_mutex_lock(&runner->lock);
+		reap(runner);
+		int left = busy(runner);
+		pthread_mutex_unlock(&runner->lock);
+		if (!left)
+			break;
+		struct timespec pause = { .tv_nsec = 100000000 };
+		nanosleep(&pause, NULL);
+	}
+	/* posts end by their own time limit; commands that still run are init's from now on */
+	pthread_mutex_destroy(&runner->lock);
+	curl_global_cleanup();
+	free(runner);
+}

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * history.c - samples as frames of differences, in chunks, in three tiers. A frame: flags (1 = stands alone), time in ms
+ * (since the frame before, or absolute where it stands alone), number of labels that changed, then per label its number
+ * and four differences. Everything is a varint.
+ */
+#include "model/history.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/varint.h"
+#include "model/history_impl.h"
+
+#define FRAME_ALONE 1u
+
+static const struct {
+	uint64_t period_ms, span_ms;
+} tiers[HISTORY_TIERS] = {
+	{ 1000, 10ull * 60 * 1000 },
+	{ 10000, 3ull * 3600 * 1000 },
+	{ 120000, 4ull * 24 * 3600 * 1000 },
+};
+
+/* ---- names --------------------------------------------------------------------------------------------------------- */
+
+static int find_key(const struct history *h, const char *class, const char *label)
+{
+	for (size_t i = 1; i < h->key_count; i++) {
+		if (strcmp(h->keys[i].class, class) == 0 && strcmp(h->keys[i].label, label) == 0)
+			return (int)i;
+	}
+	return -ENOENT;
+}
+
+int history_take_key(struct history *h, const char *class, size_t class_len, const char *label,
+		     size_t label_len)
+{
+	if (h->key_count == HISTORY_LABELS_MAX)
+		return -ENOSPC;
+	struct history_key key = {
+		.class = arena_memdup(&h->names, class, class_len),
+		.label = arena_memdup(&h->names, label, label_len),
+	};
+	if (!key.class || !key.label)
+		return -ENOMEM;
+	h->keys[h->key_count++] = key;
+	return 0;
+}
+
+/* The last key takes all labels for which there is no room. */
+static int key_of(struct history *h, const char *class, const char *label)
+{
+	char c[HISTORY_NAME_MAX + 1], l[HISTORY_NAME_MAX + 1];
+	size_t class_len = strnlen(class, HISTORY_NAME_MAX),
+	       label_len = strnlen(label, HISTORY_NAME_MAX);
+	memcpy(c, class, class_len);
+	memcpy(l, label, label_len);
+	c[class_len] = l[label_len] = '\0';
+	int key = find_key(h, c, l);
+	if (key >= 0)
+		return key;
+	if (h->key_count >= HISTORY_LABELS_MAX - 1) {
+		key = find_key(h, "(other)", "(other)");
+		if (key >= 0)
+			return key;
+		class_len = label_len = 7;
+		memcpy(c, "(other)", 8);
+		memcpy(l, "(other)", 8);
+	}
+	int rc = history_take_key(h, c, class_len, l, label_len);
+	return rc < 0 ? rc : (int)h->key_count - 1;
+}
+
+/* ---- frames -------------------------------------------------------------------------------------------------------- */
+
+static void put(struct buf *to, uint64_t v)
+{
+	uint8_t bytes[VARINT_MAX];
+	buf_put(to, bytes, (size_t)(varint_put(bytes, v) - bytes));
+}
+
+static void encode(struct buf *to, int alone, uint64_t time_ms, uint64_t last_ms,
+		   const struct history_values *last, const struct history_values *now, size_t keys)
+{
+	static const struct history_values zero;
+	size_t changed = 0;
+	for (size_t i = 0; i < keys; i++)
+		changed += memcmp(alone ? &zero : &last[i], &now[i], sizeof(*now)) != 0;
+	put(to, alone ? FRAME_ALONE : 0);
+	put(to, alone ? time_ms : time_ms - last_ms);
+	put(to, changed);
+	for (size_t i = 0; i < keys; i++) {
+		const struct history_values *from = alone ? &zero : &last[i];
+		if (memcmp(from, &now[i], sizeof(*now)) == 0)
+			continue;
+		put(to, i);
+		for (unsigned k = 0; k < VALUES; k++)
+			put(to, zigzag((int64_t)(now[i].v[k] - from->v[k])));
+	}
+}
+
+struct decoder {
+	uint64_t time_ms;
+	struct history_values now[HISTORY_LABELS_MAX];
+};
+
+/* One frame; the place behind it, or NULL where the bytes are none. */
+static const uint8_t *decode(struct decoder *d, const uint8_t *at, const uint8_t *end)
+{
+	uint64_t flags, time, changed, key, delta;
+	if (!(at = varint_get(at, end, &flags)) || !(at = varint_get(at, end, &time)) ||
+	    !(at = varint_get(at, end, &changed)) || flags > FRAME_ALONE ||
+	    changed > HISTORY_LABELS_MAX)
+		return NULL;
+	if (flags & FRAME_ALONE) {
+		memset(d->now, 0, sizeof(d->now));
+		d->time_ms = 0;
+	}
+	if (__builtin_add_overflow(d->time_ms, time, &d->time_ms) ||
+	    d->time_ms > UINT64_MAX / 1000000)
+		return NULL;
+	for (uint64_t i = 0; i < changed; i++) {
+		if (!(at = varint_get(at, end, &key)) || key >= HISTORY_LABELS_MAX)
+			return NULL;
+		for (unsigned k = 0; k < VALUES; k++) {
+			if (!(at = varint_get(at, end, &delta)))
+				return NULL;
+			d->now[key].v[k] += (uint64_t)unzigzag(delta);
+			if (d->now[key].v[k] > UINT64_MAX / HISTORY_UNIT)
+				return NULL;
+		}
+	}
+	return at;
+}
+
+size_t history_frame_len(const char *bytes, size_t len)
+{
+	const uint8_t *begin = (const uint8_t *)bytes, *end = begin + len, *at = begin;
+	uint64_t flags, time, changed, value;
+	if (!(at = varint_get(at, end, &flags)) || !(at = varint_get(at, end, &time)) ||
+	    !(at = varint_get(at, end, &changed)) || changed > HISTORY_LABELS_MAX)
+		return 0;
+	for (uint64_t i = 0; i < changed * (1 + VALUES); i++) {
+		if (!(at = varint_get(at, end, &value)))
+			return 0;
+	}
+	return (size_t)(at - begin);
+}
+
+int history_decode(const char *bytes, size_t len, frame_fn fn, void *ctx)
+{
+	struct decoder *d = calloc(1, sizeof(*d));
+	if (!d)
+		return -ENOMEM;
+	const uint8_t *at = (const uint8_t *)bytes, *end = at + len;
+	int rc = 0;
+	while (at < end && !rc) {
+		at = decode(d, at, end);
+		rc = at ? fn(ctx, d->time_ms, d->now) : -EBADMSG;
+		if (!at)
+			break;
+	}
+	free(d);
+	return rc;
+}
+
+/* ---- tiers --------------------------------------------------------------------------------------------------------- */
+
+static void chunk_free(struct history_chunk *chunk)
+{
+	if (chunk)
+		buf_fini(&chunk->bytes);
+	free(chunk);
+}
+
+/* A chunk goes when all of it is older than the tier's span. */
+static void forget_old(struct history *h, struct history_tier *tier, uint64_t span_ms)
+{
+	while (tier->first && tier->first != tier->last &&
+	       (tier->first->last_ms + span_ms < tier->last_ms || tier->chunks > CHUNKS_MAX)) {
+		struct history_chunk *old = tier->first;
+		tier->first = old->next;
+		tier->chunks--;
+		h->kept_bytes -= old->bytes.len;
+		chunk_free(old);
+	}
+}
+
+static int needs_chunk(const struct history_tier *tier)
+{
+	return !tier->last || tier->last->frames >= CHUNK_FRAMES;
+}
+
+static struct history_chunk *new_chunk(struct history_tier *tier, uint64_t time_ms)
+{
+	struct history_chunk *chunk = calloc(1, sizeof(*chunk));
+	if (!chunk)
+		return NULL;
+	chunk->first_ms = time_ms;
+	if (tier->last)
+		tier->last->next = chunk;
+	else
+		tier->first = chunk;
+	tier->last = chunk;
+	tier->chunks++;
+	return chunk;
+}
+
+static int keep_frame(struct history *h, unsigned t, int alone, uint64_t time_ms, const char *bytes,
+		      size_t len)
+{
+	struct history_tier *tier = &h->tiers[t];
+	struct history_chunk *chunk = alone ? new_chunk(tier, time_ms) : tier->last;
+	if (!chunk)
+		return -ENOMEM;
+	buf_put(&chunk->bytes, bytes, len);
+	if (buf_failed(&chunk->bytes))
+		return -ENOMEM;
+	h->kept_bytes += len;
+	chunk->frames++;
+	chunk->last_ms = tier->last_ms = time_ms;
+	forget_old(h, tier, tiers[t].span_ms);
+	return 0;
+}
+
+int history_take_frame(struct history *h, unsigned t, const char *bytes, size_t len)
+{
+	struct decoder *d = malloc(sizeof(*d));
+	if (!d)
+		return -ENOMEM;
+	struct history_tier *tier = &h->tiers[t];
+	d->time_ms = tier->last_ms;
+	memcpy(d->now, tier->now, sizeof(d->now));
+	const uint8_t *begin = (const uint8_t *)bytes, *end = begin + len;
+	int alone = len && (begin[0] & FRAME_ALONE), rc = -EBADMSG;
+	if ((alone || !needs_chunk(tier)) && decode(d, begin, end) == end &&
+	    d->time_ms >= tier->last_ms) {
+		rc = keep_frame(h, t, alone, d->time_ms, bytes, len);
+		memcpy(tier->now, d->now, sizeof(tier->now));
+	}
+	free(d);
+	return rc;
+}
+
+int history_add(struct history *h, uint64_t time_ns, const struct history_row *rows, size_t count,
+		struct err *err)
+{
+	uint64_t time_ms = time_ns / 1000000;
+	struct history_values *now = calloc(HISTORY_LABELS_MAX, sizeof(*now));
+	if (!now)
+		return err_set(err, -ENOMEM, "cannot keep a sample");
+	CLEANUP(buf_fini) struct buf frame = { 0 };
+	int rc = 0, file_rc = 0;
+	pthread_mutex_lock(&h->lock);
+	for (size_t i = 0; i < count; i++) {
+		int key = i ? key_of(h, rows[i].class, rows[i].label) : 0;
+		if (key < 0)
+			continue; /* without memory for a name its bytes still stand in the total */
+		now[key].v[0] += rows[i].rss_bytes / HISTORY_UNIT;
+		now[key].v[1] += rows[i].virtual_bytes / HISTORY_UNIT;
+		now[key].v[2] += rows[i].swap_bytes / HISTORY_UNIT;
+		now[key].v[3] += rows[i].count;
+	}
+	for (unsigned t = 0; t < HISTORY_TIERS && !rc; t++) {
+		struct history_tier *tier = &h->tiers[t];
+		/* half a period early is near enough: the watcher's own timer is not exact */
+		if (tier->last && time_ms < tier->last_ms + tiers[t].period_ms / 2 +
+						    (t ? tiers[t].period_ms / 2 : 0))
+			continue;
+		int alone = needs_chunk(tier);
+		buf_clear(&frame);
+		encode(&frame, alone, time_ms, tier->last_ms, tier->now, now, h->key_count);
+		if (buf_failed(&frame)) {
+			rc = -ENOMEM;
+			break;
+		}
+		rc = keep_frame(h, t, alone, time_ms, frame.data, frame.len);
+		memcpy(tier->now, now, sizeof(tier->now));
+		if (!rc && h->writable && !file_rc)
+			file_rc = history_file_frame(h, t, frame.data, frame.len, err);
+	}
+	int told = h->failing;
+	h->failing = file_rc < 0;
+	pthread_mutex_unlock(&h->lock);
+	free(now);
+	if (rc < 0)
+		return err_set(err, rc, "cannot keep a sample");
+	return told ? 0 : file_rc;
+}
+
+/* ---- runs ---------------------------------------------------------------------------------------------------------- */
+
+int history_take_run(struct history *h, const struct history_run *run)
+{
+	if (h->run_count == RUNS_MAX) {
+		memmove(h->runs, h->runs + 1, (RUNS_MAX - 1) * sizeof(*h->runs));
+		h->run_count--;
+	}
+	if (h->run_count == h->run_cap) {
+		size_t cap = h->run_cap ? h->run_cap * 2 : 8;
+		struct history_run *runs = realloc(h->runs, cap * sizeof(*runs));
+		if (!runs)
+			return -ENOMEM;
+		h->runs = runs;
+		h->run_cap = cap;
+	}
+	h->runs[h->run_count++] = *run;
+	return 0;
+}
+
+int history_start(struct history *h, const struct history_run *run, struct err *err)
+{
+	pthread_mutex_lock(&h->lock);
+	int rc = history_take_run(h, run);
+	if (rc < 0)
+		err_set(err, rc, "cannot keep the history");
+	else if (h->writable)
+		rc = history_file_run(h, run, err);
+	pthread_mutex_unlock(&h->lock);
+	return rc;
+}
+
+int history_runs(const struct history *h, struct history_run **runs, size_t *count)
+{
+	pthread_mutex_t *lock = (pthread_mutex_t *)&h->lock;
+	pthread_mutex_lock(lock);
+	*count = h->run_count;
+	*runs = malloc((h->run_count + 1) * sizeof(**runs));
+	if (*runs && h->run_count)
+		memcpy(*runs, h->runs, h->run_count * sizeof(**runs));
+	pthread_mutex_unlock(lock);
+	return *runs ? 0 : -ENOMEM;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------- */
+
+size_t history_keys(const struct history *h)
+{
+	pthread_mutex_t *lock = (pthread_mutex_t *)&h->lock;
+	pthread_mutex_lock(lock);
+	size_t count = h->key_count;
+	pthread_mutex_unlock(lock);
+	return count;
+}
+
+struct history_key history_key(const struct history *h, size_t key)
+{
+	pthread_mutex_t *lock = (pthread_mutex_t *)&h->lock;
+	pthread_mutex_lock(lock);
+	struct history_key found =
+		key < h->key_count ? h->keys[key] : (struct history_key){ "", "" };
+	pthread_mutex_unlock(lock);
+	return found;
+}
+
+int history_find(const struct history *h, const char *class, const char *label)
+{
+	pthread_mutex_t *lock = (pthread_mutex_t *)&h->lock;
+	pthread_mutex_lock(lock);
+	int key = find_key(h, class, label);
+	pthread_mutex_unlock(lock);
+	return key;
+}
+
+struct series {
+	size_t key, count, cap;
+	uint64_t from_ms, to_ms;
+	struct history_point *points;
+	int failed;
+};
+
+static struct history_point point_of(uint64_t time_ms, const struct history_values *values)
+{
+	return (struct history_point){ .time_ns = time_ms * 1000000,
+				       .rss_bytes = values->v[0] * HISTORY_UNIT,
+				       .virtual_bytes = values->v[1] * HISTORY_UNIT,
+				       .swap_bytes = values->v[2] * HISTORY_UNIT,
+				       .count = values->v[3] };
+}
+
+static int add_point(void *ctx, uint64_t time_ms, const struct history_values *values)
+{
+	struct series *s = ctx;
+	if (time_ms < s->from_ms)
+		return 0;
+	if (time_ms > s->to_ms)
+		return 1;
+	if (s->count == s->cap) {
+		size_t cap = s->cap ? s->cap * 2 : 256;
+		struct history_point *points = realloc(s->points, cap * sizeof(*points));
+		if (!points) {
+			s->failed = 1;
+			return 1;
+		}
+		s->points = points;
+		s->cap = cap;
+	}
+	s->points[s->count++] = point_of(time_ms, &values[s->key]);
+	return 0;
+}
+
+/* Coarse tiers up to where the finer one begins. */
+int history_series(const struct history *h, size_t key, uint64_t from_ns, uint64_t to_ns,
+		   struct history_point **points, size_t *count)
+{
+	pthread_mutex_t *lock = (pthread_mutex_t *)&h->lock;
+	struct series s = { .key = key };
+	pthread_mutex_lock(lock);
+	s.from_ms = from_ns / 1000000;
+	for (unsigned t = HISTORY_TIERS; t-- > 0 && key < HISTORY_LABELS_MAX && !s.failed;) {
+		const struct history_tier *tier = &h->tiers[t];
+		s.to_ms = to_ns / 1000000;
+		for (unsigned finer = 0; finer < t; finer++) {
+			const struct history_chunk *first = h->tiers[finer].first;
+			if (first && first->first_ms && first->first_ms - 1 < s.to_ms)
+				s.to_ms = first->first_ms - 1;
+		}
+		for (const struct history_chunk *c = tier->first; c && !s.failed; c = c->next) {
+			if (c->last_ms < s.from_ms || c->first_ms > s.to_ms)
+				continue;
+			history_decode(c->bytes.data, c->bytes.len, add_point, &s);
+		}
+	}
+	pthread_mutex_unlock(lock);
+	if (!s.points && !s.failed)
+		s.points = malloc(sizeof(*s.points)); /* none is not a failure */
+	if (s.failed || !s.points) {
+		free(s.points);
+		return -ENOMEM;
+	}
+	*points = s.points;
+	*count = s.count;
+	return 0;
+}
+
+struct moment {
+	uint64_t time_ms;
+	struct history_point *points;
+	size_t keys;
+	int found;
+};
+
+static int keep_moment(void *ctx, uint64_t time_ms, const struct history_values *values)
+{
+	struct moment *m = ctx;
+	if (time_ms > m->time_ms)
+		return 1;
+	for (size_t i = 0; i < m->keys; i++)
+		m->points[i] = point_of(time_ms, &values[i]);
+	m->found = 1;
+	return 0;
+}
+
+int history_at(const struct history *h, uint64_t time_ns, struct history_point *points, size_t keys)
+{
+	pthread_mutex_t *lock = (pthread_mutex_t *)&h->lock;
+	struct moment m = { .time_ms = time_ns / 1000000,
+			    .points = points,
+			    .keys = keys < HISTORY_LABELS_MAX ? keys : HISTORY_LABELS_MAX };
+	pthread_mutex_lock(lock);
+	for (unsigned t = 0; t < HISTORY_TIERS && !m.found; t++) {
+		const struct history_chunk *best = NULL;
+		for (const struct history_chunk *c = h->tiers[t].first; c; c = c->next) {
+			if (c->first_ms <= m.time_ms)
+				best = c;
+		}
+		if (best)
+			history_decode(best->bytes.data, best->bytes.len, keep_moment, &m);
+	}
+	pthread_mutex_unlock(lock);
+	return m.found ? 0 : -ENOENT;
+}
+
+uint64_t history_damaged(const struct history *h)
+{
+	return h->damaged_bytes;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------------------------- */
+
+int history_open(const char *path, int write, struct history **out, struct err *err)
+{
+	struct history *h = calloc(1, sizeof(*h));
+	if (!h)
+		return err_set(err, -ENOMEM, "cannot keep a history");
+	pthread_mutex_init(&h->lock, NULL);
+	h->fd = -1;
+	int rc = history_take_key(h, "", 0, "", 0);
+	if (rc < 0)
+		err_set(err, rc, "cannot keep a history");
+	else if (path)
+		rc = history_file_open(h, path, write, err);
+	if (rc < 0) {
+		history_close(h);
+		return rc;
+	}
+	*out = h;
+	return 0;
+}

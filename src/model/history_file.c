@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * history_file.c - the history as an append-only file: a header, then records. All numbers little-endian.
+ *   header: "BLHIST1\n"
+ *   record: u8 kind, u8 tier, u16 length, u32 CRC-32 of kind, tier, length and payload, payload
+ *   kind 1, label: class and label, each ended by NUL; numbered from 1 in order of appearance (0 is the process)
+ *   kind 2, run: u64 CLOCK_REALTIME ns, i32 pid, name of the process
+ *   kind 3, frame: as in history.c
+ * A record that ends early or fails its checksum ends what is read; a watcher cuts it off and goes on from there.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/crc.h"
+#include "base/fileio.h"
+#include "model/history_impl.h"
+
+#define MAGIC "BLHIST1\n"
+#define MAGIC_LEN 8
+#define RECORD_HEAD 8
+#define SLACK \
+	(1u << 20) /* a file is written anew when it is twice what it must be, and this much more */
+
+static void record(struct buf *to, unsigned kind, unsigned tier, const void *payload, size_t len)
+{
+	uint8_t head[RECORD_HEAD] = { (uint8_t)kind, (uint8_t)tier, (uint8_t)len,
+				      (uint8_t)(len >> 8) };
+	uint32_t crc = crc_32(crc_32(0, head, 4), payload, len);
+	for (int i = 0; i < 4; i++)
+		head[4 + i] = (uint8_t)(crc >> (8 * i));
+	buf_put(to, head, sizeof(head));
+	buf_put(to, payload, len);
+}
+
+static void record_key(struct buf *to, const struct history_key *key)
+{
+	char payload[2 * HISTORY_NAME_MAX + 2];
+	size_t class_len = strlen(key->class) + 1, label_len = strlen(key->label) + 1;
+	memcpy(payload, key->class, class_len);
+	memcpy(payload + class_len, key->label, label_len);
+	record(to, RECORD_LABEL, 0, payload, class_len + label_len);
+}
+
+static void record_run(struct buf *to, const struct history_run *run)
+{
+	uint8_t payload[12 + sizeof(run->comm)];
+	for (int i = 0; i < 8; i++)
+		payload[i] = (uint8_t)(run->time_ns >> (8 * i));
+	for (int i = 0; i < 4; i++)
+		payload[8 + i] = (uint8_t)((uint32_t)run->pid >> (8 * i));
+	size_t len = strnlen(run->comm, sizeof(run->comm) - 1);
+	memcpy(payload + 12, run->comm, len);
+	record(to, RECORD_RUN, 0, payload, 12 + len);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------- */
+
+static int take_run(struct history *h, const uint8_t *payload, size_t len)
+{
+	struct history_run run = { 0 };
+	if (len < 12 || len - 12 >= sizeof(run.comm))
+		return -EBADMSG;
+	uint32_t pid = 0;
+	for (int i = 0; i < 8; i++)
+		run.time_ns |= (uint64_t)payload[i] << (8 * i);
+	for (int i = 0; i < 4; i++)
+		pid |= (uint32_t)payload[8 + i] << (8 * i);
+	run.pid = (int32_t)pid;
+	memcpy(run.comm, payload + 12, len - 12);
+	return history_take_run(h, &run);
+}
+
+static int take_key(struct history *h, const char *payload, size_t len)
+{
+	size_t class_len = strnlen(payload, len);
+	if (class_len >= len || class_len > HISTORY_NAME_MAX)
+		return -EBADMSG;
+	const char *label = payload + class_len + 1;
+	size_t left = len - class_len - 1, label_len = strnlen(label, left);
+	if (label_len + 1 != left || label_len > HISTORY_NAME_MAX)
+		return -EBADMSG;
+	return history_take_key(h, payload, class_len, label, label_len);
+}
+
+static int take(struct history *h, const uint8_t *head, size_t len)
+{
+	const uint8_t *payload = head + RECORD_HEAD;
+	switch (head[0]) {
+	case RECORD_LABEL:
+		return take_key(h, (const char *)payload, len);
+	case RECORD_RUN:
+		return take_run(h, payload, len);
+	case RECORD_FRAME:
+		return head[1] < HISTORY_TIERS
+			       ? history_take_frame(h, head[1], (const char *)payload, len)
+			       : -EBADMSG;
+	default:
+		return 0; /* of a later version: passed over */
+	}
+}
+
+/* Everything that is sound; returns where the first unsound byte stands. */
+static ssize_t take_all(struct history *h, const uint8_t *bytes, size_t len)
+{
+	size_t at = MAGIC_LEN;
+	while (len - at >= RECORD_HEAD) {
+		const uint8_t *head = bytes + at;
+		size_t payload = (size_t)head[2] | (size_t)head[3] << 8;
+		uint32_t crc = 0;
+		for (int i = 0; i < 4; i++)
+			crc |= (uint32_t)head[4 + i] << (8 * i);
+		if (payload > len - at - RECORD_HEAD ||
+		    crc_32(crc_32(0, head, 4), head + RECORD_HEAD, payload) != crc)
+			break;
+		int rc = take(h, head, payload);
+		if (rc == -ENOMEM)
+			return rc;
+		if (rc < 0)
+			break;
+		at += RECORD_HEAD + payload;
+	}
+	return (ssize_t)at;
+}
+
+static int load(struct history *h, const char *path, uint64_t size, struct err *err)
+{
+	if (size > HISTORY_FILE_MAX)
+		return err_set(err, -EBADMSG, "'%s' is too large for a history: %llu bytes", path,
+			       (unsigned long long)size);
+	uint8_t *bytes = malloc(size + 1);
+	if (!bytes)
+		return err_set(err, -ENOMEM, "cannot read '%s'", path);
+	ssize_t got = fileio_pread(h->fd, bytes, size, 0), sound = 0;
+	if (got >= 0 && (got < MAGIC_LEN || memcmp(bytes, MAGIC, MAGIC_LEN) != 0)) {
+		free(bytes);
+		err_set(err, -EBADMSG, "'%s' is no history of regions", path);
+		return err_hint(err, "a new file is made where none is; this one is left as it is");
+	}
+	if (got >= 0)
+		sound = take_all(h, bytes, (size_t)got);
+	free(bytes);
+	if (got < 0 || sound < 0)
+		return err_set(err, got < 0 ? (int)got : (int)sound, "cannot read '%s'", path);
+	h->file_bytes = (uint64_t)sound;
+	h->damaged_bytes = (uint64_t)(got - sound);
+	h->keys_written = h->key_count;
+	return 0;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------------- */
+
+static int open_new(struct history *h, const char *path, struct err *err)
+{
+	h->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (h->fd < 0)
+		return err_set(err, -errno, "cannot create '%s'", path);
+	int rc = fileio_pwrite(h->fd, MAGIC, MAGIC_LEN, 0);
+	if (rc < 0)
+		return err_set(err, rc, "cannot write '%s'", path);
+	h->file_bytes = MAGIC_LEN;
+	h->keys_written = 1;
+	return 0;
+}
+
+int history_file_open(struct history *h, const char *path, int write, struct err *err)
+{
+	struct stat st;
+	h->path = strdup(path);
+	if (!h->path)
+		return err_set(err, -ENOMEM, "cannot open '%s'", path);
+	h->writable = write;
+	/* not blocking: a fifo of that name must not hang us */
+	h->fd = open(path, (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (h->fd < 0 && errno == ENOENT && write) {
+		int rc = open_new(h, path, err);
+		if (rc < 0)
+			return rc;
+	} else if (h->fd < 0) {
+		return err_set(err, -errno, "cannot open '%s'", path);
+	}
+	if (write && flock(h->fd, LOCK_EX | LOCK_NB) < 0) {
+		err_set(err, -EBUSY, "cannot write '%s'", path);
+		return err_hint(err, "another watcher writes this history: give each its own file");
+	}
+	if (fstat(h->fd, &st) < 0)
+		return err_set(err, -errno, "cannot read '%s'", path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(err, -EINVAL, "'%s' is not a regular file", path);
+	int rc = load(h, path, (uint64_t)st.st_size, err);
+	if (rc < 0 || !write || !h->damaged_bytes)
+		return rc;
+	if (ftruncate(h->fd, (off_t)h->file_bytes) < 0)
+		return err_set(err, -errno, "cannot cut the damaged end off '%s'", path);
+	return 0;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------------------- */
+
+static int append(struct history *h, const struct buf *records, struct err *err)
+{
+	int rc = buf_failed(records)
+			 ? -ENOMEM
+			 : fileio_pwrite(h->fd, records->data, records->len, h->file_bytes);
+	if (rc < 0)
+		return err_set(err, rc, "cannot write '%s'", h->path);
+	h->file_bytes += records->len;
+	return 0;
+}
+
+int history_file_run(struct history *h, const struct history_run *run, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf records = { 0 };
+	record_run(&records, run);
+	return append(h, &records, err);
+}
+
+int history_file_frame(struct history *h, unsigned tier, const char *bytes, size_t len,
+		       struct err *err)
+{
+	CLEANUP(buf_fini) struct buf records = { 0 };
+	/*
+	 * A frame of differences needs the one before it in the file: after a failed write the file is made anew, which
+	 * needs room for both, so that is tried until it succeeds.
+	 */
+	if (h->failing || h->file_bytes > 2 * h->kept_bytes + SLACK)
+		return history_file_renew(h, err);
+	size_t keys = h->keys_written;
+	for (; keys < h->key_count; keys++)
+		record_key(&records, &h->keys[keys]);
+	if (len > UINT16_MAX)
+		return err_set(err, -EMSGSIZE, "cannot write '%s': a sample is too large", h->path);
+	record(&records, RECORD_FRAME, tier, bytes, len);
+	int rc = append(h, &records, err);
+	if (rc == 0)
+		h->keys_written = keys;
+	return rc;
+}
+
+/* Frames lie in a chunk without a length: decoding finds their ends. */
+static int copy_chunk(struct buf *to, unsigned tier, const struct history_chunk *chunk)
+{
+	const char *at = chunk->bytes.data;
+	size_t left = chunk->bytes.len;
+	while (left) {
+		size_t len = history_frame_len(at, left);
+		if (!len || len > UINT16_MAX)
+			return -EBADMSG;
+		record(to, RECORD_FRAME, tier, at, len);
+		at += len;
+		left -= len;
+	}
+	return 0;
+}
+
+int history_file_renew(struct history *h, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf all = { 0 };
+	char path[4096];
+	int rc = 0;
+	buf_put(&all, MAGIC, MAGIC_LEN);
+	for (size_t i = 0; i < h->run_count; i++)
+		record_run(&all, &h->runs[i]);
+	for (size_t i = 1; i < h->key_count; i++)
+		record_key(&all, &h->keys[i]);
+	for (unsigned t = HISTORY_TIERS; t-- > 0 && !rc;) {
+		for (const struct history_chunk *c = h->tiers[t].first; c && !rc; c = c->next)
+			rc = copy_chunk(&all, t, c);
+	}
+	if (rc < 0 || buf_failed(&all))
+		return err_set(err, rc < 0 ? rc : -ENOMEM, "cannot write '%s' anew", h->path);
+	if (snprintf(path, sizeof(path), "%s.new.%d", h->path, (int)getpid()) >= (int)sizeof(path))
+		return err_set(err, -ENAMETOOLONG, "cannot write '%s' anew", h->path);
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return err_set(err, -errno, "cannot create '%s'", path);
+	rc = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : fileio_pwrite(fd, all.data, all.len, 0);
+	if (rc == 0 && rename(path, h->path) < 0)
+		rc = -errno;
+	if (rc < 0) {
+		unlink(path);
+		close(fd);
+		return err_set(err, rc, "cannot write '%s' anew", h->path);
+	}
+	close(h->fd);
+	h->fd = fd;
+	h->file_bytes = all.len;
+	h->keys_written = h->key_count;
+	return 0;
+}
+
+void history_close(struct history *h)
+{
+	if (!h)
+		return;
+	for (unsigned t = 0; t < HISTORY_TIERS; t++) {
+		while (h->tiers[t].first) {
+			struct history_chunk *c = h->tiers[t].first;
+			h->tiers[t].first = c->next;
+			buf_fini(&c->bytes);
+			free(c);
+		}
+	}
+	if (h->fd >= 0)
+		close(h->fd);
+	pthread_mutex_destroy(&h->lock);
+	arena_fini(&h->names);
+	free(h->runs);
+	free(h->path);
+	free(h);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* history_impl.h - shared by history.c (samples in memory) and history_file.c (records on disk); nobody else's. */
+#ifndef MODEL_HISTORY_IMPL_H
+#define MODEL_HISTORY_IMPL_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "model/history.h"
+
+#define CHUNK_FRAMES 64 /* then a frame that stands alone */
+#define RUNS_MAX 1024   /* older ones are forgotten */
+#define CHUNKS_MAX 128  /* a tier: twice what its span needs; a hostile file cannot ask for more */
+#define VALUES 4
+
+enum record_kind { RECORD_LABEL = 1, RECORD_RUN = 2, RECORD_FRAME = 3 };
+
+struct history_values {
+	uint64_t v[VALUES]; /* rss, virtual, swap in HISTORY_UNIT; count */
+};
+
+/** A run of frames: the first says everything, the others what changed. */
+struct history_chunk {
+	struct history_chunk *next;
+	uint64_t first_ms, last_ms;
+	unsigned frames;
+	struct buf bytes;
+};
+
+struct history_tier {
+	struct history_chunk *first, *last;
+	unsigned chunks;
+	uint64_t last_ms;
+	struct history_values now[HISTORY_LABELS_MAX]; /* as of the last frame */
+};
+
+struct history {
+	pthread_mutex_t lock;
+	struct arena names;
+	struct history_key keys[HISTORY_LABELS_MAX];
+	size_t key_count;
+	struct history_tier tiers[HISTORY_TIERS];
+	struct history_run *runs;
+	size_t run_count, run_cap;
+
+	int fd, writable;
+	char *path;
+	uint64_t file_bytes, damaged_bytes;
+	uint64_t kept_bytes; /* what a new file would take: decides when to write one */
+	size_t keys_written;
+	int failing;
+};
+
+/** history_decode() - feed @fn the time and values of each frame of @chunk; nonzero ends it. -EBADMSG for damaged bytes. */
+typedef int (*frame_fn)(void *ctx, uint64_t time_ms, const struct history_values *values);
+int history_decode(const char *bytes, size_t len, frame_fn fn, void *ctx);
+/** history_frame_len() - bytes of the first frame of @bytes, 0 where there is none. */
+size_t history_frame_len(const char *bytes, size_t len);
+/** history_take_frame() - a frame read from a file joins @tier. */
+int history_take_frame(struct history *history, unsigned tier, const char *bytes, size_t len);
+/** history_take_key(), history_take_run() - likewise a label, a run. */
+int history_take_key(struct history *history, const char *class, size_t class_len,
+		     const char *label, size_t label_len);
+int history_take_run(struct history *history, const struct history_run *run);
+
+int history_file_open(struct history *history, const char *path, int write, struct err *err);
+/** Append records; called with the lock held. */
+int history_file_run(struct history *history, const struct history_run *run, struct err *err);
+int history_file_frame(struct history *history, unsigned tier, const char *bytes, size_t len,
+		       struct err *err);
+/** history_file_renew() - write what is kept to a new file and put it in the old one's place. */
+int history_file_renew(struct history *history, struct err *err);
+
+#endif

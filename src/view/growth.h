@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * growth.h - is it growing, how fast, how sure is that: Theil-Sen slope (the median of the slopes of all pairs of points;
+ * up to 29 % of wild points do not move it) and the Mann-Kendall test (H. B. Mann 1945, with the correction for ties),
+ * which needs no assumption on how the points scatter. A garbage collector's sawtooth is judged by its lower envelope: the
+ * lows after its drops.
+ */
+#ifndef VIEW_GROWTH_H
+#define VIEW_GROWTH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "model/history.h"
+
+#define GROWTH_POINTS_MAX 400 /* more are thinned out evenly: the test takes all pairs */
+#define GROWTH_POINTS_MIN 6
+#define GROWTH_LOWS_MIN 6
+#define GROWTH_SURE 0.99 /* what "growing" and "shrinking" mean, together with: */
+#define GROWTH_SHARE 0.1 /* the trend over the whole stretch is that much of the range of values */
+
+enum growth_verdict { GROWTH_UNKNOWN, GROWTH_STEADY, GROWTH_GROWING, GROWTH_SHRINKING };
+
+struct growth {
+	enum growth_verdict verdict;
+	double bytes_per_second; /* slope; of the lower envelope where @lows is set */
+	double confidence;       /* 0 to 1: that there is a trend in the slope's direction */
+	size_t points;           /* that the test saw */
+	int lows;                /* 1: a sawtooth, judged by its lows */
+	uint64_t span_ns;
+	uint64_t first_bytes, last_bytes, low_bytes, high_bytes;
+};
+
+/**
+ * view_growth() - judge the RSS of @points, which are in order of time; O(n^2) up to GROWTH_POINTS_MAX, some 2 ms. Fewer than
+ * GROWTH_POINTS_MIN points, or a sawtooth with fewer than GROWTH_LOWS_MIN lows (that does not shrink), are GROWTH_UNKNOWN. Memory: 1 MiB, -ENOMEM.
+ */
+int view_growth(const struct history_point *points, size_t count, struct growth *growth);
+
+/** view_growth_eta() - seconds until @limit_bytes at this rate; INFINITY unless it is surely growing, 0 beyond it. */
+double view_growth_eta(const struct growth *growth, uint64_t limit_bytes);
+
+/** view_growth_word() - "growing", "steady", "shrinking", "unknown". */
+const char *view_growth_word(enum growth_verdict verdict);
+
+#endif

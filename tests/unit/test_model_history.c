@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Histories of regions: what is kept at which resolution, what survives a restart, a cut, a flipped bit and a full label table. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "model/history.h"
+
+#define SECOND 1000000000ull
+#define START (1700000000ull * SECOND)
+#define KIB 1024ull
+
+static char folder[] = "/tmp/byteledger-history-XXXXXX";
+static char path[64];
+
+static int make_folder(void **state)
+{
+	(void)state;
+	if (!mkdtemp(folder))
+		return -1;
+	snprintf(path, sizeof(path), "%s/h", folder);
+	return 0;
+}
+
+static int remove_folder(void **state)
+{
+	(void)state;
+	unlink(path);
+	return rmdir(folder);
+}
+
+static struct history *open_history(const char *name)
+{
+	struct history *h = NULL;
+	struct err err = { 0 };
+	if (history_open(name, 1, &h, &err) < 0)
+		fail_msg("%s", err.msg);
+	return h;
+}
+
+/* Second @s: the process has s + 100 KiB, one label a third of it, another is there in even seconds only. */
+static void add_second(struct history *h, uint64_t s)
+{
+	struct history_row rows[3] = {
+		{ "", "", (s + 100) * KIB, (s + 200) * KIB, 0, 10 },
+		{ "allocator", "heap (brk)", (s + 100) / 3 * KIB, (s + 100) * KIB, 4 * KIB, 1 },
+		{ "named", "TNC-*", s * KIB, s * KIB, 0, s },
+	};
+	struct err err = { 0 };
+	if (history_add(h, START + s * SECOND, rows, s % 2 ? 2 : 3, &err) < 0)
+		fail_msg("%s", err.msg);
+}
+
+static size_t series(struct history *h, size_t key, uint64_t from_s, uint64_t to_s,
+		     struct history_point **points)
+{
+	size_t count;
+	assert_int_equal(history_series(h, key, START + from_s * SECOND, START + to_s * SECOND,
+					points, &count),
+			 0);
+	return count;
+}
+
+static void check_second(const struct history_point *p)
+{
+	uint64_t s = (p->time_ns - START) / SECOND;
+	assert_int_equal(p->rss_bytes, (s + 100) * KIB);
+	assert_int_equal(p->virtual_bytes, (s + 200) * KIB);
+	assert_int_equal(p->count, 10);
+}
+
+static void samples_come_back_as_they_were(void **state)
+{
+	(void)state;
+	struct history *h = open_history(NULL);
+	for (uint64_t s = 0; s < 300; s++)
+		add_second(h, s);
+	struct history_point *p;
+	assert_int_equal(series(h, 0, 0, 1000, &p), 300);
+	for (size_t i = 0; i < 300; i++)
+		check_second(&p[i]);
+	free(p);
+	int key = history_find(h, "named", "TNC-*");
+	assert_true(key > 0);
+	assert_int_equal(series(h, (size_t)key, 100, 103, &p), 4);
+	assert_int_equal(p[0].rss_bytes, 100 * KIB);
+	assert_int_equal(p[1].rss_bytes, 0); /* not there in odd seconds */
+	assert_int_equal(p[2].count, 102);
+	free(p);
+	assert_int_equal(history_find(h, "named", "else"), -ENOENT);
+	history_close(h);
+}
+
+static void old_samples_grow_coarse_and_then_go(void **state)
+{
+	(void)state;
+	struct history *h = open_history(NULL);
+	uint64_t end = 5 * 24 * 3600;
+	for (uint64_t s = 0; s < end; s += s + 7200 < end ? 10 : 1)
+		add_second(h, s);
+	struct history_point *p;
+	size_t n = series(h, 0, end - 600, end, &p);
+	assert_in_range(n, 599, 601);
+	free(p);
+	n = series(h, 0, end - 7200, end - 3600, &p);
+	assert_in_range(n, 355, 365); /* one in ten seconds */
+	for (size_t i = 0; i < n; i++)
+		check_second(&p[i]);
+	free(p);
+	n = series(h, 0, end - 48 * 3600, end - 24 * 3600, &p);
+	assert_in_range(n, 715, 725); /* one in two minutes */
+	free(p);
+	n = series(h, 0, 0, end, &p);
+	assert_true(n > 0);
+	assert_true(p[0].time_ns >= START + (end - 4 * 24 * 3600 - 64 * 120 - 120) * SECOND);
+	for (size_t i = 1; i < n; i++)
+		assert_true(p[i].time_ns > p[i - 1].time_ns);
+	free(p);
+	history_close(h);
+}
+
+static void a_restart_goes_on_where_the_last_run_ended(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	for (uint64_t run = 0; run < 3; run++) {
+		struct history *h = open_history(path);
+		struct history_run who = { START + run * 100 * SECOND, 4242 + (int)run, "program" };
+		assert_int_equal(history_start(h, &who, &err), 0);
+		for (uint64_t s = run * 100; s < run * 100 + 90; s++)
+			add_second(h, s);
+		history_close(h); /* a crash leaves the same bytes: nothing is written at the end */
+	}
+	struct history *h = NULL;
+	assert_int_equal(history_open(path, 0, &h, &err), 0);
+	struct history_point *p;
+	assert_int_equal(series(h, 0, 0, 1000, &p), 270);
+	for (size_t i = 0; i < 270; i++)
+		check_second(&p[i]);
+	free(p);
+	struct history_run *runs;
+	size_t count;
+	assert_int_equal(history_runs(h, &runs, &count), 0);
+	assert_int_equal(count, 3);
+	assert_int_equal(runs[2].pid, 4244);
+	assert_string_equal(runs[2].comm, "program");
+	free(runs);
+	history_close(h);
+	unlink(path);
+}
+
+static void a_history_that_is_being_written_is_not_written_twice(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct history *h = open_history(path), *other = NULL;
+	assert_int_equal(history_open(path, 1, &other, &err), -EBUSY);
+	assert_int_equal(history_open(path, 0, &other, &err), 0); /* reading is fine */
+	history_close(other);
+	history_close(h);
+	unlink(path);
+}
+
+static void the_file_is_written_anew_before_it_grows_without_end(void **state)
+{
+	(void)state;
+	struct history *h = open_history(path);
+	struct history_row rows[200];
+	char labels[200][16];
+	struct err err = { 0 };
+	struct stat st;
+	uint64_t largest = 0;
+	for (uint64_t s = 0; s < 4000; s++) {
+		for (uint64_t i = 0; i < 200; i++) {
+			snprintf(labels[i], sizeof(labels[i]), "label %llu", (unsigned long long)i);
+			rows[i] = (struct history_row){
+				"named", labels[i], (s * 7919 * (i + 1) % 100000) * KIB,
+				s * KIB, 0,         i
+			};
+		}
+		assert_int_equal(history_add(h, START + s * SECOND, rows, 200, &err), 0);
+		assert_int_equal(stat(path, &st), 0);
+		largest = (uint64_t)st.st_size > largest ? (uint64_t)st.st_size : largest;
+	}
+	assert_true(largest < (8u << 20));
+	struct history_point *before, *after;
+	size_t n = series(h, 0, 0, 4000, &before);
+	history_close(h);
+	h = open_history(path);
+	assert_int_equal(series(h, 0, 0, 4000, &after), n);
+	assert_memory_equal(before, after, n * sizeof(*before));
+	free(before);
+	free(after);
+	history_close(h);
+	unlink(path);
+}
+
+static void more_labels_than_fit_are_added_up(void **state)
+{
+	(void)state;
+	struct history *h = open_history(NULL);
+	struct history_row rows[1000];
+	char labels[1000][16];
+	struct err err = { 0 };
+	rows[0] = (struct history_row){ "", "", 999 * KIB, 0, 0, 0 };
+	for (unsigned i = 1; i < 1000; i++) {
+		snprintf(labels[i], sizeof(labels[i]), "%u", i);
+		rows[i] = (struct history_row){ "named", labels[i], KIB, 0, 0, 1 };
+	}
+	assert_int_equal(history_add(h, START, rows, 1000, &err), 0);
+	size_t keys = history_keys(h);
+	assert_int_equal(keys, HISTORY_LABELS_MAX);
+	struct history_point *now = calloc(keys, sizeof(*now));
+	assert_int_equal(history_at(h, START, now, keys), 0);
+	uint64_t sum = 0;
+	for (size_t i = 1; i < keys; i++)
+		sum += now[i].rss_bytes;
+	assert_int_equal(sum, 999 * KIB);
+	free(now);
+	history_close(h);
+}
+
+static char *read_file(size_t *len)
+{
+	FILE *file = fopen(path, "rb");
+	assert_non_null(file);
+	char *bytes = malloc(1 << 20);
+	*len = fread(bytes, 1, 1 << 20, file);
+	fclose(file);
+	return bytes;
+}
+
+static void write_file(const char *bytes, size_t len)
+{
+	unlink(path);
+	FILE *file = fopen(path, "wb");
+	assert_non_null(file);
+	assert_int_equal(fwrite(bytes, 1, len, file), len);
+	fclose(file);
+}
+
+static void a_cut_or_flipped_file_yields_what_stands_before(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct history *h = open_history(path);
+	for (uint64_t s = 0; s < 20; s++)
+		add_second(h, s);
+	history_close(h);
+	size_t len;
+	char *bytes = read_file(&len);
+	for (size_t at = 8; at < len; at++) {
+		for (int flip = 0; flip < 2; flip++) {
+			bytes[at] = (char)(bytes[at] ^ (flip ? 0x10 : 0));
+			write_file(bytes, flip ? len : at);
+			bytes[at] = (char)(bytes[at] ^ (flip ? 0x10 : 0));
+			h = NULL;
+			assert_int_equal(history_open(path, 0, &h, &err), 0);
+			struct history_point *p;
+			size_t n = series(h, 0, 0, 100, &p);
+			assert_true(n <= 20);
+			for (size_t i = 0; i < n; i++)
+				check_second(&p[i]);
+			if (flip)
+				assert_true(history_damaged(h) > 0);
+			free(p);
+			history_close(h);
+		}
+	}
+	/* a watcher goes on behind the sound part */
+	write_file(bytes, len - 3);
+	h = open_history(path);
+	add_second(h, 50);
+	history_close(h);
+	h = open_history(path);
+	assert_int_equal(history_damaged(h), 0);
+	struct history_point *p;
+	size_t n = series(h, 0, 0, 100, &p);
+	assert_int_equal(p[n - 1].rss_bytes, 150 * KIB);
+	free(p);
+	history_close(h);
+	free(bytes);
+	unlink(path);
+}
+
+static void what_is_no_history_is_left_alone(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct history *h = NULL;
+	write_file("precious", 8);
+	assert_int_equal(history_open(path, 1, &h, &err), -EBADMSG);
+	size_t len;
+	char *bytes = read_file(&len);
+	assert_int_equal(len, 8);
+	assert_memory_equal(bytes, "precious", 8);
+	free(bytes);
+	unlink(path);
+	assert_int_equal(history_open(path, 0, &h, &err), -ENOENT);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_true(history_open(path, 1, &h, &err) < 0);
+	unlink(path);
+	assert_int_equal(symlink("/etc/passwd", path), 0);
+	assert_true(history_open(path, 1, &h, &err) < 0);
+	unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(samples_come_back_as_they_were),
+		cmocka_unit_test(old_samples_grow_coarse_and_then_go),
+		cmocka_unit_test(a_restart_goes_on_where_the_last_run_ended),
+		cmocka_unit_test(a_history_that_is_being_written_is_not_written_twice),
+		cmocka_unit_test(the_file_is_written_anew_before_it_grows_without_end),
+		cmocka_unit_test(more_labels_than_fit_are_added_up),
+		cmocka_unit_test(a_cut_or_flipped_file_yields_what_stands_before),
+		cmocka_unit_test(what_is_no_history_is_left_alone),
+	};
+	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
