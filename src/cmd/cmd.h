@@ -23,6 +23,15 @@ struct command {
 /** cmd_fail() - print "byteledger: MESSAGE" and the hint, if any, on stderr; returns CMD_FAILED. */
 int cmd_fail(const struct err *err);
 
+/** cmd_refuse() - the same for what was typed: prints and exits with CMD_USAGE; only inside an argp parser. */
+void cmd_refuse(const struct err *err) __attribute__((noreturn));
+
+/**
+ * cmd_take_file() - the part of a parser that takes the one FILE: keys ARGP_KEY_ARG and ARGP_KEY_END, a second or a missing
+ * one is a usage error. Return: 0, or ARGP_ERR_UNKNOWN for any other key. @path is lent from argv.
+ */
+error_t cmd_take_file(const char **path, int key, char *arg, struct argp_state *state);
+
 /**
  * cmd_parse() - argp_parse() with the house's manners: unknown options and --help are handled, usage errors exit with 2,
  * --help with 0. @argv up to "--" belongs to the command; *@rest receives the index of what follows (argc if nothing).

@@ -90,21 +90,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'o':
 		e->out_path = arg;
 		break;
-	case ARGP_KEY_ARG:
-		if (e->path)
-			argp_error(state, "one recording at a time");
-		e->path = arg;
-		break;
-	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "which recording?");
-		break;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_take_file(&e->path, key, arg, state);
 	}
-	if (rc < 0) {
-		cmd_fail(&e->err);
-		exit(CMD_USAGE);
-	}
+	if (rc < 0)
+		cmd_refuse(&e->err);
 	return 0;
 }
 

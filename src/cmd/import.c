@@ -25,19 +25,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'o':
 		import->out_path = arg;
 		break;
-	case ARGP_KEY_ARG:
-		if (import->path)
-			argp_error(state, "one file at a time");
-		import->path = arg;
-		break;
-	case ARGP_KEY_END:
-		if (!import->path)
-			argp_error(state, "which file?");
-		if (!import->out_path)
-			argp_error(state, "-o OUT is needed");
-		break;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		if (key == ARGP_KEY_END && import->path && !import->out_path)
+			argp_error(state, "-o OUT is needed");
+		return cmd_take_file(&import->path, key, arg, state);
 	}
 	return 0;
 }

@@ -33,17 +33,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "unknown format '%s': text or json", arg);
 		args->json = strcmp(arg, "json") == 0;
 		break;
-	case ARGP_KEY_ARG:
-		if (args->path)
-			argp_error(state, "one file at a time");
-		args->path = arg;
-		break;
-	case ARGP_KEY_END:
-		if (!args->path)
-			argp_error(state, "which file?");
-		break;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_take_file(&args->path, key, arg, state);
 	}
 	return 0;
 }

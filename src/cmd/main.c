@@ -30,6 +30,29 @@ int cmd_fail(const struct err *err)
 	return CMD_FAILED;
 }
 
+void cmd_refuse(const struct err *err)
+{
+	cmd_fail(err);
+	exit(CMD_USAGE);
+}
+
+error_t cmd_take_file(const char **path, int key, char *arg, struct argp_state *state)
+{
+	switch (key) {
+	case ARGP_KEY_ARG:
+		if (*path)
+			argp_error(state, "one file at a time, not '%s' and '%s'", *path, arg);
+		*path = arg;
+		return 0;
+	case ARGP_KEY_END:
+		if (!*path)
+			argp_error(state, "which file?");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
 int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *input)
 {
 	int own = argc;

@@ -17,10 +17,12 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/launch.h"
 #include "cmd/open.h"
 #include "out/out.h"
+#include "query/query.h"
 #include "wire/heap.h"
 #include "wire/heap_start.h"
 
@@ -65,44 +67,6 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-/* "1h30m", "10s", "250ms": sums of NUMBER UNIT. */
-static int parse_duration(const char *text, uint64_t *ns)
-{
-	static const struct {
-		const char *name;
-		uint64_t ns;
-	} units[] = { { "ns", 1 },
-		      { "us", 1000 },
-		      { "ms", 1000000 },
-		      { "s", 1000000000 },
-		      { "m", 60000000000 },
-		      { "h", 3600000000000 },
-		      { "d", 86400000000000 } };
-	uint64_t sum = 0;
-	if (!*text)
-		return -EINVAL;
-	while (*text) {
-		char *end;
-		if (*text < '0' || *text > '9')
-			return -EINVAL;
-		errno = 0;
-		unsigned long long number = strtoull(text, &end, 10);
-		size_t len = strspn(end, "abcdefghijklmnopqrstuvwxyz"), i;
-		for (i = 0; i < ARRAY_LEN(units); i++) {
-			if (strlen(units[i].name) == len && strncmp(units[i].name, end, len) == 0)
-				break;
-		}
-		uint64_t part;
-		if (i == ARRAY_LEN(units) || errno ||
-		    __builtin_mul_overflow((uint64_t)number, units[i].ns, &part) ||
-		    __builtin_add_overflow(sum, part, &sum))
-			return -EINVAL;
-		text = end + len;
-	}
-	*ns = sum;
-	return 0;
-}
-
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct record_opt *opt = state->input;
@@ -115,7 +79,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		opt->output = arg;
 		return 0;
 	case OPT_DURATION:
-		if (parse_duration(arg, &opt->duration_ns) < 0 || !opt->duration_ns)
+		if (query_duration_parse(arg, &opt->duration_ns, NULL) < 0 || !opt->duration_ns)
 			argp_error(state, "'%s' is not a duration like 10s, 5m, 1h30m", arg);
 		return 0;
 	case 'q':
@@ -133,7 +97,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		opt->on_full = arg;
 		return 0;
 	case OPT_RESOLUTION:
-		if (parse_duration(arg, &ns) < 0 || !ns)
+		if (query_duration_parse(arg, &ns, NULL) < 0 || !ns)
 			argp_error(state, "'%s' is not a time like 1ms, 10us, 1ns", arg);
 		opt->stamp_every_event = ns < MS;
 		return 0;
@@ -150,6 +114,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		    ns > HEAP_BUDGET_MAX_MIB)
 			argp_error(state, "--budget is a number of MiB from 32 to 1024");
 		opt->budget_bytes = ns << 20;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "a program stands behind '--': -- %s ...", arg);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -213,8 +180,12 @@ static void take_signals(int fd, pid_t forward_to)
 
 static void report_failure(struct record *rec)
 {
-	if (!rec->failed)
+	if (!rec->failed) {
+		if (!rec->err.hint[0])
+			err_hint(&rec->err, "what was recorded before can be read; the program "
+					    "goes on, unrecorded");
 		cmd_fail(&rec->err);
+	}
 	rec->failed = 1;
 }
 
@@ -236,6 +207,9 @@ static enum ending record_loop(struct record *rec, int signals, uint64_t duratio
 				source_heap_detach(rec->heap);
 				pause = 10 * MS;
 			}
+		} else if (rec->replaced) {
+			record_note_successor(rec);
+			pause = 50 * MS;
 		} else if (duration_ns == 0) {
 			pause = 1000 * (int64_t)MS;
 		}
@@ -288,11 +262,13 @@ static void tell_findings(const struct record *rec, const char *program)
 {
 	struct source_heap_state state;
 	source_heap_state(rec->heap, &state);
+	CLEANUP(buf_fini) struct buf by = { 0 };
+	text_escape(&by, rec->replaced_by[0] ? rec->replaced_by : "another program", 0);
 	if (rec->replaced)
 		fprintf(stderr,
-			"byteledger: '%s' replaced itself by another program; the recording ends "
-			"there\nhint: name that program, or use --follow-children\n",
-			program);
+			"byteledger: '%s' replaced itself by %s; the recording ends there\n"
+			"hint: name that program, or use --follow-children\n",
+			program, buf_cstr(&by));
 	else if (!state.attached)
 		fprintf(stderr,
 			"byteledger: '%s' never loaded the recording library, so nothing was "
@@ -308,7 +284,6 @@ static void report(struct record *rec, const struct record_opt *opt, const char 
 	FILE *to = opt->format || isatty(STDOUT_FILENO) ? stdout : stderr;
 	int json = opt->format && strcmp(opt->format, "json") == 0;
 	terminal_fit(to, &out);
-	fprintf(stderr, "byteledger: recorded into '%s'\n", path);
 	int rc = cmd_resolve(rec->prof, NULL, &err);
 	if (rc >= 0)
 		rc = json ? out_json(to, rec->prof, &out, &err)
@@ -316,6 +291,8 @@ static void report(struct record *rec, const struct record_opt *opt, const char 
 	if (rc < 0)
 		cmd_fail(&err);
 	fflush(to);
+	int below = !json && (to == stderr || isatty(STDOUT_FILENO)); /* a report stands above */
+	fprintf(stderr, "%sbyteledger: recorded into '%s'\n", below ? "\n" : "", path);
 }
 
 static void finish_and_report(struct record *rec, const struct record_opt *opt, enum ending how,
@@ -329,9 +306,9 @@ static void finish_and_report(struct record *rec, const struct record_opt *opt, 
 			       complete, rec->failed ? NULL : &err);
 	if (rc < 0 && !rec->failed)
 		cmd_fail(&err);
-	tell_findings(rec, program);
 	if (!opt->quiet && rec->prof)
 		report(rec, opt, buf_cstr(&path));
+	tell_findings(rec, program); /* last, beside the prompt: it says what to do next */
 }
 
 /* Arguments as /proc/PID/cmdline has them: each with its NUL. NULL without memory: then there is no command line. */
@@ -388,7 +365,9 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 	rec.cmdline = join_arguments(launch->argv, &rec.cmdline_bytes);
 	if (record_open(&rec, heap, pid, pattern, comment, opt->stamp_every_event ? 1000 : BEAT_NS,
 			err) < 0) {
-		/* the program goes on, untraced; its status is still what we exit with */
+		/* its status is still what we exit with */
+		if (!err->hint[0])
+			err_hint(err, "the program goes on, unrecorded; -o names another file");
 		cmd_fail(err);
 		rec.failed = 1;
 		source_heap_detach(heap);

@@ -45,6 +45,7 @@ struct record {
 	uint64_t rss_repeat_ns, rss_next_ns, peak_next_ns, flush_next_ns, house_next_ns,
 		exec_next_ns, exec_wait_ns;
 	int saw_exiting, replaced; /* replaced: an exec took the traced program away */
+	char replaced_by[256];     /* its path; "" = not known */
 	int failed;                /* the sink's error was reported */
 	struct err err;
 	char *cmdline;
@@ -65,6 +66,8 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
  * again, or negative errno: nothing can be recorded any more (rec->err says why).
  */
 int64_t record_step(struct record *rec);
+/** record_note_successor() - after an exec: which program runs now. A chain of them (env, sudo, shims) ends in the last. */
+void record_note_successor(struct record *rec);
 /**
  * record_finish() - read the rest and close the file. @detach: the program goes on. @status: as waitpid() tells, -1
  * where not known. @complete: contract 3.1.

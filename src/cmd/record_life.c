@@ -200,6 +200,13 @@ static void look_for_exec(struct record *rec, uint64_t now)
 		rec->exec_wait_ns *= 2;
 }
 
+void record_note_successor(struct record *rec)
+{
+	char exe[sizeof(rec->replaced_by)];
+	if (proc_exe(rec->pid, exe, sizeof(exe)) >= 0)
+		strcpy(rec->replaced_by, exe);
+}
+
 /* How long the rings may be left alone: the fuller they were, the shorter. */
 static int64_t pause_after(unsigned permille)
 {

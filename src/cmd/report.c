@@ -58,21 +58,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_STORE_SYMBOLS:
 		r->store_symbols = 1;
 		break;
-	case ARGP_KEY_ARG:
-		if (r->path)
-			argp_error(state, "one recording at a time");
-		r->path = arg;
-		break;
-	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "which recording?");
-		break;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cmd_take_file(&r->path, key, arg, state);
 	}
-	if (rc < 0) {
-		cmd_fail(&r->err);
-		exit(CMD_USAGE);
-	}
+	if (rc < 0)
+		cmd_refuse(&r->err);
 	return 0;
 }
 
@@ -84,7 +74,8 @@ static int print(const struct report *r, const struct prof *prof, struct err *er
 		.inverted = r->selection.inverted,
 		.limit = r->selection.limit,
 		.one_section = r->selection.by_given || r->selection.cost_given ||
-			       r->selection.query.at.kind,
+			       r->selection.query.at.kind || r->selection.query.leaked,
+		.selection = select_words(&r->selection),
 	};
 	switch (r->format) {
 	case FORMAT_JSON:
@@ -94,6 +85,9 @@ static int print(const struct report *r, const struct prof *prof, struct err *er
 	case FORMAT_TEXT:
 		break;
 	}
+	if (r->selection.query.leaked && !r->selection.cost_given)
+		opt.cost =
+			VIEW_COST_LEAKED; /* the only question left; JSON and CSV keep to the contract's order */
 	terminal_fit(stdout, &opt);
 	return out_text(stdout, prof, &opt, err);
 }

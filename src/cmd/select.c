@@ -2,7 +2,9 @@
 #include "cmd/select.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cmd/cmd.h"
 
@@ -63,6 +65,17 @@ static int parse_limit(const char *text, size_t *limit, struct err *err)
 	return 0;
 }
 
+/** remember() - an option that narrows what counts, for select_words(); beyond the room kept, "..". */
+static void remember(struct selection *s, int key, const char *arg)
+{
+	const struct argp_option *o = options;
+	while (o->key != key && (o->name || o->doc))
+		o++;
+	size_t used = strlen(s->words), room = sizeof(s->words) - used;
+	snprintf(s->words + used, room, "%s--%s%s%s", used ? " " : "", o->name ? o->name : "to",
+		 arg ? " " : "", arg ? arg : "");
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct selection *s = state->input;
@@ -89,6 +102,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_REGEX:
 		q->function_regex = arg;
+		rc = query_regex_check(arg, &err);
 		break;
 	case OPT_MIN_SIZE:
 		rc = query_size_parse(arg, &q->min_size, &err);
@@ -117,10 +131,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
-	if (rc < 0) {
-		cmd_fail(&err);
-		exit(CMD_USAGE);
-	}
+	if (rc < 0)
+		cmd_refuse(&err);
+	if (key != OPT_BY && key != OPT_COST && key != OPT_LIMIT && key != OPT_INVERTED)
+		remember(s, key, arg);
 	return 0;
 }
 
@@ -136,6 +150,11 @@ const struct argp select_but_to_argp = { .options = options, .parser = parse };
 const struct argp select_argp = { .options = to_option,
 				  .parser = parse_with_to,
 				  .children = children };
+
+const char *select_words(const struct selection *selection)
+{
+	return selection->words[0] ? selection->words : NULL;
+}
 
 enum view_cost select_cost(const struct selection *selection)
 {

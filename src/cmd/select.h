@@ -16,6 +16,7 @@ struct selection {
 	int by_given, cost_given;
 	size_t limit; /* 0 = not given */
 	int inverted;
+	char words[256]; /* what counts, as it was typed (cut where it is longer) */
 };
 
 /**
@@ -28,5 +29,8 @@ extern const struct argp select_but_to_argp;
 
 /** select_cost() - the cost to sort by: the given one; else what is live where a moment was asked for, else the peak. */
 enum view_cost select_cost(const struct selection *selection);
+
+/** select_words() - "--at 50% --min-size 64K": what was asked to count, for a heading; NULL = everything. Lent. */
+const char *select_words(const struct selection *selection);
 
 #endif

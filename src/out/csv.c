@@ -101,6 +101,6 @@ int out_csv(FILE *to, const struct prof *prof, const struct out_opt *opt, struct
 	int rc = view_each(prof, opt->by, opt->cost, opt->limit, put_row, &rows, err);
 	free(rows.frames);
 	if (rc == -EIO || (rc == 0 && (fflush(to) != 0 || ferror(to))))
-		return err_set(err, -EIO, "cannot write CSV");
+		return err_set(err, errno ? -errno : -EIO, "cannot write CSV");
 	return rc;
 }

@@ -406,7 +406,7 @@ static int heaptrack_put(struct sink *sink, const struct event *events, size_t c
 			return out_no_memory(err);
 	}
 	if (ferror(out->stream.to))
-		return err_set(err, errno ? -errno : -EIO, "cannot write");
+		return err_set(err, errno ? -errno : -EIO, "cannot write the export");
 	return 0;
 }
 

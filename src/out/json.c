@@ -184,6 +184,6 @@ int out_json(FILE *to, const struct prof *prof, const struct out_opt *opt, struc
 	jsonw_line(&json);
 	free(rows.frames);
 	if (rc == -EIO || (rc == 0 && (fflush(to) != 0 || ferror(to))))
-		return err_set(err, -EIO, "cannot write JSON");
+		return err_set(err, errno ? -errno : -EIO, "cannot write JSON");
 	return rc;
 }

@@ -258,7 +258,7 @@ static int jsonl_put(struct sink *sink, const struct event *events, size_t count
 		if (write_event(out, &events[i]) < 0)
 			return out_no_memory(err);
 	if (ferror(out->stream.to))
-		return err_set(err, errno ? -errno : -EIO, "cannot write");
+		return err_set(err, errno ? -errno : -EIO, "cannot write the export");
 	return 0;
 }
 

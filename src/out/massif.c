@@ -271,7 +271,7 @@ static int massif_put(struct sink *sink, const struct event *events, size_t coun
 	if (rc < 0)
 		return out_no_memory(err);
 	if (ferror(out->stream.to))
-		return err_set(err, errno ? -errno : -EIO, "cannot write");
+		return err_set(err, errno ? -errno : -EIO, "cannot write the export");
 	return 0;
 }
 

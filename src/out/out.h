@@ -20,6 +20,8 @@ struct out_opt {
 	int width;       /* text: columns; 0 = 100 */
 	int ascii;       /* text: nothing beyond ASCII (the locale is not UTF-8) */
 	const char *title;
+	const char *
+		selection; /* text: the words that narrow what counts, told in the heading; NULL = everything */
 };
 
 /* Formats of a reading: folded flamegraph pprof speedscope csv json (contract 3), text. */

@@ -359,7 +359,7 @@ static int pack(struct pprof *p, Profile *profile, FILE *to, struct err *err)
 	FILE *gzip = zstream_writer(to, ZSTREAM_GZIP, err);
 	int rc = gzip ? 0 : err->code;
 	if (gzip && (fwrite(packed, 1, size, gzip) != size) + (fclose(gzip) != 0))
-		rc = err_set(err, errno ? -errno : -EIO, "cannot write");
+		rc = err_set(err, errno ? -errno : -EIO, "cannot write the export");
 	free(packed);
 	return rc;
 }

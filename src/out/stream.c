@@ -104,7 +104,7 @@ int out_stream_finish(struct out_stream *stream, struct err *err)
 		return 0;
 	int rc = stream->finish(stream, err);
 	if (rc == 0 && (fflush(stream->to) != 0 || ferror(stream->to)))
-		rc = err_set(err, errno ? -errno : -EIO, "cannot write");
+		rc = err_set(err, errno ? -errno : -EIO, "cannot write the export");
 	out_stream_free(stream);
 	return rc;
 }

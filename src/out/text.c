@@ -54,16 +54,21 @@ int out_text(FILE *to, const struct prof *prof, const struct out_opt *opt, struc
 	size_t limit = opt->limit ? opt->limit : LIMIT_DEFAULT;
 	struct prof_totals totals;
 	prof_totals(prof, &totals);
-	text_header(&page, prof, &totals);
-	text_curves(&page, prof, &totals);
-	int rc = opt->by == VIEW_BY_STACK ? put_sections(&page, prof, opt, limit, err)
-					  : text_table(&page, prof, opt, limit, err);
+	text_header(&page, prof, &totals, opt->selection);
+	int rc = 0;
+	if (opt->selection && totals.cost.allocations == 0) {
+		text_title(&page, "Nothing", "no allocation fits this selection");
+	} else {
+		text_curves(&page, prof, &totals, opt->selection != NULL);
+		rc = opt->by == VIEW_BY_STACK ? put_sections(&page, prof, opt, limit, err)
+					      : text_table(&page, prof, opt, limit, err);
+	}
 	if (rc < 0)
 		return rc;
 	if (buf_failed(&b))
 		return err_set(err, -ENOMEM, "cannot write the report");
-	fwrite(b.data, 1, b.len, to);
-	if (fflush(to) != 0 || ferror(to))
-		return err_set(err, -EIO, "cannot write the report");
+	errno = 0;
+	if (fwrite(b.data, 1, b.len, to) != b.len || fflush(to) != 0 || ferror(to))
+		return err_set(err, errno ? -errno : -EIO, "cannot write the report");
 	return 0;
 }

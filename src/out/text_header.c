@@ -200,9 +200,17 @@ static void put_totals(struct page *page, const struct prof_totals *t)
 	put_facts(page, facts, ARRAY_LEN(facts));
 }
 
-void text_header(struct page *page, const struct prof *prof, const struct prof_totals *totals)
+void text_header(struct page *page, const struct prof *prof, const struct prof_totals *totals,
+		 const char *selection)
 {
 	put_what(page, prof, totals);
+	if (selection) {
+		CLEANUP(buf_fini) struct buf line = { 0 };
+		buf_puts(&line, "only ");
+		text_escape(&line, selection, page->ascii);
+		page_text(page, buf_cstr(&line), page->width);
+		buf_putc(page->to, '\n');
+	}
 	put_losses(page, totals);
 	buf_putc(page->to, '\n');
 	put_totals(page, totals);
@@ -210,14 +218,18 @@ void text_header(struct page *page, const struct prof *prof, const struct prof_t
 
 /* ---- curves ---------------------------------------------------------------------------------------------------- */
 
-/** fill_columns() - the highest value within each column's stretch of time; a stretch without points keeps the last. */
+/**
+ * fill_columns() - the highest value within each column's stretch of time; a stretch without points keeps the last, but
+ * with @selected nothing follows the last.
+ */
 static uint64_t fill_columns(const struct prof_point *points, size_t count, uint64_t runtime_ns,
-			     int rss, uint64_t *columns, size_t width)
+			     int rss, int selected, uint64_t *columns, size_t width)
 {
 	uint64_t max = 0, last = 0;
 	size_t next = 0;
 	for (size_t i = 0; i < width; i++) {
-		uint64_t end = (uint64_t)((__uint128_t)runtime_ns * (i + 1) / width), high = last;
+		uint64_t end = (uint64_t)((__uint128_t)runtime_ns * (i + 1) / width);
+		uint64_t high = selected && next == count ? 0 : last;
 		for (; next < count && (points[next].time_ns <= end || i + 1 == width); next++) {
 			uint64_t peak =
 				rss ? points[next].rss_max_bytes : points[next].heap_max_bytes;
@@ -274,7 +286,8 @@ static void put_curve(struct page *page, const char *label, const uint64_t *colu
 	}
 }
 
-void text_curves(struct page *page, const struct prof *prof, const struct prof_totals *totals)
+void text_curves(struct page *page, const struct prof *prof, const struct prof_totals *totals,
+		 int selected)
 {
 	size_t count, width = page->width > 30 ? page->width - 16 : 14;
 	const struct prof_point *points = prof_timeline(prof, &count);
@@ -288,10 +301,10 @@ void text_curves(struct page *page, const struct prof *prof, const struct prof_t
 	}
 	char x[TEXT_NUMBER_MAX];
 	buf_putc(page->to, '\n');
-	uint64_t max = fill_columns(points, count, runtime, 1, columns, width);
+	uint64_t max = fill_columns(points, count, runtime, 1, selected, columns, width);
 	if (max)
 		put_curve(page, "RSS", columns, width, max);
-	max = fill_columns(points, count, runtime, 0, columns, width);
+	max = fill_columns(points, count, runtime, 0, selected, columns, width);
 	if (max)
 		put_curve(page, "heap", columns, width, max);
 	free(columns);

@@ -45,10 +45,12 @@ enum frame_role {
 };
 enum frame_role text_frame_role(const struct view_frame *frame);
 
-/** text_header() - what ran, losses first, totals, the curves. */
-void text_header(struct page *page, const struct prof *prof, const struct prof_totals *totals);
-/** text_curves() - heap and RSS over time. */
-void text_curves(struct page *page, const struct prof *prof, const struct prof_totals *totals);
+/** text_header() - what ran, what of it counts (@selection, NULL = all), losses first, totals. */
+void text_header(struct page *page, const struct prof *prof, const struct prof_totals *totals,
+		 const char *selection);
+/** text_curves() - heap and RSS over time; with @selected up to the last moment that counts. */
+void text_curves(struct page *page, const struct prof *prof, const struct prof_totals *totals,
+		 int selected);
 /** text_names() - which modules hide who allocated because they have no symbols, and what helps; nothing where none does. */
 void text_names(struct page *page, const struct view_tree *tree);
 /** text_section() - the @limit largest call paths by @cost, each with its callers; where there are none, @alone says so. */

@@ -32,6 +32,8 @@ int query_time_parse(const char *text, struct query_time *time, struct err *err)
 int query_duration_parse(const char *text, uint64_t *ns, struct err *err);
 /** query_size_parse() - `100`, `64K`, `1.5MiB`, `2G`: powers of 1024. Into bytes. */
 int query_size_parse(const char *text, uint64_t *bytes, struct err *err);
+/** query_regex_check() - is this a pattern for query.function_regex? -EINVAL with a message and a hint where not. */
+int query_regex_check(const char *regex, struct err *err);
 /**
  * query_time_resolve() - nanoseconds since the start of @reading (a whole one: its runtime and peak are asked for).
  * Return: 0, or -EINVAL where the recording's wall clock is not known.

@@ -66,22 +66,34 @@ static int frame_matches(const struct prof *prof, uint32_t row, const regex_t *r
 	return 0;
 }
 
+static int compile(regex_t *re, const char *regex, struct err *err)
+{
+	if (strlen(regex) > REGEX_MAX)
+		return err_set(err, -EINVAL, "a regular expression of %zu bytes (at most %d)",
+			       strlen(regex), REGEX_MAX);
+	int bad = regcomp(re, regex, REG_EXTENDED | REG_NOSUB);
+	if (bad == 0)
+		return 0;
+	char text[200];
+	regerror(bad, re, text, sizeof(text));
+	err_set(err, -EINVAL, "bad regular expression '%s': %s", regex, text);
+	return err_hint(err, "POSIX extended syntax; quote ( ) [ ] { } * + ? . | with \\");
+}
+
+int query_regex_check(const char *regex, struct err *err)
+{
+	regex_t re;
+	int rc = compile(&re, regex, err);
+	if (rc == 0)
+		regfree(&re);
+	return rc;
+}
+
 uint8_t *regex_stacks(const struct prof *prof, const char *regex, struct err *err)
 {
-	if (strlen(regex) > REGEX_MAX) {
-		err_set(err, -EINVAL, "a regular expression of %zu bytes (at most %d)",
-			strlen(regex), REGEX_MAX);
-		return NULL;
-	}
 	regex_t re;
-	int bad = regcomp(&re, regex, REG_EXTENDED | REG_NOSUB);
-	if (bad) {
-		char text[200];
-		regerror(bad, &re, text, sizeof(text));
-		err_set(err, -EINVAL, "bad regular expression '%s': %s", regex, text);
-		err_hint(err, "POSIX extended syntax; quote ( ) [ ] { } * + ? . | with \\");
+	if (compile(&re, regex, err) < 0)
 		return NULL;
-	}
 	struct memo memo = { 0 };
 	uint32_t frames = prof_frame_count(prof), stacks = prof_stack_count(prof);
 	uint8_t *frame = calloc(frames, 1), *stack = calloc(stacks, 1);

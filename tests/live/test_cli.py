@@ -33,3 +33,29 @@ def test_commands_of_later_versions_do_not_exist_yet(byteledger):
     for name in ("serve", "pages", "sample", "explain", "gather"):
         assert f"\n  {name} " not in listed
         assert run(byteledger, name, "--help").returncode == 2
+
+
+def test_a_program_without_the_dashes_is_told_where_it_belongs(byteledger):
+    for command in ("run", "heap"):
+        done = run(byteledger, command, "ls", "-l")
+        assert done.returncode == 2
+        assert "behind '--': -- ls" in done.stderr
+
+
+def test_one_file_is_asked_for_and_two_are_refused(byteledger):
+    for command in (["report"], ["export", "--to", "json"], ["info"], ["import", "-o", "x"]):
+        assert "which file?" in run(byteledger, *command).stderr
+        done = run(byteledger, *command, "a", "b")
+        assert done.returncode == 2
+        assert "not 'a' and 'b'" in done.stderr
+
+
+def test_a_full_disk_is_called_by_its_name(byteledger, tmp_path):
+    recording = tmp_path / "a.blt"
+    subprocess.run([byteledger, "heap", "-q", "-o", str(recording), "--", "perl", "-e", "1"], check=True)
+    for command in (["report"], ["report", "--format", "json"], ["report", "--format", "csv"], ["info"],
+                    ["export", "--to", "folded"], ["export", "--to", "jsonl"]):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([byteledger, *command, str(recording)], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1, command
+        assert done.stderr.startswith("byteledger: cannot write ") and "No space left" in done.stderr, command

@@ -41,6 +41,21 @@ def test_a_static_program_is_refused_with_a_hint(byteledger, tmp_path):
     assert not (tmp_path / "a.blt").exists()
 
 
+def test_a_file_that_cannot_be_made_leaves_the_program_alone_and_says_so(byteledger, tmp_path):
+    done = heap(byteledger, "-o", str(tmp_path / "no" / "a.blt"), "--", "sh", "-c", "echo out; exit 5")
+    assert done.returncode == 5 and done.stdout == b"out\n"
+    assert done.stderr.startswith(b"byteledger: cannot create ") and b"unrecorded" in done.stderr
+
+
+def test_a_program_that_replaces_itself_names_its_successor_last(byteledger, tmp_path):
+    done = heap(byteledger, "-o", str(tmp_path / "a.blt"), "--", "bash", "-c", "exec sleep 1")
+    assert done.returncode == 0
+    lines = done.stderr.decode().splitlines()
+    assert "replaced itself by" in lines[-2] and "/sleep" in lines[-2]
+    assert lines[-1].startswith("hint: ")
+    assert lines[-3].startswith("byteledger: recorded into ")
+
+
 def test_a_script_is_recorded_through_its_interpreter(byteledger, tmp_path):
     script = tmp_path / "script"
     script.write_text('#!/usr/bin/env perl\nprint "hi\\n"; exit 3\n')
