@@ -40,13 +40,20 @@ bool heap_take_debt(struct source_heap *heap, uint64_t addr, bool credit, struct
 	return false;
 }
 
+static bool heap_freed_lately(struct source_heap *heap, const struct heap_ring *ring, uint64_t addr)
+{
+	const struct heap_recent *recent = heap_recent_slot(heap, addr);
+	uint32_t now = heap_recent_time(heap_event_time(heap, ring));
+	return recent->addr == heap_recent_addr(addr) &&
+	       now - recent->time <= heap_recent_time(HEAP_DEBT_NS);
+}
+
 /* A free of a dead block that has waited long enough: owed to the address's next block, or foreign. */
 enum heap_run heap_free_of_dead(struct source_heap *heap, struct heap_ring *ring, uint64_t addr,
 				uint32_t aux_stack)
 {
-	const struct heap_recent *recent = heap_recent_slot(heap, addr);
-	if (heap->active_count > 1 && heap->debt_count < HEAP_DEBTS && recent->addr == addr &&
-	    recent->ns + HEAP_DEBT_NS > heap_event_time(heap, ring)) {
+	if (heap->active_count > 1 && heap->debt_count < HEAP_DEBTS &&
+	    (ring->wait_ahead || heap_freed_lately(heap, ring, addr))) {
 		heap_add_debt(heap, ring, addr, aux_stack, false);
 		return HEAP_RUN_EMPTY;
 	}
@@ -61,6 +68,7 @@ enum heap_run heap_free_out_of_turn(struct source_heap *heap, uint64_t addr, uin
 	uint32_t block = live_remove(&heap->live, addr, &row);
 	if (block == BLOCK_NONE)
 		return HEAP_RUN_EMPTY;
+	heap_note_free(heap, addr);
 	struct event *ev = heap_next_event(heap, NULL);
 	if (!ev)
 		return HEAP_RUN_FAILED;

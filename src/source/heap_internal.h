@@ -49,10 +49,12 @@ struct heap_ring {
 	const char *base; /* in the mapped file; raw: a window that is refilled */
 	uint64_t mask;
 	uint64_t tail, head;
+	uint64_t safe;   /* records that begin before it may be taken, see refresh_heads() */
 	uint64_t now_ns; /* what follows happened at or after it */
 	uint32_t thread; /* index into threads, HEAP_NO_THREAD before the first WIRE_THREAD */
 	bool closed, active;
 	uint8_t wait;         /* enum heap_wait: the next record contradicts the books */
+	bool wait_ahead;      /* what it waits for stands in another ring that waits, too */
 	bool realloc_pending; /* BEGIN was read, END or FAIL not yet */
 	bool realloc_freed; /* its old block was freed early, because somebody else got the address */
 	uint64_t realloc_old;
@@ -83,11 +85,12 @@ struct heap_thread {
  * another one (credit). The counts stay exact, the two blocks' lifetimes are exact to the stamps. A debt that nobody
  * claims is a free of a foreign block after all, such a credit a lost free.
  */
-#define HEAP_RECENT 4096
+#define HEAP_RECENT 16384 /* more than a busy thread frees within a tick */
 #define HEAP_DEBTS 128
 #define HEAP_DEBT_NS 1000000000u /* a thread may lose its processor for long between two records */
 struct heap_recent {
-	uint64_t addr, ns;
+	uint32_t addr; /* enough of it, see heap_recent_addr(); 0 = none */
+	uint32_t time; /* in units of 2^20 ns */
 };
 struct heap_debt {
 	uint64_t addr, ns;
@@ -126,9 +129,8 @@ struct source_heap {
 	struct heap_debt debts[HEAP_DEBTS];
 	uint32_t debt_count, credit_count; /* entries; those of them that are credits */
 	struct heap_clock clock;
-	uint64_t last_ns;      /* of the latest event: times never decrease */
-	uint64_t full_next_ns; /* when all heads are due, not only those of active rings */
-	uint64_t limit_ns;     /* no event can be later than this (now) */
+	uint64_t last_ns;  /* of the latest event: times never decrease */
+	uint64_t limit_ns; /* no event can be later than this (now) */
 
 	uint32_t *node_stack; /* node -> stack, 0 = not defined yet */
 	uint32_t stack_count, frame_count;
@@ -180,7 +182,24 @@ static inline uint64_t heap_event_time(struct source_heap *heap, const struct he
 
 static inline struct heap_recent *heap_recent_slot(struct source_heap *heap, uint64_t addr)
 {
-	return &heap->recent[(addr >> 4 ^ addr >> 16) % HEAP_RECENT];
+	return &heap->recent[(addr >> 4 ^ addr >> 18) % HEAP_RECENT];
+}
+
+/* 2 TiB of addresses without a double; a stranger's free that looks like a recent one is owed for a second. */
+static inline uint32_t heap_recent_addr(uint64_t addr)
+{
+	return (uint32_t)(addr >> 4 << 1) | 1;
+}
+
+static inline uint32_t heap_recent_time(uint64_t ns)
+{
+	return (uint32_t)(ns >> 20);
+}
+
+static inline void heap_note_free(struct source_heap *heap, uint64_t addr)
+{
+	*heap_recent_slot(heap, addr) =
+		(struct heap_recent){ heap_recent_addr(addr), heap_recent_time(heap->last_ns) };
 }
 
 /** heap_add_debt() - remember a free to be settled (@credit: one that was taken early); room must be there. */
@@ -205,6 +224,15 @@ int heap_expire_debts(struct source_heap *heap, bool all);
 int heap_raw_init(struct source_heap *heap, uint64_t file_bytes, struct err *err);
 /** heap_raw_fill() - raw: fetch the next stretch of a ring into its window; *@head = how far it goes now. */
 int heap_raw_fill(struct source_heap *heap, struct heap_ring *ring, uint64_t *head);
+
+/** heap_raw_safe() - raw: up to where records begin that stand in the window whole. */
+static inline uint64_t heap_raw_safe(const struct heap_ring *ring)
+{
+	const uint64_t cut = (WIRE_RECORD_WORDS_MAX - 1) * 8;
+	if (ring->head == ring->raw_head)
+		return ring->head;
+	return ring->head - ring->tail > cut ? ring->head - cut : ring->tail;
+}
 
 /** heap_define_stack() - give @node a stack number and define it; EMPTY done, BAD, or FAILED. */
 enum heap_run heap_define_stack(struct source_heap *heap, uint32_t node, uint32_t *stack);

@@ -20,8 +20,6 @@
 /* Heads are read this often in one call before the caller gets its turn (flush, timeline, signals). */
 #define REFRESH_MAX 64
 #define LOOK_AHEAD_BYTES (1u << 20)
-/* How long a ring that never held anything may go unseen. */
-#define FULL_REFRESH_NS 5000000
 #define LOOK_STAMP_RECORDS 64
 /* Counters of different processors may differ by this much, and a stamp may be read this much too early. */
 #define STAMP_SLACK_NS 1000
@@ -133,7 +131,7 @@ static inline enum heap_run take_free(struct source_heap *heap, struct heap_ring
 		return heap_free_of_dead(heap, ring, addr, aux_stack);
 	}
 	if (heap->active_count > 1)
-		*heap_recent_slot(heap, addr) = (struct heap_recent){ addr, heap->last_ns };
+		heap_note_free(heap, addr);
 	heap->stats.live_bytes -= row.bytes;
 	struct event *ev = next_place(heap);
 	if (!ev)
@@ -225,6 +223,7 @@ static inline void wait_for(struct source_heap *heap, struct heap_ring *ring, en
 			    uint64_t addr)
 {
 	ring->wait = (uint8_t)what;
+	ring->wait_ahead = false;
 	ring->wait_addr = addr;
 	ring->wait_epoch = heap->epoch;
 	ring->wait_until_ns = next_stamp(heap, ring);
@@ -324,7 +323,7 @@ static enum heap_run take_realloc_end(struct source_heap *heap, struct heap_ring
 static enum heap_run run_ring(struct source_heap *heap, struct heap_ring *ring, uint64_t limit_ns,
 			      bool resolve)
 {
-	while (ring->tail != ring->head) {
+	while (ring->tail < ring->safe) {
 		uint64_t pos = ring->tail;
 		uint64_t w0 = word_at(ring, pos);
 		unsigned tag = w0 & 0xff;
@@ -463,7 +462,7 @@ static int close_ring(struct source_heap *heap, struct heap_ring *ring)
 	ring->closed = true;
 	ring->wait = HEAP_WAIT_NO;
 	ring->realloc_pending = false;
-	ring->head = ring->tail;
+	ring->head = ring->safe = ring->tail;
 	if (!heap->raw)
 		__atomic_store_n(&ring->slot->closed, 1, __ATOMIC_RELEASE);
 	heap->stats.rings_closed++;
@@ -510,22 +509,30 @@ static int refresh_head(struct source_heap *heap, uint32_t i)
 }
 
 /*
- * Read the heads of all rings. @quick: only of those that ever held data, unless some time has passed; a reading that is
- * to end a wait must not be quick.
+ * Read the heads of all rings, twice: what the first reading found (safe) may be taken, since whatever had to come before
+ * any of it, in whichever ring, was found by the second one at the latest. With one reading only, a ring that was read
+ * late could hold what followed on records that an earlier one got meanwhile, for as long as we had lost the processor;
+ * its frees would have been taken for those of earlier blocks. @first: the first reading looks at all rings, too, not
+ * only at those that ever held data; @final: nobody writes any more.
  */
-static int refresh_heads(struct source_heap *heap, bool quick)
+static int refresh_heads(struct source_heap *heap, bool first, bool final)
 {
 	int rc = 0;
+	uint32_t slots = heap->layout.slot_count;
 	heap->news = false;
-	if (quick && !heap->raw && heap->limit_ns < heap->full_next_ns) {
-		for (uint32_t k = 0; k < heap->active_count && rc == 0; k++)
+	heap->epoch++;
+	for (uint32_t i = 0; first && i < slots && rc == 0; i++)
+		rc = refresh_head(heap, i);
+	for (uint32_t k = 0; k < heap->active_count && rc == 0; k++) {
+		struct heap_ring *ring = &heap->rings[heap->active[k]];
+		if (!first)
 			rc = refresh_head(heap, heap->active[k]);
-	} else {
-		heap->epoch++;
-		heap->full_next_ns = heap->limit_ns + FULL_REFRESH_NS;
-		for (uint32_t i = 0; i < heap->layout.slot_count && rc == 0; i++)
-			rc = refresh_head(heap, i);
+		ring->safe = heap->raw ? heap_raw_safe(ring) : ring->head;
 	}
+	for (uint32_t i = 0; !heap->raw && i < slots && rc == 0; i++)
+		rc = refresh_head(heap, i);
+	for (uint32_t k = 0; final && !heap->raw && k < heap->active_count; k++)
+		heap->rings[heap->active[k]].safe = heap->rings[heap->active[k]].head;
 	if (rc < 0)
 		return rc;
 	/* after the heads, so that no stamp in what was committed can be later */
@@ -567,7 +574,11 @@ static bool stands_ahead(const struct heap_ring *ring, const struct heap_ring *o
 	return false;
 }
 
-/* All that can go on has gone on: the ring whose wait nothing can end any more, the earliest of them. */
+/*
+ * All that can go on has gone on: the ring whose wait nothing can end any more, the earliest of them. Where each waits for
+ * what stands behind another's waiting record, an earlier guess was wrong: the earliest goes first, and what it waits for
+ * is known to come (wait_ahead).
+ */
 static struct heap_ring *pick_hopeless(struct source_heap *heap)
 {
 	struct heap_ring *best = NULL, *earliest = NULL;
@@ -586,6 +597,8 @@ static struct heap_ring *pick_hopeless(struct source_heap *heap)
 		if (!ahead && (!best || ring->now_ns < best->now_ns))
 			best = ring;
 	}
+	if (!best && earliest)
+		earliest->wait_ahead = true;
 	return best ? best : earliest;
 }
 
@@ -609,12 +622,17 @@ static struct heap_ring *pick_overtaken(struct source_heap *heap)
 	return best;
 }
 
-/* The runnable ring with the earliest stamp, and the stamp at which another one has its turn. */
-static struct heap_ring *pick_next(struct source_heap *heap, uint64_t *limit_ns, bool *waiting)
+/*
+ * The runnable ring with the earliest stamp, and the stamp at which another one has its turn. @blocked: there is one, but
+ * what it holds is not safe yet, and nothing later may be taken before it.
+ */
+static struct heap_ring *pick_next(struct source_heap *heap, uint64_t *limit_ns, bool *waiting,
+				   bool *blocked)
 {
 	struct heap_ring *best = NULL;
 	*limit_ns = UINT64_MAX;
 	*waiting = false;
+	*blocked = false;
 	for (uint32_t i = 0; i < heap->active_count; i++) {
 		struct heap_ring *ring = &heap->rings[heap->active[i]];
 		if (ring->tail == ring->head)
@@ -633,14 +651,15 @@ static struct heap_ring *pick_next(struct source_heap *heap, uint64_t *limit_ns,
 	}
 	if (*waiting)
 		*limit_ns = 0; /* look after each stamp whether a wait has ended */
-	return best;
+	*blocked = best && best->tail >= best->safe;
+	return *blocked ? NULL : best;
 }
 
 ssize_t heap_merge(struct source_heap *heap, bool final)
 {
 	uint64_t most = 0;
 	uint64_t refreshes = 0;
-	int rc = refresh_heads(heap, !final);
+	int rc = refresh_heads(heap, heap->raw || !heap->active_count, final);
 	if (rc < 0)
 		return rc;
 	for (uint32_t i = 0; i < heap->active_count; i++) {
@@ -652,12 +671,12 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 	}
 	for (;;) {
 		uint64_t limit_ns;
-		bool waiting, resolve = false;
-		struct heap_ring *ring = pick_next(heap, &limit_ns, &waiting);
+		bool waiting, blocked, resolve = false;
+		struct heap_ring *ring = pick_next(heap, &limit_ns, &waiting, &blocked);
 		struct heap_ring *overtaken = ring && waiting ? pick_overtaken(heap) : NULL;
 		if (overtaken && overtaken->wait_epoch == heap->epoch) {
 			/* rings that looked empty may have got what it waits for */
-			rc = refresh_heads(heap, false);
+			rc = refresh_heads(heap, heap->raw, final);
 			if (rc < 0)
 				return rc;
 			continue;
@@ -666,15 +685,17 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 			ring = overtaken;
 			resolve = true;
 		} else if (!ring) {
-			if (!waiting && !(heap->raw && heap->news))
+			if (!waiting && !(blocked && final) && !(heap->raw && heap->news))
 				break;
 			if (refreshes >= REFRESH_MAX && !final)
 				break;
 			/* raw windows are small: there, what was to come may take many of them */
-			ring = waiting && !(heap->raw && heap->news) ? pick_hopeless(heap) : NULL;
+			ring = waiting && !blocked && !(heap->raw && heap->news)
+				       ? pick_hopeless(heap)
+				       : NULL;
 			if (!ring) {
 				refreshes++;
-				rc = refresh_heads(heap, false);
+				rc = refresh_heads(heap, heap->raw, final);
 				if (rc < 0)
 					return rc;
 				continue;
