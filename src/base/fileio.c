@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 ssize_t fileio_pread(int fd, void *to, size_t len, uint64_t at)
@@ -26,6 +27,11 @@ ssize_t fileio_pread(int fd, void *to, size_t len, uint64_t at)
 int fileio_pwrite(int fd, const void *from, size_t len, uint64_t at)
 {
 	size_t done = 0;
+	struct rlimit limit;
+	/* asking costs less than a signal mask */
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+	    at + len > limit.rlim_cur)
+		return -EFBIG;
 	while (done < len) {
 		ssize_t n = pwrite(fd, (const char *)from + done, len - done, (off_t)(at + done));
 		if (n < 0 && errno == EINTR)

@@ -9,7 +9,10 @@
 
 /** fileio_pread() - up to @len bytes at @at, fewer only at the end of the file; returns their number, negative errno. */
 ssize_t fileio_pread(int fd, void *to, size_t len, uint64_t at);
-/** fileio_pwrite() - all of @len bytes at @at; 0 or negative errno (what was written before stays). */
+/**
+ * fileio_pwrite() - all of @len bytes at @at; 0 or negative errno (what was written before stays). Beyond RLIMIT_FSIZE it
+ * is -EFBIG and nothing is written: the write itself would raise SIGXFSZ.
+ */
 int fileio_pwrite(int fd, const void *from, size_t len, uint64_t at);
 
 #endif

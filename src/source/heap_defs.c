@@ -35,6 +35,7 @@ int heap_defs_init(struct source_heap *heap, struct err *err)
 void heap_defs_fini(struct source_heap *heap)
 {
 	free(heap->node_stack);
+	free(heap->path);
 	free(heap->frames);
 	free(heap->modules);
 	free(heap->threads);
@@ -199,46 +200,64 @@ static enum heap_run define_node(struct source_heap *heap, uint32_t node,
 	return run;
 }
 
-enum heap_run heap_define_stack(struct source_heap *heap, uint32_t node, uint32_t *stack)
+static struct wire_node node_at(const struct source_heap *heap, uint32_t node)
 {
-	enum { CHUNK = 256 };
-	struct wire_node copies[CHUNK];
-	uint32_t numbers[CHUNK];
 	const struct wire_node *nodes =
 		(const struct wire_node *)(heap->base + heap->layout.nodes_off);
+	struct wire_node copy;
+	memcpy(&copy, &nodes[node], sizeof(copy));
+	return copy;
+}
+
+/* The nodes from @node outwards that are not defined yet; their numbers only fall, so this ends whatever the table holds. */
+static enum heap_run find_path(struct source_heap *heap, uint32_t node, uint32_t *count)
+{
+	for (*count = 0; node && !heap->node_stack[node]; ++*count) {
+		if (*count == heap->path_cap) {
+			uint32_t cap = heap->path_cap ? heap->path_cap * 2 : 256;
+			uint32_t *path = realloc(heap->path, cap * sizeof(*path));
+			if (!path) {
+				err_set(heap->err, -ENOMEM, "cannot hold a stack of %u frames",
+					cap);
+				return HEAP_RUN_FAILED;
+			}
+			heap->path = path;
+			heap->path_cap = cap;
+		}
+		heap->path[*count] = node;
+		if (node < WIRE_STOP_MAX)
+			node = 0;
+		else {
+			const struct wire_node copy = node_at(heap, node);
+			if (copy.parent >= node)
+				return HEAP_RUN_BAD;
+			node = copy.parent;
+		}
+	}
+	return HEAP_RUN_EMPTY;
+}
+
+enum heap_run heap_define_stack(struct source_heap *heap, uint32_t node, uint32_t *stack)
+{
+	uint32_t count = 0;
 	if (node >= heap->layout.node_max)
 		return HEAP_RUN_BAD;
-	if (node == 0) {
-		*stack = 0;
-		return HEAP_RUN_EMPTY;
-	}
-	/* Outer nodes first. Deep stacks take several passes, each ending @CHUNK nodes further in; numbers only fall on
-	 * the way out, so this ends whatever the table holds. */
-	while (!heap->node_stack[node]) {
-		uint32_t count = 0, at = node;
-		while (at && !heap->node_stack[at]) {
-			struct wire_node copy = { 0 };
-			if (at >= WIRE_STOP_MAX) {
-				memcpy(&copy, &nodes[at], sizeof(copy));
-				if (copy.parent >= at || copy.pc == 0)
-					return HEAP_RUN_BAD;
-			}
-			/* keep the outermost CHUNK: a circular buffer of the last ones seen */
-			copies[count % CHUNK] = copy;
-			numbers[count % CHUNK] = at;
-			count++;
-			at = copy.parent;
+	enum heap_run run = find_path(heap, node, &count);
+	/* Outer nodes first. The table is the target's: what changed since it was looked at must not be followed. */
+	while (run == HEAP_RUN_EMPTY && count--) {
+		uint32_t number = heap->path[count];
+		struct wire_node copy = { 0 };
+		if (number >= WIRE_STOP_MAX) {
+			copy = node_at(heap, number);
+			if (copy.pc == 0 || copy.parent >= number ||
+			    (copy.parent && !heap->node_stack[copy.parent]))
+				return HEAP_RUN_BAD;
 		}
-		uint32_t keep = count < CHUNK ? count : CHUNK;
-		for (uint32_t i = 0; i < keep; i++) {
-			uint32_t k = (count - 1 - i) % CHUNK;
-			enum heap_run run = define_node(heap, numbers[k], &copies[k]);
-			if (run != HEAP_RUN_EMPTY)
-				return run;
-		}
+		run = define_node(heap, number, &copy);
 	}
-	*stack = heap->node_stack[node];
-	return HEAP_RUN_EMPTY;
+	if (run == HEAP_RUN_EMPTY)
+		*stack = node ? heap->node_stack[node] : 0;
+	return run;
 }
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */

@@ -133,6 +133,8 @@ struct source_heap {
 	uint64_t limit_ns; /* no event can be later than this (now) */
 
 	uint32_t *node_stack; /* node -> stack, 0 = not defined yet */
+	uint32_t *path;       /* scratch of heap_define_stack() */
+	uint32_t path_cap;
 	uint32_t stack_count, frame_count;
 	struct heap_frame_slot *frames;
 	uint32_t frame_mask;

@@ -99,11 +99,13 @@ static int open_raw(struct source_heap *heap, const char *path, struct err *err)
 	if (heap->layout.magic == WIRE_HEAP_MAGIC && heap->layout.nodes_off <= TABLES_BYTES_MAX &&
 	    heap->layout.slots_off <= tables && heap->layout.modules_off <= tables &&
 	    heap->layout.strings_off <= tables && tables <= TABLES_BYTES_MAX) {
-		heap->base = malloc(tables);
+		/* a copy that was cut keeps what it has; what is missing reads as zero and costs no memory */
+		uint64_t there = (uint64_t)st.st_size < tables ? (uint64_t)st.st_size : tables;
+		heap->base = calloc(1, tables);
 		if (!heap->base)
 			return err_set(err, -ENOMEM, "cannot allocate %llu bytes for '%s'",
 				       (unsigned long long)tables, path);
-		rc = read_at(heap->fd, heap->base, tables, 0);
+		rc = read_at(heap->fd, heap->base, there, 0);
 		if (rc < 0)
 			return err_set(err, rc, "cannot read '%s'", path);
 	} else {
@@ -112,7 +114,6 @@ static int open_raw(struct source_heap *heap, const char *path, struct err *err)
 	heap->base_bytes = tables;
 	heap->header = (struct wire_heap_header *)heap->base;
 	heap->layout = *heap->header;
-	/* a copy that was cut keeps what it has: what is missing reads as zero */
 	uint64_t file_bytes = (uint64_t)st.st_size;
 	rc = heap_raw_init(
 		heap, file_bytes > heap->layout.total_bytes ? file_bytes : heap->layout.total_bytes,

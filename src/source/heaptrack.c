@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/intern.h"
 #include "source/heaptrack_impl.h"
 
 #define SYMBOLS_MAX 1024 /* inlined functions at one address; deeper ones are left out */
 #define FORMAT_MAX 3
+#define MODULES_MAX (64u << 10)
 #define CMDLINE_MAX (4u << 20) /* the kernel allows 2 MiB */
 
 int ht_no_memory(struct ht_reader *r)
@@ -34,13 +36,14 @@ static int take_text(struct ht_reader *r, const char **at, const char *end, int 
 
 static int define_process(struct ht_reader *r, int ended)
 {
-	size_t bytes = r->cmdline ? strlen(r->cmdline) : 0;
+	size_t bytes = r->cmdline.len;
 	char *split = NULL;
-	if (r->cmdline) {
+	if (bytes) {
 		/* the file joins the arguments by spaces and does not quote: this is the best there is */
-		split = strdup(r->cmdline);
+		split = strndup(buf_cstr(&r->cmdline), bytes);
 		if (!split)
 			return ht_no_memory(r);
+		bytes = strlen(split);
 		for (char *p = split; *p; p++)
 			if (*p == ' ')
 				*p = '\0';
@@ -177,6 +180,34 @@ static int on_address(struct ht_reader *r, const char *at, const char *end)
 	return define(r, &def);
 }
 
+/* The first loaded object that begins behind @address. */
+static uint32_t loaded_above(const struct ht_reader *r, uint64_t address)
+{
+	uint32_t from = 0, to = r->loaded_count;
+	while (from < to) {
+		uint32_t middle = from + (to - from) / 2;
+		if (r->loaded[middle].lo <= address)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return from;
+}
+
+static int load(struct ht_reader *r, uint32_t module)
+{
+	const struct module_row *row = &r->modules[module];
+	int rc = ht_grow((void **)&r->loaded, sizeof(*r->loaded), r->loaded_count, &r->loaded_cap,
+			 MODULES_MAX);
+	if (rc < 0)
+		return ht_table_failed(r, rc, "modules");
+	uint32_t at = loaded_above(r, row->lo);
+	memmove(&r->loaded[at + 1], &r->loaded[at], (r->loaded_count - at) * sizeof(*r->loaded));
+	r->loaded[at] = (struct loaded){ row->lo, row->hi, module };
+	r->loaded_count++;
+	return 0;
+}
+
 /* Raw: the frame of an address, by the modules loaded now. */
 static int frame_of_ip(struct ht_reader *r, uint64_t ip, uint32_t *frame)
 {
@@ -187,13 +218,10 @@ static int frame_of_ip(struct ht_reader *r, uint64_t ip, uint32_t *frame)
 		return 0;
 	uint32_t module = 0;
 	uint64_t offset = ip;
-	for (uint32_t i = 0; i < r->module_count; i++) {
-		const struct module_row *row = &r->modules[i];
-		if (!row->current || ip < row->lo || ip >= row->hi)
-			continue;
-		module = i + 1;
-		offset = ip - row->base;
-		break;
+	uint32_t at = loaded_above(r, ip);
+	if (at && ip < r->loaded[at - 1].hi) {
+		module = r->loaded[at - 1].module + 1;
+		offset = ip - r->modules[module - 1].base;
 	}
 	int rc = new_frame(r, module, offset, frame);
 	if (rc == 0 && ht_map_set(&r->frame_of_ip, ip, *frame) < 0)
@@ -265,6 +293,12 @@ static int set_text(struct ht_reader *r, char **to, const char *text, size_t len
 	return 0;
 }
 
+static uint64_t module_hash(const char *path, size_t len, uint64_t base, uint64_t lo, uint64_t hi)
+{
+	const uint64_t place[] = { base, lo, hi };
+	return hash_bytes(path, len, hash_bytes(place, sizeof(place), hash_seed()));
+}
+
 /* m path base {vaddr memsz}.. ; path "-": the list starts anew */
 static int on_module(struct ht_reader *r, const char *at, const char *end)
 {
@@ -273,8 +307,7 @@ static int on_module(struct ht_reader *r, const char *at, const char *end)
 	if (!take_text(r, &at, end, 0, &path, &len))
 		return STOP_HERE;
 	if (len == 1 && path[0] == '-') {
-		for (uint32_t i = 0; i < r->module_count; i++)
-			r->modules[i].current = 0;
+		r->loaded_count = 0;
 		ht_map_clear(&r->frame_of_ip);
 		return 0;
 	}
@@ -296,24 +329,28 @@ static int on_module(struct ht_reader *r, const char *at, const char *end)
 		len = strlen(r->exe);
 	}
 	ht_map_clear(&r->frame_of_ip);
-	for (uint32_t i = 0; i < r->module_count; i++) {
-		struct module_row *row = &r->modules[i];
+	uint64_t hash = module_hash(path, len, base, lo, hi);
+	uint32_t known;
+	if (ht_map_find(&r->module_of_hash, hash, &known)) {
+		const struct module_row *row = &r->modules[known];
 		if (row->base == base && row->lo == lo && row->hi == hi &&
-		    strlen(row->path) == len && memcmp(row->path, path, len) == 0) {
-			row->current = 1;
-			return 0;
-		}
+		    strlen(row->path) == len && memcmp(row->path, path, len) == 0)
+			return load(r, known);
 	}
-	/* each new module is searched once for each new address: a few thousand are many */
 	int rc = ht_grow((void **)&r->modules, sizeof(*r->modules), r->module_count, &r->module_cap,
-			 64 * 1024);
+			 MODULES_MAX);
 	if (rc < 0)
 		return ht_table_failed(r, rc, "modules");
 	char *copy = strndup(path, len);
 	if (!copy)
 		return ht_no_memory(r);
 	r->modules[r->module_count++] =
-		(struct module_row){ .path = copy, .base = base, .lo = lo, .hi = hi, .current = 1 };
+		(struct module_row){ .path = copy, .base = base, .lo = lo, .hi = hi };
+	if (ht_map_set(&r->module_of_hash, hash, r->module_count - 1) < 0)
+		return ht_no_memory(r);
+	rc = load(r, r->module_count - 1);
+	if (rc < 0)
+		return rc;
 	struct def def = { .kind = DEF_MODULE,
 			   .id = r->module_count,
 			   .module = { .path = copy, .bias = base, .lo = lo, .hi = hi } };
@@ -429,10 +466,12 @@ static int handle(struct ht_reader *r, const char *line, const char *end)
 		return set_text(r, &r->exe, text, len);
 	}
 	case 'X':
-		if (r->cmdline || line + 1 == end)
+		if (r->cmdline.len || end - line < 3)
 			return STOP_HERE; /* twice in one file = damaged (5.2) */
 		r->in_cmdline = 1;
-		return set_text(r, &r->cmdline, line + 2, (size_t)(end - line - 2));
+		r->process_stale = r->process_defined;
+		buf_put(&r->cmdline, line + 2, (size_t)(end - line - 2));
+		return buf_failed(&r->cmdline) ? ht_no_memory(r) : 0;
 	case 'I':
 		if (!ht_take_hex(&at, end, &value) || !value || value > 1u << 30)
 			return STOP_HERE;
@@ -464,12 +503,11 @@ static int after_cmdline(struct ht_reader *r, const char *line, const char *end)
 		return rc;
 	}
 	r->kind = kind;
-	char *longer;
-	if (asprintf(&longer, "%s %.*s", r->cmdline, (int)(end - line), line) < 0)
+	buf_putc(&r->cmdline, ' ');
+	buf_put(&r->cmdline, line, (size_t)(end - line));
+	if (buf_failed(&r->cmdline))
 		return ht_no_memory(r);
-	free(r->cmdline);
-	r->cmdline = longer;
-	return strlen(longer) > CMDLINE_MAX ? STOP_HERE : 0;
+	return r->cmdline.len > CMDLINE_MAX ? STOP_HERE : 0;
 }
 
 static void warn(struct ht_reader *r, const char *why)
@@ -558,7 +596,7 @@ int heaptrack_run_stream(struct zstream *stream, const char *name, struct sink *
 		r->opt.max_text_bytes = 512u << 20;
 	int rc = run(r);
 	ht_lines_fini(&r->lines);
-	free(r->cmdline);
+	buf_fini(&r->cmdline);
 	free(r->exe);
 	ht_names_fini(&r->names);
 	free(r->module_of_name);
@@ -566,6 +604,8 @@ int heaptrack_run_stream(struct zstream *stream, const char *name, struct sink *
 		free(r->modules[--r->module_count].path);
 	free(r->modules);
 	ht_map_fini(&r->frame_of_ip);
+	ht_map_fini(&r->module_of_hash);
+	free(r->loaded);
 	free(r->classes);
 	ht_map_fini(&r->class_of_pair);
 	ht_blocks_fini(&r->blocks);

@@ -3,6 +3,7 @@
 #ifndef SOURCE_HEAPTRACK_IMPL_H
 #define SOURCE_HEAPTRACK_IMPL_H
 
+#include "base/buf.h"
 #include "source/heaptrack.h"
 #include "source/heaptrack_lines.h"
 #include "source/heaptrack_tables.h"
@@ -22,11 +23,16 @@ struct class_row {
 		home; /* the class of equal size and trace that has the chain: files may number a pair twice */
 };
 
-/* A loaded object of a raw file. The list starts anew after each dlopen; equal entries keep their number. */
+/* A loaded object of a raw file; equal ones have one number. */
 struct module_row {
 	char *path;
 	uint64_t base, lo, hi;
-	int current;
+};
+
+/* What is loaded now, by address. The list starts anew after each dlopen. */
+struct loaded {
+	uint64_t lo, hi;
+	uint32_t module; /* index of its row */
 };
 
 struct ht_reader {
@@ -39,7 +45,8 @@ struct ht_reader {
 
 	enum file_kind kind;
 	int process_defined, process_stale, events_sent;
-	char *cmdline, *exe;
+	struct buf cmdline; /* empty: no X yet */
+	char *exe;
 	int in_cmdline; /* X came, nothing since */
 	uint64_t page_bytes, time_ns, peak_rss_bytes;
 
@@ -48,6 +55,9 @@ struct ht_reader {
 	uint32_t module_of_name_cap, name_modules;
 	struct module_row *modules;
 	uint32_t module_count, module_cap;
+	struct ht_map module_of_hash; /* of path and place: the last row with it */
+	struct loaded *loaded;        /* sorted by lo */
+	uint32_t loaded_count, loaded_cap;
 	struct ht_map frame_of_ip; /* raw, for the present list of modules */
 	uint32_t frames, stacks;
 	uint32_t unknown_frame; /* stands in where a trace names no address */

@@ -96,8 +96,16 @@ void ht_map_fini(struct ht_map *map)
 
 void ht_map_clear(struct ht_map *map)
 {
-	if (map->slots)
+	/* the cost stays that of what was entered since the last time, whoever clears often */
+	if (map->slots > 1024 && map->used < map->slots / 8) {
+		free(map->key);
+		free(map->value);
+		map->key = NULL;
+		map->value = NULL;
+		map->slots = 0;
+	} else if (map->used) {
 		memset(map->value, 0, map->slots * sizeof(*map->value));
+	}
 	map->used = 0;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cursor.h - read the numbers of one column; what does not fit marks the cursor bad once and reads as 0. */
+/* cursor.h - numbers of one column: written, and read; what does not fit marks the cursor bad once and reads as 0. */
 #ifndef TRACE_CURSOR_H
 #define TRACE_CURSOR_H
 
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/varint.h"
 #include "trace/block.h"
 
@@ -18,6 +19,13 @@ struct cursor {
 static inline struct cursor cursor_column(const struct blt_view *view, unsigned id)
 {
 	return (struct cursor){ view->col[id].at, view->col[id].end, 0 };
+}
+
+static inline void put_num(struct buf *buf, uint64_t v)
+{
+	uint8_t *to = (uint8_t *)buf_reserve(buf, VARINT_MAX);
+	if (to)
+		buf->len += (size_t)(varint_put(to, v) - to);
 }
 
 static inline uint64_t get_num(struct cursor *c)

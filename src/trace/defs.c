@@ -27,13 +27,6 @@ void defs_enc_clear(struct defs_enc *enc)
 	*enc = (struct defs_enc){ .cols = cols };
 }
 
-static void put_num(struct buf *buf, uint64_t v)
-{
-	uint8_t *to = (uint8_t *)buf_reserve(buf, VARINT_MAX);
-	if (to)
-		buf->len += (size_t)(varint_put(to, v) - to);
-}
-
 /* NULL is 0, a string is its length plus one. */
 static int put_bytes(struct buf *buf, const char *bytes, size_t len, struct err *err)
 {

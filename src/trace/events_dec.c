@@ -371,11 +371,13 @@ static int64_t settle(struct events_dec *dec, int do_it)
 	    (count > m->slot_count &&
 	     (!dec->gaps || count - m->slot_count > dec->out.slots_missing_max)))
 		return -EBADMSG;
+	if (m->slot_count < count)
+		m->spare_count =
+			0; /* lists slots that are about to be judged anew; room means new ones */
 	while (m->slot_count < count) {
 		int rc = events_model_room(m);
 		if (rc < 0)
 			return rc;
-		m->spare_count = 0;
 		m->slots[m->slot_count++].state = SLOT_LOST;
 	}
 	for (unsigned live = 1; i < count; live = !live) {

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/varint.h"
+#include "trace/cursor.h"
 #include "trace/events_model.h"
 
 /* Most bytes that one event can add to a column; 0 = the column grows by buf. */
@@ -72,13 +72,6 @@ void events_enc_free(struct events_enc *enc)
 static inline void put(struct events_enc *enc, enum events_col col, uint64_t v)
 {
 	enc->at[col] = varint_put(enc->at[col], v);
-}
-
-static void put_num(struct buf *buf, uint64_t v)
-{
-	uint8_t *to = (uint8_t *)buf_reserve(buf, VARINT_MAX);
-	if (to)
-		buf->len += (size_t)(varint_put(to, v) - to);
 }
 
 static int map_room(struct events_enc *enc, uint32_t block, struct err *err)

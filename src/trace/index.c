@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/varint.h"
+#include "trace/cursor.h"
 
 void index_fini(struct index *index)
 {
@@ -53,13 +53,6 @@ int index_add(struct index *index, uint64_t at, const struct blt_head *head, str
 	return 0;
 }
 
-static void put_num(struct buf *buf, uint64_t v)
-{
-	uint8_t *to = (uint8_t *)buf_reserve(buf, VARINT_MAX);
-	if (to)
-		buf->len += (size_t)(varint_put(to, v) - to);
-}
-
 void index_put(const struct index *index, const struct events_tally *tally, struct buf *to)
 {
 	uint64_t at = 0, time = 0;
@@ -79,34 +72,28 @@ void index_put(const struct index *index, const struct events_tally *tally, stru
 	}
 }
 
-static const uint8_t *get_num(const uint8_t *at, const uint8_t *end, uint64_t *v)
-{
-	return at ? varint_get(at, end, v) : NULL;
-}
-
 int index_get(struct index *index, struct events_tally *tally, const uint8_t *at,
-	      const uint8_t *end)
+	      const uint8_t *end, uint64_t file_bytes)
 {
-	uint64_t count = 0, place = 0, time = 0;
-	at = get_num(at, end, &tally->events);
-	at = get_num(at, end, &tally->allocations);
-	at = get_num(at, end, &tally->bytes);
-	at = get_num(at, end, &tally->frees);
-	at = get_num(at, end, &index->blocks);
-	at = get_num(at, end, &count);
-	if (!at || count > (uint64_t)(end - at))
-		return -EBADMSG;
-	for (uint64_t i = 0; i < count; i++) {
-		uint64_t type, step, dt;
-		at = get_num(at, end, &type);
-		at = get_num(at, end, &step);
-		at = get_num(at, end, &dt);
-		if (!at || type > UINT16_MAX || __builtin_add_overflow(place, step, &place))
+	struct cursor c = { at, end, 0 };
+	uint64_t place = 0, time = 0;
+	tally->events = get_num(&c);
+	tally->allocations = get_num(&c);
+	tally->bytes = get_num(&c);
+	tally->frees = get_num(&c);
+	index->blocks = get_num(&c);
+	for (uint64_t left = get_num(&c); left && !c.bad; left--) {
+		uint64_t type = get_num(&c), step = get_num(&c);
+		time += (uint64_t)unzigzag(get_num(&c));
+		/* blocks stand behind each other: as many as the file has room for, whatever is claimed */
+		if (c.bad || type > UINT16_MAX ||
+		    step < (place ? BLT_BLOCK_HEADER : BLT_FILE_HEADER) ||
+		    __builtin_add_overflow(place, step, &place) ||
+		    __builtin_add_overflow(place, BLT_BLOCK_HEADER, &step) || step > file_bytes)
 			return -EBADMSG;
-		time += (uint64_t)unzigzag(dt);
 		struct index_entry entry = { place, time, (uint8_t)(type >> 8), (uint8_t)type };
 		if (push(index, &entry) < 0)
 			return -ENOMEM;
 	}
-	return 0;
+	return c.bad ? -EBADMSG : 0;
 }

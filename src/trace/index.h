@@ -27,8 +27,8 @@ struct index {
 void index_fini(struct index *index);
 int index_add(struct index *index, uint64_t at, const struct blt_head *head, struct err *err);
 void index_put(const struct index *index, const struct events_tally *tally, struct buf *to);
-/** index_get() - 0, -EBADMSG, -ENOMEM; @index is empty before. */
+/** index_get() - 0, -EBADMSG, -ENOMEM; @index is empty before. No entry lies outside @file_bytes. */
 int index_get(struct index *index, struct events_tally *tally, const uint8_t *at,
-	      const uint8_t *end);
+	      const uint8_t *end, uint64_t file_bytes);
 
 #endif

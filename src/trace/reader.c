@@ -115,7 +115,8 @@ static int load_index(struct trace_reader *r)
 		return rc < 0 ? rc : 0;
 	rc = reader_load(r, end.first, &head, &view);
 	if (rc >= 0)
-		rc = index_get(&r->index, &r->total, view.col[0].at, view.col[0].end);
+		rc = index_get(&r->index, &r->total, view.col[0].at, view.col[0].end,
+			       r->info.file_bytes);
 	if (rc == -EBADMSG) {
 		index_fini(&r->index);
 		r->total = (struct events_tally){ 0 };
@@ -155,23 +156,23 @@ static int rebuild_index(struct trace_reader *r, struct err *err)
 	}
 }
 
-struct trace_reader *trace_reader_new(const char *path, struct err *err)
+struct trace_reader *reader_of(int fd, const char *path, struct err *err)
 {
 	CLEANUP(trace_reader_freep) struct trace_reader *r = calloc(1, sizeof(*r));
 	if (!r) {
+		close(fd);
 		err_set(err, -ENOMEM, "cannot open '%s'", path);
 		return NULL;
 	}
-	r->fd = -1;
+	r->fd = fd;
 	r->path = strdup(path);
 	r->zdec = r->path ? zblock_dec_new(err) : NULL;
 	if (!r->zdec) {
 		err_set(err, -ENOMEM, "cannot open '%s'", path);
 		return NULL;
 	}
-	r->fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct stat st;
-	if (r->fd < 0 || fstat(r->fd, &st) < 0) {
+	if (fstat(r->fd, &st) < 0) {
 		err_set(err, -errno, "cannot open '%s'", path);
 		return NULL;
 	}
@@ -225,6 +226,16 @@ struct trace_reader *trace_reader_new(const char *path, struct err *err)
 		if (r->index.entry[i].type == BLT_SUMMARY)
 			r->info.has_summary = 1;
 	return STEAL(r);
+}
+
+struct trace_reader *trace_reader_new(const char *path, struct err *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		err_set(err, -errno, "cannot open '%s'", path);
+		return NULL;
+	}
+	return reader_of(fd, path, err);
 }
 
 void trace_reader_freep(struct trace_reader **reader)

@@ -20,6 +20,8 @@ struct trace_reader {
 	struct buf payload, scratch;
 };
 
+/** reader_of() - trace_reader_new() of a file that is open; @fd is the reader's from here on, also on failure. */
+struct trace_reader *reader_of(int fd, const char *path, struct err *err);
 /** reader_head() - the block header at @at: 1, 0 if there is none (or its block does not fit in the file), negative errno. */
 int reader_head(struct trace_reader *r, uint64_t at, struct blt_head *head);
 /** reader_resync() - the next block at or after @from: 1 with *@at, 0 if there is none, negative errno. */

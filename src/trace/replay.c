@@ -20,7 +20,7 @@ struct replay {
 	struct trace_reader *reader;
 	struct sink *sink;
 	struct known threads, modules, frames, stacks;
-	uint64_t id_limit;
+	uint64_t id_limit, heavy_limit; /* of threads and modules, whose rows are large */
 	int sink_rc; /* what the sink returned when it failed: that is no damage, whatever its number */
 };
 
@@ -38,7 +38,8 @@ static int mark_known(struct replay *p, struct known *known, uint32_t id, struct
 {
 	if (id >= known->count) {
 		/* Numbers are dense, and each costs bytes in the file: a wild one is not worth its memory. */
-		if (id >= p->id_limit)
+		int heavy = known == &p->threads || known == &p->modules;
+		if (id >= (heavy ? p->heavy_limit : p->id_limit))
 			return err_set(err, -EBADMSG, "a definition is numbered %u", id);
 		uint32_t count = known->count ? known->count : 1024;
 		while (count <= id)
@@ -220,6 +221,9 @@ struct replay *replay_new(struct trace_reader *reader, struct sink *sink, struct
 	p->id_limit = (1u << 20) + reader->info.file_bytes * 8;
 	if (p->id_limit > 1u << 28)
 		p->id_limit = 1u << 28;
+	p->heavy_limit = (1u << 14) + reader->info.file_bytes / 4;
+	if (p->heavy_limit > 1u << 24)
+		p->heavy_limit = 1u << 24;
 	if (mark_known(p, &p->stacks, 0, err) < 0)
 		return NULL;
 	return STEAL(p);

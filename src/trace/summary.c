@@ -50,13 +50,6 @@ static void cost_from_fields(struct cost *cost, const uint64_t *field)
 	};
 }
 
-static void put_num(struct buf *buf, uint64_t v)
-{
-	uint8_t *to = (uint8_t *)buf_reserve(buf, VARINT_MAX);
-	if (to)
-		buf->len += (size_t)(varint_put(to, v) - to);
-}
-
 static void put_cost(struct buf *to, const struct cost *cost)
 {
 	uint64_t field[COST_FIELDS];

@@ -255,7 +255,8 @@ static int add_to(struct trace_reader *r, int fd, const char *path, const struct
 		if (asprintf(&other, "%s.XXXXXX", path) < 0)
 			other = NULL;
 		fresh = other ? mkostemp(other, O_CLOEXEC) : -1;
-		if (fresh < 0 || fstat(fd, &st) < 0 || fchmod(fresh, st.st_mode & 0777) < 0)
+		if (fresh < 0 || fstat(fd, &st) < 0 || fchown(fresh, st.st_uid, st.st_gid) < 0 ||
+		    fchmod(fresh, st.st_mode & 0777) < 0)
 			rc = err_set(err, -errno, "cannot create a file beside '%s'", path);
 		else
 			rc = copy_range(fd, fresh, to.end, err);
@@ -289,17 +290,18 @@ static int add_to(struct trace_reader *r, int fd, const char *path, const struct
 
 int trace_append_symbols(const char *path, const struct prof *prof, struct err *err)
 {
-	CLEANUP(trace_reader_freep) struct trace_reader *r = trace_reader_new(path, err);
-	if (!r)
-		return err ? err->code : -EIO;
 	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return err_set(err, -errno, "cannot open '%s' for writing", path);
-	int rc;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		rc = err_set(err, -errno, "cannot add symbols to '%s' while it is written", path);
-	else
-		rc = add_to(r, fd, path, prof, err);
+	/* locked before it is read, and read through the same descriptor: nobody puts another file between the two */
+	int mine = flock(fd, LOCK_EX | LOCK_NB) == 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
+	if (mine < 0) {
+		err_set(err, -errno, "cannot add symbols to '%s' while it is written", path);
+		close(fd);
+		return err ? err->code : -EIO;
+	}
+	CLEANUP(trace_reader_freep) struct trace_reader *r = reader_of(mine, path, err);
+	int rc = r ? add_to(r, fd, path, prof, err) : err ? err->code : -EIO;
 	if (close(fd) < 0 && rc >= 0)
 		rc = err_set(err, -errno, "cannot write '%s'", path);
 	return rc;

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/zblock.h"
+#include "trace/block.h"
+#include "trace/cursor.h"
+#include "trace/events.h"
+#include "trace/index.h"
+
+/* An encoder whose blocks a decoder is given, or not. */
+struct pipe {
+	struct events_enc *enc;
+	struct events_dec *dec;
+	struct zblock_enc *zenc;
+	struct zblock_dec *zdec;
+	struct events_out out;
+	uint64_t events, lost;
+	struct err err;
+};
+
+static int take(void *ctx, struct event *events, size_t count, struct err *err)
+{
+	struct pipe *p = ctx;
+	(void)err;
+	for (size_t i = 0; i < count; i++)
+		p->lost += events[i].kind == EVENT_LOST;
+	p->events += count;
+	return 0;
+}
+
+static int accept_id(void *ctx, uint32_t id, struct err *err)
+{
+	(void)ctx;
+	(void)id;
+	(void)err;
+	return 0;
+}
+
+static void pipe_open(struct pipe *p)
+{
+	*p = (struct pipe){ 0 };
+	err_init(&p->err);
+	p->enc = events_enc_new(&p->err);
+	p->zenc = zblock_enc_new(1, &p->err);
+	p->zdec = zblock_dec_new(&p->err);
+	p->out = (struct events_out){ take, accept_id, accept_id, p, 1u << 20 };
+	p->dec = events_dec_new(&p->out, &p->err);
+	assert_true(p->enc && p->zenc && p->zdec && p->dec);
+}
+
+static void pipe_close(struct pipe *p)
+{
+	events_enc_free(p->enc);
+	events_dec_free(p->dec);
+	zblock_enc_free(p->zenc);
+	zblock_dec_free(p->zdec);
+}
+
+static void add(struct pipe *p, enum event_kind kind, uint32_t block)
+{
+	size_t taken;
+	struct event event = {
+		.kind = kind, .addr = 0x10000 + block * 64ull, .bytes = 32, .block.v = block
+	};
+	assert_int_equal(events_enc_add(p->enc, &event, 1, &taken, &p->err), 0);
+}
+
+/* End the block; a lost one never reaches the decoder. Return: the decoder's word. */
+static int end_block(struct pipe *p, int lost, int key_next)
+{
+	struct blt_head head = { 0 }, read;
+	struct blt_view view;
+	CLEANUP(buf_fini) struct buf out = { 0 };
+	CLEANUP(buf_fini) struct buf plain = { 0 };
+	struct blt_cols *cols = events_enc_block(p->enc, &head);
+	assert_int_equal(blt_pack(cols, &head, p->zenc, &out, &p->err), 0);
+	events_enc_clear(p->enc, 1, key_next);
+	if (lost)
+		return 0;
+	assert_true(blt_head_get((const uint8_t *)out.data, &read) > 0);
+	assert_int_equal(blt_unpack(&read, (const uint8_t *)out.data + BLT_BLOCK_HEADER, p->zdec,
+				    &plain, &view),
+			 0);
+	return events_dec_block(p->dec, &read, &view, &p->err);
+}
+
+static void a_key_block_behind_a_lost_one_brings_more_slots_than_are_spare(void **state)
+{
+	(void)state;
+	struct pipe p;
+	pipe_open(&p);
+	for (uint32_t i = 0; i < 4096; i++)
+		add(&p, EVENT_ALLOC, i);
+	for (uint32_t i = 0; i < 100; i++)
+		add(&p, EVENT_FREE, i);
+	assert_true(end_block(&p, 0, 1) >= 0);
+	add(&p, EVENT_MARK, BLOCK_NONE);
+	assert_true(end_block(&p, 0, 0) >= 0);
+	for (uint32_t i = 0; i < 300; i++)
+		add(&p, EVENT_ALLOC, i < 100 ? i : 4096 + i - 100);
+	end_block(&p, 1, 1);
+	add(&p, EVENT_MARK, BLOCK_NONE);
+	assert_true(end_block(&p, 0, 0) >= 0);
+	assert_true(p.lost > 0);
+	pipe_close(&p);
+}
+
+static void an_index_holds_no_more_entries_than_the_file_has_room_for(void **state)
+{
+	(void)state;
+	CLEANUP(buf_fini) struct buf wild = { 0 };
+	CLEANUP(buf_fini) struct buf sound = { 0 };
+	struct index index = { 0 };
+	struct events_tally tally = { 0 };
+	struct err err;
+	struct blt_head head = { .type = BLT_EVENTS };
+	err_init(&err);
+	for (unsigned i = 0; i < 5; i++)
+		put_num(&wild, 0);
+	put_num(&wild, 1000000);
+	for (unsigned i = 0; i < 3000000; i++)
+		put_num(&wild, 0);
+	const uint8_t *at = (const uint8_t *)wild.data;
+	assert_int_equal(index_get(&index, &tally, at, at + wild.len, wild.len), -EBADMSG);
+	assert_true(index.count <= 1);
+	index_fini(&index);
+
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(
+			index_add(&index, BLT_FILE_HEADER + i * BLT_BLOCK_HEADER, &head, &err), 0);
+	index_put(&index, &tally, &sound);
+	index_fini(&index);
+	const uint64_t end = BLT_FILE_HEADER + 10 * BLT_BLOCK_HEADER;
+	at = (const uint8_t *)sound.data;
+	assert_int_equal(index_get(&index, &tally, at, at + sound.len, end), 0);
+	assert_int_equal(index.count, 10);
+	index_fini(&index);
+	assert_int_equal(index_get(&index, &tally, at, at + sound.len, end - 1), -EBADMSG);
+	index_fini(&index);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_key_block_behind_a_lost_one_brings_more_slots_than_are_spare),
+		cmocka_unit_test(an_index_holds_no_more_entries_than_the_file_has_room_for),
+	};
+	return cmocka_run_group_tests_name("trace_blocks", tests, NULL, NULL);
+}
