@@ -72,6 +72,11 @@ const char *http_request_arg(const struct http_request *request, const char *key
 	return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, key);
 }
 
+const char *http_request_header(const struct http_request *request, const char *name)
+{
+	return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+}
+
 int http_request_u64(const struct http_request *request, const char *key, uint64_t *value,
 		     struct http_reply *reply)
 {
@@ -109,14 +114,40 @@ int http_request_bool(const struct http_request *request, const char *key, int *
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
 struct stream {
-	struct http_server *server;
+	struct http_server *server; /* NULL: pieces of a body, not events */
 	int (*more)(void *stream, struct buf *out);
 	void (*free_fn)(void *stream);
 	void *ctx;
 	struct buf out;
 	size_t sent;
 	unsigned quiet;
+	int last; /* the body's last piece is in @out */
 };
+
+static ssize_t stream_send(struct stream *s, char *to, size_t max)
+{
+	size_t n = s->out.len - s->sent < max ? s->out.len - s->sent : max;
+	memcpy(to, s->out.data + s->sent, n);
+	s->sent += n;
+	return (ssize_t)n;
+}
+
+static ssize_t body_read(void *cls, uint64_t pos, char *to, size_t max)
+{
+	struct stream *s = cls;
+	(void)pos;
+	while (s->sent == s->out.len) {
+		if (s->last)
+			return MHD_CONTENT_READER_END_OF_STREAM;
+		buf_clear(&s->out);
+		s->sent = 0;
+		int rc = s->more(s->ctx, &s->out);
+		if (rc < 0 || buf_failed(&s->out))
+			return MHD_CONTENT_READER_END_WITH_ERROR;
+		s->last = rc == 0;
+	}
+	return stream_send(s, to, max);
+}
 
 static ssize_t stream_read(void *cls, uint64_t pos, char *to, size_t max)
 {
@@ -136,16 +167,14 @@ static ssize_t stream_read(void *cls, uint64_t pos, char *to, size_t max)
 		}
 		s->quiet = 0;
 	}
-	size_t n = s->out.len - s->sent < max ? s->out.len - s->sent : max;
-	memcpy(to, s->out.data + s->sent, n);
-	s->sent += n;
-	return (ssize_t)n;
+	return stream_send(s, to, max);
 }
 
 static void stream_free(void *cls)
 {
 	struct stream *s = cls;
-	atomic_fetch_sub(&s->server->streams, 1);
+	if (s->server)
+		atomic_fetch_sub(&s->server->streams, 1);
 	if (s->free_fn)
 		s->free_fn(s->ctx);
 	buf_fini(&s->out);
@@ -156,17 +185,20 @@ static void stream_free(void *cls)
 
 static struct MHD_Response *respond(struct http_server *server, struct http_reply *reply)
 {
-	if (reply->stream_more) {
+	if (reply->stream_more || reply->body_more) {
 		struct stream *s = calloc(1, sizeof(*s));
 		struct MHD_Response *response = NULL;
 		if (s) {
-			*s = (struct stream){ .server = server,
-					      .more = reply->stream_more,
+			*s = (struct stream){ .server = reply->stream_more ? server : NULL,
+					      .more = reply->stream_more ? reply->stream_more
+									 : reply->body_more,
 					      .free_fn = reply->stream_free,
 					      .ctx = reply->stream };
-			atomic_fetch_add(&server->streams, 1);
-			response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384,
-								     stream_read, s, stream_free);
+			if (s->server)
+				atomic_fetch_add(&server->streams, 1);
+			response = MHD_create_response_from_callback(
+				MHD_SIZE_UNKNOWN, 16384, s->server ? stream_read : body_read, s,
+				stream_free);
 			if (!response)
 				stream_free(s);
 		} else if (reply->stream_free) {

@@ -35,6 +35,11 @@ struct http_reply {
 	 * returns 0 (nothing new is fine: it is asked again after 250 ms) or negative to end. @stream_free releases @stream.
 	 */
 	int (*stream_more)(void *stream, struct buf *out);
+	/*
+	 * A body of @content_type in pieces instead of @body, so that a long answer never lies in memory whole: appends the
+	 * next piece, returns 1 (more follows), 0 (that was the last), negative to break off.
+	 */
+	int (*body_more)(void *stream, struct buf *out);
 	void (*stream_free)(void *stream);
 	void *stream;
 };
@@ -49,6 +54,8 @@ const char *http_request_path(const struct http_request *request);
 const char *http_request_tail(const struct http_request *request);
 /** http_request_arg() - decoded value of a query parameter; NULL where it is absent. The first one counts. */
 const char *http_request_arg(const struct http_request *request, const char *key);
+/** http_request_header() - value of a header; NULL where it is absent. */
+const char *http_request_header(const struct http_request *request, const char *name);
 /** http_request_u64() - 1 present, 0 absent (@value untouched), -EINVAL with a 400 already in @reply. */
 int http_request_u64(const struct http_request *request, const char *key, uint64_t *value,
 		     struct http_reply *reply);

@@ -270,34 +270,60 @@ static int value_of(struct parser *in, struct toml *parent, char *name)
 	return rc;
 }
 
-/* "[name]" or "[[name]]": the table that the following members belong to. */
+/* The table @name inside @parent that a header passes through or, as its last word, opens; takes @name. */
+static struct toml *descend(struct parser *in, struct toml *parent, char *name, int last, int array)
+{
+	struct toml *there = find(parent, name);
+	if (there)
+		free(name);
+	if (there && !last) {
+		if (there->kind != TOML_ARRAY)
+			return there->kind == TOML_TABLE ? there : NULL;
+		/* of an array of tables the newest one is meant */
+		struct toml *item = there->first;
+		while (item && item->next)
+			item = item->next;
+		return item && item->kind == TOML_TABLE ? item : NULL;
+	}
+	if (there && (!array || there->kind != TOML_ARRAY)) {
+		fail(in, "the table stands here a second time");
+		return NULL;
+	}
+	if (!there)
+		there = add(parent, array ? TOML_ARRAY : TOML_TABLE, name, in->line);
+	return there && array ? add(there, TOML_TABLE, NULL, in->line) : there;
+}
+
+/* "[name]", "[[name]]", "[name.name]": the table that the following members belong to. */
 static int header(struct parser *in, struct toml *root, struct toml **table)
 {
 	int array = in->end - in->p >= 2 && in->p[1] == '[';
+	struct toml *at = root;
 	in->p += array ? 2 : 1;
-	skip(in, 0);
-	char *name = key(in);
-	if (!name)
-		return in->err && in->err->code ? in->err->code : -ENOMEM;
-	skip(in, 0);
+	for (int last = 0, depth = 0; !last; depth++) {
+		skip(in, 0);
+		char *name = depth < DEPTH_MAX ? key(in) : NULL;
+		if (depth == DEPTH_MAX)
+			return fail(in, "lists and tables are nested too deeply");
+		if (!name)
+			return in->err && in->err->code ? in->err->code : -ENOMEM;
+		skip(in, 0);
+		last = peek(in) != '.';
+		if (!last)
+			in->p++;
+		at = descend(in, at, name, last, array && last);
+		if (!at)
+			return in->err->code
+				       ? in->err->code
+				       : fail(in, "the name is that of a value, not of a table");
+	}
 	for (int i = 0; i <= array; i++) {
-		if (peek(in) != ']') {
-			free(name);
+		if (peek(in) != ']')
 			return fail(in, "']' was expected behind the table's name");
-		}
 		in->p++;
 	}
-	struct toml *there = find(root, name);
-	if (there && (!array || there->kind != TOML_ARRAY)) {
-		free(name);
-		return fail(in, "the table stands here a second time");
-	}
-	if (!there)
-		there = add(root, array ? TOML_ARRAY : TOML_TABLE, name, in->line);
-	else
-		free(name);
-	*table = there && array ? add(there, TOML_TABLE, NULL, in->line) : there;
-	return *table ? 0 : err_set(in->err, -ENOMEM, "cannot allocate the configuration");
+	*table = at;
+	return 0;
 }
 
 struct toml *toml_parse(const char *text, size_t len, const char *name, struct err *err)

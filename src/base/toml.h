@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * toml.h - the subset of TOML that our configuration files use: [table], [[array of tables]], inline tables, dotted keys not,
+ * toml.h - the subset of TOML that our configuration files use: [table], [[array of tables]], [table.in.table], inline tables, dotted keys not,
  * strings (basic and literal, one line), integers with underscores, booleans, arrays of strings or integers.
  * (Debian 12 has no TOML library in C.) What is outside the subset is an error with its line, never ignored.
  */

@@ -9,7 +9,8 @@
 #include "store/store.h"
 
 #define STORE_VERSION 1
-#define STORE_SEGMENT_BYTES (64u << 20)
+#define STORE_SEGMENT_BYTES (64u << 20) /* smaller where limits ask for less */
+#define STORE_SEGMENT_BYTES_MIN (1u << 20)
 #define STORE_BLOCK_IDS \
 	1024 /* ids whose lowest and highest time share one row: times become ranges of ids */
 #define STORE_BATCH_ROWS 16384
@@ -26,8 +27,8 @@ struct store_block {
 };
 
 struct store_insert {
-	sqlite3_stmt *connection, *chunk, *message, *log, *log_text, *message_block, *log_block,
-		*address, *address_id;
+	sqlite3_stmt *connection, *chunk, *unseal, *message, *log, *log_text, *message_block,
+		*log_block, *address, *address_id;
 };
 
 struct store {
@@ -38,7 +39,8 @@ struct store {
 	struct store_limits limits;
 	uint64_t next_message, next_log, next_chunk,
 		first_connection; /* ids of this run start behind the stored ones */
-	uint64_t segment, segment_len;
+	uint64_t segment, segment_len, segment_bytes; /* a new one begins at @segment_bytes */
+	int64_t retained_s;                           /* when age was last looked at, monotonic */
 	char *pending; /* payload bytes not yet written to the segment */
 	size_t pending_len, pending_cap;
 	unsigned rows; /* in the open transaction */
@@ -85,8 +87,22 @@ int store_prepare(sqlite3 *db, sqlite3_stmt **out, const char *sql, struct err *
 int store_number(sqlite3 *db, const char *sql, uint64_t otherwise, uint64_t *out, struct err *err);
 int store_open_segment(int dir_fd, uint64_t number, int flags);
 
+static inline void store_finalizep(sqlite3_stmt **s)
+{
+	sqlite3_finalize(*s);
+}
+
+#define STORE_CHUNK_COLUMNS                                                                     \
+	"SELECT id, connection, sender, counter, time_ns, segment, offset, raw_len, plain_len " \
+	"FROM chunk "
+/** store_each_chunk() - hand over the rows of @s (STORE_CHUNK_COLUMNS) with their bytes; 1 from @fn ends it early. */
+int store_each_chunk(struct store_reader *reader, sqlite3_stmt *s, uint64_t started_ns,
+		     store_chunk_fn fn, void *ctx, struct err *err);
+
 /* write.c */
 int store_write_init(struct store *store, struct err *err);
+/** store_write_resume() - forget what is remembered of rows: after a start and behind a rollback. */
+int store_write_resume(struct store *store, struct err *err);
 void store_write_fini(struct store *store);
 int store_write_pending(struct store *store, struct err *err);
 int store_write_blocks(struct store *store, struct err *err);

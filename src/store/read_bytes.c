@@ -13,11 +13,6 @@
 #define COMMENTS_MAX 16
 #define CHUNK_BYTES_MAX (64u << 20) /* of one row; a raw piece is never larger */
 
-static void finalizep(sqlite3_stmt **s)
-{
-	sqlite3_finalize(*s);
-}
-
 static uint64_t column_u64(sqlite3_stmt *s, int column)
 {
 	return (uint64_t)sqlite3_column_int64(s, column);
@@ -25,18 +20,16 @@ static uint64_t column_u64(sqlite3_stmt *s, int column)
 
 /* ---- connections ------------------------------------------------------------------------------------------------ */
 
-int store_connections(struct store_reader *reader, uint64_t cursor, uint64_t limit,
-		      store_connection_fn fn, void *ctx, struct err *err)
+#define CONNECTION_COLUMNS                                                           \
+	"SELECT id, started_ns, closed_ns, initiator, remote_addr, local_peer_id, "  \
+	"remote_peer_id, comments, chunks_local, chunks_remote, undecrypted_local, " \
+	"undecrypted_remote, gaps, gap_bytes, attached_late, close_reason FROM connection "
+
+static int each_connection(struct store_reader *reader, const char *sql, uint64_t cursor,
+			   uint64_t limit, store_connection_fn fn, void *ctx, struct err *err)
 {
-	CLEANUP(finalizep) sqlite3_stmt *s = NULL;
-	int rc = store_prepare(
-		reader->db, &s,
-		"SELECT id, started_ns, closed_ns, initiator, remote_addr, local_peer_id, "
-		"remote_peer_id, comments,"
-		" chunks_local, chunks_remote, undecrypted_local, undecrypted_remote, gaps, "
-		"gap_bytes,"
-		" attached_late, close_reason FROM connection WHERE id >= ?1 ORDER BY id LIMIT ?2",
-		err);
+	CLEANUP(store_finalizep) sqlite3_stmt *s = NULL;
+	int rc = store_prepare(reader->db, &s, sql, err);
 	if (rc < 0)
 		return rc;
 	sqlite3_bind_int64(s, 1, (sqlite3_int64)(cursor > INT64_MAX ? INT64_MAX : cursor));
@@ -73,6 +66,48 @@ int store_connections(struct store_reader *reader, uint64_t cursor, uint64_t lim
 	return rc;
 }
 
+int store_connections(struct store_reader *reader, uint64_t cursor, uint64_t limit,
+		      store_connection_fn fn, void *ctx, struct err *err)
+{
+	return each_connection(reader, CONNECTION_COLUMNS "WHERE id >= ?1 ORDER BY id LIMIT ?2",
+			       cursor, limit, fn, ctx, err);
+}
+
+int store_connections_back(struct store_reader *reader, uint64_t cursor, uint64_t limit,
+			   store_connection_fn fn, void *ctx, struct err *err)
+{
+	return each_connection(reader,
+			       CONNECTION_COLUMNS "WHERE id <= ?1 ORDER BY id DESC LIMIT ?2",
+			       cursor, limit, fn, ctx, err);
+}
+
+int store_sealed_connections(struct store_reader *reader, store_connection_fn fn, void *ctx,
+			     struct err *err)
+{
+	return each_connection(reader,
+			       CONNECTION_COLUMNS
+			       "WHERE id >= ?1 AND undecrypted_local + undecrypted_remote > 0 "
+			       "AND NOT attached_late ORDER BY id LIMIT ?2",
+			       0, UINT64_MAX, fn, ctx, err);
+}
+
+int store_connection_at(struct store_reader *reader, uint64_t started_ns, uint64_t *id,
+			struct err *err)
+{
+	CLEANUP(store_finalizep) sqlite3_stmt *s = NULL;
+	int rc = store_prepare(reader->db, &s,
+			       "SELECT id FROM connection WHERE started_ns=?1 ORDER BY id LIMIT 1",
+			       err);
+	if (rc < 0)
+		return rc;
+	sqlite3_bind_int64(s, 1, (sqlite3_int64)started_ns);
+	if (started_ns > INT64_MAX || sqlite3_step(s) != SQLITE_ROW)
+		return err_set(err, -ENOENT, "cannot find the connection that began at %llu ns",
+			       (unsigned long long)started_ns);
+	*id = column_u64(s, 0);
+	return 0;
+}
+
 /* ---- chunks ------------------------------------------------------------------------------------------------------ */
 
 /* Read the bytes that @s (columns of chunk_columns) names; short files are an error: rows never precede their bytes. */
@@ -103,12 +138,8 @@ static int read_bytes(struct store_reader *reader, uint64_t segment, uint64_t of
 	return rc;
 }
 
-#define CHUNK_COLUMNS                                                                           \
-	"SELECT id, connection, sender, counter, time_ns, segment, offset, raw_len, plain_len " \
-	"FROM chunk "
-
-static int each_chunk(struct store_reader *reader, sqlite3_stmt *s, store_chunk_fn fn, void *ctx,
-		      struct err *err)
+int store_each_chunk(struct store_reader *reader, sqlite3_stmt *s, uint64_t started_ns,
+		     store_chunk_fn fn, void *ctx, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf bytes = { 0 };
 	int rc = 0;
@@ -129,6 +160,7 @@ static int each_chunk(struct store_reader *reader, sqlite3_stmt *s, store_chunk_
 			.counter = sqlite3_column_type(s, 3) == SQLITE_NULL ? MESSAGE_NO_COUNTER
 									    : column_u64(s, 3),
 			.time_ns = column_u64(s, 4),
+			.started_ns = started_ns,
 			.raw = (const uint8_t *)bytes.data,
 			.raw_len = raw_len,
 			.plain = sealed ? NULL : (const uint8_t *)bytes.data + raw_len,
@@ -142,29 +174,29 @@ static int each_chunk(struct store_reader *reader, sqlite3_stmt *s, store_chunk_
 int store_chunks(struct store_reader *reader, int has_connection, uint64_t connection,
 		 uint64_t cursor, uint64_t limit, store_chunk_fn fn, void *ctx, struct err *err)
 {
-	CLEANUP(finalizep) sqlite3_stmt *s = NULL;
-	int rc =
-		store_prepare(reader->db, &s,
-			      has_connection ? CHUNK_COLUMNS "WHERE connection=?1 AND counter >= ?2"
+	CLEANUP(store_finalizep) sqlite3_stmt *s = NULL;
+	int rc = store_prepare(reader->db, &s,
+			       has_connection
+				       ? STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter >= ?2"
 							     " ORDER BY counter, sender LIMIT ?3"
-					     : CHUNK_COLUMNS "WHERE id >= ?2 ORDER BY id LIMIT ?3",
-			      err);
+				       : STORE_CHUNK_COLUMNS "WHERE id >= ?2 ORDER BY id LIMIT ?3",
+			       err);
 	if (rc < 0)
 		return rc;
 	if (has_connection)
 		sqlite3_bind_int64(s, 1, (sqlite3_int64)connection);
 	sqlite3_bind_int64(s, 2, (sqlite3_int64)(cursor > INT64_MAX ? INT64_MAX : cursor));
 	sqlite3_bind_int64(s, 3, (sqlite3_int64)(limit > INT64_MAX ? INT64_MAX : limit));
-	return each_chunk(reader, s, fn, ctx, err);
+	return store_each_chunk(reader, s, 0, fn, ctx, err);
 }
 
 int store_message_chunks(struct store_reader *reader, const struct store_message_row *message,
 			 store_chunk_fn fn, void *ctx, struct err *err)
 {
-	CLEANUP(finalizep) sqlite3_stmt *s = NULL;
+	CLEANUP(store_finalizep) sqlite3_stmt *s = NULL;
 	int rc = store_prepare(
 		reader->db, &s,
-		CHUNK_COLUMNS
+		STORE_CHUNK_COLUMNS
 		"WHERE connection=?1 AND counter BETWEEN ?2 AND ?3 AND sender=?4 ORDER BY counter",
 		err);
 	if (rc < 0)
@@ -173,7 +205,7 @@ int store_message_chunks(struct store_reader *reader, const struct store_message
 	sqlite3_bind_int64(s, 2, (sqlite3_int64)message->first_chunk);
 	sqlite3_bind_int64(s, 3, (sqlite3_int64)message->last_chunk);
 	sqlite3_bind_int64(s, 4, message->sender);
-	return each_chunk(reader, s, fn, ctx, err);
+	return store_each_chunk(reader, s, 0, fn, ctx, err);
 }
 
 /* ---- text search --------------------------------------------------------------------------------------------------- */
@@ -268,7 +300,7 @@ int store_search_logs(struct store_reader *reader, const char *text, int as_phra
 	}
 	if (rc < 0)
 		return err_set(err, rc, "cannot search for '%s': no word in it", text);
-	CLEANUP(finalizep) sqlite3_stmt *s = NULL;
+	CLEANUP(store_finalizep) sqlite3_stmt *s = NULL;
 	rc = store_prepare(reader->db, &s,
 			   "SELECT log.id, time_ns, level, section, log.message FROM log_text JOIN "
 			   "log ON log.id = log_text.rowid"

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -74,6 +75,7 @@ static int drop_chunks(struct store *store, uint64_t first, struct err *err)
 			"DELETE FROM address WHERE id NOT IN (SELECT DISTINCT address FROM message)"
 			" AND (SELECT count(*) FROM address) > 100000",
 			err);
+	memset(store->addresses, 0, sizeof(store->addresses));
 	return rc;
 }
 
@@ -92,57 +94,125 @@ int store_drop_segments(struct store *store, struct err *err)
 	return rc;
 }
 
+/*
+ * Chunks that no message needs (nobody had the key) are bounded by the number of messages too, generously: a message has
+ * one chunk as a rule.
+ */
+static int first_chunk_by_count(struct store *store, uint64_t *first, struct err *err)
+{
+	uint64_t oldest, keep;
+	*first = 0;
+	if (!store->limits.messages || __builtin_mul_overflow(store->limits.messages, 16, &keep) ||
+	    __builtin_add_overflow(keep, 64 * STEP_ROWS, &keep) || store->next_chunk <= keep)
+		return 0;
+	int rc = store_number(store->db, "SELECT min(id) FROM chunk", store->next_chunk, &oldest,
+			      err);
+	if (rc == 0 && store->next_chunk - keep >= oldest + STEP_ROWS)
+		*first = store->next_chunk - keep;
+	return rc;
+}
+
+/* The same by age: chunks come in order of time but for steps of the clock, so the first that is young enough ends it. */
+static int first_chunk_by_age(struct store *store, uint64_t now_ns, uint64_t *first,
+			      struct err *err)
+{
+	char sql[128];
+	uint64_t young, needed;
+	*first = 0;
+	if (!store->limits.age_ns || now_ns <= store->limits.age_ns)
+		return 0;
+	snprintf(sql, sizeof(sql), "SELECT id FROM chunk WHERE time_ns >= %llu ORDER BY id LIMIT 1",
+		 (unsigned long long)(now_ns - store->limits.age_ns));
+	int rc = store_number(store->db, sql, store->next_chunk, &young, err);
+	if (rc == 0)
+		rc = store_number(store->db, "SELECT min(min_chunk) FROM message_block",
+				  store->next_chunk, &needed, err);
+	*first = young < needed ? young : needed;
+	return rc;
+}
+
 /* Lowest chunk row to keep so that the segments stay within the limit. */
 static int first_chunk_by_bytes(struct store *store, uint64_t *first, struct err *err)
 {
-	uint64_t segments = store->limits.payload_bytes / STORE_SEGMENT_BYTES;
+	uint64_t segments = store->limits.payload_bytes / store->segment_bytes;
 	*first = 0;
 	if (!store->limits.payload_bytes || store->segment < segments + 1)
 		return 0;
+	/* segments ascend with the rows: the first row of a kept one ends what goes */
 	char sql[128];
-	snprintf(sql, sizeof(sql), "SELECT max(id) + 1 FROM chunk WHERE segment < %llu",
+	snprintf(sql, sizeof(sql), "SELECT id FROM chunk WHERE segment >= %llu ORDER BY id LIMIT 1",
 		 (unsigned long long)(store->segment - (segments ? segments - 1 : 0)));
-	return store_number(store->db, sql, 0, first, err);
+	return store_number(store->db, sql, store->next_chunk, first, err);
+}
+
+/* Lowest chunk row to keep, whatever needs the ones before it; 0 = none has to go. */
+static int chunk_floor(struct store *store, uint64_t *floor, struct err *err)
+{
+	uint64_t by_bytes = 0, by_count = 0, oldest;
+	int rc = first_chunk_by_bytes(store, &by_bytes, err);
+	if (rc == 0)
+		rc = first_chunk_by_count(store, &by_count, err);
+	if (rc == 0)
+		rc = store_number(store->db, "SELECT min(id) FROM chunk", store->next_chunk,
+				  &oldest, err);
+	*floor = by_bytes > by_count ? by_bytes : by_count;
+	if (rc < 0 || *floor <= oldest)
+		*floor = 0;
+	return rc;
+}
+
+/* Messages that need a chunk below @floor go with it. */
+static int first_message_above(struct store *store, uint64_t floor, uint64_t *first,
+			       struct err *err)
+{
+	char sql[160];
+	uint64_t last;
+	snprintf(sql, sizeof(sql),
+		 "SELECT (max(number) + 1) * %d FROM message_block WHERE min_chunk < %llu",
+		 STORE_BLOCK_IDS, (unsigned long long)floor);
+	int rc = store_number(store->db, sql, 0, &last, err);
+	if (last > store->next_message)
+		last = store->next_message;
+	if (last > *first)
+		*first = last;
+	return rc;
 }
 
 static int retain_messages(struct store *store, uint64_t now_ns, struct err *err)
 {
-	uint64_t first, oldest, by_bytes, needed;
+	uint64_t first, oldest, floor = 0, by_age = 0, oldest_chunk, needed;
 	int rc = first_message(store, now_ns, &first, err);
 	if (rc == 0)
 		rc = store_number(store->db, "SELECT min(id) FROM message", store->next_message,
 				  &oldest, err);
 	if (rc == 0)
-		rc = first_chunk_by_bytes(store, &by_bytes, err);
+		rc = store_number(store->db, "SELECT min(id) FROM chunk", store->next_chunk,
+				  &oldest_chunk, err);
+	if (rc == 0)
+		rc = chunk_floor(store, &floor, err);
+	if (rc == 0 && floor)
+		rc = first_message_above(store, floor, &first, err);
+	if (rc == 0)
+		rc = first_chunk_by_age(store, now_ns, &by_age, err);
 	if (rc < 0)
 		return rc;
-	if (by_bytes) {
-		char sql[160];
-		uint64_t last;
-		snprintf(sql, sizeof(sql),
-			 "SELECT (max(number) + 1) * %d FROM message_block WHERE min_chunk < %llu",
-			 STORE_BLOCK_IDS, (unsigned long long)by_bytes);
-		rc = store_number(store->db, sql, 0, &last, err);
-		if (rc < 0)
-			return rc;
-		if (last > store->next_message)
-			last = store->next_message;
-		if (last > first)
-			first = last;
-	}
-	if (first <= oldest && !by_bytes)
+	/* by count: hold on until a step's worth has gathered, unless the store is small anyway */
+	uint64_t step = !store->limits.age_ns && !floor && store->limits.messages >= 16 * STEP_ROWS
+				? STEP_ROWS
+				: 1;
+	int messages_go = first > oldest && first - oldest >= step;
+	if (!messages_go && !floor && by_age <= oldest_chunk)
 		return 0;
-	/* hold on until a step's worth has gathered, unless the store is small anyway */
-	uint64_t step =
-		store->limits.messages && store->limits.messages < 16 * STEP_ROWS ? 1 : STEP_ROWS;
-	if (first - oldest < step && !by_bytes)
-		return 0;
-	rc = drop_messages(store, first, err);
+	if (messages_go)
+		rc = drop_messages(store, first, err);
+	/* chunks that no message needs go up to the first that one does; without messages only @floor and age speak */
 	if (rc == 0)
-		rc = store_number(store->db, "SELECT min(min_chunk) FROM message_block",
-				  store->next_chunk, &needed, err);
-	if (rc == 0 && by_bytes > needed)
-		needed = by_bytes;
+		rc = store_number(store->db, "SELECT min(min_chunk) FROM message_block", 0, &needed,
+				  err);
+	if (rc == 0 && by_age > needed)
+		needed = by_age;
+	if (rc == 0 && floor > needed)
+		needed = floor;
 	if (rc == 0)
 		rc = drop_chunks(store, needed, err);
 	store->dropped = 1;
@@ -167,7 +237,8 @@ static int retain_logs(struct store *store, uint64_t now_ns, struct err *err)
 		if (by_age * STORE_BLOCK_IDS > first)
 			first = by_age * STORE_BLOCK_IDS;
 	}
-	uint64_t step = store->limits.logs && store->limits.logs < 16 * STEP_ROWS ? 1 : STEP_ROWS;
+	uint64_t step =
+		!store->limits.age_ns && store->limits.logs >= 16 * STEP_ROWS ? STEP_ROWS : 1;
 	if (rc < 0 || first < oldest + step)
 		return rc;
 	rc = run(store, err,

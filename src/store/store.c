@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "store/internal.h"
@@ -22,6 +23,7 @@ static const char schema[] =
 	"undecrypted_remote INTEGER,"
 	" gaps INTEGER, gap_bytes INTEGER, attached_late INTEGER, close_reason TEXT, last_chunk "
 	"INTEGER);"
+	"CREATE INDEX IF NOT EXISTS connection_by_start ON connection(started_ns);"
 	"CREATE TABLE IF NOT EXISTS chunk(id INTEGER PRIMARY KEY, connection INTEGER NOT NULL, "
 	"sender INTEGER NOT NULL,"
 	" counter INTEGER, time_ns INTEGER NOT NULL, segment INTEGER NOT NULL, offset INTEGER NOT "
@@ -122,6 +124,8 @@ static int settle_segment(struct store *store, struct err *err)
 				  0, &store->segment_len, err);
 	if (rc < 0)
 		return rc;
+	if (store->segment_fd >= 0)
+		close(store->segment_fd);
 	store->segment_fd = store_open_segment(store->dir_fd, store->segment, O_RDWR | O_CREAT);
 	if (store->segment_fd < 0 || ftruncate(store->segment_fd, (off_t)store->segment_len) < 0 ||
 	    lseek(store->segment_fd, 0, SEEK_END) < 0)
@@ -138,9 +142,10 @@ static int prepare_schema(struct store *store, struct err *err)
 	uint64_t version;
 	int rc = store_sql(
 		store->db,
-		"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-65536;"
-		"PRAGMA wal_autocheckpoint=8000; PRAGMA auto_vacuum=INCREMENTAL; PRAGMA "
-		"temp_store=MEMORY;",
+		/* auto_vacuum comes first: it is refused in silence once the file has its first page */
+		"PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA "
+		"synchronous=NORMAL; PRAGMA cache_size=-65536;"
+		"PRAGMA wal_autocheckpoint=8000; PRAGMA temp_store=MEMORY;",
 		err);
 	if (rc == 0)
 		rc = store_number(store->db, "PRAGMA user_version", 0, &version, err);
@@ -155,6 +160,24 @@ static int prepare_schema(struct store *store, struct err *err)
 	snprintf(sql, sizeof(sql), "PRAGMA user_version=%d", STORE_VERSION);
 	rc = store_sql(store->db, schema, err);
 	return rc < 0 ? rc : store_sql(store->db, sql, err);
+}
+
+/* Numbers go on behind what is committed. */
+static int resume(struct store *store, struct err *err)
+{
+	int rc = settle_segment(store, err);
+	if (rc == 0)
+		rc = store_number(store->db, "SELECT max(id) + 1 FROM message", 0,
+				  &store->next_message, err);
+	if (rc == 0)
+		rc = store_number(store->db, "SELECT max(id) + 1 FROM log", 0, &store->next_log,
+				  err);
+	if (rc == 0)
+		rc = store_number(store->db, "SELECT max(id) + 1 FROM chunk", 0, &store->next_chunk,
+				  err);
+	if (rc == 0)
+		rc = store_write_resume(store, err);
+	return rc < 0 ? rc : store_sql(store->db, "BEGIN", err);
 }
 
 static int start(struct store *store, struct err *err)
@@ -178,24 +201,11 @@ static int start(struct store *store, struct err *err)
 	if (rc == 0)
 		rc = prepare_schema(store, err);
 	if (rc == 0)
-		rc = settle_segment(store, err);
-	if (rc == 0)
-		rc = store_number(store->db, "SELECT max(id) + 1 FROM message", 0,
-				  &store->next_message, err);
-	if (rc == 0)
-		rc = store_number(store->db, "SELECT max(id) + 1 FROM log", 0, &store->next_log,
-				  err);
-	if (rc == 0)
-		rc = store_number(store->db, "SELECT max(id) + 1 FROM chunk", 0, &store->next_chunk,
-				  err);
-	if (rc == 0)
 		rc = store_number(store->db, "SELECT max(id) + 1 FROM connection", 0,
 				  &store->first_connection, err);
 	if (rc == 0)
 		rc = store_write_init(store, err);
-	if (rc == 0)
-		rc = store_sql(store->db, "BEGIN", err);
-	return rc;
+	return rc < 0 ? rc : resume(store, err);
 }
 
 static void release(struct store *store)
@@ -213,6 +223,17 @@ static void release(struct store *store)
 	free(store);
 }
 
+/* Retention drops whole segments: a small store has small ones. A message with its chunks takes some hundred bytes. */
+static uint64_t segment_bytes(const struct store_limits *limits)
+{
+	uint64_t bytes = STORE_SEGMENT_BYTES;
+	if (limits->messages && limits->messages < bytes / 64)
+		bytes = limits->messages * 64;
+	if (limits->payload_bytes && limits->payload_bytes / 8 < bytes)
+		bytes = limits->payload_bytes / 8;
+	return bytes < STORE_SEGMENT_BYTES_MIN ? STORE_SEGMENT_BYTES_MIN : bytes;
+}
+
 int store_open(const char *path, const struct store_limits *limits, struct store **out,
 	       struct err *err)
 {
@@ -224,6 +245,7 @@ int store_open(const char *path, const struct store_limits *limits, struct store
 	store->lock_fd = store->dir_fd = store->segment_fd = -1;
 	if (limits)
 		store->limits = *limits;
+	store->segment_bytes = segment_bytes(&store->limits);
 	int rc = start(store, err);
 	if (rc < 0) {
 		release(store);
@@ -233,9 +255,22 @@ int store_open(const char *path, const struct store_limits *limits, struct store
 	return 0;
 }
 
+#define RETAIN_IDLE_SECONDS 10
+
+/* Age goes on while nothing comes in. */
+static int age_is_due(struct store *store)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (!store->limits.age_ns || now.tv_sec - store->retained_s < RETAIN_IDLE_SECONDS)
+		return 0;
+	store->retained_s = now.tv_sec;
+	return 1;
+}
+
 int store_flush(struct store *store, struct err *err)
 {
-	if (!store->rows)
+	if (!store->rows && !age_is_due(store))
 		return 0;
 	/* bytes first: a committed row never names bytes that are not in the file */
 	int rc = store_write_pending(store, err);
@@ -253,6 +288,24 @@ int store_flush(struct store *store, struct err *err)
 	return rc;
 }
 
+int store_recover(struct store *store, uint64_t *lost, struct err *err)
+{
+	*lost = 0;
+	/* most failures leave the transaction as it was: nothing is lost, the call is done again */
+	if (!sqlite3_get_autocommit(store->db))
+		return 0;
+	*lost = store->rows;
+	store->rows = 0;
+	store->dropped = 0;
+	store->pending_len = 0;
+	return resume(store, err);
+}
+
+uint64_t store_first_connection(const struct store *store)
+{
+	return store->first_connection;
+}
+
 int store_compact(struct store *store, struct err *err)
 {
 	int rc = store_flush(store, err);
@@ -264,30 +317,35 @@ int store_compact(struct store *store, struct err *err)
 	return rc;
 }
 
-int store_stats(struct store *store, struct store_stats *stats, struct err *err)
+static int stats_of(sqlite3 *db, int dir_fd, struct store_stats *stats, struct err *err)
 {
-	uint64_t pages = 0, page_bytes = 0, first = 0;
+	uint64_t pages = 0, page_bytes = 0, first = 0, last = 0;
 	const struct {
 		const char *sql;
 		uint64_t *to;
 	} want[] = {
-		{ "SELECT max(id) - min(id) + 1 FROM message", &stats->messages },
-		{ "SELECT max(id) - min(id) + 1 FROM log", &stats->logs },
-		{ "SELECT max(id) - min(id) + 1 FROM chunk", &stats->chunks },
+		{ "SELECT (SELECT max(id) FROM message) - (SELECT min(id) FROM message) + 1",
+		  &stats->messages },
+		{ "SELECT (SELECT max(id) FROM log) - (SELECT min(id) FROM log) + 1",
+		  &stats->logs },
+		{ "SELECT (SELECT max(id) FROM chunk) - (SELECT min(id) FROM chunk) + 1",
+		  &stats->chunks },
 		{ "SELECT count(*) FROM connection", &stats->connections },
 		{ "PRAGMA page_count", &pages },
 		{ "PRAGMA page_size", &page_bytes },
 		{ "SELECT segment FROM chunk ORDER BY id LIMIT 1", &first },
+		{ "SELECT segment FROM chunk ORDER BY id DESC LIMIT 1", &last },
 	};
 	for (size_t i = 0; i < ARRAY_LEN(want); i++) {
-		int rc = store_number(store->db, want[i].sql, 0, want[i].to, err);
+		int rc = store_number(db, want[i].sql, 0, want[i].to, err);
 		if (rc < 0)
 			return rc;
 	}
 	stats->database_bytes = pages * page_bytes;
 	stats->segment_bytes = 0;
-	for (uint64_t n = first; n <= store->segment; n++) {
-		int fd = store_open_segment(store->dir_fd, n, O_RDONLY);
+	/* one more than is committed: the writer may have begun it */
+	for (uint64_t n = first; n <= last + 1; n++) {
+		int fd = store_open_segment(dir_fd, n, O_RDONLY);
 		struct stat st;
 		if (fd >= 0 && fstat(fd, &st) == 0)
 			stats->segment_bytes += (uint64_t)st.st_size;
@@ -295,6 +353,16 @@ int store_stats(struct store *store, struct store_stats *stats, struct err *err)
 			close(fd);
 	}
 	return 0;
+}
+
+int store_stats(struct store *store, struct store_stats *stats, struct err *err)
+{
+	return stats_of(store->db, store->dir_fd, stats, err);
+}
+
+int store_reader_stats(struct store_reader *reader, struct store_stats *stats, struct err *err)
+{
+	return stats_of(reader->db, reader->dir_fd, stats, err);
 }
 
 int store_close(struct store *store, struct err *err)

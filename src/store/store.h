@@ -22,8 +22,10 @@ struct store_reader;
 /** struct store_limits - 0 = unlimited. What goes takes everything with it that belongs to it. */
 struct store_limits {
 	uint64_t messages, logs; /* newest rows kept */
-	uint64_t payload_bytes;  /* of segment files, to one segment (64 MiB) */
+	uint64_t
+		payload_bytes; /* of segment files, to one segment (64 MiB, an eighth of this if less) */
 	uint64_t age_ns;
+	int no_search; /* log lines are not indexed by their words */
 };
 
 /**
@@ -45,6 +47,18 @@ struct store_log {
 int store_put_log(struct store *store, const struct store_log *log, struct err *err);
 /** store_flush() - commit what was put and apply the limits; call it about ten times a second and when idle. */
 int store_flush(struct store *store, struct err *err);
+/**
+ * store_recover() - after a put or flush that failed: where SQLite gave up the open transaction (a full disk), go on behind
+ * the last committed row; @lost rows of it are gone. Otherwise nothing is lost and the failed call may be done again.
+ */
+int store_recover(struct store *store, uint64_t *lost, struct err *err);
+/**
+ * store_unseal_chunk() - put a chunk that is stored already, sealed: the plaintext came to light later. The former
+ * row goes. @chunk->connection counts like those of the sink; numbers of earlier runs are negative (wrapped).
+ */
+int store_unseal_chunk(struct store *store, const struct message_chunk *chunk, struct err *err);
+/** store_first_connection() - the number in the database of the sink's connection 0. */
+uint64_t store_first_connection(const struct store *store);
 /** store_compact() - give free pages back to the file system; slow. */
 int store_compact(struct store *store, struct err *err);
 /** struct store_stats - rows held and bytes on disk. */
@@ -60,6 +74,8 @@ int store_close(struct store *store, struct err *err);
 
 int store_reader_open(const char *path, struct store_reader **out, struct err *err);
 void store_reader_close(struct store_reader *reader);
+/** store_reader_stats() - the same as store_stats(), of what is committed. */
+int store_reader_stats(struct store_reader *reader, struct store_stats *stats, struct err *err);
 
 /** The rules of net-recorder reference 7: filters combine by AND, words of one filter by OR, cursor and filters come first. */
 struct store_query {
@@ -112,6 +128,7 @@ int store_search_logs(struct store_reader *reader, const char *text, int as_phra
 /** One chunk or raw piece; bytes are lent to the callback. Negative errno stops. */
 struct store_chunk_row {
 	uint64_t id, connection, counter, time_ns; /* counter MESSAGE_NO_COUNTER: not cut */
+	uint64_t started_ns;                       /* of its connection; store_list_chunks() only */
 	enum message_sender sender;
 	const uint8_t *raw, *plain; /* plain NULL = sealed */
 	size_t raw_len, plain_len;
@@ -123,9 +140,42 @@ int store_chunks(struct store_reader *reader, int has_connection, uint64_t conne
 /** store_message_chunks() - the chunks that hold @message, in order. */
 int store_message_chunks(struct store_reader *reader, const struct store_message_row *message,
 			 store_chunk_fn fn, void *ctx, struct err *err);
+
+/**
+ * Where a chunk stands among all: by connection, then counter, then sender; pieces without a counter behind the others of
+ * their connection, by @id.
+ */
+struct store_chunk_place {
+	uint64_t connection, counter;
+	enum message_sender sender;
+	uint64_t id;
+};
+struct store_chunk_query {
+	int has_connection; /* of this one only */
+	uint64_t connection;
+	int has_cursor, backward; /* the cursor is inclusive */
+	struct store_chunk_place cursor;
+	uint64_t limit;
+};
+/** store_list_chunks() - in the order of struct store_chunk_place. */
+int store_list_chunks(struct store_reader *reader, const struct store_chunk_query *query,
+		      store_chunk_fn fn, void *ctx, struct err *err);
+/** store_connection_chunks() - all of one connection in order of arrival. */
+int store_connection_chunks(struct store_reader *reader, uint64_t connection, store_chunk_fn fn,
+			    void *ctx, struct err *err);
+
 typedef int (*store_connection_fn)(void *ctx, const struct message_connection *row);
 /** store_connections() - oldest first from @cursor on. */
 int store_connections(struct store_reader *reader, uint64_t cursor, uint64_t limit,
 		      store_connection_fn fn, void *ctx, struct err *err);
+/** store_connections_back() - the same, newest first. */
+int store_connections_back(struct store_reader *reader, uint64_t cursor, uint64_t limit,
+			   store_connection_fn fn, void *ctx, struct err *err);
+/** store_sealed_connections() - those with chunks that were not decrypted, oldest first. */
+int store_sealed_connections(struct store_reader *reader, store_connection_fn fn, void *ctx,
+			     struct err *err);
+/** store_connection_at() - the connection that began at @started_ns; -ENOENT where there is none. */
+int store_connection_at(struct store_reader *reader, uint64_t started_ns, uint64_t *id,
+			struct err *err);
 
 #endif

@@ -14,9 +14,15 @@ static int step(struct store *store, sqlite3_stmt *stmt, const char *what, struc
 {
 	int rc = sqlite3_step(stmt) == SQLITE_DONE ? 0 : store_fail(store->db, err, what);
 	sqlite3_reset(stmt);
-	if (rc == 0 && ++store->rows >= STORE_BATCH_ROWS)
-		return store_flush(store, err);
+	if (rc == 0)
+		store->rows++;
 	return rc;
+}
+
+/* Room in the transaction, made before anything of a row is written: a put that fails can be done again. */
+static int make_room(struct store *store, struct err *err)
+{
+	return store->rows >= STORE_BATCH_ROWS ? store_flush(store, err) : 0;
 }
 
 static void bind_u64(sqlite3_stmt *stmt, int at, uint64_t value)
@@ -37,6 +43,9 @@ static int put_connection(struct message_sink *sink, const struct message_connec
 {
 	struct store *store = (struct store *)sink;
 	sqlite3_stmt *s = store->insert.connection;
+	int rc = make_room(store, err);
+	if (rc < 0)
+		return rc;
 	char comments[4096];
 	size_t len = 0;
 	/* a line a comment: none holds a newline */
@@ -107,7 +116,8 @@ static int next_segment(struct store *store, struct err *err)
 	return 0;
 }
 
-static int put_bytes(struct store *store, const void *bytes, size_t len, struct err *err)
+/* Room for @len more payload bytes. */
+static int reserve_bytes(struct store *store, size_t len, struct err *err)
 {
 	if (store->pending_len + len > PENDING_MAX) {
 		int rc = store_write_pending(store, err);
@@ -123,11 +133,15 @@ static int put_bytes(struct store *store, const void *bytes, size_t len, struct 
 		store->pending = pending;
 		store->pending_cap = cap;
 	}
+	return 0;
+}
+
+static void put_bytes(struct store *store, const void *bytes, size_t len)
+{
 	if (len)
 		memcpy(store->pending + store->pending_len, bytes, len);
 	store->pending_len += len;
 	store->segment_len += len;
-	return 0;
 }
 
 static struct store_recent *recent_slot(struct store *store, uint64_t connection, unsigned sender,
@@ -141,19 +155,22 @@ static struct store_recent *recent_slot(struct store *store, uint64_t connection
 static int put_chunk(struct message_sink *sink, const struct message_chunk *chunk, struct err *err)
 {
 	struct store *store = (struct store *)sink;
-	if (store->segment_len >= STORE_SEGMENT_BYTES) {
-		int rc = next_segment(store, err);
-		if (rc < 0)
-			return rc;
-	}
-	uint64_t offset = store->segment_len;
-	int rc = put_bytes(store, chunk->raw, chunk->raw_len, err);
-	if (rc == 0 && chunk->plain)
-		rc = put_bytes(store, chunk->plain, chunk->plain_len, err);
+	size_t len;
+	if (__builtin_add_overflow(chunk->raw_len, chunk->plain ? chunk->plain_len : 0, &len))
+		return err_set(err, -EINVAL, "cannot store a chunk of such a length");
+	int rc = make_room(store, err);
+	if (rc == 0 && store->segment_len >= store->segment_bytes)
+		rc = next_segment(store, err);
+	if (rc == 0)
+		rc = reserve_bytes(store, len, err);
 	if (rc < 0)
 		return rc;
+	uint64_t offset = store->segment_len;
+	put_bytes(store, chunk->raw, chunk->raw_len);
+	if (chunk->plain)
+		put_bytes(store, chunk->plain, chunk->plain_len);
 	sqlite3_stmt *s = store->insert.chunk;
-	uint64_t row = store->next_chunk++;
+	uint64_t row = store->next_chunk;
 	bind_u64(s, 1, row);
 	bind_u64(s, 2, store->first_connection + chunk->connection);
 	bind_u64(s, 3, chunk->sender);
@@ -171,7 +188,27 @@ static int put_chunk(struct message_sink *sink, const struct message_chunk *chun
 		sqlite3_bind_null(s, 9);
 	*recent_slot(store, chunk->connection, chunk->sender, chunk->counter) =
 		(struct store_recent){ chunk->connection, chunk->counter, row, chunk->sender };
-	return step(store, s, "store a chunk", err);
+	rc = step(store, s, "store a chunk", err);
+	if (rc < 0) {
+		store->pending_len -= len;
+		store->segment_len -= len;
+		return rc;
+	}
+	store->next_chunk++;
+	return 0;
+}
+
+int store_unseal_chunk(struct store *store, const struct message_chunk *chunk, struct err *err)
+{
+	sqlite3_stmt *s = store->insert.unseal;
+	int rc = make_room(store, err);
+	if (rc < 0)
+		return rc;
+	bind_u64(s, 1, store->first_connection + chunk->connection);
+	bind_u64(s, 2, chunk->counter);
+	bind_u64(s, 3, chunk->sender);
+	rc = step(store, s, "replace a sealed chunk", err);
+	return rc < 0 ? rc : put_chunk(&store->sink, chunk, err);
 }
 
 /* Number of an address; the table of addresses grows with peers, not with messages. */
@@ -264,7 +301,9 @@ static int put_message(struct message_sink *sink, const struct message *m, struc
 	struct store *store = (struct store *)sink;
 	int64_t address = 0;
 	uint64_t id = store->next_message;
-	int rc = address_id(store, m->remote_addr ? m->remote_addr : "", &address, err);
+	int rc = make_room(store, err);
+	if (rc == 0)
+		rc = address_id(store, m->remote_addr ? m->remote_addr : "", &address, err);
 	if (rc == 0)
 		rc = enter_block(store, &store->message_block, store->insert.message_block, 1, id,
 				 err);
@@ -298,14 +337,18 @@ static int put_message(struct message_sink *sink, const struct message *m, struc
 	else
 		sqlite3_bind_null(s, 13);
 	bind_text(s, 14, m->error);
-	store->next_message++;
-	return step(store, s, "store a message", err);
+	rc = step(store, s, "store a message", err);
+	if (rc == 0)
+		store->next_message++;
+	return rc;
 }
 
 int store_put_log(struct store *store, const struct store_log *log, struct err *err)
 {
 	uint64_t id = store->next_log;
-	int rc = enter_block(store, &store->log_block, store->insert.log_block, 0, id, err);
+	int rc = make_room(store, err);
+	if (rc == 0)
+		rc = enter_block(store, &store->log_block, store->insert.log_block, 0, id, err);
 	if (rc < 0)
 		return rc;
 	widen(&store->log_block, log->time_ns, 0);
@@ -316,15 +359,16 @@ int store_put_log(struct store *store, const struct store_log *log, struct err *
 	sqlite3_bind_text(s, 4, log->section ? log->section : "", (int)log->section_len,
 			  SQLITE_STATIC);
 	sqlite3_bind_text(s, 5, log->message, (int)log->message_len, SQLITE_STATIC);
-	store->next_log++;
-	rc = sqlite3_step(s) == SQLITE_DONE ? 0 : store_fail(store->db, err, "store a log line");
-	sqlite3_reset(s);
-	if (rc < 0)
-		return rc;
-	s = store->insert.log_text;
-	bind_u64(s, 1, id);
-	sqlite3_bind_text(s, 2, log->message, (int)log->message_len, SQLITE_STATIC);
-	return step(store, s, "index a log line", err);
+	rc = step(store, s, "store a log line", err);
+	if (rc == 0 && !store->limits.no_search) {
+		s = store->insert.log_text;
+		bind_u64(s, 1, id);
+		sqlite3_bind_text(s, 2, log->message, (int)log->message_len, SQLITE_STATIC);
+		rc = step(store, s, "index a log line", err);
+	}
+	if (rc == 0)
+		store->next_log++;
+	return rc;
 }
 
 /* After a restart the newest block goes on where it was. */
@@ -360,7 +404,11 @@ int store_write_init(struct store *store, struct err *err)
 		{ &in->chunk, "INSERT INTO chunk VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)" },
 		{ &in->message,
 		  "INSERT INTO message VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)" },
-		{ &in->log, "INSERT INTO log VALUES(?1,?2,?3,?4,?5)" },
+		{ &in->unseal,
+		  "DELETE FROM chunk WHERE connection=?1 AND counter=?2 AND sender=?3 AND "
+		  "plain_len IS NULL" },
+		/* a line whose text could not be indexed is put again under its number */
+		{ &in->log, "INSERT OR REPLACE INTO log VALUES(?1,?2,?3,?4,?5)" },
 		{ &in->log_text, "INSERT INTO log_text(rowid, message) VALUES(?1,?2)" },
 		{ &in->message_block, "INSERT OR REPLACE INTO message_block VALUES(?1,?2,?3,?4)" },
 		{ &in->log_block, "INSERT OR REPLACE INTO log_block VALUES(?1,?2,?3)" },
@@ -373,6 +421,13 @@ int store_write_init(struct store *store, struct err *err)
 		if (rc < 0)
 			return rc;
 	}
+	return 0;
+}
+
+int store_write_resume(struct store *store, struct err *err)
+{
+	memset(store->addresses, 0, sizeof(store->addresses));
+	memset(store->recent, 0, sizeof(store->recent));
 	int rc = load_block(store,
 			    "SELECT min_ns, max_ns, min_chunk FROM message_block WHERE number=?1",
 			    store->next_message / STORE_BLOCK_IDS, &store->message_block, err);

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* read_chunks.c - the list of all chunks: connection by connection, in each by counter, then what was never cut. */
+#include <errno.h>
+
+#include "store/internal.h"
+
+struct listing {
+	struct store_reader *reader;
+	const struct store_chunk_query *query;
+	store_chunk_fn fn;
+	void *ctx;
+	uint64_t left;
+	int from_cursor; /* the connection at hand is the cursor's */
+};
+
+static int count_down(void *ctx, const struct store_chunk_row *chunk)
+{
+	struct listing *list = ctx;
+	list->left--;
+	return list->fn(list->ctx, chunk);
+}
+
+/* One kind of rows of one connection. @sql has the connection as ?1, the limit as ?2, bounds from ?3. */
+static int part(struct listing *list, const char *sql, uint64_t connection, uint64_t started_ns,
+		uint64_t a, uint64_t b, struct err *err)
+{
+	CLEANUP(store_finalizep) sqlite3_stmt *s = NULL;
+	if (!list->left)
+		return 0;
+	int rc = store_prepare(list->reader->db, &s, sql, err);
+	if (rc < 0)
+		return rc;
+	sqlite3_bind_int64(s, 1, (sqlite3_int64)connection);
+	sqlite3_bind_int64(s, 2, list->left > INT64_MAX ? INT64_MAX : (sqlite3_int64)list->left);
+	sqlite3_bind_int64(s, 3, a > INT64_MAX ? INT64_MAX : (sqlite3_int64)a);
+	sqlite3_bind_int64(s, 4, b > INT64_MAX ? INT64_MAX : (sqlite3_int64)b);
+	return store_each_chunk(list->reader, s, started_ns, count_down, list, err);
+}
+
+static int forward(struct listing *list, uint64_t connection, uint64_t started_ns, struct err *err)
+{
+	const struct store_chunk_place *at = &list->query->cursor;
+	int rc = 0;
+	if (!list->from_cursor || at->counter != MESSAGE_NO_COUNTER)
+		rc = part(list,
+			  STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter >= ?3 AND "
+					      "(counter > ?3 OR sender >= ?4)"
+					      " ORDER BY counter, sender LIMIT ?2",
+			  connection, started_ns, list->from_cursor ? at->counter : 0,
+			  list->from_cursor ? at->sender : 0, err);
+	if (rc == 0)
+		rc = part(list,
+			  STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter IS NULL AND id >= ?3"
+					      " ORDER BY id LIMIT ?2",
+			  connection, started_ns,
+			  list->from_cursor && at->counter == MESSAGE_NO_COUNTER ? at->id : 0, 0,
+			  err);
+	return rc;
+}
+
+static int backward(struct listing *list, uint64_t connection, uint64_t started_ns, struct err *err)
+{
+	const struct store_chunk_place *at = &list->query->cursor;
+	int rc = 0;
+	if (!list->from_cursor || at->counter == MESSAGE_NO_COUNTER)
+		rc = part(list,
+			  STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter IS NULL AND id <= ?3"
+					      " ORDER BY id DESC LIMIT ?2",
+			  connection, started_ns, list->from_cursor ? at->id : INT64_MAX, 0, err);
+	if (rc == 0)
+		rc = part(list,
+			  STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter <= ?3 AND "
+					      "(counter < ?3 OR sender <= ?4)"
+					      " ORDER BY counter DESC, sender DESC LIMIT ?2",
+			  connection, started_ns, list->from_cursor ? at->counter : INT64_MAX,
+			  list->from_cursor ? at->sender : 1, err);
+	return rc;
+}
+
+int store_list_chunks(struct store_reader *reader, const struct store_chunk_query *query,
+		      store_chunk_fn fn, void *ctx, struct err *err)
+{
+	CLEANUP(store_finalizep) sqlite3_stmt *s = NULL;
+	struct listing list = { reader, query, fn, ctx, query->limit, 0 };
+	uint64_t lo = 0, hi = INT64_MAX;
+	if (query->has_connection)
+		lo = hi = query->connection;
+	if (query->has_cursor && query->backward && query->cursor.connection < hi)
+		hi = query->cursor.connection;
+	if (query->has_cursor && !query->backward && query->cursor.connection > lo)
+		lo = query->cursor.connection;
+	if (lo > hi || lo > INT64_MAX)
+		return 0;
+	int rc = store_prepare(reader->db, &s,
+			       query->backward ? "SELECT id, started_ns FROM connection WHERE id "
+						 "BETWEEN ?1 AND ?2 ORDER BY id DESC"
+					       : "SELECT id, started_ns FROM connection WHERE id "
+						 "BETWEEN ?1 AND ?2 ORDER BY id",
+			       err);
+	if (rc < 0)
+		return rc;
+	sqlite3_bind_int64(s, 1, (sqlite3_int64)lo);
+	sqlite3_bind_int64(s, 2, (sqlite3_int64)hi);
+	while (rc == 0 && list.left && sqlite3_step(s) == SQLITE_ROW) {
+		uint64_t id = (uint64_t)sqlite3_column_int64(s, 0),
+			 started_ns = (uint64_t)sqlite3_column_int64(s, 1);
+		list.from_cursor = query->has_cursor && id == query->cursor.connection;
+		rc = query->backward ? backward(&list, id, started_ns, err)
+				     : forward(&list, id, started_ns, err);
+	}
+	return rc;
+}
+
+int store_connection_chunks(struct store_reader *reader, uint64_t connection, store_chunk_fn fn,
+			    void *ctx, struct err *err)
+{
+	struct listing list = { reader, NULL, fn, ctx, UINT64_MAX, 0 };
+	return part(&list, STORE_CHUNK_COLUMNS "WHERE connection=?1 ORDER BY id LIMIT ?2",
+		    connection, 0, 0, 0, err);
+}
