@@ -31,6 +31,10 @@ void page_bar(struct page *page, uint64_t part, uint64_t whole, size_t columns);
  * Rust hash, std::string for what it expands to. Escaped for the terminal. Appends to @to.
  */
 void text_short_name(struct buf *to, const char *function, int ascii);
+/** text_argument_name() - the same with the outer template arguments, where functions differ by nothing else. */
+void text_argument_name(struct buf *to, const char *function, int ascii);
+/** text_inner_name() - where @name goes on when as many outer scopes ("ns::") are left off as @columns ask; lent. */
+const char *text_inner_name(const char *name, size_t columns);
 /** text_frame_name() - the short name of a frame; "module+0x12" where it has none. */
 void text_frame_name(struct buf *to, const struct view_frame *frame, int ascii);
 /** text_caller_name() - the same for a list of callers: "[module]" where it has none. */

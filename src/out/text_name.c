@@ -87,10 +87,15 @@ static void cut_return_type(struct buf *out)
 	}
 	if (op)
 		limit = (size_t)(op - out->data);
-	size_t cut = 0;
-	for (size_t i = 0; i < limit; i++)
-		if (out->data[i] == ' ')
+	size_t cut = 0, depth = 0;
+	for (size_t i = 0; i < limit; i++) {
+		if (out->data[i] == '<')
+			depth++;
+		else if (out->data[i] == '>' && depth)
+			depth--;
+		else if (out->data[i] == ' ' && depth == 0)
 			cut = i + 1;
+	}
 	if (cut && cut < out->len) {
 		memmove(out->data, out->data + cut, out->len - cut);
 		out->len -= cut;
@@ -102,7 +107,25 @@ static const char *const dropped[] = { "[abi:cxx11]", "__cxx11::", "__1::", "{{c
 static const char string_type[] =
 	"basic_string<char, std::char_traits<char>, std::allocator<char> >";
 
-void text_short_name(struct buf *to, const char *function, int ascii)
+/** put_arguments() - the template arguments that begin at @at, those of their own types left out; returns their end. */
+static const char *put_arguments(struct buf *out, const char *at, int ascii)
+{
+	const char *end = skip_nested(at);
+	buf_putc(out, *at++);
+	while (at < end) {
+		if (*at == '<' && !is_operator(out)) {
+			at = skip_nested(at);
+			buf_puts(out, ascii ? "<..>" : "<\xe2\x80\xa6>");
+		} else if (at[0] == ' ' && at[1] == '>') {
+			at++; /* "> >" */
+		} else {
+			buf_putc(out, *at++);
+		}
+	}
+	return end;
+}
+
+static void put_name(struct buf *to, const char *function, int with_arguments, int ascii)
 {
 	CLEANUP(buf_fini) struct buf out = { 0 };
 	const char *at = function;
@@ -121,6 +144,8 @@ void text_short_name(struct buf *to, const char *function, int ascii)
 		} else if (*at == '<' && is_operator(&out)) {
 			while (*at == '<' || *at == '=' || *at == '>')
 				buf_putc(&out, *at++);
+		} else if (*at == '<' && strchr(at, '>') && with_arguments) {
+			at = put_arguments(&out, at, ascii);
 		} else if (*at == '<' && strchr(at, '>')) {
 			at = skip_nested(at);
 			buf_puts(&out, ascii ? "<..>" : "<\xe2\x80\xa6>");
@@ -153,6 +178,29 @@ void text_short_name(struct buf *to, const char *function, int ascii)
 	if (out.len == 0)
 		buf_puts(&out, function);
 	text_escape(to, buf_cstr(&out), ascii);
+}
+
+void text_short_name(struct buf *to, const char *function, int ascii)
+{
+	put_name(to, function, 0, ascii);
+}
+
+void text_argument_name(struct buf *to, const char *function, int ascii)
+{
+	put_name(to, function, 1, ascii);
+}
+
+const char *text_inner_name(const char *name, size_t columns)
+{
+	while (text_columns(name) > columns) {
+		const char *at = name;
+		while (*at && !(at[0] == ':' && at[1] == ':'))
+			at = *at == '<' && strchr(at, '>') ? skip_nested(at) : at + 1;
+		if (!*at || !at[2] || starts(at + 2, "operator")) /* says nothing alone */
+			break;
+		name = at + 2;
+	}
+	return name;
 }
 
 void text_frame_name(struct buf *to, const struct view_frame *frame, int ascii)

@@ -129,7 +129,8 @@ static void put_callers(struct page *page, const struct view_tree *tree, uint32_
 	if (first == 0)
 		return;
 	caller_name(&outermost, page, &tree->nodes[first].frame, inner, bare);
-	size_t last_columns = text_columns(buf_cstr(&outermost));
+	const char *last = text_inner_name(buf_cstr(&outermost), room / 3);
+	size_t last_columns = text_columns(last);
 	if (last_columns > room / 3)
 		last_columns = room / 3;
 	size_t reserve = arrow_columns + last_columns + arrow_columns + 2, used = 0;
@@ -146,13 +147,14 @@ static void put_callers(struct page *page, const struct view_tree *tree, uint32_
 		caller_name(&name, page, f, inner, bare);
 		if (strcmp(buf_cstr(&name), buf_cstr(&before)) == 0)
 			continue; /* recursion, or several functions without a name */
-		size_t columns = text_columns(buf_cstr(&name));
+		const char *shown = text_inner_name(buf_cstr(&name), room / 2);
+		size_t columns = text_columns(shown);
 		if (columns > room / 2)
 			columns = room / 2;
 		if (used + arrow_columns + columns + reserve > room)
 			break;
 		buf_puts(page->to, arrow);
-		page_text(page, buf_cstr(&name), columns);
+		page_text(page, shown, columns);
 		used += arrow_columns + columns;
 		inner = f;
 		buf_clear(&before);
@@ -164,7 +166,7 @@ static void put_callers(struct page *page, const struct view_tree *tree, uint32_
 	}
 	if (strcmp(buf_cstr(&outermost), buf_cstr(&before)) != 0) {
 		buf_puts(page->to, arrow);
-		page_text(page, buf_cstr(&outermost), last_columns);
+		page_text(page, last, last_columns);
 	}
 	page_tint(page, TINT_PLAIN);
 	buf_putc(page->to, '\n');
@@ -400,7 +402,7 @@ int text_table(struct page *page, const struct prof *prof, const struct out_opt 
 				text_escape(&name, row->thread_name, page->ascii);
 			}
 		} else if (opt->by == VIEW_BY_FUNCTION && row->frame.function) {
-			text_short_name(&name, row->frame.function, page->ascii);
+			text_argument_name(&name, row->frame.function, page->ascii);
 		} else if (opt->by != VIEW_BY_MODULE && row->frame.file) {
 			text_escape(&name, row->frame.file, page->ascii);
 			if (opt->by == VIEW_BY_LINE && row->frame.line)

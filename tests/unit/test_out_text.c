@@ -57,6 +57,34 @@ static void names_lose_what_nobody_reads(void **state)
 	check_name("", "");
 }
 
+static void scopes_are_left_off_from_outside_where_room_is_short(void **state)
+{
+	(void)state;
+	assert_string_equal(text_inner_name("a::b::c", 7), "a::b::c");
+	assert_string_equal(text_inner_name("a::b::c", 6), "b::c");
+	assert_string_equal(text_inner_name("a::b::c", 1), "c");
+	assert_string_equal(text_inner_name("A<x::y>::f", 5), "f");
+	assert_string_equal(text_inner_name("longname", 3), "longname");
+	assert_string_equal(text_inner_name("a<b::c", 3), "c");
+	assert_string_equal(text_inner_name("a::C::operator()", 3), "C::operator()");
+	assert_string_equal(text_inner_name("ends::", 2), "ends::");
+}
+
+static void outer_template_arguments_tell_functions_apart(void **state)
+{
+	(void)state;
+	CLEANUP(buf_fini) struct buf b = { 0 };
+	text_argument_name(&b, "std::__new_allocator<std::pair<int const, X> >::allocate(unsigned)",
+			   1);
+	assert_string_equal(buf_cstr(&b), "std::__new_allocator<std::pair<..>>::allocate");
+	buf_clear(&b);
+	text_argument_name(&b, "void f<int, A<B<C> > >(int)", 1);
+	assert_string_equal(buf_cstr(&b), "f<int, A<..>>");
+	buf_clear(&b);
+	text_argument_name(&b, "f<unbalanced", 1);
+	assert_string_equal(buf_cstr(&b), "f<unbalanced");
+}
+
 static void names_cannot_steer_the_terminal(void **state)
 {
 	(void)state;
@@ -190,6 +218,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_lose_what_nobody_reads),
+		cmocka_unit_test(scopes_are_left_off_from_outside_where_room_is_short),
+		cmocka_unit_test(outer_template_arguments_tell_functions_apart),
 		cmocka_unit_test(names_cannot_steer_the_terminal),
 		cmocka_unit_test(frames_are_told_apart_by_their_names),
 		cmocka_unit_test(numbers_keep_three_digits),
