@@ -41,7 +41,7 @@ struct netcap_bpf {
 /* libbpf speaks through one hook a process, from the calling thread; its last words explain a refusal. */
 static __thread char last_words[512];
 
-static int keep_words(enum libbpf_print_level level, const char *fmt, va_list args)
+static int PRINTF(2, 0) keep_words(enum libbpf_print_level level, const char *fmt, va_list args)
 {
 	if (level == LIBBPF_WARN) {
 		vsnprintf(last_words, sizeof(last_words), fmt, args);
