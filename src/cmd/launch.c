@@ -241,13 +241,18 @@ int launch_library(struct launch *launch, struct err *err)
 	if (len < 0)
 		return err_set(err, -errno, "cannot find byteledger's own folder");
 	own[len] = '\0';
-	const char *folder = dirname(own);
-	for (int i = 0; i < 3 && !launch->library; i++) {
+	const char *folder = dirname(own), *below = BYTELEDGER_LIBDIR;
+	for (const char *at = below; (at = strstr(at, "/lib")); at++)
+		below = at; /* "/lib/x86_64-linux-gnu": an installed tree may have been moved */
+	for (int i = 0; i < 4 && !launch->library; i++) {
 		if (i == 0)
 			snprintf(candidate, sizeof(candidate), "%s/" WIRE_PRELOAD_NAME, folder);
 		else if (i == 1)
 			snprintf(candidate, sizeof(candidate), "%s/../lib/" WIRE_PRELOAD_NAME,
 				 folder);
+		else if (i == 2)
+			snprintf(candidate, sizeof(candidate), "%s/..%s/%s", folder, below,
+				 WIRE_PRELOAD_NAME);
 		else
 			snprintf(candidate, sizeof(candidate), "%s/%s", BYTELEDGER_LIBDIR,
 				 WIRE_PRELOAD_NAME);

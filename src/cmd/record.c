@@ -168,10 +168,11 @@ static void heart_stop(struct heart *heart)
 enum ending { ENDED_EXIT, ENDED_DURATION };
 
 /* What a signal means while the program runs. */
-static void take_signals(int fd, pid_t forward_to)
+static void take_signals(struct record *rec, int fd, pid_t forward_to)
 {
 	struct signalfd_siginfo info;
 	while (read(fd, &info, sizeof(info)) == sizeof(info)) {
+		rec->interrupted |= info.ssi_signo == SIGINT;
 		/* SIGINT and SIGQUIT of the terminal reached the program, too: they are its own affair */
 		if (forward_to > 0 && (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP))
 			kill(forward_to, (int)info.ssi_signo);
@@ -220,7 +221,7 @@ static enum ending record_loop(struct record *rec, int signals, uint64_t duratio
 		if (ppoll(fds, 2, &ts, NULL) <= 0)
 			continue;
 		if (fds[0].revents)
-			take_signals(signals, forward_to);
+			take_signals(rec, signals, forward_to);
 		if (fds[1].revents)
 			return ENDED_EXIT;
 	}
@@ -300,7 +301,9 @@ static void finish_and_report(struct record *rec, const struct record_opt *opt, 
 {
 	struct err err = { 0 };
 	CLEANUP(buf_fini) struct buf path = { 0 };
-	int complete = how == ENDED_DURATION || WIFEXITED(status) || rec->replaced;
+	int complete =
+		how == ENDED_DURATION || WIFEXITED(status) || rec->replaced ||
+		(rec->interrupted && WTERMSIG(status) == SIGINT); /* Ctrl-C ends a recording */
 	buf_puts(&path, trace_writer_path(rec->writer));
 	int rc = record_finish(rec, how == ENDED_DURATION, how == ENDED_EXIT ? status : -1,
 			       complete, rec->failed ? NULL : &err);
@@ -379,6 +382,7 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 	if (how == ENDED_EXIT) {
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
+		take_signals(&rec, signals, 0); /* one that came with the end */
 	}
 	if (rec.writer)
 		finish_and_report(&rec, opt, how, status, argv[0]);

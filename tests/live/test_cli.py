@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line itself."""
+import os
+import re
 import subprocess
+
+from conftest import ROOT
 
 
 def run(*argv):
@@ -59,3 +63,14 @@ def test_a_full_disk_is_called_by_its_name(byteledger, tmp_path):
             done = subprocess.run([byteledger, *command, str(recording)], stdout=full, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 1, command
         assert done.stderr.startswith("byteledger: cannot write ") and "No space left" in done.stderr, command
+
+
+def test_the_manual_names_the_variables_that_the_library_reads_and_no_others():
+    with open(os.path.join(ROOT, "src", "preload", "options.c"), encoding="utf-8") as f:
+        source = f.read()
+    read = set(re.findall(r'look\(env, "([A-Z_0-9]+)"\)', source))
+    with open(os.path.join(ROOT, "man", "byteledger-preload.7"), encoding="utf-8") as f:
+        tags = re.findall(r"^\.TP\n(\.B .*)$", f.read(), re.M)
+    named = set(re.findall(r"BYTELEDGER_([A-Z_0-9]+)", " ".join(tags)))
+    assert len(read) > 10
+    assert named == read

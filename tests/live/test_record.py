@@ -56,6 +56,21 @@ def test_a_program_that_replaces_itself_names_its_successor_last(byteledger, tmp
     assert lines[-3].startswith("byteledger: recorded into ")
 
 
+def test_ctrl_c_ends_a_recording_that_is_complete_but_a_fatal_signal_does_not(byteledger, tmp_path):
+    for group, complete in ((True, True), (False, False)):
+        path = tmp_path / f"{group}.blt"
+        script = "$| = 1; print qq($$\\n); sleep 60"
+        done = subprocess.Popen([byteledger, "heap", "-q", "-o", str(path), "--", "perl", "-e", script],
+                                stdout=subprocess.PIPE, start_new_session=True)
+        pid = int(done.stdout.readline())
+        if group:  # as the terminal does it
+            os.killpg(done.pid, signal.SIGINT)
+        else:
+            os.kill(pid, signal.SIGINT)
+        assert done.wait(60) == 128 + signal.SIGINT
+        assert report(byteledger, path)["process"]["complete"] is complete
+
+
 def test_a_script_is_recorded_through_its_interpreter(byteledger, tmp_path):
     script = tmp_path / "script"
     script.write_text('#!/usr/bin/env perl\nprint "hi\\n"; exit 3\n')
