@@ -95,9 +95,15 @@ static int add_region(struct breakdown *b, const struct region *r)
 		b->reserved_bytes += r->end - r->start;
 	if (r->class == REGION_BYTELEDGER)
 		b->own_rss_bytes += r->rss_bytes;
-	struct class_row *row = find_row(b, r->class, r->label);
+	/* neighbours are often of one kind: the class's last row before the table */
+	uint32_t last = b->last_row[r->class];
+	struct class_row *row = last < b->class_count && b->classes[last].class == r->class &&
+						strcmp(b->classes[last].label, r->label) == 0
+					? &b->classes[last]
+					: find_row(b, r->class, r->label);
 	if (!row)
 		return -ENOMEM;
+	b->last_row[r->class] = (uint32_t)(row - b->classes);
 	add(row, r);
 	if (!is_copied(r))
 		return 0;
@@ -424,10 +430,10 @@ static int fill(struct breakdown *b, const struct target *target, const struct b
 	if (rc)
 		return rc;
 	b->end_ns = clock_ns(CLOCK_MONOTONIC);
-	rc = totals_read(target, &b->totals, err);
-	if (rc < 0)
-		return rc;
+	memset(&b->totals, 0xff, sizeof(b->totals)); /* UINT64_MAX: not told */
 	b->rollup_rss_bytes = b->rollup_pss_bytes = UINT64_MAX;
+	if (!opt->no_checks && (rc = totals_read(target, &b->totals, err)) < 0)
+		return rc;
 	if (!opt->no_checks && !opt->quick) {
 		/* a check that cannot be made is shown as missing; the breakdown stands without it */
 		rollup_read(target, &b->rollup_rss_bytes, &b->rollup_pss_bytes,

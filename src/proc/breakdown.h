@@ -28,7 +28,7 @@ struct class_row {
 struct breakdown_opt {
 	int quick; /* maps + pagemap instead of smaps: RSS and swap, no PSS, hardly any stall */
 	int no_threads; /* leave threads out; stacks are then known by their shape only */
-	int no_checks;  /* leave smaps_rollup out: it walks all pages once more */
+	int no_checks; /* leave status and smaps_rollup out: the latter walks all pages once more */
 	size_t keep; /* how many mappings to keep, the largest by RSS; 0 = every one, by address */
 	uint32_t
 		labels_max; /* rows of classes; what comes later goes to "(other)" of its class. 0 = 4096 */
@@ -68,6 +68,7 @@ struct breakdown {
 	int keeps_all;
 	struct intern names;
 	struct idtab rows;
+	uint32_t last_row[REGION_CLASS_COUNT];
 	uint32_t labels_max;
 	size_t class_cap, region_cap;
 };

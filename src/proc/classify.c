@@ -330,7 +330,8 @@ static int classify_arena(struct classifier *c, struct region *r)
 static int classify_large(struct classifier *c, struct region *r)
 {
 	uint64_t chunk[2];
-	if (r->rss_bytes == 0 || r->end - r->start < 8192 ||
+	/* malloc maps blocks from 128 KiB on; smaller mappings are not looked into: there may be 30,000 of them */
+	if (r->rss_bytes == 0 || r->end - r->start < 128 * 1024 ||
 	    peek(c, r->start, chunk, sizeof(chunk)) < 0)
 		return 0;
 	uint64_t size = chunk[1] & ~7ull;

@@ -55,22 +55,54 @@ static const struct {
 #undef FIELD
 };
 
+/*
+ * The same once more as the kernel prints it: the key padded to 16 columns, the number in 8, " kB". Nearly every line of
+ * smaps is one of these in this order, so they are recognised by comparing 16 bytes and need no search for the line's end.
+ */
+#define PADDED 16u
+#define LINE_BYTES 28u
+static const struct {
+	char key[PADDED + 1];
+	uint16_t offset; /* 0xffff: of no use here */
+} plain_lines[] = {
+	{ "Size:           ", 0xffff },
+	{ "KernelPageSize: ", offsetof(struct region, page_bytes) },
+	{ "MMUPageSize:    ", 0xffff },
+	{ "Rss:            ", offsetof(struct region, rss_bytes) },
+	{ "Pss:            ", offsetof(struct region, pss_bytes) },
+	{ "Pss_Dirty:      ", offsetof(struct region, pss_dirty_bytes) },
+	{ "Shared_Clean:   ", offsetof(struct region, shared_clean_bytes) },
+	{ "Shared_Dirty:   ", offsetof(struct region, shared_dirty_bytes) },
+	{ "Private_Clean:  ", offsetof(struct region, private_clean_bytes) },
+	{ "Private_Dirty:  ", offsetof(struct region, private_dirty_bytes) },
+	{ "Referenced:     ", offsetof(struct region, referenced_bytes) },
+	{ "Anonymous:      ", offsetof(struct region, anonymous_bytes) },
+	{ "KSM:            ", offsetof(struct region, ksm_bytes) },
+	{ "LazyFree:       ", offsetof(struct region, lazy_free_bytes) },
+	{ "AnonHugePages:  ", offsetof(struct region, anon_huge_bytes) },
+	{ "ShmemPmdMapped: ", offsetof(struct region, shmem_huge_bytes) },
+	{ "FilePmdMapped:  ", offsetof(struct region, file_huge_bytes) },
+	{ "Shared_Hugetlb: ", offsetof(struct region, shared_hugetlb_bytes) },
+	{ "Private_Hugetlb:", offsetof(struct region, private_hugetlb_bytes) },
+	{ "Swap:           ", offsetof(struct region, swap_bytes) },
+	{ "SwapPss:        ", offsetof(struct region, swap_pss_bytes) },
+	{ "Locked:         ", offsetof(struct region, locked_bytes) },
+};
+
 /* Known and of no use here: the range says the size, the others are about the mapping's future. */
 static const char *const skipped[] = { "Size:", "MMUPageSize:", "THPeligible:", "ProtectionKey:" };
 
-static const struct {
-	char word[3];
-	uint32_t flag;
-} flag_words[] = {
-	{ "sh", REGION_FLAG_SHARED },       { "gd", REGION_FLAG_GROWSDOWN },
-	{ "pf", REGION_FLAG_PFNMAP },       { "io", REGION_FLAG_IO },
-	{ "mm", REGION_FLAG_MIXED },        { "dd", REGION_FLAG_NODUMP },
-	{ "lo", REGION_FLAG_LOCKED },       { "ht", REGION_FLAG_HUGETLB },
-	{ "hg", REGION_FLAG_HUGEPAGE },     { "nh", REGION_FLAG_NOHUGEPAGE },
-	{ "mg", REGION_FLAG_MERGEABLE },    { "nr", REGION_FLAG_NORESERVE },
-	{ "ac", REGION_FLAG_ACCOUNTED },    { "wf", REGION_FLAG_WIPEONFORK },
-	{ "ss", REGION_FLAG_SHADOW_STACK }, { "sl", REGION_FLAG_SEALED },
-	{ "gu", REGION_FLAG_GUARD },
+#define FLAG(a, b) ((unsigned)((a) - 'a') * 26 + (unsigned)((b) - 'a'))
+static const uint32_t flag_words[26 * 26] = {
+	[FLAG('s', 'h')] = REGION_FLAG_SHARED,       [FLAG('g', 'd')] = REGION_FLAG_GROWSDOWN,
+	[FLAG('p', 'f')] = REGION_FLAG_PFNMAP,       [FLAG('i', 'o')] = REGION_FLAG_IO,
+	[FLAG('m', 'm')] = REGION_FLAG_MIXED,        [FLAG('d', 'd')] = REGION_FLAG_NODUMP,
+	[FLAG('l', 'o')] = REGION_FLAG_LOCKED,       [FLAG('h', 't')] = REGION_FLAG_HUGETLB,
+	[FLAG('h', 'g')] = REGION_FLAG_HUGEPAGE,     [FLAG('n', 'h')] = REGION_FLAG_NOHUGEPAGE,
+	[FLAG('m', 'g')] = REGION_FLAG_MERGEABLE,    [FLAG('n', 'r')] = REGION_FLAG_NORESERVE,
+	[FLAG('a', 'c')] = REGION_FLAG_ACCOUNTED,    [FLAG('w', 'f')] = REGION_FLAG_WIPEONFORK,
+	[FLAG('s', 's')] = REGION_FLAG_SHADOW_STACK, [FLAG('s', 'l')] = REGION_FLAG_SEALED,
+	[FLAG('g', 'u')] = REGION_FLAG_GUARD,
 };
 
 struct parser {
@@ -78,8 +110,9 @@ struct parser {
 	void *ctx;
 	struct reading *reading;
 	struct region region;
-	int open; /* a region waits for the end of its fields */
-	unsigned expected;
+	int open;          /* a region waits for the end of its fields */
+	unsigned expected; /* index in fields[] */
+	unsigned plain;    /* index in plain_lines[] */
 	char name[LINE_MAX_BYTES];
 };
 
@@ -206,9 +239,8 @@ static void vm_flags(struct region *r, const char *at, const char *end)
 			at++;
 			continue;
 		}
-		for (unsigned i = 0; i < ARRAY_LEN(flag_words); i++)
-			if (at[0] == flag_words[i].word[0] && at[1] == flag_words[i].word[1])
-				r->flags |= flag_words[i].flag;
+		if ((unsigned)(at[0] - 'a') < 26 && (unsigned)(at[1] - 'a') < 26)
+			r->flags |= flag_words[FLAG(at[0], at[1])];
 		at += 2;
 	}
 }
@@ -232,6 +264,10 @@ static int field(struct parser *p, const char *at, const char *end)
 			return -EBADMSG;
 		memcpy((char *)&p->region + fields[i].offset, &value, sizeof(value));
 		p->expected = i + 1 < ARRAY_LEN(fields) ? i + 1 : 0;
+		/* an older kernel leaves fields out: go on behind this one */
+		for (unsigned k = 0; k < ARRAY_LEN(plain_lines); k++)
+			if (plain_lines[k].offset == fields[i].offset)
+				p->plain = k + 1;
 		return 0;
 	}
 	return 1;
@@ -275,6 +311,7 @@ static int line(struct parser *p, const char *at, const char *end)
 		rc = header(p, at, end);
 		p->open = rc == 0;
 		p->expected = 0;
+		p->plain = 0;
 		return rc;
 	}
 	if (!p->open)
@@ -287,6 +324,41 @@ static int line(struct parser *p, const char *at, const char *end)
 		return other_field(p, at, end);
 	int rc = field(p, at, end);
 	return rc == 1 ? other_field(p, at, end) : rc;
+}
+
+/** plain_line() - 1 and the field is taken if the expected line stands at @at exactly as the kernel prints it. */
+static int plain_line(struct parser *p, const char *at)
+{
+	uint64_t key[2], line[3], none;
+	uint32_t unit, kb;
+	memcpy(key, plain_lines[p->plain].key, sizeof(key));
+	memcpy(line, at, sizeof(line));
+	memcpy(&unit, at + LINE_BYTES - 4, sizeof(unit));
+	memcpy(&kb, " kB\n", sizeof(kb));
+	memcpy(&none, "       0", sizeof(none));
+	if ((line[0] ^ key[0]) | (line[1] ^ key[1]) | (unit ^ kb))
+		return 0;
+	uint64_t kib = 0;
+	if (line[2] == none) { /* most figures are 0, and so is the field already */
+		p->plain++;
+		return 1;
+	}
+	const char *digit = at + PADDED, *end = digit + 8;
+	while (digit < end && *digit == ' ')
+		digit++;
+	if (digit == end)
+		return 0;
+	for (; digit < end; digit++) {
+		if ((unsigned)(*digit - '0') >= 10)
+			return 0;
+		kib = kib * 10 + (unsigned)(*digit - '0');
+	}
+	if (plain_lines[p->plain].offset != 0xffff) {
+		uint64_t bytes = kib * 1024;
+		memcpy((char *)&p->region + plain_lines[p->plain].offset, &bytes, sizeof(bytes));
+	}
+	p->plain++;
+	return 1;
 }
 
 int smaps_parse(int fd, region_fn fn, void *ctx, struct reading *reading, struct err *err)
@@ -314,8 +386,15 @@ int smaps_parse(int fd, region_fn fn, void *ctx, struct reading *reading, struct
 			break;
 		have += (size_t)got;
 		char *at = text, *end = text + have, *stop;
-		while (rc == 0 && at < end &&
-		       (stop = memchr(at, '\n', (size_t)(end - at))) != NULL) {
+		while (rc == 0 && at < end) {
+			if (p.open && p.plain < ARRAY_LEN(plain_lines) &&
+			    end - at >= (ptrdiff_t)LINE_BYTES && plain_line(&p, at)) {
+				at += LINE_BYTES;
+				continue;
+			}
+			stop = memchr(at, '\n', (size_t)(end - at));
+			if (!stop)
+				break;
 			if ((size_t)(stop - at) >= LINE_MAX_BYTES || stop == at)
 				rc = -EBADMSG;
 			else

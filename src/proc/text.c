@@ -35,22 +35,52 @@ static int size_columns(const struct regions_text_opt *opt)
 	return opt->raw ? 15 : 10;
 }
 
+static void put_blanks(struct buf *to, size_t count)
+{
+	char *at = buf_reserve(to, count);
+	if (at) {
+		memset(at, ' ', count);
+		to->len += count;
+	}
+}
+
+/** put_right() - text of one column a byte, right-aligned in @columns. */
+static void put_right(struct buf *to, const char *text, size_t columns)
+{
+	size_t len = strlen(text);
+	put_blanks(to, len < columns ? columns - len : 0);
+	buf_put(to, text, len);
+}
+
 /** put_size() - right-aligned, "-" where it is not known. */
 static void put_size(struct buf *to, const struct regions_text_opt *opt, uint64_t bytes, int known)
 {
 	char text[TEXT_NUMBER_MAX];
-	buf_printf(to, "%*s", size_columns(opt), known ? size(text, bytes, opt->raw) : "-");
+	put_right(to, known ? size(text, bytes, opt->raw) : "-", (size_t)size_columns(opt));
 }
 
 /** put_cell() - escaped text in exactly @columns, cut with "..." or padded; at the end of a line without padding. */
 static void put_cell(struct buf *to, const char *text, size_t columns, int ascii, int pad)
 {
+	size_t plain = 0;
+	while (text[plain] >= 0x20 && text[plain] < 0x7f)
+		plain++;
+	if (!text[plain] &&
+	    plain <= columns) { /* nearly every name: nothing to escape, one column a byte */
+		buf_put(to, text, plain);
+		put_blanks(to, pad ? columns - plain : 0);
+		return;
+	}
+	if (!text[plain] && text[0] == '/' && columns > 3) {
+		buf_puts(to, "..."); /* the end of a path tells more than its beginning */
+		buf_put(to, text + plain - (columns - 3), columns - 3);
+		return;
+	}
 	struct buf clean = { 0 };
 	text_escape(&clean, text, ascii);
 	const char *safe = buf_cstr(&clean);
 	size_t wide = text_columns(safe);
 	if (wide > columns && columns > 3) {
-		/* the end of a path tells more than its beginning */
 		int path = safe[0] == '/';
 		if (path) {
 			const char *at = safe;
@@ -71,8 +101,7 @@ static void put_cell(struct buf *to, const char *text, size_t columns, int ascii
 	} else {
 		buf_puts(to, safe);
 	}
-	for (; pad && wide < columns; wide++)
-		buf_putc(to, ' ');
+	put_blanks(to, pad && wide < columns ? columns - wide : 0);
 	buf_fini(&clean);
 }
 
@@ -147,7 +176,8 @@ void regions_text_head(struct buf *to, const struct breakdown *b,
 	buf_printf(to, ", longest call %s", text_duration(text, b->reading.stall_ns));
 	if (b->rollup_rss_bytes != UINT64_MAX)
 		put_check(to, "rollup", b->rollup_rss_bytes, b->rss_bytes, opt->raw);
-	put_check(to, "status", b->totals.rss_bytes, b->rss_bytes, opt->raw);
+	if (b->totals.rss_bytes != UINT64_MAX)
+		put_check(to, "status", b->totals.rss_bytes, b->rss_bytes, opt->raw);
 	buf_printf(to, "%s\n", style.plain);
 	if (b->totals.page_table_bytes != UINT64_MAX && b->totals.page_table_bytes)
 		buf_printf(to, "%sbeside RSS: page tables %s", style.dim,
@@ -186,7 +216,8 @@ static void put_row(struct buf *to, const struct breakdown *b, const struct regi
 	char text[TEXT_NUMBER_MAX];
 	put_size(to, opt, row->rss_bytes, 1);
 	put_size(to, opt, row->pss_bytes, b->full);
-	buf_printf(to, "%8s  ", text_percent(text, row->rss_bytes, b->rss_bytes));
+	put_right(to, text_percent(text, row->rss_bytes, b->rss_bytes), 8);
+	put_blanks(to, 2);
 	if (single) {
 		const char *class = region_class_name(row->class);
 		size_t len = strlen(class);
@@ -202,7 +233,9 @@ static void put_row(struct buf *to, const struct breakdown *b, const struct regi
 		buf_puts(to, "    ");
 		put_cell(to, row->label, label + BAR_COLUMNS - 2, opt->ascii, 1);
 	}
-	buf_printf(to, "%7s  %s", text_count(text, row->count), style.dim);
+	put_right(to, text_count(text, row->count), 7);
+	put_blanks(to, 2);
+	buf_puts(to, style.dim);
 	int extra = row->hugetlb_bytes || row->swap_bytes || row->lazy_free_bytes || row->ksm_bytes;
 	put_cell(to, region_how_name(row->how), how, opt->ascii, 0);
 	buf_puts(to, style.plain);

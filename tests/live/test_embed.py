@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libbyteledger: names, the own breakdown and the responder, from C and C++, seen from inside and from outside."""
+import contextlib
+import http.client
+import json
+import os
+import re
+import socket
+import subprocess
+import time
+
+import pytest
+
+VARIANTS = ("embedded", "embedded_static", "embedded_cpp")
+
+
+@contextlib.contextmanager
+def embedded(prog, variant, *args):
+    child = subprocess.Popen([prog(variant), *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        page = b""
+        while b"ready\n" not in page:
+            chunk = os.read(child.stdout.fileno(), 65536)
+            assert chunk, (page, child.stderr.read())
+            page += chunk
+        child.page = page.decode()
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def outside(byteledger, pid):
+    done = subprocess.run([byteledger, "regions", "-p", str(pid), "--format", "json", "--all"], capture_output=True, check=True)
+    return json.loads(done.stdout)
+
+
+def get(port, path, **headers):
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    client.request("GET", path, headers=headers)
+    answer = client.getresponse()
+    body = answer.read().decode()
+    client.close()
+    return answer, body
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_names_are_seen_from_inside_and_outside_page_by_page(byteledger, prog, variant):
+    with embedded(prog, variant) as child:
+        row = next(line for line in child.page.splitlines() if "cache-*" in line)
+        assert row.split()[:2] == ["6.00", "MiB"], row
+        seen = outside(byteledger, child.pid)
+        named = [c for c in seen["classes"] if c["class"] == "named"]
+        assert [(c["label"], c["rss_bytes"], c["count"]) for c in named] == [("cache-*", 6 << 20, 8)]
+        chunks = {r["name"]: r["rss_bytes"] for r in seen["regions"] if r["class"] == "named"}
+        assert chunks == {f"cache-{i}": (1 << 20 if i < 6 else 0) for i in range(8)}
+        # one mapping was cut into eight: nothing is lost or counted twice
+        assert sum(r["rss_bytes"] for r in seen["regions"]) == seen["rss_bytes"]
+        assert sum(r["pss_bytes"] for r in seen["regions"]) == seen["pss_bytes"]
+        assert seen["own_rss_bytes"] > 0
+
+
+def test_breakdown_of_self_adds_up_and_needs_no_other_library(prog):
+    with embedded(prog, "embedded_static") as child:
+        lines = child.page.splitlines()
+        total = next(line for line in lines if "sum of all mappings" in line).split()
+        assert lines[0].split("RSS ")[1].startswith(" ".join(total[:2]))
+    needed = subprocess.run(["readelf", "-d", prog("embedded_static")], capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"NEEDED.*\[(.*)\]", needed)) == {"libc.so.6"}
+
+
+def test_serves_the_known_layout_to_local_users_only(prog):
+    port = free_port()
+    with embedded(prog, "embedded", f"127.0.0.1:{port}") as child:
+        answer, body = get(port, "/debug/memory?top=3")
+        assert answer.status == 200 and answer.getheader("Content-Type") == "text/plain; charset=utf-8"
+        assert "=== Top 3 Memory Regions ===" in body and "Named Memory Regions (mmap):" in body
+        awk = subprocess.run("grep 'RSS (Resident)' | awk '{print $3}'", shell=True, input=body, text=True, capture_output=True)
+        rss = int(open(f"/proc/{child.pid}/statm").read().split()[1]) * 4096 >> 20
+        assert abs(int(awk.stdout) - rss) <= 2
+        assert "sum of all mappings" in get(port, "/debug/memory?format=text")[1]
+        for path, status in (("/debug/memory?top=-1", 400), ("/debug/memory?top=0", 400), ("/debug/memory?top=1x", 400),
+                             ("/debug/memory?top=1001", 400), ("/debug/memory?top=", 400), ("/debug/memory?format=xml", 400),
+                             ("/", 404), ("/debug/memoryX", 404)):
+            assert get(port, path)[0].status == status, path
+        for headers in ({"Host": "evil.example"}, {"Host": "evil.example:80"}, {"Origin": "http://evil.example"},
+                        {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": ""}):
+            assert get(port, "/debug/memory", **headers)[0].status == 403, headers
+        for host in ("localhost", "localhost:1", "127.0.0.1", "[::1]:5", "10.0.0.1:80"):
+            assert get(port, "/debug/memory", Host=host)[0].status == 200, host
+        with socket.create_connection(("127.0.0.1", port)) as raw:
+            raw.sendall(b"POST /debug/memory HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b" 405 " in raw.recv(100)
+        with socket.create_connection(("127.0.0.1", port)) as raw:
+            raw.sendall(b"GET /" + b"a" * 5000)
+            assert b" 431 " in raw.recv(100)
+
+
+def test_two_hundred_slow_clients_keep_nobody_out(prog):
+    port = free_port()
+    with embedded(prog, "embedded", f":{port}") as child:
+        get(port, "/debug/memory")
+        before = int(open(f"/proc/{child.pid}/statm").read().split()[1])
+        slow = []
+        try:
+            for _ in range(200):
+                s = socket.create_connection(("127.0.0.1", port), 30)
+                s.sendall(b"GET /debug/memory HTTP/1.1\r\nHo")
+                slow.append(s)
+            for _ in range(5):
+                assert get(port, "/debug/memory")[0].status == 200
+            assert (int(open(f"/proc/{child.pid}/statm").read().split()[1]) - before) * 4096 < 1 << 20
+            assert len(os.listdir(f"/proc/{child.pid}/fd")) < 40
+        finally:
+            for s in slow:
+                s.close()
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:1234", "192.168.1.1:80", "[::]:80", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:70000",
+                                     "localhost:x", "", "example.com:80"])
+def test_refuses_addresses_that_are_wrong_or_not_loopback(prog, address):
+    done = subprocess.run([prog("embedded"), address], stdin=subprocess.DEVNULL, capture_output=True)
+    assert done.returncode == 1 and b"cannot serve" in done.stderr
+
+
+def test_every_promise_of_the_header_holds(prog):
+    """tests/prog/embed_rules.c: what is refused, renaming, taking back, forks, signals, descriptors and errno."""
+    done = subprocess.run([prog("embed_rules")], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_hostile_name_tables_cost_nothing(byteledger, prog):
+    """A table that lies: overlapping, wrapping, unterminated, counts beyond the mapping, always changing."""
+    for kind in ("count", "odd", "wrap", "overlap", "text", "huge", "magic", "spin"):
+        child = subprocess.Popen([prog("embed_liar"), kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            assert child.stdout.readline() == b"ready\n"
+            began = time.process_time()
+            seen = outside(byteledger, child.pid)
+            assert time.process_time() - began < 10
+            assert sum(r["rss_bytes"] for r in seen["regions"]) == seen["rss_bytes"]
+            assert sum(r["end"] - r["start"] for r in seen["regions"]) == seen["virtual_bytes"]
+            page = subprocess.run([byteledger, "regions", "-p", str(child.pid)], capture_output=True, check=True).stdout
+            assert b"\x1b" not in page and b"\x07" not in page
+            if kind == "text":
+                assert b"\\x1b" in page, page
+        finally:
+            child.kill()
+            child.communicate()

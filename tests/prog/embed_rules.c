@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embed_rules.c - each promise of byteledger.h, tried; ends with 0 if all hold, else says which does not. */
+#include <byteledger.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+
+static int failures;
+
+static void holds(int condition, const char *promise)
+{
+	if (!condition) {
+		printf("does not hold: %s\n", promise);
+		failures++;
+	}
+}
+
+static char page_text[1 << 20];
+
+static int shows(const char *text)
+{
+	ssize_t len = byteledger_breakdown_text(page_text, sizeof(page_text), 50);
+	return len > 0 && strstr(page_text, text) != NULL;
+}
+
+static void *name_many(void *arg)
+{
+	char *at = arg;
+	for (int i = 0; i < 200; i++) {
+		char name[32];
+		snprintf(name, sizeof(name), "racer-%d", i);
+		byteledger_name(at + (size_t)(i % 16) * 4096, 4096, name);
+	}
+	return NULL;
+}
+
+int main(void)
+{
+	char *at = mmap(NULL, 16 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memset(at, 1, 16 * MIB);
+	errno = 77;
+	holds(byteledger_name(at, MIB, "fine name.1") == 0, "a name is taken");
+	holds(errno == 77, "errno survives");
+	holds(shows("fine name.*"), "and shown");
+	holds(byteledger_name(at + 1, MIB, "x") == -EINVAL,
+	      "not the beginning of a page is refused");
+	holds(byteledger_name(at, 0, "x") == -EINVAL, "no bytes are refused");
+	holds(byteledger_name(at, (size_t)-4096, "x") == -EINVAL, "wrapping around is refused");
+	holds(byteledger_name(at, MIB, "") == -EINVAL, "an empty name is refused");
+	holds(byteledger_name(at, MIB, "a]b") == -EINVAL, "a bracket is refused");
+	holds(byteledger_name(at, MIB, "a\nb") == -EINVAL, "a line end is refused");
+	char longest[BYTELEDGER_NAME_MAX + 2];
+	memset(longest, 'q', sizeof(longest));
+	longest[BYTELEDGER_NAME_MAX + 1] = '\0';
+	holds(byteledger_name(at, MIB, longest) == -EINVAL, "80 characters are refused");
+	longest[BYTELEDGER_NAME_MAX] = '\0';
+	holds(byteledger_name(at, MIB, longest) == 0 && shows("qqqqqqqq"), "79 are taken");
+	holds(!shows("fine name"), "naming again replaces");
+	holds(byteledger_name(at, 16 * MIB, "whole") == 0, "a larger range replaces a smaller");
+	holds(byteledger_name(at + 4 * MIB, MIB, "middle") == 0 && shows("middle") &&
+		      shows("whole"),
+	      "a smaller one leaves the rest");
+	holds(byteledger_name(at, 16 * MIB, NULL) == 0 && !shows("middle") && !shows("whole"),
+	      "NULL takes names away");
+	char *gone = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	munmap(gone, 4096);
+	holds(byteledger_name(gone, 4096, "nothing") == -ENOMEM,
+	      "where nothing is mapped there is no name");
+	int full = 0;
+	char *many = mmap(NULL, 8100 * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	for (int i = 0; i < 8100 && !full; i++)
+		full = byteledger_name(many + (size_t)i * 4096, 4096, "many");
+	holds(full == 0 || full == -ENOSPC, "a full table says so");
+	holds(byteledger_name(many, 8100 * 4096, NULL) == 0, "and can be emptied");
+	holds(byteledger_name(many, 4096, "again") == 0 && shows("again"), "and used again");
+
+	holds(byteledger_breakdown(1, -1) == -EINVAL && byteledger_breakdown(1, 1001) == -EINVAL,
+	      "top is checked");
+	holds(byteledger_breakdown(-1, 5) == -EBADF, "write()'s error is returned");
+	char small[16];
+	ssize_t len = byteledger_breakdown_text(small, sizeof(small), 0);
+	holds(len > 100 && strlen(small) == 15,
+	      "a small buffer is filled, terminated, and the length told");
+	holds(byteledger_breakdown_text(NULL, 0, 0) > 100, "no buffer: only the length");
+
+	/* the child of fork() has the names of its parent, and its own from then on */
+	holds(byteledger_name(at, MIB, "before fork") == 0, "named before fork()");
+	pid_t child = fork();
+	if (child == 0) {
+		failures = 0;
+		holds(shows("before fork"), "the child has its parent's names");
+		holds(byteledger_name(at, MIB, "of the child") == 0 && shows("of the child"),
+		      "and can change them");
+		_exit(failures);
+	}
+	int status;
+	waitpid(child, &status, 0);
+	holds(WIFEXITED(status) && WEXITSTATUS(status) == 0, "names in the child");
+	holds(shows("before fork") && !shows("of the child"), "the parent's names stay");
+
+	pthread_t threads[4];
+	for (int i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, name_many, at + (size_t)i * MIB);
+	for (int i = 0; i < 20; i++)
+		holds(shows("sum of all mappings"), "threads may name while another looks");
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+
+	/* nothing stays behind */
+	int before = open("/dev/null", 0);
+	close(before);
+	for (int i = 0; i < 50; i++)
+		byteledger_breakdown_text(page_text, sizeof(page_text), 20);
+	int after = open("/dev/null", 0);
+	holds(before == after, "no descriptor stays open");
+	holds(byteledger_serve("127.0.0.1:1") < 0 || byteledger_serve("127.0.0.1:1") == -EBUSY,
+	      "one responder a process");
+	return failures != 0;
+}
