@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -18,11 +19,15 @@
 /* weak: glibc has it from 2.35 on */
 extern int _dl_find_object(void *pc, struct dl_find_object *result) __attribute__((weak));
 
+/* Every field but @seen stands still while @live; an entry that died may be taken for another object at @lo. */
 struct entry {
 	const struct link_map *map;
 	uint64_t lo;
 	uint32_t live;
 	uint32_t index; /* in the shared table; UINT32_MAX where that was full */
+	uint32_t
+		name; /* hash: the loader may give a new object the place and the link map of an old one */
+	uint32_t seen; /* the last sweep that met it, or that was under way when it came */
 	struct unwind_module module;
 };
 
@@ -33,7 +38,11 @@ static struct entry entries[ENTRIES];
 static uint32_t entry_count;
 static uint32_t cells[CELLS]; /* number of an entry + 1 */
 static uint32_t lock;
-static uint64_t unloads; /* dlpi_subs when last looked at */
+static uint32_t sweeps;   /* how many have begun */
+static uint32_t nameless; /* objects for which there was no entry */
+static uint64_t unloads;  /* dlpi_subs when last looked at */
+
+#define SPINS 2000 /* some 50 us: longer than the lock is ever held by a thread that runs */
 
 static char exe_path[4096];
 static char own_folder[4096];
@@ -46,12 +55,18 @@ struct object {
 	const ElfW(Phdr) * phdr;
 	unsigned phdr_count;
 	const char *name; /* "" for the program itself */
+	uint32_t name_hash;
 };
 
-static void modules_lock(void)
+/* In a hook: whoever holds the lock may not run at all, and our caller may be the reason. Return: 1 it is ours. */
+static int modules_lock(void)
 {
-	while (__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE))
+	for (unsigned i = 0; i < SPINS; i++) {
+		if (!__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE))
+			return 1;
 		__builtin_ia32_pause();
+	}
+	return 0;
 }
 
 static void modules_unlock(void)
@@ -64,18 +79,34 @@ static uint32_t cell_of(uint64_t lo)
 	return (uint32_t)(((lo >> 12) * 0x9e3779b97f4a7c15ULL) >> 51) & (CELLS - 1);
 }
 
-static struct entry *find_entry(const struct object *object)
+static uint32_t hash_name(const char *name)
 {
-	for (uint32_t at = cell_of(object->lo), i = 0; i < CELLS; i++, at = (at + 1) % CELLS) {
+	uint32_t h = 2166136261u;
+	for (; *name; name++)
+		h = (h ^ (unsigned char)*name) * 16777619u;
+	return h;
+}
+
+/* The entry at @lo: of @object where that is given, else a dead one (@dead) or a live one of whatever object. */
+static struct entry *entry_at(uint64_t lo, const struct object *object, int dead)
+{
+	for (uint32_t at = cell_of(lo), i = 0; i < CELLS; i++, at = (at + 1) % CELLS) {
 		uint32_t number = __atomic_load_n(&cells[at], __ATOMIC_ACQUIRE);
 		if (!number)
 			return NULL;
 		struct entry *e = &entries[number - 1];
-		if (e->lo == object->lo && e->map == object->map &&
-		    __atomic_load_n(&e->live, __ATOMIC_ACQUIRE))
+		if (e->lo != lo || __atomic_load_n(&e->live, __ATOMIC_ACQUIRE) == (uint32_t)dead)
+			continue;
+		if (!object || (e->map == object->map && e->name == object->name_hash &&
+				e->module.hi == object->hi))
 			return e;
 	}
 	return NULL;
+}
+
+static struct entry *find_entry(const struct object *object)
+{
+	return entry_at(object->lo, object, 0);
 }
 
 static int phdrs_of(uint64_t at, uint64_t hi, struct object *object)
@@ -98,23 +129,31 @@ struct search {
 	struct object *object;
 };
 
-static int search_one(struct dl_phdr_info *info, size_t size, void *arg)
+static void range_of(const struct dl_phdr_info *info, uint64_t *lo, uint64_t *hi)
 {
-	(void)size;
-	struct search *s = arg;
-	uint64_t lo = UINT64_MAX, hi = 0;
+	*lo = UINT64_MAX;
+	*hi = 0;
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
 		if (ph->p_type != PT_LOAD)
 			continue;
 		uint64_t from = info->dlpi_addr + ph->p_vaddr, to = from + ph->p_memsz;
-		lo = from < lo ? from : lo;
-		hi = to > hi ? to : hi;
+		*lo = from < *lo ? from : *lo;
+		*hi = to > *hi ? to : *hi;
 	}
+	*lo &= ~4095UL;
+}
+
+static int search_one(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	(void)size;
+	struct search *s = arg;
+	uint64_t lo, hi;
+	range_of(info, &lo, &hi);
 	if (s->pc < lo || s->pc >= hi)
 		return 0;
 	*s->object = (struct object){ .bias = info->dlpi_addr,
-				      .lo = lo & ~4095UL,
+				      .lo = lo,
 				      .hi = hi,
 				      .phdr = info->dlpi_phdr,
 				      .phdr_count = info->dlpi_phnum,
@@ -132,7 +171,8 @@ static int find_object(uint64_t pc, struct object *object)
 			object->bias = found.dlfo_link_map->l_addr;
 			object->lo = (uint64_t)found.dlfo_map_start;
 			object->hi = (uint64_t)found.dlfo_map_end;
-			object->name = found.dlfo_link_map->l_name;
+			/* the vDSO as /proc/PID/maps has it */
+			object->name = object->lo == vdso ? "[vdso]" : found.dlfo_link_map->l_name;
 			/* the headers lie at the start of the first segment in everything that linkers make */
 			if (phdrs_of(object->lo, object->hi, object))
 				return 1;
@@ -142,7 +182,7 @@ static int find_object(uint64_t pc, struct object *object)
 		object->map = NULL;
 		object->lo = vdso;
 		object->hi = vdso + 16384;
-		object->name = "linux-vdso.so.1";
+		object->name = "[vdso]";
 		if (!phdrs_of(vdso, object->hi, object))
 			return 0;
 		for (unsigned i = 0; i < object->phdr_count; i++) {
@@ -206,11 +246,31 @@ static void build_id_of(const struct object *o, struct wire_module *to)
 	}
 }
 
-/* Append text to the shared string area; 0 where it is full. */
+static struct wire_module *rows(void)
+{
+	return (struct wire_module *)((char *)process.heap + process.heap->modules_off);
+}
+
+static int same_text(const struct wire_module *row, const char *a, const char *b)
+{
+	size_t a_len = strlen(a), b_len = strlen(b);
+	const char *text = (char *)process.heap + process.heap->strings_off + row->path_off;
+	return row->path_len == a_len + b_len && memcmp(text, a, a_len) == 0 &&
+	       memcmp(text + a_len, b, b_len) == 0;
+}
+
+/* Two texts as one in the shared string area: where a row has it already, or appended. 0 where the area is full. */
 static int put_string(const char *a, const char *b, uint32_t *off, uint16_t *len)
 {
 	struct wire_heap_header *heap = process.heap;
 	size_t a_len = strlen(a), b_len = strlen(b);
+	for (uint32_t i = 0; i < heap->module_count; i++) {
+		if (!same_text(&rows()[i], a, b))
+			continue;
+		*off = rows()[i].path_off;
+		*len = rows()[i].path_len;
+		return 1;
+	}
 	if (a_len + b_len > UINT16_MAX || a_len + b_len > heap->string_bytes - heap->string_used)
 		return 0;
 	char *to = (char *)heap + heap->strings_off + heap->string_used;
@@ -222,48 +282,124 @@ static int put_string(const char *a, const char *b, uint32_t *off, uint16_t *len
 	return 1;
 }
 
+/*
+ * The table is full: the row of the same file at the same place that has been gone for longest begins anew. Stacks of
+ * its former time were read long ago.
+ */
+static uint32_t revive(const struct wire_module *like, const char *folder, const char *path)
+{
+	uint32_t best = UINT32_MAX;
+	for (uint32_t i = 0; i < process.heap->module_count; i++) {
+		const struct wire_module *row = &rows()[i];
+		if (!row->gen_until || row->bias != like->bias || row->lo != like->lo ||
+		    row->hi != like->hi || row->build_id_len != like->build_id_len ||
+		    memcmp(row->build_id, like->build_id, sizeof(row->build_id)) != 0 ||
+		    !same_text(row, folder, path))
+			continue;
+		if (best == UINT32_MAX || row->gen_until < rows()[best].gen_until)
+			best = i;
+	}
+	if (best == UINT32_MAX)
+		return best;
+	/* in this order, so that it never seems to have been there all the time */
+	__atomic_store_n(&rows()[best].gen_from, like->gen_from, __ATOMIC_RELEASE);
+	__atomic_store_n(&rows()[best].gen_until, 0, __ATOMIC_RELEASE);
+	return best;
+}
+
 static uint32_t publish(const struct object *o)
 {
 	struct wire_heap_header *heap = process.heap;
 	uint32_t index = heap->module_count;
-	if (index >= heap->module_max)
-		return UINT32_MAX;
-	struct wire_module *to = (struct wire_module *)((char *)heap + heap->modules_off) + index;
-	*to = (struct wire_module){
+	struct wire_module row = {
 		.bias = o->bias, .lo = o->lo, .hi = o->hi, .gen_from = heap->module_gen
 	};
 	const char *folder = "", *path = o->name;
-	if (o->lo == vdso) {
-		to->flags |= WIRE_MODULE_VDSO;
-	} else if (!path[0]) {
-		to->flags |= WIRE_MODULE_EXE;
+	if (!path[0])
 		path = exe_path;
-	} else if (path[0] != '/') {
+	else if (path[0] != '/' && o->lo != vdso)
 		folder = own_folder;
+	build_id_of(o, &row);
+	if (index >= heap->module_max) {
+		index = revive(&row, folder, path);
+		if (index == UINT32_MAX)
+			heap->modules_nameless++;
+		return index;
 	}
-	if ((uint64_t)&entries >= o->lo && (uint64_t)&entries < o->hi)
-		to->flags |= WIRE_MODULE_OWN;
-	if (!put_string(folder, path, &to->path_off, &to->path_len))
-		to->path_len = 0;
-	build_id_of(o, to);
+	if (!put_string(folder, path, &row.path_off, &row.path_len))
+		row.path_len = 0;
+	rows()[index] = row;
 	__atomic_store_n(&heap->module_count, index + 1, __ATOMIC_RELEASE);
 	return index;
 }
 
-static struct entry *add_entry(const struct object *o)
+/* An entry for @o: that of an object which lay there before, or a new one. NULL: there are no more. */
+static struct entry *place(const struct object *o)
 {
-	modules_lock();
-	struct entry *e = find_entry(o);
-	if (!e && entry_count < ENTRIES) {
+	struct entry *e = entry_at(o->lo, NULL, 1);
+	int fresh = !e;
+	if (fresh && entry_count == ENTRIES) {
+		nameless++;
+		process.heap->modules_nameless++;
+		return NULL;
+	}
+	if (fresh)
 		e = &entries[entry_count];
-		*e = (struct entry){ .map = o->map, .lo = o->lo, .live = 1 };
-		fill_unwind(o, &e->module);
-		e->index = publish(o);
+	e->map = o->map;
+	e->lo = o->lo;
+	e->name = o->name_hash;
+	e->seen = __atomic_load_n(&sweeps, __ATOMIC_ACQUIRE);
+	fill_unwind(o, &e->module);
+	e->index = publish(o);
+	__atomic_store_n(&e->live, 1, __ATOMIC_RELEASE);
+	if (fresh) {
 		uint32_t at = cell_of(o->lo);
 		while (cells[at])
 			at = (at + 1) % CELLS;
 		entry_count++;
 		__atomic_store_n(&cells[at], entry_count, __ATOMIC_RELEASE);
+	}
+	return e;
+}
+
+/* Under the lock: an object is gone as of generation @gen. */
+static void retire(struct entry *e, uint32_t gen)
+{
+	if (e->index != UINT32_MAX)
+		__atomic_store_n(&rows()[e->index].gen_until, gen, __ATOMIC_RELEASE);
+	__atomic_store_n(&e->live, 0, __ATOMIC_RELEASE);
+}
+
+/* Under the lock: addresses mean something else from here on; every thread forgets what it knew of them. */
+static void new_generation(uint32_t gen)
+{
+	__atomic_store_n(&process.heap->module_gen, gen, __ATOMIC_RELEASE);
+	__atomic_fetch_add((uint32_t *)&proc.word, MODE_EPOCH, __ATOMIC_RELEASE);
+}
+
+/*
+ * Enter an object that was not met before. What overlaps it went away without a dlclose() that we saw: libc unloads its
+ * converters and name services by itself. Return: its entry; NULL with *@later where this stack must end before it.
+ */
+static struct entry *add_entry(const struct object *o, int *later)
+{
+	*later = 1;
+	if (!modules_lock())
+		return NULL;
+	struct entry *e = find_entry(o);
+	*later = 0;
+	if (!e) {
+		uint32_t gen = process.heap->module_gen + 1;
+		for (uint32_t i = 0; i < entry_count; i++) {
+			if (!entries[i].live || entries[i].lo >= o->hi ||
+			    entries[i].module.hi <= o->lo)
+				continue;
+			retire(&entries[i], gen);
+			*later = 1; /* the stack under way counts as of the old generation */
+		}
+		if (*later)
+			new_generation(gen);
+		e = place(o);
 	}
 	modules_unlock();
 	return e;
@@ -273,13 +409,17 @@ int module_find(void *ctx, uint64_t pc, struct unwind_module *module)
 {
 	(void)ctx;
 	struct object object;
+	int later = 0;
 	if (!find_object(pc, &object))
 		return UNWIND_CODE;
+	object.name_hash = hash_name(object.name);
 	struct entry *e = find_entry(&object);
 	if (!e)
-		e = add_entry(&object);
+		e = add_entry(&object, &later);
+	if (later)
+		return UNWIND_NOT_CODE; /* never remembered: the next stack gets there */
 	if (!e) {
-		/* the table is full: walk all the same, the names come from /proc/PID/maps */
+		/* no entry is left: walk all the same */
 		fill_unwind(&object, module);
 		return UNWIND_MODULE;
 	}
@@ -298,12 +438,6 @@ int page_probe(void *ctx, uint64_t addr)
 
 /* ---- objects that go away ---- */
 
-struct sweep {
-	uint64_t unloads;
-	uint32_t count;
-	uint8_t *seen; /* by entry */
-};
-
 static int read_unloads(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	(void)size;
@@ -311,59 +445,67 @@ static int read_unloads(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1;
 }
 
+/* Older C libraries: what dl_iterate_phdr() shows is there. */
 static int mark_seen(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	(void)size;
-	struct sweep *sweep = arg;
-	for (uint32_t i = 0; i < sweep->count; i++)
-		if (entries[i].live && entries[i].module.bias == info->dlpi_addr &&
-		    (uint64_t)info->dlpi_phdr >= entries[i].lo &&
-		    (uint64_t)info->dlpi_phdr < entries[i].module.hi)
-			sweep->seen[i] = 1;
+	uint32_t sweep = *(const uint32_t *)arg;
+	uint64_t lo, hi;
+	range_of(info, &lo, &hi);
+	struct entry *e = entry_at(lo, NULL, 0);
+	if (e && e->seen < sweep)
+		__atomic_store_n(&e->seen, sweep, __ATOMIC_RELAXED);
 	return 0;
+}
+
+static int is_gone(const struct entry *e, uint32_t sweep)
+{
+	struct dl_find_object found;
+	if (e->lo == vdso)
+		return 0;
+	if (!_dl_find_object)
+		return e->seen < sweep;
+	/* knows every namespace of dlmopen(), where dl_iterate_phdr() shows the caller's only */
+	return _dl_find_object((void *)e->lo, &found) != 0 ||
+	       (e->map && found.dlfo_link_map != e->map);
 }
 
 void modules_closed(void)
 {
 	struct wire_heap_header *heap = process.heap;
-	static uint8_t seen[ENTRIES]; /* used under the lock only */
 	uint64_t now = 0;
 	if (!heap)
 		return;
+	/*
+	 * Nothing of the loader's is waited for under our lock: a thread may hold the loader's (in its callback of
+	 * dl_iterate_phdr(), in a constructor) and be on its way into ours.
+	 */
 	dl_iterate_phdr(read_unloads, &now);
 	if (now == __atomic_load_n(&unloads, __ATOMIC_RELAXED))
 		return;
-	/*
-	 * The loader's lock is taken inside ours here, and ours inside nothing of the loader's elsewhere: find_object()
-	 * has returned before add_entry() locks.
-	 */
-	modules_lock();
 	__atomic_store_n(&unloads, now, __ATOMIC_RELAXED);
-	memset(seen, 0, sizeof(seen));
-	struct sweep sweep = { .count = entry_count, .seen = seen };
-	dl_iterate_phdr(mark_seen, &sweep);
-	uint32_t gen = heap->module_gen + 1, gone = 0;
-	struct wire_module *table = (struct wire_module *)((char *)heap + heap->modules_off);
-	for (uint32_t i = 0; i < sweep.count; i++) {
-		struct entry *e = &entries[i];
-		if (!e->live || seen[i] || e->lo == vdso)
+	uint32_t sweep = __atomic_add_fetch(&sweeps, 1, __ATOMIC_ACQ_REL);
+	if (!_dl_find_object)
+		dl_iterate_phdr(mark_seen, &sweep);
+	while (!modules_lock())
+		if (!process.seccomp)
+			sys0(SYS_sched_yield);
+	uint32_t gen = heap->module_gen + 1, gone = nameless;
+	for (uint32_t i = 0; i < entry_count; i++) {
+		if (!entries[i].live || !is_gone(&entries[i], sweep))
 			continue;
-		if (e->index != UINT32_MAX)
-			__atomic_store_n(&table[e->index].gen_until, gen, __ATOMIC_RELEASE);
-		__atomic_store_n(&e->live, 0, __ATOMIC_RELEASE);
+		retire(&entries[i], gen);
 		gone++;
 	}
-	if (gone) {
-		__atomic_store_n(&heap->module_gen, gen, __ATOMIC_RELEASE);
-		__atomic_fetch_add((uint32_t *)&proc.word, MODE_EPOCH, __ATOMIC_RELEASE);
-	}
+	if (gone)
+		new_generation(gen);
 	modules_unlock();
 }
 
 void modules_init(void)
 {
 	vdso = getauxval(AT_SYSINFO_EHDR);
-	long n = sys3(SYS_readlink, "/proc/self/exe", exe_path, sizeof(exe_path) - 1);
+	long n = sys4(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", exe_path, sizeof(exe_path) - 1);
 	exe_path[n > 0 ? n : 0] = '\0';
 	n = sys2(SYS_getcwd, own_folder, sizeof(own_folder) - 2); /* counts the NUL */
 	if (n > 1 && own_folder[0] == '/') {

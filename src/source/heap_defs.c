@@ -80,7 +80,6 @@ static enum heap_run read_modules(struct source_heap *heap)
 		module->lo = row.lo;
 		module->hi = row.hi;
 		module->bias = row.bias;
-		module->gen_from = row.gen_from;
 		module->id = ++heap->stats.modules;
 		struct def def = { .kind = DEF_MODULE, .id = module->id };
 		def.module.path = path;
@@ -99,12 +98,13 @@ static enum heap_run read_modules(struct source_heap *heap)
 static bool module_holds(const struct source_heap *heap, const struct heap_module *module,
 			 uint64_t pc, uint32_t gen)
 {
-	if (pc < module->lo || pc >= module->hi || gen < module->gen_from)
+	if (pc < module->lo || pc >= module->hi)
 		return false;
-	const struct wire_module *table =
-		(const struct wire_module *)(heap->base + heap->layout.modules_off);
-	uint32_t until = __atomic_load_n(&table[module->index].gen_until, __ATOMIC_RELAXED);
-	return until == 0 || gen < until;
+	const struct wire_module *row =
+		(const struct wire_module *)(heap->base + heap->layout.modules_off) + module->index;
+	uint32_t until = __atomic_load_n(&row->gen_until, __ATOMIC_ACQUIRE);
+	return gen >= __atomic_load_n(&row->gen_from, __ATOMIC_RELAXED) &&
+	       (until == 0 || gen < until);
 }
 
 static const struct heap_module *find_module(struct source_heap *heap, uint64_t pc, uint32_t gen)

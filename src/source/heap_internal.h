@@ -100,7 +100,6 @@ struct heap_debt {
 
 struct heap_module {
 	uint64_t lo, hi, bias;
-	uint32_t gen_from;
 	uint32_t index; /* in the shared table */
 	uint32_t id;
 };

@@ -63,23 +63,23 @@ _Static_assert(sizeof(struct wire_node) == 16, "wire_node");
 
 /* ---- modules ----------------------------------------------------------------------------------------- */
 
-/* One loaded ELF object; entries are only added. The recorder maps (pc, gen) to a module. */
+/*
+ * One loaded ELF object. Entries are only added; where the table is full, one that is gone begins anew for the same file
+ * at the same place (@gen_from is raised, then @gen_until cleared). The recorder maps (pc, gen) to a module.
+ */
 struct wire_module {
 	uint64_t bias;      /* address minus ELF virtual address */
 	uint64_t lo, hi;    /* [lo, hi) covers all PT_LOAD segments */
 	uint32_t gen_from;  /* first module_gen at which it was there */
 	uint32_t gen_until; /* module_gen at which it was found gone; 0 = still there */
 	uint32_t
-		path_off; /* in the string area, not NUL-terminated; "" for the executable is never written */
+		path_off; /* in the string area, not NUL-terminated; the executable's own, "[vdso]", absolute */
 	uint16_t path_len;
 	uint8_t build_id_len; /* 0 = none */
-	uint8_t flags;        /* WIRE_MODULE_* */
+	uint8_t reserved;
 	uint8_t build_id[24];
 };
 _Static_assert(sizeof(struct wire_module) == 64, "wire_module");
-#define WIRE_MODULE_EXE 1 /* the program itself */
-#define WIRE_MODULE_VDSO 2
-#define WIRE_MODULE_OWN 4 /* the preload library */
 
 /* ---- ring records ------------------------------------------------------------------------------------- */
 
@@ -190,11 +190,11 @@ struct wire_heap_header {
 	_Alignas(WIRE_LINE) uint32_t module_gen; /* bumped when a module was found unloaded */
 	uint32_t module_count;                   /* entries complete, release */
 	uint32_t string_used;
-	uint32_t attached;    /* 1 = the library has mapped this and will record */
-	uint32_t target_pid;  /* as the target sees itself */
-	uint32_t exiting;     /* 1 = exit hooks ran: the target ends on its own account */
-	uint32_t exec_called; /* 1 = an exec is under way (0 again if it failed) */
-	uint32_t boot_frees;
+	uint32_t attached;         /* 1 = the library has mapped this and will record */
+	uint32_t target_pid;       /* as the target sees itself */
+	uint32_t exiting;          /* 1 = exit hooks ran: the target ends on its own account */
+	uint32_t exec_called;      /* 1 = an exec is under way (0 again if it failed) */
+	uint32_t modules_nameless; /* objects for which the table had no room */
 	struct wire_lost_count lost[WIRE_LOST_MAX]; /* losses without a slot, updated atomically */
 	uint64_t own_ranges
 		[8][2]; /* address ranges of the library's own mappings in the target, [lo, hi) */

@@ -334,3 +334,31 @@ def test_jemalloc_behind_the_library_stays_in_place(preload, prog):
     extra = [b.seen[k] - a.seen[k] - (b.truth[i] - a.truth[i]) for k, i in (("allocs", 0), ("frees", 2))]
     assert extra == [50, 50] # the vector that libc allocates for each of the 50 threads
     assert b.seen["lost"] == NONE
+
+
+# ---- the loader ----
+
+@pytest.fixture
+def copies(prog, tmp_path):
+    """A folder with eight copies of a plugin."""
+    for i in range(8):
+        shutil.copy(os.path.join(os.path.dirname(prog("loaders")), "libplugin_a.so"), tmp_path / f"p{i}.so")
+    return str(tmp_path)
+
+
+def test_new_code_may_allocate_inside_dl_iterate_phdr_while_another_thread_unloads(counted, prog, copies):
+    assert counted([prog("loaders"), "callback", "300", copies], timeout=60).stdout == b"done\n"
+
+
+def test_objects_have_names_after_thousands_of_loads(record, prog, copies):
+    done = record([prog("loaders"), "churn", "5000", copies])
+    assert done.returncode == 0
+    rows = [row for row in done.report()["rows"] if row["leaked_bytes"] == 12345]
+    assert [row["frames"][0]["module"] for row in rows] == ["p3.so"], rows
+    assert rows[0]["frames"][0]["function"] == "plugin_take"
+
+
+def test_frames_in_the_vdso_have_its_name(record, prog):
+    done = record([prog("vdso")])
+    names = {f["module"] for row in done.report()["rows"] if row["allocated_bytes"] % 777 == 0 for f in row["frames"]}
+    assert "[vdso]" in names, names
