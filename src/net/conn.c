@@ -109,6 +109,19 @@ static struct net_half *half_of(struct net_conn *conn, int from_initiator)
 	return &conn->half[from_initiator ? initiator : !initiator];
 }
 
+const void *net_conn_pending(const struct net_conn *conn, int from_initiator, size_t *len)
+{
+	enum message_sender initiator = conn->row.initiator;
+	const struct net_half *half = &conn->half[from_initiator ? initiator : !initiator];
+	*len = half->pending.len - half->start;
+	return *len ? half->pending.data + half->start : "";
+}
+
+void net_conn_set_sink(struct net_conn *conn, struct message_sink *sink)
+{
+	conn->sink = sink;
+}
+
 /* A connection chunk's own public key, or NULL where the chunk is too short to hold one. */
 static const uint8_t *hello_key(const struct buf *hello)
 {

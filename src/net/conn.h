@@ -60,6 +60,10 @@ int net_conn_gap(struct net_conn *conn, int from_initiator, uint64_t time_ns, ui
 int net_conn_close(struct net_conn *conn, uint64_t time_ns, const char *reason, struct err *err);
 /** net_conn_free() - release without reporting anything: the work was broken off. */
 void net_conn_free(struct net_conn *conn);
+/** net_conn_pending() - bytes of a direction that are not cut yet, lent until the next call on @conn. */
+const void *net_conn_pending(const struct net_conn *conn, int from_initiator, size_t *len);
+/** net_conn_set_sink() - what is decoded goes there from now on. */
+void net_conn_set_sink(struct net_conn *conn, struct message_sink *sink);
 /** net_conn_row() - the row as of now, lent until the next call on @conn. */
 const struct message_connection *net_conn_row(struct net_conn *conn);
 

@@ -159,6 +159,14 @@ static int prepare_schema(struct store *store, struct err *err)
 	char sql[64];
 	snprintf(sql, sizeof(sql), "PRAGMA user_version=%d", STORE_VERSION);
 	rc = store_sql(store->db, schema, err);
+	/* nobody else writes: a connection that is open here was left so by a recorder that was killed */
+	if (rc == 0)
+		rc = store_sql(store->db,
+			       "UPDATE connection SET close_reason='the recorder ended', "
+			       "closed_ns=coalesce((SELECT max(time_ns) FROM chunk WHERE "
+			       "chunk.connection=connection.id), started_ns) WHERE close_reason IS "
+			       "NULL",
+			       err);
 	return rc < 0 ? rc : store_sql(store->db, sql, err);
 }
 

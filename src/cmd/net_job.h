@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* net_job.h - the jobs of `byteledger net`; net.c reads their options. */
+#ifndef CMD_NET_JOB_H
+#define CMD_NET_JOB_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "net/conn.h"
+
+#define NET_IDENTITIES_MAX 64
+
+enum net_format { NET_FORMAT_JSONL, NET_FORMAT_JSON, NET_FORMAT_TABLE };
+
+struct net_job {
+	const char *config; /* record */
+	const char *identity_paths[NET_IDENTITIES_MAX];
+	size_t identity_count;
+	const char *local; /* ADDR or ADDR:PORT */
+	enum net_role role;
+	enum net_format format;
+	const char *input;
+	const char *store_path;
+};
+
+/** net_replay() - decode a capture and print it. */
+int net_replay(const struct net_job *job, struct err *err);
+/** net_reprocess() - decode what a store keeps sealed. */
+int net_reprocess(const struct net_job *job, struct err *err);
+/** net_record() - record live until a signal ends it. */
+int net_record(const struct net_job *job, struct err *err);
+
+#endif

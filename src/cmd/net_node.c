@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/net_node.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "cmd/net_limits.h"
+#include "cmd/net_reprocess.h"
+
+#define SYNC_MS 10000
+
+struct net_node_conn {
+	struct net_node_conn *next, *prev; /* all of the node */
+	struct net_node_conn *chain;       /* of one place in the table */
+	uint64_t conn, id;                 /* the capture's number, the sink's */
+	int local_initiated;
+	uint64_t reported; /* chunks when the row was stored last */
+	struct net_conn *net;
+};
+
+/* ---- counting what is decoded ------------------------------------------------------------------------------------- */
+
+static int on_connection(struct message_sink *sink, const struct message_connection *row,
+			 struct err *err)
+{
+	struct net_rec_node *node = (struct net_rec_node *)sink;
+	struct message_sink *to = net_writer_sink(node->writer);
+	return to->connection(to, row, err);
+}
+
+static int on_chunk(struct message_sink *sink, const struct message_chunk *chunk, struct err *err)
+{
+	struct net_rec_node *node = (struct net_rec_node *)sink;
+	struct message_sink *to = net_writer_sink(node->writer);
+	int way = chunk->sender == MESSAGE_LOCAL;
+	pthread_mutex_lock(&node->lock);
+	if (chunk->counter == MESSAGE_NO_COUNTER)
+		node->live.pieces[way]++;
+	else
+		node->live.chunks[way]++;
+	if (!chunk->plain && chunk->counter != MESSAGE_NO_COUNTER)
+		node->live.chunks_sealed[way]++;
+	pthread_mutex_unlock(&node->lock);
+	node->sealed_seen |= !chunk->plain;
+	return to->chunk(to, chunk, err);
+}
+
+static int on_message(struct message_sink *sink, const struct message *message, struct err *err)
+{
+	struct net_rec_node *node = (struct net_rec_node *)sink;
+	struct message_sink *to = net_writer_sink(node->writer);
+	unsigned type = message->type < API_NET_TYPES - 1 ? message->type : API_NET_TYPES - 1;
+	pthread_mutex_lock(&node->lock);
+	node->live.messages[type]++;
+	node->live.undecodable += message->json == NULL;
+	pthread_mutex_unlock(&node->lock);
+	return to->message(to, message, err);
+}
+
+int net_node_init(struct net_rec_node *node, const struct net_config_node *config,
+		  struct store *store, net_writer_say say, void *ctx, struct err *err)
+{
+	node->sink = (struct message_sink){ on_connection, on_chunk, on_message };
+	node->config = config;
+	node->first_connection = store_first_connection(store);
+	node->say = say;
+	node->say_ctx = ctx;
+	node->sealed_seen = 1; /* an earlier run may have left something */
+	pthread_mutex_init(&node->lock, NULL);
+	for (size_t i = 0; i < config->identity_count; i++)
+		node->files[i].path = config->identities[i];
+	return net_writer_new(store, config->name, say, ctx, &node->writer, err);
+}
+
+/* ---- identities ------------------------------------------------------------------------------------------------------ */
+
+static int have_key(const struct net_rec_node *node, const struct net_identity *identity)
+{
+	for (size_t i = 0; i < node->keyring.count; i++) {
+		if (memcmp(net_identity_public_key(node->identities[i]),
+			   net_identity_public_key(identity), 32) == 0)
+			return 1;
+	}
+	return 0;
+}
+
+static int keep_identity(struct net_rec_node *node, struct net_identity *identity)
+{
+	if (node->keyring.count == node->identity_cap) {
+		size_t cap = node->identity_cap ? node->identity_cap * 2 : 4;
+		struct net_identity **more = realloc(node->identities, cap * sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		node->identities = more;
+		node->identity_cap = cap;
+		node->keyring.identities = more;
+	}
+	node->identities[node->keyring.count++] = identity;
+	node->reprocess = 1;
+	pthread_mutex_lock(&node->lock);
+	node->live.identities = node->keyring.count;
+	pthread_mutex_unlock(&node->lock);
+	return 0;
+}
+
+static void complain(struct net_rec_node *node, struct net_identity_file *file, const char *why)
+{
+	char text[1400];
+	if (file->complained)
+		return;
+	file->complained = 1;
+	snprintf(text, sizeof(text),
+		 "node '%s': %s; what it needs stays sealed and is decoded when the file can be "
+		 "used",
+		 node->config->name, why);
+	node->say(node->say_ctx, text);
+}
+
+static void look_at(struct net_rec_node *node, struct net_identity_file *file)
+{
+	struct stat st;
+	struct err err = { 0 };
+	char text[400];
+	if (stat(file->path, &st) < 0) {
+		snprintf(text, sizeof(text), "cannot read identity '%s': %s", file->path,
+			 strerror(errno));
+		complain(node, file, text);
+		file->known = 0;
+		return;
+	}
+	int64_t mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+	if (file->known && file->mtime_ns == mtime_ns && file->inode == st.st_ino &&
+	    file->size == (uint64_t)st.st_size)
+		return;
+	if (file->known)
+		file->complained = 0;
+	file->known = 1;
+	file->mtime_ns = mtime_ns;
+	file->inode = st.st_ino;
+	file->size = (uint64_t)st.st_size;
+	struct net_identity *identity = net_identity_load(file->path, &err);
+	if (!identity) {
+		file->complained = 0;
+		complain(node, file, err.msg);
+		return;
+	}
+	if (have_key(node, identity) || keep_identity(node, identity) < 0) {
+		net_identity_free(identity);
+		return;
+	}
+	file->complained = 0;
+	snprintf(text, sizeof(text), "node '%s': identity %s from '%s'", node->config->name,
+		 net_identity_peer_id(identity), file->path);
+	node->say(node->say_ctx, text);
+}
+
+void net_node_identities(struct net_rec_node *node)
+{
+	for (size_t i = 0; i < node->config->identity_count; i++)
+		look_at(node, &node->files[i]);
+}
+
+/* ---- connections -------------------------------------------------------------------------------------------------------- */
+
+static struct net_node_conn **place(struct net_rec_node *node, uint64_t conn)
+{
+	struct net_node_conn **at = &node->table[conn % ARRAY_LEN(node->table)];
+	while (*at && (*at)->conn != conn)
+		at = &(*at)->chain;
+	return at;
+}
+
+int net_node_has(const struct net_rec_node *node, uint64_t conn)
+{
+	return *place((struct net_rec_node *)node, conn) != NULL;
+}
+
+/* The time a connection began is its name in the API: two must not share one. */
+static uint64_t unique_start(struct net_rec_node *node, uint64_t time_ns)
+{
+	if (time_ns <= node->last_start_ns && node->last_start_ns - time_ns < 1000000000u)
+		time_ns = node->last_start_ns + 1;
+	node->last_start_ns = time_ns;
+	return time_ns;
+}
+
+static void unlink_conn(struct net_rec_node *node, struct net_node_conn *c)
+{
+	struct net_node_conn **at = place(node, c->conn);
+	*at = c->chain;
+	if (c->next)
+		c->next->prev = c->prev;
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		node->conns = c->next;
+	free(c);
+}
+
+int net_node_open(struct net_rec_node *node, const struct netcap_conn *info, struct err *err)
+{
+	char remote[NET_ADDR_TEXT_MAX], local[NET_ADDR_TEXT_MAX];
+	net_node_identities(node);
+	struct net_node_conn *c = calloc(1, sizeof(*c));
+	if (!c)
+		return err_set(err, -ENOMEM, "cannot allocate a connection");
+	net_addr_text(&info->remote, remote);
+	net_addr_text(&info->local, local);
+	struct net_conn_opt opt = { .id = node->connection_ids,
+				    .started_ns = unique_start(node, info->time_ns),
+				    .role = info->local_initiated ? NET_ROLE_INITIATOR
+								  : NET_ROLE_RESPONDER,
+				    .remote_addr = remote,
+				    .local_addr = local,
+				    .keyring = &node->keyring,
+				    .sink = &node->sink,
+				    .difficulty = NET_POW_DIFFICULTY,
+				    .attached_late = info->attached_late };
+	c->conn = info->conn;
+	c->id = node->connection_ids++;
+	c->local_initiated = info->local_initiated;
+	c->net = net_conn_new(&opt, err);
+	if (!c->net) {
+		free(c);
+		return err->code;
+	}
+	*place(node, c->conn) = c;
+	c->next = node->conns;
+	if (c->next)
+		c->next->prev = c;
+	node->conns = c;
+	pthread_mutex_lock(&node->lock);
+	node->live.connections_open++;
+	node->live.connections_opened++;
+	node->live.connections_late += info->attached_late;
+	pthread_mutex_unlock(&node->lock);
+	return 0;
+}
+
+int net_node_data(struct net_rec_node *node, uint64_t conn, int outgoing, uint64_t time_ns,
+		  const void *bytes, size_t len, struct err *err)
+{
+	struct net_node_conn *c = *place(node, conn);
+	if (!c)
+		return 0;
+	pthread_mutex_lock(&node->lock);
+	node->live.stream_bytes[outgoing] += len;
+	pthread_mutex_unlock(&node->lock);
+	return net_conn_feed(c->net, c->local_initiated == outgoing, time_ns, bytes, len, err);
+}
+
+int net_node_gap(struct net_rec_node *node, uint64_t conn, int outgoing, uint64_t time_ns,
+		 uint64_t lost, struct err *err)
+{
+	struct net_node_conn *c = *place(node, conn);
+	if (!c)
+		return 0;
+	pthread_mutex_lock(&node->lock);
+	node->live.gaps[outgoing]++;
+	node->live.gap_bytes[outgoing] += lost;
+	pthread_mutex_unlock(&node->lock);
+	return net_conn_gap(c->net, c->local_initiated == outgoing, time_ns, lost, err);
+}
+
+int net_node_close(struct net_rec_node *node, uint64_t conn, uint64_t time_ns, const char *reason,
+		   struct err *err)
+{
+	struct net_node_conn *c = *place(node, conn);
+	if (!c)
+		return 0;
+	struct net_conn *net = c->net;
+	unlink_conn(node, c);
+	pthread_mutex_lock(&node->lock);
+	node->live.connections_open--;
+	pthread_mutex_unlock(&node->lock);
+	return net_conn_close(net, time_ns, reason, err);
+}
+
+int net_node_process(struct net_rec_node *node, enum netcap_process what, uint32_t pid,
+		     uint64_t time_ns)
+{
+	struct api_net_live *live = &node->live;
+	pthread_mutex_lock(&node->lock);
+	size_t at = 0;
+	while (at < live->pid_count && live->pids[at] != pid)
+		at++;
+	if (what == NETCAP_NODE_LISTENS && at == live->pid_count && at < ARRAY_LEN(live->pids)) {
+		live->pids[live->pid_count++] = pid;
+		live->attached_since_ns = time_ns;
+	} else if (what == NETCAP_NODE_ENDED && at < live->pid_count) {
+		live->pids[at] = live->pids[--live->pid_count];
+	}
+	pthread_mutex_unlock(&node->lock);
+	/* a node that starts may have a new identity */
+	if (what == NETCAP_NODE_LISTENS)
+		net_node_identities(node);
+	return 0;
+}
+
+void net_node_report(struct net_rec_node *node)
+{
+	struct err err = { 0 };
+	for (struct net_node_conn *c = node->conns; c; c = c->next) {
+		const struct message_connection *row = net_conn_row(c->net);
+		uint64_t chunks = row->chunks[0] + row->chunks[1] + row->gaps[0] + row->gaps[1];
+		if (chunks == c->reported)
+			continue;
+		c->reported = chunks;
+		on_connection(&node->sink, row, &err);
+	}
+}
+
+/* ---- decoding what is stored ---------------------------------------------------------------------------------------------- */
+
+static int unseal(void *ctx, const struct message_chunk *chunk, struct err *err)
+{
+	struct net_rec_node *node = ctx;
+	(void)err;
+	net_writer_unseal(node->writer, chunk);
+	return 0;
+}
+
+static struct net_node_conn *by_id(struct net_rec_node *node, uint64_t connection)
+{
+	struct net_node_conn *c = node->conns;
+	while (c && node->first_connection + c->id != connection)
+		c = c->next;
+	return c;
+}
+
+static int is_live(void *ctx, uint64_t connection)
+{
+	return by_id(ctx, connection) != NULL;
+}
+
+/* The new connection has seen all chunks; it gets what was not cut yet, and then the place of the old one. */
+static int take_over(void *ctx, uint64_t connection, struct net_conn *net, struct err *err)
+{
+	struct net_rec_node *node = ctx;
+	struct net_node_conn *c = by_id(node, connection);
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	uint64_t now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	int rc = 0;
+	net_conn_set_sink(net, &node->sink);
+	for (int from_initiator = 0; rc >= 0 && from_initiator < 2; from_initiator++) {
+		size_t len;
+		const void *bytes = net_conn_pending(c->net, from_initiator, &len);
+		rc = net_conn_feed(net, from_initiator, now, bytes, len, err);
+	}
+	net_conn_free(c->net);
+	c->net = net;
+	on_connection(&node->sink, net_conn_row(net), err);
+	return rc;
+}
+
+void net_node_reprocess(struct net_rec_node *node)
+{
+	struct err err = { 0 };
+	struct store_reader *reader = NULL;
+	char text[1200];
+	if (!node->reprocess || !node->keyring.count)
+		return;
+	if (!node->sealed_seen) {
+		node->reprocess = 0;
+		return;
+	}
+	net_node_report(node);
+	/* the chunks that are to be read must have been written; a store that fails is asked again a second later */
+	if (net_writer_sync(node->writer, SYNC_MS, &err) < 0)
+		return;
+	node->reprocess = 0;
+	struct net_reprocess job = { .keyring = &node->keyring,
+				     .first_connection = node->first_connection,
+				     .difficulty = NET_POW_DIFFICULTY,
+				     .sink = &node->sink,
+				     .unseal = unseal,
+				     .take_over = take_over,
+				     .is_live = is_live,
+				     .ctx = node };
+	int rc = store_reader_open(node->config->db, &reader, &err);
+	if (rc == 0)
+		rc = net_reprocess_run(&job, reader, &err);
+	store_reader_close(reader);
+	pthread_mutex_lock(&node->lock);
+	node->live.reprocessed_chunks += job.chunks;
+	pthread_mutex_unlock(&node->lock);
+	if (rc < 0)
+		snprintf(text, sizeof(text), "node '%s': cannot decode what is stored: %s",
+			 node->config->name, err.msg);
+	else
+		snprintf(text, sizeof(text),
+			 "node '%s': %llu stored chunks of %llu connections were decoded",
+			 node->config->name, (unsigned long long)job.chunks,
+			 (unsigned long long)job.connections);
+	if (rc < 0 || job.chunks)
+		node->say(node->say_ctx, text);
+}
+
+void net_node_live(struct net_rec_node *node, struct api_net_live *live)
+{
+	struct net_writer_stats stats;
+	pthread_mutex_lock(&node->lock);
+	*live = node->live;
+	pthread_mutex_unlock(&node->lock);
+	net_writer_stats(node->writer, &stats);
+	live->queue_bytes = stats.queue_bytes;
+	live->queue_bytes_max = stats.queue_bytes_max;
+	live->queue_high_water = stats.queue_high_water;
+	live->queue_delay_ns = stats.queue_delay_ns;
+	live->flushes = stats.flushes;
+	live->store_failures = stats.failures;
+	live->rows_lost = stats.rows_lost;
+	memcpy(live->store_trouble, stats.trouble, sizeof(live->store_trouble));
+}
+
+int net_node_fini(struct net_rec_node *node, struct err *err)
+{
+	while (node->conns) {
+		struct net_conn *net = node->conns->net;
+		unlink_conn(node, node->conns);
+		net_conn_free(net); /* what the capture did not close was never opened properly */
+	}
+	int rc = net_writer_close(node->writer, err);
+	node->writer = NULL;
+	for (size_t i = 0; i < node->keyring.count; i++)
+		net_identity_free(node->identities[i]);
+	free(node->identities);
+	pthread_mutex_destroy(&node->lock);
+	return rc;
+}

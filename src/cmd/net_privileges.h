@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* net_privileges.h - what the network recorder no longer needs once it is attached. */
+#ifndef CMD_NET_PRIVILEGES_H
+#define CMD_NET_PRIVILEGES_H
+
+#include "cmd/net_config.h"
+
+/**
+ * net_privileges_drop() - keep of the calling thread's capabilities only what this configuration still needs: reading
+ * identities of other users, writing stores of other users, ports below 1024, the capture's counters. No core dumps, no new
+ * privileges. Call it before threads are started: they inherit.
+ */
+void net_privileges_drop(const struct net_config *config, int capturing);
+
+#endif

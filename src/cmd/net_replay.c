@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* net_replay.c - `byteledger net replay`: decode a capture without a kernel (contract 6). */
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/jsonw.h"
+#include "cmd/net_job.h"
+#include "cmd/net_limits.h"
+#include "net/conn.h"
+#include "out/messages.h"
+#include "source/capture.h"
+#include "store/store.h"
+
+struct open_conn {
+	uint64_t conn; /* the capture's number */
+	struct net_conn *net;
+};
+
+struct replay {
+	struct capture_sink capture;
+	struct message_sink messages;
+	const struct net_job *job;
+	struct store *store;
+	struct net_identity *identities[NET_IDENTITIES_MAX];
+	struct net_keyring keyring;
+	struct open_conn *open;
+	size_t open_count, open_cap;
+	uint64_t conn_ids, message_ids;
+	struct jsonw json;
+	/* rows of closed connections, written as text at once: the list is printed behind the messages */
+	FILE *rows;
+	char *rows_text;
+	size_t rows_len;
+	struct jsonw rows_json;
+};
+
+/* ---- what was decoded ---------------------------------------------------------------------------------------- */
+
+static struct replay *of_messages(struct message_sink *sink)
+{
+	return (struct replay *)((char *)sink - offsetof(struct replay, messages));
+}
+
+static int on_connection(struct message_sink *sink, const struct message_connection *row,
+			 struct err *err)
+{
+	struct replay *replay = of_messages(sink);
+	struct message_sink *store = replay->store ? store_message_sink(replay->store) : NULL;
+	int rc = store ? store->connection(store, row, err) : 0;
+	if (rc < 0 || !row->close_reason)
+		return rc;
+	if (replay->job->format == NET_FORMAT_TABLE)
+		out_connection_table(replay->rows, row);
+	else
+		out_connection_json(&replay->rows_json, row);
+	return 0;
+}
+
+static int on_chunk(struct message_sink *sink, const struct message_chunk *chunk, struct err *err)
+{
+	struct replay *replay = of_messages(sink);
+	struct message_sink *store = replay->store ? store_message_sink(replay->store) : NULL;
+	return store ? store->chunk(store, chunk, err) : 0;
+}
+
+static int on_message(struct message_sink *sink, const struct message *message, struct err *err)
+{
+	struct replay *replay = of_messages(sink);
+	char sha256[65];
+	uint64_t id = replay->message_ids++;
+	struct message_sink *store = replay->store ? store_message_sink(replay->store) : NULL;
+	int rc = store ? store->message(store, message, err) : 0;
+	if (rc < 0)
+		return rc;
+	if (replay->job->format == NET_FORMAT_TABLE) {
+		out_message_table_row(stdout, message, id);
+	} else {
+		net_sha256_hex(message->plain, message->plain_len, sha256);
+		out_message_json(&replay->json, message, id, sha256);
+		jsonw_line(&replay->json);
+	}
+	return ferror(stdout) ? err_set(err, -EIO, "cannot write the messages") : 0;
+}
+
+/* ---- what the capture says ------------------------------------------------------------------------------------ */
+
+/* 1 if "ip:port" @addr is the one the user named, with or without a port. */
+static int is_local(const struct replay *replay, const char *addr)
+{
+	size_t len = strlen(replay->job->local);
+	if (!addr || strncmp(addr, replay->job->local, len) != 0)
+		return addr && addr[0] == '[' && strncmp(addr + 1, replay->job->local, len) == 0 &&
+		       addr[len + 1] == ']';
+	return addr[len] == '\0' || addr[len] == ':';
+}
+
+static struct open_conn *find_conn(struct replay *replay, uint64_t conn)
+{
+	for (size_t i = replay->open_count; i-- > 0;) {
+		if (replay->open[i].conn == conn)
+			return &replay->open[i];
+	}
+	return NULL;
+}
+
+static int on_open(struct capture_sink *sink, const struct capture_conn *info, struct err *err)
+{
+	struct replay *replay = (struct replay *)sink;
+	enum net_role role = replay->job->role;
+	if (replay->job->local) {
+		if (is_local(replay, info->initiator_addr))
+			role = NET_ROLE_INITIATOR;
+		else if (is_local(replay, info->responder_addr))
+			role = NET_ROLE_RESPONDER;
+	}
+	struct net_conn_opt opt = { .id = replay->conn_ids++,
+				    .started_ns = info->time_ns,
+				    .role = role,
+				    .remote_addr = role == NET_ROLE_RESPONDER
+							   ? info->initiator_addr
+							   : info->responder_addr,
+				    .local_addr = role == NET_ROLE_RESPONDER ? info->responder_addr
+									     : info->initiator_addr,
+				    .keyring = &replay->keyring,
+				    .sink = &replay->messages,
+				    .difficulty = NET_POW_DIFFICULTY,
+				    .seek_budget = NET_REPLAY_SEEK_BUDGET,
+				    .attached_late = info->attached_late };
+	if (replay->open_count == replay->open_cap) {
+		size_t cap = replay->open_cap ? replay->open_cap * 2 : 64;
+		struct open_conn *open = realloc(replay->open, cap * sizeof(*open));
+		if (!open)
+			return err_set(err, -ENOMEM, "cannot allocate the connection table");
+		replay->open = open;
+		replay->open_cap = cap;
+	}
+	struct net_conn *net = net_conn_new(&opt, err);
+	if (!net)
+		return err->code;
+	replay->open[replay->open_count++] = (struct open_conn){ info->conn, net };
+	return 0;
+}
+
+static int on_data(struct capture_sink *sink, uint64_t conn, int from_initiator, uint64_t time_ns,
+		   const void *bytes, size_t len, struct err *err)
+{
+	struct open_conn *open = find_conn((struct replay *)sink, conn);
+	return open ? net_conn_feed(open->net, from_initiator, time_ns, bytes, len, err) : 0;
+}
+
+static int on_gap(struct capture_sink *sink, uint64_t conn, int from_initiator, uint64_t time_ns,
+		  uint64_t lost, struct err *err)
+{
+	struct open_conn *open = find_conn((struct replay *)sink, conn);
+	return open ? net_conn_gap(open->net, from_initiator, time_ns, lost, err) : 0;
+}
+
+static int on_close(struct capture_sink *sink, uint64_t conn, uint64_t time_ns, const char *reason,
+		    struct err *err)
+{
+	struct replay *replay = (struct replay *)sink;
+	struct open_conn *open = find_conn(replay, conn);
+	if (!open)
+		return 0;
+	struct net_conn *net = open->net;
+	*open = replay->open[--replay->open_count];
+	return net_conn_close(net, time_ns, reason, err);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------ */
+
+static int run(struct replay *replay, struct err *err)
+{
+	int rc = net_seal_init(err);
+	for (size_t i = 0; rc >= 0 && i < replay->job->identity_count; i++) {
+		replay->identities[i] = net_identity_load(replay->job->identity_paths[i], err);
+		if (!replay->identities[i])
+			return err->code;
+		replay->keyring.count++;
+	}
+	if (rc < 0)
+		return rc;
+	replay->keyring.identities = replay->identities;
+	if (replay->job->store_path &&
+	    (rc = store_open(replay->job->store_path, NULL, &replay->store, err)) < 0)
+		return rc;
+	replay->rows = open_memstream(&replay->rows_text, &replay->rows_len);
+	if (!replay->rows)
+		return err_set(err, -errno, "cannot allocate the summary");
+	jsonw_init(&replay->json, stdout);
+	jsonw_init(&replay->rows_json, replay->rows);
+	if (replay->job->format == NET_FORMAT_JSON) {
+		jsonw_object(&replay->json, NULL);
+		jsonw_array(&replay->json, "messages");
+	} else if (replay->job->format == NET_FORMAT_TABLE) {
+		out_message_table_head(stdout);
+	}
+	if (replay->job->format != NET_FORMAT_TABLE) {
+		jsonw_object(&replay->rows_json, NULL);
+		jsonw_array(&replay->rows_json, "connections");
+	}
+	struct capture_stats stats = { 0 };
+	rc = capture_read(replay->job->input, &replay->capture, &stats, err);
+	if (rc < 0)
+		return rc;
+	if (replay->store) {
+		struct store *store = STEAL(replay->store);
+		rc = store_close(store, err);
+		if (rc < 0)
+			return rc;
+	}
+	if (replay->job->format != NET_FORMAT_TABLE) {
+		jsonw_array_end(&replay->rows_json);
+		jsonw_u64(&replay->rows_json, "records", stats.records);
+		jsonw_u64(&replay->rows_json, "payload_bytes", stats.payload_bytes);
+		jsonw_u64(&replay->rows_json, "not_tcp", stats.not_tcp);
+		jsonw_u64(&replay->rows_json, "damaged", stats.damaged);
+		jsonw_u64(&replay->rows_json, "fragments", stats.fragments);
+		jsonw_object_end(&replay->rows_json);
+	}
+	if (fflush(replay->rows) != 0)
+		return err_set(err, -ENOMEM, "cannot allocate the summary");
+	if (replay->job->format == NET_FORMAT_TABLE) {
+		fwrite(replay->rows_text, 1, replay->rows_len, stdout);
+	} else {
+		if (replay->job->format == NET_FORMAT_JSON)
+			jsonw_array_end(&replay->json);
+		else
+			jsonw_object(&replay->json, NULL);
+		jsonw_raw(&replay->json, "summary", replay->rows_text, replay->rows_len);
+		jsonw_object_end(&replay->json);
+		jsonw_line(&replay->json);
+	}
+	if (fflush(stdout) != 0 || ferror(stdout))
+		return err_set(err, -EIO, "cannot write the messages");
+	if (stats.damaged)
+		fprintf(stderr,
+			"byteledger: %llu damaged or cut-off records of '%s' were passed over\n",
+			(unsigned long long)stats.damaged, replay->job->input);
+	return 0;
+}
+
+static void release(struct replay *replay)
+{
+	for (size_t i = 0; i < replay->open_count; i++)
+		net_conn_free(replay->open[i].net);
+	for (size_t i = 0; i < replay->keyring.count; i++)
+		net_identity_free(replay->identities[i]);
+	free(replay->open);
+	if (replay->store) {
+		struct err ignored = { 0 };
+		store_close(replay->store, &ignored);
+	}
+	if (replay->rows)
+		fclose(replay->rows);
+	free(replay->rows_text);
+}
+
+int net_replay(const struct net_job *job, struct err *err)
+{
+	struct replay replay = { .capture = { on_open, on_data, on_gap, on_close },
+				 .messages = { on_connection, on_chunk, on_message },
+				 .job = job };
+	int rc = run(&replay, err);
+	release(&replay);
+	return rc;
+}
