@@ -16,7 +16,7 @@ static const struct command commands[] = {
 	{ "export", "write a recording in the format of another tool", cmd_export },
 	{ "import", "turn a heaptrack file into a recording", cmd_import },
 	{ "info", "tell what is in a recording, and whether all of it can be read", cmd_info },
-	{ "net", "decode recorded traffic of a Tezos node", cmd_net },
+	{ "net", "record a Tezos node's traffic and logs, or decode a capture", cmd_net },
 	{ "check", "say what this machine and user permit, each line tried", cmd_check },
 	{ NULL, NULL, NULL },
 };
