@@ -61,7 +61,7 @@ static const char *take_duration(const char *at, double *seconds)
 	if (*at < '0' || *at > '9')
 		return NULL;
 	while (*at >= '0' && *at <= '9') {
-		double n = strtod(at, &end);
+		double n = (double)strtoull(at, &end, 10);
 		switch (*end) {
 		case 's':
 			break;

@@ -11,6 +11,7 @@
 #include "cmd/cmd.h"
 #include "cmd/targets.h"
 #include "cmd/terminal.h"
+#include "cmd/watch.h"
 #include "out/regions.h"
 #include "proc/breakdown.h"
 #include "proc/text.h"
@@ -22,6 +23,7 @@ enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
 
 struct regions {
 	struct targets targets;
+	struct watch_args watch;
 	enum format format;
 	enum regions_sort sort;
 	size_t top;
@@ -64,6 +66,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &r->targets;
+		state->child_inputs[1] = &r->watch;
 		break;
 	case OPT_TOP: {
 		char *end;
@@ -100,12 +103,20 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r->compat = 1;
 		break;
 	case ARGP_KEY_ARG:
+		if (watch_takes(&r->watch, arg))
+			break;
 		argp_error(state,
 			   "unexpected argument '%s': a target is given by -p, -n or --cgroup",
 			   arg);
 		break;
 	case ARGP_KEY_END:
-		if (!targets_given(&r->targets))
+		if (watch_wanted(&r->watch) &&
+		    (r->compat || r->format == FORMAT_CSV || r->sort == REGIONS_BY_PSS))
+			argp_error(state,
+				   "a watch prints lines or, with --format json, objects, and "
+				   "does not know PSS");
+		if (!targets_given(&r->targets) && !(r->watch.history && !r->watch.seconds &&
+						     !r->watch.serve && !r->watch.rule_count))
 			argp_error(state, "which process? -p PID, -n NAME or --cgroup PATH");
 		if (r->quick && (r->compat || r->sort == REGIONS_BY_PSS))
 			argp_error(state, "--quick does not know PSS");
@@ -190,7 +201,9 @@ static int look(const struct regions *r, pid_t pid, int first, struct err *err)
 
 int cmd_regions(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 },
+						      { &watch_argp, 0, NULL, 0 },
+						      { 0 } };
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
@@ -203,10 +216,16 @@ int cmd_regions(int argc, char **argv)
 	int rest;
 	if (cmd_parse(&argp, argc, argv, &rest, &r) < 0)
 		return CMD_USAGE;
+	r.watch.json = r.format == FORMAT_JSON;
+	r.watch.top = r.top_given ? r.top : 0;
+	if (!targets_given(&r.targets))
+		return watch_history(&r.watch);
 	struct err err = { 0 };
 	CLEANUP(target_list_fini) struct target_list list = { 0 };
 	if (targets_find(&r.targets, &list, &err) < 0)
 		return cmd_fail(&err);
+	if (watch_wanted(&r.watch))
+		return watch_run(&r.watch, &list);
 	int status = CMD_OK;
 	for (size_t i = 0; i < list.count; i++) {
 		err_init(&err);

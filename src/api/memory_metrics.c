@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory_metrics.c - a scrape serves the last sample: nothing is read for it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/memory.h"
+#include "api/metrics.h"
+#include "view/growth.h"
+
+const double memory_stall_bounds[MEMORY_STALL_BUCKETS] = { 0.0001, 0.0005, 0.001, 0.005,
+							   0.01,   0.05,   0.1,   0.5 };
+
+/** Everything that one scrape tells of one process. */
+struct scrape {
+	struct memory_facts facts;
+	struct memory_shot quick, full;
+	int has_quick, has_full;
+	char pid[16];
+};
+
+static void family(struct buf *out, const char *name, const char *unit, const char *type,
+		   const char *help)
+{
+	metric_family(out, name, type, help);
+	if (unit)
+		buf_printf(out, "# UNIT %s %s\n", name, unit);
+}
+
+static void begin(struct buf *out, const char *name, const struct scrape *s)
+{
+	metric_begin(out, name);
+	metric_label(out, "pid", s->pid);
+	metric_label(out, "comm", s->facts.comm);
+}
+
+static void row(struct buf *out, const char *name, const struct scrape *s, const char *key,
+		const char *word, uint64_t value)
+{
+	begin(out, name, s);
+	if (key)
+		metric_label(out, key, word);
+	metric_u64(out, value);
+}
+
+/* ---- by label ------------------------------------------------------------------------------------------------------ */
+
+static void label_row(struct buf *out, const char *name, const struct scrape *s, const char *class,
+		      const char *label, uint64_t value)
+{
+	begin(out, name, s);
+	metric_label(out, "class", class);
+	metric_label(out, "label", label);
+	metric_u64(out, value);
+}
+
+/* Rows stand in order of size. */
+static void put_labels(struct buf *out, const char *name, const struct scrape *s,
+		       const struct breakdown *b, int pss)
+{
+	uint64_t other = 0;
+	for (size_t i = 0; i < b->class_count; i++) {
+		const struct class_row *r = &b->classes[i];
+		uint64_t value = pss ? r->pss_bytes : r->rss_bytes;
+		if (i < MEMORY_METRIC_LABELS_MAX)
+			label_row(out, name, s, region_class_name(r->class), r->label, value);
+		else
+			other += value;
+	}
+	if (b->class_count > MEMORY_METRIC_LABELS_MAX)
+		label_row(out, name, s, "other", "other", other);
+}
+
+enum column { VIRTUAL, SWAP, COUNT };
+
+static void put_classes(struct buf *out, const char *name, const struct scrape *s,
+			enum column column)
+{
+	const struct breakdown *b = s->quick.breakdown;
+	uint64_t sums[REGION_CLASS_COUNT] = { 0 };
+	int present[REGION_CLASS_COUNT] = { 0 };
+	for (size_t i = 0; i < b->class_count; i++) {
+		const struct class_row *r = &b->classes[i];
+		if (r->class >= REGION_CLASS_COUNT)
+			continue;
+		present[r->class] = 1;
+		sums[r->class] += column == VIRTUAL ? r->virtual_bytes
+				  : column == SWAP  ? r->swap_bytes
+						    : r->count;
+	}
+	for (unsigned c = 0; c < REGION_CLASS_COUNT; c++) {
+		if (present[c])
+			row(out, name, s, "class", region_class_name(c), sums[c]);
+	}
+}
+
+/* ---- families ------------------------------------------------------------------------------------------------------ */
+
+typedef void (*put_fn)(struct buf *out, const char *name, const struct scrape *s);
+
+static void put_resident(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (s->has_quick)
+		put_labels(out, name, s, s->quick.breakdown, 0);
+}
+
+static void put_proportional(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (s->has_full)
+		put_labels(out, name, s, s->full.breakdown, 1);
+}
+
+static void put_virtual(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (s->has_quick)
+		put_classes(out, name, s, VIRTUAL);
+}
+
+static void put_swap(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (s->has_quick)
+		put_classes(out, name, s, SWAP);
+}
+
+static void put_regions(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (s->has_quick)
+		put_classes(out, name, s, COUNT);
+}
+
+static void put_reserved(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (s->has_quick)
+		row(out, name, s, NULL, NULL, s->quick.breakdown->reserved_bytes);
+}
+
+static void put_hugepages(struct buf *out, const char *name, const struct scrape *s)
+{
+	uint64_t thp = 0;
+	for (size_t i = 0; s->has_full && i < s->full.breakdown->class_count; i++)
+		thp += s->full.breakdown->classes[i].thp_bytes;
+	if (s->has_full)
+		row(out, name, s, "kind", "thp", thp);
+	if (s->facts.totals.hugetlb_bytes != UINT64_MAX)
+		row(out, name, s, "kind", "hugetlb", s->facts.totals.hugetlb_bytes);
+}
+
+enum allocator_column { LIVE, FREE, METADATA };
+
+static void put_allocators(struct buf *out, const char *name, const struct scrape *s,
+			   enum allocator_column column)
+{
+	const struct breakdown *b = s->has_full ? s->full.breakdown : NULL;
+	for (size_t i = 0; b && i < b->allocator_count; i++) {
+		const struct allocator_reading *a = &b->allocators[i];
+		const struct {
+			const char *kind;
+			uint64_t bytes;
+		} parts[] = { { "page", a->free_page_bytes },
+			      { "hole", a->hole_bytes },
+			      { "cache", a->cache_bytes } };
+		for (size_t k = 0; column == FREE && k < ARRAY_LEN(parts); k++) {
+			begin(out, name, s);
+			metric_label(out, "allocator", a->allocator);
+			metric_label(out, "kind", parts[k].kind);
+			metric_u64(out, parts[k].bytes);
+		}
+		if (column != FREE)
+			row(out, name, s, "allocator", a->allocator,
+			    column == LIVE ? a->live_bytes : a->metadata_bytes);
+	}
+}
+
+static void put_live(struct buf *out, const char *name, const struct scrape *s)
+{
+	put_allocators(out, name, s, LIVE);
+}
+
+static void put_free(struct buf *out, const char *name, const struct scrape *s)
+{
+	put_allocators(out, name, s, FREE);
+}
+
+static void put_metadata(struct buf *out, const char *name, const struct scrape *s)
+{
+	put_allocators(out, name, s, METADATA);
+}
+
+static void put_stacks(struct buf *out, const char *name, const struct scrape *s)
+{
+	uint64_t resident = 0, reserved = 0;
+	for (size_t i = 0; s->has_quick && i < s->quick.breakdown->thread_count; i++) {
+		const struct thread_stack *t = &s->quick.breakdown->threads[i];
+		resident += t->rss_bytes;
+		reserved += t->stack_end - t->stack_start;
+	}
+	if (s->has_quick) {
+		row(out, name, s, "state", "resident", resident);
+		row(out, name, s, "state", "reserved", reserved);
+	}
+}
+
+static void put_page_tables(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (s->facts.totals.page_table_bytes != UINT64_MAX)
+		row(out, name, s, NULL, NULL, s->facts.totals.page_table_bytes);
+}
+
+static void put_unattributed(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (!s->has_quick)
+		return;
+	const struct breakdown *b = s->quick.breakdown;
+	begin(out, name, s);
+	metric_double(out, (double)b->totals.rss_bytes - (double)b->rss_bytes);
+}
+
+static void put_growth(struct buf *out, const char *name, const struct scrape *s)
+{
+	size_t keys = history_keys(s->facts.history);
+	const uint64_t window = 600000000000ull;
+	uint64_t from = s->facts.time_ns > window ? s->facts.time_ns - window : 0;
+	for (size_t i = 0; i < keys && i <= MEMORY_METRIC_LABELS_MAX; i++) {
+		struct history_point *points;
+		struct growth growth;
+		size_t count;
+		if (history_series(s->facts.history, i, from, s->facts.time_ns, &points, &count) <
+		    0)
+			return;
+		int rc = view_growth(points, count, &growth);
+		free(points);
+		if (rc < 0)
+			return;
+		struct history_key key = history_key(s->facts.history, i);
+		begin(out, name, s);
+		metric_label(out, "class", i ? key.class : "process");
+		metric_label(out, "label", i ? key.label : "process");
+		metric_double(out,
+			      growth.verdict == GROWTH_GROWING || growth.verdict == GROWTH_SHRINKING
+				      ? growth.bytes_per_second
+				      : 0);
+	}
+}
+
+static void put_eta(struct buf *out, const char *name, const struct scrape *s)
+{
+	struct history_point *points;
+	struct growth growth;
+	size_t count;
+	const uint64_t window = 600000000000ull;
+	uint64_t from = s->facts.time_ns > window ? s->facts.time_ns - window : 0;
+	if (!s->facts.limit_bytes ||
+	    history_series(s->facts.history, 0, from, s->facts.time_ns, &points, &count) < 0)
+		return;
+	int rc = view_growth(points, count, &growth);
+	free(points);
+	double eta = rc < 0 ? INFINITY : view_growth_eta(&growth, s->facts.limit_bytes);
+	begin(out, name, s);
+	if (isfinite(eta)) {
+		metric_double(out, eta);
+		return;
+	}
+	/* "%g" would say inf, the format wants +Inf */
+	buf_puts(out, "} +Inf\n");
+}
+
+static void put_scrape(struct buf *out, const char *name, const struct scrape *s)
+{
+	begin(out, name, s);
+	metric_label(out, "source", "mappings");
+	metric_double(out, (double)s->facts.reading_ns / 1e9);
+	if (!s->has_full)
+		return;
+	begin(out, name, s);
+	metric_label(out, "source", "smaps");
+	metric_double(out, (double)s->full.breakdown->reading.total_ns / 1e9);
+}
+
+static void put_period(struct buf *out, const char *name, const struct scrape *s)
+{
+	begin(out, name, s);
+	metric_double(out, (double)s->facts.period_ns / 1e9);
+}
+
+static void put_cpu(struct buf *out, const char *name, const struct scrape *s)
+{
+	begin(out, name, s);
+	metric_double(out, s->facts.cpu_share);
+}
+
+static void put_age(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (!s->has_full)
+		return;
+	begin(out, name, s);
+	metric_double(out, (double)s->full.age_ns / 1e9);
+}
+
+static void put_alerts(struct buf *out, const char *name, const struct scrape *s)
+{
+	row(out, name, s, NULL, NULL, s->facts.alerts);
+}
+
+static void put_stalls(struct buf *out, const char *name, const struct scrape *s)
+{
+	char part[96], bound[32];
+	uint64_t sum = 0;
+	snprintf(part, sizeof(part), "%s_bucket", name);
+	for (unsigned i = 0; i <= MEMORY_STALL_BUCKETS; i++) {
+		sum += s->facts.stalls[i];
+		if (i < MEMORY_STALL_BUCKETS)
+			snprintf(bound, sizeof(bound), "%g", memory_stall_bounds[i]);
+		row(out, part, s, "le", i < MEMORY_STALL_BUCKETS ? bound : "+Inf", sum);
+	}
+	snprintf(part, sizeof(part), "%s_sum", name);
+	begin(out, part, s);
+	metric_double(out, s->facts.stall_sum_seconds);
+	snprintf(part, sizeof(part), "%s_count", name);
+	row(out, part, s, NULL, NULL, sum);
+}
+
+static void put_rss(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (s->facts.totals.rss_bytes != UINT64_MAX)
+		row(out, name, s, NULL, NULL, s->facts.totals.rss_bytes);
+}
+
+static void put_vsize(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (s->facts.totals.virtual_bytes != UINT64_MAX)
+		row(out, name, s, NULL, NULL, s->facts.totals.virtual_bytes);
+}
+
+static void put_up(struct buf *out, const char *name, const struct scrape *s)
+{
+	row(out, name, s, NULL, NULL, !s->facts.ended);
+}
+
+static const struct {
+	const char *name, *unit, *type, *help;
+	put_fn put;
+} families[] = {
+	{ "byteledger_target_up", NULL, "gauge", "1 while the process runs.", put_up },
+	{ "process_resident_memory_bytes", "bytes", "gauge", "Resident memory size in bytes.",
+	  put_rss },
+	{ "process_virtual_memory_bytes", "bytes", "gauge", "Virtual memory size in bytes.",
+	  put_vsize },
+	{ "byteledger_resident_bytes", "bytes", "gauge", "Resident memory by what it is.",
+	  put_resident },
+	{ "byteledger_proportional_bytes", "bytes", "gauge",
+	  "Proportional set size by what it is, as of the last full reading.", put_proportional },
+	{ "byteledger_smaps_age_seconds", "seconds", "gauge", "Age of the last full reading.",
+	  put_age },
+	{ "byteledger_virtual_bytes", "bytes", "gauge", "Address space by class.", put_virtual },
+	{ "byteledger_reserved_bytes", "bytes", "gauge", "Address space that may not be accessed.",
+	  put_reserved },
+	{ "byteledger_swap_bytes", "bytes", "gauge", "Swapped out memory by class.", put_swap },
+	{ "byteledger_hugepage_bytes", "bytes", "gauge", "Memory in huge pages.", put_hugepages },
+	{ "byteledger_regions", NULL, "gauge", "Number of mappings by class.", put_regions },
+	{ "byteledger_allocator_live_bytes", "bytes", "gauge",
+	  "Handed out, as of the last full reading.", put_live },
+	{ "byteledger_allocator_free_resident_bytes", "bytes", "gauge",
+	  "Free though resident: whole pages, holes in pages, caches.", put_free },
+	{ "byteledger_allocator_metadata_bytes", "bytes", "gauge",
+	  "The allocator's own bookkeeping.", put_metadata },
+	{ "byteledger_thread_stack_bytes", "bytes", "gauge", "Stacks of live threads.",
+	  put_stacks },
+	{ "byteledger_page_table_bytes", "bytes", "gauge", "Page tables of the process.",
+	  put_page_tables },
+	{ "byteledger_unattributed_bytes", "bytes", "gauge",
+	  "The kernel's RSS less the sum of all classes (its counters lag).", put_unattributed },
+	{ "byteledger_growth_bytes_per_second", NULL, "gauge",
+	  "Trend of the last ten minutes, 0 unless it is certain.", put_growth },
+	{ "byteledger_limit_eta_seconds", "seconds", "gauge",
+	  "Time until the memory limit is reached at this rate.", put_eta },
+	{ "byteledger_alerts_total", NULL, "counter", "Alert rules that were met.", put_alerts },
+	{ "byteledger_scrape_duration_seconds", "seconds", "gauge",
+	  "Time that the last reading took.", put_scrape },
+	{ "byteledger_reading_period_seconds", "seconds", "gauge",
+	  "Time between readings of the mappings now.", put_period },
+	{ "byteledger_reading_cpu_share", NULL, "gauge", "Share of one CPU that watching takes.",
+	  put_cpu },
+	{ "byteledger_target_stall_seconds", "seconds", "histogram",
+	  "Longest system call of a reading, which the process's mmap() may have to wait for.",
+	  put_stalls },
+};
+
+void memory_metrics_put(const struct memory_source *source, struct buf *out)
+{
+	struct memory_facts *facts = calloc(MEMORY_TARGETS_MAX, sizeof(*facts));
+	struct scrape *scrapes = calloc(MEMORY_TARGETS_MAX, sizeof(*scrapes));
+	size_t count = facts && scrapes ? source->facts(source->ctx, facts) : 0;
+	struct err ignored = { 0 };
+	for (size_t i = 0; i < count; i++) {
+		struct scrape *s = &scrapes[i];
+		s->facts = facts[i];
+		snprintf(s->pid, sizeof(s->pid), "%d", (int)facts[i].pid);
+		s->has_quick = source->get(source->ctx, facts[i].pid, 0, &s->quick, &ignored) == 0;
+		s->has_full = source->peek(source->ctx, facts[i].pid, &s->full) == 0;
+	}
+	for (size_t f = 0; f < ARRAY_LEN(families); f++) {
+		family(out, families[f].name, families[f].unit, families[f].type, families[f].help);
+		for (size_t i = 0; i < count; i++)
+			families[f].put(out, families[f].name, &scrapes[i]);
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (scrapes[i].has_quick)
+			source->put(source->ctx, &scrapes[i].quick);
+		if (scrapes[i].has_full)
+			source->put(source->ctx, &scrapes[i].full);
+	}
+	free(facts);
+	free(scrapes);
+}
+
+void memory_metrics(void *ctx, const struct http_request *request, struct http_reply *reply)
+{
+	(void)request;
+	reply->content_type = METRICS_CONTENT_TYPE;
+	memory_metrics_put(ctx, &reply->body);
+}

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/jsonw.h"
+#include "base/text.h"
+#include "cmd/cmd.h"
+#include "out/regions.h"
+
+#define GROWTH_ROWS 12
+#define SECONDS_MAX 86400.0
+
+enum {
+	OPT_WATCH = 768,
+	OPT_HISTORY,
+	OPT_ALERT,
+	OPT_ON_ALERT,
+	OPT_SERVE,
+	OPT_DURATION,
+	OPT_TOKEN,
+	OPT_NO_AUTH,
+	OPT_HOST,
+	OPT_CORS,
+	OPT_ADDRESSES
+};
+
+static const struct argp_option options[] = {
+	{ "watch", OPT_WATCH, "SEC", 0,
+	  "Look every SEC seconds and print a line each time; the mappings as often as 0.5 % of a "
+	  "CPU allows",
+	  4 },
+	{ "duration", OPT_DURATION, "TIME", 0, "Stop watching after 10s, 5m, 1h30m", 4 },
+	{ "history", OPT_HISTORY, "FILE", 0,
+	  "Keep what is seen in FILE, and go on there next time; without a process: show what it "
+	  "holds",
+	  4 },
+	{ "alert", OPT_ALERT, "RULE", 0,
+	  "Watch for 'rss>2G', 'rss:CLASS>X', 'rate>X/min for 5m', 'eta<2h', 'new>X', 'step>X', "
+	  "'unaccounted>5%' "
+	  "(repeatable); exit status 3 once one was met",
+	  4 },
+	{ "on-alert", OPT_ON_ALERT, "ACTION", 0,
+	  "What else to do then: log (default), exit, exec:CMD, post:URL, snapshot (repeatable)",
+	  4 },
+	{ "serve", OPT_SERVE, "ADDR:PORT", OPTION_ARG_OPTIONAL,
+	  "Serve /debug/memory, its history and /metrics (default 127.0.0.1:17832)", 5 },
+	{ "token-file", OPT_TOKEN, "FILE", 0, "Ask clients for the token in FILE", 5 },
+	{ "no-auth", OPT_NO_AUTH, NULL, 0, "Serve an address beyond loopback without a token", 5 },
+	{ "host", OPT_HOST, "NAME", 0, "A name that clients may use for this host (repeatable)",
+	  5 },
+	{ "cors", OPT_CORS, "ORIGIN", 0, "Another web origin that may read what is served, or '*'",
+	  5 },
+	{ "addresses", OPT_ADDRESSES, "WORD", 0,
+	  "on (default) or off: addresses of mappings in what is served", 5 },
+	{ 0 },
+};
+
+static int parse_duration(const char *text, uint64_t *ns)
+{
+	double sum = 0;
+	const char *at = text;
+	while (*at >= '0' && *at <= '9') {
+		char *end;
+		double n = (double)strtoull(at, &end, 10);
+		double unit = *end == 's'   ? 1
+			      : *end == 'm' ? 60
+			      : *end == 'h' ? 3600
+			      : *end == 'd' ? 86400
+					    : 0;
+		if (unit <= 0)
+			return -EINVAL;
+		sum += n * unit;
+		at = end + 1;
+	}
+	if (at == text || *at || sum <= 0 || sum > 1e9)
+		return -EINVAL;
+	*ns = (uint64_t)(sum * 1e9);
+	return 0;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct watch_args *a = state->input;
+	struct err err = { 0 };
+	char *end;
+	switch (key) {
+	case OPT_WATCH:
+		a->seconds = strtod(arg, &end);
+		if (end == arg || *end || !(a->seconds >= 0.1 && a->seconds <= SECONDS_MAX))
+			argp_error(state, "--watch '%s': seconds from 0.1 to %.0f", arg,
+				   SECONDS_MAX);
+		return 0;
+	case OPT_DURATION:
+		if (parse_duration(arg, &a->duration_ns) < 0)
+			argp_error(state, "'%s' is not a duration like 10s, 5m, 1h30m", arg);
+		return 0;
+	case OPT_HISTORY:
+		a->history = arg;
+		return 0;
+	case OPT_ALERT:
+		if (a->rule_count == ALERT_RULES_MAX)
+			argp_error(state, "at most %d alert rules", ALERT_RULES_MAX);
+		if (alert_parse(arg, &a->rules[a->rule_count++], &err) < 0)
+			argp_error(state, "%s\nhint: %s", err.msg, err.hint);
+		return 0;
+	case OPT_ON_ALERT:
+		if (a->action_count == WATCH_ACTIONS_MAX)
+			argp_error(state, "at most %d actions", WATCH_ACTIONS_MAX);
+		if (alert_action_parse(arg, &a->actions[a->action_count++], &err) < 0)
+			argp_error(state, "%s", err.msg);
+		return 0;
+	case OPT_SERVE:
+		a->serve = 1;
+		a->http.address = arg;
+		return 0;
+	case OPT_TOKEN:
+		a->http.token_file = arg;
+		return 0;
+	case OPT_NO_AUTH:
+		a->http.no_auth = 1;
+		return 0;
+	case OPT_HOST:
+		if (a->host_count == WATCH_HOSTS_MAX)
+			argp_error(state, "at most %d host names", WATCH_HOSTS_MAX);
+		a->hosts[a->host_count++] = arg;
+		return 0;
+	case OPT_CORS:
+		a->http.cors = arg;
+		return 0;
+	case OPT_ADDRESSES:
+		if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
+			argp_error(state, "--addresses is on or off, not '%s'", arg);
+		a->hide_addresses = arg[1] == 'f';
+		return 0;
+	case ARGP_KEY_END:
+		if (a->action_count && !a->rule_count)
+			argp_error(state, "--on-alert needs an --alert");
+		if ((a->http.token_file || a->http.no_auth || a->host_count || a->http.cors ||
+		     a->hide_addresses) &&
+		    !a->serve)
+			argp_error(state, "--token-file, --no-auth, --host, --cors and --addresses "
+					  "belong to --serve");
+		if (a->duration_ns && !watch_wanted(a))
+			argp_error(state, "--duration needs something to do meanwhile: --watch, "
+					  "--history, --alert or --serve");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp watch_argp = { .options = options, .parser = parse };
+
+int watch_wanted(const struct watch_args *a)
+{
+	return a->seconds > 0 || a->history || a->rule_count || a->serve;
+}
+
+int watch_takes(struct watch_args *a, const char *text)
+{
+	if (!a->serve || a->http.address || !strpbrk(text, ":0123456789"))
+		return 0;
+	a->http.address = text;
+	return 1;
+}
+
+/* ---- alerts --------------------------------------------------------------------------------------------------------- */
+
+struct loop {
+	struct watch_args *args;
+	struct watched_set set;
+	struct alert_runner *runner;
+	struct http_server *server;
+	struct memory_source source;
+	struct http_route routes[4];
+	int signals;
+	uint64_t end_ns; /* CLOCK_MONOTONIC; 0 = none */
+	uint64_t alerts;
+	int stop, first;
+};
+
+static void warn(const struct err *err)
+{
+	fprintf(stderr, "byteledger: %s\n", err->msg);
+	if (err->hint[0])
+		fprintf(stderr, "hint: %s\n", err->hint);
+}
+
+/* The breakdown of the moment in a file of its own; an existing one is never overwritten. */
+static int snapshot(struct watched *w, struct err *err)
+{
+	char path[160], comm[32];
+	struct shot *shot = watched_full(w, err);
+	if (!shot)
+		return err->code;
+	snprintf(comm, sizeof(comm), "%s", w->facts.comm);
+	for (char *c = comm; *c; c++)
+		*c = *c == '/' || (unsigned char)*c < 32 || *c == 127 ? '_' : *c;
+	int fd = -1;
+	for (int n = 0; n < 1000 && fd < 0; n++) {
+		snprintf(path, sizeof(path),
+			 n ? "byteledger_%s_%d.json.%d" : "byteledger_%s_%d.json", comm,
+			 (int)w->pid, n);
+		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (fd < 0 && errno != EEXIST)
+			break;
+	}
+	FILE *to = fd < 0 ? NULL : fdopen(fd, "w");
+	int rc = to ? 0 : err_set(err, -errno, "cannot create '%s'", path);
+	if (to) {
+		struct out_regions_opt opt = { .all = 1 };
+		struct jsonw json;
+		jsonw_init(&json, to);
+		rc = out_regions_json(&json, NULL, shot->breakdown, &opt, 0, err);
+		jsonw_line(&json);
+		if (fclose(to) != 0 && rc == 0)
+			rc = err_set(err, -errno, "cannot write '%s'", path);
+		if (rc == 0)
+			fprintf(stderr, "byteledger: snapshot written to '%s'\n", path);
+	} else if (fd >= 0) {
+		close(fd);
+	}
+	shot_put(shot);
+	return rc;
+}
+
+static void act(struct loop *l, struct watched *w, const struct alert_event *event)
+{
+	CLEANUP(buf_fini) struct buf words = { 0 };
+	buf_printf(&words, "%s: %s", event->rule->text, event->words);
+	CLEANUP(buf_fini) struct buf safe = { 0 };
+	text_escape(&safe, buf_cstr(&words), 0);
+	buf_puts(&safe, " (process ");
+	buf_printf(&safe, "%d, ", (int)event->pid);
+	text_escape(&safe, event->comm, 0);
+	fprintf(stderr, "byteledger: alert: %s)\n", buf_cstr(&safe));
+	l->alerts++;
+	for (size_t i = 0; i < l->args->action_count; i++) {
+		const struct alert_action *action = &l->args->actions[i];
+		struct err err = { 0 };
+		int rc = 0;
+		if (action->kind == ALERT_EXIT)
+			l->stop = 1;
+		else if (action->kind == ALERT_SNAPSHOT)
+			rc = snapshot(w, &err);
+		else if (action->kind != ALERT_LOG)
+			rc = alert_run(l->runner, action, event, &err);
+		if (rc < 0)
+			warn(&err); /* the watch goes on */
+	}
+}
+
+/* ---- the loop -------------------------------------------------------------------------------------------------------- */
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int alive(const struct loop *l)
+{
+	int count = 0;
+	for (size_t i = 0; i < l->set.count; i++)
+		count += !l->set.all[i].facts.ended;
+	return count;
+}
+
+/* Until the next look is due, a signal comes or a process ends. */
+static void wait_for(struct loop *l, uint64_t until_ns)
+{
+	struct pollfd fds[TARGETS_GIVEN_MAX + 1] = { { .fd = l->signals, .events = POLLIN } };
+	nfds_t count = 1;
+	for (size_t i = 0; i < l->set.count && count <= TARGETS_GIVEN_MAX; i++) {
+		if (!l->set.all[i].facts.ended && l->set.all[i].pidfd >= 0)
+			fds[count++] =
+				(struct pollfd){ .fd = l->set.all[i].pidfd, .events = POLLIN };
+	}
+	uint64_t now = now_ns();
+	uint64_t left = until_ns > now ? until_ns - now : 0;
+	struct timespec time = { .tv_sec = (time_t)(left / 1000000000u),
+				 .tv_nsec = (long)(left % 1000000000u) };
+	if (ppoll(fds, count, &time, NULL) > 0 && fds[0].revents)
+		l->stop = 1;
+}
+
+/* Return: negative errno where going on makes no sense. */
+static int look(struct loop *l, struct watched *w, struct err *err)
+{
+	struct alert_event events[ALERT_RULES_MAX];
+	int met;
+	int rc = watched_look(w, events, &met, err);
+	if (rc == -ESRCH || rc == -ENODATA || rc == -EPERM || rc == -EACCES) {
+		pthread_mutex_lock(&w->lock);
+		w->facts.ended = 1;
+		pthread_mutex_unlock(&w->lock);
+		if (rc == -ESRCH || rc == -ENODATA)
+			fprintf(stderr, "byteledger: process %d has ended\n", (int)w->pid);
+		else
+			warn(err);
+		return 0;
+	}
+	if (rc < 0) {
+		warn(err); /* a full disk, say: the watch goes on without */
+		rc = 0;
+	}
+	for (int i = 0; i < met; i++)
+		act(l, w, &events[i]);
+	if (rc == 1)
+		watch_show_cost(w);
+	if (l->args->seconds > 0 && w->quick && (rc == 1 || !l->args->json)) {
+		rc = watch_show_look(w, l->args, l->set.count > 1, l->first, err);
+		l->first = 0;
+		return rc;
+	}
+	return 0;
+}
+
+static int run(struct loop *l, struct err *err)
+{
+	char failure[300];
+	while (!l->stop && alive(l)) {
+		uint64_t next = l->end_ns ? l->end_ns : UINT64_MAX, now = now_ns();
+		for (size_t i = 0; i < l->set.count && !l->stop; i++) {
+			struct watched *w = &l->set.all[i];
+			if (w->facts.ended)
+				continue;
+			if (watch_due_ns(w->watch) <= now) {
+				err_init(err);
+				int rc = look(l, w, err);
+				if (rc < 0)
+					return rc;
+			}
+			if (watch_due_ns(w->watch) < next)
+				next = watch_due_ns(w->watch);
+		}
+		if (alert_runner_failed(l->runner, failure, sizeof(failure)))
+			fprintf(stderr, "byteledger: %s\n", failure);
+		if (l->end_ns && now_ns() >= l->end_ns)
+			break;
+		if (!l->stop && alive(l))
+			wait_for(l, next);
+	}
+	return 0;
+}
+
+static int serve(struct loop *l, struct err *err)
+{
+	watched_source(&l->source, &l->set);
+	l->source.hide_addresses = l->args->hide_addresses;
+	const struct http_route routes[] = { { "/debug/memory", memory_debug, &l->source },
+					     { "/debug/memory/history", memory_history,
+					       &l->source },
+					     { "/debug/memory/diff", memory_diff, &l->source },
+					     { "/metrics", memory_metrics, &l->source } };
+	memcpy(l->routes, routes, sizeof(routes));
+	l->args->http.routes = l->routes;
+	l->args->http.route_count = ARRAY_LEN(routes);
+	l->args->http.hosts = l->args->hosts;
+	int rc = http_server_start(&l->args->http, &l->server, err);
+	if (rc < 0)
+		return rc;
+	const char *note = http_server_note(l->server);
+	fprintf(stderr, "byteledger: serving %sdebug/memory and %smetrics\n",
+		http_server_url(l->server), http_server_url(l->server));
+	if (note)
+		fprintf(stderr, "byteledger: %s\n", note);
+	return 0;
+}
+
+static int begin(struct loop *l, const struct target_list *list, struct history **histories,
+		 struct err *err)
+{
+	sigset_t set;
+	if (list->count > TARGETS_GIVEN_MAX)
+		return err_set(err, -EINVAL, "%zu processes are too many to watch: at most %d",
+			       list->count, TARGETS_GIVEN_MAX);
+	if (l->args->history && list->count > 1) {
+		err_set(err, -EINVAL, "a history is of one process, and these are %zu",
+			list->count);
+		return err_hint(err, "watch each by a command of its own, with its own file");
+	}
+	/* blocked in every thread that comes; read from a descriptor in this one */
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	l->runner = alert_runner_new();
+	if (l->signals < 0 || !l->runner)
+		return err_set(err, l->signals < 0 ? -errno : -ENOMEM, "cannot watch");
+	for (size_t i = 0; i < list->count; i++) {
+		int rc = history_open(l->args->history, 1, &histories[i], err);
+		if (rc < 0)
+			return rc;
+		if (history_damaged(histories[i]))
+			fprintf(stderr,
+				"byteledger: %llu bytes at the end of '%s' were damaged and are "
+				"left out\n",
+				(unsigned long long)history_damaged(histories[i]),
+				l->args->history);
+		rc = watched_open(&l->set.all[i], list->pids[i], l->args, histories[i], err);
+		l->set.count = i + 1;
+		if (rc < 0)
+			return rc;
+	}
+	return l->args->serve ? serve(l, err) : 0;
+}
+
+int watch_run(struct watch_args *args, const struct target_list *list)
+{
+	struct loop l = { .args = args, .signals = -1, .first = 1 };
+	struct err err = { 0 };
+	struct history *histories[TARGETS_GIVEN_MAX] = { NULL };
+	l.set.all = calloc(list->count ? list->count : 1, sizeof(*l.set.all));
+	int rc = l.set.all ? 0 : err_set(&err, -ENOMEM, "cannot watch");
+	if (args->duration_ns)
+		l.end_ns = now_ns() + args->duration_ns;
+	if (rc == 0)
+		rc = begin(&l, list, histories, &err);
+	if (rc == 0)
+		rc = run(&l, &err);
+	if (rc == 0 && args->seconds > 0 && !args->json && l.set.count == 1 && !l.first) {
+		putchar('\n');
+		rc = watch_show_growth(histories[0], l.set.all[0].facts.limit_bytes, GROWTH_ROWS,
+				       &err);
+	}
+	http_server_stop(l.server);
+	alert_runner_free(l.runner);
+	for (size_t i = 0; i < l.set.count; i++)
+		watched_close(&l.set.all[i]);
+	for (size_t i = 0; i < list->count && i < TARGETS_GIVEN_MAX; i++)
+		history_close(histories[i]);
+	free(l.set.all);
+	if (l.signals >= 0)
+		close(l.signals);
+	return rc < 0 ? cmd_fail(&err) : l.alerts ? CMD_ALERT : CMD_OK;
+}
+
+int watch_history(const struct watch_args *args)
+{
+	struct history *history = NULL;
+	struct history_run *runs = NULL;
+	struct err err = { 0 };
+	size_t count = 0;
+	int rc = history_open(args->history, 0, &history, &err);
+	if (rc == 0 && (rc = history_runs(history, &runs, &count)) < 0)
+		err_set(&err, rc, "cannot read '%s'", args->history);
+	if (rc == 0 && history_damaged(history))
+		fprintf(stderr,
+			"byteledger: %llu bytes at the end of '%s' are damaged and left out\n",
+			(unsigned long long)history_damaged(history), args->history);
+	if (rc == 0 && args->json) {
+		struct memory_facts facts = { .history = history };
+		struct memory_history_ask ask = { .to_ns = UINT64_MAX,
+						  .points = 1,
+						  .points_max = SIZE_MAX };
+		if (count) {
+			facts.pid = runs[count - 1].pid;
+			memcpy(facts.comm, runs[count - 1].comm, sizeof(facts.comm));
+		}
+		rc = memory_history_put(stdout, &facts, &ask);
+		if (rc < 0 || fflush(stdout) != 0)
+			rc = err_set(&err, rc < 0 ? rc : -EIO, "cannot write the history");
+	} else if (rc == 0) {
+		rc = watch_show_growth(history, 0, args->top ? args->top : GROWTH_ROWS, &err);
+	}
+	free(runs);
+	history_close(history);
+	return rc < 0 ? cmd_fail(&err) : CMD_OK;
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* watch_target.c - one watched process: readings, their history, the rules, and what HTTP threads may see of it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cmd/watch.h"
+#include "proc/allocator.h"
+
+static uint64_t clock_ns(clockid_t id)
+{
+	struct timespec t;
+	clock_gettime(id, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- shots --------------------------------------------------------------------------------------------------------- */
+
+void shot_put(struct shot *shot)
+{
+	if (shot && atomic_fetch_sub(&shot->refs, 1) == 1) {
+		breakdown_free(shot->breakdown);
+		free(shot);
+	}
+}
+
+/* Takes @breakdown; NULL without memory. */
+static struct shot *shot_new(struct breakdown *breakdown)
+{
+	struct shot *shot = malloc(sizeof(*shot));
+	if (!shot) {
+		breakdown_free(breakdown);
+		return NULL;
+	}
+	atomic_init(&shot->refs, 1);
+	shot->breakdown = breakdown;
+	return shot;
+}
+
+static struct shot *shot_get(struct shot *shot)
+{
+	if (shot)
+		atomic_fetch_add(&shot->refs, 1);
+	return shot;
+}
+
+struct shot *watched_shot(struct watched *w, int full)
+{
+	pthread_mutex_lock(&w->lock);
+	struct shot *shot = shot_get(full ? w->full : w->quick);
+	pthread_mutex_unlock(&w->lock);
+	return shot;
+}
+
+static void publish(struct watched *w, struct shot **place, struct shot *shot)
+{
+	pthread_mutex_lock(&w->lock);
+	struct shot *old = *place;
+	*place = shot;
+	pthread_mutex_unlock(&w->lock);
+	shot_put(old);
+}
+
+static int fresh(const struct shot *shot)
+{
+	return shot && clock_ns(CLOCK_MONOTONIC) - shot->breakdown->end_ns <
+			       MEMORY_FULL_SECONDS * 1000000000ull;
+}
+
+struct shot *watched_full(struct watched *w, struct err *err)
+{
+	pthread_mutex_lock(&w->full_lock);
+	struct shot *shot = watched_shot(w, 1);
+	if (!fresh(shot)) {
+		const struct target *target = watch_target(w->watch);
+		struct breakdown_opt opt = { .labels_max = 4096 };
+		struct breakdown *b = breakdown_read(target, &opt, err);
+		/* what was read before a process ended stays worth showing, with its age */
+		if (b && allocators_read(b, target, NULL, err) < 0) {
+			breakdown_free(b);
+			b = NULL;
+		}
+		struct shot *made = b ? shot_new(b) : NULL;
+		if (made) {
+			shot_put(shot);
+			shot = shot_get(made);
+			publish(w, &w->full, made);
+		} else if (b) {
+			err_set(err, -ENOMEM, "cannot keep a reading of process %d", (int)w->pid);
+		}
+	}
+	pthread_mutex_unlock(&w->full_lock);
+	return shot;
+}
+
+/* ---- looks ---------------------------------------------------------------------------------------------------------- */
+
+int watched_open(struct watched *w, pid_t pid, const struct watch_args *args,
+		 struct history *history, struct err *err)
+{
+	struct watch_opt opt = { .period_ns = (uint64_t)(args->seconds * 1e9) };
+	memset(w, 0, sizeof(*w));
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_mutex_init(&w->full_lock, NULL);
+	w->pid = pid;
+	w->pidfd = (int)syscall(SYS_pidfd_open, pid,
+				0); /* -1: the end is then seen at the next look */
+	w->history = history;
+	int rc = watch_open(pid, &opt, &w->watch, err);
+	if (rc < 0)
+		return rc;
+	w->rules = alert_set_new(args->rules, args->rule_count);
+	if (!w->rules)
+		return err_set(err, -ENOMEM, "cannot watch process %d", (int)pid);
+	const struct target *target = watch_target(w->watch);
+	w->facts = (struct memory_facts){ .pid = pid,
+					  .history = history,
+					  .limit_bytes = watch_limit(target) };
+	memcpy(w->facts.comm, target->comm, sizeof(w->facts.comm));
+	struct history_run run = { .time_ns = clock_ns(CLOCK_REALTIME), .pid = pid };
+	memcpy(run.comm, target->comm, sizeof(run.comm));
+	run.comm[sizeof(run.comm) - 1] = '\0';
+	return history_start(history, &run, err);
+}
+
+void watched_close(struct watched *w)
+{
+	shot_put(w->quick);
+	shot_put(w->full);
+	alert_set_free(w->rules);
+	watch_close(w->watch);
+	if (w->pidfd >= 0)
+		close(w->pidfd);
+	pthread_mutex_destroy(&w->lock);
+	pthread_mutex_destroy(&w->full_lock);
+}
+
+/* The labels of the last reading, the sums of the last look. */
+static int keep_sample(struct watched *w, struct err *err)
+{
+	const struct breakdown *b = w->quick->breakdown;
+	const struct proc_totals *totals = watch_totals(w->watch);
+	struct history_row *rows = calloc(b->class_count + 1, sizeof(*rows));
+	if (!rows)
+		return err_set(err, -ENOMEM, "cannot keep a sample");
+	rows[0] = (struct history_row){ "",
+					"",
+					totals->rss_bytes,
+					totals->virtual_bytes,
+					totals->swap_bytes == UINT64_MAX ? 0 : totals->swap_bytes,
+					b->region_total };
+	for (size_t i = 0; i < b->class_count; i++) {
+		const struct class_row *r = &b->classes[i];
+		rows[i + 1] = (struct history_row){ region_class_name(r->class),
+						    r->label,
+						    r->rss_bytes,
+						    r->virtual_bytes,
+						    r->swap_bytes,
+						    r->count };
+	}
+	int rc = history_add(w->history, watch_time_ns(w->watch), rows, b->class_count + 1, err);
+	free(rows);
+	return rc;
+}
+
+static void keep_facts(struct watched *w, int mappings, int alerts)
+{
+	struct watch_cost cost;
+	watch_cost(w->watch, &cost);
+	pthread_mutex_lock(&w->lock);
+	struct memory_facts *f = &w->facts;
+	f->totals = *watch_totals(w->watch);
+	f->time_ns = watch_time_ns(w->watch);
+	f->period_ns = cost.period_ns;
+	f->reading_cpu_ns = cost.reading_cpu_ns;
+	f->cpu_share = cost.since_ns ? (double)cost.cpu_ns / (double)cost.since_ns : 0;
+	f->alerts += (uint64_t)alerts;
+	if (mappings) {
+		double stall = (double)cost.stall_ns / 1e9;
+		unsigned i = 0;
+		while (i < MEMORY_STALL_BUCKETS && stall > memory_stall_bounds[i])
+			i++;
+		f->stalls[i]++;
+		f->stall_sum_seconds += stall;
+		f->reading_ns = w->quick->breakdown->reading.total_ns;
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+static int check_rules(struct watched *w, struct alert_event *events)
+{
+	const struct breakdown *b = w->quick->breakdown;
+	double rss = (double)b->totals.rss_bytes;
+	struct alert_facts facts = { .time_ns = watch_time_ns(w->watch),
+				     .limit_bytes = w->facts.limit_bytes,
+				     .unaccounted =
+					     rss > 0 && rss > (double)b->rss_bytes
+						     ? (rss - (double)b->rss_bytes) / rss * 100
+						     : 0,
+				     .pid = w->pid,
+				     .comm = w->facts.comm };
+	return alert_check(w->rules, w->history, &facts, events);
+}
+
+int watched_look(struct watched *w, struct alert_event *events, int *count, struct err *err)
+{
+	*count = 0;
+	int mappings = watch_look(w->watch, err);
+	if (mappings < 0) {
+		pthread_mutex_lock(&w->lock);
+		w->facts.ended = 1;
+		pthread_mutex_unlock(&w->lock);
+		return mappings;
+	}
+	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	if (mappings) {
+		struct shot *shot = shot_new(watch_take(w->watch));
+		if (!shot)
+			return err_set(err, -ENOMEM, "cannot keep a reading of process %d",
+				       (int)w->pid);
+		publish(w, &w->quick, shot);
+	}
+	int rc = keep_sample(w, err);
+	int met = check_rules(w, events);
+	*count = met > 0 ? met : 0;
+	keep_facts(w, mappings, *count);
+	watch_spent(w->watch, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu);
+	if (rc == 0 && met < 0)
+		rc = err_set(err, met, "cannot check the alert rules");
+	return rc < 0 ? rc : mappings;
+}
+
+/* ---- for HTTP -------------------------------------------------------------------------------------------------------- */
+
+static struct watched *find(struct watched_set *set, int32_t pid)
+{
+	for (size_t i = 0; i < set->count; i++) {
+		if (!pid || set->all[i].pid == pid)
+			return &set->all[i];
+	}
+	return NULL;
+}
+
+static size_t source_facts(void *ctx, struct memory_facts *facts)
+{
+	struct watched_set *set = ctx;
+	size_t count = set->count < MEMORY_TARGETS_MAX ? set->count : MEMORY_TARGETS_MAX;
+	for (size_t i = 0; i < count; i++) {
+		pthread_mutex_lock(&set->all[i].lock);
+		facts[i] = set->all[i].facts;
+		pthread_mutex_unlock(&set->all[i].lock);
+	}
+	return count;
+}
+
+static void fill(struct memory_shot *out, struct shot *shot)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	*out = (struct memory_shot){ .breakdown = shot->breakdown,
+				     .age_ns = now > shot->breakdown->end_ns
+						       ? now - shot->breakdown->end_ns
+						       : 0,
+				     .own = shot };
+}
+
+static int source_get(void *ctx, int32_t pid, int full, struct memory_shot *out, struct err *err)
+{
+	struct watched *w = find(ctx, pid);
+	if (!w)
+		return err_set(err, -ENOENT, "process %d is not one of those watched here",
+			       (int)pid);
+	struct shot *shot = full ? watched_full(w, err) : watched_shot(w, 0);
+	if (!shot)
+		return err->code ? err->code
+				 : err_set(err, -EAGAIN, "process %d has not been looked at yet",
+					   (int)w->pid);
+	fill(out, shot);
+	return 0;
+}
+
+static int source_peek(void *ctx, int32_t pid, struct memory_shot *out)
+{
+	struct watched *w = find(ctx, pid);
+	struct shot *shot = w ? watched_shot(w, 1) : NULL;
+	if (!shot)
+		return -ENOENT;
+	fill(out, shot);
+	return 0;
+}
+
+static void source_put(void *ctx, struct memory_shot *shot)
+{
+	(void)ctx;
+	shot_put(shot->own);
+}
+
+void watched_source(struct memory_source *source, struct watched_set *set)
+{
+	*source = (struct memory_source){ .ctx = set,
+					  .facts = source_facts,
+					  .get = source_get,
+					  .peek = source_peek,
+					  .put = source_put };
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct watch {
+	struct target target;
+	struct watch_opt opt;
+	struct breakdown *last;
+	struct proc_totals totals;
+	uint64_t time_ns, due_ns, reading_due_ns, opened_ns;
+	uint64_t pending_cpu_ns; /* since the last reading of mappings, to be earned back with it */
+	struct watch_cost cost;
+};
+
+static uint64_t clock_ns(clockid_t id)
+{
+	struct timespec t;
+	clock_gettime(id, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int watch_open(pid_t pid, const struct watch_opt *opt, struct watch **out, struct err *err)
+{
+	struct watch *w = calloc(1, sizeof(*w));
+	if (!w)
+		return err_set(err, -ENOMEM, "cannot watch process %d", (int)pid);
+	w->opt = opt ? *opt : (struct watch_opt){ 0 };
+	w->opt.period_ns = w->opt.period_ns ? w->opt.period_ns : WATCH_PERIOD_NS;
+	w->opt.budget = w->opt.budget > 0 ? w->opt.budget : WATCH_BUDGET;
+	w->cost.period_ns = w->opt.period_ns;
+	int rc = target_open(&w->target, pid, err);
+	if (rc < 0) {
+		free(w);
+		return rc;
+	}
+	w->opened_ns = w->due_ns = w->reading_due_ns = clock_ns(CLOCK_MONOTONIC);
+	*out = w;
+	return 0;
+}
+
+void watch_close(struct watch *w)
+{
+	if (!w)
+		return;
+	breakdown_free(w->last);
+	target_close(&w->target);
+	free(w);
+}
+
+/* A reading is due again when what it cost is so small a share of the time since, as the budget says. */
+static void plan(struct watch *w, uint64_t now_ns, uint64_t cpu_ns)
+{
+	double earned = (double)cpu_ns / w->opt.budget;
+	uint64_t period = earned < 3600e9 ? (uint64_t)earned : 3600000000000ull;
+	w->cost.period_ns = period > w->opt.period_ns ? period : w->opt.period_ns;
+	w->reading_due_ns = now_ns + w->cost.period_ns;
+}
+
+static int read_mappings(struct watch *w, struct err *err)
+{
+	struct breakdown_opt opt = { .quick = 1, .no_checks = 1, .labels_max = WATCH_LABELS_MAX };
+	struct breakdown *b = breakdown_read(&w->target, &opt, err);
+	if (!b)
+		return err->code;
+	breakdown_free(w->last);
+	w->last = b;
+	w->totals = b->totals;
+	w->cost.readings++;
+	w->cost.stall_ns = b->reading.stall_ns;
+	if (b->reading.stall_ns > w->cost.worst_stall_ns)
+		w->cost.worst_stall_ns = b->reading.stall_ns;
+	return 1;
+}
+
+int watch_look(struct watch *w, struct err *err)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	int full = !w->cost.readings || now + w->opt.period_ns / 2 >= w->reading_due_ns;
+	w->time_ns = clock_ns(CLOCK_REALTIME);
+	int rc = full ? read_mappings(w, err) : totals_read(&w->target, &w->totals, err);
+	/* a zombie has no memory left: it ended */
+	if (rc >= 0 && w->totals.virtual_bytes == 0)
+		rc = err_set(err, -ESRCH, "process %d has ended", (int)w->target.pid);
+	uint64_t spent = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	w->cost.looks++;
+	w->cost.cpu_ns += spent;
+	w->pending_cpu_ns += spent;
+	if (full) {
+		w->cost.reading_cpu_ns = spent;
+		plan(w, now, w->pending_cpu_ns);
+		w->pending_cpu_ns = 0;
+	}
+	w->due_ns += w->opt.period_ns;
+	if (w->due_ns <= now) /* the machine was busy: looks are left out, not made up for */
+		w->due_ns = now + w->opt.period_ns;
+	return rc;
+}
+
+const struct breakdown *watch_breakdown(const struct watch *w)
+{
+	return w->last;
+}
+
+struct breakdown *watch_take(struct watch *w)
+{
+	return STEAL(w->last);
+}
+
+const struct proc_totals *watch_totals(const struct watch *w)
+{
+	return &w->totals;
+}
+
+uint64_t watch_time_ns(const struct watch *w)
+{
+	return w->time_ns;
+}
+
+const struct target *watch_target(const struct watch *w)
+{
+	return &w->target;
+}
+
+uint64_t watch_due_ns(const struct watch *w)
+{
+	return w->due_ns;
+}
+
+void watch_spent(struct watch *w, uint64_t cpu_ns)
+{
+	w->cost.cpu_ns += cpu_ns;
+	w->pending_cpu_ns += cpu_ns;
+}
+
+void watch_cost(const struct watch *w, struct watch_cost *cost)
+{
+	*cost = w->cost;
+	cost->since_ns = clock_ns(CLOCK_MONOTONIC) - w->opened_ns;
+}
+
+/* ---- the limit ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t read_number(const char *path)
+{
+	char text[64];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	if (got <= 0)
+		return UINT64_MAX;
+	text[got] = '\0';
+	char *end;
+	unsigned long long value = strtoull(text, &end, 10); /* "max" has no digits */
+	return end == text ? UINT64_MAX : value;
+}
+
+uint64_t watch_limit(const struct target *target)
+{
+	char text[8192], path[8448];
+	uint64_t limit = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	if (target_text(target, "cgroup", text, sizeof(text)) <= 0)
+		return limit;
+	char *line = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
+	char *at = line ? strstr(line, "::") + 2 : NULL;
+	if (!at)
+		return limit;
+	at[strcspn(at, "\n")] = '\0';
+	if (at[0] != '/' || strstr(at, "..")) /* outside our cgroup namespace: not ours to see */
+		return limit;
+	for (;;) {
+		snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", at);
+		uint64_t max = read_number(path);
+		limit = max < limit ? max : limit;
+		char *slash = strrchr(at, '/');
+		if (!slash || !at[1])
+			return limit;
+		*slash = '\0';
+		if (slash == at)
+			return limit;
+	}
+}

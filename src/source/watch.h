@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch.h - a process looked at again and again, at two speeds: its sums from status at each look, its mappings with what is
+ * resident of them (no PSS, no walk under the target's lock) as often as a share of one CPU allows. The period adapts to
+ * what a reading costs and is told.
+ */
+#ifndef SOURCE_WATCH_H
+#define SOURCE_WATCH_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "proc/breakdown.h"
+
+#define WATCH_BUDGET 0.005            /* of one CPU */
+#define WATCH_PERIOD_NS 1000000000ull /* between looks */
+#define WATCH_LABELS_MAX 256
+
+struct watch_opt {
+	uint64_t period_ns; /* 0 = WATCH_PERIOD_NS */
+	double budget;      /* 0 = WATCH_BUDGET */
+};
+
+struct watch_cost {
+	uint64_t looks, readings;  /* so far: all, and those of mappings */
+	uint64_t period_ns;        /* between readings of mappings now */
+	uint64_t reading_cpu_ns;   /* of the last one */
+	uint64_t cpu_ns, since_ns; /* all CPU so far, over that time */
+	uint64_t stall_ns,
+		worst_stall_ns; /* longest system call that may make the target's mmap() wait: last, ever */
+};
+
+struct watch;
+
+/** watch_open() - hold process @pid. Errors as target_open(). One thread; release with watch_close(). */
+int watch_open(pid_t pid, const struct watch_opt *opt, struct watch **out, struct err *err);
+void watch_close(struct watch *watch);
+
+/**
+ * watch_look() - look now. Return: 1 where the mappings were read, 0 where only the sums were; -ESRCH where the process has
+ * ended, or another negative errno with @err. What watch_breakdown() lent is gone when 1 is returned.
+ */
+int watch_look(struct watch *watch, struct err *err);
+/** watch_breakdown() - the last reading of mappings, lent; NULL before the first. */
+const struct breakdown *watch_breakdown(const struct watch *watch);
+/** watch_take() - the same, now the caller's (breakdown_free()). */
+struct breakdown *watch_take(struct watch *watch);
+/** watch_totals() - the sums of the last look; watch_time_ns() when that was (CLOCK_REALTIME). */
+const struct proc_totals *watch_totals(const struct watch *watch);
+uint64_t watch_time_ns(const struct watch *watch);
+const struct target *watch_target(const struct watch *watch);
+
+/** watch_due_ns() - when the next look is due, CLOCK_MONOTONIC. */
+uint64_t watch_due_ns(const struct watch *watch);
+/** watch_spent() - CPU that the caller spent on this watch's samples (history, rules, output) counts for the budget, too. */
+void watch_spent(struct watch *watch, uint64_t cpu_ns);
+void watch_cost(const struct watch *watch, struct watch_cost *cost);
+
+/** watch_limit() - memory.max of the process's cgroup or of one above it, the lowest; else the machine's memory. Bytes. */
+uint64_t watch_limit(const struct target *target);
+
+#endif
