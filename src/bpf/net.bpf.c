@@ -99,18 +99,11 @@ struct {
 	__type(value, struct wire_net_counters);
 } net_counters SEC(".maps");
 
-struct slot {
-	uint64_t busy;
-	/* loop state in map memory: the verifier sees unknown values there, so that all turns look alike */
-	uint32_t from, left;
-	struct wire_net_data record;
-	uint8_t payload[WIRE_NET_PIECE];
-};
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, WIRE_NET_SLOTS);
 	__type(key, uint32_t);
-	__type(value, struct slot);
+	__type(value, struct wire_net_slot);
 } net_slots SEC(".maps");
 
 INLINE struct wire_net_counters *counters(void)
@@ -144,11 +137,11 @@ INLINE void put_event(void *record, uint64_t bytes)
 
 /* ---- payload ------------------------------------------------------------------------------------------------------ */
 
-INLINE struct slot *slot_take(void)
+INLINE struct wire_net_slot *slot_take(void)
 {
 	for (uint32_t i = 0; i < WIRE_NET_SLOTS; i++) {
 		uint32_t key = i;
-		struct slot *slot = bpf_map_lookup_elem(&net_slots, &key);
+		struct wire_net_slot *slot = bpf_map_lookup_elem(&net_slots, &key);
 		if (slot && __sync_val_compare_and_swap(&slot->busy, 0, 1) == 0)
 			return slot;
 	}
@@ -165,7 +158,7 @@ struct segment {
 INLINE int parse(struct __sk_buff *skb, struct segment *seg)
 {
 	uint8_t *p = (uint8_t *)(long)skb->data, *end = (uint8_t *)(long)skb->data_end;
-	uint32_t at;
+	uint64_t at;
 	if (p + 40 > end)
 		return 0;
 	if (p[0] >> 4 == 4) {
@@ -181,15 +174,16 @@ INLINE int parse(struct __sk_buff *skb, struct segment *seg)
 			if (bpf_skb_load_bytes(skb, at, option, 2))
 				return 0;
 			next = option[0];
-			at += 8 + (uint32_t)option[1] * 8;
+			at += 8 + (uint64_t)option[1] * 8;
 		}
 		if (next != IPPROTO_TCP)
 			return 0;
 	}
-	uint8_t tcp[20];
-	if (bpf_skb_load_bytes(skb, at, tcp, sizeof(tcp)))
+	/* headers of what leaves or reaches a socket lie in the packet's first part */
+	const uint8_t *tcp = p + at;
+	if (tcp + 20 > end)
 		return 0;
-	seg->payload_at = at + (uint32_t)(tcp[12] >> 4) * 4;
+	seg->payload_at = (uint32_t)at + (uint32_t)(tcp[12] >> 4) * 4;
 	seg->total = skb->len;
 	if (seg->total < seg->payload_at)
 		return 0;
@@ -216,11 +210,15 @@ INLINE void copy(struct __sk_buff *skb, struct wire_net_socket *socket, struct w
 {
 	/* a socket that was not there yet: the reader finds it by the addresses, so headers come along */
 	int early = socket->listener;
-	struct slot *slot = slot_take();
+	struct wire_net_slot *slot = slot_take();
 	if (!slot) {
+		__sync_fetch_and_add(&c->segments[out], 1);
+		__sync_fetch_and_add(&c->bytes[out], seg->len);
 		lose(socket, c, out, seg->len);
 		return;
 	}
+	slot->segments[out]++;
+	slot->bytes[out] += seg->len;
 	slot->record.head.time_ns = bpf_ktime_get_ns();
 	slot->record.head.cookie = cookie;
 	slot->record.head.kind = early ? WIRE_NET_EARLY : WIRE_NET_DATA;
@@ -234,7 +232,7 @@ INLINE void copy(struct __sk_buff *skb, struct wire_net_socket *socket, struct w
 	if (early && slot->left > WIRE_NET_PIECE)
 		slot->left = WIRE_NET_PIECE;
 	for (int i = 0; i < WIRE_NET_PIECES; i++) {
-		volatile struct slot *state = slot;
+		volatile struct wire_net_slot *state = slot;
 		uint32_t n = state->left, from = state->from;
 		if (n > WIRE_NET_PIECE)
 			n = WIRE_NET_PIECE;
@@ -296,8 +294,6 @@ INLINE void take(struct __sk_buff *skb, int out)
 	}
 	if (!seg.len)
 		return; /* a bare FIN: the end of the stream is all it tells */
-	__sync_fetch_and_add(&c->segments[out], 1);
-	__sync_fetch_and_add(&c->bytes[out], seg.len);
 	copy(skb, socket, c, &seg, cookie, settled, out);
 }
 

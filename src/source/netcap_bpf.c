@@ -282,6 +282,26 @@ const struct wire_net_socket *netcap_bpf_socket(struct netcap_bpf *bpf, uint64_t
 		       : NULL;
 }
 
+/* What passed is counted in the scratch slots. */
+static int add_slots(struct netcap_bpf *bpf, int cpus, struct wire_net_counters *sum,
+		     struct err *err)
+{
+	struct wire_net_slot *all = calloc((size_t)cpus, sizeof(*all));
+	int rc = all ? 0 : err_set(err, -ENOMEM, "cannot read counters");
+	for (uint32_t i = 0; !rc && i < WIRE_NET_SLOTS; i++) {
+		if (bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.net_slots), &i, all) < 0)
+			rc = err_set(err, -errno, "cannot read counters");
+		for (int cpu = 0; !rc && cpu < cpus; cpu++) {
+			for (int way = 0; way < 2; way++) {
+				sum->segments[way] += all[cpu].segments[way];
+				sum->bytes[way] += all[cpu].bytes[way];
+			}
+		}
+	}
+	free(all);
+	return rc;
+}
+
 int netcap_bpf_counters(struct netcap_bpf *bpf, struct wire_net_counters *sum, uint64_t *processes,
 			struct err *err)
 {
@@ -312,6 +332,9 @@ int netcap_bpf_counters(struct netcap_bpf *bpf, struct wire_net_counters *sum, u
 			sum->high_water = all[cpu].high_water;
 	}
 	free(all);
+	int rc = add_slots(bpf, cpus, sum, err);
+	if (rc < 0)
+		return rc;
 	uint32_t pid, *last = NULL;
 	while (bpf_map_get_next_key(bpf_map__fd(s->maps.net_processes), last, &pid) == 0 &&
 	       *processes < WIRE_NET_PROCESSES_MAX) {

@@ -84,7 +84,18 @@ struct wire_net_process {
 };
 _Static_assert(sizeof(struct wire_net_process) == 32, "wire_net_process");
 
-/** Counters of one CPU, by direction where two; the loader adds them up. */
+/** Scratch of one program run; the loader reads only the counters. */
+struct wire_net_slot {
+	uint64_t busy;
+	/* loop state in map memory: the verifier sees unknown values there, so that all turns look alike */
+	uint32_t from, left;
+	uint64_t segments[2], bytes[2]; /* seen by whoever had this slot: no atomic additions */
+	struct wire_net_data record;
+	uint8_t payload[WIRE_NET_PIECE];
+};
+_Static_assert(sizeof(struct wire_net_slot) == 88 + WIRE_NET_PIECE, "wire_net_slot");
+
+/** Counters of one CPU, by direction where two; the loader adds them up, and the slots' to segments and bytes. */
 struct wire_net_counters {
 	uint64_t segments[2], bytes[2], lost_segments[2], lost_bytes[2];
 	uint64_t unreadable, refused, lost_events, high_water;
