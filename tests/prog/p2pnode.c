@@ -36,7 +36,7 @@ static struct {
 	unsigned long count, expect, size, rate, pack, piece, cut, connections;
 	long corrupt, skip, pause_after;
 	unsigned long seed, burst;
-	int empty_chunks, first_speaker_waits, half_chunk, nack, linger;
+	int empty_chunks, first_speaker_waits, half_chunk, nack, linger, end_last;
 } opt = { .listen = -1,
 	  .send_way = "write",
 	  .receive_way = "read",
@@ -513,7 +513,8 @@ static void converse(int fd, int initiator)
 	if (opt.half_chunk)
 		p2pio_send(peer.out, fd, "\x10\x00half a chunk", 14, 0);
 	uint64_t sent_ns = now_ns(CLOCK_MONOTONIC) - began;
-	shutdown(fd, SHUT_WR);
+	if (!opt.linger && !opt.end_last)
+		shutdown(fd, SHUT_WR);
 	pthread_join(thread, NULL);
 	cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
 	if (opt.linger) {
@@ -660,6 +661,7 @@ enum {
 	CONNECTIONS,
 	V6,
 	RESET,
+	LAST,
 	BURST
 };
 
@@ -689,6 +691,7 @@ static const struct argp_option options[] = {
 	{ "half-chunk", HALF, NULL, 0, "end inside a chunk", 0 },
 	{ "nack", NACK, NULL, 0, "refuse the peer", 0 },
 	{ "reset", RESET, NULL, 0, "end by a reset", 0 },
+	{ "end-last", LAST, NULL, 0, "end only after the peer did", 0 },
 	{ "then", THEN, "dup|fork|exec", 0, "what happens to the descriptor first", 0 },
 	{ "connections", CONNECTIONS, "N", 0, "one after the other", 0 },
 	{ 0 },
@@ -769,6 +772,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case RESET:
 		opt.linger = 1;
+		return 0;
+	case LAST:
+		opt.end_last = 1;
 		return 0;
 	case THEN:
 		opt.then = arg;
