@@ -259,13 +259,18 @@ static char *absolute(const char *pattern)
 	return buf_take(&path);
 }
 
-static void tell_findings(const struct record *rec, const char *program)
+static void tell_findings(const struct record *rec, int followed, const char *program)
 {
 	struct source_heap_state state;
 	source_heap_state(rec->heap, &state);
 	CLEANUP(buf_fini) struct buf by = { 0 };
 	text_escape(&by, rec->replaced_by[0] ? rec->replaced_by : "another program", 0);
-	if (rec->replaced)
+	if (rec->replaced && followed)
+		fprintf(stderr,
+			"byteledger: '%s' replaced itself by %s, which has a recording of its "
+			"own\n",
+			program, buf_cstr(&by));
+	else if (rec->replaced)
 		fprintf(stderr,
 			"byteledger: '%s' replaced itself by %s; the recording ends there\n"
 			"hint: name that program, or use --follow-children\n",
@@ -311,7 +316,8 @@ static void finish_and_report(struct record *rec, const struct record_opt *opt, 
 		cmd_fail(&err);
 	if (!opt->quiet && rec->prof)
 		report(rec, opt, buf_cstr(&path));
-	tell_findings(rec, program); /* last, beside the prompt: it says what to do next */
+	tell_findings(rec, opt->follow_children,
+		      program); /* last, beside the prompt: it says what to do next */
 }
 
 /* Arguments as /proc/PID/cmdline has them: each with its NUL. NULL without memory: then there is no command line. */

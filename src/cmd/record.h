@@ -45,6 +45,8 @@ struct record {
 	uint64_t rss_repeat_ns, rss_next_ns, peak_next_ns, flush_next_ns, house_next_ns,
 		exec_next_ns, exec_wait_ns;
 	int saw_exiting, replaced; /* replaced: an exec took the traced program away */
+	uint64_t replaced_ns;      /* when that was seen */
+	uint64_t memfd_inode;      /* of the shared memory, once asked for */
 	int interrupted;           /* SIGINT came here, too: Ctrl-C in the terminal */
 	char replaced_by[256];     /* its path; "" = not known */
 	int failed;                /* the sink's error was reported */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -194,7 +195,11 @@ static void look_for_exec(struct record *rec, uint64_t now)
 {
 	if (now < rec->exec_next_ns)
 		return;
-	rec->replaced = proc_maps_has(rec->pid, "/memfd:" WIRE_MEMFD_NAME) == 0;
+	struct stat st;
+	if (rec->memfd_inode == 0 && fstat(source_heap_fd(rec->heap), &st) == 0)
+		rec->memfd_inode = st.st_ino; /* the successor may have one of the same name */
+	rec->replaced = proc_maps_has(rec->pid, "/memfd:" WIRE_MEMFD_NAME, rec->memfd_inode) == 0;
+	rec->replaced_ns = now;
 	rec->exec_next_ns = now + rec->exec_wait_ns;
 	if (rec->exec_wait_ns < EXEC_LAST_NS)
 		rec->exec_wait_ns *= 2;
@@ -263,7 +268,7 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 	def.process.ended = 1;
 	def.process.complete = complete;
 	def.process.exit_status = status;
-	def.process.runtime_ns = source_heap_now_ns(rec->heap);
+	def.process.runtime_ns = rec->replaced ? rec->replaced_ns : source_heap_now_ns(rec->heap);
 	def.process.peak_rss_bytes = rec->peak_rss_bytes;
 	if (rc == 0)
 		rc = rec->tee.sink.define(sink_of(rec), &def, err);

@@ -83,9 +83,30 @@ static void put_what(struct page *page, const struct prof *prof, const struct pr
 	buf_putc(page->to, '\n');
 }
 
+#define WARN_INDENT 6
+
+/** warn() - @text, in several lines where it is longer than the page, broken between its parts (", "). */
 static void warn(struct page *page, enum tint tint, const char *text)
 {
+	size_t room = page->width;
+	CLEANUP(buf_fini) struct buf line = { 0 };
 	page_tint(page, tint);
+	while (text_columns(text) > room) {
+		size_t fit = text_fit(text, room), at = fit;
+		while (at > 1 && !(text[at - 1] == ' ' && text[at - 2] == ','))
+			at--;
+		if (at <= 1)
+			at = fit;
+		buf_clear(&line);
+		buf_put(&line, text, at);
+		while (line.len && line.data[line.len - 1] == ' ')
+			line.len--;
+		buf_puts(page->to, buf_cstr(&line));
+		buf_putc(page->to, '\n');
+		page_spaces(page, WARN_INDENT);
+		room = page->width - WARN_INDENT;
+		text += at;
+	}
 	buf_puts(page->to, text);
 	page_tint(page, TINT_PLAIN);
 	buf_putc(page->to, '\n');
@@ -109,7 +130,8 @@ static void put_losses(struct page *page, const struct prof_totals *t)
 	}
 	if (line.len) {
 		warn(page, TINT_RED, buf_cstr(&line));
-		buf_puts(page->to, "      what follows is too low by those");
+		page_spaces(page, WARN_INDENT);
+		buf_puts(page->to, "what follows is too low by those");
 		if (t->lost_bytes)
 			buf_printf(page->to, "; %s were asked for in them",
 				   text_bytes(x, t->lost_bytes));

@@ -116,7 +116,7 @@ static void fclosep(FILE **file)
 		fclose(*file);
 }
 
-int proc_maps_has(pid_t pid, const char *name)
+int proc_maps_has(pid_t pid, const char *name, uint64_t inode)
 {
 	char path[64], line[4352];
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
@@ -125,7 +125,10 @@ int proc_maps_has(pid_t pid, const char *name)
 		return -errno;
 	while (fgets(line, sizeof(line), file)) {
 		const char *at = strchr(line, '/');
-		if (at && strncmp(at, name, strlen(name)) == 0)
+		unsigned long long number = 0;
+		if (at && strncmp(at, name, strlen(name)) == 0 &&
+		    (inode == 0 ||
+		     (sscanf(line, "%*s %*s %*s %*s %llu", &number) == 1 && number == inode)))
 			return 1;
 	}
 	return ferror(file) ? -EIO : 0;

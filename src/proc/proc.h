@@ -30,9 +30,10 @@ int proc_exe(pid_t pid, char *path, size_t size);
 ssize_t proc_cmdline(pid_t pid, char **cmdline);
 
 /**
- * proc_maps_has() - 1 if a mapping of @pid has a path that begins with @name ("/memfd:byteledger"), 0 if none has: tells
- * whether an exec has replaced the address space. Reads maps up to the first hit: milliseconds for large processes.
+ * proc_maps_has() - 1 if a mapping of @pid has a path that begins with @name ("/memfd:byteledger") and, unless 0, that
+ * @inode; 0 if none has: tells whether an exec has replaced the address space. Reads maps up to the first hit:
+ * milliseconds for large processes.
  */
-int proc_maps_has(pid_t pid, const char *name);
+int proc_maps_has(pid_t pid, const char *name, uint64_t inode);
 
 #endif

@@ -56,6 +56,16 @@ def test_a_program_that_replaces_itself_names_its_successor_last(byteledger, tmp
     assert lines[-3].startswith("byteledger: recorded into ")
 
 
+def test_a_followed_successor_has_its_own_recording_and_the_first_ends_at_the_exec(byteledger, tmp_path):
+    done = heap(byteledger, "--follow-children", "-o", str(tmp_path / "%e"), "--", "bash", "-c", "exec sleep 2")
+    assert done.returncode == 0
+    assert b"has a recording of its own" in done.stderr and b"hint: " not in done.stderr
+    first, second = report(byteledger, tmp_path / "bash")["process"], report(byteledger, tmp_path / "sleep")["process"]
+    assert first["pid"] == second["pid"] and second["complete"]
+    first_end, second_end = (p["start_realtime_ns"] + p["runtime_ns"] for p in (first, second))
+    assert first_end < second_end
+
+
 def test_ctrl_c_ends_a_recording_that_is_complete_but_a_fatal_signal_does_not(byteledger, tmp_path):
     for group, complete in ((True, True), (False, False)):
         path = tmp_path / f"{group}.blt"
