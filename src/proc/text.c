@@ -222,7 +222,10 @@ static void put_row(struct buf *to, const struct breakdown *b, const struct regi
 		const char *class = region_class_name(row->class);
 		size_t len = strlen(class);
 		put_bar(to, opt, row->rss_bytes, b->rss_bytes);
-		buf_printf(to, "  %s%s%s", style.bold, class, style.plain);
+		buf_puts(to, "  ");
+		buf_puts(to, style.bold);
+		buf_puts(to, class);
+		buf_puts(to, style.plain);
 		if (strcmp(class, row->label) != 0 && label > len + 6) {
 			buf_puts(to, "  ");
 			put_cell(to, row->label, label - len - 2, opt->ascii, 1);

@@ -117,7 +117,7 @@ static int first_chunk_by_age(struct store *store, uint64_t now_ns, uint64_t *fi
 			      struct err *err)
 {
 	char sql[128];
-	uint64_t young, needed;
+	uint64_t young = 0, needed = 0;
 	*first = 0;
 	if (!store->limits.age_ns || now_ns <= store->limits.age_ns)
 		return 0;

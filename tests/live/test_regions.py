@@ -276,6 +276,7 @@ def test_redis_server(byteledger, installed, tmp_path):
     port = free_port()
     with program([installed("redis-server"), "--port", str(port), "--save", "", "--dir", str(tmp_path)]) as child:
         wait_for(listening(port), "redis")
+        wait_for(lambda: len(os.listdir(f"/proc/{child.pid}/task")) >= 4, "redis's threads, which it starts last")
         seen = judge(byteledger, child.pid)
         assert len(seen["threads"]) >= 4 and all(t["stack_end"] for t in seen["threads"]), seen["threads"]
         assert {"program-text", "library-text", "stack"} <= kinds(seen)
