@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "preload/log.h"
@@ -16,11 +17,20 @@
 #include "wire/heap_layout.h"
 #include "wire/heap_start.h"
 
-static uint64_t monotonic_ns(void)
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+/* Growing a file beyond the limit would raise SIGXFSZ, a memfd's too. */
+static int size_allowed(uint64_t bytes)
 {
-	struct timespec ts;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	struct rlimit limit;
+	if (sys_failed(sys4(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &limit)) ||
+	    bytes <= limit.rlim_cur)
+		return 1;
+	log_line(LOG_WARN, "the file size limit of %d bytes (ulimit -f) forbids a file of %d",
+		 (long)limit.rlim_cur, (long)bytes);
+	return 0;
 }
 
 static void begin(struct wire_heap_header *heap, const struct options *opt, uint32_t on_full)
@@ -29,13 +39,15 @@ static void begin(struct wire_heap_header *heap, const struct options *opt, uint
 	heap->free_stacks = (uint32_t)opt->free_stacks;
 	heap->start_disabled = (uint32_t)opt->disabled;
 	heap->start_cycles = cycles();
-	heap->start_ns = monotonic_ns();
+	heap->start_ns = now_ns();
 }
 
 struct wire_heap_header *helper_shared(const struct options *opt, int *fd)
 {
 	struct wire_heap_header layout = { 0 };
 	wire_heap_layout(&layout, opt->budget);
+	if (!size_allowed(layout.total_bytes))
+		return NULL;
 	long file = sys2(SYS_memfd_create, WIRE_MEMFD_NAME, MFD_ALLOW_SEALING | MFD_CLOEXEC);
 	if (sys_failed(file))
 		return NULL;
@@ -78,7 +90,7 @@ static int run_helper(void *arg)
 {
 	struct launch *launch = arg;
 	const int keep = 3; /* where the descriptor goes; all above is closed */
-	long null = sys2(SYS_open, "/dev/null", O_RDWR);
+	long null = sys3(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
 	if (launch->fd != keep)
 		sys3(SYS_dup3, launch->fd, keep, 0);
 	else
@@ -123,7 +135,7 @@ static void add_path(struct launch *launch, const char *folder, size_t folder_le
 	if (folder_len && to[folder_len - 1] != '/')
 		to[folder_len++] = '/';
 	memcpy(to + folder_len, name, len + 1);
-	if (!sys_failed(sys2(SYS_access, to, 1 /* X_OK */)))
+	if (!sys_failed(sys3(SYS_faccessat, AT_FDCWD, to, 1 /* X_OK */)))
 		launch->path_count++;
 }
 
@@ -211,11 +223,20 @@ int helper_start(const struct options *opt, int fd)
 
 /* ---- raw mode ---- */
 
-/* Rings that never wrap, in a sparse file: what is not touched costs nothing. */
+/*
+ * Rings that never wrap, in a sparse file: what is not touched costs nothing. The scratch memory, which nobody reads, has
+ * its place there and lies in private memory.
+ */
 static void raw_slots(struct wire_heap_header *heap, struct wire_heap_slot *slot, unsigned shift)
 {
 	uint64_t off = heap->nodes_off + (uint64_t)heap->node_max * sizeof(struct wire_node);
 	off = (off + 4095) & ~4095ULL;
+	uint64_t scratch_off = off;
+	for (uint32_t i = 0; i < heap->slot_count; i++) {
+		uint32_t ring, scratch;
+		wire_heap_slot_sizes(i, &ring, &scratch);
+		off += scratch;
+	}
 	for (uint32_t i = 0; i < heap->slot_count; i++) {
 		uint32_t ring, scratch;
 		wire_heap_slot_sizes(i, &ring, &scratch);
@@ -223,12 +244,55 @@ static void raw_slots(struct wire_heap_header *heap, struct wire_heap_slot *slot
 		if (slot) {
 			slot[i].ring_bytes = (uint32_t)bytes;
 			slot[i].scratch_bytes = scratch;
-			slot[i].scratch_off = off;
-			slot[i].ring_off = off + scratch;
+			slot[i].scratch_off = scratch_off;
+			slot[i].ring_off = off;
 		}
-		off += scratch + bytes;
+		scratch_off += scratch;
+		off += bytes;
 	}
 	heap->total_bytes = off;
+}
+
+/*
+ * Size and map the file; the tables get disk space now, the rings piece by piece (ring.c): a store to a page for which the
+ * disk has no room ends a program by SIGBUS. Return: the mapping, or negative errno.
+ */
+static long raw_map(int fd, uint64_t budget, unsigned shift)
+{
+	struct wire_heap_header layout = { 0 };
+	wire_heap_layout(&layout, budget);
+	raw_slots(&layout, NULL, shift);
+	uint64_t tables = layout.nodes_off + (uint64_t)layout.node_max * sizeof(struct wire_node);
+	tables = (tables + 4095) & ~4095ULL;
+	uint64_t scratch = 0;
+	for (uint32_t i = 0; i < layout.slot_count; i++) {
+		uint32_t ring, bytes;
+		wire_heap_slot_sizes(i, &ring, &bytes);
+		scratch += bytes;
+	}
+	if (!size_allowed(layout.total_bytes))
+		return -EFBIG;
+	long rc = sys2(SYS_ftruncate, fd, layout.total_bytes);
+	if (sys_failed(rc))
+		return rc;
+	long at = sys6(SYS_mmap, 0, (long)layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+		       fd, 0);
+	if (sys_failed(at))
+		return at;
+	rc = sys4(SYS_fallocate, fd, 0, 0, tables);
+	if (rc == -EOPNOTSUPP || rc == -ENOSYS) /* the same, at the price of touching it */
+		rc = sys3(SYS_madvise, at, tables, MADV_POPULATE_WRITE);
+	if (!sys_failed(rc))
+		rc = sys6(SYS_mmap, at + (long)tables, (long)scratch, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+	if (sys_failed(rc)) {
+		sys2(SYS_munmap, at, layout.total_bytes);
+		return rc;
+	}
+	struct wire_heap_header *heap = (struct wire_heap_header *)at;
+	*heap = layout;
+	raw_slots(heap, (struct wire_heap_slot *)((char *)heap + heap->slots_off), shift);
+	return at;
 }
 
 struct wire_heap_header *helper_raw(const struct options *opt)
@@ -242,7 +306,8 @@ struct wire_heap_header *helper_raw(const struct options *opt)
 	len += sizeof(WIRE_RAW_SUFFIX) - 1;
 	long fd = -1;
 	for (int i = 0; i < 1000; i++) {
-		fd = sys3(SYS_open, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		fd = sys4(SYS_openat, AT_FDCWD, path,
+			  O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (fd != -EEXIST)
 			break;
 		/* an existing file is never overwritten: OUTPUT.raw.1, .2 ... */
@@ -256,26 +321,15 @@ struct wire_heap_header *helper_raw(const struct options *opt)
 		log_line(LOG_ERROR, "cannot create %s: error %d", path, -fd);
 		return NULL;
 	}
-	/* 1 GiB for each of the first threads, or what limits of file size and address space leave */
-	struct wire_heap_header layout = { 0 };
+	/* 1 GiB for each of the first threads, or what limits of file size and address space leave; all of it sparse */
 	long at = -1;
-	for (unsigned shift = 9; shift-- > 1 && sys_failed(at);) {
-		wire_heap_layout(&layout, opt->budget);
-		raw_slots(&layout, NULL, shift);
-		at = sys2(SYS_ftruncate, fd, layout.total_bytes);
-		if (sys_failed(at))
-			continue;
-		at = sys6(SYS_mmap, 0, (long)layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-			  fd, 0);
-		if (sys_failed(at))
-			continue;
-		struct wire_heap_header *heap = (struct wire_heap_header *)at;
-		*heap = layout;
-		raw_slots(heap, (struct wire_heap_slot *)((char *)heap + heap->slots_off), shift);
-	}
+	for (unsigned shift = 9; shift-- > 0 && sys_failed(at);)
+		at = raw_map((int)fd, opt->budget, shift);
+	if (at == -ENOSPC) /* with the smallest tables */
+		at = raw_map((int)fd, WIRE_HEAP_BUDGET_MIN, 8);
 	sys1(SYS_close, fd);
 	if (sys_failed(at)) {
-		sys1(SYS_unlink, path);
+		sys3(SYS_unlinkat, AT_FDCWD, path, 0);
 		log_line(LOG_ERROR, "cannot map %s: error %d", path, -at);
 		return NULL;
 	}

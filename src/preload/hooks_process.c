@@ -156,7 +156,7 @@ static uint64_t peak_rss(void)
 {
 	static char
 		text[4096]; /* not on the stack: _exit() is called from handlers on small ones */
-	long fd = sys3(SYS_open, "/proc/self/status", O_RDONLY | O_CLOEXEC, 0);
+	long fd = sys4(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC, 0);
 	if (sys_failed(fd))
 		return 0;
 	long n = sys3(SYS_read, fd, text, sizeof(text) - 1);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hooks_region.c - the address space: mmap, munmap, mremap, brk, sbrk as events of their own, with stacks. */
+#include <dlfcn.h>
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "preload/hooks.h"
@@ -122,15 +124,33 @@ HIDDEN void *hook_mremap(void *old, size_t old_bytes, size_t bytes, int flags, v
 	return (void *)rc;
 }
 
+extern void *__sbrk(intptr_t by) __attribute__((weak)); /* glibc's own name for it */
+
+/* Before the table is filled: constructors, and allocators that live on the break. Libc keeps the book of the break. */
+static COLD void *early_sbrk(intptr_t by)
+{
+	void *(*libc_sbrk)(intptr_t) = next.sbrk ? next.sbrk : __sbrk;
+	if (!libc_sbrk) { /* a name that is there: dlsym() does not allocate */
+		void *found = dlsym(RTLD_NEXT, "sbrk");
+		memcpy(&libc_sbrk, &found, sizeof(found));
+	}
+	if (libc_sbrk)
+		return libc_sbrk(by);
+	errno = ENOMEM;
+	return (void *)-1;
+}
+
+static COLD int early_brk(void *at)
+{
+	char *now = early_sbrk(0);
+	return now == (void *)-1 || early_sbrk((char *)at - now) == (void *)-1 ? -1 : 0;
+}
+
 HIDDEN int hook_brk(void *at, REGS)
 {
 	struct thread *t = &self;
 	uint32_t answer = region_enter(t, caller_pc(sp));
-	if (unlikely(!next.brk)) {
-		errno = ENOMEM;
-		return -1;
-	}
-	int rc = next.brk(at);
+	int rc = likely(next.brk) ? next.brk(at) : early_brk(at);
 	if (answer >= PASS_MAX) {
 		if (rc == 0)
 			put_region(t, WIRE_BRK, (uint64_t)at, capture(t, caller_pc(sp), sp, bp, bx),
@@ -144,11 +164,7 @@ HIDDEN void *hook_sbrk(intptr_t by, REGS)
 {
 	struct thread *t = &self;
 	uint32_t answer = region_enter(t, caller_pc(sp));
-	if (unlikely(!next.sbrk)) {
-		errno = ENOMEM;
-		return (void *)-1;
-	}
-	char *old = next.sbrk(by);
+	char *old = likely(next.sbrk) ? next.sbrk(by) : early_sbrk(by);
 	if (answer >= PASS_MAX) {
 		if (old != (void *)-1 && by != 0)
 			put_region(t, WIRE_BRK, (uint64_t)(old + by),

@@ -80,10 +80,10 @@ static void rotate(long fd)
 	memcpy(to, log_path, len);
 	/* the beginning says what was asked for: it is kept */
 	strcpy(to + len, ".initial");
-	if (kept_initial || !sys_failed(sys2(SYS_access, to, 0)))
+	if (kept_initial || !sys_failed(sys3(SYS_faccessat, AT_FDCWD, to, 0)))
 		strcpy(to + len, ".old");
 	kept_initial = 1;
-	sys2(SYS_rename, log_path, to);
+	sys5(SYS_renameat2, AT_FDCWD, log_path, AT_FDCWD, to, 0);
 }
 
 void log_open(const char *level, const char *path, uint64_t rotate_when)
@@ -133,8 +133,8 @@ void log_line(enum log_level level, const char *text, ...)
 		return;
 	}
 	/* opened for each line: a daemon closes every descriptor it does not know */
-	long fd = sys3(SYS_open, log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
-		       0600);
+	long fd = sys4(SYS_openat, AT_FDCWD, log_path,
+		       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (sys_failed(fd))
 		return;
 	sys3(SYS_write, fd, line.text, line.len);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/options.h"
 
+#include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -143,8 +144,10 @@ struct options *options_read(char **stack)
 	if (file && (!*file || !options_file(log_file, sizeof(log_file), file, -1)))
 		file = NULL;
 	log_open(look(env, "LOG"), file ? log_file : NULL, n);
-	if (number(look(env, "SHM"), &n) && n < 1u << 20)
-		o->fd = (int)n;
+	/* nobody but a byteledger parent sets it: no alias */
+	for (char **e = env; *e && o->fd < 0; e++)
+		if (number(value_of(*e, "", WIRE_ENV_SHM), &n) && n < 1u << 20)
+			o->fd = (int)n;
 	o->track_children =
 		on(look(env, "TRACK_CHILD_PROCESSES")) || on(look(env, "TRACK_CHILDREN"));
 	o->disabled = on(look(env, "DISABLE_BY_DEFAULT"));
@@ -162,7 +165,7 @@ struct options *options_read(char **stack)
 	else if (full && strcmp(full, "limit") != 0)
 		log_line(LOG_WARN, "ON_FULL=%s is not wait, limit or drop: limit it is", full);
 	o->budget = WIRE_HEAP_BUDGET_DEFAULT;
-	if (number(look(env, "BUDGET"), &n) && n >= 32u << 20 && n <= 1u << 30)
+	if (number(look(env, "BUDGET"), &n) && n >= WIRE_HEAP_BUDGET_MIN && n <= 1u << 30)
 		o->budget = n;
 	o->output = look(env, "OUTPUT");
 	if (!o->output)
@@ -224,7 +227,8 @@ int options_file(char *to, size_t size, const char *pattern, long number)
 		}
 		p++;
 		if (*p == 'e') {
-			long n = sys3(SYS_readlink, "/proc/self/exe", exe, sizeof(exe) - 1);
+			long n = sys4(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", exe,
+				      sizeof(exe) - 1);
 			exe[n > 0 ? n : 0] = '\0';
 			value = strrchr(exe, '/') ? strrchr(exe, '/') + 1 : exe;
 		} else if (*p == 't') {

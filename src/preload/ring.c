@@ -12,15 +12,12 @@
 #define WAIT_YIELDS 8u
 #define WAIT_SLEEP_NS 100000u
 #define STAMP_EVERY 1024u /* bytes of records: 64 allocations */
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-	/* through the vDSO: no system call, which matters under seccomp */
-	if (clock_gettime(CLOCK_MONOTONIC, &ts) != 0)
-		return 0;
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
+/* Raw mode: disk space is asked for in such pieces, and asked for again after so many refusals. */
+#define RAW_PIECE 65536u
+#define RAW_RETRY 1024u
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
 
 static void put_raw(struct thread *t, uint64_t word)
 {
@@ -28,8 +25,31 @@ static void put_raw(struct thread *t, uint64_t word)
 	t->head += 8;
 }
 
-static uint64_t look_at_tail(struct thread *t)
+/*
+ * Raw mode: how far the ring has disk space. Nobody reads, so the ring ends once; and a store to a page for which the disk
+ * has no room would end the program by SIGBUS, so each piece is made to have room before. A piece that anything was
+ * written to has it, whichever thread asked.
+ */
+static COLD uint64_t raw_limit(struct thread *t, uint64_t need)
 {
+	uint64_t end = (t->head + RAW_PIECE - 1) & ~(uint64_t)(RAW_PIECE - 1);
+	uint64_t piece = RAW_PIECE;
+	if (t->mask + 1 < piece)
+		piece = t->mask + 1;
+	while (end < t->head + need && end < t->mask + 1) {
+		if (process.seccomp || t->lost % RAW_RETRY ||
+		    sys_failed(sys3(SYS_madvise, t->ring + end, piece, MADV_POPULATE_WRITE)))
+			break;
+		end += piece;
+	}
+	t->limit = end < t->mask + 1 ? end : t->mask + 1;
+	return t->limit;
+}
+
+static uint64_t look_at_tail(struct thread *t, uint64_t need)
+{
+	if (unlikely(process.raw))
+		return raw_limit(t, need);
 	uint64_t tail = __atomic_load_n(&t->slot->tail, __ATOMIC_ACQUIRE);
 	/* a recorder that runs ahead of us is broken: then nothing is free */
 	if (tail > t->head)
@@ -80,7 +100,7 @@ static COLD int wait_for_room(struct thread *t, uint64_t need)
 		now = now_ns();
 		/* time looked at before a sleep, so that a sleep never exceeds what is allowed */
 		int last = may_wait != UINT64_MAX && now - began + 2 * WAIT_SLEEP_NS > may_wait;
-		room = t->head + need + (last ? 0 : spare) <= look_at_tail(t);
+		room = t->head + need + (last ? 0 : spare) <= look_at_tail(t, need);
 		if (last)
 			break;
 	}
@@ -116,7 +136,7 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 	}
 	int saved_errno = errno;
 	uint64_t need = EXTRAS + bytes + EXTRAS /* pad */ + RESERVE;
-	if (t->head + need > t->limit && t->head + need > look_at_tail(t) &&
+	if (t->head + need > t->limit && t->head + need > look_at_tail(t, need) &&
 	    !wait_for_room(t, need)) {
 		t->soft = 0; /* look again next time */
 		errno = saved_errno;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* start.c - from the first hooked call to the first recorded one. */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,10 +85,17 @@ static int header_fits(const struct wire_heap_header *h, uint64_t bytes)
 	return 1;
 }
 
+/*
+ * The parent's file, if @fd is one: the number may have been taken over by something of the program's own, which is left
+ * alone. Closes @fd if it was ours.
+ */
 static struct wire_heap_header *map_shared(int fd)
 {
 	struct stat st;
-	if (sys_failed(sys2(SYS_fstat, fd, &st)) || st.st_size < 65536)
+	const long sealed = F_SEAL_SHRINK | F_SEAL_GROW;
+	long seals = sys2(SYS_fcntl, fd, F_GET_SEALS);
+	if (sys_failed(seals) || (seals & sealed) != sealed ||
+	    sys_failed(sys2(SYS_fstat, fd, &st)) || st.st_size < 65536)
 		return NULL;
 	long rc = sys6(SYS_mmap, 0, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (sys_failed(rc))
@@ -98,6 +106,7 @@ static struct wire_heap_header *map_shared(int fd)
 		sys2(SYS_munmap, rc, st.st_size);
 		return NULL;
 	}
+	sys1(SYS_close, fd);
 	sys3(SYS_madvise, rc, st.st_size, MADV_DONTDUMP);
 	return heap;
 }
@@ -107,8 +116,10 @@ static void find_main_stack(void)
 	struct rlimit limit = { 0 };
 	sys4(SYS_prlimit64, 0, RLIMIT_STACK, NULL, &limit);
 	uint64_t bytes = limit.rlim_cur;
-	if (bytes < (128u << 10) || bytes > (1u << 30))
+	if (bytes > 1u << 30)
 		bytes = 1u << 30;
+	if (bytes < 128u << 10) /* the arguments alone may have more: the kernel grants that much */
+		bytes = 128u << 10;
 	process.main_stack_hi = ((uint64_t)__libc_stack_end + 4095) & ~4095UL;
 	process.main_stack_lo = process.main_stack_hi - bytes;
 }
@@ -186,9 +197,14 @@ static COLD uint32_t start(void)
 		return options->disabled ? MODE_IDLE : start_alone();
 	}
 	struct wire_heap_header *heap = map_shared(options->fd);
-	sys1(SYS_close, options->fd);
-	if (!heap || !prepare(heap)) {
-		log_line(LOG_ERROR, "nothing is recorded: the parent's shared memory does not fit");
+	if (!heap) {
+		log_line(LOG_ERROR,
+			 "nothing is recorded: descriptor %d is not a recorder's shared memory",
+			 (long)options->fd);
+		return MODE_OFF;
+	}
+	if (!prepare(heap)) {
+		log_line(LOG_ERROR, "nothing is recorded: no memory");
 		return MODE_OFF;
 	}
 	return heap->enabled_wanted && !heap->start_disabled ? MODE_ON : MODE_SUSPENDED;

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sys.h - raw system calls: errno stays untouched, no cancellation point, nothing of libc that could be interposed. */
+/*
+ * sys.h - raw system calls: errno stays untouched, no cancellation point, nothing of libc that could be interposed.
+ *
+ * Paths go through the *at() forms only: filters that a program inherits often know nothing else, and kill. That a filter
+ * is there at the start does not stop us from making calls (every container has one): what the hooks call later is in the
+ * default set of all of them. One that the program makes for itself does (struct process, @seccomp).
+ */
 #ifndef PRELOAD_SYS_H
 #define PRELOAD_SYS_H
 
@@ -36,6 +42,15 @@ static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
 static inline int sys_failed(long rc)
 {
 	return (unsigned long)rc > -4096UL;
+}
+
+/** now_ns() - CLOCK_MONOTONIC; through the vDSO: no system call, which matters under seccomp. 0 where it fails. */
+static inline uint64_t now_ns(void)
+{
+	struct timespec ts;
+	if (clock_gettime(CLOCK_MONOTONIC, &ts) != 0)
+		return 0;
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 /** cycles() - the cycle counter of wire/heap.h. */

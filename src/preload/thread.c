@@ -110,13 +110,15 @@ static int stack_below(struct thread *t, uint64_t sp)
 
 static void find_stack(struct thread *t)
 {
-	if (t->tid == process.pid) {
+	uint64_t here = (uint64_t)__builtin_frame_address(0), tcb = (uint64_t)pthread_self();
+	/* where nobody can be asked for a thread's number all have the process's */
+	if (process.seccomp ? here >= process.main_stack_lo && here < process.main_stack_hi
+			    : t->tid == process.pid) {
 		t->stack_lo = process.main_stack_lo;
 		t->stack_hi = process.main_stack_hi;
 		t->stack_floor = 1;
 		return;
 	}
-	uint64_t here = (uint64_t)__builtin_frame_address(0), tcb = (uint64_t)pthread_self();
 	t->stack_hi = tcb;
 	t->stack_lo = tcb & ~4095UL;
 	if (here < tcb)

@@ -2,10 +2,12 @@
 /* heap.c - the life of the shared file: make or adopt it, drain it, account for what is missing, let go. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -114,6 +116,15 @@ static int create(struct source_heap *heap, const struct source_heap_opt *opt, s
 	h.stamp_every_event = opt->stamp_every_event != 0;
 	h.start_disabled = opt->start_disabled != 0;
 	h.enabled_wanted = !opt->start_disabled;
+	struct rlimit limit;
+	/* beyond it the kernel kills, for a memfd too */
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && h.total_bytes > limit.rlim_cur) {
+		err_set(err, -EFBIG,
+			"cannot create the shared file: its %" PRIu64
+			" bytes exceed the file size limit of %" PRIu64,
+			h.total_bytes, (uint64_t)limit.rlim_cur);
+		return err_hint(err, "raise the limit: ulimit -f unlimited");
+	}
 	heap->fd = memfd_create(WIRE_MEMFD_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (heap->fd < 0)
 		return err_set(err, -errno, "cannot create the shared file");

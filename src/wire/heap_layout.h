@@ -9,6 +9,9 @@
 
 #define WIRE_HEAP_SLOTS 256
 #define WIRE_HEAP_BUDGET_DEFAULT (64u << 20)
+#define WIRE_HEAP_BUDGET_MIN (32u << 20)
+/* Of the budget, what the library has besides the file: the steppers' shared cache, its own data. */
+#define WIRE_HEAP_PRIVATE (2u << 20)
 
 /*
  * Slots come in sizes: the first threads are usually the busy ones; most further ones hardly allocate. The first one can
@@ -30,7 +33,8 @@ static inline void wire_heap_slot_sizes(uint32_t slot, uint32_t *ring_bytes,
 }
 
 /**
- * wire_heap_layout() - fill the header for a file within @budget bytes (at least 32 MiB; page = 4096).
+ * wire_heap_layout() - fill the header for a file that leaves WIRE_HEAP_PRIVATE of @budget bytes (at least
+ * WIRE_HEAP_BUDGET_MIN; page = 4096).
  * The node table gets what the slots leave. The slots themselves are written by wire_heap_layout_slots() once the
  * file is mapped. Freestanding; deterministic.
  */
@@ -38,6 +42,7 @@ static inline void wire_heap_layout(struct wire_heap_header *h, uint64_t budget)
 {
 	const uint64_t page = 4096;
 	uint64_t slots = 0;
+	budget = budget > WIRE_HEAP_PRIVATE ? budget - WIRE_HEAP_PRIVATE : 0;
 	for (uint32_t i = 0; i < WIRE_HEAP_SLOTS; i++) {
 		uint32_t ring, scratch;
 		wire_heap_slot_sizes(i, &ring, &scratch);

@@ -362,3 +362,75 @@ def test_frames_in_the_vdso_have_its_name(record, prog):
     done = record([prog("vdso")])
     names = {f["module"] for row in done.report()["rows"] if row["allocated_bytes"] % 777 == 0 for f in row["frames"]}
     assert "[vdso]" in names, names
+
+
+# ---- starting ----
+
+def alone(preload, tmp_path, **more):
+    """A command that runs what follows with the library and nothing else; shells in front of it are not traced."""
+    env = {"LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": str(tmp_path / "alone.blt"), **more}
+    return ["/usr/bin/env", *(f"{k}={v}" for k, v in env.items())]
+
+
+def test_a_full_disk_in_raw_mode_loses_events_and_not_the_program(byteledger, preload, prog, tmp_path):
+    space = tmp_path / "small"
+    space.mkdir()
+    env = alone(preload, space, BYTELEDGER_HELPER="/nonexistent")
+    script = ('cd "$1" && mount -t tmpfs -o size=6m none "$1" && file=$1/alone.blt.raw && report=$2 && shift 2 && "$@" && '
+              '"$report" report "$file" --format json')
+    inside = ["unshare", "-m", "sh", "-c", script, "sh", str(space), byteledger, *env, prog("manners"), "blocks", "400000"]
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", str(space)], capture_output=True).returncode:
+        pytest.skip("no mount namespace here")
+    done = subprocess.run(inside, capture_output=True, timeout=60)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    lines = done.stdout.split(b"\n", 1)
+    assert lines[0] == b"400000"
+    report = json.loads(lines[1])
+    lost = report["lost"]["by_reason"]
+    assert report["lost"]["events"] > 0, "the disk did not fill up: the test shows nothing"
+    assert report["totals"]["allocations"] > 1000
+    assert 400000 <= report["totals"]["allocations"] + report["lost"]["events"] <= 400010, lost
+
+
+def test_a_disk_without_room_for_the_tables_is_said_at_once(preload, prog, tmp_path):
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", str(tmp_path)], capture_output=True).returncode:
+        pytest.skip("no mount namespace here")
+    env = alone(preload, tmp_path, BYTELEDGER_HELPER="/nonexistent")
+    script = 'mount -t tmpfs -o size=1m none "$1" && shift && "$@"'
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", str(tmp_path), *env, prog("manners"), "blocks", "10"],
+                          capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, b"10\n")
+    assert b"error 28" in done.stderr and b"nothing is recorded" in done.stderr
+
+
+def test_the_break_can_be_moved_before_anything_else_ran(counted, prog):
+    assert counted([prog("early")]).stdout == b"1 1 1\n"
+
+
+def test_a_file_size_limit_costs_the_recording_and_not_the_program(byteledger, preload, prog, tmp_path):
+    limited = ["sh", "-c", 'ulimit -f 1000; exec "$@"', "sh"]
+    done = subprocess.run([*limited, *alone(preload, tmp_path), prog("manners"), "blocks", "10"], capture_output=True,
+                          timeout=60)
+    assert (done.returncode, done.stdout) == (0, b"10\n")
+    assert b"nothing is recorded" in done.stderr
+    done = subprocess.run([*limited, byteledger, "heap", "-o", str(tmp_path / "a.blt"), "--", prog("manners"), "blocks", "10"],
+                          capture_output=True, timeout=60)
+    assert done.returncode == 1 and b"hint:" in done.stderr and b"ulimit -f" in done.stderr
+
+
+def test_an_inherited_filter_that_kills_old_calls_is_not_met(preload, prog, tmp_path):
+    log = str(tmp_path / "log")
+    for helper in ("/nonexistent", os.path.join(BUILD, "byteledger")):
+        env = alone(preload, tmp_path, BYTELEDGER_HELPER=helper, BYTELEDGER_LOG="trace", BYTELEDGER_LOGFILE=log,
+                    BYTELEDGER_LOGFILE_ROTATE_WHEN_BIGGER_THAN="1")
+        done = subprocess.run([prog("filtered"), *env, prog("manners"), "blocks", "10"], capture_output=True, timeout=60)
+        assert (done.returncode, done.stdout) == (0, b"10\n"), done.stderr
+    assert os.path.exists(log + ".initial")
+
+
+@pytest.mark.parametrize("name", ["BYTELEDGER_SHM", "MEMORY_PROFILER_SHM"])
+def test_a_foreign_descriptor_is_left_open(preload, prog, tmp_path, name):
+    done = subprocess.run(["sh", "-c", 'exec "$@" 5</dev/null', "sh", *alone(preload, tmp_path, **{name: "5"}),
+                           prog("manners"), "fd", "5"], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, b"open\n")
+    assert (b"descriptor 5 is not" in done.stderr) == name.startswith("BYTE")

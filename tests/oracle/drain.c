@@ -7,6 +7,7 @@
  *
  * FREE_STACKS=1 asks for the stacks of free too. At the end one JSON line on stderr; exits with the program's status.
  */
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +58,7 @@ int main(int argc, char **argv)
 	}
 	wire_heap_layout(&layout, WIRE_HEAP_BUDGET_DEFAULT);
 	layout.free_stacks = getenv("FREE_STACKS") != NULL;
-	int fd = memfd_create("byteledger", 0);
+	int fd = memfd_create("byteledger", MFD_ALLOW_SEALING);
 	if (fd < 0 || ftruncate(fd, (off_t)layout.total_bytes) < 0)
 		return 1;
 	struct wire_heap_header *heap =
@@ -66,6 +67,7 @@ int main(int argc, char **argv)
 		return 1;
 	memcpy(heap, &layout, sizeof(layout));
 	wire_heap_layout_slots(heap);
+	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	heap->recorder_pid = (uint32_t)getpid();
 	heap->start_ns = heap->heartbeat_ns = now_ns();
 

@@ -259,6 +259,7 @@ int main(int argc, char **argv)
 		return 2;
 	*heap = layout;
 	wire_heap_layout_slots(heap);
+	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	const char *policy = getenv("HEAPCOUNT_POLICY");
 	heap->on_full = !policy || !strcmp(policy, "wait") ? WIRE_FULL_WAIT
 			: !strcmp(policy, "limit")         ? WIRE_FULL_LIMIT

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * manners HOW [N] - small things that a library inside a program must not get wrong. Prints on stdout what it computed.
+ * blocks: N mallocs that are kept. fd: whether descriptor N is open.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+	const char *how = argc > 1 ? argv[1] : "";
+	int n = argc > 2 ? atoi(argv[2]) : 0;
+	if (strcmp(how, "blocks") == 0) {
+		long sum = 0;
+		for (int i = 0; i < n; i++) {
+			char *p = malloc(24);
+			p[0] = 1;
+			sum += p[0];
+		}
+		printf("%ld\n", sum);
+	} else if (strcmp(how, "fd") == 0) {
+		puts(fcntl(n, F_GETFD) < 0 ? "closed" : "open");
+	} else {
+		return 2;
+	}
+	return 0;
+}
