@@ -5,58 +5,108 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIVE_FIRST_BITS 12
+#define LIVE_FIRST_BITS 10
+#define LIVE_BITS_MAX \
+	27 /* of a tag that tell groups apart, and two for a group's buckets; 2^29 blocks */
 /* Numbers of other classes are left alone until this many are free: small programs keep their prediction. */
 #define LIVE_STEAL_MIN 65536
 
-static void set_slots(struct live *live, uint64_t *slots, unsigned bits)
+static struct live_bucket *new_buckets(unsigned bits)
 {
-	live->slots = slots;
+	size_t bytes = sizeof(struct live_bucket) << bits;
+	struct live_bucket *buckets = aligned_alloc(sizeof(*buckets), bytes);
+	if (buckets)
+		memset(buckets, 0, bytes);
+	return buckets;
+}
+
+static void set_buckets(struct live *live, struct live_bucket *buckets, unsigned bits)
+{
+	live->buckets = buckets;
 	live->shift = 32 - bits;
 	live->mask = (1u << bits) - 1;
-	live->grow_at = 1u << (bits - 1);
+	live->grow_at = (LIVE_WAYS / 2) << bits;
 }
 
 int live_init(struct live *live, uint64_t seed, struct err *err)
 {
 	memset(live, 0, sizeof(*live));
 	live->seed = seed;
-	uint64_t *slots = calloc(1u << LIVE_FIRST_BITS, sizeof(*slots));
-	if (!slots)
+	struct live_bucket *buckets = new_buckets(LIVE_FIRST_BITS);
+	if (!buckets)
 		return err_set(err, -ENOMEM, "cannot allocate the table of live blocks");
-	set_slots(live, slots, LIVE_FIRST_BITS);
+	set_buckets(live, buckets, LIVE_FIRST_BITS);
 	return 0;
 }
 
 void live_fini(struct live *live)
 {
-	free(live->slots);
+	free(live->buckets);
 	free(live->blocks);
 	memset(live, 0, sizeof(*live));
+}
+
+/* Put an entry that is known not to be there into the first bucket with room. */
+static void put_entry(struct live *live, uint32_t tag, uint32_t block)
+{
+	uint32_t i = live_home(live, tag);
+	unsigned empty;
+	while ((empty = live_match(&live->buckets[i], 0)) == 0)
+		i = (i + 1) & live->mask;
+	unsigned way = (unsigned)__builtin_ctz(empty);
+	live->buckets[i].tag[way] = tag;
+	live->buckets[i].block[way] = block;
 }
 
 int live_grow(struct live *live)
 {
 	unsigned bits = 32 - live->shift + 1;
-	if (bits > 31)
+	if (bits > LIVE_BITS_MAX)
 		return -ENOMEM;
-	uint64_t *old = live->slots;
+	struct live_bucket *old = live->buckets;
 	uint64_t old_count = (uint64_t)live->mask + 1;
-	uint64_t *slots = calloc(1ULL << bits, sizeof(*slots));
-	if (!slots)
+	struct live_bucket *buckets = new_buckets(bits);
+	if (!buckets)
 		return -ENOMEM;
-	set_slots(live, slots, bits);
-	/* In old slot order the homes of groups only grow, so the new table is filled nearly front to back: no random access. */
+	set_buckets(live, buckets, bits);
+	/* In old order the homes of groups only grow, so the new table is filled nearly front to back: no random access. */
 	for (uint64_t k = 0; k < old_count; k++) {
-		if (old[k] == 0)
-			continue;
-		uint32_t i = live_home(live, (uint32_t)(old[k] >> 32));
-		while (slots[i])
-			i = (i + 1) & live->mask;
-		slots[i] = old[k];
+		for (unsigned way = 0; way < LIVE_WAYS; way++) {
+			if (old[k].tag[way])
+				put_entry(live, old[k].tag[way], old[k].block[way]);
+		}
 	}
 	free(old);
 	return 0;
+}
+
+void live_close_gap(struct live *live, struct live_bucket *bucket, unsigned way)
+{
+	uint32_t gap = (uint32_t)(bucket - live->buckets);
+	for (uint32_t i = gap;;) {
+		i = (i + 1) & live->mask;
+		struct live_bucket *from = &live->buckets[i];
+		int full = live_match(from, 0) == 0;
+		for (unsigned k = 0; k < LIVE_WAYS; k++) {
+			if (!from->tag[k])
+				continue;
+			/* it may move to the gap if that lies between its home and where it stands */
+			uint32_t home = live_home(live, from->tag[k]);
+			if (((i - home) & live->mask) < ((i - gap) & live->mask))
+				continue;
+			live->buckets[gap].tag[way] = from->tag[k];
+			live->buckets[gap].block[way] = from->block[k];
+			from->tag[k] = 0;
+			if (!full)
+				return;
+			gap = i;
+			way = k;
+			break;
+		}
+		if (!full) /* nothing of further buckets went past this one */
+			break;
+	}
+	live->buckets[gap].tag[way] = 0;
 }
 
 uint32_t live_number(struct live *live)

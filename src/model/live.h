@@ -2,7 +2,7 @@
 /*
  * live.h - the blocks that live now: address -> dense block number, and what each block is.
  *
- * Open addressing without tombstones (a removal shifts its followers back), seeded mixing of 128-byte groups, so that a
+ * Open addressing without tombstones (a removal shifts its followers back), seeded mixing of 512-byte groups, so that a
  * target that picks its addresses cannot make chains. Block numbers are given out last-in-first-out per size class, the way
  * allocators reuse memory: a reused number then usually stands for the same address, which the trace format predicts.
  * Memory: 32 bytes a row, 16 to 32 a slot; rows grow with the most blocks that ever lived at once (a class that runs
@@ -12,6 +12,9 @@
 #define MODEL_LIVE_H
 
 #include <stdint.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "base/err.h"
 #include "model/event.h"
@@ -25,14 +28,22 @@ struct live_block {
 };
 
 #define LIVE_CLASSES 320
+#define LIVE_WAYS 8
+
+/* One cache line. What does not fit goes to the next bucket; a bucket that is not full has nothing further on. */
+struct live_bucket {
+	uint32_t tag[LIVE_WAYS]; /* 0 = empty */
+	uint32_t block[LIVE_WAYS];
+};
+_Static_assert(sizeof(struct live_bucket) == 64, "struct live_bucket");
 
 struct live {
-	uint64_t *slots; /* tag << 32 | (block + 1); 0 = empty */
+	struct live_bucket *buckets; /* aligned to their size */
 	struct live_block *blocks;
 	uint64_t seed;
-	uint64_t order; /* of the last allocation */
-	unsigned shift; /* 32 - log2(slots) */
-	uint32_t mask;
+	uint64_t order;     /* of the last allocation */
+	unsigned shift;     /* 32 - log2(buckets) */
+	uint32_t mask;      /* buckets - 1 */
 	uint32_t count;     /* live now */
 	uint32_t numbers;   /* numbers ever given out: rows in use */
 	uint32_t block_max; /* rows allocated */
@@ -44,7 +55,7 @@ struct live {
 /** live_init() - empty, with room for a few thousand blocks. @seed: any number that the target cannot know. */
 int live_init(struct live *live, uint64_t seed, struct err *err);
 void live_fini(struct live *live);
-/** live_grow() - double the slots; -ENOMEM leaves the table as it was. Called by live_add(). */
+/** live_grow() - double the buckets; -ENOMEM leaves the table as it was. Called by live_add(). */
 int live_grow(struct live *live);
 /** live_number() - a number where the class's own list is empty; BLOCK_NONE when out of memory. For live_add(). */
 uint32_t live_number(struct live *live);
@@ -59,39 +70,88 @@ static inline unsigned live_class(uint64_t bytes)
 }
 
 /*
- * What a slot keeps of an address: 29 mixed bits of its 128-byte group, and which 16 bytes of the group it is. Blocks that
- * are neighbours in memory are neighbours in the table, so a program that allocates upwards does not miss the cache with
- * each block; groups are scattered by the seed, so nobody can pile them up.
+ * What a bucket keeps of an address: 27 mixed bits of its 512-byte group, never all zero, and which 16 bytes of the group
+ * it is. The four buckets of a group lie side by side and each has 128 bytes of it, so a program that allocates upwards
+ * does not miss the cache with each block; groups are scattered by the seed, so nobody can pile them up.
  */
-#define LIVE_GROUP_SHIFT 7
-#define LIVE_GROUP_BITS 3 /* slots of one group: a cache line */
+#define LIVE_GROUP_SHIFT 9
 
 static inline uint32_t live_tag(const struct live *live, uint64_t addr)
 {
 	uint64_t h = ((addr >> LIVE_GROUP_SHIFT) ^ live->seed) * 0x9e3779b97f4a7c15ULL;
 	h ^= h >> 32;
 	h *= 0xd6e8feb86659fd93ULL;
-	return (uint32_t)(h >> 32 & ~7ULL) | (uint32_t)(addr >> 4 & 7);
+	uint32_t group = (uint32_t)(h >> 32 & ~31ULL);
+	return (group ? group : 32) | (uint32_t)(addr >> 4 & 31);
 }
 
 /* Where the search for @tag begins. */
 static inline uint32_t live_home(const struct live *live, uint32_t tag)
 {
-	return (tag >> live->shift & ~7u) | (tag & 7);
+	return (tag >> live->shift & ~3u) | (tag >> 3 & 3);
+}
+
+/* Bit i: way i of @bucket holds @tag. */
+static inline unsigned live_match(const struct live_bucket *bucket, uint32_t tag)
+{
+#if defined(__SSE2__)
+	const __m128i *at = (const __m128i *)bucket->tag;
+	__m128i want = _mm_set1_epi32((int)tag);
+	__m128i both = _mm_packs_epi32(_mm_cmpeq_epi32(_mm_load_si128(at), want),
+				       _mm_cmpeq_epi32(_mm_load_si128(at + 1), want));
+	return (unsigned)_mm_movemask_epi8(_mm_packs_epi16(both, _mm_setzero_si128()));
+#else
+	unsigned found = 0;
+	for (unsigned i = 0; i < LIVE_WAYS; i++)
+		found |= (unsigned)(bucket->tag[i] == tag) << i;
+	return found;
+#endif
+}
+
+/** live_prefetch() - the block at @addr will soon be added, or looked for. */
+static inline void live_prefetch(const struct live *live, uint64_t addr)
+{
+	__builtin_prefetch(&live->buckets[live_home(live, live_tag(live, addr))]);
+}
+
+/** live_prefetch_row() - the same somewhat later, for what will be looked for: now its row. */
+static inline void live_prefetch_row(const struct live *live, uint64_t addr)
+{
+	uint32_t tag = live_tag(live, addr);
+	const struct live_bucket *bucket = &live->buckets[live_home(live, tag)];
+	unsigned found = live_match(bucket, tag);
+	if (found)
+		__builtin_prefetch(&live->blocks[bucket->block[__builtin_ctz(found)]], 1);
+}
+
+/** live_way() - where @addr stands: its bucket and way; false: nowhere, and @bucket, which has an empty way, is where to put it. */
+static inline _Bool live_way(const struct live *live, uint64_t addr, uint32_t tag,
+			     struct live_bucket **bucket, unsigned *way)
+{
+	for (uint32_t i = live_home(live, tag);; i = (i + 1) & live->mask) {
+		struct live_bucket *at = &live->buckets[i];
+		*bucket = at;
+		for (unsigned found = live_match(at, tag); found; found &= found - 1) {
+			*way = (unsigned)__builtin_ctz(found);
+			if (__builtin_expect(live->blocks[at->block[*way]].addr == addr, 1))
+				return 1;
+		}
+		if (__builtin_expect(live_match(at, 0) != 0, 1))
+			return 0;
+	}
 }
 
 /** live_find() - the block at @addr, BLOCK_NONE if none lives there. */
 static inline uint32_t live_find(const struct live *live, uint64_t addr)
 {
-	uint32_t tag = live_tag(live, addr);
-	for (uint32_t i = live_home(live, tag);; i = (i + 1) & live->mask) {
-		uint64_t slot = live->slots[i];
-		if (slot == 0)
-			return BLOCK_NONE;
-		if (slot >> 32 == tag && live->blocks[(uint32_t)slot - 1].addr == addr)
-			return (uint32_t)slot - 1;
-	}
+	struct live_bucket *bucket;
+	unsigned way;
+	return live_way(live, addr, live_tag(live, addr), &bucket, &way) ? bucket->block[way]
+									 : BLOCK_NONE;
 }
+
+/** live_close_gap() - for live_remove(): @bucket was full and has lost a block; fetch what had to go further. */
+void live_close_gap(struct live *live, struct live_bucket *bucket, unsigned way);
 
 enum live_result { LIVE_OK = 0, LIVE_EXISTS = 1, LIVE_NOMEM = 2 };
 
@@ -105,16 +165,13 @@ static inline enum live_result live_add(struct live *live, uint64_t addr, uint64
 	if (__builtin_expect(live->count >= live->grow_at, 0) && live_grow(live) < 0)
 		return LIVE_NOMEM;
 	uint32_t tag = live_tag(live, addr);
-	uint32_t i = live_home(live, tag);
-	for (;; i = (i + 1) & live->mask) {
-		uint64_t slot = live->slots[i];
-		if (slot == 0)
-			break;
-		if (slot >> 32 == tag && live->blocks[(uint32_t)slot - 1].addr == addr) {
-			*block = (uint32_t)slot - 1;
-			return LIVE_EXISTS;
-		}
+	struct live_bucket *bucket;
+	unsigned way;
+	if (__builtin_expect(live_way(live, addr, tag, &bucket, &way), 0)) {
+		*block = bucket->block[way];
+		return LIVE_EXISTS;
 	}
+	way = (unsigned)__builtin_ctz(live_match(bucket, 0));
 	unsigned class = live_class(bytes);
 	uint32_t number = live->free_heads[class];
 	if (number) {
@@ -125,7 +182,8 @@ static inline enum live_result live_add(struct live *live, uint64_t addr, uint64
 		if (number == BLOCK_NONE)
 			return LIVE_NOMEM;
 	}
-	live->slots[i] = (uint64_t)tag << 32 | (number + 1);
+	bucket->tag[way] = tag;
+	bucket->block[way] = number;
 	live->count++;
 	live->blocks[number] = (struct live_block){ addr, bytes, stack, thread, ++live->order };
 	*block = number;
@@ -135,29 +193,16 @@ static inline enum live_result live_add(struct live *live, uint64_t addr, uint64
 /** live_remove() - the block at @addr was freed; *@out receives its row. Return: its number, BLOCK_NONE if none. */
 static inline uint32_t live_remove(struct live *live, uint64_t addr, struct live_block *out)
 {
-	uint32_t tag = live_tag(live, addr);
-	uint32_t i = live_home(live, tag), number;
-	for (;; i = (i + 1) & live->mask) {
-		uint64_t slot = live->slots[i];
-		if (slot == 0)
-			return BLOCK_NONE;
-		number = (uint32_t)slot - 1;
-		if (slot >> 32 == tag && live->blocks[number].addr == addr)
-			break;
-	}
+	struct live_bucket *bucket;
+	unsigned way;
+	if (!live_way(live, addr, live_tag(live, addr), &bucket, &way))
+		return BLOCK_NONE;
+	uint32_t number = bucket->block[way];
 	*out = live->blocks[number];
-	for (uint32_t j = i;;) {
-		j = (j + 1) & live->mask;
-		uint64_t slot = live->slots[j];
-		if (slot == 0)
-			break;
-		uint32_t home = live_home(live, (uint32_t)(slot >> 32));
-		if (((j - home) & live->mask) >= ((j - i) & live->mask)) {
-			live->slots[i] = slot;
-			i = j;
-		}
-	}
-	live->slots[i] = 0;
+	if (__builtin_expect(live_match(bucket, 0) == 0, 0))
+		live_close_gap(live, bucket, way);
+	else
+		bucket->tag[way] = 0;
 	live->count--;
 	unsigned class = live_class(out->bytes);
 	live->blocks[number].order = live->free_heads[class];

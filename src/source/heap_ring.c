@@ -116,8 +116,10 @@ static inline void emit_free(struct source_heap *heap, const struct heap_ring *r
 }
 
 /* Take a block out of the books; @wait: say WAIT if nothing lives there, else it is a free of a foreign block. */
-static inline enum heap_run take_free(struct source_heap *heap, struct heap_ring *ring,
-				      uint64_t addr, uint8_t flags, uint32_t aux_stack, bool wait)
+static inline __attribute__((always_inline)) enum heap_run take_free(struct source_heap *heap,
+								     struct heap_ring *ring,
+								     uint64_t addr, uint8_t flags,
+								     uint32_t aux_stack, bool wait)
 {
 	struct live_block row;
 	struct heap_debt credit;
@@ -140,8 +142,10 @@ static inline enum heap_run take_free(struct source_heap *heap, struct heap_ring
 	return HEAP_RUN_EMPTY;
 }
 
-static inline enum heap_run take_alloc(struct source_heap *heap, struct heap_ring *ring,
-				       uint64_t addr, uint64_t bytes, uint32_t stack, uint8_t flags)
+static inline __attribute__((always_inline)) enum heap_run take_alloc(struct source_heap *heap,
+								      struct heap_ring *ring,
+								      uint64_t addr, uint64_t bytes,
+								      uint32_t stack, uint8_t flags)
 {
 	uint32_t block;
 	enum live_result result = live_add(&heap->live, addr, bytes, stack, ring->thread, &block);
@@ -190,7 +194,7 @@ static enum heap_run free_unseen(struct source_heap *heap, struct heap_ring *rin
 }
 
 /* Another thread's realloc of @addr is under way and has released it: take its free now. True if there was one. */
-static bool free_by_realloc(struct source_heap *heap, uint64_t addr)
+static __attribute__((noinline)) bool free_by_realloc(struct source_heap *heap, uint64_t addr)
 {
 	for (uint32_t i = 0; i < heap->active_count; i++) {
 		struct heap_ring *other = &heap->rings[heap->active[i]];
@@ -291,8 +295,10 @@ static enum heap_run take_simple(struct source_heap *heap, struct heap_ring *rin
 
 /* ---- one ring ---------------------------------------------------------------------------------------------------- */
 
-static enum heap_run take_realloc_end(struct source_heap *heap, struct heap_ring *ring,
-				      uint64_t addr, uint64_t bytes, uint32_t node, bool wait)
+static __attribute__((noinline)) enum heap_run take_realloc_end(struct source_heap *heap,
+								struct heap_ring *ring,
+								uint64_t addr, uint64_t bytes,
+								uint32_t node, bool wait)
 {
 	uint32_t stack;
 	enum heap_run run = node_to_stack(heap, node, &stack);
@@ -350,15 +356,13 @@ static enum heap_run run_ring(struct source_heap *heap, struct heap_ring *ring, 
 			if (__builtin_expect(ring->realloc_pending, 0))
 				return HEAP_RUN_BAD;
 			run = node_to_stack(heap, node, &stack);
+			if (__builtin_expect(resolve, 0) && run == HEAP_RUN_EMPTY &&
+			    live_find(&heap->live, value) != BLOCK_NONE)
+				run = free_unseen(heap, ring, value);
 			if (run == HEAP_RUN_EMPTY)
 				run = take_alloc(heap, ring, value, size, stack, 0);
-			if (run == HEAP_RUN_WAIT && resolve) {
-				run = free_unseen(heap, ring, value);
-				if (run == HEAP_RUN_EMPTY)
-					run = take_alloc(heap, ring, value, size, stack, 0);
-			} else if (run == HEAP_RUN_WAIT) {
+			if (__builtin_expect(run == HEAP_RUN_WAIT, 0))
 				wait_for(heap, ring, HEAP_WAIT_DEAD, value);
-			}
 			break;
 		}
 		case WIRE_FREE:

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "trace/cursor.h"
 #include "trace/events_model.h"
@@ -18,6 +19,13 @@ static const uint8_t room_per_event[EVC_COUNT] = {
 	[EVC_AUX] = 5,
 };
 
+/* All that has to be remembered of a live block: a free's event names the rest. */
+struct enc_block {
+	uint32_t slot; /* NO_SLOT = dead */
+	uint32_t seq;  /* as in struct slot; NO_SEQ = made before the last key block */
+};
+#define NO_SEQ 0xffffffffu
+
 struct events_enc {
 	struct events_model *m;
 	struct blt_cols cols;
@@ -26,12 +34,12 @@ struct events_enc {
 	int key;      /* the block under construction is a key block */
 	int want_key; /* the next one must be */
 	int adrift;   /* a block was dropped: the file knows nothing of what it did to the slots */
-	struct events_tally kept, open;
-	uint64_t block_time, time; /* of the block's first event, of the last event */
-	uint64_t time_step;        /* nanoseconds before the run of equal times that goes on */
-	uint32_t time_run, thread, thread_run;
-	uint32_t *slot_of; /* by the producer's block number; NO_SLOT = dead */
-	uint32_t slot_of_count;
+	struct events_tally kept, open; /* open.events: see rows */
+	uint64_t block_time, time;      /* of the block's first event, of the last event */
+	uint64_t time_step;             /* nanoseconds before the run of equal times that goes on */
+	uint32_t time_from, thread, thread_from; /* the rows at which the runs that go on began */
+	struct enc_block *blocks;                /* by the producer's number */
+	uint32_t block_count;
 };
 
 struct events_enc *events_enc_new(struct err *err)
@@ -65,7 +73,7 @@ void events_enc_free(struct events_enc *enc)
 		return;
 	blt_cols_fini(&enc->cols);
 	events_model_free(enc->m);
-	free(enc->slot_of);
+	free(enc->blocks);
 	free(enc);
 }
 
@@ -78,16 +86,15 @@ static int map_room(struct events_enc *enc, uint32_t block, struct err *err)
 {
 	if (block >= EVENTS_BLOCK_MAX)
 		return err_set(err, -EINVAL, "block number %u is out of range", block);
-	uint32_t count = enc->slot_of_count ? enc->slot_of_count : 4096;
+	uint32_t count = enc->block_count ? enc->block_count : 4096;
 	while (count <= block)
 		count *= 2;
-	uint32_t *to = realloc(enc->slot_of, count * sizeof(*to));
+	struct enc_block *to = realloc(enc->blocks, count * sizeof(*to));
 	if (!to)
 		return err_set(err, -ENOMEM, "cannot hold %u live blocks", count);
-	for (uint32_t i = enc->slot_of_count; i < count; i++)
-		to[i] = NO_SLOT;
-	enc->slot_of = to;
-	enc->slot_of_count = count;
+	memset(to + enc->block_count, 0xff, (count - enc->block_count) * sizeof(*to));
+	enc->blocks = to;
+	enc->block_count = count;
 	return 0;
 }
 
@@ -127,20 +134,20 @@ static inline unsigned place(struct events_enc *enc, struct thread_context *t,
 	return ADDR_NEW;
 }
 
-static int add_alloc(struct events_enc *enc, const struct event *event, struct err *err)
+static inline int add_alloc(struct events_enc *enc, const struct event *event, struct err *err)
 {
 	struct events_model *m = enc->m;
-	if (event->block.v >= enc->slot_of_count) {
+	if (__builtin_expect(event->block.v >= enc->block_count, 0)) {
 		int rc = map_room(enc, event->block.v, err);
 		if (rc < 0)
 			return rc;
 	}
-	if (enc->slot_of[event->block.v] != NO_SLOT)
+	struct enc_block *block = &enc->blocks[event->block.v];
+	if (__builtin_expect(block->slot != NO_SLOT, 0))
 		return err_set(err, -EINVAL, "block %u is allocated while it lives",
 			       event->block.v);
-	int rc = events_model_room(m);
-	if (rc < 0)
-		return err_set(err, rc, "cannot hold %u live blocks", m->slot_count);
+	if (__builtin_expect(m->slot_count >= EVENTS_BLOCK_MAX, 0) && !m->spare_count)
+		return err_set(err, -E2BIG, "cannot hold %u live blocks", m->slot_count);
 	struct thread_context *t = model_thread(m, event->thread.v);
 	struct guess *guess = model_guess(m, t);
 	unsigned what = WHAT_GUESSED, odd = event->flags != guess->alloc_flags;
@@ -158,37 +165,39 @@ static int add_alloc(struct events_enc *enc, const struct event *event, struct e
 	uint32_t slot;
 	unsigned addr = place(enc, t, event, &slot);
 	*enc->at[EVC_OP]++ = (uint8_t)((addr * 4 + what) * 2 + odd);
-	model_alloc(m, t, guess, slot, event);
-	enc->slot_of[event->block.v] = slot;
+	*block = (struct enc_block){ slot, m->seq };
+	model_alloc_guess(m, t, guess, slot, event);
 	enc->open.allocations++;
 	enc->open.bytes += event->bytes;
 	return 0;
 }
 
-static int add_free(struct events_enc *enc, const struct event *event, struct err *err)
+static inline int add_free(struct events_enc *enc, const struct event *event, struct err *err)
 {
 	struct events_model *m = enc->m;
-	uint32_t block = event->block.v,
-		 slot = block < enc->slot_of_count ? enc->slot_of[block] : NO_SLOT;
-	if (slot == NO_SLOT)
-		return err_set(err, -EINVAL, "block %u is freed but does not live", block);
-	enc->slot_of[block] = NO_SLOT;
+	uint32_t number = event->block.v;
+	if (__builtin_expect(number >= enc->block_count || enc->blocks[number].slot == NO_SLOT, 0))
+		return err_set(err, -EINVAL, "block %u is freed but does not live", number);
+	const struct enc_block block = enc->blocks[number];
+	enc->blocks[number].slot = NO_SLOT;
 	struct thread_context *t = model_thread(m, event->thread.v);
 	struct guess *guess = model_guess(m, t);
-	uint32_t age = model_age(m, slot);
+	uint32_t age = m->seq - block.seq;
+	if (age > RING_SIZE || block.seq == NO_SEQ)
+		age = 0;
 	unsigned which;
-	if (age && age == guess->age) {
+	if (!age) {
+		which = WHICH_SLOT;
+		put(enc, EVC_SLOT, block.slot);
+	} else if (age == guess->age) {
 		which = WHICH_AGE;
-	} else if (age && m->slots[slot].seq == t->freed_seq + 1) {
+	} else if (block.seq == t->freed_seq + 1) {
 		which = WHICH_NEXT;
-	} else if (age) {
+	} else {
 		which = WHICH_RING;
 		put(enc, EVC_AGE, age);
-	} else {
-		which = WHICH_SLOT;
-		put(enc, EVC_SLOT, slot);
 	}
-	unsigned odd = event->flags != model_free_flags(t, guess, slot);
+	unsigned odd = event->flags != model_free_flags(t, guess, block.slot);
 	unsigned aux = event->aux_stack.v != guess->aux;
 	if (odd)
 		*enc->at[EVC_FLAGS]++ = event->flags;
@@ -196,7 +205,9 @@ static int add_free(struct events_enc *enc, const struct event *event, struct er
 		put(enc, EVC_AUX, event->aux_stack.v);
 	*enc->at[EVC_OP]++ = (uint8_t)(OP_FREE + (which * 2 + aux) * 2 + odd);
 	enc->open.frees++;
-	if (model_free(m, t, guess, slot, age, event) < 0)
+	/* the reader's slots of old blocks say 0 */
+	if (model_free_guess(m, t, guess, block.slot, block.seq == NO_SEQ ? 0 : block.seq, age,
+			     event) < 0)
 		return err_set(err, -ENOMEM, "cannot hold the dead blocks");
 	return 0;
 }
@@ -222,88 +233,83 @@ static void add_other(struct events_enc *enc, const struct event *event)
 }
 
 /* A key block: what it needs of the past is which slots are taken. */
-static int begin_key(struct events_enc *enc, struct err *err)
+static __attribute__((noinline)) int begin_key(struct events_enc *enc, struct err *err)
 {
 	struct events_model *m = enc->m;
 	struct buf *to = &enc->cols.col[EVC_DEAD];
-	if (events_model_reset(m) < 0)
+	uint8_t *live = calloc(1, (size_t)m->slot_count + 1);
+	for (uint32_t i = 0; live && i < enc->block_count; i++) {
+		enc->blocks[i].seq = NO_SEQ;
+		if (enc->blocks[i].slot != NO_SLOT)
+			live[enc->blocks[i].slot] = 1;
+	}
+	if (!live || events_model_reset_to(m, live) < 0) {
+		free(live);
 		return err_set(err, -ENOMEM, "cannot hold the dead blocks");
+	}
 	if (!enc->adrift)
 		put_num(to, m->slot_count);
 	for (uint32_t i = 0; i < m->slot_count && !enc->adrift;) {
-		uint32_t from = i, state = m->slots[i].state;
-		if (!from && state == SLOT_DEAD)
+		uint32_t from = i, state = live[i];
+		if (!from && !state)
 			put_num(to, 0); /* runs begin with a live one */
-		while (i < m->slot_count && m->slots[i].state == state)
+		while (i < m->slot_count && live[i] == state)
 			i++;
 		put_num(to, i - from);
 	}
+	free(live);
 	enc->want_key = 0;
 	enc->key = 1;
 	return 0;
 }
 
-static int add(struct events_enc *enc, const struct event *event, struct err *err)
+static inline __attribute__((always_inline)) int add(struct events_enc *enc,
+						     const struct event *event, struct err *err)
 {
 	int rc = 0;
-	if (event->kind == 0 || event->kind >= EVENT_KIND_MAX || event->flags > 15 ||
-	    event->stack.v > INT32_MAX)
-		return err_set(err, -EINVAL, "an event of kind %u cannot be recorded", event->kind);
-	if (event->time_ns < enc->time)
+	unsigned kind = event->kind;
+	if (__builtin_expect(kind == 0 || kind >= EVENT_KIND_MAX || event->flags > 15 ||
+				     event->stack.v > INT32_MAX,
+			     0))
+		return err_set(err, -EINVAL, "an event of kind %u cannot be recorded", kind);
+	if (__builtin_expect(event->time_ns < enc->time, 0))
 		return err_set(err, -EINVAL, "time goes back from %" PRIu64 " to %" PRIu64 " ns",
 			       enc->time, event->time_ns);
-	if (enc->adrift && (event->kind == EVENT_ALLOC || event->kind == EVENT_FREE))
-		return err_set(err, -EINVAL, "a recording that lost a block takes no more events");
-	if (!enc->rows && enc->want_key)
+	if (__builtin_expect(!enc->rows, 0) && enc->want_key)
 		rc = begin_key(enc, err);
-	if (rc >= 0 && event->kind == EVENT_ALLOC)
-		rc = add_alloc(enc, event, err);
-	else if (rc >= 0 && event->kind == EVENT_FREE)
-		rc = add_free(enc, event, err);
-	else if (rc >= 0)
-		add_other(enc, event);
 	if (rc < 0)
 		return rc;
-	if (!enc->rows) {
+	if (__builtin_expect(kind > EVENT_FREE, 0))
+		add_other(enc, event);
+	else if (__builtin_expect(enc->adrift, 0))
+		return err_set(err, -EINVAL, "a recording that lost a block takes no more events");
+	else
+		rc = kind == EVENT_ALLOC ? add_alloc(enc, event, err) : add_free(enc, event, err);
+	if (__builtin_expect(rc < 0, 0))
+		return rc;
+	if (__builtin_expect(!enc->rows, 0)) {
 		enc->block_time = enc->time = event->time_ns;
 		enc->time_step = 0;
 		enc->thread = event->thread.v;
 	}
 	if (event->time_ns != enc->time) {
-		put(enc, EVC_TIME, enc->time_run);
+		put(enc, EVC_TIME, enc->rows - enc->time_from);
 		put(enc, EVC_TIME, enc->time_step);
 		enc->time_step = event->time_ns - enc->time;
-		enc->time_run = 0;
+		enc->time_from = enc->rows;
 		enc->time = event->time_ns;
 	}
-	enc->time_run++;
 	if (event->thread.v != enc->thread) {
-		put(enc, EVC_THREAD, enc->thread_run);
+		put(enc, EVC_THREAD, enc->rows - enc->thread_from);
 		put(enc, EVC_THREAD, enc->thread);
-		enc->thread_run = 0;
+		enc->thread_from = enc->rows;
 		enc->thread = event->thread.v;
 	}
-	enc->thread_run++;
-	enc->rows++;
-	enc->open.events++;
-	return enc->rows == EVENTS_ROWS_MAX;
+	return ++enc->rows == EVENTS_ROWS_MAX;
 }
 
-/* Frees reach far back; their slots are fetched while events before them are coded. */
-#define AHEAD_NUMBER 24
-#define AHEAD_SLOT 12
-
-static inline void fetch_ahead(const struct events_enc *enc, const struct event *events,
-			       size_t left)
-{
-	if (left > AHEAD_NUMBER && events[AHEAD_NUMBER].block.v < enc->slot_of_count)
-		__builtin_prefetch(&enc->slot_of[events[AHEAD_NUMBER].block.v]);
-	if (left > AHEAD_SLOT && events[AHEAD_SLOT].block.v < enc->slot_of_count) {
-		uint32_t slot = enc->slot_of[events[AHEAD_SLOT].block.v];
-		if (slot != NO_SLOT)
-			__builtin_prefetch(&enc->m->slots[slot]);
-	}
-}
+/* Frees reach far back; their rows are fetched while events before them are coded. */
+#define AHEAD 16
 
 int events_enc_add(struct events_enc *enc, const struct event *events, size_t count, size_t *taken,
 		   struct err *err)
@@ -311,7 +317,11 @@ int events_enc_add(struct events_enc *enc, const struct event *events, size_t co
 	int rc = 0;
 	size_t i = 0;
 	while (i < count && !rc) {
-		fetch_ahead(enc, events + i, count - i);
+		/* never further than the batch; the address of a row that is not there is as good as any */
+		size_t far = i + AHEAD < count ? i + AHEAD : i;
+		uintptr_t row = (uintptr_t)enc->blocks;
+		row += sizeof(*enc->blocks) * (uintptr_t)events[far].block.v;
+		__builtin_prefetch((const void *)row, 1);
 		rc = add(enc, &events[i], err);
 		i += rc >= 0;
 	}
@@ -327,9 +337,9 @@ uint32_t events_enc_rows(const struct events_enc *enc)
 struct blt_cols *events_enc_block(struct events_enc *enc, struct blt_head *head)
 {
 	struct buf *col = enc->cols.col;
-	put(enc, EVC_TIME, enc->time_run);
+	put(enc, EVC_TIME, enc->rows - enc->time_from);
 	put(enc, EVC_TIME, enc->time_step);
-	put(enc, EVC_THREAD, enc->thread_run);
+	put(enc, EVC_THREAD, enc->rows - enc->thread_from);
 	put(enc, EVC_THREAD, enc->thread);
 	put_num(&col[EVC_META], enc->kept.allocations);
 	put_num(&col[EVC_META], enc->kept.bytes);
@@ -348,7 +358,7 @@ struct blt_cols *events_enc_block(struct events_enc *enc, struct blt_head *head)
 void events_enc_clear(struct events_enc *enc, int kept, int key_next)
 {
 	if (kept) {
-		enc->kept.events += enc->open.events;
+		enc->kept.events += enc->rows;
 		enc->kept.allocations += enc->open.allocations;
 		enc->kept.bytes += enc->open.bytes;
 		enc->kept.frees += enc->open.frees;
@@ -357,7 +367,7 @@ void events_enc_clear(struct events_enc *enc, int kept, int key_next)
 	blt_cols_clear(&enc->cols);
 	for (unsigned i = 0; i < EVC_COUNT; i++)
 		enc->at[i] = (uint8_t *)enc->cols.col[i].data;
-	enc->rows = enc->time_run = enc->thread_run = 0;
+	enc->rows = enc->time_from = enc->thread_from = 0;
 	enc->key = 0;
 	/* Numbers since the last key block are 32 bits wide; without a dropped block nothing can be guessed. */
 	enc->adrift |= !kept;
@@ -369,8 +379,10 @@ void events_enc_tally(const struct events_enc *enc, struct events_tally *kept,
 {
 	if (kept)
 		*kept = enc->kept;
-	if (open)
+	if (open) {
 		*open = enc->open;
+		open->events = enc->rows;
+	}
 }
 
 uint32_t events_enc_slots(const struct events_enc *enc)

@@ -67,23 +67,45 @@ int events_model_room(struct events_model *m)
 	return 0;
 }
 
+static int spare_room(struct events_model *m, uint32_t count)
+{
+	m->spare_count = 0;
+	if (count <= m->spare_cap)
+		return 0;
+	uint32_t *spare = realloc(m->spare, count * sizeof(*spare));
+	if (!spare)
+		return -ENOMEM;
+	m->spare = spare;
+	m->spare_cap = count;
+	return 0;
+}
+
 int events_model_reset(struct events_model *m)
 {
 	uint32_t dead = 0;
 	forget(m);
 	for (uint32_t i = 0; i < m->slot_count; i++)
 		dead += m->slots[i].state == SLOT_DEAD;
-	if (dead > m->spare_cap) {
-		uint32_t *spare = realloc(m->spare, dead * sizeof(*spare));
-		if (!spare)
-			return -ENOMEM;
-		m->spare = spare;
-		m->spare_cap = dead;
-	}
-	m->spare_count = 0;
+	if (spare_room(m, dead) < 0)
+		return -ENOMEM;
 	for (uint32_t i = m->slot_count; i-- > 0;) {
 		m->slots[i].seq = 0;
 		if (m->slots[i].state == SLOT_DEAD)
+			m->spare[m->spare_count++] = i;
+	}
+	return 0;
+}
+
+int events_model_reset_to(struct events_model *m, const uint8_t *live)
+{
+	uint32_t dead = 0;
+	forget(m);
+	for (uint32_t i = 0; i < m->slot_count; i++)
+		dead += !live[i];
+	if (spare_room(m, dead) < 0)
+		return -ENOMEM;
+	for (uint32_t i = m->slot_count; i-- > 0;) {
+		if (!live[i])
 			m->spare[m->spare_count++] = i;
 	}
 	return 0;

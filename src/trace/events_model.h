@@ -170,8 +170,10 @@ static inline uint32_t model_unlist(struct dead_list *list, uint32_t depth)
 {
 	struct dead *at = &list->dead[list->count - 1 - depth];
 	uint32_t slot = at->slot;
-	for (; depth; depth--, at++)
+	for (; depth; depth--, at++) {
 		*at = at[1];
+		__asm__ volatile("" : : : "memory"); /* a call of memmove() for so few costs more */
+	}
 	list->count--;
 	return slot;
 }
@@ -187,17 +189,10 @@ static inline uint32_t model_replace(struct events_model *m, struct dead_list *l
 	return model_unlist(list, (list->count < DEPTH_MAX ? list->count : DEPTH_MAX) - 1);
 }
 
-/* Enter a new block; same order of changes on both sides. */
-static inline void model_alloc(struct events_model *m, struct thread_context *t,
-			       struct guess *guess, uint32_t slot, const struct event *event)
+/* A new block's part in what is guessed; same order of changes on both sides. */
+static inline void model_alloc_guess(struct events_model *m, struct thread_context *t,
+				     struct guess *guess, uint32_t slot, const struct event *event)
 {
-	struct slot *s = &m->slots[slot];
-	s->addr = event->addr;
-	s->bytes = event->bytes;
-	s->stack = event->stack.v;
-	s->state = SLOT_LIVE;
-	s->seq = m->seq;
-	m->ring[m->seq % RING_SIZE] = slot;
 	m->seq++;
 	guess->bytes = event->bytes;
 	guess->stack = event->stack.v;
@@ -208,11 +203,18 @@ static inline void model_alloc(struct events_model *m, struct thread_context *t,
 	model_step(t, event->stack.v * 2);
 }
 
-/* How many allocations ago @slot was made, 1 = the last one; 0 where the ring does not tell. */
-static inline uint32_t model_age(const struct events_model *m, uint32_t slot)
+/* Enter a new block: the reader's side, which has to remember what frees do not say. */
+static inline void model_alloc(struct events_model *m, struct thread_context *t,
+			       struct guess *guess, uint32_t slot, const struct event *event)
 {
-	uint32_t seq = m->slots[slot].seq, age = m->seq - seq;
-	return age - 1 < RING_SIZE && m->ring[seq % RING_SIZE] == slot ? age : 0;
+	struct slot *s = &m->slots[slot];
+	s->addr = event->addr;
+	s->bytes = event->bytes;
+	s->stack = event->stack.v;
+	s->state = SLOT_LIVE;
+	s->seq = m->seq;
+	m->ring[m->seq % RING_SIZE] = slot;
+	model_alloc_guess(m, t, guess, slot, event);
 }
 
 /* The slot that was made @age allocations ago and lives; else NO_SLOT. */
@@ -234,24 +236,37 @@ static inline uint8_t model_free_flags(const struct thread_context *t, const str
 			 (t->made == slot ? EVENT_F_TEMPORARY : 0));
 }
 
-/* Return: 0, -ENOMEM. */
-static inline int model_free(struct events_model *m, struct thread_context *t, struct guess *guess,
-			     uint32_t slot, uint32_t age, const struct event *event)
+/*
+ * A free's part in what is guessed, and its slot's place in the list; @event names the block's address, size and stack,
+ * @seq which allocation made it. Return: 0, -ENOMEM.
+ */
+static inline int model_free_guess(struct events_model *m, struct thread_context *t,
+				   struct guess *guess, uint32_t slot, uint32_t seq, uint32_t age,
+				   const struct event *event)
 {
-	struct slot *s = &m->slots[slot];
-	struct dead_list *list = &m->dead[model_class(s->bytes)];
+	struct dead_list *list = &m->dead[model_class(event->bytes)];
 	if (__builtin_expect(list->count == list->cap, 0) && events_model_grow(list) < 0)
 		return -ENOMEM;
 	guess->age = age;
 	guess->aux = event->aux_stack.v;
 	guess->free_flags = event->flags;
-	t->freed_seq = s->seq;
+	t->freed_seq = seq;
 	if (t->made == slot)
 		t->made = NO_SLOT;
-	model_step(t, s->stack * 2 + 1);
-	s->state = SLOT_DEAD;
-	list->dead[list->count++] = (struct dead){ .addr = s->addr, .slot = slot };
+	model_step(t, event->stack.v * 2 + 1);
+	list->dead[list->count++] = (struct dead){ .addr = event->addr, .slot = slot };
 	return 0;
+}
+
+/* The reader's side; @event has been filled from the slot. */
+static inline int model_free(struct events_model *m, struct thread_context *t, struct guess *guess,
+			     uint32_t slot, uint32_t age, const struct event *event)
+{
+	struct slot *s = &m->slots[slot];
+	int rc = model_free_guess(m, t, guess, slot, s->seq, age, event);
+	if (rc == 0)
+		s->state = SLOT_DEAD;
+	return rc;
 }
 
 /** events_model_new() - both sides begin like this; some 4.5 MB. */
@@ -264,5 +279,7 @@ int events_model_room(struct events_model *model);
  * by falling number, become spare (so the lowest number is taken first). Return: 0, -ENOMEM.
  */
 int events_model_reset(struct events_model *model);
+/** events_model_reset_to() - the same for a side that keeps no slots: @live says which ones hold a block. */
+int events_model_reset_to(struct events_model *model, const uint8_t *live);
 
 #endif
