@@ -13,6 +13,7 @@
 #include "out/flamegraph-js.h"
 #include "out/out.h"
 #include "out/stream.h"
+#include "out/text_impl.h"
 
 #define WIDTH 1200
 #define SIDE 10
@@ -21,6 +22,7 @@
 #define BOTTOM 30        /* details */
 #define LETTER 6.7       /* width of one, 11 px monospace */
 #define DEPTH_MAX 1000   /* rows drawn; 17,000 pixels */
+#define TALL 48          /* rows; more do not fit into a window */
 #define FRAMES_MAX 10000 /* drawn: the widest ones; beyond, browsers become slow */
 
 struct box {
@@ -38,7 +40,7 @@ struct flame {
 	uint32_t depth, drawn; /* of the drawn ones: deepest, how many */
 	uint32_t present;      /* with any cost */
 	int flipped;
-	struct buf name;
+	struct buf name, label;
 };
 
 /* XML text: markup escaped, what XML 1.0 forbids (controls, U+FFFE, U+FFFF) and what is no UTF-8 as U+FFFD. */
@@ -118,6 +120,17 @@ static void name_of(struct flame *f, uint32_t node)
 		buf_printf(&f->name, "0x%" PRIx64, frame->offset);
 }
 
+/* What is written into the box: the name without what nobody reads there; the whole stands in the title. */
+static void label_of(struct flame *f, uint32_t node)
+{
+	const char *function = f->tree->nodes[node].frame.function;
+	buf_clear(&f->label);
+	if (node && function && strpbrk(function, "(<"))
+		text_short_name(&f->label, function, 0);
+	if (f->label.len == 0)
+		buf_puts(&f->label, buf_cstr(&f->name));
+}
+
 /* Warm for named functions, a hue for each module; grey where nothing is known. Always the same for the same name. */
 static void put_colour(struct buf *to, const struct view_frame *frame, uint32_t node)
 {
@@ -146,9 +159,16 @@ static int put_frame(struct flame *f, uint32_t node, struct buf *text)
 	buf_clear(text);
 	buf_printf(text,
 		   "<g class=\"f\" data-x=\"%" PRIu64 "\" data-v=\"%" PRIu64
-		   "\" data-d=\"%u\" data-s=\"%" PRIu64 "\"><title>",
+		   "\" data-d=\"%u\" data-s=\"%" PRIu64 "\"",
 		   box->start, value, box->depth, self);
 	name_of(f, node);
+	label_of(f, node);
+	if (strcmp(buf_cstr(&f->label), buf_cstr(&f->name)) != 0) {
+		buf_puts(text, " data-l=\"");
+		put_text(text, buf_cstr(&f->label));
+		buf_putc(text, '"');
+	}
+	buf_puts(text, "><title>");
 	put_text(text, buf_cstr(&f->name));
 	buf_puts(text, "\n");
 	put_amount(text, value, f->cost);
@@ -171,8 +191,8 @@ static int put_frame(struct flame *f, uint32_t node, struct buf *text)
 	buf_puts(text, "\"/>");
 	/* cut to what fits, at a character's end */
 	size_t fits = width > 6 ? (size_t)((width - 6) / LETTER) : 0, letters = 0, at = 0;
-	const char *name = buf_cstr(&f->name);
-	size_t len = f->name.len, step;
+	const char *name = buf_cstr(&f->label);
+	size_t len = f->label.len, step;
 	for (; at < len && letters < fits; at += step ? step : 1, letters++)
 		step = utf8_len(name + at, len - at);
 	if (fits >= 3 && at < len) {
@@ -182,13 +202,13 @@ static int put_frame(struct flame *f, uint32_t node, struct buf *text)
 	}
 	if (fits >= 3) {
 		int cut = at < len;
-		f->name.len = at;
+		f->label.len = at;
 		buf_printf(text, "<text x=\"%.2f\" y=\"%u\">", x + 3, y + 12);
-		put_text(text, buf_cstr(&f->name));
+		put_text(text, buf_cstr(&f->label));
 		buf_puts(text, cut ? "..</text>" : "</text>");
 	}
 	buf_puts(text, "</g>\n");
-	if (buf_failed(text) || buf_failed(&f->name))
+	if (buf_failed(text) || buf_failed(&f->name) || buf_failed(&f->label))
 		return -1;
 	fwrite(text->data, 1, text->len, f->to);
 	return 0;
@@ -296,6 +316,7 @@ int out_flamegraph(FILE *to, const struct prof *prof, const struct out_opt *opt,
 	char *cmdline = out_command_line(prof);
 	f.boxes = calloc(tree->count + 1, sizeof(*f.boxes));
 	int rc = !cmdline || !f.boxes || measure(&f) < 0 ? -1 : 0;
+	f.flipped |= f.depth > TALL; /* the page opens at its top: main belongs there */
 	if (rc == 0) {
 		put_head(&f, opt->title, cmdline, &text);
 		rc = buf_failed(&text) ? -1 : 0;
@@ -309,5 +330,6 @@ int out_flamegraph(FILE *to, const struct prof *prof, const struct out_opt *opt,
 	free(cmdline);
 	free(f.boxes);
 	buf_fini(&f.name);
+	buf_fini(&f.label);
 	return rc < 0 ? out_no_memory(err) : 0;
 }

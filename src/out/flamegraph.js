@@ -11,7 +11,7 @@
 		var title = g.querySelector("title").textContent;
 		return {
 			g: g, rect: g.querySelector("rect"), text: g.querySelector("text"), title: title,
-			name: title.split("\n")[0], x: +g.dataset.x, v: +g.dataset.v, d: +g.dataset.d, s: +g.dataset.s
+			name: title.split("\n")[0], label: g.dataset.l || title.split("\n")[0], x: +g.dataset.x, v: +g.dataset.v, d: +g.dataset.d, s: +g.dataset.s
 		};
 	});
 	var state = { zoom: frames[0], flipped: svg.dataset.flipped === "1", search: null };
@@ -48,7 +48,7 @@
 			f.text = f.g.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "text"));
 		f.text.setAttribute("x", (px + 3).toFixed(2));
 		f.text.setAttribute("y", y(f.d) + 12);
-		var label = f.name.length <= fits ? f.name : f.name.slice(0, fits - 2) + "..";
+		var label = f.label.length <= fits ? f.label : f.label.slice(0, fits - 2) + "..";
 		if (f.text.textContent !== label)
 			f.text.textContent = label;
 	}

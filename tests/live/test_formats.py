@@ -240,6 +240,22 @@ def test_folded_and_its_inversion_sum_up(byteledger, source, export):
     assert len(one) == 1 and one[0].split(";")[0] != one[0]
 
 
+def test_flame_graph_boxes_have_short_names_and_tall_graphs_begin_with_main(byteledger, tmp_path):
+    names = ["void ns::f<int>(char)", "main"]
+    for depth, flipped in ((10, "0"), (60, "1")):
+        lines = ["v 10400 3", "X demo", "s 4 demo", *(f"s {len(n):x} {n}" for n in names)]
+        lines += ["i 1000 1 2", "i 2000 1 3", "t 2 0"] + [f"t 1 {parent:x}" for parent in range(1, depth)]
+        path = tmp_path / f"{depth}.heaptrack"
+        path.write_text("\n".join(lines + [f"a 40 {depth:x}", "+ 0", "c 1"]) + "\n")
+        out = subprocess.run([byteledger, "export", "--to", "flamegraph", str(path)], capture_output=True, text=True, check=True)
+        svg = ET.fromstring(out.stdout)
+        assert svg.get("data-flipped") == flipped
+        boxes = [g for g in svg.iter("{http://www.w3.org/2000/svg}g") if "ns::f" in "".join(g.itertext())]
+        assert len(boxes) == depth - 1
+        assert {g.get("data-l") for g in boxes} == {"ns::f<\u2026>"}
+        assert all("void ns::f<int>(char)" in "".join(g.itertext()) for g in boxes)
+
+
 def test_the_flame_graph_is_sound_xml_with_the_right_total(byteledger, source, export):
     ours = totals(byteledger, source)
     root = ET.parse(export(source, "flamegraph", "out.svg", "--cost", "allocations")).getroot()
