@@ -9,11 +9,13 @@
 #include "base/buf.h"
 #include "base/jsonw.h"
 #include "cmd/cmd.h"
+#include "cmd/regions_diff.h"
 #include "cmd/targets.h"
 #include "cmd/terminal.h"
 #include "cmd/watch.h"
 #include "out/regions.h"
 #include "proc/breakdown.h"
+#include "proc/group.h"
 #include "proc/text.h"
 
 #define TOP_DEFAULT 20
@@ -27,16 +29,33 @@ struct regions {
 	enum format format;
 	enum regions_sort sort;
 	size_t top;
+	enum regions_group group;
+	struct regions_base *base; /* --diff */
+	const char *base_path;
 	int top_given, all, raw, quick, compat;
 };
 
-enum { OPT_TOP = 256, OPT_ALL, OPT_SORT, OPT_FORMAT, OPT_BYTES, OPT_QUICK, OPT_COMPAT };
+enum {
+	OPT_TOP = 256,
+	OPT_ALL,
+	OPT_SORT,
+	OPT_FORMAT,
+	OPT_BYTES,
+	OPT_QUICK,
+	OPT_COMPAT,
+	OPT_GROUP,
+	OPT_DIFF
+};
 
 static const struct argp_option options[] = {
 	{ "top", OPT_TOP, "N", 0, "List the N largest mappings (default 20; 0: none)", 2 },
 	{ "all", OPT_ALL, NULL, 0, "List every mapping, label and thread", 2 },
 	{ "sort", OPT_SORT, "WORD", 0, "Order of mappings: rss (default), pss, swap or virtual",
 	  2 },
+	{ "group", OPT_GROUP, "WORD", 0,
+	  "Add up by label (default), file, module or thread, or list mappings only (vma)", 2 },
+	{ "diff", OPT_DIFF, "FILE", 0,
+	  "Print what changed since FILE was written with --format json", 3 },
 	{ "format", OPT_FORMAT, "WORD", 0, "text (default), json or csv", 3 },
 	{ "bytes", OPT_BYTES, NULL, 0, "Print sizes in bytes", 3 },
 	{ "quick", OPT_QUICK, NULL, 0,
@@ -61,6 +80,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	static const char *const formats[] = { "text", "json", "csv" };
 	static const char *const sorts[] = { "rss", "pss", "swap", "virtual" };
+	static const char *const groups[] = { "label", "vma", "file", "module", "thread" };
 	struct regions *r = state->input;
 	int word;
 	switch (key) {
@@ -86,6 +106,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (word < 0)
 			argp_error(state, "unknown order '%s': rss, pss, swap or virtual", arg);
 		r->sort = (enum regions_sort)word;
+		break;
+	case OPT_GROUP:
+		word = parse_word(arg, groups, ARRAY_LEN(groups));
+		if (word < 0)
+			argp_error(state, "unknown group '%s': label, vma, file, module or thread",
+				   arg);
+		r->group = (enum regions_group)word;
+		break;
+	case OPT_DIFF:
+		r->base_path = arg;
 		break;
 	case OPT_FORMAT:
 		word = parse_word(arg, formats, ARRAY_LEN(formats));
@@ -120,8 +150,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "which process? -p PID, -n NAME or --cgroup PATH");
 		if (r->quick && (r->compat || r->sort == REGIONS_BY_PSS))
 			argp_error(state, "--quick does not know PSS");
-		if (r->compat && r->format != FORMAT_TEXT)
-			argp_error(state, "--compat is a text layout");
+		if (r->compat && (r->format != FORMAT_TEXT || r->group || r->base_path))
+			argp_error(state, "--compat is a text layout of its own");
+		if (r->group && r->format != FORMAT_TEXT)
+			argp_error(state, "--group is for text: json and csv have every mapping");
+		if (r->base_path && (r->format == FORMAT_CSV || r->group))
+			argp_error(state, "--diff prints text or json, by label");
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -134,6 +168,27 @@ static uint64_t now_ns(void)
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/** print_groups() - the page with another middle. */
+static void print_groups(struct buf *text, const struct regions *r, const struct breakdown *b,
+			 struct regions_text_opt *opt)
+{
+	regions_text_head(text, b, opt);
+	if (r->group == GROUP_VMA) {
+		regions_text_mappings(text, b, opt);
+	} else if (r->group == GROUP_THREAD) {
+		opt->all = 1;
+		regions_text_threads(text, b, opt);
+	} else {
+		size_t count;
+		struct class_row *rows = breakdown_group(b, r->group, r->sort, &count);
+		if (rows)
+			regions_text_groups(text, b, rows, count, opt);
+		else
+			text->failed = 1;
+		free(rows);
+	}
 }
 
 static int print_text(const struct regions *r, const struct breakdown *b, struct err *err)
@@ -156,7 +211,17 @@ static int print_text(const struct regions *r, const struct breakdown *b, struct
 						.all = r->all,
 						.all_labels = r->all,
 						.sort = r->sort };
-		regions_text(&text, b, &opt);
+		if (r->base) {
+			struct regions_diff_opt diff = { r->top, r->all, r->raw, terminal.ascii,
+							 terminal.colour };
+			int rc = regions_diff_text(&text, r->base, b, &diff, err);
+			if (rc < 0)
+				return rc;
+		} else if (r->group) {
+			print_groups(&text, r, b, &opt);
+		} else {
+			regions_text(&text, b, &opt);
+		}
 	}
 	if (buf_failed(&text))
 		return err_set(err, -ENOMEM, "cannot print");
@@ -171,7 +236,8 @@ static int print(const struct regions *r, const struct breakdown *b, int first, 
 	if (r->format == FORMAT_JSON) {
 		struct jsonw json;
 		jsonw_init(&json, stdout);
-		rc = out_regions_json(&json, NULL, b, &opt, now_ns() - b->end_ns, err);
+		rc = r->base ? regions_diff_json(&json, r->base, b, err)
+			     : out_regions_json(&json, NULL, b, &opt, now_ns() - b->end_ns, err);
 		jsonw_line(&json);
 	} else if (r->format == FORMAT_CSV) {
 		rc = out_regions_csv(stdout, b, &opt, first, err);
@@ -221,6 +287,11 @@ int cmd_regions(int argc, char **argv)
 	if (!targets_given(&r.targets))
 		return watch_history(&r.watch);
 	struct err err = { 0 };
+	CLEANUP(regions_base_freep)
+	struct regions_base *base = r.base_path ? regions_base_read(r.base_path, &err) : NULL;
+	if (r.base_path && !base)
+		return cmd_fail(&err);
+	r.base = base;
 	CLEANUP(target_list_fini) struct target_list list = { 0 };
 	if (targets_find(&r.targets, &list, &err) < 0)
 		return cmd_fail(&err);

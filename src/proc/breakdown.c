@@ -55,7 +55,7 @@ static struct class_row *find_row(struct breakdown *b, unsigned class, const cha
 	return row;
 }
 
-static void add(struct class_row *row, const struct region *r)
+void class_row_add(struct class_row *row, const struct region *r)
 {
 	row->rss_bytes += r->rss_bytes;
 	row->pss_bytes += r->pss_bytes;
@@ -104,7 +104,7 @@ static int add_region(struct breakdown *b, const struct region *r)
 	if (!row)
 		return -ENOMEM;
 	b->last_row[r->class] = (uint32_t)(row - b->classes);
-	add(row, r);
+	class_row_add(row, r);
 	if (!is_copied(r))
 		return 0;
 	/* moved, not added: the sums stay exact */

@@ -25,6 +25,9 @@ struct class_row {
 	uint64_t largest_bytes; /* RSS of the mapping that @how comes from */
 };
 
+/** class_row_add() - add a mapping's figures to a zeroed or earlier row. */
+void class_row_add(struct class_row *row, const struct region *region);
+
 struct breakdown_opt {
 	int quick; /* maps + pagemap instead of smaps: RSS and swap, no PSS, hardly any stall */
 	int no_threads; /* leave threads out; stacks are then known by their shape only */

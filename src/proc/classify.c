@@ -16,6 +16,7 @@
 #define HEAP_ALIGN \
 	(64ull << 20)      /* glibc's HEAP_MAX_SIZE: where arenas other than the main one begin */
 #define HEADER_BYTES 2048u /* the ELF header and 35 program headers */
+#define GUARD_MAX (1u << 20)
 #define ACCESS (REGION_READ | REGION_WRITE | REGION_EXEC)
 
 void classify_init(struct classifier *c, const struct target *target, struct thread_stack *threads,
@@ -181,10 +182,16 @@ static void classify_file(struct classifier *c, struct region *r, int library)
 	r->owner = r->name;
 }
 
+/** is_guard() - no access, and small: runtimes reserve much more below their heaps (Go, HotSpot). */
+static int is_guard(const struct region *r)
+{
+	return !(r->perms & ACCESS) && r->name[0] == '\0' && r->end - r->start <= GUARD_MAX;
+}
+
 static int emit(struct classifier *c, struct region *r)
 {
 	c->last_end = r->end;
-	c->last_guard = !(r->perms & ACCESS) && r->name[0] == '\0';
+	c->last_guard = is_guard(r);
 	return c->put(c->ctx, r);
 }
 
@@ -492,7 +499,7 @@ int classify_region(void *classifier, struct region *region)
 		return rc;
 	if (!(region->perms & ACCESS) && region->name[0] == '\0') {
 		c->last_end = region->end;
-		c->last_guard = 1;
+		c->last_guard = is_guard(region);
 		return hold(c, region);
 	}
 	return emit(c, region);

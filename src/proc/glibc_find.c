@@ -231,7 +231,7 @@ static void find_params(struct search *s, const struct region *region)
 	uint64_t words[SCAN_BLOCK / 8], at = region->start;
 	while (at < region->end && !s->reading->params) {
 		size_t len = region->end - at < sizeof(words) ? region->end - at : sizeof(words);
-		if (memory_read(s->memory, at, words, len) < 0)
+		if (memory_read_resident(s->memory, at, words, len) < 0)
 			return;
 		for (size_t i = 3; i + 3 <= len / 8; i++) {
 			if (words[i] != 64 || words[i + 1] != 1032 || words[i + 2] > 65535)
@@ -258,7 +258,7 @@ static uint64_t scan_region(struct search *s, const struct region *region)
 	char *bytes = malloc(SCAN_BLOCK);
 	while (bytes && !found && at < region->end && s->scanned < SCAN_TOTAL_MAX) {
 		size_t len = region->end - at < SCAN_BLOCK ? region->end - at : SCAN_BLOCK;
-		if (memory_read(s->memory, at, bytes, len) < 0)
+		if (memory_read_resident(s->memory, at, bytes, len) < 0)
 			break;
 		s->scanned += len;
 		found = bins_in(s, at, bytes, len);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+
 /* ---- a process -------------------------------------------------------------------------------------------------- */
 
 static ssize_t process_read(void *ctx, const struct target_piece *pieces, unsigned count)
@@ -58,6 +60,36 @@ int memory_read(const struct memory *memory, uint64_t addr, void *to, size_t len
 	struct target_piece piece = { .addr = addr, .to = to, .len = len };
 	ssize_t got = memory->read(memory->ctx, &piece, 1);
 	return got < 0 ? (int)got : (size_t)got == len ? 0 : -EFAULT;
+}
+
+int memory_read_resident(const struct memory *memory, uint64_t addr, void *to, size_t len)
+{
+	struct memory_run runs[64];
+	uint64_t end, at = addr;
+	if (__builtin_add_overflow(addr, len, &end))
+		return -EFAULT;
+	memset(to, 0, len);
+	uint64_t page = memory->page_bytes, limit = (end + page - 1) & ~(page - 1);
+	while (at < end) {
+		/* residency is asked for in whole pages */
+		ssize_t count = memory->resident(memory->ctx, at & ~(page - 1), limit, runs,
+						 ARRAY_LEN(runs));
+		if (count < 0) /* unknown */
+			return memory_read(memory, addr, to, len);
+		for (ssize_t i = 0; i < count; i++) {
+			uint64_t from = runs[i].start > at ? runs[i].start : at;
+			uint64_t stop = runs[i].end < end ? runs[i].end : end;
+			if (stop <= from)
+				continue;
+			int rc = memory_read(memory, from, (char *)to + (from - addr), stop - from);
+			if (rc < 0)
+				return rc;
+			at = stop;
+		}
+		if (count < (ssize_t)ARRAY_LEN(runs))
+			return 0;
+	}
+	return 0;
 }
 
 /* ---- residency ---------------------------------------------------------------------------------------------------- */

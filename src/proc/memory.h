@@ -40,6 +40,12 @@ void memory_of_process(struct memory *memory, struct memory_process *process);
 /** memory_read() - exactly @len bytes; 0, or -EFAULT where not all of them can be read, or another negative errno. */
 int memory_read(const struct memory *memory, uint64_t addr, void *to, size_t len);
 
+/**
+ * memory_read_resident() - like memory_read(), but pages that are not resident come as zeroes: files' pages that nobody has
+ * looked at yet must not become part of the target's RSS because we look.
+ */
+int memory_read_resident(const struct memory *memory, uint64_t addr, void *to, size_t len);
+
 #define MEMORY_SLICE (4ull << 20)
 #define MEMORY_SLICE_RUNS 1024 /* a slice of 4 KiB pages has no more */
 /**

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "proc/group.h"
 
 #define BAR_COLUMNS 10u
 #define LABELS_SHOWN 8u /* of a class; the small ones are one line */
@@ -323,6 +324,50 @@ void regions_text_classes(struct buf *to, const struct breakdown *b,
 	buf_printf(to, "%8s  %-*s  %ssum of all mappings%s\n\n",
 		   text_percent(text, b->rss_bytes, b->rss_bytes), (int)BAR_COLUMNS, "", style.bold,
 		   style.plain);
+}
+
+void regions_text_groups(struct buf *to, const struct breakdown *b, const struct class_row *rows,
+			 size_t count, const struct regions_text_opt *opt)
+{
+	struct style style = style_of(opt);
+	size_t columns = (size_t)size_columns(opt), width = opt->width ? (size_t)opt->width : 100;
+	size_t fixed = 3 * columns + 8 + 2 + BAR_COLUMNS + 2 + 8;
+	size_t limit = opt->all || count < opt->top ? count : opt->top;
+	char text[TEXT_NUMBER_MAX];
+	buf_printf(to, "%s%*s%*s%*s%8s  %-*s  mappings%s\n", style.dim, (int)columns, "RSS",
+		   (int)columns, "PSS", (int)columns, "size", "share", (int)BAR_COLUMNS, "",
+		   style.plain);
+	struct class_row rest = { .label = NULL };
+	for (size_t i = 0; i < count; i++) {
+		const struct class_row *row = &rows[i];
+		if (i >= limit) {
+			rest.rss_bytes += row->rss_bytes;
+			rest.pss_bytes += row->pss_bytes;
+			rest.virtual_bytes += row->virtual_bytes;
+			rest.count += row->count;
+			if (i + 1 < count)
+				continue;
+			row = &rest;
+		}
+		put_size(to, opt, row->rss_bytes, 1);
+		put_size(to, opt, row->pss_bytes, b->full);
+		put_size(to, opt, row->virtual_bytes, 1);
+		put_right(to, text_percent(text, row->rss_bytes, b->rss_bytes), 8);
+		put_blanks(to, 2);
+		put_bar(to, opt, row->rss_bytes, b->rss_bytes);
+		put_right(to, text_count(text, row->count), 8);
+		put_blanks(to, 4);
+		if (!row->label) {
+			buf_printf(to, "... %zu more: --all", count - limit);
+		} else if (row->class == REGION_CLASS_COUNT) {
+			buf_printf(to, "(%s)", row->label);
+		} else {
+			put_cell(to, row->label, width > fixed + 24 ? width - fixed : 24,
+				 opt->ascii, 0);
+		}
+		buf_putc(to, '\n');
+	}
+	buf_putc(to, '\n');
 }
 
 /* ---- threads, allocators ---------------------------------------------------------------------------------------- */

@@ -389,7 +389,9 @@ def test_postgres_backends(byteledger, tmp_path):
                        timeout=200, **nobody)
         with program([binaries[-1] + "/postgres", "-D", data, "-k", data, "-c", "listen_addresses="], **nobody) as child:
             wait_for(lambda: any(n.startswith(".s.PGSQL") and "lock" not in n for n in os.listdir(data)), "postgres")
-            with program([binaries[-1] + "/psql", "-h", data, "-U", "t", "postgres", "-c", "select pg_sleep(600)"], **nobody):
+            ask = [binaries[-1] + "/psql", "-h", data, "-U", "t", "postgres", "-c"]
+            wait_for(lambda: subprocess.run([*ask, "select 1"], capture_output=True, **nobody).returncode == 0, "postgres")
+            with program([*ask, "select pg_sleep(600)"], **nobody):
                 def backends():
                     pids = [int(p) for p in open(f"/proc/{child.pid}/task/{child.pid}/children").read().split()]
                     busy = [p for p in pids if b"SELECT" in open(f"/proc/{p}/cmdline", "rb").read()]
@@ -545,3 +547,51 @@ def test_huge_pages_and_merged_pages_are_told(byteledger, zoo):
             quick = look(byteledger, child.pid, "--all", "--quick")
             assert at(quick, places["hugetlb"])["rss_bytes"] == 0
             assert sum(c["ksm_bytes"] for c in seen["classes"]) > 0
+
+
+# ---- other pages ----------------------------------------------------------------------------------------------------
+
+def test_groups_add_up_to_the_same_rss(byteledger, zoo):
+    with zoo() as (child, _, _), stopped(child.pid):
+        rss = look(byteledger, child.pid)["rss_bytes"]
+        for group in ("file", "module"):
+            page = run(byteledger, "-p", child.pid, "--group", group, "--bytes", "--all").stdout.decode()
+            table = page.split("mappings\n", 1)[1].strip().splitlines()
+            assert sum(int(line.split()[0]) for line in table) == rss
+            assert any(line.endswith("libc.so.6") for line in table) and any(line.endswith("(anonymous)") for line in table)
+            short = run(byteledger, "-p", child.pid, "--group", group, "--bytes", "--top", "2").stdout.decode()
+            table = short.split("mappings\n", 1)[1].strip().splitlines()
+            assert len(table) == 3 and "more: --all" in table[2] and sum(int(t.split()[0]) for t in table) == rss
+        threads = run(byteledger, "-p", child.pid, "--group", "thread").stdout.decode()
+        assert threads.count("thread descriptor") == 8
+        vma = run(byteledger, "-p", child.pid, "--group", "vma", "--top", "3").stdout.decode()
+        assert len(vma.split("class, name\n", 1)[1].strip().splitlines()) == 3
+
+
+def test_diff_tells_what_grew_since_a_saved_breakdown(byteledger, tmp_path):
+    code = ("import mmap, sys; m = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); print('ready', flush=True)\n"
+            "sys.stdin.readline()\nfor i in range(0, 16 << 20, 4096): m[i] = 1\nprint('grown', flush=True); sys.stdin.readline()")
+    saved = tmp_path / "before.json"
+    with program(["python3", "-c", code], ready="ready") as child:
+        saved.write_bytes(run(byteledger, "-p", child.pid, "-p", os.getpid(), "--format", "json", "--top", "0").stdout)
+        assert json.loads(run(byteledger, "-p", child.pid, "--format", "json", "--diff", saved).stdout)["base_pid"] == child.pid
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        assert b"grown" in child.stdout.readline() + child.stdout.readline()
+        delta = json.loads(run(byteledger, "-p", child.pid, "--format", "json", "--diff", saved).stdout)
+        first = delta["classes"][0]
+        assert first["class"] == "anonymous" and abs(first["rss_delta_bytes"] - (16 << 20)) < 64 << 10, delta
+        assert delta["rss_delta_bytes"] == sum(c["rss_delta_bytes"] for c in delta["classes"])
+        page = run(byteledger, "-p", child.pid, "--diff", saved).stdout.decode()
+        assert "+16.0 MiB" in page
+        lone = tmp_path / "other.json"
+        lone.write_bytes(b"".join(run(byteledger, "-p", os.getpid(), "--format", "json").stdout for _ in range(2)))
+        assert b"has no breakdown of process" in run(byteledger, "-p", child.pid, "--diff", lone, code=1).stderr
+    for content in (b"", b"{", b"[]", b"{\"pid\":1}", b"\x00" * 100, b"{\"classes\":[],\"pid\":\"x\"}", saved.read_bytes()[:500]):
+        saved.write_bytes(content)
+        done = run(byteledger, "-p", os.getpid(), "--diff", saved, code=1)
+        assert b"holds no breakdown" in done.stderr and len(done.stderr.splitlines()) == 2
+    run(byteledger, "-p", os.getpid(), "--diff", tmp_path / "missing", code=1)
+    # rows that make no sense are passed over
+    saved.write_text('{"pid": 1, "time_ns": -5, "classes": [7, {"class": "x"}, {"class": "x", "label": "y", "rss_bytes": 1e99}]}\n')
+    run(byteledger, "-p", os.getpid(), "--diff", saved)
