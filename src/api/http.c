@@ -194,6 +194,8 @@ static struct MHD_Response *respond(struct http_server *server, struct http_repl
 									 : reply->body_more,
 					      .free_fn = reply->stream_free,
 					      .ctx = reply->stream };
+			s->out = reply->body; /* what is there already goes first */
+			reply->body = (struct buf){ 0 };
 			if (s->server)
 				atomic_fetch_add(&server->streams, 1);
 			response = MHD_create_response_from_callback(

@@ -36,7 +36,7 @@ struct http_reply {
 	 */
 	int (*stream_more)(void *stream, struct buf *out);
 	/*
-	 * A body of @content_type in pieces instead of @body, so that a long answer never lies in memory whole: appends the
+	 * A body of @content_type in pieces behind what is in @body, so that a long answer never lies in memory whole: appends the
 	 * next piece, returns 1 (more follows), 0 (that was the last), negative to break off.
 	 */
 	int (*body_more)(void *stream, struct buf *out);

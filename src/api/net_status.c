@@ -189,6 +189,16 @@ static void put_one(struct buf *out, const struct family *f, const char *node,
 	metric_u64(out, value);
 }
 
+static void put_seconds(struct buf *out, const struct family *f, const char *node,
+			const struct api_net_live *live)
+{
+	uint64_t value;
+	memcpy(&value, (const char *)live + f->offset, sizeof(value));
+	metric_begin(out, f->name);
+	metric_label(out, "node", node);
+	metric_double(out, (double)value * 1e-9);
+}
+
 static void put_two(struct buf *out, const struct family *f, const char *node,
 		    const struct api_net_live *live)
 {
@@ -242,8 +252,8 @@ static const struct family families[] = {
 	  LIVE(logs_dropped) },
 	{ "byteledger_net_queue_bytes", "gauge", "Rows waiting to be stored, in bytes", put_one,
 	  LIVE(queue_bytes) },
-	{ "byteledger_net_queue_delay_nanoseconds", "gauge",
-	  "How long the rows stored last had waited", put_one, LIVE(queue_delay_ns) },
+	{ "byteledger_net_queue_delay_seconds", "gauge", "How long the rows stored last had waited",
+	  put_seconds, LIVE(queue_delay_ns) },
 	{ "byteledger_net_rows_lost_total", "counter", "Rows that could not be stored", put_one,
 	  LIVE(rows_lost) },
 	{ "byteledger_net_store_failures_total", "counter", "Writes to the store that failed",

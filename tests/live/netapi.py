@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of `net --config` share: a recorder under test, its configuration, its API."""
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from conftest import ROOT
+
+VECTORS = os.path.join(ROOT, "tests", "vectors", "tezos")
+
+
+def identity(name):
+    return os.path.join(VECTORS, "identities", name + ".json")
+
+
+def free_port():
+    """Of two ports in a row that nobody has, the first (http_v2 takes the next one too)."""
+    while True:
+        port = random.randint(20001, 32000)
+        held = []
+        try:
+            for number in (port, port + 1):
+                for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                    s = socket.socket(socket.AF_INET, kind)
+                    held.append(s)
+                    s.bind(("127.0.0.1", number))
+            return port
+        except OSError:
+            continue
+        finally:
+            for s in held:
+                s.close()
+
+
+def wait_until(condition, seconds=60, what="the condition"):
+    until = time.monotonic() + seconds
+    while True:
+        got = condition()
+        if got:
+            return got
+        assert time.monotonic() < until, f"{what} did not come true in {seconds} s"
+        time.sleep(0.02)
+
+
+class Recorder:
+    """A running `byteledger net --config`; stderr goes to a file, so that it can be read meanwhile."""
+
+    def __init__(self, byteledger, tmp_path, config, ports, wrap=(), ready=True):
+        self.config, self.ports = os.path.join(tmp_path, "config.toml"), ports
+        self.err_path = os.path.join(tmp_path, "stderr")
+        with open(self.config, "w", encoding="utf-8") as out:
+            out.write(config)
+        with open(self.err_path, "wb") as err:
+            self.process = subprocess.Popen([*wrap, byteledger, "net", "--config", self.config], stderr=err,
+                                            stdout=subprocess.DEVNULL, cwd=tmp_path)
+        if ready:
+            wait_until(lambda: "ends it" in self.said() or self.process.poll() is not None, what="start")
+            assert self.process.poll() is None, self.said()
+
+    def said(self):
+        with open(self.err_path, encoding="utf-8") as err:
+            return err.read()
+
+    def request(self, path, port="v2", headers=None, **params):
+        """(status, headers, body)"""
+        query = "?" + urllib.parse.urlencode(params) if params else ""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.ports[port]}{path}{query}", headers=headers or {})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.headers, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers, error.read()
+
+    def get(self, path, port="v2", **params):
+        status, _, body = self.request(path, port, **params)
+        assert status == 200, (path, params, status, body[:300])
+        return json.loads(body)
+
+    def status(self):
+        return self.get("/v3/status")["nodes"][0]
+
+    def stop(self, number=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(timeout=60)
+
+
+def config_of(db, ports, p2p=None, log=None, top="", name="9732"):
+    lines = [top, f'http_v2 = {ports["v2"]}', "[[nodes]]", f'name = "{name}"', f'http_v3 = {ports["v3"]}', f'db = "{db}"']
+    if p2p:
+        lines.append(f"p2p = {p2p}")
+    if log:
+        lines.append(f"log = {log}")
+    return "\n".join(lines) + "\n"
