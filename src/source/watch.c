@@ -65,7 +65,7 @@ static void plan(struct watch *w, uint64_t now_ns, uint64_t cpu_ns)
 
 static int read_mappings(struct watch *w, struct err *err)
 {
-	struct breakdown_opt opt = { .quick = 1, .no_checks = 1, .labels_max = WATCH_LABELS_MAX };
+	struct breakdown_opt opt = { .quick = 1, .labels_max = WATCH_LABELS_MAX };
 	struct breakdown *b = breakdown_read(&w->target, &opt, err);
 	if (!b)
 		return err->code;
