@@ -13,21 +13,33 @@
 
 #define FAST(t) likely((t)->sync == proc.word)
 
-/* An event belongs to the operator new that led here, if one did: the outermost call counts. */
-static ALWAYS_INLINE void note_obtained(struct thread *t, const void *block, size_t size, REGS)
+/*
+ * An event belongs to the operator new that led here, if one did: the outermost call counts. The runtime asks for what
+ * was asked of it, at least 1, rounded up to a multiple of @align at most; anything else is its own affair (the exception
+ * of an operator new that failed).
+ */
+static ALWAYS_INLINE void note_obtained_aligned(struct thread *t, const void *block, size_t size,
+						size_t align, REGS)
 {
 	uint64_t pc = caller_pc(sp);
 	if (unlikely(t->outer.sp)) {
 		struct outer o = t->outer;
 		/* left behind by an exception? then the word is gone, or this is not the runtime's call */
-		if (o.sp > sp && o.sp - sp < OUTER_REACH && pc - cxx_lo < cxx_hi - cxx_lo &&
-		    caller_pc(o.sp) == o.pc) {
+		if (o.sp > sp && o.sp - sp < OUTER_REACH &&
+		    pc - o.code->lo < o.code->hi - o.code->lo && caller_pc(o.sp) == o.pc) {
 			t->outer.sp = 0;
-			note_alloc(t, block, o.size, o.pc, o.sp, o.bp, o.bx);
-			return;
+			if (size - (o.size ? o.size : 1) < align) {
+				note_alloc(t, block, o.size, o.pc, o.sp, o.bp, o.bx);
+				return;
+			}
 		}
 	}
 	note_alloc(t, block, size, pc, sp, bp, bx);
+}
+
+static ALWAYS_INLINE void note_obtained(struct thread *t, const void *block, size_t size, REGS)
+{
+	note_obtained_aligned(t, block, size, 1, sp, bp, bx);
 }
 
 /* ---- before there is a next definition, and for calls that are not recorded ---- */
@@ -157,9 +169,12 @@ static COLD void *calloc_slow(struct thread *t, size_t count, size_t each, REGS)
 	uint32_t answer = hook_enter(t, HOOK_ALLOC, caller_pc(sp));
 	if (unlikely(!next.calloc)) {
 		size_t size; /* the pool is zeroed and never reused */
-		if (__builtin_mul_overflow(count, each, &size))
-			return NULL;
-		return boot_alloc(size, 16);
+		void *block = NULL;
+		if (!__builtin_mul_overflow(count, each, &size))
+			block = boot_alloc(size, 16);
+		if (!block)
+			errno = ENOMEM;
+		return block;
 	}
 	if (answer < PASS_MAX)
 		return counted(t, answer, next.calloc(count, each), count * each);
@@ -255,17 +270,48 @@ HIDDEN void hook_cfree(void *block, REGS)
 	hook_free(block, sp, bp, bx);
 }
 
+/* Note the free of @block, and keep silent about the free() that the next definition may make of it. */
+static void sized_begin(struct thread *t, void *block, REGS)
+{
+	uint32_t sync = t->sync;
+	if (likely(sync == proc.word)) {
+		t->sync = SYNC_OWN;
+		note_free(t, block, sp, bp, bx);
+		t->sync = sync;
+	} else {
+		uint32_t answer = hook_enter(t, HOOK_FREE, caller_pc(sp));
+		if (answer >= PASS_MAX) {
+			note_free(t, block, sp, bp, bx);
+			hook_leave(t);
+		} else if (answer != PASS) {
+			count_lost(t, answer - 1, 0, 0, 1);
+		}
+	}
+	t->skip_free = block;
+}
+
 HIDDEN void hook_free_sized(void *block, size_t size, REGS)
 {
-	(void)size; /* only a hint: every allocator with free_sized() takes plain free() too */
-	hook_free(block, sp, bp, bx);
+	struct thread *t = &self;
+	if (!next.free_sized || !block || block == t->skip_free || boot_owns(block)) {
+		hook_free(block, sp, bp, bx);
+		return;
+	}
+	sized_begin(t, block, sp, bp, bx);
+	next.free_sized(block, size);
+	t->skip_free = NULL;
 }
 
 HIDDEN void hook_free_aligned_sized(void *block, size_t align, size_t size, REGS)
 {
-	(void)align;
-	(void)size;
-	hook_free(block, sp, bp, bx);
+	struct thread *t = &self;
+	if (!next.free_aligned_sized || !block || block == t->skip_free || boot_owns(block)) {
+		hook_free(block, sp, bp, bx);
+		return;
+	}
+	sized_begin(t, block, sp, bp, bx);
+	next.free_aligned_sized(block, align, size);
+	t->skip_free = NULL;
 }
 
 /* ---- realloc ---- */
@@ -389,7 +435,7 @@ static uint32_t aligned_enter(struct thread *t, int *fast, uint64_t pc)
 }
 
 static ALWAYS_INLINE void aligned_done(struct thread *t, int fast, uint32_t sync, void *block,
-				       size_t size, REGS)
+				       size_t size, size_t align, REGS)
 {
 	if (unlikely(sync < PASS_MAX)) {
 		counted(t, sync, block, size);
@@ -397,7 +443,7 @@ static ALWAYS_INLINE void aligned_done(struct thread *t, int fast, uint32_t sync
 	}
 	t->sync = SYNC_OWN;
 	if (likely(block))
-		note_obtained(t, block, size, sp, bp, bx);
+		note_obtained_aligned(t, block, size, align ? align : 1, sp, bp, bx);
 	if (likely(fast))
 		t->sync = sync;
 	else
@@ -416,7 +462,7 @@ HIDDEN int hook_posix_memalign(void **to, size_t align, size_t size, REGS)
 		return block ? 0 : ENOMEM;
 	}
 	int rc = next.posix_memalign(to, align, size);
-	aligned_done(t, fast, sync, rc == 0 ? *to : NULL, size, sp, bp, bx);
+	aligned_done(t, fast, sync, rc == 0 ? *to : NULL, size, align, sp, bp, bx);
 	return rc;
 }
 
@@ -426,7 +472,7 @@ HIDDEN void *hook_memalign(size_t align, size_t size, REGS)
 	int fast;
 	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
 	void *block = next.memalign ? next.memalign(align, size) : boot_alloc(size, align);
-	aligned_done(t, fast, sync, block, size, sp, bp, bx);
+	aligned_done(t, fast, sync, block, size, align, sp, bp, bx);
 	return block;
 }
 
@@ -437,7 +483,7 @@ HIDDEN void *hook_aligned_alloc(size_t align, size_t size, REGS)
 	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
 	void *block =
 		next.aligned_alloc ? next.aligned_alloc(align, size) : boot_alloc(size, align);
-	aligned_done(t, fast, sync, block, size, sp, bp, bx);
+	aligned_done(t, fast, sync, block, size, align, sp, bp, bx);
 	return block;
 }
 
@@ -447,7 +493,7 @@ HIDDEN void *hook_valloc(size_t size, REGS)
 	int fast;
 	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
 	void *block = next.valloc ? next.valloc(size) : boot_alloc(size, 4096);
-	aligned_done(t, fast, sync, block, size, sp, bp, bx);
+	aligned_done(t, fast, sync, block, size, 1, sp, bp, bx);
 	return block;
 }
 
@@ -457,6 +503,6 @@ HIDDEN void *hook_pvalloc(size_t size, REGS)
 	int fast;
 	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
 	void *block = next.pvalloc ? next.pvalloc(size) : boot_alloc(size, 4096);
-	aligned_done(t, fast, sync, block, size, sp, bp, bx);
+	aligned_done(t, fast, sync, block, size, 1, sp, bp, bx);
 	return block;
 }

@@ -6,6 +6,8 @@
  * the malloc that it makes takes its event from there. An allocator with an operator new of its own makes none: then
  * the event is written here.
  */
+#include <errno.h>
+
 #include "preload/hooks.h"
 #include "preload/note.h"
 
@@ -14,7 +16,7 @@ static ALWAYS_INLINE int inside_outer(const struct thread *t, uint64_t sp)
 {
 	const struct outer *o = &t->outer;
 	return o->sp > sp && o->sp - sp < OUTER_REACH && caller_pc(o->sp) == o->pc &&
-	       caller_pc(sp) - cxx_lo < cxx_hi - cxx_lo;
+	       caller_pc(sp) - o->code->lo < o->code->hi - o->code->lo;
 }
 
 /* No C++ runtime anywhere: what the standard asks for, but for the exception that nobody could catch. */
@@ -25,29 +27,47 @@ static COLD void *plain_new(size_t size, uintptr_t align)
 	return align ? aligned_alloc(align, size) : malloc(size ? size : 1);
 }
 
+/* Nothing in the global scope: what the caller's object has. */
+static COLD const struct cxx_own *own_of(struct thread *t, uint64_t pc, struct cxx_own *spare)
+{
+	uint32_t sync = t->sync;
+	uint8_t own = t->own;
+	int saved_errno = errno;
+	t->sync = SYNC_OWN;
+	t->own = 1;
+	const struct cxx_own *found = next_cxx_of(pc, spare);
+	t->own = own;
+	t->sync = sync;
+	errno = saved_errno;
+	return found;
+}
+
 static ALWAYS_INLINE void *new_body(enum cxx_new form, size_t size, uintptr_t b, uintptr_t c, REGS)
 {
 	struct thread *t = &self;
-	if (unlikely(!next.cxx_new[form])) {
-		if (!process.resolved)
-			hook_free(NULL, sp, bp,
-				  bx); /* makes the first hooked call of the process */
-		uint32_t sync = t->sync;
-		uint8_t own = t->own;
-		t->sync = SYNC_OWN;
-		t->own = 1;
-		if (!next.cxx_new[form])
-			next_cxx();
-		t->own = own;
-		t->sync = sync;
-		if (!next.cxx_new[form])
+	void *(*call)(size_t, uintptr_t, uintptr_t) = next.cxx_new[form];
+	const struct code_range *code = &cxx_code;
+	if (unlikely(!call)) {
+		struct cxx_own spare;
+		if (!process.resolved) /* makes the first hooked call of the process */
+			hook_free(NULL, sp, bp, bx);
+		call = next.cxx_new[form];
+		const struct cxx_own *own = call ? NULL : own_of(t, caller_pc(sp), &spare);
+		if (own) {
+			call = own->cxx_new[form];
+			code = &own->code;
+		}
+		if (!call)
 			return plain_new(size, form & 2 ? b : 0);
+		if (own == &spare) /* dies with this frame: the malloc that it calls counts */
+			return call(size, b, c);
 	}
 	if (t->sync == SYNC_OWN || t->sync == SYNC_NEXT || inside_outer(t, sp))
-		return next.cxx_new[form](size, b, c);
-	t->outer =
-		(struct outer){ .sp = sp, .pc = caller_pc(sp), .bp = bp, .bx = bx, .size = size };
-	void *block = next.cxx_new[form](size, b, c);
+		return call(size, b, c);
+	t->outer = (struct outer){
+		.sp = sp, .pc = caller_pc(sp), .bp = bp, .bx = bx, .code = code, .size = size
+	};
+	void *block = call(size, b, c);
 	if (likely(t->outer.sp != sp))
 		return block; /* a malloc took it */
 	t->outer.sp = 0;
@@ -96,18 +116,24 @@ static ALWAYS_INLINE void delete_body(enum cxx_delete form, void *block, uintptr
 				      REGS)
 {
 	struct thread *t = &self;
-	if (unlikely(!next.cxx_delete[form])) {
-		/* every delete of the C++ runtimes ends in free() */
-		if (!next.cxx_delete[DEL]) {
+	void (*call)(void *, uintptr_t, uintptr_t) = next.cxx_delete[form];
+	if (unlikely(!call)) {
+		struct cxx_own spare;
+		call = next.cxx_delete[DEL];
+		if (!call) {
+			const struct cxx_own *own = own_of(t, caller_pc(sp), &spare);
+			call = own->cxx_delete[form] ? own->cxx_delete[form] : own->cxx_delete[DEL];
+		}
+		/* no C++ runtime: then our own operator new called malloc() */
+		if (!call) {
 			hook_free(block, sp, bp, bx);
 			return;
 		}
-		form = DEL;
 	}
 	uint32_t sync = t->sync;
 	if (unlikely(!block || block == t->skip_free || boot_owns(block))) {
 		if (!boot_owns(block))
-			next.cxx_delete[form](block, b, c);
+			call(block, b, c);
 		return;
 	}
 	if (likely(sync == proc.word)) {
@@ -124,7 +150,7 @@ static ALWAYS_INLINE void delete_body(enum cxx_delete form, void *block, uintptr
 		}
 	}
 	t->skip_free = block;
-	next.cxx_delete[form](block, b, c);
+	call(block, b, c);
 	t->skip_free = NULL;
 }
 

@@ -66,9 +66,11 @@ EXPORT int dlclose(void *handle)
 	if (!next.dlclose)
 		return -1;
 	int rc = next.dlclose(handle);
-	if (rc == 0 && recording()) {
+	if (rc == 0) {
 		struct quiet q = quiet_begin();
-		modules_closed();
+		next_cxx_closed();
+		if (recording())
+			modules_closed();
 		quiet_end(q);
 	}
 	return rc;

@@ -8,10 +8,11 @@
 
 struct next next;
 void *next_syscall;
-uintptr_t allocator_lo, allocator_hi, cxx_lo, cxx_hi;
+uintptr_t allocator_lo, allocator_hi;
+struct code_range cxx_code;
 int allocator_is_libc;
 
-static const char *const cxx_new_names[CXX_NEW_MAX] = {
+const char *const cxx_new_names[CXX_NEW_MAX] = {
 	[NEW] = "_Znwm",
 	[NEW_NT] = "_ZnwmRKSt9nothrow_t",
 	[NEW_AL] = "_ZnwmSt11align_val_t",
@@ -21,7 +22,7 @@ static const char *const cxx_new_names[CXX_NEW_MAX] = {
 	[NEWA_AL] = "_ZnamSt11align_val_t",
 	[NEWA_AL_NT] = "_ZnamSt11align_val_tRKSt9nothrow_t",
 };
-static const char *const cxx_delete_names[CXX_DELETE_MAX] = {
+const char *const cxx_delete_names[CXX_DELETE_MAX] = {
 	[DEL] = "_ZdlPv",
 	[DEL_SZ] = "_ZdlPvm",
 	[DEL_NT] = "_ZdlPvRKSt9nothrow_t",
@@ -42,26 +43,21 @@ static void look(void *handle, void *slot, const char *name)
 	memcpy(slot, &found, sizeof(found));
 }
 
-/* The range of the object that holds @code; both 0 where the loader does not know it. */
-static void object_range(const void *code, uintptr_t *lo, uintptr_t *hi, const char **name)
+struct code_range next_code(const void *code)
 {
 	Dl_info info;
 	struct link_map *map = NULL;
-	*lo = *hi = 0;
 	if (!code || !dladdr1(code, &info, (void **)&map, RTLD_DL_LINKMAP) || !info.dli_fbase)
-		return;
+		return (struct code_range){ 0 };
 	const ElfW(Ehdr) *eh = info.dli_fbase;
 	if (memcmp(eh->e_ident, ELFMAG, SELFMAG) != 0 || eh->e_phentsize != sizeof(ElfW(Phdr)))
-		return;
+		return (struct code_range){ 0 };
 	const ElfW(Phdr) *ph = (const void *)((const char *)eh + eh->e_phoff);
 	uintptr_t end = 0;
 	for (int i = 0; i < eh->e_phnum; i++)
 		if (ph[i].p_type == PT_LOAD && ph[i].p_vaddr + ph[i].p_memsz > end)
 			end = ph[i].p_vaddr + ph[i].p_memsz;
-	*lo = (uintptr_t)info.dli_fbase;
-	*hi = map->l_addr + end;
-	if (name)
-		*name = info.dli_fname;
+	return (struct code_range){ (uintptr_t)info.dli_fbase, map->l_addr + end };
 }
 
 void next_resolve(void)
@@ -71,7 +67,6 @@ void next_resolve(void)
 	 * text); for the same reason the names that may be missing come last.
 	 */
 	look(RTLD_NEXT, &next.mmap, "mmap");
-	look(RTLD_NEXT, &next.mmap64, "mmap64");
 	look(RTLD_NEXT, &next.munmap, "munmap");
 	look(RTLD_NEXT, &next.mremap, "mremap");
 	look(RTLD_NEXT, &next.brk, "brk");
@@ -82,7 +77,6 @@ void next_resolve(void)
 	look(RTLD_NEXT, &next.free, "free");
 	look(RTLD_NEXT, &next.calloc, "calloc");
 	look(RTLD_NEXT, &next.realloc, "realloc");
-	look(RTLD_NEXT, &next.reallocarray, "reallocarray");
 	look(RTLD_NEXT, &next.posix_memalign, "posix_memalign");
 	look(RTLD_NEXT, &next.memalign, "memalign");
 	look(RTLD_NEXT, &next.aligned_alloc, "aligned_alloc");
@@ -99,13 +93,10 @@ void next_resolve(void)
 	look(RTLD_NEXT, &next.fexecve, "fexecve");
 	look(RTLD_NEXT, &next.execveat, "execveat");
 	look(RTLD_NEXT, &next.fork, "fork");
-	look(RTLD_NEXT, &next.cfree, "cfree");
 	look(RTLD_NEXT, &next.free_sized, "free_sized");
 	look(RTLD_NEXT, &next.free_aligned_sized, "free_aligned_sized");
 	look(RTLD_NEXT, &next.register_frame, "__register_frame");
 	look(RTLD_NEXT, &next.deregister_frame, "__deregister_frame");
-	if (!next.free_sized)
-		next.free_sized = (void (*)(void *, size_t))(void *)next.free;
 	for (int i = 0; i < CXX_NEW_MAX; i++)
 		look(RTLD_NEXT, &next.cxx_new[i], cxx_new_names[i]);
 	for (int i = 0; i < CXX_DELETE_MAX; i++)
@@ -113,37 +104,13 @@ void next_resolve(void)
 	dlerror(); /* a program that asks must not hear about our lookups; */
 	dlerror(); /* the second call releases the text */
 
-	const char *name = NULL;
-	uintptr_t libc_lo, libc_hi;
-	object_range((const void *)next.malloc, &allocator_lo, &allocator_hi, &name);
-	object_range((const void *)next.fork, &libc_lo, &libc_hi, NULL);
-	allocator_is_libc = libc_lo && allocator_lo == libc_lo;
+	struct code_range allocator = next_code((const void *)next.malloc);
+	struct code_range libc = next_code((const void *)next.fork);
+	allocator_lo = allocator.lo;
+	allocator_hi = allocator.hi;
+	allocator_is_libc = libc.lo && allocator.lo == libc.lo;
 	if (next.cxx_new[NEW])
-		object_range((const void *)next.cxx_new[NEW], &cxx_lo, &cxx_hi, NULL);
-}
-
-void next_cxx(void)
-{
-	/* a C program with a C++ plugin loaded RTLD_LOCAL: the runtime is there, but not in the global scope */
-	static const char *const runtimes[] = { "libstdc++.so.6", "libc++abi.so.1", "libc++.so.1" };
-	for (size_t r = 0; r < sizeof(runtimes) / sizeof(runtimes[0]); r++) {
-		void *handle = dlopen(runtimes[r], RTLD_NOLOAD | RTLD_LAZY);
-		if (!handle)
-			continue;
-		for (int i = 0; i < CXX_NEW_MAX; i++)
-			if (!next.cxx_new[i])
-				look(handle, &next.cxx_new[i], cxx_new_names[i]);
-		for (int i = 0; i < CXX_DELETE_MAX; i++)
-			if (!next.cxx_delete[i])
-				look(handle, &next.cxx_delete[i], cxx_delete_names[i]);
-		/* the handle is kept: the functions must not go away under the table */
-		if (next.cxx_new[NEW]) {
-			object_range((const void *)next.cxx_new[NEW], &cxx_lo, &cxx_hi, NULL);
-			break;
-		}
-	}
-	dlerror();
-	dlerror();
+		cxx_code = next_code((const void *)next.cxx_new[NEW]);
 }
 
 void next_frames(void)

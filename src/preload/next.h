@@ -32,25 +32,26 @@ enum cxx_delete {
 	CXX_DELETE_MAX
 };
 
+struct code_range {
+	uintptr_t lo, hi;
+};
+
 struct next {
 	void *(*malloc)(size_t);
 	void (*free)(void *);
 	void *(*calloc)(size_t, size_t);
 	void *(*realloc)(void *, size_t);
-	void *(*reallocarray)(void *, size_t, size_t);
 	int (*posix_memalign)(void **, size_t, size_t);
 	void *(*memalign)(size_t, size_t);
 	void *(*aligned_alloc)(size_t, size_t);
 	void *(*valloc)(size_t);
 	void *(*pvalloc)(size_t);
-	void (*cfree)(void *);
-	void (*free_sized)(void *, size_t);
+	void (*free_sized)(void *, size_t); /* C23: NULL where the next allocator has none */
 	void (*free_aligned_sized)(void *, size_t, size_t);
 	/* every form takes at most three words; a form that is missing stays NULL */
 	void *(*cxx_new[CXX_NEW_MAX])(size_t, uintptr_t, uintptr_t);
 	void (*cxx_delete[CXX_DELETE_MAX])(void *, uintptr_t, uintptr_t);
 	void *(*mmap)(void *, size_t, int, int, int, off_t);
-	void *(*mmap64)(void *, size_t, int, int, int, off_t);
 	int (*munmap)(void *, size_t);
 	void *(*mremap)(void *, size_t, size_t, int, ...);
 	int (*brk)(void *);
@@ -75,14 +76,34 @@ extern void *next_syscall HIDDEN; /* apart: the entry code jumps through it */
 
 /* Code of the allocator and of the C++ runtime: a hooked call from in there is part of another one. */
 extern uintptr_t allocator_lo HIDDEN, allocator_hi HIDDEN;
-extern uintptr_t cxx_lo HIDDEN, cxx_hi HIDDEN;
+extern struct code_range cxx_code HIDDEN;
 extern int allocator_is_libc HIDDEN;
 
 /** next_resolve() - fill the table; once, under the start lock. Leaves dlerror() as it found it: empty. */
 void next_resolve(void) HIDDEN;
 
-/** next_cxx() - look for operator new again, also in a C++ runtime that a plugin brought along privately. */
-void next_cxx(void) HIDDEN;
+/** next_code() - the range of the object that holds @code; empty where the loader does not know it. */
+struct code_range next_code(const void *code) HIDDEN;
+
+extern const char *const cxx_new_names[CXX_NEW_MAX] HIDDEN;
+extern const char *const cxx_delete_names[CXX_DELETE_MAX] HIDDEN;
+
+/** What an object outside the global scope calls for operator new and delete; a form that is missing stays NULL. */
+struct cxx_own {
+	const void *map; /* the loader's book of the object */
+	uintptr_t lo;
+	struct code_range code; /* of its C++ runtime */
+	void *(*cxx_new[CXX_NEW_MAX])(size_t, uintptr_t, uintptr_t);
+	void (*cxx_delete[CXX_DELETE_MAX])(void *, uintptr_t, uintptr_t);
+};
+
+/**
+ * next_cxx_of() - the operators behind ours for code at @pc, where the table has none. Under the hooks' guard; the first
+ * time for an object it asks the loader, some 50 us. Return: never NULL; @spare is filled only where all places are taken.
+ */
+const struct cxx_own *next_cxx_of(uint64_t pc, struct cxx_own *spare) HIDDEN;
+/** next_cxx_closed() - after a dlclose(): forget the objects that are gone. */
+void next_cxx_closed(void) HIDDEN;
 
 /** next_frames() - look for __register_frame in a runtime that is not in the global scope. */
 void next_frames(void) HIDDEN;

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "preload/next.h"
 #include "preload/sys.h"
 #include "unwind/capture.h"
 #include "wire/heap.h"
@@ -45,6 +46,7 @@ enum thread_state {
 /** What an operator new remembers for the malloc that it will call; @sp 0 = nothing. */
 struct outer {
 	uint64_t sp, pc, bp, bx;
+	const struct code_range *code; /* of the runtime that serves it */
 	size_t size;
 };
 

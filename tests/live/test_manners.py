@@ -434,3 +434,12 @@ def test_a_foreign_descriptor_is_left_open(preload, prog, tmp_path, name):
                            prog("manners"), "fd", "5"], capture_output=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, b"open\n")
     assert (b"descriptor 5 is not" in done.stderr) == name.startswith("BYTE")
+
+
+# ---- operators ----
+
+def test_a_plugins_own_operator_new_stays_in_place(counted, prog):
+    plugin = os.path.join(os.path.dirname(prog("manners")), "libplugin_pool.so")
+    few, many = (counted([prog("manners"), "plugin", n, plugin]) for n in ("10", "60"))
+    assert many.stdout == b"60060\n"
+    assert [many.seen[k] - few.seen[k] for k in ("allocs", "bytes", "frees")] == [50, 200, 50]

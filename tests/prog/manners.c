@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * manners HOW [N] - small things that a library inside a program must not get wrong. Prints on stdout what it computed.
- * blocks: N mallocs that are kept. fd: whether descriptor N is open.
+ * blocks: N mallocs that are kept. fd: whether descriptor N is open. plugin: N pairs by operators of the plugin argv[3].
  */
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,12 @@ int main(int argc, char **argv)
 		printf("%ld\n", sum);
 	} else if (strcmp(how, "fd") == 0) {
 		puts(fcntl(n, F_GETFD) < 0 ? "closed" : "open");
+	} else if (strcmp(how, "plugin") == 0) {
+		void *handle = dlopen(argv[3], RTLD_NOW | RTLD_LOCAL);
+		int (*call)(int) = handle ? (int (*)(int))dlsym(handle, "plugin_pool") : NULL;
+		if (!call)
+			return 3;
+		printf("%d\n", call(n));
 	} else {
 		return 2;
 	}

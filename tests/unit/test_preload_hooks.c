@@ -99,7 +99,7 @@ static int setup(void **state)
 	proc.word = MODE_ON;
 	tail = 0;
 	allocator_is_libc = 1;
-	cxx_lo = cxx_hi = 0;
+	cxx_code = (struct code_range){ 0 };
 	memset(&next, 0, sizeof(next));
 	return 0;
 }
@@ -289,8 +289,7 @@ static void an_operator_new_is_one_allocation_whoever_serves_it(void **state)
 {
 	(void)state;
 	script();
-	cxx_lo = 0x5000;
-	cxx_hi = 0x6000;
+	cxx_code = (struct code_range){ 0x5000, 0x6000 };
 	next.cxx_new[NEW] = runtime_new;
 	assert_ptr_equal(hook_new(0, CALLER(16, 0x1234)), blocks[0]);
 	struct record r = take(0);
@@ -310,14 +309,85 @@ static void one_left_by_an_exception_is_not_taken_for_the_caller(void **state)
 {
 	(void)state;
 	script();
-	cxx_lo = 0x5000;
-	cxx_hi = 0x6000;
-	self.outer = (struct outer){ .sp = (uint64_t)&frames[20], .pc = 0x9999, .size = 1 };
+	cxx_code = (struct code_range){ 0x5000, 0x6000 };
+	self.outer = (struct outer){
+		.sp = (uint64_t)&frames[20], .pc = 0x9999, .code = &cxx_code, .size = 1
+	};
 	frames[19] = 0x7777; /* the word is gone */
 	hook_malloc(40, CALLER(8, 0x5555));
 	struct record r = take(0);
 	assert_int_equal(r.size, 40);
 	assert_int_equal(pc_of(r.node), 0x5555);
+}
+
+static void *failing_new(size_t size, uintptr_t b, uintptr_t c)
+{
+	(void)size;
+	(void)b;
+	(void)c;
+	void *thrown = hook_malloc(144, CALLER(8, 0x5555)); /* the exception */
+	assert_ptr_equal(thrown, blocks[3]);
+	return NULL; /* stands for the throw: nothing of the hook may run afterwards */
+}
+
+static void *aligned_new(size_t size, uintptr_t align, uintptr_t c)
+{
+	(void)c;
+	return hook_aligned_alloc(align, (size + align - 1) & ~(align - 1), CALLER(8, 0x5555));
+}
+
+static void *script_aligned(size_t align, size_t size)
+{
+	(void)align;
+	(void)size;
+	return give;
+}
+
+static void what_a_failed_operator_new_allocates_is_not_what_was_asked_for(void **state)
+{
+	(void)state;
+	script();
+	cxx_code = (struct code_range){ 0x5000, 0x6000 };
+	next.cxx_new[NEW] = failing_new;
+	give = blocks[3];
+	hook_new((size_t)1 << 61, CALLER(16, 0x1234));
+	struct record r = take(0);
+	assert_int_equal(r.size, 144);
+	assert_int_equal(pc_of(r.node), 0x5555);
+	assert_int_equal(take(0).tag, 0);
+	/* an aligned one is rounded up by the runtime, and still the one */
+	next.aligned_alloc = script_aligned;
+	next.cxx_new[NEW_AL] = aligned_new;
+	hook_new_al(100, 64, CALLER(16, 0x1234));
+	r = take(0);
+	assert_int_equal(r.size, 100);
+	assert_int_equal(pc_of(r.node), 0x1234);
+	assert_int_equal(take(0).tag, 0);
+}
+
+static size_t freed_size;
+static void script_free_sized(void *block, size_t size)
+{
+	freed_size = size;
+	hook_free(block, CALLER(8, 0x5555)); /* as an allocator that is built so */
+}
+
+static void a_sized_free_is_one_free_and_reaches_the_next_definition(void **state)
+{
+	(void)state;
+	script();
+	hook_malloc(48, CALLER(8, 0x1000));
+	take(0);
+	next.free_sized = script_free_sized;
+	hook_free_sized(blocks[0], 48, CALLER(8, 0x1000));
+	assert_int_equal(freed_size, 48);
+	assert_int_equal(freed_count, 1);
+	assert_int_equal(take(0).tag, WIRE_FREE);
+	assert_int_equal(take(0).tag, 0);
+	next.free_sized = NULL;
+	hook_free_sized(blocks[0], 48, CALLER(8, 0x1000));
+	assert_int_equal(freed_count, 2);
+	assert_int_equal(take(0).tag, WIRE_FREE);
 }
 
 static void delete_to_free(void *block, uintptr_t b, uintptr_t c)
@@ -518,6 +588,8 @@ int main(void)
 		CASE(a_failed_realloc_frees_nothing),
 		CASE(an_operator_new_is_one_allocation_whoever_serves_it),
 		CASE(one_left_by_an_exception_is_not_taken_for_the_caller),
+		CASE(what_a_failed_operator_new_allocates_is_not_what_was_asked_for),
+		CASE(a_sized_free_is_one_free_and_reaches_the_next_definition),
 		CASE(an_operator_delete_is_one_free),
 		CASE(a_call_within_a_call_is_counted_or_is_the_allocators_own),
 		CASE(the_child_of_a_fork_writes_nothing),
