@@ -238,6 +238,10 @@ INLINE void copy(struct __sk_buff *skb, struct wire_net_socket *socket, struct w
 			n = WIRE_NET_PIECE;
 		if (!n)
 			break;
+		/* says 1 to WIRE_NET_PIECE so that the verifier of 6.1 sees it too */
+		uint32_t last = n - 1;
+		asm volatile("" : "+r"(last));
+		n = (last & (WIRE_NET_PIECE - 1)) + 1;
 		uint64_t used = bpf_ringbuf_query(&net_ring, BPF_RB_AVAIL_DATA);
 		slot->record.head.bytes = n;
 		slot->record.lost = (uint32_t)socket->lost_segments[out];
@@ -434,7 +438,8 @@ INLINE int is_skipped(uint16_t port)
 INLINE int follow(struct wire_net_socket *socket)
 {
 	uint64_t cookie = socket->head.cookie;
-	long rc = bpf_map_update_elem(&net_sockets, &cookie, socket, BPF_NOEXIST);
+	/* an int of the kernel's before 6.4: the upper half of the register says nothing */
+	int rc = (int)bpf_map_update_elem(&net_sockets, &cookie, socket, BPF_NOEXIST);
 	if (!rc) {
 		if (!socket->listener)
 			put_event(socket, sizeof(*socket));

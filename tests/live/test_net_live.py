@@ -167,6 +167,12 @@ def test_ipv6_and_its_addresses(node, recorder):  # W28
     assert conns[0]["local"].startswith("[::1]:") and conns[0]["remote"].startswith("[::1]:")
 
 
+def test_a_v4_mapped_peer_is_plain_ipv4(node, recorder):  # W28
+    said_r, said_i, conns, _ = converse(node, recorder, ("--count", 5, "--v6"), ("--count", 5), port=free_port())
+    check_whole(conns[0], said_r[0], said_i[0])
+    assert conns[0]["local"].startswith("127.0.0.1:") and conns[0]["remote"].startswith("127.0.0.1:")
+
+
 def test_accept_without_an_address_is_recorded_with_one(node, recorder):  # W5: p2pnode accepts with NULL
     _, _, conns, _ = converse(node, recorder, ("--count", 1), ("--count", 1))
     assert conns[0]["remote"].startswith("127.0.0.1:") and not conns[0]["local_initiated"]

@@ -545,7 +545,7 @@ static int listen_on(int port)
 	struct sockaddr *addr = opt.listen_v6 ? (struct sockaddr *)&six : (struct sockaddr *)&four;
 	socklen_t len = opt.listen_v6 ? sizeof(six) : sizeof(four);
 	int fd = socket(opt.listen_v6 ? AF_INET6 : AF_INET, SOCK_STREAM, 0), on = 1;
-	six.sin6_addr = in6addr_loopback;
+	six.sin6_addr = in6addr_any; /* v4-mapped peers too */
 	four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (fd < 0 || bind(fd, addr, len) < 0 || listen(fd, 1024) < 0)
@@ -668,7 +668,7 @@ enum {
 static const struct argp_option options[] = {
 	{ "listen", 'l', "PORT", 0, "listen on loopback and accept", 0 },
 	{ "connect", 'c', "ADDR:PORT", 0, "connect (also with --listen, which comes first)", 0 },
-	{ "v6", V6, NULL, 0, "listen on ::1", 0 },
+	{ "v6", V6, NULL, 0, "listen on ::, for IPv4 too", 0 },
 	{ "identity", 'i', "FILE", 0, "identity.json; else a fresh one", 0 },
 	{ "send", SEND, "WAY", 0, "write writev send sendto sendmsg sendmmsg sendfile splice uring",
 	  0 },
