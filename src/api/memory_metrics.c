@@ -161,14 +161,16 @@ static void put_allocators(struct buf *out, const char *name, const struct scrap
 			      { "hole", a->hole_bytes },
 			      { "cache", a->cache_bytes } };
 		for (size_t k = 0; column == FREE && k < ARRAY_LEN(parts); k++) {
+			if (parts[k].bytes == UINT64_MAX) /* not known */
+				continue;
 			begin(out, name, s);
 			metric_label(out, "allocator", a->allocator);
 			metric_label(out, "kind", parts[k].kind);
 			metric_u64(out, parts[k].bytes);
 		}
-		if (column != FREE)
-			row(out, name, s, "allocator", a->allocator,
-			    column == LIVE ? a->live_bytes : a->metadata_bytes);
+		uint64_t value = column == LIVE ? a->live_bytes : a->metadata_bytes;
+		if (column != FREE && value != UINT64_MAX)
+			row(out, name, s, "allocator", a->allocator, value);
 	}
 }
 

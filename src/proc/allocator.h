@@ -14,6 +14,7 @@
 struct breakdown;
 struct target;
 
+/** struct allocator_reading - bytes; UINT64_MAX in any of them: not known. */
 struct allocator_reading {
 	char allocator[32];       /* "glibc malloc", "jemalloc" */
 	char how[96];             /* how it was found and read, for people */
@@ -51,7 +52,9 @@ int allocators_read(struct breakdown *breakdown, const struct target *target,
 struct memory;
 /** allocators_add() - one more reading of @breakdown, zeroed; NULL without memory. */
 struct allocator_reading *allocators_add(struct breakdown *breakdown);
-/** allocators_glibc() - read glibc's malloc; 0, or -ENOMEM. */
+/** The readers: 0 (whether there is something to read or not), or -ENOMEM. */
 int allocators_glibc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+int allocators_cpython(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+int allocators_hotspot(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 
 #endif

@@ -34,6 +34,10 @@ int allocators_read(struct breakdown *b, const struct target *target,
 	struct memory memory;
 	memory_of_process(&memory, &process);
 	int rc = allocators_glibc(b, &memory, err);
+	if (rc == 0)
+		rc = allocators_cpython(b, &memory, err);
+	if (rc == 0)
+		rc = allocators_hotspot(b, &memory, err);
 	if (known)
 		pages_close(&pages);
 	if (rc < 0)

@@ -413,11 +413,11 @@ void regions_text_allocators(struct buf *to, const struct breakdown *b,
 		   "caches", columns, "metadata", "allocator, how it is known", style.plain);
 	for (size_t i = 0; i < b->allocator_count; i++) {
 		const struct allocator_reading *a = &b->allocators[i];
-		put_size(to, opt, a->live_bytes, 1);
-		put_size(to, opt, a->free_page_bytes, 1);
-		put_size(to, opt, a->hole_bytes, 1);
-		put_size(to, opt, a->cache_bytes, 1);
-		put_size(to, opt, a->metadata_bytes, 1);
+		put_size(to, opt, a->live_bytes, a->live_bytes != UINT64_MAX);
+		put_size(to, opt, a->free_page_bytes, a->free_page_bytes != UINT64_MAX);
+		put_size(to, opt, a->hole_bytes, a->hole_bytes != UINT64_MAX);
+		put_size(to, opt, a->cache_bytes, a->cache_bytes != UINT64_MAX);
+		put_size(to, opt, a->metadata_bytes, a->metadata_bytes != UINT64_MAX);
 		buf_puts(to, "  ");
 		put_cell(to, a->allocator, 32, opt->ascii, 0);
 		buf_printf(to, "  %s", style.dim);

@@ -2,6 +2,8 @@
 """Allocators read from outside, against what they say of themselves."""
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 
@@ -107,3 +109,57 @@ def test_reading_a_heap_brings_no_page_in(byteledger, prog):
 def test_a_static_program_is_read_too(byteledger, prog):
     with Program(prog("glibcheap_static"), "16", "3") as program:
         check_against_mallinfo(byteledger, program)
+
+
+def named(breakdown, allocator):
+    found = [a for a in breakdown["allocators"] if a["allocator"] == allocator]
+    assert len(found) == 1, breakdown["allocators"]
+    return found[0]
+
+
+def test_cpythons_small_objects_agree_with_its_own_statistics(byteledger):
+    script = ("import sys,os\nkeep=[(i,str(i)*3) for i in range(200000)]\ndel keep[::3]\n"
+              "sys._debugmallocstats()\nos.write(1,b'ready\\n')\nos.read(0,1)\n")
+    child = subprocess.Popen(["/usr/bin/python3", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        # its statistics come before "ready", and fit into the pipe
+        assert child.stdout.readline() == b"ready\n"
+        breakdown = regions(byteledger, child.pid)
+        child.stdin.close()
+        stats = child.stderr.read().decode()
+    finally:
+        child.kill()
+        child.wait()
+        for stream in (child.stdout, child.stderr):
+            stream.close()
+    own = {k: int(v.replace(",", "")) for k, v in re.findall(r"^# bytes in (allocated|available) blocks\s*=\s*([0-9,]+)", stats, re.M)}
+    heap = named(breakdown, "CPython objects")
+    close(heap["live_bytes"], own["allocated"])
+    assert heap["hole_bytes"] <= own["available"] * 1.05 + (1 << 20)
+    runtime = sum(c["rss_bytes"] for c in breakdown["classes"] if c["class"] == "runtime")
+    close(runtime, heap["resident_bytes"], 0.1)
+    assert sum(c["rss_bytes"] for c in breakdown["classes"]) == breakdown["rss_bytes"]
+
+
+@pytest.mark.large
+def test_hotspots_spaces_are_those_of_jstat(byteledger, installed, tmp_path):
+    java = installed("java")
+    source = tmp_path / "Hold.java"
+    source.write_text("public class Hold { public static void main(String[] a) throws Exception {\n"
+                      "byte[][] keep = new byte[64][]; for (int i = 0; i < 64; i++) keep[i] = new byte[1 << 20];\n"
+                      "System.gc(); System.out.println(\"ready\"); System.in.read(); System.out.println(keep.length); } }\n")
+    done = subprocess.run([java, "--version"], capture_output=True, text=True, timeout=60)
+    javac = shutil.which("javac")
+    if not javac:
+        pytest.skip("javac is not installed")
+    assert done.returncode == 0
+    subprocess.run([javac, str(source)], check=True, timeout=120)
+    with Program(java, "-XX:+UsePerfData", "-cp", str(tmp_path), "Hold") as program:
+        heap = named(regions(byteledger, program.pid), "HotSpot heap")
+        assert (64 << 20) < heap["live_bytes"] < (96 << 20), heap
+        assert heap["live_bytes"] <= heap["reserved_bytes"] and heap["hole_bytes"] is None
+        jstat = shutil.which("jstat")
+        if jstat:
+            out = subprocess.run([jstat, "-gc", str(program.pid)], capture_output=True, text=True, timeout=60).stdout.split("\n")
+            row = dict(zip(out[0].split(), map(lambda v: float(v) if v != "-" else 0, out[1].split())))
+            close(heap["live_bytes"], 1024 * sum(row[k] for k in ("S0U", "S1U", "EU", "OU", "MU")), 0.05)

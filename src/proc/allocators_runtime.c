@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * allocators_runtime.c - heaps of language runtimes that need no symbols to be read: CPython's small objects by the shape of
+ * their pools, HotSpot's spaces from the performance counters that every JVM maps.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proc/allocator.h"
+#include "proc/breakdown.h"
+#include "proc/memory.h"
+
+/* ---- CPython 3.10 and later ---------------------------------------------------------------------------------------- */
+
+#define POOL_BYTES 16384u /* a pool lies at a multiple of its size, its header at its start */
+#define POOL_HEAD 48u
+#define POOL_CLASSES 32u /* of 16, 32, ... 512 bytes */
+#define POOLS_AT_ONCE 64u
+#define POOLS_TRIED_MAX (1u << 22) /* 64 GiB of anonymous memory */
+
+struct pool {
+	uint32_t used, pad;
+	uint64_t free_block, next, prev;
+	uint32_t arena, class, next_offset, last_offset;
+};
+
+/* Everything that a header says of itself must agree. */
+static int is_pool(const struct pool *p, uint64_t at)
+{
+	if (p->class >= POOL_CLASSES || p->pad)
+		return 0;
+	uint32_t size = (p->class + 1) * 16, room = (POOL_BYTES - POOL_HEAD) / size;
+	if (p->last_offset != POOL_BYTES - size || p->used > room || p->next_offset < POOL_HEAD ||
+	    p->next_offset > POOL_BYTES || (p->next_offset - POOL_HEAD) % size)
+		return 0;
+	if (p->free_block && (p->free_block < at + POOL_HEAD || p->free_block >= at + POOL_BYTES ||
+			      (p->free_block - at - POOL_HEAD) % size))
+		return 0;
+	return p->used <= (p->next_offset - POOL_HEAD) / size;
+}
+
+struct pools {
+	const struct memory *memory;
+	struct memory_pages pages;
+	struct allocator_reading sum;
+	uint64_t pools, tried;
+};
+
+static uint64_t count_pool(struct pools *s, const struct pool *p, uint64_t at)
+{
+	uint64_t resident = memory_resident(&s->pages, at, at + POOL_BYTES);
+	uint64_t live = (uint64_t)p->used * (p->class + 1) * 16;
+	s->pools++;
+	s->sum.resident_bytes += resident;
+	s->sum.reserved_bytes += POOL_BYTES;
+	if (!p->used) {
+		s->sum.free_page_bytes += resident;
+		return resident;
+	}
+	s->sum.live_bytes += live;
+	s->sum.live_count += p->used;
+	s->sum.metadata_bytes += POOL_HEAD;
+	s->sum.hole_bytes += resident > live + POOL_HEAD ? resident - live - POOL_HEAD : 0;
+	return resident;
+}
+
+/* Resident bytes of the pools in one mapping. */
+static uint64_t read_pools(struct pools *s, const struct region *region)
+{
+	struct pool heads[POOLS_AT_ONCE];
+	uint64_t at = (region->start + POOL_BYTES - 1) & ~(uint64_t)(POOL_BYTES - 1), found = 0;
+	while (at >= region->start && at < region->end && region->end - at >= POOL_BYTES &&
+	       s->tried < POOLS_TRIED_MAX) {
+		struct target_piece pieces[POOLS_AT_ONCE];
+		uint64_t places[POOLS_AT_ONCE];
+		unsigned count = 0;
+		for (; count < POOLS_AT_ONCE && at < region->end &&
+		       region->end - at >= POOL_BYTES && s->tried < POOLS_TRIED_MAX;
+		     at += POOL_BYTES, s->tried++) {
+			/* a pool in use has written its header */
+			if (!memory_resident(&s->pages, at, at + s->memory->page_bytes))
+				continue;
+			places[count] = at;
+			pieces[count] =
+				(struct target_piece){ at, &heads[count], sizeof(heads[0]) };
+			count++;
+		}
+		ssize_t got = count ? s->memory->read(s->memory->ctx, pieces, count) : 0;
+		for (unsigned i = 0; i < count && got >= (ssize_t)((i + 1) * sizeof(heads[0]));
+		     i++) {
+			if (is_pool(&heads[i], places[i]))
+				found += count_pool(s, &heads[i], places[i]);
+		}
+	}
+	return found;
+}
+
+static int runs_python(const struct breakdown *b)
+{
+	for (size_t i = 0; i < b->region_count; i++) {
+		const char *base = strrchr(b->regions[i].name, '/');
+		if (base &&
+		    (strncmp(base, "/python3", 8) == 0 || strncmp(base, "/libpython3", 11) == 0))
+			return 1;
+	}
+	return 0;
+}
+
+int allocators_cpython(struct breakdown *b, const struct memory *memory, struct err *err)
+{
+	if (!runs_python(b))
+		return 0;
+	struct pools *s = calloc(1, sizeof(*s));
+	int rc = s ? 0 : -ENOMEM;
+	if (s)
+		s->memory = s->pages.memory = memory;
+	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
+		const struct region *r = &b->regions[i];
+		if ((r->perms & (REGION_READ | REGION_WRITE | REGION_SHARED)) !=
+			    (REGION_READ | REGION_WRITE) ||
+		    r->inode || r->class != REGION_ANONYMOUS)
+			continue;
+		uint64_t pools = read_pools(s, r);
+		if (pools && pools >= r->rss_bytes / 2)
+			rc = breakdown_relabel(b, i, REGION_RUNTIME, "CPython objects", "CPython",
+					       HOW_ALLOCATOR);
+	}
+	struct allocator_reading *a = rc == 0 && s->pools ? allocators_add(b) : NULL;
+	if (rc == 0 && s->pools && !a)
+		rc = -ENOMEM;
+	if (a) {
+		*a = s->sum;
+		a->exact = 1;
+		a->consistency = 100; /* only headers that agree in every field are counted */
+		snprintf(a->allocator, sizeof(a->allocator), "CPython objects");
+		snprintf(a->how, sizeof(a->how),
+			 "%llu pools of 16 KiB, recognised by their headers",
+			 (unsigned long long)s->pools);
+	}
+	free(s);
+	return rc < 0 ? err_set(err, rc, "cannot read the heap of process %d", (int)b->pid) : 0;
+}
+
+/* ---- HotSpot -------------------------------------------------------------------------------------------------------- */
+
+#define PERF_MAGIC 0xc0c0feca /* bytes ca fe c0 c0 */
+#define PERF_HEAD 32u
+#define PERF_BYTES_MAX (1u << 20)
+#define PERF_ENTRIES_MAX 8192u
+
+static uint32_t u32_at(const char *bytes)
+{
+	uint32_t v;
+	memcpy(&v, bytes, 4);
+	return v;
+}
+
+/* "sun.gc.generation.1.space.0.used": the part behind the space; NULL for any other counter. */
+static const char *space_part(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+	if (!dot || (strncmp(name, "sun.gc.generation.", 18) != 0 &&
+		     strncmp(name, "sun.gc.metaspace.", 17) != 0))
+		return NULL;
+	if (name[7] == 'g' && !strstr(name, ".space."))
+		return NULL;
+	return dot + 1;
+}
+
+/*
+ * The counters that `jstat` reads: a header, then entries { length, name offset, vector length, type, flags, units,
+ * variability, data offset }. Every offset is the target's word.
+ */
+static unsigned read_counters(const char *bytes, size_t len, uint64_t *used, uint64_t *capacity)
+{
+	unsigned spaces = 0;
+	if (len < PERF_HEAD || u32_at(bytes) != PERF_MAGIC || bytes[4] != 1 || bytes[5] != 2)
+		return 0;
+	uint64_t at = u32_at(bytes + 24);
+	uint32_t count = u32_at(bytes + 28);
+	for (uint32_t i = 0; i < count && i < PERF_ENTRIES_MAX && at <= len && len - at >= 20;
+	     i++) {
+		uint32_t entry = u32_at(bytes + at), name = u32_at(bytes + at + 4),
+			 data = u32_at(bytes + at + 16);
+		if (entry < 20 || entry > len - at)
+			break;
+		uint64_t value;
+		if (bytes[at + 12] == 'J' && !u32_at(bytes + at + 8) && name < entry &&
+		    data <= entry - 8 && memchr(bytes + at + name, '\0', entry - name)) {
+			const char *part = space_part(bytes + at + name);
+			memcpy(&value, bytes + at + data, 8);
+			if (part && strcmp(part, "used") == 0 && value < 1ull << 56) {
+				*used += value;
+				spaces++;
+			} else if (part && strcmp(part, "capacity") == 0 && value < 1ull << 56) {
+				*capacity += value;
+			}
+		}
+		at += entry;
+	}
+	return spaces;
+}
+
+int allocators_hotspot(struct breakdown *b, const struct memory *memory, struct err *err)
+{
+	for (size_t i = 0; i < b->region_count; i++) {
+		const struct region *r = &b->regions[i];
+		uint64_t used = 0, capacity = 0, len = r->end - r->start;
+		if (!strstr(r->name, "/hsperfdata_") || len > PERF_BYTES_MAX)
+			continue;
+		char *bytes = malloc(len);
+		if (!bytes)
+			return err_set(err, -ENOMEM, "cannot read the heap of process %d",
+				       (int)b->pid);
+		unsigned spaces = memory_read(memory, r->start, bytes, len) == 0
+					  ? read_counters(bytes, len, &used, &capacity)
+					  : 0;
+		free(bytes);
+		if (!spaces)
+			continue;
+		struct allocator_reading *a = allocators_add(b);
+		if (!a)
+			return err_set(err, -ENOMEM, "cannot read the heap of process %d",
+				       (int)b->pid);
+		snprintf(a->allocator, sizeof(a->allocator), "HotSpot heap");
+		snprintf(a->how, sizeof(a->how),
+			 "%u spaces of its performance counters, as of the last collection",
+			 spaces);
+		a->live_bytes = used;
+		a->reserved_bytes = capacity;
+		a->free_page_bytes = a->hole_bytes = a->cache_bytes = a->metadata_bytes =
+			a->resident_bytes = a->live_count = UINT64_MAX;
+		a->consistency = used <= capacity ? 100 : 0;
+		return 0;
+	}
+	return 0;
+}
