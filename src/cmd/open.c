@@ -141,7 +141,8 @@ static int run_raw(struct recording *rec, struct sink *sink, struct err *err)
 	return rc < 0 ? rc : sink->define(sink, &def, err);
 }
 
-int recording_run(struct recording *rec, struct sink *sink, struct err *err)
+static int run_until(struct recording *rec, int has_until, uint64_t until_ns, struct sink *sink,
+		     struct err *err)
 {
 	struct progress progress = { .what = "reading" };
 	int rc;
@@ -151,7 +152,9 @@ int recording_run(struct recording *rec, struct sink *sink, struct err *err)
 		rc = run_raw(rec, sink, err);
 	} else {
 		struct trace_read_opt opt = { .progress = progress_tick,
-					      .progress_ctx = &progress };
+					      .progress_ctx = &progress,
+					      .has_until = has_until,
+					      .until_ns = until_ns };
 		rc = trace_reader_run(rec->reader, sink, &opt, err);
 		note_damage(rec);
 		if (rc == 0)
@@ -159,6 +162,16 @@ int recording_run(struct recording *rec, struct sink *sink, struct err *err)
 	}
 	progress_end(&progress);
 	return rc;
+}
+
+int recording_run(struct recording *rec, struct sink *sink, struct err *err)
+{
+	return run_until(rec, 0, 0, sink, err);
+}
+
+static int source_run_until(void *ctx, uint64_t until_ns, struct sink *sink, struct err *err)
+{
+	return run_until(ctx, 1, until_ns, sink, err);
 }
 
 static int source_run(void *ctx, struct sink *sink, struct err *err)
@@ -183,8 +196,10 @@ static int source_resolve(void *ctx, struct prof *prof, struct err *err)
 static struct query_source as_source(struct recording *rec)
 {
 	struct query_source source = { .run = source_run, .resolve = source_resolve, .ctx = rec };
-	if (rec->kind == RECORDING_BLT)
+	if (rec->kind == RECORDING_BLT) {
 		source.summary = source_summary;
+		source.run_until = source_run_until;
+	}
 	return source;
 }
 

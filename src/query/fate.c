@@ -153,7 +153,7 @@ int fate_run(const struct query_source *source, const struct plan *plan, struct 
 		.bits = bits,
 		.blocks = CHUNKED_INIT(struct fate_block),
 	};
-	int rc = source->run(source->ctx, &fate.sink, err);
+	int rc = plan_run(source, plan, &fate.sink, err);
 	for (uint32_t i = 0; i < fate.highest && rc == 0; i++) {
 		const struct fate_block *b =
 			chunked_has(&fate.blocks, i) ? chunked_at(&fate.blocks, i) : NULL;

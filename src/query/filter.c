@@ -82,7 +82,7 @@ int filter_run(const struct query_source *source, const struct plan *plan, const
 		.to = to,
 		.taken = CHUNKED_INIT(uint8_t),
 	};
-	int rc = source->run(source->ctx, &f.sink, err);
+	int rc = plan_run(source, plan, &f.sink, err);
 	if (rc == 0)
 		rc = flush(&f, err);
 	chunked_fini(&f.taken);

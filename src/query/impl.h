@@ -54,6 +54,20 @@ static inline int plan_before_at(const struct plan *plan, uint64_t time_ns, uint
 	return plan->at_by_event ? event <= plan->at_event : time_ns <= plan->at_ns;
 }
 
+/**
+ * plan_run() - replay as far as it matters: what happens after the asked moment decides only how blocks ended, and nothing
+ * asks for that unless lifetimes or leaks are selected.
+ */
+static inline int plan_run(const struct query_source *source, const struct plan *plan,
+			   struct sink *sink, struct err *err)
+{
+	int all = !plan->has_at || plan->leaked || plan->lifetime_min_ns ||
+		  plan->lifetime_max_ns != UINT64_MAX;
+	if (all || plan->at_ns == UINT64_MAX || !source->run_until)
+		return source->run(source->ctx, sink, err);
+	return source->run_until(source->ctx, plan->at_ns, sink, err);
+}
+
 /** regex_stacks() - which stack rows of @prof have a frame whose function matches; malloc'd, NULL with @err. */
 uint8_t *regex_stacks(const struct prof *prof, const char *regex, struct err *err);
 

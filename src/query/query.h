@@ -57,11 +57,13 @@ int query_is_empty(const struct query *query);
 
 /**
  * struct query_source - where the events come from: a .blt recording, or a foreign file read by somebody else.
- * @run replays everything into a sink; each time the same. @summary (may be NULL) loads a finished reading: 1 done, 0
+ * @run replays everything into a sink; each time the same. @run_until (may be NULL) may leave out events later than a
+ * moment, but no definition: for `at`, after which nothing counts. @summary (may be NULL) loads a finished reading: 1 done, 0
  * there is none, negative errno. @resolve (may be NULL) gives symbols to the frames that have none; function_regex asks.
  */
 struct query_source {
 	int (*run)(void *ctx, struct sink *sink, struct err *err);
+	int (*run_until)(void *ctx, uint64_t until_ns, struct sink *sink, struct err *err);
 	int (*summary)(void *ctx, struct prof *prof, struct err *err);
 	int (*resolve)(void *ctx, struct prof *prof, struct err *err);
 	void *ctx;

@@ -156,12 +156,19 @@ static int replay_block(struct replay *p, struct events_dec *dec, uint64_t at,
 	return events_dec_block(dec, head, &view, err);
 }
 
+/* All of the block's events, and of those behind it, are later than what is asked for: times never go back. */
+static int is_later(const struct trace_read_opt *opt, const struct blt_head *head)
+{
+	return opt && opt->has_until && head->type == BLT_EVENTS && head->time_ns > opt->until_ns;
+}
+
 static int run(struct replay *p, struct events_dec *dec, const struct trace_read_opt *opt,
 	       struct err *err)
 {
 	struct trace_reader *r = p->reader;
 	struct trace_reader_info *info = &r->info;
 	uint64_t at = BLT_FILE_HEADER, told = 0;
+	int stopped = 0;
 	info->damaged_blocks = (uint64_t)r->header_damaged;
 	info->skipped_bytes = 0;
 	info->truncated = 0;
@@ -179,7 +186,11 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 				info->truncated = 1;
 			at = next;
 		} else if (rc > 0) {
-			rc = replay_block(p, dec, at, &head, err);
+			/* the first later one is read, since it tells what is missing before it; then none is */
+			rc = stopped && head.type == BLT_EVENTS
+				     ? 0
+				     : replay_block(p, dec, at, &head, err);
+			stopped |= is_later(opt, &head);
 			at += BLT_BLOCK_HEADER + head.stored;
 			if (rc > 0)
 				info->skipped_bytes += BLT_BLOCK_HEADER + head.stored;
@@ -202,6 +213,8 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 		}
 	}
 	struct events_tally seen;
+	if (stopped)
+		return 0;
 	events_dec_tally(dec, &seen);
 	if (info->indexed && memcmp(&seen, &r->total, sizeof(seen)) != 0)
 		return events_dec_gap(dec, &r->total, err);

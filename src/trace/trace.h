@@ -63,6 +63,9 @@ void trace_reader_info(const struct trace_reader *reader, struct trace_reader_in
 struct trace_read_opt {
 	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
 	void *progress_ctx;
+	/* 1: events later than @until_ns may be left out, block by block, unread; definitions are not */
+	int has_until;
+	uint64_t until_ns;
 };
 /**
  * trace_reader_run() - replay everything into @sink in recorded order: definitions, then the events that use them.

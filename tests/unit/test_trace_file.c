@@ -679,6 +679,38 @@ static void damage_costs_what_lies_before_the_next_key_block_and_no_more(void **
 	copy_fini(&out);
 }
 
+static void events_later_than_asked_are_left_out_block_by_block_but_no_definition(void **state)
+{
+	(void)state;
+	struct copy in, all, part;
+	struct trace_reader_info info;
+	struct err err = { 0 };
+	record(&in, 11, 300000, 3000, 1);
+	read_back(&all, &info);
+	for (unsigned share = 0; share <= 10; share++) {
+		uint64_t until = all.events[(all.count - 1) * share / 10].time_ns;
+		size_t wanted = 0;
+		while (wanted < all.count && all.events[wanted].time_ns <= until)
+			wanted++;
+		struct trace_reader *r = trace_reader_new(path, &err);
+		assert_non_null(r);
+		copy_init(&part);
+		struct trace_read_opt opt = { .has_until = 1, .until_ns = until };
+		assert_done(trace_reader_run(r, &part.sink, &opt, &err), err);
+		trace_reader_info(r, &info);
+		assert_int_equal(info.damaged_blocks + info.skipped_bytes, 0);
+		/* at most the block with the first later one, and one more */
+		if (part.count < wanted || part.count > wanted + 6000)
+			fail_msg("%zu events of %zu wanted", part.count, wanted);
+		assert_memory_equal(part.events, all.events, part.count * sizeof(*all.events));
+		assert_string_equal(buf_cstr(&part.defs), buf_cstr(&all.defs));
+		copy_fini(&part);
+		trace_reader_freep(&r);
+	}
+	copy_fini(&in);
+	copy_fini(&all);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -710,6 +742,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			damage_costs_what_lies_before_the_next_key_block_and_no_more, set_up,
 			tear_down),
+		cmocka_unit_test_setup_teardown(
+			events_later_than_asked_are_left_out_block_by_block_but_no_definition,
+			set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_floor_of_free_space_is_kept, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
