@@ -4,8 +4,9 @@
  *
  * The index has lines of 16 entries (a cache line). Where a node's entry may stand is hashed from the path up to the
  * last multiple of four frames first, from its whole path after that: the entries of frames that follow each other
- * then share a line and a page, which is what a look-up costs when the tree is large. An entry holds 4 bits of the
- * path's hash above the node's number, so that other nodes are seldom looked at. Nothing is ever taken out.
+ * then share a line and a page, which is what a look-up costs when the tree is large. The bits of an entry that no
+ * node's number needs hold as many of the path's hash, so that other nodes are seldom looked at: 12 bits with the default
+ * budget. Nothing is ever taken out.
  */
 #ifndef UNWIND_NODES_H
 #define UNWIND_NODES_H
@@ -22,6 +23,7 @@ struct unwind_nodes {
 	struct wire_node *node;
 	uint32_t *index;
 	uint32_t line_mask, node_max;
+	uint32_t tag_shift; /* bits of the largest node number */
 	uint32_t *count;
 };
 
@@ -32,7 +34,8 @@ static inline void unwind_nodes_init(struct unwind_nodes *nodes, void *base)
 	nodes->node = (struct wire_node *)((char *)base + h->nodes_off);
 	nodes->index = (uint32_t *)((char *)base + h->index_off);
 	nodes->line_mask = h->index_entries / UNWIND_NODES_LINE - 1;
-	nodes->node_max = h->node_max;
+	nodes->node_max = h->node_max < WIRE_NODE_MAX ? h->node_max : WIRE_NODE_MAX;
+	nodes->tag_shift = 32 - (uint32_t)__builtin_clz(nodes->node_max | 1);
 	nodes->count = &h->node_count;
 }
 
@@ -51,11 +54,24 @@ static inline uint64_t unwind_path_hash(uint64_t outer, uint64_t pc)
 /** Frames of one path whose entries share a line, as a mask of the frame's index from the outermost. */
 #define UNWIND_NODES_BLOCK 3u
 
+/* Tag, further lines and place in the line come from different bits: what shares a line is not to share its tag. */
+static inline uint32_t unwind_node_tag(const struct unwind_nodes *nodes, uint64_t hash)
+{
+	return (uint32_t)(hash >> 32) << nodes->tag_shift;
+}
+
+/* Where to go on after @tried lines that were full. */
+static inline uint32_t unwind_node_next_line(const struct unwind_nodes *nodes, uint64_t hash,
+					     uint32_t tried)
+{
+	return ((uint32_t)hash + tried) & nodes->line_mask;
+}
+
 static inline int unwind_node_is(const struct unwind_nodes *nodes, uint32_t number, uint64_t pc,
 				 uint32_t parent, uint32_t gen)
 {
 	const struct wire_node *n = &nodes->node[number];
-	return number < nodes->node_max && n->pc == pc && n->parent == parent && n->gen == gen;
+	return n->pc == pc && n->parent == parent && n->gen == gen;
 }
 
 /* A number for a new node: the spare one if it is larger than the parent's. 0 where there is none left. */
@@ -86,7 +102,7 @@ static inline void unwind_node_prepare(const struct unwind_nodes *nodes, uint64_
 				       uint64_t hash)
 {
 	uint32_t line = (uint32_t)(block >> 20) & nodes->line_mask;
-	uint32_t start = (uint32_t)(hash >> 16), tag = (uint32_t)(hash >> 12) << WIRE_NODE_BITS;
+	uint32_t start = (uint32_t)(hash >> 60), tag = unwind_node_tag(nodes, hash);
 	const uint32_t *slots = nodes->index + (uint64_t)line * UNWIND_NODES_LINE;
 
 	for (unsigned i = 0; i < UNWIND_NODES_LINE; i++) {
@@ -99,6 +115,8 @@ static inline void unwind_node_prepare(const struct unwind_nodes *nodes, uint64_
 		if (!entry)
 			return;
 	}
+	line = unwind_node_next_line(nodes, hash, 0);
+	__builtin_prefetch(nodes->index + (uint64_t)line * UNWIND_NODES_LINE);
 }
 
 /**
@@ -111,7 +129,7 @@ static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t bloc
 				       uint64_t pc, uint32_t parent, uint32_t gen, uint32_t *spare)
 {
 	uint32_t line = (uint32_t)(block >> 20) & nodes->line_mask, mine = 0;
-	uint32_t start = (uint32_t)(hash >> 16), tag = (uint32_t)(hash >> 12) << WIRE_NODE_BITS;
+	uint32_t start = (uint32_t)(hash >> 60), tag = unwind_node_tag(nodes, hash);
 
 	for (unsigned tried = 0; tried < UNWIND_NODES_LINES; tried++) {
 		uint32_t *slots = nodes->index + (uint64_t)line * UNWIND_NODES_LINE;
@@ -131,14 +149,14 @@ static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t bloc
 								__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 					return mine;
 			}
-			if ((entry ^ tag) < WIRE_NODE_MAX &&
+			if ((entry ^ tag) < nodes->node_max &&
 			    unwind_node_is(nodes, entry ^ tag, pc, parent, gen)) {
 				if (mine)
 					*spare = mine;
 				return entry ^ tag;
 			}
 		}
-		line = ((uint32_t)(hash >> 32) + tried) & nodes->line_mask;
+		line = unwind_node_next_line(nodes, hash, tried);
 	}
 	if (mine)
 		*spare = mine;
