@@ -30,7 +30,7 @@ struct walk {
 	uint64_t busy; /* thread that is using it + 1; 0 = nobody */
 	uint64_t ip, sp, bp, bx;
 	uint32_t first, count; /* the process's places */
-	uint32_t place;        /* the one that served last */
+	uint32_t place, other; /* the one that served last, and the one before */
 	uint32_t frames;
 	uint32_t guessed, reads, failed, missed;
 	int32_t stop;
@@ -172,39 +172,54 @@ struct walk_table {
 #define UNWIND_TABLE struct walk_table
 #define UNWIND_IDX(t, i) WALK_U32(t, (t).idx + (uint32_t)(i))
 #define UNWIND_ROW(t, i) WALK_U32(t, (t).row + (uint32_t)(i))
-#define UNWIND_RULE(t, i)                                      \
-	((uint64_t)WALK_U32(t, (t).rule + 2 * (uint32_t)(i)) | \
-	 (uint64_t)WALK_U32(t, (t).rule + 2 * (uint32_t)(i) + 1) << 32)
+/* recipes start at a multiple of 8 bytes: both halves in one load */
+#define UNWIND_RULE(t, i)        \
+	(*(const uint64_t *)&(t) \
+		  .words->v[(uint64_t)((t).rule + 2 * (uint32_t)(i)) & (t).mask & ~1ULL])
 #include "unwind/table.h"
 
 /* Beside the wire's kinds, in the walk only. */
 #define WALK_NOT_CODE 10
 #define WALK_CODE 11
 
+#define WALK_PLACE(t, i) (&(t)->places[(uint64_t)(uint32_t)(i) & (WIRE_STACK_PLACES_MAX - 1)])
+/* One of two halves of [lo, lo + n) holds the first place past @pc. */
+#define WALK_PLACES_HALVE(t, lo, n, pc)                                                            \
+	do {                                                                                       \
+		uint32_t half = ((n) + 1) >> 1;                                                    \
+		uint64_t at = (uint64_t)(uint32_t)((lo) + half - 1) & (WIRE_STACK_PLACES_MAX - 1); \
+		int64_t d = (int64_t)(t)->places[at].lo - (int64_t)((pc) + 1);                     \
+		(lo) += half & (uint32_t)(d >> 63);                                                \
+		(n) -= half;                                                                       \
+	} while (0)
+
 /* The process's executable mapping that holds @pc; NULL = none. */
 static UNWIND_INLINE const struct wire_stack_place *walk_place(struct walk_tools *t, uint64_t pc)
 {
 	struct walk *w = t->w;
-	const struct wire_stack_place *p =
-		&t->places[(uint64_t)w->place & (WIRE_STACK_PLACES_MAX - 1)];
-	uint32_t lo = w->first, n = w->count;
+	uint32_t at = w->place, lo = w->first, n = w->count;
+	const struct wire_stack_place *p = WALK_PLACE(t, at);
 
-	if (pc >= p->lo && pc < p->hi)
-		return p;
-	for (int i = 0; i < WIRE_STACK_PLACE_PROBES; i++) {
-		uint32_t half = (n + 1) >> 1;
-		uint64_t at = (uint64_t)(uint32_t)(lo + half - 1) & (WIRE_STACK_PLACES_MAX - 1);
-		int64_t d = (int64_t)t->places[at].lo - (int64_t)(pc + 1);
-		lo += half & (uint32_t)(d >> 63);
-		n -= half;
+	if (pc < p->lo || pc >= p->hi) {
+		/* calls go to and fro between two modules */
+		at = w->other;
+		p = WALK_PLACE(t, at);
+		if (pc < p->lo || pc >= p->hi) {
+			/* five halvings empty 31 places, which is what most processes have */
+			if (n > 31)
+				for (int i = 5; i < WIRE_STACK_PLACE_PROBES; i++)
+					WALK_PLACES_HALVE(t, lo, n, pc);
+			for (int i = 0; i < 5; i++)
+				WALK_PLACES_HALVE(t, lo, n, pc);
+			at = lo - 1;
+			p = WALK_PLACE(t, at);
+			if (lo == w->first || pc >= p->hi)
+				return 0;
+		}
+		w->other = w->place;
+		w->place = at;
 	}
-	if (lo == w->first)
-		return 0;
-	p = &t->places[(uint64_t)(uint32_t)(lo - 1) & (WIRE_STACK_PLACES_MAX - 1)];
-	if (pc >= p->hi)
-		return 0;
-	w->place = lo - 1;
-	return p;
+	return WALK_PLACE(t, w->place);
 }
 
 static UNWIND_INLINE uint64_t walk_find_rule(struct walk_tools *t, uint64_t ip)
@@ -349,7 +364,7 @@ static UNWIND_INLINE int walk_stack(struct walk *w, uint32_t slot, uint32_t pid,
 	w->block[1].at = w->block[1].last = 0;
 	w->first = process->first;
 	w->count = process->count;
-	w->place = process->first;
+	w->place = w->other = process->first;
 	w->tag = (uint64_t)process->generation << 47;
 	w->frames = w->guessed = w->reads = w->failed = w->missed = 0;
 	w->stop = WIRE_STOP_TOO_DEEP;
