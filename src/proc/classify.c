@@ -352,7 +352,6 @@ static int classify_large(struct classifier *c, struct region *r)
 
 static void classify_anonymous(struct classifier *c, struct region *r)
 {
-	int guarded = c->last_guard && c->last_end == r->start;
 	if (!(r->perms & ACCESS)) {
 		set(r, REGION_RESERVED, HOW_FLAGS, "no access");
 		return;
@@ -378,10 +377,9 @@ static void classify_anonymous(struct classifier *c, struct region *r)
 	    (classify_stack(c, r) || classify_arena(c, r) || classify_large(c, r)))
 		return;
 	set(r, REGION_ANONYMOUS, HOW_FLAGS,
-	    !(r->perms & REGION_WRITE)                   ? "read-only"
-	    : r->flags & REGION_FLAG_SHADOW_STACK        ? "shadow stacks"
-	    : guarded && !(r->flags & REGION_FLAG_GUARD) ? "read-write above a guard"
-							 : "read-write");
+	    !(r->perms & REGION_WRITE)            ? "read-only"
+	    : r->flags & REGION_FLAG_SHADOW_STACK ? "shadow stacks"
+						  : "read-write");
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */

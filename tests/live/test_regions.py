@@ -595,3 +595,27 @@ def test_diff_tells_what_grew_since_a_saved_breakdown(byteledger, tmp_path):
     # rows that make no sense are passed over
     saved.write_text('{"pid": 1, "time_ns": -5, "classes": [7, {"class": "x"}, {"class": "x", "label": "y", "rss_bytes": 1e99}]}\n')
     run(byteledger, "-p", os.getpid(), "--diff", saved)
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="needs root to change the machine")
+def test_a_hundred_thousand_differently_named_mappings_give_bounded_rows_and_memory(byteledger, zoo):
+    try:
+        more = setting("/proc/sys/vm/max_map_count", "250000")
+        more.__enter__()
+    except OSError as why:
+        pytest.skip(f"not possible here: {why}")
+    try:
+        with zoo(names=100000) as (child, _, why):
+            assert why["named"] == "100000", why
+            code = ("import resource, subprocess, sys; done = subprocess.run(sys.argv[1:], capture_output=True)\n"
+                    "sys.stderr.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)); sys.stdout.buffer.write(done.stdout)")
+            done = subprocess.run(["python3", "-c", code, byteledger, "regions", "-p", str(child.pid), "--format", "json"],
+                                  capture_output=True, check=True, timeout=120)
+            seen = json.loads(done.stdout)
+            assert len(seen["classes"]) <= 4096 + 30 and len(seen["regions"]) == 20
+            assert sum(c["rss_bytes"] for c in seen["classes"]) == seen["rss_bytes"] == seen["checks"]["smaps_rss_bytes"]
+            assert next(c for c in seen["classes"] if c["label"] == "(other)")["count"] > 90000
+            assert int(done.stderr) * 1024 < 96 << 20, done.stderr
+            assert len(run(byteledger, "-p", child.pid).stdout.splitlines()) < 200
+    finally:
+        more.__exit__(None, None, None)
