@@ -159,7 +159,8 @@ static ALWAYS_INLINE void *calloc_body(struct thread *t, size_t count, size_t ea
 	t->sync = SYNC_NEXT;
 	void *block = next.calloc(count, each);
 	t->sync = SYNC_OWN;
-	if (likely(block)) /* then the product did not overflow */
+	/* then the product did not overflow; not in a child that a signal handler forked meanwhile */
+	if (likely(block && proc.word & MODE_MASK))
 		note_obtained(t, block, count * each, sp, bp, bx);
 	return block;
 }
@@ -341,16 +342,16 @@ static ALWAYS_INLINE void *realloc_body(struct thread *t, void *old, size_t size
 	t->sync = SYNC_NEXT;
 	block = next.realloc(old, size);
 	t->sync = SYNC_OWN;
+	if (unlikely(!(proc.word & MODE_MASK)))
+		return block; /* the child that a signal handler forked meanwhile: the ring is its parent's */
 	if (likely(begun)) {
 		if (likely(block))
 			note_realloc_end(t, block, size, capture(t, caller_pc(sp), sp, bp, bx));
 		else
 			note_realloc_fail(t, old);
 	} else if (block) {
+		ring_dropped(t, 0, 0, 1); /* a failed one frees nothing */
 		note_obtained(t, block, size, sp, bp, bx);
-	} else {
-		/* the free that was counted as lost did not happen */
-		ring_dropped(t, 0, 0, (uint64_t)-1);
 	}
 	return block;
 }
@@ -388,6 +389,13 @@ static COLD void *realloc_slow(struct thread *t, void *old, size_t size, REGS)
 		t->sync = SYNC_OWN;
 		if (block)
 			note_obtained(t, block, size, sp, bp, bx);
+	} else if ((answer & MODE_MASK) == MODE_SUSPENDED) {
+		/* allocations are not recorded now, so nothing can take the address before this free is written */
+		t->sync = SYNC_NEXT;
+		block = next.realloc(old, size);
+		t->sync = SYNC_OWN;
+		if (block || !size)
+			note_free(t, old, sp, bp, bx);
 	} else {
 		block = realloc_body(t, old, size, sp, bp, bx);
 	}
@@ -442,7 +450,7 @@ static ALWAYS_INLINE void aligned_done(struct thread *t, int fast, uint32_t sync
 		return;
 	}
 	t->sync = SYNC_OWN;
-	if (likely(block))
+	if (likely(block && proc.word & MODE_MASK)) /* not in a forked child */
 		note_obtained_aligned(t, block, size, align ? align : 1, sp, bp, bx);
 	if (likely(fast))
 		t->sync = sync;

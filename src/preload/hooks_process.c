@@ -179,10 +179,10 @@ static uint64_t peak_rss(void)
 	return 0;
 }
 
-void process_exiting(void)
+static int mark_exiting(void)
 {
 	if (!recording_process())
-		return;
+		return 0;
 	struct wire_heap_header *heap = process.heap;
 	struct timespec ts;
 	if (!process.seccomp)
@@ -191,8 +191,13 @@ void process_exiting(void)
 	if (!process.no_tsc && clock_gettime(CLOCK_MONOTONIC, &ts) == 0)
 		heap->end_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 	__atomic_store_n(&heap->exiting, 1, __ATOMIC_RELEASE);
+	return 1;
+}
+
+void process_exiting(void)
+{
 	/* a container that ends with this process takes the recorder along: let it catch up */
-	if (process.alone && !process.seccomp)
+	if (mark_exiting() && process.alone && !process.seccomp)
 		ring_wait_drained(500000000u);
 }
 
@@ -230,9 +235,9 @@ EXPORT void quick_exit(int status)
 static int exec_begin(void)
 {
 	resolve();
-	if (!recording_process())
+	/* the shared file outlives the program that is replaced: no waiting for its reader */
+	if (!mark_exiting())
 		return 0;
-	process_exiting();
 	__atomic_store_n(&process.heap->exec_called, 1, __ATOMIC_RELEASE);
 	return 1;
 }

@@ -86,14 +86,12 @@ static ALWAYS_INLINE void note_free(struct thread *t, const void *block, uint64_
 	ring_publish(t, 8);
 }
 
-/** note_realloc_begin() - before the call. Return: 1 written, 0 dropped (and counted). */
+/** note_realloc_begin() - before the call. Return: 1 written, 0 dropped: counted by the caller once it is a free. */
 static ALWAYS_INLINE int note_realloc_begin(struct thread *t, const void *old)
 {
 	uint64_t *to = ring_room(t, 8);
-	if (unlikely(!to)) {
-		ring_dropped(t, 0, 0, 1);
+	if (unlikely(!to))
 		return 0;
-	}
 	to[0] = (uint64_t)old << 8 | WIRE_REALLOC_BEGIN;
 	ring_publish(t, 8);
 	return 1;

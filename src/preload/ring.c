@@ -136,6 +136,11 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 	}
 	int saved_errno = errno;
 	uint64_t need = EXTRAS + bytes + EXTRAS /* pad */ + RESERVE;
+	if (unlikely(t->slot->closed)) { /* nobody reads it any more */
+		t->soft = 0;
+		errno = saved_errno;
+		return NULL;
+	}
 	if (t->head + need > t->limit && t->head + need > look_at_tail(t, need) &&
 	    !wait_for_room(t, need)) {
 		t->soft = 0; /* look again next time */

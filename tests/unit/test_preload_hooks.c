@@ -320,6 +320,53 @@ static void one_left_by_an_exception_is_not_taken_for_the_caller(void **state)
 	assert_int_equal(pc_of(r.node), 0x5555);
 }
 
+static void a_failed_realloc_on_a_full_ring_loses_nothing(void **state)
+{
+	(void)state;
+	script();
+	struct wire_heap_slot *slot = &process.slots[0];
+	while (!slot->lost[WIRE_LOST_RING_FULL].allocations)
+		hook_malloc(1, CALLER(8, 0x1000));
+	give = NULL;
+	hook_realloc(blocks[1], 50, CALLER(8, 0x1000));
+	assert_int_equal(slot->lost[WIRE_LOST_RING_FULL].frees, 0);
+	give = blocks[2];
+	hook_realloc(blocks[1], 50, CALLER(8, 0x1000));
+	assert_int_equal(slot->lost[WIRE_LOST_RING_FULL].frees, 1);
+	assert_int_equal(slot->lost[WIRE_LOST_RING_FULL].allocations, 2);
+}
+
+static void what_a_closed_ring_refuses_is_counted(void **state)
+{
+	(void)state;
+	script();
+	hook_malloc(1, CALLER(8, 0x1000));
+	process.slots[0].closed = 1;
+	process.heap->tick++;
+	hook_malloc(7, CALLER(8, 0x1000));
+	assert_int_equal(process.slots[0].lost[WIRE_LOST_RING_FULL].allocations, 1);
+	assert_int_equal(process.slots[0].lost[WIRE_LOST_RING_FULL].bytes, 7);
+}
+
+static void switched_off_a_realloc_is_the_free_of_its_old_block(void **state)
+{
+	(void)state;
+	script();
+	hook_malloc(1, CALLER(8, 0x1000));
+	assert_int_equal(take(0).tag, WIRE_ALLOC);
+	proc.word = MODE_SUSPENDED;
+	process.heap->enabled_wanted = 0;
+	give = NULL;
+	hook_realloc(blocks[0], 90, CALLER(8, 0x1000));
+	assert_int_equal(take(0).tag, 0);
+	give = blocks[1];
+	hook_realloc(blocks[0], 90, CALLER(8, 0x1000));
+	struct record r = take(0);
+	assert_int_equal(r.tag, WIRE_FREE);
+	assert_int_equal(r.value, (uint64_t)blocks[0]);
+	assert_int_equal(take(0).tag, 0);
+}
+
 static void *failing_new(size_t size, uintptr_t b, uintptr_t c)
 {
 	(void)size;
@@ -588,6 +635,9 @@ int main(void)
 		CASE(a_failed_realloc_frees_nothing),
 		CASE(an_operator_new_is_one_allocation_whoever_serves_it),
 		CASE(one_left_by_an_exception_is_not_taken_for_the_caller),
+		CASE(a_failed_realloc_on_a_full_ring_loses_nothing),
+		CASE(what_a_closed_ring_refuses_is_counted),
+		CASE(switched_off_a_realloc_is_the_free_of_its_old_block),
 		CASE(what_a_failed_operator_new_allocates_is_not_what_was_asked_for),
 		CASE(a_sized_free_is_one_free_and_reaches_the_next_definition),
 		CASE(an_operator_delete_is_one_free),
