@@ -287,7 +287,7 @@ def test_duration_and_signals_end_a_watch_with_0(byteledger, prog):
 def test_a_leak_alerts_and_a_sawtooth_does_not(byteledger, prog):
     rule = ["--watch", "0.5", "--alert", "rate>100K/min for 5s"]
     with Program(prog("leaker"), "leak", "64", "100") as leak, Watch(byteledger, leak.pid, *rule, "--on-alert", "exit") as watch, \
-            Program(prog("leaker"), "sawtooth", "256", "100") as saw, \
+            Program(prog("leaker"), "sawtooth", "256", "20") as saw, \
             Watch(byteledger, saw.pid, *rule, "--duration", "12s") as quiet:
         assert watch.finish(120) == 3
         watch.wait_line(r"alert: rate>100K/min for 5s: the process grows by .* a minute")
