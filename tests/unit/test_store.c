@@ -274,6 +274,77 @@ static void limits_drop_the_oldest_rows_with_all_that_belongs_to_them(void **sta
 	remove_dir();
 }
 
+static int count_row(void *ctx, const struct message_connection *row)
+{
+	(void)row;
+	++*(int *)ctx;
+	return 0;
+}
+
+static int count_chunk(void *ctx, const struct store_chunk_row *chunk)
+{
+	assert_int_equal(chunk->raw_len, 2000);
+	++*(int *)ctx;
+	return 0;
+}
+
+/* Sealed traffic: chunks, closed connections, and hardly a message. */
+static void put_sealed(struct store *store, uint64_t connections)
+{
+	static uint8_t raw[2000];
+	struct message_sink *sink = store_message_sink(store);
+	for (uint64_t c = 0; c < connections; c++) {
+		struct message_connection row = { .id = c, .started_ns = 1000000000 + c };
+		CHECK(sink->connection(sink, &row, err));
+		for (uint64_t n = 0; n < 100; n++) {
+			struct message_chunk chunk = { .connection = c,
+						       .counter = n,
+						       .time_ns = row.started_ns,
+						       .raw = raw,
+						       .raw_len = sizeof(raw) };
+			CHECK(sink->chunk(sink, &chunk, err));
+		}
+		row.close_reason = "closed";
+		CHECK(sink->connection(sink, &row, err));
+		if (c % 8 == 7)
+			CHECK(store_flush(store, err));
+	}
+	CHECK(store_flush(store, err));
+}
+
+static void limits_of_bytes_and_age_drop_chunks_that_no_message_needs_too(void **state)
+{
+	(void)state;
+	const struct store_limits limits[] = { { .payload_bytes = 4 << 20 },
+					       { .age_ns = 3600000000000u } };
+	for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+		struct store *store;
+		struct store_stats stats;
+		struct store_reader *reader;
+		struct store_chunk_query all = { .limit = UINT64_MAX };
+		int connections = 0, chunks = 0;
+		fresh_dir();
+		CHECK(store_open(dir, &limits[i], &store, err));
+		put_sealed(store, 64);
+		CHECK(store_stats(store, &stats, err));
+		CHECK(store_reader_open(dir, &reader, err));
+		CHECK(store_connections(reader, 0, 1000, count_row, &connections, err));
+		/* what is left can be read, byte for byte */
+		CHECK(store_list_chunks(reader, &all, count_chunk, &chunks, err));
+		assert_int_equal(chunks, stats.chunks);
+		if (limits[i].payload_bytes) {
+			assert_in_range(stats.segment_bytes, 2 << 20, 5 << 20);
+			assert_in_range(connections, 10, 30);
+		} else {
+			assert_int_equal(chunks, 0);
+			assert_int_equal(connections, 0);
+		}
+		store_reader_close(reader);
+		CHECK(store_close(store, err));
+		remove_dir();
+	}
+}
+
 static void search_knows_phrases_must_and_must_not(void **state)
 {
 	(void)state;
@@ -311,6 +382,7 @@ int main(void)
 		cmocka_unit_test(any_query_gives_what_a_naive_filter_gives),
 		cmocka_unit_test(bytes_come_back_and_ids_go_on_after_a_second_start),
 		cmocka_unit_test(limits_drop_the_oldest_rows_with_all_that_belongs_to_them),
+		cmocka_unit_test(limits_of_bytes_and_age_drop_chunks_that_no_message_needs_too),
 		cmocka_unit_test(search_knows_phrases_must_and_must_not),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`net --config` on live pseudo-nodes: the handshake in order, identities that come late, are wrong or change, retention."""
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from netapi import Recorder, free_port, identity, wait_until
+
+
+@pytest.fixture(autouse=True)
+def permitted(byteledger):
+    done = subprocess.run([byteledger, "check", "--format", "json"], capture_output=True, text=True, timeout=60)
+    line = {f["feature"]: f for f in json.loads(done.stdout)}["net-capture"]
+    if not line["ok"]:
+        assert not (os.geteuid() == 0 and os.path.exists("/sys/kernel/btf/vmlinux")), line["why"]
+        pytest.skip(line["why"])
+
+
+class Node:
+    """A running pseudo-node; one with --listen is up when this returns."""
+
+    def __init__(self, path, *args):
+        self.process = subprocess.Popen([path, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        if "--listen" in args:
+            assert self.process.stdout.readline() == "listening\n", self.process.stderr.read()
+
+    def wait_for_pause(self):
+        assert self.process.stdout.readline() == "paused\n", self.process.stderr.read()
+
+    def go(self):
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+    def truth(self):
+        out, err = self.process.communicate(timeout=120)
+        assert self.process.returncode == 0, err
+        return [json.loads(line) for line in out.splitlines() if line.startswith("{")][-1]
+
+
+@pytest.fixture
+def p2pnode(prog):
+    started = []
+
+    def start(*args):
+        started.append(Node(prog("p2pnode"), *args))
+        return started[-1]
+    yield start
+    for node in started:
+        if node.process.poll() is None:
+            node.process.kill()
+            node.process.wait()
+
+
+@pytest.fixture
+def record(byteledger, tmp_path):
+    """record([(name, p2p, further keys)]) -> Recorder with http_v3 ports named after the nodes."""
+    started = []
+
+    def start(nodes, ports=None):
+        ports = ports or {"v2": free_port(), "v3": free_port(), **{n[0]: free_port() for n in nodes}}
+        lines = [f'http_v2 = {ports["v2"]}']
+        for name, p2p, *more in nodes:
+            lines += ["[[nodes]]", f'name = "{name}"', f'http_v3 = {ports[name]}', f'db = "{tmp_path}/{name}"',
+                      f"p2p = {p2p}", *more]
+        r = Recorder(byteledger, tmp_path, "\n".join(lines) + "\n", ports)
+        started.append(r)
+        return r
+    yield start
+    for r in started:
+        r.stop()
+
+
+def p2p(port, path, more=""):
+    return f'{{ port = {port}, identity = "{path}"{more} }}'
+
+
+def count(r, node, **filters):
+    return len(r.get("/v3/messages", node, limit=10 ** 6, **filters))
+
+
+def test_a_thousand_messages_come_in_order_behind_the_handshake(record, p2pnode):
+    ours, theirs = free_port(), free_port()
+    r = record([("i", p2p(ours, identity("recorder-i")))])
+    peer = p2pnode("--listen", theirs, "--identity", identity("recorder-r"), "--count", 0, "--expect", 1000)
+    node = p2pnode("--listen", ours, "--connect", f"127.0.0.1:{theirs}", "--identity", identity("recorder-i"), "--count", 1000,
+                   "--expect", 0)
+    wait_until(lambda: r.status()["pids"], what="the node's process")
+    node.go()
+    assert node.truth()["sent"] == peer.truth()["received"] == 1000
+    wait_until(lambda: count(r, "i") == 1006, what="1006 messages")
+    rows = r.get("/v3/messages", "i", direction="forward", limit=1006)
+    head = [(x["category"], x["incoming"]) for x in rows[:6]]
+    assert head[:2] == [("connection", False), ("connection", True)]
+    assert sorted(head[2:]) == [("ack", False), ("ack", True), ("meta", False), ("meta", True)]
+    for incoming in (False, True):
+        assert [c for c, i in head if i == incoming] == ["connection", "meta", "ack"]
+    assert all((x["kind"], x["incoming"], x["source_type"]) == ("operation", False, "local") for x in rows[6:])
+    times = [x["timestamp"] for x in rows]
+    assert times[2:] == sorted(times[2:])
+    (_, connection), = r.get("/v3/connections", "i")
+    assert connection["remote_addr"] == f"127.0.0.1:{theirs}" and connection["peer_id"] == "idtfHtY9LK9r47LyxPU53KdzeGPNog"
+    assert connection["gaps"] == 0
+    wait_until(lambda: r.status()["connections"]["open"] == 0, what="the end")
+
+
+@pytest.mark.parametrize("before", ["missing", "damaged", "another's"])
+def test_identity_that_comes_late_opens_what_was_kept_and_what_follows(record, p2pnode, tmp_path, before):
+    path = tmp_path / "identity.json"
+    if before == "damaged":
+        path.write_text('{"public_key":"00"')
+    elif before == "another's":
+        shutil.copy(identity("drone-3"), path)
+    port = free_port()
+    r = record([("n", p2p(port, path))])
+    node = p2pnode("--listen", port, "--identity", identity("recorder-r"), "--count", 5, "--expect", 60)
+    peer = p2pnode("--connect", f"127.0.0.1:{port}", "--identity", identity("recorder-i"), "--kind", "all", "--count", 60,
+                   "--expect", 5, "--pause-after", 30)
+    peer.wait_for_pause()
+    wait_until(lambda: sum(r.status()["chunks_not_decrypted"].values()) > 30, what="sealed chunks")
+    assert {x["category"] for x in r.get("/v3/messages", "n", limit=1000)} == {"connection"}
+    if before == "another's":
+        (_, connection), = r.get("/v3/connections", "n")
+        assert "outgoing connection message public key does not match with identity" in connection["comments"]
+    else:
+        assert "stays sealed" in r.said() and ("No such file" if before == "missing" else "cannot read identity") in r.said()
+    # replaced as a node does it: whole, under its name
+    shutil.copy(identity("recorder-r"), tmp_path / "new")
+    os.rename(tmp_path / "new", path)
+    wait_until(lambda: count(r, "n", incoming="true", types="operation") or count(r, "n") > 20, what="decoded messages")
+    peer.go()
+    assert peer.truth()["sent"] == node.truth()["received"] == 60
+    wait_until(lambda: count(r, "n") == 60 + 5 + 6, what="all messages")
+    (_, connection), = wait_until(lambda: [c for c in r.get("/v3/connections", "n") if c[1]["closed_at"]], what="the end")
+    assert connection["undecrypted_local"] == connection["undecrypted_remote"] == connection["gaps"] == 0
+    assert connection["comments"] == []
+    for row in r.get("/v3/messages", "n", limit=1000):
+        details = r.get(f"/v3/message/{row['id']}", "n")
+        assert details["error"] is None or details["error"].startswith("unknown tag"), details["error"]
+    assert "stored chunks" in r.said()
+
+
+def test_a_node_that_restarts_with_a_new_identity_is_decoded_on(record, p2pnode, tmp_path):
+    path = tmp_path / "identity.json"
+    port = free_port()
+    shutil.copy(identity("recorder-r"), path)
+    r = record([("n", p2p(port, path))])
+    for round_, name in enumerate(("recorder-r", "drone-1", "recorder-r"), 1):
+        shutil.copy(identity(name), tmp_path / "new")
+        os.rename(tmp_path / "new", path)
+        node = p2pnode("--listen", port, "--identity", identity(name), "--count", 10, "--expect", 10)
+        peer = p2pnode("--connect", f"127.0.0.1:{port}", "--identity", identity("recorder-i"), "--count", 10, "--expect", 10)
+        assert node.truth()["received"] == peer.truth()["received"] == 10
+        wait_until(lambda: count(r, "n") == round_ * 26, what=f"26 messages with {name}")  # pylint: disable=cell-var-from-loop
+    assert r.status()["identities"] == 2
+    assert len({c["local_peer_id"] for _, c in r.get("/v3/connections", "n")}) == 2
+
+
+def folder_bytes(path):
+    return sum(os.path.getsize(os.path.join(path, name)) for name in os.listdir(path))
+
+
+def test_limits_bound_the_store_and_unlimited_keeps_everything(record, p2pnode, tmp_path):
+    """100,000 operations of 128 random bytes between two recorded nodes, one of which keeps 10,000 messages."""
+    first, second = free_port(), free_port()
+    r = record([("all", p2p(first, identity("recorder-i"))),
+                ("few", p2p(second, identity("recorder-r"), ", store_limit = 10_000"))])
+    node = p2pnode("--listen", second, "--identity", identity("recorder-r"), "--count", 0, "--expect", 100_000)
+    peer = p2pnode("--listen", first, "--connect", f"127.0.0.1:{second}", "--identity", identity("recorder-i"),
+                   "--count", 100_000, "--expect", 0, "--rate", 20_000)
+    wait_until(lambda: all(n["pids"] for n in r.get("/v3/status")["nodes"]), what="both processes")
+    peer.go()
+    assert node.truth()["received"] == peer.truth()["sent"] == 100_000
+    for name in ("all", "few"):
+        wait_until(lambda: (r.get("/v3/messages", name, limit=1) or [{"id": 0}])[0]["id"] == 100_005,  # pylint: disable=W0640
+                   what="all messages")
+    r.ports["compact"] = r.ports["v2"] + 1
+    for name in ("all", "few"):
+        assert r.get("/compact", "compact", node_name=name) == 0
+    assert folder_bytes(tmp_path / "all") > 32 << 20
+    assert folder_bytes(tmp_path / "few") < 10 << 20
+    rows = r.get("/v3/messages", "few", limit=10 ** 6)
+    assert [x["id"] for x in rows] == list(range(100_005, 90_005, -1))
+    assert r.get(f"/v3/message/{rows[-1]['id']}", "few")["message"]["Operation"]
+    assert count(r, "all") == 100_006
+
+
+def test_a_recorder_that_was_killed_goes_on_and_says_what_it_missed(record, p2pnode):
+    port = free_port()
+    nodes = [("n", p2p(port, identity("recorder-r")))]
+    r = record(nodes)
+    node = p2pnode("--listen", port, "--identity", identity("recorder-r"), "--count", 5, "--expect", 20)
+    peer = p2pnode("--connect", f"127.0.0.1:{port}", "--identity", identity("recorder-i"), "--count", 20, "--expect", 5,
+                   "--pause-after", 10)
+    peer.wait_for_pause()
+    wait_until(lambda: count(r, "n") >= 16, what="the first messages")
+    r.process.kill()
+    r.process.wait()
+    r = record(nodes, ports=r.ports)
+    had = count(r, "n")
+    wait_until(lambda: len(r.get("/v3/connections", "n")) == 2, what="the connection found again")
+    peer.go()
+    assert peer.truth()["sent"] == node.truth()["received"] == 20
+    wait_until(lambda: all(c["closed_at"] for _, c in r.get("/v3/connections", "n")), what="the end")
+    old, late = [c for _, c in r.get("/v3/connections", "n")]
+    assert old["close_reason"] == "the recorder ended" and old["closed_at"] and not old["attached_late"]
+    assert late["attached_late"] and late["closed_at"] and any("handshake is missing" in c for c in late["comments"])
+    assert count(r, "n") == had
+    raw = wait_until(lambda: [c for c in r.get("/v3/chunks", "n", limit=1000) if "-raw." in c[0]], what="raw pieces")
+    assert all(not c["decrypted"] for _, c in raw)
+    assert r.get(f"/v3/chunk/{raw[0][0]}", "n")["bytes"] == raw[0][1]["bytes"]
