@@ -338,7 +338,7 @@ static ALWAYS_INLINE void *realloc_body(struct thread *t, void *old, size_t size
 			note_obtained(t, block, 0, sp, bp, bx);
 		return block;
 	}
-	int begun = note_realloc_begin(t, old);
+	int begun = note_realloc_begin(t, old, sp, bp, bx);
 	t->sync = SYNC_NEXT;
 	block = next.realloc(old, size);
 	t->sync = SYNC_OWN;

@@ -108,8 +108,19 @@ HIDDEN void *hook_mremap(void *old, size_t old_bytes, size_t bytes, int flags, v
 		result = next.mremap(old, old_bytes, bytes, flags, to);
 		if (result != MAP_FAILED) {
 			uint32_t node = capture(t, caller_pc(sp), sp, bp, bx);
-			put_region(t, WIRE_REMAP, (uint64_t)old, node, old_bytes, 24);
-			put_map(t, (uint64_t)result, bytes, 0, 0, node);
+			/* both or none: the room behind a record is kept for one more */
+			uint64_t *at = ring_room(t, 24);
+			if (at) {
+				at[0] = (uint64_t)old << 8 | WIRE_REMAP;
+				at[1] = node;
+				at[2] = old_bytes;
+				ring_publish(t, 24);
+				at = kept_room(t, 24);
+				at[0] = (uint64_t)result << 8 | WIRE_MAP;
+				at[1] = node;
+				at[2] = bytes;
+				ring_publish(t, 24);
+			}
 		}
 		region_leave(t, answer);
 		return result;

@@ -87,9 +87,21 @@ static ALWAYS_INLINE void note_free(struct thread *t, const void *block, uint64_
 }
 
 /** note_realloc_begin() - before the call. Return: 1 written, 0 dropped: counted by the caller once it is a free. */
-static ALWAYS_INLINE int note_realloc_begin(struct thread *t, const void *old)
+static ALWAYS_INLINE int note_realloc_begin(struct thread *t, const void *old, uint64_t sp,
+					    uint64_t bp, uint64_t bx)
 {
-	uint64_t *to = ring_room(t, 8);
+	uint64_t *to;
+	if (unlikely(process.free_stacks)) {
+		uint32_t node = capture(t, caller_pc(sp), sp, bp, bx);
+		to = ring_room(t, 16);
+		if (unlikely(!to))
+			return 0;
+		to[0] = (uint64_t)old << 8 | WIRE_REALLOC_BEGIN_STACK;
+		to[1] = node;
+		ring_publish(t, 16);
+		return 1;
+	}
+	to = ring_room(t, 8);
 	if (unlikely(!to))
 		return 0;
 	to[0] = (uint64_t)old << 8 | WIRE_REALLOC_BEGIN;

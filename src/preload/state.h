@@ -38,7 +38,6 @@ enum mode {
 enum thread_state {
 	THREAD_UNBORN = 0,
 	THREAD_READY, /* owns a slot */
-	THREAD_DYING, /* owns a slot, its destructors run */
 	THREAD_DEAD,  /* has given its slot back: takes one for each event */
 	THREAD_POOR,  /* found no slot: like DEAD */
 };
@@ -69,7 +68,6 @@ struct thread {
 	uint32_t gen;        /* module_gen that @unwind knows */
 	uint8_t state;       /* enum thread_state */
 	uint8_t own;         /* what is called now is called by us: neither recorded nor lost */
-	uint8_t inner;       /* the next definition may come back to us (reallocarray) */
 	uint8_t rounds;      /* key destructor rounds seen */
 	uint8_t stack_floor; /* nothing more to be found below @stack_lo */
 	uint8_t switched;    /* WIRE_SWITCH to write before the next record: 1 + value */

@@ -201,7 +201,7 @@ static uint32_t nested(struct thread *t, uint64_t pc)
 		return PASS;
 	if (t->sync == SYNC_NEXT) {
 		/* an allocator that is built of its own public calls, or a handler of a signal that came while it ran */
-		if (t->inner || (!allocator_is_libc && pc >= allocator_lo && pc < allocator_hi))
+		if (!allocator_is_libc && pc >= allocator_lo && pc < allocator_hi)
 			return PASS;
 	}
 	return PASS_LOST(WIRE_LOST_NESTED);
@@ -290,7 +290,7 @@ uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t pc)
 
 void hook_leave(struct thread *t)
 {
-	if (t->state == THREAD_READY || t->state == THREAD_DYING) {
+	if (t->state == THREAD_READY) {
 		/* what hook_enter() found out holds for the next call too, unless the word changed since */
 		uint32_t word = proc.word;
 		uint32_t gen = __atomic_load_n(&process.heap->module_gen, __ATOMIC_ACQUIRE);

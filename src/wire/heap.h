@@ -8,7 +8,7 @@
  *
  * All places are byte offsets from the start of the file, written once by whoever creates it (wire_heap_layout()
  * in wire/heap_layout.h) before anybody else maps it. A slot is taken by one thread at a time by compare-and-swap on
- * @owner; each slot has a ring (mapped twice in a row by both sides, so that no record is ever split) and scratch
+ * @owner; each slot has a ring (padded at its end, so that no record is ever split) and scratch
  * memory for the stepper (never read by the recorder). The recorder trusts nothing in here: it copies, validates,
  * then uses; a ring that breaks a rule is closed and counted (contract 8, house-style C9).
  *
@@ -98,7 +98,7 @@ enum wire_tag {
 	WIRE_ALLOC = 3,               /* addr; size|node */
 	WIRE_ALLOC_BIG = 4,           /* addr; node; size */
 	WIRE_REALLOC_BEGIN = 5,       /* old addr */
-	WIRE_REALLOC_BEGIN_STACK = 6, /* old addr; node (free's stack) - reserved for FREE_STACKS */
+	WIRE_REALLOC_BEGIN_STACK = 6, /* old addr; node (free's stack): FREE_STACKS */
 	WIRE_REALLOC_END = 7,         /* new addr; size|node */
 	WIRE_REALLOC_END_BIG = 8,     /* new addr; node; size */
 	WIRE_REALLOC_FAIL = 9,        /* old addr: it still lives */

@@ -120,6 +120,10 @@ static uint64_t drain(struct wire_heap_slot *slot)
 			count_stop((uint32_t)w[1]);
 			words = 3;
 			break;
+		case WIRE_REALLOC_BEGIN_STACK:
+			count_stop((uint32_t)w[1]);
+			words = 2;
+			__attribute__((fallthrough));
 		case WIRE_REALLOC_BEGIN:
 			sum.reallocs++;
 			sum.frees++;

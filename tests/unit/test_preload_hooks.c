@@ -126,13 +126,21 @@ static struct record take(unsigned number)
 	struct wire_heap_slot *slot = &process.slots[number];
 	const char *ring = memory + slot->ring_off;
 	static const unsigned words[WIRE_TAG_MAX] = {
-		[WIRE_PAD] = 1,          [WIRE_FREE] = 1,
-		[WIRE_FREE_STACK] = 2,   [WIRE_ALLOC] = 2,
-		[WIRE_ALLOC_BIG] = 3,    [WIRE_REALLOC_BEGIN] = 1,
-		[WIRE_REALLOC_END] = 2,  [WIRE_REALLOC_END_BIG] = 3,
-		[WIRE_REALLOC_FAIL] = 1, [WIRE_TIME] = 1,
-		[WIRE_THREAD] = 2,       [WIRE_LOST] = 2,
-		[WIRE_THREAD_END] = 1,   [WIRE_SWITCH] = 1,
+		[WIRE_PAD] = 1,
+		[WIRE_FREE] = 1,
+		[WIRE_FREE_STACK] = 2,
+		[WIRE_ALLOC] = 2,
+		[WIRE_ALLOC_BIG] = 3,
+		[WIRE_REALLOC_BEGIN] = 1,
+		[WIRE_REALLOC_END] = 2,
+		[WIRE_REALLOC_END_BIG] = 3,
+		[WIRE_REALLOC_FAIL] = 1,
+		[WIRE_TIME] = 1,
+		[WIRE_THREAD] = 2,
+		[WIRE_LOST] = 2,
+		[WIRE_THREAD_END] = 1,
+		[WIRE_SWITCH] = 1,
+		[WIRE_REALLOC_BEGIN_STACK] = 2,
 	};
 	while (tail < slot->head) {
 		const uint64_t *w = (const uint64_t *)(ring + (tail & (RING - 1)));
@@ -334,6 +342,21 @@ static void a_failed_realloc_on_a_full_ring_loses_nothing(void **state)
 	hook_realloc(blocks[1], 50, CALLER(8, 0x1000));
 	assert_int_equal(slot->lost[WIRE_LOST_RING_FULL].frees, 1);
 	assert_int_equal(slot->lost[WIRE_LOST_RING_FULL].allocations, 2);
+}
+
+static void with_free_stacks_a_realloc_has_the_stack_of_its_free(void **state)
+{
+	(void)state;
+	script();
+	process.free_stacks = 1;
+	hook_malloc(1, CALLER(8, 0x1000));
+	take(0);
+	hook_realloc(blocks[0], 30, CALLER(8, 0x2000));
+	struct record r = take(0);
+	assert_int_equal(r.tag, WIRE_REALLOC_BEGIN_STACK);
+	assert_int_equal(r.value, (uint64_t)blocks[0]);
+	assert_int_equal(pc_of(r.node), 0x2000);
+	assert_int_equal(take(0).tag, WIRE_REALLOC_END);
 }
 
 static void what_a_closed_ring_refuses_is_counted(void **state)
@@ -636,6 +659,7 @@ int main(void)
 		CASE(an_operator_new_is_one_allocation_whoever_serves_it),
 		CASE(one_left_by_an_exception_is_not_taken_for_the_caller),
 		CASE(a_failed_realloc_on_a_full_ring_loses_nothing),
+		CASE(with_free_stacks_a_realloc_has_the_stack_of_its_free),
 		CASE(what_a_closed_ring_refuses_is_counted),
 		CASE(switched_off_a_realloc_is_the_free_of_its_old_block),
 		CASE(what_a_failed_operator_new_allocates_is_not_what_was_asked_for),
