@@ -577,7 +577,7 @@ def test_diff_tells_what_grew_since_a_saved_breakdown(byteledger, tmp_path):
         assert json.loads(run(byteledger, "-p", child.pid, "--format", "json", "--diff", saved).stdout)["base_pid"] == child.pid
         child.stdin.write(b"\n")
         child.stdin.flush()
-        assert b"grown" in child.stdout.readline() + child.stdout.readline()
+        assert wait_for(lambda: b"grown" in os.read(child.stdout.fileno(), 1 << 16), "the program's growth")
         delta = json.loads(run(byteledger, "-p", child.pid, "--format", "json", "--diff", saved).stdout)
         first = delta["classes"][0]
         assert first["class"] == "anonymous" and abs(first["rss_delta_bytes"] - (16 << 20)) < 64 << 10, delta
