@@ -121,6 +121,8 @@ def test_identity_that_comes_late_opens_what_was_kept_and_what_follows(record, p
                    "--expect", 5, "--pause-after", 30)
     peer.wait_for_pause()
     wait_until(lambda: sum(r.status()["chunks_not_decrypted"].values()) > 30, what="sealed chunks")
+    # counted when they are decoded, stored a moment later
+    wait_until(lambda: count(r, "n") > 0, what="stored messages")
     assert {x["category"] for x in r.get("/v3/messages", "n", limit=1000)} == {"connection"}
     if before == "another's":
         (_, connection), = r.get("/v3/connections", "n")
