@@ -113,6 +113,18 @@ def recorder(prog):
             one.kill()
 
 
+def all_closed(port):
+    """Wait for the last acknowledgement: the kernel ends a socket a moment after the process that held it."""
+    listen, time_wait, ends = "0A", "06", f":{port:04X}"
+    deadline = time.monotonic() + 60
+    while True:
+        lines = [line.split() for file in ("tcp", "tcp6") for line in open(f"/proc/net/{file}", encoding="ascii")]
+        if not any(line[1].endswith(ends) and line[3] not in (listen, time_wait) for line in lines):
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def converse(node, recorder, responder=(), initiator=(), host="127.0.0.1", port=None, record=()):
     """A recorded conversation; the responder is the recorded node. -> (its truth, the initiator's, connections, counters)"""
     port = port or free_port()
@@ -120,6 +132,7 @@ def converse(node, recorder, responder=(), initiator=(), host="127.0.0.1", port=
     r = node("--listen", port, "--identity", identity("r"), *responder)
     i = node("--connect", f"{host}:{port}", "--identity", identity("i"), *initiator)
     said_i, said_r = i.truth(), r.truth()
+    all_closed(port)
     conns, counters = rec.finish()
     return said_r, said_i, conns, counters
 
