@@ -38,7 +38,8 @@ def run(argv, tmp_path, every, least):
 
 
 def test_stacks_of_a_program_with_exceptions_equal_libunwinds(prog, tmp_path):
-    run([prog("stacks_throw"), "5000"], tmp_path, 100, 5000)
+    # one in 50: in all, its random paths fill the table of nodes, and then stacks have no number
+    run([prog("stacks_throw"), "5000"], tmp_path, 50, 5000)
 
 
 def test_stacks_of_python_equal_libunwinds(installed, tmp_path):
