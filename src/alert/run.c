@@ -16,7 +16,9 @@
 
 #include "alert/alert.h"
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/jsonw.h"
+#include "base/late.h"
 
 #define JOBS_MAX 4
 #define POST_SECONDS 5L
@@ -42,12 +44,55 @@ struct alert_runner {
 struct alert_runner *alert_runner_new(void)
 {
 	struct alert_runner *runner = calloc(1, sizeof(*runner));
-	if (!runner || curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-		free(runner);
+	if (!runner)
 		return NULL;
-	}
 	pthread_mutex_init(&runner->lock, NULL);
 	return runner;
+}
+
+/* Under either name that Debian gives it, the functions and their types are the header's. */
+static struct {
+	__typeof__(&curl_global_init) global_init;
+	__typeof__(&curl_easy_init) easy_init;
+	CURLcode (*easy_setopt)(CURL *, CURLoption, ...);
+	__typeof__(&curl_easy_perform) easy_perform;
+	CURLcode (*easy_getinfo)(CURL *, CURLINFO, ...);
+	__typeof__(&curl_easy_cleanup) easy_cleanup;
+	__typeof__(&curl_easy_strerror) easy_strerror;
+	__typeof__(&curl_slist_append) slist_append;
+	__typeof__(&curl_slist_free_all) slist_free_all;
+} web;
+
+static CURLcode web_started;
+
+static void start_web(void)
+{
+	web_started = web.global_init(CURL_GLOBAL_DEFAULT);
+}
+
+/* 0 once libcurl is there and has started. */
+static int get_web(struct err *err)
+{
+	static const char *const files[] = { "libcurl-gnutls.so.4", "libcurl.so.4", NULL };
+	static const struct late_function functions[] = {
+		LATE_FUNCTION(web, curl_, global_init),    LATE_FUNCTION(web, curl_, easy_init),
+		LATE_FUNCTION(web, curl_, easy_setopt),    LATE_FUNCTION(web, curl_, easy_perform),
+		LATE_FUNCTION(web, curl_, easy_getinfo),   LATE_FUNCTION(web, curl_, easy_cleanup),
+		LATE_FUNCTION(web, curl_, easy_strerror),  LATE_FUNCTION(web, curl_, slist_append),
+		LATE_FUNCTION(web, curl_, slist_free_all),
+	};
+	static struct late late = { .files = files,
+				    .package = "libcurl3-gnutls",
+				    .functions = functions,
+				    .count = ARRAY_LEN(functions),
+				    .lock = PTHREAD_MUTEX_INITIALIZER };
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	int rc = late_get(&late, err);
+	if (rc == 0)
+		pthread_once(&once, start_web);
+	return rc < 0 || web_started == CURLE_OK ? rc
+						 : err_set(err, -ENOMEM, "cannot start libcurl: %s",
+							   web.easy_strerror(web_started));
 }
 
 /* ---- commands ------------------------------------------------------------------------------------------------------ */
@@ -111,30 +156,30 @@ static size_t swallow(char *bytes, size_t size, size_t count, void *ctx)
 static void *post(void *ctx)
 {
 	struct job *job = ctx;
-	CURL *curl = curl_easy_init();
-	struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
+	CURL *curl = web.easy_init();
+	struct curl_slist *headers = web.slist_append(NULL, "Content-Type: application/json");
 	CURLcode rc = CURLE_OUT_OF_MEMORY;
 	long status = 0;
 	if (curl && headers) {
-		curl_easy_setopt(curl, CURLOPT_URL, job->url);
-		curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, job->body);
-		curl_easy_setopt(curl, CURLOPT_TIMEOUT, POST_SECONDS);
-		curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-		curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-		curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, swallow);
-		curl_easy_setopt(curl, CURLOPT_USERAGENT, "byteledger/" BYTELEDGER_VERSION);
-		rc = curl_easy_perform(curl);
-		curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+		web.easy_setopt(curl, CURLOPT_URL, job->url);
+		web.easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+		web.easy_setopt(curl, CURLOPT_POSTFIELDS, job->body);
+		web.easy_setopt(curl, CURLOPT_TIMEOUT, POST_SECONDS);
+		web.easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+		web.easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+		web.easy_setopt(curl, CURLOPT_WRITEFUNCTION, swallow);
+		web.easy_setopt(curl, CURLOPT_USERAGENT, "byteledger/" BYTELEDGER_VERSION);
+		rc = web.easy_perform(curl);
+		web.easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
 	}
 	if (rc != CURLE_OK)
 		snprintf(job->failure, sizeof(job->failure),
-			 "cannot post the alert to '%.100s': %s", job->url, curl_easy_strerror(rc));
+			 "cannot post the alert to '%.100s': %s", job->url, web.easy_strerror(rc));
 	else if (status >= 300)
 		snprintf(job->failure, sizeof(job->failure),
 			 "'%.100s' answered the alert with status %ld", job->url, status);
-	curl_slist_free_all(headers);
-	curl_easy_cleanup(curl);
+	web.slist_free_all(headers);
+	web.easy_cleanup(curl);
 	pthread_mutex_lock(&job->runner->lock);
 	job->state = POSTED;
 	pthread_mutex_unlock(&job->runner->lock);
@@ -171,6 +216,9 @@ static char *describe(const struct alert_event *e)
 static int start_post(struct job *job, const char *url, const struct alert_event *e,
 		      struct err *err)
 {
+	int ready = get_web(err);
+	if (ready < 0)
+		return ready;
 	job->url = strdup(url);
 	job->body = describe(e);
 	job->failure[0] = '\0';
@@ -266,6 +314,5 @@ void alert_runner_free(struct alert_runner *runner)
 	}
 	/* posts end by their own time limit; commands that still run are init's from now on */
 	pthread_mutex_destroy(&runner->lock);
-	curl_global_cleanup();
 	free(runner);
 }

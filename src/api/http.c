@@ -13,6 +13,7 @@
 
 #include "api/http_internal.h"
 #include "base/jsonw.h"
+#include "base/late.h"
 
 #define STREAM_PAUSE_NS 250000000L
 #define HTTP_THREAD_STACK (512u << 10)
@@ -69,12 +70,13 @@ const char *http_request_tail(const struct http_request *request)
 
 const char *http_request_arg(const struct http_request *request, const char *key)
 {
-	return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, key);
+	return http_library.lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND,
+						    key);
 }
 
 const char *http_request_header(const struct http_request *request, const char *name)
 {
-	return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+	return http_library.lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
 }
 
 int http_request_u64(const struct http_request *request, const char *key, uint64_t *value,
@@ -198,7 +200,7 @@ static struct MHD_Response *respond(struct http_server *server, struct http_repl
 			reply->body = (struct buf){ 0 };
 			if (s->server)
 				atomic_fetch_add(&server->streams, 1);
-			response = MHD_create_response_from_callback(
+			response = http_library.create_response_from_callback(
 				MHD_SIZE_UNKNOWN, 16384, s->server ? stream_read : body_read, s,
 				stream_free);
 			if (!response)
@@ -210,7 +212,7 @@ static struct MHD_Response *respond(struct http_server *server, struct http_repl
 	}
 	if (buf_failed(&reply->body))
 		http_reply_error(reply, 500, "out of memory");
-	struct MHD_Response *response = MHD_create_response_from_buffer(
+	struct MHD_Response *response = http_library.create_response_from_buffer(
 		reply->body.len, reply->body.data, MHD_RESPMEM_MUST_FREE);
 	if (response)
 		reply->body = (struct buf){ 0 };
@@ -230,25 +232,25 @@ static enum MHD_Result send_reply(struct http_server *server, struct MHD_Connect
 			   : reply->content_type ? reply->content_type
 						 : "application/json";
 	const char *cors = guard_cors(server, connection);
-	MHD_add_response_header(response, "Content-Type", type);
-	MHD_add_response_header(response, "Cache-Control", "no-store");
-	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	http_library.add_response_header(response, "Content-Type", type);
+	http_library.add_response_header(response, "Cache-Control", "no-store");
+	http_library.add_response_header(response, "X-Content-Type-Options", "nosniff");
 	if (cors) {
-		MHD_add_response_header(response, "Access-Control-Allow-Origin", cors);
-		MHD_add_response_header(response, "Vary", "Origin");
+		http_library.add_response_header(response, "Access-Control-Allow-Origin", cors);
+		http_library.add_response_header(response, "Vary", "Origin");
 	}
 	if (reply->location) {
-		MHD_add_response_header(response, "Location", reply->location);
-		MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+		http_library.add_response_header(response, "Location", reply->location);
+		http_library.add_response_header(response, "Referrer-Policy", "no-referrer");
 	}
 	if (set_cookie) {
 		char cookie[HTTP_TOKEN_MAX + 64];
 		snprintf(cookie, sizeof(cookie), "byteledger=%s; HttpOnly; SameSite=Strict; Path=/",
 			 server->token);
-		MHD_add_response_header(response, "Set-Cookie", cookie);
+		http_library.add_response_header(response, "Set-Cookie", cookie);
 	}
-	enum MHD_Result queued = MHD_queue_response(connection, status, response);
-	MHD_destroy_response(response);
+	enum MHD_Result queued = http_library.queue_response(connection, status, response);
+	http_library.destroy_response(response);
 	return queued;
 }
 
@@ -373,8 +375,34 @@ static int copy_hosts(struct http_server *server, const char *const *hosts)
 	return server->hosts ? 0 : -ENOMEM;
 }
 
+struct http_library http_library;
+
+static int get_library(struct err *err)
+{
+	static const char *const files[] = { "libmicrohttpd.so.12", NULL };
+	static const struct late_function functions[] = {
+		LATE_FUNCTION(http_library, MHD_, lookup_connection_value),
+		LATE_FUNCTION(http_library, MHD_, create_response_from_callback),
+		LATE_FUNCTION(http_library, MHD_, create_response_from_buffer),
+		LATE_FUNCTION(http_library, MHD_, add_response_header),
+		LATE_FUNCTION(http_library, MHD_, queue_response),
+		LATE_FUNCTION(http_library, MHD_, destroy_response),
+		LATE_FUNCTION(http_library, MHD_, start_daemon),
+		LATE_FUNCTION(http_library, MHD_, stop_daemon),
+	};
+	static struct late late = { .files = files,
+				    .package = "libmicrohttpd12",
+				    .functions = functions,
+				    .count = ARRAY_LEN(functions),
+				    .lock = PTHREAD_MUTEX_INITIALIZER };
+	return late_get(&late, err);
+}
+
 int http_server_start(const struct http_opt *opt, struct http_server **out, struct err *err)
 {
+	int rc = get_library(err);
+	if (rc < 0)
+		return rc;
 	struct http_server *server = calloc(1, sizeof(*server));
 	int loopback = 1, fd = -1;
 	if (!server || copy_hosts(server, opt->hosts) < 0) {
@@ -385,7 +413,7 @@ int http_server_start(const struct http_opt *opt, struct http_server **out, stru
 	server->route_count = opt->route_count;
 	if (opt->cors)
 		snprintf(server->cors, sizeof(server->cors), "%s", opt->cors);
-	int rc = opt->token_file ? guard_load_token(opt->token_file, server->token, err) : 0;
+	rc = opt->token_file ? guard_load_token(opt->token_file, server->token, err) : 0;
 	if (rc == 0) {
 		fd = listen_on(opt->address, &loopback, err);
 		rc = fd < 0 ? fd : 0;
@@ -397,7 +425,7 @@ int http_server_start(const struct http_opt *opt, struct http_server **out, stru
 			 "give --token-file FILE, or --no-auth if everybody there may read it");
 	}
 	if (rc == 0) {
-		server->daemon = MHD_start_daemon(
+		server->daemon = http_library.start_daemon(
 			MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
 				MHD_USE_POLL,
 			0, NULL, NULL, on_request, server, MHD_OPTION_LISTEN_SOCKET, fd,
@@ -435,7 +463,7 @@ void http_server_stop(struct http_server *server)
 	if (!server)
 		return;
 	if (server->daemon)
-		MHD_stop_daemon(server->daemon); /* closes the listening socket too */
+		http_library.stop_daemon(server->daemon); /* closes the listening socket too */
 	for (char **host = server->hosts; host && *host; host++)
 		free(*host);
 	free(server->hosts);

@@ -80,7 +80,7 @@ static const char *origin_host(const char *origin)
 
 static const char *header(struct MHD_Connection *connection, const char *name)
 {
-	return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
+	return http_library.lookup_connection_value(connection, MHD_HEADER_KIND, name);
 }
 
 /* 1: the page that asks is our own, or of this machine, or was allowed by name. */
@@ -143,11 +143,12 @@ int guard_check(const struct http_server *server, struct MHD_Connection *connect
 	if (!server->token[0])
 		return 0;
 	const char *bearer = header(connection, "Authorization");
-	const char *cookie = MHD_lookup_connection_value(connection, MHD_COOKIE_KIND, "byteledger");
-	const char *once =
-		strcmp(path, "/") == 0
-			? MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "token")
-			: NULL;
+	const char *cookie =
+		http_library.lookup_connection_value(connection, MHD_COOKIE_KIND, "byteledger");
+	const char *once = strcmp(path, "/") == 0
+				   ? http_library.lookup_connection_value(
+					     connection, MHD_GET_ARGUMENT_KIND, "token")
+				   : NULL;
 	if (once && same_token(once, server->token)) {
 		*set_cookie = 1;
 		reply->status = 303;

@@ -11,6 +11,19 @@
 
 #define HTTP_TOKEN_MAX 256
 
+/** http_library - libmicrohttpd's functions, which http_server_start() fetches. */
+struct http_library {
+	__typeof__(&MHD_lookup_connection_value) lookup_connection_value;
+	__typeof__(&MHD_create_response_from_callback) create_response_from_callback;
+	__typeof__(&MHD_create_response_from_buffer) create_response_from_buffer;
+	__typeof__(&MHD_add_response_header) add_response_header;
+	__typeof__(&MHD_queue_response) queue_response;
+	__typeof__(&MHD_destroy_response) destroy_response;
+	__typeof__(&MHD_start_daemon) start_daemon;
+	__typeof__(&MHD_stop_daemon) stop_daemon;
+};
+extern struct http_library http_library;
+
 struct http_server {
 	struct MHD_Daemon *daemon;
 	const struct http_route *routes;

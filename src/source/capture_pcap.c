@@ -8,7 +8,32 @@
 
 #include <pcap/pcap.h>
 
+#include "base/late.h"
 #include "net/packet.h"
+
+static struct {
+	__typeof__(&pcap_close) close;
+	__typeof__(&pcap_datalink) datalink;
+	__typeof__(&pcap_next_ex) next_ex;
+	__typeof__(&pcap_open_offline_with_tstamp_precision) open_offline_with_tstamp_precision;
+} library;
+
+static int get_library(struct err *err)
+{
+	static const char *const files[] = { "libpcap.so.0.8", "libpcap.so.1", NULL };
+	static const struct late_function functions[] = {
+		LATE_FUNCTION(library, pcap_, close),
+		LATE_FUNCTION(library, pcap_, datalink),
+		LATE_FUNCTION(library, pcap_, next_ex),
+		LATE_FUNCTION(library, pcap_, open_offline_with_tstamp_precision),
+	};
+	static struct late late = { .files = files,
+				    .package = "libpcap0.8",
+				    .functions = functions,
+				    .count = ARRAY_LEN(functions),
+				    .lock = PTHREAD_MUTEX_INITIALIZER };
+	return late_get(&late, err);
+}
 
 /* Adapts net/tcp's sink to the capture's. */
 struct adapter {
@@ -121,7 +146,7 @@ static int packet(struct net_tcp *tcp, const uint8_t *bytes, size_t len,
 static void closep(pcap_t **pcap)
 {
 	if (*pcap)
-		pcap_close(*pcap);
+		library.close(*pcap);
 }
 
 static void freep_tcp(struct net_tcp **tcp)
@@ -133,9 +158,11 @@ int capture_read_pcap(const char *path, struct capture_sink *sink, struct captur
 		      struct err *err)
 {
 	char why[PCAP_ERRBUF_SIZE] = "";
+	if (get_library(err) < 0)
+		return err->code;
 	CLEANUP(closep)
 	pcap_t *pcap =
-		pcap_open_offline_with_tstamp_precision(path, PCAP_TSTAMP_PRECISION_NANO, why);
+		library.open_offline_with_tstamp_precision(path, PCAP_TSTAMP_PRECISION_NANO, why);
 	if (!pcap)
 		return err_set(err, -EINVAL, "cannot read capture '%s': %s", path, why);
 	struct adapter adapter = { .tcp_sink = { on_open, on_data, on_gap, on_close },
@@ -144,11 +171,11 @@ int capture_read_pcap(const char *path, struct capture_sink *sink, struct captur
 	CLEANUP(freep_tcp) struct net_tcp *tcp = net_tcp_new(&adapter.tcp_sink, err);
 	if (!tcp)
 		return -ENOMEM;
-	int type = pcap_datalink(pcap), rc = 0, got;
+	int type = library.datalink(pcap), rc = 0, got;
 	uint64_t time_ns = 0;
 	struct pcap_pkthdr *header;
 	const uint8_t *bytes;
-	while (rc >= 0 && (got = pcap_next_ex(pcap, &header, &bytes)) == 1) {
+	while (rc >= 0 && (got = library.next_ex(pcap, &header, &bytes)) == 1) {
 		stats->records++;
 		time_ns = (uint64_t)header->ts.tv_sec * 1000000000u + (uint64_t)header->ts.tv_usec;
 		struct net_tcp_segment seg = { .time_ns = time_ns };
