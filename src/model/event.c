@@ -59,11 +59,17 @@ const char *stack_stop_name(unsigned stop)
 const char *loss_reason_name(unsigned reason)
 {
 	static const char *const names[LOSS_REASON_MAX] = {
-		[LOSS_RING_FULL] = "ring_full",       [LOSS_NO_SLOT] = "no_slot",
-		[LOSS_NESTED] = "nested_signal",      [LOSS_EARLY] = "before_start",
-		[LOSS_SECCOMP] = "seccomp",           [LOSS_RECORDER_DIED] = "recorder_died",
-		[LOSS_RING_DAMAGED] = "ring_damaged", [LOSS_DISORDER] = "disorder",
-		[LOSS_FILE_DAMAGED] = "file_damaged", [LOSS_WRITE_FAILED] = "write_failed",
+		[LOSS_RING_FULL] = "ring_full",
+		[LOSS_NO_SLOT] = "no_slot",
+		[LOSS_NESTED] = "nested_signal",
+		[LOSS_EARLY] = "before_start",
+		[LOSS_SECCOMP] = "seccomp",
+		[LOSS_REGION] = "region",
+		[LOSS_RECORDER_DIED] = "recorder_died",
+		[LOSS_RING_DAMAGED] = "ring_damaged",
+		[LOSS_DISORDER] = "disorder",
+		[LOSS_FILE_DAMAGED] = "file_damaged",
+		[LOSS_WRITE_FAILED] = "write_failed",
 	};
 	return reason < LOSS_REASON_MAX ? names[reason] : NULL;
 }

@@ -38,7 +38,7 @@ enum event_kind {
 	EVENT_FREE = 2,
 	/* addr: a free of a block never seen */
 	EVENT_FREE_FOREIGN = 3,
-	/* address space: addr, bytes, stack; value = prot | flags << 32 */
+	/* address space: addr, bytes, stack; value = prot | flags << 32 (0 where EVENT_F_REALLOC is set) */
 	EVENT_MAP = 4,
 	EVENT_UNMAP = 5,
 	EVENT_BRK = 6, /* addr = the new break, stack */
@@ -54,7 +54,8 @@ enum event_kind {
 
 enum event_flag {
 	EVENT_F_REALLOC =
-		1, /* the free, and the allocation right after it by the same thread, are one realloc */
+		1, /* the free, and the allocation right after it by the same thread, are one realloc;
+		      UNMAP and MAP: one mremap, which keeps protection and flags */
 	EVENT_F_TEMPORARY =
 		2, /* FREE: of this thread's last allocated block (contract 3.1); set by the producer */
 	EVENT_F_UNCERTAIN =
@@ -180,6 +181,7 @@ enum loss_reason {
 	LOSS_NESTED = 2,
 	LOSS_EARLY = 3,
 	LOSS_SECCOMP = 4,
+	LOSS_REGION = 5,        /* not of blocks: maps, unmaps, breaks */
 	LOSS_RECORDER_DIED = 8, /* count unknown: what stood in rings that nobody read */
 	LOSS_RING_DAMAGED = 9,  /* a ring broke a rule and was closed */
 	LOSS_DISORDER = 10,     /* contradictions the merge could not resolve in its time */

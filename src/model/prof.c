@@ -305,7 +305,8 @@ static int put_lost(struct prof *p, const struct event *ev, struct err *err)
 	p->other.loss_reports[ev->value]++;
 	p->other.lost_events += events;
 	p->other.lost_bytes += ev->bytes;
-	if (ev->block.v || may_lose_frees(ev->value))
+	/* what was freed before the start can be no block that is known */
+	if ((ev->block.v && ev->value != LOSS_EARLY) || may_lose_frees(ev->value))
 		p->loss_epoch++;
 	return enter_threads(p, err);
 }

@@ -176,7 +176,9 @@ static void write_other(struct jsonl_out *out, const struct event *event)
 		write_address(out, event->addr);
 		if (event->kind != EVENT_BRK)
 			jsonw_u64(json, "bytes", event->bytes);
-		if (event->kind == EVENT_MAP) {
+		if (event->flags & EVENT_F_REALLOC) {
+			jsonw_bool(json, "remap", 1);
+		} else if (event->kind == EVENT_MAP) {
 			jsonw_u64(json, "prot", event->value & UINT32_MAX);
 			jsonw_u64(json, "flags", event->value >> 32);
 		}
@@ -188,6 +190,10 @@ static void write_other(struct jsonl_out *out, const struct event *event)
 		break;
 	case EVENT_LOST:
 		jsonw_str(json, "reason", loss_reason_name((unsigned)event->value));
+		if (event->value == LOSS_REGION) {
+			jsonw_u64(json, "regions", event->addr);
+			break;
+		}
 		jsonw_u64(json, "allocations", event->addr);
 		jsonw_u64(json, "bytes", event->bytes);
 		jsonw_u64(json, "frees", event->block.v);

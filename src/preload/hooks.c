@@ -59,7 +59,7 @@ static COLD void *pass_malloc(size_t size)
 /* Count what @answer says about a call that obtained @block. */
 static ALWAYS_INLINE void *counted(struct thread *t, uint32_t answer, void *block, size_t size)
 {
-	if (answer != PASS && block)
+	if (answer != PASS && answer < PASS_MAX && block)
 		count_lost(t, answer - 1, 1, size, 0);
 	return block;
 }
@@ -175,7 +175,7 @@ static COLD void *calloc_slow(struct thread *t, size_t count, size_t each, REGS)
 			block = boot_alloc(size, 16);
 		if (!block)
 			errno = ENOMEM;
-		return block;
+		return counted(t, answer, block, count * each);
 	}
 	if (answer < PASS_MAX)
 		return counted(t, answer, next.calloc(count, each), count * each);
@@ -372,7 +372,7 @@ static COLD void *realloc_slow(struct thread *t, void *old, size_t size, REGS)
 	if (unlikely(!next.realloc)) {
 		if (old && !boot_owns(old))
 			return NULL;
-		return old ? realloc_boot(old, size) : pass_malloc(size);
+		return counted(t, answer, old ? realloc_boot(old, size) : pass_malloc(size), size);
 	}
 	if (answer < PASS_MAX) {
 		if (old && boot_owns(old))
@@ -463,13 +463,15 @@ HIDDEN int hook_posix_memalign(void **to, size_t align, size_t size, REGS)
 	struct thread *t = &self;
 	int fast;
 	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
-	if (unlikely(!next.posix_memalign)) {
+	int rc;
+	if (likely(next.posix_memalign)) {
+		rc = next.posix_memalign(to, align, size);
+	} else {
 		void *block = boot_alloc(size, align);
 		if (block)
 			*to = block;
-		return block ? 0 : ENOMEM;
+		rc = block ? 0 : ENOMEM;
 	}
-	int rc = next.posix_memalign(to, align, size);
 	aligned_done(t, fast, sync, rc == 0 ? *to : NULL, size, align, sp, bp, bx);
 	return rc;
 }

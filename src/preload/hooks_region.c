@@ -29,13 +29,15 @@ static void region_leave(struct thread *t, uint32_t answer)
 		hook_leave(t);
 }
 
-/* A region record of up to three words; a full ring counts it like any other call. */
+/* A region record of up to three words; one that a full ring refuses is counted. */
 static void put_region(struct thread *t, uint32_t tag, uint64_t addr, uint64_t word1,
 		       uint64_t word2, unsigned bytes)
 {
 	uint64_t *to = ring_room(t, bytes);
-	if (!to)
-		return; /* regions are no blocks: nothing to count, the maps tell */
+	if (!to) {
+		count_lost(t, WIRE_LOST_REGION, 1, 0, 0);
+		return;
+	}
 	to[0] = addr << 8 | tag;
 	to[1] = word1;
 	if (bytes > 16)
@@ -79,11 +81,22 @@ HIDDEN int hook_munmap(void *at, size_t bytes, REGS)
 	uint32_t answer = region_enter(t, caller_pc(sp));
 	int rc;
 	if (answer >= PASS_MAX) {
-		/* stamped before: another thread may get the place the instant it returns */
+		/*
+		 * Stamped before: another thread may get the place the instant it returns. Shown to the
+		 * recorder only once it has succeeded.
+		 */
 		uint32_t node = capture(t, caller_pc(sp), sp, bp, bx);
-		if (bytes && ((uint64_t)at & 4095) == 0)
-			put_region(t, WIRE_UNMAP, (uint64_t)at, node, bytes, 24);
+		uint64_t *to = ring_room_slow(t, 24, 0);
+		if (to) {
+			to[0] = (uint64_t)at << 8 | WIRE_UNMAP;
+			to[1] = node;
+			to[2] = bytes;
+		}
 		rc = next.munmap(at, bytes);
+		if (rc == 0 && to)
+			ring_publish(t, 24);
+		else if (rc == 0)
+			count_lost(t, WIRE_LOST_REGION, 1, 0, 0);
 		region_leave(t, answer);
 		return rc;
 	}
@@ -110,7 +123,9 @@ HIDDEN void *hook_mremap(void *old, size_t old_bytes, size_t bytes, int flags, v
 			uint32_t node = capture(t, caller_pc(sp), sp, bp, bx);
 			/* both or none: the room behind a record is kept for one more */
 			uint64_t *at = ring_room(t, 24);
-			if (at) {
+			if (!at) {
+				count_lost(t, WIRE_LOST_REGION, 2, 0, 0);
+			} else {
 				at[0] = (uint64_t)old << 8 | WIRE_REMAP;
 				at[1] = node;
 				at[2] = old_bytes;

@@ -220,8 +220,9 @@ void start_once(void)
 	uint32_t mode = start();
 	if (mode != MODE_OFF && allocator_is_libc && !process.free_stacks)
 		mode |= MODE_PLAIN;
-	__atomic_store_n((uint32_t *)&proc.word, mode, __ATOMIC_RELEASE);
+	__atomic_store_n((uint32_t *)&proc.word, mode, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&process.started, START_DONE, __ATOMIC_RELEASE);
+	count_early();
 	errno = saved_errno;
 }
 

@@ -101,6 +101,8 @@ extern struct process {
 	uint32_t raw; /* the mapping is a file that nobody reads meanwhile */
 	uint32_t key; /* pthread_key_t */
 	uint64_t main_stack_lo, main_stack_hi;
+	struct wire_lost_count
+		early; /* other threads' calls during the start: there is no header yet */
 } process HIDDEN;
 
 /** stamp() - the cycle counter, or its last known value where reading it would fault. */
@@ -137,6 +139,8 @@ void hook_leave(struct thread *t) HIDDEN;
 /** count_lost() - one or more calls that were not recorded; async-signal-safe. */
 void count_lost(struct thread *t, enum wire_lost reason, uint64_t allocations, uint64_t bytes,
 		uint64_t frees) HIDDEN;
+/** count_early() - hand what other threads called during the start to the recorder, once it records. */
+void count_early(void) HIDDEN;
 
 /** stack_grew() - @sp lies below the known stack: look whether it is the same one. */
 void stack_grew(struct thread *t, uint64_t sp) HIDDEN;

@@ -16,13 +16,33 @@ void count_lost(struct thread *t, enum wire_lost reason, uint64_t allocations, u
 		uint64_t frees)
 {
 	struct wire_heap_header *heap = process.heap;
-	if (!heap)
+	if (!heap && reason != WIRE_LOST_EARLY)
 		return;
 	/* one instruction each, so that a signal handler in between does no harm */
-	struct wire_lost_count *lost = t->slot ? &t->slot->lost[reason] : &heap->lost[reason];
-	__atomic_fetch_add(&lost->allocations, allocations, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&lost->bytes, bytes, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&lost->frees, frees, __ATOMIC_RELAXED);
+	struct wire_lost_count *lost = reason == WIRE_LOST_EARLY ? &process.early
+				       : t->slot                 ? &t->slot->lost[reason]
+								 : &heap->lost[reason];
+	__atomic_fetch_add(&lost->allocations, allocations, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&lost->bytes, bytes, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&lost->frees, frees, __ATOMIC_SEQ_CST);
+	if (reason == WIRE_LOST_EARLY)
+		count_early();
+}
+
+void count_early(void)
+{
+	/* switched off at the start: then nothing was to be recorded, and nothing is lost */
+	if ((__atomic_load_n(&proc.word, __ATOMIC_SEQ_CST) & MODE_MASK) != MODE_ON)
+		return;
+	struct wire_lost_count *to = &process.heap->lost[WIRE_LOST_EARLY];
+	struct wire_lost_count *from = &process.early;
+	__atomic_fetch_add(&to->allocations,
+			   __atomic_exchange_n(&from->allocations, 0, __ATOMIC_SEQ_CST),
+			   __ATOMIC_RELAXED);
+	__atomic_fetch_add(&to->bytes, __atomic_exchange_n(&from->bytes, 0, __ATOMIC_SEQ_CST),
+			   __ATOMIC_RELAXED);
+	__atomic_fetch_add(&to->frees, __atomic_exchange_n(&from->frees, 0, __ATOMIC_SEQ_CST),
+			   __ATOMIC_RELAXED);
 }
 
 /* ---- slots ---- */
@@ -229,8 +249,10 @@ uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t pc)
 		return nested(t, pc);
 	int saved_errno = errno;
 	if (unlikely((proc.word & MODE_MASK) < MODE_OFF)) {
-		if (__atomic_load_n(&process.started, __ATOMIC_ACQUIRE) == START_DONE)
-			return PASS; /* the child of a fork */
+		/* done, and the word still is wiped: the child of a fork */
+		if (__atomic_load_n(&process.started, __ATOMIC_ACQUIRE) == START_DONE &&
+		    (proc.word & MODE_MASK) < MODE_OFF)
+			return PASS;
 		/*
 		 * The start looks names up, which may allocate; a region call may come from an allocator that holds its
 		 * lock (measured: chromium's own spins for ever). A malloc or our constructor starts instead.
@@ -244,8 +266,8 @@ uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t pc)
 		t->own = 0;
 		t->sync = sync;
 		errno = saved_errno;
-		if ((proc.word & MODE_MASK) < MODE_OFF)
-			return PASS; /* somebody else is still at it */
+		if ((proc.word & MODE_MASK) < MODE_OFF) /* somebody else is still at it */
+			return PASS_LOST(WIRE_LOST_EARLY);
 	}
 	if (unlikely((proc.word & MODE_MASK) == MODE_IDLE)) {
 		if (!process.wanted)

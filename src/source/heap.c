@@ -326,7 +326,8 @@ static int report_counts(struct source_heap *heap, const struct heap_ring *ring,
 		if (at.allocations < known[reason].allocations || at.frees < known[reason].frees)
 			continue; /* a counter that runs backwards tells nothing */
 		known[reason] = at;
-		heap->lost_frees_left += frees;
+		if (reason != WIRE_LOST_EARLY) /* those can be of no block that is known */
+			heap->lost_frees_left += frees;
 		struct event *ev = heap_next_event(heap, ring);
 		if (!ev)
 			return heap->err && heap->err->code ? heap->err->code : -EIO;
@@ -346,6 +347,9 @@ int heap_report_lost(struct source_heap *heap, struct heap_ring *ring)
 {
 	if (ring)
 		return report_counts(heap, ring, ring->slot->lost, ring->lost);
+	int closed = heap_report_closed(heap);
+	if (closed < 0)
+		return closed;
 	for (uint32_t i = 0; i < heap->layout.slot_count; i++) {
 		int rc = report_counts(heap, NULL, heap->rings[i].slot->lost, heap->rings[i].lost);
 		if (rc < 0)

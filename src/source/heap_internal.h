@@ -57,8 +57,10 @@ struct heap_ring {
 	bool wait_ahead;      /* what it waits for stands in another ring that waits, too */
 	bool realloc_pending; /* BEGIN was read, END or FAIL not yet */
 	bool realloc_freed; /* its old block was freed early, because somebody else got the address */
+	bool remapped; /* the last region record was WIRE_REMAP: the next one is its WIRE_MAP */
 	uint64_t realloc_old;
 	uint32_t realloc_aux;
+	uint64_t counted; /* closed: up to here what it holds has been counted as lost */
 	uint64_t wait_addr;
 	uint64_t
 		wait_until_ns; /* the waiting record happened before this; UINT64_MAX: not known yet */
@@ -169,6 +171,8 @@ enum heap_run {
 ssize_t heap_merge(struct source_heap *heap, bool final);
 /** heap_report_lost() - losses that the producer of @ring (NULL: all, and those without a slot) counted since last time. */
 int heap_report_lost(struct source_heap *heap, struct heap_ring *ring);
+/** heap_report_closed() - what was written to closed rings since they were closed: lost. */
+int heap_report_closed(struct source_heap *heap);
 /** heap_flush() - hand the batch to the sink. */
 int heap_flush(struct source_heap *heap);
 /** heap_next_event() - a zeroed event at the end of the batch, flushing a full one; NULL: the sink failed. */

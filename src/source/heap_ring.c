@@ -2,8 +2,8 @@
 /*
  * heap_ring.c - decode the rings and merge them into one stream.
  *
- * Order. Rings are taken in the order of their stamps, stretch by stretch. Stamps are coarse (every 16 events), so the
- * books themselves decide the rest: an allocation of a live address and a free of a dead one wait until the other rings
+ * Order. Rings are taken in the order of their stamps, stretch by stretch. Stamps are coarse (one a kilobyte of records
+ * and one a tick), so the books themselves decide the rest: an allocation of a live address and a free of a dead one wait until the other rings
  * have caught up (the alternation rule). How long is bounded without any clock: a free is written before the block is
  * released and an allocation after it was obtained, so whatever must come first stood in its ring *before* the waiting
  * record was committed. Once all heads were read again after that, and everything up to them was taken, or everything
@@ -260,6 +260,9 @@ static enum heap_run take_mapping(struct source_heap *heap, struct heap_ring *ri
 	ev->kind = tag == WIRE_MAP ? EVENT_MAP : tag == WIRE_BRK ? EVENT_BRK : EVENT_UNMAP;
 	if (tag == WIRE_MAP)
 		ev->value = (w1 >> 32 & 0xff) | w1 >> 40 << 32;
+	if (tag == WIRE_REMAP || ring->remapped)
+		ev->flags = EVENT_F_REALLOC;
+	ring->remapped = tag == WIRE_REMAP;
 	return HEAP_RUN_EMPTY;
 }
 
@@ -460,27 +463,73 @@ static inline void publish_tail(struct source_heap *heap, struct heap_ring *ring
 		__atomic_store_n(&ring->slot->tail, ring->tail, __ATOMIC_RELEASE);
 }
 
-static int close_ring(struct source_heap *heap, struct heap_ring *ring)
+/*
+ * Count what stands in a closed ring from @ring->counted up to @to and nobody will take: record by record where the tags can
+ * be read, behind that by the room it takes (an allocation and a free, with their stamps, have 32 bytes); at least @least,
+ * for a rule may be broken without a record to blame for it.
+ */
+static int report_unread(struct source_heap *heap, struct heap_ring *ring, uint64_t to,
+			 uint64_t least)
 {
-	uint64_t unread = ring->head - ring->tail;
-	ring->closed = true;
-	ring->wait = HEAP_WAIT_NO;
-	ring->realloc_pending = false;
-	ring->head = ring->safe = ring->tail;
-	if (!heap->raw)
-		__atomic_store_n(&ring->slot->closed, 1, __ATOMIC_RELEASE);
-	heap->stats.rings_closed++;
+	uint64_t pos = ring->counted, read_to = heap->raw ? heap_raw_safe(ring) : to;
+	uint64_t allocations = 0, frees = 0;
+	while (pos < read_to) {
+		unsigned tag = word_at(ring, pos) & 0xff;
+		if (tag >= WIRE_TAG_MAX)
+			break;
+		allocations += tag == WIRE_ALLOC || tag == WIRE_ALLOC_BIG ||
+			       tag == WIRE_REALLOC_END || tag == WIRE_REALLOC_END_BIG;
+		frees += tag == WIRE_FREE || tag == WIRE_FREE_STACK || tag == WIRE_REALLOC_BEGIN ||
+			 tag == WIRE_REALLOC_BEGIN_STACK;
+		frees -= tag == WIRE_REALLOC_FAIL && frees;
+		pos += tag_words[tag] * 8u;
+	}
+	uint64_t unread = pos < to ? (to - pos + 31) / 32 : 0;
+	ring->counted = to;
+	allocations += unread;
+	frees += unread;
+	if (!allocations && !frees)
+		allocations = least;
+	if (!allocations && !frees)
+		return 0;
 	struct event *ev = heap_next_event(heap, NULL);
 	if (!ev)
 		return heap->err && heap->err->code ? heap->err->code : -EIO;
-	/* how many records stood there is not known: at least one, at most as many as fit */
 	ev->kind = EVENT_LOST;
 	ev->value = LOSS_RING_DAMAGED;
-	ev->addr = unread >= 32 && unread <= UINT32_MAX ? unread / 32 : 1;
-	ev->block.v = (uint32_t)ev->addr;
-	heap->stats.lost_allocations += ev->addr;
-	heap->stats.lost_frees += ev->block.v;
+	ev->addr = allocations;
+	ev->block.v = frees < UINT32_MAX ? (uint32_t)frees : UINT32_MAX;
+	heap->lost_frees_left += frees;
+	heap->stats.lost_allocations += allocations;
+	heap->stats.lost_frees += frees;
 	return 0;
+}
+
+static int close_ring(struct source_heap *heap, struct heap_ring *ring)
+{
+	uint64_t known = heap->raw ? ring->raw_head : ring->head;
+	ring->closed = true;
+	ring->wait = HEAP_WAIT_NO;
+	ring->realloc_pending = false;
+	ring->counted = ring->tail;
+	if (!heap->raw)
+		__atomic_store_n(&ring->slot->closed, 1, __ATOMIC_RELEASE);
+	heap->stats.rings_closed++;
+	int rc = report_unread(heap, ring, known, 1);
+	ring->head = ring->safe = ring->tail;
+	return rc;
+}
+
+int heap_report_closed(struct source_heap *heap)
+{
+	int rc = 0;
+	for (uint32_t k = 0; !heap->raw && k < heap->active_count && rc == 0; k++) {
+		struct heap_ring *ring = &heap->rings[heap->active[k]];
+		uint64_t head = __atomic_load_n(&ring->slot->head, __ATOMIC_ACQUIRE) & ~7ULL;
+		if (ring->closed && head > ring->counted && head - ring->counted <= ring->mask + 1)
+			rc = report_unread(heap, ring, head, 0);
+	}
+	return rc;
 }
 
 /* Look at one ring's head. Return: 0, or negative errno of the sink or the file. */

@@ -255,9 +255,11 @@ int unwind_find_row(struct unwind_thread *t, uint64_t ip, struct unwind_fde *fde
 	if (__atomic_load_n(&p->block_count, __ATOMIC_ACQUIRE)) {
 		int found;
 		__atomic_fetch_add(&p->block_readers, 1, __ATOMIC_SEQ_CST);
-		found = find_block(p, ip - 1, &image, fde) &&
-			unwind_cfi_row(&image, fde, ip - 1, &t->work);
-		*hi = image.hi;
+		found = find_block(p, ip - 1, &image, fde);
+		if (found) {
+			*hi = image.hi;
+			found = unwind_cfi_row(&image, fde, ip - 1, &t->work);
+		}
 		__atomic_fetch_sub(&p->block_readers, 1, __ATOMIC_SEQ_CST);
 		return found;
 	}

@@ -107,10 +107,11 @@ enum wire_tag {
 	WIRE_THREAD =
 		11, /* tid: what follows in this ring is that thread's; word 1 = full cycle counter */
 	WIRE_MAP =
-		12, /* addr; node | prot << 32 | flags << 40 (low 24 bits of each dropped above); length */
+		12, /* addr; node | prot << 32 | flags << 40 (low 24 bits); length. Behind WIRE_REMAP 0 */
 	WIRE_UNMAP = 13, /* addr; node; length */
 	WIRE_REMAP =
-		14, /* old addr; node; old length   - always followed by WIRE_MAP for the new place */
+		14, /* old addr; node; old length   - always followed by WIRE_MAP for the new place,
+		       whose protection and flags are those that the old one had */
 	WIRE_BRK = 15,  /* new break; node */
 	WIRE_MARK = 16, /* user's 32-bit marker */
 	WIRE_LOST =
@@ -129,6 +130,8 @@ enum wire_lost {
 	WIRE_LOST_NESTED = 2,  /* an allocator call from a signal handler that interrupted a hook */
 	WIRE_LOST_EARLY = 3,   /* before shared memory was there */
 	WIRE_LOST_SECCOMP = 4, /* full ring where no system call is allowed */
+	WIRE_LOST_REGION =
+		5, /* changes of the address space that a full ring refused, as @allocations */
 	WIRE_LOST_MAX = 8
 };
 
@@ -173,7 +176,7 @@ struct wire_heap_header {
 	uint32_t stamp_every_event; /* 1 = cycle counter on every event (--time-resolution 1ns) */
 	uint32_t start_disabled;
 	uint32_t reserved0;
-	uint64_t sample_bytes; /* 0 = every event */
+	uint64_t reserved1;
 	uint64_t start_cycles,
 		start_ns; /* one moment on both clocks (CLOCK_MONOTONIC), taken at creation */
 	/* recorder's line: read by every hook, written about once a millisecond */

@@ -163,3 +163,10 @@ def test_without_any_recorder_a_raw_file_holds_the_same(byteledger, preload, tmp
     # the three variables above are copied into perl's %ENV; nothing else may differ
     assert abs(raw["totals"]["allocations"] - recorded["totals"]["allocations"]) <= 20
     assert raw["totals"]["allocations"] > 1000
+
+
+def test_what_other_threads_allocate_during_the_start_is_counted_as_lost(record, prog):
+    done = record(["/bin/true"], env={"LD_PRELOAD": prog("liblatestart.so")})
+    whole = done.report()
+    assert whole["lost"]["by_reason"] == {"before_start": 2000} and whole["lost"]["bytes"] == 10000
+    assert whole["totals"]["uncertain_allocations"] == 0

@@ -67,7 +67,7 @@ struct naive {
 static void naive_event(struct naive *n, const struct event *ev)
 {
 	if (ev->kind == EVENT_LOST) {
-		for (int i = 0; ev->block.v && i < BLOCKS; i++)
+		for (int i = 0; ev->block.v && ev->value != LOSS_EARLY && i < BLOCKS; i++)
 			n->block[i].at_risk = 1;
 		return;
 	}
@@ -147,7 +147,7 @@ static size_t random_stream(struct event *events, size_t count, uint32_t threads
 		if (losses && random() % 400 == 0) {
 			*ev = (struct event){ .kind = EVENT_LOST,
 					      .time_ns = now,
-					      .value = LOSS_RING_FULL,
+					      .value = random() % 2 ? LOSS_EARLY : LOSS_RING_FULL,
 					      .addr = 2,
 					      .bytes = 20,
 					      .block = { (uint32_t)random() % 2 } };

@@ -126,21 +126,15 @@ static struct record take(unsigned number)
 	struct wire_heap_slot *slot = &process.slots[number];
 	const char *ring = memory + slot->ring_off;
 	static const unsigned words[WIRE_TAG_MAX] = {
-		[WIRE_PAD] = 1,
-		[WIRE_FREE] = 1,
-		[WIRE_FREE_STACK] = 2,
-		[WIRE_ALLOC] = 2,
-		[WIRE_ALLOC_BIG] = 3,
-		[WIRE_REALLOC_BEGIN] = 1,
-		[WIRE_REALLOC_END] = 2,
-		[WIRE_REALLOC_END_BIG] = 3,
-		[WIRE_REALLOC_FAIL] = 1,
-		[WIRE_TIME] = 1,
-		[WIRE_THREAD] = 2,
-		[WIRE_LOST] = 2,
-		[WIRE_THREAD_END] = 1,
-		[WIRE_SWITCH] = 1,
-		[WIRE_REALLOC_BEGIN_STACK] = 2,
+		[WIRE_PAD] = 1,          [WIRE_FREE] = 1,
+		[WIRE_FREE_STACK] = 2,   [WIRE_ALLOC] = 2,
+		[WIRE_ALLOC_BIG] = 3,    [WIRE_REALLOC_BEGIN] = 1,
+		[WIRE_REALLOC_END] = 2,  [WIRE_REALLOC_END_BIG] = 3,
+		[WIRE_REALLOC_FAIL] = 1, [WIRE_TIME] = 1,
+		[WIRE_MAP] = 3,          [WIRE_UNMAP] = 3,
+		[WIRE_REMAP] = 3,        [WIRE_THREAD] = 2,
+		[WIRE_LOST] = 2,         [WIRE_THREAD_END] = 1,
+		[WIRE_SWITCH] = 1,       [WIRE_REALLOC_BEGIN_STACK] = 2,
 	};
 	while (tail < slot->head) {
 		const uint64_t *w = (const uint64_t *)(ring + (tail & (RING - 1)));
@@ -198,6 +192,33 @@ static void script_free(void *block)
 		freed[freed_count++ % 8] = block;
 }
 
+static int unmap_result;
+static void *script_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t off)
+{
+	(void)at;
+	(void)bytes;
+	(void)prot;
+	(void)flags;
+	(void)fd;
+	(void)off;
+	return give;
+}
+static int script_munmap(void *at, size_t bytes)
+{
+	(void)at;
+	(void)bytes;
+	assert_int_equal(self.sync, SYNC_OWN);
+	return unmap_result;
+}
+static void *script_mremap(void *old, size_t had, size_t bytes, int flags, ...)
+{
+	(void)old;
+	(void)had;
+	(void)bytes;
+	(void)flags;
+	return give;
+}
+
 static void script(void)
 {
 	next.malloc = script_malloc;
@@ -205,6 +226,7 @@ static void script(void)
 	next.realloc = script_realloc;
 	next.free = script_free;
 	freed_count = 0;
+	unmap_result = 0;
 	give = blocks[0];
 }
 
@@ -623,6 +645,72 @@ static void without_a_free_slot_calls_are_counted(void **state)
 	assert_int_equal(take(1).size, 11);
 }
 
+static void calls_of_other_threads_during_the_start_are_counted(void **state)
+{
+	(void)state;
+	script();
+	const struct wire_lost_count *lost = &process.heap->lost[WIRE_LOST_EARLY];
+	for (int off = 0; off < 2; off++) {
+		process.started = START_BUSY;
+		proc.word = 0;
+		next.malloc = NULL; /* not even the table is filled */
+		next.calloc = NULL;
+		assert_true(boot_owns(hook_malloc(10, CALLER(8, 0x1000))));
+		assert_true(boot_owns(hook_calloc(2, 10, CALLER(8, 0x1000))));
+		script();
+		assert_ptr_equal(hook_malloc(30, CALLER(8, 0x1000)), blocks[0]);
+		hook_free(blocks[0], CALLER(8, 0x1000));
+		assert_int_equal(lost->allocations, 0);
+		/* switched off at the start: nothing was to be recorded */
+		proc.word = off ? MODE_ON : MODE_SUSPENDED;
+		process.started = START_DONE;
+		count_early();
+		assert_int_equal(lost->allocations, off ? 6 : 0);
+		assert_int_equal(lost->bytes, off ? 120 : 0);
+		assert_int_equal(lost->frees, off ? 2 : 0);
+		assert_int_equal(take(0).tag, 0);
+	}
+}
+
+static void region_records_that_a_full_ring_refuses_are_counted(void **state)
+{
+	(void)state;
+	script();
+	next.mmap = script_mmap;
+	next.munmap = script_munmap;
+	next.mremap = script_mremap;
+	give = blocks[0];
+	unsigned kept = 0;
+	for (int i = 0; i < 300; i++)
+		hook_mmap(NULL, 4096, 3, 2, -1, 0, CALLER(8, 0x1000));
+	hook_munmap(give, 4096, CALLER(8, 0x1000));
+	hook_mremap(give, 4096, 8192, 1, NULL, 0, CALLER(8, 0x1000));
+	while (take(0).tag == WIRE_MAP)
+		kept++;
+	assert_true(kept > 100 && kept < 300);
+	const struct wire_lost_count *lost = process.slots[0].lost;
+	assert_int_equal(lost[WIRE_LOST_REGION].allocations, 300 - kept + 1 + 2);
+	assert_int_equal(lost[WIRE_LOST_REGION].frees, 0);
+	assert_int_equal(lost[WIRE_LOST_RING_FULL].allocations, 0);
+}
+
+static void only_an_unmap_that_succeeded_is_written(void **state)
+{
+	(void)state;
+	script();
+	next.munmap = script_munmap;
+	unmap_result = -1;
+	hook_munmap(blocks[1], 4096, CALLER(8, 0x1000));
+	assert_int_equal(take(0).tag, 0);
+	unmap_result = 0;
+	hook_munmap(blocks[1], 8192, CALLER(8, 0x1000));
+	struct record r = take(0);
+	assert_int_equal(r.tag, WIRE_UNMAP);
+	assert_int_equal(r.value, (uint64_t)blocks[1]);
+	assert_int_equal(r.size, 8192);
+	assert_int_equal(take(0).tag, 0);
+}
+
 static void the_boot_pool_is_aligned_bounded_and_checked(void **state)
 {
 	(void)state;
@@ -672,6 +760,9 @@ int main(void)
 		CASE(a_reallocs_end_always_fits_behind_its_beginning),
 		CASE(no_record_is_lost_or_split_over_a_hundred_laps),
 		CASE(without_a_free_slot_calls_are_counted),
+		CASE(calls_of_other_threads_during_the_start_are_counted),
+		CASE(region_records_that_a_full_ring_refuses_are_counted),
+		CASE(only_an_unmap_that_succeeded_is_written),
 		CASE(the_boot_pool_is_aligned_bounded_and_checked),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -397,6 +397,76 @@ static void a_ring_that_breaks_a_rule_is_closed_and_counted_and_the_others_go_on
 	}
 }
 
+static void what_stands_in_a_closed_ring_is_counted_record_by_record(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	for (uint64_t i = 1; i <= 10; i++)
+		produce_alloc(&f.a, i << 12, 10, 0);
+	fixture_drain(&f);
+	break_realloc(&f.a); /* an end without a beginning: one allocation */
+	for (uint64_t i = 11; i <= 110; i++)
+		produce_alloc(&f.a, i << 12, 10, 0);
+	for (uint64_t i = 1; i <= 20; i++)
+		produce_free(&f.a, i << 12);
+	produce_realloc(&f.a, 21 << 12, 21 << 12, 90, 0);
+	produce(&f.a, 1, word0(WIRE_REALLOC_BEGIN, 22 << 12), 0, 0);
+	produce(&f.a, 1, word0(WIRE_REALLOC_FAIL, 22 << 12), 0, 0);
+	fixture_drain(&f);
+	assert_int_equal(f.books->lost_allocs, 102);
+	assert_int_equal(f.books->lost_frees, 21);
+	/* the producer looks only now and then whether its ring was closed */
+	produce_alloc(&f.a, 0x9999000, 10, 0);
+	produce_free(&f.a, 0x9999000);
+	fixture_finish(&f);
+	assert_int_equal(f.books->lost_allocs, 103);
+	assert_int_equal(f.books->lost_frees, 22);
+	assert_int_equal(f.books->lost_events[LOSS_RING_DAMAGED], 2);
+	assert_int_equal(f.books->allocs, 10);
+	assert_int_equal(f.books->wrong, 0);
+	fixture_close(&f);
+}
+
+static void one_remap_is_one_move_and_a_map_beside_it_is_not(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	produce(&f.a, 3, word0(WIRE_REMAP, 0x10000), 0, 4096);
+	produce(&f.a, 3, word0(WIRE_MAP, 0x20000), 0, 8192);
+	fixture_drain(&f);
+	assert_int_equal(f.books->last.kind, EVENT_MAP);
+	assert_int_equal(f.books->last.bytes, 8192);
+	assert_int_equal(f.books->last.flags, EVENT_F_REALLOC);
+	produce(&f.a, 3, word0(WIRE_MAP, 0x30000), 3ULL << 32 | 0x22ULL << 40, 4096);
+	fixture_drain(&f);
+	assert_int_equal(f.books->last.flags, 0);
+	assert_int_equal(f.books->last.value & 0xff, 3);
+	assert_int_equal(f.books->last.value >> 32, 0x22);
+	fixture_close(&f);
+}
+
+static void frees_lost_before_the_start_make_no_block_uncertain(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	struct err err = { 0 };
+	f.a.header->lost[WIRE_LOST_EARLY] = (struct wire_lost_count){ 5, 50, 3 };
+	assert_int_equal(source_heap_housekeep(f.heap, &f.books->sink, 0, &err), 0);
+	produce_thread(&f.a, 1);
+	produce_alloc(&f.a, 0x1000, 10, 0);
+	produce_alloc(&f.a, 0x1000, 10, 0); /* such a free explains no address given out again */
+	fixture_drain(&f);
+	fixture_finish(&f);
+	assert_int_equal(f.books->lost_events[LOSS_EARLY], 1);
+	assert_int_equal(f.books->lost_events[LOSS_DISORDER], 1);
+	fixture_close(&f);
+}
+
 static void a_shared_file_with_a_wrong_layout_or_without_seals_is_refused(void **state)
 {
 	(void)state;
@@ -561,6 +631,9 @@ int main(void)
 			a_live_address_given_out_again_without_any_loss_counts_as_disorder),
 		cmocka_unit_test(
 			a_ring_that_breaks_a_rule_is_closed_and_counted_and_the_others_go_on),
+		cmocka_unit_test(what_stands_in_a_closed_ring_is_counted_record_by_record),
+		cmocka_unit_test(one_remap_is_one_move_and_a_map_beside_it_is_not),
+		cmocka_unit_test(frees_lost_before_the_start_make_no_block_uncertain),
 		cmocka_unit_test(a_shared_file_with_a_wrong_layout_or_without_seals_is_refused),
 		cmocka_unit_test(cycles_become_nanoseconds_continuously_and_in_order),
 		cmocka_unit_test(stamps_give_times_near_the_wall_and_hostile_ones_never_the_future),
