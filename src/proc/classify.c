@@ -17,6 +17,7 @@
 	(64ull << 20)      /* glibc's HEAP_MAX_SIZE: where arenas other than the main one begin */
 #define HEADER_BYTES 2048u /* the ELF header and 35 program headers */
 #define GUARD_MAX (1u << 20)
+#define DESCRIPTOR_LOOK (64u << 10)
 #define ACCESS (REGION_READ | REGION_WRITE | REGION_EXEC)
 
 void classify_init(struct classifier *c, const struct target *target, struct thread_stack *threads,
@@ -270,18 +271,29 @@ static struct thread_stack *pointing_into(const struct classifier *c, const stru
 	return NULL;
 }
 
-/** descriptor() - a thread descriptor in the topmost resident pages: 1, 0, or -1 unread. */
+/**
+ * descriptor() - a thread descriptor near the top: 1, 0, or -1 unread. Not always at the very top: the kernel merges a stack
+ * with what happens to lie right above it, which for a program's first thread is often the loader's block of TLS.
+ */
 static int descriptor(struct classifier *c, const struct region *r, struct thread_descriptor *found)
 {
-	uint64_t probe;
-	if (r->rss_bytes == 0 || peek(c, r->end - 8, &probe, sizeof(probe)) < 0)
+	uint64_t probe,
+		below = r->end - r->start > DESCRIPTOR_LOOK ? r->end - DESCRIPTOR_LOOK : r->start;
+	if (r->rss_bytes == 0)
 		return -1;
-	/* two pages, unless the lower one is not resident */
-	uint64_t from = r->end - r->start >= 8192 ? r->end - 8192 : r->start;
-	if (peek(c, from, &probe, sizeof(probe)) < 0)
-		from = r->end - 4096;
-	int rc = threads_descriptor(c->target, from, r->end, found);
-	return rc < 0 ? -1 : rc;
+	int rc = -1;
+	for (uint64_t end = r->end; end > below && rc != 1; end -= 4096) {
+		/* a descriptor takes more than half a page: two at a time, unless the lower one is not resident */
+		uint64_t from = end - 4096;
+		if (peek(c, from, &probe, sizeof(probe)) < 0)
+			continue;
+		if (from > below && peek(c, from - 4096, &probe, sizeof(probe)) == sizeof(probe))
+			from -= 4096;
+		rc = threads_descriptor(c->target, from, end, found);
+		if (rc < 0)
+			return -1;
+	}
+	return rc;
 }
 
 /**

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define PIECES_MAX 64
+#define PROCESS_FLAG_KERNEL_THREAD 0x00200000u /* PF_KTHREAD */
 
 ssize_t target_text(const struct target *target, const char *name, char *text, size_t size)
 {
@@ -53,6 +54,17 @@ static char state(const char *status)
 	while (*at == ' ' || *at == '\t')
 		at++;
 	return *at;
+}
+
+/** is_kernel_thread() - by its flags: a process that is just ending has no memory left either, and is no zombie yet. */
+static int is_kernel_thread(const struct target *target)
+{
+	char text[1024];
+	unsigned flags = 0;
+	const char *at =
+		target_text(target, "stat", text, sizeof(text)) > 0 ? strrchr(text, ')') : NULL;
+	return at && sscanf(at, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+	       flags & PROCESS_FLAG_KERNEL_THREAD;
 }
 
 int target_fail(const struct target *target, int code, const char *what, struct err *err)
@@ -134,6 +146,11 @@ int target_open(struct target *target, pid_t pid, struct err *err)
 				     "is gone");
 	}
 	if (field(status, "\nVmSize:") < 0) {
+		if (!is_kernel_thread(target)) {
+			int rc = target_fail(target, -ESRCH, "memory", err);
+			target_close(target);
+			return rc;
+		}
 		target_close(target);
 		err_set(err, -EINVAL, "process %d ('%s') has no memory of its own",
 			(int)target->pid, target->comm);

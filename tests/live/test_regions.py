@@ -205,15 +205,15 @@ def test_quick_reading_agrees_with_smaps_on_rss(byteledger, zoo, prog):
         assert quick["source"] == "PAGEMAP_SCAN" or os.uname().release < "6.7"
         assert old["source"] == "pagemap"
         assert quick["pss_bytes"] is None
-        # vsyscall is the kernel's own page, beside the address space: PROCMAP_QUERY does not list it
+        # vsyscall is the kernel's own page, beside the address space: PROCMAP_QUERY and some kernels do not list it
         exact = {r["start"]: r["rss_bytes"] for r in full["regions"] if r["label"] != "vsyscall"}
         for reading in (quick, old):
             assert {r["start"] for r in reading["regions"] if r["label"] != "vsyscall"} == set(exact)
             for r in reading["regions"]:
                 if r["class"] not in ("kernel-buffer", "kernel-helper", "mapped-file"):
                     assert r["rss_bytes"] == exact[r["start"]], r
-            mine = {(c["class"], c["label"]) for c in reading["classes"]} | {("kernel-helper", "vsyscall")}
-            assert {(c["class"], c["label"]) for c in full["classes"] if "(copied)" not in c["label"]} == mine
+            rows = [{(c["class"], c["label"]) for c in x["classes"] if "(copied)" not in c["label"]} for x in (full, reading)]
+            assert rows[0] - {("kernel-helper", "vsyscall")} == rows[1] - {("kernel-helper", "vsyscall")}
 
 
 def test_text_page_escapes_names_and_lists_what_was_asked_for(byteledger, zoo):
@@ -433,10 +433,10 @@ def test_one_that_ended_does_not_take_the_others_with_it(byteledger):
 
 def test_a_process_that_ends_while_it_is_read_gives_a_clear_error(byteledger):
     statuses = set()
-    for n in range(40):
+    for n in range(200):
         child = subprocess.Popen(["sleep", "60"])
         reader = subprocess.Popen([byteledger, "regions", "-p", str(child.pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(n * 400):
+        for _ in range(n % 50 * 400):
             pass
         child.kill()
         out, err = reader.communicate(timeout=60)

@@ -225,7 +225,7 @@ static void kernel_buffers(void)
 		map("bpf", 8 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 }
 
-static pthread_barrier_t born;
+static pthread_barrier_t born, dying;
 static volatile int stay = 1;
 static int spin; /* ZOO_SPIN is set: one thread never blocks */
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
@@ -250,9 +250,18 @@ static void *mortal(void *arg)
 	for (unsigned i = 0; i < sizeof(deep); i += 4096)
 		deep[i] = 1;
 	(void)deep[0];
+	/* advice for the stack alone: what lies above it may not share its mapping, so that there are four of a known kind */
+	pthread_attr_t attr;
+	void *stack;
+	size_t size;
+	if (pthread_getattr_np(pthread_self(), &attr) == 0 &&
+	    pthread_attr_getstack(&attr, &stack, &size) == 0)
+		madvise(stack, size, MADV_NOHUGEPAGE);
+	pthread_barrier_wait(&dying); /* none ends before the last has its stack */
 	return arg;
 }
 
+#define MERGED (32 * 1024)
 static void threads(int count)
 {
 	pthread_t dead[4], live;
@@ -260,6 +269,7 @@ static void threads(int count)
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 1 << 20);
 	/* all four at once, so that they have four stacks, which stay in glibc's cache */
+	pthread_barrier_init(&dying, NULL, 4);
 	for (int i = 0; i < 4; i++)
 		pthread_create(&dead[i], &attr, mortal, NULL);
 	for (int i = 0; i < 4; i++)
@@ -267,8 +277,16 @@ static void threads(int count)
 	pthread_attr_setstacksize(&attr, 2 << 20);
 	pthread_barrier_init(&born, NULL, (unsigned)count + 1);
 	pthread_mutex_lock(&gate);
-	for (int i = 0; i < count; i++)
-		pthread_create(&live, &attr, sleeper, i == 0 && spin ? &spin : NULL);
+	for (int i = 1; i < count; i++)
+		pthread_create(&live, &attr, sleeper, NULL);
+	/* the first one's stack shares a mapping with something above it, as often happens by chance */
+	char *at = mmap(NULL, MERGED + MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			0);
+	if (at == MAP_FAILED || mprotect(at, 4096, PROT_NONE) < 0)
+		exit(1);
+	memset(at + MIB, 1, MERGED);
+	pthread_attr_setstack(&attr, at + 4096, MIB - 4096);
+	pthread_create(&live, &attr, sleeper, spin ? &spin : NULL);
 	pthread_barrier_wait(&born);
 	printf("threads - %d\n", count);
 }
