@@ -85,7 +85,7 @@ EXPORT int byteledger_heap_sync(void)
 EXPORT int byteledger_heap_set_marker(uint32_t marker)
 {
 	struct thread *t = &self;
-	uint32_t answer = hook_enter(t, HOOK_FREE, 0);
+	uint32_t answer = hook_enter(t, HOOK_FREE, (uint64_t)__builtin_frame_address(0));
 	if (answer < PASS_MAX)
 		return -ENOTCONN;
 	uint64_t *to = ring_room(t, 8);

@@ -68,9 +68,9 @@ static ALWAYS_INLINE void *counted(struct thread *t, uint32_t answer, void *bloc
 
 static ALWAYS_INLINE void *malloc_body(struct thread *t, size_t size, REGS)
 {
-	t->sync = SYNC_NEXT;
+	t->sync = SYNC_IN(SYNC_NEXT, sp);
 	void *block = next.malloc(size);
-	t->sync = SYNC_OWN;
+	t->sync = SYNC_IN(SYNC_OWN, sp);
 	if (likely(block &&
 		   proc.word &
 			   MODE_MASK)) /* not in a child that a signal handler forked meanwhile */
@@ -80,7 +80,7 @@ static ALWAYS_INLINE void *malloc_body(struct thread *t, size_t size, REGS)
 
 static COLD void *malloc_slow(struct thread *t, size_t size, REGS)
 {
-	uint32_t answer = hook_enter(t, HOOK_ALLOC, caller_pc(sp));
+	uint32_t answer = hook_enter(t, HOOK_ALLOC, sp);
 	if (answer < PASS_MAX)
 		return counted(t, answer, pass_malloc(size), size);
 	void *block = malloc_body(t, size, sp, bp, bx);
@@ -99,7 +99,7 @@ static COLD void *note_odd(struct thread *t, void *block, size_t size, REGS, uin
 /* The process word changed while the allocator ran: ask again. In the child of a fork the answer is no. */
 static COLD void *obtained_late(struct thread *t, void *block, size_t size, REGS)
 {
-	uint32_t answer = hook_enter(t, HOOK_ALLOC, caller_pc(sp));
+	uint32_t answer = hook_enter(t, HOOK_ALLOC, sp);
 	if (answer < PASS_MAX)
 		return counted(t, answer, block, size);
 	note_obtained(t, block, size, sp, bp, bx);
@@ -117,7 +117,7 @@ static ALWAYS_INLINE void *plain_obtained(struct thread *t, void *block, size_t 
 	/* a signal handler may have forked meanwhile: the child must not write into its parent's ring */
 	if (unlikely(sync != proc.word))
 		return obtained_late(t, block, size, sp, bp, bx);
-	t->sync = SYNC_OWN;
+	t->sync = SYNC_IN(SYNC_OWN, sp);
 	barrier();
 	if (unlikely(t->outer.sp || size >= WIRE_SIZE_SMALL))
 		return note_odd(t, block, size, sp, bp, bx, sync);
@@ -156,9 +156,9 @@ HIDDEN void *hook_malloc(size_t size, REGS)
 
 static ALWAYS_INLINE void *calloc_body(struct thread *t, size_t count, size_t each, REGS)
 {
-	t->sync = SYNC_NEXT;
+	t->sync = SYNC_IN(SYNC_NEXT, sp);
 	void *block = next.calloc(count, each);
-	t->sync = SYNC_OWN;
+	t->sync = SYNC_IN(SYNC_OWN, sp);
 	/* then the product did not overflow; not in a child that a signal handler forked meanwhile */
 	if (likely(block && proc.word & MODE_MASK))
 		note_obtained(t, block, count * each, sp, bp, bx);
@@ -167,7 +167,7 @@ static ALWAYS_INLINE void *calloc_body(struct thread *t, size_t count, size_t ea
 
 static COLD void *calloc_slow(struct thread *t, size_t count, size_t each, REGS)
 {
-	uint32_t answer = hook_enter(t, HOOK_ALLOC, caller_pc(sp));
+	uint32_t answer = hook_enter(t, HOOK_ALLOC, sp);
 	if (unlikely(!next.calloc)) {
 		size_t size; /* the pool is zeroed and never reused */
 		void *block = NULL;
@@ -207,7 +207,7 @@ static COLD void free_slow(struct thread *t, void *block, REGS)
 {
 	if (!block || boot_owns(block))
 		return;
-	uint32_t answer = hook_enter(t, HOOK_FREE, caller_pc(sp));
+	uint32_t answer = hook_enter(t, HOOK_FREE, sp);
 	if (answer < PASS_MAX) {
 		if (answer != PASS && block != t->skip_free)
 			count_lost(t, answer - 1, 0, 0, 1);
@@ -217,7 +217,7 @@ static COLD void free_slow(struct thread *t, void *block, REGS)
 	}
 	if (block != t->skip_free)
 		note_free(t, block, sp, bp, bx);
-	t->sync = SYNC_NEXT;
+	t->sync = SYNC_IN(SYNC_NEXT, sp);
 	next.free(block);
 	hook_leave(t);
 }
@@ -228,10 +228,10 @@ static COLD void free_odd(struct thread *t, void *block, REGS, uint32_t sync)
 	if (unlikely(boot_owns(block)))
 		return;
 	if (likely(block && block != t->skip_free)) {
-		t->sync = SYNC_OWN;
+		t->sync = SYNC_IN(SYNC_OWN, sp);
 		note_free(t, block, sp, bp, bx);
 	}
-	t->sync = SYNC_NEXT;
+	t->sync = SYNC_IN(SYNC_NEXT, sp);
 	next.free(block);
 	t->sync = sync;
 }
@@ -248,7 +248,7 @@ HIDDEN void hook_free(void *block, REGS)
 		free_odd(t, block, sp, bp, bx, sync);
 		return;
 	}
-	t->sync = SYNC_OWN;
+	t->sync = SYNC_IN(SYNC_OWN, sp);
 	barrier();
 	uint64_t head = t->head;
 	if (unlikely(t->tick != __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED) ||
@@ -276,11 +276,11 @@ static void sized_begin(struct thread *t, void *block, REGS)
 {
 	uint32_t sync = t->sync;
 	if (likely(sync == proc.word)) {
-		t->sync = SYNC_OWN;
+		t->sync = SYNC_IN(SYNC_OWN, sp);
 		note_free(t, block, sp, bp, bx);
 		t->sync = sync;
 	} else {
-		uint32_t answer = hook_enter(t, HOOK_FREE, caller_pc(sp));
+		uint32_t answer = hook_enter(t, HOOK_FREE, sp);
 		if (answer >= PASS_MAX) {
 			note_free(t, block, sp, bp, bx);
 			hook_leave(t);
@@ -321,27 +321,28 @@ static ALWAYS_INLINE void *realloc_body(struct thread *t, void *old, size_t size
 {
 	void *block;
 	if (!old) {
-		t->sync = SYNC_NEXT;
+		t->sync = SYNC_IN(SYNC_NEXT, sp);
 		block = next.realloc(NULL, size);
-		t->sync = SYNC_OWN;
-		if (likely(block))
+		t->sync = SYNC_IN(SYNC_OWN, sp);
+		if (likely(block && proc.word & MODE_MASK)) /* not in a forked child */
 			note_obtained(t, block, size, sp, bp, bx);
 		return block;
 	}
 	if (unlikely(!size)) {
 		/* releases; some allocators then return a new, empty block */
 		note_free(t, old, sp, bp, bx);
-		t->sync = SYNC_NEXT;
+		t->sync = SYNC_IN(SYNC_NEXT, sp);
 		block = next.realloc(old, 0);
-		t->sync = SYNC_OWN;
-		if (block)
+		t->sync = SYNC_IN(SYNC_OWN, sp);
+		if (block && proc.word & MODE_MASK)
 			note_obtained(t, block, 0, sp, bp, bx);
 		return block;
 	}
 	int begun = note_realloc_begin(t, old, sp, bp, bx);
-	t->sync = SYNC_NEXT;
+	t->realloc_old = begun ? old : NULL;
+	t->sync = SYNC_IN(SYNC_NEXT, sp);
 	block = next.realloc(old, size);
-	t->sync = SYNC_OWN;
+	t->sync = SYNC_IN(SYNC_OWN, sp);
 	if (unlikely(!(proc.word & MODE_MASK)))
 		return block; /* the child that a signal handler forked meanwhile: the ring is its parent's */
 	if (likely(begun)) {
@@ -349,6 +350,7 @@ static ALWAYS_INLINE void *realloc_body(struct thread *t, void *old, size_t size
 			note_realloc_end(t, block, size, capture(t, caller_pc(sp), sp, bp, bx));
 		else
 			note_realloc_fail(t, old);
+		t->realloc_old = NULL;
 	} else if (block) {
 		ring_dropped(t, 0, 0, 1); /* a failed one frees nothing */
 		note_obtained(t, block, size, sp, bp, bx);
@@ -367,7 +369,7 @@ static COLD void *realloc_boot(void *old, size_t size)
 
 static COLD void *realloc_slow(struct thread *t, void *old, size_t size, REGS)
 {
-	uint32_t answer = hook_enter(t, old ? HOOK_REALLOC : HOOK_ALLOC, caller_pc(sp));
+	uint32_t answer = hook_enter(t, old ? HOOK_REALLOC : HOOK_ALLOC, sp);
 	void *block;
 	if (unlikely(!next.realloc)) {
 		if (old && !boot_owns(old))
@@ -384,17 +386,17 @@ static COLD void *realloc_slow(struct thread *t, void *old, size_t size, REGS)
 	}
 	if (old && boot_owns(old)) {
 		/* to the program a realloc, to the next allocator a new block */
-		t->sync = SYNC_NEXT;
+		t->sync = SYNC_IN(SYNC_NEXT, sp);
 		block = realloc_boot(old, size);
-		t->sync = SYNC_OWN;
-		if (block)
+		t->sync = SYNC_IN(SYNC_OWN, sp);
+		if (block && proc.word & MODE_MASK)
 			note_obtained(t, block, size, sp, bp, bx);
 	} else if ((answer & MODE_MASK) == MODE_SUSPENDED) {
 		/* allocations are not recorded now, so nothing can take the address before this free is written */
-		t->sync = SYNC_NEXT;
+		t->sync = SYNC_IN(SYNC_NEXT, sp);
 		block = next.realloc(old, size);
-		t->sync = SYNC_OWN;
-		if (block || !size)
+		t->sync = SYNC_IN(SYNC_OWN, sp);
+		if ((block || !size) && proc.word & MODE_MASK)
 			note_free(t, old, sp, bp, bx);
 	} else {
 		block = realloc_body(t, old, size, sp, bp, bx);
@@ -409,6 +411,8 @@ HIDDEN void *hook_realloc(void *old, size_t size, REGS)
 	uint32_t sync = t->sync;
 	if (unlikely(sync != proc.word || boot_owns(old)))
 		return realloc_slow(t, old, size, sp, bp, bx);
+	t->sync = SYNC_IN(SYNC_OWN, sp);
+	barrier();
 	void *block = realloc_body(t, old, size, sp, bp, bx);
 	t->sync = sync;
 	return block;
@@ -428,17 +432,17 @@ HIDDEN void *hook_reallocarray(void *old, size_t count, size_t each, REGS)
 /* ---- aligned blocks: rarer, so one function each ---- */
 
 /* Common begin and end of the aligned forms. @sync is what aligned_enter() returned. */
-static uint32_t aligned_enter(struct thread *t, int *fast, uint64_t pc)
+static uint32_t aligned_enter(struct thread *t, int *fast, uint64_t sp)
 {
 	uint32_t sync = t->sync;
 	*fast = sync == proc.word;
 	if (likely(*fast)) {
-		t->sync = SYNC_NEXT;
+		t->sync = SYNC_IN(SYNC_NEXT, sp);
 		return sync;
 	}
-	sync = hook_enter(t, HOOK_ALLOC, pc);
+	sync = hook_enter(t, HOOK_ALLOC, sp);
 	if (sync >= PASS_MAX)
-		t->sync = SYNC_NEXT;
+		t->sync = SYNC_IN(SYNC_NEXT, sp);
 	return sync;
 }
 
@@ -449,7 +453,7 @@ static ALWAYS_INLINE void aligned_done(struct thread *t, int fast, uint32_t sync
 		counted(t, sync, block, size);
 		return;
 	}
-	t->sync = SYNC_OWN;
+	t->sync = SYNC_IN(SYNC_OWN, sp);
 	if (likely(block && proc.word & MODE_MASK)) /* not in a forked child */
 		note_obtained_aligned(t, block, size, align ? align : 1, sp, bp, bx);
 	if (likely(fast))
@@ -462,7 +466,7 @@ HIDDEN int hook_posix_memalign(void **to, size_t align, size_t size, REGS)
 {
 	struct thread *t = &self;
 	int fast;
-	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
+	uint32_t sync = aligned_enter(t, &fast, sp);
 	int rc;
 	if (likely(next.posix_memalign)) {
 		rc = next.posix_memalign(to, align, size);
@@ -480,7 +484,7 @@ HIDDEN void *hook_memalign(size_t align, size_t size, REGS)
 {
 	struct thread *t = &self;
 	int fast;
-	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
+	uint32_t sync = aligned_enter(t, &fast, sp);
 	void *block = next.memalign ? next.memalign(align, size) : boot_alloc(size, align);
 	aligned_done(t, fast, sync, block, size, align, sp, bp, bx);
 	return block;
@@ -490,7 +494,7 @@ HIDDEN void *hook_aligned_alloc(size_t align, size_t size, REGS)
 {
 	struct thread *t = &self;
 	int fast;
-	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
+	uint32_t sync = aligned_enter(t, &fast, sp);
 	void *block =
 		next.aligned_alloc ? next.aligned_alloc(align, size) : boot_alloc(size, align);
 	aligned_done(t, fast, sync, block, size, align, sp, bp, bx);
@@ -501,7 +505,7 @@ HIDDEN void *hook_valloc(size_t size, REGS)
 {
 	struct thread *t = &self;
 	int fast;
-	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
+	uint32_t sync = aligned_enter(t, &fast, sp);
 	void *block = next.valloc ? next.valloc(size) : boot_alloc(size, 4096);
 	aligned_done(t, fast, sync, block, size, 1, sp, bp, bx);
 	return block;
@@ -511,7 +515,7 @@ HIDDEN void *hook_pvalloc(size_t size, REGS)
 {
 	struct thread *t = &self;
 	int fast;
-	uint32_t sync = aligned_enter(t, &fast, caller_pc(sp));
+	uint32_t sync = aligned_enter(t, &fast, sp);
 	void *block = next.pvalloc ? next.pvalloc(size) : boot_alloc(size, 4096);
 	aligned_done(t, fast, sync, block, size, 1, sp, bp, bx);
 	return block;

@@ -62,7 +62,8 @@ static ALWAYS_INLINE void *new_body(enum cxx_new form, size_t size, uintptr_t b,
 		if (own == &spare) /* dies with this frame: the malloc that it calls counts */
 			return call(size, b, c);
 	}
-	if (t->sync == SYNC_OWN || t->sync == SYNC_NEXT || inside_outer(t, sp))
+	uint32_t kind = SYNC_KIND(t->sync);
+	if (kind == SYNC_OWN || kind == SYNC_NEXT || inside_outer(t, sp))
 		return call(size, b, c);
 	t->outer = (struct outer){
 		.sp = sp, .pc = caller_pc(sp), .bp = bp, .bx = bx, .code = code, .size = size
@@ -73,7 +74,7 @@ static ALWAYS_INLINE void *new_body(enum cxx_new form, size_t size, uintptr_t b,
 	t->outer.sp = 0;
 	if (!block)
 		return block;
-	uint32_t answer = hook_enter(t, HOOK_ALLOC, caller_pc(sp));
+	uint32_t answer = hook_enter(t, HOOK_ALLOC, sp);
 	if (answer < PASS_MAX) {
 		if (answer != PASS)
 			count_lost(t, answer - 1, 1, size, 0);
@@ -137,11 +138,11 @@ static ALWAYS_INLINE void delete_body(enum cxx_delete form, void *block, uintptr
 		return;
 	}
 	if (likely(sync == proc.word)) {
-		t->sync = SYNC_OWN;
+		t->sync = SYNC_IN(SYNC_OWN, sp);
 		note_free(t, block, sp, bp, bx);
 		t->sync = sync;
 	} else {
-		uint32_t answer = hook_enter(t, HOOK_FREE, caller_pc(sp));
+		uint32_t answer = hook_enter(t, HOOK_FREE, sp);
 		if (answer >= PASS_MAX) {
 			note_free(t, block, sp, bp, bx);
 			hook_leave(t);

@@ -9,22 +9,24 @@
 #include "preload/note.h"
 
 /* Begin of a region hook. Return: below PASS_MAX: record nothing; else end with region_leave(@answer). */
-static uint32_t region_enter(struct thread *t, uint64_t pc)
+static uint32_t region_enter(struct thread *t, uint64_t sp)
 {
 	uint32_t answer;
 	if (likely(t->sync == proc.word))
 		answer = t->sync;
 	else
-		answer = hook_enter(t, HOOK_REGION, pc);
+		answer = hook_enter(t, HOOK_REGION, sp);
+	if (answer == REGION_INNER)
+		t->outer_sync = t->sync;
 	if (answer >= PASS_MAX)
-		t->sync = SYNC_OWN;
+		t->sync = SYNC_IN(SYNC_OWN, sp);
 	return answer;
 }
 
 static void region_leave(struct thread *t, uint32_t answer)
 {
 	if (answer == REGION_INNER)
-		t->sync = SYNC_NEXT;
+		t->sync = t->outer_sync;
 	else
 		hook_leave(t);
 }
@@ -56,7 +58,7 @@ HIDDEN void *hook_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_
 {
 	struct thread *t = &self;
 	void *result;
-	uint32_t answer = region_enter(t, caller_pc(sp));
+	uint32_t answer = region_enter(t, sp);
 	if (answer >= PASS_MAX) {
 		result = next.mmap(at, bytes, prot, flags, fd, off);
 		if (result != MAP_FAILED)
@@ -78,7 +80,7 @@ HIDDEN void *hook_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_
 HIDDEN int hook_munmap(void *at, size_t bytes, REGS)
 {
 	struct thread *t = &self;
-	uint32_t answer = region_enter(t, caller_pc(sp));
+	uint32_t answer = region_enter(t, sp);
 	int rc;
 	if (answer >= PASS_MAX) {
 		/*
@@ -115,7 +117,7 @@ HIDDEN void *hook_mremap(void *old, size_t old_bytes, size_t bytes, int flags, v
 {
 	(void)r9;
 	struct thread *t = &self;
-	uint32_t answer = region_enter(t, caller_pc(sp));
+	uint32_t answer = region_enter(t, sp);
 	void *result;
 	if (answer >= PASS_MAX) {
 		result = next.mremap(old, old_bytes, bytes, flags, to);
@@ -175,7 +177,7 @@ static COLD int early_brk(void *at)
 HIDDEN int hook_brk(void *at, REGS)
 {
 	struct thread *t = &self;
-	uint32_t answer = region_enter(t, caller_pc(sp));
+	uint32_t answer = region_enter(t, sp);
 	int rc = likely(next.brk) ? next.brk(at) : early_brk(at);
 	if (answer >= PASS_MAX) {
 		if (rc == 0)
@@ -189,7 +191,7 @@ HIDDEN int hook_brk(void *at, REGS)
 HIDDEN void *hook_sbrk(intptr_t by, REGS)
 {
 	struct thread *t = &self;
-	uint32_t answer = region_enter(t, caller_pc(sp));
+	uint32_t answer = region_enter(t, sp);
 	char *old = likely(next.sbrk) ? next.sbrk(by) : early_sbrk(by);
 	if (answer >= PASS_MAX) {
 		if (old != (void *)-1 && by != 0)

@@ -190,6 +190,7 @@ static COLD uint32_t start(void)
 	__atomic_store_n(&process.resolved, 1, __ATOMIC_RELEASE);
 	if (getauxval(AT_SECURE))
 		return MODE_OFF;
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
 	options = options_read((char **)__libc_stack_end);
 	control_signals(options->usr1, options->usr2);
 	if (options->fd < 0) {

@@ -34,6 +34,9 @@ enum mode {
 #define SYNC_UNBORN 1u /* the thread never called, or must look at the process again */
 #define SYNC_NEXT 2u   /* inside a hook, in the next definition */
 #define SYNC_OWN 3u    /* inside a hook, in our own code */
+/* Inside a hook the upper bits say where on the stack: a handler may have jumped out of it. 0: not known. */
+#define SYNC_IN(sync, sp) ((uint32_t)((sp) >> 4) << 8 | (sync))
+#define SYNC_KIND(sync) ((sync)&0xffu)
 
 enum thread_state {
 	THREAD_UNBORN = 0,
@@ -60,6 +63,8 @@ struct thread {
 	struct unwind_thread *unwind; /* NULL: no scratch memory */
 	struct outer outer;
 	void *skip_free;           /* operator delete has written this free already */
+	void *realloc_old;         /* its begin is written, its end is not */
+	uint32_t outer_sync;       /* of the hook around a region hook */
 	uint64_t limit;            /* the ring is full here, as of the last look at the tail */
 	uint64_t lost, lost_bytes; /* since the last record that went into the ring */
 	uint64_t second_began_ns, second_waited_ns; /* policy limit: 10 % of any second */
@@ -130,10 +135,10 @@ enum hook_kind { HOOK_ALLOC, HOOK_FREE, HOOK_REALLOC, HOOK_REGION };
 	17u /* a region call within an allocator call: record, then put SYNC_NEXT back */
 
 /**
- * hook_enter() - the slow way into a hook, for whatever the one comparison did not settle. @pc: who called the hook.
+ * hook_enter() - the slow way into a hook, for whatever the one comparison did not settle. @sp: its caller's, see hooks.h.
  * Return: below PASS_MAX (see there), else the hook may record, with self.sync == SYNC_OWN; end with hook_leave().
  */
-uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t pc) HIDDEN;
+uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t sp) HIDDEN;
 void hook_leave(struct thread *t) HIDDEN;
 
 /** count_lost() - one or more calls that were not recorded; async-signal-safe. */
@@ -144,6 +149,11 @@ void count_early(void) HIDDEN;
 
 /** stack_grew() - @sp lies below the known stack: look whether it is the same one. */
 void stack_grew(struct thread *t, uint64_t sp) HIDDEN;
+
+/** fork_prepare(), fork_parent(), fork_child() - for pthread_atfork(). */
+void fork_prepare(void) HIDDEN;
+void fork_parent(void) HIDDEN;
+void fork_child(void) HIDDEN;
 
 /** thread_end() - the key's destructor. */
 void thread_end(void *arg) HIDDEN;

@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "preload/next.h"
+#include "preload/note.h"
 #include "preload/state.h"
 
 __thread struct thread self = { .sync = SYNC_UNBORN };
@@ -81,13 +84,18 @@ static void slot_release(struct thread *t)
 		;
 }
 
+static void unwind_start(struct thread *t)
+{
+	t->unwind = unwind_thread_init((char *)process.heap + t->slot->scratch_off,
+				       t->slot->scratch_bytes, process.unwind, t->stack_lo,
+				       t->stack_hi);
+}
+
 static void slot_take(struct thread *t, struct wire_heap_slot *slot)
 {
-	struct wire_heap_header *heap = process.heap;
 	ring_attach(t, slot);
-	t->unwind = unwind_thread_init((char *)heap + slot->scratch_off, slot->scratch_bytes,
-				       process.unwind, t->stack_lo, t->stack_hi);
-	t->gen = __atomic_load_n(&heap->module_gen, __ATOMIC_RELAXED);
+	unwind_start(t);
+	t->gen = __atomic_load_n(&process.heap->module_gen, __ATOMIC_RELAXED);
 	uint64_t *to = ring_room_slow(t, 16, 0);
 	if (to) {
 		to[0] = (uint64_t)t->tid << 8 | WIRE_THREAD;
@@ -104,6 +112,7 @@ static void slot_take(struct thread *t, struct wire_heap_slot *slot)
  */
 #define STACK_STEP (64u << 10) /* readable pages below the stack pointer that are taken along */
 #define STACK_REACH (1u << 20) /* further down it is hardly the same stack */
+#define STACK_JUMP_MAX (128u << 20)
 
 static int stack_below(struct thread *t, uint64_t sp)
 {
@@ -147,11 +156,8 @@ static void find_stack(struct thread *t)
 
 COLD void stack_grew(struct thread *t, uint64_t sp)
 {
-	if (!stack_below(t, sp))
-		return;
-	t->unwind = unwind_thread_init((char *)process.heap + t->slot->scratch_off,
-				       t->slot->scratch_bytes, process.unwind, t->stack_lo,
-				       t->stack_hi);
+	if (stack_below(t, sp))
+		unwind_start(t);
 }
 
 static COLD int thread_born(struct thread *t)
@@ -215,11 +221,47 @@ void thread_end(void *arg)
 
 /* ---- the slow way in ---- */
 
+/*
+ * Whether a signal handler jumped out of the hook that @sync speaks of (siglongjmp(); while waiting for room in the ring,
+ * most likely). Its caller's frame was deeper than ours is, and both are on the thread's own stack: no handler can have
+ * got there, unless that is where its alternate stack lies.
+ */
+static COLD int left_by_jump(struct thread *t, uint64_t sp)
+{
+	uint32_t up = (uint32_t)(sp >> 4) << 8;
+	uint64_t bytes = (uint64_t)((up - (t->sync & ~0xffu)) >> 8) << 4;
+	stack_t alt;
+	if (t->sync < 256 || !bytes || bytes > STACK_JUMP_MAX || sp >= t->stack_hi ||
+	    process.seccomp)
+		return 0;
+	if (sp - bytes < t->stack_lo && !stack_below(t, sp - bytes))
+		return 0;
+	return !sys_failed(sys2(SYS_sigaltstack, NULL, &alt)) && !(alt.ss_flags & SS_ONSTACK);
+}
+
+/* What that hook held: records that it had begun to write, and the stepper's memory. */
+static COLD void recover(struct thread *t)
+{
+	void *old = t->realloc_old;
+	t->realloc_old = NULL;
+	t->skip_free = NULL;
+	if (t->slot) {
+		t->head = __atomic_load_n(&t->slot->head, __ATOMIC_RELAXED);
+		t->limit = t->soft = 0;
+		if (t->unwind)
+			unwind_start(t);
+		/* whether it moved is not known; its room was kept, and no new block may lie there before */
+		if (old)
+			note_realloc_fail(t, old);
+	}
+	t->sync = SYNC_UNBORN;
+}
+
 static uint32_t nested(struct thread *t, uint64_t pc)
 {
 	if (t->own)
 		return PASS;
-	if (t->sync == SYNC_NEXT) {
+	if (SYNC_KIND(t->sync) == SYNC_NEXT) {
 		/* an allocator that is built of its own public calls, or a handler of a signal that came while it ran */
 		if (!allocator_is_libc && pc >= allocator_lo && pc < allocator_hi)
 			return PASS;
@@ -243,11 +285,18 @@ static void obey(struct thread *t)
 		t->switched = want == MODE_ON ? 2 : 1;
 }
 
-uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t pc)
+uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t sp)
 {
-	if (t->sync == SYNC_OWN || (t->sync == SYNC_NEXT && kind != HOOK_REGION))
-		return nested(t, pc);
 	int saved_errno = errno;
+	uint32_t in = SYNC_KIND(t->sync);
+	if (in == SYNC_OWN || in == SYNC_NEXT) {
+		if (!t->own && left_by_jump(t, sp)) {
+			recover(t);
+			in = SYNC_UNBORN;
+		} else if (in == SYNC_OWN || kind != HOOK_REGION) {
+			return nested(t, ((const uint64_t *)sp)[-1]);
+		}
+	}
 	if (unlikely((proc.word & MODE_MASK) < MODE_OFF)) {
 		/* done, and the word still is wiped: the child of a fork */
 		if (__atomic_load_n(&process.started, __ATOMIC_ACQUIRE) == START_DONE &&
@@ -286,9 +335,9 @@ uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t pc)
 		return PASS;
 	if (mode != MODE_ON && mode != MODE_SUSPENDED)
 		return PASS;
-	if (t->sync == SYNC_NEXT) /* a region call of the allocator itself */
+	if (in == SYNC_NEXT) /* a region call of the allocator itself */
 		return t->slot ? REGION_INNER : PASS;
-	t->sync = SYNC_OWN;
+	t->sync = SYNC_IN(SYNC_OWN, sp);
 	if (t->state == THREAD_UNBORN)
 		thread_born(t);
 	if (!t->slot) {
@@ -321,4 +370,51 @@ void hook_leave(struct thread *t)
 	}
 	slot_release(t);
 	t->sync = SYNC_UNBORN;
+}
+
+/* ---- a fork by a signal handler that interrupted a hook ---- */
+
+/*
+ * The hook goes on in the child, and its ring, its place and the stepper's memory are shared with the parent, where the
+ * same hook goes on: the child gets its own. Copied before, while nobody else writes there.
+ */
+static struct {
+	struct wire_heap_slot slot;
+	void *scratch;
+	uint64_t bytes;
+} forked;
+
+void fork_prepare(void)
+{
+	struct thread *t = &self;
+	if (SYNC_KIND(t->sync) != SYNC_OWN || !t->slot || process.seccomp || forked.scratch)
+		return;
+	forked.slot = *t->slot;
+	forked.bytes = t->slot->scratch_bytes;
+	long rc = sys6(SYS_mmap, 0, (long)forked.bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (sys_failed(rc))
+		return;
+	forked.scratch = (void *)rc;
+	memcpy(forked.scratch, (char *)process.heap + forked.slot.scratch_off, forked.bytes);
+}
+
+void fork_parent(void)
+{
+	if (forked.scratch)
+		sys2(SYS_munmap, forked.scratch, forked.bytes);
+	forked.scratch = NULL;
+}
+
+void fork_child(void)
+{
+	struct thread *t = &self;
+	if (!forked.scratch)
+		return;
+	sys5(SYS_mremap, forked.scratch, forked.bytes, forked.bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+	     (char *)process.heap + forked.slot.scratch_off);
+	sys6(SYS_mmap, (long)process.heap + (long)forked.slot.ring_off, forked.slot.ring_bytes,
+	     PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	t->slot = &forked.slot;
+	forked.scratch = NULL;
 }

@@ -6,6 +6,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -30,11 +33,15 @@ int page_probe(void *ctx, uint64_t addr)
 	(void)addr;
 	return 0;
 }
+static void (*while_walking)(void); /* what a signal handler does in the middle of a hook */
 static int no_module(void *ctx, uint64_t pc, struct unwind_module *module)
 {
 	(void)ctx;
 	(void)pc;
 	(void)module;
+	assert_int_equal(SYNC_KIND(self.sync), SYNC_OWN);
+	if (while_walking)
+		while_walking();
 	return UNWIND_CODE;
 }
 
@@ -53,9 +60,8 @@ static int setup(void **state)
 	uint64_t bytes = off + SLOTS * sizeof(struct wire_heap_slot) + 8192 + nodes * 16 +
 			 SLOTS * (uint64_t)(RING + SCRATCH) + 65536;
 	bytes = (bytes + 4095) & ~4095ULL;
-	memory = aligned_alloc(4096, bytes);
-	assert_non_null(memory);
-	memset(memory, 0, bytes);
+	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(memory, MAP_FAILED);
 	struct wire_heap_header *h = (struct wire_heap_header *)memory;
 	*h = (struct wire_heap_header){ .magic = WIRE_HEAP_MAGIC,
 					.version = WIRE_HEAP_VERSION,
@@ -107,7 +113,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	free(memory);
+	munmap(memory, process.heap->total_bytes);
 	free(unwind_memory);
 	return 0;
 }
@@ -207,7 +213,7 @@ static int script_munmap(void *at, size_t bytes)
 {
 	(void)at;
 	(void)bytes;
-	assert_int_equal(self.sync, SYNC_OWN);
+	assert_int_equal(SYNC_KIND(self.sync), SYNC_OWN);
 	return unmap_result;
 }
 static void *script_mremap(void *old, size_t had, size_t bytes, int flags, ...)
@@ -225,6 +231,7 @@ static void script(void)
 	next.calloc = script_calloc;
 	next.realloc = script_realloc;
 	next.free = script_free;
+	while_walking = NULL;
 	freed_count = 0;
 	unmap_result = 0;
 	give = blocks[0];
@@ -645,6 +652,102 @@ static void without_a_free_slot_calls_are_counted(void **state)
 	assert_int_equal(take(1).size, 11);
 }
 
+static jmp_buf out;
+static void *jumping_realloc(void *old, size_t size)
+{
+	(void)old;
+	(void)size;
+	longjmp(out, 1); /* as a signal handler may */
+}
+static void jump_out(void)
+{
+	while_walking = NULL;
+	hook_malloc(5, CALLER(20, 0x1000)); /* deeper, in the handler: the hook is still there */
+	longjmp(out, 1);
+}
+
+static void a_jump_out_of_a_hook_does_not_silence_its_thread(void **state)
+{
+	(void)state;
+	script();
+	next.realloc = jumping_realloc;
+	if (setjmp(out) == 0)
+		hook_realloc(blocks[1], 50, CALLER(24, 0x1000));
+	const struct wire_lost_count *lost = &process.slots[0].lost[WIRE_LOST_NESTED];
+	hook_malloc(6,
+		    CALLER(23, 0x1000)); /* deeper still: as far as anybody knows, in the handler */
+	assert_int_equal(lost->allocations, 1);
+	hook_malloc(7, CALLER(28, 0x1000));
+	assert_int_equal(take(0).tag, WIRE_REALLOC_BEGIN);
+	struct record r = take(0);
+	assert_int_equal(r.tag, WIRE_REALLOC_FAIL);
+	assert_ptr_equal(r.value, blocks[1]);
+	assert_int_equal(take(0).size, 7);
+	/* out of the stepper, whose memory was in the middle of a change */
+	while_walking = jump_out;
+	if (setjmp(out) == 0)
+		hook_malloc(8, CALLER(24, 0x2000));
+	assert_int_equal(lost->allocations, 2);
+	hook_malloc(9, CALLER(28, 0x2000));
+	r = take(0);
+	assert_int_equal(r.size, 9);
+	assert_int_equal(pc_of(r.node), 0x2000);
+	assert_int_equal(take(0).tag, 0);
+	assert_int_equal(self.sync, proc.word);
+}
+
+static int parent_waited;
+static void fork_here(void)
+{
+	static char before[RING + SCRATCH];
+	const struct wire_heap_slot *slot = &process.slots[0];
+	uint64_t head = slot->head;
+	while_walking = NULL;
+	memcpy(before, memory + slot->scratch_off, sizeof(before));
+	fork_prepare();
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		proc.word = 0;
+		fork_child();
+		return;
+	}
+	fork_parent();
+	int status;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(slot->head, head);
+	assert_memory_equal(before, memory + slot->scratch_off, sizeof(before));
+	parent_waited++;
+}
+
+static void a_fork_out_of_the_stepper_leaves_the_parents_memory_alone(void **state)
+{
+	(void)state;
+	script();
+	hook_malloc(1, CALLER(8, 0x1000));
+	take(0);
+	pid_t parent = getpid();
+	struct wire_heap_slot *slot = &process.slots[0];
+	uint64_t before = slot->head;
+	parent_waited = 0;
+	while_walking = fork_here;
+	process.heap->tick++; /* a stamp is due: the ring would be written even before the record */
+	hook_malloc(2, CALLER(8, 0x2000));
+	if (getpid() != parent) {
+		int bad = hook_malloc(3, CALLER(8, 0x3000)) != blocks[0];
+		_exit(bad);
+	}
+	assert_int_equal(parent_waited, 1);
+	struct record r = take(0);
+	assert_int_equal(r.size, 2);
+	assert_int_equal(pc_of(r.node), 0x2000);
+	assert_int_equal(take(0).tag, 0);
+	assert_int_equal(slot->head - before, 8 + 16);
+	hook_malloc(4, CALLER(8, 0x2000));
+	assert_int_equal(take(0).node, r.node);
+}
+
 static void calls_of_other_threads_during_the_start_are_counted(void **state)
 {
 	(void)state;
@@ -760,6 +863,8 @@ int main(void)
 		CASE(a_reallocs_end_always_fits_behind_its_beginning),
 		CASE(no_record_is_lost_or_split_over_a_hundred_laps),
 		CASE(without_a_free_slot_calls_are_counted),
+		CASE(a_jump_out_of_a_hook_does_not_silence_its_thread),
+		CASE(a_fork_out_of_the_stepper_leaves_the_parents_memory_alone),
 		CASE(calls_of_other_threads_during_the_start_are_counted),
 		CASE(region_records_that_a_full_ring_refuses_are_counted),
 		CASE(only_an_unmap_that_succeeded_is_written),
