@@ -72,8 +72,9 @@ static struct net_rec_node *node_of_port(struct recorder *r, uint16_t port)
 
 static struct net_rec_node *node_of_conn(struct recorder *r, uint64_t conn)
 {
+	/* a node whose store could not be opened is NULL: what was captured meanwhile is drained all the same */
 	for (size_t i = 0; i < r->config->node_count; i++) {
-		if (net_node_has(r->nodes[i], conn))
+		if (r->nodes[i] && net_node_has(r->nodes[i], conn))
 			return r->nodes[i];
 	}
 	return NULL;

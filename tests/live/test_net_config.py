@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from netapi import Recorder, free_port, identity, wait_until
+from netapi import Recorder, config_of, free_port, identity, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -159,6 +159,24 @@ def test_a_node_that_restarts_with_a_new_identity_is_decoded_on(record, p2pnode,
         wait_until(lambda: count(r, "n") == round_ * 26, what=f"26 messages with {name}")  # pylint: disable=cell-var-from-loop
     assert r.status()["identities"] == 2
     assert len({c["local_peer_id"] for _, c in r.get("/v3/connections", "n")}) == 2
+
+
+def test_a_second_recorder_is_refused_while_connections_are_open(record, p2pnode, byteledger, tmp_path):
+    port = free_port()
+    r = record([("n", p2p(port, identity("recorder-r")))])
+    p2pnode("--listen", port, "--identity", identity("recorder-r"), "--count", 5, "--expect", 20)
+    peer = p2pnode("--connect", f"127.0.0.1:{port}", "--identity", identity("recorder-i"), "--count", 20, "--expect", 5,
+                   "--pause-after", 10)
+    peer.wait_for_pause()
+    wait_until(lambda: count(r, "n") >= 16, what="the first messages")
+    other = tmp_path / "other"
+    other.mkdir()
+    ports = {"v2": free_port(), "v3": free_port()}
+    second = Recorder(byteledger, other, config_of(tmp_path / "n", ports, p2p=p2p(port, identity("recorder-r"))), ports, ready=False)
+    assert second.process.wait(timeout=60) == 1, second.said()
+    assert "another recorder writes to it" in second.said()
+    peer.go()
+    wait_until(lambda: count(r, "n") == 31, what="all messages of the first")
 
 
 def folder_bytes(path):
