@@ -7,6 +7,9 @@
 
 #include "base/cleanup.h"
 
+#define LIMB_DIGITS 5
+#define LIMB 656356768u /* 58^5 */
+
 static const struct {
 	uint8_t prefix[3];
 	uint8_t prefix_len, bytes;
@@ -41,23 +44,33 @@ int net_b58check(const uint8_t *prefix, size_t prefix_len, const uint8_t *data, 
 	memcpy(bytes + len, sum, 4);
 	len += 4;
 
-	/* digits base 58, least significant first; log(256)/log(58) < 1.4 */
-	uint8_t digits[sizeof(bytes) * 14 / 10 + 1];
-	size_t count = 0, zeros = 0;
+	/* words of four bytes into limbs of five digits, least significant first: 32 bits are 1.1 limbs */
+	uint32_t limbs[sizeof(bytes) / 4 + sizeof(bytes) / 32 + 2];
+	size_t limb_count = 0, zeros = 0;
 	while (zeros < len && bytes[zeros] == 0)
 		zeros++;
-	for (size_t i = zeros; i < len; i++) {
-		unsigned carry = bytes[i];
-		for (size_t k = 0; k < count; k++) {
-			carry += (unsigned)digits[k] << 8;
-			digits[k] = (uint8_t)(carry % 58);
-			carry /= 58;
+	for (size_t i = zeros; i < len;) {
+		size_t word_bytes = (len - i) % 4 ? (len - i) % 4 : 4;
+		uint64_t carry = 0;
+		for (size_t k = 0; k < word_bytes; k++)
+			carry = carry << 8 | bytes[i + k];
+		i += word_bytes;
+		for (size_t k = 0; k < limb_count; k++) {
+			carry += (uint64_t)limbs[k] << (8 * word_bytes);
+			limbs[k] = (uint32_t)(carry % LIMB);
+			carry /= LIMB;
 		}
-		while (carry) {
-			digits[count++] = (uint8_t)(carry % 58);
-			carry /= 58;
-		}
+		for (; carry; carry /= LIMB)
+			limbs[limb_count++] = (uint32_t)(carry % LIMB);
 	}
+	uint8_t digits[ARRAY_LEN(limbs) * LIMB_DIGITS];
+	size_t count = 0;
+	for (size_t k = 0; k < limb_count; k++) {
+		for (uint32_t n = 0, rest = limbs[k]; n < LIMB_DIGITS; n++, rest /= 58)
+			digits[count++] = (uint8_t)(rest % 58);
+	}
+	while (count && digits[count - 1] == 0)
+		count--;
 	if (zeros + count + 1 > cap)
 		return -1;
 	memset(out, '1', zeros);
