@@ -8,11 +8,12 @@
 #include "base/arena.h"
 #include "store/store.h"
 
-#define STORE_VERSION 1
+#define STORE_VERSION 2
 #define STORE_SEGMENT_BYTES (64u << 20) /* smaller where limits ask for less */
 #define STORE_SEGMENT_BYTES_MIN (1u << 20)
 #define STORE_BLOCK_IDS \
 	1024 /* ids whose lowest and highest time share one row: times become ranges of ids */
+#define STORE_SET_IDS 4096 /* ids of one block of the index of messages */
 #define STORE_BATCH_ROWS 16384
 #define STORE_PREVIEW_BYTES 100
 
@@ -26,9 +27,18 @@ struct store_block {
 	int dirty, any;
 };
 
+/** What a set of the index of messages holds: those with a = ... and b = ... (docs/store.md). */
+enum store_set_kind {
+	STORE_SET_SIDE,         /* a = si */
+	STORE_SET_TYPE,         /* a = type, b = si */
+	STORE_SET_ADDRESS_SIDE, /* a = address, b = si */
+	STORE_SET_ADDRESS_TYPE, /* a = address, b = type */
+};
+struct store_sets; /* those of the newest block, not written yet */
+
 struct store_insert {
-	sqlite3_stmt *connection, *chunk, *unseal, *message, *log, *log_text, *message_block,
-		*log_block, *address, *address_id;
+	sqlite3_stmt *connection, *chunk, *unseal, *message, *message_set, *log, *log_text,
+		*message_block, *log_block, *address, *address_id;
 };
 
 struct store {
@@ -46,7 +56,9 @@ struct store {
 	unsigned rows; /* in the open transaction */
 	int dropped;   /* chunks went in it: segments may follow once it is committed */
 	struct store_block message_block, log_block;
+	struct store_sets *sets;
 	struct store_insert insert;
+	uint64_t addresses_kept; /* when those that nothing names were last looked for */
 	/* addresses seen lately */
 	struct {
 		char text[64];
@@ -106,6 +118,15 @@ int store_write_resume(struct store *store, struct err *err);
 void store_write_fini(struct store *store);
 int store_write_pending(struct store *store, struct err *err);
 int store_write_blocks(struct store *store, struct err *err);
+
+/* sets.c */
+/** store_sets_enter() - call before message @id is stored: writes the sets of the block that it leaves. */
+int store_sets_enter(struct store *store, uint64_t id, struct err *err);
+void store_sets_add(struct store *store, uint64_t id, unsigned type, unsigned si, uint64_t address);
+/** store_sets_resume() - take up the messages of the newest block again: after a start and behind a rollback. */
+int store_sets_resume(struct store *store, struct err *err);
+/** store_sets_migrate() - a store of version 1 had SQLite indexes of messages instead; leaves it whole or as it was. */
+int store_sets_migrate(struct store *store, struct err *err);
 
 /* retain.c */
 int store_retain(struct store *store, struct err *err);

@@ -2,9 +2,9 @@
 /*
  * read.c - pages of messages and log lines.
  *
- * Every filter is turned into cursors over an index whose entries end in the id, one cursor for each combination of the
- * filter's values; the cursors are merged by id. So a page costs what it gives, however many rows a filter passes over,
- * and an IN list never sorts. Times become ranges of ids through the blocks' lowest and highest times, with the time
+ * Every filter is turned into cursors over sets of ids (messages; sets.c) or an index whose entries end in the id (logs), one
+ * cursor for each combination of the filter's values; the cursors are merged by id. So a page costs what it gives, however
+ * many rows a filter passes over, and an IN list never sorts. Times become ranges of ids through the blocks' lowest and highest times, with the time
  * itself checked on the row: clocks may step.
  */
 #include <errno.h>
@@ -12,25 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/internal.h"
-
-#define CURSORS_MAX 128
-
-/** An inclusive range of ids. */
-struct range {
-	uint64_t lo, hi;
-};
+#include "base/buf.h"
+#include "store/merge.h"
 
 /** What one of the two tables is like, for the code they share. */
 struct table {
 	const char *name, *block;
-};
-
-struct merge {
-	sqlite3_stmt *cursor[CURSORS_MAX];
-	uint64_t head[CURSORS_MAX];
-	unsigned count;
-	int forward;
 };
 
 void store_page_free(struct store_page *page)
@@ -69,8 +56,8 @@ const char *store_keep_text(struct store_page *page, sqlite3_stmt *s, int column
 
 /* The blocks that may hold rows of the asked times, as ranges in the order of reading. */
 static int time_ranges(struct store_reader *reader, const struct table *table,
-		       const struct store_query *query, struct range bound, struct range **out,
-		       size_t *count, struct err *err)
+		       const struct store_query *query, struct store_range bound,
+		       struct store_range **out, size_t *count, struct err *err)
 {
 	*out = NULL;
 	*count = 0;
@@ -95,7 +82,7 @@ static int time_ranges(struct store_reader *reader, const struct table *table,
 			lo = bound.lo;
 		if (hi > bound.hi)
 			hi = bound.hi;
-		struct range *last = *count ? &(*out)[*count - 1] : NULL;
+		struct store_range *last = *count ? &(*out)[*count - 1] : NULL;
 		if (last && query->forward && last->hi + 1 == lo) {
 			last->hi = hi;
 			continue;
@@ -106,30 +93,36 @@ static int time_ranges(struct store_reader *reader, const struct table *table,
 		}
 		if (*count == cap) {
 			cap = cap ? cap * 2 : 8;
-			struct range *more = realloc(*out, cap * sizeof(*more));
+			struct store_range *more = realloc(*out, cap * sizeof(*more));
 			if (!more) {
 				rc = err_set(err, -ENOMEM, "cannot allocate a query");
 				break;
 			}
 			*out = more;
 		}
-		(*out)[(*count)++] = (struct range){ lo, hi };
+		(*out)[(*count)++] = (struct store_range){ lo, hi };
 	}
 	sqlite3_finalize(s);
 	return rc;
 }
 
 static int ranges_of(struct store_reader *reader, const struct table *table,
-		     const struct store_query *query, struct range **out, size_t *count,
+		     const struct store_query *query, struct store_range **out, size_t *count,
 		     struct err *err)
 {
-	struct range bound = { 0, INT64_MAX };
+	struct store_range bound = { 0, INT64_MAX };
+	char sql[64];
+	snprintf(sql, sizeof(sql), "SELECT min(id) FROM %s", table->name);
+	/* sets may name rows that retention has taken since */
+	int rc = store_number(reader->db, sql, 0, &bound.lo, err);
+	if (rc < 0)
+		return rc;
 	if (query->has_cursor) {
 		uint64_t cursor = query->cursor > INT64_MAX ? INT64_MAX : query->cursor;
-		if (query->forward)
-			bound.lo = cursor;
-		else
+		if (!query->forward)
 			bound.hi = cursor;
+		else if (cursor > bound.lo)
+			bound.lo = cursor;
 	}
 	if (query->has_from || query->has_to)
 		return time_ranges(reader, table, query, bound, out, count, err);
@@ -139,57 +132,6 @@ static int ranges_of(struct store_reader *reader, const struct table *table,
 	**out = bound;
 	*count = 1;
 	return 0;
-}
-
-/* ---- merging cursors ------------------------------------------------------------------------------------------- */
-
-static int merge_add(struct store_reader *reader, struct merge *merge, const char *sql,
-		     struct err *err)
-{
-	if (merge->count == CURSORS_MAX)
-		return err_set(err, -E2BIG, "cannot combine so many filters");
-	return store_prepare(reader->db, &merge->cursor[merge->count++], sql, err);
-}
-
-static void merge_next(struct merge *merge, unsigned i)
-{
-	merge->head[i] = sqlite3_step(merge->cursor[i]) == SQLITE_ROW
-				 ? (uint64_t)sqlite3_column_int64(merge->cursor[i], 0)
-				 : UINT64_MAX;
-}
-
-static void merge_range(struct merge *merge, struct range range)
-{
-	for (unsigned i = 0; i < merge->count; i++) {
-		sqlite3_reset(merge->cursor[i]);
-		sqlite3_bind_int64(merge->cursor[i], 1, (sqlite3_int64)range.lo);
-		sqlite3_bind_int64(merge->cursor[i], 2, (sqlite3_int64)range.hi);
-		merge_next(merge, i);
-	}
-}
-
-/* The next id in order, UINT64_MAX at the end. */
-static uint64_t merge_take(struct merge *merge)
-{
-	unsigned best = 0;
-	uint64_t id = UINT64_MAX;
-	for (unsigned i = 0; i < merge->count; i++) {
-		uint64_t head = merge->head[i];
-		if (head != UINT64_MAX &&
-		    (id == UINT64_MAX || (merge->forward ? head < id : head > id))) {
-			id = head;
-			best = i;
-		}
-	}
-	if (id != UINT64_MAX)
-		merge_next(merge, best);
-	return id;
-}
-
-static void merge_fini(struct merge *merge)
-{
-	for (unsigned i = 0; i < merge->count; i++)
-		sqlite3_finalize(merge->cursor[i]);
 }
 
 /* ---- messages --------------------------------------------------------------------------------------------------- */
@@ -215,61 +157,70 @@ static int side_fits(const struct store_query *query, unsigned si)
 	       (!query->has_initiator || (si & 1) == (unsigned)query->initiator);
 }
 
-static int message_cursors(struct store_reader *reader, const struct store_query *query,
-			   struct merge *merge, struct err *err)
+/* The sets of every combination of the filter's values; of three filters one is left to the rows. */
+static int add_sets(struct store_reader *reader, const struct store_query *query, int64_t address,
+		    struct store_merge *merge, struct err *err)
 {
-	const char *order = query->forward ? "ASC" : "DESC";
-	char sql[256];
+	size_t types = query->types ? query->type_count : 1;
 	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < types; i++) {
+		if (address && query->types) {
+			rc = store_merge_add_set(reader, merge, STORE_SET_ADDRESS_TYPE,
+						 (uint64_t)address, query->types[i], err);
+			continue;
+		}
+		for (unsigned si = 0; rc == 0 && si < 4; si++) {
+			if (!side_fits(query, si))
+				continue;
+			if (address)
+				rc = store_merge_add_set(reader, merge, STORE_SET_ADDRESS_SIDE,
+							 (uint64_t)address, si, err);
+			else if (query->types)
+				rc = store_merge_add_set(reader, merge, STORE_SET_TYPE,
+							 query->types[i], si, err);
+			else
+				rc = store_merge_add_set(reader, merge, STORE_SET_SIDE, si, 0, err);
+		}
+	}
+	return rc;
+}
+
+/* The newest block has no sets yet: all its messages are looked at. */
+static int add_scan(struct store_reader *reader, const struct store_query *query, int64_t address,
+		    struct store_merge *merge, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf sql = { 0 };
+	buf_puts(&sql, "SELECT id FROM message WHERE id BETWEEN ?1 AND ?2");
+	if (address)
+		buf_printf(&sql, " AND address=%lld", (long long)address);
+	for (size_t i = 0; query->types && i < query->type_count; i++)
+		buf_printf(&sql, "%s%u", i ? "," : " AND type IN (", query->types[i]);
+	buf_puts(&sql, query->types && query->type_count ? ")" : "");
+	if (query->has_incoming)
+		buf_printf(&sql, " AND si>>1=%d", query->incoming ? 1 : 0);
+	if (query->has_initiator)
+		buf_printf(&sql, " AND (si&1)=%d", (int)query->initiator);
+	buf_printf(&sql, " ORDER BY id %s", query->forward ? "ASC" : "DESC");
+	if (buf_failed(&sql))
+		return err_set(err, -ENOMEM, "cannot allocate a query");
+	return store_merge_add(reader, merge, buf_cstr(&sql), err);
+}
+
+static int message_cursors(struct store_reader *reader, const struct store_query *query,
+			   struct store_merge *merge, struct err *err)
+{
 	int64_t address = 0;
+	int rc = 0, filtered = query->remote_addr || query->types || query->has_incoming ||
+			       query->has_initiator;
 	if (query->remote_addr) {
 		rc = address_number(reader, query->remote_addr, &address, err);
 		if (rc < 0 || !address)
 			return rc; /* nobody of that name: no cursors, no rows */
 	}
-	int sides = query->has_incoming || query->has_initiator;
-	if (!query->remote_addr && !query->types && !sides) {
-		snprintf(sql, sizeof(sql),
-			 "SELECT id FROM message WHERE id BETWEEN ?1 AND ?2 ORDER BY id %s", order);
-		return merge_add(reader, merge, sql, err);
-	}
-	if (query->remote_addr && query->types) {
-		for (size_t i = 0; rc == 0 && i < query->type_count; i++) {
-			snprintf(sql, sizeof(sql),
-				 "SELECT id FROM message INDEXED BY message_by_address_type WHERE "
-				 "address=%lld AND type=%u"
-				 " AND id BETWEEN ?1 AND ?2 ORDER BY id %s",
-				 (long long)address, query->types[i], order);
-			rc = merge_add(reader, merge, sql, err);
-		}
-		return rc;
-	}
-	for (unsigned si = 0; rc == 0 && si < 4; si++) {
-		if (!side_fits(query, si))
-			continue;
-		for (size_t i = 0; rc == 0 && i < (query->types ? query->type_count : 1); i++) {
-			if (query->types)
-				snprintf(sql, sizeof(sql),
-					 "SELECT id FROM message INDEXED BY message_by_type WHERE "
-					 "type=%u AND si=%u"
-					 " AND id BETWEEN ?1 AND ?2 ORDER BY id %s",
-					 query->types[i], si, order);
-			else if (query->remote_addr)
-				snprintf(sql, sizeof(sql),
-					 "SELECT id FROM message INDEXED BY message_by_address "
-					 "WHERE address=%lld AND si=%u"
-					 " AND id BETWEEN ?1 AND ?2 ORDER BY id %s",
-					 (long long)address, si, order);
-			else
-				snprintf(sql, sizeof(sql),
-					 "SELECT id FROM message INDEXED BY message_by_side WHERE "
-					 "si=%u"
-					 " AND id BETWEEN ?1 AND ?2 ORDER BY id %s",
-					 si, order);
-			rc = merge_add(reader, merge, sql, err);
-		}
-	}
-	return rc;
+	if (query->types && !query->type_count)
+		return 0;
+	rc = add_scan(reader, query, address, merge, err);
+	return rc < 0 || !filtered ? rc : add_sets(reader, query, address, merge, err);
 }
 
 static int time_fits(const struct store_query *query, uint64_t time_ns)
@@ -368,34 +319,75 @@ static int prepare_rows(struct store_reader *reader, struct err *err)
 typedef int (*take_fn)(struct store_reader *reader, const struct store_query *query,
 		       struct store_page *page, uint64_t id, struct err *err);
 
+/* Rows of one range, from the sets or from the table's own order. */
+static int fill_range(struct store_reader *reader, const struct store_query *query,
+		      struct store_merge *merge, struct store_range range, int sets, take_fn take,
+		      struct store_page *page, struct err *err)
+{
+	uint64_t id = 0;
+	int rc = store_merge_range(merge, range, sets, err);
+	while (rc >= 0 && page->count < query->limit) {
+		rc = store_merge_take(merge, &id, err);
+		if (rc < 0 || id == UINT64_MAX)
+			break;
+		rc = take(reader, query, page, id, err);
+	}
+	return rc < 0 ? rc : 0;
+}
+
+/* Ids from @unset on are in no set. */
+static int first_unset(struct store_reader *reader, const struct store_merge *merge,
+		       uint64_t *unset, struct err *err)
+{
+	*unset = 0;
+	for (unsigned i = 0; i < merge->count; i++) {
+		if (!merge->cursor[i].is_set)
+			continue;
+		int rc = store_number(reader->db, "SELECT max(id) FROM message", 0, unset, err);
+		*unset -= *unset % STORE_SET_IDS;
+		return rc;
+	}
+	return 0;
+}
+
 static int fill(struct store_reader *reader, const struct table *table,
-		const struct store_query *query, struct merge *merge, take_fn take,
+		const struct store_query *query, struct store_merge *merge, take_fn take,
 		struct store_page *page, struct err *err)
 {
-	struct range *ranges = NULL;
+	struct store_range *ranges = NULL;
 	size_t count = 0;
+	uint64_t unset;
 	int rc = ranges_of(reader, table, query, &ranges, &count, err);
-	for (size_t i = 0; rc >= 0 && i < count && page->count < query->limit; i++) {
-		merge_range(merge, ranges[i]);
-		uint64_t id;
-		while (rc >= 0 && page->count < query->limit &&
-		       (id = merge_take(merge)) != UINT64_MAX)
-			rc = take(reader, query, page, id, err);
+	if (rc == 0)
+		rc = first_unset(reader, merge, &unset, err);
+	for (size_t i = 0; rc == 0 && i < count; i++) {
+		for (int turn = 0; rc == 0 && turn < 2 && page->count < query->limit; turn++) {
+			int sets = turn == !query->forward;
+			struct store_range part = ranges[i];
+			if (sets && !unset)
+				continue;
+			if (sets && part.hi >= unset)
+				part.hi = unset - 1;
+			if (!sets && part.lo < unset)
+				part.lo = unset;
+			if (part.lo <= part.hi)
+				rc = fill_range(reader, query, merge, part, sets, take, page, err);
+		}
 	}
 	free(ranges);
-	return rc < 0 ? rc : 0;
+	return rc;
 }
 
 static int page_of(struct store_reader *reader, const struct table *table,
 		   const struct store_query *query,
-		   int (*cursors)(struct store_reader *, const struct store_query *, struct merge *,
-				  struct err *),
+		   int (*cursors)(struct store_reader *, const struct store_query *,
+				  struct store_merge *, struct err *),
 		   take_fn take, struct store_page **out, struct err *err)
 {
 	struct store_page *page = calloc(1, sizeof(*page));
 	if (!page)
 		return err_set(err, -ENOMEM, "cannot allocate a page");
-	struct merge merge = { .forward = query->forward };
+	struct store_merge merge = { .forward = query->forward };
 	int rc = prepare_rows(reader, err);
 	/* one snapshot for ranges, cursors and rows */
 	if (rc == 0)
@@ -405,7 +397,7 @@ static int page_of(struct store_reader *reader, const struct table *table,
 			rc = cursors(reader, query, &merge, err);
 		if (rc == 0 && merge.count)
 			rc = fill(reader, table, query, &merge, take, page, err);
-		merge_fini(&merge);
+		store_merge_fini(&merge);
 		sqlite3_reset(reader->message);
 		sqlite3_reset(reader->log);
 		struct err ignored;
@@ -429,14 +421,14 @@ int store_messages(struct store_reader *reader, const struct store_query *query,
 /* ---- logs ------------------------------------------------------------------------------------------------------- */
 
 static int log_cursors(struct store_reader *reader, const struct store_query *query,
-		       struct merge *merge, struct err *err)
+		       struct store_merge *merge, struct err *err)
 {
 	const char *order = query->forward ? "ASC" : "DESC";
 	char sql[200];
 	if (!query->levels) {
 		snprintf(sql, sizeof(sql),
 			 "SELECT id FROM log WHERE id BETWEEN ?1 AND ?2 ORDER BY id %s", order);
-		return merge_add(reader, merge, sql, err);
+		return store_merge_add(reader, merge, sql, err);
 	}
 	int rc = 0;
 	for (unsigned level = 1; rc == 0 && level <= 64; level <<= 1) {
@@ -446,7 +438,7 @@ static int log_cursors(struct store_reader *reader, const struct store_query *qu
 			 "SELECT id FROM log INDEXED BY log_by_level WHERE level=%u AND id BETWEEN "
 			 "?1 AND ?2 ORDER BY id %s",
 			 level, order);
-		rc = merge_add(reader, merge, sql, err);
+		rc = store_merge_add(reader, merge, sql, err);
 	}
 	return rc;
 }

@@ -13,6 +13,8 @@
 #define STEP_ROWS \
 	1024 /* rows are dropped in steps, so that a flush costs little while the store is full */
 
+#define ADDRESSES_KEPT 100000
+
 /* A statement whose only parameter is @value. */
 static int run(struct store *store, struct err *err, const char *sql, uint64_t value)
 {
@@ -55,9 +57,27 @@ static int first_message(struct store *store, uint64_t now_ns, uint64_t *first, 
 static int drop_messages(struct store *store, uint64_t first, struct err *err)
 {
 	int rc = run(store, err, "DELETE FROM message WHERE id < ?1", first);
+	if (rc == 0)
+		rc = run(store, err, "DELETE FROM message_set WHERE block < ?1",
+			 first / STORE_SET_IDS);
 	return rc < 0 ? rc
 		      : run(store, err, "DELETE FROM message_block WHERE number < ?1",
 			    first / STORE_BLOCK_IDS);
+}
+
+/* Addresses that no message has any more; looked for when there are many, and then twice as many. */
+static int drop_addresses(struct store *store, struct err *err)
+{
+	uint64_t count;
+	int rc = store_number(store->db, "SELECT count(*) FROM address", 0, &count, err);
+	if (rc < 0 || count <= ADDRESSES_KEPT || count / 2 < store->addresses_kept)
+		return rc;
+	rc = store_sql(store->db,
+		       "DELETE FROM address WHERE id NOT IN (SELECT address FROM message)", err);
+	memset(store->addresses, 0, sizeof(store->addresses));
+	return rc < 0 ? rc
+		      : store_number(store->db, "SELECT count(*) FROM address", 0,
+				     &store->addresses_kept, err);
 }
 
 /* Chunks below the lowest one that a kept message needs, and connections that ended before it. */
@@ -69,14 +89,7 @@ static int drop_chunks(struct store *store, uint64_t first, struct err *err)
 			 "DELETE FROM connection WHERE close_reason IS NOT NULL AND last_chunk <= "
 			 "?1",
 			 first);
-	if (rc == 0)
-		rc = store_sql(
-			store->db,
-			"DELETE FROM address WHERE id NOT IN (SELECT DISTINCT address FROM message)"
-			" AND (SELECT count(*) FROM address) > 100000",
-			err);
-	memset(store->addresses, 0, sizeof(store->addresses));
-	return rc;
+	return rc < 0 ? rc : drop_addresses(store, err);
 }
 
 /* Segment files that no chunk names any more. */

@@ -36,10 +36,9 @@ static const char schema[] =
 	"first_chunk INTEGER,"
 	" last_chunk INTEGER, chunk INTEGER, first_offset INTEGER, plain_len INTEGER, preview "
 	"TEXT, error TEXT);"
-	"CREATE INDEX IF NOT EXISTS message_by_type ON message(type, si);"
-	"CREATE INDEX IF NOT EXISTS message_by_side ON message(si);"
-	"CREATE INDEX IF NOT EXISTS message_by_address ON message(address, si);"
-	"CREATE INDEX IF NOT EXISTS message_by_address_type ON message(address, type);"
+	"CREATE TABLE IF NOT EXISTS message_set(kind INTEGER, a INTEGER, b INTEGER, block INTEGER,"
+	" ids TEXT NOT NULL, PRIMARY KEY(kind, a, b, block)) WITHOUT ROWID;"
+	"CREATE INDEX IF NOT EXISTS message_set_by_block ON message_set(block);"
 	"CREATE TABLE IF NOT EXISTS message_block(number INTEGER PRIMARY KEY, min_ns INTEGER, "
 	"max_ns INTEGER, min_chunk INTEGER);"
 	"CREATE TABLE IF NOT EXISTS log(id INTEGER PRIMARY KEY, time_ns INTEGER NOT NULL, level "
@@ -137,9 +136,8 @@ static int settle_segment(struct store *store, struct err *err)
 	return 0;
 }
 
-static int prepare_schema(struct store *store, struct err *err)
+static int prepare_schema(struct store *store, uint64_t *version, struct err *err)
 {
-	uint64_t version;
 	int rc = store_sql(
 		store->db,
 		/* auto_vacuum comes first: it is refused in silence once the file has its first page */
@@ -148,14 +146,14 @@ static int prepare_schema(struct store *store, struct err *err)
 		"PRAGMA wal_autocheckpoint=8000; PRAGMA temp_store=MEMORY;",
 		err);
 	if (rc == 0)
-		rc = store_number(store->db, "PRAGMA user_version", 0, &version, err);
+		rc = store_number(store->db, "PRAGMA user_version", 0, version, err);
 	if (rc < 0)
 		return rc;
-	if (version > STORE_VERSION)
+	if (*version > STORE_VERSION)
 		return err_set(
 			err, -EINVAL,
 			"cannot use store '%s': version %llu is newer than this program's %d",
-			store->path, (unsigned long long)version, STORE_VERSION);
+			store->path, (unsigned long long)*version, STORE_VERSION);
 	char sql[64];
 	snprintf(sql, sizeof(sql), "PRAGMA user_version=%d", STORE_VERSION);
 	rc = store_sql(store->db, schema, err);
@@ -167,7 +165,8 @@ static int prepare_schema(struct store *store, struct err *err)
 			       "chunk.connection=connection.id), started_ns) WHERE close_reason IS "
 			       "NULL",
 			       err);
-	return rc < 0 ? rc : store_sql(store->db, sql, err);
+	/* an older one gets the number once it is what the number says */
+	return rc < 0 || *version ? rc : store_sql(store->db, sql, err);
 }
 
 /* Numbers go on behind what is committed. */
@@ -190,6 +189,7 @@ static int resume(struct store *store, struct err *err)
 
 static int start(struct store *store, struct err *err)
 {
+	uint64_t version;
 	int rc = mkdir(store->path, 0700) < 0 && errno != EEXIST ? -errno : 0;
 	if (rc == 0) {
 		store->dir_fd = open(store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -207,12 +207,14 @@ static int start(struct store *store, struct err *err)
 	}
 	rc = open_db(store->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &store->db, err);
 	if (rc == 0)
-		rc = prepare_schema(store, err);
+		rc = prepare_schema(store, &version, err);
 	if (rc == 0)
 		rc = store_number(store->db, "SELECT max(id) + 1 FROM connection", 0,
 				  &store->first_connection, err);
 	if (rc == 0)
 		rc = store_write_init(store, err);
+	if (rc == 0 && version == 1)
+		rc = store_sets_migrate(store, err);
 	return rc < 0 ? rc : resume(store, err);
 }
 
@@ -387,6 +389,7 @@ int store_close(struct store *store, struct err *err)
 int store_reader_open(const char *path, struct store_reader **out, struct err *err)
 {
 	struct store_reader *reader = calloc(1, sizeof(*reader));
+	uint64_t version;
 	if (!reader || !(reader->path = strdup(path))) {
 		free(reader);
 		return err_set(err, -ENOMEM, "cannot allocate a store reader");
@@ -397,6 +400,11 @@ int store_reader_open(const char *path, struct store_reader **out, struct err *e
 	/* writable for the WAL's shared memory only */
 	if (rc == 0)
 		rc = store_sql(reader->db, "PRAGMA query_only=1; PRAGMA cache_size=-32768", err);
+	if (rc == 0)
+		rc = store_number(reader->db, "PRAGMA user_version", 0, &version, err);
+	if (rc == 0 && version != STORE_VERSION)
+		rc = err_set(err, -EINVAL, "cannot read store '%s': it is of version %llu, not %d",
+			     path, (unsigned long long)version, STORE_VERSION);
 	if (rc < 0) {
 		store_reader_close(reader);
 		return rc;

@@ -307,6 +307,8 @@ static int put_message(struct message_sink *sink, const struct message *m, struc
 	if (rc == 0)
 		rc = enter_block(store, &store->message_block, store->insert.message_block, 1, id,
 				 err);
+	if (rc == 0)
+		rc = store_sets_enter(store, id, err);
 	if (rc < 0)
 		return rc;
 	const struct store_recent *recent =
@@ -338,9 +340,11 @@ static int put_message(struct message_sink *sink, const struct message *m, struc
 		sqlite3_bind_null(s, 13);
 	bind_text(s, 14, m->error);
 	rc = step(store, s, "store a message", err);
-	if (rc == 0)
-		store->next_message++;
-	return rc;
+	if (rc < 0)
+		return rc;
+	store_sets_add(store, id, m->type, STORE_SI(m->sender, m->initiator), (uint64_t)address);
+	store->next_message++;
+	return 0;
 }
 
 int store_put_log(struct store *store, const struct store_log *log, struct err *err)
@@ -404,6 +408,7 @@ int store_write_init(struct store *store, struct err *err)
 		{ &in->chunk, "INSERT INTO chunk VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)" },
 		{ &in->message,
 		  "INSERT INTO message VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)" },
+		{ &in->message_set, "INSERT OR REPLACE INTO message_set VALUES(?1,?2,?3,?4,?5)" },
 		{ &in->unseal,
 		  "DELETE FROM chunk WHERE connection=?1 AND counter=?2 AND sender=?3 AND "
 		  "plain_len IS NULL" },
@@ -431,6 +436,8 @@ int store_write_resume(struct store *store, struct err *err)
 	int rc = load_block(store,
 			    "SELECT min_ns, max_ns, min_chunk FROM message_block WHERE number=?1",
 			    store->next_message / STORE_BLOCK_IDS, &store->message_block, err);
+	if (rc == 0)
+		rc = store_sets_resume(store, err);
 	return rc < 0 ? rc
 		      : load_block(store, "SELECT min_ns, max_ns, 0 FROM log_block WHERE number=?1",
 				   store->next_log / STORE_BLOCK_IDS, &store->log_block, err);
@@ -441,6 +448,7 @@ void store_write_fini(struct store *store)
 	sqlite3_stmt **all = (sqlite3_stmt **)&store->insert;
 	for (size_t i = 0; i < sizeof(store->insert) / sizeof(*all); i++)
 		sqlite3_finalize(all[i]);
+	free(store->sets);
 }
 
 struct message_sink *store_message_sink(struct store *store)

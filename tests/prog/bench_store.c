@@ -12,6 +12,7 @@
 #include "store/store.h"
 
 #define QUERIES 2000
+#define SLICE 500000
 
 static uint64_t seed = 88172645463325252ULL;
 
@@ -58,8 +59,11 @@ static void shape(uint64_t i, struct message *m, char addr[32])
 	m->time_ns = 1700000000000000000ULL + i * 50000;
 }
 
-static void fill(struct store *store, uint64_t count, size_t payload)
+/* @slowest: rows a second in the slowest stretch of SLICE messages. */
+static void fill(struct store *store, uint64_t count, size_t payload, double *slowest)
 {
+	double since = now_s();
+	*slowest = 0;
 	struct err err = { 0 };
 	struct message_sink *sink = store_message_sink(store);
 	uint8_t *raw = malloc(payload + 18);
@@ -88,6 +92,13 @@ static void fill(struct store *store, uint64_t count, size_t payload)
 					       .plain_len = payload };
 		must(sink->chunk(sink, &chunk, &err), &err);
 		must(sink->message(sink, &m, &err), &err);
+		if ((i + 1) % SLICE == 0) {
+			double rate = SLICE / (now_s() - since);
+			if (*slowest == 0 || rate < *slowest)
+				*slowest = rate;
+			since = now_s();
+			fprintf(stderr, "%" PRIu64 " messages: %.0f a second\n", i + 1, rate);
+		}
 	}
 	must(store_flush(store, &err), &err);
 	free(raw);
@@ -141,7 +152,8 @@ int main(int argc, char **argv)
 	struct store *store;
 	must(store_open(argv[1], NULL, &store, &err), &err);
 	double start = now_s();
-	fill(store, count, payload);
+	double slowest;
+	fill(store, count, payload, &slowest);
 	double filled = now_s() - start;
 	struct store_stats stats;
 	must(store_stats(store, &stats, &err), &err);
@@ -166,12 +178,13 @@ int main(int argc, char **argv)
 		store_page_free(page);
 	}
 	qsort(latency, QUERIES, sizeof(latency[0]), by_value);
-	printf("{\"messages\":%" PRIu64 ",\"rows_per_s\":%.0f,\"raw_payload_bytes\":%" PRIu64
+	printf("{\"messages\":%" PRIu64 ",\"rows_per_s\":%.0f,\"slowest_half_million_per_s\":%.0f,"
+					"\"raw_payload_bytes\":%" PRIu64
 	       ",\"database_bytes\":%" PRIu64 ",\"segment_bytes\":%" PRIu64
 	       ",\"page_ms\":{\"p50\":%.3f,\"p99\":%.3f,\"max\":%.3f},"
 	       "\"worst\":{\"types\":%zu,\"addr\":%d,\"incoming\":%d,\"initiator\":%d,\"time\":%d,"
 	       "\"cursor\":%d}}\n",
-	       count, (double)count / filled, count * payload, stats.database_bytes,
+	       count, (double)count / filled, slowest, count * payload, stats.database_bytes,
 	       stats.segment_bytes, latency[QUERIES / 2] * 1e3, latency[QUERIES * 99 / 100] * 1e3,
 	       latency[QUERIES - 1] * 1e3, worst_query.type_count, worst_query.remote_addr != NULL,
 	       worst_query.has_incoming, worst_query.has_initiator, worst_query.has_from,

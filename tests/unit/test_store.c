@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The store against a naive list: every filter, both directions, cursors, limits, retention, a second start. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,10 +12,11 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <sqlite3.h>
 
 #include "store/store.h"
 
-#define ROWS 6000
+#define ROWS 10000 /* two whole blocks of the index of messages and a part of one */
 
 struct naive {
 	uint64_t id, time_ns;
@@ -148,16 +150,12 @@ static void compare(struct store_reader *reader, const struct store_query *q, in
 	store_page_free(page);
 }
 
-static void any_query_gives_what_a_naive_filter_gives(void **state)
+/* Any query gives what the naive filter gives. */
+static void compare_many(int count)
 {
-	(void)state;
-	fresh_dir();
-	struct store *store;
 	struct store_reader *reader;
-	CHECK(store_open(dir, NULL, &store, err));
-	fill(store);
 	CHECK(store_reader_open(dir, &reader, err));
-	for (int i = 0; i < 4000; i++) {
+	for (int i = 0; i < count; i++) {
 		unsigned char types[4];
 		char addr[32];
 		struct store_query q = { .forward = rand() % 2,
@@ -199,7 +197,95 @@ static void any_query_gives_what_a_naive_filter_gives(void **state)
 		compare(reader, &q, i % 4 == 0);
 	}
 	store_reader_close(reader);
+}
+
+static void any_query_gives_what_a_naive_filter_gives(void **state)
+{
+	(void)state;
+	fresh_dir();
+	struct store *store;
+	CHECK(store_open(dir, NULL, &store, err));
+	fill(store);
+	compare_many(4000);
 	CHECK(store_close(store, err));
+	remove_dir();
+}
+
+/* @sql on the database itself, its first number. */
+static sqlite3_int64 ask_database(const char *sql)
+{
+	char path[128];
+	sqlite3 *db;
+	sqlite3_stmt *s;
+	sqlite3_int64 number = -1;
+	snprintf(path, sizeof(path), "%s/store.sqlite", dir);
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	while (*sql) {
+		assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, &sql), SQLITE_OK);
+		if (sqlite3_step(s) == SQLITE_ROW)
+			number = sqlite3_column_int64(s, 0);
+		assert_int_equal(sqlite3_finalize(s), SQLITE_OK);
+	}
+	sqlite3_close(db);
+	return number;
+}
+
+static void a_store_of_version_1_is_brought_up_to_date_by_its_first_writer(void **state)
+{
+	(void)state;
+	fresh_dir();
+	struct store *store;
+	struct store_reader *reader;
+	struct err why = { 0 };
+	CHECK(store_open(dir, NULL, &store, err));
+	fill(store);
+	CHECK(store_close(store, err));
+	ask_database("DROP TABLE message_set; CREATE INDEX message_by_type ON message(type, si);"
+		     "CREATE INDEX message_by_side ON message(si);"
+		     "CREATE INDEX message_by_address ON message(address, si);"
+		     "CREATE INDEX message_by_address_type ON message(address, type);"
+		     "PRAGMA user_version=1");
+	assert_int_equal(store_reader_open(dir, &reader, &why), -EINVAL);
+	assert_non_null(strstr(why.msg, "version 1"));
+	CHECK(store_open(dir, NULL, &store, err));
+	compare_many(1000);
+	CHECK(store_close(store, err));
+	assert_int_equal(ask_database("PRAGMA user_version"), 2);
+	assert_int_equal(ask_database("SELECT count(*) FROM sqlite_schema WHERE name LIKE "
+				      "'message_by_%'"),
+			 0);
+	CHECK(store_open(dir, NULL, &store, err));
+	compare_many(500);
+	CHECK(store_close(store, err));
+	ask_database("PRAGMA user_version=3");
+	assert_int_equal(store_open(dir, NULL, &store, &why), -EINVAL);
+	assert_non_null(strstr(why.msg, "newer"));
+	remove_dir();
+}
+
+/* The newest block's sets are in memory only: a start in its middle takes them up again. */
+static void starts_in_the_middle_of_a_block_lose_nothing_of_the_index(void **state)
+{
+	(void)state;
+	fresh_dir();
+	struct store *store;
+	CHECK(store_open(dir, NULL, &store, err));
+	fill(store);
+	CHECK(store_close(store, err));
+	/* what a recorder that was killed after 5,000 rows leaves, started again for the other half */
+	ask_database(
+		"DELETE FROM message WHERE id >= 5000; DELETE FROM message_set WHERE block >= 1;"
+		"DELETE FROM log WHERE id >= 5000; DELETE FROM chunk WHERE id >= 5000");
+	for (uint64_t from = 5000; from < ROWS; from += 2500) {
+		CHECK(store_open(dir, NULL, &store, err));
+		for (uint64_t i = from; i < from + 2500; i++)
+			put_row(store, &rows[i]);
+		CHECK(store_close(store, err));
+	}
+	compare_many(1000);
+	/* each message of the whole blocks in one set of each of the four kinds */
+	assert_int_equal(ask_database("SELECT count(*) FROM message_set, json_each(ids)"),
+			 4 * (ROWS - ROWS % 4096));
 	remove_dir();
 }
 
@@ -239,7 +325,7 @@ static void bytes_come_back_and_ids_go_on_after_a_second_start(void **state)
 	assert_int_equal(store_page_message(page, 1)->id, ROWS - 1);
 	char text[64] = "";
 	CHECK(store_message_chunks(reader, store_page_message(page, 1), see_chunk, text, err));
-	assert_string_equal(text, "plain 5999");
+	assert_string_equal(text, "plain 9999");
 	store_page_free(page);
 	store_reader_close(reader);
 	CHECK(store_close(store, err));
@@ -260,13 +346,15 @@ static void limits_drop_the_oldest_rows_with_all_that_belongs_to_them(void **sta
 	assert_int_equal(stats.logs, 500);
 	/* chunks go by the block that needs them: at most one block more than the messages */
 	assert_in_range(stats.chunks, 1000, 1000 + 1024);
+	/* the index of whole blocks goes with the messages: id 9,000 is in the third */
+	assert_int_equal(ask_database("SELECT count(*) FROM message_set WHERE block < 2"), 0);
 	struct store_reader *reader;
 	struct store_page *page;
 	CHECK(store_reader_open(dir, &reader, err));
 	CHECK(store_search_logs(reader, "line 10", 1, 100, &page, err));
 	assert_int_equal(store_page_count(page), 0);
 	store_page_free(page);
-	CHECK(store_search_logs(reader, "line 5999", 1, 100, &page, err));
+	CHECK(store_search_logs(reader, "line 9999", 1, 100, &page, err));
 	assert_int_equal(store_page_count(page), 1);
 	store_page_free(page);
 	store_reader_close(reader);
@@ -358,10 +446,10 @@ static void search_knows_phrases_must_and_must_not(void **state)
 		const char *text;
 		int phrase;
 		size_t count;
-	} cases[] = { { "apple pear", 1, 4000 },       { "pear apple", 1, 0 },
-		      { "apple plum", 0, 6000 },       { "+pear -plum", 0, 4000 },
-		      { "+pear +plum", 0, 2000 },      { "plum", 0, 2000 },
-		      { "\"apple\" pear\"", 1, 4000 }, { "5999 nothing", 0, 1 } };
+	} cases[] = { { "apple pear", 1, 6666 },       { "pear apple", 1, 0 },
+		      { "apple plum", 0, 10000 },      { "+pear -plum", 0, 6666 },
+		      { "+pear +plum", 0, 3334 },      { "plum", 0, 3334 },
+		      { "\"apple\" pear\"", 1, 6666 }, { "9999 nothing", 0, 1 } };
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct store_page *page;
 		CHECK(store_search_logs(reader, cases[i].text, cases[i].phrase, 10000, &page, err));
@@ -380,6 +468,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_query_gives_what_a_naive_filter_gives),
+		cmocka_unit_test(a_store_of_version_1_is_brought_up_to_date_by_its_first_writer),
+		cmocka_unit_test(starts_in_the_middle_of_a_block_lose_nothing_of_the_index),
 		cmocka_unit_test(bytes_come_back_and_ids_go_on_after_a_second_start),
 		cmocka_unit_test(limits_drop_the_oldest_rows_with_all_that_belongs_to_them),
 		cmocka_unit_test(limits_of_bytes_and_age_drop_chunks_that_no_message_needs_too),
