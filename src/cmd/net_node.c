@@ -426,7 +426,7 @@ int net_node_fini(struct net_rec_node *node, struct err *err)
 		unlink_conn(node, node->conns);
 		net_conn_free(net); /* what the capture did not close was never opened properly */
 	}
-	int rc = net_writer_close(node->writer, err);
+	int rc = net_writer_close(node->writer, NULL, err);
 	node->writer = NULL;
 	for (size_t i = 0; i < node->keyring.count; i++)
 		net_identity_free(node->identities[i]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* net_replay.c - `byteledger net replay`: decode a capture without a kernel (contract 6). */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +11,14 @@
 #include "base/jsonw.h"
 #include "cmd/net_job.h"
 #include "cmd/net_limits.h"
+#include "cmd/net_writer.h"
 #include "net/conn.h"
 #include "out/messages.h"
 #include "source/capture.h"
 #include "store/store.h"
+
+#define SYNC_MS \
+	3600000 /* a queue of 32 MiB is stored in a second; a failing store is told sooner */
 
 struct open_conn {
 	uint64_t conn; /* the capture's number */
@@ -24,7 +29,9 @@ struct replay {
 	struct capture_sink capture;
 	struct message_sink messages;
 	const struct net_job *job;
-	struct store *store;
+	struct net_writer *writer; /* the store, on its own thread; NULL = none */
+	struct message_sink *stored;
+	atomic_int store_failed;
 	struct net_identity *identities[NET_IDENTITIES_MAX];
 	struct net_keyring keyring;
 	struct open_conn *open;
@@ -45,12 +52,33 @@ static struct replay *of_messages(struct message_sink *sink)
 	return (struct replay *)((char *)sink - offsetof(struct replay, messages));
 }
 
+/* On the store's thread. */
+static void on_trouble(void *ctx, const char *text)
+{
+	(void)text;
+	atomic_store(&((struct replay *)ctx)->store_failed, 1);
+}
+
+/* A replay has its input still: it ends where the live recorder would wait and count. */
+static int store_works(struct replay *replay, struct err *err)
+{
+	struct net_writer_stats stats;
+	if (!atomic_load(&replay->store_failed))
+		return 0;
+	net_writer_stats(replay->writer, &stats);
+	if (!stats.trouble[0]) {
+		atomic_store(&replay->store_failed, 0);
+		return 0; /* it passed, nothing was lost */
+	}
+	return err_set(err, -EIO, "cannot fill store '%s': %s", replay->job->store_path,
+		       stats.trouble);
+}
+
 static int on_connection(struct message_sink *sink, const struct message_connection *row,
 			 struct err *err)
 {
 	struct replay *replay = of_messages(sink);
-	struct message_sink *store = replay->store ? store_message_sink(replay->store) : NULL;
-	int rc = store ? store->connection(store, row, err) : 0;
+	int rc = replay->stored ? replay->stored->connection(replay->stored, row, err) : 0;
 	if (rc < 0 || !row->close_reason)
 		return rc;
 	if (replay->job->format == NET_FORMAT_TABLE)
@@ -63,8 +91,7 @@ static int on_connection(struct message_sink *sink, const struct message_connect
 static int on_chunk(struct message_sink *sink, const struct message_chunk *chunk, struct err *err)
 {
 	struct replay *replay = of_messages(sink);
-	struct message_sink *store = replay->store ? store_message_sink(replay->store) : NULL;
-	return store ? store->chunk(store, chunk, err) : 0;
+	return replay->stored ? replay->stored->chunk(replay->stored, chunk, err) : 0;
 }
 
 static int on_message(struct message_sink *sink, const struct message *message, struct err *err)
@@ -72,8 +99,9 @@ static int on_message(struct message_sink *sink, const struct message *message, 
 	struct replay *replay = of_messages(sink);
 	char sha256[65];
 	uint64_t id = replay->message_ids++;
-	struct message_sink *store = replay->store ? store_message_sink(replay->store) : NULL;
-	int rc = store ? store->message(store, message, err) : 0;
+	int rc = replay->stored ? replay->stored->message(replay->stored, message, err) : 0;
+	if (rc == 0)
+		rc = store_works(replay, err);
 	if (rc < 0)
 		return rc;
 	if (replay->job->format == NET_FORMAT_TABLE) {
@@ -173,6 +201,34 @@ static int on_close(struct capture_sink *sink, uint64_t conn, uint64_t time_ns, 
 
 /* ---- the command ------------------------------------------------------------------------------------------------ */
 
+static int start_store(struct replay *replay, struct err *err)
+{
+	struct store *store;
+	int rc = store_open(replay->job->store_path, NULL, &store, err);
+	if (rc < 0)
+		return rc;
+	rc = net_writer_new(store, "replay", on_trouble, replay, &replay->writer, err);
+	if (rc < 0) {
+		struct err ignored = { 0 };
+		store_close(store, &ignored);
+		return rc;
+	}
+	replay->stored = net_writer_sink(replay->writer);
+	return 0;
+}
+
+/* All that was decoded is in the store, or it is said that it is not. */
+static int finish_store(struct replay *replay, struct err *err)
+{
+	struct net_writer_stats done = { 0 };
+	int rc = net_writer_close(replay->writer, &done, err);
+	replay->writer = NULL;
+	if (rc == 0 && done.rows_lost)
+		rc = err_set(err, -EIO, "cannot fill store '%s': %llu rows could not be stored",
+			     replay->job->store_path, (unsigned long long)done.rows_lost);
+	return rc;
+}
+
 static int run(struct replay *replay, struct err *err)
 {
 	int rc = net_seal_init(err);
@@ -185,8 +241,7 @@ static int run(struct replay *replay, struct err *err)
 	if (rc < 0)
 		return rc;
 	replay->keyring.identities = replay->identities;
-	if (replay->job->store_path &&
-	    (rc = store_open(replay->job->store_path, NULL, &replay->store, err)) < 0)
+	if (replay->job->store_path && (rc = start_store(replay, err)) < 0)
 		return rc;
 	replay->rows = open_memstream(&replay->rows_text, &replay->rows_len);
 	if (!replay->rows)
@@ -207,12 +262,9 @@ static int run(struct replay *replay, struct err *err)
 	rc = capture_read(replay->job->input, &replay->capture, &stats, err);
 	if (rc < 0)
 		return rc;
-	if (replay->store) {
-		struct store *store = STEAL(replay->store);
-		rc = store_close(store, err);
-		if (rc < 0)
-			return rc;
-	}
+	rc = finish_store(replay, err);
+	if (rc < 0)
+		return rc;
 	if (replay->job->format != NET_FORMAT_TABLE) {
 		jsonw_array_end(&replay->rows_json);
 		jsonw_u64(&replay->rows_json, "records", stats.records);
@@ -251,10 +303,8 @@ static void release(struct replay *replay)
 	for (size_t i = 0; i < replay->keyring.count; i++)
 		net_identity_free(replay->identities[i]);
 	free(replay->open);
-	if (replay->store) {
-		struct err ignored = { 0 };
-		store_close(replay->store, &ignored);
-	}
+	struct err ignored = { 0 };
+	net_writer_close(replay->writer, NULL, &ignored);
 	if (replay->rows)
 		fclose(replay->rows);
 	free(replay->rows_text);

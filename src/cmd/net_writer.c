@@ -458,7 +458,7 @@ void net_writer_stats(struct net_writer *w, struct net_writer_stats *stats)
 	pthread_mutex_unlock(&w->lock);
 }
 
-int net_writer_close(struct net_writer *w, struct err *err)
+int net_writer_close(struct net_writer *w, struct net_writer_stats *last, struct err *err)
 {
 	if (!w)
 		return 0;
@@ -467,6 +467,8 @@ int net_writer_close(struct net_writer *w, struct err *err)
 	queue_close(w->rows);
 	queue_close(w->logs);
 	pthread_join(w->thread, NULL);
+	if (last)
+		net_writer_stats(w, last);
 	int rc = store_close(w->store, err);
 	release(w);
 	return rc;

@@ -40,7 +40,10 @@ int net_writer_sync(struct net_writer *writer, int wait_ms, struct err *err);
 int net_writer_compact(struct net_writer *writer, int wait_ms, struct err *err);
 /** net_writer_stats() - any thread. */
 void net_writer_stats(struct net_writer *writer, struct net_writer_stats *stats);
-/** net_writer_close() - store what is queued (a store that fails is tried for 5 s), close the store, release. */
-int net_writer_close(struct net_writer *writer, struct err *err);
+/**
+ * net_writer_close() - store what is queued (a store that fails is tried for 5 s), close the store, release. @last, unless
+ * NULL, is what the writer did in all.
+ */
+int net_writer_close(struct net_writer *writer, struct net_writer_stats *last, struct err *err);
 
 #endif

@@ -255,3 +255,23 @@ def test_store_holds_what_was_printed(byteledger, tmp_path):
         assert db.execute("SELECT count(*) FROM chunk").fetchone()[0] == (38 if start == 0 else 76)
         assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
         db.close()
+
+
+def test_a_full_disk_ends_a_replay_with_its_reason(byteledger, tmp_path):
+    """A small file system of its own; needs the right to mount."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"cannot mount: {done.stderr.strip()}")
+    try:
+        capture = tmp_path / "capture.jsonl"
+        capture.write_text("".join(json.dumps({"n": n, "from": "initiator", "hex": "ab" * 30000}) + "\n"
+                                   for n in range(200)))
+        done = subprocess.run([byteledger, "net", "replay", "--store", str(disk / "db"), str(capture)],
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1
+        assert done.stderr.startswith("byteledger: cannot ") and "No space left" in done.stderr
+        assert "summary" not in done.stdout
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=False)

@@ -179,8 +179,8 @@ int main(int argc, char **argv)
 	}
 	qsort(latency, QUERIES, sizeof(latency[0]), by_value);
 	printf("{\"messages\":%" PRIu64 ",\"rows_per_s\":%.0f,\"slowest_half_million_per_s\":%.0f,"
-					"\"raw_payload_bytes\":%" PRIu64
-	       ",\"database_bytes\":%" PRIu64 ",\"segment_bytes\":%" PRIu64
+	       "\"raw_payload_bytes\":%" PRIu64 ",\"database_bytes\":%" PRIu64
+	       ",\"segment_bytes\":%" PRIu64
 	       ",\"page_ms\":{\"p50\":%.3f,\"p99\":%.3f,\"max\":%.3f},"
 	       "\"worst\":{\"types\":%zu,\"addr\":%d,\"incoming\":%d,\"initiator\":%d,\"time\":%d,"
 	       "\"cursor\":%d}}\n",
