@@ -49,7 +49,7 @@ struct contents {
 	uint64_t last_ns;
 	struct {
 		int known, ended, complete, exit_status;
-		uint32_t pid;
+		uint32_t pid, modules_nameless;
 		char *exe, *source;
 		uint64_t start_realtime_ns, time_bound_ns, runtime_ns;
 	} process;
@@ -75,6 +75,7 @@ static int count_define(struct sink *sink, const struct def *def, struct err *er
 	c->process.ended = def->process.ended;
 	c->process.complete = def->process.complete;
 	c->process.exit_status = def->process.exit_status;
+	c->process.modules_nameless = def->process.modules_nameless;
 	c->process.pid = def->process.pid;
 	c->process.start_realtime_ns = def->process.start_realtime_ns;
 	c->process.time_bound_ns = def->process.time_bound_ns;
@@ -158,6 +159,7 @@ static void print_json(const struct trace_reader_info *info, const struct trace_
 		jsonw_bool(&j, "ended", c->process.ended);
 		jsonw_bool(&j, "complete", c->process.complete);
 		jsonw_i64(&j, "exit_status", c->process.exit_status);
+		jsonw_u64(&j, "modules_nameless", c->process.modules_nameless);
 	}
 	jsonw_u64(&j, "runtime_ns", runtime_ns);
 	jsonw_object_end(&j);
@@ -264,6 +266,8 @@ static void print_text(const struct trace_reader_info *info, const struct trace_
 		if (c->lost[i] && loss_reason_name(i))
 			printf("  lost: %-14s %15" PRIu64 "\n", loss_reason_name(i), c->lost[i]);
 	printf("\ndefinitions\n");
+	if (c->process.modules_nameless)
+		printf("  %-20s %15" PRIu32 "\n", "nameless modules", c->process.modules_nameless);
 	for (unsigned i = DEF_THREAD; i <= DEF_SYMBOL; i++)
 		printf("  %-20s %15" PRIu64 "\n", def_names[i], c->defs[i]);
 	printf("\nblocks                         number           rows           bytes\n");

@@ -138,6 +138,7 @@ static int run_raw(struct recording *rec, struct sink *sink, struct err *err)
 	def.process.complete = state.exiting;
 	def.process.runtime_ns = source_heap_last_ns(heap);
 	def.process.peak_rss_bytes = state.peak_rss_bytes;
+	def.process.modules_nameless = state.modules_nameless;
 	return rc < 0 ? rc : sink->define(sink, &def, err);
 }
 

@@ -270,6 +270,7 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 	def.process.exit_status = status;
 	def.process.runtime_ns = rec->replaced ? rec->replaced_ns : source_heap_now_ns(rec->heap);
 	def.process.peak_rss_bytes = rec->peak_rss_bytes;
+	def.process.modules_nameless = state.modules_nameless;
 	if (rc == 0)
 		rc = rec->tee.sink.define(sink_of(rec), &def, err);
 	int closed = trace_writer_finish(STEAL(rec->writer), rec->prof, rc < 0 ? NULL : err);

@@ -124,6 +124,8 @@ struct def {
 			int exit_status;        /* as waitpid() tells; -1 = unknown */
 			uint64_t runtime_ns;
 			uint64_t peak_rss_bytes;
+			uint32_t
+				modules_nameless; /* objects that the library's table had no room for */
 		} process;
 		struct {
 			uint32_t tid;

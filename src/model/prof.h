@@ -71,6 +71,7 @@ struct prof_process {
 	const char *comment;
 	uint64_t start_realtime_ns, time_bound_ns;
 	int ended, complete, exit_status;
+	uint32_t modules_nameless;
 };
 /** prof_process() - lent; NULL before DEF_PROCESS came. */
 const struct prof_process *prof_process(const struct prof *prof);

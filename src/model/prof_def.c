@@ -95,6 +95,8 @@ static int define_process(struct prof *p, const struct def *def, struct err *err
 	to->ended = def->process.ended;
 	to->complete = def->process.complete;
 	to->exit_status = def->process.exit_status;
+	if (def->process.modules_nameless)
+		to->modules_nameless = def->process.modules_nameless;
 	if (def->process.runtime_ns > p->other.runtime_ns)
 		p->other.runtime_ns = def->process.runtime_ns;
 	if (def->process.peak_rss_bytes > p->other.peak_rss_bytes)

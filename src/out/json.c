@@ -52,6 +52,8 @@ static void put_process(struct jsonw *json, const struct prof *prof,
 	if (process && process->start_realtime_ns)
 		jsonw_u64(json, "start_realtime_ns", process->start_realtime_ns);
 	jsonw_u64(json, "time_bound_ns", process ? process->time_bound_ns : 0);
+	if (process && process->modules_nameless)
+		jsonw_u64(json, "modules_nameless", process->modules_nameless);
 	jsonw_object_end(json);
 }
 

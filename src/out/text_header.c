@@ -113,7 +113,7 @@ static void warn(struct page *page, enum tint tint, const char *text)
 }
 
 /** put_losses() - first of all what the figures below do not know (contract 8). */
-static void put_losses(struct page *page, const struct prof_totals *t)
+static void put_losses(struct page *page, const struct prof *prof, const struct prof_totals *t)
 {
 	char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
 	CLEANUP(buf_fini) struct buf line = { 0 };
@@ -158,6 +158,15 @@ static void put_losses(struct page *page, const struct prof_totals *t)
 		/* Below one in a thousand it is a remark, not a warning. */
 		warn(page, partial > t->cost.allocations / 1000 ? TINT_YELLOW : TINT_DIM,
 		     buf_cstr(&line));
+	}
+	const struct prof_process *process = prof_process(prof);
+	if (process && process->modules_nameless) {
+		buf_clear(&line);
+		buf_printf(&line,
+			   "NAMELESS: %s objects found no room in the table of modules; frames in "
+			   "them have no name",
+			   text_grouped(x, process->modules_nameless));
+		warn(page, TINT_YELLOW, buf_cstr(&line));
 	}
 	if (t->culled_allocations) {
 		buf_clear(&line);
@@ -235,7 +244,7 @@ void text_header(struct page *page, const struct prof *prof, const struct prof_t
 		page_text(page, buf_cstr(&line), page->width);
 		buf_putc(page->to, '\n');
 	}
-	put_losses(page, totals);
+	put_losses(page, prof, totals);
 	buf_putc(page->to, '\n');
 	put_totals(page, totals);
 }

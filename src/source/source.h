@@ -47,6 +47,7 @@ struct source_heap_state {
 	int exec_called; /* an exec may have replaced it */
 	uint64_t peak_rss_bytes;
 	uint64_t own_bytes; /* the library's own mappings */
+	uint32_t modules_nameless;
 };
 void source_heap_state(const struct source_heap *heap, struct source_heap_state *state);
 

@@ -58,7 +58,8 @@ static int put_process(struct buf *buf, const struct def *def, struct err *err)
 	put_num(buf, def->process.start_realtime_ns);
 	put_num(buf, def->process.start_monotonic_ns);
 	put_num(buf, def->process.time_bound_ns);
-	put_num(buf, (def->process.ended ? 1 : 0) | (def->process.complete ? 2 : 0));
+	put_num(buf, (def->process.ended ? 1 : 0) | (def->process.complete ? 2 : 0) |
+			     (uint64_t)def->process.modules_nameless << 2);
 	put_num(buf, zigzag(def->process.exit_status));
 	put_num(buf, def->process.runtime_ns);
 	put_num(buf, def->process.peak_rss_bytes);
@@ -198,6 +199,7 @@ static void get_process(struct cursor *c, struct buf *text, struct def *def)
 	uint64_t flags = get_num(c);
 	def->process.ended = flags & 1;
 	def->process.complete = flags >> 1 & 1;
+	def->process.modules_nameless = (uint32_t)(flags >> 2);
 	def->process.exit_status = (int)unzigzag(get_num(c));
 	def->process.runtime_ns = get_num(c);
 	def->process.peak_rss_bytes = get_num(c);

@@ -184,13 +184,14 @@ def test_a_setuid_program_is_not_recorded(preload, prog, tmp_path):
 @pytest.mark.parametrize("how", ["call", "alias", "signal"])
 def test_recording_is_switched_from_inside(preload, prog, how):
     counter = [prog("heapcount"), preload]
-    env = {"HEAPCOUNT_DISABLED": "1", "BYTELEDGER_DISABLE_BY_DEFAULT": "1"}
+    env = {"HEAPCOUNT_DISABLED": "1", "BYTELEDGER_DISABLE_BY_DEFAULT": "1", "BYTELEDGER_LOG": "info"}
     a, b = (run([prog("toggles"), how, n], counter, env=env) for n in ("10", "60"))
     assert a.returncode == b.returncode == 0
     assert b.seen["allocs"] - a.seen["allocs"] == 50
     assert b.seen["frees"] - a.seen["frees"] == 50
     assert b.seen["bytes"] - a.seen["bytes"] == 5000
     assert b.seen["marks"] == (0 if how == "signal" else 60)
+    assert b.stderr.count(b"override_next_timestamp() is accepted without effect") == 1 # said once, called twice
 
 
 def test_what_the_library_shows_is_the_hooks_and_nothing_else(preload):
@@ -356,6 +357,19 @@ def test_objects_have_names_after_thousands_of_loads(record, prog, copies):
     rows = [row for row in done.report()["rows"] if row["leaked_bytes"] == 12345]
     assert [row["frames"][0]["module"] for row in rows] == ["p3.so"], rows
     assert rows[0]["frames"][0]["function"] == "plugin_take"
+
+
+def test_objects_beyond_the_table_are_said_to_be_nameless(record, prog, copies, byteledger):
+    for i in range(8, 4200):
+        shutil.copyfile(f"{copies}/p0.so", f"{copies}/p{i}.so")
+    done = record([prog("loaders"), "hold", "4200", copies])
+    assert done.returncode == 0
+    nameless = done.report()["process"]["modules_nameless"]
+    assert 100 <= nameless <= 120
+    text = subprocess.run([byteledger, "report", done.path], capture_output=True, text=True, check=True).stdout
+    assert f"NAMELESS: {nameless} objects" in text
+    info = subprocess.run([byteledger, "info", "--format", "json", done.path], capture_output=True, check=True).stdout
+    assert json.loads(info)["process"]["modules_nameless"] == nameless
 
 
 def test_frames_in_the_vdso_have_its_name(record, prog):

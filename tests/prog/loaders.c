@@ -3,6 +3,7 @@
  * loaders HOW N FOLDER - FOLDER holds p0.so .. p7.so, copies of one plugin.
  * callback: code of new objects allocates inside dl_iterate_phdr(), while another thread unloads objects.
  * churn: N loads and unloads, one after the other. The last one allocates and keeps a block of 12345 bytes.
+ * hold: loads N (FOLDER holds as many) that stay, and lets each allocate.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -68,6 +69,14 @@ int main(int argc, char **argv)
 		return 2;
 	rounds = atoi(argv[2]);
 	folder = argv[3];
+	if (argv[1][0] == 'h') {
+		for (int i = 0; i < rounds; i++) {
+			take_fn take;
+			load(i, &take);
+			take(10);
+		}
+		return 0;
+	}
 	if (argv[1][0] == 'c' && argv[1][1] == 'h') {
 		for (int i = 0; i < rounds; i++) {
 			take_fn take;

@@ -20,6 +20,12 @@ int main(int argc, char **argv)
 		(int (*)(uint32_t))dlsym(RTLD_DEFAULT, "byteledger_heap_set_marker");
 	if (!start || !stop || !sync_ || !mark)
 		return 3;
+	void (*override)(uint64_t) =
+		(void (*)(uint64_t))dlsym(RTLD_DEFAULT, "memory_profiler_override_next_timestamp");
+	if (!override)
+		return 6;
+	override(1);
+	override(2);
 	for (int i = 0; i < n; i++) {
 		by_signal ? (void)raise(SIGUSR1) : start();
 		void *p = took(malloc(100), 100);

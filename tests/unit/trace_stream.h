@@ -44,11 +44,13 @@ static inline int copy_define(struct sink *sink, const struct def *d, struct err
 		buf_printf(to, " %zu ", d->process.cmdline_bytes);
 		for (size_t i = 0; i < d->process.cmdline_bytes; i++)
 			buf_putc(to, d->process.cmdline[i] ? d->process.cmdline[i] : '|');
-		buf_printf(to, " %" PRIu64 " %" PRIu64 " %" PRIu64 " %d %d %d %" PRIu64 " %" PRIu64,
+		buf_printf(to,
+			   " %" PRIu64 " %" PRIu64 " %" PRIu64 " %d %d %d %" PRIu64 " %" PRIu64
+			   " %u",
 			   d->process.start_realtime_ns, d->process.start_monotonic_ns,
 			   d->process.time_bound_ns, d->process.ended, d->process.complete,
-			   d->process.exit_status, d->process.runtime_ns,
-			   d->process.peak_rss_bytes);
+			   d->process.exit_status, d->process.runtime_ns, d->process.peak_rss_bytes,
+			   d->process.modules_nameless);
 		break;
 	case DEF_THREAD:
 		buf_printf(to, " %u", d->thread.tid);
@@ -171,6 +173,7 @@ static inline void stream_start(struct stream *s, struct sink *to)
 	def.process.start_monotonic_ns = 12345678901ULL;
 	def.process.time_bound_ns = 1000000;
 	def.process.exit_status = -1;
+	def.process.modules_nameless = 77;
 	stream_define(s, to, &def);
 	def = (struct def){ .kind = DEF_THREAD, .id = s->threads++ };
 	def.thread.tid = 4242;
