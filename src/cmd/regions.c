@@ -256,7 +256,7 @@ static int look(const struct regions *r, pid_t pid, int first, struct err *err)
 	int rc = target_open(&target, pid, err);
 	if (rc < 0)
 		return rc;
-	struct breakdown_opt opt = { .quick = r->quick };
+	struct breakdown_opt opt = { .quick = r->quick, .doubt_only = r->format != FORMAT_JSON };
 	CLEANUP(breakdown_freep) struct breakdown *b = breakdown_read(&target, &opt, err);
 	if (!b)
 		return err->code;

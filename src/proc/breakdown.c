@@ -401,6 +401,13 @@ static int read_quick(const struct target *target, struct classifier *classifier
 	return rc;
 }
 
+/** is_doubtful() - the counters lag behind by some pages a CPU; more is worth another walk of all pages. */
+static int is_doubtful(const struct breakdown *b)
+{
+	uint64_t a = b->rss_bytes, c = b->totals.rss_bytes;
+	return (a > c ? a - c : c - a) > a / 100;
+}
+
 static int fill(struct breakdown *b, const struct target *target, const struct breakdown_opt *opt,
 		struct err *err)
 {
@@ -434,13 +441,15 @@ static int fill(struct breakdown *b, const struct target *target, const struct b
 	b->rollup_rss_bytes = b->rollup_pss_bytes = UINT64_MAX;
 	if (!opt->no_checks && (rc = totals_read(target, &b->totals, err)) < 0)
 		return rc;
-	if (!opt->no_checks && !opt->quick) {
+	if (opt->keep == 0 && (rc = breakdown_sum(b, err)) < 0)
+		return rc;
+	if (!opt->no_checks && !opt->quick && (!opt->doubt_only || is_doubtful(b))) {
 		/* a check that cannot be made is shown as missing; the breakdown stands without it */
 		rollup_read(target, &b->rollup_rss_bytes, &b->rollup_pss_bytes,
 			    &b->reading.stall_ns, &ignored);
 	}
 	if (opt->keep == 0)
-		return breakdown_sum(b, err);
+		return 0;
 	sort_rows(b);
 	if (b->region_count)
 		qsort(b->regions, b->region_count, sizeof(*b->regions), largest_first);

@@ -32,6 +32,7 @@ struct breakdown_opt {
 	int quick; /* maps + pagemap instead of smaps: RSS and swap, no PSS, hardly any stall */
 	int no_threads; /* leave threads out; stacks are then known by their shape only */
 	int no_checks; /* leave status and smaps_rollup out: the latter walks all pages once more */
+	int doubt_only; /* smaps_rollup only where the kernel's counters differ from the sum by more than 1 % */
 	size_t keep; /* how many mappings to keep, the largest by RSS; 0 = every one, by address */
 	uint32_t
 		labels_max; /* rows of classes; what comes later goes to "(other)" of its class. 0 = 4096 */

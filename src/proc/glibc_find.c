@@ -431,54 +431,179 @@ static uint64_t large_at(const struct search *s, const struct region *region, ui
 	return head[0] < page && !(head[0] & 15) ? size : 0;
 }
 
-/* The first page of every anonymous mapping, where it is resident, and what follows behind each large block. */
-static int add_large(struct search *s, int every_page)
+/* Chunk headers at the starts of pages, read ahead: a system call for each would cost more than all else. */
+#define HEADS_AHEAD 64u
+struct heads {
+	const struct search *search;
+	const uint32_t
+		*order; /* numbers of the mappings that are looked into, one after the other */
+	size_t order_count;
+	int every_page;
+	size_t known; /* spans that were there before: in order, not looked for again */
+	unsigned tried;
+	struct memory_pages here, ahead;
+	unsigned count, next;
+	uint64_t at[HEADS_AHEAD], words[HEADS_AHEAD][2];
+};
+
+static void add_head(struct heads *h, struct target_piece *pieces, uint64_t at)
 {
-	struct memory_pages *pages = calloc(1, sizeof(*pages));
-	unsigned tried = 0;
-	size_t known =
-		s->reading->span_count; /* those are in order; what is added here lies behind @at */
-	int rc = pages ? 0 : -ENOMEM;
-	if (pages)
-		pages->memory = s->memory;
-	uint64_t page = s->memory->page_bytes, head[2];
-	for (size_t i = 0; i < s->count && !rc; i++) {
-		const struct region *region = &s->regions[i];
-		if (!is_anonymous(region))
-			continue;
-		for (uint64_t at = region->start; at < region->end && !rc;) {
-			const struct glibc_span *span = span_in(s->reading->spans, known, at);
-			if (span) {
-				at = span->end;
-				continue;
-			}
-			if (tried++ == PAGES_TRIED_MAX)
-				goto out;
-			uint64_t size = 0;
-			if (memory_resident(pages, at, at + page) &&
-			    memory_read(s->memory, at, head, sizeof(head)) == 0)
-				size = large_at(s, region, at, head);
-			if (size) {
-				struct glibc_span large = { .start = at,
-							    .end = at + size,
-							    .chunks = at,
-							    .kind = GLIBC_MMAPPED };
-				rc = add_span(s->reading, &s->cap, &large);
-				s->reading->totals.mmapped_bytes += size;
-				s->reading->totals.mmapped_count++;
-			} else if (!every_page) {
-				break;
-			}
-			at += size ? size : page;
-			if (every_page &&
-			    s->reading->totals.mmapped_bytes >= s->reading->params_mmapped_bytes)
-				goto out;
+	h->at[h->count] = at;
+	pieces[h->count] = (struct target_piece){ at, h->words[h->count], sizeof(h->words[0]) };
+	h->count++;
+}
+
+/* From @at on, which lies in mapping @number of the order: what will be asked for next, if nothing is found there. */
+static void fill_heads(struct heads *h, size_t number, uint64_t at, uint64_t end)
+{
+	const struct memory *memory = h->search->memory;
+	uint64_t page = memory->page_bytes;
+	struct target_piece pieces[HEADS_AHEAD];
+	h->count = h->next = 0;
+	add_head(h, pieces, at);
+	if (h->every_page) {
+		for (at += page; at < end && h->count < HEADS_AHEAD; at += page)
+			if (memory_resident(&h->ahead, at, at + page))
+				add_head(h, pieces, at);
+	} else {
+		while (++number < h->order_count && h->count < HEADS_AHEAD) {
+			at = h->search->regions[h->order[number]].start;
+			if (memory_resident(&h->ahead, at, at + page))
+				add_head(h, pieces, at);
 		}
 	}
-out:
-	free(pages);
+	ssize_t got = memory->read(memory->ctx, pieces, h->count);
+	h->count = got < 0 ? 0 : (unsigned)((size_t)got / sizeof(h->words[0]));
+}
+
+/* The two words at @at, lent until the next call; NULL where nothing is resident. */
+static const uint64_t *head_at(struct heads *h, size_t number, uint64_t at, uint64_t end)
+{
+	if (!memory_resident(&h->here, at, at + h->search->memory->page_bytes))
+		return NULL;
+	if (h->next && h->at[h->next - 1] >= at)
+		h->count = 0; /* the walk went back */
+	while (h->next < h->count && h->at[h->next] < at)
+		h->next++;
+	if (h->next >= h->count || h->at[h->next] != at)
+		fill_heads(h, number, at, end);
+	return h->next < h->count ? h->words[h->next] : NULL;
+}
+
+struct sized {
+	uint64_t bytes;
+	uint32_t number;
+};
+
+static int by_size(const void *a, const void *b)
+{
+	const struct sized *x = a, *y = b;
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? -1 : 1;
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/*
+ * Which mappings to look into: by address, or where every page is looked at the smallest first, for a large block is more
+ * likely found in a mapping that is little larger than itself, and the search ends once enough are found.
+ */
+static uint32_t *order_mappings(const struct search *s, int every_page, size_t *count)
+{
+	struct sized *sized = malloc((s->count + 1) * sizeof(*sized));
+	uint32_t *order = malloc((s->count + 1) * sizeof(*order));
+	size_t used = 0;
+	for (size_t i = 0; i < s->count && sized && order; i++) {
+		uint64_t bytes = s->regions[i].end - s->regions[i].start;
+		/* of a single page the first is all there is, and was looked at before */
+		if (is_anonymous(&s->regions[i]) && (!every_page || bytes > s->memory->page_bytes))
+			sized[used++] = (struct sized){ every_page ? bytes : 0, (uint32_t)i };
+	}
+	if (!sized || !order) {
+		free(sized);
+		free(order);
+		return NULL;
+	}
+	qsort(sized, used, sizeof(*sized), by_size);
+	for (size_t i = 0; i < used; i++)
+		order[i] = sized[i].number;
+	free(sized);
+	*count = used;
+	return order;
+}
+
+/* Large blocks that begin in [@start, @end) of a mapping. 1: enough was found or tried. */
+static int look_for_large(struct search *s, struct heads *h, size_t number, uint64_t start,
+			  uint64_t end)
+{
+	struct glibc_reading *r = s->reading;
+	const struct region *region = &s->regions[h->order[number]];
+	uint64_t page = s->memory->page_bytes;
+	for (uint64_t at = start; at < end;) {
+		const struct glibc_span *span = span_in(r->spans, h->known, at);
+		if (span) {
+			at = span->end;
+			continue;
+		}
+		if (h->tried++ == PAGES_TRIED_MAX)
+			return 1;
+		const uint64_t *head = head_at(h, number, at, end);
+		uint64_t size = head ? large_at(s, region, at, head) : 0;
+		if (h->every_page && size > r->params_mmapped_bytes - r->totals.mmapped_bytes)
+			size = 0; /* so much is not missing */
+		if (size) {
+			struct glibc_span large = {
+				.start = at, .end = at + size, .chunks = at, .kind = GLIBC_MMAPPED
+			};
+			int rc = add_span(r, &s->cap, &large);
+			if (rc < 0)
+				return rc;
+			r->totals.mmapped_bytes += size;
+			r->totals.mmapped_count++;
+		} else if (!h->every_page) {
+			return 0;
+		}
+		at += size ? size : page;
+		if (h->every_page && r->totals.mmapped_bytes >= r->params_mmapped_bytes)
+			return 1;
+	}
+	return 0;
+}
+
+/*
+ * The first page of every anonymous mapping, where it is resident, and what follows behind each large block; or every page,
+ * from the top down: the kernel puts what is mapped later below, so what is merged above a mapping's start is older.
+ */
+static int add_large(struct search *s, int every_page)
+{
+	struct heads *h = calloc(1, sizeof(*h));
+	size_t count = 0;
+	uint32_t *order = order_mappings(s, every_page, &count);
+	int rc = h && order ? 0 : -ENOMEM;
+	if (rc == 0) {
+		*h = (struct heads){ .search = s,
+				     .order = order,
+				     .order_count = count,
+				     .every_page = every_page,
+				     .known = s->reading->span_count };
+		h->here.memory = h->ahead.memory = s->memory;
+	}
+	for (size_t i = 0; i < count && !rc; i++) {
+		const struct region *region = &s->regions[order[i]];
+		if (!every_page) {
+			rc = look_for_large(s, h, i, region->start, region->end);
+			continue;
+		}
+		uint64_t step = HEADS_AHEAD * s->memory->page_bytes;
+		for (uint64_t end = region->end; end > region->start && !rc;) {
+			uint64_t start = end - region->start > step ? end - step : region->start;
+			rc = look_for_large(s, h, i, start, end);
+			end = start;
+		}
+	}
+	free(h);
+	free(order);
 	settle(s->reading);
-	return rc;
+	return rc < 0 ? rc : 0;
 }
 
 int glibc_find(const struct memory *memory, const struct region *regions, size_t count,
