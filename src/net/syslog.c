@@ -65,7 +65,10 @@ static int take_priority(struct rest *r)
 	return -1;
 }
 
-/* RFC 3339 time at the front: nanoseconds since 1970 and its length; 0 = none. */
+/*
+ * RFC 3339 time at the front: nanoseconds since 1970 and its length; 0 = none. A time that 63 bits of nanoseconds cannot
+ * hold (from the year 2262 on) is passed over like none: the line's time is that of its arrival.
+ */
 static size_t time_3339(const struct rest *r, uint64_t *ns)
 {
 	int year = digits(r, 0, 4), month = digits(r, 5, 2), day = digits(r, 8, 2);
@@ -106,7 +109,7 @@ static size_t time_3339(const struct rest *r, uint64_t *ns)
 	int64_t t = timegm(&tm) - offset;
 	if (t < 0)
 		return 0;
-	*ns = (uint64_t)t * 1000000000u + fraction;
+	*ns = t < INT64_MAX / 1000000000 ? (uint64_t)t * 1000000000u + fraction : 0;
 	return at;
 }
 

@@ -23,7 +23,10 @@
 /** Lowest and highest time of a block of ids, in memory for the newest block. */
 struct store_block {
 	uint64_t number; /* id / STORE_BLOCK_IDS */
-	uint64_t min_ns, max_ns, min_chunk;
+	uint64_t min_ns, max_ns;
+	uint64_t min_chunk; /* of messages */
+	uint64_t
+		arrived_ns; /* of logs: the latest arrival; what a line itself says is its sender's clock */
 	int dirty, any;
 };
 

@@ -29,6 +29,27 @@ static int run(struct store *store, struct err *err, const char *sql, uint64_t v
 	return rc;
 }
 
+/*
+ * The first id that age leaves, by blocks: those before the first block that has a young row go whole. Rows are in order of
+ * arrival, so an old time among young ones is a clock that stepped and takes nothing with it. @newest_ns: SQL, the newest
+ * time of a block.
+ */
+static int first_young(struct store *store, const char *blocks, const char *newest_ns,
+		       uint64_t now_ns, uint64_t *first, struct err *err)
+{
+	char sql[240];
+	*first = 0;
+	if (!store->limits.age_ns || now_ns <= store->limits.age_ns)
+		return 0;
+	snprintf(sql, sizeof(sql),
+		 "SELECT coalesce((SELECT number FROM %s WHERE %s >= %llu ORDER BY number LIMIT 1),"
+		 " (SELECT max(number) + 1 FROM %s))",
+		 blocks, newest_ns, (unsigned long long)(now_ns - store->limits.age_ns), blocks);
+	int rc = store_number(store->db, sql, 0, first, err);
+	*first *= STORE_BLOCK_IDS;
+	return rc;
+}
+
 /* Lowest message id to keep: by count and by age. */
 static int first_message(struct store *store, uint64_t now_ns, uint64_t *first, struct err *err)
 {
@@ -40,17 +61,11 @@ static int first_message(struct store *store, uint64_t now_ns, uint64_t *first, 
 	if (rc == 0 && limits->messages && store->next_message > limits->messages &&
 	    store->next_message - limits->messages > *first)
 		*first = store->next_message - limits->messages;
-	if (rc == 0 && limits->age_ns && now_ns > limits->age_ns) {
-		char sql[200];
-		uint64_t by_age;
-		/* blocks whose newest row is too old go whole */
-		snprintf(sql, sizeof(sql),
-			 "SELECT max(number) + 1 FROM message_block WHERE max_ns < %llu",
-			 (unsigned long long)(now_ns - limits->age_ns));
-		rc = store_number(store->db, sql, 0, &by_age, err);
-		if (by_age * STORE_BLOCK_IDS > *first)
-			*first = by_age * STORE_BLOCK_IDS;
-	}
+	uint64_t by_age = 0;
+	if (rc == 0)
+		rc = first_young(store, "message_block", "max_ns", now_ns, &by_age, err);
+	if (by_age > *first)
+		*first = by_age;
 	return rc;
 }
 
@@ -240,16 +255,12 @@ static int retain_logs(struct store *store, uint64_t now_ns, struct err *err)
 	if (store->limits.logs && store->next_log > store->limits.logs &&
 	    store->next_log - store->limits.logs > first)
 		first = store->next_log - store->limits.logs;
-	if (rc == 0 && store->limits.age_ns && now_ns > store->limits.age_ns) {
-		char sql[160];
-		uint64_t by_age;
-		snprintf(sql, sizeof(sql),
-			 "SELECT max(number) + 1 FROM log_block WHERE max_ns < %llu",
-			 (unsigned long long)(now_ns - store->limits.age_ns));
-		rc = store_number(store->db, sql, 0, &by_age, err);
-		if (by_age * STORE_BLOCK_IDS > first)
-			first = by_age * STORE_BLOCK_IDS;
-	}
+	uint64_t by_age = 0;
+	if (rc == 0)
+		rc = first_young(store, "log_block", "coalesce(arrived_ns, max_ns)", now_ns,
+				 &by_age, err);
+	if (by_age > first)
+		first = by_age;
 	uint64_t step =
 		!store->limits.age_ns && store->limits.logs >= 16 * STEP_ROWS ? STEP_ROWS : 1;
 	if (rc < 0 || first < oldest + step)

@@ -46,7 +46,7 @@ static const char schema[] =
 	" section TEXT NOT NULL, message TEXT NOT NULL);"
 	"CREATE INDEX IF NOT EXISTS log_by_level ON log(level);"
 	"CREATE TABLE IF NOT EXISTS log_block(number INTEGER PRIMARY KEY, min_ns INTEGER, max_ns "
-	"INTEGER);"
+	"INTEGER, arrived_ns INTEGER);"
 	"CREATE VIRTUAL TABLE IF NOT EXISTS log_text USING fts5(message, content='log', "
 	"content_rowid='id',"
 	" tokenize='unicode61 remove_diacritics 0');";
@@ -136,6 +136,20 @@ static int settle_segment(struct store *store, struct err *err)
 	return 0;
 }
 
+/* The first stores of version 2 and those of version 1 did not keep when log lines arrived. */
+static int add_arrival(struct store *store, struct err *err)
+{
+	uint64_t there;
+	int rc = store_number(
+		store->db,
+		"SELECT count(*) FROM pragma_table_info('log_block') WHERE name='arrived_ns'", 0,
+		&there, err);
+	return rc < 0 || there
+		       ? rc
+		       : store_sql(store->db, "ALTER TABLE log_block ADD COLUMN arrived_ns INTEGER",
+				   err);
+}
+
 static int prepare_schema(struct store *store, uint64_t *version, struct err *err)
 {
 	int rc = store_sql(
@@ -157,6 +171,8 @@ static int prepare_schema(struct store *store, uint64_t *version, struct err *er
 	char sql[64];
 	snprintf(sql, sizeof(sql), "PRAGMA user_version=%d", STORE_VERSION);
 	rc = store_sql(store->db, schema, err);
+	if (rc == 0)
+		rc = add_arrival(store, err);
 	/* nobody else writes: a connection that is open here was left so by a recorder that was killed */
 	if (rc == 0)
 		rc = store_sql(store->db,

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "store/internal.h"
@@ -25,9 +26,15 @@ static int make_room(struct store *store, struct err *err)
 	return store->rows >= STORE_BATCH_ROWS ? store_flush(store, err) : 0;
 }
 
+/* SQLite's numbers are signed: what is larger (a time behind the year 2262) becomes the largest, never negative. */
+static uint64_t storable(uint64_t value)
+{
+	return value < INT64_MAX ? value : INT64_MAX;
+}
+
 static void bind_u64(sqlite3_stmt *stmt, int at, uint64_t value)
 {
-	sqlite3_bind_int64(stmt, at, (sqlite3_int64)value);
+	sqlite3_bind_int64(stmt, at, (sqlite3_int64)storable(value));
 }
 
 static void bind_text(sqlite3_stmt *stmt, int at, const char *text)
@@ -242,6 +249,7 @@ static int address_id(struct store *store, const char *text, int64_t *id, struct
 
 static void widen(struct store_block *block, uint64_t time_ns, uint64_t chunk)
 {
+	time_ns = storable(time_ns);
 	if (!block->any || time_ns < block->min_ns)
 		block->min_ns = time_ns;
 	if (!block->any || time_ns > block->max_ns)
@@ -259,8 +267,7 @@ static int write_block(struct store *store, sqlite3_stmt *s, struct store_block 
 	bind_u64(s, 1, block->number);
 	bind_u64(s, 2, block->min_ns);
 	bind_u64(s, 3, block->max_ns);
-	if (with_chunk)
-		bind_u64(s, 4, block->min_chunk);
+	bind_u64(s, 4, with_chunk ? block->min_chunk : block->arrived_ns);
 	int rc = sqlite3_step(s) == SQLITE_DONE
 			 ? 0
 			 : store_fail(store->db, err, "store a block of times");
@@ -355,7 +362,12 @@ int store_put_log(struct store *store, const struct store_log *log, struct err *
 		rc = enter_block(store, &store->log_block, store->insert.log_block, 0, id, err);
 	if (rc < 0)
 		return rc;
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	widen(&store->log_block, log->time_ns, 0);
+	if (now_ns > store->log_block.arrived_ns)
+		store->log_block.arrived_ns = now_ns;
 	sqlite3_stmt *s = store->insert.log;
 	bind_u64(s, 1, id);
 	bind_u64(s, 2, log->time_ns);
@@ -388,6 +400,7 @@ static int load_block(struct store *store, const char *sql, uint64_t number,
 			block->min_ns = (uint64_t)sqlite3_column_int64(s, 0);
 			block->max_ns = (uint64_t)sqlite3_column_int64(s, 1);
 			block->min_chunk = (uint64_t)sqlite3_column_int64(s, 2);
+			block->arrived_ns = (uint64_t)sqlite3_column_int64(s, 3);
 			block->any = 1;
 		}
 	}
@@ -416,7 +429,7 @@ int store_write_init(struct store *store, struct err *err)
 		{ &in->log, "INSERT OR REPLACE INTO log VALUES(?1,?2,?3,?4,?5)" },
 		{ &in->log_text, "INSERT INTO log_text(rowid, message) VALUES(?1,?2)" },
 		{ &in->message_block, "INSERT OR REPLACE INTO message_block VALUES(?1,?2,?3,?4)" },
-		{ &in->log_block, "INSERT OR REPLACE INTO log_block VALUES(?1,?2,?3)" },
+		{ &in->log_block, "INSERT OR REPLACE INTO log_block VALUES(?1,?2,?3,?4)" },
 		{ &in->address, "INSERT OR IGNORE INTO address(text) VALUES(?1)" },
 		{ &in->address_id, "SELECT id FROM address WHERE text=?1" },
 	};
@@ -433,13 +446,15 @@ int store_write_resume(struct store *store, struct err *err)
 {
 	memset(store->addresses, 0, sizeof(store->addresses));
 	memset(store->recent, 0, sizeof(store->recent));
-	int rc = load_block(store,
-			    "SELECT min_ns, max_ns, min_chunk FROM message_block WHERE number=?1",
-			    store->next_message / STORE_BLOCK_IDS, &store->message_block, err);
+	int rc = load_block(
+		store, "SELECT min_ns, max_ns, min_chunk, 0 FROM message_block WHERE number=?1",
+		store->next_message / STORE_BLOCK_IDS, &store->message_block, err);
 	if (rc == 0)
 		rc = store_sets_resume(store, err);
 	return rc < 0 ? rc
-		      : load_block(store, "SELECT min_ns, max_ns, 0 FROM log_block WHERE number=?1",
+		      : load_block(store,
+				   "SELECT min_ns, max_ns, 0, arrived_ns FROM log_block WHERE "
+				   "number=?1",
 				   store->next_log / STORE_BLOCK_IDS, &store->log_block, err);
 }
 

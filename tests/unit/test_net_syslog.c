@@ -89,9 +89,21 @@ static void text_that_is_not_utf8_is_refused(void **state)
 	assert_true(net_syslog_parse("<14>\xff\xfe", 6, NOW_NS, &line) < 0);
 }
 
+static void times_that_nanoseconds_cannot_hold_are_those_of_the_arrival(void **state)
+{
+	(void)state;
+	check("<30>1 2262-04-11T23:47:15Z h a - - - last", 9223372035000000000u, "Info", "",
+	      "last");
+	check("<30>1 2262-04-11T23:47:17Z h a - - - first", NOW_NS, "Info", "", "first");
+	check("<30>1 2300-01-01T00:00:00Z h a - - - far", NOW_NS, "Info", "", "far");
+	check("<30>1 9999-12-31T23:59:60.999999999Z h a - - - end", NOW_NS, "Info", "", "end");
+	check("<30>2300-01-01T00:00:00Z h tag: old form", NOW_NS, "Info", "", "old form");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(times_that_nanoseconds_cannot_hold_are_those_of_the_arrival),
 		cmocka_unit_test(the_vectors_parse_as_expected),
 		cmocka_unit_test(
 			octez_lines_keep_their_section_and_their_further_dashes_and_colons),

@@ -103,12 +103,131 @@ static void search_may_be_switched_off_and_on_under_a_limit(void **state)
 	sqlite3_close(db);
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void put_messages(struct store *store, unsigned from, unsigned to, uint64_t time_ns)
+{
+	struct message_sink *sink = store_message_sink(store);
+	for (unsigned i = from; i < to; i++) {
+		struct message_chunk chunk = { .counter = i,
+					       .time_ns = time_ns,
+					       .raw = (const uint8_t *)"RAW",
+					       .raw_len = 3 };
+		struct message message = { .time_ns = time_ns,
+					   .type = MESSAGE_OPERATION,
+					   .first_chunk = i,
+					   .last_chunk = i };
+		CHECK(sink->chunk(sink, &chunk, err));
+		CHECK(sink->message(sink, &message, err));
+	}
+	CHECK(store_flush(store, err));
+}
+
+#define HOUR_NS 3600000000000u
+#define IN_2020_NS 1577836800000000000u
+
+static void age_keeps_what_came_lately_whatever_time_it_bears(void **state)
+{
+	(void)state;
+	struct store_limits limits = { .age_ns = HOUR_NS };
+	struct store *store;
+	struct store_stats stats;
+	CHECK(store_open(dir, &limits, &store, err));
+	put_lines(store, 0, 1100, now_ns());
+	put_lines(store, 1100, 3148, IN_2020_NS);
+	/* messages have the capture's clock, which may step: what stands before young ones goes, what stands behind stays */
+	put_messages(store, 0, 2048, IN_2020_NS);
+	put_messages(store, 2048, 3148, now_ns());
+	put_messages(store, 3148, 5196, IN_2020_NS);
+	CHECK(store_stats(store, &stats, err));
+	assert_int_equal(stats.logs, 3148);
+	assert_int_equal(stats.messages, 3148);
+	CHECK(store_close(store, err));
+}
+
+static void age_takes_lines_that_came_long_ago_whatever_time_they_bear(void **state)
+{
+	(void)state;
+	struct store_limits limits = { .age_ns = HOUR_NS };
+	struct store *store;
+	struct store_stats stats;
+	CHECK(store_open(dir, &limits, &store, err));
+	put_lines(store, 0, 3000, now_ns() + 1000 * (uint64_t)HOUR_NS);
+	CHECK(store_close(store, err));
+	sqlite3 *db = open_file();
+	assert_int_equal(sqlite3_exec(db, "UPDATE log_block SET arrived_ns = 1", NULL, NULL, NULL),
+			 SQLITE_OK);
+	sqlite3_close(db);
+	CHECK(store_open(dir, &limits, &store, err));
+	put_lines(store, 3000, 3001, IN_2020_NS);
+	CHECK(store_stats(store, &stats, err));
+	/* the block that the last line shares with older ones stays */
+	assert_int_equal(stats.logs, 3001 - 2048);
+	CHECK(store_close(store, err));
+}
+
+/* All lines of @from_ns and later, by the index of times. */
+static size_t lines_since(uint64_t from_ns)
+{
+	struct store_reader *reader;
+	struct store_page *page;
+	struct store_query q = { .limit = 10000, .has_from = 1, .from_ns = from_ns };
+	CHECK(store_reader_open(dir, &reader, err));
+	CHECK(store_logs(reader, &q, &page, err));
+	size_t count = store_page_count(page);
+	store_page_free(page);
+	store_reader_close(reader);
+	return count;
+}
+
+static void a_time_beyond_what_sqlite_can_hold_hides_nothing(void **state)
+{
+	(void)state;
+	struct store_limits limits = { .age_ns = HOUR_NS };
+	struct store *store;
+	CHECK(store_open(dir, &limits, &store, err));
+	put_lines(store, 0, 1500, now_ns());
+	put_lines(store, 1500, 1501, UINT64_MAX);
+	put_lines(store, 1501, 3011, now_ns());
+	assert_int_equal(lines_since(now_ns() - HOUR_NS), 3011);
+	assert_int_equal(lines_since(INT64_MAX), 1);
+	CHECK(store_close(store, err));
+}
+
+static void a_store_that_does_not_know_arrivals_yet_is_brought_up_to_date(void **state)
+{
+	(void)state;
+	struct store *store;
+	CHECK(store_open(dir, NULL, &store, err));
+	put_lines(store, 0, 2000, now_ns());
+	CHECK(store_close(store, err));
+	sqlite3 *db = open_file();
+	assert_int_equal(
+		sqlite3_exec(db, "ALTER TABLE log_block DROP COLUMN arrived_ns", NULL, NULL, NULL),
+		SQLITE_OK);
+	sqlite3_close(db);
+	struct store_limits limits = { .age_ns = HOUR_NS };
+	CHECK(store_open(dir, &limits, &store, err));
+	put_lines(store, 2000, 2001, now_ns());
+	assert_int_equal(lines_since(now_ns() - HOUR_NS), 2001);
+	CHECK(store_close(store, err));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fresh_dir, remove_dir)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(search_may_be_switched_off_and_on_under_a_limit),
+		TEST(age_keeps_what_came_lately_whatever_time_it_bears),
+		TEST(age_takes_lines_that_came_long_ago_whatever_time_they_bear),
+		TEST(a_time_beyond_what_sqlite_can_hold_hides_nothing),
+		TEST(a_store_that_does_not_know_arrivals_yet_is_brought_up_to_date),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
