@@ -25,8 +25,8 @@ static ALWAYS_INLINE void note_obtained_aligned(struct thread *t, const void *bl
 	if (unlikely(t->outer.sp)) {
 		struct outer o = t->outer;
 		/* left behind by an exception? then the word is gone, or this is not the runtime's call */
-		if (o.sp > sp && o.sp - sp < OUTER_REACH &&
-		    pc - o.code->lo < o.code->hi - o.code->lo && caller_pc(o.sp) == o.pc) {
+		if (o.sp > sp && o.sp - sp < OUTER_REACH && in_outer(&o, pc) &&
+		    caller_pc(o.sp) == o.pc) {
 			t->outer.sp = 0;
 			if (size - (o.size ? o.size : 1) < align) {
 				note_alloc(t, block, o.size, o.pc, o.sp, o.bp, o.bx);

@@ -16,15 +16,14 @@ static ALWAYS_INLINE int inside_outer(const struct thread *t, uint64_t sp)
 {
 	const struct outer *o = &t->outer;
 	return o->sp > sp && o->sp - sp < OUTER_REACH && caller_pc(o->sp) == o->pc &&
-	       caller_pc(sp) - o->code->lo < o->code->hi - o->code->lo;
+	       in_outer(o, caller_pc(sp));
 }
 
 /* No C++ runtime anywhere: what the standard asks for, but for the exception that nobody could catch. */
-static COLD void *plain_new(size_t size, uintptr_t align)
+static COLD void *plain_new(size_t size, uintptr_t align, REGS)
 {
-	extern void *malloc(size_t);
-	extern void *aligned_alloc(size_t, size_t);
-	return align ? aligned_alloc(align, size) : malloc(size ? size : 1);
+	return align ? hook_aligned_alloc(align, size, sp, bp, bx)
+		     : hook_malloc(size ? size : 1, sp, bp, bx);
 }
 
 /* Nothing in the global scope: what the caller's object has. */
@@ -58,7 +57,7 @@ static ALWAYS_INLINE void *new_body(enum cxx_new form, size_t size, uintptr_t b,
 			code = &own->code;
 		}
 		if (!call)
-			return plain_new(size, form & 2 ? b : 0);
+			return plain_new(size, form & 2 ? b : 0, sp, bp, bx);
 		if (own == &spare) /* dies with this frame: the malloc that it calls counts */
 			return call(size, b, c);
 	}

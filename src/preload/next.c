@@ -10,6 +10,7 @@ struct next next;
 void *next_syscall;
 uintptr_t allocator_lo, allocator_hi;
 struct code_range cxx_code;
+struct code_range own_code;
 int allocator_is_libc;
 
 const char *const cxx_new_names[CXX_NEW_MAX] = {
@@ -106,6 +107,7 @@ void next_resolve(void)
 
 	struct code_range allocator = next_code((const void *)next.malloc);
 	struct code_range libc = next_code((const void *)next.fork);
+	own_code = next_code((const void *)next_resolve);
 	allocator_lo = allocator.lo;
 	allocator_hi = allocator.hi;
 	allocator_is_libc = libc.lo && allocator.lo == libc.lo;

@@ -77,6 +77,7 @@ extern void *next_syscall HIDDEN; /* apart: the entry code jumps through it */
 /* Code of the allocator and of the C++ runtime: a hooked call from in there is part of another one. */
 extern uintptr_t allocator_lo HIDDEN, allocator_hi HIDDEN;
 extern struct code_range cxx_code HIDDEN;
+extern struct code_range own_code HIDDEN; /* of this library */
 extern int allocator_is_libc HIDDEN;
 
 /** next_resolve() - fill the table; once, under the start lock. Leaves dlerror() as it found it: empty. */

@@ -18,6 +18,13 @@ static ALWAYS_INLINE uint64_t caller_pc(uint64_t sp)
 	return ((const uint64_t *)sp)[-1];
 }
 
+/* Whether @pc is the runtime that @outer led to: its code, or ours, where it got here by a jump (new[] to new). */
+static ALWAYS_INLINE int in_outer(const struct outer *outer, uint64_t pc)
+{
+	return pc - outer->code->lo < outer->code->hi - outer->code->lo ||
+	       pc - own_code.lo < own_code.hi - own_code.lo;
+}
+
 static ALWAYS_INLINE uint32_t capture(struct thread *t, uint64_t pc, uint64_t sp, uint64_t bp,
 				      uint64_t bx)
 {

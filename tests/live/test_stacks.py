@@ -79,3 +79,11 @@ def test_stacks_of_redis_equal_libunwinds(installed, tmp_path):
             child.kill()
         child.wait()
     judge(tmp_path, 5000)
+
+
+@pytest.mark.parametrize("program", ["newdelete", "stacks_throw"])
+def test_no_stack_begins_in_the_library_itself(record, prog, program):
+    rows = record([prog(program), "20"]).report()["rows"]
+    # a handler that operator new calls has it above; nothing was allocated by it
+    own = [r["frames"][:3] for r in rows if r["frames"][0]["module"] == "libbyteledger-heap.so"]
+    assert rows and own == []

@@ -342,6 +342,30 @@ static void an_operator_new_is_one_allocation_whoever_serves_it(void **state)
 	assert_int_equal(take(0).tag, 0);
 }
 
+static void *jumping_newa(size_t size, uintptr_t b, uintptr_t c)
+{
+	(void)b;
+	(void)c;
+	/* operator new[] of libstdc++ is a jump to operator new: its caller seems to be our own hook */
+	return hook_new(size, CALLER(12, 0x7001));
+}
+
+static void an_operator_that_jumps_to_another_is_no_caller(void **state)
+{
+	(void)state;
+	script();
+	cxx_code = (struct code_range){ 0x5000, 0x6000 };
+	own_code = (struct code_range){ 0x7000, 0x8000 };
+	next.cxx_new[NEW] = runtime_new;
+	next.cxx_new[NEWA] = jumping_newa;
+	assert_ptr_equal(hook_newa(24, CALLER(16, 0x1234)), blocks[0]);
+	struct record r = take(0);
+	assert_int_equal(r.size, 24);
+	assert_int_equal(pc_of(r.node), 0x1234);
+	assert_int_equal(take(0).tag, 0);
+	own_code = (struct code_range){ 0 };
+}
+
 static void one_left_by_an_exception_is_not_taken_for_the_caller(void **state)
 {
 	(void)state;
@@ -848,6 +872,7 @@ int main(void)
 		CASE(the_plain_way_writes_what_the_guarded_way_writes),
 		CASE(a_failed_realloc_frees_nothing),
 		CASE(an_operator_new_is_one_allocation_whoever_serves_it),
+		CASE(an_operator_that_jumps_to_another_is_no_caller),
 		CASE(one_left_by_an_exception_is_not_taken_for_the_caller),
 		CASE(a_failed_realloc_on_a_full_ring_loses_nothing),
 		CASE(with_free_stacks_a_realloc_has_the_stack_of_its_free),
