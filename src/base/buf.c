@@ -46,7 +46,9 @@ char *buf_reserve(struct buf *buf, size_t extra)
 
 void buf_put(struct buf *buf, const void *bytes, size_t len)
 {
-	char *to = buf_reserve(buf, len);
+	/* mostly there is room */
+	char *to = buf->data && !buf->failed && len <= buf->cap - buf->len ? buf->data + buf->len
+									   : buf_reserve(buf, len);
 	if (!to || !len)
 		return;
 	memcpy(to, bytes, len);
@@ -65,18 +67,23 @@ void buf_puts(struct buf *buf, const char *text)
 
 void buf_vprintf(struct buf *buf, const char *fmt, va_list args)
 {
+	/* mostly it fits into what is there, and is then formatted once */
 	va_list again;
 	va_copy(again, args);
-	int len = vsnprintf(NULL, 0, fmt, again);
+	char *to = buf_reserve(buf, 1);
+	size_t room = to ? buf->cap - buf->len : 0;
+	int len = to ? vsnprintf(to, room, fmt, again) : 0;
 	va_end(again);
-	if (len < 0) {
+	if (len < 0)
 		buf->failed = 1;
+	if (!to || len < 0)
 		return;
+	if ((size_t)len >= room) {
+		to = buf_reserve(buf, (size_t)len + 1);
+		if (!to)
+			return;
+		vsnprintf(to, (size_t)len + 1, fmt, args);
 	}
-	char *to = buf_reserve(buf, (size_t)len + 1);
-	if (!to)
-		return;
-	vsnprintf(to, (size_t)len + 1, fmt, args);
 	buf->len += (size_t)len;
 }
 

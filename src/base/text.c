@@ -36,41 +36,34 @@ static const char *put_fixed(char *to, double v, int digits, const char *unit)
 	return to;
 }
 
-static const char *scaled(char *to, uint64_t value, uint64_t base, const char *const *units,
-			  size_t count)
-{
-	double v = (double)value;
-	size_t unit = 0;
-	while (unit + 1 < count && v >= (double)base) {
-		v /= (double)base;
-		unit++;
-	}
-	/* 1023.6 KiB would print as 1024 KiB: the next unit reads better. */
-	if (unit && unit + 1 < count && v >= (double)base - 0.5) {
-		v /= (double)base;
-		unit++;
-	}
-	return put_fixed(to, v, digits_after(v), units[unit]);
-}
-
 const char *text_bytes(char to[TEXT_NUMBER_MAX], uint64_t bytes)
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
-	if (bytes < 1024) {
-		snprintf(to, TEXT_NUMBER_MAX, "%u B", (unsigned)bytes);
-		return to;
+	if (bytes < 1024)
+		return put_fixed(to, (double)bytes, 0, "B");
+	/* divided by a power of two at once, which is exact */
+	size_t unit = (63 - (size_t)__builtin_clzll(bytes)) / 10;
+	double v = (double)bytes / (double)(1ull << unit * 10);
+	if (unit + 1 < ARRAY_LEN(units) && v >= 1023.5) { /* 1023.6 KiB would print as 1024 KiB */
+		v /= 1024;
+		unit++;
 	}
-	return scaled(to, bytes, 1024, units, ARRAY_LEN(units));
+	return put_fixed(to, v, digits_after(v), units[unit]);
 }
 
 const char *text_count(char to[TEXT_NUMBER_MAX], uint64_t count)
 {
 	static const char *const units[] = { "", "k", "M", "G", "T", "P", "E" };
 	if (count < 10000) {
-		snprintf(to, TEXT_NUMBER_MAX, "%u", (unsigned)count);
+		put_fixed(to, (double)count, 0, "");
+		to[strlen(to) - 1] = '\0'; /* the blank before a unit */
 		return to;
 	}
-	return scaled(to, count, 1000, units, ARRAY_LEN(units));
+	double v = (double)count;
+	size_t unit = 0;
+	for (; unit + 1 < ARRAY_LEN(units) && v >= (unit ? 999.5 : 1000); unit++)
+		v /= 1000;
+	return put_fixed(to, v, digits_after(v), units[unit]);
 }
 
 const char *text_grouped(char to[TEXT_NUMBER_MAX], uint64_t count)
@@ -116,13 +109,13 @@ const char *text_percent(char to[TEXT_NUMBER_MAX], uint64_t part, uint64_t whole
 {
 	double p = whole ? 100.0 * (double)part / (double)whole : 0;
 	if (whole == 0)
-		snprintf(to, TEXT_NUMBER_MAX, "-");
+		strcpy(to, "-");
 	else if (part == 0)
-		snprintf(to, TEXT_NUMBER_MAX, "0 %%");
+		strcpy(to, "0 %");
 	else if (p < 0.1)
-		snprintf(to, TEXT_NUMBER_MAX, "<0.1 %%");
+		strcpy(to, "<0.1 %");
 	else if (part == whole)
-		snprintf(to, TEXT_NUMBER_MAX, "100 %%");
+		strcpy(to, "100 %");
 	else
 		put_fixed(to, p, 1, "%");
 	return to;

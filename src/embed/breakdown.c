@@ -3,6 +3,7 @@
 #include <byteledger.h>
 
 #include <errno.h>
+#include <link.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,7 +12,33 @@
 #include "proc/names.h"
 #include "proc/text.h"
 
+#define MODULES_MAX 64  /* of more the headers are read instead */
 #define LABELS_MAX 256u /* rows; a program with more gets "(other)" */
+
+struct modules {
+	struct module_extent all[MODULES_MAX];
+	size_t count;
+};
+
+/** add_module() - for dl_iterate_phdr(); the program's own load address is only in its segments. */
+static int add_module(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+	(void)size;
+	struct modules *modules = ctx;
+	uint64_t start = UINT64_MAX, end = 0;
+	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+		uint64_t at = info->dlpi_addr + segment->p_vaddr;
+		if (segment->p_type != PT_LOAD)
+			continue;
+		start = at < start ? at : start;
+		end = at + segment->p_memsz > end ? at + segment->p_memsz : end;
+	}
+	if (end > start && modules->count < MODULES_MAX)
+		modules->all[modules->count++] =
+			(struct module_extent){ start & ~4095ull, (end + 4095) & ~4095ull };
+	return 0;
+}
 
 struct breakdown *embed_read(size_t keep, int *code)
 {
@@ -29,8 +56,12 @@ struct breakdown *embed_read(size_t keep, int *code)
 	 * Threads and rollup are left out: they cost more than the reading itself. Stacks are known by the descriptors at
 	 * their tops.
 	 */
+	struct modules modules = { .count = 0 };
+	dl_iterate_phdr(add_module, &modules);
 	struct breakdown_opt opt = { .no_threads = 1,
 				     .no_checks = 1,
+				     .modules = modules.all,
+				     .module_count = modules.count,
 				     .keep = keep ? keep : 1,
 				     .labels_max = LABELS_MAX,
 				     .names = names.count ? &names : NULL };
@@ -47,6 +78,7 @@ static int text_of_self(struct buf *text, int top)
 	CLEANUP(breakdown_freep) struct breakdown *b = embed_read((size_t)top, &code);
 	if (b) {
 		struct regions_text_opt opt = { .top = (size_t)top };
+		buf_reserve(text, 8192); /* most pages fit: it does not grow step by step */
 		regions_text(text, b, &opt);
 		code = buf_failed(text) ? -ENOMEM : 0;
 	}

@@ -162,11 +162,24 @@ struct collect {
 	struct pages pages;
 };
 
+/** own_text() - the largest mappings own their text: one block, which begins with the name. */
+static int own_text(struct region *r)
+{
+	size_t name = strlen(r->name) + 1, label = strlen(r->label) + 1,
+	       owner = r->owner ? strlen(r->owner) + 1 : 0;
+	char *text = malloc(name + label + owner);
+	if (!text)
+		return -ENOMEM;
+	r->name = memcpy(text, r->name, name);
+	r->label = memcpy(text + name, r->label, label);
+	if (owner)
+		r->owner = memcpy(text + name + label, r->owner, owner);
+	return 0;
+}
+
 static void forget(struct region *r)
 {
-	free((char *)(uintptr_t)r->name); /* the largest mappings own their text */
-	free((char *)(uintptr_t)r->label);
-	free((char *)(uintptr_t)r->owner);
+	free((char *)(uintptr_t)r->name);
 }
 
 static int keep_every(struct breakdown *b, const struct region *r)
@@ -218,13 +231,8 @@ static int keep_largest(struct breakdown *b, const struct region *r, size_t keep
 			return -ENOMEM;
 	}
 	struct region own = *r;
-	own.name = strdup(r->name);
-	own.label = strdup(r->label);
-	own.owner = r->owner ? strdup(r->owner) : NULL;
-	if (!own.name || !own.label || (r->owner && !own.owner)) {
-		forget(&own);
+	if (own_text(&own) < 0)
 		return -ENOMEM;
-	}
 	if (at == keep) {
 		forget(&b->regions[0]);
 		b->regions[0] = own;
@@ -424,6 +432,8 @@ static int fill(struct breakdown *b, const struct target *target, const struct b
 		c.pages.fd = -1;
 	struct classifier classifier;
 	classify_init(&classifier, target, b->threads, b->thread_count, collect, &c);
+	classifier.modules = opt->modules;
+	classifier.module_count = opt->module_count;
 	rc = opt->quick ? read_quick(target, &classifier, &b->reading, err)
 			: smaps_each(target, classify_region, &classifier, &b->reading, err);
 	if (rc == 0)

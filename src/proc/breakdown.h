@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/intern.h"
 #include "proc/allocator.h"
+#include "proc/classify.h"
 #include "proc/names.h"
 #include "proc/region.h"
 #include "proc/smaps.h"
@@ -39,6 +40,8 @@ struct breakdown_opt {
 	const struct thread_fact
 		*facts; /* from BPF: fs base and stack pointer of each thread; may be NULL */
 	size_t fact_count;
+	const struct module_extent *modules; /* see struct classifier */
+	size_t module_count;
 	const struct names
 		*names; /* of libbyteledger's table; needed only if not every mapping is kept */
 };

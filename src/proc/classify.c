@@ -18,6 +18,7 @@
 #define HEADER_BYTES 2048u /* the ELF header and 35 program headers */
 #define GUARD_MAX (1u << 20)
 #define DESCRIPTOR_LOOK (64u << 10)
+#define PAGEMAP_CLOSED (-2)
 #define ACCESS (REGION_READ | REGION_WRITE | REGION_EXEC)
 
 void classify_init(struct classifier *c, const struct target *target, struct thread_stack *threads,
@@ -27,8 +28,8 @@ void classify_init(struct classifier *c, const struct target *target, struct thr
 				  .threads = threads,
 				  .thread_count = thread_count,
 				  .put = put,
-				  .ctx = ctx };
-	c->pagemap = openat(target->dir, "pagemap", O_RDONLY | O_CLOEXEC);
+				  .ctx = ctx,
+				  .pagemap = PAGEMAP_CLOSED };
 }
 
 void classify_fini(struct classifier *c)
@@ -41,24 +42,34 @@ void classify_fini(struct classifier *c)
 	c->module_path = NULL;
 }
 
-/**
- * peek() - copy memory of the target, but only from resident pages: reading another would fault it in, change RSS and
- * perhaps wait for a disk. Return: @len, or -1.
- */
-static int peek(struct classifier *c, uint64_t addr, void *to, size_t len)
+static int is_resident(struct classifier *c, uint64_t addr, size_t len)
 {
 	static long page;
 	if (!page)
 		page = sysconf(_SC_PAGESIZE);
-	if (c->pagemap < 0 || c->unreadable)
-		return -1;
+	if (c->pagemap == PAGEMAP_CLOSED)
+		c->pagemap = openat(c->target->dir, "pagemap", O_RDONLY | O_CLOEXEC);
+	if (c->pagemap < 0)
+		return 0;
 	uint64_t first = addr / (uint64_t)page, last = (addr + len - 1) / (uint64_t)page;
 	for (uint64_t at = first; at <= last; at++) {
 		uint64_t entry;
 		if (pread(c->pagemap, &entry, sizeof(entry), (off_t)(at * 8)) != sizeof(entry) ||
 		    !(entry >> 63))
-			return -1;
+			return 0;
 	}
+	return 1;
+}
+
+/**
+ * peek() - copy memory of the target from mapping @r, but only from resident pages: reading another would fault it in, change
+ * RSS and perhaps wait for a disk. Return: @len, or -1.
+ */
+static int peek(struct classifier *c, const struct region *r, uint64_t addr, void *to, size_t len)
+{
+	/* where all of the mapping is resident there is nothing to ask */
+	if (c->unreadable || !(r->rss_bytes == r->end - r->start || is_resident(c, addr, len)))
+		return -1;
 	ssize_t got = target_read(c->target, addr, to, len);
 	if (got == -EPERM || got == -ENOSYS)
 		c->unreadable = 1;
@@ -91,9 +102,15 @@ static void copy(char **to, size_t *cap, const char *text)
 static int module_extent(struct classifier *c, const struct region *first, uint64_t *end)
 {
 	unsigned char bytes[HEADER_BYTES];
+	for (size_t i = 0; i < c->module_count; i++) {
+		if (c->modules[i].start == first->start) {
+			*end = c->modules[i].end;
+			return 1;
+		}
+	}
 	*end = 0;
 	if (first->offset != 0 || !(first->perms & REGION_READ) ||
-	    peek(c, first->start, bytes, sizeof(bytes)) < 0)
+	    peek(c, first, first->start, bytes, sizeof(bytes)) < 0)
 		return -1;
 	if (memcmp(bytes, ELFMAG, SELFMAG) != 0)
 		return 0;
@@ -285,9 +302,9 @@ static int descriptor(struct classifier *c, const struct region *r, struct threa
 	for (uint64_t end = r->end; end > below && rc != 1; end -= 4096) {
 		/* a descriptor takes more than half a page: two at a time, unless the lower one is not resident */
 		uint64_t from = end - 4096;
-		if (peek(c, from, &probe, sizeof(probe)) < 0)
+		if (peek(c, r, from, &probe, sizeof(probe)) < 0)
 			continue;
-		if (from > below && peek(c, from - 4096, &probe, sizeof(probe)) == sizeof(probe))
+		if (from > below && peek(c, r, from - 4096, &probe, sizeof(probe)) == sizeof(probe))
 			from -= 4096;
 		rc = threads_descriptor(c->target, from, end, found);
 		if (rc < 0)
@@ -332,7 +349,7 @@ static int classify_stack(struct classifier *c, struct region *r)
 static int classify_arena(struct classifier *c, struct region *r)
 {
 	uint64_t at = (r->start + HEAP_ALIGN - 1) & ~(HEAP_ALIGN - 1), info[4];
-	if (at != r->start || peek(c, at, info, sizeof(info)) < 0)
+	if (at != r->start || peek(c, r, at, info, sizeof(info)) < 0)
 		return 0;
 	uint64_t arena = info[0], previous = info[1], size = info[2];
 	if (size == 0 || size > HEAP_ALIGN || size & 4095 || size > r->end - at || arena & 7)
@@ -351,7 +368,7 @@ static int classify_large(struct classifier *c, struct region *r)
 	uint64_t chunk[2];
 	/* malloc maps blocks from 128 KiB on; smaller mappings are not looked into: there may be 30,000 of them */
 	if (r->rss_bytes == 0 || r->end - r->start < 128 * 1024 ||
-	    peek(c, r->start, chunk, sizeof(chunk)) < 0)
+	    peek(c, r, r->start, chunk, sizeof(chunk)) < 0)
 		return 0;
 	uint64_t size = chunk[1] & ~7ull;
 	if ((chunk[1] & 7) != 2 || size == 0 || (size + chunk[0]) & 4095 ||

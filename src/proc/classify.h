@@ -22,15 +22,23 @@ struct classify_held {
 	size_t name_cap;
 };
 
+/** struct module_extent - where a module's segments begin and end in memory, as the loader knows it. */
+struct module_extent {
+	uint64_t start, end;
+};
+
 struct classifier {
 	const struct target *target;
+	const struct module_extent
+		*modules; /* of the own process: spares a look at each header; may be NULL */
+	size_t module_count;
 	struct thread_stack *threads; /* may be NULL: stacks are known by descriptor and shape */
 	size_t thread_count;
 	region_fn put; /* label and owner are lent for the call */
 	void *ctx;
 
 	/* Private. */
-	int pagemap;    /* descriptor, -1: memory of the target is left alone */
+	int pagemap; /* descriptor, opened when it is needed; -1: memory of the target is left alone */
 	int unreadable; /* process_vm_readv is not permitted */
 	struct classify_held held[CLASSIFY_GROUP_MAX];
 	unsigned count;

@@ -81,8 +81,10 @@ static const struct word_rule vma_names[] = {
 
 static const struct word_rule *find(const struct word_rule *rules, size_t count, const char *name)
 {
+	/* the first two letters decide about nearly all of them, and every mapping of a file comes by here */
 	for (size_t i = 0; i < count; i++)
-		if (strncmp(name, rules[i].word, strlen(rules[i].word)) == 0)
+		if (name[0] == rules[i].word[0] && name[1] == rules[i].word[1] &&
+		    strncmp(name, rules[i].word, strlen(rules[i].word)) == 0)
 			return &rules[i];
 	return NULL;
 }

@@ -2,6 +2,7 @@
 /* smaps.c - the text of smaps and maps, line by line. The kernel escapes line ends in names, so a line is a line. */
 #include "proc/smaps.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -326,6 +327,24 @@ static int line(struct parser *p, const char *at, const char *end)
 	return rc == 1 ? other_field(p, at, end) : rc;
 }
 
+/** padded_number() - eight characters, blanks and then digits, all at once; 0 where they are anything else. */
+static int padded_number(uint64_t text, uint64_t *value)
+{
+	const uint64_t ones = 0x0101010101010101ull, bit = 0x10 * ones;
+	uint64_t v = le64toh(text),
+		 blank = ~v & bit;                 /* of blank and digits only a blank lacks it */
+	uint64_t digits = (v | bit) ^ 0x30 * ones; /* a blank counts as 0 */
+	if ((digits + 0x76 * ones) & 0x80 * ones || digits & 0xf0 * ones || /* above 9 */
+	    v & (blank >> 4) * 15 || /* something else that lacks the bit */
+	    (blank >> 8 & ~blank) ||
+	    blank >> 56) /* a blank behind a digit, or nothing but blanks */
+		return 0;
+	digits = (digits * 10 + (digits >> 8)) & 0x00ff00ff00ff00ffull;
+	digits = (digits * 100 + (digits >> 16)) & 0x0000ffff0000ffffull;
+	*value = (digits * 10000 + (digits >> 32)) & 0xffffffffull;
+	return 1;
+}
+
 /** plain_line() - 1 and the field is taken if the expected line stands at @at exactly as the kernel prints it. */
 static int plain_line(struct parser *p, const char *at)
 {
@@ -338,21 +357,13 @@ static int plain_line(struct parser *p, const char *at)
 	memcpy(&none, "       0", sizeof(none));
 	if ((line[0] ^ key[0]) | (line[1] ^ key[1]) | (unit ^ kb))
 		return 0;
-	uint64_t kib = 0;
+	uint64_t kib;
 	if (line[2] == none) { /* most figures are 0, and so is the field already */
 		p->plain++;
 		return 1;
 	}
-	const char *digit = at + PADDED, *end = digit + 8;
-	while (digit < end && *digit == ' ')
-		digit++;
-	if (digit == end)
+	if (!padded_number(line[2], &kib))
 		return 0;
-	for (; digit < end; digit++) {
-		if ((unsigned)(*digit - '0') >= 10)
-			return 0;
-		kib = kib * 10 + (unsigned)(*digit - '0');
-	}
 	if (plain_lines[p->plain].offset != 0xffff) {
 		uint64_t bytes = kib * 1024;
 		memcpy((char *)&p->region + plain_lines[p->plain].offset, &bytes, sizeof(bytes));
@@ -363,7 +374,11 @@ static int plain_line(struct parser *p, const char *at)
 
 int smaps_parse(int fd, region_fn fn, void *ctx, struct reading *reading, struct err *err)
 {
-	struct parser p = { .fn = fn, .ctx = ctx, .reading = reading };
+	struct parser p;
+	memset(&p, 0, offsetof(struct parser, name)); /* not 8 KiB of name */
+	p.fn = fn;
+	p.ctx = ctx;
+	p.reading = reading;
 	char *text = malloc(CHUNK);
 	if (!text)
 		return err_set(err, -ENOMEM, "cannot read mappings");

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,27 @@ static void look_at_exe(struct target *target)
 	}
 }
 
+static struct target own;
+
+static void look_once(void)
+{
+	own.dir = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (own.dir < 0)
+		return;
+	look_at_exe(&own);
+	close(own.dir);
+}
+
+/** look_at_own_exe() - a process keeps its executable until exec() replaces all of this. */
+static void look_at_own_exe(struct target *target)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, look_once);
+	strcpy(target->exe, own.exe);
+	target->exe_inode = own.exe_inode;
+	target->exe_device = own.exe_device;
+}
+
 int target_open(struct target *target, pid_t pid, struct err *err)
 {
 	memset(target, 0, sizeof(*target));
@@ -125,7 +147,7 @@ int target_open(struct target *target, pid_t pid, struct err *err)
 	if (pid ==
 	    0) { /* the caller lives, and asking for its status costs as much as reading a small smaps */
 		prctl(PR_GET_NAME, target->comm);
-		look_at_exe(target);
+		look_at_own_exe(target);
 		return 0;
 	}
 	char status[4096];

@@ -36,6 +36,17 @@ static int size_columns(const struct regions_text_opt *opt)
 	return opt->raw ? 15 : 10;
 }
 
+/* Without printf(): a page has dozens, and its call in libbyteledger may cost little more than reading smaps. */
+static void put_hex(struct buf *to, uint64_t value)
+{
+	char text[16];
+	size_t at = sizeof(text);
+	do {
+		text[--at] = "0123456789abcdef"[value & 15];
+	} while (value >>= 4);
+	buf_put(to, text + at, sizeof(text) - at);
+}
+
 static void put_blanks(struct buf *to, size_t count)
 {
 	char *at = buf_reserve(to, count);
@@ -72,9 +83,14 @@ static void put_cell(struct buf *to, const char *text, size_t columns, int ascii
 		put_blanks(to, pad ? columns - plain : 0);
 		return;
 	}
-	if (!text[plain] && text[0] == '/' && columns > 3) {
-		buf_puts(to, "..."); /* the end of a path tells more than its beginning */
-		buf_put(to, text + plain - (columns - 3), columns - 3);
+	if (!text[plain] && columns > 3) {
+		if (text[0] == '/') { /* the end of a path tells more than its beginning */
+			buf_put(to, "...", 3);
+			buf_put(to, text + plain - (columns - 3), columns - 3);
+		} else {
+			buf_put(to, text, columns - 3);
+			buf_put(to, "...", 3);
+		}
 		return;
 	}
 	struct buf clean = { 0 };
@@ -123,8 +139,7 @@ static void put_bar(struct buf *to, const struct regions_text_opt *opt, uint64_t
 		column++;
 	}
 	buf_puts(to, style.plain);
-	for (; column < BAR_COLUMNS; column++)
-		buf_putc(to, ' ');
+	put_blanks(to, BAR_COLUMNS - column);
 }
 
 /* ---- the head --------------------------------------------------------------------------------------------------- */
@@ -144,8 +159,12 @@ static void put_check(struct buf *to, const char *name, uint64_t theirs, uint64_
 static void put_fact(struct buf *to, const char *name, uint64_t bytes, int raw)
 {
 	char text[TEXT_NUMBER_MAX];
-	if (bytes && bytes != UINT64_MAX)
-		buf_printf(to, "   %s %s", name, size(text, bytes, raw));
+	if (!bytes || bytes == UINT64_MAX)
+		return;
+	put_blanks(to, 3);
+	buf_puts(to, name);
+	buf_putc(to, ' ');
+	buf_puts(to, size(text, bytes, raw));
 }
 
 void regions_text_head(struct buf *to, const struct breakdown *b,
@@ -155,9 +174,8 @@ void regions_text_head(struct buf *to, const struct breakdown *b,
 	char text[TEXT_NUMBER_MAX];
 	buf_puts(to, style.bold);
 	put_cell(to, b->comm, 32, opt->ascii, 0);
-	buf_printf(to, "%s  pid %d", style.plain, (int)b->pid);
-	buf_printf(to, "   %sRSS %s%s", style.bold, size(text, b->rss_bytes, opt->raw),
-		   style.plain);
+	buf_printf(to, "%s  pid %d   %sRSS %s%s", style.plain, (int)b->pid, style.bold,
+		   size(text, b->rss_bytes, opt->raw), style.plain);
 	if (b->full)
 		put_fact(to, "PSS", b->pss_bytes, opt->raw);
 	put_fact(to, "swap", b->swap_bytes, opt->raw);
@@ -231,7 +249,7 @@ static void put_row(struct buf *to, const struct breakdown *b, const struct regi
 			buf_puts(to, "  ");
 			put_cell(to, row->label, label - len - 2, opt->ascii, 1);
 		} else {
-			buf_printf(to, "%*s", (int)(label > len ? label - len : 1), "");
+			put_blanks(to, label > len ? label - len : 1);
 		}
 	} else {
 		buf_puts(to, "    ");
@@ -266,10 +284,15 @@ void regions_text_classes(struct buf *to, const struct breakdown *b,
 	struct class_sum sums[REGION_CLASS_COUNT] = { 0 };
 	struct style style = style_of(opt);
 	char text[TEXT_NUMBER_MAX];
-	for (unsigned i = 0; i < REGION_CLASS_COUNT; i++)
-		sums[i].class = i;
+	size_t count = 0;
+	uint8_t place[REGION_CLASS_COUNT] = { 0 }; /* number + 1 */
 	for (size_t i = 0; i < b->class_count; i++) {
-		struct class_sum *sum = &sums[b->classes[i].class];
+		unsigned class = b->classes[i].class;
+		if (!place[class]) {
+			sums[count++].class = class;
+			place[class] = (uint8_t)count;
+		}
+		struct class_sum *sum = &sums[place[class] - 1];
 		sum->rss_bytes += b->classes[i].rss_bytes;
 		sum->pss_bytes += b->classes[i].pss_bytes;
 		sum->virtual_bytes += b->classes[i].virtual_bytes;
@@ -278,11 +301,11 @@ void regions_text_classes(struct buf *to, const struct breakdown *b,
 		sum->count += b->classes[i].count;
 		sum->rows++;
 	}
-	qsort(sums, ARRAY_LEN(sums), sizeof(sums[0]), by_rss);
+	qsort(sums, count, sizeof(sums[0]), by_rss);
 	int columns = size_columns(opt);
 	buf_printf(to, "%s%*s%*s%8s  %-*s  class, what, mappings, how it is known%s\n", style.dim,
 		   columns, "RSS", columns, "PSS", "share", (int)BAR_COLUMNS, "", style.plain);
-	for (unsigned s = 0; s < ARRAY_LEN(sums) && sums[s].rows; s++) {
+	for (size_t s = 0; s < count; s++) {
 		const struct class_sum *sum = &sums[s];
 		if (sum->rows == 1) {
 			put_row(to, b, opt, only_row(b, sum->class), 1);
@@ -290,10 +313,14 @@ void regions_text_classes(struct buf *to, const struct breakdown *b,
 		}
 		put_size(to, opt, sum->rss_bytes, 1);
 		put_size(to, opt, sum->pss_bytes, b->full);
-		buf_printf(to, "%8s  ", text_percent(text, sum->rss_bytes, b->rss_bytes));
+		put_right(to, text_percent(text, sum->rss_bytes, b->rss_bytes), 8);
+		put_blanks(to, 2);
 		put_bar(to, opt, sum->rss_bytes, b->rss_bytes);
-		buf_printf(to, "  %s%s%s\n", style.bold, region_class_name(sum->class),
-			   style.plain);
+		put_blanks(to, 2);
+		buf_puts(to, style.bold);
+		buf_puts(to, region_class_name(sum->class));
+		buf_puts(to, style.plain);
+		buf_putc(to, '\n');
 		struct class_row rest = { .label = NULL };
 		size_t shown = 0, more = 0;
 		for (size_t i = 0; i < b->class_count; i++) {
@@ -475,7 +502,11 @@ const struct region **regions_order(const struct breakdown *b, enum regions_sort
 		return NULL;
 	for (size_t i = 0; i < b->region_count; i++)
 		list[i] = &b->regions[i];
-	qsort(list, b->region_count, sizeof(*list), orders[sort]);
+	size_t sorted = 1;
+	while (sorted < b->region_count && orders[sort](&list[sorted - 1], &list[sorted]) < 0)
+		sorted++;
+	if (sorted < b->region_count) /* the largest alone are kept in order */
+		qsort(list, b->region_count, sizeof(*list), orders[sort]);
 	return list;
 }
 
@@ -508,13 +539,15 @@ void regions_text_mappings(struct buf *to, const struct breakdown *b,
 		put_size(to, opt, region_private_bytes(r), b->full);
 		put_size(to, opt, region_shared_bytes(r), b->full);
 		put_size(to, opt, r->end - r->start, 1);
-		char range[40];
-		snprintf(range, sizeof(range), "%" PRIx64 "-%" PRIx64, r->start, r->end);
-		buf_printf(to, "  %s %-33s ", region_perms(r, perms), range);
-		struct buf what = { 0 };
-		buf_puts(&what, r->name[0] ? r->name : r->label);
-		put_cell(to, buf_cstr(&what), rest, opt->ascii, 0);
-		buf_fini(&what);
+		put_blanks(to, 2);
+		buf_put(to, region_perms(r, perms), 4);
+		buf_putc(to, ' ');
+		size_t began = to->len;
+		put_hex(to, r->start);
+		buf_putc(to, '-');
+		put_hex(to, r->end);
+		put_blanks(to, to->len - began < 33 ? 34 - (to->len - began) : 1);
+		put_cell(to, r->name[0] ? r->name : r->label, rest, opt->ascii, 0);
 		buf_putc(to, '\n');
 		shown++;
 	}
