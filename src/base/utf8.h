@@ -36,4 +36,16 @@ static inline int utf8_valid(const char *text, size_t len)
 	return 1;
 }
 
+/** utf8_cut() - bytes at the end of a text that are the beginning of a sequence whose rest was cut off, 0 to 3. */
+static inline size_t utf8_cut(const char *text, size_t len)
+{
+	for (size_t n = 1; n <= 3 && n <= len; n++) {
+		uint8_t byte = (uint8_t)text[len - n];
+		if ((byte & 0xc0) == 0x80)
+			continue;
+		return byte >= (n == 1 ? 0xc2 : n == 2 ? 0xe0 : 0xf0) && byte <= 0xf4 ? n : 0;
+	}
+	return 0;
+}
+
 #endif

@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/utf8.h"
+#include "net/frames.h"
 
 #define SOCKETS_MAX 3
 #define RECEIVE_BYTES (8 << 20) /* asked of the kernel: a burst of some ten thousand lines */
@@ -27,10 +29,7 @@ enum { TAG_UDP, TAG_UNIX, TAG_TCP, TAG_CLIENT };
 
 struct client {
 	int fd;
-	size_t len;
-	size_t skip; /* of a counted frame that was too long */
-	int skip_line;
-	char data[LOGS_LINE_MAX];
+	struct net_frames frames;
 };
 
 struct logs {
@@ -193,9 +192,15 @@ int logs_fd(const struct logs *logs)
 
 /* ---- receiving ---------------------------------------------------------------------------------------------------- */
 
-static void take_line(struct logs *logs, const char *text, size_t len, logs_fn fn, void *ctx)
+/* @cut: there was more of it. */
+static void take_line(struct logs *logs, const char *text, size_t len, int cut, logs_fn fn,
+		      void *ctx)
 {
 	struct log_line line;
+	if (cut) {
+		atomic_fetch_add(&logs->truncated, 1);
+		len -= utf8_cut(text, len);
+	}
 	/* some senders end a datagram with a line end or a NUL */
 	while (len && (text[len - 1] == '\n' || text[len - 1] == '\r' || text[len - 1] == '\0'))
 		len--;
@@ -237,10 +242,8 @@ static void datagrams(struct logs *logs, unsigned tag, logs_fn fn, void *ctx)
 			continue;
 		if (n < 0)
 			return;
-		if (msg.msg_flags & MSG_TRUNC)
-			atomic_fetch_add(&logs->truncated, 1);
 		note_overflow(logs, tag, &msg);
-		take_line(logs, logs->data, (size_t)n, fn, ctx);
+		take_line(logs, logs->data, (size_t)n, !!(msg.msg_flags & MSG_TRUNC), fn, ctx);
 	}
 }
 
@@ -253,15 +256,13 @@ static void accept_clients(struct logs *logs)
 			return;
 		while (slot < LOGS_CLIENTS_MAX && logs->clients[slot])
 			slot++;
-		struct client *client = slot < LOGS_CLIENTS_MAX ? malloc(sizeof(*client)) : NULL;
+		struct client *client = slot < LOGS_CLIENTS_MAX ? calloc(1, sizeof(*client)) : NULL;
 		if (!client) {
 			atomic_fetch_add(&logs->refused_clients, 1);
 			close(fd);
 			continue;
 		}
 		client->fd = fd;
-		client->len = client->skip = 0;
-		client->skip_line = 0;
 		logs->clients[slot] = client;
 		if (watch(logs, fd, TAG_CLIENT, slot) < 0) {
 			close(fd);
@@ -271,89 +272,32 @@ static void accept_clients(struct logs *logs)
 	}
 }
 
-/* "123 <27>1 ..." of RFC 6587: the length of the frame and of its number; 0 = lines it is, -1 = more bytes are needed. */
-static int frame_length(const char *data, size_t len, size_t *frame)
-{
-	size_t value = 0, i = 0;
-	for (; i < len && i < 7 && data[i] >= '0' && data[i] <= '9'; i++)
-		value = value * 10 + (size_t)(data[i] - '0');
-	if (i == 0 || i == 7)
-		return 0;
-	if (i == len)
-		return -1;
-	/* a line may begin with a number too; a frame begins with a priority */
-	if (data[i] != ' ')
-		return 0;
-	if (i + 1 == len)
-		return -1;
-	if (data[i + 1] != '<' || !value)
-		return 0;
-	*frame = value;
-	return (int)i + 1;
-}
+/* Where the messages of a TCP sender go. */
+struct stream {
+	struct logs *logs;
+	logs_fn fn;
+	void *ctx;
+};
 
-/* Cuts off one frame or line at the front of what is left; its length with all that belongs to it, 0 = incomplete. */
-static size_t cut(struct logs *logs, struct client *c, size_t at, int ended, logs_fn fn, void *ctx)
+static void from_stream(void *ctx, const char *text, size_t len, int cut)
 {
-	const char *data = c->data + at;
-	size_t len = c->len - at, frame = 0;
-	if (c->skip) {
-		size_t n = c->skip < len ? c->skip : len;
-		c->skip -= n;
-		return n;
-	}
-	int head = c->skip_line ? 0 : frame_length(data, len, &frame);
-	if (head < 0 && !ended)
-		return 0;
-	if (head > 0) {
-		size_t whole = (size_t)head + frame;
-		if (whole <= len || ended || whole > sizeof(c->data)) {
-			size_t n = whole < len ? whole : len;
-			if (whole > sizeof(c->data)) {
-				if (len < sizeof(c->data) - at && !ended)
-					return 0;
-				atomic_fetch_add(&logs->truncated, 1);
-				c->skip = whole - n;
-			}
-			take_line(logs, data + head, n - (size_t)head, fn, ctx);
-			return n;
-		}
-		return 0;
-	}
-	const char *end = memchr(data, '\n', len);
-	size_t n = end ? (size_t)(end - data) + 1 : len;
-	if (!end && !ended && (at || len < sizeof(c->data)))
-		return 0;
-	/* the rest of a line that was too long goes with it */
-	if (!c->skip_line && n > (end ? 1u : 0u))
-		take_line(logs, data, n, fn, ctx);
-	if (!end && !ended && !c->skip_line)
-		atomic_fetch_add(&logs->truncated, 1);
-	c->skip_line = !end && !ended;
-	return n;
-}
-
-static void client_lines(struct logs *logs, struct client *c, int ended, logs_fn fn, void *ctx)
-{
-	size_t at = 0, n;
-	while (at < c->len && (n = cut(logs, c, at, ended, fn, ctx)))
-		at += n;
-	memmove(c->data, c->data + at, c->len - at);
-	c->len -= at;
+	struct stream *stream = ctx;
+	take_line(stream->logs, text, len, cut, stream->fn, stream->ctx);
 }
 
 static void read_client(struct logs *logs, unsigned slot, logs_fn fn, void *ctx)
 {
 	struct client *c = logs->clients[slot];
+	struct stream stream = { logs, fn, ctx };
 	for (int i = 0; c && i < READS_A_CALL; i++) {
-		ssize_t n = recv(c->fd, c->data + c->len, sizeof(c->data) - c->len, MSG_DONTWAIT);
+		size_t room;
+		char *to = net_frames_room(&c->frames, &room);
+		ssize_t n = recv(c->fd, to, room, MSG_DONTWAIT);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			return;
-		if (n > 0)
-			c->len += (size_t)n;
-		client_lines(logs, c, n <= 0, fn, ctx);
+		net_frames_fed(&c->frames, n > 0 ? (size_t)n : 0, n <= 0, from_stream, &stream);
 		if (n <= 0) {
 			close(c->fd); /* leaves the epoll set */
 			free(c);

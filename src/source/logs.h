@@ -31,7 +31,9 @@ struct logs_stats {
 	uint64_t malformed;      /* not UTF-8, or empty */
 	uint64_t dropped;        /* refused by the sink */
 	uint64_t kernel_dropped; /* found no room in a socket's buffer; not in @received */
-	uint64_t truncated, refused_clients;
+	uint64_t
+		truncated; /* came longer than LOGS_LINE_MAX, or a sender ended in the middle of one */
+	uint64_t refused_clients;
 };
 
 /** logs_open() - bind all sockets of @opt. -EADDRINUSE with the port. Release with logs_close(). */
