@@ -63,6 +63,46 @@ static int handshake_message(struct net_conn *conn, struct net_half *half, uint6
 	return report(conn, half, &message, decoded, &error, err);
 }
 
+/*
+ * Both sides send metadata and ack unasked, so which of the two comes first is a matter of microseconds. Their numbers are
+ * always the same, as tools and tests expect: the initiator's first. The responder's waits for it, but not for long.
+ */
+static int waits_for_initiator(const struct net_conn *conn, const struct net_half *half,
+			       uint64_t counter)
+{
+	const struct net_half *initiator = &conn->half[conn->row.initiator];
+	return half != initiator && initiator->state == HALF_OPEN && initiator->counter <= counter;
+}
+
+static int hold(struct net_half *half, uint64_t counter, uint64_t time_ns, const uint8_t *plain,
+		size_t len, struct err *err)
+{
+	struct net_held *held = &half->held[counter - 1];
+	held->any = 1;
+	held->time_ns = time_ns;
+	buf_put(&held->plain, plain, len);
+	return buf_failed(&held->plain)
+		       ? err_set(err, -ENOMEM, "cannot allocate memory for a message")
+		       : 0;
+}
+
+/* Report what is held up to the chunk @counter of @half. */
+static int release(struct net_conn *conn, struct net_half *half, uint64_t counter, struct err *err)
+{
+	int rc = 0;
+	for (uint64_t c = 1; rc >= 0 && c <= 2 && c <= counter; c++) {
+		struct net_held *held = &half->held[c - 1];
+		if (!held->any)
+			continue;
+		held->any = 0;
+		rc = handshake_message(conn, half, c, held->time_ns,
+				       (const uint8_t *)buf_cstr(&held->plain), held->plain.len,
+				       err);
+		buf_fini(&held->plain);
+	}
+	return rc;
+}
+
 static uint32_t be32(const uint8_t *p)
 {
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
@@ -185,10 +225,20 @@ static int stream_bytes(struct net_conn *conn, struct net_half *half, uint64_t c
 int build_plain(struct net_conn *conn, struct net_half *half, uint64_t counter, uint64_t time_ns,
 		const uint8_t *plain, size_t len, struct err *err)
 {
+	int rc;
 	if (counter < 3) {
 		half->unplaced = 0;
-		return handshake_message(conn, half, counter, time_ns, plain, len, err);
+		if (waits_for_initiator(conn, half, counter))
+			return hold(half, counter, time_ns, plain, len, err);
+		rc = release(conn, half, counter, err);
+		if (rc >= 0)
+			rc = handshake_message(conn, half, counter, time_ns, plain, len, err);
+		/* the other side's may have waited for this one */
+		return rc < 0 ? rc : release(conn, &conn->half[!half->sender], counter, err);
 	}
+	rc = release(conn, half, counter, err);
+	if (rc < 0)
+		return rc;
 	if (half->unplaced) {
 		if (!looks_like_start(conn, plain, len))
 			return 0; /* the chunk is kept; what message it belongs to cannot be told */
@@ -202,7 +252,9 @@ int build_gap(struct net_conn *conn, struct net_half *half, uint64_t time_ns, co
 {
 	int rc = 0;
 	half->message_skip = 0;
-	if (half->message.len)
+	for (int i = 0; i < 2 && rc >= 0; i++)
+		rc = release(conn, &conn->half[i], 2, err);
+	if (rc >= 0 && half->message.len)
 		rc = peer_message(conn, half, half->counter ? half->counter - 1 : 0, time_ns,
 				  (const uint8_t *)half->message.data, half->message.len, why, err);
 	buf_clear(&half->message);

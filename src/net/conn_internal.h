@@ -51,6 +51,12 @@ struct net_half {
 	uint64_t
 		message_skip; /* bytes of an oversized or unplaced message still to be passed over */
 	int unplaced; /* behind a gap: not known whether the next plaintext begins a message */
+	/* metadata and ack of the responder that came before those of the initiator */
+	struct net_held {
+		struct buf plain;
+		uint64_t time_ns;
+		int any;
+	} held[2];
 };
 
 struct net_conn {

@@ -12,6 +12,8 @@ void half_fini(struct net_half *half)
 	buf_fini(&half->pending);
 	buf_fini(&half->message);
 	buf_fini(&half->seek_waiting);
+	for (int i = 0; i < 2; i++)
+		buf_fini(&half->held[i].plain);
 }
 
 static const uint8_t *pending_at(const struct net_half *half)

@@ -7,6 +7,8 @@
 #include "net/frames.h"
 #include "net/syslog.h"
 
+#define LINES_PARSED 100
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct seen {
@@ -56,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < 2)
 		return 0;
 	/* a short input is said often enough to fill the buffer */
-	unsigned times = data[0] & 1 ? (unsigned)(200000 / size) + 1 : 1;
+	unsigned times = data[0] & 1 ? (unsigned)(2 * NET_FRAME_MAX / size) + 1 : 1;
 	size_t piece = times > 1 ? 1000 + data[1] : 1 + data[1] % 16;
 	struct seen whole = feed(data + 2, size - 2, times, 0),
 		    pieces = feed(data + 2, size - 2, times, piece);

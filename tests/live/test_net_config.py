@@ -93,14 +93,12 @@ def test_a_thousand_messages_come_in_order_behind_the_handshake(record, p2pnode)
     assert node.truth()["sent"] == peer.truth()["received"] == 1000
     wait_until(lambda: count(r, "i") == 1006, what="1006 messages")
     rows = r.get("/v3/messages", "i", direction="forward", limit=1006)
-    head = [(x["category"], x["incoming"]) for x in rows[:6]]
-    assert head[:2] == [("connection", False), ("connection", True)]
-    assert sorted(head[2:]) == [("ack", False), ("ack", True), ("meta", False), ("meta", True)]
-    for incoming in (False, True):
-        assert [c for c, i in head if i == incoming] == ["connection", "meta", "ack"]
+    assert [x["id"] for x in rows] == list(range(1006))
+    assert [(x["category"], x["incoming"]) for x in rows[:7]] == [
+        ("connection", False), ("connection", True), ("meta", False), ("meta", True), ("ack", False), ("ack", True), ("p2p", False)]
     assert all((x["kind"], x["incoming"], x["source_type"]) == ("operation", False, "local") for x in rows[6:])
     times = [x["timestamp"] for x in rows]
-    assert times[2:] == sorted(times[2:])
+    assert times[6:] == sorted(times[6:])
     (_, connection), = r.get("/v3/connections", "i")
     assert connection["remote_addr"] == f"127.0.0.1:{theirs}" and connection["peer_id"] == "idtfHtY9LK9r47LyxPU53KdzeGPNog"
     assert connection["gaps"] == 0

@@ -241,6 +241,35 @@ def test_damaged_identities_are_refused(byteledger, tmp_path, content, text):
     assert text in done.stderr
 
 
+def handshake_of(byteledger, tmp_path, role, order):
+    """(category, incoming) of what the first chunks of all-kinds give in @order: I and R stand for the next one of that side."""
+    sides = {"I": b"", "R": b""}
+    with open(os.path.join(CAPTURES, "all-kinds", "stream.jsonl"), encoding="utf-8") as file:
+        for line in map(json.loads, file):
+            sides[line["from"][0].upper()] += bytes.fromhex(line["hex"])
+    path = tmp_path / "stream.jsonl"
+    with open(path, "w", encoding="utf-8") as out:
+        for side in order:
+            size = 2 + int.from_bytes(sides[side][:2], "big")
+            chunk, sides[side] = sides[side][:size], sides[side][size:]
+            out.write(json.dumps({"from": "initiator" if side == "I" else "responder", "hex": chunk.hex()}) + "\n")
+    rows, _ = replay(byteledger, path, "--identity", identity("recorder-i" if role == "initiator" else "recorder-r"), "--role", role)
+    return [(row["category"], row["incoming"]) for row in rows]
+
+
+@pytest.mark.parametrize("role", ["initiator", "responder"])
+def test_metadata_and_acks_have_the_same_numbers_whichever_side_was_faster(byteledger, tmp_path, role):
+    i, r = role == "responder", role == "initiator"  # is that side incoming
+    hello = [("connection", False), ("connection", True)]
+    usual = hello + [("meta", i), ("meta", r), ("ack", i), ("ack", r), ("p2p", i), ("p2p", r)]
+    for order in ("IRIRIRIR", "IRRIRIIR", "IRRRIIIR", "IRRIIRIR", "RIRRIIIR", "RRRIIIIR"):
+        assert handshake_of(byteledger, tmp_path, role, order) == usual, order
+    # what the initiator says without waiting keeps its place, and nothing waits for a side that says no more
+    assert handshake_of(byteledger, tmp_path, role, "IRIIIR") == hello + [("meta", i), ("ack", i), ("p2p", i), ("meta", r)]
+    assert handshake_of(byteledger, tmp_path, role, "IRRR") == hello + [("meta", r), ("ack", r)]
+    assert handshake_of(byteledger, tmp_path, role, "IRRRRI") == hello + [("meta", r), ("ack", r), ("p2p", r), ("meta", i)]
+
+
 def test_store_holds_what_was_printed(byteledger, tmp_path):
     import sqlite3
     path = os.path.join(CAPTURES, "all-kinds", "stream.jsonl")
