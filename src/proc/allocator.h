@@ -52,9 +52,15 @@ int allocators_read(struct breakdown *breakdown, const struct target *target,
 struct memory;
 /** allocators_add() - one more reading of @breakdown, zeroed; NULL without memory. */
 struct allocator_reading *allocators_add(struct breakdown *breakdown);
+/** allocators_unread() - @allocator is in use here, but cannot be read: @why. 0 or -ENOMEM. */
+int allocators_unread(struct breakdown *breakdown, const char *allocator, const char *why);
 /** The readers: 0 (whether there is something to read or not), or -ENOMEM. */
 int allocators_glibc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int allocators_cpython(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int allocators_hotspot(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+int allocators_jemalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+int allocators_mimalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+int allocators_tcmalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+int allocators_go(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 
 #endif

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * allocators_go.c - the heap of Go programs (1.18 and later) read from outside: the list of all spans is found in the
+ * program's data by its shape, and every span says what it holds. What lies between spans is free.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proc/allocator.h"
+#include "proc/scan.h"
+
+#define PAGE_BYTES 8192u
+#define SPANS_MAX (1u << 24)
+#define SPANS_CAP_MIN 8192u /* the list is never smaller */
+#define SPAN_BYTES 128u     /* as much of a span as is looked at */
+#define AT_ONCE 64u
+#define PROOF_SPANS 16u
+#define READINGS_MAX 3u
+
+enum { DEAD, IN_USE, MANUAL }; /* manual: stacks and work buffers */
+
+/* Where a span's fields stand; the first three (next, prev, list) and start, pages have never moved. */
+struct layout {
+	const char *versions;
+	uint8_t freeindex_bytes; /* and of the number of elements behind it */
+	uint8_t alloc_count, class, state, element_bytes;
+};
+static const struct layout layouts[] = {
+	{ "1.22 or later", 2, 96, 98, 99, 104 },
+	{ "1.21", 8, 104, 106, 107, 112 },
+	{ "1.18 to 1.20", 8, 96, 98, 99, 104 },
+};
+#define LAYOUTS (sizeof(layouts) / sizeof(layouts[0]))
+
+struct span {
+	uint64_t start, end, taken; /* taken: bytes of objects */
+	uint64_t count;
+	unsigned state;
+};
+
+struct go {
+	struct breakdown *b;
+	const struct memory *memory;
+	const struct layout *layout;
+	struct memory_pages pages;
+	struct span *spans;
+	size_t count, listed;   /* spans that hold memory; all that the list names */
+	uint64_t list, list_at; /* the spans, and where that is noted */
+	char version[24];
+	unsigned bad;
+	double consistency; /* per cent */
+};
+
+static uint64_t u64_at(const char *bytes)
+{
+	uint64_t v;
+	memcpy(&v, bytes, 8);
+	return v;
+}
+
+static uint16_t u16_at(const char *bytes)
+{
+	uint16_t v;
+	memcpy(&v, bytes, 2);
+	return v;
+}
+
+/* 1: a span that holds memory, filled in; 0: one that holds none just now; -1: not a span of this layout. */
+static int parse(const struct layout *l, const char *bytes, struct span *span)
+{
+	uint64_t start = u64_at(bytes + 24), npages = u64_at(bytes + 32);
+	uint64_t size = u64_at(bytes + l->element_bytes), count = u16_at(bytes + l->alloc_count);
+	uint64_t elements = l->freeindex_bytes == 2 ? u16_at(bytes + 50) : u64_at(bytes + 56);
+	unsigned class = (unsigned char)bytes[l->class] >> 1;
+	*span = (struct span){ .state = (unsigned char)bytes[l->state] };
+	if (span->state > MANUAL)
+		return -1;
+	if (span->state == DEAD)
+		return 0;
+	if (!start || start & (PAGE_BYTES - 1) || start >> 48 || !npages || npages >> 35)
+		return -1;
+	span->start = start;
+	span->end = start + npages * PAGE_BYTES;
+	if (span->state == MANUAL)
+		return 1;
+	uint64_t bytes_all = npages * PAGE_BYTES, room;
+	/* an element for each object; a large object has the span to itself */
+	if (class >= 68 || !size || size > bytes_all || count > elements || !elements ||
+	    __builtin_mul_overflow(elements, size, &room) || room > bytes_all ||
+	    (class ? room < bytes_all / 2 || size > 32768 || size & 7 : elements != 1))
+		return -1;
+	span->count = count;
+	span->taken = count * size;
+	return 1;
+}
+
+/* ---- finding the list ------------------------------------------------------------------------------------------------ */
+
+/*
+ * Of the first spans of the list: how many are of layout @l, 0 if none of them holds objects. A program at work changes a
+ * few while they are read.
+ */
+static unsigned list_holds(const struct go *go, const struct layout *l, uint64_t list)
+{
+	uint64_t at[PROOF_SPANS];
+	unsigned good = 0, holding = 0;
+	if (memory_read(go->memory, list, at, sizeof(at)) < 0)
+		return 0;
+	for (unsigned i = 0; i < PROOF_SPANS; i++) {
+		char bytes[SPAN_BYTES];
+		struct span span;
+		if (!scan_heap_at(go->b, at[i], 8) ||
+		    memory_read(go->memory, at[i], bytes, sizeof(bytes)) < 0)
+			continue;
+		int rc = parse(l, bytes, &span);
+		if (rc == 0 || (rc == 1 && scan_heap_at(go->b, span.start, PAGE_BYTES)))
+			good++;
+		holding += rc == 1 && span.state == IN_USE && span.count;
+	}
+	return holding ? good : 0;
+}
+
+/* The list, its length and its room; behind them the pages in use, which all spans together must come to. */
+static int look_for_list(void *ctx, const struct scan_block *block)
+{
+	struct go *go = ctx;
+	for (size_t i = 0; i < block->count && i + 4 <= block->ahead; i++) {
+		uint64_t list = block->words[i], len = block->words[i + 1],
+			 cap = block->words[i + 2];
+		if (len > cap || cap < SPANS_CAP_MIN || cap > SPANS_MAX || len < PROOF_SPANS)
+			continue;
+		const struct region *r = scan_heap_at(go->b, list, go->memory->page_bytes);
+		if (!r || r->end - list < cap * 8)
+			continue;
+		unsigned best = 0;
+		for (size_t k = 0; k < LAYOUTS; k++) {
+			unsigned good = list_holds(go, &layouts[k], list);
+			if (good < PROOF_SPANS * 3 / 4 || good <= best)
+				continue;
+			best = good;
+			go->layout = &layouts[k];
+		}
+		if (best) {
+			go->list = list;
+			go->listed = len;
+			go->list_at = block->addr + i * 8;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* The note that the linker leaves at the start of the data: magic, then since 1.18 the version, its length in front. */
+static int look_for_version(void *ctx, const struct scan_block *block)
+{
+	struct go *go = ctx;
+	const char *bytes = (const char *)block->words;
+	for (size_t at = 0; at + 64 <= block->ahead * 8 && at < block->count * 8; at += 16) {
+		if (memcmp(bytes + at, "\xff Go buildinf:", 14) != 0)
+			continue;
+		size_t len = (unsigned char)bytes[at + 32];
+		if (bytes[at + 15] & 2 && len > 2 && len < sizeof(go->version) &&
+		    memcmp(bytes + at + 33, "go", 2) == 0)
+			memcpy(go->version, bytes + at + 33, len);
+		else
+			memcpy(go->version, "go", 3);
+		return 1;
+	}
+	return 0;
+}
+
+/* ---- reading all of them --------------------------------------------------------------------------------------------- */
+
+static int add_batch(struct go *go, const uint64_t *at, unsigned count)
+{
+	char bytes[AT_ONCE][SPAN_BYTES];
+	struct target_piece pieces[AT_ONCE] = { 0 };
+	for (unsigned i = 0; i < count; i++)
+		pieces[i] = (struct target_piece){ at[i], bytes[i], SPAN_BYTES };
+	ssize_t got = go->memory->read(go->memory->ctx, pieces, count);
+	unsigned whole = got > 0 ? (unsigned)((size_t)got / SPAN_BYTES) : 0;
+	for (unsigned i = 0; i < whole; i++) {
+		struct span span;
+		int rc = parse(go->layout, bytes[i], &span);
+		go->bad += rc < 0;
+		if (rc == 1)
+			go->spans[go->count++] = span;
+	}
+	if (whole < count) {
+		go->bad++; /* this one cannot be read; those behind it may */
+		return (int)whole + 1;
+	}
+	return (int)count;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct span *x = a, *y = b;
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* How far the spans come to what the heap itself says is in use; what contradicts itself or overlaps counts against it. */
+static double agreement(const struct go *go, uint64_t before, uint64_t after)
+{
+	uint64_t used = 0, bad = go->bad;
+	for (size_t i = 0; i < go->count; i++) {
+		if (go->spans[i].state == IN_USE)
+			used += (go->spans[i].end - go->spans[i].start) / PAGE_BYTES;
+		bad += i && go->spans[i].start < go->spans[i - 1].end;
+	}
+	/* it may have been any figure between the two */
+	uint64_t low = before < after ? before : after, high = before < after ? after : before;
+	uint64_t claimed = used < low ? low : used > high ? high : used;
+	uint64_t less = used < claimed ? used : claimed, more = used < claimed ? claimed : used;
+	double good = 1 - (double)(bad < go->listed ? bad : go->listed) / (double)go->listed;
+	return more ? 100 * good * (double)less / (double)more : 0;
+}
+
+static int read_spans(struct go *go)
+{
+	uint64_t before = 0, after = 0;
+	go->spans = calloc(go->listed, sizeof(*go->spans));
+	if (!go->spans)
+		return -ENOMEM;
+	memory_read(go->memory, go->list_at + 24, &before, sizeof(before));
+	for (size_t i = 0; i < go->listed;) {
+		uint64_t at[AT_ONCE];
+		unsigned count = go->listed - i < AT_ONCE ? (unsigned)(go->listed - i) : AT_ONCE;
+		if (memory_read(go->memory, go->list + i * 8, at, count * 8) < 0) {
+			go->bad += (unsigned)(go->listed - i);
+			break;
+		}
+		i += (size_t)add_batch(go, at, count);
+	}
+	memory_read(go->memory, go->list_at + 24, &after, sizeof(after));
+	qsort(go->spans, go->count, sizeof(*go->spans), by_start);
+	go->consistency = agreement(go, before, after);
+	return 0;
+}
+
+/* A running program may move under the reader: a reading that disagrees with itself is made again, the best one counts. */
+static int read_best(struct go *go)
+{
+	struct go best = *go;
+	for (unsigned i = 0; i < READINGS_MAX; i++) {
+		struct go once = *go;
+		int rc = scan_data(go->b, go->memory, 0, look_for_list, &once);
+		rc = rc == 1 ? read_spans(&once) : rc;
+		if (rc < 0) {
+			free(best.spans);
+			return rc;
+		}
+		if (once.spans && (!best.spans || once.consistency > best.consistency)) {
+			free(best.spans);
+			best = once;
+		} else {
+			free(once.spans);
+		}
+		if (best.consistency > 99)
+			break;
+	}
+	*go = best;
+	return best.spans ? 1 : 0;
+}
+
+static uint64_t count_spans(struct go *go, const struct region *r, size_t *next,
+			    struct allocator_reading *heap, struct allocator_reading *stacks)
+{
+	uint64_t at = r->start, spans = 0, gaps = 0;
+	while (*next < go->count && go->spans[*next].start < r->end) {
+		const struct span *s = &go->spans[(*next)++];
+		if (s->start < at || s->end > r->end)
+			continue; /* overlaps its neighbour, or lies nowhere */
+		uint64_t resident = memory_resident(&go->pages, s->start, s->end);
+		gaps += memory_resident(&go->pages, at, s->start);
+		at = s->end;
+		spans++;
+		struct allocator_reading *to = s->state == MANUAL ? stacks : heap;
+		to->resident_bytes += resident;
+		to->reserved_bytes += s->end - s->start;
+		if (s->state == MANUAL) {
+			to->live_bytes += s->end - s->start;
+			to->live_count++;
+			continue;
+		}
+		heap->live_bytes += s->taken;
+		heap->live_count += s->count;
+		heap->hole_bytes += resident > s->taken ? resident - s->taken : 0;
+	}
+	if (!spans)
+		return 0;
+	gaps += memory_resident(&go->pages, at, r->end);
+	heap->free_page_bytes += gaps;
+	heap->resident_bytes += gaps;
+	return spans;
+}
+
+/* The runtime's own tables lie in mappings of their own: those that hold spans' descriptions, or the list of them. */
+static int holds_tables(const struct go *go, const struct region *r, const uint64_t *first)
+{
+	if (go->list >= r->start && go->list < r->end)
+		return 1;
+	for (unsigned i = 0; i < PROOF_SPANS; i++)
+		if (first[i] >= r->start && first[i] < r->end)
+			return 1;
+	return 0;
+}
+
+static int label(struct go *go, struct allocator_reading *heap, struct allocator_reading *stacks)
+{
+	struct breakdown *b = go->b;
+	uint64_t first[PROOF_SPANS] = { 0 };
+	size_t next = 0;
+	int rc = 0;
+	memory_read(go->memory, go->list, first, sizeof(first));
+	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
+		const struct region *r = &b->regions[i];
+		while (next < go->count && go->spans[next].start < r->start)
+			next++; /* memory that is not mapped */
+		if (!scan_is_heap(r))
+			continue;
+		const char *name = NULL;
+		if (count_spans(go, r, &next, heap, stacks)) {
+			name = "Go heap";
+		} else if (holds_tables(go, r, first)) {
+			name = "Go metadata";
+			heap->metadata_bytes += r->rss_bytes;
+			heap->resident_bytes += r->rss_bytes;
+		}
+		if (name && r->class == REGION_ANONYMOUS)
+			rc = breakdown_relabel(b, i, REGION_RUNTIME, name, "Go", HOW_ALLOCATOR);
+	}
+	return rc;
+}
+
+static int tell(struct go *go)
+{
+	struct allocator_reading heap = { 0 }, stacks = { 0 };
+	int rc = label(go, &heap, &stacks);
+	if (rc < 0)
+		return rc;
+	struct allocator_reading *a = allocators_add(go->b);
+	if (!a)
+		return -ENOMEM;
+	heap.consistency = stacks.consistency = go->consistency;
+	heap.exact = stacks.exact = 1;
+	*a = heap;
+	snprintf(a->allocator, sizeof(a->allocator), "Go heap");
+	snprintf(a->how, sizeof(a->how), "every one of %zu spans, laid out as in Go %s (%s)",
+		 go->count, go->layout->versions, go->version);
+	if (!stacks.live_count)
+		return 0;
+	a = allocators_add(go->b);
+	if (!a)
+		return -ENOMEM;
+	*a = stacks;
+	a->free_page_bytes = a->hole_bytes = a->cache_bytes = a->metadata_bytes = UINT64_MAX;
+	snprintf(a->allocator, sizeof(a->allocator), "Go stacks");
+	snprintf(a->how, sizeof(a->how), "spans of goroutine stacks and work buffers, whole");
+	return 0;
+}
+
+int allocators_go(struct breakdown *b, const struct memory *memory, struct err *err)
+{
+	struct go *go = calloc(1, sizeof(*go));
+	int rc = -ENOMEM;
+	if (!go)
+		goto out;
+	go->b = b;
+	go->memory = go->pages.memory = memory;
+	rc = scan_data(b, memory, 0, look_for_version, go);
+	if (rc != 1)
+		goto out;
+	rc = read_best(go);
+	if (rc == 0) {
+		char why[64];
+		snprintf(why, sizeof(why), "no list of spans was found (%s)", go->version);
+		rc = allocators_unread(b, "Go heap", why);
+	} else if (rc == 1) {
+		rc = tell(go);
+	}
+out:
+	if (go)
+		free(go->spans);
+	free(go);
+	return rc < 0 ? err_set(err, rc, "cannot read the heap of process %d", (int)b->pid) : 0;
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * allocators_jemalloc.c - jemalloc 5.3 read from outside. Its radix tree says of every page which extent it belongs to, and
+ * proves itself: an entry names a descriptor that names the same page again, with the same size class. Blocks that thread
+ * caches hold look handed out there; the caches hang on their arenas.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proc/allocator.h"
+#include "proc/scan.h"
+
+#define ROOT_BYTES (8ull << 18)
+#define BASE_BLOCK (2ull << 20) /* its own bookkeeping comes in blocks of whole multiples of this */
+#define BASE_BLOCKS_MAX 4096u
+#define SIZES_MAX 232u
+#define QUANTA 2u /* smallest distance of size classes: 16 bytes, or 8 (--with-lg-quantum=3) */
+#define ARENA_LOOK (32u << 10)
+#define ARENAS_MAX 4096u
+#define CACHES_MAX 65536u
+#define BINS_MAX 80u
+#define BINS_PROOF 12u
+#define LOOKS_MAX (1u << 17)
+
+enum { ACTIVE, DIRTY, MUZZY, RETAINED, STATES };
+
+struct extent {
+	uint64_t bits, addr, size; /* in whole pages once it has been read */
+};
+
+struct je {
+	struct breakdown *b;
+	const struct memory *memory;
+	struct radix tree;
+	struct memory_pages pages;
+	uint64_t live[QUANTA], count[QUANTA], holes[QUANTA], fits[QUANTA];
+	uint64_t good, bad; /* bytes whose descriptors agree with the tree, or do not */
+	uint64_t free_pages, resident, reserved, metadata, cached, cached_count, caches;
+	uint64_t base[BASE_BLOCKS_MAX]; /* sorted */
+	size_t base_count;
+	uint64_t list_offset; /* of the list of caches in an arena; 0: not found yet */
+	uint64_t arenas[ARENAS_MAX];
+	size_t arena_count;
+	unsigned looks;
+	unsigned quantum;
+};
+
+static unsigned szind_of(uint64_t bits)
+{
+	return bits >> 20 & 255;
+}
+
+/* Bytes of size class @index where classes are @lg_quantum apart. */
+static uint64_t size_of(unsigned index, unsigned lg_quantum)
+{
+	unsigned tiny = lg_quantum > 3;
+	if (index < tiny)
+		return 8;
+	index -= tiny;
+	unsigned group = index / 4, shift = group ? group : 1;
+	return (group ? (2ull << lg_quantum) << group : 0) +
+	       ((index % 4 + 1ull) << (shift + lg_quantum - 1));
+}
+
+/* The descriptor of an entry; 0: none. An entry without one may still hold the number behind the last size class. */
+static uint64_t extent_at(uint64_t entry)
+{
+	return (uint64_t)((int64_t)(entry << 16) >> 16) & ~127ull;
+}
+
+/* A large block may begin anywhere on its first page: spread over cache lines on purpose. */
+static int read_extent(const struct je *je, uint64_t entry, struct extent *e)
+{
+	uint64_t at = extent_at(entry);
+	if (!scan_heap_at(je->b, at, 128) || memory_read(je->memory, at, e, sizeof(*e)) < 0)
+		return 0;
+	e->addr &= ~4095ull;
+	e->size &= ~4095ull;
+	return 1;
+}
+
+/* Whether tree and descriptor say the same of the page at @addr. */
+static int agrees(const struct extent *e, uint64_t addr, uint64_t entry)
+{
+	unsigned state = e->bits >> 17 & 7, szind = szind_of(e->bits);
+	if (!e->size || e->size >> 47 || addr < e->addr || addr - e->addr >= e->size ||
+	    state >= STATES || state != (entry >> 2 & 7))
+		return 0;
+	/* what is not handed out keeps the class that it had last in one of both places */
+	return state != ACTIVE || (szind < SIZES_MAX && szind == (entry >> 48 & 255) &&
+				   (e->bits >> 12 & 1) == (entry & 1));
+}
+
+static int proof(void *ctx, uint64_t addr, uint64_t entry)
+{
+	struct extent e;
+	return read_extent(ctx, entry, &e) && agrees(&e, addr, entry);
+}
+
+/* ---- extents ------------------------------------------------------------------------------------------------------- */
+
+static void note_base(struct je *je, uint64_t addr)
+{
+	uint64_t block = addr & ~(BASE_BLOCK - 1);
+	size_t low = 0, high = je->base_count;
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+		if (je->base[mid] < block)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if ((low < je->base_count && je->base[low] == block) || je->base_count == BASE_BLOCKS_MAX)
+		return;
+	memmove(&je->base[low + 1], &je->base[low], (je->base_count - low) * sizeof(je->base[0]));
+	je->base[low] = block;
+	je->base_count++;
+}
+
+static void count_extent(struct je *je, const struct extent *e, uint64_t start, uint64_t end)
+{
+	uint64_t resident = memory_resident(&je->pages, start, end), bytes = e->size;
+	je->resident += resident;
+	je->reserved += end - start;
+	if ((e->bits >> 17 & 7) != ACTIVE) {
+		je->free_pages += resident;
+		return;
+	}
+	for (unsigned q = 0; q < QUANTA; q++) {
+		uint64_t size = size_of(szind_of(e->bits), q ? 3 : 4), live = size, count = 1;
+		if (e->bits >> 12 & 1) {
+			uint64_t room = bytes / size, unused = e->bits >> 28 & 1023;
+			je->fits[q] += bytes % size == 0 && unused <= room;
+			count = unused < room ? room - unused : 0;
+			live = count * size;
+		} else {
+			je->fits[q] += bytes == size || bytes == size + 4096;
+		}
+		live = live < bytes ? live : bytes;
+		je->live[q] += live;
+		je->count[q] += count;
+		je->holes[q] += resident > live ? resident - live : 0;
+	}
+}
+
+/* All extents of one mapping. Resident bytes in them. */
+static uint64_t walk_region(struct je *je, const struct region *r)
+{
+	uint64_t before = je->resident, at = (r->start + 4095) & ~4095ull;
+	while (at >= r->start && at < r->end) {
+		uint64_t entry = radix_entry(&je->tree, at);
+		struct extent e;
+		if (je->tree.leaf)
+			note_base(je, je->tree.leaf);
+		if (!extent_at(entry)) {
+			at = radix_next(&je->tree, at, r->end);
+			continue;
+		}
+		if (!read_extent(je, entry, &e) || !agrees(&e, at, entry)) {
+			je->bad += 4096;
+			at += 4096;
+			continue;
+		}
+		note_base(je, extent_at(entry));
+		uint64_t end = e.addr + e.size;
+		end = end < r->end ? end : r->end;
+		count_extent(je, &e, at, end);
+		je->good += end - at;
+		at = end;
+	}
+	return je->resident - before;
+}
+
+/* Resident bytes of bookkeeping in one mapping: what the blocks of it hold beside extents. */
+static uint64_t walk_base(struct je *je, const struct region *r)
+{
+	uint64_t bytes = 0;
+	for (size_t i = 0; i < je->base_count; i++) {
+		uint64_t start = je->base[i] > r->start ? je->base[i] : r->start;
+		uint64_t end =
+			je->base[i] + BASE_BLOCK < r->end ? je->base[i] + BASE_BLOCK : r->end;
+		for (; start < end; start += 4096) {
+			if (!extent_at(radix_entry(&je->tree, start)))
+				bytes += memory_resident(&je->pages, start, start + 4096);
+		}
+	}
+	je->metadata += bytes;
+	je->resident += bytes;
+	return bytes;
+}
+
+/* ---- thread caches ------------------------------------------------------------------------------------------------- */
+
+struct cache_bin {
+	uint64_t head, requests;
+	uint16_t low_water, full, empty, pad;
+};
+
+/* The stacks of a cache's bins lie one behind the other: that is how they are told from anything else. */
+static unsigned bins_that_fit(const struct cache_bin *bins, unsigned count)
+{
+	unsigned i = 0;
+	for (; i < count; i++) {
+		uint16_t room = (uint16_t)(bins[i].empty - bins[i].full),
+			 used = (uint16_t)(bins[i].empty - (uint16_t)bins[i].head);
+		if (!bins[i].head || bins[i].head & 7 || room & 7 || !room || used > room ||
+		    (i && bins[i].full != bins[i - 1].empty))
+			break;
+	}
+	return i;
+}
+
+static int add_cache(struct je *je, uint64_t at)
+{
+	struct cache_bin bins[BINS_MAX];
+	unsigned count = 0;
+	for (unsigned n = BINS_MAX; n >= BINS_PROOF && !count; n /= 2)
+		if (memory_read(je->memory, at, bins, n * sizeof(bins[0])) == 0)
+			count = n;
+	count = bins_that_fit(bins, count);
+	if (count < BINS_PROOF)
+		return 0;
+	je->caches++;
+	for (unsigned i = 0; i < count; i++) {
+		uint16_t used = (uint16_t)(bins[i].empty - (uint16_t)bins[i].head) / 8;
+		je->cached += used * size_of(i, je->quantum ? 3 : 4);
+		je->cached_count += used;
+	}
+	return 1;
+}
+
+/* A ring of { next, previous, bins }, one for each thread: its caches are added. */
+static int follow_caches(struct je *je, uint64_t first)
+{
+	uint64_t link[3], at = first, before = 0;
+	for (unsigned i = 0; i < CACHES_MAX; i++) {
+		if (je->looks++ > LOOKS_MAX || at & 7 ||
+		    breakdown_find(je->b, at) == je->b->region_count ||
+		    memory_read(je->memory, at, link, sizeof(link)) < 0 || link[2] & 7 ||
+		    (before && link[1] != before))
+			return i > 0;
+		struct cache_bin few[BINS_PROOF];
+		if (!i && (!link[1] || memory_read(je->memory, link[2], few, sizeof(few)) < 0 ||
+			   bins_that_fit(few, BINS_PROOF) < BINS_PROOF))
+			return 0;
+		if (!add_cache(je, link[2]))
+			return i > 0;
+		before = at;
+		at = link[0];
+		if (at == first)
+			break;
+	}
+	return 1;
+}
+
+static void look_at_arena(struct je *je, uint64_t addr)
+{
+	uint64_t words[ARENA_LOOK / 8];
+	if (je->arena_count == ARENAS_MAX || je->looks > LOOKS_MAX)
+		return;
+	for (size_t i = 0; i < je->arena_count; i++)
+		if (je->arenas[i] == addr)
+			return;
+	je->arenas[je->arena_count++] = addr;
+	if (je->list_offset) {
+		if (memory_read(je->memory, addr + je->list_offset, words, 8) == 0 && words[0])
+			follow_caches(je, words[0]);
+		return;
+	}
+	if (memory_read_resident(je->memory, addr, words, sizeof(words)) < 0)
+		return;
+	for (size_t i = 0; i < ARENA_LOOK / 8 && !je->list_offset; i++)
+		if (words[i] && follow_caches(je, words[i]))
+			je->list_offset = i * 8;
+}
+
+/* The arenas stand in the same data as the tree; each lies in jemalloc's own bookkeeping. */
+static int look_for_arenas(void *ctx, const struct scan_block *block)
+{
+	struct je *je = ctx;
+	for (size_t i = 0; i < block->count; i++) {
+		uint64_t at = block->words[i], root = block->addr + i * 8 - je->tree.root;
+		if (root >= ROOT_BYTES && scan_heap_at(je->b, at, 64) &&
+		    !extent_at(radix_entry(&je->tree, at)))
+			look_at_arena(je, at);
+	}
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------- */
+
+static int walk_all(struct je *je)
+{
+	struct breakdown *b = je->b;
+	uint64_t *owned = calloc(b->region_count + 1, sizeof(*owned));
+	int rc = owned ? 0 : -ENOMEM;
+	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
+		if (scan_is_heap(&b->regions[i]) && b->regions[i].rss_bytes)
+			owned[i] = walk_region(je, &b->regions[i]);
+	}
+	je->quantum = je->fits[1] > je->fits[0];
+	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
+		const struct region *r = &b->regions[i];
+		if (!scan_is_heap(r) || !r->rss_bytes)
+			continue;
+		uint64_t base = walk_base(je, r);
+		if (r->class != REGION_ANONYMOUS || owned[i] + base < r->rss_bytes / 2)
+			continue;
+		rc = breakdown_relabel(b, i, REGION_ALLOCATOR,
+				       owned[i] >= base ? "jemalloc" : "jemalloc metadata",
+				       "jemalloc", HOW_ALLOCATOR);
+	}
+	free(owned);
+	return rc;
+}
+
+static void tell(const struct je *je, struct allocator_reading *a)
+{
+	unsigned q = je->quantum;
+	a->live_bytes = je->live[q] > je->cached ? je->live[q] - je->cached : 0;
+	a->live_count = je->count[q] > je->cached_count ? je->count[q] - je->cached_count : 0;
+	a->free_page_bytes = je->free_pages;
+	a->hole_bytes = je->holes[q];
+	a->cache_bytes = je->list_offset ? je->cached : UINT64_MAX;
+	a->metadata_bytes = je->metadata;
+	a->reserved_bytes = je->reserved;
+	a->resident_bytes = je->resident;
+	a->consistency = 100 * (double)je->good / (double)(je->good + je->bad);
+	a->exact = 1;
+	if (je->list_offset)
+		snprintf(a->how, sizeof(a->how),
+			 "every extent, by its radix tree; %llu thread cache%s",
+			 (unsigned long long)je->caches, je->caches == 1 ? "" : "s");
+	else
+		snprintf(a->how, sizeof(a->how),
+			 "every extent, by its radix tree; what threads cache counts as live");
+}
+
+int allocators_jemalloc(struct breakdown *b, const struct memory *memory, struct err *err)
+{
+	struct je *je = calloc(1, sizeof(*je));
+	struct allocator_reading *a = NULL;
+	int rc = -ENOMEM, found = 0;
+	if (!je)
+		goto out;
+	je->b = b;
+	je->memory = je->pages.memory = memory;
+	/* 48-bit addresses, pages of 4 KiB, two levels of 18 bits */
+	je->tree = (struct radix){
+		.b = b,
+		.memory = memory,
+		.shape = { .levels = 2, .shift = { 30, 12 }, .bits = { 18, 18 }, .align = 64 }
+	};
+	rc = found = radix_find(&je->tree, ROOT_BYTES, proof, je);
+	if (rc == 1)
+		rc = walk_all(je);
+	if (rc == 0 && found == 1 && je->good) {
+		rc = scan_data(b, memory, ROOT_BYTES, look_for_arenas, je);
+		a = rc == 0 ? allocators_add(b) : NULL;
+		rc = rc == 0 && !a ? -ENOMEM : rc;
+	} else if (rc == 0 && scan_maps(b, "libjemalloc.")) {
+		rc = allocators_unread(b, "jemalloc", "no radix tree of version 5.3 was found");
+	}
+	if (a) {
+		snprintf(a->allocator, sizeof(a->allocator), "jemalloc");
+		tell(je, a);
+	}
+out:
+	free(je);
+	return rc < 0 ? err_set(err, rc, "cannot read the heap of process %d", (int)b->pid) : 0;
+}

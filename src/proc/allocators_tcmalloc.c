@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * allocators_tcmalloc.c - gperftools' tcmalloc read from outside, as 2.10 lays it out. Its page map leads from a page to the span
+ * that holds it, which names the page again; the table of size classes is told by its shape. Spans of small blocks count
+ * what left them, the central lists count what lies free in them: both must come to the same.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proc/allocator.h"
+#include "proc/scan.h"
+
+#define PAGE_SHIFT 13u
+#define PAGE_BYTES (1ull << PAGE_SHIFT)
+#define DATA_MIN (1u << 20) /* the page map's root alone */
+#define CLASSES 128u
+#define CLASSES_PROOF 16u
+#define SPAN_PAGES_MAX (1ull << 35)
+#define CACHES_MAX 65536u
+#define CENTRAL_WORDS 152u /* struct CentralFreeListPadded: 1216 bytes */
+
+enum { IN_USE, ON_NORMAL, ON_RETURNED };
+
+struct span {
+	uint64_t start, length; /* in pages */
+	uint64_t next, prev, objects;
+	uint32_t bits, pad; /* 16 blocks that left it, 8 size class, 2 location */
+};
+
+struct central {
+	uint64_t lock, class;
+	struct span empty, nonempty;
+	uint64_t spans, free; /* blocks that lie free in spans */
+	uint64_t slots[128];
+	uint32_t used_slots, cache_slots, max_slots;
+};
+
+struct free_list {
+	uint64_t head;
+	uint32_t length, low_water, max_length, overages;
+	int32_t block_bytes, pad;
+};
+
+struct tc {
+	struct breakdown *b;
+	const struct memory *memory;
+	struct radix tree;
+	struct memory_pages pages;
+	struct allocator_reading sum;
+	int32_t class_bytes[CLASSES], class_moves[CLASSES];
+	unsigned classes;             /* 0: the table was not found */
+	uint64_t class_free[CLASSES]; /* blocks free in spans, by what the spans say */
+	uint64_t central;             /* address of the first central list; 0: not found */
+	uint64_t next_offset;         /* in a thread cache */
+	uint64_t first_cache, cache_count;
+	uint64_t good, bad; /* pages */
+	double lists;       /* how far the central lists agree */
+};
+
+static int read_span(const struct tc *tc, uint64_t entry, struct span *s)
+{
+	return scan_heap_at(tc->b, entry, 8) && memory_read(tc->memory, entry, s, sizeof(*s)) == 0;
+}
+
+static unsigned location_of(const struct span *s)
+{
+	return s->bits >> 24 & 3;
+}
+
+static unsigned class_of(const struct span *s)
+{
+	return s->bits >> 16 & 255;
+}
+
+static int agrees(const struct span *s, uint64_t addr)
+{
+	uint64_t page = addr >> PAGE_SHIFT;
+	return s->length && s->length < SPAN_PAGES_MAX && page >= s->start &&
+	       page - s->start < s->length && location_of(s) <= ON_RETURNED &&
+	       class_of(s) < CLASSES && s->bits >> 28 == 0;
+}
+
+static int proof(void *ctx, uint64_t addr, uint64_t entry)
+{
+	struct span s;
+	return read_span(ctx, entry, &s) && agrees(&s, addr);
+}
+
+/* ---- tables ---------------------------------------------------------------------------------------------------------- */
+
+/* Rising sizes, multiples of 8, the last at 256 KiB; before them how many blocks move at once, in an array of one length. */
+static unsigned classes_at(const int32_t *sizes, size_t room)
+{
+	unsigned i = 1;
+	if (room < CLASSES_PROOF || sizes[0] || (sizes[1] != 8 && sizes[1] != 16))
+		return 0;
+	while (i < CLASSES && i < room && sizes[i] > sizes[i - 1] && sizes[i] % 8 == 0 &&
+	       sizes[i] <= 256 << 10)
+		i++;
+	return sizes[i - 1] >= 32 << 10 ? i : 0;
+}
+
+static int look_for_classes(void *ctx, const struct scan_block *block)
+{
+	struct tc *tc = ctx;
+	const int32_t *words = (const int32_t *)block->words;
+	for (size_t i = 0; i < block->count * 2; i++) {
+		if (words[i] || i + 2 > block->ahead * 2 ||
+		    (words[i + 1] != 8 && words[i + 1] != 16))
+			continue;
+		unsigned classes = classes_at(words + i, block->ahead * 2 - i);
+		uint64_t at = block->addr + i * 4;
+		if (classes < CLASSES_PROOF ||
+		    memory_read(tc->memory, at - sizeof(tc->class_moves), tc->class_moves,
+				sizeof(tc->class_moves)) < 0)
+			continue;
+		unsigned k = 1; /* two blocks at least, and rarely more than some hundreds */
+		while (k < classes && tc->class_moves[k] >= 2 && tc->class_moves[k] <= 65536)
+			k++;
+		if (k < classes || tc->class_moves[0])
+			continue;
+		memcpy(tc->class_bytes, words + i, classes * 4);
+		tc->classes = classes;
+		return 1;
+	}
+	return 0;
+}
+
+/* Central lists stand in a row, and each knows its number. */
+static int look_for_central(void *ctx, const struct scan_block *block)
+{
+	struct tc *tc = ctx;
+	for (size_t i = 1; i < block->count; i++) {
+		unsigned k = 0;
+		while (k < CLASSES_PROOF && i + k * CENTRAL_WORDS < block->ahead &&
+		       block->words[i + k * CENTRAL_WORDS] == k)
+			k++;
+		if (k == CLASSES_PROOF) {
+			tc->central = block->addr + (i - 1) * 8;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* ---- spans ----------------------------------------------------------------------------------------------------------- */
+
+static void count_span(struct tc *tc, const struct span *s, uint64_t start, uint64_t end)
+{
+	uint64_t resident = memory_resident(&tc->pages, start, end), bytes = s->length * PAGE_BYTES;
+	uint64_t live = bytes, count = 1, out = s->bits & 65535;
+	tc->sum.resident_bytes += resident;
+	tc->sum.reserved_bytes += end - start;
+	if (location_of(s) != IN_USE) {
+		tc->sum.free_page_bytes += resident;
+		return;
+	}
+	unsigned class = class_of(s);
+	if (class) {
+		uint64_t size = class < tc->classes ? (uint64_t)tc->class_bytes[class] : bytes;
+		uint64_t room = bytes / size;
+		if (class >= tc->classes || out > room) {
+			tc->bad += s->length;
+			return;
+		}
+		tc->class_free[class] += room - out;
+		live = out * size;
+		count = out;
+	}
+	tc->good += s->length;
+	tc->sum.live_bytes += live;
+	tc->sum.live_count += count;
+	tc->sum.hole_bytes += resident > live ? resident - live : 0;
+}
+
+/* What one mapping holds: resident bytes of spans, and in @tables of what is neither span nor anybody's: its own tables. */
+static uint64_t walk_region(struct tc *tc, const struct region *r, uint64_t *tables)
+{
+	uint64_t before = tc->sum.resident_bytes, at = r->start & ~(PAGE_BYTES - 1);
+	while (at < r->end) {
+		uint64_t entry = radix_entry(&tc->tree, at);
+		struct span s;
+		if (!entry || !read_span(tc, entry, &s) || !agrees(&s, at)) {
+			/* a page in the middle of a span keeps the last owner's entry */
+			uint64_t next = radix_next(&tc->tree, at, r->end);
+			*tables += memory_resident(&tc->pages, at > r->start ? at : r->start, next);
+			at = next;
+			continue;
+		}
+		uint64_t end = (s.start + s.length) << PAGE_SHIFT;
+		end = end < r->end ? end : r->end;
+		count_span(tc, &s, at > r->start ? at : r->start, end);
+		at = end;
+	}
+	return tc->sum.resident_bytes - before;
+}
+
+/* ---- caches ---------------------------------------------------------------------------------------------------------- */
+
+static void move_to_cache(struct tc *tc, uint64_t count, uint64_t size)
+{
+	uint64_t bytes;
+	if (__builtin_mul_overflow(count, size, &bytes) || bytes > tc->sum.live_bytes ||
+	    count > tc->sum.live_count)
+		return;
+	tc->sum.live_bytes -= bytes;
+	tc->sum.live_count -= count;
+	tc->sum.cache_bytes += bytes;
+}
+
+static void read_central(struct tc *tc)
+{
+	uint64_t same = 0, all = 0;
+	for (unsigned i = 1; i < tc->classes && tc->central; i++) {
+		struct central c;
+		if (memory_read(tc->memory, tc->central + i * CENTRAL_WORDS * 8, &c, sizeof(c)) <
+			    0 ||
+		    c.class != i || c.used_slots > 64)
+			continue;
+		move_to_cache(tc, (uint64_t)c.used_slots * (uint64_t)tc->class_moves[i],
+			      (uint64_t)tc->class_bytes[i]);
+		uint64_t told = c.free, found = tc->class_free[i];
+		same += told < found ? told : found;
+		all += told > found ? told : found;
+	}
+	tc->lists = all ? (double)same / (double)all : 1;
+}
+
+/* A thread's cache: a free list for each size class, which knows the size of its blocks. */
+static int read_cache(struct tc *tc, uint64_t at, int add)
+{
+	struct free_list lists[CLASSES];
+	if (memory_read(tc->memory, at, lists, sizeof(lists)) < 0)
+		return 0;
+	for (unsigned i = 1; i < tc->classes; i++)
+		if (lists[i].block_bytes != tc->class_bytes[i] ||
+		    (lists[i].head && (lists[i].head & 7 || !lists[i].length)))
+			return 0;
+	for (unsigned i = 1; i < tc->classes && add; i++)
+		move_to_cache(tc, lists[i].length, (uint64_t)lists[i].block_bytes);
+	return 1;
+}
+
+/* A word in writable data that points to a cache; caches are linked in both ways behind their lists. */
+static int look_for_caches(void *ctx, const struct scan_block *block)
+{
+	struct tc *tc = ctx;
+	for (size_t i = 0; i < block->count; i++) {
+		uint64_t at = block->words[i], tail[32];
+		uint64_t tail_at = at + sizeof(struct free_list) * CLASSES;
+		if (!scan_heap_at(tc->b, at, 64) || !read_cache(tc, at, 0) ||
+		    memory_read(tc->memory, tail_at, tail, sizeof(tail)) < 0)
+			continue;
+		for (unsigned k = 1; k + 1 < 32; k++) {
+			uint64_t back;
+			if (tail[k] && scan_heap_at(tc->b, tail[k], 64) && !tail[k + 1] &&
+			    memory_read(tc->memory, tail[k] + (tail_at - at) + (k + 1) * 8, &back,
+					8) == 0 &&
+			    back == at) {
+				tc->next_offset = tail_at - at + k * 8;
+				tc->first_cache = at;
+				return 1;
+			}
+		}
+		tc->first_cache = at; /* perhaps the only one: no link to tell its place by */
+	}
+	return 0;
+}
+
+static void read_caches(struct tc *tc)
+{
+	uint64_t at = tc->first_cache;
+	while (at && tc->cache_count < CACHES_MAX && scan_heap_at(tc->b, at, 64) &&
+	       read_cache(tc, at, 1)) {
+		tc->cache_count++;
+		if (!tc->next_offset ||
+		    memory_read(tc->memory, at + tc->next_offset, &at, sizeof(at)) < 0)
+			break;
+	}
+}
+
+/* ------------------------------------------------------------------------------------------------------------------- */
+
+static int walk_all(struct tc *tc)
+{
+	struct breakdown *b = tc->b;
+	int rc = scan_data(b, tc->memory, DATA_MIN, look_for_classes, tc);
+	if (rc == 1)
+		rc = scan_data(b, tc->memory, DATA_MIN, look_for_central, tc);
+	if (rc >= 0)
+		rc = scan_data(b, tc->memory, DATA_MIN, look_for_caches, tc);
+	for (size_t i = 0; i < b->region_count && rc >= 0; i++) {
+		const struct region *r = &b->regions[i];
+		uint64_t tables = 0;
+		if (!scan_is_heap(r) || !r->rss_bytes)
+			continue;
+		uint64_t spans = walk_region(tc, r, &tables);
+		int holds_cache = tc->first_cache >= r->start && tc->first_cache < r->end;
+		if (spans < r->rss_bytes / 2 && !holds_cache)
+			continue;
+		tc->sum.metadata_bytes += tables;
+		tc->sum.resident_bytes += tables;
+		if (r->class == REGION_ANONYMOUS || strcmp(r->name, "[heap]") == 0)
+			rc = breakdown_relabel(b, i, REGION_ALLOCATOR, "tcmalloc", "tcmalloc",
+					       HOW_ALLOCATOR);
+	}
+	return rc < 0 ? rc : 0;
+}
+
+int allocators_tcmalloc(struct breakdown *b, const struct memory *memory, struct err *err)
+{
+	struct tc *tc = calloc(1, sizeof(*tc));
+	struct allocator_reading *a = NULL;
+	int rc = -ENOMEM, found = 0;
+	if (!tc)
+		goto out;
+	tc->b = b;
+	tc->memory = tc->pages.memory = memory;
+	/* 48-bit addresses, pages of 8 KiB, two levels of 17 and 18 bits */
+	tc->tree = (struct radix){ .b = b,
+				   .memory = memory,
+				   .shape = { .levels = 2,
+					      .shift = { 31, PAGE_SHIFT },
+					      .bits = { 17, 18 },
+					      .align = 8 } };
+	rc = found = radix_find(&tc->tree, DATA_MIN, proof, tc);
+	if (rc == 1)
+		rc = walk_all(tc);
+	if (rc == 0 && found == 1 && tc->classes && tc->good) {
+		read_central(tc);
+		read_caches(tc);
+		a = allocators_add(b);
+		rc = a ? 0 : -ENOMEM;
+	} else if (rc == 0 && scan_maps(b, "libtcmalloc")) {
+		rc = allocators_unread(b, "tcmalloc", "no page map of gperftools was found");
+	}
+	if (a) {
+		*a = tc->sum;
+		snprintf(a->allocator, sizeof(a->allocator), "tcmalloc");
+		snprintf(a->how, sizeof(a->how),
+			 "every span, by its page map; %llu thread cache%s%s",
+			 (unsigned long long)tc->cache_count, tc->cache_count == 1 ? "" : "s",
+			 tc->central ? "" : "; central caches count as live");
+		a->exact = 1;
+		a->consistency = 100 * (double)tc->good / (double)(tc->good + tc->bad) * tc->lists;
+	}
+out:
+	free(tc);
+	return rc < 0 ? err_set(err, rc, "cannot read the heap of process %d", (int)b->pid) : 0;
+}

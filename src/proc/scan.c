@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/scan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK_WORDS 8192u
+#define AHEAD_WORDS 4096u
+#define TOTAL_MAX (256ull << 20)
+#define KEYS_MAX 64u /* distinct entries of a root that heap addresses lead to */
+#define SAMPLES 4u   /* mappings that stand for such an entry: the largest */
+#define TRIES_MAX (1u << 14)
+#define PROOF_ENTRIES 4096u /* of one mapping that are looked at for a proof */
+
+int scan_is_data(const struct region *r)
+{
+	return (r->perms & (REGION_READ | REGION_WRITE | REGION_SHARED)) ==
+		       (REGION_READ | REGION_WRITE) &&
+	       (r->class == REGION_PROGRAM_DATA || r->class == REGION_PROGRAM_BSS ||
+		r->class == REGION_LIBRARY_DATA || r->class == REGION_LIBRARY_BSS);
+}
+
+int scan_is_heap(const struct region *r)
+{
+	return (r->perms & (REGION_READ | REGION_WRITE | REGION_SHARED)) ==
+		       (REGION_READ | REGION_WRITE) &&
+	       !r->inode && r->start < r->end && !scan_is_data(r) && r->class != REGION_BYTELEDGER;
+}
+
+const struct region *scan_heap_at(const struct breakdown *b, uint64_t addr, uint64_t align)
+{
+	if (!addr || addr & (align - 1))
+		return NULL;
+	size_t i = breakdown_find(b, addr);
+	return i < b->region_count && scan_is_heap(&b->regions[i]) ? &b->regions[i] : NULL;
+}
+
+int scan_maps(const struct breakdown *b, const char *prefix)
+{
+	for (size_t i = 0; i < b->region_count; i++) {
+		const char *base = strrchr(b->regions[i].name, '/');
+		if (base && strncmp(base + 1, prefix, strlen(prefix)) == 0)
+			return 1;
+	}
+	return 0;
+}
+
+/* ---- data ---------------------------------------------------------------------------------------------------------- */
+
+/* Bytes of the data mappings that touch mapping @i: a module's data and its bss. */
+static uint64_t together(const struct breakdown *b, size_t i)
+{
+	size_t first = i, last = i;
+	while (first && scan_is_data(&b->regions[first - 1]) &&
+	       b->regions[first - 1].end == b->regions[first].start)
+		first--;
+	while (last + 1 < b->region_count && scan_is_data(&b->regions[last + 1]) &&
+	       b->regions[last].end == b->regions[last + 1].start)
+		last++;
+	return b->regions[last].end - b->regions[first].start;
+}
+
+int scan_data(const struct breakdown *b, const struct memory *memory, uint64_t bytes_min,
+	      scan_fn fn, void *ctx)
+{
+	uint64_t *words = malloc((BLOCK_WORDS + AHEAD_WORDS) * 8), total = 0;
+	int rc = words ? 0 : -ENOMEM;
+	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
+		const struct region *r = &b->regions[i];
+		if (!scan_is_data(r) || !(r->rss_bytes || r->swap_bytes) ||
+		    together(b, i) < bytes_min)
+			continue;
+		for (uint64_t at = r->start; r->end - at >= 8 && rc == 0 && total < TOTAL_MAX;) {
+			uint64_t left = (r->end - at) / 8;
+			size_t ahead = left < BLOCK_WORDS + AHEAD_WORDS ? (size_t)left
+									: BLOCK_WORDS + AHEAD_WORDS;
+			size_t count = ahead < BLOCK_WORDS ? ahead : BLOCK_WORDS;
+			struct scan_block block = { .region = r,
+						    .addr = at,
+						    .words = words,
+						    .count = count,
+						    .ahead = ahead };
+			if (memory_read_resident(memory, at, words, ahead * 8) == 0)
+				rc = fn(ctx, &block);
+			at += count * 8;
+			total += count * 8;
+		}
+	}
+	free(words);
+	return rc;
+}
+
+/* ---- radix trees --------------------------------------------------------------------------------------------------- */
+
+static uint64_t index_of(const struct radix *tree, unsigned level, uint64_t addr)
+{
+	return addr >> tree->shape.shift[level] & ((1ull << tree->shape.bits[level]) - 1);
+}
+
+/* How much one leaf stands for. */
+static uint64_t leaf_reach(const struct radix *tree)
+{
+	return 1ull << tree->shape.shift[tree->shape.levels - 2];
+}
+
+static uint64_t page_reach(const struct radix *tree)
+{
+	return 1ull << tree->shape.shift[tree->shape.levels - 1];
+}
+
+static uint64_t find_leaf(struct radix *tree, uint64_t addr)
+{
+	uint64_t first = addr & ~(leaf_reach(tree) - 1), node = tree->root;
+	if (tree->leaf_known && tree->leaf_first == first)
+		return tree->leaf;
+	for (unsigned level = 0; level + 1 < tree->shape.levels && node; level++) {
+		uint64_t next;
+		if (memory_read_resident(tree->memory, node + index_of(tree, level, addr) * 8,
+					 &next, 8) < 0 ||
+		    !scan_heap_at(tree->b, next, tree->shape.align))
+			next = 0;
+		node = next;
+	}
+	tree->leaf_known = 1;
+	tree->leaf_first = first;
+	tree->leaf = node;
+	tree->copied = 0;
+	return node;
+}
+
+uint64_t radix_entry(struct radix *tree, uint64_t addr)
+{
+	uint64_t page = page_reach(tree), leaf = find_leaf(tree, addr);
+	addr &= ~(page - 1);
+	if (!leaf)
+		return 0;
+	if (!tree->copied || addr < tree->first || (addr - tree->first) / page >= tree->copied) {
+		uint64_t at = index_of(tree, tree->shape.levels - 1, addr);
+		uint64_t left = (1ull << tree->shape.bits[tree->shape.levels - 1]) - at;
+		tree->copied = left < RADIX_AHEAD ? (unsigned)left : RADIX_AHEAD;
+		tree->first = addr;
+		if (memory_read_resident(tree->memory, leaf + at * 8, tree->entries,
+					 tree->copied * 8) < 0)
+			memset(tree->entries, 0, sizeof(tree->entries));
+	}
+	return tree->entries[(addr - tree->first) / page];
+}
+
+uint64_t radix_next(struct radix *tree, uint64_t addr, uint64_t end)
+{
+	uint64_t step = find_leaf(tree, addr) ? page_reach(tree) : leaf_reach(tree);
+	uint64_t next = (addr & ~(step - 1)) + step;
+	return next < addr || next > end ? end : next;
+}
+
+struct search {
+	struct radix *tree;
+	radix_proof proof;
+	void *ctx;
+	uint64_t keys[KEYS_MAX];
+	const struct region *samples[KEYS_MAX][SAMPLES]; /* NULL behind the last */
+	unsigned key_count, tries;
+};
+
+/* The entries of a root that addresses of heap memory lead to: few, since mappings lie close together. */
+static void collect_keys(struct search *s)
+{
+	const struct breakdown *b = s->tree->b;
+	for (size_t i = 0; i < b->region_count; i++) {
+		const struct region *r = &b->regions[i];
+		uint64_t key = index_of(s->tree, 0, r->start);
+		unsigned k = 0, n = 0;
+		if (!scan_is_heap(r) || !r->rss_bytes)
+			continue;
+		while (k < s->key_count && s->keys[k] != key)
+			k++;
+		if (k == KEYS_MAX)
+			continue;
+		if (k == s->key_count)
+			s->keys[s->key_count++] = key;
+		const struct region *moved = r;
+		for (; n < SAMPLES && moved; n++) {
+			const struct region *held = s->samples[k][n];
+			if (held && held->rss_bytes >= moved->rss_bytes)
+				continue;
+			s->samples[k][n] = moved;
+			moved = held;
+		}
+	}
+}
+
+static int proves(struct search *s, unsigned key)
+{
+	struct radix *tree = s->tree;
+	for (unsigned n = 0; n < SAMPLES && s->samples[key][n]; n++) {
+		const struct region *r = s->samples[key][n];
+		unsigned looked = 0;
+		for (uint64_t at = r->start; at < r->end && looked < PROOF_ENTRIES; looked++) {
+			uint64_t entry = radix_entry(tree, at);
+			if (entry) {
+				if (s->proof(s->ctx, at, entry))
+					return 1;
+				break;
+			}
+			at = radix_next(tree, at, r->end);
+		}
+	}
+	return 0;
+}
+
+static int try_block(void *ctx, const struct scan_block *block)
+{
+	struct search *s = ctx;
+	struct radix *tree = s->tree;
+	uint64_t root_bytes = 8ull << tree->shape.bits[0];
+	for (size_t i = 0; i < block->count; i++) {
+		if (!scan_heap_at(tree->b, block->words[i], tree->shape.align))
+			continue;
+		for (unsigned k = 0; k < s->key_count; k++) {
+			uint64_t root = block->addr + i * 8 - s->keys[k] * 8;
+			size_t first = breakdown_find(tree->b, root),
+			       last = breakdown_find(tree->b, root + root_bytes - 8);
+			if (root > block->addr + i * 8 || first == tree->b->region_count ||
+			    last == tree->b->region_count || last - first > 2 ||
+			    !scan_is_data(&tree->b->regions[first]) ||
+			    !scan_is_data(&tree->b->regions[last]))
+				continue;
+			if (s->tries++ == TRIES_MAX)
+				return -ENOENT;
+			tree->root = root;
+			tree->leaf_known = 0;
+			if (proves(s, k))
+				return 1;
+		}
+	}
+	return 0;
+}
+
+int radix_find(struct radix *tree, uint64_t bytes_min, radix_proof proof, void *ctx)
+{
+	struct search s = { .tree = tree, .proof = proof, .ctx = ctx };
+	tree->leaf_known = 0;
+	collect_keys(&s);
+	int rc = s.key_count ? scan_data(tree->b, tree->memory, bytes_min, try_block, &s) : 0;
+	return rc == -ENOENT ? 0 : rc;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * scan.h - where allocators without symbols are looked for: the writable data of programs and libraries, word by word, and
+ * the radix trees by which most of them know whose page an address lies on.
+ */
+#ifndef PROC_SCAN_H
+#define PROC_SCAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proc/breakdown.h"
+#include "proc/memory.h"
+
+/** scan_is_heap() - private writable memory that no file backs and no module holds: what an allocator may have taken. */
+int scan_is_heap(const struct region *region);
+/** scan_is_data() - writable data or bss of a program or a library. */
+int scan_is_data(const struct region *region);
+/** scan_heap_at() - the mapping that is scan_is_heap() and holds @addr, a multiple of @align; NULL if none does. O(log n). */
+const struct region *scan_heap_at(const struct breakdown *b, uint64_t addr, uint64_t align);
+/** scan_maps() - 1 if a file whose base name begins with @prefix is mapped. O(n). */
+int scan_maps(const struct breakdown *b, const char *prefix);
+
+/** struct scan_block - some words of a module's data, in order; the next block begins behind its last. */
+struct scan_block {
+	const struct region *region;
+	uint64_t addr;
+	const uint64_t *words;
+	size_t count; /* of words to look at */
+	size_t ahead; /* of words there are, for a look beyond the last: at most 4096 more */
+};
+/** Nonzero ends the scan. */
+typedef int (*scan_fn)(void *ctx, const struct scan_block *block);
+/**
+ * scan_data() - resident words of writable data, mapping by mapping; @bytes_min: neighbouring data mappings (a module's
+ * data and bss) of less are passed over together. At most 256 MiB. Return: what @fn returned, or -ENOMEM.
+ */
+int scan_data(const struct breakdown *b, const struct memory *memory, uint64_t bytes_min,
+	      scan_fn fn, void *ctx);
+
+/** struct radix_shape - which bits of an address choose the entry at each level, from the root on; a leaf's are pages. */
+struct radix_shape {
+	unsigned levels;
+	uint8_t shift[3], bits[3];
+	uint64_t align; /* of every node but the root */
+};
+
+#define RADIX_AHEAD 512
+/** struct radix - a tree in a foreign address space. All of it is hostile; reading never follows more than its levels. */
+struct radix {
+	const struct breakdown *b;
+	const struct memory *memory;
+	struct radix_shape shape;
+	uint64_t root;
+	/* private: the leaf of the last address, and some of its entries */
+	uint64_t leaf_first, leaf; /* first address that it stands for */
+	int leaf_known;
+	uint64_t first; /* address of the first entry that is copied */
+	unsigned copied;
+	uint64_t entries[RADIX_AHEAD];
+};
+
+/** Whether the @entry of the page at @addr is what only this allocator would write there. */
+typedef int (*radix_proof)(void *ctx, uint64_t addr, uint64_t entry);
+/**
+ * radix_find() - look for a root in writable data: a word that leads from some heap address down to an entry that @proof
+ * accepts. @tree: b, memory and shape are given. Return: 1 found (@tree is ready), 0 not, -ENOMEM.
+ */
+int radix_find(struct radix *tree, uint64_t bytes_min, radix_proof proof, void *ctx);
+/** radix_entry() - of the page at @addr; 0 where there is none. In rising order O(1) and one read for 512 pages. */
+uint64_t radix_entry(struct radix *tree, uint64_t addr);
+/** radix_next() - the first address behind @addr, at most @end, whose page may have an entry: skips what has no leaf. */
+uint64_t radix_next(struct radix *tree, uint64_t addr, uint64_t end);
+
+#endif

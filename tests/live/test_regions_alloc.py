@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""jemalloc, tcmalloc, mimalloc and Go's heap read from outside, against what each says of itself."""
+import glob
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from conftest import ROOT
+from test_regions_heap import Program, close, named, regions
+
+LIBRARIES = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4", "mimalloc": "libmimalloc.so.2"}
+
+
+def library(allocator):
+    found = glob.glob(f"/usr/lib/*/{LIBRARIES[allocator]}")
+    if not found:
+        pytest.skip(f"{LIBRARIES[allocator]} is not installed")
+    return found[0]
+
+
+def start(prog, allocator, *argv):
+    program = Program(prog("heapstats"), allocator, *argv, env={"LD_PRELOAD": library(allocator)})
+    return program, {k: int(v) for k, v in (word.split("=") for word in program.said[1:])}
+
+
+def check_jemalloc(heap, own):
+    close(heap["live_bytes"] + heap["cache_bytes"], own["stats.allocated"], 0.001)
+    close(heap["cache_bytes"], own["stats.arenas.4096.tcache_bytes"], 0.01)
+    # its own count of pages to give back has those that were never touched in it, too
+    unused = 4096 * (own["stats.arenas.4096.pdirty"] + own["stats.arenas.4096.pmuzzy"])
+    assert 0.5 * unused < heap["free_page_bytes"] <= unused + own["stats.retained"], (heap, own)
+    assert heap["hole_bytes"] <= own["stats.active"] - own["stats.allocated"] + (1 << 20)
+    assert 0 < heap["metadata_bytes"] <= own["stats.metadata"] + (1 << 20), (heap, own)
+
+
+def check_tcmalloc(heap, own):
+    close(heap["live_bytes"], own["generic.current_allocated_bytes"], 0.001)
+    close(heap["cache_bytes"], own["tcmalloc.transfer_cache_free_bytes"] + own["tcmalloc.thread_cache_free_bytes"], 0.01)
+    assert 0.5 * own["tcmalloc.pageheap_free_bytes"] < heap["free_page_bytes"] <= own["tcmalloc.pageheap_free_bytes"], (heap, own)
+    assert heap["hole_bytes"] <= own["tcmalloc.central_cache_free_bytes"] + (1 << 20)
+    close(heap["reserved_bytes"], own["generic.heap_size"], 0.01)
+
+
+def check_mimalloc(heap, own):
+    close(heap["live_bytes"], own["bytes"], 0.001)
+    close(heap["live_count"], own["blocks"], 0.001)
+
+
+CHECKS = {"jemalloc": check_jemalloc, "tcmalloc": check_tcmalloc, "mimalloc": check_mimalloc}
+
+
+def check_identity(breakdown, heap, allocator):
+    """What the allocator's mappings hold is what its parts occupy, and the classes add up to RSS."""
+    assert sum(c["rss_bytes"] for c in breakdown["classes"]) == breakdown["rss_bytes"]
+    own = sum(c["rss_bytes"] for c in breakdown["classes"] if c["class"] == "allocator" and c["label"].startswith(allocator))
+    close(own, heap["resident_bytes"], 0.1)
+    parts = [heap[k] for k in ("free_page_bytes", "hole_bytes", "metadata_bytes")]
+    assert sum(parts) <= heap["resident_bytes"]
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+@pytest.mark.parametrize("allocator", CHECKS)
+def test_an_allocator_agrees_with_its_own_statistics(byteledger, prog, allocator, threads):
+    program, own = start(prog, allocator, "64", threads)
+    with program:
+        breakdown = regions(byteledger, program.pid)
+        heap = named(breakdown, allocator)
+        CHECKS[allocator](heap, own)
+        assert heap["exact"] and heap["consistency"] > 99.9, heap
+        check_identity(breakdown, heap, allocator)
+        # the C library's own malloc was never used
+        assert [a["allocator"] for a in breakdown["allocators"]] == [allocator]
+
+
+@pytest.mark.parametrize("allocator", CHECKS)
+def test_a_stopped_program_agrees_as_well_and_stays_stopped(byteledger, prog, allocator):
+    program, own = start(prog, allocator, "16", "2")
+    with program:
+        os.kill(program.pid, signal.SIGSTOP)
+        CHECKS[allocator](named(regions(byteledger, program.pid), allocator), own)
+        with open(f"/proc/{program.pid}/stat", encoding="ascii") as file:
+            assert file.read().rsplit(")", 1)[1].split()[0] in "Tt"
+
+
+@pytest.mark.parametrize("allocator", CHECKS)
+def test_an_allocator_at_work_is_read_without_harm(byteledger, prog, allocator):
+    program, own = start(prog, allocator, "64", "4", "churn")
+    with program:
+        for _ in range(10):
+            heap = named(regions(byteledger, program.pid), allocator)
+            assert 0 < heap["live_bytes"] < 1 << 31
+            assert 0 < heap["consistency"] <= 100
+        assert program.child.poll() is None
+
+
+@pytest.mark.parametrize("allocator", CHECKS)
+def test_reading_an_allocator_brings_no_page_in(byteledger, prog, allocator):
+    def rss():
+        with open(f"/proc/{program.pid}/smaps_rollup", encoding="ascii") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("Rss:"))
+
+    program, _ = start(prog, allocator, "16", "2")
+    with program:
+        before = rss()
+        regions(byteledger, program.pid)
+        assert rss() == before
+
+
+def test_what_is_said_of_an_allocator_is_in_text_and_csv_too(byteledger, prog):
+    program, _ = start(prog, "mimalloc", "16", "1")
+    with program:
+        text = subprocess.run([byteledger, "regions", "-p", str(program.pid)], capture_output=True, text=True, timeout=60).stdout
+        assert "mimalloc" in text and "found by the secret that they share, 100.0 % consistent" in text
+        csv = subprocess.run([byteledger, "regions", "-p", str(program.pid), "--format", "csv", "--all"],
+                             capture_output=True, text=True, timeout=60).stdout
+        assert any('"allocator","mimalloc","mimalloc"' in line for line in csv.splitlines()), csv
+
+
+def test_an_allocator_of_another_version_is_named_and_not_guessed_at(byteledger, prog, tmp_path):
+    """A library of that name whose layout is not known: here, one that holds no allocator at all."""
+    source = tmp_path / "other.c"
+    source.write_text("int other;\n")
+    names = {"jemalloc": "libjemalloc.so.1", "tcmalloc": "libtcmalloc.so.9", "mimalloc": "libmimalloc.so.3"}
+    for name in names.values():
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", str(tmp_path / name), str(source)], check=True, timeout=60)
+    with Program(prog("glibcheap"), "1", "1", env={"LD_PRELOAD": ":".join(str(tmp_path / n) for n in names.values())}) as program:
+        breakdown = regions(byteledger, program.pid)
+    for allocator in names:
+        heap = named(breakdown, allocator)
+        assert heap["how"].startswith("identified only, because "), heap
+        assert heap["live_bytes"] is None and heap["consistency"] == 0
+
+
+def redis_memory(path):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+        client.sendall(b"DEBUG JMAP\r\n")  # any answer: the statistics are renewed by INFO
+        client.recv(1024)
+        client.sendall(b"INFO memory\r\n")
+        text = b""
+        while b"mem_allocator" not in text or not text.endswith(b"\r\n"):
+            text += client.recv(65536)
+    return dict(line.split(":", 1) for line in text.decode().split("\r\n") if ":" in line)
+
+
+def test_redis_with_jemalloc_agrees_with_its_own_figures(byteledger, installed, tmp_path):
+    server = subprocess.Popen([installed("redis-server"), "--port", "0", "--unixsocket", str(tmp_path / "r"), "--save", "",
+                               "--dir", str(tmp_path), "--enable-debug-command", "yes"], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not os.path.exists(tmp_path / "r"):
+            assert server.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(tmp_path / "r"))
+            client.sendall(b"DEBUG POPULATE 100000 key 200\r\n")
+            assert client.recv(64) == b"+OK\r\n"
+        own = redis_memory(str(tmp_path / "r"))
+        if not own["mem_allocator"].startswith("jemalloc"):
+            pytest.skip("this redis-server does not use jemalloc")
+        heap = named(regions(byteledger, server.pid), "jemalloc")
+        close(heap["live_bytes"] + heap["cache_bytes"], int(own["allocator_allocated"]))
+        assert heap["consistency"] > 99.9, heap
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(scope="module")
+def goheap(installed, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("go")
+    env = {**os.environ, "GOCACHE": str(folder / "cache"), "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
+    built = subprocess.run([installed("go"), "build", "-o", str(folder / "goheap"), os.path.join(ROOT, "tests/prog/goheap.go")],
+                           env=env, capture_output=True, text=True, timeout=280)
+    assert built.returncode == 0, built.stderr
+    return str(folder / "goheap")
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_gos_heap_agrees_with_memstats(byteledger, goheap, stopped):
+    with Program(goheap, "64") as program:
+        own = dict(word.split("=") for word in program.said[1:])
+        own = {k: int(v) for k, v in own.items() if k != "Version"}
+        if stopped:
+            os.kill(program.pid, signal.SIGSTOP)
+        breakdown = regions(byteledger, program.pid)
+        heap, stacks = named(breakdown, "Go heap"), named(breakdown, "Go stacks")
+        close(heap["live_bytes"], own["HeapAlloc"])
+        close(heap["live_count"], own["HeapObjects"])
+        close(heap["reserved_bytes"], own["HeapInuse"])
+        close(stacks["live_bytes"], own["StackInuse"], 0.1)
+        # pages that it took and did not give back; some were never touched, some are given back behind its count
+        assert heap["free_page_bytes"] <= own["HeapIdle"], (heap, own)
+        assert heap["consistency"] > 99, heap
+        assert sum(c["rss_bytes"] for c in breakdown["classes"]) == breakdown["rss_bytes"]
+        own_maps = sum(c["rss_bytes"] for c in breakdown["classes"] if c["class"] == "runtime")
+        close(own_maps, heap["resident_bytes"] + stacks["resident_bytes"], 0.1)
+
+
+def test_gos_heap_at_work_is_read_without_harm(byteledger, goheap):
+    with Program(goheap, "32", "churn") as program:
+        readings = [named(regions(byteledger, program.pid), "Go heap") for _ in range(10)]
+        assert program.child.poll() is None
+        # the list of spans itself may move away under the reader: then it says so
+        assert all(heap["live_bytes"] is not None or heap["how"].startswith("identified only, because ") for heap in readings)
+        whole = [heap for heap in readings if heap["live_bytes"] is not None]
+        assert whole and all(0 < heap["live_bytes"] < 1 << 31 and 0 < heap["consistency"] <= 100 for heap in whole), readings

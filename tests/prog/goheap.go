@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// goheap: a heap of small and large objects, three of four dropped, beside runtime.MemStats.
+//
+// usage: goheap MIB [churn]
+// Prints one line "ready NAME=BYTES ..." and waits for the end of stdin.
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+)
+
+type node struct {
+	next *node
+	data [3]uintptr
+}
+
+var (
+	keep  [][]byte
+	nodes *node
+	sink  []byte
+)
+
+func grow(depth int, in chan int) int {
+	var room [1024]byte
+	room[depth%1024] = byte(depth)
+	if depth > 0 {
+		return grow(depth-1, in) + int(room[depth%1024])
+	}
+	return <-in
+}
+
+func main() {
+	mib, _ := strconv.Atoi(os.Args[1])
+	seed := uint64(88172645463325252)
+	next := func() uint64 {
+		seed ^= seed << 13
+		seed ^= seed >> 7
+		seed ^= seed << 17
+		return seed
+	}
+	for total := 0; total < mib<<20; {
+		size := 16 << (next() % 10)
+		size += int(next() % uint64(size))
+		if next()&1023 == 0 {
+			size = 300000
+		}
+		block := make([]byte, size)
+		for i := 0; i < size; i += 512 {
+			block[i] = 1
+		}
+		keep = append(keep, block)
+		total += size
+		if next()&1 == 0 {
+			nodes = &node{next: nodes}
+		}
+	}
+	for i := range keep {
+		if i%4 != 0 {
+			keep[i] = nil
+		}
+	}
+	in := make(chan int)
+	for i := 0; i < 64; i++ {
+		go grow(20, in)
+	}
+	runtime.GC()
+	if len(os.Args) == 2 {
+		// twice: the second ends the first one's sweeping
+		runtime.GC()
+		debug.SetGCPercent(-1)
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	os.Stdout.WriteString(fmt.Sprintf("ready HeapAlloc=%d HeapInuse=%d HeapIdle=%d HeapReleased=%d StackInuse=%d HeapObjects=%d Version=%s\n",
+		m.HeapAlloc, m.HeapInuse, m.HeapIdle, m.HeapReleased, m.StackInuse, m.HeapObjects, runtime.Version()))
+	for len(os.Args) > 2 {
+		i := next() % uint64(len(keep))
+		sink = make([]byte, 16<<(i%8))
+		keep[i] = sink
+	}
+	var one [1]byte
+	for {
+		if n, err := os.Stdin.Read(one[:]); n == 0 || err != nil {
+			break
+		}
+	}
+	runtime.KeepAlive(nodes)
+	os.Exit(len(keep) & 0)
+}

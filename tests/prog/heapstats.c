@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * heapstats.c - a fragmented heap in the allocator that was preloaded, beside what that allocator says of itself.
+ *
+ * usage: heapstats jemalloc|tcmalloc|mimalloc MIB THREADS [churn]
+ * THREADS threads (the main thread is one) fill MIB mebibytes with blocks of 16 bytes to 8 KiB and some large ones, free
+ * three of four again in random order, each a few of its neighbour's too, and stay. Prints one line
+ *	ready NAME=BYTES ...
+ * of the allocator's own statistics, and waits for the end of stdin. With "churn" the threads go on replacing blocks.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define THREADS_MAX 16
+
+static pthread_barrier_t filled, freed;
+static size_t bytes_each;
+static int churn, threads;
+static atomic_size_t visited_bytes, visited_blocks;
+
+struct worker {
+	pthread_t thread;
+	void **blocks;
+	size_t count;
+	uint64_t seed;
+	int number;
+};
+static struct worker workers[THREADS_MAX];
+
+static void *symbol(const char *name)
+{
+	void *at = dlsym(RTLD_DEFAULT, name);
+	if (!at) {
+		fprintf(stderr, "heapstats: no %s\n", name);
+		_exit(3);
+	}
+	return at;
+}
+
+static uint64_t next(uint64_t *seed)
+{
+	*seed ^= *seed << 13;
+	*seed ^= *seed >> 7;
+	*seed ^= *seed << 17;
+	return *seed;
+}
+
+static size_t pick(uint64_t *seed)
+{
+	uint64_t r = next(seed);
+	size_t size = (size_t)16 << (r % 10);
+	size += (size_t)(next(seed) % size);
+	return r >> 32 & 4095 ? size : 3000000;
+}
+
+static void *block(size_t size)
+{
+	char *p = malloc(size);
+	if (!p)
+		abort();
+	memset(p, 0x5a, size);
+	return p;
+}
+
+/* mimalloc keeps no sums in a release build, but lets its heap be walked: by its owner alone. */
+struct area {
+	void *blocks;
+	size_t reserved, committed, used, block_size, full_block_size;
+};
+
+static _Bool visit(const void *heap, const struct area *area, void *at, size_t size, void *arg)
+{
+	(void)heap;
+	(void)area;
+	(void)arg;
+	if (at) {
+		atomic_fetch_add(&visited_bytes, size);
+		atomic_fetch_add(&visited_blocks, 1);
+	}
+	return 1;
+}
+
+static void visit_own_heap(void)
+{
+	void *(*own)(void) = dlsym(RTLD_DEFAULT, "mi_heap_get_default");
+	_Bool (*walk)(const void *, _Bool, void *, void *) =
+		dlsym(RTLD_DEFAULT, "mi_heap_visit_blocks");
+	void (*collect)(_Bool) = dlsym(RTLD_DEFAULT, "mi_collect");
+	if (!own || !walk || !collect)
+		return;
+	collect(0); /* takes back what other threads freed */
+	walk(own(), 1, (void *)visit, NULL);
+}
+
+static void fill(struct worker *w)
+{
+	size_t cap = bytes_each / 64;
+	w->blocks = malloc(cap * sizeof(void *));
+	for (size_t bytes = 0; bytes < bytes_each && w->count < cap;) {
+		size_t size = pick(&w->seed);
+		w->blocks[w->count++] = block(size);
+		bytes += size;
+	}
+	for (size_t i = w->count; i > 1; i--) {
+		size_t j = (size_t)(next(&w->seed) % i);
+		void *p = w->blocks[i - 1];
+		w->blocks[i - 1] = w->blocks[j];
+		w->blocks[j] = p;
+	}
+	for (size_t i = 0; i < w->count; i++) {
+		if (i % 4 && i % 64 != 1) {
+			free(w->blocks[i]);
+			w->blocks[i] = NULL;
+		}
+	}
+}
+
+static void free_neighbours(struct worker *w)
+{
+	struct worker *other = &workers[(w->number + 1) % threads];
+	for (size_t i = 1; i < other->count; i += 64) {
+		free(other->blocks[i]);
+		other->blocks[i] = NULL;
+	}
+}
+
+static void *work(void *ctx)
+{
+	struct worker *w = ctx;
+	fill(w);
+	pthread_barrier_wait(&filled);
+	free_neighbours(w);
+	pthread_barrier_wait(&freed);
+	visit_own_heap();
+	pthread_barrier_wait(&filled);
+	while (churn && w->number) {
+		size_t i = (size_t)(next(&w->seed) % w->count);
+		free(w->blocks[i]);
+		w->blocks[i] = next(&w->seed) & 3 ? NULL : block(pick(&w->seed));
+	}
+	while (w->number)
+		pause();
+	return NULL;
+}
+
+static int tell(char *line, size_t size, const char *allocator)
+{
+	int len = snprintf(line, size, "ready");
+	if (strcmp(allocator, "jemalloc") == 0) {
+		static const char *const names[] = { "stats.allocated",
+						     "stats.active",
+						     "stats.metadata",
+						     "stats.resident",
+						     "stats.mapped",
+						     "stats.retained",
+						     "stats.arenas.4096.tcache_bytes",
+						     "stats.arenas.4096.pdirty",
+						     "stats.arenas.4096.pmuzzy" };
+		int (*ctl)(const char *, void *, size_t *, void *, size_t) = symbol("mallctl");
+		uint64_t epoch = 1;
+		size_t bytes = sizeof(epoch);
+		ctl("epoch", &epoch, &bytes, &epoch, bytes);
+		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+			size_t value = 0;
+			bytes = sizeof(value);
+			if (ctl(names[i], &value, &bytes, NULL, 0))
+				return -1;
+			len += snprintf(line + len, size - (size_t)len, " %s=%zu", names[i], value);
+		}
+	} else if (strcmp(allocator, "tcmalloc") == 0) {
+		static const char *const names[] = {
+			"generic.current_allocated_bytes",   "generic.heap_size",
+			"tcmalloc.pageheap_free_bytes",      "tcmalloc.pageheap_unmapped_bytes",
+			"tcmalloc.central_cache_free_bytes", "tcmalloc.transfer_cache_free_bytes",
+			"tcmalloc.thread_cache_free_bytes"
+		};
+		int (*get)(const char *, size_t *) = symbol("MallocExtension_GetNumericProperty");
+		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+			size_t value = 0;
+			if (!get(names[i], &value))
+				return -1;
+			len += snprintf(line + len, size - (size_t)len, " %s=%zu", names[i], value);
+		}
+	} else {
+		len += snprintf(line + len, size - (size_t)len, " bytes=%zu blocks=%zu",
+				atomic_load(&visited_bytes), atomic_load(&visited_blocks));
+	}
+	return len + snprintf(line + len, size - (size_t)len, "\n");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 4)
+		return 2;
+	threads = atoi(argv[3]);
+	if (threads < 1 || threads > THREADS_MAX)
+		return 2;
+	bytes_each = strtoull(argv[2], NULL, 10) * (1024 * 1024) / (size_t)threads;
+	churn = argc > 4;
+	pthread_barrier_init(&filled, NULL, (unsigned)threads);
+	pthread_barrier_init(&freed, NULL, (unsigned)threads);
+	for (int i = 0; i < threads; i++) {
+		workers[i].seed = 88172645463325252ull + (uint64_t)i * 7919;
+		workers[i].number = i;
+	}
+	for (int i = 1; i < threads; i++)
+		pthread_create(&workers[i].thread, NULL, work, &workers[i]);
+	work(&workers[0]);
+	static char line[2048];
+	int len = tell(line, sizeof(line), argv[1]);
+	if (len < 0 || write(1, line, (size_t)len) != len)
+		return 1;
+	char byte;
+	while (read(0, &byte, 1) > 0)
+		;
+	_exit(0);
+}
