@@ -29,6 +29,7 @@
 #define CLIENT_NS 5000000000ull /* from accept to the last byte of the answer */
 #define READING_NS 10000000000ull
 #define TOP_DEFAULT 20
+#define PAUSE_NS 200000000l /* where the program is out of descriptors */
 
 struct client {
 	int fd; /* -1: free */
@@ -267,6 +268,9 @@ static void *serve(void *arg)
 			int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 			if (fd >= 0)
 				take(clients, fd);
+			else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+				/* the caller stays in the queue and wakes poll() at once: not at the program's cost */
+				nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 		}
 	}
 	return NULL;

@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import socket
 import subprocess
 import time
@@ -34,6 +35,11 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def cpu_ticks(pid):
+    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
 
 
 def outside(byteledger, pid):
@@ -120,6 +126,20 @@ def test_two_hundred_slow_clients_keep_nobody_out(prog):
         finally:
             for s in slow:
                 s.close()
+
+
+def test_a_program_out_of_descriptors_does_not_pay_for_those_who_wait(prog):
+    port = free_port()
+    with embedded(prog, "embedded", f"127.0.0.1:{port}") as child:
+        get(port, "/debug/memory")
+        resource.prlimit(child.pid, resource.RLIMIT_NOFILE, (3, 100))
+        with socket.create_connection(("127.0.0.1", port)) as waiting:
+            waiting.sendall(b"GET /debug/memory HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            before = cpu_ticks(child.pid)
+            time.sleep(1)
+            assert cpu_ticks(child.pid) - before < os.sysconf("SC_CLK_TCK") / 5
+            resource.prlimit(child.pid, resource.RLIMIT_NOFILE, (100, 100))
+            assert b" 200 " in waiting.recv(100)
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:1234", "192.168.1.1:80", "[::]:80", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:70000",
