@@ -30,7 +30,7 @@ struct net_writer {
 	net_writer_say say;
 	void *ctx;
 	atomic_int failing, closing;
-	atomic_uint_fast64_t failures, rows_lost, logs_dropped, delay_ns, flushes;
+	atomic_uint_fast64_t failures, rows_lost, delay_ns, flushes;
 	struct buf taken, logs_taken;
 	uint64_t flushed_ns, closing_ns, oldest_ns;
 	struct err close_err;
@@ -136,10 +136,7 @@ int net_writer_log(struct net_writer *w, const struct log_line *line)
 	struct iovec parts[] = { part(&op, sizeof(op)), part(&copy, sizeof(copy)),
 				 part(line->section, line->section_len),
 				 part(line->message, line->message_len) };
-	int rc = queue_put(w->logs, parts, ARRAY_LEN(parts), 0);
-	if (rc < 0)
-		atomic_fetch_add(&w->logs_dropped, 1);
-	return rc;
+	return queue_put(w->logs, parts, ARRAY_LEN(parts), 0);
 }
 
 /* ---- out of it -------------------------------------------------------------------------------------------------------- */
@@ -450,7 +447,6 @@ void net_writer_stats(struct net_writer *w, struct net_writer_stats *stats)
 		.flushes = atomic_load(&w->flushes),
 		.failures = atomic_load(&w->failures),
 		.rows_lost = atomic_load(&w->rows_lost),
-		.logs_dropped = atomic_load(&w->logs_dropped),
 	};
 	queue_fill(w->rows, &stats->queue_bytes, &stats->queue_high_water);
 	pthread_mutex_lock(&w->lock);

@@ -18,7 +18,7 @@ struct net_writer;
 
 struct net_writer_stats {
 	uint64_t queue_bytes, queue_bytes_max, queue_high_water, queue_delay_ns, flushes;
-	uint64_t failures, rows_lost, logs_dropped;
+	uint64_t failures, rows_lost;
 	char trouble[256]; /* "" = the store can be written */
 };
 
@@ -32,7 +32,7 @@ int net_writer_new(struct store *store, const char *name, net_writer_say say, vo
 struct message_sink *net_writer_sink(struct net_writer *writer);
 /** net_writer_unseal() - queue a chunk that is stored already, sealed (store_unseal_chunk()). The sink's thread. */
 int net_writer_unseal(struct net_writer *writer, const struct message_chunk *chunk);
-/** net_writer_log() - queue a log line; nonzero = no room. Any thread. */
+/** net_writer_log() - queue a log line; nonzero = no room (the caller counts it). Any thread. */
 int net_writer_log(struct net_writer *writer, const struct log_line *line);
 /** net_writer_sync() - wait until all that was queued before is committed; -EBUSY where that takes over @wait_ms. */
 int net_writer_sync(struct net_writer *writer, int wait_ms, struct err *err);

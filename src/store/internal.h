@@ -78,7 +78,7 @@ struct store_reader {
 	sqlite3 *db;
 	char *path;
 	int dir_fd;
-	sqlite3_stmt *message, *log, *segment_chunk;
+	sqlite3_stmt *message, *log;
 };
 
 struct store_page {
@@ -98,6 +98,8 @@ int store_sql(sqlite3 *db, const char *sql, struct err *err);
 /** store_fail() - turn SQLite's last error on @db into @err. */
 int store_fail(sqlite3 *db, struct err *err, const char *what);
 int store_prepare(sqlite3 *db, sqlite3_stmt **out, const char *sql, struct err *err);
+/** store_step() - 1 = a row, 0 = there is none any more; what SQLite could not read or write is never taken for the end. */
+int store_step(sqlite3_stmt *s, const char *what, struct err *err);
 /** store_number() - first column of the first row of a statement without parameters; @otherwise where there is none. */
 int store_number(sqlite3 *db, const char *sql, uint64_t otherwise, uint64_t *out, struct err *err);
 int store_open_segment(int dir_fd, uint64_t number, int flags);

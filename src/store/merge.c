@@ -55,12 +55,8 @@ static unsigned parse_offsets(const char *text, uint16_t offsets[STORE_SET_IDS])
 /* -ENODATA at the end. */
 static int next_row(struct store_cursor *cursor, struct err *err)
 {
-	int step = sqlite3_step(cursor->stmt);
-	if (step == SQLITE_ROW)
-		return 0;
-	return step == SQLITE_DONE
-		       ? -ENODATA
-		       : store_fail(sqlite3_db_handle(cursor->stmt), err, "read the index");
+	int rc = store_step(cursor->stmt, "read the index", err);
+	return rc > 0 ? 0 : rc == 0 ? -ENODATA : rc;
 }
 
 static int next_block(struct store_cursor *cursor, struct err *err)

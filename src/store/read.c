@@ -75,7 +75,8 @@ static int time_ranges(struct store_reader *reader, const struct table *table,
 	sqlite3_bind_int64(s, 2, query->has_to ? (sqlite3_int64)query->to_ns : INT64_MAX);
 	sqlite3_bind_int64(s, 3, (sqlite3_int64)(bound.lo / STORE_BLOCK_IDS));
 	sqlite3_bind_int64(s, 4, (sqlite3_int64)(bound.hi / STORE_BLOCK_IDS));
-	while (rc == 0 && sqlite3_step(s) == SQLITE_ROW) {
+	while (rc == 0 && (rc = store_step(s, "read the blocks of times", err)) > 0) {
+		rc = 0;
 		uint64_t lo = (uint64_t)sqlite3_column_int64(s, 0) * STORE_BLOCK_IDS,
 			 hi = lo + STORE_BLOCK_IDS - 1;
 		if (lo < bound.lo)
@@ -144,11 +145,12 @@ static int address_number(struct store_reader *reader, const char *text, int64_t
 	*id = 0;
 	if (rc == 0) {
 		sqlite3_bind_text(s, 1, text, -1, SQLITE_STATIC);
-		if (sqlite3_step(s) == SQLITE_ROW)
+		rc = store_step(s, "look for an address", err);
+		if (rc > 0)
 			*id = sqlite3_column_int64(s, 0);
 	}
 	sqlite3_finalize(s);
-	return rc;
+	return rc < 0 ? rc : 0;
 }
 
 static int side_fits(const struct store_query *query, unsigned si)
@@ -249,13 +251,14 @@ static int take_message(struct store_reader *reader, const struct store_query *q
 	sqlite3_stmt *s = reader->message;
 	sqlite3_reset(s);
 	sqlite3_bind_int64(s, 1, (sqlite3_int64)id);
-	if (sqlite3_step(s) != SQLITE_ROW)
-		return 0;
+	int rc = store_step(s, "read a message", err);
+	if (rc <= 0)
+		return rc;
 	unsigned si = (unsigned)sqlite3_column_int(s, 3);
 	uint64_t time_ns = (uint64_t)sqlite3_column_int64(s, 1);
 	if (!time_fits(query, time_ns) || !side_fits(query, si))
 		return 0;
-	int rc = store_page_grow(page, sizeof(*page->messages), (void **)&page->messages, err);
+	rc = store_page_grow(page, sizeof(*page->messages), (void **)&page->messages, err);
 	if (rc < 0)
 		return rc;
 	struct store_message_row *row = &page->messages[page->count++];
@@ -284,10 +287,12 @@ static int take_log(struct store_reader *reader, const struct store_query *query
 	sqlite3_stmt *s = reader->log;
 	sqlite3_reset(s);
 	sqlite3_bind_int64(s, 1, (sqlite3_int64)id);
-	if (sqlite3_step(s) != SQLITE_ROW ||
-	    !time_fits(query, (uint64_t)sqlite3_column_int64(s, 0)))
+	int rc = store_step(s, "read a log line", err);
+	if (rc <= 0)
+		return rc;
+	if (!time_fits(query, (uint64_t)sqlite3_column_int64(s, 0)))
 		return 0;
-	int rc = store_page_grow(page, sizeof(*page->logs), (void **)&page->logs, err);
+	rc = store_page_grow(page, sizeof(*page->logs), (void **)&page->logs, err);
 	if (rc < 0)
 		return rc;
 	page->logs[page->count++] =

@@ -35,7 +35,7 @@ static int each_connection(struct store_reader *reader, const char *sql, uint64_
 	sqlite3_bind_int64(s, 1, (sqlite3_int64)(cursor > INT64_MAX ? INT64_MAX : cursor));
 	sqlite3_bind_int64(s, 2, (sqlite3_int64)(limit > INT64_MAX ? INT64_MAX : limit));
 	CLEANUP(buf_fini) struct buf text = { 0 };
-	while (rc == 0 && sqlite3_step(s) == SQLITE_ROW) {
+	while (rc == 0 && (rc = store_step(s, "read the connections", err)) > 0) {
 		const char *comments[COMMENTS_MAX];
 		size_t count = 0;
 		buf_clear(&text);
@@ -101,7 +101,10 @@ int store_connection_at(struct store_reader *reader, uint64_t started_ns, uint64
 	if (rc < 0)
 		return rc;
 	sqlite3_bind_int64(s, 1, (sqlite3_int64)started_ns);
-	if (started_ns > INT64_MAX || sqlite3_step(s) != SQLITE_ROW)
+	rc = started_ns > INT64_MAX ? 0 : store_step(s, "look for a connection", err);
+	if (rc < 0)
+		return rc;
+	if (rc == 0)
 		return err_set(err, -ENOENT, "cannot find the connection that began at %llu ns",
 			       (unsigned long long)started_ns);
 	*id = column_u64(s, 0);
@@ -143,7 +146,7 @@ int store_each_chunk(struct store_reader *reader, sqlite3_stmt *s, uint64_t star
 {
 	CLEANUP(buf_fini) struct buf bytes = { 0 };
 	int rc = 0;
-	while (rc == 0 && sqlite3_step(s) == SQLITE_ROW) {
+	while (rc == 0 && (rc = store_step(s, "read the chunks", err)) > 0) {
 		int sealed = sqlite3_column_type(s, 8) == SQLITE_NULL;
 		size_t raw_len = (size_t)column_u64(s, 7),
 		       plain_len = sealed ? 0 : (size_t)column_u64(s, 8), len;
@@ -169,25 +172,6 @@ int store_each_chunk(struct store_reader *reader, sqlite3_stmt *s, uint64_t star
 		rc = fn(ctx, &row);
 	}
 	return rc;
-}
-
-int store_chunks(struct store_reader *reader, int has_connection, uint64_t connection,
-		 uint64_t cursor, uint64_t limit, store_chunk_fn fn, void *ctx, struct err *err)
-{
-	CLEANUP(store_finalizep) sqlite3_stmt *s = NULL;
-	int rc = store_prepare(reader->db, &s,
-			       has_connection
-				       ? STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter >= ?2"
-							     " ORDER BY counter, sender LIMIT ?3"
-				       : STORE_CHUNK_COLUMNS "WHERE id >= ?2 ORDER BY id LIMIT ?3",
-			       err);
-	if (rc < 0)
-		return rc;
-	if (has_connection)
-		sqlite3_bind_int64(s, 1, (sqlite3_int64)connection);
-	sqlite3_bind_int64(s, 2, (sqlite3_int64)(cursor > INT64_MAX ? INT64_MAX : cursor));
-	sqlite3_bind_int64(s, 3, (sqlite3_int64)(limit > INT64_MAX ? INT64_MAX : limit));
-	return store_each_chunk(reader, s, 0, fn, ctx, err);
 }
 
 int store_message_chunks(struct store_reader *reader, const struct store_message_row *message,
@@ -313,8 +297,7 @@ int store_search_logs(struct store_reader *reader, const char *text, int as_phra
 		return err_set(err, -ENOMEM, "cannot allocate a page");
 	sqlite3_bind_text(s, 1, buf_cstr(&expression), -1, SQLITE_STATIC);
 	sqlite3_bind_int64(s, 2, (sqlite3_int64)(limit > INT64_MAX ? INT64_MAX : limit));
-	int step;
-	while (rc == 0 && (step = sqlite3_step(s)) == SQLITE_ROW) {
+	while (rc == 0 && (rc = store_step(s, "search the logs", err)) > 0) {
 		rc = store_page_grow(page, sizeof(*page->logs), (void **)&page->logs, err);
 		if (rc == 0)
 			page->logs[page->count++] =
@@ -324,8 +307,6 @@ int store_search_logs(struct store_reader *reader, const char *text, int as_phra
 							.section = store_keep_text(page, s, 3),
 							.message = store_keep_text(page, s, 4) };
 	}
-	if (rc == 0 && step != SQLITE_DONE)
-		rc = store_fail(reader->db, err, "search the logs");
 	if (rc < 0) {
 		store_page_free(page);
 		return rc;

@@ -101,7 +101,7 @@ int store_list_chunks(struct store_reader *reader, const struct store_chunk_quer
 		return rc;
 	sqlite3_bind_int64(s, 1, (sqlite3_int64)lo);
 	sqlite3_bind_int64(s, 2, (sqlite3_int64)hi);
-	while (rc == 0 && list.left && sqlite3_step(s) == SQLITE_ROW) {
+	while (rc == 0 && list.left && (rc = store_step(s, "read the connections", err)) > 0) {
 		uint64_t id = (uint64_t)sqlite3_column_int64(s, 0),
 			 started_ns = (uint64_t)sqlite3_column_int64(s, 1);
 		list.from_cursor = query->has_cursor && id == query->cursor.connection;

@@ -22,8 +22,7 @@ static int run(struct store *store, struct err *err, const char *sql, uint64_t v
 	int rc = store_prepare(store->db, &s, sql, err);
 	if (rc == 0) {
 		sqlite3_bind_int64(s, 1, (sqlite3_int64)value);
-		if (sqlite3_step(s) != SQLITE_DONE)
-			rc = store_fail(store->db, err, "drop old rows");
+		rc = store_step(s, "drop old rows", err);
 	}
 	sqlite3_finalize(s);
 	return rc;

@@ -63,9 +63,7 @@ static int write_set(struct store *store, uint64_t key, const char *text, size_t
 	sqlite3_bind_int64(s, 3, (sqlite3_int64)(key & 0xff));
 	sqlite3_bind_int64(s, 4, (sqlite3_int64)store->sets->block);
 	sqlite3_bind_text(s, 5, text, (int)len, SQLITE_STATIC);
-	int rc = sqlite3_step(s) == SQLITE_DONE
-			 ? 0
-			 : store_fail(store->db, err, "index a block of messages");
+	int rc = store_step(s, "index a block of messages", err);
 	sqlite3_reset(s);
 	return rc;
 }
@@ -118,7 +116,6 @@ void store_sets_add(struct store *store, uint64_t id, unsigned type, unsigned si
 static int take_up(struct store *store, uint64_t first, struct err *err)
 {
 	CLEANUP(store_finalizep) sqlite3_stmt *s = NULL;
-	int step = SQLITE_DONE;
 	if (!store->sets && !(store->sets = malloc(sizeof(*store->sets))))
 		return err_set(err, -ENOMEM, "cannot allocate the index of messages");
 	store->sets->count = 0;
@@ -130,7 +127,7 @@ static int take_up(struct store *store, uint64_t first, struct err *err)
 	if (rc < 0)
 		return rc;
 	sqlite3_bind_int64(s, 1, (sqlite3_int64)first);
-	while (rc == 0 && (step = sqlite3_step(s)) == SQLITE_ROW) {
+	while (rc == 0 && (rc = store_step(s, "index the messages", err)) > 0) {
 		uint64_t id = (uint64_t)sqlite3_column_int64(s, 0);
 		rc = store_sets_enter(store, id, err);
 		if (rc == 0)
@@ -138,8 +135,6 @@ static int take_up(struct store *store, uint64_t first, struct err *err)
 				       (unsigned)sqlite3_column_int(s, 2),
 				       (uint64_t)sqlite3_column_int64(s, 3));
 	}
-	if (rc == 0 && step != SQLITE_DONE)
-		rc = store_fail(store->db, err, "index the messages");
 	return rc;
 }
 

@@ -76,16 +76,25 @@ int store_prepare(sqlite3 *db, sqlite3_stmt **out, const char *sql, struct err *
 		       : store_fail(db, err, "prepare a statement");
 }
 
+int store_step(sqlite3_stmt *s, const char *what, struct err *err)
+{
+	int step = sqlite3_step(s);
+	return step == SQLITE_ROW    ? 1
+	       : step == SQLITE_DONE ? 0
+				     : store_fail(sqlite3_db_handle(s), err, what);
+}
+
 int store_number(sqlite3 *db, const char *sql, uint64_t otherwise, uint64_t *out, struct err *err)
 {
 	sqlite3_stmt *stmt = NULL;
 	int rc = store_prepare(db, &stmt, sql, err);
 	*out = otherwise;
-	if (rc == 0 && sqlite3_step(stmt) == SQLITE_ROW &&
-	    sqlite3_column_type(stmt, 0) != SQLITE_NULL)
+	if (rc == 0)
+		rc = store_step(stmt, "read a number", err);
+	if (rc > 0 && sqlite3_column_type(stmt, 0) != SQLITE_NULL)
 		*out = (uint64_t)sqlite3_column_int64(stmt, 0);
 	sqlite3_finalize(stmt);
-	return rc;
+	return rc < 0 ? rc : 0;
 }
 
 int store_open_segment(int dir_fd, uint64_t number, int flags)
@@ -435,7 +444,6 @@ void store_reader_close(struct store_reader *reader)
 		return;
 	sqlite3_finalize(reader->message);
 	sqlite3_finalize(reader->log);
-	sqlite3_finalize(reader->segment_chunk);
 	sqlite3_close(reader->db);
 	if (reader->dir_fd >= 0)
 		close(reader->dir_fd);

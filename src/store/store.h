@@ -134,9 +134,6 @@ struct store_chunk_row {
 	size_t raw_len, plain_len;
 };
 typedef int (*store_chunk_fn)(void *ctx, const struct store_chunk_row *chunk);
-/** store_chunks() - of one connection (by counter, local before remote) or of all (by id), from @cursor on. */
-int store_chunks(struct store_reader *reader, int has_connection, uint64_t connection,
-		 uint64_t cursor, uint64_t limit, store_chunk_fn fn, void *ctx, struct err *err);
 /** store_message_chunks() - the chunks that hold @message, in order. */
 int store_message_chunks(struct store_reader *reader, const struct store_message_row *message,
 			 store_chunk_fn fn, void *ctx, struct err *err);

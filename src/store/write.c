@@ -11,10 +11,17 @@
 
 #define PENDING_MAX (4u << 20)
 
+static int change(sqlite3_stmt *stmt, const char *what, struct err *err)
+{
+	int rc = store_step(stmt, what, err);
+	sqlite3_reset(stmt);
+	return rc;
+}
+
+/* The same where the statement completes a row: these are counted, whatever else belongs to one. */
 static int step(struct store *store, sqlite3_stmt *stmt, const char *what, struct err *err)
 {
-	int rc = sqlite3_step(stmt) == SQLITE_DONE ? 0 : store_fail(store->db, err, what);
-	sqlite3_reset(stmt);
+	int rc = change(stmt, what, err);
 	if (rc == 0)
 		store->rows++;
 	return rc;
@@ -214,7 +221,7 @@ int store_unseal_chunk(struct store *store, const struct message_chunk *chunk, s
 	bind_u64(s, 1, store->first_connection + chunk->connection);
 	bind_u64(s, 2, chunk->counter);
 	bind_u64(s, 3, chunk->sender);
-	rc = step(store, s, "replace a sealed chunk", err);
+	rc = change(s, "replace a sealed chunk", err);
 	return rc < 0 ? rc : put_chunk(&store->sink, chunk, err);
 }
 
@@ -231,15 +238,16 @@ static int address_id(struct store *store, const char *text, int64_t *id, struct
 	}
 	sqlite3_stmt *s = store->insert.address;
 	sqlite3_bind_text(s, 1, text, -1, SQLITE_STATIC);
-	int rc =
-		sqlite3_step(s) == SQLITE_DONE ? 0 : store_fail(store->db, err, "store an address");
-	sqlite3_reset(s);
+	int rc = change(s, "store an address", err);
 	if (rc < 0)
 		return rc;
 	s = store->insert.address_id;
 	sqlite3_bind_text(s, 1, text, -1, SQLITE_STATIC);
-	*id = sqlite3_step(s) == SQLITE_ROW ? sqlite3_column_int64(s, 0) : 0;
+	rc = store_step(s, "look for an address", err);
+	*id = rc > 0 ? sqlite3_column_int64(s, 0) : 0;
 	sqlite3_reset(s);
+	if (rc < 0)
+		return rc;
 	if (strlen(text) < sizeof(store->addresses[slot].text)) {
 		strcpy(store->addresses[slot].text, text);
 		store->addresses[slot].id = *id;
@@ -259,8 +267,7 @@ static void widen(struct store_block *block, uint64_t time_ns, uint64_t chunk)
 	block->any = block->dirty = 1;
 }
 
-static int write_block(struct store *store, sqlite3_stmt *s, struct store_block *block,
-		       int with_chunk, struct err *err)
+static int write_block(sqlite3_stmt *s, struct store_block *block, int with_chunk, struct err *err)
 {
 	if (!block->dirty)
 		return 0;
@@ -268,28 +275,27 @@ static int write_block(struct store *store, sqlite3_stmt *s, struct store_block 
 	bind_u64(s, 2, block->min_ns);
 	bind_u64(s, 3, block->max_ns);
 	bind_u64(s, 4, with_chunk ? block->min_chunk : block->arrived_ns);
-	int rc = sqlite3_step(s) == SQLITE_DONE
-			 ? 0
-			 : store_fail(store->db, err, "store a block of times");
-	sqlite3_reset(s);
-	block->dirty = 0;
+	int rc = change(s, "store a block of times", err);
+	if (rc == 0)
+		block->dirty = 0;
 	return rc;
 }
 
 int store_write_blocks(struct store *store, struct err *err)
 {
-	int rc = write_block(store, store->insert.message_block, &store->message_block, 1, err);
-	return rc < 0 ? rc : write_block(store, store->insert.log_block, &store->log_block, 0, err);
+	int rc = write_block(store->insert.message_block, &store->message_block, 1, err);
+	return rc < 0 ? rc : write_block(store->insert.log_block, &store->log_block, 0, err);
 }
 
 /* The block that @id belongs to; the former one is written when it is left. */
-static int enter_block(struct store *store, struct store_block *block, sqlite3_stmt *s,
-		       int with_chunk, uint64_t id, struct err *err)
+static int enter_block(struct store_block *block, sqlite3_stmt *s, int with_chunk, uint64_t id,
+		       struct err *err)
 {
 	if (block->number == id / STORE_BLOCK_IDS)
 		return 0;
-	int rc = write_block(store, s, block, with_chunk, err);
-	*block = (struct store_block){ .number = id / STORE_BLOCK_IDS };
+	int rc = write_block(s, block, with_chunk, err);
+	if (rc == 0)
+		*block = (struct store_block){ .number = id / STORE_BLOCK_IDS };
 	return rc;
 }
 
@@ -312,8 +318,7 @@ static int put_message(struct message_sink *sink, const struct message *m, struc
 	if (rc == 0)
 		rc = address_id(store, m->remote_addr ? m->remote_addr : "", &address, err);
 	if (rc == 0)
-		rc = enter_block(store, &store->message_block, store->insert.message_block, 1, id,
-				 err);
+		rc = enter_block(&store->message_block, store->insert.message_block, 1, id, err);
 	if (rc == 0)
 		rc = store_sets_enter(store, id, err);
 	if (rc < 0)
@@ -359,7 +364,7 @@ int store_put_log(struct store *store, const struct store_log *log, struct err *
 	uint64_t id = store->next_log;
 	int rc = make_room(store, err);
 	if (rc == 0)
-		rc = enter_block(store, &store->log_block, store->insert.log_block, 0, id, err);
+		rc = enter_block(&store->log_block, store->insert.log_block, 0, id, err);
 	if (rc < 0)
 		return rc;
 	struct timespec now;
@@ -375,16 +380,18 @@ int store_put_log(struct store *store, const struct store_log *log, struct err *
 	sqlite3_bind_text(s, 4, log->section ? log->section : "", (int)log->section_len,
 			  SQLITE_STATIC);
 	sqlite3_bind_text(s, 5, log->message, (int)log->message_len, SQLITE_STATIC);
-	rc = step(store, s, "store a log line", err);
+	rc = change(s, "store a log line", err);
 	if (rc == 0 && !store->limits.no_search) {
 		s = store->insert.log_text;
 		bind_u64(s, 1, id);
 		sqlite3_bind_text(s, 2, log->message, (int)log->message_len, SQLITE_STATIC);
-		rc = step(store, s, "index a log line", err);
+		rc = change(s, "index a log line", err);
 	}
-	if (rc == 0)
-		store->next_log++;
-	return rc;
+	if (rc < 0)
+		return rc;
+	store->next_log++;
+	store->rows++;
+	return 0;
 }
 
 /* After a restart the newest block goes on where it was. */
@@ -396,7 +403,8 @@ static int load_block(struct store *store, const char *sql, uint64_t number,
 	*block = (struct store_block){ .number = number };
 	if (rc == 0) {
 		bind_u64(s, 1, number);
-		if (sqlite3_step(s) == SQLITE_ROW) {
+		rc = store_step(s, "read a block of times", err);
+		if (rc > 0) {
 			block->min_ns = (uint64_t)sqlite3_column_int64(s, 0);
 			block->max_ns = (uint64_t)sqlite3_column_int64(s, 1);
 			block->min_chunk = (uint64_t)sqlite3_column_int64(s, 2);
@@ -405,7 +413,7 @@ static int load_block(struct store *store, const char *sql, uint64_t number,
 		}
 	}
 	sqlite3_finalize(s);
-	return rc;
+	return rc < 0 ? rc : 0;
 }
 
 int store_write_init(struct store *store, struct err *err)

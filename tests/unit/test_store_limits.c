@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the limits of a store take and what they leave, search switched on and off, and a store that cannot be read. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -218,6 +219,145 @@ static void a_store_that_does_not_know_arrivals_yet_is_brought_up_to_date(void *
 	CHECK(store_close(store, err));
 }
 
+static void sql(const char *text)
+{
+	sqlite3 *db = open_file();
+	char *why = NULL;
+	if (sqlite3_exec(db, text, NULL, NULL, &why) != SQLITE_OK)
+		fail_msg("%s: %s", text, why);
+	sqlite3_close(db);
+}
+
+static int put_line(struct store *store, const char *text, struct err *err)
+{
+	struct store_log log = {
+		.time_ns = now_ns(), .level = 4, .message = text, .message_len = strlen(text)
+	};
+	return store_put_log(store, &log, err);
+}
+
+static void a_block_of_times_that_could_not_be_written_is_written_by_the_next_try(void **state)
+{
+	(void)state;
+	struct store *store;
+	struct err why = { 0 };
+	uint64_t lost = 1;
+	int failures = 0;
+	CHECK(store_open(dir, NULL, &store, err));
+	CHECK(store_close(store, err));
+	/* FAIL keeps what the statement has done so far: the trigger fires once */
+	sql("CREATE TRIGGER once BEFORE INSERT ON log_block WHEN NOT EXISTS (SELECT 1 FROM meta) "
+	    "BEGIN INSERT INTO meta VALUES('seen', 1); SELECT RAISE(FAIL, 'once'); END");
+	CHECK(store_open(dir, NULL, &store, err));
+	for (int i = 0; i < 1500; i++) {
+		if (put_line(store, "line", &why) == 0)
+			continue;
+		failures++;
+		CHECK(store_recover(store, &lost, err));
+		assert_int_equal(lost, 0);
+		CHECK(put_line(store, "line", err));
+	}
+	CHECK(store_flush(store, err));
+	assert_int_equal(failures, 1);
+	assert_int_equal(lines_since(now_ns() - HOUR_NS), 1500);
+	CHECK(store_close(store, err));
+}
+
+static void rows_of_a_transaction_that_was_given_up_are_counted_once_each(void **state)
+{
+	(void)state;
+	struct store *store;
+	struct err why = { 0 };
+	uint64_t lost = 0;
+	CHECK(store_open(dir, NULL, &store, err));
+	CHECK(store_close(store, err));
+	sql("CREATE TRIGGER back BEFORE INSERT ON log WHEN NEW.message = 'poison' "
+	    "BEGIN SELECT RAISE(ROLLBACK, 'as on a full disk'); END");
+	CHECK(store_open(dir, NULL, &store, err));
+	put_lines(store, 0, 100, now_ns());
+	for (int i = 0; i < 50; i++)
+		CHECK(put_line(store, "line", err));
+	assert_true(put_line(store, "poison", &why) < 0);
+	CHECK(store_recover(store, &lost, err));
+	assert_int_equal(lost, 50);
+	CHECK(store_flush(store, err));
+	assert_int_equal(lines_since(now_ns() - HOUR_NS), 100);
+	CHECK(store_close(store, err));
+}
+
+/* Overwrite the first (or the last) leaf of a table. */
+static void damage(const char *table, int last)
+{
+	sqlite3 *db = open_file();
+	sqlite3_stmt *s;
+	char path[96];
+	uint8_t page[65536], at[4];
+	assert_int_equal(sqlite3_prepare_v2(db,
+					    "SELECT rootpage, page_size FROM sqlite_master, "
+					    "pragma_page_size WHERE name=?1",
+					    -1, &s, NULL),
+			 SQLITE_OK);
+	sqlite3_bind_text(s, 1, table, -1, SQLITE_STATIC);
+	assert_int_equal(sqlite3_step(s), SQLITE_ROW);
+	long number = sqlite3_column_int(s, 0), size = sqlite3_column_int(s, 1);
+	sqlite3_finalize(s);
+	sqlite3_close(db);
+	snprintf(path, sizeof(path), "%s/store.sqlite", dir);
+	FILE *file = fopen(path, "r+b");
+	assert_non_null(file);
+	for (;;) {
+		fseek(file, (number - 1) * size, SEEK_SET);
+		assert_int_equal(fread(page, 1, (size_t)size, file), size);
+		if (page[0] != 5)
+			break; /* not an inner page of a table */
+		memcpy(at, last ? page + 8 : page + (page[12] << 8 | page[13]), 4);
+		number = (long)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3];
+	}
+	assert_int_equal(page[0], 13);
+	memset(page, 0xa5, (size_t)size);
+	fseek(file, (number - 1) * size, SEEK_SET);
+	fwrite(page, 1, (size_t)size, file);
+	assert_int_equal(fclose(file), 0);
+}
+
+static int no_row(void *ctx, const struct message_connection *row)
+{
+	(void)ctx;
+	(void)row;
+	return 0;
+}
+
+static void what_cannot_be_read_is_an_error_and_never_the_end_of_the_rows(void **state)
+{
+	(void)state;
+	struct store *store = NULL;
+	struct store_reader *reader;
+	struct store_page *page;
+	struct store_query every = { .limit = 10000 };
+	struct err why = { 0 };
+	CHECK(store_open(dir, NULL, &store, err));
+	put_lines(store, 0, 3000, now_ns());
+	put_messages(store, 0, 3000, now_ns());
+	for (uint64_t i = 0; i < 3000; i++) {
+		struct message_sink *sink = store_message_sink(store);
+		struct message_connection row = { .id = i, .started_ns = i + 1 };
+		CHECK(sink->connection(sink, &row, err));
+	}
+	CHECK(store_close(store, err));
+	damage("log", 0);
+	damage("connection", 0);
+	damage("message", 0);
+	CHECK(store_reader_open(dir, &reader, err));
+	assert_int_equal(store_logs(reader, &every, &page, &why), -EBADMSG);
+	assert_int_equal(store_messages(reader, &every, &page, &why), -EBADMSG);
+	assert_non_null(strstr(why.msg, "malformed"));
+	assert_int_equal(store_connections_back(reader, 3000, 3000, no_row, NULL, &why), -EBADMSG);
+	store_reader_close(reader);
+	/* numbers must not begin again at 0 */
+	damage("log", 1);
+	assert_int_equal(store_open(dir, NULL, &store, &why), -EBADMSG);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fresh_dir, remove_dir)
 
 int main(void)
@@ -228,6 +368,9 @@ int main(void)
 		TEST(age_takes_lines_that_came_long_ago_whatever_time_they_bear),
 		TEST(a_time_beyond_what_sqlite_can_hold_hides_nothing),
 		TEST(a_store_that_does_not_know_arrivals_yet_is_brought_up_to_date),
+		TEST(a_block_of_times_that_could_not_be_written_is_written_by_the_next_try),
+		TEST(rows_of_a_transaction_that_was_given_up_are_counted_once_each),
+		TEST(what_cannot_be_read_is_an_error_and_never_the_end_of_the_rows),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
