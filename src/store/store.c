@@ -212,15 +212,33 @@ static int resume(struct store *store, struct err *err)
 	return rc < 0 ? rc : store_sql(store->db, "BEGIN", err);
 }
 
+/*
+ * What peers said is nobody else's to read: SQLite would create the file by the umask alone, and gives its log and its
+ * shared memory the mode that the file has.
+ */
+static int create_db(struct store *store, struct err *err)
+{
+	int fd = openat(store->dir_fd, "store.sqlite",
+			O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+	struct stat st = { 0 };
+	int rc = fd < 0 || fstat(fd, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EINVAL;
+	/* nobody has the database open yet, so no lock of this process is lost by closing it here */
+	if (fd >= 0)
+		close(fd);
+	return rc < 0 ? err_set(err, rc, "cannot open 'store.sqlite' of store '%s'", store->path)
+		      : 0;
+}
+
 static int start(struct store *store, struct err *err)
 {
 	uint64_t version;
 	int rc = mkdir(store->path, 0700) < 0 && errno != EEXIST ? -errno : 0;
 	if (rc == 0) {
 		store->dir_fd = open(store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		store->lock_fd = store->dir_fd < 0 ? -1
-						   : openat(store->dir_fd, "lock",
-							    O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		store->lock_fd = store->dir_fd < 0
+					 ? -1
+					 : openat(store->dir_fd, "lock",
+						  O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		rc = store->lock_fd < 0 ? -errno : 0;
 	}
 	if (rc < 0)
@@ -230,7 +248,9 @@ static int start(struct store *store, struct err *err)
 		return err_hint(err,
 				"another recorder writes to it: give each its own 'db' folder");
 	}
-	rc = open_db(store->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &store->db, err);
+	rc = create_db(store, err);
+	if (rc == 0)
+		rc = open_db(store->path, SQLITE_OPEN_READWRITE, &store->db, err);
 	if (rc == 0)
 		rc = prepare_schema(store, &version, err);
 	if (rc == 0)

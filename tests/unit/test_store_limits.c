@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -358,6 +359,37 @@ static void what_cannot_be_read_is_an_error_and_never_the_end_of_the_rows(void *
 	assert_int_equal(store_open(dir, NULL, &store, &why), -EBADMSG);
 }
 
+static void files_are_their_owners_and_no_link_is_followed(void **state)
+{
+	(void)state;
+	const char *names[] = { "store.sqlite", "store.sqlite-wal", "store.sqlite-shm",
+				"segment-00000001", "lock" };
+	struct store *store = NULL;
+	struct stat st;
+	struct err why = { 0 };
+	char path[96], other[96];
+	mode_t before = umask(0);
+	CHECK(store_open(dir, NULL, &store, err));
+	put_messages(store, 0, 10, now_ns());
+	umask(before);
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+		if (stat(path, &st) < 0 || (st.st_mode & 0777) != 0600)
+			fail_msg("%s has mode %o", names[i], st.st_mode & 0777);
+	}
+	CHECK(store_close(store, err));
+	for (size_t i = 0; i < ARRAY_LEN(names); i += 4) {
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+		snprintf(other, sizeof(other), "%s/other", dir);
+		assert_int_equal(rename(path, other), 0);
+		assert_int_equal(symlink("other", path), 0);
+		assert_int_equal(store_open(dir, NULL, &store, &why), -ELOOP);
+		assert_int_equal(rename(other, path), 0);
+	}
+	CHECK(store_open(dir, NULL, &store, err));
+	CHECK(store_close(store, err));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fresh_dir, remove_dir)
 
 int main(void)
@@ -371,6 +403,7 @@ int main(void)
 		TEST(a_block_of_times_that_could_not_be_written_is_written_by_the_next_try),
 		TEST(rows_of_a_transaction_that_was_given_up_are_counted_once_each),
 		TEST(what_cannot_be_read_is_an_error_and_never_the_end_of_the_rows),
+		TEST(files_are_their_owners_and_no_link_is_followed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
