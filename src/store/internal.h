@@ -52,6 +52,7 @@ struct store {
 	struct store_limits limits;
 	uint64_t next_message, next_log, next_chunk,
 		first_connection; /* ids of this run start behind the stored ones */
+	uint64_t next_connection, connections_swept;  /* when empty ones were last looked for */
 	uint64_t segment, segment_len, segment_bytes; /* a new one begins at @segment_bytes */
 	int64_t retained_s;                           /* when age was last looked at, monotonic */
 	char *pending; /* payload bytes not yet written to the segment */

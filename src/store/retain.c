@@ -280,6 +280,31 @@ static int retain_logs(struct store *store, uint64_t now_ns, struct err *err)
 			    first / STORE_BLOCK_IDS);
 }
 
+/* Connections over which nothing came (most are refused ones) have no chunk whose going would take them along. */
+static int drop_empty_connections(struct store *store, uint64_t now_ns, struct err *err)
+{
+	static const char by_age[] =
+		"DELETE FROM connection WHERE started_ns < ?1 AND closed_ns < ?1 AND close_reason "
+		"IS NOT NULL AND NOT EXISTS (SELECT 1 FROM chunk WHERE connection = connection.id)";
+	static const char by_count[] =
+		"DELETE FROM connection WHERE id < ?1 AND close_reason IS NOT NULL AND NOT EXISTS "
+		"(SELECT 1 FROM chunk WHERE connection = connection.id)";
+	const struct store_limits *limits = &store->limits;
+	uint64_t keep = UINT64_MAX, next = store->next_connection;
+	int rc = 0;
+	if (limits->age_ns && now_ns > limits->age_ns)
+		rc = run(store, err, by_age, now_ns - limits->age_ns);
+	if (limits->messages)
+		keep = limits->messages;
+	/* a row takes some hundred bytes */
+	if (limits->payload_bytes && limits->payload_bytes / STEP_ROWS < keep)
+		keep = limits->payload_bytes / STEP_ROWS;
+	if (rc < 0 || next <= keep || next - store->connections_swept < STEP_ROWS)
+		return rc;
+	store->connections_swept = next;
+	return run(store, err, by_count, next - keep);
+}
+
 int store_retain(struct store *store, struct err *err)
 {
 	const struct store_limits *limits = &store->limits;
@@ -289,6 +314,8 @@ int store_retain(struct store *store, struct err *err)
 	int rc = 0;
 	if (limits->messages || limits->payload_bytes || limits->age_ns)
 		rc = retain_messages(store, now_ns, err);
+	if (rc == 0)
+		rc = drop_empty_connections(store, now_ns, err);
 	if (rc == 0 && (limits->logs || limits->age_ns))
 		rc = retain_logs(store, now_ns, err);
 	return rc;

@@ -256,6 +256,7 @@ static int start(struct store *store, struct err *err)
 	if (rc == 0)
 		rc = store_number(store->db, "SELECT max(id) + 1 FROM connection", 0,
 				  &store->first_connection, err);
+	store->next_connection = store->first_connection;
 	if (rc == 0)
 		rc = store_write_init(store, err);
 	if (rc == 0 && version == 1)

@@ -71,7 +71,10 @@ static int put_connection(struct message_sink *sink, const struct message_connec
 		comments[len + n] = '\n';
 		len += n + 1;
 	}
-	bind_u64(s, 1, store->first_connection + row->id);
+	uint64_t id = store->first_connection + row->id;
+	if (id >= store->next_connection)
+		store->next_connection = id + 1;
+	bind_u64(s, 1, id);
 	bind_u64(s, 2, row->started_ns);
 	if (row->close_reason)
 		bind_u64(s, 3, row->closed_ns);

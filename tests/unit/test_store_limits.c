@@ -390,6 +390,51 @@ static void files_are_their_owners_and_no_link_is_followed(void **state)
 	CHECK(store_close(store, err));
 }
 
+static void connections_without_bytes_go_by_every_limit(void **state)
+{
+	(void)state;
+	const struct {
+		struct store_limits limits;
+		uint64_t least, most;
+	} cases[] = { { { .messages = 1000 }, 1001, 1000 + 1024 + 101 },
+		      { { .payload_bytes = 4 << 20 }, 4097, 4096 + 1024 + 101 },
+		      { { .age_ns = HOUR_NS }, 2, 2 },
+		      { { .logs = 5 }, 8002, 8002 } };
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct store *store;
+		struct store_stats stats;
+		remove_dir(NULL);
+		fresh_dir(NULL);
+		CHECK(store_open(dir, &cases[i].limits, &store, err));
+		struct message_sink *sink = store_message_sink(store);
+		/* an open one stays, and so does one that has a chunk which a message needs */
+		struct message_connection open = { .id = 1, .started_ns = 1 };
+		struct message_connection held = { .closed_ns = 2, .close_reason = "closed" };
+		CHECK(sink->connection(sink, &open, err));
+		CHECK(sink->connection(sink, &held, err));
+		put_messages(store, 0, 1, now_ns());
+		for (uint64_t c = 2; c < 8002; c++) {
+			struct message_connection refused = { .id = c,
+							      .started_ns = IN_2020_NS + c,
+							      .closed_ns = IN_2020_NS + c + 1,
+							      .close_reason = "refused" };
+			CHECK(sink->connection(sink, &refused, err));
+			if (c % 100 == 99)
+				CHECK(store_flush(store, err));
+		}
+		CHECK(store_flush(store, err));
+		CHECK(store_stats(store, &stats, err));
+		assert_in_range(stats.connections, cases[i].least, cases[i].most);
+		struct store_reader *reader;
+		uint64_t id;
+		CHECK(store_reader_open(dir, &reader, err));
+		CHECK(store_connection_at(reader, 1, &id, err));
+		CHECK(store_connection_at(reader, 0, &id, err));
+		store_reader_close(reader);
+		CHECK(store_close(store, err));
+	}
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fresh_dir, remove_dir)
 
 int main(void)
@@ -403,6 +448,7 @@ int main(void)
 		TEST(a_block_of_times_that_could_not_be_written_is_written_by_the_next_try),
 		TEST(rows_of_a_transaction_that_was_given_up_are_counted_once_each),
 		TEST(what_cannot_be_read_is_an_error_and_never_the_end_of_the_rows),
+		TEST(connections_without_bytes_go_by_every_limit),
 		TEST(files_are_their_owners_and_no_link_is_followed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
