@@ -240,6 +240,12 @@ static void move(struct client *c)
 	}
 }
 
+/* Out of descriptors or memory the next poll() fails, or wakes for the same caller, at once: not at the program's cost. */
+static void pause_a_little(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+}
+
 static void *serve(void *arg)
 {
 	static struct client clients[CLIENTS];
@@ -259,7 +265,10 @@ static void *serve(void *arg)
 			if (clients[i].fd >= 0)
 				timeout = 1000;
 		}
-		if (poll(fds, CLIENTS + 1, timeout) <= 0)
+		int ready = poll(fds, CLIENTS + 1, timeout);
+		if (ready < 0 && errno != EINTR)
+			pause_a_little();
+		if (ready <= 0)
 			continue;
 		for (unsigned i = 0; i < CLIENTS; i++)
 			if (clients[i].fd >= 0 && fds[i + 1].revents)
@@ -268,9 +277,8 @@ static void *serve(void *arg)
 			int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 			if (fd >= 0)
 				take(clients, fd);
-			else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
-				/* the caller stays in the queue and wakes poll() at once: not at the program's cost */
-				nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+			else if (errno != EINTR && errno != EAGAIN && errno != ECONNABORTED)
+				pause_a_little();
 		}
 	}
 	return NULL;
