@@ -4,20 +4,29 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#include "base/huge.h"
 
 #define LIVE_FIRST_BITS 10
 #define LIVE_BITS_MAX \
 	27 /* of a tag that tell groups apart, and two for a group's buckets; 2^29 blocks */
-/* Numbers of other classes are left alone until this many are free: small programs keep their prediction. */
-#define LIVE_STEAL_MIN 65536
 
 static struct live_bucket *new_buckets(unsigned bits)
 {
 	size_t bytes = sizeof(struct live_bucket) << bits;
-	struct live_bucket *buckets = aligned_alloc(sizeof(*buckets), bytes);
-	if (buckets)
-		memset(buckets, 0, bytes);
+	struct live_bucket *buckets =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (buckets == MAP_FAILED)
+		return NULL;
+	huge_advise(buckets, bytes);
 	return buckets;
+}
+
+static void free_buckets(struct live_bucket *buckets, uint64_t count)
+{
+	if (buckets)
+		munmap(buckets, count * sizeof(*buckets));
 }
 
 static void set_buckets(struct live *live, struct live_bucket *buckets, unsigned bits)
@@ -41,7 +50,7 @@ int live_init(struct live *live, uint64_t seed, struct err *err)
 
 void live_fini(struct live *live)
 {
-	free(live->buckets);
+	free_buckets(live->buckets, (uint64_t)live->mask + 1);
 	free(live->blocks);
 	memset(live, 0, sizeof(*live));
 }
@@ -76,7 +85,7 @@ int live_grow(struct live *live)
 				put_entry(live, old[k].tag[way], old[k].block[way]);
 		}
 	}
-	free(old);
+	free_buckets(old, old_count);
 	return 0;
 }
 
@@ -111,18 +120,6 @@ void live_close_gap(struct live *live, struct live_bucket *bucket, unsigned way)
 
 uint32_t live_number(struct live *live)
 {
-	uint32_t unused = live->numbers - live->count;
-	if (unused >= LIVE_STEAL_MIN && unused > live->count) {
-		for (unsigned tries = 0; tries < LIVE_CLASSES; tries++) {
-			uint32_t *head = &live->free_heads[live->steal];
-			if (*head) {
-				uint32_t number = *head - 1;
-				*head = (uint32_t)live->blocks[number].order;
-				return number;
-			}
-			live->steal = (live->steal + 1) % LIVE_CLASSES;
-		}
-	}
 	if (live->numbers == live->block_max) {
 		uint32_t max = live->block_max ? live->block_max * 2 : 4096;
 		if (max <= live->block_max || max > BLOCK_NONE / 2)
@@ -131,6 +128,7 @@ uint32_t live_number(struct live *live)
 			realloc(live->blocks, (size_t)max * sizeof(*live->blocks));
 		if (!blocks)
 			return BLOCK_NONE;
+		huge_advise(blocks, (size_t)max * sizeof(*blocks));
 		live->blocks = blocks;
 		live->block_max = max;
 	}

@@ -3,10 +3,12 @@
  * live.h - the blocks that live now: address -> dense block number, and what each block is.
  *
  * Open addressing without tombstones (a removal shifts its followers back), seeded mixing of 512-byte groups, so that a
- * target that picks its addresses cannot make chains. Block numbers are given out last-in-first-out per size class, the way
- * allocators reuse memory: a reused number then usually stands for the same address, which the trace format predicts.
- * Memory: 32 bytes a row, 16 to 32 a slot; rows grow with the most blocks that ever lived at once (a class that runs
- * dry takes numbers from the others once more numbers are free than in use), never with events. One thread.
+ * target that picks its addresses cannot make chains. Block numbers are given out last-in-first-out: the row that was in use
+ * last is the one that is still in the cache. Memory: 32 bytes a row, 16 to 32 a slot; rows grow with the most blocks that
+ * ever lived at once, never with events. One thread.
+ *
+ * The buckets of a large program are far apart, and to wait for them costs more than all the rest. A caller who knows what
+ * comes next makes the block's tag early (live_tag()) and lets live_prefetch() fetch what live_add() and live_remove() need.
  */
 #ifndef MODEL_LIVE_H
 #define MODEL_LIVE_H
@@ -22,12 +24,11 @@
 struct live_block {
 	uint64_t addr;
 	uint64_t bytes;
-	uint32_t stack;
-	uint32_t thread;
-	uint64_t order; /* of its allocation, counting from 1; next free number while not live */
+	uint64_t order; /* of its allocation, counting from 1 */
+	uint32_t stack; /* next free number + 1 while not live */
+	uint32_t reserved;
 };
 
-#define LIVE_CLASSES 320
 #define LIVE_WAYS 8
 
 /* One cache line. What does not fit goes to the next bucket; a bucket that is not full has nothing further on. */
@@ -48,8 +49,7 @@ struct live {
 	uint32_t numbers;   /* numbers ever given out: rows in use */
 	uint32_t block_max; /* rows allocated */
 	uint32_t grow_at;
-	uint32_t steal;                    /* where the last search in other classes ended */
-	uint32_t free_heads[LIVE_CLASSES]; /* block + 1 */
+	uint32_t free_head; /* block + 1 */
 };
 
 /** live_init() - empty, with room for a few thousand blocks. @seed: any number that the target cannot know. */
@@ -57,17 +57,8 @@ int live_init(struct live *live, uint64_t seed, struct err *err);
 void live_fini(struct live *live);
 /** live_grow() - double the buckets; -ENOMEM leaves the table as it was. Called by live_add(). */
 int live_grow(struct live *live);
-/** live_number() - a number where the class's own list is empty; BLOCK_NONE when out of memory. For live_add(). */
+/** live_number() - a number never given out before; BLOCK_NONE when out of memory. For live_add(). */
 uint32_t live_number(struct live *live);
-
-/** live_class() - glibc's small chunk sizes one by one, above 1 KiB four classes per power of two. */
-static inline unsigned live_class(uint64_t bytes)
-{
-	if (bytes <= 1032)
-		return bytes <= 24 ? 0 : (unsigned)((bytes - 9) >> 4);
-	unsigned top = 63 - (unsigned)__builtin_clzll(bytes);
-	return 64 + (top - 10) * 4 + (unsigned)(bytes >> (top - 2) & 3);
-}
 
 /*
  * What a bucket keeps of an address: 27 mixed bits of its 512-byte group, never all zero, and which 16 bytes of the group
@@ -76,6 +67,7 @@ static inline unsigned live_class(uint64_t bytes)
  */
 #define LIVE_GROUP_SHIFT 9
 
+/** live_tag() - the tag of @addr, for the functions below. */
 static inline uint32_t live_tag(const struct live *live, uint64_t addr)
 {
 	uint64_t h = ((addr >> LIVE_GROUP_SHIFT) ^ live->seed) * 0x9e3779b97f4a7c15ULL;
@@ -108,20 +100,14 @@ static inline unsigned live_match(const struct live_bucket *bucket, uint32_t tag
 #endif
 }
 
-/** live_prefetch() - the block at @addr will soon be added, or looked for. */
-static inline void live_prefetch(const struct live *live, uint64_t addr)
+/**
+ * live_prefetch() - the block with @tag will soon be added, or looked for. Always inlined: gcc 12 takes a function that only
+ * fetches ahead for one without effect, and leaves its call out.
+ */
+static inline __attribute__((always_inline)) void live_prefetch(const struct live *live,
+								uint32_t tag)
 {
-	__builtin_prefetch(&live->buckets[live_home(live, live_tag(live, addr))]);
-}
-
-/** live_prefetch_row() - the same somewhat later, for what will be looked for: now its row. */
-static inline void live_prefetch_row(const struct live *live, uint64_t addr)
-{
-	uint32_t tag = live_tag(live, addr);
-	const struct live_bucket *bucket = &live->buckets[live_home(live, tag)];
-	unsigned found = live_match(bucket, tag);
-	if (found)
-		__builtin_prefetch(&live->blocks[bucket->block[__builtin_ctz(found)]], 1);
+	__builtin_prefetch(&live->buckets[live_home(live, tag)]);
 }
 
 /** live_way() - where @addr stands: its bucket and way; false: nowhere, and @bucket, which has an empty way, is where to put it. */
@@ -156,15 +142,14 @@ void live_close_gap(struct live *live, struct live_bucket *bucket, unsigned way)
 enum live_result { LIVE_OK = 0, LIVE_EXISTS = 1, LIVE_NOMEM = 2 };
 
 /**
- * live_add() - a block was allocated. Return: LIVE_OK with *@block; LIVE_EXISTS (nothing changed) with *@block being the
+ * live_add() - a block was allocated; @tag is that of @addr. Return: LIVE_OK with *@block; LIVE_EXISTS (nothing changed) with *@block being the
  * one that lives there; LIVE_NOMEM (nothing changed).
  */
-static inline enum live_result live_add(struct live *live, uint64_t addr, uint64_t bytes,
-					uint32_t stack, uint32_t thread, uint32_t *block)
+static inline enum live_result live_add(struct live *live, uint64_t addr, uint32_t tag,
+					uint64_t bytes, uint32_t stack, uint32_t *block)
 {
 	if (__builtin_expect(live->count >= live->grow_at, 0) && live_grow(live) < 0)
 		return LIVE_NOMEM;
-	uint32_t tag = live_tag(live, addr);
 	struct live_bucket *bucket;
 	unsigned way;
 	if (__builtin_expect(live_way(live, addr, tag, &bucket, &way), 0)) {
@@ -172,11 +157,10 @@ static inline enum live_result live_add(struct live *live, uint64_t addr, uint64
 		return LIVE_EXISTS;
 	}
 	way = (unsigned)__builtin_ctz(live_match(bucket, 0));
-	unsigned class = live_class(bytes);
-	uint32_t number = live->free_heads[class];
-	if (number) {
+	uint32_t number = live->free_head;
+	if (__builtin_expect(number != 0, 1)) {
 		number--;
-		live->free_heads[class] = (uint32_t)live->blocks[number].order;
+		live->free_head = live->blocks[number].stack;
 	} else {
 		number = live_number(live);
 		if (number == BLOCK_NONE)
@@ -185,29 +169,33 @@ static inline enum live_result live_add(struct live *live, uint64_t addr, uint64
 	bucket->tag[way] = tag;
 	bucket->block[way] = number;
 	live->count++;
-	live->blocks[number] = (struct live_block){ addr, bytes, stack, thread, ++live->order };
+	live->blocks[number] = (struct live_block){ addr, bytes, ++live->order, stack };
 	*block = number;
 	return LIVE_OK;
 }
 
-/** live_remove() - the block at @addr was freed; *@out receives its row. Return: its number, BLOCK_NONE if none. */
-static inline uint32_t live_remove(struct live *live, uint64_t addr, struct live_block *out)
+/**
+ * live_remove() - the block at @addr, whose tag is @tag, was freed; *@out receives its row. Return: its number, BLOCK_NONE if
+ * there is none.
+ */
+static inline uint32_t live_remove(struct live *live, uint64_t addr, uint32_t tag,
+				   struct live_block *out)
 {
 	struct live_bucket *bucket;
 	unsigned way;
-	if (!live_way(live, addr, live_tag(live, addr), &bucket, &way))
+	if (!live_way(live, addr, tag, &bucket, &way))
 		return BLOCK_NONE;
 	uint32_t number = bucket->block[way];
-	*out = live->blocks[number];
+	struct live_block *row = &live->blocks[number];
+	*out = *row;
 	if (__builtin_expect(live_match(bucket, 0) == 0, 0))
 		live_close_gap(live, bucket, way);
 	else
 		bucket->tag[way] = 0;
 	live->count--;
-	unsigned class = live_class(out->bytes);
-	live->blocks[number].order = live->free_heads[class];
-	live->blocks[number].addr = UINT64_MAX;
-	live->free_heads[class] = number + 1;
+	row->stack = live->free_head;
+	row->addr = UINT64_MAX;
+	live->free_head = number + 1;
 	return number;
 }
 

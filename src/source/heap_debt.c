@@ -65,7 +65,7 @@ enum heap_run heap_free_out_of_turn(struct source_heap *heap, uint64_t addr, uin
 				    uint32_t aux_stack, uint8_t flags)
 {
 	struct live_block row;
-	uint32_t block = live_remove(&heap->live, addr, &row);
+	uint32_t block = live_remove(&heap->live, addr, live_tag(&heap->live, addr), &row);
 	if (block == BLOCK_NONE)
 		return HEAP_RUN_EMPTY;
 	heap_note_free(heap, addr);

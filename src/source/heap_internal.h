@@ -45,6 +45,13 @@ uint64_t heap_clock_full(const struct heap_clock *clock, uint64_t low);
 
 enum heap_wait { HEAP_WAIT_NO = 0, HEAP_WAIT_LIVE, HEAP_WAIT_DEAD };
 
+/* A record that stands next in its ring: its first word, read once, its length, and its block's tag in the live table. */
+#define HEAP_AHEAD 16
+struct heap_ahead {
+	uint64_t w0;
+	uint32_t tag, bytes; /* bytes 0: no such record */
+};
+
 struct heap_ring {
 	const char *base; /* in the mapped file; raw: a window that is refilled */
 	uint64_t mask;
@@ -59,7 +66,7 @@ struct heap_ring {
 	bool realloc_freed; /* its old block was freed early, because somebody else got the address */
 	bool remapped; /* the last region record was WIRE_REMAP: the next one is its WIRE_MAP */
 	uint64_t realloc_old;
-	uint32_t realloc_aux;
+	uint32_t realloc_aux, realloc_tag;
 	uint64_t counted; /* closed: up to here what it holds has been counted as lost */
 	uint64_t wait_addr;
 	uint64_t
@@ -69,6 +76,9 @@ struct heap_ring {
 	uint64_t raw_head;
 	struct wire_heap_slot *slot;
 	struct wire_lost_count lost[WIRE_LOST_MAX]; /* already reported */
+	uint64_t ahead_pos;     /* where the next record stands that was not looked at */
+	uint32_t looked, taken; /* records: ahead[taken % HEAP_AHEAD] stands at tail */
+	struct heap_ahead ahead[HEAP_AHEAD];
 };
 
 struct heap_thread {

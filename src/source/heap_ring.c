@@ -116,17 +116,16 @@ static inline void emit_free(struct source_heap *heap, const struct heap_ring *r
 }
 
 /* Take a block out of the books; @wait: say WAIT if nothing lives there, else it is a free of a foreign block. */
-static inline __attribute__((always_inline)) enum heap_run take_free(struct source_heap *heap,
-								     struct heap_ring *ring,
-								     uint64_t addr, uint8_t flags,
-								     uint32_t aux_stack, bool wait)
+static inline __attribute__((always_inline)) enum heap_run
+take_free(struct source_heap *heap, struct heap_ring *ring, uint64_t addr, uint32_t tag,
+	  uint8_t flags, uint32_t aux_stack, bool wait)
 {
 	struct live_block row;
 	struct heap_debt credit;
 	if (__builtin_expect(heap->credit_count != 0, 0) &&
 	    heap_take_debt(heap, addr, true, &credit))
 		return HEAP_RUN_EMPTY;
-	uint32_t block = live_remove(&heap->live, addr, &row);
+	uint32_t block = live_remove(&heap->live, addr, tag, &row);
 	if (__builtin_expect(block == BLOCK_NONE, 0)) {
 		if (wait)
 			return HEAP_RUN_WAIT;
@@ -142,13 +141,12 @@ static inline __attribute__((always_inline)) enum heap_run take_free(struct sour
 	return HEAP_RUN_EMPTY;
 }
 
-static inline __attribute__((always_inline)) enum heap_run take_alloc(struct source_heap *heap,
-								      struct heap_ring *ring,
-								      uint64_t addr, uint64_t bytes,
-								      uint32_t stack, uint8_t flags)
+static inline __attribute__((always_inline)) enum heap_run
+take_alloc(struct source_heap *heap, struct heap_ring *ring, uint64_t addr, uint32_t tag,
+	   uint64_t bytes, uint32_t stack, uint8_t flags)
 {
 	uint32_t block;
-	enum live_result result = live_add(&heap->live, addr, bytes, stack, ring->thread, &block);
+	enum live_result result = live_add(&heap->live, addr, tag, bytes, stack, &block);
 	if (__builtin_expect(result != LIVE_OK, 0)) {
 		if (result == LIVE_EXISTS)
 			return HEAP_RUN_WAIT;
@@ -201,8 +199,8 @@ static __attribute__((noinline)) bool free_by_realloc(struct source_heap *heap, 
 		if (!other->realloc_pending || other->realloc_freed || other->realloc_old != addr)
 			continue;
 		other->realloc_freed = true;
-		return take_free(heap, other, addr, EVENT_F_REALLOC, other->realloc_aux, false) ==
-		       HEAP_RUN_EMPTY;
+		return take_free(heap, other, addr, other->realloc_tag, EVENT_F_REALLOC,
+				 other->realloc_aux, false) == HEAP_RUN_EMPTY;
 	}
 	return false;
 }
@@ -298,10 +296,9 @@ static enum heap_run take_simple(struct source_heap *heap, struct heap_ring *rin
 
 /* ---- one ring ---------------------------------------------------------------------------------------------------- */
 
-static __attribute__((noinline)) enum heap_run take_realloc_end(struct source_heap *heap,
-								struct heap_ring *ring,
-								uint64_t addr, uint64_t bytes,
-								uint32_t node, bool wait)
+static __attribute__((noinline)) enum heap_run
+take_realloc_end(struct source_heap *heap, struct heap_ring *ring, uint64_t addr, uint32_t tag,
+		 uint64_t bytes, uint32_t node, bool wait)
 {
 	uint32_t stack;
 	enum heap_run run = node_to_stack(heap, node, &stack);
@@ -309,20 +306,35 @@ static __attribute__((noinline)) enum heap_run take_realloc_end(struct source_he
 		return run;
 	uint64_t old = ring->realloc_old;
 	if (!ring->realloc_freed) {
-		run = take_free(heap, ring, old, EVENT_F_REALLOC, ring->realloc_aux, wait);
+		run = take_free(heap, ring, old, ring->realloc_tag, EVENT_F_REALLOC,
+				ring->realloc_aux, wait);
 		if (run == HEAP_RUN_WAIT)
 			wait_for(heap, ring, HEAP_WAIT_LIVE, old);
 		if (run != HEAP_RUN_EMPTY)
 			return run;
 		ring->realloc_freed = true;
 	}
-	run = take_alloc(heap, ring, addr, bytes, stack, EVENT_F_REALLOC);
+	run = take_alloc(heap, ring, addr, tag, bytes, stack, EVENT_F_REALLOC);
 	if (run == HEAP_RUN_WAIT) {
 		wait_for(heap, ring, HEAP_WAIT_DEAD, addr);
 		return run;
 	}
 	ring->realloc_pending = false;
 	return run;
+}
+
+/* Look at the records that stand next, so that their blocks are on their way into the cache when their turn comes. */
+static inline __attribute__((always_inline)) void look_ahead(struct source_heap *heap,
+							     struct heap_ring *ring)
+{
+	while (ring->looked - ring->taken < HEAP_AHEAD && ring->ahead_pos < ring->head) {
+		uint64_t w0 = word_at(ring, ring->ahead_pos);
+		unsigned tag = w0 & 0xff, bytes = tag < WIRE_TAG_MAX ? tag_words[tag] * 8u : 0;
+		uint32_t live = live_tag(&heap->live, w0 >> 8);
+		live_prefetch(&heap->live, live);
+		ring->ahead[ring->looked++ % HEAP_AHEAD] = (struct heap_ahead){ w0, live, bytes };
+		ring->ahead_pos += bytes ? bytes : 8; /* what is no record will never be passed */
+	}
 }
 
 /*
@@ -333,14 +345,14 @@ static enum heap_run run_ring(struct source_heap *heap, struct heap_ring *ring, 
 			      bool resolve)
 {
 	while (ring->tail < ring->safe) {
+		look_ahead(heap, ring);
 		uint64_t pos = ring->tail;
-		uint64_t w0 = word_at(ring, pos);
+		const struct heap_ahead *next = &ring->ahead[ring->taken % HEAP_AHEAD];
+		uint64_t w0 = next->w0;
+		uint32_t live = next->tag;
 		unsigned tag = w0 & 0xff;
-		uint64_t value = w0 >> 8;
-		if (__builtin_expect(tag >= WIRE_TAG_MAX, 0))
-			return HEAP_RUN_BAD;
-		uint64_t bytes = tag_words[tag] * 8u;
-		if (__builtin_expect(ring->head - pos < bytes, 0))
+		uint64_t value = w0 >> 8, bytes = next->bytes;
+		if (__builtin_expect(!bytes || ring->head - pos < bytes, 0))
 			return HEAP_RUN_BAD;
 		if (__builtin_expect(ring->thread == HEAP_NO_THREAD, 0) && tag != WIRE_THREAD &&
 		    tag != WIRE_TIME && tag != WIRE_PAD && tag != WIRE_LOST)
@@ -363,7 +375,7 @@ static enum heap_run run_ring(struct source_heap *heap, struct heap_ring *ring, 
 			    live_find(&heap->live, value) != BLOCK_NONE)
 				run = free_unseen(heap, ring, value);
 			if (run == HEAP_RUN_EMPTY)
-				run = take_alloc(heap, ring, value, size, stack, 0);
+				run = take_alloc(heap, ring, value, live, size, stack, 0);
 			if (__builtin_expect(run == HEAP_RUN_WAIT, 0))
 				wait_for(heap, ring, HEAP_WAIT_DEAD, value);
 			break;
@@ -376,7 +388,7 @@ static enum heap_run run_ring(struct source_heap *heap, struct heap_ring *ring, 
 			if (tag == WIRE_FREE_STACK)
 				run = node_to_stack(heap, (uint32_t)word_at(ring, pos + 8), &stack);
 			if (run == HEAP_RUN_EMPTY)
-				run = take_free(heap, ring, value, 0, stack, !resolve);
+				run = take_free(heap, ring, value, live, 0, stack, !resolve);
 			if (run == HEAP_RUN_WAIT)
 				wait_for(heap, ring, HEAP_WAIT_LIVE, value);
 			break;
@@ -392,6 +404,7 @@ static enum heap_run run_ring(struct source_heap *heap, struct heap_ring *ring, 
 			ring->realloc_pending = true;
 			ring->realloc_freed = false;
 			ring->realloc_old = value;
+			ring->realloc_tag = live;
 			break;
 		case WIRE_REALLOC_END:
 		case WIRE_REALLOC_END_BIG: {
@@ -403,7 +416,7 @@ static enum heap_run run_ring(struct source_heap *heap, struct heap_ring *ring, 
 			if (resolve && ring->wait == HEAP_WAIT_DEAD)
 				run = free_unseen(heap, ring, value);
 			if (run == HEAP_RUN_EMPTY)
-				run = take_realloc_end(heap, ring, value, size,
+				run = take_realloc_end(heap, ring, value, live, size,
 						       (uint32_t)w1 & (WIRE_NODE_MAX - 1),
 						       !resolve);
 			break;
@@ -448,6 +461,7 @@ static enum heap_run run_ring(struct source_heap *heap, struct heap_ring *ring, 
 		if (__builtin_expect(run != HEAP_RUN_EMPTY, 0))
 			return run;
 		ring->tail = pos + bytes;
+		ring->taken++;
 		resolve = false;
 		if (yield)
 			return HEAP_RUN_YIELD;

@@ -151,7 +151,7 @@ static int on_address(struct ht_reader *r, const char *at, const char *end)
 	if (!ht_take_hex(&at, end, &ip))
 		return STOP_HERE;
 	ht_take_hex(&at, end, &module_name);
-	uint32_t module, frame;
+	uint32_t module, frame = 0;
 	int rc = module_by_name(r, module_name, &module);
 	if (rc == 0)
 		rc = new_frame(r, module, ip, &frame);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/huge.h"
 #include "trace/cursor.h"
 #include "trace/events_model.h"
 
@@ -92,6 +93,7 @@ static int map_room(struct events_enc *enc, uint32_t block, struct err *err)
 	struct enc_block *to = realloc(enc->blocks, count * sizeof(*to));
 	if (!to)
 		return err_set(err, -ENOMEM, "cannot hold %u live blocks", count);
+	huge_advise(to, count * sizeof(*to));
 	memset(to + enc->block_count, 0xff, (count - enc->block_count) * sizeof(*to));
 	enc->blocks = to;
 	enc->block_count = count;
