@@ -102,8 +102,6 @@ void next_resolve(void)
 		look(RTLD_NEXT, &next.cxx_new[i], cxx_new_names[i]);
 	for (int i = 0; i < CXX_DELETE_MAX; i++)
 		look(RTLD_NEXT, &next.cxx_delete[i], cxx_delete_names[i]);
-	dlerror(); /* a program that asks must not hear about our lookups; */
-	dlerror(); /* the second call releases the text */
 
 	struct code_range allocator = next_code((const void *)next.malloc);
 	struct code_range libc = next_code((const void *)next.fork);

@@ -80,7 +80,10 @@ extern struct code_range cxx_code HIDDEN;
 extern struct code_range own_code HIDDEN; /* of this library */
 extern int allocator_is_libc HIDDEN;
 
-/** next_resolve() - fill the table; once, under the start lock. Leaves dlerror() as it found it: empty. */
+/**
+ * next_resolve() - fill the table; once, under the start lock. Leaves dlerror() with a name that was not found: whoever calls
+ * it has the text translated, and the first allocation may be made by what holds the lock of the translations.
+ */
 void next_resolve(void) HIDDEN;
 
 /** next_code() - the range of the object that holds @code; empty where the loader does not know it. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* start.c - from the first hooked call to the first recorded one. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -190,7 +191,6 @@ static COLD uint32_t start(void)
 	__atomic_store_n(&process.resolved, 1, __ATOMIC_RELEASE);
 	if (getauxval(AT_SECURE))
 		return MODE_OFF;
-	pthread_atfork(fork_prepare, fork_parent, fork_child);
 	options = options_read((char **)__libc_stack_end);
 	control_signals(options->usr1, options->usr2);
 	if (options->fd < 0) {
@@ -246,15 +246,19 @@ HIDDEN long fail_syscall(long rc)
 	return -1;
 }
 
-/* Programs that never allocate are attached too. */
+/* Programs that never allocate are attached too. What may take locks of libc's waits for this moment. */
 __attribute__((constructor)) static void constructed(void)
 {
 	struct thread *t = &self;
-	if (t->sync == SYNC_UNBORN && process.started == START_NONE) {
-		t->sync = SYNC_OWN;
-		t->own = 1;
+	uint32_t sync = t->sync;
+	t->sync = SYNC_OWN;
+	t->own = 1;
+	if (process.started == START_NONE)
 		start_once();
-		t->own = 0;
-		t->sync = SYNC_UNBORN;
-	}
+	/* here nobody holds a lock of libc's */
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
+	dlerror(); /* a program that asks must not hear about our lookups; */
+	dlerror(); /* the second call releases the text */
+	t->own = 0;
+	t->sync = sync;
 }

@@ -170,3 +170,11 @@ def test_what_other_threads_allocate_during_the_start_is_counted_as_lost(record,
     whole = done.report()
     assert whole["lost"]["by_reason"] == {"before_start": 2000} and whole["lost"]["bytes"] == 10000
     assert whole["totals"]["uncertain_allocations"] == 0
+
+
+def test_a_first_allocation_under_a_lock_of_libc_is_survived(record, prog):
+    # as of libgpg-error and p11-kit: gpg and curl hung
+    done = record(["/bin/true"], env={"LD_PRELOAD": prog("libearlytext.so")}, timeout=30)
+    assert done.returncode == 0
+    assert done.stderr.decode().splitlines()[0] == "dlerror: nothing"
+    assert done.report()["process"]["complete"]
