@@ -159,7 +159,8 @@ static void print_json(const struct trace_reader_info *info, const struct trace_
 		jsonw_bool(&j, "ended", c->process.ended);
 		jsonw_bool(&j, "complete", c->process.complete);
 		jsonw_i64(&j, "exit_status", c->process.exit_status);
-		jsonw_u64(&j, "modules_nameless", c->process.modules_nameless);
+		if (c->process.modules_nameless)
+			jsonw_u64(&j, "modules_nameless", c->process.modules_nameless);
 	}
 	jsonw_u64(&j, "runtime_ns", runtime_ns);
 	jsonw_object_end(&j);
