@@ -40,8 +40,8 @@ enum store_set_kind {
 struct store_sets; /* those of the newest block, not written yet */
 
 struct store_insert {
-	sqlite3_stmt *connection, *chunk, *unseal, *message, *message_set, *log, *log_text,
-		*message_block, *log_block, *address, *address_id;
+	sqlite3_stmt *connection, *connection_start, *connection_taken, *chunk, *unseal, *message,
+		*message_set, *log, *log_text, *message_block, *log_block, *address, *address_id;
 };
 
 struct store {
@@ -61,6 +61,7 @@ struct store {
 	int dropped;   /* chunks went in it: segments may follow once it is committed */
 	struct store_block message_block, log_block;
 	struct store_sets *sets;
+	uint64_t start_asked_ns, start_given_ns; /* of the newest connection */
 	struct store_insert insert;
 	uint64_t addresses_kept; /* when those that nothing names were last looked for */
 	/* addresses seen lately */

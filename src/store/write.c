@@ -52,6 +52,34 @@ static void bind_text(sqlite3_stmt *stmt, int at, const char *text)
 		sqlite3_bind_null(stmt, at);
 }
 
+/*
+ * When a connection began is its name in the API: two must not share one, whatever the clock of a capture can tell apart.
+ * The one of row @id stays what it is; a new one is moved on by nanoseconds until nobody has it.
+ */
+static int start_of(struct store *store, uint64_t id, uint64_t asked_ns, uint64_t *started_ns,
+		    struct err *err)
+{
+	sqlite3_stmt *s = store->insert.connection_start;
+	bind_u64(s, 1, id);
+	int step = sqlite3_step(s);
+	*started_ns = step == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(s, 0) : asked_ns;
+	sqlite3_reset(s);
+	if (step != SQLITE_DONE)
+		return step == SQLITE_ROW ? 0 : store_fail(store->db, err, "store a connection");
+	/* many in a row may ask for the same: those of a capture without times */
+	if (store->start_given_ns && asked_ns == store->start_asked_ns)
+		*started_ns = store->start_given_ns + 1;
+	s = store->insert.connection_taken;
+	do {
+		bind_u64(s, 1, *started_ns);
+		step = sqlite3_step(s);
+		sqlite3_reset(s);
+	} while (step == SQLITE_ROW && ++*started_ns);
+	store->start_asked_ns = asked_ns;
+	store->start_given_ns = *started_ns;
+	return step == SQLITE_DONE ? 0 : store_fail(store->db, err, "store a connection");
+}
+
 static int put_connection(struct message_sink *sink, const struct message_connection *row,
 			  struct err *err)
 {
@@ -71,11 +99,14 @@ static int put_connection(struct message_sink *sink, const struct message_connec
 		comments[len + n] = '\n';
 		len += n + 1;
 	}
-	uint64_t id = store->first_connection + row->id;
+	uint64_t id = store->first_connection + row->id, started_ns;
+	rc = start_of(store, id, row->started_ns, &started_ns, err);
+	if (rc < 0)
+		return rc;
 	if (id >= store->next_connection)
 		store->next_connection = id + 1;
 	bind_u64(s, 1, id);
-	bind_u64(s, 2, row->started_ns);
+	bind_u64(s, 2, started_ns);
 	if (row->close_reason)
 		bind_u64(s, 3, row->closed_ns);
 	else
@@ -429,6 +460,8 @@ int store_write_init(struct store *store, struct err *err)
 		{ &in->connection,
 		  "INSERT OR REPLACE INTO connection "
 		  "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)" },
+		{ &in->connection_start, "SELECT started_ns FROM connection WHERE id=?1" },
+		{ &in->connection_taken, "SELECT 1 FROM connection WHERE started_ns=?1" },
 		{ &in->chunk, "INSERT INTO chunk VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)" },
 		{ &in->message,
 		  "INSERT INTO message VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)" },

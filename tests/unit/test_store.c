@@ -289,6 +289,45 @@ static void starts_in_the_middle_of_a_block_lose_nothing_of_the_index(void **sta
 	remove_dir();
 }
 
+static int see_start(void *ctx, const struct message_connection *row)
+{
+	uint64_t **at = ctx;
+	*(*at)++ = row->started_ns;
+	return 0;
+}
+
+static void connections_that_began_at_one_moment_have_names_of_their_own(void **state)
+{
+	(void)state;
+	fresh_dir();
+	for (int run = 0; run < 2; run++) {
+		struct store *store;
+		CHECK(store_open(dir, NULL, &store, err));
+		struct message_sink *sink = store_message_sink(store);
+		for (uint64_t i = 0; i < 3; i++) {
+			struct message_connection row = { .id = i, .started_ns = i < 2 ? 7 : 8 };
+			CHECK(sink->connection(sink, &row, err));
+			/* said again: it keeps its name */
+			row.close_reason = "closed";
+			CHECK(sink->connection(sink, &row, err));
+		}
+		CHECK(store_close(store, err));
+	}
+	struct store_reader *reader;
+	uint64_t starts[6], *at = starts, id;
+	static const uint64_t want[6] = { 7, 8, 9, 10, 11, 12 };
+	CHECK(store_reader_open(dir, &reader, err));
+	CHECK(store_connections(reader, 0, 100, see_start, &at, err));
+	assert_int_equal(at - starts, 6);
+	assert_memory_equal(starts, want, sizeof(want));
+	for (uint64_t i = 0; i < 6; i++) {
+		CHECK(store_connection_at(reader, want[i], &id, err));
+		assert_int_equal(id, i);
+	}
+	store_reader_close(reader);
+	remove_dir();
+}
+
 static int see_chunk(void *ctx, const struct store_chunk_row *chunk)
 {
 	char *text = ctx;
@@ -470,6 +509,7 @@ int main(void)
 		cmocka_unit_test(any_query_gives_what_a_naive_filter_gives),
 		cmocka_unit_test(a_store_of_version_1_is_brought_up_to_date_by_its_first_writer),
 		cmocka_unit_test(starts_in_the_middle_of_a_block_lose_nothing_of_the_index),
+		cmocka_unit_test(connections_that_began_at_one_moment_have_names_of_their_own),
 		cmocka_unit_test(bytes_come_back_and_ids_go_on_after_a_second_start),
 		cmocka_unit_test(limits_drop_the_oldest_rows_with_all_that_belongs_to_them),
 		cmocka_unit_test(limits_of_bytes_and_age_drop_chunks_that_no_message_needs_too),
