@@ -30,11 +30,12 @@ struct api_net_live {
 	size_t pid_count;
 	uint64_t attached_since_ns; /* wall clock; 0 = no process yet */
 	uint64_t connections_open, connections_opened, connections_late, connections_sealed;
-	uint64_t stream_bytes[2], gaps[2], gap_bytes[2];
+	uint64_t stream_bytes[2], gaps[2], gap_bytes[2], resyncs[2];
 	uint64_t chunks[2], chunks_sealed[2], pieces[2]; /* cut, of them not decrypted; never cut */
 	uint64_t messages[API_NET_TYPES], undecodable;
 	uint64_t identities, reprocessed_chunks;
 	uint64_t logs_received, logs_malformed, logs_dropped, logs_bytes;
+	uint64_t logs_truncated, logs_refused_senders;
 	uint64_t queue_bytes, queue_bytes_max, queue_high_water, queue_delay_ns, flushes;
 	uint64_t store_failures, rows_lost; /* of chunks, messages and log lines */
 	char store_trouble[256];            /* why rows cannot be written just now; "" = they can */

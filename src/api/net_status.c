@@ -114,6 +114,7 @@ static void put_node(struct jsonw *w, struct net_node *node)
 	both(w, "stream_bytes", live.stream_bytes);
 	both(w, "gaps", live.gaps);
 	both(w, "gap_bytes", live.gap_bytes);
+	both(w, "resyncs", live.resyncs);
 	both(w, "chunks", live.chunks);
 	both(w, "chunks_not_decrypted", live.chunks_sealed);
 	both(w, "raw_pieces", live.pieces);
@@ -128,6 +129,8 @@ static void put_node(struct jsonw *w, struct net_node *node)
 	jsonw_u64(w, "bytes", live.logs_bytes);
 	jsonw_u64(w, "malformed", live.logs_malformed);
 	jsonw_u64(w, "dropped", live.logs_dropped);
+	jsonw_u64(w, "truncated", live.logs_truncated);
+	jsonw_u64(w, "refused_senders", live.logs_refused_senders);
 	jsonw_object_end(w);
 	jsonw_object(w, "writer");
 	jsonw_u64(w, "queue_bytes", live.queue_bytes);
@@ -179,24 +182,26 @@ struct family {
 	size_t offset;
 };
 
-static void put_one(struct buf *out, const struct family *f, const char *node,
-		    const struct api_net_live *live)
+static uint64_t begin_one(struct buf *out, const struct family *f, const char *node,
+			  const struct api_net_live *live)
 {
 	uint64_t value;
 	memcpy(&value, (const char *)live + f->offset, sizeof(value));
 	metric_begin(out, f->name);
 	metric_label(out, "node", node);
-	metric_u64(out, value);
+	return value;
+}
+
+static void put_one(struct buf *out, const struct family *f, const char *node,
+		    const struct api_net_live *live)
+{
+	metric_u64(out, begin_one(out, f, node, live));
 }
 
 static void put_seconds(struct buf *out, const struct family *f, const char *node,
 			const struct api_net_live *live)
 {
-	uint64_t value;
-	memcpy(&value, (const char *)live + f->offset, sizeof(value));
-	metric_begin(out, f->name);
-	metric_label(out, "node", node);
-	metric_double(out, (double)value * 1e-9);
+	metric_double(out, (double)begin_one(out, f, node, live) * 1e-9);
 }
 
 static void put_two(struct buf *out, const struct family *f, const char *node,
@@ -236,6 +241,8 @@ static const struct family families[] = {
 	  put_two, LIVE(gaps) },
 	{ "byteledger_net_gap_bytes_total", "counter", "Bytes known to be missing", put_two,
 	  LIVE(gap_bytes) },
+	{ "byteledger_net_resyncs_total", "counter", "Times that the way back was found", put_two,
+	  LIVE(resyncs) },
 	{ "byteledger_net_chunks_total", "counter", "Chunks cut", put_two, LIVE(chunks) },
 	{ "byteledger_net_chunks_sealed_total", "counter", "Chunks that were not decrypted",
 	  put_two, LIVE(chunks_sealed) },
@@ -250,6 +257,10 @@ static const struct family families[] = {
 	  LIVE(logs_malformed) },
 	{ "byteledger_log_dropped_total", "counter", "Of them lost for want of room", put_one,
 	  LIVE(logs_dropped) },
+	{ "byteledger_log_truncated_total", "counter", "Of them cut at 64 KiB or by their sender",
+	  put_one, LIVE(logs_truncated) },
+	{ "byteledger_log_refused_senders_total", "counter", "TCP senders beyond 32 at once",
+	  put_one, LIVE(logs_refused_senders) },
 	{ "byteledger_net_queue_bytes", "gauge", "Rows waiting to be stored, in bytes", put_one,
 	  LIVE(queue_bytes) },
 	{ "byteledger_net_queue_delay_seconds", "gauge", "How long the rows stored last had waited",
@@ -280,13 +291,19 @@ static void capture_metrics(const struct api_net_capture *c, struct buf *out)
 			metric_u64(out, two[i].value[way]);
 		}
 	}
-	metric_family(out, "byteledger_net_ring_high_water_bytes", "gauge",
-		      "Most that was ever in the capture ring");
-	metric_begin(out, "byteledger_net_ring_high_water_bytes");
-	metric_u64(out, c->ring_high_water);
-	metric_family(out, "byteledger_net_ring_bytes", "gauge", "Size of the capture ring");
-	metric_begin(out, "byteledger_net_ring_bytes");
-	metric_u64(out, c->ring_bytes);
+	const struct {
+		const char *name, *help;
+		uint64_t value;
+	} one[] = {
+		{ "byteledger_net_ring_high_water_bytes", "Most that was ever in the capture ring",
+		  c->ring_high_water },
+		{ "byteledger_net_ring_bytes", "Size of the capture ring", c->ring_bytes },
+	};
+	for (size_t i = 0; i < ARRAY_LEN(one); i++) {
+		metric_family(out, one[i].name, "gauge", one[i].help);
+		metric_begin(out, one[i].name);
+		metric_u64(out, one[i].value);
+	}
 }
 
 static void latency_metrics(struct api_net *net, struct net_node *only, struct buf *out)

@@ -19,17 +19,37 @@ struct net_node_conn {
 	struct net_node_conn *chain;       /* of one place in the table */
 	uint64_t conn, id;                 /* the capture's number, the sink's */
 	int local_initiated;
-	uint64_t reported; /* chunks when the row was stored last */
+	uint64_t reported;   /* chunks when the row was stored last */
+	uint64_t resyncs[2]; /* that were counted */
 	struct net_conn *net;
 };
 
 /* ---- counting what is decoded ------------------------------------------------------------------------------------- */
+
+/* Ways back that were found since the last call. */
+static void count_resyncs(struct net_rec_node *node, struct net_node_conn *c,
+			  const struct message_connection *row)
+{
+	if (memcmp(row->resyncs, c->resyncs, sizeof(c->resyncs)) == 0)
+		return;
+	pthread_mutex_lock(&node->lock);
+	for (int sender = 0; sender < 2; sender++) {
+		/* decoded once more, with a new identity, it may have found fewer */
+		if (row->resyncs[sender] > c->resyncs[sender])
+			node->live.resyncs[sender == MESSAGE_LOCAL] +=
+				row->resyncs[sender] - c->resyncs[sender];
+		c->resyncs[sender] = row->resyncs[sender];
+	}
+	pthread_mutex_unlock(&node->lock);
+}
 
 static int on_connection(struct message_sink *sink, const struct message_connection *row,
 			 struct err *err)
 {
 	struct net_rec_node *node = (struct net_rec_node *)sink;
 	struct message_sink *to = net_writer_sink(node->writer);
+	if (node->closing)
+		count_resyncs(node, node->closing, row);
 	return to->connection(to, row, err);
 }
 
@@ -180,15 +200,6 @@ int net_node_has(const struct net_rec_node *node, uint64_t conn)
 	return *place((struct net_rec_node *)node, conn) != NULL;
 }
 
-/* The time a connection began is its name in the API: two must not share one. */
-static uint64_t unique_start(struct net_rec_node *node, uint64_t time_ns)
-{
-	if (time_ns <= node->last_start_ns && node->last_start_ns - time_ns < 1000000000u)
-		time_ns = node->last_start_ns + 1;
-	node->last_start_ns = time_ns;
-	return time_ns;
-}
-
 static void unlink_conn(struct net_rec_node *node, struct net_node_conn *c)
 {
 	struct net_node_conn **at = place(node, c->conn);
@@ -212,7 +223,7 @@ int net_node_open(struct net_rec_node *node, const struct netcap_conn *info, str
 	net_addr_text(&info->remote, remote);
 	net_addr_text(&info->local, local);
 	struct net_conn_opt opt = { .id = node->connection_ids,
-				    .started_ns = unique_start(node, info->time_ns),
+				    .started_ns = info->time_ns,
 				    .role = info->local_initiated ? NET_ROLE_INITIATOR
 								  : NET_ROLE_RESPONDER,
 				    .remote_addr = remote,
@@ -251,7 +262,9 @@ int net_node_data(struct net_rec_node *node, uint64_t conn, int outgoing, uint64
 	pthread_mutex_lock(&node->lock);
 	node->live.stream_bytes[outgoing] += len;
 	pthread_mutex_unlock(&node->lock);
-	return net_conn_feed(c->net, c->local_initiated == outgoing, time_ns, bytes, len, err);
+	int rc = net_conn_feed(c->net, c->local_initiated == outgoing, time_ns, bytes, len, err);
+	count_resyncs(node, c, net_conn_row(c->net));
+	return rc;
 }
 
 int net_node_gap(struct net_rec_node *node, uint64_t conn, int outgoing, uint64_t time_ns,
@@ -264,7 +277,9 @@ int net_node_gap(struct net_rec_node *node, uint64_t conn, int outgoing, uint64_
 	node->live.gaps[outgoing]++;
 	node->live.gap_bytes[outgoing] += lost;
 	pthread_mutex_unlock(&node->lock);
-	return net_conn_gap(c->net, c->local_initiated == outgoing, time_ns, lost, err);
+	int rc = net_conn_gap(c->net, c->local_initiated == outgoing, time_ns, lost, err);
+	count_resyncs(node, c, net_conn_row(c->net));
+	return rc;
 }
 
 int net_node_close(struct net_rec_node *node, uint64_t conn, uint64_t time_ns, const char *reason,
@@ -273,12 +288,14 @@ int net_node_close(struct net_rec_node *node, uint64_t conn, uint64_t time_ns, c
 	struct net_node_conn *c = *place(node, conn);
 	if (!c)
 		return 0;
-	struct net_conn *net = c->net;
+	node->closing = c;
+	int rc = net_conn_close(c->net, time_ns, reason, err);
+	node->closing = NULL;
 	unlink_conn(node, c);
 	pthread_mutex_lock(&node->lock);
 	node->live.connections_open--;
 	pthread_mutex_unlock(&node->lock);
-	return net_conn_close(net, time_ns, reason, err);
+	return rc;
 }
 
 int net_node_process(struct net_rec_node *node, enum netcap_process what, uint32_t pid,

@@ -31,7 +31,7 @@ struct net_rec_node {
 	struct message_sink sink; /* counts, then hands on to the writer */
 	const struct net_config_node *config;
 	struct net_writer *writer;
-	uint64_t first_connection, connection_ids, last_start_ns;
+	uint64_t first_connection, connection_ids;
 	net_writer_say say;
 	void *say_ctx;
 	struct net_identity_file files[NET_CONFIG_IDENTITIES_MAX];
@@ -41,6 +41,7 @@ struct net_rec_node {
 	int sealed_seen; /* a new identity may open what is stored */
 	int reprocess;   /* it came */
 	struct net_node_conn *conns;
+	struct net_node_conn *closing;     /* the one whose last row is being reported */
 	struct net_node_conn *table[4096]; /* by the capture's number */
 	pthread_mutex_t lock; /* of live, between this thread and those of the server */
 	struct api_net_live live;

@@ -166,6 +166,8 @@ static void live(void *ctx, size_t index, struct api_net_live *out)
 	out->logs_bytes = stats.bytes;
 	out->logs_malformed = stats.malformed;
 	out->logs_dropped = stats.dropped + stats.kernel_dropped;
+	out->logs_truncated = stats.truncated;
+	out->logs_refused_senders = stats.refused_clients;
 }
 
 static void capture(void *ctx, struct api_net_capture *out)

@@ -66,6 +66,7 @@ struct message_connection {
 	const char *const *comments;
 	size_t comment_count;
 	uint64_t chunks[2], undecrypted[2], gaps[2], gap_bytes[2]; /* by enum message_sender */
+	uint64_t resyncs[2]; /* how often the way back was found; not stored */
 	int attached_late;
 	const char *close_reason; /* NULL while open */
 };

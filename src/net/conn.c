@@ -158,7 +158,7 @@ static void swap_sides(struct net_conn *conn)
 	conn->row.initiator = !conn->row.initiator;
 	conn->role = conn->role == NET_ROLE_INITIATOR ? NET_ROLE_RESPONDER : NET_ROLE_INITIATOR;
 	uint64_t *pairs[] = { conn->row.chunks, conn->row.undecrypted, conn->row.gaps,
-			      conn->row.gap_bytes };
+			      conn->row.gap_bytes, conn->row.resyncs };
 	for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
 		uint64_t v = pairs[i][0];
 		pairs[i][0] = pairs[i][1];

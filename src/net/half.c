@@ -275,6 +275,7 @@ static int run_seek(struct net_conn *conn, struct net_half *half, struct err *er
 		half->counter += missed;
 		net_nonce_add(half->nonce, missed);
 		half->state = HALF_OPEN;
+		conn->row.resyncs[half->sender]++;
 		rc = take_open(conn, half,
 			       2u + ((size_t)pending_at(half)[0] << 8 | pending_at(half)[1]), err);
 		return rc < 0 ? rc : half_run(conn, half, err);

@@ -396,6 +396,30 @@ def test_a_line_over_tcp_that_never_ends_is_cut_and_the_next_one_is_whole(record
         wait_until(lambda: any(x["message"] == "after" for x in r.get("/v3/logs", "v3")), what="the next line")
     rows = r.get("/v3/logs", "v3")
     assert [len(x["message"]) for x in rows] == [5, 65536]
+    assert r.status()["logs"]["truncated"] == 1
+    assert 'byteledger_log_truncated_total{node="9732"} 1\n' in r.request("/metrics")[2].decode()
+
+
+def test_a_line_that_is_cut_inside_a_letter_keeps_the_letters_before(recorder, tmp_path):
+    r = recorder()
+    unix = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    unix.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    unix.sendto("x".encode() + "\u00e4".encode() * 40_000, f"{tmp_path}/log.sock")
+    row, = wait_until(lambda: r.get("/v3/logs", "v3"), what="the line")
+    assert row["message"] == "x" + "\u00e4" * 32_767
+    logs = r.status()["logs"]
+    assert (logs["malformed"], logs["truncated"]) == (0, 1)
+
+
+def test_senders_beyond_the_bound_are_refused_and_counted(recorder):
+    r = recorder()
+    held = [socket.create_connection(("127.0.0.1", r.ports["tcp"])) for _ in range(33)]
+    wait_until(lambda: r.status()["logs"]["refused_senders"] == 1, what="the refusal")
+    for s in held:
+        s.close()
+    with socket.create_connection(("127.0.0.1", r.ports["tcp"])) as tcp:
+        tcp.sendall(b"there is room again\n")
+    wait_until(lambda: r.get("/v3/logs", "v3"), what="the line")
 
 
 def test_disabled_search_says_so(recorder):

@@ -143,6 +143,19 @@ def test_identity_that_comes_late_opens_what_was_kept_and_what_follows(record, p
     assert "stored chunks" in r.said()
 
 
+def test_status_counts_damaged_chunks_and_ways_back(record, p2pnode):
+    port = free_port()
+    r = record([("n", p2p(port, identity("recorder-r")))])
+    node = p2pnode("--listen", port, "--identity", identity("recorder-r"), "--count", 5, "--expect", 29)
+    peer = p2pnode("--connect", f"127.0.0.1:{port}", "--identity", identity("recorder-i"), "--count", 30, "--expect", 5,
+                   "--corrupt", 10)
+    assert peer.truth()["sent"] == 30 and node.truth()["bad_chunks"] == 1
+    wait_until(lambda: count(r, "n") == 6 + 5 + 29, what="all messages but one")
+    status = r.status()
+    assert status["resyncs"] == {"incoming": 1, "outgoing": 0}
+    assert status["raw_pieces"] == {"incoming": 1, "outgoing": 0}
+
+
 def test_a_node_that_restarts_with_a_new_identity_is_decoded_on(record, p2pnode, tmp_path):
     path = tmp_path / "identity.json"
     port = free_port()
