@@ -28,6 +28,8 @@ enum {
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_F_MMAPABLE = 1 << 10,
+	BPF_F_NO_PREALLOC = 1,
+	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
 	BPF_RB_NO_WAKEUP = 1,
 	BPF_RB_FORCE_WAKEUP = 2,
@@ -38,7 +40,21 @@ enum {
 
 struct pt_regs {
 	unsigned long bx, bp, di, ip, sp;
+	unsigned long si, dx, r10,
+		orig_ax; /* of a system call: arguments two to four, its number */
+	unsigned long r8;
 } KERNEL_TYPE;
+
+/* x86-64's numbers of the system calls that are looked at, and what they are given */
+enum {
+	CALL_MMAP = 9,
+	CALL_MUNMAP = 11,
+	CALL_MREMAP = 25,
+	CALL_PRCTL = 157,
+	MAP_ANONYMOUS = 0x20,
+	PR_SET_VMA = 0x53564d41,
+	PR_SET_VMA_ANON_NAME = 0,
+};
 
 /* --- sockets and processes, as bpf/net.bpf.c reads them --- */
 

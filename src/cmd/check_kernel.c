@@ -176,6 +176,11 @@ int check_map_events(struct err *err)
 	return from_feature(FEATURE_MAP_EVENTS, err);
 }
 
+int check_map_names(struct err *err)
+{
+	return from_feature(FEATURE_MAP_NAMES, err);
+}
+
 int check_net_capture(struct err *err)
 {
 	return from_feature(FEATURE_NET_CAPTURE, err);

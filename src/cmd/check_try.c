@@ -155,6 +155,7 @@ const struct check_try check_tries[] = {
 	{ "bpf", "BPF programs, ring buffers, kernel type information", check_bpf_load },
 	{ "bpf-stack", "call stacks walked in the kernel", check_bpf_stack },
 	{ "map-events", "news of code that programs map", check_map_events },
+	{ "map-names", "who maps memory, and names that the kernel refuses", check_map_names },
 	{ "net-capture", "what programs send and receive by TCP", check_net_capture },
 	{ "vma-names", "names on anonymous mappings", try_vma_names },
 	{ "output", "recordings in this folder", try_output },

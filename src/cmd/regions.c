@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* regions.c - `byteledger regions TARGET`: where a process's memory is right now, by mapping. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include "proc/breakdown.h"
 #include "proc/group.h"
 #include "proc/text.h"
+#include "source/mapnames.h"
 
 #define TOP_DEFAULT 20
 #define TOP_MAX 10000000
@@ -32,7 +34,8 @@ struct regions {
 	enum regions_group group;
 	struct regions_base *base; /* --diff */
 	const char *base_path;
-	int top_given, all, raw, quick, compat;
+	int top_given, all, raw, quick, compat, probe;
+	struct mapnames *names; /* --probe, where it is permitted */
 };
 
 enum {
@@ -44,7 +47,8 @@ enum {
 	OPT_QUICK,
 	OPT_COMPAT,
 	OPT_GROUP,
-	OPT_DIFF
+	OPT_DIFF,
+	OPT_PROBE
 };
 
 static const struct argp_option options[] = {
@@ -61,6 +65,11 @@ static const struct argp_option options[] = {
 	{ "quick", OPT_QUICK, NULL, 0,
 	  "Count resident pages without walking them for PSS: RSS and swap only, and the target "
 	  "hardly waits",
+	  3 },
+	{ "probe", OPT_PROBE, NULL, 0,
+	  "Look at mmap() and prctl() by BPF while watching, or for --duration: what is mapped "
+	  "meanwhile "
+	  "is called by the code that asked for it, or by the name that the kernel refused to keep",
 	  3 },
 	{ "compat", OPT_COMPAT, NULL, 0,
 	  "Print the layout of Teranode's memory analyzer, in whole MB, for scripts that read it",
@@ -129,6 +138,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_QUICK:
 		r->quick = 1;
 		break;
+	case OPT_PROBE:
+		r->probe = r->watch.probe = 1;
+		break;
 	case OPT_COMPAT:
 		r->compat = 1;
 		break;
@@ -148,6 +160,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (!targets_given(&r->targets) && !(r->watch.history && !r->watch.seconds &&
 						     !r->watch.serve && !r->watch.rule_count))
 			argp_error(state, "which process? -p PID, -n NAME or --cgroup PATH");
+		if (r->probe && !watch_wanted(&r->watch) && !r->watch.duration_ns)
+			argp_error(state, "--probe needs a time to look: --duration, or a watch");
 		if (r->quick && (r->compat || r->sort == REGIONS_BY_PSS))
 			argp_error(state, "--quick does not know PSS");
 		if (r->compat && (r->format != FORMAT_TEXT || r->group || r->base_path))
@@ -260,9 +274,46 @@ static int look(const struct regions *r, pid_t pid, int first, struct err *err)
 	CLEANUP(breakdown_freep) struct breakdown *b = breakdown_read(&target, &opt, err);
 	if (!b)
 		return err->code;
+	rc = r->names ? mapnames_apply(r->names, b, &target, err) : 0;
+	if (rc < 0)
+		return rc;
 	/* a quick look does not copy heaps */
 	rc = r->quick ? 0 : allocators_read(b, &target, NULL, err);
 	return rc < 0 ? rc : print(r, b, first, err);
+}
+
+/**
+ * open_probe() - BPF looks at what these processes map. Where it is not permitted, or for a process that it cannot follow, stderr
+ * says so and the rules name what they can.
+ */
+static struct mapnames *open_probe(const struct target_list *list)
+{
+	struct err err = { 0 };
+	struct mapnames *names = mapnames_new(&err);
+	for (size_t i = 0; i < list->count && names && !err.code; i++)
+		mapnames_add(names, list->pids[i], &err);
+	if (err.code) {
+		fprintf(stderr, "byteledger: %s: new mappings are called by rules only\n", err.msg);
+		if (err.hint[0])
+			fprintf(stderr, "hint: %s\n", err.hint);
+	} else {
+		fprintf(stderr, "byteledger: looking at what is mapped and named from now on\n");
+	}
+	return names;
+}
+
+/* Until --duration is over, or the user has seen enough. */
+static void look_on(uint64_t duration_ns)
+{
+	sigset_t set, before;
+	struct timespec time = { .tv_sec = (time_t)(duration_ns / 1000000000u),
+				 .tv_nsec = (long)(duration_ns % 1000000000u) };
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, &before);
+	sigtimedwait(&set, NULL, &time);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
 int cmd_regions(int argc, char **argv)
@@ -295,8 +346,12 @@ int cmd_regions(int argc, char **argv)
 	CLEANUP(target_list_fini) struct target_list list = { 0 };
 	if (targets_find(&r.targets, &list, &err) < 0)
 		return cmd_fail(&err);
+	CLEANUP(mapnames_freep) struct mapnames *names = r.probe ? open_probe(&list) : NULL;
+	r.names = r.watch.names = names;
 	if (watch_wanted(&r.watch))
 		return watch_run(&r.watch, &list);
+	if (r.probe)
+		look_on(r.watch.duration_ns);
 	int status = CMD_OK;
 	for (size_t i = 0; i < list.count; i++) {
 		err_init(&err);
@@ -304,5 +359,11 @@ int cmd_regions(int argc, char **argv)
 		if (look(&r, list.pids[i], i == 0, &err) < 0)
 			status = cmd_fail(&err);
 	}
+	uint64_t lost = names ? mapnames_lost(names) : 0;
+	if (lost)
+		fprintf(stderr,
+			"byteledger: %llu mappings or names found no room and are called by "
+			"rules\n",
+			(unsigned long long)lost);
 	return status;
 }

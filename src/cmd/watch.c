@@ -150,9 +150,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		    !a->serve)
 			argp_error(state, "--token-file, --no-auth, --host, --cors and --addresses "
 					  "belong to --serve");
-		if (a->duration_ns && !watch_wanted(a))
+		if (a->duration_ns && !watch_wanted(a) && !a->probe)
 			argp_error(state, "--duration needs something to do meanwhile: --watch, "
-					  "--history, --alert or --serve");
+					  "--history, --alert, --serve or --probe");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "cmd/targets.h"
 #include "model/history.h"
+#include "source/mapnames.h"
 #include "source/watch.h"
 
 #define WATCH_ACTIONS_MAX 16
@@ -36,7 +37,9 @@ struct watch_args {
 	const char *hosts[WATCH_HOSTS_MAX + 1];
 	size_t host_count;
 	int hide_addresses;
-	int json; /* set by the command: one object a look instead of a line */
+	int probe;              /* set by the command, as what follows: --duration is then enough */
+	struct mapnames *names; /* lent; may be NULL */
+	int json;               /* set by the command: one object a look instead of a line */
 	size_t top;
 };
 extern const struct argp watch_argp;
@@ -66,7 +69,8 @@ struct watched {
 	struct watch *watch;
 	struct history *history;
 	struct alert_set *rules;
-	uint64_t rss_before; /* of the line printed last */
+	struct mapnames *names; /* lent; may be NULL */
+	uint64_t rss_before;    /* of the line printed last */
 	uint64_t said_period_ns;
 
 	pthread_mutex_t lock;

@@ -79,7 +79,8 @@ struct shot *watched_full(struct watched *w, struct err *err)
 		struct breakdown_opt opt = { .labels_max = 4096 };
 		struct breakdown *b = breakdown_read(target, &opt, err);
 		/* what was read before a process ended stays worth showing, with its age */
-		if (b && allocators_read(b, target, NULL, err) < 0) {
+		if (b && ((w->names && mapnames_apply(w->names, b, target, err) < 0) ||
+			  allocators_read(b, target, NULL, err) < 0)) {
 			breakdown_free(b);
 			b = NULL;
 		}
@@ -101,8 +102,10 @@ struct shot *watched_full(struct watched *w, struct err *err)
 int watched_open(struct watched *w, pid_t pid, const struct watch_args *args,
 		 struct history *history, struct err *err)
 {
-	struct watch_opt opt = { .period_ns = (uint64_t)(args->seconds * 1e9) };
+	struct watch_opt opt = { .period_ns = (uint64_t)(args->seconds * 1e9),
+				 .names = args->names };
 	memset(w, 0, sizeof(*w));
+	w->names = args->names;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_mutex_init(&w->full_lock, NULL);
 	w->pid = pid;
@@ -272,11 +275,11 @@ static int source_get(void *ctx, int32_t pid, int full, struct memory_shot *out,
 	if (!w)
 		return err_set(err, -ENOENT, "process %d is not one of those watched here",
 			       (int)pid);
-	struct shot *shot = full ? watched_full(w, err) : watched_shot(w, 0);
+	struct shot *shot = full ? NULL : watched_shot(w, 0);
+	if (!shot) /* also for who asks before the first look */
+		shot = watched_full(w, err);
 	if (!shot)
-		return err->code ? err->code
-				 : err_set(err, -EAGAIN, "process %d has not been looked at yet",
-					   (int)w->pid);
+		return err->code;
 	fill(out, shot);
 	return 0;
 }

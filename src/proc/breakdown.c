@@ -261,6 +261,27 @@ static int collect(void *ctx, struct region *r)
 	return c->names ? names_put(c->names, r, &c->pages, collect_one, c) : collect_one(c, r);
 }
 
+int breakdown_cut(struct breakdown *b, const struct target *target, const struct names *names,
+		  int (*wants)(const struct region *))
+{
+	struct collect c = { .b = b };
+	struct err ignored = { 0 };
+	if (pages_open(&c.pages, target, &ignored) < 0)
+		c.pages.fd = -1;
+	struct region *old = b->regions;
+	size_t count = b->region_count;
+	b->regions = NULL;
+	b->region_count = b->region_cap = 0;
+	int rc = 0;
+	for (size_t i = 0; i < count && rc == 0; i++)
+		rc = wants && !wants(&old[i])
+			     ? collect_one(&c, &old[i])
+			     : names_put(names, &old[i], &c.pages, collect_one, &c);
+	pages_close(&c.pages);
+	free(old);
+	return rc;
+}
+
 /** apply_names() - the program's own table, if it has one, over the mappings that are all kept. */
 static int apply_names(struct breakdown *b, const struct target *target)
 {
@@ -274,20 +295,8 @@ static int apply_names(struct breakdown *b, const struct target *target)
 		return 0; /* hostile or half-written: the mappings stay what they are */
 	b->names_used = names.count;
 	b->names_dropped = names.dropped;
-	struct collect c = { .b = b };
-	struct err ignored = { 0 };
-	if (pages_open(&c.pages, target, &ignored) < 0)
-		c.pages.fd = -1;
-	struct region *old = b->regions;
-	size_t count = b->region_count;
-	b->regions = NULL;
-	b->region_count = b->region_cap = 0;
-	int rc = 0;
-	for (size_t i = 0; i < count && rc == 0; i++)
-		rc = names_put(&names, &old[i], &c.pages, collect_one, &c);
-	pages_close(&c.pages);
+	int rc = breakdown_cut(b, target, &names, NULL);
 	names_fini(&names);
-	free(old);
 	return rc;
 }
 

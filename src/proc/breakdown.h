@@ -98,6 +98,12 @@ size_t breakdown_find(const struct breakdown *breakdown, uint64_t addr);
  */
 int breakdown_relabel(struct breakdown *breakdown, size_t index, enum region_class class,
 		      const char *label, const char *owner, enum region_how how);
+/**
+ * breakdown_cut() - put @names over the mappings that @wants (NULL: all) chooses, cutting them where a name covers a part. Call
+ * breakdown_sum() behind it. Only where every one was kept. -ENOMEM.
+ */
+int breakdown_cut(struct breakdown *breakdown, const struct target *target,
+		  const struct names *names, int (*wants)(const struct region *region));
 /** breakdown_sum() - compute classes and totals anew from the mappings; only where every one was kept. */
 int breakdown_sum(struct breakdown *breakdown, struct err *err);
 

@@ -103,7 +103,24 @@ static size_t first_above(const struct names *names, uint64_t addr)
 	return low;
 }
 
+static void describe(const struct names *names, size_t index, int part, struct region *piece,
+		     char label[LABEL_MAX])
+{
+	if (names->describe) {
+		names->describe(names, index, part, piece, label);
+		return;
+	}
+	const char *name = names->entries[index].name;
+	label_name(label, name);
+	piece->class = REGION_NAMED;
+	piece->how = part ? HOW_REGISTRY_PART : HOW_REGISTRY;
+	piece->label = label;
+	if (part || !piece->name[0])
+		piece->name = name;
+}
+
 struct cut {
+	const struct names *names;
 	const struct region *whole;
 	struct region left; /* what has not been given to a piece yet */
 	const struct pages *pages;
@@ -137,8 +154,9 @@ static uint64_t *figure(struct region *r, size_t offset)
 	return (uint64_t *)(void *)((char *)r + offset);
 }
 
-/** put_piece() - [@start, @end) of the mapping, with @name or as it was; the last piece gets all that is left. */
-static int put_piece(struct cut *cut, uint64_t start, uint64_t end, const char *name, int last)
+#define UNNAMED SIZE_MAX
+/** put_piece() - [@start, @end) of the mapping, by entry @index or as it was; the last piece gets all that is left. */
+static int put_piece(struct cut *cut, uint64_t start, uint64_t end, size_t index, int last)
 {
 	struct region piece = *cut->whole, *left = &cut->left;
 	piece.start = start;
@@ -168,13 +186,8 @@ static int put_piece(struct cut *cut, uint64_t start, uint64_t end, const char *
 	left->swap_bytes -= piece.swap_bytes;
 	piece.guessed_rss = 1;
 	char label[LABEL_MAX];
-	if (name) {
-		label_name(label, name);
-		piece.class = REGION_NAMED;
-		piece.how = HOW_REGISTRY_PART;
-		piece.label = label;
-		piece.name = name;
-	}
+	if (index != UNNAMED)
+		describe(cut->names, index, 1, &piece, label);
 	return cut->put(cut->ctx, &piece);
 }
 
@@ -189,15 +202,10 @@ int names_put(const struct names *names, const struct region *region, const stru
 	const struct names_entry *e = &names->entries[at];
 	if (e->start <= region->start && e->start + e->bytes >= region->end) {
 		char label[LABEL_MAX];
-		label_name(label, e->name);
-		copy.class = REGION_NAMED;
-		copy.how = HOW_REGISTRY;
-		copy.label = label;
-		if (!copy.name[0])
-			copy.name = e->name;
+		describe(names, at, 0, &copy, label);
 		return put(ctx, &copy);
 	}
-	struct cut cut = { region, *region, pages, put, ctx };
+	struct cut cut = { names, region, *region, pages, put, ctx };
 	uint64_t from = region->start;
 	int rc = 0;
 	for (; rc == 0 && at < names->count && names->entries[at].start < region->end; at++) {
@@ -206,10 +214,10 @@ int names_put(const struct names *names, const struct region *region, const stru
 		uint64_t end = e->start + e->bytes;
 		end = end < region->end ? end : region->end;
 		if (start > from)
-			rc = put_piece(&cut, from, start, NULL, 0);
+			rc = put_piece(&cut, from, start, UNNAMED, 0);
 		if (rc == 0)
-			rc = put_piece(&cut, start, end, e->name, end == region->end);
+			rc = put_piece(&cut, start, end, at, end == region->end);
 		from = end;
 	}
-	return rc == 0 && from < region->end ? put_piece(&cut, from, region->end, NULL, 1) : rc;
+	return rc == 0 && from < region->end ? put_piece(&cut, from, region->end, UNNAMED, 1) : rc;
 }

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proc/label.h"
 #include "proc/region.h"
 #include "proc/smaps.h"
 #include "proc/target.h"
@@ -39,6 +40,13 @@ struct names {
 	struct names_entry *entries;
 	size_t count;
 	size_t dropped; /* entries that broke a rule */
+	/**
+	 * What entry @index makes of @piece, which is a whole mapping or a @part of one: class, how, label (may be put into
+	 * @label) and more. NULL: a name of libbyteledger's table.
+	 */
+	void (*describe)(const struct names *names, size_t index, int part, struct region *piece,
+			 char label[LABEL_MAX]);
+	void *ctx; /* for it */
 };
 
 /**

@@ -25,6 +25,9 @@
 
 #define TABLE_MIN_BYTES (4u << 20)
 #define TABLE_MAX_BYTES (1u << 30)
+#define EXTENTS_MAX 65536u /* mappings, names and stacks that are kept, of all processes */
+#define EXTENT_NAMES_MAX 16384u
+#define EXTENT_STACKS_MAX 16384u
 #define INITIAL_PIDNS_INODE 0xeffffffcu
 #define RETIRE_NS \
 	1000000000ULL /* a range of places that a walk may still be reading is left alone this long */
@@ -46,8 +49,10 @@ struct process {
 	struct unwind_rows *rows;
 	uint64_t hash; /* of the mappings that are published */
 	uint32_t first, count;
+	uint32_t place_count;
 	struct wire_stack_place *places; /* ready to be published */
 	uint32_t *place_tables;          /* number of each one's table + 1 */
+	uint64_t *place_biases; /* what its file's addresses are off by; UINT64_MAX = unknown */
 	uint64_t looked_ns;
 	int dirty;
 };
@@ -131,6 +136,7 @@ void bpfstack_free(struct bpfstack *stack)
 		unwind_rows_free(stack->processes[i].rows);
 		free(stack->processes[i].places);
 		free(stack->processes[i].place_tables);
+		free(stack->processes[i].place_biases);
 	}
 	free(stack->processes);
 	free(stack);
@@ -215,7 +221,8 @@ static int describe(struct bpfstack *stack, struct process *process, struct code
 {
 	struct wire_stack_place *places = calloc(mappings->count, sizeof(*places));
 	uint32_t *tables = calloc(mappings->count, sizeof(*tables));
-	int64_t rc = places && tables ? 0 : err_set(err, -ENOMEM, "cannot list mappings");
+	uint64_t *biases = calloc(mappings->count, sizeof(*biases));
+	int64_t rc = places && tables && biases ? 0 : err_set(err, -ENOMEM, "cannot list mappings");
 	for (size_t i = 0; rc >= 0 && i < mappings->count; i++) {
 		const struct code_mapping *mapping = &mappings->all[i];
 		places[i].lo = mapping->lo;
@@ -228,7 +235,8 @@ static int describe(struct bpfstack *stack, struct process *process, struct code
 		places[i].text_bytes = rc > 0;
 		uint64_t bias;
 		const struct table *table = rc > 0 ? &stack->tables[rc - 1] : NULL;
-		if (table && table->blob && find_bias(table, mapping, &bias)) {
+		biases[i] = table && find_bias(table, mapping, &bias) ? bias : UINT64_MAX;
+		if (table && table->blob && biases[i] != UINT64_MAX) {
 			places[i].text_lo = bias + table->blob->text_lo;
 			places[i].text_bytes = (uint32_t)table->blob->text_bytes;
 		}
@@ -236,10 +244,14 @@ static int describe(struct bpfstack *stack, struct process *process, struct code
 	if (rc < 0) {
 		free(places);
 		free(tables);
+		free(biases);
 		return (int)rc;
 	}
 	free(process->places);
 	free(process->place_tables);
+	free(process->place_biases);
+	process->place_biases = biases;
+	process->place_count = (uint32_t)mappings->count;
 	process->places = places;
 	process->place_tables = tables;
 	process->hash = mappings->hash;
@@ -332,7 +344,7 @@ static int publish(struct bpfstack *stack, struct process *process, uint32_t cou
 	return 0;
 }
 
-static struct process *find_process(struct bpfstack *stack, uint32_t pid)
+static struct process *find_process(const struct bpfstack *stack, uint32_t pid)
 {
 	for (uint32_t i = 0; i < stack->process_count; i++)
 		if (stack->processes[i].pid == pid)
@@ -387,6 +399,7 @@ int bpfstack_add(struct bpfstack *stack, uint32_t pid, struct err *err)
 		unwind_rows_free(process->rows);
 		free(process->places);
 		free(process->place_tables);
+		free(process->place_biases);
 		stack->process_count--;
 		return rc;
 	}
@@ -476,6 +489,17 @@ static int set_up(struct bpfstack *stack)
 		rc = bpf_map__set_max_entries(s->maps.stack_ring, stack->opt.ring_bytes
 									  ? stack->opt.ring_bytes
 									  : 4 << 20);
+	if (stack->opt.extents) {
+		bpf_program__set_autoload(s->progs.stack_at_function, false);
+		if (!rc)
+			rc = bpf_map__set_max_entries(s->maps.extents, EXTENTS_MAX);
+		if (!rc)
+			rc = bpf_map__set_max_entries(s->maps.extent_names, EXTENT_NAMES_MAX);
+		if (!rc)
+			rc = bpf_map__set_max_entries(s->maps.extent_stacks, EXTENT_STACKS_MAX);
+	} else {
+		bpf_program__set_autoload(s->progs.extent_changed, false);
+	}
 	bpf_program__set_log_buf(s->progs.stack_at_function, stack->log, sizeof(stack->log));
 	bpf_program__set_log_level(s->progs.stack_at_function, 4); /* statistics only */
 	return rc;
@@ -573,6 +597,46 @@ int bpfstack_attach(struct bpfstack *stack, uint32_t pid, const char *path, cons
 			       symbol ? symbol : "code", path);
 	stack->links[stack->link_count++] = link;
 	return 0;
+}
+
+int bpfstack_attach_extents(struct bpfstack *stack, struct err *err)
+{
+	libbpf_print_fn_t talk = libbpf_set_print(keep_words);
+	struct bpf_link *link = bpf_program__attach(stack->skeleton->progs.extent_changed);
+	int error = errno;
+	libbpf_set_print(talk);
+	if (!link)
+		return err_set(err, -error, "cannot look at system calls that map memory");
+	stack->links[stack->link_count++] = link;
+	return 0;
+}
+
+int bpfstack_extents_fd(const struct bpfstack *stack)
+{
+	return bpf_map__fd(stack->skeleton->maps.extents);
+}
+
+int bpfstack_names_fd(const struct bpfstack *stack)
+{
+	return bpf_map__fd(stack->skeleton->maps.extent_names);
+}
+
+int bpfstack_locate(const struct bpfstack *stack, uint32_t pid, uint64_t addr,
+		    struct bpfstack_spot *spot)
+{
+	const struct process *process = find_process(stack, pid);
+	for (uint32_t i = 0; process && i < process->place_count; i++) {
+		const struct wire_stack_place *place = &process->places[i];
+		if (addr < place->lo || addr >= place->hi)
+			continue;
+		if (!process->place_tables[i] || process->place_biases[i] == UINT64_MAX)
+			return -ENOENT;
+		const struct table *table = &stack->tables[process->place_tables[i] - 1];
+		*spot = (struct bpfstack_spot){ table->path, table->build_id, table->build_id_len,
+						addr - process->place_biases[i] };
+		return 0;
+	}
+	return -ENOENT;
 }
 
 static void mark_dirty(void *ctx, uint32_t pid)

@@ -23,7 +23,8 @@ struct bpfstack_opt {
 	uint32_t frames_max;  /* 0 = WIRE_STACK_FRAMES_MAX */
 	uint32_t block_bytes; /* of stack read at once, 8 to 4096; 0 = 4096 */
 	uint8_t no_rule_cache;
-	uint8_t count_only;    /* nothing is sent; the counters go on */
+	uint8_t count_only; /* nothing is sent; the counters go on */
+	uint8_t extents;    /* see bpfstack_attach_extents(): nothing else can be attached then */
 	const char *cache_dir; /* of tables, as unwind_rows_new() */
 };
 
@@ -47,6 +48,27 @@ int bpfstack_load(struct bpfstack *stack, struct err *err);
  */
 int bpfstack_attach(struct bpfstack *stack, uint32_t pid, const char *path, const char *symbol,
 		    uint64_t offset, struct err *err);
+
+/**
+ * bpfstack_attach_extents() - from now on the kernel keeps what the processes that were added map anonymously, each with the
+ * hash of the stack that asked for it (records of bpfstack_drain(), arg = hash, each stack once), and the names that
+ * prctl(PR_SET_VMA) was refused. Every system call of the machine takes some 0.1 us longer meanwhile.
+ */
+int bpfstack_attach_extents(struct bpfstack *stack, struct err *err);
+/** bpfstack_extents_fd(), bpfstack_names_fd() - the kernel's tables: struct wire_extent_key to wire_extent, wire_extent_name. */
+int bpfstack_extents_fd(const struct bpfstack *stack);
+int bpfstack_names_fd(const struct bpfstack *stack);
+
+/** struct bpfstack_spot - a place in code, as sym_resolve() wants it; lent until the next add, refresh or drain. */
+struct bpfstack_spot {
+	const char *path;
+	const uint8_t *build_id;
+	uint8_t build_id_len;
+	uint64_t offset; /* ELF virtual address */
+};
+/** bpfstack_locate() - where @addr of process @pid is; -ENOENT where no file's code is mapped. */
+int bpfstack_locate(const struct bpfstack *stack, uint32_t pid, uint64_t addr,
+		    struct bpfstack_spot *spot);
 
 /**
  * bpfstack_refresh() - look whether @pid has mapped new code, and publish it. Return: 1 changed, 0 not, or negative.

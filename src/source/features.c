@@ -16,15 +16,15 @@
 
 #include "base/cleanup.h"
 #include "source/bpfstack.h"
+#include "source/mapnames.h"
 #include "source/netcap_bpf.h"
 
 static struct feature_line lines[FEATURE_COUNT];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static const char *const names[FEATURE_COUNT] = {
-	[FEATURE_BPF_BIG_ARRAY] = "bpf-big-array",
-	[FEATURE_BPF_STACK] = "bpf-stack",
-	[FEATURE_MAP_EVENTS] = "map-events",
+	[FEATURE_BPF_BIG_ARRAY] = "bpf-big-array", [FEATURE_BPF_STACK] = "bpf-stack",
+	[FEATURE_MAP_EVENTS] = "map-events",       [FEATURE_MAP_NAMES] = "map-names",
 	[FEATURE_NET_CAPTURE] = "net-capture",
 };
 
@@ -101,6 +101,18 @@ static void try_stack(void)
 	no(FEATURE_BPF_STACK, err.msg, 0, permission_hint(-err.code, "needs Linux 6.1 with BTF"));
 }
 
+static void try_map_names(void)
+{
+	struct err err;
+	err_init(&err);
+	CLEANUP(mapnames_freep) struct mapnames *names_probe = mapnames_new(&err);
+	if (names_probe) {
+		yes(FEATURE_MAP_NAMES, "the probe of mmap() and prctl() could be attached");
+		return;
+	}
+	no(FEATURE_MAP_NAMES, err.msg, 0, permission_hint(-err.code, "needs Linux 6.1 with BTF"));
+}
+
 static void try_net_capture(void)
 {
 	struct netcap_opt opt = { .ring_bytes = 1 << 20 };
@@ -124,6 +136,7 @@ static void probe(void)
 	try_big_array();
 	try_stack();
 	try_map_events();
+	try_map_names();
 	try_net_capture();
 	libbpf_set_print(talk);
 }

@@ -11,6 +11,7 @@ enum feature {
 	FEATURE_BPF_BIG_ARRAY, /* 6.0: an array value of more than 4 MiB */
 	FEATURE_BPF_STACK,     /* the stack walker itself loads (source/bpfstack.h) */
 	FEATURE_MAP_EVENTS,    /* perf tells of new executable mappings of all processes */
+	FEATURE_MAP_NAMES,     /* the probe of mmap() and prctl() attaches (source/mapnames.h) */
 	FEATURE_NET_CAPTURE,   /* the network programs load (source/netcap.h) */
 	FEATURE_COUNT
 };

@@ -69,6 +69,10 @@ static int read_mappings(struct watch *w, struct err *err)
 	struct breakdown *b = breakdown_read(&w->target, &opt, err);
 	if (!b)
 		return err->code;
+	if (w->opt.names && mapnames_apply(w->opt.names, b, &w->target, err) < 0) {
+		breakdown_free(b);
+		return err->code;
+	}
 	breakdown_free(w->last);
 	w->last = b;
 	w->totals = b->totals;

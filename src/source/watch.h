@@ -12,14 +12,16 @@
 
 #include "base/err.h"
 #include "proc/breakdown.h"
+#include "source/mapnames.h"
 
 #define WATCH_BUDGET 0.004 /* of one CPU: a watcher as a whole stays below half a per cent */
 #define WATCH_PERIOD_NS 1000000000ull /* between looks */
 #define WATCH_LABELS_MAX 256
 
 struct watch_opt {
-	uint64_t period_ns; /* 0 = WATCH_PERIOD_NS */
-	double budget;      /* 0 = WATCH_BUDGET */
+	uint64_t period_ns;     /* 0 = WATCH_PERIOD_NS */
+	double budget;          /* 0 = WATCH_BUDGET */
+	struct mapnames *names; /* lent; names for what is mapped meanwhile. NULL: by rules only */
 };
 
 struct watch_cost {

@@ -75,7 +75,30 @@ enum wire_stack_counter {
 	WIRE_STACK_READS_FAILED = 22,
 	WIRE_STACK_GUESSED = 23,
 	WIRE_STACK_MISSED = 24,
+	WIRE_STACK_EXTENTS_LOST =
+		25, /* mappings, or names of them, that the kernel's tables had no room for */
 	WIRE_STACK_COUNTERS = 32
 };
+
+/** What was mapped where, and by whom: the key of the kernel's tables of extents and of names. */
+struct wire_extent_key {
+	uint64_t start;
+	uint32_t pid, reserved;
+};
+struct wire_extent {
+	uint64_t bytes;
+	uint64_t time_ns; /* CLOCK_MONOTONIC */
+	uint64_t stack;   /* arg of the wire_stack record that shows it; 0 = none */
+};
+#define WIRE_EXTENT_NAME_BYTES 80 /* ANON_VMA_NAME_MAX_LEN */
+/** A name that the kernel refused to keep; "" takes names away. */
+struct wire_extent_name {
+	uint64_t bytes;
+	uint64_t time_ns;
+	char name[WIRE_EXTENT_NAME_BYTES];
+};
+_Static_assert(sizeof(struct wire_extent_key) == 16 && sizeof(struct wire_extent) == 24 &&
+		       sizeof(struct wire_extent_name) == 96,
+	       "wire_extent");
 
 #endif
