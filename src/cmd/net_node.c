@@ -12,7 +12,8 @@
 #include "cmd/net_limits.h"
 #include "cmd/net_reprocess.h"
 
-#define SYNC_MS 10000
+#define SYNC_MS 50
+#define SLICE_BYTES (512u << 10) /* decoded between two looks at the capture: some 10 ms */
 
 struct net_node_conn {
 	struct net_node_conn *next, *prev; /* all of the node */
@@ -364,6 +365,8 @@ static int take_over(void *ctx, uint64_t connection, struct net_conn *net, struc
 	clock_gettime(CLOCK_REALTIME, &t);
 	uint64_t now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 	int rc = 0;
+	const struct message_connection *row = net_conn_row(c->net);
+	net_conn_set_gaps(net, row->gaps, row->gap_bytes);
 	net_conn_set_sink(net, &node->sink);
 	for (int from_initiator = 0; rc >= 0 && from_initiator < 2; from_initiator++) {
 		size_t len;
@@ -376,47 +379,92 @@ static int take_over(void *ctx, uint64_t connection, struct net_conn *net, struc
 	return rc;
 }
 
-void net_node_reprocess(struct net_rec_node *node)
+static int sync_store(void *ctx, struct err *err)
 {
-	struct err err = { 0 };
-	struct store_reader *reader = NULL;
-	char text[1200];
-	if (!node->reprocess || !node->keyring.count)
-		return;
-	if (!node->sealed_seen) {
-		node->reprocess = 0;
-		return;
-	}
+	struct net_rec_node *node = ctx;
+	return net_writer_sync(node->writer, SYNC_MS, err);
+}
+
+static int begin_job(struct net_rec_node *node, struct err *err)
+{
 	net_node_report(node);
 	/* the chunks that are to be read must have been written; a store that fails is asked again a second later */
-	if (net_writer_sync(node->writer, SYNC_MS, &err) < 0)
-		return;
+	if (sync_store(node, err) < 0)
+		return 0;
+	struct net_reprocess *job = calloc(1, sizeof(*job));
+	if (!job)
+		return err_set(err, -ENOMEM, "cannot allocate a job");
 	node->reprocess = 0;
-	struct net_reprocess job = { .keyring = &node->keyring,
-				     .first_connection = node->first_connection,
-				     .difficulty = NET_POW_DIFFICULTY,
-				     .sink = &node->sink,
-				     .unseal = unseal,
-				     .take_over = take_over,
-				     .is_live = is_live,
-				     .ctx = node };
-	int rc = store_reader_open(node->config->db, &reader, &err);
+	node->job = job;
+	*job = (struct net_reprocess){ .keyring = &node->keyring,
+				       .first_connection = node->first_connection,
+				       .difficulty = NET_POW_DIFFICULTY,
+				       .sink = &node->sink,
+				       .unseal = unseal,
+				       .take_over = take_over,
+				       .is_live = is_live,
+				       .sync = sync_store,
+				       .ctx = node };
+	int rc = store_reader_open(node->config->db, &node->job_reader, err);
+	return rc < 0 ? rc : net_reprocess_begin(job, node->job_reader, err);
+}
+
+static void end_job(struct net_rec_node *node)
+{
+	if (node->job)
+		net_reprocess_end(node->job);
+	free(node->job);
+	store_reader_close(node->job_reader);
+	node->job = NULL;
+	node->job_reader = NULL;
+}
+
+/* Rows that are decoded must find room behind those that are recorded, without a wait. */
+static int writer_keeps_up(struct net_rec_node *node)
+{
+	struct net_writer_stats stats;
+	net_writer_stats(node->writer, &stats);
+	return stats.queue_bytes < stats.queue_bytes_max / 4;
+}
+
+int net_node_reprocess(struct net_rec_node *node, int may_begin)
+{
+	struct err err = { 0 };
+	char text[1200];
+	int rc = 0;
+	if (!node->job) {
+		if (!may_begin || !node->reprocess || !node->keyring.count)
+			return 0;
+		if (!node->sealed_seen) {
+			node->reprocess = 0;
+			return 0;
+		}
+		rc = begin_job(node, &err);
+		if (!node->job)
+			return 0;
+	}
+	uint64_t before = node->job->chunks;
+	if (rc == 0 && !writer_keeps_up(node))
+		return 1;
 	if (rc == 0)
-		rc = net_reprocess_run(&job, reader, &err);
-	store_reader_close(reader);
+		rc = net_reprocess_step(node->job, node->job_reader, SLICE_BYTES, &err);
 	pthread_mutex_lock(&node->lock);
-	node->live.reprocessed_chunks += job.chunks;
+	node->live.reprocessed_chunks += node->job->chunks - before;
 	pthread_mutex_unlock(&node->lock);
+	if (rc > 0)
+		return 1;
 	if (rc < 0)
 		snprintf(text, sizeof(text), "node '%s': cannot decode what is stored: %s",
 			 node->config->name, err.msg);
 	else
 		snprintf(text, sizeof(text),
 			 "node '%s': %llu stored chunks of %llu connections were decoded",
-			 node->config->name, (unsigned long long)job.chunks,
-			 (unsigned long long)job.connections);
-	if (rc < 0 || job.chunks)
+			 node->config->name, (unsigned long long)node->job->chunks,
+			 (unsigned long long)node->job->connections);
+	if (rc < 0 || node->job->chunks)
 		node->say(node->say_ctx, text);
+	end_job(node);
+	return 0;
 }
 
 void net_node_live(struct net_rec_node *node, struct api_net_live *live)
@@ -438,6 +486,7 @@ void net_node_live(struct net_rec_node *node, struct api_net_live *live)
 
 int net_node_fini(struct net_rec_node *node, struct err *err)
 {
+	end_job(node);
 	while (node->conns) {
 		struct net_conn *net = node->conns->net;
 		unlink_conn(node, node->conns);

@@ -38,8 +38,10 @@ struct net_rec_node {
 	struct net_identity **identities; /* all that were ever loaded */
 	struct net_keyring keyring;
 	size_t identity_cap;
-	int sealed_seen; /* a new identity may open what is stored */
-	int reprocess;   /* it came */
+	int sealed_seen;           /* a new identity may open what is stored */
+	int reprocess;             /* it came */
+	struct net_reprocess *job; /* under way, of what @job_reader reads */
+	struct store_reader *job_reader;
 	struct net_node_conn *conns;
 	struct net_node_conn *closing;     /* the one whose last row is being reported */
 	struct net_node_conn *table[4096]; /* by the capture's number */
@@ -51,8 +53,11 @@ int net_node_init(struct net_rec_node *node, const struct net_config_node *confi
 		  struct store *store, net_writer_say say, void *ctx, struct err *err);
 /** net_node_identities() - look whether a file is new or has changed; cheap, once a second and at each new connection. */
 void net_node_identities(struct net_rec_node *node);
-/** net_node_reprocess() - decode what is stored sealed, if an identity came since the last call. */
-void net_node_reprocess(struct net_rec_node *node);
+/**
+ * net_node_reprocess() - decode some of what is stored sealed, if an identity came: a few milliseconds' worth, for the
+ * capture goes on meanwhile. Call it again while it returns 1. @may_begin: else only what is under way goes on.
+ */
+int net_node_reprocess(struct net_rec_node *node, int may_begin);
 /* What the capture says; @conn is the capture's number. */
 int net_node_open(struct net_rec_node *node, const struct netcap_conn *conn, struct err *err);
 int net_node_data(struct net_rec_node *node, uint64_t conn, int outgoing, uint64_t time_ns,

@@ -412,7 +412,7 @@ static void tick(struct recorder *r, uint64_t number)
 		struct net_rec_node *node = r->nodes[i];
 		if (number % 4 == 0) {
 			net_node_identities(node);
-			net_node_reprocess(node);
+			net_node_reprocess(node, 1);
 		}
 		if (number % REPORT_TICKS == 0)
 			net_node_report(node);
@@ -423,17 +423,22 @@ static int record(struct recorder *r, struct err *err)
 {
 	uint64_t ticks = 0, next_ms = now_ms();
 	while (!stopping) {
+		int wait_ms = TICK_MS;
+		for (size_t i = 0; i < r->config->node_count; i++) {
+			if (net_node_reprocess(r->nodes[i], 0))
+				wait_ms = 1;
+		}
 		uint64_t now = now_ms();
 		if (now >= next_ms) {
 			tick(r, ticks++);
 			next_ms = now + TICK_MS;
 		}
 		if (r->cap) {
-			int rc = netcap_poll(r->cap, TICK_MS, &r->sink, err);
+			int rc = netcap_poll(r->cap, wait_ms, &r->sink, err);
 			if (rc < 0 && rc != -EINTR)
 				return rc;
 		} else {
-			struct timespec pause = { .tv_nsec = TICK_MS * 1000000L };
+			struct timespec pause = { .tv_nsec = wait_ms * 1000000L };
 			nanosleep(&pause, NULL); /* a signal ends it */
 		}
 	}

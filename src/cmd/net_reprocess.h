@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_reprocess.h - decode what a store keeps sealed, once the identity is known. */
+/* net_reprocess.h - decode what a store keeps sealed, once the identity is known; bit by bit, so that a recorder can go on. */
 #ifndef CMD_NET_REPROCESS_H
 #define CMD_NET_REPROCESS_H
 
@@ -8,21 +8,37 @@
 #include "net/conn.h"
 #include "store/store.h"
 
-/** Where the results go: @sink takes rows and messages, @unseal chunks that came to light (they replace sealed ones). */
+struct net_reprocess_list; /* the connections to be looked at */
+struct net_reprocess_work; /* the one at hand */
+
+/**
+ * struct net_reprocess - the first part is filled by the caller. Only what is new goes to @sink and @unseal: chunks that are
+ * stored sealed, and the messages that need one of them.
+ */
 struct net_reprocess {
 	const struct net_keyring *keyring;
 	uint64_t first_connection; /* number in the store of the sink's connection 0 */
 	double difficulty;
 	struct message_sink *sink;
 	int (*unseal)(void *ctx, const struct message_chunk *chunk, struct err *err);
-	/* Asked for each connection: it is being recorded still, so the new one is taken over instead of closed. May be NULL. */
+	/* Of a connection that is being recorded still: the new one takes its place instead of being closed. May be NULL. */
 	int (*take_over)(void *ctx, uint64_t connection, struct net_conn *conn, struct err *err);
 	int (*is_live)(void *ctx, uint64_t connection);
+	/* 0 once all that was recorded until now can be read, -EBUSY = ask again. NULL = it can. */
+	int (*sync)(void *ctx, struct err *err);
 	void *ctx;
 	uint64_t connections, chunks; /* counted: those that could be opened */
+	/* private */
+	struct net_reprocess_list *list;
+	struct net_reprocess_work *work;
 };
 
-/** net_reprocess_run() - all sealed connections of the store that @reader reads whose key is in the ring. */
-int net_reprocess_run(struct net_reprocess *job, struct store_reader *reader, struct err *err);
+/** net_reprocess_begin() - look which connections are not decrypted; net_reprocess_end() whatever it returns. */
+int net_reprocess_begin(struct net_reprocess *job, struct store_reader *reader, struct err *err);
+/** net_reprocess_step() - decode about @bytes of them; 1 = go on, 0 = all is done. */
+int net_reprocess_step(struct net_reprocess *job, struct store_reader *reader, size_t bytes,
+		       struct err *err);
+/** net_reprocess_end() - release; what was begun and not finished is found by the next one. */
+void net_reprocess_end(struct net_reprocess *job);
 
 #endif

@@ -117,6 +117,12 @@ const void *net_conn_pending(const struct net_conn *conn, int from_initiator, si
 	return *len ? half->pending.data + half->start : "";
 }
 
+void net_conn_set_gaps(struct net_conn *conn, const uint64_t gaps[2], const uint64_t gap_bytes[2])
+{
+	memcpy(conn->row.gaps, gaps, sizeof(conn->row.gaps));
+	memcpy(conn->row.gap_bytes, gap_bytes, sizeof(conn->row.gap_bytes));
+}
+
 void net_conn_set_sink(struct net_conn *conn, struct message_sink *sink)
 {
 	conn->sink = sink;

@@ -64,6 +64,8 @@ void net_conn_free(struct net_conn *conn);
 const void *net_conn_pending(const struct net_conn *conn, int from_initiator, size_t *len);
 /** net_conn_set_sink() - what is decoded goes there from now on. */
 void net_conn_set_sink(struct net_conn *conn, struct message_sink *sink);
+/** net_conn_set_gaps() - the row counts these, by sender: what is fed again does not tell how much was missing. */
+void net_conn_set_gaps(struct net_conn *conn, const uint64_t gaps[2], const uint64_t gap_bytes[2]);
 /** net_conn_row() - the row as of now, lent until the next call on @conn. */
 const struct message_connection *net_conn_row(struct net_conn *conn);
 

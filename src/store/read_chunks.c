@@ -111,10 +111,49 @@ int store_list_chunks(struct store_reader *reader, const struct store_chunk_quer
 	return rc;
 }
 
-int store_connection_chunks(struct store_reader *reader, uint64_t connection, store_chunk_fn fn,
-			    void *ctx, struct err *err)
+int store_sender_chunks(struct store_reader *reader, uint64_t connection,
+			enum message_sender sender, const struct store_chunk_place *after,
+			uint64_t limit, store_chunk_fn fn, void *ctx, struct err *err)
 {
-	struct listing list = { reader, NULL, fn, ctx, UINT64_MAX, 0 };
-	return part(&list, STORE_CHUNK_COLUMNS "WHERE connection=?1 ORDER BY id LIMIT ?2",
-		    connection, 0, 0, 0, err);
+	struct listing list = { reader, NULL, fn, ctx, limit, 0 };
+	int cut = !after || after->counter != MESSAGE_NO_COUNTER, rc = 0;
+	if (cut)
+		rc = part(&list,
+			  STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter >= ?3 AND sender=?4"
+					      " ORDER BY counter LIMIT ?2",
+			  connection, 0, after ? after->counter + 1 : 0, sender, err);
+	if (rc == 0)
+		rc = part(&list,
+			  STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter IS NULL AND "
+					      "id >= ?3 AND sender=?4 ORDER BY id LIMIT ?2",
+			  connection, 0, cut ? 0 : after->id + 1, sender, err);
+	return rc;
+}
+
+int store_sealed_chunks(struct store_reader *reader, uint64_t connection,
+			enum message_sender sender, uint64_t limit, store_chunk_fn fn, void *ctx,
+			struct err *err)
+{
+	struct listing list = { reader, NULL, fn, ctx, limit, 0 };
+	return part(&list,
+		    STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter > 0 AND sender=?3 AND "
+					"plain_len IS NULL ORDER BY counter LIMIT ?2",
+		    connection, 0, sender, 0, err);
+}
+
+int store_has_opened(struct store_reader *reader, uint64_t connection, enum message_sender sender,
+		     uint64_t from, uint64_t to, struct err *err)
+{
+	CLEANUP(store_finalizep) sqlite3_stmt *s = NULL;
+	int rc = store_prepare(reader->db, &s,
+			       "SELECT 1 FROM chunk WHERE connection=?1 AND counter BETWEEN ?2 AND "
+			       "?3 AND sender=?4 AND plain_len IS NOT NULL LIMIT 1",
+			       err);
+	if (rc < 0)
+		return rc;
+	sqlite3_bind_int64(s, 1, (sqlite3_int64)connection);
+	sqlite3_bind_int64(s, 2, (sqlite3_int64)from);
+	sqlite3_bind_int64(s, 3, to > INT64_MAX ? INT64_MAX : (sqlite3_int64)to);
+	sqlite3_bind_int64(s, 4, sender);
+	return store_step(s, "look for a chunk", err);
 }

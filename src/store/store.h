@@ -54,7 +54,7 @@ int store_flush(struct store *store, struct err *err);
 int store_recover(struct store *store, uint64_t *lost, struct err *err);
 /**
  * store_unseal_chunk() - put a chunk that is stored already, sealed: the plaintext came to light later. The former
- * row goes. @chunk->connection counts like those of the sink; numbers of earlier runs are negative (wrapped).
+ * row goes, so that a chunk never stands twice. @chunk->connection counts like those of the sink; numbers of earlier runs are negative (wrapped).
  */
 int store_unseal_chunk(struct store *store, const struct message_chunk *chunk, struct err *err);
 /** store_first_connection() - the number in the database of the sink's connection 0. */
@@ -157,9 +157,20 @@ struct store_chunk_query {
 /** store_list_chunks() - in the order of struct store_chunk_place. */
 int store_list_chunks(struct store_reader *reader, const struct store_chunk_query *query,
 		      store_chunk_fn fn, void *ctx, struct err *err);
-/** store_connection_chunks() - all of one connection in order of arrival. */
-int store_connection_chunks(struct store_reader *reader, uint64_t connection, store_chunk_fn fn,
-			    void *ctx, struct err *err);
+/**
+ * store_sender_chunks() - of one connection what one side sent: by counter, then pieces without a counter by id. @after is
+ * the place of the last one that was seen, NULL = from the first on.
+ */
+int store_sender_chunks(struct store_reader *reader, uint64_t connection,
+			enum message_sender sender, const struct store_chunk_place *after,
+			uint64_t limit, store_chunk_fn fn, void *ctx, struct err *err);
+/** store_sealed_chunks() - of these the ones that have a counter, but for the connection chunk, and no plaintext. */
+int store_sealed_chunks(struct store_reader *reader, uint64_t connection,
+			enum message_sender sender, uint64_t limit, store_chunk_fn fn, void *ctx,
+			struct err *err);
+/** store_has_opened() - 1 where a chunk from counter @from to @to of that side is stored with its plaintext, else 0. */
+int store_has_opened(struct store_reader *reader, uint64_t connection, enum message_sender sender,
+		     uint64_t from, uint64_t to, struct err *err);
 
 typedef int (*store_connection_fn)(void *ctx, const struct message_connection *row);
 /** store_connections() - oldest first from @cursor on. */

@@ -467,8 +467,7 @@ int store_write_init(struct store *store, struct err *err)
 		  "INSERT INTO message VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)" },
 		{ &in->message_set, "INSERT OR REPLACE INTO message_set VALUES(?1,?2,?3,?4,?5)" },
 		{ &in->unseal,
-		  "DELETE FROM chunk WHERE connection=?1 AND counter=?2 AND sender=?3 AND "
-		  "plain_len IS NULL" },
+		  "DELETE FROM chunk WHERE connection=?1 AND counter=?2 AND sender=?3" },
 		/* a line whose text could not be indexed is put again under its number */
 		{ &in->log, "INSERT OR REPLACE INTO log VALUES(?1,?2,?3,?4,?5)" },
 		{ &in->log_text, "INSERT INTO log_text(rowid, message) VALUES(?1,?2)" },
