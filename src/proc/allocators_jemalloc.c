@@ -23,6 +23,7 @@
 #define BINS_MAX 80u
 #define BINS_PROOF 12u
 #define LOOKS_MAX (1u << 17)
+#define EXTENTS_MAX (1u << 24)
 
 enum { ACTIVE, DIRTY, MUZZY, RETAINED, STATES };
 
@@ -43,7 +44,7 @@ struct je {
 	uint64_t list_offset; /* of the list of caches in an arena; 0: not found yet */
 	uint64_t arenas[ARENAS_MAX];
 	size_t arena_count;
-	unsigned looks;
+	unsigned looks, extents;
 	unsigned quantum;
 };
 
@@ -121,7 +122,7 @@ static void note_base(struct je *je, uint64_t addr)
 
 static void count_extent(struct je *je, const struct extent *e, uint64_t start, uint64_t end)
 {
-	uint64_t resident = memory_resident(&je->pages, start, end), bytes = e->size;
+	uint64_t resident = memory_resident(&je->pages, start, end), bytes = end - start;
 	je->resident += resident;
 	je->reserved += end - start;
 	if ((e->bits >> 17 & 7) != ACTIVE) {
@@ -158,7 +159,8 @@ static uint64_t walk_region(struct je *je, const struct region *r)
 			at = radix_next(&je->tree, at, r->end);
 			continue;
 		}
-		if (!read_extent(je, entry, &e) || !agrees(&e, at, entry)) {
+		if (je->extents++ > EXTENTS_MAX || !read_extent(je, entry, &e) ||
+		    !agrees(&e, at, entry)) {
 			je->bad += 4096;
 			at += 4096;
 			continue;
@@ -282,7 +284,7 @@ static int look_for_arenas(void *ctx, const struct scan_block *block)
 	struct je *je = ctx;
 	for (size_t i = 0; i < block->count; i++) {
 		uint64_t at = block->words[i], root = block->addr + i * 8 - je->tree.root;
-		if (root >= ROOT_BYTES && scan_heap_at(je->b, at, 64) &&
+		if (at && root >= ROOT_BYTES && scan_heap_at(je->b, at, 64) &&
 		    !extent_at(radix_entry(&je->tree, at)))
 			look_at_arena(je, at);
 	}

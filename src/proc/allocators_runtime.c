@@ -149,6 +149,7 @@ int allocators_cpython(struct breakdown *b, const struct memory *memory, struct 
 #define PERF_HEAD 32u
 #define PERF_BYTES_MAX (1u << 20)
 #define PERF_ENTRIES_MAX 8192u
+#define PERF_VALUE_MAX (1ull << 48) /* so many entries of that cannot overflow */
 
 static uint32_t u32_at(const char *bytes)
 {
@@ -191,10 +192,11 @@ static unsigned read_counters(const char *bytes, size_t len, uint64_t *used, uin
 		    data <= entry - 8 && memchr(bytes + at + name, '\0', entry - name)) {
 			const char *part = space_part(bytes + at + name);
 			memcpy(&value, bytes + at + data, 8);
-			if (part && strcmp(part, "used") == 0 && value < 1ull << 56) {
+			if (part && strcmp(part, "used") == 0 && value < PERF_VALUE_MAX) {
 				*used += value;
 				spaces++;
-			} else if (part && strcmp(part, "capacity") == 0 && value < 1ull << 56) {
+			} else if (part && strcmp(part, "capacity") == 0 &&
+				   value < PERF_VALUE_MAX) {
 				*capacity += value;
 			}
 		}
@@ -214,7 +216,7 @@ int allocators_hotspot(struct breakdown *b, const struct memory *memory, struct 
 		if (!bytes)
 			return err_set(err, -ENOMEM, "cannot read the heap of process %d",
 				       (int)b->pid);
-		unsigned spaces = memory_read(memory, r->start, bytes, len) == 0
+		unsigned spaces = memory_read_resident(memory, r->start, bytes, len) == 0
 					  ? read_counters(bytes, len, &used, &capacity)
 					  : 0;
 		free(bytes);

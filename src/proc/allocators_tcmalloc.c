@@ -18,6 +18,7 @@
 #define CLASSES 128u
 #define CLASSES_PROOF 16u
 #define SPAN_PAGES_MAX (1ull << 35)
+#define SPANS_MAX (1u << 24)
 #define CACHES_MAX 65536u
 #define CENTRAL_WORDS 152u /* struct CentralFreeListPadded: 1216 bytes */
 
@@ -55,6 +56,7 @@ struct tc {
 	uint64_t central;             /* address of the first central list; 0: not found */
 	uint64_t next_offset;         /* in a thread cache */
 	uint64_t first_cache, cache_count;
+	unsigned steps;
 	uint64_t good, bad; /* pages */
 	double lists;       /* how far the central lists agree */
 };
@@ -113,8 +115,8 @@ static int look_for_classes(void *ctx, const struct scan_block *block)
 		unsigned classes = classes_at(words + i, block->ahead * 2 - i);
 		uint64_t at = block->addr + i * 4;
 		if (classes < CLASSES_PROOF ||
-		    memory_read(tc->memory, at - sizeof(tc->class_moves), tc->class_moves,
-				sizeof(tc->class_moves)) < 0)
+		    memory_read_resident(tc->memory, at - sizeof(tc->class_moves), tc->class_moves,
+					 sizeof(tc->class_moves)) < 0)
 			continue;
 		unsigned k = 1; /* two blocks at least, and rarely more than some hundreds */
 		while (k < classes && tc->class_moves[k] >= 2 && tc->class_moves[k] <= 65536)
@@ -132,13 +134,19 @@ static int look_for_classes(void *ctx, const struct scan_block *block)
 static int look_for_central(void *ctx, const struct scan_block *block)
 {
 	struct tc *tc = ctx;
-	for (size_t i = 1; i < block->count; i++) {
-		unsigned k = 0;
-		while (k < CLASSES_PROOF && i + k * CENTRAL_WORDS < block->ahead &&
-		       block->words[i + k * CENTRAL_WORDS] == k)
+	for (size_t i = 0; i < block->count && i + 2 * CENTRAL_WORDS < block->ahead; i++) {
+		const uint64_t *word = block->words + i;
+		uint64_t at = block->addr + i * 8, number = 0;
+		if (word[0] || word[CENTRAL_WORDS] != 1 || word[2 * CENTRAL_WORDS] != 2)
+			continue;
+		unsigned k = 3;
+		while (k < CLASSES_PROOF &&
+		       memory_read_resident(tc->memory, at + k * CENTRAL_WORDS * 8, &number, 8) ==
+			       0 &&
+		       number == k)
 			k++;
 		if (k == CLASSES_PROOF) {
-			tc->central = block->addr + (i - 1) * 8;
+			tc->central = at - 8;
 			return 1;
 		}
 	}
@@ -149,7 +157,7 @@ static int look_for_central(void *ctx, const struct scan_block *block)
 
 static void count_span(struct tc *tc, const struct span *s, uint64_t start, uint64_t end)
 {
-	uint64_t resident = memory_resident(&tc->pages, start, end), bytes = s->length * PAGE_BYTES;
+	uint64_t resident = memory_resident(&tc->pages, start, end), bytes = end - start;
 	uint64_t live = bytes, count = 1, out = s->bits & 65535;
 	tc->sum.resident_bytes += resident;
 	tc->sum.reserved_bytes += end - start;
@@ -175,18 +183,17 @@ static void count_span(struct tc *tc, const struct span *s, uint64_t start, uint
 	tc->sum.hole_bytes += resident > live ? resident - live : 0;
 }
 
-/* What one mapping holds: resident bytes of spans, and in @tables of what is neither span nor anybody's: its own tables. */
-static uint64_t walk_region(struct tc *tc, const struct region *r, uint64_t *tables)
+/* Resident bytes of the spans in one mapping. */
+static uint64_t walk_region(struct tc *tc, const struct region *r)
 {
 	uint64_t before = tc->sum.resident_bytes, at = r->start & ~(PAGE_BYTES - 1);
 	while (at < r->end) {
 		uint64_t entry = radix_entry(&tc->tree, at);
 		struct span s;
-		if (!entry || !read_span(tc, entry, &s) || !agrees(&s, at)) {
+		if (!entry || tc->steps++ > SPANS_MAX || !read_span(tc, entry, &s) ||
+		    !agrees(&s, at)) {
 			/* a page in the middle of a span keeps the last owner's entry */
-			uint64_t next = radix_next(&tc->tree, at, r->end);
-			*tables += memory_resident(&tc->pages, at > r->start ? at : r->start, next);
-			at = next;
+			at = radix_next(&tc->tree, at, r->end);
 			continue;
 		}
 		uint64_t end = (s.start + s.length) << PAGE_SHIFT;
@@ -215,8 +222,8 @@ static void read_central(struct tc *tc)
 	uint64_t same = 0, all = 0;
 	for (unsigned i = 1; i < tc->classes && tc->central; i++) {
 		struct central c;
-		if (memory_read(tc->memory, tc->central + i * CENTRAL_WORDS * 8, &c, sizeof(c)) <
-			    0 ||
+		if (memory_read_resident(tc->memory, tc->central + i * CENTRAL_WORDS * 8, &c,
+					 sizeof(c)) < 0 ||
 		    c.class != i || c.used_slots > 64)
 			continue;
 		move_to_cache(tc, (uint64_t)c.used_slots * (uint64_t)tc->class_moves[i],
@@ -232,7 +239,7 @@ static void read_central(struct tc *tc)
 static int read_cache(struct tc *tc, uint64_t at, int add)
 {
 	struct free_list lists[CLASSES];
-	if (memory_read(tc->memory, at, lists, sizeof(lists)) < 0)
+	if (memory_read_resident(tc->memory, at, lists, sizeof(lists)) < 0)
 		return 0;
 	for (unsigned i = 1; i < tc->classes; i++)
 		if (lists[i].block_bytes != tc->class_bytes[i] ||
@@ -250,8 +257,8 @@ static int look_for_caches(void *ctx, const struct scan_block *block)
 	for (size_t i = 0; i < block->count; i++) {
 		uint64_t at = block->words[i], tail[32];
 		uint64_t tail_at = at + sizeof(struct free_list) * CLASSES;
-		if (!scan_heap_at(tc->b, at, 64) || !read_cache(tc, at, 0) ||
-		    memory_read(tc->memory, tail_at, tail, sizeof(tail)) < 0)
+		if (!at || !scan_heap_at(tc->b, at, 64) || !read_cache(tc, at, 0) ||
+		    memory_read_resident(tc->memory, tail_at, tail, sizeof(tail)) < 0)
 			continue;
 		for (unsigned k = 1; k + 1 < 32; k++) {
 			uint64_t back;
@@ -293,13 +300,14 @@ static int walk_all(struct tc *tc)
 		rc = scan_data(b, tc->memory, DATA_MIN, look_for_caches, tc);
 	for (size_t i = 0; i < b->region_count && rc >= 0; i++) {
 		const struct region *r = &b->regions[i];
-		uint64_t tables = 0;
 		if (!scan_is_heap(r) || !r->rss_bytes)
 			continue;
-		uint64_t spans = walk_region(tc, r, &tables);
+		uint64_t spans = walk_region(tc, r);
 		int holds_cache = tc->first_cache >= r->start && tc->first_cache < r->end;
 		if (spans < r->rss_bytes / 2 && !holds_cache)
 			continue;
+		/* it has its mappings to itself: what lies beside spans is its own tables */
+		uint64_t tables = r->rss_bytes > spans ? r->rss_bytes - spans : 0;
 		tc->sum.metadata_bytes += tables;
 		tc->sum.resident_bytes += tables;
 		if (r->class == REGION_ANONYMOUS || strcmp(r->name, "[heap]") == 0)

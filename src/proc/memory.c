@@ -94,10 +94,16 @@ int memory_read_resident(const struct memory *memory, uint64_t addr, void *to, s
 
 /* ---- residency ---------------------------------------------------------------------------------------------------- */
 
-static void load_slice(struct memory_pages *pages, uint64_t addr)
+/*
+ * What is known is one slice; or, of a longer stretch that is asked for at once, as much as the runs have room for: one of
+ * terabytes is nearly empty, and asking slice by slice would take minutes.
+ */
+static void load_slice(struct memory_pages *pages, uint64_t addr, uint64_t end)
 {
 	pages->start = addr & ~(MEMORY_SLICE - 1);
 	pages->end = pages->start + MEMORY_SLICE;
+	if (end > pages->end && end <= UINT64_MAX - MEMORY_SLICE)
+		pages->end = (end + MEMORY_SLICE - 1) & ~(MEMORY_SLICE - 1);
 	pages->at = 0;
 	ssize_t count = pages->unknown ? -ENOSYS
 				       : pages->memory->resident(pages->memory->ctx, pages->start,
@@ -109,21 +115,29 @@ static void load_slice(struct memory_pages *pages, uint64_t addr)
 		count = 1;
 	}
 	pages->count = (size_t)count;
+	/* a slice has no more runs than there is room for; of a longer stretch the rest is not known yet */
+	if (count == MEMORY_SLICE_RUNS && pages->runs[count - 1].end > addr)
+		pages->end = pages->runs[count - 1].end;
 }
 
-/* Runs of [@start, @end), which lies in one slice; calls @fn for each. */
+/* Runs of [@start, @end); calls @fn for each. */
 static void each_run(struct memory_pages *pages, uint64_t start, uint64_t end,
 		     void (*fn)(void *ctx, uint64_t start, uint64_t end), void *ctx)
 {
-	if (start < pages->start || start >= pages->end)
-		load_slice(pages, start);
-	if (pages->at >= pages->count || pages->runs[pages->at].start > start)
-		pages->at = 0;
-	while (pages->at < pages->count && pages->runs[pages->at].end <= start)
-		pages->at++;
-	for (size_t i = pages->at; i < pages->count && pages->runs[i].start < end; i++) {
-		const struct memory_run *run = &pages->runs[i];
-		fn(ctx, run->start > start ? run->start : start, run->end < end ? run->end : end);
+	while (start < end) {
+		if (start < pages->start || start >= pages->end)
+			load_slice(pages, start, end);
+		uint64_t stop = pages->end > start && pages->end < end ? pages->end : end;
+		if (pages->at >= pages->count || pages->runs[pages->at].start > start)
+			pages->at = 0;
+		while (pages->at < pages->count && pages->runs[pages->at].end <= start)
+			pages->at++;
+		for (size_t i = pages->at; i < pages->count && pages->runs[i].start < stop; i++) {
+			const struct memory_run *run = &pages->runs[i];
+			fn(ctx, run->start > start ? run->start : start,
+			   run->end < stop ? run->end : stop);
+		}
+		start = stop;
 	}
 }
 
@@ -135,12 +149,7 @@ static void add_bytes(void *ctx, uint64_t start, uint64_t end)
 uint64_t memory_resident(struct memory_pages *pages, uint64_t start, uint64_t end)
 {
 	uint64_t bytes = 0;
-	while (start < end) {
-		uint64_t slice_end = (start & ~(MEMORY_SLICE - 1)) + MEMORY_SLICE;
-		uint64_t stop = slice_end < end && slice_end > start ? slice_end : end;
-		each_run(pages, start, stop, add_bytes, &bytes);
-		start = stop;
-	}
+	each_run(pages, start, end, add_bytes, &bytes);
 	return bytes;
 }
 
@@ -204,13 +213,7 @@ static void fill(struct memory_window *window, uint64_t base)
 	window->len = end - base;
 	window->valid = 0;
 	struct pieces p = { .window = window };
-	uint64_t slice_end = (base & ~(MEMORY_SLICE - 1)) + MEMORY_SLICE;
-	if (slice_end < end) { /* the window lies across a border of slices */
-		each_run(&window->pages, base, slice_end, add_piece, &p);
-		each_run(&window->pages, slice_end, end, add_piece, &p);
-	} else {
-		each_run(&window->pages, base, end, add_piece, &p);
-	}
+	each_run(&window->pages, base, end, add_piece, &p);
 	if (!p.count)
 		return;
 	ssize_t got = window->memory->read(window->memory->ctx, p.pieces, p.count);

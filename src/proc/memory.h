@@ -49,12 +49,12 @@ int memory_read_resident(const struct memory *memory, uint64_t addr, void *to, s
 #define MEMORY_SLICE (4ull << 20)
 #define MEMORY_SLICE_RUNS 1024 /* a slice of 4 KiB pages has no more */
 /**
- * struct memory_pages - residency of one slice at a time, asked for in rising order: O(1) amortised. Zero-initialised
+ * struct memory_pages - residency of a slice or more at a time, asked for in rising order: O(1) amortised. Zero-initialised
  * but for @memory.
  */
 struct memory_pages {
 	const struct memory *memory;
-	uint64_t start, end; /* the slice that is known */
+	uint64_t start, end; /* what is known */
 	size_t count, at;
 	int unknown; /* residency could not be read: everything counts as resident */
 	struct memory_run runs[MEMORY_SLICE_RUNS];

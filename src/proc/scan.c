@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_WORDS 8192u
-#define AHEAD_WORDS 4096u
+#define BLOCK_WORDS 1024u
+#define AHEAD_WORDS 512u
 #define TOTAL_MAX (256ull << 20)
 #define KEYS_MAX 64u /* distinct entries of a root that heap addresses lead to */
 #define SAMPLES 4u   /* mappings that stand for such an entry: the largest */
@@ -65,7 +65,10 @@ int scan_data(const struct breakdown *b, const struct memory *memory, uint64_t b
 	      scan_fn fn, void *ctx)
 {
 	uint64_t *words = malloc((BLOCK_WORDS + AHEAD_WORDS) * 8), total = 0;
-	int rc = words ? 0 : -ENOMEM;
+	struct memory_pages *pages = calloc(1, sizeof(*pages));
+	int rc = words && pages ? 0 : -ENOMEM;
+	if (pages)
+		pages->memory = memory;
 	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
 		const struct region *r = &b->regions[i];
 		if (!scan_is_data(r) || !(r->rss_bytes || r->swap_bytes) ||
@@ -81,12 +84,15 @@ int scan_data(const struct breakdown *b, const struct memory *memory, uint64_t b
 						    .words = words,
 						    .count = count,
 						    .ahead = ahead };
-			if (memory_read_resident(memory, at, words, ahead * 8) == 0)
+			/* most of a large bss was never touched */
+			if (memory_resident(pages, at, at + count * 8) &&
+			    memory_read_resident(memory, at, words, ahead * 8) == 0)
 				rc = fn(ctx, &block);
 			at += count * 8;
 			total += count * 8;
 		}
 	}
+	free(pages);
 	free(words);
 	return rc;
 }
@@ -215,7 +221,7 @@ static int try_block(void *ctx, const struct scan_block *block)
 	struct radix *tree = s->tree;
 	uint64_t root_bytes = 8ull << tree->shape.bits[0];
 	for (size_t i = 0; i < block->count; i++) {
-		if (!scan_heap_at(tree->b, block->words[i], tree->shape.align))
+		if (!block->words[i] || !scan_heap_at(tree->b, block->words[i], tree->shape.align))
 			continue;
 		for (unsigned k = 0; k < s->key_count; k++) {
 			uint64_t root = block->addr + i * 8 - s->keys[k] * 8;

@@ -27,7 +27,7 @@ struct scan_block {
 	uint64_t addr;
 	const uint64_t *words;
 	size_t count; /* of words to look at */
-	size_t ahead; /* of words there are, for a look beyond the last: at most 4096 more */
+	size_t ahead; /* of words there are, for a look beyond the last: at most 512 more */
 };
 /** Nonzero ends the scan. */
 typedef int (*scan_fn)(void *ctx, const struct scan_block *block);

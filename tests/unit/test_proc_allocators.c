@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Allocators read from small heaps made by hand: the figures to the byte, and what damage and malice do to them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "fake_allocators.h"
+
+static struct fake *fake_new(void (*build)(struct fake *))
+{
+	struct fake *f = calloc(1, sizeof(*f));
+	assert_non_null(f);
+	build(f);
+	fake_keep(f);
+	return f;
+}
+
+static const struct allocator_reading *
+read_once(struct fake *f, int (*reader)(struct breakdown *, const struct memory *, struct err *))
+{
+	struct err err = { 0 };
+	fake_reset(f);
+	assert_int_equal(reader(&f->b, &f->memory, &err), 0);
+	assert_int_equal(f->reads_of_absent, 0);
+	return f->b.allocator_count ? f->b.allocators : NULL;
+}
+
+static void fake_end(struct fake *f)
+{
+	fake_fini(f);
+	free(f);
+}
+
+static void jemallocs_extents_and_caches_are_told_apart(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_jemalloc);
+	const struct allocator_reading *a = read_once(f, allocators_jemalloc);
+	assert_non_null(a);
+	assert_int_equal(a->live_bytes, 195 * 16 + 14336);
+	assert_int_equal(a->live_count, 196);
+	assert_int_equal(a->cache_bytes, 5 * 16);
+	assert_int_equal(a->free_page_bytes, 2 * 4096);
+	assert_int_equal(a->hole_bytes, 4096 - 200 * 16 + 0x5000 - 14336);
+	assert_int_equal(a->reserved_bytes, 8 * 4096);
+	assert_true(a->metadata_bytes > 0);
+	assert_int_equal(a->resident_bytes, 8 * 4096 + a->metadata_bytes);
+	assert_true(a->consistency == 100.0);
+	assert_string_equal(f->regions[1].label, "jemalloc");
+	fake_end(f);
+}
+
+static void jemallocs_classes_eight_bytes_apart_are_found_out(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_jemalloc);
+	fake_reset(f);
+	/* 8, 16, 24 ... 64, 80: class 2 is 24 bytes, 512 of them in three pages, 300 unused; class 36 is 12 KiB */
+	je_extent(f, 0, FAKE_HEAP + 0x8000, 0x3000, 0, 2, 1, 300);
+	je_extent(f, 1, FAKE_HEAP + 0x1000, 0x4000, 0, 37, 0, 0);
+	je_extent(f, 3, FAKE_HEAP + 0xb000, 0x3000, 0, 2, 1, 512);
+	fake_put(f, JE_LEAF, 0);
+	fake_put(f, JE_LEAF + 5 * 8, 0);
+	fake_keep(f);
+	const struct allocator_reading *a = read_once(f, allocators_jemalloc);
+	assert_int_equal(a->live_bytes + a->cache_bytes, 212 * 24 + 12288);
+	fake_end(f);
+}
+
+static void jemalloc_without_a_list_of_caches_says_so(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_jemalloc);
+	fake_put(f, JE_ARENA + JE_LIST, 0);
+	fake_keep(f);
+	const struct allocator_reading *a = read_once(f, allocators_jemalloc);
+	assert_int_equal(a->cache_bytes, UINT64_MAX);
+	assert_int_equal(a->live_bytes, 200 * 16 + 14336);
+	assert_non_null(strstr(a->how, "counts as live"));
+	fake_end(f);
+}
+
+static void tcmallocs_spans_and_caches_are_told_apart(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_tcmalloc);
+	const struct allocator_reading *a = read_once(f, allocators_tcmalloc);
+	assert_non_null(a);
+	assert_int_equal(a->live_bytes, 61 * 16 + 3 * 8192);
+	assert_int_equal(a->live_count, 62);
+	assert_int_equal(a->cache_bytes, 39 * 16);
+	assert_int_equal(a->free_page_bytes, 2 * 8192);
+	assert_int_equal(a->hole_bytes, 8192 - 100 * 16);
+	assert_true(a->consistency == 100.0);
+	assert_string_equal(f->regions[1].label, "tcmalloc");
+	fake_end(f);
+}
+
+static void a_central_list_that_counts_otherwise_lowers_the_consistency(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_tcmalloc);
+	fake_put(f, TC_CENTRAL + 2 * 1216 + 120, 206);
+	fake_keep(f);
+	const struct allocator_reading *a = read_once(f, allocators_tcmalloc);
+	assert_true(a->consistency == 50.0);
+	fake_end(f);
+}
+
+static void mimallocs_pages_and_what_others_freed_are_told_apart(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_mimalloc);
+	const struct allocator_reading *a = read_once(f, allocators_mimalloc);
+	assert_non_null(a);
+	assert_int_equal(a->live_bytes, 97 * 64 + 3 * 8192);
+	assert_int_equal(a->live_count, 100);
+	assert_int_equal(a->cache_bytes, 3 * 64);
+	assert_int_equal(a->free_page_bytes, 0x10000);
+	assert_int_equal(a->hole_bytes, 2 * 0x10000 - 100 * 64 - 3 * 8192);
+	assert_int_equal(a->metadata_bytes, 0x10000);
+	assert_int_equal(a->reserved_bytes, 32 << 20);
+	assert_true(a->consistency == 100.0);
+	assert_string_equal(f->regions[0].label, "mimalloc");
+	fake_end(f);
+}
+
+static void a_list_of_freed_blocks_that_runs_in_a_circle_ends(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_mimalloc);
+	fake_put(f, FAKE_HEAP + 0x10440, FAKE_HEAP + 0x10400);
+	fake_put(f, FAKE_HEAP + 0x10800, FAKE_HEAP + 0x10800);
+	fake_keep(f);
+	const struct allocator_reading *a = read_once(f, allocators_mimalloc);
+	assert_true(a->live_bytes + a->cache_bytes <= 100 * 64 + 3 * 8192);
+	fake_end(f);
+}
+
+static void a_segment_that_claims_more_than_is_mapped_is_none(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_mimalloc);
+	fake_put(f, FAKE_HEAP + 224, 1 << 20);
+	fake_put(f, FAKE_HEAP + 240, 1);
+	fake_keep(f);
+	assert_null(read_once(f, allocators_mimalloc));
+	fake_end(f);
+}
+
+static void gos_spans_stacks_and_gaps_are_told_apart(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_go);
+	const struct allocator_reading *a = read_once(f, allocators_go);
+	assert_int_equal(f->b.allocator_count, 2);
+	assert_int_equal(a[0].live_bytes, 17 * 3200 + 40960);
+	assert_int_equal(a[0].live_count, 1701);
+	assert_int_equal(a[0].hole_bytes, 17 * (8192 - 3200));
+	assert_int_equal(a[0].free_page_bytes, 8192);
+	assert_int_equal(a[1].live_bytes, 4 * 8192);
+	assert_true(a[0].consistency == 100.0);
+	assert_non_null(strstr(a[0].how, "go1.22.3"));
+	assert_string_equal(f->regions[1].label, "Go heap");
+	assert_string_equal(f->regions[2].label, "Go metadata");
+	fake_end(f);
+}
+
+static void a_go_heap_that_counts_otherwise_lowers_the_consistency(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_go);
+	fake_put(f, GO_SLOT + 24, 44);
+	fake_keep(f);
+	assert_true(read_once(f, allocators_go)->consistency == 50.0);
+	fake_end(f);
+}
+
+static void a_go_program_without_a_list_is_named_alone(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_go);
+	fake_put(f, GO_SLOT, 0);
+	fake_keep(f);
+	const struct allocator_reading *a = read_once(f, allocators_go);
+	assert_int_equal(a->live_bytes, UINT64_MAX);
+	assert_string_equal(a->how,
+			    "identified only, because no list of spans was found (go1.22.3)");
+	fake_end(f);
+}
+
+static void cpythons_pools_are_counted(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_cpython);
+	const struct allocator_reading *a = read_once(f, allocators_cpython);
+	assert_non_null(a);
+	assert_int_equal(a->live_bytes, 4800 + 5120);
+	assert_int_equal(a->live_count, 110);
+	assert_int_equal(a->free_page_bytes, 16384);
+	fake_end(f);
+}
+
+static void hotspots_spaces_are_added_up(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_hotspot);
+	const struct allocator_reading *a = read_once(f, allocators_hotspot);
+	assert_non_null(a);
+	assert_int_equal(a->live_bytes, 1300000);
+	assert_int_equal(a->reserved_bytes, 4500000);
+	fake_end(f);
+}
+
+struct sparse {
+	uint64_t step, end; /* every @step bytes a page, up to @end */
+	unsigned calls;
+};
+
+static ssize_t sparse_resident(void *ctx, uint64_t start, uint64_t end, struct memory_run *runs,
+			       size_t max)
+{
+	struct sparse *s = ctx;
+	size_t count = 0;
+	s->calls++;
+	end = end < s->end ? end : s->end;
+	for (uint64_t at = (start + s->step - 1) / s->step * s->step; at < end && count < max;
+	     at += s->step)
+		runs[count++] = (struct memory_run){ at, at + FAKE_PAGE };
+	return (ssize_t)count;
+}
+
+static uint64_t sparse_bytes(struct sparse *s, uint64_t start, uint64_t end)
+{
+	struct memory memory = { .ctx = s, .page_bytes = FAKE_PAGE, .resident = sparse_resident };
+	struct memory_pages *pages = calloc(1, sizeof(*pages));
+	assert_non_null(pages);
+	pages->memory = &memory;
+	uint64_t bytes = memory_resident(pages, start, end);
+	free(pages);
+	return bytes;
+}
+
+static void terabytes_with_little_in_them_are_asked_for_at_once(void **state)
+{
+	(void)state;
+	struct sparse few = { .step = 1ull << 36, .end = 1ull << 44 };
+	assert_int_equal(sparse_bytes(&few, 0, 1ull << 44), 256 * FAKE_PAGE);
+	assert_in_range(few.calls, 1, 2);
+	/* more runs than there is room for: the rest is asked for in turn */
+	struct sparse many = { .step = 2 * FAKE_PAGE, .end = 64ull << 20 };
+	assert_int_equal(sparse_bytes(&many, 0, 1ull << 40), 32ull << 20);
+	assert_int_equal(sparse_bytes(&many, FAKE_PAGE, 9 * FAKE_PAGE), 4 * FAKE_PAGE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(jemallocs_extents_and_caches_are_told_apart),
+		cmocka_unit_test(jemallocs_classes_eight_bytes_apart_are_found_out),
+		cmocka_unit_test(jemalloc_without_a_list_of_caches_says_so),
+		cmocka_unit_test(tcmallocs_spans_and_caches_are_told_apart),
+		cmocka_unit_test(a_central_list_that_counts_otherwise_lowers_the_consistency),
+		cmocka_unit_test(mimallocs_pages_and_what_others_freed_are_told_apart),
+		cmocka_unit_test(a_list_of_freed_blocks_that_runs_in_a_circle_ends),
+		cmocka_unit_test(a_segment_that_claims_more_than_is_mapped_is_none),
+		cmocka_unit_test(gos_spans_stacks_and_gaps_are_told_apart),
+		cmocka_unit_test(a_go_heap_that_counts_otherwise_lowers_the_consistency),
+		cmocka_unit_test(a_go_program_without_a_list_is_named_alone),
+		cmocka_unit_test(cpythons_pools_are_counted),
+		cmocka_unit_test(hotspots_spaces_are_added_up),
+		cmocka_unit_test(terabytes_with_little_in_them_are_asked_for_at_once),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
