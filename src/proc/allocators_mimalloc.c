@@ -134,7 +134,7 @@ static void count_page(struct mi *mi, const struct segment *s, uint64_t start, u
 static uint64_t walk_segment(struct mi *mi, uint64_t at, uint64_t limit)
 {
 	struct segment *s = &mi->segment;
-	if (limit - at < sizeof(*s) || memory_read(mi->memory, at, s, sizeof(*s)) < 0)
+	if (limit - at < sizeof(*s) || memory_read_resident(mi->memory, at, s, sizeof(*s)) < 0)
 		return 0;
 	int looks = segment_looks(mi, s, at);
 	if (!looks)
@@ -204,7 +204,9 @@ static uint64_t run_end(const struct breakdown *b, size_t i)
 
 static int walk_all(struct mi *mi)
 {
-	uint64_t done = 0; /* the end of the last segment */
+	uint64_t
+		done = 0,
+		limit = 0; /* ends of the last segment, and of the mappings that touch the last one */
 	unsigned tried = 0;
 	for (size_t i = 0; i < mi->b->region_count; i++) {
 		const struct region *r = &mi->b->regions[i];
@@ -212,7 +214,8 @@ static int walk_all(struct mi *mi)
 		uint64_t at = ((done > r->start ? done : r->start) + SEGMENT - 1) & ~(SEGMENT - 1);
 		if (!scan_is_heap(r) || !r->rss_bytes)
 			continue;
-		uint64_t limit = run_end(mi->b, i);
+		if (r->start >= limit)
+			limit = run_end(mi->b, i);
 		while (at >= r->start && at < r->end && tried++ < SEGMENTS_TRIED_MAX) {
 			uint64_t bytes = 0;
 			/* a segment has written its header, so that page is there */

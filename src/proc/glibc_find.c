@@ -433,6 +433,7 @@ static uint64_t large_at(const struct search *s, const struct region *region, ui
 
 /* Chunk headers at the starts of pages, read ahead: a system call for each would cost more than all else. */
 #define HEADS_AHEAD 64u
+#define USUAL_THRESHOLD (128u << 10)
 struct heads {
 	const struct search *search;
 	const uint32_t
@@ -505,7 +506,8 @@ static int by_size(const void *a, const void *b)
 
 /*
  * Which mappings to look into: by address, or where every page is looked at the smallest first, for a large block is more
- * likely found in a mapping that is little larger than itself, and the search ends once enough are found.
+ * likely found in a mapping that is little larger than itself, and the search ends once enough are found. Below malloc's usual
+ * threshold come last: there may be thousands of them.
  */
 static uint32_t *order_mappings(const struct search *s, int every_page, size_t *count)
 {
@@ -515,8 +517,10 @@ static uint32_t *order_mappings(const struct search *s, int every_page, size_t *
 	for (size_t i = 0; i < s->count && sized && order; i++) {
 		uint64_t bytes = s->regions[i].end - s->regions[i].start;
 		/* of a single page the first is all there is, and was looked at before */
-		if (is_anonymous(&s->regions[i]) && (!every_page || bytes > s->memory->page_bytes))
-			sized[used++] = (struct sized){ every_page ? bytes : 0, (uint32_t)i };
+		if (!is_anonymous(&s->regions[i]) || (every_page && bytes <= s->memory->page_bytes))
+			continue;
+		uint64_t key = bytes < USUAL_THRESHOLD ? bytes + (1ull << 56) : bytes;
+		sized[used++] = (struct sized){ every_page ? key : 0, (uint32_t)i };
 	}
 	if (!sized || !order) {
 		free(sized);
