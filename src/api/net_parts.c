@@ -303,6 +303,25 @@ static int more_connections(void *ctx, struct buf *out)
 	return list_piece(ctx, CONNECTIONS_PIECE, out, &err, fetch_connections);
 }
 
+/*
+ * Number of the connection that began at @started_ns, or, for a cursor whose connection retention has taken, of the next one
+ * in the list's direction: 1 where it is another one, -ENOENT where there is none.
+ */
+static int cursor_number(struct listing *l, uint64_t started_ns, uint64_t *id, struct err *err)
+{
+	struct store_reader *reader = net_reader_take(l->node, err);
+	if (!reader)
+		return err->code;
+	int rc = store_connection_at(reader, started_ns, id, err);
+	if (rc == -ENOENT) {
+		err_init(err);
+		rc = store_connection_near(reader, started_ns, l->backward, id, err);
+		rc = rc < 0 ? rc : 1;
+	}
+	net_reader_give(l->node, reader);
+	return rc;
+}
+
 static int connection_number(struct net_node *node, uint64_t started_ns, uint64_t *id,
 			     struct err *err)
 {
@@ -331,6 +350,16 @@ static struct listing *listing_new(struct net_node *node, const struct http_requ
 	l->left = limit;
 	l->backward = direction && strcmp(direction, "backward") == 0;
 	return l;
+}
+
+/* The beginning of a list could not be found: nothing stands there, or why. */
+static void no_list(struct listing *l, const struct err *err, struct http_reply *reply)
+{
+	if (err->code == -ENOENT)
+		buf_puts(&reply->body, "[]");
+	else
+		http_reply_err(reply, err);
+	free(l);
 }
 
 static void begin_list(struct listing *l, int (*more)(void *, struct buf *),
@@ -370,9 +399,8 @@ void net_connections(struct net_node *node, const struct http_request *request,
 		free(l);
 		return;
 	}
-	if (cursor && connection_number(node, started_ns, &l->next, &err) < 0) {
-		http_reply_err(reply, &err);
-		free(l);
+	if (cursor && cursor_number(l, started_ns, &l->next, &err) < 0) {
+		no_list(l, &err, reply);
 		return;
 	}
 	begin_list(l, more_connections, first_connections, reply);
@@ -405,7 +433,9 @@ void net_connection(struct net_node *node, const struct http_request *request,
 	}
 	if (reader)
 		net_reader_give(node, reader);
-	if (rc < 0)
+	if (rc == -ENOENT)
+		http_reply_error(reply, 404, "no such connection: %.60s", text);
+	else if (rc < 0)
 		http_reply_err(reply, &err);
 }
 
@@ -510,19 +540,21 @@ void net_chunks(struct net_node *node, const struct http_request *request, struc
 			rc = err_set(&err, -EINVAL, "'cursor' is a chunk's id, not '%.80s'",
 				     cursor);
 		else
-			rc = connection_number(node, started_ns, &l->chunks.cursor.connection,
-					       &err);
+			rc = cursor_number(l, started_ns, &l->chunks.cursor.connection, &err);
 	}
-	if (rc == -ENOENT) {
-		/* an unknown connection has no chunks, as before */
-		buf_puts(&reply->body, "[]");
-		free(l);
-	} else if (rc < 0) {
-		http_reply_err(reply, &err);
-		free(l);
-	} else {
+	/* another connection than the one that was named begins with its first chunk, or ends with its last */
+	if (rc > 0 && l->backward)
+		l->chunks.cursor.counter = MESSAGE_NO_COUNTER;
+	else if (rc > 0)
+		l->chunks.cursor.counter = 0;
+	if (rc > 0) {
+		l->chunks.cursor.sender = MESSAGE_LOCAL;
+		l->chunks.cursor.id = INT64_MAX;
+	}
+	if (rc < 0)
+		no_list(l, &err, reply); /* an unknown connection has no chunks, as before */
+	else
 		begin_list(l, more_chunks, first_chunks, reply);
-	}
 }
 
 struct wanted {

@@ -56,7 +56,7 @@ static void rows_free(void *ctx)
 
 /* The request's parameters, parsed; NULL with a reply. */
 static struct rows *rows_new(struct net_node *node, const struct http_request *request, int logs,
-			     struct http_reply *reply)
+			     int stream, struct http_reply *reply)
 {
 	struct err err = { 0 };
 	struct rows *rows = calloc(1, sizeof(*rows));
@@ -68,6 +68,9 @@ static struct rows *rows_new(struct net_node *node, const struct http_request *r
 	rows->logs = logs;
 	for (const char *const *key = logs ? log_keys : message_keys; *key; key++) {
 		const char *value = http_request_arg(request, *key);
+		/* new rows come after a moment, never before it */
+		if (stream && strcmp(*key, "direction") == 0)
+			value = http_request_arg(request, "timestamp") ? "forward" : NULL;
 		char *copy = value ? strdup(value) : NULL;
 		if (!copy)
 			continue;
@@ -212,7 +215,7 @@ static void list(struct net_node *node, const struct http_request *request, int 
 		 struct http_reply *reply)
 {
 	struct err err = { 0 };
-	struct rows *rows = rows_new(node, request, logs, reply);
+	struct rows *rows = rows_new(node, request, logs, 0, reply);
 	if (!rows)
 		return;
 	if (rows->query.text && node->no_search) {
@@ -293,7 +296,7 @@ static void events(struct net_node *node, const struct http_request *request, in
 		   struct http_reply *reply)
 {
 	struct err err = { 0 };
-	struct rows *rows = rows_new(node, request, logs, reply);
+	struct rows *rows = rows_new(node, request, logs, 1, reply);
 	if (!rows)
 		return;
 	struct store_query *q = &rows->query.store;

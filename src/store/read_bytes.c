@@ -91,17 +91,15 @@ int store_sealed_connections(struct store_reader *reader, store_connection_fn fn
 			       0, UINT64_MAX, fn, ctx, err);
 }
 
-int store_connection_at(struct store_reader *reader, uint64_t started_ns, uint64_t *id,
-			struct err *err)
+static int connection_by_start(struct store_reader *reader, const char *sql, uint64_t started_ns,
+			       uint64_t *id, struct err *err)
 {
 	CLEANUP(store_finalizep) sqlite3_stmt *s = NULL;
-	int rc = store_prepare(reader->db, &s,
-			       "SELECT id FROM connection WHERE started_ns=?1 ORDER BY id LIMIT 1",
-			       err);
+	int rc = store_prepare(reader->db, &s, sql, err);
 	if (rc < 0)
 		return rc;
-	sqlite3_bind_int64(s, 1, (sqlite3_int64)started_ns);
-	rc = started_ns > INT64_MAX ? 0 : store_step(s, "look for a connection", err);
+	sqlite3_bind_int64(s, 1, started_ns > INT64_MAX ? INT64_MAX : (sqlite3_int64)started_ns);
+	rc = store_step(s, "look for a connection", err);
 	if (rc < 0)
 		return rc;
 	if (rc == 0)
@@ -109,6 +107,24 @@ int store_connection_at(struct store_reader *reader, uint64_t started_ns, uint64
 			       (unsigned long long)started_ns);
 	*id = column_u64(s, 0);
 	return 0;
+}
+
+int store_connection_at(struct store_reader *reader, uint64_t started_ns, uint64_t *id,
+			struct err *err)
+{
+	return connection_by_start(reader, "SELECT id FROM connection WHERE started_ns=?1",
+				   started_ns, id, err);
+}
+
+int store_connection_near(struct store_reader *reader, uint64_t started_ns, int backward,
+			  uint64_t *id, struct err *err)
+{
+	return connection_by_start(reader,
+				   backward ? "SELECT id FROM connection WHERE started_ns <= ?1 "
+					      "ORDER BY started_ns DESC LIMIT 1"
+					    : "SELECT id FROM connection WHERE started_ns >= ?1 "
+					      "ORDER BY started_ns LIMIT 1",
+				   started_ns, id, err);
 }
 
 /* ---- chunks ------------------------------------------------------------------------------------------------------ */

@@ -185,5 +185,8 @@ int store_sealed_connections(struct store_reader *reader, store_connection_fn fn
 /** store_connection_at() - the connection that began at @started_ns; -ENOENT where there is none. */
 int store_connection_at(struct store_reader *reader, uint64_t started_ns, uint64_t *id,
 			struct err *err);
+/** store_connection_near() - the first that began then or later, with @backward the last that began then or earlier. */
+int store_connection_near(struct store_reader *reader, uint64_t started_ns, int backward,
+			  uint64_t *id, struct err *err);
 
 #endif

@@ -290,6 +290,32 @@ def test_connections_and_chunks_page_in_both_directions(served):
         assert int(whole["bytes"][:4], 16) * 2 + 4 == len(whole["bytes"])
 
 
+def test_a_cursor_whose_connection_is_gone_goes_on_at_the_next_one(served):
+    def later(name, ns):
+        seconds, nanos = map(int, name.split("."))
+        return f"{seconds + (nanos + ns) // 10 ** 9}.{(nanos + ns) % 10 ** 9:09d}"
+    every = served.get("/v3/connections", "v3")
+    chunks = served.get("/v3/chunks", "v3", limit=10 ** 6)
+    names = [name for name, _ in every]
+    for name in names:
+        # nobody began a nanosecond later; who began next is not always who was stored next: the clock steps
+        gone, after = later(name, 1), sorted(n for n in names if n > name)
+        want = every[names.index(after[0]):] if after else []
+        assert served.get("/v3/connections", "v3", cursor=gone) == want
+        assert served.get("/v3/connections", "v3", cursor=gone, direction="backward") == every[:names.index(name) + 1][::-1]
+        first = [c[0] for c in chunks].index(f"{after[0]}-local-0") if after else len(chunks)
+        assert served.get("/v3/chunks", "v3", cursor=f"{gone}-remote-7", limit=5) == chunks[first:first + 5]
+        last = max(n for n, c in enumerate(chunks) if c[0].startswith(name))
+        assert served.get("/v3/chunks", "v3", cursor=f"{gone}-remote-7", limit=5, direction="backward") == \
+            chunks[max(0, last - 4):last + 1][::-1]
+    for path in ("/v3/connections", "/v3/chunks"):
+        end = "" if path.endswith("connections") else "-local-0"
+        assert served.get(path, "v3", cursor="1.0" + end, direction="backward") == []
+        assert served.get(path, "v3", cursor="9000000000.0" + end) == []
+    status, _, body = served.request("/v3/connection/1.5", "v3")
+    assert (status, json.loads(body)) == (404, {"error": "no such connection: 1.5"})
+
+
 def test_long_lists_need_no_more_memory_than_short_ones(served):
     def peak():
         with open(f"/proc/{served.process.pid}/status", encoding="utf-8") as file:
@@ -488,6 +514,16 @@ def test_event_streams_give_new_rows_with_the_same_filters(recorder):
     assert [x["id"] for x in every] == [0, 1, 2, 3] and every[0]["message"] == "before"
     later = read_events(r, "/v2/log/stream", "v2", 1, headers={"Last-Event-ID": "2"})
     assert later[0]["id"] == 3
+
+
+def test_streams_after_a_moment_give_what_comes_after_it(served):
+    rows = served.get("/v3/messages", "v3", direction="forward", limit=10 ** 6)
+    moment = rows[len(rows) // 2]["timestamp"]
+    want = [x for x in rows if x["timestamp"] > moment]
+    assert 0 < len(want) < len(rows)
+    # a stream has no other direction
+    for more in ({}, {"direction": "backward"}, {"direction": "forward"}):
+        assert read_events(served, "/v3/messages/stream", "v3", len(want), cursor=0, timestamp=moment, **more) == want
 
 
 def test_message_streams_replay_from_a_cursor(served):
