@@ -283,17 +283,20 @@ static void tell_findings(const struct record *rec, int followed, const char *pr
 }
 
 /* Results go to stdout where it is a terminal or a format was asked for, else to stderr: stdout is the program's. */
-static void report(struct record *rec, const struct record_opt *opt, const char *path)
+static void report(const struct record_opt *opt, const char *path)
 {
 	struct err err = { 0 };
 	struct out_opt out = { 0 };
 	FILE *to = opt->format || isatty(STDOUT_FILENO) ? stdout : stderr;
 	int json = opt->format && strcmp(opt->format, "json") == 0;
 	terminal_fit(to, &out);
-	int rc = cmd_resolve(rec->prof, NULL, &err);
+	/* what the file says, and nothing that it does not */
+	CLEANUP(recording_freep) struct recording *recording = cmd_open_recording(path, &err);
+	CLEANUP(prof_freep)
+	struct prof *prof = recording ? recording_read(recording, NULL, &err) : NULL;
+	int rc = prof ? cmd_resolve(prof, NULL, &err) : -1;
 	if (rc >= 0)
-		rc = json ? out_json(to, rec->prof, &out, &err)
-			  : out_text(to, rec->prof, &out, &err);
+		rc = json ? out_json(to, prof, &out, &err) : out_text(to, prof, &out, &err);
 	if (rc < 0)
 		cmd_fail(&err);
 	fflush(to);
@@ -314,8 +317,8 @@ static void finish_and_report(struct record *rec, const struct record_opt *opt, 
 			       complete, rec->failed ? NULL : &err);
 	if (rc < 0 && !rec->failed)
 		cmd_fail(&err);
-	if (!opt->quiet && rec->prof)
-		report(rec, opt, buf_cstr(&path));
+	if (!opt->quiet)
+		report(opt, buf_cstr(&path));
 	tell_findings(rec, opt->follow_children,
 		      program); /* last, beside the prompt: it says what to do next */
 }

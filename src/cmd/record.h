@@ -36,7 +36,7 @@ int record_helper(int argc, char **argv);
 struct record {
 	struct source_heap *heap;
 	struct trace_writer *writer;
-	struct prof *prof;
+	struct prof *sums; /* what the file's summary will say */
 	struct sink_tee tee;
 	pid_t pid;
 	int pidfd;

@@ -138,8 +138,8 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 	} else {
 		free(cmdline);
 	}
-	rec->prof = prof_new(err);
-	if (!rec->prof)
+	rec->sums = prof_new_sums(err);
+	if (!rec->sums)
 		return err->code;
 	char *path = record_expand(pattern, rec->exe, pid, err);
 	if (!path)
@@ -149,7 +149,7 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 	if (!rec->writer)
 		return err->code;
 	sink_tee_init(&rec->tee);
-	sink_tee_add(&rec->tee, prof_sink(rec->prof));
+	sink_tee_add(&rec->tee, prof_sink(rec->sums));
 	sink_tee_add(&rec->tee, trace_writer_sink(rec->writer));
 	source_heap_set_pid(heap, pid);
 	struct def def;
@@ -273,14 +273,14 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 	def.process.modules_nameless = state.modules_nameless;
 	if (rc == 0)
 		rc = rec->tee.sink.define(sink_of(rec), &def, err);
-	int closed = trace_writer_finish(STEAL(rec->writer), rec->prof, rc < 0 ? NULL : err);
+	int closed = trace_writer_finish(STEAL(rec->writer), rec->sums, rc < 0 ? NULL : err);
 	return rc < 0 ? rc : closed;
 }
 
 void record_fini(struct record *rec)
 {
 	trace_writer_freep(&rec->writer);
-	prof_freep(&rec->prof);
+	prof_freep(&rec->sums);
 	free(rec->cmdline);
 	if (rec->pidfd > 0)
 		close(rec->pidfd);

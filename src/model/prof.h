@@ -34,6 +34,12 @@ struct cost {
 void cost_add(struct cost *to, const struct cost *from);
 
 struct prof *prof_new(struct err *err);
+/**
+ * prof_new_sums() - one that only counts, under the producer's numbers: no modules, frames or symbols, and stacks that are
+ * equal but were numbered twice stay apart. For a recorder, whose file is read by a whole one later: looking for equal stacks
+ * costs it more than all counting where a program has hundreds of thousands.
+ */
+struct prof *prof_new_sums(struct err *err);
 void prof_free(struct prof *prof);
 void prof_freep(struct prof **prof);
 /** prof_sink() - the sink that feeds this prof; belongs to it. */
@@ -146,7 +152,8 @@ struct frame_id prof_frame_row(const struct prof *prof, struct frame_id producer
 struct thread_id prof_thread_row(const struct prof *prof, struct thread_id producer);
 /**
  * prof_load_*() - set counters to what a summary says; all definitions were handed to prof_sink() before. @row is a row
- * number. Totals may be loaded before or after the rows; they are taken as they are, nothing is summed up again.
+ * number; what is said about one stack several times adds up. Totals may be loaded before or after the rows; they are taken as
+ * they are, but for the number of stacks.
  * Return: 0, -EINVAL for a row that does not exist, -ENOMEM; @err filled.
  */
 int prof_load_totals(struct prof *prof, const struct prof_totals *totals, struct err *err);

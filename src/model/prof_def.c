@@ -205,31 +205,45 @@ static int map_stack(struct prof *p, uint32_t id, uint32_t row, struct err *err)
 	return 0;
 }
 
+/* Where in the table a stack stands or would stand; *@row is 0 if there is none like it. */
+static uint32_t find_stack(const struct prof *p, uint32_t hash, uint32_t parent, uint32_t frame,
+			   unsigned stop, uint32_t *row)
+{
+	uint32_t at = idtab_first(&p->stack_tab, hash);
+	for (; (*row = p->stack_tab.slots[at]) != IDTAB_NONE; at = idtab_next(&p->stack_tab, at)) {
+		if (p->stack_tab.hashes[at] != hash)
+			continue;
+		const struct prof_stack *s = chunked_at(&p->stacks, *row);
+		if (s->parent.v == parent && s->frame.v == frame && s->stop == stop)
+			return at;
+	}
+	*row = 0;
+	return at;
+}
+
 static int define_stack(struct prof *p, const struct def *def, struct err *err)
 {
 	uint32_t parent = idmap_get(&p->stack_map, def->stack.parent.v), frame = 0;
+	uint32_t hash = 0, at = 0;
 	unsigned stop = def->stack.stop;
 	if (stop >= STACK_STOP_MAX)
 		return err_set(err, -EBADMSG, "bad recording: stack %u has unknown stop reason %u",
 			       def->id, stop);
 	if (stop)
 		parent = 0;
-	else
+	else if (!p->sums)
 		frame = idmap_get(&p->frame_map, def->stack.frame.v);
 	if (parent == UINT32_MAX || frame == UINT32_MAX)
 		return err_set(err, -EBADMSG, "bad recording: stack %u uses undefined %s %u",
 			       def->id, frame == UINT32_MAX ? "frame" : "stack",
 			       frame == UINT32_MAX ? def->stack.frame.v : def->stack.parent.v);
-	if (idtab_reserve(&p->stack_tab) < 0)
-		return no_memory(err);
-	uint32_t hash = (uint32_t)hash_u64((uint64_t)parent << 32 | frame, stop, p->seed);
-	uint32_t at = idtab_first(&p->stack_tab, hash);
-	for (; p->stack_tab.slots[at] != IDTAB_NONE; at = idtab_next(&p->stack_tab, at)) {
-		uint32_t row = p->stack_tab.slots[at];
-		if (p->stack_tab.hashes[at] != hash)
-			continue;
-		const struct prof_stack *s = chunked_at(&p->stacks, row);
-		if (s->parent.v == parent && s->frame.v == frame && s->stop == stop)
+	if (!p->sums) {
+		uint32_t row;
+		if (idtab_reserve(&p->stack_tab) < 0)
+			return no_memory(err);
+		hash = (uint32_t)hash_u64((uint64_t)parent << 32 | frame, stop, p->seed);
+		at = find_stack(p, hash, parent, frame, stop, &row);
+		if (row)
 			return map_stack(p, def->id, row, err);
 	}
 	const struct prof_stack *up = chunked_at(&p->stacks, parent);
@@ -242,7 +256,8 @@ static int define_stack(struct prof *p, const struct def *def, struct err *err)
 	s->partial = stop ? (uint8_t)stop : up->partial;
 	s->depth = stop ? 0 : up->depth == UINT16_MAX ? UINT16_MAX : (uint16_t)(up->depth + 1);
 	uint32_t row = p->stacks.count - 1;
-	idtab_put(&p->stack_tab, at, hash, row);
+	if (!p->sums)
+		idtab_put(&p->stack_tab, at, hash, row);
 	return map_stack(p, def->id, row, err);
 }
 
@@ -307,13 +322,13 @@ int prof_define(struct sink *sink, const struct def *def, struct err *err)
 	case DEF_THREAD:
 		return define_thread(p, def, err);
 	case DEF_MODULE:
-		return def->id == 0 ? 0 : define_module(p, def, err);
+		return def->id == 0 || p->sums ? 0 : define_module(p, def, err);
 	case DEF_FRAME:
-		return def->id == 0 ? 0 : define_frame(p, def, err);
+		return def->id == 0 || p->sums ? 0 : define_frame(p, def, err);
 	case DEF_STACK:
 		return def->id == 0 ? 0 : define_stack(p, def, err);
 	case DEF_SYMBOL:
-		return define_symbol(p, def, err);
+		return p->sums ? 0 : define_symbol(p, def, err);
 	}
 	return err_set(err, -EBADMSG, "bad recording: unknown definition kind %u",
 		       (unsigned)def->kind);
@@ -384,6 +399,14 @@ struct prof *prof_new(struct err *err)
 		prof_free(p);
 		return NULL;
 	}
+	return p;
+}
+
+struct prof *prof_new_sums(struct err *err)
+{
+	struct prof *p = prof_new(err);
+	if (p)
+		p->sums = 1;
 	return p;
 }
 

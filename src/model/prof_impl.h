@@ -76,7 +76,8 @@ struct prof {
 	uint64_t allocations, frees; /* of all stacks */
 	uint32_t loss_epoch;         /* how often a free may have been lost */
 	int several_threads;         /* counters of threads are kept */
-	int loaded;                  /* filled by prof_add_cost() */
+	int loaded;                  /* filled by prof_load_*() */
+	int sums;                    /* see prof_new_sums() */
 
 	/* Timeline: one point per bucket that saw an event; the width doubles when the array is full. */
 	struct prof_point *points;

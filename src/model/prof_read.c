@@ -114,11 +114,22 @@ void cost_add(struct cost *to, const struct cost *from)
 	to->uncertain_bytes += from->uncertain_bytes;
 }
 
+static uint32_t count_stacks(const struct prof *prof)
+{
+	uint32_t count = 0;
+	for (uint32_t slot = 1; slot < prof->counters.count; slot++)
+		count += prof_counter_at(prof, slot)->allocations != 0;
+	return count;
+}
+
 void prof_totals(const struct prof *prof, struct prof_totals *totals)
 {
 	*totals = prof->other;
-	if (prof->loaded)
+	if (prof->loaded) {
+		/* equal stacks that the recorder numbered twice have become one */
+		totals->stacks = count_stacks(prof);
 		return;
+	}
 	totals->cost = (struct cost){ 0 };
 	totals->stacks = totals->threads = 0;
 	memset(totals->partial, 0, sizeof(totals->partial));
@@ -202,25 +213,23 @@ int prof_load_stack(struct prof *p, struct stack_id row, const struct cost *cost
 	uint32_t slot = prof_row_slot(p, row.v, err);
 	if (!slot)
 		return -ENOMEM;
-	*prof_counter_at(p, slot) = (struct prof_counter){
-		.allocations = cost->allocations,
-		.allocated_bytes = cost->allocated_bytes,
-		.frees = cost->allocations - cost->leaked - cost->uncertain,
-		.temporary = cost->temporary,
-		.live_bytes = cost->leaked_bytes + cost->uncertain_bytes,
-		.saved_bytes = cost->peak_bytes,
-		.saved_epoch = p->epoch,
-		.row = row.v,
-	};
+	struct prof_counter *c = prof_counter_at(p, slot);
+	c->allocations += cost->allocations;
+	c->allocated_bytes += cost->allocated_bytes;
+	c->frees += cost->allocations - cost->leaked - cost->uncertain;
+	c->temporary += cost->temporary;
+	c->live_bytes += cost->leaked_bytes + cost->uncertain_bytes;
+	c->saved_bytes += cost->peak_bytes;
+	c->saved_epoch = p->epoch;
 	if (!cost->uncertain && !cost->uncertain_bytes)
 		return 0;
 	struct prof_risk *risk = chunked_touch(&p->risks, slot);
 	if (!risk)
 		return err_set(err, -ENOMEM, "cannot keep uncertain blocks");
 	p->loss_epoch = 1;
-	*risk = (struct prof_risk){ .epoch = 1,
-				    .blocks = cost->uncertain,
-				    .bytes = cost->uncertain_bytes };
+	risk->epoch = 1;
+	risk->blocks += cost->uncertain;
+	risk->bytes += cost->uncertain_bytes;
 	return 0;
 }
 
