@@ -43,11 +43,13 @@ struct api_net_live {
 
 /** What the capture has counted, all nodes together. */
 struct api_net_capture {
-	const char *backend; /* NULL = nothing is captured */
+	const char *backend;        /* NULL = nothing is captured */
+	const char *backend_reason; /* why it is not the usual one; NULL = it is */
 	uint64_t segments[2], bytes[2], delivered_bytes[2], lost_segments[2], lost_bytes[2];
 	uint64_t duplicate_bytes[2], gaps[2], gap_bytes[2];
 	uint64_t unreadable, refused_connections, lost_events, nodes;
 	uint64_t ring_bytes, ring_high_water;
+	uint64_t dropped_packets, unowned_connections, hidden_nodes; /* by packet sockets */
 };
 
 struct api_net_opt {

@@ -50,6 +50,10 @@ static void put_capture(struct jsonw *w, const struct api_net_capture *c)
 	}
 	jsonw_object(w, "capture");
 	jsonw_str(w, "backend", c->backend);
+	if (c->backend_reason)
+		jsonw_str(w, "backend_reason", c->backend_reason);
+	else
+		jsonw_null(w, "backend_reason");
 	jsonw_u64(w, "nodes", c->nodes);
 	both(w, "segments", c->segments);
 	both(w, "bytes", c->bytes);
@@ -62,6 +66,9 @@ static void put_capture(struct jsonw *w, const struct api_net_capture *c)
 	jsonw_u64(w, "unreadable", c->unreadable);
 	jsonw_u64(w, "refused_connections", c->refused_connections);
 	jsonw_u64(w, "lost_events", c->lost_events);
+	jsonw_u64(w, "dropped_packets", c->dropped_packets);
+	jsonw_u64(w, "unowned_connections", c->unowned_connections);
+	jsonw_u64(w, "hidden_nodes", c->hidden_nodes);
 	jsonw_u64(w, "ring_bytes", c->ring_bytes);
 	jsonw_u64(w, "ring_high_water", c->ring_high_water);
 	jsonw_object_end(w);
@@ -291,6 +298,11 @@ static void capture_metrics(const struct api_net_capture *c, struct buf *out)
 			metric_u64(out, two[i].value[way]);
 		}
 	}
+	metric_family(
+		out, "byteledger_net_capture_dropped_packets_total", "counter",
+		"Packets of any connection that found no room, where a packet socket captures");
+	metric_begin(out, "byteledger_net_capture_dropped_packets_total");
+	metric_u64(out, c->dropped_packets);
 	const struct {
 		const char *name, *help;
 		uint64_t value;

@@ -185,3 +185,8 @@ int check_net_capture(struct err *err)
 {
 	return from_feature(FEATURE_NET_CAPTURE, err);
 }
+
+int check_net_packet(struct err *err)
+{
+	return from_feature(FEATURE_NET_PACKET, err);
+}

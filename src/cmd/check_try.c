@@ -157,6 +157,7 @@ const struct check_try check_tries[] = {
 	{ "map-events", "news of code that programs map", check_map_events },
 	{ "map-names", "who maps memory, and names that the kernel refuses", check_map_names },
 	{ "net-capture", "what programs send and receive by TCP", check_net_capture },
+	{ "net-packet", "the same without BPF, in this network namespace", check_net_packet },
 	{ "vma-names", "names on anonymous mappings", try_vma_names },
 	{ "output", "recordings in this folder", try_output },
 	{ "debuginfod", "debug symbols from a server", try_debuginfod },

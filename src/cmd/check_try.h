@@ -43,6 +43,8 @@ int check_map_events(struct err *err);
 /** check_net_capture() - load the programs that see network traffic (source/netcap.h). */
 int check_map_names(struct err *err);
 int check_net_capture(struct err *err);
+/** check_net_packet() - open what stands in where they are refused. */
+int check_net_packet(struct err *err);
 /** check_perf() - count our own page faults by perf_event_open(2). */
 int check_perf(struct err *err);
 

@@ -247,6 +247,26 @@ static void unknown_key(void *ctx, const struct toml *member)
 		in->warn(in->ctx, text);
 }
 
+/* How traffic is captured. */
+static int capture_of(const struct reading *in, struct toml *root)
+{
+	static const char *const words[] = {
+		[NETCAP_AUTO] = "auto", [NETCAP_BPF] = "bpf", [NETCAP_PACKET] = "packet"
+	};
+	const char *word = NULL;
+	int rc = text_of(root, "capture", NULL, &word, in->err);
+	if (rc < 0 || !word)
+		return rc;
+	for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+		if (strcmp(word, words[i]) == 0) {
+			in->config->capture = (enum netcap_backend)i;
+			return 0;
+		}
+	}
+	return wrong(in, toml_get(root, "capture")->line,
+		     "'capture' is \"auto\", \"bpf\" or \"packet\"");
+}
+
 static int read_root(const struct reading *in)
 {
 	struct net_config *c = in->config;
@@ -264,6 +284,8 @@ static int read_root(const struct reading *in)
 		rc = toml_bool(root, "no_auth", &c->no_auth, in->err);
 	if (rc >= 0)
 		rc = texts_of(in, root, "hosts", c->hosts, NET_CONFIG_HOSTS_MAX, &hosts);
+	if (rc >= 0)
+		rc = capture_of(in, root);
 	if (rc >= 0 && !is_address(c->bind))
 		rc = wrong(in, toml_get(root, "bind")->line, "'bind' is an IP address");
 	if (rc < 0)

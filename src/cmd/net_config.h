@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "source/netcap.h"
 
 #define NET_CONFIG_NODES_MAX 64
 #define NET_CONFIG_IDENTITIES_MAX 16
@@ -35,6 +36,7 @@ struct net_config {
 	int no_auth;
 	const char *hosts[NET_CONFIG_HOSTS_MAX + 1]; /* NULL-terminated */
 	uint16_t http_v2;
+	enum netcap_backend capture;
 	struct net_config_node nodes[NET_CONFIG_NODES_MAX];
 	size_t node_count;
 	struct toml *root;

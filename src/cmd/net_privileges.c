@@ -15,9 +15,13 @@ static int foreign(const char *path)
 	return stat(path, &st) < 0 || st.st_uid != geteuid();
 }
 
-static uint64_t needed(const struct net_config *c, int capturing)
+static uint64_t needed(const struct net_config *c, const struct netcap *cap)
 {
-	uint64_t keep = capturing ? 1ull << CAP_BPF : 0; /* the ring's counters are read by bpf() */
+	uint64_t keep = 0;
+	if (cap && netcap_backend(cap) == NETCAP_BPF)
+		keep = 1ull << CAP_BPF; /* the ring's counters are read by bpf() */
+	else if (cap)
+		keep = 1ull << CAP_SYS_PTRACE | 1ull << CAP_DAC_READ_SEARCH; /* whose sockets are */
 	if (c->http_v2 && c->http_v2 < 1024)
 		keep |= 1ull << CAP_NET_BIND_SERVICE;
 	for (size_t i = 0; i < c->node_count; i++) {
@@ -33,12 +37,12 @@ static uint64_t needed(const struct net_config *c, int capturing)
 	return keep;
 }
 
-void net_privileges_drop(const struct net_config *config, int capturing)
+void net_privileges_drop(const struct net_config *config, const struct netcap *cap)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[2];
 	struct rlimit none = { 0, 0 };
-	uint64_t keep = needed(config, capturing);
+	uint64_t keep = needed(config, cap);
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	/* keys are in this memory: no core file, no other process of the same user that reads it */
 	setrlimit(RLIMIT_CORE, &none);

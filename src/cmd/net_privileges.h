@@ -7,9 +7,9 @@
 
 /**
  * net_privileges_drop() - keep of the calling thread's capabilities only what this configuration still needs: reading
- * identities of other users, writing stores of other users, ports below 1024, the capture's counters. No core dumps, no new
- * privileges. Call it before threads are started: they inherit.
+ * identities of other users, writing stores of other users, ports below 1024, the capture's counters or (by packet sockets) whose sockets are; @cap
+ * may be NULL. No core dumps, no new privileges. Call it before threads are started: they inherit.
  */
-void net_privileges_drop(const struct net_config *config, int capturing);
+void net_privileges_drop(const struct net_config *config, const struct netcap *cap);
 
 #endif

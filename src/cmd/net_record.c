@@ -190,7 +190,13 @@ static void publish_capture(struct recorder *r)
 	struct err err = { 0 };
 	if (!r->cap || netcap_stats(r->cap, &s, &err) < 0)
 		return;
-	struct api_net_capture now = { .backend = "bpf",
+	int packets = netcap_backend(r->cap) == NETCAP_PACKET;
+	const char *why = netcap_why(r->cap);
+	struct api_net_capture now = { .backend = packets ? "packet" : "bpf",
+				       .backend_reason = *why ? why : NULL,
+				       .dropped_packets = s.dropped_packets,
+				       .unowned_connections = s.unowned_connections,
+				       .hidden_nodes = s.hidden_nodes,
 				       .unreadable = s.unreadable,
 				       .refused_connections = s.refused_connections,
 				       .lost_events = s.lost_events,
@@ -208,8 +214,13 @@ static void publish_capture(struct recorder *r)
 		now.gap_bytes[i] = s.gap_bytes[i];
 	}
 	pthread_mutex_lock(&r->lock);
+	int hidden = now.hidden_nodes > r->capture.hidden_nodes;
 	r->capture = now;
 	pthread_mutex_unlock(&r->lock);
+	if (hidden)
+		say(NULL, "a node belongs to another user: what it connects to cannot be told from "
+			  "others' traffic and is not recorded, without CAP_SYS_PTRACE and "
+			  "CAP_DAC_READ_SEARCH or BPF");
 }
 
 /* ---- log lines -------------------------------------------------------------------------------------------------------------- */
@@ -333,7 +344,16 @@ static int open_capture(struct recorder *r, struct err *err)
 		if (node->log_tcp_port && opt.skip_remote_port_count < NETCAP_PORTS_MAX)
 			skip[opt.skip_remote_port_count++] = node->log_tcp_port;
 	}
-	return opt.port_count ? netcap_open(&opt, &r->cap, err) : 0;
+	opt.backend = r->config->capture;
+	int rc = opt.port_count ? netcap_open(&opt, &r->cap, err) : 0;
+	if (rc == 0 && r->cap && *netcap_why(r->cap)) {
+		char text[800];
+		snprintf(text, sizeof(text),
+			 "capturing by packet sockets, for BPF is not to be had: %s",
+			 netcap_why(r->cap));
+		say(NULL, text);
+	}
+	return rc;
 }
 
 static int serve(struct recorder *r, unsigned port, size_t route_count, const char *what,
@@ -528,7 +548,7 @@ static int open_all(struct recorder *r, struct err *err)
 	for (size_t i = 0; rc == 0 && i < r->config->node_count; i++)
 		open_logs(r, i);
 	if (rc == 0)
-		net_privileges_drop(r->config, r->cap != NULL);
+		net_privileges_drop(r->config, r->cap);
 	for (size_t i = 0; rc == 0 && i < r->config->node_count; i++)
 		rc = open_node(r, i, err);
 	for (size_t i = 0; rc == 0 && i < r->config->node_count; i++)

@@ -18,6 +18,7 @@
 #include "source/bpfstack.h"
 #include "source/mapnames.h"
 #include "source/netcap_bpf.h"
+#include "source/netcap_packet.h"
 
 static struct feature_line lines[FEATURE_COUNT];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -25,7 +26,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const char *const names[FEATURE_COUNT] = {
 	[FEATURE_BPF_BIG_ARRAY] = "bpf-big-array", [FEATURE_BPF_STACK] = "bpf-stack",
 	[FEATURE_MAP_EVENTS] = "map-events",       [FEATURE_MAP_NAMES] = "map-names",
-	[FEATURE_NET_CAPTURE] = "net-capture",
+	[FEATURE_NET_CAPTURE] = "net-capture",     [FEATURE_NET_PACKET] = "net-packet",
 };
 
 static void yes(enum feature feature, const char *why)
@@ -127,6 +128,18 @@ static void try_net_capture(void)
 	   permission_hint(-err.code, "needs Linux 6.1 with BTF and cgroups"));
 }
 
+static void try_net_packet(void)
+{
+	struct err err;
+	err_init(&err);
+	if (netcap_packet_try(&err) == 0) {
+		yes(FEATURE_NET_PACKET, "a packet socket with a ring could be opened");
+		return;
+	}
+	no(FEATURE_NET_PACKET, err.msg, 0,
+	   "run as root, or grant CAP_NET_RAW; it stands in where net-capture is not permitted");
+}
+
 static void probe(void)
 {
 	libbpf_print_fn_t talk =
@@ -138,6 +151,7 @@ static void probe(void)
 	try_map_events();
 	try_map_names();
 	try_net_capture();
+	try_net_packet();
 	libbpf_set_print(talk);
 }
 

@@ -2,12 +2,14 @@
 #include "source/netcap.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "source/netcap_bpf.h"
 #include "source/netcap_flows.h"
+#include "source/netcap_packet.h"
 
 #define GATHER_NS \
 	5000000ull  /* under traffic: how long records may pile up before they are fetched */
@@ -15,7 +17,9 @@
 #define CLOCK_NS 1000000000ull /* how often wall clock is compared with the records' clock */
 
 struct netcap {
-	struct netcap_bpf *bpf;
+	struct netcap_bpf *bpf; /* one of the two */
+	struct netcap_packet *packet;
+	char why[512]; /* not BPF */
 	struct netcap_flows *flows;
 	uint64_t clock_read_ns, drained_ns;
 	int busy; /* the last drain found something */
@@ -24,22 +28,44 @@ struct netcap {
 	struct err *err;
 };
 
-static uint64_t now_ns(clockid_t clock)
-{
-	struct timespec t;
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Wall clock is stepped and slewed: the difference is taken again and again. */
 static void read_clock(struct netcap *cap, uint64_t now)
 {
 	if (cap->clock_read_ns && now - cap->clock_read_ns < CLOCK_NS)
 		return;
-	uint64_t before = now_ns(CLOCK_MONOTONIC), wall = now_ns(CLOCK_REALTIME),
-		 after = now_ns(CLOCK_MONOTONIC);
+	uint64_t before = clock_ns(CLOCK_MONOTONIC), wall = clock_ns(CLOCK_REALTIME),
+		 after = clock_ns(CLOCK_MONOTONIC);
 	netcap_flows_clock(cap->flows, (int64_t)(wall - (before + (after - before) / 2)));
 	cap->clock_read_ns = now;
+}
+
+static int open_bpf(struct netcap *cap, const struct netcap_opt *opt, struct err *err)
+{
+	int rc = netcap_bpf_load(opt, &cap->bpf, err);
+	if (rc < 0)
+		return rc;
+	read_clock(cap, clock_ns(CLOCK_MONOTONIC));
+	return netcap_bpf_attach(cap->bpf, err);
+}
+
+/* BPF is refused, @err says why: that stays the error unless packets can be had. */
+static int fall_back(struct netcap *cap, const struct netcap_opt *opt, struct err *err)
+{
+	struct err packets = { 0 };
+	netcap_bpf_free(cap->bpf);
+	cap->bpf = NULL;
+	netcap_flows_clock(cap->flows, 0);
+	snprintf(cap->why, sizeof(cap->why), "%s", err->msg);
+	if (netcap_packet_open(opt, cap->flows, &cap->packet, &packets) < 0) {
+		int code = err->code;
+		char hint[sizeof(err->hint)];
+		snprintf(hint, sizeof(hint), "%s", err->hint);
+		err_set(err, -EINVAL, "%s; without BPF: %s", cap->why, packets.msg);
+		err->code = code;
+		return err_hint(err, "%.400s; CAP_NET_RAW is enough for packet sockets", hint);
+	}
+	err_init(err);
+	return 0;
 }
 
 int netcap_open(const struct netcap_opt *opt, struct netcap **out, struct err *err)
@@ -54,17 +80,29 @@ int netcap_open(const struct netcap_opt *opt, struct netcap **out, struct err *e
 	if (!cap)
 		return err_set(err, -ENOMEM, "cannot allocate the network capture");
 	cap->flows = netcap_flows_new(err);
-	int rc = cap->flows ? netcap_bpf_load(opt, &cap->bpf, err) : -ENOMEM;
-	if (!rc) {
-		read_clock(cap, now_ns(CLOCK_MONOTONIC));
-		rc = netcap_bpf_attach(cap->bpf, err);
-	}
+	int rc = cap->flows ? 0 : -ENOMEM;
+	if (!rc)
+		rc = opt->backend == NETCAP_PACKET
+			     ? netcap_packet_open(opt, cap->flows, &cap->packet, err)
+			     : open_bpf(cap, opt, err);
+	if (rc < 0 && rc != -ENOMEM && opt->backend == NETCAP_AUTO)
+		rc = fall_back(cap, opt, err);
 	if (rc < 0) {
 		netcap_close(cap);
 		return rc;
 	}
 	*out = cap;
 	return 0;
+}
+
+enum netcap_backend netcap_backend(const struct netcap *cap)
+{
+	return cap->packet ? NETCAP_PACKET : NETCAP_BPF;
+}
+
+const char *netcap_why(const struct netcap *cap)
+{
+	return cap->why;
 }
 
 static int take_record(void *ctx, const void *bytes, size_t len)
@@ -82,14 +120,14 @@ static int drain(struct netcap *cap, struct netcap_sink *sink, struct err *err)
 	if (n < 0 && !err->code)
 		err_set(err, n, "cannot read the ring of network records");
 	cap->busy = n > 0;
-	cap->drained_ns = now_ns(CLOCK_MONOTONIC);
+	cap->drained_ns = clock_ns(CLOCK_MONOTONIC);
 	return n;
 }
 
 /* Wait and drain once; *@left_ms is what remains of the caller's time. */
 static int turn(struct netcap *cap, uint64_t *left_ns, struct netcap_sink *sink, struct err *err)
 {
-	uint64_t began = now_ns(CLOCK_MONOTONIC), wait = *left_ns;
+	uint64_t began = clock_ns(CLOCK_MONOTONIC), wait = *left_ns;
 	int rc = 0;
 	read_clock(cap, began);
 	if (cap->busy) {
@@ -117,49 +155,64 @@ static int turn(struct netcap *cap, uint64_t *left_ns, struct netcap_sink *sink,
 int netcap_poll(struct netcap *cap, int timeout_ms, struct netcap_sink *sink, struct err *err)
 {
 	uint64_t left_ns = timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000u;
+	if (cap->packet)
+		return netcap_packet_poll(cap->packet, timeout_ms, sink, err);
 	int n = timeout_ms ? 0 : drain(cap, sink, err);
 	while (!n && left_ns)
 		n = turn(cap, &left_ns, sink, err);
 	return n;
 }
 
-int netcap_stats(struct netcap *cap, struct netcap_stats *stats, struct err *err)
+static int bpf_stats(struct netcap *cap, struct netcap_stats *stats, struct err *err)
 {
 	struct wire_net_counters kernel;
-	struct netcap_flows_stats flows;
 	uint64_t processes;
-	memset(stats, 0, sizeof(*stats));
 	int rc = netcap_bpf_counters(cap->bpf, &kernel, &processes, err);
 	if (rc < 0)
 		return rc;
-	netcap_flows_stats(cap->flows, &flows);
 	for (int way = 0; way < 2; way++) {
 		stats->segments[way] = kernel.segments[way];
 		stats->bytes[way] = kernel.bytes[way];
 		stats->lost_segments[way] = kernel.lost_segments[way];
 		stats->lost_bytes[way] = kernel.lost_bytes[way];
-		stats->delivered_bytes[way] = flows.delivered_bytes[way];
-		stats->duplicate_bytes[way] = flows.duplicate_bytes[way];
-		stats->gaps[way] = flows.gaps[way];
-		stats->gap_bytes[way] = flows.gap_bytes[way];
 	}
 	stats->unreadable = kernel.unreadable;
 	stats->refused_connections = kernel.refused;
 	stats->lost_events = kernel.lost_events;
-	stats->bad_records = flows.bad_records;
-	stats->unknown_segments = flows.unknown_segments;
-	stats->opened = flows.opened;
-	stats->open = flows.open;
-	stats->closed = flows.closed;
 	stats->nodes = processes;
 	stats->ring_bytes = netcap_bpf_ring_bytes(cap->bpf);
 	stats->ring_high_water = kernel.high_water;
 	return 0;
 }
 
+int netcap_stats(struct netcap *cap, struct netcap_stats *stats, struct err *err)
+{
+	struct netcap_flows_stats flows;
+	memset(stats, 0, sizeof(*stats));
+	netcap_flows_stats(cap->flows, &flows);
+	for (int way = 0; way < 2; way++) {
+		stats->delivered_bytes[way] = flows.delivered_bytes[way];
+		stats->duplicate_bytes[way] = flows.duplicate_bytes[way];
+		stats->gaps[way] = flows.gaps[way];
+		stats->gap_bytes[way] = flows.gap_bytes[way];
+	}
+	stats->bad_records = flows.bad_records;
+	stats->unknown_segments = flows.unknown_segments;
+	stats->opened = flows.opened;
+	stats->open = flows.open;
+	stats->closed = flows.closed;
+	if (!cap->packet)
+		return bpf_stats(cap, stats, err);
+	netcap_packet_stats(cap->packet, stats);
+	return 0;
+}
+
 void netcap_detach(struct netcap *cap)
 {
-	netcap_bpf_detach(cap->bpf);
+	if (cap->packet)
+		netcap_packet_detach(cap->packet);
+	else
+		netcap_bpf_detach(cap->bpf);
 }
 
 static const struct wire_net_socket *last_word(void *ctx, uint64_t cookie)
@@ -172,10 +225,15 @@ int netcap_finish(struct netcap *cap, struct netcap_sink *sink, struct err *err)
 	netcap_detach(cap);
 	int n = 1;
 	while (n > 0)
-		n = drain(cap, sink, err);
-	return n < 0 ? n
-		     : netcap_flows_finish(cap->flows, now_ns(CLOCK_REALTIME), "recording ended",
-					   last_word, cap->bpf, sink, err);
+		n = cap->packet ? netcap_packet_poll(cap->packet, 0, sink, err)
+				: drain(cap, sink, err);
+	if (n >= 0 && cap->packet)
+		n = netcap_packet_rest(cap->packet, sink, err);
+	if (n < 0)
+		return n;
+	return netcap_flows_finish(cap->flows, clock_ns(CLOCK_REALTIME), "recording ended",
+				   cap->packet ? netcap_packet_last : last_word,
+				   cap->packet ? (void *)cap->packet : (void *)cap->bpf, sink, err);
 }
 
 void netcap_close(struct netcap *cap)
@@ -183,6 +241,7 @@ void netcap_close(struct netcap *cap)
 	if (!cap)
 		return;
 	netcap_bpf_free(cap->bpf);
+	netcap_packet_free(cap->packet);
 	netcap_flows_free(cap->flows);
 	free(cap);
 }

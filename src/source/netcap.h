@@ -24,6 +24,12 @@ struct netcap;
 
 #define NETCAP_PORTS_MAX 64
 
+enum netcap_backend {
+	NETCAP_AUTO,  /* BPF; where that is refused, packets */
+	NETCAP_BPF,   /* sees recorded sockets only, in every network namespace */
+	NETCAP_PACKET /* a packet socket: sees all TCP of this network namespace; see docs/netcap.md for what it cannot know */
+};
+
 /** struct netcap_opt - copied. Lists may be empty, but not all of ports and pids. */
 struct netcap_opt {
 	/* A process that listens on one of these TCP ports is a node: it is recorded whether it runs already or starts later. */
@@ -35,6 +41,7 @@ struct netcap_opt {
 	/* Connections to these remote ports are not recorded (22, 53, 80, 443 and the syslog ports by custom). */
 	const uint16_t *skip_remote_ports;
 	size_t skip_remote_port_count;
+	enum netcap_backend backend;
 	uint32_t ring_bytes;      /* room for a burst, a power of two; 0 = 64 MiB */
 	uint32_t connections_max; /* at a time; 0 = 16384 */
 };
@@ -42,7 +49,7 @@ struct netcap_opt {
 /** struct netcap_conn - lent. */
 struct netcap_conn {
 	uint64_t conn;      /* from 0 in order of appearance; never used again */
-	uint64_t cookie;    /* the kernel's name of the socket; 0 where the back end has none */
+	uint64_t cookie;    /* the kernel's name of the socket; NETCAP_PACKET: a number of ours */
 	uint64_t time_ns;   /* wall clock */
 	uint32_t pid;       /* who connected, or who listened; 0 = unknown */
 	uint16_t node_port; /* the watched port its process listens on; 0 = recorded by pid */
@@ -85,10 +92,14 @@ struct netcap_sink {
 /**
  * netcap_open() - attach. Running processes are adopted before the return, their open connections come with the first poll.
  * Needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN until it returned, none later but for netcap_stats() (CAP_BPF, or nothing where
- * kernel.unprivileged_bpf_disabled is 0).
+ * kernel.unprivileged_bpf_disabled is 0). NETCAP_PACKET needs CAP_NET_RAW until it returned, and for processes of other users
+ * CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH as long as it runs.
  * Return: 0 and *@out, or negative errno with the kernel's reason and a hint.
  */
 int netcap_open(const struct netcap_opt *opt, struct netcap **out, struct err *err);
+/** netcap_backend() - which way is used: never NETCAP_AUTO. netcap_why() - why it is not BPF, lent; "" if it is or was not asked. */
+enum netcap_backend netcap_backend(const struct netcap *cap);
+const char *netcap_why(const struct netcap *cap);
 
 /**
  * netcap_poll() - hand over what came, waiting up to @timeout_ms for the first (0: not at all, -1: without end). Under
@@ -100,17 +111,23 @@ int netcap_poll(struct netcap *cap, int timeout_ms, struct netcap_sink *sink, st
 
 /** struct netcap_stats - since open; [0] incoming, [1] outgoing. seen = delivered + lost, duplicates aside. */
 struct netcap_stats {
-	uint64_t segments[2], bytes[2];           /* seen on recorded connections */
-	uint64_t delivered_bytes[2];              /* handed to the sink */
-	uint64_t lost_segments[2], lost_bytes[2]; /* found no room in the ring */
-	uint64_t duplicate_bytes[2];              /* sent again by TCP, counted in bytes */
-	uint64_t gaps[2], gap_bytes[2];           /* told to the sink, "before" ones left out */
-	uint64_t unreadable;                      /* payload that the kernel would not copy */
-	uint64_t refused_connections;             /* no entry left in the kernel's table */
-	uint64_t lost_events;                     /* openings and closings that found no room */
+	uint64_t segments[2], bytes[2]; /* seen on recorded connections */
+	uint64_t delivered_bytes[2];    /* handed to the sink */
+	uint64_t lost_segments[2],
+		lost_bytes[2];       /* found no room in the ring; NETCAP_PACKET: bytes of gaps */
+	uint64_t duplicate_bytes[2]; /* sent again by TCP, counted in bytes */
+	uint64_t gaps[2], gap_bytes[2];         /* told to the sink, "before" ones left out */
+	uint64_t unreadable;                    /* payload that the kernel would not copy */
+	uint64_t refused_connections;           /* no entry left in the kernel's table */
+	uint64_t lost_events;                   /* openings and closings that found no room */
 	uint64_t bad_records, unknown_segments; /* left out: broke a rule, of no known connection */
 	uint64_t opened, open, closed, nodes;   /* connections; node processes now */
 	uint64_t ring_bytes, ring_high_water;   /* size and most used */
+	/* NETCAP_PACKET only: packets of whatever connection that found no room; connections whose process was gone before
+	   it could be told, left out; listening processes that this user may not see */
+	uint64_t dropped_packets, unowned_connections, hidden_nodes;
+	uint64_t
+		ring_used; /* NETCAP_PACKET: bytes that wait to be polled; 0 with BPF, where a poll empties the ring */
 };
 int netcap_stats(struct netcap *cap, struct netcap_stats *stats, struct err *err);
 

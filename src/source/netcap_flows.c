@@ -282,8 +282,8 @@ static int on_socket(struct netcap_flows *flows, const struct wire_net_socket *s
 	return start(flows, *at, s, sink, err);
 }
 
-static int on_data(struct netcap_flows *flows, const struct wire_net_data *d, const uint8_t *bytes,
-		   struct netcap_sink *sink, struct err *err)
+int netcap_flows_data(struct netcap_flows *flows, const struct wire_net_data *d,
+		      const uint8_t *bytes, struct netcap_sink *sink, struct err *err)
 {
 	struct flow *flow = *find(flows, d->head.cookie);
 	int way = d->head.outgoing;
@@ -305,6 +305,31 @@ static int on_data(struct netcap_flows *flows, const struct wire_net_data *d, co
 		rc = net_order_settle(&side->order, d->settled + 1, 0, time_ns, &to, err);
 	if (!side->order.held)
 		side->ring_full = 0;
+	return rc;
+}
+
+int netcap_flows_start(struct netcap_flows *flows, uint64_t cookie, int way, uint32_t seq,
+		       struct netcap_sink *sink, struct err *err)
+{
+	struct flow *flow = *find(flows, cookie);
+	if (!flow || flow->way[way].order.known)
+		return 0;
+	struct out out = { flows, flow, way, sink };
+	struct net_order_to to = { out_data, out_gap, &out };
+	return net_order_start(&flow->way[way].order, seq, 0, &to, err);
+}
+
+int netcap_flows_settle(struct netcap_flows *flows, uint64_t cookie, int way, uint32_t seq,
+			uint64_t time_ns, struct netcap_sink *sink, struct err *err)
+{
+	struct flow *flow = *find(flows, cookie);
+	if (!flow || !flow->way[way].order.held)
+		return 0;
+	struct out out = { flows, flow, way, sink };
+	struct net_order_to to = { out_data, out_gap, &out };
+	int rc = net_order_settle(&flow->way[way].order, seq + 1, 0, time_ns, &to, err);
+	if (!flow->way[way].order.held)
+		flow->way[way].ring_full = 0;
 	return rc;
 }
 
@@ -355,7 +380,7 @@ int netcap_flows_record(struct netcap_flows *flows, const void *record, size_t b
 			    head->bytes > WIRE_NET_PIECE)
 				break;
 			return head->kind == WIRE_NET_DATA
-				       ? on_data(flows, data, payload, sink, err)
+				       ? netcap_flows_data(flows, data, payload, sink, err)
 				       : on_early(flows, data, payload, err);
 		}
 		case WIRE_NET_OPEN:

@@ -23,6 +23,15 @@ void netcap_flows_clock(struct netcap_flows *flows, int64_t offset_ns);
 /** netcap_flows_record() - one record, lent; negative errno comes from @sink or -ENOMEM. */
 int netcap_flows_record(struct netcap_flows *flows, const void *record, size_t bytes,
 			struct netcap_sink *sink, struct err *err);
+/** netcap_flows_data() - a segment's payload of head.bytes bytes, any number, beside its record; @data is a DATA record. */
+int netcap_flows_data(struct netcap_flows *flows, const struct wire_net_data *data,
+		      const uint8_t *bytes, struct netcap_sink *sink, struct err *err);
+/** netcap_flows_start() - for back ends that learn it by direction: the first byte of @way has sequence number @seq. Once. */
+int netcap_flows_start(struct netcap_flows *flows, uint64_t cookie, int way, uint32_t seq,
+		       struct netcap_sink *sink, struct err *err);
+/** netcap_flows_settle() - the receiver has everything before @seq: what is held and begins there or before waits no longer. */
+int netcap_flows_settle(struct netcap_flows *flows, uint64_t cookie, int way, uint32_t seq,
+			uint64_t time_ns, struct netcap_sink *sink, struct err *err);
 /**
  * netcap_flows_finish() - hand over what is held back and close everything, with @reason. @last may be NULL; it lends the
  * kernel's last word on a socket (NULL = it has none), so that bytes missing at the very end are told too.

@@ -22,8 +22,8 @@ def permitted(byteledger):
 class Node:
     """A running pseudo-node; one with --listen is up when this returns."""
 
-    def __init__(self, path, *args):
-        self.process = subprocess.Popen([path, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    def __init__(self, path, *args, wrap=()):
+        self.process = subprocess.Popen([*wrap, path, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
         if "--listen" in args:
             assert self.process.stdout.readline() == "listening\n", self.process.stderr.read()
@@ -45,8 +45,8 @@ class Node:
 def p2pnode(prog):
     started = []
 
-    def start(*args):
-        started.append(Node(prog("p2pnode"), *args))
+    def start(*args, wrap=()):
+        started.append(Node(prog("p2pnode"), *args, wrap=wrap))
         return started[-1]
     yield start
     for node in started:
@@ -60,13 +60,13 @@ def record(byteledger, tmp_path):
     """record([(name, p2p, further keys)]) -> Recorder with http_v3 ports named after the nodes."""
     started = []
 
-    def start(nodes, ports=None):
+    def start(nodes, ports=None, top="", wrap=()):
         ports = ports or {"v2": free_port(), "v3": free_port(), **{n[0]: free_port() for n in nodes}}
-        lines = [f'http_v2 = {ports["v2"]}']
+        lines = [top, f'http_v2 = {ports["v2"]}']
         for name, p2p, *more in nodes:
             lines += ["[[nodes]]", f'name = "{name}"', f'http_v3 = {ports[name]}', f'db = "{tmp_path}/{name}"',
                       f"p2p = {p2p}", *more]
-        r = Recorder(byteledger, tmp_path, "\n".join(lines) + "\n", ports)
+        r = Recorder(byteledger, tmp_path, "\n".join(lines) + "\n", ports, wrap=wrap)
         started.append(r)
         return r
     yield start
@@ -243,3 +243,48 @@ def test_a_recorder_that_was_killed_goes_on_and_says_what_it_missed(record, p2pn
     raw = wait_until(lambda: [c for c in r.get("/v3/chunks", "n", limit=1000) if "-raw." in c[0]], what="raw pieces")
     assert all(not c["decrypted"] for _, c in raw)
     assert r.get(f"/v3/chunk/{raw[0][0]}", "n")["bytes"] == raw[0][1]["bytes"]
+
+
+ONLY_NET_RAW = ("setpriv", "--bounding-set=-all,+net_raw", "--inh-caps=-all")
+
+
+@pytest.mark.parametrize("top,wrap,why", [('capture = "packet"', (), None), ("", ONLY_NET_RAW, "BPF is not to be had")])
+def test_packet_sockets_stand_in_for_bpf(record, p2pnode, top, wrap, why):
+    ours, theirs = free_port(), free_port()
+    r = record([("n", p2p(ours, identity("recorder-r")))], top=top, wrap=wrap)
+    peer = p2pnode("--listen", theirs, "--identity", identity("recorder-i"), "--count", 30, "--expect", 40)
+    # the recorder may look into processes of its user that have no privileges, as it has none left
+    node = p2pnode("--listen", ours, "--connect", f"127.0.0.1:{theirs}", "--identity", identity("recorder-r"), "--count", 40,
+                   "--expect", 30, "--pause-after", 10, wrap=wrap and ("setpriv", "--bounding-set=-all", "--inh-caps=-all"))
+    wait_until(lambda: r.status()["pids"] == [node.process.pid], what="the node's process")
+    node.go()
+    node.wait_for_pause()
+    wait_until(lambda: r.status()["connections"]["open"] == 1, what="its connection")
+    node.go()
+    assert node.truth()["received"] == 30 and peer.truth()["received"] == 40
+    wait_until(lambda: count(r, "n") == 76 and r.status()["connections"]["open"] == 0, what="76 messages")
+    assert all(x["source_type"] == "local" for x in r.get("/v3/messages", "n", limit=100))
+    capture = r.get("/v3/status")["capture"]
+    assert capture["backend"] == "packet" and capture["gaps"] == {"incoming": 0, "outgoing": 0}
+    assert why is None and capture["backend_reason"] is None or "Operation not permitted" in capture["backend_reason"]
+    assert why is None or why in r.said()
+    wait_until(lambda: r.status()["pids"] == [], what="the node's end")
+
+
+def test_a_foreign_node_is_recorded_where_it_listens_and_said_to_be_foreign(record, p2pnode):
+    """Without the right to look into other users' processes: what comes to the watched port is recorded, the rest is told."""
+    port = free_port()
+    r = record([("n", p2p(port, identity("recorder-r")))], wrap=ONLY_NET_RAW)
+    node = p2pnode("--listen", port, "--identity", identity("recorder-r"), "--count", 10, "--expect", 20)
+    wait_until(lambda: r.get("/v3/status")["capture"]["hidden_nodes"] == 1, what="a listener of somebody else")
+    peer = p2pnode("--connect", f"127.0.0.1:{port}", "--identity", identity("recorder-i"), "--count", 20, "--expect", 10)
+    assert peer.truth()["received"] == 10 and node.truth()["received"] == 20
+    wait_until(lambda: count(r, "n") == 36, what="36 messages")
+    assert "belongs to another user" in r.said() and r.status()["pids"] == []
+
+
+def test_an_unknown_way_of_capture_is_refused(byteledger, tmp_path):
+    config = tmp_path / "c.toml"
+    config.write_text('capture = "magic"\n[[nodes]]\nname = "n"\ndb = "db"\np2p = { port = 9732 }\n')
+    done = subprocess.run([byteledger, "net", "--config", config], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "'capture' is" in done.stderr and "line 1" in done.stderr

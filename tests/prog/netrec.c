@@ -2,10 +2,11 @@
 /*
  * netrec.c - the live capture alone, joined to decoder and store in the plainest way; what tests and measurements drive.
  *
- * usage: netrec [-p PORT]... [-P PID]... [-i IDENTITY]... [-s STORE] [-r RING_BYTES] [-x REMOTE_PORT]... [-n]
+ * usage: netrec [-p PORT]... [-P PID]... [-i IDENTITY]... [-s STORE] [-r RING_BYTES] [-x REMOTE_PORT]... [-n] [-b bpf|packet]
  *        netrec -R STORE            read a store back
- * Prints "ready", then waits for SIGTERM; at the end one JSON line a connection and a last one with the counters. SIGSTOP
- * is how tests make it slow; -n: do not decode.
+ * Prints "ready", "listens PORT" for each node and "accepts PORT" or "connects REMOTE_PORT" for each connection, and waits for
+ * SIGTERM; at the end one JSON line a connection and a last one with the counters. SIGSTOP is how tests make it slow, and
+ * after SIGCONT it says "empty" once it has taken everything. -n: do not decode.
  */
 #include <errno.h>
 #include <signal.h>
@@ -45,12 +46,14 @@ static struct {
 	int no_decode;
 } rec;
 
-static volatile sig_atomic_t stop;
+static volatile sig_atomic_t stop, continued;
 
 static void on_signal(int number)
 {
-	(void)number;
-	stop = 1;
+	if (number == SIGCONT)
+		continued = 1;
+	else
+		stop = 1;
 }
 
 static void must(int rc, const struct err *err)
@@ -110,6 +113,9 @@ static int on_open(struct netcap_sink *sink, const struct netcap_conn *info, str
 	struct conn *conn = calloc(1, sizeof(*conn));
 	rec.conns[rec.count++] = conn;
 	conn->info = *info;
+	printf("%s %u\n", info->local_initiated ? "connects" : "accepts",
+	       info->local_initiated ? info->remote.port : info->local.port);
+	fflush(stdout);
 	crypto_hash_sha256_init(&conn->hash[0]);
 	crypto_hash_sha256_init(&conn->hash[1]);
 	if (rec.no_decode)
@@ -177,11 +183,15 @@ static int on_close(struct netcap_sink *sink, uint64_t number, uint64_t time_ns,
 static int on_process(struct netcap_sink *sink, enum netcap_process what, uint32_t pid,
 		      uint16_t port, uint64_t time_ns, struct err *err)
 {
-	(void)sink, (void)pid, (void)port, (void)time_ns, (void)err;
+	(void)sink, (void)pid, (void)time_ns, (void)err;
 	if (what == NETCAP_NODE_LISTENS)
 		rec.listens++;
 	else
 		rec.ends++;
+	if (what == NETCAP_NODE_LISTENS) {
+		printf("listens %u\n", port);
+		fflush(stdout);
+	}
 	return 0;
 }
 
@@ -230,6 +240,10 @@ static void print_stats(struct netcap *cap)
 	PAIR("duplicate_bytes", s.duplicate_bytes[0], s.duplicate_bytes[1]);
 	PAIR("all_gaps", s.gaps[0], s.gaps[1]);
 	PAIR("all_gap_bytes", s.gap_bytes[0], s.gap_bytes[1]);
+	printf("\"backend\":\"%s\",\"dropped_packets\":%llu,\"unowned\":%llu,\"hidden\":%llu,",
+	       netcap_backend(cap) == NETCAP_PACKET ? "packet" : "bpf",
+	       (unsigned long long)s.dropped_packets, (unsigned long long)s.unowned_connections,
+	       (unsigned long long)s.hidden_nodes);
 	printf("\"unreadable\":%llu,\"refused\":%llu,\"lost_events\":%llu,\"bad_records\":%llu,"
 	       "\"unknown_segments\":%llu,\"opened\":%llu,\"open\":%llu,\"nodes\":%llu,\"ring_"
 	       "bytes\":%llu,"
@@ -330,6 +344,14 @@ static uint64_t now_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
+static int is_empty(struct netcap *cap)
+{
+	struct netcap_stats s;
+	struct err err = { 0 };
+	must(netcap_stats(cap, &s, &err), &err);
+	return s.ring_used == 0;
+}
+
 int main(int argc, char **argv)
 {
 	uint16_t ports[NETCAP_PORTS_MAX], skip[16];
@@ -338,7 +360,7 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 	int option;
 	must(net_seal_init(&err), &err);
-	while ((option = getopt(argc, argv, "p:P:i:s:r:x:nR:")) != -1) {
+	while ((option = getopt(argc, argv, "p:P:i:s:r:x:nR:b:")) != -1) {
 		switch (option) {
 		case 'p':
 			ports[opt.port_count++] = (uint16_t)atoi(optarg);
@@ -360,6 +382,9 @@ int main(int argc, char **argv)
 		case 's':
 			must(store_open(optarg, NULL, &rec.store, &err), &err);
 			break;
+		case 'b':
+			opt.backend = strcmp(optarg, "packet") == 0 ? NETCAP_PACKET : NETCAP_BPF;
+			break;
 		case 'n':
 			rec.no_decode = 1;
 			break;
@@ -375,6 +400,7 @@ int main(int argc, char **argv)
 	struct sigaction action = { .sa_handler = on_signal };
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGCONT, &action, NULL);
 	struct netcap *cap;
 	must(netcap_open(&opt, &cap, &err), &err);
 	printf("ready\n");
@@ -383,6 +409,11 @@ int main(int argc, char **argv)
 	while (!stop) {
 		int n = netcap_poll(cap, 100, &rec.sink, &err);
 		must(n, &err);
+		if (n == 0 && continued && is_empty(cap)) {
+			continued = 0;
+			printf("empty\n");
+			fflush(stdout);
+		}
 		if (rec.store && (now_ms() - flushed >= 100)) {
 			must(store_flush(rec.store, &err), &err);
 			flushed = now_ms();

@@ -35,7 +35,8 @@ static struct {
 	const char *identity, *connect, *send_way, *receive_way, *kind, *then;
 	int listen, listen_v6;
 	unsigned long count, expect, size, rate, pack, piece, cut, connections;
-	long corrupt, skip, pause_after;
+	long corrupt, skip, pause_after[2];
+	unsigned pauses;
 	unsigned long seed, burst;
 	int empty_chunks, first_speaker_waits, half_chunk, nack, linger, end_last;
 } opt = { .listen = -1,
@@ -48,7 +49,6 @@ static struct {
 	  .connections = 1,
 	  .corrupt = -1,
 	  .skip = -1,
-	  .pause_after = -1,
 	  .expect = ~0ul };
 
 static uint8_t public_key[32], secret_key[32], stamp[24];
@@ -260,6 +260,15 @@ static void flush_chunks(struct peer *peer, struct bytes *stream)
 	stream->len = 0;
 }
 
+static int pauses_at(unsigned long n)
+{
+	for (unsigned i = 0; i < opt.pauses; i++) {
+		if (n == (unsigned long)opt.pause_after[i])
+			return 1;
+	}
+	return 0;
+}
+
 static void send_messages(struct peer *peer)
 {
 	struct bytes stream = { 0 };
@@ -267,7 +276,7 @@ static void send_messages(struct peer *peer)
 	for (unsigned long n = 0; n < opt.count; n++) {
 		size_t at = stream.len;
 		uint16_t tag = strcmp(opt.kind, "all") == 0 ? p2p_tags[n % P2P_TAGS] : 0x31;
-		if (opt.pause_after >= 0 && n == (unsigned long)opt.pause_after) {
+		if (pauses_at(n)) {
 			char line[16];
 			flush_chunks(peer, &stream);
 			at = 0;
@@ -493,7 +502,8 @@ static const struct argp_option options[] = {
 	{ "cut", CUT, "BYTES", 0, "plaintext bytes a chunk", 0 },
 	{ "corrupt", CORRUPT, "CHUNK", 0, "flip a bit in this chunk", 0 },
 	{ "skip", SKIP, "CHUNK", 0, "do not send this chunk", 0 },
-	{ "pause-after", PAUSE, "N", 0, "print 'paused' there and wait for a line", 0 },
+	{ "pause-after", PAUSE, "N", 0,
+	  "print 'paused' there and wait for a line; may be given twice", 0 },
 	{ "seed", SEED, "N", 0, "of the messages' content", 0 },
 	{ "empty-chunks", EMPTY, NULL, 0, "an empty chunk now and then", 0 },
 	{ "wait-for-hello", WAITS, NULL, 0, "let the peer speak first", 0 },
@@ -562,7 +572,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		opt.skip = (long)number;
 		return 0;
 	case PAUSE:
-		opt.pause_after = (long)number;
+		opt.pause_after[opt.pauses++ % 2] = (long)number;
 		return 0;
 	case SEED:
 		opt.seed = number;
