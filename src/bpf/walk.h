@@ -17,13 +17,7 @@
 #include "wire/stack.h"
 
 #define WALK_BLOCK_BYTES 4096
-
-/** A copy of stack memory: words from at to at + last can be read. Nothing yet: 0 and 0, as nothing is at 0. */
-struct walk_block {
-	uint64_t at, last;
-	uint8_t bytes[WALK_BLOCK_BYTES + 8];
-	uint64_t unused; /* the size is a multiple of 16 */
-};
+#define WALK_PAGE 4096u
 
 /** What one walk needs; the value of a per-CPU map. */
 struct walk {
@@ -36,8 +30,14 @@ struct walk {
 	int32_t stop;
 	uint64_t tag; /* generation << 47 */
 	struct wire_stack out;
-	struct walk_block
-		block[2]; /* even and odd pages: a frame across two pages needs both, by turns */
+	/*
+	 * Copies of stack memory, one of an even page and one of an odd page: a frame across two pages needs both, by
+	 * turns. Of each, words from at to at + last can be read; nothing yet: 0 and 0, as nothing is at 0. A byte stands
+	 * at its address modulo two pages, so a word is loaded without waiting for where its copy begins.
+	 */
+	uint64_t at[2], last[2];
+	uint8_t bytes[2 * WALK_PAGE +
+		      WALK_BLOCK_BYTES]; /* the verifier lets a copy end behind them */
 };
 
 /* Sizes are settled between open and load, masks with them. */
@@ -111,36 +111,39 @@ struct walk_tools {
 	struct wire_stack_rule *rules;
 };
 
-static UNWIND_INLINE struct walk_block *walk_block(struct walk *w, uint64_t addr)
+static UNWIND_INLINE uint64_t walk_page(uint64_t addr)
 {
-	return &w->block[addr >> 12 & 1];
+	return addr / WALK_PAGE & 1;
 }
 
 static __attribute__((noinline)) int walk_fill(struct walk *w, uint64_t addr)
 {
-	struct walk_block *block = walk_block(w, addr);
-	uint64_t at = addr, bytes = 8;
+	uint64_t at = addr, bytes = 8, page = walk_page(addr);
 
+	w->reads++;
+	w->at[page] = 0;
+	w->last[page] = 0;
 	/* a word across two pages comes alone; else from the frame's own stack pointer on if that is in this page */
-	if ((addr & 4095) <= 4088) {
-		if (w->sp < addr && !((w->sp ^ addr) & ~4095ULL) &&
+	if ((addr & (WALK_PAGE - 1)) <= WALK_PAGE - 8) {
+		if (w->sp < addr && !((w->sp ^ addr) & ~(uint64_t)(WALK_PAGE - 1)) &&
 		    addr - w->sp < walk_block_bytes - 8)
 			at = w->sp;
-		bytes = 4096 - (at & 4095);
+		bytes = WALK_PAGE - (at & (WALK_PAGE - 1));
 		if (bytes > walk_block_bytes)
 			bytes = walk_block_bytes;
+	} else {
+		/* and ends where the other page's copy begins */
+		w->at[!page] = 0;
+		w->last[!page] = 0;
 	}
-	w->reads++;
-	block->at = 0;
-	block->last = 0;
 	if (bytes < 8 || bytes > WALK_BLOCK_BYTES)
 		return 1;
-	if (bpf_probe_read_user(block->bytes, bytes, (void *)at)) {
+	if (bpf_probe_read_user(w->bytes + (at & (2 * WALK_PAGE - 1)), bytes, (void *)at)) {
 		w->failed++;
 		return 1;
 	}
-	block->at = at;
-	block->last = bytes - 8;
+	w->at[page] = at;
+	w->last[page] = bytes - 8;
 	return 0;
 }
 
@@ -150,15 +153,12 @@ static UNWIND_INLINE int walk_load(void *ctx, uint64_t addr, uint64_t *out);
 
 static UNWIND_INLINE int walk_load(void *ctx, uint64_t addr, uint64_t *out)
 {
-	struct walk_block *block = walk_block(((struct walk_tools *)ctx)->w, addr);
-	uint64_t off = addr - block->at;
+	struct walk *w = ((struct walk_tools *)ctx)->w;
+	uint64_t page = walk_page(addr);
 
-	if (off > block->last) {
-		if (walk_fill(((struct walk_tools *)ctx)->w, addr))
-			return 1;
-		off = addr - block->at;
-	}
-	*out = *(uint64_t *)(block->bytes + (off & (WALK_BLOCK_BYTES - 1)));
+	if (addr - w->at[page] > w->last[page] && walk_fill(w, addr))
+		return 1;
+	*out = *(uint64_t *)(w->bytes + (addr & (2 * WALK_PAGE - 1)));
 	return 0;
 }
 
@@ -245,20 +245,21 @@ static UNWIND_INLINE uint64_t walk_rule(struct walk_tools *t, uint64_t ip)
 {
 	struct walk *w = t->w;
 	struct wire_stack_rule *kept;
-	uint64_t rule, tag = ip | w->tag;
+	uint64_t tag = ip | w->tag;
 
 	if (ip >> 47)
 		return WALK_NOT_CODE;
-	kept = &t->rules[(ip * 0x9e3779b97f4a7c15ULL) >> (64 - WIRE_STACK_CACHE_BITS)];
-	if (walk_use_cache && kept->tag == tag)
-		return kept->rule;
-	w->missed++;
-	rule = walk_find_rule(t, ip);
-	if (walk_use_cache) {
-		kept->tag = tag;
-		kept->rule = rule;
+	if (!walk_use_cache) {
+		w->missed++;
+		return walk_find_rule(t, ip);
 	}
-	return rule;
+	kept = &t->rules[(ip * 0x9e3779b97f4a7c15ULL) >> (64 - WIRE_STACK_CACHE_BITS)];
+	if (kept->tag != tag) {
+		w->missed++;
+		kept->rule = walk_find_rule(t, ip);
+		kept->tag = tag;
+	}
+	return kept->rule;
 }
 
 /* One frame: note it, go to its caller. Return 1 where the walk ends (w->stop says why). */
@@ -360,8 +361,8 @@ static UNWIND_INLINE int walk_stack(struct walk *w, uint32_t slot, uint32_t pid,
 	w->sp = sp;
 	w->bp = bp;
 	w->bx = bx;
-	w->block[0].at = w->block[0].last = 0;
-	w->block[1].at = w->block[1].last = 0;
+	w->at[0] = w->last[0] = 0;
+	w->at[1] = w->last[1] = 0;
 	w->first = process->first;
 	w->count = process->count;
 	w->place = w->other = process->first;
