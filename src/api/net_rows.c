@@ -115,8 +115,8 @@ static void log_row(struct jsonw *w, const struct store_log_row *row)
 	jsonw_u64(w, "id", row->id);
 	jsonw_str(w, "level", level ? level : "Fatal");
 	jsonw_u64(w, "timestamp", row->time_ns);
-	jsonw_str(w, "section", row->section ? row->section : "");
-	jsonw_str(w, "message", row->message ? row->message : "");
+	jsonw_strn(w, "section", row->section ? row->section : "", row->section_len);
+	jsonw_strn(w, "message", row->message ? row->message : "", row->message_len);
 	jsonw_object_end(w);
 }
 

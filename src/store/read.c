@@ -300,7 +300,9 @@ static int take_log(struct store_reader *reader, const struct store_query *query
 					.time_ns = (uint64_t)sqlite3_column_int64(s, 0),
 					.level = (unsigned)sqlite3_column_int(s, 1),
 					.section = store_keep_text(page, s, 2),
-					.message = store_keep_text(page, s, 3) };
+					.section_len = (size_t)sqlite3_column_bytes(s, 2),
+					.message = store_keep_text(page, s, 3),
+					.message_len = (size_t)sqlite3_column_bytes(s, 3) };
 	return 1;
 }
 

@@ -316,12 +316,15 @@ int store_search_logs(struct store_reader *reader, const char *text, int as_phra
 	while (rc == 0 && (rc = store_step(s, "search the logs", err)) > 0) {
 		rc = store_page_grow(page, sizeof(*page->logs), (void **)&page->logs, err);
 		if (rc == 0)
-			page->logs[page->count++] =
-				(struct store_log_row){ .id = column_u64(s, 0),
-							.time_ns = column_u64(s, 1),
-							.level = (unsigned)sqlite3_column_int(s, 2),
-							.section = store_keep_text(page, s, 3),
-							.message = store_keep_text(page, s, 4) };
+			page->logs[page->count++] = (struct store_log_row){
+				.id = column_u64(s, 0),
+				.time_ns = column_u64(s, 1),
+				.level = (unsigned)sqlite3_column_int(s, 2),
+				.section = store_keep_text(page, s, 3),
+				.section_len = (size_t)sqlite3_column_bytes(s, 3),
+				.message = store_keep_text(page, s, 4),
+				.message_len = (size_t)sqlite3_column_bytes(s, 4)
+			};
 	}
 	if (rc < 0) {
 		store_page_free(page);

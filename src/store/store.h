@@ -105,7 +105,8 @@ struct store_message_row {
 struct store_log_row {
 	uint64_t id, time_ns;
 	unsigned level;
-	const char *section, *message;
+	const char *section, *message; /* NULs may stand inside; one follows */
+	size_t section_len, message_len;
 };
 struct store_page; /* owns all rows of an answer */
 void store_page_free(struct store_page *page);

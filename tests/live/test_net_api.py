@@ -437,6 +437,14 @@ def test_a_line_that_is_cut_inside_a_letter_keeps_the_letters_before(recorder, t
     assert (logs["malformed"], logs["truncated"]) == (0, 1)
 
 
+def test_a_nul_inside_a_line_ends_nothing(recorder):
+    r = recorder()
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"<27>before\0behind it\0", ("127.0.0.1", r.ports["udp"]))
+    row, = wait_until(lambda: r.get("/v3/logs", "v3"), what="the line")
+    assert row["message"] == "before\0behind it"
+    assert r.get("/v3/logs", "v3", query="behind it") == [row]
+
+
 def test_senders_beyond_the_bound_are_refused_and_counted(recorder):
     r = recorder()
     held = [socket.create_connection(("127.0.0.1", r.ports["tcp"])) for _ in range(33)]
