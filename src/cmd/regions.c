@@ -148,7 +148,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (watch_takes(&r->watch, arg))
 			break;
 		argp_error(state,
-			   "unexpected argument '%s': a target is given by -p, -n or --cgroup",
+			   "unexpected argument '%s': a target is given by -p, -n, --container or "
+			   "--cgroup",
 			   arg);
 		break;
 	case ARGP_KEY_END:
@@ -159,7 +160,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 				   "does not know PSS");
 		if (!targets_given(&r->targets) && !(r->watch.history && !r->watch.seconds &&
 						     !r->watch.serve && !r->watch.rule_count))
-			argp_error(state, "which process? -p PID, -n NAME or --cgroup PATH");
+			argp_error(state, "which process? -p PID, -n NAME, --container NAME|ID or "
+					  "--cgroup PATH");
 		if (r->probe && !watch_wanted(&r->watch) && !r->watch.duration_ns)
 			argp_error(state, "--probe needs a time to look: --duration, or a watch");
 		if (r->quick && (r->compat || r->sort == REGIONS_BY_PSS))

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "cmd/cmd.h"
+#include "cmd/container.h"
 #include "proc/proc.h"
 
 #define CGROUP_DEPTH_MAX 32
@@ -20,7 +21,7 @@
 #define NAME_POLL_MS \
 	50 /* a program that runs for less may be missed, and has no memory to look at */
 
-enum { OPT_CGROUP = 512 };
+enum { OPT_CGROUP = 512, OPT_CONTAINER };
 
 static const struct argp_option options[] = {
 	{ "pid", 'p', "PID", 0, "The process with that id (repeatable)", 1 },
@@ -28,13 +29,15 @@ static const struct argp_option options[] = {
 	  "Every process whose executable has that base name (or glob); waits for one where none "
 	  "runs",
 	  1 },
+	{ "container", OPT_CONTAINER, "NAME|ID", 0,
+	  "Every process of a container; a name is what docker or podman knows it by", 1 },
 	{ "cgroup", OPT_CGROUP, "PATH", 0, "Every process of a cgroup and of those below it", 1 },
 	{ 0 },
 };
 
 int targets_given(const struct targets *targets)
 {
-	return targets->pid_count || targets->name || targets->cgroup;
+	return targets->pid_count || targets->name || targets->container || targets->cgroup;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -56,6 +59,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (!*arg || strchr(arg, '/'))
 			argp_error(state, "'%s' is not the base name of a program", arg);
 		t->name = arg;
+		break;
+	case OPT_CONTAINER:
+		t->container = arg;
 		break;
 	case OPT_CGROUP:
 		t->cgroup = arg;
@@ -116,7 +122,10 @@ static int has_name(pid_t pid, const char *name)
 	return fnmatch(name, base ? base + 1 : exe, 0) == 0;
 }
 
-static int find_name(const char *name, struct target_list *list, struct err *err)
+typedef int (*matches_fn)(pid_t pid, const char *text);
+
+/* Every process that @matches, by PID; our own is not looked for. */
+static int find_all(matches_fn matches, const char *text, struct target_list *list, struct err *err)
 {
 	CLEANUP(closedirp) DIR *dir = opendir("/proc");
 	if (!dir)
@@ -124,7 +133,7 @@ static int find_name(const char *name, struct target_list *list, struct err *err
 	size_t before = list->count;
 	for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-		if (pid <= 0 || pid == getpid() || !has_name(pid, name))
+		if (pid <= 0 || pid == getpid() || !matches(pid, text))
 			continue;
 		int rc = add(list, pid, err);
 		if (rc < 0)
@@ -133,6 +142,26 @@ static int find_name(const char *name, struct target_list *list, struct err *err
 	if (list->count > before)
 		qsort(list->pids + before, list->count - before, sizeof(*list->pids), by_pid);
 	return 0;
+}
+
+static int in_container(pid_t pid, const char *id)
+{
+	return container_holds(id, pid);
+}
+
+static int find_container(const char *container, struct target_list *list, struct err *err)
+{
+	char id[CONTAINER_ID_MAX + 1];
+	size_t before = list->count;
+	int rc = container_id(container, id, err);
+	if (rc == 0)
+		rc = find_all(in_container, id, list, err);
+	if (rc < 0 || list->count > before)
+		return rc;
+	err_set(err, -ESRCH, "container '%s' holds no process", container);
+	return err_hint(err,
+			"it may have ended, or runs below another kernel; --cgroup PATH names a "
+			"cgroup directly");
 }
 
 static int add_procs(int dir, struct target_list *list, struct err *err)
@@ -240,13 +269,15 @@ int targets_find(const struct targets *targets, struct target_list *list, struct
 	int rc = 0;
 	for (unsigned i = 0; i < targets->pid_count && rc == 0; i++)
 		rc = add(list, targets->pids[i], err);
+	if (rc == 0 && targets->container)
+		rc = find_container(targets->container, list, err);
 	if (rc == 0 && targets->cgroup)
 		rc = find_cgroup(targets->cgroup, list, err);
 	if (rc < 0 || !targets->name)
 		return rc;
 	size_t before = list->count;
 	for (int said = 0;;) {
-		rc = find_name(targets->name, list, err);
+		rc = find_all(has_name, targets->name, list, err);
 		if (rc < 0 || list->count > before)
 			return rc;
 		if (!said)

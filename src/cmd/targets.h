@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* targets.h - the processes that a command is about: -p PID, -n NAME, --cgroup PATH (contract 2). */
+/* targets.h - the processes that a command is about: -p PID, -n NAME, --container NAME|ID, --cgroup PATH (contract 2). */
 #ifndef CMD_TARGETS_H
 #define CMD_TARGETS_H
 
@@ -15,11 +15,12 @@
 struct targets {
 	pid_t pids[TARGETS_GIVEN_MAX];
 	unsigned pid_count;
-	const char *name;   /* base name of the executable, or a glob */
-	const char *cgroup; /* path below /sys/fs/cgroup, or absolute */
+	const char *name;      /* base name of the executable, or a glob */
+	const char *container; /* name or id */
+	const char *cgroup;    /* path below /sys/fs/cgroup, or absolute */
 };
 
-/** targets_argp - a child parser for -p, -n and --cgroup. */
+/** targets_argp - a child parser for -p, -n, --container and --cgroup. */
 extern const struct argp targets_argp;
 
 /** targets_given() - whether the command line names any. */
@@ -33,7 +34,7 @@ void target_list_fini(struct target_list *list);
 
 /**
  * targets_find() - the processes that run now, in the order given, then by PID; each once. A name that nothing carries is
- * waited for until a program of that name is executed, which stderr says; an empty cgroup is an error.
+ * waited for until a program of that name is executed, which stderr says; an empty cgroup or container is an error.
  */
 int targets_find(const struct targets *targets, struct target_list *list, struct err *err);
 
