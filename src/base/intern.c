@@ -39,29 +39,22 @@ static int idtab_grow(struct idtab *tab)
 	uint64_t cap = tab->slots ? ((uint64_t)tab->mask + 1) * 2 : 64;
 	if (cap > 1ULL << 31)
 		return -1;
-	uint32_t *slots = malloc(cap * sizeof(*slots));
-	uint32_t *hashes = malloc(cap * sizeof(*hashes));
-	if (!slots || !hashes) {
-		free(slots);
-		free(hashes);
+	struct idtab grown = { .slots = malloc(cap * sizeof(*grown.slots)),
+			       .mask = (uint32_t)(cap - 1),
+			       .used = tab->used };
+	if (!grown.slots)
 		return -1;
-	}
-	memset(slots, 0xff, cap * sizeof(*slots));
-	struct idtab old = *tab;
-	tab->slots = slots;
-	tab->hashes = hashes;
-	tab->mask = (uint32_t)(cap - 1);
-	for (uint64_t i = 0; old.slots && i <= old.mask; i++) {
-		if (old.slots[i] == IDTAB_NONE)
+	memset(grown.slots, 0xff, cap * sizeof(*grown.slots));
+	for (uint64_t i = 0; tab->slots && i <= tab->mask; i++) {
+		if (tab->slots[i].id == IDTAB_NONE)
 			continue;
-		uint32_t at = idtab_first(tab, old.hashes[i]);
-		while (tab->slots[at] != IDTAB_NONE)
-			at = idtab_next(tab, at);
-		tab->slots[at] = old.slots[i];
-		tab->hashes[at] = old.hashes[i];
+		uint32_t at = idtab_first(&grown, tab->slots[i].hash);
+		while (grown.slots[at].id != IDTAB_NONE)
+			at = idtab_next(&grown, at);
+		grown.slots[at] = tab->slots[i];
 	}
-	free(old.slots);
-	free(old.hashes);
+	free(tab->slots);
+	*tab = grown;
 	return 0;
 }
 
@@ -76,7 +69,6 @@ int idtab_reserve(struct idtab *tab)
 void idtab_fini(struct idtab *tab)
 {
 	free(tab->slots);
-	free(tab->hashes);
 	*tab = (struct idtab){ 0 };
 }
 
@@ -86,9 +78,9 @@ const char *intern_mem(struct intern *intern, const char *text, size_t len)
 		return NULL;
 	uint32_t hash = (uint32_t)hash_bytes(text, len, hash_seed());
 	uint32_t at = idtab_first(&intern->tab, hash);
-	for (; intern->tab.slots[at] != IDTAB_NONE; at = idtab_next(&intern->tab, at)) {
-		uint32_t id = intern->tab.slots[at];
-		if (intern->tab.hashes[at] == hash && intern->lens[id] == len &&
+	for (; intern->tab.slots[at].id != IDTAB_NONE; at = idtab_next(&intern->tab, at)) {
+		uint32_t id = intern->tab.slots[at].id;
+		if (intern->tab.slots[at].hash == hash && intern->lens[id] == len &&
 		    memcmp(intern->strings[id], text, len) == 0)
 			return intern->strings[id];
 	}

@@ -31,14 +31,16 @@ static inline uint64_t hash_u64(uint64_t a, uint64_t b, uint64_t seed)
  * Zero-initialised is empty. Usage:
  *	if (idtab_reserve(tab) < 0) return -ENOMEM;
  *	uint32_t at = idtab_first(tab, hash);
- *	for (; tab->slots[at] != IDTAB_NONE; at = idtab_next(tab, at))
- *		if (tab->hashes[at] == hash && key of tab->slots[at] equals) return tab->slots[at];
+ *	for (; tab->slots[at].id != IDTAB_NONE; at = idtab_next(tab, at))
+ *		if (tab->slots[at].hash == hash && key of tab->slots[at].id equals) return tab->slots[at].id;
  *	idtab_put(tab, at, hash, id);
  */
 #define IDTAB_NONE 0xffffffffu
 struct idtab {
-	uint32_t *slots;  /* the number, IDTAB_NONE = free */
-	uint32_t *hashes; /* most mismatches are seen here, without touching the key */
+	struct {
+		uint32_t id;   /* IDTAB_NONE = free */
+		uint32_t hash; /* most mismatches are seen here, without touching the key */
+	} * slots;
 	uint32_t mask, used;
 };
 /** idtab_reserve() - room for one more entry; 0, or -1 without memory. O(1) amortised. */
@@ -54,8 +56,8 @@ static inline uint32_t idtab_next(const struct idtab *tab, uint32_t at)
 /** idtab_put() - enter @id at the free slot @at, which a search for @hash ended on. */
 static inline void idtab_put(struct idtab *tab, uint32_t at, uint32_t hash, uint32_t id)
 {
-	tab->slots[at] = id;
-	tab->hashes[at] = hash;
+	tab->slots[at].id = id;
+	tab->slots[at].hash = hash;
 	tab->used++;
 }
 void idtab_fini(struct idtab *tab);

@@ -101,6 +101,7 @@ struct prof_stack {
 	uint8_t stop;    /* != 0: a reason root, no frame */
 	uint8_t partial; /* the reason root it hangs below; 0 = complete */
 	uint16_t depth;  /* frames; 65535 stands for more, too */
+	uint32_t first;  /* the first one defined that it is the parent of; 0 = none */
 };
 struct prof_thread {
 	uint32_t tid;

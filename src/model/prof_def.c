@@ -142,11 +142,11 @@ static int define_module(struct prof *p, const struct def *def, struct err *err)
 	uint32_t hash = (uint32_t)hash_bytes(def->module.build_id, len,
 					     hash_u64((uintptr_t)path, len, p->seed));
 	uint32_t at = idtab_first(&p->module_tab, hash);
-	for (; p->module_tab.slots[at] != IDTAB_NONE; at = idtab_next(&p->module_tab, at)) {
-		uint32_t row = p->module_tab.slots[at];
+	for (; p->module_tab.slots[at].id != IDTAB_NONE; at = idtab_next(&p->module_tab, at)) {
+		uint32_t row = p->module_tab.slots[at].id;
 		const struct prof_module *m = chunked_at(&p->modules, row);
-		if (p->module_tab.hashes[at] == hash && m->path == path && m->build_id_len == len &&
-		    memcmp(m->build_id, def->module.build_id, len) == 0)
+		if (p->module_tab.slots[at].hash == hash && m->path == path &&
+		    m->build_id_len == len && memcmp(m->build_id, def->module.build_id, len) == 0)
 			return idmap_set(&p->module_map, def->id, row, "module", err);
 	}
 	struct prof_module *m = chunked_add(&p->modules);
@@ -175,10 +175,10 @@ static int define_frame(struct prof *p, const struct def *def, struct err *err)
 		return no_memory(err);
 	uint32_t hash = (uint32_t)hash_u64(def->frame.offset, module, p->seed);
 	uint32_t at = idtab_first(&p->frame_tab, hash);
-	for (; p->frame_tab.slots[at] != IDTAB_NONE; at = idtab_next(&p->frame_tab, at)) {
-		uint32_t row = p->frame_tab.slots[at];
+	for (; p->frame_tab.slots[at].id != IDTAB_NONE; at = idtab_next(&p->frame_tab, at)) {
+		uint32_t row = p->frame_tab.slots[at].id;
 		const struct prof_frame *f = chunked_at(&p->frames, row);
-		if (p->frame_tab.hashes[at] == hash && f->offset == def->frame.offset &&
+		if (p->frame_tab.slots[at].hash == hash && f->offset == def->frame.offset &&
 		    f->module.v == module)
 			return idmap_set(&p->frame_map, def->id, row, "frame", err);
 	}
@@ -210,8 +210,9 @@ static uint32_t find_stack(const struct prof *p, uint32_t hash, uint32_t parent,
 			   unsigned stop, uint32_t *row)
 {
 	uint32_t at = idtab_first(&p->stack_tab, hash);
-	for (; (*row = p->stack_tab.slots[at]) != IDTAB_NONE; at = idtab_next(&p->stack_tab, at)) {
-		if (p->stack_tab.hashes[at] != hash)
+	for (; (*row = p->stack_tab.slots[at].id) != IDTAB_NONE;
+	     at = idtab_next(&p->stack_tab, at)) {
+		if (p->stack_tab.slots[at].hash != hash)
 			continue;
 		const struct prof_stack *s = chunked_at(&p->stacks, *row);
 		if (s->parent.v == parent && s->frame.v == frame && s->stop == stop)
@@ -237,16 +238,23 @@ static int define_stack(struct prof *p, const struct def *def, struct err *err)
 		return err_set(err, -EBADMSG, "bad recording: stack %u uses undefined %s %u",
 			       def->id, frame == UINT32_MAX ? "frame" : "stack",
 			       frame == UINT32_MAX ? def->stack.frame.v : def->stack.parent.v);
-	if (!p->sums) {
-		uint32_t row;
-		if (idtab_reserve(&p->stack_tab) < 0)
-			return no_memory(err);
-		hash = (uint32_t)hash_u64((uint64_t)parent << 32 | frame, stop, p->seed);
-		at = find_stack(p, hash, parent, frame, stop, &row);
+	/*
+	 * Most stacks are the only one below their parent, which was defined just before: these are found there, and
+	 * only the others in a table, where each costs a reading from memory (a compiler has a million).
+	 */
+	struct prof_stack *up = chunked_at(&p->stacks, parent);
+	if (!p->sums && up->first) {
+		const struct prof_stack *first = chunked_at(&p->stacks, up->first);
+		uint32_t row = up->first;
+		if (first->frame.v != frame || first->stop != stop) {
+			if (idtab_reserve(&p->stack_tab) < 0)
+				return no_memory(err);
+			hash = (uint32_t)hash_u64((uint64_t)parent << 32 | frame, stop, p->seed);
+			at = find_stack(p, hash, parent, frame, stop, &row);
+		}
 		if (row)
 			return map_stack(p, def->id, row, err);
 	}
-	const struct prof_stack *up = chunked_at(&p->stacks, parent);
 	struct prof_stack *s = chunked_add(&p->stacks);
 	if (!s)
 		return no_memory(err);
@@ -256,7 +264,9 @@ static int define_stack(struct prof *p, const struct def *def, struct err *err)
 	s->partial = stop ? (uint8_t)stop : up->partial;
 	s->depth = stop ? 0 : up->depth == UINT16_MAX ? UINT16_MAX : (uint16_t)(up->depth + 1);
 	uint32_t row = p->stacks.count - 1;
-	if (!p->sums)
+	if (!up->first)
+		up->first = row;
+	else if (!p->sums)
 		idtab_put(&p->stack_tab, at, hash, row);
 	return map_stack(p, def->id, row, err);
 }

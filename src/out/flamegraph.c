@@ -150,7 +150,7 @@ static void put_colour(struct buf *to, const struct view_frame *frame, uint32_t 
 static int put_frame(struct flame *f, uint32_t node, struct buf *text)
 {
 	const struct view_node *n = &f->tree->nodes[node];
-	uint64_t value = view_cost_of(&n->total, f->cost);
+	uint64_t value = n->total;
 	uint64_t self = view_cost_of(&n->self, f->cost);
 	const struct box *box = &f->boxes[node];
 	double scale = (double)(WIDTH - 2 * SIDE) / (double)(f->total ? f->total : 1);
@@ -230,7 +230,7 @@ static int measure(struct flame *f)
 		if (!values)
 			return -1;
 		for (uint32_t i = 0; i < tree->count; i++)
-			values[i] = view_cost_of(&tree->nodes[i].total, f->cost);
+			values[i] = tree->nodes[i].total;
 		qsort(values, tree->count, sizeof(*values), descending);
 		least = values[FRAMES_MAX] + 1;
 		free(values);
@@ -243,7 +243,7 @@ static int measure(struct flame *f)
 		uint64_t start = f->boxes[i].start;
 		for (uint32_t c = 0; c < n->child_count; c++) {
 			uint32_t child = n->first_child + c;
-			uint64_t value = view_cost_of(&tree->nodes[child].total, f->cost);
+			uint64_t value = tree->nodes[child].total;
 			struct box *box = &f->boxes[child];
 			box->start = start;
 			box->depth = f->boxes[i].depth + 1;
@@ -311,7 +311,7 @@ int out_flamegraph(FILE *to, const struct prof *prof, const struct out_opt *opt,
 			   .tree = tree,
 			   .cost = opt->cost,
 			   .flipped = opt->inverted,
-			   .total = view_cost_of(&tree->nodes[0].total, opt->cost) };
+			   .total = tree->nodes[0].total };
 	CLEANUP(buf_fini) struct buf text = { 0 };
 	char *cmdline = out_command_line(prof);
 	f.boxes = calloc(tree->count + 1, sizeof(*f.boxes));

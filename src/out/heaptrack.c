@@ -131,8 +131,8 @@ static int64_t string_number(struct heaptrack_out *out, const char *text)
 		return -ENOMEM;
 	uint32_t hash = (uint32_t)hash_u64((uintptr_t)text, 0, hash_seed());
 	uint32_t at = idtab_first(&out->text_tab, hash);
-	for (; out->text_tab.slots[at] != IDTAB_NONE; at = idtab_next(&out->text_tab, at)) {
-		const struct text_row *row = &out->texts[out->text_tab.slots[at]];
+	for (; out->text_tab.slots[at].id != IDTAB_NONE; at = idtab_next(&out->text_tab, at)) {
+		const struct text_row *row = &out->texts[out->text_tab.slots[at].id];
 		if (row->text == text)
 			return row->number;
 	}
@@ -256,8 +256,8 @@ static struct class *find_class(struct heaptrack_out *out, uint64_t bytes, struc
 		return NULL;
 	uint32_t hash = (uint32_t)hash_u64(bytes, row, hash_seed());
 	uint32_t at = idtab_first(&out->class_tab, hash);
-	for (; out->class_tab.slots[at] != IDTAB_NONE; at = idtab_next(&out->class_tab, at)) {
-		struct class *known = &out->classes[out->class_tab.slots[at]];
+	for (; out->class_tab.slots[at].id != IDTAB_NONE; at = idtab_next(&out->class_tab, at)) {
+		struct class *known = &out->classes[out->class_tab.slots[at].id];
 		if (known->bytes == bytes && known->stack == row)
 			return known;
 	}

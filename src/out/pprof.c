@@ -88,9 +88,9 @@ static int64_t string_index(struct pprof *p, const char *text)
 	}
 	uint32_t hash = (uint32_t)hash_u64((uintptr_t)known, 0, hash_seed());
 	uint32_t at = idtab_first(&p->string_tab, hash);
-	for (; p->string_tab.slots[at] != IDTAB_NONE; at = idtab_next(&p->string_tab, at))
-		if (p->string_table.items[p->string_tab.slots[at]] == known)
-			return p->string_tab.slots[at];
+	for (; p->string_tab.slots[at].id != IDTAB_NONE; at = idtab_next(&p->string_tab, at))
+		if (p->string_table.items[p->string_tab.slots[at].id] == known)
+			return p->string_tab.slots[at].id;
 	idtab_put(&p->string_tab, at, hash, (uint32_t)p->string_table.count);
 	push(p, &p->string_table, (void *)known);
 	return (int64_t)p->string_table.count - 1;
@@ -105,8 +105,8 @@ static uint64_t function_id(struct pprof *p, const char *name, const char *file)
 	}
 	uint32_t hash = (uint32_t)hash_u64((uint64_t)name_index, (uint64_t)file_index, hash_seed());
 	uint32_t at = idtab_first(&p->function_tab, hash);
-	for (; p->function_tab.slots[at] != IDTAB_NONE; at = idtab_next(&p->function_tab, at)) {
-		const Function *known = p->functions.items[p->function_tab.slots[at]];
+	for (; p->function_tab.slots[at].id != IDTAB_NONE; at = idtab_next(&p->function_tab, at)) {
+		const Function *known = p->functions.items[p->function_tab.slots[at].id];
 		if (known->name == name_index && known->filename == file_index)
 			return known->id;
 	}
@@ -200,8 +200,8 @@ static uint64_t location_id(struct pprof *p, uint32_t row, uint32_t skip)
 	}
 	uint32_t hash = (uint32_t)hash_u64(row, skip, hash_seed());
 	uint32_t at = idtab_first(&p->location_tab, hash);
-	for (; p->location_tab.slots[at] != IDTAB_NONE; at = idtab_next(&p->location_tab, at)) {
-		uint32_t known = p->location_tab.slots[at];
+	for (; p->location_tab.slots[at].id != IDTAB_NONE; at = idtab_next(&p->location_tab, at)) {
+		uint32_t known = p->location_tab.slots[at].id;
 		if (p->location_keys[known].frame == row && p->location_keys[known].skip == skip)
 			return known + 1;
 	}

@@ -291,7 +291,7 @@ void text_section(struct page *page, const struct view_tree *tree, enum view_cos
 	if (count == 0 && alone) {
 		text_title(page, titles[cost], "nothing");
 	} else if (count) {
-		uint64_t whole = view_cost_of(&tree->nodes[0].total, cost), shown = 0;
+		uint64_t whole = view_cost_of(&tree->whole, cost), shown = 0;
 		char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
 		text_title(page, titles[cost], remarks[cost]);
 		size_t n = 0;
@@ -333,7 +333,7 @@ void text_names(struct page *page, const struct view_tree *tree)
 {
 	struct nameless modules[NAMELESS_MAX];
 	size_t count = 0, shown = 0;
-	uint64_t whole = view_cost_of(&tree->nodes[0].total, tree->cost);
+	uint64_t whole = tree->nodes[0].total;
 	char x[TEXT_NUMBER_MAX];
 	CLEANUP(buf_fini) struct buf line = { 0 };
 	for (uint32_t i = 1; i < tree->count; i++) {

@@ -18,7 +18,7 @@ struct walk {
 
 static uint64_t total(const struct walk *w, uint32_t node)
 {
-	return view_cost_of(&w->tree->nodes[node].total, w->tree->cost);
+	return w->tree->nodes[node].total;
 }
 
 /** is_detail() - nobody reads a tree for these: start-up above main, allocation helpers and library innards below. */

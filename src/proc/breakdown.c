@@ -29,9 +29,9 @@ static struct class_row *find_row(struct breakdown *b, unsigned class, const cha
 	if (idtab_reserve(&b->rows) < 0)
 		return NULL;
 	uint32_t at = idtab_first(&b->rows, hash);
-	for (; b->rows.slots[at] != IDTAB_NONE; at = idtab_next(&b->rows, at)) {
-		struct class_row *row = &b->classes[b->rows.slots[at]];
-		if (b->rows.hashes[at] == hash && row->class == class &&
+	for (; b->rows.slots[at].id != IDTAB_NONE; at = idtab_next(&b->rows, at)) {
+		struct class_row *row = &b->classes[b->rows.slots[at].id];
+		if (b->rows.slots[at].hash == hash && row->class == class &&
 		    strcmp(row->label, label) == 0)
 			return row;
 	}

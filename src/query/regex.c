@@ -31,9 +31,9 @@ static int memo_matches(struct memo *memo, const regex_t *re, const char *name)
 		return -ENOMEM;
 	uint32_t hash = (uint32_t)hash_u64((uintptr_t)name, 0, hash_seed());
 	uint32_t at = idtab_first(&memo->tab, hash);
-	for (; memo->tab.slots[at] != IDTAB_NONE; at = idtab_next(&memo->tab, at))
-		if (memo->names[memo->tab.slots[at]] == name)
-			return memo->matches[memo->tab.slots[at]];
+	for (; memo->tab.slots[at].id != IDTAB_NONE; at = idtab_next(&memo->tab, at))
+		if (memo->names[memo->tab.slots[at].id] == name)
+			return memo->matches[memo->tab.slots[at].id];
 	if (memo->count == memo->cap) {
 		uint32_t cap = memo->cap ? memo->cap * 2 : 256;
 		const char **names = realloc(memo->names, cap * sizeof(*names));

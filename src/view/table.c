@@ -143,12 +143,12 @@ static int collect_stacks(const struct prof *prof, enum view_by by, struct group
 				break;
 			}
 			at = idtab_first(&tab, hash);
-			for (; tab.slots[at] != IDTAB_NONE; at = idtab_next(&tab, at))
-				if (tab.hashes[at] == hash &&
-				    same_group(&keys[tab.slots[at]], &key, by))
+			for (; tab.slots[at].id != IDTAB_NONE; at = idtab_next(&tab, at))
+				if (tab.slots[at].hash == hash &&
+				    same_group(&keys[tab.slots[at].id], &key, by))
 					break;
-			if (tab.slots[at] != IDTAB_NONE) {
-				*known = tab.slots[at] + 1;
+			if (tab.slots[at].id != IDTAB_NONE) {
+				*known = tab.slots[at].id + 1;
 				cost_add(&g->items[*known - 1].cost, &cost);
 				continue;
 			}

@@ -14,7 +14,9 @@ struct build {
 	uint32_t count, cap;
 	struct idtab tab;
 	uint64_t seed;
-	uint32_t *node_of; /* of a stack row, 0 = not yet; callers on top only */
+	uint32_t *node_of;   /* of a stack row, 0 = not yet; callers on top only */
+	enum view_cost cost; /* of the totals */
+	struct cost whole;
 	uint8_t *fold; /* by module: its functions without a name are one node; NULL = none are */
 };
 
@@ -23,27 +25,16 @@ static int no_memory(struct err *err)
 	return err_set(err, -ENOMEM, "cannot build the call tree");
 }
 
-/** child() - the node of @frame below @parent, made if there is none; 0 without memory (0 is the root, never a child). */
-static uint32_t child(struct build *b, uint32_t parent, const struct view_frame *frame)
+static int is_same(const struct view_node *n, uint32_t parent, const struct view_frame *frame)
 {
-	if (idtab_reserve(&b->tab) < 0)
-		return 0;
-	const struct view_frame *above = &b->nodes[parent].frame;
-	if (frame->folded && above->folded && above->module == frame->module)
-		return parent;
 	/* Unknown functions of one module differ by address. */
-	uint64_t offset = frame->function || frame->folded ? 0 : frame->offset;
-	uint32_t hash =
-		(uint32_t)hash_u64((uintptr_t)frame->function ^ offset,
-				   hash_u64((uintptr_t)frame->module, parent, b->seed), b->seed);
-	uint32_t at = idtab_first(&b->tab, hash);
-	for (; b->tab.slots[at] != IDTAB_NONE; at = idtab_next(&b->tab, at)) {
-		const struct view_node *n = &b->nodes[b->tab.slots[at]];
-		if (b->tab.hashes[at] == hash && n->parent == parent &&
-		    n->frame.function == frame->function && n->frame.module == frame->module &&
-		    (frame->function || frame->folded || n->frame.offset == offset))
-			return b->tab.slots[at];
-	}
+	return n->parent == parent && n->frame.function == frame->function &&
+	       n->frame.module == frame->module &&
+	       (frame->function || frame->folded || n->frame.offset == frame->offset);
+}
+
+static uint32_t add_node(struct build *b, uint32_t parent, const struct view_frame *frame)
+{
 	if (b->count == b->cap) {
 		uint32_t cap = b->cap ? b->cap * 2 : 1024;
 		struct view_node *nodes = realloc(b->nodes, (size_t)cap * sizeof(*nodes));
@@ -53,8 +44,41 @@ static uint32_t child(struct build *b, uint32_t parent, const struct view_frame 
 		b->cap = cap;
 	}
 	b->nodes[b->count] = (struct view_node){ .frame = *frame, .parent = parent };
-	idtab_put(&b->tab, at, hash, b->count);
 	return b->count++;
+}
+
+/**
+ * child() - the node of @frame below @parent, made if there is none; 0 without memory (0 is the root, never a child). The
+ * first child of a node is known to it, and most have no other one; the others are found in a table.
+ */
+static uint32_t child(struct build *b, uint32_t parent, const struct view_frame *frame)
+{
+	const struct view_node *above = &b->nodes[parent];
+	if (frame->folded && above->frame.folded && above->frame.module == frame->module)
+		return parent;
+	uint32_t first = above->first_child;
+	if (!first) {
+		first = add_node(b, parent, frame);
+		b->nodes[parent].first_child = first;
+		return first;
+	}
+	if (is_same(&b->nodes[first], parent, frame))
+		return first;
+	if (idtab_reserve(&b->tab) < 0)
+		return 0;
+	uint64_t offset = frame->function || frame->folded ? 0 : frame->offset;
+	uint32_t hash =
+		(uint32_t)hash_u64((uintptr_t)frame->function ^ offset,
+				   hash_u64((uintptr_t)frame->module, parent, b->seed), b->seed);
+	uint32_t at = idtab_first(&b->tab, hash);
+	for (; b->tab.slots[at].id != IDTAB_NONE; at = idtab_next(&b->tab, at))
+		if (b->tab.slots[at].hash == hash &&
+		    is_same(&b->nodes[b->tab.slots[at].id], parent, frame))
+			return b->tab.slots[at].id;
+	uint32_t node = add_node(b, parent, frame);
+	if (node)
+		idtab_put(&b->tab, at, hash, node);
+	return node;
 }
 
 static uint32_t stop_child(struct build *b, uint32_t parent, unsigned stop)
@@ -133,7 +157,7 @@ static uint32_t enter_top_down(struct build *b, struct stack_id stack)
 	return enter_frame(b, node, f, hidden);
 }
 
-static uint32_t enter_inverted(struct build *b, struct stack_id stack, const struct cost *cost)
+static uint32_t enter_inverted(struct build *b, struct stack_id stack, uint64_t value)
 {
 	uint32_t node = 0;
 	struct stack_id at = stack;
@@ -143,7 +167,7 @@ static uint32_t enter_inverted(struct build *b, struct stack_id stack, const str
 			node = stop_child(b, node, s->stop);
 			if (node == 0)
 				return 0;
-			cost_add(&b->nodes[node].total, cost);
+			b->nodes[node].total += value;
 			break;
 		}
 		const struct prof_frame *f = prof_frame(b->prof, s->frame);
@@ -157,7 +181,7 @@ static uint32_t enter_inverted(struct build *b, struct stack_id stack, const str
 			if (node == 0)
 				return 0;
 			if (node != above)
-				cost_add(&b->nodes[node].total, cost);
+				b->nodes[node].total += value;
 		}
 		at = s->parent;
 	}
@@ -173,76 +197,74 @@ static int fill(struct build *b, int inverted, struct err *err)
 		if (cost.allocations == 0 && cost.frees == 0 && cost.peak_bytes == 0 &&
 		    cost.leaked == 0 && cost.uncertain == 0)
 			continue;
+		cost_add(&b->whole, &cost);
 		struct stack_id stack = view_canonical(b->prof, (struct stack_id){ i });
 		uint32_t node = 0;
 		if (stack.v) {
-			node = inverted ? enter_inverted(b, stack, &cost)
+			node = inverted ? enter_inverted(b, stack, view_cost_of(&cost, b->cost))
 					: enter_top_down(b, stack);
 			if (node == 0)
 				return no_memory(err);
 		}
 		cost_add(&b->nodes[node].self, &cost);
-		if (inverted)
-			cost_add(&b->nodes[0].total, &cost);
 	}
-	if (inverted)
+	if (inverted) {
+		b->nodes[0].total = view_cost_of(&b->whole, b->cost);
 		return 0;
+	}
 	/* A parent is always made before its children: one pass backwards sums everything up. */
 	for (uint32_t i = b->count; i-- > 0;) {
-		cost_add(&b->nodes[i].total, &b->nodes[i].self);
+		b->nodes[i].total += view_cost_of(&b->nodes[i].self, b->cost);
 		if (i)
-			cost_add(&b->nodes[b->nodes[i].parent].total, &b->nodes[i].total);
+			b->nodes[b->nodes[i].parent].total += b->nodes[i].total;
 	}
 	return 0;
 }
 
 struct order {
-	uint32_t parent, node;
 	uint64_t key;
+	uint32_t node;
 };
 
-static int by_parent_then_cost(const void *a, const void *b)
+static int by_cost(const void *a, const void *b)
 {
 	const struct order *x = a, *y = b;
-	if (x->parent != y->parent)
-		return x->parent < y->parent ? -1 : 1;
 	if (x->key != y->key)
 		return x->key < y->key ? 1 : -1;
 	return x->node < y->node ? -1 : x->node > y->node;
 }
 
 /** lay_out() - copy the nodes so that children are contiguous and sorted: breadth first from the root. */
-static struct view_node *lay_out(const struct build *b, enum view_cost cost)
+static struct view_node *lay_out(const struct build *b)
 {
 	struct order *order = malloc((size_t)b->count * sizeof(*order));
-	uint32_t *first = calloc((size_t)b->count + 1,
-				 sizeof(*first)); /* place in order[] of a node's first child */
+	/* place in order[] behind a node's last child so far; once all are in, of the next node's first child */
+	uint32_t *end = calloc((size_t)b->count + 1, sizeof(*end));
 	struct view_node *out = malloc((size_t)b->count * sizeof(*out));
-	if (!order || !first || !out) {
+	if (!order || !end || !out) {
 		free(order);
-		free(first);
+		free(end);
 		free(out);
 		return NULL;
 	}
-	for (uint32_t i = 1; i < b->count; i++) {
-		order[i - 1] = (struct order){ .parent = b->nodes[i].parent,
-					       .node = i,
-					       .key = view_cost_of(&b->nodes[i].total, cost) };
-		first[b->nodes[i].parent + 1]++;
-	}
-	if (b->count > 2)
-		qsort(order, b->count - 1, sizeof(*order), by_parent_then_cost);
+	for (uint32_t i = 1; i < b->count; i++)
+		end[b->nodes[i].parent + 1]++;
 	for (uint32_t i = 0; i < b->count; i++)
-		first[i + 1] += first[i];
-	/* @from[i]: which node of the build stands at out[i]; kept in out[i].first_child until its children are placed. */
+		end[i + 1] += end[i];
+	for (uint32_t i = 1; i < b->count; i++)
+		order[end[b->nodes[i].parent]++] = (struct order){ b->nodes[i].total, i };
+	/* @from: which node of the build stands at out[i]; kept in out[i].first_child until its children are placed. */
 	uint32_t placed = 1;
 	out[0] = b->nodes[0];
 	out[0].first_child = 0;
 	for (uint32_t i = 0; i < placed; i++) {
 		uint32_t from = out[i].first_child;
+		uint32_t first = from ? end[from - 1] : 0, count = end[from] - first;
 		out[i].first_child = placed;
-		out[i].child_count = first[from + 1] - first[from];
-		for (uint32_t k = first[from]; k < first[from + 1]; k++) {
+		out[i].child_count = count;
+		if (count > 1)
+			qsort(order + first, count, sizeof(*order), by_cost);
+		for (uint32_t k = first; k < first + count; k++) {
 			out[placed] = b->nodes[order[k].node];
 			out[placed].parent = i;
 			out[placed].first_child = order[k].node;
@@ -250,7 +272,7 @@ static struct view_node *lay_out(const struct build *b, enum view_cost cost)
 		}
 	}
 	free(order);
-	free(first);
+	free(end);
 	return out;
 }
 
@@ -279,6 +301,8 @@ static uint8_t *choose_folds(const struct prof *prof)
 	for (uint32_t i = 0; i < prof_stack_count(prof); i++) {
 		struct cost cost;
 		prof_stack_cost(prof, (struct stack_id){ i }, &cost);
+		if (!cost.allocations)
+			continue;
 		cost_add(&all, &cost);
 		struct stack_id at = view_canonical(prof, (struct stack_id){ i });
 		const struct prof_stack *s = prof_stack(prof, at);
@@ -296,7 +320,9 @@ static uint8_t *choose_folds(const struct prof *prof)
 struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, unsigned how,
 				struct err *err)
 {
-	struct build b = { .prof = prof, .seed = hash_seed(), .count = 1, .cap = 1024 };
+	struct build b = {
+		.prof = prof, .cost = cost, .seed = hash_seed(), .count = 1, .cap = 1024
+	};
 	struct view_tree *tree = calloc(1, sizeof(*tree));
 	int inverted = (how & VIEW_TREE_INVERTED) != 0, folded = how & VIEW_TREE_FOLD_UNNAMED;
 	b.nodes = calloc(b.cap, sizeof(*b.nodes));
@@ -308,9 +334,10 @@ struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, un
 	free(b.node_of);
 	free(b.fold);
 	if (rc == 0) {
-		tree->nodes = lay_out(&b, cost);
+		tree->nodes = lay_out(&b);
 		tree->count = b.count;
 		tree->cost = cost;
+		tree->whole = b.whole;
 		tree->inverted = inverted;
 		if (!tree->nodes)
 			rc = no_memory(err);

@@ -98,13 +98,15 @@ int view_each(const struct prof *prof, enum view_by by, enum view_cost cost, siz
 struct view_node {
 	struct view_frame frame;
 	uint32_t parent, first_child, child_count;
-	struct cost self, total;
+	uint64_t total; /* of the tree's cost, what hangs below included */
+	struct cost self;
 };
 struct view_tree {
 	struct view_node *nodes;
 	uint32_t count;
 	enum view_cost cost;
 	int inverted;
+	struct cost whole; /* of all stacks */
 };
 enum { VIEW_TREE_INVERTED = 1, VIEW_TREE_FOLD_UNNAMED = 2 };
 /**

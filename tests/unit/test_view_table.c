@@ -166,13 +166,13 @@ static void the_tree_sums_up_from_callees_and_sorts_children(void **state)
 	alloc(prof, 5, 100);
 	alloc(prof, 8, 3);
 	struct view_tree *t = view_tree_new(prof, VIEW_COST_PEAK, 0, NULL);
-	assert_int_equal(t->nodes[0].total.peak_bytes, 168);
+	assert_int_equal(t->nodes[0].total, 168);
 	const struct view_node *m = child_named(t, &t->nodes[0], "main");
-	assert_int_equal(m->total.peak_bytes, 165);
+	assert_int_equal(m->total, 165);
 	assert_int_equal(m->self.peak_bytes, 5);
 	const struct view_node *p = child_named(t, m, "parse");
 	assert_int_equal(p->self.peak_bytes, 30); /* both operator new */
-	assert_int_equal(p->total.peak_bytes, 60);
+	assert_int_equal(p->total, 60);
 	assert_int_equal(child_named(t, p, "helper")->self.peak_bytes, 30);
 	assert_int_equal(child_named(t, m, NULL)->self.peak_bytes, 100);
 	const struct view_node *d = child_named(t, &t->nodes[0], "[partial: too_deep]");
@@ -180,18 +180,17 @@ static void the_tree_sums_up_from_callees_and_sorts_children(void **state)
 	for (uint32_t i = 1; i < t->count; i++) {
 		assert_true(t->nodes[i].parent < i);
 		if (i > 1 && t->nodes[i].parent == t->nodes[i - 1].parent)
-			assert_true(t->nodes[i - 1].total.peak_bytes >=
-				    t->nodes[i].total.peak_bytes);
+			assert_true(t->nodes[i - 1].total >= t->nodes[i].total);
 	}
 	view_tree_free(t);
 	t = view_tree_new(prof, VIEW_COST_PEAK, 1, NULL);
-	assert_int_equal(t->nodes[0].total.peak_bytes, 168);
+	assert_int_equal(t->nodes[0].total, 168);
 	p = child_named(t, &t->nodes[0], "parse");
-	assert_int_equal(p->total.peak_bytes, 33);
-	assert_int_equal(child_named(t, p, "main")->total.peak_bytes, 30);
-	assert_int_equal(child_named(t, p, "[partial: too_deep]")->total.peak_bytes, 3);
+	assert_int_equal(p->total, 33);
+	assert_int_equal(child_named(t, p, "main")->total, 30);
+	assert_int_equal(child_named(t, p, "[partial: too_deep]")->total, 3);
 	p = child_named(t, &t->nodes[0], "helper");
-	assert_int_equal(child_named(t, child_named(t, p, "parse"), "main")->total.peak_bytes, 30);
+	assert_int_equal(child_named(t, child_named(t, p, "parse"), "main")->total, 30);
 	view_tree_free(t);
 	prof_free(prof);
 }
@@ -228,17 +227,17 @@ static void neighbours_without_names_fold_where_others_have_names(void **state)
 		alloc(prof, 3, 5);
 		struct view_tree *t = view_tree_new(prof, VIEW_COST_PEAK,
 						    inverted | VIEW_TREE_FOLD_UNNAMED, NULL);
-		assert_int_equal(t->nodes[0].total.peak_bytes, 15);
+		assert_int_equal(t->nodes[0].total, 15);
 		const struct view_node *n = child_named(t, &t->nodes[0], inverted ? NULL : "main");
-		assert_int_equal(n->total.peak_bytes, 15);
+		assert_int_equal(n->total, 15);
 		if (!inverted)
 			n = child_named(t, n, NULL);
 		assert_true(n->frame.folded);
-		assert_int_equal(n->total.peak_bytes, 15);
+		assert_int_equal(n->total, 15);
 		n = child_named(t, n, "work");
-		assert_int_equal(n->total.peak_bytes, 10);
+		assert_int_equal(n->total, 10);
 		n = child_named(t, n, NULL);
-		assert_int_equal(n->total.peak_bytes, 10);
+		assert_int_equal(n->total, 10);
 		view_tree_free(t);
 		prof_free(prof);
 	}
@@ -276,7 +275,7 @@ static void a_very_deep_stack_needs_no_recursion(void **state)
 	alloc(prof, DEPTH, 1);
 	struct view_tree *t = view_tree_new(prof, VIEW_COST_PEAK, 0, NULL);
 	assert_int_equal(t->count, DEPTH + 1);
-	assert_int_equal(t->nodes[DEPTH].total.peak_bytes, 1);
+	assert_int_equal(t->nodes[DEPTH].total, 1);
 	view_tree_free(t);
 	prof_free(prof);
 }
