@@ -24,7 +24,8 @@ int main(int argc, char **argv)
 				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (cache == MAP_FAILED)
 		return 1;
-	madvise(cache, CHUNK * CHUNKS, MADV_NOHUGEPAGE); /* so that chunks that nobody wrote to stay empty */
+	madvise(cache, CHUNK * CHUNKS,
+		MADV_NOHUGEPAGE); /* so that chunks that nobody wrote to stay empty */
 	for (int i = 0; i < CHUNKS; i++) {
 		char name[32];
 		snprintf(name, sizeof(name), "cache-%d", i);

@@ -25,7 +25,8 @@ struct net_keyring {
 	size_t count;
 };
 
-#define NET_SEEK_BUDGET (512ull << 20) /* about half a second of one core: for live recording */
+#define NET_SEEK_BUDGET \
+	(128ull << 20) /* about an eighth of a second of one core: for live recording */
 
 enum net_role {
 	NET_ROLE_UNKNOWN, /* ours is the side whose connection message has a key of the ring; else the initiator */

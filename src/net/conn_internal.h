@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "net/conn.h"
+#include "net/starts.h"
 
 #define NET_BOUNDARIES 512   /* remembered starts of system calls: the likely places of a chunk */
 #define NET_SEEK_NONCES 2500 /* chunks that may have been lost in a gap of unknown length */
@@ -21,6 +22,7 @@ enum half_state {
 /** A place that may be the start of a chunk. */
 struct seek_candidate {
 	uint64_t at, end; /* stream offsets */
+	int likely; /* a system call began here, or a chunk ended here if its length can be trusted */
 };
 
 /** One direction. Offsets count the sender's bytes from the start of the recording, gaps of known length included. */
@@ -43,8 +45,10 @@ struct net_half {
 		seek_waiting; /* struct seek_candidate[]: those that need bytes which have not come yet */
 	uint64_t seek_wakes;  /* lowest stream end at which one of them can be tried */
 	uint64_t seek_nonces; /* how many chunks may be missing */
-	int seek_every_byte; /* the gap's length is known, so few nonces and every offset are affordable */
-	uint64_t seek_budget; /* bytes that may still be authenticated in vain */
+	int seek_every_byte; /* the gap's length is known: few nonces, so any place may be tried with all */
+	/* Bytes that may still be authenticated in vain: at likely places, and at all others. */
+	uint64_t seek_budget, seek_weak_budget;
+	struct net_starts *seek_starts; /* NULL while the place is known */
 	/* message under construction: plaintext behind chunk 2 is one stream */
 	struct buf message;
 	uint64_t message_first_chunk, message_first_offset;

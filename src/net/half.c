@@ -12,6 +12,7 @@ void half_fini(struct net_half *half)
 	buf_fini(&half->pending);
 	buf_fini(&half->message);
 	buf_fini(&half->seek_waiting);
+	net_starts_free(half->seek_starts);
 	for (int i = 0; i < 2; i++)
 		buf_fini(&half->held[i].plain);
 }
@@ -131,9 +132,50 @@ static int is_boundary(const struct net_half *half, uint64_t offset)
 	return 0;
 }
 
-/* Try the candidate at stream offset @at. 1 found, 0 ruled out, 2 = needs the bytes up to *@end, negative errno. */
-static int seek_at(struct net_conn *conn, struct net_half *half, uint64_t at, uint64_t *end,
-		   uint64_t *missed)
+/* Authenticate with the nonce @missed places ahead, at the cost of @budget where it is in vain. 1 = it is a chunk. */
+static int seek_try(struct net_conn *conn, struct net_half *half, const uint8_t *p, size_t body,
+		    uint64_t missed, uint64_t *budget)
+{
+	uint8_t nonce[NET_NONCE_BYTES];
+	memcpy(nonce, half->nonce, sizeof(nonce));
+	net_nonce_add(nonce, missed);
+	int rc = try_open(conn, nonce, p, 2 + body);
+	if (rc == -ENOMEM)
+		return rc;
+	*budget -= rc == 0 || *budget < body ? 0 : body;
+	return rc == 0;
+}
+
+/*
+ * Does @p read like the start of a message? One that fills its chunk is no accident; longer ones are tried while the
+ * budget for unlikely places lasts. As seek_at(); with @p short of the whole chunk, 2 = worth waiting for.
+ */
+static int seek_start(struct net_conn *conn, struct net_half *half, const uint8_t *p, size_t body,
+		      int whole, uint64_t *missed)
+{
+	struct net_start start;
+	uint64_t cursor = 0;
+	while (net_starts_next(half->seek_starts, p + 2 + NET_AUTH_BYTES, &cursor, &start)) {
+		int fills = start.size + 4u == body - NET_AUTH_BYTES;
+		if (start.missed >= half->seek_nonces || (!fills && half->seek_weak_budget < body))
+			continue;
+		if (!whole)
+			return 2;
+		int rc = seek_try(conn, half, p, body, start.missed,
+				  fills ? &half->seek_budget : &half->seek_weak_budget);
+		*missed = start.missed;
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/*
+ * Try the place at stream offset @at: as the start of a message, and, where that is affordable, as any chunk. @likely:
+ * something speaks for it. 1 found, 0 ruled out, 2 = needs the bytes up to *@end, negative errno.
+ */
+static int seek_at(struct net_conn *conn, struct net_half *half, uint64_t at, int likely,
+		   uint64_t *end, uint64_t *missed)
 {
 	size_t skip = (size_t)(at - half->pending_offset);
 	const uint8_t *p = pending_at(half) + skip;
@@ -142,30 +184,34 @@ static int seek_at(struct net_conn *conn, struct net_half *half, uint64_t at, ui
 	if (have < 2)
 		return 2;
 	size_t body = (size_t)p[0] << 8 | p[1];
-	*end = at + 2 + body;
+	if (at == half->seek_chain && body)
+		half->seek_chain = at + 2 + body;
 	if (body < NET_AUTH_BYTES)
 		return 0;
-	if (have < 2 + body)
-		return 2;
-	uint8_t nonce[NET_NONCE_BYTES];
-	memcpy(nonce, half->nonce, sizeof(nonce));
-	for (uint64_t n = 0; n < half->seek_nonces && half->seek_budget >= body; n++) {
-		int rc = try_open(conn, nonce, p, 2 + body);
-		if (rc == 0) {
-			*missed = n;
-			return 1;
-		}
-		if (rc == -ENOMEM)
+	uint64_t *budget = likely ? &half->seek_budget : &half->seek_weak_budget;
+	size_t chunk = 2 + body, head = 2 + NET_AUTH_BYTES + NET_START_BYTES;
+	int any = (likely || half->seek_every_byte) && *budget >= body, rc = 0;
+	int begins = chunk >= head, whole = have >= chunk;
+	*end = at + (any || whole ? chunk : head);
+	if (at + have < *end)
+		return any || begins ? 2 : 0;
+	if (begins)
+		rc = seek_start(conn, half, p, body, whole, missed);
+	*end = at + chunk;
+	if (rc || !whole)
+		return rc;
+	for (uint64_t n = 0; any && n < half->seek_nonces && *budget >= body; n++) {
+		rc = seek_try(conn, half, p, body, n, budget);
+		*missed = n;
+		if (rc)
 			return rc;
-		half->seek_budget -= body;
-		net_nonce_add(nonce, 1);
 	}
 	return 0;
 }
 
-static int seek_wait(struct net_half *half, uint64_t at, uint64_t end)
+static int seek_wait(struct net_half *half, uint64_t at, uint64_t end, int likely)
 {
-	struct seek_candidate candidate = { at, end };
+	struct seek_candidate candidate = { at, end, likely };
 	buf_put(&half->seek_waiting, &candidate, sizeof(candidate));
 	if (end < half->seek_wakes)
 		half->seek_wakes = end;
@@ -183,7 +229,8 @@ static int seek_retry(struct net_conn *conn, struct net_half *half, uint64_t str
 	for (size_t i = 0; i < count && found >= 0; i++) {
 		struct seek_candidate candidate = list[i];
 		if (!found && candidate.end <= stream_end) {
-			int rc = seek_at(conn, half, candidate.at, &candidate.end, missed);
+			int rc = seek_at(conn, half, candidate.at, candidate.likely, &candidate.end,
+					 missed);
 			if (rc == 1)
 				*at = candidate.at;
 			if (rc != 2) {
@@ -204,14 +251,10 @@ static int seek_new(struct net_conn *conn, struct net_half *half, uint64_t strea
 {
 	for (; half->seek_tried < stream_end; half->seek_tried++) {
 		uint64_t here = half->seek_tried, end;
-		int chain = here == half->seek_chain;
-		if (!half->seek_every_byte && !chain && !is_boundary(half, here))
-			continue;
-		int rc = seek_at(conn, half, here, &end, missed);
-		if (chain && end > here + 2)
-			half->seek_chain = end;
+		int likely = here == half->seek_chain || is_boundary(half, here);
+		int rc = seek_at(conn, half, here, likely, &end, missed);
 		if (rc == 2)
-			rc = seek_wait(half, here, end);
+			rc = seek_wait(half, here, end, likely);
 		if (rc < 0)
 			return rc;
 		if (rc == 1) {
@@ -222,17 +265,23 @@ static int seek_new(struct net_conn *conn, struct net_half *half, uint64_t strea
 	return 0;
 }
 
-static void seek_begin(const struct net_conn *conn, struct net_half *half, uint64_t nonces,
-		       int every_byte)
+static int seek_begin(const struct net_conn *conn, struct net_half *half, uint64_t nonces,
+		      int every_byte, struct err *err)
 {
+	net_starts_free(half->seek_starts);
+	half->seek_starts = net_starts_new(conn->key, half->nonce, nonces);
+	if (!half->seek_starts)
+		return err_set(err, -ENOMEM, "cannot allocate memory to find the way back");
 	half->state = HALF_SEEK;
 	half->seek_nonces = nonces;
 	half->seek_every_byte = every_byte;
 	half->seek_tried = half->seek_chain = half->pending_offset;
 	half->seek_budget = conn->seek_budget;
+	half->seek_weak_budget = conn->seek_budget / 8;
 	half->seek_wakes = UINT64_MAX;
 	half->seek_waiting.len = 0;
 	half->unplaced = 1;
+	return 0;
 }
 
 int half_seek(struct net_conn *conn, struct net_half *half, uint64_t lost, struct err *err)
@@ -248,7 +297,8 @@ int half_seek(struct net_conn *conn, struct net_half *half, uint64_t lost, struc
 		uint64_t nonces = lost ? lost / (2 + NET_AUTH_BYTES) + 2 : NET_SEEK_NONCES;
 		if (half->state == HALF_SEEK)
 			nonces += half->seek_nonces;
-		seek_begin(conn, half, nonces, lost != 0);
+		if (rc >= 0)
+			rc = seek_begin(conn, half, nonces, lost != 0, err);
 	} else if (half->state == HALF_SEALED) {
 		/* without a key no place in the stream can be proven */
 		half->state = HALF_RAW;
@@ -276,6 +326,8 @@ static int run_seek(struct net_conn *conn, struct net_half *half, struct err *er
 		net_nonce_add(half->nonce, missed);
 		half->state = HALF_OPEN;
 		conn->row.resyncs[half->sender]++;
+		net_starts_free(half->seek_starts);
+		half->seek_starts = NULL;
 		rc = take_open(conn, half,
 			       2u + ((size_t)pending_at(half)[0] << 8 | pending_at(half)[1]), err);
 		return rc < 0 ? rc : half_run(conn, half, err);
@@ -323,7 +375,8 @@ int half_run(struct net_conn *conn, struct net_half *half, struct err *err)
 		conn->row.undecrypted[half->sender]++;
 		rc = build_gap(conn, half, half->pending_time_ns,
 			       "a chunk of the message could not be decrypted", err);
-		seek_begin(conn, half, NET_SEEK_NONCES, 0);
+		if (rc >= 0)
+			rc = seek_begin(conn, half, NET_SEEK_NONCES, 0, err);
 		if (rc >= 0)
 			rc = run_seek(conn, half, err);
 	}
@@ -336,7 +389,8 @@ int half_settle(struct net_conn *conn, struct net_half *half, struct err *err)
 	while (rc >= 0 && half->state == HALF_OPEN && pending_len(half) > 2) {
 		rc = build_gap(conn, half, half->pending_time_ns,
 			       "the chunk that would complete the message never came", err);
-		seek_begin(conn, half, NET_SEEK_NONCES, 0);
+		if (rc >= 0)
+			rc = seek_begin(conn, half, NET_SEEK_NONCES, 0, err);
 		if (rc >= 0)
 			rc = run_seek(conn, half, err);
 	}

@@ -227,6 +227,15 @@ int net_open(const struct net_key *key, const uint8_t nonce[NET_NONCE_BYTES], co
 										      : -EBADMSG;
 }
 
+void net_key_stream(const struct net_key *key, const uint8_t nonce[NET_NONCE_BYTES], uint8_t *to,
+		    size_t len)
+{
+	uint8_t block[64];
+	crypto_stream_xsalsa20(block, sizeof(block), nonce, key->bytes);
+	memcpy(to, block + 32, len < 32 ? len : 32);
+	sodium_memzero(block, sizeof(block));
+}
+
 void net_sha256_hex(const void *bytes, size_t len, char out[65])
 {
 	uint8_t digest[crypto_hash_sha256_BYTES];

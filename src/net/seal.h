@@ -68,6 +68,13 @@ void net_nonce_add(uint8_t nonce[NET_NONCE_BYTES], uint64_t n);
 int net_open(const struct net_key *key, const uint8_t nonce[NET_NONCE_BYTES], const uint8_t *body,
 	     size_t len, uint8_t *plain);
 
+/**
+ * net_key_stream() - the first @len bytes that sealing mixes with a plaintext (at most 32): XSalsa20 behind the 32 bytes
+ * that become the authenticator's key.
+ */
+void net_key_stream(const struct net_key *key, const uint8_t nonce[NET_NONCE_BYTES], uint8_t *to,
+		    size_t len);
+
 /** net_sha256_hex() - digest as 64 lower-case hex digits and a NUL. */
 void net_sha256_hex(const void *bytes, size_t len, char out[65]);
 

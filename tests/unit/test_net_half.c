@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The way back into a sealed stream, at the budget of live recording: random chunks, cuts and pieces. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <sodium.h>
+
+#include "base/buf.h"
+#include "net/conn.h"
+#include "net/seal.h"
+#include "net/starts.h"
+
+#define MESSAGES_MAX 4096
+
+struct fixture {
+	struct net_identity *identity;
+	struct net_keyring keyring;
+	struct net_key *key;
+	struct buf hello[2]; /* of initiator and responder */
+	uint8_t nonce[NET_NONCE_BYTES];
+	/* what the initiator sends behind its connection message: chunk @i fills [start[i], start[i + 1]) */
+	struct buf stream;
+	size_t start[MESSAGES_MAX + 1], count;
+	struct message_sink sink;
+	uint8_t decoded[MESSAGES_MAX];
+	uint64_t seed;
+};
+
+static uint64_t any(struct fixture *f, uint64_t below)
+{
+	f->seed ^= f->seed << 13;
+	f->seed ^= f->seed >> 7;
+	f->seed ^= f->seed << 17;
+	return f->seed % below;
+}
+
+static int on_connection(struct message_sink *sink, const struct message_connection *c,
+			 struct err *err)
+{
+	(void)sink, (void)c, (void)err;
+	return 0;
+}
+
+static int on_chunk(struct message_sink *sink, const struct message_chunk *chunk, struct err *err)
+{
+	(void)sink, (void)chunk, (void)err;
+	return 0;
+}
+
+/* A message's first bytes are its number. */
+static int on_message(struct message_sink *sink, const struct message *message, struct err *err)
+{
+	struct fixture *f = (void *)((char *)sink - offsetof(struct fixture, sink));
+	(void)err;
+	if (message->sender != 0 || message->plain_len < 10 || message->first_chunk < 3)
+		return 0;
+	uint32_t number;
+	memcpy(&number, message->plain + 6, sizeof(number));
+	if (number < MESSAGES_MAX)
+		f->decoded[number] = 1;
+	return 0;
+}
+
+static void read_hellos(struct fixture *f)
+{
+	char path[512], *line = NULL;
+	size_t cap = 0;
+	snprintf(path, sizeof(path), "%s/captures/octez-outgoing/stream.jsonl",
+		 getenv("TEZOS_VECTORS"));
+	FILE *file = fopen(path, "re");
+	assert_non_null(file);
+	for (int i = 0; i < 3 && getline(&line, &cap, file) > 0; i++) {
+		json_t *record = json_loads(line, 0, NULL);
+		assert_non_null(record);
+		const char *hex = json_string_value(json_object_get(record, "hex")),
+			   *from = json_string_value(json_object_get(record, "from"));
+		struct buf *to = &f->hello[strcmp(from, "responder") == 0];
+		uint8_t bytes[512];
+		size_t len = 0;
+		assert_int_equal(
+			sodium_hex2bin(bytes, sizeof(bytes), hex, strlen(hex), NULL, &len, NULL),
+			0);
+		buf_put(to, bytes, len);
+		json_decref(record);
+	}
+	free(line);
+	fclose(file);
+}
+
+static void setup(struct fixture *f, uint64_t seed)
+{
+	struct err err = { 0 };
+	char path[512];
+	uint8_t other[NET_NONCE_BYTES];
+	memset(f, 0, sizeof(*f));
+	f->seed = seed;
+	f->sink = (struct message_sink){ on_connection, on_chunk, on_message };
+	assert_int_equal(net_seal_init(&err), 0);
+	snprintf(path, sizeof(path), "%s/identities/drone-1.json", getenv("TEZOS_VECTORS"));
+	f->identity = net_identity_load(path, &err);
+	assert_non_null(f->identity);
+	f->keyring.identities = &f->identity;
+	f->keyring.count = 1;
+	read_hellos(f);
+	f->key = net_key_new(f->identity, (const uint8_t *)f->hello[1].data + 4);
+	assert_non_null(f->key);
+	net_start_nonces((const uint8_t *)f->hello[0].data, f->hello[0].len,
+			 (const uint8_t *)f->hello[1].data, f->hello[1].len, f->nonce, other);
+}
+
+static void teardown(struct fixture *f)
+{
+	net_key_free(f->key);
+	net_identity_free(f->identity);
+	for (int i = 0; i < 2; i++)
+		buf_fini(&f->hello[i]);
+	buf_fini(&f->stream);
+}
+
+static void seal(struct fixture *f, const uint8_t *plain, size_t len)
+{
+	static uint8_t chunk[2 + 65535];
+	chunk[0] = (uint8_t)((len + NET_AUTH_BYTES) >> 8);
+	chunk[1] = (uint8_t)(len + NET_AUTH_BYTES);
+	assert_int_equal(
+		crypto_box_easy_afternm(chunk + 2, plain, len, f->nonce, net_key_peek(f->key)), 0);
+	net_nonce_add(f->nonce, 1);
+	buf_put(&f->stream, chunk, 2 + NET_AUTH_BYTES + len);
+	f->start[++f->count] = f->stream.len;
+}
+
+/* A message of @len bytes with its number in front: an operation's body is read by nobody here. */
+static void add_message(struct fixture *f, size_t len)
+{
+	static uint8_t plain[65535 - NET_AUTH_BYTES];
+	uint32_t number = (uint32_t)f->count;
+	assert_true(len >= 10 && len <= sizeof(plain));
+	for (size_t i = 0; i < len; i++)
+		plain[i] = (uint8_t)any(f, 256);
+	plain[0] = plain[1] = 0;
+	plain[2] = (uint8_t)((len - 4) >> 8);
+	plain[3] = (uint8_t)(len - 4);
+	plain[4] = 0;
+	plain[5] = 0x31;
+	memcpy(plain + 6, &number, sizeof(number));
+	seal(f, plain, len);
+}
+
+static void make_stream(struct fixture *f, size_t messages, size_t smallest, size_t largest)
+{
+	static const uint8_t metadata[2], ack[1];
+	seal(f, metadata, sizeof(metadata));
+	seal(f, ack, sizeof(ack));
+	while (messages--)
+		add_message(f, smallest + any(f, largest - smallest + 1));
+}
+
+static void feed(struct net_conn *conn, int from_initiator, const void *bytes, size_t len)
+{
+	struct err err = { 0 };
+	if (net_conn_feed(conn, from_initiator, 1, bytes, len, &err) < 0)
+		fail_msg("%s", err.msg);
+}
+
+/* All but [@from, @from + @lost), in pieces of @piece bytes that heed no chunk; @told = the length of the gap is known. */
+static void play(struct fixture *f, size_t from, size_t lost, size_t piece, int told)
+{
+	struct err err = { 0 };
+	struct net_conn_opt opt = {
+		.id = 1, .role = NET_ROLE_INITIATOR, .keyring = &f->keyring, .sink = &f->sink
+	};
+	struct net_conn *conn = net_conn_new(&opt, &err);
+	assert_non_null(conn);
+	memset(f->decoded, 0, sizeof(f->decoded));
+	feed(conn, 1, f->hello[0].data, f->hello[0].len);
+	feed(conn, 0, f->hello[1].data, f->hello[1].len);
+	for (size_t at = 0; at < f->stream.len;) {
+		size_t end = at < from ? from : f->stream.len,
+		       len = end - at < piece ? end - at : piece;
+		if (at == from) {
+			assert_true(net_conn_gap(conn, 1, 1, told ? lost : 0, &err) >= 0);
+			at += lost;
+			continue;
+		}
+		feed(conn, 1, f->stream.data + at, len);
+		at += len;
+	}
+	assert_true(net_conn_close(conn, 1, "end", &err) >= 0);
+}
+
+/* Every message whose chunk lies on one side of the gap was decoded. */
+static void judge(const struct fixture *f, size_t from, size_t lost)
+{
+	for (size_t i = 2; i < f->count; i++) {
+		if (f->start[i + 1] <= from || f->start[i] >= from + lost) {
+			if (!f->decoded[i])
+				fail_msg("message %zu of %zu was not decoded: [%zu, %zu), lost %zu "
+					 "at %zu",
+					 i, f->count, f->start[i], f->start[i + 1], lost, from);
+		}
+	}
+}
+
+static void the_first_message_behind_a_gap_is_found_wherever_it_begins(void **state)
+{
+	static const struct {
+		size_t lost, smallest, largest, piece;
+	} cases[] = {
+		{ 1448, 20000, 40000, 4096 },   { 16384, 5000, 30000, 8192 },
+		{ 16384, 12000, 60000, 1448 },  { 1448, 100, 65000, 65483 },
+		{ 40, 100, 300, 1000 },         { 200000, 100, 3000, 32768 },
+		{ 1000000, 100, 60000, 16384 },
+	};
+	static struct fixture f;
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		setup(&f, 88172645463325252ull + i);
+		size_t mean = (cases[i].smallest + cases[i].largest) / 2,
+		       messages = (cases[i].lost + 400000) / mean + 20;
+		make_stream(&f, messages < MESSAGES_MAX - 2 ? messages : MESSAGES_MAX - 2,
+			    cases[i].smallest, cases[i].largest);
+		for (int round = 0; round < 4; round++) {
+			size_t from = f.start[4] + any(&f, f.start[6] - f.start[4]);
+			assert_true(from + cases[i].lost < f.start[f.count - 3]);
+			play(&f, from, cases[i].lost, cases[i].piece, round & 1);
+			judge(&f, from, cases[i].lost);
+		}
+		teardown(&f);
+	}
+}
+
+static void nonces_that_fit_a_place_are_told_nearest_first_and_completely(void **state)
+{
+	static struct fixture f;
+	(void)state;
+	setup(&f, 7);
+	uint8_t first[NET_NONCE_BYTES];
+	memcpy(first, f.nonce, sizeof(first));
+	make_stream(&f, 1000, 10, 200);
+	struct net_starts *starts = net_starts_new(f.key, first, f.count);
+	assert_non_null(starts);
+	for (size_t i = 2; i < f.count; i++) {
+		const uint8_t *chunk = (const uint8_t *)f.stream.data + f.start[i];
+		struct net_start start;
+		uint64_t cursor = 0;
+		int found = 0;
+		while (net_starts_next(starts, chunk + 2 + NET_AUTH_BYTES, &cursor, &start)) {
+			if (start.missed == i) {
+				assert_int_equal(start.size + 4,
+						 f.start[i + 1] - f.start[i] - 2 - NET_AUTH_BYTES);
+				found++;
+			}
+		}
+		assert_int_equal(found, 1);
+	}
+	net_starts_free(starts);
+	teardown(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_first_message_behind_a_gap_is_found_wherever_it_begins),
+		cmocka_unit_test(nonces_that_fit_a_place_are_told_nearest_first_and_completely),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
