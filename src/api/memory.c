@@ -6,16 +6,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/jsonw.h"
+#include "base/text.h"
 #include "out/regions.h"
+#include "proc/group.h"
 #include "proc/text.h"
+
+#define GROWTH_NS 600000000000ull /* what grew: in ten minutes, unless `since` says otherwise */
 
 struct ask {
 	int32_t pid;
 	uint64_t top;
 	enum { COMPAT, TEXT, JSON, PROM, CSV } format;
-	enum { GROUP_ALL, GROUP_LABEL, GROUP_VMA, GROUP_THREAD } group;
+	enum { BY_ALL, BY_LABEL, BY_VMA, BY_THREAD, BY_FILE, BY_MODULE } group;
+	uint64_t since_ns; /* with growth: from when on */
+	int growth;
 	enum regions_sort sort;
 	int full, hide;
 };
@@ -72,11 +79,18 @@ static int arg_word(const struct http_request *request, const char *key, const c
 	return -EINVAL;
 }
 
+static uint64_t wall_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static int parse(const struct http_request *request, struct ask *ask, struct http_reply *reply)
 {
 	static const char *const formats[] = { "text", "json", "prom", "csv" };
-	static const char *const groups[] = { "all", "label", "vma", "thread" };
-	static const char *const sorts[] = { "rss", "pss", "swap", "virtual" };
+	static const char *const groups[] = { "all", "label", "vma", "thread", "file", "module" };
+	static const char *const sorts[] = { "rss", "pss", "swap", "virtual", "growth" };
 	static const char *const switches[] = { "0", "1" };
 	static const char *const visible[] = { "off", "on" };
 	int format = -1, group = 0, sort = 0, full = -1, addresses = 1;
@@ -97,8 +111,8 @@ static int parse(const struct http_request *request, struct ask *ask, struct htt
 		ask->top = n;
 	}
 	if (arg_word(request, "format", formats, 4, &format, reply) < 0 ||
-	    arg_word(request, "group", groups, 4, &group, reply) < 0 ||
-	    arg_word(request, "sort", sorts, 4, &sort, reply) < 0 ||
+	    arg_word(request, "group", groups, 6, &group, reply) < 0 ||
+	    arg_word(request, "sort", sorts, 5, &sort, reply) < 0 ||
 	    arg_word(request, "full", switches, 2, &full, reply) < 0 ||
 	    arg_word(request, "addresses", visible, 2, &addresses, reply) < 0)
 		return -EINVAL;
@@ -106,6 +120,11 @@ static int parse(const struct http_request *request, struct ask *ask, struct htt
 	ask->group = (unsigned)group;
 	ask->sort = (enum regions_sort)sort;
 	ask->hide = !addresses;
+	uint64_t now = wall_ns();
+	ask->since_ns = now > GROWTH_NS ? now - GROWTH_NS : 0;
+	if (memory_arg_time(request, "since", now, &ask->since_ns, reply) < 0)
+		return -EINVAL;
+	ask->growth = ask->sort == REGIONS_BY_GROWTH || http_request_arg(request, "since");
 	/* the known layout tells PSS, which only a full reading has */
 	ask->full = full < 0 ? ask->format == COMPAT || ask->sort == REGIONS_BY_PSS : full;
 	if (!ask->full && (ask->format == COMPAT || ask->sort == REGIONS_BY_PSS)) {
@@ -116,36 +135,126 @@ static int parse(const struct http_request *request, struct ask *ask, struct htt
 	return 0;
 }
 
-static void put_text(const struct ask *ask, const struct breakdown *b, struct buf *to)
+/* Of each row of classes: what it has more than then. Labels that were not there then had nothing. */
+static int64_t *growth_since(const struct memory_facts *facts, const struct breakdown *b,
+			     uint64_t since_ns)
 {
-	struct regions_text_opt opt = { .width = 120, .top = ask->top, .sort = ask->sort };
+	size_t keys = history_keys(facts->history);
+	struct history_point *then = calloc(keys + 1, sizeof(*then));
+	int64_t *growth = calloc(b->class_count + 1, sizeof(*growth));
+	if (!then || !growth) {
+		free(then);
+		free(growth);
+		return NULL;
+	}
+	memory_at(facts->history, since_ns, then, keys);
+	for (size_t i = 0; i < b->class_count; i++) {
+		const struct class_row *row = &b->classes[i];
+		int key = history_find(facts->history, region_class_name(row->class), row->label);
+		growth[i] = (int64_t)row->rss_bytes -
+			    (int64_t)(key >= 0 && (size_t)key < keys ? then[key].rss_bytes : 0);
+	}
+	free(then);
+	return growth;
+}
+
+struct grown {
+	size_t row;
+	int64_t bytes;
+};
+
+static int by_size(const void *a, const void *b)
+{
+	const struct grown *x = a, *y = b;
+	uint64_t v = (uint64_t)llabs(x->bytes), w = (uint64_t)llabs(y->bytes);
+	return v < w ? 1 : v > w ? -1 : x->row < y->row ? -1 : x->row > y->row;
+}
+
+/* The labels that changed, the largest change first. */
+static void put_growth(const struct ask *ask, const struct breakdown *b, const int64_t *growth,
+		       struct buf *to)
+{
+	struct grown *rows = malloc((b->class_count + 1) * sizeof(*rows));
+	size_t count = 0;
+	if (!rows) {
+		to->failed = 1;
+		return;
+	}
+	for (size_t i = 0; i < b->class_count; i++)
+		if (growth[i])
+			rows[count++] = (struct grown){ i, growth[i] };
+	qsort(rows, count, sizeof(*rows), by_size);
+	buf_printf(to, "changed since %llu\n", (unsigned long long)(ask->since_ns / 1000000000u));
+	for (size_t i = 0; i < count && i < ask->top; i++) {
+		const struct class_row *row = &b->classes[rows[i].row];
+		char size[TEXT_NUMBER_MAX];
+		text_bytes(size, (uint64_t)llabs(rows[i].bytes));
+		buf_printf(to, "%c%-12s %-18s ", rows[i].bytes < 0 ? '-' : '+', size,
+			   region_class_name(row->class));
+		text_escape(to, row->label, 0);
+		buf_putc(to, '\n');
+	}
+	buf_putc(to, '\n');
+	free(rows);
+}
+
+static void put_groups(const struct breakdown *b, enum regions_group by,
+		       const struct regions_text_opt *opt, struct buf *to)
+{
+	size_t count;
+	/* growth is known by label, not by file */
+	enum regions_sort sort = opt->sort == REGIONS_BY_GROWTH ? REGIONS_BY_RSS : opt->sort;
+	struct class_row *rows = breakdown_group(b, by, sort, &count);
+	if (rows)
+		regions_text_groups(to, b, rows, count, opt);
+	else
+		to->failed = 1;
+	free(rows);
+}
+
+static void put_text(const struct ask *ask, const struct breakdown *b, const int64_t *growth,
+		     struct buf *to)
+{
+	struct regions_text_opt opt = {
+		.width = 120, .top = ask->top, .sort = ask->sort, .growth = growth
+	};
 	switch (ask->group) {
-	case GROUP_ALL:
+	case BY_ALL:
 		regions_text(to, b, &opt);
 		break;
-	case GROUP_LABEL:
+	case BY_LABEL:
 		opt.all_labels = 1;
 		regions_text_head(to, b, &opt);
 		regions_text_classes(to, b, &opt);
 		break;
-	case GROUP_VMA:
+	case BY_VMA:
 		regions_text_head(to, b, &opt);
 		regions_text_mappings(to, b, &opt);
 		break;
-	case GROUP_THREAD:
+	case BY_THREAD:
 		regions_text_head(to, b, &opt);
 		regions_text_threads(to, b, &opt);
 		break;
+	case BY_FILE:
+		regions_text_head(to, b, &opt);
+		put_groups(b, GROUP_FILE, &opt, to);
+		break;
+	case BY_MODULE:
+		regions_text_head(to, b, &opt);
+		put_groups(b, GROUP_MODULE, &opt, to);
+		break;
 	}
+	if (growth)
+		put_growth(ask, b, growth, to);
 }
 
 /* Writers that want a stream get one in memory. */
-static int put_stream(const struct ask *ask, const struct memory_shot *shot, struct buf *to,
-		      struct err *err)
+static int put_stream(const struct ask *ask, const struct memory_shot *shot, const int64_t *growth,
+		      struct buf *to, struct err *err)
 {
-	struct out_regions_opt opt = { .top = ask->top,
-				       .sort = ask->sort,
-				       .no_addresses = ask->hide };
+	struct out_regions_opt opt = {
+		.top = ask->top, .sort = ask->sort, .growth = growth, .no_addresses = ask->hide
+	};
 	char *text = NULL;
 	size_t len = 0;
 	FILE *stream = open_memstream(&text, &len);
@@ -177,7 +286,7 @@ void memory_debug(void *ctx, const struct http_request *request, struct http_rep
 	if (parse(request, &ask, reply) < 0)
 		return;
 	ask.hide |= source->hide_addresses;
-	if (ask.hide && (ask.format == COMPAT || ask.format == TEXT) && ask.group != GROUP_LABEL) {
+	if (ask.hide && (ask.format == COMPAT || ask.format == TEXT) && ask.group != BY_LABEL) {
 		/* those layouts are rows of addresses: without them the sums are left */
 		ask.top = 0;
 	}
@@ -194,6 +303,15 @@ void memory_debug(void *ctx, const struct http_request *request, struct http_rep
 					 err.msg);
 		return;
 	}
+	int64_t *growth = NULL;
+	struct memory_facts facts;
+	if (ask.growth && (memory_find(source, ask.pid, &facts, reply) < 0 ||
+			   !(growth = growth_since(&facts, shot.breakdown, ask.since_ns)))) {
+		source->put(source->ctx, &shot);
+		if (!reply->status || reply->status == 200)
+			http_reply_error(reply, 500, "out of memory");
+		return;
+	}
 	int rc = 0;
 	if (ask.format == COMPAT) {
 		char title[64];
@@ -201,14 +319,15 @@ void memory_debug(void *ctx, const struct http_request *request, struct http_rep
 			 (unsigned long long)ask.top);
 		regions_compat(&reply->body, shot.breakdown, ask.top, title);
 	} else if (ask.format == TEXT) {
-		put_text(&ask, shot.breakdown, &reply->body);
+		put_text(&ask, shot.breakdown, growth, &reply->body);
 	} else {
-		rc = put_stream(&ask, &shot, &reply->body, &err);
+		rc = put_stream(&ask, &shot, growth, &reply->body, &err);
 	}
 	reply->content_type = ask.format == JSON  ? NULL
 			      : ask.format == CSV ? "text/csv; charset=utf-8"
 						  : "text/plain; charset=utf-8";
 	source->put(source->ctx, &shot);
+	free(growth);
 	if (rc < 0)
 		http_reply_err(reply, &err);
 }

@@ -80,6 +80,12 @@ int memory_history_put(FILE *to, const struct memory_facts *facts,
 void memory_metrics_put(const struct memory_source *source, struct buf *out);
 
 /* Shared by these files. */
+/** memory_arg_time() - `@key`: "-5m" before @now_ns, or seconds since 1970; @time_ns stays where it is absent. -EINVAL with a 400. */
+int memory_arg_time(const struct http_request *request, const char *key, uint64_t now_ns,
+		    uint64_t *time_ns, struct http_reply *reply);
+/** memory_at() - history_at(); a moment before the first sample is the first sample: what was kept does not reach further. */
+void memory_at(const struct history *history, uint64_t time_ns, struct history_point *at,
+	       size_t keys);
 /** memory_arg_pid() - `pid`: 0 where absent, -1 with a 400 in @reply. */
 int32_t memory_arg_pid(const struct http_request *request, struct http_reply *reply);
 /** memory_find() - facts of @pid (0: the first); -1 with a 404 in @reply. */

@@ -47,7 +47,7 @@ static int parse_time(const char *text, uint64_t now_ns, uint64_t *time_ns)
 	return 0;
 }
 
-static int arg_time(const struct http_request *request, const char *key, uint64_t now_ns,
+int memory_arg_time(const struct http_request *request, const char *key, uint64_t now_ns,
 		    uint64_t *time_ns, struct http_reply *reply)
 {
 	const char *text = http_request_arg(request, key);
@@ -202,8 +202,8 @@ void memory_history(void *ctx, const struct http_request *request, struct http_r
 	struct memory_facts facts;
 	const char *points = http_request_arg(request, "points");
 	int32_t pid = memory_arg_pid(request, reply);
-	if (pid < 0 || arg_time(request, "from", now, &ask.from_ns, reply) < 0 ||
-	    arg_time(request, "to", now, &ask.to_ns, reply) < 0)
+	if (pid < 0 || memory_arg_time(request, "from", now, &ask.from_ns, reply) < 0 ||
+	    memory_arg_time(request, "to", now, &ask.to_ns, reply) < 0)
 		return;
 	if (points && strcmp(points, "0") != 0 && strcmp(points, "1") != 0) {
 		http_reply_error(reply, 400, "'points' is one of 0, 1, not '%.40s'", points);
@@ -253,6 +253,19 @@ static void put_change(struct jsonw *json, const struct history *h, size_t key,
 	jsonw_object_end(json);
 }
 
+void memory_at(const struct history *history, uint64_t time_ns, struct history_point *at,
+	       size_t keys)
+{
+	struct history_point *points;
+	size_t count;
+	if (history_at(history, time_ns, at, keys) == 0 ||
+	    history_series(history, 0, 0, UINT64_MAX, &points, &count) < 0)
+		return;
+	if (count)
+		history_at(history, points[0].time_ns, at, keys);
+	free(points);
+}
+
 void memory_diff(void *ctx, const struct http_request *request, struct http_reply *reply)
 {
 	const struct memory_source *source = ctx;
@@ -260,8 +273,8 @@ void memory_diff(void *ctx, const struct http_request *request, struct http_repl
 		 times[2] = { now > 600 * SECOND_NS ? now - 600 * SECOND_NS : 0, now };
 	struct memory_facts facts;
 	int32_t pid = memory_arg_pid(request, reply);
-	if (pid < 0 || arg_time(request, "a", now, &times[0], reply) < 0 ||
-	    arg_time(request, "b", now, &times[1], reply) < 0 ||
+	if (pid < 0 || memory_arg_time(request, "a", now, &times[0], reply) < 0 ||
+	    memory_arg_time(request, "b", now, &times[1], reply) < 0 ||
 	    memory_find(source, pid, &facts, reply) < 0)
 		return;
 	size_t keys = history_keys(facts.history), changed = 0, len = 0;
@@ -273,17 +286,7 @@ void memory_diff(void *ctx, const struct http_request *request, struct http_repl
 		http_reply_error(reply, 500, "out of memory");
 		goto out;
 	}
-	/* a moment before the first sample is the first sample: what was kept does not reach further */
-	int early = history_at(facts.history, times[0], a, keys) < 0;
-	if (early) {
-		struct history_point *points;
-		size_t count;
-		if (history_series(facts.history, 0, 0, now, &points, &count) == 0) {
-			if (count)
-				history_at(facts.history, points[0].time_ns, a, keys);
-			free(points);
-		}
-	}
+	memory_at(facts.history, times[0], a, keys);
 	history_at(facts.history, times[1], b, keys);
 	for (size_t i = 1; i < keys; i++) {
 		int64_t delta = (int64_t)(b[i].rss_bytes - a[i].rss_bytes);

@@ -21,7 +21,7 @@ static void known(struct jsonw *json, const char *key, uint64_t value)
 	number(json, key, value, value != UINT64_MAX);
 }
 
-static void put_classes(struct jsonw *json, const struct breakdown *b)
+static void put_classes(struct jsonw *json, const struct breakdown *b, const int64_t *growth)
 {
 	jsonw_array(json, "classes");
 	for (size_t i = 0; i < b->class_count; i++) {
@@ -44,6 +44,8 @@ static void put_classes(struct jsonw *json, const struct breakdown *b)
 		number(json, "ksm_bytes", row->ksm_bytes, b->full);
 		number(json, "locked_bytes", row->locked_bytes, b->full);
 		number(json, "referenced_bytes", row->referenced_bytes, b->full);
+		if (growth)
+			jsonw_i64(json, "growth_bytes", growth[i]);
 		jsonw_object_end(json);
 	}
 	jsonw_array_end(json);
@@ -128,7 +130,7 @@ static void put_allocators(struct jsonw *json, const struct breakdown *b)
 int out_regions_json(struct jsonw *json, const char *key, const struct breakdown *b,
 		     const struct out_regions_opt *opt, uint64_t age_ns, struct err *err)
 {
-	const struct region **list = regions_order(b, opt->sort);
+	const struct region **list = regions_order(b, opt->sort, opt->growth);
 	if (!list)
 		return err_set(err, -ENOMEM, "cannot write JSON");
 	jsonw_object(json, key);
@@ -145,7 +147,7 @@ int out_regions_json(struct jsonw *json, const char *key, const struct breakdown
 	jsonw_u64(json, "own_rss_bytes", b->own_rss_bytes);
 	known(json, "page_table_bytes", b->totals.page_table_bytes);
 	jsonw_u64(json, "mappings", b->region_total);
-	put_classes(json, b);
+	put_classes(json, b, opt->growth);
 	jsonw_array(json, "regions");
 	size_t limit = opt->all ? b->region_count : opt->top;
 	for (size_t i = 0; i < b->region_count && i < limit; i++)
@@ -184,7 +186,7 @@ static void csv_text(FILE *to, const char *text)
 int out_regions_csv(FILE *to, const struct breakdown *b, const struct out_regions_opt *opt,
 		    int header, struct err *err)
 {
-	const struct region **list = regions_order(b, opt->sort);
+	const struct region **list = regions_order(b, opt->sort, opt->growth);
 	if (!list)
 		return err_set(err, -ENOMEM, "cannot write CSV");
 	if (header)

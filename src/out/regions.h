@@ -14,6 +14,8 @@ struct out_regions_opt {
 	size_t top; /* mappings in the result; 0 = none */
 	int all;    /* every mapping */
 	enum regions_sort sort;
+	const int64_t *
+		growth; /* of each row of classes, bytes since some time: `growth_bytes`; NULL: not asked for */
 	int no_addresses; /* HTTP's addresses=off: addresses are 0, ASLR stays worth something */
 };
 

@@ -89,7 +89,7 @@ static void table(struct buf *to, const struct breakdown *b, size_t top, const c
 	for (int i = 0; i < 120; i++)
 		buf_putc(to, '-');
 	buf_putc(to, '\n');
-	const struct region **list = regions_order(b, REGIONS_BY_RSS);
+	const struct region **list = regions_order(b, REGIONS_BY_RSS, NULL);
 	if (!list) {
 		to->failed = 1;
 		return;

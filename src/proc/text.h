@@ -9,7 +9,13 @@
 #include "base/buf.h"
 #include "proc/breakdown.h"
 
-enum regions_sort { REGIONS_BY_RSS, REGIONS_BY_PSS, REGIONS_BY_SWAP, REGIONS_BY_VIRTUAL };
+enum regions_sort {
+	REGIONS_BY_RSS,
+	REGIONS_BY_PSS,
+	REGIONS_BY_SWAP,
+	REGIONS_BY_VIRTUAL,
+	REGIONS_BY_GROWTH /* of the label: needs growth */
+};
 
 struct regions_text_opt {
 	int width;      /* columns; 0 = 100 */
@@ -20,6 +26,8 @@ struct regions_text_opt {
 	int all;        /* every mapping with RSS, swap or huge pages */
 	int all_labels; /* no "... 12 more" */
 	enum regions_sort sort;
+	const int64_t
+		*growth; /* of each row of classes, bytes of RSS since some time; NULL: not known */
 };
 
 /** regions_text() - the page: sums, classes with their labels, threads, allocators, the largest mappings. */
@@ -42,7 +50,11 @@ void regions_text_mappings(struct buf *to, const struct breakdown *b,
  */
 void regions_compat(struct buf *to, const struct breakdown *b, size_t top, const char *title);
 
-/** regions_order() - pointers to the kept mappings, largest by @sort first, ties by address; malloc'd, NULL without memory. */
-const struct region **regions_order(const struct breakdown *b, enum regions_sort sort);
+/**
+ * regions_order() - pointers to the kept mappings, largest by @sort first, ties by RSS and address; malloc'd, NULL without memory.
+ * @growth: as in struct regions_text_opt, for REGIONS_BY_GROWTH alone.
+ */
+const struct region **regions_order(const struct breakdown *b, enum regions_sort sort,
+				    const int64_t *growth);
 
 #endif

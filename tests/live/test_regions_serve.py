@@ -88,10 +88,10 @@ def served(byteledger, prog, *options, program=("glibcheap", "16", "2")):
     with Program(prog(program[0]), *program[1:]) as target, \
             Watch(byteledger, target.pid, "--serve", "127.0.0.1:0", *options) as watch:
         url = watch.url()
-        # the first look comes right behind the start
+        # the first look comes right behind the start; who asks before it gets a full reading
         deadline = time.monotonic() + 30
-        while fetch(url + "/debug/memory?full=0&format=json")[0] != 200 and time.monotonic() < deadline:
-            pass
+        while json.loads(fetch(url + "/debug/memory?full=0&format=json")[2])["pss_bytes"] is not None:
+            assert time.monotonic() < deadline
         yield url, target, watch
 
 
@@ -123,7 +123,8 @@ def test_debug_memory_has_every_layout_and_parameter(byteledger, prog):
         assert again["time_ns"] == full["time_ns"] and again["age_ns"] > 0
         status, headers, csv = fetch(url + "/debug/memory?format=csv&top=5")
         assert status == 200 and headers["Content-Type"].startswith("text/csv") and csv.count("\n") == 6
-        for group, word in (("label", "malloc arenas"), ("vma", "[heap]"), ("thread", "glibcheap"), ("all", "[heap]")):
+        for group, word in (("label", "malloc arenas"), ("vma", "[heap]"), ("thread", "glibcheap"), ("all", "[heap]"),
+                            ("file", "/libc.so.6"), ("module", "    libc.so.6\n")):
             assert word in fetch(f"{url}/debug/memory?format=text&group={group}")[2]
         assert "byteledger_resident_bytes{" in fetch(url + "/debug/memory?format=prom")[2]
         hidden = json.loads(fetch(url + "/debug/memory?format=json&addresses=off&top=50")[2])
@@ -131,8 +132,31 @@ def test_debug_memory_has_every_layout_and_parameter(byteledger, prog):
         assert fetch(f"{url}/debug/memory?pid={target.pid}&format=json")[0] == 200
 
 
-@pytest.mark.parametrize("query", ["top=-1", "top=", "top=10001", "top=1e3", "top=99999999999999999999", "format=xml", "group=x",
-                                   "sort=growth%00", "full=2", "addresses=1", "pid=-1", "pid=x", "full=0", "sort=pss&full=0&format=json"])
+def test_what_grew_since_a_time_comes_first(byteledger, prog):
+    with served(byteledger, prog, "--watch", "0.2", program=("leaker", "leak", "512", "20")) as (url, target, _):
+        since = time.time() + 0.5
+        deadline = time.monotonic() + 60
+        while True:
+            status, _, text = fetch(f"{url}/debug/memory?format=json&sort=growth&since={since:.0f}&top=10000")
+            assert status == 200, text
+            seen = json.loads(text)
+            grown = {(c["class"], c["label"]): c["growth_bytes"] for c in seen["classes"]}
+            most = max(grown, key=grown.get)
+            if grown[most] > 8 << 20:
+                break
+            assert time.monotonic() < deadline, grown
+            time.sleep(0.2)
+        # the leak is what grew, and its mappings lead; nothing else that is larger does
+        order = [(r["class"], r["label"]) for r in seen["regions"]]
+        assert order[0] == most and [grown.get(o, 0) for o in order] == sorted((grown.get(o, 0) for o in order), reverse=True)
+        text = fetch(f"{url}/debug/memory?format=text&since=-10m&top=5")[2]
+        assert re.search(r"^\+[0-9.]+ MiB +" + re.escape(most[0]) + " +" + re.escape(most[1]), text, re.M), text
+        assert "growth_bytes" not in fetch(url + "/debug/memory?format=json")[2]
+        assert "libc" in fetch(url + "/debug/memory?format=text&group=module&sort=growth")[2]
+
+
+@pytest.mark.parametrize("query", ["since=x", "since=-5q", "sort=grow", "group=files", "top=-1", "top=", "top=10001", "top=1e3", "top=99999999999999999999", "format=xml", "group=x",
+                                   "sort=growth%20", "full=2", "addresses=1", "pid=-1", "pid=x", "full=0", "sort=pss&full=0&format=json"])
 def test_wrong_parameters_say_what_is_right(byteledger, prog, query):
     with served(byteledger, prog) as (url, _, _w):
         status, headers, text = fetch(url + "/debug/memory?" + query)
