@@ -239,9 +239,10 @@ static void reap(struct alert_runner *runner)
 {
 	for (int i = 0; i < JOBS_MAX; i++) {
 		struct job *job = &runner->jobs[i];
-		int status;
+		int status = 0;
 		if (job->state == COMMAND && waitpid(job->pid, &status, WNOHANG) != 0) {
 			job->state = FREE;
+			/* where whoever started us ignores SIGCHLD, there is no status to be had */
 			if (!WIFEXITED(status) || WEXITSTATUS(status))
 				snprintf(runner->failure, sizeof(runner->failure),
 					 "the alert's command ended with status %d",
@@ -290,11 +291,14 @@ int alert_runner_failed(struct alert_runner *runner, char *text, size_t size)
 	return failed;
 }
 
-static int busy(const struct alert_runner *runner)
+static int busy(const struct alert_runner *runner, int *posting)
 {
 	int count = 0;
-	for (int i = 0; i < JOBS_MAX; i++)
+	*posting = 0;
+	for (int i = 0; i < JOBS_MAX; i++) {
 		count += runner->jobs[i].state != FREE;
+		*posting += runner->jobs[i].state == POST || runner->jobs[i].state == POSTED;
+	}
 	return count;
 }
 
@@ -302,17 +306,20 @@ void alert_runner_free(struct alert_runner *runner)
 {
 	if (!runner)
 		return;
+	int posting = 0;
 	for (int tenths = 0; tenths < END_SECONDS * 10; tenths++) {
 		pthread_mutex_lock(&runner->lock);
 		reap(runner);
-		int left = busy(runner);
+		int left = busy(runner, &posting);
 		pthread_mutex_unlock(&runner->lock);
 		if (!left)
 			break;
 		struct timespec pause = { .tv_nsec = 100000000 };
 		nanosleep(&pause, NULL);
 	}
-	/* posts end by their own time limit; commands that still run are init's from now on */
+	/* commands that still run are init's from now on; a thread that is stuck looking up a name still needs its job */
+	if (posting)
+		return;
 	pthread_mutex_destroy(&runner->lock);
 	free(runner);
 }

@@ -14,6 +14,7 @@
 #include "model/history_impl.h"
 
 #define FRAME_ALONE 1u
+#define BEHIND_MS 60000u /* a clock that goes back by less costs no more than that */
 
 static const struct {
 	uint64_t period_ms, span_ms;
@@ -254,6 +255,20 @@ int history_add(struct history *h, uint64_t time_ns, const struct history_row *r
 	CLEANUP(buf_fini) struct buf frame = { 0 };
 	int rc = 0, file_rc = 0;
 	pthread_mutex_lock(&h->lock);
+	/* what was kept before is not given up for a clock that may be wrong; but it is said */
+	if (time_ms + BEHIND_MS < h->tiers[0].last_ms) {
+		uint64_t behind_s = (h->tiers[0].last_ms - time_ms) / 1000;
+		int said = h->behind;
+		h->behind = 1;
+		pthread_mutex_unlock(&h->lock);
+		free(now);
+		return said ? 0
+			    : err_set(err, -ESTALE,
+				      "cannot keep samples: the clock is %llu s behind the last "
+				      "one kept",
+				      (unsigned long long)behind_s);
+	}
+	h->behind = 0;
 	for (size_t i = 0; i < count; i++) {
 		int key = i ? key_of(h, rows[i].class, rows[i].label) : 0;
 		if (key < 0)

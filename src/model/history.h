@@ -62,7 +62,8 @@ void history_close(struct history *history);
 int history_start(struct history *history, const struct history_run *run, struct err *err);
 /**
  * history_add() - one sample of everything: labels that are not in @rows are 0 now. @rows[0] is the process as a whole (its
- * class and label are ignored). Times must not go back: an older one is ignored. A failed write keeps the sample in memory
+ * class and label are ignored). Times must not go back: an older one is left out, which is said once (-ESTALE) where
+ * it is older by more than a minute. A failed write keeps the sample in memory
  * and returns the error once; later ones are tried again.
  */
 int history_add(struct history *history, uint64_t time_ns, const struct history_row *rows,

@@ -50,7 +50,7 @@ struct history {
 	uint64_t file_bytes, damaged_bytes;
 	uint64_t kept_bytes; /* what a new file would take: decides when to write one */
 	size_t keys_written;
-	int failing;
+	int failing, behind;
 };
 
 /** history_decode() - feed @fn the time and values of each frame of @chunk; nonzero ends it. -EBADMSG for damaged bytes. */

@@ -14,7 +14,8 @@ struct watch {
 	struct watch_opt opt;
 	struct breakdown *last;
 	struct proc_totals totals;
-	uint64_t time_ns, due_ns, reading_due_ns, opened_ns;
+	uint64_t time_ns, time_at_ns; /* of the last look: the clock's, and CLOCK_MONOTONIC's */
+	uint64_t due_ns, reading_due_ns, opened_ns;
 	uint64_t pending_cpu_ns; /* since the last reading of mappings, to be earned back with it */
 	struct watch_cost cost;
 };
@@ -83,11 +84,18 @@ static int read_mappings(struct watch *w, struct err *err)
 	return 1;
 }
 
+uint64_t watch_time_next(uint64_t last_ns, uint64_t elapsed_ns, uint64_t clock_ns)
+{
+	return clock_ns > last_ns ? clock_ns : last_ns + elapsed_ns;
+}
+
 int watch_look(struct watch *w, struct err *err)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	int full = !w->cost.readings || now + w->opt.period_ns / 2 >= w->reading_due_ns;
-	w->time_ns = clock_ns(CLOCK_REALTIME);
+	w->time_ns = watch_time_next(w->time_ns, w->time_at_ns ? now - w->time_at_ns : 0,
+				     clock_ns(CLOCK_REALTIME));
+	w->time_at_ns = now;
 	int rc = full ? read_mappings(w, err) : totals_read(&w->target, &w->totals, err);
 	/* a zombie has no memory left: it ended */
 	if (rc >= 0 && w->totals.virtual_bytes == 0)

@@ -48,9 +48,14 @@ int watch_look(struct watch *watch, struct err *err);
 const struct breakdown *watch_breakdown(const struct watch *watch);
 /** watch_take() - the same, now the caller's (breakdown_free()). */
 struct breakdown *watch_take(struct watch *watch);
-/** watch_totals() - the sums of the last look; watch_time_ns() when that was (CLOCK_REALTIME). */
+/**
+ * watch_totals() - the sums of the last look; watch_time_ns() when that was: CLOCK_REALTIME, but it never goes back while
+ * one process is watched. A clock that was set back would leave history and alerts without a sample until it caught up.
+ */
 const struct proc_totals *watch_totals(const struct watch *watch);
 uint64_t watch_time_ns(const struct watch *watch);
+/** watch_time_next() - the time of a look @elapsed_ns behind the one of @last_ns, where the clock says @clock_ns. */
+uint64_t watch_time_next(uint64_t last_ns, uint64_t elapsed_ns, uint64_t clock_ns);
 const struct target *watch_target(const struct watch *watch);
 
 /** watch_due_ns() - when the next look is due, CLOCK_MONOTONIC. */

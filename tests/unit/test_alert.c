@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 
 #include <cmocka.h>
 
@@ -365,6 +366,29 @@ static void new_labels_steps_and_gaps_alert(void **state)
 	watch_fini(&w);
 }
 
+static void a_command_whose_end_cannot_be_learnt_has_not_failed(void **state)
+{
+	(void)state;
+	struct alert_runner *runner = alert_runner_new();
+	struct alert_action action;
+	struct alert_rule rule;
+	struct err err = { 0 };
+	char failure[256];
+	assert_int_equal(alert_action_parse("exec:exit 0", &action, &err), 0);
+	assert_int_equal(alert_parse("rss>1", &rule, &err), 0);
+	struct alert_event event = { .rule = &rule };
+	/* as a child of a program that ignores its children: the kernel keeps no status for us */
+	signal(SIGCHLD, SIG_IGN);
+	for (int i = 0; i < 20; i++) {
+		int rc;
+		while ((rc = alert_run(runner, &action, &event, &err)) == -EBUSY)
+			assert_int_equal(alert_runner_failed(runner, failure, sizeof(failure)), 0);
+		assert_int_equal(rc, 0);
+	}
+	alert_runner_free(runner);
+	signal(SIGCHLD, SIG_DFL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -381,6 +405,7 @@ int main(void)
 		cmocka_unit_test(a_leak_alerts_and_a_sawtooth_does_not),
 		cmocka_unit_test(an_eta_needs_growth_and_a_limit),
 		cmocka_unit_test(new_labels_steps_and_gaps_alert),
+		cmocka_unit_test(a_command_whose_end_cannot_be_learnt_has_not_failed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

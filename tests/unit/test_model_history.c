@@ -231,6 +231,24 @@ static void more_labels_than_fit_are_added_up(void **state)
 	history_close(h);
 }
 
+static void samples_behind_the_last_one_kept_are_left_out_and_that_is_said(void **state)
+{
+	(void)state;
+	struct history *h = open_history(NULL);
+	struct history_row row = { "", "", 999 * KIB, 0, 0, 0 };
+	struct err err = { 0 };
+	struct history_point now;
+	assert_int_equal(history_add(h, START + 7200 * SECOND, &row, 1, &err), 0);
+	assert_int_equal(history_add(h, START + 7190 * SECOND, &row, 1, &err), 0);
+	assert_int_equal(history_add(h, START, &row, 1, &err), -ESTALE);
+	assert_non_null(strstr(err.msg, "the clock is 7200 s behind"));
+	assert_int_equal(history_add(h, START + SECOND, &row, 1, &err), 0); /* once */
+	assert_int_equal(history_at(h, START + SECOND, &now, 1), -ENOENT);
+	assert_int_equal(history_add(h, START + 7201 * SECOND, &row, 1, &err), 0);
+	assert_int_equal(history_add(h, START, &row, 1, &err), -ESTALE);
+	history_close(h);
+}
+
 static char *read_file(size_t *len)
 {
 	FILE *file = fopen(path, "rb");
@@ -325,6 +343,7 @@ int main(void)
 		cmocka_unit_test(a_history_that_is_being_written_is_not_written_twice),
 		cmocka_unit_test(the_file_is_written_anew_before_it_grows_without_end),
 		cmocka_unit_test(more_labels_than_fit_are_added_up),
+		cmocka_unit_test(samples_behind_the_last_one_kept_are_left_out_and_that_is_said),
 		cmocka_unit_test(a_cut_or_flipped_file_yields_what_stands_before),
 		cmocka_unit_test(what_is_no_history_is_left_alone),
 	};
