@@ -235,7 +235,8 @@ int64_t record_step(struct record *rec)
 	rec->saw_exiting |= state.exiting;
 	if (state.peak_rss_bytes > rec->peak_rss_bytes)
 		rec->peak_rss_bytes = state.peak_rss_bytes;
-	if (rc == 0 && (exiting || now >= rec->rss_next_ns))
+	/* before, it is still our own child that has not become the program */
+	if (rc == 0 && state.attached && (exiting || now >= rec->rss_next_ns))
 		rc = take_rss(rec, now, exiting);
 	if (rc == 0 && (exiting || now >= rec->house_next_ns)) {
 		rc = source_heap_housekeep(rec->heap, sink_of(rec), exiting, &rec->err);
@@ -264,6 +265,9 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 	source_heap_state(rec->heap, &state);
 	if (state.peak_rss_bytes > rec->peak_rss_bytes)
 		rec->peak_rss_bytes = state.peak_rss_bytes;
+	if (rc == 0 && !detach && state.end_rss_bytes)
+		rc = source_heap_rss(rec->heap, sink_of(rec), state.end_rss_bytes,
+				     state.end_virtual_bytes, rec->peak_rss_bytes, err);
 	describe(rec, &def);
 	def.process.ended = 1;
 	def.process.complete = complete;

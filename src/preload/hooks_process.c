@@ -153,30 +153,37 @@ EXPORT int prctl(int option, ...)
 
 /* ---- ends ---- */
 
-/* VmHWM out of /proc/self/status; getrusage() would count what ran before the exec too. */
-static uint64_t peak_rss(void)
+/* The bytes that /proc/self/status gives for @key, in @text; 0: it does not. */
+static uint64_t status_bytes(const char *text, long len, const char *key)
 {
-	static char
-		text[4096]; /* not on the stack: _exit() is called from handlers on small ones */
-	long fd = sys4(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC, 0);
-	if (sys_failed(fd))
-		return 0;
-	long n = sys3(SYS_read, fd, text, sizeof(text) - 1);
-	sys1(SYS_close, fd);
-	static const char key[] = "VmHWM:";
-	for (long i = 0; i + (long)sizeof(key) < n; i++) {
-		unsigned k = 0;
-		while (key[k] && text[i + k] == key[k])
+	for (long i = 0; i + 8 < len; i++) {
+		long k = 0;
+		while (key[k] && i + k < len && text[i + k] == key[k])
 			k++;
 		if (key[k])
 			continue;
 		uint64_t kib = 0;
-		for (i += k; i < n && text[i] != '\n'; i++)
+		for (i += k; i < len && text[i] != '\n'; i++)
 			if (text[i] >= '0' && text[i] <= '9')
 				kib = kib * 10 + (uint64_t)(text[i] - '0');
 		return kib << 10;
 	}
 	return 0;
+}
+
+/* The last word on the size of a process that ends before anybody can look; getrusage() would count what ran before the exec. */
+static void note_sizes(struct wire_heap_header *heap)
+{
+	static char
+		text[4096]; /* not on the stack: _exit() is called from handlers on small ones */
+	long fd = sys4(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC, 0);
+	if (sys_failed(fd))
+		return;
+	long n = sys3(SYS_read, fd, text, sizeof(text));
+	sys1(SYS_close, fd);
+	heap->peak_rss_bytes = status_bytes(text, n, "VmHWM:");
+	heap->end_virtual_bytes = status_bytes(text, n, "VmSize:");
+	heap->end_rss_bytes = status_bytes(text, n, "VmRSS:");
 }
 
 static int mark_exiting(void)
@@ -186,7 +193,7 @@ static int mark_exiting(void)
 	struct wire_heap_header *heap = process.heap;
 	struct timespec ts;
 	if (!process.seccomp)
-		heap->peak_rss_bytes = peak_rss();
+		note_sizes(heap);
 	heap->end_cycles = stamp();
 	if (!process.no_tsc && clock_gettime(CLOCK_MONOTONIC, &ts) == 0)
 		heap->end_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;

@@ -250,6 +250,8 @@ void source_heap_state(const struct source_heap *heap, struct source_heap_state 
 		.exiting = __atomic_load_n(&h->exiting, __ATOMIC_ACQUIRE) != 0,
 		.exec_called = __atomic_load_n(&h->exec_called, __ATOMIC_ACQUIRE) != 0,
 		.peak_rss_bytes = __atomic_load_n(&h->peak_rss_bytes, __ATOMIC_RELAXED),
+		.end_rss_bytes = __atomic_load_n(&h->end_rss_bytes, __ATOMIC_RELAXED),
+		.end_virtual_bytes = __atomic_load_n(&h->end_virtual_bytes, __ATOMIC_RELAXED),
 		.modules_nameless = __atomic_load_n(&h->modules_nameless, __ATOMIC_RELAXED),
 	};
 	for (unsigned i = 0; i < ARRAY_LEN(h->own_ranges); i++) {

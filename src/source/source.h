@@ -46,7 +46,8 @@ struct source_heap_state {
 	int exiting;     /* its exit hook ran */
 	int exec_called; /* an exec may have replaced it */
 	uint64_t peak_rss_bytes;
-	uint64_t own_bytes; /* the library's own mappings */
+	uint64_t end_rss_bytes, end_virtual_bytes; /* as it ended; 0: not known */
+	uint64_t own_bytes;                        /* the library's own mappings */
 	uint32_t modules_nameless;
 };
 void source_heap_state(const struct source_heap *heap, struct source_heap_state *state);

@@ -204,6 +204,7 @@ struct wire_heap_header {
 	/* both clocks once more, by the exit hook: a raw file has no recorder to calibrate them. 0 = never ran */
 	uint64_t end_cycles, end_ns;
 	uint64_t peak_rss_bytes; /* VmHWM as the exit hook read it; 0 = not known */
+	uint64_t end_rss_bytes, end_virtual_bytes; /* VmRSS and VmSize at the same moment */
 };
 
 #endif

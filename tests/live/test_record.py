@@ -178,3 +178,12 @@ def test_a_first_allocation_under_a_lock_of_libc_is_survived(record, prog):
     assert done.returncode == 0
     assert done.stderr.decode().splitlines()[0] == "dlerror: nothing"
     assert done.report()["process"]["complete"]
+
+
+def test_the_curve_of_a_short_program_ends_with_its_size_at_exit(record, byteledger):
+    done = record(["/bin/true"])
+    peak = done.report()["totals"]["peak_rss_bytes"]
+    lines = subprocess.run([byteledger, "export", "--to", "jsonl", done.path], capture_output=True, check=True).stdout.splitlines()
+    sizes = [e for e in map(json.loads, lines) if e["event"] == "rss"]
+    assert peak > 0 and sizes[-1]["rss_bytes"] > peak / 2
+    assert all(e["rss_bytes"] > peak / 4 for e in sizes) # none of what was there before the program
