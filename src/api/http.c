@@ -58,11 +58,6 @@ void http_reply_err(struct http_reply *reply, const struct err *err)
 
 /* ---- requests --------------------------------------------------------------------------------------------------- */
 
-const char *http_request_path(const struct http_request *request)
-{
-	return request->path;
-}
-
 const char *http_request_tail(const struct http_request *request)
 {
 	return request->tail;
@@ -283,8 +278,12 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	struct http_reply reply = { 0 };
 	int set_cookie = 0;
 	(void)version, (void)upload;
-	/* the first call has the headers only; a body is not wanted and ends the connection */
-	if (!*state) {
+	/*
+	 * The first call has the headers only. Other methods are answered then, before a body that nobody wants; with GET one
+	 * ends the connection.
+	 */
+	int get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+	if (!*state && get) {
 		*state = (void *)&seen;
 		return MHD_YES;
 	}
@@ -292,7 +291,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 		return MHD_NO;
 	if (guard_check(server, connection, path, &reply, &set_cookie))
 		return send_reply(server, connection, &reply, set_cookie);
-	if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
+	if (!get) {
 		http_reply_error(&reply, 405, "only GET is served");
 		return send_reply(server, connection, &reply, 0);
 	}

@@ -49,8 +49,7 @@ void http_reply_error(struct http_reply *reply, unsigned status, const char *fmt
 /** http_reply_err() - the same from a failure below: -EINVAL 400, -ENOENT 404, -EBUSY 503, else 500. */
 void http_reply_err(struct http_reply *reply, const struct err *err);
 
-/** http_request_path() - decoded path; http_request_tail() - what follows the route's prefix ("" where it ends). */
-const char *http_request_path(const struct http_request *request);
+/** http_request_tail() - what follows the route's prefix in the decoded path ("" where it ends). */
 const char *http_request_tail(const struct http_request *request);
 /** http_request_arg() - decoded value of a query parameter; NULL where it is absent. The first one counts. */
 const char *http_request_arg(const struct http_request *request, const char *key);

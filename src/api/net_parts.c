@@ -137,6 +137,17 @@ static int detail_load(struct net_node *node, struct store_reader *reader, struc
 			 row->plain_len);
 	else
 		rc = store_message_chunks(reader, row, add_chunk, d, err);
+	if (rc == -E2BIG) {
+		buf_clear(&d->raw);
+		buf_clear(&d->plain);
+		snprintf(d->error, sizeof(d->error),
+			 "the chunks of the message have more than %u bytes: too many to show, "
+			 "/v3/chunk gives them",
+			 2 * DETAIL_MAX);
+		rc = 0;
+	} else if (rc == -ENOMEM) {
+		err_set(err, rc, "cannot allocate a message");
+	}
 	if (rc == 0 && row->plain_len <= DETAIL_MAX && !d->error[0]) {
 		char why[128] = "";
 		if (d->plain.len != row->plain_len)
@@ -225,14 +236,13 @@ static void connection_object(struct jsonw *w, const struct message_connection *
 /* A list under way: connections by number, or chunks by place. */
 struct listing {
 	struct net_node *node;
-	int backward, any, has_after;
+	int backward, any;
 	uint64_t left, next, last_id;
 	struct store_chunk_query chunks;
 	struct store_chunk_place last;
 	/* of the piece at hand */
 	struct json_text json;
 	size_t rows;
-	int skip_first;
 };
 
 static void separate(struct listing *l)
@@ -464,6 +474,8 @@ static void chunk_object(struct jsonw *w, const struct store_chunk_row *chunk, s
 	put_hex(w, "bytes", chunk->raw, chunk->raw_len, most);
 	put_hex(w, "plain", chunk->plain, chunk->plain_len, most);
 	jsonw_bool(w, "decrypted", chunk->plain != NULL);
+	if (chunk->gone)
+		jsonw_bool(w, "gone", 1);
 	jsonw_object_end(w);
 }
 
@@ -473,11 +485,6 @@ static int put_chunk(void *ctx, const struct store_chunk_row *chunk)
 	char start[40], id[96];
 	l->last = (struct store_chunk_place){ chunk->connection, chunk->counter, chunk->sender,
 					      chunk->id };
-	if (l->skip_first) {
-		l->skip_first = 0;
-		if (chunk->id == l->last_id)
-			return 0;
-	}
 	const char *sender = chunk->sender == MESSAGE_LOCAL ? "local" : "remote";
 	put_start(start, chunk->started_ns);
 	if (chunk->counter == MESSAGE_NO_COUNTER)
@@ -492,16 +499,14 @@ static int put_chunk(void *ctx, const struct store_chunk_row *chunk)
 	return 0;
 }
 
-/* A piece begins at the last row of the former one, which is passed over. */
+/* A piece begins behind the last row of the former one, which may be gone meanwhile. */
 static int fetch_chunks(struct listing *l, struct store_reader *reader, uint64_t want,
 			struct err *err)
 {
-	l->chunks.limit = want + (uint64_t)l->has_after;
-	l->skip_first = l->has_after;
+	l->chunks.limit = want;
 	int rc = store_list_chunks(reader, &l->chunks, put_chunk, l, err);
-	l->has_after = l->chunks.has_cursor = 1;
+	l->chunks.has_cursor = l->chunks.exclusive = 1;
 	l->chunks.cursor = l->last;
-	l->last_id = l->last.id;
 	return rc;
 }
 

@@ -302,7 +302,13 @@ static void events(struct net_node *node, const struct http_request *request, in
 	struct store_query *q = &rows->query.store;
 	const char *last = http_request_header(request, "Last-Event-ID");
 	uint64_t id;
-	rows->query.text = NULL;
+	/* hits are ranked as a whole, and new lines come one by one */
+	if (rows->query.text) {
+		http_reply_error(reply, 400,
+				 "an event stream takes no 'query': filter by 'log_level'");
+		rows_free(rows);
+		return;
+	}
 	q->forward = 1;
 	if (last && net_query_number(last, &id) == 0 && id < INT64_MAX) {
 		q->cursor = id + 1;

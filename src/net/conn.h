@@ -3,8 +3,8 @@
  * conn.h - one recorded connection: two byte streams with explicit gaps go in, chunks and messages come out.
  *
  * Pure: no sockets, no clock. One thread at a time per connection. Memory per connection is bounded: what is not yet cut
- * into chunks (NET_PENDING_MAX a direction) and the message that is being put together (NET_MESSAGE_MAX, grown only
- * as bytes really arrive).
+ * into chunks (a chunk of 64 KiB a direction, and what was fed last) and the message that is being put together
+ * (NET_MESSAGE_MAX, grown only as bytes really arrive).
  */
 #ifndef NET_CONN_H
 #define NET_CONN_H
@@ -15,7 +15,6 @@
 #include "model/message.h"
 #include "net/seal.h"
 
-#define NET_PENDING_MAX (256u << 10) /* uncut bytes kept per direction while the way is sought */
 #define NET_MESSAGE_MAX \
 	(100u << 20) /* Octez's own bound; a larger claim is reported, skipped, not stored */
 

@@ -90,6 +90,8 @@ struct store_page {
 	size_t count, cap;
 };
 
+/** store_take_log() - one more row of a page of log lines: id, time_ns, level, section, message. */
+int store_take_log(struct store_page *page, sqlite3_stmt *s, struct err *err);
 /** store_keep_text() - a column's text in the page's arena; NULL for NULL. */
 const char *store_keep_text(struct store_page *page, sqlite3_stmt *s, int column);
 /** store_page_grow() - room for one more row of @row_bytes in *@rows. */

@@ -281,6 +281,22 @@ static int take_message(struct store_reader *reader, const struct store_query *q
 	return 1;
 }
 
+int store_take_log(struct store_page *page, sqlite3_stmt *s, struct err *err)
+{
+	int rc = store_page_grow(page, sizeof(*page->logs), (void **)&page->logs, err);
+	if (rc < 0)
+		return rc;
+	page->logs[page->count++] =
+		(struct store_log_row){ .id = (uint64_t)sqlite3_column_int64(s, 0),
+					.time_ns = (uint64_t)sqlite3_column_int64(s, 1),
+					.level = (unsigned)sqlite3_column_int(s, 2),
+					.section = store_keep_text(page, s, 3),
+					.section_len = (size_t)sqlite3_column_bytes(s, 3),
+					.message = store_keep_text(page, s, 4),
+					.message_len = (size_t)sqlite3_column_bytes(s, 4) };
+	return 0;
+}
+
 static int take_log(struct store_reader *reader, const struct store_query *query,
 		    struct store_page *page, uint64_t id, struct err *err)
 {
@@ -290,20 +306,10 @@ static int take_log(struct store_reader *reader, const struct store_query *query
 	int rc = store_step(s, "read a log line", err);
 	if (rc <= 0)
 		return rc;
-	if (!time_fits(query, (uint64_t)sqlite3_column_int64(s, 0)))
+	if (!time_fits(query, (uint64_t)sqlite3_column_int64(s, 1)))
 		return 0;
-	rc = store_page_grow(page, sizeof(*page->logs), (void **)&page->logs, err);
-	if (rc < 0)
-		return rc;
-	page->logs[page->count++] =
-		(struct store_log_row){ .id = id,
-					.time_ns = (uint64_t)sqlite3_column_int64(s, 0),
-					.level = (unsigned)sqlite3_column_int(s, 1),
-					.section = store_keep_text(page, s, 2),
-					.section_len = (size_t)sqlite3_column_bytes(s, 2),
-					.message = store_keep_text(page, s, 3),
-					.message_len = (size_t)sqlite3_column_bytes(s, 3) };
-	return 1;
+	rc = store_take_log(page, s, err);
+	return rc < 0 ? rc : 1;
 }
 
 static int prepare_rows(struct store_reader *reader, struct err *err)
@@ -317,9 +323,9 @@ static int prepare_rows(struct store_reader *reader, struct err *err)
 				   "FROM message WHERE id=?1",
 				   err);
 	if (rc == 0 && !reader->log)
-		rc = store_prepare(reader->db, &reader->log,
-				   "SELECT time_ns, level, section, message FROM log WHERE id=?1",
-				   err);
+		rc = store_prepare(
+			reader->db, &reader->log,
+			"SELECT id, time_ns, level, section, message FROM log WHERE id=?1", err);
 	return rc;
 }
 

@@ -129,7 +129,10 @@ int store_connection_near(struct store_reader *reader, uint64_t started_ns, int 
 
 /* ---- chunks ------------------------------------------------------------------------------------------------------ */
 
-/* Read the bytes that @s (columns of chunk_columns) names; short files are an error: rows never precede their bytes. */
+/*
+ * Read @len bytes of a segment. A short file is an error, for rows never precede their bytes; without a file, -ENOENT with
+ * no message: retention may have taken it since the row was read.
+ */
 static int read_bytes(struct store_reader *reader, uint64_t segment, uint64_t offset, size_t len,
 		      struct buf *out, struct err *err)
 {
@@ -137,6 +140,8 @@ static int read_bytes(struct store_reader *reader, uint64_t segment, uint64_t of
 	if (len > CHUNK_BYTES_MAX || !buf_reserve(out, len + 1))
 		return err_set(err, -ENOMEM, "cannot allocate %zu bytes of a chunk", len);
 	int fd = store_open_segment(reader->dir_fd, segment, O_RDONLY);
+	if (fd < 0 && errno == ENOENT)
+		return -ENOENT;
 	if (fd < 0)
 		return err_set(err, -errno, "cannot open segment %llu of store '%s'",
 			       (unsigned long long)segment, reader->path);
@@ -170,7 +175,10 @@ int store_each_chunk(struct store_reader *reader, sqlite3_stmt *s, uint64_t star
 			return err_set(err, -EBADMSG, "chunk row %llu of store '%s' is damaged",
 				       (unsigned long long)column_u64(s, 0), reader->path);
 		rc = read_bytes(reader, column_u64(s, 5), column_u64(s, 6), len, &bytes, err);
-		if (rc < 0)
+		int gone = rc == -ENOENT;
+		if (gone)
+			raw_len = plain_len = 0;
+		else if (rc < 0)
 			return rc;
 		struct store_chunk_row row = {
 			.id = column_u64(s, 0),
@@ -182,8 +190,9 @@ int store_each_chunk(struct store_reader *reader, sqlite3_stmt *s, uint64_t star
 			.started_ns = started_ns,
 			.raw = (const uint8_t *)bytes.data,
 			.raw_len = raw_len,
-			.plain = sealed ? NULL : (const uint8_t *)bytes.data + raw_len,
+			.plain = sealed || gone ? NULL : (const uint8_t *)bytes.data + raw_len,
 			.plain_len = plain_len,
+			.gone = gone,
 		};
 		rc = fn(ctx, &row);
 	}
@@ -313,19 +322,8 @@ int store_search_logs(struct store_reader *reader, const char *text, int as_phra
 		return err_set(err, -ENOMEM, "cannot allocate a page");
 	sqlite3_bind_text(s, 1, buf_cstr(&expression), -1, SQLITE_STATIC);
 	sqlite3_bind_int64(s, 2, (sqlite3_int64)(limit > INT64_MAX ? INT64_MAX : limit));
-	while (rc == 0 && (rc = store_step(s, "search the logs", err)) > 0) {
-		rc = store_page_grow(page, sizeof(*page->logs), (void **)&page->logs, err);
-		if (rc == 0)
-			page->logs[page->count++] = (struct store_log_row){
-				.id = column_u64(s, 0),
-				.time_ns = column_u64(s, 1),
-				.level = (unsigned)sqlite3_column_int(s, 2),
-				.section = store_keep_text(page, s, 3),
-				.section_len = (size_t)sqlite3_column_bytes(s, 3),
-				.message = store_keep_text(page, s, 4),
-				.message_len = (size_t)sqlite3_column_bytes(s, 4)
-			};
-	}
+	while (rc == 0 && (rc = store_step(s, "search the logs", err)) > 0)
+		rc = store_take_log(page, s, err);
 	if (rc < 0) {
 		store_page_free(page);
 		return rc;

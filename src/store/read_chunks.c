@@ -22,7 +22,7 @@ static int count_down(void *ctx, const struct store_chunk_row *chunk)
 
 /* One kind of rows of one connection. @sql has the connection as ?1, the limit as ?2, bounds from ?3. */
 static int part(struct listing *list, const char *sql, uint64_t connection, uint64_t started_ns,
-		uint64_t a, uint64_t b, struct err *err)
+		int64_t a, int64_t b, struct err *err)
 {
 	CLEANUP(store_finalizep) sqlite3_stmt *s = NULL;
 	if (!list->left)
@@ -32,48 +32,68 @@ static int part(struct listing *list, const char *sql, uint64_t connection, uint
 		return rc;
 	sqlite3_bind_int64(s, 1, (sqlite3_int64)connection);
 	sqlite3_bind_int64(s, 2, list->left > INT64_MAX ? INT64_MAX : (sqlite3_int64)list->left);
-	sqlite3_bind_int64(s, 3, a > INT64_MAX ? INT64_MAX : (sqlite3_int64)a);
-	sqlite3_bind_int64(s, 4, b > INT64_MAX ? INT64_MAX : (sqlite3_int64)b);
+	sqlite3_bind_int64(s, 3, a);
+	sqlite3_bind_int64(s, 4, b);
 	return store_each_chunk(list->reader, s, started_ns, count_down, list, err);
+}
+
+/*
+ * Bounds of the two parts of a connection: counter and sender, and id of the pieces without a counter; signed, so that the
+ * place before the first of them has a number too.
+ */
+struct bounds {
+	int cut, uncut; /* does the part have rows on that side of the cursor */
+	int64_t counter, sender, id;
+};
+
+static struct bounds bounds_of(const struct listing *list)
+{
+	const struct store_chunk_query *query = list->query;
+	const struct store_chunk_place *at = &query->cursor;
+	int64_t id = at->id < INT64_MAX ? (int64_t)at->id : INT64_MAX - 1;
+	int step = query->exclusive ? query->backward ? -1 : 1 : 0;
+	if (!list->from_cursor)
+		return query->backward ? (struct bounds){ 1, 1, INT64_MAX, 1, INT64_MAX }
+				       : (struct bounds){ 1, 1, 0, 0, 0 };
+	if (at->counter == MESSAGE_NO_COUNTER)
+		return (struct bounds){ query->backward, 1, INT64_MAX, 1, id + step };
+	return (struct bounds){ 1, !query->backward, (int64_t)at->counter,
+				(int64_t)at->sender + step, 0 };
 }
 
 static int forward(struct listing *list, uint64_t connection, uint64_t started_ns, struct err *err)
 {
-	const struct store_chunk_place *at = &list->query->cursor;
+	struct bounds bounds = bounds_of(list);
 	int rc = 0;
-	if (!list->from_cursor || at->counter != MESSAGE_NO_COUNTER)
+	if (bounds.cut)
 		rc = part(list,
 			  STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter >= ?3 AND "
 					      "(counter > ?3 OR sender >= ?4)"
 					      " ORDER BY counter, sender LIMIT ?2",
-			  connection, started_ns, list->from_cursor ? at->counter : 0,
-			  list->from_cursor ? at->sender : 0, err);
-	if (rc == 0)
+			  connection, started_ns, bounds.counter, bounds.sender, err);
+	if (rc == 0 && bounds.uncut)
 		rc = part(list,
 			  STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter IS NULL AND id >= ?3"
 					      " ORDER BY id LIMIT ?2",
-			  connection, started_ns,
-			  list->from_cursor && at->counter == MESSAGE_NO_COUNTER ? at->id : 0, 0,
-			  err);
+			  connection, started_ns, bounds.id, 0, err);
 	return rc;
 }
 
 static int backward(struct listing *list, uint64_t connection, uint64_t started_ns, struct err *err)
 {
-	const struct store_chunk_place *at = &list->query->cursor;
+	struct bounds bounds = bounds_of(list);
 	int rc = 0;
-	if (!list->from_cursor || at->counter == MESSAGE_NO_COUNTER)
+	if (bounds.uncut)
 		rc = part(list,
 			  STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter IS NULL AND id <= ?3"
 					      " ORDER BY id DESC LIMIT ?2",
-			  connection, started_ns, list->from_cursor ? at->id : INT64_MAX, 0, err);
-	if (rc == 0)
+			  connection, started_ns, bounds.id, 0, err);
+	if (rc == 0 && bounds.cut)
 		rc = part(list,
 			  STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter <= ?3 AND "
 					      "(counter < ?3 OR sender <= ?4)"
 					      " ORDER BY counter DESC, sender DESC LIMIT ?2",
-			  connection, started_ns, list->from_cursor ? at->counter : INT64_MAX,
-			  list->from_cursor ? at->sender : 1, err);
+			  connection, started_ns, bounds.counter, bounds.sender, err);
 	return rc;
 }
 
@@ -121,12 +141,12 @@ int store_sender_chunks(struct store_reader *reader, uint64_t connection,
 		rc = part(&list,
 			  STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter >= ?3 AND sender=?4"
 					      " ORDER BY counter LIMIT ?2",
-			  connection, 0, after ? after->counter + 1 : 0, sender, err);
+			  connection, 0, after ? (int64_t)after->counter + 1 : 0, sender, err);
 	if (rc == 0)
 		rc = part(&list,
 			  STORE_CHUNK_COLUMNS "WHERE connection=?1 AND counter IS NULL AND "
 					      "id >= ?3 AND sender=?4 ORDER BY id LIMIT ?2",
-			  connection, 0, cut ? 0 : after->id + 1, sender, err);
+			  connection, 0, cut ? 0 : (int64_t)after->id + 1, sender, err);
 	return rc;
 }
 

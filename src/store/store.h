@@ -105,7 +105,7 @@ struct store_message_row {
 struct store_log_row {
 	uint64_t id, time_ns;
 	unsigned level;
-	const char *section, *message; /* NULs may stand inside; one follows */
+	const char *section, *message; /* may hold NULs */
 	size_t section_len, message_len;
 };
 struct store_page; /* owns all rows of an answer */
@@ -133,6 +133,7 @@ struct store_chunk_row {
 	enum message_sender sender;
 	const uint8_t *raw, *plain; /* plain NULL = sealed */
 	size_t raw_len, plain_len;
+	int gone; /* retention took the bytes between the row and them: lengths are 0 */
 };
 typedef int (*store_chunk_fn)(void *ctx, const struct store_chunk_row *chunk);
 /** store_message_chunks() - the chunks that hold @message, in order. */
@@ -151,7 +152,8 @@ struct store_chunk_place {
 struct store_chunk_query {
 	int has_connection; /* of this one only */
 	uint64_t connection;
-	int has_cursor, backward; /* the cursor is inclusive */
+	int has_cursor, backward;
+	int exclusive; /* begin behind the cursor, whether there still is a chunk or not; else at it */
 	struct store_chunk_place cursor;
 	uint64_t limit;
 };

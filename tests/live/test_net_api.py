@@ -220,8 +220,11 @@ def test_paths_methods_and_missing_things(served):
     assert served.get("/v2/p2p", unknown_key="is ignored", limit=1)
     assert isinstance(served.get("/v2/version"), str) and served.get("/v2/version", "v3") == served.get("/v2/version")
     connection = http.client.HTTPConnection("127.0.0.1", served.ports["v2"], timeout=60)
-    connection.request("POST", "/v2/p2p")
-    assert connection.getresponse().status == 405
+    for body in (None, b"x" * 100, b"y" * 5000):
+        connection.request("POST", "/v2/p2p", body)
+        answer = connection.getresponse()
+        assert (answer.status, list(json.loads(answer.read()))) == (405, ["error"])
+        connection.close()
 
 
 def test_details_give_the_bytes_and_the_whole_message(byteledger, recorder, tmp_path):
@@ -314,17 +317,6 @@ def test_a_cursor_whose_connection_is_gone_goes_on_at_the_next_one(served):
         assert served.get(path, "v3", cursor="9000000000.0" + end) == []
     status, _, body = served.request("/v3/connection/1.5", "v3")
     assert (status, json.loads(body)) == (404, {"error": "no such connection: 1.5"})
-
-
-def test_long_lists_need_no_more_memory_than_short_ones(served):
-    def peak():
-        with open(f"/proc/{served.process.pid}/status", encoding="utf-8") as file:
-            return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
-    served.get("/v3/messages", "v3", limit=100)
-    before = peak()
-    rows = served.get("/v3/messages", "v3", limit=2 ** 63)
-    assert len(rows) > 300
-    assert peak() - before < 32 * 1024
 
 
 def test_openapi_lists_the_routes_that_answer(served):
@@ -534,6 +526,12 @@ def test_streams_after_a_moment_give_what_comes_after_it(served):
         assert read_events(served, "/v3/messages/stream", "v3", len(want), cursor=0, timestamp=moment, **more) == want
 
 
+def test_a_stream_takes_no_search(served):
+    for path, port in (("/v2/log/stream", "v2"), ("/v3/logs/stream", "v3")):
+        status, _, body = served.request(path, port, query="words", cursor=0)
+        assert status == 400 and "'query'" in json.loads(body)["error"], body
+
+
 def test_message_streams_replay_from_a_cursor(served):
     want = served.get("/v3/messages", "v3", direction="forward", cursor=50, limit=300, types="operation,metadata")
     assert read_events(served, "/v3/messages/stream", "v3", len(want), cursor=50, types="operation,metadata") == want
@@ -651,7 +649,8 @@ def test_a_full_disk_keeps_what_is_stored_and_goes_on_when_there_is_room(byteled
                 udp.sendto(b"%d " % sent + b"x" * 1000, ("127.0.0.1", ports["udp"]))
                 sent += 1
             time.sleep(0.02)
-        assert "node '9732'" in r.said() and "disk is full" in r.said().lower() or "no space" in r.said().lower()
+        assert "node '9732'" in r.said()
+        assert "disk is full" in r.said().lower() or "no space" in r.said().lower()
         ballast.unlink()
         wait_until(lambda: r.status()["writer"]["trouble"] is None, what="room")
         udp.sendto(b"stored after", ("127.0.0.1", ports["udp"]))
