@@ -280,6 +280,14 @@ static void tell_findings(const struct record *rec, int followed, const char *pr
 			"byteledger: '%s' never loaded the recording library, so nothing was "
 			"recorded\nhint: does the program clear LD_PRELOAD, or run in a sandbox?\n",
 			program);
+	struct source_heap_stats stats;
+	source_heap_stats(rec->heap, &stats);
+	if (state.attached && !rec->replaced && !stats.allocations && !stats.lost_allocations)
+		fprintf(stderr,
+			"byteledger: no allocation of '%s' was seen\n"
+			"hint: an allocator that the program brings inside itself is out of the "
+			"library's reach\n",
+			program);
 }
 
 /* Results go to stdout where it is a terminal or a format was asked for, else to stderr: stdout is the program's. */

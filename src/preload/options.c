@@ -107,6 +107,12 @@ static void tell_accepted(char **env)
 		"USE_PERF_EVENT_OPEN",
 		"EMIT_PARTIAL_BACKTRACES",
 		"DISABLE_PR_SET_VMA_ANON_NAME",
+		"GATHER_MAPS",
+		"GATHER_MMAP_CALLS",
+		"WRITE_BINARIES_TO_OUTPUT",
+		"TEMPORARY_ALLOCATION_LIFETIME_THRESHOLD",
+		"TEMPORARY_ALLOCATION_PENDING_THRESHOLD",
+		"BASE_SERVER_PORT",
 	};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (look(env, names[i]))
@@ -122,6 +128,10 @@ static void tell_accepted(char **env)
 		"SAMPLE_BYTES",
 		"FILTER",
 		"SEND",
+		"SERVER_ADDRESS",
+		"MAX_SIZE",
+		"KEEP_FILES",
+		"MIN_FREE",
 	};
 	for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
 		const char *value = look(env, absent[i]);

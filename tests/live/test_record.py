@@ -187,3 +187,25 @@ def test_the_curve_of_a_short_program_ends_with_its_size_at_exit(record, byteled
     sizes = [e for e in map(json.loads, lines) if e["event"] == "rss"]
     assert peak > 0 and sizes[-1]["rss_bytes"] > peak / 2
     assert all(e["rss_bytes"] > peak / 4 for e in sizes) # none of what was there before the program
+
+
+def test_no_variable_of_the_older_tool_is_passed_over_in_silence(preload, tmp_path):
+    nothing = "USE_SHADOW_STACK BACKTRACE_CACHE_SIZE_LEVEL_1 BACKTRACE_CACHE_SIZE_LEVEL_2 USE_PERF_EVENT_OPEN " \
+              "EMIT_PARTIAL_BACKTRACES DISABLE_PR_SET_VMA_ANON_NAME GATHER_MAPS GATHER_MMAP_CALLS WRITE_BINARIES_TO_OUTPUT " \
+              "TEMPORARY_ALLOCATION_LIFETIME_THRESHOLD TEMPORARY_ALLOCATION_PENDING_THRESHOLD BASE_SERVER_PORT".split()
+    absent = "CULL_TEMPORARY_ALLOCATIONS ENABLE_SERVER ENABLE_BROADCAST ZERO_MEMORY INCLUDE_FILE CHOWN_OUTPUT_TO".split()
+    env = {**os.environ, "LD_PRELOAD": preload, "MEMORY_PROFILER_OUTPUT": str(tmp_path / "a.blt"),
+           "MEMORY_PROFILER_LOG": "info", **{f"MEMORY_PROFILER_{name}": "1" for name in nothing + absent}}
+    done = subprocess.run(["/bin/true"], env=env, capture_output=True, text=True, timeout=60)
+    lines = done.stderr.splitlines()
+    for name in nothing:
+        assert any(f" INF {name} is accepted without effect" in line for line in lines), name
+    for name in absent:
+        assert any(f" WRN {name} is not supported" in line for line in lines), name
+
+
+def test_a_program_without_any_allocation_seen_is_said_to_be_one(record, prog):
+    done = record([prog("ownmalloc")])
+    assert done.returncode == 0
+    assert b"byteledger: no allocation of '" in done.stderr and b"\nhint: an allocator" in done.stderr
+    assert b"no allocation" not in record(["sh", "-c", "true"]).stderr
