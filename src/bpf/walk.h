@@ -18,6 +18,7 @@
 
 #define WALK_BLOCK_BYTES 4096
 #define WALK_PAGE 4096u
+#define WALK_PUSHED_BYTES 48u /* six registers */
 
 /** What one walk needs; the value of a per-CPU map. */
 struct walk {
@@ -123,11 +124,17 @@ static __attribute__((noinline)) int walk_fill(struct walk *w, uint64_t addr)
 	w->reads++;
 	w->at[page] = 0;
 	w->last[page] = 0;
-	/* a word across two pages comes alone; else from the frame's own stack pointer on if that is in this page */
+	/*
+	 * A word across two pages comes alone; else from the frame's own stack pointer on if that is in this page, else
+	 * with what the function pushed: the return address is loaded first, and rbp was saved right below it.
+	 */
 	if ((addr & (WALK_PAGE - 1)) <= WALK_PAGE - 8) {
 		if (w->sp < addr && !((w->sp ^ addr) & ~(uint64_t)(WALK_PAGE - 1)) &&
 		    addr - w->sp < walk_block_bytes - 8)
 			at = w->sp;
+		else if ((addr & (WALK_PAGE - 1)) >= WALK_PUSHED_BYTES &&
+			 walk_block_bytes >= 2 * WALK_PUSHED_BYTES)
+			at = addr - WALK_PUSHED_BYTES;
 		bytes = WALK_PAGE - (at & (WALK_PAGE - 1));
 		if (bytes > walk_block_bytes)
 			bytes = walk_block_bytes;

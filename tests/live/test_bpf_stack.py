@@ -101,19 +101,24 @@ def test_every_stack_of_clang_is_the_one_that_user_space_sees(installed, tmp_pat
                       "int main(){std::map<std::string,std::vector<int>>m;std::regex r(\"a(b|c)*d\");"
                       "for(int i=0;i<100;i++)m[std::to_string(i)].push_back(i);"
                       "return std::regex_match(\"abcd\",r)+(int)m.size();}\n")
-    compare(100, installed("clang++-14"), "-O2", "-c", "-o", os.devnull, source, least=10_000)
+    result = compare(100, installed("clang++-14"), "-O2", "-c", "-o", os.devnull, source, least=10_000)
+    # some 40 frames lie on 7 or 8 pages; a page is not read again for what stands below a return address
+    assert result["reads"] < 10 * result["captures"], (result["reads"], result["captures"])
 
 
 @needs_bpf
 def test_malloc_of_an_unmodified_running_program_is_probed_and_followed(installed, tmp_path):
     """No library inside: libc's malloc in sqlite3, which was started before and has no frame pointers."""
     script = tmp_path / "again.sql"
-    script.write_text(f".read {SQL}\n" * 20)
+    script.write_text(f".read {SQL}\n" * 200)
     program = subprocess.Popen([installed("sqlite3"), ":memory:", f".read {script}"], stdout=subprocess.DEVNULL)
     try:
         time.sleep(0.3)
         libc = next(line.split()[-1] for line in open(f"/proc/{program.pid}/maps") if "libc.so" in line)
-        result, _ = drive("watch", 2, libc, "malloc", "-p", program.pid)
+        for seconds in (2, 8, 32):  # a busy machine needs longer for as many
+            result, _ = drive("watch", seconds, libc, "malloc", "-p", program.pid)
+            if result["captures"] >= 10_000:
+                break
     finally:
         program.kill()
         program.wait()
