@@ -29,7 +29,8 @@ struct api_net_live {
 	uint32_t pids[16]; /* node processes now */
 	size_t pid_count;
 	uint64_t attached_since_ns; /* wall clock; 0 = no process yet */
-	uint64_t connections_open, connections_opened, connections_late, connections_sealed;
+	uint64_t connections_open, connections_opened, connections_late;
+	uint64_t connections_sealed; /* with a chunk that was not decrypted when it came */
 	uint64_t stream_bytes[2], gaps[2], gap_bytes[2], resyncs[2];
 	uint64_t chunks[2], chunks_sealed[2], pieces[2]; /* cut, of them not decrypted; never cut */
 	uint64_t messages[API_NET_TYPES], undecodable;
@@ -48,6 +49,8 @@ struct api_net_capture {
 	uint64_t segments[2], bytes[2], delivered_bytes[2], lost_segments[2], lost_bytes[2];
 	uint64_t duplicate_bytes[2], gaps[2], gap_bytes[2];
 	uint64_t unreadable, refused_connections, lost_events, nodes;
+	uint64_t bad_records,
+		unknown_segments; /* of the ring: broke a rule, of no known connection */
 	uint64_t ring_bytes, ring_high_water;
 	uint64_t dropped_packets, unowned_connections, hidden_nodes; /* by packet sockets */
 };

@@ -66,6 +66,8 @@ static void put_capture(struct jsonw *w, const struct api_net_capture *c)
 	jsonw_u64(w, "unreadable", c->unreadable);
 	jsonw_u64(w, "refused_connections", c->refused_connections);
 	jsonw_u64(w, "lost_events", c->lost_events);
+	jsonw_u64(w, "bad_records", c->bad_records);
+	jsonw_u64(w, "unknown_segments", c->unknown_segments);
 	jsonw_u64(w, "dropped_packets", c->dropped_packets);
 	jsonw_u64(w, "unowned_connections", c->unowned_connections);
 	jsonw_u64(w, "hidden_nodes", c->hidden_nodes);
@@ -242,6 +244,9 @@ static const struct family families[] = {
 	  LIVE(connections_open) },
 	{ "byteledger_net_connections_total", "counter", "Connections recorded", put_one,
 	  LIVE(connections_opened) },
+	{ "byteledger_net_connections_sealed_total", "counter",
+	  "Connections with a chunk that was not decrypted when it came", put_one,
+	  LIVE(connections_sealed) },
 	{ "byteledger_net_stream_bytes_total", "counter", "Bytes of recorded TCP streams", put_two,
 	  LIVE(stream_bytes) },
 	{ "byteledger_net_gaps_total", "counter", "Places where bytes of a stream are missing",
@@ -304,15 +309,22 @@ static void capture_metrics(const struct api_net_capture *c, struct buf *out)
 	metric_begin(out, "byteledger_net_capture_dropped_packets_total");
 	metric_u64(out, c->dropped_packets);
 	const struct {
-		const char *name, *help;
+		const char *name, *type, *help;
 		uint64_t value;
 	} one[] = {
-		{ "byteledger_net_ring_high_water_bytes", "Most that was ever in the capture ring",
-		  c->ring_high_water },
-		{ "byteledger_net_ring_bytes", "Size of the capture ring", c->ring_bytes },
+		{ "byteledger_net_capture_lost_events_total", "counter",
+		  "Openings and closings of connections that found no room in the ring",
+		  c->lost_events },
+		{ "byteledger_net_capture_bad_records_total", "counter",
+		  "Records of the ring that broke a rule", c->bad_records },
+		{ "byteledger_net_capture_unknown_segments_total", "counter",
+		  "Segments of connections that nobody opened", c->unknown_segments },
+		{ "byteledger_net_ring_high_water_bytes", "gauge",
+		  "Most that was ever in the capture ring", c->ring_high_water },
+		{ "byteledger_net_ring_bytes", "gauge", "Size of the capture ring", c->ring_bytes },
 	};
 	for (size_t i = 0; i < ARRAY_LEN(one); i++) {
-		metric_family(out, one[i].name, "gauge", one[i].help);
+		metric_family(out, one[i].name, one[i].type, one[i].help);
 		metric_begin(out, one[i].name);
 		metric_u64(out, one[i].value);
 	}

@@ -22,6 +22,7 @@ struct net_node_conn {
 	int local_initiated;
 	uint64_t reported;   /* chunks when the row was stored last */
 	uint64_t resyncs[2]; /* that were counted */
+	int sealed;          /* it was counted that a chunk was not decrypted */
 	struct net_conn *net;
 };
 
@@ -64,8 +65,13 @@ static int on_chunk(struct message_sink *sink, const struct message_chunk *chunk
 		node->live.pieces[way]++;
 	else
 		node->live.chunks[way]++;
-	if (!chunk->plain && chunk->counter != MESSAGE_NO_COUNTER)
+	if (!chunk->plain && chunk->counter != MESSAGE_NO_COUNTER) {
 		node->live.chunks_sealed[way]++;
+		if (node->feeding && !node->feeding->sealed) {
+			node->feeding->sealed = 1;
+			node->live.connections_sealed++;
+		}
+	}
 	pthread_mutex_unlock(&node->lock);
 	node->sealed_seen |= !chunk->plain;
 	return to->chunk(to, chunk, err);
@@ -263,7 +269,9 @@ int net_node_data(struct net_rec_node *node, uint64_t conn, int outgoing, uint64
 	pthread_mutex_lock(&node->lock);
 	node->live.stream_bytes[outgoing] += len;
 	pthread_mutex_unlock(&node->lock);
+	node->feeding = c;
 	int rc = net_conn_feed(c->net, c->local_initiated == outgoing, time_ns, bytes, len, err);
+	node->feeding = NULL;
 	count_resyncs(node, c, net_conn_row(c->net));
 	return rc;
 }

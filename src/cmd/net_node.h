@@ -43,6 +43,7 @@ struct net_rec_node {
 	struct net_reprocess *job; /* under way, of what @job_reader reads */
 	struct store_reader *job_reader;
 	struct net_node_conn *conns;
+	struct net_node_conn *feeding;     /* the one that bytes came for just now */
 	struct net_node_conn *closing;     /* the one whose last row is being reported */
 	struct net_node_conn *table[4096]; /* by the capture's number */
 	pthread_mutex_t lock; /* of live, between this thread and those of the server */

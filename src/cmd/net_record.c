@@ -200,6 +200,8 @@ static void publish_capture(struct recorder *r)
 				       .unreadable = s.unreadable,
 				       .refused_connections = s.refused_connections,
 				       .lost_events = s.lost_events,
+				       .bad_records = s.bad_records,
+				       .unknown_segments = s.unknown_segments,
 				       .nodes = s.nodes,
 				       .ring_bytes = s.ring_bytes,
 				       .ring_high_water = s.ring_high_water };

@@ -114,7 +114,11 @@ size_t store_page_count(const struct store_page *page);
 const struct store_message_row *store_page_message(const struct store_page *page, size_t i);
 const struct store_log_row *store_page_log(const struct store_page *page, size_t i);
 
-/** store_messages(), store_logs() - a page; cost grows with the rows given, not with the rows passed over. */
+/**
+ * store_messages(), store_logs() - a page; cost grows with the rows given, not with the rows passed over, but for what one
+ * index cannot tell: with an address, types and a side all at once the side is looked at on the rows, and so are times
+ * within a block of ids.
+ */
 int store_messages(struct store_reader *reader, const struct store_query *query,
 		   struct store_page **out, struct err *err);
 int store_logs(struct store_reader *reader, const struct store_query *query,

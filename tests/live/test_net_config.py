@@ -127,6 +127,12 @@ def test_identity_that_comes_late_opens_what_was_kept_and_what_follows(record, p
         assert "outgoing connection message public key does not match with identity" in connection["comments"]
     else:
         assert "stays sealed" in r.said() and ("No such file" if before == "missing" else "cannot read identity") in r.said()
+    assert r.status()["connections"]["sealed"] == 1
+    metrics = r.request("/metrics", "n")[2].decode()
+    assert 'byteledger_net_connections_sealed_total{node="n"} 1\n' in metrics
+    capture = r.get("/v3/status")["capture"]
+    for name in ("lost_events", "bad_records", "unknown_segments"):
+        assert f"byteledger_net_capture_{name}_total {capture[name]}\n" in metrics
     # replaced as a node does it: whole, under its name
     shutil.copy(identity("recorder-r"), tmp_path / "new")
     os.rename(tmp_path / "new", path)
