@@ -3,7 +3,7 @@
 """`./dev bench [NAME...]`: side-by-side benchmarks; prints tables and writes build/bench/NAME.json.
 
 Names: pairs (malloc+free microbenchmark), threads (two busy threads), programs (real programs), reading (report beside
-heaptrack_print), bpf-stack (stacks walked in the kernel), regions (one breakdown),
+heaptrack_print), bpf-stack (stacks walked in the kernel), net (what recording costs nodes), regions (one breakdown),
 regions-heap (glibc's heap
 read from outside), regions-watch (30,000 mappings watched). Variants alternate within a round, one round is not counted, figures are medians of the rounds. CPU time is
 judged, wall time shown beside it; what was added is compared, not totals. Where the bare program varies by more than 20 % the
@@ -22,6 +22,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import bpfstack  # noqa: E402
 import heapread  # noqa: E402
 import measure  # noqa: E402
+import net  # noqa: E402
 import pairs  # noqa: E402
 import programs  # noqa: E402
 import reading  # noqa: E402
@@ -29,7 +30,7 @@ import regions  # noqa: E402
 import tools  # noqa: E402
 
 BENCHES = {"pairs": pairs.main, "threads": pairs.threads, "programs": programs.main, "reading": reading.main,
-           "bpf-stack": bpfstack.main, "regions": regions.main, "regions-heap": heapread.heap, "regions-watch": heapread.watch}
+           "bpf-stack": bpfstack.main, "net": net.main, "regions": regions.main, "regions-heap": heapread.heap, "regions-watch": heapread.watch}
 
 
 class Lock:

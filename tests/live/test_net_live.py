@@ -66,11 +66,17 @@ class Node:
         return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
 
 
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+        return [int(word) for word in f.read().split()]
+
+
 class Recorder:
-    def __init__(self, path, *args):
-        self.path, self.packets = path, "packet" in args
-        self.process = subprocess.Popen([path, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def __init__(self, path, *args, wrap=()):
+        self.packets = "packet" in args
+        self.process = subprocess.Popen([*wrap, path, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout.readline() == "ready\n", self.process.stderr.read()
+        self.pid = children(self.process.pid)[0] if wrap else self.process.pid
 
     def says(self, *words):
         """Wait until it has said all of these ("listens PORT", "accepts PORT", "connects REMOTE_PORT")."""
@@ -82,14 +88,14 @@ class Recorder:
 
     def finish(self):
         """(connections in order, counters)"""
-        self.process.send_signal(signal.SIGTERM)
+        os.kill(self.pid, signal.SIGTERM)
         out, err = self.process.communicate(timeout=120)
         assert self.process.returncode == 0, err
         lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
         return lines[:-1], lines[-1]
 
     def kill(self):
-        self.process.kill()
+        os.kill(self.pid, signal.SIGKILL)
         self.process.communicate(timeout=60)
 
 
@@ -113,8 +119,8 @@ def recorder(prog, request):
     """recorder(args...) -> a running recorder, by either way of capture."""
     started = []
 
-    def start(*args):
-        started.append(Recorder(prog("netrec"), "-b", request.param, *args))
+    def start(*args, wrap=()):
+        started.append(Recorder(prog("netrec"), "-b", request.param, *args, wrap=wrap))
         return started[-1]
     yield start
     for one in started:
@@ -200,7 +206,7 @@ def test_accept_without_an_address_is_recorded_with_one(node, recorder):  # W5: 
     assert conns[0]["remote"].startswith("127.0.0.1:") and not conns[0]["local_initiated"]
 
 
-@pytest.mark.parametrize("then", ["dup", "fork", "exec"])
+@pytest.mark.parametrize("then", ["dup", "fork", "exec", "pass"])
 def test_a_socket_is_followed_through(node, recorder, then):  # W7
     said_r, said_i, conns, _ = converse(node, recorder, ("--count", 100, "--then", then), ("--count", 100, "--then", then))
     assert len(conns) == 1
@@ -353,6 +359,50 @@ def test_a_node_in_another_network_namespace(node, recorder):
         assert conns == []  # a packet socket sees its own network namespace
     else:
         check_whole(conns[0], said_r[0], said_i[0])
+
+
+def test_a_node_in_another_pid_namespace(node, recorder):
+    """As in a container that shares the network: the recorder sees its ids, not the container's."""
+    inside = ("unshare", "-p", "-f", "--mount-proc")
+    if subprocess.run([*inside, "true"], capture_output=True).returncode != 0:
+        pytest.skip("this machine permits no pid namespaces")
+    port = free_port()
+    r = node("--listen", port, "--identity", identity("r"), "--count", 20, "--pause-after", 10, wrap=inside)
+    rec = recorder("-p", port, "-i", identity("r"))
+    i = node("--connect", f"127.0.0.1:{port}", "--identity", identity("i"), "--count", 20)
+    assert r.line() == "paused\n"
+    (child,) = children(r.process.pid)
+    r.go()
+    said_i, said_r = i.truth(), r.truth()
+    conns, _ = rec.finish()
+    check_whole(conns[0], said_r[0], said_i[0])
+    assert said_r[0]["pid"] == 1 and conns[0]["pid"] == child
+
+
+@pytest.fixture
+def pid_namespace():
+    """What runs a program inside one."""
+    holder = subprocess.Popen(["unshare", "-p", "-f", "--mount-proc", "--kill-child", "sh", "-c", "echo here; exec sleep 600"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if holder.stdout.readline() != "here\n":
+        pytest.skip("this machine permits no pid namespaces")
+    yield "nsenter", "-p", "-m", "-t", str(children(holder.pid)[0])
+    holder.kill()
+    holder.communicate()
+
+
+def test_a_recorder_in_a_pid_namespace_of_its_own(node, recorder, pid_namespace):
+    """In a container with its node: ids are those that it can see, and what runs outside is nobody's."""
+    port, outside = free_port(), free_port()
+    r = node("--listen", port, "--identity", identity("r"), "--count", 20, wrap=pid_namespace)
+    other = node("--listen", outside, "--connect", f"127.0.0.1:{port}", "--identity", identity("i"), "--count", 20)
+    rec = recorder("-p", port, "-p", outside, "-i", identity("r"), wrap=pid_namespace)
+    other.go()
+    said_i, said_r = other.truth(), r.truth()
+    conns, _ = rec.finish()
+    assert len(conns) == 1
+    check_whole(conns[0], said_r[0], said_i[0])
+    assert 1 < said_r[0]["pid"] == conns[0]["pid"] < 100
 
 
 def test_times_are_those_of_the_kernel(node, recorder):  # W24

@@ -390,6 +390,44 @@ static int connect_to(const char *where)
 	return fd;
 }
 
+/* Hand @fd to a child that does not have it otherwise, and wait for its end; the child comes back with it. */
+static int hand_over(int fd)
+{
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = { .bytes = { 0 } };
+	char byte = 0;
+	struct iovec io = { &byte, 1 };
+	struct msghdr message = { .msg_iov = &io,
+				  .msg_iovlen = 1,
+				  .msg_control = control.bytes,
+				  .msg_controllen = sizeof(control.bytes) };
+	int pair[2], status, got;
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+		p2pio_die("socketpair");
+	fflush(stdout);
+	pid_t child = fork();
+	if (child < 0)
+		p2pio_die("fork");
+	if (child > 0) {
+		control.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
+						 .cmsg_level = SOL_SOCKET,
+						 .cmsg_type = SCM_RIGHTS };
+		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+		if (sendmsg(pair[0], &message, 0) != 1)
+			p2pio_die("sendmsg of a descriptor");
+		close(fd);
+		waitpid(child, &status, 0);
+		exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+	}
+	close(fd);
+	if (recvmsg(pair[1], &message, 0) != 1 || control.head.cmsg_type != SCM_RIGHTS)
+		p2pio_die("recvmsg of a descriptor");
+	memcpy(&got, CMSG_DATA(&control.head), sizeof(got));
+	return got;
+}
+
 /* What may happen to a descriptor between accept and use: none of it changes what a recorder sees. */
 static int pass_on(int fd)
 {
@@ -410,6 +448,8 @@ static int pass_on(int fd)
 			exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 		}
 	}
+	if (strcmp(opt.then, "pass") == 0)
+		return hand_over(fd);
 	if (strcmp(opt.then, "exec") == 0) {
 		char number[16];
 		snprintf(number, sizeof(number), "%d", fd);
@@ -511,7 +551,7 @@ static const struct argp_option options[] = {
 	{ "nack", NACK, NULL, 0, "refuse the peer", 0 },
 	{ "reset", RESET, NULL, 0, "end by a reset", 0 },
 	{ "end-last", LAST, NULL, 0, "end only after the peer did", 0 },
-	{ "then", THEN, "dup|fork|exec", 0, "what happens to the descriptor first", 0 },
+	{ "then", THEN, "dup|fork|exec|pass", 0, "what happens to the descriptor first", 0 },
 	{ "connections", CONNECTIONS, "N", 0, "one after the other", 0 },
 	{ 0 },
 };
