@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "cmd/net_limits.h"
 #include "cmd/net_reprocess.h"
 
@@ -369,9 +369,7 @@ static int take_over(void *ctx, uint64_t connection, struct net_conn *net, struc
 {
 	struct net_rec_node *node = ctx;
 	struct net_node_conn *c = by_id(node, connection);
-	struct timespec t;
-	clock_gettime(CLOCK_REALTIME, &t);
-	uint64_t now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	uint64_t now = clock_ns(CLOCK_REALTIME);
 	int rc = 0;
 	const struct message_connection *row = net_conn_row(c->net);
 	net_conn_set_gaps(net, row->gaps, row->gap_bytes);

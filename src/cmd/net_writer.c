@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/queue.h"
 
 #define QUEUE_BYTES (32u << 20) /* and as much again that the thread is storing */
@@ -41,13 +41,6 @@ struct net_writer {
 	struct err ticket_err;
 	char trouble[256];
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- into the queue ----------------------------------------------------------------------------------------------- */
 
@@ -214,7 +207,7 @@ static int flush(struct net_writer *w, struct err *err)
 	int rc = store_flush(w->store, err);
 	if (rc < 0)
 		return rc;
-	w->flushed_ns = now_ns();
+	w->flushed_ns = clock_ns(CLOCK_MONOTONIC);
 	if (w->oldest_ns) {
 		atomic_store(&w->delay_ns, w->flushed_ns - w->oldest_ns);
 		atomic_fetch_add(&w->flushes, 1);
@@ -282,7 +275,8 @@ static int wait_for_store(struct net_writer *w, struct err *err)
 	if (store_recover(w->store, &lost, &why) < 0)
 		trouble(w, &why);
 	atomic_fetch_add(&w->rows_lost, lost);
-	if (atomic_load(&w->closing) && now_ns() - w->closing_ns > LAST_TRIES_S * 1000000000ull)
+	if (atomic_load(&w->closing) &&
+	    clock_ns(CLOCK_MONOTONIC) - w->closing_ns > LAST_TRIES_S * 1000000000ull)
 		return 0;
 	nanosleep(&pause, NULL);
 	return 1;
@@ -325,7 +319,7 @@ static void do_all(struct net_writer *w, const struct buf *taken)
 static void flush_if_due(struct net_writer *w, int now)
 {
 	struct err err = { 0 };
-	if (!now && now_ns() - w->flushed_ns < FLUSH_NS)
+	if (!now && clock_ns(CLOCK_MONOTONIC) - w->flushed_ns < FLUSH_NS)
 		return;
 	while (flush(w, &err) < 0) {
 		if (!wait_for_store(w, &err))
@@ -410,7 +404,7 @@ struct message_sink *net_writer_sink(struct net_writer *w)
 static int ticket(struct net_writer *w, enum op op, int wait_ms, struct err *err)
 {
 	struct iovec parts[] = { part(&op, sizeof(op)) };
-	uint64_t deadline = now_ns() + (uint64_t)wait_ms * 1000000u;
+	uint64_t deadline = clock_ns(CLOCK_MONOTONIC) + (uint64_t)wait_ms * 1000000u;
 	struct timespec until = { .tv_sec = (time_t)(deadline / 1000000000u),
 				  .tv_nsec = (long)(deadline % 1000000000u) };
 	int rc;
@@ -458,7 +452,7 @@ int net_writer_close(struct net_writer *w, struct net_writer_stats *last, struct
 {
 	if (!w)
 		return 0;
-	w->closing_ns = now_ns();
+	w->closing_ns = clock_ns(CLOCK_MONOTONIC);
 	atomic_store(&w->closing, 1);
 	queue_close(w->rows);
 	queue_close(w->logs);

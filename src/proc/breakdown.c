@@ -4,21 +4,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "proc/classify.h"
 
 #define LABELS_DEFAULT 4096u
 #define SPARSE_MAX \
 	(1ull << 30) /* pagemap lists 8 bytes a page: larger reservations are not read through it */
-
-static uint64_t clock_ns(clockid_t id)
-{
-	struct timespec t;
-	clock_gettime(id, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- rows ------------------------------------------------------------------------------------------------------- */
 

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "proc/smaps.h"
 
 #define SLICE   \
@@ -48,13 +48,6 @@ _Static_assert(sizeof(struct kernel_page_scan) == 96, "the kernel's layout");
 #define ENTRY_PRESENT (1ull << 63)
 #define ENTRY_SWAPPED (1ull << 62)
 #define ENTRY_GUARD (1ull << 58)
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 int maps_query_open(struct maps_query *query, const struct target *target, struct err *err)
 {
@@ -171,9 +164,9 @@ static int scan_slice(const struct pages *pages, uint64_t start, uint64_t end, u
 						 .vec_len = RUNS,
 						 .category_anyof_mask = mask,
 						 .return_mask = mask };
-		uint64_t before = now_ns();
+		uint64_t before = clock_ns(CLOCK_MONOTONIC);
 		int count = ioctl(pages->fd, KERNEL_PAGE_SCAN, &scan);
-		uint64_t took = now_ns() - before;
+		uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
 		if (count < 0)
 			return errno == EINVAL && kinds & PAGE_GUARD ? -ENODATA : -errno;
 		if (stall_ns && took > *stall_ns)
@@ -203,9 +196,9 @@ static int entries_slice(const struct pages *pages, uint64_t start, uint64_t end
 		uint64_t want = (end - start) / page;
 		if (want > RUNS)
 			want = RUNS;
-		uint64_t before = now_ns();
+		uint64_t before = clock_ns(CLOCK_MONOTONIC);
 		ssize_t got = pread(pages->fd, entries, want * 8, (off_t)(start / page * 8));
-		uint64_t took = now_ns() - before;
+		uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
@@ -241,15 +234,16 @@ int pages_each(const struct pages *pages, uint64_t start, uint64_t end, unsigned
 	if (start >> 63)
 		return 0;
 	for (uint64_t slice = SLICE; start < end;) {
-		uint64_t stop = end - start > slice ? start + slice : end, before = now_ns();
+		uint64_t stop = end - start > slice ? start + slice : end,
+			 before = clock_ns(CLOCK_MONOTONIC);
 		int rc = (pages->scan ? scan_slice : entries_slice)(pages, start, stop, kinds, fn,
 								    ctx, stall_ns);
 		if (rc)
 			return rc;
 		start = stop;
-		slice = now_ns() - before > FAST_NS ? SLICE
-			: slice < 1ull << 50        ? slice * 2
-						    : slice;
+		slice = clock_ns(CLOCK_MONOTONIC) - before > FAST_NS ? SLICE
+			: slice < 1ull << 50                         ? slice * 2
+								     : slice;
 	}
 	return 0;
 }

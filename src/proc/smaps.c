@@ -7,21 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 #define CHUNK (64u * 1024) /* the kernel hands out at most a page or the longest line a time */
 #define LINE_MAX_BYTES \
 	8192u /* a path has at most 4096 bytes, all of which may be escaped fourfold only as "\012" */
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* In the order of the kernel's text, so that the next field is nearly always the expected one. */
 static const struct {
@@ -384,11 +377,11 @@ int smaps_parse(int fd, region_fn fn, void *ctx, struct reading *reading, struct
 		return err_set(err, -ENOMEM, "cannot read mappings");
 	size_t have = 0;
 	int rc = 0;
-	uint64_t began = now_ns();
+	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	for (;;) {
-		uint64_t before = now_ns();
+		uint64_t before = clock_ns(CLOCK_MONOTONIC);
 		ssize_t got = read(fd, text + have, CHUNK - have);
-		uint64_t took = now_ns() - before;
+		uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0) {
@@ -428,7 +421,7 @@ int smaps_parse(int fd, region_fn fn, void *ctx, struct reading *reading, struct
 	if (rc == -EBADMSG && err && !err->code)
 		err_set(err, rc, "cannot understand the list of mappings");
 	free(text);
-	reading->total_ns += now_ns() - began;
+	reading->total_ns += clock_ns(CLOCK_MONOTONIC) - began;
 	return rc;
 }
 
@@ -503,9 +496,9 @@ int rollup_read(const struct target *target, uint64_t *rss_bytes, uint64_t *pss_
 		uint64_t *stall_ns, struct err *err)
 {
 	char text[4096];
-	uint64_t before = now_ns();
+	uint64_t before = clock_ns(CLOCK_MONOTONIC);
 	ssize_t got = target_text(target, "smaps_rollup", text, sizeof(text));
-	uint64_t took = now_ns() - before;
+	uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
 	if (got < 0)
 		return target_fail(target, (int)got, "smaps_rollup", err);
 	*rss_bytes = status_kib(text, "\nRss:");

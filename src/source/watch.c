@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 struct watch {
 	struct target target;
@@ -19,13 +20,6 @@ struct watch {
 	uint64_t pending_cpu_ns; /* since the last reading of mappings, to be earned back with it */
 	struct watch_cost cost;
 };
-
-static uint64_t clock_ns(clockid_t id)
-{
-	struct timespec t;
-	clock_gettime(id, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 int watch_open(pid_t pid, const struct watch_opt *opt, struct watch **out, struct err *err)
 {

@@ -11,6 +11,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+import pytest
+
 from conftest import ROOT
 
 VECTORS = os.path.join(ROOT, "tests", "vectors", "tezos")
@@ -47,6 +49,48 @@ def wait_until(condition, seconds=60, what="the condition"):
             return got
         assert time.monotonic() < until, f"{what} did not come true in {seconds} s"
         time.sleep(0.02)
+
+
+def require_capture(byteledger):
+    """Skip where the kernel or the user permits no capture by BPF; as root with BTF that is a fault."""
+    done = subprocess.run([byteledger, "check", "--format", "json"], capture_output=True, text=True, timeout=60)
+    line = {f["feature"]: f for f in json.loads(done.stdout)}["net-capture"]
+    if not line["ok"]:
+        assert not (os.geteuid() == 0 and os.path.exists("/sys/kernel/btf/vmlinux")), line["why"]
+        pytest.skip(line["why"])
+
+
+class Node:
+    """A running pseudo-node; one with --listen is up when this returns."""
+
+    def __init__(self, path, *args, wrap=()):
+        self.process = subprocess.Popen([*wrap, path, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        if "--listen" in args:
+            line = self.process.stdout.readline()
+            assert line == "listening\n", line + self.process.stderr.read()
+
+    def wait_for_pause(self):
+        line = self.process.stdout.readline()
+        assert line == "paused\n", line + self.process.stderr.read()
+
+    def go(self):
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+    def truths(self):
+        """What it sent and received: one dict a connection."""
+        out, err = self.process.communicate(timeout=120)
+        assert self.process.returncode == 0, err
+        return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
+    def truth(self):
+        return self.truths()[-1]
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
 
 
 class Recorder:

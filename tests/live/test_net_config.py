@@ -1,44 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """`net --config` on live pseudo-nodes: the handshake in order, identities that come late, are wrong or change, retention."""
-import json
 import os
 import shutil
 import subprocess
 
 import pytest
 
-from netapi import Recorder, config_of, free_port, identity, wait_until
+from netapi import Node, Recorder, config_of, free_port, identity, require_capture, wait_until
 
 
 @pytest.fixture(autouse=True)
 def permitted(byteledger):
-    done = subprocess.run([byteledger, "check", "--format", "json"], capture_output=True, text=True, timeout=60)
-    line = {f["feature"]: f for f in json.loads(done.stdout)}["net-capture"]
-    if not line["ok"]:
-        assert not (os.geteuid() == 0 and os.path.exists("/sys/kernel/btf/vmlinux")), line["why"]
-        pytest.skip(line["why"])
-
-
-class Node:
-    """A running pseudo-node; one with --listen is up when this returns."""
-
-    def __init__(self, path, *args, wrap=()):
-        self.process = subprocess.Popen([*wrap, path, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
-        if "--listen" in args:
-            assert self.process.stdout.readline() == "listening\n", self.process.stderr.read()
-
-    def wait_for_pause(self):
-        assert self.process.stdout.readline() == "paused\n", self.process.stderr.read()
-
-    def go(self):
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
-
-    def truth(self):
-        out, err = self.process.communicate(timeout=120)
-        assert self.process.returncode == 0, err
-        return [json.loads(line) for line in out.splitlines() if line.startswith("{")][-1]
+    require_capture(byteledger)
 
 
 @pytest.fixture
@@ -50,9 +23,7 @@ def p2pnode(prog):
         return started[-1]
     yield start
     for node in started:
-        if node.process.poll() is None:
-            node.process.kill()
-            node.process.wait()
+        node.end()
 
 
 @pytest.fixture

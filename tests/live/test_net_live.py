@@ -11,6 +11,7 @@ import time
 import pytest
 
 from conftest import ROOT
+from netapi import Node, require_capture
 
 IDENTITIES = os.path.join(ROOT, "tests", "vectors", "tezos", "identities")
 IN, OUT = 0, 1
@@ -22,11 +23,7 @@ def identity(side):
 
 @pytest.fixture(autouse=True)
 def permitted(byteledger):
-    done = subprocess.run([byteledger, "check", "--format", "json"], capture_output=True, text=True, timeout=60)
-    line = {f["feature"]: f for f in json.loads(done.stdout)}["net-capture"]
-    if not line["ok"]:
-        assert not (os.geteuid() == 0 and os.path.exists("/sys/kernel/btf/vmlinux")), line["why"]
-        pytest.skip(line["why"])
+    require_capture(byteledger)
 
 
 def free_port(family=socket.AF_INET):
@@ -39,31 +36,6 @@ def free_port(family=socket.AF_INET):
                 return port
             except OSError:
                 continue
-
-
-class Node:
-    """A running pseudo-node; started once it listens (or at once if it only connects)."""
-
-    def __init__(self, path, *args, wrap=()):
-        self.listens = "--listen" in args
-        self.process = subprocess.Popen([*wrap, path, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
-        if self.listens:
-            line = self.process.stdout.readline()
-            assert line == "listening\n", line + self.process.stderr.read()
-
-    def line(self):
-        return self.process.stdout.readline()
-
-    def go(self):
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
-
-    def truth(self):
-        """What it sent and received: one dict a connection."""
-        out, err = self.process.communicate(timeout=120)
-        assert self.process.returncode == 0, err
-        return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
 
 
 def children(pid):
@@ -109,9 +81,7 @@ def node(prog):
         return started[-1]
     yield start
     for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-        one.process.communicate()
+        one.end()
 
 
 @pytest.fixture(params=["bpf", "packet"])
@@ -146,7 +116,7 @@ def converse(node, recorder, responder=(), initiator=(), host="127.0.0.1", port=
     rec = recorder("-p", port, "-i", identity("r"), *record)
     r = node("--listen", port, "--identity", identity("r"), *responder)
     i = node("--connect", f"{host}:{port}", "--identity", identity("i"), *initiator)
-    said_i, said_r = i.truth(), r.truth()
+    said_i, said_r = i.truths(), r.truths()
     all_closed(port)
     conns, counters = rec.finish()
     return said_r, said_i, conns, counters
@@ -217,8 +187,8 @@ def test_a_node_that_listens_already_is_adopted(node, recorder):  # W1
     port = free_port()
     r = node("--listen", port, "--identity", identity("r"), "--count", 100)
     rec = recorder("-p", port, "-i", identity("r"))
-    said_i = node("--connect", f"127.0.0.1:{port}", "--identity", identity("i"), "--count", 100).truth()
-    said_r = r.truth()
+    said_i = node("--connect", f"127.0.0.1:{port}", "--identity", identity("i"), "--count", 100).truths()
+    said_r = r.truths()
     conns, counters = rec.finish()
     check_whole(conns[0], said_r[0], said_i[0])
     assert counters["listens"] == 1 and conns[0]["pid"] == said_r[0]["pid"] and conns[0]["node_port"] == port
@@ -229,11 +199,11 @@ def test_an_open_connection_is_adopted_at_its_exact_place(node, recorder, role):
     port = free_port()
     r = node("--listen", port, "--identity", identity("r"), "--count", 200, "--pause-after", 100)
     i = node("--connect", f"127.0.0.1:{port}", "--identity", identity("i"), "--count", 200, "--pause-after", 100)
-    assert r.line() == "paused\n" and i.line() == "paused\n"
+    r.wait_for_pause(), i.wait_for_pause()
     watch = ("-p", port) if role == "responder" else ("-P", i.process.pid)
     rec = recorder(*watch, "-i", identity("r" if role == "responder" else "i"))
     r.go(), i.go()
-    said_i, said_r = i.truth(), r.truth()
+    said_i, said_r = i.truths(), r.truths()
     conns, _ = rec.finish()
     assert len(conns) == 1 and said_i[0]["received"] == said_r[0]["received"] == 200
     conn = conns[0]
@@ -309,13 +279,13 @@ def test_several_nodes_and_both_ends_at_once(node, recorder):
              "--pause-after", 50)
     rec.says(*(f"listens {p}" for p in ports))
     i.go()
-    assert i.line() == "paused\n"
+    i.wait_for_pause()
     # whose a connection is that only packets tell of is seen as long as it is open
     rec.says(f"connects {ports[0]}")
     i.go()
     other = node("--connect", f"127.0.0.1:{ports[1]}", "--identity", identity("i"), "--count", 100, "--seed", 8)
-    said = {ports[0]: i.truth()[0], ports[1]: other.truth()[0]}
-    said_r = {port: r.truth()[0] for port, r in pairs}
+    said = {ports[0]: i.truths()[0], ports[1]: other.truths()[0]}
+    said_r = {port: r.truths()[0] for port, r in pairs}
     conns, counters = rec.finish()
     assert len(conns) == 3 and counters["listens"] == 3
     for conn in conns:
@@ -339,7 +309,7 @@ def test_remote_ports_can_be_left_out(node, recorder):
     i = node("--listen", port, "--connect", f"127.0.0.1:{remote}", "--count", 3)
     rec = recorder("-p", port, "-x", remote)
     i.go()
-    i.truth(), other.truth()
+    i.truths(), other.truths()
     conns, counters = rec.finish()
     assert conns == [] and counters["opened"] == 0
 
@@ -352,8 +322,8 @@ def test_a_node_in_another_network_namespace(node, recorder):
     inside = ("unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
     r = node("--listen", port, "--identity", identity("r"), "--count", 20, wrap=inside)
     enter = ("nsenter", "-n", "-t", str(r.process.pid))
-    said_i = node("--connect", f"127.0.0.1:{port}", "--identity", identity("i"), "--count", 20, wrap=enter).truth()
-    said_r = r.truth()
+    said_i = node("--connect", f"127.0.0.1:{port}", "--identity", identity("i"), "--count", 20, wrap=enter).truths()
+    said_r = r.truths()
     conns, _ = rec.finish()
     if rec.packets:
         assert conns == []  # a packet socket sees its own network namespace
@@ -370,10 +340,10 @@ def test_a_node_in_another_pid_namespace(node, recorder):
     r = node("--listen", port, "--identity", identity("r"), "--count", 20, "--pause-after", 10, wrap=inside)
     rec = recorder("-p", port, "-i", identity("r"))
     i = node("--connect", f"127.0.0.1:{port}", "--identity", identity("i"), "--count", 20)
-    assert r.line() == "paused\n"
+    r.wait_for_pause()
     (child,) = children(r.process.pid)
     r.go()
-    said_i, said_r = i.truth(), r.truth()
+    said_i, said_r = i.truths(), r.truths()
     conns, _ = rec.finish()
     check_whole(conns[0], said_r[0], said_i[0])
     assert said_r[0]["pid"] == 1 and conns[0]["pid"] == child
@@ -398,7 +368,7 @@ def test_a_recorder_in_a_pid_namespace_of_its_own(node, recorder, pid_namespace)
     other = node("--listen", outside, "--connect", f"127.0.0.1:{port}", "--identity", identity("i"), "--count", 20)
     rec = recorder("-p", port, "-p", outside, "-i", identity("r"), wrap=pid_namespace)
     other.go()
-    said_i, said_r = other.truth(), r.truth()
+    said_i, said_r = other.truths(), r.truths()
     conns, _ = rec.finish()
     assert len(conns) == 1
     check_whole(conns[0], said_r[0], said_i[0])
@@ -445,16 +415,16 @@ def test_a_burst_is_counted_and_found_back_and_the_other_direction_is_untouched(
     r = node("--listen", port, "--identity", identity("r"), "--count", 60, "--pause-after", 30)
     i = node("--connect", f"127.0.0.1:{port}", "--identity", identity("i"), "--count", 20_100, "--size", 200,
              "--pause-after", 0, "--pause-after", 20_000)
-    assert r.line() == "paused\n" and i.line() == "paused\n"
+    r.wait_for_pause(), i.wait_for_pause()
     rec.says(f"accepts {port}")
     rec.process.send_signal(signal.SIGSTOP)
     stopped(rec.process)
     i.go()
-    assert i.line() == "paused\n"  # 5 MB went out while nobody took anything: the nodes did not wait
+    i.wait_for_pause()  # 5 MB went out while nobody took anything: the nodes did not wait
     rec.process.send_signal(signal.SIGCONT)
     rec.says("empty")
     r.go(), i.go()
-    said_i, said_r = i.truth()[0], r.truth()[0]
+    said_i, said_r = i.truths()[0], r.truths()[0]
     conns, counters = rec.finish()
     conn = conns[0]
     sent = 108 + 20 + 19 + 20_100 * (2 + 16 + 4 + 2 + 32 + 200)
@@ -489,7 +459,7 @@ def test_a_killed_recorder_leaves_whole_rows_and_undisturbed_nodes(node, recorde
         except sqlite3.OperationalError:
             pass
     rec.kill()
-    said_i, said_r = i.truth()[0], r.truth()[0]
+    said_i, said_r = i.truths()[0], r.truths()[0]
     assert said_i["received"] == said_r["received"] == 30_000
     done = subprocess.run([prog("netrec"), "-R", tmp_path / "db"], capture_output=True, text=True, timeout=120)
     back, last = [json.loads(line) for line in done.stdout.splitlines()]
