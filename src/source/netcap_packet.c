@@ -23,10 +23,10 @@
 #define BLOCK_BYTES (128u << 10) /* more than the largest packet that offload makes */
 #define RING_BLOCKS_MIN 8u
 /*
- * How long packets may pile up in a block before it is handed over. A block that is not full counts like one that is: with 20 ms
- * the usual ring holds ten seconds of thin traffic.
+ * How long packets may pile up in a block before it is handed over. A block that is not full counts like one that is: with 60 ms
+ * the usual ring holds half a minute of thin traffic.
  */
-#define RETIRE_MS 20
+#define RETIRE_MS 60
 #define AROUND_NS 1000000000ull /* how often /proc is looked through when nothing asks for it */
 #define LOOK_SHARE \
 	9 /* a look is followed by so many times its length without one: a tenth of a CPU at most */
