@@ -16,7 +16,7 @@
 #define PR_SET_VMA_ANON_NAME 0
 #endif
 #define MIB (1024ul * 1024)
-#define NOINLINE __attribute__((noinline, noclone))
+#define NOINLINE __attribute__((noinline))
 
 /* no function of its own: who calls it is who asks */
 #define MAP(where, bytes)                                                             \
