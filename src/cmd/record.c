@@ -4,6 +4,7 @@
 
 #include "cmd/terminal.h"
 
+#include <argp.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -31,6 +32,17 @@
 #define MS 1000000
 #define HEAP_BUDGET_MIN_MIB 32
 #define HEAP_BUDGET_MAX_MIB 1024
+
+/* What the options say. */
+struct record_opt {
+	const char *output;   /* pattern; NULL = the default */
+	uint64_t duration_ns; /* 0 = until the program ends */
+	int quiet;
+	const char *format; /* "text" or "json"; NULL = not given */
+	const char *on_full;
+	int free_stacks, stamp_every_event, follow_children;
+	uint64_t budget_bytes;
+};
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
@@ -122,8 +134,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return ARGP_ERR_UNKNOWN;
 	}
 }
-
-const struct argp record_argp = { .options = options, .parser = parse_option };
 
 /* ---- the heart ---------------------------------------------------------------------------------------------------- */
 
@@ -259,13 +269,14 @@ static char *absolute(const char *pattern)
 	return buf_take(&path);
 }
 
-static void tell_findings(const struct record *rec, int followed, const char *program)
+static void tell_findings(const struct record *rec, const struct record_opt *opt,
+			  const char *program)
 {
 	struct source_heap_state state;
 	source_heap_state(rec->heap, &state);
 	CLEANUP(buf_fini) struct buf by = { 0 };
 	text_escape(&by, rec->replaced_by[0] ? rec->replaced_by : "another program", 0);
-	if (rec->replaced && followed)
+	if (rec->replaced && opt->follow_children)
 		fprintf(stderr,
 			"byteledger: '%s' replaced itself by %s, which has a recording of its "
 			"own\n",
@@ -282,7 +293,8 @@ static void tell_findings(const struct record *rec, int followed, const char *pr
 			program);
 	struct source_heap_stats stats;
 	source_heap_stats(rec->heap, &stats);
-	if (state.attached && !rec->replaced && !stats.allocations && !stats.lost_allocations)
+	if (!opt->quiet && state.attached && !rec->replaced && !stats.allocations &&
+	    !stats.lost_allocations)
 		fprintf(stderr,
 			"byteledger: no allocation of '%s' was seen\n"
 			"hint: an allocator that the program brings inside itself is out of the "
@@ -327,8 +339,7 @@ static void finish_and_report(struct record *rec, const struct record_opt *opt, 
 		cmd_fail(&err);
 	if (!opt->quiet)
 		report(opt, buf_cstr(&path));
-	tell_findings(rec, opt->follow_children,
-		      program); /* last, beside the prompt: it says what to do next */
+	tell_findings(rec, opt, program); /* last, beside the prompt: it says what to do next */
 }
 
 /* Arguments as /proc/PID/cmdline has them: each with its NUL. NULL without memory: then there is no command line. */
@@ -411,7 +422,7 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 	return 0;
 }
 
-int record_program(const struct record_opt *opt, const char *comment, char **argv)
+static int record_program(const struct record_opt *opt, const char *comment, char **argv)
 {
 	struct err err = { 0 };
 	CLEANUP(launch_fini) struct launch launch = { .exit_status = CMD_FAILED };
@@ -420,6 +431,26 @@ int record_program(const struct record_opt *opt, const char *comment, char **arg
 		return launch.exit_status ? launch.exit_status : CMD_FAILED;
 	}
 	return launch.exit_status;
+}
+
+int record_command(int argc, char **argv, const char *name, const char *doc)
+{
+	const struct argp argp = { .options = options,
+				   .parser = parse_option,
+				   .args_doc = "-- PROGRAM [ARGS...]",
+				   .doc = doc };
+	struct record_opt opt = { 0 };
+	int rest;
+	if (cmd_parse(&argp, argc, argv, &rest, &opt) < 0)
+		return CMD_USAGE;
+	if (rest >= argc) {
+		fprintf(stderr,
+			"byteledger: no program given\n"
+			"hint: byteledger %s [OPTIONS] -- PROGRAM [ARGS...]\n",
+			name);
+		return CMD_USAGE;
+	}
+	return record_program(&opt, name, argv + rest);
 }
 
 /* ---- started by the library -------------------------------------------------------------------------------------------- */

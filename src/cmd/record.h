@@ -3,7 +3,6 @@
 #ifndef CMD_RECORD_H
 #define CMD_RECORD_H
 
-#include <argp.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -13,20 +12,11 @@
 #include "source/source.h"
 #include "trace/trace.h"
 
-/** struct record_opt - the options that recording commands share; record_argp parses them into one of these. */
-struct record_opt {
-	const char *output;   /* pattern; NULL = the default */
-	uint64_t duration_ns; /* 0 = until the program ends */
-	int quiet;
-	const char *format; /* "text" or "json"; NULL = not given */
-	const char *on_full;
-	int free_stacks, stamp_every_event, follow_children;
-	uint64_t budget_bytes;
-};
-extern const struct argp record_argp;
-
-/** record_program() - the whole of `heap -- PROGRAM` and `run -- PROGRAM`; returns byteledger's exit status. */
-int record_program(const struct record_opt *opt, const char *comment, char **argv);
+/**
+ * record_command() - the whole of `heap` and `run`, which are called @name and do what @doc says; returns byteledger's exit
+ * status.
+ */
+int record_command(int argc, char **argv, const char *name, const char *doc);
 
 /** record_helper() - `byteledger --recorder FD [-o PATTERN]`, started by the preload library. */
 int record_helper(int argc, char **argv);

@@ -198,8 +198,10 @@ static void look_for_exec(struct record *rec, uint64_t now)
 	struct stat st;
 	if (rec->memfd_inode == 0 && fstat(source_heap_fd(rec->heap), &st) == 0)
 		rec->memfd_inode = st.st_ino; /* the successor may have one of the same name */
-	rec->replaced = proc_maps_has(rec->pid, "/memfd:" WIRE_MEMFD_NAME, rec->memfd_inode) == 0;
-	rec->replaced_ns = now;
+	int gone = proc_maps_has(rec->pid, "/memfd:" WIRE_MEMFD_NAME, rec->memfd_inode) == 0;
+	if (gone && !rec->replaced) /* not the last look: that may be at the successor's end */
+		rec->replaced_ns = now;
+	rec->replaced = gone;
 	rec->exec_next_ns = now + rec->exec_wait_ns;
 	if (rec->exec_wait_ns < EXEC_LAST_NS)
 		rec->exec_wait_ns *= 2;
@@ -265,7 +267,7 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 	source_heap_state(rec->heap, &state);
 	if (state.peak_rss_bytes > rec->peak_rss_bytes)
 		rec->peak_rss_bytes = state.peak_rss_bytes;
-	if (rc == 0 && !detach && state.end_rss_bytes)
+	if (rc == 0 && !detach && !rec->replaced && state.end_rss_bytes)
 		rc = source_heap_rss(rec->heap, sink_of(rec), state.end_rss_bytes,
 				     state.end_virtual_bytes, rec->peak_rss_bytes, err);
 	describe(rec, &def);

@@ -2,26 +2,9 @@
 #include "cmd/cmd.h"
 #include "cmd/record.h"
 
-#include <stdio.h>
-
 int cmd_run(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &record_argp, 0, NULL, 0 }, { 0 } };
-	static const struct argp argp = {
-		.args_doc = "-- PROGRAM [ARGS...]",
-		.doc = "Record where the memory of PROGRAM goes: every allocation with its stack, "
-		       "resident size and mappings over time.",
-		.children = children,
-	};
-	struct record_opt opt = { 0 };
-	int rest;
-	if (cmd_parse(&argp, argc, argv, &rest, &opt) < 0)
-		return CMD_USAGE;
-	if (rest >= argc) {
-		fputs("byteledger: no program given\n"
-		      "hint: byteledger run [OPTIONS] -- PROGRAM [ARGS...]\n",
-		      stderr);
-		return CMD_USAGE;
-	}
-	return record_program(&opt, "run", argv + rest);
+	return record_command(argc, argv, "run",
+			      "Record where the memory of PROGRAM goes: every allocation with its "
+			      "stack, resident size and mappings over time.");
 }

@@ -204,8 +204,8 @@ def test_no_variable_of_the_older_tool_is_passed_over_in_silence(preload, tmp_pa
         assert any(f" WRN {name} is not supported" in line for line in lines), name
 
 
-def test_a_program_without_any_allocation_seen_is_said_to_be_one(record, prog):
-    done = record([prog("ownmalloc")])
+def test_a_program_without_any_allocation_seen_is_said_to_be_one(byteledger, prog, tmp_path):
+    done = heap(byteledger, "-o", str(tmp_path / "a.blt"), "--", prog("ownmalloc"))
     assert done.returncode == 0
     assert b"byteledger: no allocation of '" in done.stderr and b"\nhint: an allocator" in done.stderr
-    assert b"no allocation" not in record(["sh", "-c", "true"]).stderr
+    assert b"no allocation" not in heap(byteledger, "-o", str(tmp_path / "b.blt"), "--", "bash", "-c", "true").stderr
