@@ -28,7 +28,8 @@ static void put_text(struct jsonw *json, const char *text, size_t len)
 		size_t width = c >= 0x20 && c < 0x7f && c != '"' && c != '\\'
 				       ? 1
 				       : utf8_len(text + i, len - i);
-		if (width > 1 || (width == 1 && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f)) {
+		int control = width && utf8_control(text + i);
+		if (width && !control && c != '"' && c != '\\') {
 			i += width;
 			continue;
 		}
@@ -40,10 +41,12 @@ static void put_text(struct jsonw *json, const char *text, size_t len)
 			escape[1] = 'n';
 		else if (c == '\t')
 			escape[1] = 't';
-		else if (c != '"' && c != '\\')
-			snprintf(escape, sizeof(escape), "\\u%04x", c);
+		else if (control)
+			snprintf(escape, sizeof(escape), "\\u%04x",
+				 (unsigned char)text[i + width - 1]);
 		put(json, escape, strlen(escape));
-		plain = ++i;
+		i += width ? width : 1;
+		plain = i;
 	}
 	put(json, text + plain, len - plain);
 	putc_unlocked('"', json->to);

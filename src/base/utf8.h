@@ -25,6 +25,13 @@ static inline size_t utf8_len(const char *text, size_t left)
 	return len;
 }
 
+/** utf8_control() - 1 if the well-formed sequence at @text is a control character: C0, DEL or C1, on which terminals act. */
+static inline int utf8_control(const char *text)
+{
+	const uint8_t *p = (const uint8_t *)text;
+	return p[0] < 0x20 || p[0] == 0x7f || (p[0] == 0xc2 && p[1] < 0xa0);
+}
+
 /** utf8_valid() - 1 if all of [@text, @text + @len) is well-formed. */
 static inline int utf8_valid(const char *text, size_t len)
 {

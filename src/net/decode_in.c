@@ -173,8 +173,9 @@ void put_text(struct buf *json, struct in *in, uint32_t max, const char *what)
 			buf_puts(json, "\\f");
 			break;
 		default:
-			if (p[i] < 0x20)
-				buf_printf(json, "\\u%04x", p[i]);
+			/* the last byte of a C1 control is its code */
+			if (utf8_control((const char *)p + i))
+				buf_printf(json, "\\u%04x", p[i + step - 1]);
 			else
 				buf_put(json, p + i, step);
 		}

@@ -22,6 +22,9 @@ enum net_packet net_packet(const uint8_t *p, size_t len, struct net_tcp_segment 
 	if (p[0] >> 4 == 4) {
 		at = (size_t)(p[0] & 15) * 4;
 		total = be16(p + 2);
+		if (at < 20) {
+			return NET_PACKET_DAMAGED;
+		}
 		if (be16(p + 6) & 0x3fff) {
 			return NET_PACKET_FRAGMENT;
 		}

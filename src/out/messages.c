@@ -83,7 +83,7 @@ void out_message_table_head(FILE *to)
 		"type", "bytes", "preview");
 }
 
-/* Control characters of decoded text are escaped in its JSON already; everything above ASCII is kept as it is. */
+/* Control characters of decoded text, C1 ones too, are escaped in its JSON already; all other letters are kept as they are. */
 void out_message_table_row(FILE *to, const struct message *message, uint64_t id)
 {
 	char when[32] = "-";

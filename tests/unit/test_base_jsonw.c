@@ -83,10 +83,13 @@ static void text_is_escaped(void **state)
 	jsonw_str(&json, NULL, "a\"b\\c\n\t\x01\x7f");
 	jsonw_str(&json, NULL, "");
 	jsonw_strn(&json, NULL, "x\0y", 3);
+	/* C1 controls: a terminal takes U+009B for the beginning of a command; U+00A0 is none */
+	jsonw_str(&json, NULL, "a\xc2\x9b\x31m\xc2\x80\xc2\xa0");
 	jsonw_str(&json, NULL, "\xc3\xa4\xe2\x82\xac\xf0\x9f\x8d\x95");
 	jsonw_array_end(&json);
 	fclose(to);
 	assert_string_equal(text, "[\"a\\\"b\\\\c\\n\\t\\u0001\\u007f\",\"\",\"x\\u0000y\","
+				  "\"a\\u009b1m\\u0080\xc2\xa0\","
 				  "\"\xc3\xa4\xe2\x82\xac\xf0\x9f\x8d\x95\"]");
 	free(text);
 }

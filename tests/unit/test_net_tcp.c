@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "net/packet.h"
 #include "net/tcp.h"
 
 struct seen {
@@ -185,11 +186,27 @@ static void ports_used_again_make_a_new_connection(void **state)
 	buf_fini(&seen.stream[1]);
 }
 
+static void an_ip_header_shorter_than_it_can_be_is_damaged(void **state)
+{
+	(void)state;
+	uint8_t packet[40] = { [0] = 0x45, [3] = 40, [9] = 6, [32] = 5 << 4 };
+	struct net_tcp_segment seg = { 0 };
+	assert_int_equal(net_packet(packet, sizeof(packet), &seg), NET_PACKET_SEGMENT);
+	for (unsigned words = 0; words < 5; words++) {
+		packet[0] = (uint8_t)(0x40 | words);
+		packet[words * 4 + 12] =
+			5 << 4; /* what would be read as the length of the TCP header */
+		assert_int_equal(net_packet(packet, sizeof(packet), &seg), NET_PACKET_DAMAGED);
+		packet[words * 4 + 12] = 0;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(segments_in_any_order_give_the_bytes_that_were_sent),
 		cmocka_unit_test(bytes_never_captured_become_a_gap_of_exactly_their_length),
+		cmocka_unit_test(an_ip_header_shorter_than_it_can_be_is_damaged),
 		cmocka_unit_test(ports_used_again_make_a_new_connection),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

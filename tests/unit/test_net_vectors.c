@@ -128,6 +128,22 @@ static void message_bodies_decode_as_expected_or_are_refused(void **state)
 	}
 }
 
+static void control_characters_of_a_peer_are_escaped(void **state)
+{
+	static const char name[] = "\xc2\x9b"
+				   "31m\x7f\xc2\xa0\x1b";
+	uint8_t body[2 + 32 + 24 + 24 + 4 + sizeof(name) - 1 + 4] = { 0 };
+	struct buf json = { 0 };
+	struct net_decode_error error = { "" };
+	(void)state;
+	body[85] = sizeof(name) - 1;
+	memcpy(body + 86, name, sizeof(name) - 1);
+	if (net_decode_connection(body, sizeof(body), &json, &error) < 0)
+		fail_msg("%s", error.text);
+	assert_non_null(strstr(buf_cstr(&json), "\"\\u009b31m\\u007f\xc2\xa0\\u001b\""));
+	buf_fini(&json);
+}
+
 static void nonces_and_boxes_agree(void **state)
 {
 	(void)state;
@@ -148,6 +164,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(identities_load_and_have_the_expected_peer_id_and_work),
 		cmocka_unit_test(message_bodies_decode_as_expected_or_are_refused),
+		cmocka_unit_test(control_characters_of_a_peer_are_escaped),
 		cmocka_unit_test(nonces_and_boxes_agree),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
