@@ -53,8 +53,8 @@ struct netcap_track *netcap_track_new(const struct netcap_track_opt *opt,
 		track->buckets = track->max;
 		track->all = calloc(track->max, sizeof(*track->all));
 		track->bucket = calloc(track->buckets, sizeof(*track->bucket));
-		memcpy(track->skip, opt->skip_remote_ports,
-		       opt->skip_remote_port_count * sizeof(*track->skip));
+		for (size_t i = 0; i < opt->skip_remote_port_count; i++)
+			track->skip[i] = opt->skip_remote_ports[i];
 	}
 	if (!track || !track->all || !track->bucket) {
 		err_set(err, -ENOMEM, "cannot allocate the connection table");
