@@ -96,6 +96,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_LOCAL:
 		job->local = arg;
+		if (net_addr_parse(arg, &job->local_addr) < 0)
+			argp_error(state,
+				   "--local takes an IP address, with a port or without, and '%s' "
+				   "is none",
+				   arg);
 		return 0;
 	case OPT_ROLE:
 		if (strcmp(arg, "initiator") == 0)

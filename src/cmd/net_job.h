@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "net/conn.h"
+#include "net/tcp.h"
 
 #define NET_IDENTITIES_MAX 64
 
@@ -16,7 +17,8 @@ struct net_job {
 	const char *config; /* record */
 	const char *identity_paths[NET_IDENTITIES_MAX];
 	size_t identity_count;
-	const char *local; /* ADDR or ADDR:PORT */
+	const char *local;          /* ADDR or ADDR:PORT, NULL = not given */
+	struct net_addr local_addr; /* the same, read; port 0 = any */
 	enum net_role role;
 	enum net_format format;
 	const char *input;

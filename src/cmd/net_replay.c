@@ -37,6 +37,7 @@ struct replay {
 	struct open_conn *open;
 	size_t open_count, open_cap;
 	uint64_t conn_ids, message_ids;
+	int local_seen; /* a connection has the address of --local */
 	struct jsonw json;
 	/* rows of closed connections, written as text at once: the list is printed behind the messages */
 	FILE *rows;
@@ -116,14 +117,14 @@ static int on_message(struct message_sink *sink, const struct message *message, 
 
 /* ---- what the capture says ------------------------------------------------------------------------------------ */
 
-/* 1 if "ip:port" @addr is the one the user named, with or without a port. */
-static int is_local(const struct replay *replay, const char *addr)
+/* 1 if "ip:port" @text is the address that the user named, with or without a port. */
+static int is_local(const struct replay *replay, const char *text)
 {
-	size_t len = strlen(replay->job->local);
-	if (!addr || strncmp(addr, replay->job->local, len) != 0)
-		return addr && addr[0] == '[' && strncmp(addr + 1, replay->job->local, len) == 0 &&
-		       addr[len + 1] == ']';
-	return addr[len] == '\0' || addr[len] == ':';
+	const struct net_addr *local = &replay->job->local_addr;
+	struct net_addr addr;
+	return text && net_addr_parse(text, &addr) == 0 &&
+	       memcmp(addr.ip, local->ip, sizeof(addr.ip)) == 0 &&
+	       (!local->port || addr.port == local->port);
 }
 
 static struct open_conn *find_conn(struct replay *replay, uint64_t conn)
@@ -144,6 +145,7 @@ static int on_open(struct capture_sink *sink, const struct capture_conn *info, s
 			role = NET_ROLE_INITIATOR;
 		else if (is_local(replay, info->responder_addr))
 			role = NET_ROLE_RESPONDER;
+		replay->local_seen |= role != replay->job->role;
 	}
 	struct net_conn_opt opt = { .id = replay->conn_ids++,
 				    .started_ns = info->time_ns,
@@ -289,6 +291,11 @@ static int run(struct replay *replay, struct err *err)
 	}
 	if (fflush(stdout) != 0 || ferror(stdout))
 		return err_set(err, -EIO, "cannot write the messages");
+	if (replay->job->local && !replay->local_seen)
+		fprintf(stderr,
+			"byteledger: no connection of '%s' has the address '%s' of --local: "
+			"it was passed over\n",
+			replay->job->input, replay->job->local);
 	if (stats.damaged)
 		fprintf(stderr,
 			"byteledger: %llu damaged or cut-off records of '%s' were passed over\n",

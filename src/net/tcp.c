@@ -43,6 +43,45 @@ void net_addr_text(const struct net_addr *addr, char out[NET_ADDR_TEXT_MAX])
 	snprintf(out, NET_ADDR_TEXT_MAX, v4 ? "%s:%u" : "[%s]:%u", ip, addr->port);
 }
 
+static int parse_ip(const char *text, size_t len, int v6, struct net_addr *out)
+{
+	char ip[INET6_ADDRSTRLEN];
+	if (len >= sizeof(ip))
+		return -EINVAL;
+	memcpy(ip, text, len);
+	ip[len] = '\0';
+	*out = (struct net_addr){ .ip = { [10] = 0xff, [11] = 0xff } };
+	int rc = v6 ? inet_pton(AF_INET6, ip, out->ip) : inet_pton(AF_INET, ip, out->ip + 12);
+	return rc == 1 ? 0 : -EINVAL;
+}
+
+int net_addr_parse(const char *text, struct net_addr *out)
+{
+	const char *colon = strchr(text, ':'), *bracket = strchr(text, ']');
+	const char *port = NULL;
+	int rc;
+	if (text[0] == '[') {
+		if (!bracket || (bracket[1] && bracket[1] != ':'))
+			return -EINVAL;
+		port = bracket[1] ? bracket + 2 : NULL;
+		rc = parse_ip(text + 1, (size_t)(bracket - text) - 1, 1, out);
+	} else if (colon && strchr(colon + 1, ':')) {
+		rc = parse_ip(text, strlen(text), 1, out);
+	} else {
+		port = colon ? colon + 1 : NULL;
+		rc = parse_ip(text, colon ? (size_t)(colon - text) : strlen(text), 0, out);
+	}
+	if (rc < 0 || !port)
+		return rc;
+	unsigned long number = 0;
+	for (const char *p = port; *p; p++) {
+		if (*p < '0' || *p > '9' || (number = number * 10 + (unsigned)(*p - '0')) > 65535)
+			return -EINVAL;
+	}
+	out->port = (uint16_t)number;
+	return number ? 0 : -EINVAL;
+}
+
 struct net_tcp *net_tcp_new(struct net_tcp_sink *sink, struct err *err)
 {
 	struct net_tcp *tcp = calloc(1, sizeof(*tcp));

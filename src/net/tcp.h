@@ -25,6 +25,9 @@ struct net_addr {
 /** net_addr_text() - "1.2.3.4:80" or "[::1]:80"; v4-mapped addresses print as IPv4. */
 void net_addr_text(const struct net_addr *addr, char out[NET_ADDR_TEXT_MAX]);
 
+/** net_addr_parse() - "1.2.3.4", "1.2.3.4:80", "::1", "[::1]", "[::1]:80"; port 0 where none is given. 0 or -EINVAL. */
+int net_addr_parse(const char *text, struct net_addr *out);
+
 /** What comes out. @flow numbers connections from 0 in order of their first segment. Negative errno stops. */
 struct net_tcp_sink {
 	/** @syn_seen 0: the capture began later; the initiator is then the side with the higher port. */

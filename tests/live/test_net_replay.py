@@ -174,6 +174,13 @@ def packet(src, dst, seq, ack, flags, payload, v6):
     return bytes(12) + struct.pack("!H", 0x86dd if v6 else 0x0800) + ip + tcp
 
 
+def write_pcap(path, packets):
+    with open(path, "wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 262144, 1))
+        for i, p in enumerate(packets):
+            out.write(struct.pack("<IIII", 1600000000, i, len(p), len(p)) + p)
+
+
 @pytest.mark.parametrize("v6", [False, True], ids=["IPv4", "IPv6"])
 @pytest.mark.parametrize("ng", [False, True], ids=["pcap", "pcapng"])
 def test_pcap_with_shuffled_and_repeated_segments_decodes_alike(byteledger, tmp_path, v6, ng):
@@ -197,23 +204,41 @@ def test_pcap_with_shuffled_and_repeated_segments_decodes_alike(byteledger, tmp_
         rng.shuffle(burst)
         packets += burst
     path = tmp_path / ("x.pcapng" if ng else "x.pcap")
-    with open(path, "wb") as out:
-        if ng:
+    if ng:
+        with open(path, "wb") as out:
             out.write(struct.pack("<IIIHHqI", 0x0a0d0d0a, 28, 0x1a2b3c4d, 1, 0, -1, 28))
             out.write(struct.pack("<IIHHII", 1, 20, 1, 0, 0, 20))
             for i, p in enumerate(packets):
                 padded = p + bytes(-len(p) % 4)
                 size = 32 + len(padded)
                 out.write(struct.pack("<IIIIIII", 6, size, 0, 0, i, len(p), len(p)) + padded + struct.pack("<I", size))
-        else:
-            out.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 262144, 1))
-            for i, p in enumerate(packets):
-                out.write(struct.pack("<IIII", 1600000000, i, len(p), len(p)) + p)
+    else:
+        write_pcap(path, packets)
     local = "::2" if v6 else "10.0.0.2"
     got, summary = replay(byteledger, path, "--identity", identity("recorder-r"), "--local", local)
     check_messages(got, want["messages"])
     assert summary["connections"][0]["remote_addr"] == ("[::1]:41000" if v6 else "10.0.0.1:41000")
     assert summary["connections"][0]["gaps"] == 0
+
+
+@pytest.mark.parametrize("local", ["garbage", "10.0.0", "10.0.0.2:", "10.0.0.2:0", "10.0.0.2:65536", "[::2", "[10.0.0.2]:1", "::2]:1", ""])
+def test_a_local_address_that_is_none_is_refused(byteledger, local):
+    stream = os.path.join(CAPTURES, "nack", "stream.jsonl")
+    done = subprocess.run([byteledger, "net", "replay", "--local", local, stream], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and f"'{local}' is none" in done.stderr and not done.stdout
+
+
+@pytest.mark.parametrize("local,ours", [
+    ("0:0:0:0:0:0:0:2", True), ("[::2]", True), ("[0::2]:9732", True), ("[::2]:9733", False), ("::3", False)])
+def test_a_local_address_is_compared_as_an_address(byteledger, tmp_path, local, ours):
+    us, them = (2, 9732), (1, 41000)
+    write_pcap(tmp_path / "x.pcap", [packet(them, us, 99, 0, 2, b"", True), packet(us, them, 499, 100, 0x12, b"", True)])
+    done = subprocess.run([byteledger, "net", "replay", "--local", local, str(tmp_path / "x.pcap")],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout.splitlines()[-1])["summary"]["connections"]
+    assert row["remote_addr"] == ("[::1]:41000" if ours else "[::2]:9732")
+    assert ("no connection of" in done.stderr) != ours
 
 
 @pytest.mark.parametrize("content,text", [
