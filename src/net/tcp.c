@@ -10,26 +10,41 @@
 #include "net/order.h"
 
 #define BUCKETS 16384
+/* sequence numbers around the end of a connection that are still its own */
+#define OVER_WINDOW (16 << 20)
+/* how long a connection's end is remembered: as long as Linux keeps TIME_WAIT */
+#define OVER_NS 60000000000u
 
 struct side {
 	struct net_addr addr;
 	struct net_order order;
+	uint32_t first;  /* sequence number of the first byte, once the order is known */
+	uint32_t sent;   /* behind the last byte that was sent, captured whole or not */
+	uint32_t acked;  /* what the other side has: up to here */
 	uint32_t fin_at; /* sequence number of the FIN */
 	uint8_t fin;     /* a FIN was seen */
+	uint8_t has_sent, has_acked;
 };
 
 struct flow {
 	struct flow *next;          /* in its bucket */
-	struct flow *older, *newer; /* by last segment */
+	struct flow *older, *newer; /* in its list */
 	uint64_t number, last_ns;
+	uint8_t syn;         /* its beginning was seen */
+	uint8_t over;        /* closed, and remembered for what comes after */
 	struct side side[2]; /* 0 = initiator */
+};
+
+/* Flows by their last segment. */
+struct ages {
+	struct flow *oldest, *newest;
+	size_t count;
 };
 
 struct net_tcp {
 	struct net_tcp_sink *sink;
 	struct flow *bucket[BUCKETS];
-	struct flow *oldest, *newest;
-	size_t flows;
+	struct ages open, over;
 	uint64_t numbers;
 };
 
@@ -111,19 +126,40 @@ static int same_addr(const struct net_addr *a, const struct net_addr *b)
 	return a->port == b->port && memcmp(a->ip, b->ip, 16) == 0;
 }
 
+static struct ages *ages_of(struct net_tcp *tcp, const struct flow *flow)
+{
+	return flow->over ? &tcp->over : &tcp->open;
+}
+
 static void unlink_age(struct net_tcp *tcp, struct flow *flow)
 {
-	*(flow->older ? &flow->older->newer : &tcp->oldest) = flow->newer;
-	*(flow->newer ? &flow->newer->older : &tcp->newest) = flow->older;
+	struct ages *ages = ages_of(tcp, flow);
+	*(flow->older ? &flow->older->newer : &ages->oldest) = flow->newer;
+	*(flow->newer ? &flow->newer->older : &ages->newest) = flow->older;
 	flow->older = flow->newer = NULL;
+	ages->count--;
 }
 
 static void link_newest(struct net_tcp *tcp, struct flow *flow)
 {
-	flow->older = tcp->newest;
+	struct ages *ages = ages_of(tcp, flow);
+	flow->older = ages->newest;
 	flow->newer = NULL;
-	*(tcp->newest ? &tcp->newest->newer : &tcp->oldest) = flow;
-	tcp->newest = flow;
+	*(ages->newest ? &ages->newest->newer : &ages->oldest) = flow;
+	ages->newest = flow;
+	ages->count++;
+}
+
+static void drop_flow(struct net_tcp *tcp, struct flow *flow)
+{
+	struct flow **at = &tcp->bucket[bucket_of(&flow->side[0].addr, &flow->side[1].addr)];
+	while (*at != flow)
+		at = &(*at)->next;
+	*at = flow->next;
+	unlink_age(tcp, flow);
+	net_order_fini(&flow->side[0].order);
+	net_order_fini(&flow->side[1].order);
+	free(flow);
 }
 
 /* One direction of a flow, as net/order sees it. */
@@ -150,28 +186,56 @@ static int way_gap(void *ctx, uint64_t time_ns, uint64_t offset, uint64_t lost, 
 				   err);
 }
 
-static int close_flow(struct net_tcp *tcp, struct flow *flow, uint64_t time_ns, const char *reason,
+/* All that was held comes out, and what is known to have been sent and did not come is a gap. */
+static int settle_end(struct net_tcp *tcp, struct flow *flow, int from, uint64_t time_ns,
 		      struct err *err)
 {
-	int rc = 0;
-	for (int from = 0; from < 2; from++) {
-		struct way way = { tcp, flow, from };
-		struct net_order_to to = { way_data, way_gap, &way };
-		if (rc >= 0)
-			rc = net_order_flush(&flow->side[from].order, &to, err);
-	}
+	struct side *side = &flow->side[from];
+	struct way way = { tcp, flow, from };
+	struct net_order_to to = { way_data, way_gap, &way };
+	int rc = net_order_flush(&side->order, &to, err);
+	if (rc >= 0 && (side->fin || side->has_sent))
+		rc = net_order_settle(&side->order, side->fin ? side->fin_at : side->sent, 1,
+				      time_ns, &to, err);
+	/* a single number that was acknowledged and not seen is a FIN's */
+	if (rc >= 0 && !side->fin && side->has_acked && side->acked != side->order.next + 1)
+		rc = net_order_settle(&side->order, side->acked, 1, time_ns, &to, err);
+	return rc;
+}
+
+/* @remember: what belongs to it may still come, and is dropped then. */
+static int close_flow(struct net_tcp *tcp, struct flow *flow, uint64_t time_ns, const char *reason,
+		      int remember, struct err *err)
+{
+	int rc = settle_end(tcp, flow, 0, time_ns, err);
+	if (rc >= 0)
+		rc = settle_end(tcp, flow, 1, time_ns, err);
 	if (rc >= 0)
 		rc = tcp->sink->close(tcp->sink, flow->number, time_ns, reason, err);
-	struct flow **at = &tcp->bucket[bucket_of(&flow->side[0].addr, &flow->side[1].addr)];
-	while (*at != flow)
-		at = &(*at)->next;
-	*at = flow->next;
-	unlink_age(tcp, flow);
-	tcp->flows--;
+	if (!remember) {
+		drop_flow(tcp, flow);
+		return rc;
+	}
 	net_order_fini(&flow->side[0].order);
 	net_order_fini(&flow->side[1].order);
-	free(flow);
+	unlink_age(tcp, flow);
+	flow->over = 1;
+	link_newest(tcp, flow);
+	if (tcp->over.count > NET_TCP_OVER_MAX)
+		drop_flow(tcp, tcp->over.oldest);
 	return rc;
+}
+
+/* Does a segment from the side @from belong to @flow, or to a new connection between the same ports? */
+static int belongs(const struct flow *flow, int from, const struct net_tcp_segment *seg)
+{
+	const struct side *side = &flow->side[from];
+	if (seg->syn)
+		return side->order.known && side->first == seg->seq + 1;
+	if (!flow->over || !side->order.known)
+		return 1;
+	int32_t behind = (int32_t)(seg->seq - side->order.next);
+	return behind <= OVER_WINDOW && behind >= -OVER_WINDOW;
 }
 
 static struct flow *find(struct net_tcp *tcp, const struct net_tcp_segment *seg, int *from)
@@ -191,8 +255,8 @@ static struct flow *find(struct net_tcp *tcp, const struct net_tcp_segment *seg,
 static struct flow *open_flow(struct net_tcp *tcp, const struct net_tcp_segment *seg, int *from,
 			      struct err *err)
 {
-	if (tcp->flows == NET_TCP_FLOWS_MAX &&
-	    close_flow(tcp, tcp->oldest, seg->time_ns, "table full", err) < 0)
+	if (tcp->open.count == NET_TCP_FLOWS_MAX &&
+	    close_flow(tcp, tcp->open.oldest, seg->time_ns, "table full", 0, err) < 0)
 		return NULL;
 	struct flow *flow = calloc(1, sizeof(*flow));
 	if (!flow) {
@@ -204,15 +268,31 @@ static struct flow *open_flow(struct net_tcp *tcp, const struct net_tcp_segment 
 	flow->side[swapped].addr = seg->from;
 	flow->side[!swapped].addr = seg->to;
 	flow->number = tcp->numbers++;
+	flow->syn = seg->syn;
 	unsigned b = bucket_of(&seg->from, &seg->to);
 	flow->next = tcp->bucket[b];
 	tcp->bucket[b] = flow;
 	link_newest(tcp, flow);
-	tcp->flows++;
 	if (tcp->sink->open(tcp->sink, flow->number, seg->time_ns, &flow->side[0].addr,
 			    &flow->side[1].addr, seg->syn, err) < 0)
 		return NULL; /* stays in the table, released with it */
 	return flow;
+}
+
+static int start_side(struct net_tcp *tcp, struct flow *flow, int from, uint32_t seq,
+		      struct err *err)
+{
+	struct way way = { tcp, flow, from };
+	struct net_order_to to = { way_data, way_gap, &way };
+	flow->side[from].first = seq;
+	return net_order_start(&flow->side[from].order, seq, 0, &to, err);
+}
+
+static void raise_to(uint32_t *to, uint8_t *known, uint32_t seq)
+{
+	if (!*known || (int32_t)(seq - *to) > 0)
+		*to = seq;
+	*known = 1;
 }
 
 static int take_payload(struct net_tcp *tcp, struct flow *flow, int from,
@@ -224,11 +304,13 @@ static int take_payload(struct net_tcp *tcp, struct flow *flow, int from,
 	uint32_t seq = seg->seq + seg->syn;
 	int rc = 0;
 	if (!side->order.known)
-		rc = net_order_start(&side->order, seq, 0, &to, err);
+		rc = start_side(tcp, flow, from, seq, err);
 	/* bytes that the capture cut off are missing like any others */
 	if (rc >= 0)
 		rc = net_order_put(&side->order, seq, seg->time_ns, seg->bytes, seg->captured, &to,
 				   err);
+	if (seg->len)
+		raise_to(&side->sent, &side->has_sent, seq + (uint32_t)seg->len);
 	if (seg->fin) {
 		side->fin = 1;
 		side->fin_at = seq + (uint32_t)seg->len;
@@ -243,24 +325,45 @@ static int take_ack(struct net_tcp *tcp, struct flow *flow, int from,
 	struct side *peer = &flow->side[!from];
 	struct way way = { tcp, flow, !from };
 	struct net_order_to to = { way_data, way_gap, &way };
-	if (!seg->has_ack || !peer->order.known)
+	if (!seg->has_ack)
 		return 0;
+	if (!peer->order.known) {
+		/* its SYN was not captured: the first thing that is acknowledged is that SYN */
+		return flow->syn && !seg->rst ? start_side(tcp, flow, !from, seg->ack, err) : 0;
+	}
 	uint32_t end = seg->ack;
 	if (peer->fin && end == peer->fin_at + 1)
 		end = peer->fin_at;
+	if (!seg->rst)
+		raise_to(&peer->acked, &peer->has_acked, seg->ack);
 	/* packets of the two directions may be captured in the wrong order: only what is far behind is given up unseen */
 	int far = (int32_t)(end - peer->order.next) > 1 << 20;
 	return net_order_settle(&peer->order, end, far, seg->time_ns, &to, err);
 }
 
+/* The FIN of @side came, and so did, or was acknowledged, all that was sent before it. */
+static int is_done(const struct side *side)
+{
+	return side->fin && (side->order.next == side->fin_at ||
+			     (side->has_acked && side->acked == side->fin_at + 1));
+}
+
 int net_tcp_segment(struct net_tcp *tcp, const struct net_tcp_segment *seg, struct err *err)
 {
 	int from = 0, rc = 0;
+	while (tcp->over.oldest && seg->time_ns > tcp->over.oldest->last_ns + OVER_NS)
+		drop_flow(tcp, tcp->over.oldest);
 	struct flow *flow = find(tcp, seg, &from);
+	if (flow && flow->over) {
+		if (belongs(flow, from, seg))
+			return 0;
+		drop_flow(tcp, flow);
+		flow = NULL;
+	}
 	if (flow && seg->syn && !seg->has_ack && flow->side[from].order.known &&
-	    flow->side[from].order.next != seg->seq + 1) {
+	    !belongs(flow, from, seg)) {
 		/* the same ports again: a new connection */
-		rc = close_flow(tcp, flow, seg->time_ns, "ports used again", err);
+		rc = close_flow(tcp, flow, seg->time_ns, "ports used again", 0, err);
 		if (rc < 0)
 			return rc;
 		flow = NULL;
@@ -281,18 +384,17 @@ int net_tcp_segment(struct net_tcp *tcp, const struct net_tcp_segment *seg, stru
 	if (rc < 0)
 		return rc;
 	if (seg->rst)
-		return close_flow(tcp, flow, seg->time_ns, "reset", err);
-	const struct side *a = &flow->side[0], *b = &flow->side[1];
-	if (a->fin && b->fin && a->order.next == a->fin_at && b->order.next == b->fin_at)
-		return close_flow(tcp, flow, seg->time_ns, "closed", err);
+		return close_flow(tcp, flow, seg->time_ns, "reset", 1, err);
+	if (is_done(&flow->side[0]) && is_done(&flow->side[1]))
+		return close_flow(tcp, flow, seg->time_ns, "closed", 1, err);
 	return 0;
 }
 
 int net_tcp_finish(struct net_tcp *tcp, uint64_t time_ns, struct err *err)
 {
 	int rc = 0;
-	while (rc >= 0 && tcp->oldest)
-		rc = close_flow(tcp, tcp->oldest, time_ns, "capture ended", err);
+	while (rc >= 0 && tcp->open.oldest)
+		rc = close_flow(tcp, tcp->open.oldest, time_ns, "capture ended", 0, err);
 	return rc;
 }
 
@@ -300,12 +402,9 @@ void net_tcp_free(struct net_tcp *tcp)
 {
 	if (!tcp)
 		return;
-	while (tcp->oldest) {
-		struct flow *flow = tcp->oldest;
-		tcp->oldest = flow->newer;
-		net_order_fini(&flow->side[0].order);
-		net_order_fini(&flow->side[1].order);
-		free(flow);
-	}
+	while (tcp->open.oldest)
+		drop_flow(tcp, tcp->open.oldest);
+	while (tcp->over.oldest)
+		drop_flow(tcp, tcp->over.oldest);
 	free(tcp);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tcp.h - TCP segments, as captured, to two ordered byte streams a connection: by sequence number, out of order,
- * retransmitted, overlapping and wrapped ones included. What was never captured becomes an explicit gap.
+ * retransmitted, overlapping and wrapped ones included. What was never captured becomes an explicit gap, at the
+ * beginning and at the end of a stream, too. What comes again behind a connection's end opens no new one.
  *
  * One thread. Memory is bounded: what net/order.h holds back a direction, NET_TCP_FLOWS_MAX open connections (the
- * one that was silent for longest is closed for a new one).
+ * one that was silent for longest is closed for a new one), NET_TCP_OVER_MAX closed ones that are remembered for a minute.
  */
 #ifndef NET_TCP_H
 #define NET_TCP_H
@@ -15,6 +16,7 @@
 #include "base/err.h"
 
 #define NET_TCP_FLOWS_MAX 65536
+#define NET_TCP_OVER_MAX 16384
 
 /** struct net_addr - IPv4 is stored v4-mapped; text form by net_addr_text(). */
 struct net_addr {

@@ -186,6 +186,137 @@ static void ports_used_again_make_a_new_connection(void **state)
 	buf_fini(&seen.stream[1]);
 }
 
+/* A segment whose time, flags and acknowledgement are given as a word: S, F, R, and A for "has_ack". */
+static void send(struct net_tcp *tcp, uint64_t time_s, const char *flags, int from_initiator,
+		 uint32_t seq, uint32_t ack, const char *text)
+{
+	struct err err = { 0 };
+	struct net_tcp_segment s = segment(from_initiator, seq, text, strlen(text));
+	s.time_ns = time_s * 1000000000u;
+	s.syn = !!strchr(flags, 'S');
+	s.fin = !!strchr(flags, 'F');
+	s.rst = !!strchr(flags, 'R');
+	s.has_ack = !!strchr(flags, 'A');
+	s.ack = ack;
+	assert_int_equal(net_tcp_segment(tcp, &s, &err), 0);
+}
+
+static struct net_tcp *shake_hands(struct seen *seen)
+{
+	struct err err = { 0 };
+	begin(seen);
+	struct net_tcp *tcp = net_tcp_new(&seen->sink, &err);
+	send(tcp, 1, "S", 1, 1000, 0, "");
+	send(tcp, 1, "SA", 0, 5000, 1001, "");
+	send(tcp, 1, "A", 1, 1001, 5001, "");
+	return tcp;
+}
+
+static void end(struct net_tcp *tcp, struct seen *seen)
+{
+	net_tcp_free(tcp);
+	buf_fini(&seen->stream[0]);
+	buf_fini(&seen->stream[1]);
+}
+
+static void bytes_missing_at_the_end_are_told_when_both_sides_have_ended(void **state)
+{
+	struct seen seen;
+	struct net_tcp *tcp = shake_hands(&seen);
+	(void)state;
+	send(tcp, 1, "A", 1, 1001, 5001, "abc");
+	/* a thousand bytes and the FIN's own number: all of it is acknowledged, the bytes were not captured */
+	send(tcp, 1, "FA", 1, 2004, 5001, "");
+	send(tcp, 1, "FA", 0, 5001, 2005, "");
+	assert_int_equal(seen.closed, 1);
+	assert_int_equal(seen.gaps, 1);
+	assert_int_equal(seen.gap_bytes, 1000);
+	end(tcp, &seen);
+}
+
+static void bytes_missing_at_the_end_of_the_capture_are_told(void **state)
+{
+	struct seen seen;
+	struct err err = { 0 };
+	struct net_tcp *tcp = shake_hands(&seen);
+	(void)state;
+	struct net_tcp_segment cut = segment(1, 1001, "abcdefgh", 8);
+	cut.captured = 3;
+	assert_int_equal(net_tcp_segment(tcp, &cut, &err), 0);
+	send(tcp, 1, "A", 1, 1009, 5101, ""); /* the other side sent a hundred bytes */
+	assert_int_equal(seen.gaps, 0);
+	assert_int_equal(net_tcp_finish(tcp, 0, &err), 0);
+	assert_int_equal(seen.gaps, 2);
+	assert_int_equal(seen.gap_bytes, 105);
+	assert_int_equal(seen.stream[1].len, 8);
+	assert_int_equal(seen.stream[0].len, 100);
+	end(tcp, &seen);
+}
+
+static void an_acknowledged_fin_is_no_missing_byte(void **state)
+{
+	struct seen seen;
+	struct err err = { 0 };
+	struct net_tcp *tcp = shake_hands(&seen);
+	(void)state;
+	send(tcp, 1, "A", 1, 1001, 5001, "abc");
+	send(tcp, 1, "A", 0, 5001, 1005, ""); /* the FIN behind "abc" was not captured */
+	assert_int_equal(net_tcp_finish(tcp, 0, &err), 0);
+	assert_int_equal(seen.gaps, 0);
+	end(tcp, &seen);
+}
+
+static void a_stream_begins_where_the_other_side_acknowledges_its_syn(void **state)
+{
+	struct seen seen;
+	struct err err = { 0 };
+	(void)state;
+	begin(&seen);
+	struct net_tcp *tcp = net_tcp_new(&seen.sink, &err);
+	send(tcp, 1, "S", 1, 1000, 0, "");
+	/* neither the SYN-ACK nor the first three bytes behind it were captured */
+	send(tcp, 1, "A", 1, 1001, 5001, "hello");
+	send(tcp, 1, "A", 0, 5004, 1006, "def");
+	send(tcp, 1, "A", 1, 1006, 5007, "");
+	assert_int_equal(seen.gaps, 1);
+	assert_int_equal(seen.gap_bytes, 3);
+	assert_int_equal(seen.stream[0].len, 6);
+	assert_memory_equal(seen.stream[0].data + 3, "def", 3);
+	end(tcp, &seen);
+}
+
+static void what_comes_behind_a_connections_end_opens_no_other(void **state)
+{
+	(void)state;
+	for (int reset = 0; reset < 2; reset++) {
+		struct seen seen;
+		struct net_tcp *tcp = shake_hands(&seen);
+		send(tcp, 1, "A", 1, 1001, 5001, "abc");
+		if (reset) {
+			send(tcp, 1, "R", 0, 5001, 0, "");
+		} else {
+			send(tcp, 1, "FA", 1, 1004, 5001, "");
+			send(tcp, 1, "FA", 0, 5001, 1005, "");
+		}
+		assert_int_equal(seen.closed, 1);
+		send(tcp, 2, "A", 1, 1001, 5001, "abc"); /* again */
+		send(tcp, 2, "A", 1, 1004, 5001, "def"); /* on its way when the reset came */
+		send(tcp, 2, "S", 1, 1000, 0, "");
+		send(tcp, 2, "SA", 0, 5000, 1001, "");
+		assert_int_equal(seen.opened, 1);
+		assert_int_equal(seen.stream[1].len, 3);
+		/* another sequence is another connection, and so is any when a minute has passed */
+		send(tcp, 3, "S", 1, 70000, 0, "");
+		send(tcp, 3, "", 1, 70001, 0, "ghi");
+		assert_int_equal(seen.opened, 2);
+		send(tcp, 3, "R", 1, 70004, 0, "");
+		send(tcp, 70, "", 1, 70004, 0, "jkl");
+		assert_int_equal(seen.opened, 3);
+		assert_int_equal(seen.stream[1].len, 9);
+		end(tcp, &seen);
+	}
+}
+
 static void an_ip_header_shorter_than_it_can_be_is_damaged(void **state)
 {
 	(void)state;
@@ -206,6 +337,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(segments_in_any_order_give_the_bytes_that_were_sent),
 		cmocka_unit_test(bytes_never_captured_become_a_gap_of_exactly_their_length),
+		cmocka_unit_test(bytes_missing_at_the_end_are_told_when_both_sides_have_ended),
+		cmocka_unit_test(bytes_missing_at_the_end_of_the_capture_are_told),
+		cmocka_unit_test(an_acknowledged_fin_is_no_missing_byte),
+		cmocka_unit_test(a_stream_begins_where_the_other_side_acknowledges_its_syn),
+		cmocka_unit_test(what_comes_behind_a_connections_end_opens_no_other),
 		cmocka_unit_test(an_ip_header_shorter_than_it_can_be_is_damaged),
 		cmocka_unit_test(ports_used_again_make_a_new_connection),
 	};
