@@ -29,6 +29,7 @@ enum { TAG_UDP, TAG_UNIX, TAG_TCP, TAG_CLIENT };
 
 struct client {
 	int fd;
+	uint64_t heard; /* when bytes came last, by the receiver's own count */
 	struct net_frames frames;
 };
 
@@ -36,6 +37,7 @@ struct logs {
 	int epoll_fd, fds[SOCKETS_MAX];
 	char *unix_path;
 	struct client *clients[LOGS_CLIENTS_MAX];
+	uint64_t heard;
 	atomic_uint_fast64_t received, bytes, malformed, dropped, truncated, refused_clients;
 	atomic_uint_fast64_t kernel_dropped[2]; /* by TAG_UDP, TAG_UNIX: the kernel's own counts */
 	char data[LOGS_LINE_MAX];
@@ -247,31 +249,6 @@ static void datagrams(struct logs *logs, unsigned tag, logs_fn fn, void *ctx)
 	}
 }
 
-static void accept_clients(struct logs *logs)
-{
-	for (;;) {
-		int fd = accept4(logs->fds[TAG_TCP], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		unsigned slot = 0;
-		if (fd < 0)
-			return;
-		while (slot < LOGS_CLIENTS_MAX && logs->clients[slot])
-			slot++;
-		struct client *client = slot < LOGS_CLIENTS_MAX ? calloc(1, sizeof(*client)) : NULL;
-		if (!client) {
-			atomic_fetch_add(&logs->refused_clients, 1);
-			close(fd);
-			continue;
-		}
-		client->fd = fd;
-		logs->clients[slot] = client;
-		if (watch(logs, fd, TAG_CLIENT, slot) < 0) {
-			close(fd);
-			free(client);
-			logs->clients[slot] = NULL;
-		}
-	}
-}
-
 /* Where the messages of a TCP sender go. */
 struct stream {
 	struct logs *logs;
@@ -283,6 +260,17 @@ static void from_stream(void *ctx, const char *text, size_t len, int cut)
 {
 	struct stream *stream = ctx;
 	take_line(stream->logs, text, len, cut, stream->fn, stream->ctx);
+}
+
+/* The stream ends here: what it began and did not end is a line as well. */
+static void end_client(struct logs *logs, unsigned slot, logs_fn fn, void *ctx)
+{
+	struct client *c = logs->clients[slot];
+	struct stream stream = { logs, fn, ctx };
+	net_frames_fed(&c->frames, 0, 1, from_stream, &stream);
+	close(c->fd); /* leaves the epoll set */
+	free(c);
+	logs->clients[slot] = NULL;
 }
 
 static void read_client(struct logs *logs, unsigned slot, logs_fn fn, void *ctx)
@@ -297,13 +285,61 @@ static void read_client(struct logs *logs, unsigned slot, logs_fn fn, void *ctx)
 			continue;
 		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			return;
-		net_frames_fed(&c->frames, n > 0 ? (size_t)n : 0, n <= 0, from_stream, &stream);
 		if (n <= 0) {
-			close(c->fd); /* leaves the epoll set */
-			free(c);
-			logs->clients[slot] = NULL;
+			end_client(logs, slot, fn, ctx);
 			return;
 		}
+		c->heard = ++logs->heard;
+		net_frames_fed(&c->frames, (size_t)n, 0, from_stream, &stream);
+	}
+}
+
+static unsigned longest_silent(const struct logs *logs)
+{
+	unsigned found = 0;
+	for (unsigned i = 1; i < LOGS_CLIENTS_MAX && logs->clients[found]; i++) {
+		if (!logs->clients[i] || logs->clients[i]->heard < logs->clients[found]->heard)
+			found = i;
+	}
+	return found;
+}
+
+/* A slot for a new sender: a free one, else that of the sender who was silent for longest; senders who died keep none. */
+static unsigned find_slot(struct logs *logs, logs_fn fn, void *ctx)
+{
+	unsigned slot = longest_silent(logs);
+	/* bytes of it may wait to be read: then it was another who was silent */
+	for (int i = 0; i < LOGS_CLIENTS_MAX && logs->clients[slot]; i++) {
+		uint64_t heard = logs->clients[slot]->heard;
+		read_client(logs, slot, fn, ctx);
+		if (!logs->clients[slot] || logs->clients[slot]->heard == heard)
+			break;
+		slot = longest_silent(logs);
+	}
+	if (logs->clients[slot]) {
+		atomic_fetch_add(&logs->refused_clients, 1);
+		end_client(logs, slot, fn, ctx);
+	}
+	return slot;
+}
+
+static void accept_clients(struct logs *logs, logs_fn fn, void *ctx)
+{
+	for (;;) {
+		int fd = accept4(logs->fds[TAG_TCP], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0)
+			return;
+		unsigned slot = find_slot(logs, fn, ctx);
+		struct client *client = calloc(1, sizeof(*client));
+		if (!client || watch(logs, fd, TAG_CLIENT, slot) < 0) {
+			atomic_fetch_add(&logs->refused_clients, 1);
+			close(fd);
+			free(client);
+			continue;
+		}
+		client->fd = fd;
+		client->heard = ++logs->heard;
+		logs->clients[slot] = client;
 	}
 }
 
@@ -315,7 +351,7 @@ void logs_receive(struct logs *logs, logs_fn fn, void *ctx)
 		unsigned tag = (unsigned)(events[i].data.u64 & 0xff),
 			 index = (unsigned)(events[i].data.u64 >> 8);
 		if (tag == TAG_TCP)
-			accept_clients(logs);
+			accept_clients(logs, fn, ctx);
 		else if (tag == TAG_CLIENT)
 			read_client(logs, index, fn, ctx);
 		else

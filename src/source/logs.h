@@ -14,7 +14,8 @@
 
 #define LOGS_LINE_MAX \
 	65536 /* bytes of a datagram or line; the rest of a longer one is cut off and counted */
-#define LOGS_CLIENTS_MAX 32 /* TCP senders at once */
+#define LOGS_CLIENTS_MAX \
+	32 /* TCP senders at once; a new one takes the place of the one silent for longest */
 
 struct logs;
 
@@ -33,7 +34,7 @@ struct logs_stats {
 	uint64_t kernel_dropped; /* found no room in a socket's buffer; not in @received */
 	uint64_t
 		truncated; /* came longer than LOGS_LINE_MAX, or a sender ended in the middle of one */
-	uint64_t refused_clients;
+	uint64_t refused_clients; /* TCP senders that were closed for a new one */
 };
 
 /** logs_open() - bind all sockets of @opt. -EADDRINUSE with the port. Release with logs_close(). */

@@ -437,15 +437,23 @@ def test_a_nul_inside_a_line_ends_nothing(recorder):
     assert r.get("/v3/logs", "v3", query="behind it") == [row]
 
 
-def test_senders_beyond_the_bound_are_refused_and_counted(recorder):
+def test_a_new_sender_takes_the_place_of_the_one_silent_for_longest(recorder):
     r = recorder()
-    held = [socket.create_connection(("127.0.0.1", r.ports["tcp"])) for _ in range(33)]
-    wait_until(lambda: r.status()["logs"]["refused_senders"] == 1, what="the refusal")
+    held = [socket.create_connection(("127.0.0.1", r.ports["tcp"])) for _ in range(32)]
+    held[0].sendall(b"one line\nhalf")
+    wait_until(lambda: len(r.get("/v3/logs", "v3", limit=100)) == 1, what="the first line")
+    for number in range(1, 32):
+        held[number].sendall(b"line %d\n" % number)
+    wait_until(lambda: len(r.get("/v3/logs", "v3", limit=100)) == 32, what="the other lines")
+    assert r.status()["logs"]["refused_senders"] == 0
+    with socket.create_connection(("127.0.0.1", r.ports["tcp"])) as tcp:
+        tcp.sendall(b"there is room\n")
+        wait_until(lambda: len(r.get("/v3/logs", "v3", limit=100)) == 34, what="both lines")
+    assert {"half", "there is room"} <= {x["message"] for x in r.get("/v3/logs", "v3", limit=100)}
+    wait_until(lambda: r.status()["logs"]["refused_senders"] == 1, what="the count")
+    assert held[0].recv(1) == b""
     for s in held:
         s.close()
-    with socket.create_connection(("127.0.0.1", r.ports["tcp"])) as tcp:
-        tcp.sendall(b"there is room again\n")
-    wait_until(lambda: r.get("/v3/logs", "v3"), what="the line")
 
 
 def test_disabled_search_says_so(recorder):
