@@ -236,6 +236,7 @@ int net_node_open(struct net_rec_node *node, const struct netcap_conn *info, str
 				    .remote_addr = remote,
 				    .local_addr = local,
 				    .keyring = &node->keyring,
+				    .budget = &node->budget,
 				    .sink = &node->sink,
 				    .difficulty = NET_POW_DIFFICULTY,
 				    .attached_late = info->attached_late };

@@ -37,6 +37,7 @@ struct net_rec_node {
 	struct net_identity_file files[NET_CONFIG_IDENTITIES_MAX];
 	struct net_identity **identities; /* all that were ever loaded */
 	struct net_keyring keyring;
+	struct net_budget budget;
 	size_t identity_cap;
 	int sealed_seen;           /* a new identity may open what is stored */
 	int reprocess;             /* it came */

@@ -34,6 +34,7 @@ struct replay {
 	atomic_int store_failed;
 	struct net_identity *identities[NET_IDENTITIES_MAX];
 	struct net_keyring keyring;
+	struct net_budget budget;
 	struct open_conn *open;
 	size_t open_count, open_cap;
 	uint64_t conn_ids, message_ids;
@@ -156,6 +157,7 @@ static int on_open(struct capture_sink *sink, const struct capture_conn *info, s
 				    .local_addr = role == NET_ROLE_RESPONDER ? info->responder_addr
 									     : info->initiator_addr,
 				    .keyring = &replay->keyring,
+				    .budget = &replay->budget,
 				    .sink = &replay->messages,
 				    .difficulty = NET_POW_DIFFICULTY,
 				    .seek_budget = NET_REPLAY_SEEK_BUDGET,

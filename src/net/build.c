@@ -7,6 +7,27 @@
 #include "net/conn_internal.h"
 #include "net/decode.h"
 
+/* Empty; a buffer that one large message needed is not kept for the next. */
+static void empty(struct buf *buf)
+{
+	if (buf->cap > NET_MESSAGE_OWN)
+		buf_fini(buf);
+	else
+		buf_clear(buf);
+}
+
+/* What a message of @len bytes under construction takes from the budget. */
+static uint64_t beyond_own(uint64_t len)
+{
+	return len > NET_MESSAGE_OWN ? len - NET_MESSAGE_OWN : 0;
+}
+
+void build_drop(struct net_conn *conn, struct net_half *half)
+{
+	conn->budget->used -= beyond_own(half->message.len);
+	empty(&half->message);
+}
+
 static int report(struct net_conn *conn, struct net_half *half, struct message *message,
 		  int decoded, const struct net_decode_error *error, struct err *err)
 {
@@ -20,7 +41,9 @@ static int report(struct net_conn *conn, struct net_half *half, struct message *
 	} else {
 		message->error = error->text;
 	}
-	return conn->sink->message(conn->sink, message, err);
+	int rc = conn->sink->message(conn->sink, message, err);
+	empty(&conn->json);
+	return rc;
 }
 
 int build_hello(struct net_conn *conn, struct net_half *half, struct err *err)
@@ -190,9 +213,21 @@ static int stream_bytes(struct net_conn *conn, struct net_half *half, uint64_t c
 					       : be32((const uint8_t *)message->data) + (size_t)4 -
 							 message->len;
 		size_t take = len < want ? len : want;
+		uint64_t more = beyond_own(message->len + take) - beyond_own(message->len);
+		if (conn->budget->used + more > NET_BUDGET_BYTES) {
+			int rc = peer_message(conn, half, counter, time_ns,
+					      (const uint8_t *)message->data, message->len,
+					      "too much is under construction at once", err);
+			half->message_skip = want;
+			build_drop(conn, half);
+			if (rc < 0)
+				return rc;
+			continue;
+		}
 		buf_put(message, plain, take);
 		if (buf_failed(message))
 			return err_set(err, -ENOMEM, "cannot allocate memory for a message");
+		conn->budget->used += more;
 		plain += take;
 		len -= take;
 		if (message->len < 4)
@@ -204,17 +239,14 @@ static int stream_bytes(struct net_conn *conn, struct net_half *half, uint64_t c
 					      (const uint8_t *)message->data, message->len,
 					      "claims more than 100 MiB", err);
 			half->message_skip = total - message->len;
-			buf_clear(message);
+			build_drop(conn, half);
 			if (rc < 0)
 				return rc;
 		} else if (message->len == total) {
 			int rc = peer_message(conn, half, counter, time_ns,
 					      (const uint8_t *)message->data, message->len, NULL,
 					      err);
-			if (message->cap > (1u << 20))
-				buf_fini(message);
-			else
-				buf_clear(message);
+			build_drop(conn, half);
 			if (rc < 0)
 				return rc;
 		}
@@ -257,6 +289,6 @@ int build_gap(struct net_conn *conn, struct net_half *half, uint64_t time_ns, co
 	if (rc >= 0 && half->message.len)
 		rc = peer_message(conn, half, half->counter ? half->counter - 1 : 0, time_ns,
 				  (const uint8_t *)half->message.data, half->message.len, why, err);
-	buf_clear(&half->message);
+	build_drop(conn, half);
 	return rc;
 }

@@ -52,6 +52,7 @@ void net_conn_free(struct net_conn *conn)
 	if (!conn)
 		return;
 	for (int i = 0; i < 2; i++) {
+		build_drop(conn, &conn->half[i]);
 		half_fini(&conn->half[i]);
 		buf_fini(&conn->hello[i]);
 	}
@@ -72,6 +73,7 @@ struct net_conn *net_conn_new(const struct net_conn_opt *opt, struct err *err)
 	}
 	conn->sink = opt->sink;
 	conn->keyring = opt->keyring;
+	conn->budget = opt->budget ? opt->budget : &conn->own_budget;
 	conn->role = opt->role;
 	conn->difficulty = opt->difficulty;
 	conn->seek_budget = opt->seek_budget ? opt->seek_budget : NET_SEEK_BUDGET;

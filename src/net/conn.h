@@ -4,7 +4,8 @@
  *
  * Pure: no sockets, no clock. One thread at a time per connection. Memory per connection is bounded: what is not yet cut
  * into chunks (a chunk of 64 KiB a direction, and what was fed last) and the message that is being put together
- * (NET_MESSAGE_MAX, grown only as bytes really arrive).
+ * (NET_MESSAGE_OWN a direction, grown only as bytes really arrive). What longer messages have beyond that comes out of one
+ * budget for all connections that share it; buffers grow by doubling, so up to twice as much memory is taken.
  */
 #ifndef NET_CONN_H
 #define NET_CONN_H
@@ -17,6 +18,18 @@
 
 #define NET_MESSAGE_MAX \
 	(100u << 20) /* Octez's own bound; a larger claim is reported, skipped, not stored */
+
+/* A message that long can always be put together; what is beyond is taken from the budget. */
+#define NET_MESSAGE_OWN (1u << 20)
+#define NET_BUDGET_BYTES (256u << 20)
+
+/**
+ * struct net_budget - bytes of long messages under construction in all connections that share it; zeroed is unused. One
+ * thread. A message that finds no room is reported as cut off there, and its rest is passed over.
+ */
+struct net_budget {
+	uint64_t used;
+};
 
 /** struct net_keyring - the identities that may be ours; shared by connections, which keep only a pointer. */
 struct net_keyring {
@@ -39,6 +52,8 @@ struct net_conn_opt {
 	/* Both copied, may be NULL. Where the role is only guessed and turns out the other way round they change places. */
 	const char *remote_addr, *local_addr;
 	const struct net_keyring *keyring;
+	struct net_budget
+		*budget; /* kept as a pointer; NULL = NET_BUDGET_BYTES for this connection */
 	struct message_sink *sink;
 	double difficulty; /* proof of work that comments speak of; nodes use 26.0 */
 	int attached_late;

@@ -68,6 +68,7 @@ struct net_conn {
 	struct net_half half[2]; /* by enum message_sender */
 	struct message_sink *sink;
 	const struct net_keyring *keyring;
+	struct net_budget *budget, own_budget;
 	enum net_role role;
 	int role_guessed;
 	double difficulty;
@@ -108,6 +109,8 @@ int build_hello(struct net_conn *conn, struct net_half *half, struct err *err);
 /** build_plain() - an opened chunk's plaintext: handshake message or a piece of the message stream. */
 int build_plain(struct net_conn *conn, struct net_half *half, uint64_t counter, uint64_t time_ns,
 		const uint8_t *plain, size_t len, struct err *err);
+/** build_drop() - forget the message under construction; what it took of the budget is free again. */
+void build_drop(struct net_conn *conn, struct net_half *half);
 /** build_gap() - the stream is interrupted: what was begun is reported as cut off. */
 int build_gap(struct net_conn *conn, struct net_half *half, uint64_t time_ns, const char *why,
 	      struct err *err);

@@ -264,11 +264,95 @@ static void nonces_that_fit_a_place_are_told_nearest_first_and_completely(void *
 	teardown(&f);
 }
 
+/* What came of each message: how long it was when it was reported. */
+static size_t reported[8], reported_count;
+
+static int on_long_message(struct message_sink *sink, const struct message *message,
+			   struct err *err)
+{
+	(void)sink, (void)err;
+	if (message->sender == 0 && message->first_chunk >= 3) {
+		assert_true(reported_count < 8);
+		reported[reported_count++] = message->plain_len;
+	}
+	return 0;
+}
+
+/* A message of @len bytes over as many chunks as it needs, but for its last @missing bytes. */
+static void add_long_message(struct fixture *f, size_t len, size_t missing)
+{
+	uint8_t *plain = calloc(1, len);
+	size_t most = 65535 - NET_AUTH_BYTES;
+	assert_non_null(plain);
+	for (int i = 0; i < 4; i++)
+		plain[i] = (uint8_t)((len - 4) >> (24 - 8 * i));
+	plain[5] = 0x31;
+	for (size_t at = 0; at < len - missing; at += most)
+		seal(f, plain + at, len - missing - at < most ? len - missing - at : most);
+	free(plain);
+}
+
+static struct net_conn *start_conn(struct fixture *f, struct net_budget *budget)
+{
+	struct err err = { 0 };
+	struct net_conn_opt opt = { .id = 1,
+				    .role = NET_ROLE_INITIATOR,
+				    .keyring = &f->keyring,
+				    .budget = budget,
+				    .sink = &f->sink };
+	struct net_conn *conn = net_conn_new(&opt, &err);
+	assert_non_null(conn);
+	reported_count = 0;
+	feed(conn, 1, f->hello[0].data, f->hello[0].len);
+	feed(conn, 0, f->hello[1].data, f->hello[1].len);
+	return conn;
+}
+
+static void long_messages_share_a_budget_and_short_ones_need_none(void **state)
+{
+	static struct fixture f;
+	const size_t two = 2 << 20, own = NET_MESSAGE_OWN;
+	struct net_budget budget = { 0 };
+	struct err err = { 0 };
+	(void)state;
+	setup(&f, 9);
+	f.sink.message = on_long_message;
+	make_stream(&f, 0, 0, 0);
+	add_long_message(&f, two, 0);
+	add_long_message(&f, own, 0);
+	size_t before_last = f.stream.len;
+	add_long_message(&f, two, 1000);
+
+	struct net_conn *conn = start_conn(&f, &budget);
+	feed(conn, 1, f.stream.data, before_last);
+	assert_int_equal(reported_count, 2);
+	assert_int_equal(reported[0], two);
+	assert_int_equal(reported[1], own);
+	assert_int_equal(budget.used, 0);
+	feed(conn, 1, f.stream.data + before_last, f.stream.len - before_last);
+	assert_int_equal(budget.used, two - 1000 - own);
+	assert_true(net_conn_close(conn, 1, "end", &err) >= 0);
+	assert_int_equal(budget.used, 0);
+
+	/* other connections hold all of it: the long one ends where its own share does, the next is whole */
+	budget.used = NET_BUDGET_BYTES;
+	conn = start_conn(&f, &budget);
+	feed(conn, 1, f.stream.data, before_last);
+	assert_int_equal(reported_count, 2);
+	assert_true(reported[0] <= own && reported[0] > own - 65536);
+	assert_int_equal(reported[1], own);
+	assert_int_equal(budget.used, NET_BUDGET_BYTES);
+	net_conn_free(conn);
+	assert_int_equal(budget.used, NET_BUDGET_BYTES);
+	teardown(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_first_message_behind_a_gap_is_found_wherever_it_begins),
 		cmocka_unit_test(nonces_that_fit_a_place_are_told_nearest_first_and_completely),
+		cmocka_unit_test(long_messages_share_a_budget_and_short_ones_need_none),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
