@@ -11,6 +11,7 @@
 #include "base/buf.h"
 
 #define LINE_MAX_BYTES (64u << 20) /* a payload of 32 MiB; no system call moves more */
+#define LINE_STEP 65536
 #define CONNS_MAX 65536
 
 struct conns {
@@ -21,11 +22,6 @@ struct conns {
 static void free_conns(struct conns *conns)
 {
 	free(conns->open);
-}
-
-static void freep_char(char **p)
-{
-	free(*p);
 }
 
 static void closep(FILE **f)
@@ -127,6 +123,26 @@ static int take_line(const char *line, size_t len, unsigned long number, struct 
 	return sink->data(sink, conn, initiator, *time_ns, bytes->data, bytes->len, err);
 }
 
+/* The next line with its end, and never much more of it than a line may have. Return: its length, 0 at the end. */
+static ssize_t read_line(FILE *file, struct buf *line)
+{
+	buf_clear(line);
+	for (;;) {
+		char *to = buf_reserve(line, LINE_STEP);
+		size_t n = 0;
+		int c = 0;
+		if (!to)
+			return -ENOMEM;
+		while (n < LINE_STEP && c != '\n' && (c = getc_unlocked(file)) != EOF)
+			to[n++] = (char)c;
+		line->len += n;
+		if (line->len > LINE_MAX_BYTES)
+			return -EINVAL;
+		if (c == '\n' || c == EOF)
+			return ferror(file) ? 0 : (ssize_t)line->len;
+	}
+}
+
 int capture_read_jsonl(const char *path, struct capture_sink *sink, struct capture_stats *stats,
 		       struct err *err)
 {
@@ -135,23 +151,21 @@ int capture_read_jsonl(const char *path, struct capture_sink *sink, struct captu
 		return err_set(err, -errno, "cannot open capture '%s'", path);
 	CLEANUP(free_conns) struct conns conns = { 0 };
 	CLEANUP(buf_fini) struct buf bytes = { 0 };
-	CLEANUP(freep_char) char *line = NULL;
-	size_t cap = 0;
+	CLEANUP(buf_fini) struct buf line = { 0 };
 	uint64_t time_ns = 0;
 	int rc = 0;
 	for (unsigned long number = 1; rc >= 0; number++) {
-		ssize_t len = getline(&line, &cap, file);
-		if (len < 0)
+		ssize_t len = read_line(file, &line);
+		if (len == 0)
 			break;
-		if (len > (ssize_t)LINE_MAX_BYTES)
-			return err_set(err, -EINVAL,
-				       "cannot read line %lu of '%s': longer than 64 MiB", number,
-				       path);
-		if (strspn(line, " \t\r\n") == (size_t)len)
+		if (len < 0)
+			return err_set(err, (int)len, "cannot read line %lu of '%s'%s", number,
+				       path, len == -EINVAL ? ": longer than 64 MiB" : "");
+		if (strspn(buf_cstr(&line), " \t\r\n") == (size_t)len)
 			continue;
 		stats->records++;
-		rc = take_line(line, (size_t)len, number, &conns, &bytes, sink, stats, &time_ns,
-			       err);
+		rc = take_line(line.data, (size_t)len, number, &conns, &bytes, sink, stats,
+			       &time_ns, err);
 	}
 	if (rc >= 0 && ferror(file))
 		rc = err_set(err, -errno, "cannot read capture '%s'", path);

@@ -6,6 +6,7 @@ import os
 import random
 import struct
 import subprocess
+import sys
 
 import pytest
 
@@ -309,6 +310,21 @@ def test_store_holds_what_was_printed(byteledger, tmp_path):
         assert db.execute("SELECT count(*) FROM chunk").fetchone()[0] == (38 if start == 0 else 76)
         assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
         db.close()
+
+
+def test_a_line_that_never_ends_is_refused_without_reading_it_whole(byteledger, tmp_path):
+    """1 GiB without a line end: what is kept of it is what a line may have, not what the file has."""
+    capture = tmp_path / "capture.jsonl"
+    with open(capture, "wb") as out:
+        out.write(b'{"from":"initiator","hex":"')
+        out.truncate(1 << 30)
+    watched = ("import resource, subprocess, sys; done = subprocess.run(sys.argv[1:]); "
+               "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); sys.exit(done.returncode)")
+    done = subprocess.run([sys.executable, "-c", watched, byteledger, "net", "replay", str(capture)],
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    assert "line 1 of" in done.stderr and "longer than 64 MiB" in done.stderr
+    assert int(done.stdout.split()[-1]) < 512 << 10  # KiB
 
 
 def test_a_full_disk_ends_a_replay_with_its_reason(byteledger, tmp_path):
