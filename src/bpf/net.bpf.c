@@ -70,6 +70,8 @@ struct listener {
 	uint32_t pid;
 	uint16_t node_port;
 	uint16_t ignored; /* another port of a node: what it accepts there (RPC) is not recorded */
+	uint32_t sockets; /* followed ones that listen there: one a family, address or thread */
+	uint32_t reserved;
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -462,6 +464,28 @@ static __attribute__((noinline)) int is_watched(uint16_t port)
 	return bpf_map_lookup_elem(&net_watch, &port) ? 1 : 0;
 }
 
+/* Connections to @key are the latest listener's; @more is 1 for a socket that was not counted there yet. */
+INLINE void put_listener(const struct listener_key *key, struct listener *listener, uint32_t more)
+{
+	listener->sockets = more;
+	/* twice: another CPU may put its own in between */
+	for (int i = 0; i < 2; i++) {
+		struct listener *known = bpf_map_lookup_elem(&net_listeners, key);
+		if (known) {
+			known->pid = listener->pid;
+			known->node_port = listener->node_port;
+			known->ignored = listener->ignored;
+			__sync_fetch_and_add(&known->sockets, more);
+			return;
+		}
+		if (!(int)bpf_map_update_elem(&net_listeners, key, listener, BPF_NOEXIST))
+			return;
+	}
+	struct wire_net_counters *c = counters();
+	if (c)
+		__sync_fetch_and_add(&c->refused, 1);
+}
+
 /* A process begins to listen, or was found listening. */
 INLINE void listening(struct sock *sk, uint64_t cookie, uint32_t pid, int announce)
 {
@@ -474,13 +498,10 @@ INLINE void listening(struct sock *sk, uint64_t cookie, uint32_t pid, int announ
 	struct listener listener = { .pid = pid,
 				     .node_port = watched ? port : 0,
 				     .ignored = !watched && known->node_port };
-	if (bpf_map_update_elem(&net_listeners, &key, &listener, 0)) {
-		struct wire_net_counters *c = counters();
-		if (c)
-			__sync_fetch_and_add(&c->refused, 1);
-	}
-	if (listener.ignored)
+	if (listener.ignored) {
+		put_listener(&key, &listener, 0);
 		return;
+	}
 	if (watched) {
 		struct process process = { .node_port = port };
 		bpf_map_update_elem(&net_processes, &pid, &process, 0);
@@ -492,7 +513,9 @@ INLINE void listening(struct sock *sk, uint64_t cookie, uint32_t pid, int announ
 		.listener = 1,
 		.local_port = port
 	};
-	if (follow(&socket) && watched && announce) {
+	int fresh = follow(&socket);
+	put_listener(&key, &listener, (uint32_t)fresh);
+	if (fresh && watched && announce) {
 		struct wire_net_process event = {
 			.head = { .time_ns = socket.head.time_ns, .kind = WIRE_NET_LISTEN },
 			.pid = pid,
@@ -566,7 +589,8 @@ INLINE void closed(struct sock *sk, uint64_t cookie, int old)
 	if (event.listener) {
 		struct listener_key key = { .netns = netns_of(sk), .port = event.local_port };
 		struct listener *listener = bpf_map_lookup_elem(&net_listeners, &key);
-		if (listener && listener->pid == event.pid)
+		/* the other family's or another address's may go on */
+		if (listener && __sync_fetch_and_add(&listener->sockets, -1) == 1)
 			bpf_map_delete_elem(&net_listeners, &key);
 		return;
 	}

@@ -194,6 +194,25 @@ def test_a_node_that_listens_already_is_adopted(node, recorder):  # W1
     assert counters["listens"] == 1 and conns[0]["pid"] == said_r[0]["pid"] and conns[0]["node_port"] == port
 
 
+@pytest.mark.parametrize("already", [True, False], ids=["adopted", "new"])
+def test_a_listener_that_closes_leaves_the_ports_other_one(recorder, already):
+    """A port is often listened on twice, by IPv4 and by IPv6."""
+    port = free_port()
+    rec = None if already else recorder("-p", port, "-n")
+    with socket.create_server(("127.0.0.1", port)) as v4:
+        v6 = socket.create_server(("::1", port), family=socket.AF_INET6)
+        rec = rec or recorder("-p", port, "-n")
+        v6.close()
+        with socket.create_connection(("127.0.0.1", port)) as client, v4.accept()[0] as server:
+            client.sendall(b"hello")
+            assert server.recv(5) == b"hello"
+            conns, counters = rec.finish()
+    # this process is the node, so it is recorded as the one that connects, too
+    accepted = [c for c in conns if not c["local_initiated"]]
+    assert [(c["bytes"], c["gaps"], c["node_port"]) for c in accepted] == [([5, 0], [0, 0], port)]
+    check_counters(counters)
+
+
 @pytest.mark.parametrize("role", ["responder", "initiator"])
 def test_an_open_connection_is_adopted_at_its_exact_place(node, recorder, role):
     port = free_port()
