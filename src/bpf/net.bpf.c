@@ -53,7 +53,8 @@ struct {
 } net_sockets SEC(".maps");
 
 struct process {
-	uint16_t node_port, reserved;
+	uint16_t node_port;
+	uint16_t announced; /* as one that listens: so is its end */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -349,7 +350,7 @@ int BPF_PROG(net_fork, struct task_struct *parent, struct task_struct *child)
 	uint32_t from = process_of(parent), to = process_of(child);
 	struct process *known = from != to ? bpf_map_lookup_elem(&net_processes, &from) : 0;
 	if (known && to) {
-		struct process copied = *known;
+		struct process copied = { .node_port = known->node_port };
 		bpf_map_update_elem(&net_processes, &to, &copied, BPF_NOEXIST);
 	}
 	return 0;
@@ -367,7 +368,8 @@ int BPF_PROG(net_exit, struct task_struct *task)
 		.pid = pid,
 		.node_port = known->node_port,
 	};
-	if (!bpf_map_delete_elem(&net_processes, &pid))
+	int announced = known->announced;
+	if (!bpf_map_delete_elem(&net_processes, &pid) && announced)
 		put_event(&event, sizeof(event));
 	return 0;
 }
@@ -503,7 +505,8 @@ INLINE void listening(struct sock *sk, uint64_t cookie, uint32_t pid, int announ
 		return;
 	}
 	if (watched) {
-		struct process process = { .node_port = port };
+		struct process process = { .node_port = port,
+					   .announced = known ? known->announced : 0 };
 		bpf_map_update_elem(&net_processes, &pid, &process, 0);
 	}
 	struct wire_net_socket socket = {
@@ -522,6 +525,9 @@ INLINE void listening(struct sock *sk, uint64_t cookie, uint32_t pid, int announ
 			.node_port = port,
 		};
 		put_event(&event, sizeof(event));
+		struct process *listens = bpf_map_lookup_elem(&net_processes, &pid);
+		if (listens)
+			listens->announced = 1;
 	}
 }
 

@@ -20,6 +20,7 @@ struct node {
 	struct process process;
 	uint16_t node_port;
 	uint8_t alive;
+	uint8_t announced; /* as one that listens; its children's ends are nobody's business */
 };
 
 struct listener {
@@ -247,7 +248,7 @@ static void drop_ended(struct netcap_owner *owner,
 		struct node node = nodes[i];
 		if (node.alive)
 			nodes[kept++] = node;
-		else
+		else if (node.announced)
 			process(ctx, NETCAP_NODE_ENDED, node.process.pid, node.node_port);
 	}
 	owner->nodes.count = kept;
@@ -318,9 +319,12 @@ static void find_listeners(struct netcap_owner *owner,
 		if (node)
 			node->node_port = row->local_port;
 		else if (is)
-			add_node(owner, is, row->local_port);
-		if (!known)
-			process(ctx, NETCAP_NODE_LISTENS, listener->who.pid, row->local_port);
+			node = add_node(owner, is, row->local_port);
+		if (known)
+			continue;
+		if (node)
+			node->announced = 1;
+		process(ctx, NETCAP_NODE_LISTENS, listener->who.pid, row->local_port);
 	}
 	free(before.rows);
 }

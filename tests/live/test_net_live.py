@@ -6,6 +6,7 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -51,7 +52,7 @@ class Recorder:
         self.pid = children(self.process.pid)[0] if wrap else self.process.pid
 
     def says(self, *words):
-        """Wait until it has said all of these ("listens PORT", "accepts PORT", "connects REMOTE_PORT")."""
+        """Wait until it has said all of these ("listens PORT", "ends PORT", "accepts PORT", "connects REMOTE_PORT")."""
         missing = set(words)
         while missing:
             line = self.process.stdout.readline()
@@ -211,6 +212,42 @@ def test_a_listener_that_closes_leaves_the_ports_other_one(recorder, already):
     accepted = [c for c in conns if not c["local_initiated"]]
     assert [(c["bytes"], c["gaps"], c["node_port"]) for c in accepted] == [([5, 0], [0, 0], port)]
     check_counters(counters)
+
+
+def test_children_that_end_are_not_their_node(recorder):
+    """One child from before the recording, which has the listener open, and one from later."""
+    port = free_port()
+    program = f"""if True:
+        import os, socket
+        server = socket.create_server(("127.0.0.1", {port}))
+        r, w = os.pipe()
+        early = os.fork()
+        if not early:
+            os.close(w)
+            os.read(r, 1)
+            os._exit(0)
+        print("listening", flush=True)
+        input()
+        late = os.fork()
+        if not late:
+            os._exit(0)
+        os.waitpid(late, 0)
+        os.close(w)
+        os.waitpid(early, 0)
+        """
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "listening\n"
+        rec = recorder("-p", port, "-n")
+        # all ends lie behind it when it looks again
+        rec.process.send_signal(signal.SIGSTOP)
+        stopped(rec.process)
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        assert process.wait(60) == 0
+        rec.process.send_signal(signal.SIGCONT)
+    rec.says(f"listens {port}", f"ends {port}")
+    _, counters = rec.finish()
+    assert (counters["listens"], counters["ends"]) == (1, 1)
 
 
 @pytest.mark.parametrize("role", ["responder", "initiator"])

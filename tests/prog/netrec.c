@@ -4,9 +4,9 @@
  *
  * usage: netrec [-p PORT]... [-P PID]... [-i IDENTITY]... [-s STORE] [-r RING_BYTES] [-x REMOTE_PORT]... [-n] [-b bpf|packet]
  *        netrec -R STORE            read a store back
- * Prints "ready", "listens PORT" for each node and "accepts PORT" or "connects REMOTE_PORT" for each connection, and waits for
- * SIGTERM; at the end one JSON line a connection and a last one with the counters. SIGSTOP is how tests make it slow, and
- * after SIGCONT it says "empty" once it has taken everything. -n: do not decode.
+ * Prints "ready", "listens PORT" and "ends PORT" for each node, "accepts PORT" or "connects REMOTE_PORT" for each connection, and
+ * waits for SIGTERM; at the end one JSON line a connection and a last one with the counters. SIGSTOP is how tests make it slow,
+ * and after SIGCONT it says "empty" once it has taken everything. -n: do not decode.
  */
 #include <errno.h>
 #include <signal.h>
@@ -188,10 +188,8 @@ static int on_process(struct netcap_sink *sink, enum netcap_process what, uint32
 		rec.listens++;
 	else
 		rec.ends++;
-	if (what == NETCAP_NODE_LISTENS) {
-		printf("listens %u\n", port);
-		fflush(stdout);
-	}
+	printf("%s %u\n", what == NETCAP_NODE_LISTENS ? "listens" : "ends", port);
+	fflush(stdout);
 	return 0;
 }
 
