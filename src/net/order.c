@@ -43,6 +43,8 @@ static struct net_order_held *take_first(struct net_order *order)
 	order->held = held->next;
 	order->held_bytes -= held->len;
 	order->held_segments--;
+	if (order->held_memory)
+		*order->held_memory -= sizeof(*held) + held->len;
 	return held;
 }
 
@@ -91,6 +93,8 @@ static int hold(struct net_order *order, uint32_t seq, uint64_t time_ns, const u
 	*at = held;
 	order->held_bytes += len;
 	order->held_segments++;
+	if (order->held_memory)
+		*order->held_memory += sizeof(*held) + len;
 	return 0;
 }
 

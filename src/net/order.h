@@ -34,6 +34,7 @@ struct net_order {
 	int known;
 	struct net_order_held *held; /* by sequence number */
 	size_t held_bytes, held_segments;
+	size_t *held_memory; /* of all that share it: what is held takes of the heap; NULL = not counted */
 	uint64_t duplicate_bytes; /* came again and were dropped */
 };
 

@@ -45,6 +45,7 @@ struct net_tcp {
 	struct net_tcp_sink *sink;
 	struct flow *bucket[BUCKETS];
 	struct ages open, over;
+	size_t held; /* what all flows hold back, in bytes of memory */
 	uint64_t numbers;
 };
 
@@ -269,6 +270,7 @@ static struct flow *open_flow(struct net_tcp *tcp, const struct net_tcp_segment 
 	flow->side[!swapped].addr = seg->to;
 	flow->number = tcp->numbers++;
 	flow->syn = seg->syn;
+	flow->side[0].order.held_memory = flow->side[1].order.held_memory = &tcp->held;
 	unsigned b = bucket_of(&seg->from, &seg->to);
 	flow->next = tcp->bucket[b];
 	tcp->bucket[b] = flow;
@@ -348,6 +350,26 @@ static int is_done(const struct side *side)
 			     (side->has_acked && side->acked == side->fin_at + 1));
 }
 
+/*
+ * Too much is held back: those who were silent for longest wait for nothing any more. Half of it goes, so that looking
+ * through all flows happens once for many segments.
+ */
+static int give_up_held(struct net_tcp *tcp, struct err *err)
+{
+	int rc = 0;
+	for (struct flow *f = tcp->open.oldest; f && tcp->held > NET_TCP_HELD_MAX / 2;
+	     f = f->newer) {
+		for (int from = 0; rc >= 0 && from < 2; from++) {
+			struct way way = { tcp, f, from };
+			struct net_order_to to = { way_data, way_gap, &way };
+			rc = net_order_flush(&f->side[from].order, &to, err);
+		}
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
 int net_tcp_segment(struct net_tcp *tcp, const struct net_tcp_segment *seg, struct err *err)
 {
 	int from = 0, rc = 0;
@@ -381,6 +403,8 @@ int net_tcp_segment(struct net_tcp *tcp, const struct net_tcp_segment *seg, stru
 	rc = take_ack(tcp, flow, from, seg, err);
 	if (rc >= 0)
 		rc = take_payload(tcp, flow, from, seg, err);
+	if (rc >= 0 && tcp->held > NET_TCP_HELD_MAX)
+		rc = give_up_held(tcp, err);
 	if (rc < 0)
 		return rc;
 	if (seg->rst)

@@ -4,7 +4,8 @@
  * retransmitted, overlapping and wrapped ones included. What was never captured becomes an explicit gap, at the
  * beginning and at the end of a stream, too. What comes again behind a connection's end opens no new one.
  *
- * One thread. Memory is bounded: what net/order.h holds back a direction, NET_TCP_FLOWS_MAX open connections (the
+ * One thread. Memory is bounded: what net/order.h holds back a direction, NET_TCP_HELD_MAX over all of them (then those that
+ * were silent for longest give up what they wait for), NET_TCP_FLOWS_MAX open connections (the
  * one that was silent for longest is closed for a new one), NET_TCP_OVER_MAX closed ones that are remembered for a minute.
  */
 #ifndef NET_TCP_H
@@ -17,6 +18,7 @@
 
 #define NET_TCP_FLOWS_MAX 65536
 #define NET_TCP_OVER_MAX 16384
+#define NET_TCP_HELD_MAX (128u << 20)
 
 /** struct net_addr - IPv4 is stored v4-mapped; text form by net_addr_text(). */
 struct net_addr {

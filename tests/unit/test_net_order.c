@@ -66,6 +66,27 @@ static void end(struct fixture *f, const char *want)
 	buf_fini(&f->seen.bytes);
 }
 
+static void memory_that_is_held_is_counted_with_what_each_segment_costs(void **state)
+{
+	struct fixture f;
+	size_t memory = 0;
+	(void)state;
+	begin(&f);
+	f.order.held_memory = &memory;
+	net_order_start(&f.order, 1, 0, &f.to, &f.err);
+	put(&f, 3, "c");
+	size_t one = memory;
+	assert_true(one > 1);
+	put(&f, 5, "e");
+	assert_int_equal(memory, 2 * one);
+	put(&f, 3, "c"); /* again */
+	assert_int_equal(memory, 2 * one);
+	put(&f, 1, "ab");
+	assert_int_equal(memory, one);
+	end(&f, "abc");
+	assert_int_equal(memory, 0);
+}
+
 static void segments_in_any_order_across_the_wrap_come_out_in_order(void **state)
 {
 	struct fixture f;
@@ -163,6 +184,7 @@ int main(void)
 		cmocka_unit_test(settled_bytes_that_never_came_are_a_gap_of_their_length),
 		cmocka_unit_test(what_is_held_is_bounded_in_bytes_and_in_number),
 		cmocka_unit_test(any_shuffle_with_repeats_gives_the_stream),
+		cmocka_unit_test(memory_that_is_held_is_counted_with_what_each_segment_costs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

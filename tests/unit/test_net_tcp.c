@@ -332,6 +332,82 @@ static void an_ip_header_shorter_than_it_can_be_is_damaged(void **state)
 	}
 }
 
+/* What came out of many flows, counted. */
+struct counts {
+	struct net_tcp_sink sink;
+	uint64_t bytes, gaps, last_gap;
+};
+
+static int count_data(struct net_tcp_sink *sink, uint64_t flow, int from, uint64_t time_ns,
+		      const uint8_t *bytes, size_t len, struct err *err)
+{
+	(void)flow, (void)from, (void)time_ns, (void)bytes, (void)err;
+	((struct counts *)sink)->bytes += len;
+	return 0;
+}
+
+static int count_gap(struct net_tcp_sink *sink, uint64_t flow, int from, uint64_t time_ns,
+		     uint64_t lost, struct err *err)
+{
+	struct counts *counts = (struct counts *)sink;
+	(void)from, (void)time_ns, (void)lost, (void)err;
+	counts->gaps++;
+	counts->last_gap = flow;
+	return 0;
+}
+
+static int count_open(struct net_tcp_sink *sink, uint64_t flow, uint64_t time_ns,
+		      const struct net_addr *initiator, const struct net_addr *responder,
+		      int syn_seen, struct err *err)
+{
+	(void)sink, (void)flow, (void)time_ns, (void)initiator, (void)responder, (void)syn_seen;
+	(void)err;
+	return 0;
+}
+
+static int count_close(struct net_tcp_sink *sink, uint64_t flow, uint64_t time_ns,
+		       const char *reason, struct err *err)
+{
+	(void)sink, (void)flow, (void)time_ns, (void)reason, (void)err;
+	return 0;
+}
+
+static void what_all_flows_hold_back_is_bounded_and_the_oldest_give_up_first(void **state)
+{
+	static char bytes[60000];
+	struct counts counts = { { count_open, count_data, count_gap, count_close }, 0, 0, 0 };
+	struct err err = { 0 };
+	struct net_tcp *tcp = net_tcp_new(&counts.sink, &err);
+	const unsigned flows = 60, each = 60;
+	uint64_t fed = 0;
+	(void)state;
+	assert_true((uint64_t)flows * each * sizeof(bytes) > 3 * (uint64_t)NET_TCP_HELD_MAX / 2);
+	for (unsigned flow = 0; flow < flows; flow++) {
+		struct net_tcp_segment s = segment(1, 0, NULL, 0);
+		s.from.port = (uint16_t)(40000 + flow);
+		s.syn = 1;
+		assert_int_equal(net_tcp_segment(tcp, &s, &err), 0);
+		for (unsigned i = 0; i < each; i++) { /* its first byte does not come */
+			s = segment(1, 2 + i * (uint32_t)sizeof(bytes), bytes, sizeof(bytes));
+			s.from.port = (uint16_t)(40000 + flow);
+			assert_int_equal(net_tcp_segment(tcp, &s, &err), 0);
+			fed += sizeof(bytes);
+			assert_true(fed - counts.bytes <= NET_TCP_HELD_MAX);
+		}
+	}
+	/* those that spoke last still wait, and need no gap when the byte comes */
+	uint64_t gaps = counts.gaps, before = counts.bytes;
+	assert_true(gaps > 0 && counts.last_gap == gaps - 1 && gaps < flows - 1);
+	struct net_tcp_segment s = segment(1, 1, bytes, 1);
+	s.from.port = (uint16_t)(40000 + flows - 1);
+	assert_int_equal(net_tcp_segment(tcp, &s, &err), 0);
+	assert_int_equal(counts.bytes - before, 1 + each * sizeof(bytes));
+	assert_int_equal(counts.gaps, gaps);
+	assert_int_equal(net_tcp_finish(tcp, 0, &err), 0);
+	assert_int_equal(counts.bytes, fed + 1);
+	net_tcp_free(tcp);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -344,6 +420,7 @@ int main(void)
 		cmocka_unit_test(what_comes_behind_a_connections_end_opens_no_other),
 		cmocka_unit_test(an_ip_header_shorter_than_it_can_be_is_damaged),
 		cmocka_unit_test(ports_used_again_make_a_new_connection),
+		cmocka_unit_test(what_all_flows_hold_back_is_bounded_and_the_oldest_give_up_first),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
