@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/intern.h"
 #include "base/jsonw.h"
 #include "cmd/net_job.h"
 #include "cmd/net_limits.h"
@@ -21,7 +22,8 @@
 	3600000 /* a queue of 32 MiB is stored in a second; a failing store is told sooner */
 
 struct open_conn {
-	uint64_t conn; /* the capture's number */
+	struct open_conn *next; /* in its bucket */
+	uint64_t conn;          /* the capture's number */
 	struct net_conn *net;
 };
 
@@ -35,8 +37,7 @@ struct replay {
 	struct net_identity *identities[NET_IDENTITIES_MAX];
 	struct net_keyring keyring;
 	struct net_budget budget;
-	struct open_conn *open;
-	size_t open_count, open_cap;
+	struct open_conn *open[16384]; /* by a hash of the capture's number */
 	uint64_t conn_ids, message_ids;
 	int local_seen; /* a connection has the address of --local */
 	struct jsonw json;
@@ -128,13 +129,14 @@ static int is_local(const struct replay *replay, const char *text)
 	       (!local->port || addr.port == local->port);
 }
 
-static struct open_conn *find_conn(struct replay *replay, uint64_t conn)
+/* Where the connection's link is, or would be. */
+static struct open_conn **find_conn(struct replay *replay, uint64_t conn)
 {
-	for (size_t i = replay->open_count; i-- > 0;) {
-		if (replay->open[i].conn == conn)
-			return &replay->open[i];
-	}
-	return NULL;
+	struct open_conn **at =
+		&replay->open[hash_u64(conn, 0, hash_seed()) % ARRAY_LEN(replay->open)];
+	while (*at && (*at)->conn != conn)
+		at = &(*at)->next;
+	return at;
 }
 
 static int on_open(struct capture_sink *sink, const struct capture_conn *info, struct err *err)
@@ -162,32 +164,32 @@ static int on_open(struct capture_sink *sink, const struct capture_conn *info, s
 				    .difficulty = NET_POW_DIFFICULTY,
 				    .seek_budget = NET_REPLAY_SEEK_BUDGET,
 				    .attached_late = info->attached_late };
-	if (replay->open_count == replay->open_cap) {
-		size_t cap = replay->open_cap ? replay->open_cap * 2 : 64;
-		struct open_conn *open = realloc(replay->open, cap * sizeof(*open));
-		if (!open)
-			return err_set(err, -ENOMEM, "cannot allocate the connection table");
-		replay->open = open;
-		replay->open_cap = cap;
-	}
-	struct net_conn *net = net_conn_new(&opt, err);
-	if (!net)
+	struct open_conn **at = find_conn(replay, info->conn);
+	struct open_conn *open = calloc(1, sizeof(*open));
+	if (!open)
+		return err_set(err, -ENOMEM, "cannot allocate a connection");
+	open->net = net_conn_new(&opt, err);
+	if (!open->net) {
+		free(open);
 		return err->code;
-	replay->open[replay->open_count++] = (struct open_conn){ info->conn, net };
+	}
+	open->conn = info->conn;
+	open->next = *at;
+	*at = open;
 	return 0;
 }
 
 static int on_data(struct capture_sink *sink, uint64_t conn, int from_initiator, uint64_t time_ns,
 		   const void *bytes, size_t len, struct err *err)
 {
-	struct open_conn *open = find_conn((struct replay *)sink, conn);
+	struct open_conn *open = *find_conn((struct replay *)sink, conn);
 	return open ? net_conn_feed(open->net, from_initiator, time_ns, bytes, len, err) : 0;
 }
 
 static int on_gap(struct capture_sink *sink, uint64_t conn, int from_initiator, uint64_t time_ns,
 		  uint64_t lost, struct err *err)
 {
-	struct open_conn *open = find_conn((struct replay *)sink, conn);
+	struct open_conn *open = *find_conn((struct replay *)sink, conn);
 	return open ? net_conn_gap(open->net, from_initiator, time_ns, lost, err) : 0;
 }
 
@@ -195,11 +197,12 @@ static int on_close(struct capture_sink *sink, uint64_t conn, uint64_t time_ns, 
 		    struct err *err)
 {
 	struct replay *replay = (struct replay *)sink;
-	struct open_conn *open = find_conn(replay, conn);
+	struct open_conn **at = find_conn(replay, conn), *open = *at;
 	if (!open)
 		return 0;
 	struct net_conn *net = open->net;
-	*open = replay->open[--replay->open_count];
+	*at = open->next;
+	free(open);
 	return net_conn_close(net, time_ns, reason, err);
 }
 
@@ -307,11 +310,16 @@ static int run(struct replay *replay, struct err *err)
 
 static void release(struct replay *replay)
 {
-	for (size_t i = 0; i < replay->open_count; i++)
-		net_conn_free(replay->open[i].net);
+	for (size_t i = 0; i < ARRAY_LEN(replay->open); i++) {
+		while (replay->open[i]) {
+			struct open_conn *open = replay->open[i];
+			replay->open[i] = open->next;
+			net_conn_free(open->net);
+			free(open);
+		}
+	}
 	for (size_t i = 0; i < replay->keyring.count; i++)
 		net_identity_free(replay->identities[i]);
-	free(replay->open);
 	struct err ignored = { 0 };
 	net_writer_close(replay->writer, NULL, &ignored);
 	if (replay->rows)

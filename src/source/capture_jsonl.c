@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "base/buf.h"
+#include "base/intern.h"
 
 #define LINE_MAX_BYTES (64u << 20) /* a payload of 32 MiB; no system call moves more */
 #define LINE_STEP 65536
@@ -17,11 +18,13 @@
 struct conns {
 	uint64_t *open;
 	size_t count, cap;
+	struct idtab index;
 };
 
 static void free_conns(struct conns *conns)
 {
 	free(conns->open);
+	idtab_fini(&conns->index);
 }
 
 static void closep(FILE **f)
@@ -60,8 +63,12 @@ static int unhex(const char *hex, size_t len, struct buf *out)
 static int want_open(struct conns *conns, uint64_t conn, uint64_t time_ns,
 		     struct capture_sink *sink, struct err *err)
 {
-	for (size_t i = conns->count; i-- > 0;) {
-		if (conns->open[i] == conn)
+	uint32_t hash = (uint32_t)hash_u64(conn, 0, hash_seed());
+	if (idtab_reserve(&conns->index) < 0)
+		return err_set(err, -ENOMEM, "cannot allocate the connection table");
+	uint32_t at = idtab_first(&conns->index, hash);
+	for (; conns->index.slots[at].id != IDTAB_NONE; at = idtab_next(&conns->index, at)) {
+		if (conns->open[conns->index.slots[at].id] == conn)
 			return 0;
 	}
 	if (conns->count == CONNS_MAX)
@@ -75,6 +82,7 @@ static int want_open(struct conns *conns, uint64_t conn, uint64_t time_ns,
 		conns->open = open;
 		conns->cap = cap;
 	}
+	idtab_put(&conns->index, at, hash, (uint32_t)conns->count);
 	conns->open[conns->count++] = conn;
 	struct capture_conn info = { .conn = conn, .time_ns = time_ns };
 	return sink->open(sink, &info, err);
