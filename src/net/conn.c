@@ -77,6 +77,7 @@ struct net_conn *net_conn_new(const struct net_conn_opt *opt, struct err *err)
 	conn->role = opt->role;
 	conn->difficulty = opt->difficulty;
 	conn->seek_budget = opt->seek_budget ? opt->seek_budget : NET_SEEK_BUDGET;
+	conn->starts_left = NET_STARTS_FIRST;
 	if (opt->remote_addr)
 		snprintf(conn->addr[MESSAGE_REMOTE], sizeof(conn->addr[0]), "%s", opt->remote_addr);
 	if (opt->local_addr)
@@ -274,6 +275,7 @@ int net_conn_feed(struct net_conn *conn, int from_initiator, uint64_t time_ns, c
 	struct net_half *half = half_of(conn, from_initiator);
 	if (!len)
 		return 0;
+	conn->starts_left += len / NET_STARTS_BYTES;
 	if (half_append(half, bytes, len, time_ns) < 0)
 		return err_set(err, -ENOMEM, "cannot keep %zu bytes of a connection", len);
 	if (half->state == HALF_HELLO && take_hello(conn, half) < 0)

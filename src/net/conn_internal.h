@@ -7,8 +7,11 @@
 #include "net/conn.h"
 #include "net/starts.h"
 
-#define NET_BOUNDARIES 512   /* remembered starts of system calls: the likely places of a chunk */
-#define NET_SEEK_NONCES 2500 /* chunks that may have been lost in a gap of unknown length */
+#define NET_BOUNDARIES 512 /* remembered starts of system calls: the likely places of a chunk */
+#define NET_STARTS_FIRST \
+	(2u * NET_STARTS_MAX) /* nonces that every connection may spend on finding its way back */
+#define NET_STARTS_BYTES 16   /* and one more for so many bytes */
+#define NET_SEEK_NONCES 2500  /* chunks that may have been lost in a gap of unknown length */
 
 enum half_state {
 	HALF_HELLO,  /* before the connection chunk */
@@ -73,6 +76,7 @@ struct net_conn {
 	int role_guessed;
 	double difficulty;
 	uint64_t seek_budget;
+	uint64_t starts_left; /* nonces that may still be made ready for net_starts_next() */
 	struct net_key *key;
 	char addr[2][64]; /* by sender */
 	char local_peer_id[NET_PEER_ID_TEXT], remote_peer_id[NET_PEER_ID_TEXT];

@@ -265,13 +265,16 @@ static int seek_new(struct net_conn *conn, struct net_half *half, uint64_t strea
 	return 0;
 }
 
-static int seek_begin(const struct net_conn *conn, struct net_half *half, uint64_t nonces,
-		      int every_byte, struct err *err)
+static int seek_begin(struct net_conn *conn, struct net_half *half, uint64_t nonces, int every_byte,
+		      struct err *err)
 {
+	/* what is spent on nonces grows with the bytes that came, however many gaps there are */
+	uint64_t known = nonces < conn->starts_left ? nonces : conn->starts_left;
 	net_starts_free(half->seek_starts);
-	half->seek_starts = net_starts_new(conn->key, half->nonce, nonces);
+	half->seek_starts = net_starts_new(conn->key, half->nonce, known);
 	if (!half->seek_starts)
 		return err_set(err, -ENOMEM, "cannot allocate memory to find the way back");
+	conn->starts_left -= known < NET_STARTS_MAX ? known : NET_STARTS_MAX;
 	half->state = HALF_SEEK;
 	half->seek_nonces = nonces;
 	half->seek_every_byte = every_byte;

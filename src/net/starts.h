@@ -14,8 +14,8 @@
 
 #include "net/seal.h"
 
-#define NET_START_BYTES 6           /* of sealed text that net_starts_next() looks at */
-#define NET_STARTS_MAX (256u << 10) /* nonces that are kept: 3 MiB and 1 MiB of index */
+#define NET_START_BYTES 6          /* of sealed text that net_starts_next() looks at */
+#define NET_STARTS_MAX (32u << 10) /* nonces that are kept: 384 KiB and 128 KiB of index */
 
 struct net_starts;
 
