@@ -14,6 +14,9 @@
 #define GATHER_NS \
 	5000000ull  /* under traffic: how long records may pile up before they are fetched */
 #define WAIT_MS 100 /* the longest single wait */
+#define SWEEP_NS 1000000000ull /* how often it is asked whether closings were lost */
+/* the first marks who is gone, the second closes them and marks whose opening was still on its way, the third closes these */
+#define SWEEPS 3
 #define CLOCK_NS 1000000000ull /* how often wall clock is compared with the records' clock */
 
 struct netcap {
@@ -21,8 +24,10 @@ struct netcap {
 	struct netcap_packet *packet;
 	char why[512]; /* not BPF */
 	struct netcap_flows *flows;
-	uint64_t clock_read_ns, drained_ns;
-	int busy; /* the last drain found something */
+	uint64_t clock_read_ns, drained_ns, swept_ns;
+	uint64_t lost_events; /* at the last sweep */
+	int sweeps;           /* still to do */
+	int busy;             /* the last drain found something */
 	/* while polling */
 	struct netcap_sink *sink;
 	struct err *err;
@@ -111,6 +116,35 @@ static int take_record(void *ctx, const void *bytes, size_t len)
 	return netcap_flows_record(cap->flows, bytes, len, cap->sink, cap->err);
 }
 
+static int is_there(void *ctx, uint64_t cookie)
+{
+	return netcap_bpf_socket(ctx, cookie) || errno != ENOENT;
+}
+
+/* The ring was just emptied. Where closings found no room in it, the kernel's table tells which connections are gone. */
+static int sweep(struct netcap *cap, struct netcap_sink *sink, struct err *err)
+{
+	struct wire_net_counters kernel;
+	uint64_t processes;
+	if (cap->drained_ns - cap->swept_ns < SWEEP_NS)
+		return 0;
+	cap->swept_ns = cap->drained_ns;
+	int rc = netcap_bpf_counters(cap->bpf, &kernel, &processes, err);
+	if (rc < 0) {
+		/* without CAP_BPF nobody can tell, which netcap_stats() says */
+		err_init(err);
+		return 0;
+	}
+	if (kernel.lost_events != cap->lost_events)
+		cap->sweeps = SWEEPS;
+	cap->lost_events = kernel.lost_events;
+	if (!cap->sweeps)
+		return 0;
+	cap->sweeps--;
+	return netcap_flows_sweep(cap->flows, clock_ns(CLOCK_REALTIME), is_there, cap->bpf, sink,
+				  err);
+}
+
 static int drain(struct netcap *cap, struct netcap_sink *sink, struct err *err)
 {
 	cap->sink = sink;
@@ -121,7 +155,8 @@ static int drain(struct netcap *cap, struct netcap_sink *sink, struct err *err)
 		err_set(err, n, "cannot read the ring of network records");
 	cap->busy = n > 0;
 	cap->drained_ns = clock_ns(CLOCK_MONOTONIC);
-	return n;
+	int rc = n >= 0 && n < NETCAP_BPF_DRAIN_MAX ? sweep(cap, sink, err) : 0;
+	return rc < 0 ? rc : n;
 }
 
 /* Wait and drain once; *@left_ms is what remains of the caller's time. */

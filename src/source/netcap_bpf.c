@@ -23,7 +23,6 @@
 #define INITIAL_PIDNS_INODE 0xeffffffcu
 #define RING_BYTES (64u << 20)
 #define RING_BYTES_MIN (1u << 20) /* several times what is kept for everything but payload */
-#define DRAIN_MAX 10000
 #define STOP 1 /* libbpf hands a callback's negative value on; this one is ours */
 
 struct netcap_bpf {
@@ -115,7 +114,7 @@ static int take_record(void *ctx, void *data, size_t bytes)
 	struct netcap_bpf *bpf = ctx;
 	bpf->rc = bpf->record(bpf->ctx, data, bytes);
 	bpf->drained++;
-	return bpf->rc < 0 || bpf->drained >= DRAIN_MAX ? -STOP : 0;
+	return bpf->rc < 0 || bpf->drained >= NETCAP_BPF_DRAIN_MAX ? -STOP : 0;
 }
 
 static int open_ring(struct netcap_bpf *bpf, struct err *err)

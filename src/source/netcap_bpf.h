@@ -16,10 +16,11 @@ int netcap_bpf_attach(struct netcap_bpf *bpf, struct err *err);
 void netcap_bpf_arm(struct netcap_bpf *bpf, enum wire_net_wake wake);
 /** netcap_bpf_wait() - up to @timeout_ms. 0, or -EINTR. */
 int netcap_bpf_wait(struct netcap_bpf *bpf, int timeout_ms);
-/** netcap_bpf_drain() - records in the ring, at most about 10,000; @record's negative errno stops and comes back. */
+#define NETCAP_BPF_DRAIN_MAX 10000
+/** netcap_bpf_drain() - records in the ring, this many at most: fewer were all. @record's negative errno stops and comes back. */
 int netcap_bpf_drain(struct netcap_bpf *bpf,
 		     int (*record)(void *ctx, const void *bytes, size_t len), void *ctx);
-/** netcap_bpf_socket() - the kernel's entry of a followed socket, lent until the next call; NULL = none. */
+/** netcap_bpf_socket() - the kernel's entry of a followed socket, lent until the next call; NULL with errno, ENOENT = none. */
 const struct wire_net_socket *netcap_bpf_socket(struct netcap_bpf *bpf, uint64_t cookie);
 int netcap_bpf_counters(struct netcap_bpf *bpf, struct wire_net_counters *sum, uint64_t *processes,
 			struct err *err);

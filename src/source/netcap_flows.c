@@ -24,6 +24,7 @@ struct flow {
 	uint64_t cookie, conn;
 	struct net_addr local, remote;
 	uint8_t late;
+	uint8_t missing;   /* at the last sweep */
 	struct way way[2]; /* by WIRE_NET_IN, WIRE_NET_OUT */
 };
 
@@ -412,6 +413,26 @@ int netcap_flows_finish(struct netcap_flows *flows, uint64_t time_ns, const char
 			const struct wire_net_socket *s =
 				last ? last(ctx, flows->bucket[i]->cookie) : NULL;
 			rc = close_flow(flows, &flows->bucket[i], time_ns, reason, s, sink, err);
+		}
+	}
+	return rc;
+}
+
+int netcap_flows_sweep(struct netcap_flows *flows, uint64_t time_ns,
+		       int (*is_there)(void *ctx, uint64_t cookie), void *ctx,
+		       struct netcap_sink *sink, struct err *err)
+{
+	int rc = 0;
+	for (unsigned i = 0; i < BUCKETS; i++) {
+		struct flow **at = &flows->bucket[i];
+		while (*at && rc >= 0) {
+			uint8_t again = (*at)->missing;
+			(*at)->missing = !is_there(ctx, (*at)->cookie);
+			if (again && (*at)->missing)
+				rc = close_flow(flows, at, time_ns, "closed, end not seen", NULL,
+						sink, err);
+			else
+				at = &(*at)->next;
 		}
 	}
 	return rc;

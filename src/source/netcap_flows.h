@@ -39,6 +39,13 @@ int netcap_flows_settle(struct netcap_flows *flows, uint64_t cookie, int way, ui
 int netcap_flows_finish(struct netcap_flows *flows, uint64_t time_ns, const char *reason,
 			const struct wire_net_socket *(*last)(void *ctx, uint64_t cookie),
 			void *ctx, struct netcap_sink *sink, struct err *err);
+/**
+ * netcap_flows_sweep() - close what @is_there denies twice in a row: its closing found no room. What the kernel said before a
+ * sweep has to be handed over before the next one.
+ */
+int netcap_flows_sweep(struct netcap_flows *flows, uint64_t time_ns,
+		       int (*is_there)(void *ctx, uint64_t cookie), void *ctx,
+		       struct netcap_sink *sink, struct err *err);
 void netcap_flows_stats(const struct netcap_flows *flows, struct netcap_flows_stats *stats);
 
 #endif

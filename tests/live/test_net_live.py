@@ -52,7 +52,7 @@ class Recorder:
         self.pid = children(self.process.pid)[0] if wrap else self.process.pid
 
     def says(self, *words):
-        """Wait until it has said all of these ("listens PORT", "ends PORT", "accepts PORT", "connects REMOTE_PORT")."""
+        """Wait until it has said all of these ("listens PORT", "ends PORT", "accepts PORT", "connects REMOTE_PORT", "closes REMOTE_PORT")."""
         missing = set(words)
         while missing:
             line = self.process.stdout.readline()
@@ -497,6 +497,36 @@ def test_a_burst_is_counted_and_found_back_and_the_other_direction_is_untouched(
     assert "lack chunks" in conn["comments"]
     assert conn["gaps"][OUT] == 0 and conn["messages"][OUT] == 60 and conn["sha256"][OUT] == said_r["sent_sha256"]
     assert said_i["received"] == 60
+
+
+def test_a_connection_whose_closing_found_no_room_is_closed_all_the_same(prog):
+    port = free_port()
+    rec = Recorder(prog("netrec"), "-b", "bpf", "-p", port, "-n", "-r", 1 << 20)
+    try:
+        with socket.create_server(("127.0.0.1", port)) as listener:
+            def connection():
+                client = socket.create_connection(("127.0.0.1", port))
+                return client, listener.accept()[0]
+            client, server = connection()
+            known = client.getsockname()[1]
+            rec.says(f"accepts {port}", f"connects {port}")
+            rec.process.send_signal(signal.SIGSTOP)
+            stopped(rec.process)
+            # two openings and two closings each, of 160 bytes: more than 1 MiB
+            for _ in range(2000):
+                for end in connection():
+                    end.close()
+            client.close(), server.close()
+            all_closed(port)
+            rec.process.send_signal(signal.SIGCONT)
+            rec.says(f"closes {known}")
+        conns, counters = rec.finish()
+    finally:
+        if rec.process.poll() is None:
+            rec.kill()
+    assert counters["lost_events"] > 0
+    assert [c["reason"] for c in conns if c["remote"] == f"127.0.0.1:{known}"] == ["closed, end not seen"]
+    assert not [c for c in conns if c["reason"] == "recording ended"]
 
 
 def test_a_killed_recorder_leaves_whole_rows_and_undisturbed_nodes(node, recorder, prog, tmp_path):

@@ -4,8 +4,8 @@
  *
  * usage: netrec [-p PORT]... [-P PID]... [-i IDENTITY]... [-s STORE] [-r RING_BYTES] [-x REMOTE_PORT]... [-n] [-b bpf|packet]
  *        netrec -R STORE            read a store back
- * Prints "ready", "listens PORT" and "ends PORT" for each node, "accepts PORT" or "connects REMOTE_PORT" for each connection, and
- * waits for SIGTERM; at the end one JSON line a connection and a last one with the counters. SIGSTOP is how tests make it slow,
+ * Prints "ready", "listens PORT" and "ends PORT" for each node, "accepts PORT" or "connects REMOTE_PORT" and "closes
+ * REMOTE_PORT" for each connection, and waits for SIGTERM; at the end one JSON line a connection and a last one with the counters. SIGSTOP is how tests make it slow,
  * and after SIGCONT it says "empty" once it has taken everything. -n: do not decode.
  */
 #include <errno.h>
@@ -176,6 +176,8 @@ static int on_close(struct netcap_sink *sink, uint64_t number, uint64_t time_ns,
 	struct net_conn *net = conn->net;
 	(void)sink;
 	snprintf(conn->reason, sizeof(conn->reason), "%s", reason);
+	printf("closes %u\n", conn->info.remote.port);
+	fflush(stdout);
 	conn->net = NULL;
 	return net ? net_conn_close(net, time_ns, reason, err) : 0;
 }

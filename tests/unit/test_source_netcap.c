@@ -247,6 +247,33 @@ static void the_same_ports_again_are_a_new_connection(void **state)
 	end(&f, "", "two", "recording ended");
 }
 
+static int denied(void *ctx, uint64_t cookie)
+{
+	return cookie != *(uint64_t *)ctx;
+}
+
+static void a_socket_that_is_gone_twice_in_a_row_has_closed(void **state)
+{
+	struct fixture f;
+	struct wire_net_socket s = { .head = { .kind = WIRE_NET_OPEN, .cookie = 7 }, .up = 1 };
+	uint64_t none = 0, gone = 7;
+	(void)state;
+	begin(&f);
+	/* one behind the other in their bucket */
+	for (int i = 0; i < 2; i++, s.head.cookie = 0x4006)
+		assert_int_equal(netcap_flows_record(f.flows, &s, sizeof(s), &f.sink, &f.err), 0);
+	uint64_t *answers[] = { &gone, &none, &gone };
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(
+			netcap_flows_sweep(f.flows, 9, denied, answers[i], &f.sink, &f.err), 0);
+		assert_int_equal(f.closed, 0);
+	}
+	assert_int_equal(netcap_flows_sweep(f.flows, 9, denied, &gone, &f.sink, &f.err), 0);
+	assert_int_equal(f.closed, 1);
+	assert_string_equal(f.reason, "closed, end not seen");
+	end(&f, "", "", "recording ended");
+}
+
 static void lines_of_the_socket_tables_are_read_and_others_passed_over(void **state)
 {
 	struct proc_sockets sockets = { 0 };
@@ -290,6 +317,7 @@ int main(void)
 		cmocka_unit_test(a_connection_that_the_peer_does_not_confirm_is_none),
 		cmocka_unit_test(who_asks_too_early_is_asked_again_and_nothing_happened),
 		cmocka_unit_test(the_same_ports_again_are_a_new_connection),
+		cmocka_unit_test(a_socket_that_is_gone_twice_in_a_row_has_closed),
 		cmocka_unit_test(lines_of_the_socket_tables_are_read_and_others_passed_over),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
