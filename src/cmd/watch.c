@@ -281,18 +281,25 @@ static int alive(const struct loop *l)
 static void wait_for(struct loop *l, uint64_t until_ns)
 {
 	struct pollfd fds[TARGETS_GIVEN_MAX + 1] = { { .fd = l->signals, .events = POLLIN } };
+	struct watched *polled[TARGETS_GIVEN_MAX + 1];
 	nfds_t count = 1;
 	for (size_t i = 0; i < l->set.count && count <= TARGETS_GIVEN_MAX; i++) {
-		if (!l->set.all[i].facts.ended && l->set.all[i].pidfd >= 0)
-			fds[count++] =
-				(struct pollfd){ .fd = l->set.all[i].pidfd, .events = POLLIN };
+		struct watched *w = &l->set.all[i];
+		if (w->facts.ended || w->exited || w->pidfd < 0)
+			continue;
+		polled[count] = w;
+		fds[count++] = (struct pollfd){ .fd = w->pidfd, .events = POLLIN };
 	}
 	uint64_t now = now_ns();
 	uint64_t left = until_ns > now ? until_ns - now : 0;
 	struct timespec time = { .tv_sec = (time_t)(left / 1000000000u),
 				 .tv_nsec = (long)(left % 1000000000u) };
-	if (ppoll(fds, count, &time, NULL) > 0 && fds[0].revents)
+	if (ppoll(fds, count, &time, NULL) <= 0)
+		return;
+	if (fds[0].revents)
 		l->stop = 1;
+	for (nfds_t i = 1; i < count; i++)
+		polled[i]->exited |= fds[i].revents != 0;
 }
 
 /* Return: negative errno where going on makes no sense. */
@@ -336,7 +343,8 @@ static int run(struct loop *l, struct err *err)
 			struct watched *w = &l->set.all[i];
 			if (w->facts.ended)
 				continue;
-			if (watch_due_ns(w->watch) <= now) {
+			/* at its end at once: its last look is what says that it has ended */
+			if (watch_due_ns(w->watch) <= now || w->exited) {
 				err_init(err);
 				int rc = look(l, w, err);
 				if (rc < 0)

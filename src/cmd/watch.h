@@ -66,6 +66,7 @@ struct shot {
 struct watched {
 	pid_t pid;
 	int pidfd;
+	int exited; /* pidfd told so; it is not asked again */
 	struct watch *watch;
 	struct history *history;
 	struct alert_set *rules;

@@ -198,7 +198,9 @@ int out_regions_csv(FILE *to, const struct breakdown *b, const struct out_region
 		const struct region *r = list[i];
 		char perms[5];
 		fprintf(to, "%d,%" PRIu64 ",%" PRIu64 ",%s,%" PRIu64 ",%" PRIu64, (int)b->pid,
-			r->start, r->end, region_perms(r, perms), r->offset, r->rss_bytes);
+			opt->no_addresses ? 0 : r->start,
+			opt->no_addresses ? r->end - r->start : r->end, region_perms(r, perms),
+			r->offset, r->rss_bytes);
 		if (b->full)
 			fprintf(to, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, r->pss_bytes,
 				region_private_bytes(r), region_shared_bytes(r));

@@ -123,6 +123,9 @@ def test_debug_memory_has_every_layout_and_parameter(byteledger, prog):
         assert again["time_ns"] == full["time_ns"] and again["age_ns"] > 0
         status, headers, csv = fetch(url + "/debug/memory?format=csv&top=5")
         assert status == 200 and headers["Content-Type"].startswith("text/csv") and csv.count("\n") == 6
+        hidden = fetch(url + "/debug/memory?format=csv&addresses=off&top=50")[2].splitlines()
+        assert len(hidden) > 5 and all(line.split(",")[1] == "0" for line in hidden[1:])
+        assert all(int(line.split(",")[2]) < 1 << 40 for line in hidden[1:])  # `end` is then the size
         for group, word in (("label", "malloc arenas"), ("vma", "[heap]"), ("thread", "glibcheap"), ("all", "[heap]"),
                             ("file", "/libc.so.6"), ("module", "    libc.so.6\n")):
             assert word in fetch(f"{url}/debug/memory?format=text&group={group}")[2]
@@ -292,6 +295,16 @@ def test_an_ended_process_ends_the_watch(byteledger, prog):
         assert watch.finish() == 0
         watch.wait_line("has ended|does not exist")
         assert any("over" in line and "trend" in line for line in watch.out)
+
+
+def test_the_end_of_a_process_ends_a_slow_watch_at_once(byteledger, prog):
+    with Program(prog("leaker"), "steady", "64", "20") as target, \
+            Watch(byteledger, target.pid, "--watch", "3600") as watch:
+        watch.wait_line("^[0-9]{2}:[0-9]{2}:[0-9]{2} ", watch.out)
+        target.child.kill()
+        target.child.wait()
+        assert watch.finish() == 0
+        watch.wait_line("has ended|does not exist")
 
 
 def test_duration_and_signals_end_a_watch_with_0(byteledger, prog):
