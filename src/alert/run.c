@@ -108,6 +108,32 @@ static void add(struct buf *env, const char *name, const char *fmt, ...)
 	va_end(args);
 }
 
+/* Like a program started by hand: no signal blocked or ignored by us; what it prints is no result of ours. */
+static int spawn(pid_t *pid, char *const *argv, char *const *env)
+{
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	sigset_t none, usual;
+	sigemptyset(&none);
+	sigemptyset(&usual);
+	sigaddset(&usual, SIGPIPE);
+	int rc = posix_spawn_file_actions_init(&files);
+	if (rc)
+		return rc;
+	rc = posix_spawnattr_init(&attr);
+	if (!rc) {
+		posix_spawnattr_setsigmask(&attr, &none);
+		posix_spawnattr_setsigdefault(&attr, &usual);
+		posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+		rc = posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+		if (!rc)
+			rc = posix_spawn(pid, argv[0], &files, &attr, argv, env);
+		posix_spawnattr_destroy(&attr);
+	}
+	posix_spawn_file_actions_destroy(&files);
+	return rc;
+}
+
 static int start_command(struct job *job, const char *command, const struct alert_event *e,
 			 struct err *err)
 {
@@ -137,7 +163,7 @@ static int start_command(struct job *job, const char *command, const struct aler
 	}
 	for (; at < text.len; at += strlen(text.data + at) + 1)
 		env[own++] = text.data + at;
-	int rc = posix_spawn(&job->pid, shell, NULL, NULL, argv, env);
+	int rc = spawn(&job->pid, argv, env);
 	free(env);
 	if (rc)
 		return err_set(err, -rc, "cannot run '%.100s'", command);

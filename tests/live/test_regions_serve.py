@@ -348,10 +348,16 @@ def test_alert_actions_get_values_and_no_shell_text(byteledger, prog, tmp_path):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         with Program(prog("leaker"), "steady", "4096", "20") as target, \
-                Watch(byteledger, target.pid, "--alert", "rss>1M", "--on-alert", "exec:env | grep ^BYTELEDGER_ALERT >got; exit 3",
+                Watch(byteledger, target.pid, "--alert", "rss>1M", "--on-alert",
+                      "exec:env | grep ^BYTELEDGER_ALERT >got; echo printed; grep ^Sig /proc/self/status >signals; exit 3",
                       "--on-alert", f"post:http://127.0.0.1:{server.server_port}/hook", "--on-alert", "snapshot",
                       "--on-alert", "exit", cwd=tmp_path) as watch:
             assert watch.finish() == 3
+            # what the command prints is no result, and it starts with the usual signals
+            watch.wait_line("^printed$")
+            assert "printed" not in watch.out
+            signals = dict(line.split(":\t") for line in (tmp_path / "signals").read_text(encoding="utf-8").splitlines())
+            assert int(signals["SigBlk"], 16) == 0 and not int(signals["SigIgn"], 16) >> (signal.SIGPIPE - 1) & 1
             got = dict(line.split("=", 1) for line in (tmp_path / "got").read_text(encoding="utf-8").splitlines())
             assert got["BYTELEDGER_ALERT_RULE"] == "rss>1M" and got["BYTELEDGER_ALERT_PID"] == str(target.pid)
             assert float(got["BYTELEDGER_ALERT_VALUE"]) > 1 << 20
