@@ -458,6 +458,15 @@ def stopped(process):
         time.sleep(0.01)
 
 
+def all_sent(port):
+    """Wait until nothing that was written to @port is still in its sender's buffer."""
+    deadline = time.monotonic() + 60
+    while any(line.split()[2].endswith(f":{port:04X}") and int(line.split()[4].split(":")[0], 16)
+              for line in open("/proc/net/tcp").readlines()[1:]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def retransmitted():
     names, values = [line.split() for line in open("/proc/net/snmp", encoding="ascii") if line.startswith("Tcp:")]
     return int(values[names.index("RetransSegs")])
@@ -476,7 +485,8 @@ def test_a_burst_is_counted_and_found_back_and_the_other_direction_is_untouched(
     rec.process.send_signal(signal.SIGSTOP)
     stopped(rec.process)
     i.go()
-    i.wait_for_pause()  # 5 MB went out while nobody took anything: the nodes did not wait
+    i.wait_for_pause()
+    all_sent(port)  # 5 MB went out while nobody took anything: the nodes did not wait
     rec.process.send_signal(signal.SIGCONT)
     rec.says("empty")
     r.go(), i.go()
