@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Forks, full rings, jumps out of a hook, the start, regions: what a hook does when something is in its way. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "preload_script.h"
+
+static void the_child_of_a_fork_writes_nothing(void **state)
+{
+	(void)state;
+	script();
+	hook_malloc(1, CALLER(8, 0x1000));
+	uint64_t head = process.slots[0].head;
+	proc.word = 0; /* as the kernel leaves the page */
+	hook_malloc(2, CALLER(8, 0x1000));
+	hook_free(blocks[0], CALLER(8, 0x1000));
+	hook_realloc(blocks[0], 10, CALLER(8, 0x1000));
+	assert_int_equal(process.slots[0].head, head);
+	assert_int_equal(freed_count, 1);
+}
+
+static void *forking_malloc(size_t size)
+{
+	(void)size;
+	proc.word = 0; /* a signal handler forked here, and this is the child */
+	return blocks[0];
+}
+
+static void a_fork_in_the_middle_of_a_call_leaves_the_ring_alone(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 2; round++) {
+		script();
+		proc.word = round ? MODE_ON | MODE_PLAIN : MODE_ON;
+		hook_malloc(1, CALLER(8, 0x1000));
+		uint64_t head = process.slots[0].head;
+		next.malloc = forking_malloc;
+		assert_ptr_equal(hook_malloc(2, CALLER(8, 0x1000)), blocks[0]);
+		assert_int_equal(process.slots[0].head, head);
+	}
+}
+
+static void a_full_ring_counts_loss_and_keeps_older_records(void **state)
+{
+	(void)state;
+	script();
+	for (int i = 0; i < 1000; i++)
+		hook_malloc(10, CALLER(8, 0x1000));
+	unsigned kept = 0;
+	while (take(0).tag == WIRE_ALLOC)
+		kept++;
+	const struct wire_lost_count *lost = &process.slots[0].lost[WIRE_LOST_RING_FULL];
+	assert_true(kept > 200 && kept < 256);
+	assert_int_equal(lost->allocations, 1000 - kept);
+	assert_int_equal(lost->bytes, 10 * (1000 - kept));
+	hook_free(blocks[0], CALLER(8, 0x1000));
+	struct record r = take(0); /* the next one that fits says how many are missing before it */
+	assert_int_equal(r.tag, WIRE_LOST);
+	assert_int_equal(r.value, 1000 - kept);
+	assert_int_equal(take(0).tag, WIRE_FREE);
+}
+
+static void a_reallocs_end_always_fits_behind_its_beginning(void **state)
+{
+	(void)state;
+	script();
+	give = blocks[1];
+	for (int fill = 0; fill < 300; fill++) {
+		/* every fill level of the ring, up to full */
+		for (int i = 0; i < fill; i++)
+			hook_free(blocks[0], CALLER(8, 0x1000));
+		hook_realloc(blocks[0], fill & 1 ? (size_t)1 << 40 : 8, CALLER(8, 0x1000));
+		unsigned begun = 0, ended = 0;
+		for (struct record r = take(0); r.tag; r = take(0)) {
+			begun += r.tag == WIRE_REALLOC_BEGIN;
+			ended += r.tag == WIRE_REALLOC_END || r.tag == WIRE_REALLOC_END_BIG;
+		}
+		assert_int_equal(begun, ended);
+	}
+}
+
+static void no_record_is_lost_or_split_over_a_hundred_laps(void **state)
+{
+	(void)state;
+	script();
+	uint64_t seen = 0, sent = 0, random = 1;
+	while (sent < 50000) {
+		random = random * 6364136223846793005u + 1442695040888963407u;
+		unsigned burst = random >> 59;
+		for (unsigned i = 0; i < burst; i++, sent++) {
+			if ((random >> i) & 1)
+				hook_free(blocks[0], CALLER(8, 0x1000));
+			else
+				hook_malloc((random >> i) & 2 ? 8 : (size_t)1 << 40,
+					    CALLER(8, 0x1000));
+		}
+		process.heap->tick += (random >> 40) & 1;
+		while (take(0).tag)
+			seen++;
+	}
+	assert_int_equal(seen, sent);
+}
+
+static void without_a_free_slot_calls_are_counted(void **state)
+{
+	(void)state;
+	script();
+	process.slots[0].owner = process.slots[1].owner = 99;
+	hook_malloc(10, CALLER(8, 0x1000));
+	hook_free(blocks[0], CALLER(8, 0x1000));
+	assert_int_equal(process.heap->lost[WIRE_LOST_NO_SLOT].allocations, 1);
+	assert_int_equal(process.heap->lost[WIRE_LOST_NO_SLOT].bytes, 10);
+	assert_int_equal(process.heap->lost[WIRE_LOST_NO_SLOT].frees, 1);
+	/* one becomes free: taken for an event at a time, and given back */
+	process.slots[1].owner = 0;
+	hook_malloc(11, CALLER(8, 0x1000));
+	assert_int_equal(process.slots[1].owner, 0);
+	assert_int_equal(take(1).size, 11);
+}
+
+static jmp_buf out;
+static void *jumping_realloc(void *old, size_t size)
+{
+	(void)old;
+	(void)size;
+	longjmp(out, 1); /* as a signal handler may */
+}
+static void jump_out(void)
+{
+	while_walking = NULL;
+	hook_malloc(5, CALLER(20, 0x1000)); /* deeper, in the handler: the hook is still there */
+	longjmp(out, 1);
+}
+
+static void a_jump_out_of_a_hook_does_not_silence_its_thread(void **state)
+{
+	(void)state;
+	script();
+	next.realloc = jumping_realloc;
+	if (setjmp(out) == 0)
+		hook_realloc(blocks[1], 50, CALLER(24, 0x1000));
+	const struct wire_lost_count *lost = &process.slots[0].lost[WIRE_LOST_NESTED];
+	hook_malloc(6,
+		    CALLER(23, 0x1000)); /* deeper still: as far as anybody knows, in the handler */
+	assert_int_equal(lost->allocations, 1);
+	hook_malloc(7, CALLER(28, 0x1000));
+	assert_int_equal(take(0).tag, WIRE_REALLOC_BEGIN);
+	struct record r = take(0);
+	assert_int_equal(r.tag, WIRE_REALLOC_FAIL);
+	assert_ptr_equal(r.value, blocks[1]);
+	assert_int_equal(take(0).size, 7);
+	/* out of the stepper, whose memory was in the middle of a change */
+	while_walking = jump_out;
+	if (setjmp(out) == 0)
+		hook_malloc(8, CALLER(24, 0x2000));
+	assert_int_equal(lost->allocations, 2);
+	hook_malloc(9, CALLER(28, 0x2000));
+	r = take(0);
+	assert_int_equal(r.size, 9);
+	assert_int_equal(pc_of(r.node), 0x2000);
+	assert_int_equal(take(0).tag, 0);
+	assert_int_equal(self.sync, proc.word);
+}
+
+static int parent_waited;
+static void fork_here(void)
+{
+	static char before[RING + SCRATCH];
+	const struct wire_heap_slot *slot = &process.slots[0];
+	uint64_t head = slot->head;
+	while_walking = NULL;
+	memcpy(before, memory + slot->scratch_off, sizeof(before));
+	fork_prepare();
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		proc.word = 0;
+		fork_child();
+		return;
+	}
+	fork_parent();
+	int status;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(slot->head, head);
+	assert_memory_equal(before, memory + slot->scratch_off, sizeof(before));
+	parent_waited++;
+}
+
+static void a_fork_out_of_the_stepper_leaves_the_parents_memory_alone(void **state)
+{
+	(void)state;
+	script();
+	hook_malloc(1, CALLER(8, 0x1000));
+	take(0);
+	pid_t parent = getpid();
+	struct wire_heap_slot *slot = &process.slots[0];
+	uint64_t before = slot->head;
+	parent_waited = 0;
+	while_walking = fork_here;
+	process.heap->tick++; /* a stamp is due: the ring would be written even before the record */
+	hook_malloc(2, CALLER(8, 0x2000));
+	if (getpid() != parent) {
+		int bad = hook_malloc(3, CALLER(8, 0x3000)) != blocks[0];
+		_exit(bad);
+	}
+	assert_int_equal(parent_waited, 1);
+	struct record r = take(0);
+	assert_int_equal(r.size, 2);
+	assert_int_equal(pc_of(r.node), 0x2000);
+	assert_int_equal(take(0).tag, 0);
+	assert_int_equal(slot->head - before, 8 + 16);
+	hook_malloc(4, CALLER(8, 0x2000));
+	assert_int_equal(take(0).node, r.node);
+}
+
+static void calls_of_other_threads_during_the_start_are_counted(void **state)
+{
+	(void)state;
+	script();
+	const struct wire_lost_count *lost = &process.heap->lost[WIRE_LOST_EARLY];
+	for (int off = 0; off < 2; off++) {
+		process.started = START_BUSY;
+		proc.word = 0;
+		next.malloc = NULL; /* not even the table is filled */
+		next.calloc = NULL;
+		assert_true(boot_owns(hook_malloc(10, CALLER(8, 0x1000))));
+		assert_true(boot_owns(hook_calloc(2, 10, CALLER(8, 0x1000))));
+		script();
+		assert_ptr_equal(hook_malloc(30, CALLER(8, 0x1000)), blocks[0]);
+		hook_free(blocks[0], CALLER(8, 0x1000));
+		assert_int_equal(lost->allocations, 0);
+		/* switched off at the start: nothing was to be recorded */
+		proc.word = off ? MODE_ON : MODE_SUSPENDED;
+		process.started = START_DONE;
+		count_early();
+		assert_int_equal(lost->allocations, off ? 6 : 0);
+		assert_int_equal(lost->bytes, off ? 120 : 0);
+		assert_int_equal(lost->frees, off ? 2 : 0);
+		assert_int_equal(take(0).tag, 0);
+	}
+}
+
+static int unmap_result;
+static void *script_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t off)
+{
+	(void)at;
+	(void)bytes;
+	(void)prot;
+	(void)flags;
+	(void)fd;
+	(void)off;
+	return give;
+}
+static int script_munmap(void *at, size_t bytes)
+{
+	(void)at;
+	(void)bytes;
+	assert_int_equal(SYNC_KIND(self.sync), SYNC_OWN);
+	return unmap_result;
+}
+static void *script_mremap(void *old, size_t had, size_t bytes, int flags, ...)
+{
+	(void)old;
+	(void)had;
+	(void)bytes;
+	(void)flags;
+	return give;
+}
+
+static void region_records_that_a_full_ring_refuses_are_counted(void **state)
+{
+	(void)state;
+	script();
+	unmap_result = 0;
+	next.mmap = script_mmap;
+	next.munmap = script_munmap;
+	next.mremap = script_mremap;
+	give = blocks[0];
+	unsigned kept = 0;
+	for (int i = 0; i < 300; i++)
+		hook_mmap(NULL, 4096, 3, 2, -1, 0, CALLER(8, 0x1000));
+	hook_munmap(give, 4096, CALLER(8, 0x1000));
+	hook_mremap(give, 4096, 8192, 1, NULL, 0, CALLER(8, 0x1000));
+	while (take(0).tag == WIRE_MAP)
+		kept++;
+	assert_true(kept > 100 && kept < 300);
+	const struct wire_lost_count *lost = process.slots[0].lost;
+	assert_int_equal(lost[WIRE_LOST_REGION].allocations, 300 - kept + 1 + 2);
+	assert_int_equal(lost[WIRE_LOST_REGION].frees, 0);
+	assert_int_equal(lost[WIRE_LOST_RING_FULL].allocations, 0);
+}
+
+static void only_an_unmap_that_succeeded_is_written(void **state)
+{
+	(void)state;
+	script();
+	next.munmap = script_munmap;
+	unmap_result = -1;
+	hook_munmap(blocks[1], 4096, CALLER(8, 0x1000));
+	assert_int_equal(take(0).tag, 0);
+	unmap_result = 0;
+	hook_munmap(blocks[1], 8192, CALLER(8, 0x1000));
+	struct record r = take(0);
+	assert_int_equal(r.tag, WIRE_UNMAP);
+	assert_int_equal(r.value, (uint64_t)blocks[1]);
+	assert_int_equal(r.size, 8192);
+	assert_int_equal(take(0).tag, 0);
+}
+
+static void the_boot_pool_is_aligned_bounded_and_checked(void **state)
+{
+	(void)state;
+	char *a = boot_alloc(3, 1), *b = boot_alloc(5, 256);
+	assert_non_null(a);
+	assert_int_equal((uintptr_t)a & 15, 0);
+	assert_int_equal((uintptr_t)b & 255, 0);
+	assert_true(b >= a + 3 && boot_owns(a) && boot_owns(b));
+	assert_int_equal(boot_size(a), 3);
+	assert_int_equal(boot_size(b), 5);
+	assert_null(boot_alloc(SIZE_MAX, 16));
+	assert_null(boot_alloc(SIZE_MAX - 100, 64));
+	unsigned given = 0;
+	for (char *p; (p = boot_alloc(1000, 16)); given++)
+		assert_true(boot_owns(p) && boot_owns(p + 999));
+	assert_true(given > 50 && given < 66);
+	/* a block of the pool is never handed to the allocator */
+	script();
+	hook_free(a, CALLER(8, 0x1000));
+	assert_int_equal(freed_count, 0);
+	memcpy(a, "ab", 3);
+	char *moved = hook_realloc(a, 40, CALLER(8, 0x1000));
+	assert_ptr_equal(moved, blocks[0]);
+	assert_memory_equal(moved, "ab", 3);
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		CASE(the_child_of_a_fork_writes_nothing),
+		CASE(a_fork_in_the_middle_of_a_call_leaves_the_ring_alone),
+		CASE(a_full_ring_counts_loss_and_keeps_older_records),
+		CASE(a_reallocs_end_always_fits_behind_its_beginning),
+		CASE(no_record_is_lost_or_split_over_a_hundred_laps),
+		CASE(without_a_free_slot_calls_are_counted),
+		CASE(a_jump_out_of_a_hook_does_not_silence_its_thread),
+		CASE(a_fork_out_of_the_stepper_leaves_the_parents_memory_alone),
+		CASE(calls_of_other_threads_during_the_start_are_counted),
+		CASE(region_records_that_a_full_ring_refuses_are_counted),
+		CASE(only_an_unmap_that_succeeded_is_written),
+		CASE(the_boot_pool_is_aligned_bounded_and_checked),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
