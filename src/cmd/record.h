@@ -50,7 +50,8 @@ struct record {
 
 /**
  * record_open() - the process @pid runs: describe it, create the file that @pattern names. @heap stays the caller's.
- * rec->exe and rec->cmdline (malloc'd) may hold what was started; /proc's word replaces them while there is one.
+ * rec->exe and rec->cmdline (malloc'd) may hold what was started; the program's and /proc's word replace them, unless an
+ * exec has already put another program there.
  */
 int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const char *pattern,
 		const char *comment, uint64_t time_bound_ns, struct err *err);

@@ -107,6 +107,40 @@ static void describe(const struct record *rec, struct def *def)
 	def->process.exit_status = -1;
 }
 
+/* A path's last part, without what /proc appends once the file is gone. */
+static int same_name(const char *a, const char *b)
+{
+	const char *name_a = strrchr(a, '/'), *name_b = strrchr(b, '/');
+	name_a = name_a ? name_a + 1 : a;
+	name_b = name_b ? name_b + 1 : b;
+	size_t len = strlen(name_a);
+	return strncmp(name_a, name_b, len) == 0 &&
+	       (!name_b[len] || strcmp(name_b + len, " (deleted)") == 0);
+}
+
+/* Which program this is: what attached, even if an exec has replaced it since or it has ended. */
+static void identify(struct record *rec)
+{
+	char said[sizeof(rec->exe)], exe[sizeof(rec->exe)];
+	char *cmdline = NULL;
+	int attached = source_heap_exe(rec->heap, said, sizeof(said));
+	ssize_t len = proc_cmdline(rec->pid, &cmdline);
+	/* asked last: a command line that was read before is not a successor's either */
+	int found =
+		proc_exe(rec->pid, exe, sizeof(exe)) >= 0 && (!attached || same_name(said, exe));
+	if (found || attached)
+		strcpy(rec->exe, found ? exe : said);
+	else if (!rec->exe[0])
+		strcpy(rec->exe, "unknown");
+	if (found && len > 0) {
+		free(rec->cmdline);
+		rec->cmdline = cmdline;
+		rec->cmdline_bytes = (size_t)len;
+	} else {
+		free(cmdline);
+	}
+}
+
 static struct sink *sink_of(struct record *rec)
 {
 	return &rec->tee.sink;
@@ -123,21 +157,7 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 	rec->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (rec->pidfd < 0)
 		return err_set(err, -errno, "cannot watch process %d", (int)pid);
-	/* a program that has ended already has neither: what was started stands for it */
-	char exe[sizeof(rec->exe)];
-	if (proc_exe(pid, exe, sizeof(exe)) >= 0)
-		strcpy(rec->exe, exe);
-	else if (!rec->exe[0])
-		strcpy(rec->exe, "unknown");
-	char *cmdline = NULL;
-	ssize_t len = proc_cmdline(pid, &cmdline);
-	if (len > 0) {
-		free(rec->cmdline);
-		rec->cmdline = cmdline;
-		rec->cmdline_bytes = (size_t)len;
-	} else {
-		free(cmdline);
-	}
+	identify(rec);
 	rec->sums = prof_new_sums(err);
 	if (!rec->sums)
 		return err->code;

@@ -125,6 +125,15 @@ static void find_main_stack(void)
 	process.main_stack_lo = process.main_stack_hi - bytes;
 }
 
+/* From here on the recorder may look. */
+static void attach(struct wire_heap_header *heap)
+{
+	long n = sys4(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", heap->exe, sizeof(heap->exe) - 1);
+	heap->exe[n > 0 && n < (long)sizeof(heap->exe) - 1 ? n : 0] = '\0';
+	heap->target_pid = (uint32_t)sys0(SYS_getpid);
+	__atomic_store_n(&heap->attached, 1, __ATOMIC_RELEASE);
+}
+
 /* The shared memory is there: everything else that a hook needs. Return: 1 ready. */
 static int prepare(struct wire_heap_header *heap)
 {
@@ -149,8 +158,8 @@ static int prepare(struct wire_heap_header *heap)
 	find_main_stack();
 	modules_init();
 	process.unwind = unwind_process_init(memory, heap, module_find, page_probe, NULL);
-	heap->target_pid = process.pid;
-	__atomic_store_n(&heap->attached, 1, __ATOMIC_RELEASE);
+	if (!heap->attached)
+		attach(heap);
 	return 1;
 }
 
@@ -168,8 +177,7 @@ static uint32_t start_alone(void)
 	struct wire_heap_header *heap = helper_shared(options, &fd);
 	if (heap) {
 		sys3(SYS_madvise, heap, heap->total_bytes, MADV_DONTDUMP);
-		heap->target_pid = (uint32_t)sys0(SYS_getpid);
-		__atomic_store_n(&heap->attached, 1, __ATOMIC_RELEASE);
+		attach(heap);
 		int running = helper_start(options, fd);
 		sys1(SYS_close, fd);
 		if (running)

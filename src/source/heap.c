@@ -261,6 +261,18 @@ void source_heap_state(const struct source_heap *heap, struct source_heap_state 
 	}
 }
 
+int source_heap_exe(const struct source_heap *heap, char *path, size_t size)
+{
+	char copy[WIRE_EXE_BYTES];
+	memcpy(copy, heap->header->exe, sizeof(copy));
+	size_t len = strnlen(copy, sizeof(copy));
+	path[0] = '\0';
+	if (len == 0 || len == sizeof(copy) || len >= size)
+		return 0;
+	memcpy(path, copy, len + 1);
+	return 1;
+}
+
 void source_heap_beat(struct source_heap *heap)
 {
 	if (heap->raw)

@@ -53,6 +53,12 @@ struct source_heap_state {
 void source_heap_state(const struct source_heap *heap, struct source_heap_state *state);
 
 /**
+ * source_heap_exe() - copy the path of the program that attached, as it said itself: what /proc names may already be its
+ * successor by exec. Return: 1, or 0 where it said none or one that does not fit (@path is then "").
+ */
+int source_heap_exe(const struct source_heap *heap, char *path, size_t size);
+
+/**
  * source_heap_beat() - show the target that the recorder lives, and advance the tick that asks for fresh stamps. Any one
  * thread, about once a millisecond; lock-free.
  */

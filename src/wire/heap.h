@@ -21,8 +21,9 @@
 #include <stdint.h>
 
 #define WIRE_HEAP_MAGIC 0x3170616568646c62ULL /* "bldheap1" */
-#define WIRE_HEAP_VERSION 1
+#define WIRE_HEAP_VERSION 2
 #define WIRE_LINE 64 /* cache line */
+#define WIRE_EXE_BYTES 1024
 
 /* ---- stacks: nodes of one prefix tree ---------------------------------------------------------------- */
 
@@ -205,6 +206,10 @@ struct wire_heap_header {
 	uint64_t end_cycles, end_ns;
 	uint64_t peak_rss_bytes; /* VmHWM as the exit hook read it; 0 = not known */
 	uint64_t end_rss_bytes, end_virtual_bytes; /* VmRSS and VmSize at the same moment */
+	/* /proc/self/exe as the library read it, with its NUL; "" = not known, or longer. Complete before @attached: by the
+	   time that the recorder asks /proc an exec may have put another program there */
+	char exe[WIRE_EXE_BYTES];
 };
+_Static_assert(sizeof(struct wire_heap_header) <= 4096, "the slots begin behind one page");
 
 #endif

@@ -520,6 +520,31 @@ static void a_shared_file_with_a_wrong_layout_or_without_seals_is_refused(void *
 	source_heap_free(heap);
 }
 
+static void the_program_that_attached_is_named_by_itself(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	const struct source_heap_opt opt = { 0 };
+	struct source_heap *heap = source_heap_new(&opt, &err);
+	assert_non_null(heap);
+	struct wire_heap_header *h =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, source_heap_fd(heap), 0);
+	assert_ptr_not_equal(h, MAP_FAILED);
+	char path[64] = "x";
+	assert_int_equal(source_heap_exe(heap, path, sizeof(path)), 0);
+	assert_string_equal(path, "");
+	strcpy(h->exe, "/usr/bin/dash");
+	assert_int_equal(source_heap_exe(heap, path, sizeof(path)), 1);
+	assert_string_equal(path, "/usr/bin/dash");
+	assert_int_equal(source_heap_exe(heap, path, 13), 0); /* no room for the NUL */
+	assert_string_equal(path, "");
+	char large[WIRE_EXE_BYTES];
+	memset(h->exe, 'a', sizeof(h->exe)); /* hostile: no end */
+	assert_int_equal(source_heap_exe(heap, large, sizeof(large)), 0);
+	munmap(h, 4096);
+	source_heap_free(heap);
+}
+
 /* ---- clock, raw files --------------------------------------------------------------------------------------------------- */
 
 static void cycles_become_nanoseconds_continuously_and_in_order(void **state)
@@ -635,6 +660,7 @@ int main(void)
 		cmocka_unit_test(one_remap_is_one_move_and_a_map_beside_it_is_not),
 		cmocka_unit_test(frees_lost_before_the_start_make_no_block_uncertain),
 		cmocka_unit_test(a_shared_file_with_a_wrong_layout_or_without_seals_is_refused),
+		cmocka_unit_test(the_program_that_attached_is_named_by_itself),
 		cmocka_unit_test(cycles_become_nanoseconds_continuously_and_in_order),
 		cmocka_unit_test(stamps_give_times_near_the_wall_and_hostile_ones_never_the_future),
 		cmocka_unit_test(
