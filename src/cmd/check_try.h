@@ -40,8 +40,9 @@ int check_uprobe(struct err *err);
 /** check_bpf_stack() - load the stack walker (source/bpfstack.h). check_map_events() - be told of new mappings. */
 int check_bpf_stack(struct err *err);
 int check_map_events(struct err *err);
-/** check_net_capture() - load the programs that see network traffic (source/netcap.h). */
+/** check_map_names() - hear the names that programs give their mappings (source/mapnames.h). */
 int check_map_names(struct err *err);
+/** check_net_capture() - load the programs that see network traffic (source/netcap.h). */
 int check_net_capture(struct err *err);
 /** check_net_packet() - open what stands in where they are refused. */
 int check_net_packet(struct err *err);

@@ -406,6 +406,7 @@ static int begin_job(struct net_rec_node *node, struct err *err)
 	*job = (struct net_reprocess){ .keyring = &node->keyring,
 				       .first_connection = node->first_connection,
 				       .difficulty = NET_POW_DIFFICULTY,
+				       .budget = &node->budget,
 				       .sink = &node->sink,
 				       .unseal = unseal,
 				       .take_over = take_over,

@@ -319,7 +319,8 @@ static int begin(struct net_reprocess *job, struct store_reader *reader, const s
 				    .keyring = job->keyring,
 				    .sink = &w->sink,
 				    .difficulty = job->difficulty,
-				    .seek_budget = NET_REPLAY_SEEK_BUDGET };
+				    .budget = job->budget,
+				    .seek_budget = job->seek_budget };
 	if (rc >= 0 && !(w->conn = net_conn_new(&opt, err)))
 		rc = err->code;
 	if (rc < 0) {
@@ -448,7 +449,9 @@ int net_reprocess(const struct net_job *options, struct err *err)
 {
 	struct net_identity *identities[NET_IDENTITIES_MAX];
 	struct net_keyring keyring = { identities, 0 };
-	struct net_reprocess job = { .keyring = &keyring, .difficulty = NET_POW_DIFFICULTY };
+	struct net_reprocess job = { .keyring = &keyring,
+				     .difficulty = NET_POW_DIFFICULTY,
+				     .seek_budget = NET_REPLAY_SEEK_BUDGET };
 	int rc = net_seal_init(err);
 	while (rc == 0 && keyring.count < options->identity_count) {
 		struct net_identity *identity =

@@ -19,6 +19,9 @@ struct net_reprocess {
 	const struct net_keyring *keyring;
 	uint64_t first_connection; /* number in the store of the sink's connection 0 */
 	double difficulty;
+	struct net_budget *
+		budget; /* of the connections it opens, as in net_conn_opt; outlives what is taken over */
+	uint64_t seek_budget; /* the same; a recorder that must not stop leaves it 0 */
 	struct message_sink *sink;
 	int (*unseal)(void *ctx, const struct message_chunk *chunk, struct err *err);
 	/* Of a connection that is being recorded still: the new one takes its place instead of being closed. May be NULL. */
