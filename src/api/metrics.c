@@ -2,6 +2,9 @@
 #include "api/metrics.h"
 
 #include <inttypes.h>
+#include <string.h>
+
+#include "base/utf8.h"
 
 void metric_family(struct buf *out, const char *name, const char *type, const char *help)
 {
@@ -18,13 +21,22 @@ void metric_label(struct buf *out, const char *key, const char *value)
 	/* the first label opens the braces: a name ends in a letter, a label in a quote */
 	buf_putc(out, out->len && out->data[out->len - 1] == '"' ? ',' : '{');
 	buf_printf(out, "%s=\"", key);
-	for (; *value; value++) {
-		if (*value == '\\' || *value == '"')
-			buf_putc(out, '\\');
-		if (*value == '\n')
+	/*
+	 * Names are bytes, the format is UTF-8: one odd byte would cost the whole scrape. Spelled as on terminals, so that two
+	 * such names stay two series.
+	 */
+	for (size_t left = strlen(value), step; left; value += step, left -= step) {
+		step = utf8_len(value, left);
+		if (!step) {
+			buf_printf(out, "\\\\x%02x", (unsigned char)*value);
+			step = 1;
+		} else if (*value == '\n') {
 			buf_puts(out, "\\n");
-		else
-			buf_putc(out, *value);
+		} else {
+			if (*value == '\\' || *value == '"')
+				buf_putc(out, '\\');
+			buf_put(out, value, step);
+		}
 	}
 	buf_putc(out, '"');
 }

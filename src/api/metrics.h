@@ -16,7 +16,7 @@
 void metric_family(struct buf *out, const char *name, const char *type, const char *help);
 /** metric_begin() - a line's name; then labels, then one value. */
 void metric_begin(struct buf *out, const char *name);
-/** metric_label() - @value is escaped. */
+/** metric_label() - @value is escaped; bytes of it that are not UTF-8 are spelled \xNN. */
 void metric_label(struct buf *out, const char *key, const char *value);
 void metric_u64(struct buf *out, uint64_t value);
 void metric_double(struct buf *out, double value);

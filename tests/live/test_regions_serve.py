@@ -83,6 +83,11 @@ def fetch(url, headers=None):
             return error.code, error.headers, error.read().decode()
 
 
+def fetch_bytes(url):
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return answer.read()
+
+
 @contextlib.contextmanager
 def served(byteledger, prog, *options, program=("glibcheap", "16", "2")):
     with Program(prog(program[0]), *program[1:]) as target, \
@@ -203,7 +208,7 @@ def test_histories_and_differences_are_served(byteledger, prog):
 def families(text):
     """name -> (type, [(labels, value)]); every line is checked against the format."""
     found, current = {}, None
-    for line in text.splitlines():
+    for line in text.removesuffix("\n").split("\n"):
         if line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
             assert name not in found
@@ -436,6 +441,38 @@ def test_promtool_accepts_the_metrics(byteledger, prog, installed):
         text = fetch(url + "/metrics")[2]
         done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and not done.stdout and not done.stderr, done.stdout + done.stderr
+
+
+def test_promtool_accepts_names_that_are_no_text(byteledger, installed, tmp_path):
+    promtool = installed("promtool")
+    # a name of every byte that may stand in one, in pieces short enough for a file system, and some that are UTF-8
+    odd = [bytes(b for b in range(low, low + 64) if b and b != ord("/")) for low in range(0, 256, 64)]
+    names = [*odd, b'a"b\\c\nd\\', "gr\u00fc\u00dfe \u2603 \U0001f600".encode(), b"cut \xe2\x98", b"long \xc0\xaf", b"half \xed\xa0\x80"]
+    script = ("import mmap,os,sys\nkeep=[]\nfor name in os.listdir(os.fsencode(sys.argv[1])):\n"
+              " f=open(os.path.join(os.fsencode(sys.argv[1]),name),'rb+')\n f.truncate(65536)\n m=mmap.mmap(f.fileno(),65536)\n"
+              " m[:]=b'x'*65536\n keep.append(m)\nprint('ready',flush=True)\nsys.stdin.read()\n")
+    folder = tmp_path / "names"
+    folder.mkdir()
+    for name in names:
+        with open(os.path.join(os.fsencode(folder), name), "wb"):
+            pass
+    with Program("/usr/bin/python3", "-c", script, str(folder)) as target, \
+            Watch(byteledger, target.pid, "--serve", "127.0.0.1:0") as watch:
+        url = watch.url()
+        deadline = time.monotonic() + 30
+        while b"byteledger_resident_bytes{" not in (text := fetch_bytes(url + "/metrics")):
+            assert time.monotonic() < deadline
+        for full in (0, 1):
+            if full:
+                fetch_bytes(url + "/debug/memory?format=csv&full=1")  # the proportional family has names, too
+                text = fetch_bytes(url + "/metrics")
+            text.decode("utf-8")
+            done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, timeout=60)
+            assert done.returncode == 0 and not done.stdout and not done.stderr, done.stdout + done.stderr
+        rows = [(labels["class"], labels["label"]) for labels, _ in families(text.decode("utf-8"))["byteledger_resident_bytes"][1]]
+        labels = [label for _, label in rows]
+        assert len(set(rows)) == len(rows) and any("\u2603" in label for label in labels), labels
+        assert any(r"\\xff" in label for label in labels) and any(r"cut \\xe2\\x98" in label for label in labels), labels
 
 
 @pytest.mark.large
