@@ -1,79 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packets of a network namespace to connections (source/netcap_track.h): any packets, whoever they say sent them. Offsets of a
- * direction are without a hole, and every connection that is opened is closed.
+ * Packets of a network namespace to connections (source/netcap_track.h): any packets, whoever they say sent them.
+ * Every connection that is opened is closed.
  */
 #include <errno.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "fuzz_capture.h"
 #include "net/packet.h"
 #include "source/netcap_track.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CONNS 256
-
-struct checker {
-	struct netcap_sink sink;
-	uint64_t opened, closed;
-	uint64_t offset[CONNS][2];
-	uint8_t state[CONNS]; /* 1 open, 2 closed */
-};
-
-static struct checker *of(struct netcap_sink *sink, uint64_t conn)
-{
-	struct checker *checker = (struct checker *)sink;
-	if (conn >= CONNS || checker->state[conn] != 1)
-		abort();
-	return checker;
-}
-
-static int on_open(struct netcap_sink *sink, const struct netcap_conn *conn, struct err *err)
-{
-	struct checker *checker = (struct checker *)sink;
-	(void)err;
-	if (conn->conn != checker->opened++ || conn->conn >= CONNS)
-		abort();
-	checker->state[conn->conn] = 1;
-	return 0;
-}
-
-static int on_data(struct netcap_sink *sink, uint64_t conn, int out, uint64_t time_ns,
-		   uint64_t offset, const void *bytes, size_t len, struct err *err)
-{
-	uint64_t *next = &of(sink, conn)->offset[conn][out];
-	volatile uint8_t last = ((const uint8_t *)bytes)[len - 1];
-	(void)time_ns, (void)err, (void)last;
-	if (!len || offset != *next)
-		abort();
-	*next += len;
-	return 0;
-}
-
-static int on_gap(struct netcap_sink *sink, uint64_t conn, int out, uint64_t time_ns,
-		  uint64_t offset, uint64_t lost, enum netcap_gap why, struct err *err)
-{
-	uint64_t *next = &of(sink, conn)->offset[conn][out];
-	(void)time_ns, (void)err;
-	if (!lost || offset != *next || !netcap_gap_text(why)[0])
-		abort();
-	*next += lost;
-	return 0;
-}
-
-static int on_close(struct netcap_sink *sink, uint64_t conn, uint64_t time_ns, const char *reason,
-		    struct err *err)
-{
-	struct checker *checker = of(sink, conn);
-	(void)time_ns, (void)err;
-	if (!reason[0])
-		abort();
-	checker->state[conn] = 2;
-	checker->closed++;
-	return 0;
-}
 
 static int whose(void *ctx, const struct net_tcp_segment *syn, struct netcap_owner_who *who)
 {
@@ -111,8 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct checker checker;
 	struct err err = { 0 };
-	memset(&checker, 0, sizeof(checker));
-	checker.sink = (struct netcap_sink){ on_open, on_data, on_gap, on_close, NULL };
+	checker_init(&checker);
 	struct netcap_track_opt opt = { .connections_max = 8, .whose = whose };
 	struct netcap_flows *flows = netcap_flows_new(&err);
 	struct netcap_track *track = flows ? netcap_track_new(&opt, flows, &err) : NULL;

@@ -27,9 +27,9 @@ def totals(byteledger, path):
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory, installed_once):
+def recorded(tmp_path_factory, installed):
     """A real recording of sqlite3 by heaptrack: (interpreted, raw)."""
-    installed_once("heaptrack")
+    installed("heaptrack")
     folder = tmp_path_factory.mktemp("heaptrack")
     paths = []
     for options, name in (([], "plain.zst"), (["--raw"], "raw.raw.zst")):
@@ -54,16 +54,6 @@ def source(request):
     if request.param == "own":
         return request.getfixturevalue("own")
     return request.getfixturevalue("recorded")[0]
-
-
-@pytest.fixture(scope="session")
-def installed_once():
-    def find(name):
-        path = shutil.which(name)
-        if not path:
-            pytest.skip(f"{name} is not installed")
-        return path
-    return find
 
 
 @pytest.fixture
