@@ -18,10 +18,11 @@
 #include "base/err.h"
 
 #define HISTORY_TIERS 3
-#define HISTORY_LABELS_MAX 256       /* what comes later is added up under "(other)" */
-#define HISTORY_NAME_MAX 128         /* bytes of a class or label; longer ones are cut */
-#define HISTORY_UNIT 1024            /* bytes; the kernel's figures are multiples of it */
-#define HISTORY_FILE_MAX (64u << 20) /* larger files are not read */
+#define HISTORY_LABELS_MAX 256           /* what comes later is added up under "(other)" */
+#define HISTORY_NAME_MAX 128             /* bytes of a class or label; longer ones are cut */
+#define HISTORY_UNIT 1024                /* bytes; the kernel's figures are multiples of it */
+#define HISTORY_BESIDE ".byteledger-new" /* behind a history's name: where it is written anew */
+#define HISTORY_FILE_MAX (64u << 20)     /* larger files are not read */
 
 /** struct history_row - one kind of memory at one moment; strings are lent. */
 struct history_row {

@@ -24,6 +24,7 @@
 #define MAGIC "BLHIST1\n"
 #define MAGIC_LEN 8
 #define RECORD_HEAD 8
+#define OPEN_TRIES 8
 #define SLACK \
 	(1u << 20) /* a file is written anew when it is twice what it must be, and this much more */
 
@@ -155,17 +156,41 @@ static int load(struct history *h, const char *path, uint64_t size, struct err *
 
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
 
-static int open_new(struct history *h, const char *path, struct err *err)
+/* 1 if @path names the file that is open: another watcher may have put a new one in its place since. */
+static int still_named(int fd, const char *path)
 {
-	h->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	struct stat open_one, named;
+	return fstat(fd, &open_one) == 0 && stat(path, &named) == 0 &&
+	       open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+}
+
+/* Open and, to write, lock; -EAGAIN where the name belongs to another file by then. */
+static int open_once(struct history *h, const char *path, struct err *err)
+{
+	int created = 0;
+	/* not blocking: a fifo of that name must not hang us */
+	h->fd = open(path, (h->writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (h->fd < 0 && errno == ENOENT && h->writable) {
+		h->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		created = h->fd >= 0;
+		if (h->fd < 0 && errno == EEXIST)
+			return -EAGAIN;
+	}
 	if (h->fd < 0)
-		return err_set(err, -errno, "cannot create '%s'", path);
-	int rc = fileio_pwrite(h->fd, MAGIC, MAGIC_LEN, 0);
-	if (rc < 0)
-		return err_set(err, rc, "cannot write '%s'", path);
-	h->file_bytes = MAGIC_LEN;
-	h->keys_written = 1;
-	return 0;
+		return err_set(err, -errno, "cannot open '%s'", path);
+	if (!h->writable)
+		return 0;
+	if (flock(h->fd, LOCK_EX | LOCK_NB) < 0) {
+		err_set(err, -EBUSY, "cannot write '%s'", path);
+		return err_hint(err, "another watcher writes this history: give each its own file");
+	}
+	if (!still_named(h->fd, path)) {
+		close(h->fd);
+		h->fd = -1;
+		return -EAGAIN;
+	}
+	int rc = created ? fileio_pwrite(h->fd, MAGIC, MAGIC_LEN, 0) : 0;
+	return rc < 0 ? err_set(err, rc, "cannot write '%s'", path) : 0;
 }
 
 int history_file_open(struct history *h, const char *path, int write, struct err *err)
@@ -175,24 +200,18 @@ int history_file_open(struct history *h, const char *path, int write, struct err
 	if (!h->path)
 		return err_set(err, -ENOMEM, "cannot open '%s'", path);
 	h->writable = write;
-	/* not blocking: a fifo of that name must not hang us */
-	h->fd = open(path, (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	if (h->fd < 0 && errno == ENOENT && write) {
-		int rc = open_new(h, path, err);
-		if (rc < 0)
-			return rc;
-	} else if (h->fd < 0) {
-		return err_set(err, -errno, "cannot open '%s'", path);
-	}
-	if (write && flock(h->fd, LOCK_EX | LOCK_NB) < 0) {
-		err_set(err, -EBUSY, "cannot write '%s'", path);
-		return err_hint(err, "another watcher writes this history: give each its own file");
-	}
+	int rc = -EAGAIN;
+	for (int i = 0; i < OPEN_TRIES && rc == -EAGAIN; i++)
+		rc = open_once(h, path, err);
+	if (rc == -EAGAIN)
+		return err_set(err, rc, "cannot open '%s': it is replaced all the time", path);
+	if (rc < 0)
+		return rc;
 	if (fstat(h->fd, &st) < 0)
 		return err_set(err, -errno, "cannot read '%s'", path);
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, -EINVAL, "'%s' is not a regular file", path);
-	int rc = load(h, path, (uint64_t)st.st_size, err);
+	rc = load(h, path, (uint64_t)st.st_size, err);
 	if (rc < 0 || !write || !h->damaged_bytes)
 		return rc;
 	if (ftruncate(h->fd, (off_t)h->file_bytes) < 0)
@@ -258,6 +277,31 @@ static int copy_chunk(struct buf *to, unsigned tier, const struct history_chunk 
 	return 0;
 }
 
+/*
+ * Only who holds the history's lock writes it anew, so the name needs no process in it, and what a killed watcher left there
+ * is nobody's.
+ */
+static int create_beside(const char *path)
+{
+	for (int i = 0;; i++) {
+		int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (fd >= 0 || errno != EEXIST || i)
+			return fd < 0 ? -errno : fd;
+		if (unlink(path) < 0 && errno != ENOENT)
+			return -errno;
+	}
+}
+
+/* On disk before it takes the old one's place: a machine that crashes must not be left with an empty one. */
+static int fill_and_rename(int fd, const struct buf *all, const char *from, const char *to)
+{
+	int rc = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno
+						  : fileio_pwrite(fd, all->data, all->len, 0);
+	if (rc == 0 && (fsync(fd) < 0 || rename(from, to) < 0))
+		rc = -errno;
+	return rc;
+}
+
 int history_file_renew(struct history *h, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf all = { 0 };
@@ -274,14 +318,12 @@ int history_file_renew(struct history *h, struct err *err)
 	}
 	if (rc < 0 || buf_failed(&all))
 		return err_set(err, rc < 0 ? rc : -ENOMEM, "cannot write '%s' anew", h->path);
-	if (snprintf(path, sizeof(path), "%s.new.%d", h->path, (int)getpid()) >= (int)sizeof(path))
+	if (snprintf(path, sizeof(path), "%s" HISTORY_BESIDE, h->path) >= (int)sizeof(path))
 		return err_set(err, -ENAMETOOLONG, "cannot write '%s' anew", h->path);
-	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int fd = create_beside(path);
 	if (fd < 0)
-		return err_set(err, -errno, "cannot create '%s'", path);
-	rc = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : fileio_pwrite(fd, all.data, all.len, 0);
-	if (rc == 0 && rename(path, h->path) < 0)
-		rc = -errno;
+		return err_set(err, fd, "cannot create '%s'", path);
+	rc = fill_and_rename(fd, &all, path, h->path);
 	if (rc < 0) {
 		unlink(path);
 		close(fd);

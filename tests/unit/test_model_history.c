@@ -10,12 +10,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "model/history.h"
+#include "model/history_impl.h"
 
 #define SECOND 1000000000ull
 #define START (1700000000ull * SECOND)
@@ -206,6 +210,94 @@ static void the_file_is_written_anew_before_it_grows_without_end(void **state)
 	unlink(path);
 }
 
+/* Samples until the file has been written anew, or @seconds have passed: 1 if it was. */
+static int until_renewed(struct history *h, uint64_t seconds)
+{
+	struct history_row rows[200];
+	char labels[200][16];
+	struct err err = { 0 };
+	struct stat st;
+	assert_int_equal(stat(path, &st), 0);
+	ino_t before = st.st_ino;
+	for (uint64_t s = 0; s < seconds; s++) {
+		for (uint64_t i = 0; i < 200; i++) {
+			snprintf(labels[i], sizeof(labels[i]), "label %llu", (unsigned long long)i);
+			rows[i] = (struct history_row){
+				"named", labels[i], (s * 7919 * (i + 1) % 100000) * KIB,
+				s * KIB, 0,         i
+			};
+		}
+		if (history_add(h, START + s * SECOND, rows, 200, &err) < 0)
+			fail_msg("%s", err.msg);
+		assert_int_equal(stat(path, &st), 0);
+		if (st.st_ino != before)
+			return 1;
+	}
+	return 0;
+}
+
+static void what_a_killed_watcher_left_does_not_keep_the_next_from_renewing(void **state)
+{
+	(void)state;
+	char beside[128];
+	struct stat st;
+	snprintf(beside, sizeof(beside), "%s%s", path, HISTORY_BESIDE);
+	for (int kind = 0; kind < 2; kind++) {
+		struct history *h = open_history(path), *other = NULL;
+		struct err err = { 0 };
+		if (kind)
+			assert_int_equal(symlink("/etc/passwd", beside), 0);
+		else
+			assert_int_equal(close(open(beside, O_WRONLY | O_CREAT, 0600)), 0);
+		assert_int_equal(until_renewed(h, 4000), 1);
+		assert_int_equal(lstat(beside, &st), -1);
+		/* the file of that name is the one that is locked */
+		assert_int_equal(history_open(path, 1, &other, &err), -EBUSY);
+		history_close(h);
+		unlink(path);
+	}
+}
+
+/*
+ * Another watcher opens the file, then it is renewed, and the lock on the old one is free: others try that all the time, and
+ * none may believe that it is the one who writes.
+ */
+static void a_lock_on_a_file_that_was_replaced_is_no_lock(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct history *h = open_history(path), *other = NULL;
+	atomic_int *stop = mmap(NULL, sizeof(*stop), PROT_READ | PROT_WRITE,
+				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(stop != MAP_FAILED);
+	for (int i = 0; i < 3; i++) {
+		pid_t child = fork();
+		assert_true(child >= 0);
+		if (child)
+			continue;
+		close(h->fd); /* the lock is shared with the parent's */
+		while (!atomic_load(stop)) {
+			if (history_open(path, 1, &other, &err) == 0)
+				_exit(1);
+		}
+		_exit(0);
+	}
+	int renewed = 0, status, bad = 0;
+	for (int i = 0; i < 300; i++) {
+		pthread_mutex_lock(&h->lock);
+		renewed += history_file_renew(h, &err) == 0;
+		pthread_mutex_unlock(&h->lock);
+	}
+	atomic_store(stop, 1);
+	while (wait(&status) > 0)
+		bad += status != 0;
+	assert_int_equal(bad, 0);
+	assert_int_equal(renewed, 300);
+	history_close(h);
+	unlink(path);
+	munmap(stop, sizeof(*stop));
+}
+
 static void more_labels_than_fit_are_added_up(void **state)
 {
 	(void)state;
@@ -342,6 +434,8 @@ int main(void)
 		cmocka_unit_test(a_restart_goes_on_where_the_last_run_ended),
 		cmocka_unit_test(a_history_that_is_being_written_is_not_written_twice),
 		cmocka_unit_test(the_file_is_written_anew_before_it_grows_without_end),
+		cmocka_unit_test(what_a_killed_watcher_left_does_not_keep_the_next_from_renewing),
+		cmocka_unit_test(a_lock_on_a_file_that_was_replaced_is_no_lock),
 		cmocka_unit_test(more_labels_than_fit_are_added_up),
 		cmocka_unit_test(samples_behind_the_last_one_kept_are_left_out_and_that_is_said),
 		cmocka_unit_test(a_cut_or_flipped_file_yields_what_stands_before),
