@@ -11,6 +11,7 @@
 #define EXTRAS 48u
 #define WAIT_YIELDS 8u
 #define WAIT_SLEEP_NS 100000u
+#define WAIT_SLEEP_MAX_NS 2000000u
 #define STAMP_EVERY 1024u /* bytes of records: 64 allocations */
 /* Raw mode: disk space is asked for in such pieces, and asked for again after so many refusals. */
 #define RAW_PIECE 65536u
@@ -58,6 +59,19 @@ static uint64_t look_at_tail(struct thread *t, uint64_t need)
 	return t->limit;
 }
 
+/*
+ * How long to sleep until @missing more bytes are free, @freed of them having become so in @elapsed_ns. Each waking costs
+ * the program some 10 us and the cold caches that it finds, so a good guess is worth more than being early.
+ */
+static uint64_t sleep_for(uint64_t missing, uint64_t freed, uint64_t elapsed_ns, uint64_t last_ns)
+{
+	uint64_t sleep = freed ? (uint64_t)((double)missing / (double)freed * (double)elapsed_ns)
+			       : 2 * last_ns;
+	if (sleep < WAIT_SLEEP_NS)
+		return WAIT_SLEEP_NS;
+	return sleep < WAIT_SLEEP_MAX_NS ? sleep : WAIT_SLEEP_MAX_NS;
+}
+
 /* Wait until the ring has room for @need more bytes. Return: 1 there is room, 0 drop. */
 static COLD int wait_for_room(struct thread *t, uint64_t need)
 {
@@ -78,8 +92,9 @@ static COLD int wait_for_room(struct thread *t, uint64_t need)
 		if (!may_wait)
 			return 0;
 	}
+	uint64_t limit = look_at_tail(t, need), before = limit;
+	uint64_t sleep = WAIT_SLEEP_NS / 2, spare = 0;
 	int room = 0;
-	uint64_t spare = 0;
 	for (unsigned round = 0; !room; round++) {
 		uint64_t beat = __atomic_load_n(&heap->heartbeat_ns, __ATOMIC_RELAXED);
 		if (!beat)
@@ -90,17 +105,23 @@ static COLD int wait_for_room(struct thread *t, uint64_t need)
 			sys0(SYS_sched_yield);
 		} else {
 			/*
-			 * The recorder is behind for good: sleeping until a good part is free costs a
+			 * The recorder is behind for good: sleeping until half the ring is free costs a
 			 * hundredth of being woken for each record, and the ring never runs empty.
 			 */
-			struct timespec ts = { 0, WAIT_SLEEP_NS };
+			spare = (t->mask + 1) / 2;
+			sleep = sleep_for(t->head + need + spare - limit, limit - before,
+					  now - began, sleep);
+			/* time looked at before a sleep, so that a sleep never exceeds what is allowed */
+			if (may_wait != UINT64_MAX &&
+			    now - began + sleep + WAIT_SLEEP_NS > may_wait)
+				sleep = WAIT_SLEEP_NS;
+			struct timespec ts = { 0, (long)sleep };
 			sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ts, 0);
-			spare = (t->mask + 1) / 4;
 		}
 		now = now_ns();
-		/* time looked at before a sleep, so that a sleep never exceeds what is allowed */
+		limit = look_at_tail(t, need);
 		int last = may_wait != UINT64_MAX && now - began + 2 * WAIT_SLEEP_NS > may_wait;
-		room = t->head + need + (last ? 0 : spare) <= look_at_tail(t, need);
+		room = t->head + need + (last ? 0 : spare) <= limit;
 		if (last)
 			break;
 	}

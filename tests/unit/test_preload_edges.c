@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forks, full rings, jumps out of a hook, the start, regions: what a hook does when something is in its way. */
+#include <pthread.h>
+#include <stdio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "preload_script.h"
@@ -58,6 +61,58 @@ static void a_full_ring_counts_loss_and_keeps_older_records(void **state)
 	assert_int_equal(r.tag, WIRE_LOST);
 	assert_int_equal(r.value, 1000 - kept);
 	assert_int_equal(take(0).tag, WIRE_FREE);
+}
+
+/* A recorder that begins when the thread sleeps, and frees 64 bytes at a time until @stop. */
+struct slow_reader {
+	struct wire_heap_slot *slot;
+	pid_t tid;
+	int stop;
+};
+
+static int sleeps(pid_t tid)
+{
+	char path[64], line[512] = "";
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	FILE *file = fopen(path, "r");
+	if (!file)
+		return 0;
+	const char *end = fgets(line, sizeof(line), file) ? strrchr(line, ')') : NULL;
+	fclose(file);
+	return end && end[1] == ' ' && end[2] == 'S';
+}
+
+static void *read_slowly(void *arg)
+{
+	struct slow_reader *reader = arg;
+	const struct timespec pause = { .tv_nsec = 200000 };
+	while (!__atomic_load_n(&reader->stop, __ATOMIC_ACQUIRE)) {
+		if (sleeps(reader->tid))
+			__atomic_fetch_add(&reader->slot->tail, 64, __ATOMIC_RELEASE);
+		nanosleep(&pause, NULL);
+	}
+	return NULL;
+}
+
+static void who_waits_for_the_recorder_goes_on_when_half_the_ring_is_free(void **state)
+{
+	(void)state;
+	script();
+	struct wire_heap_slot *slot = &process.slots[0];
+	struct slow_reader reader = { .slot = slot, .tid = gettid() };
+	process.heap->on_full = WIRE_FULL_WAIT;
+	process.heap->heartbeat_ns = UINT64_MAX; /* it lives, however slow this machine is */
+	while (slot->head < RING - 512)
+		hook_malloc(10, CALLER(8, 0x1000));
+	pthread_t thread;
+	assert_int_equal(pthread_create(&thread, NULL, read_slowly, &reader), 0);
+	while (!slot->waits)
+		hook_malloc(10, CALLER(8, 0x1000));
+	uint64_t used = slot->head - __atomic_load_n(&slot->tail, __ATOMIC_ACQUIRE);
+	__atomic_store_n(&reader.stop, 1, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	assert_in_range(used, 0, RING / 2);
+	assert_int_equal(slot->lost[WIRE_LOST_RING_FULL].allocations, 0);
 }
 
 static void a_reallocs_end_always_fits_behind_its_beginning(void **state)
@@ -341,6 +396,7 @@ int main(void)
 		CASE(the_child_of_a_fork_writes_nothing),
 		CASE(a_fork_in_the_middle_of_a_call_leaves_the_ring_alone),
 		CASE(a_full_ring_counts_loss_and_keeps_older_records),
+		CASE(who_waits_for_the_recorder_goes_on_when_half_the_ring_is_free),
 		CASE(a_reallocs_end_always_fits_behind_its_beginning),
 		CASE(no_record_is_lost_or_split_over_a_hundred_laps),
 		CASE(without_a_free_slot_calls_are_counted),
