@@ -42,6 +42,7 @@ struct alert_facts {
 	uint64_t time_ns;     /* CLOCK_REALTIME, of the last sample */
 	uint64_t limit_bytes; /* of the process's cgroup, or the machine; 0 = none is known */
 	double unaccounted;   /* per cent of RSS; negative = not known */
+	int skip_growth; /* 1: rate and eta stay as they are, for what they cost must be earned first */
 	int32_t pid;
 	const char *comm;
 };
@@ -61,6 +62,8 @@ struct alert_set;
 /** alert_set_new() - watch by these rules, which are copied; NULL without memory. One thread. */
 struct alert_set *alert_set_new(const struct alert_rule *rules, size_t count);
 void alert_set_free(struct alert_set *set);
+/** alert_set_judges_growth() - 1 if a rule is a rate or an eta, which look at a whole stretch of the history. */
+int alert_set_judges_growth(const struct alert_set *set);
 /**
  * alert_check() - look at the newest sample of @history. @events has ALERT_RULES_MAX places; returns how many rules were met
  * anew, or -ENOMEM.

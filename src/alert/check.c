@@ -44,12 +44,21 @@ void alert_set_free(struct alert_set *set)
 	free(set);
 }
 
+/* What a stretch of one selection showed: rules that differ only in their threshold share it. */
+struct judged {
+	const char *select;
+	uint64_t from_ns;
+	struct growth growth;
+};
+
 struct look {
 	struct alert_set *set;
 	const struct history *history;
 	const struct alert_facts *facts;
 	struct history_point *now; /* of each key */
 	size_t keys;
+	struct judged judged[ALERT_RULES_MAX];
+	size_t judged_count;
 };
 
 static int selected(const struct look *l, const char *select, size_t key)
@@ -84,6 +93,7 @@ static int selected_series(const struct look *l, const char *select, uint64_t fr
 		int rc = history_series(l->history, i, from_ns, l->facts->time_ns, &one, &n);
 		if (rc < 0) {
 			free(*points);
+			*points = NULL; /* the caller frees what it finds there */
 			return rc;
 		}
 		if (!*points) {
@@ -98,19 +108,27 @@ static int selected_series(const struct look *l, const char *select, uint64_t fr
 	return 0;
 }
 
-static int judge(const struct look *l, const struct alert_rule *rule, uint64_t window_ns,
+static int judge(struct look *l, const struct alert_rule *rule, uint64_t window_ns,
 		 struct growth *growth)
 {
 	uint64_t now = l->facts->time_ns, from = now > window_ns ? now - window_ns : 0;
 	/* what was recorded before this watcher began is another process's, or another time's */
 	if (from < l->set->began_ns)
 		from = l->set->began_ns;
+	for (size_t i = 0; i < l->judged_count; i++) {
+		if (l->judged[i].from_ns != from || strcmp(l->judged[i].select, rule->select) != 0)
+			continue;
+		*growth = l->judged[i].growth;
+		return 0;
+	}
 	struct history_point *points;
 	size_t count;
 	int rc = selected_series(l, rule->select, from, &points, &count);
 	if (rc == 0)
 		rc = view_growth(points, count, growth);
 	free(points);
+	if (rc == 0)
+		l->judged[l->judged_count++] = (struct judged){ rule->select, from, *growth };
 	return rc;
 }
 
@@ -143,7 +161,7 @@ static double value_step(const struct look *l, const struct alert_rule *rule)
 }
 
 /* What the rule compares; *holds where it is met. */
-static int measure(const struct look *l, const struct alert_rule *rule, struct alert_event *event,
+static int measure(struct look *l, const struct alert_rule *rule, struct alert_event *event,
 		   int *holds)
 {
 	struct growth growth = { 0 };
@@ -219,7 +237,7 @@ static int went_back(const struct alert_rule *rule, double value)
 				       : value < rule->threshold * (1 - BACK);
 }
 
-static int check_rule(const struct look *l, struct state *s, struct alert_event *event)
+static int check_rule(struct look *l, struct state *s, struct alert_event *event)
 {
 	int holds = 0;
 	*event = (struct alert_event){ .rule = &s->rule,
@@ -248,6 +266,20 @@ static int check_rule(const struct look *l, struct state *s, struct alert_event 
 	return 1;
 }
 
+static int judges_growth(const struct alert_rule *rule)
+{
+	return rule->kind == ALERT_RATE || rule->kind == ALERT_ETA;
+}
+
+int alert_set_judges_growth(const struct alert_set *set)
+{
+	for (size_t i = 0; i < set->count; i++) {
+		if (judges_growth(&set->rules[i].rule))
+			return 1;
+	}
+	return 0;
+}
+
 int alert_check(struct alert_set *set, const struct history *history,
 		const struct alert_facts *facts, struct alert_event *events)
 {
@@ -265,6 +297,8 @@ int alert_check(struct alert_set *set, const struct history *history,
 			set->seen[i / 64] |= (uint64_t)(l.now[i].rss_bytes != 0) << (i % 64);
 	}
 	for (size_t i = 0; i < set->count && rc >= 0 && l.keys; i++) {
+		if (facts->skip_growth && judges_growth(&set->rules[i].rule))
+			continue;
 		rc = check_rule(&l, &set->rules[i], &events[met]);
 		met += rc > 0;
 	}

@@ -325,7 +325,8 @@ static int look(struct loop *l, struct watched *w, struct err *err)
 	for (int i = 0; i < met; i++)
 		act(l, w, &events[i]);
 	if (rc == 1)
-		watch_show_cost(w);
+		watch_show_cost(w, l->args->seconds > 0 ? (uint64_t)(l->args->seconds * 1e9)
+							: WATCH_PERIOD_NS);
 	if (l->args->seconds > 0 && w->quick && (rc == 1 || !l->args->json)) {
 		rc = watch_show_look(w, l->args, l->set.count > 1, l->first, err);
 		l->first = 0;

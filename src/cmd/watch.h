@@ -72,7 +72,9 @@ struct watched {
 	struct alert_set *rules;
 	struct mapnames *names; /* lent; may be NULL */
 	uint64_t rss_before;    /* of the line printed last */
-	uint64_t said_period_ns;
+	uint64_t said_period_ns, said_rules_period_ns;
+	/* the rules on growth: what they took last, when they may be judged again (CLOCK_MONOTONIC), and after what time */
+	uint64_t rules_cpu_ns, rules_due_ns, rules_period_ns;
 
 	pthread_mutex_t lock;
 	struct shot *quick, *full;
@@ -110,7 +112,7 @@ int watch_show_look(struct watched *w, const struct watch_args *args, int severa
 /** watch_show_growth() - what grew: the table at the end, and of a history file. */
 int watch_show_growth(const struct history *history, uint64_t limit_bytes, size_t rows,
 		      struct err *err);
-/** watch_show_cost() - on stderr, where the period changed: how often mappings are read now, and why. */
-void watch_show_cost(struct watched *w);
+/** watch_show_cost() - on stderr, where it changed: how often mappings are read and growth is judged now, and why. */
+void watch_show_cost(struct watched *w, uint64_t look_period_ns);
 
 #endif

@@ -205,7 +205,16 @@ static int check_rules(struct watched *w, struct alert_event *events)
 						     : 0,
 				     .pid = w->pid,
 				     .comm = w->facts.comm };
-	return alert_check(w->rules, w->history, &facts, events);
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	int growth = alert_set_judges_growth(w->rules) && now >= w->rules_due_ns;
+	facts.skip_growth = !growth;
+	int met = alert_check(w->rules, w->history, &facts, events);
+	if (growth) {
+		w->rules_cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+		w->rules_period_ns = watch_period(w->rules_cpu_ns, 0, 0, WATCH_RULES_BUDGET);
+		w->rules_due_ns = now + w->rules_period_ns;
+	}
+	return met;
 }
 
 int watched_look(struct watched *w, struct alert_event *events, int *count, struct err *err)

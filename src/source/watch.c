@@ -17,7 +17,8 @@ struct watch {
 	struct proc_totals totals;
 	uint64_t time_ns, time_at_ns; /* of the last look: the clock's, and CLOCK_MONOTONIC's */
 	uint64_t due_ns, reading_due_ns, opened_ns;
-	uint64_t pending_cpu_ns; /* since the last reading of mappings, to be earned back with it */
+	uint64_t read_ns,
+		other_cpu_ns; /* when mappings were read last, CPU spent on all else since */
 	struct watch_cost cost;
 };
 
@@ -49,13 +50,23 @@ void watch_close(struct watch *w)
 	free(w);
 }
 
-/* A reading is due again when what it cost is so small a share of the time since, as the budget says. */
-static void plan(struct watch *w, uint64_t now_ns, uint64_t cpu_ns)
+uint64_t watch_period(uint64_t reading_cpu_ns, uint64_t other_cpu_ns, uint64_t elapsed_ns,
+		      double budget)
 {
-	double earned = (double)cpu_ns / w->opt.budget;
-	uint64_t period = earned < 3600e9 ? (uint64_t)earned : 3600000000000ull;
+	double other = elapsed_ns ? (double)other_cpu_ns / (double)elapsed_ns : 0;
+	double left = budget - other > budget / 2 ? budget - other : budget / 2;
+	double period = (double)reading_cpu_ns / left;
+	return period < 3600e9 ? (uint64_t)period : 3600000000000ull;
+}
+
+static void plan(struct watch *w, uint64_t now_ns)
+{
+	uint64_t period = watch_period(w->cost.reading_cpu_ns, w->other_cpu_ns,
+				       w->read_ns ? now_ns - w->read_ns : 0, w->opt.budget);
 	w->cost.period_ns = period > w->opt.period_ns ? period : w->opt.period_ns;
 	w->reading_due_ns = now_ns + w->cost.period_ns;
+	w->read_ns = now_ns;
+	w->other_cpu_ns = 0;
 }
 
 static int read_mappings(struct watch *w, struct err *err)
@@ -97,11 +108,11 @@ int watch_look(struct watch *w, struct err *err)
 	uint64_t spent = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	w->cost.looks++;
 	w->cost.cpu_ns += spent;
-	w->pending_cpu_ns += spent;
 	if (full) {
 		w->cost.reading_cpu_ns = spent;
-		plan(w, now, w->pending_cpu_ns);
-		w->pending_cpu_ns = 0;
+		plan(w, now);
+	} else {
+		w->other_cpu_ns += spent;
 	}
 	w->due_ns += w->opt.period_ns;
 	if (w->due_ns <= now) /* the machine was busy: looks are left out, not made up for */
@@ -142,7 +153,7 @@ uint64_t watch_due_ns(const struct watch *w)
 void watch_spent(struct watch *w, uint64_t cpu_ns)
 {
 	w->cost.cpu_ns += cpu_ns;
-	w->pending_cpu_ns += cpu_ns;
+	w->other_cpu_ns += cpu_ns;
 }
 
 void watch_cost(const struct watch *w, struct watch_cost *cost)

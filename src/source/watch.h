@@ -2,7 +2,8 @@
 /*
  * watch.h - a process looked at again and again, at two speeds: its sums from status at each look, its mappings with what is
  * resident of them (no PSS, no walk under the target's lock) as often as a share of one CPU allows. The period adapts to
- * what a reading costs and is told.
+ * what a reading costs and is told. What the looks between readings cost is taken off that share, down to half of it: a
+ * caller who looks very often or does much at each look gets fewer readings, but never none.
  */
 #ifndef SOURCE_WATCH_H
 #define SOURCE_WATCH_H
@@ -15,6 +16,8 @@
 #include "source/mapnames.h"
 
 #define WATCH_BUDGET 0.004 /* of one CPU: a watcher as a whole stays below half a per cent */
+#define WATCH_RULES_BUDGET \
+	(WATCH_BUDGET / 2)            /* of that, at most, for alert rules that judge growth */
 #define WATCH_PERIOD_NS 1000000000ull /* between looks */
 #define WATCH_LABELS_MAX 256
 
@@ -60,6 +63,12 @@ const struct target *watch_target(const struct watch *watch);
 
 /** watch_due_ns() - when the next look is due, CLOCK_MONOTONIC. */
 uint64_t watch_due_ns(const struct watch *watch);
+/**
+ * watch_period() - time between readings that take @reading_cpu_ns each, where @other_cpu_ns were spent on other things in
+ * the last @elapsed_ns, and all of it is to be @budget of one CPU. At most twice what the readings alone need, and an hour.
+ */
+uint64_t watch_period(uint64_t reading_cpu_ns, uint64_t other_cpu_ns, uint64_t elapsed_ns,
+		      double budget);
 /** watch_spent() - CPU that the caller spent on this watch's samples (history, rules, output) counts for the budget, too. */
 void watch_spent(struct watch *watch, uint64_t cpu_ns);
 void watch_cost(const struct watch *watch, struct watch_cost *cost);

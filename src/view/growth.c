@@ -83,6 +83,39 @@ static double confidence(const struct sample *s, size_t n, double *sorted)
 	return z > 0 ? erf(z / sqrt(2)) : 0;
 }
 
+/* The value that stands at place @k once @v is in order (C. A. R. Hoare 1961); @v is left in no order. */
+static double select_at(double *v, size_t n, size_t k)
+{
+	size_t low = 0, high = n - 1;
+	while (low < high) {
+		double pivot = v[low + (high - low) / 2];
+		size_t i = low, j = high;
+		for (;;) {
+			while (v[i] < pivot)
+				i++;
+			while (v[j] > pivot)
+				j--;
+			if (i >= j)
+				break;
+			double swap = v[i];
+			v[i++] = v[j];
+			v[j--] = swap;
+		}
+		/* @j ends the part that is at most the pivot; equal values stop both, so neither part is everything */
+		if (k <= j)
+			high = j;
+		else
+			low = j + 1;
+	}
+	return v[k];
+}
+
+static double median(double *v, size_t n)
+{
+	double upper = select_at(v, n, n / 2);
+	return n % 2 ? upper : (select_at(v, n, n / 2 - 1) + upper) / 2;
+}
+
 /* The median of all slopes. */
 static double slope(const struct sample *s, size_t n, double *slopes)
 {
@@ -94,21 +127,32 @@ static double slope(const struct sample *s, size_t n, double *slopes)
 				slopes[count++] = (s[j].bytes - s[i].bytes) / time;
 		}
 	}
-	if (!count)
-		return 0;
-	qsort(slopes, count, sizeof(*slopes), by_value);
-	return count % 2 ? slopes[count / 2] : (slopes[count / 2 - 1] + slopes[count / 2]) / 2;
+	return count ? median(slopes, count) : 0;
 }
 
-static size_t thin_out(const struct history_point *points, size_t count, struct sample *to)
+/* Neighbours become one point, the median of their values at the mean of their times; the new number of points. */
+static size_t squeeze(struct sample *s, size_t count, double *work)
 {
-	size_t n = count < GROWTH_POINTS_MAX ? count : GROWTH_POINTS_MAX;
-	for (size_t i = 0; i < n; i++) {
-		const struct history_point *p = &points[n == count ? i : i * (count - 1) / (n - 1)];
-		to[i] = (struct sample){ (double)(p->time_ns - points[0].time_ns) / 1e9,
-					 (double)p->rss_bytes };
+	if (count <= GROWTH_POINTS_MAX)
+		return count;
+	for (size_t b = 0; b < GROWTH_POINTS_MAX; b++) {
+		size_t from = b * count / GROWTH_POINTS_MAX,
+		       n = (b + 1) * count / GROWTH_POINTS_MAX - from;
+		double seconds = 0;
+		for (size_t i = 0; i < n; i++) {
+			seconds += s[from + i].seconds;
+			work[i] = s[from + i].bytes;
+		}
+		s[b] = (struct sample){ seconds / (double)n, median(work, n) };
 	}
-	return n;
+	return GROWTH_POINTS_MAX;
+}
+
+static void take_points(const struct history_point *points, size_t count, struct sample *to)
+{
+	for (size_t i = 0; i < count; i++)
+		to[i] = (struct sample){ (double)(points[i].time_ns - points[0].time_ns) / 1e9,
+					 (double)points[i].rss_bytes };
 }
 
 int view_growth(const struct history_point *points, size_t count, struct growth *g)
@@ -127,22 +171,21 @@ int view_growth(const struct history_point *points, size_t count, struct growth 
 	}
 	if (count < GROWTH_POINTS_MIN)
 		return 0;
-	struct sample *s =
-		malloc((count < GROWTH_POINTS_MAX ? count : GROWTH_POINTS_MAX) * sizeof(*s));
-	double *work = malloc(sizeof(*work) * GROWTH_POINTS_MAX * GROWTH_POINTS_MAX / 2);
+	size_t pairs = (size_t)GROWTH_POINTS_MAX * (GROWTH_POINTS_MAX - 1) / 2;
+	struct sample *s = malloc(count * sizeof(*s));
+	double *work = malloc((count > pairs ? count : pairs) * sizeof(*work));
 	if (!s || !work) {
 		free(s);
 		free(work);
 		return -ENOMEM;
 	}
-	size_t n = thin_out(points, count, s), lows = keep_lows(s, n);
-	g->lows = lows != 0;
-	g->points = lows ? lows : n;
-	if (lows && lows < GROWTH_LOWS_MIN) {
-		/* too few lows to see a trend in; but what falls from its height all the time is no sawtooth */
-		g->points = thin_out(points, count, s);
-		g->lows = 0;
-	}
+	take_points(points, count, s);
+	size_t lows = keep_lows(s, count);
+	g->lows = lows >= GROWTH_LOWS_MIN;
+	/* too few lows show no trend; but what falls from its height all the time is no sawtooth */
+	if (lows && !g->lows)
+		take_points(points, count, s);
+	g->points = squeeze(s, g->lows ? lows : count, work);
 	g->bytes_per_second = slope(s, g->points, work);
 	g->confidence = confidence(s, g->points, work);
 	double trend = fabs(g->bytes_per_second) * (double)g->span_ns / 1e9;

@@ -125,8 +125,12 @@ static void noise_and_nothing_are_steady(void **state)
 	assert_int_equal(judge(shrinking, 300).verdict, GROWTH_SHRINKING);
 	assert_int_equal(judge(leak, 5).verdict, GROWTH_UNKNOWN);
 	assert_int_equal(judge(leak, 0).verdict, GROWTH_UNKNOWN);
-	/* many points are thinned out, not refused */
-	assert_int_equal(judge(leak, 5000).verdict, GROWTH_GROWING);
+	/* many points are put together, not refused; all pairs of them would take too long */
+	struct growth many = judge(leak, 5000);
+	assert_int_equal(many.verdict, GROWTH_GROWING);
+	assert_true(fabs(many.bytes_per_second - 0.05 * MIB) < 0.001 * MIB);
+	assert_in_range(many.points, GROWTH_POINTS_MIN, GROWTH_POINTS_MAX);
+	assert_true(GROWTH_POINTS_MAX <= 100);
 }
 
 /* ---- rules --------------------------------------------------------------------------------------------------------- */
@@ -339,6 +343,33 @@ static void an_eta_needs_growth_and_a_limit(void **state)
 	watch_fini(&w);
 }
 
+static void growth_that_may_not_be_judged_yet_leaves_its_rules_as_they_are(void **state)
+{
+	(void)state;
+	struct watch w;
+	int met = 0;
+	watch_init(&w, "rate>1M/min for 2m");
+	assert_true(alert_set_judges_growth(w.set));
+	w.facts.skip_growth = 1;
+	for (uint64_t s = 0; s < 300; s++)
+		met += second(&w, s, leak(s), 0);
+	assert_int_equal(met, 0);
+	w.facts.skip_growth = 0;
+	assert_int_equal(second(&w, 300, leak(300), 0), 1);
+	w.facts.skip_growth = 1; /* raised stays raised */
+	for (uint64_t s = 301; s < 310; s++)
+		met += second(&w, s, 100 * MIB, 0);
+	w.facts.skip_growth = 0;
+	assert_int_equal(met + second(&w, 310, leak(310), 0), 0);
+	watch_fini(&w);
+	/* the others look at each sample all the same */
+	watch_init(&w, "rss>110M");
+	assert_false(alert_set_judges_growth(w.set));
+	w.facts.skip_growth = 1;
+	assert_int_equal(second(&w, 0, 120 * MIB, 0), 1);
+	watch_fini(&w);
+}
+
 static void new_labels_steps_and_gaps_alert(void **state)
 {
 	(void)state;
@@ -404,6 +435,7 @@ int main(void)
 		cmocka_unit_test(a_class_or_label_can_be_chosen),
 		cmocka_unit_test(a_leak_alerts_and_a_sawtooth_does_not),
 		cmocka_unit_test(an_eta_needs_growth_and_a_limit),
+		cmocka_unit_test(growth_that_may_not_be_judged_yet_leaves_its_rules_as_they_are),
 		cmocka_unit_test(new_labels_steps_and_gaps_alert),
 		cmocka_unit_test(a_command_whose_end_cannot_be_learnt_has_not_failed),
 	};

@@ -22,9 +22,28 @@ static void time_follows_the_clock_forward_and_never_goes_back(void **state)
 	assert_int_equal(watch_time_next(12 * hour, second, 12 * hour), 12 * hour + second);
 }
 
+static void what_else_is_done_makes_readings_rarer_but_not_without_end(void **state)
+{
+	(void)state;
+	const uint64_t ms = 1000000, second = 1000 * ms;
+	const double budget = 0.004;
+	uint64_t alone = watch_period(4 * ms, 0, 0, budget), period = alone;
+	assert_in_range(alone, second - ms, second + ms);
+	/* half of the budget goes elsewhere: half is left */
+	assert_in_range(watch_period(4 * ms, 2 * ms, second, budget), 2 * second - ms,
+			2 * second + ms);
+	/* elsewhere takes more than all of it, again and again */
+	for (int i = 0; i < 50; i++) {
+		period = watch_period(4 * ms, period / 100, period, budget);
+		assert_in_range(period, alone, 2 * alone + ms);
+	}
+	assert_in_range(watch_period(1000 * second, 0, 0, budget), 3600 * second, 3600 * second);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_else_is_done_makes_readings_rarer_but_not_without_end),
 		cmocka_unit_test(time_follows_the_clock_forward_and_never_goes_back),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
