@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 #define ID_MIN 12 /* what engines print of an id */
 #define ANSWER_MAX (4u << 20)
@@ -65,18 +66,28 @@ static int is_name(const char *text)
 	return i > 0 && i < 256;
 }
 
-static int connect_to(const char *path)
+/* The next call on @fd waits until the deadline at most; -ETIMEDOUT where that is over. */
+static int limit_call(int fd, int option, uint64_t deadline_ns)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (now >= deadline_ns)
+		return -ETIMEDOUT;
+	uint64_t left_us = (deadline_ns - now) / 1000 + 1; /* 0 would be for ever */
+	struct timeval limit = { .tv_sec = (time_t)(left_us / 1000000),
+				 .tv_usec = (suseconds_t)(left_us % 1000000) };
+	return setsockopt(fd, SOL_SOCKET, option, &limit, sizeof(limit)) < 0 ? -errno : 0;
+}
+
+static int connect_to(const char *path, uint64_t deadline_ns)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct timeval limit = { .tv_sec = ANSWER_SECONDS };
 	if (strlen(path) >= sizeof(address.sun_path))
 		return -ENAMETOOLONG;
 	strcpy(address.sun_path, path);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	limit_call(fd, SO_SNDTIMEO, deadline_ns);
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
 		int code = -errno;
 		close(fd);
@@ -108,7 +119,8 @@ static int read_id(const struct buf *answer, char id[CONTAINER_ID_MAX + 1])
 
 static int ask(const char *socket_path, const char *name, char id[CONTAINER_ID_MAX + 1])
 {
-	int fd = connect_to(socket_path), rc = 0;
+	uint64_t deadline_ns = clock_ns(CLOCK_MONOTONIC) + ANSWER_SECONDS * 1000000000ull;
+	int fd = connect_to(socket_path, deadline_ns), rc = 0;
 	if (fd < 0)
 		return fd;
 	CLEANUP(buf_fini) struct buf text = { 0 };
@@ -119,9 +131,10 @@ static int ask(const char *socket_path, const char *name, char id[CONTAINER_ID_M
 	buf_clear(&text);
 	while (rc == 0 && text.len < ANSWER_MAX) {
 		char *to = buf_reserve(&text, 16384);
-		ssize_t got = to ? recv(fd, to, 16384, 0) : -1;
-		if (got < 0)
-			rc = to ? -errno : -ENOMEM;
+		rc = to ? limit_call(fd, SO_RCVTIMEO, deadline_ns) : -ENOMEM;
+		ssize_t got = rc == 0 ? recv(fd, to, 16384, 0) : -1;
+		if (got < 0 && rc == 0)
+			rc = errno == EAGAIN ? -ETIMEDOUT : -errno;
 		if (got <= 0)
 			break;
 		text.len += (size_t)got;
@@ -177,6 +190,8 @@ int container_id(const char *text, char id[CONTAINER_ID_MAX + 1], struct err *er
 	return err_hint(err, !asked ? "neither docker nor podman can be asked here; give the "
 				      "container's id, of which 12 digits are enough"
 			     : rc == -ENOENT ? "no engine knows it: 'docker ps -a' lists names"
+			     : rc == -ETIMEDOUT || rc == -EAGAIN
+				     ? "the engine is too busy or hangs; give the container's id"
 			     : rc == -EACCES ? "ask as root or as a member of the group docker, or "
 					       "give the container's id"
 					     : "the engine's answer is not understood; give the "

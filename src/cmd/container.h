@@ -12,7 +12,7 @@
 
 /**
  * container_id() - the id of @text: itself if it is 12 to 64 hexadecimal digits, else what the engine's socket (DOCKER_HOST,
- * CONTAINER_HOST, the usual places) answers within 5 s. -ENOENT: no such container, or nobody to ask.
+ * CONTAINER_HOST, the usual places) answers, each within 5 s. -ENOENT: no such container, or nobody to ask.
  */
 int container_id(const char *text, char id[CONTAINER_ID_MAX + 1], struct err *err);
 /** container_holds() - 1 if process @pid is in the container whose id begins with @id, by its cgroup paths. */

@@ -95,6 +95,28 @@ def test_what_an_engine_may_answer_is_no_harm(byteledger, tmp_path, answer, hint
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 2 and hint in done.stderr, done.stderr
 
 
+def test_an_engine_that_never_comes_to_an_end_is_not_waited_for(byteledger, tmp_path):
+    """A byte now and then keeps each recv() within its time; the answer as a whole has one, too."""
+    over = threading.Event()
+
+    class Dripping(socketserver.StreamRequestHandler):
+        def handle(self):
+            with contextlib.suppress(OSError):
+                while not over.wait(0.5):
+                    self.wfile.write(b"x")
+
+    with socketserver.ThreadingUnixStreamServer(str(tmp_path / "sock"), Dripping) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            done = run(byteledger, "web", DOCKER_HOST=f"unix://{tmp_path}/sock")
+        finally:
+            over.set()
+            server.shutdown()
+            thread.join()
+    assert done.returncode == 1 and "hangs" in done.stderr, done.stderr
+
+
 def test_names_that_are_none_and_nobody_to_ask(byteledger):
     for text in ("a/b", "x y", "", "web\r\nHost: elsewhere"):
         done = run(byteledger, text)
