@@ -53,7 +53,7 @@ ssize_t byteledger_breakdown_text(char *to, size_t size, int top);
  * Teranode's analyzer, with `format=text` byteledger's own. smaps is read at most once in 10 seconds, others get that
  * reading with its age. Only loopback addresses, since the answer undoes address randomisation.
  * Return: 0; -EINVAL (no such address); -EACCES (not loopback); -EBUSY (this process serves already); what bind() said.
- * A child of fork() does not serve.
+ * A child of fork() does not serve, and holds none of its parent's sockets; it may serve an address of its own.
  */
 int byteledger_serve(const char *addr_port);
 

@@ -128,6 +128,22 @@ static int is_allowed(const char *name)
 	return 1;
 }
 
+/* A thread that names while another forks must not leave the child a lock that nobody holds, or a table half changed. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void prepare(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork);
+}
+
 EXPORT int byteledger_name(void *start, size_t bytes, const char *name)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)start, end;
@@ -140,6 +156,8 @@ EXPORT int byteledger_name(void *start, size_t bytes, const char *name)
 	/* EINVAL: a kernel without names; EBADF: a file mapping; both go to the table. msync() tells whether anything is there. */
 	if (!named && name && msync(start, bytes, MS_ASYNC) < 0 && errno == ENOMEM)
 		rc = -ENOMEM;
+	static pthread_once_t prepared = PTHREAD_ONCE_INIT;
+	pthread_once(&prepared, prepare);
 	pthread_mutex_lock(&lock);
 	if (rc == 0 && !table && !named && name)
 		rc = open_table();

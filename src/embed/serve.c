@@ -42,6 +42,12 @@ struct client {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t serving; /* the process whose thread runs; a child of fork() has none */
 
+/* Held while a descriptor of ours comes or goes, so that fork() finds none that is not listed here. */
+static pthread_mutex_t sockets = PTHREAD_MUTEX_INITIALIZER;
+static struct client clients[CLIENTS];
+static int listener = -1;
+static struct breakdown *reading; /* of the serving thread alone */
+
 static uint64_t now_ns(void)
 {
 	struct timespec t;
@@ -66,8 +72,8 @@ static void refuse(struct client *c, int status, const char *reason, const char 
 	answer(c, status, reason, why, strlen(why), 0);
 }
 
-/** header() - the value of a header field, cut at the end of its line; NULL where there is none. */
-static char *header(char *request, const char *name, char *to, size_t size)
+/** header() - the value of a header field, cut at the end of its line: 1; 0 where there is none; -1 where @to is too small. */
+static int header(char *request, const char *name, char *to, size_t size)
 {
 	size_t len = strlen(name);
 	for (char *line = strstr(request, "\r\n"); line; line = strstr(line, "\r\n")) {
@@ -79,46 +85,56 @@ static char *header(char *request, const char *name, char *to, size_t size)
 			value++;
 		size_t n = strcspn(value, " \t\r\n");
 		if (n >= size)
-			return NULL;
+			return -1;
 		memcpy(to, value, n);
 		to[n] = '\0';
-		return to;
+		return 1;
 	}
-	return NULL;
+	return 0;
 }
 
 /** is_local_host() - "localhost" or an address, any port: a web page of another name must not read this (DNS rebinding). */
-static int is_local_host(char *host)
+static int is_local_host(const char *text, int *loopback)
 {
-	unsigned char address[16];
-	char *end = host[0] == '[' ? strchr(host, ']') : strchr(host, ':');
+	char host[256];
+	struct in6_addr in6;
+	struct in_addr in;
+	size_t len = text[0] == '[' ? strcspn(text, "]") : strcspn(text, ":");
+	const char *rest = text + len + (text[len] == ']');
+	if (len >= sizeof(host) || (*rest && *rest != ':'))
+		return 0;
+	memcpy(host, text, len);
+	host[len] = '\0';
 	if (host[0] == '[') {
-		if (!end)
-			return 0;
-		*end = '\0';
-		return inet_pton(AF_INET6, host + 1, address) == 1;
+		int ok = text[len] == ']' && inet_pton(AF_INET6, host + 1, &in6) == 1;
+		*loopback = ok && IN6_IS_ADDR_LOOPBACK(&in6);
+		return ok;
 	}
-	if (end)
-		*end = '\0';
-	return strcasecmp(host, "localhost") == 0 || inet_pton(AF_INET, host, address) == 1;
+	if (inet_pton(AF_INET, host, &in) == 1) {
+		*loopback = ntohl(in.s_addr) >> 24 == 127;
+		return 1;
+	}
+	return *loopback = strcasecmp(host, "localhost") == 0;
 }
 
+/** is_foreign() - asked by a web page that is neither of this machine nor our own; what is too long to judge is foreign. */
 static int is_foreign(char *request)
 {
-	char value[256], *origin = header(request, "Origin", value, sizeof(value));
-	if (origin) {
-		char *host = strstr(origin, "://");
-		if (!host || !is_local_host(host + 3))
-			return 1;
-	}
-	char *site = header(request, "Sec-Fetch-Site", value, sizeof(value));
-	if (site && strcmp(site, "cross-site") == 0)
+	char host[256], origin[256], site[32];
+	int loopback;
+	if (header(request, "Host", host, sizeof(host)) != 1 || !is_local_host(host, &loopback))
 		return 1;
-	char *host = header(request, "Host", value, sizeof(value));
-	return !host || !is_local_host(host);
+	int found = header(request, "Sec-Fetch-Site", site, sizeof(site));
+	if (found < 0 || (found && strcmp(site, "cross-site") == 0))
+		return 1;
+	found = header(request, "Origin", origin, sizeof(origin));
+	if (found <= 0)
+		return found < 0;
+	const char *at = strncmp(origin, "http://", 7) == 0    ? origin + 7
+			 : strncmp(origin, "https://", 8) == 0 ? origin + 8
+							       : "";
+	return strcasecmp(at, host) != 0 && !(is_local_host(at, &loopback) && loopback);
 }
-
-static struct breakdown *reading; /* of the serving thread alone */
 
 static void respond(struct client *c)
 {
@@ -183,12 +199,15 @@ static void respond(struct client *c)
 
 static void drop(struct client *c)
 {
+	pthread_mutex_lock(&sockets);
 	close(c->fd);
 	c->fd = -1;
+	pthread_mutex_unlock(&sockets);
 	buf_fini(&c->answer);
 }
 
-static void take(struct client *clients, int fd)
+/* The next caller gets a place. Return: 0, or the negative errno of accept(). */
+static int take(void)
 {
 	struct client *place = &clients[0];
 	for (unsigned i = 0; i < CLIENTS; i++) {
@@ -199,11 +218,19 @@ static void take(struct client *clients, int fd)
 		if (clients[i].since_ns < place->since_ns)
 			place = &clients[i];
 	}
-	if (place->fd >= 0)
-		drop(place); /* the oldest: slow readers do not keep others out */
-	place->fd = fd;
+	pthread_mutex_lock(&sockets);
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), code = errno;
+	if (fd >= 0 && place->fd >= 0)
+		close(place->fd); /* the oldest: slow readers do not keep others out */
+	if (fd >= 0)
+		place->fd = fd;
+	pthread_mutex_unlock(&sockets);
+	if (fd < 0)
+		return -code;
+	buf_fini(&place->answer);
 	place->since_ns = now_ns();
 	place->got = place->sent = 0;
+	return 0;
 }
 
 static void move(struct client *c)
@@ -248,11 +275,7 @@ static void pause_a_little(void)
 
 static void *serve(void *arg)
 {
-	static struct client clients[CLIENTS];
-	int listener = (int)(intptr_t)arg;
 	prctl(PR_SET_NAME, "byteledger");
-	for (unsigned i = 0; i < CLIENTS; i++)
-		clients[i].fd = -1;
 	for (;;) {
 		struct pollfd fds[CLIENTS + 1] = { { .fd = listener, .events = POLLIN } };
 		int timeout = -1;
@@ -274,14 +297,52 @@ static void *serve(void *arg)
 			if (clients[i].fd >= 0 && fds[i + 1].revents)
 				move(&clients[i]);
 		if (fds[0].revents) {
-			int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-			if (fd >= 0)
-				take(clients, fd);
-			else if (errno != EINTR && errno != EAGAIN && errno != ECONNABORTED)
+			int rc = take();
+			if (rc < 0 && rc != -EINTR && rc != -EAGAIN && rc != -ECONNABORTED)
 				pause_a_little();
 		}
 	}
-	return NULL;
+	return arg;
+}
+
+/* ---- fork() ---------------------------------------------------------------------------------------------------------- */
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&sockets);
+}
+
+static void parent_after_fork(void)
+{
+	pthread_mutex_unlock(&sockets);
+	pthread_mutex_unlock(&lock);
+}
+
+/*
+ * The thread stayed with the parent: callers would wait for ever at a listener that is open here, too, and the child could
+ * not bind the address once the parent has ended. The answers and the reading may have been half made; they are let go.
+ */
+static void child_after_fork(void)
+{
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		if (serving && clients[i].fd >= 0)
+			close(clients[i].fd);
+		clients[i].answer = (struct buf){ 0 };
+	}
+	if (listener >= 0)
+		close(listener);
+	listener = -1;
+	reading = NULL;
+	serving = 0;
+	parent_after_fork();
+}
+
+static pthread_once_t prepared = PTHREAD_ONCE_INIT;
+
+static void prepare(void)
+{
+	pthread_atfork(before_fork, parent_after_fork, child_after_fork);
 }
 
 /** parse() - "127.0.0.1:6060", "[::1]:6060", ":6060". */
@@ -323,6 +384,8 @@ static int parse(const char *text, struct sockaddr_storage *to, socklen_t *len)
 static int start(const struct sockaddr_storage *address, socklen_t len)
 {
 	int one = 1, fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	for (unsigned i = 0; i < CLIENTS; i++)
+		clients[i].fd = -1;
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
@@ -340,11 +403,14 @@ static int start(const struct sockaddr_storage *address, socklen_t len)
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 256 * 1024);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	int rc = -pthread_create(&thread, &attr, serve, (void *)(intptr_t)fd);
+	listener = fd;
+	int rc = -pthread_create(&thread, &attr, serve, NULL);
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (rc < 0)
+	if (rc < 0) {
 		close(fd);
+		listener = -1;
+	}
 	return rc;
 }
 
@@ -355,6 +421,7 @@ EXPORT int byteledger_serve(const char *addr_port)
 	int saved_errno = errno, rc = parse(addr_port, &address, &len);
 	if (rc < 0)
 		return rc;
+	pthread_once(&prepared, prepare);
 	pthread_mutex_lock(&lock);
 	rc = serving == getpid() ? -EBUSY : start(&address, len);
 	if (rc == 0)

@@ -96,10 +96,16 @@ def test_serves_the_known_layout_to_local_users_only(prog):
                              ("/", 404), ("/debug/memoryX", 404)):
             assert get(port, path)[0].status == status, path
         for headers in ({"Host": "evil.example"}, {"Host": "evil.example:80"}, {"Origin": "http://evil.example"},
-                        {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": ""}):
+                        {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": ""}, {"Origin": "http://10.0.0.1"},
+                        {"Origin": "http://[fe80::1]:80"}, {"Origin": "http://127.0.0.1.evil.example"},
+                        {"Origin": "http://[::1].evil.example"}, {"Origin": "localhost"}, {"Origin": "http://" + "a" * 300},
+                        {"Origin": ""}, {"Host": "a" * 300}, {"Sec-Fetch-Site": "x" * 300}):
             assert get(port, "/debug/memory", **headers)[0].status == 403, headers
         for host in ("localhost", "localhost:1", "127.0.0.1", "[::1]:5", "10.0.0.1:80"):
             assert get(port, "/debug/memory", Host=host)[0].status == 200, host
+        for host, origin in (("localhost", "http://localhost:3000"), ("localhost", "https://127.0.0.9"), ("[::1]:5", "http://[::1]"),
+                             ("10.0.0.1:80", "http://10.0.0.1:80")):
+            assert get(port, "/debug/memory", Host=host, Origin=origin)[0].status == 200, origin
         with socket.create_connection(("127.0.0.1", port)) as raw:
             raw.sendall(b"POST /debug/memory HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert b" 405 " in raw.recv(100)

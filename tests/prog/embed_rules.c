@@ -2,14 +2,18 @@
 /* embed_rules.c - each promise of byteledger.h, tried; ends with 0 if all hold, else says which does not. */
 #include <byteledger.h>
 
+#include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,6 +46,121 @@ static void *name_many(void *arg)
 		byteledger_name(at + (size_t)(i % 16) * 4096, 4096, name);
 	}
 	return NULL;
+}
+
+static atomic_int stop;
+
+static void *name_on(void *at)
+{
+	for (unsigned i = 0; !stop; i++)
+		byteledger_name(at, 4096, i % 2 ? "odd" : "even");
+	return NULL;
+}
+
+/* A child of a program whose other thread is just naming can name, too: it would wait for ever for a lock without an owner. */
+static void forks_while_another_thread_names(char *at)
+{
+	pthread_t thread;
+	pthread_create(&thread, NULL, name_on, at);
+	for (int i = 0; i < 40; i++) {
+		pid_t child = fork();
+		if (child == 0) {
+			alarm(20);
+			_exit(byteledger_name(at, 4096, "child") != 0);
+		}
+		int status = -1;
+		waitpid(child, &status, 0);
+		if (status != 0) {
+			holds(0, "a child forked while another thread names can name");
+			break;
+		}
+	}
+	stop = 1;
+	pthread_join(thread, NULL);
+}
+
+static int socket_to(int port)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* A port that nobody uses now. */
+static int free_port(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	socklen_t len = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	inet_pton(AF_INET, "127.0.0.1", &at.sin_addr);
+	bind(fd, (struct sockaddr *)&at, len);
+	getsockname(fd, (struct sockaddr *)&at, &len);
+	close(fd);
+	return ntohs(at.sin_port);
+}
+
+static int serve_on(int port)
+{
+	char address[32];
+	snprintf(address, sizeof(address), "127.0.0.1:%d", port);
+	return byteledger_serve(address);
+}
+
+static int answers(int port)
+{
+	static const char request[] = "GET /debug/memory HTTP/1.1\r\nHost: localhost\r\n\r\n";
+	char answer[16] = "";
+	int fd = socket_to(port);
+	if (fd < 0 || send(fd, request, sizeof(request) - 1, 0) < 0 ||
+	    recv(fd, answer, sizeof(answer) - 1, MSG_WAITALL) < 12)
+		return 0;
+	close(fd);
+	return strncmp(answer, "HTTP/1.1 200", 12) == 0;
+}
+
+static int sockets_open(void)
+{
+	int count = 0;
+	DIR *dir = opendir("/proc/self/fd");
+	for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+		int type;
+		socklen_t len = sizeof(type);
+		count += getsockopt(atoi(entry->d_name), SOL_SOCKET, SO_TYPE, &type, &len) == 0;
+	}
+	closedir(dir);
+	return count;
+}
+
+static void serves_across_fork(void)
+{
+	int port = free_port(), theirs = free_port(), before = sockets_open();
+	holds(serve_on(port) == 0 && answers(port), "the parent serves");
+	holds(serve_on(free_port()) == -EBUSY, "one responder a process");
+	int caller = socket_to(port);
+	/* the listener, both ends of this call, and nothing more of the last one */
+	while (sockets_open() != before + 3)
+		usleep(1000);
+	pid_t child = fork();
+	if (child == 0) {
+		failures = 0;
+		alarm(60);
+		close(caller);
+		holds(sockets_open() == before,
+		      "the child has neither the listener nor a caller of its parent");
+		holds(serve_on(theirs) == 0 && answers(theirs), "the child can serve");
+		holds(answers(port), "the parent serves meanwhile");
+		fflush(stdout);
+		_exit(failures);
+	}
+	int status;
+	waitpid(child, &status, 0);
+	holds(WIFEXITED(status) && WEXITSTATUS(status) == 0, "serving in the child");
+	holds(answers(port), "the parent still serves");
+	close(caller);
 }
 
 int main(void)
@@ -123,7 +242,7 @@ int main(void)
 		byteledger_breakdown_text(page_text, sizeof(page_text), 20);
 	int after = open("/dev/null", 0);
 	holds(before == after, "no descriptor stays open");
-	holds(byteledger_serve("127.0.0.1:1") < 0 || byteledger_serve("127.0.0.1:1") == -EBUSY,
-	      "one responder a process");
+	forks_while_another_thread_names(at);
+	serves_across_fork();
 	return failures != 0;
 }
