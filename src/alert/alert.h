@@ -39,7 +39,9 @@ int alert_parse(const char *text, struct alert_rule *rule, struct err *err);
 
 /** struct alert_facts - what the history does not hold. */
 struct alert_facts {
-	uint64_t time_ns;     /* CLOCK_REALTIME, of the last sample */
+	uint64_t time_ns; /* of the last sample, as in the history: may be set back */
+	uint64_t
+		at_ns; /* likewise on a clock that nobody sets, CLOCK_MONOTONIC: what `for` counts */
 	uint64_t limit_bytes; /* of the process's cgroup, or the machine; 0 = none is known */
 	double unaccounted;   /* per cent of RSS; negative = not known */
 	int skip_growth; /* 1: rate and eta stay as they are, for what they cost must be earned first */

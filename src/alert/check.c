@@ -17,13 +17,15 @@
 struct state {
 	struct alert_rule rule;
 	int raised;
-	uint64_t since_ns; /* 0 = does not hold */
+	int waits;         /* it holds, but not for long enough yet */
+	uint64_t since_ns; /* when that began, CLOCK_MONOTONIC */
 };
 
 struct alert_set {
 	struct state rules[ALERT_RULES_MAX];
 	size_t count;
-	uint64_t began_ns, last_ns, last_rss;
+	int began, checked;
+	uint64_t began_ns;                      /* as the clock says now */
 	uint64_t seen[HISTORY_LABELS_MAX / 64]; /* labels that were there when watching began */
 	uint64_t before[HISTORY_LABELS_MAX];    /* their RSS at the last check */
 };
@@ -90,7 +92,7 @@ static int selected_series(const struct look *l, const char *select, uint64_t fr
 		size_t n;
 		if (!selected(l, select, i))
 			continue;
-		int rc = history_series(l->history, i, from_ns, l->facts->time_ns, &one, &n);
+		int rc = history_recent(l->history, i, from_ns, l->facts->time_ns, &one, &n);
 		if (rc < 0) {
 			free(*points);
 			*points = NULL; /* the caller frees what it finds there */
@@ -153,7 +155,7 @@ static int value_new(const struct look *l, struct alert_event *event, double *va
 static double value_step(const struct look *l, const struct alert_rule *rule)
 {
 	uint64_t before = 0, now = selected_rss(l, rule->select);
-	if (!l->set->last_ns)
+	if (!l->set->checked)
 		return 0;
 	for (size_t i = 0; i < l->keys; i++)
 		before += selected(l, rule->select, i) ? l->set->before[i] : 0;
@@ -253,16 +255,17 @@ static int check_rule(struct look *l, struct state *s, struct alert_event *event
 		return 0;
 	}
 	if (!holds) {
-		s->since_ns = 0;
+		s->waits = 0;
 		return 0;
 	}
-	if (!s->since_ns)
-		s->since_ns = l->facts->time_ns;
+	if (!s->waits)
+		s->since_ns = l->facts->at_ns;
+	s->waits = 1;
 	/* a rate was measured over that time already */
-	if (s->rule.kind != ALERT_RATE && l->facts->time_ns - s->since_ns < s->rule.for_ns)
+	if (s->rule.kind != ALERT_RATE && l->facts->at_ns - s->since_ns < s->rule.for_ns)
 		return 0;
 	s->raised = 1;
-	s->since_ns = 0;
+	s->waits = 0;
 	return 1;
 }
 
@@ -289,9 +292,12 @@ int alert_check(struct alert_set *set, const struct history *history,
 	l.now = calloc(HISTORY_LABELS_MAX, sizeof(*l.now));
 	if (!l.now)
 		return -ENOMEM;
-	if (history_at(history, facts->time_ns, l.now, l.keys) < 0)
+	if (history_newest(history, l.now, l.keys) < 0)
 		l.keys = 0;
-	if (!set->began_ns) {
+	if (facts->time_ns < set->began_ns) /* the clock was set back */
+		set->began_ns = facts->time_ns;
+	if (!set->began) {
+		set->began = 1;
 		set->began_ns = facts->time_ns;
 		for (size_t i = 0; i < l.keys; i++)
 			set->seen[i / 64] |= (uint64_t)(l.now[i].rss_bytes != 0) << (i % 64);
@@ -304,7 +310,7 @@ int alert_check(struct alert_set *set, const struct history *history,
 	}
 	for (size_t i = 0; i < l.keys; i++)
 		set->before[i] = l.now[i].rss_bytes;
-	set->last_ns = facts->time_ns;
+	set->checked = 1;
 	free(l.now);
 	return rc < 0 ? rc : met;
 }

@@ -198,6 +198,7 @@ static int check_rules(struct watched *w, struct alert_event *events)
 	const struct breakdown *b = w->quick->breakdown;
 	double rss = (double)b->totals.rss_bytes;
 	struct alert_facts facts = { .time_ns = watch_time_ns(w->watch),
+				     .at_ns = watch_at_ns(w->watch),
 				     .limit_bytes = w->facts.limit_bytes,
 				     .unaccounted =
 					     rss > 0 && rss > (double)b->rss_bytes

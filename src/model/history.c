@@ -14,7 +14,6 @@
 #include "model/history_impl.h"
 
 #define FRAME_ALONE 1u
-#define BEHIND_MS 60000u /* a clock that goes back by less costs no more than that */
 
 static const struct {
 	uint64_t period_ms, span_ms;
@@ -176,30 +175,44 @@ static void chunk_free(struct history_chunk *chunk)
 	free(chunk);
 }
 
-/* A chunk goes when all of it is older than the tier's span. */
-static void forget_old(struct history *h, struct history_tier *tier, uint64_t span_ms)
+/*
+ * Age is told by time and by what came after: a clock that was set far ahead, or a watcher that was away for a week, does not
+ * make anything old. Twice the samples that the span has room for are more than any watcher adds in it.
+ */
+static int is_old(const struct history_tier *tier, unsigned t)
+{
+	uint64_t newer = tier->frames - tier->first->frames,
+		 enough = tiers[t].span_ms / tiers[t].period_ms;
+	return newer >= 2 * enough ||
+	       (newer >= enough && tier->first->last_ms + tiers[t].span_ms < tier->last_ms);
+}
+
+static void forget_old(struct history *h, struct history_tier *tier, unsigned t)
 {
 	while (tier->first && tier->first != tier->last &&
-	       (tier->first->last_ms + span_ms < tier->last_ms || tier->chunks > CHUNKS_MAX)) {
+	       (tier->chunks > CHUNKS_MAX || is_old(tier, t))) {
 		struct history_chunk *old = tier->first;
 		tier->first = old->next;
 		tier->chunks--;
+		tier->frames -= old->frames;
 		h->kept_bytes -= old->bytes.len;
 		chunk_free(old);
 	}
 }
 
-static int needs_chunk(const struct history_tier *tier)
+/* Within a chunk time does not go back. */
+static int needs_chunk(const struct history *h, const struct history_tier *tier)
 {
-	return !tier->last || tier->last->frames >= CHUNK_FRAMES;
+	return !tier->last || tier->last->frames >= CHUNK_FRAMES || tier->last->era != h->era;
 }
 
-static struct history_chunk *new_chunk(struct history_tier *tier, uint64_t time_ms)
+static struct history_chunk *new_chunk(struct history_tier *tier, uint64_t time_ms, unsigned era)
 {
 	struct history_chunk *chunk = calloc(1, sizeof(*chunk));
 	if (!chunk)
 		return NULL;
 	chunk->first_ms = time_ms;
+	chunk->era = era;
 	if (tier->last)
 		tier->last->next = chunk;
 	else
@@ -213,7 +226,7 @@ static int keep_frame(struct history *h, unsigned t, int alone, uint64_t time_ms
 		      size_t len)
 {
 	struct history_tier *tier = &h->tiers[t];
-	struct history_chunk *chunk = alone ? new_chunk(tier, time_ms) : tier->last;
+	struct history_chunk *chunk = alone ? new_chunk(tier, time_ms, h->era) : tier->last;
 	if (!chunk)
 		return -ENOMEM;
 	buf_put(&chunk->bytes, bytes, len);
@@ -221,8 +234,10 @@ static int keep_frame(struct history *h, unsigned t, int alone, uint64_t time_ms
 		return -ENOMEM;
 	h->kept_bytes += len;
 	chunk->frames++;
+	tier->frames++;
 	chunk->last_ms = tier->last_ms = time_ms;
-	forget_old(h, tier, tiers[t].span_ms);
+	h->latest_ms = time_ms > h->latest_ms ? time_ms : h->latest_ms;
+	forget_old(h, tier, t);
 	return 0;
 }
 
@@ -236,8 +251,7 @@ int history_take_frame(struct history *h, unsigned t, const char *bytes, size_t 
 	memcpy(d->now, tier->now, sizeof(d->now));
 	const uint8_t *begin = (const uint8_t *)bytes, *end = begin + len;
 	int alone = len && (begin[0] & FRAME_ALONE), rc = -EBADMSG;
-	if ((alone || !needs_chunk(tier)) && decode(d, begin, end) == end &&
-	    d->time_ms >= tier->last_ms) {
+	if ((alone || !needs_chunk(h, tier)) && decode(d, begin, end) == end) {
 		rc = keep_frame(h, t, alone, d->time_ms, bytes, len);
 		memcpy(tier->now, d->now, sizeof(tier->now));
 	}
@@ -255,20 +269,8 @@ int history_add(struct history *h, uint64_t time_ns, const struct history_row *r
 	CLEANUP(buf_fini) struct buf frame = { 0 };
 	int rc = 0, file_rc = 0;
 	pthread_mutex_lock(&h->lock);
-	/* what was kept before is not given up for a clock that may be wrong; but it is said */
-	if (time_ms + BEHIND_MS < h->tiers[0].last_ms) {
-		uint64_t behind_s = (h->tiers[0].last_ms - time_ms) / 1000;
-		int said = h->behind;
-		h->behind = 1;
-		pthread_mutex_unlock(&h->lock);
-		free(now);
-		return said ? 0
-			    : err_set(err, -ESTALE,
-				      "cannot keep samples: the clock is %llu s behind the last "
-				      "one kept",
-				      (unsigned long long)behind_s);
-	}
-	h->behind = 0;
+	if (h->tiers[0].last && time_ms < h->tiers[0].last_ms)
+		h->era++; /* the clock was set back: each tier goes on in a chunk of its own */
 	for (size_t i = 0; i < count; i++) {
 		int key = i ? key_of(h, rows[i].class, rows[i].label) : 0;
 		if (key < 0)
@@ -281,10 +283,11 @@ int history_add(struct history *h, uint64_t time_ns, const struct history_row *r
 	for (unsigned t = 0; t < HISTORY_TIERS && !rc; t++) {
 		struct history_tier *tier = &h->tiers[t];
 		/* half a period early is near enough: the watcher's own timer is not exact */
-		if (tier->last && time_ms < tier->last_ms + tiers[t].period_ms / 2 +
-						    (t ? tiers[t].period_ms / 2 : 0))
+		int alone = needs_chunk(h, tier);
+		if (tier->last && tier->last->era == h->era &&
+		    time_ms < tier->last_ms + tiers[t].period_ms / 2 +
+				      (t ? tiers[t].period_ms / 2 : 0))
 			continue;
-		int alone = needs_chunk(tier);
 		buf_clear(&frame);
 		encode(&frame, alone, time_ms, tier->last_ms, tier->now, now, h->key_count);
 		if (buf_failed(&frame)) {
@@ -380,10 +383,12 @@ int history_find(const struct history *h, const char *class, const char *label)
 }
 
 struct series {
+	const struct history *history;
 	size_t key, count, cap;
 	uint64_t from_ms, to_ms;
+	unsigned tier;
 	struct history_point *points;
-	int failed;
+	int failed, unsorted;
 };
 
 static struct history_point point_of(uint64_t time_ms, const struct history_values *values)
@@ -395,6 +400,18 @@ static struct history_point point_of(uint64_t time_ms, const struct history_valu
 				       .count = values->v[3] };
 }
 
+/* What a finer tier still has of that moment goes first. */
+static int kept_finer(const struct history *h, unsigned tier, uint64_t time_ms)
+{
+	for (unsigned finer = 0; finer < tier; finer++) {
+		for (const struct history_chunk *c = h->tiers[finer].first; c; c = c->next) {
+			if (c->first_ms <= time_ms && time_ms <= c->last_ms)
+				return 1;
+		}
+	}
+	return 0;
+}
+
 static int add_point(void *ctx, uint64_t time_ms, const struct history_values *values)
 {
 	struct series *s = ctx;
@@ -402,6 +419,8 @@ static int add_point(void *ctx, uint64_t time_ms, const struct history_values *v
 		return 0;
 	if (time_ms > s->to_ms)
 		return 1;
+	if (kept_finer(s->history, s->tier, time_ms))
+		return 0;
 	if (s->count == s->cap) {
 		size_t cap = s->cap ? s->cap * 2 : 256;
 		struct history_point *points = realloc(s->points, cap * sizeof(*points));
@@ -412,28 +431,45 @@ static int add_point(void *ctx, uint64_t time_ms, const struct history_values *v
 		s->points = points;
 		s->cap = cap;
 	}
-	s->points[s->count++] = point_of(time_ms, &values[s->key]);
+	struct history_point point = point_of(time_ms, &values[s->key]);
+	s->unsorted |= s->count && point.time_ns <= s->points[s->count - 1].time_ns;
+	s->points[s->count++] = point;
 	return 0;
 }
 
-/* Coarse tiers up to where the finer one begins. */
-int history_series(const struct history *h, size_t key, uint64_t from_ns, uint64_t to_ns,
-		   struct history_point **points, size_t *count)
+static int by_time(const void *a, const void *b)
+{
+	uint64_t x = ((const struct history_point *)a)->time_ns,
+		 y = ((const struct history_point *)b)->time_ns;
+	return x < y ? -1 : x > y;
+}
+
+/* A clock that was set back lived through some moments twice: they stand in order of time, one point each. */
+static void sort_points(struct series *s)
+{
+	size_t kept = 0;
+	qsort(s->points, s->count, sizeof(*s->points), by_time);
+	for (size_t i = 0; i < s->count; i++) {
+		if (!kept || s->points[i].time_ns != s->points[kept - 1].time_ns)
+			s->points[kept++] = s->points[i];
+	}
+	s->count = kept;
+}
+
+/* Of what was added in @era or later. */
+static int read_series(const struct history *h, size_t key, uint64_t from_ns, uint64_t to_ns,
+		       int this_era, struct history_point **points, size_t *count)
 {
 	pthread_mutex_t *lock = (pthread_mutex_t *)&h->lock;
-	struct series s = { .key = key };
+	struct series s = {
+		.history = h, .key = key, .from_ms = from_ns / 1000000, .to_ms = to_ns / 1000000
+	};
 	pthread_mutex_lock(lock);
-	s.from_ms = from_ns / 1000000;
-	for (unsigned t = HISTORY_TIERS; t-- > 0 && key < HISTORY_LABELS_MAX && !s.failed;) {
-		const struct history_tier *tier = &h->tiers[t];
-		s.to_ms = to_ns / 1000000;
-		for (unsigned finer = 0; finer < t; finer++) {
-			const struct history_chunk *first = h->tiers[finer].first;
-			if (first && first->first_ms && first->first_ms - 1 < s.to_ms)
-				s.to_ms = first->first_ms - 1;
-		}
-		for (const struct history_chunk *c = tier->first; c && !s.failed; c = c->next) {
-			if (c->last_ms < s.from_ms || c->first_ms > s.to_ms)
+	for (s.tier = HISTORY_TIERS; s.tier-- > 0 && key < HISTORY_LABELS_MAX && !s.failed;) {
+		const struct history_chunk *c = h->tiers[s.tier].first;
+		for (; c && !s.failed; c = c->next) {
+			if (c->last_ms < s.from_ms || c->first_ms > s.to_ms ||
+			    (this_era && c->era != h->era))
 				continue;
 			history_decode(c->bytes.data, c->bytes.len, add_point, &s);
 		}
@@ -445,13 +481,27 @@ int history_series(const struct history *h, size_t key, uint64_t from_ns, uint64
 		free(s.points);
 		return -ENOMEM;
 	}
+	if (s.unsorted)
+		sort_points(&s);
 	*points = s.points;
 	*count = s.count;
 	return 0;
 }
 
+int history_series(const struct history *h, size_t key, uint64_t from_ns, uint64_t to_ns,
+		   struct history_point **points, size_t *count)
+{
+	return read_series(h, key, from_ns, to_ns, 0, points, count);
+}
+
+int history_recent(const struct history *h, size_t key, uint64_t from_ns, uint64_t to_ns,
+		   struct history_point **points, size_t *count)
+{
+	return read_series(h, key, from_ns, to_ns, 1, points, count);
+}
+
 struct moment {
-	uint64_t time_ms;
+	uint64_t time_ms, found_ms;
 	struct history_point *points;
 	size_t keys;
 	int found;
@@ -462,10 +512,45 @@ static int keep_moment(void *ctx, uint64_t time_ms, const struct history_values 
 	struct moment *m = ctx;
 	if (time_ms > m->time_ms)
 		return 1;
+	if (m->found && time_ms <= m->found_ms)
+		return 0;
 	for (size_t i = 0; i < m->keys; i++)
 		m->points[i] = point_of(time_ms, &values[i]);
 	m->found = 1;
+	m->found_ms = time_ms;
 	return 0;
+}
+
+/* The chunk of @tier with the latest sample that is not later than @time_ms; the last one of several. */
+static const struct history_chunk *chunk_at(const struct history_tier *tier, uint64_t time_ms)
+{
+	const struct history_chunk *best = NULL;
+	uint64_t best_ms = 0;
+	for (const struct history_chunk *c = tier->first; c; c = c->next) {
+		uint64_t ms = c->last_ms < time_ms ? c->last_ms : time_ms;
+		if (c->first_ms <= time_ms && ms >= best_ms) {
+			best = c;
+			best_ms = ms;
+		}
+	}
+	return best;
+}
+
+static int newest(const struct history *h, struct history_point *points, size_t keys)
+{
+	const struct history_tier *tier = &h->tiers[0];
+	for (size_t i = 0; i < keys && i < HISTORY_LABELS_MAX && tier->last; i++)
+		points[i] = point_of(tier->last_ms, &tier->now[i]);
+	return tier->last ? 0 : -ENOENT;
+}
+
+int history_newest(const struct history *h, struct history_point *points, size_t keys)
+{
+	pthread_mutex_t *lock = (pthread_mutex_t *)&h->lock;
+	pthread_mutex_lock(lock);
+	int rc = newest(h, points, keys);
+	pthread_mutex_unlock(lock);
+	return rc;
 }
 
 int history_at(const struct history *h, uint64_t time_ns, struct history_point *points, size_t keys)
@@ -475,17 +560,15 @@ int history_at(const struct history *h, uint64_t time_ns, struct history_point *
 			    .points = points,
 			    .keys = keys < HISTORY_LABELS_MAX ? keys : HISTORY_LABELS_MAX };
 	pthread_mutex_lock(lock);
-	for (unsigned t = 0; t < HISTORY_TIERS && !m.found; t++) {
-		const struct history_chunk *best = NULL;
-		for (const struct history_chunk *c = h->tiers[t].first; c; c = c->next) {
-			if (c->first_ms <= m.time_ms)
-				best = c;
-		}
-		if (best)
-			history_decode(best->bytes.data, best->bytes.len, keep_moment, &m);
+	int last = h->tiers[0].last_ms == h->latest_ms && m.time_ms >= h->latest_ms &&
+		   newest(h, points, keys) == 0;
+	for (unsigned t = 0; t < HISTORY_TIERS && !last; t++) {
+		const struct history_chunk *c = chunk_at(&h->tiers[t], m.time_ms);
+		if (c)
+			history_decode(c->bytes.data, c->bytes.len, keep_moment, &m);
 	}
 	pthread_mutex_unlock(lock);
-	return m.found ? 0 : -ENOENT;
+	return last || m.found ? 0 : -ENOENT;
 }
 
 uint64_t history_damaged(const struct history *h)

@@ -63,9 +63,9 @@ void history_close(struct history *history);
 int history_start(struct history *history, const struct history_run *run, struct err *err);
 /**
  * history_add() - one sample of everything: labels that are not in @rows are 0 now. @rows[0] is the process as a whole (its
- * class and label are ignored). Times must not go back: an older one is left out, which is said once (-ESTALE) where
- * it is older by more than a minute. A failed write keeps the sample in memory
- * and returns the error once; later ones are tried again.
+ * class and label are ignored). @time_ns is what the clock says: one that was wrong is not corrected afterwards. Where it is
+ * earlier than that of the sample before, the clock was set back; nothing is refused or dropped for it. A failed write keeps
+ * the sample in memory and returns the error once; later ones are tried again.
  */
 int history_add(struct history *history, uint64_t time_ns, const struct history_row *rows,
 		size_t count, struct err *err);
@@ -76,16 +76,24 @@ struct history_key history_key(const struct history *history, size_t key);
 /** history_find() - the key of a class and label; -ENOENT. */
 int history_find(const struct history *history, const char *class, const char *label);
 /**
- * history_series() - the points of @key in [@from_ns, @to_ns], by time, the finest that is kept of each stretch; malloc'd.
+ * history_series() - the points of @key in [@from_ns, @to_ns], by time, the finest that is kept of each moment; malloc'd.
  * O(samples kept). -ENOMEM.
  */
 int history_series(const struct history *history, size_t key, uint64_t from_ns, uint64_t to_ns,
+		   struct history_point **points, size_t *count);
+/**
+ * history_recent() - the same of what was added since the clock was last set back: points whose times are as far apart as
+ * they were taken.
+ */
+int history_recent(const struct history *history, size_t key, uint64_t from_ns, uint64_t to_ns,
 		   struct history_point **points, size_t *count);
 /** history_runs() - who was watched when, by time; malloc'd. */
 int history_runs(const struct history *history, struct history_run **runs, size_t *count);
 /** history_at() - the values of every key at the last sample not later than @time_ns; @points has history_keys() places. */
 int history_at(const struct history *history, uint64_t time_ns, struct history_point *points,
 	       size_t keys);
+/** history_newest() - likewise of the sample added last, whatever its time; -ENOENT where there is none. */
+int history_newest(const struct history *history, struct history_point *points, size_t keys);
 /** history_damaged() - bytes at the file's end that could not be read; 0 = sound. */
 uint64_t history_damaged(const struct history *history);
 

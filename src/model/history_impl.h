@@ -12,7 +12,8 @@
 
 #define CHUNK_FRAMES 64 /* then a frame that stands alone */
 #define RUNS_MAX 1024   /* older ones are forgotten */
-#define CHUNKS_MAX 128  /* a tier: twice what its span needs; a hostile file cannot ask for more */
+#define CHUNKS_MAX \
+	128 /* a tier: more than twice its span needs; a hostile file cannot ask for more */
 #define VALUES 4
 
 enum record_kind { RECORD_LABEL = 1, RECORD_RUN = 2, RECORD_FRAME = 3 };
@@ -25,14 +26,14 @@ struct history_values {
 struct history_chunk {
 	struct history_chunk *next;
 	uint64_t first_ms, last_ms;
-	unsigned frames;
+	unsigned frames, era;
 	struct buf bytes;
 };
 
 struct history_tier {
 	struct history_chunk *first, *last;
 	unsigned chunks;
-	uint64_t last_ms;
+	uint64_t frames, last_ms;
 	struct history_values now[HISTORY_LABELS_MAX]; /* as of the last frame */
 };
 
@@ -44,13 +45,16 @@ struct history {
 	struct history_tier tiers[HISTORY_TIERS];
 	struct history_run *runs;
 	size_t run_count, run_cap;
+	unsigned era; /* how often the clock was set back while this one wrote */
+	uint64_t
+		latest_ms; /* of all samples ever; later than the last one where the clock was set back */
 
 	int fd, writable;
 	char *path;
 	uint64_t file_bytes, damaged_bytes;
 	uint64_t kept_bytes; /* what a new file would take: decides when to write one */
 	size_t keys_written;
-	int failing, behind;
+	int failing;
 };
 
 /** history_decode() - feed @fn the time and values of each frame of @chunk; nonzero ends it. -EBADMSG for damaged bytes. */

@@ -91,7 +91,8 @@ static int read_mappings(struct watch *w, struct err *err)
 
 uint64_t watch_time_next(uint64_t last_ns, uint64_t elapsed_ns, uint64_t clock_ns)
 {
-	return clock_ns > last_ns ? clock_ns : last_ns + elapsed_ns;
+	return clock_ns > last_ns || last_ns - clock_ns > WATCH_BACK_NS ? clock_ns
+									: last_ns + elapsed_ns / 2;
 }
 
 int watch_look(struct watch *w, struct err *err)
@@ -138,6 +139,11 @@ const struct proc_totals *watch_totals(const struct watch *w)
 uint64_t watch_time_ns(const struct watch *w)
 {
 	return w->time_ns;
+}
+
+uint64_t watch_at_ns(const struct watch *w)
+{
+	return w->time_at_ns;
 }
 
 const struct target *watch_target(const struct watch *w)

@@ -20,6 +20,7 @@
 	(WATCH_BUDGET / 2)            /* of that, at most, for alert rules that judge growth */
 #define WATCH_PERIOD_NS 1000000000ull /* between looks */
 #define WATCH_LABELS_MAX 256
+#define WATCH_BACK_NS 5000000000ull /* a clock that goes back by more was set, by less adjusted */
 
 struct watch_opt {
 	uint64_t period_ns;     /* 0 = WATCH_PERIOD_NS */
@@ -52,11 +53,12 @@ const struct breakdown *watch_breakdown(const struct watch *watch);
 /** watch_take() - the same, now the caller's (breakdown_free()). */
 struct breakdown *watch_take(struct watch *watch);
 /**
- * watch_totals() - the sums of the last look; watch_time_ns() when that was: CLOCK_REALTIME, but it never goes back while
- * one process is watched. A clock that was set back would leave history and alerts without a sample until it caught up.
+ * watch_totals() - the sums of the last look; watch_time_ns() when that was: CLOCK_REALTIME, but where that went back by a
+ * little, time goes at half its speed until the clock has caught up; watch_at_ns() the same on CLOCK_MONOTONIC.
  */
 const struct proc_totals *watch_totals(const struct watch *watch);
 uint64_t watch_time_ns(const struct watch *watch);
+uint64_t watch_at_ns(const struct watch *watch);
 /** watch_time_next() - the time of a look @elapsed_ns behind the one of @last_ns, where the clock says @clock_ns. */
 uint64_t watch_time_next(uint64_t last_ns, uint64_t elapsed_ns, uint64_t clock_ns);
 const struct target *watch_target(const struct watch *watch);

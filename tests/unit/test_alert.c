@@ -224,6 +224,7 @@ struct watch {
 	struct alert_set *set;
 	struct alert_facts facts;
 	struct alert_event events[ALERT_RULES_MAX];
+	uint64_t clock_off_ns; /* how wrong the clock is */
 };
 
 static void watch_init(struct watch *w, const char *text)
@@ -250,7 +251,8 @@ static int second(struct watch *w, uint64_t s, double rss, double named)
 					 1 },
 				       { "named", "cache", (uint64_t)named, 0, 0, 1 } };
 	struct err err = { 0 };
-	w->facts.time_ns = START + s * SECOND;
+	w->facts.time_ns = START + s * SECOND + w->clock_off_ns;
+	w->facts.at_ns = s * SECOND;
 	assert_int_equal(history_add(w->history, w->facts.time_ns, rows, named > 0 ? 3 : 2, &err),
 			 0);
 	int met = alert_check(w->set, w->history, &w->facts, w->events);
@@ -370,6 +372,40 @@ static void growth_that_may_not_be_judged_yet_leaves_its_rules_as_they_are(void 
 	watch_fini(&w);
 }
 
+/* A watch of @before seconds with a clock that is wrong by @off_ns, then of @after with the right one. */
+static int with_wrong_clock(const char *text, double (*bytes)(uint64_t), uint64_t off_ns,
+			    uint64_t before, uint64_t after)
+{
+	struct watch w;
+	int met = 0;
+	watch_init(&w, text);
+	w.clock_off_ns = off_ns;
+	for (uint64_t s = 0; s < before; s++)
+		met += second(&w, s, bytes(s), 0);
+	w.clock_off_ns = 0;
+	for (uint64_t s = before; s < before + after; s++)
+		met += second(&w, s, bytes(s), 0);
+	watch_fini(&w);
+	return met;
+}
+
+static void a_clock_that_was_wrong_makes_rules_neither_blind_nor_hasty(void **state)
+{
+	(void)state;
+	const uint64_t day = 86400 * SECOND;
+	/* ahead by a year, by a quarter of an hour (which comes to pass again), behind by a day */
+	const uint64_t offs[] = { 365 * day, 900 * SECOND, 200 * SECOND, -day };
+	for (size_t i = 0; i < sizeof(offs) / sizeof(*offs); i++) {
+		assert_int_equal(with_wrong_clock("rate>1M/min for 2m", leak, offs[i], 60, 300), 1);
+		assert_int_equal(with_wrong_clock("rate>1M/min for 2m", flat, offs[i], 60, 900), 0);
+		/* from few points at first: it may come and go */
+		assert_true(with_wrong_clock("eta<10m of 130M", leak, offs[i], 3, 60) >= 1);
+		assert_int_equal(with_wrong_clock("rss>90M for 1m", flat, offs[i], 30, 20), 0);
+		assert_int_equal(with_wrong_clock("rss>90M for 1m", flat, offs[i], 30, 40), 1);
+		assert_int_equal(with_wrong_clock("step>50M", flat, offs[i], 30, 40), 0);
+	}
+}
+
 static void new_labels_steps_and_gaps_alert(void **state)
 {
 	(void)state;
@@ -436,6 +472,7 @@ int main(void)
 		cmocka_unit_test(a_leak_alerts_and_a_sawtooth_does_not),
 		cmocka_unit_test(an_eta_needs_growth_and_a_limit),
 		cmocka_unit_test(growth_that_may_not_be_judged_yet_leaves_its_rules_as_they_are),
+		cmocka_unit_test(a_clock_that_was_wrong_makes_rules_neither_blind_nor_hasty),
 		cmocka_unit_test(new_labels_steps_and_gaps_alert),
 		cmocka_unit_test(a_command_whose_end_cannot_be_learnt_has_not_failed),
 	};

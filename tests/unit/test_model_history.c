@@ -323,21 +323,90 @@ static void more_labels_than_fit_are_added_up(void **state)
 	history_close(h);
 }
 
-static void samples_behind_the_last_one_kept_are_left_out_and_that_is_said(void **state)
+/* Second @s of a clock that is wrong by @off seconds. */
+static void add_wrong_second(struct history *h, uint64_t s, uint64_t off)
+{
+	struct history_row row = { "", "", (s + 100) * KIB, (s + 200) * KIB, 0, 10 };
+	struct err err = { 0 };
+	if (history_add(h, START + (s + off) * SECOND, &row, 1, &err) < 0)
+		fail_msg("%s", err.msg);
+}
+
+static void a_clock_that_ran_ahead_and_was_set_back_costs_no_sample(void **state)
 {
 	(void)state;
+	const uint64_t year = 365 * 86400;
+	struct history_point *p, now;
+	struct history *h = open_history(path);
+	for (uint64_t s = 0; s < 300; s++)
+		add_wrong_second(h, s, 0);
+	for (uint64_t s = 300; s < 400; s++)
+		add_wrong_second(h, s, year);
+	for (uint64_t s = 400; s < 500; s++)
+		add_wrong_second(h, s, 0);
+	/* as written, and as read back */
+	for (int run = 0; run < 2; run++) {
+		assert_int_equal(series(h, 0, 0, 1000, &p), 400);
+		for (size_t i = 0; i < 400; i++) {
+			check_second(&p[i]);
+			assert_true(!i || p[i].time_ns > p[i - 1].time_ns);
+		}
+		free(p);
+		assert_int_equal(series(h, 0, 0, 2 * year, &p), 500);
+		assert_int_equal(p[400].time_ns, START + (300 + year) * SECOND);
+		free(p);
+		assert_int_equal(history_at(h, START + 450 * SECOND, &now, 1), 0);
+		assert_int_equal(now.rss_bytes, 550 * KIB);
+		assert_int_equal(history_at(h, START + 350 * SECOND, &now, 1), 0);
+		assert_int_equal(now.rss_bytes, 399 * KIB);
+		assert_int_equal(history_newest(h, &now, 1), 0);
+		assert_int_equal(now.rss_bytes, 599 * KIB);
+		assert_int_equal(history_damaged(h), 0);
+		history_close(h);
+		h = open_history(path);
+	}
+	/* rules see what was taken since, also where the clock passes the same moments again */
+	add_wrong_second(h, 500, 100);
+	add_wrong_second(h, 550, 0);
+	size_t count;
+	assert_int_equal(history_recent(h, 0, 0, UINT64_MAX, &p, &count), 0);
+	assert_int_equal(count, 1);
+	check_second(p);
+	free(p);
+	/* after the file was written anew, too */
+	assert_int_equal(until_renewed(h, 4000), 1);
+	history_close(h);
+	h = open_history(path);
+	assert_int_equal(history_damaged(h), 0);
+	assert_int_equal(history_at(h, START + (399 + year) * SECOND, &now, 1), 0);
+	assert_in_range(now.rss_bytes, 490 * KIB, 499 * KIB); /* one in ten seconds by now */
+	history_close(h);
+	unlink(path);
+}
+
+static void time_alone_makes_nothing_old(void **state)
+{
+	(void)state;
+	const uint64_t week = 7 * 86400, end = 3 * week + 7200;
+	struct history_point *p;
 	struct history *h = open_history(NULL);
-	struct history_row row = { "", "", 999 * KIB, 0, 0, 0 };
-	struct err err = { 0 };
-	struct history_point now;
-	assert_int_equal(history_add(h, START + 7200 * SECOND, &row, 1, &err), 0);
-	assert_int_equal(history_add(h, START + 7190 * SECOND, &row, 1, &err), 0);
-	assert_int_equal(history_add(h, START, &row, 1, &err), -ESTALE);
-	assert_non_null(strstr(err.msg, "the clock is 7200 s behind"));
-	assert_int_equal(history_add(h, START + SECOND, &row, 1, &err), 0); /* once */
-	assert_int_equal(history_at(h, START + SECOND, &now, 1), -ENOENT);
-	assert_int_equal(history_add(h, START + 7201 * SECOND, &row, 1, &err), 0);
-	assert_int_equal(history_add(h, START, &row, 1, &err), -ESTALE);
+	for (uint64_t s = 0; s < 7200; s++)
+		add_wrong_second(h, s, 0);
+	/* nobody watched for weeks, or the clock was set ahead: the hours before are still there */
+	for (uint64_t s = 3 * week; s < 3 * week + 300; s++)
+		add_wrong_second(h, s, 0);
+	size_t n = series(h, 0, 0, 7200, &p);
+	assert_true(n >= 660 && p[0].time_ns <= START + 120 * SECOND);
+	free(p);
+	/* and they go for what comes after */
+	for (uint64_t s = 3 * week + 300; s < end; s++)
+		add_wrong_second(h, s, 0);
+	size_t later = series(h, 0, 0, 7200, &p);
+	free(p);
+	assert_true(later < n);
+	n = series(h, 0, end - 600, end, &p);
+	assert_in_range(n, 599, 600);
+	free(p);
 	history_close(h);
 }
 
@@ -437,7 +506,8 @@ int main(void)
 		cmocka_unit_test(what_a_killed_watcher_left_does_not_keep_the_next_from_renewing),
 		cmocka_unit_test(a_lock_on_a_file_that_was_replaced_is_no_lock),
 		cmocka_unit_test(more_labels_than_fit_are_added_up),
-		cmocka_unit_test(samples_behind_the_last_one_kept_are_left_out_and_that_is_said),
+		cmocka_unit_test(a_clock_that_ran_ahead_and_was_set_back_costs_no_sample),
+		cmocka_unit_test(time_alone_makes_nothing_old),
 		cmocka_unit_test(a_cut_or_flipped_file_yields_what_stands_before),
 		cmocka_unit_test(what_is_no_history_is_left_alone),
 	};
