@@ -43,7 +43,8 @@ struct proc_symbols {
  * allocators_read() - find the allocators of @target, fill @breakdown's allocators (which replaces those of an earlier call)
  * and relabel the mappings that they turn out to own; sums are computed anew. @breakdown must keep every mapping. The target
  * runs on; resident heap memory is copied once (some 3 GB/s), memory is bounded. @symbols may be NULL. An allocator that
- * cannot be read is left out, or said with consistency 0: only a lack of memory is an error.
+ * cannot be read is left out, or said with consistency 0: only a lack of memory is an error. So is one whose tables ask for
+ * more work than its memory warrants, or of which less than half agrees with itself: hostile, or another version.
  */
 int allocators_read(struct breakdown *breakdown, const struct target *target,
 		    const struct proc_symbols *symbols, struct err *err);
@@ -52,8 +53,17 @@ int allocators_read(struct breakdown *breakdown, const struct target *target,
 struct memory;
 /** allocators_add() - one more reading of @breakdown, zeroed; NULL without memory. */
 struct allocator_reading *allocators_add(struct breakdown *breakdown);
-/** allocators_unread() - @allocator is in use here, but cannot be read: @why. 0 or -ENOMEM. */
+/** allocators_unread() - @allocator is in use here, but cannot be read: @why, for people. 0 or -ENOMEM. */
 int allocators_unread(struct breakdown *breakdown, const char *allocator, const char *why);
+/**
+ * allocators_judge() - whether what was read of @allocator is worth telling. 1: it is; 0: not, a row without figures says
+ * why (its mappings must keep their names, too); -ENOMEM. @consistency: per cent.
+ */
+int allocators_judge(struct breakdown *breakdown, const struct memory *memory,
+		     const char *allocator, double consistency);
+/** allocators_claim() - name the mappings whose @claims entry n is not 0 @labels[n - 1]. 0 or -ENOMEM. */
+int allocators_claim(struct breakdown *breakdown, const uint8_t *claims, unsigned class,
+		     const char *const *labels, const char *owner);
 /** The readers: 0 (whether there is something to read or not), or -ENOMEM. */
 int allocators_glibc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int allocators_cpython(struct breakdown *breakdown, const struct memory *memory, struct err *err);

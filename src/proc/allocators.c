@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "proc/allocator.h"
 #include "proc/breakdown.h"
 #include "proc/memory.h"
@@ -21,17 +22,65 @@ struct allocator_reading *allocators_add(struct breakdown *b)
 	return a;
 }
 
+#define CONSISTENCY_MIN 50.0 /* per cent: below it is chance, or malice */
+/* What reading one process may cost (struct memory_work): sound heaps of 16 to 256 MiB took a tenth of it. */
+#define WORK_LEAST (64ull << 20)
+#define WORK_RESIDENT 8u           /* times what private memory is resident or swapped out */
+#define WORK_MAPPING (16ull << 10) /* each */
+
 int allocators_unread(struct breakdown *b, const char *allocator, const char *why)
 {
 	struct allocator_reading *a = allocators_add(b);
 	if (!a)
 		return -ENOMEM;
 	snprintf(a->allocator, sizeof(a->allocator), "%s", allocator);
-	snprintf(a->how, sizeof(a->how), "identified only, because %s", why);
+	snprintf(a->how, sizeof(a->how), "%s", why);
 	a->live_bytes = a->free_page_bytes = a->hole_bytes = a->cache_bytes = a->metadata_bytes =
 		a->reserved_bytes = a->resident_bytes = a->live_count = UINT64_MAX;
 	return 0;
 }
+
+int allocators_judge(struct breakdown *b, const struct memory *memory, const char *allocator,
+		     double consistency)
+{
+	char why[96];
+	if (memory_is_spent(memory))
+		snprintf(why, sizeof(why),
+			 "given up: what looks like its tables asks for more work than its memory "
+			 "warrants");
+	else if (!(consistency >= CONSISTENCY_MIN))
+		snprintf(why, sizeof(why),
+			 "not told: only %.0f %% of what was read agrees with itself", consistency);
+	else
+		return 1;
+	return allocators_unread(b, allocator, why);
+}
+
+int allocators_claim(struct breakdown *b, const uint8_t *claims, unsigned class,
+		     const char *const *labels, const char *owner)
+{
+	int rc = 0;
+	for (size_t i = 0; i < b->region_count && rc == 0; i++)
+		if (claims[i])
+			rc = breakdown_relabel(b, i, class, labels[claims[i] - 1], owner,
+					       HOW_ALLOCATOR);
+	return rc;
+}
+
+static uint64_t work_of(const struct breakdown *b)
+{
+	uint64_t work = WORK_LEAST + b->region_count * WORK_MAPPING;
+	for (size_t i = 0; i < b->region_count; i++)
+		if (!(b->regions[i].perms & REGION_SHARED))
+			work += (b->regions[i].rss_bytes + b->regions[i].swap_bytes) *
+				WORK_RESIDENT;
+	return work;
+}
+
+static int (*const readers[])(struct breakdown *, const struct memory *, struct err *) = {
+	allocators_glibc,    allocators_cpython,  allocators_hotspot, allocators_jemalloc,
+	allocators_mimalloc, allocators_tcmalloc, allocators_go
+};
 
 int allocators_read(struct breakdown *b, const struct target *target,
 		    const struct proc_symbols *symbols, struct err *err)
@@ -46,19 +95,15 @@ int allocators_read(struct breakdown *b, const struct target *target,
 	struct memory_process process = { .target = target, .pages = known ? &pages : NULL };
 	struct memory memory;
 	memory_of_process(&memory, &process);
-	int rc = allocators_glibc(b, &memory, err);
-	if (rc == 0)
-		rc = allocators_cpython(b, &memory, err);
-	if (rc == 0)
-		rc = allocators_hotspot(b, &memory, err);
-	if (rc == 0)
-		rc = allocators_jemalloc(b, &memory, err);
-	if (rc == 0)
-		rc = allocators_mimalloc(b, &memory, err);
-	if (rc == 0)
-		rc = allocators_tcmalloc(b, &memory, err);
-	if (rc == 0)
-		rc = allocators_go(b, &memory, err);
+	uint64_t left = work_of(b);
+	int rc = 0;
+	for (size_t i = 0; i < ARRAY_LEN(readers) && rc == 0; i++) {
+		/* half of what is left at most: one that leads in circles must not hide the others */
+		struct memory_work work = { .left = left / 2 };
+		memory.work = &work;
+		rc = readers[i](b, &memory, err);
+		left = left - left / 2 + work.left;
+	}
 	if (known)
 		pages_close(&pages);
 	if (rc < 0)

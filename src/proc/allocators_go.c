@@ -12,6 +12,8 @@
 #include "proc/scan.h"
 
 #define PAGE_BYTES 8192u
+#define ARENA_BYTES \
+	(64ull << 20) /* of address space, which the runtime reserves for itself alone */
 #define SPANS_MAX (1u << 24)
 #define SPANS_CAP_MIN 8192u /* the list is never smaller */
 #define SPAN_BYTES 128u     /* as much of a span as is looked at */
@@ -36,7 +38,8 @@ static const struct layout layouts[] = {
 
 struct span {
 	uint64_t start, end, taken; /* taken: bytes of objects */
-	uint64_t count;
+	uint64_t resident, mapped;  /* of it, in mappings that the heap may lie in */
+	uint32_t count;
 	unsigned state;
 };
 
@@ -46,8 +49,8 @@ struct go {
 	const struct layout *layout;
 	struct memory_pages pages;
 	struct span *spans;
-	size_t count, listed;   /* spans that hold memory; all that the list names */
-	uint64_t list, list_at; /* the spans, and where that is noted */
+	size_t count, room, listed; /* spans that hold memory; all that the list names */
+	uint64_t list, list_at;     /* the spans, and where that is noted */
 	char version[24];
 	unsigned bad;
 	double consistency; /* per cent */
@@ -91,7 +94,7 @@ static int parse(const struct layout *l, const char *bytes, struct span *span)
 	    __builtin_mul_overflow(elements, size, &room) || room > bytes_all ||
 	    (class ? room < bytes_all / 2 || size > 32768 || size & 7 : elements != 1))
 		return -1;
-	span->count = count;
+	span->count = (uint32_t)count;
 	span->taken = count * size;
 	return 1;
 }
@@ -132,7 +135,9 @@ static int look_for_list(void *ctx, const struct scan_block *block)
 		if (len > cap || cap < SPANS_CAP_MIN || cap > SPANS_MAX || len < PROOF_SPANS)
 			continue;
 		const struct region *r = scan_heap_at(go->b, list, go->memory->page_bytes);
-		if (!r || r->end - list < cap * 8)
+		/* every entry was written: so many pages are there, or swapped out */
+		if (!r || r->end - list < cap * 8 ||
+		    memory_resident(&go->pages, list, list + len * 8) + r->swap_bytes < len * 8)
 			continue;
 		unsigned best = 0;
 		for (size_t k = 0; k < LAYOUTS; k++) {
@@ -173,20 +178,35 @@ static int look_for_version(void *ctx, const struct scan_block *block)
 
 /* ---- reading all of them --------------------------------------------------------------------------------------------- */
 
+/* The list may name many times what there is: memory for those that hold something, as they come. */
+static int add_span(struct go *go, const struct span *span)
+{
+	if (go->count == go->room) {
+		size_t room = go->room ? go->room * 2 : 1024;
+		struct span *grown = realloc(go->spans, room * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		go->spans = grown;
+		go->room = room;
+	}
+	go->spans[go->count++] = *span;
+	return 0;
+}
+
 static int add_batch(struct go *go, const uint64_t *at, unsigned count)
 {
 	char bytes[AT_ONCE][SPAN_BYTES];
 	struct target_piece pieces[AT_ONCE] = { 0 };
 	for (unsigned i = 0; i < count; i++)
 		pieces[i] = (struct target_piece){ at[i], bytes[i], SPAN_BYTES };
-	ssize_t got = go->memory->read(go->memory->ctx, pieces, count);
+	ssize_t got = memory_read_pieces(go->memory, pieces, count);
 	unsigned whole = got > 0 ? (unsigned)((size_t)got / SPAN_BYTES) : 0;
 	for (unsigned i = 0; i < whole; i++) {
 		struct span span;
 		int rc = parse(go->layout, bytes[i], &span);
 		go->bad += rc < 0;
-		if (rc == 1)
-			go->spans[go->count++] = span;
+		if (rc == 1 && add_span(go, &span) < 0)
+			return -ENOMEM;
 	}
 	if (whole < count) {
 		go->bad++; /* this one cannot be read; those behind it may */
@@ -221,21 +241,22 @@ static double agreement(const struct go *go, uint64_t before, uint64_t after)
 static int read_spans(struct go *go)
 {
 	uint64_t before = 0, after = 0;
-	go->spans = calloc(go->listed, sizeof(*go->spans));
-	if (!go->spans)
-		return -ENOMEM;
 	memory_read(go->memory, go->list_at + 24, &before, sizeof(before));
-	for (size_t i = 0; i < go->listed;) {
+	for (size_t i = 0; i < go->listed && !memory_is_spent(go->memory);) {
 		uint64_t at[AT_ONCE];
 		unsigned count = go->listed - i < AT_ONCE ? (unsigned)(go->listed - i) : AT_ONCE;
 		if (memory_read(go->memory, go->list + i * 8, at, count * 8) < 0) {
 			go->bad += (unsigned)(go->listed - i);
 			break;
 		}
-		i += (size_t)add_batch(go, at, count);
+		int done = add_batch(go, at, count);
+		if (done < 0)
+			return done;
+		i += (size_t)done;
 	}
 	memory_read(go->memory, go->list_at + 24, &after, sizeof(after));
-	qsort(go->spans, go->count, sizeof(*go->spans), by_start);
+	if (go->count)
+		qsort(go->spans, go->count, sizeof(*go->spans), by_start);
 	go->consistency = agreement(go, before, after);
 	return 0;
 }
@@ -249,6 +270,7 @@ static int read_best(struct go *go)
 		int rc = scan_data(go->b, go->memory, 0, look_for_list, &once);
 		rc = rc == 1 ? read_spans(&once) : rc;
 		if (rc < 0) {
+			free(once.spans);
 			free(best.spans);
 			return rc;
 		}
@@ -265,36 +287,64 @@ static int read_best(struct go *go)
 	return best.spans ? 1 : 0;
 }
 
-static uint64_t count_spans(struct go *go, const struct region *r, size_t *next,
-			    struct allocator_reading *heap, struct allocator_reading *stacks)
+/* Memory that spans may lie in: a part of it may have lost a permission, or been advised about; then it is a mapping of its own. */
+static int may_hold_spans(const struct region *r)
 {
-	uint64_t at = r->start, spans = 0, gaps = 0;
-	while (*next < go->count && go->spans[*next].start < r->end) {
-		const struct span *s = &go->spans[(*next)++];
-		if (s->start < at || s->end > r->end)
-			continue; /* overlaps its neighbour, or lies nowhere */
-		uint64_t resident = memory_resident(&go->pages, s->start, s->end);
-		gaps += memory_resident(&go->pages, at, s->start);
-		at = s->end;
-		spans++;
-		struct allocator_reading *to = s->state == MANUAL ? stacks : heap;
-		to->resident_bytes += resident;
-		to->reserved_bytes += s->end - s->start;
-		if (s->state == MANUAL) {
-			to->live_bytes += s->end - s->start;
-			to->live_count++;
-			continue;
-		}
-		heap->live_bytes += s->taken;
-		heap->live_count += s->count;
-		heap->hole_bytes += resident > s->taken ? resident - s->taken : 0;
+	return !r->inode && !(r->perms & REGION_SHARED) && r->perms & REGION_READ &&
+	       !scan_is_data(r) && r->class != REGION_BYTELEDGER;
+}
+
+/*
+ * What of the spans from @next on lies in @r, and what lies there free between them; @next: the first that ends behind @r.
+ * Return: whether any does.
+ */
+static int count_region(struct go *go, const struct region *r, size_t *next,
+			struct allocator_reading *heap)
+{
+	uint64_t at = r->start, gaps = 0;
+	int holds = 0;
+	for (; *next < go->count && go->spans[*next].start < r->end; ++*next) {
+		struct span *s = &go->spans[*next];
+		uint64_t start = s->start > r->start ? s->start : r->start;
+		uint64_t end = s->end < r->end ? s->end : r->end;
+		if (start < at || start >= end)
+			continue; /* overlaps its neighbour, or ended before */
+		gaps += memory_resident(&go->pages, at, start);
+		s->resident += memory_resident(&go->pages, start, end);
+		s->mapped += end - start;
+		holds = 1;
+		at = end;
+		if (s->end > r->end)
+			break; /* goes on in the next mapping */
 	}
-	if (!spans)
+	/* a mapping without spans is the heap's as well if its arena is: all of it is free */
+	uint64_t arena = r->start / ARENA_BYTES;
+	int inside = (r->end - 1) / ARENA_BYTES == arena;
+	if (!holds && !(inside && *next && (go->spans[*next - 1].end - 1) / ARENA_BYTES == arena) &&
+	    !(inside && *next < go->count && go->spans[*next].start / ARENA_BYTES == arena))
 		return 0;
 	gaps += memory_resident(&go->pages, at, r->end);
 	heap->free_page_bytes += gaps;
 	heap->resident_bytes += gaps;
-	return spans;
+	return 1;
+}
+
+/* All spans, once it is known what of them is there. */
+static void add_spans(const struct go *go, struct allocator_reading *heap,
+		      struct allocator_reading *stacks)
+{
+	for (size_t i = 0; i < go->count; i++) {
+		const struct span *s = &go->spans[i];
+		struct allocator_reading *to = s->state == MANUAL ? stacks : heap;
+		if (!s->mapped)
+			continue; /* lies nowhere */
+		to->resident_bytes += s->resident;
+		to->reserved_bytes += s->end - s->start;
+		to->live_bytes += s->state == MANUAL ? s->end - s->start : s->taken;
+		to->live_count += s->state == MANUAL ? 1 : s->count;
+		if (s->state != MANUAL && s->resident > s->taken)
+			to->hole_bytes += s->resident - s->taken;
+	}
 }
 
 /* The runtime's own tables lie in mappings of their own: those that hold spans' descriptions, or the list of them. */
@@ -308,58 +358,73 @@ static int holds_tables(const struct go *go, const struct region *r, const uint6
 	return 0;
 }
 
-static int label(struct go *go, struct allocator_reading *heap, struct allocator_reading *stacks)
+enum { NOTHING, HEAP, METADATA };
+static const char *const labels[] = { "Go heap", "Go metadata" };
+
+/* Figures, and the label that each mapping deserves. */
+static void count_all(struct go *go, uint8_t *claims, struct allocator_reading *heap,
+		      struct allocator_reading *stacks)
 {
-	struct breakdown *b = go->b;
+	const struct breakdown *b = go->b;
 	uint64_t first[PROOF_SPANS] = { 0 };
 	size_t next = 0;
-	int rc = 0;
 	memory_read(go->memory, go->list, first, sizeof(first));
-	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
+	for (size_t i = 0; i < b->region_count; i++) {
 		const struct region *r = &b->regions[i];
-		while (next < go->count && go->spans[next].start < r->start)
-			next++; /* memory that is not mapped */
-		if (!scan_is_heap(r))
+		unsigned claim = NOTHING;
+		while (next < go->count && go->spans[next].end <= r->start)
+			next++; /* its end is not mapped */
+		if (!may_hold_spans(r))
 			continue;
-		const char *name = NULL;
-		if (count_spans(go, r, &next, heap, stacks)) {
-			name = "Go heap";
-		} else if (holds_tables(go, r, first)) {
-			name = "Go metadata";
+		if (count_region(go, r, &next, heap)) {
+			claim = HEAP;
+		} else if (scan_is_heap(r) && holds_tables(go, r, first)) {
+			claim = METADATA;
 			heap->metadata_bytes += r->rss_bytes;
 			heap->resident_bytes += r->rss_bytes;
 		}
-		if (name && r->class == REGION_ANONYMOUS)
-			rc = breakdown_relabel(b, i, REGION_RUNTIME, name, "Go", HOW_ALLOCATOR);
+		claims[i] = r->class == REGION_ANONYMOUS ? (uint8_t)claim : NOTHING;
 	}
-	return rc;
+	add_spans(go, heap, stacks);
 }
 
-static int tell(struct go *go)
+static int tell(struct go *go, struct allocator_reading *heap, struct allocator_reading *stacks)
 {
-	struct allocator_reading heap = { 0 }, stacks = { 0 };
-	int rc = label(go, &heap, &stacks);
-	if (rc < 0)
-		return rc;
 	struct allocator_reading *a = allocators_add(go->b);
 	if (!a)
 		return -ENOMEM;
-	heap.consistency = stacks.consistency = go->consistency;
-	heap.exact = stacks.exact = 1;
-	*a = heap;
+	heap->consistency = stacks->consistency = go->consistency;
+	heap->exact = stacks->exact = 1;
+	*a = *heap;
 	snprintf(a->allocator, sizeof(a->allocator), "Go heap");
 	snprintf(a->how, sizeof(a->how), "every one of %zu spans, laid out as in Go %s (%s)",
 		 go->count, go->layout->versions, go->version);
-	if (!stacks.live_count)
+	if (!stacks->live_count)
 		return 0;
 	a = allocators_add(go->b);
 	if (!a)
 		return -ENOMEM;
-	*a = stacks;
+	*a = *stacks;
 	a->free_page_bytes = a->hole_bytes = a->cache_bytes = a->metadata_bytes = UINT64_MAX;
 	snprintf(a->allocator, sizeof(a->allocator), "Go stacks");
 	snprintf(a->how, sizeof(a->how), "spans of goroutine stacks and work buffers, whole");
 	return 0;
+}
+
+static int judge_and_tell(struct go *go)
+{
+	struct allocator_reading heap = { 0 }, stacks = { 0 };
+	uint8_t *claims = calloc(go->b->region_count + 1, 1);
+	if (!claims)
+		return -ENOMEM;
+	count_all(go, claims, &heap, &stacks);
+	int rc = allocators_judge(go->b, go->memory, labels[0], go->consistency);
+	if (rc == 1) {
+		rc = allocators_claim(go->b, claims, REGION_RUNTIME, labels, "Go");
+		rc = rc < 0 ? rc : tell(go, &heap, &stacks);
+	}
+	free(claims);
+	return rc;
 }
 
 int allocators_go(struct breakdown *b, const struct memory *memory, struct err *err)
@@ -374,12 +439,13 @@ int allocators_go(struct breakdown *b, const struct memory *memory, struct err *
 	if (rc != 1)
 		goto out;
 	rc = read_best(go);
-	if (rc == 0) {
-		char why[64];
-		snprintf(why, sizeof(why), "no list of spans was found (%s)", go->version);
-		rc = allocators_unread(b, "Go heap", why);
-	} else if (rc == 1) {
-		rc = tell(go);
+	if (rc == 1 || (rc == 0 && memory_is_spent(memory))) {
+		rc = judge_and_tell(go);
+	} else if (rc == 0) {
+		char why[96];
+		snprintf(why, sizeof(why),
+			 "identified only, because no list of spans was found (%s)", go->version);
+		rc = allocators_unread(b, labels[0], why);
 	}
 out:
 	if (go)

@@ -36,6 +36,8 @@ struct je {
 	const struct memory *memory;
 	struct radix tree;
 	struct memory_pages pages;
+	struct extent last; /* the one that was met last: it may go on in the next mapping */
+	uint64_t last_resident;
 	uint64_t live[QUANTA], count[QUANTA], holes[QUANTA], fits[QUANTA];
 	uint64_t good, bad; /* bytes whose descriptors agree with the tree, or do not */
 	uint64_t free_pages, resident, reserved, metadata, cached, cached_count, caches;
@@ -120,12 +122,15 @@ static void note_base(struct je *je, uint64_t addr)
 	je->base_count++;
 }
 
-static void count_extent(struct je *je, const struct extent *e, uint64_t start, uint64_t end)
+/* The last extent has been met from end to end. */
+static void count_last(struct je *je)
 {
-	uint64_t resident = memory_resident(&je->pages, start, end), bytes = end - start;
+	const struct extent *e = &je->last;
+	uint64_t resident = je->last_resident, bytes = e->size;
+	je->last_resident = 0;
 	je->resident += resident;
-	je->reserved += end - start;
-	if ((e->bits >> 17 & 7) != ACTIVE) {
+	je->reserved += bytes;
+	if (!bytes || (e->bits >> 17 & 7) != ACTIVE) {
 		je->free_pages += resident;
 		return;
 	}
@@ -146,10 +151,24 @@ static void count_extent(struct je *je, const struct extent *e, uint64_t start, 
 	}
 }
 
-/* All extents of one mapping. Resident bytes in them. */
+/* What of the last extent lies in @r: bytes of it that are resident. Extents do not end where the kernel cuts mappings. */
+static uint64_t take_part(struct je *je, const struct region *r, uint64_t *at)
+{
+	uint64_t end = je->last.addr + je->last.size;
+	end = end < r->end ? end : r->end;
+	if (end <= *at)
+		return 0;
+	uint64_t resident = memory_resident(&je->pages, *at, end);
+	je->last_resident += resident;
+	je->good += end - *at;
+	*at = end;
+	return resident;
+}
+
+/* All extents of one mapping, behind those of the mappings before it. Resident bytes in them. */
 static uint64_t walk_region(struct je *je, const struct region *r)
 {
-	uint64_t before = je->resident, at = (r->start + 4095) & ~4095ull;
+	uint64_t at = (r->start + 4095) & ~4095ull, resident = take_part(je, r, &at);
 	while (at >= r->start && at < r->end) {
 		uint64_t entry = radix_entry(&je->tree, at);
 		struct extent e;
@@ -160,26 +179,26 @@ static uint64_t walk_region(struct je *je, const struct region *r)
 			continue;
 		}
 		if (je->extents++ > EXTENTS_MAX || !read_extent(je, entry, &e) ||
-		    !agrees(&e, at, entry)) {
+		    !agrees(&e, at, entry) || e.addr < je->last.addr + je->last.size) {
 			je->bad += 4096;
 			at += 4096;
 			continue;
 		}
 		note_base(je, extent_at(entry));
-		uint64_t end = e.addr + e.size;
-		end = end < r->end ? end : r->end;
-		count_extent(je, &e, at, end);
-		je->good += end - at;
-		at = end;
+		count_last(je);
+		je->last = e;
+		resident += take_part(je, r, &at);
 	}
-	return je->resident - before;
+	return resident;
 }
 
 /* Resident bytes of bookkeeping in one mapping: what the blocks of it hold beside extents. */
 static uint64_t walk_base(struct je *je, const struct region *r)
 {
 	uint64_t bytes = 0;
-	for (size_t i = 0; i < je->base_count; i++) {
+	for (size_t i = 0; i < je->base_count && je->base[i] < r->end; i++) {
+		if (je->base[i] + BASE_BLOCK <= r->start)
+			continue;
 		uint64_t start = je->base[i] > r->start ? je->base[i] : r->start;
 		uint64_t end =
 			je->base[i] + BASE_BLOCK < r->end ? je->base[i] + BASE_BLOCK : r->end;
@@ -293,29 +312,35 @@ static int look_for_arenas(void *ctx, const struct scan_block *block)
 
 /* ------------------------------------------------------------------------------------------------------------------- */
 
-static int walk_all(struct je *je)
+static const char *const labels[] = { "jemalloc", "jemalloc metadata" };
+
+/* Everything, and which label each mapping deserves. */
+static int walk_all(struct je *je, uint8_t *claims)
 {
 	struct breakdown *b = je->b;
 	uint64_t *owned = calloc(b->region_count + 1, sizeof(*owned));
-	int rc = owned ? 0 : -ENOMEM;
-	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
-		if (scan_is_heap(&b->regions[i]) && b->regions[i].rss_bytes)
+	if (!owned)
+		return -ENOMEM;
+	for (size_t i = 0; i < b->region_count; i++)
+		if (scan_is_heap(&b->regions[i]))
 			owned[i] = walk_region(je, &b->regions[i]);
-	}
+	count_last(je);
 	je->quantum = je->fits[1] > je->fits[0];
-	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
+	for (size_t i = 0; i < b->region_count; i++) {
 		const struct region *r = &b->regions[i];
 		if (!scan_is_heap(r) || !r->rss_bytes)
 			continue;
 		uint64_t base = walk_base(je, r);
-		if (r->class != REGION_ANONYMOUS || owned[i] + base < r->rss_bytes / 2)
-			continue;
-		rc = breakdown_relabel(b, i, REGION_ALLOCATOR,
-				       owned[i] >= base ? "jemalloc" : "jemalloc metadata",
-				       "jemalloc", HOW_ALLOCATOR);
+		if (r->class == REGION_ANONYMOUS && owned[i] + base >= r->rss_bytes / 2)
+			claims[i] = owned[i] >= base ? 1 : 2;
 	}
 	free(owned);
-	return rc;
+	return je->good ? scan_data(b, je->memory, ROOT_BYTES, look_for_arenas, je) : 0;
+}
+
+static double agreement(const struct je *je)
+{
+	return 100 * (double)je->good / (double)(je->good + je->bad);
 }
 
 static void tell(const struct je *je, struct allocator_reading *a)
@@ -329,7 +354,7 @@ static void tell(const struct je *je, struct allocator_reading *a)
 	a->metadata_bytes = je->metadata;
 	a->reserved_bytes = je->reserved;
 	a->resident_bytes = je->resident;
-	a->consistency = 100 * (double)je->good / (double)(je->good + je->bad);
+	a->consistency = agreement(je);
 	a->exact = 1;
 	if (je->list_offset)
 		snprintf(a->how, sizeof(a->how),
@@ -343,33 +368,39 @@ static void tell(const struct je *je, struct allocator_reading *a)
 int allocators_jemalloc(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	struct je *je = calloc(1, sizeof(*je));
+	uint8_t *claims = calloc(b->region_count + 1, 1);
 	struct allocator_reading *a = NULL;
-	int rc = -ENOMEM, found = 0;
-	if (!je)
+	int rc = -ENOMEM;
+	if (!je || !claims)
 		goto out;
 	je->b = b;
 	je->memory = je->pages.memory = memory;
 	/* 48-bit addresses, pages of 4 KiB, two levels of 18 bits */
-	je->tree = (struct radix){
-		.b = b,
-		.memory = memory,
-		.shape = { .levels = 2, .shift = { 30, 12 }, .bits = { 18, 18 }, .align = 64 }
-	};
-	rc = found = radix_find(&je->tree, ROOT_BYTES, proof, je);
+	je->tree =
+		(struct radix){ .b = b,
+				.memory = memory,
+				.shape = { .shift = { 30, 12 }, .bits = { 18, 18 }, .align = 64 } };
+	rc = radix_find(&je->tree, ROOT_BYTES, proof, je);
 	if (rc == 1)
-		rc = walk_all(je);
-	if (rc == 0 && found == 1 && je->good) {
-		rc = scan_data(b, memory, ROOT_BYTES, look_for_arenas, je);
+		rc = walk_all(je, claims);
+	if (rc == 0 && (je->good || memory_is_spent(memory))) {
+		rc = allocators_judge(b, memory, "jemalloc", agreement(je));
+		if (rc != 1)
+			goto out;
+		rc = allocators_claim(b, claims, REGION_ALLOCATOR, labels, "jemalloc");
 		a = rc == 0 ? allocators_add(b) : NULL;
 		rc = rc == 0 && !a ? -ENOMEM : rc;
 	} else if (rc == 0 && scan_maps(b, "libjemalloc.")) {
-		rc = allocators_unread(b, "jemalloc", "no radix tree of version 5.3 was found");
+		rc = allocators_unread(
+			b, "jemalloc",
+			"identified only, because no radix tree of version 5.3 was found");
 	}
 	if (a) {
 		snprintf(a->allocator, sizeof(a->allocator), "jemalloc");
 		tell(je, a);
 	}
 out:
+	free(claims);
 	free(je);
 	return rc < 0 ? err_set(err, rc, "cannot read the heap of process %d", (int)b->pid) : 0;
 }

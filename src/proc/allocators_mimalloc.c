@@ -202,7 +202,8 @@ static uint64_t run_end(const struct breakdown *b, size_t i)
 	return b->regions[i].end;
 }
 
-static int walk_all(struct mi *mi)
+/* Everything, and which mappings deserve the label. */
+static void walk_all(struct mi *mi, uint8_t *claims)
 {
 	uint64_t
 		done = 0,
@@ -217,50 +218,61 @@ static int walk_all(struct mi *mi)
 		if (r->start >= limit)
 			limit = run_end(mi->b, i);
 		while (at >= r->start && at < r->end && tried++ < SEGMENTS_TRIED_MAX) {
-			uint64_t bytes = 0;
 			/* a segment has written its header, so that page is there */
-			if (memory_resident(&mi->pages, at, at + mi->memory->page_bytes))
+			uint64_t first = memory_resident_from(&mi->pages, at, r->end), bytes = 0;
+			if (first - at < mi->memory->page_bytes) {
 				bytes = walk_segment(mi, at, limit);
+				first = at + (bytes ? bytes : 1);
+			}
 			if (bytes) {
-				done = at + bytes;
+				done = first;
 				owned += (done < r->end ? done : r->end) - at;
 			}
-			at += bytes ? (bytes + SEGMENT - 1) & ~(SEGMENT - 1) : SEGMENT;
+			at = (first + SEGMENT - 1) & ~(SEGMENT - 1);
 		}
-		if (owned && r->class == REGION_ANONYMOUS && owned >= (r->end - r->start) / 2 &&
-		    breakdown_relabel(mi->b, i, REGION_ALLOCATOR, "mimalloc", "mimalloc",
-				      HOW_ALLOCATOR) < 0)
-			return -ENOMEM;
+		claims[i] =
+			owned && r->class == REGION_ANONYMOUS && owned >= (r->end - r->start) / 2;
 	}
 	for (unsigned i = 0; i < mi->heap_count; i++)
 		take_delayed(mi, mi->heaps[i].addr, mi->heaps[i].thread);
-	return 0;
 }
 
 int allocators_mimalloc(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	struct mi *mi = calloc(1, sizeof(*mi));
-	int rc = mi ? 0 : -ENOMEM;
-	if (mi) {
+	uint8_t *claims = calloc(b->region_count + 1, 1);
+	int rc = mi && claims ? 0 : -ENOMEM;
+	double consistency = 0;
+	if (rc == 0) {
 		mi->b = b;
 		mi->memory = mi->pages.memory = memory;
-		rc = walk_all(mi);
+		walk_all(mi, claims);
+		consistency = 100 * (double)mi->good / (double)(mi->good + mi->bad);
 	}
-	if (rc == 0 && mi->segments) {
-		struct allocator_reading *a = allocators_add(b);
-		rc = a ? 0 : -ENOMEM;
+	if (rc == 0 && (mi->segments || memory_is_spent(memory))) {
+		static const char *const label[] = { "mimalloc" };
+		rc = allocators_judge(b, memory, "mimalloc", consistency);
+		if (rc != 1)
+			goto out;
+		rc = allocators_claim(b, claims, REGION_ALLOCATOR, label, "mimalloc");
+		struct allocator_reading *a = rc == 0 ? allocators_add(b) : NULL;
+		rc = rc == 0 && !a ? -ENOMEM : rc;
 		if (a) {
 			*a = mi->sum;
 			snprintf(a->allocator, sizeof(a->allocator), "mimalloc");
 			snprintf(a->how, sizeof(a->how),
 				 "every page of %u segment%s, found by the secret that they share",
 				 mi->segments, mi->segments == 1 ? "" : "s");
-			a->consistency = 100 * (double)mi->good / (double)(mi->good + mi->bad);
+			a->consistency = consistency;
 			a->exact = 1;
 		}
 	} else if (rc == 0 && scan_maps(b, "libmimalloc.")) {
-		rc = allocators_unread(b, "mimalloc", "no segment of version 2.0 was found");
+		rc = allocators_unread(
+			b, "mimalloc",
+			"identified only, because no segment of version 2.0 was found");
 	}
+out:
+	free(claims);
 	free(mi);
 	return rc < 0 ? err_set(err, rc, "cannot read the heap of process %d", (int)b->pid) : 0;
 }

@@ -43,7 +43,7 @@ static int is_pool(const struct pool *p, uint64_t at)
 
 struct pools {
 	const struct memory *memory;
-	struct memory_pages pages;
+	struct memory_pages here, pages; /* of headers, and of whole pools behind them */
 	struct allocator_reading sum;
 	uint64_t pools, tried;
 };
@@ -66,28 +66,30 @@ static uint64_t count_pool(struct pools *s, const struct pool *p, uint64_t at)
 	return resident;
 }
 
-/* Resident bytes of the pools in one mapping. */
-static uint64_t read_pools(struct pools *s, const struct region *region)
+/* Resident bytes of the pools that begin in one mapping; the mappings that touch it end at @limit. */
+static uint64_t read_pools(struct pools *s, const struct region *region, uint64_t limit)
 {
 	struct pool heads[POOLS_AT_ONCE];
 	uint64_t at = (region->start + POOL_BYTES - 1) & ~(uint64_t)(POOL_BYTES - 1), found = 0;
-	while (at >= region->start && at < region->end && region->end - at >= POOL_BYTES &&
+	while (at >= region->start && at < region->end && limit - at >= POOL_BYTES &&
 	       s->tried < POOLS_TRIED_MAX) {
 		struct target_piece pieces[POOLS_AT_ONCE];
 		uint64_t places[POOLS_AT_ONCE];
 		unsigned count = 0;
-		for (; count < POOLS_AT_ONCE && at < region->end &&
-		       region->end - at >= POOL_BYTES && s->tried < POOLS_TRIED_MAX;
-		     at += POOL_BYTES, s->tried++) {
+		while (count < POOLS_AT_ONCE && at < region->end && limit - at >= POOL_BYTES &&
+		       s->tried++ < POOLS_TRIED_MAX) {
 			/* a pool in use has written its header */
-			if (!memory_resident(&s->pages, at, at + s->memory->page_bytes))
-				continue;
-			places[count] = at;
-			pieces[count] =
-				(struct target_piece){ at, &heads[count], sizeof(heads[0]) };
-			count++;
+			uint64_t first = memory_resident_from(&s->here, at, region->end);
+			if (first - at < s->memory->page_bytes) {
+				places[count] = at;
+				pieces[count] = (struct target_piece){ at, &heads[count],
+								       sizeof(heads[0]) };
+				count++;
+				first = at + 1;
+			}
+			at = (first + POOL_BYTES - 1) & ~(uint64_t)(POOL_BYTES - 1);
 		}
-		ssize_t got = count ? s->memory->read(s->memory->ctx, pieces, count) : 0;
+		ssize_t got = count ? memory_read_pieces(s->memory, pieces, count) : 0;
 		for (unsigned i = 0; i < count && got >= (ssize_t)((i + 1) * sizeof(heads[0]));
 		     i++) {
 			if (is_pool(&heads[i], places[i]))
@@ -108,37 +110,60 @@ static int runs_python(const struct breakdown *b)
 	return 0;
 }
 
+static int may_hold_pools(const struct region *r)
+{
+	return (r->perms & (REGION_READ | REGION_WRITE | REGION_SHARED)) ==
+		       (REGION_READ | REGION_WRITE) &&
+	       !r->inode && r->class == REGION_ANONYMOUS;
+}
+
+/* Where the mappings end that touch mapping @i and one another: the kernel cuts an arena where a part of it was treated otherwise. */
+static uint64_t run_end(const struct breakdown *b, size_t i)
+{
+	while (i + 1 < b->region_count && b->regions[i + 1].start == b->regions[i].end &&
+	       may_hold_pools(&b->regions[i + 1]))
+		i++;
+	return b->regions[i].end;
+}
+
 int allocators_cpython(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	if (!runs_python(b))
 		return 0;
+	static const char *const label[] = { "CPython objects" };
 	struct pools *s = calloc(1, sizeof(*s));
-	int rc = s ? 0 : -ENOMEM;
-	if (s)
-		s->memory = s->pages.memory = memory;
+	uint8_t *claims = calloc(b->region_count + 1, 1);
+	struct allocator_reading *a = NULL;
+	uint64_t limit = 0;
+	int rc = s && claims ? 0 : -ENOMEM;
+	if (rc == 0)
+		s->memory = s->here.memory = s->pages.memory = memory;
 	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
 		const struct region *r = &b->regions[i];
-		if ((r->perms & (REGION_READ | REGION_WRITE | REGION_SHARED)) !=
-			    (REGION_READ | REGION_WRITE) ||
-		    r->inode || r->class != REGION_ANONYMOUS)
+		if (!may_hold_pools(r))
 			continue;
-		uint64_t pools = read_pools(s, r);
-		if (pools && pools >= r->rss_bytes / 2)
-			rc = breakdown_relabel(b, i, REGION_RUNTIME, "CPython objects", "CPython",
-					       HOW_ALLOCATOR);
+		if (r->start >= limit)
+			limit = run_end(b, i);
+		uint64_t pools = read_pools(s, r, limit);
+		claims[i] = pools && pools >= r->rss_bytes / 2;
 	}
-	struct allocator_reading *a = rc == 0 && s->pools ? allocators_add(b) : NULL;
-	if (rc == 0 && s->pools && !a)
-		rc = -ENOMEM;
+	/* only headers that agree in every field are counted */
+	if (rc == 0 && (s->pools || memory_is_spent(memory)) &&
+	    (rc = allocators_judge(b, memory, label[0], 100)) == 1) {
+		rc = allocators_claim(b, claims, REGION_RUNTIME, label, "CPython");
+		a = rc == 0 ? allocators_add(b) : NULL;
+		rc = rc == 0 && !a ? -ENOMEM : rc;
+	}
 	if (a) {
 		*a = s->sum;
 		a->exact = 1;
-		a->consistency = 100; /* only headers that agree in every field are counted */
+		a->consistency = 100;
 		snprintf(a->allocator, sizeof(a->allocator), "CPython objects");
 		snprintf(a->how, sizeof(a->how),
 			 "%llu pools of 16 KiB, recognised by their headers",
 			 (unsigned long long)s->pools);
 	}
+	free(claims);
 	free(s);
 	return rc < 0 ? err_set(err, rc, "cannot read the heap of process %d", (int)b->pid) : 0;
 }

@@ -49,6 +49,8 @@ struct tc {
 	const struct memory *memory;
 	struct radix tree;
 	struct memory_pages pages;
+	struct span last; /* the one that was met last: it may go on in the next mapping */
+	uint64_t last_resident;
 	struct allocator_reading sum;
 	int32_t class_bytes[CLASSES], class_moves[CLASSES];
 	unsigned classes;             /* 0: the table was not found */
@@ -155,12 +157,17 @@ static int look_for_central(void *ctx, const struct scan_block *block)
 
 /* ---- spans ----------------------------------------------------------------------------------------------------------- */
 
-static void count_span(struct tc *tc, const struct span *s, uint64_t start, uint64_t end)
+/* The last span has been met from end to end. */
+static void count_last(struct tc *tc)
 {
-	uint64_t resident = memory_resident(&tc->pages, start, end), bytes = end - start;
+	const struct span *s = &tc->last;
+	uint64_t resident = tc->last_resident, bytes = s->length << PAGE_SHIFT;
 	uint64_t live = bytes, count = 1, out = s->bits & 65535;
+	tc->last_resident = 0;
 	tc->sum.resident_bytes += resident;
-	tc->sum.reserved_bytes += end - start;
+	tc->sum.reserved_bytes += bytes;
+	if (!bytes)
+		return;
 	if (location_of(s) != IN_USE) {
 		tc->sum.free_page_bytes += resident;
 		return;
@@ -183,25 +190,42 @@ static void count_span(struct tc *tc, const struct span *s, uint64_t start, uint
 	tc->sum.hole_bytes += resident > live ? resident - live : 0;
 }
 
-/* Resident bytes of the spans in one mapping. */
+static uint64_t end_of(const struct span *s)
+{
+	return (s->start + s->length) << PAGE_SHIFT;
+}
+
+/* What of the last span lies in @r: bytes of it that are resident. Spans do not end where the kernel cuts mappings. */
+static uint64_t take_part(struct tc *tc, const struct region *r, uint64_t *at)
+{
+	uint64_t end = end_of(&tc->last), from = *at > r->start ? *at : r->start;
+	uint64_t stop = end < r->end ? end : r->end;
+	if (stop <= from)
+		return 0;
+	uint64_t resident = memory_resident(&tc->pages, from, stop);
+	tc->last_resident += resident;
+	*at = end;
+	return resident;
+}
+
+/* Resident bytes of the spans in one mapping, behind those of the mappings before it. */
 static uint64_t walk_region(struct tc *tc, const struct region *r)
 {
-	uint64_t before = tc->sum.resident_bytes, at = r->start & ~(PAGE_BYTES - 1);
+	uint64_t at = r->start & ~(PAGE_BYTES - 1), resident = take_part(tc, r, &at);
 	while (at < r->end) {
 		uint64_t entry = radix_entry(&tc->tree, at);
 		struct span s;
 		if (!entry || tc->steps++ > SPANS_MAX || !read_span(tc, entry, &s) ||
-		    !agrees(&s, at)) {
+		    !agrees(&s, at) || s.start << PAGE_SHIFT < end_of(&tc->last)) {
 			/* a page in the middle of a span keeps the last owner's entry */
 			at = radix_next(&tc->tree, at, r->end);
 			continue;
 		}
-		uint64_t end = (s.start + s.length) << PAGE_SHIFT;
-		end = end < r->end ? end : r->end;
-		count_span(tc, &s, at > r->start ? at : r->start, end);
-		at = end;
+		count_last(tc);
+		tc->last = s;
+		resident += take_part(tc, r, &at);
 	}
-	return tc->sum.resident_bytes - before;
+	return resident;
 }
 
 /* ---- caches ---------------------------------------------------------------------------------------------------------- */
@@ -290,7 +314,8 @@ static void read_caches(struct tc *tc)
 
 /* ------------------------------------------------------------------------------------------------------------------- */
 
-static int walk_all(struct tc *tc)
+/* Everything, and which mappings deserve the label. */
+static int walk_all(struct tc *tc, uint8_t *claims)
 {
 	struct breakdown *b = tc->b;
 	int rc = scan_data(b, tc->memory, DATA_MIN, look_for_classes, tc);
@@ -300,49 +325,62 @@ static int walk_all(struct tc *tc)
 		rc = scan_data(b, tc->memory, DATA_MIN, look_for_caches, tc);
 	for (size_t i = 0; i < b->region_count && rc >= 0; i++) {
 		const struct region *r = &b->regions[i];
-		if (!scan_is_heap(r) || !r->rss_bytes)
+		if (!scan_is_heap(r))
 			continue;
 		uint64_t spans = walk_region(tc, r);
 		int holds_cache = tc->first_cache >= r->start && tc->first_cache < r->end;
-		if (spans < r->rss_bytes / 2 && !holds_cache)
+		if (!r->rss_bytes || (spans < r->rss_bytes / 2 && !holds_cache))
 			continue;
 		/* it has its mappings to itself: what lies beside spans is its own tables */
 		uint64_t tables = r->rss_bytes > spans ? r->rss_bytes - spans : 0;
 		tc->sum.metadata_bytes += tables;
 		tc->sum.resident_bytes += tables;
-		if (r->class == REGION_ANONYMOUS || strcmp(r->name, "[heap]") == 0)
-			rc = breakdown_relabel(b, i, REGION_ALLOCATOR, "tcmalloc", "tcmalloc",
-					       HOW_ALLOCATOR);
+		claims[i] = r->class == REGION_ANONYMOUS || strcmp(r->name, "[heap]") == 0;
+	}
+	count_last(tc);
+	if (rc >= 0) {
+		read_central(tc);
+		read_caches(tc);
 	}
 	return rc < 0 ? rc : 0;
+}
+
+static double agreement(const struct tc *tc)
+{
+	return 100 * (double)tc->good / (double)(tc->good + tc->bad) * tc->lists;
 }
 
 int allocators_tcmalloc(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	struct tc *tc = calloc(1, sizeof(*tc));
+	uint8_t *claims = calloc(b->region_count + 1, 1);
 	struct allocator_reading *a = NULL;
-	int rc = -ENOMEM, found = 0;
-	if (!tc)
+	int rc = -ENOMEM;
+	if (!tc || !claims)
 		goto out;
 	tc->b = b;
 	tc->memory = tc->pages.memory = memory;
 	/* 48-bit addresses, pages of 8 KiB, two levels of 17 and 18 bits */
-	tc->tree = (struct radix){ .b = b,
-				   .memory = memory,
-				   .shape = { .levels = 2,
-					      .shift = { 31, PAGE_SHIFT },
-					      .bits = { 17, 18 },
-					      .align = 8 } };
-	rc = found = radix_find(&tc->tree, DATA_MIN, proof, tc);
+	tc->tree = (struct radix){
+		.b = b,
+		.memory = memory,
+		.shape = { .shift = { 31, PAGE_SHIFT }, .bits = { 17, 18 }, .align = 8 }
+	};
+	rc = radix_find(&tc->tree, DATA_MIN, proof, tc);
 	if (rc == 1)
-		rc = walk_all(tc);
-	if (rc == 0 && found == 1 && tc->classes && tc->good) {
-		read_central(tc);
-		read_caches(tc);
-		a = allocators_add(b);
-		rc = a ? 0 : -ENOMEM;
+		rc = walk_all(tc, claims);
+	if (rc == 0 && ((tc->classes && tc->good) || memory_is_spent(memory))) {
+		static const char *const label[] = { "tcmalloc" };
+		rc = allocators_judge(b, memory, "tcmalloc", agreement(tc));
+		if (rc != 1)
+			goto out;
+		rc = allocators_claim(b, claims, REGION_ALLOCATOR, label, "tcmalloc");
+		a = rc == 0 ? allocators_add(b) : NULL;
+		rc = rc == 0 && !a ? -ENOMEM : rc;
 	} else if (rc == 0 && scan_maps(b, "libtcmalloc")) {
-		rc = allocators_unread(b, "tcmalloc", "no page map of gperftools was found");
+		rc = allocators_unread(
+			b, "tcmalloc",
+			"identified only, because no page map of gperftools was found");
 	}
 	if (a) {
 		*a = tc->sum;
@@ -352,9 +390,10 @@ int allocators_tcmalloc(struct breakdown *b, const struct memory *memory, struct
 			 (unsigned long long)tc->cache_count, tc->cache_count == 1 ? "" : "s",
 			 tc->central ? "" : "; central caches count as live");
 		a->exact = 1;
-		a->consistency = 100 * (double)tc->good / (double)(tc->good + tc->bad) * tc->lists;
+		a->consistency = agreement(tc);
 	}
 out:
+	free(claims);
 	free(tc);
 	return rc < 0 ? err_set(err, rc, "cannot read the heap of process %d", (int)b->pid) : 0;
 }

@@ -406,12 +406,14 @@ static int add_heaps(struct search *s)
 		if (!is_anonymous(region))
 			continue;
 		uint64_t at = (region->start + HEAP_MAX_BYTES - 1) & ~(HEAP_MAX_BYTES - 1);
-		for (; at >= region->start && at < region->end && tried < HEADS_MAX && !rc;
-		     at += HEAP_MAX_BYTES) {
-			tried++;
+		while (at >= region->start && at < region->end && tried++ < HEADS_MAX && !rc) {
 			/* a header was written, so its page is there: nothing is mapped in by looking */
-			if (memory_resident(pages, at, at + s->memory->page_bytes))
+			uint64_t first = memory_resident_from(pages, at, region->end);
+			if (first - at < s->memory->page_bytes) {
 				rc = try_heap(s, region, at);
+				first = at + 1;
+			}
+			at = (first + HEAP_MAX_BYTES - 1) & ~(HEAP_MAX_BYTES - 1);
 		}
 	}
 	free(pages);
@@ -473,7 +475,7 @@ static void fill_heads(struct heads *h, size_t number, uint64_t at, uint64_t end
 				add_head(h, pieces, at);
 		}
 	}
-	ssize_t got = memory->read(memory->ctx, pieces, h->count);
+	ssize_t got = memory_read_pieces(memory, pieces, h->count);
 	h->count = got < 0 ? 0 : (unsigned)((size_t)got / sizeof(h->words[0]));
 }
 

@@ -14,6 +14,7 @@
 #define RESYNC_MAX (64u << 20) /* looked through for the next chain of chunks behind damage */
 #define RESYNC_CHAIN 12
 #define FENCE_MAX 64u
+#define LOOK_COST 8u /* of memory_spend(): a place where a chain might begin */
 
 struct chunk {
 	uint64_t prev_size, word;
@@ -108,7 +109,8 @@ static int chain_at(struct walk *w, uint64_t at, uint64_t end, uint64_t top)
 static uint64_t resync(struct walk *w, uint64_t at, uint64_t end, uint64_t top)
 {
 	uint64_t stop = end - at > RESYNC_MAX ? at + RESYNC_MAX : end;
-	for (uint64_t p = at; p + CHUNK_MIN <= stop; p += 16) {
+	for (uint64_t p = at; p + CHUNK_MIN <= stop && !memory_spend(w->memory, LOOK_COST);
+	     p += 16) {
 		if (chain_at(w, p, end, top))
 			return p;
 	}

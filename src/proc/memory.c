@@ -8,6 +8,9 @@
 
 #include "base/cleanup.h"
 
+#define PIECE_COST 128u
+#define PAGE_COST 32u
+
 /* ---- a process -------------------------------------------------------------------------------------------------- */
 
 static ssize_t process_read(void *ctx, const struct target_piece *pieces, unsigned count)
@@ -55,10 +58,35 @@ void memory_of_process(struct memory *memory, struct memory_process *process)
 				   .resident = process_resident };
 }
 
+ssize_t memory_read_pieces(const struct memory *memory, const struct target_piece *pieces,
+			   unsigned count)
+{
+	uint64_t cost = MEMORY_CALL;
+	for (unsigned i = 0; i < count; i++)
+		cost += PIECE_COST + pieces[i].len;
+	int rc = memory_spend(memory, cost);
+	return rc < 0 ? rc : memory->read(memory->ctx, pieces, count);
+}
+
+/* The kernel looks at every page that is there. */
+static ssize_t resident_runs(const struct memory *memory, uint64_t start, uint64_t end,
+			     struct memory_run *runs, size_t max)
+{
+	int rc = memory_spend(memory, MEMORY_CALL);
+	if (rc < 0)
+		return rc;
+	ssize_t count = memory->resident(memory->ctx, start, end, runs, max);
+	uint64_t bytes = 0;
+	for (ssize_t i = 0; i < count; i++)
+		bytes += runs[i].end - runs[i].start;
+	rc = memory_spend(memory, bytes / memory->page_bytes * PAGE_COST);
+	return rc < 0 ? rc : count;
+}
+
 int memory_read(const struct memory *memory, uint64_t addr, void *to, size_t len)
 {
 	struct target_piece piece = { .addr = addr, .to = to, .len = len };
-	ssize_t got = memory->read(memory->ctx, &piece, 1);
+	ssize_t got = memory_read_pieces(memory, &piece, 1);
 	return got < 0 ? (int)got : (size_t)got == len ? 0 : -EFAULT;
 }
 
@@ -72,8 +100,8 @@ int memory_read_resident(const struct memory *memory, uint64_t addr, void *to, s
 	uint64_t page = memory->page_bytes, limit = (end + page - 1) & ~(page - 1);
 	while (at < end) {
 		/* residency is asked for in whole pages */
-		ssize_t count = memory->resident(memory->ctx, at & ~(page - 1), limit, runs,
-						 ARRAY_LEN(runs));
+		ssize_t count =
+			resident_runs(memory, at & ~(page - 1), limit, runs, ARRAY_LEN(runs));
 		if (count < 0) /* unknown */
 			return memory_read(memory, addr, to, len);
 		for (ssize_t i = 0; i < count; i++) {
@@ -106,9 +134,10 @@ static void load_slice(struct memory_pages *pages, uint64_t addr, uint64_t end)
 		pages->end = (end + MEMORY_SLICE - 1) & ~(MEMORY_SLICE - 1);
 	pages->at = 0;
 	ssize_t count = pages->unknown ? -ENOSYS
-				       : pages->memory->resident(pages->memory->ctx, pages->start,
-								 pages->end, pages->runs,
-								 MEMORY_SLICE_RUNS);
+				       : resident_runs(pages->memory, pages->start, pages->end,
+						       pages->runs, MEMORY_SLICE_RUNS);
+	if (memory_is_spent(pages->memory))
+		count = 0;
 	if (count < 0) {
 		pages->unknown = 1;
 		pages->runs[0] = (struct memory_run){ pages->start, pages->end };
@@ -151,6 +180,29 @@ uint64_t memory_resident(struct memory_pages *pages, uint64_t start, uint64_t en
 	uint64_t bytes = 0;
 	each_run(pages, start, end, add_bytes, &bytes);
 	return bytes;
+}
+
+uint64_t memory_resident_from(struct memory_pages *pages, uint64_t start, uint64_t end)
+{
+	while (start < end) {
+		if (start < pages->start || start >= pages->end)
+			load_slice(pages, start, end);
+		size_t low = 0, high = pages->count;
+		while (low < high) {
+			size_t mid = (low + high) / 2;
+			if (pages->runs[mid].end <= start)
+				low = mid + 1;
+			else
+				high = mid;
+		}
+		if (low < pages->count) {
+			uint64_t first = pages->runs[low].start;
+			first = first > start ? first : start;
+			return first < end ? first : end;
+		}
+		start = pages->end > start ? pages->end : end;
+	}
+	return end;
 }
 
 /* ---- the sliding copy --------------------------------------------------------------------------------------------- */
@@ -216,7 +268,7 @@ static void fill(struct memory_window *window, uint64_t base)
 	each_run(&window->pages, base, end, add_piece, &p);
 	if (!p.count)
 		return;
-	ssize_t got = window->memory->read(window->memory->ctx, p.pieces, p.count);
+	ssize_t got = memory_read_pieces(window->memory, p.pieces, p.count);
 	for (unsigned i = 0; i < p.count && got > 0; i++) {
 		uint64_t len = (uint64_t)got < p.pieces[i].len ? (uint64_t)got : p.pieces[i].len;
 		mark(window, p.pieces[i].addr, p.pieces[i].addr + len);

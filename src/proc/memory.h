@@ -7,6 +7,7 @@
 #ifndef PROC_MEMORY_H
 #define PROC_MEMORY_H
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -18,6 +19,17 @@ struct memory_run {
 	uint64_t start, end;
 };
 
+/**
+ * struct memory_work - what a reading may still cost, all its readers together: a byte copied is 1, a system call
+ * MEMORY_CALL, and whoever goes through a foreign table says so with memory_spend(). Foreign tables may be made to lead a
+ * reader around for hours; what the reading of a sound heap costs goes with how much of it is resident.
+ */
+struct memory_work {
+	uint64_t left;
+	int spent; /* more was asked for than was left: from then on nothing can be read, nothing is resident */
+};
+#define MEMORY_CALL 2048u /* a system call takes as long as copying so much */
+
 struct memory {
 	void *ctx;
 	uint64_t page_bytes;
@@ -26,6 +38,7 @@ struct memory {
 	/** Resident runs inside [start, end), in order, at most @max; their number, or negative errno (unknown). */
 	ssize_t (*resident)(void *ctx, uint64_t start, uint64_t end, struct memory_run *runs,
 			    size_t max);
+	struct memory_work *work; /* NULL: no bound */
 };
 
 /** struct memory_process - a process as a struct memory; @target and @pages are lent. */
@@ -36,6 +49,28 @@ struct memory_process {
 };
 /** memory_of_process() - fill @memory to read @process; both stay with the caller. */
 void memory_of_process(struct memory *memory, struct memory_process *process);
+
+/** memory_spend() - @cost more of the work; 0, or -E2BIG once it is spent. */
+static inline int memory_spend(const struct memory *memory, uint64_t cost)
+{
+	struct memory_work *work = memory->work;
+	if (!work)
+		return 0;
+	if (work->spent || work->left < cost)
+		work->spent = 1;
+	else
+		work->left -= cost;
+	return work->spent ? -E2BIG : 0;
+}
+
+static inline int memory_is_spent(const struct memory *memory)
+{
+	return memory->work && memory->work->spent;
+}
+
+/** memory_read_pieces() - what @memory reads, as a part of the work: bytes copied until the first failure, or negative errno. */
+ssize_t memory_read_pieces(const struct memory *memory, const struct target_piece *pieces,
+			   unsigned count);
 
 /** memory_read() - exactly @len bytes; 0, or -EFAULT where not all of them can be read, or another negative errno. */
 int memory_read(const struct memory *memory, uint64_t addr, void *to, size_t len);
@@ -61,6 +96,8 @@ struct memory_pages {
 };
 /** memory_resident() - resident bytes of [@start, @end). */
 uint64_t memory_resident(struct memory_pages *pages, uint64_t start, uint64_t end);
+/** memory_resident_from() - the first resident address from @start on; @end where there is none before it. */
+uint64_t memory_resident_from(struct memory_pages *pages, uint64_t start, uint64_t end);
 
 #define MEMORY_WINDOW_PAGES 32
 #define MEMORY_WINDOW_ASK_MAX 4096 /* memory_window_at() lends at most so much at once */

@@ -12,6 +12,7 @@
 #define SAMPLES 4u   /* mappings that stand for such an entry: the largest */
 #define TRIES_MAX (1u << 14)
 #define PROOF_ENTRIES 4096u /* of one mapping that are looked at for a proof */
+#define ENTRY_COST 16u      /* of memory_spend(), for each entry of a tree that is looked at */
 
 int scan_is_data(const struct region *r)
 {
@@ -74,7 +75,8 @@ int scan_data(const struct breakdown *b, const struct memory *memory, uint64_t b
 		if (!scan_is_data(r) || !(r->rss_bytes || r->swap_bytes) ||
 		    together(b, i) < bytes_min)
 			continue;
-		for (uint64_t at = r->start; r->end - at >= 8 && rc == 0 && total < TOTAL_MAX;) {
+		for (uint64_t at = r->start; r->end - at >= 8 && rc == 0 && total < TOTAL_MAX &&
+					     !memory_is_spent(memory);) {
 			uint64_t left = (r->end - at) / 8;
 			size_t ahead = left < BLOCK_WORDS + AHEAD_WORDS ? (size_t)left
 									: BLOCK_WORDS + AHEAD_WORDS;
@@ -99,51 +101,49 @@ int scan_data(const struct breakdown *b, const struct memory *memory, uint64_t b
 
 /* ---- radix trees --------------------------------------------------------------------------------------------------- */
 
+enum { ROOT, LEAF };
+
 static uint64_t index_of(const struct radix *tree, unsigned level, uint64_t addr)
 {
 	return addr >> tree->shape.shift[level] & ((1ull << tree->shape.bits[level]) - 1);
 }
 
-/* How much one leaf stands for. */
-static uint64_t leaf_reach(const struct radix *tree)
+/* How much an entry stands for: of the root what a leaf does, of a leaf a page. */
+static uint64_t reach(const struct radix *tree, unsigned level)
 {
-	return 1ull << tree->shape.shift[tree->shape.levels - 2];
+	return 1ull << tree->shape.shift[level];
 }
 
-static uint64_t page_reach(const struct radix *tree)
+static void set_leaf(struct radix *tree, uint64_t addr, uint64_t leaf)
 {
-	return 1ull << tree->shape.shift[tree->shape.levels - 1];
+	tree->leaf_known = 1;
+	tree->leaf_first = addr & ~(reach(tree, ROOT) - 1);
+	tree->leaf = leaf;
+	tree->copied = 0;
 }
 
 static uint64_t find_leaf(struct radix *tree, uint64_t addr)
 {
-	uint64_t first = addr & ~(leaf_reach(tree) - 1), node = tree->root;
-	if (tree->leaf_known && tree->leaf_first == first)
+	uint64_t leaf;
+	if (tree->leaf_known && tree->leaf_first == (addr & ~(reach(tree, ROOT) - 1)))
 		return tree->leaf;
-	for (unsigned level = 0; level + 1 < tree->shape.levels && node; level++) {
-		uint64_t next;
-		if (memory_read_resident(tree->memory, node + index_of(tree, level, addr) * 8,
-					 &next, 8) < 0 ||
-		    !scan_heap_at(tree->b, next, tree->shape.align))
-			next = 0;
-		node = next;
-	}
-	tree->leaf_known = 1;
-	tree->leaf_first = first;
-	tree->leaf = node;
-	tree->copied = 0;
-	return node;
+	if (memory_read_resident(tree->memory, tree->root + index_of(tree, ROOT, addr) * 8, &leaf,
+				 8) < 0 ||
+	    !scan_heap_at(tree->b, leaf, tree->shape.align))
+		leaf = 0;
+	set_leaf(tree, addr, leaf);
+	return leaf;
 }
 
 uint64_t radix_entry(struct radix *tree, uint64_t addr)
 {
-	uint64_t page = page_reach(tree), leaf = find_leaf(tree, addr);
+	uint64_t page = reach(tree, LEAF), leaf = find_leaf(tree, addr);
 	addr &= ~(page - 1);
-	if (!leaf)
+	if (!leaf || memory_spend(tree->memory, ENTRY_COST) < 0)
 		return 0;
 	if (!tree->copied || addr < tree->first || (addr - tree->first) / page >= tree->copied) {
-		uint64_t at = index_of(tree, tree->shape.levels - 1, addr);
-		uint64_t left = (1ull << tree->shape.bits[tree->shape.levels - 1]) - at;
+		uint64_t at = index_of(tree, LEAF, addr);
+		uint64_t left = (1ull << tree->shape.bits[LEAF]) - at;
 		tree->copied = left < RADIX_AHEAD ? (unsigned)left : RADIX_AHEAD;
 		tree->first = addr;
 		if (memory_read_resident(tree->memory, leaf + at * 8, tree->entries,
@@ -155,9 +155,9 @@ uint64_t radix_entry(struct radix *tree, uint64_t addr)
 
 uint64_t radix_next(struct radix *tree, uint64_t addr, uint64_t end)
 {
-	uint64_t step = find_leaf(tree, addr) ? page_reach(tree) : leaf_reach(tree);
+	uint64_t step = reach(tree, find_leaf(tree, addr) ? LEAF : ROOT);
 	uint64_t next = (addr & ~(step - 1)) + step;
-	return next < addr || next > end ? end : next;
+	return next < addr || next > end || memory_is_spent(tree->memory) ? end : next;
 }
 
 struct search {
@@ -196,20 +196,24 @@ static void collect_keys(struct search *s)
 	}
 }
 
-static int proves(struct search *s, unsigned key)
+/* @leaf is what the root's entry @key would be; only addresses below that entry can prove it. */
+static int proves(struct search *s, unsigned key, uint64_t leaf)
 {
 	struct radix *tree = s->tree;
 	for (unsigned n = 0; n < SAMPLES && s->samples[key][n]; n++) {
 		const struct region *r = s->samples[key][n];
 		unsigned looked = 0;
-		for (uint64_t at = r->start; at < r->end && looked < PROOF_ENTRIES; looked++) {
+		set_leaf(tree, r->start, leaf);
+		uint64_t end = tree->leaf_first + reach(tree, ROOT);
+		end = end < r->end ? end : r->end;
+		for (uint64_t at = r->start; at < end && looked < PROOF_ENTRIES; looked++) {
 			uint64_t entry = radix_entry(tree, at);
 			if (entry) {
 				if (s->proof(s->ctx, at, entry))
 					return 1;
 				break;
 			}
-			at = radix_next(tree, at, r->end);
+			at = radix_next(tree, at, end);
 		}
 	}
 	return 0;
@@ -236,7 +240,7 @@ static int try_block(void *ctx, const struct scan_block *block)
 				return -ENOENT;
 			tree->root = root;
 			tree->leaf_known = 0;
-			if (proves(s, k))
+			if (proves(s, k, block->words[i]))
 				return 1;
 		}
 	}

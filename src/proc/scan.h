@@ -38,15 +38,14 @@ typedef int (*scan_fn)(void *ctx, const struct scan_block *block);
 int scan_data(const struct breakdown *b, const struct memory *memory, uint64_t bytes_min,
 	      scan_fn fn, void *ctx);
 
-/** struct radix_shape - which bits of an address choose the entry at each level, from the root on; a leaf's are pages. */
+/** struct radix_shape - which bits of an address choose the entry of the root, and of the leaf: that one is a page's. */
 struct radix_shape {
-	unsigned levels;
-	uint8_t shift[3], bits[3];
-	uint64_t align; /* of every node but the root */
+	uint8_t shift[2], bits[2];
+	uint64_t align; /* of leaves */
 };
 
 #define RADIX_AHEAD 512
-/** struct radix - a tree in a foreign address space. All of it is hostile; reading never follows more than its levels. */
+/** struct radix - a tree in a foreign address space. All of it is hostile: leaves may be one and the same, or lead anywhere. */
 struct radix {
 	const struct breakdown *b;
 	const struct memory *memory;

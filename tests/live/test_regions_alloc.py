@@ -135,6 +135,17 @@ def test_an_allocator_of_another_version_is_named_and_not_guessed_at(byteledger,
         assert heap["live_bytes"] is None and heap["consistency"] == 0
 
 
+def test_books_that_lead_in_circles_are_given_up_and_the_others_are_read(byteledger, prog):
+    """Followed to its end, the tree of this program would take minutes."""
+    with Program(prog("hostileheap")) as program:
+        breakdown = regions(byteledger, program.pid)
+        heap = named(breakdown, "jemalloc")
+        assert heap["how"] == "given up: what looks like its tables asks for more work than its memory warrants", heap
+        assert heap["live_bytes"] is None and not heap["exact"], heap
+        assert not any(c["label"].startswith("jemalloc") for c in breakdown["classes"]), breakdown["classes"]
+        assert named(breakdown, "glibc malloc")["consistency"] == 100
+
+
 def redis_memory(path):
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(path)
@@ -205,6 +216,24 @@ def test_gos_heap_agrees_with_memstats(byteledger, goheap, stopped, tmp_path):
         assert sum(c["rss_bytes"] for c in breakdown["classes"]) == breakdown["rss_bytes"]
         own_maps = sum(c["rss_bytes"] for c in breakdown["classes"] if c["class"] == "runtime")
         close(own_maps, heap["resident_bytes"] + stacks["resident_bytes"], 0.1)
+
+
+def test_gos_heap_in_many_mappings_agrees_with_memstats(byteledger, goheap):
+    with Program(goheap, "32", "split") as program:
+        own = dict(word.split("=") for word in program.said[1:])
+        own = {k: int(v) for k, v in own.items() if k != "Version"}
+        os.kill(program.pid, signal.SIGSTOP)
+        breakdown = regions(byteledger, program.pid)
+        heap, stacks = named(breakdown, "Go heap"), named(breakdown, "Go stacks")
+        assert next(c["count"] for c in breakdown["classes"] if c["label"] == "Go heap") > 300, breakdown["classes"]
+        close(heap["live_bytes"], own["HeapAlloc"])
+        close(heap["live_count"], own["HeapObjects"])
+        close(heap["reserved_bytes"], own["HeapInuse"])
+        assert heap["consistency"] > 99, heap
+        # not a page of it is left out; what was only ever read is one page of zeroes, there but not part of RSS
+        own_maps = sum(c["rss_bytes"] for c in breakdown["classes"] if c["class"] == "runtime")
+        beside = heap["resident_bytes"] + stacks["resident_bytes"] - own_maps
+        assert 0 <= beside <= own_maps / 100, (own_maps, heap, stacks)
 
 
 def test_gos_heap_at_work_is_read_without_harm(byteledger, goheap):

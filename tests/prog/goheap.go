@@ -2,8 +2,9 @@
 
 // goheap: a heap of small and large objects, three of four dropped, beside runtime.MemStats.
 //
-// usage: goheap MIB [churn]
-// Prints one line "ready NAME=BYTES ..." and waits for the end of stdin.
+// usage: goheap MIB [churn|split]
+// Prints one line "ready NAME=BYTES ..." and waits for the end of stdin. With "split" pages in the middle of spans have been
+// advised about, or made read-only, so that the kernel cuts the heap into some hundred mappings.
 package main
 
 import (
@@ -12,6 +13,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"syscall"
+	"unsafe"
 )
 
 type node struct {
@@ -34,7 +37,26 @@ func grow(depth int, in chan int) int {
 	return <-in
 }
 
+const madvDontdump = 16
+
+// split treats the page otherwise in which the middle of the block lies.
+func split(block []byte, readOnly bool) {
+	middle := unsafe.Pointer(&block[len(block)/2])
+	page := unsafe.Slice((*byte)(unsafe.Add(middle, -int(uintptr(middle)%4096))), 4096)
+	err := syscall.Madvise(page, madvDontdump)
+	if err == nil && readOnly {
+		err = syscall.Mprotect(page, syscall.PROT_READ)
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
 func main() {
+	mode := ""
+	if len(os.Args) > 2 {
+		mode = os.Args[2]
+	}
 	mib, _ := strconv.Atoi(os.Args[1])
 	seed := uint64(88172645463325252)
 	next := func() uint64 {
@@ -69,16 +91,22 @@ func main() {
 		go grow(20, in)
 	}
 	runtime.GC()
-	if len(os.Args) == 2 {
+	if mode != "churn" {
 		// twice: the second ends the first one's sweeping
 		runtime.GC()
 		debug.SetGCPercent(-1)
+	}
+	for i, cut := 0, 0; mode == "split" && i < len(keep) && cut < 300; i += 40 {
+		if len(keep[i]) > 0 {
+			split(keep[i], len(keep[i]) >= 300000)
+			cut++
+		}
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	os.Stdout.WriteString(fmt.Sprintf("ready HeapAlloc=%d HeapInuse=%d HeapIdle=%d HeapReleased=%d StackInuse=%d HeapObjects=%d Version=%s\n",
 		m.HeapAlloc, m.HeapInuse, m.HeapIdle, m.HeapReleased, m.StackInuse, m.HeapObjects, runtime.Version()))
-	for len(os.Args) > 2 {
+	for mode == "churn" {
 		i := next() % uint64(len(keep))
 		sink = make([]byte, 16<<(i%8))
 		keep[i] = sink

@@ -25,7 +25,7 @@ struct fake_part {
 
 struct fake {
 	struct fake_part parts[FAKE_PARTS];
-	struct region regions[FAKE_PARTS], kept_regions[FAKE_PARTS];
+	struct region regions[FAKE_PARTS + 1], kept_regions[FAKE_PARTS + 1]; /* one may be cut */
 	unsigned count;
 	struct memory memory;
 	struct breakdown b;
@@ -155,6 +155,22 @@ static inline void fake_keep(struct fake *f)
 	memcpy(f->kept_regions, f->regions, sizeof(f->regions));
 }
 
+/** fake_cut() - behind fake_keep(): one mapping becomes two at @addr. */
+static inline void fake_cut(struct fake *f, uint64_t addr)
+{
+	unsigned i = 0;
+	while (f->regions[i].end <= addr)
+		i++;
+	struct fake_part *part = fake_part(f, addr);
+	memmove(&f->regions[i + 1], &f->regions[i], (f->count - i) * sizeof(f->regions[0]));
+	f->regions[i].end = f->regions[i + 1].start = addr;
+	f->regions[i].rss_bytes = 0;
+	for (uint64_t at = f->regions[i].start; at < addr; at += FAKE_PAGE)
+		f->regions[i].rss_bytes += part->there[(at - part->addr) / FAKE_PAGE] * FAKE_PAGE;
+	f->regions[i + 1].rss_bytes -= f->regions[i].rss_bytes;
+	f->b.region_count = f->count + 1;
+}
+
 static inline void fake_reset(struct fake *f)
 {
 	while (f->logged) {
@@ -171,6 +187,7 @@ static inline void fake_reset(struct fake *f)
 		f->parts[i].used = f->parts[i].bytes;
 	}
 	memcpy(f->regions, f->kept_regions, sizeof(f->regions));
+	f->b.region_count = f->count;
 	free(f->b.allocators);
 	f->b.allocators = NULL;
 	f->b.allocator_count = 0;

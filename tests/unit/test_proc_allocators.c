@@ -216,6 +216,130 @@ static void hotspots_spaces_are_added_up(void **state)
 	fake_end(f);
 }
 
+/* ---- all of them -------------------------------------------------------------------------------------------------- */
+
+static const struct {
+	void (*build)(struct fake *);
+	int (*reader)(struct breakdown *, const struct memory *, struct err *);
+	uint64_t bytes; /* of the heap, at FAKE_HEAP or GO_HEAP */
+} heaps[] = {
+	{ fake_jemalloc, allocators_jemalloc, 0x8000 },
+	{ fake_tcmalloc, allocators_tcmalloc, 0xc000 },
+	{ fake_mimalloc, allocators_mimalloc, 0x60000 },
+	{ fake_cpython, allocators_cpython, 0xc000 },
+	{ fake_go, allocators_go, 0x110000 },
+};
+
+static void a_mapping_cut_anywhere_changes_no_figure(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++) {
+		struct fake *f = fake_new(heaps[i].build);
+		struct allocator_reading whole[2] = { 0 };
+		struct err err = { 0 };
+		assert_non_null(read_once(f, heaps[i].reader));
+		size_t count = f->b.allocator_count;
+		assert_in_range(count, 1, 2);
+		memcpy(whole, f->b.allocators, count * sizeof(whole[0]));
+		uint64_t heap = heaps[i].build == fake_go ? GO_HEAP : FAKE_HEAP;
+		for (uint64_t at = FAKE_PAGE; at < heaps[i].bytes; at += FAKE_PAGE) {
+			fake_reset(f);
+			fake_cut(f, heap + at);
+			assert_int_equal(heaps[i].reader(&f->b, &f->memory, &err), 0);
+			assert_int_equal(f->b.allocator_count, count);
+			for (size_t k = 0; k < count; k++) {
+				const struct allocator_reading *a = &f->b.allocators[k];
+				assert_int_equal(a->live_bytes, whole[k].live_bytes);
+				assert_int_equal(a->live_count, whole[k].live_count);
+				assert_int_equal(a->free_page_bytes, whole[k].free_page_bytes);
+				assert_int_equal(a->hole_bytes, whole[k].hole_bytes);
+				assert_int_equal(a->cache_bytes, whole[k].cache_bytes);
+				assert_int_equal(a->metadata_bytes, whole[k].metadata_bytes);
+				assert_int_equal(a->reserved_bytes, whole[k].reserved_bytes);
+				assert_int_equal(a->resident_bytes, whole[k].resident_bytes);
+				assert_true(a->consistency == whole[k].consistency);
+			}
+		}
+		fake_end(f);
+	}
+}
+
+static unsigned labels_given(const struct fake *f)
+{
+	unsigned labels = 0;
+	for (size_t i = 0; i < f->b.region_count; i++)
+		labels += f->regions[i].label[0] != '\0';
+	return labels;
+}
+
+static void work_that_memory_does_not_warrant_is_not_done(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++) {
+		struct fake *f = fake_new(heaps[i].build);
+		struct memory_work enough = { .left = 1 << 30 };
+		struct err err = { 0 };
+		f->memory.work = &enough;
+		assert_non_null(read_once(f, heaps[i].reader));
+		assert_true(labels_given(f) > 0);
+		uint64_t cost = (1 << 30) - enough.left;
+		/* wherever it ends, there are no figures and no names */
+		for (uint64_t left = 0; left < cost; left += left < 65536 ? 4096 : cost / 16) {
+			struct memory_work work = { .left = left };
+			fake_reset(f);
+			f->memory.work = &work;
+			assert_int_equal(heaps[i].reader(&f->b, &f->memory, &err), 0);
+			assert_true(work.spent);
+			assert_int_equal(labels_given(f), 0);
+			for (size_t k = 0; k < f->b.allocator_count; k++) {
+				assert_int_equal(f->b.allocators[k].live_bytes, UINT64_MAX);
+				assert_int_equal(f->b.allocators[k].exact, 0);
+				assert_non_null(strstr(f->b.allocators[k].how, "given up: "));
+			}
+			if (left > cost / 2)
+				assert_int_equal(f->b.allocator_count, 1);
+		}
+		fake_end(f);
+	}
+}
+
+static void less_than_half_that_agrees_is_not_told(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_go);
+	fake_put(f, GO_SLOT + 24, 45);
+	fake_keep(f);
+	const struct allocator_reading *a = read_once(f, allocators_go);
+	assert_int_equal(f->b.allocator_count, 1);
+	assert_int_equal(a->live_bytes, UINT64_MAX);
+	assert_int_equal(a->exact, 0);
+	assert_string_equal(a->how, "not told: only 49 % of what was read agrees with itself");
+	assert_int_equal(labels_given(f), 0);
+	fake_end(f);
+	f = fake_new(fake_jemalloc);
+	/* pages that claim to be of an extent that does not hold them */
+	for (uint64_t p = 8; p < 32; p++)
+		fake_put(f, JE_LEAF + p * 8, JE_EXTENT(0) | 1ull << 48 | 1);
+	fake_keep(f);
+	a = read_once(f, allocators_jemalloc);
+	assert_string_equal(a->how, "not told: only 25 % of what was read agrees with itself");
+	assert_int_equal(labels_given(f), 0);
+	fake_end(f);
+}
+
+static void a_list_of_spans_longer_than_what_is_there_of_it_is_none(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_go);
+	fake_put(f, GO_SLOT + 8, 0x10000 / 8 + 1);
+	fake_put(f, GO_SLOT + 16, 0x20000 / 8);
+	fake_keep(f);
+	const struct allocator_reading *a = read_once(f, allocators_go);
+	assert_int_equal(a->live_bytes, UINT64_MAX);
+	assert_non_null(strstr(a->how, "no list of spans was found"));
+	fake_end(f);
+}
+
 struct sparse {
 	uint64_t step, end; /* every @step bytes a page, up to @end */
 	unsigned calls;
@@ -273,6 +397,10 @@ int main(void)
 		cmocka_unit_test(a_go_program_without_a_list_is_named_alone),
 		cmocka_unit_test(cpythons_pools_are_counted),
 		cmocka_unit_test(hotspots_spaces_are_added_up),
+		cmocka_unit_test(a_mapping_cut_anywhere_changes_no_figure),
+		cmocka_unit_test(work_that_memory_does_not_warrant_is_not_done),
+		cmocka_unit_test(less_than_half_that_agrees_is_not_told),
+		cmocka_unit_test(a_list_of_spans_longer_than_what_is_there_of_it_is_none),
 		cmocka_unit_test(terabytes_with_little_in_them_are_asked_for_at_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
