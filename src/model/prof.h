@@ -121,6 +121,8 @@ const struct prof_stack *prof_stack(const struct prof *prof, struct stack_id id)
 const struct prof_thread *prof_thread(const struct prof *prof, struct thread_id id);
 /** prof_stack_cost() - exclusive counters of one stack at this moment; O(1). */
 void prof_stack_cost(const struct prof *prof, struct stack_id id, struct cost *cost);
+/** prof_stack_used() - the first stack from @from on that has counters; prof_stack_count() where there is none. */
+uint32_t prof_stack_used(const struct prof *prof, uint32_t from);
 
 /** One point of the RSS and heap timeline; kept in a bounded array (neighbours are merged when it is full). */
 struct prof_point {

@@ -101,6 +101,13 @@ void prof_stack_cost(const struct prof *prof, struct stack_id id, struct cost *c
 		*cost = (struct cost){ 0 };
 }
 
+uint32_t prof_stack_used(const struct prof *prof, uint32_t from)
+{
+	while (from < prof->stacks.count && !slot_of_row(prof, from))
+		from++;
+	return from < prof->stacks.count ? from : prof->stacks.count;
+}
+
 void cost_add(struct cost *to, const struct cost *from)
 {
 	to->allocations += from->allocations;

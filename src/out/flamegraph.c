@@ -108,7 +108,7 @@ static void put_amount(struct buf *to, uint64_t value, enum view_cost cost)
 /* The function, or where it would be; plain text. */
 static void name_of(struct flame *f, uint32_t node)
 {
-	const struct view_frame *frame = &f->tree->nodes[node].frame;
+	const struct view_frame *frame = view_node_frame(f->tree, node);
 	buf_clear(&f->name);
 	if (!node)
 		buf_puts(&f->name, "all");
@@ -123,7 +123,7 @@ static void name_of(struct flame *f, uint32_t node)
 /* What is written into the box: the name without what nobody reads there; the whole stands in the title. */
 static void label_of(struct flame *f, uint32_t node)
 {
-	const char *function = f->tree->nodes[node].frame.function;
+	const char *function = view_node_frame(f->tree, node)->function;
 	buf_clear(&f->label);
 	if (node && function && strpbrk(function, "(<"))
 		text_short_name(&f->label, function, 0);
@@ -149,9 +149,9 @@ static void put_colour(struct buf *to, const struct view_frame *frame, uint32_t 
 
 static int put_frame(struct flame *f, uint32_t node, struct buf *text)
 {
-	const struct view_node *n = &f->tree->nodes[node];
-	uint64_t value = n->total;
-	uint64_t self = view_cost_of(&n->self, f->cost);
+	uint64_t value = f->tree->nodes[node].total;
+	const struct view_frame *frame = view_node_frame(f->tree, node);
+	uint64_t self = view_cost_of(view_node_self(f->tree, node), f->cost);
 	const struct box *box = &f->boxes[node];
 	double scale = (double)(WIDTH - 2 * SIDE) / (double)(f->total ? f->total : 1);
 	double x = SIDE + (double)box->start * scale, width = (double)value * scale;
@@ -177,17 +177,17 @@ static int put_frame(struct flame *f, uint32_t node, struct buf *text)
 		buf_puts(text, ", itself ");
 		put_amount(text, self, f->cost);
 	}
-	if (node && n->frame.module) {
+	if (node && frame->module) {
 		buf_puts(text, "\n");
-		put_text(text, n->frame.module);
+		put_text(text, frame->module);
 	}
-	if (node && n->frame.file) {
+	if (node && frame->file) {
 		buf_puts(text, "\n");
-		put_text(text, n->frame.file);
+		put_text(text, frame->file);
 	}
 	buf_printf(text, "</title><rect x=\"%.2f\" y=\"%u\" width=\"%.2f\" height=\"%d\" fill=\"",
 		   x, y, width > 0.7 ? width - 0.4 : 0.3, ROW - 1);
-	put_colour(text, &n->frame, node);
+	put_colour(text, frame, node);
 	buf_puts(text, "\"/>");
 	/* cut to what fits, at a character's end */
 	size_t fits = width > 6 ? (size_t)((width - 6) / LETTER) : 0, letters = 0, at = 0;

@@ -42,7 +42,7 @@ static int put_line(FILE *to, const struct view_tree *tree, const struct line *l
 		path[depth++] = at;
 	buf_clear(text);
 	while (depth) {
-		put_name(text, &tree->nodes[path[--depth]].frame);
+		put_name(text, view_node_frame(tree, path[--depth]));
 		if (depth)
 			buf_putc(text, ';');
 	}
@@ -63,16 +63,16 @@ int out_folded(FILE *to, const struct prof *prof, const struct out_opt *opt, str
 	if (!tree)
 		return err->code;
 	CLEANUP(buf_fini) struct buf text = { 0 };
-	struct line *lines = calloc(tree->count + 1, sizeof(*lines));
+	struct line *lines = calloc(tree->self_count + 1, sizeof(*lines));
 	uint32_t *path = calloc(tree->count + 1, sizeof(*path));
 	int rc = 0;
 	if (!lines || !path)
 		rc = out_no_memory(err);
 	size_t count = 0;
-	for (uint32_t node = 0; rc == 0 && node < tree->count; node++) {
-		uint64_t cost = view_cost_of(&tree->nodes[node].self, opt->cost);
+	for (uint32_t i = 1; rc == 0 && i < tree->self_count; i++) {
+		uint64_t cost = view_cost_of(&tree->selfs[i].cost, opt->cost);
 		if (cost)
-			lines[count++] = (struct line){ node, cost };
+			lines[count++] = (struct line){ tree->selfs[i].node, cost };
 	}
 	if (rc == 0)
 		qsort(lines, count, sizeof(*lines), by_cost);

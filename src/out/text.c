@@ -11,13 +11,29 @@
 #define WIDTH_MAX 240 /* lines longer than this are read by nobody */
 #define LIMIT_DEFAULT 10
 
+/** page_tree() - a tree for the page to show, whose frames' roles are not known yet; NULL without memory. */
+static struct view_tree *page_tree(struct page *page, const struct prof *prof, enum view_cost cost,
+				   unsigned how, struct err *err)
+{
+	struct view_tree *tree = view_tree_new(prof, cost, how | VIEW_TREE_FOLD_UNNAMED, err);
+	if (!tree)
+		return NULL;
+	free(page->roles);
+	page->roles = calloc(tree->frame_count, sizeof(*page->roles));
+	if (!page->roles) {
+		err_set(err, -ENOMEM, "cannot write the report");
+		view_tree_freep(&tree);
+	}
+	return tree;
+}
+
 static int put_sections(struct page *page, const struct prof *prof, const struct out_opt *opt,
 			size_t limit, struct err *err)
 {
 	static const enum view_cost all[] = { VIEW_COST_PEAK, VIEW_COST_LEAKED,
 					      VIEW_COST_ALLOCATIONS, VIEW_COST_TEMPORARY };
 	CLEANUP(view_tree_freep)
-	struct view_tree *tree = view_tree_new(prof, opt->cost, VIEW_TREE_FOLD_UNNAMED, err);
+	struct view_tree *tree = page_tree(page, prof, opt->cost, 0, err);
 	if (!tree)
 		return err ? err->code : -ENOMEM;
 	text_names(page, tree);
@@ -32,7 +48,7 @@ static int put_sections(struct page *page, const struct prof *prof, const struct
 		return 0;
 	}
 	view_tree_freep(&tree);
-	tree = view_tree_new(prof, opt->cost, VIEW_TREE_INVERTED | VIEW_TREE_FOLD_UNNAMED, err);
+	tree = page_tree(page, prof, opt->cost, VIEW_TREE_INVERTED, err);
 	if (!tree)
 		return err ? err->code : -ENOMEM;
 	text_tree(page, tree, limit);
@@ -62,6 +78,7 @@ int out_text(FILE *to, const struct prof *prof, const struct out_opt *opt, struc
 		text_curves(&page, prof, &totals, opt->selection != NULL);
 		rc = opt->by == VIEW_BY_STACK ? put_sections(&page, prof, opt, limit, err)
 					      : text_table(&page, prof, opt, limit, err);
+		free(page.roles);
 	}
 	if (rc < 0)
 		return rc;

@@ -12,6 +12,8 @@ struct page {
 	struct buf *to;
 	size_t width;
 	int colour, ascii;
+	uint8_t *
+		roles; /* of the tree's frames, 1 more than enum frame_role; 0 = not asked for yet */
 };
 
 enum tint { TINT_PLAIN, TINT_BOLD, TINT_DIM, TINT_RED, TINT_YELLOW, TINT_BAR };
@@ -48,6 +50,9 @@ enum frame_role {
 	FRAME_START     /* what stands above main in every stack */
 };
 enum frame_role text_frame_role(const struct view_frame *frame);
+/** text_node_role() - that of @node's frame, looked for once: many call paths share few names. */
+enum frame_role text_node_role(const struct page *page, const struct view_tree *tree,
+			       uint32_t node);
 
 /** text_header() - what ran, what of it counts (@selection, NULL = all), losses first, totals. */
 void text_header(struct page *page, const struct prof *prof, const struct prof_totals *totals,

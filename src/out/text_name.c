@@ -296,3 +296,11 @@ enum frame_role text_frame_role(const struct view_frame *frame)
 	head[len] = '\0';
 	return contains_word(head, helper, ARRAY_LEN(helper)) ? FRAME_HELPER : FRAME_OWN;
 }
+
+enum frame_role text_node_role(const struct page *page, const struct view_tree *tree, uint32_t node)
+{
+	uint8_t *known = &page->roles[tree->nodes[node].frame];
+	if (!*known)
+		*known = (uint8_t)(text_frame_role(view_node_frame(tree, node)) + 1);
+	return (enum frame_role)(*known - 1);
+}

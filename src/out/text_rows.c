@@ -24,22 +24,33 @@ static int by_key(const void *a, const void *b)
 	return x->node < y->node ? -1 : x->node > y->node;
 }
 
-/** pick_nodes() - the nodes whose own cost is largest; the caller frees. 0 picked where nothing has that cost. */
-static struct pick *pick_nodes(const struct view_tree *tree, enum view_cost cost, size_t *count)
+/**
+ * pick_nodes() - the nodes whose own cost is largest, at least all that deserve a row; the caller frees. @all: how many have
+ * any of that cost.
+ */
+static struct pick *pick_nodes(const struct view_tree *tree, enum view_cost cost, size_t *count,
+			       size_t *all)
 {
-	size_t n = 0;
-	for (uint32_t i = 0; i < tree->count; i++)
-		n += view_cost_of(&tree->nodes[i].self, cost) != 0;
-	struct pick *picks = malloc((n ? n : 1) * sizeof(*picks));
+	uint64_t small = view_cost_of(&tree->whole, cost) / 1000;
+	size_t n = 0, large = 0;
+	for (uint32_t i = 1; i < tree->self_count; i++) {
+		uint64_t key = view_cost_of(&tree->selfs[i].cost, cost);
+		n += key != 0;
+		large += key != 0 && key >= small;
+	}
+	*all = n;
 	*count = 0;
+	if (large < ROWS_ANYWAY)
+		small = 0, large = n;
+	struct pick *picks = malloc((large + 1) * sizeof(*picks));
 	if (!picks)
 		return NULL;
-	for (uint32_t i = 0; i < tree->count; i++) {
-		uint64_t key = view_cost_of(&tree->nodes[i].self, cost);
-		if (key)
-			picks[(*count)++] = (struct pick){ key, i };
+	for (uint32_t i = 1; i < tree->self_count; i++) {
+		uint64_t key = view_cost_of(&tree->selfs[i].cost, cost);
+		if (key && key >= small)
+			picks[(*count)++] = (struct pick){ key, tree->selfs[i].node };
 	}
-	qsort(picks, n, sizeof(*picks), by_key);
+	qsort(picks, *count, sizeof(*picks), by_key);
 	return picks;
 }
 
@@ -99,11 +110,12 @@ static void caller_name(struct buf *to, const struct page *page, const struct vi
 }
 
 /** outermost_caller() - the last frame of @node's callers below the start-up code, the standard library's left out. */
-static uint32_t outermost_caller(const struct view_tree *tree, uint32_t node)
+static uint32_t outermost_caller(const struct page *page, const struct view_tree *tree,
+				 uint32_t node)
 {
 	uint32_t first = 0;
 	for (uint32_t n = tree->nodes[node].parent; n; n = tree->nodes[n].parent) {
-		enum frame_role role = text_frame_role(&tree->nodes[n].frame);
+		enum frame_role role = text_node_role(page, tree, n);
 		if (role == FRAME_START)
 			break;
 		if (role != FRAME_STANDARD)
@@ -122,13 +134,13 @@ static void put_callers(struct page *page, const struct view_tree *tree, uint32_
 	const char *arrow = page->ascii ? " <- " : " \xe2\x86\x90 ";
 	size_t arrow_columns = page->ascii ? 4 : 3, room = page->width - indent;
 	CLEANUP(buf_fini) struct buf name = { 0 }, outermost = { 0 }, before = { 0 };
-	const struct view_frame *self = &tree->nodes[node].frame, *inner = self;
+	const struct view_frame *self = view_node_frame(tree, node), *inner = self;
 	int bare = !self->function && !self->folded;
 	/* The outermost informative caller is shown whatever happens between. */
-	uint32_t first = outermost_caller(tree, node);
+	uint32_t first = outermost_caller(page, tree, node);
 	if (first == 0)
 		return;
-	caller_name(&outermost, page, &tree->nodes[first].frame, inner, bare);
+	caller_name(&outermost, page, view_node_frame(tree, first), inner, bare);
 	const char *last = text_inner_name(buf_cstr(&outermost), room / 3);
 	size_t last_columns = text_columns(last);
 	if (last_columns > room / 3)
@@ -138,10 +150,10 @@ static void put_callers(struct page *page, const struct view_tree *tree, uint32_
 	page_tint(page, TINT_DIM);
 	uint32_t n = tree->nodes[node].parent;
 	for (; n && n != first; n = tree->nodes[n].parent) {
-		const struct view_frame *f = &tree->nodes[n].frame;
+		const struct view_frame *f = view_node_frame(tree, n);
 		uint32_t up = tree->nodes[n].parent;
-		if (text_frame_role(f) == FRAME_STANDARD && up &&
-		    text_frame_role(&tree->nodes[up].frame) == FRAME_STANDARD)
+		if (text_node_role(page, tree, n) == FRAME_STANDARD && up &&
+		    text_node_role(page, tree, up) == FRAME_STANDARD)
 			continue;
 		buf_clear(&name);
 		caller_name(&name, page, f, inner, bare);
@@ -206,16 +218,17 @@ static void put_detail(struct buf *to, const struct cost *c, enum view_cost cost
  * has a name; a frame without one is stepped over as long as its own module names an outer one. @via: the last one
  * stepped over. @node itself where there is none such.
  */
-static uint32_t informative(const struct view_tree *tree, uint32_t node, uint32_t *via)
+static uint32_t informative(const struct page *page, const struct view_tree *tree, uint32_t node,
+			    uint32_t *via)
 {
 	uint32_t who = node, unnamed = 0, unnamed_via = 0;
 	*via = 0;
 	for (; who; who = tree->nodes[who].parent) {
-		const struct view_frame *f = &tree->nodes[who].frame;
-		enum frame_role role = text_frame_role(f);
+		const struct view_frame *f = view_node_frame(tree, who);
+		enum frame_role role = text_node_role(page, tree, who);
 		if (role == FRAME_START)
 			break;
-		if (unnamed && tree->nodes[unnamed].frame.module != f->module)
+		if (unnamed && view_node_frame(tree, unnamed)->module != f->module)
 			break;
 		if (role == FRAME_OWN && f->function)
 			return who;
@@ -236,19 +249,19 @@ static uint32_t informative(const struct view_tree *tree, uint32_t node, uint32_
 static void put_row(struct page *page, const struct view_tree *tree, uint32_t node,
 		    enum view_cost cost, uint64_t whole)
 {
-	const struct view_node *self = &tree->nodes[node];
-	uint32_t via = 0, who = informative(tree, node, &via);
-	size_t left = put_amount(page, cost, view_cost_of(&self->self, cost), whole);
+	const struct cost *self = view_node_self(tree, node);
+	uint32_t via = 0, who = informative(page, tree, node, &via);
+	size_t left = put_amount(page, cost, view_cost_of(self, cost), whole);
 	size_t room = page->width > left ? page->width - left : 1;
 	CLEANUP(buf_fini) struct buf name = { 0 }, extra = { 0 };
 	if (who)
-		text_frame_name(&name, &tree->nodes[who].frame, page->ascii);
+		text_frame_name(&name, view_node_frame(tree, who), page->ascii);
 	else
 		buf_puts(&name, "(no stack)");
-	put_detail(&extra, &self->self, cost);
-	if (via && tree->nodes[via].frame.function) {
+	put_detail(&extra, self, cost);
+	if (via && view_node_frame(tree, via)->function) {
 		buf_puts(&extra, " via ");
-		text_frame_name(&extra, &tree->nodes[via].frame, page->ascii);
+		text_frame_name(&extra, view_node_frame(tree, via), page->ascii);
 	}
 	page_tint(page, TINT_BOLD);
 	size_t used = page_text(page, buf_cstr(&name), room);
@@ -260,7 +273,7 @@ static void put_row(struct page *page, const struct view_tree *tree, uint32_t no
 		page_tint(page, TINT_PLAIN);
 	}
 	if (who && page->width >= 80)
-		put_place(page, &tree->nodes[who].frame, room > used ? room - used : 0);
+		put_place(page, view_node_frame(tree, who), room > used ? room - used : 0);
 	buf_putc(page->to, '\n');
 	if (who)
 		put_callers(page, tree, who, page->width >= 80 ? left : 12);
@@ -282,15 +295,15 @@ void text_section(struct page *page, const struct view_tree *tree, enum view_cos
 		[VIEW_COST_LEAKED] = "never freed",
 		[VIEW_COST_LIVE] = "who held what was live",
 	};
-	size_t count;
-	struct pick *picks = pick_nodes(tree, cost, &count);
+	size_t count, all;
+	struct pick *picks = pick_nodes(tree, cost, &count, &all);
 	if (!picks) {
 		page->to->failed = 1;
 		return;
 	}
-	if (count == 0 && alone) {
+	if (all == 0 && alone) {
 		text_title(page, titles[cost], "nothing");
-	} else if (count) {
+	} else if (all) {
 		uint64_t whole = view_cost_of(&tree->whole, cost), shown = 0;
 		char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
 		text_title(page, titles[cost], remarks[cost]);
@@ -301,12 +314,12 @@ void text_section(struct page *page, const struct view_tree *tree, enum view_cos
 			put_row(page, tree, picks[i].node, cost, whole);
 			shown += picks[i].key;
 		}
-		if (n < count) {
+		if (n < all) {
 			page_tint(page, TINT_DIM);
 			page_right(page, text_value(x, cost, whole - shown), VALUE_COLUMNS);
 			page_right(page, text_percent(y, whole - shown, whole), SHARE_COLUMNS + 1);
-			buf_printf(page->to, " in %s more call path%s", text_grouped(x, count - n),
-				   count - n == 1 ? "" : "s");
+			buf_printf(page->to, " in %s more call path%s", text_grouped(x, all - n),
+				   all - n == 1 ? "" : "s");
 			page_tint(page, TINT_PLAIN);
 			buf_putc(page->to, '\n');
 		}
@@ -336,12 +349,13 @@ void text_names(struct page *page, const struct view_tree *tree)
 	uint64_t whole = tree->nodes[0].total;
 	char x[TEXT_NUMBER_MAX];
 	CLEANUP(buf_fini) struct buf line = { 0 };
-	for (uint32_t i = 1; i < tree->count; i++) {
-		uint64_t value = view_cost_of(&tree->nodes[i].self, tree->cost);
-		if (value == 0)
+	for (uint32_t i = 1; i < tree->self_count; i++) {
+		uint64_t value = view_cost_of(&tree->selfs[i].cost, tree->cost);
+		uint32_t node = tree->selfs[i].node, via;
+		if (value == 0 || node == 0)
 			continue;
-		uint32_t via;
-		const struct view_frame *f = &tree->nodes[informative(tree, i, &via)].frame;
+		const struct view_frame *f =
+			view_node_frame(tree, informative(page, tree, node, &via));
 		if (f->function || !f->module)
 			continue;
 		size_t k = 0;

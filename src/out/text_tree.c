@@ -24,7 +24,7 @@ static uint64_t total(const struct walk *w, uint32_t node)
 /** is_detail() - nobody reads a tree for these: start-up above main, allocation helpers and library innards below. */
 static int is_detail(const struct walk *w, uint32_t node)
 {
-	enum frame_role role = text_frame_role(&w->tree->nodes[node].frame);
+	enum frame_role role = text_node_role(w->page, w->tree, node);
 	if (role == FRAME_START)
 		return 1;
 	return !w->tree->inverted && role != FRAME_OWN;
@@ -52,10 +52,10 @@ static uint32_t put_chain(struct walk *w, uint32_t node, size_t room)
 	uint32_t last = node;
 	int named = 0;
 	for (uint32_t n = node; n && !named; n = only_child(w, n))
-		named = !is_detail(w, n) && w->tree->nodes[n].frame.function;
+		named = !is_detail(w, n) && view_node_frame(w->tree, n)->function;
 	for (uint32_t n = node; n; n = only_child(w, n)) {
 		last = n;
-		const struct view_frame *f = &w->tree->nodes[n].frame;
+		const struct view_frame *f = view_node_frame(w->tree, n);
 		if (is_detail(w, n))
 			continue;
 		/* beside names an address says nothing, but a module at the end may */

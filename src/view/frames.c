@@ -14,8 +14,8 @@ int view_is_wrapper(const char *function)
 		"malloc",   "calloc",        "realloc", "reallocarray", "posix_memalign",
 		"memalign", "aligned_alloc", "valloc",  "pvalloc",
 	};
-	if (!function)
-		return 0;
+	if (!function || !strchr("acmopr_v", function[0]))
+		return 0; /* nearly all: this is asked of every stack */
 	if (strncmp(function, "operator new", 12) == 0)
 		return function[12] == '\0' || function[12] == '(' || function[12] == '[';
 	if (strncmp(function, "_Znw", 4) == 0 || strncmp(function, "_Zna", 4) == 0)

@@ -121,7 +121,8 @@ static int collect_stacks(const struct prof *prof, enum view_by by, struct group
 	struct idtab tab = { 0 };
 	uint64_t seed = hash_seed();
 	int rc = group_of ? 0 : no_memory(err);
-	for (uint32_t i = 0; i < stacks && rc == 0; i++) {
+	for (uint32_t i = prof_stack_used(prof, 0); i < stacks && rc == 0;
+	     i = prof_stack_used(prof, i + 1)) {
 		struct cost cost;
 		prof_stack_cost(prof, (struct stack_id){ i }, &cost);
 		if (cost_is_zero(&cost))

@@ -18,6 +18,18 @@ struct build {
 	enum view_cost cost; /* of the totals */
 	struct cost whole;
 	uint8_t *fold; /* by module: its functions without a name are one node; NULL = none are */
+
+	struct view_frame *frames;
+	uint32_t *same; /* by frame: the first one that makes the same node */
+	uint32_t frame_count, frame_cap;
+	struct idtab frame_tab;
+	uint32_t *
+		first_of; /* by frame row: where its entries begin among @frames; 0 = not entered yet */
+	uint32_t stop_of[STACK_STOP_MAX];
+	struct view_self *selfs;
+	uint32_t self_count, self_cap;
+	uint32_t *path; /* whole_stack()'s way back up */
+	uint32_t path_cap;
 };
 
 static int no_memory(struct err *err)
@@ -25,25 +37,85 @@ static int no_memory(struct err *err)
 	return err_set(err, -ENOMEM, "cannot build the call tree");
 }
 
-static int is_same(const struct view_node *n, uint32_t parent, const struct view_frame *frame)
+/** grown() - @items with room for one more than @count, which doubles; NULL without memory. */
+static inline void *grown(void *items, uint32_t count, uint32_t *cap, size_t item_bytes)
 {
-	/* Unknown functions of one module differ by address. */
-	return n->parent == parent && n->frame.function == frame->function &&
-	       n->frame.module == frame->module &&
-	       (frame->function || frame->folded || n->frame.offset == frame->offset);
+	if (count < *cap)
+		return items;
+	uint64_t want = *cap ? 2 * (uint64_t)*cap : 1024;
+	items = want > UINT32_MAX ? NULL : realloc(items, want * item_bytes);
+	if (items)
+		*cap = (uint32_t)want;
+	return items;
 }
 
-static uint32_t add_node(struct build *b, uint32_t parent, const struct view_frame *frame)
+/* ---- frames ---------------------------------------------------------------------------------------------------- */
+
+static int is_same(const struct view_frame *a, const struct view_frame *b)
 {
-	if (b->count == b->cap) {
-		uint32_t cap = b->cap ? b->cap * 2 : 1024;
-		struct view_node *nodes = realloc(b->nodes, (size_t)cap * sizeof(*nodes));
-		if (!nodes)
-			return 0;
-		b->nodes = nodes;
-		b->cap = cap;
+	/* Unknown functions of one module differ by address. */
+	return a->function == b->function && a->module == b->module && a->folded == b->folded &&
+	       (a->function || a->folded || a->offset == b->offset);
+}
+
+/** add_frame() - its number; 0 without memory (0 is the root's). */
+static uint32_t add_frame(struct build *b, const struct view_frame *frame)
+{
+	uint32_t cap = b->frame_cap;
+	uint32_t *same = grown(b->same, b->frame_count, &cap, sizeof(*same));
+	if (!same || idtab_reserve(&b->frame_tab) < 0)
+		return 0;
+	b->same = same;
+	struct view_frame *frames =
+		grown(b->frames, b->frame_count, &b->frame_cap, sizeof(*frames));
+	if (!frames)
+		return 0;
+	b->frames = frames;
+	uint64_t offset = frame->function || frame->folded ? frame->folded : frame->offset;
+	uint32_t hash = (uint32_t)hash_u64((uintptr_t)frame->function ^ offset,
+					   (uintptr_t)frame->module, b->seed);
+	uint32_t id = b->frame_count++, at = idtab_first(&b->frame_tab, hash);
+	b->frames[id] = *frame;
+	b->same[id] = id;
+	for (; b->frame_tab.slots[at].id != IDTAB_NONE; at = idtab_next(&b->frame_tab, at)) {
+		uint32_t other = b->frame_tab.slots[at].id;
+		if (b->frame_tab.slots[at].hash == hash && is_same(&b->frames[other], frame)) {
+			b->same[id] = other;
+			return id;
+		}
 	}
-	b->nodes[b->count] = (struct view_node){ .frame = *frame, .parent = parent };
+	idtab_put(&b->frame_tab, at, hash, id);
+	return id;
+}
+
+/** first_entry() - the number of a frame row's innermost entry, the others follow; 0 without memory. */
+static uint32_t first_entry(struct build *b, struct frame_id row)
+{
+	uint32_t first = b->first_of[row.v];
+	if (first)
+		return first;
+	const struct prof_frame *f = prof_frame(b->prof, row);
+	first = b->frame_count;
+	for (uint32_t i = 0, count = view_frame_count(f); i < count; i++) {
+		struct view_frame frame;
+		view_frame_at(b->prof, f, i, &frame);
+		frame.folded = !frame.function && b->fold && b->fold[f->module.v];
+		if (!add_frame(b, &frame))
+			return 0;
+	}
+	b->first_of[row.v] = first;
+	return first;
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------------------------- */
+
+static uint32_t add_node(struct build *b, uint32_t parent, uint32_t frame)
+{
+	struct view_node *nodes = grown(b->nodes, b->count, &b->cap, sizeof(*nodes));
+	if (!nodes)
+		return 0;
+	b->nodes = nodes;
+	b->nodes[b->count] = (struct view_node){ .frame = frame, .parent = parent };
 	return b->count++;
 }
 
@@ -51,10 +123,11 @@ static uint32_t add_node(struct build *b, uint32_t parent, const struct view_fra
  * child() - the node of @frame below @parent, made if there is none; 0 without memory (0 is the root, never a child). The
  * first child of a node is known to it, and most have no other one; the others are found in a table.
  */
-static uint32_t child(struct build *b, uint32_t parent, const struct view_frame *frame)
+static uint32_t child(struct build *b, uint32_t parent, uint32_t frame)
 {
 	const struct view_node *above = &b->nodes[parent];
-	if (frame->folded && above->frame.folded && above->frame.module == frame->module)
+	uint32_t same = b->same[frame];
+	if (b->same[above->frame] == same && b->frames[frame].folded)
 		return parent;
 	uint32_t first = above->first_child;
 	if (!first) {
@@ -62,19 +135,19 @@ static uint32_t child(struct build *b, uint32_t parent, const struct view_frame 
 		b->nodes[parent].first_child = first;
 		return first;
 	}
-	if (is_same(&b->nodes[first], parent, frame))
+	if (b->same[b->nodes[first].frame] == same)
 		return first;
 	if (idtab_reserve(&b->tab) < 0)
 		return 0;
-	uint64_t offset = frame->function || frame->folded ? 0 : frame->offset;
-	uint32_t hash =
-		(uint32_t)hash_u64((uintptr_t)frame->function ^ offset,
-				   hash_u64((uintptr_t)frame->module, parent, b->seed), b->seed);
+	uint32_t hash = (uint32_t)hash_u64(same, parent, b->seed);
 	uint32_t at = idtab_first(&b->tab, hash);
-	for (; b->tab.slots[at].id != IDTAB_NONE; at = idtab_next(&b->tab, at))
-		if (b->tab.slots[at].hash == hash &&
-		    is_same(&b->nodes[b->tab.slots[at].id], parent, frame))
+	for (; b->tab.slots[at].id != IDTAB_NONE; at = idtab_next(&b->tab, at)) {
+		if (b->tab.slots[at].hash != hash)
+			continue;
+		const struct view_node *n = &b->nodes[b->tab.slots[at].id];
+		if (n->parent == parent && b->same[n->frame] == same)
 			return b->tab.slots[at].id;
+	}
 	uint32_t node = add_node(b, parent, frame);
 	if (node)
 		idtab_put(&b->tab, at, hash, node);
@@ -83,29 +156,21 @@ static uint32_t child(struct build *b, uint32_t parent, const struct view_frame 
 
 static uint32_t stop_child(struct build *b, uint32_t parent, unsigned stop)
 {
-	struct view_frame label = { .function = view_stop_label(stop) };
-	return child(b, parent, &label);
-}
-
-/** frame_at() - entry @i of frame @f, as this tree shows it. */
-static void frame_at(const struct build *b, const struct prof_frame *f, uint32_t i,
-		     struct view_frame *frame)
-{
-	view_frame_at(b->prof, f, i, frame);
-	frame->folded = !frame->function && b->fold && b->fold[f->module.v];
-}
-
-/** enter_frame() - entries @from.. of @stack's frame below @node, outermost first. */
-static uint32_t enter_frame(struct build *b, uint32_t node, const struct prof_frame *f,
-			    uint32_t from)
-{
-	for (uint32_t i = view_frame_count(f); i-- > from;) {
-		struct view_frame frame;
-		frame_at(b, f, i, &frame);
-		node = child(b, node, &frame);
-		if (node == 0)
-			return 0;
+	if (!b->stop_of[stop]) {
+		struct view_frame label = { .function = view_stop_label(stop) };
+		b->stop_of[stop] = add_frame(b, &label);
 	}
+	return b->stop_of[stop] ? child(b, parent, b->stop_of[stop]) : 0;
+}
+
+/** enter_frame() - entries @from.. of a frame row below @node, outermost first. */
+static uint32_t enter_frame(struct build *b, uint32_t node, struct frame_id row, uint32_t from)
+{
+	uint32_t first = first_entry(b, row), i = view_frame_count(prof_frame(b->prof, row));
+	if (!first)
+		return 0;
+	while (i-- > from && (node = child(b, node, first + i)))
+		;
 	return node;
 }
 
@@ -117,30 +182,22 @@ static uint32_t whole_stack(struct build *b, struct stack_id stack)
 {
 	uint32_t depth = 0;
 	struct stack_id at = stack;
-	while (at.v && !b->node_of[at.v]) {
-		depth++;
-		at = prof_stack(b->prof, at)->parent;
-	}
-	if (depth == 0)
-		return b->node_of[stack.v];
-	uint32_t *path = malloc(depth * sizeof(*path));
-	if (!path)
-		return 0;
-	at = stack;
-	for (uint32_t i = depth; i-- > 0;) {
-		path[i] = at.v;
-		at = prof_stack(b->prof, at)->parent;
+	for (; at.v && !b->node_of[at.v]; at = prof_stack(b->prof, at)->parent) {
+		uint32_t *path = grown(b->path, depth, &b->path_cap, sizeof(*path));
+		if (!path)
+			return 0;
+		b->path = path;
+		b->path[depth++] = at.v;
 	}
 	uint32_t node = at.v ? b->node_of[at.v] : 0;
-	for (uint32_t i = 0; i < depth; i++) {
-		const struct prof_stack *s = prof_stack(b->prof, (struct stack_id){ path[i] });
-		node = s->stop ? stop_child(b, node, s->stop)
-			       : enter_frame(b, node, prof_frame(b->prof, s->frame), 0);
+	while (depth) {
+		uint32_t row = b->path[--depth];
+		const struct prof_stack *s = prof_stack(b->prof, (struct stack_id){ row });
+		node = s->stop ? stop_child(b, node, s->stop) : enter_frame(b, node, s->frame, 0);
 		if (node == 0)
 			break;
-		b->node_of[path[i]] = node;
+		b->node_of[row] = node;
 	}
-	free(path);
 	return node;
 }
 
@@ -154,7 +211,7 @@ static uint32_t enter_top_down(struct build *b, struct stack_id stack)
 	uint32_t node = s->parent.v ? whole_stack(b, s->parent) : 0;
 	if (s->parent.v && node == 0)
 		return 0;
-	return enter_frame(b, node, f, hidden);
+	return enter_frame(b, node, s->frame, hidden);
 }
 
 static uint32_t enter_inverted(struct build *b, struct stack_id stack, uint64_t value)
@@ -171,13 +228,11 @@ static uint32_t enter_inverted(struct build *b, struct stack_id stack, uint64_t 
 			break;
 		}
 		const struct prof_frame *f = prof_frame(b->prof, s->frame);
-		uint32_t count = view_frame_count(f);
+		uint32_t count = view_frame_count(f), first = first_entry(b, s->frame);
 		uint32_t i = innermost ? view_frame_hidden(f) : 0;
 		for (i = i < count ? i : 0; i < count; i++) {
-			struct view_frame frame;
 			uint32_t above = node;
-			frame_at(b, f, i, &frame);
-			node = child(b, node, &frame);
+			node = first ? child(b, node, first + i) : 0;
 			if (node == 0)
 				return 0;
 			if (node != above)
@@ -188,10 +243,27 @@ static uint32_t enter_inverted(struct build *b, struct stack_id stack, uint64_t 
 	return node;
 }
 
+static int add_self(struct build *b, uint32_t node, const struct cost *cost)
+{
+	uint32_t *self = &b->nodes[node].self;
+	if (!*self) {
+		struct view_self *selfs =
+			grown(b->selfs, b->self_count, &b->self_cap, sizeof(*selfs));
+		if (!selfs)
+			return -1;
+		b->selfs = selfs;
+		*self = b->self_count++;
+		selfs[*self] = (struct view_self){ .node = node };
+	}
+	cost_add(&b->selfs[*self].cost, cost);
+	return 0;
+}
+
 static int fill(struct build *b, int inverted, struct err *err)
 {
 	uint32_t stacks = prof_stack_count(b->prof);
-	for (uint32_t i = 0; i < stacks; i++) {
+	for (uint32_t i = prof_stack_used(b->prof, 0); i < stacks;
+	     i = prof_stack_used(b->prof, i + 1)) {
 		struct cost cost;
 		prof_stack_cost(b->prof, (struct stack_id){ i }, &cost);
 		if (cost.allocations == 0 && cost.frees == 0 && cost.peak_bytes == 0 &&
@@ -206,18 +278,18 @@ static int fill(struct build *b, int inverted, struct err *err)
 			if (node == 0)
 				return no_memory(err);
 		}
-		cost_add(&b->nodes[node].self, &cost);
+		if (add_self(b, node, &cost) < 0)
+			return no_memory(err);
 	}
 	if (inverted) {
 		b->nodes[0].total = view_cost_of(&b->whole, b->cost);
 		return 0;
 	}
+	for (uint32_t i = 1; i < b->self_count; i++)
+		b->nodes[b->selfs[i].node].total += view_cost_of(&b->selfs[i].cost, b->cost);
 	/* A parent is always made before its children: one pass backwards sums everything up. */
-	for (uint32_t i = b->count; i-- > 0;) {
-		b->nodes[i].total += view_cost_of(&b->nodes[i].self, b->cost);
-		if (i)
-			b->nodes[b->nodes[i].parent].total += b->nodes[i].total;
-	}
+	for (uint32_t i = b->count; i-- > 1;)
+		b->nodes[b->nodes[i].parent].total += b->nodes[i].total;
 	return 0;
 }
 
@@ -232,6 +304,22 @@ static int by_cost(const void *a, const void *b)
 	if (x->key != y->key)
 		return x->key < y->key ? 1 : -1;
 	return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/** sort_children() - most nodes have one child, nearly all others a few: those are not worth a call of qsort(). */
+static void sort_children(struct order *first, uint32_t count)
+{
+	if (count > 8) {
+		qsort(first, count, sizeof(*first), by_cost);
+		return;
+	}
+	for (uint32_t i = 1; i < count; i++) {
+		struct order moving = first[i];
+		uint32_t k = i;
+		for (; k && first[k - 1].key < moving.key; k--)
+			first[k] = first[k - 1];
+		first[k] = moving;
+	}
 }
 
 /** lay_out() - copy the nodes so that children are contiguous and sorted: breadth first from the root. */
@@ -262,8 +350,8 @@ static struct view_node *lay_out(const struct build *b)
 		uint32_t first = from ? end[from - 1] : 0, count = end[from] - first;
 		out[i].first_child = placed;
 		out[i].child_count = count;
-		if (count > 1)
-			qsort(order + first, count, sizeof(*order), by_cost);
+		b->selfs[out[i].self].node = i;
+		sort_children(order + first, count);
 		for (uint32_t k = first; k < first + count; k++) {
 			out[placed] = b->nodes[order[k].node];
 			out[placed].parent = i;
@@ -298,7 +386,8 @@ static uint8_t *choose_folds(const struct prof *prof)
 		for (uint32_t k = 0; k < f->symbol_count; k++)
 			fold[f->module.v] |= f->symbols[k].function != NULL;
 	}
-	for (uint32_t i = 0; i < prof_stack_count(prof); i++) {
+	uint32_t stacks = prof_stack_count(prof);
+	for (uint32_t i = prof_stack_used(prof, 0); i < stacks; i = prof_stack_used(prof, i + 1)) {
 		struct cost cost;
 		prof_stack_cost(prof, (struct stack_id){ i }, &cost);
 		if (!cost.allocations)
@@ -317,36 +406,57 @@ static uint8_t *choose_folds(const struct prof *prof)
 	return fold;
 }
 
+/** begin() - the root, the empty frame and the empty costs. */
+static int begin(struct build *b, int inverted)
+{
+	const struct view_frame none = { 0 };
+	b->node_of = calloc(inverted ? 1 : prof_stack_count(b->prof), sizeof(*b->node_of));
+	b->first_of = calloc(prof_frame_count(b->prof), sizeof(*b->first_of));
+	b->selfs = grown(NULL, 0, &b->self_cap, sizeof(*b->selfs));
+	if (!b->node_of || !b->first_of || !b->selfs)
+		return -1;
+	b->selfs[b->self_count++] = (struct view_self){ 0 };
+	add_frame(b, &none);
+	add_node(b, 0, 0);
+	return b->frame_count && b->count ? 0 : -1;
+}
+
 struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, unsigned how,
 				struct err *err)
 {
-	struct build b = {
-		.prof = prof, .cost = cost, .seed = hash_seed(), .count = 1, .cap = 1024
-	};
+	struct build b = { .prof = prof, .cost = cost, .seed = hash_seed() };
 	struct view_tree *tree = calloc(1, sizeof(*tree));
 	int inverted = (how & VIEW_TREE_INVERTED) != 0, folded = how & VIEW_TREE_FOLD_UNNAMED;
-	b.nodes = calloc(b.cap, sizeof(*b.nodes));
-	b.node_of = calloc(inverted ? 1 : prof_stack_count(prof), sizeof(*b.node_of));
 	b.fold = folded ? choose_folds(prof) : NULL;
-	int ready = tree && b.nodes && b.node_of && (b.fold || !folded);
+	int ready = tree && (b.fold || !folded) && begin(&b, inverted) == 0;
 	int rc = ready ? fill(&b, inverted, err) : no_memory(err);
 	idtab_fini(&b.tab);
+	idtab_fini(&b.frame_tab);
 	free(b.node_of);
+	free(b.first_of);
+	free(b.same);
+	free(b.path);
 	free(b.fold);
 	if (rc == 0) {
 		tree->nodes = lay_out(&b);
-		tree->count = b.count;
-		tree->cost = cost;
-		tree->whole = b.whole;
-		tree->inverted = inverted;
 		if (!tree->nodes)
 			rc = no_memory(err);
 	}
 	free(b.nodes);
 	if (rc < 0) {
+		free(b.frames);
+		free(b.selfs);
 		free(tree);
 		return NULL;
 	}
+	tree->frames = b.frames;
+	tree->selfs = b.selfs;
+	tree->count = b.count;
+	tree->frame_count = b.frame_count;
+	tree->self_count = b.self_count;
+	tree->cost = cost;
+	tree->whole = b.whole;
+	tree->inverted = inverted;
 	return tree;
 }
 
@@ -355,6 +465,8 @@ void view_tree_free(struct view_tree *tree)
 	if (!tree)
 		return;
 	free(tree->nodes);
+	free(tree->frames);
+	free(tree->selfs);
 	free(tree);
 }
 

@@ -147,8 +147,8 @@ static const struct view_node *child_named(const struct view_tree *t, const stru
 {
 	for (uint32_t i = 0; i < n->child_count; i++) {
 		const struct view_node *c = &t->nodes[n->first_child + i];
-		if (function ? c->frame.function && strcmp(c->frame.function, function) == 0
-			     : !c->frame.function)
+		const char *name = t->frames[c->frame].function;
+		if (function ? name && strcmp(name, function) == 0 : !name)
 			return c;
 	}
 	fail_msg("no child '%s'", function ? function : "(unknown)");
@@ -169,14 +169,14 @@ static void the_tree_sums_up_from_callees_and_sorts_children(void **state)
 	assert_int_equal(t->nodes[0].total, 168);
 	const struct view_node *m = child_named(t, &t->nodes[0], "main");
 	assert_int_equal(m->total, 165);
-	assert_int_equal(m->self.peak_bytes, 5);
+	assert_int_equal(t->selfs[m->self].cost.peak_bytes, 5);
 	const struct view_node *p = child_named(t, m, "parse");
-	assert_int_equal(p->self.peak_bytes, 30); /* both operator new */
+	assert_int_equal(t->selfs[p->self].cost.peak_bytes, 30); /* both operator new */
 	assert_int_equal(p->total, 60);
-	assert_int_equal(child_named(t, p, "helper")->self.peak_bytes, 30);
-	assert_int_equal(child_named(t, m, NULL)->self.peak_bytes, 100);
+	assert_int_equal(t->selfs[child_named(t, p, "helper")->self].cost.peak_bytes, 30);
+	assert_int_equal(t->selfs[child_named(t, m, NULL)->self].cost.peak_bytes, 100);
 	const struct view_node *d = child_named(t, &t->nodes[0], "[partial: too_deep]");
-	assert_int_equal(child_named(t, d, "parse")->self.peak_bytes, 3);
+	assert_int_equal(t->selfs[child_named(t, d, "parse")->self].cost.peak_bytes, 3);
 	for (uint32_t i = 1; i < t->count; i++) {
 		assert_true(t->nodes[i].parent < i);
 		if (i > 1 && t->nodes[i].parent == t->nodes[i - 1].parent)
@@ -232,7 +232,7 @@ static void neighbours_without_names_fold_where_others_have_names(void **state)
 		assert_int_equal(n->total, 15);
 		if (!inverted)
 			n = child_named(t, n, NULL);
-		assert_true(n->frame.folded);
+		assert_true(t->frames[n->frame].folded);
 		assert_int_equal(n->total, 15);
 		n = child_named(t, n, "work");
 		assert_int_equal(n->total, 10);
@@ -251,8 +251,8 @@ static void a_module_without_any_name_keeps_its_addresses(void **state)
 	alloc(prof, 3, 10);
 	struct view_tree *t = view_tree_new(prof, VIEW_COST_PEAK, VIEW_TREE_FOLD_UNNAMED, NULL);
 	assert_int_equal(t->count, 4);
-	assert_false(t->nodes[3].frame.folded);
-	assert_int_equal(t->nodes[3].frame.offset, 3);
+	assert_false(view_node_frame(t, 3)->folded);
+	assert_int_equal(view_node_frame(t, 3)->offset, 3);
 	view_tree_free(t);
 	prof_free(prof);
 }
