@@ -229,11 +229,9 @@ static int frame_of_ip(struct ht_reader *r, uint64_t ip, uint32_t *frame)
 	return rc;
 }
 
-/* t IP parent: IP is an address (raw) or the number of one (interpreted) */
-static int on_trace(struct ht_reader *r, const char *at, const char *end)
+int ht_trace(struct ht_reader *r, uint64_t ip, uint64_t parent)
 {
-	uint64_t ip, parent;
-	if (!ht_take_hex(&at, end, &ip) || !ht_take_hex(&at, end, &parent) || parent > r->stacks)
+	if (parent > r->stacks)
 		return STOP_HERE;
 	if (r->stacks >= r->opt.max_definitions)
 		return ht_table_failed(r, -E2BIG, "traces");
@@ -258,6 +256,15 @@ static int on_trace(struct ht_reader *r, const char *at, const char *end)
 			   .id = ++r->stacks,
 			   .stack = { .parent = { (uint32_t)parent }, .frame = { frame } } };
 	return define(r, &def);
+}
+
+/* t IP parent */
+static int on_trace(struct ht_reader *r, const char *at, const char *end)
+{
+	uint64_t ip, parent;
+	if (!ht_take_hex(&at, end, &ip) || !ht_take_hex(&at, end, &parent))
+		return STOP_HERE;
+	return ht_trace(r, ip, parent);
 }
 
 static int on_class(struct ht_reader *r, const char *at, const char *end)
@@ -518,8 +525,9 @@ static void warn(struct ht_reader *r, const char *why)
 
 static int next_line(struct ht_reader *r, const char **line, const char **end)
 {
-	if (r->lines.pos == r->lines.len && r->opt.progress) {
+	if (r->lines.reads != r->reads_told && r->opt.progress) {
 		uint64_t done, total;
+		r->reads_told = r->lines.reads;
 		zstream_progress(r->lines.in, &done, &total);
 		r->opt.progress(r->opt.progress_ctx, done, total);
 	}
@@ -545,6 +553,8 @@ static int run(struct ht_reader *r)
 		} else {
 			rc = r->in_cmdline ? after_cmdline(r, line, end) : handle(r, line, end);
 		}
+		if (rc == 0)
+			rc = ht_short_lines(r);
 		if (rc < 0)
 			return rc;
 		if (rc == STOP_HERE) {

@@ -134,6 +134,42 @@ static int pointer_alloc(struct ht_reader *r, uint64_t bytes, uint64_t trace, ui
 	return put_block(r, EVENT_ALLOC, pointer, bytes, (uint32_t)trace, block, 0);
 }
 
+int ht_short_lines(struct ht_reader *r)
+{
+	if (r->kind != KIND_INTERPRETED || r->info->format == 0 || r->in_cmdline)
+		return 0;
+	const char *p = r->lines.text + r->lines.pos, *end = r->lines.text + r->lines.len;
+	uint64_t lines = 0, first, parent;
+	int rc = 0;
+	/* kind, space, number, space, number, newline; the last number may be looked at as a whole */
+	while (rc == 0 && end - p >= 3 + 2 * HT_SHORT_HEX_BYTES && p[1] == ' ') {
+		const char *at = p + 2;
+		char kind = *p;
+		unsigned digits = ht_short_hex(at, &first);
+		at += digits;
+		if (digits == 0 || digits == 8)
+			break;
+		if (kind == 't' && *at == ' ') {
+			digits = ht_short_hex(++at, &parent);
+			at += digits;
+			if (digits == 0 || digits == 8 || *at != '\n')
+				break;
+			rc = ht_trace(r, first, parent);
+		} else if (kind == '+' && *at == '\n') {
+			rc = class_alloc(r, first);
+		} else if (kind == '-' && *at == '\n') {
+			rc = class_free(r, first);
+		} else {
+			break;
+		}
+		lines++;
+		p = at + 1;
+	}
+	r->lines.pos = (size_t)(p - r->lines.text);
+	r->info->lines += lines;
+	return rc;
+}
+
 static int with_pointers(const struct ht_reader *r)
 {
 	return r->info->format == 0 || r->kind != KIND_INTERPRETED;

@@ -38,6 +38,7 @@ struct loaded {
 struct ht_reader {
 	const char *name;
 	struct ht_lines lines;
+	uint64_t reads_told; /* lines.reads when progress was last told */
 	struct sink *sink;
 	struct heaptrack_opt opt;
 	struct heaptrack_info *info;
@@ -79,6 +80,8 @@ int ht_no_memory(struct ht_reader *r);
 int ht_table_failed(struct ht_reader *r, int rc, const char *what);
 /** ht_begin() - define the process and the one thread, before anything refers to them. */
 int ht_begin(struct ht_reader *r);
+/** ht_trace() - one more stack. @ip: an address (raw) or the number of one (interpreted). 0, STOP_HERE or negative errno. */
+int ht_trace(struct ht_reader *r, uint64_t ip, uint64_t parent);
 
 /* heaptrack_blocks.c */
 int ht_flush(struct ht_reader *r);
@@ -88,5 +91,11 @@ struct event *ht_add_event(struct ht_reader *r, enum event_kind kind, int *rc);
 int ht_lose(struct ht_reader *r, uint64_t allocations, uint32_t frees);
 int ht_on_alloc(struct ht_reader *r, const char *at, const char *end);
 int ht_on_free(struct ht_reader *r, const char *at, const char *end);
+/**
+ * ht_short_lines() - take what is read already of an interpreted file as long as its lines are the usual ones: allocations,
+ * frees and traces with short numbers, nearly all of a file. Another line is left for the caller. Return: 0, STOP_HERE (the
+ * line that was refused is the last one counted) or negative errno.
+ */
+int ht_short_lines(struct ht_reader *r);
 
 #endif

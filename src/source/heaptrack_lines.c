@@ -38,6 +38,7 @@ static int read_more(struct ht_lines *lines, struct err *err)
 	if (got == 0)
 		lines->input_ended = 1;
 	lines->len += (size_t)got;
+	lines->reads++;
 	return 0;
 }
 

@@ -3,8 +3,10 @@
 #ifndef SOURCE_HEAPTRACK_LINES_H
 #define SOURCE_HEAPTRACK_LINES_H
 
+#include <endian.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/zstream.h"
 
@@ -13,6 +15,7 @@ struct ht_lines {
 	struct zstream *in;
 	char *text; /* unread: text[pos, len) */
 	size_t pos, len, cap;
+	uint64_t reads; /* how often more was read */
 	int input_ended;
 	int torn; /* at the end: the last line has no newline, and was not handed out */
 };
@@ -55,6 +58,35 @@ static inline int ht_take_hex(const char **at, const char *end, uint64_t *value)
 	*at = p;
 	*value = v;
 	return 1;
+}
+
+#define HT_SHORT_HEX_BYTES 8 /* what ht_short_hex() looks at */
+
+/**
+ * ht_short_hex() - a field of one to seven digits at @p, where at least HT_SHORT_HEX_BYTES can be read: all of them at once,
+ * as neither the digits nor their number can be guessed by a processor.
+ * Return: the number of digits, behind which any other byte stands; 0 or 8 for other fields, with nothing in @value.
+ */
+static inline unsigned ht_short_hex(const char *p, uint64_t *value)
+{
+	const uint64_t each = 0x0101010101010101u, top = 0x80 * each;
+	uint64_t x;
+	memcpy(&x, p, sizeof(x));
+	x = le64toh(x);
+	/* the top bit of each byte: is it one of 0 to 9, of a to f? A carry only reaches bytes behind one that is neither. */
+	uint64_t decimal = (x + 0x50 * each) & ~(x + 0x46 * each);
+	uint64_t letter = (x + 0x1f * each) & ~(x + 0x19 * each);
+	uint64_t other = ~(decimal | letter) & top;
+	unsigned digits = other ? (unsigned)__builtin_ctzll(other) / 8 : 8;
+	if (digits == 0 || digits == 8)
+		return digits;
+	x <<= 64 - 8 * digits; /* the last digit is in the highest byte, zeros before the first */
+	x = (x & 0x0f * each) + 9 * (x >> 6 & each);
+	x = __builtin_bswap64(x);
+	x = (x | x >> 4) & 0x00ff00ff00ff00ffu;
+	x = (x | x >> 8) & 0x0000ffff0000ffffu;
+	*value = (x | x >> 16) & 0xffffffffu;
+	return digits;
 }
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "source/heaptrack.h"
+#include "source/heaptrack_lines.h"
 
 /* A sink that keeps the books in the plainest way and breaks off the test where the producer breaks a rule. */
 struct books {
@@ -415,6 +416,105 @@ static void every_table_has_a_bound(void **state)
 	buf_fini(&text);
 }
 
+static void short_fields_are_read_as_long_ones_are(void **state)
+{
+	(void)state;
+	static const char ends[] = " \n/:`gA~\x80\xb0\xba\xff\0\r-";
+	for (unsigned digits = 0; digits <= 9; digits++) {
+		for (unsigned round = 0; round < 20000; round++) {
+			char field[18];
+			for (unsigned i = 0; i < digits; i++)
+				field[i] = "0123456789abcdef"[rand() % 16];
+			for (unsigned i = digits; i < sizeof(field); i++)
+				field[i] = i > digits && rand() % 2
+						   ? (char)rand()
+						   : ends[(unsigned)rand() % sizeof(ends)];
+			uint64_t is = 0, want = 0;
+			unsigned got = ht_short_hex(field, &is);
+			assert_int_equal(got, digits > 8 ? 8 : digits);
+			if (digits == 0 || digits >= 8)
+				continue;
+			const char *at = field;
+			assert_true(ht_take_hex(&at, field + digits, &want));
+			assert_int_equal(is, want);
+		}
+	}
+}
+
+/* The same lines with numbers of the usual length, and of one that only the slow way takes. */
+static void put_many(struct buf *text, int width)
+{
+	buf_puts(text, "v 10400 3\nX /bin/demo\nI 1000 100\ns 1 m\ns 1 f\ni 1000 1 2\n");
+	srand(3);
+	unsigned stacks = 0, classes = 0;
+	for (unsigned i = 0; i < 100000; i++) {
+		unsigned what = (unsigned)rand() % 64;
+		if (!stacks || (what == 0 && stacks < 900))
+			buf_printf(text, "t %0*x %0*x\n", width, 1, width,
+				   (unsigned)rand() % (++stacks));
+		else if (!classes || (what == 1 && classes < 40))
+			buf_printf(text, "a %x %x\n", 1 + classes++, 1 + (unsigned)rand() % stacks);
+		else if (what == 2)
+			buf_printf(text, "c %x\n", i);
+		else if (what == 3) /* refers to nothing: counted as lost */
+			buf_printf(text, "%c %0*x\n", rand() % 2 ? '+' : '-', width, 0x7ffffff);
+		else if (what % 2)
+			buf_printf(text, "+ %0*x\n- %0*x\n", width, (unsigned)rand() % classes,
+				   width, (unsigned)rand() % classes);
+		else
+			buf_printf(text, "- %0*x\n", width, (unsigned)rand() % classes);
+	}
+}
+
+static size_t count_lines(struct buf *text)
+{
+	size_t lines = 0;
+	for (const char *p = buf_cstr(text); (p = strchr(p, '\n')); p++)
+		lines++;
+	return lines;
+}
+
+static unsigned told;
+
+static void count_progress(void *ctx, uint64_t done, uint64_t total)
+{
+	(void)ctx;
+	assert_true(done <= total);
+	told++;
+}
+
+static void usual_lines_and_long_numbers_make_the_same_books(void **state)
+{
+	(void)state;
+	static struct books plain;
+	struct heaptrack_opt opt = { .progress = count_progress };
+	for (int width = 1; width <= 8; width += 7) {
+		CLEANUP(buf_fini) struct buf text = { 0 };
+		put_many(&text, width);
+		told = 0;
+		assert_int_equal(read_bytes(text.data, text.len, &opt), 0);
+		assert_in_range(told, 2, text.len / 1000); /* once for each piece read */
+		assert_true(books.complete == 0 && info.skipped > 100);
+		assert_true(books.allocations > 10000 && books.temporary > 10);
+		assert_int_equal(info.lines, count_lines(&text));
+		if (width == 1)
+			plain = books;
+		else
+			assert_memory_equal(&plain, &books, sizeof(books));
+	}
+	/* a trace below one that does not exist ends the reading, and the line is told */
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	put_many(&text, 1);
+	text.len = (size_t)(strstr(buf_cstr(&text), "\n+") - text.data) + 1;
+	buf_puts(&text, "t 1 ffff\n+ 0\n+ 0\n+ 0\n+ 0\n+ 0\n+ 0\n");
+	assert_int_equal(read_bytes(text.data, text.len, NULL), 0);
+	assert_int_equal(books.allocations, 0);
+	char want[80];
+	snprintf(want, sizeof(want), "'test': damaged line, read up to line %zu",
+		 count_lines(&text) - 6);
+	assert_string_equal(info.warning, want);
+}
+
 static int refuse_events(struct sink *sink, const struct event *events, size_t count, struct err *e)
 {
 	(void)sink;
@@ -464,6 +564,8 @@ int main(void)
 		cmocka_unit_test(strangers_and_newer_formats_are_refused),
 		cmocka_unit_test(line_ends_inside_arguments_are_part_of_the_command_line),
 		cmocka_unit_test(every_table_has_a_bound),
+		cmocka_unit_test(short_fields_are_read_as_long_ones_are),
+		cmocka_unit_test(usual_lines_and_long_numbers_make_the_same_books),
 		cmocka_unit_test(a_failing_sink_ends_reading_with_its_error),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
