@@ -9,8 +9,10 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ET
 
@@ -133,8 +135,9 @@ def live_tests(tally, everything, select):
     xml = os.path.join(BUILD, "live.xml")
     if os.path.exists(xml):
         os.unlink(xml)
+    temporary = tempfile.mkdtemp(prefix="byteledger-check-")  # a short path: sockets stand there
     args = [sys.executable, "-m", "pytest", "-c", "tests/live/pytest.ini", "--rootdir", ".", "-q", "--no-header",
-            "-p", "no:cacheprovider", f"--junitxml={xml}", "--tb=short", "tests/live"]
+            "-p", "no:cacheprovider", f"--basetemp={temporary}/t", f"--junitxml={xml}", "--tb=short", "tests/live"]
     if not everything:
         args += ["-m", "not large and not guest"]
     if select:
@@ -143,9 +146,11 @@ def live_tests(tally, everything, select):
                           stdin=subprocess.DEVNULL)
     if done.returncode == 5 and os.path.exists(xml):
         say("live: no test selected")
+        shutil.rmtree(temporary, ignore_errors=True)
         return
     if not os.path.exists(xml):
         tally.fail("live tests did not run", done.stdout)
+        shutil.rmtree(temporary, ignore_errors=True)
         return
     before = len(tally.failures)
     passed = tally.passed
@@ -161,6 +166,10 @@ def live_tests(tally, everything, select):
             tally.ok()
     if done.returncode not in (0, 1) and len(tally.failures) == before:
         tally.fail(f"live: pytest ended with {done.returncode}", done.stdout)
+    if len(tally.failures) == before:
+        shutil.rmtree(temporary, ignore_errors=True)  # hundreds of megabytes
+    else:
+        say(f"what the live tests wrote is kept in {temporary}")
     say(f"live: {tally.passed - passed} passed, {time.time() - start:.0f} s")
 
 

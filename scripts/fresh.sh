@@ -23,6 +23,7 @@ command -v debootstrap >/dev/null || { echo "fresh: no debootstrap; hint: ./dev 
 : "${folder:=$(mktemp -d /var/tmp/byteledger-fresh-XXXXXX)}"
 [ -n "$keep" ] || trap 'rm -rf --one-file-system "$folder"' EXIT
 mkdir -p "$folder"
+folder=$(realpath "$folder")
 
 seconds() { date +%s; }
 if [ ! -e "$folder/.fresh-ready" ]; then
@@ -39,19 +40,22 @@ if [ ! -e "$folder/.fresh-ready" ]; then
 fi
 rm -rf "$folder/srv/byteledger"
 git clone -q "$top" "$folder/srv/byteledger"
-before=$(du -smx "$folder" | cut -f1)
+installed() { du -smx --exclude="$folder/srv" --exclude="$folder/tmp" --exclude="$folder/var/cache/apt" "$folder" | cut -f1; }
+before=$(installed)
 status=0
 for command; do
 	echo "fresh: $command"
 	start=$(seconds)
-	# a mount namespace of its own: nothing of it outlives the command
+	# A mount namespace of its own: nothing of it outlives the command. Its root, not only a chroot, where no user namespace
+	# could be made and no mount kept from spreading.
 	unshare -m --propagation private sh -c '
-		mount -t proc proc "$1/proc" && mount -t sysfs sysfs "$1/sys" && mount --rbind /dev "$1/dev" &&
-		{ mount -t tracefs tracefs "$1/sys/kernel/tracing"; mount -t bpf bpf "$1/sys/fs/bpf"; mount -t cgroup2 cgroup2 "$1/sys/fs/cgroup"; } 2>/dev/null
+		mount --bind "$1" "$1" && cd "$1" && mount -t proc proc proc && mount -t sysfs sysfs sys && mount --rbind /dev dev &&
+		{ mount -t tracefs tracefs sys/kernel/tracing; mount -t bpf bpf sys/fs/bpf; mount -t cgroup2 cgroup2 sys/fs/cgroup; } 2>/dev/null
+		pivot_root . mnt || exit
 		exec env -i HOME=/root TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 			${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
-			chroot "$1" sh -c "cd /srv/byteledger && $2"' - "$folder" "$command" </dev/null || status=$?
-	echo "fresh: $command: $(($(seconds) - start)) s, status $status, $(($(du -smx --exclude=srv "$folder" | cut -f1) - before)) MiB added so far outside the clone"
+			chroot . sh -c "umount -l /mnt && cd /srv/byteledger && $2"' - "$folder" "$command" </dev/null || status=$?
+	echo "fresh: $command: $(($(seconds) - start)) s, status $status, $(($(installed) - before)) MiB installed so far"
 	[ $status = 0 ] || break
 done
 exit $status
