@@ -14,36 +14,116 @@
 #define ETA_WINDOW_NS 600000000000ull /* the finest stretch that is kept */
 #define SPAN_SHARE 0.9                /* of the window must have been seen */
 
-struct state {
-	struct alert_rule rule;
+/* Whether a rule holds, and whether that was told. */
+struct hold {
 	int raised;
 	int waits;         /* it holds, but not for long enough yet */
 	uint64_t since_ns; /* when that began, CLOCK_MONOTONIC */
+};
+
+struct state {
+	struct alert_rule rule;
+	uint8_t picked[HISTORY_LABELS_MAX]; /* the keys that it is about */
+	struct hold hold;
+	struct hold *labels; /* `new`: of each key by itself */
+};
+
+struct label {
+	uint64_t id;     /* history_key's */
+	int known;       /* was there when watching began */
+	uint64_t before; /* RSS at the last check */
 };
 
 struct alert_set {
 	struct state rules[ALERT_RULES_MAX];
 	size_t count;
 	int began, checked;
-	uint64_t began_ns;                      /* as the clock says now */
-	uint64_t seen[HISTORY_LABELS_MAX / 64]; /* labels that were there when watching began */
-	uint64_t before[HISTORY_LABELS_MAX];    /* their RSS at the last check */
+	uint64_t began_ns; /* as the clock says now */
+	uint64_t changes;  /* of the history's labels, as of these: */
+	struct label labels[HISTORY_LABELS_MAX];
+	size_t label_count;
 };
 
 struct alert_set *alert_set_new(const struct alert_rule *rules, size_t count)
 {
 	struct alert_set *set = count <= ALERT_RULES_MAX ? calloc(1, sizeof(*set)) : NULL;
+	int failed = 0;
 	if (!set)
 		return NULL;
-	for (size_t i = 0; i < count; i++)
-		set->rules[i].rule = rules[i];
 	set->count = count;
+	for (size_t i = 0; i < count; i++) {
+		struct state *s = &set->rules[i];
+		s->rule = rules[i];
+		s->labels = rules[i].kind == ALERT_NEW
+				    ? calloc(HISTORY_LABELS_MAX, sizeof(*s->labels))
+				    : NULL;
+		failed |= rules[i].kind == ALERT_NEW && !s->labels;
+	}
+	if (failed) {
+		alert_set_free(set);
+		return NULL;
+	}
 	return set;
 }
 
 void alert_set_free(struct alert_set *set)
 {
+	for (size_t i = 0; set && i < set->count; i++)
+		free(set->rules[i].labels);
 	free(set);
+}
+
+static int picks(const struct alert_rule *rule, const struct history_key *key, size_t number)
+{
+	if (!rule->select[0])
+		return number == 0;
+	return number &&
+	       (strcmp(key->class, rule->select) == 0 || strcmp(key->label, rule->select) == 0);
+}
+
+/* Numbers of labels change where labels retire: what is known of one goes where it is now. */
+static void move_labels(struct alert_set *set, const uint64_t *ids, size_t count)
+{
+	struct label labels[HISTORY_LABELS_MAX] = { 0 };
+	size_t from[HISTORY_LABELS_MAX];
+	for (size_t i = 0; i < count; i++) {
+		size_t j = 0;
+		while (j < set->label_count && set->labels[j].id != ids[i])
+			j++;
+		from[i] = j;
+		if (j < set->label_count)
+			labels[i] = set->labels[j];
+		labels[i].id = ids[i];
+	}
+	for (size_t r = 0; r < set->count; r++) {
+		struct hold holds[HISTORY_LABELS_MAX] = { 0 };
+		for (size_t i = 0; i < count && set->rules[r].labels; i++) {
+			if (from[i] < set->label_count)
+				holds[i] = set->rules[r].labels[from[i]];
+		}
+		if (set->rules[r].labels)
+			memcpy(set->rules[r].labels, holds, sizeof(holds));
+	}
+	memcpy(set->labels, labels, sizeof(labels));
+	set->label_count = count;
+}
+
+static void learn_labels(struct alert_set *set, const struct history *history)
+{
+	uint64_t ids[HISTORY_LABELS_MAX], changes = history_changes(history);
+	size_t count = history_keys(history);
+	if (changes == set->changes)
+		return;
+	for (size_t r = 0; r < set->count; r++)
+		memset(set->rules[r].picked, 0, sizeof(set->rules[r].picked));
+	for (size_t i = 0; i < count; i++) {
+		struct history_key key = history_key(history, i);
+		ids[i] = key.id;
+		for (size_t r = 0; r < set->count; r++)
+			set->rules[r].picked[i] = (uint8_t)picks(&set->rules[r].rule, &key, i);
+	}
+	move_labels(set, ids, count);
+	set->changes = changes;
 }
 
 /* What a stretch of one selection showed: rules that differ only in their threshold share it. */
@@ -63,156 +143,149 @@ struct look {
 	size_t judged_count;
 };
 
-static int selected(const struct look *l, const char *select, size_t key)
-{
-	if (!select[0])
-		return key == 0;
-	if (!key)
-		return 0;
-	struct history_key k = history_key(l->history, key);
-	return strcmp(k.class, select) == 0 || strcmp(k.label, select) == 0;
-}
-
-static uint64_t selected_rss(const struct look *l, const char *select)
+static uint64_t picked_rss(const struct look *l, const struct state *s)
 {
 	uint64_t rss = 0;
 	for (size_t i = 0; i < l->keys; i++)
-		rss += selected(l, select, i) ? l->now[i].rss_bytes : 0;
+		rss += s->picked[i] ? l->now[i].rss_bytes : 0;
 	return rss;
 }
 
-/* Every key has a point at the same moments, so series add up place by place. */
-static int selected_series(const struct look *l, const char *select, uint64_t from_ns,
-			   struct history_point **points, size_t *count)
-{
-	*points = NULL;
-	*count = 0;
-	for (size_t i = 0; i < l->keys; i++) {
-		struct history_point *one;
-		size_t n;
-		if (!selected(l, select, i))
-			continue;
-		int rc = history_recent(l->history, i, from_ns, l->facts->time_ns, &one, &n);
-		if (rc < 0) {
-			free(*points);
-			*points = NULL; /* the caller frees what it finds there */
-			return rc;
-		}
-		if (!*points) {
-			*points = one;
-			*count = n;
-			continue;
-		}
-		for (size_t j = 0; j < n && j < *count; j++)
-			(*points)[j].rss_bytes += one[j].rss_bytes;
-		free(one);
-	}
-	return 0;
-}
-
-static int judge(struct look *l, const struct alert_rule *rule, uint64_t window_ns,
-		 struct growth *growth)
+static int judge(struct look *l, const struct state *s, uint64_t window_ns, struct growth *growth)
 {
 	uint64_t now = l->facts->time_ns, from = now > window_ns ? now - window_ns : 0;
 	/* what was recorded before this watcher began is another process's, or another time's */
 	if (from < l->set->began_ns)
 		from = l->set->began_ns;
 	for (size_t i = 0; i < l->judged_count; i++) {
-		if (l->judged[i].from_ns != from || strcmp(l->judged[i].select, rule->select) != 0)
+		if (l->judged[i].from_ns != from ||
+		    strcmp(l->judged[i].select, s->rule.select) != 0)
 			continue;
 		*growth = l->judged[i].growth;
 		return 0;
 	}
 	struct history_point *points;
 	size_t count;
-	int rc = selected_series(l, rule->select, from, &points, &count);
-	if (rc == 0)
-		rc = view_growth(points, count, growth);
+	int rc = history_recent(l->history, s->picked, from, l->facts->time_ns, &points, &count);
+	if (rc < 0)
+		return rc;
+	rc = view_growth(points, count, growth);
 	free(points);
 	if (rc == 0)
-		l->judged[l->judged_count++] = (struct judged){ rule->select, from, *growth };
+		l->judged[l->judged_count++] = (struct judged){ s->rule.select, from, *growth };
 	return rc;
 }
 
-static void about(struct alert_event *event, const struct look *l, size_t key)
+static double value_step(const struct look *l, const struct state *s)
 {
-	struct history_key k = history_key(l->history, key);
-	snprintf(event->label, sizeof(event->label), "%s/%s", k.class, k.label);
-}
-
-static int value_new(const struct look *l, struct alert_event *event, double *value)
-{
-	*value = 0;
-	for (size_t i = 1; i < l->keys; i++) {
-		if ((l->set->seen[i / 64] >> (i % 64) & 1) || (double)l->now[i].rss_bytes <= *value)
-			continue;
-		*value = (double)l->now[i].rss_bytes;
-		about(event, l, i);
-	}
-	return 0;
-}
-
-static double value_step(const struct look *l, const struct alert_rule *rule)
-{
-	uint64_t before = 0, now = selected_rss(l, rule->select);
+	uint64_t before = 0, now = picked_rss(l, s);
 	if (!l->set->checked)
 		return 0;
 	for (size_t i = 0; i < l->keys; i++)
-		before += selected(l, rule->select, i) ? l->set->before[i] : 0;
+		before += s->picked[i] ? l->set->labels[i].before : 0;
 	return fabs((double)now - (double)before);
 }
 
-/* What the rule compares; *holds where it is met. */
-static int measure(struct look *l, const struct alert_rule *rule, struct alert_event *event,
-		   int *holds)
+static int went_back(const struct alert_rule *rule, double value)
 {
-	struct growth growth = { 0 };
-	char have[TEXT_NUMBER_MAX], want[TEXT_NUMBER_MAX];
-	uint64_t limit = rule->limit_bytes ? rule->limit_bytes : l->facts->limit_bytes;
-	double value = 0;
+	return rule->kind == ALERT_ETA ? value > rule->threshold * (1 + BACK)
+				       : value < rule->threshold * (1 - BACK);
+}
+
+/* 1 if it is to be told now: it holds, has done so for long enough, and was not told since it last went back. */
+static int rises(struct hold *h, const struct alert_rule *rule, double value, uint64_t at_ns)
+{
+	int holds = rule->kind == ALERT_ETA ? value < rule->threshold : value > rule->threshold;
+	if (h->raised) {
+		h->raised = !went_back(rule, value);
+		return 0;
+	}
+	if (!holds) {
+		h->waits = 0;
+		return 0;
+	}
+	if (!h->waits)
+		h->since_ns = at_ns;
+	h->waits = 1;
+	/* a rate was measured over that time already */
+	return rule->kind == ALERT_RATE || at_ns - h->since_ns >= rule->for_ns;
+}
+
+static void was_told(struct hold *h)
+{
+	*h = (struct hold){ .raised = 1 };
+}
+
+/* Each new label rises by itself; of several the largest is told, the others at the next looks. */
+static size_t new_label(const struct look *l, struct state *s)
+{
+	size_t largest = 0;
+	for (size_t i = 1; i < l->keys; i++) {
+		if (l->set->labels[i].known)
+			continue;
+		if (rises(&s->labels[i], &s->rule, (double)l->now[i].rss_bytes, l->facts->at_ns) &&
+		    (!largest || l->now[i].rss_bytes > l->now[largest].rss_bytes))
+			largest = i;
+	}
+	if (largest)
+		was_told(&s->labels[largest]);
+	return largest;
+}
+
+static uint64_t limit_of(const struct look *l, const struct alert_rule *rule)
+{
+	return rule->limit_bytes ? rule->limit_bytes : l->facts->limit_bytes;
+}
+
+/* What the rule compares. */
+static int measure(struct look *l, const struct state *s, struct growth *growth, double *value)
+{
+	const struct alert_rule *rule = &s->rule;
 	int rc = 0;
-	if (rule->select[0])
-		snprintf(event->label, sizeof(event->label), "%s", rule->select);
 	switch (rule->kind) {
 	case ALERT_RSS:
-		value = (double)selected_rss(l, rule->select);
+		*value = (double)picked_rss(l, s);
 		break;
 	case ALERT_RATE:
-		rc = judge(l, rule, rule->for_ns, &growth);
-		value = growth.verdict == GROWTH_GROWING &&
-					(double)growth.span_ns >= SPAN_SHARE * (double)rule->for_ns
-				? growth.bytes_per_second
+		rc = judge(l, s, rule->for_ns, growth);
+		*value =
+			growth->verdict == GROWTH_GROWING &&
+					(double)growth->span_ns >= SPAN_SHARE * (double)rule->for_ns
+				? growth->bytes_per_second
 				: 0;
 		break;
 	case ALERT_ETA:
-		rc = judge(l, rule, rule->for_ns > ETA_WINDOW_NS ? rule->for_ns : ETA_WINDOW_NS,
-			   &growth);
-		value = limit ? view_growth_eta(&growth, limit) : INFINITY;
-		break;
-	case ALERT_NEW:
-		rc = value_new(l, event, &value);
+		rc = judge(l, s, rule->for_ns > ETA_WINDOW_NS ? rule->for_ns : ETA_WINDOW_NS,
+			   growth);
+		*value = limit_of(l, rule) ? view_growth_eta(growth, limit_of(l, rule)) : INFINITY;
 		break;
 	case ALERT_STEP:
-		value = value_step(l, rule);
+		*value = value_step(l, s);
 		break;
 	case ALERT_UNACCOUNTED:
-		value = l->facts->unaccounted;
+		*value = l->facts->unaccounted;
+		break;
+	case ALERT_NEW: /* by label: new_label() */
 		break;
 	}
-	if (rc < 0)
-		return rc;
-	event->value = value;
-	*holds = rule->kind == ALERT_ETA ? value < rule->threshold : value > rule->threshold;
+	return rc;
+}
+
+static void put_words(struct alert_event *event, const struct look *l, double value,
+		      const struct growth *growth)
+{
+	char have[TEXT_NUMBER_MAX], want[TEXT_NUMBER_MAX];
+	const struct alert_rule *rule = event->rule;
 	const char *name = event->label[0] ? event->label : "the process";
 	switch (rule->kind) {
 	case ALERT_RATE:
 		snprintf(event->words, sizeof(event->words),
 			 "%s grows by %s a minute (%.1f %% sure)", name,
-			 text_bytes(have, (uint64_t)(value * 60)), growth.confidence * 100);
+			 text_bytes(have, (uint64_t)(value * 60)), growth->confidence * 100);
 		break;
 	case ALERT_ETA:
 		snprintf(event->words, sizeof(event->words), "the limit of %s is reached in %s",
-			 text_bytes(want, limit),
+			 text_bytes(want, limit_of(l, rule)),
 			 text_duration(have, isfinite(value) ? (uint64_t)(value * 1e9) : 0));
 		break;
 	case ALERT_UNACCOUNTED:
@@ -230,42 +303,35 @@ static int measure(struct look *l, const struct alert_rule *rule, struct alert_e
 			 text_bytes(want, (uint64_t)rule->threshold));
 		break;
 	}
-	return 0;
-}
-
-static int went_back(const struct alert_rule *rule, double value)
-{
-	return rule->kind == ALERT_ETA ? value > rule->threshold * (1 + BACK)
-				       : value < rule->threshold * (1 - BACK);
 }
 
 static int check_rule(struct look *l, struct state *s, struct alert_event *event)
 {
-	int holds = 0;
+	struct growth growth = { 0 };
+	double value = 0;
 	*event = (struct alert_event){ .rule = &s->rule,
 				       .time_ns = l->facts->time_ns,
 				       .rss_bytes = l->now[0].rss_bytes,
 				       .pid = l->facts->pid };
 	snprintf(event->comm, sizeof(event->comm), "%s", l->facts->comm ? l->facts->comm : "");
-	int rc = measure(l, &s->rule, event, &holds);
-	if (rc < 0)
-		return rc;
-	if (s->raised) {
-		s->raised = !went_back(&s->rule, event->value);
-		return 0;
+	snprintf(event->label, sizeof(event->label), "%s", s->rule.select);
+	if (s->rule.kind == ALERT_NEW) {
+		size_t label = new_label(l, s);
+		if (!label)
+			return 0;
+		struct history_key key = history_key(l->history, label);
+		snprintf(event->label, sizeof(event->label), "%s/%s", key.class, key.label);
+		value = (double)l->now[label].rss_bytes;
+	} else {
+		int rc = measure(l, s, &growth, &value);
+		if (rc < 0)
+			return rc;
+		if (!rises(&s->hold, &s->rule, value, l->facts->at_ns))
+			return 0;
+		was_told(&s->hold);
 	}
-	if (!holds) {
-		s->waits = 0;
-		return 0;
-	}
-	if (!s->waits)
-		s->since_ns = l->facts->at_ns;
-	s->waits = 1;
-	/* a rate was measured over that time already */
-	if (s->rule.kind != ALERT_RATE && l->facts->at_ns - s->since_ns < s->rule.for_ns)
-		return 0;
-	s->raised = 1;
-	s->waits = 0;
+	event->value = value;
+	put_words(event, l, value, &growth);
 	return 1;
 }
 
@@ -294,13 +360,14 @@ int alert_check(struct alert_set *set, const struct history *history,
 		return -ENOMEM;
 	if (history_newest(history, l.now, l.keys) < 0)
 		l.keys = 0;
+	learn_labels(set, history);
 	if (facts->time_ns < set->began_ns) /* the clock was set back */
 		set->began_ns = facts->time_ns;
 	if (!set->began) {
 		set->began = 1;
 		set->began_ns = facts->time_ns;
 		for (size_t i = 0; i < l.keys; i++)
-			set->seen[i / 64] |= (uint64_t)(l.now[i].rss_bytes != 0) << (i % 64);
+			set->labels[i].known = l.now[i].rss_bytes != 0;
 	}
 	for (size_t i = 0; i < set->count && rc >= 0 && l.keys; i++) {
 		if (facts->skip_growth && judges_growth(&set->rules[i].rule))
@@ -309,7 +376,7 @@ int alert_check(struct alert_set *set, const struct history *history,
 		met += rc > 0;
 	}
 	for (size_t i = 0; i < l.keys; i++)
-		set->before[i] = l.now[i].rss_bytes;
+		set->labels[i].before = l.now[i].rss_bytes;
 	set->checked = 1;
 	free(l.now);
 	return rc < 0 ? rc : met;

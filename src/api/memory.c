@@ -150,7 +150,11 @@ static int64_t *growth_since(const struct memory_facts *facts, const struct brea
 	memory_at(facts->history, since_ns, then, keys);
 	for (size_t i = 0; i < b->class_count; i++) {
 		const struct class_row *row = &b->classes[i];
-		int key = history_find(facts->history, region_class_name(row->class), row->label);
+		const char *class = region_class_name(row->class);
+		int key = history_find(facts->history, class, row->label);
+		/* among its class's other labels: how much of them it was is not known */
+		if (key < 0 && history_find(facts->history, class, "(other)") >= 0)
+			continue;
 		growth[i] = (int64_t)row->rss_bytes -
 			    (int64_t)(key >= 0 && (size_t)key < keys ? then[key].rss_bytes : 0);
 	}

@@ -23,56 +23,6 @@ static const struct {
 	{ 120000, 4ull * 24 * 3600 * 1000 },
 };
 
-/* ---- names --------------------------------------------------------------------------------------------------------- */
-
-static int find_key(const struct history *h, const char *class, const char *label)
-{
-	for (size_t i = 1; i < h->key_count; i++) {
-		if (strcmp(h->keys[i].class, class) == 0 && strcmp(h->keys[i].label, label) == 0)
-			return (int)i;
-	}
-	return -ENOENT;
-}
-
-int history_take_key(struct history *h, const char *class, size_t class_len, const char *label,
-		     size_t label_len)
-{
-	if (h->key_count == HISTORY_LABELS_MAX)
-		return -ENOSPC;
-	struct history_key key = {
-		.class = arena_memdup(&h->names, class, class_len),
-		.label = arena_memdup(&h->names, label, label_len),
-	};
-	if (!key.class || !key.label)
-		return -ENOMEM;
-	h->keys[h->key_count++] = key;
-	return 0;
-}
-
-/* The last key takes all labels for which there is no room. */
-static int key_of(struct history *h, const char *class, const char *label)
-{
-	char c[HISTORY_NAME_MAX + 1], l[HISTORY_NAME_MAX + 1];
-	size_t class_len = strnlen(class, HISTORY_NAME_MAX),
-	       label_len = strnlen(label, HISTORY_NAME_MAX);
-	memcpy(c, class, class_len);
-	memcpy(l, label, label_len);
-	c[class_len] = l[label_len] = '\0';
-	int key = find_key(h, c, l);
-	if (key >= 0)
-		return key;
-	if (h->key_count >= HISTORY_LABELS_MAX - 1) {
-		key = find_key(h, "(other)", "(other)");
-		if (key >= 0)
-			return key;
-		class_len = label_len = 7;
-		memcpy(c, "(other)", 8);
-		memcpy(l, "(other)", 8);
-	}
-	int rc = history_take_key(h, c, class_len, l, label_len);
-	return rc < 0 ? rc : (int)h->key_count - 1;
-}
-
 /* ---- frames -------------------------------------------------------------------------------------------------------- */
 
 static void put(struct buf *to, uint64_t v)
@@ -81,8 +31,9 @@ static void put(struct buf *to, uint64_t v)
 	buf_put(to, bytes, (size_t)(varint_put(bytes, v) - bytes));
 }
 
-static void encode(struct buf *to, int alone, uint64_t time_ms, uint64_t last_ms,
-		   const struct history_values *last, const struct history_values *now, size_t keys)
+void history_encode(struct buf *to, int alone, uint64_t time_ms, uint64_t last_ms,
+		    const struct history_values *last, const struct history_values *now,
+		    size_t keys)
 {
 	static const struct history_values zero;
 	size_t changed = 0;
@@ -236,9 +187,20 @@ static int keep_frame(struct history *h, unsigned t, int alone, uint64_t time_ms
 	chunk->frames++;
 	tier->frames++;
 	chunk->last_ms = tier->last_ms = time_ms;
+	h->samples += t == 0;
 	h->latest_ms = time_ms > h->latest_ms ? time_ms : h->latest_ms;
 	forget_old(h, tier, t);
 	return 0;
+}
+
+static void set_now(struct history *h, unsigned t, const struct history_values *now)
+{
+	static const struct history_values none;
+	memcpy(h->tiers[t].now, now, sizeof(h->tiers[t].now));
+	for (size_t i = 0; i < h->key_count && t == 0; i++) {
+		if (memcmp(&now[i], &none, sizeof(none)) != 0)
+			h->seen[i] = h->samples;
+	}
 }
 
 int history_take_frame(struct history *h, unsigned t, const char *bytes, size_t len)
@@ -253,7 +215,7 @@ int history_take_frame(struct history *h, unsigned t, const char *bytes, size_t 
 	int alone = len && (begin[0] & FRAME_ALONE), rc = -EBADMSG;
 	if ((alone || !needs_chunk(h, tier)) && decode(d, begin, end) == end) {
 		rc = keep_frame(h, t, alone, d->time_ms, bytes, len);
-		memcpy(tier->now, d->now, sizeof(tier->now));
+		set_now(h, t, d->now);
 	}
 	free(d);
 	return rc;
@@ -271,10 +233,11 @@ int history_add(struct history *h, uint64_t time_ns, const struct history_row *r
 	pthread_mutex_lock(&h->lock);
 	if (h->tiers[0].last && time_ms < h->tiers[0].last_ms)
 		h->era++; /* the clock was set back: each tier goes on in a chunk of its own */
+	history_make_room(h, rows, count); /* without memory for it: new labels are added up */
 	for (size_t i = 0; i < count; i++) {
-		int key = i ? key_of(h, rows[i].class, rows[i].label) : 0;
+		int key = i ? history_key_of(h, rows[i].class, rows[i].label) : 0;
 		if (key < 0)
-			continue; /* without memory for a name its bytes still stand in the total */
+			continue; /* a full table of a stranger's file: its bytes still stand in the total */
 		now[key].v[0] += rows[i].rss_bytes / HISTORY_UNIT;
 		now[key].v[1] += rows[i].virtual_bytes / HISTORY_UNIT;
 		now[key].v[2] += rows[i].swap_bytes / HISTORY_UNIT;
@@ -289,13 +252,13 @@ int history_add(struct history *h, uint64_t time_ns, const struct history_row *r
 				      (t ? tiers[t].period_ms / 2 : 0))
 			continue;
 		buf_clear(&frame);
-		encode(&frame, alone, time_ms, tier->last_ms, tier->now, now, h->key_count);
+		history_encode(&frame, alone, time_ms, tier->last_ms, tier->now, now, h->key_count);
 		if (buf_failed(&frame)) {
 			rc = -ENOMEM;
 			break;
 		}
 		rc = keep_frame(h, t, alone, time_ms, frame.data, frame.len);
-		memcpy(tier->now, now, sizeof(tier->now));
+		set_now(h, t, now);
 		if (!rc && h->writable && !file_rc)
 			file_rc = history_file_frame(h, t, frame.data, frame.len, err);
 	}
@@ -350,230 +313,6 @@ int history_runs(const struct history *h, struct history_run **runs, size_t *cou
 		memcpy(*runs, h->runs, h->run_count * sizeof(**runs));
 	pthread_mutex_unlock(lock);
 	return *runs ? 0 : -ENOMEM;
-}
-
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
-
-size_t history_keys(const struct history *h)
-{
-	pthread_mutex_t *lock = (pthread_mutex_t *)&h->lock;
-	pthread_mutex_lock(lock);
-	size_t count = h->key_count;
-	pthread_mutex_unlock(lock);
-	return count;
-}
-
-struct history_key history_key(const struct history *h, size_t key)
-{
-	pthread_mutex_t *lock = (pthread_mutex_t *)&h->lock;
-	pthread_mutex_lock(lock);
-	struct history_key found =
-		key < h->key_count ? h->keys[key] : (struct history_key){ "", "" };
-	pthread_mutex_unlock(lock);
-	return found;
-}
-
-int history_find(const struct history *h, const char *class, const char *label)
-{
-	pthread_mutex_t *lock = (pthread_mutex_t *)&h->lock;
-	pthread_mutex_lock(lock);
-	int key = find_key(h, class, label);
-	pthread_mutex_unlock(lock);
-	return key;
-}
-
-struct series {
-	const struct history *history;
-	size_t key, count, cap;
-	uint64_t from_ms, to_ms;
-	unsigned tier;
-	struct history_point *points;
-	int failed, unsorted;
-};
-
-static struct history_point point_of(uint64_t time_ms, const struct history_values *values)
-{
-	return (struct history_point){ .time_ns = time_ms * 1000000,
-				       .rss_bytes = values->v[0] * HISTORY_UNIT,
-				       .virtual_bytes = values->v[1] * HISTORY_UNIT,
-				       .swap_bytes = values->v[2] * HISTORY_UNIT,
-				       .count = values->v[3] };
-}
-
-/* What a finer tier still has of that moment goes first. */
-static int kept_finer(const struct history *h, unsigned tier, uint64_t time_ms)
-{
-	for (unsigned finer = 0; finer < tier; finer++) {
-		for (const struct history_chunk *c = h->tiers[finer].first; c; c = c->next) {
-			if (c->first_ms <= time_ms && time_ms <= c->last_ms)
-				return 1;
-		}
-	}
-	return 0;
-}
-
-static int add_point(void *ctx, uint64_t time_ms, const struct history_values *values)
-{
-	struct series *s = ctx;
-	if (time_ms < s->from_ms)
-		return 0;
-	if (time_ms > s->to_ms)
-		return 1;
-	if (kept_finer(s->history, s->tier, time_ms))
-		return 0;
-	if (s->count == s->cap) {
-		size_t cap = s->cap ? s->cap * 2 : 256;
-		struct history_point *points = realloc(s->points, cap * sizeof(*points));
-		if (!points) {
-			s->failed = 1;
-			return 1;
-		}
-		s->points = points;
-		s->cap = cap;
-	}
-	struct history_point point = point_of(time_ms, &values[s->key]);
-	s->unsorted |= s->count && point.time_ns <= s->points[s->count - 1].time_ns;
-	s->points[s->count++] = point;
-	return 0;
-}
-
-static int by_time(const void *a, const void *b)
-{
-	uint64_t x = ((const struct history_point *)a)->time_ns,
-		 y = ((const struct history_point *)b)->time_ns;
-	return x < y ? -1 : x > y;
-}
-
-/* A clock that was set back lived through some moments twice: they stand in order of time, one point each. */
-static void sort_points(struct series *s)
-{
-	size_t kept = 0;
-	qsort(s->points, s->count, sizeof(*s->points), by_time);
-	for (size_t i = 0; i < s->count; i++) {
-		if (!kept || s->points[i].time_ns != s->points[kept - 1].time_ns)
-			s->points[kept++] = s->points[i];
-	}
-	s->count = kept;
-}
-
-/* Of what was added in @era or later. */
-static int read_series(const struct history *h, size_t key, uint64_t from_ns, uint64_t to_ns,
-		       int this_era, struct history_point **points, size_t *count)
-{
-	pthread_mutex_t *lock = (pthread_mutex_t *)&h->lock;
-	struct series s = {
-		.history = h, .key = key, .from_ms = from_ns / 1000000, .to_ms = to_ns / 1000000
-	};
-	pthread_mutex_lock(lock);
-	for (s.tier = HISTORY_TIERS; s.tier-- > 0 && key < HISTORY_LABELS_MAX && !s.failed;) {
-		const struct history_chunk *c = h->tiers[s.tier].first;
-		for (; c && !s.failed; c = c->next) {
-			if (c->last_ms < s.from_ms || c->first_ms > s.to_ms ||
-			    (this_era && c->era != h->era))
-				continue;
-			history_decode(c->bytes.data, c->bytes.len, add_point, &s);
-		}
-	}
-	pthread_mutex_unlock(lock);
-	if (!s.points && !s.failed)
-		s.points = malloc(sizeof(*s.points)); /* none is not a failure */
-	if (s.failed || !s.points) {
-		free(s.points);
-		return -ENOMEM;
-	}
-	if (s.unsorted)
-		sort_points(&s);
-	*points = s.points;
-	*count = s.count;
-	return 0;
-}
-
-int history_series(const struct history *h, size_t key, uint64_t from_ns, uint64_t to_ns,
-		   struct history_point **points, size_t *count)
-{
-	return read_series(h, key, from_ns, to_ns, 0, points, count);
-}
-
-int history_recent(const struct history *h, size_t key, uint64_t from_ns, uint64_t to_ns,
-		   struct history_point **points, size_t *count)
-{
-	return read_series(h, key, from_ns, to_ns, 1, points, count);
-}
-
-struct moment {
-	uint64_t time_ms, found_ms;
-	struct history_point *points;
-	size_t keys;
-	int found;
-};
-
-static int keep_moment(void *ctx, uint64_t time_ms, const struct history_values *values)
-{
-	struct moment *m = ctx;
-	if (time_ms > m->time_ms)
-		return 1;
-	if (m->found && time_ms <= m->found_ms)
-		return 0;
-	for (size_t i = 0; i < m->keys; i++)
-		m->points[i] = point_of(time_ms, &values[i]);
-	m->found = 1;
-	m->found_ms = time_ms;
-	return 0;
-}
-
-/* The chunk of @tier with the latest sample that is not later than @time_ms; the last one of several. */
-static const struct history_chunk *chunk_at(const struct history_tier *tier, uint64_t time_ms)
-{
-	const struct history_chunk *best = NULL;
-	uint64_t best_ms = 0;
-	for (const struct history_chunk *c = tier->first; c; c = c->next) {
-		uint64_t ms = c->last_ms < time_ms ? c->last_ms : time_ms;
-		if (c->first_ms <= time_ms && ms >= best_ms) {
-			best = c;
-			best_ms = ms;
-		}
-	}
-	return best;
-}
-
-static int newest(const struct history *h, struct history_point *points, size_t keys)
-{
-	const struct history_tier *tier = &h->tiers[0];
-	for (size_t i = 0; i < keys && i < HISTORY_LABELS_MAX && tier->last; i++)
-		points[i] = point_of(tier->last_ms, &tier->now[i]);
-	return tier->last ? 0 : -ENOENT;
-}
-
-int history_newest(const struct history *h, struct history_point *points, size_t keys)
-{
-	pthread_mutex_t *lock = (pthread_mutex_t *)&h->lock;
-	pthread_mutex_lock(lock);
-	int rc = newest(h, points, keys);
-	pthread_mutex_unlock(lock);
-	return rc;
-}
-
-int history_at(const struct history *h, uint64_t time_ns, struct history_point *points, size_t keys)
-{
-	pthread_mutex_t *lock = (pthread_mutex_t *)&h->lock;
-	struct moment m = { .time_ms = time_ns / 1000000,
-			    .points = points,
-			    .keys = keys < HISTORY_LABELS_MAX ? keys : HISTORY_LABELS_MAX };
-	pthread_mutex_lock(lock);
-	int last = h->tiers[0].last_ms == h->latest_ms && m.time_ms >= h->latest_ms &&
-		   newest(h, points, keys) == 0;
-	for (unsigned t = 0; t < HISTORY_TIERS && !last; t++) {
-		const struct history_chunk *c = chunk_at(&h->tiers[t], m.time_ms);
-		if (c)
-			history_decode(c->bytes.data, c->bytes.len, keep_moment, &m);
-	}
-	pthread_mutex_unlock(lock);
-	return last || m.found ? 0 : -ENOENT;
-}
-
-uint64_t history_damaged(const struct history *h)
-{
-	return h->damaged_bytes;
 }
 
 /* ---- life ---------------------------------------------------------------------------------------------------------- */

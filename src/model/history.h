@@ -18,9 +18,12 @@
 #include "base/err.h"
 
 #define HISTORY_TIERS 3
-#define HISTORY_LABELS_MAX 256           /* what comes later is added up under "(other)" */
-#define HISTORY_NAME_MAX 128             /* bytes of a class or label; longer ones are cut */
-#define HISTORY_UNIT 1024                /* bytes; the kernel's figures are multiples of it */
+#define HISTORY_LABELS_MAX 256 /* what comes later is added up under its class's "(other)" */
+#define HISTORY_CLASSES_MAX 32 /* of them kept back for those */
+#define HISTORY_GONE_SAMPLES \
+	600                  /* a label in none of so many samples, ten minutes', may be retired */
+#define HISTORY_NAME_MAX 128 /* bytes of a class or label; longer ones are cut */
+#define HISTORY_UNIT 1024    /* bytes; the kernel's figures are multiples of it */
 #define HISTORY_BESIDE ".byteledger-new" /* behind a history's name: where it is written anew */
 #define HISTORY_FILE_MAX (64u << 20)     /* larger files are not read */
 
@@ -36,9 +39,11 @@ struct history_point {
 	uint64_t rss_bytes, virtual_bytes, swap_bytes, count;
 };
 
-/** struct history_key - a label that occurs; lent until history_close(). Key 0 is the process as a whole. */
+/** struct history_key - a label that occurs. Key 0 is the process as a whole. */
 struct history_key {
-	const char *class, *label;
+	char class[HISTORY_NAME_MAX + 1], label[HISTORY_NAME_MAX + 1];
+	uint64_t
+		id; /* of this label as long as it has a number; never another one's in this process */
 };
 
 /** struct history_run - a stretch recorded by one watcher of one process. */
@@ -70,10 +75,15 @@ int history_start(struct history *history, const struct history_run *run, struct
 int history_add(struct history *history, uint64_t time_ns, const struct history_row *rows,
 		size_t count, struct err *err);
 
-/** history_keys() - number of labels so far, key 0 included; history_key() one of them. */
+/**
+ * history_keys() - number of labels now, key 0 included; history_key() one of them. While labels come, numbers only get more;
+ * history_add() may retire labels that are long gone (HISTORY_GONE_SAMPLES) where new ones come and there is no room: their
+ * past is added to their class's "(other)", and numbers change. history_changes() differs then, and for every new label.
+ */
 size_t history_keys(const struct history *history);
 struct history_key history_key(const struct history *history, size_t key);
-/** history_find() - the key of a class and label; -ENOENT. */
+uint64_t history_changes(const struct history *history);
+/** history_find() - the key of a class and label (as long as names are kept); -ENOENT. */
 int history_find(const struct history *history, const char *class, const char *label);
 /**
  * history_series() - the points of @key in [@from_ns, @to_ns], by time, the finest that is kept of each moment; malloc'd.
@@ -81,12 +91,27 @@ int history_find(const struct history *history, const char *class, const char *l
  */
 int history_series(const struct history *history, size_t key, uint64_t from_ns, uint64_t to_ns,
 		   struct history_point **points, size_t *count);
+/** struct history_line - the series of one key; @number is asked for, the rest is the answer. */
+struct history_line {
+	size_t number, count;
+	struct history_key key;
+	struct history_point *points;
+	int unsorted; /* history_read.c's */
+};
+#define HISTORY_LINES_MAX 16 /* so that a group takes a few MB at most */
 /**
- * history_recent() - the same of what was added since the clock was last set back: points whose times are as far apart as
- * they were taken.
+ * history_lines() - history_series() of several keys, at most HISTORY_LINES_MAX, in one pass, which costs hardly more than
+ * one; @lines[].key is of the same moment. Release with history_lines_fini(), whether or not it failed.
  */
-int history_recent(const struct history *history, size_t key, uint64_t from_ns, uint64_t to_ns,
-		   struct history_point **points, size_t *count);
+int history_lines(const struct history *history, struct history_line *lines, size_t count,
+		  uint64_t from_ns, uint64_t to_ns);
+void history_lines_fini(struct history_line *lines, size_t count);
+/**
+ * history_recent() - the sum of the keys that are 1 in @picked (HISTORY_LABELS_MAX places), of what was added since the clock
+ * was last set back: points whose times are as far apart as they were taken.
+ */
+int history_recent(const struct history *history, const uint8_t *picked, uint64_t from_ns,
+		   uint64_t to_ns, struct history_point **points, size_t *count);
 /** history_runs() - who was watched when, by time; malloc'd. */
 int history_runs(const struct history *history, struct history_run **runs, size_t *count);
 /** history_at() - the values of every key at the last sample not later than @time_ns; @points has history_keys() places. */

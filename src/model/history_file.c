@@ -245,9 +245,9 @@ int history_file_frame(struct history *h, unsigned tier, const char *bytes, size
 	CLEANUP(buf_fini) struct buf records = { 0 };
 	/*
 	 * A frame of differences needs the one before it in the file: after a failed write the file is made anew, which
-	 * needs room for both, so that is tried until it succeeds.
+	 * needs room for both, so that is tried until it succeeds. Likewise where labels have other numbers than in the file.
 	 */
-	if (h->failing || h->file_bytes > 2 * h->kept_bytes + SLACK)
+	if (h->failing || h->renumbered || h->file_bytes > 2 * h->kept_bytes + SLACK)
 		return history_file_renew(h, err);
 	size_t keys = h->keys_written;
 	for (; keys < h->key_count; keys++)
@@ -333,6 +333,7 @@ int history_file_renew(struct history *h, struct err *err)
 	h->fd = fd;
 	h->file_bytes = all.len;
 	h->keys_written = h->key_count;
+	h->renumbered = 0;
 	return 0;
 }
 
@@ -351,7 +352,6 @@ void history_close(struct history *h)
 	if (h->fd >= 0)
 		close(h->fd);
 	pthread_mutex_destroy(&h->lock);
-	arena_fini(&h->names);
 	free(h->runs);
 	free(h->path);
 	free(h);

@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "base/arena.h"
 #include "base/buf.h"
 #include "model/history.h"
 
@@ -39,9 +38,13 @@ struct history_tier {
 
 struct history {
 	pthread_mutex_t lock;
-	struct arena names;
 	struct history_key keys[HISTORY_LABELS_MAX];
+	uint32_t hashes[HISTORY_LABELS_MAX];
+	uint64_t seen[HISTORY_LABELS_MAX]; /* the sample of the finest tier that last had it */
 	size_t key_count;
+	uint64_t samples,
+		retired_at;        /* of the finest tier: so far, and when labels last made room */
+	uint64_t next_id, changes; /* of labels; how often any of that changed */
 	struct history_tier tiers[HISTORY_TIERS];
 	struct history_run *runs;
 	size_t run_count, run_cap;
@@ -54,7 +57,8 @@ struct history {
 	uint64_t file_bytes, damaged_bytes;
 	uint64_t kept_bytes; /* what a new file would take: decides when to write one */
 	size_t keys_written;
-	int failing;
+	int failing,
+		renumbered; /* the file must be written anew: after a failure, in new numbers */
 };
 
 /** history_decode() - feed @fn the time and values of each frame of @chunk; nonzero ends it. -EBADMSG for damaged bytes. */
@@ -62,6 +66,18 @@ typedef int (*frame_fn)(void *ctx, uint64_t time_ms, const struct history_values
 int history_decode(const char *bytes, size_t len, frame_fn fn, void *ctx);
 /** history_frame_len() - bytes of the first frame of @bytes, 0 where there is none. */
 size_t history_frame_len(const char *bytes, size_t len);
+void history_encode(struct buf *to, int alone, uint64_t time_ms, uint64_t last_ms,
+		    const struct history_values *last, const struct history_values *now,
+		    size_t keys);
+/** history_find_key() - history_find() with the lock held. */
+int history_find_key(const struct history *history, const char *class, const char *label);
+/** history_key_of() - its number, a new one where there is room; else its class's "(other)". */
+int history_key_of(struct history *history, const char *class, const char *label);
+/**
+ * history_make_room() - where @rows have more new labels than fit, those that are in none of the last HISTORY_GONE_SAMPLES
+ * samples are retired; at most once in a quarter as many samples. Numbers change. -ENOMEM: nothing was done.
+ */
+int history_make_room(struct history *history, const struct history_row *rows, size_t count);
 /** history_take_frame() - a frame read from a file joins @tier. */
 int history_take_frame(struct history *history, unsigned tier, const char *bytes, size_t len);
 /** history_take_key(), history_take_run() - likewise a label, a run. */

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -345,6 +346,81 @@ static void an_eta_needs_growth_and_a_limit(void **state)
 	watch_fini(&w);
 }
 
+/* A second in which the labels "l0" to "l@labels - 1" have @each bytes each, and no others are there. */
+static int labels_second(struct watch *w, uint64_t s, unsigned first, unsigned labels, double each)
+{
+	struct history_row rows[600];
+	char names[600][16];
+	struct err err = { 0 };
+	size_t count = 1;
+	rows[0] = (struct history_row){ "", "", (uint64_t)(each * labels), 0, 0, 1 };
+	for (unsigned i = first; i < first + labels; i++, count++) {
+		snprintf(names[count], sizeof(names[count]), "l%u", i);
+		rows[count] =
+			(struct history_row){ "named", names[count], (uint64_t)each, 0, 0, 1 };
+	}
+	w->facts.time_ns = START + s * SECOND;
+	w->facts.at_ns = s * SECOND;
+	assert_int_equal(history_add(w->history, w->facts.time_ns, rows, count, &err), 0);
+	int met = alert_check(w->set, w->history, &w->facts, w->events);
+	assert_true(met >= 0);
+	return met;
+}
+
+static void each_new_label_alerts_by_itself(void **state)
+{
+	(void)state;
+	struct watch w;
+	int met = 0;
+	watch_init(&w, "new>10M");
+	assert_int_equal(labels_second(&w, 0, 0, 2, 20 * MIB), 0); /* there from the start */
+	assert_int_equal(labels_second(&w, 1, 0, 3, 20 * MIB), 1);
+	assert_string_equal(w.events[0].label, "named/l2");
+	/* that one is still there, and others come: one alert a look, none is forgotten */
+	char told[64] = "";
+	for (uint64_t s = 2; s < 10; s++) {
+		if (labels_second(&w, s, 0, 6, 20 * MIB)) {
+			strcat(told, w.events[0].label);
+			met++;
+		}
+	}
+	assert_int_equal(met, 3);
+	assert_string_equal(told, "named/l3named/l4named/l5");
+	/* the same ones again after they went back */
+	labels_second(&w, 10, 0, 6, 1 * MIB);
+	for (uint64_t s = 11; s < 20; s++)
+		met += labels_second(&w, s, 0, 6, 20 * MIB);
+	assert_int_equal(met, 3 + 4);
+	watch_fini(&w);
+	/* `for` counts by label, too */
+	met = 0;
+	watch_init(&w, "new>10M for 3s");
+	labels_second(&w, 0, 0, 1, 20 * MIB);
+	for (uint64_t s = 1; s < 30; s++)
+		met += labels_second(&w, s, 1 + (unsigned)s / 2, 1, 20 * MIB);
+	assert_int_equal(met, 0);
+	for (uint64_t s = 30; s < 34; s++)
+		met += labels_second(&w, s, 100, 1, 20 * MIB);
+	assert_int_equal(met, 1);
+	watch_fini(&w);
+}
+
+static void a_class_is_all_of_it_however_many_labels_it_has(void **state)
+{
+	(void)state;
+	struct watch w;
+	watch_init(&w, "rss:named>450M");
+	assert_int_equal(labels_second(&w, 0, 0, 400, 1 * MIB), 0);
+	assert_int_equal(labels_second(&w, 1, 0, 500, 1 * MIB), 1);
+	watch_fini(&w);
+	/* and stays so while labels retire and get other numbers */
+	watch_init(&w, "step:named>2M");
+	for (unsigned s = 0; s < 3000; s++)
+		assert_int_equal(labels_second(&w, s, s * 3, 50, 1 * MIB), 0);
+	assert_int_equal(labels_second(&w, 3000, 9000, 53, 1 * MIB), 1);
+	watch_fini(&w);
+}
+
 static void growth_that_may_not_be_judged_yet_leaves_its_rules_as_they_are(void **state)
 {
 	(void)state;
@@ -471,6 +547,8 @@ int main(void)
 		cmocka_unit_test(a_class_or_label_can_be_chosen),
 		cmocka_unit_test(a_leak_alerts_and_a_sawtooth_does_not),
 		cmocka_unit_test(an_eta_needs_growth_and_a_limit),
+		cmocka_unit_test(each_new_label_alerts_by_itself),
+		cmocka_unit_test(a_class_is_all_of_it_however_many_labels_it_has),
 		cmocka_unit_test(growth_that_may_not_be_judged_yet_leaves_its_rules_as_they_are),
 		cmocka_unit_test(a_clock_that_was_wrong_makes_rules_neither_blind_nor_hasty),
 		cmocka_unit_test(new_labels_steps_and_gaps_alert),

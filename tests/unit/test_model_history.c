@@ -298,28 +298,155 @@ static void a_lock_on_a_file_that_was_replaced_is_no_lock(void **state)
 	munmap(stop, sizeof(*stop));
 }
 
-static void more_labels_than_fit_are_added_up(void **state)
+/* The RSS of all labels of @class now, and how many there are. */
+static uint64_t class_rss(struct history *h, const char *class, size_t *labels)
+{
+	struct history_point now[HISTORY_LABELS_MAX];
+	uint64_t sum = 0;
+	size_t keys = history_keys(h);
+	*labels = 0;
+	assert_int_equal(history_newest(h, now, keys), 0);
+	for (size_t i = 1; i < keys; i++) {
+		struct history_key key = history_key(h, i);
+		if (strcmp(key.class, class) == 0) {
+			sum += now[i].rss_bytes;
+			*labels += 1;
+		}
+	}
+	return sum;
+}
+
+static void more_labels_than_fit_are_added_up_in_their_class(void **state)
 {
 	(void)state;
 	struct history *h = open_history(NULL);
 	struct history_row rows[1000];
 	char labels[1000][16];
 	struct err err = { 0 };
+	size_t named, mapped;
 	rows[0] = (struct history_row){ "", "", 999 * KIB, 0, 0, 0 };
 	for (unsigned i = 1; i < 1000; i++) {
 		snprintf(labels[i], sizeof(labels[i]), "%u", i);
-		rows[i] = (struct history_row){ "named", labels[i], KIB, 0, 0, 1 };
+		rows[i] = (struct history_row){
+			i % 3 ? "named" : "mapped-file", labels[i], KIB, 0, 0, 1
+		};
 	}
 	assert_int_equal(history_add(h, START, rows, 1000, &err), 0);
+	assert_in_range(history_keys(h), 2, HISTORY_LABELS_MAX);
+	assert_int_equal(class_rss(h, "named", &named), 666 * KIB);
+	assert_int_equal(class_rss(h, "mapped-file", &mapped), 333 * KIB);
+	assert_true(named > 100 && mapped > 50);
+	assert_true(history_find(h, "named", "(other)") > 0);
+	assert_true(history_find(h, "mapped-file", "(other)") > 0);
+	assert_int_equal(history_find(h, "(other)", "(other)"), -ENOENT);
+	history_close(h);
+}
+
+/* Ten labels a second, each there for five seconds: thousands in the end, and one that stays. */
+static void add_passing(struct history *h, uint64_t s)
+{
+	struct history_row rows[60];
+	char labels[60][24];
+	struct err err = { 0 };
+	size_t count = 2;
+	rows[0] = (struct history_row){ "", "", (50 + s) * KIB, 0, 0, 0 };
+	rows[1] = (struct history_row){ "allocator", "heap (brk)", s * KIB, 0, 0, 1 };
+	for (uint64_t born = s > 4 ? s - 4 : 0; born <= s; born++) {
+		for (unsigned i = 0; i < 10; i++, count++) {
+			snprintf(labels[count], sizeof(labels[count]), "%llu/%u",
+				 (unsigned long long)born, i);
+			rows[count] = (struct history_row){ "named", labels[count], KIB, 0, 0, 1 };
+		}
+	}
+	if (history_add(h, START + s * SECOND, rows, count, &err) < 0)
+		fail_msg("%s", err.msg);
+}
+
+static void check_passing(struct history *h, uint64_t end)
+{
+	struct history_point *p, *named[HISTORY_LABELS_MAX];
+	size_t n = series(h, 0, 0, end, &p), keys = history_keys(h);
+	int heap = history_find(h, "allocator", "heap (brk)");
+	assert_true(n > 0 && heap > 0);
+	for (size_t k = 1; k < keys; k++)
+		assert_int_equal(series(h, k, 0, end, &named[k]), n);
+	/* at each moment that is kept the classes have what they had */
+	for (size_t i = 0; i < n; i++) {
+		uint64_t s = (p[i].time_ns - START) / SECOND, sum = 0, count = 0;
+		for (size_t k = 1; k < keys; k++) {
+			if ((int)k != heap)
+				sum += named[k][i].rss_bytes, count += named[k][i].count;
+		}
+		assert_int_equal(named[heap][i].rss_bytes, s * KIB);
+		assert_int_equal(sum, (s > 4 ? 50 : 10 * (s + 1)) * KIB);
+		assert_int_equal(count, s > 4 ? 50 : 10 * (s + 1));
+	}
+	for (size_t k = 1; k < keys; k++)
+		free(named[k]);
+	free(p);
+}
+
+static void labels_that_are_long_gone_make_room_for_new_ones(void **state)
+{
+	(void)state;
+	struct history *h = open_history(path);
+	const uint64_t end = 5000;
+	uint64_t own = 0, changes = 0;
+	for (uint64_t s = 0; s < end; s++) {
+		char label[24];
+		add_passing(h, s);
+		snprintf(label, sizeof(label), "%llu/9", (unsigned long long)s);
+		own += history_find(h, "named", label) > 0;
+		assert_in_range(history_keys(h), 2, HISTORY_LABELS_MAX);
+		assert_true(history_changes(h) >= changes);
+		changes = history_changes(h);
+	}
+	/* without retiring it would be those of the first 22 seconds */
+	assert_true(own > 100);
+	check_passing(h, end);
 	size_t keys = history_keys(h);
-	assert_int_equal(keys, HISTORY_LABELS_MAX);
-	struct history_point *now = calloc(keys, sizeof(*now));
-	assert_int_equal(history_at(h, START, now, keys), 0);
-	uint64_t sum = 0;
-	for (size_t i = 1; i < keys; i++)
-		sum += now[i].rss_bytes;
-	assert_int_equal(sum, 999 * KIB);
-	free(now);
+	struct history_key last = history_key(h, keys - 1);
+	history_close(h);
+	h = open_history(path);
+	assert_int_equal(history_damaged(h), 0);
+	assert_int_equal(history_keys(h), keys);
+	assert_string_equal(history_key(h, keys - 1).label, last.label);
+	check_passing(h, end);
+	history_close(h);
+	unlink(path);
+}
+
+static void several_series_are_read_at_once_as_one_by_one(void **state)
+{
+	(void)state;
+	struct history *h = open_history(NULL);
+	for (uint64_t s = 0; s < 4000; s++)
+		add_second(h, s);
+	struct history_line lines[3] = { { .number = 2 }, { .number = 0 }, { .number = 1 } };
+	assert_int_equal(history_lines(h, lines, 3, START + 500 * SECOND, START + 3900 * SECOND),
+			 0);
+	for (size_t i = 0; i < 3; i++) {
+		struct history_point *p;
+		size_t n = series(h, lines[i].number, 500, 3900, &p);
+		assert_int_equal(lines[i].count, n);
+		assert_memory_equal(lines[i].points, p, n * sizeof(*p));
+		free(p);
+	}
+	assert_string_equal(lines[0].key.label, "TNC-*");
+	assert_string_equal(lines[2].key.class, "allocator");
+	/* the two labels together, since the clock was last set back: always */
+	uint8_t picked[HISTORY_LABELS_MAX] = { 0, 1, 1 };
+	struct history_point *sum;
+	size_t n;
+	assert_int_equal(
+		history_recent(h, picked, START + 500 * SECOND, START + 3900 * SECOND, &sum, &n),
+		0);
+	assert_int_equal(n, lines[0].count);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(sum[i].rss_bytes,
+				 lines[0].points[i].rss_bytes + lines[2].points[i].rss_bytes);
+	free(sum);
+	history_lines_fini(lines, 3);
 	history_close(h);
 }
 
@@ -369,7 +496,8 @@ static void a_clock_that_ran_ahead_and_was_set_back_costs_no_sample(void **state
 	add_wrong_second(h, 500, 100);
 	add_wrong_second(h, 550, 0);
 	size_t count;
-	assert_int_equal(history_recent(h, 0, 0, UINT64_MAX, &p, &count), 0);
+	uint8_t picked[HISTORY_LABELS_MAX] = { 1 };
+	assert_int_equal(history_recent(h, picked, 0, UINT64_MAX, &p, &count), 0);
 	assert_int_equal(count, 1);
 	check_second(p);
 	free(p);
@@ -505,7 +633,9 @@ int main(void)
 		cmocka_unit_test(the_file_is_written_anew_before_it_grows_without_end),
 		cmocka_unit_test(what_a_killed_watcher_left_does_not_keep_the_next_from_renewing),
 		cmocka_unit_test(a_lock_on_a_file_that_was_replaced_is_no_lock),
-		cmocka_unit_test(more_labels_than_fit_are_added_up),
+		cmocka_unit_test(more_labels_than_fit_are_added_up_in_their_class),
+		cmocka_unit_test(labels_that_are_long_gone_make_room_for_new_ones),
+		cmocka_unit_test(several_series_are_read_at_once_as_one_by_one),
 		cmocka_unit_test(a_clock_that_ran_ahead_and_was_set_back_costs_no_sample),
 		cmocka_unit_test(time_alone_makes_nothing_old),
 		cmocka_unit_test(a_cut_or_flipped_file_yields_what_stands_before),
