@@ -232,26 +232,27 @@ static unsigned read_counters(const char *bytes, size_t len, uint64_t *used, uin
 
 int allocators_hotspot(struct breakdown *b, const struct memory *memory, struct err *err)
 {
-	for (size_t i = 0; i < b->region_count; i++) {
+	static const char name[] = "HotSpot heap";
+	uint64_t used = 0, capacity = 0;
+	unsigned spaces = 0;
+	int rc = 0;
+	for (size_t i = 0; i < b->region_count && !spaces && rc == 0; i++) {
 		const struct region *r = &b->regions[i];
-		uint64_t used = 0, capacity = 0, len = r->end - r->start;
+		uint64_t len = r->end - r->start;
 		if (!strstr(r->name, "/hsperfdata_") || len > PERF_BYTES_MAX)
 			continue;
 		char *bytes = malloc(len);
 		if (!bytes)
-			return err_set(err, -ENOMEM, "cannot read the heap of process %d",
-				       (int)b->pid);
-		unsigned spaces = memory_read_resident(memory, r->start, bytes, len) == 0
-					  ? read_counters(bytes, len, &used, &capacity)
-					  : 0;
+			rc = -ENOMEM;
+		else if (memory_read_resident(memory, r->start, bytes, len) == 0)
+			spaces = read_counters(bytes, len, &used, &capacity);
 		free(bytes);
-		if (!spaces)
-			continue;
-		struct allocator_reading *a = allocators_add(b);
-		if (!a)
-			return err_set(err, -ENOMEM, "cannot read the heap of process %d",
-				       (int)b->pid);
-		snprintf(a->allocator, sizeof(a->allocator), "HotSpot heap");
+	}
+	if (rc == 0 && (spaces || memory_is_spent(memory)))
+		rc = allocators_judge(b, memory, name, used <= capacity ? 100 : 0);
+	struct allocator_reading *a = rc == 1 ? allocators_add(b) : NULL;
+	if (a) {
+		snprintf(a->allocator, sizeof(a->allocator), "%s", name);
 		snprintf(a->how, sizeof(a->how),
 			 "%u spaces of its performance counters, as of the last collection",
 			 spaces);
@@ -259,8 +260,9 @@ int allocators_hotspot(struct breakdown *b, const struct memory *memory, struct 
 		a->reserved_bytes = capacity;
 		a->free_page_bytes = a->hole_bytes = a->cache_bytes = a->metadata_bytes =
 			a->resident_bytes = a->live_count = UINT64_MAX;
-		a->consistency = used <= capacity ? 100 : 0;
-		return 0;
+		a->consistency = 100;
+	} else if (rc == 1) {
+		rc = -ENOMEM;
 	}
-	return 0;
+	return rc < 0 ? err_set(err, rc, "cannot read the heap of process %d", (int)b->pid) : 0;
 }

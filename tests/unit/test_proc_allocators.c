@@ -216,6 +216,18 @@ static void hotspots_spaces_are_added_up(void **state)
 	fake_end(f);
 }
 
+static void hotspots_spaces_that_hold_more_than_they_can_are_not_told(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_hotspot);
+	fake_put(f, FAKE_HEAP + 32 + 64, 5000000);
+	fake_keep(f);
+	const struct allocator_reading *a = read_once(f, allocators_hotspot);
+	assert_int_equal(a->live_bytes, UINT64_MAX);
+	assert_non_null(strstr(a->how, "not told: only 0 %"));
+	fake_end(f);
+}
+
 /* ---- all of them -------------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -397,6 +409,7 @@ int main(void)
 		cmocka_unit_test(a_go_program_without_a_list_is_named_alone),
 		cmocka_unit_test(cpythons_pools_are_counted),
 		cmocka_unit_test(hotspots_spaces_are_added_up),
+		cmocka_unit_test(hotspots_spaces_that_hold_more_than_they_can_are_not_told),
 		cmocka_unit_test(a_mapping_cut_anywhere_changes_no_figure),
 		cmocka_unit_test(work_that_memory_does_not_warrant_is_not_done),
 		cmocka_unit_test(less_than_half_that_agrees_is_not_told),
