@@ -9,6 +9,7 @@
 #include "proc/allocator.h"
 #include "proc/breakdown.h"
 #include "proc/memory.h"
+#include "proc/scan.h"
 
 struct allocator_reading *allocators_add(struct breakdown *b)
 {
@@ -22,6 +23,7 @@ struct allocator_reading *allocators_add(struct breakdown *b)
 	return a;
 }
 
+#define STACK_MAX (64ull << 20)
 #define CONSISTENCY_MIN 50.0 /* per cent: below it is chance, or malice */
 /* What reading one process may cost (struct memory_work): sound heaps of 16 to 256 MiB took a tenth of it. */
 #define WORK_LEAST (64ull << 20)
@@ -67,6 +69,48 @@ int allocators_claim(struct breakdown *b, const uint8_t *claims, unsigned class,
 	return rc;
 }
 
+static int may_be_stack(const struct region *r, uint64_t pointer, struct memory_pages *pages)
+{
+	uint64_t from = pointer & ~(pages->memory->page_bytes - 1);
+	return r->class == REGION_ANONYMOUS && scan_is_heap(r) && r->end - r->start <= STACK_MAX &&
+	       memory_resident(pages, from, r->end) == r->end - from;
+}
+
+/*
+ * Threads that no C library made: no descriptor, perhaps no guard. A mapping that no allocator has, that one thread's pointer
+ * alone lies in, and whose pages are all there from the pointer to its end, is what that thread runs on.
+ */
+static int place_threads(struct breakdown *b, const struct memory *memory)
+{
+	struct memory_pages *pages = calloc(1, sizeof(*pages));
+	uint8_t *pointers = calloc(b->region_count + 1, 1); /* into each mapping: 0, 1, 2 or more */
+	int rc = pages && pointers ? 0 : -ENOMEM;
+	if (pages)
+		pages->memory = memory;
+	for (size_t i = 0; i < b->thread_count && rc == 0; i++) {
+		uint8_t *count = &pointers[breakdown_find(b, b->threads[i].stack_pointer)];
+		*count += *count < 2;
+	}
+	for (size_t i = 0; i < b->thread_count && rc == 0; i++) {
+		struct thread_stack *t = &b->threads[i];
+		size_t at = breakdown_find(b, t->stack_pointer);
+		char owner[64];
+		if (t->stack_end || at == b->region_count || pointers[at] != 1 ||
+		    !may_be_stack(&b->regions[at], t->stack_pointer, pages))
+			continue;
+		snprintf(owner, sizeof(owner), "thread %d (%s)", (int)t->tid, t->name);
+		rc = breakdown_relabel(b, at, REGION_STACK, "thread stacks", owner,
+				       HOW_STACK_POINTER);
+		t->stack_start = b->regions[at].start;
+		t->stack_end = b->regions[at].end;
+		t->rss_bytes = b->regions[at].rss_bytes;
+		t->how = HOW_STACK_POINTER;
+	}
+	free(pointers);
+	free(pages);
+	return rc;
+}
+
 static uint64_t work_of(const struct breakdown *b)
 {
 	uint64_t work = WORK_LEAST + b->region_count * WORK_MAPPING;
@@ -104,9 +148,10 @@ int allocators_read(struct breakdown *b, const struct target *target,
 		rc = readers[i](b, &memory, err);
 		left = left - left / 2 + work.left;
 	}
+	memory.work = NULL;
+	if (rc == 0 && known && place_threads(b, &memory) < 0)
+		rc = err_set(err, -ENOMEM, "cannot place the threads of process %d", (int)b->pid);
 	if (known)
 		pages_close(&pages);
-	if (rc < 0)
-		return rc;
-	return b->allocator_count ? breakdown_sum(b, err) : 0;
+	return rc < 0 ? rc : breakdown_sum(b, err);
 }

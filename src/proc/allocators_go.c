@@ -20,6 +20,7 @@
 #define AT_ONCE 64u
 #define PROOF_SPANS 16u
 #define READINGS_MAX 3u
+#define STACK_MIN 2048u
 
 enum { DEAD, IN_USE, MANUAL }; /* manual: stacks and work buffers */
 
@@ -37,8 +38,9 @@ static const struct layout layouts[] = {
 #define LAYOUTS (sizeof(layouts) / sizeof(layouts[0]))
 
 struct span {
-	uint64_t start, end, taken; /* taken: bytes of objects */
-	uint64_t resident, mapped;  /* of it, in mappings that the heap may lie in */
+	uint64_t start, end,
+		taken; /* taken: bytes of objects; of MANUAL ones the size of each stack */
+	uint64_t resident, mapped; /* of it, in mappings that the heap may lie in */
 	uint32_t count;
 	unsigned state;
 };
@@ -86,8 +88,10 @@ static int parse(const struct layout *l, const char *bytes, struct span *span)
 		return -1;
 	span->start = start;
 	span->end = start + npages * PAGE_BYTES;
-	if (span->state == MANUAL)
+	if (span->state == MANUAL) {
+		span->taken = size;
 		return 1;
+	}
 	uint64_t bytes_all = npages * PAGE_BYTES, room;
 	/* an element for each object; a large object has the span to itself */
 	if (class >= 68 || !size || size > bytes_all || count > elements || !elements ||
@@ -411,6 +415,35 @@ static int tell(struct go *go, struct allocator_reading *heap, struct allocator_
 	return 0;
 }
 
+static const struct span *span_at(const struct go *go, uint64_t addr)
+{
+	size_t low = 0, high = go->count;
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+		if (go->spans[mid].end <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < go->count && go->spans[low].start <= addr ? &go->spans[low] : NULL;
+}
+
+/* Threads that the runtime started run on stacks of its own: a goroutine's, or the one that it schedules on. */
+static void place_threads(struct go *go)
+{
+	for (size_t i = 0; i < go->b->thread_count; i++) {
+		struct thread_stack *t = &go->b->threads[i];
+		const struct span *s = t->stack_end ? NULL : span_at(go, t->stack_pointer);
+		if (!s || s->state != MANUAL || s->taken < STACK_MIN || s->taken & (s->taken - 1) ||
+		    (s->end - s->start) % s->taken)
+			continue;
+		t->stack_start = s->start + (t->stack_pointer - s->start) / s->taken * s->taken;
+		t->stack_end = t->stack_start + s->taken;
+		t->rss_bytes = memory_resident(&go->pages, t->stack_start, t->stack_end);
+		t->how = HOW_ALLOCATOR;
+	}
+}
+
 static int judge_and_tell(struct go *go)
 {
 	struct allocator_reading heap = { 0 }, stacks = { 0 };
@@ -422,6 +455,7 @@ static int judge_and_tell(struct go *go)
 	if (rc == 1) {
 		rc = allocators_claim(go->b, claims, REGION_RUNTIME, labels, "Go");
 		rc = rc < 0 ? rc : tell(go, &heap, &stacks);
+		place_threads(go);
 	}
 	free(claims);
 	return rc;

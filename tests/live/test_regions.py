@@ -186,6 +186,28 @@ def test_two_hundred_threads_each_have_a_stack(byteledger, zoo):
         assert sum(r["class"] == "stack-cache" for r in seen["regions"]) == 4
 
 
+def state(pid, tid):
+    with open(f"/proc/{pid}/task/{tid}/stat", encoding="ascii", errors="replace") as file:
+        return file.read().rsplit(")", 1)[1].split()[0]
+
+
+def test_a_thread_that_no_library_made_has_the_mapping_it_runs_on(byteledger, prog):
+    with program([prog("rawthread")], ready="\n") as child:
+        alone, *shared, pointer = map(int, child.said.split()[1:])
+        # of those that wait alone the kernel tells the pointer
+        wait_for(lambda: all(state(child.pid, t) == "S" for t in (alone, *shared)), "threads that wait")
+        seen = look(byteledger, child.pid)
+        threads = {t["tid"]: t for t in seen["threads"]}
+        one = threads[alone]
+        assert one["stack_start"] < pointer < one["stack_end"] and one["stack_end"] - one["stack_start"] == 128 << 10, one
+        # what it prints is its lowest variable, which may lie in the 128 bytes below the pointer
+        assert abs(one["stack_end"] - pointer - one["used_bytes"]) <= 256, (one, pointer)
+        assert one["how"] == "stack pointer of a thread" and one["rss_bytes"] >= 20000, one
+        # of a mapping that two run on nobody can say whose it is: it stays what it is
+        assert [threads[t]["stack_start"] for t in shared] == [None, None], threads
+        assert sum(c["rss_bytes"] for c in seen["classes"]) == seen["rss_bytes"]
+
+
 def test_rows_stay_bounded_when_every_mapping_has_another_name(byteledger, zoo):
     with zoo(names=6000) as (child, _, _):
         seen = judge(byteledger, child.pid)

@@ -213,6 +213,12 @@ def test_gos_heap_agrees_with_memstats(byteledger, goheap, stopped, tmp_path):
         # pages that it took and did not give back; some were never touched, some are given back behind its count
         assert heap["free_page_bytes"] <= own["HeapIdle"], (heap, own)
         assert heap["consistency"] > 99, heap
+        # its threads run on stacks that are spans' parts: where the pointer is known, so is how much of one is used
+        threads = [t for t in breakdown["threads"] if t["tid"] != program.pid]
+        assert len(threads) >= 2 and (not stopped or all(t["used_bytes"] for t in threads)), threads
+        for thread in threads:
+            size = (thread["stack_end"] or 0) - (thread["stack_start"] or 0)
+            assert thread["used_bytes"] is None or (0 < thread["used_bytes"] <= size <= 1 << 23), thread
         assert sum(c["rss_bytes"] for c in breakdown["classes"]) == breakdown["rss_bytes"]
         own_maps = sum(c["rss_bytes"] for c in breakdown["classes"] if c["class"] == "runtime")
         close(own_maps, heap["resident_bytes"] + stacks["resident_bytes"], 0.1)
