@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/helper.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -145,13 +145,11 @@ static void find_helper(const struct options *opt, struct launch *launch)
 		add_path(launch, "", 0, opt->helper);
 		return;
 	}
-	Dl_info info;
-	if (dladdr((const void *)helper_start, &info) && info.dli_fname) {
-		const char *slash = strrchr(info.dli_fname, '/');
-		if (slash)
-			add_path(launch, info.dli_fname, (size_t)(slash - info.dli_fname),
-				 "byteledger");
-	}
+	uintptr_t lo;
+	const struct link_map *own = next_object((const void *)helper_start, &lo);
+	const char *slash = own && own->l_name ? strrchr(own->l_name, '/') : NULL;
+	if (slash)
+		add_path(launch, own->l_name, (size_t)(slash - own->l_name), "byteledger");
 	const char *path = opt->path;
 	while (path && *path) {
 		size_t len = strcspn(path, ":");

@@ -69,6 +69,7 @@ EXPORT int dlclose(void *handle)
 	if (rc == 0) {
 		struct quiet q = quiet_begin();
 		next_cxx_closed();
+		next_frames_closed();
 		if (recording())
 			modules_closed();
 		quiet_end(q);
@@ -81,7 +82,7 @@ EXPORT void __register_frame(void *begin)
 	resolve();
 	if (!next.register_frame) {
 		struct quiet q = quiet_begin();
-		next_frames();
+		next_frames(__builtin_return_address(0));
 		quiet_end(q);
 	}
 	if (next.register_frame)

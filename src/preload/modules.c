@@ -40,7 +40,8 @@ static uint32_t cells[CELLS]; /* number of an entry + 1 */
 static uint32_t lock;
 static uint32_t sweeps;   /* how many have begun */
 static uint32_t nameless; /* objects for which there was no entry */
-static uint64_t unloads;  /* dlpi_subs when last looked at */
+static uint64_t
+	unloads; /* dlpi_subs when last looked at: never in a hook, for it takes the loader's lock */
 
 #define SPINS 2000 /* some 50 us: longer than the lock is ever held by a thread that runs */
 
@@ -516,7 +517,4 @@ void modules_init(void)
 	} else {
 		own_folder[0] = '\0';
 	}
-	uint64_t now = 0;
-	dl_iterate_phdr(read_unloads, &now);
-	unloads = now;
 }

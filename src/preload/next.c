@@ -2,7 +2,6 @@
 #include "preload/next.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,23 +41,6 @@ static void look(void *handle, void *slot, const char *name)
 {
 	void *found = dlsym(handle, name);
 	memcpy(slot, &found, sizeof(found));
-}
-
-struct code_range next_code(const void *code)
-{
-	Dl_info info;
-	struct link_map *map = NULL;
-	if (!code || !dladdr1(code, &info, (void **)&map, RTLD_DL_LINKMAP) || !info.dli_fbase)
-		return (struct code_range){ 0 };
-	const ElfW(Ehdr) *eh = info.dli_fbase;
-	if (memcmp(eh->e_ident, ELFMAG, SELFMAG) != 0 || eh->e_phentsize != sizeof(ElfW(Phdr)))
-		return (struct code_range){ 0 };
-	const ElfW(Phdr) *ph = (const void *)((const char *)eh + eh->e_phoff);
-	uintptr_t end = 0;
-	for (int i = 0; i < eh->e_phnum; i++)
-		if (ph[i].p_type == PT_LOAD && ph[i].p_vaddr + ph[i].p_memsz > end)
-			end = ph[i].p_vaddr + ph[i].p_memsz;
-	return (struct code_range){ (uintptr_t)info.dli_fbase, map->l_addr + end };
 }
 
 void next_resolve(void)
@@ -111,17 +93,6 @@ void next_resolve(void)
 	allocator_is_libc = libc.lo && allocator.lo == libc.lo;
 	if (next.cxx_new[NEW])
 		cxx_code = next_code((const void *)next.cxx_new[NEW]);
-}
-
-void next_frames(void)
-{
-	void *handle = dlopen("libgcc_s.so.1", RTLD_NOLOAD | RTLD_LAZY);
-	if (handle) {
-		look(handle, &next.register_frame, "__register_frame");
-		look(handle, &next.deregister_frame, "__deregister_frame");
-	}
-	dlerror();
-	dlerror();
 }
 
 /* ---- boot pool ---- */

@@ -86,8 +86,33 @@ extern int allocator_is_libc HIDDEN;
  */
 void next_resolve(void) HIDDEN;
 
+/* ---- next_find.c: without a lock, in any hook ---- */
+
+struct link_map;
+
+/** next_object() - the loader's book of the object that holds @pc, and where it begins; NULL where there is none. */
+const struct link_map *next_object(const void *pc, uintptr_t *lo) HIDDEN;
+
 /** next_code() - the range of the object that holds @code; empty where the loader does not know it. */
 struct code_range next_code(const void *code) HIDDEN;
+
+struct next_wanted {
+	const char *name;
+	uintptr_t at; /* 0: not found */
+};
+
+/**
+ * next_find() - what the object @from gets for @count names beside the global scope: its own definitions, then those of
+ * what it needs, never ours; where the first name is not there, of the objects called @last (ends with NULL).
+ * Return: 1 everything was looked at; 0 the loader's books changed meanwhile, so that what is missing may exist.
+ */
+int next_find(const struct link_map *from, struct next_wanted *wanted, unsigned count,
+	      const char *const *last) HIDDEN;
+
+/** next_frames() - look for __register_frame as the object that holds @pc finds it, or in any runtime. */
+void next_frames(const void *pc) HIDDEN;
+/** next_frames_closed() - after a dlclose(): forget it where that runtime is gone. */
+void next_frames_closed(void) HIDDEN;
 
 extern const char *const cxx_new_names[CXX_NEW_MAX] HIDDEN;
 extern const char *const cxx_delete_names[CXX_DELETE_MAX] HIDDEN;
@@ -103,14 +128,12 @@ struct cxx_own {
 
 /**
  * next_cxx_of() - the operators behind ours for code at @pc, where the table has none. Under the hooks' guard; the first
- * time for an object it asks the loader, some 50 us. Return: never NULL; @spare is filled only where all places are taken.
+ * time for an object it searches what the object needs, some 50 us. Return: never NULL; @spare only where the answer cannot
+ * be remembered.
  */
 const struct cxx_own *next_cxx_of(uint64_t pc, struct cxx_own *spare) HIDDEN;
 /** next_cxx_closed() - after a dlclose(): forget the objects that are gone. */
 void next_cxx_closed(void) HIDDEN;
-
-/** next_frames() - look for __register_frame in a runtime that is not in the global scope. */
-void next_frames(void) HIDDEN;
 
 /* ---- the boot pool: serves what dlsym() asks for before the table is filled ---- */
 

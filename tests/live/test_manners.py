@@ -477,3 +477,10 @@ def test_a_plugins_own_operator_new_stays_in_place(counted, prog):
     few, many = (counted([prog("manners"), "plugin", n, plugin]) for n in ("10", "60"))
     assert many.stdout == b"60060\n"
     assert [many.seen[k] - few.seen[k] for k in ("allocs", "bytes", "frees")] == [50, 200, 50]
+
+
+@pytest.mark.parametrize("plugin", ["start", "ask"])
+def test_a_plugins_first_new_asks_the_loader_for_nothing(counted, prog, plugin):
+    # start: a thread calls it while the loader's lock is held; ask: between a failed dlsym() and dlerror()
+    library = os.path.join(os.path.dirname(prog("manners")), f"libplugin_{plugin}.so")
+    assert counted([prog("manners"), "load", "0", library], timeout=20).stdout == b"loaded\n"

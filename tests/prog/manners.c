@@ -2,6 +2,7 @@
 /*
  * manners HOW [N] - small things that a library inside a program must not get wrong. Prints on stdout what it computed.
  * blocks: N mallocs that are kept. fd: whether descriptor N is open. plugin: N pairs by operators of the plugin argv[3].
+ * load: the plugin argv[3] is loaded and calls its "ask" between a failed dlsym() and dlerror().
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -30,6 +31,14 @@ int main(int argc, char **argv)
 		if (!call)
 			return 3;
 		printf("%d\n", call(n));
+	} else if (strcmp(how, "load") == 0) {
+		void *handle = dlopen(argv[3], RTLD_NOW | RTLD_LOCAL);
+		void (*ask)(void) = handle ? (void (*)(void))dlsym(handle, "ask") : NULL;
+		if (!ask)
+			return 3;
+		dlsym(handle, "not_there");
+		ask();
+		puts(dlerror() ? "loaded" : "the error is gone");
 	} else {
 		return 2;
 	}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * next_find.c - definitions found without the loader: in a hook, dlsym(), dlopen() and dladdr() would wait for the loader's
+ * lock, whose holder may be waiting for this very thread (a constructor that starts a thread and joins it), and would wipe
+ * the text that the program's own dlerror() is about to return. _dl_find_object() takes no lock; from the object that it
+ * finds, the chain of link maps and the tables in the objects themselves say the rest.
+ */
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <string.h>
+
+#include "preload/next.h"
+#include "preload/state.h"
+
+/* weak: glibc has it from 2.35 on; before, there is only what takes the lock */
+extern int _dl_find_object(void *pc, struct dl_find_object *result) __attribute__((weak));
+
+#define SCOPE_MAX 128
+#define CHAIN_MAX 65536 /* more objects than any process has: the chain is torn */
+
+const struct link_map *next_object(const void *pc, uintptr_t *lo)
+{
+	*lo = 0;
+	if (_dl_find_object) {
+		struct dl_find_object found;
+		if (_dl_find_object((void *)(uintptr_t)pc, &found) != 0)
+			return NULL;
+		*lo = (uintptr_t)found.dlfo_map_start;
+		return found.dlfo_link_map;
+	}
+	Dl_info info;
+	struct link_map *map = NULL;
+	if (!dladdr1(pc, &info, (void **)&map, RTLD_DL_LINKMAP))
+		return NULL;
+	*lo = (uintptr_t)info.dli_fbase;
+	return map;
+}
+
+struct code_range next_code(const void *code)
+{
+	uintptr_t lo;
+	const struct link_map *map = code ? next_object(code, &lo) : NULL;
+	const ElfW(Ehdr) *eh = map ? (const void *)lo : NULL;
+	if (!eh || memcmp(eh->e_ident, ELFMAG, SELFMAG) != 0 ||
+	    eh->e_phentsize != sizeof(ElfW(Phdr)))
+		return (struct code_range){ 0 };
+	const ElfW(Phdr) *ph = (const void *)((const char *)eh + eh->e_phoff);
+	uintptr_t end = 0;
+	for (int i = 0; i < eh->e_phnum; i++)
+		if (ph[i].p_type == PT_LOAD && ph[i].p_vaddr + ph[i].p_memsz > end)
+			end = ph[i].p_vaddr + ph[i].p_memsz;
+	return (struct code_range){ lo, map->l_addr + end };
+}
+
+/* ---- the chain of link maps ---- */
+
+/*
+ * Whether @map can be looked at. Another thread's dlclose() may release it meanwhile; what the caller's object needs
+ * stays, and only that is used, but the way there leads past the others.
+ */
+static int readable(const struct link_map *map)
+{
+	uint64_t from = (uint64_t)map, last = from + sizeof(*map) - 1;
+	if (process.seccomp) /* nobody can be asked, and nobody can unload */
+		return 1;
+	return page_probe(NULL, from) && (from >> 12 == last >> 12 || page_probe(NULL, last));
+}
+
+static int loaded(const struct link_map *map)
+{
+	uintptr_t lo;
+	return !_dl_find_object || (map->l_ld && next_object(map->l_ld, &lo) == map);
+}
+
+/* The loader has added the bias to the addresses in a dynamic section that it may write to. */
+static uintptr_t dynamic(const struct link_map *map, ElfW(Sxword) tag, int is_address)
+{
+	for (const ElfW(Dyn) *d = map->l_ld; d && d->d_tag != DT_NULL; d++) {
+		if (d->d_tag != tag)
+			continue;
+		if (is_address && d->d_un.d_ptr < map->l_addr)
+			return map->l_addr + d->d_un.d_ptr;
+		return d->d_un.d_ptr;
+	}
+	return 0;
+}
+
+static int has_name(const struct link_map *map, const char *name, int soname)
+{
+	if (soname) {
+		const char *strings = (const char *)dynamic(map, DT_STRTAB, 1);
+		uintptr_t at = dynamic(map, DT_SONAME, 0);
+		return strings && at && strcmp(strings + at, name) == 0;
+	}
+	if (!map->l_name)
+		return 0;
+	const char *slash = strrchr(map->l_name, '/');
+	return strcmp(strchr(name, '/') || !slash ? map->l_name : slash + 1, name) == 0;
+}
+
+/* The loaded object called @name in @from's namespace. *@whole becomes 0 where the chain changed under the search. */
+static const struct link_map *find_loaded(const struct link_map *from, const char *name, int *whole)
+{
+	/* nearly always the file's name does, and costs no look into the object */
+	for (int soname = 0; soname < 2; soname++) {
+		for (int back = 0; back < 2; back++) {
+			const struct link_map *map = from;
+			for (unsigned n = 0; map; n++, map = back ? map->l_prev : map->l_next) {
+				if (n == CHAIN_MAX || !readable(map)) {
+					*whole = 0;
+					break;
+				}
+				if (loaded(map) && has_name(map, name, soname))
+					return map;
+			}
+		}
+	}
+	return NULL;
+}
+
+/* ---- one object's symbols ---- */
+
+static int is_symbol(const struct link_map *map, uint32_t at, const char *name, uintptr_t *value)
+{
+	const ElfW(Sym) *sym = (const ElfW(Sym) *)dynamic(map, DT_SYMTAB, 1) + at;
+	const char *strings = (const char *)dynamic(map, DT_STRTAB, 1);
+	const uint16_t *versions = (const uint16_t *)dynamic(map, DT_VERSYM, 1);
+	unsigned type = ELF64_ST_TYPE(sym->st_info);
+	if (sym->st_shndx == SHN_UNDEF || !sym->st_value ||
+	    ELF64_ST_BIND(sym->st_info) == STB_LOCAL ||
+	    (type != STT_FUNC && type != STT_NOTYPE && type != STT_GNU_IFUNC) ||
+	    (versions && versions[at] & 0x8000) || strcmp(strings + sym->st_name, name) != 0)
+		return 0;
+	*value = map->l_addr + sym->st_value;
+	if (type == STT_GNU_IFUNC) {
+		uintptr_t (*choose)(void);
+		memcpy(&choose, value, sizeof(choose));
+		*value = choose();
+	}
+	return 1;
+}
+
+static uintptr_t find_gnu(const struct link_map *map, const uint32_t *table, const char *name)
+{
+	uint32_t hash = 5381;
+	for (const char *c = name; *c; c++)
+		hash = hash * 33 + (unsigned char)*c;
+	uint32_t buckets = table[0], first = table[1], blooms = table[2];
+	const uint64_t *bloom = (const uint64_t *)(table + 4);
+	const uint32_t *bucket = (const uint32_t *)(bloom + blooms), *chain = bucket + buckets;
+	uint64_t word = bloom[hash / 64 & (blooms - 1)];
+	if (!buckets || !(word >> hash % 64 & word >> (hash >> table[3]) % 64 & 1))
+		return 0;
+	uintptr_t value;
+	uint32_t at = bucket[hash % buckets];
+	if (at < first)
+		return 0;
+	do {
+		if ((chain[at - first] | 1) == (hash | 1) && is_symbol(map, at, name, &value))
+			return value;
+	} while (!(chain[at++ - first] & 1));
+	return 0;
+}
+
+static uintptr_t find_sysv(const struct link_map *map, const uint32_t *table, const char *name)
+{
+	uint32_t hash = 0;
+	for (const char *c = name; *c; c++) {
+		hash = (hash << 4) + (unsigned char)*c;
+		hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
+	}
+	const uint32_t *bucket = table + 2, *chain = bucket + table[0];
+	uintptr_t value;
+	for (uint32_t at = table[0] ? bucket[hash % table[0]] : 0; at; at = chain[at])
+		if (is_symbol(map, at, name, &value))
+			return value;
+	return 0;
+}
+
+/* Return: how many are still missing. */
+static unsigned look_in(const struct link_map *map, struct next_wanted *wanted, unsigned count)
+{
+	const uint32_t *gnu = (const uint32_t *)dynamic(map, DT_GNU_HASH, 1);
+	const uint32_t *sysv = (const uint32_t *)dynamic(map, DT_HASH, 1);
+	unsigned missing = 0;
+	for (unsigned i = 0; i < count; i++) {
+		if (wanted[i].at)
+			continue;
+		if (gnu)
+			wanted[i].at = find_gnu(map, gnu, wanted[i].name);
+		else if (sysv)
+			wanted[i].at = find_sysv(map, sysv, wanted[i].name);
+		missing += !wanted[i].at;
+	}
+	return missing;
+}
+
+/* ---- what an object needs ---- */
+
+struct scope {
+	const struct link_map *of[SCOPE_MAX];
+	unsigned count;
+};
+
+static void scope_add(struct scope *scope, const struct link_map *map)
+{
+	if (!map || scope->count == SCOPE_MAX ||
+	    (uintptr_t)map->l_ld - own_code.lo < own_code.hi - own_code.lo)
+		return;
+	for (unsigned i = 0; i < scope->count; i++)
+		if (scope->of[i] == map)
+			return;
+	scope->of[scope->count++] = map;
+}
+
+int next_find(const struct link_map *from, struct next_wanted *wanted, unsigned count,
+	      const char *const *last)
+{
+	struct scope scope;
+	int whole = 1;
+	scope.count = 0;
+	if (!from)
+		return 1;
+	scope_add(&scope, from);
+	/* in the order in which the loader looks: the object, then what it needs, level by level */
+	for (unsigned i = 0; i < scope.count; i++) {
+		const struct link_map *map = scope.of[i];
+		if (!look_in(map, wanted, count))
+			return whole;
+		const char *strings = (const char *)dynamic(map, DT_STRTAB, 1);
+		for (const ElfW(Dyn) *d = map->l_ld; strings && d && d->d_tag != DT_NULL; d++)
+			if (d->d_tag == DT_NEEDED)
+				scope_add(&scope,
+					  find_loaded(from, strings + d->d_un.d_val, &whole));
+	}
+	for (; *last && !wanted[0].at; last++) {
+		const struct link_map *map = find_loaded(from, *last, &whole);
+		if (map)
+			look_in(map, wanted, count);
+	}
+	return whole;
+}
+
+static const struct link_map *frames_map; /* of the runtime that next_frames() found */
+
+void next_frames(const void *pc)
+{
+	static const char *const runtimes[] = { "libgcc_s.so.1", NULL };
+	struct next_wanted wanted[] = { { "__register_frame", 0 }, { "__deregister_frame", 0 } };
+	uintptr_t lo;
+	next_find(next_object(pc, &lo), wanted, 2, runtimes);
+	frames_map = wanted[0].at ? next_object((const void *)wanted[0].at, &lo) : NULL;
+	memcpy(&next.deregister_frame, &wanted[1].at, sizeof(wanted[1].at));
+	memcpy(&next.register_frame, &wanted[0].at, sizeof(wanted[0].at));
+}
+
+void next_frames_closed(void)
+{
+	uintptr_t at, lo;
+	memcpy(&at, &next.register_frame, sizeof(at));
+	if (!frames_map || !at || next_object((const void *)at, &lo) == frames_map)
+		return;
+	next.register_frame = NULL;
+	next.deregister_frame = NULL;
+}
