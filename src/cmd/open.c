@@ -125,18 +125,21 @@ static int run_raw(struct recording *rec, struct sink *sink, struct err *err)
 		return err ? err->code : -EBADMSG;
 	struct source_heap_state state;
 	source_heap_state(heap, &state);
+	char exe[4096];
 	struct def def = { .kind = DEF_PROCESS };
 	def.process.pid = state.target_pid;
+	def.process.exe = source_heap_exe(heap, exe, sizeof(exe)) ? exe : NULL;
 	def.process.comment = "raw heap recording";
 	def.process.start_monotonic_ns = source_heap_start_ns(heap);
-	def.process.time_bound_ns = source_heap_last_ns(heap); /* nobody asked for stamps */
+	def.process.start_realtime_ns = state.start_realtime_ns;
+	def.process.time_bound_ns = source_heap_raw_bound_ns(heap);
 	def.process.exit_status = -1;
 	int rc = sink->define(sink, &def, err);
 	if (rc == 0)
 		rc = source_heap_finish(heap, sink, 0, err);
 	def.process.ended = 1;
 	def.process.complete = state.exiting;
-	def.process.runtime_ns = source_heap_last_ns(heap);
+	def.process.runtime_ns = source_heap_raw_length_ns(heap);
 	def.process.peak_rss_bytes = state.peak_rss_bytes;
 	def.process.modules_nameless = state.modules_nameless;
 	return rc < 0 ? rc : sink->define(sink, &def, err);

@@ -40,6 +40,9 @@ static void begin(struct wire_heap_header *heap, const struct options *opt, uint
 	heap->start_disabled = (uint32_t)opt->disabled;
 	heap->start_cycles = cycles();
 	heap->start_ns = now_ns();
+	struct timespec wall;
+	clock_gettime(CLOCK_REALTIME, &wall);
+	heap->start_realtime_ns = (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec;
 }
 
 struct wire_heap_header *helper_shared(const struct options *opt, int *fd)

@@ -172,7 +172,11 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 	if (unlikely(process.raw))
 		let_go(t);
 	t->tick = __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED);
-	put_raw(t, stamp() << 8 | WIRE_TIME);
+	uint64_t cycles = stamp();
+	if (!process.raw || !t->stamped || cycles - t->stamped >= WIRE_RAW_STAMP_CYCLES) {
+		put_raw(t, cycles << 8 | WIRE_TIME);
+		t->stamped = cycles;
+	}
 	if (t->switched) {
 		put_raw(t, (uint64_t)(t->switched - 1) << 8 | WIRE_SWITCH);
 		t->switched = 0;
@@ -194,7 +198,7 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 		soft = end;
 	if (soft + RESERVE > t->limit)
 		soft = t->limit - RESERVE;
-	t->soft = process.heap->stamp_every_event ? 0 : soft;
+	t->soft = process.raw || process.heap->stamp_every_event ? 0 : soft;
 	errno = saved_errno;
 	return (uint64_t *)(t->ring + (t->head & t->mask));
 }
@@ -239,5 +243,6 @@ void ring_attach(struct thread *t, struct wire_heap_slot *slot)
 	t->head = __atomic_load_n(&slot->head, __ATOMIC_RELAXED);
 	t->limit = 0;
 	t->soft = 0;
+	t->stamped = 0;
 	t->lost = t->lost_bytes = 0;
 }

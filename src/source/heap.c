@@ -30,7 +30,9 @@ static bool within(uint64_t off, uint64_t count, uint64_t size, uint64_t total)
 	       !__builtin_add_overflow(off, bytes, &end) && end <= total;
 }
 
-static const char *layout_trouble(const struct wire_heap_header *h, uint64_t file_bytes)
+/* Whether all places lie within the file, and the tables in its first @table_bytes, which are in memory. */
+static const char *layout_trouble(const struct wire_heap_header *h, uint64_t file_bytes,
+				  uint64_t table_bytes)
 {
 	if (h->magic != WIRE_HEAP_MAGIC)
 		return "it does not begin with the right magic";
@@ -39,16 +41,16 @@ static const char *layout_trouble(const struct wire_heap_header *h, uint64_t fil
 	if (h->total_bytes > file_bytes || h->total_bytes > LAYOUT_BYTES_MAX)
 		return "its size does not fit its layout";
 	if (h->slot_count == 0 || h->slot_count > SLOTS_MAX ||
-	    !within(h->slots_off, h->slot_count, sizeof(struct wire_heap_slot), h->total_bytes) ||
+	    !within(h->slots_off, h->slot_count, sizeof(struct wire_heap_slot), table_bytes) ||
 	    h->slots_off < sizeof(*h))
 		return "its slot table lies outside";
 	if (h->module_max > 1u << 20 ||
-	    !within(h->modules_off, h->module_max, sizeof(struct wire_module), h->total_bytes))
+	    !within(h->modules_off, h->module_max, sizeof(struct wire_module), table_bytes))
 		return "its module table lies outside";
-	if (!within(h->strings_off, h->string_bytes, 1, h->total_bytes))
+	if (!within(h->strings_off, h->string_bytes, 1, table_bytes))
 		return "its strings lie outside";
 	if (h->node_max < WIRE_STOP_MAX || h->node_max > WIRE_NODE_MAX ||
-	    !within(h->nodes_off, h->node_max, sizeof(struct wire_node), h->total_bytes))
+	    !within(h->nodes_off, h->node_max, sizeof(struct wire_node), table_bytes))
 		return "its node table lies outside";
 	return NULL;
 }
@@ -173,7 +175,8 @@ static int adopt(struct source_heap *heap, struct err *err)
 		return rc;
 	heap->layout =
 		*heap->header; /* one copy; whatever the target does to its own is its affair */
-	const char *trouble = layout_trouble(&heap->layout, (uint64_t)st.st_size);
+	const char *trouble =
+		layout_trouble(&heap->layout, (uint64_t)st.st_size, (uint64_t)st.st_size);
 	if (trouble)
 		return err_set(err, -EBADMSG, "cannot use the shared file: %s", trouble);
 	rc = init_common(heap, err);
@@ -200,7 +203,7 @@ struct source_heap *source_heap_adopt(int fd, struct err *err)
 
 int heap_raw_init(struct source_heap *heap, uint64_t file_bytes, struct err *err)
 {
-	const char *trouble = layout_trouble(&heap->layout, file_bytes);
+	const char *trouble = layout_trouble(&heap->layout, file_bytes, heap->base_bytes);
 	if (trouble)
 		return err_set(err, -EBADMSG, "%s", trouble);
 	return init_common(heap, err);
@@ -253,6 +256,7 @@ void source_heap_state(const struct source_heap *heap, struct source_heap_state 
 		.end_rss_bytes = __atomic_load_n(&h->end_rss_bytes, __ATOMIC_RELAXED),
 		.end_virtual_bytes = __atomic_load_n(&h->end_virtual_bytes, __ATOMIC_RELAXED),
 		.modules_nameless = __atomic_load_n(&h->modules_nameless, __ATOMIC_RELAXED),
+		.start_realtime_ns = h->start_realtime_ns,
 	};
 	for (unsigned i = 0; i < ARRAY_LEN(h->own_ranges); i++) {
 		uint64_t lo = h->own_ranges[i][0], hi = h->own_ranges[i][1];
@@ -305,9 +309,16 @@ uint64_t source_heap_start_ns(const struct source_heap *heap)
 	return heap->layout.start_ns;
 }
 
-uint64_t source_heap_last_ns(const struct source_heap *heap)
+uint64_t source_heap_raw_length_ns(const struct source_heap *heap)
 {
-	return heap->last_ns;
+	const struct wire_heap_header *h = &heap->layout;
+	uint64_t to_exit = h->end_ns > h->start_ns ? h->end_ns - h->start_ns : 0;
+	return heap->last_ns > to_exit ? heap->last_ns : to_exit;
+}
+
+uint64_t source_heap_raw_bound_ns(const struct source_heap *heap)
+{
+	return heap_clock_ns(&heap->clock, heap->layout.start_cycles + WIRE_RAW_STAMP_CYCLES);
 }
 
 void source_heap_stats(const struct source_heap *heap, struct source_heap_stats *stats)

@@ -96,9 +96,9 @@ static int open_raw(struct source_heap *heap, const char *path, struct err *err)
 		return err_set(err, rc, "cannot read '%s'", path);
 	uint64_t tables =
 		heap->layout.nodes_off + (uint64_t)heap->layout.node_max * sizeof(struct wire_node);
+	/* the nodes are the last table; heap_raw_init() sees that the others lie before their end */
 	if (heap->layout.magic == WIRE_HEAP_MAGIC && heap->layout.nodes_off <= TABLES_BYTES_MAX &&
-	    heap->layout.slots_off <= tables && heap->layout.modules_off <= tables &&
-	    heap->layout.strings_off <= tables && tables <= TABLES_BYTES_MAX) {
+	    tables >= sizeof(heap->layout) && tables <= TABLES_BYTES_MAX) {
 		/* a copy that was cut keeps what it has; what is missing reads as zero and costs no memory */
 		uint64_t there = (uint64_t)st.st_size < tables ? (uint64_t)st.st_size : tables;
 		heap->base = calloc(1, tables);
@@ -113,7 +113,6 @@ static int open_raw(struct source_heap *heap, const char *path, struct err *err)
 	}
 	heap->base_bytes = tables;
 	heap->header = (struct wire_heap_header *)heap->base;
-	heap->layout = *heap->header;
 	uint64_t file_bytes = (uint64_t)st.st_size;
 	rc = heap_raw_init(
 		heap, file_bytes > heap->layout.total_bytes ? file_bytes : heap->layout.total_bytes,

@@ -49,6 +49,7 @@ struct source_heap_state {
 	uint64_t end_rss_bytes, end_virtual_bytes; /* as it ended; 0: not known */
 	uint64_t own_bytes;                        /* the library's own mappings */
 	uint32_t modules_nameless;
+	uint64_t start_realtime_ns; /* wall clock of time 0; 0: not known */
 };
 void source_heap_state(const struct source_heap *heap, struct source_heap_state *state);
 
@@ -92,8 +93,10 @@ int source_heap_finish(struct source_heap *heap, struct sink *sink, int detach, 
 uint64_t source_heap_now_ns(const struct source_heap *heap);
 /** source_heap_start_ns() - CLOCK_MONOTONIC of time 0. */
 uint64_t source_heap_start_ns(const struct source_heap *heap);
-/** source_heap_last_ns() - time of the latest event, since time 0: the length of a raw recording. */
-uint64_t source_heap_last_ns(const struct source_heap *heap);
+/** source_heap_raw_length_ns() - of a raw recording that was read: up to the exit hook, else to the latest event. */
+uint64_t source_heap_raw_length_ns(const struct source_heap *heap);
+/** source_heap_raw_bound_ns() - how far the times in a raw recording may be off. */
+uint64_t source_heap_raw_bound_ns(const struct source_heap *heap);
 
 /** source_heap_rss() - emit EVENT_RSS at the current time; keeps the order of times. */
 int source_heap_rss(struct source_heap *heap, struct sink *sink, uint64_t rss_bytes,

@@ -24,6 +24,9 @@
 #define WIRE_HEAP_VERSION 2
 #define WIRE_LINE 64 /* cache line */
 #define WIRE_EXE_BYTES 1024
+/* Raw mode has no recorder whose tick asks for stamps: an event that much later than its ring's last one gets its own. A
+   millisecond at 1 GHz, the slowest that x86-64's counter runs. */
+#define WIRE_RAW_STAMP_CYCLES (1u << 20)
 
 /* ---- stacks: nodes of one prefix tree ---------------------------------------------------------------- */
 
@@ -209,6 +212,7 @@ struct wire_heap_header {
 	/* /proc/self/exe as the library read it, with its NUL; "" = not known, or longer. Complete before @attached: by the
 	   time that the recorder asks /proc an exec may have put another program there */
 	char exe[WIRE_EXE_BYTES];
+	uint64_t start_realtime_ns; /* CLOCK_REALTIME at @start_ns; 0 = not known */
 };
 _Static_assert(sizeof(struct wire_heap_header) <= 4096, "the slots begin behind one page");
 

@@ -165,6 +165,25 @@ def test_without_any_recorder_a_raw_file_holds_the_same(byteledger, preload, tmp
     assert raw["totals"]["allocations"] > 1000
 
 
+def test_a_raw_file_knows_its_times_its_program_and_its_length(byteledger, preload, tmp_path):
+    env = {**os.environ, "LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": str(tmp_path / "r.blt"),
+           "BYTELEDGER_HELPER": "/nonexistent"}
+    script = "my $n = 100000; my $a = 'x' x (3 * $n); select(undef, undef, undef, 0.3); my $b = 'y' x (7 * $n); " \
+             "select(undef, undef, undef, 0.2)"
+    before = time.time()
+    subprocess.run(["perl", "-e", script], env=env, check=True, capture_output=True, timeout=60)
+    raw = report(byteledger, tmp_path / "r.blt.raw")
+    assert os.path.basename(raw["process"]["exe"]).startswith("perl")
+    done = subprocess.run([byteledger, "export", str(tmp_path / "r.blt.raw"), "--to", "jsonl"], capture_output=True,
+                          check=True, timeout=60)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    first, second = ([e["time_ns"] for e in lines if e["event"] == "alloc" and e["bytes"] // 100000 == n][-1]
+                     for n in (3, 7))
+    assert second - first >= 299_000_000 # each is exact to a millisecond
+    assert raw["process"]["runtime_ns"] - second >= 199_000_000
+    assert before - 1 <= lines[0]["start_realtime_ns"] / 1e9 <= time.time()
+
+
 def test_what_other_threads_allocate_during_the_start_is_counted_as_lost(record, prog):
     done = record(["/bin/true"], env={"LD_PRELOAD": prog("liblatestart.so")})
     whole = done.report()
