@@ -45,7 +45,8 @@ enum event_kind {
 	/* process timeline: bytes = RSS, addr = virtual size, value = peak RSS (VmHWM) so far; all in bytes */
 	EVENT_RSS = 7,
 	EVENT_MARK = 8, /* value */
-	/* value = enum loss_reason, bytes = bytes of lost allocations, addr = lost allocations, block.v = lost frees (saturating) */
+	/* value = enum loss_reason, bytes = bytes of lost allocations, addr = lost allocations, block.v = lost frees (saturating);
+	   all three 0: frees that were counted before were lost here, at the latest */
 	EVENT_LOST = 9,
 	EVENT_SWITCH = 10, /* value 1 = on, 0 = off */
 	EVENT_THREAD_END = 11,

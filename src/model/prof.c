@@ -301,6 +301,10 @@ static int put_lost(struct prof *p, const struct event *ev, struct err *err)
 		return err_set(err, -EBADMSG, "bad recording: unknown loss reason %llu",
 			       (unsigned long long)ev->value);
 	uint64_t events = ev->addr + ev->block.v;
+	if (ev->value == LOSS_RING_FULL && !events && !ev->bytes) {
+		p->loss_epoch++;
+		return enter_threads(p, err);
+	}
 	p->other.lost[ev->value] += events;
 	p->other.loss_reports[ev->value]++;
 	p->other.lost_events += events;

@@ -393,6 +393,8 @@ static int heaptrack_put(struct sink *sink, const struct event *events, size_t c
 			put_rss(out, event->bytes, event->value);
 			break;
 		case EVENT_LOST:
+			if (!event->addr && !event->block.v && !event->bytes)
+				break; /* only a place */
 			fprintf(out->stream.to, "# lost: %s, %llu allocations, %u frees\n",
 				loss_reason_name((unsigned)event->value)
 					? loss_reason_name((unsigned)event->value)

@@ -182,9 +182,14 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 		t->switched = 0;
 	}
 	if (t->lost) {
-		put_raw(t, t->lost << 8 | WIRE_LOST);
+		uint64_t frees = t->lost_frees, allocations = t->lost - frees;
+		if (frees > WIRE_LOST_EACH_MAX)
+			frees = WIRE_LOST_EACH_MAX;
+		if (allocations > WIRE_LOST_EACH_MAX)
+			allocations = WIRE_LOST_EACH_MAX;
+		put_raw(t, (frees << WIRE_LOST_BITS | allocations) << 8 | WIRE_LOST);
 		put_raw(t, t->lost_bytes);
-		t->lost = t->lost_bytes = 0;
+		t->lost = t->lost_frees = t->lost_bytes = 0;
 	}
 	/* the recorder's wishes are looked at on the slow way in: send everybody there */
 	uint32_t mode = proc.word & MODE_MASK;
@@ -230,6 +235,7 @@ int ring_wait_drained(uint64_t limit_ns)
 void ring_dropped(struct thread *t, uint64_t allocations, uint64_t bytes, uint64_t frees)
 {
 	t->lost += allocations + frees;
+	t->lost_frees += frees;
 	t->lost_bytes += bytes;
 	count_lost(t, process.seccomp ? WIRE_LOST_SECCOMP : WIRE_LOST_RING_FULL, allocations, bytes,
 		   frees);
@@ -244,5 +250,5 @@ void ring_attach(struct thread *t, struct wire_heap_slot *slot)
 	t->limit = 0;
 	t->soft = 0;
 	t->stamped = 0;
-	t->lost = t->lost_bytes = 0;
+	t->lost = t->lost_frees = t->lost_bytes = 0;
 }

@@ -62,12 +62,12 @@ struct thread {
 	struct wire_heap_slot *slot;
 	struct unwind_thread *unwind; /* NULL: no scratch memory */
 	struct outer outer;
-	void *skip_free;           /* operator delete has written this free already */
-	void *realloc_old;         /* its begin is written, its end is not */
-	uint32_t outer_sync;       /* of the hook around a region hook */
-	uint64_t limit;            /* the ring is full here, as of the last look at the tail */
-	uint64_t stamped;          /* cycles of the last stamp in this ring, 0 = none */
-	uint64_t lost, lost_bytes; /* since the last record that went into the ring */
+	void *skip_free;     /* operator delete has written this free already */
+	void *realloc_old;   /* its begin is written, its end is not */
+	uint32_t outer_sync; /* of the hook around a region hook */
+	uint64_t limit;      /* the ring is full here, as of the last look at the tail */
+	uint64_t stamped;    /* cycles of the last stamp in this ring, 0 = none */
+	uint64_t lost, lost_frees, lost_bytes; /* since the last record that went into the ring */
 	uint64_t second_began_ns, second_waited_ns; /* policy limit: 10 % of any second */
 	uint64_t stack_lo, stack_hi;
 	uint32_t tid;

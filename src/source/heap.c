@@ -369,6 +369,30 @@ static int report_counts(struct source_heap *heap, const struct heap_ring *ring,
 	return 0;
 }
 
+int heap_place_lost(struct source_heap *heap, struct heap_ring *ring)
+{
+	struct event *ev = heap_next_event(heap, ring);
+	if (!ev)
+		return heap->err && heap->err->code ? heap->err->code : -EIO;
+	ev->kind = EVENT_LOST;
+	ev->value = LOSS_RING_FULL;
+	ev->block.v = 0;
+	return 0;
+}
+
+/* Frees that a full ring refused and behind which nothing was written any more: they were lost up to here. */
+static int place_last(struct source_heap *heap)
+{
+	int open = 0;
+	for (uint32_t i = 0; i < heap->layout.slot_count; i++) {
+		const struct heap_ring *ring = &heap->rings[i];
+		uint64_t frees =
+			ring->lost[WIRE_LOST_RING_FULL].frees + ring->lost[WIRE_LOST_SECCOMP].frees;
+		open |= frees != ring->placed_frees;
+	}
+	return open ? heap_place_lost(heap, NULL) : 0;
+}
+
 int heap_report_lost(struct source_heap *heap, struct heap_ring *ring)
 {
 	if (ring)
@@ -439,5 +463,7 @@ int source_heap_finish(struct source_heap *heap, struct sink *sink, int detach, 
 	}
 	ssize_t got = heap_merge(heap, true);
 	int rc = got < 0 ? (int)got : heap_report_lost(heap, NULL);
+	if (rc == 0)
+		rc = place_last(heap);
 	return rc < 0 ? rc : heap_flush(heap);
 }

@@ -76,6 +76,7 @@ struct heap_ring {
 	uint64_t raw_head;
 	struct wire_heap_slot *slot;
 	struct wire_lost_count lost[WIRE_LOST_MAX]; /* already reported */
+	uint64_t placed_frees;                      /* lost ones whose place in the ring was read */
 	uint64_t ahead_pos;     /* where the next record stands that was not looked at */
 	uint32_t looked, taken; /* records: ahead[taken % HEAP_AHEAD] stands at tail */
 	struct heap_ahead ahead[HEAP_AHEAD];
@@ -181,6 +182,11 @@ enum heap_run {
 ssize_t heap_merge(struct source_heap *heap, bool final);
 /** heap_report_lost() - losses that the producer of @ring (NULL: all, and those without a slot) counted since last time. */
 int heap_report_lost(struct source_heap *heap, struct heap_ring *ring);
+/**
+ * heap_place_lost() - frees were lost here that were reported before: counters run ahead of what is read, and a block that
+ * was allocated between the two may have been released by one of them.
+ */
+int heap_place_lost(struct source_heap *heap, struct heap_ring *ring);
 /** heap_report_closed() - what was written to closed rings since they were closed: lost. */
 int heap_report_closed(struct source_heap *heap);
 /** heap_flush() - hand the batch to the sink. */

@@ -234,12 +234,17 @@ static inline void wait_for(struct source_heap *heap, struct heap_ring *ring, en
 
 /* ---- other records ----------------------------------------------------------------------------------------------- */
 
-static enum heap_run take_lost(struct source_heap *heap, struct heap_ring *ring)
+static enum heap_run take_lost(struct source_heap *heap, struct heap_ring *ring, uint64_t counts)
 {
+	uint64_t known = heap->stats.lost_frees, frees = counts >> WIRE_LOST_BITS;
 	if (ring->thread != HEAP_NO_THREAD)
 		heap->threads[ring->thread].last_order =
 			0; /* what it allocated last is not known */
-	return heap_report_lost(heap, ring) < 0 ? HEAP_RUN_FAILED : HEAP_RUN_EMPTY;
+	ring->placed_frees += frees;
+	int rc = heap_report_lost(heap, ring);
+	if (rc == 0 && frees && heap->stats.lost_frees == known)
+		rc = heap_place_lost(heap, ring);
+	return rc < 0 ? HEAP_RUN_FAILED : HEAP_RUN_EMPTY;
 }
 
 static enum heap_run take_mapping(struct source_heap *heap, struct heap_ring *ring, unsigned tag,
@@ -452,7 +457,7 @@ static enum heap_run run_ring(struct source_heap *heap, struct heap_ring *ring, 
 			run = take_mapping(heap, ring, tag, value, word_at(ring, pos + 8), 0);
 			break;
 		case WIRE_LOST:
-			run = take_lost(heap, ring);
+			run = take_lost(heap, ring, w0 >> 8);
 			break;
 		default: /* MARK, THREAD_END, SWITCH */
 			run = take_simple(heap, ring, tag, value);

@@ -119,11 +119,14 @@ enum wire_tag {
 	WIRE_BRK = 15,  /* new break; node */
 	WIRE_MARK = 16, /* user's 32-bit marker */
 	WIRE_LOST =
-		17, /* count of block records lost just here; word 1 = bytes of lost allocations */
+		17, /* block records lost just here: frees << WIRE_LOST_BITS | allocations, each saturating; word 1 = bytes
+		       of the allocations */
 	WIRE_THREAD_END = 18, /* tid */
 	WIRE_SWITCH = 19,     /* 1 = recording switched on here, 0 = off */
 	WIRE_TAG_MAX = 20
 };
+#define WIRE_LOST_BITS 28
+#define WIRE_LOST_EACH_MAX ((1u << WIRE_LOST_BITS) - 1)
 #define WIRE_SIZE_SMALL (1ULL << (64 - WIRE_NODE_BITS))
 #define WIRE_RECORD_WORDS_MAX 3
 

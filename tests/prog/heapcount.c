@@ -155,7 +155,7 @@ static uint64_t drain(struct wire_heap_slot *slot)
 			words = 2;
 			break;
 		case WIRE_LOST:
-			sum.lost_here += value;
+			sum.lost_here += (value & WIRE_LOST_EACH_MAX) + (value >> WIRE_LOST_BITS);
 			words = 2;
 			break;
 		case WIRE_MARK:

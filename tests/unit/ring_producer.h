@@ -92,7 +92,7 @@ struct books {
 	uint64_t wrong; /* broken promises of event.h */
 	uint64_t allocs, frees, foreign, reallocs, temporary, implied, uncertain;
 	uint64_t lost_allocs, lost_frees, lost_bytes, lost_events[LOSS_REASON_MAX];
-	uint64_t live, live_bytes, last_ns;
+	uint64_t live, live_bytes, last_ns, allocs_at_loss;
 	uint32_t stacks, frames, modules, threads;
 	struct event last;
 	struct {
@@ -188,6 +188,7 @@ static inline int books_put(struct sink *sink, const struct event *events, size_
 			break;
 		case EVENT_LOST:
 			b->lost_events[e->value]++;
+			b->allocs_at_loss = b->allocs;
 			b->lost_allocs += e->addr;
 			b->lost_bytes += e->bytes;
 			b->lost_frees += e->block.v;

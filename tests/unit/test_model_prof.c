@@ -251,6 +251,29 @@ static void blocks_live_when_a_free_was_lost_become_uncertain(void **state)
 	check_against_naive(THREADS, 1);
 }
 
+static void a_loss_without_counts_says_only_where(void **state)
+{
+	(void)state;
+	struct prof *prof = prof_new(NULL);
+	define_world(prof, 1, 1);
+	struct event events[] = {
+		{ .kind = EVENT_ALLOC, .bytes = 10, .stack = { 1 }, .block = { 0 } },
+		{ .kind = EVENT_LOST, .value = LOSS_RING_FULL, .block = { 2 } },
+		{ .kind = EVENT_ALLOC, .bytes = 20, .stack = { 1 }, .block = { 1 } },
+		{ .kind = EVENT_LOST, .value = LOSS_RING_FULL },
+		{ .kind = EVENT_ALLOC, .bytes = 40, .stack = { 1 }, .block = { 2 } },
+	};
+	put(prof, events, 5);
+	struct cost cost;
+	prof_stack_cost(prof, (struct stack_id){ 1 }, &cost);
+	assert_int_equal(cost.leaked_bytes, 40);
+	assert_int_equal(cost.uncertain_bytes, 30);
+	struct prof_totals totals;
+	prof_totals(prof, &totals);
+	assert_int_equal(totals.lost_events, 2);
+	prof_free(prof);
+}
+
 static void equal_stacks_become_one_row_whatever_their_numbers(void **state)
 {
 	(void)state;
@@ -393,6 +416,7 @@ int main(void)
 		cmocka_unit_test(counters_and_peaks_equal_a_naive_count_with_one_thread),
 		cmocka_unit_test(counters_and_peaks_equal_a_naive_count_with_several_threads),
 		cmocka_unit_test(blocks_live_when_a_free_was_lost_become_uncertain),
+		cmocka_unit_test(a_loss_without_counts_says_only_where),
 		cmocka_unit_test(equal_stacks_become_one_row_whatever_their_numbers),
 		cmocka_unit_test(the_first_of_equal_peaks_counts),
 		cmocka_unit_test(partial_stacks_are_counted_by_allocation_and_reason),

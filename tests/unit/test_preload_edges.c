@@ -61,6 +61,15 @@ static void a_full_ring_counts_loss_and_keeps_older_records(void **state)
 	assert_int_equal(r.tag, WIRE_LOST);
 	assert_int_equal(r.value, 1000 - kept);
 	assert_int_equal(take(0).tag, WIRE_FREE);
+	while (kept < 512) /* full again, now by frees, too */
+		kept += hook_malloc(10, CALLER(8, 0x1000)) != NULL;
+	hook_free(blocks[1], CALLER(8, 0x1000));
+	while (take(0).tag == WIRE_ALLOC)
+		;
+	hook_free(blocks[2], CALLER(8, 0x1000));
+	r = take(0);
+	assert_int_equal(r.tag, WIRE_LOST);
+	assert_int_equal(r.value >> WIRE_LOST_BITS, 1);
 }
 
 /* A recorder that begins when the thread sleeps, and frees 64 bytes at a time until @stop. */

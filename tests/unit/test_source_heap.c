@@ -292,7 +292,7 @@ static void lost_frees_are_reported_and_explain_reused_addresses(void **state)
 	produce_alloc(&f.a, 0x2000, 20, 0); /* was live when the free was lost */
 	produce_alloc(&f.a, 0x3000, 30, 0); /* likewise, but seen freed */
 	f.a.slot->lost[WIRE_LOST_RING_FULL] = (struct wire_lost_count){ 3, 300, 1 };
-	produce(&f.a, 2, word0(WIRE_LOST, 4), 300, 0);
+	produce(&f.a, 2, word0(WIRE_LOST, 1u << WIRE_LOST_BITS | 3), 300, 0);
 	produce_alloc(&f.a, 0x1000, 11, 0);
 	produce_free(&f.a, 0x3000);
 	produce_alloc(&f.a, 0x4000, 40, 0);
@@ -304,6 +304,35 @@ static void lost_frees_are_reported_and_explain_reused_addresses(void **state)
 	assert_int_equal(f.books->lost_frees, 1);
 	assert_int_equal(f.books->implied, 1);
 	assert_int_equal(f.books->lost_events[LOSS_DISORDER], 0);
+	fixture_close(&f);
+}
+
+static void a_loss_is_placed_behind_what_was_allocated_before_it(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	produce_alloc(&f.a, 0x1000, 10, 0);
+	produce(&f.a, 2, word0(WIRE_LOST, 1u << WIRE_LOST_BITS), 0, 0);
+	produce_alloc(&f.a, 0x2000, 20, 0);
+	produce(&f.a, 2, word0(WIRE_LOST, 1u << WIRE_LOST_BITS), 0, 0);
+	produce_alloc(&f.a, 0x3000, 30, 0);
+	/* the recorder sees both frees counted when it reads of the first; a third has nothing behind it */
+	f.a.slot->lost[WIRE_LOST_RING_FULL] = (struct wire_lost_count){ 0, 0, 2 };
+	fixture_drain(&f);
+	assert_int_equal(f.books->lost_frees, 2);
+	assert_int_equal(f.books->lost_events[LOSS_RING_FULL], 2);
+	assert_int_equal(f.books->allocs_at_loss, 2);
+	f.a.slot->lost[WIRE_LOST_RING_FULL].frees = 3;
+	struct err err = { 0 };
+	assert_int_equal(source_heap_housekeep(f.heap, &f.books->sink, 0, &err), 0);
+	produce_alloc(&f.a, 0x4000, 40, 0);
+	fixture_finish(&f);
+	assert_int_equal(f.books->lost_frees, 3);
+	assert_int_equal(f.books->lost_events[LOSS_RING_FULL], 4);
+	assert_int_equal(f.books->allocs_at_loss, 4);
+	assert_int_equal(f.books->wrong, 0);
 	fixture_close(&f);
 }
 
@@ -652,6 +681,7 @@ int main(void)
 		cmocka_unit_test(a_free_is_not_taken_before_the_ring_of_a_new_thread_was_read),
 		cmocka_unit_test(rings_stamped_every_16_records_merge_without_one_contradiction),
 		cmocka_unit_test(lost_frees_are_reported_and_explain_reused_addresses),
+		cmocka_unit_test(a_loss_is_placed_behind_what_was_allocated_before_it),
 		cmocka_unit_test(
 			a_live_address_given_out_again_without_any_loss_counts_as_disorder),
 		cmocka_unit_test(
