@@ -135,11 +135,9 @@ static int parse(const struct http_request *request, struct ask *ask, struct htt
 	return 0;
 }
 
-/* Of each row of classes: what it has more than then. Labels that were not there then had nothing. */
-static int64_t *growth_since(const struct memory_facts *facts, const struct breakdown *b,
-			     uint64_t since_ns)
+int64_t *memory_growth(const struct history *history, const struct breakdown *b, uint64_t since_ns)
 {
-	size_t keys = history_keys(facts->history);
+	size_t keys = history_keys(history);
 	struct history_point *then = calloc(keys + 1, sizeof(*then));
 	int64_t *growth = calloc(b->class_count + 1, sizeof(*growth));
 	if (!then || !growth) {
@@ -147,13 +145,13 @@ static int64_t *growth_since(const struct memory_facts *facts, const struct brea
 		free(growth);
 		return NULL;
 	}
-	memory_at(facts->history, since_ns, then, keys);
+	memory_at(history, since_ns, then, keys);
 	for (size_t i = 0; i < b->class_count; i++) {
 		const struct class_row *row = &b->classes[i];
 		const char *class = region_class_name(row->class);
-		int key = history_find(facts->history, class, row->label);
+		int key = history_find(history, class, row->label);
 		/* among its class's other labels: how much of them it was is not known */
-		if (key < 0 && history_find(facts->history, class, "(other)") >= 0)
+		if (key < 0 && history_find(history, class, "(other)") >= 0)
 			continue;
 		growth[i] = (int64_t)row->rss_bytes -
 			    (int64_t)(key >= 0 && (size_t)key < keys ? then[key].rss_bytes : 0);
@@ -309,8 +307,9 @@ void memory_debug(void *ctx, const struct http_request *request, struct http_rep
 	}
 	int64_t *growth = NULL;
 	struct memory_facts facts;
-	if (ask.growth && (memory_find(source, ask.pid, &facts, reply) < 0 ||
-			   !(growth = growth_since(&facts, shot.breakdown, ask.since_ns)))) {
+	if (ask.growth &&
+	    (memory_find(source, ask.pid, &facts, reply) < 0 ||
+	     !(growth = memory_growth(facts.history, shot.breakdown, ask.since_ns)))) {
 		source->put(source->ctx, &shot);
 		if (!reply->status || reply->status == 200)
 			http_reply_error(reply, 500, "out of memory");

@@ -76,6 +76,11 @@ struct memory_history_ask {
 /** memory_history_put() - one object; -ENOMEM. */
 int memory_history_put(FILE *to, const struct memory_facts *facts,
 		       const struct memory_history_ask *ask);
+/**
+ * memory_growth() - of each row of @b's classes, what it has more than at @since_ns; labels that were not there then had nothing.
+ * malloc'd; NULL without memory.
+ */
+int64_t *memory_growth(const struct history *history, const struct breakdown *b, uint64_t since_ns);
 /** memory_metrics_put() - the families alone, for a /metrics with other contributors. */
 void memory_metrics_put(const struct memory_source *source, struct buf *out);
 

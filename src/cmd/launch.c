@@ -107,6 +107,17 @@ static int cannot_start(struct launch *launch, const char *name, int why, struct
 	return err_set(err, -why, "cannot run '%s'", name);
 }
 
+int launch_plain(struct launch *launch, char **argv, struct err *err)
+{
+	int why;
+	launch->exit_status = 1;
+	launch->argv = list_dup(argv, 0);
+	if (!launch->argv)
+		return err_set(err, -ENOMEM, "cannot allocate arguments");
+	launch->path = find_program(argv[0], &why);
+	return launch->path ? 0 : cannot_start(launch, argv[0], why, err);
+}
+
 /* ---- what LD_PRELOAD reaches ------------------------------------------------------------------------------------------ */
 
 static int refuse(struct launch *launch, struct err *err, const char *path, const char *why,
@@ -330,8 +341,9 @@ static int make_env(struct launch *launch, const struct launch_env *want)
 static void run_child(const struct launch *launch, const sigset_t *mask, int shm_fd, int tell)
 {
 	sigprocmask(SIG_SETMASK, mask, NULL);
-	fcntl(shm_fd, F_SETFD, 0);
-	execve(launch->path, launch->argv, launch->env);
+	if (shm_fd >= 0)
+		fcntl(shm_fd, F_SETFD, 0);
+	execve(launch->path, launch->argv, launch->env ? launch->env : environ);
 	int why = errno;
 	if (write(tell, &why, sizeof(why)) < 0)
 		_exit(126);
@@ -343,7 +355,7 @@ pid_t launch_start(struct launch *launch, const struct launch_env *env, const si
 {
 	int pipes[2], why = 0;
 	launch->exit_status = 1;
-	if (make_env(launch, env) < 0)
+	if (env && make_env(launch, env) < 0)
 		return err_set(err, -ENOMEM, "cannot allocate the program's environment");
 	if (pipe2(pipes, O_CLOEXEC) < 0)
 		return err_set(err, -errno, "cannot make a pipe");
@@ -354,7 +366,7 @@ pid_t launch_start(struct launch *launch, const struct launch_env *env, const si
 		return err_set(err, -errno, "cannot start a process");
 	}
 	if (pid == 0)
-		run_child(launch, mask, env->shm_fd, pipes[1]);
+		run_child(launch, mask, env ? env->shm_fd : -1, pipes[1]);
 	close(pipes[1]);
 	ssize_t got;
 	do {

@@ -24,6 +24,9 @@ struct launch {
  */
 int launch_resolve(struct launch *launch, char **argv, struct err *err);
 
+/** launch_plain() - find @argv[0] as the shell would, to be executed as it is: scripts, static programs and all. */
+int launch_plain(struct launch *launch, char **argv, struct err *err);
+
 /** launch_library() - find libbyteledger-heap.so: beside byteledger, ../lib, the configured folder. */
 int launch_library(struct launch *launch, struct err *err);
 
@@ -36,7 +39,8 @@ struct launch_env {
 };
 
 /**
- * launch_start() - fork and exec with @mask as signal mask; returns when the exec has happened or failed.
+ * launch_start() - fork and exec with @mask as signal mask; returns when the exec has happened or failed. @env NULL: nothing is
+ * preloaded, the environment is ours.
  * Return: the pid; negative errno with @err and launch->exit_status 126 or 127.
  */
 pid_t launch_start(struct launch *launch, const struct launch_env *env, const sigset_t *mask,

@@ -5,38 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
-#include "base/buf.h"
-#include "base/jsonw.h"
+#include "base/clock.h"
 #include "cmd/cmd.h"
-#include "cmd/regions_diff.h"
-#include "cmd/targets.h"
-#include "cmd/terminal.h"
-#include "cmd/watch.h"
-#include "out/regions.h"
-#include "proc/breakdown.h"
-#include "proc/group.h"
-#include "proc/text.h"
-#include "source/mapnames.h"
+#include "cmd/regions.h"
 
 #define TOP_DEFAULT 20
 #define TOP_MAX 10000000
-
-enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
-
-struct regions {
-	struct targets targets;
-	struct watch_args watch;
-	enum format format;
-	enum regions_sort sort;
-	size_t top;
-	enum regions_group group;
-	struct regions_base *base; /* --diff */
-	const char *base_path;
-	int top_given, all, raw, quick, compat, probe;
-	struct mapnames *names; /* --probe, where it is permitted */
-};
 
 enum {
 	OPT_TOP = 256,
@@ -48,19 +24,29 @@ enum {
 	OPT_COMPAT,
 	OPT_GROUP,
 	OPT_DIFF,
-	OPT_PROBE
+	OPT_PROBE,
+	OPT_JSONL
 };
 
 static const struct argp_option options[] = {
 	{ "top", OPT_TOP, "N", 0, "List the N largest mappings (default 20; 0: none)", 2 },
 	{ "all", OPT_ALL, NULL, 0, "List every mapping, label and thread", 2 },
-	{ "sort", OPT_SORT, "WORD", 0, "Order of mappings: rss (default), pss, swap or virtual",
+	{ "sort", OPT_SORT, "WORD", 0,
+	  "Order of mappings: rss (default), pss, swap, virtual; with --watch or --history also "
+	  "growth: what grew most",
 	  2 },
 	{ "group", OPT_GROUP, "WORD", 0,
 	  "Add up by label (default), file, module or thread, or list mappings only (vma)", 2 },
 	{ "diff", OPT_DIFF, "FILE", 0,
 	  "Print what changed since FILE was written with --format json", 3 },
 	{ "format", OPT_FORMAT, "WORD", 0, "text (default), json or csv", 3 },
+	{ "jsonl", OPT_JSONL, NULL, 0,
+	  "An object for each reading of a watch; json: one at the end", 3 },
+	{ "output", 'o', "FILE", 0,
+	  "Write to FILE; %e %p %t %h stand for program, pid, time, host. What exists is kept: .1, "
+	  ".2 ... is appended",
+	  3 },
+	{ "quiet", 'q', NULL, 0, "Print no result; alerts and notes go to stderr as ever", 3 },
 	{ "bytes", OPT_BYTES, NULL, 0, "Print sizes in bytes", 3 },
 	{ "quick", OPT_QUICK, NULL, 0,
 	  "Count resident pages without walking them for PSS: RSS and swap only, and the target "
@@ -85,10 +71,46 @@ static int parse_word(const char *text, const char *const *words, size_t count)
 	return -1;
 }
 
+/* What does not go together. */
+static void check(const struct regions *r, struct argp_state *state)
+{
+	int watch = watch_wanted(&r->watch), given = targets_given(&r->targets);
+	int history_only = r->watch.history && !r->watch.seconds && !r->watch.serve &&
+			   !r->watch.rule_count && !given && !r->with_program;
+	if (given && r->with_program)
+		argp_error(state, "either a program behind '--' or a target");
+	if (!given && !r->with_program && !history_only)
+		argp_error(state, "which process? -p PID, -n NAME, --container NAME|ID, --cgroup "
+				  "PATH or -- PROGRAM");
+	if (watch && (r->compat || r->format == FORMAT_CSV || r->sort == REGIONS_BY_PSS))
+		argp_error(state, "a watch prints lines or, with --format json, objects, and "
+				  "does not know PSS");
+	if (watch && (r->base_path || r->group))
+		argp_error(state, "--diff and --group are of one reading: without a watch");
+	if (history_only && r->sort_given && r->sort != REGIONS_BY_GROWTH &&
+	    r->sort != REGIONS_BY_RSS)
+		argp_error(state, "a history is sorted by growth or rss");
+	if (!watch && r->sort == REGIONS_BY_GROWTH)
+		argp_error(state, "growth needs a time to look: --watch or --history; --diff "
+				  "tells what grew since a saved reading");
+	if (r->probe && !watch && !r->watch.duration_ns && !r->with_program)
+		argp_error(state, "--probe needs a time to look: --duration, or a watch");
+	if (r->quick && (r->compat || r->sort == REGIONS_BY_PSS))
+		argp_error(state, "--quick does not know PSS");
+	if (r->compat && (r->format != FORMAT_TEXT || r->group || r->base_path))
+		argp_error(state, "--compat is a text layout of its own");
+	if (r->group && r->format != FORMAT_TEXT)
+		argp_error(state, "--group is for text: json and csv have every mapping");
+	if (r->base_path && (r->format == FORMAT_CSV || r->group))
+		argp_error(state, "--diff prints text or json, by label");
+	if (r->quiet && r->output)
+		argp_error(state, "-q prints nothing, and -o says where to print");
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	static const char *const formats[] = { "text", "json", "csv" };
-	static const char *const sorts[] = { "rss", "pss", "swap", "virtual" };
+	static const char *const sorts[] = { "rss", "pss", "swap", "virtual", "growth" };
 	static const char *const groups[] = { "label", "vma", "file", "module", "thread" };
 	struct regions *r = state->input;
 	int word;
@@ -113,8 +135,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_SORT:
 		word = parse_word(arg, sorts, ARRAY_LEN(sorts));
 		if (word < 0)
-			argp_error(state, "unknown order '%s': rss, pss, swap or virtual", arg);
+			argp_error(state, "unknown order '%s': rss, pss, swap, virtual or growth",
+				   arg);
 		r->sort = (enum regions_sort)word;
+		r->sort_given = 1;
 		break;
 	case OPT_GROUP:
 		word = parse_word(arg, groups, ARRAY_LEN(groups));
@@ -131,6 +155,19 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (word < 0)
 			argp_error(state, "unknown format '%s': text, json or csv", arg);
 		r->format = (enum format)word;
+		r->format_given = 1;
+		break;
+	case OPT_JSONL:
+		r->format = FORMAT_JSON;
+		r->format_given = r->watch.jsonl = 1;
+		break;
+	case 'o':
+		if (!*arg)
+			argp_error(state, "-o needs a file name");
+		r->output = arg;
+		break;
+	case 'q':
+		r->quiet = 1;
 		break;
 	case OPT_BYTES:
 		r->raw = 1;
@@ -148,30 +185,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (watch_takes(&r->watch, arg))
 			break;
 		argp_error(state,
-			   "unexpected argument '%s': a target is given by -p, -n, --container or "
-			   "--cgroup",
+			   "unexpected argument '%s': a target is given by -p, -n, --container, "
+			   "--cgroup or behind '--'",
 			   arg);
 		break;
 	case ARGP_KEY_END:
-		if (watch_wanted(&r->watch) &&
-		    (r->compat || r->format == FORMAT_CSV || r->sort == REGIONS_BY_PSS))
-			argp_error(state,
-				   "a watch prints lines or, with --format json, objects, and "
-				   "does not know PSS");
-		if (!targets_given(&r->targets) && !(r->watch.history && !r->watch.seconds &&
-						     !r->watch.serve && !r->watch.rule_count))
-			argp_error(state, "which process? -p PID, -n NAME, --container NAME|ID or "
-					  "--cgroup PATH");
-		if (r->probe && !watch_wanted(&r->watch) && !r->watch.duration_ns)
-			argp_error(state, "--probe needs a time to look: --duration, or a watch");
-		if (r->quick && (r->compat || r->sort == REGIONS_BY_PSS))
-			argp_error(state, "--quick does not know PSS");
-		if (r->compat && (r->format != FORMAT_TEXT || r->group || r->base_path))
-			argp_error(state, "--compat is a text layout of its own");
-		if (r->group && r->format != FORMAT_TEXT)
-			argp_error(state, "--group is for text: json and csv have every mapping");
-		if (r->base_path && (r->format == FORMAT_CSV || r->group))
-			argp_error(state, "--diff prints text or json, by label");
+		check(r, state);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -179,109 +198,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-/** print_groups() - the page with another middle. */
-static void print_groups(struct buf *text, const struct regions *r, const struct breakdown *b,
-			 struct regions_text_opt *opt)
-{
-	regions_text_head(text, b, opt);
-	if (r->group == GROUP_VMA) {
-		regions_text_mappings(text, b, opt);
-	} else if (r->group == GROUP_THREAD) {
-		opt->all = 1;
-		regions_text_threads(text, b, opt);
-	} else {
-		size_t count;
-		struct class_row *rows = breakdown_group(b, r->group, r->sort, &count);
-		if (rows)
-			regions_text_groups(text, b, rows, count, opt);
-		else
-			text->failed = 1;
-		free(rows);
-	}
-}
-
-static int print_text(const struct regions *r, const struct breakdown *b, struct err *err)
-{
-	CLEANUP(buf_fini) struct buf text = { 0 };
-	if (r->compat) {
-		char title[64];
-		size_t listed = r->top < b->region_count ? r->top : b->region_count;
-		snprintf(title, sizeof(title),
-			 r->all ? "All Memory Regions" : "Top %zu Memory Regions", listed);
-		regions_compat(&text, b, r->all ? b->region_count : r->top, title);
-	} else {
-		struct out_opt terminal = { 0 };
-		terminal_fit(stdout, &terminal);
-		struct regions_text_opt opt = { .width = terminal.width,
-						.colour = terminal.colour,
-						.ascii = terminal.ascii,
-						.raw = r->raw,
-						.top = r->top,
-						.all = r->all,
-						.all_labels = r->all,
-						.sort = r->sort };
-		if (r->base) {
-			struct regions_diff_opt diff = { r->top, r->all, r->raw, terminal.ascii,
-							 terminal.colour };
-			int rc = regions_diff_text(&text, r->base, b, &diff, err);
-			if (rc < 0)
-				return rc;
-		} else if (r->group) {
-			print_groups(&text, r, b, &opt);
-		} else {
-			regions_text(&text, b, &opt);
-		}
-	}
-	if (buf_failed(&text))
-		return err_set(err, -ENOMEM, "cannot print");
-	fwrite(text.data, 1, text.len, stdout);
-	return 0;
-}
-
-static int print(const struct regions *r, const struct breakdown *b, int first, struct err *err)
-{
-	struct out_regions_opt opt = { .top = r->top, .all = r->all, .sort = r->sort };
-	int rc;
-	if (r->format == FORMAT_JSON) {
-		struct jsonw json;
-		jsonw_init(&json, stdout);
-		rc = r->base ? regions_diff_json(&json, r->base, b, err)
-			     : out_regions_json(&json, NULL, b, &opt, now_ns() - b->end_ns, err);
-		jsonw_line(&json);
-	} else if (r->format == FORMAT_CSV) {
-		rc = out_regions_csv(stdout, b, &opt, first, err);
-	} else {
-		rc = print_text(r, b, err);
-	}
-	if (rc == 0 && (fflush(stdout) != 0 || ferror(stdout)))
-		rc = err_set(err, -EIO, "cannot write the result");
-	return rc;
-}
-
 /** look() - one reading of one process, printed. */
-static int look(const struct regions *r, pid_t pid, int first, struct err *err)
+static int look(struct regions *r, pid_t pid, struct err *err)
 {
 	CLEANUP(target_close) struct target target = { 0 };
 	int rc = target_open(&target, pid, err);
 	if (rc < 0)
 		return rc;
-	struct breakdown_opt opt = { .quick = r->quick, .doubt_only = r->format != FORMAT_JSON };
-	CLEANUP(breakdown_freep) struct breakdown *b = breakdown_read(&target, &opt, err);
+	CLEANUP(breakdown_freep) struct breakdown *b = regions_read(r, &target, err);
 	if (!b)
 		return err->code;
-	rc = r->names ? mapnames_apply(r->names, b, &target, err) : 0;
-	if (rc < 0)
-		return rc;
-	/* a quick look does not copy heaps */
-	rc = r->quick ? 0 : allocators_read(b, &target, NULL, err);
-	return rc < 0 ? rc : print(r, b, first, err);
+	return regions_print(r, b, target.exe, clock_ns(CLOCK_MONOTONIC) - b->end_ns, 0, err);
 }
 
 /**
@@ -304,18 +231,66 @@ static struct mapnames *open_probe(const struct target_list *list)
 	return names;
 }
 
-/* Until --duration is over, or the user has seen enough. */
-static void look_on(uint64_t duration_ns)
+/* Each process once. */
+static int look_at_all(struct regions *r, const struct target_list *list)
 {
-	sigset_t set, before;
-	struct timespec time = { .tv_sec = (time_t)(duration_ns / 1000000000u),
-				 .tv_nsec = (long)(duration_ns % 1000000000u) };
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigprocmask(SIG_BLOCK, &set, &before);
-	sigtimedwait(&set, NULL, &time);
-	sigprocmask(SIG_SETMASK, &before, NULL);
+	int status = CMD_OK;
+	for (size_t i = 0; i < list->count; i++) {
+		struct err err = { 0 };
+		/* one that ended does not take the others with it */
+		if (look(r, list->pids[i], &err) < 0)
+			status = cmd_fail(&err);
+	}
+	return status;
+}
+
+/* The processes are known, or the program runs. *@stopped: this ends before the program does. */
+static int run(struct regions *r, const struct target_list *list, int *stopped)
+{
+	struct err err = { 0 };
+	CLEANUP(mapnames_freep) struct mapnames *names = r->probe ? open_probe(list) : NULL;
+	int status;
+	r->names = r->watch.names = names;
+	r->watch.result = &r->result;
+	r->watch.targets = &r->targets;
+	r->watch.program = r->program.pid;
+	if (watch_wanted(&r->watch))
+		status = watch_run(&r->watch, list, stopped);
+	else if (r->program.pid || r->watch.duration_ns)
+		status = regions_last(r, list, stopped);
+	else
+		status = look_at_all(r, list);
+	uint64_t lost = names ? mapnames_lost(names) : 0;
+	if (lost)
+		fprintf(stderr,
+			"byteledger: %llu mappings or names found no room and are called by "
+			"rules\n",
+			(unsigned long long)lost);
+	if (result_end(&r->result, &err) < 0)
+		status = cmd_fail(&err);
+	return status;
+}
+
+/* Around a program: its status is ours, unless we leave before it ends. */
+static int run_program(struct regions *r, char **argv)
+{
+	CLEANUP(target_list_fini) struct target_list list = { 0 };
+	struct err err = { 0 };
+	int stopped = 0;
+	if (started_begin(&r->program, argv, &err) < 0) {
+		cmd_fail(&err);
+		return r->program.status;
+	}
+	r->targets.pids[r->targets.pid_count++] = r->program.pid;
+	int status = CMD_FAILED;
+	if (targets_find(&r->targets, &list, &err) == 0)
+		status = run(r, &list, &stopped);
+	else
+		cmd_fail(&err);
+	if (!stopped)
+		status = started_wait(&r->program);
+	close(r->program.signals);
+	return status;
 }
 
 int cmd_regions(int argc, char **argv)
@@ -326,46 +301,43 @@ int cmd_regions(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
+		.args_doc = "[-- PROGRAM [ARGS...]]",
 		.doc = "Say where a process's memory is right now: every mapping classified, the "
 		       "classes adding up "
 		       "to its RSS.",
 		.children = children,
 	};
 	struct regions r = { .top = TOP_DEFAULT };
-	int rest;
+	struct err err = { 0 };
+	int rest, stopped;
+	for (int i = 1; i < argc && !r.with_program; i++)
+		r.with_program = strcmp(argv[i], "--") == 0;
 	if (cmd_parse(&argp, argc, argv, &rest, &r) < 0)
 		return CMD_USAGE;
+	if (r.with_program && rest >= argc) {
+		fprintf(stderr, "byteledger: no program given\n"
+				"hint: byteledger regions [OPTIONS] -- PROGRAM [ARGS...]\n");
+		return CMD_USAGE;
+	}
 	r.watch.json = r.format == FORMAT_JSON;
 	r.watch.top = r.top_given ? r.top : 0;
-	if (!targets_given(&r.targets))
-		return watch_history(&r.watch);
-	struct err err = { 0 };
+	r.watch.all = r.all;
+	r.watch.sort = r.sort;
+	r.watch.by_rss = r.sort_given && r.sort == REGIONS_BY_RSS;
 	CLEANUP(regions_base_freep)
 	struct regions_base *base = r.base_path ? regions_base_read(r.base_path, &err) : NULL;
 	if (r.base_path && !base)
 		return cmd_fail(&err);
 	r.base = base;
+	result_init(&r.result, r.output, r.quiet, r.with_program, r.format_given);
+	if (r.with_program)
+		return run_program(&r, argv + rest);
+	if (!targets_given(&r.targets)) {
+		r.watch.result = &r.result;
+		return watch_history(&r.watch);
+	}
 	CLEANUP(target_list_fini) struct target_list list = { 0 };
 	if (targets_find(&r.targets, &list, &err) < 0)
 		return cmd_fail(&err);
-	CLEANUP(mapnames_freep) struct mapnames *names = r.probe ? open_probe(&list) : NULL;
-	r.names = r.watch.names = names;
-	if (watch_wanted(&r.watch))
-		return watch_run(&r.watch, &list);
-	if (r.probe)
-		look_on(r.watch.duration_ns);
-	int status = CMD_OK;
-	for (size_t i = 0; i < list.count; i++) {
-		err_init(&err);
-		/* one that ended does not take the others with it */
-		if (look(&r, list.pids[i], i == 0, &err) < 0)
-			status = cmd_fail(&err);
-	}
-	uint64_t lost = names ? mapnames_lost(names) : 0;
-	if (lost)
-		fprintf(stderr,
-			"byteledger: %llu mappings or names found no room and are called by "
-			"rules\n",
-			(unsigned long long)lost);
-	return status;
+	return run(&r, &list, &stopped);
 }

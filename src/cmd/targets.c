@@ -12,26 +12,29 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "cmd/cmd.h"
 #include "cmd/container.h"
 #include "proc/proc.h"
 
 #define CGROUP_DEPTH_MAX 32
 #define PIDS_MAX 100000u
+#define MORE_NS 1000000000ull /* between looks for restarts and children */
 #define NAME_POLL_MS \
 	50 /* a program that runs for less may be missed, and has no memory to look at */
 
-enum { OPT_CGROUP = 512, OPT_CONTAINER };
+enum { OPT_CGROUP = 512, OPT_CONTAINER, OPT_FOLLOW };
 
 static const struct argp_option options[] = {
 	{ "pid", 'p', "PID", 0, "The process with that id (repeatable)", 1 },
 	{ "name", 'n', "NAME", 0,
 	  "Every process whose executable has that base name (or glob); waits for one where none "
-	  "runs",
+	  "runs, and follows restarts",
 	  1 },
 	{ "container", OPT_CONTAINER, "NAME|ID", 0,
 	  "Every process of a container; a name is what docker or podman knows it by", 1 },
 	{ "cgroup", OPT_CGROUP, "PATH", 0, "Every process of a cgroup and of those below it", 1 },
+	{ "follow-children", OPT_FOLLOW, NULL, 0, "What these have started, too", 1 },
 	{ 0 },
 };
 
@@ -66,6 +69,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_CGROUP:
 		t->cgroup = arg;
 		break;
+	case OPT_FOLLOW:
+		t->follow_children = 1;
+		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -80,7 +86,7 @@ void target_list_fini(struct target_list *list)
 	*list = (struct target_list){ 0 };
 }
 
-static int add(struct target_list *list, pid_t pid, struct err *err)
+int target_list_add(struct target_list *list, pid_t pid, struct err *err)
 {
 	for (size_t i = 0; i < list->count; i++)
 		if (list->pids[i] == pid)
@@ -135,7 +141,7 @@ static int find_all(matches_fn matches, const char *text, struct target_list *li
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 		if (pid <= 0 || pid == getpid() || !matches(pid, text))
 			continue;
-		int rc = add(list, pid, err);
+		int rc = target_list_add(list, pid, err);
 		if (rc < 0)
 			return rc;
 	}
@@ -149,16 +155,15 @@ static int in_container(pid_t pid, const char *id)
 	return container_holds(id, pid);
 }
 
-static int find_container(const char *container, struct target_list *list, struct err *err)
+static int find_container(struct targets *targets, struct target_list *list, struct err *err)
 {
-	char id[CONTAINER_ID_MAX + 1];
 	size_t before = list->count;
-	int rc = container_id(container, id, err);
+	int rc = container_id(targets->container, targets->container_id, err);
 	if (rc == 0)
-		rc = find_all(in_container, id, list, err);
+		rc = find_all(in_container, targets->container_id, list, err);
 	if (rc < 0 || list->count > before)
 		return rc;
-	err_set(err, -ESRCH, "container '%s' holds no process", container);
+	err_set(err, -ESRCH, "container '%s' holds no process", targets->container);
 	return err_hint(err,
 			"it may have ended, or runs below another kernel; --cgroup PATH names a "
 			"cgroup directly");
@@ -180,7 +185,7 @@ static int add_procs(int dir, struct target_list *list, struct err *err)
 	while (rc == 0 && fgets(line, sizeof(line), file)) {
 		pid_t pid = (pid_t)strtol(line, NULL, 10);
 		if (pid > 0) /* 0: of another PID namespace */
-			rc = add(list, pid, err);
+			rc = target_list_add(list, pid, err);
 	}
 	fclose(file);
 	return rc;
@@ -264,26 +269,94 @@ static int find_cgroup(const char *path, struct target_list *list, struct err *e
 	return 0;
 }
 
-int targets_find(const struct targets *targets, struct target_list *list, struct err *err)
+/* ---- descendants ---------------------------------------------------------------------------------------------------- */
+
+/* The parent of a process that still has memory; 0 for one that has not. */
+static pid_t parent_of(pid_t pid)
+{
+	char path[32], text[512];
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	text[got > 0 ? got : 0] = '\0';
+	/* "1 (name) S 0 ...": the name may hold anything */
+	const char *at = strrchr(text, ')');
+	if (!at || at[1] != ' ' || !at[2] || strchr("ZX", at[2]))
+		return 0;
+	return (pid_t)strtol(at + 3, NULL, 10);
+}
+
+static int any(pid_t pid, const char *text)
+{
+	(void)text;
+	return pid > 0;
+}
+
+static int add_descendants(struct target_list *list, struct err *err)
+{
+	CLEANUP(target_list_fini) struct target_list all = { 0 };
+	int rc = find_all(any, NULL, &all, err);
+	pid_t *parents = rc < 0 ? NULL : calloc(all.count + 1, sizeof(*parents));
+	if (rc == 0 && !parents)
+		rc = err_set(err, -ENOMEM, "cannot list processes");
+	for (size_t i = 0; i < all.count && rc == 0; i++)
+		parents[i] = parent_of(all.pids[i]);
+	/* the list grows while it is walked: children of children come behind */
+	for (size_t at = 0; at < list->count && rc == 0; at++)
+		for (size_t i = 0; i < all.count && rc == 0; i++)
+			if (parents[i] == list->pids[at])
+				rc = target_list_add(list, all.pids[i], err);
+	free(parents);
+	return rc;
+}
+
+int targets_find(struct targets *targets, struct target_list *list, struct err *err)
 {
 	int rc = 0;
 	for (unsigned i = 0; i < targets->pid_count && rc == 0; i++)
-		rc = add(list, targets->pids[i], err);
+		rc = target_list_add(list, targets->pids[i], err);
 	if (rc == 0 && targets->container)
-		rc = find_container(targets->container, list, err);
+		rc = find_container(targets, list, err);
 	if (rc == 0 && targets->cgroup)
 		rc = find_cgroup(targets->cgroup, list, err);
-	if (rc < 0 || !targets->name)
-		return rc;
 	size_t before = list->count;
-	for (int said = 0;;) {
+	for (int said = 0; rc == 0 && targets->name; said = 1) {
+		uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		rc = find_all(has_name, targets->name, list, err);
 		if (rc < 0 || list->count > before)
-			return rc;
+			break;
 		if (!said)
 			fprintf(stderr, "byteledger: waiting for a program called '%s'\n",
 				targets->name);
-		said = 1;
-		poll(NULL, 0, NAME_POLL_MS);
+		/* where there are many processes, less often: a twentieth of a CPU at most */
+		cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+		poll(NULL, 0, NAME_POLL_MS + (int)(cpu / 1000000 * 20));
 	}
+	return rc == 0 && targets->follow_children ? add_descendants(list, err) : rc;
+}
+
+int targets_follow(const struct targets *targets)
+{
+	return targets->name || targets->container || targets->cgroup || targets->follow_children;
+}
+
+int targets_more(const struct targets *targets, struct target_list *list, struct err *err)
+{
+	struct err none = { 0 }; /* a cgroup that holds no process just now */
+	int rc = 0;
+	if (targets->name)
+		rc = find_all(has_name, targets->name, list, err);
+	if (rc == 0 && targets->container_id[0])
+		rc = find_all(in_container, targets->container_id, list, err);
+	if (rc == 0 && targets->cgroup)
+		find_cgroup(targets->cgroup, list, &none);
+	return rc == 0 && targets->follow_children ? add_descendants(list, err) : rc;
+}
+
+uint64_t targets_more_due(uint64_t cpu_ns)
+{
+	uint64_t pause = cpu_ns * 1000;
+	return clock_ns(CLOCK_MONOTONIC) + (pause > MORE_NS ? pause : MORE_NS);
 }

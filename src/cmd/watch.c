@@ -12,9 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/jsonw.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/started.h"
 #include "out/regions.h"
 
 #define GROWTH_ROWS 12
@@ -39,7 +42,8 @@ static const struct argp_option options[] = {
 	  "Look every SEC seconds and print a line each time; the mappings as often as 0.5 % of a "
 	  "CPU allows",
 	  4 },
-	{ "duration", OPT_DURATION, "TIME", 0, "Stop watching after 10s, 5m, 1h30m", 4 },
+	{ "duration", OPT_DURATION, "TIME", 0,
+	  "End after 10s, 5m, 1h30m; a program that was started goes on", 4 },
 	{ "history", OPT_HISTORY, "FILE", 0,
 	  "Keep what is seen in FILE, and go on there next time; without a process: show what it "
 	  "holds",
@@ -150,9 +154,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		    !a->serve)
 			argp_error(state, "--token-file, --no-auth, --host, --cors and --addresses "
 					  "belong to --serve");
-		if (a->duration_ns && !watch_wanted(a) && !a->probe)
-			argp_error(state, "--duration needs something to do meanwhile: --watch, "
-					  "--history, --alert, --serve or --probe");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -183,10 +184,13 @@ struct loop {
 	struct http_server *server;
 	struct memory_source source;
 	struct http_route routes[4];
+	struct history *histories[TARGETS_GIVEN_MAX]; /* of each place */
 	int signals;
 	uint64_t end_ns; /* CLOCK_MONOTONIC; 0 = none */
 	uint64_t alerts;
 	int stop, first;
+	uint64_t more_due_ns; /* when to look for restarts and children */
+	int full, waiting;    /* said so */
 };
 
 static void warn(const struct err *err)
@@ -200,23 +204,16 @@ static void warn(const struct err *err)
 static int snapshot(struct watched *w, struct err *err)
 {
 	char path[160], comm[32];
+	char *made = NULL;
 	struct shot *shot = watched_full(w, err);
 	if (!shot)
 		return err->code;
 	snprintf(comm, sizeof(comm), "%s", w->facts.comm);
 	for (char *c = comm; *c; c++)
 		*c = *c == '/' || (unsigned char)*c < 32 || *c == 127 ? '_' : *c;
-	int fd = -1;
-	for (int n = 0; n < 1000 && fd < 0; n++) {
-		snprintf(path, sizeof(path),
-			 n ? "byteledger_%s_%d.json.%d" : "byteledger_%s_%d.json", comm,
-			 (int)w->pid, n);
-		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-		if (fd < 0 && errno != EEXIST)
-			break;
-	}
-	FILE *to = fd < 0 ? NULL : fdopen(fd, "w");
-	int rc = to ? 0 : err_set(err, -errno, "cannot create '%s'", path);
+	snprintf(path, sizeof(path), "byteledger_%s_%d.json", comm, (int)w->pid);
+	FILE *to = result_create(path, &made, err);
+	int rc = to ? 0 : err->code;
 	if (to) {
 		struct out_regions_opt opt = { .all = 1 };
 		struct jsonw json;
@@ -224,12 +221,11 @@ static int snapshot(struct watched *w, struct err *err)
 		rc = out_regions_json(&json, NULL, shot->breakdown, &opt, 0, err);
 		jsonw_line(&json);
 		if (fclose(to) != 0 && rc == 0)
-			rc = err_set(err, -errno, "cannot write '%s'", path);
+			rc = err_set(err, -errno, "cannot write '%s'", made);
 		if (rc == 0)
-			fprintf(stderr, "byteledger: snapshot written to '%s'\n", path);
-	} else if (fd >= 0) {
-		close(fd);
+			fprintf(stderr, "byteledger: snapshot written to '%s'\n", made);
 	}
+	free(made);
 	shot_put(shot);
 	return rc;
 }
@@ -262,13 +258,6 @@ static void act(struct loop *l, struct watched *w, const struct alert_event *eve
 
 /* ---- the loop -------------------------------------------------------------------------------------------------------- */
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static int alive(const struct loop *l)
 {
 	int count = 0;
@@ -290,13 +279,13 @@ static void wait_for(struct loop *l, uint64_t until_ns)
 		polled[count] = w;
 		fds[count++] = (struct pollfd){ .fd = w->pidfd, .events = POLLIN };
 	}
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	uint64_t left = until_ns > now ? until_ns - now : 0;
 	struct timespec time = { .tv_sec = (time_t)(left / 1000000000u),
 				 .tv_nsec = (long)(left % 1000000000u) };
 	if (ppoll(fds, count, &time, NULL) <= 0)
 		return;
-	if (fds[0].revents)
+	if (fds[0].revents && started_signals(l->signals, l->args->program))
 		l->stop = 1;
 	for (nfds_t i = 1; i < count; i++)
 		polled[i]->exited |= fds[i].revents != 0;
@@ -327,7 +316,8 @@ static int look(struct loop *l, struct watched *w, struct err *err)
 	if (rc == 1)
 		watch_show_cost(w, l->args->seconds > 0 ? (uint64_t)(l->args->seconds * 1e9)
 							: WATCH_PERIOD_NS);
-	if (l->args->seconds > 0 && w->quick && (rc == 1 || !l->args->json)) {
+	if (l->args->seconds > 0 && w->quick && l->args->result->to &&
+	    (l->args->json ? rc == 1 && l->args->jsonl : 1)) {
 		rc = watch_show_look(w, l->args, l->set.count > 1, l->first, err);
 		l->first = 0;
 		return rc;
@@ -335,11 +325,126 @@ static int look(struct loop *l, struct watched *w, struct err *err)
 	return 0;
 }
 
+/* ---- restarts, children ---------------------------------------------------------------------------------------------- */
+
+static void say_damaged(const struct loop *l, const struct history *history)
+{
+	if (history_damaged(history))
+		fprintf(stderr,
+			"byteledger: %llu bytes at the end of '%s' were damaged and are left out\n",
+			(unsigned long long)history_damaged(history), l->args->history);
+}
+
+/* Place @at becomes @pid's; the history of who had it before goes on. */
+static int give_place(struct loop *l, size_t at, pid_t pid, struct err *err)
+{
+	struct watched *w = &l->set.all[at];
+	int rc = 0;
+	if (!l->histories[at]) {
+		rc = history_open(l->args->history, 1, &l->histories[at], err);
+		if (rc < 0)
+			return rc;
+		say_damaged(l, l->histories[at]);
+	}
+	pthread_rwlock_wrlock(&l->set.lock);
+	if (at < l->set.count)
+		watched_close(w);
+	rc = watched_open(w, pid, l->args, l->histories[at], err);
+	if (rc < 0) /* looked at no more, and not again */
+		w->facts.ended = 1;
+	if (at == l->set.count)
+		l->set.count++;
+	pthread_rwlock_unlock(&l->set.lock);
+	if (rc == 0 && l->args->names)
+		mapnames_add(l->args->names, pid, err);
+	return rc;
+}
+
+/* A place for one more: that of a process that ended, else the next. SIZE_MAX: none is left. */
+static size_t find_place(struct loop *l, pid_t pid)
+{
+	size_t most = l->args->history ? 1 : TARGETS_GIVEN_MAX, place = SIZE_MAX;
+	for (size_t i = 0; i < l->set.count; i++) {
+		struct watched *w = &l->set.all[i];
+		if (!w->facts.ended)
+			continue;
+		/* one that may not be read is still there: it is not tried again and again */
+		if (w->pid == pid && w->pidfd >= 0 &&
+		    poll(&(struct pollfd){ .fd = w->pidfd, .events = POLLIN }, 1, 0) == 0)
+			return SIZE_MAX;
+		/* a program that was started is what the place of its name is about */
+		if (place == SIZE_MAX && !(l->args->program && i == 0))
+			place = i;
+	}
+	if (place == SIZE_MAX && l->set.count < most)
+		place = l->set.count;
+	if (place == SIZE_MAX && !l->full++)
+		fprintf(stderr,
+			l->args->history
+				? "byteledger: process %d is left out: a history is of one "
+				  "process\n"
+				: "byteledger: process %d and those to come are left out: "
+				  "too many to watch\n",
+			(int)pid);
+	return place;
+}
+
+static int look_for_more(struct loop *l, struct err *err)
+{
+	CLEANUP(target_list_fini) struct target_list list = { 0 };
+	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	int rc = 0;
+	for (size_t i = 0; i < l->set.count && rc == 0; i++)
+		if (!l->set.all[i].facts.ended)
+			rc = target_list_add(&list, l->set.all[i].pid, err);
+	size_t known = list.count;
+	if (rc == 0)
+		rc = targets_more(l->args->targets, &list, err);
+	for (size_t i = known; i < list.count && rc == 0; i++) {
+		size_t at = find_place(l, list.pids[i]);
+		if (at == SIZE_MAX)
+			continue;
+		struct err failed = { 0 };
+		if (give_place(l, at, list.pids[i], &failed) == 0)
+			fprintf(stderr, "byteledger: watching process %d, too\n",
+				(int)list.pids[i]);
+		else if (failed.code != -ESRCH) /* ended meanwhile */
+			warn(&failed);
+		l->waiting = 0;
+	}
+	l->more_due_ns = targets_more_due(clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu);
+	return rc;
+}
+
+/* Whether anybody is left, or may come. */
+static int goes_on(struct loop *l, struct err *err)
+{
+	const struct targets *targets = l->args->targets;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (l->stop || (l->args->program && l->set.all[0].facts.ended))
+		return 0;
+	int left = alive(l);
+	if (targets_follow(targets) && (!left || now >= l->more_due_ns)) {
+		if (left || now >= l->more_due_ns || !targets->name) {
+			int rc = look_for_more(l, err);
+			if (rc < 0)
+				return rc;
+		}
+		left = alive(l);
+	}
+	if (!left && targets->name && !l->waiting++)
+		fprintf(stderr, "byteledger: waiting for a program called '%s'\n", targets->name);
+	return left || targets->name;
+}
+
 static int run(struct loop *l, struct err *err)
 {
 	char failure[300];
-	while (!l->stop && alive(l)) {
-		uint64_t next = l->end_ns ? l->end_ns : UINT64_MAX, now = now_ns();
+	int on;
+	while ((on = goes_on(l, err)) > 0) {
+		uint64_t next = l->end_ns ? l->end_ns : UINT64_MAX, now = clock_ns(CLOCK_MONOTONIC);
+		if (targets_follow(l->args->targets) && l->more_due_ns < next)
+			next = l->more_due_ns;
 		for (size_t i = 0; i < l->set.count && !l->stop; i++) {
 			struct watched *w = &l->set.all[i];
 			if (w->facts.ended)
@@ -356,12 +461,14 @@ static int run(struct loop *l, struct err *err)
 		}
 		if (alert_runner_failed(l->runner, failure, sizeof(failure)))
 			fprintf(stderr, "byteledger: %s\n", failure);
-		if (l->end_ns && now_ns() >= l->end_ns)
+		if (l->end_ns && clock_ns(CLOCK_MONOTONIC) >= l->end_ns) {
+			l->stop = 1;
 			break;
-		if (!l->stop && alive(l))
+		}
+		if (!l->stop && (alive(l) || l->args->targets->name))
 			wait_for(l, next);
 	}
-	return 0;
+	return on < 0 ? on : 0;
 }
 
 static int serve(struct loop *l, struct err *err)
@@ -388,10 +495,8 @@ static int serve(struct loop *l, struct err *err)
 	return 0;
 }
 
-static int begin(struct loop *l, const struct target_list *list, struct history **histories,
-		 struct err *err)
+static int begin(struct loop *l, const struct target_list *list, struct err *err)
 {
-	sigset_t set;
 	if (list->count > TARGETS_GIVEN_MAX)
 		return err_set(err, -EINVAL, "%zu processes are too many to watch: at most %d",
 			       list->count, TARGETS_GIVEN_MAX);
@@ -401,59 +506,71 @@ static int begin(struct loop *l, const struct target_list *list, struct history 
 		return err_hint(err, "watch each by a command of its own, with its own file");
 	}
 	/* blocked in every thread that comes; read from a descriptor in this one */
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
+	l->signals = signals_open(l->args->program != 0);
 	signal(SIGPIPE, SIG_IGN);
-	l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	l->runner = alert_runner_new();
 	if (l->signals < 0 || !l->runner)
-		return err_set(err, l->signals < 0 ? -errno : -ENOMEM, "cannot watch");
+		return err_set(err, l->signals < 0 ? l->signals : -ENOMEM, "cannot watch");
+	l->more_due_ns = targets_more_due(0);
 	for (size_t i = 0; i < list->count; i++) {
-		int rc = history_open(l->args->history, 1, &histories[i], err);
+		int rc = give_place(l, i, list->pids[i], err);
 		if (rc < 0)
 			return rc;
-		if (history_damaged(histories[i]))
-			fprintf(stderr,
-				"byteledger: %llu bytes at the end of '%s' were damaged and are "
-				"left out\n",
-				(unsigned long long)history_damaged(histories[i]),
-				l->args->history);
-		rc = watched_open(&l->set.all[i], list->pids[i], l->args, histories[i], err);
-		l->set.count = i + 1;
+		const char *exe = watch_target(l->set.all[i].watch)->exe;
+		rc = i == 0 ? result_for(l->args->result, exe, list->pids[i], err) : 0;
 		if (rc < 0)
 			return rc;
 	}
 	return l->args->serve ? serve(l, err) : 0;
 }
 
-int watch_run(struct watch_args *args, const struct target_list *list)
+/* What is printed once it is over. */
+static int finish(struct loop *l, struct err *err)
+{
+	int rc = 0;
+	if (l->args->seconds <= 0 || !l->args->result->to)
+		return 0;
+	if (l->args->json && !l->args->jsonl) {
+		for (size_t i = 0; i < l->set.count && rc == 0; i++)
+			if (l->set.all[i].quick)
+				rc = watch_show_json(&l->set.all[i], l->args, err);
+	} else if (!l->args->json && l->set.count == 1 && !l->first) {
+		fputc('\n', l->args->result->to);
+		rc = watch_show_growth(l->args, l->histories[0], l->set.all[0].facts.limit_bytes,
+				       GROWTH_ROWS, err);
+	}
+	return rc;
+}
+
+int watch_run(struct watch_args *args, const struct target_list *list, int *stopped)
 {
 	struct loop l = { .args = args, .signals = -1, .first = 1 };
 	struct err err = { 0 };
-	struct history *histories[TARGETS_GIVEN_MAX] = { NULL };
-	l.set.all = calloc(list->count ? list->count : 1, sizeof(*l.set.all));
+	pthread_rwlockattr_t fair;
+	pthread_rwlockattr_init(&fair);
+	/* many askers do not keep a restarted process out */
+	pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&l.set.lock, &fair);
+	pthread_rwlockattr_destroy(&fair);
+	l.set.all = calloc(TARGETS_GIVEN_MAX, sizeof(*l.set.all));
 	int rc = l.set.all ? 0 : err_set(&err, -ENOMEM, "cannot watch");
 	if (args->duration_ns)
-		l.end_ns = now_ns() + args->duration_ns;
+		l.end_ns = clock_ns(CLOCK_MONOTONIC) + args->duration_ns;
 	if (rc == 0)
-		rc = begin(&l, list, histories, &err);
+		rc = begin(&l, list, &err);
 	if (rc == 0)
 		rc = run(&l, &err);
-	if (rc == 0 && args->seconds > 0 && !args->json && l.set.count == 1 && !l.first) {
-		putchar('\n');
-		rc = watch_show_growth(histories[0], l.set.all[0].facts.limit_bytes, GROWTH_ROWS,
-				       &err);
-	}
+	if (rc == 0)
+		rc = finish(&l, &err);
+	*stopped = rc == 0 && l.stop;
 	http_server_stop(l.server);
 	alert_runner_free(l.runner);
 	for (size_t i = 0; i < l.set.count; i++)
 		watched_close(&l.set.all[i]);
-	for (size_t i = 0; i < list->count && i < TARGETS_GIVEN_MAX; i++)
-		history_close(histories[i]);
+	for (size_t i = 0; i < TARGETS_GIVEN_MAX; i++)
+		history_close(l.histories[i]);
 	free(l.set.all);
+	pthread_rwlock_destroy(&l.set.lock);
 	if (l.signals >= 0)
 		close(l.signals);
 	return rc < 0 ? cmd_fail(&err) : l.alerts ? CMD_ALERT : CMD_OK;
@@ -472,7 +589,11 @@ int watch_history(const struct watch_args *args)
 		fprintf(stderr,
 			"byteledger: %llu bytes at the end of '%s' are damaged and left out\n",
 			(unsigned long long)history_damaged(history), args->history);
-	if (rc == 0 && args->json) {
+	if (rc == 0)
+		rc = result_for(args->result, args->history, getpid(), &err);
+	if (rc == 0 && !args->result->to) {
+		rc = 0; /* -q: whether it can be read */
+	} else if (rc == 0 && args->json) {
 		struct memory_facts facts = { .history = history };
 		struct memory_history_ask ask = { .to_ns = UINT64_MAX,
 						  .points = 1,
@@ -481,13 +602,15 @@ int watch_history(const struct watch_args *args)
 			facts.pid = runs[count - 1].pid;
 			memcpy(facts.comm, runs[count - 1].comm, sizeof(facts.comm));
 		}
-		rc = memory_history_put(stdout, &facts, &ask);
-		if (rc < 0 || fflush(stdout) != 0)
+		rc = memory_history_put(args->result->to, &facts, &ask);
+		if (rc < 0 || fflush(args->result->to) != 0)
 			rc = err_set(&err, rc < 0 ? rc : -EIO, "cannot write the history");
 	} else if (rc == 0) {
-		rc = watch_show_growth(history, 0, args->top ? args->top : GROWTH_ROWS, &err);
+		rc = watch_show_growth(args, history, 0, args->top ? args->top : GROWTH_ROWS, &err);
 	}
 	free(runs);
 	history_close(history);
+	if (rc == 0)
+		rc = result_end(args->result, &err);
 	return rc < 0 ? cmd_fail(&err) : CMD_OK;
 }

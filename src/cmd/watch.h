@@ -15,8 +15,10 @@
 #include "api/http.h"
 #include "api/memory.h"
 #include "base/err.h"
+#include "cmd/result.h"
 #include "cmd/targets.h"
 #include "model/history.h"
+#include "proc/text.h"
 #include "source/mapnames.h"
 #include "source/watch.h"
 
@@ -39,8 +41,14 @@ struct watch_args {
 	int hide_addresses;
 	int probe;              /* set by the command, as what follows: --duration is then enough */
 	struct mapnames *names; /* lent; may be NULL */
-	int json;               /* set by the command: one object a look instead of a line */
+	int json, jsonl;        /* set by the command: an object at the end, or for each reading */
 	size_t top;
+	int all;
+	enum regions_sort sort;        /* of objects */
+	int by_rss;                    /* the order of what is printed at the end; else growth */
+	struct result *result;         /* lent; where lines and objects go */
+	const struct targets *targets; /* lent; who else is looked for meanwhile */
+	pid_t program; /* that was started for this: signals are forwarded, its end is ours; 0: none */
 };
 extern const struct argp watch_argp;
 
@@ -49,8 +57,11 @@ int watch_wanted(const struct watch_args *args);
 /** watch_takes() - a bare argument behind --serve is its address: 1 if @text was taken. */
 int watch_takes(struct watch_args *args, const char *text);
 
-/** watch_run() - watch these processes until they end, --duration is over or a signal comes. Return: the exit status. */
-int watch_run(struct watch_args *args, const struct target_list *list);
+/**
+ * watch_run() - watch these processes, and who comes to them, until they end, --duration is over or a signal comes; a name is
+ * watched on through restarts. *@stopped: ended by time, signal or rule, not by an end. Return: the exit status.
+ */
+int watch_run(struct watch_args *args, const struct target_list *list, int *stopped);
 /** watch_history() - print what a history file holds; the exit status. */
 int watch_history(const struct watch_args *args);
 
@@ -66,7 +77,8 @@ struct shot {
 struct watched {
 	pid_t pid;
 	int pidfd;
-	int exited; /* pidfd told so; it is not asked again */
+	int exited;        /* pidfd told so; it is not asked again */
+	uint64_t since_ns; /* of the first look: what grew is counted from there */
 	struct watch *watch;
 	struct history *history;
 	struct alert_set *rules;
@@ -99,7 +111,9 @@ struct shot *watched_shot(struct watched *w, int full);
 void shot_put(struct shot *shot);
 /** watched_source() - fill @source for the HTTP routes; @set must outlive it. */
 struct watched_set {
-	struct watched *all;
+	pthread_rwlock_t
+		lock; /* HTTP threads read under it; the loop writes where a place is given to another process */
+	struct watched *all; /* TARGETS_GIVEN_MAX places */
 	size_t count;
 };
 void watched_source(struct memory_source *source, struct watched_set *set);
@@ -110,8 +124,10 @@ void watched_source(struct memory_source *source, struct watched_set *set);
 int watch_show_look(struct watched *w, const struct watch_args *args, int several, int first,
 		    struct err *err);
 /** watch_show_growth() - what grew: the table at the end, and of a history file. */
-int watch_show_growth(const struct history *history, uint64_t limit_bytes, size_t rows,
-		      struct err *err);
+int watch_show_growth(const struct watch_args *args, const struct history *history,
+		      uint64_t limit_bytes, size_t rows, struct err *err);
+/** watch_show_json() - one object for the last reading. */
+int watch_show_json(struct watched *w, const struct watch_args *args, struct err *err);
 /** watch_show_cost() - on stderr, where it changed: how often mappings are read and growth is judged now, and why. */
 void watch_show_cost(struct watched *w, uint64_t look_period_ns);
 

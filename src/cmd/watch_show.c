@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/jsonw.h"
 #include "base/text.h"
 #include "cmd/terminal.h"
@@ -28,18 +30,19 @@ static const char *change(char to[TEXT_NUMBER_MAX + 1], int64_t bytes)
 	return to;
 }
 
-static void put_name(const struct history_key *key, int ascii)
+static void put_name(FILE *to, const struct history_key *key, int ascii)
 {
 	CLEANUP(buf_fini) struct buf name = { 0 };
 	text_escape(&name, key->class, ascii);
 	buf_puts(&name, "/");
 	text_escape(&name, key->label, ascii);
 	const char *text = buf_cstr(&name);
-	printf("%.*s", (int)text_fit(text, LABEL_SHOWN), text);
+	fprintf(to, "%.*s", (int)text_fit(text, LABEL_SHOWN), text);
 }
 
 /* The label that changed most since the sample before. */
-static void put_mover(const struct watched *w, uint64_t time_ns, uint64_t before_ns, int ascii)
+static void put_mover(FILE *to, const struct watched *w, uint64_t time_ns, uint64_t before_ns,
+		      int ascii)
 {
 	size_t keys = history_keys(w->history), most = 0;
 	struct history_point *now = calloc(keys, sizeof(*now)), *then = calloc(keys, sizeof(*then));
@@ -60,35 +63,41 @@ static void put_mover(const struct watched *w, uint64_t time_ns, uint64_t before
 	if (!most)
 		return;
 	struct history_key key = history_key(w->history, most);
-	printf("  %s ", change(text, delta));
-	put_name(&key, ascii);
+	fprintf(to, "  %s ", change(text, delta));
+	put_name(to, &key, ascii);
 }
 
-static int show_json(struct watched *w, const struct watch_args *args, struct err *err)
+int watch_show_json(struct watched *w, const struct watch_args *args, struct err *err)
 {
-	struct out_regions_opt opt = { .top = args->top };
-	struct timespec t;
+	struct out_regions_opt opt = { .top = args->top, .all = args->all, .sort = args->sort };
+	const struct breakdown *b = w->quick->breakdown;
 	struct jsonw json;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	jsonw_init(&json, stdout);
-	uint64_t now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-	int rc = out_regions_json(&json, NULL, w->quick->breakdown, &opt,
-				  now - w->quick->breakdown->end_ns, err);
+	int64_t *growth = NULL;
+	if (args->sort == REGIONS_BY_GROWTH) {
+		growth = memory_growth(w->history, b, w->since_ns);
+		if (!growth)
+			return err_set(err, -ENOMEM, "cannot tell what grew");
+		opt.growth = growth;
+	}
+	jsonw_init(&json, args->result->to);
+	int rc = out_regions_json(&json, NULL, b, &opt, clock_ns(CLOCK_MONOTONIC) - b->end_ns, err);
 	jsonw_line(&json);
+	free(growth);
 	return rc;
 }
 
 int watch_show_look(struct watched *w, const struct watch_args *args, int several, int first,
 		    struct err *err)
 {
+	FILE *to = args->result->to;
 	int rc = 0;
 	if (args->json) {
-		rc = show_json(w, args, err);
+		rc = watch_show_json(w, args, err);
 	} else {
 		char rss[TEXT_NUMBER_MAX], delta[TEXT_NUMBER_MAX + 1], swap[TEXT_NUMBER_MAX],
 			clock[16];
 		struct out_opt terminal = { 0 };
-		terminal_fit(stdout, &terminal);
+		terminal_fit(to, &terminal);
 		const struct proc_totals *totals = watch_totals(w->watch);
 		uint64_t time_ns = watch_time_ns(w->watch),
 			 before = w->rss_before ? w->rss_before : totals->rss_bytes;
@@ -96,20 +105,21 @@ int watch_show_look(struct watched *w, const struct watch_args *args, int severa
 		struct tm tm;
 		strftime(clock, sizeof(clock), "%H:%M:%S", localtime_r(&seconds, &tm));
 		if (first)
-			printf("%-8s %s %10s %11s %10s %8s  what changed most\n", "time",
-			       several ? "    pid" : "", "RSS", "change", "swap", "mappings");
-		printf("%s ", clock);
+			fprintf(to, "%-8s %s %10s %11s %10s %8s  what changed most\n", "time",
+				several ? "    pid" : "", "RSS", "change", "swap", "mappings");
+		fprintf(to, "%s ", clock);
 		if (several)
-			printf("%7d", (int)w->pid);
-		printf(" %10s %11s %10s %8llu", text_bytes(rss, totals->rss_bytes),
-		       change(delta, (int64_t)(totals->rss_bytes - before)),
-		       text_bytes(swap, totals->swap_bytes == UINT64_MAX ? 0 : totals->swap_bytes),
-		       (unsigned long long)w->quick->breakdown->region_total);
-		put_mover(w, time_ns, time_ns > 1000000 ? time_ns - 1000000 : 0, terminal.ascii);
-		putchar('\n');
+			fprintf(to, "%7d", (int)w->pid);
+		fprintf(to, " %10s %11s %10s %8llu", text_bytes(rss, totals->rss_bytes),
+			change(delta, (int64_t)(totals->rss_bytes - before)),
+			text_bytes(swap, totals->swap_bytes == UINT64_MAX ? 0 : totals->swap_bytes),
+			(unsigned long long)w->quick->breakdown->region_total);
+		put_mover(to, w, time_ns, time_ns > 1000000 ? time_ns - 1000000 : 0,
+			  terminal.ascii);
+		fputc('\n', to);
 		w->rss_before = totals->rss_bytes;
 	}
-	if (rc == 0 && (fflush(stdout) != 0 || ferror(stdout)))
+	if (rc == 0 && (fflush(to) != 0 || ferror(to)))
 		rc = err_set(err, -EIO, "cannot write the result");
 	return rc;
 }
@@ -163,37 +173,45 @@ static int by_growth(const void *a, const void *b)
 	return x->high_bytes < y->high_bytes ? 1 : x->high_bytes > y->high_bytes ? -1 : 0;
 }
 
-static void put_growth(const struct history *history, const struct grown *g, uint64_t limit_bytes,
-		       int ascii)
+static int by_last(const void *a, const void *b)
+{
+	uint64_t x = ((const struct grown *)a)->growth.last_bytes,
+		 y = ((const struct grown *)b)->growth.last_bytes;
+	return x < y ? 1 : x > y ? -1 : by_growth(a, b);
+}
+
+static void put_growth(FILE *to, const struct history *history, const struct grown *g,
+		       uint64_t limit_bytes, int ascii)
 {
 	char first[TEXT_NUMBER_MAX], last[TEXT_NUMBER_MAX], high[TEXT_NUMBER_MAX],
 		rate[TEXT_NUMBER_MAX + 1], eta[TEXT_NUMBER_MAX];
 	int trend = g->growth.verdict == GROWTH_GROWING || g->growth.verdict == GROWTH_SHRINKING;
 	struct history_key key = history_key(history, g->key);
-	printf("%10s %10s %10s %13s  %-9s ", text_bytes(first, g->growth.first_bytes),
-	       text_bytes(last, g->growth.last_bytes), text_bytes(high, g->growth.high_bytes),
-	       trend ? change(rate, (int64_t)(g->growth.bytes_per_second * 3600)) : "",
-	       view_growth_word(g->growth.verdict));
+	fprintf(to, "%10s %10s %10s %13s  %-9s ", text_bytes(first, g->growth.first_bytes),
+		text_bytes(last, g->growth.last_bytes), text_bytes(high, g->growth.high_bytes),
+		trend ? change(rate, (int64_t)(g->growth.bytes_per_second * 3600)) : "",
+		view_growth_word(g->growth.verdict));
 	if (g->key)
-		put_name(&key, ascii);
+		put_name(to, &key, ascii);
 	else
-		printf("the process");
+		fprintf(to, "the process");
 	double seconds =
 		g->key || !limit_bytes ? INFINITY : view_growth_eta(&g->growth, limit_bytes);
 	if (isfinite(seconds) && seconds < 1e9)
-		printf(", at its limit of %s in %s", text_bytes(high, limit_bytes),
-		       text_duration(eta, (uint64_t)(seconds * 1e9)));
-	putchar('\n');
+		fprintf(to, ", at its limit of %s in %s", text_bytes(high, limit_bytes),
+			text_duration(eta, (uint64_t)(seconds * 1e9)));
+	fputc('\n', to);
 }
 
-int watch_show_growth(const struct history *history, uint64_t limit_bytes, size_t rows,
-		      struct err *err)
+int watch_show_growth(const struct watch_args *args, const struct history *history,
+		      uint64_t limit_bytes, size_t rows, struct err *err)
 {
+	FILE *to = args->result->to;
 	size_t keys = history_keys(history), count = 0;
 	struct grown *all = calloc(keys, sizeof(*all));
 	struct out_opt terminal = { 0 };
 	int rc = all ? 0 : -ENOMEM;
-	terminal_fit(stdout, &terminal);
+	terminal_fit(to, &terminal);
 	for (size_t i = 0; i < keys && rc == 0; i++) {
 		struct history_point *points;
 		size_t n;
@@ -212,13 +230,13 @@ int watch_show_growth(const struct history *history, uint64_t limit_bytes, size_
 	char span[TEXT_NUMBER_MAX];
 	size_t first = count && all[0].key == 0;
 	if (count > first)
-		qsort(all + first, count - first, sizeof(*all), by_growth);
-	printf("%10s %10s %10s %13s  %-9s over %s\n", "first", "last", "highest", "per hour",
-	       "trend", text_duration(span, count ? all[0].growth.span_ns : 0));
+		qsort(all + first, count - first, sizeof(*all), args->by_rss ? by_last : by_growth);
+	fprintf(to, "%10s %10s %10s %13s  %-9s over %s\n", "first", "last", "highest", "per hour",
+		"trend", text_duration(span, count ? all[0].growth.span_ns : 0));
 	for (size_t i = 0; i < count && i < rows + first; i++)
-		put_growth(history, &all[i], limit_bytes, terminal.ascii);
+		put_growth(to, history, &all[i], limit_bytes, terminal.ascii);
 	if (count > rows + first)
-		printf("%10s %zu more\n", "...", count - rows - first);
+		fprintf(to, "%10s %zu more\n", "...", count - rows - first);
 	free(all);
-	return fflush(stdout) != 0 ? err_set(err, -EIO, "cannot write the result") : 0;
+	return fflush(to) != 0 ? err_set(err, -EIO, "cannot write the result") : 0;
 }

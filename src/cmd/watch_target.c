@@ -7,15 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cmd/watch.h"
 #include "proc/allocator.h"
-
-static uint64_t clock_ns(clockid_t id)
-{
-	struct timespec t;
-	clock_gettime(id, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- shots --------------------------------------------------------------------------------------------------------- */
 
@@ -112,6 +106,7 @@ int watched_open(struct watched *w, pid_t pid, const struct watch_args *args,
 	w->pidfd = (int)syscall(SYS_pidfd_open, pid,
 				0); /* -1: the end is then seen at the next look */
 	w->history = history;
+	w->facts.pid = pid;
 	int rc = watch_open(pid, &opt, &w->watch, err);
 	if (rc < 0)
 		return rc;
@@ -123,6 +118,7 @@ int watched_open(struct watched *w, pid_t pid, const struct watch_args *args,
 					  .history = history,
 					  .limit_bytes = watch_limit(target) };
 	memcpy(w->facts.comm, target->comm, sizeof(w->facts.comm));
+	w->since_ns = clock_ns(CLOCK_REALTIME);
 	struct history_run run = { .time_ns = clock_ns(CLOCK_REALTIME), .pid = pid };
 	memcpy(run.comm, target->comm, sizeof(run.comm));
 	run.comm[sizeof(run.comm) - 1] = '\0';
@@ -260,12 +256,14 @@ static struct watched *find(struct watched_set *set, int32_t pid)
 static size_t source_facts(void *ctx, struct memory_facts *facts)
 {
 	struct watched_set *set = ctx;
+	pthread_rwlock_rdlock(&set->lock);
 	size_t count = set->count < MEMORY_TARGETS_MAX ? set->count : MEMORY_TARGETS_MAX;
 	for (size_t i = 0; i < count; i++) {
 		pthread_mutex_lock(&set->all[i].lock);
 		facts[i] = set->all[i].facts;
 		pthread_mutex_unlock(&set->all[i].lock);
 	}
+	pthread_rwlock_unlock(&set->lock);
 	return count;
 }
 
@@ -281,13 +279,15 @@ static void fill(struct memory_shot *out, struct shot *shot)
 
 static int source_get(void *ctx, int32_t pid, int full, struct memory_shot *out, struct err *err)
 {
-	struct watched *w = find(ctx, pid);
+	struct watched_set *set = ctx;
+	pthread_rwlock_rdlock(&set->lock);
+	struct watched *w = find(set, pid);
+	struct shot *shot = w && !full ? watched_shot(w, 0) : NULL;
 	if (!w)
-		return err_set(err, -ENOENT, "process %d is not one of those watched here",
-			       (int)pid);
-	struct shot *shot = full ? NULL : watched_shot(w, 0);
-	if (!shot) /* also for who asks before the first look */
+		err_set(err, -ENOENT, "process %d is not one of those watched here", (int)pid);
+	else if (!shot) /* also for who asks before the first look */
 		shot = watched_full(w, err);
+	pthread_rwlock_unlock(&set->lock);
 	if (!shot)
 		return err->code;
 	fill(out, shot);
@@ -296,8 +296,11 @@ static int source_get(void *ctx, int32_t pid, int full, struct memory_shot *out,
 
 static int source_peek(void *ctx, int32_t pid, struct memory_shot *out)
 {
-	struct watched *w = find(ctx, pid);
+	struct watched_set *set = ctx;
+	pthread_rwlock_rdlock(&set->lock);
+	struct watched *w = find(set, pid);
 	struct shot *shot = w ? watched_shot(w, 1) : NULL;
+	pthread_rwlock_unlock(&set->lock);
 	if (!shot)
 		return -ENOENT;
 	fill(out, shot);

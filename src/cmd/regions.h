@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * regions.h - what the files of `regions` share: regions.c has the options, regions_print.c what comes out, regions_last.c the
+ * reading of a process that is about to end. (regions_diff.h and watch.h stand by themselves.)
+ */
+#ifndef CMD_REGIONS_H
+#define CMD_REGIONS_H
+
+#include "cmd/regions_diff.h"
+#include "cmd/result.h"
+#include "cmd/started.h"
+#include "cmd/targets.h"
+#include "cmd/watch.h"
+#include "proc/breakdown.h"
+#include "proc/group.h"
+#include "proc/text.h"
+#include "source/mapnames.h"
+
+enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
+
+struct regions {
+	struct targets targets;
+	struct watch_args watch;
+	enum format format;
+	enum regions_sort sort;
+	size_t top;
+	enum regions_group group;
+	struct regions_base *base; /* --diff */
+	const char *base_path, *output;
+	int top_given, format_given, sort_given, with_program, all, raw, quick, compat, probe,
+		quiet;
+	struct mapnames *names; /* --probe, where it is permitted */
+	struct result result;
+	struct started program; /* -- PROGRAM */
+	int printed;
+};
+
+/** regions_read() - one reading as the options want it; NULL with @err. */
+struct breakdown *regions_read(const struct regions *r, const struct target *target,
+			       struct err *err);
+/** regions_print() - @b in the layout asked for, @age_ns old; @before_end: the process had ended when it was printed. */
+int regions_print(struct regions *r, const struct breakdown *b, const char *exe, uint64_t age_ns,
+		  int before_end, struct err *err);
+
+/**
+ * regions_last() - read these processes again and again until they end, the program that was started ends, --duration is over
+ * or a signal comes; then print the last reading of each. *@stopped: it was not the end of the program. Return: the exit
+ * status, which is not yet the program's.
+ */
+int regions_last(struct regions *r, const struct target_list *list, int *stopped);
+
+#endif

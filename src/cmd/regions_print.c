@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* regions_print.c - one reading, in the layout that was asked for. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/jsonw.h"
+#include "base/text.h"
+#include "cmd/regions.h"
+#include "cmd/terminal.h"
+#include "out/regions.h"
+#include "proc/allocator.h"
+
+/** print_groups() - the page with another middle. */
+static void print_groups(struct buf *text, const struct regions *r, const struct breakdown *b,
+			 struct regions_text_opt *opt)
+{
+	regions_text_head(text, b, opt);
+	if (r->group == GROUP_VMA) {
+		regions_text_mappings(text, b, opt);
+	} else if (r->group == GROUP_THREAD) {
+		opt->all = 1;
+		regions_text_threads(text, b, opt);
+	} else {
+		size_t count;
+		struct class_row *rows = breakdown_group(b, r->group, r->sort, &count);
+		if (rows)
+			regions_text_groups(text, b, rows, count, opt);
+		else
+			text->failed = 1;
+		free(rows);
+	}
+}
+
+static int print_text(const struct regions *r, const struct breakdown *b, uint64_t age_ns,
+		      int before_end, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	if (r->compat) {
+		char title[64];
+		size_t listed = r->top < b->region_count ? r->top : b->region_count;
+		snprintf(title, sizeof(title),
+			 r->all ? "All Memory Regions" : "Top %zu Memory Regions", listed);
+		regions_compat(&text, b, r->all ? b->region_count : r->top, title);
+	} else {
+		struct out_opt terminal = { 0 };
+		terminal_fit(r->result.to, &terminal);
+		struct regions_text_opt opt = { .width = terminal.width,
+						.colour = terminal.colour,
+						.ascii = terminal.ascii,
+						.raw = r->raw,
+						.top = r->top,
+						.all = r->all,
+						.all_labels = r->all,
+						.sort = r->sort };
+		if (r->base) {
+			struct regions_diff_opt diff = { r->top, r->all, r->raw, terminal.ascii,
+							 terminal.colour };
+			int rc = regions_diff_text(&text, r->base, b, &diff, err);
+			if (rc < 0)
+				return rc;
+		} else if (r->group) {
+			print_groups(&text, r, b, &opt);
+		} else {
+			regions_text(&text, b, &opt);
+		}
+	}
+	if (before_end && !r->compat) {
+		char age[TEXT_NUMBER_MAX];
+		buf_printf(&text, "\nthis is what it had %s before it ended\n",
+			   text_duration(age, age_ns));
+	}
+	if (buf_failed(&text))
+		return err_set(err, -ENOMEM, "cannot print");
+	fwrite(text.data, 1, text.len, r->result.to);
+	return 0;
+}
+
+int regions_print(struct regions *r, const struct breakdown *b, const char *exe, uint64_t age_ns,
+		  int before_end, struct err *err)
+{
+	struct out_regions_opt opt = { .top = r->top, .all = r->all, .sort = r->sort };
+	const char *open = r->result.name;
+	int rc = result_for(&r->result, exe, b->pid, err);
+	if (rc < 0 || !r->result.to)
+		return rc;
+	/* a file of its own begins with a header of its own */
+	int first = !r->printed || r->result.name != open;
+	r->printed = 1;
+	if (r->format == FORMAT_JSON) {
+		struct jsonw json;
+		jsonw_init(&json, r->result.to);
+		rc = r->base ? regions_diff_json(&json, r->base, b, err)
+			     : out_regions_json(&json, NULL, b, &opt, age_ns, err);
+		jsonw_line(&json);
+	} else if (r->format == FORMAT_CSV) {
+		rc = out_regions_csv(r->result.to, b, &opt, first, err);
+	} else {
+		if (!first)
+			fputc('\n', r->result.to);
+		rc = print_text(r, b, age_ns, before_end, err);
+	}
+	if (rc == 0 && (fflush(r->result.to) != 0 || ferror(r->result.to)))
+		rc = err_set(err, -EIO, "cannot write the result");
+	return rc;
+}
+
+struct breakdown *regions_read(const struct regions *r, const struct target *target,
+			       struct err *err)
+{
+	struct breakdown_opt opt = { .quick = r->quick, .doubt_only = r->format != FORMAT_JSON };
+	struct breakdown *b = breakdown_read(target, &opt, err);
+	int rc = b && r->names ? mapnames_apply(r->names, b, target, err) : 0;
+	/* a quick look does not copy heaps */
+	if (b && rc == 0 && !r->quick)
+		rc = allocators_read(b, target, NULL, err);
+	if (rc == 0)
+		return b;
+	breakdown_free(b);
+	return NULL;
+}

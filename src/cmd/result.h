@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* result.h - where a live command's result goes: stdout, stderr beside a program of its own, or files by a pattern. */
+#ifndef CMD_RESULT_H
+#define CMD_RESULT_H
+
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+/** struct result - zero-initialised is nowhere (-q); result_init() chooses. CLEANUP(result_fini) works. */
+struct result {
+	FILE *to;            /* write here; NULL: nowhere */
+	const char *pattern; /* -o; NULL: to one of the standard streams */
+	char *name, *path;   /* of the file that is open: as asked for, and what it is called */
+};
+
+/**
+ * result_init() - @pattern: -o, or NULL. @program: one was started, whose stdout and stderr they are: results follow on stdout
+ * where that is a terminal or @format_given, else on stderr (contract 2).
+ */
+void result_init(struct result *result, const char *pattern, int quiet, int program,
+		 int format_given);
+/**
+ * result_for() - what is printed next is about process @pid, which runs @exe: opens the file that the pattern names, unless it
+ * is open. What exists is never overwritten: ".1", ".2" ... is appended. A device or a fifo is written to.
+ */
+int result_for(struct result *result, const char *exe, pid_t pid, struct err *err);
+/** result_end() - flush and close; an error if anything could not be written. */
+int result_end(struct result *result, struct err *err);
+void result_fini(struct result *result);
+
+/** result_create() - a new file of mode 0600 called @path, or with the first number behind it that is free: *@made, malloc'd. */
+FILE *result_create(const char *path, char **made, struct err *err);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* started.h - a program that a command started to look at it: as it is, nothing preloaded. Signals and status are contract 2's. */
+#ifndef CMD_STARTED_H
+#define CMD_STARTED_H
+
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct started {
+	pid_t pid;   /* 0: none */
+	int signals; /* signalfd: what comes while it runs */
+	int status; /* after started_wait(), or where started_begin() failed: what byteledger exits with */
+};
+
+/**
+ * started_begin() - start @argv[0] as a shell would. SIGINT, SIGQUIT, SIGTERM and SIGHUP are blocked from here on and come by
+ * @signals. Return: 0 once it runs; a negative errno with @err and status 126 or 127.
+ */
+int started_begin(struct started *started, char **argv, struct err *err);
+/**
+ * started_signals() - take what @fd has. With a @program SIGTERM and SIGHUP are forwarded, and SIGINT and SIGQUIT are its own
+ * affair: they reached it from the terminal. Return: 1 if there is no program and a signal came, 0 else.
+ */
+int started_signals(int fd, pid_t program);
+/** started_wait() - until it has ended, forwarding signals; the exit status that byteledger ends with: its own, or 128 + signal. */
+int started_wait(struct started *started);
+
+/** signals_open() - block the signals that end a command, and read them by a descriptor; SIGQUIT, too, with a program. */
+int signals_open(int with_quit);
+
+#endif
