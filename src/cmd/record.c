@@ -224,6 +224,8 @@ static enum ending record_loop(struct record *rec, int signals, uint64_t duratio
 		} else if (duration_ns == 0) {
 			pause = 1000 * (int64_t)MS;
 		}
+		if (rec->gone)
+			return ENDED_EXIT;
 		if (duration_ns && source_heap_now_ns(rec->heap) >= duration_ns)
 			return ENDED_DURATION;
 		const struct timespec ts = { .tv_sec = pause / 1000000000,

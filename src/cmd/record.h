@@ -30,6 +30,7 @@ struct record {
 	struct sink_tee tee;
 	pid_t pid;
 	int pidfd;
+	int gone; /* the process had ended before anybody could watch it: @pidfd is -1 */
 	uint64_t peak_rss_bytes;
 	struct proc_memory rss; /* the point last written */
 	uint64_t rss_repeat_ns, rss_next_ns, peak_next_ns, flush_next_ns, house_next_ns,
@@ -49,7 +50,7 @@ struct record {
 };
 
 /**
- * record_open() - the process @pid runs: describe it, create the file that @pattern names. @heap stays the caller's.
+ * record_open() - the process @pid runs, or has just ended: describe it, create the file that @pattern names. @heap stays the caller's.
  * rec->exe and rec->cmdline (malloc'd) may hold what was started; the program's and /proc's word replace them, unless an
  * exec has already put another program there.
  */

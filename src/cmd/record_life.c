@@ -155,7 +155,9 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 	rec->time_bound_ns = time_bound_ns;
 	rec->exec_wait_ns = EXEC_FIRST_NS;
 	rec->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (rec->pidfd < 0)
+	if (rec->pidfd < 0 && errno == ESRCH)
+		rec->gone = 1; /* what it wrote is all there */
+	else if (rec->pidfd < 0)
 		return err_set(err, -errno, "cannot watch process %d", (int)pid);
 	identify(rec);
 	rec->sums = prof_new_sums(err);

@@ -201,6 +201,29 @@ def test_a_recorder_that_comes_after_an_exec_names_what_it_records(byteledger, p
     assert report["process"]["complete"] and os.path.basename(report["process"]["exe"]) == "bash"
 
 
+@pytest.mark.parametrize("end,complete", [("exit 0", True), ("kill 9, $$", False)])
+def test_a_program_that_is_gone_before_its_recorder_came_is_recorded_whole(byteledger, preload, tmp_path, end, complete):
+    helper, pid, out = tmp_path / "helper", tmp_path / "pid", tmp_path / "out"
+    out.mkdir()
+    helper.write_text(f'#!/bin/sh\nuntil [ -s {pid} ]; do sleep 0.01; done\n'
+                      f'while [ -e /proc/$(cat {pid}) ]; do sleep 0.01; done\n{byteledger} "$@" 2>{tmp_path}/errors\n: >{tmp_path}/done\n')
+    helper.chmod(0o755)
+    env = {"LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": str(out / "of_%e.blt"), "BYTELEDGER_HELPER": str(helper)}
+    child = subprocess.Popen(["perl", "-e", f"my @kept = map {{ 'x' x 1000 . $_ }} 1 .. 1000; {end}"],
+                             env={**os.environ, **env})
+    child.wait(timeout=60)
+    pid.write_text(str(child.pid)) # reaped: nothing can be asked about it any more
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "done").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert os.listdir(out) == ["of_perl.blt"]
+    done = subprocess.run([byteledger, "report", str(out / "of_perl.blt"), "--format", "json"], capture_output=True)
+    report = json.loads(done.stdout)
+    assert report["totals"]["allocations"] > 1000 and report["lost"]["events"] == 0
+    assert report["process"]["complete"] is complete and os.path.basename(report["process"]["exe"]) == "perl"
+    assert (tmp_path / "errors").read_text() == ""
+
+
 @pytest.mark.parametrize("how", ["call", "alias", "signal"])
 def test_recording_is_switched_from_inside(preload, prog, how):
     counter = [prog("heapcount"), preload]
