@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* huge.h - large tables that are read in no order: pages of 2 MiB spare them faults and lookups of addresses. */
+/* huge.h - tables that grow: moved by the kernel, not copied, and in pages of 2 MiB once that pays. */
 #ifndef BASE_HUGE_H
 #define BASE_HUGE_H
 
@@ -9,16 +9,35 @@
 
 #define HUGE_BYTES (2u << 20)
 
-/**
- * huge_advise() - ask for huge pages in [@at, @at + @bytes), as far as whole ones lie in it. A wish: where the kernel has none
- * it goes on with small ones. Any memory; O(1).
+/*
+ * From this size on a table asks for huge pages. In a virtual machine that gives free pages back to its host each fresh one
+ * costs a millisecond or more, as much as they save a table of a few MiB in its whole life.
  */
-static inline void huge_advise(void *at, size_t bytes)
+#define HUGE_FROM (64u << 20)
+
+/**
+ * huge_resize() - the table @old of @old_bytes (NULL, 0: none yet) with room for @bytes, more than before; what is new reads
+ * as zero and costs no memory until it is written. Huge pages are a wish: where the kernel has none it goes on with small ones.
+ * Return: its place now; NULL without memory, and the table is as it was. Release with huge_free().
+ */
+static inline void *huge_resize(void *old, size_t old_bytes, size_t bytes)
 {
+	void *at =
+		old ? mremap(old, old_bytes, bytes, MREMAP_MAYMOVE)
+		    : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED)
+		return NULL;
 	uintptr_t from = ((uintptr_t)at + HUGE_BYTES - 1) & ~(uintptr_t)(HUGE_BYTES - 1);
 	uintptr_t to = ((uintptr_t)at + bytes) & ~(uintptr_t)(HUGE_BYTES - 1);
-	if (from < to)
+	if (bytes >= HUGE_FROM)
 		madvise((void *)from, to - from, MADV_HUGEPAGE);
+	return at;
+}
+
+static inline void huge_free(void *at, size_t bytes)
+{
+	if (at)
+		munmap(at, bytes);
 }
 
 #endif

@@ -34,7 +34,7 @@ struct record {
 	uint64_t peak_rss_bytes;
 	struct proc_memory rss; /* the point last written */
 	uint64_t rss_repeat_ns, rss_next_ns, peak_next_ns, flush_next_ns, house_next_ns,
-		exec_next_ns, exec_wait_ns;
+		exec_next_ns, exec_wait_ns, drained_ns;
 	int saw_exiting, replaced; /* replaced: an exec took the traced program away */
 	uint64_t replaced_ns;      /* when that was seen */
 	uint64_t memfd_inode;      /* of the shared memory, once asked for */

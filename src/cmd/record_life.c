@@ -21,6 +21,8 @@
 	(400 *   \
 	 MS) /* a killed recorder may lose a second; it may also have lost its processor for a while */
 #define HOUSE_NS (250 * MS)
+#define PAUSE_MOST_NS (10 * MS)
+#define PAUSE_LEAST_NS (MS / 4)
 #define EXEC_FIRST_NS (5 * MS)
 #define EXEC_LAST_NS (1000ull * MS)
 
@@ -236,23 +238,27 @@ void record_note_successor(struct record *rec)
 		strcpy(rec->replaced_by, exe);
 }
 
-/* How long the rings may be left alone: the fuller they were, the shorter. */
-static int64_t pause_after(unsigned permille)
+/*
+ * How long the rings may be left alone: until the fullest one would hold an eighth of its size, if it fills as it did in the
+ * @since_ns before it was emptied. Each wake-up costs as much as a thousand events.
+ */
+static int64_t pause_after(unsigned permille, uint64_t since_ns)
 {
 	if (permille >= 250)
 		return 0;
-	if (permille >= 60)
-		return MS / 4;
-	if (permille >= 15)
-		return MS;
-	return permille ? 3 * MS : 10 * MS;
+	uint64_t pause = permille ? since_ns * 125 / permille : PAUSE_MOST_NS;
+	return pause < PAUSE_LEAST_NS  ? PAUSE_LEAST_NS
+	       : pause > PAUSE_MOST_NS ? PAUSE_MOST_NS
+				       : (int64_t)pause;
 }
 
 int64_t record_step(struct record *rec)
 {
+	uint64_t since_ns = source_heap_now_ns(rec->heap) - rec->drained_ns;
 	ssize_t permille = source_heap_drain(rec->heap, sink_of(rec), &rec->err);
 	uint64_t now = source_heap_now_ns(rec->heap);
 	struct source_heap_state state;
+	rec->drained_ns = now;
 	source_heap_state(rec->heap, &state);
 	int rc = permille < 0 ? (int)permille : 0;
 	int exiting = state.exiting && !rec->saw_exiting;
@@ -274,7 +280,7 @@ int64_t record_step(struct record *rec)
 		look_for_exec(rec, now);
 	else
 		rec->exec_wait_ns = EXEC_FIRST_NS;
-	return rc < 0 ? rc : pause_after((unsigned)permille);
+	return rc < 0 ? rc : pause_after((unsigned)permille, since_ns);
 }
 
 /* ---- end ---------------------------------------------------------------------------------------------------------- */

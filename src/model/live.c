@@ -2,56 +2,41 @@
 #include "model/live.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/huge.h"
 
-#define LIVE_FIRST_BITS 10
-#define LIVE_BITS_MAX \
-	27 /* of a tag that tell groups apart, and two for a group's buckets; 2^29 blocks */
+#define LIVE_FIRST (1u << 10)
+/* Of the 29 bits of a tag that make a home; 2^29 blocks. */
+#define LIVE_MOST (1u << 27)
 
-static struct live_bucket *new_buckets(unsigned bits)
+static size_t bucket_bytes(uint64_t count)
 {
-	size_t bytes = sizeof(struct live_bucket) << bits;
-	struct live_bucket *buckets =
-		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (buckets == MAP_FAILED)
-		return NULL;
-	huge_advise(buckets, bytes);
-	return buckets;
+	return count * sizeof(struct live_bucket);
 }
 
-static void free_buckets(struct live_bucket *buckets, uint64_t count)
-{
-	if (buckets)
-		munmap(buckets, count * sizeof(*buckets));
-}
-
-static void set_buckets(struct live *live, struct live_bucket *buckets, unsigned bits)
+static void set_buckets(struct live *live, struct live_bucket *buckets, uint32_t count)
 {
 	live->buckets = buckets;
-	live->shift = 32 - bits;
-	live->mask = (1u << bits) - 1;
-	live->grow_at = (LIVE_WAYS / 2) << bits;
+	live->mask = count - 1;
+	live->grow_at = LIVE_WAYS / 2 * count;
 }
 
 int live_init(struct live *live, uint64_t seed, struct err *err)
 {
 	memset(live, 0, sizeof(*live));
 	live->seed = seed;
-	struct live_bucket *buckets = new_buckets(LIVE_FIRST_BITS);
+	struct live_bucket *buckets = huge_resize(NULL, 0, bucket_bytes(LIVE_FIRST));
 	if (!buckets)
 		return err_set(err, -ENOMEM, "cannot allocate the table of live blocks");
-	set_buckets(live, buckets, LIVE_FIRST_BITS);
+	set_buckets(live, buckets, LIVE_FIRST);
 	return 0;
 }
 
 void live_fini(struct live *live)
 {
-	free_buckets(live->buckets, (uint64_t)live->mask + 1);
-	free(live->blocks);
+	huge_free(live->buckets, bucket_bytes((uint64_t)live->mask + 1));
+	huge_free(live->blocks, (size_t)live->block_max * sizeof(*live->blocks));
 	memset(live, 0, sizeof(*live));
 }
 
@@ -67,25 +52,36 @@ static void put_entry(struct live *live, uint32_t tag, uint32_t block)
 	live->buckets[i].block[way] = block;
 }
 
+/*
+ * A home has one bit more now: it is where it was, or in the same place of the new half. Bucket after bucket is emptied and
+ * its blocks entered anew, beginning behind one with an empty way, so that whatever had to go further is met after what
+ * it had to give way to. No block then comes to stand further from its home than it did, and none in a bucket that is not
+ * emptied yet.
+ */
 int live_grow(struct live *live)
 {
-	unsigned bits = 32 - live->shift + 1;
-	if (bits > LIVE_BITS_MAX)
+	uint32_t old = live->mask + 1;
+	if (old >= LIVE_MOST)
 		return -ENOMEM;
-	struct live_bucket *old = live->buckets;
-	uint64_t old_count = (uint64_t)live->mask + 1;
-	struct live_bucket *buckets = new_buckets(bits);
+	struct live_bucket *buckets =
+		huge_resize(live->buckets, bucket_bytes(old), bucket_bytes((uint64_t)old * 2));
 	if (!buckets)
 		return -ENOMEM;
-	set_buckets(live, buckets, bits);
-	/* In old order the homes of groups only grow, so the new table is filled nearly front to back: no random access. */
-	for (uint64_t k = 0; k < old_count; k++) {
+	/* all of it is about to be written: page by page, and read first, that costs nearly twice as much; before Linux 5.14 it does */
+	madvise(buckets + old, bucket_bytes(old), MADV_POPULATE_WRITE);
+	set_buckets(live, buckets, old * 2);
+	uint32_t first = 0;
+	while (live_match(&buckets[first], 0) == 0)
+		first++;
+	for (uint32_t k = 1; k <= old; k++) {
+		struct live_bucket *at = &buckets[(first + k) & (old - 1)];
+		const struct live_bucket from = *at;
+		memset(at->tag, 0, sizeof(at->tag));
 		for (unsigned way = 0; way < LIVE_WAYS; way++) {
-			if (old[k].tag[way])
-				put_entry(live, old[k].tag[way], old[k].block[way]);
+			if (from.tag[way])
+				put_entry(live, from.tag[way], from.block[way]);
 		}
 	}
-	free_buckets(old, old_count);
 	return 0;
 }
 
@@ -125,10 +121,10 @@ uint32_t live_number(struct live *live)
 		if (max <= live->block_max || max > BLOCK_NONE / 2)
 			return BLOCK_NONE;
 		struct live_block *blocks =
-			realloc(live->blocks, (size_t)max * sizeof(*live->blocks));
+			huge_resize(live->blocks, (size_t)live->block_max * sizeof(*live->blocks),
+				    (size_t)max * sizeof(*live->blocks));
 		if (!blocks)
 			return BLOCK_NONE;
-		huge_advise(blocks, (size_t)max * sizeof(*blocks));
 		live->blocks = blocks;
 		live->block_max = max;
 	}

@@ -3,7 +3,7 @@
  * live.h - the blocks that live now: address -> dense block number, and what each block is.
  *
  * Open addressing without tombstones (a removal shifts its followers back), seeded mixing of 512-byte groups, so that a
- * target that picks its addresses cannot make chains. Block numbers are given out last-in-first-out: the row that was in use
+ * target that picks its addresses cannot make chains. The table grows where it stands: half of the blocks stay. Block numbers are given out last-in-first-out: the row that was in use
  * last is the one that is still in the cache. Memory: 32 bytes a row, 16 to 32 a slot; rows grow with the most blocks that
  * ever lived at once, never with events. One thread.
  *
@@ -43,7 +43,6 @@ struct live {
 	struct live_block *blocks;
 	uint64_t seed;
 	uint64_t order;     /* of the last allocation */
-	unsigned shift;     /* 32 - log2(buckets) */
 	uint32_t mask;      /* buckets - 1 */
 	uint32_t count;     /* live now */
 	uint32_t numbers;   /* numbers ever given out: rows in use */
@@ -80,7 +79,7 @@ static inline uint32_t live_tag(const struct live *live, uint64_t addr)
 /* Where the search for @tag begins. */
 static inline uint32_t live_home(const struct live *live, uint32_t tag)
 {
-	return (tag >> live->shift & ~3u) | (tag >> 3 & 3);
+	return tag >> 3 & live->mask;
 }
 
 /* Bit i: way i of @bucket holds @tag. */

@@ -21,12 +21,13 @@ int heap_defs_init(struct source_heap *heap, struct err *err)
 	heap->node_stack = calloc(heap->layout.node_max, sizeof(*heap->node_stack));
 	heap->frames = calloc(FRAMES_FIRST, sizeof(*heap->frames));
 	heap->frame_mask = FRAMES_FIRST - 1;
+	heap->pcs = calloc(HEAP_PCS, sizeof(*heap->pcs));
 	heap->modules = calloc(heap->layout.module_max, sizeof(*heap->modules));
 	heap->threads = calloc(THREADS_FIRST, sizeof(*heap->threads));
 	heap->thread_max = THREADS_FIRST;
 	heap->thread_index = calloc(THREADS_FIRST * 2, sizeof(*heap->thread_index));
 	heap->thread_mask = THREADS_FIRST * 2 - 1;
-	if (!heap->node_stack || !heap->frames || !heap->modules || !heap->threads ||
+	if (!heap->node_stack || !heap->frames || !heap->pcs || !heap->modules || !heap->threads ||
 	    !heap->thread_index)
 		return err_set(err, -ENOMEM, "cannot allocate the recorder's tables");
 	return 0;
@@ -37,6 +38,7 @@ void heap_defs_fini(struct source_heap *heap)
 	free(heap->node_stack);
 	free(heap->path);
 	free(heap->frames);
+	free(heap->pcs);
 	free(heap->modules);
 	free(heap->threads);
 	free(heap->thread_index);
@@ -64,6 +66,8 @@ static enum heap_run read_modules(struct source_heap *heap)
 		return HEAP_RUN_BAD;
 	const struct wire_module *table =
 		(const struct wire_module *)(heap->base + heap->layout.modules_off);
+	if (heap->module_count < count)
+		memset(heap->pcs, 0, HEAP_PCS * sizeof(*heap->pcs));
 	while (heap->module_count < count) {
 		struct wire_module row;
 		memcpy(&row, &table[heap->module_count], sizeof(row));
@@ -157,18 +161,25 @@ static enum heap_run define_frame(struct source_heap *heap, uint64_t pc, uint32_
 	enum heap_run run = read_modules(heap);
 	if (run != HEAP_RUN_EMPTY)
 		return run;
+	struct heap_pc *known = &heap->pcs[pc * 0x9e3779b97f4a7c15ULL >> 32 & (HEAP_PCS - 1)];
+	if (known->frame && known->pc == pc && known->gen == gen) {
+		*id = known->frame;
+		return HEAP_RUN_EMPTY;
+	}
 	/* a return address may stand just behind a module's last byte (a call that does not return) */
 	const struct heap_module *module = find_module(heap, pc - 1, gen);
 	uint64_t offset = pc - 1 - (module ? module->bias : 0);
 	uint32_t module_id = module ? module->id : 0;
 	uint32_t k = frame_hash(offset, module_id) & heap->frame_mask;
-	for (; heap->frames[k].id; k = (k + 1) & heap->frame_mask) {
-		if (heap->frames[k].offset == offset && heap->frames[k].module == module_id) {
-			*id = heap->frames[k].id;
-			return HEAP_RUN_EMPTY;
-		}
-	}
-	*id = ++heap->frame_count;
+	while (heap->frames[k].id &&
+	       (heap->frames[k].offset != offset || heap->frames[k].module != module_id))
+		k = (k + 1) & heap->frame_mask;
+	*id = heap->frames[k].id ? heap->frames[k].id : heap->frame_count + 1;
+	if (module)
+		*known = (struct heap_pc){ pc, gen, *id };
+	if (heap->frames[k].id)
+		return HEAP_RUN_EMPTY;
+	heap->frame_count++;
 	heap->frames[k] = (struct heap_frame_slot){ offset, module_id, *id };
 	struct def def = { .kind = DEF_FRAME, .id = *id };
 	def.frame.module.v = module_id;

@@ -122,6 +122,13 @@ struct heap_frame_slot {
 	uint32_t module, id; /* id 0 = empty */
 };
 
+/* What a return address was found to be, while no module is added. */
+#define HEAP_PCS 16384
+struct heap_pc {
+	uint64_t pc;
+	uint32_t gen, frame; /* frame 0 = empty */
+};
+
 struct source_heap {
 	int fd;
 	char *base;          /* mapped; raw: a private copy of everything before the rings */
@@ -150,6 +157,7 @@ struct source_heap {
 	uint32_t stack_count, frame_count;
 	struct heap_frame_slot *frames;
 	uint32_t frame_mask;
+	struct heap_pc *pcs;
 	struct heap_module *modules;
 	uint32_t module_count;
 	uint32_t module_last; /* the last hit */

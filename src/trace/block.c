@@ -100,10 +100,13 @@ static uint8_t pack_column(const struct buf *raw, struct zblock_enc *zenc, struc
 int blt_pack(struct blt_cols *cols, struct blt_head *head, struct zblock_enc *zenc, struct buf *out,
 	     struct err *err)
 {
-	CLEANUP(buf_fini) struct buf data = { 0 };
 	uint8_t dir[1 + BLT_COL_MAX * (2 + 2 * VARINT_MAX)], *d = dir + 1;
+	const size_t room = BLT_BLOCK_HEADER + sizeof(dir), start = out->len;
 	size_t raw = 0;
 	dir[0] = 0;
+	/* columns go behind the longest directory there can be, and are moved up to the one that comes out */
+	if (buf_reserve(out, room))
+		out->len += room;
 	for (unsigned i = 0; i < BLT_COL_MAX; i++) {
 		struct buf *col = &cols->col[i];
 		if (buf_failed(col))
@@ -113,28 +116,27 @@ int blt_pack(struct blt_cols *cols, struct blt_head *head, struct zblock_enc *ze
 		raw += col->len;
 		if (raw > BLT_RAW_MAX)
 			return err_set(err, -E2BIG, "a block of the recording would be too large");
-		size_t before = data.len;
+		size_t before = out->len;
 		dir[0]++;
 		*d++ = (uint8_t)i;
-		*d++ = pack_column(col, zenc, &data);
+		*d++ = pack_column(col, zenc, out);
 		d = varint_put(d, col->len);
-		d = varint_put(d, data.len - before);
+		d = varint_put(d, out->len - before);
 	}
-	size_t dir_len = (size_t)(d - dir);
-	uint8_t bytes[BLT_BLOCK_HEADER];
-	head->raw = (uint32_t)raw;
-	head->stored = raw ? (uint32_t)(dir_len + data.len) : 0;
-	head->crc = 0;
-	if (raw)
-		head->crc = crc_32(crc_32(0, dir, dir_len), data.data, data.len);
-	blt_head_put(bytes, head);
-	buf_put(out, bytes, sizeof(bytes));
-	if (raw) {
-		buf_put(out, dir, dir_len);
-		buf_put(out, data.data, data.len);
-	}
-	if (buf_failed(&data) || buf_failed(out))
+	if (buf_failed(out))
 		return err_set(err, -ENOMEM, "cannot hold a block of the recording");
+	size_t dir_len = (size_t)(d - dir), data_len = out->len - start - room;
+	uint8_t *to = (uint8_t *)out->data + start, *payload = to + BLT_BLOCK_HEADER;
+	head->raw = (uint32_t)raw;
+	head->stored = raw ? (uint32_t)(dir_len + data_len) : 0;
+	head->crc = 0;
+	if (raw) {
+		memmove(payload + dir_len, to + room, data_len);
+		memcpy(payload, dir, dir_len);
+		head->crc = crc_32(0, payload, head->stored);
+	}
+	blt_head_put(to, head);
+	out->len = start + BLT_BLOCK_HEADER + head->stored;
 	return 0;
 }
 

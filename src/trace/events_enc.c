@@ -22,7 +22,7 @@ static const uint8_t room_per_event[EVC_COUNT] = {
 
 /* All that has to be remembered of a live block: a free's event names the rest. */
 struct enc_block {
-	uint32_t slot; /* NO_SLOT = dead */
+	uint32_t slot; /* of the model, + 1; 0 = dead */
 	uint32_t seq;  /* as in struct slot; NO_SEQ = made before the last key block */
 };
 #define NO_SEQ 0xffffffffu
@@ -74,7 +74,7 @@ void events_enc_free(struct events_enc *enc)
 		return;
 	blt_cols_fini(&enc->cols);
 	events_model_free(enc->m);
-	free(enc->blocks);
+	huge_free(enc->blocks, enc->block_count * sizeof(*enc->blocks));
 	free(enc);
 }
 
@@ -90,11 +90,10 @@ static int map_room(struct events_enc *enc, uint32_t block, struct err *err)
 	uint32_t count = enc->block_count ? enc->block_count : 4096;
 	while (count <= block)
 		count *= 2;
-	struct enc_block *to = realloc(enc->blocks, count * sizeof(*to));
+	struct enc_block *to =
+		huge_resize(enc->blocks, enc->block_count * sizeof(*to), count * sizeof(*to));
 	if (!to)
 		return err_set(err, -ENOMEM, "cannot hold %u live blocks", count);
-	huge_advise(to, count * sizeof(*to));
-	memset(to + enc->block_count, 0xff, (count - enc->block_count) * sizeof(*to));
 	enc->blocks = to;
 	enc->block_count = count;
 	return 0;
@@ -145,7 +144,7 @@ static inline int add_alloc(struct events_enc *enc, const struct event *event, s
 			return rc;
 	}
 	struct enc_block *block = &enc->blocks[event->block.v];
-	if (__builtin_expect(block->slot != NO_SLOT, 0))
+	if (__builtin_expect(block->slot != 0, 0))
 		return err_set(err, -EINVAL, "block %u is allocated while it lives",
 			       event->block.v);
 	if (__builtin_expect(m->slot_count >= EVENTS_BLOCK_MAX, 0) && !m->spare_count)
@@ -167,7 +166,7 @@ static inline int add_alloc(struct events_enc *enc, const struct event *event, s
 	uint32_t slot;
 	unsigned addr = place(enc, t, event, &slot);
 	*enc->at[EVC_OP]++ = (uint8_t)((addr * 4 + what) * 2 + odd);
-	*block = (struct enc_block){ slot, m->seq };
+	*block = (struct enc_block){ slot + 1, m->seq };
 	model_alloc_guess(m, t, guess, slot, event);
 	enc->open.allocations++;
 	enc->open.bytes += event->bytes;
@@ -178,10 +177,10 @@ static inline int add_free(struct events_enc *enc, const struct event *event, st
 {
 	struct events_model *m = enc->m;
 	uint32_t number = event->block.v;
-	if (__builtin_expect(number >= enc->block_count || enc->blocks[number].slot == NO_SLOT, 0))
+	if (__builtin_expect(number >= enc->block_count || enc->blocks[number].slot == 0, 0))
 		return err_set(err, -EINVAL, "block %u is freed but does not live", number);
-	const struct enc_block block = enc->blocks[number];
-	enc->blocks[number].slot = NO_SLOT;
+	const struct enc_block block = { enc->blocks[number].slot - 1, enc->blocks[number].seq };
+	enc->blocks[number].slot = 0;
 	struct thread_context *t = model_thread(m, event->thread.v);
 	struct guess *guess = model_guess(m, t);
 	uint32_t age = m->seq - block.seq;
@@ -242,8 +241,8 @@ static __attribute__((noinline)) int begin_key(struct events_enc *enc, struct er
 	uint8_t *live = calloc(1, (size_t)m->slot_count + 1);
 	for (uint32_t i = 0; live && i < enc->block_count; i++) {
 		enc->blocks[i].seq = NO_SEQ;
-		if (enc->blocks[i].slot != NO_SLOT)
-			live[enc->blocks[i].slot] = 1;
+		if (enc->blocks[i].slot)
+			live[enc->blocks[i].slot - 1] = 1;
 	}
 	if (!live || events_model_reset_to(m, live) < 0) {
 		free(live);

@@ -120,9 +120,51 @@ static void there_are_as_many_numbers_as_blocks_ever_lived_at_once(void **state)
 	live_fini(&live);
 }
 
+/* Blocks of 16 bytes in runs fill whole buckets, so that many stand behind their home when the table grows. */
+static void a_table_that_grows_keeps_every_block_where_it_is_found(void **state)
+{
+	(void)state;
+	enum { RUN = 64, RUNS = 4000 };
+	struct live live;
+	struct live_block row;
+	uint64_t rnd = 1234567891011ULL;
+	static uint64_t base[RUNS];
+	uint32_t number, size = 0, grown = 0;
+	for (int seed = 1; seed <= 5; seed++) {
+		assert_int_equal(live_init(&live, (uint64_t)seed, NULL), 0);
+		for (int r = 0; r < RUNS; r++) {
+			base[r] = (random_next(&rnd) & 0xffff) << 16 | (uint64_t)r << 32;
+			for (uint64_t i = 0; i < RUN; i++)
+				assert_int_equal(add(&live, base[r] + i * 16, i, 7, &number),
+						 LIVE_OK);
+			if (live.mask == size)
+				continue;
+			size = live.mask;
+			grown++;
+			for (int q = 0; q <= r; q++) {
+				for (uint64_t i = 0; i < RUN; i++) {
+					uint32_t at = live_find(&live, base[q] + i * 16);
+					assert_true(at != BLOCK_NONE);
+					assert_int_equal(live.blocks[at].bytes, i);
+				}
+				assert_int_equal(live_find(&live, base[q] + RUN * 16), BLOCK_NONE);
+			}
+		}
+		for (int r = 0; r < RUNS; r++)
+			for (uint64_t i = 0; i < RUN; i++)
+				assert_true(take(&live, base[r] + i * 16, &row) != BLOCK_NONE);
+		assert_int_equal(live.count, 0);
+		for (uint32_t i = 0; i <= live.mask; i++)
+			assert_int_equal(live_match(&live.buckets[i], 0), 0xff);
+		live_fini(&live);
+	}
+	assert_true(grown >= 20);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_table_that_grows_keeps_every_block_where_it_is_found),
 		cmocka_unit_test(live_agrees_with_a_naive_table_over_a_million_random_steps),
 		cmocka_unit_test(the_number_freed_last_returns_first),
 		cmocka_unit_test(there_are_as_many_numbers_as_blocks_ever_lived_at_once),
