@@ -84,6 +84,34 @@ static void jemalloc_without_a_list_of_caches_says_so(void **state)
 	fake_end(f);
 }
 
+static void what_was_never_touched_is_live_all_the_same(void **state)
+{
+	(void)state;
+	static const struct {
+		void (*build)(struct fake *);
+		int (*reader)(struct breakdown *, const struct memory *, struct err *);
+		uint64_t live, first; /* first: bytes of the only span or extent that is there */
+	} all[] = { { fake_jemalloc, allocators_jemalloc, 195 * 16 + 14336, 4096 },
+		    { fake_tcmalloc, allocators_tcmalloc, 61 * 16 + 3 * 8192, 8192 } };
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		struct fake *f = calloc(1, sizeof(*f));
+		assert_non_null(f);
+		all[i].build(f);
+		memset(f->parts[1].there, 0, f->parts[1].bytes / FAKE_PAGE);
+		fake_touch(f, FAKE_HEAP, all[i].first);
+		fake_keep(f);
+		fake_reset(f);
+		fake_cut(f, FAKE_HEAP + all[i].first); /* behind it nothing is there */
+		struct err err = { 0 };
+		assert_int_equal(all[i].reader(&f->b, &f->memory, &err), 0);
+		assert_int_equal(f->regions[2].rss_bytes, 0);
+		const struct allocator_reading *a = f->b.allocators;
+		assert_non_null(a);
+		assert_int_equal(a->live_bytes, all[i].live);
+		fake_end(f);
+	}
+}
+
 static void tcmallocs_spans_and_caches_are_told_apart(void **state)
 {
 	(void)state;
@@ -399,6 +427,7 @@ int main(void)
 		cmocka_unit_test(jemallocs_extents_and_caches_are_told_apart),
 		cmocka_unit_test(jemallocs_classes_eight_bytes_apart_are_found_out),
 		cmocka_unit_test(jemalloc_without_a_list_of_caches_says_so),
+		cmocka_unit_test(what_was_never_touched_is_live_all_the_same),
 		cmocka_unit_test(tcmallocs_spans_and_caches_are_told_apart),
 		cmocka_unit_test(a_central_list_that_counts_otherwise_lowers_the_consistency),
 		cmocka_unit_test(mimallocs_pages_and_what_others_freed_are_told_apart),
