@@ -5,8 +5,6 @@
  */
 #include "../unit/heap_image.h"
 
-#include <stdlib.h>
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const uint64_t interesting[] = { IMAGE_BRK,
@@ -26,18 +24,22 @@ static const uint64_t interesting[] = { IMAGE_BRK,
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct image image;
-	image_init(&image, 112);
-	image_fill(&image);
+	if (!image.before) {
+		image_init(&image, 112);
+		image_fill(&image);
+		fake_keep(&image.fake);
+	}
+	fake_reset(&image.fake);
 	for (; size >= 6; data += 6, size -= 6) {
-		struct image_part *part = &image.parts[data[0] & 3];
+		struct fake_part *part = &image.fake.parts[data[0] & 3];
 		uint64_t off = ((uint64_t)data[1] | (uint64_t)data[2] << 8) * 8 % part->bytes;
 		uint64_t value = (uint64_t)data[4] | (uint64_t)data[5] << 8;
 		switch (data[0] >> 2 & 7) {
 		case 0:
-			part->absent[off / IMAGE_PAGE / 64] ^= 1ull << (off / IMAGE_PAGE % 64);
+			part->there[off / FAKE_PAGE] ^= 1;
 			break;
 		case 1:
-			part->used = (uint32_t)off;
+			part->used = off;
 			break;
 		case 2:
 		case 3:
@@ -61,9 +63,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	struct glibc_reading r;
 	struct err err = { 0 };
-	if (glibc_find(&image.memory, image.regions, 4, &r, &err) != 1)
+	if (glibc_find(&image.fake.memory, image.fake.regions, 4, &r, &err) != 1)
 		return 0;
-	if (glibc_walk(&image.memory, &r, NULL, NULL, &err) < 0)
+	if (glibc_walk(&image.fake.memory, &r, NULL, NULL, &err) < 0)
 		abort(); /* memory is there */
 	uint64_t room = 0;
 	for (size_t i = 0; i < r.span_count; i++)

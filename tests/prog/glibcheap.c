@@ -10,86 +10,30 @@
  */
 #include <malloc.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
+
+#include "blocks.h"
 
 static pthread_barrier_t filled;
 static size_t bytes_each;
 static int churn;
-static atomic_int stop;
 
 struct worker {
 	pthread_t thread;
-	void **blocks;
-	size_t count;
-	uint64_t seed;
+	struct blocks blocks;
 };
-
-static uint64_t next(uint64_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
-
-static size_t pick(uint64_t *seed)
-{
-	uint64_t r = next(seed);
-	size_t size = (size_t)16 << (r % 10);
-	size += (size_t)(next(seed) % size);
-	return r >> 32 & 4095 ? size : 300000; /* above the mmap threshold now and then */
-}
-
-static void *block(size_t size)
-{
-	char *p = malloc(size);
-	if (!p)
-		abort();
-	memset(p, 0x5a, size);
-	return p;
-}
-
-static void fill(struct worker *w)
-{
-	size_t cap = bytes_each / 64;
-	w->blocks = malloc(cap * sizeof(void *));
-	for (size_t bytes = 0; bytes < bytes_each && w->count < cap;) {
-		size_t size = pick(&w->seed);
-		w->blocks[w->count++] = block(size);
-		bytes += size;
-	}
-	for (size_t i = w->count; i > 1; i--) {
-		size_t j = (size_t)(next(&w->seed) % i);
-		void *p = w->blocks[i - 1];
-		w->blocks[i - 1] = w->blocks[j];
-		w->blocks[j] = p;
-	}
-	for (size_t i = 0; i < w->count; i++) {
-		if (i % 4) {
-			free(w->blocks[i]);
-			w->blocks[i] = NULL;
-		}
-	}
-}
 
 static void *work(void *ctx)
 {
 	struct worker *w = ctx;
-	fill(w);
+	blocks_fill(&w->blocks, bytes_each, 0);
 	pthread_barrier_wait(&filled);
-	while (churn && !atomic_load(&stop)) {
-		size_t i = (size_t)(next(&w->seed) % w->count);
-		free(w->blocks[i]);
-		w->blocks[i] = next(&w->seed) & 3 ? NULL : block(pick(&w->seed));
-	}
-	if (w->seed && !churn)
-		while (!atomic_load(&stop))
-			pause();
+	while (churn)
+		blocks_churn(&w->blocks);
+	for (;;)
+		pause();
 	return NULL;
 }
 
@@ -107,10 +51,10 @@ int main(int argc, char **argv)
 	mallopt(M_MMAP_THRESHOLD, 256 * 1024);
 	pthread_barrier_init(&filled, NULL, (unsigned)arenas);
 	for (int i = 0; i < arenas; i++)
-		workers[i].seed = 88172645463325252ull + (uint64_t)i * 7919;
+		blocks_init(&workers[i].blocks, i, 300000); /* above the mmap threshold */
 	for (int i = 1; i < arenas; i++)
 		pthread_create(&workers[i].thread, NULL, work, &workers[i]);
-	fill(&workers[0]);
+	blocks_fill(&workers[0].blocks, bytes_each, 0);
 	pthread_barrier_wait(&filled);
 	struct mallinfo2 info = mallinfo2();
 	char line[256];

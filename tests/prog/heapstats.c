@@ -17,6 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "blocks.h"
+
 #define THREADS_MAX 16
 
 static pthread_barrier_t filled, freed;
@@ -26,9 +28,7 @@ static atomic_size_t visited_bytes, visited_blocks;
 
 struct worker {
 	pthread_t thread;
-	void **blocks;
-	size_t count;
-	uint64_t seed;
+	struct blocks blocks;
 	int number;
 };
 static struct worker workers[THREADS_MAX];
@@ -41,31 +41,6 @@ static void *symbol(const char *name)
 		_exit(3);
 	}
 	return at;
-}
-
-static uint64_t next(uint64_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
-
-static size_t pick(uint64_t *seed)
-{
-	uint64_t r = next(seed);
-	size_t size = (size_t)16 << (r % 10);
-	size += (size_t)(next(seed) % size);
-	return r >> 32 & 4095 ? size : 3000000;
-}
-
-static void *block(size_t size)
-{
-	char *p = malloc(size);
-	if (!p)
-		abort();
-	memset(p, 0x5a, size);
-	return p;
 }
 
 /* mimalloc keeps no sums in a release build, but lets its heap be walked: by its owner alone. */
@@ -98,52 +73,24 @@ static void visit_own_heap(void)
 	walk(own(), 1, (void *)visit, NULL);
 }
 
-static void fill(struct worker *w)
-{
-	size_t cap = bytes_each / 64;
-	w->blocks = malloc(cap * sizeof(void *));
-	for (size_t bytes = 0; bytes < bytes_each && w->count < cap;) {
-		size_t size = pick(&w->seed);
-		w->blocks[w->count++] = block(size);
-		bytes += size;
-	}
-	for (size_t i = w->count; i > 1; i--) {
-		size_t j = (size_t)(next(&w->seed) % i);
-		void *p = w->blocks[i - 1];
-		w->blocks[i - 1] = w->blocks[j];
-		w->blocks[j] = p;
-	}
-	for (size_t i = 0; i < w->count; i++) {
-		if (i % 4 && i % 64 != 1) {
-			free(w->blocks[i]);
-			w->blocks[i] = NULL;
-		}
-	}
-}
-
 static void free_neighbours(struct worker *w)
 {
-	struct worker *other = &workers[(w->number + 1) % threads];
-	for (size_t i = 1; i < other->count; i += 64) {
-		free(other->blocks[i]);
-		other->blocks[i] = NULL;
-	}
+	struct blocks *others = &workers[(w->number + 1) % threads].blocks;
+	for (size_t i = 1; i < others->count; i += 64)
+		blocks_drop(others, i);
 }
 
 static void *work(void *ctx)
 {
 	struct worker *w = ctx;
-	fill(w);
+	blocks_fill(&w->blocks, bytes_each, 1);
 	pthread_barrier_wait(&filled);
 	free_neighbours(w);
 	pthread_barrier_wait(&freed);
 	visit_own_heap();
 	pthread_barrier_wait(&filled);
-	while (churn && w->number) {
-		size_t i = (size_t)(next(&w->seed) % w->count);
-		free(w->blocks[i]);
-		w->blocks[i] = next(&w->seed) & 3 ? NULL : block(pick(&w->seed));
-	}
+	while (churn && w->number)
+		blocks_churn(&w->blocks);
 	while (w->number)
 		pause();
 	return NULL;
@@ -206,7 +153,7 @@ int main(int argc, char **argv)
 	pthread_barrier_init(&filled, NULL, (unsigned)threads);
 	pthread_barrier_init(&freed, NULL, (unsigned)threads);
 	for (int i = 0; i < threads; i++) {
-		workers[i].seed = 88172645463325252ull + (uint64_t)i * 7919;
+		blocks_init(&workers[i].blocks, i, 3000000);
 		workers[i].number = i;
 	}
 	for (int i = 1; i < threads; i++)

@@ -6,10 +6,7 @@
 #ifndef TESTS_HEAP_IMAGE_H
 #define TESTS_HEAP_IMAGE_H
 
-#include <stdint.h>
-#include <string.h>
-#include <sys/types.h>
-
+#include "fake_memory.h"
 #include "proc/glibc.h"
 
 #define IMAGE_LIBC 0x7f0000200000ull
@@ -20,85 +17,16 @@
 #define IMAGE_HEAP_BYTES 0x21000u
 #define IMAGE_LARGE 0x7f0100000000ull
 #define IMAGE_LARGE_BYTES 0x50000u
-#define IMAGE_PAGE 4096u
 #define IMAGE_KEY 0x1234567890abcdefull
 
-struct image_part {
-	uint64_t addr;
-	uint32_t bytes, used; /* used: reads end there, as if the rest had been unmapped */
-	const char *name;
-	char *data;
-	uint64_t absent[3]; /* bit per page: not resident */
-};
-
 struct image {
-	struct image_part parts[4];
-	struct region regions[4];
-	struct memory memory;
-	uint64_t reads_of_absent; /* pages that a read would have mapped in */
-	char libc[IMAGE_LIBC_BYTES], brk[IMAGE_BRK_BYTES], heap[IMAGE_HEAP_BYTES],
-		large[IMAGE_LARGE_BYTES];
+	struct fake fake; /* brk, the C library's data, the further heap, the large block */
 	uint64_t main_arena, arena, before; /* before: bytes of an arena in front of its bins */
 };
 
-static inline struct image_part *image_part(struct image *image, uint64_t addr)
-{
-	for (int i = 0; i < 4; i++) {
-		struct image_part *part = &image->parts[i];
-		if (addr >= part->addr && addr - part->addr < part->used)
-			return part;
-	}
-	return NULL;
-}
-
-static inline ssize_t image_read(void *ctx, const struct target_piece *pieces, unsigned count)
-{
-	struct image *image = ctx;
-	ssize_t done = 0;
-	for (unsigned i = 0; i < count; i++) {
-		struct image_part *part = image_part(image, pieces[i].addr);
-		if (!part)
-			return done ? done : -1;
-		uint64_t off = pieces[i].addr - part->addr, len = part->used - off;
-		len = len < pieces[i].len ? len : pieces[i].len;
-		for (uint64_t p = off / IMAGE_PAGE; len && p <= (off + len - 1) / IMAGE_PAGE; p++)
-			image->reads_of_absent += part->absent[p / 64] >> (p % 64) & 1;
-		memcpy(pieces[i].to, part->data + off, len);
-		done += (ssize_t)len;
-		if (len < pieces[i].len)
-			break;
-	}
-	return done;
-}
-
-static inline ssize_t image_resident(void *ctx, uint64_t start, uint64_t end,
-				     struct memory_run *runs, size_t max)
-{
-	struct image *image = ctx;
-	size_t count = 0;
-	for (int i = 0; i < 4; i++) { /* parts stand in order of address, regions too */
-		struct image_part *part = &image->parts[i];
-		for (uint32_t off = 0; off < part->used; off += IMAGE_PAGE) {
-			uint64_t at = part->addr + off, p = off / IMAGE_PAGE;
-			if (at < start || at >= end || (part->absent[p / 64] >> (p % 64) & 1))
-				continue;
-			if (count && runs[count - 1].end == at) {
-				runs[count - 1].end += IMAGE_PAGE;
-				continue;
-			}
-			if (count == max)
-				return (ssize_t)count;
-			runs[count++] = (struct memory_run){ at, at + IMAGE_PAGE };
-		}
-	}
-	return (ssize_t)count;
-}
-
 static inline void image_put(struct image *image, uint64_t addr, uint64_t word)
 {
-	struct image_part *part = image_part(image, addr);
-	if (part && part->used - (addr - part->addr) >= 8)
-		memcpy(part->data + (addr - part->addr), &word, 8);
+	fake_put(&image->fake, addr, word);
 }
 
 /* An arena without free chunks: every bin points at itself. */
@@ -142,27 +70,18 @@ static inline void image_cached(struct image *image, uint64_t at, uint64_t next)
 	image_put(image, at + 24, IMAGE_KEY);
 }
 
+/* Everything is there. Release with fake_fini(). */
 static inline void image_init(struct image *image, uint64_t before)
 {
 	memset(image, 0, sizeof(*image));
 	image->before = before;
-	image->parts[0] = (struct image_part){ IMAGE_BRK, IMAGE_BRK_BYTES, IMAGE_BRK_BYTES,
-					       "[heap]",  image->brk,      { 0 } };
-	image->parts[1] =
-		(struct image_part){ IMAGE_LIBC,           IMAGE_LIBC_BYTES, IMAGE_LIBC_BYTES,
-				     "/usr/lib/libc.so.6", image->libc,      { 0 } };
-	image->parts[2] = (struct image_part){ IMAGE_HEAP, IMAGE_HEAP_BYTES, IMAGE_HEAP_BYTES,
-					       "",         image->heap,      { 0 } };
-	image->parts[3] = (struct image_part){ IMAGE_LARGE, IMAGE_LARGE_BYTES, IMAGE_LARGE_BYTES,
-					       "",          image->large,      { 0 } };
-	for (int i = 0; i < 4; i++)
-		image->regions[i] =
-			(struct region){ .start = image->parts[i].addr,
-					 .end = image->parts[i].addr + image->parts[i].bytes,
-					 .perms = REGION_READ | REGION_WRITE,
-					 .inode = image->parts[i].name[0] == '/' ? 7 : 0,
-					 .name = image->parts[i].name };
-	image->memory = (struct memory){ image, IMAGE_PAGE, image_read, image_resident };
+	fake_map(&image->fake, IMAGE_BRK, IMAGE_BRK_BYTES, REGION_ANONYMOUS, "[heap]");
+	fake_map(&image->fake, IMAGE_LIBC, IMAGE_LIBC_BYTES, REGION_LIBRARY_DATA,
+		 "/usr/lib/libc.so.6");
+	fake_map(&image->fake, IMAGE_HEAP, IMAGE_HEAP_BYTES, REGION_ANONYMOUS, "");
+	fake_map(&image->fake, IMAGE_LARGE, IMAGE_LARGE_BYTES, REGION_ANONYMOUS, "");
+	for (unsigned i = 0; i < image->fake.count; i++)
+		fake_touch(&image->fake, image->fake.parts[i].addr, image->fake.parts[i].bytes);
 	image->main_arena = IMAGE_LIBC + 0x1c60;
 	image->arena = IMAGE_HEAP + 48;
 }

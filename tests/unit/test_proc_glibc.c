@@ -19,11 +19,17 @@ static struct image *image_new(uint64_t before)
 	return image;
 }
 
+static void image_end(struct image *image)
+{
+	fake_fini(&image->fake);
+	free(image);
+}
+
 static void read_image(struct image *image, struct glibc_reading *reading)
 {
 	struct err err = { 0 };
-	assert_int_equal(glibc_find(&image->memory, image->regions, 4, reading, &err), 1);
-	assert_int_equal(glibc_walk(&image->memory, reading, NULL, NULL, &err), 0);
+	assert_int_equal(glibc_find(&image->fake.memory, image->fake.regions, 4, reading, &err), 1);
+	assert_int_equal(glibc_walk(&image->fake.memory, reading, NULL, NULL, &err), 0);
 }
 
 static uint64_t accounted(const struct glibc_totals *t)
@@ -51,7 +57,7 @@ static void every_byte_is_accounted_for(void **state)
 	assert_int_equal(accounted(&r.totals), r.claimed_bytes);
 	assert_true(r.consistency == 100.0);
 	glibc_fini(&r);
-	free(image);
+	image_end(image);
 }
 
 static void whole_free_pages_and_holes_are_told_apart(void **state)
@@ -61,17 +67,17 @@ static void whole_free_pages_and_holes_are_told_apart(void **state)
 	struct glibc_reading all, less;
 	read_image(image, &all);
 	/* the free chunk of 0x3000 bytes begins at +0x1300: pages 2 and 3 lie wholly inside it */
-	image->parts[0].absent[0] |= 1u << 2;
-	image->reads_of_absent = 0;
+	image->fake.parts[0].there[2] = 0;
+	image->fake.reads_of_absent = 0;
 	read_image(image, &less);
-	assert_int_equal(all.totals.free_page_bytes - less.totals.free_page_bytes, IMAGE_PAGE);
+	assert_int_equal(all.totals.free_page_bytes - less.totals.free_page_bytes, FAKE_PAGE);
 	assert_int_equal(all.totals.hole_bytes, less.totals.hole_bytes);
 	assert_int_equal(all.totals.free_page_bytes + all.totals.hole_bytes, all.totals.free_bytes);
 	/* reading a page that is not there would put one there */
-	assert_int_equal(image->reads_of_absent, 0);
+	assert_int_equal(image->fake.reads_of_absent, 0);
 	glibc_fini(&all);
 	glibc_fini(&less);
-	free(image);
+	image_end(image);
 }
 
 static void other_layouts_before_the_bins_are_found_out(void **state)
@@ -85,7 +91,7 @@ static void other_layouts_before_the_bins_are_found_out(void **state)
 		assert_int_equal(r.totals.fastbin_bytes, 48);
 		assert_true(r.consistency == 100.0);
 		glibc_fini(&r);
-		free(image);
+		image_end(image);
 	}
 }
 
@@ -101,7 +107,7 @@ static void a_heap_without_symbols_or_params_is_walked_too(void **state)
 	assert_int_equal(r.totals.live_bytes, FILLED_LIVE_MAIN + 0x2000 + IMAGE_LARGE_BYTES);
 	assert_true(r.consistency == 100.0);
 	glibc_fini(&r);
-	free(image);
+	image_end(image);
 }
 
 static void a_damaged_size_costs_its_chunk_and_is_said(void **state)
@@ -124,7 +130,7 @@ static void a_damaged_size_costs_its_chunk_and_is_said(void **state)
 	assert_true(r.consistency > 99.0);
 	assert_int_equal(accounted(&r.totals) + r.totals.unclear_bytes, r.claimed_bytes);
 	glibc_fini(&r);
-	free(image);
+	image_end(image);
 }
 
 static void lists_that_run_in_circles_end(void **state)
@@ -142,25 +148,25 @@ static void lists_that_run_in_circles_end(void **state)
 	assert_true(r.totals.live_bytes <= r.claimed_bytes);
 	assert_int_equal(accounted(&r.totals), r.claimed_bytes);
 	glibc_fini(&r);
-	free(image);
+	image_end(image);
 }
 
 static void a_heap_that_was_trimmed_meanwhile_is_unclear_not_a_crash(void **state)
 {
 	(void)state;
 	struct image *image = image_new(112);
-	image->parts[2].used = 0x2000; /* before the header of the topmost chunk */
+	image->fake.parts[2].used = 0x2000; /* before the header of the topmost chunk */
 	struct glibc_reading r;
 	read_image(image, &r);
 	assert_true(r.consistency < 100.0);
-	image->parts[0].used = 0;
+	image->fake.parts[0].used = 0;
 	glibc_fini(&r);
 	struct err err = { 0 };
-	int rc = glibc_find(&image->memory, image->regions, 4, &r, &err);
+	int rc = glibc_find(&image->fake.memory, image->fake.regions, 4, &r, &err);
 	if (rc == 1)
-		glibc_walk(&image->memory, &r, NULL, NULL, &err);
+		glibc_walk(&image->fake.memory, &r, NULL, NULL, &err);
 	glibc_fini(&r);
-	free(image);
+	image_end(image);
 }
 
 static void a_program_that_never_called_malloc_has_no_reading(void **state)
@@ -171,12 +177,12 @@ static void a_program_that_never_called_malloc_has_no_reading(void **state)
 	image_init(image, 112); /* the arena is still all zeros */
 	struct glibc_reading r;
 	struct err err = { 0 };
-	assert_int_equal(glibc_find(&image->memory, image->regions, 4, &r, &err), 0);
+	assert_int_equal(glibc_find(&image->fake.memory, image->fake.regions, 4, &r, &err), 0);
 	/* and a ring of arenas that leads elsewhere is none */
 	image_fill(image);
 	image_put(image, image->arena + 112 + 2048, image->arena);
-	assert_int_equal(glibc_find(&image->memory, image->regions, 4, &r, &err), 0);
-	free(image);
+	assert_int_equal(glibc_find(&image->fake.memory, image->fake.regions, 4, &r, &err), 0);
+	image_end(image);
 }
 
 static void unused_blocks_of_the_size_of_a_cache_are_live(void **state)
@@ -192,7 +198,7 @@ static void unused_blocks_of_the_size_of_a_cache_are_live(void **state)
 	assert_int_equal(r.totals.tcache_bytes, 0);
 	assert_int_equal(accounted(&r.totals), r.claimed_bytes);
 	glibc_fini(&r);
-	free(image);
+	image_end(image);
 }
 
 int main(void)
