@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`./dev bench [NAME...]`: side-by-side benchmarks; prints tables and writes build/bench/NAME.json.
 
-Names: pairs (malloc+free microbenchmark), threads (two busy threads), programs (real programs), reading (report beside
-heaptrack_print), bpf-stack (stacks walked in the kernel), net (what recording costs nodes), regions (one breakdown),
-regions-heap (glibc's heap
-read from outside), regions-watch (30,000 mappings watched). Variants alternate within a round, one round is not counted, figures are medians of the rounds. CPU time is
-judged, wall time shown beside it; what was added is compared, not totals. Where the bare program varies by more than 20 % the
-line says "not judged"; with lost events it says so and is void.
+Names: pairs (malloc+free microbenchmark), threads (two busy threads), programs (real programs), light (programs that hardly
+allocate, in many pairs of runs), reading (report beside heaptrack_print), bpf-stack (stacks walked in the kernel), net (what
+recording costs nodes), regions (one breakdown), regions-heap (glibc's heap read from outside), regions-watch (30,000 mappings
+watched). Variants alternate within a round, one round is not counted, figures are medians of the rounds. CPU time is judged,
+wall time shown beside it; what was added is compared, not totals. Where the bare program varies by more than 20 % the line says
+"not judged"; with lost events it says so and is void.
 """
 import argparse
 import contextlib
@@ -29,7 +29,7 @@ import reading  # noqa: E402
 import regions  # noqa: E402
 import tools  # noqa: E402
 
-BENCHES = {"pairs": pairs.main, "threads": pairs.threads, "programs": programs.main, "reading": reading.main,
+BENCHES = {"pairs": pairs.main, "threads": pairs.threads, "programs": programs.main, "light": programs.light, "reading": reading.main,
            "bpf-stack": bpfstack.main, "net": net.main, "regions": regions.main, "regions-heap": heapread.heap, "regions-watch": heapread.watch}
 
 

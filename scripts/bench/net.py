@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import tempfile
 
+import measure
 import tools
 
 RATE = 10_000  # messages a second, each way
@@ -78,13 +79,6 @@ def run(variant, backend):
     return sum(e["cpu_ns"] for e in ends) / messages, max(e["elapsed_ns"] for e in ends) / 1e9, counters
 
 
-def interval(values):
-    """The middle 95 % of the medians of 2,000 resamplings."""
-    draw = random.Random(1)
-    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(2000))
-    return medians[50], medians[1949]
-
-
 def main(opt, lock, progress):
     rounds, backend = max(opt.rounds, ROUNDS_MIN), "bpf"
     variants = [v for v in ("bare", "one", "both") if v == "bare" or not opt.only or v in opt.only]
@@ -106,7 +100,7 @@ def main(opt, lock, progress):
     results = []
     for v in variants:
         ratios = [a / b for a, b in zip(rows[v], rows["bare"])]
-        low, high = interval(ratios)
+        low, high = measure.interval(ratios)
         ratio = statistics.median(ratios)
         least = min(rows[v]) / min(rows["bare"])
         verdict = "" if v == "bare" else "void, " + void[0] if void else "not told apart from the bar" if low <= BAR < high else \

@@ -35,6 +35,17 @@ def target(name, folder):
     raise KeyError(name)
 
 
+def light_target(name, folder):
+    """What hardly allocates, for some tenths of a second; a search of git's history for a string opens every blob, prints nothing."""
+    if name == "xz":
+        return Target(name, ["xz", "-T1", "-3", "-c", os.path.join(folder, "xz.txt")])
+    if name == "git":
+        repo = os.path.join(folder, "repo.git")
+        return Target(name, ["git", "--no-pager", "-C", repo, "log", "--oneline", "-Sno such word", "main~2500..main"],
+                      env={"GIT_CONFIG_NOSYSTEM": "1"})
+    return target(name, folder)
+
+
 def added(variant, bare):
     """Median of the per-round differences: a slow minute hits both halves of a pair."""
     return measure.median([v - b for v, b in zip(variant, bare)])
@@ -129,3 +140,48 @@ def main(opt, lock, progress):
     for r in small:
         print(f"{r['program']}: heaptrack adds under 30 %; ours x{r['factor_traced']:.3f} (bar 1.05)" + ("" if r["judged"] else ", not judged"))
     return summary
+
+
+LIGHT_ROUNDS_MIN = 41
+LIGHT_BAR = 1.05
+
+
+def light(opt, lock, progress):
+    """Where heaptrack in-process adds under 30 %: the traced process's CPU over bare, in many pairs of runs."""
+    folder = inputs.make(os.path.join(tools.OUT, "input"))
+    count, results = max(opt.rounds, LIGHT_ROUNDS_MIN), []
+    print(f"CPU of the traced process over bare, {count} pairs of runs, the order changing; interval: the middle 95 % of resampled medians")
+    print(f"{'program':9} {'bare s':>7} {'+-%':>4} {'ratio':>6} {'95 %':>13} {'of min':>6} {'peer':>5} | verdict")
+    for name in opt.only or ("xz", "git"):
+        t, ours = light_target(name, folder), tools.Ours()
+        variants = {"bare": tools.bare, "ours": ours}
+        rows, peer, void = {v: [] for v in variants}, [], []
+        for r in range(count + 1):
+            progress.show(f"{name}: round {r}/{count}")
+            with lock:
+                for v in variants if r % 2 else reversed(variants):
+                    run = variants[v](t)
+                    if run.status != 0 or run.traced is None:
+                        void.append(f"{v}: status {run.status}, CPU {run.traced}")
+                    elif r:
+                        rows[v].append(run.traced)
+                if r and r % 10 == 0:
+                    peer.append(tools.heaptrack_in_process(t).traced)
+            if void:
+                break
+        progress.clear()
+        if void or ours.report()["lost"]["events"]:
+            print(f"{name:9} void: {void or 'events lost'}")
+            results.append({"program": name, "void": void or ["events lost"]})
+            continue
+        ratios = [o / b for o, b in zip(rows["ours"], rows["bare"])]
+        low, high = measure.interval(ratios)
+        ratio, bare = measure.median(ratios), measure.median(rows["bare"])
+        least, peer_factor = min(rows["ours"]) / min(rows["bare"]), measure.median(peer) / bare
+        verdict = "heaptrack adds 30 % or more: not judged" if peer_factor >= 1.3 else "met" if high <= LIGHT_BAR else \
+            "NOT met" if low > LIGHT_BAR else "not told apart from the bar"
+        print(f"{name:9} {bare:7.3f} {100 * measure.spread(rows['bare']):4.0f} {ratio:6.3f} {low:6.3f}-{high:5.3f} {least:6.3f} "
+              f"{peer_factor:5.2f} | {verdict}", flush=True)
+        results.append({"program": name, "runs": rows, "peer": peer, "ratio": ratio, "interval": [low, high], "ratio_of_minima": least,
+                        "peer_factor": peer_factor, "verdict": verdict})
+    return {"light": results}
