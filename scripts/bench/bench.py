@@ -59,7 +59,7 @@ def machine():
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHES)}; all without")
-    parser.add_argument("--only", action="append", help="only this program or shape (repeatable)")
+    parser.add_argument("--only", action="append", help="only this program, shape or case, as the first column spells it (repeatable)")
     parser.add_argument("--rounds", type=int, default=5, help="pairs per figure (default 5, at least 5 for a figure that counts)")
     parser.add_argument("--pairs", type=int, default=5_000_000, help="malloc+free pairs a run (default 5 million = 10 million events)")
     parser.add_argument("--depths", type=lambda s: [int(x) for x in s.split(",")], default=[5, 30, 100])
