@@ -11,6 +11,7 @@
 #include "api/http.h"
 #include "model/history.h"
 #include "proc/breakdown.h"
+#include "view/growth.h"
 
 #define MEMORY_TARGETS_MAX 64
 #define MEMORY_TOP_DEFAULT 20
@@ -46,8 +47,11 @@ struct memory_facts {
 };
 extern const double memory_stall_bounds[MEMORY_STALL_BUCKETS]; /* seconds */
 
+struct memory_cache;
+
 struct memory_source {
 	void *ctx;
+	struct memory_cache *cache; /* the owner's: memory_cache_new() */
 	/** Processes that are watched, @facts has MEMORY_TARGETS_MAX places. Any thread. */
 	size_t (*facts)(void *ctx, struct memory_facts *facts);
 	/**
@@ -84,7 +88,33 @@ int64_t *memory_growth(const struct history *history, const struct breakdown *b,
 /** memory_metrics_put() - the families alone, for a /metrics with other contributors. */
 void memory_metrics_put(const struct memory_source *source, struct buf *out);
 
+/** memory_cache_new() - remembers what is dear to make again; NULL without memory. Release it when no handler runs any more. */
+struct memory_cache *memory_cache_new(void);
+void memory_cache_free(struct memory_cache *cache);
+
 /* Shared by these files. */
+/** struct memory_trends - growth in the last ten minutes: of the process (key 0's), then of the labels largest now. */
+struct memory_trend {
+	struct history_key key;
+	struct growth growth;
+};
+struct memory_trends {
+	size_t count;
+	struct memory_trend rows[MEMORY_METRIC_LABELS_MAX + 1];
+};
+/**
+ * memory_trends_get() - those of the sample that @facts tell of, or of an earlier one where judging them each time would take
+ * more than 0.1 % of a CPU. -ENOMEM.
+ */
+int memory_trends_get(struct memory_cache *cache, const struct memory_facts *facts,
+		      struct memory_trends *trends);
+typedef int (*memory_answer_fn)(void *ctx, struct buf *body);
+/**
+ * memory_cache_answer() - append what @make appends; the same as before where @question is the same and there was no sample
+ * since (@time_ns) or making it each time would take more than 2 % of a CPU. One at a time. What @make returns.
+ */
+int memory_cache_answer(struct memory_cache *cache, const char *question, uint64_t time_ns,
+			memory_answer_fn make, void *ctx, struct buf *body);
 /** memory_arg_time() - `@key`: "-5m" before @now_ns, or seconds since 1970; @time_ns stays where it is absent. -EINVAL with a 400. */
 int memory_arg_time(const struct http_request *request, const char *key, uint64_t now_ns,
 		    uint64_t *time_ns, struct http_reply *reply);

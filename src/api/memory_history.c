@@ -100,48 +100,58 @@ static int wanted(const struct memory_history_ask *ask, size_t key, const struct
 	       (!ask->label || strcmp(ask->label, k->label) == 0);
 }
 
+static void put_line(struct jsonw *json, const struct memory_facts *facts,
+		     const struct history_line *line, const struct growth *growth,
+		     const struct memory_history_ask *ask, size_t *left, int *cut)
+{
+	int label = line->number != 0;
+	jsonw_object(json, NULL);
+	jsonw_str(json, "class", label ? line->key.class : NULL);
+	jsonw_str(json, "label", label ? line->key.label : NULL);
+	jsonw_u64(json, "first_bytes", growth->first_bytes);
+	jsonw_u64(json, "last_bytes", growth->last_bytes);
+	jsonw_u64(json, "low_bytes", line->count ? growth->low_bytes : 0);
+	jsonw_u64(json, "high_bytes", growth->high_bytes);
+	put_growth(json, growth, label ? 0 : facts->limit_bytes);
+	if (ask->points) {
+		size_t n = line->count < *left ? line->count : *left;
+		*cut |= n < line->count;
+		*left -= n;
+		/* the newest, where not all fit */
+		put_points(json, line->points + (line->count - n), n);
+	}
+	jsonw_object_end(json);
+}
+
 static int put_series(struct jsonw *json, const struct memory_facts *facts,
 		      const struct memory_history_ask *ask)
 {
-	int cut = 0;
-	size_t left = ask->points_max;
+	int cut = 0, rc = 0;
+	size_t left = ask->points_max, keys = history_keys(facts->history), next = 0;
 	jsonw_array(json, "series");
-	size_t keys = history_keys(facts->history);
-	for (size_t i = 0; i < keys; i++) {
-		struct history_key key = history_key(facts->history, i);
-		struct history_point *points;
-		struct growth growth;
-		size_t count;
-		if (!wanted(ask, i, &key))
-			continue;
-		if (history_series(facts->history, i, ask->from_ns, ask->to_ns, &points, &count) <
-		    0)
-			return -ENOMEM;
-		if (view_growth(points, count, &growth) < 0) {
-			free(points);
-			return -ENOMEM;
+	while (next < keys && rc == 0) {
+		struct history_line lines[HISTORY_LINES_MAX];
+		size_t n = 0;
+		for (; next < keys && n < HISTORY_LINES_MAX; next++) {
+			struct history_key key = history_key(facts->history, next);
+			if (wanted(ask, next, &key))
+				lines[n++].number = next;
 		}
-		jsonw_object(json, NULL);
-		jsonw_str(json, "class", i ? key.class : NULL);
-		jsonw_str(json, "label", i ? key.label : NULL);
-		jsonw_u64(json, "first_bytes", growth.first_bytes);
-		jsonw_u64(json, "last_bytes", growth.last_bytes);
-		jsonw_u64(json, "low_bytes", count ? growth.low_bytes : 0);
-		jsonw_u64(json, "high_bytes", growth.high_bytes);
-		put_growth(json, &growth, i ? 0 : facts->limit_bytes);
-		if (ask->points) {
-			size_t n = count < left ? count : left;
-			cut |= n < count;
-			left -= n;
-			put_points(json, points + (count - n),
-				   n); /* the newest, where not all fit */
+		if (n)
+			rc = history_lines(facts->history, lines, n, ask->from_ns, ask->to_ns);
+		for (size_t i = 0; i < n && rc == 0; i++) {
+			struct growth growth;
+			if (!wanted(ask, lines[i].number, &lines[i].key))
+				continue; /* numbers have changed since */
+			rc = view_growth(lines[i].points, lines[i].count, &growth);
+			if (rc == 0)
+				put_line(json, facts, &lines[i], &growth, ask, &left, &cut);
 		}
-		jsonw_object_end(json);
-		free(points);
+		history_lines_fini(lines, n);
 	}
 	jsonw_array_end(json);
 	jsonw_bool(json, "cut", cut);
-	return 0;
+	return rc;
 }
 
 static void put_runs(struct jsonw *json, const struct history *history)
@@ -191,6 +201,28 @@ int memory_history_put(FILE *to, const struct memory_facts *facts,
 	return rc;
 }
 
+struct history_asked {
+	const struct memory_facts *facts;
+	const struct memory_history_ask *ask;
+};
+
+static int answer(void *ctx, struct buf *body)
+{
+	const struct history_asked *asked = ctx;
+	char *text = NULL;
+	size_t len = 0;
+	FILE *stream = open_memstream(&text, &len);
+	if (!stream)
+		return -ENOMEM;
+	int rc = memory_history_put(stream, asked->facts, asked->ask);
+	if (fclose(stream) != 0)
+		rc = -ENOMEM;
+	if (rc == 0)
+		buf_put(body, text, len);
+	free(text);
+	return rc < 0 ? rc : buf_failed(body) ? -ENOMEM : 0;
+}
+
 void memory_history(void *ctx, const struct http_request *request, struct http_reply *reply)
 {
 	const struct memory_source *source = ctx;
@@ -212,15 +244,22 @@ void memory_history(void *ctx, const struct http_request *request, struct http_r
 	ask.points = points ? points[0] == '1' : ask.class || ask.label;
 	if (memory_find(source, pid, &facts, reply) < 0)
 		return;
-	char *text = NULL;
-	size_t len = 0;
-	FILE *stream = open_memstream(&text, &len);
-	if (!stream) {
+	char question[600];
+	const char *from = http_request_arg(request, "from"), *to = http_request_arg(request, "to");
+	/* of the words themselves: "-5m" means another stretch each time, but not of other samples */
+	int len = snprintf(question, sizeof(question), "%d %d %s %s %zu:%s %d%s", (int)facts.pid,
+			   ask.points, from ? from : "", to ? to : "",
+			   ask.class ? strlen(ask.class) + 1 : 0, ask.class ? ask.class : "",
+			   ask.label != NULL, ask.label ? ask.label : "");
+	struct history_asked asked = { &facts, &ask };
+	int rc = len < (int)sizeof(question)
+			 ? memory_cache_answer(source->cache, question, facts.time_ns, answer,
+					       &asked, &reply->body)
+			 : answer(&asked, &reply->body);
+	if (rc < 0) {
+		buf_clear(&reply->body);
 		http_reply_error(reply, 500, "out of memory");
-		return;
 	}
-	int rc = memory_history_put(stream, &facts, &ask);
-	finish(reply, stream, &text, &len, rc);
 }
 
 /* ---- diff ---------------------------------------------------------------------------------------------------------- */

@@ -7,7 +7,6 @@
 
 #include "api/memory.h"
 #include "api/metrics.h"
-#include "view/growth.h"
 
 const double memory_stall_bounds[MEMORY_STALL_BUCKETS] = { 0.0001, 0.0005, 0.001, 0.005,
 							   0.01,   0.05,   0.1,   0.5 };
@@ -18,6 +17,7 @@ struct scrape {
 	struct memory_shot quick, full;
 	int has_quick, has_full;
 	char pid[16];
+	struct memory_trends trends;
 };
 
 static void family(struct buf *out, const char *name, const char *unit, const char *type,
@@ -220,44 +220,22 @@ static void put_unattributed(struct buf *out, const char *name, const struct scr
 
 static void put_growth(struct buf *out, const char *name, const struct scrape *s)
 {
-	size_t keys = history_keys(s->facts.history);
-	const uint64_t window = 600000000000ull;
-	uint64_t from = s->facts.time_ns > window ? s->facts.time_ns - window : 0;
-	for (size_t i = 0; i < keys && i <= MEMORY_METRIC_LABELS_MAX; i++) {
-		struct history_point *points;
-		struct growth growth;
-		size_t count;
-		if (history_series(s->facts.history, i, from, s->facts.time_ns, &points, &count) <
-		    0)
-			return;
-		int rc = view_growth(points, count, &growth);
-		free(points);
-		if (rc < 0)
-			return;
-		struct history_key key = history_key(s->facts.history, i);
+	for (size_t i = 0; i < s->trends.count; i++) {
+		const struct memory_trend *t = &s->trends.rows[i];
+		int trend = t->growth.verdict == GROWTH_GROWING ||
+			    t->growth.verdict == GROWTH_SHRINKING;
 		begin(out, name, s);
-		metric_label(out, "class", i ? key.class : "process");
-		metric_label(out, "label", i ? key.label : "process");
-		metric_double(out,
-			      growth.verdict == GROWTH_GROWING || growth.verdict == GROWTH_SHRINKING
-				      ? growth.bytes_per_second
-				      : 0);
+		metric_label(out, "class", i ? t->key.class : "process");
+		metric_label(out, "label", i ? t->key.label : "process");
+		metric_double(out, trend ? t->growth.bytes_per_second : 0);
 	}
 }
 
 static void put_eta(struct buf *out, const char *name, const struct scrape *s)
 {
-	struct history_point *points;
-	struct growth growth;
-	size_t count;
-	const uint64_t window = 600000000000ull;
-	uint64_t from = s->facts.time_ns > window ? s->facts.time_ns - window : 0;
-	if (!s->facts.limit_bytes ||
-	    history_series(s->facts.history, 0, from, s->facts.time_ns, &points, &count) < 0)
+	if (!s->facts.limit_bytes || !s->trends.count)
 		return;
-	int rc = view_growth(points, count, &growth);
-	free(points);
-	double eta = rc < 0 ? INFINITY : view_growth_eta(&growth, s->facts.limit_bytes);
+	double eta = view_growth_eta(&s->trends.rows[0].growth, s->facts.limit_bytes);
 	begin(out, name, s);
 	if (isfinite(eta)) {
 		metric_double(out, eta);
@@ -391,8 +369,9 @@ static const struct {
 void memory_metrics_put(const struct memory_source *source, struct buf *out)
 {
 	struct memory_facts *facts = calloc(MEMORY_TARGETS_MAX, sizeof(*facts));
-	struct scrape *scrapes = calloc(MEMORY_TARGETS_MAX, sizeof(*scrapes));
-	size_t count = facts && scrapes ? source->facts(source->ctx, facts) : 0;
+	size_t count = facts ? source->facts(source->ctx, facts) : 0;
+	struct scrape *scrapes = calloc(count ? count : 1, sizeof(*scrapes));
+	count = scrapes ? count : 0;
 	struct err ignored = { 0 };
 	for (size_t i = 0; i < count; i++) {
 		struct scrape *s = &scrapes[i];
@@ -400,6 +379,8 @@ void memory_metrics_put(const struct memory_source *source, struct buf *out)
 		snprintf(s->pid, sizeof(s->pid), "%d", (int)facts[i].pid);
 		s->has_quick = source->get(source->ctx, facts[i].pid, 0, &s->quick, &ignored) == 0;
 		s->has_full = source->peek(source->ctx, facts[i].pid, &s->full) == 0;
+		if (memory_trends_get(source->cache, &facts[i], &s->trends) < 0)
+			s->trends.count = 0; /* no memory: absent is not zero */
 	}
 	for (size_t f = 0; f < ARRAY_LEN(families); f++) {
 		family(out, families[f].name, families[f].unit, families[f].type, families[f].help);

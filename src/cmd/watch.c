@@ -475,6 +475,9 @@ static int serve(struct loop *l, struct err *err)
 {
 	watched_source(&l->source, &l->set);
 	l->source.hide_addresses = l->args->hide_addresses;
+	l->source.cache = memory_cache_new();
+	if (!l->source.cache)
+		return err_set(err, -ENOMEM, "cannot serve");
 	const struct http_route routes[] = { { "/debug/memory", memory_debug, &l->source },
 					     { "/debug/memory/history", memory_history,
 					       &l->source },
@@ -564,6 +567,7 @@ int watch_run(struct watch_args *args, const struct target_list *list, int *stop
 		rc = finish(&l, &err);
 	*stopped = rc == 0 && l.stop;
 	http_server_stop(l.server);
+	memory_cache_free(l.source.cache);
 	alert_runner_free(l.runner);
 	for (size_t i = 0; i < l.set.count; i++)
 		watched_close(&l.set.all[i]);

@@ -212,16 +212,18 @@ int watch_show_growth(const struct watch_args *args, const struct history *histo
 	struct out_opt terminal = { 0 };
 	int rc = all ? 0 : -ENOMEM;
 	terminal_fit(to, &terminal);
-	for (size_t i = 0; i < keys && rc == 0; i++) {
-		struct history_point *points;
-		size_t n;
-		rc = history_series(history, i, 0, UINT64_MAX, &points, &n);
-		if (rc < 0)
-			break;
-		all[count].key = i;
-		rc = view_growth(points, n, &all[count].growth);
-		count += all[count].growth.high_bytes != 0;
-		free(points);
+	for (size_t next = 0; next < keys && rc == 0;) {
+		struct history_line lines[HISTORY_LINES_MAX];
+		size_t n = 0;
+		for (; n < HISTORY_LINES_MAX && next < keys; n++)
+			lines[n].number = next++;
+		rc = history_lines(history, lines, n, 0, UINT64_MAX);
+		for (size_t i = 0; i < n && rc == 0; i++) {
+			all[count].key = lines[i].number;
+			rc = view_growth(lines[i].points, lines[i].count, &all[count].growth);
+			count += all[count].growth.high_bytes != 0;
+		}
+		history_lines_fini(lines, n);
 	}
 	if (rc < 0) {
 		free(all);
