@@ -101,6 +101,7 @@ const char *intern_mem(struct intern *intern, const char *text, size_t len)
 		return NULL;
 	intern->strings[intern->count] = copy;
 	intern->lens[intern->count] = (uint32_t)len;
+	intern->bytes += len;
 	idtab_put(&intern->tab, at, hash, intern->count++);
 	return copy;
 }

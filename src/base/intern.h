@@ -69,6 +69,7 @@ struct intern {
 	const char **strings;
 	uint32_t *lens;
 	uint32_t count, cap;
+	uint64_t bytes; /* of all strings */
 };
 /** intern_str(), intern_mem() - the one copy of a string, lent until intern_fini(); NULL without memory. */
 const char *intern_str(struct intern *intern, const char *text);

@@ -128,28 +128,37 @@ static inline __attribute__((always_inline)) void counter_add(struct prof_counte
 	c->temporary += temporary;
 }
 
+/** note_risk() - of one counter; @born is the epoch of the block's allocation, NULL where nobody knows. */
+static void note_risk(const struct prof *p, struct prof_risk *risk, const struct prof_counter *c,
+		      const struct event *ev, const uint32_t *born)
+{
+	if (risk->epoch != p->loss_epoch) {
+		risk->epoch = p->loss_epoch;
+		risk->blocks = c->allocations - c->frees;
+		risk->bytes = c->live_bytes;
+	}
+	if (ev->kind == EVENT_ALLOC)
+		return;
+	risk->implied += (ev->flags & EVENT_F_IMPLIED) != 0;
+	if (born && *born != p->loss_epoch && risk->blocks) {
+		risk->blocks--;
+		risk->bytes -= ev->bytes;
+	}
+}
+
 /** put_risk() - after a loss: keep count of the blocks that lived through it. Before counter_add(). */
-static int put_risk(struct prof *p, const struct event *ev, uint32_t slot, struct err *err)
+static int put_risk(struct prof *p, const struct event *ev, uint32_t slot, struct thread_row *owner,
+		    struct err *err)
 {
 	struct prof_risk *risk = chunked_touch(&p->risks, slot);
 	uint32_t *born =
 		ev->block.v == BLOCK_NONE ? NULL : chunked_touch(&p->block_epoch, ev->block.v);
 	if (!risk || (!born && ev->block.v != BLOCK_NONE))
 		return err_set(err, -ENOMEM, "cannot keep track of blocks after a loss");
-	if (risk->epoch != p->loss_epoch) {
-		const struct prof_counter *c = prof_counter_at(p, slot);
-		risk->epoch = p->loss_epoch;
-		risk->blocks = c->allocations - c->frees;
-		risk->bytes = c->live_bytes;
-	}
-	if (!born)
-		return 0;
-	if (ev->kind == EVENT_ALLOC) {
+	note_risk(p, risk, prof_counter_at(p, slot), ev, born);
+	note_risk(p, &owner->risk, &owner->counter, ev, born);
+	if (born && ev->kind == EVENT_ALLOC)
 		*born = p->loss_epoch;
-	} else if (*born != p->loss_epoch && risk->blocks) {
-		risk->blocks--;
-		risk->bytes -= ev->bytes;
-	}
 	return 0;
 }
 
@@ -183,8 +192,6 @@ static inline __attribute__((always_inline)) ssize_t put_blocks(struct prof *p,
 				break;
 			}
 		}
-		if (risky && (rc = put_risk(p, ev, slot, err)) < 0)
-			break;
 		if (threads) {
 			struct thread_row *doer = thread_row_peek(p, ev->thread.v), *row = doer;
 			if (!doer) {
@@ -208,6 +215,9 @@ static inline __attribute__((always_inline)) ssize_t put_blocks(struct prof *p,
 				else
 					*owner = ev->thread.v;
 			}
+			/* a loss begins the counting by thread */
+			if (risky && (rc = put_risk(p, ev, slot, row, err)) < 0)
+				break;
 			counter_add(&row->counter, is_free, bytes, temporary, epoch);
 		}
 		counter_add(prof_counter_at(p, slot), is_free, bytes, temporary, epoch);

@@ -9,9 +9,20 @@
 /* A producer numbers densely; after a damaged stretch of a file some numbers are missing, but never this many. */
 #define ID_GAP_MAX (1u << 24)
 
+/* Names of every function of the largest programs take a tenth; a compressed file can claim any number. */
+#define NAMES_BYTES_MAX (256u << 20)
+
 static int no_memory(struct err *err)
 {
 	return err_set(err, -ENOMEM, "cannot keep the recording's definitions");
+}
+
+static int names_fit(const struct prof *p, struct err *err)
+{
+	if (p->strings.bytes + p->symbol_bytes <= NAMES_BYTES_MAX)
+		return 0;
+	return err_set(err, -E2BIG, "bad recording: names of more than %u MiB",
+		       NAMES_BYTES_MAX >> 20);
 }
 
 static int grow_u32(uint32_t **array, uint32_t *cap, uint32_t need)
@@ -277,7 +288,15 @@ static int set_symbols(struct prof *p, uint32_t row, const struct def *def, stru
 	struct prof_frame *f = chunked_at(&p->frames, row);
 	if (count == 0)
 		return 0;
-	struct symbol *to = arena_alloc(&p->arena, (size_t)count * sizeof(*to));
+	int rc = names_fit(p, err);
+	if (rc < 0)
+		return rc;
+	/* symbols that are defined again take the place of the older ones, if they have room there */
+	struct symbol *to = (struct symbol *)f->symbols;
+	if (count > f->symbol_count) {
+		to = arena_alloc(&p->arena, (size_t)count * sizeof(*to));
+		p->symbol_bytes += (size_t)count * sizeof(*to);
+	}
 	if (!to)
 		return no_memory(err);
 	int failed = 0;
@@ -325,6 +344,9 @@ static int put_nothing(struct sink *sink, const struct event *events, size_t cou
 int prof_define(struct sink *sink, const struct def *def, struct err *err)
 {
 	struct prof *p = (struct prof *)sink;
+	int rc = names_fit(p, err);
+	if (rc < 0)
+		return rc;
 	/* Row 0 of modules, frames and stacks is the empty one, whatever the producer says about number 0. */
 	switch (def->kind) {
 	case DEF_PROCESS:

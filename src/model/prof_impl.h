@@ -33,6 +33,7 @@ _Static_assert(sizeof(struct prof_counter) == 64, "one cache line");
 struct prof_risk {
 	uint64_t epoch;
 	uint64_t blocks, bytes;
+	uint64_t implied; /* frees of the counter that nobody saw: counted as lost already */
 };
 
 /** struct idmap - a producer's numbers to ours; UINT32_MAX = undefined. */
@@ -52,6 +53,7 @@ struct prof {
 	struct symbol_sink symbol_sink;
 	struct intern strings;
 	struct arena arena;
+	uint64_t symbol_bytes; /* of it: lists of symbols */
 	uint64_t seed;
 
 	struct chunked modules; /* struct prof_module */
@@ -100,6 +102,7 @@ struct thread_row {
 	uint64_t block_events; /* while there are several threads */
 	uint64_t other_events; /* of other kinds than allocations and frees */
 	int defined;
+	struct prof_risk risk; /* as of a counter */
 };
 
 int prof_define(struct sink *sink, const struct def *def, struct err *err);

@@ -72,17 +72,24 @@ static void take_uncertain(struct cost *cost, uint64_t blocks, uint64_t bytes)
 	cost->leaked_bytes -= bytes;
 }
 
-static void slot_cost(const struct prof *prof, uint32_t slot, struct cost *cost)
+/** take_risk() - what losses left uncertain in a counter; without a risk all that lives was live at the last loss. */
+static void take_risk(const struct prof *prof, const struct prof_risk *risk, struct cost *cost)
 {
-	counter_cost(prof, prof_counter_at(prof, slot), cost);
 	if (prof->loss_epoch == 0)
 		return;
-	const struct prof_risk *risk =
-		chunked_has(&prof->risks, slot) ? chunked_at(&prof->risks, slot) : NULL;
+	if (risk)
+		cost->frees -= risk->implied < cost->frees ? risk->implied : cost->frees;
 	if (risk && risk->epoch == prof->loss_epoch)
 		take_uncertain(cost, risk->blocks, risk->bytes);
 	else if (!prof->loaded)
 		take_uncertain(cost, cost->leaked, cost->leaked_bytes);
+}
+
+static void slot_cost(const struct prof *prof, uint32_t slot, struct cost *cost)
+{
+	counter_cost(prof, prof_counter_at(prof, slot), cost);
+	take_risk(prof, chunked_has(&prof->risks, slot) ? chunked_at(&prof->risks, slot) : NULL,
+		  cost);
 }
 
 static uint32_t slot_of_row(const struct prof *prof, uint32_t row)
@@ -164,6 +171,7 @@ const struct prof_thread *prof_thread(const struct prof *prof, struct thread_id 
 		return &row->pub;
 	if (prof->several_threads) {
 		counter_cost(prof, &row->counter, &row->pub.cost);
+		take_risk(prof, &row->risk, &row->pub.cost);
 		row->pub.events = row->block_events + row->other_events;
 		return &row->pub;
 	}
@@ -189,11 +197,15 @@ static void counter_keep_live(const struct prof *p, struct prof_counter *c)
 
 void prof_keep_live(struct prof *p)
 {
-	for (uint32_t slot = 1; slot < p->counters.count; slot++)
+	for (uint32_t slot = 1; slot < p->counters.count; slot++) {
 		counter_keep_live(p, prof_counter_at(p, slot));
+		if (chunked_has(&p->risks, slot))
+			((struct prof_risk *)chunked_at(&p->risks, slot))->implied = 0;
+	}
 	for (uint32_t i = 0; i < p->threads.count; i++) {
 		struct thread_row *row = chunked_at(&p->threads, i);
 		counter_keep_live(p, &row->counter);
+		row->risk.implied = 0;
 	}
 	p->max_bytes = p->live_bytes;
 	p->max_time_ns = p->last_time_ns;
@@ -228,7 +240,9 @@ int prof_load_stack(struct prof *p, struct stack_id row, const struct cost *cost
 	c->live_bytes += cost->leaked_bytes + cost->uncertain_bytes;
 	c->saved_bytes += cost->peak_bytes;
 	c->saved_epoch = p->epoch;
-	if (!cost->uncertain && !cost->uncertain_bytes)
+	uint64_t ended = cost->allocations - cost->leaked - cost->uncertain;
+	uint64_t implied = ended > cost->frees ? ended - cost->frees : 0;
+	if (!cost->uncertain && !cost->uncertain_bytes && !implied)
 		return 0;
 	struct prof_risk *risk = chunked_touch(&p->risks, slot);
 	if (!risk)
@@ -237,6 +251,7 @@ int prof_load_stack(struct prof *p, struct stack_id row, const struct cost *cost
 	risk->epoch = 1;
 	risk->blocks += cost->uncertain;
 	risk->bytes += cost->uncertain_bytes;
+	risk->implied += implied;
 	return 0;
 }
 

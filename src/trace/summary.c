@@ -98,7 +98,10 @@ static void put_threads(struct buf *to, const struct prof *prof, uint32_t count)
 	}
 }
 
-/* Every point's fields, as differences; @most of them, evenly chosen, the last one always among them. */
+/*
+ * Every point's fields, as differences; @most of them, evenly chosen, the last one always among them. What is left out hands
+ * its maxima on to the next one that is kept.
+ */
 static void put_timeline(struct buf *to, const struct prof *prof, size_t most)
 {
 	size_t count;
@@ -106,16 +109,24 @@ static void put_timeline(struct buf *to, const struct prof *prof, size_t most)
 	struct prof_point last = { 0 };
 	if (most < 2)
 		most = 2;
-	size_t kept = count < most ? count : most;
+	size_t kept = count < most ? count : most, next = 0;
 	for (size_t i = 0; i < kept; i++) {
-		const struct prof_point *p =
-			&point[kept == count ? i : (i * (count - 1) + (kept - 1) / 2) / (kept - 1)];
+		size_t at = kept == count ? i : (i * (count - 1) + (kept - 1) / 2) / (kept - 1);
+		const struct prof_point *p = &point[at];
+		uint64_t rss_max = 0, heap_max = 0;
+		for (; next <= at; next++) {
+			rss_max = point[next].rss_max_bytes > rss_max ? point[next].rss_max_bytes
+								      : rss_max;
+			heap_max = point[next].heap_max_bytes > heap_max
+					   ? point[next].heap_max_bytes
+					   : heap_max;
+		}
 		put_num(to, p->time_ns - last.time_ns);
 		put_num(to, zigzag((int64_t)(p->rss_bytes - last.rss_bytes)));
 		put_num(to, zigzag((int64_t)(p->virtual_bytes - last.virtual_bytes)));
 		put_num(to, zigzag((int64_t)(p->heap_bytes - last.heap_bytes)));
-		put_num(to, zigzag((int64_t)(p->rss_max_bytes - p->rss_bytes)));
-		put_num(to, zigzag((int64_t)(p->heap_max_bytes - p->heap_bytes)));
+		put_num(to, zigzag((int64_t)(rss_max - p->rss_bytes)));
+		put_num(to, zigzag((int64_t)(heap_max - p->heap_bytes)));
 		put_num(to, zigzag((int64_t)(p->allocations - last.allocations)));
 		put_num(to, zigzag((int64_t)(p->frees - last.frees)));
 		last = *p;

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
@@ -64,10 +65,16 @@ struct naive {
 	} block[BLOCKS];
 };
 
+/* One without any count says where frees were lost that were counted before. */
+static int loses_frees(const struct event *ev)
+{
+	return ev->value != LOSS_EARLY && (ev->block.v || (!ev->addr && !ev->bytes));
+}
+
 static void naive_event(struct naive *n, const struct event *ev)
 {
 	if (ev->kind == EVENT_LOST) {
-		for (int i = 0; ev->block.v && ev->value != LOSS_EARLY && i < BLOCKS; i++)
+		for (int i = 0; loses_frees(ev) && i < BLOCKS; i++)
 			n->block[i].at_risk = 1;
 		return;
 	}
@@ -89,7 +96,7 @@ static void naive_event(struct naive *n, const struct event *ev)
 			r->live += ev->bytes;
 			r->live_blocks++;
 		} else {
-			r->cost.frees++;
+			r->cost.frees += !(ev->flags & EVENT_F_IMPLIED);
 			r->cost.temporary += !!(ev->flags & EVENT_F_TEMPORARY);
 			r->live -= ev->bytes;
 			r->live_blocks--;
@@ -121,11 +128,14 @@ static void naive_end(struct naive *n)
 	for (int i = 0; i < BLOCKS; i++) {
 		if (!n->block[i].live || !n->block[i].at_risk)
 			continue;
-		struct cost *c = &n->stack[n->block[i].stack].cost;
-		c->uncertain++;
-		c->uncertain_bytes += n->block[i].bytes;
-		c->leaked--;
-		c->leaked_bytes -= n->block[i].bytes;
+		struct cost *costs[2] = { &n->stack[n->block[i].stack].cost,
+					  &n->thread[n->block[i].thread].cost };
+		for (int k = 0; k < 2; k++) {
+			costs[k]->uncertain++;
+			costs[k]->uncertain_bytes += n->block[i].bytes;
+			costs[k]->leaked--;
+			costs[k]->leaked_bytes -= n->block[i].bytes;
+		}
 	}
 }
 
@@ -137,6 +147,7 @@ static size_t random_stream(struct event *events, size_t count, uint32_t threads
 		int live;
 	} block[BLOCKS] = { 0 };
 	uint64_t now = 0;
+	int lost = 0;
 	for (size_t i = 0; i < count; i++) {
 		uint32_t b = (uint32_t)random() % BLOCKS;
 		now += (uint64_t)random() % 3000000;
@@ -151,11 +162,18 @@ static size_t random_stream(struct event *events, size_t count, uint32_t threads
 					      .addr = 2,
 					      .bytes = 20,
 					      .block = { (uint32_t)random() % 2 } };
+			if (random() % 4 == 0)
+				*ev = (struct event){ .kind = EVENT_LOST,
+						      .time_ns = now,
+						      .value = LOSS_RING_FULL };
+			lost |= loses_frees(ev);
 			continue;
 		}
 		if (block[b].live) {
 			ev->kind = EVENT_FREE;
 			ev->flags = random() % 3 ? 0 : EVENT_F_TEMPORARY;
+			if (lost && random() % 5 == 0)
+				ev->flags = EVENT_F_IMPLIED;
 		} else {
 			ev->kind = EVENT_ALLOC;
 			block[b].bytes = random() % 5 ? (uint64_t)random() % 100 : 0;
@@ -208,7 +226,7 @@ static void check_against_naive(uint32_t threads, int losses)
 			same_cost(&cost, &naive.stack[i].cost, "stack", i);
 			sum.peak_bytes += cost.peak_bytes;
 		}
-		for (uint32_t i = 0; i < threads && !losses; i++)
+		for (uint32_t i = 0; i < threads; i++)
 			same_cost(&prof_thread(prof, (struct thread_id){ i })->cost,
 				  &naive.thread[i].cost, "thread", i);
 		struct prof_totals totals;
@@ -271,6 +289,29 @@ static void a_loss_without_counts_says_only_where(void **state)
 	struct prof_totals totals;
 	prof_totals(prof, &totals);
 	assert_int_equal(totals.lost_events, 2);
+	prof_free(prof);
+}
+
+static void names_are_kept_up_to_a_bound(void **state)
+{
+	(void)state;
+	struct prof *prof = prof_new(NULL);
+	struct err err = { 0 };
+	const size_t len = 1 << 20;
+	char *name = malloc(len + 1);
+	memset(name, 'a', len);
+	name[len] = '\0';
+	struct def def = { .kind = DEF_THREAD, .thread = { .tid = 1, .name = name } };
+	int rc = 0;
+	for (def.id = 0; rc == 0 && def.id < 300; def.id++) {
+		char number[8];
+		snprintf(number, sizeof(number), "%07u", def.id);
+		memcpy(name, number, 7);
+		rc = prof_sink(prof)->define(prof_sink(prof), &def, &err);
+	}
+	assert_int_equal(rc, -E2BIG);
+	assert_true(def.id > 250 && def.id < 270);
+	free(name);
 	prof_free(prof);
 }
 
@@ -417,6 +458,7 @@ int main(void)
 		cmocka_unit_test(counters_and_peaks_equal_a_naive_count_with_several_threads),
 		cmocka_unit_test(blocks_live_when_a_free_was_lost_become_uncertain),
 		cmocka_unit_test(a_loss_without_counts_says_only_where),
+		cmocka_unit_test(names_are_kept_up_to_a_bound),
 		cmocka_unit_test(equal_stacks_become_one_row_whatever_their_numbers),
 		cmocka_unit_test(the_first_of_equal_peaks_counts),
 		cmocka_unit_test(partial_stacks_are_counted_by_allocation_and_reason),
