@@ -150,7 +150,8 @@ static int check_elf(struct launch *launch, int fd, struct err *err)
 			break; /* the loader itself, with a program as its argument */
 		return refuse(launch, err, launch->path,
 			      "it is statically linked, so no library can be preloaded",
-			      "'byteledger sample' traces static programs by probes");
+			      "link it dynamically; tracing static programs by probes, 'byteledger "
+			      "sample', is not there yet");
 	case SYM_PROGRAM_FOREIGN:
 		return refuse(launch, err, launch->path, "it was built for another machine",
 			      "byteledger and the program must have the same word size");

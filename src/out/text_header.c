@@ -113,7 +113,8 @@ static void warn(struct page *page, enum tint tint, const char *text)
 }
 
 /** put_losses() - first of all what the figures below do not know (contract 8). */
-static void put_losses(struct page *page, const struct prof *prof, const struct prof_totals *t)
+static void put_losses(struct page *page, const struct prof *prof, const struct prof_totals *t,
+		       int selected)
 {
 	char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
 	CLEANUP(buf_fini) struct buf line = { 0 };
@@ -168,6 +169,11 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 			   text_grouped(x, process->modules_nameless));
 		warn(page, TINT_YELLOW, buf_cstr(&line));
 	}
+	if (!selected && !t->cost.allocations && !t->lost_events)
+		warn(page, TINT_YELLOW,
+		     "NOTHING SEEN: no allocation reached the recording library, nor can calls of "
+		     "an "
+		     "allocator that the program brings inside itself");
 	if (t->culled_allocations) {
 		buf_clear(&line);
 		buf_printf(&line, "CULLED: %s short-lived allocations, %s, are in the totals only",
@@ -244,7 +250,7 @@ void text_header(struct page *page, const struct prof *prof, const struct prof_t
 		page_text(page, buf_cstr(&line), page->width);
 		buf_putc(page->to, '\n');
 	}
-	put_losses(page, prof, totals);
+	put_losses(page, prof, totals, selection != NULL);
 	buf_putc(page->to, '\n');
 	put_totals(page, totals);
 }
@@ -349,7 +355,9 @@ void text_curves(struct page *page, const struct prof *prof, const struct prof_t
 	buf_puts(page->to, "     0");
 	if (at < 3)
 		at = 3;
-	if (at + mark + end_columns < width) {
+	if (totals->cost.peak_bytes == 0) {
+		page_spaces(page, width > end_columns ? width - end_columns : 1);
+	} else if (at + mark + end_columns < width) {
 		page_spaces(page, at - 1);
 		buf_puts(page->to, page->ascii ? "^ peak" : "\xe2\x96\xb2 peak");
 		page_spaces(page, width - at - mark - end_columns);

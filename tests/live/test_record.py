@@ -227,4 +227,6 @@ def test_a_program_without_any_allocation_seen_is_said_to_be_one(byteledger, pro
     done = heap(byteledger, "-o", str(tmp_path / "a.blt"), "--", prog("ownmalloc"))
     assert done.returncode == 0
     assert b"byteledger: no allocation of '" in done.stderr and b"\nhint: an allocator" in done.stderr
+    report = subprocess.run([byteledger, "report", str(tmp_path / "a.blt")], capture_output=True, text=True)
+    assert report.returncode == 0 and "NOTHING SEEN: " in report.stdout and "peak" not in report.stdout
     assert b"no allocation" not in heap(byteledger, "-o", str(tmp_path / "b.blt"), "--", "bash", "-c", "true").stderr
