@@ -7,7 +7,7 @@
 
 /* Kept free behind every record but a realloc's end, so that this one always fits: END_BIG, and a pad in front. */
 #define RESERVE 64u
-/* A stamp, a notice of loss, a switch: what may come in front of a record. */
+/* A stamp, the thread, a switch, a notice of loss: what may come in front of a record. */
 #define EXTRAS 48u
 #define WAIT_YIELDS 8u
 #define WAIT_SLEEP_NS 100000u
@@ -177,6 +177,11 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 		put_raw(t, cycles << 8 | WIRE_TIME);
 		t->stamped = cycles;
 	}
+	if (t->unnamed) {
+		put_raw(t, (uint64_t)t->tid << 8 | WIRE_THREAD);
+		put_raw(t, cycles);
+		t->unnamed = 0;
+	}
 	if (t->switched) {
 		put_raw(t, (uint64_t)(t->switched - 1) << 8 | WIRE_SWITCH);
 		t->switched = 0;
@@ -250,5 +255,6 @@ void ring_attach(struct thread *t, struct wire_heap_slot *slot)
 	t->limit = 0;
 	t->soft = 0;
 	t->stamped = 0;
+	t->unnamed = 1;
 	t->lost = t->lost_frees = t->lost_bytes = 0;
 }

@@ -76,7 +76,8 @@ struct thread {
 	uint8_t own;         /* what is called now is called by us: neither recorded nor lost */
 	uint8_t rounds;      /* key destructor rounds seen */
 	uint8_t stack_floor; /* nothing more to be found below @stack_lo */
-	uint8_t switched;    /* WIRE_SWITCH to write before the next record: 1 + value */
+	uint8_t unnamed; /* WIRE_THREAD to write before the next record: the slot had another owner */
+	uint8_t switched; /* WIRE_SWITCH to write before the next record: 1 + value */
 };
 
 extern __thread struct thread self __attribute__((tls_model("initial-exec"))) HIDDEN;

@@ -96,12 +96,6 @@ static void slot_take(struct thread *t, struct wire_heap_slot *slot)
 	ring_attach(t, slot);
 	unwind_start(t);
 	t->gen = __atomic_load_n(&process.heap->module_gen, __ATOMIC_RELAXED);
-	uint64_t *to = ring_room_slow(t, 16, 0);
-	if (to) {
-		to[0] = (uint64_t)t->tid << 8 | WIRE_THREAD;
-		to[1] = stamp();
-		ring_publish(t, 16);
-	}
 }
 
 /*
@@ -248,6 +242,7 @@ static COLD void recover(struct thread *t)
 	if (t->slot) {
 		t->head = __atomic_load_n(&t->slot->head, __ATOMIC_RELAXED);
 		t->limit = t->soft = 0;
+		t->unnamed = 1; /* what was written and not published is gone */
 		if (t->unwind)
 			unwind_start(t);
 		/* whether it moved is not known; its room was kept, and no new block may lie there before */

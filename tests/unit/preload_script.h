@@ -130,6 +130,8 @@ struct record {
 	uint32_t node;
 };
 
+static uint64_t named; /* the thread that the last WIRE_THREAD spoke of */
+
 /* The next block record of slot @number; stamps, pads and threads are passed over. tag 0: nothing more. */
 static inline struct record take(unsigned number)
 {
@@ -160,6 +162,8 @@ static inline struct record take(unsigned number)
 		}
 		tail += words[r.tag] * 8;
 		__atomic_store_n(&slot->tail, tail, __ATOMIC_RELEASE);
+		if (r.tag == WIRE_THREAD)
+			named = r.value;
 		if (r.tag != WIRE_PAD && r.tag != WIRE_TIME && r.tag != WIRE_THREAD)
 			return r;
 	}

@@ -72,6 +72,34 @@ static void a_full_ring_counts_loss_and_keeps_older_records(void **state)
 	assert_int_equal(r.value >> WIRE_LOST_BITS, 1);
 }
 
+static void who_takes_a_full_ring_is_named_before_its_first_record(void **state)
+{
+	(void)state;
+	script();
+	for (int i = 0; i < 1000; i++)
+		hook_malloc(10, CALLER(8, 0x1000));
+	/* the thread ends, and another one takes its slot and finds no room */
+	process.slots[0].owner = 0;
+	process.slot_hint = 0;
+	self = (struct thread){ .sync = SYNC_UNBORN, .tid = 2 };
+	self.stack_lo = (uint64_t)frames;
+	self.stack_hi = (uint64_t)(frames + 64);
+	self.stack_floor = 1;
+	process.pid = 2;
+	hook_malloc(20, CALLER(8, 0x1000));
+	assert_int_equal(process.slots[0].owner, 2);
+	struct record r;
+	while ((r = take(0)).tag)
+		assert_int_equal(r.size, 10);
+	assert_int_equal(named, 1);
+	hook_malloc(30, CALLER(8, 0x1000));
+	r = take(0);
+	assert_int_equal(named, 2);
+	assert_int_equal(r.tag, WIRE_LOST);
+	r = take(0);
+	assert_int_equal(r.size, 30);
+}
+
 /* A recorder that begins when the thread sleeps, and frees 64 bytes at a time until @stop. */
 struct slow_reader {
 	struct wire_heap_slot *slot;
@@ -405,6 +433,7 @@ int main(void)
 		CASE(the_child_of_a_fork_writes_nothing),
 		CASE(a_fork_in_the_middle_of_a_call_leaves_the_ring_alone),
 		CASE(a_full_ring_counts_loss_and_keeps_older_records),
+		CASE(who_takes_a_full_ring_is_named_before_its_first_record),
 		CASE(who_waits_for_the_recorder_goes_on_when_half_the_ring_is_free),
 		CASE(a_reallocs_end_always_fits_behind_its_beginning),
 		CASE(no_record_is_lost_or_split_over_a_hundred_laps),
