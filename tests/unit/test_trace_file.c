@@ -545,6 +545,42 @@ static void a_recorders_sums_say_it_too_though_it_numbers_equal_stacks_twice(voi
 	check_summary(prof_new_sums(NULL), 1);
 }
 
+static void a_thinned_curve_keeps_a_short_peak(void **state)
+{
+	(void)state;
+	for (uint64_t spike = 500; spike < 506;
+	     spike++) { /* wherever it falls among those left out */
+		struct err err = { 0 };
+		CLEANUP(prof_freep) struct prof *written = prof_new(&err);
+		CLEANUP(prof_freep) struct prof *loaded = prof_new(&err);
+		struct trace_writer *w = trace_writer_new(path, NULL, &err);
+		struct sink_tee tee;
+		sink_tee_init(&tee);
+		sink_tee_add(&tee, trace_writer_sink(w));
+		sink_tee_add(&tee, prof_sink(written));
+		struct def thread = { .kind = DEF_THREAD, .thread = { .tid = 1 } };
+		assert_done(tee.sink.define(&tee.sink, &thread, &err), err);
+		for (uint64_t i = 0; i < 70000; i++) { /* fewer events have no summary */
+			uint64_t bytes = i == spike * 70 ? 100 << 20 : 64, now = i * 140000;
+			struct event pair[2] = {
+				{ .kind = EVENT_ALLOC, .time_ns = now, .bytes = bytes },
+				{ .kind = EVENT_FREE, .time_ns = now + 1000, .bytes = bytes },
+			};
+			assert_done(tee.sink.put(&tee.sink, pair, 2, &err), err);
+		}
+		assert_done(trace_writer_finish(w, written, &err), err);
+		CLEANUP(trace_reader_freep) struct trace_reader *r = trace_reader_new(path, &err);
+		assert_int_equal(trace_reader_summary(r, loaded, &err), 1);
+		size_t points, highest = 0;
+		const struct prof_point *p = prof_timeline(loaded, &points);
+		assert_true(points >= 50 && points < 500);
+		for (size_t i = 0; i < points; i++)
+			highest = p[i].heap_max_bytes > highest ? p[i].heap_max_bytes : highest;
+		assert_int_equal(highest, 100 << 20);
+		assert_int_equal(unlink(path), 0);
+	}
+}
+
 /* Symbols for all frames, as a prof that was filled by replaying the recording would hold them. */
 static void resolve_all(struct prof *prof)
 {
@@ -756,6 +792,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			a_recorders_sums_say_it_too_though_it_numbers_equal_stacks_twice, set_up,
 			tear_down),
+		cmocka_unit_test_setup_teardown(a_thinned_curve_keeps_a_short_peak, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(the_summary_says_what_a_replay_says, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(symbols_added_later_are_found_by_every_reader,
