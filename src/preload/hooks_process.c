@@ -204,9 +204,8 @@ static int mark_exiting(void)
 
 void process_exiting(void)
 {
-	/* a container that ends with this process takes the recorder along: let it catch up */
-	if (mark_exiting() && process.alone && !process.seccomp)
-		ring_wait_drained(500000000u);
+	/* the shared file outlives the process: no waiting for its reader */
+	mark_exiting();
 }
 
 __attribute__((destructor)) static void destructed(void)
@@ -243,7 +242,6 @@ EXPORT void quick_exit(int status)
 static int exec_begin(void)
 {
 	resolve();
-	/* the shared file outlives the program that is replaced: no waiting for its reader */
 	if (!mark_exiting())
 		return 0;
 	__atomic_store_n(&process.heap->exec_called, 1, __ATOMIC_RELEASE);

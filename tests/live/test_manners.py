@@ -485,6 +485,13 @@ def test_an_inherited_filter_that_kills_old_calls_is_not_met(preload, prog, tmp_
     assert os.path.exists(log + ".initial")
 
 
+def test_an_exit_waits_for_no_recorder(preload, prog, tmp_path):
+    # the helper starts and never reads; a program that sleeps is killed
+    env = alone(preload, tmp_path, BYTELEDGER_HELPER="/bin/true")
+    done = subprocess.run([prog("filtered"), "-s", *env, prog("manners"), "blocks", "10"], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, b"10\n"), done.stderr
+
+
 @pytest.mark.parametrize("name", ["BYTELEDGER_SHM", "MEMORY_PROFILER_SHM"])
 def test_a_foreign_descriptor_is_left_open(preload, prog, tmp_path, name):
     done = subprocess.run(["sh", "-c", 'exec "$@" 5</dev/null', "sh", *alone(preload, tmp_path, **{name: "5"}),
