@@ -5,7 +5,8 @@
  * A rule: KIND[:SELECT]OPERATOR VALUE [for DURATION] [of LIMIT]
  *	rss>2G			the process's resident size; rss:CLASS>X, rss:LABEL>X that of a class or label
  *	rate>1M/min for 5m	growing at more than that, surely (view/growth.h), over the last 5 minutes; also /s, /h
- *	eta<2h			the limit is reached within that time at the present rate; the limit is the cgroup's, or `of 4G`
+ *	eta<2h			the limit is reached within that time at the rate of the last ten minutes (or of `for`, if that is longer; a
+ *				minute must have been seen); the limit is the cgroup's, or `of 4G`
  *	new>64M			a label that was not there when watching began; each by itself, the largest first
  *	step>100M		changed by more than that, up or down, from one look to the next
  *	unaccounted>5%		that share of the kernel's RSS is in no class

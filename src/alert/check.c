@@ -12,6 +12,7 @@
 
 #define BACK 0.1                      /* by so much of the threshold a value must go back */
 #define ETA_WINDOW_NS 600000000000ull /* the finest stretch that is kept */
+#define ETA_SPAN_NS 60000000000ull    /* a sawtooth's first rise looks like a leak */
 #define SPAN_SHARE 0.9                /* of the window must have been seen */
 
 /* Whether a rule holds, and whether that was told. */
@@ -192,12 +193,18 @@ static int went_back(const struct alert_rule *rule, double value)
 				       : value < rule->threshold * (1 - BACK);
 }
 
-/* 1 if it is to be told now: it holds, has done so for long enough, and was not told since it last went back. */
-static int rises(struct hold *h, const struct alert_rule *rule, double value, uint64_t at_ns)
+/*
+ * 1 if it is to be told now: it holds, @sure, has done so for long enough, and was not told since it last went back; that one
+ * need not be sure of, or a trend at the edge of being one would be told again and again.
+ */
+static int rises(struct hold *h, const struct alert_rule *rule, double value, int sure,
+		 uint64_t at_ns)
 {
-	int holds = rule->kind == ALERT_ETA ? value < rule->threshold : value > rule->threshold;
+	int holds = sure &&
+		    (rule->kind == ALERT_ETA ? value < rule->threshold : value > rule->threshold);
+	/* what cannot be told is no reason to tell it again, nor to have waited for it */
 	if (h->raised) {
-		h->raised = !went_back(rule, value);
+		h->raised = isnan(value) || !went_back(rule, value);
 		return 0;
 	}
 	if (!holds) {
@@ -223,7 +230,8 @@ static size_t new_label(const struct look *l, struct state *s)
 	for (size_t i = 1; i < l->keys; i++) {
 		if (l->set->labels[i].known)
 			continue;
-		if (rises(&s->labels[i], &s->rule, (double)l->now[i].rss_bytes, l->facts->at_ns) &&
+		if (rises(&s->labels[i], &s->rule, (double)l->now[i].rss_bytes, 1,
+			  l->facts->at_ns) &&
 		    (!largest || l->now[i].rss_bytes > l->now[largest].rss_bytes))
 			largest = i;
 	}
@@ -232,32 +240,47 @@ static size_t new_label(const struct look *l, struct state *s)
 	return largest;
 }
 
+static int judges_growth(const struct alert_rule *rule)
+{
+	return rule->kind == ALERT_RATE || rule->kind == ALERT_ETA;
+}
+
 static uint64_t limit_of(const struct look *l, const struct alert_rule *rule)
 {
 	return rule->limit_bytes ? rule->limit_bytes : l->facts->limit_bytes;
 }
 
-/* What the rule compares. */
+/* At the slope, sure or not. */
+static double eta_of(const struct growth *growth, uint64_t limit_bytes)
+{
+	return growth->bytes_per_second > 0
+		       ? (double)(limit_bytes - growth->last_bytes) / growth->bytes_per_second
+		       : INFINITY;
+}
+
+/* What the rule compares; not a number where it is not known. */
 static int measure(struct look *l, const struct state *s, struct growth *growth, double *value)
 {
 	const struct alert_rule *rule = &s->rule;
-	int rc = 0;
+	int rc = 0, known = 1;
 	switch (rule->kind) {
 	case ALERT_RSS:
 		*value = (double)picked_rss(l, s);
 		break;
 	case ALERT_RATE:
 		rc = judge(l, s, rule->for_ns, growth);
-		*value =
-			growth->verdict == GROWTH_GROWING &&
-					(double)growth->span_ns >= SPAN_SHARE * (double)rule->for_ns
-				? growth->bytes_per_second
-				: 0;
+		known = (double)growth->span_ns >= SPAN_SHARE * (double)rule->for_ns;
+		*value = growth->bytes_per_second;
 		break;
 	case ALERT_ETA:
 		rc = judge(l, s, rule->for_ns > ETA_WINDOW_NS ? rule->for_ns : ETA_WINDOW_NS,
 			   growth);
-		*value = limit_of(l, rule) ? view_growth_eta(growth, limit_of(l, rule)) : INFINITY;
+		if (limit_of(l, rule) && growth->last_bytes >= limit_of(l, rule)) {
+			growth->verdict = GROWTH_GROWING; /* it has arrived, whatever it does now */
+			break;
+		}
+		known = growth->span_ns >= ETA_SPAN_NS && limit_of(l, rule);
+		*value = eta_of(growth, limit_of(l, rule));
 		break;
 	case ALERT_STEP:
 		*value = value_step(l, s);
@@ -268,6 +291,8 @@ static int measure(struct look *l, const struct state *s, struct growth *growth,
 	case ALERT_NEW: /* by label: new_label() */
 		break;
 	}
+	if (judges_growth(rule) && (!known || growth->verdict == GROWTH_UNKNOWN))
+		*value = NAN;
 	return rc;
 }
 
@@ -326,18 +351,14 @@ static int check_rule(struct look *l, struct state *s, struct alert_event *event
 		int rc = measure(l, s, &growth, &value);
 		if (rc < 0)
 			return rc;
-		if (!rises(&s->hold, &s->rule, value, l->facts->at_ns))
+		int sure = !judges_growth(&s->rule) || growth.verdict == GROWTH_GROWING;
+		if (!rises(&s->hold, &s->rule, value, sure, l->facts->at_ns))
 			return 0;
 		was_told(&s->hold);
 	}
 	event->value = value;
 	put_words(event, l, value, &growth);
 	return 1;
-}
-
-static int judges_growth(const struct alert_rule *rule)
-{
-	return rule->kind == ALERT_RATE || rule->kind == ALERT_ETA;
 }
 
 int alert_set_judges_growth(const struct alert_set *set)

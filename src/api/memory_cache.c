@@ -127,15 +127,25 @@ static int judge(const struct memory_facts *facts, struct memory_trends *trends)
 	return rc;
 }
 
+/* The place of this process, or of the one asked for the longest time ago: processes come and go. */
+static size_t trends_of(const struct memory_cache *c, int32_t pid)
+{
+	size_t oldest = 0;
+	for (size_t i = 0; i < MEMORY_TARGETS_MAX; i++) {
+		if (c->trends[i].pid == pid)
+			return i;
+		if (c->trends[i].made.at_ns < c->trends[oldest].made.at_ns)
+			oldest = i;
+	}
+	return oldest;
+}
+
 int memory_trends_get(struct memory_cache *c, const struct memory_facts *facts,
 		      struct memory_trends *trends)
 {
-	size_t i = 0;
 	int rc = 0;
 	pthread_mutex_lock(&c->lock);
-	while (i < MEMORY_TARGETS_MAX - 1 && c->trends[i].made.due_ns &&
-	       c->trends[i].pid != facts->pid)
-		i++;
+	size_t i = trends_of(c, facts->pid);
 	if (c->trends[i].pid != facts->pid || !is_fresh(&c->trends[i].made, facts->time_ns)) {
 		uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		c->trends[i].pid = facts->pid;

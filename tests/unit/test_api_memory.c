@@ -112,6 +112,13 @@ static void trends_are_judged_once_a_sample_and_of_the_largest_labels(void **sta
 	facts.time_ns = START + 49 * SECOND;
 	assert_int_equal(memory_trends_get(cache, &facts, trends), 0);
 	assert_int_equal(trends->rows[0].growth.points, 50);
+	/* they come and go: each is served, however many there were */
+	for (int pid = 100; pid < 300; pid++) {
+		facts.pid = pid;
+		facts.time_ns = START + (uint64_t)(40 + pid % 20) * SECOND;
+		assert_int_equal(memory_trends_get(cache, &facts, trends), 0);
+		assert_int_equal(trends->rows[0].growth.points, 41 + pid % 20);
+	}
 	history_close(history);
 	free(trends);
 	memory_cache_free(cache);
