@@ -21,6 +21,9 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
+#define KEEP \
+	3 /* where the recorder finds the descriptor; below are those that every program expects */
+
 /* Growing a file beyond the limit would raise SIGXFSZ, a memfd's too. */
 static int size_allowed(uint64_t bytes)
 {
@@ -52,6 +55,12 @@ struct wire_heap_header *helper_shared(const struct options *opt, int *fd)
 	if (!size_allowed(layout.total_bytes))
 		return NULL;
 	long file = sys2(SYS_memfd_create, WIRE_MEMFD_NAME, MFD_ALLOW_SEALING | MFD_CLOEXEC);
+	if (!sys_failed(file) &&
+	    file < KEEP) { /* the program runs without a stdin, say: not ours to take */
+		long low = file;
+		file = sys3(SYS_fcntl, low, F_DUPFD_CLOEXEC, KEEP);
+		sys1(SYS_close, low);
+	}
 	if (sys_failed(file))
 		return NULL;
 	long at = -1;
@@ -92,17 +101,18 @@ static char helper_stack[CHILD_STACK] __attribute__((aligned(64)));
 static int run_helper(void *arg)
 {
 	struct launch *launch = arg;
-	const int keep = 3; /* where the descriptor goes; all above is closed */
 	long null = sys3(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
-	if (launch->fd != keep)
-		sys3(SYS_dup3, launch->fd, keep, 0);
-	else
-		sys3(SYS_fcntl, keep, F_SETFD, 0);
 	/* stdout may be a pipe whose reader waits for its end; stderr carries the one line about trouble */
 	if (null != 0)
 		sys3(SYS_dup3, null, 0, 0);
 	sys3(SYS_dup3, 0, 1, 0);
-	sys3(SYS_close_range, keep + 1, ~0U, 0);
+	if (sys_failed(sys2(SYS_fcntl, 2, F_GETFD)))
+		sys3(SYS_dup3, 0, 2, 0);
+	if (launch->fd != KEEP)
+		sys3(SYS_dup3, launch->fd, KEEP, 0);
+	else
+		sys3(SYS_fcntl, KEEP, F_SETFD, 0);
+	sys3(SYS_close_range, KEEP + 1, ~0U, 0);
 	uint64_t none = 0;
 	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, 8);
 	for (unsigned i = 0; i < launch->path_count; i++) {

@@ -485,6 +485,25 @@ def test_an_inherited_filter_that_kills_old_calls_is_not_met(preload, prog, tmp_
     assert os.path.exists(log + ".initial")
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_a_program_without_stdin_gets_a_recorder_with_one(preload, prog, tmp_path, closed):
+    helper, seen = tmp_path / "helper", tmp_path / "seen"
+    helper.write_text(f'#!/bin/sh\nall=$(for n in 0 1 2 3; do readlink /proc/$$/fd/$n || echo closed; done)\n'
+                      f'echo "$all" >{seen}.part\nmv {seen}.part {seen}\n')
+    helper.chmod(0o755)
+    done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *alone(preload, tmp_path, BYTELEDGER_HELPER=str(helper)),
+                           prog("manners"), "fd", "0"], capture_output=True, timeout=60)
+    assert done.returncode == 0
+    if closed == "<&-":
+        assert done.stdout == b"closed\n"
+    deadline = time.monotonic() + 30
+    while not seen.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    targets = seen.read_text().splitlines()
+    assert targets[:2] == ["/dev/null", "/dev/null"] and "memfd:byteledger" in targets[3]
+    assert targets[2] == "/dev/null" if "2>&-" in closed else targets[2].startswith("pipe:")
+
+
 def test_an_exit_waits_for_no_recorder(preload, prog, tmp_path):
     # the helper starts and never reads; a program that sleeps is killed
     env = alone(preload, tmp_path, BYTELEDGER_HELPER="/bin/true")
