@@ -113,6 +113,7 @@ static const char *const kind_names[EVENT_KIND_MAX] = {
 	[EVENT_LOST] = "loss_reports",
 	[EVENT_SWITCH] = "switches",
 	[EVENT_THREAD_END] = "thread_ends",
+	[EVENT_FORKED] = "forks",
 };
 
 static const char *const def_names[DEF_SYMBOL + 1] = {

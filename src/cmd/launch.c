@@ -332,8 +332,13 @@ static int make_env(struct launch *launch, const struct launch_env *want)
 		rc = set_variable(&launch->env, WIRE_ENV_FOLLOW, "1");
 	if (rc == 0 && want->follow_children && want->output)
 		rc = set_variable(&launch->env, WIRE_ENV_OUTPUT, want->output);
-	if (rc == 0 && want->follow_children && want->on_full)
-		rc = set_variable(&launch->env, "BYTELEDGER_ON_FULL", want->on_full);
+	if (rc == 0 && want->follow_children) /* as for the program itself */
+		rc = set_variable(&launch->env, "BYTELEDGER_ON_FULL",
+				  want->on_full ? want->on_full : "wait");
+	if (rc == 0 && want->follow_children && want->budget_bytes) {
+		snprintf(number, sizeof(number), "%llu", (unsigned long long)want->budget_bytes);
+		rc = set_variable(&launch->env, "BYTELEDGER_BUDGET", number);
+	}
 	if (rc == 0 && want->free_stacks)
 		rc = set_variable(&launch->env, "BYTELEDGER_FREE_STACKS", "1");
 	return rc;

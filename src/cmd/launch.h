@@ -4,6 +4,7 @@
 #define CMD_LAUNCH_H
 
 #include <signal.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -35,6 +36,7 @@ struct launch_env {
 	int shm_fd;
 	int follow_children;
 	const char *output, *on_full; /* for followed children */
+	uint64_t budget_bytes;
 	int free_stacks;
 };
 

@@ -135,6 +135,10 @@ static int run_raw(struct recording *rec, struct sink *sink, struct err *err)
 	def.process.time_bound_ns = source_heap_raw_bound_ns(heap);
 	def.process.exit_status = -1;
 	int rc = sink->define(sink, &def, err);
+	struct source_heap_fork fork;
+	source_heap_fork(heap, &fork);
+	if (rc == 0 && fork.from)
+		rc = source_heap_inherited(heap, sink, 0, err);
 	if (rc == 0)
 		rc = source_heap_finish(heap, sink, 0, err);
 	def.process.ended = 1;

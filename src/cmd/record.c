@@ -6,6 +6,7 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -73,7 +74,9 @@ static const struct argp_option options[] = {
 	  "Exactness of event times: 1ms (default); anything finer stamps each event", 0 },
 	{ "free-stacks", OPT_FREE_STACKS, NULL, 0, "Record the stack of every free, too", 0 },
 	{ "follow-children", OPT_FOLLOW, NULL, 0,
-	  "Record programs that it starts as well, each into a file of its own", 0 },
+	  "Record its children as well, forked ones and programs that it starts, each into a file "
+	  "of its own",
+	  0 },
 	{ "budget", OPT_BUDGET, "MIB", 0,
 	  "Memory shared with the program, 32 to 1024 MiB (default 64)", 0 },
 	{ 0 },
@@ -219,6 +222,8 @@ static enum ending record_loop(struct record *rec, int signals, uint64_t duratio
 				pause = 10 * MS;
 			}
 		} else if (rec->replaced) {
+			if (forward_to == 0)
+				return ENDED_EXIT; /* the successor has a recorder of its own, or none */
 			record_note_successor(rec);
 			pause = 50 * MS;
 		} else if (duration_ns == 0) {
@@ -382,6 +387,7 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 		.follow_children = opt->follow_children,
 		.output = output,
 		.on_full = opt->on_full,
+		.budget_bytes = opt->budget_bytes,
 		.free_stacks = opt->free_stacks,
 	};
 	if (heart_start(&heart, heap, err) < 0) {
@@ -455,6 +461,15 @@ int record_command(int argc, char **argv, const char *name, const char *doc)
 	return record_program(&opt, name, argv + rest);
 }
 
+/* The child of a fork that only became another program: what that does stands in a recording of its own. */
+static int record_is_interlude(const struct record *rec)
+{
+	struct source_heap_stats stats;
+	source_heap_stats(rec->heap, &stats);
+	return rec->forked && rec->replaced && !rec->failed && !stats.allocations && !stats.frees &&
+	       !stats.foreign_frees && !stats.lost_allocations;
+}
+
 /* ---- started by the library -------------------------------------------------------------------------------------------- */
 
 int record_helper(int argc, char **argv)
@@ -486,8 +501,16 @@ int record_helper(int argc, char **argv)
 		heart_stop(&heart);
 		return cmd_fail(&err);
 	}
+	/* a daemon lets go of the terminal, and of pipes whose end somebody waits for */
+	int null = rec.forked ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+	if (null >= 0) {
+		dup2(null, STDERR_FILENO);
+		close(null);
+	}
 	record_loop(&rec, signals, 0, 0);
-	if (rec.writer) {
+	if (rec.writer && record_is_interlude(&rec)) {
+		unlink(trace_writer_path(rec.writer));
+	} else if (rec.writer) {
 		source_heap_state(heap, &state);
 		/* not our child: whether it ended on its own account is what its exit hook says */
 		if (record_finish(&rec, 0, -1, state.exiting || rec.replaced, &err) < 0 &&

@@ -23,6 +23,13 @@ int record_helper(int argc, char **argv);
 
 /* ---- record_life.c: one recording from its first event to the finished file -------------------------------------- */
 
+/* A snapshot for the recorder of a child; @fd is one more than the descriptor, 0 = none. */
+struct record_offer {
+	int fd;
+	uint64_t ns;
+};
+#define RECORD_OFFERS 8
+
 struct record {
 	struct source_heap *heap;
 	struct trace_writer *writer;
@@ -41,6 +48,8 @@ struct record {
 	int interrupted;           /* SIGINT came here, too: Ctrl-C in the terminal */
 	char replaced_by[256];     /* its path; "" = not known */
 	int failed;                /* the sink's error was reported */
+	int forked;                /* the process is the child of a fork */
+	struct record_offer offers[RECORD_OFFERS];
 	struct err err;
 	char *cmdline;
 	size_t cmdline_bytes;
@@ -69,6 +78,17 @@ void record_note_successor(struct record *rec);
  */
 int record_finish(struct record *rec, int detach, int status, int complete, struct err *err);
 void record_fini(struct record *rec);
+
+/* ---- record_fork.c: children of forks ----------------------------------------------------------------------------- */
+
+/** record_offer() - for source_heap_on_fork(), @ctx a struct record: keep what lives now for the child's recorder. */
+int record_offer(void *ctx, uint64_t number);
+/** record_tend_offers() - let go of what was taken, or is too old. Return: how many are left. */
+int record_tend_offers(struct record *rec);
+/** record_wait_offers() - before the recorder ends: until all are taken or too old, a second at most. */
+void record_wait_offers(struct record *rec);
+/** record_inherit() - after record_open(): take over the blocks of the process that this one was forked from, if it was. */
+int record_inherit(struct record *rec, struct err *err);
 
 /** record_expand() - a malloc'd file name from a pattern (%e %p %t %h %n %%), values with '/' and controls as '_'. */
 char *record_expand(const char *pattern, const char *exe, pid_t pid, struct err *err);

@@ -176,9 +176,11 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 	sink_tee_add(&rec->tee, prof_sink(rec->sums));
 	sink_tee_add(&rec->tee, trace_writer_sink(rec->writer));
 	source_heap_set_pid(heap, pid);
+	source_heap_on_fork(heap, record_offer, rec);
 	struct def def;
 	describe(rec, &def);
-	return rec->tee.sink.define(sink_of(rec), &def, err);
+	int rc = rec->tee.sink.define(sink_of(rec), &def, err);
+	return rc < 0 ? rc : record_inherit(rec, err);
 }
 
 /* ---- while it runs ------------------------------------------------------------------------------------------------ */
@@ -271,6 +273,7 @@ int64_t record_step(struct record *rec)
 	if (rc == 0 && (exiting || now >= rec->house_next_ns)) {
 		rc = source_heap_housekeep(rec->heap, sink_of(rec), exiting, &rec->err);
 		rec->house_next_ns = now + HOUSE_NS;
+		record_tend_offers(rec);
 	}
 	if (rc == 0 && now >= rec->flush_next_ns) {
 		rc = trace_writer_flush(rec->writer, &rec->err);
@@ -313,6 +316,7 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 
 void record_fini(struct record *rec)
 {
+	record_wait_offers(rec);
 	trace_writer_freep(&rec->writer);
 	prof_freep(&rec->sums);
 	free(rec->cmdline);

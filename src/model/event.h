@@ -50,6 +50,9 @@ enum event_kind {
 	EVENT_LOST = 9,
 	EVENT_SWITCH = 10, /* value 1 = on, 0 = off */
 	EVENT_THREAD_END = 11,
+	/* the process is the child of a fork: value = its parent's pid; block.v = 1: its first allocations, EVENT_F_INHERITED,
+	   are the parent's blocks of that moment, addr in number, bytes in size; 0: those are not known */
+	EVENT_FORKED = 12,
 	EVENT_KIND_MAX = 16
 };
 
@@ -63,6 +66,7 @@ enum event_flag {
 		4, /* ALLOC: was live when a free was lost. Set on the closing pass only */
 	EVENT_F_IMPLIED =
 		8, /* FREE: nobody saw it (its record was lost); the address was given out again. Not a free that counts */
+	EVENT_F_INHERITED = 8, /* ALLOC: the parent's, live when this process was forked from it */
 };
 
 /** struct event - lives in the producer; a sink copies what it keeps. */

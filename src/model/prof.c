@@ -345,6 +345,12 @@ static int put_other(struct prof *p, const struct event *ev, struct err *err)
 		return 0;
 	case EVENT_LOST:
 		return put_lost(p, ev, err);
+	case EVENT_FORKED:
+		p->other.forked_from = (uint32_t)ev->value;
+		p->other.inherited_known = ev->block.v == 1;
+		p->other.inherited_allocations = ev->addr;
+		p->other.inherited_bytes = ev->bytes;
+		return 0;
 	case EVENT_MAP:
 	case EVENT_UNMAP:
 	case EVENT_BRK:

@@ -66,6 +66,11 @@ struct prof_totals {
 		[LOSS_REASON_MAX]; /* EVENT_LOST by reason: more than 0 where lost[] is 0 = unknown number */
 	uint64_t partial[STACK_STOP_MAX]; /* allocations whose stack ended early, by reason */
 	uint64_t culled_allocations, culled_bytes;
+	/* of the allocations: blocks of the parent's, where the process is the child of a fork */
+	uint64_t inherited_allocations, inherited_bytes;
+	uint32_t forked_from; /* its parent; 0: it is none */
+	uint32_t
+		inherited_known; /* 0: the parent's blocks are not known, frees of them count as foreign */
 	uint32_t threads, stacks; /* with at least one event; distinct allocation stacks */
 };
 void prof_totals(const struct prof *prof, struct prof_totals *totals);

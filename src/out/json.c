@@ -52,6 +52,10 @@ static void put_process(struct jsonw *json, const struct prof *prof,
 	if (process && process->start_realtime_ns)
 		jsonw_u64(json, "start_realtime_ns", process->start_realtime_ns);
 	jsonw_u64(json, "time_bound_ns", process ? process->time_bound_ns : 0);
+	if (totals->forked_from) {
+		jsonw_u64(json, "forked_from", totals->forked_from);
+		jsonw_bool(json, "inherited_known", totals->inherited_known);
+	}
 	if (process && process->modules_nameless)
 		jsonw_u64(json, "modules_nameless", process->modules_nameless);
 	jsonw_object_end(json);
@@ -74,6 +78,10 @@ static void put_totals(struct jsonw *json, const struct prof_totals *t)
 	jsonw_u64(json, "peak_rss_bytes", t->peak_rss_bytes);
 	jsonw_u64(json, "threads", t->threads);
 	jsonw_u64(json, "stacks", t->stacks);
+	if (t->forked_from) {
+		jsonw_u64(json, "inherited_allocations", t->inherited_allocations);
+		jsonw_u64(json, "inherited_bytes", t->inherited_bytes);
+	}
 	jsonw_object_end(json);
 }
 

@@ -161,6 +161,7 @@ static const char *kind_name(unsigned kind)
 		[EVENT_LOST] = "lost",
 		[EVENT_SWITCH] = "switch",
 		[EVENT_THREAD_END] = "thread_end",
+		[EVENT_FORKED] = "forked",
 	};
 	return kind < EVENT_KIND_MAX ? names[kind] : NULL;
 }
@@ -198,6 +199,12 @@ static void write_other(struct jsonl_out *out, const struct event *event)
 		jsonw_u64(json, "bytes", event->bytes);
 		jsonw_u64(json, "frees", event->block.v);
 		break;
+	case EVENT_FORKED:
+		jsonw_u64(json, "parent_pid", event->value);
+		jsonw_bool(json, "known", event->block.v == 1);
+		jsonw_u64(json, "allocations", event->addr);
+		jsonw_u64(json, "bytes", event->bytes);
+		break;
 	case EVENT_MARK:
 	case EVENT_SWITCH:
 		jsonw_u64(json, "value", event->value);
@@ -231,6 +238,8 @@ static int write_event(struct jsonl_out *out, const struct event *event)
 			jsonw_bool(json, "temporary", event->flags & EVENT_F_TEMPORARY);
 		if (event->flags & EVENT_F_REALLOC)
 			jsonw_bool(json, "realloc", 1);
+		if (event->kind == EVENT_ALLOC && event->flags & EVENT_F_INHERITED)
+			jsonw_bool(json, "inherited", 1);
 		break;
 	case EVENT_FREE_FOREIGN:
 		write_address(out, event->addr);

@@ -174,6 +174,19 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 		     "NOTHING SEEN: no allocation reached the recording library, nor can calls of "
 		     "an "
 		     "allocator that the program brings inside itself");
+	if (t->forked_from) {
+		buf_clear(&line);
+		buf_printf(&line, "FORKED from process %u: ", t->forked_from);
+		if (t->inherited_known)
+			buf_printf(&line,
+				   "%s of the allocations, %s, are its blocks of that moment",
+				   text_grouped(x, t->inherited_allocations),
+				   text_bytes(y, t->inherited_bytes));
+		else
+			buf_puts(&line, "its blocks of that moment are not known; "
+					"frees of them count as foreign");
+		warn(page, t->inherited_known ? TINT_DIM : TINT_YELLOW, buf_cstr(&line));
+	}
 	if (t->culled_allocations) {
 		buf_clear(&line);
 		buf_printf(&line, "CULLED: %s short-lived allocations, %s, are in the totals only",

@@ -88,7 +88,9 @@ struct launch {
 	const char *output;
 	int fd;
 	volatile int executed; /* 0 once an exec failed for good */
+	volatile int pid;      /* the helper's */
 	char **env;
+	uint64_t env_bytes;
 	char paths[8][1024];
 	unsigned path_count;
 	char number[16];
@@ -132,6 +134,7 @@ static int run_middle(void *arg)
 	int pid = clone(run_helper, helper_stack + CHILD_STACK, CLONE_VM | CLONE_VFORK, arg);
 	if (pid < 0)
 		((struct launch *)arg)->executed = 0;
+	((struct launch *)arg)->pid = pid;
 	sys1(SYS_exit_group, 0);
 	return 0;
 }
@@ -183,38 +186,62 @@ static int wanted_by_helper(const char *entry)
 	return 1;
 }
 
+static struct launch launch;
+
+/* The helper's environment: what stood in the program's at its start. */
+static int copy_env(const struct options *opt)
+{
+	size_t count = 0, kept = 0, text = 0;
+	for (; opt->env[count]; count++)
+		text += strlen(opt->env[count]) + 1;
+	uint64_t bytes = (count + 1) * sizeof(char *) + text;
+	long at = sys6(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (sys_failed(at))
+		return 0;
+	launch.env = (char **)at;
+	launch.env_bytes = bytes;
+	char *to = (char *)(launch.env + count + 1);
+	for (size_t i = 0; i < count; i++) {
+		if (!wanted_by_helper(opt->env[i]))
+			continue;
+		size_t len = strlen(opt->env[i]) + 1;
+		launch.env[kept++] = memcpy(to, opt->env[i], len);
+		to += len;
+	}
+	return 1;
+}
+
+void helper_prepare(const struct options *opt)
+{
+	find_helper(opt, &launch);
+	copy_env(opt);
+}
+
 int helper_start(const struct options *opt, int fd)
 {
-	static struct launch launch;
 	int subreaper = 0;
 	/*
 	 * The helper's exit signal of 0 becomes SIGCHLD on exec: whoever inherits it sees a child that it never made.
 	 * Where that is the program itself no helper is started.
 	 */
 	sys2(SYS_prctl, PR_GET_CHILD_SUBREAPER, &subreaper);
-	if (sys0(SYS_getpid) == 1 || subreaper) {
+	if (sys0(SYS_getpid) == 1 || subreaper || process.reaper) {
 		log_line(LOG_INFO, "this process inherits orphans: no helper is started");
 		return 0;
 	}
-	launch = (struct launch){ .output = opt->output, .fd = fd, .executed = 1 };
-	find_helper(opt, &launch);
+	launch.output = opt->output;
+	launch.fd = fd;
+	launch.executed = 1;
+	if (!launch.path_count)
+		find_helper(opt, &launch);
 	if (!launch.path_count) {
 		log_line(LOG_WARN,
 			 "no byteledger beside the library, in PATH or in BYTELEDGER_HELPER");
 		return 0;
 	}
-	size_t count = 0, kept = 0;
-	while (opt->env[count])
-		count++;
-	uint64_t bytes = (count + 1) * sizeof(char *);
-	long at = sys6(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (sys_failed(at))
+	if (!launch.env && !copy_env(opt))
 		return 0;
-	launch.env = (char **)at;
-	for (size_t i = 0; i < count; i++)
-		if (wanted_by_helper(opt->env[i]))
-			launch.env[kept++] = opt->env[i];
 	uint64_t all = ~0ULL, before;
 	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, 8);
 	int pid = clone(run_middle, middle_stack + CHILD_STACK, CLONE_VM | CLONE_VFORK, &launch);
@@ -224,12 +251,15 @@ int helper_start(const struct options *opt, int fd)
 	else
 		launch.executed = 0;
 	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
-	sys2(SYS_munmap, at, bytes);
+	if (!opt->track_children) {
+		sys2(SYS_munmap, launch.env, launch.env_bytes);
+		launch.env = NULL;
+	}
 	if (launch.executed)
 		log_line(LOG_INFO, "recorder started: %s", launch.paths[0]);
 	else
 		log_line(LOG_WARN, "the recorder could not be started");
-	return launch.executed;
+	return launch.executed ? launch.pid : 0;
 }
 
 /* ---- raw mode ---- */

@@ -503,6 +503,11 @@ void modules_closed(void)
 	modules_unlock();
 }
 
+void modules_forked(void)
+{
+	modules_unlock(); /* whoever held it does not exist here; rows are only entered when they are whole */
+}
+
 void modules_init(void)
 {
 	vdso = getauxval(AT_SYSINFO_EHDR);

@@ -140,6 +140,26 @@ static void tell_accepted(char **env)
 	}
 }
 
+/*
+ * The pattern as the children of forks find it: a program may overwrite its environment with a title, and a daemon goes to
+ * another folder.
+ */
+static const char *keep_output(const char *pattern)
+{
+	static char kept[2 * 4096];
+	size_t len = strlen(pattern), folder = 0;
+	if (*pattern != '/') {
+		long n = sys2(SYS_getcwd, kept, 4096); /* counts the NUL */
+		folder = n > 1 && kept[0] == '/' && !strchr(kept, '%') ? (size_t)n : 0;
+	}
+	if (len >= sizeof(kept) - folder)
+		return pattern;
+	if (folder)
+		kept[folder - 1] = '/';
+	memcpy(kept + folder, pattern, len + 1);
+	return kept;
+}
+
 struct options *options_read(char **stack)
 {
 	long argc = *(long *)stack;
@@ -180,6 +200,8 @@ struct options *options_read(char **stack)
 	o->output = look(env, "OUTPUT");
 	if (!o->output)
 		o->output = "byteledger_%e_%p.blt";
+	if (o->track_children && *o->output)
+		o->output = keep_output(o->output);
 	o->helper = look(env, "HELPER");
 	for (char **e = env; *e && !o->path; e++)
 		if (strncmp(*e, "PATH=", 5) == 0)

@@ -39,6 +39,15 @@ static void own_range(const void *at, uint64_t bytes)
 	}
 }
 
+static void take_heap(struct wire_heap_header *heap)
+{
+	process.heap = heap;
+	process.slots = (struct wire_heap_slot *)((char *)heap + heap->slots_off);
+	process.pid = (uint32_t)sys0(SYS_getpid);
+	process.free_stacks = heap->free_stacks;
+	own_range(heap, heap->total_bytes);
+}
+
 static void *anonymous(uint64_t bytes)
 {
 	long rc = sys6(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE,
@@ -137,11 +146,7 @@ static void attach(struct wire_heap_header *heap)
 /* The shared memory is there: everything else that a hook needs. Return: 1 ready. */
 static int prepare(struct wire_heap_header *heap)
 {
-	process.heap = heap;
-	process.slots = (struct wire_heap_slot *)((char *)heap + heap->slots_off);
-	process.pid = (uint32_t)sys0(SYS_getpid);
-	process.free_stacks = heap->free_stacks;
-	own_range(heap, heap->total_bytes);
+	take_heap(heap);
 	uint64_t bytes = unwind_process_bytes();
 	void *memory = anonymous(bytes);
 	if (!memory)
@@ -165,32 +170,114 @@ static int prepare(struct wire_heap_header *heap)
 
 static struct options *options;
 
-/* Without a byteledger parent. */
-static uint32_t start_alone(void)
+/* What a followed child takes along from its parent's book, which is process.heap still. */
+static void carry_over(struct wire_heap_header *heap, const struct thread *t)
+{
+	const struct wire_heap_header *old = process.heap;
+	heap->free_stacks = old->free_stacks;
+	heap->stamp_every_event = old->stamp_every_event;
+	heap->enabled_wanted = old->enabled_wanted;
+	heap->forked_from = process.pid;
+	heap->fork_number = t->fork_number;
+	heap->fork_recorder = old->recorder_pid;
+	/* rows are whole before they are counted, whoever entered one at the moment of the fork */
+	heap->module_gen = old->module_gen;
+	heap->module_count = old->module_count;
+	heap->string_used = old->string_used;
+	heap->modules_nameless = old->modules_nameless;
+	memcpy((char *)heap + heap->modules_off, (const char *)old + old->modules_off,
+	       old->module_count * sizeof(struct wire_module));
+	memcpy((char *)heap + heap->strings_off, (const char *)old + old->strings_off,
+	       old->string_used);
+}
+
+/* A recorder, or a raw file. Return: the shared memory, attached; NULL: neither. */
+static struct wire_heap_header *open_alone(const struct thread *child)
 {
 	int fd;
-	if (!*options->output) {
-		log_line(LOG_ERROR, "nothing is recorded: BYTELEDGER_OUTPUT is empty");
-		return MODE_OFF;
-	}
-	process.alone = 1;
 	struct wire_heap_header *heap = helper_shared(options, &fd);
 	if (heap) {
 		sys3(SYS_madvise, heap, heap->total_bytes, MADV_DONTDUMP);
+		if (child) {
+			carry_over(heap, child);
+			heap->on_full = process.raw ? options->on_full : process.heap->on_full;
+		}
 		attach(heap);
-		int running = helper_start(options, fd);
+		int helper = helper_start(options, fd);
 		sys1(SYS_close, fd);
-		if (running)
-			return prepare(heap) ? MODE_ON : MODE_OFF;
+		process.raw = 0;
+		if (helper) {
+			heap->recorder_pid =
+				(uint32_t)helper; /* a fork may come before it says so */
+			return heap;
+		}
 		sys2(SYS_munmap, heap, heap->total_bytes);
 	}
 	heap = helper_raw(options);
 	if (!heap) {
 		log_line(LOG_ERROR, "nothing is recorded: no recorder, and no raw file");
+		return NULL;
+	}
+	if (child)
+		carry_over(heap, child);
+	process.raw = 1;
+	return heap;
+}
+
+/* Without a byteledger parent. */
+static uint32_t start_alone(void)
+{
+	if (!*options->output) {
+		log_line(LOG_ERROR, "nothing is recorded: BYTELEDGER_OUTPUT is empty");
 		return MODE_OFF;
 	}
-	process.raw = 1;
-	return prepare(heap) ? MODE_ON : MODE_OFF;
+	process.alone = 1;
+	struct wire_heap_header *heap = open_alone(NULL);
+	return heap && prepare(heap) ? MODE_ON : MODE_OFF;
+}
+
+/*
+ * What was found out about the program holds for the child: the next definitions, the modules, the stepper's rules. Its
+ * stacks get numbers of their own, and its thread, which has another number now, a place of its own.
+ */
+void start_child(struct thread *t)
+{
+	uint32_t mode = t->fork_mode;
+	process.forked = 1;
+	process.early = (struct wire_lost_count){ 0 };
+	modules_forked();
+	if ((mode & MODE_MASK) == MODE_IDLE) {
+		process.pid = (uint32_t)sys0(SYS_getpid);
+		t->tid = 0;
+		t->sync = SYNC_UNBORN;
+		__atomic_store_n((uint32_t *)&proc.word, mode, __ATOMIC_RELEASE);
+		return;
+	}
+	struct wire_heap_header *old = process.heap;
+	uint64_t old_bytes = old->total_bytes;
+	struct wire_heap_header *heap = open_alone(t);
+	if (!heap)
+		return;
+	take_heap(heap);
+	sys2(SYS_munmap, old, old_bytes);
+	process.alone = 0; /* the shared file outlives us: no waiting for its reader at the end */
+	process.slot_hint = 0;
+	process.forks = 0;
+	own_range(process.unwind, unwind_process_bytes());
+	unwind_process_forked(process.unwind);
+	unwind_process_init(process.unwind, heap, module_find, page_probe, NULL);
+	if (!heap->attached)
+		attach(heap);
+	/* the stack's bounds are what they were */
+	const struct thread before = *t;
+	*t = (struct thread){ .sync = SYNC_UNBORN,
+			      .tid = before.tid ? process.pid : 0,
+			      .stack_lo = before.stack_lo,
+			      .stack_hi = before.stack_hi,
+			      .stack_floor = before.stack_floor,
+			      .own = before.own };
+	__atomic_store_n((uint32_t *)&proc.word, mode, __ATOMIC_RELEASE);
+	log_line(LOG_INFO, "recorded as the child of a fork");
 }
 
 static COLD uint32_t start(void)
@@ -201,6 +288,9 @@ static COLD uint32_t start(void)
 		return MODE_OFF;
 	options = options_read((char **)__libc_stack_end);
 	control_signals(options->usr1, options->usr2);
+	process.follow = (uint32_t)options->track_children;
+	if (process.follow)
+		helper_prepare(options);
 	if (options->fd < 0) {
 		process.wanted = !options->disabled;
 		return options->disabled ? MODE_IDLE : start_alone();

@@ -78,6 +78,8 @@ struct thread {
 	uint8_t stack_floor; /* nothing more to be found below @stack_lo */
 	uint8_t unnamed; /* WIRE_THREAD to write before the next record: the slot had another owner */
 	uint8_t switched; /* WIRE_SWITCH to write before the next record: 1 + value */
+	uint8_t fork_mode; /* enum mode and MODE_PLAIN as this thread's fork began; 0 = its child is not followed */
+	uint32_t fork_number; /* of its WIRE_FORK record; 0 = there is none */
 };
 
 extern __thread struct thread self __attribute__((tls_model("initial-exec"))) HIDDEN;
@@ -103,6 +105,11 @@ extern struct process {
 	uint32_t alone; /* started by LD_PRELOAD only */
 	uint32_t free_stacks;
 	uint32_t wanted; /* before there is a header: switched on by a call or signal */
+	uint32_t follow; /* the children of forks are recorded, too */
+	uint32_t forks;  /* WIRE_FORK records so far */
+	uint32_t forked; /* this is such a child: its first thread may run on any stack */
+	uint32_t
+		reaper; /* orphans become children of this process, or of one that it was forked from */
 	uint32_t no_tsc; /* rdtsc faults */
 	uint64_t last_cycles;
 	uint32_t raw; /* the mapping is a file that nobody reads meanwhile */
@@ -125,6 +132,9 @@ void start_once(void) HIDDEN;
 
 /** start_late() - leave MODE_IDLE: create what start_once() put off. */
 void start_late(void) HIDDEN;
+
+/** start_child() - in the child of a fork, whose only thread is @t: a recording of its own. */
+void start_child(struct thread *t) HIDDEN;
 
 /* ---- thread.c ---- */
 
@@ -152,13 +162,15 @@ void count_early(void) HIDDEN;
 /** stack_grew() - @sp lies below the known stack: look whether it is the same one. */
 void stack_grew(struct thread *t, uint64_t sp) HIDDEN;
 
+/** thread_end() - the key's destructor. */
+void thread_end(void *arg) HIDDEN;
+
+/* ---- fork.c ---- */
+
 /** fork_prepare(), fork_parent(), fork_child() - for pthread_atfork(). */
 void fork_prepare(void) HIDDEN;
 void fork_parent(void) HIDDEN;
 void fork_child(void) HIDDEN;
-
-/** thread_end() - the key's destructor. */
-void thread_end(void *arg) HIDDEN;
 
 /* ---- ring.c ---- */
 
@@ -181,6 +193,8 @@ void ring_attach(struct thread *t, struct wire_heap_slot *slot) HIDDEN;
 void modules_init(void) HIDDEN;
 int module_find(void *ctx, uint64_t pc, struct unwind_module *module) HIDDEN;
 int page_probe(void *ctx, uint64_t addr) HIDDEN;
+/** modules_forked() - in the child: the lock is nobody's; the table was carried over to process.heap. */
+void modules_forked(void) HIDDEN;
 /** modules_closed() - after a dlclose(): if a module really went away, note which and make threads forget. */
 void modules_closed(void) HIDDEN;
 

@@ -134,9 +134,10 @@ static int stack_below(struct thread *t, uint64_t sp)
 static void find_stack(struct thread *t)
 {
 	uint64_t here = (uint64_t)__builtin_frame_address(0), tcb = (uint64_t)pthread_self();
-	/* where nobody can be asked for a thread's number all have the process's */
-	if (process.seccomp ? here >= process.main_stack_lo && here < process.main_stack_hi
-			    : t->tid == process.pid) {
+	/* where nobody can be asked for a thread's number all have the process's; so has whichever thread forked, in the child */
+	if (process.seccomp || process.forked
+		    ? here >= process.main_stack_lo && here < process.main_stack_hi
+		    : t->tid == process.pid) {
 		t->stack_lo = process.main_stack_lo;
 		t->stack_hi = process.main_stack_hi;
 		t->stack_floor = 1;
@@ -365,51 +366,4 @@ void hook_leave(struct thread *t)
 	}
 	slot_release(t);
 	t->sync = SYNC_UNBORN;
-}
-
-/* ---- a fork by a signal handler that interrupted a hook ---- */
-
-/*
- * The hook goes on in the child, and its ring, its place and the stepper's memory are shared with the parent, where the
- * same hook goes on: the child gets its own. Copied before, while nobody else writes there.
- */
-static struct {
-	struct wire_heap_slot slot;
-	void *scratch;
-	uint64_t bytes;
-} forked;
-
-void fork_prepare(void)
-{
-	struct thread *t = &self;
-	if (SYNC_KIND(t->sync) != SYNC_OWN || !t->slot || process.seccomp || forked.scratch)
-		return;
-	forked.slot = *t->slot;
-	forked.bytes = t->slot->scratch_bytes;
-	long rc = sys6(SYS_mmap, 0, (long)forked.bytes, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (sys_failed(rc))
-		return;
-	forked.scratch = (void *)rc;
-	memcpy(forked.scratch, (char *)process.heap + forked.slot.scratch_off, forked.bytes);
-}
-
-void fork_parent(void)
-{
-	if (forked.scratch)
-		sys2(SYS_munmap, forked.scratch, forked.bytes);
-	forked.scratch = NULL;
-}
-
-void fork_child(void)
-{
-	struct thread *t = &self;
-	if (!forked.scratch)
-		return;
-	sys5(SYS_mremap, forked.scratch, forked.bytes, forked.bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-	     (char *)process.heap + forked.slot.scratch_off);
-	sys6(SYS_mmap, (long)process.heap + (long)forked.slot.ring_off, forked.slot.ring_bytes,
-	     PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-	t->slot = &forked.slot;
-	forked.scratch = NULL;
 }

@@ -223,6 +223,7 @@ void source_heap_free(struct source_heap *heap)
 	if (heap->fd >= 0)
 		close(heap->fd);
 	heap_defs_fini(heap);
+	heap_fork_fini(heap);
 	live_fini(&heap->live);
 	free(heap->rings);
 	free(heap->active);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * heap_internal.h - what the files source/heap*.c share: heap.c (life), heap_ring.c (decode and merge), heap_defs.c
- * (nodes, modules, threads to definitions), heap_clock.c (cycles to nanoseconds), heap_raw.c (files without a recorder).
+ * (nodes, modules, threads to definitions), heap_clock.c (cycles to nanoseconds), heap_raw.c (files without a recorder),
+ * heap_fork.c (what a child takes along).
  */
 #ifndef SOURCE_HEAP_INTERNAL_H
 #define SOURCE_HEAP_INTERNAL_H
@@ -171,6 +172,11 @@ struct source_heap {
 	struct wire_lost_count lost[WIRE_LOST_MAX]; /* of the header, already reported */
 	uint64_t lost_frees_left; /* lost frees that no reuse of an address has explained yet */
 
+	struct heap_inherited *
+		inherited; /* NULL: not the child of a fork, or its parent's blocks are not known */
+	int (*fork)(void *ctx, uint64_t number);
+	void *fork_ctx;
+
 	struct event *batch;
 	uint32_t batched;
 	struct sink *sink; /* during a call */
@@ -270,6 +276,8 @@ enum heap_run heap_thread_of(struct source_heap *heap, uint32_t tid, uint64_t no
 			     uint32_t *thread);
 /** heap_rename_threads() - define threads again whose name has changed; each is looked at ever more rarely. */
 int heap_rename_threads(struct source_heap *heap, uint64_t now_ns, bool all);
+/** heap_fork_fini() - release what was inherited. */
+void heap_fork_fini(struct source_heap *heap);
 int heap_defs_init(struct source_heap *heap, struct err *err);
 void heap_defs_fini(struct source_heap *heap);
 

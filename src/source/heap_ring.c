@@ -45,6 +45,7 @@ static const uint8_t tag_words[WIRE_TAG_MAX] = {
 	[WIRE_LOST] = 2,
 	[WIRE_THREAD_END] = 1,
 	[WIRE_SWITCH] = 1,
+	[WIRE_FORK] = 1,
 };
 
 int heap_flush(struct source_heap *heap)
@@ -458,6 +459,10 @@ static enum heap_run run_ring(struct source_heap *heap, struct heap_ring *ring, 
 			break;
 		case WIRE_LOST:
 			run = take_lost(heap, ring, w0 >> 8);
+			break;
+		case WIRE_FORK:
+			if (heap->fork && heap->fork(heap->fork_ctx, value) < 0)
+				run = HEAP_RUN_FAILED;
 			break;
 		default: /* MARK, THREAD_END, SWITCH */
 			run = take_simple(heap, ring, tag, value);

@@ -89,6 +89,29 @@ int source_heap_housekeep(struct source_heap *heap, struct sink *sink, int all, 
  */
 int source_heap_finish(struct source_heap *heap, struct sink *sink, int detach, struct err *err);
 
+/* ---- forks that are followed (wire/heap_start.h, way 4) ---- */
+
+/**
+ * source_heap_on_fork() - @call @fork(@ctx, number) where a thread of the target is about to fork, in the midst of a drain:
+ * source_heap_snapshot() then tells what lives. Return of @fork: 0, or negative errno, which ends the drain.
+ */
+void source_heap_on_fork(struct source_heap *heap, int (*fork)(void *ctx, uint64_t number),
+			 void *ctx);
+/** source_heap_snapshot() - define and hand over the blocks that live now, as allocations at time 0 by thread 0. */
+int source_heap_snapshot(struct source_heap *heap, struct sink *sink, struct err *err);
+/** What the library said as the child of a fork; @from 0: it is none. */
+struct source_heap_fork {
+	uint32_t from, number, recorder;
+};
+void source_heap_fork(const struct source_heap *heap, struct source_heap_fork *fork);
+/**
+ * source_heap_inherit() - before anything is drained: a sink that takes the parent's snapshot, makes its blocks the
+ * child's and hands them on to @sink. Belongs to @heap. NULL without memory, @err filled.
+ */
+struct sink *source_heap_inherit(struct source_heap *heap, struct sink *sink, struct err *err);
+/** source_heap_inherited() - after that: put into @sink that the process was forked; @known: a snapshot was there. */
+int source_heap_inherited(struct source_heap *heap, struct sink *sink, int known, struct err *err);
+
 /** source_heap_now_ns() - nanoseconds since time 0 of this source (CLOCK_MONOTONIC). */
 uint64_t source_heap_now_ns(const struct source_heap *heap);
 /** source_heap_start_ns() - CLOCK_MONOTONIC of time 0. */

@@ -26,6 +26,11 @@ struct trace_writer_opt {
  */
 struct trace_writer *trace_writer_new(const char *path, const struct trace_writer_opt *opt,
 				      struct err *err);
+/**
+ * trace_writer_new_fd() - the same into @fd, an empty regular file or memfd that stays the caller's; @name is for messages.
+ */
+struct trace_writer *trace_writer_new_fd(int fd, const char *name,
+					 const struct trace_writer_opt *opt, struct err *err);
 const char *trace_writer_path(const struct trace_writer *writer);
 /**
  * trace_writer_sink() - takes definitions and events in order. Whole blocks are compressed and written as they fill.

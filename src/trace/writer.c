@@ -229,8 +229,9 @@ static int write_open(struct trace_writer *w, int events)
 	return rc;
 }
 
-struct trace_writer *trace_writer_new(const char *path, const struct trace_writer_opt *opt,
-				      struct err *err)
+/* @fd < 0: create @path. */
+static struct trace_writer *new_writer(int fd, const char *path, const struct trace_writer_opt *opt,
+				       struct err *err)
 {
 	CLEANUP(trace_writer_freep) struct trace_writer *w = calloc(1, sizeof(*w));
 	if (!w) {
@@ -243,8 +244,18 @@ struct trace_writer *trace_writer_new(const char *path, const struct trace_write
 		w->opt = *opt;
 	w->zenc = zblock_enc_new(1, err);
 	w->events = w->zenc ? events_enc_new(err) : NULL;
-	if (!w->events || create_file(w, path, err) < 0)
+	if (!w->events)
 		return NULL;
+	if (fd < 0 && create_file(w, path, err) < 0)
+		return NULL;
+	if (fd >= 0) {
+		w->path = strdup(path);
+		w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		if (!w->path || w->fd < 0) {
+			err_set(err, w->path ? -errno : -ENOMEM, "cannot write '%s'", path);
+			return NULL;
+		}
+	}
 	struct blt_file_header header = {
 		.version = BLT_VERSION,
 #if defined(__x86_64__)
@@ -264,10 +275,23 @@ struct trace_writer *trace_writer_new(const char *path, const struct trace_write
 	blt_file_header_put((uint8_t *)to, &header);
 	w->out.len = BLT_FILE_HEADER;
 	if (append(w, 0, err) < 0) {
-		unlink(w->path);
+		if (fd < 0)
+			unlink(w->path);
 		return NULL;
 	}
 	return STEAL(w);
+}
+
+struct trace_writer *trace_writer_new(const char *path, const struct trace_writer_opt *opt,
+				      struct err *err)
+{
+	return new_writer(-1, path, opt, err);
+}
+
+struct trace_writer *trace_writer_new_fd(int fd, const char *name,
+					 const struct trace_writer_opt *opt, struct err *err)
+{
+	return new_writer(fd, name, opt, err);
 }
 
 const char *trace_writer_path(const struct trace_writer *writer)

@@ -84,6 +84,11 @@ void unwind_register_frame(struct unwind_process *process, const void *begin);
 void unwind_deregister_frame(struct unwind_process *process, const void *begin);
 
 /**
+ * unwind_process_forked() - in the child of a fork, before its first capture: what other threads had begun is nobody's now.
+ */
+void unwind_process_forked(struct unwind_process *process);
+
+/**
  * unwind_thread_init() - take over @memory (zeroed or formerly used for the same purpose; >= 32 KiB; more means more
  * remembered stacks). [@stack_lo, @stack_hi) bounds the thread's own stack; equal where it is not known. Call again
  * when the bounds change. O(1).

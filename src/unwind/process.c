@@ -29,6 +29,15 @@ void unwind_process_changed(struct unwind_process *process)
 	__atomic_fetch_add(&process->epoch, 1, __ATOMIC_RELEASE);
 }
 
+void unwind_process_forked(struct unwind_process *process)
+{
+	process->block_readers = 0;
+	for (uint32_t i = 0; i < process->block_count; i++)
+		if (process->block[i].begin == BLOCK_FILLING)
+			process->block[i].begin = NULL;
+	unwind_process_changed(process);
+}
+
 /* Every page of [lo, hi) can be read. */
 static int readable(struct unwind_process *p, uint64_t lo, uint64_t hi)
 {

@@ -123,7 +123,9 @@ enum wire_tag {
 		       of the allocations */
 	WIRE_THREAD_END = 18, /* tid */
 	WIRE_SWITCH = 19,     /* 1 = recording switched on here, 0 = off */
-	WIRE_TAG_MAX = 20
+	WIRE_FORK =
+		20, /* number: the thread forks here; the child is followed if the fork succeeds */
+	WIRE_TAG_MAX = 21
 };
 #define WIRE_LOST_BITS 28
 #define WIRE_LOST_EACH_MAX ((1u << WIRE_LOST_BITS) - 1)
@@ -216,6 +218,10 @@ struct wire_heap_header {
 	   time that the recorder asks /proc an exec may have put another program there */
 	char exe[WIRE_EXE_BYTES];
 	uint64_t start_realtime_ns; /* CLOCK_REALTIME at @start_ns; 0 = not known */
+	/* the child of a fork that is followed: whose, which of the parent's WIRE_FORK it was, and who records the parent */
+	uint32_t forked_from,
+		fork_number; /* 0 = not forked; 0 = the parent's blocks are not known */
+	uint32_t fork_recorder, reserved2;
 };
 _Static_assert(sizeof(struct wire_heap_header) <= 4096, "the slots begin behind one page");
 

@@ -15,6 +15,11 @@
  *    program runs. Same layout, only that ring_bytes may be larger (a power of two up to 2 GiB; the file is sparse, so
  *    untouched parts cost nothing). recorder_pid and tail stay 0: a ring does not wrap, what does not fit is counted in
  *    lost[WIRE_LOST_RING_FULL]. end_ns (header) is the time of the exit hook, 0 after a crash.
+ * 4. The child of a fork, where children are followed: ways 2 and 3 again, with a file of its own and the header's
+ *    forked_from, fork_number and fork_recorder filled in. The recorder of the parent answers a WIRE_FORK record with a
+ *    memfd named WIRE_FORK_NAME, its own pid, "-" and the number, which it keeps open for a while: a recording of the
+ *    blocks that lived at that moment. It is whole once it is sealed against shrinking; the child's recorder, which finds it below
+ *    /proc/PID/fd, seals it against growing once it has read it.
  *
  * Times in the header are CLOCK_MONOTONIC; cycles are rdtsc on x86-64, cntvct_el0 on arm64.
  */
@@ -22,6 +27,7 @@
 #define WIRE_HEAP_START_H
 
 #define WIRE_MEMFD_NAME "byteledger"
+#define WIRE_FORK_NAME "byteledger-fork-"
 #define WIRE_ENV_SHM "BYTELEDGER_SHM"
 #define WIRE_ENV_FOLLOW "BYTELEDGER_TRACK_CHILD_PROCESSES"
 #define WIRE_ENV_OUTPUT "BYTELEDGER_OUTPUT"

@@ -31,6 +31,10 @@ void start_once(void)
 void start_late(void)
 {
 }
+void start_child(struct thread *t)
+{
+	(void)t;
+}
 static int (*probe)(uint64_t addr); /* NULL: no page can be read */
 int page_probe(void *ctx, uint64_t addr)
 {

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * record_fork.c - the blocks that a child of a fork takes along, from the recorder of its parent to its own
+ * (wire/heap_start.h, way 4).
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cmd/record.h"
+#include "wire/heap_start.h"
+
+/* A child's recorder runs a few milliseconds after the fork; one that does not come was never started. */
+#define OFFER_NS 1000000000u
+#define LOOK_NS 2000000u
+
+static void pause_ns(long ns)
+{
+	const struct timespec ts = { .tv_nsec = ns };
+	nanosleep(&ts, NULL);
+}
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- the parent's recorder ------------------------------------------------------------------------------------------ */
+
+static void take_back(struct record_offer *offer)
+{
+	close(offer->fd - 1);
+	offer->fd = 0;
+}
+
+static int make_offer(struct record *rec, uint64_t number, struct err *err)
+{
+	struct def process = { .kind = DEF_PROCESS };
+	process.process.pid = (uint32_t)rec->pid;
+	process.process.exe = rec->exe;
+	process.process.cmdline = rec->cmdline;
+	process.process.cmdline_bytes = rec->cmdline_bytes;
+	process.process.exit_status = -1;
+
+	char name[64];
+	snprintf(name, sizeof(name), WIRE_FORK_NAME "%d-%llu", (int)getpid(),
+		 (unsigned long long)number);
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return err_set(err, -errno, "cannot make room for a snapshot");
+	struct trace_writer *writer = trace_writer_new_fd(fd, name, NULL, err);
+	struct sink *to = writer ? trace_writer_sink(writer) : NULL;
+	int rc = to ? to->define(to, &process, err) : err->code;
+	if (to && rc >= 0)
+		rc = source_heap_snapshot(rec->heap, to, err);
+	if (writer && rc < 0)
+		trace_writer_freep(&writer);
+	else if (writer)
+		rc = trace_writer_finish(writer, NULL, err);
+	if (rc == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) < 0)
+		rc = err_set(err, -errno, "cannot seal a snapshot");
+	if (rc < 0)
+		close(fd);
+	return rc < 0 ? rc : fd;
+}
+
+int record_offer(void *ctx, uint64_t number)
+{
+	struct record *rec = ctx;
+	struct record_offer *to = &rec->offers[0];
+	for (unsigned i = 0; i < RECORD_OFFERS && to->fd; i++)
+		if (!rec->offers[i].fd || rec->offers[i].ns < to->ns)
+			to = &rec->offers[i];
+	if (to->fd)
+		take_back(to);
+	struct err err = { 0 };
+	int fd = make_offer(rec, number, &err);
+	/* then the child's recording says that its parent's blocks are not known */
+	if (fd >= 0)
+		*to = (struct record_offer){ .fd = fd + 1, .ns = monotonic_ns() };
+	return 0;
+}
+
+int record_tend_offers(struct record *rec)
+{
+	int left = 0;
+	uint64_t now = monotonic_ns();
+	for (unsigned i = 0; i < RECORD_OFFERS; i++) {
+		struct record_offer *offer = &rec->offers[i];
+		if (!offer->fd)
+			continue;
+		int seals = fcntl(offer->fd - 1, F_GET_SEALS);
+		if (seals < 0 || seals & F_SEAL_GROW || now - offer->ns > OFFER_NS)
+			take_back(offer);
+		else
+			left++;
+	}
+	return left;
+}
+
+void record_wait_offers(struct record *rec)
+{
+	while (record_tend_offers(rec))
+		pause_ns(LOOK_NS);
+}
+
+/* ---- the child's recorder ------------------------------------------------------------------------------------------- */
+
+/* The snapshot among the descriptors of process @pid, opened; -1: it is not there, or not whole. */
+static int find_offer(uint32_t pid, uint32_t number, char *path, size_t size)
+{
+	char folder[64], name[64], target[96];
+	snprintf(folder, sizeof(folder), "/proc/%u/fd", pid);
+	int want = snprintf(name, sizeof(name), "/memfd:" WIRE_FORK_NAME "%u-%u", pid, number);
+	DIR *dir = opendir(folder);
+	int fd = -1;
+	if (!dir)
+		return -1;
+	for (struct dirent *entry; fd < 0 && (entry = readdir(dir));) {
+		ssize_t len = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
+		if (len < want || memcmp(target, name, (size_t)want) != 0 ||
+		    (len > want && target[want] != ' '))
+			continue;
+		snprintf(path, size, "%s/%s", folder, entry->d_name);
+		fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	}
+	closedir(dir);
+	int seals = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
+	if (fd >= 0 && (seals < 0 || !(seals & F_SEAL_SHRINK))) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* What the snapshot says of the process itself, where nobody else does any more. */
+struct snapshot {
+	struct sink sink;
+	struct sink *to;
+	struct record *rec;
+};
+
+static int snapshot_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	struct snapshot *snapshot = (struct snapshot *)sink;
+	struct record *rec = snapshot->rec;
+	if (def->kind != DEF_PROCESS)
+		return snapshot->to->define(snapshot->to, def, err);
+	if (!rec->cmdline && def->process.cmdline_bytes) {
+		rec->cmdline = malloc(def->process.cmdline_bytes);
+		if (!rec->cmdline)
+			return err_set(err, -ENOMEM, "cannot hold a command line");
+		memcpy(rec->cmdline, def->process.cmdline, def->process.cmdline_bytes);
+		rec->cmdline_bytes = def->process.cmdline_bytes;
+	}
+	return 0;
+}
+
+static int snapshot_put(struct sink *sink, const struct event *events, size_t count,
+			struct err *err)
+{
+	struct snapshot *snapshot = (struct snapshot *)sink;
+	return snapshot->to->put(snapshot->to, events, count, err);
+}
+
+/* Return: 1 the snapshot was read, 0 there is none, negative errno. */
+static int take_offer(struct record *rec, const struct source_heap_fork *fork, struct err *err)
+{
+	char path[128];
+	uint64_t until = monotonic_ns() + OFFER_NS;
+	int fd;
+	while ((fd = find_offer(fork->recorder, fork->number, path, sizeof(path))) < 0) {
+		if (monotonic_ns() > until || kill((pid_t)fork->recorder, 0) < 0)
+			return 0;
+		pause_ns(LOOK_NS);
+	}
+	struct trace_reader *reader = trace_reader_new(path, err);
+	struct snapshot snapshot = { .sink = { .define = snapshot_define, .put = snapshot_put },
+				     .rec = rec };
+	if (reader)
+		snapshot.to = source_heap_inherit(rec->heap, &rec->tee.sink, err);
+	int rc = snapshot.to ? trace_reader_run(reader, &snapshot.sink, NULL, err) : err->code;
+	trace_reader_freep(&reader);
+	fcntl(fd, F_ADD_SEALS, F_SEAL_GROW);
+	close(fd);
+	return rc < 0 ? rc : 1;
+}
+
+int record_inherit(struct record *rec, struct err *err)
+{
+	struct source_heap_fork fork;
+	source_heap_fork(rec->heap, &fork);
+	if (!fork.from)
+		return 0;
+	rec->forked = 1;
+	/* a title in the place of the arguments is followed by what is left of them: nothing */
+	while (rec->cmdline_bytes > 1 && !rec->cmdline[rec->cmdline_bytes - 1] &&
+	       !rec->cmdline[rec->cmdline_bytes - 2])
+		rec->cmdline_bytes--;
+	int known = fork.number && fork.recorder ? take_offer(rec, &fork, err) : 0;
+	if (known < 0)
+		return known;
+	return source_heap_inherited(rec->heap, &rec->tee.sink, known, err);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fork.c - what happens around a fork of the C library's: the child is followed where that was asked for, and never
+ * writes into its parent's book.
+ */
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include "preload/note.h"
+#include "preload/state.h"
+
+/* ---- a fork by a signal handler that interrupted a hook ---- */
+
+/*
+ * The hook goes on in the child, and its ring, its place and the stepper's memory are shared with the parent, where the
+ * same hook goes on: the child gets its own. Copied before, while nobody else writes there. Such a child is not followed:
+ * what the hook is about to write belongs to neither book.
+ */
+static struct {
+	struct wire_heap_slot slot;
+	void *scratch;
+	uint64_t bytes;
+} forked;
+
+static void keep_hook(struct thread *t)
+{
+	if (!t->slot || process.seccomp || forked.scratch)
+		return;
+	forked.slot = *t->slot;
+	forked.bytes = t->slot->scratch_bytes;
+	long rc = sys6(SYS_mmap, 0, (long)forked.bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (sys_failed(rc))
+		return;
+	forked.scratch = (void *)rc;
+	memcpy(forked.scratch, (char *)process.heap + forked.slot.scratch_off, forked.bytes);
+}
+
+static void give_hook(struct thread *t)
+{
+	sys5(SYS_mremap, forked.scratch, forked.bytes, forked.bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+	     (char *)process.heap + forked.slot.scratch_off);
+	sys6(SYS_mmap, (long)process.heap + (long)forked.slot.ring_off, forked.slot.ring_bytes,
+	     PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	t->slot = &forked.slot;
+	forked.scratch = NULL;
+}
+
+/* ---- a child that is followed ---- */
+
+/* Tell our recorder the moment at which the child's books begin: it hands the blocks that live then to the child's. */
+static void announce(struct thread *t)
+{
+	if (process.raw)
+		return; /* nobody reads it meanwhile */
+	if (hook_enter(t, HOOK_FREE, (uint64_t)__builtin_frame_address(0)) < PASS_MAX)
+		return;
+	t->soft = 0; /* with a stamp, so that what other threads did before stands before */
+	uint64_t *to = ring_room(t, 8);
+	if (to) {
+		t->fork_number = __atomic_add_fetch(&process.forks, 1, __ATOMIC_RELAXED);
+		to[0] = (uint64_t)t->fork_number << 8 | WIRE_FORK;
+		ring_publish(t, 8);
+	}
+	hook_leave(t);
+}
+
+void fork_prepare(void)
+{
+	struct thread *t = &self;
+	uint32_t in = SYNC_KIND(t->sync);
+	uint8_t mode = (uint8_t)proc.word;
+	t->fork_mode = 0;
+	t->fork_number = 0;
+	if (in == SYNC_OWN)
+		keep_hook(t);
+	if (in == SYNC_OWN || in == SYNC_NEXT || !process.follow || process.seccomp ||
+	    (mode & MODE_MASK) <= MODE_OFF)
+		return;
+	t->fork_mode = mode;
+	int subreaper = 0;
+	sys2(SYS_prctl, PR_GET_CHILD_SUBREAPER, &subreaper);
+	if (subreaper || sys0(SYS_getpid) == 1)
+		process.reaper = 1;
+	if ((mode & MODE_MASK) != MODE_IDLE)
+		announce(t);
+}
+
+void fork_parent(void)
+{
+	if (forked.scratch)
+		sys2(SYS_munmap, forked.scratch, forked.bytes);
+	forked.scratch = NULL;
+}
+
+void fork_child(void)
+{
+	struct thread *t = &self;
+	if (forked.scratch)
+		give_hook(t);
+	else if (t->fork_mode)
+		start_child(t);
+}
