@@ -4,10 +4,7 @@
 #define BASE_HUGE_H
 
 #include <stddef.h>
-#include <stdint.h>
 #include <sys/mman.h>
-
-#define HUGE_BYTES (2u << 20)
 
 /*
  * From this size on a table asks for huge pages. In a virtual machine that gives free pages back to its host each fresh one
@@ -16,8 +13,9 @@
 #define HUGE_FROM (64u << 20)
 
 /**
- * huge_resize() - the table @old of @old_bytes (NULL, 0: none yet) with room for @bytes, more than before; what is new reads
- * as zero and costs no memory until it is written. Huge pages are a wish: where the kernel has none it goes on with small ones.
+ * huge_resize() - the table @old of @old_bytes (NULL, 0: none yet) with room for @bytes, more than before; both are whole
+ * pages. What is new reads as zero and costs no memory until it is written. Huge pages are a wish: where the kernel has
+ * none it goes on with small ones.
  * Return: its place now; NULL without memory, and the table is as it was. Release with huge_free().
  */
 static inline void *huge_resize(void *old, size_t old_bytes, size_t bytes)
@@ -27,10 +25,8 @@ static inline void *huge_resize(void *old, size_t old_bytes, size_t bytes)
 		    : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED)
 		return NULL;
-	uintptr_t from = ((uintptr_t)at + HUGE_BYTES - 1) & ~(uintptr_t)(HUGE_BYTES - 1);
-	uintptr_t to = ((uintptr_t)at + bytes) & ~(uintptr_t)(HUGE_BYTES - 1);
-	if (bytes >= HUGE_FROM)
-		madvise((void *)from, to - from, MADV_HUGEPAGE);
+	if (bytes >= HUGE_FROM) /* the whole of it: a mapping of two kinds cannot be moved */
+		madvise(at, bytes, MADV_HUGEPAGE);
 	return at;
 }
 

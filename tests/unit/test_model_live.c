@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/huge.h"
 #include "model/live.h"
 
 static uint64_t random_next(uint64_t *state)
@@ -161,9 +162,27 @@ static void a_table_that_grows_keeps_every_block_where_it_is_found(void **state)
 	assert_true(grown >= 20);
 }
 
+static void a_table_of_huge_pages_grows_on(void **state)
+{
+	(void)state;
+	size_t bytes = HUGE_FROM + 4096; /* its end is none of a huge page */
+	char *at = huge_resize(NULL, 0, bytes);
+	assert_non_null(at);
+	for (int i = 0; bytes < 8ul * HUGE_FROM; i++) {
+		at[bytes - 1] = (char)(i + 1);
+		at = huge_resize(at, bytes, bytes * 2);
+		assert_non_null(at);
+		assert_int_equal(at[bytes - 1], i + 1);
+		bytes *= 2;
+		assert_int_equal(at[bytes - 1], 0);
+	}
+	huge_free(at, bytes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_table_of_huge_pages_grows_on),
 		cmocka_unit_test(a_table_that_grows_keeps_every_block_where_it_is_found),
 		cmocka_unit_test(live_agrees_with_a_naive_table_over_a_million_random_steps),
 		cmocka_unit_test(the_number_freed_last_returns_first),
