@@ -380,7 +380,7 @@ int allocators_jemalloc(struct breakdown *b, const struct memory *memory, struct
 		(struct radix){ .b = b,
 				.memory = memory,
 				.shape = { .shift = { 30, 12 }, .bits = { 18, 18 }, .align = 64 } };
-	rc = radix_find(&je->tree, ROOT_BYTES, proof, je);
+	rc = radix_find(&je->tree, proof, je);
 	if (rc == 1)
 		rc = walk_all(je, claims);
 	if (rc == 0 && (je->good || memory_is_spent(memory))) {

@@ -16,8 +16,9 @@
 
 #define POOL_BYTES 16384u /* a pool lies at a multiple of its size, its header at its start */
 #define POOL_HEAD 48u
-#define POOL_CLASSES 32u /* of 16, 32, ... 512 bytes */
-#define POOLS_AT_ONCE 64u
+#define POOL_CLASSES 32u  /* of 16, 32, ... 512 bytes */
+#define POOLS_AT_ONCE 64u /* of an arena: 1 MiB */
+#define POOLS_STRIDE 4u
 #define POOLS_TRIED_MAX (1u << 22) /* 64 GiB of anonymous memory */
 
 struct pool {
@@ -66,34 +67,60 @@ static uint64_t count_pool(struct pools *s, const struct pool *p, uint64_t at)
 	return resident;
 }
 
-/* Resident bytes of the pools that begin in one mapping; the mappings that touch it end at @limit. */
+/* Pools that may begin at *@at, each @step further: which, and their headers. Return: how many. */
+static unsigned next_pools(struct pools *s, uint64_t *at, uint64_t end, uint64_t limit,
+			   uint64_t step, uint64_t places[POOLS_AT_ONCE],
+			   struct pool heads[POOLS_AT_ONCE])
+{
+	struct target_piece pieces[POOLS_AT_ONCE];
+	unsigned count = 0;
+	while (count < POOLS_AT_ONCE && *at < end && limit - *at >= POOL_BYTES &&
+	       s->tried++ < POOLS_TRIED_MAX) {
+		/* a pool in use has written its header */
+		uint64_t first = memory_resident_from(&s->here, *at, end);
+		if (first - *at < s->memory->page_bytes) {
+			places[count] = *at;
+			pieces[count] =
+				(struct target_piece){ *at, &heads[count], sizeof(heads[0]) };
+			count++;
+			*at += step;
+		} else {
+			*at = (first + POOL_BYTES - 1) & ~(uint64_t)(POOL_BYTES - 1);
+		}
+	}
+	ssize_t got = count ? memory_read_pieces(s->memory, pieces, count) : 0;
+	return got < 0 ? 0 : (unsigned)((size_t)got / sizeof(heads[0]));
+}
+
+/*
+ * Resident bytes of the pools that begin in one mapping; the mappings that touch it end at @limit. An arena is filled from its
+ * start, and the next one begun when it is full: where as many headers in a row as an arena has are none, every fourth is
+ * looked at until one is, and then those before it. What is missed so are three pools at most, of the arena begun last.
+ */
 static uint64_t read_pools(struct pools *s, const struct region *region, uint64_t limit)
 {
 	struct pool heads[POOLS_AT_ONCE];
-	uint64_t at = (region->start + POOL_BYTES - 1) & ~(uint64_t)(POOL_BYTES - 1), found = 0;
+	uint64_t places[POOLS_AT_ONCE], found = 0, looked = region->start, step = POOL_BYTES;
+	uint64_t at = (region->start + POOL_BYTES - 1) & ~(uint64_t)(POOL_BYTES - 1);
 	while (at >= region->start && at < region->end && limit - at >= POOL_BYTES &&
 	       s->tried < POOLS_TRIED_MAX) {
-		struct target_piece pieces[POOLS_AT_ONCE];
-		uint64_t places[POOLS_AT_ONCE];
-		unsigned count = 0;
-		while (count < POOLS_AT_ONCE && at < region->end && limit - at >= POOL_BYTES &&
-		       s->tried++ < POOLS_TRIED_MAX) {
-			/* a pool in use has written its header */
-			uint64_t first = memory_resident_from(&s->here, at, region->end);
-			if (first - at < s->memory->page_bytes) {
-				places[count] = at;
-				pieces[count] = (struct target_piece){ at, &heads[count],
-								       sizeof(heads[0]) };
-				count++;
-				first = at + 1;
-			}
-			at = (first + POOL_BYTES - 1) & ~(uint64_t)(POOL_BYTES - 1);
-		}
-		ssize_t got = count ? memory_read_pieces(s->memory, pieces, count) : 0;
-		for (unsigned i = 0; i < count && got >= (ssize_t)((i + 1) * sizeof(heads[0]));
-		     i++) {
-			if (is_pool(&heads[i], places[i]))
+		unsigned hits = 0,
+			 count = next_pools(s, &at, region->end, limit, step, places, heads);
+		for (unsigned i = 0; i < count && !(hits && step > POOL_BYTES); i++) {
+			if (!is_pool(&heads[i], places[i])) {
+				looked = step > POOL_BYTES ? places[i] + POOL_BYTES : looked;
+			} else if (step == POOL_BYTES) {
 				found += count_pool(s, &heads[i], places[i]);
+				hits++;
+			} else {
+				uint64_t back = (POOLS_STRIDE - 1) * POOL_BYTES;
+				at = places[i] - looked > back ? places[i] - back : looked;
+				hits++;
+			}
+		}
+		if (step > POOL_BYTES ? hits > 0 : count == POOLS_AT_ONCE && !hits) {
+			step = hits ? POOL_BYTES : POOLS_STRIDE * POOL_BYTES;
+			looked = hits ? looked : at;
 		}
 	}
 	return found;

@@ -366,7 +366,7 @@ int allocators_tcmalloc(struct breakdown *b, const struct memory *memory, struct
 		.memory = memory,
 		.shape = { .shift = { 31, PAGE_SHIFT }, .bits = { 17, 18 }, .align = 8 }
 	};
-	rc = radix_find(&tc->tree, DATA_MIN, proof, tc);
+	rc = radix_find(&tc->tree, proof, tc);
 	if (rc == 1)
 		rc = walk_all(tc, claims);
 	if (rc == 0 && ((tc->classes && tc->good) || memory_is_spent(memory))) {

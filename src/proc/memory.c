@@ -96,12 +96,10 @@ int memory_read_resident(const struct memory *memory, uint64_t addr, void *to, s
 	uint64_t end, at = addr;
 	if (__builtin_add_overflow(addr, len, &end))
 		return -EFAULT;
-	memset(to, 0, len);
 	uint64_t page = memory->page_bytes, limit = (end + page - 1) & ~(page - 1);
-	while (at < end) {
+	for (ssize_t count = ARRAY_LEN(runs); at < end && count == ARRAY_LEN(runs);) {
 		/* residency is asked for in whole pages */
-		ssize_t count =
-			resident_runs(memory, at & ~(page - 1), limit, runs, ARRAY_LEN(runs));
+		count = resident_runs(memory, at & ~(page - 1), limit, runs, ARRAY_LEN(runs));
 		if (count < 0) /* unknown */
 			return memory_read(memory, addr, to, len);
 		for (ssize_t i = 0; i < count; i++) {
@@ -109,14 +107,14 @@ int memory_read_resident(const struct memory *memory, uint64_t addr, void *to, s
 			uint64_t stop = runs[i].end < end ? runs[i].end : end;
 			if (stop <= from)
 				continue;
+			memset((char *)to + (at - addr), 0, from - at);
 			int rc = memory_read(memory, from, (char *)to + (from - addr), stop - from);
 			if (rc < 0)
 				return rc;
 			at = stop;
 		}
-		if (count < (ssize_t)ARRAY_LEN(runs))
-			return 0;
 	}
+	memset((char *)to + (at - addr), 0, end - at);
 	return 0;
 }
 

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_WORDS 1024u
+#define BLOCK_WORDS \
+	8192u /* one call instead of many; pages of a bss that were never touched cost only zeros */
 #define AHEAD_WORDS 512u
 #define TOTAL_MAX (256ull << 20)
 #define KEYS_MAX 64u /* distinct entries of a root that heap addresses lead to */
@@ -49,8 +50,8 @@ int scan_maps(const struct breakdown *b, const char *prefix)
 
 /* ---- data ---------------------------------------------------------------------------------------------------------- */
 
-/* Bytes of the data mappings that touch mapping @i: a module's data and its bss. */
-static uint64_t together(const struct breakdown *b, size_t i)
+/* The data mappings that touch mapping @i: a module's data and its bss. */
+static struct memory_run together(const struct breakdown *b, size_t i)
 {
 	size_t first = i, last = i;
 	while (first && scan_is_data(&b->regions[first - 1]) &&
@@ -59,43 +60,89 @@ static uint64_t together(const struct breakdown *b, size_t i)
 	while (last + 1 < b->region_count && scan_is_data(&b->regions[last + 1]) &&
 	       b->regions[last].end == b->regions[last + 1].start)
 		last++;
-	return b->regions[last].end - b->regions[first].start;
+	return (struct memory_run){ b->regions[first].start, b->regions[last].end };
+}
+
+/* memory_read_resident(), where the kernel need not be asked again what is there: blocks and leaves lie close together. */
+static int read_there(struct memory_pages *pages, uint64_t addr, void *to, size_t len)
+{
+	uint64_t there = memory_resident(pages, addr, addr + len);
+	if (there == len)
+		return memory_read(pages->memory, addr, to, len);
+	if (there)
+		return memory_read_resident(pages->memory, addr, to, len);
+	memset(to, 0, len);
+	return 0;
+}
+
+/** struct scan - one look through data. */
+struct scan {
+	const struct memory *memory;
+	struct memory_pages pages;
+	uint64_t total;
+	scan_fn fn;
+	void *ctx;
+	uint64_t words[BLOCK_WORDS + AHEAD_WORDS];
+};
+
+static int scan_range(struct scan *scan, const struct region *r, uint64_t start, uint64_t end)
+{
+	int rc = 0;
+	for (uint64_t at = start; at < end && r->end - at >= 8 && rc == 0 &&
+				  scan->total < TOTAL_MAX && !memory_is_spent(scan->memory);) {
+		uint64_t left = (r->end - at) / 8, wanted = (end - at) / 8;
+		size_t ahead =
+			left < BLOCK_WORDS + AHEAD_WORDS ? (size_t)left : BLOCK_WORDS + AHEAD_WORDS;
+		size_t count = ahead < BLOCK_WORDS ? ahead : BLOCK_WORDS;
+		count = wanted < count ? (size_t)wanted : count;
+		ahead = ahead < count + AHEAD_WORDS ? ahead : count + AHEAD_WORDS;
+		struct scan_block block = { .region = r,
+					    .addr = at,
+					    .words = scan->words,
+					    .count = count,
+					    .ahead = ahead };
+		if (!count)
+			break;
+		/* most of a large bss was never touched */
+		if (memory_resident(&scan->pages, at, at + count * 8) &&
+		    read_there(&scan->pages, at, scan->words, ahead * 8) == 0)
+			rc = scan->fn(scan->ctx, &block);
+		at += count * 8;
+		scan->total += count * 8;
+	}
+	return rc;
+}
+
+static struct scan *scan_new(const struct memory *memory, scan_fn fn, void *ctx)
+{
+	struct scan *scan = calloc(1, sizeof(*scan));
+	if (scan) {
+		scan->memory = scan->pages.memory = memory;
+		scan->fn = fn;
+		scan->ctx = ctx;
+	}
+	return scan;
+}
+
+static int is_scanned(const struct region *r)
+{
+	return scan_is_data(r) && (r->rss_bytes || r->swap_bytes);
 }
 
 int scan_data(const struct breakdown *b, const struct memory *memory, uint64_t bytes_min,
 	      scan_fn fn, void *ctx)
 {
-	uint64_t *words = malloc((BLOCK_WORDS + AHEAD_WORDS) * 8), total = 0;
-	struct memory_pages *pages = calloc(1, sizeof(*pages));
-	int rc = words && pages ? 0 : -ENOMEM;
-	if (pages)
-		pages->memory = memory;
+	struct scan *scan = scan_new(memory, fn, ctx);
+	int rc = scan ? 0 : -ENOMEM;
 	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
 		const struct region *r = &b->regions[i];
-		if (!scan_is_data(r) || !(r->rss_bytes || r->swap_bytes) ||
-		    together(b, i) < bytes_min)
+		if (!is_scanned(r))
 			continue;
-		for (uint64_t at = r->start; r->end - at >= 8 && rc == 0 && total < TOTAL_MAX &&
-					     !memory_is_spent(memory);) {
-			uint64_t left = (r->end - at) / 8;
-			size_t ahead = left < BLOCK_WORDS + AHEAD_WORDS ? (size_t)left
-									: BLOCK_WORDS + AHEAD_WORDS;
-			size_t count = ahead < BLOCK_WORDS ? ahead : BLOCK_WORDS;
-			struct scan_block block = { .region = r,
-						    .addr = at,
-						    .words = words,
-						    .count = count,
-						    .ahead = ahead };
-			/* most of a large bss was never touched */
-			if (memory_resident(pages, at, at + count * 8) &&
-			    memory_read_resident(memory, at, words, ahead * 8) == 0)
-				rc = fn(ctx, &block);
-			at += count * 8;
-			total += count * 8;
-		}
+		struct memory_run module = together(b, i);
+		if (module.end - module.start >= bytes_min)
+			rc = scan_range(scan, r, r->start, r->end);
 	}
-	free(pages);
-	free(words);
+	free(scan);
 	return rc;
 }
 
@@ -146,8 +193,8 @@ uint64_t radix_entry(struct radix *tree, uint64_t addr)
 		uint64_t left = (1ull << tree->shape.bits[LEAF]) - at;
 		tree->copied = left < RADIX_AHEAD ? (unsigned)left : RADIX_AHEAD;
 		tree->first = addr;
-		if (memory_read_resident(tree->memory, leaf + at * 8, tree->entries,
-					 tree->copied * 8) < 0)
+		uint64_t from = leaf + at * 8, bytes = tree->copied * 8;
+		if (read_there(&tree->pages, from, tree->entries, bytes) < 0)
 			memset(tree->entries, 0, sizeof(tree->entries));
 	}
 	return tree->entries[(addr - tree->first) / page];
@@ -167,6 +214,8 @@ struct search {
 	uint64_t keys[KEYS_MAX];
 	const struct region *samples[KEYS_MAX][SAMPLES]; /* NULL behind the last */
 	unsigned key_count, tries;
+	struct memory_run roots;      /* where one may begin, the last place included */
+	const struct region *no_heap; /* where a word led that was none */
 };
 
 /* The entries of a root that addresses of heap memory lead to: few, since mappings lie close together. */
@@ -219,22 +268,34 @@ static int proves(struct search *s, unsigned key, uint64_t leaf)
 	return 0;
 }
 
+/* Most words are small numbers, or lead where the word before led, into a library say: that is seen without a search. */
+static int may_be_leaf(struct search *s, uint64_t word)
+{
+	const struct breakdown *b = s->tree->b;
+	const struct region *no = s->no_heap;
+	if (word & (s->tree->shape.align - 1) || word < b->regions[0].start ||
+	    word >= b->regions[b->region_count - 1].end || (word >= no->start && word < no->end))
+		return 0;
+	size_t i = breakdown_find(b, word);
+	if (i == b->region_count)
+		return 0;
+	if (scan_is_heap(&b->regions[i]))
+		return 1;
+	s->no_heap = &b->regions[i];
+	return 0;
+}
+
 static int try_block(void *ctx, const struct scan_block *block)
 {
 	struct search *s = ctx;
 	struct radix *tree = s->tree;
-	uint64_t root_bytes = 8ull << tree->shape.bits[0];
 	for (size_t i = 0; i < block->count; i++) {
-		if (!block->words[i] || !scan_heap_at(tree->b, block->words[i], tree->shape.align))
+		uint64_t at = block->addr + i * 8;
+		if (!may_be_leaf(s, block->words[i]))
 			continue;
 		for (unsigned k = 0; k < s->key_count; k++) {
-			uint64_t root = block->addr + i * 8 - s->keys[k] * 8;
-			size_t first = breakdown_find(tree->b, root),
-			       last = breakdown_find(tree->b, root + root_bytes - 8);
-			if (root > block->addr + i * 8 || first == tree->b->region_count ||
-			    last == tree->b->region_count || last - first > 2 ||
-			    !scan_is_data(&tree->b->regions[first]) ||
-			    !scan_is_data(&tree->b->regions[last]))
+			uint64_t root = at - s->keys[k] * 8;
+			if (root < s->roots.start || root > s->roots.end || root > at)
 				continue;
 			if (s->tries++ == TRIES_MAX)
 				return -ENOENT;
@@ -247,11 +308,40 @@ static int try_block(void *ctx, const struct scan_block *block)
 	return 0;
 }
 
-int radix_find(struct radix *tree, uint64_t bytes_min, radix_proof proof, void *ctx)
+/*
+ * Where a root may begin is known, because all of it lies in one module's data; so is where the entries that are looked for lie
+ * then. Only that is read: of most modules nothing, of a large one a part.
+ */
+static int try_module(struct search *s, struct scan *scan, size_t i)
 {
+	const struct region *r = &s->tree->b->regions[i];
+	uint64_t root_bytes = 8ull << s->tree->shape.bits[ROOT], low = UINT64_MAX, high = 0;
+	struct memory_run module = together(s->tree->b, i);
+	if (module.end - module.start < root_bytes)
+		return 0;
+	s->roots = (struct memory_run){ module.start, module.end - root_bytes };
+	for (unsigned k = 0; k < s->key_count; k++) {
+		low = s->keys[k] < low ? s->keys[k] : low;
+		high = s->keys[k] > high ? s->keys[k] : high;
+	}
+	uint64_t first = s->roots.start + low * 8, end = s->roots.end + high * 8 + 8;
+	return scan_range(scan, r, first > r->start ? first : r->start,
+			  end < r->end ? end : r->end);
+}
+
+int radix_find(struct radix *tree, radix_proof proof, void *ctx)
+{
+	static const struct region nowhere;
 	struct search s = { .tree = tree, .proof = proof, .ctx = ctx };
+	struct scan *scan = scan_new(tree->memory, try_block, &s);
+	int rc = scan ? 0 : -ENOMEM;
 	tree->leaf_known = 0;
+	tree->pages.memory = tree->memory;
+	s.no_heap = &nowhere;
 	collect_keys(&s);
-	int rc = s.key_count ? scan_data(tree->b, tree->memory, bytes_min, try_block, &s) : 0;
+	for (size_t i = 0; i < tree->b->region_count && s.key_count && rc == 0; i++)
+		if (is_scanned(&tree->b->regions[i]))
+			rc = try_module(&s, scan, i);
+	free(scan);
 	return rc == -ENOENT ? 0 : rc;
 }

@@ -57,15 +57,16 @@ struct radix {
 	uint64_t first; /* address of the first entry that is copied */
 	unsigned copied;
 	uint64_t entries[RADIX_AHEAD];
+	struct memory_pages pages; /* of leaves */
 };
 
 /** Whether the @entry of the page at @addr is what only this allocator would write there. */
 typedef int (*radix_proof)(void *ctx, uint64_t addr, uint64_t entry);
 /**
  * radix_find() - look for a root in writable data: a word that leads from some heap address down to an entry that @proof
- * accepts. @tree: b, memory and shape are given. Return: 1 found (@tree is ready), 0 not, -ENOMEM.
+ * accepts. Its own module's data holds all of it. @tree: b, memory and shape are given. Return: 1 found (@tree is ready), 0 not, -ENOMEM.
  */
-int radix_find(struct radix *tree, uint64_t bytes_min, radix_proof proof, void *ctx);
+int radix_find(struct radix *tree, radix_proof proof, void *ctx);
 /** radix_entry() - of the page at @addr; 0 where there is none. In rising order O(1) and one read for 512 pages. */
 uint64_t radix_entry(struct radix *tree, uint64_t addr);
 /** radix_next() - the first address behind @addr, at most @end, whose page may have an entry: skips what has no leaf. */

@@ -208,22 +208,35 @@ static inline void fake_go(struct fake *f)
 
 /* ---- CPython, HotSpot ------------------------------------------------------------------------------------------------ */
 
+/* A pool with @used objects of @class; @next: where it goes on. */
+static inline void fake_pool(struct fake *f, uint64_t at, unsigned used, unsigned class,
+			     unsigned next)
+{
+	fake_put(f, at, used);
+	fake_put(f, at + 8, at + 48);
+	fake_put(f, at + 32, (uint64_t) class << 32);
+	fake_put(f, at + 40, next | (16384 - (class + 1ull) * 16) << 32);
+	fake_touch(f, at, 16384);
+}
+
 /* Three pools: 100 objects of 48 bytes, 10 of 512, none. */
 static inline void fake_cpython(struct fake *f)
 {
 	fake_map(f, 0x400000, 0x1000, REGION_PROGRAM_DATA, "/usr/bin/python3.11");
 	fake_map(f, FAKE_HEAP, 0x40000, REGION_ANONYMOUS, "");
-	static const struct {
-		unsigned used, class, next;
-	} pools[] = { { 100, 2, 48 + 120 * 48 }, { 10, 31, 48 + 20 * 512 }, { 0, 0, 48 + 16 } };
-	for (unsigned i = 0; i < 3; i++) {
-		uint64_t at = FAKE_HEAP + i * 16384, size = (pools[i].class + 1) * 16;
-		fake_put(f, at, pools[i].used);
-		fake_put(f, at + 8, at + 48);
-		fake_put(f, at + 32, (uint64_t)pools[i].class << 32);
-		fake_put(f, at + 40, pools[i].next | (16384 - size) << 32);
-		fake_touch(f, at, 16384);
-	}
+	fake_pool(f, FAKE_HEAP, 100, 2, 48 + 120 * 48);
+	fake_pool(f, FAKE_HEAP + 16384, 10, 31, 48 + 20 * 512);
+	fake_pool(f, FAKE_HEAP + 32768, 0, 0, 48 + 16);
+}
+
+/* Ten pools of 100 objects of 48 bytes, between @foreign pools' worth of somebody's memory and as much again. */
+static inline void fake_cpython_between(struct fake *f, unsigned foreign)
+{
+	fake_map(f, 0x400000, 0x1000, REGION_PROGRAM_DATA, "/usr/bin/python3.11");
+	fake_map(f, FAKE_HEAP, (foreign * 2 + 10) * 16384ull, REGION_ANONYMOUS, "");
+	fake_touch(f, FAKE_HEAP, (foreign * 2 + 10) * 16384ull);
+	for (unsigned i = 0; i < 10; i++)
+		fake_pool(f, FAKE_HEAP + (foreign + i) * 16384ull, 100, 2, 48 + 120 * 48);
 }
 
 /* Two spaces: 1,000,000 of 4,000,000 bytes used, and 300,000 of 500,000. */

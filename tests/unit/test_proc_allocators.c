@@ -233,6 +233,33 @@ static void cpythons_pools_are_counted(void **state)
 	fake_end(f);
 }
 
+static unsigned pieces_read;
+
+static ssize_t read_and_count(void *ctx, const struct target_piece *pieces, unsigned count)
+{
+	pieces_read += count;
+	return fake_read(ctx, pieces, count);
+}
+
+static void fake_far_arena(struct fake *f)
+{
+	fake_cpython_between(f, 497);
+}
+
+static void arenas_among_much_other_memory_are_found_without_looking_everywhere(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_far_arena);
+	pieces_read = 0;
+	f->memory.read = read_and_count;
+	const struct allocator_reading *a = read_once(f, allocators_cpython);
+	assert_non_null(a);
+	assert_int_equal(a->live_count, 1000);
+	assert_int_equal(a->live_bytes, 48000);
+	assert_true(pieces_read < 1004 / 2);
+	fake_end(f);
+}
+
 static void hotspots_spaces_are_added_up(void **state)
 {
 	(void)state;
@@ -437,6 +464,8 @@ int main(void)
 		cmocka_unit_test(a_go_heap_that_counts_otherwise_lowers_the_consistency),
 		cmocka_unit_test(a_go_program_without_a_list_is_named_alone),
 		cmocka_unit_test(cpythons_pools_are_counted),
+		cmocka_unit_test(
+			arenas_among_much_other_memory_are_found_without_looking_everywhere),
 		cmocka_unit_test(hotspots_spaces_are_added_up),
 		cmocka_unit_test(hotspots_spaces_that_hold_more_than_they_can_are_not_told),
 		cmocka_unit_test(a_mapping_cut_anywhere_changes_no_figure),
