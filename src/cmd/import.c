@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* import.c - `byteledger import FILE -o OUT.blt`: a heaptrack file as a recording of ours. */
+/* import.c - `byteledger import FILE -o OUT.blt`: a heaptrack file, or the library's rings, as a recording. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ int cmd_import(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "FILE",
 		.doc = "Turn a heaptrack file (format 0 to 3, raw or interpreted, plain, gzip or "
-		       "zstd) into a "
+		       "zstd), or the rings of a library that found no recorder, into a "
 		       "recording.",
 	};
 	struct import import = { 0 };

@@ -12,6 +12,8 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/progress.h"
+#include "source/heaptrack.h"
+#include "source/source.h"
 #include "trace/trace.h"
 
 struct info_args {
@@ -285,6 +287,20 @@ static void print_text(const struct trace_reader_info *info, const struct trace_
 			       survey->column[i].raw_bytes, survey->column[i].stored_bytes);
 }
 
+/* What the other commands read as it is has no blocks that could be checked: say what makes some. */
+static int cannot_survey(const char *path, struct err *err)
+{
+	struct err ignored = { 0 };
+	if (heaptrack_is(path, &ignored) > 0)
+		err_set(err, -EBADMSG, "'%s' is a heaptrack file, not a recording", path);
+	else if (source_heap_is_raw(path, &ignored) > 0)
+		err_set(err, -EBADMSG, "'%s' holds the library's rings, not a recording", path);
+	else
+		return cmd_fail(err);
+	err_hint(err, "'byteledger report' reads it; 'byteledger import' makes a recording of it");
+	return cmd_fail(err);
+}
+
 int cmd_info(int argc, char **argv)
 {
 	static const struct argp argp = {
@@ -302,7 +318,7 @@ int cmd_info(int argc, char **argv)
 	struct err err = { 0 };
 	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(args.path, &err);
 	if (!reader)
-		return cmd_fail(&err);
+		return cannot_survey(args.path, &err);
 	struct contents contents = { .sink = { count_define, count_put } };
 	struct progress progress = { .what = "reading" };
 	struct trace_read_opt opt = { progress_tick, &progress };

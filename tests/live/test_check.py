@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
+
 
 def features(byteledger, *prefix, **kw):
     done = subprocess.run([*prefix, byteledger, "check", "--format", "json"], capture_output=True, text=True, timeout=60, **kw)
@@ -27,6 +29,13 @@ def test_text_has_one_line_a_feature_and_hints_below_refusals(byteledger, tmp_pa
     names = [line.split()[1] for line in out if not line.startswith(" ")]
     assert names == list(features(byteledger, cwd=tmp_path))
     assert all(line.startswith(("ok ", "no ", " " * 17)) for line in out)
+
+
+def test_the_manual_explains_every_line_and_no_other(byteledger, tmp_path):
+    with open(os.path.join(ROOT, "man", "byteledger-check.1"), encoding="utf-8") as f:
+        lines = f.read().split(".SH LINES\n")[1].split(".SH ")[0].replace("\\-", "-").splitlines()
+    explained = [line[3:] for before, line in zip(lines, lines[1:]) if before == ".TP" and line.startswith(".B ")]
+    assert explained == list(features(byteledger, cwd=tmp_path))
 
 
 def test_a_folder_that_cannot_be_written_is_told(byteledger):
