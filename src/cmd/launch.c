@@ -328,19 +328,23 @@ static int make_env(struct launch *launch, const struct launch_env *want)
 			 : set_variable(&launch->env, "LD_PRELOAD", buf_cstr(&preload));
 	if (rc == 0)
 		rc = set_variable(&launch->env, WIRE_ENV_SHM, number);
-	if (rc == 0 && want->follow_children)
-		rc = set_variable(&launch->env, WIRE_ENV_FOLLOW, "1");
-	if (rc == 0 && want->follow_children && want->output)
-		rc = set_variable(&launch->env, WIRE_ENV_OUTPUT, want->output);
-	if (rc == 0 && want->follow_children) /* as for the program itself */
-		rc = set_variable(&launch->env, "BYTELEDGER_ON_FULL",
-				  want->on_full ? want->on_full : "wait");
-	if (rc == 0 && want->follow_children && want->budget_bytes) {
-		snprintf(number, sizeof(number), "%llu", (unsigned long long)want->budget_bytes);
-		rc = set_variable(&launch->env, "BYTELEDGER_BUDGET", number);
-	}
-	if (rc == 0 && want->free_stacks)
-		rc = set_variable(&launch->env, "BYTELEDGER_FREE_STACKS", "1");
+	/* the program itself finds everything in the shared memory; what follows is for its children */
+	if (rc < 0 || !want->follow_children)
+		return rc;
+	char budget[24] = "";
+	if (want->budget_bytes)
+		snprintf(budget, sizeof(budget), "%llu", (unsigned long long)want->budget_bytes);
+	const char *const variables[][2] = {
+		{ WIRE_ENV_FOLLOW, "1" },
+		{ WIRE_ENV_OUTPUT, want->output ? want->output : "" },
+		{ "BYTELEDGER_ON_FULL", want->on_full ? want->on_full : "wait" },
+		{ "BYTELEDGER_BUDGET", budget },
+		{ "BYTELEDGER_FREE_STACKS", want->free_stacks ? "1" : "" },
+		{ "BYTELEDGER_STAMP_EVERY_EVENT", want->stamp_every_event ? "1" : "" },
+	};
+	for (size_t i = 0; i < ARRAY_LEN(variables) && rc == 0; i++)
+		if (*variables[i][1])
+			rc = set_variable(&launch->env, variables[i][0], variables[i][1]);
 	return rc;
 }
 

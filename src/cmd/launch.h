@@ -34,10 +34,10 @@ int launch_library(struct launch *launch, struct err *err);
 /** struct launch_env - variables for the library; NULL or 0: not set. */
 struct launch_env {
 	int shm_fd;
-	int follow_children;
-	const char *output, *on_full; /* for followed children */
+	int follow_children; /* then what stands below, too */
+	const char *output, *on_full;
 	uint64_t budget_bytes;
-	int free_stacks;
+	int free_stacks, stamp_every_event;
 };
 
 /**

@@ -362,6 +362,12 @@ static char *join_arguments(char **argv, size_t *bytes)
 	return joined;
 }
 
+/* How far an event's time may be off. */
+static uint64_t bound_of(int stamp_every_event)
+{
+	return stamp_every_event ? 1000 : BEAT_NS;
+}
+
 static int run_program(struct launch *launch, const struct record_opt *opt, const char *comment,
 		       char **argv, struct err *err)
 {
@@ -389,6 +395,7 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 		.on_full = opt->on_full,
 		.budget_bytes = opt->budget_bytes,
 		.free_stacks = opt->free_stacks,
+		.stamp_every_event = opt->stamp_every_event,
 	};
 	if (heart_start(&heart, heap, err) < 0) {
 		free(output);
@@ -402,8 +409,8 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 	}
 	snprintf(rec.exe, sizeof(rec.exe), "%s", launch->path);
 	rec.cmdline = join_arguments(launch->argv, &rec.cmdline_bytes);
-	if (record_open(&rec, heap, pid, pattern, comment, opt->stamp_every_event ? 1000 : BEAT_NS,
-			err) < 0) {
+	if (record_open(&rec, heap, pid, pattern, comment, bound_of(opt->stamp_every_event), err) <
+	    0) {
 		/* its status is still what we exit with */
 		if (!err->hint[0])
 			err_hint(err, "the program goes on, unrecorded; -o names another file");
@@ -495,7 +502,8 @@ int record_helper(int argc, char **argv)
 	if (heap && state.target_pid == 0)
 		err_set(&err, -ESRCH, "cannot record: the shared file names no process");
 	if (!heap || !state.target_pid || signals < 0 || heart_start(&heart, heap, &err) < 0 ||
-	    record_open(&rec, heap, (pid_t)state.target_pid, pattern, "heap", BEAT_NS, &err) < 0) {
+	    record_open(&rec, heap, (pid_t)state.target_pid, pattern, "heap",
+			bound_of(state.stamp_every_event), &err) < 0) {
 		if (heap)
 			source_heap_detach(heap);
 		heart_stop(&heart);

@@ -183,6 +183,7 @@ struct options *options_read(char **stack)
 	o->disabled = on(look(env, "DISABLE_BY_DEFAULT"));
 	const char *stacks = look(env, "FREE_STACKS");
 	o->free_stacks = on(stacks ? stacks : look(env, "GRAB_BACKTRACES_ON_FREE"));
+	o->stamp_every_event = on(look(env, "STAMP_EVERY_EVENT"));
 	const char *usr1 = look(env, "REGISTER_SIGUSR1"), *usr2 = look(env, "REGISTER_SIGUSR2");
 	o->usr1 = usr1 ? on(usr1) : o->disabled;
 	o->usr2 = usr2 ? on(usr2) : o->disabled;

@@ -11,7 +11,7 @@ struct options {
 	int fd; /* shared memory made by a byteledger parent; -1 = none */
 	int track_children;
 	int disabled; /* start switched off */
-	int free_stacks;
+	int free_stacks, stamp_every_event;
 	int usr1, usr2;     /* install the toggle on that signal */
 	uint32_t on_full;   /* enum wire_on_full */
 	uint64_t budget;    /* bytes of shared memory */

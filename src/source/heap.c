@@ -257,6 +257,7 @@ void source_heap_state(const struct source_heap *heap, struct source_heap_state 
 		.end_rss_bytes = __atomic_load_n(&h->end_rss_bytes, __ATOMIC_RELAXED),
 		.end_virtual_bytes = __atomic_load_n(&h->end_virtual_bytes, __ATOMIC_RELAXED),
 		.modules_nameless = __atomic_load_n(&h->modules_nameless, __ATOMIC_RELAXED),
+		.stamp_every_event = h->stamp_every_event != 0,
 		.start_realtime_ns = h->start_realtime_ns,
 	};
 	for (unsigned i = 0; i < ARRAY_LEN(h->own_ranges); i++) {

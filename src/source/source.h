@@ -49,6 +49,7 @@ struct source_heap_state {
 	uint64_t end_rss_bytes, end_virtual_bytes; /* as it ended; 0: not known */
 	uint64_t own_bytes;                        /* the library's own mappings */
 	uint32_t modules_nameless;
+	int stamp_every_event;      /* times are exact, not within a beat */
 	uint64_t start_realtime_ns; /* wall clock of time 0; 0: not known */
 };
 void source_heap_state(const struct source_heap *heap, struct source_heap_state *state);

@@ -66,6 +66,29 @@ def test_a_followed_successor_has_its_own_recording_and_the_first_ends_at_the_ex
     assert first_end < second_end
 
 
+def test_a_program_finds_nothing_of_ours_in_its_environment(byteledger, tmp_path):
+    options = ["--free-stacks", "--time-resolution", "1us", "--budget", "40", "--on-full", "limit"]
+    bare = subprocess.run(["/usr/bin/env"], capture_output=True, check=True).stdout
+    done = heap(byteledger, "-q", *options, "-o", str(tmp_path / "a.blt"), "--", "/usr/bin/env")
+    assert done.stdout == bare
+    assert report(byteledger, tmp_path / "a.blt")["process"]["time_bound_ns"] == 1000
+
+
+def test_followed_children_are_recorded_as_their_parent_is(byteledger, tmp_path):
+    options = ["--follow-children", "--free-stacks", "--time-resolution", "1us", "--budget", "40", "-o", str(tmp_path / "%e")]
+    done = heap(byteledger, "-q", *options, "--", "bash", "-c", "perl -e '1'; true")
+    assert done.returncode == 0
+    deadline = time.monotonic() + 30
+    while True: # its recorder finishes after it
+        child = report(byteledger, tmp_path / "perl") if (tmp_path / "perl").exists() and (tmp_path / "perl").stat().st_size else None
+        if child and child["process"]["complete"]:
+            break
+        assert time.monotonic() < deadline, child
+        time.sleep(0.05)
+    parent = report(byteledger, tmp_path / "bash")
+    assert child["process"]["time_bound_ns"] == parent["process"]["time_bound_ns"] == 1000
+
+
 def heed_sigint():
     """A shell without job control starts what it puts behind & with SIGINT ignored, and the check may run there."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
