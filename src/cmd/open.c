@@ -98,6 +98,47 @@ static void note_damage(struct recording *rec)
 			 "'%s' ends early: read up to its last whole block", rec->path);
 }
 
+/* What has to be known at a recording's end: whether anybody wrote one, and when it was. */
+struct ending {
+	struct sink sink;
+	int ended;
+	uint64_t last_ns;
+};
+
+static int ending_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	(void)err;
+	if (def->kind == DEF_PROCESS)
+		((struct ending *)sink)->ended = def->process.ended;
+	return 0;
+}
+
+static int ending_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	(void)err;
+	if (count)
+		((struct ending *)sink)->last_ns = events[count - 1].time_ns;
+	return 0;
+}
+
+/* A recorder that was killed wrote no end: what stood in the rings by then is missing, nobody knows how much. */
+static int run_blt(struct recording *rec, const struct trace_read_opt *opt, struct sink *sink,
+		   struct err *err)
+{
+	struct ending ending = { .sink = { .define = ending_define, .put = ending_put } };
+	struct sink_tee tee;
+	sink_tee_init(&tee);
+	sink_tee_add(&tee, sink);
+	sink_tee_add(&tee, &ending.sink);
+	int rc = trace_reader_run(rec->reader, &tee.sink, opt, err);
+	if (rc < 0 || ending.ended || opt->has_until)
+		return rc;
+	struct event died = { .kind = EVENT_LOST,
+			      .time_ns = ending.last_ns,
+			      .value = LOSS_RECORDER_DIED };
+	return sink->put(sink, &died, 1, err);
+}
+
 /** tell_truncation() - whatever the file says about the end of the program, the end is what is missing. */
 static int tell_truncation(struct recording *rec, struct sink *sink, struct err *err)
 {
@@ -163,7 +204,7 @@ static int run_until(struct recording *rec, int has_until, uint64_t until_ns, st
 					      .progress_ctx = &progress,
 					      .has_until = has_until,
 					      .until_ns = until_ns };
-		rc = trace_reader_run(rec->reader, sink, &opt, err);
+		rc = run_blt(rec, &opt, sink, err);
 		note_damage(rec);
 		if (rc == 0)
 			rc = tell_truncation(rec, sink, err);

@@ -300,9 +300,9 @@ static int enter_threads(struct prof *p, struct err *err)
 /** may_lose_frees() - reasons whose number of lost frees is not known. */
 static int may_lose_frees(uint64_t reason)
 {
-	return reason == LOSS_RECORDER_DIED || reason == LOSS_RING_DAMAGED ||
-	       reason == LOSS_DISORDER || reason == LOSS_FILE_DAMAGED ||
-	       reason == LOSS_WRITE_FAILED;
+	/* not a recorder's death: what is missing then comes behind all that is there */
+	return reason == LOSS_RING_DAMAGED || reason == LOSS_DISORDER ||
+	       reason == LOSS_FILE_DAMAGED || reason == LOSS_WRITE_FAILED;
 }
 
 static int put_lost(struct prof *p, const struct event *ev, struct err *err)

@@ -94,7 +94,7 @@ def test_a_killed_program_loses_nothing_that_a_hook_had_finished(start, byteledg
         assert child.returncode == 128 + signal.SIGKILL
         t = truth.read()
         allocations, frees, report = recorded(byteledger, path)
-        assert report["lost"]["events"] == 0
+        assert report["lost"] == {"events": 0, "bytes": 0, "by_reason": {}}
         assert t["done"] <= allocations <= t["begun"], (number, allocations, t)
         assert t["free_done"] <= frees <= t["free_begun"], (number, frees, t)
         assert report["process"]["complete"] is False
@@ -115,6 +115,7 @@ def test_a_killed_recorder_loses_at_most_its_last_second_and_the_program_goes_on
         allocations, frees, report = recorded(byteledger, path)
         assert before["done"] <= allocations <= at_death["begun"], (number, allocations, before, at_death)
         assert report["process"]["complete"] is False
+        assert "recorder_died" in report["lost"]["by_reason"], "how much is missing is not known; that it is, is"
         truth.stop()
         deadline = time.monotonic() + 20
         while not truth.read()["finished"]:
@@ -139,4 +140,5 @@ def test_when_both_are_killed_at_most_the_last_second_is_lost(start, byteledger,
         t = truth.read()
         assert before["done"] <= allocations <= t["begun"], (number, allocations, before, t)
         assert frees <= t["free_begun"]
+        assert "recorder_died" in report["lost"]["by_reason"]
         os.unlink(path)
