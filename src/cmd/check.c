@@ -64,8 +64,7 @@ int cmd_check(int argc, char **argv)
 		       "is tried.",
 	};
 	struct check check = { 0 };
-	int rest;
-	if (cmd_parse(&argp, argc, argv, &rest, &check) < 0)
+	if (cmd_parse(&argp, argc, argv, NULL, &check) < 0)
 		return CMD_USAGE;
 	struct jsonw json;
 	jsonw_init(&json, stdout);

@@ -34,7 +34,8 @@ error_t cmd_take_file(const char **path, int key, char *arg, struct argp_state *
 
 /**
  * cmd_parse() - argp_parse() with the house's manners: unknown options and --help are handled, usage errors exit with 2,
- * --help with 0. @argv up to "--" belongs to the command; *@rest receives the index of what follows (argc if nothing).
+ * --help with 0. Of a command that runs a PROGRAM @argv up to "--" is its own, and *@rest receives the index of what
+ * follows (argc if nothing); others have @rest NULL: behind "--" stand arguments that may begin with a dash.
  */
 int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *input);
 

@@ -143,8 +143,7 @@ int cmd_export(int argc, char **argv)
 		.children = children,
 	};
 	struct export e = { 0 };
-	int rest;
-	if (cmd_parse(&argp, argc, argv, &rest, &e) < 0)
+	if (cmd_parse(&argp, argc, argv, NULL, &e) < 0)
 		return CMD_USAGE;
 	if (check_words(&e, &e.err) < 0) {
 		cmd_fail(&e.err);

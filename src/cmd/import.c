@@ -63,8 +63,7 @@ int cmd_import(int argc, char **argv)
 	};
 	struct import import = { 0 };
 	struct err err = { 0 };
-	int rest;
-	if (cmd_parse(&argp, argc, argv, &rest, &import) < 0)
+	if (cmd_parse(&argp, argc, argv, NULL, &import) < 0)
 		return CMD_USAGE;
 	CLEANUP(recording_freep) struct recording *rec = cmd_open_recording(import.path, &err);
 	if (!rec)

@@ -5,15 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/buf.h"
 #include "base/jsonw.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/open.h"
 #include "cmd/progress.h"
-#include "source/heaptrack.h"
-#include "source/source.h"
+#include "proc/proc.h"
 #include "trace/trace.h"
 
 struct info_args {
@@ -130,8 +131,15 @@ static const char *machine_name(unsigned machine)
 
 /* ---- printing --------------------------------------------------------------------------------------------------- */
 
-static void print_json(const struct trace_reader_info *info, const struct trace_survey *survey,
-		       const struct contents *c, uint64_t runtime_ns)
+static const char *const file_kinds[] = {
+	[RECORDING_BLT] = "byteledger",
+	[RECORDING_HEAPTRACK] = "heaptrack",
+	[RECORDING_RAW] = "raw",
+};
+
+static void print_json(enum recording_kind kind, const struct trace_reader_info *info,
+		       const struct trace_survey *survey, const struct contents *c,
+		       uint64_t runtime_ns)
 {
 	struct jsonw j;
 	char boot_id[33];
@@ -141,16 +149,19 @@ static void print_json(const struct trace_reader_info *info, const struct trace_
 	jsonw_object(&j, NULL);
 	jsonw_u64(&j, "version", 1);
 	jsonw_object(&j, "file");
-	jsonw_u64(&j, "format_version", survey->version);
+	jsonw_str(&j, "format", file_kinds[kind]);
 	jsonw_u64(&j, "bytes", info->file_bytes);
-	jsonw_str(&j, "machine", machine_name(survey->machine));
-	jsonw_str(&j, "boot_id", boot_id);
-	jsonw_u64(&j, "created_realtime_ns", survey->realtime_ns);
-	jsonw_bool(&j, "finished", info->indexed);
-	jsonw_bool(&j, "summary", info->has_summary);
-	jsonw_bool(&j, "truncated", info->truncated);
-	jsonw_u64(&j, "damaged_blocks", info->damaged_blocks);
-	jsonw_u64(&j, "skipped_bytes", info->skipped_bytes);
+	if (kind == RECORDING_BLT) {
+		jsonw_u64(&j, "format_version", survey->version);
+		jsonw_str(&j, "machine", machine_name(survey->machine));
+		jsonw_str(&j, "boot_id", boot_id);
+		jsonw_u64(&j, "created_realtime_ns", survey->realtime_ns);
+		jsonw_bool(&j, "finished", info->indexed);
+		jsonw_bool(&j, "summary", info->has_summary);
+		jsonw_bool(&j, "truncated", info->truncated);
+		jsonw_u64(&j, "damaged_blocks", info->damaged_blocks);
+		jsonw_u64(&j, "skipped_bytes", info->skipped_bytes);
+	}
 	jsonw_object_end(&j);
 	jsonw_object(&j, "process");
 	if (c->process.known) {
@@ -161,7 +172,9 @@ static void print_json(const struct trace_reader_info *info, const struct trace_
 		jsonw_u64(&j, "time_bound_ns", c->process.time_bound_ns);
 		jsonw_bool(&j, "ended", c->process.ended);
 		jsonw_bool(&j, "complete", c->process.complete);
-		jsonw_i64(&j, "exit_status", c->process.exit_status);
+		jsonw_i64(&j, "exit_status",
+			  c->process.exit_status < 0 ? -1
+						     : proc_exit_status(c->process.exit_status));
 		if (c->process.modules_nameless)
 			jsonw_u64(&j, "modules_nameless", c->process.modules_nameless);
 	}
@@ -243,14 +256,35 @@ static void print_process(const struct contents *c, uint64_t runtime_ns)
 				   : "the recorder did not see the end");
 }
 
-static void print_text(const struct trace_reader_info *info, const struct trace_survey *survey,
-		       const struct contents *c, uint64_t runtime_ns)
+static void print_blocks(const struct trace_survey *survey)
+{
+	printf("\nblocks                         number           rows           bytes\n");
+	for (unsigned i = 0; i < TRACE_TYPES; i++)
+		if (survey->type[i].blocks)
+			printf("  %-20s %15" PRIu64 " %14" PRIu64 " %15" PRIu64 "\n",
+			       survey->type[i].name, survey->type[i].blocks, survey->type[i].rows,
+			       survey->type[i].stored_bytes);
+	printf("\ncolumns of events                 raw                          bytes\n");
+	for (unsigned i = 0; i < TRACE_COLUMNS; i++)
+		if (survey->column[i].raw_bytes)
+			printf("  %-20s %15" PRIu64 " %30" PRIu64 "\n", survey->column[i].name,
+			       survey->column[i].raw_bytes, survey->column[i].stored_bytes);
+}
+
+static void print_text(enum recording_kind kind, const struct trace_reader_info *info,
+		       const struct trace_survey *survey, const struct contents *c,
+		       uint64_t runtime_ns)
 {
 	uint64_t events = 0;
 	print_process(c, runtime_ns);
-	printf("file        %" PRIu64 " bytes, format version %u%s%s\n", info->file_bytes,
-	       survey->version, info->indexed ? "" : ", not finished",
-	       info->has_summary ? ", with a summary" : "");
+	if (kind == RECORDING_BLT)
+		printf("file        %" PRIu64 " bytes, format version %u%s%s\n", info->file_bytes,
+		       survey->version, info->indexed ? "" : ", not finished",
+		       info->has_summary ? ", with a summary" : "");
+	else
+		printf("file        %" PRIu64 " bytes, %s\n", info->file_bytes,
+		       kind == RECORDING_RAW ? "raw, as the library alone leaves it"
+					     : "of heaptrack");
 	if (info->damaged_blocks || info->skipped_bytes)
 		printf("DAMAGED     %" PRIu64 " blocks; %" PRIu64 " bytes could not be read\n",
 		       info->damaged_blocks, info->skipped_bytes);
@@ -274,31 +308,39 @@ static void print_text(const struct trace_reader_info *info, const struct trace_
 		printf("  %-20s %15" PRIu32 "\n", "nameless modules", c->process.modules_nameless);
 	for (unsigned i = DEF_THREAD; i <= DEF_SYMBOL; i++)
 		printf("  %-20s %15" PRIu64 "\n", def_names[i], c->defs[i]);
-	printf("\nblocks                         number           rows           bytes\n");
-	for (unsigned i = 0; i < TRACE_TYPES; i++)
-		if (survey->type[i].blocks)
-			printf("  %-20s %15" PRIu64 " %14" PRIu64 " %15" PRIu64 "\n",
-			       survey->type[i].name, survey->type[i].blocks, survey->type[i].rows,
-			       survey->type[i].stored_bytes);
-	printf("\ncolumns of events                 raw                          bytes\n");
-	for (unsigned i = 0; i < TRACE_COLUMNS; i++)
-		if (survey->column[i].raw_bytes)
-			printf("  %-20s %15" PRIu64 " %30" PRIu64 "\n", survey->column[i].name,
-			       survey->column[i].raw_bytes, survey->column[i].stored_bytes);
+	if (kind == RECORDING_BLT)
+		print_blocks(survey);
 }
 
-/* What the other commands read as it is has no blocks that could be checked: say what makes some. */
-static int cannot_survey(const char *path, struct err *err)
+/* The kinds that have no blocks: everything is read, and counted. */
+static int survey_other(struct recording *recording, struct contents *contents,
+			struct trace_reader_info *info, struct err *err)
 {
-	struct err ignored = { 0 };
-	if (heaptrack_is(path, &ignored) > 0)
-		err_set(err, -EBADMSG, "'%s' is a heaptrack file, not a recording", path);
-	else if (source_heap_is_raw(path, &ignored) > 0)
-		err_set(err, -EBADMSG, "'%s' holds the library's rings, not a recording", path);
-	else
-		return cmd_fail(err);
-	err_hint(err, "'byteledger report' reads it; 'byteledger import' makes a recording of it");
-	return cmd_fail(err);
+	struct stat st;
+	if (stat(recording_path(recording), &st) < 0)
+		return err_set(err, -errno, "cannot look at '%s'", recording_path(recording));
+	info->file_bytes = (uint64_t)st.st_size;
+	int rc = recording_run(recording, &contents->sink, err);
+	const char *warning = recording_warning(recording);
+	if (rc >= 0 && warning)
+		fprintf(stderr, "byteledger: %s\n", warning);
+	return rc;
+}
+
+static int survey_blt(const char *path, struct contents *contents, struct trace_survey *survey,
+		      struct trace_reader_info *info, struct err *err)
+{
+	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, err);
+	if (!reader)
+		return err->code;
+	struct progress progress = { .what = "reading" };
+	struct trace_read_opt opt = { progress_tick, &progress };
+	int rc = trace_reader_survey(reader, survey, NULL, err);
+	if (rc >= 0)
+		rc = trace_reader_run(reader, &contents->sink, &opt, err);
+	progress_end(&progress);
+	trace_reader_info(reader, info);
+	return rc;
 }
 
 int cmd_info(int argc, char **argv)
@@ -312,30 +354,26 @@ int cmd_info(int argc, char **argv)
 		"length.",
 	};
 	struct info_args args = { 0 };
-	int rest;
-	if (cmd_parse(&argp, argc, argv, &rest, &args) < 0)
+	if (cmd_parse(&argp, argc, argv, NULL, &args) < 0)
 		return CMD_USAGE;
 	struct err err = { 0 };
-	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(args.path, &err);
-	if (!reader)
-		return cannot_survey(args.path, &err);
+	CLEANUP(recording_freep)
+	struct recording *recording = cmd_open_recording(args.path, &err);
+	if (!recording)
+		return cmd_fail(&err);
 	struct contents contents = { .sink = { count_define, count_put } };
-	struct progress progress = { .what = "reading" };
-	struct trace_read_opt opt = { progress_tick, &progress };
-	struct trace_survey survey;
-	int rc = trace_reader_survey(reader, &survey, NULL, &err);
-	if (rc >= 0)
-		rc = trace_reader_run(reader, &contents.sink, &opt, &err);
-	progress_end(&progress);
+	struct trace_reader_info info = { 0 };
+	struct trace_survey survey = { 0 };
+	enum recording_kind kind = recording_kind(recording);
+	int rc = kind == RECORDING_BLT ? survey_blt(args.path, &contents, &survey, &info, &err)
+				       : survey_other(recording, &contents, &info, &err);
 	if (rc >= 0) {
-		struct trace_reader_info info;
-		trace_reader_info(reader, &info);
 		uint64_t runtime_ns = contents.process.runtime_ns ? contents.process.runtime_ns
 								  : contents.last_ns;
 		if (args.json)
-			print_json(&info, &survey, &contents, runtime_ns);
+			print_json(kind, &info, &survey, &contents, runtime_ns);
 		else
-			print_text(&info, &survey, &contents, runtime_ns);
+			print_text(kind, &info, &survey, &contents, runtime_ns);
 	}
 	free(contents.process.exe);
 	free(contents.process.source);

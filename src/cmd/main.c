@@ -56,13 +56,14 @@ error_t cmd_take_file(const char **path, int key, char *arg, struct argp_state *
 int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *input)
 {
 	int own = argc;
-	for (int i = 1; i < argc; i++) {
+	for (int i = 1; rest && i < argc; i++) {
 		if (strcmp(argv[i], "--") == 0) {
 			own = i;
 			break;
 		}
 	}
-	*rest = own < argc ? own + 1 : argc;
+	if (rest)
+		*rest = own < argc ? own + 1 : argc;
 	argp_err_exit_status = CMD_USAGE;
 	return argp_parse(argp, own, argv, ARGP_IN_ORDER, NULL, input) == 0 ? 0 : -1;
 }

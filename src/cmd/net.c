@@ -156,8 +156,7 @@ int cmd_net(int argc, char **argv)
 	};
 	struct parsed p = { 0 };
 	struct err err = { 0 };
-	int rest;
-	if (cmd_parse(&argp, argc, argv, &rest, &p) < 0)
+	if (cmd_parse(&argp, argc, argv, NULL, &p) < 0)
 		return CMD_USAGE;
 	int rc = p.word == JOB_REPLAY      ? net_replay(&p.job, &err)
 		 : p.word == JOB_REPROCESS ? net_reprocess(&p.job, &err)

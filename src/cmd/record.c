@@ -433,7 +433,7 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 	close(signals);
 	if (how == ENDED_DURATION)
 		return launch->exit_status = CMD_OK, 0;
-	launch->exit_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+	launch->exit_status = proc_exit_status(status);
 	return 0;
 }
 

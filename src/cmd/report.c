@@ -116,8 +116,7 @@ int cmd_report(int argc, char **argv)
 		.children = children,
 	};
 	struct report r = { 0 };
-	int rest;
-	if (cmd_parse(&argp, argc, argv, &rest, &r) < 0)
+	if (cmd_parse(&argp, argc, argv, NULL, &r) < 0)
 		return CMD_USAGE;
 	CLEANUP(recording_freep) struct recording *rec = cmd_open_recording(r.path, &r.err);
 	if (!rec)

@@ -11,6 +11,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/launch.h"
+#include "proc/proc.h"
 
 static void make_set(sigset_t *set, int with_quit)
 {
@@ -78,5 +79,5 @@ int started_wait(struct started *started)
 		close(pidfd);
 	while (waitpid(started->pid, &status, 0) < 0 && errno == EINTR)
 		;
-	return started->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+	return started->status = proc_exit_status(status);
 }

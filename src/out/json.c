@@ -6,6 +6,7 @@
 
 #include "base/jsonw.h"
 #include "out/out.h"
+#include "proc/proc.h"
 
 /* A stack of the walk's longest, every frame with a few inlined ones; what is longer is cut and says so. */
 #define FRAMES_MAX 65536u
@@ -48,7 +49,7 @@ static void put_process(struct jsonw *json, const struct prof *prof,
 	jsonw_u64(json, "runtime_ns", totals->runtime_ns);
 	jsonw_bool(json, "complete", process && process->complete);
 	if (process && process->ended && process->exit_status >= 0)
-		jsonw_u64(json, "exit_status", (uint64_t)process->exit_status);
+		jsonw_i64(json, "exit_status", proc_exit_status(process->exit_status));
 	if (process && process->start_realtime_ns)
 		jsonw_u64(json, "start_realtime_ns", process->start_realtime_ns);
 	jsonw_u64(json, "time_bound_ns", process ? process->time_bound_ns : 0);

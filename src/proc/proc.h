@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 
 struct proc_memory {
 	uint64_t rss_bytes, virtual_bytes;
@@ -22,6 +23,12 @@ int proc_peak_rss(pid_t pid, uint64_t *bytes);
 
 /** proc_comm() - a thread's name without the newline, always terminated; control characters are kept. */
 int proc_comm(pid_t pid, pid_t tid, char *name, size_t size);
+
+/** proc_exit_status() - of what waitpid() tells: as shells have it, 128 + n for signal n. */
+static inline int proc_exit_status(int status)
+{
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
 
 /** proc_exe() - where /proc/PID/exe points, always terminated; " (deleted)" is kept. */
 int proc_exe(pid_t pid, char *path, size_t size);

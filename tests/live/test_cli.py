@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line itself."""
+import json
 import os
 import re
 import subprocess
@@ -52,6 +53,25 @@ def test_one_file_is_asked_for_and_two_are_refused(byteledger):
         done = run(byteledger, *command, "a", "b")
         assert done.returncode == 2
         assert "not 'a' and 'b'" in done.stderr
+
+
+def test_behind_the_dashes_stand_arguments(byteledger, tmp_path):
+    recording = tmp_path / "-a.blt"
+    subprocess.run([byteledger, "heap", "-q", "-o", str(recording), "--", "perl", "-e", "exit 3"], check=False)
+    for command in ("report", "info"):
+        done = subprocess.run([byteledger, command, "--format", "json", "--", "-a.blt"], cwd=tmp_path, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["process"]["exit_status"] == 3
+        done = run(byteledger, command, str(recording), "--", "extra")
+        assert done.returncode == 2 and "one file at a time" in done.stderr
+
+
+def test_a_signal_is_told_as_shells_do(byteledger, tmp_path):
+    recording = tmp_path / "a.blt"
+    done = run(byteledger, "heap", "-q", "-o", str(recording), "--", "perl", "-e", "kill 15, $$; sleep 9")
+    assert done.returncode == 143
+    for command in ("report", "info"):
+        assert json.loads(run(byteledger, command, "--format", "json", str(recording)).stdout)["process"]["exit_status"] == 143
 
 
 def test_a_full_disk_is_called_by_its_name(byteledger, tmp_path):
