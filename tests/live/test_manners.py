@@ -402,6 +402,13 @@ def test_objects_have_names_after_thousands_of_loads(record, prog, copies):
     assert rows[0]["frames"][0]["function"] == "plugin_take"
 
 
+def test_an_object_loaded_by_a_relative_name_is_found_again(record, prog, copies):
+    done = record([prog("manners"), "take", "12345", "./p0.so", copies])
+    assert done.stdout == b"taken\n"
+    rows = [row for row in done.report()["rows"] if row["leaked_bytes"] == 12345]
+    assert [(f["module"], f["function"]) for row in rows for f in row["frames"][:1]] == [("p0.so", "plugin_take")]
+
+
 def test_objects_beyond_the_table_are_said_to_be_nameless(record, prog, copies, byteledger):
     for i in range(8, 4200):
         shutil.copyfile(f"{copies}/p0.so", f"{copies}/p{i}.so")

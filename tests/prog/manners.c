@@ -2,6 +2,7 @@
 /*
  * manners HOW [N] - small things that a library inside a program must not get wrong. Prints on stdout what it computed.
  * blocks: N mallocs that are kept. fd: whether descriptor N is open. plugin: N pairs by operators of the plugin argv[3].
+ * take: the plugin FOLDER/argv[3], FOLDER being argv[4], by a relative name; it takes N bytes, which are kept.
  * load: the plugin argv[3] is loaded and calls its "ask" between a failed dlsym() and dlerror().
  */
 #include <dlfcn.h>
@@ -31,6 +32,13 @@ int main(int argc, char **argv)
 		if (!call)
 			return 3;
 		printf("%d\n", call(n));
+	} else if (strcmp(how, "take") == 0) {
+		void *handle = chdir(argv[4]) == 0 ? dlopen(argv[3], RTLD_NOW | RTLD_LOCAL) : NULL;
+		void *(*take)(size_t) =
+			handle ? (void *(*)(size_t))dlsym(handle, "plugin_take") : NULL;
+		if (!take || chdir("/") != 0)
+			return 3;
+		puts(take((size_t)n) ? "taken" : "nothing");
 	} else if (strcmp(how, "load") == 0) {
 		void *handle = dlopen(argv[3], RTLD_NOW | RTLD_LOCAL);
 		void (*ask)(void) = handle ? (void (*)(void))dlsym(handle, "ask") : NULL;
