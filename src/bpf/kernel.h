@@ -139,6 +139,11 @@ struct bpf_iter_meta {
 	struct seq_file *seq;
 } KERNEL_TYPE;
 
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+} KERNEL_TYPE;
+
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;

@@ -181,6 +181,11 @@ int check_map_names(struct err *err)
 	return from_feature(FEATURE_MAP_NAMES, err);
 }
 
+int check_threads(struct err *err)
+{
+	return from_feature(FEATURE_THREADS, err);
+}
+
 int check_net_capture(struct err *err)
 {
 	return from_feature(FEATURE_NET_CAPTURE, err);

@@ -156,6 +156,7 @@ const struct check_try check_tries[] = {
 	{ "bpf-stack", "call stacks walked in the kernel", check_bpf_stack },
 	{ "map-events", "news of code that programs map", check_map_events },
 	{ "map-names", "who maps memory, and names that the kernel refuses", check_map_names },
+	{ "thread-stacks", "stack pointers of threads that run", check_threads },
 	{ "net-capture", "what programs send and receive by TCP", check_net_capture },
 	{ "net-packet", "the same without BPF, in this network namespace", check_net_packet },
 	{ "vma-names", "names on anonymous mappings", try_vma_names },

@@ -42,6 +42,8 @@ int check_bpf_stack(struct err *err);
 int check_map_events(struct err *err);
 /** check_map_names() - hear the names that programs give their mappings (source/mapnames.h). */
 int check_map_names(struct err *err);
+/** check_threads() - read our own threads' stack pointers by BPF (source/threadfacts.h). */
+int check_threads(struct err *err);
 /** check_net_capture() - load the programs that see network traffic (source/netcap.h). */
 int check_net_capture(struct err *err);
 /** check_net_packet() - open what stands in where they are refused. */

@@ -11,6 +11,7 @@
 #include "cmd/terminal.h"
 #include "out/regions.h"
 #include "proc/allocator.h"
+#include "source/threadfacts.h"
 
 /** print_groups() - the page with another middle. */
 static void print_groups(struct buf *text, const struct regions *r, const struct breakdown *b,
@@ -109,7 +110,9 @@ int regions_print(struct regions *r, const struct breakdown *b, const char *exe,
 struct breakdown *regions_read(const struct regions *r, const struct target *target,
 			       struct err *err)
 {
-	struct breakdown_opt opt = { .quick = r->quick, .doubt_only = r->format != FORMAT_JSON };
+	struct breakdown_opt opt = { .quick = r->quick,
+				     .doubt_only = r->format != FORMAT_JSON,
+				     .facts = threadfacts_read };
 	struct breakdown *b = breakdown_read(target, &opt, err);
 	int rc = b && r->names ? mapnames_apply(r->names, b, target, err) : 0;
 	/* a quick look does not copy heaps */

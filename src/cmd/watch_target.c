@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "cmd/watch.h"
 #include "proc/allocator.h"
+#include "source/threadfacts.h"
 
 /* ---- shots --------------------------------------------------------------------------------------------------------- */
 
@@ -70,7 +71,7 @@ struct shot *watched_full(struct watched *w, struct err *err)
 	struct shot *shot = watched_shot(w, 1);
 	if (!fresh(shot)) {
 		const struct target *target = watch_target(w->watch);
-		struct breakdown_opt opt = { .labels_max = 4096 };
+		struct breakdown_opt opt = { .labels_max = 4096, .facts = threadfacts_read };
 		struct breakdown *b = breakdown_read(target, &opt, err);
 		/* what was read before a process ended stays worth showing, with its age */
 		if (b && ((w->names && mapnames_apply(w->names, b, target, err) < 0) ||

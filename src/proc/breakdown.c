@@ -423,8 +423,7 @@ static int fill(struct breakdown *b, const struct target *target, const struct b
 {
 	int rc;
 	if (!opt->no_threads) {
-		rc = threads_read(target, opt->facts, opt->fact_count, &b->threads,
-				  &b->thread_count, err);
+		rc = threads_read(target, opt->facts, &b->threads, &b->thread_count, err);
 		if (rc < 0)
 			return rc;
 	}

@@ -37,9 +37,7 @@ struct breakdown_opt {
 	size_t keep; /* how many mappings to keep, the largest by RSS; 0 = every one, by address */
 	uint32_t
 		labels_max; /* rows of classes; what comes later goes to "(other)" of its class. 0 = 4096 */
-	const struct thread_fact
-		*facts; /* from BPF: fs base and stack pointer of each thread; may be NULL */
-	size_t fact_count;
+	threads_facts_fn facts;              /* by BPF, of threads that run; may be NULL */
 	const struct module_extent *modules; /* see struct classifier */
 	size_t module_count;
 	const struct names

@@ -51,7 +51,6 @@ const char *region_how_name(unsigned how)
 		[HOW_PATH] = "path",
 		[HOW_ELF_SEGMENT] = "ELF program headers",
 		[HOW_ELF_NEIGHBOUR] = "next to a module",
-		[HOW_THREAD_POINTER] = "registers of a thread",
 		[HOW_STACK_POINTER] = "stack pointer of a thread",
 		[HOW_THREAD_DESCRIPTOR] = "thread descriptor",
 		[HOW_GUARD] = "shape, with a guard below",

@@ -55,8 +55,7 @@ enum region_how {
 	HOW_PATH,          /* the path alone */
 	HOW_ELF_SEGMENT,   /* program headers of the module */
 	HOW_ELF_NEIGHBOUR, /* adjacent to a module whose headers could not be read */
-	HOW_THREAD_POINTER,    /* fs base or stack pointer, read from the kernel */
-	HOW_STACK_POINTER,     /* a thread's stack pointer lies in it */
+	HOW_STACK_POINTER, /* a thread's stack pointer lies in it */
 	HOW_THREAD_DESCRIPTOR, /* pthread descriptor at its top */
 	HOW_GUARD,             /* its shape: guard below, nothing else known */
 	HOW_ALLOCATOR,         /* the allocator's own structures */

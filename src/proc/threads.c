@@ -53,16 +53,27 @@ static pid_t namespace_tid(const struct target *target, pid_t tid)
 	return last;
 }
 
-static const struct thread_fact *fact_of(const struct thread_fact *facts, size_t count, pid_t tid)
+/* Where /proc was silent: a thread that runs has no pointer there. */
+static void add_facts(const struct target *target, threads_facts_fn ask, struct thread_stack *list,
+		      size_t count)
 {
-	for (size_t i = 0; i < count; i++)
-		if (facts[i].tid == tid)
-			return &facts[i];
-	return NULL;
+	struct thread_fact *facts = NULL;
+	struct err ignored = { 0 };
+	size_t fact_count = 0, i = 0;
+	while (i < count && list[i].stack_pointer)
+		i++;
+	if (!ask || i == count || ask(target->pid, &facts, &fact_count, &ignored) < 0)
+		return; /* the pointer stays unknown, and is shown as such */
+	for (i = 0; i < fact_count; i++) {
+		struct thread_stack *thread = threads_find(list, count, facts[i].tid, 0);
+		if (thread && !thread->stack_pointer)
+			thread->stack_pointer = facts[i].stack_pointer;
+	}
+	free(facts);
 }
 
-int threads_read(const struct target *target, const struct thread_fact *facts, size_t fact_count,
-		 struct thread_stack **threads, size_t *count, struct err *err)
+int threads_read(const struct target *target, threads_facts_fn facts, struct thread_stack **threads,
+		 size_t *count, struct err *err)
 {
 	*threads = NULL;
 	*count = 0;
@@ -103,16 +114,14 @@ int threads_read(const struct target *target, const struct thread_fact *facts, s
 			thread.name[got - 1] = '\0';
 		if (in_namespace)
 			thread.ns_tid = namespace_tid(target, tid);
-		const struct thread_fact *fact = fact_of(facts, fact_count, tid);
-		if (fact)
-			thread.stack_pointer = fact->stack_pointer;
-		else if (pointers && stack_pointer(target, tid, &thread.stack_pointer) == -EPERM)
+		if (pointers && stack_pointer(target, tid, &thread.stack_pointer) == -EPERM)
 			pointers = 0; /* not for this user: asking 10,000 times does not help */
 		list[used++] = thread;
 	}
 	closedir(dir);
 	if (used)
 		qsort(list, used, sizeof(*list), by_tid);
+	add_facts(target, facts, list, used);
 	*threads = list;
 	*count = used;
 	return 0;

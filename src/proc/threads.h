@@ -8,11 +8,14 @@
 #include "base/err.h"
 #include "proc/target.h"
 
-/** struct thread_fact - what BPF reads without stopping anybody: the user registers of a thread. 0 = unknown. */
+/** struct thread_fact - what BPF reads without stopping anybody. */
 struct thread_fact {
 	pid_t tid;
-	uint64_t stack_pointer, thread_pointer;
+	uint64_t stack_pointer;
 };
+/** Facts of @pid's threads, malloc'd; 0 or negative errno. */
+typedef int (*threads_facts_fn)(pid_t pid, struct thread_fact **facts, size_t *count,
+				struct err *err);
 
 struct thread_stack {
 	pid_t tid;
@@ -28,10 +31,11 @@ struct thread_stack {
 
 /**
  * threads_read() - every thread with its name and, where it is blocked and may be read, its stack pointer; by tid, malloc'd.
- * Some 15 us a thread. @facts (may be NULL) come first. Threads that end meanwhile are left out; at most THREADS_MAX.
+ * Some 15 us a thread. Where one runs @facts (may be NULL) is asked. Threads that end meanwhile are left out; at most
+ * THREADS_MAX.
  */
-int threads_read(const struct target *target, const struct thread_fact *facts, size_t fact_count,
-		 struct thread_stack **threads, size_t *count, struct err *err);
+int threads_read(const struct target *target, threads_facts_fn facts, struct thread_stack **threads,
+		 size_t *count, struct err *err);
 
 /** threads_find() - by tid as the target sees it (@ns) or as we do; NULL if there is none. O(log n), O(n) for @ns. */
 struct thread_stack *threads_find(struct thread_stack *threads, size_t count, pid_t tid, int ns);

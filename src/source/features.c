@@ -19,6 +19,7 @@
 #include "source/mapnames.h"
 #include "source/netcap_bpf.h"
 #include "source/netcap_packet.h"
+#include "source/threadfacts.h"
 
 static struct feature_line lines[FEATURE_COUNT];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -26,7 +27,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const char *const names[FEATURE_COUNT] = {
 	[FEATURE_BPF_BIG_ARRAY] = "bpf-big-array", [FEATURE_BPF_STACK] = "bpf-stack",
 	[FEATURE_MAP_EVENTS] = "map-events",       [FEATURE_MAP_NAMES] = "map-names",
-	[FEATURE_NET_CAPTURE] = "net-capture",     [FEATURE_NET_PACKET] = "net-packet",
+	[FEATURE_THREADS] = "thread-stacks",       [FEATURE_NET_CAPTURE] = "net-capture",
+	[FEATURE_NET_PACKET] = "net-packet",
 };
 
 static void yes(enum feature feature, const char *why)
@@ -114,6 +116,22 @@ static void try_map_names(void)
 	no(FEATURE_MAP_NAMES, err.msg, 0, permission_hint(-err.code, "needs Linux 6.1 with BTF"));
 }
 
+static void try_threads(void)
+{
+	struct thread_fact *facts;
+	struct err err;
+	size_t count;
+	err_init(&err);
+	if (threadfacts_read(getpid(), &facts, &count, &err) == 0 && count) {
+		free(facts);
+		yes(FEATURE_THREADS, "the own threads' stack pointers could be read");
+		return;
+	}
+	no(FEATURE_THREADS, err.code ? err.msg : "no thread was found", 0,
+	   permission_hint(-err.code,
+			   "needs Linux 6.1 with BTF; waiting threads are not concerned"));
+}
+
 static void try_net_capture(void)
 {
 	struct netcap_opt opt = { .ring_bytes = 1 << 20 };
@@ -150,6 +168,7 @@ static void probe(void)
 	try_stack();
 	try_map_events();
 	try_map_names();
+	try_threads();
 	try_net_capture();
 	try_net_packet();
 	libbpf_set_print(talk);

@@ -12,6 +12,7 @@ enum feature {
 	FEATURE_BPF_STACK,     /* the stack walker itself loads (source/bpfstack.h) */
 	FEATURE_MAP_EVENTS,    /* perf tells of new executable mappings of all processes */
 	FEATURE_MAP_NAMES,     /* the probe of mmap() and prctl() attaches (source/mapnames.h) */
+	FEATURE_THREADS,       /* stack pointers of running threads (source/threadfacts.h) */
 	FEATURE_NET_CAPTURE,   /* the network programs load (source/netcap.h) */
 	FEATURE_NET_PACKET,    /* what stands in for it: a packet socket with a ring */
 	FEATURE_COUNT

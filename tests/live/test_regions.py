@@ -186,6 +186,16 @@ def test_two_hundred_threads_each_have_a_stack(byteledger, zoo):
         assert sum(r["class"] == "stack-cache" for r in seen["regions"]) == 4
 
 
+@pytest.mark.skipif(not AS_ROOT, reason="BPF needs root")
+def test_a_thread_that_runs_shows_what_it_uses_of_its_stack(byteledger, zoo):
+    with zoo(ZOO_SPIN="1") as (child, _, _):
+        seen = look(byteledger, child.pid)
+        for thread in seen["threads"]:
+            size = thread["stack_end"] - thread["stack_start"]
+            assert thread["used_bytes"] and thread["used_bytes"] <= size, thread
+            assert thread["tid"] == child.pid or thread["used_bytes"] >= 48 << 10, thread
+
+
 def state(pid, tid):
     with open(f"/proc/{pid}/task/{tid}/stat", encoding="ascii", errors="replace") as file:
         return file.read().rsplit(")", 1)[1].split()[0]
