@@ -370,7 +370,7 @@ int allocators_jemalloc(struct breakdown *b, const struct memory *memory, struct
 	struct je *je = calloc(1, sizeof(*je));
 	uint8_t *claims = calloc(b->region_count + 1, 1);
 	struct allocator_reading *a = NULL;
-	int rc = -ENOMEM;
+	int rc = -ENOMEM, found, mapped = scan_maps(b, "libjemalloc.");
 	if (!je || !claims)
 		goto out;
 	je->b = b;
@@ -380,17 +380,18 @@ int allocators_jemalloc(struct breakdown *b, const struct memory *memory, struct
 		(struct radix){ .b = b,
 				.memory = memory,
 				.shape = { .shift = { 30, 12 }, .bits = { 18, 18 }, .align = 64 } };
-	rc = radix_find(&je->tree, proof, je);
+	rc = found = radix_find(&je->tree, proof, je);
 	if (rc == 1)
 		rc = walk_all(je, claims);
-	if (rc == 0 && (je->good || memory_is_spent(memory))) {
+	/* that nothing was found in the end says something only where it is known to be there */
+	if (rc == 0 && (je->good || (memory_is_spent(memory) && (found || mapped)))) {
 		rc = allocators_judge(b, memory, "jemalloc", agreement(je));
 		if (rc != 1)
 			goto out;
 		rc = allocators_claim(b, claims, REGION_ALLOCATOR, labels, "jemalloc");
 		a = rc == 0 ? allocators_add(b) : NULL;
 		rc = rc == 0 && !a ? -ENOMEM : rc;
-	} else if (rc == 0 && scan_maps(b, "libjemalloc.")) {
+	} else if (rc == 0 && mapped) {
 		rc = allocators_unread(
 			b, "jemalloc",
 			"identified only, because no radix tree of version 5.3 was found");

@@ -241,7 +241,7 @@ int allocators_mimalloc(struct breakdown *b, const struct memory *memory, struct
 {
 	struct mi *mi = calloc(1, sizeof(*mi));
 	uint8_t *claims = calloc(b->region_count + 1, 1);
-	int rc = mi && claims ? 0 : -ENOMEM;
+	int rc = mi && claims ? 0 : -ENOMEM, mapped = scan_maps(b, "libmimalloc.");
 	double consistency = 0;
 	if (rc == 0) {
 		mi->b = b;
@@ -249,7 +249,7 @@ int allocators_mimalloc(struct breakdown *b, const struct memory *memory, struct
 		walk_all(mi, claims);
 		consistency = 100 * (double)mi->good / (double)(mi->good + mi->bad);
 	}
-	if (rc == 0 && (mi->segments || memory_is_spent(memory))) {
+	if (rc == 0 && (mi->segments || (memory_is_spent(memory) && mapped))) {
 		static const char *const label[] = { "mimalloc" };
 		rc = allocators_judge(b, memory, "mimalloc", consistency);
 		if (rc != 1)
@@ -266,7 +266,7 @@ int allocators_mimalloc(struct breakdown *b, const struct memory *memory, struct
 			a->consistency = consistency;
 			a->exact = 1;
 		}
-	} else if (rc == 0 && scan_maps(b, "libmimalloc.")) {
+	} else if (rc == 0 && mapped) {
 		rc = allocators_unread(
 			b, "mimalloc",
 			"identified only, because no segment of version 2.0 was found");

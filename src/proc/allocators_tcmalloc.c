@@ -355,7 +355,7 @@ int allocators_tcmalloc(struct breakdown *b, const struct memory *memory, struct
 	struct tc *tc = calloc(1, sizeof(*tc));
 	uint8_t *claims = calloc(b->region_count + 1, 1);
 	struct allocator_reading *a = NULL;
-	int rc = -ENOMEM;
+	int rc = -ENOMEM, found, mapped = scan_maps(b, "libtcmalloc");
 	if (!tc || !claims)
 		goto out;
 	tc->b = b;
@@ -366,10 +366,12 @@ int allocators_tcmalloc(struct breakdown *b, const struct memory *memory, struct
 		.memory = memory,
 		.shape = { .shift = { 31, PAGE_SHIFT }, .bits = { 17, 18 }, .align = 8 }
 	};
-	rc = radix_find(&tc->tree, proof, tc);
+	rc = found = radix_find(&tc->tree, proof, tc);
 	if (rc == 1)
 		rc = walk_all(tc, claims);
-	if (rc == 0 && ((tc->classes && tc->good) || memory_is_spent(memory))) {
+	/* that nothing was found in the end says something only where it is known to be there */
+	if (rc == 0 &&
+	    ((tc->classes && tc->good) || (memory_is_spent(memory) && (found || mapped)))) {
 		static const char *const label[] = { "tcmalloc" };
 		rc = allocators_judge(b, memory, "tcmalloc", agreement(tc));
 		if (rc != 1)
@@ -377,7 +379,7 @@ int allocators_tcmalloc(struct breakdown *b, const struct memory *memory, struct
 		rc = allocators_claim(b, claims, REGION_ALLOCATOR, label, "tcmalloc");
 		a = rc == 0 ? allocators_add(b) : NULL;
 		rc = rc == 0 && !a ? -ENOMEM : rc;
-	} else if (rc == 0 && scan_maps(b, "libtcmalloc")) {
+	} else if (rc == 0 && mapped) {
 		rc = allocators_unread(
 			b, "tcmalloc",
 			"identified only, because no page map of gperftools was found");

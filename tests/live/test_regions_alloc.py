@@ -143,6 +143,8 @@ def test_books_that_lead_in_circles_are_given_up_and_the_others_are_read(byteled
         assert heap["how"] == "given up: what looks like its tables asks for more work than its memory warrants", heap
         assert heap["live_bytes"] is None and not heap["exact"], heap
         assert not any(c["label"].startswith("jemalloc") for c in breakdown["classes"]), breakdown["classes"]
+        # what was looked for and not found in what was left is no news
+        assert {a["allocator"] for a in breakdown["allocators"]} == {"glibc malloc", "jemalloc"}, breakdown["allocators"]
         assert named(breakdown, "glibc malloc")["consistency"] == 100
 
 

@@ -350,6 +350,7 @@ static void work_that_memory_does_not_warrant_is_not_done(void **state)
 		assert_non_null(read_once(f, heaps[i].reader));
 		assert_true(labels_given(f) > 0);
 		uint64_t cost = (1 << 30) - enough.left;
+		unsigned given_up = 0;
 		/* wherever it ends, there are no figures and no names */
 		for (uint64_t left = 0; left < cost; left += left < 65536 ? 4096 : cost / 16) {
 			struct memory_work work = { .left = left };
@@ -363,9 +364,11 @@ static void work_that_memory_does_not_warrant_is_not_done(void **state)
 				assert_int_equal(f->b.allocators[k].exact, 0);
 				assert_non_null(strstr(f->b.allocators[k].how, "given up: "));
 			}
-			if (left > cost / 2)
-				assert_int_equal(f->b.allocator_count, 1);
+			assert_in_range(f->b.allocator_count, 0, 1);
+			given_up += (unsigned)f->b.allocator_count;
 		}
+		/* once it is known to be there that is said */
+		assert_true(given_up > 0);
 		fake_end(f);
 	}
 }
