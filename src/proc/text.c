@@ -148,12 +148,13 @@ static void put_check(struct buf *to, const char *name, uint64_t theirs, uint64_
 {
 	char text[TEXT_NUMBER_MAX];
 	if (theirs == UINT64_MAX)
-		buf_printf(to, ", %s not told", name);
+		buf_printf(to, "%s does not tell", name);
 	else if (theirs == ours)
-		buf_printf(to, ", %s equal", name);
+		buf_printf(to, "%s says the same", name);
 	else
-		buf_printf(to, ", %s %s%s", name, theirs > ours ? "+" : "-",
-			   size(text, theirs > ours ? theirs - ours : ours - theirs, raw));
+		buf_printf(to, "%s says %s %s", name,
+			   size(text, theirs > ours ? theirs - ours : ours - theirs, raw),
+			   theirs > ours ? "more" : "less");
 }
 
 static void put_fact(struct buf *to, const char *name, uint64_t bytes, int raw)
@@ -193,13 +194,20 @@ void regions_text_head(struct buf *to, const struct breakdown *b,
 	else
 		buf_printf(to, " from %s", b->reading.list);
 	buf_printf(to, ", longest call %s", text_duration(text, b->reading.stall_ns));
-	if (b->rollup_rss_bytes != UINT64_MAX)
-		put_check(to, "rollup", b->rollup_rss_bytes, b->rss_bytes, opt->raw);
-	if (b->totals.rss_bytes != UINT64_MAX)
+	const char *between = "RSS: ";
+	buf_putc(to, '\n');
+	if (b->rollup_rss_bytes != UINT64_MAX) {
+		buf_puts(to, between);
+		put_check(to, "smaps_rollup", b->rollup_rss_bytes, b->rss_bytes, opt->raw);
+		between = ", ";
+	}
+	if (b->totals.rss_bytes != UINT64_MAX) {
+		buf_puts(to, between);
 		put_check(to, "status", b->totals.rss_bytes, b->rss_bytes, opt->raw);
-	buf_printf(to, "%s\n", style.plain);
+		between = "; ";
+	}
 	if (b->totals.page_table_bytes != UINT64_MAX && b->totals.page_table_bytes)
-		buf_printf(to, "%sbeside RSS: page tables %s", style.dim,
+		buf_printf(to, "%sbeside it page tables %s", between,
 			   size(text, b->totals.page_table_bytes, opt->raw));
 	put_fact(to, "locked", b->totals.locked_bytes, opt->raw);
 	put_fact(to, "pinned", b->totals.pinned_bytes, opt->raw);
@@ -223,15 +231,30 @@ static int by_rss(const void *a, const void *b)
 	return x->class < y->class ? -1 : x->class > y->class;
 }
 
+/* For a label, and behind it for how it is known. */
+static size_t label_columns(const struct regions_text_opt *opt, size_t *how)
+{
+	size_t width = opt->width ? (size_t)opt->width : 100;
+	size_t numbers = 2 * (size_t)size_columns(opt) + 8 + 2 + BAR_COLUMNS + 2;
+	size_t rest = width > numbers + 46 ? width - numbers : 46;
+	*how = rest >= 72 ? 32 : 24;
+	return rest - *how - 9;
+}
+
+/* Whether a label fits behind the name of its class. */
+static int fits_behind(const struct regions_text_opt *opt, const struct class_row *row)
+{
+	const char *class = region_class_name(row->class);
+	size_t how, columns = label_columns(opt, &how);
+	return strcmp(class, row->label) == 0 || strlen(class) + 2 + strlen(row->label) <= columns;
+}
+
 /** put_row() - a label of a class, or with @single the only one of it, behind the class's name. */
 static void put_row(struct buf *to, const struct breakdown *b, const struct regions_text_opt *opt,
 		    const struct class_row *row, int single)
 {
 	struct style style = style_of(opt);
-	size_t width = opt->width ? (size_t)opt->width : 100;
-	size_t numbers = 2 * (size_t)size_columns(opt) + 8 + 2 + BAR_COLUMNS + 2;
-	size_t rest = width > numbers + 46 ? width - numbers : 46;
-	size_t how = rest >= 72 ? 32 : 24, label = rest - how - 9;
+	size_t how, label = label_columns(opt, &how);
 	char text[TEXT_NUMBER_MAX];
 	put_size(to, opt, row->rss_bytes, 1);
 	put_size(to, opt, row->pss_bytes, b->full);
@@ -245,7 +268,7 @@ static void put_row(struct buf *to, const struct breakdown *b, const struct regi
 		buf_puts(to, style.bold);
 		buf_puts(to, class);
 		buf_puts(to, style.plain);
-		if (strcmp(class, row->label) != 0 && label > len + 6) {
+		if (strcmp(class, row->label) != 0) {
 			buf_puts(to, "  ");
 			put_cell(to, row->label, label - len - 2, opt->ascii, 1);
 		} else {
@@ -261,7 +284,8 @@ static void put_row(struct buf *to, const struct breakdown *b, const struct regi
 	int extra = row->hugetlb_bytes || row->swap_bytes || row->lazy_free_bytes || row->ksm_bytes;
 	put_cell(to, region_how_name(row->how), how, opt->ascii, 0);
 	buf_puts(to, style.plain);
-	if (extra) {
+	if (extra) { /* a line of its own: the row is as wide as the page */
+		buf_puts(to, "\n          of it");
 		put_fact(to, "huge", row->hugetlb_bytes, opt->raw);
 		put_fact(to, "swap", row->swap_bytes, opt->raw);
 		put_fact(to, "lazily freed", row->lazy_free_bytes, opt->raw);
@@ -307,8 +331,9 @@ void regions_text_classes(struct buf *to, const struct breakdown *b,
 		   columns, "RSS", columns, "PSS", "share", (int)BAR_COLUMNS, "", style.plain);
 	for (size_t s = 0; s < count; s++) {
 		const struct class_sum *sum = &sums[s];
-		if (sum->rows == 1) {
-			put_row(to, b, opt, only_row(b, sum->class), 1);
+		const struct class_row *only = sum->rows == 1 ? only_row(b, sum->class) : NULL;
+		if (only && fits_behind(opt, only)) {
+			put_row(to, b, opt, only, 1);
 			continue;
 		}
 		put_size(to, opt, sum->rss_bytes, 1);
@@ -358,7 +383,7 @@ void regions_text_groups(struct buf *to, const struct breakdown *b, const struct
 {
 	struct style style = style_of(opt);
 	size_t columns = (size_t)size_columns(opt), width = opt->width ? (size_t)opt->width : 100;
-	size_t fixed = 3 * columns + 8 + 2 + BAR_COLUMNS + 2 + 8;
+	size_t fixed = 3 * columns + 8 + 2 + BAR_COLUMNS + 8 + 4;
 	size_t limit = opt->all || count < opt->top ? count : opt->top;
 	char text[TEXT_NUMBER_MAX];
 	buf_printf(to, "%s%*s%*s%*s%8s  %-*s  mappings%s\n", style.dim, (int)columns, "RSS",
@@ -435,9 +460,9 @@ void regions_text_allocators(struct buf *to, const struct breakdown *b,
 	if (!b->allocator_count)
 		return;
 	int columns = size_columns(opt);
-	buf_printf(to, "%sallocators%s\n%s%*s%*s%*s%*s%*s  %-16s%s\n", style.bold, style.plain,
-		   style.dim, columns, "live", columns, "free pages", columns, "holes", columns,
-		   "caches", columns, "metadata", "allocator, how it is known", style.plain);
+	buf_printf(to, "%sallocators%s\n%s%*s%*s%*s%*s%*s  allocator, how it is known%s\n",
+		   style.bold, style.plain, style.dim, columns, "live", columns, "free", columns,
+		   "holes", columns, "caches", columns, "metadata", style.plain);
 	for (size_t i = 0; i < b->allocator_count; i++) {
 		const struct allocator_reading *a = &b->allocators[i];
 		put_size(to, opt, a->live_bytes, a->live_bytes != UINT64_MAX);
@@ -447,9 +472,12 @@ void regions_text_allocators(struct buf *to, const struct breakdown *b,
 		put_size(to, opt, a->metadata_bytes, a->metadata_bytes != UINT64_MAX);
 		buf_puts(to, "  ");
 		put_cell(to, a->allocator, 32, opt->ascii, 0);
-		buf_printf(to, "  %s", style.dim);
+		/* a line of its own: it is a sentence */
+		buf_printf(to, "\n%s    ", style.dim);
 		put_cell(to, a->how, 96, opt->ascii, 0);
-		buf_printf(to, ", %.1f %% consistent%s\n", a->consistency, style.plain);
+		if (a->live_bytes != UINT64_MAX)
+			buf_printf(to, ", %.1f %% consistent", a->consistency);
+		buf_printf(to, "%s\n", style.plain);
 	}
 	buf_putc(to, '\n');
 }
@@ -583,11 +611,11 @@ void regions_text_mappings(struct buf *to, const struct breakdown *b,
 		return;
 	}
 	int columns = size_columns(opt);
-	buf_printf(to, "%smappings%s\n%s%*s%*s%*s%*s  %-4s %-33s %s%s\n", style.bold, style.plain,
+	buf_printf(to, "%smappings%s\n%s%*s%*s%*s%*s  %-4s %-25s %s%s\n", style.bold, style.plain,
 		   style.dim, columns, "RSS", columns, "private", columns, "shared", columns,
-		   "size", "", "address", "class, name", style.plain);
+		   "size", "", "address", "name", style.plain);
 	size_t width = opt->width ? (size_t)opt->width : 100;
-	size_t fixed = 4 * (size_t)columns + 42;
+	size_t fixed = 4 * (size_t)columns + 33;
 	size_t rest = width > fixed + 24 ? width - fixed : 24;
 	size_t shown = 0;
 	for (size_t i = 0; i < b->region_count && shown < limit; i++) {
@@ -606,7 +634,7 @@ void regions_text_mappings(struct buf *to, const struct breakdown *b,
 		put_hex(to, r->start);
 		buf_putc(to, '-');
 		put_hex(to, r->end);
-		put_blanks(to, to->len - began < 33 ? 34 - (to->len - began) : 1);
+		put_blanks(to, to->len - began < 25 ? 26 - (to->len - began) : 1);
 		put_cell(to, r->name[0] ? r->name : r->label, rest, opt->ascii, 0);
 		buf_putc(to, '\n');
 		shown++;
