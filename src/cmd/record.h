@@ -44,6 +44,7 @@ struct record {
 		exec_next_ns, exec_wait_ns, drained_ns;
 	int saw_exiting, replaced; /* replaced: an exec took the traced program away */
 	uint64_t replaced_ns;      /* when that was seen */
+	uint64_t start_stack;      /* as of the last look, 0 before */
 	uint64_t memfd_inode;      /* of the shared memory, once asked for */
 	int interrupted;           /* SIGINT came here, too: Ctrl-C in the terminal */
 	char replaced_by[256];     /* its path; "" = not known */

@@ -191,11 +191,48 @@ static int is_near(uint64_t a, uint64_t b)
 	return (a > b ? a - b : b - a) < b / 32;
 }
 
+/* An exec that succeeded took the library and its mapping away; one in a child of vfork() only looks like it. */
+static void look_for_exec(struct record *rec, uint64_t now)
+{
+	struct stat st;
+	if (rec->memfd_inode == 0 && fstat(source_heap_fd(rec->heap), &st) == 0)
+		rec->memfd_inode = st.st_ino; /* the successor may have one of the same name */
+	int gone = proc_maps_has(rec->pid, "/memfd:" WIRE_MEMFD_NAME, rec->memfd_inode) == 0;
+	if (gone && !rec->replaced) /* not the last look: that may be at the successor's end */
+		rec->replaced_ns = now;
+	rec->replaced = gone;
+}
+
+/* After an exec that was called: again and again, because it may still be under way, or have failed. */
+static void expect_exec(struct record *rec, uint64_t now)
+{
+	if (now < rec->exec_next_ns)
+		return;
+	look_for_exec(rec, now);
+	rec->exec_next_ns = now + rec->exec_wait_ns;
+	if (rec->exec_wait_ns < EXEC_LAST_NS)
+		rec->exec_wait_ns *= 2;
+}
+
+/* An exec that nobody called by a name that we know: the arguments lie elsewhere. */
+static void notice_exec(struct record *rec, uint64_t now)
+{
+	uint64_t at;
+	if (proc_start_stack(rec->pid, &at) < 0)
+		return;
+	if (rec->start_stack && rec->start_stack != at)
+		look_for_exec(rec, now);
+	rec->start_stack = at;
+}
+
 static int take_rss(struct record *rec, uint64_t now, int peak_too)
 {
 	struct proc_memory memory;
-	if (proc_statm(rec->pid, &memory) < 0)
-		return 0; /* gone, or about to be */
+	if (proc_statm(rec->pid, &memory) < 0) /* gone, or about to be */
+		return 0;
+	notice_exec(rec, now); /* behind the reading: it may be the successor's */
+	if (rec->replaced)
+		return 0;
 	uint64_t peak;
 	if ((peak_too || now >= rec->peak_next_ns) && proc_peak_rss(rec->pid, &peak) == 0) {
 		if (peak > rec->peak_rss_bytes)
@@ -214,23 +251,6 @@ static int take_rss(struct record *rec, uint64_t now, int peak_too)
 	rec->rss_repeat_ns = now + RSS_REPEAT_NS;
 	return source_heap_rss(rec->heap, sink_of(rec), memory.rss_bytes, memory.virtual_bytes,
 			       rec->peak_rss_bytes, &rec->err);
-}
-
-/* An exec that succeeded took the library and its mapping away; one in a child of vfork() only looks like it. */
-static void look_for_exec(struct record *rec, uint64_t now)
-{
-	if (now < rec->exec_next_ns)
-		return;
-	struct stat st;
-	if (rec->memfd_inode == 0 && fstat(source_heap_fd(rec->heap), &st) == 0)
-		rec->memfd_inode = st.st_ino; /* the successor may have one of the same name */
-	int gone = proc_maps_has(rec->pid, "/memfd:" WIRE_MEMFD_NAME, rec->memfd_inode) == 0;
-	if (gone && !rec->replaced) /* not the last look: that may be at the successor's end */
-		rec->replaced_ns = now;
-	rec->replaced = gone;
-	rec->exec_next_ns = now + rec->exec_wait_ns;
-	if (rec->exec_wait_ns < EXEC_LAST_NS)
-		rec->exec_wait_ns *= 2;
 }
 
 void record_note_successor(struct record *rec)
@@ -267,8 +287,12 @@ int64_t record_step(struct record *rec)
 	rec->saw_exiting |= state.exiting;
 	if (state.peak_rss_bytes > rec->peak_rss_bytes)
 		rec->peak_rss_bytes = state.peak_rss_bytes;
+	if (state.exec_called)
+		expect_exec(rec, now);
+	else
+		rec->exec_wait_ns = EXEC_FIRST_NS;
 	/* before, it is still our own child that has not become the program */
-	if (rc == 0 && state.attached && (exiting || now >= rec->rss_next_ns))
+	if (rc == 0 && state.attached && !rec->replaced && (exiting || now >= rec->rss_next_ns))
 		rc = take_rss(rec, now, exiting);
 	if (rc == 0 && (exiting || now >= rec->house_next_ns)) {
 		rc = source_heap_housekeep(rec->heap, sink_of(rec), exiting, &rec->err);
@@ -279,10 +303,6 @@ int64_t record_step(struct record *rec)
 		rc = trace_writer_flush(rec->writer, &rec->err);
 		rec->flush_next_ns = now + FLUSH_NS;
 	}
-	if (state.exec_called)
-		look_for_exec(rec, now);
-	else
-		rec->exec_wait_ns = EXEC_FIRST_NS;
 	return rc < 0 ? rc : pause_after((unsigned)permille, since_ns);
 }
 

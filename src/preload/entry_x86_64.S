@@ -125,6 +125,10 @@
 	je	1f
 	cmp	$157, %rdi		/* prctl */
 	je	1f
+	cmp	$59, %rdi		/* execve */
+	je	1f
+	cmp	$322, %rdi		/* execveat */
+	je	1f
 0:	mov	next_syscall(%rip), %r11
 	test	%r11, %r11
 	je	2f

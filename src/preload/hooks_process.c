@@ -132,6 +132,9 @@ HIDDEN void note_syscall(long nr, long first, long second)
 		note_prctl(first, second);
 	else if (nr == SYS_exit_group)
 		process_exiting();
+	else if ((nr == SYS_execve || nr == SYS_execveat) && recording_process())
+		/* whether it fails is not seen here: the recorder looks, and is not told to stop looking */
+		__atomic_store_n(&process.heap->exec_called, 1, __ATOMIC_RELEASE);
 }
 
 EXPORT int prctl(int option, ...)

@@ -116,6 +116,24 @@ static void fclosep(FILE **file)
 		fclose(*file);
 }
 
+int proc_start_stack(pid_t pid, uint64_t *at)
+{
+	char path[64], text[1024];
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	ssize_t got = read_small(path, text, sizeof(text));
+	if (got < 0)
+		return (int)got;
+	/* field 28; the second one is a name, which may have anything in it */
+	const char *field = strrchr(text, ')');
+	for (int n = 2; field && n < 28; n++)
+		field = strchr(field + 1, ' ');
+	unsigned long long value;
+	if (!field || sscanf(field, "%llu", &value) != 1)
+		return -ENODATA;
+	*at = value;
+	return value ? 0 : -EACCES;
+}
+
 int proc_maps_has(pid_t pid, const char *name, uint64_t inode)
 {
 	char path[64], line[4352];

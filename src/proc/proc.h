@@ -37,6 +37,12 @@ int proc_exe(pid_t pid, char *path, size_t size);
 ssize_t proc_cmdline(pid_t pid, char **cmdline);
 
 /**
+ * proc_start_stack() - where the program's arguments begin on its stack: another place after an exec, wherever addresses
+ * are random. Return: 0, or negative errno (-EACCES where the kernel does not say).
+ */
+int proc_start_stack(pid_t pid, uint64_t *at);
+
+/**
  * proc_maps_has() - 1 if a mapping of @pid has a path that begins with @name ("/memfd:byteledger") and, unless 0, that
  * @inode; 0 if none has: tells whether an exec has replaced the address space. Reads maps up to the first hit:
  * milliseconds for large processes.

@@ -56,6 +56,33 @@ def test_a_program_that_replaces_itself_names_its_successor_last(byteledger, tmp
     assert lines[-3].startswith("byteledger: recorded into ")
 
 
+@pytest.mark.parametrize("how", ["syscall", "instruction"])
+def test_an_exec_past_the_c_library_ends_the_recording_too(byteledger, prog, tmp_path, how):
+    path = tmp_path / "a.blt"
+    reads, writes = os.pipe()
+    successor = ["/usr/bin/perl", "-e", "my $x = 'x' x 120_000_000; select undef, undef, undef, 2; print length $x"]
+    child = subprocess.Popen([byteledger, "heap", "-q", "-o", str(path), "--", prog("rawexec"), how, *successor],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, pass_fds=[8],
+                             preexec_fn=lambda: os.dup2(reads, 8))
+    os.close(reads)
+    # the recorder's first point on the curve is flushed with the first block
+    deadline = time.monotonic() + 30
+    while how == "instruction" and not curve(byteledger, path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.close(writes)
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out) == (0, b"120000000")
+    assert b"replaced itself by" in err and b"/perl" in err
+    taken = report(byteledger, path)
+    assert taken["process"]["complete"] and taken["totals"]["peak_rss_bytes"] < 100 << 20
+    assert all(e["rss_bytes"] < 100 << 20 for e in curve(byteledger, path))
+
+
+def curve(byteledger, path):
+    done = subprocess.run([byteledger, "export", "--to", "jsonl", str(path)], capture_output=True, timeout=60)
+    return [e for e in map(json.loads, done.stdout.splitlines()) if e.get("event") == "rss"]
+
+
 def test_a_followed_successor_has_its_own_recording_and_the_first_ends_at_the_exec(byteledger, tmp_path):
     done = heap(byteledger, "--follow-children", "-o", str(tmp_path / "%e"), "--", "bash", "-c", "exec sleep 2")
     assert done.returncode == 0
