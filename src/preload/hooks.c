@@ -298,9 +298,10 @@ HIDDEN void hook_free_sized(void *block, size_t size, REGS)
 		hook_free(block, sp, bp, bx);
 		return;
 	}
+	void *outer = t->skip_free;
 	sized_begin(t, block, sp, bp, bx);
 	next.free_sized(block, size);
-	t->skip_free = NULL;
+	t->skip_free = outer;
 }
 
 HIDDEN void hook_free_aligned_sized(void *block, size_t align, size_t size, REGS)
@@ -310,9 +311,10 @@ HIDDEN void hook_free_aligned_sized(void *block, size_t align, size_t size, REGS
 		hook_free(block, sp, bp, bx);
 		return;
 	}
+	void *outer = t->skip_free;
 	sized_begin(t, block, sp, bp, bx);
 	next.free_aligned_sized(block, align, size);
-	t->skip_free = NULL;
+	t->skip_free = outer;
 }
 
 /* ---- realloc ---- */

@@ -149,9 +149,10 @@ static ALWAYS_INLINE void delete_body(enum cxx_delete form, void *block, uintptr
 			count_lost(t, answer - 1, 0, 0, 1);
 		}
 	}
+	void *outer = t->skip_free; /* a replaced operator may delete something else first */
 	t->skip_free = block;
 	call(block, b, c);
-	t->skip_free = NULL;
+	t->skip_free = outer;
 }
 
 HIDDEN void hook_del(void *block, REGS)

@@ -301,6 +301,43 @@ static void an_operator_delete_is_one_free(void **state)
 	assert_int_equal(take(0).tag, WIRE_FREE);
 }
 
+static void delete_another_first(void *block, uintptr_t b, uintptr_t c)
+{
+	(void)b;
+	(void)c;
+	if (block == blocks[0])
+		hook_del(blocks[1], CALLER(8, 0x5555));
+	hook_free(block, CALLER(8, 0x5555));
+}
+
+static void free_another_first(void *block, size_t size)
+{
+	if (block == blocks[0])
+		hook_free_sized(blocks[1], size, CALLER(8, 0x5555));
+	hook_free(block, CALLER(8, 0x5555));
+}
+
+static void an_operator_delete_that_deletes_another_is_two_frees(void **state)
+{
+	(void)state;
+	script();
+	next.cxx_delete[DEL] = delete_another_first;
+	next.free_sized = free_another_first;
+	for (int sized = 0; sized < 2; sized++) {
+		if (sized)
+			hook_free_sized(blocks[0], 1, CALLER(16, 0x1234));
+		else
+			hook_del(blocks[0], CALLER(16, 0x1234));
+		for (int i = 0; i < 2; i++) {
+			struct record r = take(0);
+			assert_int_equal(r.tag, WIRE_FREE);
+			assert_int_equal(r.value, (uint64_t)blocks[i]);
+		}
+		assert_int_equal(take(0).tag, 0);
+	}
+	assert_int_equal(freed_count, 4);
+}
+
 static void *nested_malloc(size_t size)
 {
 	if (size == 100)
@@ -345,6 +382,7 @@ int main(void)
 		CASE(what_a_failed_operator_new_allocates_is_not_what_was_asked_for),
 		CASE(a_sized_free_is_one_free_and_reaches_the_next_definition),
 		CASE(an_operator_delete_is_one_free),
+		CASE(an_operator_delete_that_deletes_another_is_two_frees),
 		CASE(a_call_within_a_call_is_counted_or_is_the_allocators_own),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
