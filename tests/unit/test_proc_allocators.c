@@ -198,6 +198,38 @@ static void gos_spans_stacks_and_gaps_are_told_apart(void **state)
 	fake_end(f);
 }
 
+static void gos_threads_have_the_parts_of_spans_that_they_run_on(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_go);
+	/* of the stacks' span, 32 KiB in parts of 8; a thread that has a stack; one in a span of objects; one beside all */
+	struct thread_stack threads[] = {
+		{ .tid = 1, .stack_pointer = GO_HEAP + 0x83100 },
+		{ .tid = 2, .stack_pointer = GO_HEAP + 0x85100, .stack_start = 1, .stack_end = 2 },
+		{ .tid = 3, .stack_pointer = GO_HEAP + 0x100 },
+		{ .tid = 4, .stack_pointer = GO_HEAP + 0x90000 }
+	};
+	go_span(f, 18, GO_HEAP + 0x80000, 4, 8192, 0, 0, 2);
+	fake_keep(f);
+	f->b.threads = threads;
+	f->b.thread_count = 4;
+	assert_non_null(read_once(f, allocators_go));
+	assert_int_equal(threads[0].stack_start, GO_HEAP + 0x82000);
+	assert_int_equal(threads[0].stack_end, GO_HEAP + 0x84000);
+	assert_int_equal(threads[0].rss_bytes, 8192);
+	assert_int_equal(threads[1].stack_end, 2);
+	assert_int_equal(threads[2].stack_end, 0);
+	assert_int_equal(threads[3].stack_end, 0);
+	/* a size that does not divide the span is none */
+	threads[0].stack_start = threads[0].stack_end = 0;
+	fake_reset(f);
+	fake_put(f, GO_SPAN(18) + 104, 65536);
+	fake_keep(f);
+	assert_non_null(read_once(f, allocators_go));
+	assert_int_equal(threads[0].stack_end, 0);
+	fake_end(f);
+}
+
 static void a_go_heap_that_counts_otherwise_lowers_the_consistency(void **state)
 {
 	(void)state;
@@ -464,6 +496,7 @@ int main(void)
 		cmocka_unit_test(a_list_of_freed_blocks_that_runs_in_a_circle_ends),
 		cmocka_unit_test(a_segment_that_claims_more_than_is_mapped_is_none),
 		cmocka_unit_test(gos_spans_stacks_and_gaps_are_told_apart),
+		cmocka_unit_test(gos_threads_have_the_parts_of_spans_that_they_run_on),
 		cmocka_unit_test(a_go_heap_that_counts_otherwise_lowers_the_consistency),
 		cmocka_unit_test(a_go_program_without_a_list_is_named_alone),
 		cmocka_unit_test(cpythons_pools_are_counted),
