@@ -137,6 +137,11 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 			buf_printf(page->to, "; %s were asked for in them",
 				   text_bytes(x, t->lost_bytes));
 		buf_puts(page->to, "\n");
+		if (t->lost[LOSS_NO_SLOT]) {
+			page_spaces(page, WARN_INDENT);
+			buf_puts(page->to, "no_slot: more threads at once than buffers; a larger "
+					   "--budget has more\n");
+		}
 	}
 	if (t->cost.uncertain) {
 		buf_clear(&line);

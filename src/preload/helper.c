@@ -282,7 +282,8 @@ static void raw_slots(struct wire_heap_header *heap, struct wire_heap_slot *slot
 	for (uint32_t i = 0; i < heap->slot_count; i++) {
 		uint32_t ring, scratch;
 		wire_heap_slot_sizes(i, &ring, &scratch);
-		uint64_t bytes = (uint64_t)ring << shift;
+		/* the further ones, of a large budget, stay small: readers refuse files of more than 16 GiB */
+		uint64_t bytes = (uint64_t)ring << (i < WIRE_HEAP_SLOTS || shift < 4 ? shift : 4);
 		if (slot) {
 			slot[i].ring_bytes = (uint32_t)bytes;
 			slot[i].scratch_bytes = scratch;

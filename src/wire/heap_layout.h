@@ -7,7 +7,8 @@
 
 #include "wire/heap.h"
 
-#define WIRE_HEAP_SLOTS 256
+#define WIRE_HEAP_SLOTS 256 /* threads at once that the default budget has room for */
+#define WIRE_HEAP_SLOTS_MAX 2048
 #define WIRE_HEAP_BUDGET_DEFAULT (64u << 20)
 #define WIRE_HEAP_BUDGET_MIN (32u << 20)
 /* Of the budget, what the library has besides the file: the steppers' shared cache, its own data. */
@@ -32,6 +33,16 @@ static inline void wire_heap_slot_sizes(uint32_t slot, uint32_t *ring_bytes,
 	}
 }
 
+/** wire_heap_slots() - of a budget beyond the default a quarter goes to more threads, each some 64 KiB. */
+static inline uint32_t wire_heap_slots(uint64_t budget)
+{
+	uint64_t more = budget > WIRE_HEAP_BUDGET_DEFAULT
+				? (budget - WIRE_HEAP_BUDGET_DEFAULT) / (256u << 10)
+				: 0;
+	const uint64_t most = WIRE_HEAP_SLOTS_MAX - WIRE_HEAP_SLOTS;
+	return WIRE_HEAP_SLOTS + (uint32_t)(more < most ? more : most);
+}
+
 /**
  * wire_heap_layout() - fill the header for a file that leaves WIRE_HEAP_PRIVATE of @budget bytes (at least
  * WIRE_HEAP_BUDGET_MIN; page = 4096).
@@ -41,9 +52,10 @@ static inline void wire_heap_slot_sizes(uint32_t slot, uint32_t *ring_bytes,
 static inline void wire_heap_layout(struct wire_heap_header *h, uint64_t budget)
 {
 	const uint64_t page = 4096;
+	const uint32_t count = wire_heap_slots(budget);
 	uint64_t slots = 0;
 	budget = budget > WIRE_HEAP_PRIVATE ? budget - WIRE_HEAP_PRIVATE : 0;
-	for (uint32_t i = 0; i < WIRE_HEAP_SLOTS; i++) {
+	for (uint32_t i = 0; i < count; i++) {
 		uint32_t ring, scratch;
 		wire_heap_slot_sizes(i, &ring, &scratch);
 		slots += (uint64_t)ring + scratch;
@@ -51,12 +63,12 @@ static inline void wire_heap_layout(struct wire_heap_header *h, uint64_t budget)
 	h->magic = WIRE_HEAP_MAGIC;
 	h->version = WIRE_HEAP_VERSION;
 	h->header_bytes = sizeof(*h);
-	h->slot_count = WIRE_HEAP_SLOTS;
+	h->slot_count = count;
 	h->module_max = 4096;
 	h->string_bytes = 512u << 10;
 	h->slots_off = page;
-	h->modules_off = h->slots_off +
-			 (WIRE_HEAP_SLOTS * sizeof(struct wire_heap_slot) + page - 1) / page * page;
+	h->modules_off =
+		h->slots_off + (count * sizeof(struct wire_heap_slot) + page - 1) / page * page;
 	h->strings_off = h->modules_off + h->module_max * sizeof(struct wire_module);
 	h->index_off = h->strings_off + h->string_bytes;
 	uint64_t left = budget > h->index_off + slots ? budget - h->index_off - slots : 0;

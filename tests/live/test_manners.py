@@ -99,6 +99,18 @@ def test_a_thread_whose_first_allocation_holds_its_own_lock_goes_on(counted, pro
     assert done.seen["threads"] == 6
 
 
+def test_a_larger_budget_has_room_for_more_threads(record, prog, byteledger):
+    argv = [prog("threads"), "400", "alive"]
+    few, many = record(argv), record(argv, ["--budget", "128"])
+    lost = few.report()["lost"]["by_reason"]
+    assert set(lost) == {"no_slot"} and 100 <= lost["no_slot"]
+    text = subprocess.run([byteledger, "report", few.path], capture_output=True, text=True, check=True).stdout
+    assert "no_slot: more threads at once than buffers" in text
+    whole = many.report()
+    assert whole["lost"]["events"] == 0 and whole["totals"]["threads"] == 401
+    assert whole["totals"]["allocations"] >= 400 * 100
+
+
 def test_a_drop_policy_counts_what_it_drops_exactly(counted, prog):
     high = counted([prog("threads"), "100000", "parallel"],
                    counter_env={"HEAPCOUNT_POLICY": "drop", "HEAPCOUNT_SLEEP_US": "20000"})

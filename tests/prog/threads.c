@@ -3,6 +3,7 @@
  * threads N - N short threads, eight at a time; each allocates, frees a neighbour's block, allocates in pthread key
  * destructors of every round. threads N parallel: four threads that do nothing but allocate and free N times.
  * threads N asks: N threads that ask for their own attributes first.
+ * threads N alive: N threads, all of which are there before the first one goes on.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -54,6 +55,33 @@ static void *pairs(void *arg)
 	return NULL;
 }
 
+static pthread_barrier_t all;
+
+static void *alive(void *arg)
+{
+	for (int i = 0; i < 100; i++) {
+		void *p = took(malloc(64), 64);
+		if (i == 50)
+			pthread_barrier_wait(&all);
+		gave(p);
+		free(p);
+	}
+	return arg;
+}
+
+static int be_alive(const pthread_attr_t *attr, unsigned n)
+{
+	pthread_t *thread = calloc(n, sizeof(*thread));
+	pthread_barrier_init(&all, NULL, n);
+	for (unsigned i = 0; i < n; i++)
+		if (pthread_create(&thread[i], attr, alive, NULL) != 0)
+			return 1;
+	for (unsigned i = 0; i < n; i++)
+		pthread_join(thread[i], NULL);
+	free(thread);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	int n = argc > 1 ? atoi(argv[1]) : 8;
@@ -63,6 +91,8 @@ int main(int argc, char **argv)
 		pthread_key_create(&key[i], again);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 64 << 10);
+	if (argc > 2 && strcmp(argv[2], "alive") == 0)
+		return be_alive(&attr, (unsigned)n);
 	if (argc > 2 && strcmp(argv[2], "asks") == 0) {
 		for (int i = 0; i < n; i++) {
 			if (pthread_create(&thread[0], &attr, asks, NULL) != 0)
