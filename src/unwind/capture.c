@@ -76,12 +76,32 @@ static __attribute__((noinline)) void refresh(struct unwind_thread *t)
 	t->busy = 0;
 }
 
+static UNWIND_INLINE int stands(const struct unwind_thread *t, const struct unwind_regs *regs,
+				uint64_t written, uint64_t bp, const uint64_t *word, uint32_t count)
+{
+	return written >= t->oldest && (!(count & MEMO_NEEDS_BP) || bp == regs->bp) &&
+	       words_equal(regs->sp, word, count & ~MEMO_NEEDS_BP);
+}
+
 static UNWIND_INLINE int holds(const struct unwind_thread *t, const struct memo *m,
 			       const struct unwind_regs *regs)
 {
-	return m->written >= t->oldest && (!(m->count & MEMO_NEEDS_BP) || m->bp == regs->bp) &&
-	       words_equal(regs->sp, (const uint64_t *)(t->area + m->words_at),
-			   m->count & ~MEMO_NEEDS_BP);
+	return stands(t, regs, m->written, m->bp, (const uint64_t *)(t->area + m->words_at),
+		      m->count);
+}
+
+static __attribute__((noinline)) void expect_again(struct unwind_thread *t, struct repeated *r,
+						   const struct unwind_regs *regs,
+						   const struct memo *m)
+{
+	*r = (struct repeated){ .ip = regs->ip,
+				.sp = regs->sp,
+				.written = m->written,
+				.bp = m->bp,
+				.word = (const uint64_t *)(t->area + m->words_at),
+				.count = m->count,
+				.node = m->node,
+				.last = m };
 }
 
 /* The other ways; apart, so that the first answer saves no registers for them. */
@@ -99,23 +119,42 @@ static __attribute__((noinline)) uint32_t capture_other(struct unwind_thread *t,
 }
 
 static UNWIND_INLINE uint32_t capture_below(struct unwind_thread *t, const struct unwind_regs *regs,
-					    const struct memo_root *root)
+					    const struct memo_root *root, struct repeated *r)
 {
 	struct place_in_memo at = place_of(t, root);
 	const struct memo_set *set = &t->memo[at.set];
+	const struct memo *m = &set->memo[at.way];
 
-	if (likely(set->key[at.way] == at.key && holds(t, &set->memo[at.way], regs)))
-		return set->memo[at.way].node;
-	return capture_other(t, regs, &at);
+	if (unlikely(set->key[at.way] != at.key || !holds(t, m, regs)))
+		return capture_other(t, regs, &at);
+	if (r->last != m) {
+		r->last = m;
+		r->in_a_row = 0;
+	} else if (++r->in_a_row == REPEATED_MIN) {
+		expect_again(t, r, regs, m);
+	}
+	return m->node;
 }
 
 static __attribute__((noinline)) uint32_t capture_second(struct unwind_thread *t,
 							 const struct unwind_regs *regs,
-							 const struct memo_root *root)
+							 const struct memo_root *root,
+							 struct repeated *r)
 {
 	if (!root_is(t, root, regs->ip, regs->sp))
 		return unwind_walk(t, regs);
-	return capture_below(t, regs, root);
+	return capture_below(t, regs, root, r);
+}
+
+static __attribute__((noinline)) uint32_t
+capture_any(struct unwind_thread *t, const struct unwind_regs *regs, struct repeated *r)
+{
+	struct root_places root = roots_of(t, regs->ip, regs->sp);
+
+	__builtin_prefetch(root.second);
+	if (unlikely(!root_is(t, root.first, regs->ip, regs->sp)))
+		return capture_second(t, regs, root.second, r);
+	return capture_below(t, regs, root.first, r);
 }
 
 uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
@@ -125,11 +164,14 @@ uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
 		     t->busy))
 		refresh(t);
 
-	struct root_places root = roots_of(t, regs->ip, regs->sp);
-	__builtin_prefetch(root.second);
-	if (unlikely(!root_is(t, root.first, regs->ip, regs->sp)))
-		return capture_second(t, regs, root.second);
-	return capture_below(t, regs, root.first);
+	struct repeated *r = &t->repeated[(regs->ip ^ regs->sp >> 4) & t->repeated_mask];
+	if (r->ip == regs->ip && r->sp == regs->sp) {
+		if (likely(stands(t, regs, r->written, r->bp, r->word, r->count)))
+			return r->node;
+		r->ip = 0;
+		r->in_a_row = 0;
+	}
+	return capture_any(t, regs, r);
 }
 
 /* Whether the word at sp + @off * 8 is a slot of the last stack. */
@@ -322,6 +364,9 @@ static void divide(struct unwind_thread *t, uint64_t bytes)
 	t->memo_mask = (uint32_t)(memos / 1024) - 1;
 	t->memo = (struct memo_set *)at;
 	at += (t->memo_mask + 1ull) * sizeof(*t->memo);
+	t->repeated_mask = (uint32_t)(memos / 1024) - 1;
+	t->repeated = (struct repeated *)(((uintptr_t)at + 63) / 64 * 64);
+	at = (uint8_t *)(t->repeated + t->repeated_mask + 1);
 	t->frame_max = (uint32_t)(unit / 512);
 	t->frame = (struct last_frame *)at;
 	at += t->frame_max * sizeof(*t->frame);

@@ -113,6 +113,22 @@ struct memo_set {
 #define MEMO_NEEDS_BP (1u << 31)
 #define MEMO_TAG_BITS 24
 
+/*
+ * The stack that answered at one (ip, sp) several times in a row: its words are compared at once, without asking which of
+ * the stacks that end there it could be. Most calls repeat; where it turns out to be another one, the place has to earn
+ * this again.
+ */
+#define REPEATED_MIN 4
+struct repeated {
+	uint64_t ip, sp; /* ip 0: none */
+	uint64_t written, bp;
+	const uint64_t *word;
+	uint32_t count, node;
+	const struct memo *last; /* what answered last without this */
+	uint32_t in_a_row;
+	uint32_t zero; /* 64 bytes: one line */
+};
+
 struct unwind_thread {
 	/* read by every capture */
 	const uint32_t *module_gen, *process_epoch;
@@ -120,7 +136,8 @@ struct unwind_thread {
 	uint32_t busy;      /* set while a walk changes what is remembered */
 	uint32_t root_mask; /* roots - 1 */
 	uint32_t memo_mask; /* sets - 1 */
-	uint32_t epoch;     /* number of forgettings */
+	uint32_t repeated_mask;
+	struct repeated *repeated;
 	struct memo_root *root;
 	struct memo_set *memo;
 	uint8_t *area;
@@ -129,6 +146,7 @@ struct unwind_thread {
 	/* misses */
 	uint64_t salt; /* the epoch in the top bits: old keys of the rule cache do not match */
 	uint64_t serial;
+	uint32_t epoch; /* number of forgettings */
 	uint64_t area_bytes, area_written;
 	uint64_t
 		base; /* words of the last stack are at base + 32-bit offset; base + 2^32 = stack_hi */

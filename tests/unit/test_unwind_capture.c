@@ -113,6 +113,43 @@ static void deep_stacks_are_whole_in_every_size_of_memory(void **state)
 	thread = harness_thread(&harness, 0);
 }
 
+/* Two callers with frames of one size: what they call stands at one stack pointer, called from different places. */
+static NOINLINE int called(int depth)
+{
+	if (!depth) {
+		compare_here();
+		return 1;
+	}
+	return called(depth - 1) + 1;
+}
+static NOINLINE int one_caller(void)
+{
+	return called(6) + 1;
+}
+static NOINLINE int other_caller(void)
+{
+	return called(6) + 2;
+}
+
+static void a_stack_that_repeated_is_not_taken_for_another_at_its_place(void **state)
+{
+	struct unwind_stats before, after;
+	(void)state;
+	compared = different = 0;
+	int (*volatile caller[2])(void) = { one_caller, other_caller };
+	for (unsigned warm = 0; warm < 2; warm++) {
+		unwind_thread_stats(thread, &before);
+		for (unsigned run = 1; run < 20; run++) {
+			for (unsigned i = 0; i < 2 * run; i++)
+				caller[i >= run]();
+		}
+		unwind_thread_stats(thread, &after);
+	}
+	assert_int_equal(compared, 2 * 2 * 190);
+	assert_int_equal(different, 0);
+	assert_int_equal(after.misses, before.misses); /* once both are known, none is walked */
+}
+
 static int compare_ints(const void *a, const void *b)
 {
 	compare_here();
@@ -135,6 +172,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stacks_equal_libunwinds_whatever_is_remembered),
+		cmocka_unit_test(a_stack_that_repeated_is_not_taken_for_another_at_its_place),
 		cmocka_unit_test(callbacks_through_libc_are_followed),
 		cmocka_unit_test(deep_stacks_are_whole_in_every_size_of_memory),
 	};
