@@ -348,6 +348,26 @@ static int make_env(struct launch *launch, const struct launch_env *want)
 	return rc;
 }
 
+/* Whether a file that the kernel does not know is one for the shell: text, or empty. */
+static bool is_for_shell(const char *path)
+{
+	char head[128];
+	CLEANUP(close_fdp) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, head, sizeof(head));
+	return got >= 0 && !memchr(head, '\0', (size_t)got);
+}
+
+/* A script without "#!": the kernel refuses it, execvp() and shells hand it to /bin/sh. */
+static void run_shell(const struct launch *launch)
+{
+	char **argv = list_dup(launch->argv, 1);
+	if (!argv || !argv[1])
+		return;
+	argv[0] = (char *)"/bin/sh";
+	argv[1] = launch->path;
+	execve(argv[0], argv, launch->env);
+}
+
 static void run_child(const struct launch *launch, const sigset_t *mask, int shm_fd, int tell)
 {
 	sigprocmask(SIG_SETMASK, mask, NULL);
@@ -355,6 +375,8 @@ static void run_child(const struct launch *launch, const sigset_t *mask, int shm
 		fcntl(shm_fd, F_SETFD, 0);
 	execve(launch->path, launch->argv, launch->env ? launch->env : environ);
 	int why = errno;
+	if (why == ENOEXEC && is_for_shell(launch->path))
+		run_shell(launch);
 	if (write(tell, &why, sizeof(why)) < 0)
 		_exit(126);
 	_exit(127);

@@ -136,6 +136,20 @@ def test_ctrl_c_ends_a_recording_that_is_complete_but_a_fatal_signal_does_not(by
         assert report(byteledger, path)["process"]["complete"] is complete
 
 
+def test_a_script_without_an_interpreter_is_the_shells(byteledger, tmp_path):
+    script, data = tmp_path / "script", tmp_path / "data"
+    script.write_text('echo "$0 $1 $2"; exit 3\n')
+    data.write_bytes(b"neither\0text nor a program\n")
+    for file in (script, data):
+        file.chmod(0o755)
+    done = heap(byteledger, "-q", "-o", str(tmp_path / "a.blt"), "--", str(script), "a b", "c")
+    assert (done.returncode, done.stdout) == (3, f"{script} a b c\n".encode())
+    taken = report(byteledger, tmp_path / "a.blt")["process"]
+    assert taken["cmdline"] == ["/bin/sh", str(script), "a b", "c"] and taken["complete"]
+    done = heap(byteledger, "-q", "-o", str(tmp_path / "b.blt"), "--", str(data))
+    assert done.returncode == 126 and b"Exec format error" in done.stderr and not (tmp_path / "b.blt").exists()
+
+
 def test_a_script_is_recorded_through_its_interpreter(byteledger, tmp_path):
     script = tmp_path / "script"
     script.write_text('#!/usr/bin/env perl\nprint "hi\\n"; exit 3\n')
