@@ -117,6 +117,7 @@ static const char *const kind_names[EVENT_KIND_MAX] = {
 	[EVENT_SWITCH] = "switches",
 	[EVENT_THREAD_END] = "thread_ends",
 	[EVENT_FORKED] = "forks",
+	[EVENT_CULLED] = "culled_sums",
 };
 
 static const char *const def_names[DEF_SYMBOL + 1] = {

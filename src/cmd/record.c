@@ -380,6 +380,7 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 	const char *pattern = opt->output ? opt->output : DEFAULT_PATTERN;
 	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_new(&heap_opt, err);
 	CLEANUP(record_fini) struct record rec = { 0 };
+	record_settings_read(&rec.settings, environ, 0);
 	struct heart heart = { 0 };
 	sigset_t before;
 	if (!heap || launch_resolve(launch, argv, err) < 0 || launch_library(launch, err) < 0)
@@ -481,7 +482,7 @@ static int record_is_interlude(const struct record *rec)
 
 int record_helper(int argc, char **argv)
 {
-	/* byteledger --recorder FD [-o PATTERN] */
+	/* byteledger --recorder FD [-o PATTERN] [NAME=VALUE...] */
 	struct err err = { 0 };
 	char *end;
 	long fd = argc > 2 ? strtol(argv[2], &end, 10) : -1;
@@ -495,6 +496,7 @@ int record_helper(int argc, char **argv)
 	int signals = block_signals(&before);
 	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_adopt((int)fd, &err);
 	CLEANUP(record_fini) struct record rec = { 0 };
+	record_settings_read(&rec.settings, argv + (argc > 5 ? 5 : argc), 1);
 	struct heart heart = { 0 };
 	struct source_heap_state state = { 0 };
 	if (heap)

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "model/cull.h"
 #include "model/prof.h"
 #include "proc/proc.h"
 #include "source/source.h"
@@ -22,6 +23,13 @@ int record_command(int argc, char **argv, const char *name, const char *doc);
 int record_helper(int argc, char **argv);
 
 /* ---- record_life.c: one recording from its first event to the finished file -------------------------------------- */
+
+/* What the environment asks of the recording. */
+struct record_settings {
+	struct cull_opt cull; /* lifetime_ns 0: nothing is left out */
+	uint64_t min_free_bytes;
+	int64_t owner; /* user id; -1: ours */
+};
 
 /* A snapshot for the recorder of a child; @fd is one more than the descriptor, 0 = none. */
 struct record_offer {
@@ -50,6 +58,8 @@ struct record {
 	char replaced_by[256];     /* its path; "" = not known */
 	int failed;                /* the sink's error was reported */
 	int forked;                /* the process is the child of a fork */
+	struct record_settings settings;
+	struct cull *cull;
 	struct record_offer offers[RECORD_OFFERS];
 	struct err err;
 	char *cmdline;
@@ -79,6 +89,11 @@ void record_note_successor(struct record *rec);
  */
 int record_finish(struct record *rec, int detach, int status, int complete, struct err *err);
 void record_fini(struct record *rec);
+
+/* ---- record_settings.c -------------------------------------------------------------------------------------------- */
+
+/** record_settings_read() - from NAME=VALUE strings, NULL-terminated; @bare: without a prefix, as the library hands them on. */
+void record_settings_read(struct record_settings *to, char *const *entries, int bare);
 
 /* ---- record_fork.c: children of forks ----------------------------------------------------------------------------- */
 

@@ -168,13 +168,29 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 	char *path = record_expand(pattern, rec->exe, pid, err);
 	if (!path)
 		return err->code;
-	rec->writer = trace_writer_new(path, NULL, err);
+	const struct trace_writer_opt opt = { .min_free_bytes = rec->settings.min_free_bytes };
+	rec->writer = trace_writer_new(path, &opt, err);
 	free(path);
 	if (!rec->writer)
 		return err->code;
+	const char *made = trace_writer_path(rec->writer);
+	if (rec->settings.owner >= 0 && lchown(made, (uid_t)rec->settings.owner, (gid_t)-1) < 0) {
+		int why = errno;
+		unlink(made);
+		errno = why;
+		return err_set(err, -errno, "cannot give '%s' to user %lld", made,
+			       (long long)rec->settings.owner);
+	}
+	struct sink *to = trace_writer_sink(rec->writer);
+	if (rec->settings.cull.lifetime_ns) {
+		rec->cull = cull_new(&rec->settings.cull, rec->sums, to, err);
+		if (!rec->cull)
+			return err->code;
+		to = cull_sink(rec->cull);
+	}
 	sink_tee_init(&rec->tee);
 	sink_tee_add(&rec->tee, prof_sink(rec->sums));
-	sink_tee_add(&rec->tee, trace_writer_sink(rec->writer));
+	sink_tee_add(&rec->tee, to);
 	source_heap_set_pid(heap, pid);
 	source_heap_on_fork(heap, record_offer, rec);
 	struct def def;
@@ -299,6 +315,8 @@ int64_t record_step(struct record *rec)
 		rec->house_next_ns = now + HOUSE_NS;
 		record_tend_offers(rec);
 	}
+	if (rc == 0 && rec->cull && now >= rec->flush_next_ns)
+		rc = cull_advance(rec->cull, now, &rec->err);
 	if (rc == 0 && now >= rec->flush_next_ns) {
 		rc = trace_writer_flush(rec->writer, &rec->err);
 		rec->flush_next_ns = now + FLUSH_NS;
@@ -328,6 +346,14 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 	def.process.runtime_ns = rec->replaced ? rec->replaced_ns : source_heap_now_ns(rec->heap);
 	def.process.peak_rss_bytes = rec->peak_rss_bytes;
 	def.process.modules_nameless = state.modules_nameless;
+	if (rc == 0 && rec->cull) {
+		struct cull_result left_out;
+		rc = cull_finish(rec->cull, err);
+		cull_result(rec->cull, &left_out);
+		if (left_out.allocations)
+			prof_set_culled(rec->sums, left_out.allocations, left_out.bytes,
+					left_out.peak_event);
+	}
 	if (rc == 0)
 		rc = rec->tee.sink.define(sink_of(rec), &def, err);
 	int closed = trace_writer_finish(STEAL(rec->writer), rec->sums, rc < 0 ? NULL : err);
@@ -337,6 +363,7 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 void record_fini(struct record *rec)
 {
 	record_wait_offers(rec);
+	cull_freep(&rec->cull);
 	trace_writer_freep(&rec->writer);
 	prof_freep(&rec->sums);
 	free(rec->cmdline);

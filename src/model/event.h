@@ -53,6 +53,9 @@ enum event_kind {
 	/* the process is the child of a fork: value = its parent's pid; block.v = 1: its first allocations, EVENT_F_INHERITED,
 	   are the parent's blocks of that moment, addr in number, bytes in size; 0: those are not known */
 	EVENT_FORKED = 12,
+	/* blocks that were freed so soon that a recording leaves them out, since the last such event: addr in number, bytes in
+	   size, block.v of them temporary; stack, thread = who asked; value = class of lifetime and largest size (cull.h) */
+	EVENT_CULLED = 13,
 	EVENT_KIND_MAX = 16
 };
 

@@ -174,7 +174,7 @@ static inline __attribute__((always_inline)) ssize_t put_blocks(struct prof *p,
 	uint64_t live = p->live_bytes, max = p->max_bytes, epoch = p->epoch;
 	uint64_t max_time = p->max_time_ns, max_event = p->max_event;
 	uint64_t bucket_max = p->bucket_max_bytes, bucket_end = p->bucket_end_ns;
-	uint64_t all_frees = 0, before = p->allocations + p->frees;
+	uint64_t all_frees = 0, before = p->allocations + p->frees - p->culled;
 	ssize_t rc = 0;
 	size_t i;
 	for (i = 0; i < count; i++) {
@@ -325,6 +325,36 @@ static int put_lost(struct prof *p, const struct event *ev, struct err *err)
 	return enter_threads(p, err);
 }
 
+/* Blocks that were allocated and freed, and are known by their sums only. */
+static int put_culled(struct prof *p, const struct event *ev, struct err *err)
+{
+	uint32_t slot = ev->stack.v < p->slot_count ? p->slot_of[ev->stack.v] : 0;
+	if (!slot)
+		slot = prof_slot(p, ev->stack, err);
+	struct thread_row *row = thread_row_peek(p, ev->thread.v);
+	if (!slot || !row)
+		return err && err->code
+			       ? err->code
+			       : err_set(err, -EBADMSG,
+					 "bad recording: an event uses undefined thread %u",
+					 ev->thread.v);
+	struct prof_counter *counters[2] = { prof_counter_at(p, slot), &row->counter };
+	for (int i = 0; i < 1 + (p->several_threads != 0); i++) {
+		counters[i]->allocations += ev->addr;
+		counters[i]->frees += ev->addr;
+		counters[i]->allocated_bytes += ev->bytes;
+		counters[i]->temporary += ev->block.v;
+	}
+	if (p->several_threads)
+		row->block_events += 2 * ev->addr;
+	p->allocations += ev->addr;
+	p->frees += ev->addr;
+	p->culled += 2 * ev->addr;
+	p->other.culled_allocations += ev->addr;
+	p->other.culled_bytes += ev->bytes;
+	return 0;
+}
+
 static int put_other(struct prof *p, const struct event *ev, struct err *err)
 {
 	p->last_time_ns = ev->time_ns;
@@ -345,6 +375,8 @@ static int put_other(struct prof *p, const struct event *ev, struct err *err)
 		return 0;
 	case EVENT_LOST:
 		return put_lost(p, ev, err);
+	case EVENT_CULLED:
+		return put_culled(p, ev, err);
 	case EVENT_FORKED:
 		p->other.forked_from = (uint32_t)ev->value;
 		p->other.inherited_known = ev->block.v == 1;

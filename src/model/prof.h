@@ -75,6 +75,16 @@ struct prof_totals {
 };
 void prof_totals(const struct prof *prof, struct prof_totals *totals);
 
+/** prof_peaks_lack_culled() - 1: a replay, in which the blocks that were left out count in no peak. */
+int prof_peaks_lack_culled(const struct prof *prof);
+/** prof_peak_event() - of prof_totals(), alone: O(1). */
+uint64_t prof_peak_event(const struct prof *prof);
+/**
+ * prof_set_culled() - before the totals are stored: this reading has all events, the recording lacks @allocations blocks of
+ * @bytes, and its peak lies behind @peak_event of those that it has.
+ */
+void prof_set_culled(struct prof *prof, uint64_t allocations, uint64_t bytes, uint64_t peak_event);
+
 struct prof_process {
 	uint32_t pid;
 	const char *exe, *cmdline;

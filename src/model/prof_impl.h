@@ -76,6 +76,7 @@ struct prof {
 	uint64_t epoch;                 /* number of the current maximum */
 	uint64_t max_time_ns, max_event;
 	uint64_t allocations, frees; /* of all stacks */
+	uint64_t culled;             /* of both: known by their sums only */
 	uint32_t loss_epoch;         /* how often a free may have been lost */
 	int several_threads;         /* counters of threads are kept */
 	int loaded;                  /* filled by prof_load_*() */

@@ -163,6 +163,23 @@ void prof_totals(const struct prof *prof, struct prof_totals *totals)
 		totals->threads += prof_thread(prof, (struct thread_id){ i })->events != 0;
 }
 
+int prof_peaks_lack_culled(const struct prof *prof)
+{
+	return prof->culled != 0;
+}
+
+uint64_t prof_peak_event(const struct prof *prof)
+{
+	return prof->max_event;
+}
+
+void prof_set_culled(struct prof *prof, uint64_t allocations, uint64_t bytes, uint64_t peak_event)
+{
+	prof->other.culled_allocations = allocations;
+	prof->other.culled_bytes = bytes;
+	prof->max_event = peak_event;
+}
+
 const struct prof_thread *prof_thread(const struct prof *prof, struct thread_id id)
 {
 	/* The shown cost is made when asked for: the row's own copy serves as the place where it stands. */

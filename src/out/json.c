@@ -86,7 +86,7 @@ static void put_totals(struct jsonw *json, const struct prof_totals *t)
 	jsonw_object_end(json);
 }
 
-static void put_losses(struct jsonw *json, const struct prof_totals *t)
+static void put_losses(struct jsonw *json, const struct prof *prof, const struct prof_totals *t)
 {
 	jsonw_object(json, "lost");
 	jsonw_u64(json, "events", t->lost_events);
@@ -114,6 +114,8 @@ static void put_losses(struct jsonw *json, const struct prof_totals *t)
 	jsonw_object(json, "culled");
 	jsonw_u64(json, "allocations", t->culled_allocations);
 	jsonw_u64(json, "bytes", t->culled_bytes);
+	if (t->culled_allocations)
+		jsonw_bool(json, "in_peaks", !prof_peaks_lack_culled(prof));
 	jsonw_object_end(json);
 }
 
@@ -187,7 +189,7 @@ int out_json(FILE *to, const struct prof *prof, const struct out_opt *opt, struc
 	jsonw_u64(&json, "version", 1);
 	put_process(&json, prof, &totals);
 	put_totals(&json, &totals);
-	put_losses(&json, &totals);
+	put_losses(&json, prof, &totals);
 	jsonw_array(&json, "rows");
 	int rc = view_each(prof, opt->by, opt->cost, opt->limit, put_row, &rows, err);
 	jsonw_array_end(&json);

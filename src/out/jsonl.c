@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/jsonw.h"
+#include "model/cull.h"
 #include "out/out.h"
 #include "out/stream.h"
 
@@ -162,6 +163,7 @@ static const char *kind_name(unsigned kind)
 		[EVENT_SWITCH] = "switch",
 		[EVENT_THREAD_END] = "thread_end",
 		[EVENT_FORKED] = "forked",
+		[EVENT_CULLED] = "culled",
 	};
 	return kind < EVENT_KIND_MAX ? names[kind] : NULL;
 }
@@ -199,6 +201,17 @@ static void write_other(struct jsonl_out *out, const struct event *event)
 		jsonw_u64(json, "bytes", event->bytes);
 		jsonw_u64(json, "frees", event->block.v);
 		break;
+	case EVENT_CULLED: {
+		static const char *const classes[CULL_CLASSES] = { "1ms", "10ms", "100ms",
+								   "1s",  "10s",  NULL };
+		unsigned class = cull_value_class(event->value);
+		jsonw_u64(json, "allocations", event->addr);
+		jsonw_u64(json, "bytes", event->bytes);
+		jsonw_u64(json, "temporary", event->block.v);
+		jsonw_u64(json, "largest_bytes", cull_value_largest(event->value));
+		jsonw_str(json, "lived_less_than", class < CULL_CLASSES ? classes[class] : NULL);
+		break;
+	}
 	case EVENT_FORKED:
 		jsonw_u64(json, "parent_pid", event->value);
 		jsonw_bool(json, "known", event->block.v == 1);

@@ -194,8 +194,12 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 	}
 	if (t->culled_allocations) {
 		buf_clear(&line);
-		buf_printf(&line, "CULLED: %s short-lived allocations, %s, are in the totals only",
+		buf_printf(&line,
+			   "CULLED: %s short-lived allocations, %s, are in the sums of their "
+			   "stacks only",
 			   text_grouped(x, t->culled_allocations), text_bytes(y, t->culled_bytes));
+		if (prof_peaks_lack_culled(prof))
+			buf_puts(&line, "; peaks lack them, and a time is exact to 2 s");
 		warn(page, TINT_DIM, buf_cstr(&line));
 	}
 }

@@ -85,6 +85,8 @@ struct wire_heap_header *helper_shared(const struct options *opt, int *fd)
 /* ---- starting the recorder ---- */
 
 /* Everything that the two children need, prepared before: they share the program's memory and must not touch it. */
+#define SETTINGS_MAX 16
+
 struct launch {
 	const char *output;
 	int fd;
@@ -92,6 +94,8 @@ struct launch {
 	volatile int pid;      /* the helper's */
 	char **env;
 	uint64_t env_bytes;
+	const char *settings[SETTINGS_MAX]; /* NAME=VALUE */
+	unsigned setting_count;
 	char paths[8][1024];
 	unsigned path_count;
 	char number[16];
@@ -119,9 +123,10 @@ static int run_helper(void *arg)
 	uint64_t none = 0;
 	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, 8);
 	for (unsigned i = 0; i < launch->path_count; i++) {
-		const char *argv[] = {
-			launch->paths[i], WIRE_RECORDER_OPTION, "3", "-o", launch->output, NULL
-		};
+		const char *argv[5 + SETTINGS_MAX + 1] = { launch->paths[i], WIRE_RECORDER_OPTION,
+							   "3", "-o", launch->output };
+		for (unsigned k = 0; k < launch->setting_count; k++)
+			argv[5 + k] = launch->settings[k];
 		sys3(SYS_execve, launch->paths[i], argv, launch->env);
 	}
 	launch->executed = 0;
@@ -192,7 +197,9 @@ static struct launch launch;
 /* The helper's environment: what stood in the program's at its start. */
 static int copy_env(const struct options *opt)
 {
+	static const char *const names[] = WIRE_RECORDER_SETTINGS;
 	size_t count = 0, kept = 0, text = 0;
+	launch.setting_count = 0;
 	for (; opt->env[count]; count++)
 		text += strlen(opt->env[count]) + 1;
 	uint64_t bytes = (count + 1) * sizeof(char *) + text;
@@ -208,6 +215,14 @@ static int copy_env(const struct options *opt)
 			continue;
 		size_t len = strlen(opt->env[i]) + 1;
 		launch.env[kept++] = memcpy(to, opt->env[i], len);
+		to += len;
+	}
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *entry = options_entry(opt->env, names[i]);
+		if (!entry || launch.setting_count == SETTINGS_MAX)
+			continue;
+		size_t len = strlen(entry) + 1;
+		launch.settings[launch.setting_count++] = memcpy(to, entry, len);
 		to += len;
 	}
 	return 1;

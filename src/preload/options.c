@@ -26,14 +26,20 @@ static const char *value_of(const char *entry, const char *prefix, const char *n
 	return entry + len + 1;
 }
 
-static const char *look(char **env, const char *name)
+static const char *look(char *const *env, const char *name)
 {
 	const char *value = NULL;
-	for (char **e = env; *e && !value; e++)
-		value = value_of(*e, "BYTELEDGER_", name);
-	for (char **e = env; *e && !value; e++)
-		value = value_of(*e, "MEMORY_PROFILER_", name);
+	for (char *const *e = env; *e && !value; e++)
+		value = value_of(*e, WIRE_ENV_PREFIX, name);
+	for (char *const *e = env; *e && !value; e++)
+		value = value_of(*e, WIRE_ENV_ALIAS, name);
 	return value;
+}
+
+const char *options_entry(char *const *env, const char *name)
+{
+	const char *value = look(env, name);
+	return value ? value - strlen(name) - 1 : NULL;
 }
 
 static int number(const char *text, unsigned long *to)
@@ -110,8 +116,6 @@ static void tell_accepted(char **env)
 		"GATHER_MAPS",
 		"GATHER_MMAP_CALLS",
 		"WRITE_BINARIES_TO_OUTPUT",
-		"TEMPORARY_ALLOCATION_LIFETIME_THRESHOLD",
-		"TEMPORARY_ALLOCATION_PENDING_THRESHOLD",
 		"BASE_SERVER_PORT",
 	};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -119,19 +123,8 @@ static void tell_accepted(char **env)
 			log_line(LOG_INFO, "%s is accepted without effect", names[i]);
 	/* asked for, and not there: say so instead of recording something else */
 	static const char *const absent[] = {
-		"CULL_TEMPORARY_ALLOCATIONS",
-		"ENABLE_SERVER",
-		"ENABLE_BROADCAST",
-		"ZERO_MEMORY",
-		"INCLUDE_FILE",
-		"CHOWN_OUTPUT_TO",
-		"SAMPLE_BYTES",
-		"FILTER",
-		"SEND",
-		"SERVER_ADDRESS",
-		"MAX_SIZE",
-		"KEEP_FILES",
-		"MIN_FREE",
+		"ENABLE_SERVER", "ENABLE_BROADCAST", "INCLUDE_FILE", "SAMPLE_BYTES", "FILTER",
+		"SEND",          "SERVER_ADDRESS",   "MAX_SIZE",     "KEEP_FILES",
 	};
 	for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
 		const char *value = look(env, absent[i]);
@@ -203,6 +196,7 @@ struct options *options_read(char **stack)
 		o->output = "byteledger_%e_%p.blt";
 	if (o->track_children && *o->output)
 		o->output = keep_output(o->output);
+	o->zero_memory = on(look(env, "ZERO_MEMORY"));
 	o->helper = look(env, "HELPER");
 	for (char **e = env; *e && !o->path; e++)
 		if (strncmp(*e, "PATH=", 5) == 0)

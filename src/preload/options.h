@@ -12,6 +12,7 @@ struct options {
 	int track_children;
 	int disabled; /* start switched off */
 	int free_stacks, stamp_every_event;
+	int zero_memory;    /* malloc gives zeroed blocks, as calloc does */
 	int usr1, usr2;     /* install the toggle on that signal */
 	uint32_t on_full;   /* enum wire_on_full */
 	uint64_t budget;    /* bytes of shared memory */
@@ -26,6 +27,9 @@ struct options {
  * the environment array there, which is also libc's. Opens the log. Return: static storage.
  */
 struct options *options_read(char **stack) HIDDEN;
+
+/** options_entry() - "NAME=VALUE" of the variable @name, whichever prefix it has in @env; NULL: it is not set. */
+const char *options_entry(char *const *env, const char *name) HIDDEN;
 
 /**
  * options_file() - expand a file pattern (%e %t %p %h %n %%; unknown letters vanish) into @to; "/" and control

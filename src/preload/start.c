@@ -231,7 +231,6 @@ static uint32_t start_alone(void)
 		log_line(LOG_ERROR, "nothing is recorded: BYTELEDGER_OUTPUT is empty");
 		return MODE_OFF;
 	}
-	process.alone = 1;
 	struct wire_heap_header *heap = open_alone(NULL);
 	return heap && prepare(heap) ? MODE_ON : MODE_OFF;
 }
@@ -260,7 +259,6 @@ void start_child(struct thread *t)
 		return;
 	take_heap(heap);
 	sys2(SYS_munmap, old, old_bytes);
-	process.alone = 0; /* the shared file outlives us: no waiting for its reader at the end */
 	process.slot_hint = 0;
 	process.forks = 0;
 	own_range(process.unwind, unwind_process_bytes());
@@ -280,6 +278,11 @@ void start_child(struct thread *t)
 	log_line(LOG_INFO, "recorded as the child of a fork");
 }
 
+static void *zeroed(size_t size)
+{
+	return next.calloc(1, size);
+}
+
 static COLD uint32_t start(void)
 {
 	next_resolve();
@@ -287,6 +290,8 @@ static COLD uint32_t start(void)
 	if (getauxval(AT_SECURE))
 		return MODE_OFF;
 	options = options_read((char **)__libc_stack_end);
+	if (options->zero_memory && next.calloc)
+		next.malloc = zeroed;
 	control_signals(options->usr1, options->usr2);
 	process.follow = (uint32_t)options->track_children;
 	if (process.follow)

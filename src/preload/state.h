@@ -102,7 +102,6 @@ extern struct process {
 	uint32_t slot_hint;
 	uint32_t have_key;
 	uint32_t pid;
-	uint32_t alone; /* started by LD_PRELOAD only */
 	uint32_t free_stacks;
 	uint32_t wanted; /* before there is a header: switched on by a call or signal */
 	uint32_t follow; /* the children of forks are recorded, too */

@@ -36,6 +36,8 @@ static int filter_define(struct sink *sink, const struct def *def, struct err *e
 static int wanted(struct filter *f, const struct event *ev, struct err *err)
 {
 	const struct plan *plan = f->plan;
+	if (ev->kind == EVENT_CULLED)
+		return !f->bits && !plan->has_at && plan_takes_culled(plan, ev);
 	if (ev->kind != EVENT_ALLOC && ev->kind != EVENT_FREE)
 		return plan_before_at(plan, ev->time_ns, f->events);
 	f->events++;

@@ -46,6 +46,17 @@ static inline int plan_takes(const struct plan *plan, const struct event *ev)
 		return 0;
 	return !plan->stacks || plan->stacks[prof_stack_row(plan->names, ev->stack).v];
 }
+/**
+ * plan_takes_culled() - of blocks that a recording knows by their sums, sizes are not told apart, and the time is that of the
+ * sum.
+ */
+static inline int plan_takes_culled(const struct plan *plan, const struct event *ev)
+{
+	if (plan->min_size || plan->max_size != UINT64_MAX || ev->time_ns < plan->from_ns ||
+	    ev->time_ns >= plan->to_ns)
+		return 0;
+	return !plan->stacks || plan->stacks[prof_stack_row(plan->names, ev->stack).v];
+}
 /** plan_before_at() - does the event, number @event of all allocations and frees, come up to the asked moment? */
 static inline int plan_before_at(const struct plan *plan, uint64_t time_ns, uint64_t event)
 {

@@ -389,7 +389,10 @@ static int write_summary(struct trace_writer *w, const struct prof *prof, struct
 {
 	struct events_tally kept;
 	events_enc_tally(w->events, &kept, NULL);
-	if (kept.events < SUMMARY_MIN_EVENTS)
+	struct prof_totals totals;
+	prof_totals(prof, &totals);
+	/* a replay would not find the peak of what the recording lacks */
+	if (kept.events < SUMMARY_MIN_EVENTS && !totals.culled_allocations)
 		return 0;
 	struct blt_cols cols = { 0 };
 	struct blt_head head = { .type = BLT_SUMMARY, .time_ns = events_enc_last_time(w->events) };

@@ -8,7 +8,8 @@
  *    WIRE_ENV_FOLLOW=1 asks it to leave LD_PRELOAD and the other variables in place for programs that it execs: they
  *    find no WIRE_ENV_SHM and go way 2. Without it the library takes itself out of LD_PRELOAD.
  * 2. LD_PRELOAD alone: the library creates, lays out and seals the memfd, sets target_pid and attached, and starts
- *        byteledger --recorder FD [-o PATTERN]     (-o: value of BYTELEDGER_OUTPUT; absent: the default pattern)
+ *        byteledger --recorder FD [-o PATTERN] [NAME=VALUE...]
+ *    (-o: value of BYTELEDGER_OUTPUT; absent: the default pattern; NAME: of WIRE_RECORDER_SETTINGS, as in the environment)
  *    with the descriptor at number FD, then closes its own. The recorder stores recorder_pid and the first heartbeat
  *    when it has taken over. A pattern that is empty or unusable ends the recorder with one line on stderr.
  * 3. raw mode, where no helper can be started: the file is OUTPUT.raw on disk, mapped shared and never read while the
@@ -28,10 +29,18 @@
 
 #define WIRE_MEMFD_NAME "byteledger"
 #define WIRE_FORK_NAME "byteledger-fork-"
+#define WIRE_ENV_PREFIX "BYTELEDGER_"
+#define WIRE_ENV_ALIAS "MEMORY_PROFILER_" /* of an older tool; the names behind it are the same */
 #define WIRE_ENV_SHM "BYTELEDGER_SHM"
 #define WIRE_ENV_FOLLOW "BYTELEDGER_TRACK_CHILD_PROCESSES"
 #define WIRE_ENV_OUTPUT "BYTELEDGER_OUTPUT"
 #define WIRE_RECORDER_OPTION "--recorder"
+/* Variables that are the recorder's affair; an empty one: all were named. */
+#define WIRE_RECORDER_SETTINGS                                                                  \
+	{                                                                                       \
+		"CULL_TEMPORARY_ALLOCATIONS", "TEMPORARY_ALLOCATION_LIFETIME_THRESHOLD",        \
+			"TEMPORARY_ALLOCATION_PENDING_THRESHOLD", "MIN_FREE", "CHOWN_OUTPUT_TO" \
+	}
 #define WIRE_PRELOAD_NAME "libbyteledger-heap.so"
 #define WIRE_RAW_SUFFIX ".raw"
 

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * record_settings.c - what the environment asks of the recording, be it byteledger's own (`heap -- PROGRAM`) or, handed on
+ * as arguments NAME=VALUE, that of a program with the library alone.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/record.h"
+#include "wire/heap_start.h"
+
+#define MS 1000000u
+#define CULL_LIFETIME_MS 10000
+
+static const char *value_of(const char *entry, const char *prefix, const char *name)
+{
+	size_t len = strlen(prefix), name_len = strlen(name);
+	if (strncmp(entry, prefix, len) != 0 || strncmp(entry + len, name, name_len) != 0 ||
+	    entry[len + name_len] != '=')
+		return NULL;
+	return entry + len + name_len + 1;
+}
+
+static const char *look(char *const *entries, const char *prefix, const char *name)
+{
+	const char *value = NULL;
+	for (; entries && *entries && !value; entries++)
+		value = value_of(*entries, prefix, name);
+	return value;
+}
+
+/* As the older tool reads them: a number that does not parse is not there. */
+static int number(const char *text, uint64_t *to)
+{
+	uint64_t v = 0;
+	if (!text || !*text)
+		return 0;
+	for (; *text; text++)
+		if (*text < '0' || *text > '9' || __builtin_mul_overflow(v, 10, &v) ||
+		    __builtin_add_overflow(v, (uint64_t)(*text - '0'), &v))
+			return 0;
+	*to = v;
+	return 1;
+}
+
+static int on(const char *text)
+{
+	return text && (strcmp(text, "1") == 0 || strcmp(text, "true") == 0);
+}
+
+static const char *setting(char *const *entries, int bare, const char *name)
+{
+	if (bare)
+		return look(entries, "", name);
+	const char *value = look(entries, WIRE_ENV_PREFIX, name);
+	return value ? value : look(entries, WIRE_ENV_ALIAS, name);
+}
+
+void record_settings_read(struct record_settings *to, char *const *entries, int bare)
+{
+	uint64_t n;
+	*to = (struct record_settings){ .owner = -1 };
+	if (on(setting(entries, bare, "CULL_TEMPORARY_ALLOCATIONS"))) {
+		n = CULL_LIFETIME_MS;
+		number(setting(entries, bare, "TEMPORARY_ALLOCATION_LIFETIME_THRESHOLD"), &n);
+		to->cull.lifetime_ns = n < UINT64_MAX / 4 / MS ? n * MS : UINT64_MAX / 4;
+		n = 0;
+		number(setting(entries, bare, "TEMPORARY_ALLOCATION_PENDING_THRESHOLD"), &n);
+		to->cull.pending_max = n < CULL_PENDING_DEFAULT ? (uint32_t)n : 0;
+	}
+	if (number(setting(entries, bare, "MIN_FREE"), &n))
+		to->min_free_bytes = n;
+	if (number(setting(entries, bare, "CHOWN_OUTPUT_TO"), &n) && n < UINT32_MAX)
+		to->owner = (int64_t)n;
+}

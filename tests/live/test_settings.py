@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the environment asks of a recording: short-lived blocks left out, zeroed memory, room on the disk, another owner."""
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+CULL = "CULL_TEMPORARY_ALLOCATIONS"
+
+
+def report(byteledger, path, *options):
+    out = subprocess.run([byteledger, "report", path, "--format", "json", *options], capture_output=True, timeout=60)
+    assert out.returncode == 0, out.stderr
+    return json.loads(out.stdout)
+
+
+def info(byteledger, path):
+    out = subprocess.run([byteledger, "info", path, "--format", "json"], capture_output=True, timeout=60)
+    return json.loads(out.stdout) if out.returncode == 0 else None
+
+
+@pytest.fixture
+def recorded(byteledger, preload, tmp_path):
+    """recorded(how, argv, env) -> (path, outcome): `under` byteledger, or the library `alone`."""
+    def run(how, argv, env):
+        path = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.blt")
+        if how == "under":
+            return path, subprocess.run([byteledger, "heap", "-q", "-o", path, "--", *argv], env={**os.environ, **env},
+                                        capture_output=True, timeout=60)
+        env = {**os.environ, "LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": path, "BYTELEDGER_ON_FULL": "wait", **env}
+        done = subprocess.run(argv, env=env, capture_output=True, timeout=60)
+        deadline = time.monotonic() + 30
+        while not (told := info(byteledger, path)) or not told["file"]["finished"]:
+            assert time.monotonic() < deadline, path
+            time.sleep(0.02)
+        return path, done
+    return run
+
+
+def rows(taken):
+    # the sizes of stacks of the program's own; addresses of libraries differ from run to run, offsets do not
+    keys = ("allocations", "allocated_bytes", "temporary_allocations", "leaked_allocations", "leaked_bytes", "peak_bytes")
+    return sorted((row["frames"][0]["offset"], *(row[k] for k in keys)) for row in taken["rows"]
+                  if row["frames"][0]["module"] == "temporaries")
+
+
+@pytest.mark.parametrize("how,prefix", [("under", "BYTELEDGER_"), ("alone", "MEMORY_PROFILER_")])
+def test_what_is_left_out_stays_in_the_totals_and_the_peak(recorded, byteledger, prog, how, prefix):
+    argv = [prog("temporaries"), "50000"]
+    plain, _ = recorded(how, argv, {})
+    culled, done = recorded(how, argv, {prefix + CULL: "1"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    a, b = report(byteledger, plain), report(byteledger, culled)
+    assert rows(a) == rows(b)
+    for key in ("temporary_allocations", "foreign_frees", "threads"):
+        assert a["totals"][key] == b["totals"][key]
+    assert a["totals"]["peak_bytes"] - b["totals"]["peak_bytes"] < 1000 # the C library's own of the environment
+    assert a["culled"] == {"allocations": 0, "bytes": 0} and b["lost"]["events"] == 0
+    assert 100002 <= b["culled"]["allocations"] <= 100010 and b["culled"]["in_peaks"] is True
+    assert b["culled"]["bytes"] >= 50000 * 400 + (10 << 20) + 64
+    # nothing but what stays is an event of its own
+    events = info(byteledger, culled)["events"]
+    assert 500 <= events["allocations"] < 520 and events["frees"] < 20 and events["culled_sums"] >= 3
+    assert os.path.getsize(culled) < os.path.getsize(plain)
+    text = subprocess.run([byteledger, "report", culled], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "CULLED: 100,00" in text
+
+
+def test_a_selection_by_function_takes_what_was_left_out_along(recorded, byteledger, prog):
+    path, _ = recorded("under", [prog("temporaries"), "1000"], {"BYTELEDGER_" + CULL: "1"})
+    passes = report(byteledger, path, "--function-regex", "^passes$")["totals"]
+    assert passes["allocations"] == 2000 and passes["leaked_allocations"] == 0
+    assert report(byteledger, path, "--function-regex", "^passes$")["culled"]["in_peaks"] is False
+    # sizes and lifetimes of what was left out are not told apart
+    assert report(byteledger, path, "--min-size", "1")["totals"]["allocations"] < 100
+    assert report(byteledger, path, "--at", "end")["totals"]["leaked_allocations"] >= 10
+
+
+def test_a_threshold_of_nothing_leaves_nothing_out(recorded, byteledger, prog):
+    env = {"BYTELEDGER_" + CULL: "1", "MEMORY_PROFILER_TEMPORARY_ALLOCATION_LIFETIME_THRESHOLD": "0"}
+    path, _ = recorded("under", [prog("temporaries"), "1000"], env)
+    taken = report(byteledger, path)
+    assert taken["culled"]["allocations"] == 0 and info(byteledger, path)["events"]["allocations"] > 2000
+
+
+def test_a_bound_on_what_is_undecided_writes_the_oldest(recorded, byteledger, prog):
+    env = {"BYTELEDGER_" + CULL: "1", "BYTELEDGER_TEMPORARY_ALLOCATION_PENDING_THRESHOLD": "1"}
+    path, _ = recorded("under", [prog("temporaries"), "1000"], env)
+    plain, _ = recorded("under", [prog("temporaries"), "1000"], {})
+    assert rows(report(byteledger, path)) == rows(report(byteledger, plain))
+
+
+def test_what_was_left_out_is_exported_as_sums(recorded, byteledger, prog):
+    path, _ = recorded("under", [prog("temporaries"), "1000"], {"BYTELEDGER_" + CULL: "1"})
+    out = subprocess.run([byteledger, "export", "--to", "jsonl", path], capture_output=True, check=True, timeout=60).stdout
+    sums = [e for e in map(json.loads, out.splitlines()) if e["event"] == "culled"]
+    assert sum(e["allocations"] for e in sums) == report(byteledger, path)["culled"]["allocations"]
+    assert max(e["largest_bytes"] for e in sums) == 10 << 20
+    assert all(e["lived_less_than"] for e in sums if e["allocations"] > 100)
+
+
+@pytest.mark.parametrize("how", ["under", "alone"])
+def test_memory_is_zeroed_on_request(recorded, byteledger, prog, how):
+    plain, done = recorded(how, [prog("temporaries"), "10"], {})
+    assert done.stdout == b"dirty\n"
+    path, done = recorded(how, [prog("temporaries"), "10"], {"MEMORY_PROFILER_ZERO_MEMORY": "1"})
+    assert done.stdout == b"zero\n"
+    assert rows(report(byteledger, path)) == rows(report(byteledger, plain))
+
+
+@pytest.mark.parametrize("how", ["under", "alone"])
+def test_a_recording_belongs_to_whom_it_was_meant_for(recorded, prog, how):
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    path, _ = recorded(how, [prog("temporaries"), "10"], {"BYTELEDGER_CHOWN_OUTPUT_TO": "12345"})
+    there = os.stat(path)
+    assert there.st_uid == 12345 and there.st_gid == os.getgid() and there.st_mode & 0o777 == 0o600
+
+
+def test_a_disk_without_the_room_asked_for_is_left_alone(recorded, byteledger, prog):
+    path, done = recorded("under", [prog("temporaries"), "10"], {"BYTELEDGER_MIN_FREE": str(1 << 60)})
+    assert done.returncode == 0 and done.stdout == b"dirty\n"
+    assert b"less than 1152921504606846976 bytes free" in done.stderr
+    assert not os.path.exists(path)
