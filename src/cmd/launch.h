@@ -42,7 +42,7 @@ struct launch_env {
 
 /**
  * launch_start() - fork and exec with @mask as signal mask; returns when the exec has happened or failed. @env NULL: nothing is
- * preloaded, the environment is ours.
+ * preloaded, the environment is ours. A text that the kernel does not take for a program is handed to /bin/sh.
  * Return: the pid; negative errno with @err and launch->exit_status 126 or 127.
  */
 pid_t launch_start(struct launch *launch, const struct launch_env *env, const sigset_t *mask,

@@ -9,6 +9,7 @@
 
 #include "proc/proc.h"
 #include "source/heap_internal.h"
+#include "wire/heap_start.h"
 
 #define FRAMES_FIRST (1u << 12)
 #define THREADS_FIRST 64
@@ -58,6 +59,12 @@ static enum heap_run out_of_memory(struct source_heap *heap)
 
 /* ---- modules ----------------------------------------------------------------------------------------------------- */
 
+static bool is_own(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return strcmp(slash ? slash + 1 : path, WIRE_PRELOAD_NAME) == 0;
+}
+
 /* Copy what the target has added to its table; a row that makes no sense is kept as a hole, its addresses as bare ones. */
 static enum heap_run read_modules(struct source_heap *heap)
 {
@@ -85,6 +92,10 @@ static enum heap_run read_modules(struct source_heap *heap)
 		module->hi = row.hi;
 		module->bias = row.bias;
 		module->id = ++heap->stats.modules;
+		if (is_own(path)) {
+			heap->own_lo = row.lo;
+			heap->own_hi = row.hi;
+		}
 		struct def def = { .kind = DEF_MODULE, .id = module->id };
 		def.module.path = path;
 		def.module.build_id_len = row.build_id_len;
@@ -158,9 +169,6 @@ static int grow_frames(struct source_heap *heap)
 
 static enum heap_run define_frame(struct source_heap *heap, uint64_t pc, uint32_t gen, uint32_t *id)
 {
-	enum heap_run run = read_modules(heap);
-	if (run != HEAP_RUN_EMPTY)
-		return run;
 	struct heap_pc *known = &heap->pcs[pc * 0x9e3779b97f4a7c15ULL >> 32 & (HEAP_PCS - 1)];
 	if (known->frame && known->pc == pc && known->gen == gen) {
 		*id = known->frame;
@@ -196,16 +204,24 @@ static enum heap_run define_node(struct source_heap *heap, uint32_t node,
 				 const struct wire_node *copy)
 {
 	struct def def = { .kind = DEF_STACK, .id = heap->stack_count + 1 };
+	enum heap_run run = read_modules(heap);
+	if (run != HEAP_RUN_EMPTY)
+		return run;
 	if (node < WIRE_STOP_MAX) {
 		def.stack.stop = (uint8_t)node;
 	} else {
+		/* an operator of ours stands for the one that it calls: without us there would be one frame less */
+		if (copy->parent && copy->pc - 1 - heap->own_lo < heap->own_hi - heap->own_lo) {
+			heap->node_stack[node] = heap->node_stack[copy->parent];
+			return HEAP_RUN_EMPTY;
+		}
 		if (copy->parent)
 			def.stack.parent.v = heap->node_stack[copy->parent];
-		enum heap_run run = define_frame(heap, copy->pc, copy->gen, &def.stack.frame.v);
+		run = define_frame(heap, copy->pc, copy->gen, &def.stack.frame.v);
 		if (run != HEAP_RUN_EMPTY)
 			return run;
 	}
-	enum heap_run run = hand_over(heap, &def);
+	run = hand_over(heap, &def);
 	if (run == HEAP_RUN_EMPTY)
 		heap->node_stack[node] = ++heap->stack_count;
 	return run;

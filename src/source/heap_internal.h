@@ -161,7 +161,8 @@ struct source_heap {
 	struct heap_pc *pcs;
 	struct heap_module *modules;
 	uint32_t module_count;
-	uint32_t module_last; /* the last hit */
+	uint32_t module_last;    /* the last hit */
+	uint64_t own_lo, own_hi; /* of the library itself, which is never unloaded */
 
 	struct heap_thread *threads;
 	uint32_t thread_count, thread_max;

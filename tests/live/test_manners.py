@@ -540,6 +540,14 @@ def test_a_foreign_descriptor_is_left_open(preload, prog, tmp_path, name):
 
 # ---- operators ----
 
+def test_no_frame_of_ours_stands_in_a_stack(record, prog):
+    # the exception of an operator new that fails is allocated below it
+    done = record([prog("newdelete"), "5"])
+    rows = done.report()["rows"]
+    assert any(f["function"] == "__cxa_allocate_exception" for row in rows for f in row["frames"])
+    assert [row for row in rows if any(f["module"] == "libbyteledger-heap.so" for f in row["frames"])] == []
+
+
 def test_a_plugins_own_operator_new_stays_in_place(counted, prog):
     plugin = os.path.join(os.path.dirname(prog("manners")), "libplugin_pool.so")
     few, many = (counted([prog("manners"), "plugin", n, plugin]) for n in ("10", "60"))
