@@ -242,7 +242,7 @@ static int measure(struct flame *f)
 		const struct view_node *n = &tree->nodes[i];
 		uint64_t start = f->boxes[i].start;
 		for (uint32_t c = 0; c < n->child_count; c++) {
-			uint32_t child = n->first_child + c;
+			uint32_t child = tree->children[n->first_child + c];
 			uint64_t value = tree->nodes[child].total;
 			struct box *box = &f->boxes[child];
 			box->start = start;

@@ -36,7 +36,7 @@ static uint32_t only_child(const struct walk *w, uint32_t node)
 	const struct view_node *n = &w->tree->nodes[node];
 	if (n->child_count == 0)
 		return 0;
-	uint32_t c = n->first_child; /* sorted: the first is the largest */
+	uint32_t c = view_node_child(w->tree, node, 0);
 	return total(w, c) >= total(w, node) - total(w, node) / 32 ? c : 0;
 }
 
@@ -108,7 +108,8 @@ static uint32_t shown_children(const struct walk *w, uint32_t node)
 {
 	const struct view_node *n = &w->tree->nodes[node];
 	uint32_t shown = 0;
-	while (shown < n->child_count && total(w, n->first_child + shown) >= w->least)
+	while (shown < n->child_count &&
+	       total(w, view_node_child(w->tree, node, shown)) >= w->least)
 		shown++;
 	return shown;
 }
@@ -129,7 +130,7 @@ static int has_line(const struct walk *w, uint32_t child)
 	if (!is_detail(w, end))
 		return 1;
 	for (uint32_t i = 0, shown = shown_children(w, end); i < shown; i++)
-		if (has_line(w, w->tree->nodes[end].first_child + i))
+		if (has_line(w, view_node_child(w->tree, end, i)))
 			return 1;
 	return 0;
 }
@@ -137,10 +138,9 @@ static int has_line(const struct walk *w, uint32_t child)
 /** put_children() - the branches of @node; @rails says at which depths a line goes on below. */
 static void put_children(struct walk *w, uint32_t node, char *rails, size_t depth)
 {
-	const struct view_node *n = &w->tree->nodes[node];
 	uint32_t shown = shown_children(w, node);
 	for (uint32_t i = 0; i < shown; i++) {
-		uint32_t child = n->first_child + i;
+		uint32_t child = view_node_child(w->tree, node, i);
 		uint64_t value = total(w, child);
 		if (w->lines >= w->max_lines)
 			return;
@@ -159,7 +159,7 @@ static void put_children(struct walk *w, uint32_t node, char *rails, size_t dept
 							       : "\xe2\x94\x82  ");
 		int more = 0;
 		for (uint32_t k = i + 1; k < shown && !more; k++)
-			more = has_line(w, n->first_child + k);
+			more = has_line(w, view_node_child(w->tree, node, k));
 		if (depth)
 			buf_puts(w->page->to, w->page->ascii ? (more ? "+- " : "`- ")
 					      : more         ? "\xe2\x94\x9c\xe2\x94\x80 "

@@ -293,6 +293,17 @@ static int fill(struct build *b, int inverted, struct err *err)
 	return 0;
 }
 
+/** sort_children() - descending by cost, first come first where equal. Most nodes have one child, nearly all others a few. */
+static void sort_children(const struct view_node *nodes, uint32_t *children, uint32_t count)
+{
+	for (uint32_t i = 1; i < count; i++) {
+		uint32_t moving = children[i], k = i;
+		for (; k && nodes[children[k - 1]].total < nodes[moving].total; k--)
+			children[k] = children[k - 1];
+		children[k] = moving;
+	}
+}
+
 struct order {
 	uint64_t key;
 	uint32_t node;
@@ -306,62 +317,52 @@ static int by_cost(const void *a, const void *b)
 	return x->node < y->node ? -1 : x->node > y->node;
 }
 
-/** sort_children() - most nodes have one child, nearly all others a few: those are not worth a call of qsort(). */
-static void sort_children(struct order *first, uint32_t count)
+/** sort_many() - the same for more; the few nodes with so many children share @order. */
+static void sort_many(const struct view_node *nodes, uint32_t *children, uint32_t count,
+		      struct order *order)
 {
-	if (count > 8) {
-		qsort(first, count, sizeof(*first), by_cost);
-		return;
-	}
-	for (uint32_t i = 1; i < count; i++) {
-		struct order moving = first[i];
-		uint32_t k = i;
-		for (; k && first[k - 1].key < moving.key; k--)
-			first[k] = first[k - 1];
-		first[k] = moving;
-	}
+	for (uint32_t i = 0; i < count; i++)
+		order[i] = (struct order){ nodes[children[i]].total, children[i] };
+	qsort(order, count, sizeof(*order), by_cost);
+	for (uint32_t i = 0; i < count; i++)
+		children[i] = order[i].node;
 }
 
-/** lay_out() - copy the nodes so that children are contiguous and sorted: breadth first from the root. */
-static struct view_node *lay_out(const struct build *b)
+#define CHILDREN_FEW 16
+
+/** lay_out() - the nodes stay where they are: a list names the children of each, one after the other; NULL without memory. */
+static uint32_t *lay_out(struct build *b)
 {
-	struct order *order = malloc((size_t)b->count * sizeof(*order));
-	/* place in order[] behind a node's last child so far; once all are in, of the next node's first child */
-	uint32_t *end = calloc((size_t)b->count + 1, sizeof(*end));
-	struct view_node *out = malloc((size_t)b->count * sizeof(*out));
-	if (!order || !end || !out) {
-		free(order);
-		free(end);
-		free(out);
+	struct view_node *nodes = b->nodes;
+	uint32_t *children = malloc((size_t)b->count * sizeof(*children)), at = 0, most = 0;
+	if (!children)
+		return NULL;
+	for (uint32_t i = 1; i < b->count; i++)
+		nodes[nodes[i].parent].child_count++;
+	for (uint32_t i = 0; i < b->count; i++) {
+		nodes[i].first_child = at;
+		at += nodes[i].child_count;
+		most = nodes[i].child_count > most ? nodes[i].child_count : most;
+		nodes[i].child_count = 0;
+	}
+	for (uint32_t i = 1; i < b->count; i++) {
+		struct view_node *above = &nodes[nodes[i].parent];
+		children[above->first_child + above->child_count++] = i;
+	}
+	struct order *order = most > CHILDREN_FEW ? malloc(most * sizeof(*order)) : NULL;
+	if (most > CHILDREN_FEW && !order) {
+		free(children);
 		return NULL;
 	}
-	for (uint32_t i = 1; i < b->count; i++)
-		end[b->nodes[i].parent + 1]++;
-	for (uint32_t i = 0; i < b->count; i++)
-		end[i + 1] += end[i];
-	for (uint32_t i = 1; i < b->count; i++)
-		order[end[b->nodes[i].parent]++] = (struct order){ b->nodes[i].total, i };
-	/* @from: which node of the build stands at out[i]; kept in out[i].first_child until its children are placed. */
-	uint32_t placed = 1;
-	out[0] = b->nodes[0];
-	out[0].first_child = 0;
-	for (uint32_t i = 0; i < placed; i++) {
-		uint32_t from = out[i].first_child;
-		uint32_t first = from ? end[from - 1] : 0, count = end[from] - first;
-		out[i].first_child = placed;
-		out[i].child_count = count;
-		b->selfs[out[i].self].node = i;
-		sort_children(order + first, count);
-		for (uint32_t k = first; k < first + count; k++) {
-			out[placed] = b->nodes[order[k].node];
-			out[placed].parent = i;
-			out[placed].first_child = order[k].node;
-			placed++;
-		}
+	for (uint32_t i = 0; i < b->count; i++) {
+		uint32_t *first = &children[nodes[i].first_child], count = nodes[i].child_count;
+		if (count > CHILDREN_FEW)
+			sort_many(nodes, first, count, order);
+		else
+			sort_children(nodes, first, count);
 	}
 	free(order);
-	free(end);
-	return out;
+	return children;
 }
 
 /** Below this part of all allocations and bytes a module's unnamed functions are no matter of their own. */
@@ -438,17 +439,18 @@ struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, un
 	free(b.path);
 	free(b.fold);
 	if (rc == 0) {
-		tree->nodes = lay_out(&b);
-		if (!tree->nodes)
+		tree->children = lay_out(&b);
+		if (!tree->children)
 			rc = no_memory(err);
 	}
-	free(b.nodes);
 	if (rc < 0) {
+		free(b.nodes);
 		free(b.frames);
 		free(b.selfs);
 		free(tree);
 		return NULL;
 	}
+	tree->nodes = b.nodes;
 	tree->frames = b.frames;
 	tree->selfs = b.selfs;
 	tree->count = b.count;
@@ -465,6 +467,7 @@ void view_tree_free(struct view_tree *tree)
 	if (!tree)
 		return;
 	free(tree->nodes);
+	free(tree->children);
 	free(tree->frames);
 	free(tree->selfs);
 	free(tree);

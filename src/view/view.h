@@ -95,14 +95,15 @@ int view_each(const struct prof *prof, enum view_by by, enum view_cost cost, siz
 	      int (*row)(void *ctx, const struct view_row *row), void *ctx, struct err *err);
 
 /**
- * A call tree: node 0 is the root; children of a node are contiguous and sorted descending by inclusive cost. A compiler has
- * more than a million nodes, but a tenth of them allocate, and some ten thousand frames: both stand beside the nodes.
+ * A call tree: node 0 is the root, a parent comes before its children. A compiler has more than a million nodes, but a tenth
+ * of them allocate, and some ten thousand frames: both stand beside the nodes.
  */
 struct view_node {
 	uint64_t total; /* of the tree's cost, what hangs below included */
-	uint32_t parent, first_child, child_count;
-	uint32_t frame; /* of view_tree.frames; the root's is empty */
-	uint32_t self;  /* of view_tree.selfs; 0 = nothing was allocated by this node itself */
+	uint32_t parent;
+	uint32_t first_child, child_count; /* of view_tree.children */
+	uint32_t frame;                    /* of view_tree.frames; the root's is empty */
+	uint32_t self; /* of view_tree.selfs; 0 = nothing was allocated by this node itself */
 };
 struct view_self {
 	struct cost cost;
@@ -110,6 +111,7 @@ struct view_self {
 };
 struct view_tree {
 	struct view_node *nodes;
+	uint32_t *children;        /* numbers of nodes: each node's together, descending by total */
 	struct view_frame *frames; /* each at least once; 0 is empty */
 	struct view_self *selfs;   /* 0 is empty */
 	uint32_t count, frame_count, self_count;
@@ -136,6 +138,11 @@ static inline const struct view_frame *view_node_frame(const struct view_tree *t
 static inline const struct cost *view_node_self(const struct view_tree *tree, uint32_t node)
 {
 	return &tree->selfs[tree->nodes[node].self].cost;
+}
+/** view_node_child() - its @i-th child, the costliest first; @i below child_count. */
+static inline uint32_t view_node_child(const struct view_tree *tree, uint32_t node, uint32_t i)
+{
+	return tree->children[tree->nodes[node].first_child + i];
 }
 void view_tree_free(struct view_tree *tree);
 void view_tree_freep(struct view_tree **tree);

@@ -146,7 +146,7 @@ static const struct view_node *child_named(const struct view_tree *t, const stru
 					   const char *function)
 {
 	for (uint32_t i = 0; i < n->child_count; i++) {
-		const struct view_node *c = &t->nodes[n->first_child + i];
+		const struct view_node *c = &t->nodes[t->children[n->first_child + i]];
 		const char *name = t->frames[c->frame].function;
 		if (function ? name && strcmp(name, function) == 0 : !name)
 			return c;
@@ -179,8 +179,12 @@ static void the_tree_sums_up_from_callees_and_sorts_children(void **state)
 	assert_int_equal(t->selfs[child_named(t, d, "parse")->self].cost.peak_bytes, 3);
 	for (uint32_t i = 1; i < t->count; i++) {
 		assert_true(t->nodes[i].parent < i);
-		if (i > 1 && t->nodes[i].parent == t->nodes[i - 1].parent)
-			assert_true(t->nodes[i - 1].total >= t->nodes[i].total);
+		for (uint32_t c = 0; c < t->nodes[i].child_count; c++) {
+			uint32_t below = view_node_child(t, i, c);
+			assert_int_equal(t->nodes[below].parent, i);
+			assert_true(c == 0 || t->nodes[view_node_child(t, i, c - 1)].total >=
+						      t->nodes[below].total);
+		}
 	}
 	view_tree_free(t);
 	t = view_tree_new(prof, VIEW_COST_PEAK, 1, NULL);
