@@ -86,10 +86,17 @@ static int agrees(const struct span *s, uint64_t addr)
 	       class_of(s) < CLASSES && s->bits >> 28 == 0;
 }
 
+/*
+ * In a program at a low address any small number and any pointer behind it may pass for a span that is long enough. The page map
+ * knows a span's first page and its last.
+ */
 static int proof(void *ctx, uint64_t addr, uint64_t entry)
 {
+	struct tc *tc = ctx;
 	struct span s;
-	return read_span(ctx, entry, &s) && agrees(&s, addr);
+	return read_span(tc, entry, &s) && agrees(&s, addr) &&
+	       radix_entry(&tc->tree, s.start << PAGE_SHIFT) == entry &&
+	       radix_entry(&tc->tree, (s.start + s.length - 1) << PAGE_SHIFT) == entry;
 }
 
 /* ---- tables ---------------------------------------------------------------------------------------------------------- */

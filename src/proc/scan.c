@@ -279,8 +279,11 @@ static int may_be_leaf(struct search *s, uint64_t word)
 	size_t i = breakdown_find(b, word);
 	if (i == b->region_count)
 		return 0;
-	if (scan_is_heap(&b->regions[i]))
-		return 1;
+	if (scan_is_heap(&b->regions[i])) {
+		/* a leaf is large: what an object's pointer leads to seldom has as much memory behind it */
+		uint64_t bytes = 8ull << s->tree->shape.bits[LEAF];
+		return b->regions[i].end - word >= bytes || scan_heap_at(b, word + bytes - 8, 8);
+	}
 	s->no_heap = &b->regions[i];
 	return 0;
 }

@@ -128,6 +128,29 @@ static void tcmallocs_spans_and_caches_are_told_apart(void **state)
 	fake_end(f);
 }
 
+/* A small number and a large one, where a root beside the true one would lead to a span. */
+static void fake_tcmalloc_beside_a_look_alike(struct fake *f)
+{
+	uint64_t leaf = FAKE_OWN + 0x80000, object = FAKE_OWN + 0x20000;
+	fake_tcmalloc(f);
+	fake_put(f, TC_ROOT - 8 + (FAKE_HEAP >> 31 & 0x1ffff) * 8, leaf);
+	fake_put(f, leaf + (FAKE_HEAP >> 13 & 0x3ffff) * 8, object);
+	fake_put(f, object, 7);
+	fake_put(f, object + 8, 0x3ffffffff);
+}
+
+static void what_only_looks_like_a_span_does_not_hide_the_page_map(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_tcmalloc_beside_a_look_alike);
+	const struct allocator_reading *a = read_once(f, allocators_tcmalloc);
+	assert_non_null(a);
+	assert_int_equal(a->live_bytes, 61 * 16 + 3 * 8192);
+	assert_int_equal(a->live_count, 62);
+	assert_true(a->consistency == 100.0);
+	fake_end(f);
+}
+
 static void a_central_list_that_counts_otherwise_lowers_the_consistency(void **state)
 {
 	(void)state;
@@ -491,6 +514,7 @@ int main(void)
 		cmocka_unit_test(jemalloc_without_a_list_of_caches_says_so),
 		cmocka_unit_test(what_was_never_touched_is_live_all_the_same),
 		cmocka_unit_test(tcmallocs_spans_and_caches_are_told_apart),
+		cmocka_unit_test(what_only_looks_like_a_span_does_not_hide_the_page_map),
 		cmocka_unit_test(a_central_list_that_counts_otherwise_lowers_the_consistency),
 		cmocka_unit_test(mimallocs_pages_and_what_others_freed_are_told_apart),
 		cmocka_unit_test(a_list_of_freed_blocks_that_runs_in_a_circle_ends),
