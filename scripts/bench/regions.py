@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One breakdown of a process: `regions` beside smem, pmap -X and a plain reader of smaps; and the call of libbyteledger beside a
-bare read in the same process. CPU of the whole command, wall time beside it; variants alternate within a round."""
+bare read in the same process. CPU of the whole command, wall time beside it; variants alternate within a round. --only small,
+middle, many (shapes) or embedded."""
 import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 
 import measure
@@ -52,16 +54,16 @@ def main(opt, lock, progress):
     if missing:
         raise tools.Missing(f"{', '.join(missing)} not installed (./dev deps --bench)")
     print(f"{'shape':7} {'MiB':>5} {'maps':>6} | CPU ms: {'regions':>8} {'--quick':>8} {'plain':>8} {'pmap -X':>8} {'smem':>8} | of plain, pmap, smem")
-    for name in opt.only or SHAPES:
+    for name in [n for n in SHAPES if not opt.only or n in opt.only]:
         mib, mappings = SHAPES[name]
-        child = subprocess.Popen(["python3", "-c", TARGET, str(mib), str(mappings)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        child = subprocess.Popen([sys.executable, "-c", TARGET, str(mib), str(mappings)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             assert child.stdout.readline() == b"ready\n"
             pid = str(child.pid)
             # smem walks all processes and filters by command line, which nothing can narrow further
             argv = {"regions": [tools.BYTELEDGER, "regions", "-p", pid],
                     "quick": [tools.BYTELEDGER, "regions", "-p", pid, "--quick"],
-                    "plain": ["python3", "-c", PLAIN, pid],
+                    "plain": [sys.executable, "-c", PLAIN, pid],
                     "pmap": ["pmap", "-X", pid],
                     "smem": ["smem", "-m", "-P", "import ctypes, mmap"]}
             rows = {v: {"cpu": [], "wall": []} for v in argv}
@@ -88,9 +90,11 @@ def main(opt, lock, progress):
         print(f"{name:7} {mib:5d} {mappings:6d} |         " + " ".join(f"{med[v]['cpu'] * 1e3:8.1f}" for v in argv)
               + " | " + " ".join(f"{ratio[v]:5.2f}" for v in ratio)
               + ("" if judged else "  " + ("; ".join(sorted(set(void))) or "not judged: the plain reader varies by more than 20 %")), flush=True)
-    with lock:
-        progress.show("regions: the embedded call")
-        calls = embedded(opt.rounds)
+    calls = []
+    if not opt.only or "embedded" in opt.only:
+        with lock:
+            progress.show("regions: the embedded call")
+            calls = embedded(opt.rounds)
     progress.clear()
     for c in calls:
         print(f"embedded, {c['mib']} MiB, {c['mappings']} mappings: {c['ours_cpu_ns'] / 1e6:.2f} ms CPU beside {c['bare_cpu_ns'] / 1e6:.2f} "

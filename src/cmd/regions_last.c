@@ -142,13 +142,17 @@ static int run(struct samples *s, struct err *err)
 				look(s, one);
 			next = one->due_ns < next ? one->due_ns : next;
 		}
-		if (!alive || (s->r->program.pid && s->all[0].ended))
+		/* of a name the next one is waited for */
+		if ((!alive && !s->r->targets.name) || (s->r->program.pid && s->all[0].ended))
 			return 1;
 		if (s->end_ns && now >= s->end_ns)
 			return 0;
 		if (targets_follow(&s->r->targets)) {
+			size_t known = s->count;
 			if (s->more_due_ns <= now && look_for_more(s, err) < 0)
 				return err->code;
+			if (s->count > known)
+				continue;
 			next = s->more_due_ns < next ? s->more_due_ns : next;
 		}
 		if (wait_for(s, next))
@@ -159,6 +163,8 @@ static int run(struct samples *s, struct err *err)
 static int print(struct samples *s, struct sample *one, struct err *err)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (!one->last && s->r->quiet)
+		return 0; /* one that ended at once: nobody asked for its reading */
 	if (!one->last) {
 		if (!one->err.code)
 			err_set(&one->err, -ESRCH, "process %d ended before it was read",

@@ -98,8 +98,6 @@ int regions_print(struct regions *r, const struct breakdown *b, const char *exe,
 	} else if (r->format == FORMAT_CSV) {
 		rc = out_regions_csv(r->result.to, b, &opt, first, err);
 	} else {
-		if (!first)
-			fputc('\n', r->result.to);
 		rc = print_text(r, b, age_ns, before_end, err);
 	}
 	if (rc == 0 && (fflush(r->result.to) != 0 || ferror(r->result.to)))

@@ -60,7 +60,7 @@ def test_what_a_program_is_told_and_how_it_starts(byteledger, tmp_path):
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\nexit 5\n")
     script.chmod(0o755)
-    run(byteledger, "-q", "--", script, code=5)
+    assert run(byteledger, "-q", "--", script, code=5).stderr == b""
     # its own signals, environment and descriptors: nothing is preloaded, nothing left open
     done = run(byteledger, "-q", "--", sys.executable, "-c",
                "import os, signal; print(sorted(os.listdir('/proc/self/fd')), signal.pthread_sigmask(0, []), 'LD_PRELOAD' in os.environ)")
@@ -130,6 +130,21 @@ def test_a_name_is_followed_through_restarts(byteledger, tmp_path):
         child.communicate()
     runs = json.loads(run(byteledger, "--history", history, "--format", "json").stdout)
     assert runs["pid"] == pids[-1]
+
+
+def test_a_name_is_read_through_restarts_until_the_duration_ends(byteledger, tmp_path):
+    sleep = shutil.copy(shutil.which("sleep"), tmp_path / "zoo-again")
+    with program([sleep, "600"]) as first:
+        wait_for(lambda: os.readlink(f"/proc/{first.pid}/exe") == str(sleep), "exec")
+        child = start(byteledger, "-n", "zoo-again", "--duration", "10m", "--format", "json")
+        wait_for(lambda: bytes_read(child.pid) > 60 << 10, "a reading of the first")
+    with program([sleep, "600"]) as second:
+        began = bytes_read(child.pid)
+        wait_for(lambda: bytes_read(child.pid) > began + (60 << 10), "a reading of the second")
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    assert [json.loads(line)["pid"] for line in out.splitlines()] == [first.pid, second.pid]
 
 
 def get_json(url):
