@@ -29,7 +29,6 @@
 #include "wire/heap_start.h"
 
 #define DEFAULT_PATTERN "byteledger_%e_%p.blt"
-#define BEAT_NS 1000000
 #define MS 1000000
 #define HEAP_BUDGET_MIN_MIB 32
 #define HEAP_BUDGET_MAX_MIB 1024
@@ -150,7 +149,7 @@ struct heart {
 static void *heart_run(void *arg)
 {
 	struct heart *heart = arg;
-	const struct timespec pause = { .tv_nsec = BEAT_NS };
+	const struct timespec pause = { .tv_nsec = SOURCE_HEAP_BEAT_NS };
 	pthread_setname_np(pthread_self(), "beat");
 	while (!__atomic_load_n(&heart->stop, __ATOMIC_RELAXED)) {
 		source_heap_beat(heart->heap);
@@ -365,7 +364,7 @@ static char *join_arguments(char **argv, size_t *bytes)
 /* How far an event's time may be off. */
 static uint64_t bound_of(int stamp_every_event)
 {
-	return stamp_every_event ? 1000 : BEAT_NS;
+	return stamp_every_event ? 1000 : SOURCE_HEAP_BOUND_NS;
 }
 
 static int run_program(struct launch *launch, const struct record_opt *opt, const char *comment,

@@ -335,6 +335,42 @@ void source_heap_stats(const struct source_heap *heap, struct source_heap_stats 
 	}
 }
 
+/* ---- handing over ------------------------------------------------------------------------------------------------ */
+
+void heap_settle(struct source_heap *heap, uint64_t until_ns)
+{
+	const struct heap_ring *ring = heap->stretch;
+	uint32_t from = heap->stretch_from;
+	heap->stretch_from = heap->batched;
+	/* files without a recorder have no ticks, and a stamp on each event is its time */
+	if (!ring || heap->raw || heap->layout.stamp_every_event)
+		return;
+	if (until_ns > heap->limit_ns)
+		until_ns = heap->limit_ns;
+	if (until_ns > ring->now_ns + SOURCE_HEAP_BEAT_NS)
+		until_ns = ring->now_ns + SOURCE_HEAP_BEAT_NS;
+	if (until_ns <= ring->now_ns + SOURCE_HEAP_BOUND_NS || from == heap->batched)
+		return;
+	uint64_t middle = ring->now_ns + (until_ns - ring->now_ns) / 2;
+	for (uint32_t i = from; i < heap->batched; i++)
+		if (heap->batch[i].time_ns < middle)
+			heap->batch[i].time_ns = middle;
+	if (middle > heap->last_ns)
+		heap->last_ns = middle;
+}
+
+int heap_flush(struct source_heap *heap)
+{
+	if (heap->stretch)
+		heap_settle(heap, heap_next_stamp(heap, heap->stretch));
+	uint32_t count = heap->batched;
+	heap->batched = heap->stretch_from = 0;
+	if (!count)
+		return 0;
+	heap->stats.events += count;
+	return heap->sink->put(heap->sink, heap->batch, count, heap->err);
+}
+
 /* ---- losses ------------------------------------------------------------------------------------------------------ */
 
 static int report_counts(struct source_heap *heap, const struct heap_ring *ring,

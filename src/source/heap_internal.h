@@ -180,6 +180,8 @@ struct source_heap {
 
 	struct event *batch;
 	uint32_t batched;
+	struct heap_ring *stretch; /* events from @stretch_from on are all under its last stamp */
+	uint32_t stretch_from;
 	struct sink *sink; /* during a call */
 	struct err *err;
 	struct source_heap_stats stats;
@@ -204,6 +206,14 @@ int heap_report_lost(struct source_heap *heap, struct heap_ring *ring);
 int heap_place_lost(struct source_heap *heap, struct heap_ring *ring);
 /** heap_report_closed() - what was written to closed rings since they were closed: lost. */
 int heap_report_closed(struct source_heap *heap);
+/**
+ * heap_settle() - no more events come from the ring in hand under its last stamp; the next one is @until_ns, or later than
+ * what was read (UINT64_MAX). An event may be later than its stamp by what lies between two ticks: where that is more than
+ * the bound that is told, such events get the middle of what is possible.
+ */
+void heap_settle(struct source_heap *heap, uint64_t until_ns);
+/** heap_next_stamp() - the first stamp behind @ring's next record; UINT64_MAX if none stands near. */
+uint64_t heap_next_stamp(const struct source_heap *heap, const struct heap_ring *ring);
 /** heap_flush() - hand the batch to the sink. */
 int heap_flush(struct source_heap *heap);
 /** heap_next_event() - a zeroed event at the end of the batch, flushing a full one; NULL: the sink failed. */

@@ -48,16 +48,6 @@ static const uint8_t tag_words[WIRE_TAG_MAX] = {
 	[WIRE_FORK] = 1,
 };
 
-int heap_flush(struct source_heap *heap)
-{
-	uint32_t count = heap->batched;
-	heap->batched = 0;
-	if (!count)
-		return 0;
-	heap->stats.events += count;
-	return heap->sink->put(heap->sink, heap->batch, count, heap->err);
-}
-
 /* The next place in the batch; NULL after a failure of the sink. The caller fills every field it does not zero. */
 static inline struct event *next_place(struct source_heap *heap)
 {
@@ -206,8 +196,7 @@ static __attribute__((noinline)) bool free_by_realloc(struct source_heap *heap, 
 	return false;
 }
 
-/* The first stamp behind the ring's next record; UINT64_MAX if none stands near. */
-static uint64_t next_stamp(const struct source_heap *heap, const struct heap_ring *ring)
+uint64_t heap_next_stamp(const struct source_heap *heap, const struct heap_ring *ring)
 {
 	uint64_t pos = ring->tail;
 	for (int i = 0; i < LOOK_STAMP_RECORDS && pos < ring->head; i++) {
@@ -229,7 +218,7 @@ static inline void wait_for(struct source_heap *heap, struct heap_ring *ring, en
 	ring->wait_ahead = false;
 	ring->wait_addr = addr;
 	ring->wait_epoch = heap->epoch;
-	ring->wait_until_ns = next_stamp(heap, ring);
+	ring->wait_until_ns = heap_next_stamp(heap, ring);
 	heap->stats.waits++;
 }
 
@@ -276,6 +265,7 @@ static enum heap_run take_thread(struct source_heap *heap, struct heap_ring *rin
 	uint64_t ns = heap_clock_ns(&heap->clock, cycles);
 	if (ns > heap->limit_ns)
 		ns = heap->limit_ns;
+	heap_settle(heap, ns);
 	if (ns > ring->now_ns)
 		ring->now_ns = ns;
 	if (tid > UINT32_MAX)
@@ -439,6 +429,7 @@ static enum heap_run run_ring(struct source_heap *heap, struct heap_ring *ring, 
 				heap_clock_ns(&heap->clock, heap_clock_full(&heap->clock, value));
 			if (ns > heap->limit_ns)
 				ns = heap->limit_ns;
+			heap_settle(heap, ns);
 			if (ns > ring->now_ns)
 				ring->now_ns = ns;
 			yield = ring->now_ns > limit_ns;
@@ -577,7 +568,7 @@ static int refresh_head(struct source_heap *heap, uint32_t i)
 	ring->head = head;
 	heap->news = true;
 	if (ring->wait != HEAP_WAIT_NO && ring->wait_until_ns == UINT64_MAX)
-		ring->wait_until_ns = next_stamp(heap, ring);
+		ring->wait_until_ns = heap_next_stamp(heap, ring);
 	if (!ring->active) {
 		ring->active = true;
 		heap->active[heap->active_count++] = i;
@@ -780,7 +771,11 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 			resolve = true;
 		}
 		uint64_t before = ring->tail;
+		heap->stretch = ring;
+		heap->stretch_from = heap->batched;
 		enum heap_run run = run_ring(heap, ring, limit_ns, resolve);
+		heap_settle(heap, heap_next_stamp(heap, ring));
+		heap->stretch = NULL;
 		if (run == HEAP_RUN_FAILED)
 			return heap->err && heap->err->code ? heap->err->code : -EIO;
 		if (run != HEAP_RUN_WAIT)

@@ -60,9 +60,16 @@ void source_heap_state(const struct source_heap *heap, struct source_heap_state 
  */
 int source_heap_exe(const struct source_heap *heap, char *path, size_t size);
 
+/*
+ * How far apart ticks are, and how exact times therefore are: an event lies between a stamp and the next tick, and is given the
+ * middle where that is far. The period leaves room for a late wake-up.
+ */
+#define SOURCE_HEAP_BEAT_NS 1800000u
+#define SOURCE_HEAP_BOUND_NS 1000000u
+
 /**
  * source_heap_beat() - show the target that the recorder lives, and advance the tick that asks for fresh stamps. Any one
- * thread, about once a millisecond; lock-free.
+ * thread, every SOURCE_HEAP_BEAT_NS; lock-free.
  */
 void source_heap_beat(struct source_heap *heap);
 

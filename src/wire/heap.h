@@ -188,9 +188,9 @@ struct wire_heap_header {
 	uint64_t reserved1;
 	uint64_t start_cycles,
 		start_ns; /* one moment on both clocks (CLOCK_MONOTONIC), taken at creation */
-	/* recorder's line: read by every hook, written about once a millisecond */
+	/* recorder's line: read by every hook, written with each tick */
 	_Alignas(WIRE_LINE)
-		uint32_t tick; /* changes at least once a millisecond while the recorder runs */
+		uint32_t tick; /* changes about every two milliseconds while the recorder runs */
 	uint32_t recorder_pid; /* 0 = none yet (raw mode: none ever) */
 	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last tick */
 	uint32_t detach;       /* 1 = stop recording, nothing is read any more */
