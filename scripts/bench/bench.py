@@ -58,6 +58,7 @@ def machine():
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=int, default=100, help="regions-watch: how long is watched (100)")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHES)}; all without")
     parser.add_argument("--only", action="append", help="only this program, shape or case, as the first column spells it (repeatable)")
     parser.add_argument("--rounds", type=int, default=5, help="pairs per figure (default 5, at least 5 for a figure that counts)")

@@ -73,7 +73,7 @@ def stalls(text):
 
 
 def watch(opt, lock, progress):
-    seconds = 100
+    seconds = opt.seconds
     out = {}
     with lock:
         progress.show("30,000 mappings, nobody watches")
