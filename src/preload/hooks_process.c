@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hooks_process.c - calls that change what may be recorded, and the ends of a process. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -97,6 +100,27 @@ EXPORT void __deregister_frame(void *begin)
 		unwind_deregister_frame(process.unwind, begin);
 	if (next.deregister_frame)
 		next.deregister_frame(begin);
+}
+
+/* ---- thread keys ---- */
+
+/* There are 1,024; a program that wants them all gets ours. It starts nothing: allocators call it while they start. */
+EXPORT int pthread_key_create(pthread_key_t *key, void (*destructor)(void *))
+{
+	int (*create)(pthread_key_t *, void (*)(void *)) = next.key_create;
+	if (!create) { /* a name that is there: dlsym() does not allocate */
+		void *found = dlsym(RTLD_NEXT, "pthread_key_create");
+		memcpy(&create, &found, sizeof(create));
+	}
+	int rc = create(key, destructor);
+	if (rc == EAGAIN && recording_process() && thread_key_give())
+		rc = create(key, destructor);
+	return rc;
+}
+
+EXPORT int __pthread_key_create(pthread_key_t *key, void (*destructor)(void *))
+{
+	return pthread_key_create(key, destructor);
 }
 
 /* ---- seccomp ---- */

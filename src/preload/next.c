@@ -66,6 +66,7 @@ void next_resolve(void)
 	look(RTLD_NEXT, &next.valloc, "valloc");
 	look(RTLD_NEXT, &next.pvalloc, "pvalloc");
 	look(RTLD_NEXT, &next.dlclose, "dlclose");
+	look(RTLD_NEXT, &next.key_create, "pthread_key_create");
 	look(RTLD_NEXT, &next.exit_now, "_exit");
 	look(RTLD_NEXT, &next.exit_c99, "_Exit");
 	look(RTLD_NEXT, &next.quick_exit, "quick_exit");

@@ -58,8 +58,9 @@ struct next {
 	void *(*sbrk)(intptr_t);
 	int (*dlclose)(void *);
 	int (*prctl)(int, ...);
-	void (*exit_now)(int); /* _exit */
-	void (*exit_c99)(int); /* _Exit */
+	int (*key_create)(unsigned *, void (*)(void *)); /* pthread_key_create */
+	void (*exit_now)(int);                           /* _exit */
+	void (*exit_c99)(int);                           /* _Exit */
 	void (*quick_exit)(int);
 	int (*execve)(const char *, char *const *, char *const *);
 	int (*execv)(const char *, char *const *);

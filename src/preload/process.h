@@ -12,6 +12,7 @@ void process_exiting(void) HIDDEN;
 void note_syscall(long nr, long first, long second) HIDDEN;
 
 int dlclose(void *handle);
+int __pthread_key_create(unsigned *key, void (*destructor)(void *));
 void __register_frame(void *begin);
 void __deregister_frame(void *begin);
 

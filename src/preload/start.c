@@ -156,7 +156,7 @@ static int prepare(struct wire_heap_header *heap)
 	if (sys_failed(sys3(SYS_madvise, &proc, sizeof(proc), MADV_WIPEONFORK)))
 		return 0;
 	pthread_key_t key;
-	if (pthread_key_create(&key, thread_end) == 0) {
+	if (next.key_create(&key, thread_end) == 0) {
 		process.key = key;
 		process.have_key = 1;
 	}

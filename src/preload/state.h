@@ -164,6 +164,9 @@ void stack_grew(struct thread *t, uint64_t sp) HIDDEN;
 /** thread_end() - the key's destructor. */
 void thread_end(void *arg) HIDDEN;
 
+/** thread_key_give() - the program needs the last key, which is ours. Return: 1 it is free now. */
+int thread_key_give(void) HIDDEN;
+
 /* ---- fork.c ---- */
 
 /** fork_prepare(), fork_parent(), fork_child() - for pthread_atfork(). */

@@ -50,6 +50,20 @@ void count_early(void)
 
 /* ---- slots ---- */
 
+/* Without the key nobody tells of a thread's end: the slot of one that is gone. */
+static COLD struct wire_heap_slot *slot_inherit(uint32_t tid)
+{
+	for (uint32_t i = 0; i < process.heap->slot_count && !process.seccomp; i++) {
+		struct wire_heap_slot *slot = &process.slots[i];
+		uint32_t owner = __atomic_load_n(&slot->owner, __ATOMIC_RELAXED);
+		if (owner && !slot->closed && sys3(SYS_tgkill, process.pid, owner, 0) == -ESRCH &&
+		    __atomic_compare_exchange_n(&slot->owner, &owner, tid, 0, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED))
+			return slot;
+	}
+	return NULL;
+}
+
 static struct wire_heap_slot *slot_claim(uint32_t tid)
 {
 	uint32_t count = process.heap->slot_count;
@@ -67,7 +81,7 @@ static struct wire_heap_slot *slot_claim(uint32_t tid)
 			return slot;
 		}
 	}
-	return NULL;
+	return process.have_key ? NULL : slot_inherit(tid);
 }
 
 static void slot_release(struct thread *t)
@@ -82,6 +96,36 @@ static void slot_release(struct thread *t)
 	while (at < hint && !__atomic_compare_exchange_n(&process.slot_hint, &hint, at, 1,
 							 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
+}
+
+/* ---- the key whose destructor tells of a thread's end ---- */
+
+static uint32_t key_users;
+
+/* Return: 1 thread_end() will be called for @t. */
+static int key_set(struct thread *t)
+{
+	int rc = EINVAL;
+	__atomic_fetch_add(&key_users, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&process.have_key, __ATOMIC_SEQ_CST))
+		rc = pthread_setspecific((pthread_key_t)process.key, t);
+	__atomic_fetch_sub(&key_users, 1, __ATOMIC_SEQ_CST);
+	return rc == 0;
+}
+
+int thread_key_give(void)
+{
+	if (!__atomic_exchange_n(&process.have_key, 0, __ATOMIC_SEQ_CST))
+		return 0;
+	/* whoever sets a value must not meet the program's key of the same number; who waits may hold what they want */
+	for (int i = 0; __atomic_load_n(&key_users, __ATOMIC_SEQ_CST); i++) {
+		if (i == 1000) {
+			__atomic_store_n(&process.have_key, 1, __ATOMIC_SEQ_CST);
+			return 0;
+		}
+		sys0(SYS_sched_yield);
+	}
+	return pthread_key_delete((pthread_key_t)process.key) == 0;
 }
 
 static void unwind_start(struct thread *t)
@@ -165,7 +209,7 @@ static COLD int thread_born(struct thread *t)
 	struct wire_heap_slot *slot = slot_claim(t->tid);
 	if (!slot) {
 		t->state = THREAD_POOR;
-	} else if (!process.have_key || pthread_setspecific((pthread_key_t)process.key, t) != 0) {
+	} else if (!key_set(t)) {
 		/* nobody would tell us of the thread's end: the slot would be lost for good */
 		if (t->tid == process.pid) {
 			t->state = THREAD_READY;
@@ -193,11 +237,11 @@ void thread_end(void *arg)
 		uint32_t sync = t->sync;
 		t->sync = SYNC_OWN;
 		t->own = 1;
-		int rc = pthread_setspecific((pthread_key_t)process.key, t);
+		int again = key_set(t);
 		t->own = 0;
 		t->sync = sync;
 		errno = saved_errno;
-		if (rc == 0)
+		if (again)
 			return;
 	}
 	t->sync = SYNC_OWN;

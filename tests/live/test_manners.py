@@ -111,6 +111,14 @@ def test_a_larger_budget_has_room_for_more_threads(record, prog, byteledger):
     assert whole["totals"]["allocations"] >= 400 * 100
 
 
+def test_a_program_may_have_all_keys_of_threads(counted, prog):
+    # 250 threads hold slots when the library's key goes, and end unnoticed; the 400 after them find room
+    done, few = counted([prog("keys"), "250", "400"]), counted([prog("keys"), "250", "0"])
+    assert done.stdout == few.stdout and int(done.stdout) == os.sysconf("SC_THREAD_KEYS_MAX")
+    assert done.seen["lost"] == NONE
+    assert [done.seen[k] - few.seen[k] for k in ("allocs", "bytes", "frees")] == [y - x for x, y in zip(few.truth, done.truth)]
+
+
 def test_a_drop_policy_counts_what_it_drops_exactly(counted, prog):
     high = counted([prog("threads"), "100000", "parallel"],
                    counter_env={"HEAPCOUNT_POLICY": "drop", "HEAPCOUNT_SLEEP_US": "20000"})
@@ -254,7 +262,7 @@ def test_what_the_library_shows_is_the_hooks_and_nothing_else(preload):
     shown = {line.split()[-1] for line in names.splitlines()}
     allowed = set("""malloc free cfree calloc realloc reallocarray posix_memalign memalign aligned_alloc valloc pvalloc
         free_sized free_aligned_sized mmap mmap64 munmap mremap brk sbrk dlclose __register_frame __deregister_frame
-        prctl syscall _exit _Exit quick_exit execve execv execvp execvpe fexecve execveat execl execlp execle""".split())
+        pthread_key_create __pthread_key_create prctl syscall _exit _Exit quick_exit execve execv execvp execvpe fexecve execveat execl execlp execle""".split())
     allowed |= {n for n in shown if n.startswith(("_Zn", "_Zd", "byteledger_heap_", "memory_profiler_"))}
     assert shown == allowed
     dynamic = subprocess.run(["readelf", "-dW", preload], capture_output=True, text=True, check=True).stdout
