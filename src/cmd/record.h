@@ -26,9 +26,10 @@ int record_helper(int argc, char **argv);
 
 /* What the environment asks of the recording. */
 struct record_settings {
-	struct cull_opt cull; /* lifetime_ns 0: nothing is left out */
-	uint64_t min_free_bytes;
-	int64_t owner; /* user id; -1: ours */
+	struct cull_opt cull;               /* lifetime_ns 0: nothing is left out */
+	uint64_t min_free_bytes, max_bytes; /* 0: no limit */
+	uint32_t keep_files;                /* 0: all */
+	int64_t owner;                      /* user id; -1: ours */
 };
 
 /* A snapshot for the recorder of a child; @fd is one more than the descriptor, 0 = none. */
@@ -60,6 +61,10 @@ struct record {
 	int forked;                /* the process is the child of a fork */
 	struct record_settings settings;
 	struct cull *cull;
+	char *path;   /* of the first file; what comes later has .1, .2 ... behind */
+	char **files; /* KEEP_FILES: the last ones, around in a circle */
+	uint32_t file_count;
+	uint64_t begun_bytes; /* what the living blocks took when the file began */
 	struct record_offer offers[RECORD_OFFERS];
 	struct err err;
 	char *cmdline;
@@ -89,6 +94,19 @@ void record_note_successor(struct record *rec);
  */
 int record_finish(struct record *rec, int detach, int status, int complete, struct err *err);
 void record_fini(struct record *rec);
+
+/* ---- record_files.c ------------------------------------------------------------------------------------------------ */
+
+/** record_begin_file() - create the next file of @rec->path, with nothing in it. */
+int record_begin_file(struct record *rec, struct err *err);
+/** record_end_file() - @process says how; nothing is written afterwards. */
+int record_end_file(struct record *rec, const struct def *process, struct err *err);
+/** record_rotate() - end the file and begin the next one with what lives. */
+int record_rotate(struct record *rec, const struct def *begun, const struct def *ended,
+		  struct err *err);
+/** record_is_full() - 1: MAX_SIZE is reached. */
+int record_is_full(const struct record *rec);
+void record_files_fini(struct record *rec);
 
 /* ---- record_settings.c -------------------------------------------------------------------------------------------- */
 

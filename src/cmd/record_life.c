@@ -162,35 +162,9 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 	else if (rec->pidfd < 0)
 		return err_set(err, -errno, "cannot watch process %d", (int)pid);
 	identify(rec);
-	rec->sums = prof_new_sums(err);
-	if (!rec->sums)
+	rec->path = record_expand(pattern, rec->exe, pid, err);
+	if (!rec->path || record_begin_file(rec, err) < 0)
 		return err->code;
-	char *path = record_expand(pattern, rec->exe, pid, err);
-	if (!path)
-		return err->code;
-	const struct trace_writer_opt opt = { .min_free_bytes = rec->settings.min_free_bytes };
-	rec->writer = trace_writer_new(path, &opt, err);
-	free(path);
-	if (!rec->writer)
-		return err->code;
-	const char *made = trace_writer_path(rec->writer);
-	if (rec->settings.owner >= 0 && lchown(made, (uid_t)rec->settings.owner, (gid_t)-1) < 0) {
-		int why = errno;
-		unlink(made);
-		errno = why;
-		return err_set(err, -errno, "cannot give '%s' to user %lld", made,
-			       (long long)rec->settings.owner);
-	}
-	struct sink *to = trace_writer_sink(rec->writer);
-	if (rec->settings.cull.lifetime_ns) {
-		rec->cull = cull_new(&rec->settings.cull, rec->sums, to, err);
-		if (!rec->cull)
-			return err->code;
-		to = cull_sink(rec->cull);
-	}
-	sink_tee_init(&rec->tee);
-	sink_tee_add(&rec->tee, prof_sink(rec->sums));
-	sink_tee_add(&rec->tee, to);
 	source_heap_set_pid(heap, pid);
 	source_heap_on_fork(heap, record_offer, rec);
 	struct def def;
@@ -290,6 +264,20 @@ static int64_t pause_after(unsigned permille, uint64_t since_ns)
 				       : (int64_t)pause;
 }
 
+/* The file is full: it ends here as if the recorder had been told to stop, and another one goes on. */
+static int next_file(struct record *rec, const struct source_heap_state *state)
+{
+	struct def begun, ended;
+	describe(rec, &begun);
+	describe(rec, &ended);
+	ended.process.ended = 1;
+	ended.process.complete = 1;
+	ended.process.runtime_ns = source_heap_now_ns(rec->heap);
+	ended.process.peak_rss_bytes = rec->peak_rss_bytes;
+	ended.process.modules_nameless = state->modules_nameless;
+	return record_rotate(rec, &begun, &ended, &rec->err);
+}
+
 int64_t record_step(struct record *rec)
 {
 	uint64_t since_ns = source_heap_now_ns(rec->heap) - rec->drained_ns;
@@ -321,6 +309,8 @@ int64_t record_step(struct record *rec)
 		rc = trace_writer_flush(rec->writer, &rec->err);
 		rec->flush_next_ns = now + FLUSH_NS;
 	}
+	if (rc == 0 && record_is_full(rec))
+		rc = next_file(rec, &state);
 	return rc < 0 ? rc : pause_after((unsigned)permille, since_ns);
 }
 
@@ -346,23 +336,17 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 	def.process.runtime_ns = rec->replaced ? rec->replaced_ns : source_heap_now_ns(rec->heap);
 	def.process.peak_rss_bytes = rec->peak_rss_bytes;
 	def.process.modules_nameless = state.modules_nameless;
-	if (rc == 0 && rec->cull) {
-		struct cull_result left_out;
-		rc = cull_finish(rec->cull, err);
-		cull_result(rec->cull, &left_out);
-		if (left_out.allocations)
-			prof_set_culled(rec->sums, left_out.allocations, left_out.bytes,
-					left_out.peak_event);
+	if (rc < 0) {
+		trace_writer_finish(STEAL(rec->writer), NULL, NULL);
+		return rc;
 	}
-	if (rc == 0)
-		rc = rec->tee.sink.define(sink_of(rec), &def, err);
-	int closed = trace_writer_finish(STEAL(rec->writer), rec->sums, rc < 0 ? NULL : err);
-	return rc < 0 ? rc : closed;
+	return record_end_file(rec, &def, err);
 }
 
 void record_fini(struct record *rec)
 {
 	record_wait_offers(rec);
+	record_files_fini(rec);
 	cull_freep(&rec->cull);
 	trace_writer_freep(&rec->writer);
 	prof_freep(&rec->sums);

@@ -13,6 +13,7 @@
 
 #define MS 1000000u
 #define CULL_LIFETIME_MS 10000
+#define KEEP_MAX 100000
 
 static const char *value_of(const char *entry, const char *prefix, const char *name)
 {
@@ -72,6 +73,10 @@ void record_settings_read(struct record_settings *to, char *const *entries, int 
 	}
 	if (number(setting(entries, bare, "MIN_FREE"), &n))
 		to->min_free_bytes = n;
+	if (number(setting(entries, bare, "MAX_SIZE"), &n))
+		to->max_bytes = n;
+	if (number(setting(entries, bare, "KEEP_FILES"), &n))
+		to->keep_files = n < KEEP_MAX ? (uint32_t)n : KEEP_MAX;
 	if (number(setting(entries, bare, "CHOWN_OUTPUT_TO"), &n) && n < UINT32_MAX)
 		to->owner = (int64_t)n;
 }

@@ -53,7 +53,9 @@ static void put_process(struct jsonw *json, const struct prof *prof,
 	if (process && process->start_realtime_ns)
 		jsonw_u64(json, "start_realtime_ns", process->start_realtime_ns);
 	jsonw_u64(json, "time_bound_ns", process ? process->time_bound_ns : 0);
-	if (totals->forked_from) {
+	if (totals->forked_from && process && totals->forked_from == process->pid) {
+		jsonw_bool(json, "continued", 1);
+	} else if (totals->forked_from) {
 		jsonw_u64(json, "forked_from", totals->forked_from);
 		jsonw_bool(json, "inherited_known", totals->inherited_known);
 	}

@@ -181,10 +181,12 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 		     "allocator that the program brings inside itself");
 	if (t->forked_from) {
 		buf_clear(&line);
-		buf_printf(&line, "FORKED from process %u: ", t->forked_from);
+		if (process && process->pid == t->forked_from)
+			buf_puts(&line, "CONTINUED from an earlier file: ");
+		else
+			buf_printf(&line, "FORKED from process %u: ", t->forked_from);
 		if (t->inherited_known)
-			buf_printf(&line,
-				   "%s of the allocations, %s, are its blocks of that moment",
+			buf_printf(&line, "%s of the allocations, %s, are blocks of before",
 				   text_grouped(x, t->inherited_allocations),
 				   text_bytes(y, t->inherited_bytes));
 		else

@@ -373,3 +373,15 @@ int heap_rename_threads(struct source_heap *heap, uint64_t now_ns, bool all)
 	}
 	return 0;
 }
+
+int heap_defs_restart(struct source_heap *heap)
+{
+	memset(heap->node_stack, 0, heap->layout.node_max * sizeof(*heap->node_stack));
+	memset(heap->frames, 0, ((size_t)heap->frame_mask + 1) * sizeof(*heap->frames));
+	heap->stack_count = heap->frame_count = 0;
+	heap->module_count = heap->module_last = heap->stats.modules = 0;
+	for (uint32_t i = 0; i < heap->thread_count; i++)
+		if (define_thread(heap, i) == HEAP_RUN_FAILED)
+			return heap->err->code ? heap->err->code : -EIO;
+	return 0;
+}

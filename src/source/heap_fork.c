@@ -143,6 +143,63 @@ int source_heap_snapshot(struct source_heap *heap, struct sink *sink, struct err
 	return rc;
 }
 
+int source_heap_renew(struct source_heap *heap, struct sink *sink, struct err *err)
+{
+	const struct heap_inherited *in = heap->inherited;
+	uint32_t *node_of = nodes_of_stacks(heap), inherited = in ? in->stack_count : 0;
+	uint64_t blocks = 0, bytes = 0;
+	if (!node_of)
+		return err_set(err, -ENOMEM, "cannot begin another file");
+	heap->sink = sink;
+	heap->err = err;
+	int rc = heap_defs_restart(heap);
+	if (rc == 0 && in)
+		rc = define_inherited(in, sink, err);
+	if (in) {
+		heap->stats.modules = in->module_count;
+		heap->frame_count = in->frame_count;
+		heap->stack_count = in->stack_count;
+	}
+	/* who released them is asked for only with FREE_STACKS; those that are under way are not told */
+	for (uint32_t i = 0; i < heap->debt_count; i++)
+		heap->debts[i].aux_stack = 0;
+	for (uint32_t i = 0; i < heap->layout.slot_count; i++)
+		heap->rings[i].realloc_aux = 0;
+	for (uint32_t i = 0; i < heap->live.numbers && rc == 0; i++) {
+		struct live_block *block = (struct live_block *)live_at(&heap->live, i);
+		if (!block)
+			continue;
+		uint32_t stack = block->stack;
+		if (stack > inherited &&
+		    heap_define_stack(heap, node_of[stack], &stack) != HEAP_RUN_EMPTY)
+			rc = err->code ? err->code : -EBADMSG;
+		struct event *ev = rc == 0 ? heap_next_event(heap, NULL) : NULL;
+		if (!ev) {
+			rc = err->code ? err->code : -EIO;
+			break;
+		}
+		block->stack = stack;
+		ev->kind = EVENT_ALLOC;
+		ev->flags = EVENT_F_INHERITED;
+		ev->addr = block->addr;
+		ev->bytes = block->bytes;
+		ev->stack.v = stack;
+		ev->block.v = i;
+		blocks++;
+		bytes += block->bytes;
+	}
+	free(node_of);
+	struct event *ev = rc == 0 ? heap_next_event(heap, NULL) : NULL;
+	if (!ev)
+		return rc < 0 ? rc : -EIO;
+	ev->kind = EVENT_FORKED;
+	ev->value = (uint64_t)heap->pid;
+	ev->addr = blocks;
+	ev->bytes = bytes;
+	ev->block.v = 1;
+	return heap_flush(heap);
+}
+
 /* ---- taking over --------------------------------------------------------------------------------------------------- */
 
 static int no_room(struct err *err)

@@ -289,6 +289,8 @@ enum heap_run heap_thread_of(struct source_heap *heap, uint32_t tid, uint64_t no
 int heap_rename_threads(struct source_heap *heap, uint64_t now_ns, bool all);
 /** heap_fork_fini() - release what was inherited. */
 void heap_fork_fini(struct source_heap *heap);
+/** heap_defs_restart() - forget all numbers but those of threads, which are defined to heap->sink again. */
+int heap_defs_restart(struct source_heap *heap);
 int heap_defs_init(struct source_heap *heap, struct err *err);
 void heap_defs_fini(struct source_heap *heap);
 

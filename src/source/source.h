@@ -120,6 +120,12 @@ struct sink *source_heap_inherit(struct source_heap *heap, struct sink *sink, st
 /** source_heap_inherited() - after that: put into @sink that the process was forked; @known: a snapshot was there. */
 int source_heap_inherited(struct source_heap *heap, struct sink *sink, int known, struct err *err);
 
+/**
+ * source_heap_renew() - between two drains: from here on everything goes to @sink, which knows nothing yet. Threads, and what
+ * lives, are defined and handed over again, as allocations with EVENT_F_INHERITED at this moment.
+ */
+int source_heap_renew(struct source_heap *heap, struct sink *sink, struct err *err);
+
 /** source_heap_now_ns() - nanoseconds since time 0 of this source (CLOCK_MONOTONIC). */
 uint64_t source_heap_now_ns(const struct source_heap *heap);
 /** source_heap_start_ns() - CLOCK_MONOTONIC of time 0. */

@@ -39,6 +39,8 @@ const char *trace_writer_path(const struct trace_writer *writer);
 struct sink *trace_writer_sink(struct trace_writer *writer);
 /** trace_writer_flush() - put everything taken so far on disk as whole blocks; called at least once a second. */
 int trace_writer_flush(struct trace_writer *writer, struct err *err);
+/** trace_writer_bytes() - size of the file so far. */
+uint64_t trace_writer_bytes(const struct trace_writer *writer);
 uint64_t trace_writer_lost(const struct trace_writer *writer);
 /**
  * trace_writer_finish() - write the summary of @prof (per-stack counters, so that a plain report needs no replay; NULL:

@@ -304,6 +304,11 @@ struct sink *trace_writer_sink(struct trace_writer *writer)
 	return &writer->sink;
 }
 
+uint64_t trace_writer_bytes(const struct trace_writer *writer)
+{
+	return writer->end;
+}
+
 uint64_t trace_writer_lost(const struct trace_writer *writer)
 {
 	return writer->lost.events;

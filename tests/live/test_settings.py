@@ -124,3 +124,47 @@ def test_a_disk_without_the_room_asked_for_is_left_alone(recorded, byteledger, p
     assert done.returncode == 0 and done.stdout == b"dirty\n"
     assert b"less than 1152921504606846976 bytes free" in done.stderr
     assert not os.path.exists(path)
+
+
+CHURN = 'srand(1); for (1 .. 60000) { push @a, "x" x int(rand(300)); splice(@a, int(rand(@a)), 1) if @a > 400 }'
+
+
+@pytest.mark.parametrize("how,extra", [("under", {}), ("alone", {}), ("under", {"BYTELEDGER_" + CULL: "1",
+                                       "BYTELEDGER_TEMPORARY_ALLOCATION_LIFETIME_THRESHOLD": "1"})])
+def test_a_full_file_is_followed_by_another_that_begins_with_what_lives(recorded, byteledger, how, extra):
+    # enough for several files of what lives longer than the threshold
+    argv = ["perl", "-e", CHURN.replace("60000", "600000") if extra else CHURN]
+    env = {"PERL_HASH_SEED": "0", **extra}
+    whole = report(byteledger, recorded("under", argv, {**env, "BYTELEDGER_MAX_SIZE": "0"})[0])["totals"]
+    size = "15000" if extra else "60000"
+    first, done = recorded("under", argv, {**env, "BYTELEDGER_MAX_SIZE": size}) if how == "under" else \
+        recorded("alone", argv, {**env, "MEMORY_PROFILER_MAX_SIZE": size})
+    assert done.returncode == 0
+    files = [first] + [name for n in range(1, 100) if os.path.exists(name := f"{first}.{n}")]
+    assert len(files) >= 2
+    deadline = time.monotonic() + 30
+    while not info(byteledger, files[-1])["file"]["finished"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+        files = [first] + [name for n in range(1, 100) if os.path.exists(name := f"{first}.{n}")]
+    parts = [report(byteledger, name) for name in files]
+    assert all(p["process"]["complete"] and p["lost"]["events"] == 0 for p in parts)
+    assert all(p["process"]["continued"] for p in parts[1:]) and "continued" not in parts[0]["process"]
+    for a, b in zip(parts, parts[1:]):
+        assert a["totals"]["leaked_allocations"] == b["totals"]["inherited_allocations"]
+        assert a["totals"]["leaked_bytes"] == b["totals"]["inherited_bytes"]
+    slack = 0 if how == "under" else 30 # perl copies the variables of the environment
+    for key, inherited in (("allocations", "inherited_allocations"), ("allocated_bytes", "inherited_bytes"), ("frees", None)):
+        total = sum(p["totals"][key] - p["totals"].get(inherited, 0) for p in parts)
+        assert abs(total - whole[key]) <= (slack * 100 if "bytes" in key else slack) + (2000 if "bytes" in key else 2), key
+    assert sum(p["totals"]["foreign_frees"] for p in parts) == whole["foreign_frees"]
+    frames = [row["frames"] for row in parts[-1]["rows"]]
+    assert all(f["module"] for stack in frames for f in stack[:1]) and max(map(len, frames)) > 5
+
+
+def test_only_so_many_files_are_kept(recorded, byteledger):
+    path, _ = recorded("under", ["perl", "-e", CHURN], {"BYTELEDGER_MAX_SIZE": "60000", "BYTELEDGER_KEEP_FILES": "2"})
+    folder = os.path.dirname(path)
+    left = sorted(os.listdir(folder), key=lambda name: int(name.split(".")[2]))
+    assert len(left) == 2 and int(left[0].split(".")[2]) >= 1
+    assert all(report(byteledger, os.path.join(folder, name))["process"]["complete"] for name in left)

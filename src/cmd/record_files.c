@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record_files.c - the file that a recording goes to, and the next one when it is full (MAX_SIZE, KEEP_FILES). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/record.h"
+
+int record_begin_file(struct record *rec, struct err *err)
+{
+	const struct trace_writer_opt opt = { .min_free_bytes = rec->settings.min_free_bytes };
+	prof_freep(&rec->sums);
+	cull_freep(&rec->cull);
+	rec->sums = prof_new_sums(err);
+	rec->writer = rec->sums ? trace_writer_new(rec->path, &opt, err) : NULL;
+	if (!rec->writer)
+		return err->code;
+	const char *made = trace_writer_path(rec->writer);
+	if (rec->settings.owner >= 0 && lchown(made, (uid_t)rec->settings.owner, (gid_t)-1) < 0) {
+		int why = errno;
+		unlink(made);
+		return err_set(err, -why, "cannot give '%s' to user %lld", made,
+			       (long long)rec->settings.owner);
+	}
+	struct sink *to = trace_writer_sink(rec->writer);
+	if (rec->settings.cull.lifetime_ns) {
+		rec->cull = cull_new(&rec->settings.cull, rec->sums, to, err);
+		if (!rec->cull)
+			return err->code;
+		to = cull_sink(rec->cull);
+	}
+	sink_tee_init(&rec->tee);
+	sink_tee_add(&rec->tee, prof_sink(rec->sums));
+	sink_tee_add(&rec->tee, to);
+	return 0;
+}
+
+int record_end_file(struct record *rec, const struct def *process, struct err *err)
+{
+	int rc = 0;
+	if (rec->cull) {
+		struct cull_result left_out;
+		rc = cull_finish(rec->cull, err);
+		cull_result(rec->cull, &left_out);
+		if (left_out.allocations)
+			prof_set_culled(rec->sums, left_out.allocations, left_out.bytes,
+					left_out.peak_event);
+	}
+	if (rc == 0)
+		rc = rec->tee.sink.define(&rec->tee.sink, process, err);
+	int closed = trace_writer_finish(STEAL(rec->writer), rec->sums, rc < 0 ? NULL : err);
+	return rc < 0 ? rc : closed;
+}
+
+/* Remove the oldest of the files of this recording that are too many. */
+static int forget_oldest(struct record *rec, struct err *err)
+{
+	uint32_t keep = rec->settings.keep_files;
+	if (!keep)
+		return 0;
+	if (!rec->files)
+		rec->files = calloc(keep, sizeof(*rec->files));
+	char *path = rec->files ? strdup(trace_writer_path(rec->writer)) : NULL;
+	if (!path)
+		return err_set(err, -ENOMEM, "cannot hold the names of files");
+	/* the file that is being written is one of those that are kept */
+	char **place = &rec->files[rec->file_count++ % keep];
+	if (*place)
+		unlink(*place);
+	free(*place);
+	*place = path;
+	return 0;
+}
+
+int record_rotate(struct record *rec, const struct def *begun, const struct def *ended,
+		  struct err *err)
+{
+	int rc = rec->file_count ? 0 : forget_oldest(rec, err);
+	if (rc == 0)
+		rc = record_end_file(rec, ended, err);
+	if (rc == 0)
+		rc = record_begin_file(rec, err);
+	if (rc == 0)
+		rc = forget_oldest(rec, err);
+	if (rc == 0)
+		rc = rec->tee.sink.define(&rec->tee.sink, begun, err);
+	if (rc == 0)
+		rc = source_heap_renew(rec->heap, &rec->tee.sink, err);
+	if (rc == 0)
+		rc = trace_writer_flush(rec->writer, err);
+	rec->begun_bytes = rec->writer ? trace_writer_bytes(rec->writer) : 0;
+	rec->rss_repeat_ns = 0; /* the timeline begins anew, too */
+	return rc;
+}
+
+int record_is_full(const struct record *rec)
+{
+	uint64_t bytes = trace_writer_bytes(rec->writer);
+	/* a file that the living blocks alone would fill is let grow as much again */
+	return rec->settings.max_bytes && bytes >= rec->settings.max_bytes &&
+	       bytes / 2 >= rec->begun_bytes;
+}
+
+void record_files_fini(struct record *rec)
+{
+	for (uint32_t i = 0; rec->files && i < rec->settings.keep_files; i++)
+		free(rec->files[i]);
+	free(rec->files);
+	free(rec->path);
+}
