@@ -85,6 +85,18 @@ def test_a_full_disk_is_called_by_its_name(byteledger, tmp_path):
         assert done.stderr.startswith("byteledger: cannot write ") and "No space left" in done.stderr, command
 
 
+def test_the_manual_explains_every_reason_for_what_is_missing_and_no_other():
+    with open(os.path.join(ROOT, "src", "model", "event.c"), encoding="utf-8") as f:
+        stops, losses = (re.findall(r'\] = "(\w+)"', part) for part in f.read().split("const char *stack_stop_name")[1].split(
+            "const char *loss_reason_name"))
+    with open(os.path.join(ROOT, "man", "byteledger-report.1"), encoding="utf-8") as f:
+        part = f.read().split(".SH WHAT IS MISSING")[1].split(".SH ")[0]
+    lost, partial = (re.findall(r"^\.TP\n\.B (\w+)$", text, re.M) for text in part.split(".SS PARTIAL STACKS"))
+    assert len(stops) > 5 and len(losses) > 5
+    assert sorted(lost) == sorted(losses)
+    assert sorted(partial) == sorted(stops)
+
+
 def test_the_manual_names_the_variables_that_the_library_reads_and_no_others():
     with open(os.path.join(ROOT, "src", "preload", "options.c"), encoding="utf-8") as f:
         source = f.read()
