@@ -46,9 +46,7 @@ char *buf_reserve(struct buf *buf, size_t extra)
 
 void buf_put(struct buf *buf, const void *bytes, size_t len)
 {
-	/* mostly there is room */
-	char *to = buf->data && !buf->failed && len <= buf->cap - buf->len ? buf->data + buf->len
-									   : buf_reserve(buf, len);
+	char *to = buf_room(buf, len); /* mostly there is room */
 	if (!to || !len)
 		return;
 	memcpy(to, bytes, len);
@@ -57,7 +55,11 @@ void buf_put(struct buf *buf, const void *bytes, size_t len)
 
 void buf_putc(struct buf *buf, char byte)
 {
-	buf_put(buf, &byte, 1);
+	char *to = buf_room(buf, 1);
+	if (!to)
+		return;
+	*to = byte;
+	buf->len++;
 }
 
 void buf_puts(struct buf *buf, const char *text)

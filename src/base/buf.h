@@ -27,6 +27,12 @@ void buf_clear(struct buf *buf);
 int buf_failed(const struct buf *buf);
 /** buf_reserve() - room for @extra more bytes; returns the place where they go, NULL on failure. O(1) amortised. */
 char *buf_reserve(struct buf *buf, size_t extra);
+/** buf_room() - the same; for the loops that put a few bytes at a time, without a call where there is room. */
+static inline char *buf_room(struct buf *buf, size_t extra)
+{
+	return buf->data && !buf->failed && extra <= buf->cap - buf->len ? buf->data + buf->len
+									 : buf_reserve(buf, extra);
+}
 void buf_put(struct buf *buf, const void *bytes, size_t len);
 void buf_putc(struct buf *buf, char byte);
 void buf_puts(struct buf *buf, const char *text);

@@ -210,9 +210,8 @@ static int map_stack(struct prof *p, uint32_t id, uint32_t row, struct err *err)
 		return rc;
 	if (grow_u32(&p->slot_of, &p->slot_cap, p->stack_map.cap) < 0)
 		return no_memory(err);
-	memset(p->slot_of + p->slot_count, 0,
-	       (size_t)(p->stack_map.count - p->slot_count) * sizeof(*p->slot_of));
-	p->slot_count = p->stack_map.count;
+	while (p->slot_count < p->stack_map.count) /* nearly always one */
+		p->slot_of[p->slot_count++] = 0;
 	return 0;
 }
 

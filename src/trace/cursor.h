@@ -23,7 +23,7 @@ static inline struct cursor cursor_column(const struct blt_view *view, unsigned 
 
 static inline void put_num(struct buf *buf, uint64_t v)
 {
-	uint8_t *to = (uint8_t *)buf_reserve(buf, VARINT_MAX);
+	uint8_t *to = (uint8_t *)buf_room(buf, VARINT_MAX);
 	if (to)
 		buf->len += (size_t)(varint_put(to, v) - to);
 }
