@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "preload/frames.h"
 #include "preload/state.h"
 
 /* weak: glibc has it from 2.35 on */
@@ -29,6 +30,8 @@ struct entry {
 		name; /* hash: the loader may give a new object the place and the link map of an old one */
 	uint32_t seen; /* the last sweep that met it, or that was under way when it came */
 	struct unwind_module module;
+	struct unwind_frames frames; /* stand still once @searched */
+	uint32_t searched;           /* the file's sections were looked at */
 };
 
 #define ENTRIES 4096u
@@ -415,6 +418,8 @@ static struct entry *place(const struct object *o)
 	e->name = o->name_hash;
 	e->seen = __atomic_load_n(&sweeps, __ATOMIC_ACQUIRE);
 	fill_unwind(o, &e->module);
+	e->frames = (struct unwind_frames){ 0 };
+	e->searched = 0;
 	e->index = publish(o);
 	__atomic_store_n(&e->live, 1, __ATOMIC_RELEASE);
 	if (fresh) {
@@ -470,9 +475,29 @@ static struct entry *add_entry(const struct object *o, int *later)
 	return e;
 }
 
+/* Once for each object: what its file tells of call frames. The path is the one that the table shows. */
+static void search_file(struct entry *e, const struct object *o)
+{
+	static char path[4096];
+	if (__atomic_load_n(&e->searched, __ATOMIC_ACQUIRE) || e->index == UINT32_MAX ||
+	    o->lo == vdso || !modules_lock())
+		return;
+	const struct wire_module *row = &rows()[e->index];
+	if (!e->searched && row->path_len < sizeof(path)) {
+		const struct frames_object object = { o->bias, o->phdr, o->phdr_count };
+		memcpy(path, (char *)process.heap + process.heap->strings_off + row->path_off,
+		       row->path_len);
+		path[row->path_len] = '\0';
+		frames_load(path, &object, &e->frames);
+	}
+	__atomic_store_n(&e->searched, 1, __ATOMIC_RELEASE);
+	modules_unlock();
+}
+
 int module_find(void *ctx, uint64_t pc, struct unwind_module *module)
 {
 	(void)ctx;
+	int search = module->search_file;
 	struct object object;
 	int later = 0;
 	if (!find_object(pc, &object))
@@ -488,7 +513,11 @@ int module_find(void *ctx, uint64_t pc, struct unwind_module *module)
 		fill_unwind(&object, module);
 		return UNWIND_MODULE;
 	}
+	if (search)
+		search_file(e, &object);
 	*module = e->module;
+	if (__atomic_load_n(&e->searched, __ATOMIC_ACQUIRE))
+		module->frames = e->frames;
 	return UNWIND_MODULE;
 }
 

@@ -27,7 +27,8 @@ extern void *__libc_stack_end; /* the loader's: where the program's arguments be
 #define PR_SET_VMA_ANON_NAME 0
 #endif
 
-static void own_range(const void *at, uint64_t bytes)
+/* 0 where the header has no room for one more. */
+static int own_range(const void *at, uint64_t bytes)
 {
 	struct wire_heap_header *heap = process.heap;
 	for (unsigned i = 0; i < sizeof(heap->own_ranges) / sizeof(heap->own_ranges[0]); i++) {
@@ -35,8 +36,9 @@ static void own_range(const void *at, uint64_t bytes)
 			continue;
 		heap->own_ranges[i][0] = (uint64_t)at;
 		heap->own_ranges[i][1] = (uint64_t)at + bytes;
-		return;
+		return 1;
 	}
+	return 0;
 }
 
 static void take_heap(struct wire_heap_header *heap)
@@ -48,12 +50,16 @@ static void take_heap(struct wire_heap_header *heap)
 	own_range(heap, heap->total_bytes);
 }
 
-static void *anonymous(uint64_t bytes)
+void *own_memory(uint64_t bytes)
 {
 	long rc = sys6(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (sys_failed(rc))
 		return NULL;
+	if (!own_range((void *)rc, bytes)) {
+		sys2(SYS_munmap, rc, bytes);
+		return NULL;
+	}
 	sys5(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, rc, bytes, "byteledger");
 	return (void *)rc;
 }
@@ -148,10 +154,9 @@ static int prepare(struct wire_heap_header *heap)
 {
 	take_heap(heap);
 	uint64_t bytes = unwind_process_bytes();
-	void *memory = anonymous(bytes);
+	void *memory = own_memory(bytes);
 	if (!memory)
 		return 0;
-	own_range(memory, bytes);
 	/* the child of a fork finds the word wiped, however it was made */
 	if (sys_failed(sys3(SYS_madvise, &proc, sizeof(proc), MADV_WIPEONFORK)))
 		return 0;

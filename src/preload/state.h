@@ -193,6 +193,8 @@ void ring_attach(struct thread *t, struct wire_heap_slot *slot) HIDDEN;
 
 /** modules_init() - once, after the mapping exists. */
 void modules_init(void) HIDDEN;
+/** own_memory() - zeroed, named and entered as the library's own; NULL where there is none, or no room to enter it. */
+void *own_memory(uint64_t bytes) HIDDEN;
 int module_find(void *ctx, uint64_t pc, struct unwind_module *module) HIDDEN;
 int page_probe(void *ctx, uint64_t addr) HIDDEN;
 /** modules_forked() - in the child: the lock is nobody's; the table was carried over to process.heap. */

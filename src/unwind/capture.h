@@ -29,15 +29,21 @@ struct unwind_regs {
 };
 
 /** Where one loaded object and its unwind data stand. */
+/** Call frame records that no header announces (preload/frames.h); NULL where there are none. */
+struct unwind_frames {
+	const uint8_t *eh_frame, *eh_lo, *eh_hi; /* mapped; the bounds of what may be read */
+	const uint8_t *debug_frame;              /* a copy: addresses are those of the file */
+	uint64_t debug_bytes;
+};
+
 struct unwind_module {
 	uint64_t bias;
 	uint64_t lo, hi;
 	const uint8_t *eh_frame_hdr;       /* mapped, NULL where the module has none */
 	uint64_t eh_frame_hdr_bytes;       /* bound for reads; 0 = unknown: up to readable_hi */
 	uint64_t readable_lo, readable_hi; /* the PT_LOAD that holds eh_frame_hdr and eh_frame */
-	const void *
-		table; /* compact table blob (wire/unwind.h) for modules without the header, or NULL */
-	uint64_t table_bytes;
+	struct unwind_frames frames;       /* where @search_file was set */
+	int search_file;                   /* in: the header has no entry, look further */
 };
 
 enum unwind_found {

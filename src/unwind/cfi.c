@@ -144,6 +144,12 @@ static struct unwind_bytes entry(const struct unwind_image *image, const uint8_t
 	return b;
 }
 
+/* What marks a CIE (DWARF 5 section 7.24; in .eh_frame, Linux Standard Base core). */
+static uint64_t cie_id(const struct unwind_image *image, int wide)
+{
+	return !image->debug ? 0 : wide ? UINT64_MAX : UINT32_MAX;
+}
+
 static int parse_cie(const struct unwind_image *image, const uint8_t *at, struct unwind_fde *fde,
 		     int *augmented)
 {
@@ -153,10 +159,13 @@ static int parse_cie(const struct unwind_image *image, const uint8_t *at, struct
 	uint64_t version = unwind_u8(&b);
 	const uint8_t *aug = b.at;
 
-	if (b.bad || id != 0 || (version != 1 && version != 3))
+	if (b.bad || id != cie_id(image, wide) ||
+	    (version != 1 && version != 3 && !(image->debug && version == 4)))
 		return 0;
 	while (unwind_u8(&b))
 		;
+	if (version == 4 && (unwind_u8(&b) != 8 || unwind_u8(&b) != 0))
+		return 0; /* other sizes of addresses, or segments */
 	fde->code_align = unwind_uleb(&b);
 	fde->data_align = unwind_sleb(&b);
 	fde->ra = version == 1 ? unwind_u8(&b) : unwind_uleb(&b);
@@ -206,9 +215,11 @@ const uint8_t *unwind_cfi_next(const struct unwind_image *image, const uint8_t *
 	fde->lo = fde->hi = 0;
 	if (b.bad)
 		return NULL;
-	if (!id)
-		return next; /* a CIE */
-	if (id > (uint64_t)(id_at - image->lo) || !parse_cie(image, id_at - id, fde, &augmented))
+	if (id == cie_id(image, wide))
+		return next;
+	/* from the section's start, or backwards from here */
+	if (id > (uint64_t)((image->debug ? image->hi : id_at) - image->lo) ||
+	    !parse_cie(image, image->debug ? image->lo + id : id_at - id, fde, &augmented))
 		return next;
 	uint64_t lo = encoded(image, &b, fde->pointer_enc);
 	uint64_t bytes = encoded(image, &b, fde->pointer_enc & 15), hi;
@@ -218,6 +229,7 @@ const uint8_t *unwind_cfi_next(const struct unwind_image *image, const uint8_t *
 			return next;
 		b.at += len;
 	}
+	lo += image->bias;
 	if (b.bad || __builtin_add_overflow(lo, bytes, &hi))
 		return next;
 	fde->lo = lo;

@@ -27,6 +27,8 @@ struct unwind_image {
 	const uint8_t *hdr; /* .eh_frame_hdr, or NULL: then eh_frame is enumerated */
 	const uint8_t *
 		eh_frame; /* used where hdr is NULL or has no sorted table; ends by itself or at hi */
+	int debug;        /* it is .debug_frame, which begins at lo; hdr is NULL */
+	uint64_t bias;    /* of .debug_frame: what its addresses lack to be those of this process */
 };
 
 /** One frame description entry with the parts of its CIE that matter. */

@@ -173,6 +173,32 @@ static void module_image(const struct unwind_module *m, struct unwind_image *ima
 					NULL };
 }
 
+/* The entry for @pc: by the header, or by what the file's sections tell of, which the module is asked for then. */
+static int find_in_module(struct unwind_process *p, uint64_t pc, struct unwind_module *m,
+			  struct unwind_image *image, struct unwind_fde *fde)
+{
+	if (m->eh_frame_hdr) {
+		module_image(m, image);
+		if (unwind_cfi_find(image, pc, fde))
+			return 1;
+	}
+	m->search_file = 1;
+	if (p->find(p->ctx, pc, m) != UNWIND_MODULE)
+		return 0;
+	const struct unwind_frames *f = &m->frames;
+	if (f->eh_frame && !m->eh_frame_hdr) {
+		*image = (struct unwind_image){ f->eh_lo, f->eh_hi, NULL, f->eh_frame };
+		if (unwind_cfi_find(image, pc, fde))
+			return 1;
+	}
+	if (!f->debug_frame)
+		return 0;
+	*image = (struct unwind_image){ f->debug_frame, f->debug_frame + f->debug_bytes,
+					NULL,           f->debug_frame,
+					.debug = 1,     .bias = m->bias };
+	return unwind_cfi_find(image, pc, fde);
+}
+
 /* mov $15, %rax; syscall: a signal return stub without unwind entries (musl, hand-made ones). */
 static int is_sigreturn(struct unwind_process *p, uint64_t at)
 {
@@ -225,25 +251,16 @@ uint64_t unwind_find_rule(struct unwind_thread *t, uint64_t ip, int *cacheable)
 		*cacheable = 0;
 		return RULE_NOT_CODE;
 	}
+	if (find_in_module(p, pc, &module, &image, &fde))
+		return row_rule(t, &image, &fde, pc);
+	/*
+	 * A return address that is the first byte of a function was put there by hand: the function is entered
+	 * by return (__start_context of makecontext). Nothing called it, so it is the outermost frame.
+	 */
 	if (module.eh_frame_hdr) {
 		module_image(&module, &image);
-		if (unwind_cfi_find(&image, pc, &fde))
-			return row_rule(t, &image, &fde, pc);
-		/*
-		 * A return address that is the first byte of a function was put there by hand: the function is entered
-		 * by return (__start_context of makecontext). Nothing called it, so it is the outermost frame.
-		 */
 		if (unwind_cfi_find(&image, ip, &fde) && fde.lo == ip && !fde.signal)
 			return WIRE_RULE_END;
-	} else if (module.table && unwind_table_valid(module.table, module.table_bytes)) {
-		const struct wire_unwind *table = module.table;
-		uint64_t off = pc - module.bias - table->text_lo;
-		if (off < table->text_bytes) {
-			uint64_t rule = unwind_table_lookup(table, off);
-			if (unwind_rule_kind(rule) != WIRE_RULE_GAP)
-				/* no full rows behind a table */
-				return rule & ~((uint64_t)NEXT_MASK << NEXT_SHIFT);
-		}
 	}
 	return is_sigreturn(p, ip) ? WIRE_RULE_SIGNAL : WIRE_RULE_GAP;
 }
@@ -255,11 +272,10 @@ int unwind_find_row(struct unwind_thread *t, uint64_t ip, struct unwind_fde *fde
 	struct unwind_module module = { 0 };
 	struct unwind_image image;
 
-	if (p->find && p->find(p->ctx, ip - 1, &module) == UNWIND_MODULE && module.eh_frame_hdr) {
-		module_image(&module, &image);
+	if (p->find && p->find(p->ctx, ip - 1, &module) == UNWIND_MODULE &&
+	    find_in_module(p, ip - 1, &module, &image, fde)) {
 		*hi = image.hi;
-		if (unwind_cfi_find(&image, ip - 1, fde))
-			return unwind_cfi_row(&image, fde, ip - 1, &t->work);
+		return unwind_cfi_row(&image, fde, ip - 1, &t->work);
 	}
 	if (__atomic_load_n(&p->block_count, __ATOMIC_ACQUIRE)) {
 		int found;

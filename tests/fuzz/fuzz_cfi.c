@@ -48,6 +48,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct stack stack = { data, size };
 	struct unwind_image image = { data + 4, data + size, data[0] & 1 ? data + 4 : NULL,
 				      data + 4 };
+	if ((data[0] & 3) == 2) {
+		image.debug = 1;
+		image.bias = data[3];
+	}
 	uint64_t pc = (uint64_t)(uintptr_t)data + data[1] + (uint64_t)data[2] * 256;
 	struct unwind_fde fde;
 	if (unwind_cfi_find(&image, pc, &fde))

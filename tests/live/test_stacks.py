@@ -87,3 +87,14 @@ def test_no_stack_begins_in_the_library_itself(record, prog, program):
     # a handler that operator new calls has it above; nothing was allocated by it
     own = [r["frames"][:3] for r in rows if r["frames"][0]["module"] == "libbyteledger-heap.so"]
     assert rows and own == []
+
+
+@pytest.mark.parametrize("library", ["noheader", "debugframe"])
+def test_entries_that_no_header_announces_are_found(record, prog, library):
+    path = os.path.join(os.path.dirname(prog("frames")), f"libplugin_{library}.so")
+    sections = subprocess.run(["readelf", "-SlW", path], capture_output=True, text=True, check=True).stdout
+    assert ("GNU_EH_FRAME" not in sections) if library == "noheader" else (".debug_frame" in sections)
+    report = record([prog("frames"), path]).report()
+    row = next(r for r in report["rows"] if r["allocated_bytes"] == 123400)
+    assert [f["function"] for f in row["frames"]][:3] == ["frames_inner", "frames_outer", "main"]
+    assert row["allocations"] == 100 and report["partial_stacks"]["events"] == 0
