@@ -29,7 +29,8 @@ struct record_settings {
 	struct cull_opt cull;               /* lifetime_ns 0: nothing is left out */
 	uint64_t min_free_bytes, max_bytes; /* 0: no limit */
 	uint32_t keep_files;                /* 0: all */
-	int64_t owner;                      /* user id; -1: ours */
+	int store_symbols;
+	int64_t owner; /* user id; -1: ours */
 };
 
 /* A snapshot for the recorder of a child; @fd is one more than the descriptor, 0 = none. */

@@ -5,7 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/open.h"
 #include "cmd/record.h"
+#include "query/query.h"
 
 int record_begin_file(struct record *rec, struct err *err)
 {
@@ -36,6 +38,18 @@ int record_begin_file(struct record *rec, struct err *err)
 	return 0;
 }
 
+/* So that the file can be read elsewhere: what its frames resolve to, from the objects that are here. */
+static int store_symbols(const char *path, struct err *err)
+{
+	const struct query all = { 0 };
+	CLEANUP(recording_freep) struct recording *file = cmd_open_recording(path, err);
+	CLEANUP(prof_freep) struct prof *prof = file ? recording_read(file, &all, err) : NULL;
+	if (!prof)
+		return err->code;
+	int rc = cmd_resolve(prof, NULL, err);
+	return rc < 0 ? rc : trace_append_symbols(path, prof, err);
+}
+
 int record_end_file(struct record *rec, const struct def *process, struct err *err)
 {
 	int rc = 0;
@@ -49,8 +63,14 @@ int record_end_file(struct record *rec, const struct def *process, struct err *e
 	}
 	if (rc == 0)
 		rc = rec->tee.sink.define(&rec->tee.sink, process, err);
+	char *path = rec->settings.store_symbols ? strdup(trace_writer_path(rec->writer)) : NULL;
 	int closed = trace_writer_finish(STEAL(rec->writer), rec->sums, rc < 0 ? NULL : err);
-	return rc < 0 ? rc : closed;
+	if (rc == 0)
+		rc = closed;
+	if (rc == 0 && path)
+		rc = store_symbols(path, err);
+	free(path);
+	return rc;
 }
 
 /* Remove the oldest of the files of this recording that are too many. */

@@ -115,7 +115,6 @@ static void tell_accepted(char **env)
 		"DISABLE_PR_SET_VMA_ANON_NAME",
 		"GATHER_MAPS",
 		"GATHER_MMAP_CALLS",
-		"WRITE_BINARIES_TO_OUTPUT",
 		"BASE_SERVER_PORT",
 	};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

@@ -40,7 +40,7 @@
 	{                                                                                   \
 		"CULL_TEMPORARY_ALLOCATIONS", "TEMPORARY_ALLOCATION_LIFETIME_THRESHOLD",    \
 			"TEMPORARY_ALLOCATION_PENDING_THRESHOLD", "MAX_SIZE", "KEEP_FILES", \
-			"MIN_FREE", "CHOWN_OUTPUT_TO"                                       \
+			"MIN_FREE", "CHOWN_OUTPUT_TO", "WRITE_BINARIES_TO_OUTPUT"           \
 	}
 #define WIRE_PRELOAD_NAME "libbyteledger-heap.so"
 #define WIRE_RAW_SUFFIX ".raw"

@@ -281,7 +281,7 @@ def test_the_curve_of_a_short_program_ends_with_its_size_at_exit(record, byteled
 
 def test_no_variable_of_the_older_tool_is_passed_over_in_silence(preload, tmp_path):
     nothing = "USE_SHADOW_STACK BACKTRACE_CACHE_SIZE_LEVEL_1 BACKTRACE_CACHE_SIZE_LEVEL_2 USE_PERF_EVENT_OPEN " \
-              "EMIT_PARTIAL_BACKTRACES DISABLE_PR_SET_VMA_ANON_NAME GATHER_MAPS GATHER_MMAP_CALLS WRITE_BINARIES_TO_OUTPUT " \
+              "EMIT_PARTIAL_BACKTRACES DISABLE_PR_SET_VMA_ANON_NAME GATHER_MAPS GATHER_MMAP_CALLS " \
               "BASE_SERVER_PORT".split()
     absent = "ENABLE_SERVER ENABLE_BROADCAST INCLUDE_FILE FILTER SAMPLE_BYTES SEND".split()
     env = {**os.environ, "LD_PRELOAD": preload, "MEMORY_PROFILER_OUTPUT": str(tmp_path / "a.blt"),

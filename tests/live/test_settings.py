@@ -168,3 +168,19 @@ def test_only_so_many_files_are_kept(recorded, byteledger):
     left = sorted(os.listdir(folder), key=lambda name: int(name.split(".")[2]))
     assert len(left) == 2 and int(left[0].split(".")[2]) >= 1
     assert all(report(byteledger, os.path.join(folder, name))["process"]["complete"] for name in left)
+
+
+@pytest.mark.parametrize("how", ["under", "alone"])
+def test_symbols_are_stored_on_request_and_read_without_the_program(recorded, byteledger, prog, tmp_path, how):
+    copy = tmp_path / "temporaries"
+    copy.write_bytes(open(prog("temporaries"), "rb").read())
+    copy.chmod(0o755)
+    path, done = recorded(how, [str(copy), "1000"], {"MEMORY_PROFILER_WRITE_BINARIES_TO_OUTPUT": "1"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    deadline = time.monotonic() + 30
+    while not info(byteledger, path)["definitions"]["symbols"]: # the recorder adds them once the file is whole
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    copy.unlink()
+    functions = {row["frames"][0]["function"] for row in report(byteledger, path)["rows"]}
+    assert {"passes", "main"} <= functions
