@@ -63,6 +63,8 @@ static int put_row(void *ctx, const struct view_row *row)
 				fputc(';', to);
 			put_name(to, &rows->frames[i]);
 		}
+		if (n == FRAMES_MAX)
+			fputs(";...", to);
 		if (stop)
 			fprintf(to, "%s%s", n ? ";" : "", view_stop_label(stop));
 		fputc('"', to);

@@ -22,13 +22,19 @@ static int by_cost(const void *a, const void *b)
 }
 
 /* ';' and the space before the number are the format's: inside names they would cut them up ("operator new" may stay). */
+static void put_clean(struct buf *line, const char *text)
+{
+	for (; *text; text++)
+		buf_putc(line, *text == ';' ? ':' : (unsigned char)*text < ' ' ? ' ' : *text);
+}
+
 static void put_name(struct buf *line, const struct view_frame *frame)
 {
 	if (frame->function) {
-		for (const char *p = frame->function; *p; p++)
-			buf_putc(line, *p == ';' ? ':' : (unsigned char)*p < ' ' ? ' ' : *p);
+		put_clean(line, frame->function);
 	} else if (frame->module) {
-		buf_printf(line, "%s+0x%" PRIx64, frame->module, frame->offset);
+		put_clean(line, frame->module);
+		buf_printf(line, "+0x%" PRIx64, frame->offset);
 	} else {
 		buf_printf(line, "0x%" PRIx64, frame->offset);
 	}

@@ -116,7 +116,7 @@ static uint32_t write_string(struct heaptrack_out *out, const char *text)
 	fputs("s ", to);
 	put_hex(to, len, ' ');
 	for (size_t i = 0; i < len; i++)
-		putc_unlocked(text[i] == '\n' || text[i] == '\r' ? ' ' : text[i], to);
+		putc_unlocked((unsigned char)text[i] < ' ' ? ' ' : text[i], to);
 	putc_unlocked('\n', to);
 	return ++out->strings_written;
 }

@@ -163,16 +163,20 @@ static int put_row(void *ctx, const struct view_row *row)
 	}
 	if (row->stop)
 		jsonw_str(json, "partial", stack_stop_name(row->stop));
+	int cut = 0;
 	jsonw_array(json, "frames");
 	if (rows->opt->by == VIEW_BY_STACK) {
 		unsigned stop;
 		size_t n = view_frames(rows->prof, row->stack, rows->frames, FRAMES_MAX, &stop);
 		for (size_t i = 0; i < n; i++)
 			put_frame(json, &rows->frames[i], VIEW_BY_STACK);
+		cut = n == FRAMES_MAX;
 	} else if (rows->opt->by != VIEW_BY_THREAD) {
 		put_frame(json, &row->frame, rows->opt->by);
 	}
 	jsonw_array_end(json);
+	if (cut)
+		jsonw_bool(json, "frames_cut", 1);
 	jsonw_object_end(json);
 	return ferror(json->to) ? -EIO : 0;
 }

@@ -373,6 +373,8 @@ static int look(struct bpfstack *stack, struct process *process, struct err *err
 		return 1;
 	}
 	rc = publish(stack, process, (uint32_t)count, err);
+	if (rc < 0) /* the kernel has the older places still: the next look publishes again */
+		process->hash = 0;
 	return rc < 0 ? rc : 1;
 }
 

@@ -266,18 +266,20 @@ def test_hostile_names_are_text_everywhere(byteledger, export, tmp_path):
     name = "evil</title><script>alert(1)</script>;\"&]]>'"
     path = tmp_path / "hostile"
     path.write_bytes(b"v 10400 3\nX <b>&\x01 \xff\ns 3 <m>\ns " + f"{len(name):x} ".encode() + name.encode() +
-                     b"\ns 4 \xff\x1b\x02x\ni 1 1 2\ni 2 1 3\nt 1 0\nt 2 1\na 40 2\n+ 0\n")
+                     b"\ns 4 \xff\x1b\x02x\ns 5 /m\x1b;y\ni 1 1 2\ni 2 1 3\ni 3 4\nt 1 0\nt 2 1\nt 3 2\na 40 3\n+ 0\n")
     svg = ET.parse(export(str(path), "flamegraph")).getroot()
     texts = [t.text or "" for t in svg.iter("{http://www.w3.org/2000/svg}title")]
     assert any(text.startswith(name) for text in texts)
     assert len(list(svg.iter("{http://www.w3.org/2000/svg}script"))) == 1
     folded = open(export(str(path), "folded"), "rb").read()
-    assert folded.count(b"\n") == 1 and folded.count(b";") == 1 and b"\x1b" not in folded
+    assert folded.count(b"\n") == 1 and folded.count(b";") == 2 and b"\x1b" not in folded
     for form in ("speedscope", "dhat", "json"):
         json.loads(open(export(str(path), form), "rb").read().decode("utf-8"))
     for line in open(export(str(path), "jsonl"), "rb").read().decode("utf-8").splitlines():
         json.loads(line)
-    assert formats.heaptrack_print(export(str(path), "heaptrack"))["allocations"] == 1
+    exported = export(str(path), "heaptrack")
+    assert b"\x1b" not in open(exported, "rb").read()
+    assert formats.heaptrack_print(exported)["allocations"] == 1
 
 
 def test_speedscope_profiles_refer_to_frames_and_sum_up(byteledger, source, export):
