@@ -64,8 +64,8 @@ struct record {
 	struct cull *cull;
 	char *path;   /* of the first file; what comes later has .1, .2 ... behind */
 	char **files; /* KEEP_FILES: the last ones, around in a circle */
-	uint32_t file_count;
-	uint64_t begun_bytes; /* what the living blocks took when the file began */
+	uint32_t file_count, file_number; /* begun so far; of the last name */
+	uint64_t begun_bytes;             /* what the living blocks took when the file began */
 	struct record_offer offers[RECORD_OFFERS];
 	struct err err;
 	char *cmdline;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record_files.c - the file that a recording goes to, and the next one when it is full (MAX_SIZE, KEEP_FILES). */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,13 +11,30 @@
 #include "cmd/record.h"
 #include "query/query.h"
 
+/* A name for the file behind the first: numbers only grow, though older files are removed, so that they tell the order. */
+static char *next_name(struct record *rec)
+{
+	char *name = NULL;
+	do {
+		free(name);
+		if (asprintf(&name, "%s.%u", rec->path, ++rec->file_number) < 0)
+			return NULL;
+	} while (faccessat(AT_FDCWD, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
+		 rec->file_number < UINT32_MAX);
+	return name;
+}
+
 int record_begin_file(struct record *rec, struct err *err)
 {
 	const struct trace_writer_opt opt = { .min_free_bytes = rec->settings.min_free_bytes };
 	prof_freep(&rec->sums);
 	cull_freep(&rec->cull);
 	rec->sums = prof_new_sums(err);
-	rec->writer = rec->sums ? trace_writer_new(rec->path, &opt, err) : NULL;
+	char *next = rec->file_count ? next_name(rec) : NULL;
+	if (rec->file_count && !next)
+		return err_set(err, -ENOMEM, "cannot hold the names of files");
+	rec->writer = rec->sums ? trace_writer_new(next ? next : rec->path, &opt, err) : NULL;
+	free(next);
 	if (!rec->writer)
 		return err->code;
 	const char *made = trace_writer_path(rec->writer);
@@ -77,8 +96,10 @@ int record_end_file(struct record *rec, const struct def *process, struct err *e
 static int forget_oldest(struct record *rec, struct err *err)
 {
 	uint32_t keep = rec->settings.keep_files;
-	if (!keep)
+	if (!keep) {
+		rec->file_count++;
 		return 0;
+	}
 	if (!rec->files)
 		rec->files = calloc(keep, sizeof(*rec->files));
 	char *path = rec->files ? strdup(trace_writer_path(rec->writer)) : NULL;

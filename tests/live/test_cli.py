@@ -100,7 +100,9 @@ def test_the_manual_explains_every_reason_for_what_is_missing_and_no_other():
 def test_the_manual_names_the_variables_that_the_library_reads_and_no_others():
     with open(os.path.join(ROOT, "src", "preload", "options.c"), encoding="utf-8") as f:
         source = f.read()
-    read = set(re.findall(r'look\(env, "([A-Z_0-9]+)"\)', source))
+    with open(os.path.join(ROOT, "src", "cmd", "record_settings.c"), encoding="utf-8") as f:
+        source += f.read() # what the recorder reads, whoever started it
+    read = set(re.findall(r'(?:look\(env|setting\(entries, bare), "([A-Z_0-9]+)"\)', source))
     with open(os.path.join(ROOT, "man", "byteledger-preload.7"), encoding="utf-8") as f:
         tags = re.findall(r"^\.TP\n(\.B .*)$", f.read(), re.M)
     named = set(re.findall(r"BYTELEDGER_([A-Z_0-9]+)", " ".join(tags)))
