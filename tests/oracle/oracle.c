@@ -150,7 +150,9 @@ uint32_t __wrap_unwind_capture(struct unwind_thread *thread, const struct unwind
 	seed ^= seed << 13;
 	seed ^= seed >> 7;
 	seed ^= seed << 17;
-	__atomic_store_n(&countdown, 1 + seed % (2 * every), __ATOMIC_RELAXED);
+	/* in this order: who counts down to 0 while it is still busy goes away, and nobody would ever begin again */
+	uint64_t until = 1 + seed % (2 * every);
 	__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&countdown, until, __ATOMIC_RELEASE);
 	return node;
 }
