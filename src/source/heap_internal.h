@@ -130,6 +130,12 @@ struct heap_pc {
 	uint32_t gen, frame; /* frame 0 = empty */
 };
 
+/* In search of what ends a wait: so far at a time, so many times what was read, and not more than that saved up. */
+#define LOOK_AHEAD_LEAST 4096u
+#define LOOK_AHEAD_BYTES (1u << 20)
+#define LOOK_AHEAD_SHARE 16u
+#define LOOK_AHEAD_MOST (64u << 20)
+
 struct source_heap {
 	int fd;
 	char *base;          /* mapped; raw: a private copy of everything before the rings */
@@ -141,8 +147,9 @@ struct source_heap {
 	struct heap_ring *rings;
 	uint32_t *active; /* numbers of rings that ever held data */
 	uint32_t active_count;
-	uint64_t epoch; /* readings of all heads */
-	bool news;      /* the last one found something */
+	uint64_t epoch;     /* readings of all heads */
+	bool news;          /* the last one found something */
+	uint64_t look_left; /* bytes that may be searched for the ends of waits */
 
 	struct live live;
 	struct heap_recent *recent; /* addresses freed lately, while there are several rings */

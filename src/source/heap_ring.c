@@ -14,12 +14,12 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/param.h>
 
 #include "source/heap_internal.h"
 
 /* Heads are read this often in one call before the caller gets its turn (flush, timeline, signals). */
 #define REFRESH_MAX 64
-#define LOOK_AHEAD_BYTES (1u << 20)
 #define LOOK_STAMP_RECORDS 64
 /* Counters of different processors may differ by this much, and a stamp may be read this much too early. */
 #define STAMP_SLACK_NS 1000
@@ -621,11 +621,13 @@ static inline bool may_go_on(struct source_heap *heap, const struct heap_ring *r
 	return block == BLOCK_NONE || free_by_realloc(heap, ring->wait_addr);
 }
 
-/* Does the record that @ring waits for stand in what @other has not yet given? Looks a bounded stretch ahead. */
-static bool stands_ahead(const struct heap_ring *ring, const struct heap_ring *other)
+/* Does the record that @ring waits for stand in what @other has not yet given? Where much was lost most looks are in vain. */
+static bool stands_ahead(struct source_heap *heap, const struct heap_ring *ring,
+			 const struct heap_ring *other)
 {
-	uint64_t end = other->head - other->tail > LOOK_AHEAD_BYTES ? other->tail + LOOK_AHEAD_BYTES
-								    : other->head;
+	uint64_t reach = MIN(MAX(heap->look_left, LOOK_AHEAD_LEAST), LOOK_AHEAD_BYTES);
+	uint64_t end = other->tail + MIN(other->head - other->tail, reach);
+	heap->look_left -= MIN(end - other->tail, heap->look_left);
 	for (uint64_t pos = other->tail; pos < end;) {
 		uint64_t w0 = word_at(other, pos);
 		unsigned tag = w0 & 0xff;
@@ -660,7 +662,7 @@ static struct heap_ring *pick_hopeless(struct source_heap *heap)
 		for (uint32_t k = 0; k < heap->active_count && !ahead; k++) {
 			struct heap_ring *other = &heap->rings[heap->active[k]];
 			ahead = other != ring && other->wait != HEAP_WAIT_NO &&
-				stands_ahead(ring, other);
+				stands_ahead(heap, ring, other);
 		}
 		if (!ahead && (!best || ring->now_ns < best->now_ns))
 			best = ring;
@@ -780,6 +782,8 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 			return heap->err && heap->err->code ? heap->err->code : -EIO;
 		if (run != HEAP_RUN_WAIT)
 			ring->wait = HEAP_WAIT_NO;
+		heap->look_left += (ring->tail - before) * LOOK_AHEAD_SHARE;
+		heap->look_left = MIN(heap->look_left, LOOK_AHEAD_MOST);
 		if (ring->tail != before)
 			publish_tail(heap, ring);
 		if (run == HEAP_RUN_BAD) {

@@ -351,6 +351,26 @@ static void a_live_address_given_out_again_without_any_loss_counts_as_disorder(v
 	fixture_close(&f);
 }
 
+/* Each of them could be of a block that stands behind in the other ring: looking for that every time took minutes. */
+static void many_frees_of_lost_blocks_in_two_rings_are_read_at_once(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	produce_thread(&f.b, 2);
+	const uint64_t count = f.a.slot->ring_bytes / 32;
+	for (uint64_t i = 0; i < count; i++) {
+		produce_free(&f.a, 0x10000000 + i * 16);
+		produce_free(&f.b, 0x20000000 + i * 16);
+	}
+	fixture_drain(&f);
+	fixture_finish(&f);
+	assert_int_equal(f.books->foreign, 2 * count);
+	assert_int_equal(f.books->wrong, 0);
+	fixture_close(&f);
+}
+
 /* ---- hostile rings --------------------------------------------------------------------------------------------------- */
 
 static void break_tag(struct producer *p)
@@ -739,6 +759,7 @@ int main(void)
 		cmocka_unit_test(rings_stamped_every_16_records_merge_without_one_contradiction),
 		cmocka_unit_test(lost_frees_are_reported_and_explain_reused_addresses),
 		cmocka_unit_test(a_loss_is_placed_behind_what_was_allocated_before_it),
+		cmocka_unit_test(many_frees_of_lost_blocks_in_two_rings_are_read_at_once),
 		cmocka_unit_test(
 			a_live_address_given_out_again_without_any_loss_counts_as_disorder),
 		cmocka_unit_test(
