@@ -90,10 +90,18 @@ def test_a_stopped_program_agrees_as_well_and_stays_stopped(byteledger, prog, al
 def test_an_allocator_at_work_is_read_without_harm(byteledger, prog, allocator):
     program, own = start(prog, allocator, "64", "4", "churn")
     with program:
-        for _ in range(10):
+        told, deadline = 0, time.monotonic() + 60
+        for n in range(1000):
+            if n >= 10 and (told or time.monotonic() > deadline):
+                break
             heap = named(regions(byteledger, program.pid), allocator)
+            if heap["live_bytes"] is None: # it changed under the reading so much that no figure is given
+                assert heap["consistency"] < 50
+                continue
+            told += 1
             assert 0 < heap["live_bytes"] < 1 << 31
-            assert 0 < heap["consistency"] <= 100
+            assert 50 <= heap["consistency"] <= 100
+        assert told
         assert program.child.poll() is None
 
 
