@@ -222,14 +222,9 @@ static int become_script(struct launch *launch, const char *interpreter, const c
 
 int launch_resolve(struct launch *launch, char **argv, struct err *err)
 {
-	int why;
-	launch->exit_status = 1;
-	launch->argv = list_dup(argv, 0);
-	if (!launch->argv)
-		return err_set(err, -ENOMEM, "cannot allocate arguments");
-	launch->path = find_program(argv[0], &why);
-	if (!launch->path)
-		return cannot_start(launch, argv[0], why, err);
+	int rc = launch_plain(launch, argv, err);
+	if (rc < 0)
+		return rc;
 	for (int depth = 0; depth < SCRIPTS_MAX; depth++) {
 		char line[SCRIPT_LINE], *interpreter, *arg;
 		CLEANUP(close_fdp) int fd = open(launch->path, O_RDONLY | O_CLOEXEC);
@@ -237,7 +232,7 @@ int launch_resolve(struct launch *launch, char **argv, struct err *err)
 			return 0;
 		if (!script_line(fd, line, &interpreter, &arg))
 			return check_elf(launch, fd, err);
-		int rc = become_script(launch, interpreter, arg, err);
+		rc = become_script(launch, interpreter, arg, err);
 		if (rc < 0)
 			return rc;
 	}
