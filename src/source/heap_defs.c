@@ -26,10 +26,11 @@ int heap_defs_init(struct source_heap *heap, struct err *err)
 	heap->modules = calloc(heap->layout.module_max, sizeof(*heap->modules));
 	heap->threads = calloc(THREADS_FIRST, sizeof(*heap->threads));
 	heap->thread_max = THREADS_FIRST;
+	heap->living = calloc(THREADS_FIRST, sizeof(*heap->living));
 	heap->thread_index = calloc(THREADS_FIRST * 2, sizeof(*heap->thread_index));
 	heap->thread_mask = THREADS_FIRST * 2 - 1;
 	if (!heap->node_stack || !heap->frames || !heap->pcs || !heap->modules || !heap->threads ||
-	    !heap->thread_index)
+	    !heap->living || !heap->thread_index)
 		return err_set(err, -ENOMEM, "cannot allocate the recorder's tables");
 	return 0;
 }
@@ -42,6 +43,7 @@ void heap_defs_fini(struct source_heap *heap)
 	free(heap->pcs);
 	free(heap->modules);
 	free(heap->threads);
+	free(heap->living);
 	free(heap->thread_index);
 }
 
@@ -312,6 +314,10 @@ static int grow_threads(struct source_heap *heap)
 	if (!threads)
 		return -ENOMEM;
 	heap->threads = threads;
+	uint32_t *living = realloc(heap->living, max * sizeof(*living));
+	if (!living)
+		return -ENOMEM;
+	heap->living = living;
 	heap->thread_max = max;
 	uint32_t *index = calloc((size_t)max * 2, sizeof(*index));
 	if (!index)
@@ -322,6 +328,18 @@ static int grow_threads(struct source_heap *heap)
 	for (uint32_t i = 0; i < heap->thread_count; i++) /* a reused tid: the latest wins */
 		*thread_slot(heap, threads[i].tid) = i + 1;
 	return 0;
+}
+
+/* The row of all threads that are not told apart. */
+static enum heap_run share_thread(struct source_heap *heap, uint32_t *thread)
+{
+	*thread = HEAP_THREADS_MAX;
+	if (heap->thread_count > HEAP_THREADS_MAX)
+		return HEAP_RUN_EMPTY;
+	if (heap->thread_count == heap->thread_max && grow_threads(heap) < 0)
+		return out_of_memory(heap);
+	heap->threads[heap->thread_count++] = (struct heap_thread){ .name = "(further threads)" };
+	return define_thread(heap, HEAP_THREADS_MAX);
 }
 
 enum heap_run heap_thread_of(struct source_heap *heap, uint32_t tid, uint64_t now_ns,
@@ -337,6 +355,9 @@ enum heap_run heap_thread_of(struct source_heap *heap, uint32_t tid, uint64_t no
 			return HEAP_RUN_EMPTY;
 		}
 	}
+	/* a row costs the readers of the recording more than a record costs whoever writes it */
+	if (heap->thread_count >= HEAP_THREADS_MAX)
+		return share_thread(heap, thread);
 	if (heap->thread_count == heap->thread_max) {
 		if (grow_threads(heap) < 0)
 			return out_of_memory(heap);
@@ -350,17 +371,37 @@ enum heap_run heap_thread_of(struct source_heap *heap, uint32_t tid, uint64_t no
 				       .check_ns = now_ns + RENAME_FIRST_NS };
 	if (heap->pid)
 		proc_comm(heap->pid, (pid_t)tid, fresh->name, sizeof(fresh->name));
+	heap->living[heap->living_count++] = *thread;
 	heap->stats.threads++;
 	return define_thread(heap, *thread);
+}
+
+enum heap_run heap_switch_thread(struct source_heap *heap, struct heap_ring *ring, uint32_t tid)
+{
+	if (ring->thread != HEAP_NO_THREAD)
+		heap->threads[ring->thread].last_order = ring->last_order;
+	enum heap_run run = heap_thread_of(heap, tid, ring->now_ns, &ring->thread);
+	/* of the many in the shared row it is not known whose the last one was */
+	if (run == HEAP_RUN_EMPTY)
+		ring->last_order = ring->thread < HEAP_THREADS_MAX
+					   ? heap->threads[ring->thread].last_order
+					   : 0;
+	return run;
 }
 
 int heap_rename_threads(struct source_heap *heap, uint64_t now_ns, bool all)
 {
 	if (!heap->pid)
 		return 0;
-	for (uint32_t i = 0; i < heap->thread_count; i++) {
-		struct heap_thread *thread = &heap->threads[i];
-		if (thread->ended || (!all && now_ns < thread->check_ns))
+	for (uint32_t i = 0; i < heap->living_count;) {
+		uint32_t index = heap->living[i];
+		struct heap_thread *thread = &heap->threads[index];
+		if (thread->ended) {
+			heap->living[i] = heap->living[--heap->living_count];
+			continue;
+		}
+		i++;
+		if (!all && now_ns < thread->check_ns)
 			continue;
 		char name[sizeof(thread->name)];
 		thread->check_ns = now_ns + (now_ns - thread->start_ns) * 2 + RENAME_FIRST_NS;
@@ -368,7 +409,7 @@ int heap_rename_threads(struct source_heap *heap, uint64_t now_ns, bool all)
 		    strcmp(name, thread->name) == 0)
 			continue;
 		memcpy(thread->name, name, sizeof(name));
-		if (define_thread(heap, i) == HEAP_RUN_FAILED)
+		if (define_thread(heap, index) == HEAP_RUN_FAILED)
 			return heap->err && heap->err->code ? heap->err->code : -EIO;
 	}
 	return 0;

@@ -17,6 +17,8 @@
 	512 /* events; 28 KiB stay in the first-level cache until the sink has read them */
 #define HEAP_ANCHORS 64
 #define HEAP_NO_THREAD UINT32_MAX
+/* So many threads are told apart; those that come later share one row, which is the last one. */
+#define HEAP_THREADS_MAX 65536u
 
 /* ---- clock: continuous, monotone mapping between moments at which both clocks were read ------------------------- */
 
@@ -61,6 +63,7 @@ struct heap_ring {
 	uint64_t now_ns; /* what follows happened at or after it */
 	uint32_t thread; /* index into threads, HEAP_NO_THREAD before the first WIRE_THREAD */
 	bool closed, active;
+	uint64_t last_order;  /* of its thread's last allocation */
 	uint8_t wait;         /* enum heap_wait: the next record contradicts the books */
 	bool wait_ahead;      /* what it waits for stands in another ring that waits, too */
 	bool realloc_pending; /* BEGIN was read, END or FAIL not yet */
@@ -84,9 +87,9 @@ struct heap_ring {
 };
 
 struct heap_thread {
-	uint32_t tid;
+	uint32_t tid; /* 0: the row that later threads share */
 	bool ended;
-	uint64_t last_order; /* of its last allocation */
+	uint64_t last_order; /* as it left its ring; between the two it may have been in no ring */
 	uint64_t start_ns, end_ns, check_ns;
 	char name[32];
 };
@@ -173,6 +176,8 @@ struct source_heap {
 
 	struct heap_thread *threads;
 	uint32_t thread_count, thread_max;
+	uint32_t *living; /* threads whose end was not seen when their names were last looked at */
+	uint32_t living_count;
 	uint32_t *thread_index; /* tid -> thread + 1, open addressing */
 	uint32_t thread_mask;
 	pid_t pid;
@@ -289,9 +294,11 @@ static inline uint64_t heap_raw_safe(const struct heap_ring *ring)
 
 /** heap_define_stack() - give @node a stack number and define it; EMPTY done, BAD, or FAILED. */
 enum heap_run heap_define_stack(struct source_heap *heap, uint32_t node, uint32_t *stack);
-/** heap_thread_of() - the thread that @tid stands for now, defined if it is new. */
+/** heap_thread_of() - the thread that @tid stands for now, defined if it is new; bounded by HEAP_THREADS_MAX. */
 enum heap_run heap_thread_of(struct source_heap *heap, uint32_t tid, uint64_t now_ns,
 			     uint32_t *thread);
+/** heap_switch_thread() - from here on @ring is written by @tid. */
+enum heap_run heap_switch_thread(struct source_heap *heap, struct heap_ring *ring, uint32_t tid);
 /** heap_rename_threads() - define threads again whose name has changed; each is looked at ever more rarely. */
 int heap_rename_threads(struct source_heap *heap, uint64_t now_ns, bool all);
 /** heap_fork_fini() - release what was inherited. */

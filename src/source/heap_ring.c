@@ -90,7 +90,7 @@ static inline void emit_free(struct source_heap *heap, const struct heap_ring *r
 			     struct event *ev, uint32_t block, const struct live_block *row,
 			     uint8_t flags, uint32_t aux_stack)
 {
-	if (heap->threads[ring->thread].last_order == row->order)
+	if (ring->last_order == row->order)
 		flags |= EVENT_F_TEMPORARY;
 	*ev = (struct event){
 		.kind = EVENT_FREE,
@@ -160,7 +160,7 @@ take_alloc(struct source_heap *heap, struct heap_ring *ring, uint64_t addr, uint
 	};
 	heap->stats.allocations++;
 	heap->stats.live_bytes += bytes;
-	heap->threads[ring->thread].last_order = heap->live.order;
+	ring->last_order = heap->live.order;
 	return __builtin_expect(heap->debt_count != 0, 0) ? heap_pay_debt(heap, addr)
 							  : HEAP_RUN_EMPTY;
 }
@@ -227,9 +227,7 @@ static inline void wait_for(struct source_heap *heap, struct heap_ring *ring, en
 static enum heap_run take_lost(struct source_heap *heap, struct heap_ring *ring, uint64_t counts)
 {
 	uint64_t known = heap->stats.lost_frees, frees = counts >> WIRE_LOST_BITS;
-	if (ring->thread != HEAP_NO_THREAD)
-		heap->threads[ring->thread].last_order =
-			0; /* what it allocated last is not known */
+	ring->last_order = 0; /* what it allocated last is not known */
 	ring->placed_frees += frees;
 	int rc = heap_report_lost(heap, ring);
 	if (rc == 0 && frees && heap->stats.lost_frees == known)
@@ -270,7 +268,7 @@ static enum heap_run take_thread(struct source_heap *heap, struct heap_ring *rin
 		ring->now_ns = ns;
 	if (tid > UINT32_MAX)
 		return HEAP_RUN_BAD;
-	return heap_thread_of(heap, (uint32_t)tid, ring->now_ns, &ring->thread);
+	return heap_switch_thread(heap, ring, (uint32_t)tid);
 }
 
 static enum heap_run take_simple(struct source_heap *heap, struct heap_ring *ring, unsigned tag,

@@ -111,7 +111,7 @@ struct books {
 	struct {
 		uint32_t tid;
 		char name[32];
-	} thread[BOOKS_BLOCKS];
+	} thread[BOOKS_BLOCKS + 1];
 };
 
 static inline int books_define(struct sink *sink, const struct def *def, struct err *err)
@@ -135,6 +135,8 @@ static inline int books_define(struct sink *sink, const struct def *def, struct 
 		if (def->id == b->threads)
 			b->threads++;
 		b->wrong += def->id >= b->threads;
+		if (def->id > BOOKS_BLOCKS)
+			return 0;
 		b->thread[def->id].tid = def->thread.tid;
 		strncpy(b->thread[def->id].name, def->thread.name ? def->thread.name : "", 31);
 	}

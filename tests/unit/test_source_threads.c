@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "heap_fixture.h"
+#include "source/heap_internal.h"
+
+static void threads_beyond_the_first_65536_share_a_row_and_their_blocks_stay_exact(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	const uint32_t many = HEAP_THREADS_MAX + 1000;
+	for (uint32_t tid = 1; tid <= many; tid++) {
+		produce_thread(&f.a, tid);
+		produce_alloc(&f.a, 0x1000, 8, 0);
+		produce_free(&f.a, 0x1000);
+		produce(&f.a, 1, word0(WIRE_THREAD_END, tid), 0, 0);
+		if (tid % 4096 == 0)
+			fixture_drain(&f);
+	}
+	/* what the last of a row's threads allocated last is not the last block of another one */
+	produce_alloc(&f.a, 0x2000, 8, 0);
+	produce_thread(&f.a, many + 1);
+	produce_free(&f.a, 0x2000);
+	/* a thread that has its row keeps it, whichever ring it comes back in, and its last block with it */
+	produce_alloc(&f.a, 0x3000, 8, 0);
+	produce_thread(&f.b, 7);
+	produce_alloc(&f.b, 0x4000, 8, 0);
+	produce_thread(&f.b, many + 2);
+	fixture_drain(&f); /* a ring that is new is only seen by the first */
+	fixture_drain(&f);
+	produce_thread(&f.a, 7);
+	produce_free(&f.a, 0x4000);
+	fixture_drain(&f);
+	assert_int_equal(f.books->wrong, 0);
+	assert_int_equal(f.books->last.thread.v, 6);
+	assert_int_equal(f.books->threads, HEAP_THREADS_MAX + 1);
+	assert_int_equal(f.books->thread[HEAP_THREADS_MAX - 1].tid, HEAP_THREADS_MAX);
+	assert_int_equal(f.books->thread[HEAP_THREADS_MAX].tid, 0);
+	assert_string_equal(f.books->thread[HEAP_THREADS_MAX].name, "(further threads)");
+	assert_int_equal(f.books->temporary, many + 1);
+	fixture_close(&f);
+}
+
+static void only_threads_that_live_are_asked_for_their_names(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct err err = { 0 };
+	fixture_open(&f);
+	source_heap_set_pid(f.heap, getpid());
+	for (uint32_t i = 0; i < 1000; i++) {
+		produce_thread(&f.a, 100000 + i);
+		produce(&f.a, 1, word0(WIRE_THREAD_END, 100000 + i), 0, 0);
+	}
+	produce_thread(&f.b, (uint32_t)gettid());
+	fixture_drain(&f);
+	assert_int_equal(f.heap->thread_count, 1001);
+	assert_int_equal(pthread_setname_np(pthread_self(), "renamed"), 0);
+	assert_int_equal(source_heap_housekeep(f.heap, &f.books->sink, 1, &err), 0);
+	assert_int_equal(f.heap->living_count, 1);
+	uint32_t mine = f.heap->living[0];
+	assert_int_equal(f.books->thread[mine].tid, gettid());
+	assert_string_equal(f.books->thread[mine].name, "renamed");
+	assert_int_equal(f.books->wrong, 0);
+	fixture_close(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			threads_beyond_the_first_65536_share_a_row_and_their_blocks_stay_exact),
+		cmocka_unit_test(only_threads_that_live_are_asked_for_their_names),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
