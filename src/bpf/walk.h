@@ -104,6 +104,12 @@ struct {
 	__type(value, struct walk_counters);
 } walk_counters SEC(".maps");
 
+/*
+ * Functions that are not static are verified once, whatever is known where they are called; in return they know nothing
+ * of their caller, and look their maps up themselves.
+ */
+#define WALK_APART __attribute__((noinline))
+
 /* Travels on the BPF stack: pointers to map memory only. */
 struct walk_tools {
 	struct walk *w;
@@ -117,10 +123,12 @@ static UNWIND_INLINE uint64_t walk_page(uint64_t addr)
 	return addr / WALK_PAGE & 1;
 }
 
-static __attribute__((noinline)) int walk_fill(struct walk *w, uint64_t addr)
+WALK_APART int walk_fill(struct walk *w, uint64_t addr)
 {
 	uint64_t at = addr, bytes = 8, page = walk_page(addr);
 
+	if (!w)
+		return 1;
 	w->reads++;
 	w->at[page] = 0;
 	w->last[page] = 0;
@@ -160,7 +168,7 @@ static UNWIND_INLINE int walk_load(void *ctx, uint64_t addr, uint64_t *out);
 
 static UNWIND_INLINE int walk_load(void *ctx, uint64_t addr, uint64_t *out)
 {
-	struct walk *w = ((struct walk_tools *)ctx)->w;
+	struct walk *w = ctx;
 	uint64_t page = walk_page(addr);
 
 	if (addr - w->at[page] > w->last[page] && walk_fill(w, addr))
@@ -189,49 +197,49 @@ struct walk_table {
 #define WALK_NOT_CODE 10
 #define WALK_CODE 11
 
-#define WALK_PLACE(t, i) (&(t)->places[(uint64_t)(uint32_t)(i) & (WIRE_STACK_PLACES_MAX - 1)])
+#define WALK_PLACE(places, i) (&(places)[(uint64_t)(uint32_t)(i) & (WIRE_STACK_PLACES_MAX - 1)])
 /* One of two halves of [lo, lo + n) holds the first place past @pc. */
-#define WALK_PLACES_HALVE(t, lo, n, pc)                                                            \
+#define WALK_PLACES_HALVE(places, lo, n, pc)                                                       \
 	do {                                                                                       \
 		uint32_t half = ((n) + 1) >> 1;                                                    \
 		uint64_t at = (uint64_t)(uint32_t)((lo) + half - 1) & (WIRE_STACK_PLACES_MAX - 1); \
-		int64_t d = (int64_t)(t)->places[at].lo - (int64_t)((pc) + 1);                     \
+		int64_t d = (int64_t)(places)[at].lo - (int64_t)((pc) + 1);                        \
 		(lo) += half & (uint32_t)(d >> 63);                                                \
 		(n) -= half;                                                                       \
 	} while (0)
 
 /* The process's executable mapping that holds @pc; NULL = none. */
-static UNWIND_INLINE const struct wire_stack_place *walk_place(struct walk_tools *t, uint64_t pc)
+static UNWIND_INLINE const struct wire_stack_place *
+walk_place(struct walk *w, const struct wire_stack_place *places, uint64_t pc)
 {
-	struct walk *w = t->w;
 	uint32_t at = w->place, lo = w->first, n = w->count;
-	const struct wire_stack_place *p = WALK_PLACE(t, at);
+	const struct wire_stack_place *p = WALK_PLACE(places, at);
 
 	if (pc < p->lo || pc >= p->hi) {
 		/* calls go to and fro between two modules */
 		at = w->other;
-		p = WALK_PLACE(t, at);
+		p = WALK_PLACE(places, at);
 		if (pc < p->lo || pc >= p->hi) {
 			/* five halvings empty 31 places, which is what most processes have */
 			if (n > 31)
 				for (int i = 5; i < WIRE_STACK_PLACE_PROBES; i++)
-					WALK_PLACES_HALVE(t, lo, n, pc);
+					WALK_PLACES_HALVE(places, lo, n, pc);
 			for (int i = 0; i < 5; i++)
-				WALK_PLACES_HALVE(t, lo, n, pc);
+				WALK_PLACES_HALVE(places, lo, n, pc);
 			at = lo - 1;
-			p = WALK_PLACE(t, at);
+			p = WALK_PLACE(places, at);
 			if (lo == w->first || pc >= p->hi)
 				return 0;
 		}
 		w->other = w->place;
 		w->place = at;
 	}
-	return WALK_PLACE(t, w->place);
+	return WALK_PLACE(places, w->place);
 }
 
-static UNWIND_INLINE uint64_t walk_find_rule(struct walk_tools *t, uint64_t ip)
+static UNWIND_INLINE uint64_t walk_lookup(const struct walk_tools *t, uint64_t ip)
 {
-	const struct wire_stack_place *p = walk_place(t, ip - 1);
+	const struct wire_stack_place *p = walk_place(t->w, t->places, ip - 1);
 	struct walk_table table;
 	uint64_t off;
 
@@ -248,69 +256,135 @@ static UNWIND_INLINE uint64_t walk_find_rule(struct walk_tools *t, uint64_t ip)
 	return unwind_table_lookup(table, off);
 }
 
+WALK_APART uint64_t walk_find_rule(struct walk *w, uint64_t ip)
+{
+	uint32_t zero = 0;
+	const struct walk_tools t = {
+		.w = w,
+		.words = bpf_map_lookup_elem(&walk_words, &zero),
+		.places = bpf_map_lookup_elem(&walk_places, &zero),
+	};
+
+	return w && t.words && t.places ? walk_lookup(&t, ip) : WALK_NOT_CODE;
+}
+
+/* The recipe of @ip, remembered or out of the tables. */
 static UNWIND_INLINE uint64_t walk_rule(struct walk_tools *t, uint64_t ip)
 {
 	struct walk *w = t->w;
 	struct wire_stack_rule *kept;
 	uint64_t tag = ip | w->tag;
 
-	if (ip >> 47)
-		return WALK_NOT_CODE;
-	if (!walk_use_cache) {
-		w->missed++;
-		return walk_find_rule(t, ip);
-	}
 	kept = &t->rules[(ip * 0x9e3779b97f4a7c15ULL) >> (64 - WIRE_STACK_CACHE_BITS)];
 	if (kept->tag != tag) {
 		w->missed++;
-		kept->rule = walk_find_rule(t, ip);
+		kept->rule = walk_find_rule(w, ip);
 		kept->tag = tag;
 	}
 	return kept->rule;
 }
 
-/* One frame: note it, go to its caller. Return 1 where the walk ends (w->stop says why). */
-static long walk_frame(uint32_t i, struct walk_tools *t)
+/* Note a frame. Return 0 where there is no room for it. */
+static UNWIND_INLINE int walk_note(struct walk *w, uint64_t ip)
 {
-	struct walk *w = t->w;
-	struct unwind_frame f = { w->ip, w->sp, w->bp, w->bx };
-	uint64_t rule = walk_rule(t, f.ip);
-	uint32_t kind = unwind_rule_kind(rule), n = w->frames;
+	uint32_t n = w->frames;
+
+	if (n >= walk_frames_max || n >= WIRE_STACK_FRAMES_MAX) {
+		w->stop = WIRE_STOP_TOO_DEEP;
+		return 0;
+	}
+	w->out.frame[(uint64_t)n & (WIRE_STACK_FRAMES_MAX - 1)] = ip;
+	w->frames = n + 1;
+	return 1;
+}
+
+/* The caller is known, or why there is none. Return 1 where the walk ends. */
+static UNWIND_INLINE int walk_to(struct walk *w, const struct unwind_frame *f, int stop)
+{
+	if (stop == UNWIND_GO_ON && !f->ip)
+		stop = WIRE_STOP_END;
+	if (stop != UNWIND_GO_ON) {
+		w->stop = stop;
+		return 1;
+	}
+	w->ip = f->ip;
+	w->sp = f->sp;
+	w->bp = f->bp;
+	w->bx = f->bx;
+	return 0;
+}
+
+/* One frame with a recipe other than the common one. */
+WALK_APART int walk_odd(struct walk *w, uint64_t rule)
+{
+	uint32_t kind = unwind_rule_kind(rule), zero = 0;
+	const struct wire_stack_place *places = bpf_map_lookup_elem(&walk_places, &zero);
 	int stop;
 
-	(void)i;
+	if (!w || !places)
+		return 1;
+	struct unwind_frame f = { w->ip, w->sp, w->bp, w->bx };
 	if (kind == WALK_NOT_CODE) { /* not a frame: the walk ended before it */
 		w->stop = WIRE_STOP_NO_MODULE;
 		return 1;
 	}
-	if (n >= walk_frames_max || n >= WIRE_STACK_FRAMES_MAX) {
-		w->stop = WIRE_STOP_TOO_DEEP;
+	if (!walk_note(w, f.ip))
 		return 1;
-	}
-	w->out.frame[(uint64_t)n & (WIRE_STACK_FRAMES_MAX - 1)] = f.ip;
-	w->frames = n + 1;
 	if (kind == WIRE_RULE_GAP || kind == WALK_CODE) {
-		stop = unwind_guess(t, &f);
+		stop = unwind_guess(w, &f);
 		/* a guess has to lead to code */
-		if (stop == UNWIND_GO_ON && f.ip && !walk_place(t, f.ip - 1))
+		if (stop == UNWIND_GO_ON && f.ip && !walk_place(w, places, f.ip - 1))
 			stop = WIRE_STOP_GAP;
 		if (stop == UNWIND_GO_ON)
 			w->guessed++;
 		else if (stop != WIRE_STOP_END && kind == WALK_CODE)
 			stop = WIRE_STOP_NO_MODULE;
 	} else {
-		stop = unwind_step(t, &f, rule);
+		stop = unwind_step(w, &f, rule);
 	}
-	if (stop == UNWIND_GO_ON && !f.ip)
-		stop = WIRE_STOP_END;
-	if (stop != UNWIND_GO_ON) {
-		w->stop = stop;
+	return walk_to(w, &f, stop);
+}
+
+/* One frame: note it, go to its caller. Return 1 where the walk ends (w->stop says why). */
+static UNWIND_INLINE int walk_frame(struct walk *w, uint64_t rule)
+{
+	if (unwind_rule_kind(rule) != WIRE_RULE_SP)
+		return walk_odd(w, rule);
+
+	struct unwind_frame f = { w->ip, w->sp, w->bp, w->bx };
+	uint64_t cfa = f.sp + (uint64_t)unwind_rule_cfa(rule);
+	if (!walk_note(w, f.ip))
 		return 1;
+	return walk_to(w, &f, unwind_leave(w, &f, rule, cfa, cfa));
+}
+
+/*
+ * Some frames at a time: where the kernel guards its returns against speculation, each costs as much as a third of a
+ * frame.
+ */
+static long walk_frames(uint32_t i, struct walk_tools *t)
+{
+	struct walk *w = t->w;
+
+	(void)i;
+	for (int k = 0; k < 4; k++) {
+		if (walk_frame(w, w->ip >> 47 ? WALK_NOT_CODE : walk_rule(t, w->ip)))
+			return 1;
 	}
-	w->ip = f.ip;
-	w->sp = f.sp;
-	w->bp = f.bp;
-	w->bx = f.bx;
+	return 0;
+}
+
+/* The same with nothing remembered. Apart: together they need more registers than there are. */
+static long walk_frames_by_tables(uint32_t i, struct walk_tools *t)
+{
+	struct walk *w = t->w;
+
+	(void)i;
+	for (int k = 0; k < 2; k++) {
+		w->missed++;
+		if (walk_frame(w, w->ip >> 47 ? WALK_NOT_CODE : walk_lookup(t, w->ip)))
+			return 1;
+	}
 	return 0;
 }
 
@@ -376,7 +450,10 @@ static UNWIND_INLINE int walk_stack(struct walk *w, uint32_t slot, uint32_t pid,
 	w->tag = (uint64_t)process->generation << 47;
 	w->frames = w->guessed = w->reads = w->failed = w->missed = 0;
 	w->stop = WIRE_STOP_TOO_DEEP;
-	bpf_loop(WIRE_STACK_FRAMES_MAX + 1, walk_frame, &t, 0);
+	if (walk_use_cache)
+		bpf_loop(WIRE_STACK_FRAMES_MAX + 1, walk_frames, &t, 0);
+	else
+		bpf_loop(WIRE_STACK_FRAMES_MAX + 1, walk_frames_by_tables, &t, 0);
 	if (w->stop == WIRE_STOP_END && w->guessed)
 		w->stop = WIRE_STOP_GUESSED;
 	w->out.count = (uint16_t)w->frames;

@@ -38,6 +38,44 @@ enum unwind_note {
 #define UNWIND_GUESS_MAX (1u << 20)
 
 /**
+ * unwind_leave() - the second half of unwind_step(): @f's caller, whose CFA is known. @slots: what the recipe's slots
+ * count from. Apart for a walk that keeps the common kind of recipe on a short way of its own.
+ */
+static UNWIND_INLINE int unwind_leave(void *ctx, struct unwind_frame *f, uint64_t rule,
+				      uint64_t cfa, uint64_t slots)
+{
+	uint64_t bp = f->bp, bx = f->bx, ip = 0;
+	int64_t n;
+
+	(void)ctx;
+	if (cfa <= f->sp)
+		return WIRE_STOP_NO_PROGRESS;
+	if (UNWIND_LOAD(ctx, cfa - 8, &ip))
+		return WIRE_STOP_READ;
+	UNWIND_NOTE(ctx, UNWIND_NOTE_RA, cfa - 8);
+
+	n = unwind_rule_bx(rule);
+	if (n == WIRE_RULE_SLOT_LOST * 8) {
+		bx = 0;
+	} else if (n) {
+		if (UNWIND_LOAD(ctx, slots + (uint64_t)n, &bx))
+			return WIRE_STOP_READ;
+		UNWIND_NOTE(ctx, UNWIND_NOTE_BX, slots + (uint64_t)n);
+	}
+	n = unwind_rule_bp(rule);
+	if (n || unwind_rule_kind(rule) == WIRE_RULE_DRAP) {
+		if (UNWIND_LOAD(ctx, slots + (uint64_t)n, &bp))
+			return WIRE_STOP_READ;
+		UNWIND_NOTE(ctx, UNWIND_NOTE_BP, slots + (uint64_t)n);
+	}
+	f->ip = ip;
+	f->sp = cfa;
+	f->bp = bp;
+	f->bx = bx;
+	return UNWIND_GO_ON;
+}
+
+/**
  * unwind_step() - replace @f by its caller, by @rule. Return: UNWIND_GO_ON, or the enum wire_stop that ends the walk
  * (WIRE_STOP_END: @f was the outermost frame). @f is unchanged unless the walk goes on. The caller decides what a new
  * ip of 0 or outside of executable memory means (end; not a frame).
@@ -45,7 +83,7 @@ enum unwind_note {
 static UNWIND_INLINE int unwind_step(void *ctx, struct unwind_frame *f, uint64_t rule)
 {
 	uint32_t kind = unwind_rule_kind(rule);
-	uint64_t sp = f->sp, bp = f->bp, bx = f->bx, cfa, ip = 0, slots;
+	uint64_t sp = f->sp, bp = f->bp, bx = f->bx, cfa, ip = 0;
 	int64_t n = unwind_rule_cfa(rule);
 
 	(void)ctx;
@@ -85,32 +123,7 @@ static UNWIND_INLINE int unwind_step(void *ctx, struct unwind_frame *f, uint64_t
 	else
 		return WIRE_STOP_UNSUPPORTED;
 
-	if (cfa <= sp)
-		return WIRE_STOP_NO_PROGRESS;
-	if (UNWIND_LOAD(ctx, cfa - 8, &ip))
-		return WIRE_STOP_READ;
-	UNWIND_NOTE(ctx, UNWIND_NOTE_RA, cfa - 8);
-
-	slots = kind == WIRE_RULE_DRAP ? f->bp : cfa;
-	n = unwind_rule_bx(rule);
-	if (n == WIRE_RULE_SLOT_LOST * 8) {
-		bx = 0;
-	} else if (n) {
-		if (UNWIND_LOAD(ctx, slots + (uint64_t)n, &bx))
-			return WIRE_STOP_READ;
-		UNWIND_NOTE(ctx, UNWIND_NOTE_BX, slots + (uint64_t)n);
-	}
-	n = unwind_rule_bp(rule);
-	if (n || kind == WIRE_RULE_DRAP) {
-		if (UNWIND_LOAD(ctx, slots + (uint64_t)n, &bp))
-			return WIRE_STOP_READ;
-		UNWIND_NOTE(ctx, UNWIND_NOTE_BP, slots + (uint64_t)n);
-	}
-	f->ip = ip;
-	f->sp = cfa;
-	f->bp = bp;
-	f->bx = bx;
-	return UNWIND_GO_ON;
+	return unwind_leave(ctx, f, rule, cfa, kind == WIRE_RULE_DRAP ? bp : cfa);
 }
 
 /**
