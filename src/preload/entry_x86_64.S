@@ -116,6 +116,38 @@
 	HOOK1	sbrk, hook_sbrk
 
 /*
+ * dlopen() is jumped through, so that the loader sees who calls; only RTLD_DEEPBIND makes a difference to us.
+ */
+	ENTRY	dlopen
+	test	$8, %sil		/* RTLD_DEEPBIND */
+	jne	1f
+	mov	next_dlopen(%rip), %r11
+	test	%r11, %r11
+	je	1f
+	jmp	*%r11
+1:	push	%rdi
+	.cfi_adjust_cfa_offset 8
+	push	%rsi
+	.cfi_adjust_cfa_offset 8
+	sub	$8, %rsp
+	.cfi_adjust_cfa_offset 8
+	mov	%esi, %edi
+	call	note_dlopen
+	add	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+	pop	%rsi
+	.cfi_adjust_cfa_offset -8
+	pop	%rdi
+	.cfi_adjust_cfa_offset -8
+	mov	next_dlopen(%rip), %r11
+	test	%r11, %r11
+	je	2f
+	jmp	*%r11
+2:	xor	%eax, %eax		/* a process without a loader to call */
+	ret
+	DONE	dlopen
+
+/*
  * syscall() is jumped through, whatever its arguments are; only the numbers that change what a hook may do are looked at.
  */
 	ENTRY	syscall

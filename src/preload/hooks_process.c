@@ -63,6 +63,18 @@ static int recording_process(void)
 
 /* ---- modules ---- */
 
+/*
+ * Before a dlopen() that is the first call of all, or for an object that looks into itself first. The call itself is jumped
+ * to: the loader looks where the caller's object wants libraries to be looked for.
+ */
+HIDDEN void note_dlopen(int flags);
+HIDDEN void note_dlopen(int flags)
+{
+	resolve();
+	if (flags & RTLD_DEEPBIND && (proc.word & MODE_MASK) > MODE_OFF)
+		next_deepbind();
+}
+
 EXPORT int dlclose(void *handle)
 {
 	resolve();

@@ -7,6 +7,7 @@
 
 struct next next;
 void *next_syscall;
+void *next_dlopen;
 uintptr_t allocator_lo, allocator_hi;
 struct code_range cxx_code;
 struct code_range own_code;
@@ -65,6 +66,7 @@ void next_resolve(void)
 	look(RTLD_NEXT, &next.aligned_alloc, "aligned_alloc");
 	look(RTLD_NEXT, &next.valloc, "valloc");
 	look(RTLD_NEXT, &next.pvalloc, "pvalloc");
+	look(RTLD_NEXT, &next_dlopen, "dlopen");
 	look(RTLD_NEXT, &next.dlclose, "dlclose");
 	look(RTLD_NEXT, &next.key_create, "pthread_key_create");
 	look(RTLD_NEXT, &next.exit_now, "_exit");

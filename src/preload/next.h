@@ -73,7 +73,8 @@ struct next {
 	void (*deregister_frame)(void *);
 };
 extern struct next next HIDDEN;
-extern void *next_syscall HIDDEN; /* apart: the entry code jumps through it */
+extern void *next_syscall HIDDEN; /* apart: the entry code jumps through them */
+extern void *next_dlopen HIDDEN;
 
 /* Code of the allocator and of the C++ runtime: a hooked call from in there is part of another one. */
 extern uintptr_t allocator_lo HIDDEN, allocator_hi HIDDEN;
@@ -109,6 +110,13 @@ struct next_wanted {
  */
 int next_find(const struct link_map *from, struct next_wanted *wanted, unsigned count,
 	      const char *const *last) HIDDEN;
+
+/**
+ * next_deepbind() - put ours where the definitions behind ours are found: an object that is loaded with RTLD_DEEPBIND looks
+ * into what it needs before the global scope, and would pass us by. Once, and only for programs that load such objects;
+ * what was bound before stays as it is. Not in a hook: it makes pages of those objects' symbol tables writable for a moment.
+ */
+void next_deepbind(void) HIDDEN;
 
 /** next_frames() - look for __register_frame as the object that holds @pc finds it, or in any runtime. */
 void next_frames(const void *pc) HIDDEN;

@@ -9,6 +9,7 @@
 #include <elf.h>
 #include <link.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "preload/next.h"
 #include "preload/state.h"
@@ -121,15 +122,19 @@ static const struct link_map *find_loaded(const struct link_map *from, const cha
 
 /* ---- one object's symbols ---- */
 
+static int is_shown(const ElfW(Sym) * sym)
+{
+	return sym->st_shndx != SHN_UNDEF && sym->st_value &&
+	       ELF64_ST_BIND(sym->st_info) != STB_LOCAL;
+}
+
 static int is_symbol(const struct link_map *map, uint32_t at, const char *name, uintptr_t *value)
 {
 	const ElfW(Sym) *sym = (const ElfW(Sym) *)dynamic(map, DT_SYMTAB, 1) + at;
 	const char *strings = (const char *)dynamic(map, DT_STRTAB, 1);
 	const uint16_t *versions = (const uint16_t *)dynamic(map, DT_VERSYM, 1);
 	unsigned type = ELF64_ST_TYPE(sym->st_info);
-	if (sym->st_shndx == SHN_UNDEF || !sym->st_value ||
-	    ELF64_ST_BIND(sym->st_info) == STB_LOCAL ||
-	    (type != STT_FUNC && type != STT_NOTYPE && type != STT_GNU_IFUNC) ||
+	if (!is_shown(sym) || (type != STT_FUNC && type != STT_NOTYPE && type != STT_GNU_IFUNC) ||
 	    (versions && versions[at] & 0x8000) || strcmp(strings + sym->st_name, name) != 0)
 		return 0;
 	*value = map->l_addr + sym->st_value;
@@ -178,19 +183,21 @@ static uintptr_t find_sysv(const struct link_map *map, const uint32_t *table, co
 	return 0;
 }
 
-/* Return: how many are still missing. */
-static unsigned look_in(const struct link_map *map, struct next_wanted *wanted, unsigned count)
+/* What @map itself calls @name; 0: it does not. */
+static uintptr_t find_in(const struct link_map *map, const char *name)
 {
 	const uint32_t *gnu = (const uint32_t *)dynamic(map, DT_GNU_HASH, 1);
 	const uint32_t *sysv = (const uint32_t *)dynamic(map, DT_HASH, 1);
+	return gnu ? find_gnu(map, gnu, name) : sysv ? find_sysv(map, sysv, name) : 0;
+}
+
+/* Return: how many are still missing. */
+static unsigned look_in(const struct link_map *map, struct next_wanted *wanted, unsigned count)
+{
 	unsigned missing = 0;
 	for (unsigned i = 0; i < count; i++) {
-		if (wanted[i].at)
-			continue;
-		if (gnu)
-			wanted[i].at = find_gnu(map, gnu, wanted[i].name);
-		else if (sysv)
-			wanted[i].at = find_sysv(map, sysv, wanted[i].name);
+		if (!wanted[i].at)
+			wanted[i].at = find_in(map, wanted[i].name);
 		missing += !wanted[i].at;
 	}
 	return missing;
@@ -263,4 +270,106 @@ void next_frames_closed(void)
 		return;
 	next.register_frame = NULL;
 	next.deregister_frame = NULL;
+}
+
+/* ---- objects that look into themselves first ---- */
+
+/* Whether the definition @at, called @name, is one of those behind ours. */
+static int behind_ours(uintptr_t at, const char *name)
+{
+	for (size_t i = 0; i < sizeof(next) / sizeof(at); i++)
+		if (memcmp((const char *)&next + i * sizeof(at), &at, sizeof(at)) == 0)
+			return 1;
+	if (at == (uintptr_t)next_syscall || at == (uintptr_t)next_dlopen)
+		return 1;
+	/* the table has another malloc where blocks are to be zeroed, and no reallocarray */
+	return allocator_is_libc && at - allocator_lo < allocator_hi - allocator_lo &&
+	       (strcmp(name, "malloc") == 0 || strcmp(name, "reallocarray") == 0);
+}
+
+static uint32_t symbol_count(const struct link_map *map)
+{
+	const uint32_t *gnu = (const uint32_t *)dynamic(map, DT_GNU_HASH, 1);
+	const uint32_t *sysv = (const uint32_t *)dynamic(map, DT_HASH, 1);
+	if (sysv)
+		return sysv[1];
+	if (!gnu)
+		return 0;
+	uint32_t buckets = gnu[0], first = gnu[1], last = 0;
+	const uint32_t *bucket = gnu + 4 + 2 * (size_t)gnu[2], *chain = bucket + buckets;
+	for (uint32_t i = 0; i < buckets; i++)
+		last = bucket[i] > last ? bucket[i] : last;
+	if (last < first || !last)
+		return 0;
+	while (!(chain[last - first] & 1))
+		last++;
+	return last + 1;
+}
+
+/* How the segment of @map that holds @at may be used; 0: there is none. */
+static int protection(const struct link_map *map, const void *lo, uintptr_t at)
+{
+	const ElfW(Ehdr) *eh = lo;
+	const ElfW(Phdr) *ph = (const void *)((const char *)eh + eh->e_phoff);
+	for (int i = 0; i < eh->e_phnum; i++)
+		if (ph[i].p_type == PT_LOAD && at - (map->l_addr + ph[i].p_vaddr) < ph[i].p_filesz)
+			return (ph[i].p_flags & PF_R ? PROT_READ : 0) |
+			       (ph[i].p_flags & PF_W ? PROT_WRITE : 0) |
+			       (ph[i].p_flags & PF_X ? PROT_EXEC : 0);
+	return 0;
+}
+
+/* From here on whoever looks for this symbol finds @ours. Half a symbol is never seen. */
+static void take_place(const struct link_map *map, const void *lo, const ElfW(Sym) * sym,
+		       uintptr_t ours)
+{
+	uintptr_t at = (uintptr_t)&sym->st_value;
+	int before = protection(map, lo, at);
+	if (!before || sys_failed(sys3(SYS_mprotect, at & ~4095UL, 4096, before | PROT_WRITE)))
+		return;
+	__atomic_store_n((uintptr_t *)at, ours - map->l_addr, __ATOMIC_RELEASE);
+	sys3(SYS_mprotect, at & ~4095UL, 4096, before);
+}
+
+static void take_places(const struct link_map *own, const void *code)
+{
+	uintptr_t lo;
+	const struct link_map *map = code ? next_object(code, &lo) : NULL;
+	if (!map || map == own || !next_code(code).lo)
+		return;
+	const ElfW(Sym) *symbols = (const ElfW(Sym) *)dynamic(map, DT_SYMTAB, 1);
+	const char *strings = (const char *)dynamic(map, DT_STRTAB, 1);
+	for (uint32_t i = 0, count = symbol_count(map); i < count; i++) {
+		const ElfW(Sym) *sym = &symbols[i];
+		if (!is_shown(sym) || ELF64_ST_TYPE(sym->st_info) != STT_FUNC)
+			continue;
+		const char *name = strings + sym->st_name;
+		uintptr_t ours =
+			behind_ours(map->l_addr + sym->st_value, name) ? find_in(own, name) : 0;
+		if (ours)
+			take_place(map, (const void *)lo, sym, ours);
+	}
+}
+
+void next_deepbind(void)
+{
+	enum { NOT_YET, UNDER_WAY, DONE };
+	static uint32_t state;
+	uint32_t seen = NOT_YET;
+	uintptr_t lo;
+	if (process.seccomp) /* memory can no longer be made writable */
+		return;
+	if (__atomic_compare_exchange_n(&state, &seen, UNDER_WAY, 0, __ATOMIC_ACQUIRE,
+					__ATOMIC_ACQUIRE)) {
+		const struct link_map *own = next_object((const void *)next_deepbind, &lo);
+		if (own) {
+			take_places(own, (const void *)next.fork);
+			take_places(own, (const void *)next.free);
+			take_places(own, (const void *)next.cxx_new[NEW]);
+			take_places(own, (const void *)next.register_frame);
+		}
+		__atomic_store_n(&state, DONE, __ATOMIC_RELEASE);
+	}
+	while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == UNDER_WAY)
+		sys0(SYS_sched_yield); /* whoever is at it waits for nobody */
 }

@@ -568,3 +568,15 @@ def test_a_plugins_first_new_asks_the_loader_for_nothing(counted, prog, plugin):
     # start: a thread calls it while the loader's lock is held; ask: between a failed dlsym() and dlerror()
     library = os.path.join(os.path.dirname(prog("manners")), f"libplugin_{plugin}.so")
     assert counted([prog("manners"), "load", "0", library], timeout=20).stdout == b"loaded\n"
+
+
+def test_a_plugin_that_looks_into_its_own_libraries_first_is_seen(counted, record, prog):
+    library = os.path.join(os.path.dirname(prog("manners")), "libplugin_deep.so")
+    few, many = (counted([prog("manners"), "deep", n, library]) for n in ("10", "60"))
+    assert many.stdout == b"swapped\n"
+    assert [many.seen[k] - few.seen[k] for k in ("allocs", "bytes", "frees")] == [150, 50 * 1264, 150]
+    report = record([prog("manners"), "deep", "10", library]).report()
+    assert report["lost"]["events"] == 0 and report["totals"]["foreign_frees"] == 0
+    # its constructor's block, as it was after the last realloc
+    assert [(row["leaked_bytes"], row["frames"][0]["function"]) for row in report["rows"] if row["leaked_bytes"] == 1100] == [
+        (1100, "plugin_swap")]

@@ -3,6 +3,7 @@
  * manners HOW [N] - small things that a library inside a program must not get wrong. Prints on stdout what it computed.
  * blocks: N mallocs that are kept. fd: whether descriptor N is open. plugin: N pairs by operators of the plugin argv[3].
  * take: the plugin FOLDER/argv[3], FOLDER being argv[4], by a relative name; it takes N bytes, which are kept.
+ * deep: N times the plugin argv[3], loaded with RTLD_DEEPBIND, frees a block of ours, resizes its own, gives us one.
  * load: the plugin argv[3] is loaded and calls its "ask" between a failed dlsym() and dlerror().
  */
 #include <dlfcn.h>
@@ -47,6 +48,15 @@ int main(int argc, char **argv)
 		dlsym(handle, "not_there");
 		ask();
 		puts(dlerror() ? "loaded" : "the error is gone");
+	} else if (strcmp(how, "deep") == 0) {
+		void *handle = dlopen(argv[3], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+		void *(*swap)(void *, size_t) =
+			handle ? (void *(*)(void *, size_t))dlsym(handle, "plugin_swap") : NULL;
+		if (!swap)
+			return 3;
+		for (int i = 0; i < n; i++)
+			free(swap(malloc(64), 100));
+		puts("swapped");
 	} else {
 		return 2;
 	}
