@@ -390,8 +390,11 @@ static int report_counts(struct source_heap *heap, const struct heap_ring *ring,
 		if (at.allocations < known[reason].allocations || at.frees < known[reason].frees)
 			continue; /* a counter that runs backwards tells nothing */
 		known[reason] = at;
-		if (reason != WIRE_LOST_EARLY) /* those can be of no block that is known */
+		if (reason != WIRE_LOST_EARLY &&
+		    frees) { /* those can be of no block that is known */
 			heap->lost_frees_left += frees;
+			heap->risk_order = heap->live.order;
+		}
 		struct event *ev = heap_next_event(heap, ring);
 		if (!ev)
 			return heap->err && heap->err->code ? heap->err->code : -EIO;
@@ -415,6 +418,7 @@ int heap_place_lost(struct source_heap *heap, struct heap_ring *ring)
 	ev->kind = EVENT_LOST;
 	ev->value = LOSS_RING_FULL;
 	ev->block.v = 0;
+	heap->risk_order = heap->live.order;
 	return 0;
 }
 

@@ -102,6 +102,7 @@ enum heap_run heap_report_disorder(struct source_heap *heap)
 	ev->kind = EVENT_LOST;
 	ev->value = LOSS_DISORDER;
 	ev->block.v = 1;
+	heap->risk_order = heap->live.order;
 	heap->stats.lost_frees++;
 	heap->stats.contradictions++;
 	return HEAP_RUN_EMPTY;

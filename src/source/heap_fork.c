@@ -89,11 +89,16 @@ static uint32_t *nodes_of_stacks(const struct source_heap *heap)
 	return node_of;
 }
 
-static int hand_blocks(struct source_heap *told, const uint32_t *node_of, uint32_t inherited)
+/*
+ * The blocks whose order is in (@after, @to], each under a stack that is told now. @renewed: these are the books that go on,
+ * not a copy of them. Counted in @sum's addr and bytes.
+ */
+static int hand_some(struct source_heap *told, const uint32_t *node_of, uint32_t inherited,
+		     uint64_t after, uint64_t to, int renewed, struct event *sum)
 {
 	for (uint32_t i = 0; i < told->live.numbers; i++) {
-		const struct live_block *block = live_at(&told->live, i);
-		if (!block)
+		struct live_block *block = (struct live_block *)live_at(&told->live, i);
+		if (!block || block->order <= after || block->order > to)
 			continue;
 		uint32_t stack = block->stack;
 		if (stack > inherited &&
@@ -103,13 +108,31 @@ static int hand_blocks(struct source_heap *told, const uint32_t *node_of, uint32
 		if (!ev)
 			return told->err->code ? told->err->code : -EIO;
 		ev->kind = EVENT_ALLOC;
-		ev->time_ns = 0;
 		ev->addr = block->addr;
 		ev->bytes = block->bytes;
 		ev->stack.v = stack;
 		ev->block.v = i;
+		if (renewed) {
+			block->stack = stack;
+			ev->flags = EVENT_F_INHERITED;
+		}
+		sum->addr++;
+		sum->bytes += ev->bytes;
 	}
-	return heap_flush(told);
+	return 0;
+}
+
+/* All blocks that live. Those that were there when a free was lost come first: they may have been freed by it. */
+static int hand_blocks(struct source_heap *told, const uint32_t *node_of, uint32_t inherited,
+		       int renewed, struct event *sum)
+{
+	uint64_t risk = told->risk_order;
+	int rc = hand_some(told, node_of, inherited, 0, risk, renewed, sum);
+	if (rc == 0 && risk) {
+		rc = heap_place_lost(told, NULL);
+		told->risk_order = risk;
+	}
+	return rc < 0 ? rc : hand_some(told, node_of, inherited, risk, UINT64_MAX, renewed, sum);
 }
 
 int source_heap_snapshot(struct source_heap *heap, struct sink *sink, struct err *err)
@@ -121,6 +144,8 @@ int source_heap_snapshot(struct source_heap *heap, struct sink *sink, struct err
 	told.err = err;
 	told.path = NULL;
 	told.path_cap = told.batched = 0;
+	told.last_ns = 0; /* a snapshot has no time */
+	told.stretch = NULL;
 	told.module_count = told.module_last = told.thread_count = 0;
 	told.stack_count = in ? in->stack_count : 0;
 	told.frame_count = in ? in->frame_count : 0;
@@ -135,8 +160,11 @@ int source_heap_snapshot(struct source_heap *heap, struct sink *sink, struct err
 		rc = sink->define(sink, &thread, err);
 	if (rc == 0 && in)
 		rc = define_inherited(in, sink, err);
+	struct event sum = { 0 };
 	if (rc == 0)
-		rc = hand_blocks(&told, node_of, in ? in->stack_count : 0);
+		rc = hand_blocks(&told, node_of, in ? in->stack_count : 0, 0, &sum);
+	if (rc == 0)
+		rc = heap_flush(&told);
 	heap_defs_fini(&told);
 	free(told.batch);
 	free(node_of);
@@ -147,7 +175,6 @@ int source_heap_renew(struct source_heap *heap, struct sink *sink, struct err *e
 {
 	const struct heap_inherited *in = heap->inherited;
 	uint32_t *node_of = nodes_of_stacks(heap), inherited = in ? in->stack_count : 0;
-	uint64_t blocks = 0, bytes = 0;
 	if (!node_of)
 		return err_set(err, -ENOMEM, "cannot begin another file");
 	heap->sink = sink;
@@ -165,37 +192,17 @@ int source_heap_renew(struct source_heap *heap, struct sink *sink, struct err *e
 		heap->debts[i].aux_stack = 0;
 	for (uint32_t i = 0; i < heap->layout.slot_count; i++)
 		heap->rings[i].realloc_aux = 0;
-	for (uint32_t i = 0; i < heap->live.numbers && rc == 0; i++) {
-		struct live_block *block = (struct live_block *)live_at(&heap->live, i);
-		if (!block)
-			continue;
-		uint32_t stack = block->stack;
-		if (stack > inherited &&
-		    heap_define_stack(heap, node_of[stack], &stack) != HEAP_RUN_EMPTY)
-			rc = err->code ? err->code : -EBADMSG;
-		struct event *ev = rc == 0 ? heap_next_event(heap, NULL) : NULL;
-		if (!ev) {
-			rc = err->code ? err->code : -EIO;
-			break;
-		}
-		block->stack = stack;
-		ev->kind = EVENT_ALLOC;
-		ev->flags = EVENT_F_INHERITED;
-		ev->addr = block->addr;
-		ev->bytes = block->bytes;
-		ev->stack.v = stack;
-		ev->block.v = i;
-		blocks++;
-		bytes += block->bytes;
-	}
+	struct event sum = { 0 };
+	if (rc == 0)
+		rc = hand_blocks(heap, node_of, inherited, 1, &sum);
 	free(node_of);
 	struct event *ev = rc == 0 ? heap_next_event(heap, NULL) : NULL;
 	if (!ev)
 		return rc < 0 ? rc : -EIO;
 	ev->kind = EVENT_FORKED;
 	ev->value = (uint64_t)heap->pid;
-	ev->addr = blocks;
-	ev->bytes = bytes;
+	ev->addr = sum.addr;
+	ev->bytes = sum.bytes;
 	ev->block.v = 1;
 	return heap_flush(heap);
 }
@@ -288,6 +295,8 @@ static int inherit_put(struct sink *sink, const struct event *events, size_t cou
 	heap->err = err;
 	for (size_t i = 0; i < count; i++) {
 		uint32_t block;
+		if (events[i].kind == EVENT_LOST && heap_place_lost(heap, NULL) < 0)
+			return err->code ? err->code : -EIO;
 		if (events[i].kind != EVENT_ALLOC || events[i].stack.v > in->stack_count)
 			continue;
 		enum live_result result =

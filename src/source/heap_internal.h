@@ -184,6 +184,8 @@ struct source_heap {
 
 	struct wire_lost_count lost[WIRE_LOST_MAX]; /* of the header, already reported */
 	uint64_t lost_frees_left; /* lost frees that no reuse of an address has explained yet */
+	uint64_t
+		risk_order; /* of the last block that was there when a free was lost; 0 = none was */
 
 	struct heap_inherited *
 		inherited; /* NULL: not the child of a fork, or its parent's blocks are not known */

@@ -513,6 +513,7 @@ static int report_unread(struct source_heap *heap, struct heap_ring *ring, uint6
 	ev->addr = allocations;
 	ev->block.v = frees < UINT32_MAX ? (uint32_t)frees : UINT32_MAX;
 	heap->lost_frees_left += frees;
+	heap->risk_order = heap->live.order;
 	heap->stats.lost_allocations += allocations;
 	heap->stats.lost_frees += frees;
 	return 0;

@@ -299,6 +299,42 @@ static void a_loss_is_placed_behind_what_was_allocated_before_it(void **state)
 	fixture_close(&f);
 }
 
+/* A loss told before is not told again to who begins in the middle; what it made of the blocks is. */
+static void blocks_that_a_lost_free_may_have_released_are_handed_on_in_front_of_a_loss(void **state)
+{
+	(void)state;
+	struct fixture f, child;
+	struct err err = { 0 };
+	fixture_open(&f);
+	fixture_open(&child);
+	produce_thread(&f.a, 1);
+	produce_alloc(&f.a, 0x1000, 10, 0);
+	produce_alloc(&f.a, 0x2000, 20, 0);
+	f.a.slot->lost[WIRE_LOST_RING_FULL] = (struct wire_lost_count){ 0, 0, 1 };
+	produce(&f.a, 2, word0(WIRE_LOST, 1u << WIRE_LOST_BITS), 0, 0);
+	produce_free(&f.a, 0x2000);
+	produce_alloc(&f.a, 0x2000, 21, 0); /* in the row of an older block */
+	produce_alloc(&f.a, 0x3000, 30, 0);
+	fixture_drain(&f);
+	child.a.header->target_pid = 77;
+	struct sink *taker = source_heap_inherit(child.heap, &child.books->sink, &err);
+	assert_non_null(taker);
+	assert_int_equal(source_heap_snapshot(f.heap, taker, &err), 0);
+	assert_int_equal(child.books->allocs, 3);
+	assert_int_equal(child.books->lost_events[LOSS_RING_FULL], 1);
+	assert_int_equal(child.books->allocs_at_loss, 1);
+	struct books *next_file = books_new();
+	assert_int_equal(source_heap_renew(f.heap, &next_file->sink, &err), 0);
+	assert_int_equal(next_file->allocs, 3);
+	assert_int_equal(next_file->lost_events[LOSS_RING_FULL], 1);
+	assert_int_equal(next_file->allocs_at_loss, 1);
+	assert_int_equal(next_file->lost_frees + child.books->lost_frees, 0);
+	assert_int_equal(next_file->wrong + child.books->wrong, 0);
+	free(next_file);
+	fixture_close(&child);
+	fixture_close(&f);
+}
+
 static void a_live_address_given_out_again_without_any_loss_counts_as_disorder(void **state)
 {
 	(void)state;
@@ -722,6 +758,8 @@ int main(void)
 		cmocka_unit_test(rings_stamped_every_16_records_merge_without_one_contradiction),
 		cmocka_unit_test(lost_frees_are_reported_and_explain_reused_addresses),
 		cmocka_unit_test(a_loss_is_placed_behind_what_was_allocated_before_it),
+		cmocka_unit_test(
+			blocks_that_a_lost_free_may_have_released_are_handed_on_in_front_of_a_loss),
 		cmocka_unit_test(many_frees_of_lost_blocks_in_two_rings_are_read_at_once),
 		cmocka_unit_test(
 			a_live_address_given_out_again_without_any_loss_counts_as_disorder),
