@@ -269,8 +269,11 @@ static char *absolute(const char *pattern)
 {
 	char here[4096];
 	CLEANUP(buf_fini) struct buf path = { 0 };
-	if (pattern[0] != '/' && getcwd(here, sizeof(here)))
-		buf_printf(&path, "%s/", here);
+	if (pattern[0] != '/' && getcwd(here, sizeof(here))) {
+		for (const char *at = here; *at; at++)
+			buf_puts(&path, *at == '%' ? "%%" : (char[]){ *at, '\0' });
+		buf_putc(&path, '/');
+	}
 	buf_puts(&path, pattern);
 	return buf_take(&path);
 }

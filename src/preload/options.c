@@ -123,7 +123,7 @@ static void tell_accepted(char **env)
 	/* asked for, and not there: say so instead of recording something else */
 	static const char *const absent[] = {
 		"ENABLE_SERVER", "ENABLE_BROADCAST", "INCLUDE_FILE", "SAMPLE_BYTES", "FILTER",
-		"SEND",          "SERVER_ADDRESS",   "MAX_SIZE",     "KEEP_FILES",
+		"SEND",          "SERVER_ADDRESS",
 	};
 	for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
 		const char *value = look(env, absent[i]);
@@ -133,23 +133,34 @@ static void tell_accepted(char **env)
 }
 
 /*
- * The pattern as the children of forks find it: a program may overwrite its environment with a title, and a daemon goes to
- * another folder.
+ * The pattern as children find it, those of forks and what they start: a program may overwrite its environment with a title,
+ * and a daemon or a script goes to another folder. The variable, where there is one, says the same from now on.
  */
-static const char *keep_output(const char *pattern)
+static const char *keep_output(char **env, const char *pattern)
 {
-	static char kept[2 * 4096];
-	size_t len = strlen(pattern), folder = 0;
-	if (*pattern != '/') {
-		long n = sys2(SYS_getcwd, kept, 4096); /* counts the NUL */
-		folder = n > 1 && kept[0] == '/' && !strchr(kept, '%') ? (size_t)n : 0;
-	}
-	if (len >= sizeof(kept) - folder)
+	static char folder[4096], kept[4 * 4096];
+	char **entry = env;
+	while (*entry && (pattern < *entry || pattern > *entry + strlen(*entry)))
+		entry++;
+	size_t lead = *entry ? (size_t)(pattern - *entry) : 0, len = lead;
+	if (lead + 2 * sizeof(folder) + strlen(pattern) >= sizeof(kept))
 		return pattern;
-	if (folder)
-		kept[folder - 1] = '/';
-	memcpy(kept + folder, pattern, len + 1);
-	return kept;
+	if (*entry)
+		memcpy(kept, *entry, lead);
+	long n =
+		*pattern == '/' ? 0 : sys2(SYS_getcwd, folder, sizeof(folder)); /* counts the NUL */
+	if (n > 1 && folder[0] == '/') {
+		folder[n - 1] = '/';
+		for (long i = 0; i < n; i++) {
+			kept[len++] = folder[i];
+			if (folder[i] == '%')
+				kept[len++] = '%';
+		}
+	}
+	memcpy(kept + len, pattern, strlen(pattern) + 1);
+	if (*entry)
+		*entry = kept;
+	return kept + lead;
 }
 
 struct options *options_read(char **stack)
@@ -188,13 +199,17 @@ struct options *options_read(char **stack)
 	else if (full && strcmp(full, "limit") != 0)
 		log_line(LOG_WARN, "ON_FULL=%s is not wait, limit or drop: limit it is", full);
 	o->budget = WIRE_HEAP_BUDGET_DEFAULT;
-	if (number(look(env, "BUDGET"), &n) && n >= WIRE_HEAP_BUDGET_MIN && n <= 1u << 30)
+	const char *budget = look(env, "BUDGET");
+	if (number(budget, &n) && n >= WIRE_HEAP_BUDGET_MIN && n <= 1u << 30)
 		o->budget = n;
+	else if (budget && o->fd < 0)
+		log_line(LOG_WARN, "BUDGET=%s is not a number of bytes from %d to %d: ignored",
+			 budget, (long)WIRE_HEAP_BUDGET_MIN, 1L << 30);
 	o->output = look(env, "OUTPUT");
 	if (!o->output)
 		o->output = "byteledger_%e_%p.blt";
 	if (o->track_children && *o->output)
-		o->output = keep_output(o->output);
+		o->output = keep_output(env, o->output);
 	o->zero_memory = on(look(env, "ZERO_MEMORY"));
 	o->helper = look(env, "HELPER");
 	for (char **e = env; *e && !o->path; e++)

@@ -159,6 +159,24 @@ def test_a_shells_children_are_recorded_as_what_they_become(tree):
     assert all(r["totals"]["foreign_frees"] == 0 and r["lost"]["events"] == 0 for r in (*shells.values(), listed))
 
 
+@pytest.mark.parametrize("how", ["under", "BYTELEDGER_", "MEMORY_PROFILER_"])
+def test_a_relative_name_counts_from_the_first_folder_for_programs_started_elsewhere(tree, tmp_path, how):
+    first, tree.folder = tmp_path / "100%p", str(tmp_path / "100%p" / "out") # a folder may be called like a pattern
+    (first / "out").mkdir(parents=True)
+    relative, argv = "out/%e_%p.blt", ["sh", "-c", "cd / && ls && true"]
+    env = {k: v for k, v in tree.alone().items() if k != "BYTELEDGER_OUTPUT"}
+    if how == "under":
+        done = subprocess.run([*tree.command()[:-2], relative, "--", *argv], cwd=first, capture_output=True, timeout=60)
+    else:
+        done = subprocess.run(argv, cwd=first, env={**env, how + "OUTPUT": relative}, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b""), done.stderr
+    shell = os.path.basename(os.path.realpath(shutil.which("sh")))
+    deadline = time.monotonic() + 60
+    while not (glob.glob(f"{glob.escape(tree.folder)}/ls_*.blt") and glob.glob(f"{glob.escape(tree.folder)}/{shell}_*.blt")):
+        assert time.monotonic() < deadline, list(os.walk(tmp_path))
+        time.sleep(0.05)
+
+
 POOL = """
 import multiprocessing, os
 def work(n): return len([bytes(n + i) for i in range(20000)])
