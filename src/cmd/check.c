@@ -38,9 +38,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static void print_text(const struct check_try *entry, int ok, const struct err *err)
 {
-	printf("%-4s %-12s %s\n", ok ? "ok" : "no", entry->feature, ok ? entry->gives : err->msg);
+	printf("%-4s %-13s %s\n", ok ? "ok" : "no", entry->feature, ok ? entry->gives : err->msg);
 	if (!ok && err->hint[0])
-		printf("%-17s hint: %s\n", "", err->hint);
+		printf("%-18s hint: %s\n", "", err->hint);
 }
 
 static void print_json(struct jsonw *json, const struct check_try *entry, int ok,

@@ -85,6 +85,12 @@ int main(int argc, char **argv)
 		print_help(stderr);
 		return CMD_USAGE;
 	}
+	static char help[] = "--help";
+	if (argc > 2 && strcmp(argv[1], "help") == 0) {
+		argv[1] = argv[2];
+		argv[2] = help;
+		argc = 3;
+	}
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
 	    strcmp(argv[1], "help") == 0) {
 		print_help(stdout);

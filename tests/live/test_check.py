@@ -28,7 +28,9 @@ def test_text_has_one_line_a_feature_and_hints_below_refusals(byteledger, tmp_pa
     out = subprocess.run([byteledger, "check"], capture_output=True, text=True, cwd=tmp_path).stdout.splitlines()
     names = [line.split()[1] for line in out if not line.startswith(" ")]
     assert names == list(features(byteledger, cwd=tmp_path))
-    assert all(line.startswith(("ok ", "no ", " " * 17)) for line in out)
+    column = max(len(name) for name in names) + len("ok   ") + 1
+    assert all(line[:column].strip() in ("", *(f"{word}   {name}" for word in ("ok", "no") for name in names)) and line[column] != " "
+               for line in out)
 
 
 def test_the_manual_explains_every_line_and_no_other(byteledger, tmp_path):

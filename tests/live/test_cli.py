@@ -12,6 +12,12 @@ def run(*argv):
     return subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
 
 
+def test_help_before_a_command_is_its_help(byteledger):
+    for name in ("run", "net"):
+        assert run(byteledger, "help", name).stdout == run(byteledger, name, "--help").stdout != ""
+    assert run(byteledger, "help", "nonsense").returncode == 2
+
+
 def test_help_goes_to_stdout_and_succeeds(byteledger):
     done = run(byteledger, "--help")
     assert done.returncode == 0
