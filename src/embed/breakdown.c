@@ -50,7 +50,7 @@ struct breakdown *embed_read(size_t keep, int *code)
 	size_t bytes;
 	uint64_t table = embed_names(&bytes);
 	CLEANUP(names_fini) struct names names = { 0 };
-	if (table && names_read(&target, table, bytes, &names) < 0)
+	if (table && names_read(&target, NULL, table, bytes, &names) < 0)
 		names = (struct names){ 0 };
 	/*
 	 * Threads and rollup are left out: they cost more than the reading itself. Stacks are known by the descriptors at

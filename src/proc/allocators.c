@@ -52,7 +52,8 @@ int allocators_judge(struct breakdown *b, const struct memory *memory, const cha
 			 "warrants");
 	else if (!(consistency >= CONSISTENCY_MIN))
 		snprintf(why, sizeof(why),
-			 "not told: only %.0f %% of what was read agrees with itself", consistency);
+			 "not told: only %.0f %% of what was read agrees with itself%s",
+			 consistency, b->swap_bytes ? ", some was swapped out" : "");
 	else
 		return 1;
 	return allocators_unread(b, allocator, why);
@@ -135,8 +136,10 @@ int allocators_read(struct breakdown *b, const struct target *target,
 	free(b->allocators);
 	b->allocators = NULL;
 	b->allocator_count = 0;
-	int known = pages_open(&pages, target, &ignored) == 0;
-	struct memory_process process = { .target = target, .pages = known ? &pages : NULL };
+	/* where nobody tells what is resident nothing is read: it might change what is looked at */
+	if (pages_open(&pages, target, &ignored) < 0)
+		return breakdown_sum(b, err);
+	struct memory_process process = { .target = target, .pages = &pages };
 	struct memory memory;
 	memory_of_process(&memory, &process);
 	uint64_t left = work_of(b);
@@ -149,9 +152,8 @@ int allocators_read(struct breakdown *b, const struct target *target,
 		left = left - left / 2 + work.left;
 	}
 	memory.work = NULL;
-	if (rc == 0 && known && place_threads(b, &memory) < 0)
+	if (rc == 0 && place_threads(b, &memory) < 0)
 		rc = err_set(err, -ENOMEM, "cannot place the threads of process %d", (int)b->pid);
-	if (known)
-		pages_close(&pages);
+	pages_close(&pages);
 	return rc < 0 ? rc : breakdown_sum(b, err);
 }

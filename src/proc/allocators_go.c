@@ -103,6 +103,16 @@ static int parse(const struct layout *l, const char *bytes, struct span *span)
 	return 1;
 }
 
+/* Spans are listed before they are used, and those on pages that were never touched are zeroes: but not what was swapped out. */
+static int read_span(const struct go *go, uint64_t at, char bytes[SPAN_BYTES])
+{
+	const struct region *r = scan_heap_at(go->b, at, 8);
+	if (!r)
+		return -EFAULT;
+	return r->swap_bytes ? memory_read(go->memory, at, bytes, SPAN_BYTES)
+			     : memory_read_resident(go->memory, at, bytes, SPAN_BYTES);
+}
+
 /* ---- finding the list ------------------------------------------------------------------------------------------------ */
 
 /*
@@ -118,8 +128,7 @@ static unsigned list_holds(const struct go *go, const struct layout *l, uint64_t
 	for (unsigned i = 0; i < PROOF_SPANS; i++) {
 		char bytes[SPAN_BYTES];
 		struct span span;
-		if (!scan_heap_at(go->b, at[i], 8) ||
-		    memory_read(go->memory, at[i], bytes, sizeof(bytes)) < 0)
+		if (read_span(go, at[i], bytes) < 0)
 			continue;
 		int rc = parse(l, bytes, &span);
 		if (rc == 0 || (rc == 1 && scan_heap_at(go->b, span.start, PAGE_BYTES)))
@@ -205,18 +214,18 @@ static int add_batch(struct go *go, const uint64_t *at, unsigned count)
 		pieces[i] = (struct target_piece){ at[i], bytes[i], SPAN_BYTES };
 	ssize_t got = memory_read_pieces(go->memory, pieces, count);
 	unsigned whole = got > 0 ? (unsigned)((size_t)got / SPAN_BYTES) : 0;
-	for (unsigned i = 0; i < whole; i++) {
+	/* if one cannot be read with the others those behind it may */
+	unsigned done = whole < count ? whole + 1 : count;
+	for (unsigned i = 0; i < done; i++) {
 		struct span span;
-		int rc = parse(go->layout, bytes[i], &span);
+		int rc = i < whole || read_span(go, at[i], bytes[i]) == 0
+				 ? parse(go->layout, bytes[i], &span)
+				 : -1;
 		go->bad += rc < 0;
 		if (rc == 1 && add_span(go, &span) < 0)
 			return -ENOMEM;
 	}
-	if (whole < count) {
-		go->bad++; /* this one cannot be read; those behind it may */
-		return (int)whole + 1;
-	}
-	return (int)count;
+	return (int)done;
 }
 
 static int by_start(const void *a, const void *b)

@@ -236,11 +236,9 @@ static unsigned bins_that_fit(const struct cache_bin *bins, unsigned count)
 static int add_cache(struct je *je, uint64_t at)
 {
 	struct cache_bin bins[BINS_MAX];
-	unsigned count = 0;
-	for (unsigned n = BINS_MAX; n >= BINS_PROOF && !count; n /= 2)
-		if (memory_read(je->memory, at, bins, n * sizeof(bins[0])) == 0)
-			count = n;
-	count = bins_that_fit(bins, count);
+	if (memory_read_resident(je->memory, at, bins, sizeof(bins)) < 0)
+		return 0;
+	unsigned count = bins_that_fit(bins, BINS_MAX);
 	if (count < BINS_PROOF)
 		return 0;
 	je->caches++;
@@ -257,8 +255,8 @@ static int follow_caches(struct je *je, uint64_t first)
 {
 	uint64_t link[3], at = first, before = 0;
 	for (unsigned i = 0; i < CACHES_MAX; i++) {
-		if (je->looks++ > LOOKS_MAX || at & 7 ||
-		    breakdown_find(je->b, at) == je->b->region_count ||
+		/* a cache is a thread's own: in its stack's mapping, or in a block of the allocator's */
+		if (je->looks++ > LOOKS_MAX || !scan_heap_at(je->b, at, 8) ||
 		    memory_read(je->memory, at, link, sizeof(link)) < 0 || link[2] & 7 ||
 		    (before && link[1] != before))
 			return i > 0;

@@ -282,13 +282,18 @@ static int apply_names(struct breakdown *b, const struct target *target)
 	while (at < b->region_count && strcmp(b->regions[at].name, NAMES_PATH) != 0)
 		at++;
 	struct names names;
-	if (at == b->region_count ||
-	    names_read(target, b->regions[at].start, b->regions[at].end - b->regions[at].start,
-		       &names) < 0)
+	struct pages pages;
+	struct err ignored = { 0 };
+	if (at == b->region_count || pages_open(&pages, target, &ignored) < 0)
+		return 0;
+	int rc = names_read(target, &pages, b->regions[at].start,
+			    b->regions[at].end - b->regions[at].start, &names);
+	pages_close(&pages);
+	if (rc < 0)
 		return 0; /* hostile or half-written: the mappings stay what they are */
 	b->names_used = names.count;
 	b->names_dropped = names.dropped;
-	int rc = breakdown_cut(b, target, &names, NULL);
+	rc = breakdown_cut(b, target, &names, NULL);
 	names_fini(&names);
 	return rc;
 }

@@ -76,8 +76,7 @@ int glibc_find(const struct memory *memory, const struct region *regions, size_t
 	       struct glibc_reading *reading, struct err *err);
 /**
  * glibc_walk() - step over every chunk of what glibc_find() found and fill totals and consistency. Copies what is resident
- * once (a page at a time where a chunk's header was swapped out, which brings it back); memory: some 300 KiB. @fn may be
- * NULL; it sees chunks before caches are subtracted (cached ones as live), and a span that is walked again again; nonzero
+ * once; what was swapped out is unclear up to where a chain of chunks begins again. Memory: some 300 KiB. @fn may be NULL; it sees chunks before caches are subtracted (cached ones as live), and a span that is walked again again; nonzero
  * ends the walk and is returned.
  */
 int glibc_walk(const struct memory *memory, struct glibc_reading *reading, glibc_chunk_fn fn,

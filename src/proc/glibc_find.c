@@ -144,7 +144,10 @@ static int bin_holds(const struct search *s, uint64_t at, const char *pair)
 	if ((fd | bk) & 15 || !writable_at(s->regions, s->count, fd) ||
 	    !writable_at(s->regions, s->count, bk))
 		return 0;
-	return memory_read(s->memory, fd + 16, back, 16) == 0 && back[1] == at - 16;
+	/* a chunk that was swapped out says nothing against it */
+	if (memory_read(s->memory, fd + 16, back, 16) < 0)
+		return region_at(s->regions, s->count, fd)->swap_bytes != 0;
+	return back[1] == at - 16;
 }
 
 /* The bytes in front of the bins are told by the ring of arenas coming back to its start. */

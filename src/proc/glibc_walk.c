@@ -83,6 +83,12 @@ static int read_chunk(struct walk *w, uint64_t at, struct chunk *chunk)
 	return 0;
 }
 
+static int is_absent(struct walk *w, uint64_t at)
+{
+	uint64_t page = w->memory->page_bytes, base = at & ~(page - 1);
+	return !memory_resident(&w->pages, base, base + page);
+}
+
 static int plausible(uint64_t size, uint64_t left)
 {
 	return size >= CHUNK_MIN && !(size & 8) && size <= left;
@@ -105,13 +111,19 @@ static int chain_at(struct walk *w, uint64_t at, uint64_t end, uint64_t top)
 	return 1;
 }
 
-/* The next address from @at on where a chain begins; @end where there is none. */
+/*
+ * The next address from @at on where a chain begins; @end where there is none. What is not resident cannot be read, and is
+ * passed over.
+ */
 static uint64_t resync(struct walk *w, uint64_t at, uint64_t end, uint64_t top)
 {
-	uint64_t stop = end - at > RESYNC_MAX ? at + RESYNC_MAX : end;
-	for (uint64_t p = at; p + CHUNK_MIN <= stop && !memory_spend(w->memory, LOOK_COST);
-	     p += 16) {
-		if (chain_at(w, p, end, top))
+	uint64_t page = w->memory->page_bytes;
+	uint64_t p = memory_resident_from(&w->pages, at, end);
+	uint64_t stop = end - p > RESYNC_MAX ? p + RESYNC_MAX : end;
+	for (; p + CHUNK_MIN <= stop && !memory_spend(w->memory, LOOK_COST); p += 16) {
+		if (!(p & (page - 1)))
+			p = memory_resident_from(&w->pages, p, stop);
+		if (p + CHUNK_MIN <= stop && chain_at(w, p, end, top))
 			return p;
 	}
 	return end;
@@ -152,8 +164,13 @@ static int walk_span(struct walk *w, const struct glibc_span *span, struct glibc
 	while (at < end) {
 		struct chunk chunk;
 		if (end - at < sizeof(chunk) || read_chunk(w, at, &chunk) < 0) {
-			t->unclear_bytes += end - at + (pending ? at - pending : 0);
-			return 0;
+			/* swapped out, say: the next chain is looked for; or not mapped any more */
+			uint64_t next =
+				is_absent(w, at) ? resync(w, at, end, has_top ? top : end) : end;
+			t->unclear_bytes += next - (pending ? pending : at);
+			pending = before = 0;
+			at = next;
+			continue;
 		}
 		uint64_t size = size_of(chunk.word), left = end - at;
 		int fence = size < CHUNK_MIN && !(size & 8);

@@ -42,8 +42,6 @@ static ssize_t process_resident(void *ctx, uint64_t start, uint64_t end, struct 
 				size_t max)
 {
 	struct memory_process *process = ctx;
-	if (!process->pages)
-		return -ENOSYS;
 	struct runs r = { .runs = runs, .max = max };
 	int rc = pages_each(process->pages, start, end, PAGE_PRESENT, add_run, &r,
 			    &process->stall_ns);
@@ -55,10 +53,12 @@ void memory_of_process(struct memory *memory, struct memory_process *process)
 	*memory = (struct memory){ .ctx = process,
 				   .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE),
 				   .read = process_read,
-				   .resident = process_resident };
+				   .resident = process_resident,
+				   .there = &process->there };
 }
 
-ssize_t memory_read_pieces(const struct memory *memory, const struct target_piece *pieces,
+/* What is known to be resident. */
+static ssize_t read_pieces(const struct memory *memory, const struct target_piece *pieces,
 			   unsigned count)
 {
 	uint64_t cost = MEMORY_CALL;
@@ -83,11 +83,78 @@ static ssize_t resident_runs(const struct memory *memory, uint64_t start, uint64
 	return rc < 0 ? rc : count;
 }
 
+/* Pages of one stretch, [@first, @end): entered as they are now. */
+static void look(const struct memory *memory, uint64_t *pages, uint64_t first, uint64_t end)
+{
+	struct memory_run runs[MEMORY_STRETCH_PAGES / 2];
+	uint64_t page = memory->page_bytes;
+	ssize_t count = resident_runs(memory, first * page, end * page, runs, ARRAY_LEN(runs));
+	for (ssize_t i = 0; i < count; i++) {
+		for (uint64_t at = runs[i].start / page; at < runs[i].end / page; at++)
+			pages[at % MEMORY_STRETCH_PAGES / 64] |= 1ull << (at % 64);
+	}
+}
+
+static int has_pages(const uint64_t *pages, uint64_t first, uint64_t end)
+{
+	for (; first < end; first++)
+		if (!(pages[first % MEMORY_STRETCH_PAGES / 64] >> (first % 64) & 1))
+			return 0;
+	return 1;
+}
+
+/* Whether all of [@addr, @addr + @len) is resident. */
+static int is_there(const struct memory *memory, uint64_t addr, size_t len)
+{
+	uint64_t last, now[MEMORY_STRETCH_PAGES / 64], first = addr / memory->page_bytes;
+	if (!len || __builtin_add_overflow(addr, len - 1, &last))
+		return !len;
+	last /= memory->page_bytes;
+	while (first <= last) {
+		uint64_t stretch = first / MEMORY_STRETCH_PAGES, *pages = now;
+		uint64_t from = stretch * MEMORY_STRETCH_PAGES, to = from + MEMORY_STRETCH_PAGES;
+		uint64_t end = last < to ? last + 1 : to;
+		memset(now, 0, sizeof(now));
+		if (memory->there) {
+			pages = memory->there->pages[stretch % MEMORY_STRETCHES];
+			uint64_t *held = &memory->there->stretch[stretch % MEMORY_STRETCHES];
+			if (*held != stretch + 1) {
+				*held = stretch + 1;
+				memset(pages, 0, sizeof(now));
+				look(memory, pages, from, to);
+			}
+		}
+		if (!has_pages(pages, first, end)) {
+			/* it may have come since */
+			look(memory, pages, first, end);
+			if (!has_pages(pages, first, end))
+				return 0;
+		}
+		first = end;
+	}
+	return 1;
+}
+
+ssize_t memory_read_pieces(const struct memory *memory, const struct target_piece *pieces,
+			   unsigned count)
+{
+	unsigned there = 0;
+	while (there < count && is_there(memory, pieces[there].addr, pieces[there].len))
+		there++;
+	if (memory_is_spent(memory))
+		return -E2BIG;
+	return there || !count ? read_pieces(memory, pieces, there) : -EFAULT;
+}
+
+static int whole(ssize_t got, size_t len)
+{
+	return got < 0 ? (int)got : (size_t)got == len ? 0 : -EFAULT;
+}
+
 int memory_read(const struct memory *memory, uint64_t addr, void *to, size_t len)
 {
 	struct target_piece piece = { .addr = addr, .to = to, .len = len };
-	ssize_t got = memory_read_pieces(memory, &piece, 1);
-	return got < 0 ? (int)got : (size_t)got == len ? 0 : -EFAULT;
+	return whole(memory_read_pieces(memory, &piece, 1), len);
 }
 
 int memory_read_resident(const struct memory *memory, uint64_t addr, void *to, size_t len)
@@ -100,15 +167,17 @@ int memory_read_resident(const struct memory *memory, uint64_t addr, void *to, s
 	for (ssize_t count = ARRAY_LEN(runs); at < end && count == ARRAY_LEN(runs);) {
 		/* residency is asked for in whole pages */
 		count = resident_runs(memory, at & ~(page - 1), limit, runs, ARRAY_LEN(runs));
-		if (count < 0) /* unknown */
-			return memory_read(memory, addr, to, len);
+		if (count < 0)
+			return (int)count;
 		for (ssize_t i = 0; i < count; i++) {
 			uint64_t from = runs[i].start > at ? runs[i].start : at;
 			uint64_t stop = runs[i].end < end ? runs[i].end : end;
 			if (stop <= from)
 				continue;
 			memset((char *)to + (at - addr), 0, from - at);
-			int rc = memory_read(memory, from, (char *)to + (from - addr), stop - from);
+			struct target_piece piece = { from, (char *)to + (from - addr),
+						      stop - from };
+			int rc = whole(read_pieces(memory, &piece, 1), stop - from);
 			if (rc < 0)
 				return rc;
 			at = stop;
@@ -131,17 +200,9 @@ static void load_slice(struct memory_pages *pages, uint64_t addr, uint64_t end)
 	if (end > pages->end && end <= UINT64_MAX - MEMORY_SLICE)
 		pages->end = (end + MEMORY_SLICE - 1) & ~(MEMORY_SLICE - 1);
 	pages->at = 0;
-	ssize_t count = pages->unknown ? -ENOSYS
-				       : resident_runs(pages->memory, pages->start, pages->end,
-						       pages->runs, MEMORY_SLICE_RUNS);
-	if (memory_is_spent(pages->memory))
-		count = 0;
-	if (count < 0) {
-		pages->unknown = 1;
-		pages->runs[0] = (struct memory_run){ pages->start, pages->end };
-		count = 1;
-	}
-	pages->count = (size_t)count;
+	ssize_t count = resident_runs(pages->memory, pages->start, pages->end, pages->runs,
+				      MEMORY_SLICE_RUNS);
+	pages->count = count > 0 ? (size_t)count : 0;
 	/* a slice has no more runs than there is room for; of a longer stretch the rest is not known yet */
 	if (count == MEMORY_SLICE_RUNS && pages->runs[count - 1].end > addr)
 		pages->end = pages->runs[count - 1].end;
@@ -266,7 +327,7 @@ static void fill(struct memory_window *window, uint64_t base)
 	each_run(&window->pages, base, end, add_piece, &p);
 	if (!p.count)
 		return;
-	ssize_t got = memory_read_pieces(window->memory, p.pieces, p.count);
+	ssize_t got = read_pieces(window->memory, p.pieces, p.count);
 	for (unsigned i = 0; i < p.count && got > 0; i++) {
 		uint64_t len = (uint64_t)got < p.pieces[i].len ? (uint64_t)got : p.pieces[i].len;
 		mark(window, p.pieces[i].addr, p.pieces[i].addr + len);
@@ -275,7 +336,7 @@ static void fill(struct memory_window *window, uint64_t base)
 	}
 }
 
-/* A page that is not resident (swapped out) or went away meanwhile: asked for by name. */
+/* A page that was not copied: it may have come, or come back, since the slice was looked at. */
 static int fetch_page(struct memory_window *window, uint64_t at)
 {
 	uint64_t page = window->memory->page_bytes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memory.h - a foreign address space as the allocator readers see it: bytes, and which pages are resident. A process
- * (memory_of_target), or an image that a test made up. Nothing here touches a page that is not resident unless asked for
- * by address: reading one would map it into the target.
+ * (memory_of_process), or an image that a test made up. Nothing here reads a page that is not resident: the kernel would map
+ * a file's page into the target, or swap in what was swapped out, and wherever a pointer leads is the target's word.
  */
 #ifndef PROC_MEMORY_H
 #define PROC_MEMORY_H
@@ -30,6 +30,17 @@ struct memory_work {
 };
 #define MEMORY_CALL 2048u /* a system call takes as long as copying so much */
 
+#define MEMORY_STRETCH_PAGES 512u
+#define MEMORY_STRETCHES 512u
+/**
+ * struct memory_there - pages that were resident when their stretch was looked at: most readings lie close to an earlier one,
+ * and asking the kernel each time would cost as much as the reading. That a page is not there is never remembered. Zeroed: empty.
+ */
+struct memory_there {
+	uint64_t stretch[MEMORY_STRETCHES]; /* its number, plus 1 */
+	uint64_t pages[MEMORY_STRETCHES][MEMORY_STRETCH_PAGES / 64];
+};
+
 struct memory {
 	void *ctx;
 	uint64_t page_bytes;
@@ -38,16 +49,18 @@ struct memory {
 	/** Resident runs inside [start, end), in order, at most @max; their number, or negative errno (unknown). */
 	ssize_t (*resident)(void *ctx, uint64_t start, uint64_t end, struct memory_run *runs,
 			    size_t max);
-	struct memory_work *work; /* NULL: no bound */
+	struct memory_there *there; /* NULL: the kernel is asked at every reading */
+	struct memory_work *work;   /* NULL: no bound */
 };
 
 /** struct memory_process - a process as a struct memory; @target and @pages are lent. */
 struct memory_process {
 	const struct target *target;
-	const struct pages *pages; /* NULL: residency is unknown, everything counts as resident */
+	const struct pages *pages;
+	struct memory_there there;
 	uint64_t stall_ns;
 };
-/** memory_of_process() - fill @memory to read @process; both stay with the caller. */
+/** memory_of_process() - fill @memory to read @process, which has target and pages; both stay with the caller. */
 void memory_of_process(struct memory *memory, struct memory_process *process);
 
 /** memory_spend() - @cost more of the work; 0, or -E2BIG once it is spent. */
@@ -68,11 +81,14 @@ static inline int memory_is_spent(const struct memory *memory)
 	return memory->work && memory->work->spent;
 }
 
-/** memory_read_pieces() - what @memory reads, as a part of the work: bytes copied until the first failure, or negative errno. */
+/**
+ * memory_read_pieces() - what @memory reads, as a part of the work: bytes copied until the first failure, or negative errno.
+ * A piece that is not resident as a whole is a failure, -EFAULT if it is the first.
+ */
 ssize_t memory_read_pieces(const struct memory *memory, const struct target_piece *pieces,
 			   unsigned count);
 
-/** memory_read() - exactly @len bytes; 0, or -EFAULT where not all of them can be read, or another negative errno. */
+/** memory_read() - exactly @len bytes; 0, or -EFAULT where they are not all resident, or another negative errno. */
 int memory_read(const struct memory *memory, uint64_t addr, void *to, size_t len);
 
 /**
@@ -91,7 +107,6 @@ struct memory_pages {
 	const struct memory *memory;
 	uint64_t start, end; /* what is known */
 	size_t count, at;
-	int unknown; /* residency could not be read: everything counts as resident */
 	struct memory_run runs[MEMORY_SLICE_RUNS];
 };
 /** memory_resident() - resident bytes of [@start, @end). */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "proc/label.h"
 
@@ -45,14 +46,27 @@ static void validate(struct names *names, size_t count)
 	}
 }
 
-int names_read(const struct target *target, uint64_t addr, uint64_t bytes, struct names *names)
+/* Only what is resident, where @pages tell: a foreign table must not come into memory because we look. */
+static ssize_t read_there(const struct target *target, const struct pages *pages, uint64_t addr,
+			  void *to, size_t len)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), there, swapped;
+	uint64_t start = addr & ~(page - 1), end = (addr + len + page - 1) & ~(page - 1);
+	int rc = pages ? pages_count(pages, start, end, &there, &swapped, NULL) : 0;
+	if (rc == 0 && pages && there != end - start)
+		return -EFAULT;
+	return rc < 0 ? rc : target_read(target, addr, to, len);
+}
+
+int names_read(const struct target *target, const struct pages *pages, uint64_t addr,
+	       uint64_t bytes, struct names *names)
 {
 	*names = (struct names){ 0 };
 	for (int try = 0; try < TRIES; try++) {
 		struct names_header before, after;
 		if (bytes < sizeof(before))
 			return -EBADMSG;
-		ssize_t got = target_read(target, addr, &before, sizeof(before));
+		ssize_t got = read_there(target, pages, addr, &before, sizeof(before));
 		if (got < 0)
 			return (int)got;
 		if (got != sizeof(before) || before.magic != NAMES_MAGIC)
@@ -69,8 +83,8 @@ int names_read(const struct target *target, uint64_t addr, uint64_t bytes, struc
 		if (!names->entries)
 			return -ENOMEM;
 		size_t want = count * sizeof(*names->entries);
-		got = target_read(target, addr + sizeof(before), names->entries, want);
-		ssize_t again = target_read(target, addr, &after, sizeof(after));
+		got = read_there(target, pages, addr + sizeof(before), names->entries, want);
+		ssize_t again = read_there(target, pages, addr, &after, sizeof(after));
 		if (got == (ssize_t)want && again == sizeof(after) &&
 		    after.sequence == before.sequence) {
 			validate(names, count);

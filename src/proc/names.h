@@ -51,9 +51,10 @@ struct names {
 
 /**
  * names_read() - copy the table that lies at [@addr, @addr + @bytes) of @target. At most 770 KiB; entries that make no sense
- * are dropped and counted. Return: 0, -EAGAIN (changed all the time), -EBADMSG (no table), -ENOMEM, or that of the reading.
+ * are dropped and counted. @pages: read only what is resident; NULL for the caller's own table. Return: 0, -EAGAIN (changed all the time), -EBADMSG (no table), -ENOMEM, or that of the reading.
  */
-int names_read(const struct target *target, uint64_t addr, uint64_t bytes, struct names *names);
+int names_read(const struct target *target, const struct pages *pages, uint64_t addr,
+	       uint64_t bytes, struct names *names);
 void names_fini(struct names *names);
 
 /**

@@ -69,6 +69,8 @@ static inline int fuzz_allocator(const uint8_t *data, size_t size, void (*build)
 	struct err err = { 0 };
 	if (reader(&fake.b, &fake.memory, &err) < 0)
 		abort(); /* memory is there */
+	if (fake.reads_of_absent)
+		abort();
 	uint64_t room = 0, resident = 0;
 	for (unsigned i = 0; i < fake.count; i++)
 		room += fake.parts[i].bytes;

@@ -67,6 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	if (glibc_walk(&image.fake.memory, &r, NULL, NULL, &err) < 0)
 		abort(); /* memory is there */
+	if (image.fake.reads_of_absent)
+		abort();
 	uint64_t room = 0;
 	for (size_t i = 0; i < r.span_count; i++)
 		room += r.spans[i].end - r.spans[i].start;

@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint64_t *copy = malloc(size + sizeof(struct names_header));
 	memcpy(copy, data, size);
 	copy[0] = size % 3 ? NAMES_MAGIC : copy[0];
-	if (names_read(&self, (uintptr_t)copy, size, &table) < 0)
+	if (names_read(&self, NULL, (uintptr_t)copy, size, &table) < 0)
 		table = (struct names){ 0 };
 	names = &table;
 	int fd = memfd_create("fuzz", 0);

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -441,6 +442,37 @@ def test_postgres_backends(byteledger, tmp_path):
                     assert {"sysv-shm", "shared-anonymous"} & kinds(seen), kinds(seen)
     finally:
         shutil.rmtree(data, ignore_errors=True)
+
+
+# Named like the C library, so that its data is the first where a malloc is looked for: an arena whose bins are filled with
+# chunks all over the rest of the file, which nobody has touched.
+LURE = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+base, size = 0x100000, 0x200000
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.ftruncate(fd, size)
+where = libc.mmap(ctypes.c_void_p(base), ctypes.c_size_t(size), 3, 0x100002, fd, ctypes.c_long(0))
+assert where == base, (where, ctypes.get_errno())
+bins = base + 0x200
+words = [base + 0x800, 0]  # top, last_remainder
+for i in range(127):
+    at = bins + i * 16
+    words += [at - 16] * 2 if i < 40 else [base + 0x8000 + (i - 40) * 0x5000] * 2
+words += [0, 0, bins - 112, 0, 1, 0x21000]
+ctypes.memmove(bins - 16, struct.pack(f"<{len(words)}Q", *words), len(words) * 8)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_foreign_pointers_bring_nothing_into_memory(byteledger, tmp_path):
+    path = tmp_path / "libc.so.6"
+    with program([sys.executable, "-c", LURE, str(path)], ready="ready\n") as child:
+        seen = judge(byteledger, child.pid)
+        lure = [r for r in seen["regions"] if r["name"] == str(path)]
+        assert [(r["start"], r["rss_bytes"]) for r in lure] == [(0x100000, 4096)]
 
 
 # ---- things that cannot be looked at --------------------------------------------------------------------------------

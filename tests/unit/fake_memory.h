@@ -28,12 +28,14 @@ struct fake {
 	struct region regions[FAKE_PARTS + 1], kept_regions[FAKE_PARTS + 1]; /* one may be cut */
 	unsigned count;
 	struct memory memory;
+	struct memory_there there;
 	struct breakdown b;
 	struct {
 		uint64_t addr, old;
 	} log[FAKE_LOG];
 	unsigned logged;
 	uint64_t reads_of_absent; /* pages that a read would have mapped in */
+	unsigned asked;           /* how often what is resident */
 };
 
 static inline struct fake_part *fake_part(struct fake *f, uint64_t addr)
@@ -69,6 +71,7 @@ static inline ssize_t fake_resident(void *ctx, uint64_t start, uint64_t end,
 {
 	struct fake *f = ctx;
 	size_t count = 0;
+	f->asked++;
 	for (unsigned i = 0; i < f->count; i++) {
 		struct fake_part *part = &f->parts[i];
 		uint64_t from = start > part->addr ? start : part->addr;
@@ -106,9 +109,11 @@ static inline void fake_map(struct fake *f, uint64_t addr, uint64_t bytes, unsig
 						  .rss_bytes = bytes,
 						  .name = name,
 						  .label = "" };
-	f->memory = (struct memory){
-		.ctx = f, .page_bytes = FAKE_PAGE, .read = fake_read, .resident = fake_resident
-	};
+	f->memory = (struct memory){ .ctx = f,
+				     .page_bytes = FAKE_PAGE,
+				     .read = fake_read,
+				     .resident = fake_resident,
+				     .there = &f->there };
 	f->b.regions = f->regions;
 	f->b.region_count = f->count;
 }
@@ -192,6 +197,16 @@ static inline void fake_reset(struct fake *f)
 	f->b.allocators = NULL;
 	f->b.allocator_count = 0;
 	f->reads_of_absent = 0;
+	memset(f->there.stretch, 0, sizeof(f->there.stretch));
+}
+
+/** fake_leave() - the page at @addr is not resident any more: swapped out, or a file's. */
+static inline void fake_leave(struct fake *f, uint64_t addr)
+{
+	struct fake_part *part = fake_part(f, addr);
+	if (part)
+		part->there[(addr - part->addr) / FAKE_PAGE] = 0;
+	memset(f->there.stretch, 0, sizeof(f->there.stretch));
 }
 
 static inline void fake_fini(struct fake *f)

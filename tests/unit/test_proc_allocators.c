@@ -386,6 +386,52 @@ static void a_mapping_cut_anywhere_changes_no_figure(void **state)
 	}
 }
 
+static void what_is_not_resident_is_never_read(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++) {
+		struct fake *f = fake_new(heaps[i].build);
+		struct err err = { 0 };
+		for (unsigned k = 0; k < f->count; k++) {
+			struct fake_part *part = &f->parts[k];
+			for (uint64_t off = 0; off < part->bytes; off += FAKE_PAGE) {
+				fake_reset(f);
+				if (!part->there[off / FAKE_PAGE])
+					continue;
+				fake_leave(f, part->addr + off);
+				assert_int_equal(heaps[i].reader(&f->b, &f->memory, &err), 0);
+				assert_int_equal(f->reads_of_absent, 0);
+			}
+		}
+		fake_end(f);
+	}
+}
+
+static void what_is_resident_is_asked_for_once_and_what_comes_later_is_seen(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_jemalloc);
+	uint64_t at = f->parts[1].addr, words[2 * FAKE_PAGE / 8];
+	fake_leave(f, at + FAKE_PAGE);
+	f->asked = 0;
+	for (unsigned i = 0; i < 64; i++)
+		assert_int_equal(memory_read(&f->memory, at + i * 8, words, 8), 0);
+	assert_int_equal(f->asked, 1);
+	assert_int_equal(memory_read(&f->memory, at, words, sizeof(words)), -EFAULT);
+	const struct target_piece pieces[] = { { at, words, 8 }, { at + FAKE_PAGE, words, 8 } };
+	assert_int_equal(memory_read_pieces(&f->memory, pieces, 2), 8);
+	assert_int_equal(memory_read_pieces(&f->memory, pieces + 1, 1), -EFAULT);
+	fake_touch(f, at + FAKE_PAGE, FAKE_PAGE);
+	assert_int_equal(memory_read(&f->memory, at, words, sizeof(words)), 0);
+	/* a stretch that takes another's place, and back */
+	uint64_t far = MEMORY_STRETCHES * MEMORY_STRETCH_PAGES * (uint64_t)FAKE_PAGE;
+	assert_int_equal(memory_read(&f->memory, at + far, words, 8), -EFAULT);
+	assert_int_equal(memory_read(&f->memory, at, words, 8), 0);
+	assert_int_equal(memory_read(&f->memory, UINT64_MAX - 7, words, 8), -EFAULT);
+	assert_int_equal(f->reads_of_absent, 0);
+	fake_end(f);
+}
+
 static unsigned labels_given(const struct fake *f)
 {
 	unsigned labels = 0;
@@ -529,6 +575,8 @@ int main(void)
 		cmocka_unit_test(hotspots_spaces_are_added_up),
 		cmocka_unit_test(hotspots_spaces_that_hold_more_than_they_can_are_not_told),
 		cmocka_unit_test(a_mapping_cut_anywhere_changes_no_figure),
+		cmocka_unit_test(what_is_not_resident_is_never_read),
+		cmocka_unit_test(what_is_resident_is_asked_for_once_and_what_comes_later_is_seen),
 		cmocka_unit_test(work_that_memory_does_not_warrant_is_not_done),
 		cmocka_unit_test(less_than_half_that_agrees_is_not_told),
 		cmocka_unit_test(a_list_of_spans_longer_than_what_is_there_of_it_is_none),

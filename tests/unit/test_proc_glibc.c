@@ -67,7 +67,7 @@ static void whole_free_pages_and_holes_are_told_apart(void **state)
 	struct glibc_reading all, less;
 	read_image(image, &all);
 	/* the free chunk of 0x3000 bytes begins at +0x1300: pages 2 and 3 lie wholly inside it */
-	image->fake.parts[0].there[2] = 0;
+	fake_leave(&image->fake, IMAGE_BRK + 2 * FAKE_PAGE);
 	image->fake.reads_of_absent = 0;
 	read_image(image, &less);
 	assert_int_equal(all.totals.free_page_bytes - less.totals.free_page_bytes, FAKE_PAGE);
@@ -130,6 +130,35 @@ static void a_damaged_size_costs_its_chunk_and_is_said(void **state)
 	assert_true(r.consistency > 99.0);
 	assert_int_equal(accounted(&r.totals) + r.totals.unclear_bytes, r.claimed_bytes);
 	glibc_fini(&r);
+	image_end(image);
+}
+
+static void what_was_swapped_out_is_unclear_and_not_read(void **state)
+{
+	(void)state;
+	struct image *image = image_new(112);
+	uint64_t at = (image->arena + 112 + 2088 + 15) & ~15ull,
+		 end = IMAGE_HEAP + IMAGE_HEAP_BYTES;
+	for (int i = 0; i < 512; i++)
+		at = image_chunk(image, at, 64, 0, 5);
+	image_put(image, at + 8, (end - at) | 5);
+	image_put(image, image->arena + 112 - 16, at);
+	struct glibc_reading all, less;
+	read_image(image, &all);
+	assert_int_equal(all.totals.unclear_bytes, 0);
+	/* two pages full of blocks, and one that is free: a chunk's links may lead there */
+	fake_leave(&image->fake, IMAGE_HEAP + 3 * FAKE_PAGE);
+	fake_leave(&image->fake, IMAGE_HEAP + 4 * FAKE_PAGE);
+	fake_leave(&image->fake, IMAGE_BRK + FAKE_PAGE);
+	image->fake.regions[0].swap_bytes = FAKE_PAGE;
+	read_image(image, &less);
+	assert_int_equal(image->fake.reads_of_absent, 0);
+	assert_in_range(less.totals.unclear_bytes, 2 * FAKE_PAGE, 8 * FAKE_PAGE);
+	assert_in_range(all.totals.live_bytes - less.totals.live_bytes, 2 * FAKE_PAGE,
+			2 * FAKE_PAGE + 3 * 64 + FILLED_LIVE_MAIN);
+	assert_true(less.consistency < 100.0);
+	glibc_fini(&all);
+	glibc_fini(&less);
 	image_end(image);
 }
 
@@ -209,6 +238,7 @@ int main(void)
 		cmocka_unit_test(other_layouts_before_the_bins_are_found_out),
 		cmocka_unit_test(a_heap_without_symbols_or_params_is_walked_too),
 		cmocka_unit_test(a_damaged_size_costs_its_chunk_and_is_said),
+		cmocka_unit_test(what_was_swapped_out_is_unclear_and_not_read),
 		cmocka_unit_test(lists_that_run_in_circles_end),
 		cmocka_unit_test(a_heap_that_was_trimmed_meanwhile_is_unclear_not_a_crash),
 		cmocka_unit_test(a_program_that_never_called_malloc_has_no_reading),
