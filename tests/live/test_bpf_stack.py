@@ -7,6 +7,7 @@ calls a function that a uprobe watches. All three have to agree, frame by frame,
 import json
 import os
 import shutil
+import socket
 import subprocess
 import time
 
@@ -83,7 +84,9 @@ def test_every_stack_of_python3_is_the_one_that_user_space_sees_through_dlopens(
 @needs_bpf
 def test_every_stack_of_redis_server_is_the_one_that_user_space_sees(installed, tmp_path):
     server, benchmark = installed("redis-server"), installed("redis-benchmark")
-    port = 20000 + os.getpid() % 20000
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
     load = subprocess.Popen(
         ["sh", "-c", f"for i in $(seq 100); do redis-cli -p {port} ping >/dev/null 2>&1 && break; sleep 0.2; done; "
          f"{benchmark} -p {port} -q -n 20000 -c 20 -t set,lpush,sadd,hset,zadd; redis-cli -p {port} shutdown nosave"],
@@ -113,8 +116,10 @@ def test_malloc_of_an_unmodified_running_program_is_probed_and_followed(installe
     script.write_text(f".read {SQL}\n" * 200)
     program = subprocess.Popen([installed("sqlite3"), ":memory:", f".read {script}"], stdout=subprocess.DEVNULL)
     try:
-        time.sleep(0.3)
-        libc = next(line.split()[-1] for line in open(f"/proc/{program.pid}/maps") if "libc.so" in line)
+        libc, deadline = None, time.monotonic() + 30
+        while not libc:  # until it has loaded its libraries
+            assert time.monotonic() < deadline and program.poll() is None
+            libc = next((line.split()[-1] for line in open(f"/proc/{program.pid}/maps") if "libc.so" in line), None)
         for seconds in (2, 8, 32):  # a busy machine needs longer for as many
             result, _ = drive("watch", seconds, libc, "malloc", "-p", program.pid)
             if result["captures"] >= 10_000:

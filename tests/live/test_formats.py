@@ -214,7 +214,15 @@ def test_dhat_has_all_fields_and_sums(byteledger, source, export):
     assert (total("tb"), total("tbk")) == (ours["allocated_bytes"], ours["allocations"])
     assert (total("gb"), total("eb"), total("ebk")) == (ours["peak_bytes"], ours["leaked_bytes"],
                                                         ours["leaked_allocations"])
-    assert all(p["gb"] <= p["mb"] <= p["tb"] and p["tl"] >= 0 for p in points)
+    assert all(p["gb"] <= p["mb"] <= p["tb"] for p in points)
+    born, lived = {}, 0
+    for line in formats.check([byteledger, "export", source, "--to", "jsonl"]).splitlines():
+        event = json.loads(line)
+        if event["event"] == "alloc":
+            born[event["block"]] = event["time_ns"] // 1000
+        elif event["event"] == "free":
+            lived += event["time_ns"] // 1000 - born.pop(event["block"])
+    assert total("tl") == lived + sum(data["te"] - at for at in born.values())
     assert all(0 < f < len(data["ftbl"]) for p in points for f in p["fs"])
     assert len({tuple(p["fs"]) for p in points}) == len(points)
 

@@ -204,20 +204,20 @@ def test_a_setuid_program_is_not_recorded(preload, prog, tmp_path):
 def test_a_recorder_that_comes_after_an_exec_names_what_it_records(byteledger, preload, tmp_path):
     helper, pid, out = tmp_path / "helper", tmp_path / "pid", tmp_path / "out"
     out.mkdir()
-    helper.write_text(f'#!/bin/sh\nuntil [ "$(cat /proc/$(cat {pid})/comm)" = sleep ]; do sleep 0.01; done\n'
+    helper.write_text(f'#!/bin/sh\nuntil [ "$(cat /proc/$(cat {pid})/comm)" = cat ]; do sleep 0.01; done\n'
                       f'exec {byteledger} "$@"\n')
     helper.chmod(0o755)
     env = {"LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": str(out / "of_%e.blt"), "BYTELEDGER_HELPER": str(helper)}
-    argv = ["/bin/bash", "-c", 'exec sleep 2']
-    child = subprocess.Popen(argv, env={**os.environ, **env})
+    argv = ["/bin/bash", "-c", 'exec cat']
+    child = subprocess.Popen(argv, env={**os.environ, **env}, stdin=subprocess.PIPE)
     pid.write_text(str(child.pid))
-    assert child.wait(timeout=60) == 0
     report, deadline = {}, time.monotonic() + 30
     while not report.get("process", {}).get("complete") and time.monotonic() < deadline:
         time.sleep(0.05)
         done = subprocess.run([byteledger, "report", str(out / "of_bash.blt"), "--format", "json"], capture_output=True)
         report = json.loads(done.stdout) if done.returncode == 0 else {}
-    assert os.listdir(out) == ["of_bash.blt"]
+    child.communicate(timeout=60)
+    assert child.returncode == 0 and os.listdir(out) == ["of_bash.blt"]
     assert report["process"]["complete"] and os.path.basename(report["process"]["exe"]) == "bash"
 
 

@@ -402,7 +402,7 @@ deleted_and_replaced_files_of_a_living_process_are_read_where_they_are_mapped(vo
 	close(in[0]);
 	char link[64], exe[256] = "";
 	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
-	for (int i = 0; i < 1000 && !strstr(exe, "/sleeper"); i++) {
+	for (int i = 0; i < 30000 && !strstr(exe, "/sleeper"); i++) {
 		ssize_t len = readlink(link, exe, sizeof(exe) - 1);
 		exe[len > 0 ? len : 0] = '\0';
 		usleep(1000);
