@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 #include "base/huge.h"
 #include "trace/cursor.h"
@@ -78,9 +79,19 @@ void events_enc_free(struct events_enc *enc)
 	free(enc);
 }
 
-static inline void put(struct events_enc *enc, enum events_col col, uint64_t v)
+/*
+ * What a run of events of one thread at one moment changes with each of them, and the compiler cannot keep in registers
+ * otherwise: a byte stored in a column might change whatever memory holds.
+ */
+struct run {
+	uint8_t *at[EVC_COUNT];
+	struct thread_context t;
+	uint64_t allocations, bytes, frees;
+};
+
+static inline void put(uint8_t *at[], enum events_col col, uint64_t v)
 {
-	enc->at[col] = varint_put(enc->at[col], v);
+	at[col] = varint_put(at[col], v);
 }
 
 static int map_room(struct events_enc *enc, uint32_t block, struct err *err)
@@ -107,10 +118,9 @@ static inline uint64_t fold_addr(uint64_t delta)
 }
 
 /* Find a slot for the block, and tell how its address was found. */
-static inline unsigned place(struct events_enc *enc, struct thread_context *t,
-			     const struct event *event, uint32_t *slot)
+static inline unsigned place(struct events_model *m, struct run *run, const struct event *event,
+			     uint32_t *slot)
 {
-	struct events_model *m = enc->m;
 	struct dead_list *list = &m->dead[model_class(event->bytes)];
 	uint32_t most = list->count < DEPTH_MAX ? list->count : DEPTH_MAX;
 	const struct dead *top = most ? list->dead + list->count - 1 : NULL;
@@ -119,23 +129,24 @@ static inline unsigned place(struct events_enc *enc, struct thread_context *t,
 		*slot = top->slot;
 		return ADDR_TOP;
 	}
-	if (event->addr == t->bump) {
+	if (event->addr == run->t.bump) {
 		*slot = model_replace(m, list);
 		return ADDR_BUMP;
 	}
 	for (uint32_t depth = 1; depth < most; depth++) {
 		if (top[-(int)depth].addr != event->addr)
 			continue;
-		*enc->at[EVC_DEPTH]++ = (uint8_t)depth;
+		*run->at[EVC_DEPTH]++ = (uint8_t)depth;
 		*slot = model_unlist(list, depth);
 		return ADDR_DEPTH;
 	}
 	*slot = model_replace(m, list);
-	put(enc, EVC_ADDR, fold_addr(event->addr - t->addr));
+	put(run->at, EVC_ADDR, fold_addr(event->addr - run->t.addr));
 	return ADDR_NEW;
 }
 
-static inline int add_alloc(struct events_enc *enc, const struct event *event, struct err *err)
+static inline int add_alloc(struct events_enc *enc, struct run *run, const struct event *event,
+			    struct err *err)
 {
 	struct events_model *m = enc->m;
 	if (__builtin_expect(event->block.v >= enc->block_count, 0)) {
@@ -149,31 +160,31 @@ static inline int add_alloc(struct events_enc *enc, const struct event *event, s
 			       event->block.v);
 	if (__builtin_expect(m->slot_count >= EVENTS_BLOCK_MAX, 0) && !m->spare_count)
 		return err_set(err, -E2BIG, "cannot hold %u live blocks", m->slot_count);
-	struct thread_context *t = model_thread(m, event->thread.v);
-	struct guess *guess = model_guess(m, t);
+	struct guess *guess = model_guess(m, &run->t);
 	unsigned what = WHAT_GUESSED, odd = event->flags != guess->alloc_flags;
 	if (event->stack.v != guess->stack) {
 		what |= WHAT_STACK;
-		put(enc, EVC_STACK, zigzag((int64_t)event->stack.v - m->literal_stack));
+		put(run->at, EVC_STACK, zigzag((int64_t)event->stack.v - m->literal_stack));
 		m->literal_stack = event->stack.v;
 	}
 	if (event->bytes != guess->bytes) {
 		what |= WHAT_BYTES;
-		put(enc, EVC_BYTES, event->bytes);
+		put(run->at, EVC_BYTES, event->bytes);
 	}
 	if (odd)
-		*enc->at[EVC_FLAGS]++ = event->flags;
+		*run->at[EVC_FLAGS]++ = event->flags;
 	uint32_t slot;
-	unsigned addr = place(enc, t, event, &slot);
-	*enc->at[EVC_OP]++ = (uint8_t)((addr * 4 + what) * 2 + odd);
+	unsigned addr = place(m, run, event, &slot);
+	*run->at[EVC_OP]++ = (uint8_t)((addr * 4 + what) * 2 + odd);
 	*block = (struct enc_block){ slot + 1, m->seq };
-	model_alloc_guess(m, t, guess, slot, event);
-	enc->open.allocations++;
-	enc->open.bytes += event->bytes;
+	model_alloc_guess(m, &run->t, guess, slot, event);
+	run->allocations++;
+	run->bytes += event->bytes;
 	return 0;
 }
 
-static inline int add_free(struct events_enc *enc, const struct event *event, struct err *err)
+static inline int add_free(struct events_enc *enc, struct run *run, const struct event *event,
+			   struct err *err)
 {
 	struct events_model *m = enc->m;
 	uint32_t number = event->block.v;
@@ -181,34 +192,33 @@ static inline int add_free(struct events_enc *enc, const struct event *event, st
 		return err_set(err, -EINVAL, "block %u is freed but does not live", number);
 	const struct enc_block block = { enc->blocks[number].slot - 1, enc->blocks[number].seq };
 	enc->blocks[number].slot = 0;
-	struct thread_context *t = model_thread(m, event->thread.v);
-	struct guess *guess = model_guess(m, t);
+	struct guess *guess = model_guess(m, &run->t);
 	uint32_t age = m->seq - block.seq;
 	if (age > RING_SIZE || block.seq == NO_SEQ)
 		age = 0;
 	unsigned which;
 	if (!age) {
 		which = WHICH_SLOT;
-		put(enc, EVC_SLOT, block.slot);
+		put(run->at, EVC_SLOT, block.slot);
 	} else if (age == guess->age) {
 		which = WHICH_AGE;
-	} else if (block.seq == t->freed_seq + 1) {
+	} else if (block.seq == run->t.freed_seq + 1) {
 		which = WHICH_NEXT;
 	} else {
 		which = WHICH_RING;
-		put(enc, EVC_AGE, age);
+		put(run->at, EVC_AGE, age);
 	}
-	unsigned odd = event->flags != model_free_flags(t, guess, block.slot);
+	unsigned odd = event->flags != model_free_flags(&run->t, guess, block.slot);
 	unsigned aux = event->aux_stack.v != guess->aux;
 	if (odd)
-		*enc->at[EVC_FLAGS]++ = event->flags;
+		*run->at[EVC_FLAGS]++ = event->flags;
 	if (aux)
-		put(enc, EVC_AUX, event->aux_stack.v);
-	*enc->at[EVC_OP]++ = (uint8_t)(OP_FREE + (which * 2 + aux) * 2 + odd);
-	enc->open.frees++;
+		put(run->at, EVC_AUX, event->aux_stack.v);
+	*run->at[EVC_OP]++ = (uint8_t)(OP_FREE + (which * 2 + aux) * 2 + odd);
+	run->frees++;
 	/* the reader's slots of old blocks say 0 */
-	if (model_free_guess(m, t, guess, block.slot, block.seq == NO_SEQ ? 0 : block.seq, age,
-			     event) < 0)
+	if (model_free_guess(m, &run->t, guess, block.slot, block.seq == NO_SEQ ? 0 : block.seq,
+			     age, event) < 0)
 		return err_set(err, -ENOMEM, "cannot hold the dead blocks");
 	return 0;
 }
@@ -264,70 +274,113 @@ static __attribute__((noinline)) int begin_key(struct events_enc *enc, struct er
 	return 0;
 }
 
-static inline __attribute__((always_inline)) int add(struct events_enc *enc,
-						     const struct event *event, struct err *err)
+/* Frees reach far back; their rows are fetched while events before them are coded. */
+#define AHEAD 16
+
+/*
+ * Take allocations and frees as long as they are of the thread and the moment of the open block's last event. *@taken:
+ * how many. A copy of @enc->blocks is out of date after any event.
+ */
+static int add_run(struct events_enc *enc, const struct event *events, size_t count, size_t *taken,
+		   struct err *err)
+{
+	struct thread_context *t = model_thread(enc->m, enc->thread);
+	const uint64_t time = enc->time;
+	const uint32_t thread = enc->thread;
+	const struct event *event = events, *end = events + count;
+	struct run run = { .t = *t };
+	int rc = 0;
+	memcpy(run.at, enc->at, sizeof(run.at));
+	for (; event < end; event++) {
+		unsigned is_free = event->kind - EVENT_ALLOC;
+		/* one by one: joined by ||, gcc would evaluate them all */
+		if (__builtin_expect(event->time_ns != time, 0))
+			break;
+		if (__builtin_expect(event->thread.v != thread, 0))
+			break;
+		if (__builtin_expect(is_free > 1, 0))
+			break;
+		if (__builtin_expect(event->flags >> 4 | event->stack.v >> 31, 0))
+			break;
+		/* never further than the batch; the address of a row that is not there is as good as any */
+		const struct event *far = event + AHEAD < end ? event + AHEAD : event;
+		uintptr_t row = (uintptr_t)enc->blocks;
+		row += sizeof(*enc->blocks) * (uintptr_t)far->block.v;
+		__builtin_prefetch((const void *)row, 1);
+		rc = is_free ? add_free(enc, &run, event, err) : add_alloc(enc, &run, event, err);
+		if (__builtin_expect(rc < 0, 0))
+			break;
+	}
+	*t = run.t;
+	memcpy(enc->at, run.at, sizeof(run.at));
+	enc->open.allocations += run.allocations;
+	enc->open.bytes += run.bytes;
+	enc->open.frees += run.frees;
+	*taken = (size_t)(event - events);
+	enc->rows += (uint32_t)*taken;
+	return rc;
+}
+
+/* What add_run() stopped at, or what a block begins with. */
+static int add_one(struct events_enc *enc, const struct event *event, struct err *err)
 {
 	int rc = 0;
 	unsigned kind = event->kind;
-	if (__builtin_expect(kind == 0 || kind >= EVENT_KIND_MAX || event->flags > 15 ||
-				     event->stack.v > INT32_MAX,
-			     0))
+	if (kind == 0 || kind >= EVENT_KIND_MAX || event->flags > 15 || event->stack.v > INT32_MAX)
 		return err_set(err, -EINVAL, "an event of kind %u cannot be recorded", kind);
-	if (__builtin_expect(event->time_ns < enc->time, 0))
+	if (event->time_ns < enc->time)
 		return err_set(err, -EINVAL, "time goes back from %" PRIu64 " to %" PRIu64 " ns",
 			       enc->time, event->time_ns);
-	if (__builtin_expect(!enc->rows, 0) && enc->want_key)
+	if (!enc->rows && enc->want_key)
 		rc = begin_key(enc, err);
 	if (rc < 0)
 		return rc;
-	if (__builtin_expect(kind > EVENT_FREE, 0))
-		add_other(enc, event);
-	else if (__builtin_expect(enc->adrift, 0))
+	if (kind <= EVENT_FREE && enc->adrift)
 		return err_set(err, -EINVAL, "a recording that lost a block takes no more events");
-	else
-		rc = kind == EVENT_ALLOC ? add_alloc(enc, event, err) : add_free(enc, event, err);
-	if (__builtin_expect(rc < 0, 0))
-		return rc;
-	if (__builtin_expect(!enc->rows, 0)) {
+	if (!enc->rows) {
 		enc->block_time = enc->time = event->time_ns;
 		enc->time_step = 0;
 		enc->thread = event->thread.v;
 	}
 	if (event->time_ns != enc->time) {
-		put(enc, EVC_TIME, enc->rows - enc->time_from);
-		put(enc, EVC_TIME, enc->time_step);
+		put(enc->at, EVC_TIME, enc->rows - enc->time_from);
+		put(enc->at, EVC_TIME, enc->time_step);
 		enc->time_step = event->time_ns - enc->time;
 		enc->time_from = enc->rows;
 		enc->time = event->time_ns;
 	}
 	if (event->thread.v != enc->thread) {
-		put(enc, EVC_THREAD, enc->rows - enc->thread_from);
-		put(enc, EVC_THREAD, enc->thread);
+		put(enc->at, EVC_THREAD, enc->rows - enc->thread_from);
+		put(enc->at, EVC_THREAD, enc->thread);
 		enc->thread_from = enc->rows;
 		enc->thread = event->thread.v;
 	}
-	return ++enc->rows == EVENTS_ROWS_MAX;
+	if (kind <= EVENT_FREE) {
+		size_t taken;
+		return add_run(enc, event, 1, &taken, err);
+	}
+	add_other(enc, event);
+	enc->rows++;
+	return 0;
 }
-
-/* Frees reach far back; their rows are fetched while events before them are coded. */
-#define AHEAD 16
 
 int events_enc_add(struct events_enc *enc, const struct event *events, size_t count, size_t *taken,
 		   struct err *err)
 {
 	int rc = 0;
 	size_t i = 0;
-	while (i < count && !rc) {
-		/* never further than the batch; the address of a row that is not there is as good as any */
-		size_t far = i + AHEAD < count ? i + AHEAD : i;
-		uintptr_t row = (uintptr_t)enc->blocks;
-		row += sizeof(*enc->blocks) * (uintptr_t)events[far].block.v;
-		__builtin_prefetch((const void *)row, 1);
-		rc = add(enc, &events[i], err);
+	while (i < count && enc->rows < EVENTS_ROWS_MAX && rc >= 0) {
+		size_t run = 0, room = EVENTS_ROWS_MAX - enc->rows;
+		if (enc->rows && !enc->adrift)
+			rc = add_run(enc, events + i, MIN(count - i, room), &run, err);
+		i += run;
+		if (rc < 0 || run)
+			continue;
+		rc = add_one(enc, &events[i], err);
 		i += rc >= 0;
 	}
 	*taken = i;
-	return rc;
+	return rc < 0 ? rc : enc->rows == EVENTS_ROWS_MAX;
 }
 
 uint32_t events_enc_rows(const struct events_enc *enc)
@@ -338,10 +391,10 @@ uint32_t events_enc_rows(const struct events_enc *enc)
 struct blt_cols *events_enc_block(struct events_enc *enc, struct blt_head *head)
 {
 	struct buf *col = enc->cols.col;
-	put(enc, EVC_TIME, enc->rows - enc->time_from);
-	put(enc, EVC_TIME, enc->time_step);
-	put(enc, EVC_THREAD, enc->rows - enc->thread_from);
-	put(enc, EVC_THREAD, enc->thread);
+	put(enc->at, EVC_TIME, enc->rows - enc->time_from);
+	put(enc->at, EVC_TIME, enc->time_step);
+	put(enc->at, EVC_THREAD, enc->rows - enc->thread_from);
+	put(enc->at, EVC_THREAD, enc->thread);
 	put_num(&col[EVC_META], enc->kept.allocations);
 	put_num(&col[EVC_META], enc->kept.bytes);
 	put_num(&col[EVC_META], enc->kept.frees);
