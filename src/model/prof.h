@@ -77,6 +77,10 @@ void prof_totals(const struct prof *prof, struct prof_totals *totals);
 
 /** prof_peaks_lack_culled() - 1: a replay, in which the blocks that were left out count in no peak. */
 int prof_peaks_lack_culled(const struct prof *prof);
+/** prof_set_missed() - this is a selection that may lack @allocations blocks of @bytes which the recording knows by their sums. */
+void prof_set_missed(struct prof *prof, uint64_t allocations, uint64_t bytes);
+/** prof_lacks_culled() - 1: the culled ones of prof_totals() are in none of its numbers. */
+int prof_lacks_culled(const struct prof *prof);
 /** prof_peak_event() - of prof_totals(), alone: O(1). */
 uint64_t prof_peak_event(const struct prof *prof);
 /**

@@ -77,6 +77,7 @@ struct prof {
 	uint64_t max_time_ns, max_event;
 	uint64_t allocations, frees; /* of all stacks */
 	uint64_t culled;             /* of both: known by their sums only */
+	int lacks_culled;            /* prof_set_missed() */
 	uint32_t loss_epoch;         /* how often a free may have been lost */
 	int several_threads;         /* counters of threads are kept */
 	int loaded;                  /* filled by prof_load_*() */

@@ -165,7 +165,19 @@ void prof_totals(const struct prof *prof, struct prof_totals *totals)
 
 int prof_peaks_lack_culled(const struct prof *prof)
 {
-	return prof->culled != 0;
+	return prof->culled != 0 || prof->lacks_culled;
+}
+
+void prof_set_missed(struct prof *prof, uint64_t allocations, uint64_t bytes)
+{
+	prof->other.culled_allocations = allocations;
+	prof->other.culled_bytes = bytes;
+	prof->lacks_culled = 1;
+}
+
+int prof_lacks_culled(const struct prof *prof)
+{
+	return prof->lacks_culled;
 }
 
 uint64_t prof_peak_event(const struct prof *prof)

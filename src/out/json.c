@@ -118,6 +118,8 @@ static void put_losses(struct jsonw *json, const struct prof *prof, const struct
 	jsonw_u64(json, "bytes", t->culled_bytes);
 	if (t->culled_allocations)
 		jsonw_bool(json, "in_peaks", !prof_peaks_lack_culled(prof));
+	if (prof_lacks_culled(prof))
+		jsonw_bool(json, "in_totals", 0);
 	jsonw_object_end(json);
 }
 

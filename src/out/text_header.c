@@ -196,13 +196,15 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 	}
 	if (t->culled_allocations) {
 		buf_clear(&line);
-		buf_printf(&line,
-			   "CULLED: %s short-lived allocations, %s, are in the sums of their "
-			   "stacks only",
+		buf_printf(&line, "CULLED: %s short-lived allocations, %s, ",
 			   text_grouped(x, t->culled_allocations), text_bytes(y, t->culled_bytes));
-		if (prof_peaks_lack_culled(prof))
+		if (prof_lacks_culled(prof))
+			buf_puts(&line, "may belong here, are not told apart and left out");
+		else
+			buf_puts(&line, "are in the sums of their stacks only");
+		if (prof_peaks_lack_culled(prof) && !prof_lacks_culled(prof))
 			buf_puts(&line, "; peaks lack them, and a time is exact to 2 s");
-		warn(page, TINT_DIM, buf_cstr(&line));
+		warn(page, prof_lacks_culled(prof) ? TINT_YELLOW : TINT_DIM, buf_cstr(&line));
 	}
 }
 

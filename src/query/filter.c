@@ -14,6 +14,7 @@ struct filter {
 	struct sink *to;
 	struct chunked taken; /* uint8_t by block number: its allocation was handed on */
 	uint64_t allocations, events;
+	struct missed missed;
 	size_t held;
 	struct event batch[BATCH];
 };
@@ -36,8 +37,14 @@ static int filter_define(struct sink *sink, const struct def *def, struct err *e
 static int wanted(struct filter *f, const struct event *ev, struct err *err)
 {
 	const struct plan *plan = f->plan;
-	if (ev->kind == EVENT_CULLED)
-		return !f->bits && !plan->has_at && plan_takes_culled(plan, ev);
+	if (ev->kind == EVENT_CULLED) {
+		int takes = !f->bits && !plan->has_at && plan_takes_culled(plan, ev);
+		if (!takes && plan_misses(plan, ev)) {
+			f->missed.allocations += ev->addr;
+			f->missed.bytes += ev->bytes;
+		}
+		return takes;
+	}
 	if (ev->kind != EVENT_ALLOC && ev->kind != EVENT_FREE)
 		return plan_before_at(plan, ev->time_ns, f->events);
 	f->events++;
@@ -75,7 +82,7 @@ static int filter_put(struct sink *sink, const struct event *events, size_t coun
 }
 
 int filter_run(const struct query_source *source, const struct plan *plan, const struct bits *bits,
-	       struct sink *to, struct err *err)
+	       struct sink *to, struct missed *missed, struct err *err)
 {
 	struct filter f = {
 		.sink = { .define = filter_define, .put = filter_put },
@@ -88,5 +95,7 @@ int filter_run(const struct query_source *source, const struct plan *plan, const
 	if (rc == 0)
 		rc = flush(&f, err);
 	chunked_fini(&f.taken);
+	if (missed)
+		*missed = f.missed;
 	return rc;
 }

@@ -4,6 +4,7 @@
 #define QUERY_IMPL_H
 
 #include "base/chunked.h"
+#include "model/cull.h"
 #include "query/query.h"
 
 /** struct bits - one bit an allocation, in an unlinked temporary file: it grows with events, so it is not our memory. */
@@ -34,6 +35,7 @@ struct plan {
 	uint64_t at_ns, at_event; /* the last one that counts */
 	int leaked;
 	int needs_fate;           /* the end of a block decides */
+	int to_the_end;           /* what comes behind the asked moment is wanted all the same */
 	const struct prof *names; /* with a regex: its rows are what @stacks says yes or no to */
 	uint8_t *stacks;          /* by row of @names; NULL = all */
 };
@@ -57,6 +59,24 @@ static inline int plan_takes_culled(const struct plan *plan, const struct event 
 		return 0;
 	return !plan->stacks || plan->stacks[prof_stack_row(plan->names, ev->stack).v];
 }
+/**
+ * plan_misses() - may blocks that a recording knows by their sums belong to the selection, which cannot take them? A sum is told
+ * after its blocks were freed, at the latest when the whole chain of their reallocs was; the largest of them and the class of
+ * lifetime may say that none belongs.
+ */
+static inline int plan_misses(const struct plan *plan, const struct event *ev)
+{
+	uint64_t limit_ns = 1000000;
+	for (unsigned i = cull_value_class(ev->value); i > 0 && i < CULL_CLASSES; i--)
+		limit_ns *= 10;
+	if (cull_value_class(ev->value) >= CULL_CLASSES - 1)
+		limit_ns = UINT64_MAX;
+	if (plan->leaked || ev->time_ns < plan->from_ns ||
+	    (plan->has_at && ev->time_ns <= plan->at_ns) ||
+	    cull_value_largest(ev->value) < plan->min_size || limit_ns <= plan->lifetime_min_ns)
+		return 0;
+	return !plan->stacks || plan->stacks[prof_stack_row(plan->names, ev->stack).v];
+}
 /** plan_before_at() - does the event, number @event of all allocations and frees, come up to the asked moment? */
 static inline int plan_before_at(const struct plan *plan, uint64_t time_ns, uint64_t event)
 {
@@ -74,7 +94,7 @@ static inline int plan_run(const struct query_source *source, const struct plan 
 {
 	int all = !plan->has_at || plan->leaked || plan->lifetime_min_ns ||
 		  plan->lifetime_max_ns != UINT64_MAX;
-	if (all || plan->at_ns == UINT64_MAX || !source->run_until)
+	if (all || plan->to_the_end || plan->at_ns == UINT64_MAX || !source->run_until)
 		return source->run(source->ctx, sink, err);
 	return source->run_until(source->ctx, plan->at_ns, sink, err);
 }
@@ -85,8 +105,15 @@ uint8_t *regex_stacks(const struct prof *prof, const char *regex, struct err *er
 /** fate_run() - replay once and set the bit of each allocation (by its number) that @plan selects. */
 int fate_run(const struct query_source *source, const struct plan *plan, struct bits *bits,
 	     struct err *err);
-/** filter_run() - replay into @to what @plan selects; @bits: the fates, NULL where none is needed. */
+/** struct missed - blocks known by their sums only that a selection may lack. */
+struct missed {
+	uint64_t allocations, bytes;
+};
+/**
+ * filter_run() - replay into @to what @plan selects; @bits: the fates, NULL where none is needed. @missed (may be NULL) receives
+ * what could not be told apart.
+ */
 int filter_run(const struct query_source *source, const struct plan *plan, const struct bits *bits,
-	       struct sink *to, struct err *err);
+	       struct sink *to, struct missed *missed, struct err *err);
 
 #endif

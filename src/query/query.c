@@ -111,16 +111,34 @@ static int copy_symbols(const struct prof *from, struct prof *to, struct err *er
 }
 
 static int select_blocks(const struct query_source *source, const struct plan *plan,
-			 struct sink *to, struct err *err)
+			 struct sink *to, struct missed *missed, struct err *err)
 {
 	if (!plan->needs_fate)
-		return filter_run(source, plan, NULL, to, err);
+		return filter_run(source, plan, NULL, to, missed, err);
 	struct bits bits = { 0 };
 	int rc = fate_run(source, plan, &bits, err);
 	if (rc == 0)
-		rc = filter_run(source, plan, &bits, to, err);
+		rc = filter_run(source, plan, &bits, to, missed, err);
 	bits_fini(&bits);
 	return rc;
+}
+
+/** may_have_culled() - 1: short-lived blocks may have been left out of the recording, so that all of it must be looked at. */
+static int may_have_culled(const struct query_source *source, const struct prof *whole,
+			   struct err *err)
+{
+	struct prof_totals totals = { 0 };
+	CLEANUP(prof_freep) struct prof *summary = NULL;
+	if (!whole && source->summary) {
+		summary = prof_new(err);
+		int rc = summary ? source->summary(source->ctx, summary, err) : -ENOMEM;
+		if (rc < 0)
+			return rc;
+		whole = rc ? summary : NULL;
+	}
+	if (whole)
+		prof_totals(whole, &totals);
+	return !whole || totals.culled_allocations;
 }
 
 /** prepare() - what has to be known before: *@whole receives a reading of everything if that is needed. */
@@ -136,8 +154,12 @@ static int prepare(const struct query_source *source, const struct query *query,
 			return err ? err->code : -EIO;
 	}
 	int rc = make_plan(query, *whole, plan, err);
+	if (rc == 0 && plan->has_at && !plan->leaked && source->run_until) {
+		rc = may_have_culled(source, *whole, err);
+		plan->to_the_end = rc > 0;
+	}
 	if (rc < 0 || !query->function_regex)
-		return rc;
+		return rc < 0 ? rc : 0;
 	if (source->resolve && (rc = source->resolve(source->ctx, *whole, err)) < 0)
 		return rc;
 	plan->names = *whole;
@@ -155,7 +177,11 @@ struct prof *query_run(const struct query_source *source, const struct query *qu
 	if (prepare(source, query, &plan, &whole, err) < 0)
 		return NULL;
 	CLEANUP(prof_freep) struct prof *to = prof_new(err);
-	int rc = to ? select_blocks(source, &plan, prof_sink(to), err) : -ENOMEM;
+	struct missed missed = { 0 };
+	int rc = to ? select_blocks(source, &plan, prof_sink(to), &missed, err) : -ENOMEM;
+	/* where some were taken the reading says how exact its times are */
+	if (rc == 0 && missed.allocations && !prof_peaks_lack_culled(to))
+		prof_set_missed(to, missed.allocations, missed.bytes);
 	if (rc == 0 && plan.has_at && !plan.needs_fate)
 		prof_keep_live(to);
 	if (rc == 0 && plan.stacks)
@@ -176,7 +202,7 @@ int query_stream(const struct query_source *source, const struct query *query, s
 		return rc;
 	plan.needs_fate |=
 		plan.has_at; /* events handed on cannot be taken back: know the end first */
-	rc = select_blocks(source, &plan, to, err);
+	rc = select_blocks(source, &plan, to, NULL, err);
 	free(plan.stacks);
 	return rc;
 }

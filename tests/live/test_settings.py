@@ -2,6 +2,7 @@
 """What the environment asks of a recording: short-lived blocks left out, zeroed memory, room on the disk, another owner."""
 import json
 import os
+import re
 import subprocess
 import time
 
@@ -76,6 +77,29 @@ def test_a_selection_by_function_takes_what_was_left_out_along(recorded, byteled
     # sizes and lifetimes of what was left out are not told apart
     assert report(byteledger, path, "--min-size", "1")["totals"]["allocations"] < 100
     assert report(byteledger, path, "--at", "end")["totals"]["leaked_allocations"] >= 10
+
+
+def test_a_selection_that_cannot_tell_what_was_left_out_apart_says_so(recorded, byteledger, prog):
+    path, _ = recorded("under", [prog("temporaries"), "1000"], {"BYTELEDGER_" + CULL: "1"})
+    whole = report(byteledger, path)["culled"]
+    with open(path, "rb") as file:
+        data = file.read()
+    blocks = [m.start() for m in re.finditer(b"\x8fLTBlock", data)] # the last three: summary, index, end
+    killed = path + ".killed"
+    with open(killed, "wb") as file: # as a recorder leaves it that is killed
+        file.write(data[:blocks[-3]])
+    assert info(byteledger, path)["file"]["summary"] and not info(byteledger, killed)["file"]["summary"]
+    for asked in ("--at", "1ms"), ("--at", "0%"), ("--min-size", "1"), ("--max-size", "1000"), ("--lifetime-max", "1s"), \
+            ("--from", "0s", "--to", "1ms"):
+        for file in path, killed:
+            told = report(byteledger, file, *asked)["culled"]
+            assert told["allocations"] == whole["allocations"] and told["bytes"] == whole["bytes"], (asked, file)
+            assert told["in_totals"] is False and told["in_peaks"] is False, (asked, file)
+        text = subprocess.run([byteledger, "report", path, *asked], capture_output=True, text=True, timeout=60, check=True).stdout
+        assert "may belong here" in " ".join(text.split()), asked
+    # what is known for certain needs no word
+    for asked in ("--at", "end"), ("--leaked",), ("--min-size", str(11 << 20)), ("--lifetime-min", "1h"):
+        assert report(byteledger, path, *asked)["culled"] == {"allocations": 0, "bytes": 0}, asked
 
 
 def test_a_threshold_of_nothing_leaves_nothing_out(recorded, byteledger, prog):
