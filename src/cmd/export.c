@@ -156,7 +156,7 @@ int cmd_export(int argc, char **argv)
 	if (outfile_open(&out, e.out_path, e.format->binary, !e.format->binary, &e.err) < 0)
 		return cmd_fail(&e.err);
 	CLEANUP(prof_freep) struct prof *prof = recording_read(rec, &e.selection.query, &e.err);
-	if (!prof || cmd_resolve(prof, NULL, &e.err) < 0)
+	if (!prof || cmd_resolve(prof, &e.err) < 0)
 		return cmd_fail(&e.err);
 	if (recording_warning(rec))
 		fprintf(stderr, "byteledger: %s\n", recording_warning(rec));

@@ -239,7 +239,7 @@ static int source_summary(void *ctx, struct prof *prof, struct err *err)
 static int source_resolve(void *ctx, struct prof *prof, struct err *err)
 {
 	(void)ctx;
-	return cmd_resolve(prof, NULL, err);
+	return cmd_resolve(prof, err);
 }
 
 static struct query_source as_source(struct recording *rec)
@@ -265,10 +265,9 @@ int recording_stream(struct recording *rec, const struct query *query, struct si
 	return query_stream(&source, query, sink, err);
 }
 
-int cmd_resolve(struct prof *prof, const char *const *debug_dirs, struct err *err)
+int cmd_resolve(struct prof *prof, struct err *err)
 {
-	struct sym_opt opt = { .debug_dirs = debug_dirs };
-	CLEANUP(sym_freep) struct sym *sym = sym_new(&opt, err);
+	CLEANUP(sym_freep) struct sym *sym = sym_new(NULL, err);
 	if (!sym)
 		return err ? err->code : -ENOMEM;
 	struct progress progress = { .what = "resolving symbols" };

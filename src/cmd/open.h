@@ -35,6 +35,6 @@ int recording_stream(struct recording *recording, const struct query *query, str
 const char *recording_warning(const struct recording *recording);
 
 /** cmd_resolve() - resolve the frames of @prof that carry no symbols, from the files on this machine. */
-int cmd_resolve(struct prof *prof, const char *const *debug_dirs, struct err *err);
+int cmd_resolve(struct prof *prof, struct err *err);
 
 #endif

@@ -323,7 +323,7 @@ static void report(const struct record_opt *opt, const char *path)
 	CLEANUP(recording_freep) struct recording *recording = cmd_open_recording(path, &err);
 	CLEANUP(prof_freep)
 	struct prof *prof = recording ? recording_read(recording, NULL, &err) : NULL;
-	int rc = prof ? cmd_resolve(prof, NULL, &err) : -1;
+	int rc = prof ? cmd_resolve(prof, &err) : -1;
 	if (rc >= 0)
 		rc = json ? out_json(to, prof, &out, &err) : out_text(to, prof, &out, &err);
 	if (rc < 0)

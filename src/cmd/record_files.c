@@ -65,7 +65,7 @@ static int store_symbols(const char *path, struct err *err)
 	CLEANUP(prof_freep) struct prof *prof = file ? recording_read(file, &all, err) : NULL;
 	if (!prof)
 		return err->code;
-	int rc = cmd_resolve(prof, NULL, err);
+	int rc = cmd_resolve(prof, err);
 	return rc < 0 ? rc : trace_append_symbols(path, prof, err);
 }
 

@@ -123,7 +123,7 @@ int cmd_report(int argc, char **argv)
 		return cmd_fail(&r.err);
 	CLEANUP(prof_freep)
 	struct prof *prof = recording_read(rec, &r.selection.query, &r.err);
-	if (!prof || cmd_resolve(prof, NULL, &r.err) < 0)
+	if (!prof || cmd_resolve(prof, &r.err) < 0)
 		return cmd_fail(&r.err);
 	if (r.store_symbols && store_symbols(rec, prof, &r.err) < 0)
 		return cmd_fail(&r.err);

@@ -258,7 +258,7 @@ static int measure(struct flame *f)
 	return 0;
 }
 
-static void put_head(struct flame *f, const char *title, const char *cmdline, struct buf *text)
+static void put_head(struct flame *f, const char *cmdline, struct buf *text)
 {
 	uint32_t height = TOP + ROW * (f->depth + 1) + BOTTOM;
 	buf_printf(text,
@@ -282,7 +282,7 @@ static void put_head(struct flame *f, const char *title, const char *cmdline, st
 		       ".faded{opacity:.45}\n.hit rect{fill:#d63af9}\n"
 		       "</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fdfcf8\"/>\n");
 	buf_printf(text, "<text class=\"title\" x=\"%d\" y=\"24\">", SIDE);
-	put_text(text, title && *title ? title : cmdline);
+	put_text(text, cmdline);
 	buf_printf(text, "</text>\n<text class=\"note\" x=\"%d\" y=\"42\">%s: ", SIDE,
 		   meaning_of(f->cost));
 	put_amount(text, f->total, f->cost);
@@ -318,7 +318,7 @@ int out_flamegraph(FILE *to, const struct prof *prof, const struct out_opt *opt,
 	int rc = !cmdline || !f.boxes || measure(&f) < 0 ? -1 : 0;
 	f.flipped |= f.depth > TALL; /* the page opens at its top: main belongs there */
 	if (rc == 0) {
-		put_head(&f, opt->title, cmdline, &text);
+		put_head(&f, cmdline, &text);
 		rc = buf_failed(&text) ? -1 : 0;
 		fwrite(text.data ? text.data : "", 1, text.len, to);
 	}

@@ -19,7 +19,6 @@ struct out_opt {
 	int colour;      /* text: terminal colours */
 	int width;       /* text: columns; 0 = 100 */
 	int ascii;       /* text: nothing beyond ASCII (the locale is not UTF-8) */
-	const char *title;
 	const char *
 		selection; /* text: the words that narrow what counts, told in the heading; NULL = everything */
 };

@@ -197,7 +197,7 @@ int out_speedscope(FILE *to, const struct prof *prof, const struct out_opt *opt,
 		jsonw_object(&s.json, NULL);
 		jsonw_str(&s.json, "$schema", "https://www.speedscope.app/file-format-schema.json");
 		jsonw_str(&s.json, "exporter", "byteledger " BYTELEDGER_VERSION);
-		jsonw_str(&s.json, "name", opt->title ? opt->title : cmdline);
+		jsonw_str(&s.json, "name", cmdline);
 		jsonw_u64(&s.json, "activeProfileIndex", 0);
 		jsonw_array(&s.json, "profiles");
 		s.cost = opt->cost;

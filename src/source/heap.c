@@ -116,8 +116,7 @@ static int create(struct source_heap *heap, const struct source_heap_opt *opt, s
 	h.on_full = (uint32_t)opt->on_full;
 	h.free_stacks = opt->free_stacks != 0;
 	h.stamp_every_event = opt->stamp_every_event != 0;
-	h.start_disabled = opt->start_disabled != 0;
-	h.enabled_wanted = !opt->start_disabled;
+	h.enabled_wanted = 1;
 	struct rlimit limit;
 	/* beyond it the kernel kills, for a memfd too */
 	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && h.total_bytes > limit.rlim_cur) {

@@ -19,7 +19,7 @@ struct source_heap;
 struct source_heap_opt {
 	uint64_t budget_bytes; /* of the shared file; 0 = 64 MiB */
 	int on_full;           /* enum wire_on_full */
-	int free_stacks, stamp_every_event, start_disabled;
+	int free_stacks, stamp_every_event;
 };
 
 /** source_heap_new() - create, lay out and seal the shared file (way 1 of wire/heap_start.h). */

@@ -29,7 +29,6 @@ int watch_open(pid_t pid, const struct watch_opt *opt, struct watch **out, struc
 		return err_set(err, -ENOMEM, "cannot watch process %d", (int)pid);
 	w->opt = opt ? *opt : (struct watch_opt){ 0 };
 	w->opt.period_ns = w->opt.period_ns ? w->opt.period_ns : WATCH_PERIOD_NS;
-	w->opt.budget = w->opt.budget > 0 ? w->opt.budget : WATCH_BUDGET;
 	w->cost.period_ns = w->opt.period_ns;
 	int rc = target_open(&w->target, pid, err);
 	if (rc < 0) {
@@ -62,7 +61,7 @@ uint64_t watch_period(uint64_t reading_cpu_ns, uint64_t other_cpu_ns, uint64_t e
 static void plan(struct watch *w, uint64_t now_ns)
 {
 	uint64_t period = watch_period(w->cost.reading_cpu_ns, w->other_cpu_ns,
-				       w->read_ns ? now_ns - w->read_ns : 0, w->opt.budget);
+				       w->read_ns ? now_ns - w->read_ns : 0, WATCH_BUDGET);
 	w->cost.period_ns = period > w->opt.period_ns ? period : w->opt.period_ns;
 	w->reading_due_ns = now_ns + w->cost.period_ns;
 	w->read_ns = now_ns;

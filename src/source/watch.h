@@ -24,7 +24,6 @@
 
 struct watch_opt {
 	uint64_t period_ns;     /* 0 = WATCH_PERIOD_NS */
-	double budget;          /* 0 = WATCH_BUDGET */
 	struct mapnames *names; /* lent; names for what is mapped meanwhile. NULL: by rules only */
 };
 

@@ -26,7 +26,6 @@ struct wanted {
 	const char *link; /* file name from .gnu_debuglink, or NULL */
 	uint32_t crc;
 	char dir[PATH_MAX]; /* of the module, without the slash at the end */
-	const char *base;   /* its file name */
 };
 
 static int crc_matches(const struct image *image, uint32_t want)
@@ -73,33 +72,12 @@ static int PRINTF(4, 5) try_format(struct image *image, const struct image_root 
 	return try(image, root, want, path);
 }
 
-static int try_by_id(struct image *image, const struct image_root *root, const struct wanted *want,
-		     const char *dir)
+static int try_by_id(struct image *image, const struct image_root *root, const struct wanted *want)
 {
 	if (want->len < 2)
 		return -ENOENT;
-	return try_format(image, root, want, "%s/.build-id/%.2s/%s.debug", dir, want->hex,
+	return try_format(image, root, want, SYSTEM_DEBUG "/.build-id/%.2s/%s.debug", want->hex,
 			  want->hex + 2);
-}
-
-static int try_user(struct image *image, const struct wanted *want, const char *dir)
-{
-	static const struct image_root own = { .fd = -1 };
-	struct stat st;
-	if (stat(dir, &st) < 0)
-		return -ENOENT;
-	if (S_ISREG(st.st_mode))
-		return try(image, &own, want, dir);
-	if (!try_by_id(image, &own, want, dir))
-		return 0;
-	if (want->len && !try_format(image, &own, want, "%s/%s.debug", dir, want->hex))
-		return 0;
-	if (want->link && (!try_format(image, &own, want, "%s/%s", dir, want->link) ||
-			   !try_format(image, &own, want, "%s%s/%s", dir, want->dir, want->link)))
-		return 0;
-	if (!try_format(image, &own, want, "%s/%s.debug", dir, want->base))
-		return 0;
-	return try_format(image, &own, want, "%s/%s", dir, want->base);
 }
 
 static int try_link(struct image *image, const struct image_root *root, const struct wanted *want)
@@ -166,18 +144,13 @@ int image_find_debug(struct image *image, const struct debug_search *search,
 		want.link = NULL; /* a file name by definition; paths are not followed */
 	want.crc = crc;
 	const char *slash = strrchr(path, '/');
-	want.base = slash ? slash + 1 : path;
 	if (slash && (size_t)(slash - path) < sizeof(want.dir))
 		memcpy(want.dir, path, (size_t)(slash - path));
 
-	for (const char *const *dir = search->dirs; dir && *dir; dir++)
-		if (!try_user(image, &want, *dir))
-			return 0;
-	if (!try_by_id(image, search->root, &want, SYSTEM_DEBUG) ||
-	    !try_link(image, search->root, &want))
+	if (!try_by_id(image, search->root, &want) || !try_link(image, search->root, &want))
 		return 0;
 	static const struct image_root own = { .fd = -1 };
-	if (search->root->fd >= 0 && !try_by_id(image, &own, &want, SYSTEM_DEBUG))
+	if (search->root->fd >= 0 && !try_by_id(image, &own, &want))
 		return 0;
 	return search->debuginfod ? try_servers(image, &want) : -ENOENT;
 }

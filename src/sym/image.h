@@ -61,8 +61,6 @@ int image_open_minidebug(struct image *image, const struct image *from);
 /** struct debug_search - where debug files may be. */
 struct debug_search {
 	const struct image_root *root;
-	const char *const *
-		dirs; /* the user's own folders or files, NULL-terminated, below our own root; may be NULL */
 	int debuginfod; /* 1 = ask the servers of DEBUGINFOD_URLS last */
 };
 

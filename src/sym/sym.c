@@ -19,7 +19,6 @@ struct sym *sym_new(const struct sym_opt *opt, struct err *err)
 		return NULL;
 	}
 	sym->search.root = &sym->root;
-	sym->search.dirs = opt ? opt->debug_dirs : NULL;
 	sym->search.debuginfod = !opt || !opt->no_debuginfod;
 	return sym;
 }

@@ -15,9 +15,7 @@ struct sym;
 
 struct sym_opt {
 	uint32_t pid; /* != 0: files are opened below /proc/PID/root (openat2 RESOLVE_IN_ROOT) */
-	const char *const
-		*debug_dirs; /* extra folders with debug files, NULL-terminated; may be NULL */
-	int no_debuginfod;   /* 1 = never ask, even when DEBUGINFOD_URLS is set */
+	int no_debuginfod; /* 1 = never ask, even when DEBUGINFOD_URLS is set */
 };
 
 struct sym *sym_new(const struct sym_opt *opt, struct err *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small programs are compiled, run (they print the addresses they stand at) and resolved in every way of keeping symbols. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 #include <cmocka.h>
 
 #include "sym/image.h"
+#include "sym/module.h"
 #include "sym/sym.h"
 
 static char dir[64];
@@ -133,19 +135,28 @@ static void check_names_only(struct sym *sym, const char *name, uint64_t inner, 
 	assert_non_null(strstr(s[0].function, "shop::shelf<std::string>::put("));
 }
 
-static struct sym *fresh(const char *const *dirs)
+static struct sym *fresh(void)
 {
 	struct err err;
-	struct sym_opt opt = { .debug_dirs = dirs, .no_debuginfod = 1 };
+	struct sym_opt opt = { .no_debuginfod = 1 };
 	struct sym *sym = sym_new(&opt, &err);
 	assert_non_null(sym);
+	return sym;
+}
+
+/* One whose file system begins at @name, as that of a process in a container. */
+static struct sym *fresh_below(const char *name)
+{
+	struct sym *sym = fresh();
+	sym->root.fd = open(in_dir(name), O_PATH | O_DIRECTORY | O_CLOEXEC);
+	assert_true(sym->root.fd >= 0);
 	return sym;
 }
 
 static void dwarf_gives_inlined_frames_with_files_and_lines(void **state)
 {
 	(void)state;
-	struct sym *sym = fresh(NULL);
+	struct sym *sym = fresh();
 	const struct symbol *s, *again;
 	check_inner(sym, "full", printed("full", "inner"));
 	assert_int_equal(resolve(sym, "full", printed("full", "plain"), &s), 1);
@@ -170,7 +181,7 @@ static void every_dwarf_dialect_gives_the_same_frames(void **state)
 				 0);
 		char name[32];
 		snprintf(name, sizeof(name), "dialect%zu", i);
-		struct sym *sym = fresh(NULL);
+		struct sym *sym = fresh();
 		print_message("# %s\n", flags[i]);
 		check_inner(sym, name, printed(name, "inner"));
 		sym_free(sym);
@@ -186,22 +197,29 @@ static void a_stripped_program_is_read_through_its_debuglink_if_the_crc_matches(
 			       dir),
 			 0);
 	uint64_t inner = printed("linked", "inner"), plain = printed("linked", "plain");
-	struct sym *sym = fresh(NULL);
+	struct sym *sym = fresh();
 	check_inner(sym, "linked", inner);
 	sym_free(sym);
 	/* in .debug/ beside it */
 	assert_int_equal(shell("cd %s && mkdir .debug && mv linked.dbg .debug/", dir), 0);
-	sym = fresh(NULL);
+	sym = fresh();
 	check_inner(sym, "linked", inner);
 	sym_free(sym);
-	/* in the user's folder */
-	assert_int_equal(shell("cd %s && mkdir mine && mv .debug/linked.dbg mine/", dir), 0);
-	sym = fresh((const char *const[]){ in_dir("mine"), NULL });
+	/* among the system's */
+	assert_int_equal(
+		shell("cd %s && mkdir -p root%s root/usr/lib/debug%s && cp linked root%s && "
+		      "mv .debug/linked.dbg root/usr/lib/debug%s",
+		      dir, dir, dir, dir, dir),
+		0);
+	sym = fresh_below("root");
 	check_inner(sym, "linked", inner);
 	sym_free(sym);
 	/* one byte more: another CRC */
-	assert_int_equal(shell("cd %s && mv mine/linked.dbg . && echo >> linked.dbg", dir), 0);
-	sym = fresh(NULL);
+	assert_int_equal(
+		shell("cd %s && mv root/usr/lib/debug%s/linked.dbg . && echo >> linked.dbg", dir,
+		      dir),
+		0);
+	sym = fresh();
 	check_names_only(sym, "linked", inner, plain, 0);
 	sym_free(sym);
 }
@@ -209,21 +227,23 @@ static void a_stripped_program_is_read_through_its_debuglink_if_the_crc_matches(
 static void a_build_id_folder_serves_and_a_foreign_build_id_does_not(void **state)
 {
 	(void)state;
-	assert_int_equal(shell("cd %s && g++ -g -O2 -no-pie -Wl,--build-id=0x0123456789abcdef -o "
-			       "byid p.cc && "
-			       "mkdir -p ids/.build-id/01 && objcopy --only-keep-debug byid "
-			       "ids/.build-id/01/23456789abcdef.debug && strip byid",
-			       dir),
-			 0);
+	assert_int_equal(
+		shell("cd %s && g++ -g -O2 -no-pie -Wl,--build-id=0x0123456789abcdef -o "
+		      "byid p.cc && "
+		      "mkdir -p ids/usr/lib/debug/.build-id/01 ids%s && "
+		      "objcopy --only-keep-debug byid "
+		      "ids/usr/lib/debug/.build-id/01/23456789abcdef.debug && strip byid && "
+		      "cp byid ids%s",
+		      dir, dir, dir),
+		0);
 	uint64_t inner = printed("byid", "inner"), plain = printed("byid", "plain");
-	const char *dirs[] = { in_dir("ids"), NULL };
-	struct sym *sym = fresh(dirs);
+	struct sym *sym = fresh_below("ids");
 	check_inner(sym, "byid", inner);
 	sym_free(sym);
 	/* the module itself is gone: the id alone finds it */
 	static const uint8_t id[] = { 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef };
 	const struct symbol *s;
-	sym = fresh(dirs);
+	sym = fresh_below("ids");
 	assert_int_equal(sym_resolve(sym, in_dir("vanished"), id, sizeof(id), inner, &s), 3);
 	assert_string_equal(s[0].function, "shop::inner(int)");
 	/* a second path with the same id shares the answers */
@@ -233,15 +253,16 @@ static void a_build_id_folder_serves_and_a_foreign_build_id_does_not(void **stat
 	sym_free(sym);
 	/* the file under that name has another id than the process had mapped */
 	static const uint8_t foreign[] = { 9, 9, 9, 9, 9, 9, 9, 9 };
-	sym = fresh(NULL);
+	sym = fresh();
 	assert_int_equal(sym_resolve(sym, in_dir("byid"), foreign, sizeof(foreign), plain, &s), 0);
 	sym_free(sym);
 	/* a debug file with another id below the right name */
-	assert_int_equal(shell("cd %s && objcopy --only-keep-debug full ids/.build-id/01/"
-			       "23456789abcdef.debug",
-			       dir),
-			 0);
-	sym = fresh(dirs);
+	assert_int_equal(
+		shell("cd %s && objcopy --only-keep-debug full ids/usr/lib/debug/.build-id/01/"
+		      "23456789abcdef.debug",
+		      dir),
+		0);
+	sym = fresh_below("ids");
 	check_names_only(sym, "byid", inner, plain, 0);
 	sym_free(sym);
 }
@@ -252,7 +273,7 @@ static void a_symbol_table_alone_gives_names_and_minidebuginfo_too(void **state)
 	assert_int_equal(shell("cd %s && strip -g -o nodebug full && nm -n full >/dev/null", dir),
 			 0);
 	uint64_t inner = printed("full", "inner"), plain = printed("full", "plain");
-	struct sym *sym = fresh(NULL);
+	struct sym *sym = fresh();
 	check_names_only(sym, "nodebug", inner, plain, 1);
 	sym_free(sym);
 	assert_int_equal(shell("cd %s && strip -g -o mini.elf full && "
@@ -261,11 +282,11 @@ static void a_symbol_table_alone_gives_names_and_minidebuginfo_too(void **state)
 			       "objcopy --add-section .gnu_debugdata=mini.dbg.xz mini",
 			       dir),
 			 0);
-	sym = fresh(NULL);
+	sym = fresh();
 	check_names_only(sym, "mini", inner, plain, 1);
 	sym_free(sym);
 	assert_int_equal(shell("cd %s && strip -o bare full", dir), 0);
-	sym = fresh(NULL);
+	sym = fresh();
 	check_names_only(sym, "bare", inner, plain, 0);
 	sym_free(sym);
 	/* a damaged archive in there resolves to nothing */
@@ -273,7 +294,7 @@ static void a_symbol_table_alone_gives_names_and_minidebuginfo_too(void **state)
 			       "objcopy --add-section .gnu_debugdata=cut.xz cut",
 			       dir),
 			 0);
-	sym = fresh(NULL);
+	sym = fresh();
 	check_names_only(sym, "cut", inner, plain, 0);
 	sym_free(sym);
 }
@@ -300,7 +321,7 @@ static void aliases_and_labels_choose_the_name_that_people_know(void **state)
 	static const char *const want[] = { "known",   "known",  "known", "known", "outer",
 					    "nested",  "nested", "outer", "outer", "unsized",
 					    "unsized", "next",   "_start" };
-	struct sym *sym = fresh(NULL);
+	struct sym *sym = fresh();
 	for (unsigned i = 0; i < ARRAY_LEN(want); i++) {
 		const struct symbol *s;
 		assert_int_equal(resolve(sym, "a", 0x400000 + i, &s), 1);
@@ -333,7 +354,7 @@ static void plt_stubs_are_named_by_what_they_jump_to(void **state)
 			 "sed 's/call *//;s/[<>]//g'",
 			 dir);
 		FILE *pipe = popen(command, "r");
-		struct sym *sym = fresh(NULL);
+		struct sym *sym = fresh();
 		while (fscanf(pipe, "%lx %63s", &at, name) == 2) {
 			const struct symbol *s;
 			assert_int_equal(resolve(sym, "plt", at + 4, &s), 1);
@@ -358,7 +379,7 @@ static void the_vdso_resolves_from_memory(void **state)
 		image_open_module(&image, &(struct image_root){ .fd = -1 }, "[vdso]", NULL, 0), 0);
 	Elf_Scn *scn = image_section(&image, ".dynsym", &shdr);
 	Elf_Data *data = elf_getdata(scn, NULL);
-	struct sym *sym = fresh(NULL);
+	struct sym *sym = fresh();
 	unsigned seen = 0;
 	for (int i = 1; i < (int)(shdr.sh_size / shdr.sh_entsize); i++) {
 		GElf_Sym symbol;
@@ -434,7 +455,7 @@ deleted_and_replaced_files_of_a_living_process_are_read_where_they_are_mapped(vo
 	assert_string_equal(s[0].file, in_dir("s.c"));
 	sym_free(sym);
 	/* without the process the imposter must not answer */
-	sym = fresh(NULL);
+	sym = fresh();
 	assert_int_equal(sym_resolve(sym, in_dir("sleeper"), image.build_id, image.build_id_len,
 				     strtoull(at, NULL, 16) + 1, &s),
 			 0);
@@ -453,7 +474,7 @@ static void odd_files_resolve_to_nothing_and_do_not_hang(void **state)
 			 0);
 	static const char *const names[] = { "fifo",  "empty",     "folder",
 					     "magic", "archive.a", "absent" };
-	struct sym *sym = fresh(NULL);
+	struct sym *sym = fresh();
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
 		assert_int_equal(resolve(sym, names[i], 0x401000, &s), 0);
 	assert_int_equal(sym_resolve(sym, "/dev/zero", NULL, 0, 0x401000, &s), 0);
@@ -491,7 +512,7 @@ static void damaged_files_never_crash_the_reader(void **state)
 		file = fopen(in_dir("damaged"), "w");
 		fwrite(copy, 1, len, file);
 		fclose(file);
-		struct sym *sym = fresh(NULL);
+		struct sym *sym = fresh();
 		const struct symbol *s;
 		for (uint64_t at = inner - 2048; at < inner + 2048; at += 97)
 			resolve(sym, "damaged", at, &s);
