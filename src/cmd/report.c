@@ -80,8 +80,10 @@ static int print(const struct report *r, const struct prof *prof, struct err *er
 	switch (r->format) {
 	case FORMAT_JSON:
 		return out_json(stdout, prof, &opt, err);
-	case FORMAT_CSV:
-		return out_csv(stdout, prof, &opt, err);
+	case FORMAT_CSV: {
+		int rc = out_losses(stderr, prof, 0, err);
+		return rc < 0 ? rc : out_csv(stdout, prof, &opt, err);
+	}
 	case FORMAT_TEXT:
 		break;
 	}

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text_header.c - the top of the page: what ran, what was lost, the totals, the curves over time. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "out/out.h"
 #include "out/text_impl.h"
 
+#define LOSSES_WIDTH 100
 #define LABEL_COLUMNS 13
 
 /** put_command() - the command line as it was typed, more or less: arguments and their lines joined by spaces. */
@@ -112,9 +115,7 @@ static void warn(struct page *page, enum tint tint, const char *text)
 	buf_putc(page->to, '\n');
 }
 
-/** put_losses() - first of all what the figures below do not know (contract 8). */
-static void put_losses(struct page *page, const struct prof *prof, const struct prof_totals *t,
-		       int selected)
+static void put_lost(struct page *page, const struct prof_totals *t)
 {
 	char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
 	CLEANUP(buf_fini) struct buf line = { 0 };
@@ -150,6 +151,35 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 			   text_bytes(y, t->cost.uncertain_bytes));
 		warn(page, TINT_YELLOW, buf_cstr(&line));
 	}
+}
+
+static void put_culled(struct page *page, const struct prof *prof, const struct prof_totals *t,
+		       int no_sums)
+{
+	char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	if (!t->culled_allocations)
+		return;
+	buf_printf(&line, "CULLED: %s short-lived allocations, %s, ",
+		   text_grouped(x, t->culled_allocations), text_bytes(y, t->culled_bytes));
+	if (prof_lacks_culled(prof))
+		buf_puts(&line, "may belong here, are not told apart and left out");
+	else if (no_sums)
+		buf_puts(&line, "are not told apart and left out");
+	else
+		buf_puts(&line, "are in the sums of their stacks only");
+	if (prof_peaks_lack_culled(prof) && !prof_lacks_culled(prof) && !no_sums)
+		buf_puts(&line, "; peaks lack them, and a time is exact to 2 s");
+	warn(page, prof_lacks_culled(prof) ? TINT_YELLOW : TINT_DIM, buf_cstr(&line));
+}
+
+/** put_losses() - first of all what the figures below do not know (contract 8). */
+static void put_losses(struct page *page, const struct prof *prof, const struct prof_totals *t,
+		       int selected)
+{
+	char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	put_lost(page, t);
 	uint64_t partial = 0;
 	for (unsigned i = 1; i < STACK_STOP_MAX; i++)
 		partial += t->partial[i];
@@ -194,18 +224,21 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 					"frees of them count as foreign");
 		warn(page, t->inherited_known ? TINT_DIM : TINT_YELLOW, buf_cstr(&line));
 	}
-	if (t->culled_allocations) {
-		buf_clear(&line);
-		buf_printf(&line, "CULLED: %s short-lived allocations, %s, ",
-			   text_grouped(x, t->culled_allocations), text_bytes(y, t->culled_bytes));
-		if (prof_lacks_culled(prof))
-			buf_puts(&line, "may belong here, are not told apart and left out");
-		else
-			buf_puts(&line, "are in the sums of their stacks only");
-		if (prof_peaks_lack_culled(prof) && !prof_lacks_culled(prof))
-			buf_puts(&line, "; peaks lack them, and a time is exact to 2 s");
-		warn(page, prof_lacks_culled(prof) ? TINT_YELLOW : TINT_DIM, buf_cstr(&line));
-	}
+	put_culled(page, prof, t, 0);
+}
+
+int out_losses(FILE *to, const struct prof *prof, int no_sums, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf b = { 0 };
+	struct page page = { .to = &b, .width = LOSSES_WIDTH, .ascii = 1 };
+	struct prof_totals totals;
+	prof_totals(prof, &totals);
+	put_lost(&page, &totals);
+	put_culled(&page, prof, &totals, no_sums);
+	if (buf_failed(&b))
+		return err_set(err, -ENOMEM, "cannot tell what was lost");
+	fwrite(b.data, 1, b.len, to);
+	return 0;
 }
 
 /** struct fact - a label and its value. */

@@ -5,6 +5,7 @@ import gzip
 import http.server
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -337,6 +338,23 @@ def test_words_a_format_cannot_follow_are_refused(byteledger, source):
                   ["--to", "folded", "--by", "file"], ["--to", "nonsense"], []):
         done = subprocess.run([byteledger, "export", source, *words], capture_output=True, text=True)
         assert done.returncode == 2 and done.stdout == "" and done.stderr.startswith("byteledger: "), words
+
+
+def test_formats_with_no_place_for_losses_have_them_told_beside(byteledger, own, tmp_path):
+    whole = open(own, "rb").read()
+    cut = tmp_path / "cut.blt" # its recorder died: nobody knows how much is missing
+    cut.write_bytes(whole[:[m.start() for m in re.finditer(b"\x8fLTBlock", whole)][-4]])
+    asked = [["export", "--to", form] for form in ("folded", "flamegraph", "pprof", "speedscope", "csv", "heaptrack", "massif", "dhat")]
+    for words in asked + [["report", "--format", "csv"]]:
+        told = []
+        for path in own, str(cut):
+            done = subprocess.run([byteledger, *words, path], capture_output=True, timeout=120)
+            assert done.returncode == 0, (words, done.stderr)
+            told.append(done.stderr.decode())
+        assert told[0] == "" and "LOST: an unknown number of events (recorder_died)" in told[1], (words, told)
+    for words in ["export", "--to", "json"], ["export", "--to", "jsonl"], ["report", "--format", "json"]:
+        done = subprocess.run([byteledger, *words, str(cut)], capture_output=True, timeout=120)
+        assert b"recorder_died" in done.stdout and b"LOST" not in done.stderr, words
 
 
 def test_a_failed_export_leaves_the_old_file(byteledger, tmp_path):

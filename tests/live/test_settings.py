@@ -123,6 +123,9 @@ def test_what_was_left_out_is_exported_as_sums(recorded, byteledger, prog):
     assert sum(e["allocations"] for e in sums) == report(byteledger, path)["culled"]["allocations"]
     assert max(e["largest_bytes"] for e in sums) == 10 << 20
     assert all(e["lived_less_than"] for e in sums if e["allocations"] > 100)
+    for form, words in ("massif", "not told apart and left out"), ("folded", "in the sums of their stacks only"):
+        done = subprocess.run([byteledger, "export", "--to", form, path], capture_output=True, text=True, check=True, timeout=60)
+        assert done.stderr.startswith("CULLED: ") and words in " ".join(done.stderr.split()), form
 
 
 @pytest.mark.parametrize("how", ["under", "alone"])
