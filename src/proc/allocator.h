@@ -65,6 +65,8 @@ int allocators_judge(struct breakdown *breakdown, const struct memory *memory,
 /** allocators_claim() - name the mappings whose @claims entry n is not 0 @labels[n - 1]. 0 or -ENOMEM. */
 int allocators_claim(struct breakdown *breakdown, const uint8_t *claims, unsigned class,
 		     const char *const *labels, const char *owner);
+/** allocators_present() - what of the @claims' mappings is resident, of what is or was swapped out: 0 to 1. */
+double allocators_present(const struct breakdown *breakdown, const uint8_t *claims);
 /** The readers: 0 (whether there is something to read or not), or -ENOMEM. */
 int allocators_glibc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int allocators_cpython(struct breakdown *breakdown, const struct memory *memory, struct err *err);

@@ -122,6 +122,28 @@ static uint64_t work_of(const struct breakdown *b)
 	return work;
 }
 
+/* Figures of what could be read, as if it were all: each line says so itself. */
+static void tell_swapped(struct breakdown *b)
+{
+	static const char note[] = "; some is swapped out";
+	for (size_t i = 0; i < b->allocator_count && b->swap_bytes; i++) {
+		struct allocator_reading *a = &b->allocators[i];
+		size_t len = strlen(a->how);
+		if (a->live_bytes != UINT64_MAX && len + sizeof(note) <= sizeof(a->how))
+			memcpy(a->how + len, note, sizeof(note));
+	}
+}
+
+double allocators_present(const struct breakdown *b, const uint8_t *claims)
+{
+	uint64_t there = 0, all = 0;
+	for (size_t i = 0; i < b->region_count; i++) {
+		there += claims[i] ? b->regions[i].rss_bytes : 0;
+		all += claims[i] ? b->regions[i].rss_bytes + b->regions[i].swap_bytes : 0;
+	}
+	return all ? (double)there / (double)all : 1;
+}
+
 static int (*const readers[])(struct breakdown *, const struct memory *, struct err *) = {
 	allocators_glibc,    allocators_cpython,  allocators_hotspot, allocators_jemalloc,
 	allocators_mimalloc, allocators_tcmalloc, allocators_go
@@ -152,6 +174,7 @@ int allocators_read(struct breakdown *b, const struct target *target,
 		left = left - left / 2 + work.left;
 	}
 	memory.work = NULL;
+	tell_swapped(b);
 	if (rc == 0 && place_threads(b, &memory) < 0)
 		rc = err_set(err, -ENOMEM, "cannot place the threads of process %d", (int)b->pid);
 	pages_close(&pages);

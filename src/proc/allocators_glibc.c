@@ -55,12 +55,23 @@ static void tell(const struct glibc_reading *r, struct allocator_reading *a)
 	a->exact = 1;
 }
 
+/* Nothing was found: perhaps since malloc's own data, or the start of an arena, is not there to be read. */
+static int tell_unread(struct breakdown *b)
+{
+	for (size_t i = 0; i < b->region_count && b->swap_bytes; i++)
+		if (glibc_is_library(&b->regions[i]))
+			return allocators_unread(
+				b, "glibc malloc",
+				"not told: its books were not found, some memory is swapped out");
+	return 0;
+}
+
 int allocators_glibc(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	struct glibc_reading r;
 	int rc = glibc_find(memory, b->regions, b->region_count, &r, err);
 	if (rc != 1)
-		return rc;
+		return rc < 0 ? rc : tell_unread(b);
 	struct memory_pages *pages = calloc(1, sizeof(*pages));
 	uint8_t *claims = calloc(b->region_count + 1, 1);
 	uint64_t resident = 0;

@@ -247,7 +247,8 @@ int allocators_mimalloc(struct breakdown *b, const struct memory *memory, struct
 		mi->b = b;
 		mi->memory = mi->pages.memory = memory;
 		walk_all(mi, claims);
-		consistency = 100 * (double)mi->good / (double)(mi->good + mi->bad);
+		consistency = 100 * allocators_present(b, claims) * (double)mi->good /
+			      (double)(mi->good + mi->bad);
 	}
 	if (rc == 0 && (mi->segments || (memory_is_spent(memory) && mapped))) {
 		static const char *const label[] = { "mimalloc" };

@@ -174,9 +174,10 @@ int allocators_cpython(struct breakdown *b, const struct memory *memory, struct 
 		uint64_t pools = read_pools(s, r, limit);
 		claims[i] = pools && pools >= r->rss_bytes / 2;
 	}
-	/* only headers that agree in every field are counted */
+	/* only headers that agree in every field are counted; what was swapped out has its own with it */
+	double consistency = rc == 0 ? 100 * allocators_present(b, claims) : 0;
 	if (rc == 0 && (s->pools || memory_is_spent(memory)) &&
-	    (rc = allocators_judge(b, memory, label[0], 100)) == 1) {
+	    (rc = allocators_judge(b, memory, label[0], consistency)) == 1) {
 		rc = allocators_claim(b, claims, REGION_RUNTIME, label, "CPython");
 		a = rc == 0 ? allocators_add(b) : NULL;
 		rc = rc == 0 && !a ? -ENOMEM : rc;
@@ -184,7 +185,7 @@ int allocators_cpython(struct breakdown *b, const struct memory *memory, struct 
 	if (a) {
 		*a = s->sum;
 		a->exact = 1;
-		a->consistency = 100;
+		a->consistency = consistency;
 		snprintf(a->allocator, sizeof(a->allocator), "CPython objects");
 		snprintf(a->how, sizeof(a->how),
 			 "%llu pools of 16 KiB, recognised by their headers",

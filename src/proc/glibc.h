@@ -83,6 +83,9 @@ int glibc_walk(const struct memory *memory, struct glibc_reading *reading, glibc
 	       void *ctx, struct err *err);
 void glibc_fini(struct glibc_reading *reading);
 
+/** glibc_is_library() - a mapping of the C library, by its name. */
+int glibc_is_library(const struct region *region);
+
 /** glibc_span_at() - the span that holds @addr, NULL if none does. O(log n). */
 const struct glibc_span *glibc_span_at(const struct glibc_reading *reading, uint64_t addr);
 

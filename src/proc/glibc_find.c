@@ -273,7 +273,7 @@ static uint64_t scan_region(struct search *s, const struct region *region)
 	return found;
 }
 
-static int named_libc(const struct region *region)
+int glibc_is_library(const struct region *region)
 {
 	const char *base = strrchr(region->name, '/');
 	return base && (strncmp(base, "/libc.so.", 9) == 0 || strncmp(base, "/libc-2.", 8) == 0);
@@ -287,7 +287,7 @@ static uint64_t find_main_arena(struct search *s)
 			const struct region *region = &s->regions[i];
 			if (!writable_private(region) || region->name[0] != '/' ||
 			    region->end - region->start > SCAN_REGION_MAX ||
-			    named_libc(region) != (pass == 0))
+			    glibc_is_library(region) != (pass == 0))
 				continue;
 			uint64_t bins = scan_region(s, region);
 			if (!bins)

@@ -407,6 +407,54 @@ static void what_is_not_resident_is_never_read(void **state)
 	}
 }
 
+static void what_was_swapped_out_of_a_heap_lowers_its_consistency(void **state)
+{
+	(void)state;
+	static const struct {
+		void (*build)(struct fake *);
+		int (*reader)(struct breakdown *, const struct memory *, struct err *);
+	} both[] = { { fake_cpython, allocators_cpython }, { fake_mimalloc, allocators_mimalloc } };
+	for (size_t i = 0; i < 2; i++) {
+		struct fake *f = fake_new(both[i].build);
+		const struct allocator_reading *a = read_once(f, both[i].reader);
+		assert_true(a->consistency == 100.0);
+		struct region *heap = NULL;
+		for (size_t k = 0; k < f->b.region_count; k++)
+			heap = f->regions[k].label[0] ? &f->regions[k] : heap;
+		assert_non_null(heap);
+		size_t which = (size_t)(heap - f->regions);
+		fake_reset(f);
+		f->regions[which].swap_bytes = f->regions[which].rss_bytes / 4;
+		fake_keep(f);
+		a = read_once(f, both[i].reader);
+		assert_true(a->consistency > 79.0 && a->consistency < 81.0);
+		fake_reset(f);
+		f->regions[which].swap_bytes = f->regions[which].rss_bytes * 2;
+		f->b.swap_bytes = f->regions[which].swap_bytes;
+		fake_keep(f);
+		a = read_once(f, both[i].reader);
+		assert_int_equal(a->live_bytes, UINT64_MAX);
+		assert_non_null(strstr(
+			a->how, "% of what was read agrees with itself, some was swapped out"));
+		fake_end(f);
+	}
+}
+
+static void a_malloc_whose_books_are_swapped_out_is_said(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_cpython);
+	f->regions[0].name = "/usr/lib/x86_64-linux-gnu/libc.so.6";
+	fake_keep(f);
+	assert_null(read_once(f, allocators_glibc));
+	f->b.swap_bytes = FAKE_PAGE;
+	const struct allocator_reading *a = read_once(f, allocators_glibc);
+	assert_non_null(a);
+	assert_int_equal(a->live_bytes, UINT64_MAX);
+	assert_non_null(strstr(a->how, "its books were not found, some memory is swapped out"));
+	fake_end(f);
+}
+
 static void what_is_resident_is_asked_for_once_and_what_comes_later_is_seen(void **state)
 {
 	(void)state;
@@ -576,6 +624,8 @@ int main(void)
 		cmocka_unit_test(hotspots_spaces_that_hold_more_than_they_can_are_not_told),
 		cmocka_unit_test(a_mapping_cut_anywhere_changes_no_figure),
 		cmocka_unit_test(what_is_not_resident_is_never_read),
+		cmocka_unit_test(what_was_swapped_out_of_a_heap_lowers_its_consistency),
+		cmocka_unit_test(a_malloc_whose_books_are_swapped_out_is_said),
 		cmocka_unit_test(what_is_resident_is_asked_for_once_and_what_comes_later_is_seen),
 		cmocka_unit_test(work_that_memory_does_not_warrant_is_not_done),
 		cmocka_unit_test(less_than_half_that_agrees_is_not_told),
