@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+#include "out/csv.h"
 #include "out/out.h"
 
 #define FRAMES_MAX 65536u
@@ -13,78 +15,88 @@ struct csv_rows {
 	const struct prof *prof;
 	const struct out_opt *opt;
 	struct view_frame *frames;
+	struct buf line;
 };
 
-/** put_inner() - text inside a quoted field: quotes doubled, line ends as spaces so that a line stays a row. */
-static void put_inner(FILE *to, const char *text)
+void csv_put(struct buf *line, const char *text)
 {
-	for (; *text; text++) {
-		if (*text == '"')
-			fputc('"', to);
-		fputc((unsigned char)*text < 0x20 ? ' ' : *text, to);
+	size_t from = line->len, quotes = 0;
+	text_escape(line, text, 0);
+	for (size_t i = from; i < line->len; i++)
+		quotes += line->data[i] == '"';
+	if (!quotes || !buf_reserve(line, quotes))
+		return;
+	size_t i = line->len, to = line->len += quotes;
+	while (i-- > from) {
+		line->data[--to] = line->data[i];
+		if (line->data[i] == '"')
+			line->data[--to] = '"';
 	}
 }
 
-static void put_field(FILE *to, const char *text)
+void csv_field(struct buf *line, const char *text)
 {
-	fputs(",\"", to);
+	buf_puts(line, ",\"");
 	if (text)
-		put_inner(to, text);
-	fputc('"', to);
+		csv_put(line, text);
+	buf_putc(line, '"');
 }
 
-static void put_name(FILE *to, const struct view_frame *f)
+static void put_name(struct buf *to, const struct view_frame *f)
 {
 	if (f->function) {
-		put_inner(to, f->function);
+		csv_put(to, f->function);
 		return;
 	}
-	put_inner(to, f->module ? f->module : "?");
-	fprintf(to, "+0x%llx", (unsigned long long)f->offset);
+	csv_put(to, f->module ? f->module : "?");
+	buf_printf(to, "+0x%llx", (unsigned long long)f->offset);
 }
 
 static int put_row(void *ctx, const struct view_row *row)
 {
 	struct csv_rows *rows = ctx;
-	FILE *to = rows->to;
+	struct buf *to = &rows->line;
 	const struct cost *c = &row->cost;
-	fprintf(to, "%llu,%llu,%llu,%llu,%llu,%llu,%llu,%llu", (unsigned long long)c->allocations,
-		(unsigned long long)c->allocated_bytes, (unsigned long long)c->temporary,
-		(unsigned long long)c->leaked, (unsigned long long)c->leaked_bytes,
-		(unsigned long long)c->peak_bytes, (unsigned long long)c->uncertain,
-		(unsigned long long)c->uncertain_bytes);
+	buf_clear(to);
+	buf_printf(to, "%llu,%llu,%llu,%llu,%llu,%llu,%llu,%llu",
+		   (unsigned long long)c->allocations, (unsigned long long)c->allocated_bytes,
+		   (unsigned long long)c->temporary, (unsigned long long)c->leaked,
+		   (unsigned long long)c->leaked_bytes, (unsigned long long)c->peak_bytes,
+		   (unsigned long long)c->uncertain, (unsigned long long)c->uncertain_bytes);
 	switch (rows->opt->by) {
 	case VIEW_BY_STACK: {
 		unsigned stop;
 		size_t n = view_frames(rows->prof, row->stack, rows->frames, FRAMES_MAX, &stop);
-		fputs(",\"", to);
+		buf_puts(to, ",\"");
 		for (size_t i = 0; i < n; i++) {
 			if (i)
-				fputc(';', to);
+				buf_putc(to, ';');
 			put_name(to, &rows->frames[i]);
 		}
 		if (n == FRAMES_MAX)
-			fputs(";...", to);
+			buf_puts(to, ";...");
 		if (stop)
-			fprintf(to, "%s%s", n ? ";" : "", view_stop_label(stop));
-		fputc('"', to);
+			buf_printf(to, "%s%s", n ? ";" : "", view_stop_label(stop));
+		buf_putc(to, '"');
 		break;
 	}
 	case VIEW_BY_THREAD:
-		fprintf(to, ",%u", row->tid);
-		put_field(to, row->thread_name);
+		buf_printf(to, ",%u", row->tid);
+		csv_field(to, row->thread_name);
 		break;
 	default:
-		put_field(to, row->frame.function);
-		put_field(to, row->frame.module);
-		put_field(to, row->frame.file);
+		csv_field(to, row->frame.function);
+		csv_field(to, row->frame.module);
+		csv_field(to, row->frame.file);
 		if (row->frame.line)
-			fprintf(to, ",%u", row->frame.line);
+			buf_printf(to, ",%u", row->frame.line);
 		else
-			fputc(',', to);
+			buf_putc(to, ',');
 	}
-	fputs("\r\n", to);
-	return ferror(to) ? -EIO : 0;
+	buf_puts(to, "\r\n");
+	if (buf_failed(to))
+		return -ENOMEM;
+	return fwrite(to->data, 1, to->len, rows->to) == to->len ? 0 : -EIO;
 }
 
 int out_csv(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err)
@@ -102,6 +114,9 @@ int out_csv(FILE *to, const struct prof *prof, const struct out_opt *opt, struct
 	      to);
 	int rc = view_each(prof, opt->by, opt->cost, opt->limit, put_row, &rows, err);
 	free(rows.frames);
+	buf_fini(&rows.line);
+	if (rc == -ENOMEM && err && !err->code)
+		err_set(err, rc, "cannot write CSV");
 	if (rc == -EIO || (rc == 0 && (fflush(to) != 0 || ferror(to))))
 		return err_set(err, errno ? -errno : -EIO, "cannot write CSV");
 	return rc;

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
+#include "out/csv.h"
 
 static void number(struct jsonw *json, const char *key, uint64_t value, int known)
 {
@@ -172,15 +174,25 @@ int out_regions_json(struct jsonw *json, const char *key, const struct breakdown
 	return ferror(json->to) ? err_set(err, -EIO, "cannot write JSON") : 0;
 }
 
-static void csv_text(FILE *to, const char *text)
+static void put_csv_row(struct buf *line, const struct breakdown *b, const struct region *r,
+			int no_addresses)
 {
-	fputs(",\"", to);
-	for (; text && *text; text++) {
-		if (*text == '"')
-			fputc('"', to);
-		fputc((unsigned char)*text < 0x20 ? ' ' : *text, to);
-	}
-	fputc('"', to);
+	char perms[5];
+	buf_printf(line, "%d,%" PRIu64 ",%" PRIu64 ",%s,%" PRIu64 ",%" PRIu64, (int)b->pid,
+		   no_addresses ? 0 : r->start, no_addresses ? r->end - r->start : r->end,
+		   region_perms(r, perms), r->offset, r->rss_bytes);
+	if (b->full)
+		buf_printf(line, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, r->pss_bytes,
+			   region_private_bytes(r), region_shared_bytes(r));
+	else
+		buf_puts(line, ",,,");
+	buf_printf(line, ",%" PRIu64 ",%" PRIu64, r->swap_bytes, region_hugetlb_bytes(r));
+	csv_field(line, r->name);
+	csv_field(line, region_class_name(r->class));
+	csv_field(line, r->label);
+	csv_field(line, r->owner);
+	csv_field(line, region_how_name(r->how));
+	buf_puts(line, "\r\n");
 }
 
 int out_regions_csv(FILE *to, const struct breakdown *b, const struct out_regions_opt *opt,
@@ -194,26 +206,14 @@ int out_regions_csv(FILE *to, const struct breakdown *b, const struct out_region
 		      "swap_bytes,hugetlb_bytes,name,class,label,owner,how\r\n",
 		      to);
 	size_t limit = opt->all ? b->region_count : opt->top;
-	for (size_t i = 0; i < b->region_count && i < limit; i++) {
-		const struct region *r = list[i];
-		char perms[5];
-		fprintf(to, "%d,%" PRIu64 ",%" PRIu64 ",%s,%" PRIu64 ",%" PRIu64, (int)b->pid,
-			opt->no_addresses ? 0 : r->start,
-			opt->no_addresses ? r->end - r->start : r->end, region_perms(r, perms),
-			r->offset, r->rss_bytes);
-		if (b->full)
-			fprintf(to, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, r->pss_bytes,
-				region_private_bytes(r), region_shared_bytes(r));
-		else
-			fputs(",,,", to);
-		fprintf(to, ",%" PRIu64 ",%" PRIu64, r->swap_bytes, region_hugetlb_bytes(r));
-		csv_text(to, r->name);
-		csv_text(to, region_class_name(r->class));
-		csv_text(to, r->label);
-		csv_text(to, r->owner);
-		csv_text(to, region_how_name(r->how));
-		fputs("\r\n", to);
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	for (size_t i = 0; i < b->region_count && i < limit && !buf_failed(&line); i++) {
+		buf_clear(&line);
+		put_csv_row(&line, b, list[i], opt->no_addresses);
+		fwrite(buf_cstr(&line), 1, line.len, to);
 	}
 	free(list);
+	if (buf_failed(&line))
+		return err_set(err, -ENOMEM, "cannot write CSV");
 	return ferror(to) ? err_set(err, -EIO, "cannot write CSV") : 0;
 }

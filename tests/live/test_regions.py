@@ -294,6 +294,26 @@ def test_csv_has_one_line_for_each_mapping(byteledger, zoo):
         assert sum(int(r["rss_bytes"]) for r in rows) == sum(r[3] for r in smaps(child.pid))
 
 
+MAPPING = """
+import mmap, os, sys
+fd = os.open(os.fsencode(sys.argv[1]), os.O_RDWR | os.O_CREAT)
+os.ftruncate(fd, 4096)
+kept = mmap.mmap(fd, 4096)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_names_in_csv_are_text_that_no_terminal_acts_on(byteledger, tmp_path):
+    import csv
+    import io
+    name = b'a "b",\x1b[31m\xc3\xa4\xff\xe2\x80\xae\x7fz'
+    with program([sys.executable, "-c", MAPPING, os.fsencode(tmp_path) + b"/" + name], ready="ready\n") as child:
+        out = run(byteledger, "-p", child.pid, "--format", "csv", "--all").stdout
+    names = [r["name"] for r in csv.DictReader(io.StringIO(out.decode("utf-8"), newline=""))]
+    assert f'{tmp_path}/a "b",\\x1b[31m\u00e4\\xff\\xe2\\x80\\xae\\x7fz' in names, names
+
+
 # ---- real programs --------------------------------------------------------------------------------------------------
 
 def free_port():
