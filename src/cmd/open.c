@@ -98,7 +98,7 @@ static void note_damage(struct recording *rec)
 			 "'%s' ends early: read up to its last whole block", rec->path);
 }
 
-/* What has to be known at a recording's end: whether anybody wrote one, and when it was. */
+/* What has to be known at a recording's end: whether its recorder reached one, and when it was. */
 struct ending {
 	struct sink sink;
 	int ended;
@@ -115,9 +115,14 @@ static int ending_define(struct sink *sink, const struct def *def, struct err *e
 
 static int ending_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
 {
+	struct ending *ending = (struct ending *)sink;
 	(void)err;
 	if (count)
-		((struct ending *)sink)->last_ns = events[count - 1].time_ns;
+		ending->last_ns = events[count - 1].time_ns;
+	/* on a full disk there is room for nothing but this, which comes last and says how much is missing */
+	if (count && events[count - 1].kind == EVENT_LOST &&
+	    events[count - 1].value == LOSS_WRITE_FAILED)
+		ending->ended = 1;
 	return 0;
 }
 

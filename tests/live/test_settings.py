@@ -153,6 +153,20 @@ def test_a_disk_without_the_room_asked_for_is_left_alone(recorded, byteledger, p
     assert not os.path.exists(path)
 
 
+def test_a_full_disk_is_told_as_that_and_not_as_a_dead_recorder(byteledger, tmp_path):
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", str(tmp_path)], capture_output=True).returncode:
+        pytest.skip("no file system of its own can be mounted here")
+    # room for the head, and not for what 200,000 blocks take
+    script = 'cd "$1" && mount -t tmpfs -o size=100k none "$1" && "$2" heap -q -o "$1/a.blt" -- perl -e "$3" && ' \
+             '"$2" report --format json "$1/a.blt"'
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", str(tmp_path), byteledger,
+                           'srand(1); push @a, "x" x int(rand(300)) for 1 .. 200000'], capture_output=True, text=True, timeout=60)
+    assert "No space left on device" in done.stderr, done.stderr
+    told = json.loads(done.stdout)
+    assert list(told["lost"]["by_reason"]) == ["write_failed"]
+    assert told["totals"]["allocations"] + told["lost"]["by_reason"]["write_failed"] >= 200000
+
+
 # It sleeps so often that most blocks live for two milliseconds on the fastest machine, and that its recorder keeps up.
 CHURN = 'srand(1); for (1 .. 300000) { push @a, "x" x int(rand(300)); splice(@a, int(rand(@a)), 1) if @a > 400; ' \
         'select(undef, undef, undef, 0.002) unless $_ % 500 }'
