@@ -285,6 +285,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	int get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 	if (!*state && get) {
 		*state = (void *)&seen;
+		http_places_set(&server->places, connection, PLACE_ANSWERS);
 		return MHD_YES;
 	}
 	if (*upload_len)
@@ -308,7 +309,18 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 		http_reply_error(&reply, 503, "too many event streams are open: at most %d",
 				 HTTP_STREAMS_MAX);
 	}
+	if (reply.stream_more)
+		http_places_set(&server->places, connection, PLACE_STREAMS);
 	return send_reply(server, connection, &reply, 0);
+}
+
+/* The connection may be used again. */
+static void on_answered(void *cls, struct MHD_Connection *connection, void **state,
+			enum MHD_RequestTerminationCode how)
+{
+	struct http_server *server = cls;
+	(void)state, (void)how;
+	http_places_set(&server->places, connection, PLACE_WAITS);
 }
 
 /* ---- life --------------------------------------------------------------------------------------------------------- */
@@ -386,6 +398,7 @@ static int get_library(struct err *err)
 		LATE_FUNCTION(http_library, MHD_, add_response_header),
 		LATE_FUNCTION(http_library, MHD_, queue_response),
 		LATE_FUNCTION(http_library, MHD_, destroy_response),
+		LATE_FUNCTION(http_library, MHD_, get_connection_info),
 		LATE_FUNCTION(http_library, MHD_, start_daemon),
 		LATE_FUNCTION(http_library, MHD_, stop_daemon),
 	};
@@ -404,6 +417,8 @@ int http_server_start(const struct http_opt *opt, struct http_server **out, stru
 		return rc;
 	struct http_server *server = calloc(1, sizeof(*server));
 	int loopback = 1, fd = -1;
+	if (server)
+		http_places_init(&server->places);
 	if (!server || copy_hosts(server, opt->hosts) < 0) {
 		http_server_stop(server);
 		return err_set(err, -ENOMEM, "cannot allocate a server");
@@ -428,8 +443,9 @@ int http_server_start(const struct http_opt *opt, struct http_server **out, stru
 			MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
 				MHD_USE_POLL,
 			0, NULL, NULL, on_request, server, MHD_OPTION_LISTEN_SOCKET, fd,
-			MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX,
-			MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_PER_IP,
+			MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_PLACES,
+			MHD_OPTION_NOTIFY_CONNECTION, http_places_changed, &server->places,
+			MHD_OPTION_NOTIFY_COMPLETED, on_answered, server,
 			MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS,
 			MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768,
 			MHD_OPTION_THREAD_STACK_SIZE, (size_t)HTTP_THREAD_STACK, MHD_OPTION_END);
@@ -466,5 +482,6 @@ void http_server_stop(struct http_server *server)
 	for (char **host = server->hosts; host && *host; host++)
 		free(*host);
 	free(server->hosts);
+	http_places_fini(&server->places);
 	free(server);
 }

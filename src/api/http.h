@@ -15,7 +15,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-#define HTTP_CONNECTIONS_MAX 128 /* open at once; the next one is closed at once */
+#define HTTP_CONNECTIONS_MAX \
+	128 /* open at once; the next one takes the place of who waited longest */
 #define HTTP_CONNECTIONS_PER_IP 64
 #define HTTP_IDLE_SECONDS \
 	15 /* a client that is slower than this between bytes loses its connection */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_internal.h - what http.c (server) and http_guard.c (who may ask) share. */
+/* http_internal.h - what http.c (server), http_guard.c (who may ask) and http_places.c (for how long) share. */
 #ifndef API_HTTP_INTERNAL_H
 #define API_HTTP_INTERNAL_H
 
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "api/http.h"
@@ -19,10 +20,44 @@ struct http_library {
 	__typeof__(&MHD_add_response_header) add_response_header;
 	__typeof__(&MHD_queue_response) queue_response;
 	__typeof__(&MHD_destroy_response) destroy_response;
+	__typeof__(&MHD_get_connection_info) get_connection_info;
 	__typeof__(&MHD_start_daemon) start_daemon;
 	__typeof__(&MHD_stop_daemon) stop_daemon;
 };
 extern struct http_library http_library;
+
+/* Those that we mean to hold, and as many that are on their way out. */
+#define HTTP_PLACES (2 * HTTP_CONNECTIONS_MAX)
+
+enum http_place_state {
+	PLACE_FREE,
+	PLACE_WAITS,   /* for a whole request */
+	PLACE_ANSWERS, /* or works out what to answer */
+	PLACE_STREAMS, /* events, for as long as the client wants: they have a bound of their own */
+	PLACE_GOES     /* closed to make room */
+};
+
+/** struct http_place - a connection, from when on it is in its state. */
+struct http_place {
+	enum http_place_state state;
+	int fd;
+	uint64_t since_ns;
+	struct sockaddr_storage address;
+};
+
+struct http_places {
+	pthread_mutex_t lock;
+	struct http_place all[HTTP_PLACES];
+};
+
+void http_places_init(struct http_places *places);
+void http_places_fini(struct http_places *places);
+/** http_places_changed() - for MHD_OPTION_NOTIFY_CONNECTION, @cls is the places: one came or went. */
+void http_places_changed(void *cls, struct MHD_Connection *connection, void **context,
+			 enum MHD_ConnectionNotificationCode what);
+/** http_places_set() - what @connection is at now. Any thread. */
+void http_places_set(struct http_places *places, struct MHD_Connection *connection,
+		     enum http_place_state state);
 
 struct http_server {
 	struct MHD_Daemon *daemon;
@@ -33,6 +68,7 @@ struct http_server {
 	char **hosts;
 	char url[96], note[160];
 	atomic_int streams;
+	struct http_places places;
 };
 
 struct http_request {

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * http_places.c - who may hold a connection. The library closes one that is silent for long, and refuses new ones when there are
+ * too many: clients that send a byte now and then would keep everybody else out for ever. So it is given more places than we
+ * mean to hold, and a new connection takes the place of the one that has waited longest without asking for anything.
+ */
+#include <string.h>
+#include <sys/socket.h>
+
+#include "api/http_internal.h"
+#include "base/clock.h"
+
+/* An answer that somebody takes so slowly gives its place up, too, if nobody else can. */
+#define ANSWER_NS 30000000000ull
+
+void http_places_init(struct http_places *places)
+{
+	memset(places, 0, sizeof(*places));
+	pthread_mutex_init(&places->lock, NULL);
+}
+
+void http_places_fini(struct http_places *places)
+{
+	pthread_mutex_destroy(&places->lock);
+}
+
+static int same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	const struct sockaddr_in *a4 = (const void *)a, *b4 = (const void *)b;
+	const struct sockaddr_in6 *a6 = (const void *)a, *b6 = (const void *)b;
+	if (a->ss_family != b->ss_family)
+		return 0;
+	return a->ss_family == AF_INET6
+		       ? memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof(a6->sin6_addr)) == 0
+		       : a4->sin_addr.s_addr == b4->sin_addr.s_addr;
+}
+
+/* Whether @p is a better one than @best to be closed; one that has asked for something only if it takes its time. */
+static int goes_before(const struct http_place *p, const struct http_place *best, uint64_t now_ns)
+{
+	if (p->state == PLACE_ANSWERS && now_ns - p->since_ns < ANSWER_NS)
+		return 0;
+	if (p->state != PLACE_WAITS && p->state != PLACE_ANSWERS)
+		return 0;
+	if (!best || p->state != best->state)
+		return !best || p->state == PLACE_WAITS;
+	return p->since_ns < best->since_ns;
+}
+
+/* Close a connection for the new one @fresh if there are too many, of its address (@own) or in all. */
+static void make_room(struct http_places *places, const struct http_place *fresh, int own)
+{
+	struct http_place *best = NULL;
+	unsigned held = 0;
+	for (unsigned i = 0; i < HTTP_PLACES; i++) {
+		struct http_place *p = &places->all[i];
+		if (p->state == PLACE_FREE || p->state == PLACE_GOES ||
+		    (own && !same_address(&p->address, &fresh->address)))
+			continue;
+		held++;
+		if (p != fresh && goes_before(p, best, fresh->since_ns))
+			best = p;
+	}
+	if (held <= (own ? HTTP_CONNECTIONS_PER_IP : HTTP_CONNECTIONS_MAX))
+		return;
+	best = best ? best : (struct http_place *)fresh; /* all are being answered */
+	best->state = PLACE_GOES;
+	/* its thread wakes and lets go of the descriptor, which is open until we are told */
+	shutdown(best->fd, SHUT_RDWR);
+}
+
+static void arrive(struct http_places *places, struct MHD_Connection *connection, void **context)
+{
+	const union MHD_ConnectionInfo *info =
+		http_library.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct http_place *place = NULL;
+	for (unsigned i = 0; i < HTTP_PLACES && !place; i++)
+		place = places->all[i].state == PLACE_FREE ? &places->all[i] : NULL;
+	if (!info || !place)
+		return;
+	*place = (struct http_place){ .state = PLACE_WAITS,
+				      .fd = info->connect_fd,
+				      .since_ns = clock_ns(CLOCK_MONOTONIC) };
+	socklen_t len = sizeof(place->address);
+	if (getpeername(place->fd, (struct sockaddr *)&place->address, &len) < 0)
+		place->address.ss_family = AF_UNSPEC;
+	*context = place;
+	make_room(places, place, 1);
+	make_room(places, place, 0);
+}
+
+void http_places_changed(void *cls, struct MHD_Connection *connection, void **context,
+			 enum MHD_ConnectionNotificationCode what)
+{
+	struct http_places *places = cls;
+	pthread_mutex_lock(&places->lock);
+	if (what == MHD_CONNECTION_NOTIFY_STARTED)
+		arrive(places, connection, context);
+	else if (*context)
+		((struct http_place *)*context)->state = PLACE_FREE;
+	pthread_mutex_unlock(&places->lock);
+}
+
+void http_places_set(struct http_places *places, struct MHD_Connection *connection,
+		     enum http_place_state state)
+{
+	const union MHD_ConnectionInfo *info =
+		http_library.get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	struct http_place *place = info ? info->socket_context : NULL;
+	pthread_mutex_lock(&places->lock);
+	if (place && place->state != PLACE_GOES) {
+		place->state = state;
+		place->since_ns = clock_ns(CLOCK_MONOTONIC);
+	}
+	pthread_mutex_unlock(&places->lock);
+}
