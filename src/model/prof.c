@@ -17,7 +17,9 @@ uint32_t prof_row_slot(struct prof *p, uint32_t row, struct err *err)
 	if (known && !*known) {
 		struct prof_counter *c = chunked_add(&p->counters);
 		if (c) {
+			const struct prof_stack *s = chunked_at(&p->stacks, row);
 			c->row = row;
+			c->partial = s->partial;
 			*known = p->counters.count - 1;
 		}
 	}

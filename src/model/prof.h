@@ -170,6 +170,8 @@ void prof_keep_live(struct prof *prof);
  * The writer asks for them to store counters under the recording's own numbers.
  */
 struct stack_id prof_stack_row(const struct prof *prof, struct stack_id producer);
+/** prof_stack_next() - the first of the producer's numbers from @from on that events used; where there is none, one beyond all. */
+uint32_t prof_stack_next(const struct prof *prof, uint32_t from);
 struct frame_id prof_frame_row(const struct prof *prof, struct frame_id producer);
 struct thread_id prof_thread_row(const struct prof *prof, struct thread_id producer);
 /**

@@ -371,6 +371,13 @@ static uint32_t row_or_empty(const struct idmap *map, uint32_t id)
 	return row == UINT32_MAX ? 0 : row;
 }
 
+uint32_t prof_stack_next(const struct prof *prof, uint32_t from)
+{
+	while (from < prof->slot_count && !prof->slot_of[from])
+		from++;
+	return from;
+}
+
 struct stack_id prof_stack_row(const struct prof *prof, struct stack_id producer)
 {
 	return (struct stack_id){ row_or_empty(&prof->stack_map, producer.v) };

@@ -21,8 +21,8 @@ struct prof_counter {
 	uint64_t live_bytes;
 	uint64_t temporary;
 	uint64_t saved_bytes, saved_epoch;
-	uint32_t row; /* of the stack or thread it counts for */
-	uint32_t reserved;
+	uint32_t row;     /* of the stack or thread it counts for */
+	uint32_t partial; /* of the stack: where it stands is a reading from memory */
 };
 _Static_assert(sizeof(struct prof_counter) == 64, "one cache line");
 

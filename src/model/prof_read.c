@@ -149,13 +149,12 @@ void prof_totals(const struct prof *prof, struct prof_totals *totals)
 	memset(totals->partial, 0, sizeof(totals->partial));
 	for (uint32_t slot = 1; slot < prof->counters.count; slot++) {
 		struct cost cost;
+		uint32_t partial = prof_counter_at(prof, slot)->partial;
 		slot_cost(prof, slot, &cost);
 		cost_add(&totals->cost, &cost);
 		totals->stacks += cost.allocations != 0;
-		const struct prof_stack *s =
-			chunked_at(&prof->stacks, prof_counter_at(prof, slot)->row);
-		if (s->partial)
-			totals->partial[s->partial] += cost.allocations;
+		if (partial)
+			totals->partial[partial] += cost.allocations;
 	}
 	totals->peak_time_ns = prof->max_time_ns;
 	totals->peak_event = prof->max_event;

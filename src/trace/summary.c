@@ -11,7 +11,7 @@
 enum {
 	COL_TOTALS = 0,
 	COL_ID = 1,   /* stack number minus the one before */
-	COL_COST = 2, /* one column for each of the fields below */
+	COL_COST = 2, /* one column for each of the fields below, behind COL_ID */
 	COL_THREADS = 16,
 	COL_TIMELINE = 17,
 };
@@ -58,10 +58,9 @@ static void put_cost(struct buf *to, const struct cost *cost)
 		put_num(to, field[i]);
 }
 
-static void put_totals(struct buf *to, const struct prof *prof)
+static void put_totals(struct buf *to, const struct prof_totals *totals)
 {
-	struct prof_totals t;
-	prof_totals(prof, &t);
+	const struct prof_totals t = *totals;
 	put_cost(to, &t.cost);
 	put_num(to, t.foreign_frees);
 	put_num(to, t.peak_time_ns);
@@ -137,35 +136,69 @@ static void put_timeline(struct buf *to, const struct prof *prof, size_t most)
 	}
 }
 
-int64_t summary_put(const struct prof *prof, const struct summary_names *names, size_t points,
-		    struct blt_cols *cols, struct err *err)
+/* Room for so many rows is made at once. */
+#define ROWS_AHEAD 1024
+
+/* One stack's number and counters, at the ends of their columns. */
+static void put_row(uint8_t **at, uint32_t step, const struct cost *cost)
 {
-	/* Several of the recording's numbers may have become one row: its counters go to the first of them. */
-	uint32_t rows = prof_stack_count(prof);
-	uint8_t *done = calloc(1, rows / 8 + 1);
-	if (!done)
-		return err_set(err, -ENOMEM, "cannot hold the summary");
+	uint64_t field[COST_FIELDS];
+	cost_fields(cost, field);
+	at[0] = varint_put(at[0], step);
+	for (unsigned i = 0; i < COST_FIELDS; i++)
+		at[1 + i] = varint_put(at[1 + i], field[i]);
+}
+
+/* Begin to write, or go on, behind what the columns of rows hold. Return: 0, -ENOMEM. */
+static int open_rows(struct blt_cols *cols, uint8_t **at)
+{
+	for (unsigned i = 0; i < 1 + COST_FIELDS; i++) {
+		struct buf *col = &cols->col[COL_ID + i];
+		if (at[i])
+			col->len = (size_t)(at[i] - (uint8_t *)col->data);
+		at[i] = (uint8_t *)buf_reserve(col, ROWS_AHEAD * VARINT_MAX);
+		if (!at[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int64_t put_stacks(const struct prof *prof, uint32_t stacks, uint8_t *done,
+			  struct blt_cols *cols, struct err *err)
+{
+	uint8_t *at[1 + COST_FIELDS] = { 0 };
 	int64_t count = 0;
 	uint32_t next = 0;
-	for (uint32_t id = 0; id < names->stacks; id++) {
-		struct stack_id row = prof_stack_row(prof, (struct stack_id){ id });
-		if ((id && !row.v) || row.v >= rows || done[row.v / 8] >> (row.v % 8) & 1)
+	for (uint32_t id = prof_stack_next(prof, 0); id < stacks;
+	     id = prof_stack_next(prof, id + 1)) {
+		uint32_t row = prof_stack_row(prof, (struct stack_id){ id }).v;
+		if (done[row / 8] >> (row % 8) & 1)
 			continue;
-		done[row.v / 8] |= (uint8_t)(1u << row.v % 8);
+		done[row / 8] |= (uint8_t)(1u << row % 8);
 		struct cost cost;
-		prof_stack_cost(prof, row, &cost);
+		prof_stack_cost(prof, (struct stack_id){ row }, &cost);
 		if (!cost.allocations)
 			continue;
-		put_num(&cols->col[COL_ID], id - next);
+		if (count % ROWS_AHEAD == 0 && open_rows(cols, at) < 0)
+			return err_set(err, -ENOMEM, "cannot hold the summary");
+		put_row(at, id - next, &cost);
 		next = id + 1;
-		uint64_t field[COST_FIELDS];
-		cost_fields(&cost, field);
-		for (unsigned i = 0; i < COST_FIELDS; i++)
-			put_num(&cols->col[COL_COST + i], field[i]);
 		count++;
 	}
+	return open_rows(cols, at) < 0 ? err_set(err, -ENOMEM, "cannot hold the summary") : count;
+}
+
+int64_t summary_put(const struct prof *prof, const struct prof_totals *totals,
+		    const struct summary_names *names, size_t points, struct blt_cols *cols,
+		    struct err *err)
+{
+	/* Several of the recording's numbers may have become one row: its counters go to the first of them. */
+	uint8_t *done = calloc(1, prof_stack_count(prof) / 8 + 1);
+	if (!done)
+		return err_set(err, -ENOMEM, "cannot hold the summary");
+	int64_t count = put_stacks(prof, names->stacks, done, cols, err);
 	free(done);
-	put_totals(&cols->col[COL_TOTALS], prof);
+	put_totals(&cols->col[COL_TOTALS], totals);
 	put_threads(&cols->col[COL_THREADS], prof, names->threads);
 	put_timeline(&cols->col[COL_TIMELINE], prof, points);
 	return count;

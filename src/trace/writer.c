@@ -402,8 +402,8 @@ static int write_summary(struct trace_writer *w, const struct prof *prof, struct
 	struct blt_cols cols = { 0 };
 	struct blt_head head = { .type = BLT_SUMMARY, .time_ns = events_enc_last_time(w->events) };
 	uint64_t points = w->end / BYTES_PER_POINT;
-	int64_t rows =
-		summary_put(prof, &w->names, points < POINTS_MIN ? POINTS_MIN : points, &cols, err);
+	int64_t rows = summary_put(prof, &totals, &w->names,
+				   points < POINTS_MIN ? POINTS_MIN : points, &cols, err);
 	int rc = rows < 0 ? (int)rows : 0;
 	head.rows = (uint32_t)rows;
 	if (rc >= 0 && rows > BLT_ROWS_MAX)
