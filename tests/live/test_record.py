@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """byteledger heap|run around a program: statuses, signals, names, and the ways without a parent."""
+import contextlib
 import json
 import os
 import signal
+import struct
 import subprocess
 import time
 
@@ -152,6 +154,40 @@ def test_followed_children_are_recorded_as_their_parent_is(byteledger, tmp_path)
     child = when_complete(byteledger, tmp_path / "perl") # its recorder finishes after it
     parent = report(byteledger, tmp_path / "bash")
     assert child["process"]["time_bound_ns"] == parent["process"]["time_bound_ns"] == 1000
+
+
+def shared_header(pid):
+    """The first 96 bytes of what the library in @pid shares with its recorder, as wire/heap.h lays them out; None: nothing yet."""
+    with open(f"/proc/{pid}/maps", encoding="ascii") as f:
+        at = next((int(line.split("-")[0], 16) for line in f if "/memfd:byteledger" in line and line.split()[2] == "00000000"), None)
+    if at is None:
+        return None
+    with open(f"/proc/{pid}/mem", "rb") as f:
+        f.seek(at)
+        return f.read(96)
+
+
+@pytest.mark.parametrize("policy,number", [(None, 0), ("drop", 2)])
+def test_followed_children_share_memory_as_their_parent_does(byteledger, tmp_path, policy, number):
+    options = ["--follow-children", "--free-stacks", "--time-resolution", "1us", "--budget", "40", "-o", str(tmp_path / "%e")]
+    child = held(byteledger, "-q", *options, *(["--on-full", policy] if policy else []), "--", "bash", "-c", "cat; true")
+
+    def child_of(pid):
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+            return next(iter(f.read().split()), None)
+
+    def header_of_cat():
+        cat = child_of(bash)
+        with contextlib.suppress(OSError):
+            return cat and os.readlink(f"/proc/{cat}/exe").endswith("/cat") and shared_header(cat)
+
+    bash = until(lambda: child_of(child.pid), "bash")
+    of_cat, of_bash = until(header_of_cat, "cat"), shared_header(bash)
+    child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert of_cat[8:] == of_bash[8:]
+    on_full, free_stacks, stamp_every_event = struct.unpack("3I", of_cat[84:])
+    assert (on_full, free_stacks, stamp_every_event) == (number, 1, 1)
 
 
 def heed_sigint():

@@ -255,6 +255,27 @@ static void a_jump_out_of_a_hook_does_not_silence_its_thread(void **state)
 	assert_int_equal(self.sync, proc.word);
 }
 
+/* As if the jump came when the room was there, with the thread's name in it, and nothing of it was published yet. */
+static void reserve_and_jump_out(void)
+{
+	while_walking = NULL;
+	assert_non_null(ring_room_slow(&self, 16, 0));
+	longjmp(out, 1);
+}
+
+static void a_thread_whose_first_record_was_jumped_out_of_is_named_before_the_next(void **state)
+{
+	(void)state;
+	script();
+	named = 0;
+	while_walking = reserve_and_jump_out;
+	if (setjmp(out) == 0)
+		hook_malloc(8, CALLER(24, 0x2000));
+	hook_malloc(9, CALLER(28, 0x2000));
+	assert_int_equal(take(0).size, 9);
+	assert_int_equal(named, 1);
+}
+
 static int parent_waited;
 static void fork_here(void)
 {
@@ -440,6 +461,7 @@ int main(void)
 		CASE(no_record_is_lost_or_split_over_a_hundred_laps),
 		CASE(without_a_free_slot_calls_are_counted),
 		CASE(a_jump_out_of_a_hook_does_not_silence_its_thread),
+		CASE(a_thread_whose_first_record_was_jumped_out_of_is_named_before_the_next),
 		CASE(a_fork_out_of_the_stepper_leaves_the_parents_memory_alone),
 		CASE(calls_of_other_threads_during_the_start_are_counted),
 		CASE(region_records_that_a_full_ring_refuses_are_counted),
