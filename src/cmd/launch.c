@@ -363,9 +363,22 @@ static void run_shell(const struct launch *launch)
 	execve(argv[0], argv, launch->env);
 }
 
-static void run_child(const struct launch *launch, const sigset_t *mask, int shm_fd, int tell)
+/* What we were started with, for the program: with children ignored, waitpid() would not tell how it ended. */
+static int take_children(void)
+{
+	struct sigaction now;
+	int ignored = sigaction(SIGCHLD, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+	if (ignored)
+		signal(SIGCHLD, SIG_DFL);
+	return ignored;
+}
+
+static void run_child(const struct launch *launch, const sigset_t *mask, int ignored, int shm_fd,
+		      int tell)
 {
 	sigprocmask(SIG_SETMASK, mask, NULL);
+	if (ignored)
+		signal(SIGCHLD, SIG_IGN);
 	if (shm_fd >= 0)
 		fcntl(shm_fd, F_SETFD, 0);
 	execve(launch->path, launch->argv, launch->env ? launch->env : environ);
@@ -387,13 +400,14 @@ pid_t launch_start(struct launch *launch, const struct launch_env *env, const si
 	if (pipe2(pipes, O_CLOEXEC) < 0)
 		return err_set(err, -errno, "cannot make a pipe");
 	CLEANUP(close_fdp) int from = pipes[0];
+	int ignored = take_children();
 	pid_t pid = fork();
 	if (pid < 0) {
 		close(pipes[1]);
 		return err_set(err, -errno, "cannot start a process");
 	}
 	if (pid == 0)
-		run_child(launch, mask, env ? env->shm_fd : -1, pipes[1]);
+		run_child(launch, mask, ignored, env ? env->shm_fd : -1, pipes[1]);
 	close(pipes[1]);
 	ssize_t got;
 	do {

@@ -67,6 +67,19 @@ def test_the_exit_status_is_the_programs(byteledger, tmp_path, script, status):
     assert heap(byteledger, "-q", "-o", str(tmp_path / "a.blt"), "--", "sh", "-c", script).returncode == status
 
 
+@pytest.mark.parametrize("command", ["run", "heap", "regions"])
+def test_the_exit_status_is_the_programs_though_whoever_started_us_ignores_children(byteledger, tmp_path, command):
+    def run(*program):
+        argv = [byteledger, command, "-q", *(["-o", str(tmp_path / "x.blt")] if command != "regions" else []), "--", *program]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=60,
+                              preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    done = run("sh", "-c", "exit 7")
+    assert done.returncode == 7, done.stderr
+    # the program finds what it would have found without us: bit 16 is SIGCHLD's
+    done = run("grep", "SigIgn", "/proc/self/status")
+    assert int(done.stdout.split()[1], 16) >> 16 & 1
+
+
 @pytest.mark.parametrize("program,status", [("/nonexistent", 127), ("/etc/passwd", 126)])
 def test_what_cannot_start_leaves_no_file(byteledger, tmp_path, program, status):
     done = heap(byteledger, "-o", str(tmp_path / "a.blt"), "--", program)
