@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cmd/cmd.h"
 #include "cmd/open.h"
@@ -154,6 +155,13 @@ int cmd_export(int argc, char **argv)
 	if (!rec)
 		return cmd_fail(&e.err);
 	CLEANUP(outfile_fini) struct outfile out = { 0 };
+	struct stat in_st, out_st;
+	if (e.out_path && stat(e.path, &in_st) == 0 && stat(e.out_path, &out_st) == 0 &&
+	    in_st.st_dev == out_st.st_dev && in_st.st_ino == out_st.st_ino) {
+		err_set(&e.err, -EINVAL, "cannot write '%s': it is what is read", e.out_path);
+		err_hint(&e.err, "another name behind -o");
+		return cmd_fail(&e.err);
+	}
 	if (outfile_open(&out, e.out_path, e.format->binary, !e.format->binary, &e.err) < 0)
 		return cmd_fail(&e.err);
 	CLEANUP(prof_freep) struct prof *prof = recording_read(rec, &e.selection.query, &e.err);

@@ -81,6 +81,11 @@ static uint64_t clock_ns(clockid_t clock)
 
 static int create_file(struct trace_writer *w, const char *path, struct err *err)
 {
+	struct stat st;
+	/* a number behind the name of a device or a folder is not what was meant */
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		return err_set(err, -EINVAL, "cannot create '%s': a %s is there, and no file", path,
+			       S_ISDIR(st.st_mode) ? "folder" : "device");
 	for (unsigned n = 0; n < 100000; n++) {
 		free(w->path);
 		if (n == 0)

@@ -357,6 +357,16 @@ def test_formats_with_no_place_for_losses_have_them_told_beside(byteledger, own,
         assert b"recorder_died" in done.stdout and b"LOST" not in done.stderr, words
 
 
+def test_an_export_does_not_replace_what_it_reads(byteledger, record, prog, tmp_path):
+    done = record([prog("manners"), "blocks", "3"])
+    before = open(done.path, "rb").read()
+    os.symlink(done.path, tmp_path / "link")
+    for out in (done.path, str(tmp_path / "link")):
+        refused = subprocess.run([byteledger, "export", done.path, "--to", "folded", "-o", out], capture_output=True, text=True)
+        assert refused.returncode == 1 and "it is what is read\nhint: " in refused.stderr
+    assert open(done.path, "rb").read() == before
+
+
 def test_a_failed_export_leaves_the_old_file(byteledger, tmp_path):
     out = tmp_path / "out"
     out.write_text("old")

@@ -260,6 +260,16 @@ def test_sigterm_is_forwarded_and_sigint_is_the_programs(byteledger, tmp_path):
         assert report(byteledger, path)["process"]["complete"] is (status == 0)
 
 
+def test_a_device_or_a_folder_is_no_place_for_a_recording(byteledger, tmp_path):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    for name, what in (("/dev/null", "device"), (str(tmp_path / "fifo"), "device"), (str(tmp_path / "folder"), "folder")):
+        done = subprocess.run([byteledger, "run", "-q", "-o", name, "--", "echo", "there"], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (0, "there\n")
+        assert f"cannot create '{name}': a {what} is there" in done.stderr
+    assert sorted(os.listdir(tmp_path)) == ["fifo", "folder"] and not os.path.exists("/dev/null.1")
+
+
 def test_a_file_is_never_overwritten_and_patterns_are_filled_in(byteledger, tmp_path):
     (tmp_path / "a.blt").write_bytes(b"precious")
     assert heap(byteledger, "-q", "-o", "a.blt", "--", "true", cwd=tmp_path).returncode == 0
