@@ -109,11 +109,25 @@ static __attribute__((noinline)) uint32_t capture_other(struct unwind_thread *t,
 							const struct unwind_regs *regs,
 							const struct place_in_memo *at)
 {
-	const struct memo_set *set = &t->memo[at->set];
+	struct memo_set *set = &t->memo[at->set];
 
 	for (unsigned way = 0; way < MEMO_WAYS; way++) {
-		if (set->key[way] == at->key && way != at->way && holds(t, &set->memo[way], regs))
-			return set->memo[way].node;
+		if (set->key[way] != at->key || way == at->way || !holds(t, &set->memo[way], regs))
+			continue;
+		/*
+		 * What was asked for last stands where it is looked for first: found at once the next time, and
+		 * counted there by those that repeat. Half exchanged, a key would vouch for another stack.
+		 */
+		struct memo found = set->memo[way];
+		t->busy = 1;
+		__asm__ volatile("" ::: "memory");
+		set->memo[way] = set->memo[at->way];
+		set->key[way] = set->key[at->way];
+		set->memo[at->way] = found;
+		set->key[at->way] = at->key;
+		__asm__ volatile("" ::: "memory");
+		t->busy = 0;
+		return found.node;
 	}
 	return unwind_walk(t, regs);
 }
@@ -177,10 +191,19 @@ uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
 /* Whether the word at sp + @off * 8 is a slot of the last stack. */
 static int is_slot(const struct unwind_thread *t, uint64_t sp, uint16_t off, uint32_t words)
 {
-	uint64_t addr = sp + off * 8ull;
+	uint64_t at = sp + off * 8ull - t->base;
+	uint32_t from = 0;
 
+	/* they go down from frame to frame, but for odd ones: halving finds most, and nothing wrong */
+	for (uint32_t n = words; n > 1;) {
+		uint32_t half = n / 2;
+		from += t->word_off[from + half] >= at ? half : 0;
+		n -= half;
+	}
+	if (words && t->word_off[from] == at)
+		return 1;
 	for (uint32_t i = words; i-- > 0;) {
-		if (t->base + t->word_off[i] == addr)
+		if (t->word_off[i] == at)
 			return 1;
 	}
 	return 0;
@@ -284,11 +307,14 @@ void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs)
 	/* a stack that would push out many others is left to the join */
 	if (!words || bytes > t->area_bytes / 16)
 		return;
+	uint64_t from = regs->sp - t->base, odd_bits = 0, far = 0;
 	for (uint32_t i = 0; i < words; i++) {
-		uint64_t off = t->base + t->word_off[i] - regs->sp;
-		if (off >> 3 > UINT16_MAX || off % 8 || t->word[i] >> (64 - MEMO_OFF_BITS))
-			return;
+		uint64_t off = t->word_off[i] - from;
+		far |= off;
+		odd_bits |= t->word[i];
 	}
+	if (far >> 3 > UINT16_MAX || far % 8 || odd_bits >> (64 - MEMO_OFF_BITS))
+		return;
 
 	int fresh;
 	struct memo_root *root = take_root(t, regs, &fresh);
@@ -303,9 +329,8 @@ void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs)
 	}
 	uint64_t *to = (uint64_t *)(t->area + at);
 	for (uint32_t i = 0; i < count; i++) {
-		uint32_t from = i < words ? i : words - 1; /* padding repeats a word */
-		to[i] = t->word[from] << MEMO_OFF_BITS |
-			(t->base + t->word_off[from] - regs->sp) >> 3;
+		uint32_t k = i < words ? i : words - 1; /* padding repeats a word */
+		to[i] = t->word[k] << MEMO_OFF_BITS | (t->word_off[k] - from) >> 3;
 	}
 	uint64_t written = t->area_written;
 	t->area_written += bytes;

@@ -54,7 +54,7 @@ static inline uint64_t unwind_path_hash(uint64_t outer, uint64_t pc)
 /** Frames of one path whose entries share a line, as a mask of the frame's index from the outermost. */
 #define UNWIND_NODES_BLOCK 3u
 
-/* Tag, further lines and place in the line come from different bits: what shares a line is not to share its tag. */
+/* Tag and further lines come from different bits: what shares a line is not to share its tag. */
 static inline uint32_t unwind_node_tag(const struct unwind_nodes *nodes, uint64_t hash)
 {
 	return (uint32_t)(hash >> 32) << nodes->tag_shift;
@@ -97,26 +97,72 @@ static inline void unwind_node_expect(const struct unwind_nodes *nodes, uint64_t
 	__builtin_prefetch(nodes->index + (uint64_t)line * UNWIND_NODES_LINE);
 }
 
-/** unwind_node_prepare() - the same for the node itself, by the entry that unwind_node_get() will look at first. */
-static inline void unwind_node_prepare(const struct unwind_nodes *nodes, uint64_t block,
-				       uint64_t hash)
-{
-	uint32_t line = (uint32_t)(block >> 20) & nodes->line_mask;
-	uint32_t start = (uint32_t)(hash >> 60), tag = unwind_node_tag(nodes, hash);
-	const uint32_t *slots = nodes->index + (uint64_t)line * UNWIND_NODES_LINE;
+/* A line as it is now, in one look. Entries come in from its first place on and never go. */
+typedef uint32_t unwind_nodes_four __attribute__((vector_size(16)));
+struct unwind_nodes_line {
+	uint32_t *slots;
+	unwind_nodes_four entry[UNWIND_NODES_LINE / 4];
+};
 
-	for (unsigned i = 0; i < UNWIND_NODES_LINE; i++) {
-		uint32_t entry =
-			__atomic_load_n(&slots[(start + i) % UNWIND_NODES_LINE], __ATOMIC_RELAXED);
-		if ((entry ^ tag) < nodes->node_max) {
-			__builtin_prefetch(&nodes->node[entry ^ tag]);
-			return;
-		}
-		if (!entry)
-			return;
+static inline void unwind_nodes_look(const struct unwind_nodes *nodes, uint32_t number,
+				     struct unwind_nodes_line *line)
+{
+	line->slots = nodes->index + (uint64_t)number * UNWIND_NODES_LINE;
+	for (unsigned i = 0; i < UNWIND_NODES_LINE / 4; i++)
+		line->entry[i] = ((const volatile unwind_nodes_four *)line->slots)[i];
+	/* acquire: what an entry names was complete before the entry could be seen */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+}
+
+/* The places of entries that hold @value in @bits, as a mask. */
+static inline uint32_t unwind_nodes_match(const struct unwind_nodes_line *line, uint32_t bits,
+					  uint32_t value)
+{
+	const unwind_nodes_four place = { 1, 2, 4, 8 };
+	unwind_nodes_four found = { 0, 0, 0, 0 };
+
+	for (unsigned i = 0; i < UNWIND_NODES_LINE / 4; i++)
+		found |= (unwind_nodes_four)((line->entry[i] & bits) == value) & place << 4 * i;
+	return found[0] | found[1] | found[2] | found[3];
+}
+
+/*
+ * The node number of the first entry among @match, which is taken out; 0: none is left. Which are free matches a tag of
+ * 0, and a number is an index.
+ */
+static inline uint32_t unwind_nodes_next(const struct unwind_nodes *nodes,
+					 const struct unwind_nodes_line *line, uint32_t *match)
+{
+	while (*match) {
+		uint32_t number =
+			__atomic_load_n(&line->slots[__builtin_ctz(*match)], __ATOMIC_RELAXED) &
+			((1u << nodes->tag_shift) - 1);
+		*match &= *match - 1;
+		if (number && number < nodes->node_max)
+			return number;
 	}
-	line = unwind_node_next_line(nodes, hash, 0);
-	__builtin_prefetch(nodes->index + (uint64_t)line * UNWIND_NODES_LINE);
+	return 0;
+}
+
+/**
+ * unwind_node_prepare() - the same for the node itself. Return: the number of the node that is likely to be the one, its
+ * memory asked for; unwind_node_is() tells. 0: the line looked at first has none.
+ */
+static inline uint32_t unwind_node_prepare(const struct unwind_nodes *nodes, uint64_t block,
+					   uint64_t hash)
+{
+	struct unwind_nodes_line line;
+
+	unwind_nodes_look(nodes, (uint32_t)(block >> 20) & nodes->line_mask, &line);
+	uint32_t match = unwind_nodes_match(&line, UINT32_MAX << nodes->tag_shift,
+					    unwind_node_tag(nodes, hash));
+	uint32_t number = unwind_nodes_next(nodes, &line, &match);
+	if (number)
+		__builtin_prefetch(&nodes->node[number]);
+	else if (!unwind_nodes_match(&line, UINT32_MAX, 0))
+		__builtin_prefetch(nodes->index + (uint64_t)unwind_node_next_line(nodes, hash, 0) *
+							  UNWIND_NODES_LINE);
+	return number;
 }
 
 /**
@@ -128,35 +174,36 @@ static inline void unwind_node_prepare(const struct unwind_nodes *nodes, uint64_
 static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t block, uint64_t hash,
 				       uint64_t pc, uint32_t parent, uint32_t gen, uint32_t *spare)
 {
-	uint32_t line = (uint32_t)(block >> 20) & nodes->line_mask, mine = 0;
-	uint32_t start = (uint32_t)(hash >> 60), tag = unwind_node_tag(nodes, hash);
+	uint32_t number = (uint32_t)(block >> 20) & nodes->line_mask, mine = 0;
+	uint32_t tag = unwind_node_tag(nodes, hash);
 
-	for (unsigned tried = 0; tried < UNWIND_NODES_LINES; tried++) {
-		uint32_t *slots = nodes->index + (uint64_t)line * UNWIND_NODES_LINE;
-		for (unsigned i = 0; i < UNWIND_NODES_LINE; i++) {
-			uint32_t *slot = &slots[(start + i) % UNWIND_NODES_LINE];
-			uint32_t entry = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
-
-			if (!entry) {
-				if (!mine) {
-					mine = unwind_node_reserve(nodes, parent, spare);
-					if (!mine)
-						return UNWIND_NODE_NONE;
-					nodes->node[mine] = (struct wire_node){ pc, parent, gen };
-				}
-				/* release: the node is complete before its number can be found */
-				if (__atomic_compare_exchange_n(slot, &entry, tag | mine, 0,
-								__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-					return mine;
-			}
-			if ((entry ^ tag) < nodes->node_max &&
-			    unwind_node_is(nodes, entry ^ tag, pc, parent, gen)) {
+	for (unsigned tried = 0; tried < UNWIND_NODES_LINES;) {
+		struct unwind_nodes_line line;
+		unwind_nodes_look(nodes, number, &line);
+		uint32_t match = unwind_nodes_match(&line, UINT32_MAX << nodes->tag_shift, tag);
+		for (uint32_t n; (n = unwind_nodes_next(nodes, &line, &match));) {
+			if (unwind_node_is(nodes, n, pc, parent, gen)) {
 				if (mine)
 					*spare = mine;
-				return entry ^ tag;
+				return n;
 			}
 		}
-		line = unwind_node_next_line(nodes, hash, tried);
+
+		uint32_t none = 0, room = unwind_nodes_match(&line, UINT32_MAX, 0);
+		if (!room) {
+			number = unwind_node_next_line(nodes, hash, tried++);
+			continue;
+		}
+		if (!mine) {
+			mine = unwind_node_reserve(nodes, parent, spare);
+			if (!mine)
+				return UNWIND_NODE_NONE;
+			nodes->node[mine] = (struct wire_node){ pc, parent, gen };
+		}
+		/* release: the node is complete before its number can be found. Taken meanwhile? Look again. */
+		if (__atomic_compare_exchange_n(&line.slots[__builtin_ctz(room)], &none, tag | mine,
+						0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+			return mine;
 	}
 	if (mine)
 		*spare = mine;

@@ -374,13 +374,19 @@ static void path_init(struct path *path, uint32_t root, uint32_t gen)
 	path->frames = 0;
 }
 
-static UNWIND_INLINE void path_add(struct unwind_thread *t, struct path *path, uint64_t pc)
+/* @guess: the number that unwind_node_prepare() expects, 0 = none. */
+static UNWIND_INLINE void path_add(struct unwind_thread *t, struct path *path, uint64_t pc,
+				   uint32_t guess)
 {
 	if (!(path->frames++ & UNWIND_NODES_BLOCK))
 		path->block = path->hash;
 	path->hash = unwind_path_hash(path->hash, pc);
 	if (unlikely(path->node == WIRE_STOP_NODES_FULL))
 		return;
+	if (guess && unwind_node_is(&t->process->nodes, guess, pc, path->node, t->seen_gen)) {
+		path->node = guess;
+		return;
+	}
 	path->node = unwind_node_get(&t->process->nodes, path->block, path->hash, pc, path->node,
 				     t->seen_gen, &t->spare_node);
 	if (unlikely(path->node == UNWIND_NODE_NONE))
@@ -403,11 +409,11 @@ static uint32_t number_fresh(struct unwind_thread *t, uint32_t base)
 	} else {
 		path_init(&path, t->last_root, t->seen_gen);
 	}
-	if (t->frame_count - base > 1)
-		for (uint32_t i = base; i < t->frame_count; i++)
+	for (uint32_t i = base; i < t->frame_count; i++)
+		t->frame[i].node =
 			unwind_node_prepare(nodes, block_hash(t, i), t->frame[i].rule_hash);
 	for (uint32_t i = base; i < t->frame_count; i++) {
-		path_add(t, &path, t->frame[i].ip);
+		path_add(t, &path, t->frame[i].ip, t->frame[i].node);
 		t->frame[i].node = path.node;
 	}
 	return path.node;
@@ -512,7 +518,7 @@ static __attribute__((noinline)) uint32_t walk_deep(struct unwind_thread *t,
 			p.n++;
 		}
 		for (uint32_t i = count; i-- > 0;)
-			path_add(t, &path, ip[i]);
+			path_add(t, &path, ip[i], 0);
 		total = from;
 	}
 	t->frame_count = 0;
