@@ -7,7 +7,11 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
+#include <string.h>
+
 #include "base/buf.h"
+#include "base/err.h"
 #include "base/varint.h"
 
 static void buf_grows_and_hands_over_its_text(void **state)
@@ -54,12 +58,34 @@ static void varint_keeps_every_width_and_refuses_overlong_input(void **state)
 	assert_null(varint_get(overlong, overlong + sizeof(overlong), &v));
 }
 
+static void messages_show_what_a_terminal_would_obey(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	err_set(&err, -EINVAL, "cannot open '%s'", "a\x1b[31m\n\xc2\x9b\xc3\xa4");
+	assert_string_equal(err.msg, "cannot open 'a\\x1b[31m\\x0a\\x9b\xc3\xa4'");
+	err_wrap(&err, "'%s'", "\x7f");
+	assert_string_equal(err.msg, "'\\x7f': cannot open 'a\\x1b[31m\\x0a\\x9b\xc3\xa4'");
+	err_hint(&err, "not '%s'", "\r");
+	assert_string_equal(err.hint, "not '\\x0d'");
+	/* what grows beyond the room is cut, not written beyond it */
+	char name[2000];
+	memset(name, 1, sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	err_set(&err, -ENOENT, "%s", name);
+	assert_in_range(strlen(err.msg), sizeof(err.msg) - 4, sizeof(err.msg) - 1);
+	assert_null(strchr(err.msg, 1));
+	err_set(&err, -ENOENT, "cannot open '%s'", "x");
+	assert_string_equal(err.msg, "cannot open 'x': No such file or directory");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(buf_grows_and_hands_over_its_text),
 		cmocka_unit_test(buf_reports_an_impossible_reservation_once_at_the_end),
 		cmocka_unit_test(varint_keeps_every_width_and_refuses_overlong_input),
+		cmocka_unit_test(messages_show_what_a_terminal_would_obey),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
