@@ -243,7 +243,7 @@ static enum ending record_loop(struct record *rec, int signals, uint64_t duratio
 	}
 }
 
-static int block_signals(sigset_t *before)
+static int block_signals(int how, sigset_t *before)
 {
 	sigset_t set;
 	sigemptyset(&set);
@@ -251,7 +251,7 @@ static int block_signals(sigset_t *before)
 	sigaddset(&set, SIGQUIT);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, before);
+	sigprocmask(how, &set, before);
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
@@ -387,7 +387,7 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 	sigset_t before;
 	if (!heap || launch_resolve(launch, argv, err) < 0 || launch_library(launch, err) < 0)
 		return -1;
-	int signals = block_signals(&before);
+	int signals = block_signals(SIG_BLOCK, &before);
 	if (signals < 0)
 		return err_set(err, -errno, "cannot take signals");
 	char *output = absolute(pattern);
@@ -495,7 +495,8 @@ int record_helper(int argc, char **argv)
 		return CMD_USAGE;
 	}
 	sigset_t before;
-	int signals = block_signals(&before);
+	/* the library blocks every signal on the way here, because their handlers are the program's until the exec */
+	int signals = block_signals(SIG_SETMASK, &before);
 	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_adopt((int)fd, &err);
 	CLEANUP(record_fini) struct record rec = { 0 };
 	record_settings_read(&rec.settings, argv + (argc > 5 ? 5 : argc), 1);

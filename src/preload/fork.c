@@ -3,9 +3,12 @@
  * fork.c - what happens around a fork of the C library's: the child is followed where that was asked for, and never
  * writes into its parent's book.
  */
+#include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 
 #include "preload/note.h"
 #include "preload/state.h"
@@ -48,6 +51,20 @@ static void give_hook(struct thread *t)
 }
 
 /* ---- a child that is followed ---- */
+
+/* Its exit signal is none: the program's own wait() does not see it. */
+void fork_settle(void)
+{
+	uint32_t pid = __atomic_load_n(&process.starter, __ATOMIC_RELAXED);
+	int status;
+	if (!pid || process.seccomp)
+		return;
+	long rc = sys4(SYS_wait4, pid, &status, __WCLONE | WNOHANG, NULL);
+	if (rc == 0 || rc == -EINTR || !__atomic_exchange_n(&process.starter, 0, __ATOMIC_RELAXED))
+		return;
+	sys2(SYS_munmap, process.starter_heap, sizeof(*process.starter_heap));
+	process.starter_heap = NULL;
+}
 
 /* Tell our recorder the moment at which the child's books begin: it hands the blocks that live then to the child's. */
 static void announce(struct thread *t)

@@ -90,8 +90,11 @@ struct wire_heap_header *helper_shared(const struct options *opt, int *fd)
 struct launch {
 	const char *output;
 	int fd;
-	volatile int executed; /* 0 once an exec failed for good */
-	volatile int pid;      /* the helper's */
+	volatile int executed;         /* 0 once an exec failed for good */
+	struct wire_heap_header *heap; /* what is to be recorded */
+	const struct wire_heap_header
+		*parent; /* the book of a parent whose recorder is on its way; NULL: none */
+	int waited_for;  /* the program stands still until the helper is executed */
 	char **env;
 	uint64_t env_bytes;
 	const char *settings[SETTINGS_MAX]; /* NAME=VALUE */
@@ -102,12 +105,10 @@ struct launch {
 };
 
 #define CHILD_STACK 16384
-static char middle_stack[CHILD_STACK] __attribute__((aligned(64)));
-static char helper_stack[CHILD_STACK] __attribute__((aligned(64)));
+static char child_stack[CHILD_STACK] __attribute__((aligned(64)));
 
-static int run_helper(void *arg)
+static void arrange_files(const struct launch *launch)
 {
-	struct launch *launch = arg;
 	long null = sys3(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
 	/* stdout may be a pipe whose reader waits for its end; stderr carries the one line about trouble */
 	if (null != 0)
@@ -120,8 +121,12 @@ static int run_helper(void *arg)
 	else
 		sys3(SYS_fcntl, KEEP, F_SETFD, 0);
 	sys3(SYS_close_range, KEEP + 1, ~0U, 0);
-	uint64_t none = 0;
-	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, 8);
+}
+
+static __attribute__((noreturn, noinline)) void run_helper(struct launch *launch)
+{
+	/* whoever forks the program now asks who records it */
+	__atomic_store_n(&launch->heap->recorder_pid, (uint32_t)sys0(SYS_getpid), __ATOMIC_RELEASE);
 	for (unsigned i = 0; i < launch->path_count; i++) {
 		const char *argv[5 + SETTINGS_MAX + 1] = { launch->paths[i], WIRE_RECORDER_OPTION,
 							   "3", "-o", launch->output };
@@ -131,16 +136,50 @@ static int run_helper(void *arg)
 	}
 	launch->executed = 0;
 	sys1(SYS_exit_group, 127);
-	return 0;
+	__builtin_unreachable();
+}
+
+/*
+ * As vfork() does, but libc's would write errno, which belongs to the program beside us. The child has its frames below ours
+ * and never comes back.
+ */
+static __attribute__((noinline)) long spawn_helper(struct launch *launch)
+{
+	long pid = sys5(SYS_clone, CLONE_VM | CLONE_VFORK, 0, NULL, NULL, 0);
+	if (pid == 0)
+		run_helper(launch);
+	return pid;
+}
+
+/* Who records @parent; 0: nobody does, or nobody came in a second. */
+static uint32_t recorder_of(const struct wire_heap_header *parent)
+{
+	const struct timespec pause = { 0, 200000 };
+	uint64_t until = now_ns() + 1000000000u;
+	uint32_t pid;
+	while (!(pid = __atomic_load_n(&parent->recorder_pid, __ATOMIC_ACQUIRE)) &&
+	       !__atomic_load_n(&parent->detach, __ATOMIC_RELAXED) && now_ns() < until)
+		sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
+	return pid;
 }
 
 static int run_middle(void *arg)
 {
+	struct launch *launch = arg;
 	sys0(SYS_setsid);
-	int pid = clone(run_helper, helper_stack + CHILD_STACK, CLONE_VM | CLONE_VFORK, arg);
-	if (pid < 0)
-		((struct launch *)arg)->executed = 0;
-	((struct launch *)arg)->pid = pid;
+	arrange_files(launch);
+	if (launch->parent)
+		launch->heap->fork_recorder = recorder_of(launch->parent);
+	if (sys_failed(spawn_helper(launch)))
+		launch->executed = 0;
+	if (!launch->executed) {
+		__atomic_store_n(&launch->heap->recorder_pid, 0, __ATOMIC_RELAXED);
+		/* a program that went on has no other way by now: nothing is recorded */
+		if (!launch->waited_for) {
+			__atomic_store_n(&launch->heap->detach, 1, __ATOMIC_RELAXED);
+			log_line(LOG_ERROR, "the recorder of a child could not be started");
+		}
+	}
 	sys1(SYS_exit_group, 0);
 	return 0;
 }
@@ -234,7 +273,8 @@ void helper_prepare(const struct options *opt)
 	copy_env(opt);
 }
 
-int helper_start(const struct options *opt, int fd)
+/* Everything that can be known to be missing is known here. Return: 1 @launch is complete. */
+static int ready(const struct options *opt, int fd, struct wire_heap_header *heap)
 {
 	int subreaper = 0;
 	/*
@@ -248,6 +288,7 @@ int helper_start(const struct options *opt, int fd)
 	}
 	launch.output = opt->output;
 	launch.fd = fd;
+	launch.heap = heap;
 	launch.executed = 1;
 	if (!launch.path_count)
 		find_helper(opt, &launch);
@@ -256,17 +297,30 @@ int helper_start(const struct options *opt, int fd)
 			 "no byteledger beside the library, in PATH or in BYTELEDGER_HELPER");
 		return 0;
 	}
-	if (!launch.env && !copy_env(opt))
-		return 0;
+	return launch.env || copy_env(opt);
+}
+
+/* The middle one; all signals stay blocked in both: their handlers are the program's. */
+static int start_middle(int flags)
+{
 	uint64_t all = ~0ULL, before;
 	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, 8);
-	int pid = clone(run_middle, middle_stack + CHILD_STACK, CLONE_VM | CLONE_VFORK, &launch);
+	int pid = clone(run_middle, child_stack + CHILD_STACK, CLONE_VM | flags, &launch);
 	int status;
-	if (pid > 0)
+	if (pid > 0 && flags & CLONE_VFORK)
 		sys4(SYS_wait4, pid, &status, __WCLONE, NULL);
-	else
-		launch.executed = 0;
 	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
+	return pid;
+}
+
+int helper_start(const struct options *opt, int fd, struct wire_heap_header *heap)
+{
+	if (!ready(opt, fd, heap))
+		return 0;
+	launch.parent = NULL;
+	launch.waited_for = 1;
+	if (start_middle(CLONE_VFORK) < 0)
+		launch.executed = 0;
 	if (!opt->track_children) {
 		sys2(SYS_munmap, launch.env, launch.env_bytes);
 		launch.env = NULL;
@@ -275,7 +329,31 @@ int helper_start(const struct options *opt, int fd)
 		log_line(LOG_INFO, "recorder started: %s", launch.paths[0]);
 	else
 		log_line(LOG_WARN, "the recorder could not be started");
-	return launch.executed ? launch.pid : 0;
+	return launch.executed;
+}
+
+/* A child may have another root than the process that looked for the helper. */
+static int helper_there(void)
+{
+	for (unsigned i = 0; i < launch.path_count; i++)
+		if (!sys_failed(sys3(SYS_faccessat, AT_FDCWD, launch.paths[i], 1 /* X_OK */)))
+			return 1;
+	return 0;
+}
+
+int helper_start_beside(const struct options *opt, int fd, struct wire_heap_header *heap,
+			const struct wire_heap_header *parent)
+{
+	if (!ready(opt, fd, heap) || !helper_there())
+		return 0;
+	launch.parent = parent;
+	launch.waited_for = 0;
+	int pid = start_middle(0);
+	if (pid > 0)
+		log_line(LOG_INFO, "recorder started beside the child: %s", launch.paths[0]);
+	else
+		log_line(LOG_WARN, "the recorder could not be started");
+	return pid > 0 ? pid : 0;
 }
 
 /* ---- raw mode ---- */

@@ -171,6 +171,8 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 	pad_end(t, EXTRAS + bytes);
 	if (unlikely(process.raw))
 		let_go(t);
+	if (unlikely(process.starter))
+		fork_settle();
 	t->tick = __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED);
 	uint64_t cycles = stamp();
 	if (!process.raw || !t->stamped || cycles - t->stamped >= WIRE_RAW_STAMP_CYCLES) {

@@ -184,7 +184,6 @@ static void carry_over(struct wire_heap_header *heap, const struct thread *t)
 	heap->enabled_wanted = old->enabled_wanted;
 	heap->forked_from = process.pid;
 	heap->fork_number = t->fork_number;
-	heap->fork_recorder = old->recorder_pid;
 	/* rows are whole before they are counted, whoever entered one at the moment of the fork */
 	heap->module_gen = old->module_gen;
 	heap->module_count = old->module_count;
@@ -194,6 +193,15 @@ static void carry_over(struct wire_heap_header *heap, const struct thread *t)
 	       old->module_count * sizeof(struct wire_module));
 	memcpy((char *)heap + heap->strings_off, (const char *)old + old->strings_off,
 	       old->string_used);
+}
+
+/* Where a process could not start one its children wait for the answer, too: they have a raw file for it. */
+static int start_helper(const struct thread *child, struct wire_heap_header *heap, int fd)
+{
+	if (!child || process.raw)
+		return helper_start(options, fd, heap);
+	process.starter = (uint32_t)helper_start_beside(options, fd, heap, process.heap);
+	return process.starter != 0;
 }
 
 /* A recorder, or a raw file. Return: the shared memory, attached; NULL: neither. */
@@ -208,14 +216,11 @@ static struct wire_heap_header *open_alone(const struct thread *child)
 			heap->on_full = process.raw ? options->on_full : process.heap->on_full;
 		}
 		attach(heap);
-		int helper = helper_start(options, fd);
+		int helper = start_helper(child, heap, fd);
 		sys1(SYS_close, fd);
 		process.raw = 0;
-		if (helper) {
-			heap->recorder_pid =
-				(uint32_t)helper; /* a fork may come before it says so */
+		if (helper)
 			return heap;
-		}
 		sys2(SYS_munmap, heap, heap->total_bytes);
 	}
 	heap = helper_raw(options);
@@ -248,6 +253,10 @@ void start_child(struct thread *t)
 {
 	uint32_t mode = t->fork_mode;
 	process.forked = 1;
+	process.starter = 0; /* the parent's */
+	if (process.starter_heap)
+		sys2(SYS_munmap, process.starter_heap, sizeof(*process.starter_heap));
+	process.starter_heap = NULL;
 	process.early = (struct wire_lost_count){ 0 };
 	modules_forked();
 	if ((mode & MODE_MASK) == MODE_IDLE) {
@@ -263,7 +272,11 @@ void start_child(struct thread *t)
 	if (!heap)
 		return;
 	take_heap(heap);
-	sys2(SYS_munmap, old, old_bytes);
+	/* the starter reads the header: fork_settle() lets go of it */
+	process.starter_heap = process.starter ? old : NULL;
+	uint64_t kept = process.starter ? sizeof(*old) : 0;
+	kept = (kept + 4095) & ~4095UL;
+	sys2(SYS_munmap, (char *)old + kept, old_bytes - kept);
 	process.slot_hint = 0;
 	process.forks = 0;
 	own_range(process.unwind, unwind_process_bytes());

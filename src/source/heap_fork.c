@@ -30,6 +30,7 @@ struct heap_inherited {
 	} * stacks;
 	uint32_t module_count, module_max, frame_count, frame_max, stack_count, stack_max;
 	uint64_t blocks, bytes;
+	int partly; /* the parent did not know all that it inherited itself */
 };
 
 void source_heap_on_fork(struct source_heap *heap, int (*fork)(void *ctx, uint64_t number),
@@ -165,6 +166,10 @@ int source_heap_snapshot(struct source_heap *heap, struct sink *sink, struct err
 		rc = hand_blocks(&told, node_of, in ? in->stack_count : 0, 0, &sum);
 	if (rc == 0)
 		rc = heap_flush(&told);
+	if (rc == 0 && heap->layout.forked_from && (!in || in->partly)) {
+		const struct event unknown = { .kind = EVENT_FORKED };
+		rc = sink->put(sink, &unknown, 1, err);
+	}
 	heap_defs_fini(&told);
 	free(told.batch);
 	free(node_of);
@@ -295,6 +300,7 @@ static int inherit_put(struct sink *sink, const struct event *events, size_t cou
 	heap->err = err;
 	for (size_t i = 0; i < count; i++) {
 		uint32_t block;
+		in->partly |= events[i].kind == EVENT_FORKED;
 		if (events[i].kind == EVENT_LOST && heap_place_lost(heap, NULL) < 0)
 			return err->code ? err->code : -EIO;
 		if (events[i].kind != EVENT_ALLOC || events[i].stack.v > in->stack_count)
@@ -357,7 +363,7 @@ int source_heap_inherited(struct source_heap *heap, struct sink *sink, int known
 	ev->value = heap->layout.forked_from;
 	ev->addr = in ? in->blocks : 0;
 	ev->bytes = in ? in->bytes : 0;
-	ev->block.v = known ? 1 : 0;
+	ev->block.v = known && !(in && in->partly) ? 1 : 0;
 	return heap_flush(heap);
 }
 

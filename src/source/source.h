@@ -105,7 +105,10 @@ int source_heap_finish(struct source_heap *heap, struct sink *sink, int detach, 
  */
 void source_heap_on_fork(struct source_heap *heap, int (*fork)(void *ctx, uint64_t number),
 			 void *ctx);
-/** source_heap_snapshot() - define and hand over the blocks that live now, as allocations at time 0 by thread 0. */
+/**
+ * source_heap_snapshot() - define and hand over the blocks that live now, as allocations at time 0 by thread 0, and a forked
+ * event behind them where some that the process inherited itself are not known.
+ */
 int source_heap_snapshot(struct source_heap *heap, struct sink *sink, struct err *err);
 /** What the library said as the child of a fork; @from 0: it is none. */
 struct source_heap_fork {

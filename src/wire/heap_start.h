@@ -17,7 +17,8 @@
  *    untouched parts cost nothing). recorder_pid and tail stay 0: a ring does not wrap, what does not fit is counted in
  *    lost[WIRE_LOST_RING_FULL]. end_ns (header) is the time of the exit hook, 0 after a crash.
  * 4. The child of a fork, where children are followed: ways 2 and 3 again, with a file of its own and the header's
- *    forked_from, fork_number and fork_recorder filled in. The recorder of the parent answers a WIRE_FORK record with a
+ *    forked_from, fork_number and fork_recorder filled in. It does not wait for its recorder: a process that shares its memory
+ *    starts that meanwhile, stores recorder_pid, and sets detach where it cannot. The recorder of the parent answers a WIRE_FORK record with a
  *    memfd named WIRE_FORK_NAME, its own pid, "-" and the number, which it keeps open for a while: a recording of the
  *    blocks that lived at that moment. It is whole once it is sealed against shrinking; the child's recorder, which finds it below
  *    /proc/PID/fd, seals it against growing once it has read it.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Children of forks: each has a recording of its own, which begins with what it inherited and counts exactly."""
 import contextlib
+import fcntl
 import glob
 import json
 import os
@@ -115,6 +116,48 @@ def test_a_child_that_shares_or_replaces_its_memory_has_no_book_of_the_forks(tre
     if kind != "clone":
         successor = tree.finished("true", pid)
         assert "forked_from" not in successor["process"]
+
+
+@contextlib.contextmanager
+def not_executed(path):
+    """While this lasts, whoever executes `path` stands still in execve(): the lease is taken back first."""
+    was = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    with open(path, "rb") as held:
+        try:
+            fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        except OSError as no:
+            signal.signal(signal.SIGIO, was)
+            pytest.skip(f"no lease on a file of {path}: {no}")
+        yield
+        fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    signal.signal(signal.SIGIO, was)
+
+
+@pytest.mark.parametrize("kind", ["fork", "daemon"])
+def test_a_child_does_not_wait_for_its_recorder(tree, prog, byteledger, tmp_path, kind):
+    helper = shutil.copy(byteledger, tmp_path / "slow")
+    with not_executed(helper):
+        with open(tmp_path / "pids", "wb") as said:
+            done = subprocess.run([*tree.command(), prog("children"), kind, "1001"], timeout=30, preexec_fn=lambda: os.dup2(1, 8),
+                                  pass_fds=(8,), stdout=said, env={**os.environ, "BYTELEDGER_HELPER": str(helper)})
+        pid, = (tmp_path / "pids").read_text().split() # the kernel breaks a lease after 45 seconds
+        assert done.returncode == 0 and not glob.glob(f"{tree.folder}/children_{pid}.blt")
+    child = tree.finished("children", pid)
+    # the parent's recorder has ended meanwhile, and with it the parent's word on the block that the child freed
+    assert own(child) == (1001, 100100, 500) and child["totals"]["foreign_frees"] == 1
+    assert child["process"]["inherited_known"] is False and child["lost"]["events"] == 0
+
+
+def test_a_recorder_that_cannot_be_executed_is_said_and_costs_the_child_nothing(tree, prog, tmp_path):
+    helper = tmp_path / "broken"
+    helper.write_bytes(b"\0not a program")
+    helper.chmod(0o755)
+    done = subprocess.run([*tree.command(), prog("children"), "fork", "1001"], capture_output=True, timeout=60,
+                          preexec_fn=lambda: os.dup2(1, 8), pass_fds=(8,),
+                          env={**os.environ, "BYTELEDGER_HELPER": str(helper)})
+    assert done.returncode == 0
+    assert b" ERR the recorder of a child could not be started" in done.stderr
+    assert len(tree.all("children")) == 1
 
 
 def test_without_the_option_no_child_is_recorded(tree, prog, byteledger):
