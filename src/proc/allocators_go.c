@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "proc/allocator.h"
 #include "proc/scan.h"
 
@@ -426,15 +427,9 @@ static int tell(struct go *go, struct allocator_reading *heap, struct allocator_
 
 static const struct span *span_at(const struct go *go, uint64_t addr)
 {
-	size_t low = 0, high = go->count;
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-		if (go->spans[mid].end <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < go->count && go->spans[low].start <= addr ? &go->spans[low] : NULL;
+	size_t at = search_beyond(go->spans, go->count, sizeof(*go->spans),
+				  offsetof(struct span, end), addr);
+	return at < go->count && go->spans[at].start <= addr ? &go->spans[at] : NULL;
 }
 
 /* Threads that the runtime started run on stacks of its own: a goroutine's, or the one that it schedules on. */

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/search.h"
 #include "proc/classify.h"
 
 #define LABELS_DEFAULT 4096u
@@ -308,15 +309,9 @@ static int largest_first(const void *a, const void *b)
 
 size_t breakdown_find(const struct breakdown *b, uint64_t addr)
 {
-	size_t low = 0, high = b->region_count;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (b->regions[middle].end <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < b->region_count && b->regions[low].start <= addr ? low : b->region_count;
+	size_t at = search_beyond(b->regions, b->region_count, sizeof(*b->regions),
+				  offsetof(struct region, end), addr);
+	return at < b->region_count && b->regions[at].start <= addr ? at : b->region_count;
 }
 
 int breakdown_relabel(struct breakdown *b, size_t index, enum region_class class, const char *label,

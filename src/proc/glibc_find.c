@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/search.h"
+
 #define BINS 127                /* pairs of pointers */
 #define BINS_BYTES (BINS * 16u) /* fd and bk of each */
 #define AFTER_NEXT    \
@@ -54,15 +56,9 @@ static int by_address(const void *a, const void *b)
 
 static const struct glibc_span *span_in(const struct glibc_span *spans, size_t count, uint64_t addr)
 {
-	size_t low = 0, high = count;
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-		if (spans[mid].end <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < count && spans[low].start <= addr ? &spans[low] : NULL;
+	size_t at =
+		search_beyond(spans, count, sizeof(*spans), offsetof(struct glibc_span, end), addr);
+	return at < count && spans[at].start <= addr ? &spans[at] : NULL;
 }
 
 const struct glibc_span *glibc_span_at(const struct glibc_reading *r, uint64_t addr)
@@ -106,15 +102,9 @@ static int is_anonymous(const struct region *region)
 
 static const struct region *region_at(const struct region *regions, size_t count, uint64_t addr)
 {
-	size_t low = 0, high = count;
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-		if (regions[mid].end <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < count && regions[low].start <= addr ? &regions[low] : NULL;
+	size_t at =
+		search_beyond(regions, count, sizeof(*regions), offsetof(struct region, end), addr);
+	return at < count && regions[at].start <= addr ? &regions[at] : NULL;
 }
 
 static int writable_at(const struct region *regions, size_t count, uint64_t addr)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/search.h"
 
 #define PIECE_COST 128u
 #define PAGE_COST 32u
@@ -246,16 +247,10 @@ uint64_t memory_resident_from(struct memory_pages *pages, uint64_t start, uint64
 	while (start < end) {
 		if (start < pages->start || start >= pages->end)
 			load_slice(pages, start, end);
-		size_t low = 0, high = pages->count;
-		while (low < high) {
-			size_t mid = (low + high) / 2;
-			if (pages->runs[mid].end <= start)
-				low = mid + 1;
-			else
-				high = mid;
-		}
-		if (low < pages->count) {
-			uint64_t first = pages->runs[low].start;
+		size_t at = search_beyond(pages->runs, pages->count, sizeof(*pages->runs),
+					  offsetof(struct memory_run, end), start);
+		if (at < pages->count) {
+			uint64_t first = pages->runs[at].start;
 			first = first > start ? first : start;
 			return first < end ? first : end;
 		}

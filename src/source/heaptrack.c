@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/intern.h"
+#include "base/search.h"
 #include "source/heaptrack_impl.h"
 
 #define SYMBOLS_MAX 1024 /* inlined functions at one address; deeper ones are left out */
@@ -183,15 +184,8 @@ static int on_address(struct ht_reader *r, const char *at, const char *end)
 /* The first loaded object that begins behind @address. */
 static uint32_t loaded_above(const struct ht_reader *r, uint64_t address)
 {
-	uint32_t from = 0, to = r->loaded_count;
-	while (from < to) {
-		uint32_t middle = from + (to - from) / 2;
-		if (r->loaded[middle].lo <= address)
-			from = middle + 1;
-		else
-			to = middle;
-	}
-	return from;
+	return (uint32_t)search_beyond(r->loaded, r->loaded_count, sizeof(*r->loaded),
+				       offsetof(struct loaded, lo), address);
 }
 
 static int load(struct ht_reader *r, uint32_t module)

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/intern.h"
+#include "base/search.h"
 #include "proc/classify_names.h"
 #include "source/bpfstack.h"
 #include "sym/sym.h"
@@ -311,15 +312,9 @@ static int is_name(const char *text)
 /* Does anything of [start, end) still exist? What does not is forgotten, so that the kernel's tables do not fill up. */
 static int is_mapped(const struct breakdown *b, uint64_t start, uint64_t end)
 {
-	size_t low = 0, high = b->region_count;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (b->regions[middle].end <= start)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < b->region_count && b->regions[low].start < end;
+	size_t at = search_beyond(b->regions, b->region_count, sizeof(*b->regions),
+				  offsetof(struct region, end), start);
+	return at < b->region_count && b->regions[at].start < end;
 }
 
 union value {

@@ -13,6 +13,8 @@
 #include <elfutils/libdw.h>
 #include <elfutils/libdwelf.h>
 
+#include "base/search.h"
+
 #define RANGES_MAX (8u << 20) /* per unit, and of units */
 #define DIES_MAX (64u << 20)  /* visited per unit: a file whose siblings run in circles must end */
 #define NESTING_MAX 128
@@ -96,15 +98,8 @@ static void ranges_finish(struct ranges *ranges)
 /* Number of ranges that start at or before @address. */
 static size_t ranges_before(const struct ranges *ranges, uint64_t address)
 {
-	size_t lo = 0, hi = ranges->count;
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-		if (ranges->all[mid].lo <= address)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return search_beyond(ranges->all, ranges->count, sizeof(*ranges->all),
+			     offsetof(struct range, lo), address);
 }
 
 static const struct range *ranges_innermost(const struct ranges *ranges, uint64_t address)

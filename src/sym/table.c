@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/search.h"
+
 void table_fini(struct table *table)
 {
 	free(table->symbols);
@@ -49,14 +51,8 @@ int table_code(struct table *table, const struct image *main)
 /* The end of the executable section that holds @address; 0 = it is not code. */
 static uint64_t code_end(const struct table *table, uint64_t address)
 {
-	size_t lo = 0, hi = table->code_count;
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-		if (table->code[2 * mid] <= address)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	size_t lo =
+		search_beyond(table->code, table->code_count, 2 * sizeof(*table->code), 0, address);
 	return lo && address < table->code[2 * lo - 1] ? table->code[2 * lo - 1] : 0;
 }
 
@@ -199,14 +195,8 @@ int table_finish(struct table *table)
 
 struct table_symbol *table_find(const struct table *table, uint64_t address)
 {
-	size_t lo = 0, hi = table->finished;
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-		if (table->symbols[mid].lo <= address)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	size_t lo = search_beyond(table->symbols, table->finished, sizeof(*table->symbols),
+				  offsetof(struct table_symbol, lo), address);
 	/* walking back is bounded by nesting in honest files, and by this number in others */
 	for (unsigned steps = 0; lo && table->reach[lo - 1] > address && steps < 256; steps++)
 		if (table->symbols[--lo].hi > address)
