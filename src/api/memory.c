@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/jsonw.h"
 #include "base/text.h"
 #include "out/regions.h"
@@ -79,13 +80,6 @@ static int arg_word(const struct http_request *request, const char *key, const c
 	return -EINVAL;
 }
 
-static uint64_t wall_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static int parse(const struct http_request *request, struct ask *ask, struct http_reply *reply)
 {
 	static const char *const formats[] = { "text", "json", "prom", "csv" };
@@ -120,7 +114,7 @@ static int parse(const struct http_request *request, struct ask *ask, struct htt
 	ask->group = (unsigned)group;
 	ask->sort = (enum regions_sort)sort;
 	ask->hide = !addresses;
-	uint64_t now = wall_ns();
+	uint64_t now = clock_ns(CLOCK_REALTIME);
 	ask->since_ns = now > GROWTH_NS ? now - GROWTH_NS : 0;
 	if (memory_arg_time(request, "since", now, &ask->since_ns, reply) < 0)
 		return -EINVAL;

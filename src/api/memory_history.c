@@ -8,17 +8,11 @@
 #include <time.h>
 
 #include "api/memory.h"
+#include "base/clock.h"
 #include "base/jsonw.h"
 #include "view/growth.h"
 
 #define SECOND_NS 1000000000ull
-
-static uint64_t wall_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * SECOND_NS + (uint64_t)t.tv_nsec;
-}
 
 /* "-5m", "-90", "-1h30m" before now; "1700000000" seconds since 1970. */
 static int parse_time(const char *text, uint64_t now_ns, uint64_t *time_ns)
@@ -226,7 +220,7 @@ static int answer(void *ctx, struct buf *body)
 void memory_history(void *ctx, const struct http_request *request, struct http_reply *reply)
 {
 	const struct memory_source *source = ctx;
-	uint64_t now = wall_ns();
+	uint64_t now = clock_ns(CLOCK_REALTIME);
 	struct memory_history_ask ask = { .class = http_request_arg(request, "class"),
 					  .label = http_request_arg(request, "label"),
 					  .to_ns = now,
@@ -308,7 +302,7 @@ void memory_at(const struct history *history, uint64_t time_ns, struct history_p
 void memory_diff(void *ctx, const struct http_request *request, struct http_reply *reply)
 {
 	const struct memory_source *source = ctx;
-	uint64_t now = wall_ns(),
+	uint64_t now = clock_ns(CLOCK_REALTIME),
 		 times[2] = { now > 600 * SECOND_NS ? now - 600 * SECOND_NS : 0, now };
 	struct memory_facts facts;
 	int32_t pid = memory_arg_pid(request, reply);

@@ -10,6 +10,7 @@
 #include "api/metrics.h"
 #include "api/net_internal.h"
 #include "api/network-recorder-openapi.h"
+#include "base/clock.h"
 
 #define DEFAULT_NODE "tezedge" /* what older clients mean without node_name */
 
@@ -38,13 +39,6 @@ void json_text_done(struct json_text *json, struct buf *out)
 
 /* ---- readers ---------------------------------------------------------------------------------------------------- */
 
-uint64_t net_now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 struct store_reader *net_reader_take(struct net_node *node, struct err *err)
 {
 	struct store_reader *reader = NULL;
@@ -72,7 +66,7 @@ void net_reader_give(struct net_node *node, struct store_reader *reader)
 
 void net_latency_add(struct net_node *node, uint64_t start_ns)
 {
-	uint64_t took = net_now_ns() - start_ns;
+	uint64_t took = clock_ns(CLOCK_MONOTONIC) - start_ns;
 	unsigned bucket = 0;
 	while (bucket < NET_LATENCY_BUCKETS - 1 && took > 250000ull << bucket)
 		bucket++;

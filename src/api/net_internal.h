@@ -51,7 +51,6 @@ struct store_reader *net_reader_take(struct net_node *node, struct err *err);
 void net_reader_give(struct net_node *node, struct store_reader *reader);
 /** net_latency_add() - a query began at @start_ns (monotonic) and ended now. */
 void net_latency_add(struct net_node *node, uint64_t start_ns);
-uint64_t net_now_ns(void);
 /** net_node_of() - the node that node_name selects; NULL with a 404 in @reply. */
 struct net_node *net_node_of(struct api_net *net, const struct http_request *request,
 			     struct http_reply *reply);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/net_internal.h"
+#include "base/clock.h"
 
 #define DETAIL_MAX \
 	(16u << 20) /* plaintext of a message that is shown; larger ones are left to /v3/chunk */
@@ -281,7 +282,7 @@ static int list_piece(struct listing *l, uint64_t want, struct buf *out, struct 
 	int rc =
 		json_text_begin(&l->json) < 0 ? err_set(err, -ENOMEM, "cannot allocate a page") : 0;
 	if (rc == 0) {
-		uint64_t start = net_now_ns();
+		uint64_t start = clock_ns(CLOCK_MONOTONIC);
 		rc = want ? fetch(l, reader, want, err) : 0;
 		net_latency_add(l->node, start);
 		json_text_done(&l->json, out);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/net_internal.h"
+#include "base/clock.h"
 #include "model/log.h"
 
 #define ARGS_MAX 16
@@ -143,7 +144,7 @@ static int fetch(struct rows *rows, struct store_page **page, struct err *err)
 	struct store_reader *reader = net_reader_take(rows->node, err);
 	if (!reader)
 		return err->code;
-	uint64_t start = net_now_ns();
+	uint64_t start = clock_ns(CLOCK_MONOTONIC);
 	int rc;
 	if (rows->query.text)
 		rc = store_search_logs(reader, rows->query.text, !rows->query.no_quotes, q->limit,

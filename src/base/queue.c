@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
+
 struct queue {
 	pthread_mutex_t lock;
 	pthread_cond_t room, records;
@@ -16,13 +18,6 @@ struct queue {
 	uint64_t since_ns, high_water;
 	int closed;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 struct queue *queue_new(size_t max_bytes)
 {
@@ -65,7 +60,7 @@ static int wait_for(struct queue *queue, pthread_cond_t *what, int wait_ms, uint
 
 static uint64_t deadline(int wait_ms)
 {
-	return wait_ms > 0 ? now_ns() + (uint64_t)wait_ms * 1000000u : 0;
+	return wait_ms > 0 ? clock_ns(CLOCK_MONOTONIC) + (uint64_t)wait_ms * 1000000u : 0;
 }
 
 static int append(struct queue *queue, const struct iovec *parts, size_t count, size_t len)
@@ -83,7 +78,7 @@ static int append(struct queue *queue, const struct iovec *parts, size_t count, 
 		return -ENOMEM;
 	}
 	if (!queue->count++)
-		queue->since_ns = now_ns();
+		queue->since_ns = clock_ns(CLOCK_MONOTONIC);
 	if (fill->len > queue->high_water)
 		queue->high_water = fill->len;
 	return 0;

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cmd/net_job.h"
 #include "cmd/net_node.h"
 #include "cmd/net_privileges.h"
@@ -422,9 +423,7 @@ static int open_servers(struct recorder *r, struct err *err)
 
 static uint64_t now_ms(void)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
+	return clock_ns(CLOCK_MONOTONIC) / 1000000u;
 }
 
 static void tick(struct recorder *r, uint64_t number)

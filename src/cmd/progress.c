@@ -5,17 +5,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
+#include "base/clock.h"
 
 void progress_tick(void *ctx, uint64_t done, uint64_t total)
 {
 	struct progress *p = ctx;
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	if (!p->start_ns)
 		p->start_ns = now;
 	if (now - p->start_ns < 1000000000 || now - p->shown_ns < 100000000)

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cmd/record.h"
 #include "wire/heap_start.h"
 
@@ -25,13 +26,6 @@ static void pause_ns(long ns)
 {
 	const struct timespec ts = { .tv_nsec = ns };
 	nanosleep(&ts, NULL);
-}
-
-static uint64_t monotonic_ns(void)
-{
-	struct timespec ts;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 /* ---- the parent's recorder ------------------------------------------------------------------------------------------ */
@@ -86,14 +80,14 @@ int record_offer(void *ctx, uint64_t number)
 	int fd = make_offer(rec, number, &err);
 	/* then the child's recording says that its parent's blocks are not known */
 	if (fd >= 0)
-		*to = (struct record_offer){ .fd = fd + 1, .ns = monotonic_ns() };
+		*to = (struct record_offer){ .fd = fd + 1, .ns = clock_ns(CLOCK_MONOTONIC) };
 	return 0;
 }
 
 int record_tend_offers(struct record *rec)
 {
 	int left = 0;
-	uint64_t now = monotonic_ns();
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	for (unsigned i = 0; i < RECORD_OFFERS; i++) {
 		struct record_offer *offer = &rec->offers[i];
 		if (!offer->fd)
@@ -176,10 +170,10 @@ static int snapshot_put(struct sink *sink, const struct event *events, size_t co
 static int take_offer(struct record *rec, const struct source_heap_fork *fork, struct err *err)
 {
 	char path[128];
-	uint64_t until = monotonic_ns() + OFFER_NS;
+	uint64_t until = clock_ns(CLOCK_MONOTONIC) + OFFER_NS;
 	int fd;
 	while ((fd = find_offer(fork->recorder, fork->number, path, sizeof(path))) < 0) {
-		if (monotonic_ns() > until || kill((pid_t)fork->recorder, 0) < 0)
+		if (clock_ns(CLOCK_MONOTONIC) > until || kill((pid_t)fork->recorder, 0) < 0)
 			return 0;
 		pause_ns(LOOK_NS);
 	}

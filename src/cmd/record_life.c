@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "cmd/record.h"
 #include "proc/proc.h"
 #include "wire/heap_start.h"
@@ -25,13 +26,6 @@
 #define PAUSE_LEAST_NS (MS / 4)
 #define EXEC_FIRST_NS (5 * MS)
 #define EXEC_LAST_NS (1000ull * MS)
-
-static uint64_t now_of(clockid_t id)
-{
-	struct timespec ts;
-	clock_gettime(id, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
@@ -63,7 +57,7 @@ char *record_expand(const char *pattern, const char *exe, pid_t pid, struct err 
 			break;
 		case 't':
 			buf_printf(&name, "%llu",
-				   (unsigned long long)(now_of(CLOCK_REALTIME) / 1000000000u));
+				   (unsigned long long)(clock_ns(CLOCK_REALTIME) / 1000000000u));
 			break;
 		case 'h':
 			put_value(&name, host);
@@ -104,7 +98,8 @@ static void describe(const struct record *rec, struct def *def)
 	def->process.cmdline_bytes = rec->cmdline_bytes;
 	def->process.comment = rec->comment;
 	def->process.start_monotonic_ns = start;
-	def->process.start_realtime_ns = now_of(CLOCK_REALTIME) - (now_of(CLOCK_MONOTONIC) - start);
+	def->process.start_realtime_ns =
+		clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - start);
 	def->process.time_bound_ns = rec->time_bound_ns;
 	def->process.exit_status = -1;
 }

@@ -21,6 +21,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "embed/embed.h"
 #include "proc/text.h"
 
@@ -47,13 +48,6 @@ static pthread_mutex_t sockets = PTHREAD_MUTEX_INITIALIZER;
 static struct client clients[CLIENTS];
 static int listener = -1;
 static struct breakdown *reading; /* of the serving thread alone */
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void answer(struct client *c, int status, const char *reason, const char *body, size_t len,
 		   uint64_t age_ns)
@@ -175,7 +169,7 @@ static void respond(struct client *c)
 			return;
 		}
 	}
-	if (!reading || now_ns() - reading->end_ns > READING_NS) {
+	if (!reading || clock_ns(CLOCK_MONOTONIC) - reading->end_ns > READING_NS) {
 		int code;
 		breakdown_free(reading);
 		reading = embed_read(EMBED_TOP_MAX, &code);
@@ -194,7 +188,7 @@ static void respond(struct client *c)
 		regions_compat(&text, reading, (size_t)top, title);
 	}
 	answer(c, 200, "OK", buf_failed(&text) ? "" : text.data, text.len,
-	       now_ns() - reading->end_ns);
+	       clock_ns(CLOCK_MONOTONIC) - reading->end_ns);
 }
 
 static void drop(struct client *c)
@@ -228,7 +222,7 @@ static int take(void)
 	if (fd < 0)
 		return -code;
 	buf_fini(&place->answer);
-	place->since_ns = now_ns();
+	place->since_ns = clock_ns(CLOCK_MONOTONIC);
 	place->got = place->sent = 0;
 	return 0;
 }
@@ -280,7 +274,8 @@ static void *serve(void *arg)
 		struct pollfd fds[CLIENTS + 1] = { { .fd = listener, .events = POLLIN } };
 		int timeout = -1;
 		for (unsigned i = 0; i < CLIENTS; i++) {
-			if (clients[i].fd >= 0 && now_ns() - clients[i].since_ns > CLIENT_NS)
+			if (clients[i].fd >= 0 &&
+			    clock_ns(CLOCK_MONOTONIC) - clients[i].since_ns > CLIENT_NS)
 				drop(&clients[i]);
 			fds[i + 1] = (struct pollfd){ .fd = clients[i].fd,
 						      .events = clients[i].answer.len ? POLLOUT

@@ -18,6 +18,7 @@
 #include <bpf/libbpf.h>
 #include <linux/capability.h>
 
+#include "base/clock.h"
 #include "source/bpfstack_events.h"
 #include "source/bpfstack_places.h"
 #include "stack.skel.h"
@@ -85,13 +86,6 @@ struct bpfstack {
 	void *stack_ctx;
 	char log[64 << 10];
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 struct bpfstack *bpfstack_new(const struct bpfstack_opt *opt, struct err *err)
 {
@@ -261,7 +255,7 @@ static int describe(struct bpfstack *stack, struct process *process, struct code
 /* First room of @count places that no process has, nor had until a moment ago. */
 static int64_t find_range(struct bpfstack *stack, uint32_t count)
 {
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	uint32_t kept = 0;
 	for (uint32_t i = 0; i < stack->retired_count; i++)
 		if (stack->retired[i].until_ns > now)
@@ -338,7 +332,8 @@ static int publish(struct bpfstack *stack, struct process *process, uint32_t cou
 			       process->pid);
 	if (process->count)
 		stack->retired[stack->retired_count++] =
-			(struct retired){ process->first, process->count, now_ns() + RETIRE_NS };
+			(struct retired){ process->first, process->count,
+					  clock_ns(CLOCK_MONOTONIC) + RETIRE_NS };
 	process->first = (uint32_t)first;
 	process->count = count;
 	return 0;
@@ -359,7 +354,7 @@ static int look(struct bpfstack *stack, struct process *process, struct err *err
 	if (rc < 0)
 		return rc;
 	process->dirty = 0;
-	process->looked_ns = now_ns();
+	process->looked_ns = clock_ns(CLOCK_MONOTONIC);
 	if (process->places && process->hash == mappings.hash) {
 		code_mappings_fini(&mappings);
 		return 0;
@@ -651,7 +646,7 @@ static void mark_dirty(void *ctx, uint32_t pid)
 
 static void look_at_dirty(struct bpfstack *stack)
 {
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	if (stack->events)
 		bpfstack_events_read(stack->events, mark_dirty, stack);
 	for (uint32_t i = 0; i < stack->process_count; i++) {

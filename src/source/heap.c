@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "source/heap_internal.h"
 #include "wire/heap_layout.h"
 #include "wire/heap_start.h"
@@ -136,7 +137,7 @@ static int create(struct source_heap *heap, const struct source_heap_opt *opt, s
 	if (rc < 0)
 		return rc;
 	h.start_cycles = heap_cycles();
-	h.start_ns = heap_monotonic_ns();
+	h.start_ns = clock_ns(CLOCK_MONOTONIC);
 	h.heartbeat_ns = h.start_ns;
 	h.recorder_pid = (uint32_t)getpid();
 	*heap->header = h;
@@ -282,7 +283,7 @@ void source_heap_beat(struct source_heap *heap)
 {
 	if (heap->raw)
 		return;
-	__atomic_store_n(&heap->header->heartbeat_ns, heap_monotonic_ns(), __ATOMIC_RELAXED);
+	__atomic_store_n(&heap->header->heartbeat_ns, clock_ns(CLOCK_MONOTONIC), __ATOMIC_RELAXED);
 	__atomic_store_n(&heap->header->tick,
 			 __atomic_load_n(&heap->header->tick, __ATOMIC_RELAXED) + 1,
 			 __ATOMIC_RELAXED);
@@ -301,7 +302,7 @@ void source_heap_set_pid(struct source_heap *heap, pid_t pid)
 
 uint64_t source_heap_now_ns(const struct source_heap *heap)
 {
-	uint64_t now = heap_monotonic_ns();
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	return now > heap->layout.start_ns ? now - heap->layout.start_ns : 0;
 }
 

@@ -5,6 +5,7 @@
  */
 #include <time.h>
 
+#include "base/clock.h"
 #include "source/heap_internal.h"
 
 #define SAMPLE_EVERY_NS 500000
@@ -23,13 +24,6 @@ uint64_t heap_cycles(void)
 #else
 #error "no cycle counter known for this architecture"
 #endif
-}
-
-uint64_t heap_monotonic_ns(void)
-{
-	struct timespec ts;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 void heap_clock_init(struct heap_clock *clock, uint64_t start_cycles, uint64_t start_ns)
@@ -63,12 +57,12 @@ void heap_clock_add(struct heap_clock *clock, uint64_t cycles, uint64_t ns)
 void heap_clock_sample(struct heap_clock *clock)
 {
 	uint64_t best = UINT64_MAX, cycles = 0, ns = 0;
-	if (heap_monotonic_ns() < anchor_at(clock, clock->count - 1)->ns + SAMPLE_EVERY_NS &&
+	if (clock_ns(CLOCK_MONOTONIC) < anchor_at(clock, clock->count - 1)->ns + SAMPLE_EVERY_NS &&
 	    clock->count > 1)
 		return;
 	for (int i = 0; i < SAMPLE_TRIES && best > SAMPLE_GOOD_CYCLES; i++) {
 		uint64_t before = heap_cycles();
-		uint64_t now = heap_monotonic_ns();
+		uint64_t now = clock_ns(CLOCK_MONOTONIC);
 		uint64_t after = heap_cycles();
 		if (after - before < best) {
 			best = after - before;

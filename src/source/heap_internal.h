@@ -33,7 +33,6 @@ struct heap_clock {
 };
 
 uint64_t heap_cycles(void);
-uint64_t heap_monotonic_ns(void);
 void heap_clock_init(struct heap_clock *clock, uint64_t start_cycles, uint64_t start_ns);
 /** heap_clock_add() - a later moment; one that does not advance both clocks is ignored. */
 void heap_clock_add(struct heap_clock *clock, uint64_t cycles, uint64_t ns);

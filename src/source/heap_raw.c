@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "source/heap_internal.h"
 
 #define WINDOW_BYTES (64u << 10)
@@ -76,9 +77,9 @@ static void calibrate(struct source_heap *heap)
 		return;
 	}
 	struct timespec pause = { .tv_nsec = CALIBRATE_NS };
-	uint64_t c0 = heap_cycles(), n0 = heap_monotonic_ns();
+	uint64_t c0 = heap_cycles(), n0 = clock_ns(CLOCK_MONOTONIC);
 	nanosleep(&pause, NULL);
-	uint64_t cycles = heap_cycles() - c0, ns = heap_monotonic_ns() - n0;
+	uint64_t cycles = heap_cycles() - c0, ns = clock_ns(CLOCK_MONOTONIC) - n0;
 	heap_clock_add(&heap->clock, h->start_cycles + cycles, h->start_ns + ns);
 }
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "net/frames.h"
 
@@ -42,13 +43,6 @@ struct logs {
 	atomic_uint_fast64_t kernel_dropped[2]; /* by TAG_UDP, TAG_UNIX: the kernel's own counts */
 	char data[LOGS_LINE_MAX];
 };
-
-static uint64_t wall_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
@@ -208,7 +202,7 @@ static void take_line(struct logs *logs, const char *text, size_t len, int cut, 
 		len--;
 	atomic_fetch_add(&logs->received, 1);
 	atomic_fetch_add(&logs->bytes, len);
-	if (!len || net_syslog_parse(text, len, wall_ns(), &line) < 0)
+	if (!len || net_syslog_parse(text, len, clock_ns(CLOCK_REALTIME), &line) < 0)
 		atomic_fetch_add(&logs->malformed, 1);
 	else if (fn(ctx, &line) != 0)
 		atomic_fetch_add(&logs->dropped, 1);

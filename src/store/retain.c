@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "store/internal.h"
 
 #define STEP_ROWS \
@@ -308,9 +309,7 @@ static int drop_empty_connections(struct store *store, uint64_t now_ns, struct e
 int store_retain(struct store *store, struct err *err)
 {
 	const struct store_limits *limits = &store->limits;
-	struct timespec now;
-	clock_gettime(CLOCK_REALTIME, &now);
-	uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	uint64_t now_ns = clock_ns(CLOCK_REALTIME);
 	int rc = 0;
 	if (limits->messages || limits->payload_bytes || limits->age_ns)
 		rc = retain_messages(store, now_ns, err);

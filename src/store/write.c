@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "store/internal.h"
 
 #define PENDING_MAX (4u << 20)
@@ -401,9 +402,7 @@ int store_put_log(struct store *store, const struct store_log *log, struct err *
 		rc = enter_block(&store->log_block, store->insert.log_block, 0, id, err);
 	if (rc < 0)
 		return rc;
-	struct timespec now;
-	clock_gettime(CLOCK_REALTIME_COARSE, &now);
-	uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	uint64_t now_ns = clock_ns(CLOCK_REALTIME_COARSE);
 	widen(&store->log_block, log->time_ns, 0);
 	if (now_ns > store->log_block.arrived_ns)
 		store->log_block.arrived_ns = now_ns;

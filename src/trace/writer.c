@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "trace/trace.h"
 
 #include <errno.h>
@@ -70,13 +71,6 @@ static void read_boot_id(uint8_t *id)
 		id[digits / 2] |= (uint8_t)((at - hex) << (digits % 2 ? 0 : 4));
 		digits++;
 	}
-}
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec ts;
-	clock_gettime(clock, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 static int create_file(struct trace_writer *w, const char *path, struct err *err)

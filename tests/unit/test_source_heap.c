@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "heap_fixture.h"
 #include "source/heap_internal.h"
 
@@ -718,7 +719,7 @@ static void a_raw_file_replays_like_the_rings_it_was_and_a_cut_one_gives_its_par
 		produce_free(&f.b, 0x100000 + i * 16);
 	}
 	f.a.header->end_cycles = heap_cycles();
-	f.a.header->end_ns = heap_monotonic_ns();
+	f.a.header->end_ns = clock_ns(CLOCK_MONOTONIC);
 	uint64_t total = f.a.header->total_bytes;
 	assert_int_equal(write(fd, f.a.base, total), (ssize_t)total);
 	assert_int_equal(source_heap_is_raw(path, &err), 1);
