@@ -7,6 +7,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/**
+ * fileio_text() - a small file as a string: at most @size - 1 bytes, always terminated ("" where nothing can be read). @dir:
+ * where @path begins, or AT_FDCWD. What the kernel makes anew for each read comes with the first one, as of one moment.
+ * Return: its length, or negative errno.
+ */
+ssize_t fileio_text(int dir, const char *path, char *text, size_t size);
 /** fileio_pread() - up to @len bytes at @at, fewer only at the end of the file; returns their number, negative errno. */
 ssize_t fileio_pread(int fd, void *to, size_t len, uint64_t at);
 /**

@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fileio.h"
 
 #define ID_MIN 12 /* what engines print of an id */
 #define ANSWER_MAX (4u << 20)
@@ -47,11 +48,7 @@ int container_holds(const char *id, pid_t pid)
 {
 	char path[48], text[16384];
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (fd >= 0)
-		close(fd);
-	text[got > 0 ? got : 0] = '\0';
+	fileio_text(AT_FDCWD, path, text, sizeof(text));
 	return names_id(text, id);
 }
 

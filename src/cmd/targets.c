@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fileio.h"
 #include "cmd/cmd.h"
 #include "cmd/container.h"
 #include "proc/proc.h"
@@ -276,11 +277,7 @@ static pid_t parent_of(pid_t pid)
 {
 	char path[32], text[512];
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (fd >= 0)
-		close(fd);
-	text[got > 0 ? got : 0] = '\0';
+	fileio_text(AT_FDCWD, path, text, sizeof(text));
 	/* "1 (name) S 0 ...": the name may hold anything */
 	const char *at = strrchr(text, ')');
 	if (!at || at[1] != ' ' || !at[2] || strchr("ZX", at[2]))

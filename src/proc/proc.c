@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fileio.h"
 
 #define CMDLINE_MAX (1u << 20)
 
@@ -18,24 +19,11 @@ static void close_fdp(int *fd)
 		close(*fd);
 }
 
-/* The whole of a small /proc file in one read(), so that it is one moment; always terminated. */
-static ssize_t read_small(const char *path, char *text, size_t size)
-{
-	CLEANUP(close_fdp) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	ssize_t got = read(fd, text, size - 1);
-	if (got < 0)
-		return -errno;
-	text[got] = '\0';
-	return got;
-}
-
 int proc_statm(pid_t pid, struct proc_memory *memory)
 {
 	char path[64], text[256];
 	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
-	ssize_t got = read_small(path, text, sizeof(text));
+	ssize_t got = fileio_text(AT_FDCWD, path, text, sizeof(text));
 	if (got < 0)
 		return (int)got;
 	unsigned long long size, resident;
@@ -51,7 +39,7 @@ int proc_peak_rss(pid_t pid, uint64_t *bytes)
 {
 	char path[64], text[4096];
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	ssize_t got = read_small(path, text, sizeof(text));
+	ssize_t got = fileio_text(AT_FDCWD, path, text, sizeof(text));
 	if (got < 0)
 		return (int)got;
 	const char *line = strstr(text, "\nVmHWM:");
@@ -66,7 +54,7 @@ int proc_comm(pid_t pid, pid_t tid, char *name, size_t size)
 {
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, (int)tid);
-	ssize_t got = read_small(path, name, size);
+	ssize_t got = fileio_text(AT_FDCWD, path, name, size);
 	if (got < 0)
 		return (int)got;
 	if (got > 0 && name[got - 1] == '\n')
@@ -120,7 +108,7 @@ int proc_start_stack(pid_t pid, uint64_t *at)
 {
 	char path[64], text[1024];
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	ssize_t got = read_small(path, text, sizeof(text));
+	ssize_t got = fileio_text(AT_FDCWD, path, text, sizeof(text));
 	if (got < 0)
 		return (int)got;
 	/* field 28; the second one is a name, which may have anything in it */

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fileio.h"
+
 static int add(struct proc_sockets *sockets, const struct proc_socket *row)
 {
 	if (sockets->count == sockets->cap) {
@@ -151,13 +153,8 @@ int proc_each(void (*each)(void *ctx, uint32_t pid, uint32_t parent, uint64_t st
 		if (*end || end == entry->d_name)
 			continue;
 		snprintf(path, sizeof(path), "%s/stat", entry->d_name);
-		int fd = openat(dirfd(dir), path, O_RDONLY | O_CLOEXEC);
-		ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-		if (fd >= 0)
-			close(fd);
-		if (n <= 0)
+		if (fileio_text(dirfd(dir), path, text, sizeof(text)) <= 0)
 			continue; /* ended meanwhile */
-		text[n] = '\0';
 		/* the name between the parentheses may hold any character, the last ')' is the kernel's */
 		const char *behind = strrchr(text, ')');
 		unsigned parent;

@@ -12,30 +12,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/fileio.h"
+
 #define PIECES_MAX 64
 #define PROCESS_FLAG_KERNEL_THREAD 0x00200000u /* PF_KTHREAD */
 
 ssize_t target_text(const struct target *target, const char *name, char *text, size_t size)
 {
-	text[0] = '\0';
-	int fd = openat(target->dir, name, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	size_t len = 0;
-	int rc = 0;
-	while (len + 1 < size) {
-		ssize_t got = read(fd, text + len, size - 1 - len);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			rc = -errno;
-		if (got <= 0)
-			break;
-		len += (size_t)got;
-	}
-	text[len] = '\0';
-	close(fd);
-	return rc < 0 ? rc : (ssize_t)len;
+	return fileio_text(target->dir, name, text, size);
 }
 
 /** field() - the number behind "\nNAME:" in status; -1 where there is none. */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fileio.h"
 #include "source/heap_internal.h"
 
 #define WINDOW_BYTES (64u << 10)
@@ -22,21 +23,9 @@
 /* As much of [@off, @off + @bytes) as the file has; the rest is zero. Return: 0 or negative errno. */
 static int read_at(int fd, void *to, uint64_t bytes, uint64_t off)
 {
-	char *at = to;
-	memset(at, 0, bytes);
-	while (bytes) {
-		ssize_t got = pread(fd, at, bytes, (off_t)off);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return -errno;
-		if (got == 0)
-			return 0;
-		at += got;
-		off += (uint64_t)got;
-		bytes -= (uint64_t)got;
-	}
-	return 0;
+	memset(to, 0, bytes);
+	ssize_t got = fileio_pread(fd, to, bytes, off);
+	return got < 0 ? (int)got : 0;
 }
 
 int heap_raw_fill(struct source_heap *heap, struct heap_ring *ring, uint64_t *head)

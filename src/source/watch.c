@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fileio.h"
 
 struct watch {
 	struct target target;
@@ -172,14 +173,8 @@ void watch_cost(const struct watch *w, struct watch_cost *cost)
 static uint64_t read_number(const char *path)
 {
 	char text[64];
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (fd >= 0)
-		close(fd);
-	if (got <= 0)
-		return UINT64_MAX;
-	text[got] = '\0';
 	char *end;
+	fileio_text(AT_FDCWD, path, text, sizeof(text));
 	unsigned long long value = strtoull(text, &end, 10); /* "max" has no digits */
 	return end == text ? UINT64_MAX : value;
 }

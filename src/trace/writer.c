@@ -57,12 +57,8 @@ static int writer_put(struct sink *sink, const struct event *events, size_t coun
 static void read_boot_id(uint8_t *id)
 {
 	char text[64] = "";
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	memset(id, 0, 16);
-	if (fd < 0)
-		return; /* all zero says unknown */
-	ssize_t n = fileio_pread(fd, text, sizeof(text) - 1, 0);
-	close(fd);
+	memset(id, 0, 16); /* says unknown */
+	ssize_t n = fileio_text(AT_FDCWD, "/proc/sys/kernel/random/boot_id", text, sizeof(text));
 	unsigned digits = 0;
 	for (ssize_t i = 0; i < n && digits < 32; i++) {
 		const char *hex = "0123456789abcdef", *at = text[i] ? strchr(hex, text[i]) : NULL;
