@@ -193,7 +193,7 @@ EXPORT int prctl(int option, ...)
 
 /* ---- ends ---- */
 
-/* The bytes that /proc/self/status gives for @key, in @text; 0: it does not. */
+/* The bytes that a status file gives for @key, in @text; 0: it does not. */
 static uint64_t status_bytes(const char *text, long len, const char *key)
 {
 	for (long i = 0; i + 8 < len; i++) {
@@ -216,7 +216,7 @@ static void note_sizes(struct wire_heap_header *heap)
 {
 	static char
 		text[4096]; /* not on the stack: _exit() is called from handlers on small ones */
-	long fd = sys4(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC, 0);
+	long fd = sys4(SYS_openat, AT_FDCWD, "/proc/thread-self/status", O_RDONLY | O_CLOEXEC, 0);
 	if (sys_failed(fd))
 		return;
 	long n = sys3(SYS_read, fd, text, sizeof(text));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proc/proc.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,16 +20,53 @@ static void close_fdp(int *fd)
 		close(*fd);
 }
 
+static void closedirp(DIR **dir)
+{
+	if (*dir)
+		closedir(*dir);
+}
+
+pid_t proc_living_thread(pid_t pid)
+{
+	char path[64], text[1024];
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	CLEANUP(closedirp) DIR *dir = opendir(path);
+	for (struct dirent *entry; dir && (entry = readdir(dir));) {
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)tid);
+		if (tid <= 0 || tid == pid || fileio_text(AT_FDCWD, path, text, sizeof(text)) < 0)
+			continue;
+		const char *state = strrchr(text, ')');
+		if (state && state[1] == ' ' && state[2] && !strchr("ZX", state[2]))
+			return tid;
+	}
+	return 0;
+}
+
+/* /proc/PID/@name, or with @tid the same of a thread that outlived the main one: a process's memory is any of its threads'. */
+static ssize_t read_of(pid_t pid, pid_t tid, const char *name, char *text, size_t size)
+{
+	char path[64];
+	if (tid)
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", (int)pid, (int)tid, name);
+	else
+		snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	return fileio_text(AT_FDCWD, path, text, size);
+}
+
 int proc_statm(pid_t pid, struct proc_memory *memory)
 {
-	char path[64], text[256];
-	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
-	ssize_t got = fileio_text(AT_FDCWD, path, text, sizeof(text));
-	if (got < 0)
-		return (int)got;
-	unsigned long long size, resident;
-	if (sscanf(text, "%llu %llu", &size, &resident) != 2)
-		return -ENODATA;
+	char text[256];
+	unsigned long long size = 0, resident = 0;
+	for (pid_t tid = 0;;) {
+		ssize_t got = read_of(pid, tid, "statm", text, sizeof(text));
+		if (got < 0)
+			return (int)got;
+		if (sscanf(text, "%llu %llu", &size, &resident) != 2)
+			return -ENODATA;
+		if (size || tid || !(tid = proc_living_thread(pid)))
+			break;
+	}
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	*memory =
 		(struct proc_memory){ .rss_bytes = resident * page, .virtual_bytes = size * page };
@@ -37,13 +75,17 @@ int proc_statm(pid_t pid, struct proc_memory *memory)
 
 int proc_peak_rss(pid_t pid, uint64_t *bytes)
 {
-	char path[64], text[4096];
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	ssize_t got = fileio_text(AT_FDCWD, path, text, sizeof(text));
-	if (got < 0)
-		return (int)got;
-	const char *line = strstr(text, "\nVmHWM:");
+	char text[4096];
+	const char *line;
 	unsigned long long kib;
+	for (pid_t tid = 0;;) {
+		ssize_t got = read_of(pid, tid, "status", text, sizeof(text));
+		if (got < 0)
+			return (int)got;
+		line = strstr(text, "\nVmHWM:");
+		if (line || tid || !(tid = proc_living_thread(pid)))
+			break;
+	}
 	if (!line || sscanf(line + 7, "%llu", &kib) != 1)
 		return -ENODATA;
 	*bytes = kib * 1024;

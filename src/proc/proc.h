@@ -15,6 +15,12 @@ struct proc_memory {
 	uint64_t rss_bytes, virtual_bytes;
 };
 
+/**
+ * proc_living_thread() - a thread of @pid that goes on though the main one has ended: that one's files in /proc tell of no memory,
+ * any other's do. 0: there is none, the process has ended.
+ */
+pid_t proc_living_thread(pid_t pid);
+
 /** proc_statm() - resident and virtual size; some 5 us. The kernel's counters may lag by a few pages per CPU. */
 int proc_statm(pid_t pid, struct proc_memory *memory);
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fileio.h"
+#include "proc/proc.h"
 
 #define PIECES_MAX 64
 #define PROCESS_FLAG_KERNEL_THREAD 0x00200000u /* PF_KTHREAD */
@@ -93,7 +94,7 @@ static struct target own;
 
 static void look_once(void)
 {
-	own.dir = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	own.dir = open("/proc/thread-self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (own.dir < 0)
 		return;
 	look_at_exe(&own);
@@ -110,13 +111,48 @@ static void look_at_own_exe(struct target *target)
 	target->exe_device = own.exe_device;
 }
 
+/*
+ * Read from now on by a thread that outlived the main one. Its own folder in /proc has all that the process's has; the main
+ * thread's number is nobody else's before all have ended.
+ */
+static int take_thread(struct target *target, char *status, size_t size)
+{
+	char path[64];
+	pid_t tid = proc_living_thread(target->pid);
+	snprintf(path, sizeof(path), "/proc/%d", (int)tid);
+	int dir = tid ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	if (dir < 0)
+		return 0;
+	struct target thread = { .pid = target->pid, .tid = tid, .dir = dir };
+	if (target_text(&thread, "status", status, size) <= 0 ||
+	    field(status, "\nTgid:") != target->pid || field(status, "\nVmSize:") < 0) {
+		close(dir);
+		return 0;
+	}
+	close(target->dir);
+	target->dir = dir;
+	target->tid = tid;
+	return 1;
+}
+
+int target_again(struct target *target)
+{
+	char status[4096];
+	ino_t inode = target->exe_inode;
+	if (!take_thread(target, status, sizeof(status)))
+		return 0;
+	look_at_exe(target);
+	return target->exe_inode == inode;
+}
+
 int target_open(struct target *target, pid_t pid, struct err *err)
 {
 	memset(target, 0, sizeof(*target));
 	target->dir = -1;
 	target->pid = pid ? pid : getpid();
+	target->tid = pid ? pid : gettid(); /* the main thread may have ended */
 	char path[64];
-	snprintf(path, sizeof(path), "/proc/%d", (int)target->pid);
+	snprintf(path, sizeof(path), "/proc/%d", (int)target->tid);
 	int dir = pid < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0) {
 		int code = pid < 0 ? -ESRCH : -errno;
@@ -144,7 +180,8 @@ int target_open(struct target *target, pid_t pid, struct err *err)
 		return rc;
 	}
 	/* A zombie and a kernel thread have no address space: "VmSize" is missing in both. */
-	if (state(status) == 'Z' || state(status) == 'X') {
+	if ((state(status) == 'Z' || state(status) == 'X') &&
+	    !take_thread(target, status, sizeof(status))) {
 		target_close(target);
 		err_set(err, -ESRCH, "cannot look at process %d ('%s')", (int)target->pid,
 			target->comm);
@@ -190,7 +227,7 @@ ssize_t target_read_pieces(const struct target *target, const struct target_piec
 		local[i] = (struct iovec){ pieces[i].to, pieces[i].len };
 		remote[i] = (struct iovec){ (void *)(uintptr_t)pieces[i].addr, pieces[i].len };
 	}
-	ssize_t got = process_vm_readv(target->pid, local, count, remote, count, 0);
+	ssize_t got = process_vm_readv(target->tid, local, count, remote, count, 0);
 	return got < 0 ? -errno : got;
 }
 

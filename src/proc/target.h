@@ -11,7 +11,8 @@
 
 struct target {
 	pid_t pid;
-	int dir; /* /proc/PID; openat() on it fails with ESRCH once the process is gone */
+	pid_t tid; /* by whom it is read: @pid, or a thread that goes on though the main one has ended */
+	int dir; /* /proc/TID; openat() on it fails with ESRCH once the thread is gone */
 	char comm[32];
 	char exe[4096]; /* "" where it may not be read */
 	uint64_t exe_inode;
@@ -23,6 +24,11 @@ struct target {
  * not exist, a kernel thread and a zombie; permission is not asked yet. Some 30 us.
  */
 int target_open(struct target *target, pid_t pid, struct err *err);
+/**
+ * target_again() - after a reading that found no memory: whether another thread of the same process can be read, by which
+ * @target is read from now on. Return: 1, or 0: it has ended.
+ */
+int target_again(struct target *target);
 /** target_close() - CLEANUP(target_close) works on a zeroed struct, too. */
 void target_close(struct target *target);
 

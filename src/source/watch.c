@@ -103,6 +103,11 @@ int watch_look(struct watch *w, struct err *err)
 				     clock_ns(CLOCK_REALTIME));
 	w->time_at_ns = now;
 	int rc = full ? read_mappings(w, err) : totals_read(&w->target, &w->totals, err);
+	if ((rc == -ESRCH || (rc >= 0 && w->totals.virtual_bytes == 0)) &&
+	    target_again(&w->target)) {
+		err_init(err);
+		rc = full ? read_mappings(w, err) : totals_read(&w->target, &w->totals, err);
+	}
 	/* a zombie has no memory left: it ended */
 	if (rc >= 0 && w->totals.virtual_bytes == 0)
 		rc = err_set(err, -ESRCH, "process %d has ended", (int)w->target.pid);

@@ -81,6 +81,13 @@ def test_breakdown_of_self_adds_up_and_needs_no_other_library(prog):
     assert set(re.findall(r"NEEDED.*\[(.*)\]", needed)) == {"libc.so.6"}
 
 
+def test_a_process_without_its_main_thread_sees_itself(prog):
+    library = os.path.join(os.path.dirname(prog("outlived")), "..", "..", "libbyteledger.so")
+    done = subprocess.run([prog("outlived"), "24", library], input=b"x", capture_output=True, timeout=60)
+    assert done.returncode == 3 and done.stdout.endswith(b"alone\n"), done
+    assert float(re.search(rb"RSS ([0-9.]+) MiB", done.stdout).group(1)) > 24
+
+
 def test_serves_the_known_layout_to_local_users_only(prog):
     port = free_port()
     with embedded(prog, "embedded", f"127.0.0.1:{port}") as child:

@@ -375,6 +375,14 @@ def test_the_curve_of_a_short_program_ends_with_its_size_at_exit(record, byteled
     assert all(e["rss_bytes"] > peak / 4 for e in sizes) # none of what was there before the program
 
 
+def test_the_size_of_a_program_that_outlives_its_main_thread_is_known(record, byteledger, prog):
+    done = record([prog("outlived"), "24"], stdin=b"x")
+    assert done.returncode == 3 and done.stdout.endswith(b"alone\n")
+    assert done.report()["totals"]["peak_rss_bytes"] > 24 << 20
+    lines = subprocess.run([byteledger, "export", "--to", "jsonl", done.path], capture_output=True, check=True).stdout.splitlines()
+    assert max(e["rss_bytes"] for e in map(json.loads, lines) if e["event"] == "rss") > 24 << 20
+
+
 def test_no_variable_of_the_older_tool_is_passed_over_in_silence(preload, tmp_path):
     nothing = "USE_SHADOW_STACK BACKTRACE_CACHE_SIZE_LEVEL_1 BACKTRACE_CACHE_SIZE_LEVEL_2 USE_PERF_EVENT_OPEN " \
               "EMIT_PARTIAL_BACKTRACES DISABLE_PR_SET_VMA_ANON_NAME GATHER_MAPS GATHER_MMAP_CALLS " \

@@ -495,6 +495,27 @@ def test_foreign_pointers_bring_nothing_into_memory(byteledger, tmp_path):
         assert [(r["start"], r["rss_bytes"]) for r in lure] == [(0x100000, 4096)]
 
 
+def test_a_process_without_its_main_thread_is_read_by_another(byteledger, prog):
+    with program([prog("outlived"), "24"], ready="ready\n") as child:
+        before = look(byteledger, child.pid, "--all")
+        child.stdin.write(b"x")
+        child.stdin.flush()
+        assert child.stdout.readline() == b"alone\n"
+        state = lambda tid: open(f"/proc/{child.pid}/task/{tid}/stat").read().rsplit(")", 1)[1].split()[0]
+        wait_for(lambda: state(child.pid) == "Z", "zombie")
+        thread = next(int(tid) for tid in os.listdir(f"/proc/{child.pid}/task") if int(tid) != child.pid)
+        os.kill(child.pid, signal.SIGSTOP)
+        wait_for(lambda: state(thread) == "T", "stop")
+        kernel = smaps(thread)
+        seen, quick = look(byteledger, child.pid, "--all"), look(byteledger, child.pid, "--quick")
+        assert kernel == smaps(thread)
+        assert sorted((r["start"], r["end"], r["perms"], r["rss_bytes"]) for r in seen["regions"]) == \
+            sorted((r[0], r[1], r[2], r[3]) for r in kernel)
+        assert sum(c["rss_bytes"] for c in seen["classes"]) == seen["rss_bytes"] == quick["rss_bytes"] == sum(r[3] for r in kernel)
+        assert seen["rss_bytes"] > 24 << 20 and seen["checks"]["status_rss_bytes"] > 24 << 20
+        assert seen["allocators"] and [a["allocator"] for a in seen["allocators"]] == [a["allocator"] for a in before["allocators"]]
+
+
 # ---- things that cannot be looked at --------------------------------------------------------------------------------
 
 def test_errors_are_one_clear_line_and_a_hint(byteledger):

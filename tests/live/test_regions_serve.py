@@ -282,6 +282,23 @@ def test_two_hundred_slow_clients_keep_nobody_out(byteledger, prog):
                 s.close()
 
 
+def test_a_watch_goes_on_when_the_main_thread_ends(byteledger, prog):
+    with subprocess.Popen([prog("outlived"), "24"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout.readline() == b"ready\n"
+        with Watch(byteledger, child.pid, "--watch", "0.1") as watch:
+            watch.wait_line("^[0-9]{2}:[0-9]{2}:[0-9]{2} ", watch.out)
+            child.stdin.write(b"x")
+            child.stdin.flush()
+            assert child.stdout.readline() == b"alone\n"
+            first = len(watch.out)
+            with watch.seen: # a reading that began before the end, and some behind it
+                assert watch.seen.wait_for(lambda: len(watch.out) >= first + 12, 60), watch.lines
+            assert all(float(line.split()[1]) > 24 for line in watch.out[1:first + 12]), watch.out
+            child.stdin.close()
+            assert child.wait(60) == 3
+            assert watch.finish() == 0
+
+
 @pytest.mark.parametrize("period", ["0.2", "3600"])
 def test_the_end_of_a_process_ends_its_watch_at_once(byteledger, prog, period):
     with Program(prog("leaker"), "steady", "64", "20") as target, Watch(byteledger, target.pid, "--watch", period) as watch:
