@@ -7,7 +7,7 @@
 #include "base/huge.h"
 
 #define LIVE_FIRST (1u << 10)
-/* Of the 29 bits of a tag that make a home; 2^29 blocks. */
+/* Of the 28 bits of a tag that make a home; 2^29 blocks. */
 #define LIVE_MOST (1u << 27)
 
 static size_t bucket_bytes(uint64_t count)
@@ -71,7 +71,7 @@ int live_grow(struct live *live)
 	madvise(buckets + old, bucket_bytes(old), MADV_POPULATE_WRITE);
 	set_buckets(live, buckets, old * 2);
 	uint32_t first = 0;
-	while (live_match(&buckets[first], 0) == 0)
+	while (live_full(&buckets[first]))
 		first++;
 	for (uint32_t k = 1; k <= old; k++) {
 		struct live_bucket *at = &buckets[(first + k) & (old - 1)];
@@ -91,7 +91,7 @@ void live_close_gap(struct live *live, struct live_bucket *bucket, unsigned way)
 	for (uint32_t i = gap;;) {
 		i = (i + 1) & live->mask;
 		struct live_bucket *from = &live->buckets[i];
-		int full = live_match(from, 0) == 0;
+		int full = live_full(from);
 		for (unsigned k = 0; k < LIVE_WAYS; k++) {
 			if (!from->tag[k])
 				continue;
@@ -111,7 +111,10 @@ void live_close_gap(struct live *live, struct live_bucket *bucket, unsigned way)
 		if (!full) /* nothing of further buckets went past this one */
 			break;
 	}
-	live->buckets[gap].tag[way] = 0;
+	struct live_bucket *last = &live->buckets[gap];
+	last->tag[way] = last->tag[LIVE_WAYS - 1];
+	last->block[way] = last->block[LIVE_WAYS - 1];
+	last->tag[LIVE_WAYS - 1] = 0;
 }
 
 uint32_t live_number(struct live *live)

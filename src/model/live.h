@@ -31,7 +31,10 @@ struct live_block {
 
 #define LIVE_WAYS 8
 
-/* One cache line. What does not fit goes to the next bucket; a bucket that is not full has nothing further on. */
+/*
+ * One cache line. What does not fit goes to the next bucket; a bucket that is not full has nothing further on. Its last way is
+ * filled last and emptied first, and so tells whether it is full.
+ */
 struct live_bucket {
 	uint32_t tag[LIVE_WAYS]; /* 0 = empty */
 	uint32_t block[LIVE_WAYS];
@@ -60,26 +63,26 @@ int live_grow(struct live *live);
 uint32_t live_number(struct live *live);
 
 /*
- * What a bucket keeps of an address: 27 mixed bits of its 512-byte group, never all zero, and which 16 bytes of the group
- * it is. The four buckets of a group lie side by side and each has 128 bytes of it, so a program that allocates upwards
- * does not miss the cache with each block; groups are scattered by the seed, so nobody can pile them up.
+ * What a bucket keeps of an address: 26 mixed bits of its 512-byte group, and which 16 bytes of the group it is. The sixteen
+ * buckets of a group lie side by side and each has 32 bytes of it, so a program that allocates upwards finds the next bucket
+ * near the last one, and neighbours do not fill one bucket; groups are scattered by the seed, so nobody can pile them up.
  */
 #define LIVE_GROUP_SHIFT 9
+#define LIVE_TAKEN 0x80000000u /* in every tag: 0 is an empty way */
 
 /** live_tag() - the tag of @addr, for the functions below. */
 static inline uint32_t live_tag(const struct live *live, uint64_t addr)
 {
-	uint64_t h = ((addr >> LIVE_GROUP_SHIFT) ^ live->seed) * 0x9e3779b97f4a7c15ULL;
-	h ^= h >> 32;
-	h *= 0xd6e8feb86659fd93ULL;
-	uint32_t group = (uint32_t)(h >> 32 & ~31ULL);
-	return (group ? group : 32) | (uint32_t)(addr >> 4 & 31);
+	unsigned __int128 product = (unsigned __int128)((addr >> LIVE_GROUP_SHIFT) ^ live->seed) *
+				    0x9e3779b97f4a7c15ULL;
+	uint64_t mixed = (uint64_t)product ^ (uint64_t)(product >> 64);
+	return LIVE_TAKEN | ((uint32_t)mixed & ~31u) | (uint32_t)(addr >> 4 & 31);
 }
 
 /* Where the search for @tag begins. */
 static inline uint32_t live_home(const struct live *live, uint32_t tag)
 {
-	return tag >> 3 & live->mask;
+	return tag >> 1 & live->mask;
 }
 
 /* Bit i: way i of @bucket holds @tag. */
@@ -97,6 +100,11 @@ static inline unsigned live_match(const struct live_bucket *bucket, uint32_t tag
 		found |= (unsigned)(bucket->tag[i] == tag) << i;
 	return found;
 #endif
+}
+
+static inline _Bool live_full(const struct live_bucket *bucket)
+{
+	return bucket->tag[LIVE_WAYS - 1] != 0;
 }
 
 /**
@@ -121,7 +129,7 @@ static inline _Bool live_way(const struct live *live, uint64_t addr, uint32_t ta
 			if (__builtin_expect(live->blocks[at->block[*way]].addr == addr, 1))
 				return 1;
 		}
-		if (__builtin_expect(live_match(at, 0) != 0, 1))
+		if (__builtin_expect(!live_full(at), 1))
 			return 0;
 	}
 }
@@ -186,8 +194,8 @@ static inline uint32_t live_remove(struct live *live, uint64_t addr, uint32_t ta
 		return BLOCK_NONE;
 	uint32_t number = bucket->block[way];
 	struct live_block *row = &live->blocks[number];
-	*out = *row;
-	if (__builtin_expect(live_match(bucket, 0) == 0, 0))
+	*out = (struct live_block){ addr, row->bytes, row->order, row->stack };
+	if (__builtin_expect(live_full(bucket), 0))
 		live_close_gap(live, bucket, way);
 	else
 		bucket->tag[way] = 0;

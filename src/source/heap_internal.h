@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap_internal.h - what the files source/heap*.c share: heap.c (life), heap_ring.c (decode and merge), heap_defs.c
+ * heap_internal.h - what the files source/heap*.c share: heap.c (life), heap_ring.c (merge), heap_records.c (decode), heap_defs.c
  * (nodes, modules, threads to definitions), heap_clock.c (cycles to nanoseconds), heap_raw.c (files without a recorder),
  * heap_fork.c (what a child takes along).
  */
@@ -47,12 +47,14 @@ uint64_t heap_clock_full(const struct heap_clock *clock, uint64_t low);
 
 enum heap_wait { HEAP_WAIT_NO = 0, HEAP_WAIT_LIVE, HEAP_WAIT_DEAD };
 
-/* A record that stands next in its ring: its first word, read once, its length, and its block's tag in the live table. */
+/* A record that stands next in its ring: its first word, read once, and its block's tag in the live table. */
 #define HEAP_AHEAD 16
 struct heap_ahead {
 	uint64_t w0;
-	uint32_t tag, bytes; /* bytes 0: no such record */
+	uint32_t tag;
 };
+/* Nothing is gained by looking ahead while the table has no more buckets than these. */
+#define HEAP_NEAR 8192
 
 struct heap_ring {
 	const char *base; /* in the mapped file; raw: a window that is refilled */
@@ -200,6 +202,15 @@ struct source_heap {
 	struct source_heap_stats stats;
 };
 
+/* How many words a record has. */
+extern const uint8_t heap_tag_words[WIRE_TAG_MAX];
+
+static inline uint64_t heap_word_at(const struct heap_ring *ring, uint64_t pos)
+{
+	return __atomic_load_n((const uint64_t *)(ring->base + (pos & ring->mask)),
+			       __ATOMIC_RELAXED);
+}
+
 enum heap_run {
 	HEAP_RUN_EMPTY,
 	HEAP_RUN_YIELD,
@@ -210,6 +221,14 @@ enum heap_run {
 
 /** heap_merge() - read all heads, take what is there. Return: thousandths of the fullest ring, or negative errno. */
 ssize_t heap_merge(struct source_heap *heap, bool final);
+/**
+ * heap_run_ring() - take records of one ring until it is empty, its stamp passes @limit_ns, or one contradicts the books.
+ * @resolve: the first record has waited long enough; take it as it is.
+ */
+enum heap_run heap_run_ring(struct source_heap *heap, struct heap_ring *ring, uint64_t limit_ns,
+			    bool resolve);
+/** heap_free_by_realloc() - another thread's realloc of @addr is under way and has released it: take its free now. True if there was one. */
+bool heap_free_by_realloc(struct source_heap *heap, uint64_t addr);
 /** heap_report_lost() - losses that the producer of @ring (NULL: all, and those without a slot) counted since last time. */
 int heap_report_lost(struct source_heap *heap, struct heap_ring *ring);
 /**

@@ -76,6 +76,9 @@ static void live_agrees_with_a_naive_table_over_a_million_random_steps(void **st
 			count--;
 		}
 		assert_int_equal(live.count, count);
+		for (uint32_t i = 0; step % 1000 == 0 && i <= live.mask; i++)
+			assert_int_equal(live_full(&live.buckets[i]),
+					 live_match(&live.buckets[i], 0) == 0);
 	}
 	uint32_t rows = 0;
 	for (uint32_t i = 0; i < live.numbers; i++)
