@@ -320,7 +320,7 @@ void memory_diff(void *ctx, const struct http_request *request, struct http_repl
 		goto out;
 	}
 	memory_at(facts.history, times[0], a, keys);
-	history_at(facts.history, times[1], b, keys);
+	memory_at(facts.history, times[1], b, keys);
 	for (size_t i = 1; i < keys; i++) {
 		int64_t delta = (int64_t)(b[i].rss_bytes - a[i].rss_bytes);
 		if (delta || a[i].count != b[i].count || a[i].swap_bytes != b[i].swap_bytes)

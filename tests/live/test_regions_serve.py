@@ -202,6 +202,10 @@ def test_histories_and_differences_are_served(byteledger, prog):
         assert all(len(p) == 5 for p in anonymous[0]["points"])
         diff = json.loads(fetch(url + "/debug/memory/diff?a=-1h")[2])
         assert diff["rss_delta_bytes"] > 0 and diff["rows"][0]["class"] == "anonymous"
+        # nothing was kept before the first sample: that is what was then, at either end
+        before = json.loads(fetch(url + "/debug/memory/diff?a=-2h&b=-1h")[2])
+        assert before["a_rss_bytes"] == before["b_rss_bytes"] == diff["a_rss_bytes"] > 0 and before["rows"] == []
+        assert before["a_time_ns"] == before["b_time_ns"] == diff["a_time_ns"]
         for bad in ("history?from=x", "history?points=2", "diff?a=-", "diff?b=-5x", "history?to=5m", "diff?a=1e9"):
             assert fetch(f"{url}/debug/memory/{bad}")[0] == 400, bad
 
