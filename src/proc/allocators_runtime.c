@@ -223,15 +223,33 @@ static const char *space_part(const char *name)
 	return dot + 1;
 }
 
+struct counters {
+	uint64_t used, capacity;
+	uint64_t heap_bytes;  /* what the generations may grow to, together */
+	uint64_t largest_max; /* of the generations */
+	unsigned spaces;
+};
+
+/* Where generations share regions each may have the whole heap: G1 adds some bytes, so that none is 0, no other collector does. */
+static void add_generation(struct counters *c, const char *name, uint64_t max)
+{
+	size_t digits =
+		strncmp(name, "sun.gc.generation.", 18) == 0 ? strspn(name + 18, "0123456789") : 0;
+	if (!digits || strcmp(name + 18 + digits, ".maxCapacity") != 0 || max >= PERF_VALUE_MAX)
+		return;
+	uint64_t whole = max & ~4095ull;
+	c->largest_max = whole > c->largest_max ? whole : c->largest_max;
+	c->heap_bytes = max & 4095 ? c->largest_max : c->heap_bytes + whole;
+}
+
 /*
  * The counters that `jstat` reads: a header, then entries { length, name offset, vector length, type, flags, units,
  * variability, data offset }. Every offset is the target's word.
  */
-static unsigned read_counters(const char *bytes, size_t len, uint64_t *used, uint64_t *capacity)
+static void read_counters(const char *bytes, size_t len, struct counters *c)
 {
-	unsigned spaces = 0;
 	if (len < PERF_HEAD || u32_at(bytes) != PERF_MAGIC || bytes[4] != 1 || bytes[5] != 2)
-		return 0;
+		return;
 	uint64_t at = u32_at(bytes + 24);
 	uint32_t count = u32_at(bytes + 28);
 	for (uint32_t i = 0; i < count && i < PERF_ENTRIES_MAX && at <= len && len - at >= 20;
@@ -245,26 +263,67 @@ static unsigned read_counters(const char *bytes, size_t len, uint64_t *used, uin
 		    data <= entry - 8 && memchr(bytes + at + name, '\0', entry - name)) {
 			const char *part = space_part(bytes + at + name);
 			memcpy(&value, bytes + at + data, 8);
+			add_generation(c, bytes + at + name, value);
 			if (part && strcmp(part, "used") == 0 && value < PERF_VALUE_MAX) {
-				*used += value;
-				spaces++;
+				c->used += value;
+				c->spaces++;
 			} else if (part && strcmp(part, "capacity") == 0 &&
 				   value < PERF_VALUE_MAX) {
-				*capacity += value;
+				c->capacity += value;
 			}
 		}
 		at += entry;
 	}
-	return spaces;
+}
+
+/* The heap is reserved as one stretch; of archived classes (.jsa) some are mapped into it. Its last mapping, or -1. */
+static long heap_end(const struct breakdown *b, size_t first, uint64_t bytes)
+{
+	const struct region *r = &b->regions[first];
+	uint64_t end;
+	if (!may_hold_pools(r) || __builtin_add_overflow(r->start, bytes, &end))
+		return -1;
+	size_t last = breakdown_find(b, end - 1);
+	if (last >= b->region_count || b->regions[last].end != end)
+		return -1;
+	for (size_t i = first; i <= last; i++) {
+		const char *dot = strrchr(b->regions[i].name, '.');
+		unsigned class = b->regions[i].class;
+		if ((i > first && b->regions[i].start != b->regions[i - 1].end) ||
+		    !(class == REGION_ANONYMOUS || class == REGION_RESERVED ||
+		      (dot && strcmp(dot, ".jsa") == 0)))
+			return -1;
+	}
+	return (long)last;
+}
+
+/* The one stretch of just that size claims its mappings. Return: resident bytes of it, 0 where there is none, or several. */
+static uint64_t claim_heap(const struct breakdown *b, uint64_t bytes, uint8_t *claims)
+{
+	size_t first = 0, last = 0;
+	unsigned found = 0;
+	uint64_t resident = 0;
+	for (size_t i = 0; i < b->region_count && bytes && found < 2; i++) {
+		long end = heap_end(b, i, bytes);
+		if (end < 0)
+			continue;
+		found++;
+		first = i;
+		last = (size_t)end;
+	}
+	for (size_t i = first; i <= last && found == 1; i++) {
+		claims[i] = b->regions[i].class == REGION_ANONYMOUS;
+		resident += b->regions[i].rss_bytes;
+	}
+	return resident;
 }
 
 int allocators_hotspot(struct breakdown *b, const struct memory *memory, struct err *err)
 {
-	static const char name[] = "HotSpot heap";
-	uint64_t used = 0, capacity = 0;
-	unsigned spaces = 0;
+	static const char *const label[] = { "HotSpot heap" };
+	struct counters c = { 0 };
 	int rc = 0;
-	for (size_t i = 0; i < b->region_count && !spaces && rc == 0; i++) {
+	for (size_t i = 0; i < b->region_count && !c.spaces && rc == 0; i++) {
 		const struct region *r = &b->regions[i];
 		uint64_t len = r->end - r->start;
 		if (!strstr(r->name, "/hsperfdata_") || len > PERF_BYTES_MAX)
@@ -273,24 +332,31 @@ int allocators_hotspot(struct breakdown *b, const struct memory *memory, struct 
 		if (!bytes)
 			rc = -ENOMEM;
 		else if (memory_read_resident(memory, r->start, bytes, len) == 0)
-			spaces = read_counters(bytes, len, &used, &capacity);
+			read_counters(bytes, len, &c);
 		free(bytes);
 	}
-	if (rc == 0 && (spaces || memory_is_spent(memory)))
-		rc = allocators_judge(b, memory, name, used <= capacity ? 100 : 0);
-	struct allocator_reading *a = rc == 1 ? allocators_add(b) : NULL;
+	if (rc == 0 && (c.spaces || memory_is_spent(memory)))
+		rc = allocators_judge(b, memory, label[0], c.used <= c.capacity ? 100 : 0);
+	uint8_t *claims = rc == 1 ? calloc(b->region_count + 1, 1) : NULL;
+	uint64_t resident = claims ? claim_heap(b, c.heap_bytes, claims) : 0;
+	if (rc == 1)
+		rc = claims ? allocators_claim(b, claims, REGION_RUNTIME, label, "HotSpot")
+			    : -ENOMEM;
+	struct allocator_reading *a = claims && rc == 0 ? allocators_add(b) : NULL;
 	if (a) {
-		snprintf(a->allocator, sizeof(a->allocator), "%s", name);
+		snprintf(a->allocator, sizeof(a->allocator), "%s", label[0]);
 		snprintf(a->how, sizeof(a->how),
-			 "%u spaces of its performance counters, as of the last collection",
-			 spaces);
-		a->live_bytes = used;
-		a->reserved_bytes = capacity;
+			 "%u spaces of its counters as of the last collection%s", c.spaces,
+			 resident ? ", mapping by its size" : "");
+		a->live_bytes = c.used;
+		a->reserved_bytes = c.capacity;
 		a->free_page_bytes = a->hole_bytes = a->cache_bytes = a->metadata_bytes =
-			a->resident_bytes = a->live_count = UINT64_MAX;
+			a->live_count = UINT64_MAX;
+		a->resident_bytes = resident ? resident : UINT64_MAX;
 		a->consistency = 100;
-	} else if (rc == 1) {
+	} else if (claims && rc == 0) {
 		rc = -ENOMEM;
 	}
+	free(claims);
 	return rc < 0 ? err_set(err, rc, "cannot read the heap of process %d", (int)b->pid) : 0;
 }

@@ -240,6 +240,8 @@ static inline void fake_cpython_between(struct fake *f, unsigned foreign)
 }
 
 /* Two spaces: 1,000,000 of 4,000,000 bytes used, and 300,000 of 500,000. */
+#define JAVA_HEAP 0xf0000000ull
+
 static inline void fake_hotspot(struct fake *f)
 {
 	static const struct {
@@ -249,12 +251,14 @@ static inline void fake_hotspot(struct fake *f)
 			{ "sun.gc.generation.0.space.0.capacity", 4000000 },
 			{ "sun.gc.metaspace.used", 300000 },
 			{ "sun.gc.metaspace.capacity", 500000 },
-			{ "java.threads.live", 7 } };
+			{ "java.threads.live", 7 },
+			{ "sun.gc.generation.0.maxCapacity", 0x3000 },
+			{ "sun.gc.generation.1.maxCapacity", 0x5000 } };
 	fake_map(f, FAKE_HEAP, 0x8000, REGION_MAPPED_FILE, "/tmp/hsperfdata_root/42");
 	f->regions[0].perms |= REGION_SHARED;
 	fake_put(f, FAKE_HEAP, 0xc0c0feca | 1ull << 32 | 2ull << 40);
-	fake_put(f, FAKE_HEAP + 24, 32 | 5ull << 32);
-	for (unsigned i = 0; i < 5; i++) {
+	fake_put(f, FAKE_HEAP + 24, 32 | 7ull << 32);
+	for (unsigned i = 0; i < 7; i++) {
 		uint64_t at = FAKE_HEAP + 32 + i * 72;
 		fake_put(f, at, 72 | 20ull << 32);
 		fake_put(f, at + 8, (uint64_t)'J' << 32);
@@ -266,6 +270,14 @@ static inline void fake_hotspot(struct fake *f)
 		fake_put(f, at + 64, entries[i].value);
 	}
 	fake_touch(f, FAKE_HEAP, 0x8000);
+	/* the heap: committed, archived classes, not yet committed; and what lies beside it */
+	fake_map(f, JAVA_HEAP, 0x3000, REGION_ANONYMOUS, "");
+	fake_map(f, JAVA_HEAP + 0x3000, 0x1000, REGION_MAPPED_FILE, "/usr/lib/jvm/classes.jsa");
+	fake_map(f, JAVA_HEAP + 0x4000, 0x4000, REGION_RESERVED, "");
+	fake_map(f, JAVA_HEAP + 0x8000, 0x7000, REGION_ANONYMOUS, "");
+	fake_touch(f, JAVA_HEAP, 0x2000);
+	fake_touch(f, JAVA_HEAP + 0x3000, 0x1000);
+	fake_touch(f, JAVA_HEAP + 0x8000, 0x7000);
 }
 
 #endif

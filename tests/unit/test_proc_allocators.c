@@ -315,6 +315,14 @@ static void arenas_among_much_other_memory_are_found_without_looking_everywhere(
 	fake_end(f);
 }
 
+static unsigned labels_given(const struct fake *f)
+{
+	unsigned labels = 0;
+	for (size_t i = 0; i < f->b.region_count; i++)
+		labels += f->regions[i].label[0] != '\0';
+	return labels;
+}
+
 static void hotspots_spaces_are_added_up(void **state)
 {
 	(void)state;
@@ -323,6 +331,41 @@ static void hotspots_spaces_are_added_up(void **state)
 	assert_non_null(a);
 	assert_int_equal(a->live_bytes, 1300000);
 	assert_int_equal(a->reserved_bytes, 4500000);
+	fake_end(f);
+}
+
+static void hotspots_heap_is_told_by_what_it_may_grow_to(void **state)
+{
+	(void)state;
+	/* generations that lie one behind the other; that share all of it, which G1 pads; and sizes that nothing has */
+	static const struct {
+		uint64_t max[2];
+		int found;
+	} sizes[] = {
+		{ { 0x3000, 0x5000 }, 1 }, { { 0x8018, 0x8008 }, 1 },         { { 0, 0x8000 }, 1 },
+		{ { 0x8000, 0x8000 }, 0 }, { { UINT64_MAX, UINT64_MAX }, 0 }, { { 0, 0 }, 0 }
+	};
+	struct fake *f = fake_new(fake_hotspot);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		fake_reset(f);
+		fake_put(f, FAKE_HEAP + 32 + 5 * 72 + 64, sizes[i].max[0]);
+		fake_put(f, FAKE_HEAP + 32 + 6 * 72 + 64, sizes[i].max[1]);
+		struct err err = { 0 };
+		assert_int_equal(allocators_hotspot(&f->b, &f->memory, &err), 0);
+		assert_int_equal(f->b.allocator_count, 1);
+		assert_string_equal(f->regions[1].label, sizes[i].found ? "HotSpot heap" : "");
+		assert_int_equal(labels_given(f), sizes[i].found);
+		assert_int_equal(f->b.allocators[0].resident_bytes,
+				 sizes[i].found ? 0x3000 : UINT64_MAX);
+	}
+	/* two of that size: neither is known to be it */
+	fake_reset(f);
+	f->regions[4].start = JAVA_HEAP + 0x10000;
+	f->regions[4].end = JAVA_HEAP + 0x18000;
+	fake_keep(f);
+	const struct allocator_reading *a = read_once(f, allocators_hotspot);
+	assert_int_equal(labels_given(f), 0);
+	assert_int_equal(a->resident_bytes, UINT64_MAX);
 	fake_end(f);
 }
 
@@ -480,14 +523,6 @@ static void what_is_resident_is_asked_for_once_and_what_comes_later_is_seen(void
 	fake_end(f);
 }
 
-static unsigned labels_given(const struct fake *f)
-{
-	unsigned labels = 0;
-	for (size_t i = 0; i < f->b.region_count; i++)
-		labels += f->regions[i].label[0] != '\0';
-	return labels;
-}
-
 static void work_that_memory_does_not_warrant_is_not_done(void **state)
 {
 	(void)state;
@@ -621,6 +656,7 @@ int main(void)
 		cmocka_unit_test(
 			arenas_among_much_other_memory_are_found_without_looking_everywhere),
 		cmocka_unit_test(hotspots_spaces_are_added_up),
+		cmocka_unit_test(hotspots_heap_is_told_by_what_it_may_grow_to),
 		cmocka_unit_test(hotspots_spaces_that_hold_more_than_they_can_are_not_told),
 		cmocka_unit_test(a_mapping_cut_anywhere_changes_no_figure),
 		cmocka_unit_test(what_is_not_resident_is_never_read),
