@@ -5,7 +5,9 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 /**
  * fileio_text() - a small file as a string: at most @size - 1 bytes, always terminated ("" where nothing can be read). @dir:
@@ -20,5 +22,17 @@ ssize_t fileio_pread(int fd, void *to, size_t len, uint64_t at);
  * is -EFBIG and nothing is written: the write itself would raise SIGXFSZ.
  */
 int fileio_pwrite(int fd, const void *from, size_t len, uint64_t at);
+
+/** fileio_closep(), fileio_fclosep() - for CLEANUP(): a descriptor that may be negative, a stream that may be NULL. */
+static inline void fileio_closep(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+}
+static inline void fileio_fclosep(FILE **file)
+{
+	if (*file)
+		fclose(*file);
+}
 
 #endif

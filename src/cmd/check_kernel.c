@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_kernel.c - attempts that ask the kernel's tracing side: perf, uprobes, BPF. */
+#include "base/fileio.h"
 #include "cmd/check_try.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@
 
 static int read_number(const char *path, long *value)
 {
-	CLEANUP(check_fclosep) FILE *file = fopen(path, "re");
+	CLEANUP(fileio_fclosep) FILE *file = fopen(path, "re");
 	return file && fscanf(file, "%ld", value) == 1 ? 0 : -ENOENT;
 }
 
@@ -46,7 +47,7 @@ int check_perf(struct err *err)
 	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE,
 					.config = PERF_COUNT_SW_PAGE_FAULTS,
 					.exclude_kernel = 1 };
-	CLEANUP(check_closep) int fd = perf_open(&attr);
+	CLEANUP(fileio_closep) int fd = perf_open(&attr);
 	if (fd < 0) {
 		err_set(err, -errno, "cannot count own page faults");
 		return hint_perf(err);
@@ -96,7 +97,7 @@ int check_uprobe(struct err *err)
 	struct perf_event_attr attr = { .type = (uint32_t)type,
 					.config1 = (uint64_t)(uintptr_t) "/proc/self/exe",
 					.config2 = offset };
-	CLEANUP(check_closep) int fd = perf_open(&attr);
+	CLEANUP(fileio_closep) int fd = perf_open(&attr);
 	if (fd < 0) {
 		err_set(err, -errno, "cannot set a probe on an own function");
 		return hint_perf(err);
@@ -136,7 +137,7 @@ int check_bpf_load(struct err *err)
 	load.insns = (uint64_t)(uintptr_t)program;
 	load.insn_cnt = sizeof(program) / sizeof(*program);
 	load.license = (uint64_t)(uintptr_t) "GPL";
-	CLEANUP(check_closep) int prog_fd = bpf(BPF_PROG_LOAD, &load);
+	CLEANUP(fileio_closep) int prog_fd = bpf(BPF_PROG_LOAD, &load);
 	if (prog_fd < 0) {
 		err_set(err, -errno, "cannot load a BPF program");
 		return hint_bpf(err);
@@ -144,7 +145,7 @@ int check_bpf_load(struct err *err)
 	memset(&map, 0, sizeof(map));
 	map.map_type = BPF_MAP_TYPE_RINGBUF;
 	map.max_entries = (uint32_t)sysconf(_SC_PAGESIZE);
-	CLEANUP(check_closep) int map_fd = bpf(BPF_MAP_CREATE, &map);
+	CLEANUP(fileio_closep) int map_fd = bpf(BPF_MAP_CREATE, &map);
 	if (map_fd < 0) {
 		err_set(err, -errno, "cannot make a BPF ring buffer");
 		return hint_bpf(err);

@@ -11,6 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/fileio.h"
 #include "inject/inject.h"
 #include "sym/sym.h"
 
@@ -37,7 +38,7 @@ static int try_kernel(struct err *err)
 static int try_shared_memory(struct err *err)
 {
 	enum { BYTES = 1 << 20 };
-	CLEANUP(check_closep)
+	CLEANUP(fileio_closep)
 	int fd = memfd_create("byteledger-check", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return err_set(err, -errno, "cannot create a memfd");
@@ -59,7 +60,7 @@ static int try_shared_memory(struct err *err)
 static int read_something(const char *path, struct err *err)
 {
 	char byte;
-	CLEANUP(check_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	CLEANUP(fileio_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return err_set(err, -errno, "cannot open '%s'", path);
 	/* permission to read is asked at open for some files and at read for others */
@@ -90,7 +91,7 @@ static int try_ptrace(struct err *err)
 	long scope = 0;
 	if (!inject_probe(err))
 		return 0;
-	CLEANUP(check_fclosep) FILE *file = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
+	CLEANUP(fileio_fclosep) FILE *file = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
 	if (file && fscanf(file, "%ld", &scope) == 1 && scope > 0)
 		return err_hint(err,
 				"run as root, or set kernel.yama.ptrace_scope to 0 (it is %ld)",
@@ -117,7 +118,7 @@ static int try_vma_names(struct err *err)
 static int try_output(struct err *err)
 {
 	char path[] = "byteledger-check-XXXXXX";
-	CLEANUP(check_closep) int fd = mkostemp(path, O_CLOEXEC);
+	CLEANUP(fileio_closep) int fd = mkostemp(path, O_CLOEXEC);
 	if (fd < 0) {
 		err_set(err, -errno, "cannot create a file in this folder");
 		return err_hint(err, "recordings go to this folder unless -o names another");

@@ -21,18 +21,6 @@ struct check_try {
 /** check_tries - all of them in the order of the printed lines; ends with a NULL feature. */
 extern const struct check_try check_tries[];
 
-static inline void check_closep(int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-}
-
-static inline void check_fclosep(FILE **file)
-{
-	if (*file)
-		fclose(*file);
-}
-
 /** check_bpf_load() - load a two-instruction program and make a ring buffer. */
 int check_bpf_load(struct err *err);
 /** check_uprobe() - put a probe on a function of this program, call it, and see it counted. */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/fileio.h"
 #include "sym/program.h"
 #include "wire/heap_start.h"
 
@@ -22,12 +23,6 @@
 #define SCRIPT_LINE 256 /* as the kernel reads it */
 
 extern char **environ;
-
-static void close_fdp(int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-}
 
 static void free_listp(char ***list)
 {
@@ -227,7 +222,7 @@ int launch_resolve(struct launch *launch, char **argv, struct err *err)
 		return rc;
 	for (int depth = 0; depth < SCRIPTS_MAX; depth++) {
 		char line[SCRIPT_LINE], *interpreter, *arg;
-		CLEANUP(close_fdp) int fd = open(launch->path, O_RDONLY | O_CLOEXEC);
+		CLEANUP(fileio_closep) int fd = open(launch->path, O_RDONLY | O_CLOEXEC);
 		if (fd < 0) /* executable but not readable: the kernel may still run it */
 			return 0;
 		if (!script_line(fd, line, &interpreter, &arg))
@@ -347,7 +342,7 @@ static int make_env(struct launch *launch, const struct launch_env *want)
 static bool is_for_shell(const char *path)
 {
 	char head[128];
-	CLEANUP(close_fdp) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	CLEANUP(fileio_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t got = fd < 0 ? -1 : read(fd, head, sizeof(head));
 	return got >= 0 && !memchr(head, '\0', (size_t)got);
 }
@@ -399,7 +394,7 @@ pid_t launch_start(struct launch *launch, const struct launch_env *env, const si
 		return err_set(err, -ENOMEM, "cannot allocate the program's environment");
 	if (pipe2(pipes, O_CLOEXEC) < 0)
 		return err_set(err, -errno, "cannot make a pipe");
-	CLEANUP(close_fdp) int from = pipes[0];
+	CLEANUP(fileio_closep) int from = pipes[0];
 	int ignored = take_children();
 	pid_t pid = fork();
 	if (pid < 0) {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/fileio.h"
 #include "base/text.h"
 
 #define FILE_MAX_BYTES (256ll << 20)
@@ -18,12 +19,6 @@ struct regions_base {
 	size_t count;
 	char *path;
 };
-
-static void fclosep(FILE **file)
-{
-	if (*file)
-		fclose(*file);
-}
 
 void regions_base_free(struct regions_base *base)
 {
@@ -83,7 +78,7 @@ static int read_objects(struct regions_base *base, FILE *file, struct err *err)
 
 struct regions_base *regions_base_read(const char *path, struct err *err)
 {
-	CLEANUP(fclosep) FILE *file = fopen(path, "re");
+	CLEANUP(fileio_fclosep) FILE *file = fopen(path, "re");
 	struct stat about;
 	if (!file || fstat(fileno(file), &about) < 0) {
 		err_set(err, -errno, "cannot read '%s'", path);

@@ -14,12 +14,6 @@
 
 #define CMDLINE_MAX (1u << 20)
 
-static void close_fdp(int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-}
-
 static void closedirp(DIR **dir)
 {
 	if (*dir)
@@ -119,7 +113,7 @@ ssize_t proc_cmdline(pid_t pid, char **cmdline)
 {
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
-	CLEANUP(close_fdp) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	CLEANUP(fileio_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	char *text = malloc(CMDLINE_MAX + 1);
@@ -138,12 +132,6 @@ ssize_t proc_cmdline(pid_t pid, char **cmdline)
 	char *fit = realloc(text, len + 1);
 	*cmdline = fit ? fit : text;
 	return (ssize_t)len;
-}
-
-static void fclosep(FILE **file)
-{
-	if (*file)
-		fclose(*file);
 }
 
 int proc_start_stack(pid_t pid, uint64_t *at)
@@ -168,7 +156,7 @@ int proc_maps_has(pid_t pid, const char *name, uint64_t inode)
 {
 	char path[64], line[4352];
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	CLEANUP(fclosep) FILE *file = fopen(path, "re");
+	CLEANUP(fileio_fclosep) FILE *file = fopen(path, "re");
 	if (!file)
 		return -errno;
 	while (fgets(line, sizeof(line), file)) {
