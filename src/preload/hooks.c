@@ -274,20 +274,7 @@ HIDDEN void hook_cfree(void *block, REGS)
 /* Note the free of @block, and keep silent about the free() that the next definition may make of it. */
 static void sized_begin(struct thread *t, void *block, REGS)
 {
-	uint32_t sync = t->sync;
-	if (likely(sync == proc.word)) {
-		t->sync = SYNC_IN(SYNC_OWN, sp);
-		note_free(t, block, sp, bp, bx);
-		t->sync = sync;
-	} else {
-		uint32_t answer = hook_enter(t, HOOK_FREE, sp);
-		if (answer >= PASS_MAX) {
-			note_free(t, block, sp, bp, bx);
-			hook_leave(t);
-		} else if (answer != PASS) {
-			count_lost(t, answer - 1, 0, 0, 1);
-		}
-	}
+	enter_and_note_free(t, block, sp, bp, bx);
 	t->skip_free = block;
 }
 

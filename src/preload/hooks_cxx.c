@@ -130,25 +130,12 @@ static ALWAYS_INLINE void delete_body(enum cxx_delete form, void *block, uintptr
 			return;
 		}
 	}
-	uint32_t sync = t->sync;
 	if (unlikely(!block || block == t->skip_free || boot_owns(block))) {
 		if (!boot_owns(block))
 			call(block, b, c);
 		return;
 	}
-	if (likely(sync == proc.word)) {
-		t->sync = SYNC_IN(SYNC_OWN, sp);
-		note_free(t, block, sp, bp, bx);
-		t->sync = sync;
-	} else {
-		uint32_t answer = hook_enter(t, HOOK_FREE, sp);
-		if (answer >= PASS_MAX) {
-			note_free(t, block, sp, bp, bx);
-			hook_leave(t);
-		} else if (answer != PASS) {
-			count_lost(t, answer - 1, 0, 0, 1);
-		}
-	}
+	enter_and_note_free(t, block, sp, bp, bx);
 	void *outer = t->skip_free; /* a replaced operator may delete something else first */
 	t->skip_free = block;
 	call(block, b, c);

@@ -140,4 +140,24 @@ static ALWAYS_INLINE void note_realloc_fail(struct thread *t, const void *old)
 	ring_publish(t, 8);
 }
 
+/** enter_and_note_free() - from outside: @block is about to be released, by whatever way the next definition goes. */
+static ALWAYS_INLINE void enter_and_note_free(struct thread *t, const void *block, uint64_t sp,
+					      uint64_t bp, uint64_t bx)
+{
+	uint32_t sync = t->sync;
+	if (likely(sync == proc.word)) {
+		t->sync = SYNC_IN(SYNC_OWN, sp);
+		note_free(t, block, sp, bp, bx);
+		t->sync = sync;
+		return;
+	}
+	uint32_t answer = hook_enter(t, HOOK_FREE, sp);
+	if (answer >= PASS_MAX) {
+		note_free(t, block, sp, bp, bx);
+		hook_leave(t);
+	} else if (answer != PASS) {
+		count_lost(t, answer - 1, 0, 0, 1);
+	}
+}
+
 #endif
