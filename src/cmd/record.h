@@ -105,6 +105,11 @@ int record_end_file(struct record *rec, const struct def *process, struct err *e
 /** record_rotate() - end the file and begin the next one with what lives. */
 int record_rotate(struct record *rec, const struct def *begun, const struct def *ended,
 		  struct err *err);
+/**
+ * record_keep_undecided() - after a flush, where short-lived blocks are left out: what may be one stands beside the file. A disk
+ * that has no room for it is no error: then a killed recorder loses it.
+ */
+int record_keep_undecided(struct record *rec);
 /** record_is_full() - 1: MAX_SIZE is reached. */
 int record_is_full(const struct record *rec);
 void record_files_fini(struct record *rec);

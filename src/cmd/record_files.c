@@ -26,7 +26,8 @@ static char *next_name(struct record *rec)
 
 int record_begin_file(struct record *rec, struct err *err)
 {
-	const struct trace_writer_opt opt = { .min_free_bytes = rec->settings.min_free_bytes };
+	const struct trace_writer_opt opt = { .min_free_bytes = rec->settings.min_free_bytes,
+					      .culling = rec->settings.cull.lifetime_ns != 0 };
 	prof_freep(&rec->sums);
 	cull_freep(&rec->cull);
 	rec->sums = prof_new_sums(err);
@@ -132,6 +133,16 @@ int record_rotate(struct record *rec, const struct def *begun, const struct def 
 		rc = trace_writer_flush(rec->writer, err);
 	rec->begun_bytes = rec->writer ? trace_writer_bytes(rec->writer) : 0;
 	rec->rss_repeat_ns = 0; /* the timeline begins anew, too */
+	return rc;
+}
+
+int record_keep_undecided(struct record *rec)
+{
+	struct sink *to = trace_writer_pending(rec->writer);
+	struct err none = { 0 };
+	int rc = to ? cull_tell(rec->cull, to, &rec->err) : 0;
+	if (rc == 0 && to)
+		trace_writer_pending_end(rec->writer, &none);
 	return rc;
 }
 

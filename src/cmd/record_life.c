@@ -302,6 +302,8 @@ int64_t record_step(struct record *rec)
 		rc = cull_advance(rec->cull, now, &rec->err);
 	if (rc == 0 && now >= rec->flush_next_ns) {
 		rc = trace_writer_flush(rec->writer, &rec->err);
+		if (rc == 0 && rec->cull)
+			rc = record_keep_undecided(rec);
 		rec->flush_next_ns = now + FLUSH_NS;
 	}
 	if (rc == 0 && record_is_full(rec))

@@ -170,6 +170,18 @@ static int hand_on_due(struct cull *c, struct err *err)
 
 /* ---- what is left out ---------------------------------------------------------------------------------------------- */
 
+static struct event event_of(const struct cull *c, const struct sum *sum)
+{
+	return (struct event){ .kind = EVENT_CULLED,
+			       .thread.v = sum->thread,
+			       .time_ns = c->now_ns,
+			       .addr = sum->count,
+			       .bytes = sum->bytes,
+			       .value = cull_value(sum->class, sum->largest),
+			       .stack.v = sum->stack,
+			       .block.v = sum->temporary };
+}
+
 static int report(struct cull *c, struct err *err)
 {
 	c->report_ns = c->now_ns + REPORT_NS;
@@ -177,14 +189,7 @@ static int report(struct cull *c, struct err *err)
 		struct sum *sum = &c->table[i];
 		if (!sum->count)
 			continue;
-		struct event ev = { .kind = EVENT_CULLED,
-				    .thread.v = sum->thread,
-				    .time_ns = c->now_ns,
-				    .addr = sum->count,
-				    .bytes = sum->bytes,
-				    .value = cull_value(sum->class, sum->largest),
-				    .stack.v = sum->stack };
-		ev.block.v = sum->temporary;
+		const struct event ev = event_of(c, sum);
 		if (!append(c, &ev, err))
 			return -ENOMEM;
 		sum->count = 0;
@@ -407,6 +412,19 @@ int cull_advance(struct cull *c, uint64_t now_ns, struct err *err)
 		rc = hand_on_due(c, err);
 	c->now_ns = last_ns;
 	return rc < 0 ? rc : flush(c, err);
+}
+
+int cull_tell(struct cull *c, struct sink *to, struct err *err)
+{
+	int rc = 0;
+	for (uint32_t at = c->head; at && rc >= 0; at = node_at(c, at)->next)
+		rc = to->put(to, &node_at(c, at)->ev, 1, err);
+	for (uint32_t i = 0; c->sum_count && i <= c->sum_mask && rc >= 0; i++) {
+		const struct event ev = event_of(c, &c->table[i]);
+		if (ev.addr)
+			rc = to->put(to, &ev, 1, err);
+	}
+	return rc;
 }
 
 int cull_finish(struct cull *c, struct err *err)

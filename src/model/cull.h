@@ -36,6 +36,11 @@ void cull_freep(struct cull **cull);
 struct sink *cull_sink(struct cull *cull);
 /** cull_advance() - now and then: hand on what is old enough at @now_ns, and sums of what was left out. */
 int cull_advance(struct cull *cull, uint64_t now_ns, struct err *err);
+/**
+ * cull_tell() - put into @to what cull_finish() would hand on now; nothing changes. Between cull_advance() and the next event,
+ * and once a second: then a recorder that is killed loses a second, and not what was undecided.
+ */
+int cull_tell(struct cull *cull, struct sink *to, struct err *err);
 /** cull_finish() - the end: nothing that is undecided was short-lived. */
 int cull_finish(struct cull *cull, struct err *err);
 

@@ -33,7 +33,8 @@ enum blt_type {
 	BLT_EVENTS = 2,
 	BLT_SUMMARY = 3,
 	BLT_INDEX = 4,
-	BLT_END = 5, /* header only, last in the file; first = where the index block begins */
+	BLT_END = 5,     /* header only, last in the file; first = where the index block begins */
+	BLT_PENDING = 6, /* pending.h */
 };
 
 enum blt_flag {

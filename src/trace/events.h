@@ -39,6 +39,8 @@ void events_enc_tally(const struct events_enc *enc, struct events_tally *kept,
 /** events_enc_slots() - how many blocks the coding keeps state for; what a key block costs grows with it. */
 uint32_t events_enc_slots(const struct events_enc *enc);
 uint64_t events_enc_last_time(const struct events_enc *enc);
+/** events_enc_slot() - by which number a reader of what was coded so far knows the live block @number; UINT32_MAX: none. */
+uint32_t events_enc_slot(const struct events_enc *enc, uint32_t number);
 
 /** struct events_out - where decoded events go. Negative returns end the decoding and are handed on. */
 struct events_out {
@@ -61,6 +63,11 @@ void events_dec_free(struct events_dec *dec);
  */
 int events_dec_block(struct events_dec *dec, const struct blt_head *head,
 		     const struct blt_view *view, struct err *err);
+/**
+ * events_dec_pending() - decode a PENDING block: events behind all that was decoded. Return: as events_dec_block().
+ */
+int events_dec_pending(struct events_dec *dec, const struct blt_head *head,
+		       const struct blt_view *view, struct err *err);
 /** events_dec_gap() - events are missing up to where the sums are @at: tell how many. */
 int events_dec_gap(struct events_dec *dec, const struct events_tally *at, struct err *err);
 void events_dec_tally(const struct events_dec *dec, struct events_tally *tally);

@@ -448,3 +448,8 @@ uint64_t events_enc_last_time(const struct events_enc *enc)
 {
 	return enc->time;
 }
+
+uint32_t events_enc_slot(const struct events_enc *enc, uint32_t number)
+{
+	return number < enc->block_count ? enc->blocks[number].slot - 1 : UINT32_MAX;
+}

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +11,8 @@
 
 #include "base/crc.h"
 #include "base/fileio.h"
+#include "trace/cursor.h"
+#include "trace/pending.h"
 #include "trace/replay.h"
 #include "trace/summary.h"
 
@@ -156,6 +159,42 @@ static int rebuild_index(struct trace_reader *r, struct err *err)
 	}
 }
 
+/*
+ * What a recorder had not decided about when it was killed, or has not yet: the file is read to where that begins. A side file
+ * of something else, or of a file that was copied without its end, is of no meaning.
+ */
+static int open_side(struct trace_reader *r, const uint8_t *header)
+{
+	CLEANUP(trace_reader_freep) struct trace_reader *side = calloc(1, sizeof(*side));
+	uint8_t its[BLT_FILE_HEADER];
+	struct blt_head head;
+	struct blt_view view;
+	struct stat st;
+	if (side)
+		side->fd = -1;
+	if (!side || asprintf(&side->path, "%s" PENDING_SUFFIX, r->path) < 0)
+		return -ENOMEM;
+	side->fd = open(side->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	if (side->fd < 0 || fstat(side->fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	side->info.file_bytes = (uint64_t)st.st_size;
+	side->zdec = zblock_dec_new(NULL);
+	if (!side->zdec)
+		return -ENOMEM;
+	if (fileio_pread(side->fd, its, sizeof(its), 0) != sizeof(its) ||
+	    memcmp(its, header, sizeof(its)) != 0 || reader_head(side, sizeof(its), &head) <= 0 ||
+	    head.type != BLT_PENDING || reader_load(side, sizeof(its), &head, &view) < 0)
+		return 0;
+	struct cursor at = cursor_column(&view, PEC_AT);
+	uint64_t end = get_num(&at);
+	/* asked last: the recording had grown to there before the side file said so */
+	if (at.bad || end < BLT_FILE_HEADER || fstat(r->fd, &st) < 0 || end > (uint64_t)st.st_size)
+		return 0;
+	r->info.file_bytes = end;
+	r->side = STEAL(side);
+	return 0;
+}
+
 struct trace_reader *reader_of(int fd, const char *path, struct err *err)
 {
 	CLEANUP(trace_reader_freep) struct trace_reader *r = calloc(1, sizeof(*r));
@@ -217,7 +256,11 @@ struct trace_reader *reader_of(int fd, const char *path, struct err *err)
 		return NULL;
 	}
 	r->info.indexed = rc;
-	if (!rc && rebuild_index(r, err) < 0)
+	if (!rc && good && (rc = open_side(r, bytes)) < 0) {
+		err_set(err, rc, "cannot read '%s'", path);
+		return NULL;
+	}
+	if (!r->info.indexed && rebuild_index(r, err) < 0)
 		return NULL;
 	r->info.events = r->total.events;
 	r->info.blocks = r->index.blocks;
@@ -246,6 +289,7 @@ void trace_reader_freep(struct trace_reader **reader)
 		return;
 	if (r->fd >= 0)
 		close(r->fd);
+	trace_reader_freep(&r->side);
 	zblock_dec_free(r->zdec);
 	buf_fini(&r->payload);
 	buf_fini(&r->scratch);

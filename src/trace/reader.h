@@ -18,6 +18,8 @@ struct trace_reader {
 	struct index index;
 	struct events_tally total; /* as the index says; only events where there is none */
 	struct buf payload, scratch;
+	struct trace_reader
+		*side; /* FILE.pending, which goes on where this file is read to; NULL: none */
 };
 
 /** reader_of() - trace_reader_new() of a file that is open; @fd is the reader's from here on, also on failure. */

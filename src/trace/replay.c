@@ -139,18 +139,20 @@ int replay_defs(struct replay *replay, const struct blt_view *view, uint32_t row
 	return defs_dec(view, rows, take_def, replay, err);
 }
 
-static int replay_block(struct replay *p, struct events_dec *dec, uint64_t at,
-			const struct blt_head *head, struct err *err)
+static int replay_block(struct replay *p, struct trace_reader *from, struct events_dec *dec,
+			uint64_t at, const struct blt_head *head, struct err *err)
 {
 	struct blt_view view;
 	int rc = 0;
-	if (head->type != BLT_DEFS && head->type != BLT_EVENTS)
+	if (head->type != BLT_DEFS && head->type != BLT_EVENTS && head->type != BLT_PENDING)
 		return 0;
-	rc = reader_load(p->reader, at, head, &view);
+	rc = reader_load(from, at, head, &view);
 	if (rc == -EBADMSG)
 		return err_set(err, rc, "a block is damaged");
 	if (rc < 0)
-		return err_set(err, rc, "cannot read '%s'", p->reader->path);
+		return err_set(err, rc, "cannot read '%s'", from->path);
+	if (head->type == BLT_PENDING)
+		return events_dec_pending(dec, head, &view, err);
 	if (head->type == BLT_DEFS)
 		return replay_defs(p, &view, head->rows, err);
 	return events_dec_block(dec, head, &view, err);
@@ -160,6 +162,31 @@ static int replay_block(struct replay *p, struct events_dec *dec, uint64_t at,
 static int is_later(const struct trace_read_opt *opt, const struct blt_head *head)
 {
 	return opt && opt->has_until && head->type == BLT_EVENTS && head->time_ns > opt->until_ns;
+}
+
+/* The end of a recording that was not finished: the file is whole, or damaged from the first block that is not. */
+static int replay_side(struct replay *p, struct events_dec *dec, struct err *err)
+{
+	struct trace_reader *side = p->reader->side;
+	struct blt_head head;
+	uint64_t at = BLT_FILE_HEADER;
+	int rc = 1;
+	for (; side && at < side->info.file_bytes; at += BLT_BLOCK_HEADER + head.stored) {
+		rc = reader_head(side, at, &head);
+		if (rc > 0)
+			rc = replay_block(p, side, dec, at, &head, err);
+		else if (rc == 0)
+			rc = -EBADMSG;
+		if (rc < 0)
+			break;
+	}
+	if (p->sink_rc < 0 || (rc < 0 && rc != -EBADMSG))
+		return err_set(err, rc, "cannot read '%s'", side->path);
+	if (rc < 0) {
+		p->reader->info.damaged_blocks++;
+		err_init(err);
+	}
+	return 0;
 }
 
 static int run(struct replay *p, struct events_dec *dec, const struct trace_read_opt *opt,
@@ -189,7 +216,7 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 			/* the first later one is read, since it tells what is missing before it; then none is */
 			rc = stopped && head.type == BLT_EVENTS
 				     ? 0
-				     : replay_block(p, dec, at, &head, err);
+				     : replay_block(p, r, dec, at, &head, err);
 			stopped |= is_later(opt, &head);
 			at += BLT_BLOCK_HEADER + head.stored;
 			if (rc > 0)
@@ -215,6 +242,9 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 	struct events_tally seen;
 	if (stopped)
 		return 0;
+	int rc = replay_side(p, dec, err);
+	if (rc < 0)
+		return rc;
 	events_dec_tally(dec, &seen);
 	if (info->indexed && memcmp(&seen, &r->total, sizeof(seen)) != 0)
 		return events_dec_gap(dec, &r->total, err);

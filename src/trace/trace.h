@@ -18,6 +18,7 @@ struct trace_writer;
 struct trace_writer_opt {
 	uint64_t
 		min_free_bytes; /* stop recording (LOSS_WRITE_FAILED, counted) when the disk has less; 0 = no floor */
+	int culling; /* events come late: trace_writer_pending() is going to be told what is undecided */
 };
 
 /**
@@ -39,6 +40,13 @@ const char *trace_writer_path(const struct trace_writer *writer);
 struct sink *trace_writer_sink(struct trace_writer *writer);
 /** trace_writer_flush() - put everything taken so far on disk as whole blocks; called at least once a second. */
 int trace_writer_flush(struct trace_writer *writer, struct err *err);
+/**
+ * trace_writer_pending() - after a flush, of a writer that was made for culling: takes the events that are undecided at this
+ * moment, in order. trace_writer_pending_end() puts them into FILE.pending in the place of what stood there, which a reader of a
+ * recording that was not finished reads as its end. Both at least once a second; NULL once writing has stopped.
+ */
+struct sink *trace_writer_pending(struct trace_writer *writer);
+int trace_writer_pending_end(struct trace_writer *writer, struct err *err);
 /** trace_writer_bytes() - size of the file so far. */
 uint64_t trace_writer_bytes(const struct trace_writer *writer);
 uint64_t trace_writer_lost(const struct trace_writer *writer);

@@ -20,6 +20,7 @@
 #include "trace/defs.h"
 #include "trace/events.h"
 #include "trace/index.h"
+#include "trace/pending.h"
 #include "trace/summary.h"
 
 /* Kept free behind the last block, so that the count of what was lost, and the index, find room on a full disk. */
@@ -47,7 +48,8 @@ struct trace_writer {
 	uint64_t end;      /* where the next block goes; everything before is whole */
 	uint64_t reserved; /* the file system keeps space up to here; 0 = it cannot */
 	int no_reserve;
-	struct err failed; /* code != 0: writing has stopped */
+	struct pending *pending; /* NULL: nothing comes late */
+	struct err failed;       /* code != 0: writing has stopped */
 	struct events_tally lost;
 };
 
@@ -84,6 +86,8 @@ static int create_file(struct trace_writer *w, const char *path, struct err *err
 			w->path = NULL;
 		if (!w->path)
 			return err_set(err, -ENOMEM, "cannot create '%s'", path);
+		if (w->opt.culling && pending_there(w->path))
+			continue;
 		w->fd = open(w->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (w->fd >= 0) {
 			/* whoever adds symbols to a finished recording sees by this that it is not */
@@ -269,6 +273,8 @@ static struct trace_writer *new_writer(int fd, const char *path, const struct tr
 	}
 	blt_file_header_put((uint8_t *)to, &header);
 	w->out.len = BLT_FILE_HEADER;
+	if (w->opt.culling && !(w->pending = pending_new(w->path, &header, w->events, err)))
+		return NULL;
 	if (append(w, 0, err) < 0) {
 		if (fd < 0)
 			unlink(w->path);
@@ -297,6 +303,17 @@ const char *trace_writer_path(const struct trace_writer *writer)
 struct sink *trace_writer_sink(struct trace_writer *writer)
 {
 	return &writer->sink;
+}
+
+struct sink *trace_writer_pending(struct trace_writer *writer)
+{
+	return writer->pending && !writer->failed.code ? pending_begin(writer->pending, writer->end)
+						       : NULL;
+}
+
+int trace_writer_pending_end(struct trace_writer *writer, struct err *err)
+{
+	return pending_write(writer->pending, writer->fd, err);
 }
 
 uint64_t trace_writer_bytes(const struct trace_writer *writer)
@@ -446,6 +463,7 @@ int trace_writer_finish(struct trace_writer *writer, const struct prof *prof, st
 	if (close(w->fd) < 0 && tail_rc >= 0)
 		tail_rc = err_set(&tail, -errno, "cannot finish '%s'", w->path);
 	w->fd = -1;
+	pending_free(STEAL(w->pending), tail_rc >= 0);
 	if (rc >= 0 && tail_rc < 0) {
 		if (err)
 			*err = tail;
@@ -462,6 +480,7 @@ void trace_writer_freep(struct trace_writer **writer)
 		return;
 	if (w->fd >= 0)
 		close(w->fd);
+	pending_free(w->pending, 0);
 	zblock_enc_free(w->zenc);
 	defs_enc_fini(&w->defs);
 	events_enc_free(w->events);

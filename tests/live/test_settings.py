@@ -53,6 +53,7 @@ def test_what_is_left_out_stays_in_the_totals_and_the_peak(recorded, byteledger,
     plain, _ = recorded(how, argv, {})
     culled, done = recorded(how, argv, {prefix + CULL: "1"})
     assert (done.returncode, done.stderr) == (0, b"")
+    assert not [name for name in os.listdir(os.path.dirname(culled)) if "pending" in name]
     a, b = report(byteledger, plain), report(byteledger, culled)
     assert rows(a) == rows(b)
     for key in ("temporary_allocations", "foreign_frees", "threads"):

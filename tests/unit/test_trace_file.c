@@ -374,6 +374,120 @@ static void a_killed_writer_loses_nothing_that_was_flushed(void **state)
 	copy_fini(&out);
 }
 
+/* Definitions go into the recording at once, events wait. */
+struct late {
+	struct copy copy;
+	struct sink *to;
+};
+
+static int late_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	struct late *late = (struct late *)sink;
+	return late->to->define(late->to, def, err);
+}
+
+/* @kept events are decided and @waiting behind them are not; then @more of those are, and the writer dies. */
+static void leave_undecided(uint64_t seed, size_t kept, size_t waiting, size_t more)
+{
+	struct err err = { 0 };
+	struct stream s;
+	const struct trace_writer_opt opt = { .culling = 1 };
+	struct trace_writer *w = trace_writer_new(path, &opt, &err);
+	assert_non_null(w);
+	struct late late = { .to = trace_writer_sink(w) };
+	copy_init(&late.copy);
+	late.copy.sink.define = late_define;
+	stream_init(&s, seed, 5000);
+	stream_run(&s, late.to, kept);
+	stream_run(&s, &late.copy.sink, waiting);
+	stream_fini(&s);
+	for (int i = 0; i < 2; i++) { /* the second one replaces the first */
+		assert_done(trace_writer_flush(w, &err), err);
+		struct sink *pending = trace_writer_pending(w);
+		assert_non_null(pending);
+		assert_done(pending->put(pending, late.copy.events, late.copy.count, &err), err);
+		assert_done(trace_writer_pending_end(w, &err), err);
+	}
+	assert_done(late.to->put(late.to, late.copy.events, more, &err), err);
+	assert_done(trace_writer_flush(w, &err), err);
+	trace_writer_freep(&w);
+	copy_fini(&late.copy);
+}
+
+static void assert_stream_is_read(uint64_t seed, size_t count, uint64_t damaged)
+{
+	struct copy in, out;
+	struct stream s;
+	struct trace_reader_info info;
+	copy_init(&in);
+	stream_init(&s, seed, 5000);
+	stream_run(&s, &in.sink, count);
+	stream_fini(&s);
+	read_back(&out, &info);
+	assert_int_equal(out.count, count);
+	assert_int_equal(info.damaged_blocks, damaged);
+	assert_same_events(&in, &out, out.count);
+	copy_fini(&in);
+	copy_fini(&out);
+}
+
+static void a_killed_writer_loses_nothing_that_was_told_as_undecided(void **state)
+{
+	(void)state;
+	static const size_t kept[] = { 1, 1000, 70000, 100000 };
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+		leave_undecided(50 + i, kept[i], 70000, i % 2 ? 3000 : 0);
+		assert_stream_is_read(50 + i, kept[i] + 70000, 0);
+		unlink(path);
+		char command[128]; /* else the next recording takes another name */
+		snprintf(command, sizeof(command), "rm %s.pending", path);
+		assert_int_equal(system(command), 0);
+	}
+}
+
+static void what_lies_beside_a_recording_is_believed_only_if_it_belongs_to_it(void **state)
+{
+	(void)state;
+	char side[128], other[128], name[128];
+	size_t len;
+	snprintf(side, sizeof(side), "%s.pending", path);
+	snprintf(other, sizeof(other), "%s/other.blt", dir);
+	leave_undecided(61, 20000, 5000, 700);
+	/* the name of a new recording is one beside which nothing stands: both stay what they are */
+	snprintf(name, sizeof(name), "%s", path);
+	assert_int_equal(rename(path, other), 0);
+	leave_undecided(62, 20000, 5000, 700);
+	assert_int_equal(access(path, F_OK), -1);
+	snprintf(path, sizeof(path), "%s.1", name);
+	assert_stream_is_read(62, 25000, 0);
+	snprintf(path, sizeof(path), "%s", other);
+	assert_stream_is_read(61, 20700, 0); /* its own is elsewhere */
+	assert_int_equal(rename(other, name), 0);
+	snprintf(path, sizeof(path), "%s", name);
+	assert_stream_is_read(61, 25000, 0);
+	/* another recording's */
+	char command[300];
+	snprintf(command, sizeof(command), "cp %s.1.pending %s", path, side);
+	assert_int_equal(system(command), 0);
+	assert_stream_is_read(61, 20700, 0);
+	/* one that was cut */
+	snprintf(path, sizeof(path), "%s.1", name);
+	snprintf(side, sizeof(side), "%s.pending", path);
+	struct copy out;
+	struct trace_reader_info info;
+	char *data = slurp(&len);
+	assert_int_equal(truncate(path, (off_t)len / 2),
+			 0); /* and no longer reaches to where it begins */
+	read_back(&out, &info);
+	assert_true(out.count < 20000 && info.damaged_blocks == 0);
+	copy_fini(&out);
+	spill(data, len);
+	free(data);
+	assert_int_equal(truncate(side, 2000), 0);
+	assert_stream_is_read(62, 20700, 0);
+	snprintf(path, sizeof(path), "%s", name);
+}
+
 /* A disk that is full: by the limit on file size, which needs no file system of our own. */
 static void a_full_disk_counts_the_rest_and_keeps_the_file_readable(void **state)
 {
@@ -643,6 +757,12 @@ int main(void)
 						tear_down),
 		cmocka_unit_test_setup_teardown(a_killed_writer_loses_nothing_that_was_flushed,
 						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_killed_writer_loses_nothing_that_was_told_as_undecided, set_up,
+			tear_down),
+		cmocka_unit_test_setup_teardown(
+			what_lies_beside_a_recording_is_believed_only_if_it_belongs_to_it, set_up,
+			tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_full_disk_counts_the_rest_and_keeps_the_file_readable, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(symbols_added_later_are_found_by_every_reader,
