@@ -237,7 +237,8 @@ int out_losses(FILE *to, const struct prof *prof, int no_sums, struct err *err)
 	put_culled(&page, prof, &totals, no_sums);
 	if (buf_failed(&b))
 		return err_set(err, -ENOMEM, "cannot tell what was lost");
-	fwrite(b.data, 1, b.len, to);
+	if (b.len)
+		fwrite(b.data, 1, b.len, to);
 	return 0;
 }
 
