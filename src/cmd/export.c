@@ -19,22 +19,23 @@ struct format {
 	struct out_stream *(*stream)(FILE *to, const struct prof *names, struct err *err);
 	int binary; /* not for terminals, and compressed already */
 	int tells_losses;
+	int has_sums; /* a place for blocks that are known by the sums of their stacks only */
 	unsigned words;
 };
 
 enum word { WORD_BY = 1, WORD_COST = 2, WORD_LIMIT = 4, WORD_INVERTED = 8 };
 
 static const struct format formats[] = {
-	{ "folded", out_folded, NULL, 0, 0, WORD_COST | WORD_LIMIT | WORD_INVERTED },
-	{ "flamegraph", out_flamegraph, NULL, 0, 0, WORD_COST | WORD_INVERTED },
-	{ "pprof", out_pprof, NULL, 1, 0, WORD_COST | WORD_LIMIT },
-	{ "speedscope", out_speedscope, NULL, 0, 0, WORD_COST | WORD_LIMIT | WORD_INVERTED },
-	{ "heaptrack", NULL, out_heaptrack_new, 0, 0, 0 },
-	{ "massif", NULL, out_massif_new, 0, 0, 0 },
-	{ "dhat", NULL, out_dhat_new, 0, 0, 0 },
-	{ "csv", out_csv, NULL, 0, 0, WORD_BY | WORD_COST | WORD_LIMIT },
-	{ "json", out_json, NULL, 0, 1, WORD_BY | WORD_COST | WORD_LIMIT },
-	{ "jsonl", NULL, out_jsonl_new, 0, 1, 0 },
+	{ "folded", out_folded, NULL, 0, 0, 1, WORD_COST | WORD_LIMIT | WORD_INVERTED },
+	{ "flamegraph", out_flamegraph, NULL, 0, 0, 1, WORD_COST | WORD_INVERTED },
+	{ "pprof", out_pprof, NULL, 1, 0, 1, WORD_COST | WORD_LIMIT },
+	{ "speedscope", out_speedscope, NULL, 0, 0, 1, WORD_COST | WORD_LIMIT | WORD_INVERTED },
+	{ "heaptrack", NULL, out_heaptrack_new, 0, 0, 0, 0 },
+	{ "massif", NULL, out_massif_new, 0, 0, 0, 0 },
+	{ "dhat", NULL, out_dhat_new, 0, 0, 1, 0 },
+	{ "csv", out_csv, NULL, 0, 0, 1, WORD_BY | WORD_COST | WORD_LIMIT },
+	{ "json", out_json, NULL, 0, 1, 1, WORD_BY | WORD_COST | WORD_LIMIT },
+	{ "jsonl", NULL, out_jsonl_new, 0, 1, 1, 0 },
 };
 
 struct export
@@ -169,8 +170,7 @@ int cmd_export(int argc, char **argv)
 		return cmd_fail(&e.err);
 	if (recording_warning(rec))
 		fprintf(stderr, "byteledger: %s\n", recording_warning(rec));
-	if (!e.format->tells_losses &&
-	    out_losses(stderr, prof, e.format->stream != NULL, &e.err) < 0)
+	if (!e.format->tells_losses && out_losses(stderr, prof, !e.format->has_sums, &e.err) < 0)
 		return cmd_fail(&e.err);
 	const struct out_opt opt = {
 		.by = e.selection.by,

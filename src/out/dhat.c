@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/chunked.h"
 #include "base/jsonw.h"
+#include "model/cull.h"
 #include "out/out.h"
 #include "out/stream.h"
 
@@ -51,8 +52,33 @@ static int point_room(struct dhat_out *out, uint32_t row)
 	return 0;
 }
 
+/*
+ * Blocks that the recording knows by their sums: how long they lived is known to a power of ten, whose geometric middle they
+ * get. The largest one lived at some moment, which is all that is known of the point's own peak.
+ */
+static int put_culled(struct dhat_out *out, const struct event *event)
+{
+	static const uint64_t middle_us[CULL_CLASSES] = { 316,    3162,    31623,
+							  316228, 3162278, 31622777 };
+	uint32_t row = prof_stack_row(out->stream.names, event->stack).v;
+	unsigned class = cull_value_class(event->value);
+	if (point_room(out, row) < 0)
+		return -ENOMEM;
+	struct point *point = &out->points[row];
+	point->bytes += event->bytes;
+	point->blocks += event->addr;
+	point->lifetimes_us += event->addr * middle_us[class < CULL_CLASSES ? class : 0];
+	if (cull_value_largest(event->value) > point->max_bytes) {
+		point->max_bytes = cull_value_largest(event->value);
+		point->max_blocks = 1;
+	}
+	return 0;
+}
+
 static int put_event(struct dhat_out *out, const struct event *event)
 {
+	if (event->kind == EVENT_CULLED)
+		return put_culled(out, event);
 	if (event->kind != EVENT_ALLOC && event->kind != EVENT_FREE)
 		return 0;
 	uint32_t row = prof_stack_row(out->stream.names, event->stack).v;

@@ -8,6 +8,7 @@
  * twin's. Class 0 is never used: heaptrack_print also means "none" by it and would find temporaries that are not.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,6 +55,7 @@ struct heaptrack_out {
 	uint32_t chain_cap;
 	uint32_t strings_written, frames_written, stacks_written, classes_written;
 	uint32_t stop_frame[STACK_STOP_MAX];
+	uint64_t culled, culled_bytes;
 	uint32_t
 		last_class; /* of the preceding line of a block, if that was an allocation; else NONE */
 	uint64_t time_ms, peak_rss_bytes, rss_bytes;
@@ -401,6 +403,10 @@ static int heaptrack_put(struct sink *sink, const struct event *events, size_t c
 					: "unknown",
 				(unsigned long long)event->addr, event->block.v);
 			break;
+		case EVENT_CULLED:
+			out->culled += event->addr;
+			out->culled_bytes += event->bytes;
+			break;
 		default: /* the format has no word for it */
 			break;
 		}
@@ -418,6 +424,9 @@ static int heaptrack_finish(struct out_stream *stream, struct err *err)
 	begin(out);
 	if (put_pending(out) < 0)
 		return out_no_memory(err);
+	if (out->culled)
+		fprintf(stream->to, "# culled: %" PRIu64 " allocations, %" PRIu64 " bytes\n",
+			out->culled, out->culled_bytes);
 	struct prof_totals totals;
 	prof_totals(stream->names, &totals);
 	if (totals.peak_rss_bytes > out->peak_rss_bytes)

@@ -216,8 +216,12 @@ static int begin(struct massif_out *out)
 	char *cmdline = out_command_line(out->stream.names);
 	if (!cmdline)
 		return -ENOMEM;
-	fprintf(out->stream.to, "desc: byteledger\ncmd: %s\ntime_unit: ms\n",
-		*cmdline ? cmdline : "unknown");
+	fprintf(out->stream.to, "desc: byteledger");
+	if (out->totals.culled_allocations)
+		fprintf(out->stream.to,
+			", without %" PRIu64 " short-lived allocations of %" PRIu64 " bytes",
+			out->totals.culled_allocations, out->totals.culled_bytes);
+	fprintf(out->stream.to, "\ncmd: %s\ntime_unit: ms\n", *cmdline ? cmdline : "unknown");
 	free(cmdline);
 	return write_snapshot(out, 0, 0);
 }

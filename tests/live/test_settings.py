@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the environment asks of a recording: short-lived blocks left out, zeroed memory, room on the disk, another owner."""
+import csv
+import io
 import json
 import os
 import re
@@ -124,9 +126,22 @@ def test_what_was_left_out_is_exported_as_sums(recorded, byteledger, prog):
     assert sum(e["allocations"] for e in sums) == report(byteledger, path)["culled"]["allocations"]
     assert max(e["largest_bytes"] for e in sums) == 10 << 20
     assert all(e["lived_less_than"] for e in sums if e["allocations"] > 100)
-    for form, words in ("massif", "not told apart and left out"), ("folded", "in the sums of their stacks only"):
-        done = subprocess.run([byteledger, "export", "--to", form, path], capture_output=True, text=True, check=True, timeout=60)
-        assert done.stderr.startswith("CULLED: ") and words in " ".join(done.stderr.split()), form
+    totals = report(byteledger, path)["totals"]
+    out, apart, sums = {}, "not told apart and left out", "in the sums of their stacks only"
+    for form, words in ("massif", apart), ("heaptrack", apart), ("dhat", sums), ("folded", sums), ("csv", sums), ("pprof", sums):
+        cost = ["--cost", "allocations"] if words == sums and form != "dhat" else []
+        done = subprocess.run([byteledger, "export", "--to", form, *cost, path], capture_output=True, check=True, timeout=60)
+        assert done.stderr.startswith(b"CULLED: ") and words in " ".join(done.stderr.decode().split()), form
+        out[form] = done.stdout.decode("utf-8", "replace")
+    # where a format has a place, its totals are those of the report, else a line says how much it lacks
+    assert sum(int(line.split()[-1]) for line in out["folded"].splitlines()) == totals["allocations"]
+    assert sum(int(row["allocations"]) for row in csv.DictReader(io.StringIO(out["csv"]))) == totals["allocations"]
+    points = json.loads(out["dhat"])["pps"]
+    assert sum(p["tbk"] for p in points) == totals["allocations"] and sum(p["tb"] for p in points) == totals["allocated_bytes"]
+    assert max(p["mb"] for p in points) == 10 << 20 and all(p["mb"] <= p["tb"] for p in points)
+    culled = report(byteledger, path)["culled"]
+    assert f"# culled: {culled['allocations']} allocations, {culled['bytes']} bytes\n" in out["heaptrack"]
+    assert f"without {culled['allocations']} short-lived allocations of {culled['bytes']} bytes\n" in out["massif"]
 
 
 @pytest.mark.parametrize("how", ["under", "alone"])
