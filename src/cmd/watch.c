@@ -330,9 +330,11 @@ static int look(struct loop *l, struct watched *w, struct err *err)
 static void say_damaged(const struct loop *l, const struct history *history)
 {
 	if (history_damaged(history))
-		fprintf(stderr,
-			"byteledger: %llu bytes at the end of '%s' were damaged and are left out\n",
+		fprintf(stderr, "byteledger: %llu bytes of '%s' were damaged and are left out\n",
 			(unsigned long long)history_damaged(history), l->args->history);
+	if (history_aside(history))
+		fprintf(stderr, "byteledger: the file as it was is kept as '%s'\n",
+			history_aside(history));
 }
 
 /* Place @at becomes @pid's; the history of who had it before goes on. */
@@ -590,8 +592,7 @@ int watch_history(const struct watch_args *args)
 	if (rc == 0 && (rc = history_runs(history, &runs, &count)) < 0)
 		err_set(&err, rc, "cannot read '%s'", args->history);
 	if (rc == 0 && history_damaged(history))
-		fprintf(stderr,
-			"byteledger: %llu bytes at the end of '%s' are damaged and left out\n",
+		fprintf(stderr, "byteledger: %llu bytes of '%s' are damaged and left out\n",
 			(unsigned long long)history_damaged(history), args->history);
 	if (rc == 0)
 		rc = result_for(args->result, args->history, getpid(), &err);

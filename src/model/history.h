@@ -119,7 +119,9 @@ int history_at(const struct history *history, uint64_t time_ns, struct history_p
 	       size_t keys);
 /** history_newest() - likewise of the sample added last, whatever its time; -ENOENT where there is none. */
 int history_newest(const struct history *history, struct history_point *points, size_t keys);
-/** history_damaged() - bytes at the file's end that could not be read; 0 = sound. */
+/** history_damaged() - bytes of the file that could not be read; 0 = sound. */
 uint64_t history_damaged(const struct history *history);
+/** history_aside() - where a writer kept a file of which it could not read all, lent; NULL: it did not. */
+const char *history_aside(const struct history *history);
 
 #endif

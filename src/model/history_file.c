@@ -6,7 +6,8 @@
  *   kind 1, label: class and label, each ended by NUL; numbered from 1 in order of appearance (0 is the process)
  *   kind 2, run: u64 CLOCK_REALTIME ns, i32 pid, name of the process
  *   kind 3, frame: as in history.c
- * A record that ends early or fails its checksum ends what is read; a watcher cuts it off and goes on from there.
+ * A frame that fails its checksum is passed over, and those behind it that say only what changed; any other record ends what is
+ * read. A watcher cuts off a record that ended early; a file of which more is left than that it keeps under another name.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +26,9 @@
 #define MAGIC_LEN 8
 #define RECORD_HEAD 8
 #define OPEN_TRIES 8
+#define PASSED_MAX 64           /* damaged frames in a row */
+#define SEARCH_MAX (256u << 20) /* bytes whose checksum is made to look for records */
+#define ASIDE_MAX 100
 #define SLACK \
 	(1u << 20) /* a file is written anew when it is twice what it must be, and this much more */
 
@@ -106,27 +110,101 @@ static int take(struct history *h, const uint8_t *head, size_t len)
 	}
 }
 
-/* Everything that is sound; returns where the first unsound byte stands. */
-static ssize_t take_all(struct history *h, const uint8_t *bytes, size_t len)
+/* The bytes of the record that begins @at, 0 where its end or its checksum is not that of a record. */
+static size_t sound_record(const uint8_t *bytes, size_t len, size_t at)
 {
-	size_t at = MAGIC_LEN;
-	while (len - at >= RECORD_HEAD) {
+	const uint8_t *head = bytes + at;
+	if (len - at < RECORD_HEAD)
+		return 0;
+	size_t payload = (size_t)head[2] | (size_t)head[3] << 8;
+	uint32_t crc = 0;
+	for (int i = 0; i < 4; i++)
+		crc |= (uint32_t)head[4 + i] << (8 * i);
+	if (payload > len - at - RECORD_HEAD ||
+	    crc_32(crc_32(0, head, 4), head + RECORD_HEAD, payload) != crc)
+		return 0;
+	return RECORD_HEAD + payload;
+}
+
+/* Whether a record is a label's but for its kind: without it all that follow would have other numbers. */
+static int was_label(const uint8_t *head, size_t payload)
+{
+	uint8_t other[4] = { RECORD_LABEL, 0, head[2], head[3] };
+	uint32_t crc = crc_32(crc_32(0, other, 4), head + RECORD_HEAD, payload);
+	for (int i = 0; i < 4; i++)
+		if (head[4 + i] != (uint8_t)(crc >> (8 * i)))
+			return 0;
+	return 1;
+}
+
+/*
+ * Where the damaged records that begin @at can be passed over: they say that they are frames or runs, and a sound one follows. A label
+ * is never passed over, because the numbers of all others go by it. Return: the place of the sound one, 0 where there is none.
+ */
+static size_t pass_frames(const uint8_t *bytes, size_t len, size_t at)
+{
+	for (unsigned i = 0; i < PASSED_MAX && len - at > RECORD_HEAD; i++) {
 		const uint8_t *head = bytes + at;
 		size_t payload = (size_t)head[2] | (size_t)head[3] << 8;
-		uint32_t crc = 0;
-		for (int i = 0; i < 4; i++)
-			crc |= (uint32_t)head[4 + i] << (8 * i);
-		if (payload > len - at - RECORD_HEAD ||
-		    crc_32(crc_32(0, head, 4), head + RECORD_HEAD, payload) != crc)
-			break;
-		int rc = take(h, head, payload);
-		if (rc == -ENOMEM)
-			return rc;
-		if (rc < 0)
-			break;
+		if (sound_record(bytes, len, at))
+			return at;
+		if ((head[0] != RECORD_FRAME && head[0] != RECORD_RUN) ||
+		    head[1] >= HISTORY_TIERS || payload > len - at - RECORD_HEAD ||
+		    was_label(head, payload))
+			return 0;
 		at += RECORD_HEAD + payload;
 	}
+	return 0;
+}
+
+/*
+ * Everything that can be read; returns where the rest begins. @passed: the bytes of damaged frames in between, and of those
+ * that say only what changed since then.
+ */
+static ssize_t take_all(struct history *h, const uint8_t *bytes, size_t len, uint64_t *passed)
+{
+	size_t at = MAGIC_LEN, size, next;
+	unsigned missed = 0; /* tiers whose next frame must stand alone */
+	while (at < len) {
+		const uint8_t *head = bytes + at;
+		size = sound_record(bytes, len, at);
+		int frame = size && head[0] == RECORD_FRAME && head[1] < HISTORY_TIERS;
+		if (frame && history_stands_alone(head + RECORD_HEAD, size - RECORD_HEAD))
+			missed &= ~(1u << head[1]);
+		int rc = !size                             ? -EBADMSG
+			 : frame && missed & 1u << head[1] ? 1
+							   : take(h, head, size - RECORD_HEAD);
+		if (rc == -ENOMEM)
+			return rc;
+		if (rc < 0 && (size || !(next = pass_frames(bytes, len, at))))
+			break;
+		if (rc <
+		    0) { /* what says whose frame it was may be what is damaged: no tier goes on */
+			missed = (1u << HISTORY_TIERS) - 1;
+			size = next - at;
+		}
+		*passed += rc ? size : 0;
+		at += size;
+	}
 	return (ssize_t)at;
+}
+
+/* Whether anything behind the first unsound byte could still be of use to somebody: more than a record that ended early. */
+static int holds_more(const uint8_t *bytes, size_t len, size_t at)
+{
+	size_t work = 0;
+	while (++at < len) {
+		size_t payload = len - at < RECORD_HEAD
+					 ? 0
+					 : (size_t)bytes[at + 2] | (size_t)bytes[at + 3] << 8;
+		if (bytes[at] < RECORD_LABEL || bytes[at] > RECORD_FRAME ||
+		    len - at < RECORD_HEAD || bytes[at + 1] >= HISTORY_TIERS)
+			continue;
+		work += payload;
+		if (work > SEARCH_MAX || sound_record(bytes, len, at))
+			return 1;
+	}
+	return 0;
 }
 
 static int load(struct history *h, const char *path, uint64_t size, struct err *err)
@@ -138,18 +216,21 @@ static int load(struct history *h, const char *path, uint64_t size, struct err *
 	if (!bytes)
 		return err_set(err, -ENOMEM, "cannot read '%s'", path);
 	ssize_t got = fileio_pread(h->fd, bytes, size, 0), sound = 0;
+	uint64_t passed = 0;
 	if (got >= 0 && (got < MAGIC_LEN || memcmp(bytes, MAGIC, MAGIC_LEN) != 0)) {
 		free(bytes);
 		err_set(err, -EBADMSG, "'%s' is no history of regions", path);
 		return err_hint(err, "a new file is made where none is; this one is left as it is");
 	}
 	if (got >= 0)
-		sound = take_all(h, bytes, (size_t)got);
+		sound = take_all(h, bytes, (size_t)got, &passed);
+	h->must_renew = passed != 0;
+	h->keep_aside = sound >= 0 && sound < got && holds_more(bytes, (size_t)got, (size_t)sound);
 	free(bytes);
 	if (got < 0 || sound < 0)
 		return err_set(err, got < 0 ? (int)got : (int)sound, "cannot read '%s'", path);
 	h->file_bytes = (uint64_t)sound;
-	h->damaged_bytes = (uint64_t)(got - sound);
+	h->damaged_bytes = (uint64_t)(got - sound) + passed;
 	h->keys_written = h->key_count;
 	return 0;
 }
@@ -193,6 +274,24 @@ static int open_once(struct history *h, const char *path, struct err *err)
 	return rc < 0 ? err_set(err, rc, "cannot write '%s'", path) : 0;
 }
 
+/* Another name for the file as it is, before a new one takes its own. */
+static int put_aside(struct history *h, struct err *err)
+{
+	for (int i = 0; i < ASIDE_MAX; i++) {
+		free(h->aside);
+		if (asprintf(&h->aside, i ? "%s.damaged.%d" : "%s.damaged", h->path, i) < 0)
+			h->aside = NULL;
+		if (!h->aside)
+			return err_set(err, -ENOMEM, "cannot keep '%s' aside", h->path);
+		if (link(h->path, h->aside) == 0)
+			return 0;
+		if (errno != EEXIST)
+			return err_set(err, -errno, "cannot keep damaged '%s' as '%s'", h->path,
+				       h->aside);
+	}
+	return err_set(err, -EEXIST, "cannot keep damaged '%s' as '%s'", h->path, h->aside);
+}
+
 int history_file_open(struct history *h, const char *path, int write, struct err *err)
 {
 	struct stat st;
@@ -214,6 +313,10 @@ int history_file_open(struct history *h, const char *path, int write, struct err
 	rc = load(h, path, (uint64_t)st.st_size, err);
 	if (rc < 0 || !write || !h->damaged_bytes)
 		return rc;
+	if (h->keep_aside)
+		rc = put_aside(h, err);
+	if (rc < 0 || h->keep_aside || h->must_renew)
+		return rc < 0 ? rc : history_file_renew(h, err);
 	if (ftruncate(h->fd, (off_t)h->file_bytes) < 0)
 		return err_set(err, -errno, "cannot cut the damaged end off '%s'", path);
 	return 0;
@@ -354,5 +457,6 @@ void history_close(struct history *h)
 	pthread_mutex_destroy(&h->lock);
 	free(h->runs);
 	free(h->path);
+	free(h->aside);
 	free(h);
 }

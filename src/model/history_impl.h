@@ -53,7 +53,8 @@ struct history {
 		latest_ms; /* of all samples ever; later than the last one where the clock was set back */
 
 	int fd, writable;
-	char *path;
+	char *path, *aside; /* where a damaged file was kept */
+	int must_renew, keep_aside;
 	uint64_t file_bytes, damaged_bytes;
 	uint64_t kept_bytes; /* what a new file would take: decides when to write one */
 	size_t keys_written;
@@ -78,6 +79,11 @@ int history_key_of(struct history *history, const char *class, const char *label
  * samples are retired; at most once in a quarter as many samples. Numbers change. -ENOMEM: nothing was done.
  */
 int history_make_room(struct history *history, const struct history_row *rows, size_t count);
+/** history_stands_alone() - whether a frame says everything, not what changed since the one before. */
+static inline int history_stands_alone(const uint8_t *bytes, size_t len)
+{
+	return len && bytes[0] & 1;
+}
 /** history_take_frame() - a frame read from a file joins @tier. */
 int history_take_frame(struct history *history, unsigned tier, const char *bytes, size_t len);
 /** history_take_key(), history_take_run() - likewise a label, a run. */

@@ -326,3 +326,8 @@ uint64_t history_damaged(const struct history *h)
 {
 	return h->damaged_bytes;
 }
+
+const char *history_aside(const struct history *h)
+{
+	return h->aside;
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hostile history files: the bytes become records whose checksums are right (or the file itself, where they begin with its
+ * Hostile history files: the bytes become records whose checksums are right, or nearly (or the file itself, where they begin with its
  * magic), the file is read, continued and read again. No byte may crash it, and what is sound must come back the same.
  */
 #include <stdio.h>
@@ -30,6 +30,7 @@ static void make_file(const char *path, const uint8_t *data, size_t size)
 			len = len < size - 2 ? len : size - 2;
 			uint8_t head[8] = { data[0] & 3, data[0] >> 6, (uint8_t)len, 0 };
 			uint32_t crc = crc_32(crc_32(0, head, 4), data + 2, len);
+			crc ^= data[0] >> 2 & 1; /* damaged */
 			for (int i = 0; i < 4; i++)
 				head[4 + i] = (uint8_t)(crc >> (8 * i));
 			buf_put(&file, head, sizeof(head));
@@ -82,6 +83,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	h = NULL;
 	if (history_open(path, 1, &h, &err) < 0)
 		abort();
+	if (history_aside(h))
+		unlink(history_aside(h));
 	if (digest(h) != before)
 		abort();
 	struct history_row row = { "", "", 4096, 8192, 0, 1 };

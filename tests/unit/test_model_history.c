@@ -601,6 +601,84 @@ static void a_cut_or_flipped_file_yields_what_stands_before(void **state)
 	unlink(path);
 }
 
+/* What is read of a damaged file is right, label by label; returns how many seconds that is. */
+static size_t right_seconds(struct history *h)
+{
+	struct history_point *p;
+	size_t n = series(h, 0, 0, 1000, &p);
+	for (size_t i = 0; i < n; i++)
+		check_second(&p[i]);
+	free(p);
+	int key = history_find(h, "allocator", "heap (brk)");
+	size_t of_label = key > 0 ? series(h, (size_t)key, 0, 1000, &p) : 0;
+	for (size_t i = 0; i < of_label; i++)
+		assert_int_equal(p[i].rss_bytes, ((p[i].time_ns - START) / SECOND + 100) / 3 * KIB);
+	if (key > 0)
+		free(p);
+	return n;
+}
+
+static void a_damaged_frame_costs_what_hangs_on_it_and_nothing_else(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct history *h = open_history(path);
+	for (uint64_t s = 0; s < 300; s++)
+		add_second(h, s);
+	history_close(h);
+	size_t len, other_len, middle = 0, payloads = 0;
+	char *bytes = read_file(&len), aside[80];
+	snprintf(aside, sizeof(aside), "%s.damaged", path);
+	for (size_t at = 8, next; at < len; at = next) {
+		next = at + 8 + (uint8_t)bytes[at + 2] + ((size_t)(uint8_t)bytes[at + 3] << 8);
+		middle = at < len / 2 ? at : middle;
+		for (size_t i = at; i < next && bytes[at] == 3; i += 3) {
+			bytes[i] ^= 0x12;
+			write_file(bytes, len);
+			bytes[i] ^= 0x12;
+			h = NULL;
+			assert_int_equal(history_open(path, 0, &h, &err), 0);
+			assert_true(history_damaged(h) > 0);
+			size_t n = right_seconds(h);
+			/* up to the next frame that stands alone, the last one's seconds may all hang on it */
+			if (i >= at + 4 && next < len && ++payloads)
+				assert_in_range(n, 300 - 128, 300);
+			history_close(h);
+		}
+	}
+	assert_true(payloads > 100);
+	/* a watcher goes on, and the next one finds a sound file */
+	bytes[middle + 8] ^= 0x12;
+	write_file(bytes, len);
+	bytes[middle + 8] ^= 0x12;
+	h = open_history(path);
+	assert_null(history_aside(h));
+	add_second(h, 300);
+	history_close(h);
+	h = open_history(path);
+	assert_int_equal(history_damaged(h), 0);
+	assert_in_range(right_seconds(h), 300 - 128, 301);
+	history_close(h);
+	/* where nobody can tell what a record was, what stands behind it is kept for somebody who can */
+	bytes[middle] ^= 0x12;
+	write_file(bytes, len);
+	h = open_history(path);
+	assert_string_equal(history_aside(h), aside);
+	add_second(h, 300);
+	assert_true(right_seconds(h) > 100);
+	history_close(h);
+	h = open_history(path);
+	assert_int_equal(history_damaged(h), 0);
+	history_close(h);
+	assert_int_equal(rename(aside, path), 0);
+	char *kept = read_file(&other_len);
+	assert_int_equal(other_len, len);
+	assert_memory_equal(kept, bytes, len);
+	free(kept);
+	free(bytes);
+	unlink(path);
+}
+
 static void what_is_no_history_is_left_alone(void **state)
 {
 	(void)state;
@@ -639,6 +717,7 @@ int main(void)
 		cmocka_unit_test(a_clock_that_ran_ahead_and_was_set_back_costs_no_sample),
 		cmocka_unit_test(time_alone_makes_nothing_old),
 		cmocka_unit_test(a_cut_or_flipped_file_yields_what_stands_before),
+		cmocka_unit_test(a_damaged_frame_costs_what_hangs_on_it_and_nothing_else),
 		cmocka_unit_test(what_is_no_history_is_left_alone),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
