@@ -11,17 +11,23 @@
 
 #define TIME_MAX_NS (UINT64_MAX / 4) /* 146 years: sums of times cannot overflow */
 
+/* A counter for stack row @row, which ends early for the reason @partial; its number goes to @slot. */
+static void add_counter(struct prof *p, uint32_t row, uint32_t partial, uint32_t *slot)
+{
+	struct prof_counter *c = chunked_add(&p->counters);
+	if (!c)
+		return;
+	c->row = row;
+	c->partial = partial;
+	*slot = p->counters.count - 1;
+}
+
 uint32_t prof_row_slot(struct prof *p, uint32_t row, struct err *err)
 {
-	uint32_t *known = chunked_touch(&p->slot_of_row, row);
+	uint32_t *known = p->sums ? &p->slot_of[row] : chunked_touch(&p->slot_of_row, row);
 	if (known && !*known) {
-		struct prof_counter *c = chunked_add(&p->counters);
-		if (c) {
-			const struct prof_stack *s = chunked_at(&p->stacks, row);
-			c->row = row;
-			c->partial = s->partial;
-			*known = p->counters.count - 1;
-		}
+		const struct prof_stack *s = p->sums ? NULL : chunked_at(&p->stacks, row);
+		add_counter(p, row, s ? s->partial : p->sum_partial[row], known);
 	}
 	if (!known || !*known) {
 		err_set(err, -ENOMEM, "cannot keep another stack's counters");
@@ -32,7 +38,7 @@ uint32_t prof_row_slot(struct prof *p, uint32_t row, struct err *err)
 
 uint32_t prof_slot(struct prof *p, struct stack_id producer, struct err *err)
 {
-	uint32_t row = idmap_get(&p->stack_map, producer.v);
+	uint32_t row = prof_known_row(p, producer.v);
 	if (row == UINT32_MAX) {
 		err_set(err, -EBADMSG, "bad recording: an event uses undefined stack %u",
 			producer.v);

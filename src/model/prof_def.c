@@ -232,17 +232,56 @@ static uint32_t find_stack(const struct prof *p, uint32_t hash, uint32_t parent,
 	return at;
 }
 
+/* Room for the numbers up to @id, of which those that are new are not defined. */
+static int grow_sums(struct prof *p, uint32_t id, struct err *err)
+{
+	int rc = check_id(id, p->slot_count, "stack", err);
+	if (rc < 0)
+		return rc;
+	if (grow_u32(&p->slot_of, &p->slot_cap, id + 1) < 0)
+		return no_memory(err);
+	if (p->sum_cap < p->slot_cap) {
+		uint8_t *fresh = realloc(p->sum_partial, p->slot_cap);
+		if (!fresh)
+			return no_memory(err);
+		p->sum_partial = fresh;
+		p->sum_cap = p->slot_cap;
+	}
+	for (; p->slot_count <= id; p->slot_count++) { /* nearly always one */
+		p->slot_of[p->slot_count] = 0;
+		p->sum_partial[p->slot_count] = PROF_NO_SUM;
+	}
+	return 0;
+}
+
+static int define_sum(struct prof *p, const struct def *def, struct err *err)
+{
+	uint32_t parent = def->stack.parent.v;
+	unsigned partial = def->stack.stop;
+	if (!partial && prof_known_row(p, parent) == UINT32_MAX)
+		return err_set(err, -EBADMSG, "bad recording: stack %u uses undefined stack %u",
+			       def->id, parent);
+	if (!partial)
+		partial = p->sum_partial[parent];
+	int rc = def->id < p->slot_count ? 0 : grow_sums(p, def->id, err);
+	if (rc == 0)
+		p->sum_partial[def->id] = (uint8_t)partial;
+	return rc;
+}
+
 static int define_stack(struct prof *p, const struct def *def, struct err *err)
 {
-	uint32_t parent = idmap_get(&p->stack_map, def->stack.parent.v), frame = 0;
 	uint32_t hash = 0, at = 0;
 	unsigned stop = def->stack.stop;
 	if (stop >= STACK_STOP_MAX)
 		return err_set(err, -EBADMSG, "bad recording: stack %u has unknown stop reason %u",
 			       def->id, stop);
+	if (p->sums)
+		return define_sum(p, def, err);
+	uint32_t parent = idmap_get(&p->stack_map, def->stack.parent.v), frame = 0;
 	if (stop)
 		parent = 0;
-	else if (!p->sums)
+	else
 		frame = idmap_get(&p->frame_map, def->stack.frame.v);
 	if (parent == UINT32_MAX || frame == UINT32_MAX)
 		return err_set(err, -EBADMSG, "bad recording: stack %u uses undefined %s %u",
@@ -253,7 +292,7 @@ static int define_stack(struct prof *p, const struct def *def, struct err *err)
 	 * only the others in a table, where each costs a reading from memory (a compiler has a million).
 	 */
 	struct prof_stack *up = chunked_at(&p->stacks, parent);
-	if (!p->sums && up->first) {
+	if (up->first) {
 		const struct prof_stack *first = chunked_at(&p->stacks, up->first);
 		uint32_t row = up->first;
 		if (first->frame.v != frame || first->stop != stop) {
@@ -276,7 +315,7 @@ static int define_stack(struct prof *p, const struct def *def, struct err *err)
 	uint32_t row = p->stacks.count - 1;
 	if (!up->first)
 		up->first = row;
-	else if (!p->sums)
+	else
 		idtab_put(&p->stack_tab, at, hash, row);
 	return map_stack(p, def->id, row, err);
 }
@@ -380,7 +419,8 @@ uint32_t prof_stack_next(const struct prof *prof, uint32_t from)
 
 struct stack_id prof_stack_row(const struct prof *prof, struct stack_id producer)
 {
-	return (struct stack_id){ row_or_empty(&prof->stack_map, producer.v) };
+	uint32_t row = prof_known_row(prof, producer.v);
+	return (struct stack_id){ row == UINT32_MAX ? 0 : row };
 }
 
 struct frame_id prof_frame_row(const struct prof *prof, struct frame_id producer)
@@ -443,8 +483,15 @@ struct prof *prof_new(struct err *err)
 struct prof *prof_new_sums(struct err *err)
 {
 	struct prof *p = prof_new(err);
-	if (p)
-		p->sums = 1;
+	if (!p)
+		return NULL;
+	p->sums = 1;
+	p->slot_count = 0;
+	if (grow_sums(p, 0, err) < 0) {
+		prof_free(p);
+		return NULL;
+	}
+	p->sum_partial[0] = 0; /* the empty stack is a complete one */
 	return p;
 }
 
@@ -470,6 +517,7 @@ void prof_free(struct prof *p)
 	free(p->frame_map.to);
 	free(p->stack_map.to);
 	free(p->slot_of);
+	free(p->sum_partial);
 	free(p->points);
 	free(p);
 }

@@ -42,6 +42,8 @@ struct idmap {
 	uint32_t count, cap;
 };
 
+#define PROF_NO_SUM 0xff
+
 /** struct symbol_sink - a sink that finds its prof behind itself. */
 struct symbol_sink {
 	struct sink sink;
@@ -81,7 +83,13 @@ struct prof {
 	uint32_t loss_epoch;         /* how often a free may have been lost */
 	int several_threads;         /* counters of threads are kept */
 	int loaded;                  /* filled by prof_load_*() */
-	int sums;                    /* see prof_new_sums() */
+	/*
+	 * See prof_new_sums(): then rows of stacks are the producer's numbers, as many as slot_count, and all that is kept of a
+	 * stack is the reason for which it ends early; PROF_NO_SUM = it was not defined.
+	 */
+	int sums;
+	uint8_t *sum_partial;
+	uint32_t sum_cap;
 
 	/* Timeline: one point per bucket that saw an event; the width doubles when the array is full. */
 	struct prof_point *points;
@@ -126,6 +134,15 @@ static inline struct thread_row *thread_row_peek(const struct prof *p, uint32_t 
 static inline uint32_t idmap_get(const struct idmap *map, uint32_t id)
 {
 	return id < map->count ? map->to[id] : UINT32_MAX;
+}
+
+/** prof_known_row() - the row of a producer's stack; UINT32_MAX if it was not defined. */
+static inline uint32_t prof_known_row(const struct prof *p, uint32_t producer)
+{
+	if (!p->sums)
+		return idmap_get(&p->stack_map, producer);
+	return producer < p->slot_count && p->sum_partial[producer] != PROF_NO_SUM ? producer
+										   : UINT32_MAX;
 }
 
 static inline struct prof_counter *prof_counter_at(const struct prof *p, uint32_t slot)

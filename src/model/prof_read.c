@@ -23,7 +23,7 @@ uint32_t prof_frame_count(const struct prof *prof)
 
 uint32_t prof_stack_count(const struct prof *prof)
 {
-	return prof->stacks.count;
+	return prof->sums ? prof->slot_count : prof->stacks.count;
 }
 
 uint32_t prof_thread_count(const struct prof *prof)
@@ -94,6 +94,8 @@ static void slot_cost(const struct prof *prof, uint32_t slot, struct cost *cost)
 
 static uint32_t slot_of_row(const struct prof *prof, uint32_t row)
 {
+	if (prof->sums)
+		return row < prof->slot_count ? prof->slot_of[row] : 0;
 	return chunked_has(&prof->slot_of_row, row)
 		       ? *(const uint32_t *)chunked_at(&prof->slot_of_row, row)
 		       : 0;
@@ -110,9 +112,10 @@ void prof_stack_cost(const struct prof *prof, struct stack_id id, struct cost *c
 
 uint32_t prof_stack_used(const struct prof *prof, uint32_t from)
 {
-	while (from < prof->stacks.count && !slot_of_row(prof, from))
+	uint32_t count = prof_stack_count(prof);
+	while (from < count && !slot_of_row(prof, from))
 		from++;
-	return from < prof->stacks.count ? from : prof->stacks.count;
+	return from < count ? from : count;
 }
 
 void cost_add(struct cost *to, const struct cost *from)

@@ -362,10 +362,8 @@ static void the_first_of_equal_peaks_counts(void **state)
 	prof_free(prof);
 }
 
-static void partial_stacks_are_counted_by_allocation_and_reason(void **state)
+static void check_partial(struct prof *prof)
 {
-	(void)state;
-	struct prof *prof = prof_new(NULL);
 	define_world(prof, 1, 1);
 	define(prof, &(struct def){ .kind = DEF_STACK, .id = 2, .stack = { .stop = 6 } });
 	define(prof, &(struct def){ .kind = DEF_STACK, .id = 3, .stack = { { 2 }, { 1 }, 0 } });
@@ -380,6 +378,39 @@ static void partial_stacks_are_counted_by_allocation_and_reason(void **state)
 	prof_totals(prof, &totals);
 	assert_int_equal(totals.partial[6], 3);
 	assert_int_equal(totals.stacks, 3);
+	prof_free(prof);
+}
+
+static void partial_stacks_are_counted_by_allocation_and_reason(void **state)
+{
+	(void)state;
+	check_partial(prof_new(NULL));
+	check_partial(prof_new_sums(NULL));
+}
+
+static void sums_stand_under_the_producers_numbers_and_know_no_others(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct prof *prof = prof_new_sums(&err);
+	struct sink *sink = prof_sink(prof);
+	define_world(prof, 1, 1);
+	define(prof, &(struct def){ .kind = DEF_STACK, .id = 1000, .stack = { { 1 }, { 1 }, 0 } });
+	const struct def orphan = { .kind = DEF_STACK, .id = 1001, .stack = { { 999 }, { 1 }, 0 } };
+	assert_int_equal(sink->define(sink, &orphan, &err), -EBADMSG);
+	struct event ev = { .kind = EVENT_ALLOC, .bytes = 7, .stack = { 1000 } };
+	put(prof, &ev, 1);
+	for (uint32_t unknown = 999; unknown <= 1001; unknown += 2) {
+		ev = (struct event){ .kind = EVENT_ALLOC, .stack = { unknown }, .block = { 1 } };
+		assert_int_equal(sink->put(sink, &ev, 1, &err), -EBADMSG);
+		assert_int_equal(prof_stack_row(prof, (struct stack_id){ unknown }).v, 0);
+	}
+	struct cost cost;
+	assert_int_equal(prof_stack_next(prof, 0), 1000);
+	assert_int_equal(prof_stack_used(prof, 0), 1000);
+	assert_int_equal(prof_stack_count(prof), 1001);
+	prof_stack_cost(prof, prof_stack_row(prof, (struct stack_id){ 1000 }), &cost);
+	assert_int_equal(cost.allocated_bytes, 7);
 	prof_free(prof);
 }
 
@@ -462,6 +493,7 @@ int main(void)
 		cmocka_unit_test(equal_stacks_become_one_row_whatever_their_numbers),
 		cmocka_unit_test(the_first_of_equal_peaks_counts),
 		cmocka_unit_test(partial_stacks_are_counted_by_allocation_and_reason),
+		cmocka_unit_test(sums_stand_under_the_producers_numbers_and_know_no_others),
 		cmocka_unit_test(hostile_definitions_and_events_are_refused),
 		cmocka_unit_test(a_loaded_summary_reads_like_the_replay_it_came_from),
 	};
