@@ -160,6 +160,7 @@ static void print_json(enum recording_kind kind, const struct trace_reader_info 
 		jsonw_bool(&j, "finished", info->indexed);
 		jsonw_bool(&j, "summary", info->has_summary);
 		jsonw_bool(&j, "truncated", info->truncated);
+		jsonw_bool(&j, "being_written", info->being_written);
 		jsonw_u64(&j, "damaged_blocks", info->damaged_blocks);
 		jsonw_u64(&j, "skipped_bytes", info->skipped_bytes);
 	}
@@ -237,7 +238,8 @@ static void print_time(const char *label, uint64_t ns)
 		printf("%s%s\n", label, text);
 }
 
-static void print_process(const struct contents *c, uint64_t runtime_ns)
+static void print_process(const struct trace_reader_info *info, const struct contents *c,
+			  uint64_t runtime_ns)
 {
 	CLEANUP(buf_fini) struct buf exe = { 0 };
 	CLEANUP(buf_fini) struct buf source = { 0 };
@@ -252,9 +254,10 @@ static void print_process(const struct contents *c, uint64_t runtime_ns)
 	print_time("started     ", c->process.start_realtime_ns);
 	printf("length      %.3f s, times exact to %g ms; %s\n", (double)runtime_ns / 1e9,
 	       (double)c->process.time_bound_ns / 1e6,
-	       c->process.complete ? "complete"
-	       : c->process.ended  ? "not complete"
-				   : "the recorder did not see the end");
+	       c->process.complete   ? "complete"
+	       : c->process.ended    ? "not complete"
+	       : info->being_written ? "still being recorded"
+				     : "the recorder did not see the end");
 }
 
 static void print_blocks(const struct trace_survey *survey)
@@ -277,7 +280,7 @@ static void print_text(enum recording_kind kind, const struct trace_reader_info 
 		       uint64_t runtime_ns)
 {
 	uint64_t events = 0;
-	print_process(c, runtime_ns);
+	print_process(info, c, runtime_ns);
 	if (kind == RECORDING_BLT)
 		printf("file        %" PRIu64 " bytes, format version %u%s%s\n", info->file_bytes,
 		       survey->version, info->indexed ? "" : ", not finished",

@@ -16,6 +16,7 @@ struct recording {
 	enum recording_kind kind;
 	char *path;
 	struct trace_reader *reader;
+	int goes_on; /* its recorder is still at it */
 	char warning[512];
 };
 
@@ -93,6 +94,9 @@ static void note_damage(struct recording *rec)
 			 "'%s' is damaged: %llu blocks (%llu bytes) could not be read", rec->path,
 			 (unsigned long long)info.damaged_blocks,
 			 (unsigned long long)info.skipped_bytes);
+	else if (rec->goes_on)
+		snprintf(rec->warning, sizeof(rec->warning),
+			 "'%s' is still being recorded: this is what it holds by now", rec->path);
 	else if (info.truncated)
 		snprintf(rec->warning, sizeof(rec->warning),
 			 "'%s' ends early: read up to its last whole block", rec->path);
@@ -135,8 +139,11 @@ static int run_blt(struct recording *rec, const struct trace_read_opt *opt, stru
 	sink_tee_init(&tee);
 	sink_tee_add(&tee, sink);
 	sink_tee_add(&tee, &ending.sink);
+	struct trace_reader_info info;
+	trace_reader_info(rec->reader, &info);
 	int rc = trace_reader_run(rec->reader, &tee.sink, opt, err);
-	if (rc < 0 || ending.ended || opt->has_until)
+	rec->goes_on = !ending.ended && info.being_written;
+	if (rc < 0 || ending.ended || opt->has_until || rec->goes_on)
 		return rc;
 	struct event died = { .kind = EVENT_LOST,
 			      .time_ns = ending.last_ns,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -195,6 +196,15 @@ static int open_side(struct trace_reader *r, const uint8_t *header)
 	return 0;
 }
 
+/* Its writer holds the file's lock as long as it lives. */
+static int is_written(int fd)
+{
+	int free_now = flock(fd, LOCK_SH | LOCK_NB) == 0;
+	if (free_now)
+		flock(fd, LOCK_UN);
+	return !free_now && errno == EWOULDBLOCK;
+}
+
 struct trace_reader *reader_of(int fd, const char *path, struct err *err)
 {
 	CLEANUP(trace_reader_freep) struct trace_reader *r = calloc(1, sizeof(*r));
@@ -211,6 +221,8 @@ struct trace_reader *reader_of(int fd, const char *path, struct err *err)
 		return NULL;
 	}
 	struct stat st;
+	r->info.being_written =
+		is_written(fd); /* before its length: what ends meanwhile is whole */
 	if (fstat(r->fd, &st) < 0) {
 		err_set(err, -errno, "cannot open '%s'", path);
 		return NULL;

@@ -65,7 +65,8 @@ struct trace_reader_info {
 	uint64_t file_bytes, events, blocks, damaged_blocks, skipped_bytes;
 	int indexed; /* 1 = the index at the end was there and good */
 	int has_summary;
-	int truncated; /* 1 = bytes after the last whole block */
+	int truncated;     /* 1 = bytes after the last whole block */
+	int being_written; /* 1 = its writer lived when it was opened */
 	uint32_t version;
 };
 

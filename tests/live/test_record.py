@@ -383,6 +383,27 @@ def test_the_size_of_a_program_that_outlives_its_main_thread_is_known(record, by
     assert max(e["rss_bytes"] for e in map(json.loads, lines) if e["event"] == "rss") > 24 << 20
 
 
+def test_a_recording_that_goes_on_is_told_from_one_whose_recorder_died(byteledger, tmp_path):
+    path = str(tmp_path / "x.blt")
+
+    def asked(command):
+        done = subprocess.run([byteledger, command, "--format", "json", path], capture_output=True, text=True, timeout=60)
+        return (json.loads(done.stdout), done.stderr) if done.returncode == 0 else ({}, done.stderr)
+
+    with subprocess.Popen([byteledger, "run", "-q", "-o", path, "--", "cat"], stdin=subprocess.PIPE) as recorder:
+        until(lambda: asked("info")[0].get("events", {}).get("allocations", 0) > 0, "a first block")
+        assert asked("info")[0]["file"]["being_written"] is True
+        told, beside = asked("report")
+        assert told["process"]["complete"] is False and told["lost"] == {"events": 0, "bytes": 0, "by_reason": {}}
+        assert "is still being recorded" in beside
+        recorder.kill()
+        recorder.wait()
+        recorder.stdin.close()
+    assert asked("info")[0]["file"]["being_written"] is False
+    told, beside = asked("report")
+    assert told["lost"]["by_reason"] == {"recorder_died": 0} and "still" not in beside
+
+
 def test_no_variable_of_the_older_tool_is_passed_over_in_silence(preload, tmp_path):
     nothing = "USE_SHADOW_STACK BACKTRACE_CACHE_SIZE_LEVEL_1 BACKTRACE_CACHE_SIZE_LEVEL_2 USE_PERF_EVENT_OPEN " \
               "EMIT_PARTIAL_BACKTRACES DISABLE_PR_SET_VMA_ANON_NAME GATHER_MAPS GATHER_MMAP_CALLS " \
