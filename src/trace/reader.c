@@ -154,15 +154,16 @@ static int rebuild_index(struct trace_reader *r, struct err *err)
 		rc = index_add(&r->index, at, &head, err);
 		if (rc < 0)
 			return rc;
-		if (head.type == BLT_EVENTS && head.first + head.rows > r->total.events)
+		if (head.type == BLT_EVENTS && !reader_is_replaced(r, at, &head) &&
+		    head.first + head.rows > r->total.events)
 			r->total.events = head.first + head.rows;
 		at += BLT_BLOCK_HEADER + head.stored;
 	}
 }
 
 /*
- * What a recorder had not decided about when it was killed, or has not yet: the file is read to where that begins. A side file
- * of something else, or of a file that was copied without its end, is of no meaning.
+ * What a recorder had not decided about when it was killed, or has not yet: it stands for the events from where it
+ * begins. A side file of something else, or of a file that was copied without its end, is of no meaning.
  */
 static int open_side(struct trace_reader *r, const uint8_t *header)
 {
@@ -191,7 +192,8 @@ static int open_side(struct trace_reader *r, const uint8_t *header)
 	/* asked last: the recording had grown to there before the side file said so */
 	if (at.bad || end < BLT_FILE_HEADER || fstat(r->fd, &st) < 0 || end > (uint64_t)st.st_size)
 		return 0;
-	r->info.file_bytes = end;
+	r->info.file_bytes = (uint64_t)st.st_size;
+	r->side_from = end;
 	r->side = STEAL(side);
 	return 0;
 }

@@ -18,12 +18,18 @@ struct trace_reader {
 	struct index index;
 	struct events_tally total; /* as the index says; only events where there is none */
 	struct buf payload, scratch;
-	struct trace_reader
-		*side; /* FILE.pending, which goes on where this file is read to; NULL: none */
+	struct trace_reader *side; /* FILE.pending; its events stand for those from @side_from on */
+	uint64_t side_from;
 };
 
 /** reader_of() - trace_reader_new() of a file that is open; @fd is the reader's from here on, also on failure. */
 struct trace_reader *reader_of(int fd, const char *path, struct err *err);
+/** reader_is_replaced() - 1: the side file's events stand for those of this block. */
+static inline int reader_is_replaced(const struct trace_reader *r, uint64_t at,
+				     const struct blt_head *head)
+{
+	return r->side && head->type == BLT_EVENTS && at >= r->side_from;
+}
 /** reader_head() - the block header at @at: 1, 0 if there is none (or its block does not fit in the file), negative errno. */
 int reader_head(struct trace_reader *r, uint64_t at, struct blt_head *head);
 /** reader_resync() - the next block at or after @from: 1 with *@at, 0 if there is none, negative errno. */

@@ -214,10 +214,11 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 			at = next;
 		} else if (rc > 0) {
 			/* the first later one is read, since it tells what is missing before it; then none is */
-			rc = stopped && head.type == BLT_EVENTS
+			rc = (stopped && head.type == BLT_EVENTS) ||
+					     reader_is_replaced(r, at, &head)
 				     ? 0
 				     : replay_block(p, r, dec, at, &head, err);
-			stopped |= is_later(opt, &head);
+			stopped |= !reader_is_replaced(r, at, &head) && is_later(opt, &head);
 			at += BLT_BLOCK_HEADER + head.stored;
 			if (rc > 0)
 				info->skipped_bytes += BLT_BLOCK_HEADER + head.stored;

@@ -438,6 +438,11 @@ static void a_killed_writer_loses_nothing_that_was_told_as_undecided(void **stat
 	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
 		leave_undecided(50 + i, kept[i], 70000, i % 2 ? 3000 : 0);
 		assert_stream_is_read(50 + i, kept[i] + 70000, 0);
+		struct err err = { 0 };
+		struct prof *prof = prof_new(&err);
+		assert_done(trace_append_symbols(path, prof, &err), err);
+		prof_free(prof);
+		assert_stream_is_read(50 + i, kept[i] + 70000, 0);
 		unlink(path);
 		char command[128]; /* else the next recording takes another name */
 		snprintf(command, sizeof(command), "rm %s.pending", path);
