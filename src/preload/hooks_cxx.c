@@ -62,7 +62,7 @@ static ALWAYS_INLINE void *new_body(enum cxx_new form, size_t size, uintptr_t b,
 			return call(size, b, c);
 	}
 	uint32_t kind = SYNC_KIND(t->sync);
-	if (kind == SYNC_OWN || kind == SYNC_NEXT || inside_outer(t, sp))
+	if (kind == SYNC_OWN || kind == SYNC_NEXT || cxx_new_replaced[form] || inside_outer(t, sp))
 		return call(size, b, c);
 	t->outer = (struct outer){
 		.sp = sp, .pc = caller_pc(sp), .bp = bp, .bx = bx, .code = code, .size = size
@@ -130,7 +130,8 @@ static ALWAYS_INLINE void delete_body(enum cxx_delete form, void *block, uintptr
 			return;
 		}
 	}
-	if (unlikely(!block || block == t->skip_free || boot_owns(block))) {
+	if (unlikely(!block || block == t->skip_free || cxx_delete_replaced[form] ||
+		     boot_owns(block))) {
 		if (!boot_owns(block))
 			call(block, b, c);
 		return;

@@ -10,6 +10,7 @@ void *next_syscall;
 void *next_dlopen;
 uintptr_t allocator_lo, allocator_hi;
 struct code_range cxx_code;
+uint8_t cxx_new_replaced[CXX_NEW_MAX], cxx_delete_replaced[CXX_DELETE_MAX];
 struct code_range own_code;
 int allocator_is_libc;
 
@@ -42,6 +43,26 @@ static void look(void *handle, void *slot, const char *name)
 {
 	void *found = dlsym(handle, name);
 	memcpy(slot, &found, sizeof(found));
+}
+
+/* Whether the first definition of @name that objects find is not ours. */
+static uint8_t replaced(const char *name)
+{
+	void *found = dlsym(RTLD_DEFAULT, name);
+	return found && (uintptr_t)found - own_code.lo >= own_code.hi - own_code.lo;
+}
+
+/* The runtime's forms for arrays, without exceptions and with a size call the plain one, aligned ones theirs. */
+static void find_replaced(void)
+{
+	for (int i = 0; i < CXX_NEW_MAX; i++)
+		cxx_new_replaced[i] = replaced(cxx_new_names[i & ~(NEWA | NEW_NT)]) ||
+				      replaced(cxx_new_names[i & ~NEW_NT]);
+	for (int i = 0; i < CXX_DELETE_MAX; i++) {
+		int plain = i % DELA < DEL_AL ? DEL : DEL_AL;
+		cxx_delete_replaced[i] = replaced(cxx_delete_names[plain]) ||
+					 replaced(cxx_delete_names[plain + i / DELA * DELA]);
+	}
 }
 
 void next_resolve(void)
@@ -94,6 +115,7 @@ void next_resolve(void)
 	allocator_lo = allocator.lo;
 	allocator_hi = allocator.hi;
 	allocator_is_libc = libc.lo && allocator.lo == libc.lo;
+	find_replaced();
 	if (next.cxx_new[NEW])
 		cxx_code = next_code((const void *)next.cxx_new[NEW]);
 }

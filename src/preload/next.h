@@ -79,6 +79,12 @@ extern void *next_dlopen HIDDEN;
 /* Code of the allocator and of the C++ runtime: a hooked call from in there is part of another one. */
 extern uintptr_t allocator_lo HIDDEN, allocator_hi HIDDEN;
 extern struct code_range cxx_code HIDDEN;
+/*
+ * Forms that lead into an operator which the program brings itself: its calls of malloc and free count, as they do where
+ * that operator is called directly. What it returns need not be what malloc gave it.
+ */
+extern uint8_t cxx_new_replaced[CXX_NEW_MAX] HIDDEN;
+extern uint8_t cxx_delete_replaced[CXX_DELETE_MAX] HIDDEN;
 extern struct code_range own_code HIDDEN; /* of this library */
 extern int allocator_is_libc HIDDEN;
 

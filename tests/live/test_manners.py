@@ -580,3 +580,12 @@ def test_a_plugin_that_looks_into_its_own_libraries_first_is_seen(counted, recor
     # its constructor's block, as it was after the last realloc
     assert [(row["leaked_bytes"], row["frames"][0]["function"]) for row in report["rows"] if row["leaked_bytes"] == 1100] == [
         (1100, "plugin_swap")]
+
+
+def test_operators_of_the_runtime_that_lead_into_the_programs_own_count_once(counted, record, prog):
+    few, many = (counted([prog("ownnew"), n]) for n in ("10", "60"))
+    assert many.stdout == b"done\n"
+    # as in the program itself: its operator asks malloc for 32 bytes more
+    assert [many.seen[k] - few.seen[k] for k in ("allocs", "bytes", "frees")] == [200, 50 * (132 + 33 + 232 + 64), 200]
+    report = record([prog("ownnew"), "10"]).report()
+    assert report["lost"]["events"] == 0 and report["totals"]["foreign_frees"] == 0
