@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - the table of commands, and nothing else that knows more than one of them. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "cmd/record.h"
@@ -79,8 +82,21 @@ static void print_help(FILE *to)
 	fputs("\n'byteledger COMMAND --help' lists a command's options.\n", to);
 }
 
+/*
+ * Where we are started with one of the three closed, the next file that we open would get its number, and what we print would go
+ * into it. What takes the place can be used for nothing, as a closed one, and is not there for a program that we start.
+ */
+static void take_closed(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+		    open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC) < 0)
+			return; /* no /dev/null here: as it was */
+}
+
 int main(int argc, char **argv)
 {
+	take_closed();
 	if (argc < 2) {
 		print_help(stderr);
 		return CMD_USAGE;

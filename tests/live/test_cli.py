@@ -91,6 +91,27 @@ def test_a_full_disk_is_called_by_its_name(byteledger, tmp_path):
         assert done.stderr.startswith("byteledger: cannot write ") and "No space left" in done.stderr, command
 
 
+def test_nothing_is_printed_into_a_file_that_has_the_number_of_a_closed_stream(byteledger, tmp_path):
+    def closed(*argv, streams=(1, 2)):
+        return subprocess.run([byteledger, *argv], timeout=60, preexec_fn=lambda: [os.close(fd) for fd in streams]).returncode
+
+    history, recording, out = (str(tmp_path / name) for name in ("history", "recording.blt", "out"))
+    for _ in range(2):
+        closed("regions", "-p", str(os.getpid()), "--history", history, "--duration", "1s")
+    assert run(byteledger, "regions", "--history", history).returncode == 0
+    # a program that we start finds them closed, too
+    script = "for n in 0 1 2; do test -e /proc/$$/fd/$n && exit 1; done; exit 7"
+    assert closed("run", "-q", "-o", recording, "--", "sh", "-c", script, streams=range(3)) == 7
+    with open(recording, "rb") as file:
+        whole = file.read()
+    cut = str(tmp_path / "cut.blt")
+    with open(cut, "wb") as file: # of which something is to be said
+        file.write(whole[:whole.rindex(b"\x8fLTBlock", 0, whole.rindex(b"\x8fLTBlock"))])
+    closed("export", cut, "--to", "folded", "-o", out)
+    with open(out, encoding="utf-8") as file:
+        assert all(re.fullmatch("[^;]+(;[^;]+)* [0-9]+", line.rstrip("\n")) for line in file)
+
+
 def test_the_manual_explains_every_reason_for_what_is_missing_and_no_other():
     with open(os.path.join(ROOT, "src", "model", "event.c"), encoding="utf-8") as f:
         stops, losses = (re.findall(r'\] = "(\w+)"', part) for part in f.read().split("const char *stack_stop_name")[1].split(
