@@ -382,6 +382,8 @@ static int put_nothing(struct sink *sink, const struct event *events, size_t cou
 int prof_define(struct sink *sink, const struct def *def, struct err *err)
 {
 	struct prof *p = (struct prof *)sink;
+	if (def->kind == DEF_STACK) /* nearly all are, and they bring no names */
+		return def->id == 0 ? 0 : define_stack(p, def, err);
 	int rc = names_fit(p, err);
 	if (rc < 0)
 		return rc;
@@ -396,7 +398,7 @@ int prof_define(struct sink *sink, const struct def *def, struct err *err)
 	case DEF_FRAME:
 		return def->id == 0 || p->sums ? 0 : define_frame(p, def, err);
 	case DEF_STACK:
-		return def->id == 0 ? 0 : define_stack(p, def, err);
+		break;
 	case DEF_SYMBOL:
 		return p->sums ? 0 : define_symbol(p, def, err);
 	}

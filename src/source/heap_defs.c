@@ -68,9 +68,9 @@ static bool is_own(const char *path)
 }
 
 /* Copy what the target has added to its table; a row that makes no sense is kept as a hole, its addresses as bare ones. */
-static enum heap_run read_modules(struct source_heap *heap)
+static __attribute__((noinline)) enum heap_run read_modules(struct source_heap *heap,
+							    uint32_t count)
 {
-	uint32_t count = __atomic_load_n(&heap->header->module_count, __ATOMIC_ACQUIRE);
 	if (count > heap->layout.module_max)
 		return HEAP_RUN_BAD;
 	const struct wire_module *table =
@@ -205,13 +205,19 @@ static enum heap_run define_frame(struct source_heap *heap, uint64_t pc, uint32_
 static enum heap_run define_node(struct source_heap *heap, uint32_t node,
 				 const struct wire_node *copy)
 {
-	struct def def = { .kind = DEF_STACK, .id = heap->stack_count + 1 };
-	enum heap_run run = read_modules(heap);
+	/* nothing beside these is looked at, and to clear all of a definition would cost as much as to record it */
+	struct def def;
+	def.kind = DEF_STACK;
+	def.id = heap->stack_count + 1;
+	def.stack.parent.v = def.stack.frame.v = 0;
+	def.stack.stop = node < WIRE_STOP_MAX ? (uint8_t)node : 0;
+	enum heap_run run = HEAP_RUN_EMPTY;
+	uint32_t modules = __atomic_load_n(&heap->header->module_count, __ATOMIC_ACQUIRE);
+	if (__builtin_expect(modules != heap->module_count, 0))
+		run = read_modules(heap, modules);
 	if (run != HEAP_RUN_EMPTY)
 		return run;
-	if (node < WIRE_STOP_MAX) {
-		def.stack.stop = (uint8_t)node;
-	} else {
+	if (node >= WIRE_STOP_MAX) {
 		/* an operator of ours stands for the one that it calls: without us there would be one frame less */
 		if (copy->parent && copy->pc - 1 - heap->own_lo < heap->own_hi - heap->own_lo) {
 			heap->node_stack[node] = heap->node_stack[copy->parent];

@@ -98,14 +98,45 @@ static int put_symbols(struct buf *buf, const struct def *def, struct err *err)
 	return 0;
 }
 
+/* Nearly all definitions are of stacks: room for all that one can take is made once. */
+static int add_stack(struct defs_enc *enc, const struct def *def, struct err *err)
+{
+	struct buf *col = enc->cols.col;
+	unsigned stop = def->stack.stop;
+	if (stop >= STACK_STOP_MAX)
+		return err_set(err, -EINVAL, "stack %u ends for the unknown reason %u", def->id,
+			       stop);
+	if (def->stack.parent.v > def->id)
+		return err_set(err, -EINVAL, "stack %u has a parent that comes later", def->id);
+	char *kind = buf_room(&col[COL_KIND], 1);
+	uint8_t *id = (uint8_t *)buf_room(&col[COL_ID], VARINT_MAX);
+	uint8_t *stack = (uint8_t *)buf_room(&col[COL_STACK], 2 * VARINT_MAX);
+	enc->rows++;
+	enc->bytes += 8;
+	if (!kind || !id || !stack)
+		return 0; /* the columns remember that they have failed */
+	*kind = (char)(DEF_STACK | stop << 4);
+	col[COL_KIND].len++;
+	uint8_t *end = varint_put(id, zigzag((int64_t)def->id - enc->next_id[DEF_STACK]));
+	col[COL_ID].len += (size_t)(end - id);
+	enc->next_id[DEF_STACK] = def->id + 1;
+	end = varint_put(stack, def->id - def->stack.parent.v);
+	if (!stop) {
+		end = varint_put(end, zigzag((int64_t)def->stack.frame.v - enc->last_frame));
+		enc->last_frame = def->stack.frame.v;
+	}
+	col[COL_STACK].len += (size_t)(end - stack);
+	return 0;
+}
+
 int defs_enc_add(struct defs_enc *enc, const struct def *def, struct err *err)
 {
 	struct buf *col = enc->cols.col;
-	unsigned kind = def->kind, stop = kind == DEF_STACK ? def->stack.stop : 0;
-	if (kind < DEF_PROCESS || kind > DEF_SYMBOL || stop >= STACK_STOP_MAX)
+	unsigned kind = def->kind;
+	if (kind < DEF_PROCESS || kind > DEF_SYMBOL)
 		return err_set(err, -EINVAL, "a definition of kind %u cannot be recorded", kind);
-	if (kind == DEF_STACK && def->stack.parent.v > def->id)
-		return err_set(err, -EINVAL, "stack %u has a parent that comes later", def->id);
+	if (kind == DEF_STACK)
+		return add_stack(enc, def, err);
 	size_t rest = col[COL_REST].len;
 	int rc = 0;
 	if (kind == DEF_PROCESS) {
@@ -122,20 +153,13 @@ int defs_enc_add(struct defs_enc *enc, const struct def *def, struct err *err)
 		col[COL_REST].len = rest;
 		return rc;
 	}
-	buf_putc(&col[COL_KIND], (char)(kind | stop << 4));
+	buf_putc(&col[COL_KIND], (char)kind);
 	put_num(&col[COL_ID], zigzag((int64_t)def->id - enc->next_id[kind]));
 	enc->next_id[kind] = def->id + 1;
 	if (kind == DEF_FRAME) {
 		put_num(&col[COL_FRAME], def->frame.module.v);
 		put_num(&col[COL_FRAME], zigzag((int64_t)(def->frame.offset - enc->last_offset)));
 		enc->last_offset = def->frame.offset;
-	} else if (kind == DEF_STACK) {
-		put_num(&col[COL_STACK], def->id - def->stack.parent.v);
-		if (!stop) {
-			put_num(&col[COL_STACK],
-				zigzag((int64_t)def->stack.frame.v - enc->last_frame));
-			enc->last_frame = def->stack.frame.v;
-		}
 	}
 	enc->rows++;
 	enc->bytes += 8 + col[COL_REST].len - rest;
