@@ -104,6 +104,52 @@ static int count_put(struct sink *sink, const struct event *events, size_t count
 	return 0;
 }
 
+/* The files that were embedded. */
+struct listed {
+	char *path;
+	uint64_t bytes, changed_ns;
+	enum trace_file_state state;
+};
+struct listing {
+	struct listed *file;
+	size_t count, cap;
+};
+#define LISTED_MAX 65536
+
+static const char *const file_states[TRACE_FILE_STATES] = {
+	[TRACE_FILE_STORED] = NULL,
+	[TRACE_FILE_TOO_LARGE] = "too large",
+	[TRACE_FILE_UNREADABLE] = "unreadable",
+};
+
+static int list_file(void *ctx, const struct trace_file *file, struct err *err)
+{
+	struct listing *list = ctx;
+	if (list->count == LISTED_MAX)
+		return 0;
+	if (list->count == list->cap) {
+		size_t cap = list->cap ? list->cap * 2 : 16;
+		struct listed *grown = realloc(list->file, cap * sizeof(*grown));
+		if (!grown)
+			return err_set(err, -ENOMEM, "cannot hold the names of files");
+		list->file = grown;
+		list->cap = cap;
+	}
+	char *path = strdup(file->path);
+	if (!path)
+		return err_set(err, -ENOMEM, "cannot hold the names of files");
+	list->file[list->count++] =
+		(struct listed){ path, file->bytes, file->changed_ns, file->state };
+	return 0;
+}
+
+static void listing_fini(struct listing *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		free(list->file[i].path);
+	free(list->file);
+}
+
 static const char *const kind_names[EVENT_KIND_MAX] = {
 	[EVENT_ALLOC] = "allocations",
 	[EVENT_FREE] = "frees",
@@ -139,8 +185,8 @@ static const char *const file_kinds[] = {
 };
 
 static void print_json(enum recording_kind kind, const struct trace_reader_info *info,
-		       const struct trace_survey *survey, const struct contents *c,
-		       uint64_t runtime_ns)
+		       const struct trace_survey *survey, const struct listing *files,
+		       const struct contents *c, uint64_t runtime_ns)
 {
 	struct jsonw j;
 	char boot_id[33];
@@ -202,6 +248,19 @@ static void print_json(enum recording_kind kind, const struct trace_reader_info 
 			jsonw_u64(&j, loss_reason_name(i), c->lost[i]);
 	jsonw_object_end(&j);
 	jsonw_object_end(&j);
+	jsonw_array(&j, "files");
+	for (size_t i = 0; i < files->count; i++) {
+		const struct listed *file = &files->file[i];
+		jsonw_object(&j, NULL);
+		jsonw_str(&j, "path", file->path);
+		jsonw_u64(&j, "bytes", file->bytes);
+		jsonw_u64(&j, "changed_realtime_ns", file->changed_ns);
+		jsonw_bool(&j, "stored", file->state == TRACE_FILE_STORED);
+		if (file->state != TRACE_FILE_STORED)
+			jsonw_str(&j, "why", file_states[file->state]);
+		jsonw_object_end(&j);
+	}
+	jsonw_array_end(&j);
 	jsonw_array(&j, "blocks");
 	for (unsigned i = 0; i < TRACE_TYPES; i++) {
 		if (!survey->type[i].blocks)
@@ -275,9 +334,23 @@ static void print_blocks(const struct trace_survey *survey)
 			       survey->column[i].raw_bytes, survey->column[i].stored_bytes);
 }
 
+static void print_files(const struct listing *files)
+{
+	if (files->count)
+		printf("\nfiles in it\n");
+	for (size_t i = 0; i < files->count; i++) {
+		const struct listed *file = &files->file[i];
+		CLEANUP(buf_fini) struct buf path = { 0 };
+		text_escape(&path, file->path, 0);
+		printf("  %15" PRIu64 "  %s%s%s\n", file->bytes, buf_cstr(&path),
+		       file_states[file->state] ? ", left out: " : "",
+		       file_states[file->state] ? file_states[file->state] : "");
+	}
+}
+
 static void print_text(enum recording_kind kind, const struct trace_reader_info *info,
-		       const struct trace_survey *survey, const struct contents *c,
-		       uint64_t runtime_ns)
+		       const struct trace_survey *survey, const struct listing *files,
+		       const struct contents *c, uint64_t runtime_ns)
 {
 	uint64_t events = 0;
 	print_process(info, c, runtime_ns);
@@ -312,6 +385,7 @@ static void print_text(enum recording_kind kind, const struct trace_reader_info 
 		printf("  %-20s %15" PRIu32 "\n", "nameless modules", c->process.modules_nameless);
 	for (unsigned i = DEF_THREAD; i <= DEF_SYMBOL; i++)
 		printf("  %-20s %15" PRIu64 "\n", def_names[i], c->defs[i]);
+	print_files(files);
 	if (kind == RECORDING_BLT)
 		print_blocks(survey);
 }
@@ -332,7 +406,7 @@ static int survey_other(struct recording *recording, struct contents *contents,
 }
 
 static int survey_blt(const char *path, struct contents *contents, struct trace_survey *survey,
-		      struct trace_reader_info *info, struct err *err)
+		      struct listing *files, struct trace_reader_info *info, struct err *err)
 {
 	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, err);
 	if (!reader)
@@ -340,6 +414,8 @@ static int survey_blt(const char *path, struct contents *contents, struct trace_
 	struct progress progress = { .what = "reading" };
 	struct trace_read_opt opt = { progress_tick, &progress };
 	int rc = trace_reader_survey(reader, survey, NULL, err);
+	if (rc >= 0)
+		rc = trace_reader_files(reader, list_file, files, err);
 	if (rc >= 0)
 		rc = trace_reader_run(reader, &contents->sink, &opt, err);
 	progress_end(&progress);
@@ -368,16 +444,18 @@ int cmd_info(int argc, char **argv)
 	struct contents contents = { .sink = { count_define, count_put } };
 	struct trace_reader_info info = { 0 };
 	struct trace_survey survey = { 0 };
+	CLEANUP(listing_fini) struct listing files = { 0 };
 	enum recording_kind kind = recording_kind(recording);
-	int rc = kind == RECORDING_BLT ? survey_blt(args.path, &contents, &survey, &info, &err)
-				       : survey_other(recording, &contents, &info, &err);
+	int rc = kind == RECORDING_BLT
+			 ? survey_blt(args.path, &contents, &survey, &files, &info, &err)
+			 : survey_other(recording, &contents, &info, &err);
 	if (rc >= 0) {
 		uint64_t runtime_ns = contents.process.runtime_ns ? contents.process.runtime_ns
 								  : contents.last_ns;
 		if (args.json)
-			print_json(kind, &info, &survey, &contents, runtime_ns);
+			print_json(kind, &info, &survey, &files, &contents, runtime_ns);
 		else
-			print_text(kind, &info, &survey, &contents, runtime_ns);
+			print_text(kind, &info, &survey, &files, &contents, runtime_ns);
 	}
 	free(contents.process.exe);
 	free(contents.process.source);

@@ -30,7 +30,8 @@ struct record_settings {
 	uint64_t min_free_bytes, max_bytes; /* 0: no limit */
 	uint32_t keep_files;                /* 0: all */
 	int store_symbols;
-	int64_t owner; /* user id; -1: ours */
+	const char *include; /* pattern of files; NULL: none. Lent */
+	int64_t owner;       /* user id; -1: ours */
 };
 
 /* A snapshot for the recorder of a child; @fd is one more than the descriptor, 0 = none. */
@@ -113,6 +114,11 @@ int record_keep_undecided(struct record *rec);
 /** record_is_full() - 1: MAX_SIZE is reached. */
 int record_is_full(const struct record *rec);
 void record_files_fini(struct record *rec);
+
+/* ---- record_include.c ---------------------------------------------------------------------------------------------- */
+
+/** record_include() - embed what INCLUDE_FILE names in the file that was just begun; what cannot be is told on stderr. */
+void record_include(struct record *rec);
 
 /* ---- record_settings.c -------------------------------------------------------------------------------------------- */
 

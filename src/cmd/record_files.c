@@ -45,6 +45,7 @@ int record_begin_file(struct record *rec, struct err *err)
 		return err_set(err, -why, "cannot give '%s' to user %lld", made,
 			       (long long)rec->settings.owner);
 	}
+	record_include(rec);
 	struct sink *to = trace_writer_sink(rec->writer);
 	if (rec->settings.cull.lifetime_ns) {
 		rec->cull = cull_new(&rec->settings.cull, rec->sums, to, err);

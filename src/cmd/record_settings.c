@@ -71,6 +71,7 @@ void record_settings_read(struct record_settings *to, char *const *entries, int 
 		number(setting(entries, bare, "TEMPORARY_ALLOCATION_PENDING_THRESHOLD"), &n);
 		to->cull.pending_max = n < CULL_PENDING_DEFAULT ? (uint32_t)n : 0;
 	}
+	to->include = setting(entries, bare, "INCLUDE_FILE");
 	to->store_symbols = on(setting(entries, bare, "WRITE_BINARIES_TO_OUTPUT"));
 	if (number(setting(entries, bare, "MIN_FREE"), &n))
 		to->min_free_bytes = n;

@@ -122,7 +122,7 @@ static void tell_accepted(char **env)
 			log_line(LOG_INFO, "%s is accepted without effect", names[i]);
 	/* asked for, and not there: say so instead of recording something else */
 	static const char *const absent[] = {
-		"ENABLE_SERVER", "ENABLE_BROADCAST", "INCLUDE_FILE", "SAMPLE_BYTES", "FILTER",
+		"ENABLE_SERVER", "ENABLE_BROADCAST", "SAMPLE_BYTES", "FILTER",
 		"SEND",          "SERVER_ADDRESS",
 	};
 	for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {

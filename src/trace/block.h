@@ -35,6 +35,7 @@ enum blt_type {
 	BLT_INDEX = 4,
 	BLT_END = 5,     /* header only, last in the file; first = where the index block begins */
 	BLT_PENDING = 6, /* pending.h */
+	BLT_FILE = 7,    /* attach.h */
 };
 
 enum blt_flag {

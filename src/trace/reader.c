@@ -12,6 +12,7 @@
 
 #include "base/crc.h"
 #include "base/fileio.h"
+#include "trace/attach.h"
 #include "trace/cursor.h"
 #include "trace/pending.h"
 #include "trace/replay.h"
@@ -339,6 +340,39 @@ static int each_block(struct trace_reader *r, unsigned type,
 		at += BLT_BLOCK_HEADER + head.stored;
 	}
 	return 0;
+}
+
+int trace_reader_files(struct trace_reader *r,
+		       int (*each)(void *ctx, const struct trace_file *file, struct err *err),
+		       void *ctx, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf path = { 0 };
+	int rc = 0;
+	for (uint64_t at = BLT_FILE_HEADER; at < r->info.file_bytes && rc >= 0;) {
+		struct blt_head head;
+		struct blt_view view;
+		struct trace_file file;
+		rc = reader_head(r, at, &head);
+		if (rc == 0) {
+			rc = reader_resync(r, at + 1, &at);
+			if (rc == 0)
+				break;
+			continue;
+		}
+		if (rc < 0 || head.type != BLT_FILE) {
+			at += BLT_BLOCK_HEADER + head.stored;
+			continue;
+		}
+		rc = reader_load(r, at, &head, &view);
+		if (rc >= 0)
+			rc = attach_get(&view, &file, &path);
+		at += BLT_BLOCK_HEADER + head.stored;
+		if (rc == -EBADMSG)
+			rc = 0;
+		else if (rc >= 0 && (rc = each(ctx, &file, err)) < 0)
+			return rc;
+	}
+	return rc < 0 ? err_set(err, rc, "cannot read '%s'", r->path) : 0;
 }
 
 static int define_block(void *ctx, const struct blt_head *head, const struct blt_view *view,

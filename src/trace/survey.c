@@ -10,9 +10,14 @@
 #include "trace/reader.h"
 
 static const char *const type_names[TRACE_TYPES] = {
-	[0] = "other",           [BLT_DEFS] = "definitions",
-	[BLT_EVENTS] = "events", [BLT_SUMMARY] = "summary",
-	[BLT_INDEX] = "index",   [BLT_END] = "end",
+	[0] = "other",
+	[BLT_DEFS] = "definitions",
+	[BLT_EVENTS] = "events",
+	[BLT_SUMMARY] = "summary",
+	[BLT_INDEX] = "index",
+	[BLT_END] = "end",
+	[BLT_PENDING] = "pending",
+	[BLT_FILE] = "files",
 };
 
 /* Sizes as the directory tells them. Return: 0, -EBADMSG. */

@@ -47,6 +47,25 @@ int trace_writer_flush(struct trace_writer *writer, struct err *err);
  */
 struct sink *trace_writer_pending(struct trace_writer *writer);
 int trace_writer_pending_end(struct trace_writer *writer, struct err *err);
+/** struct trace_file - one that was embedded. */
+enum trace_file_state {
+	TRACE_FILE_STORED = 0,
+	TRACE_FILE_TOO_LARGE,  /* its content was left out */
+	TRACE_FILE_UNREADABLE, /* likewise */
+	TRACE_FILE_STATES
+};
+struct trace_file {
+	const char *path;
+	uint64_t bytes;
+	uint64_t changed_ns; /* since 1970 */
+	enum trace_file_state state;
+};
+/**
+ * trace_writer_attach() - embed a file, whose @content (file->bytes of it) is stored where its state says so. 0 or negative
+ * errno: nothing was written, and the recording goes on.
+ */
+int trace_writer_attach(struct trace_writer *writer, const struct trace_file *file,
+			const void *content, struct err *err);
 /** trace_writer_bytes() - size of the file so far. */
 uint64_t trace_writer_bytes(const struct trace_writer *writer);
 uint64_t trace_writer_lost(const struct trace_writer *writer);
@@ -95,6 +114,10 @@ int trace_reader_run(struct trace_reader *reader, struct sink *sink,
  * Return: 1 done, 0 there is none (replay instead), negative errno.
  */
 int trace_reader_summary(struct trace_reader *reader, struct prof *prof, struct err *err);
+/** trace_reader_files() - what was embedded, in order; @file is lent. Damaged blocks are passed over. 0, or what @each returned. */
+int trace_reader_files(struct trace_reader *reader,
+		       int (*each)(void *ctx, const struct trace_file *file, struct err *err),
+		       void *ctx, struct err *err);
 #define TRACE_TYPES 8
 #define TRACE_COLUMNS 16
 

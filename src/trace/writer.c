@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/fileio.h"
+#include "trace/attach.h"
 #include "trace/block.h"
 #include "trace/defs.h"
 #include "trace/events.h"
@@ -303,6 +304,20 @@ const char *trace_writer_path(const struct trace_writer *writer)
 struct sink *trace_writer_sink(struct trace_writer *writer)
 {
 	return &writer->sink;
+}
+
+int trace_writer_attach(struct trace_writer *w, const struct trace_file *file, const void *content,
+			struct err *err)
+{
+	struct blt_cols cols = { 0 };
+	struct blt_head head = { .type = BLT_FILE,
+				 .rows = 1,
+				 .time_ns = events_enc_last_time(w->events) };
+	attach_put(&cols, file, content);
+	int rc = w->failed.code ? err_set(err, w->failed.code, "%s", w->failed.msg)
+				: write_block(w, &cols, &head, 0, err);
+	blt_cols_fini(&cols);
+	return rc < 0 ? rc : 0;
 }
 
 struct sink *trace_writer_pending(struct trace_writer *writer)

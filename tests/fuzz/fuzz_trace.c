@@ -61,6 +61,13 @@ static void mend(uint8_t *file, size_t size)
 	}
 }
 
+static int look_at(void *ctx, const struct trace_file *file, struct err *err)
+{
+	(void)ctx;
+	(void)err;
+	return strlen(file->path) ? 0 : -1;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static uint8_t file[INPUT_MAX];
@@ -82,6 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (prof && trace_reader_summary(reader, prof, &err) == 0)
 			trace_reader_run(reader, prof_sink(prof), NULL, &err);
 		trace_reader_survey(reader, &survey, NULL, &err);
+		trace_reader_files(reader, look_at, NULL, &err);
 		prof_free(prof);
 		trace_reader_freep(&reader);
 	}

@@ -253,3 +253,34 @@ def test_the_log_warns_of_what_is_not_followed_and_of_nothing_else(recorded, pro
                        {"BYTELEDGER_LOG": "warn", **{"BYTELEDGER_" + k: v for k, v in {**wrong, **right}.items()}})
     lines = done.stderr.decode().splitlines()
     assert sorted(line.split(" WRN ")[1].split("=")[0].split()[0] for line in lines) == sorted(wrong)
+
+
+@pytest.mark.parametrize("how", ["under", "alone"])
+def test_files_that_match_are_embedded_and_listed(recorded, byteledger, prog, tmp_path_factory, how):
+    folder = tmp_path_factory.mktemp("etc")
+    noise = os.urandom(5000) # not to be compressed, so that it can be found as it is
+    (folder / "a.conf").write_bytes(noise)
+    (folder / "b\x1b.conf").write_bytes(b"short")
+    (folder / "c.conf").mkdir()
+    (folder / "d.txt").write_bytes(b"of another name")
+    with open(folder / "large.conf", "wb") as large:
+        large.truncate((8 << 20) + 1)
+    env = {"MEMORY_PROFILER_INCLUDE_FILE": f"{folder}/*.conf"}
+    path, done = recorded(how, [prog("temporaries"), "10"], env)
+    assert "large.conf' is not in the recording: files of more than 8 MiB" in done.stderr.decode() and done.stderr.count(b"\n") == 1
+    files = info(byteledger, path)["files"]
+    assert [(os.path.basename(f["path"]), f["bytes"], f["stored"], f.get("why")) for f in files] == [
+        ("a.conf", 5000, True, None), ("b\x1b.conf", 5, True, None), ("large.conf", (8 << 20) + 1, False, "too large")]
+    assert files[0]["changed_realtime_ns"] == os.stat(folder / "a.conf").st_mtime_ns
+    with open(path, "rb") as file:
+        whole = file.read()
+    assert whole.count(noise) == 1 and b"of another name" not in whole
+    text = subprocess.run([byteledger, "info", path], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "\x1b" not in text and "large.conf, left out: too large" in text
+    assert report(byteledger, path)["totals"]["allocations"] > 10
+
+
+def test_a_pattern_that_nothing_matches_is_told(recorded, byteledger, prog):
+    path, done = recorded("under", [prog("temporaries"), "10"], {"BYTELEDGER_INCLUDE_FILE": "/nonexistent/*"})
+    assert done.stderr == b"byteledger: '/nonexistent/*' is not in the recording: no file matches\n"
+    assert done.returncode == 0 and info(byteledger, path)["files"] == []
