@@ -35,10 +35,16 @@ def smaps(pid):
 
 @contextlib.contextmanager
 def stopped(pid):
-    """The process and all its threads stand still, so that two readings see the same."""
+    """The process and all its threads stand still, so that two readings see the same. Each stops for itself: where processors
+    are busy one may end its page fault long after the first thread stands."""
+    def stands(tid):
+        try:
+            return open(f"/proc/{pid}/task/{tid}/stat").read().rsplit(")", 1)[1].split()[0] in "TtZX"
+        except (FileNotFoundError, ProcessLookupError):
+            return True
     os.kill(pid, signal.SIGSTOP)
     try:
-        wait_for(lambda: open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] in "Tt", "stop")
+        wait_for(lambda: all(map(stands, os.listdir(f"/proc/{pid}/task"))), "stop")
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
