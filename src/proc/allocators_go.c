@@ -175,9 +175,11 @@ static int look_for_list(void *ctx, const struct scan_block *block)
 static int look_for_version(void *ctx, const struct scan_block *block)
 {
 	struct go *go = ctx;
+	static const char magic[] = "\xff Go buildinf:";
 	const char *bytes = (const char *)block->words;
+	uint64_t first = u64_at(magic);
 	for (size_t at = 0; at + 64 <= block->ahead * 8 && at < block->count * 8; at += 16) {
-		if (memcmp(bytes + at, "\xff Go buildinf:", 14) != 0)
+		if (block->words[at / 8] != first || memcmp(bytes + at, magic, 14) != 0)
 			continue;
 		size_t len = (unsigned char)bytes[at + 32];
 		if (bytes[at + 15] & 2 && len > 2 && len < sizeof(go->version) &&

@@ -140,21 +140,19 @@ static int bin_holds(const struct search *s, uint64_t at, const char *pair)
 	return back[1] == at - 16;
 }
 
-/* The bytes in front of the bins are told by the ring of arenas coming back to its start. */
-static int ring_closes(const struct search *s, uint64_t bins, uint64_t before)
+/*
+ * The bytes in front of the bins are told by the ring of arenas coming back to its start; @next: what the first one says is
+ * next to it.
+ */
+static int ring_closes(const struct search *s, uint64_t bins, uint64_t before, uint64_t next)
 {
-	uint64_t first = bins - before, at = first;
-	for (unsigned i = 0; i < GLIBC_ARENAS_MAX; i++) {
-		uint64_t next;
-		if (memory_read(s->memory, at + before + AFTER_NEXT, &next, 8) < 0)
+	uint64_t first = bins - before;
+	for (unsigned i = 1; next != first && i < GLIBC_ARENAS_MAX; i++) {
+		if (next & 15 || !writable_at(s->regions, s->count, next) ||
+		    memory_read(s->memory, next + before + AFTER_NEXT, &next, 8) < 0)
 			return 0;
-		if (next == first)
-			return 1;
-		if (next & 15 || !writable_at(s->regions, s->count, next))
-			return 0;
-		at = next;
 	}
-	return 0;
+	return next == first;
 }
 
 /* 1 if the main arena's bins begin at @bins. */
@@ -175,16 +173,17 @@ static int try_bins(struct search *s, uint64_t bins)
 		return 0;
 	next = word(copy + 16 + AFTER_NEXT);
 	/* alone, an arena is its own successor: that tells what stands before the bins. 112 bytes from 2.27 to 2.4x */
-	if (next < bins && bins - next <= BEFORE_BINS_MAX && ring_closes(s, bins, bins - next)) {
+	if (next < bins && bins - next <= BEFORE_BINS_MAX &&
+	    ring_closes(s, bins, bins - next, next)) {
 		s->before = bins - next;
 		return 1;
 	}
-	if (ring_closes(s, bins, 112)) {
+	if (ring_closes(s, bins, 112, next)) {
 		s->before = 112;
 		return 1;
 	}
 	for (uint64_t before = 16; before <= BEFORE_BINS_MAX; before += 8) {
-		if (ring_closes(s, bins, before)) {
+		if (ring_closes(s, bins, before, next)) {
 			s->before = before;
 			return 1;
 		}
