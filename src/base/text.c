@@ -39,6 +39,8 @@ static const char *put_fixed(char *to, double v, int digits, const char *unit)
 const char *text_bytes(char to[TEXT_NUMBER_MAX], uint64_t bytes)
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	if (!bytes) /* in tables the most frequent of all */
+		return memcpy(to, "0 B", sizeof("0 B"));
 	if (bytes < 1024)
 		return put_fixed(to, (double)bytes, 0, "B");
 	/* divided by a power of two at once, which is exact */
@@ -100,9 +102,7 @@ const char *text_duration(char to[TEXT_NUMBER_MAX], uint64_t ns)
 	while (i + 1 < ARRAY_LEN(small) && ns < small[i].ns)
 		i++;
 	double v = (double)ns / (double)small[i].ns;
-	snprintf(to, TEXT_NUMBER_MAX, "%.*f %s", small[i].ns == 1 ? 0 : digits_after(v), v,
-		 small[i].name);
-	return to;
+	return put_fixed(to, v, small[i].ns == 1 ? 0 : digits_after(v), small[i].name);
 }
 
 const char *text_percent(char to[TEXT_NUMBER_MAX], uint64_t part, uint64_t whole)

@@ -84,7 +84,7 @@ static const struct {
 };
 
 /* Known and of no use here: the range says the size, the others are about the mapping's future. */
-static const char *const skipped[] = { "Size:", "MMUPageSize:", "THPeligible:", "ProtectionKey:" };
+static const char *const skipped[] = { "Size:", "MMUPageSize:", "ProtectionKey:" };
 
 #define FLAG(a, b) ((unsigned)((a) - 'a') * 26 + (unsigned)((b) - 'a'))
 static const uint32_t flag_words[26 * 26] = {
@@ -313,7 +313,9 @@ static int line(struct parser *p, const char *at, const char *end)
 	/* "Size:" leads every region and is not a field of ours: skip it before the table is searched. */
 	if (c == 'S' && begins(at, end, "Size:", 5))
 		return 0;
-	/* Two more that lie between expected ones; looking them up would cost a walk of the table each. */
+	/* More that are between expected ones, or behind them: looking them up would cost a walk of the table each. */
+	if (c == 'T' && begins(at, end, "THPeligible:", 12))
+		return 0;
 	if ((c == 'M' && begins(at, end, "MMUPageSize:", 12)) || c == 'T' || c == 'V')
 		return other_field(p, at, end);
 	int rc = field(p, at, end);
@@ -338,31 +340,34 @@ static int padded_number(uint64_t text, uint64_t *value)
 	return 1;
 }
 
-/** plain_line() - 1 and the field is taken if the expected line stands at @at exactly as the kernel prints it. */
-static int plain_line(struct parser *p, const char *at)
+/** plain_run() - take the expected lines that stand at @at exactly as the kernel prints them; where they end. */
+static const char *plain_run(struct parser *p, const char *at, const char *end)
 {
-	uint64_t key[2], line[3], none;
-	uint32_t unit, kb;
-	memcpy(key, plain_lines[p->plain].key, sizeof(key));
-	memcpy(line, at, sizeof(line));
-	memcpy(&unit, at + LINE_BYTES - 4, sizeof(unit));
+	uint64_t none;
+	uint32_t kb;
 	memcpy(&kb, " kB\n", sizeof(kb));
 	memcpy(&none, "       0", sizeof(none));
-	if ((line[0] ^ key[0]) | (line[1] ^ key[1]) | (unit ^ kb))
-		return 0;
-	uint64_t kib;
-	if (line[2] == none) { /* most figures are 0, and so is the field already */
-		p->plain++;
-		return 1;
+	unsigned n = p->plain;
+	for (; n < ARRAY_LEN(plain_lines) && end - at >= (ptrdiff_t)LINE_BYTES;
+	     n++, at += LINE_BYTES) {
+		uint64_t key[2], line[3], kib;
+		uint32_t unit;
+		memcpy(key, plain_lines[n].key, sizeof(key));
+		memcpy(line, at, sizeof(line));
+		memcpy(&unit, at + LINE_BYTES - 4, sizeof(unit));
+		if ((line[0] ^ key[0]) | (line[1] ^ key[1]) | (unit ^ kb))
+			break;
+		if (line[2] == none) /* most figures are 0, and so is the field already */
+			continue;
+		if (!padded_number(line[2], &kib))
+			break;
+		if (plain_lines[n].offset != 0xffff) {
+			uint64_t bytes = kib * 1024;
+			memcpy((char *)&p->region + plain_lines[n].offset, &bytes, sizeof(bytes));
+		}
 	}
-	if (!padded_number(line[2], &kib))
-		return 0;
-	if (plain_lines[p->plain].offset != 0xffff) {
-		uint64_t bytes = kib * 1024;
-		memcpy((char *)&p->region + plain_lines[p->plain].offset, &bytes, sizeof(bytes));
-	}
-	p->plain++;
-	return 1;
+	p->plain = n;
+	return at;
 }
 
 int smaps_parse(int fd, region_fn fn, void *ctx, struct reading *reading, struct err *err)
@@ -393,13 +398,11 @@ int smaps_parse(int fd, region_fn fn, void *ctx, struct reading *reading, struct
 		if (got == 0)
 			break;
 		have += (size_t)got;
-		char *at = text, *end = text + have, *stop;
+		const char *at = text, *end = text + have, *stop;
 		while (rc == 0 && at < end) {
 			if (p.open && p.plain < ARRAY_LEN(plain_lines) &&
-			    end - at >= (ptrdiff_t)LINE_BYTES && plain_line(&p, at)) {
-				at += LINE_BYTES;
-				continue;
-			}
+			    (at = plain_run(&p, at, end)) == end)
+				break;
 			stop = memchr(at, '\n', (size_t)(end - at));
 			if (!stop)
 				break;

@@ -49,7 +49,7 @@ static void put_hex(struct buf *to, uint64_t value)
 
 static void put_blanks(struct buf *to, size_t count)
 {
-	char *at = buf_reserve(to, count);
+	char *at = buf_room(to, count);
 	if (at) {
 		memset(at, ' ', count);
 		to->len += count;
