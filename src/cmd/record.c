@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,24 +144,29 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 struct heart {
 	struct source_heap *heap;
 	pthread_t thread;
-	int running, stop;
+	sem_t stop; /* posted: the end need not wait for the next beat */
+	int running;
 };
 
 static void *heart_run(void *arg)
 {
 	struct heart *heart = arg;
-	const struct timespec pause = { .tv_nsec = SOURCE_HEAP_BEAT_NS };
+	struct timespec next;
 	pthread_setname_np(pthread_self(), "beat");
-	while (!__atomic_load_n(&heart->stop, __ATOMIC_RELAXED)) {
+	do {
 		source_heap_beat(heart->heap);
-		nanosleep(&pause, NULL);
-	}
+		clock_gettime(CLOCK_MONOTONIC, &next);
+		next.tv_nsec += SOURCE_HEAP_BEAT_NS;
+		next.tv_sec += next.tv_nsec / 1000000000;
+		next.tv_nsec %= 1000000000;
+	} while (sem_clockwait(&heart->stop, CLOCK_MONOTONIC, &next) < 0);
 	return NULL;
 }
 
 static int heart_start(struct heart *heart, struct source_heap *heap, struct err *err)
 {
 	heart->heap = heap;
+	sem_init(&heart->stop, 0, 0);
 	int rc = pthread_create(&heart->thread, NULL, heart_run, heart);
 	heart->running = rc == 0;
 	return rc ? err_set(err, -rc, "cannot start a thread") : 0;
@@ -170,8 +176,9 @@ static void heart_stop(struct heart *heart)
 {
 	if (!heart->running)
 		return;
-	__atomic_store_n(&heart->stop, 1, __ATOMIC_RELAXED);
+	sem_post(&heart->stop);
 	pthread_join(heart->thread, NULL);
+	sem_destroy(&heart->stop);
 	heart->running = 0;
 }
 

@@ -53,6 +53,7 @@ struct record {
 	struct proc_memory rss; /* the point last written */
 	uint64_t rss_repeat_ns, rss_next_ns, peak_next_ns, flush_next_ns, house_next_ns,
 		exec_next_ns, exec_wait_ns, drained_ns;
+	int64_t end_wait_ns;       /* once its exit hook ran: until the next look */
 	int saw_exiting, replaced; /* replaced: an exec took the traced program away */
 	uint64_t replaced_ns;      /* when that was seen */
 	uint64_t start_stack;      /* as of the last look, 0 before */

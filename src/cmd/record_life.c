@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -24,6 +25,8 @@
 #define HOUSE_NS (250 * MS)
 #define PAUSE_MOST_NS (10 * MS)
 #define PAUSE_LEAST_NS (MS / 4)
+#define END_FIRST_NS (MS / 2)
+#define END_ROWS 8192 /* fewer are packed at once */
 #define EXEC_FIRST_NS (5 * MS)
 #define EXEC_LAST_NS (1000ull * MS)
 
@@ -224,8 +227,8 @@ static int take_rss(struct record *rec, uint64_t now, int peak_too)
 			rec->peak_rss_bytes = peak;
 		rec->peak_next_ns = now + RSS_LAST_NS;
 	}
-	/* young programs grow fast; old ones are looked at ten times a second */
-	uint64_t interval = now / 100;
+	/* young programs grow fast; those of two seconds are looked at ten times a second */
+	uint64_t interval = now / 20;
 	interval = interval < RSS_FIRST_NS ? RSS_FIRST_NS : interval;
 	rec->rss_next_ns = now + (interval > RSS_LAST_NS ? RSS_LAST_NS : interval);
 	if (!peak_too && now < rec->rss_repeat_ns &&
@@ -257,6 +260,19 @@ static int64_t pause_after(unsigned permille, uint64_t since_ns)
 	return pause < PAUSE_LEAST_NS  ? PAUSE_LEAST_NS
 	       : pause > PAUSE_MOST_NS ? PAUSE_MOST_NS
 				       : (int64_t)pause;
+}
+
+/*
+ * The program's exit hook ran: mostly nothing comes any more, and the kernel takes the process apart for as long as packing
+ * the last events takes. They are packed when none came since the look before. Return: how soon to look again at most.
+ */
+static int64_t expect_end(struct record *rec, int64_t pause, ssize_t permille)
+{
+	rec->end_wait_ns = rec->end_wait_ns ? 2 * rec->end_wait_ns : END_FIRST_NS;
+	rec->end_wait_ns = MIN(rec->end_wait_ns, PAUSE_MOST_NS);
+	if (!permille && trace_writer_rows(rec->writer) >= END_ROWS)
+		rec->flush_next_ns = 0;
+	return MIN(pause, rec->end_wait_ns);
 }
 
 /* The file is full: it ends here as if the recorder had been told to stop, and another one goes on. */
@@ -298,6 +314,9 @@ int64_t record_step(struct record *rec)
 		rec->house_next_ns = now + HOUSE_NS;
 		record_tend_offers(rec);
 	}
+	int64_t pause = pause_after((unsigned)MAX(permille, 0), since_ns);
+	if (rc == 0 && state.exiting)
+		pause = expect_end(rec, pause, permille);
 	if (rc == 0 && rec->cull && now >= rec->flush_next_ns)
 		rc = cull_advance(rec->cull, now, &rec->err);
 	if (rc == 0 && now >= rec->flush_next_ns) {
@@ -308,7 +327,7 @@ int64_t record_step(struct record *rec)
 	}
 	if (rc == 0 && record_is_full(rec))
 		rc = next_file(rec, &state);
-	return rc < 0 ? rc : pause_after((unsigned)permille, since_ns);
+	return rc < 0 ? rc : pause;
 }
 
 /* ---- end ---------------------------------------------------------------------------------------------------------- */

@@ -66,6 +66,8 @@ struct trace_file {
  */
 int trace_writer_attach(struct trace_writer *writer, const struct trace_file *file,
 			const void *content, struct err *err);
+/** trace_writer_rows() - events that wait for more to come: what a flush would pack. */
+uint32_t trace_writer_rows(const struct trace_writer *writer);
 /** trace_writer_bytes() - size of the file so far. */
 uint64_t trace_writer_bytes(const struct trace_writer *writer);
 uint64_t trace_writer_lost(const struct trace_writer *writer);

@@ -331,6 +331,11 @@ int trace_writer_pending_end(struct trace_writer *writer, struct err *err)
 	return pending_write(writer->pending, writer->fd, err);
 }
 
+uint32_t trace_writer_rows(const struct trace_writer *writer)
+{
+	return events_enc_rows(writer->events);
+}
+
 uint64_t trace_writer_bytes(const struct trace_writer *writer)
 {
 	return writer->end;
