@@ -150,6 +150,11 @@ static int check_elf(struct launch *launch, int fd, struct err *err)
 	case SYM_PROGRAM_FOREIGN:
 		return refuse(launch, err, launch->path, "it was built for another machine",
 			      "byteledger and the program must have the same word size");
+	case SYM_PROGRAM_OTHER_LIBC:
+		return refuse(launch, err, launch->path,
+			      "its C library is not glibc, which the recording library needs",
+			      "build it for glibc; tracing such programs by probes, 'byteledger "
+			      "sample', is not there yet");
 	default:
 		break;
 	}
@@ -186,27 +191,45 @@ static bool script_line(int fd, char *line, char **interpreter, char **arg)
 	return **interpreter != '\0';
 }
 
+/*
+ * The words that come in front of the script: INTERPRETER [ARG], and what env(1) would make of them, so that not env is
+ * traced but what it becomes. Quotes, variables and settings are left to env.
+ */
+static size_t script_words(char *interpreter, char *arg, char *words[SCRIPT_LINE])
+{
+	const char *base = strrchr(interpreter, '/');
+	bool env = base && strcmp(base, "/env") == 0 && arg;
+	bool split = env && strncmp(arg, "-S", 2) == 0;
+	char *at = split ? arg + 2 + strspn(arg + 2, " \t") : arg, *rest;
+	size_t count = 0;
+	if (env && *at && *at != '-' && !memchr(at, '=', strcspn(at, " \t")) &&
+	    !strpbrk(at, split ? "\\\"'$#" : " \t")) {
+		for (; (words[count] = strtok_r(at, " \t", &rest)); at = NULL)
+			count++;
+		return count;
+	}
+	words[count++] = interpreter;
+	if (arg)
+		words[count++] = arg;
+	return count;
+}
+
 /* argv becomes INTERPRETER [ARG] SCRIPT REST..., as the kernel does it. */
-static int become_script(struct launch *launch, const char *interpreter, const char *arg,
-			 struct err *err)
+static int become_script(struct launch *launch, char *interpreter, char *arg, struct err *err)
 {
 	int why;
-	const char *base = strrchr(interpreter, '/');
-	bool env =
-		base && strcmp(base, "/env") == 0 && arg && !strpbrk(arg, " \t=") && arg[0] != '-';
-	const char *name = env ? arg : interpreter;
-	char *program = find_program(name, &why);
+	char *words[SCRIPT_LINE];
+	size_t front = script_words(interpreter, arg, words);
+	char *program = find_program(words[0], &why);
 	if (!program)
-		return cannot_start(launch, name, why, err);
-	size_t front = !env && arg ? 2 : 1;
+		return cannot_start(launch, words[0], why, err);
 	char **argv = list_dup(launch->argv, front);
 	if (!argv) {
 		free(program);
 		return err_set(err, -ENOMEM, "cannot allocate arguments");
 	}
-	argv[0] = strdup(name);
-	if (front == 2)
-		argv[1] = strdup(arg);
+	for (size_t i = 0; i < front; i++)
+		argv[i] = strdup(words[i]);
 	free(argv[front]); /* the script's own argv[0] is replaced by its path */
 	argv[front] = launch->path;
 	free_listp(&launch->argv);

@@ -4,12 +4,30 @@
 #include <gelf.h>
 #include <libelf.h>
 #include <stddef.h>
+#include <string.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #define OWN_MACHINE EM_X86_64
 #else
 #define OWN_MACHINE EM_AARCH64
 #endif
+
+/* Which loaders there are besides glibc's; one of an unknown name is taken for that. */
+static int is_foreign_loader(int fd, const GElf_Phdr *segment)
+{
+	static const char *const names[] = { "ld-musl", "linker64", "ld64-uClibc" };
+	char path[256] = "";
+	size_t len = segment->p_filesz < sizeof(path) ? segment->p_filesz : sizeof(path) - 1;
+	if (pread(fd, path, len, (off_t)segment->p_offset) < 0)
+		return 0;
+	const char *base = strrchr(path, '/');
+	base = base ? base + 1 : path;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strncmp(base, names[i], strlen(names[i])) == 0)
+			return 1;
+	return 0;
+}
 
 enum sym_program sym_program(int fd)
 {
@@ -24,7 +42,8 @@ enum sym_program sym_program(int fd)
 		for (size_t i = 0; i < count; i++) {
 			GElf_Phdr segment;
 			if (gelf_getphdr(elf, (int)i, &segment) && segment.p_type == PT_INTERP)
-				kind = SYM_PROGRAM_DYNAMIC;
+				kind = is_foreign_loader(fd, &segment) ? SYM_PROGRAM_OTHER_LIBC
+								       : SYM_PROGRAM_DYNAMIC;
 		}
 		if (head.e_machine != OWN_MACHINE || gelf_getclass(elf) != ELFCLASS64)
 			kind = SYM_PROGRAM_FOREIGN;

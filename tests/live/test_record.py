@@ -88,6 +88,19 @@ def test_what_cannot_start_leaves_no_file(byteledger, tmp_path, program, status)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_program_for_another_c_library_is_refused_instead_of_stopped(byteledger, tmp_path):
+    with open("/usr/bin/env", "rb") as f:
+        program = f.read()
+    glibc, musl = b"/lib64/ld-linux-x86-64.so.2\0", b"/lib/ld-musl-x86_64.so.1\0"
+    assert program.count(glibc) == 1
+    (tmp_path / "musl").write_bytes(program.replace(glibc, musl.ljust(len(glibc), b"\0")))
+    (tmp_path / "musl").chmod(0o755)
+    done = heap(byteledger, "-o", str(tmp_path / "a.blt"), "--", str(tmp_path / "musl"))
+    assert done.returncode == 1 and done.stdout == b""
+    assert b"C library is not glibc" in done.stderr and b"\nhint: " in done.stderr and b"sample" in done.stderr
+    assert not (tmp_path / "a.blt").exists()
+
+
 def test_a_static_program_is_refused_with_a_hint(byteledger, tmp_path):
     (tmp_path / "s.c").write_text("int main(void) { return 0; }\n")
     subprocess.run(["gcc", "-static", "-o", str(tmp_path / "s"), str(tmp_path / "s.c")], check=True)
@@ -237,12 +250,14 @@ def test_a_script_without_an_interpreter_is_the_shells(byteledger, tmp_path):
     assert done.returncode == 126 and b"Exec format error" in done.stderr and not (tmp_path / "b.blt").exists()
 
 
-def test_a_script_is_recorded_through_its_interpreter(byteledger, tmp_path):
+@pytest.mark.parametrize("line", ["/usr/bin/env perl", "/usr/bin/env -S perl -w", "/usr/bin/env -Sperl"])
+def test_a_script_is_recorded_through_its_interpreter(byteledger, tmp_path, line):
     script = tmp_path / "script"
-    script.write_text('#!/usr/bin/env perl\nprint "hi\\n"; exit 3\n')
+    script.write_text(f'#!{line}\nprint "hi $0 @ARGV $^W\\n"; exit 3\n')
     script.chmod(0o755)
-    done = heap(byteledger, "-q", "-o", str(tmp_path / "a.blt"), "--", str(script))
-    assert (done.returncode, done.stdout) == (3, b"hi\n")
+    bare = subprocess.run([str(script), "a b"], capture_output=True, check=False)
+    done = heap(byteledger, "-q", "-o", str(tmp_path / "a.blt"), "--", str(script), "a b")
+    assert (done.returncode, done.stdout, done.stderr) == (3, bare.stdout, bare.stderr) and b"a b" in done.stdout
     taken = report(byteledger, tmp_path / "a.blt")
     assert taken["process"]["exe"].endswith("perl") and taken["totals"]["allocations"] > 100
 
