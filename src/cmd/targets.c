@@ -280,7 +280,8 @@ static pid_t parent_of(pid_t pid)
 	fileio_text(AT_FDCWD, path, text, sizeof(text));
 	/* "1 (name) S 0 ...": the name may hold anything */
 	const char *at = strrchr(text, ')');
-	if (!at || at[1] != ' ' || !at[2] || strchr("ZX", at[2]))
+	if (!at || at[1] != ' ' || !at[2] ||
+	    (strchr("ZX", at[2]) && (at[2] == 'X' || !proc_living_thread(pid))))
 		return 0;
 	return (pid_t)strtol(at + 3, NULL, 10);
 }

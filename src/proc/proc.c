@@ -20,6 +20,13 @@ static void closedirp(DIR **dir)
 		closedir(*dir);
 }
 
+/* The letter of a state in a `stat`, '?' where it says none; the name before it may hold anything. */
+static char state_in(const char *stat)
+{
+	const char *at = strrchr(stat, ')');
+	return at && at[1] == ' ' && at[2] ? at[2] : '?';
+}
+
 pid_t proc_living_thread(pid_t pid)
 {
 	char path[64], text[1024];
@@ -30,8 +37,7 @@ pid_t proc_living_thread(pid_t pid)
 		snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)tid);
 		if (tid <= 0 || tid == pid || fileio_text(AT_FDCWD, path, text, sizeof(text)) < 0)
 			continue;
-		const char *state = strrchr(text, ')');
-		if (state && state[1] == ' ' && state[2] && !strchr("ZX", state[2]))
+		if (!strchr("?ZX", state_in(text)))
 			return tid;
 	}
 	return 0;
@@ -103,6 +109,15 @@ int proc_exe(pid_t pid, char *path, size_t size)
 	char link[64];
 	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
 	ssize_t got = readlink(link, path, size - 1);
+	if (got < 0 && errno == ENOENT) {
+		char text[1024];
+		pid_t tid = read_of(pid, 0, "stat", text, sizeof(text)) > 0 && state_in(text) == 'Z'
+				    ? proc_living_thread(pid)
+				    : 0;
+		snprintf(link, sizeof(link), "/proc/%d/task/%d/exe", (int)pid, (int)tid);
+		errno = ENOENT;
+		got = tid ? readlink(link, path, size - 1) : -1;
+	}
 	if (got < 0)
 		return -errno;
 	path[got] = '\0';

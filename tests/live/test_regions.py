@@ -519,6 +519,10 @@ def test_a_process_without_its_main_thread_is_read_by_another(byteledger, prog):
             sorted((r[0], r[1], r[2], r[3]) for r in kernel)
         assert sum(c["rss_bytes"] for c in seen["classes"]) == seen["rss_bytes"] == quick["rss_bytes"] == sum(r[3] for r in kernel)
         assert seen["rss_bytes"] > 24 << 20 and seen["checks"]["status_rss_bytes"] > 24 << 20
+        for words in ("-n", "outlived"), ("-p", os.getpid(), "--follow-children"):
+            done = subprocess.run([byteledger, "regions", *map(str, words), "--quick", "--format", "json"], capture_output=True, timeout=60)
+            found = [json.loads(line) for line in done.stdout.splitlines()]
+            assert [f["rss_bytes"] for f in found if f["pid"] == child.pid] == [quick["rss_bytes"]], words
         assert seen["allocators"] and [a["allocator"] for a in seen["allocators"]] == [a["allocator"] for a in before["allocators"]]
 
 
