@@ -42,18 +42,23 @@ int ht_lose(struct ht_reader *r, uint64_t allocations, uint32_t frees)
 	return 0;
 }
 
-static int put_block(struct ht_reader *r, enum event_kind kind, uint64_t addr, uint64_t bytes,
-		     uint32_t stack, uint32_t block, int temporary)
+static inline int put_block(struct ht_reader *r, enum event_kind kind, uint64_t addr,
+			    uint64_t bytes, uint32_t stack, uint32_t block, int temporary)
 {
+	struct event *event;
 	int rc;
-	struct event *event = ht_add_event(r, kind, &rc);
-	if (!event)
+	/* nearly always there is room and nothing to tell before: one event is one round of stores */
+	if (r->batched < HT_BATCH && r->process_defined && !r->process_stale)
+		event = &r->batch[r->batched++];
+	else if (!(event = ht_add_event(r, kind, &rc)))
 		return rc;
-	event->addr = addr;
-	event->bytes = bytes;
-	event->stack.v = stack;
-	event->block.v = block;
-	event->flags = temporary ? EVENT_F_TEMPORARY : 0;
+	*event = (struct event){ .kind = (uint8_t)kind,
+				 .flags = temporary ? EVENT_F_TEMPORARY : 0,
+				 .time_ns = r->time_ns,
+				 .addr = addr,
+				 .bytes = bytes,
+				 .stack = { stack },
+				 .block = { block } };
 	return 0;
 }
 
