@@ -9,8 +9,9 @@
 	8192u /* one call instead of many; pages of a bss that were never touched cost only zeros */
 #define AHEAD_WORDS 512u
 #define TOTAL_MAX (256ull << 20)
-#define KEYS_MAX 64u /* distinct entries of a root that heap addresses lead to */
-#define SAMPLES 4u   /* mappings that stand for such an entry: the largest */
+#define KEYS_MAX 64u   /* distinct entries of a root that heap addresses lead to */
+#define KEYS_OF_ONE 4u /* of them for one mapping: one of terabytes leaves room for others */
+#define SAMPLES 4u     /* mappings that stand for such an entry: the largest */
 #define TRIES_MAX (1u << 14)
 #define PROOF_ENTRIES 4096u /* of one mapping that are looked at for a proof */
 #define ENTRY_COST 16u      /* of memory_spend(), for each entry of a tree that is looked at */
@@ -218,31 +219,51 @@ struct search {
 	const struct region *no_heap; /* where a word led that was none */
 };
 
-/* The entries of a root that addresses of heap memory lead to: few, since mappings lie close together. */
+/* The largest mappings below each entry are kept. */
+static void add_key(struct search *s, const struct region *r, uint64_t key)
+{
+	unsigned k = 0, n = 0;
+	while (k < s->key_count && s->keys[k] != key)
+		k++;
+	if (k == KEYS_MAX)
+		return;
+	if (k == s->key_count)
+		s->keys[s->key_count++] = key;
+	for (const struct region *moved = r; n < SAMPLES && moved; n++) {
+		const struct region *held = s->samples[k][n];
+		if (held && held->rss_bytes >= moved->rss_bytes)
+			continue;
+		s->samples[k][n] = moved;
+		moved = held;
+	}
+}
+
+/*
+ * The entries of a root that addresses of heap memory lead to: few, since mappings lie close together. A mapping may begin
+ * below one entry with what no page map knows, and have its spans below the next.
+ */
 static void collect_keys(struct search *s)
 {
 	const struct breakdown *b = s->tree->b;
 	for (size_t i = 0; i < b->region_count; i++) {
 		const struct region *r = &b->regions[i];
-		uint64_t key = index_of(s->tree, 0, r->start);
-		unsigned k = 0, n = 0;
 		if (!scan_is_heap(r) || !r->rss_bytes)
 			continue;
-		while (k < s->key_count && s->keys[k] != key)
-			k++;
-		if (k == KEYS_MAX)
-			continue;
-		if (k == s->key_count)
-			s->keys[s->key_count++] = key;
-		const struct region *moved = r;
-		for (; n < SAMPLES && moved; n++) {
-			const struct region *held = s->samples[k][n];
-			if (held && held->rss_bytes >= moved->rss_bytes)
-				continue;
-			s->samples[k][n] = moved;
-			moved = held;
-		}
+		uint64_t first = r->start / reach(s->tree, ROOT);
+		uint64_t last = (r->end - 1) / reach(s->tree, ROOT);
+		for (uint64_t n = first; n <= last && n - first < KEYS_OF_ONE; n++)
+			add_key(s, r, index_of(s->tree, ROOT, n * reach(s->tree, ROOT)));
 	}
+}
+
+/* The first address of @r that entry @key of the root stands for. */
+static uint64_t first_below(const struct search *s, const struct region *r, uint64_t key)
+{
+	const struct radix *tree = s->tree;
+	uint64_t mask = (1ull << tree->shape.bits[ROOT]) - 1;
+	uint64_t behind = (key - index_of(tree, ROOT, r->start)) & mask;
+	uint64_t begin = r->start & ~(reach(tree, ROOT) - 1);
+	return behind ? begin + behind * reach(tree, ROOT) : r->start;
 }
 
 /* @leaf is what the root's entry @key would be; only addresses below that entry can prove it. */
@@ -252,10 +273,11 @@ static int proves(struct search *s, unsigned key, uint64_t leaf)
 	for (unsigned n = 0; n < SAMPLES && s->samples[key][n]; n++) {
 		const struct region *r = s->samples[key][n];
 		unsigned looked = 0;
-		set_leaf(tree, r->start, leaf);
+		uint64_t first = first_below(s, r, s->keys[key]);
+		set_leaf(tree, first, leaf);
 		uint64_t end = tree->leaf_first + reach(tree, ROOT);
 		end = end < r->end ? end : r->end;
-		for (uint64_t at = r->start; at < end && looked < PROOF_ENTRIES; looked++) {
+		for (uint64_t at = first; at < end && looked < PROOF_ENTRIES; looked++) {
 			uint64_t entry = radix_entry(tree, at);
 			if (entry) {
 				if (s->proof(s->ctx, at, entry))

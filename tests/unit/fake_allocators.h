@@ -88,15 +88,12 @@ static inline uint64_t tc_size(unsigned class)
 }
 
 /* Live: 100 blocks of 16 bytes less 7 in the cache and 32 on their way between caches, and one of 24 KiB; 2 free pages. */
-static inline void fake_tcmalloc(struct fake *f)
+static inline void fake_tcmalloc_at(struct fake *f, uint64_t heap)
 {
-	fake_map(f, FAKE_DATA, 0x140000, REGION_LIBRARY_BSS, "");
-	fake_map(f, FAKE_HEAP, 0x40000, REGION_ANONYMOUS, "");
-	fake_map(f, FAKE_OWN, 0x310000, REGION_ANONYMOUS, "");
-	fake_put(f, TC_ROOT + (FAKE_HEAP >> 31 & 0x1ffff) * 8, TC_LEAF);
-	tc_span(f, 0, FAKE_HEAP, 1, 0, 2, 100);
-	tc_span(f, 1, FAKE_HEAP + 0x2000, 3, 0, 0, 0);
-	tc_span(f, 2, FAKE_HEAP + 0x8000, 2, 1, 0, 0);
+	fake_put(f, TC_ROOT + (heap >> 31 & 0x1ffff) * 8, TC_LEAF);
+	tc_span(f, 0, heap, 1, 0, 2, 100);
+	tc_span(f, 1, heap + 0x2000, 3, 0, 0, 0);
+	tc_span(f, 2, heap + 0x8000, 2, 1, 0, 0);
 	for (unsigned i = 0; i < 44; i += 2) {
 		uint64_t moves = i ? 32 : 0;
 		fake_put(f, TC_CLASSES + i * 4, tc_size(i) | tc_size(i + 1) << 32);
@@ -108,9 +105,17 @@ static inline void fake_tcmalloc(struct fake *f)
 	}
 	fake_put(f, TC_CENTRAL + 2 * 1216 + 120, 412); /* blocks free in spans: 512 less 100 */
 	fake_put(f, TC_CENTRAL + 2 * 1216 + 1152, 1);  /* one chain of 32 */
-	fake_put(f, TC_CACHE + 2 * 32, FAKE_HEAP + 64);
+	fake_put(f, TC_CACHE + 2 * 32, heap + 64);
 	fake_put(f, TC_CACHE + 2 * 32 + 8, 7);
 	fake_put(f, FAKE_DATA + 0x13f000, TC_CACHE);
+}
+
+static inline void fake_tcmalloc(struct fake *f)
+{
+	fake_map(f, FAKE_DATA, 0x140000, REGION_LIBRARY_BSS, "");
+	fake_map(f, FAKE_HEAP, 0x40000, REGION_ANONYMOUS, "");
+	fake_map(f, FAKE_OWN, 0x310000, REGION_ANONYMOUS, "");
+	fake_tcmalloc_at(f, FAKE_HEAP);
 }
 
 /* ---- mimalloc 2.0 ---------------------------------------------------------------------------------------------------- */

@@ -151,6 +151,27 @@ static void what_only_looks_like_a_span_does_not_hide_the_page_map(void **state)
 	fake_end(f);
 }
 
+/* The program's break begins below one entry of the root, with what no page map knows, and all spans are below the next. */
+static void fake_tcmalloc_across_an_entry(struct fake *f)
+{
+	const uint64_t entry = 0x7f0100000000;
+	fake_map(f, FAKE_DATA, 0x140000, REGION_LIBRARY_BSS, "");
+	fake_map(f, FAKE_OWN, 0x310000, REGION_ANONYMOUS, "");
+	fake_map(f, entry - 0x10000, 0x50000, REGION_ALLOCATOR, "[heap]");
+	fake_tcmalloc_at(f, entry);
+}
+
+static void a_heap_that_goes_on_below_the_next_entry_is_found(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_tcmalloc_across_an_entry);
+	const struct allocator_reading *a = read_once(f, allocators_tcmalloc);
+	assert_non_null(a);
+	assert_int_equal(a->live_bytes, 61 * 16 + 3 * 8192);
+	assert_true(a->consistency == 100.0);
+	fake_end(f);
+}
+
 static void a_central_list_that_counts_otherwise_lowers_the_consistency(void **state)
 {
 	(void)state;
@@ -643,6 +664,7 @@ int main(void)
 		cmocka_unit_test(jemalloc_without_a_list_of_caches_says_so),
 		cmocka_unit_test(what_was_never_touched_is_live_all_the_same),
 		cmocka_unit_test(tcmallocs_spans_and_caches_are_told_apart),
+		cmocka_unit_test(a_heap_that_goes_on_below_the_next_entry_is_found),
 		cmocka_unit_test(what_only_looks_like_a_span_does_not_hide_the_page_map),
 		cmocka_unit_test(a_central_list_that_counts_otherwise_lowers_the_consistency),
 		cmocka_unit_test(mimallocs_pages_and_what_others_freed_are_told_apart),
