@@ -4,7 +4,8 @@
  *
  * A reader of the rings that shares no line with the recorder: the hostile programs' own counts are compared with this.
  * Prints one JSON object on descriptor 9 (or stderr), and ends with the program's status.
- * HEAPCOUNT_POLICY=wait|limit|drop, HEAPCOUNT_FREE_STACKS=1, HEAPCOUNT_SLEEP_US=N between drains.
+ * HEAPCOUNT_POLICY=wait|limit|drop, HEAPCOUNT_FREE_STACKS=1, HEAPCOUNT_SLEEP_US=N between drains, HEAPCOUNT_LET_DROP=1: the
+ * first drain comes once something was dropped.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -195,18 +196,37 @@ static uint64_t drain_all(void)
 	return got;
 }
 
-static void print(FILE *to, int status)
+/* What found no room so far, by reason. */
+static void count_lost(struct wire_lost_count *lost)
 {
-	struct wire_lost_count lost[WIRE_LOST_MAX];
 	const struct wire_heap_slot *slots = (const void *)((const char *)heap + heap->slots_off);
-	uint64_t waits = 0, wait_ns = 0, owned = 0, written = 0;
-	memcpy(lost, heap->lost, sizeof(lost));
+	memcpy(lost, heap->lost, sizeof(heap->lost));
 	for (uint32_t i = 0; i < heap->slot_count; i++) {
 		for (int r = 0; r < WIRE_LOST_MAX; r++) {
 			lost[r].allocations += slots[i].lost[r].allocations;
 			lost[r].bytes += slots[i].lost[r].bytes;
 			lost[r].frees += slots[i].lost[r].frees;
 		}
+	}
+}
+
+static int has_dropped(void)
+{
+	struct wire_lost_count lost[WIRE_LOST_MAX];
+	uint64_t sum = 0;
+	count_lost(lost);
+	for (int r = 0; r < WIRE_LOST_MAX; r++)
+		sum += lost[r].allocations + lost[r].frees;
+	return sum != 0;
+}
+
+static void print(FILE *to, int status)
+{
+	struct wire_lost_count lost[WIRE_LOST_MAX];
+	const struct wire_heap_slot *slots = (const void *)((const char *)heap + heap->slots_off);
+	uint64_t waits = 0, wait_ns = 0, owned = 0, written = 0;
+	count_lost(lost);
+	for (uint32_t i = 0; i < heap->slot_count; i++) {
 		waits += slots[i].waits;
 		wait_ns += slots[i].wait_ns;
 		owned += slots[i].owner != 0;
@@ -288,9 +308,10 @@ int main(int argc, char **argv)
 		_exit(127);
 	}
 	close(fd);
-	int status = 0;
+	int status = 0, let_drop = getenv("HEAPCOUNT_LET_DROP") != NULL;
 	for (;;) {
-		uint64_t got = drain_all();
+		let_drop = let_drop && !has_dropped();
+		uint64_t got = let_drop ? 0 : drain_all();
 		if (waitpid(pid, &status, WNOHANG) == pid)
 			break;
 		if (got < 65536)
