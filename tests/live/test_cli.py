@@ -135,3 +135,39 @@ def test_the_manual_names_the_variables_that_the_library_reads_and_no_others():
     named = set(re.findall(r"BYTELEDGER_([A-Z_0-9]+)", " ".join(tags)))
     assert len(read) > 10
     assert named == read
+
+
+def completed(byteledger, folder, *words):
+    """What bash offers for the last of these words; it cuts --option=value into three."""
+    script = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _byteledger; printf "%s\\n" "${COMPREPLY[@]}"')
+    done = run("bash", "-c", f'cd "{folder}"; {script}', "bash", os.path.join(ROOT, "completions", "byteledger.bash"), byteledger, *words)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_the_shell_completes_commands_options_words_and_files(byteledger, tmp_path):
+    (tmp_path / "stack.blt").touch()
+    (tmp_path / "json").touch()
+    assert {"run", "regions", "--help"} <= set(completed(byteledger, tmp_path, ""))
+    assert completed(byteledger, tmp_path, "report", "--by", "st") == ["stack"]
+    assert completed(byteledger, tmp_path, "report", "--by", "=", "") == ["stack", "function", "module", "file", "line", "thread"]
+    assert completed(byteledger, tmp_path, "report", "st") == ["stack.blt"]
+    assert completed(byteledger, tmp_path, "report", "--store-symbols", "st") == ["stack.blt"]
+    assert completed(byteledger, tmp_path, "run", "-o", "st") == ["stack.blt"]
+    assert completed(byteledger, tmp_path, "report", "--limit", "") == [] # a number is no file
+    assert completed(byteledger, tmp_path, "help", "rep") == ["report"]
+    assert str(os.getpid()) in completed(byteledger, tmp_path, "regions", "-p", "")
+
+
+def test_the_words_that_the_shell_offers_are_those_of_the_help(byteledger, tmp_path):
+    takes_words = 0
+    for command in completed(byteledger, tmp_path, "help", ""):
+        told = run(byteledger, command, "--help").stdout
+        for option, values in re.findall(r"^ .*(--[a-z-]+)=(WORD|FORMAT\S*|[a-z]+(?:\|[a-z]+)+)", told, re.M):
+            takes_words += 1
+            words = completed(byteledger, tmp_path, command, option, "")
+            explained = re.split(r"\n +(?:-\w, )?--(?=[a-z])", told.split(option + "=" + values)[1])[0]
+            assert words and all(re.search(rf"\b{word}\b", f"{explained} {values}") for word in words), (command, option, words, explained)
+            if "|" in values and values.islower():
+                assert words == values.split("|")
+    assert takes_words >= 14
