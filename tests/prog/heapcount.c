@@ -213,11 +213,11 @@ static void count_lost(struct wire_lost_count *lost)
 static int has_dropped(void)
 {
 	struct wire_lost_count lost[WIRE_LOST_MAX];
-	uint64_t sum = 0;
+	uint64_t all = 0;
 	count_lost(lost);
 	for (int r = 0; r < WIRE_LOST_MAX; r++)
-		sum += lost[r].allocations + lost[r].frees;
-	return sum != 0;
+		all += lost[r].allocations + lost[r].frees;
+	return all != 0;
 }
 
 static void print(FILE *to, int status)
