@@ -44,7 +44,10 @@ struct alert_facts {
 	uint64_t
 		at_ns; /* likewise on a clock that nobody sets, CLOCK_MONOTONIC: what `for` counts */
 	uint64_t limit_bytes; /* of the process's cgroup, or the machine; 0 = none is known */
-	double unaccounted;   /* per cent of RSS; negative = not known */
+	double unaccounted; /* per cent of RSS at the last reading of mappings; negative = not known */
+	uint64_t
+		readings; /* of mappings, so far: the kernel's total is of another moment than they are, so that it takes
+				 three in a row to tell */
 	int skip_growth; /* 1: rate and eta stay as they are, for what they cost must be earned first */
 	int32_t pid;
 	const char *comm;

@@ -13,7 +13,8 @@
 #define BACK 0.1                      /* by so much of the threshold a value must go back */
 #define ETA_WINDOW_NS 600000000000ull /* the finest stretch that is kept */
 #define ETA_SPAN_NS 60000000000ull    /* a sawtooth's first rise looks like a leak */
-#define SPAN_SHARE 0.9                /* of the window must have been seen */
+#define UNACCOUNTED_READINGS 3
+#define SPAN_SHARE 0.9 /* of the window must have been seen */
 
 /* Whether a rule holds, and whether that was told. */
 struct hold {
@@ -39,8 +40,10 @@ struct alert_set {
 	struct state rules[ALERT_RULES_MAX];
 	size_t count;
 	int began, checked;
-	uint64_t began_ns; /* as the clock says now */
-	uint64_t changes;  /* of the history's labels, as of these: */
+	uint64_t began_ns;                        /* as the clock says now */
+	double unaccounted[UNACCOUNTED_READINGS]; /* of the last readings */
+	uint64_t readings;
+	uint64_t changes; /* of the history's labels, as of these: */
 	struct label labels[HISTORY_LABELS_MAX];
 	size_t label_count;
 };
@@ -258,6 +261,25 @@ static double eta_of(const struct growth *growth, uint64_t limit_bytes)
 		       : INFINITY;
 }
 
+static void note_reading(struct alert_set *set, const struct alert_facts *facts)
+{
+	if (facts->readings == set->readings)
+		return;
+	memmove(set->unaccounted + 1, set->unaccounted,
+		(UNACCOUNTED_READINGS - 1) * sizeof(*set->unaccounted));
+	set->unaccounted[0] = facts->unaccounted;
+	set->readings = facts->readings;
+}
+
+/* What was missing each time: of a program that maps and unmaps all the time something is at most times. */
+static double unaccounted(const struct alert_set *set)
+{
+	double least = set->unaccounted[0];
+	for (int i = 1; i < UNACCOUNTED_READINGS; i++)
+		least = set->unaccounted[i] < least ? set->unaccounted[i] : least;
+	return least;
+}
+
 /* What the rule compares; not a number where it is not known. */
 static int measure(struct look *l, const struct state *s, struct growth *growth, double *value)
 {
@@ -286,7 +308,7 @@ static int measure(struct look *l, const struct state *s, struct growth *growth,
 		*value = value_step(l, s);
 		break;
 	case ALERT_UNACCOUNTED:
-		*value = l->facts->unaccounted;
+		*value = unaccounted(l->set);
 		break;
 	case ALERT_NEW: /* by label: new_label() */
 		break;
@@ -382,6 +404,7 @@ int alert_check(struct alert_set *set, const struct history *history,
 	if (history_newest(history, l.now, l.keys) < 0)
 		l.keys = 0;
 	learn_labels(set, history);
+	note_reading(set, facts);
 	if (facts->time_ns < set->began_ns) /* the clock was set back */
 		set->began_ns = facts->time_ns;
 	if (!set->began) {

@@ -194,6 +194,8 @@ static int check_rules(struct watched *w, struct alert_event *events)
 {
 	const struct breakdown *b = w->quick->breakdown;
 	double rss = (double)b->totals.rss_bytes;
+	struct watch_cost cost;
+	watch_cost(w->watch, &cost);
 	struct alert_facts facts = { .time_ns = watch_time_ns(w->watch),
 				     .at_ns = watch_at_ns(w->watch),
 				     .limit_bytes = w->facts.limit_bytes,
@@ -201,6 +203,7 @@ static int check_rules(struct watched *w, struct alert_event *events)
 					     rss > 0 && rss > (double)b->rss_bytes
 						     ? (rss - (double)b->rss_bytes) / rss * 100
 						     : 0,
+				     .readings = cost.readings,
 				     .pid = w->pid,
 				     .comm = w->facts.comm };
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);

@@ -548,10 +548,21 @@ static void new_labels_steps_and_gaps_alert(void **state)
 	assert_int_equal(second(&w, 2, 90 * MIB, 0), 1); /* down counts, too */
 	watch_fini(&w);
 	watch_init(&w, "unaccounted>5%");
-	w.facts.unaccounted = -1;
-	assert_int_equal(second(&w, 0, 100 * MIB, 0), 0);
-	w.facts.unaccounted = 7;
-	assert_int_equal(second(&w, 1, 100 * MIB, 0), 1);
+	/* each reading's per cent, and whether it is told then: what comes and goes between two readings is not missing */
+	static const struct {
+		double unaccounted;
+		int told;
+	} readings[] = { { -1, 0 }, { 7, 0 }, { 7, 0 }, { 2, 0 },
+			 { 9, 0 },  { 9, 0 }, { 6, 1 }, { 6, 0 } };
+	uint64_t s = 0;
+	for (size_t i = 0; i < sizeof(readings) / sizeof(*readings); i++) {
+		w.facts.unaccounted = readings[i].unaccounted;
+		w.facts.readings++;
+		assert_int_equal(second(&w, s++, 100 * MIB, 0), readings[i].told);
+		/* between two readings nothing new is known */
+		for (int k = 0; k < 5; k++)
+			assert_int_equal(second(&w, s++, 100 * MIB, 0), 0);
+	}
 	watch_fini(&w);
 }
 
