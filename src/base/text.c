@@ -29,10 +29,12 @@ static const char *put_fixed(char *to, double v, int digits, const char *unit)
 		text[--at] = (char)('0' + whole % 10);
 		whole /= 10;
 	}
-	size_t len = sizeof(text) - at;
-	memcpy(to, text + at, len);
-	to[len] = ' ';
-	strcpy(to + len + 1, unit);
+	char *end = to;
+	while (at < sizeof(text))
+		*end++ = text[at++];
+	*end++ = ' ';
+	while ((*end++ = *unit++) != '\0')
+		;
 	return to;
 }
 

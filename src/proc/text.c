@@ -59,9 +59,20 @@ static void put_blanks(struct buf *to, size_t count)
 /** put_right() - text of one column a byte, right-aligned in @columns. */
 static void put_right(struct buf *to, const char *text, size_t columns)
 {
-	size_t len = strlen(text);
-	put_blanks(to, len < columns ? columns - len : 0);
-	buf_put(to, text, len);
+	size_t len = strlen(text), all = len < columns ? columns : len;
+	char *at = buf_room(to, all);
+	if (!at)
+		return;
+	memset(at, ' ', all - len);
+	memcpy(at + all - len, text, len);
+	to->len += all;
+}
+
+/* Without colours there is nothing to put, several times a row. */
+static inline void put_style(struct buf *to, const char *style)
+{
+	if (*style)
+		buf_puts(to, style);
 }
 
 /** put_size() - right-aligned, "-" where it is not known. */
@@ -131,14 +142,14 @@ static void put_bar(struct buf *to, const struct regions_text_opt *opt, uint64_t
 		units = BAR_COLUMNS * 8;
 	unsigned column = 0;
 	struct style style = style_of(opt);
-	buf_puts(to, style.colour);
+	put_style(to, style.colour);
 	for (; column < units / 8; column++)
 		buf_puts(to, opt->ascii ? "#" : "█");
 	if (!opt->ascii && units % 8) {
 		buf_puts(to, eighths[units % 8]);
 		column++;
 	}
-	buf_puts(to, style.plain);
+	put_style(to, style.plain);
 	put_blanks(to, BAR_COLUMNS - column);
 }
 
@@ -173,7 +184,7 @@ void regions_text_head(struct buf *to, const struct breakdown *b,
 {
 	struct style style = style_of(opt);
 	char text[TEXT_NUMBER_MAX];
-	buf_puts(to, style.bold);
+	put_style(to, style.bold);
 	put_cell(to, b->comm, 32, opt->ascii, 0);
 	buf_printf(to, "%s  pid %d   %sRSS %s%s", style.plain, (int)b->pid, style.bold,
 		   size(text, b->rss_bytes, opt->raw), style.plain);
@@ -265,9 +276,9 @@ static void put_row(struct buf *to, const struct breakdown *b, const struct regi
 		size_t len = strlen(class);
 		put_bar(to, opt, row->rss_bytes, b->rss_bytes);
 		buf_puts(to, "  ");
-		buf_puts(to, style.bold);
+		put_style(to, style.bold);
 		buf_puts(to, class);
-		buf_puts(to, style.plain);
+		put_style(to, style.plain);
 		if (strcmp(class, row->label) != 0) {
 			buf_puts(to, "  ");
 			put_cell(to, row->label, label - len - 2, opt->ascii, 1);
@@ -280,10 +291,10 @@ static void put_row(struct buf *to, const struct breakdown *b, const struct regi
 	}
 	put_right(to, text_count(text, row->count), 7);
 	put_blanks(to, 2);
-	buf_puts(to, style.dim);
+	put_style(to, style.dim);
 	int extra = row->hugetlb_bytes || row->swap_bytes || row->lazy_free_bytes || row->ksm_bytes;
 	put_cell(to, region_how_name(row->how), how, opt->ascii, 0);
-	buf_puts(to, style.plain);
+	put_style(to, style.plain);
 	if (extra) { /* a line of its own: the row is as wide as the page */
 		buf_puts(to, "\n          of it");
 		put_fact(to, "huge", row->hugetlb_bytes, opt->raw);
@@ -342,9 +353,9 @@ void regions_text_classes(struct buf *to, const struct breakdown *b,
 		put_blanks(to, 2);
 		put_bar(to, opt, sum->rss_bytes, b->rss_bytes);
 		put_blanks(to, 2);
-		buf_puts(to, style.bold);
+		put_style(to, style.bold);
 		buf_puts(to, region_class_name(sum->class));
-		buf_puts(to, style.plain);
+		put_style(to, style.plain);
 		buf_putc(to, '\n');
 		struct class_row rest = { .label = NULL };
 		size_t shown = 0, more = 0;
