@@ -150,6 +150,11 @@ static int check_elf(struct launch *launch, int fd, struct err *err)
 	case SYM_PROGRAM_FOREIGN:
 		return refuse(launch, err, launch->path, "it was built for another machine",
 			      "byteledger and the program must have the same word size");
+	case SYM_PROGRAM_ASAN:
+		return refuse(launch, err, launch->path,
+			      "it is built with AddressSanitizer, which must come before any "
+			      "other library and has an allocator of its own",
+			      "build it without -fsanitize=address");
 	case SYM_PROGRAM_OTHER_LIBC:
 		return refuse(launch, err, launch->path,
 			      "its C library is not glibc, which the recording library needs",

@@ -29,6 +29,27 @@ static int is_foreign_loader(int fd, const GElf_Phdr *segment)
 	return 0;
 }
 
+static int needs_asan(Elf *elf)
+{
+	for (Elf_Scn *section = NULL; (section = elf_nextscn(elf, section));) {
+		GElf_Shdr head;
+		if (!gelf_getshdr(section, &head) || head.sh_type != SHT_DYNAMIC)
+			continue;
+		Elf_Data *data = elf_getdata(section, NULL);
+		GElf_Dyn entry;
+		for (int i = 0; data && gelf_getdyn(data, i, &entry) && entry.d_tag != DT_NULL;
+		     i++) {
+			const char *name = entry.d_tag == DT_NEEDED
+						   ? elf_strptr(elf, head.sh_link, entry.d_un.d_val)
+						   : NULL;
+			if (name && (strncmp(name, "libasan.so", 10) == 0 ||
+				     strncmp(name, "libclang_rt.asan", 16) == 0))
+				return 1;
+		}
+	}
+	return 0;
+}
+
 enum sym_program sym_program(int fd)
 {
 	elf_version(EV_CURRENT);
@@ -45,6 +66,8 @@ enum sym_program sym_program(int fd)
 				kind = is_foreign_loader(fd, &segment) ? SYM_PROGRAM_OTHER_LIBC
 								       : SYM_PROGRAM_DYNAMIC;
 		}
+		if (kind == SYM_PROGRAM_DYNAMIC && needs_asan(elf))
+			kind = SYM_PROGRAM_ASAN;
 		if (head.e_machine != OWN_MACHINE || gelf_getclass(elf) != ELFCLASS64)
 			kind = SYM_PROGRAM_FOREIGN;
 	}

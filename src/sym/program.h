@@ -8,6 +8,7 @@ enum sym_program {
 	SYM_PROGRAM_DYNAMIC, /* has an interpreter (PT_INTERP): the loader reads LD_PRELOAD */
 	SYM_PROGRAM_STATIC,
 	SYM_PROGRAM_OTHER_LIBC, /* its interpreter is that of musl, bionic or uClibc: a library for glibc stops it */
+	SYM_PROGRAM_ASAN, /* needs AddressSanitizer's library, which ends a program that it does not come first in */
 	SYM_PROGRAM_FOREIGN /* other word size or machine than byteledger's own */
 };
 

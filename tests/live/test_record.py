@@ -101,6 +101,15 @@ def test_a_program_for_another_c_library_is_refused_instead_of_stopped(byteledge
     assert not (tmp_path / "a.blt").exists()
 
 
+def test_a_program_with_address_sanitizer_is_refused_instead_of_stopped(byteledger, tmp_path):
+    (tmp_path / "s.c").write_text('#include <stdio.h>\nint main(void) { return puts("runs") < 0; }\n')
+    subprocess.run(["gcc", "-fsanitize=address", "-o", str(tmp_path / "s"), str(tmp_path / "s.c")], check=True)
+    done = heap(byteledger, "-o", str(tmp_path / "a.blt"), "--", str(tmp_path / "s"))
+    assert done.returncode == 1 and done.stdout == b""
+    assert done.stderr.startswith(b"byteledger: cannot trace ") and b"AddressSanitizer" in done.stderr and b"\nhint: " in done.stderr
+    assert not (tmp_path / "a.blt").exists()
+
+
 def test_a_static_program_is_refused_with_a_hint(byteledger, tmp_path):
     (tmp_path / "s.c").write_text("int main(void) { return 0; }\n")
     subprocess.run(["gcc", "-static", "-o", str(tmp_path / "s"), str(tmp_path / "s.c")], check=True)
