@@ -53,10 +53,9 @@ static UNWIND_INLINE int words_equal(uint64_t sp, const uint64_t *word, uint32_t
 {
 	const uint64_t *end = word + count;
 
-	/* the hardware sees the pattern only after some lines: a stack of 30 frames has five */
+	/* the hardware sees the pattern only after some lines */
 	__builtin_prefetch(word + 8);
 	__builtin_prefetch(word + 16);
-	__builtin_prefetch(word + 24);
 	for (; word < end; word += 4) {
 		uint64_t a = word[0], b = word[1], c = word[2], d = word[3];
 		if (word_at(sp + (uint16_t)a * 8ull) != a >> MEMO_OFF_BITS ||
@@ -76,18 +75,29 @@ static __attribute__((noinline)) void refresh(struct unwind_thread *t)
 	t->busy = 0;
 }
 
-static UNWIND_INLINE int stands(const struct unwind_thread *t, const struct unwind_regs *regs,
-				uint64_t written, uint64_t bp, const uint64_t *word, uint32_t count)
+static UNWIND_INLINE const struct memo_outer *outer_of(const struct unwind_thread *t, uint32_t at)
 {
-	return written >= t->oldest && (!(count & MEMO_NEEDS_BP) || bp == regs->bp) &&
-	       words_equal(regs->sp, word, count & ~MEMO_NEEDS_BP);
+	return (const struct memo_outer *)(t->area + at);
+}
+
+static UNWIND_INLINE int stands(const struct unwind_thread *t, const struct unwind_regs *regs,
+				uint64_t written, uint64_t bp, const uint64_t *word, uint32_t count,
+				uint32_t outer_at)
+{
+	if (written < t->oldest || (count & MEMO_NEEDS_BP && bp != regs->bp) ||
+	    !words_equal(regs->sp, word, count & ~MEMO_NEEDS_BP))
+		return 0;
+	if (outer_at == MEMO_OUTER_NONE)
+		return 1;
+	const struct memo_outer *outer = outer_of(t, outer_at);
+	return words_equal(outer->sp, outer->word, (uint32_t)outer->count);
 }
 
 static UNWIND_INLINE int holds(const struct unwind_thread *t, const struct memo *m,
 			       const struct unwind_regs *regs)
 {
 	return stands(t, regs, m->written, m->bp, (const uint64_t *)(t->area + m->words_at),
-		      m->count);
+		      m->count, m->outer_at);
 }
 
 static __attribute__((noinline)) void expect_again(struct unwind_thread *t, struct repeated *r,
@@ -101,7 +111,8 @@ static __attribute__((noinline)) void expect_again(struct unwind_thread *t, stru
 				.word = (const uint64_t *)(t->area + m->words_at),
 				.count = m->count,
 				.node = m->node,
-				.last = m };
+				.last = m,
+				.outer_at = m->outer_at };
 }
 
 /* The other ways; apart, so that the first answer saves no registers for them. */
@@ -180,7 +191,7 @@ uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
 
 	struct repeated *r = &t->repeated[(regs->ip ^ regs->sp >> 4) & t->repeated_mask];
 	if (r->ip == regs->ip && r->sp == regs->sp) {
-		if (likely(stands(t, regs, r->written, r->bp, r->word, r->count)))
+		if (likely(stands(t, regs, r->written, r->bp, r->word, r->count, r->outer_at)))
 			return r->node;
 		r->ip = 0;
 		r->in_a_row = 0;
@@ -229,24 +240,39 @@ static void check_selectors(struct unwind_thread *t, struct memo_root *root, uin
 	}
 }
 
+/*
+ * The innermost of @count words, whose distances count from @sp, that differs from the stack at hand: its address, 0 =
+ * none. Up to there the frames are the same, so it is a slot of both.
+ */
+static uint64_t first_difference(uint64_t sp, const uint64_t *word, uint64_t count)
+{
+	for (uint64_t i = count; i-- > 0;) {
+		uint64_t addr = sp + (uint16_t)word[i] * 8ull;
+		if (word_at(addr) != word[i] >> MEMO_OFF_BITS)
+			return addr;
+	}
+	return 0;
+}
+
 /* A word that tells the stack at hand from @m, which has the same key. Return 1 if it was new. */
 static int learn_from(struct unwind_thread *t, struct memo_root *root, const struct memo *m)
 {
-	const uint64_t *word = (const uint64_t *)(t->area + m->words_at);
+	uint64_t addr = first_difference(root->sp, (const uint64_t *)(t->area + m->words_at),
+					 m->count & ~MEMO_NEEDS_BP);
 
-	/* the innermost difference: up to there the frames are the same, so it is a slot of both */
-	for (uint32_t i = m->count & ~MEMO_NEEDS_BP; i-- > 0;) {
-		uint16_t off = (uint16_t)word[i];
-		if (word_at(root->sp + off * 8ull) == word[i] >> MEMO_OFF_BITS)
-			continue;
-		for (unsigned k = 0; k < root->selectors; k++) {
-			if (root->selector[k] == off)
-				return 0; /* 24 bits of hash were equal by chance */
-		}
-		root->selector[root->selectors++] = off;
-		return 1;
+	if (!addr && m->outer_at != MEMO_OUTER_NONE) {
+		const struct memo_outer *outer = outer_of(t, m->outer_at);
+		addr = first_difference(outer->sp, outer->word, outer->count);
 	}
-	return 0;
+	if (!addr || (addr - root->sp) >> 3 > UINT16_MAX)
+		return 0;
+	uint16_t off = (uint16_t)((addr - root->sp) >> 3);
+	for (unsigned k = 0; k < root->selectors; k++) {
+		if (root->selector[k] == off)
+			return 0; /* 24 bits of hash were equal by chance */
+	}
+	root->selector[root->selectors++] = off;
+	return 1;
 }
 
 /* Where the stack at hand and a remembered one have the same key: find a word that tells them apart. */
@@ -298,22 +324,92 @@ static struct memo_root *take_root(struct unwind_thread *t, const struct unwind_
 	return root;
 }
 
-void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs)
+/* Room for @bytes, a multiple of 32: where from the area's start, and in *written its running byte number. */
+static uint64_t area_take(struct unwind_thread *t, uint64_t bytes, uint64_t *written)
+{
+	uint64_t at = t->area_written % t->area_bytes;
+
+	if (at + bytes > t->area_bytes) {
+		t->area_written += t->area_bytes - at;
+		at = 0;
+	}
+	*written = t->area_written;
+	t->area_written += bytes;
+	if (t->area_written - t->oldest > t->area_bytes)
+		t->oldest = t->area_written - t->area_bytes;
+	return at;
+}
+
+/* Whether the last stack's words [@from, @to) can be kept with distances from @sp. */
+static int words_fit(const struct unwind_thread *t, uint64_t sp, uint32_t from, uint32_t to)
+{
+	uint64_t base = sp - t->base, far = 0, bits = 0;
+
+	for (uint32_t i = from; i < to; i++) {
+		far |= t->word_off[i] - base;
+		bits |= t->word[i];
+	}
+	return far >> 3 <= UINT16_MAX && far % 8 == 0 && !(bits >> (64 - MEMO_OFF_BITS));
+}
+
+/* Write them, padded to a multiple of 4 by repeating the last one. Return how many. */
+static uint32_t words_put(const struct unwind_thread *t, uint64_t sp, uint32_t from, uint32_t to,
+			  uint64_t *word)
+{
+	uint64_t base = sp - t->base;
+	uint32_t count = 0;
+
+	for (uint32_t i = from; i < to; i++)
+		word[count++] = t->word[i] << MEMO_OFF_BITS | (t->word_off[i] - base) >> 3;
+	for (; count & 3; count++)
+		word[count] = word[count - 1];
+	return count;
+}
+
+/* Fewer words than these are not worth sharing; so many remain with each stack, as the next one differs there. */
+#define OUTER_MIN 16
+#define OUTER_REST 16
+#define OUTER_REST_MAX 64
+
+/*
+ * Let what the last stack has in common with others stand in the area: of the @joined frames that it has in common with
+ * the one before. Return how many of its words stand there; 0: none.
+ */
+static uint32_t share_outer(struct unwind_thread *t, uint32_t words, uint32_t joined)
+{
+	uint32_t outer, frames = joined;
+
+	if (t->outer_frames) {
+		outer = t->frame[t->outer_frames - 1].words & FRAME_WORDS;
+		if (words - outer <= OUTER_REST_MAX &&
+		    t->area_written - t->outer_written < t->area_bytes / 2)
+			return outer;
+	}
+	while (frames && (t->frame[frames - 1].words & FRAME_WORDS) + OUTER_REST > words)
+		frames--;
+	t->outer_frames = 0;
+	outer = frames ? t->frame[frames - 1].words & FRAME_WORDS : 0;
+	if (outer < OUTER_MIN || !words_fit(t, t->frame[frames - 1].sp, 0, outer))
+		return 0;
+	t->outer_at = (uint32_t)area_take(
+		t, sizeof(struct memo_outer) + ((outer + 3ull) & ~3ull) * 8, &t->outer_written);
+	t->outer_frames = frames;
+	struct memo_outer *to = (struct memo_outer *)(t->area + t->outer_at);
+	to->sp = t->frame[frames - 1].sp;
+	to->count = words_put(t, to->sp, 0, outer, to->word);
+	return outer;
+}
+
+void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs, uint32_t joined)
 {
 	const struct last_frame *inner = &t->frame[t->frame_count - 1];
-	uint32_t words = inner->words & FRAME_WORDS, count = (words + 3) & ~3u;
-	uint64_t bytes = count * 8ull, at = t->area_written % t->area_bytes;
+	uint32_t words = inner->words & FRAME_WORDS;
 
 	/* a stack that would push out many others is left to the join */
-	if (!words || bytes > t->area_bytes / 16)
+	if (!words || words * 8ull > t->area_bytes / 16)
 		return;
-	uint64_t from = regs->sp - t->base, odd_bits = 0, far = 0;
-	for (uint32_t i = 0; i < words; i++) {
-		uint64_t off = t->word_off[i] - from;
-		far |= off;
-		odd_bits |= t->word[i];
-	}
-	if (far >> 3 > UINT16_MAX || far % 8 || odd_bits >> (64 - MEMO_OFF_BITS))
+	uint32_t outer = share_outer(t, words, joined);
+	if (!words_fit(t, regs->sp, outer, words))
 		return;
 
 	int fresh;
@@ -323,32 +419,20 @@ void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs)
 		learn_selector(t, root);
 	}
 
-	if (at + bytes > t->area_bytes) {
-		t->area_written += t->area_bytes - at;
-		at = 0;
-	}
-	uint64_t *to = (uint64_t *)(t->area + at);
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t k = i < words ? i : words - 1; /* padding repeats a word */
-		to[i] = t->word[k] << MEMO_OFF_BITS | (t->word_off[k] - from) >> 3;
-	}
-	uint64_t written = t->area_written;
-	t->area_written += bytes;
-	if (t->area_written - t->oldest > t->area_bytes)
-		t->oldest = t->area_written - t->area_bytes;
-
+	uint64_t written, at = area_take(t, ((words - outer + 3ull) & ~3ull) * 8, &written);
+	uint32_t count = words_put(t, regs->sp, outer, words, (uint64_t *)(t->area + at));
 	root->used = t->area_written;
 	struct place_in_memo place = place_of(t, root);
 	struct memo_set *set = &t->memo[place.set];
 	uint32_t way = take_way(t, &place);
 	set->key[way] = place.key;
 	set->memo[way] =
-		(struct memo){ .written = written,
+		(struct memo){ .written = outer ? t->outer_written : written,
 			       .bp = regs->bp,
 			       .node = inner->node,
 			       .words_at = (uint32_t)at,
-			       .count = count |
-					(inner->words & FRAME_NEEDS_BP ? MEMO_NEEDS_BP : 0) };
+			       .count = count | (inner->words & FRAME_NEEDS_BP ? MEMO_NEEDS_BP : 0),
+			       .outer_at = outer ? t->outer_at : MEMO_OUTER_NONE };
 }
 
 static void clear(void *at, uint64_t bytes)
@@ -367,6 +451,7 @@ void unwind_forget(struct unwind_thread *t)
 	t->first_serial = t->serial + 1;
 	t->oldest = t->area_written;
 	t->frame_count = 0;
+	t->outer_frames = 0;
 }
 
 /* Shares of the memory, all from a power of two; see the sizes in wire/heap_layout.h. */

@@ -91,14 +91,27 @@ struct memo_root {
 	uint32_t zero; /* 64 bytes: one line */
 };
 
+/*
+ * The words of outer frames that stacks of one time have in common stand in the circular area once, in front of the
+ * first stack that names them: what calls a program deep inside of itself is most of the words, and hardly changes.
+ */
+struct memo_outer {
+	uint64_t sp; /* their distances count from here */
+	uint64_t count;
+	uint64_t reserved[2];
+	uint64_t word[];
+};
+#define MEMO_OUTER_NONE UINT32_MAX
+
 /* One remembered stack; its words stand in the circular area, outermost first, padded to a multiple of 4. */
 struct memo {
-	uint64_t written; /* the area's running byte number where the words begin */
+	uint64_t
+		written; /* the area's running byte number where the words begin, its outer ones if there are */
 	uint64_t bp;
 	uint32_t node;
 	uint32_t words_at; /* bytes from the area's start */
 	uint32_t count;    /* top bit: rbp is needed */
-	uint32_t zero;
+	uint32_t outer_at; /* likewise: struct memo_outer, or MEMO_OUTER_NONE */
 };
 
 /*
@@ -126,7 +139,7 @@ struct repeated {
 	uint32_t count, node;
 	const struct memo *last; /* what answered last without this */
 	uint32_t in_a_row;
-	uint32_t zero; /* 64 bytes: one line */
+	uint32_t outer_at; /* 64 bytes: one line */
 };
 
 struct unwind_thread {
@@ -160,6 +173,9 @@ struct unwind_thread {
 	uint32_t word_max;
 	uint32_t last_root; /* enum wire_stop below which the last stack hangs */
 	uint32_t guess_at;  /* its outermost guessed frame; UINT32_MAX: none */
+	/* of the last stack, what stands in the area as outer words; outer_frames 0: nothing */
+	uint32_t outer_frames, outer_at;
+	uint64_t outer_written;
 	struct last_frame *frame;
 	uint64_t *word;
 	uint32_t *word_off;
@@ -195,7 +211,7 @@ int unwind_find_row(struct unwind_thread *t, uint64_t ip, struct unwind_fde *fde
 /** unwind_walk() - the number of the stack at @regs that the memo did not know; remembers it. */
 uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs);
 
-/** unwind_remember() - put the whole last stack into the memo under @regs. */
-void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs);
+/** unwind_remember() - put the whole last stack into the memo under @regs; its @joined outermost frames were there before. */
+void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs, uint32_t joined);
 
 #endif

@@ -444,6 +444,8 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 	}
 	if (base <= t->guess_at)
 		t->guess_at = UINT32_MAX;
+	if (base < t->outer_frames)
+		t->outer_frames = 0;
 	for (uint32_t i = n; i-- > 0;) {
 		struct last_frame in = t->frame[t->frame_max - 1 - i];
 		if (led_on)
@@ -575,7 +577,7 @@ uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs)
 	t->stats.joins += joined != 0;
 	node = place_fresh(t, &p, joined, n);
 	if (t->frame_count && !(t->frame[t->frame_count - 1].words & FRAME_TAINTED))
-		unwind_remember(t, regs);
+		unwind_remember(t, regs, joined);
 	__asm__ volatile("" ::: "memory");
 	t->busy = 0;
 	return node;

@@ -150,6 +150,66 @@ static void a_stack_that_repeated_is_not_taken_for_another_at_its_place(void **s
 	assert_int_equal(after.misses, before.misses); /* once both are known, none is walked */
 }
 
+/* 150 frames, and inside of them 2,048 ways through eleven more: all stand at one stack pointer. */
+static NOINLINE int ways(int depth, unsigned path)
+{
+	if (!depth) {
+		compare_here();
+		return 1;
+	}
+	if (path & 1) {
+		int deeper = ways(depth - 1, path >> 1);
+		__asm__ volatile("nop" ::: "memory");
+		return deeper + 1;
+	}
+	int deeper = ways(depth - 1, path >> 1);
+	__asm__ volatile("nop\n\tnop" ::: "memory");
+	return deeper + 2;
+}
+static NOINLINE int deep_inside(int depth, unsigned path)
+{
+	int deeper = depth ? deep_inside(depth - 1, path) : ways(11, path);
+	__asm__ volatile("" ::: "memory");
+	return deeper + 1;
+}
+static NOINLINE int deep_from_one(unsigned path)
+{
+	return deep_inside(150, path) + 1;
+}
+static NOINLINE int deep_from_other(unsigned path)
+{
+	return deep_inside(150, path) + 2;
+}
+
+static void stacks_that_share_their_outer_frames_are_all_remembered(void **state)
+{
+	struct unwind_stats before, after;
+	(void)state;
+	compared = different = 0;
+	for (unsigned round = 0; round < 5; round++) {
+		unwind_thread_stats(thread, &before);
+		for (unsigned path = 0; path < 2048; path++)
+			deep_from_one(path);
+		unwind_thread_stats(thread, &after);
+		print_message("round %u: %lu misses\n", round, after.misses - before.misses);
+	}
+	assert_int_equal(compared, 5 * 2048);
+	assert_int_equal(different, 0);
+	/* all but those whose set has more than eight; each by itself they would not fit into the memory */
+	assert_true(after.misses - before.misses < 2048 / 16);
+}
+
+static void a_shared_outer_frame_that_changed_is_noticed(void **state)
+{
+	(void)state;
+	compared = different = 0;
+	int (*volatile caller[2])(unsigned) = { deep_from_one, deep_from_other };
+	for (unsigned i = 0; i < 2000; i++)
+		caller[i / 7 & 1](i % 5);
+	assert_int_equal(compared, 2000);
+	assert_int_equal(different, 0);
+}
+
 static int compare_ints(const void *a, const void *b)
 {
 	compare_here();
@@ -173,6 +233,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stacks_equal_libunwinds_whatever_is_remembered),
 		cmocka_unit_test(a_stack_that_repeated_is_not_taken_for_another_at_its_place),
+		cmocka_unit_test(stacks_that_share_their_outer_frames_are_all_remembered),
+		cmocka_unit_test(a_shared_outer_frame_that_changed_is_noticed),
 		cmocka_unit_test(callbacks_through_libc_are_followed),
 		cmocka_unit_test(deep_stacks_are_whole_in_every_size_of_memory),
 	};
