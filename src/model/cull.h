@@ -38,7 +38,8 @@ struct sink *cull_sink(struct cull *cull);
 int cull_advance(struct cull *cull, uint64_t now_ns, struct err *err);
 /**
  * cull_tell() - put into @to what cull_finish() would hand on now; nothing changes. Between cull_advance() and the next event,
- * and once a second: then a recorder that is killed loses a second, and not what was undecided.
+ * and once a second: then a recorder that is killed loses a second, and not what was undecided. All of it each time: with the
+ * writing, some 3 % of a CPU for 800,000 undecided events, twice a second.
  */
 int cull_tell(struct cull *cull, struct sink *to, struct err *err);
 /** cull_finish() - the end: nothing that is undecided was short-lived. */
