@@ -52,16 +52,24 @@ static uint8_t replaced(const char *name)
 	return found && (uintptr_t)found - own_code.lo >= own_code.hi - own_code.lo;
 }
 
+/* Whether @code, one of the operators behind ours, calls others: the runtime's do, an allocator's own do not. */
+static int calls_others(const void *code)
+{
+	return (uintptr_t)code - allocator_lo >= allocator_hi - allocator_lo;
+}
+
 /* The runtime's forms for arrays, without exceptions and with a size call the plain one, aligned ones theirs. */
 static void find_replaced(void)
 {
 	for (int i = 0; i < CXX_NEW_MAX; i++)
-		cxx_new_replaced[i] = replaced(cxx_new_names[i & ~(NEWA | NEW_NT)]) ||
-				      replaced(cxx_new_names[i & ~NEW_NT]);
+		cxx_new_replaced[i] = calls_others((const void *)next.cxx_new[i]) &&
+				      (replaced(cxx_new_names[i & ~(NEWA | NEW_NT)]) ||
+				       replaced(cxx_new_names[i & ~NEW_NT]));
 	for (int i = 0; i < CXX_DELETE_MAX; i++) {
 		int plain = i % DELA < DEL_AL ? DEL : DEL_AL;
-		cxx_delete_replaced[i] = replaced(cxx_delete_names[plain]) ||
-					 replaced(cxx_delete_names[plain + i / DELA * DELA]);
+		cxx_delete_replaced[i] = calls_others((const void *)next.cxx_delete[i]) &&
+					 (replaced(cxx_delete_names[plain]) ||
+					  replaced(cxx_delete_names[plain + i / DELA * DELA]));
 	}
 }
 

@@ -589,3 +589,13 @@ def test_operators_of_the_runtime_that_lead_into_the_programs_own_count_once(cou
     assert [many.seen[k] - few.seen[k] for k in ("allocs", "bytes", "frees")] == [200, 50 * (132 + 33 + 232 + 64), 200]
     report = record([prog("ownnew"), "10"]).report()
     assert report["lost"]["events"] == 0 and report["totals"]["foreign_frees"] == 0
+
+
+def test_an_allocators_operators_do_not_lead_into_the_programs_own(record, prog):
+    jemalloc = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
+    if not os.path.exists(jemalloc):
+        pytest.skip("libjemalloc2 is not installed")
+    few, many = (record([prog("ownnew"), n, "0"], env={"LD_PRELOAD": jemalloc}).report() for n in ("10", "60"))
+    keys = ("allocations", "allocated_bytes", "frees")
+    assert [many["totals"][k] - few["totals"][k] for k in keys] == [200, 50 * (100 + 1 + 200 + 64), 200]
+    assert many["lost"]["events"] == 0 and many["totals"]["foreign_frees"] == 0
