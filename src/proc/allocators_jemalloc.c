@@ -250,13 +250,23 @@ static int add_cache(struct je *je, uint64_t at)
 	return 1;
 }
 
+/*
+ * A cache is a thread's own: in its stack's mapping, or in a block of the allocator's. The first thread's storage may have been
+ * mapped right behind a library's data and be one mapping with it.
+ */
+static int may_hold_cache(const struct breakdown *b, uint64_t at)
+{
+	size_t i = breakdown_find(b, at);
+	return !(at & 7) && i < b->region_count &&
+	       (scan_is_heap(&b->regions[i]) || scan_is_data(&b->regions[i]));
+}
+
 /* A ring of { next, previous, bins }, one for each thread: its caches are added. */
 static int follow_caches(struct je *je, uint64_t first)
 {
 	uint64_t link[3], at = first, before = 0;
 	for (unsigned i = 0; i < CACHES_MAX; i++) {
-		/* a cache is a thread's own: in its stack's mapping, or in a block of the allocator's */
-		if (je->looks++ > LOOKS_MAX || !scan_heap_at(je->b, at, 8) ||
+		if (je->looks++ > LOOKS_MAX || !may_hold_cache(je->b, at) ||
 		    memory_read(je->memory, at, link, sizeof(link)) < 0 || link[2] & 7 ||
 		    (before && link[1] != before))
 			return i > 0;

@@ -37,12 +37,12 @@ static inline void je_extent(struct fake *f, unsigned n, uint64_t addr, uint64_t
 }
 
 /* Live: 200 blocks of 16 bytes less 5 cached, and one of 14 KiB; two dirty pages. */
-static inline void fake_jemalloc(struct fake *f)
+static inline void fake_jemalloc_in(struct fake *f, unsigned class_of_cache)
 {
 	fake_map(f, FAKE_DATA, 0x210000, REGION_LIBRARY_BSS, "");
 	fake_map(f, FAKE_HEAP, 0x40000, REGION_ANONYMOUS, "");
 	fake_map(f, FAKE_OWN, 0x400000, REGION_ANONYMOUS, "");
-	fake_map(f, FAKE_STACK, 0x2000, REGION_STACK, "");
+	fake_map(f, FAKE_STACK, 0x2000, class_of_cache, "");
 	fake_put(f, JE_ROOT + (FAKE_HEAP >> 30 & 0x3ffff) * 8, JE_LEAF);
 	je_extent(f, 0, FAKE_HEAP, 0x1000, 0, 1, 1, 56);
 	je_extent(f, 1, FAKE_HEAP + 0x1000, 0x5000, 0, JE_LARGE, 0, 0);
@@ -58,6 +58,11 @@ static inline void fake_jemalloc(struct fake *f)
 		fake_put(f, FAKE_STACK + 0x100 + i * 24, FAKE_OWN + head);
 		fake_put(f, FAKE_STACK + 0x110 + i * 24, empty | full << 16 | empty << 32);
 	}
+}
+
+static inline void fake_jemalloc(struct fake *f)
+{
+	fake_jemalloc_in(f, REGION_STACK);
 }
 
 /* ---- tcmalloc -------------------------------------------------------------------------------------------------------- */
