@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -54,9 +56,32 @@ static void what_else_is_done_makes_readings_rarer_but_not_without_end(void **st
 	assert_in_range(watch_period(1000 * second, 0, 0, budget), 3600 * second, 3600 * second);
 }
 
+/* This process is the one that is watched, as often as it may be. */
+static void the_first_reading_is_earned_back_before_the_second(void **state)
+{
+	(void)state;
+	const struct watch_opt opt = { .period_ns = 1 };
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	struct watch *watch;
+	struct watch_cost cost;
+	struct err err = { 0 };
+	assert_int_equal(watch_open(getpid(), &opt, &watch, &err), 0);
+	assert_int_equal(watch_look(watch, &err), 1);
+	watch_cost(watch, &cost);
+	uint64_t first_ns = watch_at_ns(watch), period_ns = cost.period_ns;
+	assert_true(period_ns > cost.reading_cpu_ns);
+	int rc;
+	while ((rc = watch_look(watch, &err)) == 0)
+		nanosleep(&pause, NULL);
+	assert_int_equal(rc, 1);
+	assert_true(watch_at_ns(watch) - first_ns >= 2 * period_ns - opt.period_ns);
+	watch_close(watch);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_first_reading_is_earned_back_before_the_second),
 		cmocka_unit_test(what_else_is_done_makes_readings_rarer_but_not_without_end),
 		cmocka_unit_test(time_follows_the_clock),
 		cmocka_unit_test(a_clock_adjusted_by_a_little_is_met_without_going_back),
