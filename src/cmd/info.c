@@ -164,6 +164,7 @@ static const char *const kind_names[EVENT_KIND_MAX] = {
 	[EVENT_THREAD_END] = "thread_ends",
 	[EVENT_FORKED] = "forks",
 	[EVENT_CULLED] = "culled_sums",
+	[EVENT_FILTERED] = "filtered_sums",
 };
 
 static const char *const def_names[DEF_SYMBOL + 1] = {

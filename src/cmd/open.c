@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/filter.h"
 #include "cmd/progress.h"
 #include "source/heaptrack.h"
 #include "source/source.h"
@@ -171,11 +172,13 @@ static int run_heaptrack(struct recording *rec, struct sink *sink, struct progre
 }
 
 /* Rings that no recorder read: the library wrote them where it could not start one. */
-static int run_raw(struct recording *rec, struct sink *sink, struct err *err)
+static int run_raw(struct recording *rec, struct sink *to, struct err *err)
 {
 	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_raw(rec->path, err);
-	if (!heap)
+	CLEANUP(sieve_freep) struct sieve *sieve = NULL;
+	if (!heap || cmd_filter_new(&sieve, source_heap_filter(heap), to, err) < 0)
 		return err ? err->code : -EBADMSG;
+	struct sink *sink = sieve ? sieve_sink(sieve) : to;
 	struct source_heap_state state;
 	source_heap_state(heap, &state);
 	char exe[4096];
@@ -194,6 +197,8 @@ static int run_raw(struct recording *rec, struct sink *sink, struct err *err)
 		rc = source_heap_inherited(heap, sink, 0, err);
 	if (rc == 0)
 		rc = source_heap_finish(heap, sink, 0, err);
+	if (rc == 0 && sieve)
+		rc = sieve_tell(sieve, err);
 	def.process.ended = 1;
 	def.process.complete = state.exiting;
 	def.process.runtime_ns = source_heap_raw_length_ns(heap);

@@ -392,7 +392,8 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 	record_settings_read(&rec.settings, environ, 0);
 	struct heart heart = { 0 };
 	sigset_t before;
-	if (!heap || launch_resolve(launch, argv, err) < 0 || launch_library(launch, err) < 0)
+	if (!heap || record_filter(&rec, err) < 0 || launch_resolve(launch, argv, err) < 0 ||
+	    launch_library(launch, err) < 0)
 		return -1;
 	int signals = block_signals(SIG_BLOCK, &before);
 	if (signals < 0)
@@ -513,7 +514,8 @@ int record_helper(int argc, char **argv)
 		source_heap_state(heap, &state);
 	if (heap && state.target_pid == 0)
 		err_set(&err, -ESRCH, "cannot record: the shared file names no process");
-	if (!heap || !state.target_pid || signals < 0 || heart_start(&heart, heap, &err) < 0 ||
+	if (!heap || !state.target_pid || signals < 0 || record_filter(&rec, &err) < 0 ||
+	    heart_start(&heart, heap, &err) < 0 ||
 	    record_open(&rec, heap, (pid_t)state.target_pid, pattern, "heap",
 			bound_of(state.stamp_every_event), &err) < 0) {
 		if (heap)

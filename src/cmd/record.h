@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "model/cull.h"
 #include "model/prof.h"
+#include "model/sieve.h"
 #include "proc/proc.h"
 #include "source/source.h"
 #include "trace/trace.h"
@@ -32,6 +33,7 @@ struct record_settings {
 	int store_symbols;
 	const char *include; /* pattern of files; NULL: none. Lent */
 	int64_t owner;       /* user id; -1: ours */
+	const char *filter;  /* whose allocations are recorded; NULL or "": all. Lent */
 };
 
 /* A snapshot for the recorder of a child; @fd is one more than the descriptor, 0 = none. */
@@ -44,8 +46,9 @@ struct record_offer {
 struct record {
 	struct source_heap *heap;
 	struct trace_writer *writer;
-	struct prof *sums; /* what the file's summary will say */
-	struct sink_tee tee;
+	struct prof *sums;   /* what the file's summary will say */
+	struct sieve *sieve; /* NULL: nothing is filtered */
+	struct sink_tee tee; /* behind it */
 	pid_t pid;
 	int pidfd;
 	int gone; /* the process had ended before anybody could watch it: @pidfd is -1 */
@@ -100,6 +103,12 @@ void record_fini(struct record *rec);
 
 /* ---- record_files.c ------------------------------------------------------------------------------------------------ */
 
+/** record_sink() - where everything goes that is to be recorded. */
+static inline struct sink *record_sink(struct record *rec)
+{
+	return rec->sieve ? sieve_sink(rec->sieve) : &rec->tee.sink;
+}
+
 /** record_begin_file() - create the next file of @rec->path, with nothing in it. */
 int record_begin_file(struct record *rec, struct err *err);
 /** record_end_file() - @process says how; nothing is written afterwards. */
@@ -122,6 +131,12 @@ void record_files_fini(struct record *rec);
 void record_include(struct record *rec);
 
 /* ---- record_settings.c -------------------------------------------------------------------------------------------- */
+
+/**
+ * record_filter() - before record_open(): make rec->sieve if the settings ask for one. -EINVAL where they make no sense; nothing
+ * is to be recorded then, rather than something else than what was meant.
+ */
+int record_filter(struct record *rec, struct err *err);
 
 /** record_settings_read() - from NAME=VALUE strings, NULL-terminated; @bare: without a prefix, as the library hands them on. */
 void record_settings_read(struct record_settings *to, char *const *entries, int bare);

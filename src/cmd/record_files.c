@@ -73,8 +73,8 @@ static int store_symbols(const char *path, struct err *err)
 
 int record_end_file(struct record *rec, const struct def *process, struct err *err)
 {
-	int rc = 0;
-	if (rec->cull) {
+	int rc = rec->sieve ? sieve_tell(rec->sieve, err) : 0;
+	if (rec->cull && rc == 0) {
 		struct cull_result left_out;
 		rc = cull_finish(rec->cull, err);
 		cull_result(rec->cull, &left_out);
@@ -124,12 +124,14 @@ int record_rotate(struct record *rec, const struct def *begun, const struct def 
 		rc = record_end_file(rec, ended, err);
 	if (rc == 0)
 		rc = record_begin_file(rec, err);
+	if (rec->sieve)
+		sieve_restart(rec->sieve);
 	if (rc == 0)
 		rc = forget_oldest(rec, err);
 	if (rc == 0)
 		rc = rec->tee.sink.define(&rec->tee.sink, begun, err);
 	if (rc == 0)
-		rc = source_heap_renew(rec->heap, &rec->tee.sink, err);
+		rc = source_heap_renew(rec->heap, record_sink(rec), err);
 	if (rc == 0)
 		rc = trace_writer_flush(rec->writer, err);
 	rec->begun_bytes = rec->writer ? trace_writer_bytes(rec->writer) : 0;

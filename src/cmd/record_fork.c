@@ -181,7 +181,7 @@ static int take_offer(struct record *rec, const struct source_heap_fork *fork, s
 	struct snapshot snapshot = { .sink = { .define = snapshot_define, .put = snapshot_put },
 				     .rec = rec };
 	if (reader)
-		snapshot.to = source_heap_inherit(rec->heap, &rec->tee.sink, err);
+		snapshot.to = source_heap_inherit(rec->heap, record_sink(rec), err);
 	int rc = snapshot.to ? trace_reader_run(reader, &snapshot.sink, NULL, err) : err->code;
 	trace_reader_freep(&reader);
 	fcntl(fd, F_ADD_SEALS, F_SEAL_GROW);
@@ -203,5 +203,5 @@ int record_inherit(struct record *rec, struct err *err)
 	int known = fork.number && fork.recorder ? take_offer(rec, &fork, err) : 0;
 	if (known < 0)
 		return known;
-	return source_heap_inherited(rec->heap, &rec->tee.sink, known, err);
+	return source_heap_inherited(rec->heap, record_sink(rec), known, err);
 }

@@ -141,11 +141,6 @@ static void identify(struct record *rec)
 	}
 }
 
-static struct sink *sink_of(struct record *rec)
-{
-	return &rec->tee.sink;
-}
-
 int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const char *pattern,
 		const char *comment, uint64_t time_bound_ns, struct err *err)
 {
@@ -167,7 +162,7 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 	source_heap_on_fork(heap, record_offer, rec);
 	struct def def;
 	describe(rec, &def);
-	int rc = rec->tee.sink.define(sink_of(rec), &def, err);
+	int rc = record_sink(rec)->define(record_sink(rec), &def, err);
 	return rc < 0 ? rc : record_inherit(rec, err);
 }
 
@@ -237,7 +232,7 @@ static int take_rss(struct record *rec, uint64_t now, int peak_too)
 		return 0;
 	rec->rss = memory;
 	rec->rss_repeat_ns = now + RSS_REPEAT_NS;
-	return source_heap_rss(rec->heap, sink_of(rec), memory.rss_bytes, memory.virtual_bytes,
+	return source_heap_rss(rec->heap, record_sink(rec), memory.rss_bytes, memory.virtual_bytes,
 			       rec->peak_rss_bytes, &rec->err);
 }
 
@@ -292,7 +287,7 @@ static int next_file(struct record *rec, const struct source_heap_state *state)
 int64_t record_step(struct record *rec)
 {
 	uint64_t since_ns = source_heap_now_ns(rec->heap) - rec->drained_ns;
-	ssize_t permille = source_heap_drain(rec->heap, sink_of(rec), &rec->err);
+	ssize_t permille = source_heap_drain(rec->heap, record_sink(rec), &rec->err);
 	uint64_t now = source_heap_now_ns(rec->heap);
 	struct source_heap_state state;
 	rec->drained_ns = now;
@@ -310,13 +305,15 @@ int64_t record_step(struct record *rec)
 	if (rc == 0 && state.attached && !rec->replaced && (exiting || now >= rec->rss_next_ns))
 		rc = take_rss(rec, now, exiting);
 	if (rc == 0 && (exiting || now >= rec->house_next_ns)) {
-		rc = source_heap_housekeep(rec->heap, sink_of(rec), exiting, &rec->err);
+		rc = source_heap_housekeep(rec->heap, record_sink(rec), exiting, &rec->err);
 		rec->house_next_ns = now + HOUSE_NS;
 		record_tend_offers(rec);
 	}
 	int64_t pause = pause_after((unsigned)MAX(permille, 0), since_ns);
 	if (rc == 0 && state.exiting)
 		pause = expect_end(rec, pause, permille);
+	if (rc == 0 && rec->sieve && now >= rec->flush_next_ns)
+		rc = sieve_tell(rec->sieve, &rec->err);
 	if (rc == 0 && rec->cull && now >= rec->flush_next_ns)
 		rc = cull_advance(rec->cull, now, &rec->err);
 	if (rc == 0 && now >= rec->flush_next_ns) {
@@ -338,12 +335,12 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 	struct source_heap_state state;
 	if (detach)
 		take_rss(rec, source_heap_now_ns(rec->heap), 1);
-	int rc = source_heap_finish(rec->heap, sink_of(rec), detach, err);
+	int rc = source_heap_finish(rec->heap, record_sink(rec), detach, err);
 	source_heap_state(rec->heap, &state);
 	if (state.peak_rss_bytes > rec->peak_rss_bytes)
 		rec->peak_rss_bytes = state.peak_rss_bytes;
 	if (rc == 0 && !detach && !rec->replaced && state.end_rss_bytes)
-		rc = source_heap_rss(rec->heap, sink_of(rec), state.end_rss_bytes,
+		rc = source_heap_rss(rec->heap, record_sink(rec), state.end_rss_bytes,
 				     state.end_virtual_bytes, rec->peak_rss_bytes, err);
 	describe(rec, &def);
 	def.process.ended = 1;
@@ -364,6 +361,7 @@ void record_fini(struct record *rec)
 	record_wait_offers(rec);
 	record_files_fini(rec);
 	cull_freep(&rec->cull);
+	sieve_freep(&rec->sieve);
 	trace_writer_freep(&rec->writer);
 	prof_freep(&rec->sums);
 	free(rec->cmdline);

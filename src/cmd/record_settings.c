@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/filter.h"
 #include "cmd/record.h"
 #include "wire/heap_start.h"
 
@@ -71,6 +72,7 @@ void record_settings_read(struct record_settings *to, char *const *entries, int 
 		number(setting(entries, bare, "TEMPORARY_ALLOCATION_PENDING_THRESHOLD"), &n);
 		to->cull.pending_max = n < CULL_PENDING_DEFAULT ? (uint32_t)n : 0;
 	}
+	to->filter = setting(entries, bare, "FILTER");
 	to->include = setting(entries, bare, "INCLUDE_FILE");
 	to->store_symbols = on(setting(entries, bare, "WRITE_BINARIES_TO_OUTPUT"));
 	if (number(setting(entries, bare, "MIN_FREE"), &n))
@@ -81,4 +83,9 @@ void record_settings_read(struct record_settings *to, char *const *entries, int 
 		to->keep_files = n < KEEP_MAX ? (uint32_t)n : KEEP_MAX;
 	if (number(setting(entries, bare, "CHOWN_OUTPUT_TO"), &n) && n < UINT32_MAX)
 		to->owner = (int64_t)n;
+}
+
+int record_filter(struct record *rec, struct err *err)
+{
+	return cmd_filter_new(&rec->sieve, rec->settings.filter, &rec->tee.sink, err);
 }

@@ -56,6 +56,9 @@ enum event_kind {
 	/* blocks that were freed so soon that a recording leaves them out, since the last such event: addr in number, bytes in
 	   size, block.v of them temporary; stack, thread = who asked; value = class of lifetime and largest size (cull.h) */
 	EVENT_CULLED = 13,
+	/* blocks that a filter leaves out of the recording, since the last such event: addr in number, bytes in size, value of such
+	   that were freed (sieve.h) */
+	EVENT_FILTERED = 14,
 	EVENT_KIND_MAX = 16
 };
 

@@ -385,6 +385,11 @@ static int put_other(struct prof *p, const struct event *ev, struct err *err)
 		return put_lost(p, ev, err);
 	case EVENT_CULLED:
 		return put_culled(p, ev, err);
+	case EVENT_FILTERED:
+		p->other.filtered_allocations += ev->addr;
+		p->other.filtered_bytes += ev->bytes;
+		p->other.filtered_frees += ev->value;
+		return 0;
 	case EVENT_FORKED:
 		p->other.forked_from = (uint32_t)ev->value;
 		p->other.inherited_known = ev->block.v == 1;

@@ -66,6 +66,8 @@ struct prof_totals {
 		[LOSS_REASON_MAX]; /* EVENT_LOST by reason: more than 0 where lost[] is 0 = unknown number */
 	uint64_t partial[STACK_STOP_MAX]; /* allocations whose stack ended early, by reason */
 	uint64_t culled_allocations, culled_bytes;
+	/* in none of these numbers: what a filter left out of the recording */
+	uint64_t filtered_allocations, filtered_bytes, filtered_frees;
 	/* of the allocations: blocks of the parent's, where the process is the child of a fork */
 	uint64_t inherited_allocations, inherited_bytes;
 	uint32_t forked_from; /* its parent; 0: it is none */

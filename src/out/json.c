@@ -121,6 +121,13 @@ static void put_losses(struct jsonw *json, const struct prof *prof, const struct
 	if (prof_lacks_culled(prof))
 		jsonw_bool(json, "in_totals", 0);
 	jsonw_object_end(json);
+
+	/* of the whole recording; in no other number */
+	jsonw_object(json, "filtered");
+	jsonw_u64(json, "allocations", t->filtered_allocations);
+	jsonw_u64(json, "bytes", t->filtered_bytes);
+	jsonw_u64(json, "frees", t->filtered_frees);
+	jsonw_object_end(json);
 }
 
 static void put_frame(struct jsonw *json, const struct view_frame *f, enum view_by by)

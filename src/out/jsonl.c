@@ -164,6 +164,7 @@ static const char *kind_name(unsigned kind)
 		[EVENT_THREAD_END] = "thread_end",
 		[EVENT_FORKED] = "forked",
 		[EVENT_CULLED] = "culled",
+		[EVENT_FILTERED] = "filtered",
 	};
 	return kind < EVENT_KIND_MAX ? names[kind] : NULL;
 }
@@ -212,6 +213,11 @@ static void write_other(struct jsonl_out *out, const struct event *event)
 		jsonw_str(json, "lived_less_than", class < CULL_CLASSES ? classes[class] : NULL);
 		break;
 	}
+	case EVENT_FILTERED:
+		jsonw_u64(json, "allocations", event->addr);
+		jsonw_u64(json, "bytes", event->bytes);
+		jsonw_u64(json, "frees", event->value);
+		break;
 	case EVENT_FORKED:
 		jsonw_u64(json, "parent_pid", event->value);
 		jsonw_bool(json, "known", event->block.v == 1);

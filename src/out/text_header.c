@@ -173,6 +173,17 @@ static void put_culled(struct page *page, const struct prof *prof, const struct 
 	warn(page, prof_lacks_culled(prof) ? TINT_YELLOW : TINT_DIM, buf_cstr(&line));
 }
 
+static void put_filtered(struct page *page, const struct prof_totals *t)
+{
+	char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	if (!t->filtered_allocations)
+		return;
+	buf_printf(&line, "FILTERED: %s allocations, %s, were left out of the recording on request",
+		   text_grouped(x, t->filtered_allocations), text_bytes(y, t->filtered_bytes));
+	warn(page, TINT_DIM, buf_cstr(&line));
+}
+
 /** put_losses() - first of all what the figures below do not know (contract 8). */
 static void put_losses(struct page *page, const struct prof *prof, const struct prof_totals *t,
 		       int selected)
@@ -204,7 +215,7 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 			   text_grouped(x, process->modules_nameless));
 		warn(page, TINT_YELLOW, buf_cstr(&line));
 	}
-	if (!selected && !t->cost.allocations && !t->lost_events)
+	if (!selected && !t->cost.allocations && !t->lost_events && !t->filtered_allocations)
 		warn(page, TINT_YELLOW,
 		     "NOTHING SEEN: no allocation reached the recording library, nor can calls of "
 		     "an "
@@ -225,6 +236,7 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 		warn(page, t->inherited_known ? TINT_DIM : TINT_YELLOW, buf_cstr(&line));
 	}
 	put_culled(page, prof, t, 0);
+	put_filtered(page, t);
 }
 
 int out_losses(FILE *to, const struct prof *prof, int no_sums, struct err *err)
@@ -235,6 +247,7 @@ int out_losses(FILE *to, const struct prof *prof, int no_sums, struct err *err)
 	prof_totals(prof, &totals);
 	put_lost(&page, &totals);
 	put_culled(&page, prof, &totals, no_sums);
+	put_filtered(&page, &totals);
 	if (buf_failed(&b))
 		return err_set(err, -ENOMEM, "cannot tell what was lost");
 	if (b.len)

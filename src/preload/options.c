@@ -122,8 +122,7 @@ static void tell_accepted(char **env)
 			log_line(LOG_INFO, "%s is accepted without effect", names[i]);
 	/* asked for, and not there: say so instead of recording something else */
 	static const char *const absent[] = {
-		"ENABLE_SERVER", "ENABLE_BROADCAST", "SAMPLE_BYTES", "FILTER",
-		"SEND",          "SERVER_ADDRESS",
+		"ENABLE_SERVER", "ENABLE_BROADCAST", "SAMPLE_BYTES", "SEND", "SERVER_ADDRESS",
 	};
 	for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
 		const char *value = look(env, absent[i]);
@@ -210,6 +209,8 @@ struct options *options_read(char **stack)
 		o->output = "byteledger_%e_%p.blt";
 	if (o->track_children && *o->output)
 		o->output = keep_output(env, o->output);
+	o->filter = look(env, "FILTER");
+	o->filter = o->filter ? o->filter : "";
 	o->zero_memory = on(look(env, "ZERO_MEMORY"));
 	o->helper = look(env, "HELPER");
 	for (char **e = env; *e && !o->path; e++)

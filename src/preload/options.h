@@ -17,6 +17,7 @@ struct options {
 	uint32_t on_full;   /* enum wire_on_full */
 	uint64_t budget;    /* bytes of shared memory */
 	const char *output; /* pattern; "" = no file */
+	const char *filter; /* whose allocations are recorded; "" = all */
 	const char *helper; /* NULL: search */
 	const char *path;   /* PATH, where the helper is looked for last */
 	char **env;

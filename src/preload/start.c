@@ -223,6 +223,14 @@ static struct wire_heap_header *open_alone(const struct thread *child)
 			return heap;
 		sys2(SYS_munmap, heap, heap->total_bytes);
 	}
+	/* names of threads are what a recorder reads while they live */
+	if (wire_filter_check(options->filter) > 1) {
+		log_line(LOG_ERROR,
+			 "nothing is recorded: without a recorder FILTER=%s, which names "
+			 "threads, cannot be followed",
+			 options->filter);
+		return NULL;
+	}
 	heap = helper_raw(options);
 	if (!heap) {
 		log_line(LOG_ERROR, "nothing is recorded: no recorder, and no raw file");
@@ -230,6 +238,7 @@ static struct wire_heap_header *open_alone(const struct thread *child)
 	}
 	if (child)
 		carry_over(heap, child);
+	strcpy(heap->filter, options->filter);
 	process.raw = 1;
 	return heap;
 }
@@ -239,6 +248,13 @@ static uint32_t start_alone(void)
 {
 	if (!*options->output) {
 		log_line(LOG_ERROR, "nothing is recorded: BYTELEDGER_OUTPUT is empty");
+		return MODE_OFF;
+	}
+	if (wire_filter_check(options->filter) < 0) {
+		log_line(LOG_ERROR,
+			 "nothing is recorded: FILTER=%s is not of the form "
+			 "[!]thread:NAME,[!]module:NAME, see byteledger-preload(7)",
+			 options->filter);
 		return MODE_OFF;
 	}
 	struct wire_heap_header *heap = open_alone(NULL);

@@ -279,6 +279,11 @@ int source_heap_exe(const struct source_heap *heap, char *path, size_t size)
 	return 1;
 }
 
+const char *source_heap_filter(const struct source_heap *heap)
+{
+	return heap->layout.filter;
+}
+
 void source_heap_beat(struct source_heap *heap)
 {
 	if (heap->raw)

@@ -84,6 +84,7 @@ static int open_raw(struct source_heap *heap, const char *path, struct err *err)
 	int rc = read_at(heap->fd, &heap->layout, sizeof(heap->layout), 0);
 	if (rc < 0)
 		return err_set(err, rc, "cannot read '%s'", path);
+	heap->layout.filter[sizeof(heap->layout.filter) - 1] = '\0';
 	uint64_t tables =
 		heap->layout.nodes_off + (uint64_t)heap->layout.node_max * sizeof(struct wire_node);
 	/* the nodes are the last table; heap_raw_init() sees that the others lie before their end */

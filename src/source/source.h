@@ -129,6 +129,9 @@ int source_heap_inherited(struct source_heap *heap, struct sink *sink, int known
  */
 int source_heap_renew(struct source_heap *heap, struct sink *sink, struct err *err);
 
+/** source_heap_filter() - what a raw recording says of whose allocations are meant; "" = all. Lent. */
+const char *source_heap_filter(const struct source_heap *heap);
+
 /** source_heap_now_ns() - nanoseconds since time 0 of this source (CLOCK_MONOTONIC). */
 uint64_t source_heap_now_ns(const struct source_heap *heap);
 /** source_heap_start_ns() - CLOCK_MONOTONIC of time 0. */

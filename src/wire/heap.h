@@ -20,8 +20,10 @@
 
 #include <stdint.h>
 
+#include "wire/heap_filter.h"
+
 #define WIRE_HEAP_MAGIC 0x3170616568646c62ULL /* "bldheap1" */
-#define WIRE_HEAP_VERSION 2
+#define WIRE_HEAP_VERSION 3
 #define WIRE_LINE 64 /* cache line */
 #define WIRE_EXE_BYTES 1024
 /* Raw mode has no recorder whose tick asks for stamps: an event that much later than its ring's last one gets its own. A
@@ -222,6 +224,7 @@ struct wire_heap_header {
 	uint32_t forked_from,
 		fork_number; /* 0 = not forked; 0 = the parent's blocks are not known */
 	uint32_t fork_recorder, reserved2;
+	char filter[WIRE_FILTER_BYTES]; /* raw mode: whoever reads the file applies it; "" = none */
 };
 _Static_assert(sizeof(struct wire_heap_header) <= 4096, "the slots begin behind one page");
 

@@ -37,11 +37,12 @@
 #define WIRE_ENV_OUTPUT "BYTELEDGER_OUTPUT"
 #define WIRE_RECORDER_OPTION "--recorder"
 /* Variables that are the recorder's affair. */
-#define WIRE_RECORDER_SETTINGS                                                                    \
-	{                                                                                         \
-		"CULL_TEMPORARY_ALLOCATIONS", "TEMPORARY_ALLOCATION_LIFETIME_THRESHOLD",          \
-			"TEMPORARY_ALLOCATION_PENDING_THRESHOLD", "MAX_SIZE", "KEEP_FILES",       \
-			"MIN_FREE", "CHOWN_OUTPUT_TO", "WRITE_BINARIES_TO_OUTPUT", "INCLUDE_FILE" \
+#define WIRE_RECORDER_SETTINGS                                                                     \
+	{                                                                                          \
+		"CULL_TEMPORARY_ALLOCATIONS", "TEMPORARY_ALLOCATION_LIFETIME_THRESHOLD",           \
+			"TEMPORARY_ALLOCATION_PENDING_THRESHOLD", "MAX_SIZE", "KEEP_FILES",        \
+			"MIN_FREE", "CHOWN_OUTPUT_TO", "WRITE_BINARIES_TO_OUTPUT", "INCLUDE_FILE", \
+			"FILTER"                                                                   \
 	}
 #define WIRE_PRELOAD_NAME "libbyteledger-heap.so"
 #define WIRE_RAW_SUFFIX ".raw"

@@ -188,7 +188,8 @@ CHURN = 'srand(1); for (1 .. 300000) { push @a, "x" x int(rand(300)); splice(@a,
         'select(undef, undef, undef, 0.002) unless $_ % 500 }'
 
 
-@pytest.mark.parametrize("how,extra", [("under", {}), ("alone", {}), ("under", {"BYTELEDGER_" + CULL: "1",
+@pytest.mark.parametrize("how,extra", [("under", {}), ("alone", {}), ("under", {"BYTELEDGER_FILTER": "!module:libc.so*"}),
+                                       ("under", {"BYTELEDGER_" + CULL: "1",
                                        "BYTELEDGER_TEMPORARY_ALLOCATION_LIFETIME_THRESHOLD": "1"})])
 def test_a_full_file_is_followed_by_another_that_begins_with_what_lives(recorded, byteledger, how, extra):
     argv = ["perl", "-e", CHURN]
