@@ -286,6 +286,72 @@ static int put_string(const char *a, const char *b, uint32_t *off, uint16_t *len
 	return 1;
 }
 
+/* How many rows there are to look at for objects that are gone. */
+static uint32_t rows_to_ask(void)
+{
+	return __atomic_load_n(&process.heap->module_gen, __ATOMIC_ACQUIRE)
+		       ? __atomic_load_n(&process.heap->module_count, __ATOMIC_ACQUIRE)
+		       : 0;
+}
+
+/*
+ * The generation since which [@lo, @hi) holds no object that was there before; 0: there never was one. *@taken: has other
+ * code been met there since.
+ */
+static uint32_t since(uint64_t lo, uint64_t hi, int *taken)
+{
+	uint32_t count = rows_to_ask(), last = 0;
+	*taken = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t until = __atomic_load_n(&rows()[i].gen_until, __ATOMIC_ACQUIRE);
+		if (!until || lo >= rows()[i].hi || hi <= rows()[i].lo)
+			continue;
+		last = until > last ? until : last;
+		*taken |= __atomic_load_n(&rows()[i].taken, __ATOMIC_ACQUIRE);
+	}
+	return last;
+}
+
+/* The same where code was met that has no row: what lay there before must not go on, or it would be taken for it. */
+static uint32_t since_rowless(uint64_t lo, uint64_t hi)
+{
+	uint32_t count = rows_to_ask();
+	for (uint32_t i = 0; i < count; i++) {
+		if (__atomic_load_n(&rows()[i].gen_until, __ATOMIC_ACQUIRE) && lo < rows()[i].hi &&
+		    hi > rows()[i].lo)
+			__atomic_store_n(&rows()[i].taken, 1, __ATOMIC_RELEASE);
+	}
+	int taken;
+	return since(lo, hi, &taken);
+}
+
+/* Whether @row is gone and was of the same file at the same place. */
+static int was_like(const struct wire_module *row, const struct wire_module *like,
+		    const char *folder, const char *path)
+{
+	return row->gen_until && row->bias == like->bias && row->lo == like->lo &&
+	       row->hi == like->hi && row->build_id_len == like->build_id_len &&
+	       memcmp(row->build_id, like->build_id, sizeof(row->build_id)) == 0 &&
+	       same_text(row, folder, path);
+}
+
+/*
+ * The row of the same file, by its build id, that was the last one at this place: its addresses mean what they meant
+ * then, and so do the nodes that were made of them. UINT32_MAX: there is none.
+ */
+static uint32_t resume(const struct wire_module *like, const char *folder, const char *path)
+{
+	for (uint32_t i = 0; like->build_id_len && i < process.heap->module_count; i++) {
+		struct wire_module *row = &rows()[i];
+		if (row->gen_until != like->gen_from || row->taken ||
+		    !was_like(row, like, folder, path))
+			continue;
+		__atomic_store_n(&row->gen_until, 0, __ATOMIC_RELEASE);
+		return i;
+	}
+	return UINT32_MAX;
+}
+
 /*
  * The table is full: the row of the same file at the same place that has been gone for longest begins anew. Stacks of
  * its former time were read long ago.
@@ -295,10 +361,7 @@ static uint32_t revive(const struct wire_module *like, const char *folder, const
 	uint32_t best = UINT32_MAX;
 	for (uint32_t i = 0; i < process.heap->module_count; i++) {
 		const struct wire_module *row = &rows()[i];
-		if (!row->gen_until || row->bias != like->bias || row->lo != like->lo ||
-		    row->hi != like->hi || row->build_id_len != like->build_id_len ||
-		    memcmp(row->build_id, like->build_id, sizeof(row->build_id)) != 0 ||
-		    !same_text(row, folder, path))
+		if (!was_like(row, like, folder, path))
 			continue;
 		if (best == UINT32_MAX || row->gen_until < rows()[best].gen_until)
 			best = i;
@@ -372,12 +435,20 @@ static const char *mapped_path(uint64_t lo)
 	return path;
 }
 
+/* Under the lock: addresses mean something else from here on; every thread forgets what it knew of them. */
+static void new_generation(uint32_t gen)
+{
+	__atomic_store_n(&process.heap->module_gen, gen, __ATOMIC_RELEASE);
+	__atomic_fetch_add((uint32_t *)&proc.word, MODE_EPOCH, __ATOMIC_RELEASE);
+}
+
 static uint32_t publish(const struct object *o)
 {
 	struct wire_heap_header *heap = process.heap;
 	uint32_t index = heap->module_count;
+	int taken;
 	struct wire_module row = {
-		.bias = o->bias, .lo = o->lo, .hi = o->hi, .gen_from = heap->module_gen
+		.bias = o->bias, .lo = o->lo, .hi = o->hi, .gen_from = since(o->lo, o->hi, &taken)
 	};
 	const char *folder = "", *path = o->name;
 	if (!path[0]) {
@@ -388,6 +459,14 @@ static uint32_t publish(const struct object *o)
 		path = mapped ? mapped : path;
 	}
 	build_id_of(o, &row);
+	uint32_t former = resume(&row, folder, path);
+	if (former != UINT32_MAX)
+		return former;
+	/* the nodes of that code are not to be this object's */
+	if (taken) {
+		row.gen_from = heap->module_gen + 1;
+		new_generation(row.gen_from);
+	}
 	if (index >= heap->module_max) {
 		index = revive(&row, folder, path);
 		if (index == UINT32_MAX)
@@ -421,6 +500,8 @@ static struct entry *place(const struct object *o)
 	e->frames = (struct unwind_frames){ 0 };
 	e->searched = 0;
 	e->index = publish(o);
+	e->module.since =
+		e->index != UINT32_MAX ? rows()[e->index].gen_from : since_rowless(o->lo, o->hi);
 	__atomic_store_n(&e->live, 1, __ATOMIC_RELEASE);
 	if (fresh) {
 		uint32_t at = cell_of(o->lo);
@@ -435,16 +516,12 @@ static struct entry *place(const struct object *o)
 /* Under the lock: an object is gone as of generation @gen. */
 static void retire(struct entry *e, uint32_t gen)
 {
-	if (e->index != UINT32_MAX)
+	if (e->index != UINT32_MAX) {
+		rows()[e->index].taken = 0;
 		__atomic_store_n(&rows()[e->index].gen_until, gen, __ATOMIC_RELEASE);
+	}
+	unwind_process_reused(process.unwind, e->lo, e->module.hi);
 	__atomic_store_n(&e->live, 0, __ATOMIC_RELEASE);
-}
-
-/* Under the lock: addresses mean something else from here on; every thread forgets what it knew of them. */
-static void new_generation(uint32_t gen)
-{
-	__atomic_store_n(&process.heap->module_gen, gen, __ATOMIC_RELEASE);
-	__atomic_fetch_add((uint32_t *)&proc.word, MODE_EPOCH, __ATOMIC_RELEASE);
 }
 
 /*
@@ -500,8 +577,10 @@ int module_find(void *ctx, uint64_t pc, struct unwind_module *module)
 	int search = module->search_file;
 	struct object object;
 	int later = 0;
-	if (!find_object(pc, &object))
+	if (!find_object(pc, &object)) {
+		module->since = since_rowless(pc, pc + 1);
 		return UNWIND_CODE;
+	}
 	object.name_hash = hash_name(object.name);
 	struct entry *e = find_entry(&object);
 	if (!e)
@@ -511,6 +590,7 @@ int module_find(void *ctx, uint64_t pc, struct unwind_module *module)
 	if (!e) {
 		/* no entry is left: walk all the same */
 		fill_unwind(&object, module);
+		module->since = since_rowless(object.lo, object.hi);
 		return UNWIND_MODULE;
 	}
 	if (search)

@@ -72,6 +72,8 @@ static __attribute__((noinline)) void refresh(struct unwind_thread *t)
 	unwind_forget(t);
 	t->seen_gen = __atomic_load_n(t->module_gen, __ATOMIC_ACQUIRE);
 	t->seen_epoch = __atomic_load_n(t->process_epoch, __ATOMIC_ACQUIRE);
+	t->reused_lo = __atomic_load_n(&t->process->reused_lo, __ATOMIC_ACQUIRE);
+	t->reused_bytes = __atomic_load_n(&t->process->reused_hi, __ATOMIC_ACQUIRE) - t->reused_lo;
 	t->busy = 0;
 }
 
@@ -468,6 +470,8 @@ static void divide(struct unwind_thread *t, uint64_t bytes)
 	t->rule_shift = 64 - (uint32_t)__builtin_ctzll(t->rule_count);
 	t->rules = (struct cached_rule *)at;
 	at += t->rule_count * sizeof(*t->rules);
+	t->rule_since = (uint32_t *)at;
+	at += t->rule_count * sizeof(*t->rule_since);
 	t->root_mask = (uint32_t)(memos / 256) - 1;
 	t->root = (struct memo_root *)at;
 	at += (t->root_mask + 1ull) * sizeof(*t->root);

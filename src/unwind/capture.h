@@ -44,6 +44,8 @@ struct unwind_module {
 	uint64_t readable_lo, readable_hi; /* the PT_LOAD that holds eh_frame_hdr and eh_frame */
 	struct unwind_frames frames;       /* where @search_file was set */
 	int search_file;                   /* in: the header has no entry, look further */
+	uint32_t
+		since; /* module generation since which the address has meant this; UNWIND_CODE too */
 };
 
 enum unwind_found {
@@ -80,6 +82,13 @@ struct unwind_process *unwind_process_init(void *memory, void *base, unwind_find
  * drops what it remembers at its next capture. A raised module_gen has the same effect by itself. Any thread.
  */
 void unwind_process_changed(struct unwind_process *process);
+
+/**
+ * unwind_process_reused() - an object in [@lo, @hi) went away: what comes there is other code. From the next generation on
+ * nodes of these addresses are told apart by what struct unwind_module.since says; everywhere else it has to be 0. One
+ * thread at a time, before module_gen is raised.
+ */
+void unwind_process_reused(struct unwind_process *process, uint64_t lo, uint64_t hi);
 
 /**
  * unwind_register_frame() / unwind_deregister_frame() - frames announced by __register_frame*(@begin): one or more

@@ -39,15 +39,16 @@ static inline void unwind_nodes_init(struct unwind_nodes *nodes, void *base)
 	nodes->count = &h->node_count;
 }
 
-/** The hash of the empty path below root node @root (an enum wire_stop) in module generation @gen. */
-static inline uint64_t unwind_path_root(uint32_t root, uint32_t gen)
+/** The hash of the empty path below root node @root (an enum wire_stop). */
+static inline uint64_t unwind_path_root(uint32_t root)
 {
-	return ((uint64_t)gen << 32 | root) * 0x9e3779b97f4a7c15ULL;
+	return root * 0x9e3779b97f4a7c15ULL;
 }
 
-static inline uint64_t unwind_path_hash(uint64_t outer, uint64_t pc)
+/** @gen: as in the node. Where it goes in, it changes all bits that places are taken from, and few pcs differ. */
+static inline uint64_t unwind_path_hash(uint64_t outer, uint64_t pc, uint32_t gen)
 {
-	uint64_t h = (outer ^ pc) * 0xd6e8feb86659fd93ULL;
+	uint64_t h = (outer ^ pc ^ (uint64_t)gen << 24) * 0xd6e8feb86659fd93ULL;
 	return h ^ h >> 32;
 }
 

@@ -29,6 +29,15 @@ void unwind_process_changed(struct unwind_process *process)
 	__atomic_fetch_add(&process->epoch, 1, __ATOMIC_RELEASE);
 }
 
+/* The bounds only move outwards: whatever mixture of old and new ones a thread reads, it holds what it has to. */
+void unwind_process_reused(struct unwind_process *process, uint64_t lo, uint64_t hi)
+{
+	if (!process->reused_hi || lo < process->reused_lo)
+		__atomic_store_n(&process->reused_lo, lo, __ATOMIC_RELEASE);
+	if (hi > process->reused_hi)
+		__atomic_store_n(&process->reused_hi, hi, __ATOMIC_RELEASE);
+}
+
 void unwind_process_forked(struct unwind_process *process)
 {
 	process->block_readers = 0;

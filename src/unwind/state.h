@@ -49,6 +49,7 @@ struct unwind_process {
 	unwind_find_module_fn find;
 	unwind_probe_fn probe;
 	void *ctx;
+	uint64_t reused_lo, reused_hi; /* unwind_process_reused() */
 	_Alignas(64) uint32_t epoch;
 	uint32_t block_count; /* slots ever used */
 	_Alignas(64) uint32_t block_readers;
@@ -165,8 +166,10 @@ struct unwind_thread {
 		base; /* words of the last stack are at base + 32-bit offset; base + 2^32 = stack_hi */
 	uint64_t stack_lo, stack_hi;
 	struct unwind_process *process;
+	uint64_t reused_lo, reused_bytes; /* where addresses have had other meanings */
 	struct cached_rule *rules;
-	uint32_t rule_shift; /* 64 - log2(entries) */
+	uint32_t *rule_since; /* of the entry's address, where it lies there */
+	uint32_t rule_shift;  /* 64 - log2(entries) */
 	uint32_t rule_count;
 	uint32_t spare_node;
 	uint32_t frame_count, frame_max;

@@ -71,6 +71,21 @@ static UNWIND_INLINE uint32_t rule_slot(const struct unwind_thread *t, uint64_t 
 	return (uint32_t)((ip * 0x9e3779b97f4a7c15ULL) >> t->rule_shift);
 }
 
+static UNWIND_INLINE int is_reused(const struct unwind_thread *t, uint64_t ip)
+{
+	return ip - 1 - t->reused_lo < t->reused_bytes;
+}
+
+static uint32_t find_since(struct unwind_thread *t, uint64_t ip)
+{
+	struct unwind_process *p = t->process;
+	struct unwind_module module = { 0 };
+
+	if (p->find)
+		p->find(p->ctx, ip - 1, &module);
+	return module.since;
+}
+
 /* The recipe from the shared cache or its source; into the thread's cache where it may be kept. */
 static __attribute__((noinline)) uint64_t rule_miss(struct unwind_thread *t, uint64_t ip,
 						    uint32_t slot)
@@ -95,7 +110,24 @@ static __attribute__((noinline)) uint64_t rule_miss(struct unwind_thread *t, uin
 	}
 	t->rules[slot].ip = ip ^ t->salt;
 	t->rules[slot].rule = rule;
+	t->rule_since[slot] = is_reused(t, ip) ? find_since(t, ip) : 0;
 	return rule;
+}
+
+/* Where code has come and gone: the thread's cache knows of most addresses since when they have meant what they do. */
+static __attribute__((noinline)) uint32_t since_reused(struct unwind_thread *t, uint64_t ip)
+{
+	uint32_t slot = rule_slot(t, ip);
+
+	if (t->rules[slot].ip == (ip ^ t->salt))
+		return t->rule_since[slot];
+	return find_since(t, ip);
+}
+
+/* The generation of a node at @ip. */
+static UNWIND_INLINE uint32_t since_of(struct unwind_thread *t, uint64_t ip)
+{
+	return unlikely(is_reused(t, ip)) ? since_reused(t, ip) : 0;
 }
 
 /* What comes into the interrupted function's place: every register stands in the signal frame. */
@@ -364,12 +396,12 @@ static UNWIND_INLINE uint64_t block_hash(const struct unwind_thread *t, uint32_t
 {
 	uint32_t block = index & ~UNWIND_NODES_BLOCK;
 
-	return block ? t->frame[block - 1].rule_hash : unwind_path_root(t->last_root, t->seen_gen);
+	return block ? t->frame[block - 1].rule_hash : unwind_path_root(t->last_root);
 }
 
-static void path_init(struct path *path, uint32_t root, uint32_t gen)
+static void path_init(struct path *path, uint32_t root)
 {
-	path->hash = path->block = unwind_path_root(root, gen);
+	path->hash = path->block = unwind_path_root(root);
 	path->node = root;
 	path->frames = 0;
 }
@@ -378,17 +410,19 @@ static void path_init(struct path *path, uint32_t root, uint32_t gen)
 static UNWIND_INLINE void path_add(struct unwind_thread *t, struct path *path, uint64_t pc,
 				   uint32_t guess)
 {
+	uint32_t since = since_of(t, pc);
+
 	if (!(path->frames++ & UNWIND_NODES_BLOCK))
 		path->block = path->hash;
-	path->hash = unwind_path_hash(path->hash, pc);
+	path->hash = unwind_path_hash(path->hash, pc, since);
 	if (unlikely(path->node == WIRE_STOP_NODES_FULL))
 		return;
-	if (guess && unwind_node_is(&t->process->nodes, guess, pc, path->node, t->seen_gen)) {
+	if (guess && unwind_node_is(&t->process->nodes, guess, pc, path->node, since)) {
 		path->node = guess;
 		return;
 	}
 	path->node = unwind_node_get(&t->process->nodes, path->block, path->hash, pc, path->node,
-				     t->seen_gen, &t->spare_node);
+				     since, &t->spare_node);
 	if (unlikely(path->node == UNWIND_NODE_NONE))
 		path->node = WIRE_STOP_NODES_FULL;
 }
@@ -407,7 +441,7 @@ static uint32_t number_fresh(struct unwind_thread *t, uint32_t base)
 		path.hash = t->frame[base - 1].rule_hash;
 		path.block = block_hash(t, base);
 	} else {
-		path_init(&path, t->last_root, t->seen_gen);
+		path_init(&path, t->last_root);
 	}
 	for (uint32_t i = base; i < t->frame_count; i++)
 		t->frame[i].node =
@@ -440,7 +474,7 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 		if (root != WIRE_STOP_END && root != WIRE_STOP_GUESSED)
 			flags = FRAME_TAINTED;
 		t->last_root = root;
-		hash = unwind_path_root(root, t->seen_gen);
+		hash = unwind_path_root(root);
 	}
 	if (base <= t->guess_at)
 		t->guess_at = UINT32_MAX;
@@ -458,7 +492,7 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 			t->guess_at = base;
 		if (base == first || !(base & UNWIND_NODES_BLOCK))
 			unwind_node_expect(&t->process->nodes, block_hash(t, base));
-		hash = unwind_path_hash(hash, in.ip);
+		hash = unwind_path_hash(hash, in.ip, since_of(t, in.ip));
 		t->frame[base++] =
 			(struct last_frame){ in.ip,        in.sp, in.bp, hash, WIRE_STOP_NODES_FULL,
 					     words | flags };
@@ -509,7 +543,7 @@ static __attribute__((noinline)) uint32_t walk_deep(struct unwind_thread *t,
 
 	total = p.n;
 	root = p.stop == WIRE_STOP_END && p.guessed ? WIRE_STOP_GUESSED : (uint32_t)p.stop;
-	path_init(&path, root, t->seen_gen);
+	path_init(&path, root);
 	for (uint32_t from = (total - 1) / every * every; total; from -= every) {
 		uint32_t count = total - from;
 		p = mark[from / every];

@@ -60,7 +60,7 @@ struct wire_node {
 	uint64_t pc;
 	uint32_t parent;
 	uint32_t
-		gen; /* value of wire_heap_header.module_gen when made: pc belongs to the modules of that moment */
+		gen; /* a value of wire_heap_header.module_gen: pc belongs to the module that was there then */
 };
 _Static_assert(sizeof(struct wire_node) == 16, "wire_node");
 
@@ -70,19 +70,20 @@ _Static_assert(sizeof(struct wire_node) == 16, "wire_node");
 /* ---- modules ----------------------------------------------------------------------------------------- */
 
 /*
- * One loaded ELF object. Entries are only added; where the table is full, one that is gone begins anew for the same file
- * at the same place (@gen_from is raised, then @gen_until cleared). The recorder maps (pc, gen) to a module.
+ * One loaded ELF object. Entries are only added. One that is gone goes on (@gen_until is cleared) where the same file, by
+ * its build id, comes to the same place and no other code was met there meanwhile; where the table is full, it begins
+ * anew for a file without build id, or behind others (@gen_from is raised first). The recorder maps (pc, gen) to a module.
  */
 struct wire_module {
 	uint64_t bias;      /* address minus ELF virtual address */
 	uint64_t lo, hi;    /* [lo, hi) covers all PT_LOAD segments */
-	uint32_t gen_from;  /* first module_gen at which it was there */
+	uint32_t gen_from;  /* module_gen since which no other object has been seen where it lies */
 	uint32_t gen_until; /* module_gen at which it was found gone; 0 = still there */
 	uint32_t
 		path_off; /* in the string area, not NUL-terminated; the executable's own, "[vdso]", absolute */
 	uint16_t path_len;
 	uint8_t build_id_len; /* 0 = none */
-	uint8_t reserved;
+	uint8_t taken;        /* 1 = gone, and code of no object was met there since */
 	uint8_t build_id[24];
 };
 _Static_assert(sizeof(struct wire_module) == 64, "wire_module");

@@ -422,6 +422,26 @@ def test_objects_have_names_after_thousands_of_loads(record, prog, copies):
     assert rows[0]["frames"][0]["function"] == "plugin_take"
 
 
+@pytest.mark.parametrize("how, each", [("again", 0), ("churn", 4)])
+def test_stacks_keep_their_numbers_when_objects_come_and_go(counted, prog, copies, how, each):
+    few, many = (counted([prog("loaders"), how, n, copies]) for n in ("10", "210"))
+    assert many.seen["module_gen"] - few.seen["module_gen"] == 200
+    assert many.seen["stops"][0] == many.seen["allocs"], "a stack was cut"
+    grown = many.seen["nodes"] - few.seen["nodes"]
+    assert grown <= 200 * each, f"{grown} nodes of 200 loads"
+
+
+def test_code_where_an_object_was_is_not_taken_for_it(preload, prog, copies, byteledger, tmp_path):
+    """Nobody reads the raw file before the object is back."""
+    env = {**os.environ, "LD_PRELOAD": preload, "BYTELEDGER_HELPER": "/nonexistent",
+           "BYTELEDGER_OUTPUT": str(tmp_path / "between.blt")}
+    subprocess.run([prog("loaders"), "between", "1", copies], env=env, capture_output=True, check=True)
+    text = subprocess.run([byteledger, "report", "--format", "json", str(tmp_path / "between.blt.raw")],
+                          capture_output=True, check=True).stdout
+    first = {row["leaked_bytes"]: [f["module"] for f in row["frames"][:2]] for row in json.loads(text)["rows"]}
+    assert [first[n] for n in (111, 222, 333)] == [["p0.so", "loaders"], [None, "loaders"], ["p0.so", "loaders"]]
+
+
 def test_an_object_loaded_by_a_relative_name_is_found_again(record, prog, copies):
     done = record([prog("manners"), "take", "12345", "./p0.so", copies])
     assert done.stdout == b"taken\n"

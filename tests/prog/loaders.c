@@ -3,13 +3,19 @@
  * loaders HOW N FOLDER - FOLDER holds p0.so .. p7.so, copies of one plugin.
  * callback: code of new objects allocates inside dl_iterate_phdr(), while another thread unloads objects.
  * churn: N loads and unloads, one after the other. The last one allocates and keeps a block of 12345 bytes.
+ * again: the same with one of them all the time.
+ * between: loads one object, then puts code that no object holds where it lay, then loads it again: blocks of 111, 222
+ * and 333 bytes stay.
  * hold: loads N (FOLDER holds as many) that stay, and lets each allocate.
  */
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 typedef void *(*take_fn)(size_t);
@@ -63,12 +69,36 @@ static void *unload(void *arg)
 	return NULL;
 }
 
+static int between(void)
+{
+	/* push %rbp; mov %rsp,%rbp; call *%rsi; pop %rbp; ret */
+	static const unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd6, 0x5d, 0xc3 };
+	take_fn take, again;
+	void *handle = load(0, &take);
+	take(111);
+	dlclose(handle);
+	char *page = (char *)((uintptr_t)take & ~4095ul);
+	char *at = mmap(page, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (at != page)
+		return 1;
+	at += (uintptr_t)take & 4095;
+	memcpy(at, code, sizeof(code));
+	((void *(*)(size_t, void *(*)(size_t)))at)(222, malloc);
+	munmap(page, 4096);
+	load(0, &again);
+	again(333);
+	return again != take;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 4)
 		return 2;
 	rounds = atoi(argv[2]);
 	folder = argv[3];
+	if (argv[1][0] == 'b')
+		return between();
 	if (argv[1][0] == 'h') {
 		for (int i = 0; i < rounds; i++) {
 			take_fn take;
@@ -77,10 +107,11 @@ int main(int argc, char **argv)
 		}
 		return 0;
 	}
-	if (argv[1][0] == 'c' && argv[1][1] == 'h') {
+	if (argv[1][0] == 'a' || (argv[1][0] == 'c' && argv[1][1] == 'h')) {
+		int copies = argv[1][0] == 'a' ? 1 : 4;
 		for (int i = 0; i < rounds; i++) {
 			take_fn take;
-			void *handle = load(i % 4, &take);
+			void *handle = load(i % copies, &take);
 			void *p = take(i == rounds - 1 ? 12345 : 100);
 			if (i < rounds - 1)
 				free(p);

@@ -43,12 +43,12 @@ static uint64_t pc_of(unsigned path, unsigned level)
 
 static uint32_t number_path(struct unwind_nodes *nodes, unsigned path, uint32_t *spare)
 {
-	uint64_t hash = unwind_path_root(0, 0), block = hash;
+	uint64_t hash = unwind_path_root(0), block = hash;
 	uint32_t node = 0;
 	for (unsigned level = 0; level < DEPTH; level++) {
 		if (!(level & UNWIND_NODES_BLOCK))
 			block = hash;
-		hash = unwind_path_hash(hash, pc_of(path, level));
+		hash = unwind_path_hash(hash, pc_of(path, level), 0);
 		node = unwind_node_get(nodes, block, hash, pc_of(path, level), node, 0, spare);
 		if (node == UNWIND_NODE_NONE)
 			return node;
