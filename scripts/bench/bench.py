@@ -6,8 +6,10 @@ Names: pairs (malloc+free microbenchmark), threads (two busy threads), programs 
 allocate, in many pairs of runs), reading (report beside heaptrack_print), bpf-stack (stacks walked in the kernel), net (what
 recording costs nodes), regions (one breakdown), regions-heap (glibc's heap read from outside), regions-watch (30,000 mappings
 watched). Variants alternate within a round, one round is not counted, figures are medians of the rounds. CPU time is judged,
-wall time shown beside it; what was added is compared, not totals. Where the bare program varies by more than 20 % the line says
-"not judged"; with lost events it says so and is void.
+wall time shown beside it; what was added is compared, not totals. Beside a ratio stands the middle 95 % of what it is when whole
+rounds are drawn again at random (2,000 times), and the verdict goes by that: "met" where all of it keeps the bar, "not met" where
+none of it does, "not settled" in between; below 5 rounds there is none. How much the bare program varied is shown and decides
+nothing: a slow minute hits all of a round alike. With lost events a line says so and is void.
 """
 import argparse
 import contextlib
@@ -62,6 +64,9 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHES)}; all without")
     parser.add_argument("--only", action="append", help="only this program, shape or case, as the first column spells it (repeatable)")
     parser.add_argument("--rounds", type=int, default=5, help="pairs per figure (default 5, at least 5 for a figure that counts)")
+    parser.add_argument("--until-settled", type=float, metavar="MINUTES",
+                        help="pairs, threads, programs, light: double the rounds, from at least 10, until the interval leaves the bar on one "
+                             "side, at most so long a line; the looks share the 5 %% of error")
     parser.add_argument("--pairs", type=int, default=5_000_000, help="malloc+free pairs a run (default 5 million = 10 million events)")
     parser.add_argument("--depths", type=lambda s: [int(x) for x in s.split(",")], default=[5, 30, 100])
     parser.add_argument("--free-stacks", action="store_true", help="pairs: also with stacks of free")

@@ -9,6 +9,7 @@ import os
 import subprocess
 import tempfile
 
+import judge
 import measure
 import tools
 
@@ -54,7 +55,7 @@ def real(clang, libc, source):
 def rounds(label, tried, count, lock, progress):
     rows = {v: [] for v in tried}
     for r in range(count):
-        for v in tried:
+        for v in judge.alternate(tried, r):
             progress.show(f"{label}: round {r + 1}/{count}, {v}")
             with lock:
                 rows[v].append(tried[v]())
@@ -86,16 +87,22 @@ def main(opt, lock, progress):
         for label, tried, bars in cases:
             if opt.only and label not in opt.only:
                 continue
-            found = rounds(label, tried, 2 if label == "clang" else opt.rounds, lock, progress)
+            found = rounds(label, tried, opt.rounds, lock, progress)
             results[label] = found
             peer = found.get("bpf_get_stack")
             for v, r in found.items():
                 per_frame = r["median_ns"] / max(1, r["frames"])
-                verdict = ""
+                said = []
                 if v in bars and (label == "clang" or label == "depth 60"):
-                    verdict = f"{bars[v]} ns/frame: {'met' if per_frame <= bars[v] else 'NOT met'}"
+                    frames = max(1, r["frames"])
+                    e = judge.estimate(r["ns_per_stack"], lambda ns: measure.median(ns) / frames, bars[v])
+                    said.append(f"{e.text(1)}, bar {bars[v]} ns/frame: {e.verdict}")
+                    r["estimate"] = e.json()
                 if peer and v in bars:
-                    verdict += f"{'; ' if verdict else ''}{r['median_ns'] / peer['median_ns']:.2f} of bpf_get_stack"
+                    e = judge.estimate(judge.rows({"ours": r["ns_per_stack"], "peer": peer["ns_per_stack"]}), judge.over("ours", "peer"))
+                    said.append(f"{e.text(2)} of bpf_get_stack")
+                    r["estimate_of_peer"] = e.json()
+                verdict = "; ".join(said)
                 print(f"{label:10} {v:14} {r['frames']:6.1f} {r['reads']:5.1f} {r['median_ns']:9.0f} {min(r['ns_per_stack']):7.0f} "
                       f"{per_frame:8.1f} | {verdict}", flush=True)
     return {"bpf-stack": results}

@@ -8,6 +8,7 @@ import resource
 import subprocess
 import time
 
+import judge
 import measure
 import tools
 
@@ -59,11 +60,13 @@ def heap(opt, lock, progress):
     r["free_error"] = abs(free - fordblks) / fordblks
     spread = max(measure.spread(r["copy_cpu_ns"]), measure.spread(r["walk_cpu_ns"]))
     ratio = {k: measure.median(r[f"walk_{k}_ns"]) / measure.median(r[f"copy_{k}_ns"]) for k in ("cpu", "wall")}
-    r.update(ratio=ratio, copy_spread=measure.spread(r["copy_cpu_ns"]), judged=spread <= 0.2)
+    pairs = judge.rows({"copy": r["copy_cpu_ns"], "walk": r["walk_cpu_ns"]})
+    found = judge.estimate(pairs, judge.over("walk", "copy"), COPY_BAR)
+    r.update(estimate=found.json(), ratio=ratio, copy_spread=measure.spread(r["copy_cpu_ns"]), judged=spread <= 0.2)
     print(f"in use {used / 2**20:.1f} MiB (own statistics {(uordblks + hblkhd) / 2**20:.1f}, off by {100 * r['used_error']:.3f} %), "
           f"free {free / 2**20:.1f} MiB (own {fordblks / 2**20:.1f}, off by {100 * r['free_error']:.3f} %), bar 1 %")
     print(f"copy {measure.median(r['copy_cpu_ns']) / 1e6:.0f} ms, reading {measure.median(r['walk_cpu_ns']) / 1e6:.0f} ms of CPU: "
-          f"{ratio['cpu']:.2f} (wall {ratio['wall']:.2f}), bar {COPY_BAR}" + ("" if r["judged"] else "; not judged: varies by more than 20 %"))
+          f"{found.text(2)}, {found.verdict} (bar {COPY_BAR}); wall {ratio['wall']:.2f}; copies vary by {100 * r['copy_spread']:.0f} %")
     return r
 
 

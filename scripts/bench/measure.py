@@ -7,7 +7,6 @@ the sum once nothing is left to reap. The traced process: it is seized by ptrace
 """
 import ctypes
 import os
-import random
 import resource
 import signal
 import statistics
@@ -130,13 +129,6 @@ def spread(values):
     """How much a figure varied in the run: (max - min) / median; 0.2 means 20 %."""
     mid = statistics.median(values)
     return (max(values) - min(values)) / mid if mid else 0.0
-
-
-def interval(values):
-    """The middle 95 % of the medians of 2,000 resamplings."""
-    draw = random.Random(1)
-    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(2000))
-    return medians[50], medians[1949]
 
 
 class Progress:

@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import tempfile
 
-import measure
+import judge
 import tools
 
 RATE = 10_000  # messages a second, each way
@@ -84,7 +84,7 @@ def main(opt, lock, progress):
     variants = [v for v in ("bare", "one", "both") if v == "bare" or not opt.only or v in opt.only]
     rows, void, elapsed = {v: [] for v in variants}, [], {v: [] for v in variants}
     for r in range(rounds + 1):
-        for v in variants if r % 2 else variants[::-1]:
+        for v in judge.alternate(variants, r):
             progress.show(f"net: round {r}/{rounds}, {v}")
             with lock:
                 cost, seconds, counters = run(v, backend)
@@ -100,11 +100,10 @@ def main(opt, lock, progress):
     results = []
     for v in variants:
         ratios = [a / b for a, b in zip(rows[v], rows["bare"])]
-        low, high = measure.interval(ratios)
-        ratio = statistics.median(ratios)
+        found = judge.estimate(judge.rows(rows), judge.over(v, "bare"), BAR)
+        ratio, low, high = found.figure, found.low, found.high
         least = min(rows[v]) / min(rows["bare"])
-        verdict = "" if v == "bare" else "void, " + void[0] if void else "not told apart from the bar" if low <= BAR < high else \
-            "met" if high <= BAR else "NOT met"
+        verdict = "" if v == "bare" else "void, " + void[0] if void else found.verdict
         print(f"{v:9} {min(rows[v]) / 1e3:7.2f} {statistics.median(rows[v]) / 1e3:9.2f} {ratio:6.3f} {low:6.3f}-{high:5.3f} "
               f"{min(ratios):6.2f}-{max(ratios):5.2f} {least:6.3f} | {verdict}")
         results.append({"recorded": v, "ns": rows[v], "elapsed_s": elapsed[v], "ratio": ratio, "interval": [low, high], "ratio_of_minima": least,

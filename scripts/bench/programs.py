@@ -4,6 +4,7 @@ import math
 import os
 
 import inputs
+import judge
 import measure
 import tools
 from tools import Missing, Target
@@ -55,24 +56,50 @@ def ratio(ours, theirs):
     return ours / theirs if theirs > 0 else None
 
 
-def one(name, folder, rounds, lock, progress):
+BARS = {"traced": 0.4, "wall": 1 / 6, "all": 1 / 4}
+GEOMEAN_BAR = 0.25
+LIGHT_BAR = 1.05
+
+
+def judged(rows, level):
+    """What the rounds so far say. Where heaptrack adds under 30 % in-process, the ratio of two small numbers says little: there the
+    factor over bare is judged."""
+    traced, whole, wall = (judge.rows({v: rows[v][k] for v in rows}) for k in ("traced", "cpu_all", "wall"))
+    light = measure.median(rows["heaptrack_in_process"]["traced"]) / measure.median(rows["bare"]["traced"]) < 1.3
+    found = {"traced": judge.estimate(traced, judge.added_over("ours", "heaptrack_in_process"), None if light else BARS["traced"], level),
+             "wall": judge.estimate(wall, judge.added_over("ours", "heaptrack"), BARS["wall"], level),
+             "all": judge.estimate(whole, judge.added_over("ours", "heaptrack"), BARS["all"], level),
+             "factor": judge.estimate(traced, judge.over("ours", "bare"), LIGHT_BAR if light else None, level)}
+    return found, light
+
+
+def settled(rows, level):
+    """CPU is judged, wall time shown beside it: a wall that nobody can settle is not waited for."""
+    found, light = judged(rows, level)
+    return found["all"].settled() and found["factor" if light else "traced"].settled()
+
+
+def one(name, folder, opt, lock, progress):
     t = target(name, folder)
     ours, whole, raw = tools.Ours(), tools.Heaptrack(), tools.Heaptrack(raw=True)
-    variants = {"bare": tools.bare, "ours": ours, "heaptrack_in_process": tools.heaptrack_in_process, "heaptrack": whole}
+    # as they run: bare between the two that are compared with it inside the process, the long command at an end
+    variants = {"ours": ours, "bare": tools.bare, "heaptrack_in_process": tools.heaptrack_in_process, "heaptrack": whole}
     rows = {v: {"wall": [], "cpu_all": [], "traced": []} for v in variants}
     status = {v: set() for v in variants}
-    result = {"program": name, "rounds": rounds, "void": []}
-    sequence = list(variants)
-    for r in range(rounds + 1):
+    result = {"program": name, "void": []}
+    plan = judge.Plan(opt.rounds, opt.until_settled)
+    for r in plan.numbers(lambda level: bool(result["void"]) or settled(rows, level)):
         with lock:  # a round at a time, so that others can measure in between
-            for v in sequence[r % 4:] + sequence[:r % 4]:
-                progress.show(f"{name}: round {r}/{rounds}, {v}")
+            for v in judge.alternate(variants, r):
+                progress.show(f"{name}: round {r}, {v}")
                 run = variants[v](t)
                 status[v].add(run.status)
                 if r == 0:
                     continue  # warms the page cache; not counted
                 rows[v]["wall"].append(run.wall)
                 rows[v]["cpu_all"].append(run.cpu_all)
+                if run.traced is None:
+                    result["void"].append(f"{v}: the traced process was not seen")
                 rows[v]["traced"].append(run.traced if run.traced is not None else math.nan)
         if r:
             lost = ours.report()["lost"]["events"]
@@ -86,8 +113,7 @@ def one(name, folder, rounds, lock, progress):
     for v, seen in status.items():
         if seen != status["bare"]:
             result["void"].append(f"{v} ended with status {sorted(seen)}, bare with {sorted(status['bare'])}")
-        if any(math.isnan(x) for x in rows[v]["traced"]):
-            result["void"].append(f"{v}: the traced process was not seen")
+    result["rounds"] = len(rows["bare"]["wall"])
     b, o, p, h = (rows[v] for v in ("bare", "ours", "heaptrack_in_process", "heaptrack"))
     result["bare_spread"] = {"cpu": measure.spread(b["traced"]), "wall": measure.spread(b["wall"])}
     result["median"] = {v: {k: measure.median(x) for k, x in rows[v].items()} for v in rows}
@@ -102,86 +128,95 @@ def one(name, folder, rounds, lock, progress):
     result["peer_factor_traced"] = result["median"]["heaptrack_in_process"]["traced"] / result["median"]["bare"]["traced"]
     result["judged"] = result["bare_spread"]["cpu"] <= 0.20 and not result["void"]
     result["wall_judged"] = result["bare_spread"]["wall"] <= 0.20 and not result["void"]
-    return result
+    # what byteledger does beside the program: its own start, draining the rings, writing the file
+    result["recorder_seconds"] = measure.median([a - b for a, b in zip(o["cpu_all"], o["traced"])])
+    result["recorder_ns_per_event"] = result["recorder_seconds"] / max(1, result["events"]) * 1e9
+    return result, rows, plan.level
 
 
-def show(x, digits=2):
-    return "-" if x is None else f"{x:.{digits}f}"
+def say(estimate):
+    return f"{estimate.text()} {estimate.verdict}" if estimate.verdict else estimate.text()
 
 
 def main(opt, lock, progress):
     folder = inputs.make(os.path.join(tools.OUT, "input"))
-    results = []
-    print("Added over bare, ours / heaptrack's (traced CPU: its preload library alone; wall and all CPU: the heaptrack command; ? = not judged, bare varies by more than 20 %)")
-    print(f"{'program':9} {'events':>9} {'bare s':>7} {'+-%':>4} | {'traced x':>8} {'peer x':>7} | {'traced':>7} {'wall':>6} {'all cpu':>7} | "
-          f"{'size':>6} {'bits/ev':>7} | verdict")
+    results, heavy, levels = [], [], [judge.LEVEL]
+    print("Added over bare, ours / heaptrack's, with the middle 95 % of resampled rounds and the verdict by it. Traced CPU: its preload library\n"
+          "alone; wall and all CPU: the heaptrack command. x: CPU of the traced process over bare. recorder: CPU of byteledger beside it.\n"
+          "+-%: how much bare varied, for a look at the host; it decides nothing.")
     for name in opt.only or NAMES:
         try:
-            r = one(name, folder, opt.rounds, lock, progress)
+            r, rows, level = one(name, folder, opt, lock, progress)
         except Missing as why:
             progress.clear()
             print(f"{name:9} not run: {why}")
             continue
         progress.clear()
         results.append(r)
-        verdict = "; ".join(r["void"]) or ("" if r["judged"] else "not judged: bare varies by more than 20 %")
-        print(f"{name:9} {r['events']:9d} {r['median']['bare']['traced']:7.2f} {100 * r['bare_spread']['cpu']:4.0f} | "
-              f"{r['factor_traced']:8.2f} {r['peer_factor_traced']:7.2f} | {show(r['ratio']['traced'], 3):>7} {show(r['ratio']['wall'], 3) + ('' if r['wall_judged'] else '?'):>6} "
-              f"{show(r['ratio']['all'], 3):>7} | {r['ratio']['size']:6.2f} {8 * r['size']['ours'] / max(1, r['events']):7.2f} | {verdict}", flush=True)
-    # where heaptrack adds under 30 %, the ratio of two small numbers says little: there our factor is judged (<= 1.05)
-    small = [r for r in results if r["peer_factor_traced"] < 1.3]
-    large = [r for r in results if r not in small and r["judged"]]
+        head = f"{name:8} {r['events']} events, bare {r['median']['bare']['traced']:.2f} s +-{100 * r['bare_spread']['cpu']:.0f} %, {r['rounds']} rounds"
+        if r["void"]:
+            print(f"{head} | void: {'; '.join(r['void'])}", flush=True)
+            continue
+        found, light = judged(rows, level)
+        r["estimates"] = {k: e.json() for k, e in found.items()}
+        if not light:
+            levels.append(level)
+            heavy.append(judge.rows({v: rows[v]["traced"] for v in rows}))
+        print(f"{head}; recorder {r['recorder_seconds']:.3f} s, {r['recorder_ns_per_event']:.0f} ns/event; "
+              f"size {r['ratio']['size']:.2f}, {8 * r['size']['ours'] / max(1, r['events']):.2f} bits/event\n"
+              f"{'':8} traced {say(found['traced'])} | wall {say(found['wall'])} | all {say(found['all'])} | x{say(found['factor'])}, "
+              f"peer x{r['peer_factor_traced']:.2f}", flush=True)
     summary = {"programs": results}
-    logs = [math.log(max(r["ratio"]["traced"], 1e-3)) for r in large if r["ratio"]["traced"] is not None]
-    if logs:
-        summary["traced_geomean"] = math.exp(sum(logs) / len(logs))
-        summary["traced_worst"] = max(r["ratio"]["traced"] for r in large)
-        print(f"traced CPU: geometric mean {summary['traced_geomean']:.3f} (bar 0.25, aim 0.125), worst {summary['traced_worst']:.3f} (bar 0.4)")
-    for r in small:
-        print(f"{r['program']}: heaptrack adds under 30 %; ours x{r['factor_traced']:.3f} (bar 1.05)" + ("" if r["judged"] else ", not judged"))
+    if heavy:
+        mean = judge.geomean(heavy, judge.added_over("ours", "heaptrack_in_process"), GEOMEAN_BAR, max(levels))
+        worst = [r["ratio"]["traced"] for r in results if "estimates" in r and r["estimates"]["traced"]["bar"]]
+        summary.update(traced_geomean=mean.figure, traced_geomean_estimate=mean.json(), traced_worst=max((w for w in worst if w is not None), default=None))
+        print(f"traced CPU of {len(heavy)}: geometric mean {say(mean)} (bar {GEOMEAN_BAR}, aim 0.125); bar of each {BARS['traced']}, of wall "
+              f"{BARS['wall']:.3f}, of all {BARS['all']}; of x {LIGHT_BAR} where heaptrack adds under 30 %")
     return summary
 
 
 LIGHT_ROUNDS_MIN = 41
-LIGHT_BAR = 1.05
 
 
 def light(opt, lock, progress):
     """Where heaptrack in-process adds under 30 %: the traced process's CPU over bare, in many pairs of runs."""
     folder = inputs.make(os.path.join(tools.OUT, "input"))
-    count, results = max(opt.rounds, LIGHT_ROUNDS_MIN), []
-    print(f"CPU of the traced process over bare, {count} pairs of runs, the order changing; interval: the middle 95 % of resampled medians")
-    print(f"{'program':9} {'bare s':>7} {'+-%':>4} {'ratio':>6} {'95 %':>13} {'of min':>6} {'peer':>5} | verdict")
+    results = []
+    print("CPU of the traced process over bare, in pairs of runs, the order changing; interval: the middle 95 % of resampled medians")
+    print(f"{'program':9} {'pairs':>5} {'bare s':>7} {'+-%':>4} {'ratio':>24} {'of min':>6} {'peer':>5} | verdict")
     for name in opt.only or ("xz", "git"):
         t, ours = light_target(name, folder), tools.Ours()
-        variants = {"bare": tools.bare, "ours": ours}
+        variants = {"ours": ours, "bare": tools.bare}
         rows, peer, void = {v: [] for v in variants}, [], []
-        for r in range(count + 1):
-            progress.show(f"{name}: round {r}/{count}")
+        plan = judge.Plan(max(opt.rounds, LIGHT_ROUNDS_MIN), opt.until_settled)
+        look = lambda level: judge.estimate(judge.rows(rows), judge.over("ours", "bare"), LIGHT_BAR, level)
+        for r in plan.numbers(lambda level: look(level).settled()):
+            progress.show(f"{name}: round {r}")
             with lock:
-                for v in variants if r % 2 else reversed(variants):
+                for v in judge.alternate(variants, r):
                     run = variants[v](t)
                     if run.status != 0 or run.traced is None:
                         void.append(f"{v}: status {run.status}, CPU {run.traced}")
                     elif r:
                         rows[v].append(run.traced)
-                if r and r % 10 == 0:
+                if r % 10 == 1:
                     peer.append(tools.heaptrack_in_process(t).traced)
+            lost = ours.report()["lost"]["events"]
+            if lost:
+                void.append(f"round {r}: {lost} events lost")
             if void:
                 break
         progress.clear()
-        if void or ours.report()["lost"]["events"]:
-            print(f"{name:9} void: {void or 'events lost'}")
-            results.append({"program": name, "void": void or ["events lost"]})
+        if void:
+            print(f"{name:9} void: {'; '.join(void)}")
+            results.append({"program": name, "void": void})
             continue
-        ratios = [o / b for o, b in zip(rows["ours"], rows["bare"])]
-        low, high = measure.interval(ratios)
-        ratio, bare = measure.median(ratios), measure.median(rows["bare"])
+        found, bare = look(plan.level), measure.median(rows["bare"])
         least, peer_factor = min(rows["ours"]) / min(rows["bare"]), measure.median(peer) / bare
-        verdict = "heaptrack adds 30 % or more: not judged" if peer_factor >= 1.3 else "met" if high <= LIGHT_BAR else \
-            "NOT met" if low > LIGHT_BAR else "not told apart from the bar"
-        print(f"{name:9} {bare:7.3f} {100 * measure.spread(rows['bare']):4.0f} {ratio:6.3f} {low:6.3f}-{high:5.3f} {least:6.3f} "
+        verdict = "heaptrack adds 30 % or more: not judged" if peer_factor >= 1.3 else found.verdict
+        print(f"{name:9} {found.count:5d} {bare:7.3f} {100 * measure.spread(rows['bare']):4.0f} {found.text():>24} {least:6.3f} "
               f"{peer_factor:5.2f} | {verdict}", flush=True)
-        results.append({"program": name, "runs": rows, "peer": peer, "ratio": ratio, "interval": [low, high], "ratio_of_minima": least,
-                        "peer_factor": peer_factor, "verdict": verdict})
+        results.append({"program": name, "runs": rows, "peer": peer, "ratio": found.figure, "interval": found.json()["interval"],
+                        "ratio_of_minima": least, "peer_factor": peer_factor, "estimate": found.json(), "verdict": verdict})
     return {"light": results}

@@ -4,9 +4,12 @@ import os
 import shutil
 
 import inputs
+import judge
 import measure
 import programs
 import tools
+
+BAR = 1
 
 
 def main(opt, lock, progress):
@@ -14,7 +17,7 @@ def main(opt, lock, progress):
         raise tools.Missing("heaptrack_print is not installed")
     folder = inputs.make(os.path.join(tools.OUT, "input"))
     results = []
-    print(f"{'program':9} {'events':>9} | {'report s':>8} {'print s':>8} {'ratio':>6} (CPU) | {'wall':>6} | {'MiB':>5} {'peer MiB':>8} | {'M ev/s':>6} | verdict")
+    print(f"{'program':9} {'events':>9} | {'report s':>8} {'print s':>8} {'ratio of CPU':>20} | {'wall':>6} | {'MiB':>5} {'peer MiB':>8} | {'M ev/s':>6} | verdict")
     for name in opt.only or ("sqlite3", "gawk", "perl", "clang"):
         try:
             t = programs.target(name, folder)
@@ -31,7 +34,7 @@ def main(opt, lock, progress):
         void = []
         for r in range(opt.rounds + 1):
             with lock:
-                for v in list(argv)[r % 2:] + list(argv)[:r % 2]:
+                for v in judge.alternate(argv, r):
                     progress.show(f"reading {name}: round {r}/{opt.rounds}, {v}")
                     run = measure.run(argv[v])
                     if run.status:
@@ -45,8 +48,10 @@ def main(opt, lock, progress):
         r = {"program": name, "events": events, "runs": rows, "median": med, "void": void,
              "ratio": {"cpu": med["ours"]["cpu"] / med["peer"]["cpu"], "wall": med["ours"]["wall"] / med["peer"]["wall"]},
              "judged": not void and measure.spread(rows["peer"]["cpu"]) <= 0.2}
+        found = judge.estimate(judge.rows({v: rows[v]["cpu"] for v in rows}), judge.over("ours", "peer"), BAR)
+        r["estimate"] = found.json()
         results.append(r)
-        print(f"{name:9} {events:9d} | {med['ours']['cpu']:8.2f} {med['peer']['cpu']:8.2f} {r['ratio']['cpu']:6.2f}       | {r['ratio']['wall']:6.2f} | "
+        print(f"{name:9} {events:9d} | {med['ours']['cpu']:8.2f} {med['peer']['cpu']:8.2f} {found.text(2):>20} | {r['ratio']['wall']:6.2f} | "
               f"{med['ours']['rss'] / 2**20:5.0f} {med['peer']['rss'] / 2**20:8.0f} | {events / med['ours']['cpu'] / 1e6:6.1f} | "
-              f"{'; '.join(sorted(set(void))) or ('bar 1, aim 0.5' if r['judged'] else 'not judged: the peer varies by more than 20 %')}", flush=True)
+              f"{'; '.join(sorted(set(void))) or f'{found.verdict} (bar {BAR}, aim 0.5)'}", flush=True)
     return {"reading": results}

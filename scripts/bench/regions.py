@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import judge
 import measure
 import tools
 
@@ -70,7 +71,7 @@ def main(opt, lock, progress):
             void = []
             for r in range(opt.rounds + 1):
                 with lock:
-                    for v in list(argv)[r % 2:] + list(argv)[:r % 2]:
+                    for v in judge.alternate(argv, r):
                         progress.show(f"regions {name}: round {r}/{opt.rounds}, {v}")
                         cpu, wall, status = once(argv[v])
                         if status:
@@ -85,11 +86,13 @@ def main(opt, lock, progress):
         med = {v: {k: measure.median(x) for k, x in rows[v].items()} for v in rows}
         ratio = {v: med["regions"]["cpu"] / med[v]["cpu"] for v in ("plain", "pmap", "smem")}
         judged = not void and measure.spread(rows["plain"]["cpu"]) <= 0.2
+        pairs = judge.rows({v: rows[v]["cpu"] for v in rows})
+        found = {v: judge.estimate(pairs, judge.over("regions", v)) for v in ratio}
         results.append({"shape": name, "mib": mib, "mappings": mappings, "runs": rows, "median": med, "ratio": ratio,
-                        "void": void, "judged": judged})
+                        "void": void, "judged": judged, "estimates": {v: e.json() for v, e in found.items()}})
         print(f"{name:7} {mib:5d} {mappings:6d} |         " + " ".join(f"{med[v]['cpu'] * 1e3:8.1f}" for v in argv)
-              + " | " + " ".join(f"{ratio[v]:5.2f}" for v in ratio)
-              + ("" if judged else "  " + ("; ".join(sorted(set(void))) or "not judged: the plain reader varies by more than 20 %")), flush=True)
+              + " | " + ", ".join(e.text(2) for e in found.values())
+              + f" | plain +-{100 * measure.spread(rows['plain']['cpu']):.0f} %" + "".join("; " + w for w in sorted(set(void))), flush=True)
     calls = []
     if not opt.only or "embedded" in opt.only:
         with lock:
