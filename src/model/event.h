@@ -23,6 +23,7 @@ struct frame_id {
 struct module_id {
 	uint32_t v; /* 0 = no module (JIT code, unknown) */
 };
+#define THREADS_FURTHER "(further threads)"
 struct thread_id {
 	uint32_t v; /* dense, from 0 in order of first event */
 };
@@ -140,7 +141,7 @@ struct def {
 		} process;
 		struct {
 			uint32_t tid;
-			const char *name;
+			const char *name; /* THREADS_FURTHER with tid 0: many share this row */
 		} thread;
 		struct {
 			const char *path;

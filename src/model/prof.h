@@ -83,6 +83,8 @@ int prof_peaks_lack_culled(const struct prof *prof);
 void prof_set_missed(struct prof *prof, uint64_t allocations, uint64_t bytes);
 /** prof_lacks_culled() - 1: the culled ones of prof_totals() are in none of its numbers. */
 int prof_lacks_culled(const struct prof *prof);
+/** prof_threads_share() - 1: more threads had events than prof_totals() says, which share the row THREADS_FURTHER. */
+int prof_threads_share(const struct prof *prof);
 /** prof_peak_event() - of prof_totals(), alone: O(1). */
 uint64_t prof_peak_event(const struct prof *prof);
 /**

@@ -165,6 +165,16 @@ void prof_totals(const struct prof *prof, struct prof_totals *totals)
 		totals->threads += prof_thread(prof, (struct thread_id){ i })->events != 0;
 }
 
+int prof_threads_share(const struct prof *prof)
+{
+	for (uint32_t i = prof->threads.count; i-- > 0;) {
+		const struct prof_thread *t = prof_thread(prof, (struct thread_id){ i });
+		if (t->tid == 0 && t->events && t->name && strcmp(t->name, THREADS_FURTHER) == 0)
+			return 1;
+	}
+	return 0;
+}
+
 int prof_peaks_lack_culled(const struct prof *prof)
 {
 	return prof->culled != 0 || prof->lacks_culled;

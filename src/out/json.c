@@ -64,7 +64,7 @@ static void put_process(struct jsonw *json, const struct prof *prof,
 	jsonw_object_end(json);
 }
 
-static void put_totals(struct jsonw *json, const struct prof_totals *t)
+static void put_totals(struct jsonw *json, const struct prof *prof, const struct prof_totals *t)
 {
 	jsonw_object(json, "totals");
 	jsonw_u64(json, "allocations", t->cost.allocations);
@@ -80,6 +80,8 @@ static void put_totals(struct jsonw *json, const struct prof_totals *t)
 	jsonw_u64(json, "peak_time_ns", t->peak_time_ns);
 	jsonw_u64(json, "peak_rss_bytes", t->peak_rss_bytes);
 	jsonw_u64(json, "threads", t->threads);
+	if (prof_threads_share(prof))
+		jsonw_bool(json, "threads_exact", 0);
 	jsonw_u64(json, "stacks", t->stacks);
 	if (t->forked_from) {
 		jsonw_u64(json, "inherited_allocations", t->inherited_allocations);
@@ -203,7 +205,7 @@ int out_json(FILE *to, const struct prof *prof, const struct out_opt *opt, struc
 	jsonw_object(&json, NULL);
 	jsonw_u64(&json, "version", 1);
 	put_process(&json, prof, &totals);
-	put_totals(&json, &totals);
+	put_totals(&json, prof, &totals);
 	put_losses(&json, prof, &totals);
 	jsonw_array(&json, "rows");
 	int rc = view_each(prof, opt->by, opt->cost, opt->limit, put_row, &rows, err);

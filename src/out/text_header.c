@@ -276,7 +276,7 @@ static void put_facts(struct page *page, const struct fact *facts, size_t count)
 	}
 }
 
-static void put_totals(struct page *page, const struct prof_totals *t)
+static void put_totals(struct page *page, const struct prof *prof, const struct prof_totals *t)
 {
 	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX];
 	struct fact facts[6] = { { .label = "Peak heap" },   { .label = "Peak RSS" },
@@ -307,8 +307,10 @@ static void put_totals(struct page *page, const struct prof_totals *t)
 			 t->cost.leaked == 1 ? "" : "s");
 	else
 		snprintf(facts[4].value, room, "nothing");
-	snprintf(facts[5].value, room, "%s, from %s thread%s", text_grouped(a, t->stacks),
-		 text_grouped(b, t->threads), t->threads == 1 ? "" : "s");
+	int more = prof_threads_share(prof); /* the last row is of several */
+	snprintf(facts[5].value, room, "%s, from %s%s thread%s", text_grouped(a, t->stacks),
+		 more ? "more than " : "", text_grouped(b, t->threads - (uint32_t)more),
+		 t->threads == 1 && !more ? "" : "s");
 	put_facts(page, facts, ARRAY_LEN(facts));
 }
 
@@ -325,7 +327,7 @@ void text_header(struct page *page, const struct prof *prof, const struct prof_t
 	}
 	put_losses(page, prof, totals, selection != NULL);
 	buf_putc(page->to, '\n');
-	put_totals(page, totals);
+	put_totals(page, prof, totals);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------------------------- */

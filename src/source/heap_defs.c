@@ -344,7 +344,7 @@ static enum heap_run share_thread(struct source_heap *heap, uint32_t *thread)
 		return HEAP_RUN_EMPTY;
 	if (heap->thread_count == heap->thread_max && grow_threads(heap) < 0)
 		return out_of_memory(heap);
-	heap->threads[heap->thread_count++] = (struct heap_thread){ .name = "(further threads)" };
+	heap->threads[heap->thread_count++] = (struct heap_thread){ .name = THREADS_FURTHER };
 	return define_thread(heap, HEAP_THREADS_MAX);
 }
 

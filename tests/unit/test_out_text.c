@@ -214,6 +214,43 @@ static void losses_come_before_any_figure(void **state)
 	prof_free(prof);
 }
 
+/* The heading's words on threads where the last of @count threads has @name. */
+static void check_threads(uint32_t count, const char *name, const char *want, const char *json)
+{
+	struct prof *prof = prof_new(NULL);
+	struct sink *sink = prof_sink(prof);
+	for (uint32_t i = 0; i < count; i++) {
+		struct def def = { .kind = DEF_THREAD, .id = i };
+		def.thread.tid = i + 1 < count ? i + 1 : 0;
+		def.thread.name = i + 1 < count ? "worker" : name;
+		sink->define(sink, &def, NULL);
+		struct event alloc = { .kind = EVENT_ALLOC, .addr = 4096 + i, .bytes = 8 };
+		alloc.thread.v = i;
+		sink->put(sink, &alloc, 1, NULL);
+	}
+	char *text = render(prof, 100, 0);
+	if (!strstr(text, want))
+		fail_msg("no '%s' in %s", want, text);
+	free(text);
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+	assert_int_equal(out_json(to, prof, &(struct out_opt){ 0 }, NULL), 0);
+	fclose(to);
+	if (!strstr(text, json))
+		fail_msg("no '%s' in %s", json, text);
+	free(text);
+	prof_free(prof);
+}
+
+static void a_row_that_threads_share_is_not_counted_as_one(void **state)
+{
+	(void)state;
+	check_threads(3, THREADS_FURTHER, "from more than 2 threads",
+		      "\"threads\":3,\"threads_exact\":false,\"stacks\"");
+	check_threads(3, "worker", "from 3 threads", "\"threads\":3,\"stacks\"");
+	check_threads(1, NULL, "from 1 thread", "\"threads\":1,\"stacks\"");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -225,6 +262,7 @@ int main(void)
 		cmocka_unit_test(numbers_keep_three_digits),
 		cmocka_unit_test(text_is_cut_by_columns_not_bytes),
 		cmocka_unit_test(losses_come_before_any_figure),
+		cmocka_unit_test(a_row_that_threads_share_is_not_counted_as_one),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
