@@ -288,6 +288,8 @@ static void put_head(struct flame *f, const char *cmdline, struct buf *text)
 	put_amount(text, f->total, f->cost);
 	if (f->tree->inverted)
 		buf_puts(text, "; who allocates first, callers below");
+	if (f->tree->cut)
+		buf_printf(text, "; the outer callers of %u call paths are left out", f->tree->cut);
 	if (f->drawn < f->present)
 		buf_printf(text, "; %u of %u frames, too small or too deep, are not drawn",
 			   f->present - f->drawn, f->present);

@@ -10,6 +10,7 @@
 
 struct line {
 	uint32_t node;
+	uint32_t cut; /* callers further out were left out */
 	uint64_t cost;
 };
 
@@ -52,6 +53,8 @@ static int put_line(FILE *to, const struct view_tree *tree, const struct line *l
 		if (depth)
 			buf_putc(text, ';');
 	}
+	if (line->cut)
+		buf_puts(text, text->len ? ";" VIEW_CUT_LABEL : VIEW_CUT_LABEL);
 	if (!text->len)
 		buf_puts(text, "[no stack]");
 	buf_printf(text, " %" PRIu64 "\n", line->cost);
@@ -78,7 +81,8 @@ int out_folded(FILE *to, const struct prof *prof, const struct out_opt *opt, str
 	for (uint32_t i = 1; rc == 0 && i < tree->self_count; i++) {
 		uint64_t cost = view_cost_of(&tree->selfs[i].cost, opt->cost);
 		if (cost)
-			lines[count++] = (struct line){ tree->selfs[i].node, cost };
+			lines[count++] =
+				(struct line){ tree->selfs[i].node, tree->selfs[i].cut, cost };
 	}
 	if (rc == 0)
 		qsort(lines, count, sizeof(*lines), by_cost);

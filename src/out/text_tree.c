@@ -191,4 +191,11 @@ void text_tree(struct page *page, const struct view_tree *tree, size_t limit)
 		   tree->inverted ? "from the functions that allocate to their callers"
 				  : "branches of 2 % and more");
 	put_children(&w, 0, rails, 0);
+	if (tree->cut) {
+		char x[TEXT_NUMBER_MAX];
+		page_tint(page, TINT_DIM);
+		buf_printf(page->to, "the outer callers of %s call paths are left out\n",
+			   text_grouped(x, tree->cut));
+		page_tint(page, TINT_PLAIN);
+	}
 }

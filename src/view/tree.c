@@ -7,6 +7,12 @@
 #include "base/intern.h"
 #include "view/impl.h"
 
+/** struct way - how far a stack was followed outwards: the next of its entries. */
+struct way {
+	uint32_t stack; /* its row; 0 = to the end */
+	uint32_t entry;
+};
+
 /** struct build - the tree while it grows: nodes in order of appearance, found by (parent, function, module). */
 struct build {
 	const struct prof *prof;
@@ -30,6 +36,10 @@ struct build {
 	uint32_t self_count, self_cap;
 	uint32_t *path; /* whole_stack()'s way back up */
 	uint32_t path_cap;
+	struct way *
+		rest; /* by node, inverted only: what of the one stack that got there is not entered yet */
+	uint32_t rest_cap, nodes_max, cut;
+	int full; /* a node was refused */
 };
 
 static int no_memory(struct err *err)
@@ -111,6 +121,10 @@ static uint32_t first_entry(struct build *b, struct frame_id row)
 
 static uint32_t add_node(struct build *b, uint32_t parent, uint32_t frame)
 {
+	if (b->count >= b->nodes_max) {
+		b->full = 1;
+		return 0;
+	}
 	struct view_node *nodes = grown(b->nodes, b->count, &b->cap, sizeof(*nodes));
 	if (!nodes)
 		return 0;
@@ -120,7 +134,8 @@ static uint32_t add_node(struct build *b, uint32_t parent, uint32_t frame)
 }
 
 /**
- * child() - the node of @frame below @parent, made if there is none; 0 without memory (0 is the root, never a child). The
+ * child() - the node of @frame below @parent, made if there is none; 0 without memory (0 is the root, never a child), or where
+ * there may be no more nodes (build.full). The
  * first child of a node is known to it, and most have no other one; the others are found in a table.
  */
 static uint32_t child(struct build *b, uint32_t parent, uint32_t frame)
@@ -132,7 +147,7 @@ static uint32_t child(struct build *b, uint32_t parent, uint32_t frame)
 	uint32_t first = above->first_child;
 	if (!first) {
 		first = add_node(b, parent, frame);
-		b->nodes[parent].first_child = first;
+		b->nodes[parent].first_child = first; /* 0 still, if refused */
 		return first;
 	}
 	if (b->same[b->nodes[first].frame] == same)
@@ -154,13 +169,20 @@ static uint32_t child(struct build *b, uint32_t parent, uint32_t frame)
 	return node;
 }
 
-static uint32_t stop_child(struct build *b, uint32_t parent, unsigned stop)
+/** stop_entry() - the frame that says why a stack ended early; 0 without memory. */
+static uint32_t stop_entry(struct build *b, unsigned stop)
 {
 	if (!b->stop_of[stop]) {
 		struct view_frame label = { .function = view_stop_label(stop) };
 		b->stop_of[stop] = add_frame(b, &label);
 	}
-	return b->stop_of[stop] ? child(b, parent, b->stop_of[stop]) : 0;
+	return b->stop_of[stop];
+}
+
+static uint32_t stop_child(struct build *b, uint32_t parent, unsigned stop)
+{
+	uint32_t frame = stop_entry(b, stop);
+	return frame ? child(b, parent, frame) : 0;
 }
 
 /** enter_frame() - entries @from.. of a frame row below @node, outermost first. */
@@ -214,33 +236,123 @@ static uint32_t enter_top_down(struct build *b, struct stack_id stack)
 	return enter_frame(b, node, s->frame, hidden);
 }
 
-static uint32_t enter_inverted(struct build *b, struct stack_id stack, uint64_t value)
+/* ---- inverted ---------------------------------------------------------------------------------------------------- */
+
+/*
+ * Turned around, stacks share nothing but a few inner frames, and recursion makes them deep: 20,000 stacks of up to 20,000
+ * frames would be 200 million nodes. So a stack is entered up to where nobody else came; the rest stands in the recording
+ * (build.rest) and moves on by a node when another stack comes by. At the end what room is left is shared out among the rests.
+ */
+
+/** way_next() - the next entry of @way in @frame. Return: 1, 0 at the end, -1 without memory. */
+static int way_next(struct build *b, struct way *way, uint32_t *frame)
 {
-	uint32_t node = 0;
-	struct stack_id at = stack;
-	for (int innermost = 1; at.v; innermost = 0) {
-		const struct prof_stack *s = prof_stack(b->prof, at);
-		if (s->stop) {
-			node = stop_child(b, node, s->stop);
-			if (node == 0)
-				return 0;
-			b->nodes[node].total += value;
-			break;
-		}
-		const struct prof_frame *f = prof_frame(b->prof, s->frame);
-		uint32_t count = view_frame_count(f), first = first_entry(b, s->frame);
-		uint32_t i = innermost ? view_frame_hidden(f) : 0;
-		for (i = i < count ? i : 0; i < count; i++) {
-			uint32_t above = node;
-			node = first ? child(b, node, first + i) : 0;
-			if (node == 0)
-				return 0;
-			if (node != above)
-				b->nodes[node].total += value;
-		}
-		at = s->parent;
+	if (!way->stack)
+		return 0;
+	const struct prof_stack *s = prof_stack(b->prof, (struct stack_id){ way->stack });
+	if (s->stop) {
+		way->stack = 0;
+		*frame = stop_entry(b, s->stop);
+		return *frame ? 1 : -1;
 	}
-	return node;
+	uint32_t first = first_entry(b, s->frame);
+	if (!first)
+		return -1;
+	*frame = first + way->entry;
+	if (++way->entry >= view_frame_count(prof_frame(b->prof, s->frame)))
+		*way = (struct way){ .stack = s->parent.v };
+	return 1;
+}
+
+static int set_rest(struct build *b, uint32_t node, struct way way)
+{
+	uint32_t before = b->rest_cap;
+	struct way *rest = grown(b->rest, node, &b->rest_cap, sizeof(*rest));
+	if (!rest)
+		return -1;
+	memset(rest + before, 0, (b->rest_cap - before) * sizeof(*rest));
+	b->rest = rest;
+	rest[node] = way;
+	return 0;
+}
+
+/** note_cut() - the way of what @self stands for goes on, but not in the tree. */
+static void note_cut(struct build *b, uint32_t self)
+{
+	b->selfs[self].cut = 1;
+	b->cut++;
+}
+
+/** step_out() - move the rest of @node's stack, and its cost, to a node of its own. Return: that one, @node at the end; 0 without memory. */
+static uint32_t step_out(struct build *b, uint32_t node)
+{
+	struct way way = b->rest[node];
+	uint32_t self = b->nodes[node].self, frame, next = node;
+	int rc = 1;
+	b->rest[node] = (struct way){ 0 };
+	while (next == node && (rc = way_next(b, &way, &frame)) > 0) {
+		next = child(b, node, frame); /* @node where it is one more without a name */
+		if (!next) {
+			note_cut(b, self);
+			return b->full ? node : 0;
+		}
+	}
+	if (rc < 0 || next == node)
+		return rc < 0 ? 0 : node;
+	b->nodes[next].self = self;
+	b->selfs[self].node = next;
+	b->nodes[node].self = 0;
+	return set_rest(b, next, way) < 0 ? 0 : next;
+}
+
+/** enter_inverted() - *@end: where @stack ends, for now; *@cut: it goes on, but there is no room. Return: 0, -1 without memory. */
+static int enter_inverted(struct build *b, struct stack_id stack, uint32_t *end, int *cut)
+{
+	const struct prof_stack *s = prof_stack(b->prof, stack);
+	const struct prof_frame *f = prof_frame(b->prof, s->frame);
+	uint32_t hidden = s->stop ? 0 : view_frame_hidden(f), node = 0, frame;
+	struct way way = { stack.v, hidden < view_frame_count(f) ? hidden : 0 };
+	int rc = 0;
+	for (;;) {
+		*end = node;
+		if (node < b->rest_cap && b->rest[node].stack && !step_out(b, node))
+			return -1;
+		rc = way_next(b, &way, &frame);
+		if (rc <= 0)
+			return rc;
+		uint32_t count = b->count;
+		node = child(b, node, frame);
+		if (node == 0) {
+			*cut = b->full;
+			return b->full ? 0 : -1;
+		}
+		*end = node;
+		if (b->count > count)
+			return set_rest(b, node, way);
+	}
+}
+
+/** spread_out() - enter what is left of each stack, as far as its share of the room goes. */
+static int spread_out(struct build *b)
+{
+	uint32_t count = b->count, rests = 0;
+	for (uint32_t i = 0; i < count && i < b->rest_cap; i++)
+		rests += b->rest[i].stack != 0;
+	for (uint32_t i = 0; i < count && i < b->rest_cap; i++) {
+		if (!b->rest[i].stack)
+			continue;
+		uint32_t node = i, left = (b->nodes_max - b->count) / rests--;
+		while (b->rest[node].stack && left) {
+			uint32_t before = b->count;
+			node = step_out(b, node);
+			if (!node)
+				return -1;
+			left -= b->count - before;
+		}
+		if (b->rest[node].stack)
+			note_cut(b, b->nodes[node].self);
+	}
+	return 0;
 }
 
 static int add_self(struct build *b, uint32_t node, const struct cost *cost)
@@ -272,19 +384,18 @@ static int fill(struct build *b, int inverted, struct err *err)
 		cost_add(&b->whole, &cost);
 		struct stack_id stack = view_canonical(b->prof, (struct stack_id){ i });
 		uint32_t node = 0;
-		if (stack.v) {
-			node = inverted ? enter_inverted(b, stack, view_cost_of(&cost, b->cost))
-					: enter_top_down(b, stack);
-			if (node == 0)
-				return no_memory(err);
-		}
+		int cut = 0;
+		if (stack.v && inverted && enter_inverted(b, stack, &node, &cut) < 0)
+			return no_memory(err);
+		if (stack.v && !inverted && !(node = enter_top_down(b, stack)))
+			return no_memory(err);
 		if (add_self(b, node, &cost) < 0)
 			return no_memory(err);
+		if (cut)
+			note_cut(b, b->nodes[node].self);
 	}
-	if (inverted) {
-		b->nodes[0].total = view_cost_of(&b->whole, b->cost);
-		return 0;
-	}
+	if (inverted && spread_out(b) < 0)
+		return no_memory(err);
 	for (uint32_t i = 1; i < b->self_count; i++)
 		b->nodes[b->selfs[i].node].total += view_cost_of(&b->selfs[i].cost, b->cost);
 	/* A parent is always made before its children: one pass backwards sums everything up. */
@@ -428,6 +539,7 @@ struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, un
 	struct build b = { .prof = prof, .cost = cost, .seed = hash_seed() };
 	struct view_tree *tree = calloc(1, sizeof(*tree));
 	int inverted = (how & VIEW_TREE_INVERTED) != 0, folded = how & VIEW_TREE_FOLD_UNNAMED;
+	b.nodes_max = inverted ? VIEW_TREE_INVERTED_MAX : UINT32_MAX;
 	b.fold = folded ? choose_folds(prof) : NULL;
 	int ready = tree && (b.fold || !folded) && begin(&b, inverted) == 0;
 	int rc = ready ? fill(&b, inverted, err) : no_memory(err);
@@ -437,6 +549,7 @@ struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, un
 	free(b.first_of);
 	free(b.same);
 	free(b.path);
+	free(b.rest);
 	free(b.fold);
 	if (rc == 0) {
 		tree->children = lay_out(&b);
@@ -459,6 +572,7 @@ struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, un
 	tree->cost = cost;
 	tree->whole = b.whole;
 	tree->inverted = inverted;
+	tree->cut = b.cut;
 	return tree;
 }
 

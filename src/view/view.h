@@ -108,6 +108,7 @@ struct view_node {
 struct view_self {
 	struct cost cost;
 	uint32_t node;
+	uint32_t cut; /* 1: callers further out were left out (view_tree.cut) */
 };
 struct view_tree {
 	struct view_node *nodes;
@@ -117,9 +118,17 @@ struct view_tree {
 	uint32_t count, frame_count, self_count;
 	enum view_cost cost;
 	int inverted;
+	uint32_t cut; /* call paths whose outer callers found no room, VIEW_TREE_INVERTED_MAX */
 	struct cost whole; /* of all stacks */
 };
 enum { VIEW_TREE_INVERTED = 1, VIEW_TREE_FOLD_UNNAMED = 2 };
+/**
+ * Nodes of an inverted tree, at most. A compiler's has fewer, but where a program recurses deeply and allocates on each level
+ * each call path would have as many of its own as it is deep: they share out the room, and the outermost callers of the longest are
+ * left out.
+ */
+#define VIEW_TREE_INVERTED_MAX (1u << 22)
+#define VIEW_CUT_LABEL "[callers left out]"
 /**
  * view_tree_new() - fold stacks into a tree of functions (same function, module: same node), callers on top unless
  * @how has VIEW_TREE_INVERTED. Stacks that ended early hang below a node named view_stop_label(). O(stacks), inverted

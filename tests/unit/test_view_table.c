@@ -284,6 +284,50 @@ static void a_very_deep_stack_needs_no_recursion(void **state)
 	prof_free(prof);
 }
 
+/* Each level of a recursion allocates: turned around, every stack is a path of its own, as long as it is deep. */
+static void an_inverted_tree_of_deep_stacks_is_bounded_and_says_so(void **state)
+{
+	(void)state;
+	enum { DEPTH = 12000, FRAMES = 61, INNER = 100 };
+	struct prof *prof = prof_new(NULL);
+	uint32_t random = 1;
+	block = 0;
+	define(prof, &(struct def){ .kind = DEF_THREAD, .id = 0 });
+	define(prof,
+	       &(struct def){ .kind = DEF_MODULE, .id = 1, .module = { .path = "/bin/demo" } });
+	for (uint32_t i = 1; i <= FRAMES; i++)
+		define(prof, &(struct def){ .kind = DEF_FRAME, .id = i, .frame = { { 1 }, i } });
+	for (uint32_t i = 1; i <= DEPTH; i++) {
+		random = random * 1664525u + 1013904223u;
+		define(prof,
+		       &(struct def){ .kind = DEF_STACK,
+				      .id = i,
+				      .stack = { { i - 1 }, { 1 + (random >> 16) % FRAMES }, 0 } });
+		alloc(prof, i, 1);
+	}
+	struct view_tree *t = view_tree_new(prof, VIEW_COST_PEAK, VIEW_TREE_INVERTED, NULL);
+	assert_in_range(t->count, DEPTH * INNER, VIEW_TREE_INVERTED_MAX);
+	assert_int_equal(t->nodes[0].total, DEPTH);
+	assert_in_range(t->cut, 1, DEPTH);
+	uint64_t sum = 0;
+	uint32_t cut = 0;
+	for (uint32_t i = 1; i < t->self_count; i++) {
+		uint32_t depth = 0;
+		for (uint32_t at = t->selfs[i].node; at; at = t->nodes[at].parent)
+			depth++;
+		sum += t->selfs[i].cost.allocations;
+		cut += t->selfs[i].cut;
+		/* what was cut is long; what was not is whole */
+		assert_true(!t->selfs[i].cut || depth >= INNER);
+	}
+	assert_int_equal(sum, DEPTH);
+	assert_int_equal(cut, t->cut);
+	for (uint32_t i = 1; i < t->count; i++)
+		assert_true(t->nodes[i].parent < i);
+	view_tree_free(t);
+	prof_free(prof);
+}
+
 static void wrappers_are_told_by_name(void **state)
 {
 	(void)state;
@@ -307,6 +351,7 @@ int main(void)
 		cmocka_unit_test(neighbours_without_names_fold_where_others_have_names),
 		cmocka_unit_test(a_module_without_any_name_keeps_its_addresses),
 		cmocka_unit_test(a_very_deep_stack_needs_no_recursion),
+		cmocka_unit_test(an_inverted_tree_of_deep_stacks_is_bounded_and_says_so),
 		cmocka_unit_test(wrappers_are_told_by_name),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
