@@ -73,6 +73,7 @@ static int print(const struct report *r, const struct prof *prof, struct err *er
 		.cost = select_cost(&r->selection),
 		.inverted = r->selection.inverted,
 		.limit = r->selection.limit,
+		.moment = r->selection.query.at.kind != QUERY_TIME_NONE,
 		.one_section = r->selection.by_given || r->selection.cost_given ||
 			       r->selection.query.at.kind || r->selection.query.leaked,
 		.selection = select_words(&r->selection),

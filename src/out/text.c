@@ -70,7 +70,7 @@ int out_text(FILE *to, const struct prof *prof, const struct out_opt *opt, struc
 	size_t limit = opt->limit ? opt->limit : LIMIT_DEFAULT;
 	struct prof_totals totals;
 	prof_totals(prof, &totals);
-	text_header(&page, prof, &totals, opt->selection);
+	text_header(&page, prof, &totals, opt);
 	int rc = 0;
 	if (opt->selection && totals.cost.allocations == 0) {
 		text_title(&page, "Nothing", "no allocation fits this selection");

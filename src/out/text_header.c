@@ -314,9 +314,23 @@ static void put_totals(struct page *page, const struct prof *prof, const struct 
 	put_facts(page, facts, ARRAY_LEN(facts));
 }
 
-void text_header(struct page *page, const struct prof *prof, const struct prof_totals *totals,
-		 const char *selection)
+/** put_live() - the totals of one moment: nothing else is known of what was live then. */
+static void put_live(struct page *page, const struct prof_totals *t)
 {
+	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
+	struct fact facts[2] = { { .label = "Live" }, { .label = "Stacks" } };
+	uint64_t blocks = t->cost.leaked + t->cost.uncertain;
+	snprintf(facts[0].value, sizeof(facts[0].value), "%s in %s block%s",
+		 text_bytes(a, t->cost.leaked_bytes + t->cost.uncertain_bytes),
+		 text_grouped(b, blocks), blocks == 1 ? "" : "s");
+	snprintf(facts[1].value, sizeof(facts[1].value), "%s", text_grouped(a, t->stacks));
+	put_facts(page, facts, ARRAY_LEN(facts));
+}
+
+void text_header(struct page *page, const struct prof *prof, const struct prof_totals *totals,
+		 const struct out_opt *opt)
+{
+	const char *selection = opt->selection;
 	put_what(page, prof, totals);
 	if (selection) {
 		CLEANUP(buf_fini) struct buf line = { 0 };
@@ -327,7 +341,10 @@ void text_header(struct page *page, const struct prof *prof, const struct prof_t
 	}
 	put_losses(page, prof, totals, selection != NULL);
 	buf_putc(page->to, '\n');
-	put_totals(page, prof, totals);
+	if (opt->moment)
+		put_live(page, totals);
+	else
+		put_totals(page, prof, totals);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------------------------- */

@@ -54,9 +54,9 @@ enum frame_role text_frame_role(const struct view_frame *frame);
 enum frame_role text_node_role(const struct page *page, const struct view_tree *tree,
 			       uint32_t node);
 
-/** text_header() - what ran, what of it counts (@selection, NULL = all), losses first, totals. */
+/** text_header() - what ran, what of it counts (opt->selection, NULL = all), losses first, totals. */
 void text_header(struct page *page, const struct prof *prof, const struct prof_totals *totals,
-		 const char *selection);
+		 const struct out_opt *opt);
 /** text_curves() - heap and RSS over time; with @selected up to the last moment that counts. */
 void text_curves(struct page *page, const struct prof *prof, const struct prof_totals *totals,
 		 int selected);

@@ -6,7 +6,7 @@
 #include "out/text_impl.h"
 
 #define DEPTH_MAX 24
-#define AMOUNT_COLUMNS 17
+#define AMOUNT_COLUMNS 18
 #define MORE_COLUMNS 13 /* " -> .. 12 more" */
 
 struct walk {
@@ -98,7 +98,7 @@ static void put_amount(struct walk *w, uint64_t value)
 	char x[TEXT_NUMBER_MAX];
 	page_right(w->page, text_value(x, w->tree->cost, value), 9);
 	page_tint(w->page, TINT_DIM);
-	page_right(w->page, text_percent(x, value, w->whole), 7);
+	page_right(w->page, text_percent(x, value, w->whole), 8);
 	page_tint(w->page, TINT_PLAIN);
 	buf_putc(w->page->to, ' ');
 }
