@@ -208,6 +208,7 @@ static void print_json(enum recording_kind kind, const struct trace_reader_info 
 		jsonw_bool(&j, "summary", info->has_summary);
 		jsonw_bool(&j, "truncated", info->truncated);
 		jsonw_bool(&j, "being_written", info->being_written);
+		jsonw_bool(&j, "pending_missing", info->lacks_pending && !info->being_written);
 		jsonw_u64(&j, "damaged_blocks", info->damaged_blocks);
 		jsonw_u64(&j, "skipped_bytes", info->skipped_bytes);
 	}
@@ -366,6 +367,9 @@ static void print_text(enum recording_kind kind, const struct trace_reader_info 
 	if (info->damaged_blocks || info->skipped_bytes)
 		printf("DAMAGED     %" PRIu64 " blocks; %" PRIu64 " bytes could not be read\n",
 		       info->damaged_blocks, info->skipped_bytes);
+	if (info->lacks_pending && !info->being_written)
+		printf("PENDING     not beside it: what was undecided at the end, if anything, is "
+		       "missing\n");
 	if (info->truncated)
 		printf("TRUNCATED   behind the last whole block\n");
 	for (unsigned i = 0; i < EVENT_KIND_MAX; i++)

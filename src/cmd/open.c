@@ -98,6 +98,11 @@ static void note_damage(struct recording *rec)
 	else if (rec->goes_on)
 		snprintf(rec->warning, sizeof(rec->warning),
 			 "'%s' is still being recorded: this is what it holds by now", rec->path);
+	else if (info.lacks_pending)
+		snprintf(rec->warning, sizeof(rec->warning),
+			 "'%s.pending' is not there: what was undecided at the end, if anything, "
+			 "is missing",
+			 rec->path);
 	else if (info.truncated)
 		snprintf(rec->warning, sizeof(rec->warning),
 			 "'%s' ends early: read up to its last whole block", rec->path);

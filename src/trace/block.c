@@ -20,6 +20,7 @@ void blt_file_header_put(uint8_t *to, const struct blt_file_header *header)
 	to[12] = (uint8_t)header->machine;
 	to[13] = (uint8_t)(header->machine >> 8);
 	to[14] = sizeof(void *);
+	to[15] = header->flags;
 	memcpy(to + 16, header->boot_id, 16);
 	put_le64(to + 32, header->realtime_ns);
 	put_le64(to + 40, header->monotonic_ns);
@@ -32,6 +33,7 @@ int blt_file_header_get(const uint8_t *from, struct blt_file_header *header)
 		return -EBADMSG;
 	header->version = get_le32(from + 8);
 	header->machine = (uint16_t)(from[12] | from[13] << 8);
+	header->flags = from[15];
 	memcpy(header->boot_id, from + 16, 16);
 	header->realtime_ns = get_le64(from + 32);
 	header->monotonic_ns = get_le64(from + 40);

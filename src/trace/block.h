@@ -42,9 +42,12 @@ enum blt_flag {
 	BLT_F_KEY = 1, /* EVENTS: decodable without what earlier blocks taught the predictors */
 };
 
+enum { BLT_H_LATE = 1 }; /* events come late: FILE.pending holds what is undecided until the end */
+
 struct blt_file_header {
 	uint32_t version;
 	uint16_t machine; /* ELF e_machine */
+	uint8_t flags;    /* BLT_H_* */
 	uint8_t boot_id[16];
 	uint64_t realtime_ns,
 		monotonic_ns; /* one moment on both clocks: when the file was created */

@@ -275,6 +275,7 @@ struct trace_reader *reader_of(int fd, const char *path, struct err *err)
 		err_set(err, rc, "cannot read '%s'", path);
 		return NULL;
 	}
+	r->info.lacks_pending = !r->info.indexed && r->header.flags & BLT_H_LATE && !r->side;
 	if (!r->info.indexed && rebuild_index(r, err) < 0)
 		return NULL;
 	r->info.events = r->total.events;

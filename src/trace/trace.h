@@ -88,6 +88,7 @@ struct trace_reader_info {
 	int has_summary;
 	int truncated;     /* 1 = bytes after the last whole block */
 	int being_written; /* 1 = its writer lived when it was opened */
+	int lacks_pending; /* 1 = FILE.pending is looked for, and is not there or is another's */
 	uint32_t version;
 };
 

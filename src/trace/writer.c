@@ -263,6 +263,7 @@ static struct trace_writer *new_writer(int fd, const char *path, const struct tr
 #elif defined(__aarch64__)
 		.machine = 183,
 #endif
+		.flags = w->opt.culling ? BLT_H_LATE : 0,
 		.realtime_ns = clock_ns(CLOCK_REALTIME),
 		.monotonic_ns = clock_ns(CLOCK_MONOTONIC),
 	};

@@ -80,6 +80,13 @@ def start(byteledger, prog, tmp_path):
         child.communicate()
 
 
+def missing_pending(byteledger, path):
+    """What report says of the file beside a recording, and whether info does."""
+    report = subprocess.run([byteledger, "report", path], capture_output=True, text=True, check=True).stderr
+    info = subprocess.run([byteledger, "info", "--format", "json", path], capture_output=True, check=True).stdout
+    return [line for line in report.splitlines() if ".pending" in line], json.loads(info)["file"]["pending_missing"]
+
+
 def rounds(kind):
     return pytest.mark.parametrize("count", [ROUNDS["small"], pytest.param(ROUNDS["large"], marks=pytest.mark.large)])
 
@@ -120,6 +127,11 @@ def test_a_killed_recorder_loses_at_most_its_last_second_and_the_program_goes_on
         assert "recorder_died" in report["lost"]["by_reason"], "how much is missing is not known; that it is, is"
         # what may turn out to be short-lived is undecided for ten seconds, and not lost
         assert os.path.exists(path + ".pending") == bool(env) and (report["culled"]["allocations"] > 0) == bool(env)
+        assert missing_pending(byteledger, path) == ([], False)
+        if env:
+            os.rename(path + ".pending", path + ".away")
+            line = f"byteledger: '{path}.pending' is not there: what was undecided at the end, if anything, is missing"
+            assert missing_pending(byteledger, path) == ([line], True)
         truth.stop()
         deadline = time.monotonic() + 20
         while not truth.read()["finished"]:

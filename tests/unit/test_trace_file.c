@@ -450,6 +450,17 @@ static void a_killed_writer_loses_nothing_that_was_told_as_undecided(void **stat
 	}
 }
 
+static int lacks_pending(void)
+{
+	struct err err = { 0 };
+	struct trace_reader_info info;
+	struct trace_reader *r = trace_reader_new(path, &err);
+	assert_non_null(r);
+	trace_reader_info(r, &info);
+	trace_reader_freep(&r);
+	return info.lacks_pending;
+}
+
 static void what_lies_beside_a_recording_is_believed_only_if_it_belongs_to_it(void **state)
 {
 	(void)state;
@@ -467,9 +478,11 @@ static void what_lies_beside_a_recording_is_believed_only_if_it_belongs_to_it(vo
 	assert_stream_is_read(62, 25000, 0);
 	snprintf(path, sizeof(path), "%s", other);
 	assert_stream_is_read(61, 20700, 0); /* its own is elsewhere */
+	assert_true(lacks_pending());
 	assert_int_equal(rename(other, name), 0);
 	snprintf(path, sizeof(path), "%s", name);
 	assert_stream_is_read(61, 25000, 0);
+	assert_false(lacks_pending());
 	/* another recording's */
 	char command[300];
 	snprintf(command, sizeof(command), "cp %s.1.pending %s", path, side);
