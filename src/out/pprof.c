@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pprof.c - profile.proto, gzip'd: a sample for each stack with all costs, functions and lines resolved. */
+/*
+ * pprof.c - profile.proto, gzip'd: a sample for each stack with all costs, functions and lines resolved. Samples are written
+ * as they come, what they refer to behind them: together they are as long as all stacks, which nobody has to hold.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,12 +11,14 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/intern.h"
+#include "base/varint.h"
 #include "base/zstream.h"
 #include "out/out.h"
 #include "out/profile.pb-c.h"
 #include "out/stream.h"
 
 #define SAMPLE_TYPES 6
+#define SAMPLE_TAG 0x12 /* Profile.sample, field 2, of its own length */
 
 typedef Perftools__Profiles__Profile Profile;
 typedef Perftools__Profiles__Sample Sample;
@@ -36,9 +41,11 @@ struct location_key {
 
 struct pprof {
 	const struct prof *prof;
-	struct arena arena; /* all messages live here */
+	struct arena arena; /* all messages but samples live here */
+	FILE *gzip;
+	struct buf packed; /* one sample */
 	struct intern strings;
-	struct vec string_table, samples, mappings, locations, functions;
+	struct vec string_table, mappings, locations, functions;
 	struct idtab string_tab, location_tab, function_tab;
 	struct location_key *location_keys;
 	uint32_t location_cap;
@@ -283,26 +290,29 @@ static int add_sample(void *ctx, const struct view_row *row)
 {
 	struct pprof *p = ctx;
 	const struct cost *cost = &row->cost;
-	size_t count = collect(p, row->stack);
-	Sample *sample = take(p, sizeof(*sample));
-	int64_t *values = take(p, SAMPLE_TYPES * sizeof(*values));
-	uint64_t *ids = take(p, (count + 1) * sizeof(*ids));
-	if (!sample || !values || !ids || p->failed)
-		return -ENOMEM;
-	perftools__profiles__sample__init(sample);
+	Sample sample;
 	const uint64_t of_type[SAMPLE_TYPES] = { cost->allocations, cost->allocated_bytes,
 						 cost->leaked,      cost->leaked_bytes,
 						 cost->peak_bytes,  cost->temporary };
+	int64_t values[SAMPLE_TYPES];
 	for (size_t i = 0; i < SAMPLE_TYPES; i++)
 		values[i] = of_type[i] > INT64_MAX ? INT64_MAX : (int64_t)of_type[i];
-	if (count)
-		memcpy(ids, p->ids, count * sizeof(*ids));
-	sample->n_location_id = count;
-	sample->location_id = ids;
-	sample->n_value = SAMPLE_TYPES;
-	sample->value = values;
-	push(p, &p->samples, sample);
-	return p->failed ? -ENOMEM : 0;
+	perftools__profiles__sample__init(&sample);
+	sample.n_location_id = collect(p, row->stack);
+	sample.location_id = p->ids;
+	sample.n_value = SAMPLE_TYPES;
+	sample.value = values;
+	size_t size = perftools__profiles__sample__get_packed_size(&sample);
+	buf_clear(&p->packed);
+	uint8_t *start = (uint8_t *)buf_reserve(&p->packed, 1 + VARINT_MAX + size);
+	if (!start || p->failed)
+		return -ENOMEM;
+	uint8_t *at = start;
+	*at++ = SAMPLE_TAG;
+	at = varint_put(at, size);
+	at += perftools__profiles__sample__pack(&sample, at);
+	size_t bytes = (size_t)(at - start);
+	return fwrite(start, 1, bytes, p->gzip) == bytes ? 0 : -EIO;
 }
 
 static const char *const type_names[SAMPLE_TYPES][2] = {
@@ -339,10 +349,9 @@ static ValueType *value_type(struct pprof *p, const char *type, const char *unit
 	return value;
 }
 
-static int pack(struct pprof *p, Profile *profile, FILE *to, struct err *err)
+/* Everything but the samples. */
+static int pack(struct pprof *p, Profile *profile)
 {
-	profile->n_sample = p->samples.count;
-	profile->sample = (Sample **)p->samples.items;
 	profile->n_mapping = p->mappings.count;
 	profile->mapping = (Mapping **)p->mappings.items;
 	profile->n_location = p->locations.count;
@@ -354,12 +363,9 @@ static int pack(struct pprof *p, Profile *profile, FILE *to, struct err *err)
 	size_t size = perftools__profiles__profile__get_packed_size(profile);
 	uint8_t *packed = malloc(size ? size : 1);
 	if (!packed)
-		return out_no_memory(err);
+		return -ENOMEM;
 	perftools__profiles__profile__pack(profile, packed);
-	FILE *gzip = zstream_writer(to, ZSTREAM_GZIP, err);
-	int rc = gzip ? 0 : err->code;
-	if (gzip && (fwrite(packed, 1, size, gzip) != size) + (fclose(gzip) != 0))
-		rc = err_set(err, errno ? -errno : -EIO, "cannot write the export");
+	int rc = fwrite(packed, 1, size, p->gzip) == size ? 0 : -EIO;
 	free(packed);
 	return rc;
 }
@@ -397,17 +403,23 @@ int out_pprof(FILE *to, const struct prof *prof, const struct out_opt *opt, stru
 		comments[profile.n_comment++] = string_index(&p, text);
 	}
 	int rc = !cmdline || !p.mapping_of || p.failed ? -ENOMEM : 0;
+	if (rc == 0 && !(p.gzip = zstream_writer(to, ZSTREAM_GZIP, err)))
+		rc = err->code;
 	if (rc == 0)
 		rc = view_each(prof, VIEW_BY_STACK, opt->cost, opt->limit, add_sample, &p, err);
+	if (rc == 0)
+		rc = pack(&p, &profile);
+	if (p.gzip && fclose(p.gzip) != 0 && rc == 0)
+		rc = -EIO;
+	if (rc == -EIO)
+		rc = err_set(err, errno ? -errno : -EIO, "cannot write the export");
 	if (rc == -ENOMEM)
 		out_no_memory(err);
-	if (rc == 0)
-		rc = pack(&p, &profile, to, err);
 	free(cmdline);
+	buf_fini(&p.packed);
 	arena_fini(&p.arena);
 	intern_fini(&p.strings);
-	struct vec *vecs[] = { &p.string_table, &p.samples, &p.mappings, &p.locations,
-			       &p.functions };
+	struct vec *vecs[] = { &p.string_table, &p.mappings, &p.locations, &p.functions };
 	for (size_t i = 0; i < ARRAY_LEN(vecs); i++)
 		free(vecs[i]->items);
 	idtab_fini(&p.string_tab);

@@ -419,6 +419,27 @@ def test_a_bomb_is_refused_in_bounded_memory(byteledger, tmp_path):
     assert done.stderr == f"byteledger: cannot read '{path}': too many live blocks\n"
 
 
+def test_a_deep_recursion_is_exported_in_bounded_memory(byteledger, tmp_path):
+    """Each level allocates: 8,000 stacks of up to 8,000 frames, 32 million steps together, from a file of 250 KB."""
+    path, levels, random = str(tmp_path / "deep.heaptrack"), 8000, 1
+    with open(path, "w", encoding="ascii") as file:
+        file.write("v 10400 3\nX a\n")
+        for i in range(16):
+            file.write(f"s 2 {chr(ord('a') + i)}f\ni {i + 1000:x} 0 {i + 1:x}\n")
+        for level in range(levels):
+            random = (random * 1664525 + 1013904223) % 2**32
+            file.write(f"t {random // 65536 % 16 + 1:x} {level:x}\na 8 {level + 1:x}\n+ {level:x}\n")
+    for words in (["export", "--to", "pprof", "-o", str(tmp_path / "out.gz")],
+                  ["report", "--format", "csv", "--limit", "1"]):
+        done = subprocess.run(["bash", "-c", 'ulimit -v 200000; exec "$0" "$@"', byteledger, *words, path],
+                              capture_output=True, text=True, timeout=200)
+        assert (done.returncode, done.stderr) == (0, ""), words
+    with gzip.open(tmp_path / "out.gz") as file:
+        profile = file.read()
+    assert len(profile) > levels * levels / 2
+    assert re.search(rb"\x0a.{0,3}af", profile) or b"af" in profile
+
+
 # ---- the consumers that are large -------------------------------------------------------------------------------
 
 
