@@ -294,8 +294,8 @@ static void tell_findings(const struct record *rec, const struct record_opt *opt
 	text_escape(&by, rec->replaced_by[0] ? rec->replaced_by : "another program", 0);
 	if (rec->replaced && opt->follow_children)
 		fprintf(stderr,
-			"byteledger: '%s' replaced itself by %s, which has a recording of its "
-			"own\n",
+			"byteledger: '%s' replaced itself by %s, which is followed: it gets a "
+			"recording of its own, or a line that says why not\n",
 			program, buf_cstr(&by));
 	else if (rec->replaced)
 		fprintf(stderr,

@@ -167,11 +167,21 @@ def test_a_followed_successor_has_its_own_recording_and_the_first_ends_at_the_ex
     _, err = child.communicate(timeout=60)
     assert child.returncode == 0
     first = when_complete(byteledger, tmp_path / "bash")["process"]
-    assert b"has a recording of its own" in err and b"hint: " not in err
+    assert b"which is followed" in err and b"hint: " not in err
     second = when_complete(byteledger, tmp_path / "cat")["process"]
     assert first["pid"] == second["pid"] and second["complete"]
     first_end, second_end = (p["start_realtime_ns"] + p["runtime_ns"] for p in (first, second))
     assert first_end < second_end
+
+
+def test_a_followed_successor_without_a_file_is_not_said_to_have_one(byteledger, tmp_path):
+    (tmp_path / "bash").mkdir()
+    child = held(byteledger, "-q", "--follow-children", "-o", str(tmp_path / "%e/r.blt"), "--", "bash", "-c", "exec cat")
+    exec_was_seen(child, "cat")
+    _, err = child.communicate(timeout=60)
+    assert (child.returncode, os.listdir(tmp_path)) == (0, ["bash"])
+    assert f"cannot create '{tmp_path}/cat/r.blt'".encode() in err
+    assert b"which is followed: it gets a recording of its own, or a line that says why not" in err
 
 
 def test_a_program_finds_nothing_of_ours_in_its_environment(byteledger, tmp_path):
