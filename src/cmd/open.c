@@ -190,6 +190,8 @@ static int run_raw(struct recording *rec, struct sink *to, struct err *err)
 	struct def def = { .kind = DEF_PROCESS };
 	def.process.pid = state.target_pid;
 	def.process.exe = source_heap_exe(heap, exe, sizeof(exe)) ? exe : NULL;
+	char *cmdline = source_heap_cmdline(heap, &def.process.cmdline_bytes);
+	def.process.cmdline = cmdline;
 	def.process.comment = "raw heap recording";
 	def.process.start_monotonic_ns = source_heap_start_ns(heap);
 	def.process.start_realtime_ns = state.start_realtime_ns;
@@ -209,7 +211,9 @@ static int run_raw(struct recording *rec, struct sink *to, struct err *err)
 	def.process.runtime_ns = source_heap_raw_length_ns(heap);
 	def.process.peak_rss_bytes = state.peak_rss_bytes;
 	def.process.modules_nameless = state.modules_nameless;
-	return rc < 0 ? rc : sink->define(sink, &def, err);
+	rc = rc < 0 ? rc : sink->define(sink, &def, err);
+	free(cmdline);
+	return rc;
 }
 
 static int run_until(struct recording *rec, int has_until, uint64_t until_ns, struct sink *sink,

@@ -132,12 +132,15 @@ static void identify(struct record *rec)
 		strcpy(rec->exe, found ? exe : said);
 	else if (!rec->exe[0])
 		strcpy(rec->exe, "unknown");
-	if (found && len > 0) {
+	size_t bytes = found && len > 0 ? (size_t)len : 0;
+	if (!bytes) {
+		free(cmdline);
+		cmdline = source_heap_cmdline(rec->heap, &bytes);
+	}
+	if (bytes) {
 		free(rec->cmdline);
 		rec->cmdline = cmdline;
-		rec->cmdline_bytes = (size_t)len;
-	} else {
-		free(cmdline);
+		rec->cmdline_bytes = bytes;
 	}
 }
 

@@ -140,11 +140,35 @@ static void find_main_stack(void)
 	process.main_stack_lo = process.main_stack_hi - bytes;
 }
 
+/* Short programs have ended before a recorder of the library's has a look at /proc. Nobody else enters strings yet. */
+static void note_arguments(struct wire_heap_header *heap)
+{
+	char *to = (char *)heap + heap->strings_off + heap->string_used;
+	uint32_t room = heap->string_bytes - heap->string_used, have = 0;
+	long fd = sys4(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0), n = 1;
+	if (sys_failed(fd))
+		return;
+	if (room > WIRE_CMDLINE_BYTES + 1)
+		room = WIRE_CMDLINE_BYTES + 1;
+	for (; have < room; have += (uint32_t)n) {
+		n = sys3(SYS_read, fd, to + have, room - have);
+		if (sys_failed(n) || n == 0)
+			break;
+	}
+	sys1(SYS_close, fd);
+	if (n != 0 || !have)
+		return;
+	heap->cmdline_off = heap->string_used;
+	heap->cmdline_bytes = have;
+	heap->string_used += have;
+}
+
 /* From here on the recorder may look. */
 static void attach(struct wire_heap_header *heap)
 {
 	long n = sys4(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", heap->exe, sizeof(heap->exe) - 1);
 	heap->exe[n > 0 && n < (long)sizeof(heap->exe) - 1 ? n : 0] = '\0';
+	note_arguments(heap);
 	heap->target_pid = (uint32_t)sys0(SYS_getpid);
 	__atomic_store_n(&heap->attached, 1, __ATOMIC_RELEASE);
 }

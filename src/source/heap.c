@@ -279,6 +279,20 @@ int source_heap_exe(const struct source_heap *heap, char *path, size_t size)
 	return 1;
 }
 
+char *source_heap_cmdline(const struct source_heap *heap, size_t *bytes)
+{
+	uint32_t off = heap->header->cmdline_off, len = heap->header->cmdline_bytes, end;
+	char *text = NULL;
+	*bytes = 0;
+	if (len && len <= WIRE_CMDLINE_BYTES && !__builtin_add_overflow(off, len, &end) &&
+	    end <= heap->layout.string_bytes && (text = malloc(len))) {
+		memcpy(text, heap->base + heap->layout.strings_off + off, len);
+		text[len - 1] = '\0';
+		*bytes = len;
+	}
+	return text;
+}
+
 const char *source_heap_filter(const struct source_heap *heap)
 {
 	return heap->layout.filter;

@@ -59,6 +59,8 @@ void source_heap_state(const struct source_heap *heap, struct source_heap_state 
  * successor by exec. Return: 1, or 0 where it said none or one that does not fit (@path is then "").
  */
 int source_heap_exe(const struct source_heap *heap, char *path, size_t size);
+/** source_heap_cmdline() - its arguments, likewise, each with its NUL: malloc'd, @bytes of them. NULL: not known. */
+char *source_heap_cmdline(const struct source_heap *heap, size_t *bytes);
 
 /*
  * How far apart ticks are, and how exact times therefore are: an event lies between a stamp and the next tick, and is given the

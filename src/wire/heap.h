@@ -26,6 +26,7 @@
 #define WIRE_HEAP_VERSION 3
 #define WIRE_LINE 64 /* cache line */
 #define WIRE_EXE_BYTES 1024
+#define WIRE_CMDLINE_BYTES (64u << 10) /* of the string area, at most */
 /* Raw mode has no recorder whose tick asks for stamps: an event that much later than its ring's last one gets its own. A
    millisecond at 1 GHz, the slowest that x86-64's counter runs. */
 #define WIRE_RAW_STAMP_CYCLES (1u << 20)
@@ -226,6 +227,8 @@ struct wire_heap_header {
 		fork_number; /* 0 = not forked; 0 = the parent's blocks are not known */
 	uint32_t fork_recorder, reserved2;
 	char filter[WIRE_FILTER_BYTES]; /* raw mode: whoever reads the file applies it; "" = none */
+	/* /proc/self/cmdline, likewise, in the string area; 0 bytes = not known, or longer */
+	uint32_t cmdline_off, cmdline_bytes;
 };
 _Static_assert(sizeof(struct wire_heap_header) <= 4096, "the slots begin behind one page");
 

@@ -129,6 +129,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (source_heap_finish(heap, &sink, 0, &err) < 0 && !err.msg[0])
 			abort();
 		source_heap_exe(heap, exe, sizeof(exe));
+		size_t len;
+		free(source_heap_cmdline(heap, &len));
 	} else if (!err.msg[0]) {
 		abort();
 	}

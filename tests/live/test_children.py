@@ -93,8 +93,7 @@ def test_a_child_has_exact_books_that_begin_with_its_parents_blocks(tree, prog, 
     assert own(child) == (1001, 100100, 501)
     assert child["totals"]["foreign_frees"] == 0 and child["lost"]["events"] == 0
     assert child["process"]["inherited_known"] is True and child["process"]["complete"] is True
-    # nobody waits for a recorder of the library's: where all has ended before it looks, the arguments are not known
-    assert child["process"]["cmdline"] == argv or (how == "alone" and child["process"]["cmdline"] == [])
+    assert child["process"]["cmdline"] == argv
     parents = tree.all("children")
     assert child["process"]["forked_from"] in parents and len(parents) == (3 if kind == "daemon" else 2)
     # what it inherited stands under the stacks that asked for it, in the parent; the block that it freed is gone

@@ -340,6 +340,20 @@ def test_the_library_alone_starts_its_recorder(byteledger, preload, tmp_path):
     subprocess.run(["perl", "-e", "print 1"], env=env, check=True, capture_output=True, timeout=60)
     taken = when_complete(byteledger, path) # the recorder finishes after the program
     assert taken["totals"]["allocations"] > 100 and taken["lost"]["events"] == 0
+    assert taken["process"]["cmdline"] == ["perl", "-e", "print 1"]
+
+
+def test_arguments_of_programs_that_end_at_once_are_known(byteledger, preload, tmp_path):
+    """The recorder is held back until the program has ended, and its parent has asked for its status."""
+    helper = tmp_path / "late"
+    helper.write_text(f'#!/bin/sh\nread -r _ < "{tmp_path}/go"\nexec "{byteledger}" "$@"\n')
+    helper.chmod(0o755)
+    os.mkfifo(tmp_path / "go")
+    argv = ["true", "a b", "", "x" * 5000]
+    env = {**os.environ, "LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": str(tmp_path / "t.blt"), "BYTELEDGER_HELPER": str(helper)}
+    subprocess.run(argv, env=env, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=60)
+    (tmp_path / "go").write_text("\n")
+    assert when_complete(byteledger, tmp_path / "t.blt")["process"]["cmdline"] == argv
 
 
 def test_without_any_recorder_a_raw_file_holds_the_same(byteledger, preload, prog, tmp_path):
@@ -351,6 +365,7 @@ def test_without_any_recorder_a_raw_file_holds_the_same(byteledger, preload, pro
     heap(byteledger, "-q", "-o", str(tmp_path / "h.blt"), "--", *argv)
     recorded = report(byteledger, tmp_path / "h.blt")
     assert raw["process"]["complete"] is True
+    assert raw["process"]["cmdline"] == recorded["process"]["cmdline"] == argv
     for taken in (raw, recorded):
         assert taken["lost"]["events"] == 0 and taken["totals"]["allocations"] >= 1000
         for measured in ("peak_time_ns", "peak_rss_bytes"):

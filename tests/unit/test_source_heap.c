@@ -590,6 +590,30 @@ static void the_program_that_attached_is_named_by_itself(void **state)
 	char large[WIRE_EXE_BYTES];
 	memset(h->exe, 'a', sizeof(h->exe)); /* hostile: no end */
 	assert_int_equal(source_heap_exe(heap, large, sizeof(large)), 0);
+
+	size_t bytes = 1;
+	assert_null(source_heap_cmdline(heap, &bytes));
+	assert_int_equal(bytes, 0);
+	assert_int_equal(pwrite(source_heap_fd(heap), "dash\0-x", 8, (off_t)h->strings_off + 5), 8);
+	h->cmdline_off = 5;
+	h->cmdline_bytes = 8;
+	char *text = source_heap_cmdline(heap, &bytes);
+	assert_int_equal(bytes, 8);
+	assert_memory_equal(text, "dash\0-x", 8);
+	free(text);
+	h->cmdline_bytes = 7; /* hostile: its last argument has no end */
+	text = source_heap_cmdline(heap, &bytes);
+	assert_memory_equal(text, "dash\0-\0", 7);
+	free(text);
+	const uint32_t beyond[][2] = { { 5, WIRE_CMDLINE_BYTES + 1 },
+				       { h->string_bytes - 7, 8 },
+				       { UINT32_MAX - 3, 8 },
+				       { 0, UINT32_MAX } };
+	for (size_t i = 0; i < sizeof(beyond) / sizeof(beyond[0]); i++) {
+		h->cmdline_off = beyond[i][0];
+		h->cmdline_bytes = beyond[i][1];
+		assert_null(source_heap_cmdline(heap, &bytes));
+	}
 	munmap(h, 4096);
 	source_heap_free(heap);
 }
