@@ -67,6 +67,66 @@ static UNWIND_INLINE int words_equal(uint64_t sp, const uint64_t *word, uint32_t
 	return 1;
 }
 
+/* Of a thread's memory, what frames of deep stacks leave to those that are remembered. */
+#define AREA_SHARE_MIN 4
+#define DEEPEN_MAX 32768 /* frames; below UNWIND_FRAMES_MAX, where a walk ends */
+
+/* What is left after the tables: the last stack's @frames and its words, then the circular area. */
+static void divide_rest(struct unwind_thread *t, uint32_t frames)
+{
+	uint8_t *at = (uint8_t *)(t->repeated + t->repeated_mask + 1);
+
+	t->frame_max = frames;
+	t->frame = (struct last_frame *)at;
+	at += t->frame_max * sizeof(*t->frame);
+	t->word_max = t->frame_max * 3 / 2;
+	t->word = (uint64_t *)at;
+	at += t->word_max * sizeof(*t->word);
+	t->word_off = (uint32_t *)at;
+	at += t->word_max * sizeof(*t->word_off);
+	t->area = (uint8_t *)(((uintptr_t)at + 63) / 64 * 64);
+	t->area_bytes = (uint64_t)((uint8_t *)t + t->bytes - t->area) / 64 * 64;
+}
+
+int unwind_deepen(struct unwind_thread *t)
+{
+	uint64_t more = t->frame_max * (sizeof(*t->frame) + 3 * sizeof(*t->word) / 2 +
+					3 * sizeof(*t->word_off) / 2);
+
+	if (t->frame_max * 2 > DEEPEN_MAX || t->area_bytes < more + t->bytes / AREA_SHARE_MIN)
+		return 0;
+	unwind_forget(t);
+	divide_rest(t, t->frame_max * 2);
+	return 1;
+}
+
+/* Shares of the memory, all from a power of two; see the sizes in wire/heap_layout.h. */
+static void divide(struct unwind_thread *t)
+{
+	uint8_t *at = (uint8_t *)t + (sizeof(*t) + 63) / 64 * 64;
+	uint64_t unit = 32768, memos;
+
+	while (unit * 2 <= t->bytes && unit < 1u << 20)
+		unit *= 2;
+	/* the words of so many stacks have to find room as well */
+	memos = t->bytes < unit * 2 ? unit / 2 : unit;
+	t->rule_count = (uint32_t)(unit / 256);
+	t->rule_shift = 64 - (uint32_t)__builtin_ctzll(t->rule_count);
+	t->rules = (struct cached_rule *)at;
+	at += t->rule_count * sizeof(*t->rules);
+	t->rule_since = (uint32_t *)at;
+	at += t->rule_count * sizeof(*t->rule_since);
+	t->root_mask = (uint32_t)(memos / 256) - 1;
+	t->root = (struct memo_root *)at;
+	at += (t->root_mask + 1ull) * sizeof(*t->root);
+	t->memo_mask = (uint32_t)(memos / 1024) - 1;
+	t->memo = (struct memo_set *)at;
+	at += (t->memo_mask + 1ull) * sizeof(*t->memo);
+	t->repeated_mask = (uint32_t)(memos / 1024) - 1;
+	t->repeated = (struct repeated *)(((uintptr_t)at + 63) / 64 * 64);
+	divide_rest(t, (uint32_t)(unit / 512));
+}
+
 static __attribute__((noinline)) void refresh(struct unwind_thread *t)
 {
 	unwind_forget(t);
@@ -74,6 +134,8 @@ static __attribute__((noinline)) void refresh(struct unwind_thread *t)
 	t->seen_epoch = __atomic_load_n(t->process_epoch, __ATOMIC_ACQUIRE);
 	t->reused_lo = __atomic_load_n(&t->process->reused_lo, __ATOMIC_ACQUIRE);
 	t->reused_bytes = __atomic_load_n(&t->process->reused_hi, __ATOMIC_ACQUIRE) - t->reused_lo;
+	if (t->busy)
+		divide(t); /* a signal handler may have left in the middle of unwind_deepen() */
 	t->busy = 0;
 }
 
@@ -456,43 +518,6 @@ void unwind_forget(struct unwind_thread *t)
 	t->outer_frames = 0;
 }
 
-/* Shares of the memory, all from a power of two; see the sizes in wire/heap_layout.h. */
-static void divide(struct unwind_thread *t, uint64_t bytes)
-{
-	uint8_t *at = (uint8_t *)t + (sizeof(*t) + 63) / 64 * 64;
-	uint64_t unit = 32768, memos;
-
-	while (unit * 2 <= bytes && unit < 1u << 20)
-		unit *= 2;
-	/* the words of so many stacks have to find room as well */
-	memos = bytes < unit * 2 ? unit / 2 : unit;
-	t->rule_count = (uint32_t)(unit / 256);
-	t->rule_shift = 64 - (uint32_t)__builtin_ctzll(t->rule_count);
-	t->rules = (struct cached_rule *)at;
-	at += t->rule_count * sizeof(*t->rules);
-	t->rule_since = (uint32_t *)at;
-	at += t->rule_count * sizeof(*t->rule_since);
-	t->root_mask = (uint32_t)(memos / 256) - 1;
-	t->root = (struct memo_root *)at;
-	at += (t->root_mask + 1ull) * sizeof(*t->root);
-	t->memo_mask = (uint32_t)(memos / 1024) - 1;
-	t->memo = (struct memo_set *)at;
-	at += (t->memo_mask + 1ull) * sizeof(*t->memo);
-	t->repeated_mask = (uint32_t)(memos / 1024) - 1;
-	t->repeated = (struct repeated *)(((uintptr_t)at + 63) / 64 * 64);
-	at = (uint8_t *)(t->repeated + t->repeated_mask + 1);
-	t->frame_max = (uint32_t)(unit / 512);
-	t->frame = (struct last_frame *)at;
-	at += t->frame_max * sizeof(*t->frame);
-	t->word_max = t->frame_max * 3 / 2;
-	t->word = (uint64_t *)at;
-	at += t->word_max * sizeof(*t->word);
-	t->word_off = (uint32_t *)at;
-	at += t->word_max * sizeof(*t->word_off);
-	t->area = (uint8_t *)(((uintptr_t)at + 63) / 64 * 64);
-	t->area_bytes = (uint64_t)((uint8_t *)t + bytes - t->area) / 64 * 64;
-}
-
 struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
 					 struct unwind_process *process, uint64_t stack_lo,
 					 uint64_t stack_hi)
@@ -502,13 +527,15 @@ struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
 	if (t->magic != THREAD_MAGIC || t->bytes != bytes || t->process != process) {
 		if (t->magic) /* other contents than ours, or of other times */
 			clear(t, bytes / 8 * 8);
-		divide(t, bytes);
+		t->bytes = bytes;
+		divide(t);
 		t->area_written = t->area_bytes; /* a zeroed entry is an old one */
 		t->magic = THREAD_MAGIC;
-		t->bytes = bytes;
 		t->process = process;
 		t->module_gen = process->module_gen;
 		t->process_epoch = &process->epoch;
+	} else {
+		divide(t); /* the thread before may have been deep in itself */
 	}
 	t->stack_lo = stack_lo;
 	t->stack_hi = stack_hi;

@@ -214,6 +214,12 @@ int unwind_find_row(struct unwind_thread *t, uint64_t ip, struct unwind_fde *fde
 /** unwind_walk() - the number of the stack at @regs that the memo did not know; remembers it. */
 uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs);
 
+/**
+ * unwind_deepen() - forget everything and make room for stacks twice as deep as @t's frames hold now, where enough is left
+ * for what it remembers. Return 0 where not. While t->busy only.
+ */
+int unwind_deepen(struct unwind_thread *t);
+
 /** unwind_remember() - put the whole last stack into the memo under @regs; its @joined outermost frames were there before. */
 void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs, uint32_t joined);
 

@@ -506,7 +506,7 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 }
 
 /*
- * A stack deeper than the frame array: walk it once for its length, noting the walk's place now and then, then number
+ * A stack deeper than the frame array can grow: walk it once for its length, noting the walk's place now and then, then number
  * it piece by piece from the outermost end, walking each piece again. Uses the memory of all that is remembered.
  */
 static __attribute__((noinline)) uint32_t walk_deep(struct unwind_thread *t,
@@ -586,6 +586,12 @@ uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs)
 			break;
 		}
 		if (unlikely(p.n == t->frame_max)) {
+			if (unwind_deepen(t)) {
+				proof = (struct proof){ 0, UINT32_MAX };
+				place_init(t, &p, regs);
+				next = 0;
+				continue;
+			}
 			node = walk_deep(t, regs);
 			t->busy = 0;
 			return node;

@@ -199,6 +199,44 @@ static void stacks_that_share_their_outer_frames_are_all_remembered(void **state
 	assert_true(after.misses - before.misses < 2048 / 16);
 }
 
+/* What calls the allocator deep inside of a recursion (an interpreter's) does so from many places there. */
+static NOINLINE int many_ways_from(int depth)
+{
+	int deeper = 0;
+
+	if (depth) {
+		deeper = many_ways_from(depth - 1);
+		__asm__ volatile("" ::: "memory");
+		return deeper + 1;
+	}
+	for (unsigned path = 0; path < 64; path++)
+		deeper += ways(11, path);
+	return deeper;
+}
+
+static void deep_inside_only_what_is_new_is_walked(void **state)
+{
+	static const struct {
+		uint32_t slot;
+		int depth;
+	} in[] = { { 0, 14000 }, { 3, 3000 }, { 8, 900 }, { 100, 100 } };
+	(void)state;
+	for (unsigned i = 0; i < sizeof(in) / sizeof(*in); i++) {
+		struct unwind_stats stats;
+		thread = harness_thread(&harness, in[i].slot);
+		compared = different = 0;
+		many_ways_from(in[i].depth);
+		unwind_thread_stats(thread, &stats);
+		print_message("slot %u, %d deep: %lu fresh frames, %lu walked apart\n", in[i].slot,
+			      in[i].depth, stats.fresh_frames, stats.deep);
+		assert_int_equal(compared, 64);
+		assert_int_equal(different, 0);
+		assert_int_equal(stats.deep, 0);
+		assert_true(stats.fresh_frames < (uint64_t)in[i].depth + 1000 + 64 * 20);
+	}
+	thread = harness_thread(&harness, 0);
+}
+
 static void a_shared_outer_frame_that_changed_is_noticed(void **state)
 {
 	(void)state;
@@ -236,6 +274,7 @@ int main(void)
 		cmocka_unit_test(stacks_that_share_their_outer_frames_are_all_remembered),
 		cmocka_unit_test(a_shared_outer_frame_that_changed_is_noticed),
 		cmocka_unit_test(callbacks_through_libc_are_followed),
+		cmocka_unit_test(deep_inside_only_what_is_new_is_walked),
 		cmocka_unit_test(deep_stacks_are_whole_in_every_size_of_memory),
 	};
 	return cmocka_run_group_tests(tests, setup, NULL);
