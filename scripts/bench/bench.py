@@ -67,10 +67,13 @@ def main():
     parser.add_argument("--until-settled", type=float, metavar="MINUTES",
                         help="pairs, threads, programs, light: double the rounds, from at least 10, until the interval leaves the bar on one "
                              "side, at most so long a line; the looks share the 5 %% of error")
+    parser.add_argument("--add", action="store_true", help="light, with --until-settled: go on from the pairs and looks of the last run of this build")
     parser.add_argument("--pairs", type=int, default=5_000_000, help="malloc+free pairs a run (default 5 million = 10 million events)")
     parser.add_argument("--depths", type=lambda s: [int(x) for x in s.split(",")], default=[5, 30, 100])
     parser.add_argument("--free-stacks", action="store_true", help="pairs: also with stacks of free")
     opt = parser.parse_args()
+    if opt.add and not opt.until_settled:
+        parser.error("--add needs --until-settled: a second look at the same level would not be worth its name")
     for name in opt.names:
         if name not in BENCHES:
             parser.error(f"no benchmark '{name}'; there are {', '.join(BENCHES)}")

@@ -91,16 +91,20 @@ class Plan:
     """How many rounds: as many as asked for; or, with @minutes, more of them until the figure is settled or time is up.
 
     Who looks often enough sees what he likes at last. So a look happens only when the rounds have doubled, and the looks share
-    the 5 % of error between them: a half, a quarter, an eighth. `level` is the one that the last look has to use.
+    the 5 % of error between them: a half, a quarter, an eighth. `level` is the one that the last look has to use. @earlier: rounds
+    of a run that this one goes on from; its looks have taken their part.
     """
 
-    def __init__(self, rounds, minutes=None, clock=time.monotonic):
+    def __init__(self, rounds, minutes=None, clock=time.monotonic, earlier=0, looks=0):
         self.minutes, self.clock, self.level = minutes, clock, LEVEL
         self.rounds = max(rounds, LOOK_MIN) if minutes else rounds
+        self.earlier, self.looks = earlier, looks
 
     def numbers(self, settled):
         """0, the round that warms up and does not count, then 1, 2, ...; settled(level) is asked at each look."""
-        target, number, looks, late = self.rounds, 0, 0, False
+        target, number, late = self.rounds, self.earlier, False
+        while target <= number:
+            target *= 2
         end = self.clock() + 60 * (self.minutes or 0)
         yield 0
         while True:
@@ -110,8 +114,8 @@ class Plan:
                 late = bool(self.minutes) and self.clock() >= end
             if not self.minutes:
                 return
-            looks += 1
-            self.level = 1 - (1 - LEVEL) / 2 ** looks
+            self.looks += 1
+            self.level = 1 - (1 - LEVEL) / 2 ** self.looks
             if late or settled(self.level):
                 return
             target *= 2

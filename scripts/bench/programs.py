@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real programs: bare, byteledger, heaptrack in-process, heaptrack whole; CPU, wall time and file size."""
+import json
 import math
 import os
 
@@ -179,17 +180,29 @@ def main(opt, lock, progress):
 LIGHT_ROUNDS_MIN = 41
 
 
+def kept(bench, build):
+    """What the last run of @bench found, if it was of the same build; else nothing."""
+    try:
+        with open(os.path.join(tools.OUT, bench + ".json")) as f:
+            last = json.load(f)
+    except FileNotFoundError:
+        return []
+    return last[bench] if last.get("build") == build else []
+
+
 def light(opt, lock, progress):
     """Where heaptrack in-process adds under 30 %: the traced process's CPU over bare, in many pairs of runs."""
     folder = inputs.make(os.path.join(tools.OUT, "input"))
-    results = []
+    results, build = [], tools.build_id()
+    earlier = kept("light", build)
     print("CPU of the traced process over bare, in pairs of runs, the order changing; interval: the middle 95 % of resampled medians")
     print(f"{'program':9} {'pairs':>5} {'bare s':>7} {'+-%':>4} {'ratio':>24} {'of min':>6} {'peer':>5} | verdict")
     for name in opt.only or ("xz", "git"):
         t, ours = light_target(name, folder), tools.Ours()
         variants = {"ours": ours, "bare": tools.bare}
-        rows, peer, void = {v: [] for v in variants}, [], []
-        plan = judge.Plan(max(opt.rounds, LIGHT_ROUNDS_MIN), opt.until_settled)
+        before = next((r for r in earlier if r["program"] == name and "estimate" in r), None) if opt.add else None
+        rows, peer, void = before["runs"] if before else {v: [] for v in variants}, before["peer"] if before else [], []
+        plan = judge.Plan(max(opt.rounds, LIGHT_ROUNDS_MIN), opt.until_settled, earlier=len(rows["bare"]), looks=before["looks"] if before else 0)
         look = lambda level: judge.estimate(judge.rows(rows), judge.over("ours", "bare"), LIGHT_BAR, level)
         for r in plan.numbers(lambda level: look(level).settled()):
             progress.show(f"{name}: round {r}")
@@ -200,7 +213,7 @@ def light(opt, lock, progress):
                         void.append(f"{v}: status {run.status}, CPU {run.traced}")
                     elif r:
                         rows[v].append(run.traced)
-                if r % 10 == 1:
+                if r and r % 10 == 0:
                     peer.append(tools.heaptrack_in_process(t).traced)
             lost = ours.report()["lost"]["events"]
             if lost:
@@ -218,5 +231,6 @@ def light(opt, lock, progress):
         print(f"{name:9} {found.count:5d} {bare:7.3f} {100 * measure.spread(rows['bare']):4.0f} {found.text():>24} {least:6.3f} "
               f"{peer_factor:5.2f} | {verdict}", flush=True)
         results.append({"program": name, "runs": rows, "peer": peer, "ratio": found.figure, "interval": found.json()["interval"],
-                        "ratio_of_minima": least, "peer_factor": peer_factor, "estimate": found.json(), "verdict": verdict})
-    return {"light": results}
+                        "ratio_of_minima": least, "peer_factor": peer_factor, "estimate": found.json(), "looks": plan.looks, "verdict": verdict})
+    done = {r["program"] for r in results}
+    return {"light": results + [r for r in earlier if opt.add and r["program"] not in done], "build": build}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tools under comparison: how each runs a program, where its file ends up, whether it lost events."""
 import glob
+import hashlib
 import json
 import os
 import shutil
@@ -13,6 +14,15 @@ BUILD = os.environ.get("BYTELEDGER_BUILD", os.path.join(ROOT, "build"))
 OUT = os.path.join(BUILD, "bench")
 BYTELEDGER = os.path.join(BUILD, "byteledger")
 HEAPTRACK_PRELOAD = "/usr/lib/heaptrack/libheaptrack_preload.so"
+
+
+def build_id():
+    """What is measured: rounds of two builds are never put together."""
+    digest = hashlib.sha256()
+    for path in (BYTELEDGER, os.path.join(BUILD, "libbyteledger-heap.so")):
+        with open(path, "rb") as f:
+            digest.update(f.read())
+    return digest.hexdigest()
 
 
 class Missing(Exception):

@@ -159,6 +159,14 @@ def test_more_rounds_end_with_the_time():
     assert plan.level == 0.9875
 
 
+def test_run_that_goes_on_from_an_earlier_one_pays_for_its_looks():
+    clock, levels = Clock(), []
+    plan = judge.Plan(10, 10, clock, earlier=25, looks=2)
+    seen = play(plan, clock, lambda level: levels.append(level) or True)
+    assert seen == [0, *range(26, 41)]  # a look at the next doubling of 10 beyond 25
+    assert levels == [1 - 0.05 / 8] and plan.looks == 3
+
+
 def test_looking_again_and_again_does_not_raise_the_errors_above_the_level(monkeypatch):
     """The truth lies on the bar: a verdict "met" or "not met" is wrong either way, and may happen in 5 of 100 series."""
     monkeypatch.setattr(judge, "DRAWS", 800)
