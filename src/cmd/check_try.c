@@ -139,7 +139,6 @@ static int try_debuginfod(struct err *err)
 				"set it to a server to fetch missing debug symbols; without it "
 				"installed ones are used");
 	}
-	setenv("DEBUGINFOD_TIMEOUT", "10", 0);
 	if (sym_servers_try(err) < 0)
 		return err_hint(err, "asked '%s'", urls);
 	return 0;

@@ -299,5 +299,12 @@ int cmd_resolve(struct prof *prof, struct err *err)
 	struct progress progress = { .what = "resolving symbols" };
 	int rc = sym_resolve_prof(sym, prof, prof_symbol_sink(prof), progress_tick, &progress, err);
 	progress_end(&progress);
+	if (sym_servers_failed(sym))
+		fprintf(stderr,
+			"byteledger: no answer from a debuginfod server: %s; names that only "
+			"servers have are missing\n"
+			"hint: DEBUGINFOD_TIMEOUT=SECONDS waits longer, an empty DEBUGINFOD_URLS "
+			"asks nobody\n",
+			strerror(-sym_servers_failed(sym)));
 	return rc;
 }

@@ -2,7 +2,6 @@
 /* debugfile.c - where distributions, users and debuginfod servers keep the debug file of a module. */
 #include "sym/image.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -12,10 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <elfutils/debuginfod.h>
 #include <elfutils/libdwelf.h>
 
 #include "base/crc.h"
+#include "sym/servers.h"
 
 #define SYSTEM_DEBUG "/usr/lib/debug"
 
@@ -91,35 +90,15 @@ static int try_link(struct image *image, const struct image_root *root, const st
 	return try_format(image, root, want, SYSTEM_DEBUG "%s/%s", want->dir, want->link);
 }
 
-/* Loaded only when asked for: libdebuginfod brings a whole HTTP client into the process. */
-static int try_servers(struct image *image, const struct wanted *want)
+static int try_servers(struct image *image, struct servers *servers, const struct wanted *want)
 {
-	const char *urls = getenv("DEBUGINFOD_URLS");
-	if (!urls || !*urls || !want->len)
-		return -ENOENT;
-	void *lib = dlopen("libdebuginfod.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (!lib)
-		return -ENOENT;
-	__typeof__(&debuginfod_begin) begin;
-	__typeof__(&debuginfod_end) end;
-	__typeof__(&debuginfod_find_debuginfo) find;
-	begin = (__typeof__(begin))dlsym(lib, "debuginfod_begin");
-	end = (__typeof__(end))dlsym(lib, "debuginfod_end");
-	find = (__typeof__(find))dlsym(lib, "debuginfod_find_debuginfo");
-	debuginfod_client *client = begin && end && find ? begin() : NULL;
-	int rc = -ENOENT;
-	if (client) {
-		char *path = NULL;
-		int fd = find(client, want->build_id, want->len, &path);
-		if (fd >= 0)
-			rc = image_open_fd(image, fd, want->build_id, want->len);
-		if (!rc)
-			image->path = path;
-		else
-			free(path);
-		end(client);
-	}
-	/* never closed: the client library keeps process-wide state */
+	char *path;
+	int fd = servers_find(servers, want->build_id, want->len, &path);
+	int rc = fd >= 0 ? image_open_fd(image, fd, want->build_id, want->len) : -ENOENT;
+	if (!rc)
+		image->path = path;
+	else
+		free(path);
 	return rc;
 }
 
@@ -152,5 +131,5 @@ int image_find_debug(struct image *image, const struct debug_search *search,
 	static const struct image_root own = { .fd = -1 };
 	if (search->root->fd >= 0 && !try_by_id(image, &own, &want))
 		return 0;
-	return search->debuginfod ? try_servers(image, &want) : -ENOENT;
+	return search->servers ? try_servers(image, search->servers, &want) : -ENOENT;
 }

@@ -58,10 +58,12 @@ int image_open_module(struct image *image, const struct image_root *root, const 
 /** image_open_minidebug() - the ELF file packed into .gnu_debugdata of @from; -ENOENT where it has none. */
 int image_open_minidebug(struct image *image, const struct image *from);
 
+struct servers;
+
 /** struct debug_search - where debug files may be. */
 struct debug_search {
 	const struct image_root *root;
-	int debuginfod; /* 1 = ask the servers of DEBUGINFOD_URLS last */
+	struct servers *servers; /* asked last; NULL = never */
 };
 
 /**

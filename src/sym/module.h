@@ -6,6 +6,7 @@
 #include "sym/image.h"
 #include "sym/lines.h"
 #include "sym/pool.h"
+#include "sym/servers.h"
 #include "sym/sym.h"
 #include "sym/table.h"
 
@@ -34,6 +35,7 @@ struct module {
 struct sym {
 	struct image_root root;
 	struct debug_search search;
+	struct servers servers;
 	struct pool pool;
 	struct module *buckets[SYM_BUCKETS];
 };

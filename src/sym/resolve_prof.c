@@ -17,6 +17,20 @@ static int by_module(const void *a, const void *b)
 	return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
+/** struct place - how far it is, for whoever shows that while a server is waited for. */
+struct place {
+	void (*progress)(void *ctx, uint64_t done, uint64_t total);
+	void *ctx;
+	uint64_t done, total;
+};
+
+static void still_here(void *ctx)
+{
+	struct place *place = ctx;
+	if (place->progress)
+		place->progress(place->ctx, place->done, place->total);
+}
+
 int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
 		     void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
 		     struct err *err)
@@ -34,6 +48,9 @@ int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
 	qsort(todo, count, sizeof(*todo), by_module);
 	int rc = 0;
 	struct module *module = NULL;
+	struct place place = { progress, ctx, 0, count };
+	sym->servers.tick = still_here;
+	sym->servers.tick_ctx = &place;
 	for (uint32_t i = 0; !rc && i < count; i++) {
 		if (!i || todo[i].module != todo[i - 1].module) {
 			/* one module's files at a time: DWARF of a browser is gigabytes */
@@ -45,6 +62,7 @@ int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
 				     : NULL;
 		}
 		const struct symbol *symbols;
+		place.done = i;
 		uint32_t symbol_count =
 			module ? sym_module_resolve(sym, module, todo[i].offset, &symbols) : 0;
 		if (symbol_count) {
@@ -58,6 +76,7 @@ int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
 	}
 	if (module)
 		sym_module_rest(module);
+	sym->servers.tick = NULL;
 	free(todo);
 	return rc;
 }

@@ -19,8 +19,13 @@ struct sym *sym_new(const struct sym_opt *opt, struct err *err)
 		return NULL;
 	}
 	sym->search.root = &sym->root;
-	sym->search.debuginfod = !opt || !opt->no_debuginfod;
+	sym->search.servers = opt && opt->no_debuginfod ? NULL : &sym->servers;
 	return sym;
+}
+
+int sym_servers_failed(const struct sym *sym)
+{
+	return sym->servers.failed;
 }
 
 void sym_module_rest(struct module *module)

@@ -34,7 +34,8 @@ uint32_t sym_resolve(struct sym *sym, const char *path, const uint8_t *build_id,
 
 /**
  * sym_resolve_prof() - resolve every frame of @prof that has no symbols yet, module by module, and hand DEF_SYMBOL
- * definitions, whose ids are frame rows of @prof, to @sink (prof_symbol_sink(@prof)). @progress may be NULL.
+ * definitions, whose ids are frame rows of @prof, to @sink (prof_symbol_sink(@prof)). @progress may be NULL; it is called
+ * while a server is waited for, too.
  */
 int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
 		     void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
@@ -44,8 +45,13 @@ int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
 char *sym_demangle(const char *name);
 
 /**
- * sym_servers_try() - ask the servers of DEBUGINFOD_URLS for a file that nobody has; blocks as long as the client library
- * does (DEBUGINFOD_TIMEOUT, 90 s by default). Not thread-safe. Return: 0 when one answered, negative errno with @err.
+ * sym_servers_failed() - 0, or why the debuginfod servers are not asked any more (negative errno): one did not answer, for 10
+ * seconds or what DEBUGINFOD_TIMEOUT says. What only they have has no names, then.
+ */
+int sym_servers_failed(const struct sym *sym);
+/**
+ * sym_servers_try() - ask the servers of DEBUGINFOD_URLS for a file that nobody has; blocks as long as that. Not thread-safe.
+ * Return: 0 when one answered, negative errno with @err.
  */
 int sym_servers_try(struct err *err);
 

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One recording read by its summary, by replay and through selections: the same figures."""
+import contextlib
+import http.server
 import json
+import os
+import shutil
 import subprocess
+import threading
 
 
 def report(byteledger, path, *words):
@@ -67,3 +72,68 @@ def test_a_cut_recording_is_read_up_to_the_cut_and_says_so(byteledger, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "ends early" in done.stderr
     assert json.loads(done.stdout)["process"]["complete"] is False
+
+
+@contextlib.contextmanager
+def server(answer):
+    """A debuginfod server on loopback; its requests' paths are listed. @answer(path) gives bytes, None for 404."""
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            content = answer(self.path)
+            self.send_response(404 if content is None else 200)
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.end_headers()
+            self.wfile.write(content or b"")
+
+        def log_message(self, *args):
+            pass
+    listening = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=listening.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listening.server_port}", asked
+    finally:
+        listening.shutdown()
+        listening.server_close()
+
+
+def stripped(prog, byteledger, folder):
+    """A recording of a program without symbols, and the symbols."""
+    exe = str(folder / "program")
+    shutil.copy(prog("temporaries"), exe)
+    with open(exe, "rb") as file:
+        symbols = file.read()
+    subprocess.run(["strip", exe], check=True)
+    subprocess.run([byteledger, "run", "-q", "-o", str(folder / "s.blt"), "--", exe, "100"], check=True,
+                   stdout=subprocess.DEVNULL, cwd=folder)
+    return str(folder / "s.blt"), symbols
+
+
+def report_with(byteledger, path, folder, url, **more):
+    env = {**os.environ, "DEBUGINFOD_URLS": url, "DEBUGINFOD_CACHE_PATH": str(folder / "cache"), **more}
+    done = subprocess.run([byteledger, "report", "--format", "json", path], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    functions = {f["function"] for row in json.loads(done.stdout)["rows"] for f in row["frames"] if f["module"] == "program"}
+    return functions, done.stderr
+
+
+def test_names_come_from_a_debuginfod_server(byteledger, prog, tmp_path):
+    path, symbols = stripped(prog, byteledger, tmp_path)
+    with server(lambda asked: symbols) as (url, asked):
+        functions, errors = report_with(byteledger, path, tmp_path, url)
+    assert asked and "main" in functions and errors == ""
+
+
+def test_a_debuginfod_server_that_says_nothing_is_asked_once(byteledger, prog, tmp_path):
+    """Its client would wait 90 seconds, three times, for each of the objects."""
+    path, _ = stripped(prog, byteledger, tmp_path)
+    over = threading.Event()
+    with server(lambda asked: over.wait(300) and None) as (url, asked):
+        functions, errors = report_with(byteledger, path, tmp_path, url, DEBUGINFOD_TIMEOUT="1")
+        over.set()
+    assert "main" not in functions
+    assert len(asked) == 1
+    assert errors.startswith("byteledger: no answer from a debuginfod server: ") and "\nhint: " in errors
+    assert errors.count("\n") == 2
