@@ -26,10 +26,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_FORMAT:
 		check->json = strcmp(arg, "json") == 0;
 		if (!check->json && strcmp(arg, "text") != 0)
-			argp_error(state, "no format '%s': text or json", arg);
+			cmd_usage("no format '%s': text or json", arg);
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected '%s'", arg);
+		cmd_usage("unexpected '%s'", arg);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -26,15 +26,21 @@ int cmd_fail(const struct err *err);
 /** cmd_refuse() - the same for what was typed: prints and exits with CMD_USAGE; only inside an argp parser. */
 void cmd_refuse(const struct err *err) __attribute__((noreturn));
 
+/** cmd_usage() - likewise, in the words of printf(); the hint names the command's --help. */
+void cmd_usage(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+
+/** cmd_status_is_programs() - what is wrong with stdout at the end does not change the exit status. */
+void cmd_status_is_programs(void);
+
 /**
  * cmd_take_file() - the part of a parser that takes the one FILE: keys ARGP_KEY_ARG and ARGP_KEY_END, a second or a missing
  * one is a usage error. Return: 0, or ARGP_ERR_UNKNOWN for any other key. @path is lent from argv.
  */
-error_t cmd_take_file(const char **path, int key, char *arg, struct argp_state *state);
+error_t cmd_take_file(const char **path, int key, char *arg);
 
 /**
- * cmd_parse() - argp_parse() with the house's manners: unknown options and --help are handled, usage errors exit with 2,
- * --help with 0. Of a command that runs a PROGRAM @argv up to "--" is its own, and *@rest receives the index of what
+ * cmd_parse() - argp_parse() with the house's manners: unknown options and --help are handled, usage errors are told as all
+ * others are (and -1 is returned), --help exits with 0. Of a command that runs a PROGRAM @argv up to "--" is its own, and *@rest receives the index of what
  * follows (argc if nothing); others have @rest NULL: behind "--" stand arguments that may begin with a dash.
  */
 int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *input);

@@ -94,7 +94,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		e->out_path = arg;
 		break;
 	default:
-		return cmd_take_file(&e->path, key, arg, state);
+		return cmd_take_file(&e->path, key, arg);
 	}
 	if (rc < 0)
 		cmd_refuse(&e->err);

@@ -27,8 +27,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	default:
 		if (key == ARGP_KEY_END && import->path && !import->out_path)
-			argp_error(state, "-o OUT is needed");
-		return cmd_take_file(&import->path, key, arg, state);
+			cmd_usage("-o OUT is needed");
+		return cmd_take_file(&import->path, key, arg);
 	}
 	return 0;
 }

@@ -33,11 +33,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'f':
 		if (strcmp(arg, "json") != 0 && strcmp(arg, "text") != 0)
-			argp_error(state, "unknown format '%s': text or json", arg);
+			cmd_usage("unknown format '%s': text or json", arg);
 		args->json = strcmp(arg, "json") == 0;
 		break;
 	default:
-		return cmd_take_file(&args->path, key, arg, state);
+		return cmd_take_file(&args->path, key, arg);
 	}
 	return 0;
 }

@@ -2,6 +2,7 @@
 /* main.c - the table of commands, and nothing else that knows more than one of them. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,21 +40,77 @@ void cmd_refuse(const struct err *err)
 	exit(CMD_USAGE);
 }
 
-error_t cmd_take_file(const char **path, int key, char *arg, struct argp_state *state)
+/* What is being parsed: argp calls back without knowing of it. */
+static struct {
+	char *name;
+	argp_parser_t parser;
+	const char *unwanted; /* the last argument that the parser did not take */
+} parsed;
+
+static void point_to_help(void)
+{
+	fprintf(stderr, "hint: '%s --help' lists the options\n", parsed.name);
+}
+
+void cmd_usage(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	fputs("byteledger: ", stderr);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	point_to_help();
+	exit(CMD_USAGE);
+}
+
+error_t cmd_take_file(const char **path, int key, char *arg)
 {
 	switch (key) {
 	case ARGP_KEY_ARG:
 		if (*path)
-			argp_error(state, "one file at a time, not '%s' and '%s'", *path, arg);
+			cmd_usage("one file at a time, not '%s' and '%s'", *path, arg);
 		*path = arg;
 		return 0;
 	case ARGP_KEY_END:
 		if (!*path)
-			argp_error(state, "which file?");
+			cmd_usage("which file?");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
+}
+
+/* As argp has them, but with the command's name, which is not what getopt is to begin its lines with. */
+enum { OPT_USAGE = 1 };
+static const struct argp_option help_options[] = {
+	{ "help", '?', NULL, 0, "Give this help list", -1 },
+	{ "usage", OPT_USAGE, NULL, 0, "Give a short usage message", 0 },
+	{ 0 },
+};
+
+static error_t parse_help(int key, char *arg, struct argp_state *state)
+{
+	(void)arg;
+	if (key != '?' && key != OPT_USAGE)
+		return ARGP_ERR_UNKNOWN;
+	state->name = parsed.name;
+	argp_state_help(state, state->out_stream,
+			key == '?' ? ARGP_HELP_STD_HELP : ARGP_HELP_USAGE | ARGP_HELP_EXIT_OK);
+	return 0;
+}
+
+static error_t parse_with_manners(int key, char *arg, struct argp_state *state)
+{
+	static char name[] = "byteledger";
+	if (key == ARGP_KEY_INIT) {
+		state->err_stream = NULL; /* argp has words of its own for errors */
+		state->argv[0] = name;    /* and getopt begins its line with this */
+	}
+	error_t rc = parsed.parser(key, arg, state);
+	if (key == ARGP_KEY_ARG)
+		parsed.unwanted = rc == ARGP_ERR_UNKNOWN ? arg : NULL;
+	return rc;
 }
 
 int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *input)
@@ -67,8 +124,19 @@ int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *i
 	}
 	if (rest)
 		*rest = own < argc ? own + 1 : argc;
-	argp_err_exit_status = CMD_USAGE;
-	return argp_parse(argp, own, argv, ARGP_IN_ORDER, NULL, input) == 0 ? 0 : -1;
+	const struct argp help = { .options = help_options, .parser = parse_help };
+	struct argp command = *argp;
+	const struct argp_child both[] = { { .argp = &command }, { .argp = &help }, { 0 } };
+	const struct argp all = { .children = both };
+	parsed.name = argv[0];
+	parsed.parser = argp->parser;
+	command.parser = parse_with_manners;
+	if (argp_parse(&all, own, argv, ARGP_IN_ORDER | ARGP_NO_HELP, NULL, input) == 0)
+		return 0;
+	if (parsed.unwanted)
+		fprintf(stderr, "byteledger: unexpected '%s'\n", parsed.unwanted);
+	point_to_help();
+	return -1;
 }
 
 static void print_help(FILE *to)
@@ -94,9 +162,31 @@ static void take_closed(void)
 			return; /* no /dev/null here: as it was */
 }
 
+static int status_is_programs;
+
+void cmd_status_is_programs(void)
+{
+	status_is_programs = 1;
+}
+
+/* What was printed last may have found a full disk. Where the command failed, it has said why. */
+static void end_stdout(int status, void *unused)
+{
+	(void)unused;
+	errno = 0;
+	int good = fflush(stdout) == 0 && !ferror(stdout);
+	if (good || status != CMD_OK || status_is_programs)
+		return;
+	fprintf(stderr,
+		"byteledger: cannot write to stdout%s%s\nhint: what was printed is not all\n",
+		errno ? ": " : "", errno ? strerror(errno) : "");
+	_exit(CMD_FAILED);
+}
+
 int main(int argc, char **argv)
 {
 	take_closed();
+	on_exit(end_stdout, NULL);
 	if (argc < 2) {
 		print_help(stderr);
 		return CMD_USAGE;

@@ -44,24 +44,24 @@ static const char *usual_config(void)
 	return NULL;
 }
 
-static void check(struct parsed *p, struct argp_state *state)
+static void check(struct parsed *p)
 {
 	struct net_job *job = &p->job;
 	if (p->word != JOB_REPLAY && (job->local || job->role || p->format_given))
-		argp_error(state, "--local, --role and --format belong to 'replay INPUT'");
+		cmd_usage("--local, --role and --format belong to 'replay INPUT'");
 	if (p->word != JOB_NONE && job->config)
-		argp_error(state, "--config records live: it excludes 'replay' and 'reprocess'");
+		cmd_usage("--config records live: it excludes 'replay' and 'reprocess'");
 	if (p->word == JOB_REPLAY && !job->input)
-		argp_error(state, "no INPUT: a pcap, pcapng or .jsonl file");
+		cmd_usage("no INPUT: a pcap, pcapng or .jsonl file");
 	if (p->word == JOB_REPLAY && job->local && job->role)
-		argp_error(state, "--local and --role exclude each other");
+		cmd_usage("--local and --role exclude each other");
 	if (p->word == JOB_REPROCESS && (!job->store_path || !job->identity_count))
-		argp_error(state, "reprocess needs --store DB and --identity FILE");
+		cmd_usage("reprocess needs --store DB and --identity FILE");
 	if (p->word == JOB_NONE && (job->identity_count || job->store_path))
-		argp_error(state, "--identity and --store belong to 'replay' and 'reprocess'; the "
-				  "configuration names them for live recording");
+		cmd_usage("--identity and --store belong to 'replay' and 'reprocess'; the "
+			  "configuration names them for live recording");
 	if (p->word == JOB_NONE && !job->config && !(job->config = usual_config()))
-		argp_error(state, "no job: --config FILE, 'replay INPUT' or 'reprocess'");
+		cmd_usage("no job: --config FILE, 'replay INPUT' or 'reprocess'");
 }
 
 static int word(struct parsed *p, const char *arg, struct argp_state *state)
@@ -71,11 +71,11 @@ static int word(struct parsed *p, const char *arg, struct argp_state *state)
 	else if (state->arg_num == 0 && strcmp(arg, "reprocess") == 0)
 		p->word = JOB_REPROCESS;
 	else if (state->arg_num == 0)
-		argp_error(state, "unknown job '%s': replay or reprocess", arg);
+		cmd_usage("unknown job '%s': replay or reprocess", arg);
 	else if (p->word == JOB_REPROCESS)
-		argp_error(state, "reprocess takes no INPUT, but '%s' is one", arg);
+		cmd_usage("reprocess takes no INPUT, but '%s' is one", arg);
 	else if (p->job.input)
-		argp_error(state, "one INPUT at a time, and '%s' is the second", arg);
+		cmd_usage("one INPUT at a time, and '%s' is the second", arg);
 	else
 		p->job.input = arg;
 	return 0;
@@ -91,16 +91,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_IDENTITY:
 		if (job->identity_count == NET_IDENTITIES_MAX)
-			argp_error(state, "at most %d identities", NET_IDENTITIES_MAX);
+			cmd_usage("at most %d identities", NET_IDENTITIES_MAX);
 		job->identity_paths[job->identity_count++] = arg;
 		return 0;
 	case OPT_LOCAL:
 		job->local = arg;
 		if (net_addr_parse(arg, &job->local_addr) < 0)
-			argp_error(state,
-				   "--local takes an IP address, with a port or without, and '%s' "
-				   "is none",
-				   arg);
+			cmd_usage("--local takes an IP address, with a port or without, and '%s' "
+				  "is none",
+				  arg);
 		return 0;
 	case OPT_ROLE:
 		if (strcmp(arg, "initiator") == 0)
@@ -108,7 +107,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		else if (strcmp(arg, "responder") == 0)
 			job->role = NET_ROLE_RESPONDER;
 		else
-			argp_error(state, "unknown role '%s': initiator or responder", arg);
+			cmd_usage("unknown role '%s': initiator or responder", arg);
 		return 0;
 	case OPT_STORE:
 		job->store_path = arg;
@@ -122,12 +121,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		else if (strcmp(arg, "table") == 0)
 			job->format = NET_FORMAT_TABLE;
 		else
-			argp_error(state, "unknown format '%s': jsonl, json or table", arg);
+			cmd_usage("unknown format '%s': jsonl, json or table", arg);
 		return 0;
 	case ARGP_KEY_ARG:
 		return word(p, arg, state);
 	case ARGP_KEY_END:
-		check(p, state);
+		check(p);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

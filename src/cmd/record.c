@@ -90,30 +90,30 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'o':
 		if (!*arg)
-			argp_error(state, "-o needs a file name");
+			cmd_usage("-o needs a file name");
 		opt->output = arg;
 		return 0;
 	case OPT_DURATION:
 		if (query_duration_parse(arg, &opt->duration_ns, NULL) < 0 || !opt->duration_ns)
-			argp_error(state, "'%s' is not a duration like 10s, 5m, 1h30m", arg);
+			cmd_usage("'%s' is not a duration like 10s, 5m, 1h30m", arg);
 		return 0;
 	case 'q':
 		opt->quiet = 1;
 		return 0;
 	case OPT_FORMAT:
 		if (strcmp(arg, "text") != 0 && strcmp(arg, "json") != 0)
-			argp_error(state, "--format is text or json, not '%s'", arg);
+			cmd_usage("--format is text or json, not '%s'", arg);
 		opt->format = arg;
 		return 0;
 	case OPT_ON_FULL:
 		if (strcmp(arg, "wait") != 0 && strcmp(arg, "limit") != 0 &&
 		    strcmp(arg, "drop") != 0)
-			argp_error(state, "--on-full is wait, limit or drop, not '%s'", arg);
+			cmd_usage("--on-full is wait, limit or drop, not '%s'", arg);
 		opt->on_full = arg;
 		return 0;
 	case OPT_RESOLUTION:
 		if (query_duration_parse(arg, &ns, NULL) < 0 || !ns)
-			argp_error(state, "'%s' is not a time like 1ms, 10us, 1ns", arg);
+			cmd_usage("'%s' is not a time like 1ms, 10us, 1ns", arg);
 		opt->stamp_every_event = ns < MS;
 		return 0;
 	case OPT_FREE_STACKS:
@@ -127,11 +127,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		ns = strtoull(arg, &end, 10);
 		if (errno || *end || *arg < '0' || *arg > '9' || ns < HEAP_BUDGET_MIN_MIB ||
 		    ns > HEAP_BUDGET_MAX_MIB)
-			argp_error(state, "--budget is a number of MiB from 32 to 1024");
+			cmd_usage("--budget is a number of MiB from 32 to 1024");
 		opt->budget_bytes = ns << 20;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "a program stands behind '--': -- %s ...", arg);
+		cmd_usage("a program stands behind '--': -- %s ...", arg);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -476,6 +476,7 @@ int record_command(int argc, char **argv, const char *name, const char *doc)
 			name);
 		return CMD_USAGE;
 	}
+	cmd_status_is_programs();
 	return record_program(&opt, name, argv + rest);
 }
 

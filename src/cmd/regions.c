@@ -72,39 +72,39 @@ static int parse_word(const char *text, const char *const *words, size_t count)
 }
 
 /* What does not go together. */
-static void check(const struct regions *r, struct argp_state *state)
+static void check(const struct regions *r)
 {
 	int watch = watch_wanted(&r->watch), given = targets_given(&r->targets);
 	int history_only = r->watch.history && !r->watch.seconds && !r->watch.serve &&
 			   !r->watch.rule_count && !given && !r->with_program;
 	if (given && r->with_program)
-		argp_error(state, "either a program behind '--' or a target");
+		cmd_usage("either a program behind '--' or a target");
 	if (!given && !r->with_program && !history_only)
-		argp_error(state, "which process? -p PID, -n NAME, --container NAME|ID, --cgroup "
-				  "PATH or -- PROGRAM");
+		cmd_usage("which process? -p PID, -n NAME, --container NAME|ID, --cgroup "
+			  "PATH or -- PROGRAM");
 	if (watch && (r->compat || r->format == FORMAT_CSV || r->sort == REGIONS_BY_PSS))
-		argp_error(state, "a watch prints lines or, with --format json, objects, and "
-				  "does not know PSS");
+		cmd_usage("a watch prints lines or, with --format json, objects, and "
+			  "does not know PSS");
 	if (watch && (r->base_path || r->group))
-		argp_error(state, "--diff and --group are of one reading: without a watch");
+		cmd_usage("--diff and --group are of one reading: without a watch");
 	if (history_only && r->sort_given && r->sort != REGIONS_BY_GROWTH &&
 	    r->sort != REGIONS_BY_RSS)
-		argp_error(state, "a history is sorted by growth or rss");
+		cmd_usage("a history is sorted by growth or rss");
 	if (!watch && r->sort == REGIONS_BY_GROWTH)
-		argp_error(state, "growth needs a time to look: --watch or --history; --diff "
-				  "tells what grew since a saved reading");
+		cmd_usage("growth needs a time to look: --watch or --history; --diff "
+			  "tells what grew since a saved reading");
 	if (r->probe && !watch && !r->watch.duration_ns && !r->with_program)
-		argp_error(state, "--probe needs a time to look: --duration, or a watch");
+		cmd_usage("--probe needs a time to look: --duration, or a watch");
 	if (r->quick && (r->compat || r->sort == REGIONS_BY_PSS))
-		argp_error(state, "--quick does not know PSS");
+		cmd_usage("--quick does not know PSS");
 	if (r->compat && (r->format != FORMAT_TEXT || r->group || r->base_path))
-		argp_error(state, "--compat is a text layout of its own");
+		cmd_usage("--compat is a text layout of its own");
 	if (r->group && r->format != FORMAT_TEXT)
-		argp_error(state, "--group is for text: json and csv have every mapping");
+		cmd_usage("--group is for text: json and csv have every mapping");
 	if (r->base_path && (r->format == FORMAT_CSV || r->group))
-		argp_error(state, "--diff prints text or json, by label");
+		cmd_usage("--diff prints text or json, by label");
 	if (r->quiet && r->output)
-		argp_error(state, "-q prints nothing, and -o says where to print");
+		cmd_usage("-q prints nothing, and -o says where to print");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -124,7 +124,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		errno = 0;
 		long long n = strtoll(arg, &end, 10);
 		if (end == arg || *end || errno || n < 0 || n > TOP_MAX)
-			argp_error(state, "--top '%s': a number from 0 to %d", arg, TOP_MAX);
+			cmd_usage("--top '%s': a number from 0 to %d", arg, TOP_MAX);
 		r->top = (size_t)n;
 		r->top_given = 1;
 		break;
@@ -135,16 +135,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_SORT:
 		word = parse_word(arg, sorts, ARRAY_LEN(sorts));
 		if (word < 0)
-			argp_error(state, "unknown order '%s': rss, pss, swap, virtual or growth",
-				   arg);
+			cmd_usage("unknown order '%s': rss, pss, swap, virtual or growth", arg);
 		r->sort = (enum regions_sort)word;
 		r->sort_given = 1;
 		break;
 	case OPT_GROUP:
 		word = parse_word(arg, groups, ARRAY_LEN(groups));
 		if (word < 0)
-			argp_error(state, "unknown group '%s': label, vma, file, module or thread",
-				   arg);
+			cmd_usage("unknown group '%s': label, vma, file, module or thread", arg);
 		r->group = (enum regions_group)word;
 		break;
 	case OPT_DIFF:
@@ -153,7 +151,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_FORMAT:
 		word = parse_word(arg, formats, ARRAY_LEN(formats));
 		if (word < 0)
-			argp_error(state, "unknown format '%s': text, json or csv", arg);
+			cmd_usage("unknown format '%s': text, json or csv", arg);
 		r->format = (enum format)word;
 		r->format_given = 1;
 		break;
@@ -163,7 +161,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case 'o':
 		if (!*arg)
-			argp_error(state, "-o needs a file name");
+			cmd_usage("-o needs a file name");
 		r->output = arg;
 		break;
 	case 'q':
@@ -184,13 +182,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_ARG:
 		if (watch_takes(&r->watch, arg))
 			break;
-		argp_error(state,
-			   "unexpected argument '%s': a target is given by -p, -n, --container, "
-			   "--cgroup or behind '--'",
-			   arg);
+		cmd_usage("unexpected argument '%s': a target is given by -p, -n, --container, "
+			  "--cgroup or behind '--'",
+			  arg);
 		break;
 	case ARGP_KEY_END:
-		check(r, state);
+		check(r);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -277,6 +274,7 @@ static int run_program(struct regions *r, char **argv)
 	CLEANUP(target_list_fini) struct target_list list = { 0 };
 	struct err err = { 0 };
 	int stopped = 0;
+	cmd_status_is_programs();
 	if (started_begin(&r->program, argv, &err) < 0) {
 		cmd_fail(&err);
 		return r->program.status;

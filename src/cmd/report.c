@@ -59,7 +59,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r->store_symbols = 1;
 		break;
 	default:
-		return cmd_take_file(&r->path, key, arg, state);
+		return cmd_take_file(&r->path, key, arg);
 	}
 	if (rc < 0)
 		cmd_refuse(&r->err);

@@ -53,15 +53,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		errno = 0;
 		long pid = strtol(arg, &end, 10);
 		if (end == arg || *end || errno || pid <= 0 || pid > 4194304)
-			argp_error(state, "'%s' is not a process id", arg);
+			cmd_usage("'%s' is not a process id", arg);
 		if (t->pid_count == TARGETS_GIVEN_MAX)
-			argp_error(state, "at most %d process ids", TARGETS_GIVEN_MAX);
+			cmd_usage("at most %d process ids", TARGETS_GIVEN_MAX);
 		t->pids[t->pid_count++] = (pid_t)pid;
 		break;
 	}
 	case 'n':
 		if (!*arg || strchr(arg, '/'))
-			argp_error(state, "'%s' is not the base name of a program", arg);
+			cmd_usage("'%s' is not the base name of a program", arg);
 		t->name = arg;
 		break;
 	case OPT_CONTAINER:

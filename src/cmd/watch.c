@@ -101,27 +101,26 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_WATCH:
 		a->seconds = strtod(arg, &end);
 		if (end == arg || *end || !(a->seconds >= 0.1 && a->seconds <= SECONDS_MAX))
-			argp_error(state, "--watch '%s': seconds from 0.1 to %.0f", arg,
-				   SECONDS_MAX);
+			cmd_usage("--watch '%s': seconds from 0.1 to %.0f", arg, SECONDS_MAX);
 		return 0;
 	case OPT_DURATION:
 		if (parse_duration(arg, &a->duration_ns) < 0)
-			argp_error(state, "'%s' is not a duration like 10s, 5m, 1h30m", arg);
+			cmd_usage("'%s' is not a duration like 10s, 5m, 1h30m", arg);
 		return 0;
 	case OPT_HISTORY:
 		a->history = arg;
 		return 0;
 	case OPT_ALERT:
 		if (a->rule_count == ALERT_RULES_MAX)
-			argp_error(state, "at most %d alert rules", ALERT_RULES_MAX);
+			cmd_usage("at most %d alert rules", ALERT_RULES_MAX);
 		if (alert_parse(arg, &a->rules[a->rule_count++], &err) < 0)
-			argp_error(state, "%s\nhint: %s", err.msg, err.hint);
+			cmd_refuse(&err);
 		return 0;
 	case OPT_ON_ALERT:
 		if (a->action_count == WATCH_ACTIONS_MAX)
-			argp_error(state, "at most %d actions", WATCH_ACTIONS_MAX);
+			cmd_usage("at most %d actions", WATCH_ACTIONS_MAX);
 		if (alert_action_parse(arg, &a->actions[a->action_count++], &err) < 0)
-			argp_error(state, "%s", err.msg);
+			cmd_refuse(&err);
 		return 0;
 	case OPT_SERVE:
 		a->serve = 1;
@@ -135,7 +134,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_HOST:
 		if (a->host_count == WATCH_HOSTS_MAX)
-			argp_error(state, "at most %d host names", WATCH_HOSTS_MAX);
+			cmd_usage("at most %d host names", WATCH_HOSTS_MAX);
 		a->hosts[a->host_count++] = arg;
 		return 0;
 	case OPT_CORS:
@@ -143,17 +142,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_ADDRESSES:
 		if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
-			argp_error(state, "--addresses is on or off, not '%s'", arg);
+			cmd_usage("--addresses is on or off, not '%s'", arg);
 		a->hide_addresses = arg[1] == 'f';
 		return 0;
 	case ARGP_KEY_END:
 		if (a->action_count && !a->rule_count)
-			argp_error(state, "--on-alert needs an --alert");
+			cmd_usage("--on-alert needs an --alert");
 		if ((a->http.token_file || a->http.no_auth || a->host_count || a->http.cors ||
 		     a->hide_addresses) &&
 		    !a->serve)
-			argp_error(state, "--token-file, --no-auth, --host, --cors and --addresses "
-					  "belong to --serve");
+			cmd_usage("--token-file, --no-auth, --host, --cors and --addresses "
+				  "belong to --serve");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
