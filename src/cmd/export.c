@@ -170,7 +170,8 @@ int cmd_export(int argc, char **argv)
 		return cmd_fail(&e.err);
 	if (recording_warning(rec))
 		fprintf(stderr, "byteledger: %s\n", recording_warning(rec));
-	if (!e.format->tells_losses && out_losses(stderr, prof, !e.format->has_sums, &e.err) < 0)
+	if (!e.format->tells_losses &&
+	    out_losses(stderr, prof, !e.format->has_sums, e.format->stream != NULL, &e.err) < 0)
 		return cmd_fail(&e.err);
 	const struct out_opt opt = {
 		.by = e.selection.by,

@@ -197,6 +197,7 @@ static int run_raw(struct recording *rec, struct sink *to, struct err *err)
 	def.process.start_realtime_ns = state.start_realtime_ns;
 	def.process.time_bound_ns = source_heap_raw_bound_ns(heap);
 	def.process.exit_status = -1;
+	def.process.sample_bytes = state.sample_bytes;
 	int rc = sink->define(sink, &def, err);
 	struct source_heap_fork fork;
 	source_heap_fork(heap, &fork);

@@ -380,20 +380,27 @@ static uint64_t bound_of(int stamp_every_event)
 static int run_program(struct launch *launch, const struct record_opt *opt, const char *comment,
 		       char **argv, struct err *err)
 {
+	struct record_settings settings;
+	record_settings_read(&settings, environ, 0);
+	if (settings.sample_bad) {
+		err_set(err, -EINVAL, "cannot use BYTELEDGER_SAMPLE_BYTES");
+		return err_hint(err, "it is a number of bytes, at most %u; 0 is off",
+				WIRE_SAMPLE_MAX);
+	}
 	const struct source_heap_opt heap_opt = {
 		.budget_bytes = opt->budget_bytes,
 		.on_full = on_full_of(opt->on_full),
 		.free_stacks = opt->free_stacks,
 		.stamp_every_event = opt->stamp_every_event,
+		.sample_bytes = settings.sample_bytes,
 	};
 	const char *pattern = opt->output ? opt->output : DEFAULT_PATTERN;
 	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_new(&heap_opt, err);
-	CLEANUP(record_fini) struct record rec = { 0 };
-	record_settings_read(&rec.settings, environ, 0);
+	CLEANUP(record_fini) struct record rec = { .settings = settings };
 	struct heart heart = { 0 };
 	sigset_t before;
-	if (!heap || record_filter(&rec, err) < 0 || launch_resolve(launch, argv, err) < 0 ||
-	    launch_library(launch, err) < 0)
+	if (!heap || record_filter(&rec, heap_opt.sample_bytes, err) < 0 ||
+	    launch_resolve(launch, argv, err) < 0 || launch_library(launch, err) < 0)
 		return -1;
 	int signals = block_signals(SIG_BLOCK, &before);
 	if (signals < 0)
@@ -515,7 +522,8 @@ int record_helper(int argc, char **argv)
 		source_heap_state(heap, &state);
 	if (heap && state.target_pid == 0)
 		err_set(&err, -ESRCH, "cannot record: the shared file names no process");
-	if (!heap || !state.target_pid || signals < 0 || record_filter(&rec, &err) < 0 ||
+	if (!heap || !state.target_pid || signals < 0 ||
+	    record_filter(&rec, state.sample_bytes, &err) < 0 ||
 	    heart_start(&heart, heap, &err) < 0 ||
 	    record_open(&rec, heap, (pid_t)state.target_pid, pattern, "heap",
 			bound_of(state.stamp_every_event), &err) < 0) {

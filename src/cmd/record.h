@@ -31,9 +31,11 @@ struct record_settings {
 	uint64_t min_free_bytes, max_bytes; /* 0: no limit */
 	uint32_t keep_files;                /* 0: all */
 	int store_symbols;
-	const char *include; /* pattern of files; NULL: none. Lent */
-	int64_t owner;       /* user id; -1: ours */
-	const char *filter;  /* whose allocations are recorded; NULL or "": all. Lent */
+	const char *include;   /* pattern of files; NULL: none. Lent */
+	int64_t owner;         /* user id; -1: ours */
+	uint64_t sample_bytes; /* one stack for so many; 0: every allocation has one */
+	int sample_bad;        /* what was asked for is no such number */
+	const char *filter;    /* whose allocations are recorded; NULL or "": all. Lent */
 };
 
 /* A snapshot for the recorder of a child; @fd is one more than the descriptor, 0 = none. */
@@ -133,10 +135,10 @@ void record_include(struct record *rec);
 /* ---- record_settings.c -------------------------------------------------------------------------------------------- */
 
 /**
- * record_filter() - before record_open(): make rec->sieve if the settings ask for one. -EINVAL where they make no sense; nothing
+ * record_filter() - before record_open(): make rec->sieve if the settings ask for one. @sample_bytes: of the shared file. -EINVAL where they make no sense; nothing
  * is to be recorded then, rather than something else than what was meant.
  */
-int record_filter(struct record *rec, struct err *err);
+int record_filter(struct record *rec, uint64_t sample_bytes, struct err *err);
 
 /** record_settings_read() - from NAME=VALUE strings, NULL-terminated; @bare: without a prefix, as the library hands them on. */
 void record_settings_read(struct record_settings *to, char *const *entries, int bare);

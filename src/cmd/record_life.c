@@ -94,6 +94,9 @@ char *record_expand(const char *pattern, const char *exe, pid_t pid, struct err 
 static void describe(const struct record *rec, struct def *def)
 {
 	*def = (struct def){ .kind = DEF_PROCESS };
+	struct source_heap_state state;
+	source_heap_state(rec->heap, &state);
+	def->process.sample_bytes = state.sample_bytes;
 	uint64_t start = source_heap_start_ns(rec->heap);
 	def->process.pid = (uint32_t)rec->pid;
 	def->process.exe = rec->exe;

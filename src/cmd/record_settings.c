@@ -3,6 +3,7 @@
  * record_settings.c - what the environment asks of the recording, be it byteledger's own (`heap -- PROGRAM`) or, handed on
  * as arguments NAME=VALUE, that of a program with the library alone.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include "cmd/filter.h"
 #include "cmd/record.h"
+#include "wire/heap.h"
 #include "wire/heap_start.h"
 
 #define MS 1000000u
@@ -72,6 +74,11 @@ void record_settings_read(struct record_settings *to, char *const *entries, int 
 		number(setting(entries, bare, "TEMPORARY_ALLOCATION_PENDING_THRESHOLD"), &n);
 		to->cull.pending_max = n < CULL_PENDING_DEFAULT ? (uint32_t)n : 0;
 	}
+	const char *sample = setting(entries, bare, "SAMPLE_BYTES");
+	if (number(sample, &n) && n <= WIRE_SAMPLE_MAX)
+		to->sample_bytes = n;
+	else
+		to->sample_bad = sample != NULL;
 	to->filter = setting(entries, bare, "FILTER");
 	to->include = setting(entries, bare, "INCLUDE_FILE");
 	to->store_symbols = on(setting(entries, bare, "WRITE_BINARIES_TO_OUTPUT"));
@@ -85,7 +92,15 @@ void record_settings_read(struct record_settings *to, char *const *entries, int 
 		to->owner = (int64_t)n;
 }
 
-int record_filter(struct record *rec, struct err *err)
+int record_filter(struct record *rec, uint64_t sample_bytes, struct err *err)
 {
+	if (sample_bytes && rec->settings.filter && wire_filter_has_module(rec->settings.filter)) {
+		err_set(err, -EINVAL,
+			"cannot use BYTELEDGER_FILTER '%s' with BYTELEDGER_SAMPLE_BYTES",
+			rec->settings.filter);
+		return err_hint(err,
+				"which module called is known of stacks that were not left out; "
+				"words about threads can be used");
+	}
 	return cmd_filter_new(&rec->sieve, rec->settings.filter, &rec->tee.sink, err);
 }

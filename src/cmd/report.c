@@ -82,7 +82,7 @@ static int print(const struct report *r, const struct prof *prof, struct err *er
 	case FORMAT_JSON:
 		return out_json(stdout, prof, &opt, err);
 	case FORMAT_CSV: {
-		int rc = out_losses(stderr, prof, 0, err);
+		int rc = out_losses(stderr, prof, 0, 0, err);
 		return rc < 0 ? rc : out_csv(stdout, prof, &opt, err);
 	}
 	case FORMAT_TEXT:

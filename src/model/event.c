@@ -52,6 +52,7 @@ const char *stack_stop_name(unsigned stop)
 		[9] = "no_scratch",
 		[10] = "stacks_off",
 		[STACK_STOP_DAMAGED] = "file_damaged",
+		[STACK_STOP_UNSAMPLED] = "not_sampled",
 	};
 	return stop < STACK_STOP_MAX ? names[stop] : NULL;
 }

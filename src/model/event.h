@@ -31,6 +31,7 @@ struct block_id {
 	uint32_t v; /* dense number of a live block, reused after its free; BLOCK_NONE = none */
 };
 #define BLOCK_NONE 0xffffffffu
+#define SAMPLE_BYTES_MAX (1u << 30)
 
 enum event_kind {
 	/* addr, bytes = requested size, stack = who asked, block = number given to it (not live before) */
@@ -96,8 +97,9 @@ _Static_assert(sizeof(struct event) == 56, "struct event");
 /* A stack whose walk ended early hangs below one of these frames' worth of reason; see wire/heap.h enum wire_stop. */
 enum stack_stop {
 	STACK_COMPLETE = 0,
-	STACK_STOP_DAMAGED = 11, /* its definition stood in a damaged stretch of the recording */
-	STACK_STOP_MAX = 16      /* same numbers as enum wire_stop; names by stack_stop_name() */
+	STACK_STOP_UNSAMPLED = 12, /* see process.sample_bytes */
+	STACK_STOP_DAMAGED = 11,   /* its definition stood in a damaged stretch of the recording */
+	STACK_STOP_MAX = 16        /* same numbers as enum wire_stop; names by stack_stop_name() */
 };
 
 enum def_kind {
@@ -138,6 +140,11 @@ struct def {
 			uint64_t peak_rss_bytes;
 			uint32_t
 				modules_nameless; /* objects that the library's table had no room for */
+			/*
+			 * Not 0: an allocation of s bytes (0 counts as 1) has a stack with probability
+			 * 1 - exp(-s / sample_bytes); else it is STACK_STOP_UNSAMPLED
+			 */
+			uint64_t sample_bytes;
 		} process;
 		struct {
 			uint32_t tid;

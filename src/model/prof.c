@@ -3,6 +3,7 @@
 #include "model/prof.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/types.h>
@@ -117,28 +118,47 @@ const struct prof_point *prof_timeline(const struct prof *prof, size_t *count)
 /* ---- block events ---------------------------------------------------------------------------------------------- */
 
 /**
- * counter_add() - one allocation or free; @max_epoch is the global maximum's number before this event. Written with masks:
+ * counter_add() - @count allocations or frees (1, or what one with a stack stands for); @max_epoch is the global maximum's number before this event. Written with masks:
  * whether an event is a free is as good as random, and a wrong guess costs more than all of this.
  */
 static inline __attribute__((always_inline)) void counter_add(struct prof_counter *c,
-							      uint64_t is_free, uint64_t bytes,
-							      uint64_t temporary,
+							      uint64_t count, uint64_t is_free,
+							      uint64_t bytes, uint64_t temporary,
 							      uint64_t max_epoch)
 {
 	uint64_t live = c->live_bytes, free_mask = -is_free;
 	uint64_t saved_mask = -(uint64_t)(c->saved_epoch == max_epoch);
 	c->saved_bytes = live ^ ((live ^ c->saved_bytes) & saved_mask);
 	c->saved_epoch = max_epoch;
-	c->allocations += is_free ^ 1;
-	c->frees += is_free;
+	c->allocations += count * (is_free ^ 1);
+	c->frees += count * is_free;
 	c->allocated_bytes += bytes & ~free_mask;
 	c->live_bytes = live + ((bytes ^ free_mask) - free_mask);
-	c->temporary += temporary;
+	c->temporary += count * temporary;
+}
+
+/** shares_of() - what an allocation of @bytes that has a stack stands for, in parts of 2^PROF_SHARE_BITS. */
+static uint64_t shares_of(struct prof *p, uint64_t bytes)
+{
+	uint64_t *known = bytes < PROF_SHARES ? &p->shares[bytes] : NULL;
+	if (known && *known)
+		return *known;
+	double chance = -expm1(-(double)(bytes ? bytes : 1) / (double)p->process.sample_bytes);
+	uint64_t shares = (uint64_t)((1 << PROF_SHARE_BITS) / chance + 0.5);
+	if (known)
+		*known = shares;
+	return shares;
+}
+
+static uint64_t shares_times(uint64_t shares, uint64_t bytes)
+{
+	const unsigned half = 1u << (PROF_SHARE_BITS - 1);
+	return (uint64_t)(((unsigned __int128)shares * bytes + half) >> PROF_SHARE_BITS);
 }
 
 /** note_risk() - of one counter; @born is the epoch of the block's allocation, NULL where nobody knows. */
 static void note_risk(const struct prof *p, struct prof_risk *risk, const struct prof_counter *c,
-		      const struct event *ev, const uint32_t *born)
+		      const struct event *ev, const uint32_t *born, uint64_t count, uint64_t bytes)
 {
 	if (risk->epoch != p->loss_epoch) {
 		risk->epoch = p->loss_epoch;
@@ -147,15 +167,19 @@ static void note_risk(const struct prof *p, struct prof_risk *risk, const struct
 	}
 	if (ev->kind == EVENT_ALLOC)
 		return;
-	risk->implied += (ev->flags & EVENT_F_IMPLIED) != 0;
+	risk->implied += ev->flags & EVENT_F_IMPLIED ? count : 0;
 	if (born && *born != p->loss_epoch && risk->blocks) {
-		risk->blocks--;
-		risk->bytes -= ev->bytes;
+		risk->blocks -= count;
+		risk->bytes -= bytes;
 	}
 }
 
-/** put_risk() - after a loss: keep count of the blocks that lived through it. Before counter_add(). */
+/**
+ * put_risk() - after a loss: keep count of the blocks that lived through it. Before counter_add(), which is told the same of the
+ * stack, and of @row_count and @row_bytes of its thread.
+ */
 static int put_risk(struct prof *p, const struct event *ev, uint32_t slot, struct thread_row *owner,
+		    uint64_t count, uint64_t bytes, uint64_t row_count, uint64_t row_bytes,
 		    struct err *err)
 {
 	struct prof_risk *risk = chunked_touch(&p->risks, slot);
@@ -163,8 +187,9 @@ static int put_risk(struct prof *p, const struct event *ev, uint32_t slot, struc
 		ev->block.v == BLOCK_NONE ? NULL : chunked_touch(&p->block_epoch, ev->block.v);
 	if (!risk || (!born && ev->block.v != BLOCK_NONE))
 		return err_set(err, -ENOMEM, "cannot keep track of blocks after a loss");
-	note_risk(p, risk, prof_counter_at(p, slot), ev, born);
-	note_risk(p, &owner->risk, &owner->counter, ev, born);
+	if (count)
+		note_risk(p, risk, prof_counter_at(p, slot), ev, born, count, bytes);
+	note_risk(p, &owner->risk, &owner->counter, ev, born, row_count, row_bytes);
 	if (born && ev->kind == EVENT_ALLOC)
 		*born = p->loss_epoch;
 	return 0;
@@ -172,12 +197,11 @@ static int put_risk(struct prof *p, const struct event *ev, uint32_t slot, struc
 
 /**
  * put_blocks() - take allocations and frees until another kind comes, or an event beyond the current bucket.
- * Return: how many were taken, negative errno. @threads, @risky are constants: the plain case pays for neither.
+ * Return: how many were taken, negative errno. @threads, @risky, @sampled are constants: the plain case pays for none.
  */
-static inline __attribute__((always_inline)) ssize_t put_blocks(struct prof *p,
-								const struct event *events,
-								size_t count, const bool threads,
-								const bool risky, struct err *err)
+static inline __attribute__((always_inline)) ssize_t
+put_blocks(struct prof *p, const struct event *events, size_t count, const bool threads,
+	   const bool risky, const bool sampled, struct err *err)
 {
 	uint64_t live = p->live_bytes, max = p->max_bytes, epoch = p->epoch;
 	uint64_t max_time = p->max_time_ns, max_event = p->max_event;
@@ -198,6 +222,17 @@ static inline __attribute__((always_inline)) ssize_t put_blocks(struct prof *p,
 			if (slot == 0) {
 				rc = err ? err->code : -EBADMSG;
 				break;
+			}
+		}
+		uint64_t shares = 1, amount = bytes, row_shares = 1;
+		if (sampled) {
+			/* without a stack it counts in the thread's row and the totals */
+			int has = prof_counter_at(p, slot)->partial != STACK_STOP_UNSAMPLED;
+			shares = has ? shares_of(p, bytes) : 0;
+			amount = shares_times(shares, bytes);
+			if (p->estimates) {
+				row_shares = shares;
+				bytes = amount;
 			}
 		}
 		if (threads) {
@@ -224,11 +259,12 @@ static inline __attribute__((always_inline)) ssize_t put_blocks(struct prof *p,
 					*owner = ev->thread.v;
 			}
 			/* a loss begins the counting by thread */
-			if (risky && (rc = put_risk(p, ev, slot, row, err)) < 0)
+			if (risky && (rc = put_risk(p, ev, slot, row, shares, amount, row_shares,
+						    bytes, err)) < 0)
 				break;
-			counter_add(&row->counter, is_free, bytes, temporary, epoch);
+			counter_add(&row->counter, row_shares, is_free, bytes, temporary, epoch);
 		}
-		counter_add(prof_counter_at(p, slot), is_free, bytes, temporary, epoch);
+		counter_add(prof_counter_at(p, slot), shares, is_free, amount, temporary, epoch);
 		all_frees += is_free;
 		live += (bytes ^ -is_free) + is_free;
 		bucket_max = live > bucket_max ? live : bucket_max;
@@ -257,28 +293,34 @@ static inline __attribute__((always_inline)) ssize_t put_blocks(struct prof *p,
 static __attribute__((noinline)) ssize_t put_plain(struct prof *p, const struct event *events,
 						   size_t count, struct err *err)
 {
-	return put_blocks(p, events, count, false, false, err);
+	return put_blocks(p, events, count, false, false, false, err);
 }
 
 static __attribute__((noinline)) ssize_t put_threads(struct prof *p, const struct event *events,
 						     size_t count, struct err *err)
 {
-	return put_blocks(p, events, count, true, false, err);
+	return put_blocks(p, events, count, true, false, false, err);
 }
 
 static __attribute__((noinline)) ssize_t put_risky(struct prof *p, const struct event *events,
 						   size_t count, struct err *err)
 {
-	return put_blocks(p, events, count, true, true, err);
+	return put_blocks(p, events, count, true, true, false, err);
+}
+
+static __attribute__((noinline)) ssize_t put_sampled(struct prof *p, const struct event *events,
+						     size_t count, struct err *err)
+{
+	return put_blocks(p, events, count, true, p->loss_epoch != 0, true, err);
 }
 
 /**
- * enter_threads() - start to count by thread: when the second one appears, or after a loss. What happened so far was all
+ * enter_threads() - start to count by thread: when the second one appears, after a loss, or where stacks are sampled. What happened so far was all
  * the first one's.
  */
 static int enter_threads(struct prof *p, struct err *err)
 {
-	if (p->several_threads || (p->threads.count < 2 && !p->loss_epoch))
+	if (p->several_threads || (p->threads.count < 2 && !p->loss_epoch && !prof_sampled(p)))
 		return 0;
 	p->several_threads = 1;
 	if (p->threads.count == 0) {
@@ -347,11 +389,23 @@ static int put_culled(struct prof *p, const struct event *ev, struct err *err)
 					 "bad recording: an event uses undefined thread %u",
 					 ev->thread.v);
 	struct prof_counter *counters[2] = { prof_counter_at(p, slot), &row->counter };
+	/* sizes of their own are not known: that of the average speaks for all */
+	uint64_t shares[2] = { 1, 1 }, bytes[2] = { ev->bytes, ev->bytes };
+	if (prof_sampled(p)) {
+		shares[0] = counters[0]->partial != STACK_STOP_UNSAMPLED && ev->addr
+				    ? shares_of(p, ev->bytes / ev->addr)
+				    : 0;
+		bytes[0] = shares_times(shares[0], ev->bytes);
+		if (p->estimates) {
+			shares[1] = shares[0];
+			bytes[1] = bytes[0];
+		}
+	}
 	for (int i = 0; i < 1 + (p->several_threads != 0); i++) {
-		counters[i]->allocations += ev->addr;
-		counters[i]->frees += ev->addr;
-		counters[i]->allocated_bytes += ev->bytes;
-		counters[i]->temporary += ev->block.v;
+		counters[i]->allocations += ev->addr * shares[i];
+		counters[i]->frees += ev->addr * shares[i];
+		counters[i]->allocated_bytes += bytes[i];
+		counters[i]->temporary += ev->block.v * shares[i];
 	}
 	if (p->several_threads)
 		row->block_events += 2 * ev->addr;
@@ -423,7 +477,9 @@ int prof_put(struct sink *sink, const struct event *events, size_t count, struct
 		if (events[i].time_ns >= p->bucket_end_ns)
 			bucket_enter(p, events[i].time_ns);
 		ssize_t taken;
-		if (p->loss_epoch)
+		if (prof_sampled(p))
+			taken = put_sampled(p, events + i, count - i, err);
+		else if (p->loss_epoch)
 			taken = put_risky(p, events + i, count - i, err);
 		else if (p->several_threads)
 			taken = put_threads(p, events + i, count - i, err);

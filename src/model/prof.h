@@ -85,6 +85,13 @@ void prof_set_missed(struct prof *prof, uint64_t allocations, uint64_t bytes);
 int prof_lacks_culled(const struct prof *prof);
 /** prof_threads_share() - 1: more threads had events than prof_totals() says, which share the row THREADS_FURTHER. */
 int prof_threads_share(const struct prof *prof);
+/**
+ * prof_set_estimates() - before the first event: what has no stack is left out of this reading (it was selected by names), so that
+ * of a recording with sampled stacks all figures are estimates; the moment of the peak is that of what has one.
+ */
+void prof_set_estimates(struct prof *prof);
+/** prof_estimates() - 1: totals, threads and times are estimates, too. */
+int prof_estimates(const struct prof *prof);
 /** prof_peak_event() - of prof_totals(), alone: O(1). */
 uint64_t prof_peak_event(const struct prof *prof);
 /**
@@ -101,6 +108,11 @@ struct prof_process {
 	uint64_t start_realtime_ns, time_bound_ns;
 	int ended, complete, exit_status;
 	uint32_t modules_nameless;
+	/*
+	 * Not 0: only some allocations have a stack (DEF_PROCESS). Totals, threads and the timeline are exact; what is said of a
+	 * stack is an estimate, each allocation that has one standing for the 1 / (1 - exp(-s / sample_bytes)) of its size.
+	 */
+	uint64_t sample_bytes;
 };
 /** prof_process() - lent; NULL before DEF_PROCESS came. */
 const struct prof_process *prof_process(const struct prof *prof);

@@ -108,6 +108,12 @@ static int define_process(struct prof *p, const struct def *def, struct err *err
 	to->exit_status = def->process.exit_status;
 	if (def->process.modules_nameless)
 		to->modules_nameless = def->process.modules_nameless;
+	if (def->process.sample_bytes > SAMPLE_BYTES_MAX)
+		return err_set(err, -EBADMSG, "bad recording: one stack for %llu bytes",
+			       (unsigned long long)def->process.sample_bytes);
+	/* once, before anything is counted */
+	if (def->process.sample_bytes && !p->allocations && !p->frees && !p->several_threads)
+		to->sample_bytes = def->process.sample_bytes;
 	if (def->process.runtime_ns > p->other.runtime_ns)
 		p->other.runtime_ns = def->process.runtime_ns;
 	if (def->process.peak_rss_bytes > p->other.peak_rss_bytes)

@@ -44,6 +44,10 @@ struct idmap {
 
 #define PROF_NO_SUM 0xff
 
+/* Of a recording with sampled stacks: the counters of stacks count in units of this part of an allocation. */
+#define PROF_SHARE_BITS 16
+#define PROF_SHARES 1024 /* sizes whose weight is remembered */
+
 /** struct symbol_sink - a sink that finds its prof behind itself. */
 struct symbol_sink {
 	struct sink sink;
@@ -77,12 +81,14 @@ struct prof {
 	uint64_t live_bytes, max_bytes; /* now, and the global peak */
 	uint64_t epoch;                 /* number of the current maximum */
 	uint64_t max_time_ns, max_event;
-	uint64_t allocations, frees; /* of all stacks */
-	uint64_t culled;             /* of both: known by their sums only */
-	int lacks_culled;            /* prof_set_missed() */
-	uint32_t loss_epoch;         /* how often a free may have been lost */
-	int several_threads;         /* counters of threads are kept */
-	int loaded;                  /* filled by prof_load_*() */
+	uint64_t allocations, frees;  /* of all stacks */
+	uint64_t culled;              /* of both: known by their sums only */
+	int lacks_culled;             /* prof_set_missed() */
+	uint32_t loss_epoch;          /* how often a free may have been lost */
+	int several_threads;          /* counters of threads are kept */
+	int estimates;                /* prof_set_estimates() */
+	int loaded;                   /* filled by prof_load_*() */
+	uint64_t shares[PROF_SHARES]; /* of an allocation by its size; 0 = not asked for yet */
 	/*
 	 * See prof_new_sums(): then rows of stacks are the producer's numbers, as many as slot_count, and all that is kept of a
 	 * stack is the reason for which it ends early; PROF_NO_SUM = it was not defined.
@@ -143,6 +149,12 @@ static inline uint32_t prof_known_row(const struct prof *p, uint32_t producer)
 		return idmap_get(&p->stack_map, producer);
 	return producer < p->slot_count && p->sum_partial[producer] != PROF_NO_SUM ? producer
 										   : UINT32_MAX;
+}
+
+/** prof_sampled() - 1: stacks have estimates, whose counters have a unit of their own. */
+static inline int prof_sampled(const struct prof *p)
+{
+	return p->process.sample_bytes != 0;
 }
 
 static inline struct prof_counter *prof_counter_at(const struct prof *p, uint32_t slot)

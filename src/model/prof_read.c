@@ -85,11 +85,26 @@ static void take_risk(const struct prof *prof, const struct prof_risk *risk, str
 		take_uncertain(cost, cost->leaked, cost->leaked_bytes);
 }
 
+/** round_shares() - from parts of allocations to whole ones; a stack that freed all of its own leaks none. */
+static void round_shares(const struct prof *prof, struct cost *cost)
+{
+	uint64_t *const counts[] = { &cost->allocations, &cost->frees, &cost->temporary,
+				     &cost->leaked, &cost->uncertain };
+	for (size_t i = 0; i < ARRAY_LEN(counts); i++)
+		*counts[i] = (*counts[i] + (1u << (PROF_SHARE_BITS - 1))) >> PROF_SHARE_BITS;
+	if (!prof->loss_epoch)
+		cost->leaked = cost->allocations - cost->frees;
+	if (cost->leaked > cost->allocations - cost->uncertain)
+		cost->leaked = cost->allocations - cost->uncertain;
+}
+
 static void slot_cost(const struct prof *prof, uint32_t slot, struct cost *cost)
 {
 	counter_cost(prof, prof_counter_at(prof, slot), cost);
 	take_risk(prof, chunked_has(&prof->risks, slot) ? chunked_at(&prof->risks, slot) : NULL,
 		  cost);
+	if (prof_sampled(prof) && !prof->loaded)
+		round_shares(prof, cost);
 }
 
 static uint32_t slot_of_row(const struct prof *prof, uint32_t row)
@@ -159,6 +174,11 @@ void prof_totals(const struct prof *prof, struct prof_totals *totals)
 		if (partial)
 			totals->partial[partial] += cost.allocations;
 	}
+	if (prof_sampled(prof) && !prof->estimates) {
+		totals->cost = (struct cost){ 0 };
+		for (uint32_t i = 0; i < prof->threads.count; i++)
+			cost_add(&totals->cost, &prof_thread(prof, (struct thread_id){ i })->cost);
+	}
 	totals->peak_time_ns = prof->max_time_ns;
 	totals->peak_event = prof->max_event;
 	for (uint32_t i = 0; i < prof->threads.count; i++)
@@ -192,6 +212,16 @@ int prof_lacks_culled(const struct prof *prof)
 	return prof->lacks_culled;
 }
 
+void prof_set_estimates(struct prof *prof)
+{
+	prof->estimates = 1;
+}
+
+int prof_estimates(const struct prof *prof)
+{
+	return prof_sampled(prof) && prof->estimates;
+}
+
 uint64_t prof_peak_event(const struct prof *prof)
 {
 	return prof->max_event;
@@ -213,6 +243,8 @@ const struct prof_thread *prof_thread(const struct prof *prof, struct thread_id 
 	if (prof->several_threads) {
 		counter_cost(prof, &row->counter, &row->pub.cost);
 		take_risk(prof, &row->risk, &row->pub.cost);
+		if (prof_estimates(prof))
+			round_shares(prof, &row->pub.cost);
 		row->pub.events = row->block_events + row->other_events;
 		return &row->pub;
 	}

@@ -124,6 +124,15 @@ static void put_losses(struct jsonw *json, const struct prof *prof, const struct
 		jsonw_bool(json, "in_totals", 0);
 	jsonw_object_end(json);
 
+	/* what is said of stacks and their groups are estimates, then */
+	const struct prof_process *process = prof_process(prof);
+	if (process && process->sample_bytes) {
+		jsonw_object(json, "sampled");
+		jsonw_u64(json, "every_bytes", process->sample_bytes);
+		jsonw_bool(json, "exact_totals", !prof_estimates(prof));
+		jsonw_object_end(json);
+	}
+
 	/* of the whole recording; in no other number */
 	jsonw_object(json, "filtered");
 	jsonw_u64(json, "allocations", t->filtered_allocations);

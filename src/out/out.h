@@ -26,10 +26,10 @@ struct out_opt {
 
 /**
  * out_losses() - what the figures of a reading do not know: events lost, blocks uncertain or culled; the first lines of
- * out_text(), for formats that have no place for it. @no_sums: the format holds single blocks only. Writes nothing where
- * all is known.
+ * out_text(), for formats that have no place for it. @no_sums: the format holds single blocks only. @events: it is made of events,
+ * whose figures are what was recorded, and no estimates. Writes nothing where all is known.
  */
-int out_losses(FILE *to, const struct prof *prof, int no_sums, struct err *err);
+int out_losses(FILE *to, const struct prof *prof, int no_sums, int events, struct err *err);
 
 /* Formats of a reading: folded flamegraph pprof speedscope csv json (contract 3), text. */
 int out_text(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);

@@ -383,9 +383,9 @@ int out_pprof(FILE *to, const struct prof *prof, const struct out_opt *opt, stru
 	profile.n_sample_type = SAMPLE_TYPES;
 	profile.sample_type = types;
 	profile.period_type = value_type(&p, "space", "bytes");
-	profile.period = 1;
-	profile.default_sample_type = string_index(&p, default_type(opt->cost));
 	const struct prof_process *process = prof_process(prof);
+	profile.period = process && process->sample_bytes ? (int64_t)process->sample_bytes : 1;
+	profile.default_sample_type = string_index(&p, default_type(opt->cost));
 	if (p.mapping_of)
 		map_program_first(&p, process);
 	struct prof_totals totals;

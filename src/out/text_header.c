@@ -184,6 +184,25 @@ static void put_filtered(struct page *page, const struct prof_totals *t)
 	warn(page, TINT_DIM, buf_cstr(&line));
 }
 
+static void put_sampled(struct page *page, const struct prof *prof, int events)
+{
+	char x[TEXT_NUMBER_MAX];
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	const struct prof_process *process = prof_process(prof);
+	if (!process || !process->sample_bytes)
+		return;
+	buf_printf(&line, "SAMPLED: one stack per %s bytes; ",
+		   text_grouped(x, process->sample_bytes));
+	if (events)
+		buf_puts(&line, "all other allocations are those of [not sampled]");
+	else if (prof_estimates(prof))
+		buf_puts(&line, "all figures below are estimates");
+	else
+		buf_puts(&line, "what is said of stacks and functions is an estimate, totals and "
+				"threads are exact");
+	warn(page, TINT_DIM, buf_cstr(&line));
+}
+
 /** put_losses() - first of all what the figures below do not know (contract 8). */
 static void put_losses(struct page *page, const struct prof *prof, const struct prof_totals *t,
 		       int selected)
@@ -237,9 +256,10 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 	}
 	put_culled(page, prof, t, 0);
 	put_filtered(page, t);
+	put_sampled(page, prof, 0);
 }
 
-int out_losses(FILE *to, const struct prof *prof, int no_sums, struct err *err)
+int out_losses(FILE *to, const struct prof *prof, int no_sums, int events, struct err *err)
 {
 	CLEANUP(buf_fini) struct buf b = { 0 };
 	struct page page = { .to = &b, .width = LOSSES_WIDTH, .ascii = 1 };
@@ -248,6 +268,7 @@ int out_losses(FILE *to, const struct prof *prof, int no_sums, struct err *err)
 	put_lost(&page, &totals);
 	put_culled(&page, prof, &totals, no_sums);
 	put_filtered(&page, &totals);
+	put_sampled(&page, prof, events);
 	if (buf_failed(&b))
 		return err_set(err, -ENOMEM, "cannot tell what was lost");
 	if (b.len)

@@ -121,7 +121,7 @@ static ALWAYS_INLINE void *plain_obtained(struct thread *t, void *block, size_t 
 	barrier();
 	if (unlikely(t->outer.sp || size >= WIRE_SIZE_SMALL))
 		return note_odd(t, block, size, sp, bp, bx, sync);
-	uint32_t node = capture(t, caller_pc(sp), sp, bp, bx);
+	uint32_t node = capture_alloc(t, size, caller_pc(sp), sp, bp, bx);
 	uint64_t *to = ring_room(t, 16);
 	if (likely(to)) {
 		to[0] = (uint64_t)block << 8 | WIRE_ALLOC;
@@ -336,7 +336,8 @@ static ALWAYS_INLINE void *realloc_body(struct thread *t, void *old, size_t size
 		return block; /* the child that a signal handler forked meanwhile: the ring is its parent's */
 	if (likely(begun)) {
 		if (likely(block))
-			note_realloc_end(t, block, size, capture(t, caller_pc(sp), sp, bp, bx));
+			note_realloc_end(t, block, size,
+					 capture_alloc(t, size, caller_pc(sp), sp, bp, bx));
 		else
 			note_realloc_fail(t, old);
 		t->realloc_old = NULL;

@@ -29,11 +29,20 @@ static ALWAYS_INLINE uint32_t capture(struct thread *t, uint64_t pc, uint64_t sp
 				      uint64_t bx)
 {
 	if (unlikely(!t->unwind))
-		return WIRE_STOP_NO_SCRATCH;
+		return capture_always(t, pc, sp, bp, bx);
 	if (unlikely(sp < t->stack_lo && !t->stack_floor))
 		stack_grew(t, sp);
 	struct unwind_regs regs = { .ip = pc, .sp = sp, .bp = bp, .bx = bx };
 	return unwind_capture(t->unwind, &regs);
+}
+
+/* Of an allocation of @size bytes. */
+static ALWAYS_INLINE uint32_t capture_alloc(struct thread *t, size_t size, uint64_t pc, uint64_t sp,
+					    uint64_t bp, uint64_t bx)
+{
+	if (unlikely(!t->unwind))
+		return capture_sampled(t, size, pc, sp, bp, bx);
+	return capture(t, pc, sp, bp, bx);
 }
 
 static ALWAYS_INLINE void put_sized(uint64_t *to, uint32_t tag, uint64_t addr, uint64_t size,
@@ -56,7 +65,7 @@ static ALWAYS_INLINE void put_sized(uint64_t *to, uint32_t tag, uint64_t addr, u
 static ALWAYS_INLINE void note_alloc(struct thread *t, const void *block, size_t size, uint64_t pc,
 				     uint64_t sp, uint64_t bp, uint64_t bx)
 {
-	uint32_t node = capture(t, pc, sp, bp, bx);
+	uint32_t node = capture_alloc(t, size, pc, sp, bp, bx);
 	uint64_t *to = ring_room(t, size < WIRE_SIZE_SMALL ? 16 : 24);
 	if (unlikely(!to)) {
 		ring_dropped(t, 1, size, 0);

@@ -122,7 +122,10 @@ static void tell_accepted(char **env)
 			log_line(LOG_INFO, "%s is accepted without effect", names[i]);
 	/* asked for, and not there: say so instead of recording something else */
 	static const char *const absent[] = {
-		"ENABLE_SERVER", "ENABLE_BROADCAST", "SAMPLE_BYTES", "SEND", "SERVER_ADDRESS",
+		"ENABLE_SERVER",
+		"ENABLE_BROADCAST",
+		"SEND",
+		"SERVER_ADDRESS",
 	};
 	for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
 		const char *value = look(env, absent[i]);
@@ -204,6 +207,14 @@ struct options *options_read(char **stack)
 	else if (budget && o->fd < 0)
 		log_line(LOG_WARN, "BUDGET=%s is not a number of bytes from %d to %d: ignored",
 			 budget, (long)WIRE_HEAP_BUDGET_MIN, 1L << 30);
+	const char *sample = look(env, "SAMPLE_BYTES");
+	if (number(sample, &n) && n <= WIRE_SAMPLE_MAX)
+		o->sample_bytes = n;
+	else if (sample && o->fd < 0)
+		log_line(LOG_WARN,
+			 "SAMPLE_BYTES=%s is not a number of bytes up to %d: ignored, "
+			 "every allocation has a stack",
+			 sample, (long)WIRE_SAMPLE_MAX);
 	o->output = look(env, "OUTPUT");
 	if (!o->output)
 		o->output = "byteledger_%e_%p.blt";

@@ -12,14 +12,15 @@ struct options {
 	int track_children;
 	int disabled; /* start switched off */
 	int free_stacks, stamp_every_event;
-	int zero_memory;    /* malloc gives zeroed blocks, as calloc does */
-	int usr1, usr2;     /* install the toggle on that signal */
-	uint32_t on_full;   /* enum wire_on_full */
-	uint64_t budget;    /* bytes of shared memory */
-	const char *output; /* pattern; "" = no file */
-	const char *filter; /* whose allocations are recorded; "" = all */
-	const char *helper; /* NULL: search */
-	const char *path;   /* PATH, where the helper is looked for last */
+	int zero_memory;       /* malloc gives zeroed blocks, as calloc does */
+	int usr1, usr2;        /* install the toggle on that signal */
+	uint32_t on_full;      /* enum wire_on_full */
+	uint64_t budget;       /* bytes of shared memory */
+	uint64_t sample_bytes; /* one stack for so many bytes; 0 = for every allocation */
+	const char *output;    /* pattern; "" = no file */
+	const char *filter;    /* whose allocations are recorded; "" = all */
+	const char *helper;    /* NULL: search */
+	const char *path;      /* PATH, where the helper is looked for last */
 	char **env;
 };
 

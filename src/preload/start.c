@@ -47,6 +47,7 @@ static void take_heap(struct wire_heap_header *heap)
 	process.slots = (struct wire_heap_slot *)((char *)heap + heap->slots_off);
 	process.pid = (uint32_t)sys0(SYS_getpid);
 	process.free_stacks = heap->free_stacks;
+	process.sample_bytes = heap->sample_bytes;
 	own_range(heap, heap->total_bytes);
 }
 
@@ -204,6 +205,7 @@ static void carry_over(struct wire_heap_header *heap, const struct thread *t)
 {
 	const struct wire_heap_header *old = process.heap;
 	heap->free_stacks = old->free_stacks;
+	heap->sample_bytes = old->sample_bytes;
 	heap->stamp_every_event = old->stamp_every_event;
 	heap->enabled_wanted = old->enabled_wanted;
 	heap->forked_from = process.pid;
@@ -278,6 +280,13 @@ static uint32_t start_alone(void)
 		log_line(LOG_ERROR,
 			 "nothing is recorded: FILTER=%s is not of the form "
 			 "[!]thread:NAME,[!]module:NAME, see byteledger-preload(7)",
+			 options->filter);
+		return MODE_OFF;
+	}
+	if (options->sample_bytes && wire_filter_has_module(options->filter)) {
+		log_line(LOG_ERROR,
+			 "nothing is recorded: FILTER=%s with SAMPLE_BYTES: which module "
+			 "called is not known of stacks that are left out",
 			 options->filter);
 		return MODE_OFF;
 	}

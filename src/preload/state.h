@@ -60,7 +60,7 @@ struct thread {
 	char *ring;    /* the slot's ring; @head modulo @mask + 1 */
 	uint64_t mask;
 	struct wire_heap_slot *slot;
-	struct unwind_thread *unwind; /* NULL: no scratch memory */
+	struct unwind_thread *unwind; /* NULL: no scratch memory, or see @walker */
 	struct outer outer;
 	void *skip_free;     /* operator delete has written this free already */
 	void *realloc_old;   /* its begin is written, its end is not */
@@ -80,6 +80,10 @@ struct thread {
 	uint8_t switched; /* WIRE_SWITCH to write before the next record: 1 + value */
 	uint8_t fork_mode; /* enum mode and MODE_PLAIN as this thread's fork began; 0 = its child is not followed */
 	uint32_t fork_number; /* of its WIRE_FORK record; 0 = there is none */
+	struct unwind_thread
+		*walker;       /* NULL: no scratch memory; with sampling it stands here only */
+	int64_t sample_left;   /* bytes that decide nothing yet */
+	uint64_t sample_state; /* of the random numbers; 0 = not begun */
 };
 
 extern __thread struct thread self __attribute__((tls_model("initial-exec"))) HIDDEN;
@@ -103,10 +107,11 @@ extern struct process {
 	uint32_t have_key;
 	uint32_t pid;
 	uint32_t free_stacks;
-	uint32_t wanted; /* before there is a header: switched on by a call or signal */
-	uint32_t follow; /* the children of forks are recorded, too */
-	uint32_t forks;  /* WIRE_FORK records so far */
-	uint32_t forked; /* this is such a child: its first thread may run on any stack */
+	uint64_t sample_bytes; /* 0 = every allocation has a stack */
+	uint32_t wanted;       /* before there is a header: switched on by a call or signal */
+	uint32_t follow;       /* the children of forks are recorded, too */
+	uint32_t forks;        /* WIRE_FORK records so far */
+	uint32_t forked;       /* this is such a child: its first thread may run on any stack */
 	uint32_t
 		reaper; /* orphans become children of this process, or of one that it was forked from */
 	uint32_t
@@ -169,6 +174,15 @@ void thread_end(void *arg) HIDDEN;
 
 /** thread_key_give() - the program needs the last key, which is ours. Return: 1 it is free now. */
 int thread_key_give(void) HIDDEN;
+
+/* ---- sample.c ---- */
+
+/** capture_always() - the stack, where the hot path sees no scratch memory. */
+uint32_t capture_always(struct thread *t, uint64_t pc, uint64_t sp, uint64_t bp,
+			uint64_t bx) HIDDEN;
+/** capture_sampled() - likewise of an allocation of @size bytes: WIRE_STOP_UNSAMPLED, unless its turn has come. */
+uint32_t capture_sampled(struct thread *t, uint64_t size, uint64_t pc, uint64_t sp, uint64_t bp,
+			 uint64_t bx) HIDDEN;
 
 /* ---- fork.c ---- */
 

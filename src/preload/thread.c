@@ -89,7 +89,7 @@ static void slot_release(struct thread *t)
 	struct wire_heap_slot *slot = t->slot;
 	uint32_t at = (uint32_t)(slot - process.slots);
 	t->slot = NULL;
-	t->unwind = NULL;
+	t->unwind = t->walker = NULL;
 	t->ring = NULL;
 	__atomic_store_n(&slot->owner, 0, __ATOMIC_RELEASE);
 	uint32_t hint = __atomic_load_n(&process.slot_hint, __ATOMIC_RELAXED);
@@ -130,9 +130,10 @@ int thread_key_give(void)
 
 static void unwind_start(struct thread *t)
 {
-	t->unwind = unwind_thread_init((char *)process.heap + t->slot->scratch_off,
+	t->walker = unwind_thread_init((char *)process.heap + t->slot->scratch_off,
 				       t->slot->scratch_bytes, process.unwind, t->stack_lo,
 				       t->stack_hi);
+	t->unwind = process.sample_bytes ? NULL : t->walker;
 }
 
 static void slot_take(struct thread *t, struct wire_heap_slot *slot)
@@ -288,7 +289,7 @@ static COLD void recover(struct thread *t)
 		t->head = __atomic_load_n(&t->slot->head, __ATOMIC_RELAXED);
 		t->limit = t->soft = 0;
 		t->unnamed = 1; /* what was written and not published is gone */
-		if (t->unwind)
+		if (t->walker)
 			unwind_start(t);
 		/* whether it moved is not known; its room was kept, and no new block may lie there before */
 		if (old)
@@ -391,8 +392,8 @@ uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t sp)
 	}
 	uint32_t gen = __atomic_load_n(&process.heap->module_gen, __ATOMIC_ACQUIRE);
 	if (t->gen != gen) {
-		if (t->unwind)
-			unwind_forget(t->unwind);
+		if (t->walker)
+			unwind_forget(t->walker);
 		t->gen = gen;
 	}
 	errno = saved_errno;

@@ -178,6 +178,8 @@ struct prof *query_run(const struct query_source *source, const struct query *qu
 		return NULL;
 	CLEANUP(prof_freep) struct prof *to = prof_new(err);
 	struct missed missed = { 0 };
+	if (to && plan.stacks)
+		prof_set_estimates(to);
 	int rc = to ? select_blocks(source, &plan, prof_sink(to), &missed, err) : -ENOMEM;
 	/* where some were taken the reading says how exact its times are */
 	if (rc == 0 && missed.allocations && !prof_peaks_lack_culled(to))

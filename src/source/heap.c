@@ -53,6 +53,8 @@ static const char *layout_trouble(const struct wire_heap_header *h, uint64_t fil
 	if (h->node_max < WIRE_STOP_MAX || h->node_max > WIRE_NODE_MAX ||
 	    !within(h->nodes_off, h->node_max, sizeof(struct wire_node), table_bytes))
 		return "its node table lies outside";
+	if (h->sample_bytes > WIRE_SAMPLE_MAX)
+		return "so few stacks are no sample";
 	return NULL;
 }
 
@@ -117,6 +119,7 @@ static int create(struct source_heap *heap, const struct source_heap_opt *opt, s
 	h.on_full = (uint32_t)opt->on_full;
 	h.free_stacks = opt->free_stacks != 0;
 	h.stamp_every_event = opt->stamp_every_event != 0;
+	h.sample_bytes = opt->sample_bytes;
 	h.enabled_wanted = 1;
 	struct rlimit limit;
 	/* beyond it the kernel kills, for a memfd too */
@@ -259,6 +262,7 @@ void source_heap_state(const struct source_heap *heap, struct source_heap_state 
 		.modules_nameless = __atomic_load_n(&h->modules_nameless, __ATOMIC_RELAXED),
 		.stamp_every_event = h->stamp_every_event != 0,
 		.start_realtime_ns = h->start_realtime_ns,
+		.sample_bytes = heap->layout.sample_bytes,
 	};
 	for (unsigned i = 0; i < ARRAY_LEN(h->own_ranges); i++) {
 		uint64_t lo = h->own_ranges[i][0], hi = h->own_ranges[i][1];

@@ -20,6 +20,7 @@ struct source_heap_opt {
 	uint64_t budget_bytes; /* of the shared file; 0 = 64 MiB */
 	int on_full;           /* enum wire_on_full */
 	int free_stacks, stamp_every_event;
+	uint64_t sample_bytes;
 };
 
 /** source_heap_new() - create, lay out and seal the shared file (way 1 of wire/heap_start.h). */
@@ -51,6 +52,7 @@ struct source_heap_state {
 	uint32_t modules_nameless;
 	int stamp_every_event;      /* times are exact, not within a beat */
 	uint64_t start_realtime_ns; /* wall clock of time 0; 0: not known */
+	uint64_t sample_bytes;      /* as of DEF_PROCESS */
 };
 void source_heap_state(const struct source_heap *heap, struct source_heap_state *state);
 

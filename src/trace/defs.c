@@ -47,6 +47,9 @@ static int put_string(struct buf *buf, const char *text, struct err *err)
 	return put_bytes(buf, text, text ? strlen(text) : 0, err);
 }
 
+/* Beside the number of nameless modules. */
+#define PROCESS_SAMPLED (1ULL << 34)
+
 static int put_process(struct buf *buf, const struct def *def, struct err *err)
 {
 	put_num(buf, def->process.pid);
@@ -59,10 +62,13 @@ static int put_process(struct buf *buf, const struct def *def, struct err *err)
 	put_num(buf, def->process.start_monotonic_ns);
 	put_num(buf, def->process.time_bound_ns);
 	put_num(buf, (def->process.ended ? 1 : 0) | (def->process.complete ? 2 : 0) |
-			     (uint64_t)def->process.modules_nameless << 2);
+			     (uint64_t)def->process.modules_nameless << 2 |
+			     (def->process.sample_bytes ? PROCESS_SAMPLED : 0));
 	put_num(buf, zigzag(def->process.exit_status));
 	put_num(buf, def->process.runtime_ns);
 	put_num(buf, def->process.peak_rss_bytes);
+	if (def->process.sample_bytes)
+		put_num(buf, def->process.sample_bytes);
 	return rc;
 }
 
@@ -227,6 +233,8 @@ static void get_process(struct cursor *c, struct buf *text, struct def *def)
 	def->process.exit_status = (int)unzigzag(get_num(c));
 	def->process.runtime_ns = get_num(c);
 	def->process.peak_rss_bytes = get_num(c);
+	if (flags & PROCESS_SAMPLED)
+		def->process.sample_bytes = get_num(c);
 }
 
 static void get_module(struct cursor *c, struct buf *text, struct def *def)

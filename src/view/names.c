@@ -77,6 +77,7 @@ const char *view_stop_label(unsigned stop)
 		[9] = "[partial: no_scratch]",
 		[10] = "[partial: stacks_off]",
 		[STACK_STOP_DAMAGED] = "[partial: file_damaged]",
+		[STACK_STOP_UNSAMPLED] = "[not sampled]",
 	};
 	if (stop == 0)
 		return NULL;

@@ -27,6 +27,7 @@
 #define WIRE_LINE 64 /* cache line */
 #define WIRE_EXE_BYTES 1024
 #define WIRE_CMDLINE_BYTES (64u << 10) /* of the string area, at most */
+#define WIRE_SAMPLE_MAX (1u << 30)
 /* Raw mode has no recorder whose tick asks for stamps: an event that much later than its ring's last one gets its own. A
    millisecond at 1 GHz, the slowest that x86-64's counter runs. */
 #define WIRE_RAW_STAMP_CYCLES (1u << 20)
@@ -54,6 +55,7 @@ enum wire_stop {
 	WIRE_STOP_NODES_FULL = 8, /* the node table is full: the stack has no number */
 	WIRE_STOP_NO_SCRATCH = 9, /* the thread has no scratch memory, nothing was walked */
 	WIRE_STOP_OFF = 10,       /* stacks were switched off */
+	WIRE_STOP_UNSAMPLED = 12, /* not one of those that have a stack (11: see enum stack_stop) */
 	WIRE_STOP_MAX = 16
 };
 
@@ -189,7 +191,8 @@ struct wire_heap_header {
 	uint32_t stamp_every_event; /* 1 = cycle counter on every event (--time-resolution 1ns) */
 	uint32_t start_disabled;
 	uint32_t reserved0;
-	uint64_t reserved1;
+	uint64_t
+		sample_bytes; /* one stack for so many bytes on average; 0 = for every allocation */
 	uint64_t start_cycles,
 		start_ns; /* one moment on both clocks (CLOCK_MONOTONIC), taken at creation */
 	/* recorder's line: read by every hook, written with each tick */

@@ -60,4 +60,16 @@ static inline int wire_filter_check(const char *text)
 	return at == text ? 0 : *at || at - text >= WIRE_FILTER_BYTES ? -1 : count;
 }
 
+/** wire_filter_has_module() - 1: a word of @text is about modules. */
+static inline int wire_filter_has_module(const char *text)
+{
+	struct wire_filter_word word;
+	while (text && *text) {
+		text = wire_filter_word(text, &word);
+		if (text && word.is_module)
+			return 1;
+	}
+	return 0;
+}
+
 #endif

@@ -457,7 +457,7 @@ def test_no_variable_of_the_older_tool_is_passed_over_in_silence(preload, tmp_pa
     nothing = "USE_SHADOW_STACK BACKTRACE_CACHE_SIZE_LEVEL_1 BACKTRACE_CACHE_SIZE_LEVEL_2 USE_PERF_EVENT_OPEN " \
               "EMIT_PARTIAL_BACKTRACES DISABLE_PR_SET_VMA_ANON_NAME GATHER_MAPS GATHER_MMAP_CALLS " \
               "BASE_SERVER_PORT".split()
-    absent = "ENABLE_SERVER ENABLE_BROADCAST SAMPLE_BYTES SEND".split()
+    absent = "ENABLE_SERVER ENABLE_BROADCAST SEND".split()
     env = {**os.environ, "LD_PRELOAD": preload, "MEMORY_PROFILER_OUTPUT": str(tmp_path / "a.blt"),
            "MEMORY_PROFILER_LOG": "info", **{f"MEMORY_PROFILER_{name}": "1" for name in nothing + absent}}
     done = subprocess.run(["/bin/true"], env=env, capture_output=True, text=True, timeout=60)

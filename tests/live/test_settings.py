@@ -248,7 +248,7 @@ def test_symbols_are_stored_on_request_and_read_without_the_program(recorded, by
 
 
 def test_the_log_warns_of_what_is_not_followed_and_of_nothing_else(recorded, prog):
-    wrong = {"BUDGET": "7", "ON_FULL": "sometimes", "SAMPLE_BYTES": "512"}
+    wrong = {"BUDGET": "7", "ON_FULL": "sometimes", "SAMPLE_BYTES": "many"}
     right = {"MAX_SIZE": "100000000", "KEEP_FILES": "3"}
     _, done = recorded("alone", [prog("manners"), "blocks", "3"],
                        {"BYTELEDGER_LOG": "warn", **{"BYTELEDGER_" + k: v for k, v in {**wrong, **right}.items()}})

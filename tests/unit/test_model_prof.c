@@ -482,6 +482,156 @@ static void a_loaded_summary_reads_like_the_replay_it_came_from(void **state)
 	prof_free(to);
 }
 
+/* ---- sampled stacks ------------------------------------------------------------------------------------------------ */
+
+#define EVERY 1000
+#define UNSAMPLED 3 /* a stack's number */
+
+static struct prof *sampled_prof(int sums, int estimates)
+{
+	struct err err = { 0 };
+	struct prof *prof = sums ? prof_new_sums(&err) : prof_new(&err);
+	if (estimates)
+		prof_set_estimates(prof);
+	define(prof, &(struct def){ .kind = DEF_PROCESS,
+				    .process = { .pid = 1, .sample_bytes = EVERY } });
+	define_world(prof, 2, 2);
+	define(prof, &(struct def){ .kind = DEF_STACK,
+				    .id = UNSAMPLED,
+				    .stack = { .stop = STACK_STOP_UNSAMPLED } });
+	return prof;
+}
+
+/* 300 blocks of 100 bytes, each tenth with stack 1; 20 of 5000 with stack 2; the half of all are freed again. */
+static void put_samples(struct prof *prof)
+{
+	for (uint32_t block = 0; block < 320; block++) {
+		struct event ev = { .kind = EVENT_ALLOC,
+				    .thread = { block % 2 },
+				    .bytes = block < 300 ? 100 : 5000,
+				    .stack = { block >= 300      ? 2
+					       : block % 10 == 0 ? 1
+								 : UNSAMPLED },
+				    .block = { block } };
+		put(prof, &ev, 1);
+	}
+	for (uint32_t block = 0; block < 320; block++) {
+		if (block % 20 >= 10)
+			continue;
+		struct event ev = { .kind = EVENT_FREE,
+				    .flags = EVENT_F_TEMPORARY,
+				    .bytes = block < 300 ? 100 : 5000,
+				    .stack = { block >= 300      ? 2
+					       : block % 10 == 0 ? 1
+								 : UNSAMPLED },
+				    .block = { block } };
+		put(prof, &ev, 1);
+	}
+}
+
+static void what_has_a_stack_stands_for_those_of_its_size_that_have_none(void **state)
+{
+	(void)state;
+	for (int sums = 0; sums < 2; sums++) {
+		struct prof *prof = sampled_prof(sums, 0);
+		put_samples(prof);
+		struct prof_totals t;
+		prof_totals(prof, &t);
+		/* exact, whatever has a stack */
+		assert_int_equal(t.cost.allocations, 320);
+		assert_int_equal(t.cost.allocated_bytes, 300 * 100 + 20 * 5000);
+		assert_int_equal(t.cost.frees, 160);
+		assert_int_equal(t.cost.temporary, 160);
+		assert_int_equal(t.cost.leaked_bytes, 150 * 100 + 10 * 5000);
+		assert_int_equal(t.cost.peak_bytes, 300 * 100 + 20 * 5000);
+		assert_int_equal(t.partial[STACK_STOP_UNSAMPLED], 0);
+		assert_int_equal(t.stacks, 2);
+		/* 30 blocks, each for 1 / (1 - exp(-0.1)) = 10.5083; 15 of them freed */
+		struct cost cost;
+		prof_stack_cost(prof, (struct stack_id){ 1 }, &cost);
+		assert_int_equal(cost.allocations, 315);
+		assert_int_equal(cost.allocated_bytes, 31530);
+		assert_int_equal(cost.frees, 158);
+		assert_int_equal(cost.leaked, 315 - 158);
+		assert_int_equal(cost.leaked_bytes, 15765);
+		assert_int_equal(cost.peak_bytes, 31530);
+		/* 1 / (1 - exp(-5)) = 1.006784 */
+		prof_stack_cost(prof, (struct stack_id){ 2 }, &cost);
+		assert_int_equal(cost.allocations, 20);
+		assert_int_equal(cost.allocated_bytes, 20 * 5034);
+		prof_stack_cost(prof, (struct stack_id){ UNSAMPLED }, &cost);
+		assert_int_equal(cost.allocations + cost.frees + cost.peak_bytes, 0);
+		assert_int_equal(prof_thread(prof, (struct thread_id){ 1 })->cost.allocations, 160);
+		prof_free(prof);
+	}
+}
+
+static void a_selection_by_names_holds_estimates_alone(void **state)
+{
+	(void)state;
+	struct prof *prof = sampled_prof(0, 1);
+	put_samples(prof);
+	struct prof_totals t;
+	prof_totals(prof, &t);
+	assert_true(prof_estimates(prof));
+	assert_int_equal(t.cost.allocations, 315 + 20);
+	assert_int_equal(t.cost.allocated_bytes, 31530 + 20 * 5034);
+	assert_int_equal(t.cost.peak_bytes, 31530 + 20 * 5034);
+	struct cost both = { 0 };
+	for (uint32_t i = 0; i < 2; i++)
+		cost_add(&both, &prof_thread(prof, (struct thread_id){ i })->cost);
+	assert_int_equal(both.allocated_bytes, t.cost.allocated_bytes);
+	assert_true(both.allocations >= 334 && both.allocations <= 336); /* rounded twice */
+	prof_free(prof);
+}
+
+static void a_loss_in_a_sampled_recording_leaves_blocks_uncertain(void **state)
+{
+	(void)state;
+	struct prof *prof = sampled_prof(0, 0);
+	for (uint32_t block = 0; block < 20; block++)
+		put(prof,
+		    &(struct event){ .kind = EVENT_ALLOC,
+				     .bytes = 100,
+				     .stack = { block < 10 ? 1 : UNSAMPLED },
+				     .block = { block } },
+		    1);
+	struct event lost = { .kind = EVENT_LOST, .value = LOSS_RING_FULL };
+	lost.block.v = 1;
+	put(prof, &lost, 1);
+	for (uint32_t block = 0; block < 20; block += 4)
+		put(prof,
+		    &(struct event){ .kind = EVENT_FREE,
+				     .bytes = 100,
+				     .stack = { block < 10 ? 1 : UNSAMPLED },
+				     .block = { block } },
+		    1);
+	struct prof_totals t;
+	struct cost cost;
+	prof_totals(prof, &t);
+	assert_int_equal(t.cost.uncertain, 15);
+	assert_int_equal(t.cost.uncertain_bytes, 1500);
+	assert_int_equal(t.cost.leaked, 0);
+	prof_stack_cost(prof, (struct stack_id){ 1 }, &cost);
+	assert_int_equal(cost.allocations, 105);
+	assert_int_equal(cost.frees, 32);
+	assert_int_equal(cost.uncertain, 74); /* 7 blocks */
+	assert_int_equal(cost.uncertain_bytes, 7 * 1051);
+	assert_int_equal(cost.leaked, 0);
+	prof_free(prof);
+}
+
+static void a_sampling_that_cannot_be_is_refused(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct prof *prof = prof_new(&err);
+	const struct def def = { .kind = DEF_PROCESS,
+				 .process = { .sample_bytes = SAMPLE_BYTES_MAX + 1 } };
+	assert_int_equal(prof_sink(prof)->define(prof_sink(prof), &def, &err), -EBADMSG);
+	prof_free(prof);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -496,6 +646,10 @@ int main(void)
 		cmocka_unit_test(sums_stand_under_the_producers_numbers_and_know_no_others),
 		cmocka_unit_test(hostile_definitions_and_events_are_refused),
 		cmocka_unit_test(a_loaded_summary_reads_like_the_replay_it_came_from),
+		cmocka_unit_test(what_has_a_stack_stands_for_those_of_its_size_that_have_none),
+		cmocka_unit_test(a_selection_by_names_holds_estimates_alone),
+		cmocka_unit_test(a_loss_in_a_sampled_recording_leaves_blocks_uncertain),
+		cmocka_unit_test(a_sampling_that_cannot_be_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

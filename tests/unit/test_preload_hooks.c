@@ -365,6 +365,59 @@ static void a_call_within_a_call_is_counted_or_is_the_allocators_own(void **stat
 	assert_int_equal(process.slots[0].lost[WIRE_LOST_NESTED].allocations, 1);
 }
 
+/* With a fixed beginning of the random numbers, so that it is the same each time. */
+static void a_stack_comes_with_a_probability_that_its_size_says(void **state)
+{
+	(void)state;
+	static const struct {
+		uint64_t size, per_million; /* 1 - exp(-size / 1000), a size of 0 being 1 */
+	} cases[] = { { 0, 1000 },      { 1, 1000 },      { 16, 15873 },          { 100, 95163 },
+		      { 1000, 632121 }, { 3000, 950213 }, { 1ULL << 62, 1000000 } };
+	const int64_t each = 200000;
+	script();
+	process.sample_bytes = 1000;
+	self.sample_state = 1;
+	for (int kind = 0; kind < 2; kind++) { /* the plain way and the guarded one */
+		proc.word = kind ? MODE_ON : MODE_ON | MODE_PLAIN;
+		for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+			int64_t with = 0;
+			for (int64_t n = 0; n < each; n++) {
+				hook_malloc(cases[i].size, CALLER(8, 0x1000));
+				struct record r = take(0);
+				assert_int_equal(r.size, cases[i].size);
+				if (r.node == WIRE_STOP_UNSAMPLED)
+					continue;
+				assert_int_equal(pc_of(r.node), 0x1000);
+				with++;
+			}
+			int64_t p = (int64_t)cases[i].per_million;
+			int64_t off = with - each * p / 1000000;
+			/* five times the standard deviation, squared */
+			int64_t bound = 25 * (each * p / 1000000 * (1000000 - p) / 1000000 + 1);
+			if (off * off > bound)
+				fail_msg("%ld of %ld bytes each had a stack, not %ld", (long)with,
+					 (long)cases[i].size, (long)(each * p / 1000000));
+		}
+	}
+	/* who asks for the stacks of frees gets them all */
+	process.free_stacks = 1;
+	proc.word = MODE_ON;
+	hook_free(blocks[0], CALLER(8, 0x2000));
+	assert_int_equal(pc_of(take(0).node), 0x2000);
+}
+
+static void a_thread_begins_to_sample_at_a_random_place(void **state)
+{
+	(void)state;
+	script();
+	process.sample_bytes = 1 << 30;
+	hook_malloc(10, CALLER(8, 0x1000));
+	assert_int_not_equal(self.sample_state, 0);
+	/* whose chance of being so near is one in a hundred million */
+	assert_int_equal(take(0).node, WIRE_STOP_UNSAMPLED);
+	assert_true(self.sample_left >= 0);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -384,6 +437,8 @@ int main(void)
 		CASE(an_operator_delete_is_one_free),
 		CASE(an_operator_delete_that_deletes_another_is_two_frees),
 		CASE(a_call_within_a_call_is_counted_or_is_the_allocators_own),
+		CASE(a_stack_comes_with_a_probability_that_its_size_says),
+		CASE(a_thread_begins_to_sample_at_a_random_place),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
