@@ -69,6 +69,41 @@ const char *http_request_arg(const struct http_request *request, const char *key
 						    key);
 }
 
+struct known {
+	const char *const *names;
+	const char *other; /* the first that is none of them */
+};
+
+static enum MHD_Result look_up(void *cls, enum MHD_ValueKind kind, const char *key,
+			       const char *value)
+{
+	(void)kind;
+	(void)value;
+	struct known *known = cls;
+	for (size_t i = 0; known->names[i]; i++)
+		if (!key[0] || strcmp(known->names[i], key) == 0)
+			return MHD_YES;
+	known->other = key;
+	return MHD_NO;
+}
+
+int http_request_only(const struct http_request *request, const char *const *names,
+		      struct http_reply *reply)
+{
+	struct known known = { .names = names };
+	char list[256] = "";
+	http_library.get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, look_up,
+					   &known);
+	if (!known.other)
+		return 0;
+	for (size_t i = 0, len = 0; names[i] && len < sizeof(list); i++)
+		len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", i ? ", " : "",
+					names[i]);
+	http_reply_error(reply, 400, "there is no parameter '%.40s' here, but %s", known.other,
+			 list);
+	return -EINVAL;
+}
+
 const char *http_request_header(const struct http_request *request, const char *name)
 {
 	return http_library.lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
@@ -393,6 +428,7 @@ static int get_library(struct err *err)
 	static const char *const files[] = { "libmicrohttpd.so.12", NULL };
 	static const struct late_function functions[] = {
 		LATE_FUNCTION(http_library, MHD_, lookup_connection_value),
+		LATE_FUNCTION(http_library, MHD_, get_connection_values),
 		LATE_FUNCTION(http_library, MHD_, create_response_from_callback),
 		LATE_FUNCTION(http_library, MHD_, create_response_from_buffer),
 		LATE_FUNCTION(http_library, MHD_, add_response_header),

@@ -52,6 +52,9 @@ void http_reply_err(struct http_reply *reply, const struct err *err);
 
 /** http_request_tail() - what follows the route's prefix in the decoded path ("" where it ends). */
 const char *http_request_tail(const struct http_request *request);
+/** http_request_only() - a query parameter that is none of @names, which ends with NULL: -EINVAL and a 400 that lists them. */
+int http_request_only(const struct http_request *request, const char *const *names,
+		      struct http_reply *reply);
 /** http_request_arg() - decoded value of a query parameter; NULL where it is absent. The first one counts. */
 const char *http_request_arg(const struct http_request *request, const char *key);
 /** http_request_header() - value of a header; NULL where it is absent. */

@@ -15,6 +15,7 @@
 /** http_library - libmicrohttpd's functions, which http_server_start() fetches. */
 struct http_library {
 	__typeof__(&MHD_lookup_connection_value) lookup_connection_value;
+	__typeof__(&MHD_get_connection_values) get_connection_values;
 	__typeof__(&MHD_create_response_from_callback) create_response_from_callback;
 	__typeof__(&MHD_create_response_from_buffer) create_response_from_buffer;
 	__typeof__(&MHD_add_response_header) add_response_header;

@@ -82,6 +82,8 @@ static int arg_word(const struct http_request *request, const char *key, const c
 
 static int parse(const struct http_request *request, struct ask *ask, struct http_reply *reply)
 {
+	static const char *const names[] = { "top", "format",    "group", "sort", "full",
+					     "pid", "addresses", "since", NULL };
 	static const char *const formats[] = { "text", "json", "prom", "csv" };
 	static const char *const groups[] = { "all", "label", "vma", "thread", "file", "module" };
 	static const char *const sorts[] = { "rss", "pss", "swap", "virtual", "growth" };
@@ -89,6 +91,8 @@ static int parse(const struct http_request *request, struct ask *ask, struct htt
 	static const char *const visible[] = { "off", "on" };
 	int format = -1, group = 0, sort = 0, full = -1, addresses = 1;
 	*ask = (struct ask){ .top = MEMORY_TOP_DEFAULT };
+	if (http_request_only(request, names, reply) < 0)
+		return -EINVAL;
 	ask->pid = memory_arg_pid(request, reply);
 	const char *top = http_request_arg(request, "top");
 	if (ask->pid < 0)

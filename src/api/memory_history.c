@@ -219,6 +219,11 @@ static int answer(void *ctx, struct buf *body)
 
 void memory_history(void *ctx, const struct http_request *request, struct http_reply *reply)
 {
+	static const char *const names[] = {
+		"pid", "class", "label", "from", "to", "points", NULL
+	};
+	if (http_request_only(request, names, reply) < 0)
+		return;
 	const struct memory_source *source = ctx;
 	uint64_t now = clock_ns(CLOCK_REALTIME);
 	struct memory_history_ask ask = { .class = http_request_arg(request, "class"),
@@ -301,6 +306,9 @@ void memory_at(const struct history *history, uint64_t time_ns, struct history_p
 
 void memory_diff(void *ctx, const struct http_request *request, struct http_reply *reply)
 {
+	static const char *const names[] = { "pid", "a", "b", NULL };
+	if (http_request_only(request, names, reply) < 0)
+		return;
 	const struct memory_source *source = ctx;
 	uint64_t now = clock_ns(CLOCK_REALTIME),
 		 times[2] = { now > 600 * SECOND_NS ? now - 600 * SECOND_NS : 0, now };

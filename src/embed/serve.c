@@ -162,6 +162,10 @@ static void respond(struct client *c)
 			refuse(c, 400, "Bad Request", "top: a number from 1 to 1000\n");
 			return;
 		}
+		if (strncmp(word, "top=", 4) != 0 && strncmp(word, "format=", 7) != 0) {
+			refuse(c, 400, "Bad Request", "only top=N and format=text\n");
+			return;
+		}
 		own |= strcmp(word, "format=text") == 0;
 		if (strncmp(word, "format=", 7) == 0 && !own) {
 			refuse(c, 400, "Bad Request",

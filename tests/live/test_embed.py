@@ -99,7 +99,7 @@ def test_serves_the_known_layout_to_local_users_only(prog):
         assert abs(int(awk.stdout) - rss) <= 2
         assert "sum of all mappings" in get(port, "/debug/memory?format=text")[1]
         for path, status in (("/debug/memory?top=-1", 400), ("/debug/memory?top=0", 400), ("/debug/memory?top=1x", 400),
-                             ("/debug/memory?top=1001", 400), ("/debug/memory?top=", 400), ("/debug/memory?format=xml", 400),
+                             ("/debug/memory?top=1001", 400), ("/debug/memory?tops=3", 400), ("/debug/memory?top=3&pid=1", 400), ("/debug/memory?top=", 400), ("/debug/memory?format=xml", 400),
                              ("/", 404), ("/debug/memoryX", 404)):
             assert get(port, path)[0].status == status, path
         for headers in ({"Host": "evil.example"}, {"Host": "evil.example:80"}, {"Origin": "http://evil.example"},

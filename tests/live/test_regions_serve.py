@@ -169,12 +169,20 @@ def test_what_grew_since_a_time_comes_first(byteledger, prog):
 
 
 @pytest.mark.parametrize("query", ["since=x", "since=-5q", "sort=grow", "group=files", "top=-1", "top=", "top=10001", "top=1e3", "top=99999999999999999999", "format=xml", "group=x",
-                                   "sort=growth%20", "full=2", "addresses=1", "pid=-1", "pid=x", "full=0", "sort=pss&full=0&format=json"])
+                                   "sort=growth%20", "full=2", "addresses=1", "pid=-1", "pid=x", "full=0", "sort=pss&full=0&format=json", "tops=5", "top=3&a=1"])
 def test_wrong_parameters_say_what_is_right(byteledger, prog, query):
     with served(byteledger, prog) as (url, _, _w):
         status, headers, text = fetch(url + "/debug/memory?" + query)
         assert status == 400, text
         assert headers["Content-Type"] == "application/json" and json.loads(text)["error"]
+
+
+def test_a_parameter_that_is_none_is_told_with_those_that_are(byteledger, prog):
+    with served(byteledger, prog) as (url, _, _w):
+        error = json.loads(fetch(url + "/debug/memory?top=3&tops=%225%22")[2])["error"]
+        assert error == "there is no parameter 'tops' here, but top, format, group, sort, full, pid, addresses, since"
+        assert fetch(url + "/debug/memory?top=3&")[0] == fetch(url + "/debug/memory?")[0] == 200
+        assert fetch(url + "/metrics?some=thing")[0] == 200 # a scraper's own
 
 
 def test_only_watched_processes_are_shown_and_only_to_local_names(byteledger, prog):
@@ -210,7 +218,8 @@ def test_histories_and_differences_are_served(byteledger, prog):
         before = json.loads(fetch(url + "/debug/memory/diff?a=-2h&b=-1h")[2])
         assert before["a_rss_bytes"] == before["b_rss_bytes"] == diff["a_rss_bytes"] > 0 and before["rows"] == []
         assert before["a_time_ns"] == before["b_time_ns"] == diff["a_time_ns"]
-        for bad in ("history?from=x", "history?points=2", "diff?a=-", "diff?b=-5x", "history?to=5m", "diff?a=1e9"):
+        for bad in ("history?from=x", "history?points=2", "diff?a=-", "diff?b=-5x", "history?to=5m", "diff?a=1e9",
+                    "history?since=-5m", "diff?from=-5m"):
             assert fetch(f"{url}/debug/memory/{bad}")[0] == 400, bad
 
 
