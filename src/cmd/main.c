@@ -2,6 +2,7 @@
 /* main.c - the table of commands, and nothing else that knows more than one of them. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,9 +184,26 @@ static void end_stdout(int status, void *unused)
 	_exit(CMD_FAILED);
 }
 
+static void on_file_limit(int number)
+{
+	(void)number;
+}
+
+/*
+ * A limit on the size of files is an error of the write that meets it, told as a full disk is, and no end of ours. A handler, for
+ * what is ignored stays so in programs that we start.
+ */
+static void take_file_limit(void)
+{
+	struct sigaction now, ours = { .sa_handler = on_file_limit, .sa_flags = SA_RESTART };
+	if (sigaction(SIGXFSZ, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+		sigaction(SIGXFSZ, &ours, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	take_closed();
+	take_file_limit();
 	on_exit(end_stdout, NULL);
 	if (argc < 2) {
 		print_help(stderr);

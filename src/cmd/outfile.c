@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +12,37 @@
 #include "base/zstream.h"
 
 #define STDIO_BYTES (256 * 1024)
+
+/* The file of a program that is told to end meanwhile goes with it: it may be large, and nobody else knows its name. */
+static const char *volatile unfinished;
+
+static void on_end(int number)
+{
+	if (unfinished)
+		unlink(unfinished);
+	signal(number, SIG_DFL);
+	raise(number);
+}
+
+/** make_temporary() - as mkostemp(): O_EXCL, mode 0600; from then on it goes with us. */
+static int make_temporary(char *path)
+{
+	static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
+	struct sigaction now, ours = { .sa_handler = on_end };
+	sigset_t held, before;
+	sigemptyset(&held);
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+		sigaddset(&held, ends[i]);
+	sigprocmask(SIG_BLOCK, &held, &before);
+	int fd = mkostemp(path, O_CLOEXEC), saved = errno;
+	unfinished = fd < 0 ? NULL : path;
+	for (size_t i = 0; i < ARRAY_LEN(ends) && fd >= 0; i++)
+		if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+			sigaction(ends[i], &ours, NULL);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	errno = saved;
+	return fd;
+}
 
 static int compress_to(struct outfile *out, enum zstream_kind kind, struct err *err)
 {
@@ -43,7 +75,7 @@ int outfile_open(struct outfile *out, const char *path, int binary, int compress
 		out->temporary = NULL;
 		return err_set(err, -ENOMEM, "cannot write '%s'", path);
 	}
-	int fd = mkostemp(out->temporary, O_CLOEXEC); /* O_EXCL, mode 0600 */
+	int fd = make_temporary(out->temporary);
 	out->to = fd < 0 ? NULL : fdopen(fd, "w");
 	if (!out->to) {
 		int saved = errno;
@@ -82,6 +114,7 @@ int outfile_commit(struct outfile *out, struct err *err)
 		outfile_fini(out);
 		return rc;
 	}
+	unfinished = NULL;
 	free(out->temporary);
 	out->temporary = NULL;
 	outfile_fini(out);
@@ -93,6 +126,7 @@ void outfile_fini(struct outfile *out)
 	close_all(out);
 	if (out->temporary)
 		unlink(out->temporary);
+	unfinished = NULL;
 	free(out->temporary);
 	free(out->path);
 	*out = (struct outfile){ 0 };

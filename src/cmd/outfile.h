@@ -18,6 +18,7 @@ struct outfile {
 /**
  * outfile_open() - @path NULL: stdout, which must not be a terminal for @binary results. Else a temporary file beside
  * @path, mode 0600, which outfile_commit() renames; a name ending in ".gz" or ".zst" is compressed with @compress.
+ * A signal that ends us meanwhile takes the temporary file along. One at a time; not thread-safe.
  */
 int outfile_open(struct outfile *out, const char *path, int binary, int compress, struct err *err);
 /** outfile_commit() - flush, close, put in place. On failure nothing is left behind, what stood at the path stays. */
