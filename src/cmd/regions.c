@@ -281,7 +281,7 @@ static int run_program(struct regions *r, char **argv)
 	}
 	r->targets.pids[r->targets.pid_count++] = r->program.pid;
 	int status = CMD_FAILED;
-	if (targets_find(&r->targets, &list, &err) == 0)
+	if (targets_find(&r->targets, 0, &list, &err) == 0)
 		status = run(r, &list, &stopped);
 	else
 		cmd_fail(&err);
@@ -317,6 +317,8 @@ int cmd_regions(int argc, char **argv)
 				"hint: byteledger regions [OPTIONS] -- PROGRAM [ARGS...]\n");
 		return CMD_USAGE;
 	}
+	if (r.watch.duration_ns)
+		r.watch.end_ns = clock_ns(CLOCK_MONOTONIC) + r.watch.duration_ns;
 	r.watch.json = r.format == FORMAT_JSON;
 	r.watch.top = r.top_given ? r.top : 0;
 	r.watch.all = r.all;
@@ -335,7 +337,7 @@ int cmd_regions(int argc, char **argv)
 		return watch_history(&r.watch);
 	}
 	CLEANUP(target_list_fini) struct target_list list = { 0 };
-	if (targets_find(&r.targets, &list, &err) < 0)
+	if (targets_find(&r.targets, r.watch.end_ns, &list, &err) < 0)
 		return cmd_fail(&err);
 	return run(&r, &list, &stopped);
 }

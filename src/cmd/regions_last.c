@@ -188,7 +188,7 @@ int regions_last(struct regions *r, const struct target_list *list, int *stopped
 	}
 	s->r = r;
 	s->signals = r->program.pid ? r->program.signals : signals_open(0);
-	s->end_ns = r->watch.duration_ns ? clock_ns(CLOCK_MONOTONIC) + r->watch.duration_ns : 0;
+	s->end_ns = r->watch.end_ns;
 	for (size_t i = 0; i < list->count; i++)
 		add(s, list->pids[i]);
 	int ended = run(s, &err);

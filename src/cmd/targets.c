@@ -310,7 +310,8 @@ static int add_descendants(struct target_list *list, struct err *err)
 	return rc;
 }
 
-int targets_find(struct targets *targets, struct target_list *list, struct err *err)
+int targets_find(struct targets *targets, uint64_t until_ns, struct target_list *list,
+		 struct err *err)
 {
 	int rc = 0;
 	for (unsigned i = 0; i < targets->pid_count && rc == 0; i++)
@@ -325,12 +326,22 @@ int targets_find(struct targets *targets, struct target_list *list, struct err *
 		rc = find_all(has_name, targets->name, list, err);
 		if (rc < 0 || list->count > before)
 			break;
+		uint64_t now = clock_ns(CLOCK_MONOTONIC);
+		if (until_ns && now >= until_ns) {
+			err_set(err, -EINVAL, "no program called '%s' came while --duration ran",
+				targets->name);
+			return err_hint(err,
+					"the name is the executable's own, without its folder");
+		}
 		if (!said)
 			fprintf(stderr, "byteledger: waiting for a program called '%s'\n",
 				targets->name);
 		/* where there are many processes, less often: a twentieth of a CPU at most */
 		cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
-		poll(NULL, 0, NAME_POLL_MS + (int)(cpu / 1000000 * 20));
+		uint64_t pause_ms = NAME_POLL_MS + cpu / 1000000 * 20;
+		if (until_ns && (until_ns - now) / 1000000 < pause_ms)
+			pause_ms = (until_ns - now) / 1000000 + 1;
+		poll(NULL, 0, (int)pause_ms);
 	}
 	return rc == 0 && targets->follow_children ? add_descendants(list, err) : rc;
 }

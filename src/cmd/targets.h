@@ -43,9 +43,11 @@ int target_list_add(struct target_list *list, pid_t pid, struct err *err);
 
 /**
  * targets_find() - the processes that run now, in the order given, then by PID; each once. A name that nothing carries is
- * waited for until a program of that name is executed, which stderr says; an empty cgroup or container is an error.
+ * waited for until a program of that name is executed, which stderr says, or until @until_ns of CLOCK_MONOTONIC (0: for
+ * ever): then -EINVAL. An empty cgroup or container is an error.
  */
-int targets_find(struct targets *targets, struct target_list *list, struct err *err);
+int targets_find(struct targets *targets, uint64_t until_ns, struct target_list *list,
+		 struct err *err);
 
 /** targets_follow() - whether others can come: those of a name, container or cgroup, or children. */
 int targets_follow(const struct targets *targets);

@@ -558,8 +558,7 @@ int watch_run(struct watch_args *args, const struct target_list *list, int *stop
 	pthread_rwlockattr_destroy(&fair);
 	l.set.all = calloc(TARGETS_GIVEN_MAX, sizeof(*l.set.all));
 	int rc = l.set.all ? 0 : err_set(&err, -ENOMEM, "cannot watch");
-	if (args->duration_ns)
-		l.end_ns = clock_ns(CLOCK_MONOTONIC) + args->duration_ns;
+	l.end_ns = args->end_ns;
 	if (rc == 0)
 		rc = begin(&l, list, &err);
 	if (rc == 0)

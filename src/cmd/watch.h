@@ -29,6 +29,7 @@
 struct watch_args {
 	double seconds; /* --watch; 0 = not given */
 	uint64_t duration_ns;
+	uint64_t end_ns; /* of CLOCK_MONOTONIC: counted from the command's start; 0 = none */
 	const char *history;
 	struct alert_rule rules[ALERT_RULES_MAX];
 	size_t rule_count;

@@ -546,6 +546,17 @@ def test_errors_are_one_clear_line_and_a_hint(byteledger):
         assert done.stdout == b"" and len(done.stderr) < 400, done.stderr
 
 
+def test_the_duration_counts_while_a_program_is_waited_for(byteledger):
+    for more in ([], ["--watch", "1"], ["--format", "json"]):
+        done = subprocess.run([byteledger, "regions", "-n", "no-such-program-runs", "--duration", "1s", *more],
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and done.stdout == ""
+        waiting, failed, hint = done.stderr.splitlines()
+        assert waiting == "byteledger: waiting for a program called 'no-such-program-runs'"
+        assert failed == "byteledger: no program called 'no-such-program-runs' came while --duration ran"
+        assert hint.startswith("hint: ")
+
+
 def test_one_that_ended_does_not_take_the_others_with_it(byteledger):
     child = subprocess.Popen(["true"])
     child.wait()
