@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cmd/filter.h"
 #include "cmd/progress.h"
@@ -41,6 +42,13 @@ struct recording *cmd_open_recording(const char *path, struct err *err)
 	CLEANUP(recording_freep) struct recording *rec = calloc(1, sizeof(*rec));
 	if (!rec || !(rec->path = strdup(path))) {
 		err_set(err, -ENOMEM, "cannot open '%s'", path);
+		return NULL;
+	}
+	struct stat st;
+	/* opened, a fifo would wait for its writer, and what went through is gone for the second pass */
+	if (stat(path, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode))) {
+		err_set(err, -EINVAL, "cannot read '%s': a pipe can be read only once", path);
+		err_hint(err, "a file is needed; heaptrack's may be compressed as they are");
 		return NULL;
 	}
 	int is = trace_is(path, err);

@@ -74,6 +74,16 @@ def test_a_cut_recording_is_read_up_to_the_cut_and_says_so(byteledger, tmp_path)
     assert json.loads(done.stdout)["process"]["complete"] is False
 
 
+def test_a_pipe_is_refused_with_a_hint_and_not_waited_for(byteledger, tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for command in (["report"], ["info"], ["export", "--to", "csv"], ["import", "-o", str(tmp_path / "x.blt")]):
+        for path, given in ((str(tmp_path / "fifo"), None), ("/dev/stdin", b"89504")):
+            done = subprocess.run([byteledger, *command, path], input=given, capture_output=True, timeout=120)
+            assert done.returncode == 1 and done.stdout == b"", command
+            assert done.stderr.decode().startswith(f"byteledger: cannot read '{path}': a pipe can be read only once\nhint: ")
+    assert os.listdir(tmp_path) == ["fifo"]
+
+
 @contextlib.contextmanager
 def server(answer):
     """A debuginfod server on loopback; its requests' paths are listed. @answer(path) gives bytes, None for 404."""
