@@ -393,6 +393,7 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 		.free_stacks = opt->free_stacks,
 		.stamp_every_event = opt->stamp_every_event,
 		.sample_bytes = settings.sample_bytes,
+		.name_threads = settings.filter && wire_filter_check(settings.filter) > 1,
 	};
 	const char *pattern = opt->output ? opt->output : DEFAULT_PATTERN;
 	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_new(&heap_opt, err);

@@ -2,13 +2,14 @@
 /* ring.c - the slow half of writing a record: stamps, the ring's end, and what to do when it is full. */
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 #include "preload/state.h"
 
 /* Kept free behind every record but a realloc's end, so that this one always fits: END_BIG, and a pad in front. */
 #define RESERVE 64u
-/* A stamp, the thread, a switch, a notice of loss: what may come in front of a record. */
-#define EXTRAS 48u
+/* A stamp, the thread, its name, a switch, a notice of loss: what may come in front of a record. */
+#define EXTRAS 72u
 #define WAIT_YIELDS 8u
 #define WAIT_SLEEP_NS 100000u
 #define WAIT_SLEEP_MAX_NS 2000000u
@@ -149,6 +150,21 @@ static COLD void let_go(struct thread *t)
 		sys3(SYS_madvise, t->ring + done - 0x100000, 0x100000, MADV_DONTNEED);
 }
 
+/* Filters may be about names, and one that is read from outside is another by then. @again: whether it has changed or not. */
+static COLD void put_name(struct thread *t, int again)
+{
+	uint64_t name[2] = { 0 };
+	if (process.seccomp || sys_failed(sys2(SYS_prctl, PR_GET_NAME, name)))
+		return;
+	if (!again && name[0] == t->name[0] && name[1] == t->name[1])
+		return;
+	t->name[0] = name[0];
+	t->name[1] = name[1];
+	put_raw(t, (uint64_t)t->tid << 8 | WIRE_NAME);
+	put_raw(t, name[0]);
+	put_raw(t, name[1]);
+}
+
 uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 {
 	if (kept) {
@@ -175,15 +191,20 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 		fork_settle();
 	t->tick = __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED);
 	uint64_t cycles = stamp();
+	int stamped = 0;
 	if (!process.raw || !t->stamped || cycles - t->stamped >= WIRE_RAW_STAMP_CYCLES) {
 		put_raw(t, cycles << 8 | WIRE_TIME);
 		t->stamped = cycles;
+		stamped = 1;
 	}
-	if (t->unnamed) {
+	int unnamed = t->unnamed;
+	if (unnamed) {
 		put_raw(t, (uint64_t)t->tid << 8 | WIRE_THREAD);
 		put_raw(t, cycles);
 		t->unnamed = 0;
 	}
+	if (unlikely(process.heap->name_threads) && (stamped || unnamed))
+		put_name(t, unnamed);
 	if (t->switched) {
 		put_raw(t, (uint64_t)(t->switched - 1) << 8 | WIRE_SWITCH);
 		t->switched = 0;

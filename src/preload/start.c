@@ -206,6 +206,7 @@ static void carry_over(struct wire_heap_header *heap, const struct thread *t)
 	const struct wire_heap_header *old = process.heap;
 	heap->free_stacks = old->free_stacks;
 	heap->sample_bytes = old->sample_bytes;
+	heap->name_threads = old->name_threads;
 	heap->stamp_every_event = old->stamp_every_event;
 	heap->enabled_wanted = old->enabled_wanted;
 	heap->forked_from = process.pid;
@@ -248,14 +249,6 @@ static struct wire_heap_header *open_alone(const struct thread *child)
 		if (helper)
 			return heap;
 		sys2(SYS_munmap, heap, heap->total_bytes);
-	}
-	/* names of threads are what a recorder reads while they live */
-	if (wire_filter_check(options->filter) > 1) {
-		log_line(LOG_ERROR,
-			 "nothing is recorded: without a recorder FILTER=%s, which names "
-			 "threads, cannot be followed",
-			 options->filter);
-		return NULL;
 	}
 	heap = helper_raw(options);
 	if (!heap) {

@@ -82,6 +82,7 @@ struct thread {
 	uint32_t fork_number; /* of its WIRE_FORK record; 0 = there is none */
 	struct unwind_thread
 		*walker;       /* NULL: no scratch memory; with sampling it stands here only */
+	uint64_t name[2];      /* as last written to a ring */
 	int64_t sample_left;   /* bytes that decide nothing yet */
 	uint64_t sample_state; /* of the random numbers; 0 = not begun */
 };

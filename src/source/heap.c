@@ -120,6 +120,7 @@ static int create(struct source_heap *heap, const struct source_heap_opt *opt, s
 	h.free_stacks = opt->free_stacks != 0;
 	h.stamp_every_event = opt->stamp_every_event != 0;
 	h.sample_bytes = opt->sample_bytes;
+	h.name_threads = opt->name_threads != 0;
 	h.enabled_wanted = 1;
 	struct rlimit limit;
 	/* beyond it the kernel kills, for a memfd too */

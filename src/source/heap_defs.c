@@ -395,6 +395,22 @@ enum heap_run heap_switch_thread(struct source_heap *heap, struct heap_ring *rin
 	return run;
 }
 
+enum heap_run heap_name_thread(struct source_heap *heap, uint32_t index, const char *name)
+{
+	struct heap_thread *thread = &heap->threads[index];
+	char text[sizeof(thread->name)] = "";
+	memcpy(text, name, 15);
+	if (!thread->tid) /* the row that many share */
+		return HEAP_RUN_EMPTY;
+	thread->told = true;
+	if (strcmp(text, thread->name) == 0)
+		return HEAP_RUN_EMPTY;
+	if (heap_flush(heap) < 0)
+		return HEAP_RUN_FAILED;
+	memcpy(thread->name, text, sizeof(text));
+	return define_thread(heap, index);
+}
+
 int heap_rename_threads(struct source_heap *heap, uint64_t now_ns, bool all)
 {
 	if (!heap->pid)
@@ -402,7 +418,7 @@ int heap_rename_threads(struct source_heap *heap, uint64_t now_ns, bool all)
 	for (uint32_t i = 0; i < heap->living_count;) {
 		uint32_t index = heap->living[i];
 		struct heap_thread *thread = &heap->threads[index];
-		if (thread->ended) {
+		if (thread->ended || thread->told) {
 			heap->living[i] = heap->living[--heap->living_count];
 			continue;
 		}

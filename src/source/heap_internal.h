@@ -90,6 +90,7 @@ struct heap_ring {
 struct heap_thread {
 	uint32_t tid; /* 0: the row that later threads share */
 	bool ended;
+	bool told;           /* its name comes with its events */
 	uint64_t last_order; /* as it left its ring; between the two it may have been in no ring */
 	uint64_t start_ns, end_ns, check_ns;
 	char name[32];
@@ -319,6 +320,8 @@ enum heap_run heap_thread_of(struct source_heap *heap, uint32_t tid, uint64_t no
 			     uint32_t *thread);
 /** heap_switch_thread() - from here on @ring is written by @tid. */
 enum heap_run heap_switch_thread(struct source_heap *heap, struct heap_ring *ring, uint32_t tid);
+/** heap_name_thread() - from here on it is called so, @name having 16 bytes; what came before is handed on first. */
+enum heap_run heap_name_thread(struct source_heap *heap, uint32_t thread, const char *name);
 /** heap_rename_threads() - define threads again whose name has changed; each is looked at ever more rarely. */
 int heap_rename_threads(struct source_heap *heap, uint64_t now_ns, bool all);
 /** heap_fork_fini() - release what was inherited. */

@@ -29,6 +29,7 @@ const uint8_t heap_tag_words[WIRE_TAG_MAX] = {
 	[WIRE_THREAD_END] = 1,
 	[WIRE_SWITCH] = 1,
 	[WIRE_FORK] = 1,
+	[WIRE_NAME] = 3,
 };
 
 /* The next place in the batch; NULL after a failure of the sink. The caller fills every field it does not zero. */
@@ -398,6 +399,12 @@ static __attribute__((noinline)) enum heap_run take_record(struct source_heap *h
 	case WIRE_LOST:
 		run = take_lost(heap, ring, w0 >> 8);
 		break;
+	case WIRE_NAME: {
+		const uint64_t name[2] = { heap_word_at(ring, pos + 8),
+					   heap_word_at(ring, pos + 16) };
+		run = heap_name_thread(heap, ring->thread, (const char *)name);
+		break;
+	}
 	case WIRE_FORK:
 		if (heap->fork && heap->fork(heap->fork_ctx, value) < 0)
 			run = HEAP_RUN_FAILED;

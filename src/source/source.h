@@ -21,6 +21,7 @@ struct source_heap_opt {
 	int on_full;           /* enum wire_on_full */
 	int free_stacks, stamp_every_event;
 	uint64_t sample_bytes;
+	int name_threads; /* somebody judges by names: they come with the events */
 };
 
 /** source_heap_new() - create, lay out and seal the shared file (way 1 of wire/heap_start.h). */

@@ -131,7 +131,9 @@ enum wire_tag {
 	WIRE_SWITCH = 19,     /* 1 = recording switched on here, 0 = off */
 	WIRE_FORK =
 		20, /* number: the thread forks here; the child is followed if the fork succeeds */
-	WIRE_TAG_MAX = 21
+	WIRE_NAME =
+		21, /* tid; 16 bytes, NUL-padded: the name of the ring's thread from here on, as far as it looked */
+	WIRE_TAG_MAX = 22
 };
 #define WIRE_LOST_BITS 28
 #define WIRE_LOST_EACH_MAX ((1u << WIRE_LOST_BITS) - 1)
@@ -190,7 +192,7 @@ struct wire_heap_header {
 	uint32_t free_stacks;                           /* 1 = record the stack of free */
 	uint32_t stamp_every_event; /* 1 = cycle counter on every event (--time-resolution 1ns) */
 	uint32_t start_disabled;
-	uint32_t reserved0;
+	uint32_t name_threads; /* 1 = write WIRE_NAME records */
 	uint64_t
 		sample_bytes; /* one stack for so many bytes on average; 0 = for every allocation */
 	uint64_t start_cycles,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * words - what filters tell apart: blocks of main and of threads named keeper and other, which pass them on and resize each
- * other's, some asked for by the C library. Each thread stays until the recorder has seen what it is called.
+ * other's, some asked for by the C library. Each of the two stays until the recorder has seen it: then all have their order.
+ * words renames: 1,000 blocks of a thread that is called early, then as many of the same one, called late, and it ends at once.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 
 static void *of_main[10], *of_keeper[100], *of_other[10], *copies[3];
+
 static void (*sync_recorder)(void);
 
 static void be_seen(void)
@@ -46,10 +48,26 @@ static void *other(void *arg)
 	return arg;
 }
 
-int main(void)
+static void *renames(void *arg)
+{
+	pthread_setname_np(pthread_self(), "early");
+	for (int i = 0; i < 1000; i++)
+		*(volatile char *)malloc(10) = 1;
+	pthread_setname_np(pthread_self(), "late");
+	for (int i = 0; i < 1000; i++)
+		*(volatile char *)malloc(20) = 1;
+	return arg;
+}
+
+int main(int argc, char **argv)
 {
 	pthread_t thread;
 	sync_recorder = (void (*)(void))dlsym(RTLD_DEFAULT, "byteledger_heap_sync");
+	if (argc > 1 && strcmp(argv[1], "renames") == 0) {
+		pthread_create(&thread, NULL, renames, NULL);
+		pthread_join(thread, NULL);
+		return 0;
+	}
 	for (int i = 0; i < 10; i++)
 		of_main[i] = malloc(1000);
 	pthread_create(&thread, NULL, keeper, NULL);

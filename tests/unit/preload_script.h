@@ -134,7 +134,8 @@ struct record {
 	uint32_t node;
 };
 
-static uint64_t named; /* the thread that the last WIRE_THREAD spoke of */
+static uint64_t named;  /* the thread that the last WIRE_THREAD spoke of */
+static char called[16]; /* and what the last WIRE_NAME called one */
 
 /* The next block record of slot @number; stamps, pads and threads are passed over. tag 0: nothing more. */
 static inline struct record take(unsigned number)
@@ -151,6 +152,7 @@ static inline struct record take(unsigned number)
 		[WIRE_REMAP] = 3,        [WIRE_THREAD] = 2,
 		[WIRE_LOST] = 2,         [WIRE_THREAD_END] = 1,
 		[WIRE_SWITCH] = 1,       [WIRE_REALLOC_BEGIN_STACK] = 2,
+		[WIRE_NAME] = 3,
 	};
 	while (tail < slot->head) {
 		const uint64_t *w = (const uint64_t *)(ring + (tail & (RING - 1)));
@@ -168,7 +170,10 @@ static inline struct record take(unsigned number)
 		__atomic_store_n(&slot->tail, tail, __ATOMIC_RELEASE);
 		if (r.tag == WIRE_THREAD)
 			named = r.value;
-		if (r.tag != WIRE_PAD && r.tag != WIRE_TIME && r.tag != WIRE_THREAD)
+		if (r.tag == WIRE_NAME)
+			memcpy(called, &w[1], sizeof(called));
+		if (r.tag != WIRE_PAD && r.tag != WIRE_TIME && r.tag != WIRE_THREAD &&
+		    r.tag != WIRE_NAME)
 			return r;
 	}
 	return (struct record){ 0 };

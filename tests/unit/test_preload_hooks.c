@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the hooks write for malloc and its family, operator new and delete included. */
+#include <sys/prctl.h>
+
 #include "preload_script.h"
 
 static void an_allocation_is_written_with_its_requested_size_and_caller(void **state)
@@ -406,6 +408,36 @@ static void a_stack_comes_with_a_probability_that_its_size_says(void **state)
 	assert_int_equal(pc_of(take(0).node), 0x2000);
 }
 
+static void a_thread_tells_its_name_where_somebody_asks(void **state)
+{
+	(void)state;
+	char before[16];
+	script();
+	prctl(PR_GET_NAME, before);
+	prctl(PR_SET_NAME, "one");
+	memset(called, 0, sizeof(called));
+	hook_malloc(10, CALLER(8, 0x1000));
+	assert_int_equal(take(0).size, 10);
+	assert_string_equal(called, "");
+	self.unnamed = 1; /* as a thread that begins */
+	process.heap->name_threads = 1;
+	process.heap->tick++;
+	hook_malloc(11, CALLER(8, 0x1000));
+	assert_int_equal(take(0).size, 11);
+	assert_string_equal(called, "one");
+	uint64_t head = self.head;
+	process.heap->tick++;
+	hook_malloc(12, CALLER(8, 0x1000));
+	assert_int_equal(self.head - head, 8 + 16); /* a stamp and the record */
+	assert_int_equal(take(0).size, 12);
+	prctl(PR_SET_NAME, "another");
+	process.heap->tick++;
+	hook_malloc(13, CALLER(8, 0x1000));
+	assert_int_equal(take(0).size, 13);
+	assert_string_equal(called, "another");
+	prctl(PR_SET_NAME, before);
+}
+
 static void a_thread_begins_to_sample_at_a_random_place(void **state)
 {
 	(void)state;
@@ -439,6 +471,7 @@ int main(void)
 		CASE(a_call_within_a_call_is_counted_or_is_the_allocators_own),
 		CASE(a_stack_comes_with_a_probability_that_its_size_says),
 		CASE(a_thread_begins_to_sample_at_a_random_place),
+		CASE(a_thread_tells_its_name_where_somebody_asks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

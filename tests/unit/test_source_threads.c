@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "heap_fixture.h"
@@ -74,12 +76,77 @@ static void only_threads_that_live_are_asked_for_their_names(void **state)
 	fixture_close(&f);
 }
 
+/* Counts what came before each name of the thread. */
+struct namer {
+	struct sink sink;
+	uint64_t events, at[4];
+	uint32_t names;
+	char name[4][32];
+};
+
+static int namer_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	struct namer *n = (struct namer *)sink;
+	(void)err;
+	if (def->kind != DEF_THREAD)
+		return 0;
+	assert_true(n->names < 4);
+	n->at[n->names] = n->events;
+	snprintf(n->name[n->names++], 32, "%s", def->thread.name ? def->thread.name : "-");
+	return 0;
+}
+
+static int namer_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	(void)events;
+	(void)err;
+	((struct namer *)sink)->events += count;
+	return 0;
+}
+
+static void produce_name(struct producer *p, uint32_t tid, const char *name)
+{
+	uint64_t words[2] = { 0 };
+	memcpy(words, name, strlen(name));
+	produce(p, 3, word0(WIRE_NAME, tid), words[0], words[1]);
+}
+
+static void a_name_in_a_ring_holds_from_its_place_on(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct err err = { 0 };
+	struct namer namer = { .sink = { .define = namer_define, .put = namer_put } };
+	fixture_open(&f);
+	source_heap_set_pid(f.heap, getpid());
+	produce_thread(&f.a, (uint32_t)gettid());
+	produce_name(&f.a, (uint32_t)gettid(), "first");
+	for (uint64_t i = 0; i < 5; i++)
+		produce_alloc(&f.a, 0x1000 + 16 * i, 8, 0);
+	produce_name(&f.a, (uint32_t)gettid(), "first");
+	produce_alloc(&f.a, 0x2000, 8, 0);
+	produce_name(&f.a, (uint32_t)gettid(), "as long as it is");
+	produce_alloc(&f.a, 0x3000, 8, 0);
+	assert_true(source_heap_drain(f.heap, &namer.sink, &err) >= 0);
+	/* the name that it has by now is no longer asked for */
+	assert_int_equal(pthread_setname_np(pthread_self(), "much later"), 0);
+	assert_int_equal(source_heap_housekeep(f.heap, &namer.sink, 1, &err), 0);
+	assert_int_equal(namer.events, 7);
+	assert_int_equal(namer.names, 3);
+	assert_string_equal(namer.name[1], "first");
+	assert_int_equal(namer.at[1], 0);
+	assert_string_equal(namer.name[2], "as long as it i"); /* its last byte is a NUL */
+	assert_int_equal(namer.at[2], 6);
+	fixture_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 			threads_beyond_the_first_65536_share_a_row_and_their_blocks_stay_exact),
 		cmocka_unit_test(only_threads_that_live_are_asked_for_their_names),
+		cmocka_unit_test(a_name_in_a_ring_holds_from_its_place_on),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
