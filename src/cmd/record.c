@@ -382,11 +382,8 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 {
 	struct record_settings settings;
 	record_settings_read(&settings, environ, 0);
-	if (settings.sample_bad) {
-		err_set(err, -EINVAL, "cannot use BYTELEDGER_SAMPLE_BYTES");
-		return err_hint(err, "it is a number of bytes, at most %u; 0 is off",
-				WIRE_SAMPLE_MAX);
-	}
+	if (record_settings_check(&settings, err) < 0)
+		return -1;
 	const struct source_heap_opt heap_opt = {
 		.budget_bytes = opt->budget_bytes,
 		.on_full = on_full_of(opt->on_full),
@@ -517,6 +514,9 @@ int record_helper(int argc, char **argv)
 	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_adopt((int)fd, &err);
 	CLEANUP(record_fini) struct record rec = { 0 };
 	record_settings_read(&rec.settings, argv + (argc > 5 ? 5 : argc), 1);
+	if (rec.settings.bad) /* the program runs already: better recorded than not */
+		fprintf(stderr, "byteledger: BYTELEDGER_%s makes no sense: no limit\n",
+			rec.settings.bad);
 	struct heart heart = { 0 };
 	struct source_heap_state state = { 0 };
 	if (heap)

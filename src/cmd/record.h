@@ -35,6 +35,7 @@ struct record_settings {
 	int64_t owner;         /* user id; -1: ours */
 	uint64_t sample_bytes; /* one stack for so many; 0: every allocation has one */
 	int sample_bad;        /* what was asked for is no such number */
+	const char *bad;       /* a limit that makes no sense: its name; NULL: none */
 	const char *filter;    /* whose allocations are recorded; NULL or "": all. Lent */
 };
 
@@ -140,6 +141,8 @@ void record_include(struct record *rec);
  */
 int record_filter(struct record *rec, uint64_t sample_bytes, struct err *err);
 
+/** record_settings_check() - -EINVAL where SAMPLE_BYTES or a limit of the files makes no sense. */
+int record_settings_check(const struct record_settings *settings, struct err *err);
 /** record_settings_read() - from NAME=VALUE strings, NULL-terminated; @bare: without a prefix, as the library hands them on. */
 void record_settings_read(struct record_settings *to, char *const *entries, int bare);
 

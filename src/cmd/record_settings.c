@@ -11,11 +11,13 @@
 
 #include "cmd/filter.h"
 #include "cmd/record.h"
+#include "query/query.h"
 #include "wire/heap.h"
 #include "wire/heap_start.h"
 
 #define MS 1000000u
 #define CULL_LIFETIME_MS 10000
+#define KEEP_FILES "KEEP_FILES"
 #define KEEP_MAX 100000
 
 static const char *value_of(const char *entry, const char *prefix, const char *name)
@@ -62,6 +64,32 @@ static const char *setting(char *const *entries, int bare, const char *name)
 	return value ? value : look(entries, WIRE_ENV_ALIAS, name);
 }
 
+/* A size that bounds the files; one that is misread would fill the disk in silence. */
+static uint64_t limit(struct record_settings *to, char *const *entries, int bare, const char *name)
+{
+	const char *value = setting(entries, bare, name);
+	uint64_t bytes = 0;
+	if (value && *value && query_size_parse(value, &bytes, NULL) < 0)
+		to->bad = name;
+	return bytes;
+}
+
+int record_settings_check(const struct record_settings *settings, struct err *err)
+{
+	if (settings->sample_bad) {
+		err_set(err, -EINVAL, "cannot use BYTELEDGER_SAMPLE_BYTES");
+		return err_hint(err, "it is a number of bytes, at most %u; 0 is off",
+				WIRE_SAMPLE_MAX);
+	}
+	if (settings->bad) {
+		err_set(err, -EINVAL, "cannot use BYTELEDGER_%s", settings->bad);
+		return err_hint(err, strcmp(settings->bad, KEEP_FILES) == 0
+					     ? "it is a number of files; 0 is all"
+					     : "it is a size such as 500000, 64M or 2G; 0 is off");
+	}
+	return 0;
+}
+
 void record_settings_read(struct record_settings *to, char *const *entries, int bare)
 {
 	uint64_t n;
@@ -82,12 +110,13 @@ void record_settings_read(struct record_settings *to, char *const *entries, int 
 	to->filter = setting(entries, bare, "FILTER");
 	to->include = setting(entries, bare, "INCLUDE_FILE");
 	to->store_symbols = on(setting(entries, bare, "WRITE_BINARIES_TO_OUTPUT"));
-	if (number(setting(entries, bare, "MIN_FREE"), &n))
-		to->min_free_bytes = n;
-	if (number(setting(entries, bare, "MAX_SIZE"), &n))
-		to->max_bytes = n;
-	if (number(setting(entries, bare, "KEEP_FILES"), &n))
+	to->min_free_bytes = limit(to, entries, bare, "MIN_FREE");
+	to->max_bytes = limit(to, entries, bare, "MAX_SIZE");
+	const char *keep = setting(entries, bare, KEEP_FILES);
+	if (number(keep, &n))
 		to->keep_files = n < KEEP_MAX ? (uint32_t)n : KEEP_MAX;
+	else if (keep && *keep)
+		to->bad = KEEP_FILES;
 	if (number(setting(entries, bare, "CHOWN_OUTPUT_TO"), &n) && n < UINT32_MAX)
 		to->owner = (int64_t)n;
 }

@@ -221,8 +221,19 @@ def test_a_full_file_is_followed_by_another_that_begins_with_what_lives(recorded
     assert all(f["module"] for stack in frames for f in stack[:1]) and max(map(len, frames)) > 5
 
 
+@pytest.mark.parametrize("name,value", [("MAX_SIZE", "10x"), ("MIN_FREE", "much"), ("KEEP_FILES", "2K")])
+def test_a_limit_that_makes_no_sense_is_not_passed_over(recorded, byteledger, prog, name, value):
+    argv, env = [prog("temporaries"), "10"], {f"BYTELEDGER_{name}": value}
+    path, done = recorded("under", argv, env)
+    assert done.returncode == 1 and not os.path.exists(path)
+    assert f"cannot use BYTELEDGER_{name}\nhint: it is a " in done.stderr.decode()
+    path, done = recorded("alone", argv, env)
+    assert (done.returncode, report(byteledger, path)["process"]["complete"]) == (0, True)
+    assert done.stderr.decode() == f"byteledger: BYTELEDGER_{name} makes no sense: no limit\n"
+
+
 def test_only_so_many_files_are_kept(recorded, byteledger):
-    path, _ = recorded("under", ["perl", "-e", CHURN], {"BYTELEDGER_MAX_SIZE": "60000", "BYTELEDGER_KEEP_FILES": "2"})
+    path, _ = recorded("under", ["perl", "-e", CHURN], {"BYTELEDGER_MAX_SIZE": "59K", "BYTELEDGER_KEEP_FILES": "2"})
     folder = os.path.dirname(path)
     left = sorted(os.listdir(folder), key=lambda name: int(name.split(".")[2]))
     numbers = [int(name.split(".")[2]) for name in left]
