@@ -2,6 +2,7 @@
 /*
  * jsonl.c - one JSON object a line for each event, and for each stack before the first event that has it:
  *   {"event":"process","pid":1,"exe":"..","cmdline":[..],..}                    first
+ *   {"event":"thread","tid":2,"name":".."}                                      next, those that have a name
  *   {"event":"stack","stack":7,"parent":3,"frames":[{function,module,offset,file,line,inlined}]}
  *       one step of a stack: its innermost call (several frames where functions were inlined), "parent" is the caller's
  *       stack, 0 the outermost; a partial stack begins with {"event":"stack","stack":2,"parent":0,"incomplete":"gap"}
@@ -52,9 +53,6 @@ static int begin(struct jsonl_out *out)
 	out->tids = calloc(threads + 1, sizeof(*out->tids));
 	if (!out->tids)
 		return -ENOMEM;
-	for (; out->tid_count < threads; out->tid_count++)
-		out->tids[out->tid_count] =
-			prof_thread(out->stream.names, (struct thread_id){ out->tid_count })->tid;
 	const struct prof_process *process = prof_process(out->stream.names);
 	struct jsonw *json = &out->json;
 	begin_object(out, "process");
@@ -72,6 +70,17 @@ static int begin(struct jsonl_out *out)
 	jsonw_u64(json, "start_realtime_ns", process ? process->start_realtime_ns : 0);
 	jsonw_u64(json, "time_bound_ns", process ? process->time_bound_ns : 0);
 	end_object(out);
+	for (; out->tid_count < threads; out->tid_count++) {
+		const struct prof_thread *thread =
+			prof_thread(out->stream.names, (struct thread_id){ out->tid_count });
+		out->tids[out->tid_count] = thread->tid;
+		if (!thread->name || !*thread->name)
+			continue;
+		begin_object(out, "thread");
+		jsonw_u64(json, "tid", thread->tid);
+		jsonw_str(json, "name", thread->name);
+		end_object(out);
+	}
 	return 0;
 }
 
@@ -257,8 +266,9 @@ static int write_event(struct jsonl_out *out, const struct event *event)
 			jsonw_bool(json, "temporary", event->flags & EVENT_F_TEMPORARY);
 		if (event->flags & EVENT_F_REALLOC)
 			jsonw_bool(json, "realloc", 1);
-		if (event->kind == EVENT_ALLOC && event->flags & EVENT_F_INHERITED)
-			jsonw_bool(json, "inherited", 1);
+		/* one bit, by kind; what nobody saw is no free that counts */
+		if (event->flags & (EVENT_F_INHERITED | EVENT_F_IMPLIED))
+			jsonw_bool(json, event->kind == EVENT_ALLOC ? "inherited" : "implied", 1);
 		break;
 	case EVENT_FREE_FOREIGN:
 		write_address(out, event->addr);

@@ -251,6 +251,58 @@ static void a_row_that_threads_share_is_not_counted_as_one(void **state)
 	check_threads(1, NULL, "from 1 thread", "\"threads\":1,\"stacks\"");
 }
 
+static void json_lines_name_threads_and_mark_frees_that_nobody_saw(void **state)
+{
+	(void)state;
+	struct prof *prof = prof_new(NULL);
+	struct sink *sink = prof_sink(prof);
+	const char *const names[] = { "main", NULL, "worker" };
+	for (uint32_t i = 0; i < 3; i++) {
+		struct def def = { .kind = DEF_THREAD, .id = i };
+		def.thread.tid = 10 + i;
+		def.thread.name = names[i];
+		sink->define(sink, &def, NULL);
+	}
+	struct event events[] = {
+		{ .kind = EVENT_ALLOC, .addr = 4096, .bytes = 8 },
+		{ .kind = EVENT_FREE, .addr = 4096, .bytes = 8, .flags = EVENT_F_IMPLIED },
+		{ .kind = EVENT_ALLOC, .addr = 4096, .bytes = 8, .flags = EVENT_F_INHERITED },
+		{ .kind = EVENT_FREE, .addr = 4096, .bytes = 8 },
+	};
+	sink->put(sink, events, ARRAY_LEN(events), NULL);
+	char *text;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+	struct out_stream *stream = out_jsonl_new(to, prof, NULL);
+	struct sink *lines = out_stream_sink(stream);
+	assert_int_equal(lines->put(lines, events, ARRAY_LEN(events), NULL), 0);
+	assert_int_equal(out_stream_finish(stream, NULL), 0);
+	fclose(to);
+	const char *const wanted[] = {
+		"{\"event\":\"process\"",
+		"{\"event\":\"thread\",\"tid\":10,\"name\":\"main\"}",
+		"{\"event\":\"thread\",\"tid\":12,\"name\":\"worker\"}",
+		"{\"event\":\"alloc\",\"time_ns\":0,\"tid\":10,\"address\":\"0x1000\",\"bytes\":8,"
+		"\"block\":0}",
+		"\"temporary\":false,\"implied\":true}",
+		"\"block\":0,\"inherited\":true}",
+		"\"temporary\":false}",
+		"{\"event\":\"end\"",
+	};
+	char *line = text;
+	for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
+		char *end = strchr(line, '\n');
+		assert_non_null(end);
+		*end = '\0';
+		if (!strstr(line, wanted[i]))
+			fail_msg("no '%s' in line %zu: %s", wanted[i], i, line);
+		line = end + 1;
+	}
+	assert_int_equal(*line, 0);
+	free(text);
+	prof_free(prof);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -262,6 +314,7 @@ int main(void)
 		cmocka_unit_test(numbers_keep_three_digits),
 		cmocka_unit_test(text_is_cut_by_columns_not_bytes),
 		cmocka_unit_test(losses_come_before_any_figure),
+		cmocka_unit_test(json_lines_name_threads_and_mark_frees_that_nobody_saw),
 		cmocka_unit_test(a_row_that_threads_share_is_not_counted_as_one),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
