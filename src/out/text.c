@@ -39,9 +39,14 @@ static int put_sections(struct page *page, const struct prof *prof, const struct
 	text_names(page, tree);
 	if (opt->one_section) {
 		text_section(page, tree, opt->cost, limit, 1);
+		if (opt->cost == VIEW_COST_LEAKED)
+			text_pool(page, prof);
 	} else {
-		for (size_t i = 0; i < ARRAY_LEN(all); i++)
+		for (size_t i = 0; i < ARRAY_LEN(all); i++) {
 			text_section(page, tree, all[i], limit, 0);
+			if (all[i] == VIEW_COST_LEAKED)
+				text_pool(page, prof);
+		}
 	}
 	if (!opt->inverted) {
 		text_tree(page, tree, limit);

@@ -62,6 +62,8 @@ void text_curves(struct page *page, const struct prof *prof, const struct prof_t
 		 int selected);
 /** text_names() - which modules hide who allocated because they have no symbols, and what helps; nothing where none does. */
 void text_names(struct page *page, const struct view_tree *tree);
+/** text_pool() - below what is leaked: how much of it libstdc++ keeps for itself; nothing where it keeps none. */
+void text_pool(struct page *page, const struct prof *prof);
 /** text_section() - the @limit largest call paths by @cost, each with its callers; where there are none, @alone says so. */
 void text_section(struct page *page, const struct view_tree *tree, enum view_cost cost,
 		  size_t limit, int alone);

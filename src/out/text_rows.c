@@ -327,6 +327,37 @@ void text_section(struct page *page, const struct view_tree *tree, enum view_cos
 	free(picks);
 }
 
+/* Memory for exceptions that are thrown when there is none left: one block, made when the library is loaded, and kept. */
+#define POOL_MAX (256u << 10)
+
+static int in_library(const struct prof *prof, struct stack_id id, const char *name)
+{
+	const struct prof_frame *frame = prof_frame(prof, prof_stack(prof, id)->frame);
+	return strncmp(prof_module(prof, frame->module)->name, name, strlen(name)) == 0;
+}
+
+void text_pool(struct page *page, const struct prof *prof)
+{
+	uint32_t stacks = prof_stack_count(prof);
+	char x[TEXT_NUMBER_MAX];
+	for (uint32_t i = prof_stack_used(prof, 0); i < stacks; i = prof_stack_used(prof, i + 1)) {
+		struct stack_id id = { i }, caller = prof_stack(prof, id)->parent;
+		struct cost cost;
+		prof_stack_cost(prof, id, &cost);
+		if (cost.allocations != 1 || cost.leaked != 1 || cost.leaked_bytes > POOL_MAX ||
+		    !in_library(prof, id, "libstdc++.so") || !in_library(prof, caller, "ld-linux"))
+			continue;
+		CLEANUP(buf_fini) struct buf line = { 0 };
+		buf_printf(&line, "of this %s: libstdc++'s emergency pool, in every C++ program",
+			   text_bytes(x, cost.leaked_bytes));
+		page_tint(page, TINT_DIM);
+		page_text(page, buf_cstr(&line), page->width);
+		page_tint(page, TINT_PLAIN);
+		buf_putc(page->to, '\n');
+		return;
+	}
+}
+
 #define NAMELESS_MAX 64     /* modules looked at */
 #define NAMELESS_SHOWN 3    /* modules spoken of */
 #define NAMELESS_MATTERS 10 /* per cent */

@@ -32,6 +32,19 @@ def test_rows_add_up_to_the_totals(byteledger, tmp_path):
     assert peaks == sorted(peaks, reverse=True)
 
 
+def test_the_pool_that_libstdcxx_keeps_is_named(byteledger, prog, tmp_path):
+    def text(program, *words):
+        path = tmp_path / os.path.basename(program[0])
+        if not path.exists():
+            subprocess.run([byteledger, "run", "-q", "-o", str(path), "--", *program], check=True, stdout=subprocess.DEVNULL)
+        done = subprocess.run([byteledger, "report", *words, str(path)], capture_output=True, text=True, check=True).stdout
+        return [line for line in done.splitlines() if "emergency pool" in line]
+
+    line = "of this 71.0 KiB: libstdc++'s emergency pool, in every C++ program"
+    assert text([prog("newdelete"), "1"]) == text([prog("newdelete"), "1"], "--cost", "leaked") == [line]
+    assert text([prog("newdelete"), "1"], "--cost", "peak") == text(["gawk", "BEGIN { }"]) == []
+
+
 def test_a_replay_says_what_the_summary_says(byteledger, tmp_path):
     path = recording(byteledger, tmp_path)
     summary = report(byteledger, path)
