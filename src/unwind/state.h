@@ -54,7 +54,7 @@ struct unwind_process {
 	uint32_t block_count; /* slots ever used */
 	_Alignas(64) uint32_t block_readers;
 	_Alignas(64) struct frame_block block[UNWIND_BLOCKS_MAX];
-	struct shared_rule shared[1u << UNWIND_SHARED_BITS];
+	_Alignas(4096) struct shared_rule shared[1u << UNWIND_SHARED_BITS];
 };
 
 /* One frame of the last stack, from the outermost on. While a walk is under way fresh frames wait at the array's end. */

@@ -86,14 +86,26 @@ static uint32_t find_since(struct unwind_thread *t, uint64_t ip)
 	return module.since;
 }
 
+/*
+ * The shared place of @ip. Code that lies together shares a page of places: a program that begins touches few of them, and
+ * each first touch of a page costs what a hundred look-ups do.
+ */
+static struct shared_rule *shared_place(struct unwind_process *p, uint64_t ip)
+{
+	const unsigned low = UNWIND_SHARED_BITS - 8;
+	uint64_t page = (ip >> 13) * 0x9e3779b97f4a7c15ULL >> (64 - low);
+	uint64_t place = ip * 0x9e3779b97f4a7c15ULL >> 56;
+
+	return &p->shared[page << 8 | place];
+}
+
 /* The recipe from the shared cache or its source; into the thread's cache where it may be kept. */
 static __attribute__((noinline)) uint64_t rule_miss(struct unwind_thread *t, uint64_t ip,
 						    uint32_t slot)
 {
 	struct unwind_process *p = t->process;
 	uint64_t mix = ((uint64_t)t->seen_gen << 32 ^ t->seen_epoch) * 0xd6e8feb86659fd93ULL;
-	struct shared_rule *shared =
-		&p->shared[(ip * 0x9e3779b97f4a7c15ULL) >> (64 - UNWIND_SHARED_BITS)];
+	struct shared_rule *shared = shared_place(p, ip);
 	uint64_t key = __atomic_load_n(&shared->key, __ATOMIC_RELAXED);
 	uint64_t rule = __atomic_load_n(&shared->rule, __ATOMIC_RELAXED);
 	int cacheable = 1;

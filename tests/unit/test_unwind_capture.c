@@ -266,6 +266,31 @@ static void callbacks_through_libc_are_followed(void **state)
 	assert_int_equal(different, 0);
 }
 
+/* 100 return addresses that lie together. */
+#define CAPTURE_5(t) \
+	capture_here(t), capture_here(t), capture_here(t), capture_here(t), capture_here(t)
+#define CAPTURE_25(t) CAPTURE_5(t), CAPTURE_5(t), CAPTURE_5(t), CAPTURE_5(t), CAPTURE_5(t)
+
+static void recipes_of_code_that_lies_together_share_pages(void **state)
+{
+	struct harness fresh;
+	(void)state;
+	harness_init(&fresh);
+	struct unwind_thread *t = harness_thread(&fresh, 0);
+	CAPTURE_25(t), CAPTURE_25(t), CAPTURE_25(t), CAPTURE_25(t);
+	struct unwind_stats stats;
+	unwind_thread_stats(t, &stats);
+	assert_true(stats.rules >= 100);
+
+	const char *memory = (const char *)fresh.process, zero[4096] = { 0 };
+	unsigned used = 0;
+	for (uint64_t at = 0; at < unwind_process_bytes(); at += sizeof(zero))
+		used += memcmp(memory + at, zero, sizeof(zero)) != 0;
+	print_message("%lu recipes in %u pages\n", (unsigned long)stats.rules, used);
+	/* the header, two pages for this code, and one for each of the few places that called it */
+	assert_true(used < 20);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -274,6 +299,7 @@ int main(void)
 		cmocka_unit_test(stacks_that_share_their_outer_frames_are_all_remembered),
 		cmocka_unit_test(a_shared_outer_frame_that_changed_is_noticed),
 		cmocka_unit_test(callbacks_through_libc_are_followed),
+		cmocka_unit_test(recipes_of_code_that_lies_together_share_pages),
 		cmocka_unit_test(deep_inside_only_what_is_new_is_walked),
 		cmocka_unit_test(deep_stacks_are_whole_in_every_size_of_memory),
 	};
