@@ -26,14 +26,20 @@ static const char *value_of(const char *entry, const char *prefix, const char *n
 	return entry + len + 1;
 }
 
-static const char *look(char *const *env, const char *name)
+/* The first letter is asked before all else: of an environment's variables it rules nearly all out, for twenty names each. */
+static const char *look_for(char *const *env, const char *prefix, const char *name)
 {
 	const char *value = NULL;
 	for (char *const *e = env; *e && !value; e++)
-		value = value_of(*e, WIRE_ENV_PREFIX, name);
-	for (char *const *e = env; *e && !value; e++)
-		value = value_of(*e, WIRE_ENV_ALIAS, name);
+		if (**e == *prefix)
+			value = value_of(*e, prefix, name);
 	return value;
+}
+
+static const char *look(char *const *env, const char *name)
+{
+	const char *value = look_for(env, WIRE_ENV_PREFIX, name);
+	return value ? value : look_for(env, WIRE_ENV_ALIAS, name);
 }
 
 const char *options_entry(char *const *env, const char *name)
