@@ -282,8 +282,7 @@ static void json_lines_name_threads_and_mark_frees_that_nobody_saw(void **state)
 		"{\"event\":\"process\"",
 		"{\"event\":\"thread\",\"tid\":10,\"name\":\"main\"}",
 		"{\"event\":\"thread\",\"tid\":12,\"name\":\"worker\"}",
-		"{\"event\":\"alloc\",\"time_ns\":0,\"tid\":10,\"address\":\"0x1000\",\"bytes\":8,"
-		"\"block\":0}",
+		"\"tid\":10,\"address\":\"0x1000\",\"bytes\":8,\"block\":0}",
 		"\"temporary\":false,\"implied\":true}",
 		"\"block\":0,\"inherited\":true}",
 		"\"temporary\":false}",
