@@ -248,10 +248,29 @@ static void write_point(struct dhat_out *out, struct jsonw *json, uint32_t row, 
 	jsonw_object_end(json);
 }
 
+/* What short-lived blocks held at the peak stands in no event, but their stacks' peaks know it. */
+static void add_culled_peaks(struct dhat_out *out)
+{
+	for (uint32_t row = 0; row < out->point_cap && out->totals.culled_allocations; row++) {
+		struct point *point = &out->points[row];
+		struct cost cost;
+		prof_stack_cost(out->stream.names, (struct stack_id){ row }, &cost);
+		if (cost.peak_bytes <= point->peak_bytes)
+			continue;
+		point->peak_bytes = cost.peak_bytes;
+		point->peak_blocks++; /* one at least */
+		if (point->max_bytes < point->peak_bytes) {
+			point->max_bytes = point->peak_bytes;
+			point->max_blocks = point->peak_blocks;
+		}
+	}
+}
+
 static int dhat_finish(struct out_stream *stream, struct err *err)
 {
 	struct dhat_out *out = (struct dhat_out *)stream;
 	begin(out);
+	add_culled_peaks(out);
 	char *cmdline = out_command_line(stream->names);
 	if (!cmdline || number_frames(out) < 0) {
 		free(cmdline);

@@ -139,6 +139,7 @@ def test_what_was_left_out_is_exported_as_sums(recorded, byteledger, prog):
     points = json.loads(out["dhat"])["pps"]
     assert sum(p["tbk"] for p in points) == totals["allocations"] and sum(p["tb"] for p in points) == totals["allocated_bytes"]
     assert max(p["mb"] for p in points) == 10 << 20 and all(p["mb"] <= p["tb"] for p in points)
+    assert sum(p["gb"] for p in points) == totals["peak_bytes"] and all(p["gb"] <= p["mb"] and p["gbk"] for p in points if p["gb"])
     culled = report(byteledger, path)["culled"]
     assert f"# culled: {culled['allocations']} allocations, {culled['bytes']} bytes\n" in out["heaptrack"]
     assert f"without {culled['allocations']} short-lived allocations of {culled['bytes']} bytes\n" in out["massif"]
