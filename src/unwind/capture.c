@@ -68,7 +68,7 @@ static UNWIND_INLINE int words_equal(uint64_t sp, const uint64_t *word, uint32_t
 }
 
 /* Of a thread's memory, what frames of deep stacks leave to those that are remembered. */
-#define AREA_SHARE_MIN 8
+#define AREA_SHARE_MIN 32
 #define DEEPEN_MAX 32768 /* frames; below UNWIND_FRAMES_MAX, where a walk ends */
 
 /* What is left after the tables: the last stack's @frames and its words, then the circular area. */

@@ -219,7 +219,7 @@ static void deep_inside_only_what_is_new_is_walked(void **state)
 	static const struct {
 		uint32_t slot;
 		int depth;
-	} in[] = { { 0, 30000 }, { 3, 3000 }, { 8, 900 }, { 100, 100 } };
+	} in[] = { { 0, 30000 }, { 3, 3000 }, { 8, 1900 }, { 100, 200 } };
 	(void)state;
 	for (unsigned i = 0; i < sizeof(in) / sizeof(*in); i++) {
 		struct unwind_stats stats;
