@@ -180,3 +180,30 @@ def test_sums_stay_exact_where_short_lived_blocks_are_left_out_as_well(byteledge
     keys = (*SUMS, "temporary_allocations", "peak_bytes")
     assert {key: plain[key] for key in keys} == {key: culled[key] for key in keys} and short_lived["allocations"] >= 2000
     assert left_out["allocations"] == also["allocations"] > 0
+
+
+def test_a_child_of_a_fork_filters_what_it_inherits_as_well(byteledger, prog, tmp_path):
+    def child(**env):
+        folder = tmp_path / str(len(os.listdir(tmp_path)))
+        folder.mkdir()
+        subprocess.run([byteledger, "heap", "-q", "--follow-children", "-o", f"{folder}/%p.blt", "--", prog("children"), "fork", "40"],
+                       env={**os.environ, **env}, check=True, capture_output=True, timeout=60, close_fds=False,
+                       preexec_fn=lambda: os.dup2(1, 8)) # where the program says who its child is
+        deadline = time.monotonic() + 30
+        while True: # the parent's is there, the child's may not be finished
+            assert time.monotonic() < deadline, os.listdir(folder)
+            paths = [f"{folder}/{name}" for name in os.listdir(folder) if name.endswith(".blt")]
+            for told in (report(byteledger, path) for path in paths if finished(byteledger, path)):
+                if told["process"].get("forked_from"):
+                    return told
+            time.sleep(0.02)
+    whole, own = child(BYTELEDGER_FILTER=""), child(BYTELEDGER_FILTER="module:children")
+    rest = child(BYTELEDGER_FILTER="!module:children")
+    sampled = child(BYTELEDGER_FILTER="", BYTELEDGER_SAMPLE_BYTES="100000")
+    assert whole["process"]["forked_from"] and whole["totals"]["inherited_allocations"] >= 1
+    for key in ("allocations", "frees", "foreign_frees", "leaked_allocations", "inherited_allocations"):
+        assert own["totals"][key] + rest["totals"][key] == whole["totals"][key] == sampled["totals"][key], key
+    assert own["totals"]["allocations"] == own["totals"]["inherited_allocations"] + 40
+    for a, b in (own, rest), (rest, own):
+        assert a["filtered"]["allocations"] == b["totals"]["allocations"] and a["filtered"]["frees"] == b["totals"]["frees"]
+    assert sampled["sampled"] == {"every_bytes": 100000, "exact_totals": True}
