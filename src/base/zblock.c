@@ -4,18 +4,25 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define ZSTD_STATIC_LINKING_ONLY /* for the name of a parameter: literal compression */
 #include <zstd.h>
 
 /* The structs are names only: zstd's own contexts are what is allocated. */
 
-struct zblock_enc *zblock_enc_new(int level, struct err *err)
+/*
+ * A negative level steps over what does not repeat at once: of the fast ones it is the number of bytes. Such levels would
+ * store bytes as they are, which is asked for otherwise.
+ */
+static const int levels[] = { [ZBLOCK_USUAL] = 1, [ZBLOCK_LITTLE] = -20 };
+
+struct zblock_enc *zblock_enc_new(struct err *err)
 {
 	ZSTD_CCtx *cctx = ZSTD_createCCtx();
 	if (!cctx) {
 		err_set(err, -ENOMEM, "cannot set up compression");
 		return NULL;
 	}
-	ZSTD_CCtx_setParameter(cctx, ZSTD_c_compressionLevel, level);
+	ZSTD_CCtx_setParameter(cctx, ZSTD_c_literalCompressionMode, ZSTD_ps_enable);
 	return (struct zblock_enc *)cctx;
 }
 
@@ -42,8 +49,10 @@ size_t zblock_bound(size_t len)
 	return ZSTD_compressBound(len);
 }
 
-size_t zblock_compress(struct zblock_enc *enc, void *to, size_t cap, const void *from, size_t len)
+size_t zblock_compress(struct zblock_enc *enc, enum zblock_effort effort, void *to, size_t cap,
+		       const void *from, size_t len)
 {
+	ZSTD_CCtx_setParameter((ZSTD_CCtx *)enc, ZSTD_c_compressionLevel, levels[effort]);
 	size_t rc = ZSTD_compress2((ZSTD_CCtx *)enc, to, cap, from, len);
 	return ZSTD_isError(rc) ? 0 : rc;
 }

@@ -14,16 +14,23 @@
 struct zblock_enc;
 struct zblock_dec;
 
-/** zblock_enc_new() - @level: zstd's level (1 is fast); NULL with @err -ENOMEM. */
-struct zblock_enc *zblock_enc_new(int level, struct err *err);
+/** zblock_enc_new() - at ZBLOCK_USUAL; NULL with @err -ENOMEM. */
+struct zblock_enc *zblock_enc_new(struct err *err);
 void zblock_enc_free(struct zblock_enc *enc);
+
+/* How much work is done on a frame; whoever reads it need not know. */
+enum zblock_effort {
+	ZBLOCK_USUAL,
+	ZBLOCK_LITTLE, /* bytes get short codes, but few repetitions are looked for */
+};
 struct zblock_dec *zblock_dec_new(struct err *err);
 void zblock_dec_free(struct zblock_dec *dec);
 
 /** zblock_bound() - room that any @len bytes need at most when compressed. */
 size_t zblock_bound(size_t len);
 /** zblock_compress() - one frame of @len bytes to @to; returns its length, or 0 where @cap does not suffice. */
-size_t zblock_compress(struct zblock_enc *enc, void *to, size_t cap, const void *from, size_t len);
+size_t zblock_compress(struct zblock_enc *enc, enum zblock_effort effort, void *to, size_t cap,
+		       const void *from, size_t len);
 /**
  * zblock_decompress() - exactly @len bytes out of one or more frames. @from may be hostile: nothing beyond @to + @len is
  * written, no more than zstd's context is allocated.

@@ -67,8 +67,7 @@ int live_grow(struct live *live)
 		huge_resize(live->buckets, bucket_bytes(old), bucket_bytes((uint64_t)old * 2));
 	if (!buckets)
 		return -ENOMEM;
-	/* all of it is about to be written: page by page, and read first, that costs nearly twice as much; before Linux 5.14 it does */
-	madvise(buckets + old, bucket_bytes(old), MADV_POPULATE_WRITE);
+	huge_populate(buckets + old, bucket_bytes(old));
 	set_buckets(live, buckets, old * 2);
 	uint32_t first = 0;
 	while (live_full(&buckets[first]))

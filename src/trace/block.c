@@ -11,6 +11,8 @@ enum { CODING_RAW = 0, CODING_ZSTD = 1 };
 
 /* Below this a frame's own header costs more than it saves. */
 #define PACK_MIN 24
+/* A smaller column costs little either way, and in a small file it counts. */
+#define PLAIN_MIN 16384
 
 void blt_file_header_put(uint8_t *to, const struct blt_file_header *header)
 {
@@ -84,12 +86,16 @@ void blt_cols_clear(struct blt_cols *cols)
 }
 
 /* One column's bytes behind what @out holds: a frame, or as they are where a frame would not be shorter. */
-static uint8_t pack_column(const struct buf *raw, struct zblock_enc *zenc, struct buf *out)
+static uint8_t pack_column(const struct buf *raw, int plain, struct zblock_enc *zenc,
+			   struct buf *out)
 {
 	if (raw->len >= PACK_MIN) {
 		size_t cap = zblock_bound(raw->len);
+		int little = plain && raw->len >= PLAIN_MIN;
 		char *to = buf_reserve(out, cap);
-		size_t len = to ? zblock_compress(zenc, to, cap, raw->data, raw->len) : 0;
+		size_t len = to ? zblock_compress(zenc, little ? ZBLOCK_LITTLE : ZBLOCK_USUAL, to,
+						  cap, raw->data, raw->len)
+				: 0;
 		if (len && len < raw->len) {
 			out->len += len;
 			return CODING_ZSTD;
@@ -121,7 +127,7 @@ int blt_pack(struct blt_cols *cols, struct blt_head *head, struct zblock_enc *ze
 		size_t before = out->len;
 		dir[0]++;
 		*d++ = (uint8_t)i;
-		*d++ = pack_column(col, zenc, out);
+		*d++ = pack_column(col, cols->plain >> i & 1, zenc, out);
 		d = varint_put(d, col->len);
 		d = varint_put(d, out->len - before);
 	}

@@ -96,6 +96,8 @@ int blt_head_get(const uint8_t *from, struct blt_head *head);
 /** struct blt_cols - the columns of a block under construction; columns that stay empty are not stored. */
 struct blt_cols {
 	struct buf col[BLT_COL_MAX];
+	uint32_t
+		plain; /* bit i: to look for repetitions in column i takes more time than they are worth */
 };
 void blt_cols_fini(struct blt_cols *cols);
 void blt_cols_clear(struct blt_cols *cols);

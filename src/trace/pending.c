@@ -151,7 +151,7 @@ struct pending *pending_new(const char *path, const struct blt_file_header *head
 	p->header = *header;
 	p->enc = enc;
 	/* its own: what stands in the recording's columns meanwhile is not packed yet */
-	p->zenc = zblock_enc_new(1, err);
+	p->zenc = zblock_enc_new(err);
 	if (asprintf(&p->path, "%s" PENDING_SUFFIX, path) < 0)
 		p->path = NULL;
 	if (asprintf(&p->path_new, "%s" PENDING_SUFFIX_NEW, path) < 0)

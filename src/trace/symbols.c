@@ -245,7 +245,7 @@ static int add_to(struct trace_reader *r, int fd, const char *path, const struct
 	struct names names = { .sink = { names_define, names_put }, .prof = prof };
 	int whole = r->info.indexed, fresh = -1;
 	char *other = NULL;
-	to.zenc = zblock_enc_new(1, err);
+	to.zenc = zblock_enc_new(err);
 	int rc = to.zenc ? survey(r, &to, &index, err) : -ENOMEM;
 	if (rc >= 0)
 		rc = replay_all_defs(r, &names.sink, err);

@@ -242,7 +242,7 @@ static struct trace_writer *new_writer(int fd, const char *path, const struct tr
 	w->sink = (struct sink){ .define = writer_define, .put = writer_put };
 	if (opt)
 		w->opt = *opt;
-	w->zenc = zblock_enc_new(1, err);
+	w->zenc = zblock_enc_new(err);
 	w->events = w->zenc ? events_enc_new(err) : NULL;
 	if (!w->events)
 		return NULL;

@@ -48,7 +48,7 @@ static void pipe_open(struct pipe *p)
 	*p = (struct pipe){ 0 };
 	err_init(&p->err);
 	p->enc = events_enc_new(&p->err);
-	p->zenc = zblock_enc_new(1, &p->err);
+	p->zenc = zblock_enc_new(&p->err);
 	p->zdec = zblock_dec_new(&p->err);
 	p->out = (struct events_out){ take, accept_id, accept_id, p, 1u << 20 };
 	p->dec = events_dec_new(&p->out, &p->err);
@@ -112,6 +112,37 @@ static void a_key_block_behind_a_lost_one_brings_more_slots_than_are_spare(void 
 	pipe_close(&p);
 }
 
+/* Bytes that hardly repeat, but half of them are the same one. */
+static void a_plain_column_is_packed_by_short_codes_and_comes_back(void **state)
+{
+	(void)state;
+	struct pipe p;
+	struct blt_cols cols = { .plain = 1 };
+	struct blt_head head = { .type = BLT_EVENTS }, read;
+	struct blt_view view;
+	CLEANUP(buf_fini) struct buf out = { 0 };
+	CLEANUP(buf_fini) struct buf raw = { 0 };
+	uint32_t random = 1;
+	pipe_open(&p);
+	for (unsigned i = 0; i < 65536; i++) {
+		random = random * 1664525 + 1013904223;
+		buf_putc(&cols.col[0], random >> 31 ? 0 : (char)(random >> 24));
+		buf_putc(&cols.col[1], random >> 31 ? 0 : (char)(random >> 24));
+	}
+	assert_int_equal(blt_pack(&cols, &head, p.zenc, &out, &p.err), 0);
+	assert_true(blt_head_get((const uint8_t *)out.data, &read) > 0);
+	assert_int_equal(blt_unpack(&read, (const uint8_t *)out.data + BLT_BLOCK_HEADER, p.zdec,
+				    &raw, &view),
+			 0);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(view.raw[i], 65536);
+		assert_memory_equal(view.col[i].at, cols.col[i].data, 65536);
+		assert_in_range(view.stored[i], 32768, 65536 * 3 / 4);
+	}
+	blt_cols_fini(&cols);
+	pipe_close(&p);
+}
+
 static void an_index_holds_no_more_entries_than_the_file_has_room_for(void **state)
 {
 	(void)state;
@@ -150,6 +181,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_key_block_behind_a_lost_one_brings_more_slots_than_are_spare),
+		cmocka_unit_test(a_plain_column_is_packed_by_short_codes_and_comes_back),
 		cmocka_unit_test(an_index_holds_no_more_entries_than_the_file_has_room_for),
 	};
 	return cmocka_run_group_tests_name("trace_blocks", tests, NULL, NULL);
