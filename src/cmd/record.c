@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -209,6 +210,23 @@ static void report_failure(struct record *rec)
 	rec->failed = 1;
 }
 
+/* The kernel's own grace for a sleep, and ours: then the beat's timer, which comes before, wakes this thread too. */
+#define SLACK_USUAL_NS 50000ul
+#define SLACK_LONG_NS 2000000ul
+#define LONG_PAUSE_NS (8 * MS)
+
+/*
+ * To wake an idle processor costs ten times what is done then. A long pause may be a little longer, so that this thread and
+ * the beat are woken at once. @slack_ns: as it is now.
+ */
+static void fit_slack(int64_t pause_ns, unsigned long *slack_ns)
+{
+	unsigned long want = pause_ns >= LONG_PAUSE_NS ? SLACK_LONG_NS : SLACK_USUAL_NS;
+	if (want != *slack_ns)
+		prctl(PR_SET_TIMERSLACK, want);
+	*slack_ns = want;
+}
+
 /*
  * Until the process ends or @duration_ns is over. A sink that fails ends the recording, not the program: rings are still
  * emptied, so that nobody waits for us.
@@ -218,6 +236,7 @@ static enum ending record_loop(struct record *rec, int signals, uint64_t duratio
 {
 	struct pollfd fds[2] = { { .fd = signals, .events = POLLIN },
 				 { .fd = rec->pidfd, .events = POLLIN } };
+	unsigned long slack_ns = SLACK_USUAL_NS;
 	for (;;) {
 		int64_t pause = 10 * MS;
 		if (!rec->failed && !rec->replaced) {
@@ -241,6 +260,7 @@ static enum ending record_loop(struct record *rec, int signals, uint64_t duratio
 			return ENDED_DURATION;
 		const struct timespec ts = { .tv_sec = pause / 1000000000,
 					     .tv_nsec = pause % 1000000000 };
+		fit_slack(pause, &slack_ns);
 		if (ppoll(fds, 2, &ts, NULL) <= 0)
 			continue;
 		if (fds[0].revents)

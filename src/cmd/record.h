@@ -56,6 +56,7 @@ struct record {
 	int pidfd;
 	int gone; /* the process had ended before anybody could watch it: @pidfd is -1 */
 	uint64_t peak_rss_bytes;
+	struct proc_gauge gauge;
 	struct proc_memory rss; /* the point last written */
 	uint64_t rss_repeat_ns, rss_next_ns, peak_next_ns, flush_next_ns, house_next_ns,
 		exec_next_ns, exec_wait_ns, drained_ns;

@@ -23,7 +23,8 @@
 	(400 *   \
 	 MS) /* a killed recorder may lose a second; it may also have lost its processor for a while */
 #define HOUSE_NS (250 * MS)
-#define PAUSE_MOST_NS (10 * MS)
+#define PAUSE_YOUNG_NS (10 * MS)
+#define PAUSE_MOST_NS (20 * MS)
 #define PAUSE_LEAST_NS (MS / 4)
 #define END_FIRST_NS (MS / 2)
 #define END_ROWS 8192 /* fewer are packed at once */
@@ -151,7 +152,7 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 		const char *comment, uint64_t time_bound_ns, struct err *err)
 {
 	rec->heap = heap;
-	rec->pid = pid;
+	rec->pid = rec->gauge.pid = pid;
 	rec->comment = comment;
 	rec->time_bound_ns = time_bound_ns;
 	rec->exec_wait_ns = EXEC_FIRST_NS;
@@ -207,7 +208,7 @@ static void expect_exec(struct record *rec, uint64_t now)
 static void notice_exec(struct record *rec, uint64_t now)
 {
 	uint64_t at;
-	if (proc_start_stack(rec->pid, &at) < 0)
+	if (proc_gauge_start_stack(&rec->gauge, &at) < 0)
 		return;
 	if (rec->start_stack && rec->start_stack != at)
 		look_for_exec(rec, now);
@@ -217,7 +218,7 @@ static void notice_exec(struct record *rec, uint64_t now)
 static int take_rss(struct record *rec, uint64_t now, int peak_too)
 {
 	struct proc_memory memory;
-	if (proc_statm(rec->pid, &memory) < 0) /* gone, or about to be */
+	if (proc_gauge_memory(&rec->gauge, &memory) < 0) /* gone, or about to be */
 		return 0;
 	notice_exec(rec, now); /* behind the reading: it may be the successor's */
 	if (rec->replaced)
@@ -253,14 +254,14 @@ void record_note_successor(struct record *rec)
  * How long the rings may be left alone: until the fullest one would hold an eighth of its size, if it fills as it did in the
  * @since_ns before it was emptied. Each wake-up costs as much as a thousand events.
  */
-static int64_t pause_after(unsigned permille, uint64_t since_ns)
+static int64_t pause_after(unsigned permille, uint64_t since_ns, uint64_t now)
 {
 	if (permille >= 250)
 		return 0;
-	uint64_t pause = permille ? since_ns * 125 / permille : PAUSE_MOST_NS;
-	return pause < PAUSE_LEAST_NS  ? PAUSE_LEAST_NS
-	       : pause > PAUSE_MOST_NS ? PAUSE_MOST_NS
-				       : (int64_t)pause;
+	/* a young program's timeline has a point each ten milliseconds, see take_rss() */
+	uint64_t most = MIN(MAX(now / 20, PAUSE_YOUNG_NS), PAUSE_MOST_NS);
+	uint64_t pause = permille ? since_ns * 125 / permille : most;
+	return (int64_t)MIN(MAX(pause, PAUSE_LEAST_NS), most);
 }
 
 /*
@@ -315,7 +316,7 @@ int64_t record_step(struct record *rec)
 		rec->house_next_ns = now + HOUSE_NS;
 		record_tend_offers(rec);
 	}
-	int64_t pause = pause_after((unsigned)MAX(permille, 0), since_ns);
+	int64_t pause = pause_after((unsigned)MAX(permille, 0), since_ns, now);
 	if (rc == 0 && state.exiting)
 		pause = expect_end(rec, pause, permille);
 	if (rc == 0 && rec->sieve && now >= rec->flush_next_ns)
@@ -371,6 +372,7 @@ void record_fini(struct record *rec)
 	trace_writer_freep(&rec->writer);
 	prof_freep(&rec->sums);
 	free(rec->cmdline);
+	proc_gauge_fini(&rec->gauge);
 	if (rec->pidfd > 0)
 		close(rec->pidfd);
 }

@@ -54,25 +54,6 @@ static ssize_t read_of(pid_t pid, pid_t tid, const char *name, char *text, size_
 	return fileio_text(AT_FDCWD, path, text, size);
 }
 
-int proc_statm(pid_t pid, struct proc_memory *memory)
-{
-	char text[256];
-	unsigned long long size = 0, resident = 0;
-	for (pid_t tid = 0;;) {
-		ssize_t got = read_of(pid, tid, "statm", text, sizeof(text));
-		if (got < 0)
-			return (int)got;
-		if (sscanf(text, "%llu %llu", &size, &resident) != 2)
-			return -ENODATA;
-		if (size || tid || !(tid = proc_living_thread(pid)))
-			break;
-	}
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	*memory =
-		(struct proc_memory){ .rss_bytes = resident * page, .virtual_bytes = size * page };
-	return size ? 0 : -ENODATA;
-}
-
 int proc_peak_rss(pid_t pid, uint64_t *bytes)
 {
 	char text[4096];
@@ -149,13 +130,8 @@ ssize_t proc_cmdline(pid_t pid, char **cmdline)
 	return (ssize_t)len;
 }
 
-int proc_start_stack(pid_t pid, uint64_t *at)
+static int parse_start_stack(const char *text, uint64_t *at)
 {
-	char path[64], text[1024];
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	ssize_t got = fileio_text(AT_FDCWD, path, text, sizeof(text));
-	if (got < 0)
-		return (int)got;
 	/* field 28; the second one is a name, which may have anything in it */
 	const char *field = strrchr(text, ')');
 	for (int n = 2; field && n < 28; n++)
@@ -165,6 +141,63 @@ int proc_start_stack(pid_t pid, uint64_t *at)
 		return -ENODATA;
 	*at = value;
 	return value ? 0 : -EACCES;
+}
+
+/* ---- again and again --------------------------------------------------------------------------------------------- */
+
+/* One read: the kernel makes the whole text for it. */
+static ssize_t gauge_read(const struct proc_gauge *gauge, const char *name, int *fd, char *text,
+			  size_t size)
+{
+	char path[64];
+	if (!*fd) {
+		snprintf(path, sizeof(path), "/proc/%d/%s", (int)gauge->pid, name);
+		*fd = open(path, O_RDONLY | O_CLOEXEC) + 1;
+	}
+	ssize_t got = *fd ? pread(*fd - 1, text, size - 1, 0) : -1;
+	if (got < 0)
+		return -errno;
+	text[got] = '\0';
+	return got;
+}
+
+/* -ENODATA for a process without memory. */
+static int parse_statm(const char *text, struct proc_memory *memory)
+{
+	unsigned long long size = 0, resident = 0;
+	if (sscanf(text, "%llu %llu", &size, &resident) != 2 || !size)
+		return -ENODATA;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	*memory =
+		(struct proc_memory){ .rss_bytes = resident * page, .virtual_bytes = size * page };
+	return 0;
+}
+
+int proc_gauge_memory(struct proc_gauge *gauge, struct proc_memory *memory)
+{
+	char text[256];
+	ssize_t got = gauge_read(gauge, "statm", &gauge->statm, text, sizeof(text));
+	int rc = got < 0 ? (int)got : parse_statm(text, memory);
+	pid_t tid = rc == -ENODATA ? proc_living_thread(gauge->pid) : 0;
+	if (!tid)
+		return rc;
+	got = read_of(gauge->pid, tid, "statm", text, sizeof(text));
+	return got < 0 ? (int)got : parse_statm(text, memory);
+}
+
+int proc_gauge_start_stack(struct proc_gauge *gauge, uint64_t *at)
+{
+	char text[1024];
+	ssize_t got = gauge_read(gauge, "stat", &gauge->stat, text, sizeof(text));
+	return got < 0 ? (int)got : parse_start_stack(text, at);
+}
+
+void proc_gauge_fini(struct proc_gauge *gauge)
+{
+	if (gauge->statm)
+		close(gauge->statm - 1);
+	if (gauge->stat)
+		close(gauge->stat - 1);
 }
 
 int proc_maps_has(pid_t pid, const char *name, uint64_t inode)

@@ -21,11 +21,23 @@ struct proc_memory {
  */
 pid_t proc_living_thread(pid_t pid);
 
-/** proc_statm() - resident and virtual size; some 5 us. The kernel's counters may lag by a few pages per CPU. */
-int proc_statm(pid_t pid, struct proc_memory *memory);
-
 /** proc_peak_rss() - VmHWM in bytes; some 20 us. -ENODATA for a process without memory (zombie, kernel thread). */
 int proc_peak_rss(pid_t pid, uint64_t *bytes);
+
+/* What is asked of one process again and again, from files that stay open: to find them costs more than to read them. */
+struct proc_gauge {
+	pid_t pid;
+	int statm, stat; /* one more than the descriptor; 0: not open */
+};
+/** proc_gauge_memory() - resident and virtual size. The kernel's counters may lag by a few pages per CPU. */
+int proc_gauge_memory(struct proc_gauge *gauge, struct proc_memory *memory);
+/**
+ * proc_gauge_start_stack() - where the program's arguments begin on its stack: another place after an exec, wherever
+ * addresses are random. Return: 0, or negative errno (-EACCES where the kernel does not say).
+ */
+int proc_gauge_start_stack(struct proc_gauge *gauge, uint64_t *at);
+/** proc_gauge_fini() - close what is open. */
+void proc_gauge_fini(struct proc_gauge *gauge);
 
 /** proc_comm() - a thread's name without the newline, always terminated; control characters are kept. */
 int proc_comm(pid_t pid, pid_t tid, char *name, size_t size);
@@ -41,12 +53,6 @@ int proc_exe(pid_t pid, char *path, size_t size);
 
 /** proc_cmdline() - arguments separated by NUL; malloc'd, at most 1 MiB. Return: its length, or negative errno. */
 ssize_t proc_cmdline(pid_t pid, char **cmdline);
-
-/**
- * proc_start_stack() - where the program's arguments begin on its stack: another place after an exec, wherever addresses
- * are random. Return: 0, or negative errno (-EACCES where the kernel does not say).
- */
-int proc_start_stack(pid_t pid, uint64_t *at);
 
 /**
  * proc_maps_has() - 1 if a mapping of @pid has a path that begins with @name ("/memfd:byteledger") and, unless 0, that
