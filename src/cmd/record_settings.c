@@ -112,7 +112,7 @@ void record_settings_read(struct record_settings *to, char *const *entries, int 
 	to->store_symbols = on(setting(entries, bare, "WRITE_BINARIES_TO_OUTPUT"));
 	to->min_free_bytes = limit(to, entries, bare, "MIN_FREE");
 	to->max_bytes = limit(to, entries, bare, "MAX_SIZE");
-	const char *keep = setting(entries, bare, KEEP_FILES);
+	const char *keep = setting(entries, bare, "KEEP_FILES");
 	if (number(keep, &n))
 		to->keep_files = n < KEEP_MAX ? (uint32_t)n : KEEP_MAX;
 	else if (keep && *keep)

@@ -129,7 +129,7 @@ def test_the_manual_names_the_variables_that_the_library_reads_and_no_others():
         source = f.read()
     with open(os.path.join(ROOT, "src", "cmd", "record_settings.c"), encoding="utf-8") as f:
         source += f.read() # what the recorder reads, whoever started it
-    read = set(re.findall(r'(?:look\(env|setting\(entries, bare), "([A-Z_0-9]+)"\)', source))
+    read = set(re.findall(r'(?:look\(env|(?:setting\(|limit\(to, )entries, bare), "([A-Z_0-9]+)"\)', source))
     with open(os.path.join(ROOT, "man", "byteledger-preload.7"), encoding="utf-8") as f:
         tags = re.findall(r"^\.TP\n(\.B .*)$", f.read(), re.M)
     named = set(re.findall(r"BYTELEDGER_([A-Z_0-9]+)", " ".join(tags)))
