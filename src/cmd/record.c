@@ -312,12 +312,14 @@ static void tell_findings(const struct record *rec, const struct record_opt *opt
 	source_heap_state(rec->heap, &state);
 	CLEANUP(buf_fini) struct buf by = { 0 };
 	text_escape(&by, rec->replaced_by[0] ? rec->replaced_by : "another program", 0);
-	if (rec->replaced && opt->follow_children)
-		fprintf(stderr,
-			"byteledger: '%s' replaced itself by %s, which is followed: it gets a "
-			"recording of its own, or a line that says why not\n",
-			program, buf_cstr(&by));
-	else if (rec->replaced)
+	if (rec->replaced && opt->follow_children) {
+		if (!opt->quiet) /* nothing is missing */
+			fprintf(stderr,
+				"byteledger: '%s' replaced itself by %s, which is followed: it "
+				"gets "
+				"a recording of its own, or a line that says why not\n",
+				program, buf_cstr(&by));
+	} else if (rec->replaced)
 		fprintf(stderr,
 			"byteledger: '%s' replaced itself by %s; the recording ends there\n"
 			"hint: name that program, or use --follow-children\n",

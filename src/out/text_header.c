@@ -236,9 +236,8 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 	}
 	if (!selected && !t->cost.allocations && !t->lost_events && !t->filtered_allocations)
 		warn(page, TINT_YELLOW,
-		     "NOTHING SEEN: no allocation reached the recording library, nor can calls of "
-		     "an "
-		     "allocator that the program brings inside itself");
+		     "NOTHING SEEN: no allocation reached the recording library; an allocator that "
+		     "the program brings inside itself is not seen by it");
 	if (t->forked_from) {
 		buf_clear(&line);
 		if (process && process->pid == t->forked_from)
