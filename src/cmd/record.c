@@ -199,15 +199,26 @@ static void take_signals(struct record *rec, int fd, pid_t forward_to)
 	}
 }
 
-static void report_failure(struct record *rec)
+/*
+ * A step failed. A file that cannot grow goes on counting what it lacks, for which its writer has kept room; whatever else fails
+ * ends the recording. The program goes on. Return: in how many nanoseconds to look again.
+ */
+static int64_t bear_failure(struct record *rec)
 {
+	int counts = !rec->failed && rec->writer && trace_writer_flush(rec->writer, NULL) < 0;
 	if (!rec->failed) {
 		if (!rec->err.hint[0])
-			err_hint(&rec->err, "what was recorded before can be read; the program "
-					    "goes on, unrecorded");
+			err_hint(&rec->err,
+				 "what was recorded before can be read; the program goes on, %s",
+				 counts ? "and what it does is only counted" : "unrecorded");
 		cmd_fail(&rec->err);
 	}
 	rec->failed = 1;
+	if (counts)
+		return 0;
+	rec->given_up = 1;
+	source_heap_detach(rec->heap);
+	return 10 * MS;
 }
 
 /* The kernel's own grace for a sleep, and ours: then the beat's timer, which comes before, wakes this thread too. */
@@ -227,10 +238,7 @@ static void fit_slack(int64_t pause_ns, unsigned long *slack_ns)
 	*slack_ns = want;
 }
 
-/*
- * Until the process ends or @duration_ns is over. A sink that fails ends the recording, not the program: rings are still
- * emptied, so that nobody waits for us.
- */
+/* Until the process ends or @duration_ns is over. */
 static enum ending record_loop(struct record *rec, int signals, uint64_t duration_ns,
 			       pid_t forward_to)
 {
@@ -239,13 +247,10 @@ static enum ending record_loop(struct record *rec, int signals, uint64_t duratio
 	unsigned long slack_ns = SLACK_USUAL_NS;
 	for (;;) {
 		int64_t pause = 10 * MS;
-		if (!rec->failed && !rec->replaced) {
+		if (!rec->given_up && !rec->replaced) {
 			pause = record_step(rec);
-			if (pause < 0) {
-				report_failure(rec);
-				source_heap_detach(rec->heap);
-				pause = 10 * MS;
-			}
+			if (pause < 0)
+				pause = bear_failure(rec);
 		} else if (rec->replaced) {
 			if (forward_to == 0)
 				return ENDED_EXIT; /* the successor has a recorder of its own, or none */
@@ -453,7 +458,7 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 		if (!err->hint[0])
 			err_hint(err, "the program goes on, unrecorded; -o names another file");
 		cmd_fail(err);
-		rec.failed = 1;
+		rec.failed = rec.given_up = 1;
 		source_heap_detach(heap);
 	}
 	int status = 0;

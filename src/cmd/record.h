@@ -67,7 +67,8 @@ struct record {
 	uint64_t memfd_inode;      /* of the shared memory, once asked for */
 	int interrupted;           /* SIGINT came here, too: Ctrl-C in the terminal */
 	char replaced_by[256];     /* its path; "" = not known */
-	int failed;                /* the sink's error was reported */
+	int failed;                /* an error was reported: nothing is written any more */
+	int given_up;              /* nor counted: nobody empties the rings */
 	int forked;                /* the process is the child of a fork */
 	struct record_settings settings;
 	struct cull *cull;
@@ -93,7 +94,8 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 		const char *comment, uint64_t time_bound_ns, struct err *err);
 /**
  * record_step() - drain, timeline, flush, whatever is due. Return: nanoseconds after which it wants to be called
- * again, or negative errno: nothing can be recorded any more (rec->err says why).
+ * again, or negative errno: nothing can be recorded any more (rec->err says why). Once rec->failed is set, a file that cannot
+ * grow is no error: its writer counts what comes.
  */
 int64_t record_step(struct record *rec);
 /** record_note_successor() - after an exec: which program runs now. A chain of them (env, sudo, shims) ends in the last. */

@@ -324,12 +324,12 @@ int64_t record_step(struct record *rec)
 	if (rc == 0 && rec->cull && now >= rec->flush_next_ns)
 		rc = cull_advance(rec->cull, now, &rec->err);
 	if (rc == 0 && now >= rec->flush_next_ns) {
-		rc = trace_writer_flush(rec->writer, &rec->err);
+		rc = rec->failed ? 0 : trace_writer_flush(rec->writer, &rec->err);
 		if (rc == 0 && rec->cull)
 			rc = record_keep_undecided(rec);
 		rec->flush_next_ns = now + FLUSH_NS;
 	}
-	if (rc == 0 && record_is_full(rec))
+	if (rc == 0 && !rec->failed && record_is_full(rec))
 		rc = next_file(rec, &state);
 	return rc < 0 ? rc : pause;
 }

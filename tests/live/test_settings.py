@@ -173,15 +173,22 @@ def test_a_disk_without_the_room_asked_for_is_left_alone(recorded, byteledger, p
 def test_a_full_disk_is_told_as_that_and_not_as_a_dead_recorder(byteledger, tmp_path):
     if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", str(tmp_path)], capture_output=True).returncode:
         pytest.skip("no file system of its own can be mounted here")
-    # room for the head, and not for what 200,000 blocks take
-    script = 'cd "$1" && mount -t tmpfs -o size=100k none "$1" && "$2" heap -q -o "$1/a.blt" -- perl -e "$3" && ' \
+    disk, said = tmp_path / "disk", tmp_path / "said"
+    disk.mkdir()
+    # room for the head, and not for what 60,000 blocks take (180,000 events); many more come once that has been noticed
+    script = 'cd "$1" && mount -t tmpfs -o size=100k none "$1" && "$2" heap -q -o "$1/a.blt" -- perl -e "$3" "$4" 2>"$4" && ' \
              '"$2" report --format json "$1/a.blt"'
-    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", str(tmp_path), byteledger,
-                           'srand(1); push @a, "x" x int(rand(300)) for 1 .. 200000'], capture_output=True, text=True, timeout=60)
-    assert "No space left on device" in done.stderr, done.stderr
+    program = 'srand(1); push @a, "x" x int(rand(300)) for 1 .. 60000; ' \
+              'for (1 .. 6000) { last if -s $ARGV[0]; select(undef, undef, undef, 0.01) } ' \
+              'push @a, "x" x int(rand(300)) for 1 .. 240000; print STDERR "all of it\n"'
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", str(disk), byteledger, program, str(said)],
+                          capture_output=True, text=True, timeout=120)
+    heard = said.read_text(encoding="utf-8")
+    assert "No space left on device" in heard.split("all of it")[0] and heard.endswith("all of it\n"), heard + done.stderr
     told = json.loads(done.stdout)
-    assert list(told["lost"]["by_reason"]) == ["write_failed"]
-    assert told["totals"]["allocations"] + told["lost"]["by_reason"]["write_failed"] >= 200000
+    # a machine that lets the recorder stand still for a second makes the program drop calls instead of waiting for it
+    assert "write_failed" in told["lost"]["by_reason"] and told["lost"]["by_reason"].keys() <= {"write_failed", "ring_full"}
+    assert told["totals"]["allocations"] + sum(told["lost"]["by_reason"].values()) >= 300000
 
 
 # It sleeps so often that most blocks live for two milliseconds on the fastest machine, and that its recorder keeps up.
