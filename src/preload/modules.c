@@ -286,43 +286,41 @@ static int put_string(const char *a, const char *b, uint32_t *off, uint16_t *len
 	return 1;
 }
 
-/* How many rows there are to look at for objects that are gone. */
-static uint32_t rows_to_ask(void)
-{
-	return __atomic_load_n(&process.heap->module_gen, __ATOMIC_ACQUIRE)
-		       ? __atomic_load_n(&process.heap->module_count, __ATOMIC_ACQUIRE)
-		       : 0;
-}
+/* What the table tells of objects that lay in a range and are gone. */
+struct former {
+	uint32_t
+		since; /* the generation since which none of them is there; 0: there never was one */
+	uint32_t last; /* the row of the last one */
+	int taken;     /* other code has been met there since */
+};
 
-/*
- * The generation since which [@lo, @hi) holds no object that was there before; 0: there never was one. *@taken: has other
- * code been met there since.
- */
-static uint32_t since(uint64_t lo, uint64_t hi, int *taken)
+static struct former find_former(uint64_t lo, uint64_t hi)
 {
-	uint32_t count = rows_to_ask(), last = 0;
-	*taken = 0;
+	struct former f = { 0 };
+	uint32_t count = __atomic_load_n(&process.heap->module_count, __ATOMIC_ACQUIRE);
+	if (!__atomic_load_n(&process.heap->module_gen, __ATOMIC_ACQUIRE))
+		return f;
 	for (uint32_t i = 0; i < count; i++) {
-		uint32_t until = __atomic_load_n(&rows()[i].gen_until, __ATOMIC_ACQUIRE);
-		if (!until || lo >= rows()[i].hi || hi <= rows()[i].lo)
+		const struct wire_module *row = &rows()[i];
+		uint32_t until = __atomic_load_n(&row->gen_until, __ATOMIC_ACQUIRE);
+		if (lo >= row->hi || hi <= row->lo || !until)
 			continue;
-		last = until > last ? until : last;
-		*taken |= __atomic_load_n(&rows()[i].taken, __ATOMIC_ACQUIRE);
+		if (until > f.since) {
+			f.since = until;
+			f.last = i;
+			f.taken = __atomic_load_n(&row->taken, __ATOMIC_ACQUIRE);
+		}
 	}
-	return last;
+	return f;
 }
 
-/* The same where code was met that has no row: what lay there before must not go on, or it would be taken for it. */
+/* Code was met that has no row: what lay there before must not go on, or it would be taken for it. */
 static uint32_t since_rowless(uint64_t lo, uint64_t hi)
 {
-	uint32_t count = rows_to_ask();
-	for (uint32_t i = 0; i < count; i++) {
-		if (__atomic_load_n(&rows()[i].gen_until, __ATOMIC_ACQUIRE) && lo < rows()[i].hi &&
-		    hi > rows()[i].lo)
-			__atomic_store_n(&rows()[i].taken, 1, __ATOMIC_RELEASE);
-	}
-	int taken;
-	return since(lo, hi, &taken);
+	struct former f = find_former(lo, hi);
+	if (f.since)
+		__atomic_store_n(&rows()[f.last].taken, 1, __ATOMIC_RELEASE);
+	return f.since;
 }
 
 /* Whether @row is gone and was of the same file at the same place. */
@@ -333,23 +331,6 @@ static int was_like(const struct wire_module *row, const struct wire_module *lik
 	       row->hi == like->hi && row->build_id_len == like->build_id_len &&
 	       memcmp(row->build_id, like->build_id, sizeof(row->build_id)) == 0 &&
 	       same_text(row, folder, path);
-}
-
-/*
- * The row of the same file, by its build id, that was the last one at this place: its addresses mean what they meant
- * then, and so do the nodes that were made of them. UINT32_MAX: there is none.
- */
-static uint32_t resume(const struct wire_module *like, const char *folder, const char *path)
-{
-	for (uint32_t i = 0; like->build_id_len && i < process.heap->module_count; i++) {
-		struct wire_module *row = &rows()[i];
-		if (row->gen_until != like->gen_from || row->taken ||
-		    !was_like(row, like, folder, path))
-			continue;
-		__atomic_store_n(&row->gen_until, 0, __ATOMIC_RELEASE);
-		return i;
-	}
-	return UINT32_MAX;
 }
 
 /*
@@ -446,10 +427,7 @@ static uint32_t publish(const struct object *o)
 {
 	struct wire_heap_header *heap = process.heap;
 	uint32_t index = heap->module_count;
-	int taken;
-	struct wire_module row = {
-		.bias = o->bias, .lo = o->lo, .hi = o->hi, .gen_from = since(o->lo, o->hi, &taken)
-	};
+	struct wire_module row = { .bias = o->bias, .lo = o->lo, .hi = o->hi };
 	const char *folder = "", *path = o->name;
 	if (!path[0]) {
 		path = exe_path;
@@ -459,11 +437,16 @@ static uint32_t publish(const struct object *o)
 		path = mapped ? mapped : path;
 	}
 	build_id_of(o, &row);
-	uint32_t former = resume(&row, folder, path);
-	if (former != UINT32_MAX)
-		return former;
+	struct former former = find_former(o->lo, o->hi);
+	/* the same file, by its build id: its addresses mean what they meant then, and so do the nodes made of them */
+	if (former.since && !former.taken && row.build_id_len &&
+	    was_like(&rows()[former.last], &row, folder, path)) {
+		__atomic_store_n(&rows()[former.last].gen_until, 0, __ATOMIC_RELEASE);
+		return former.last;
+	}
+	row.gen_from = former.since;
 	/* the nodes of that code are not to be this object's */
-	if (taken) {
+	if (former.taken) {
 		row.gen_from = heap->module_gen + 1;
 		new_generation(row.gen_from);
 	}
