@@ -219,7 +219,7 @@ static void deep_inside_only_what_is_new_is_walked(void **state)
 	static const struct {
 		uint32_t slot;
 		int depth;
-	} in[] = { { 0, 30000 }, { 3, 3000 }, { 8, 1900 }, { 100, 200 } };
+	} in[] = { { 0, 20000 }, { 3, 2500 }, { 8, 1200 }, { 100, 140 } };
 	(void)state;
 	for (unsigned i = 0; i < sizeof(in) / sizeof(*in); i++) {
 		struct unwind_stats stats;
