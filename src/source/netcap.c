@@ -264,6 +264,10 @@ int netcap_finish(struct netcap *cap, struct netcap_sink *sink, struct err *err)
 				: drain(cap, sink, err);
 	if (n >= 0 && cap->packet)
 		n = netcap_packet_rest(cap->packet, sink, err);
+	/* all that the kernel said was handed over: who is gone has closed, whatever the sweeps have seen of it by now */
+	for (int pass = 0; n >= 0 && cap->bpf && pass < 2; pass++)
+		n = netcap_flows_sweep(cap->flows, clock_ns(CLOCK_REALTIME), is_there, cap->bpf,
+				       sink, err);
 	if (n < 0)
 		return n;
 	return netcap_flows_finish(cap->flows, clock_ns(CLOCK_REALTIME), "recording ended",

@@ -133,7 +133,10 @@ int netcap_stats(struct netcap *cap, struct netcap_stats *stats, struct err *err
 
 /** netcap_detach() - nothing more is captured; what was captured can still be polled. */
 void netcap_detach(struct netcap *cap);
-/** netcap_finish() - hand over what is held back and close every connection that is open ("recording ended"). */
+/**
+ * netcap_finish() - hand over what is held back and close every connection that is open ("recording ended", or "closed, end not
+ * seen" where the kernel knows it no more).
+ */
 int netcap_finish(struct netcap *cap, struct netcap_sink *sink, struct err *err);
 /** netcap_close() - release; without netcap_finish() what is held back is dropped. NULL is fine. */
 void netcap_close(struct netcap *cap);
