@@ -54,6 +54,11 @@ def verdict(low, high, bar, count):
     return "met" if high <= bar else "not met" if low > bar else "not settled"
 
 
+def remark(spread):
+    """What stands beside a verdict where the bare program of the same run was not calm; the interval has taken it into account."""
+    return "; not judged: bare varies by more than 20 %" if spread > 0.2 else ""
+
+
 class Estimate:
     """A figure with its interval, and the verdict where there is a bar."""
 

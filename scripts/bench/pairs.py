@@ -78,7 +78,7 @@ def main(opt, lock, progress):
             r["judged"] = not void and (r["bare_spread"] <= 0.2 or (max(rows["bare"]) - min(rows["bare"])) < 0.02 * add["heaptrack"])
             r["estimate"] = found.json()
             results.append(r)
-            verdict = f"void: {'; '.join(void)}" if void else f"{found.verdict} (bar {bar})" if bar else ""
+            verdict = f"void: {'; '.join(void)}" if void else f"{found.verdict} (bar {bar}){judge.remark(0 if r['judged'] else 1)}" if bar else ""
             print(f"{shape:8} {depth:5d} {med['bare']:7.1f} {100 * r['bare_spread']:4.0f} {med['ours']:7.1f} {med['heaptrack']:9.1f} | "
                   f"{add['ours']:7.1f} {add['heaptrack']:7.1f} {found.text():>24} | {verdict}", flush=True)
             if "ours_free_stacks" in add:
@@ -120,6 +120,6 @@ def threads(opt, lock, progress):
     for c in out:
         print(f"  {c} thread(s): bare {out[c]['median_ns']['bare']:.1f} ns, ours {out[c]['median_ns']['ours']:.1f} ns, bare varies {100 * out[c]['bare_spread']:.0f} %")
     print(f"  bare x{own_of['bare']:.3f}, ours x{own_of['ours']:.3f}, ours over bare {found.text()}: "
-          + (f"void: {'; '.join(sorted(set(void)))}" if void else f"{found.verdict} (bar {THREADS_BAR})"))
+          + (f"void: {'; '.join(sorted(set(void)))}" if void else f"{found.verdict} (bar {THREADS_BAR}){judge.remark(max(out[c]['bare_spread'] for c in out))}"))
     return {"threads": {str(c): out[c] for c in out}, "ratio": found.figure, "void": sorted(set(void)), "estimate": found.json(),
             "judged": not void and max(out[c]["bare_spread"] for c in out) <= 0.2}

@@ -152,7 +152,7 @@ def main(opt, lock, progress):
             continue
         progress.clear()
         results.append(r)
-        head = f"{name:8} {r['events']} events, bare {r['median']['bare']['traced']:.2f} s +-{100 * r['bare_spread']['cpu']:.0f} %, {r['rounds']} rounds"
+        head = f"{name:8} {r['events']} events, bare {r['median']['bare']['traced']:.2f} s +-{100 * r['bare_spread']['cpu']:.0f} %, {r['rounds']} rounds{judge.remark(r['bare_spread']['cpu'])}"
         if r["void"]:
             print(f"{head} | void: {'; '.join(r['void'])}", flush=True)
             continue
@@ -228,7 +228,7 @@ def light(opt, lock, progress):
         peer_factor = measure.median([p / rows["bare"][10 * i + 9] for i, p in enumerate(peer)])  # each beside its own round
         verdict = "heaptrack adds 30 % or more: not judged" if peer_factor >= 1.3 else found.verdict
         print(f"{name:9} {found.count:5d} {bare:7.3f} {100 * measure.spread(rows['bare']):4.0f} {found.text():>24} {least:6.3f} "
-              f"{peer_factor:5.2f} | {verdict}", flush=True)
+              f"{peer_factor:5.2f} | {verdict}{judge.remark(measure.spread(rows['bare']))}", flush=True)
         results.append({"program": name, "runs": rows, "peer": peer, "ratio": found.figure, "interval": found.json()["interval"],
                         "ratio_of_minima": least, "peer_factor": peer_factor, "estimate": found.json(), "looks": plan.looks, "verdict": verdict})
     done = {r["program"] for r in results}

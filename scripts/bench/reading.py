@@ -53,5 +53,5 @@ def main(opt, lock, progress):
         results.append(r)
         print(f"{name:9} {events:9d} | {med['ours']['cpu']:8.2f} {med['peer']['cpu']:8.2f} {found.text(2):>20} | {r['ratio']['wall']:6.2f} | "
               f"{med['ours']['rss'] / 2**20:5.0f} {med['peer']['rss'] / 2**20:8.0f} | {events / med['ours']['cpu'] / 1e6:6.1f} | "
-              f"{'; '.join(sorted(set(void))) or f'{found.verdict} (bar {BAR}, aim 0.5)'}", flush=True)
+              f"{'; '.join(sorted(set(void))) or f'{found.verdict} (bar {BAR}, aim 0.5)' + judge.remark(measure.spread(rows['peer']['cpu']))}", flush=True)
     return {"reading": results}

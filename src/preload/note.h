@@ -33,7 +33,10 @@ static ALWAYS_INLINE uint32_t capture(struct thread *t, uint64_t pc, uint64_t sp
 	if (unlikely(sp < t->stack_lo && !t->stack_floor))
 		stack_grew(t, sp);
 	struct unwind_regs regs = { .ip = pc, .sp = sp, .bp = bp, .bx = bx };
-	return unwind_capture(t->unwind, &regs);
+	uint32_t node = unwind_capture(t->unwind, &regs);
+	if (unlikely(node == WIRE_STOP_NODES_FULL) && ring_wait_nodes(t))
+		node = unwind_capture(t->unwind, &regs);
+	return node;
 }
 
 /* Of an allocation of @size bytes. */

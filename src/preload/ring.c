@@ -73,34 +73,78 @@ static uint64_t sleep_for(uint64_t missing, uint64_t freed, uint64_t elapsed_ns,
 	return sleep < WAIT_SLEEP_MAX_NS ? sleep : WAIT_SLEEP_MAX_NS;
 }
 
+/* How long this call may wait for the recorder, beginning now; 0: not at all. */
+static uint64_t may_wait_ns(struct thread *t, uint64_t began)
+{
+	const struct wire_heap_header *heap = process.heap;
+	if (heap->on_full == WIRE_FULL_DROP || process.seccomp || t->slot->closed || heap->detach)
+		return 0;
+	if (heap->on_full != WIRE_FULL_LIMIT)
+		return UINT64_MAX;
+	if (began - t->second_began_ns >= 1000000000u) {
+		t->second_began_ns = began;
+		t->second_waited_ns = 0;
+	}
+	uint64_t left = t->second_waited_ns < 100000000u ? 100000000u - t->second_waited_ns : 0;
+	return left < 5000000u ? left : 5000000u;
+}
+
+/* Whether it is there to wait for. */
+static int recorder_works(const struct thread *t, uint64_t now)
+{
+	const struct wire_heap_header *heap = process.heap;
+	uint64_t beat = __atomic_load_n(&heap->heartbeat_ns, __ATOMIC_RELAXED);
+	if (!beat)
+		beat = heap->start_ns;
+	return (now <= beat || now - beat <= 1000000000u) && !heap->detach && !t->slot->closed;
+}
+
+static void waited(struct thread *t, uint64_t ns)
+{
+	__atomic_store_n(&t->slot->waits, t->slot->waits + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&t->slot->wait_ns, t->slot->wait_ns + ns, __ATOMIC_RELAXED);
+	t->second_waited_ns += ns;
+}
+
+static void sleep_ns(uint64_t ns)
+{
+	struct timespec ts = { 0, (long)ns };
+	sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ts, 0);
+}
+
+COLD int ring_wait_nodes(struct thread *t)
+{
+	const struct wire_heap_header *heap = process.heap;
+	uint64_t began = now_ns(), now = began, may_wait = may_wait_ns(t, began);
+	int room = 0;
+	if (!may_wait || process.raw)
+		return 0;
+	/* a quarter of it, so that the next ones need not wait for each */
+	while (!room && recorder_works(t, now) &&
+	       (may_wait == UINT64_MAX || now - began + WAIT_SLEEP_NS <= may_wait)) {
+		sleep_ns(WAIT_SLEEP_NS);
+		now = now_ns();
+		uint32_t count = __atomic_load_n(&heap->node_count, __ATOMIC_RELAXED);
+		if (count >= WIRE_NODE_NUMBERS)
+			break; /* for good */
+		room = count - __atomic_load_n(&heap->node_tail, __ATOMIC_RELAXED) <
+		       heap->node_max / 4 * 3;
+	}
+	waited(t, now - began);
+	return room;
+}
+
 /* Wait until the ring has room for @need more bytes. Return: 1 there is room, 0 drop. */
 static COLD int wait_for_room(struct thread *t, uint64_t need)
 {
-	struct wire_heap_header *heap = process.heap;
-	uint32_t policy = heap->on_full;
-	if (policy == WIRE_FULL_DROP || process.seccomp || t->slot->closed || heap->detach)
+	uint64_t began = now_ns(), now = began, may_wait = may_wait_ns(t, began);
+	if (!may_wait)
 		return 0;
-	uint64_t began = now_ns(), now = began;
-	uint64_t may_wait = UINT64_MAX;
-	if (policy == WIRE_FULL_LIMIT) {
-		if (began - t->second_began_ns >= 1000000000u) {
-			t->second_began_ns = began;
-			t->second_waited_ns = 0;
-		}
-		uint64_t left =
-			t->second_waited_ns < 100000000u ? 100000000u - t->second_waited_ns : 0;
-		may_wait = left < 5000000u ? left : 5000000u;
-		if (!may_wait)
-			return 0;
-	}
 	uint64_t limit = look_at_tail(t, need), before = limit;
 	uint64_t sleep = WAIT_SLEEP_NS / 2, spare = 0;
 	int room = 0;
 	for (unsigned round = 0; !room; round++) {
-		uint64_t beat = __atomic_load_n(&heap->heartbeat_ns, __ATOMIC_RELAXED);
-		if (!beat)
-			beat = heap->start_ns;
-		if ((now > beat && now - beat > 1000000000u) || heap->detach || t->slot->closed)
+		if (!recorder_works(t, now))
 			break;
 		if (round < WAIT_YIELDS) {
 			sys0(SYS_sched_yield);
@@ -116,8 +160,7 @@ static COLD int wait_for_room(struct thread *t, uint64_t need)
 			if (may_wait != UINT64_MAX &&
 			    now - began + sleep + WAIT_SLEEP_NS > may_wait)
 				sleep = WAIT_SLEEP_NS;
-			struct timespec ts = { 0, (long)sleep };
-			sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ts, 0);
+			sleep_ns(sleep);
 		}
 		now = now_ns();
 		limit = look_at_tail(t, need);
@@ -126,9 +169,7 @@ static COLD int wait_for_room(struct thread *t, uint64_t need)
 		if (last)
 			break;
 	}
-	__atomic_store_n(&t->slot->waits, t->slot->waits + 1, __ATOMIC_RELAXED);
-	__atomic_store_n(&t->slot->wait_ns, t->slot->wait_ns + (now - began), __ATOMIC_RELAXED);
-	t->second_waited_ns += now - began;
+	waited(t, now - began);
 	return room;
 }
 

@@ -205,6 +205,11 @@ void fork_settle(void) HIDDEN;
  * caller counts the loss with ring_dropped(). Only by the ring's owner.
  */
 uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept) HIDDEN;
+/**
+ * ring_wait_nodes() - the table of nodes is full: wait until the recorder has made room, under the rules of a full ring.
+ * Return: 1 there is room, 0 the stack stays without a number.
+ */
+int ring_wait_nodes(struct thread *t) HIDDEN COLD;
 /** ring_dropped() - count what ring_room_slow() refused. */
 void ring_dropped(struct thread *t, uint64_t allocations, uint64_t bytes, uint64_t frees) HIDDEN;
 /** ring_wait_drained() - until the recorder has read what stands in all rings now; at most @limit_ns. Return: 1 it has. */

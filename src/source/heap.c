@@ -227,6 +227,7 @@ void source_heap_free(struct source_heap *heap)
 	if (heap->fd >= 0)
 		close(heap->fd);
 	heap_defs_fini(heap);
+	free(heap->copies);
 	heap_fork_fini(heap);
 	live_fini(&heap->live);
 	free(heap->rings);
@@ -392,7 +393,9 @@ int heap_flush(struct source_heap *heap)
 	if (!count)
 		return 0;
 	heap->stats.events += count;
-	return heap->sink->put(heap->sink, heap->batch, count, heap->err);
+	int rc = heap->sink->put(heap->sink, heap->batch, count, heap->err);
+	/* a long reading is not to leave the program without room for stacks */
+	return rc < 0 ? rc : heap_take_nodes(heap);
 }
 
 /* ---- losses ------------------------------------------------------------------------------------------------------ */

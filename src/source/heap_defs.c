@@ -19,7 +19,11 @@
 
 int heap_defs_init(struct source_heap *heap, struct err *err)
 {
-	heap->node_stack = calloc(heap->layout.node_max, sizeof(*heap->node_stack));
+	if (!heap->node_cap)
+		heap->node_cap = heap->layout.node_max;
+	heap->node_stack = calloc(heap->node_cap, sizeof(*heap->node_stack));
+	heap->known = NULL;
+	heap->known_count = 0;
 	heap->frames = calloc(FRAMES_FIRST, sizeof(*heap->frames));
 	heap->frame_mask = FRAMES_FIRST - 1;
 	heap->pcs = calloc(HEAP_PCS, sizeof(*heap->pcs));
@@ -38,6 +42,7 @@ int heap_defs_init(struct source_heap *heap, struct err *err)
 void heap_defs_fini(struct source_heap *heap)
 {
 	free(heap->node_stack);
+	free(heap->known);
 	free(heap->path);
 	free(heap->frames);
 	free(heap->pcs);
@@ -169,7 +174,7 @@ static int grow_frames(struct source_heap *heap)
 	return 0;
 }
 
-static enum heap_run define_frame(struct source_heap *heap, uint64_t pc, uint32_t gen, uint32_t *id)
+enum heap_run heap_define_frame(struct source_heap *heap, uint64_t pc, uint32_t gen, uint32_t *id)
 {
 	struct heap_pc *known = &heap->pcs[pc * 0x9e3779b97f4a7c15ULL >> 32 & (HEAP_PCS - 1)];
 	if (known->frame && known->pc == pc && known->gen == gen) {
@@ -218,30 +223,29 @@ static enum heap_run define_node(struct source_heap *heap, uint32_t node,
 	if (run != HEAP_RUN_EMPTY)
 		return run;
 	if (node >= WIRE_STOP_MAX) {
-		/* an operator of ours stands for the one that it calls: without us there would be one frame less */
-		if (copy->parent && copy->pc - 1 - heap->own_lo < heap->own_hi - heap->own_lo) {
+		if (heap_is_own(heap, copy)) {
 			heap->node_stack[node] = heap->node_stack[copy->parent];
 			return HEAP_RUN_EMPTY;
 		}
 		if (copy->parent)
 			def.stack.parent.v = heap->node_stack[copy->parent];
-		run = define_frame(heap, copy->pc, copy->gen, &def.stack.frame.v);
+		run = heap_define_frame(heap, copy->pc, copy->gen, &def.stack.frame.v);
 		if (run != HEAP_RUN_EMPTY)
 			return run;
+		uint32_t known = heap_known_stack(heap, def.stack.parent.v, def.stack.frame.v);
+		if (__builtin_expect(known != 0, 0)) {
+			heap->node_stack[node] = known;
+			return HEAP_RUN_EMPTY;
+		}
 	}
 	run = hand_over(heap, &def);
-	if (run == HEAP_RUN_EMPTY)
-		heap->node_stack[node] = ++heap->stack_count;
-	return run;
-}
-
-static struct wire_node node_at(const struct source_heap *heap, uint32_t node)
-{
-	const struct wire_node *nodes =
-		(const struct wire_node *)(heap->base + heap->layout.nodes_off);
-	struct wire_node copy;
-	memcpy(&copy, &nodes[node], sizeof(copy));
-	return copy;
+	if (run != HEAP_RUN_EMPTY)
+		return run;
+	heap->node_stack[node] = ++heap->stack_count;
+	if (node >= WIRE_STOP_MAX &&
+	    heap_know_stack(heap, def.stack.parent.v, def.stack.frame.v, heap->stack_count) < 0)
+		return out_of_memory(heap);
+	return HEAP_RUN_EMPTY;
 }
 
 /* The nodes from @node outwards that are not defined yet; their numbers only fall, so this ends whatever the table holds. */
@@ -263,7 +267,7 @@ static enum heap_run find_path(struct source_heap *heap, uint32_t node, uint32_t
 		if (node < WIRE_STOP_MAX)
 			node = 0;
 		else {
-			const struct wire_node copy = node_at(heap, node);
+			const struct wire_node copy = heap_node_at(heap, node);
 			if (copy.parent >= node)
 				return HEAP_RUN_BAD;
 			node = copy.parent;
@@ -275,7 +279,9 @@ static enum heap_run find_path(struct source_heap *heap, uint32_t node, uint32_t
 enum heap_run heap_define_stack(struct source_heap *heap, uint32_t node, uint32_t *stack)
 {
 	uint32_t count = 0;
-	if (node >= heap->layout.node_max)
+	if (node >= heap->node_cap && heap_take_nodes(heap) < 0)
+		return out_of_memory(heap);
+	if (node >= heap->node_cap)
 		return HEAP_RUN_BAD;
 	enum heap_run run = find_path(heap, node, &count);
 	/* Outer nodes first. The table is the target's: what changed since it was looked at must not be followed. */
@@ -283,7 +289,7 @@ enum heap_run heap_define_stack(struct source_heap *heap, uint32_t node, uint32_
 		uint32_t number = heap->path[count];
 		struct wire_node copy = { 0 };
 		if (number >= WIRE_STOP_MAX) {
-			copy = node_at(heap, number);
+			copy = heap_node_at(heap, number);
 			if (copy.pc == 0 || copy.parent >= number ||
 			    (copy.parent && !heap->node_stack[copy.parent]))
 				return HEAP_RUN_BAD;
@@ -439,7 +445,10 @@ int heap_rename_threads(struct source_heap *heap, uint64_t now_ns, bool all)
 
 int heap_defs_restart(struct source_heap *heap)
 {
-	memset(heap->node_stack, 0, heap->layout.node_max * sizeof(*heap->node_stack));
+	memset(heap->node_stack, 0, (size_t)heap->node_cap * sizeof(*heap->node_stack));
+	if (heap->known)
+		memset(heap->known, 0, ((size_t)heap->known_mask + 1) * sizeof(*heap->known));
+	heap->known_count = 0;
 	memset(heap->frames, 0, ((size_t)heap->frame_mask + 1) * sizeof(*heap->frames));
 	heap->stack_count = heap->frame_count = 0;
 	heap->module_count = heap->module_last = heap->stats.modules = 0;

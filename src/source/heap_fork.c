@@ -84,7 +84,7 @@ static int define_inherited(const struct heap_inherited *in, struct sink *sink, 
 static uint32_t *nodes_of_stacks(const struct source_heap *heap)
 {
 	uint32_t *node_of = calloc((size_t)heap->stack_count + 1, sizeof(*node_of));
-	for (uint32_t node = 0; node_of && node < heap->layout.node_max; node++)
+	for (uint32_t node = 0; node_of && node < heap->node_cap; node++)
 		if (heap->node_stack[node])
 			node_of[heap->node_stack[node]] = node;
 	return node_of;
@@ -147,6 +147,7 @@ int source_heap_snapshot(struct source_heap *heap, struct sink *sink, struct err
 	told.path_cap = told.batched = 0;
 	told.last_ns = 0; /* a snapshot has no time */
 	told.stretch = NULL;
+	told.borrowed = true;
 	told.module_count = told.module_last = told.thread_count = 0;
 	told.stack_count = in ? in->stack_count : 0;
 	told.frame_count = in ? in->frame_count : 0;

@@ -141,6 +141,11 @@ struct heap_pc {
 #define LOOK_AHEAD_SHARE 16u
 #define LOOK_AHEAD_MOST (64u << 20)
 
+/* Which stack goes on from @parent by @frame; open addressing, stack 0 = free. */
+struct heap_known {
+	uint32_t parent, frame, stack;
+};
+
 struct source_heap {
 	int fd;
 	char *base;          /* mapped; raw: a private copy of everything before the rings */
@@ -164,8 +169,15 @@ struct source_heap {
 	uint64_t last_ns;  /* of the latest event: times never decrease */
 	uint64_t limit_ns; /* no event can be later than this (now) */
 
-	uint32_t *node_stack; /* node -> stack, 0 = not defined yet */
-	uint32_t *path;       /* scratch of heap_define_stack() */
+	uint32_t *node_stack; /* node -> stack, 0 = not defined yet; @node_cap of them */
+	uint32_t node_cap;
+	uint32_t
+		copied; /* nodes before this one stand in @copies (heap_nodes.c); 0: none needs to */
+	struct wire_node *copies;
+	bool borrowed;            /* the copies are those of the books that this is a snapshot of */
+	struct heap_known *known; /* once nodes are copied: the stacks there are */
+	uint32_t known_mask, known_count;
+	uint32_t *path; /* scratch of heap_define_stack() */
 	uint32_t path_cap;
 	uint32_t stack_count, frame_count;
 	struct heap_frame_slot *frames;
@@ -313,6 +325,24 @@ static inline uint64_t heap_raw_safe(const struct heap_ring *ring)
 	return ring->head - ring->tail > cut ? ring->head - cut : ring->tail;
 }
 
+/**
+ * heap_take_nodes() - copy what the shared table will need the room of. Before anything that the rings held at their last
+ * reading is translated. Return: 0, or negative errno.
+ */
+int heap_take_nodes(struct source_heap *heap);
+/** heap_node_at() - a node's content, copied or not; pc 0: there is none. Unchecked: it is the target's. */
+struct wire_node heap_node_at(const struct source_heap *heap, uint32_t node);
+/** heap_known_stack() - the stack that goes on from @parent by @frame, if nodes are copied and there is one; else 0. */
+uint32_t heap_known_stack(const struct source_heap *heap, uint32_t parent, uint32_t frame);
+/** heap_know_stack() - it is @stack. Does nothing before nodes are copied. Return: 0, or -ENOMEM. */
+int heap_know_stack(struct source_heap *heap, uint32_t parent, uint32_t frame, uint32_t stack);
+/** heap_is_own() - an operator of the library's stands for the one that it calls: without us there would be one frame less. */
+static inline bool heap_is_own(const struct source_heap *heap, const struct wire_node *node)
+{
+	return node->parent && node->pc - 1 - heap->own_lo < heap->own_hi - heap->own_lo;
+}
+/** heap_define_frame() - the frame of @pc, defined if it is new. */
+enum heap_run heap_define_frame(struct source_heap *heap, uint64_t pc, uint32_t gen, uint32_t *id);
 /** heap_define_stack() - give @node a stack number and define it; EMPTY done, BAD, or FAILED. */
 enum heap_run heap_define_stack(struct source_heap *heap, uint32_t node, uint32_t *stack);
 /** heap_thread_of() - the thread that @tid stands for now, defined if it is new; bounded by HEAP_THREADS_MAX. */

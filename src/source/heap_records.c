@@ -56,7 +56,7 @@ struct event *heap_next_event(struct source_heap *heap, const struct heap_ring *
 
 static inline enum heap_run node_to_stack(struct source_heap *heap, uint32_t node, uint32_t *stack)
 {
-	if (__builtin_expect(node < heap->layout.node_max, 1)) {
+	if (__builtin_expect(node < heap->node_cap, 1)) {
 		*stack = heap->node_stack[node];
 		if (__builtin_expect(*stack != 0, 1))
 			return HEAP_RUN_EMPTY;

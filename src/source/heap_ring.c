@@ -281,6 +281,8 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 	uint64_t most = 0;
 	uint64_t refreshes = 0;
 	int rc = refresh_heads(heap, heap->raw || !heap->active_count, final);
+	if (rc == 0)
+		rc = heap_take_nodes(heap);
 	if (rc < 0)
 		return rc;
 	for (uint32_t i = 0; i < heap->active_count; i++) {

@@ -540,7 +540,6 @@ struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
 	t->stack_lo = stack_lo;
 	t->stack_hi = stack_hi;
 	t->base = stack_hi - (1ull << 32);
-	t->spare_node = 0;
 	t->stats = (struct unwind_stats){ 0 };
 	refresh(t);
 	return t;

@@ -3,10 +3,14 @@
  * nodes.h - the shared prefix tree of wire/heap.h: from (pc, parent) to a node number, without a lock.
  *
  * The index has lines of 16 entries (a cache line). Where a node's entry may stand is hashed from the path up to the
- * last multiple of four frames first, from its whole path after that: the entries of frames that follow each other
- * then share a line and a page, which is what a look-up costs when the tree is large. The bits of an entry that no
- * node's number needs hold as many of the path's hash, so that other nodes are seldom looked at: 12 bits with the default
- * budget. Nothing is ever taken out.
+ * last multiple of four and of sixteen frames first, from its whole path after that: the entries of frames that follow each
+ * other then share a line, those nearby a page, which is what a look-up costs when the tree is large. The bits of an entry that no
+ * node's number needs hold as many of the path's hash, so that other nodes are seldom looked at: 11 bits with the default
+ * budget.
+ *
+ * A table that is full is used again from its first place on (wire/heap.h): an entry may then name a place where another
+ * node stands, which a look at that place tells, and a new entry takes the place of the oldest one in its line. A path that
+ * nothing leads to any more gets other numbers; the recorder knows it again.
  */
 #ifndef UNWIND_NODES_H
 #define UNWIND_NODES_H
@@ -17,14 +21,19 @@
 
 #define UNWIND_NODES_LINE 16
 #define UNWIND_NODES_LINES 64 /* a node that finds no room in so many lines finds the table full */
+#define UNWIND_NODES_LINES_AGAIN \
+	2 /* so many are looked at once the table is used again, as all are full */
 #define UNWIND_NODE_NONE UINT32_MAX
 
 struct unwind_nodes {
 	struct wire_node *node;
 	uint32_t *index;
 	uint32_t line_mask, node_max;
-	uint32_t tag_shift; /* bits of the largest node number */
+	uint32_t place_mask; /* of the smallest power of two that node_max fits into */
+	uint32_t tag_shift;  /* its bits */
 	uint32_t *count;
+	const uint32_t *tail;
+	const uint32_t *copier; /* the recorder's pid; 0: nobody makes room */
 };
 
 /** unwind_nodes_init() - point into the mapping at @base (struct wire_heap_header). */
@@ -35,8 +44,11 @@ static inline void unwind_nodes_init(struct unwind_nodes *nodes, void *base)
 	nodes->index = (uint32_t *)((char *)base + h->index_off);
 	nodes->line_mask = h->index_entries / UNWIND_NODES_LINE - 1;
 	nodes->node_max = h->node_max < WIRE_NODE_MAX ? h->node_max : WIRE_NODE_MAX;
-	nodes->tag_shift = 32 - (uint32_t)__builtin_clz(nodes->node_max | 1);
+	nodes->tag_shift = 32 - (uint32_t)__builtin_clz((nodes->node_max - 1) | 1);
+	nodes->place_mask = (1u << nodes->tag_shift) - 1;
 	nodes->count = &h->node_count;
+	nodes->tail = &h->node_tail;
+	nodes->copier = &h->recorder_pid;
 }
 
 /** The hash of the empty path below root node @root (an enum wire_stop). */
@@ -55,40 +67,83 @@ static inline uint64_t unwind_path_hash(uint64_t outer, uint64_t pc, uint32_t ge
 /** Frames of one path whose entries share a line, as a mask of the frame's index from the outermost. */
 #define UNWIND_NODES_BLOCK 3u
 
+/*
+ * The same for entries that share a page of lines: a walk's fresh frames mostly hang below the same such prefix as those of
+ * the walk before, and a program with few stacks touches few pages.
+ */
+#define UNWIND_NODES_REGION 15u
+
+/**
+ * unwind_node_block() - where to look for a frame: the line within a page by @near, the hash of the path up to its block;
+ * the page by @far, that of the path up to its region.
+ */
+static inline uint64_t unwind_node_block(uint64_t near, uint64_t far)
+{
+	const uint64_t in_page = 63ull << 20;
+	return (near & in_page) | (far & ~in_page);
+}
+
 /* Tag and further lines come from different bits: what shares a line is not to share its tag. */
 static inline uint32_t unwind_node_tag(const struct unwind_nodes *nodes, uint64_t hash)
 {
 	return (uint32_t)(hash >> 32) << nodes->tag_shift;
 }
 
-/* Where to go on after @tried lines that were full. */
+/* Where to go on after @tried lines that were full: in another page each time, as pages fill up together. */
 static inline uint32_t unwind_node_next_line(const struct unwind_nodes *nodes, uint64_t hash,
 					     uint32_t tried)
 {
-	return ((uint32_t)hash + tried) & nodes->line_mask;
+	return ((uint32_t)hash + tried * 67) & nodes->line_mask;
 }
 
-static inline int unwind_node_is(const struct unwind_nodes *nodes, uint32_t number, uint64_t pc,
-				 uint32_t parent, uint32_t gen)
+/** unwind_node_at() - the number of the node at @place, if it is this one; else 0. */
+static inline uint32_t unwind_node_at(const struct unwind_nodes *nodes, uint32_t place, uint64_t pc,
+				      uint32_t parent, uint32_t gen)
 {
-	const struct wire_node *n = &nodes->node[number];
-	return n->pc == pc && n->parent == parent && n->gen == gen;
-}
+	const struct wire_node *n = &nodes->node[place];
+	uint64_t first = __atomic_load_n(&n->pc, __ATOMIC_ACQUIRE);
 
-/* A number for a new node: the spare one if it is larger than the parent's. 0 where there is none left. */
-static inline uint32_t unwind_node_reserve(struct unwind_nodes *nodes, uint32_t parent,
-					   uint32_t *spare)
-{
-	uint32_t mine = *spare;
-
-	*spare = 0;
-	if (mine > parent)
-		return mine;
-	/* the test before the addition keeps a full table's counter from running away */
-	if (__atomic_load_n(nodes->count, __ATOMIC_RELAXED) >= nodes->node_max)
+	if ((first & WIRE_NODE_PC_MASK) != pc ||
+	    __atomic_load_n(&n->parent, __ATOMIC_RELAXED) != parent ||
+	    __atomic_load_n(&n->gen, __ATOMIC_RELAXED) != gen)
 		return 0;
-	mine = __atomic_fetch_add(nodes->count, 1, __ATOMIC_RELAXED);
-	return mine < nodes->node_max ? mine : 0;
+	/* the place may just be used again: then pc was the first to change */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	if (__atomic_load_n(&n->pc, __ATOMIC_RELAXED) != first)
+		return 0;
+	return (uint32_t)(first >> WIRE_NODE_PC_BITS) << nodes->tag_shift | place;
+}
+
+static inline void unwind_node_put(const struct unwind_nodes *nodes, uint32_t number, uint64_t pc,
+				   uint32_t parent, uint32_t gen)
+{
+	struct wire_node *n = &nodes->node[number & nodes->place_mask];
+	uint64_t lap = number >> nodes->tag_shift;
+
+	__atomic_store_n(&n->pc, 0, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	__atomic_store_n(&n->parent, parent, __ATOMIC_RELAXED);
+	__atomic_store_n(&n->gen, gen, __ATOMIC_RELAXED);
+	__atomic_store_n(&n->pc, pc | lap << WIRE_NODE_PC_BITS, __ATOMIC_RELEASE);
+}
+
+/* A number for a new node; 0 where there is none left. Each that is taken will be written: the recorder waits for it. */
+static inline uint32_t unwind_node_reserve(struct unwind_nodes *nodes)
+{
+	uint32_t count = __atomic_load_n(nodes->count, __ATOMIC_RELAXED);
+	/* acquire: what stood at a place was copied before it is written to */
+	uint32_t tail = __atomic_load_n(nodes->tail, __ATOMIC_ACQUIRE);
+
+	for (;;) {
+		if (count - tail >= nodes->node_max || count >= WIRE_NODE_NUMBERS)
+			return 0;
+		if (!__atomic_compare_exchange_n(nodes->count, &count, count + 1, 1,
+						 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			continue;
+		if (count & nodes->place_mask)
+			return count;
+		count++; /* a first place stands for none */
+	}
 }
 
 /** unwind_node_expect() - nodes below @block will be asked for soon: bring the line of their entries. */
@@ -98,7 +153,7 @@ static inline void unwind_node_expect(const struct unwind_nodes *nodes, uint64_t
 	__builtin_prefetch(nodes->index + (uint64_t)line * UNWIND_NODES_LINE);
 }
 
-/* A line as it is now, in one look. Entries come in from its first place on and never go. */
+/* A line as it is now, in one look. Entries come in from its first place on; none is ever empty again. */
 typedef uint32_t unwind_nodes_four __attribute__((vector_size(16)));
 struct unwind_nodes_line {
 	uint32_t *slots;
@@ -128,26 +183,46 @@ static inline uint32_t unwind_nodes_match(const struct unwind_nodes_line *line, 
 }
 
 /*
- * The node number of the first entry among @match, which is taken out; 0: none is left. Which are free matches a tag of
- * 0, and a number is an index.
+ * The node's place by the first entry among @match, which is taken out; 0: none is left. Which are free matches a tag of
+ * 0, and a place is an index.
  */
 static inline uint32_t unwind_nodes_next(const struct unwind_nodes *nodes,
 					 const struct unwind_nodes_line *line, uint32_t *match)
 {
 	while (*match) {
-		uint32_t number =
+		uint32_t place =
 			__atomic_load_n(&line->slots[__builtin_ctz(*match)], __ATOMIC_RELAXED) &
-			((1u << nodes->tag_shift) - 1);
+			nodes->place_mask;
 		*match &= *match - 1;
-		if (number && number < nodes->node_max)
-			return number;
+		if (place && place < nodes->node_max)
+			return place;
 	}
 	return 0;
 }
 
+/* Let @entry, of node @number, take the place of the oldest one of a full line; where others do so too it stays out. */
+static inline void unwind_nodes_replace(const struct unwind_nodes *nodes, uint32_t line,
+					uint32_t entry, uint32_t number)
+{
+	uint32_t *slots = nodes->index + (uint64_t)line * UNWIND_NODES_LINE;
+	uint32_t oldest = 0, age = 0, value = 0;
+
+	for (unsigned i = 0; i < UNWIND_NODES_LINE; i++) {
+		uint32_t at = __atomic_load_n(&slots[i], __ATOMIC_RELAXED);
+		/* what is left of an earlier lap looks younger than it is, until its place comes round */
+		if (((number - at) & nodes->place_mask) >= age) {
+			age = (number - at) & nodes->place_mask;
+			oldest = i;
+			value = at;
+		}
+	}
+	__atomic_compare_exchange_n(&slots[oldest], &value, entry, 0, __ATOMIC_RELEASE,
+				    __ATOMIC_RELAXED);
+}
+
 /**
- * unwind_node_prepare() - the same for the node itself. Return: the number of the node that is likely to be the one, its
- * memory asked for; unwind_node_is() tells. 0: the line looked at first has none.
+ * unwind_node_prepare() - the same for the node itself. Return: the place of the node that is likely to be the one, its
+ * memory asked for; unwind_node_at() tells. 0: the line looked at first has none.
  */
 static inline uint32_t unwind_node_prepare(const struct unwind_nodes *nodes, uint64_t block,
 					   uint64_t hash)
@@ -157,37 +232,38 @@ static inline uint32_t unwind_node_prepare(const struct unwind_nodes *nodes, uin
 	unwind_nodes_look(nodes, (uint32_t)(block >> 20) & nodes->line_mask, &line);
 	uint32_t match = unwind_nodes_match(&line, UINT32_MAX << nodes->tag_shift,
 					    unwind_node_tag(nodes, hash));
-	uint32_t number = unwind_nodes_next(nodes, &line, &match);
-	if (number)
-		__builtin_prefetch(&nodes->node[number]);
+	uint32_t place = unwind_nodes_next(nodes, &line, &match);
+	if (place)
+		__builtin_prefetch(&nodes->node[place]);
 	else if (!unwind_nodes_match(&line, UINT32_MAX, 0))
 		__builtin_prefetch(nodes->index + (uint64_t)unwind_node_next_line(nodes, hash, 0) *
 							  UNWIND_NODES_LINE);
-	return number;
+	return place;
 }
 
 /**
  * unwind_node_get() - the number of node {@pc, @parent, @gen}, made if it is new. @hash: unwind_path_hash() of its path;
- * @block: that of the path's first frames, as many as the last multiple of UNWIND_NODES_BLOCK + 1 before this one.
- * @spare: a number this thread reserved and did not use (0 = none); losing a race leaves one there for the next time.
+ * @block: unwind_node_block() of that of the path's first frames, as many as the last multiples of UNWIND_NODES_BLOCK + 1
+ * and UNWIND_NODES_REGION + 1 before this one.
  * Any thread; lock-free. Return: the number, UNWIND_NODE_NONE where the table or the index is full.
  */
 static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t block, uint64_t hash,
-				       uint64_t pc, uint32_t parent, uint32_t gen, uint32_t *spare)
+				       uint64_t pc, uint32_t parent, uint32_t gen)
 {
-	uint32_t number = (uint32_t)(block >> 20) & nodes->line_mask, mine = 0;
-	uint32_t tag = unwind_node_tag(nodes, hash);
+	const uint32_t first = (uint32_t)(block >> 20) & nodes->line_mask;
+	const uint32_t tag = unwind_node_tag(nodes, hash);
+	const int again = __atomic_load_n(nodes->count, __ATOMIC_RELAXED) > nodes->place_mask;
+	const unsigned lines = again ? UNWIND_NODES_LINES_AGAIN : UNWIND_NODES_LINES;
+	uint32_t number = first, mine = 0;
 
-	for (unsigned tried = 0; tried < UNWIND_NODES_LINES;) {
+	for (unsigned tried = 0; tried < lines;) {
 		struct unwind_nodes_line line;
 		unwind_nodes_look(nodes, number, &line);
 		uint32_t match = unwind_nodes_match(&line, UINT32_MAX << nodes->tag_shift, tag);
-		for (uint32_t n; (n = unwind_nodes_next(nodes, &line, &match));) {
-			if (unwind_node_is(nodes, n, pc, parent, gen)) {
-				if (mine)
-					*spare = mine;
-				return n;
-			}
+		for (uint32_t place; (place = unwind_nodes_next(nodes, &line, &match));) {
+			uint32_t known = unwind_node_at(nodes, place, pc, parent, gen);
+			if (known) /* by another thread meanwhile: then a number was made in vain */
+				return known;
 		}
 
 		uint32_t none = 0, room = unwind_nodes_match(&line, UINT32_MAX, 0);
@@ -196,19 +272,27 @@ static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t bloc
 			continue;
 		}
 		if (!mine) {
-			mine = unwind_node_reserve(nodes, parent, spare);
+			mine = unwind_node_reserve(nodes);
 			if (!mine)
 				return UNWIND_NODE_NONE;
-			nodes->node[mine] = (struct wire_node){ pc, parent, gen };
+			unwind_node_put(nodes, mine, pc, parent, gen);
 		}
-		/* release: the node is complete before its number can be found. Taken meanwhile? Look again. */
-		if (__atomic_compare_exchange_n(&line.slots[__builtin_ctz(room)], &none, tag | mine,
-						0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		/* release: the node is complete before its place can be found. Taken meanwhile? Look again. */
+		if (__atomic_compare_exchange_n(&line.slots[__builtin_ctz(room)], &none,
+						tag | (mine & nodes->place_mask), 0,
+						__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 			return mine;
 	}
-	if (mine)
-		*spare = mine;
-	return UNWIND_NODE_NONE;
+	if (!again)
+		return UNWIND_NODE_NONE;
+	if (!mine) {
+		mine = unwind_node_reserve(nodes);
+		if (!mine)
+			return UNWIND_NODE_NONE;
+		unwind_node_put(nodes, mine, pc, parent, gen);
+	}
+	unwind_nodes_replace(nodes, first, tag | (mine & nodes->place_mask), mine);
+	return mine;
 }
 
 #endif

@@ -171,7 +171,6 @@ struct unwind_thread {
 	uint32_t *rule_since; /* of the entry's address, where it lies there */
 	uint32_t rule_shift;  /* 64 - log2(entries) */
 	uint32_t rule_count;
-	uint32_t spare_node;
 	uint32_t frame_count, frame_max;
 	uint32_t word_max;
 	uint32_t last_root; /* enum wire_stop below which the last stack hangs */

@@ -399,42 +399,51 @@ static uint32_t put_frame(struct unwind_thread *t, uint32_t *count, const struct
 
 /* Numbering from the outermost frame inwards. */
 struct path {
-	uint64_t hash, block;
+	uint64_t hash, near, far;
 	uint32_t node, frames;
 };
+
+/* The hash of the last stack's @frames outermost frames. */
+static UNWIND_INLINE uint64_t outer_hash(const struct unwind_thread *t, uint32_t frames)
+{
+	return frames ? t->frame[frames - 1].rule_hash : unwind_path_root(t->last_root);
+}
 
 /* The hash that places the entries of the frame at @index from the outermost: nodes.h. */
 static UNWIND_INLINE uint64_t block_hash(const struct unwind_thread *t, uint32_t index)
 {
-	uint32_t block = index & ~UNWIND_NODES_BLOCK;
-
-	return block ? t->frame[block - 1].rule_hash : unwind_path_root(t->last_root);
+	return unwind_node_block(outer_hash(t, index & ~UNWIND_NODES_BLOCK),
+				 outer_hash(t, index & ~UNWIND_NODES_REGION));
 }
 
 static void path_init(struct path *path, uint32_t root)
 {
-	path->hash = path->block = unwind_path_root(root);
+	path->hash = path->near = path->far = unwind_path_root(root);
 	path->node = root;
 	path->frames = 0;
 }
 
-/* @guess: the number that unwind_node_prepare() expects, 0 = none. */
+/* @guess: the place where unwind_node_prepare() expects the node, 0 = none. */
 static UNWIND_INLINE void path_add(struct unwind_thread *t, struct path *path, uint64_t pc,
 				   uint32_t guess)
 {
 	uint32_t since = since_of(t, pc);
 
-	if (!(path->frames++ & UNWIND_NODES_BLOCK))
-		path->block = path->hash;
+	if (!(path->frames & UNWIND_NODES_BLOCK))
+		path->near = path->hash;
+	if (!(path->frames++ & UNWIND_NODES_REGION))
+		path->far = path->hash;
 	path->hash = unwind_path_hash(path->hash, pc, since);
 	if (unlikely(path->node == WIRE_STOP_NODES_FULL))
 		return;
-	if (guess && unwind_node_is(&t->process->nodes, guess, pc, path->node, since)) {
-		path->node = guess;
+	uint32_t known =
+		guess ? unwind_node_at(&t->process->nodes, guess, pc, path->node, since) : 0;
+	if (known) {
+		path->node = known;
 		return;
 	}
-	path->node = unwind_node_get(&t->process->nodes, path->block, path->hash, pc, path->node,
-				     since, &t->spare_node);
+	path->node = unwind_node_get(&t->process->nodes, unwind_node_block(path->near, path->far),
+				     path->hash, pc, path->node, since);
 	if (unlikely(path->node == UNWIND_NODE_NONE))
 		path->node = WIRE_STOP_NODES_FULL;
 }
@@ -451,7 +460,8 @@ static uint32_t number_fresh(struct unwind_thread *t, uint32_t base)
 	if (base) {
 		path.node = t->frame[base - 1].node;
 		path.hash = t->frame[base - 1].rule_hash;
-		path.block = block_hash(t, base);
+		path.near = outer_hash(t, base & ~UNWIND_NODES_BLOCK);
+		path.far = outer_hash(t, base & ~UNWIND_NODES_REGION);
 	} else {
 		path_init(&path, t->last_root);
 	}
@@ -628,6 +638,10 @@ uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs)
 	t->stats.fresh_frames += n;
 	t->stats.joins += joined != 0;
 	node = place_fresh(t, &p, joined, n);
+	/* there will be room again: nothing that hangs on the missing number is to stay */
+	if (unlikely(node == WIRE_STOP_NODES_FULL) &&
+	    __atomic_load_n(t->process->nodes.copier, __ATOMIC_RELAXED))
+		t->frame_count = 0;
 	if (t->frame_count && !(t->frame[t->frame_count - 1].words & FRAME_TAINTED))
 		unwind_remember(t, regs, joined);
 	__asm__ volatile("" ::: "memory");

@@ -60,7 +60,8 @@ enum wire_stop {
 };
 
 struct wire_node {
-	uint64_t pc;
+	uint64_t
+		pc; /* low WIRE_NODE_PC_BITS; above, the number's lap. Written last; 0: nothing complete stands here */
 	uint32_t parent;
 	uint32_t
 		gen; /* a value of wire_heap_header.module_gen: pc belongs to the module that was there then */
@@ -69,6 +70,15 @@ _Static_assert(sizeof(struct wire_node) == 16, "wire_node");
 
 #define WIRE_NODE_BITS 28 /* room in an event word */
 #define WIRE_NODE_MAX (1u << WIRE_NODE_BITS)
+/*
+ * Node N stands at place N & (node_max - 1) of the table, and N / node_max is its lap: a place is used again once the
+ * recorder has copied what stood there (wire_heap_header.node_tail). Numbers are never used again; there are so many. The
+ * first place of each lap stands for none. Without a recorder there is the first lap only, nor are there further ones
+ * where node_max is no power of two.
+ */
+#define WIRE_NODE_NUMBERS (1u << 25)
+#define WIRE_NODE_PC_BITS 48
+#define WIRE_NODE_PC_MASK ((1ULL << WIRE_NODE_PC_BITS) - 1)
 
 /* ---- modules ----------------------------------------------------------------------------------------- */
 
@@ -205,9 +215,9 @@ struct wire_heap_header {
 	uint32_t detach;       /* 1 = stop recording, nothing is read any more */
 	uint32_t
 		enabled_wanted; /* recorder/user: 1 = record, 0 = suspended (signals flip it in the target) */
+	uint32_t node_tail; /* the recorder has copied all nodes before this one */
 	/* target's lines */
-	_Alignas(WIRE_LINE) uint32_t
-		node_count; /* next free node number (fetch_add); may exceed node_max when full */
+	_Alignas(WIRE_LINE) uint32_t node_count; /* next free node number (fetch_add) */
 	_Alignas(WIRE_LINE) uint32_t module_gen; /* bumped when a module was found unloaded */
 	uint32_t module_count;                   /* entries complete, release */
 	uint32_t string_used;

@@ -78,14 +78,7 @@ static inline void wire_heap_layout(struct wire_heap_header *h, uint64_t budget)
 		nodes *= 2;
 	h->index_entries = nodes * 2;
 	h->nodes_off = h->index_off + (uint64_t)h->index_entries * 4;
-	/* what a power of two leaves over goes to the nodes: the index may then be loaded above one half */
-	uint64_t spare = h->index_off + slots + (uint64_t)nodes * 24 < budget
-				 ? budget - (h->index_off + slots + (uint64_t)nodes * 24)
-				 : 0;
-	uint64_t more = spare / 16;
-	if (more > nodes / 2)
-		more = nodes / 2;
-	h->node_max = (nodes + (uint32_t)more) / 256 * 256;
+	h->node_max = nodes;
 	h->total_bytes = h->nodes_off + (uint64_t)h->node_max * 16 + slots;
 	h->node_count = WIRE_STOP_MAX;
 	h->enabled_wanted = 1;

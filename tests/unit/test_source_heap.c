@@ -57,6 +57,72 @@ static void blocks_of_one_thread_become_events_with_stacks_and_flags(void **stat
 	fixture_close(&f);
 }
 
+static void nodes_are_copied_before_their_places_are_used_again(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	struct wire_heap_header *h = f.a.header;
+	const uint32_t max = h->node_max, made = max / 2 + 5;
+	assert_int_equal(max & (max - 1), 0);
+	produce_thread(&f.a, 1);
+	for (uint32_t n = WIRE_STOP_MAX; n < made; n++)
+		make_node(&f.a, n, 0x401005 + (n - 16) * 8ull, n == 17 ? 16 : 0);
+	produce_alloc(&f.a, 0x1000, 1, 16);
+	produce_alloc(&f.a, 0x2000, 1, 17);
+	h->node_count = max / 2 - 1;
+	fixture_drain(&f);
+	assert_int_equal(h->node_tail, 0); /* it costs nothing before the table is half full */
+	h->node_count = made;
+	fixture_drain(&f);
+	assert_int_equal(h->node_tail, made);
+	assert_int_equal(f.books->stacks, 2);
+
+	/* their places are others' now, and the same two paths have numbers of the second lap; what lies between is on its way */
+	const uint64_t lap = 1ull << WIRE_NODE_PC_BITS;
+	h->node_count = max + 22;
+	make_node(&f.a, 16, lap | 0x999005, 0);
+	make_node(&f.a, 20, lap | 0x401005, 0);
+	make_node(&f.a, 21, lap | 0x40100d, max + 20);
+	produce_alloc(&f.a, 0x3000, 1, max + 21);
+	produce_alloc(&f.a, 0x4000, 1, 17);
+	produce_alloc(&f.a, 0x5000, 1, 18); /* never used while it stood in the table */
+	produce_alloc(&f.a, 0x6000, 1, max + 16);
+	fixture_drain(&f);
+	assert_int_equal(h->node_tail, made); /* as long as somebody may yet write it */
+	assert_int_equal(f.books->stacks, 4);
+	assert_int_equal(f.books->block[2].stack, f.books->block[1].stack);
+	assert_int_equal(f.books->block[3].stack, f.books->block[1].stack);
+	assert_int_equal(f.books->frame[f.books->stack[f.books->block[4].stack].frame].offset,
+			 0x401014);
+	assert_int_equal(f.books->frame[f.books->stack[f.books->block[5].stack].frame].offset,
+			 0x999004);
+
+	/* a number that nobody will write any more does not hold up the others */
+	h->node_count = made + max / 4 * 3 + 1;
+	fixture_drain(&f);
+	assert_int_equal(h->node_tail, made + 2);
+	assert_int_equal(f.books->wrong, 0);
+	fixture_finish(&f);
+	fixture_close(&f);
+}
+
+/* A node whose content is of another lap than its number says is none: the ring that names it is closed. */
+static void a_node_of_another_lap_is_not_taken_for_it(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	make_node(&f.a, 16, 1ull << WIRE_NODE_PC_BITS | 0x401005, 0);
+	produce_alloc(&f.a, 0x1000, 1, 16);
+	fixture_drain(&f);
+	assert_int_equal(f.books->allocs, 0);
+	assert_int_equal(f.a.slot->closed, 1);
+	fixture_finish(&f);
+	fixture_close(&f);
+}
+
 static void a_free_read_before_its_allocation_waits_for_it(void **state)
 {
 	(void)state;
@@ -777,6 +843,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(blocks_of_one_thread_become_events_with_stacks_and_flags),
+		cmocka_unit_test(nodes_are_copied_before_their_places_are_used_again),
+		cmocka_unit_test(a_node_of_another_lap_is_not_taken_for_it),
 		cmocka_unit_test(a_free_read_before_its_allocation_waits_for_it),
 		cmocka_unit_test(an_address_that_a_pending_realloc_gave_up_is_taken_over_at_once),
 		cmocka_unit_test(a_free_is_not_taken_before_the_ring_of_a_new_thread_was_read),

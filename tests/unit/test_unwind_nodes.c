@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Node numbers from several threads at once, the table's end, table look-ups and the step. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 #include <pthread.h>
@@ -41,7 +43,7 @@ static uint64_t pc_of(unsigned path, unsigned level)
 	return 0x401000 + level * 64 + (path * 2654435761u >> (level + 3)) % 5;
 }
 
-static uint32_t number_path(struct unwind_nodes *nodes, unsigned path, uint32_t *spare)
+static uint32_t number_path(struct unwind_nodes *nodes, unsigned path)
 {
 	uint64_t hash = unwind_path_root(0), block = hash;
 	uint32_t node = 0;
@@ -49,7 +51,7 @@ static uint32_t number_path(struct unwind_nodes *nodes, unsigned path, uint32_t 
 		if (!(level & UNWIND_NODES_BLOCK))
 			block = hash;
 		hash = unwind_path_hash(hash, pc_of(path, level), 0);
-		node = unwind_node_get(nodes, block, hash, pc_of(path, level), node, 0, spare);
+		node = unwind_node_get(nodes, block, hash, pc_of(path, level), node, 0);
 		if (node == UNWIND_NODE_NONE)
 			return node;
 	}
@@ -58,12 +60,12 @@ static uint32_t number_path(struct unwind_nodes *nodes, unsigned path, uint32_t 
 
 static void *number_all(void *arg)
 {
-	uint32_t *out = arg, spare = 0;
+	uint32_t *out = arg;
 	struct unwind_nodes nodes;
 	unwind_nodes_init(&nodes, heap);
 	pthread_barrier_wait(&barrier);
 	for (unsigned path = 0; path < PATHS; path++)
-		out[path] = number_path(&nodes, path, &spare);
+		out[path] = number_path(&nodes, path);
 	return NULL;
 }
 
@@ -94,16 +96,98 @@ static void threads_agree_on_every_node_and_parents_come_first(void **state)
 	}
 }
 
+#define PLACES 4096
+#define NUMBERS (1u << 21)
+
+/* The recorder's part: all nodes in turn, once they are complete. */
+static struct wire_node *copies;
+static uint32_t done;
+
+static void *copy_all(void *arg)
+{
+	const struct wire_node *nodes = (const void *)((char *)heap + heap->nodes_off);
+	uint32_t tail = WIRE_STOP_MAX;
+	for (;;) {
+		int last = __atomic_load_n(&done, __ATOMIC_ACQUIRE);
+		uint32_t count = __atomic_load_n(&heap->node_count, __ATOMIC_RELAXED);
+		while (tail < count) {
+			const struct wire_node *at = &nodes[tail & (PLACES - 1)];
+			uint64_t pc = __atomic_load_n(&at->pc, __ATOMIC_ACQUIRE);
+			if (tail & (PLACES - 1)) {
+				if (!pc || pc >> WIRE_NODE_PC_BITS != tail / PLACES)
+					break;
+				copies[tail] = (struct wire_node){ pc & WIRE_NODE_PC_MASK,
+								   at->parent, at->gen };
+			}
+			tail++;
+		}
+		__atomic_store_n(&heap->node_tail, tail, __ATOMIC_RELEASE);
+		if (last && tail == count)
+			return arg;
+		sched_yield();
+	}
+}
+
+/* Others' paths than those of the test before: most are new, some come back. */
+static void *number_again(void *arg)
+{
+	uint32_t *out = arg;
+	struct unwind_nodes nodes;
+	unwind_nodes_init(&nodes, heap);
+	pthread_barrier_wait(&barrier);
+	for (unsigned i = 0; i < PATHS; i++)
+		while ((out[i] = number_path(&nodes, i * 7919)) == UNWIND_NODE_NONE)
+			sched_yield(); /* until the copier has caught up */
+	return NULL;
+}
+
+static void places_are_used_again_once_their_nodes_were_copied(void **state)
+{
+	static uint32_t out[THREADS][PATHS];
+	pthread_t id[THREADS], copier;
+	uint32_t laps = 0;
+	(void)state;
+	copies = calloc(NUMBERS, sizeof(*copies));
+	assert_non_null(copies);
+	for (int round = 0; round < 5; round++) {
+		make_heap(PLACES);
+		heap->node_tail = WIRE_STOP_MAX;
+		done = 0;
+		memset(copies, 0, NUMBERS * sizeof(*copies));
+		pthread_barrier_init(&barrier, NULL, THREADS);
+		assert_int_equal(pthread_create(&copier, NULL, copy_all, NULL), 0);
+		for (int i = 0; i < THREADS; i++)
+			assert_int_equal(pthread_create(&id[i], NULL, number_again, out[i]), 0);
+		for (int i = 0; i < THREADS; i++)
+			pthread_join(id[i], NULL);
+		__atomic_store_n(&done, 1, __ATOMIC_RELEASE);
+		pthread_join(copier, NULL);
+		pthread_barrier_destroy(&barrier);
+		assert_true(heap->node_count < NUMBERS);
+		laps = heap->node_count / PLACES;
+		for (unsigned i = 0; i < THREADS * PATHS; i++) {
+			uint32_t node = out[i / PATHS][i % PATHS];
+			for (unsigned level = DEPTH; level-- > 0; node = copies[node].parent) {
+				assert_true(copies[node].pc == pc_of(i % PATHS * 7919, level));
+				assert_true(copies[node].parent < node);
+			}
+			assert_int_equal(node, 0);
+		}
+	}
+	assert_true(laps >= 2);
+	free(copies);
+}
+
 static void a_full_table_gives_no_number_and_does_not_count_on(void **state)
 {
 	struct unwind_nodes nodes;
-	uint32_t spare = 0, refused = 0;
+	uint32_t refused = 0;
 	(void)state;
 	make_heap(200);
 	unwind_nodes_init(&nodes, heap);
 	for (int round = 0; round < 10; round++) {
 		for (unsigned path = 0; path < PATHS; path++)
-			refused += number_path(&nodes, path, &spare) == UNWIND_NODE_NONE;
+			refused += number_path(&nodes, path) == UNWIND_NODE_NONE;
 	}
 	assert_true(refused > 0);
 	assert_int_equal(heap->node_count, 200);
@@ -253,6 +337,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(threads_agree_on_every_node_and_parents_come_first),
+		cmocka_unit_test(places_are_used_again_once_their_nodes_were_copied),
 		cmocka_unit_test(a_full_table_gives_no_number_and_does_not_count_on),
 		cmocka_unit_test(a_table_answers_at_every_address),
 		cmocka_unit_test(steps_take_registers_from_where_the_recipe_says),

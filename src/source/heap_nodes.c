@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * heap_nodes.c - more nodes than the shared table has places for: copied out before their places are used again (wire/heap.h),
+ * and known again where a path that was forgotten there came back under other numbers. Costs nothing before the table is
+ * half full; from there on 20 bytes a node, and 16 to 32 a stack.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "source/heap_internal.h"
+
+#define KNOWN_FIRST (1u << 16)
+
+static bool used_again(const struct source_heap *heap)
+{
+	return !heap->raw && (heap->layout.node_max & (heap->layout.node_max - 1)) == 0;
+}
+
+/* ---- stacks by what they are ------------------------------------------------------------------------------------- */
+
+static uint32_t known_hash(uint32_t parent, uint32_t frame)
+{
+	uint64_t h = ((uint64_t)parent << 32 | frame) * 0x9e3779b97f4a7c15ULL;
+	h ^= h >> 29;
+	h *= 0xbf58476d1ce4e5b9ULL;
+	return (uint32_t)(h >> 32);
+}
+
+static struct heap_known *known_place(struct heap_known *known, uint32_t mask, uint32_t parent,
+				      uint32_t frame)
+{
+	uint32_t k = known_hash(parent, frame) & mask;
+	while (known[k].stack && (known[k].parent != parent || known[k].frame != frame))
+		k = (k + 1) & mask;
+	return &known[k];
+}
+
+static int grow_known(struct source_heap *heap)
+{
+	uint32_t mask = heap->known ? heap->known_mask * 2 + 1 : KNOWN_FIRST - 1;
+	struct heap_known *known = calloc((size_t)mask + 1, sizeof(*known));
+	if (!known)
+		return -ENOMEM;
+	for (uint32_t i = 0; heap->known && i <= heap->known_mask; i++) {
+		const struct heap_known *old = &heap->known[i];
+		if (old->stack)
+			*known_place(known, mask, old->parent, old->frame) = *old;
+	}
+	free(heap->known);
+	heap->known = known;
+	heap->known_mask = mask;
+	return 0;
+}
+
+uint32_t heap_known_stack(const struct source_heap *heap, uint32_t parent, uint32_t frame)
+{
+	return heap->known ? known_place(heap->known, heap->known_mask, parent, frame)->stack : 0;
+}
+
+int heap_know_stack(struct source_heap *heap, uint32_t parent, uint32_t frame, uint32_t stack)
+{
+	if (!heap->copied)
+		return 0;
+	if ((!heap->known || heap->known_count > heap->known_mask / 2) && grow_known(heap) < 0)
+		return -ENOMEM;
+	struct heap_known *place = known_place(heap->known, heap->known_mask, parent, frame);
+	heap->known_count += place->stack == 0;
+	*place = (struct heap_known){ parent, frame, stack };
+	return 0;
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
+
+/* Room for numbers below @count. */
+static int grow_nodes(struct source_heap *heap, uint32_t count)
+{
+	if (count <= heap->node_cap && heap->copies)
+		return 0;
+	uint32_t cap = heap->node_cap;
+	while (cap < count)
+		cap = cap < WIRE_NODE_NUMBERS / 2 ? cap * 2 : WIRE_NODE_NUMBERS;
+	uint32_t *node_stack = realloc(heap->node_stack, (size_t)cap * sizeof(*node_stack));
+	if (!node_stack)
+		return -ENOMEM;
+	memset(node_stack + heap->node_cap, 0,
+	       (size_t)(cap - heap->node_cap) * sizeof(*node_stack));
+	heap->node_stack = node_stack;
+	heap->node_cap = cap;
+	struct wire_node *copies = realloc(heap->copies, (size_t)cap * sizeof(*copies));
+	if (!copies)
+		return -ENOMEM;
+	heap->copies = copies;
+	return 0;
+}
+
+struct wire_node heap_node_at(const struct source_heap *heap, uint32_t node)
+{
+	if (node < heap->copied)
+		return heap->copies[node];
+	const uint32_t max = heap->layout.node_max;
+	const struct wire_node *nodes =
+		(const struct wire_node *)(heap->base + heap->layout.nodes_off);
+	const struct wire_node *at = used_again(heap) ? &nodes[node & (max - 1)] : &nodes[node];
+	/* pc tells that the rest is there */
+	struct wire_node copy = { .pc = __atomic_load_n(&at->pc, __ATOMIC_ACQUIRE) };
+	copy.parent = __atomic_load_n(&at->parent, __ATOMIC_RELAXED);
+	copy.gen = __atomic_load_n(&at->gen, __ATOMIC_RELAXED);
+	uint64_t lap = used_again(heap) ? node / max : 0;
+	if (copy.pc >> WIRE_NODE_PC_BITS != lap)
+		return (struct wire_node){ 0 };
+	copy.pc &= WIRE_NODE_PC_MASK;
+	return copy;
+}
+
+/* What stands for node @node from now on; the stack that it is already gets known. */
+static int keep_copy(struct source_heap *heap, uint32_t node, const struct wire_node *copy)
+{
+	heap->copies[node] = *copy;
+	heap->copied = node + 1;
+	if (!copy->pc || !heap->node_stack[node] || heap_is_own(heap, copy))
+		return 0;
+	uint32_t frame;
+	if (heap_define_frame(heap, copy->pc, copy->gen, &frame) != HEAP_RUN_EMPTY)
+		return -EIO;
+	return heap_know_stack(heap, copy->parent ? heap->node_stack[copy->parent] : 0, frame,
+			       heap->node_stack[node]);
+}
+
+int heap_take_nodes(struct source_heap *heap)
+{
+	const uint32_t max = heap->layout.node_max;
+	uint32_t count = __atomic_load_n(&heap->header->node_count, __ATOMIC_RELAXED);
+	if (count <= heap->copied || (!heap->copied && count < max / 2) || !used_again(heap) ||
+	    heap->borrowed)
+		return 0;
+	if (count > WIRE_NODE_NUMBERS)
+		count = WIRE_NODE_NUMBERS;
+	if (count - heap->copied > max) /* no producer that keeps the rules is that far */
+		count = heap->copied + max;
+	if (grow_nodes(heap, count) < 0)
+		return err_set(heap->err, -ENOMEM, "cannot allocate memory for %u nodes", count);
+	while (heap->copied < count) {
+		uint32_t node = heap->copied;
+		struct wire_node copy = { 0 };
+		if (node >= WIRE_STOP_MAX && (node & (max - 1))) {
+			copy = heap_node_at(heap, node);
+			/*
+			 * A thread is about to write it; one that never will was thrown out of its walk by a
+			 * signal handler, and must not stop the others.
+			 */
+			if (!copy.pc && count - node < max / 4 * 3)
+				break;
+			if (copy.parent >= node) /* whoever asks for it will be told */
+				copy = (struct wire_node){ 0 };
+		}
+		if (keep_copy(heap, node, &copy) < 0)
+			return err_set(heap->err, -ENOMEM, "cannot allocate memory for stacks");
+	}
+	__atomic_store_n(&heap->header->node_tail, heap->copied, __ATOMIC_RELEASE);
+	return 0;
+}
