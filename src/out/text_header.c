@@ -99,6 +99,9 @@ static void warn(struct page *page, enum tint tint, const char *text)
 		while (at > 1 && !(text[at - 1] == ' ' && text[at - 2] == ','))
 			at--;
 		if (at <= 1)
+			for (at = fit; at > 1 && text[at - 1] != ' ';)
+				at--;
+		if (at <= 1)
 			at = fit;
 		buf_clear(&line);
 		buf_put(&line, text, at);

@@ -73,13 +73,18 @@ static uint64_t sleep_for(uint64_t missing, uint64_t freed, uint64_t elapsed_ns,
 	return sleep < WAIT_SLEEP_MAX_NS ? sleep : WAIT_SLEEP_MAX_NS;
 }
 
-/* How long this call may wait for the recorder, beginning now; 0: not at all. */
-static uint64_t may_wait_ns(struct thread *t, uint64_t began)
+/* Whether waiting is out of the question. To be asked before the clock, which faults under strict seccomp. */
+static int never_waits(const struct thread *t)
 {
 	const struct wire_heap_header *heap = process.heap;
-	if (heap->on_full == WIRE_FULL_DROP || process.seccomp || t->slot->closed || heap->detach)
-		return 0;
-	if (heap->on_full != WIRE_FULL_LIMIT)
+	return heap->on_full == WIRE_FULL_DROP || process.seccomp || process.raw ||
+	       t->slot->closed || heap->detach;
+}
+
+/* How long this call may wait for the recorder, from @began on; 0: not any more in this second. */
+static uint64_t may_wait_ns(struct thread *t, uint64_t began)
+{
+	if (process.heap->on_full != WIRE_FULL_LIMIT)
 		return UINT64_MAX;
 	if (began - t->second_began_ns >= 1000000000u) {
 		t->second_began_ns = began;
@@ -115,9 +120,11 @@ static void sleep_ns(uint64_t ns)
 COLD int ring_wait_nodes(struct thread *t)
 {
 	const struct wire_heap_header *heap = process.heap;
+	if (never_waits(t))
+		return 0;
 	uint64_t began = now_ns(), now = began, may_wait = may_wait_ns(t, began);
 	int room = 0;
-	if (!may_wait || process.raw)
+	if (!may_wait)
 		return 0;
 	/* a quarter of it, so that the next ones need not wait for each */
 	while (!room && recorder_works(t, now) &&
@@ -137,6 +144,8 @@ COLD int ring_wait_nodes(struct thread *t)
 /* Wait until the ring has room for @need more bytes. Return: 1 there is room, 0 drop. */
 static COLD int wait_for_room(struct thread *t, uint64_t need)
 {
+	if (never_waits(t))
+		return 0;
 	uint64_t began = now_ns(), now = began, may_wait = may_wait_ns(t, began);
 	if (!may_wait)
 		return 0;

@@ -386,7 +386,9 @@ def test_an_interrupted_export_takes_its_unfinished_file_along(byteledger, tmp_p
     many.write_text("v 10400 3\nX a\ns 1 m\ni 1 1\nt 1 0\na 8 1\n" + "+ 0\n- 0\n" * 2_000_000)
     folder.mkdir()
     for number in (signal.SIGTERM, signal.SIGINT):
-        export = subprocess.Popen([byteledger, "export", str(many), "--to", "jsonl", "-o", str(folder / "x")])
+        # a shell's background jobs inherit that SIGINT is ignored, and then it is
+        export = subprocess.Popen([byteledger, "export", str(many), "--to", "jsonl", "-o", str(folder / "x")],
+                                  preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         while not os.listdir(folder):
             assert export.poll() is None
         export.send_signal(number)

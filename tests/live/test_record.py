@@ -139,9 +139,11 @@ def test_a_program_that_replaces_itself_names_its_successor_last(byteledger, tmp
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_followed_successor_is_no_trouble_to_quiet_runs(byteledger, tmp_path, quiet):
     flags = ["-q"] if quiet else []
-    done = heap(byteledger, *flags, "--follow-children", "-o", str(tmp_path / "%p.%e.blt"), "--", "bash", "-c", "exec cat")
-    told = b"/cat, which is followed" in done.stderr
-    assert done.returncode == 0 and (done.stderr == b"" if quiet else told)
+    child = held(byteledger, *flags, "--follow-children", "-o", str(tmp_path / "%p.%e.blt"), "--", "bash", "-c", "exec cat")
+    exec_was_seen(child, "cat")
+    _, err = child.communicate(timeout=60)
+    told = b"/cat, which is followed" in err
+    assert child.returncode == 0 and (err == b"" if quiet else told)
     assert len(list(tmp_path.glob("*.blt"))) == 2
 
 
