@@ -79,6 +79,12 @@ static void announce(struct thread *t)
 		t->fork_number = __atomic_add_fetch(&process.forks, 1, __ATOMIC_RELAXED);
 		to[0] = (uint64_t)t->fork_number << 8 | WIRE_FORK;
 		ring_publish(t, 8);
+		/*
+		 * As the recorder's beat does: whatever other threads write from here on begins with a stamp, which is
+		 * later than this one's. Without it a free that followed the fork within a beat, or before the
+		 * recorder's first, could be read in front of it, and the child would not inherit the block.
+		 */
+		__atomic_add_fetch(&process.heap->tick, 1, __ATOMIC_SEQ_CST);
 	}
 	hook_leave(t);
 }
