@@ -686,112 +686,6 @@ static void the_program_that_attached_is_named_by_itself(void **state)
 
 /* ---- clock, raw files --------------------------------------------------------------------------------------------------- */
 
-static void cycles_become_nanoseconds_continuously_and_in_order(void **state)
-{
-	(void)state;
-	struct heap_clock clock;
-	const uint64_t c0 = 5ULL << 56, n0 = 1000000;
-	heap_clock_init(&clock, c0, n0);
-	uint64_t c = c0, n = n0;
-	for (int i = 1; i <= 200; i++) { /* a counter whose rate wanders between 2 and 3 GHz */
-		n += 1000000;
-		c += 2000000 + (uint64_t)(i * 7919 % 1000) * 1000;
-		heap_clock_add(&clock, c, n);
-		assert_true(llabs((long long)(heap_clock_ns(&clock, c) - (n - n0))) <= 1);
-	}
-	uint64_t last = 0;
-	for (uint64_t at = c - 40000000; at < c + 3000000; at += 1000) {
-		uint64_t ns = heap_clock_ns(&clock, at);
-		assert_true(ns >= last && (last == 0 || ns - last < 600));
-		last = ns;
-	}
-	assert_int_equal(heap_clock_ns(&clock, 0), 0);
-	assert_true(heap_clock_full(&clock, c & ((1ULL << 56) - 1)) == c);
-	assert_true(heap_clock_full(&clock, (c - 12345) & ((1ULL << 56) - 1)) == c - 12345);
-	assert_true(heap_clock_full(&clock, (c + 12345) & ((1ULL << 56) - 1)) == c + 12345);
-}
-
-static void stamps_give_times_near_the_wall_and_hostile_ones_never_the_future(void **state)
-{
-	(void)state;
-	struct fixture f;
-	fixture_open(&f);
-	produce_thread(&f.a, 1);
-	uint64_t before = source_heap_now_ns(f.heap);
-	produce(&f.a, 1, word0(WIRE_TIME, heap_cycles() & ((1ULL << 56) - 1)), 0, 0);
-	produce_alloc(&f.a, 0x1000, 10, 0);
-	produce(&f.a, 1, word0(WIRE_TIME, heap_cycles() & ((1ULL << 56) - 1)), 0, 0);
-	uint64_t after = source_heap_now_ns(f.heap);
-	fixture_drain(&f);
-	print_message("# %llu <= %llu <= %llu\n", (unsigned long long)before,
-		      (unsigned long long)f.books->last.time_ns, (unsigned long long)after);
-	assert_true(f.books->last.time_ns + 50000 >= before &&
-		    f.books->last.time_ns <= after + 50000);
-	produce(&f.a, 1, word0(WIRE_TIME, (heap_cycles() + (1ULL << 50)) & ((1ULL << 56) - 1)), 0,
-		0);
-	produce_alloc(&f.a, 0x2000, 10, 0);
-	fixture_drain(&f);
-	assert_true(f.books->last.time_ns <= source_heap_now_ns(f.heap));
-	assert_int_equal(f.books->wrong, 0);
-	fixture_close(&f);
-}
-
-/* A moment on the cycle counter, and between which two on the other clock it lay. */
-struct moment {
-	uint64_t cycles, from_ns, to_ns;
-};
-
-static struct moment now_on_both(const struct source_heap *heap)
-{
-	struct moment at = { .from_ns = source_heap_now_ns(heap) };
-	at.cycles = heap_cycles();
-	at.to_ns = source_heap_now_ns(heap);
-	return at;
-}
-
-static uint64_t half_of(uint64_t gap_ns)
-{
-	return (gap_ns < SOURCE_HEAP_BEAT_NS ? gap_ns : SOURCE_HEAP_BEAT_NS) / 2;
-}
-
-static void what_lies_long_behind_a_stamp_gets_the_middle_up_to_the_next(void **state)
-{
-	(void)state;
-	const uint64_t mask = (1ULL << 56) - 1, slack_ns = 50000;
-	struct fixture f;
-	for (int many = 0; many < 2; many++) {
-		fixture_open(&f);
-		produce_thread(&f.a, 1);
-		struct moment first = now_on_both(f.heap), second;
-		do
-			second = now_on_both(f.heap);
-		while (second.from_ns < first.to_ns + SOURCE_HEAP_BOUND_NS * 3 / 2);
-		produce(&f.a, 1, word0(WIRE_TIME, first.cycles & mask), 0, 0);
-		/* more than a batch of events, so that some are handed over before the next stamp is reached */
-		for (uint64_t i = 0; i < (many ? 1000 : 1); i++)
-			produce_alloc(&f.a, 0x100000 + i * 64, 10, 0);
-		if (!many)
-			produce(&f.a, 1, word0(WIRE_TIME, second.cycles & mask), 0, 0);
-		fixture_drain(&f);
-		uint64_t at = f.books->last.time_ns;
-		uint64_t least = first.from_ns + half_of(second.from_ns - first.to_ns);
-		uint64_t most =
-			first.to_ns + half_of(many ? UINT64_MAX : second.to_ns - first.from_ns);
-		print_message("# %llu <= %llu <= %llu\n", (unsigned long long)least,
-			      (unsigned long long)at, (unsigned long long)most);
-		assert_true(at + slack_ns >= least && at <= most + slack_ns);
-		/* another stamp soon after: no room for doubt */
-		produce(&f.a, 1, word0(WIRE_TIME, second.cycles & mask), 0, 0);
-		produce_alloc(&f.a, 0x2000, 10, 0);
-		produce(&f.a, 1, word0(WIRE_TIME, (second.cycles + 1000) & mask), 0, 0);
-		fixture_drain(&f);
-		at = f.books->last.time_ns;
-		assert_true(at + slack_ns >= second.from_ns && at <= second.to_ns + slack_ns);
-		assert_int_equal(f.books->wrong, 0);
-		fixture_close(&f);
-	}
-}
-
 static void a_raw_file_replays_like_the_rings_it_was_and_a_cut_one_gives_its_part(void **state)
 {
 	(void)state;
@@ -863,9 +757,6 @@ int main(void)
 		cmocka_unit_test(frees_lost_before_the_start_make_no_block_uncertain),
 		cmocka_unit_test(a_shared_file_with_a_wrong_layout_or_without_seals_is_refused),
 		cmocka_unit_test(the_program_that_attached_is_named_by_itself),
-		cmocka_unit_test(cycles_become_nanoseconds_continuously_and_in_order),
-		cmocka_unit_test(stamps_give_times_near_the_wall_and_hostile_ones_never_the_future),
-		cmocka_unit_test(what_lies_long_behind_a_stamp_gets_the_middle_up_to_the_next),
 		cmocka_unit_test(
 			a_raw_file_replays_like_the_rings_it_was_and_a_cut_one_gives_its_part),
 	};
