@@ -362,7 +362,9 @@ static __attribute__((noinline)) enum heap_run take_record(struct source_heap *h
 			size = heap_word_at(ring, pos + 16);
 		if (!ring->realloc_pending)
 			return HEAP_RUN_BAD;
-		if (resolve && ring->wait == HEAP_WAIT_DEAD)
+		/* its wait may have ended while others' went on */
+		if (resolve && ring->wait == HEAP_WAIT_DEAD &&
+		    live_find(&heap->live, value) != BLOCK_NONE)
 			run = free_unseen(heap, ring, value);
 		if (run == HEAP_RUN_EMPTY)
 			run = take_realloc_end(heap, ring, value, live, size,

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Three rings and more: which record's waiting is over. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "heap_fixture.h"
+#include "source/heap_internal.h"
+
+#define STAMP_NS 10000
+
+/* A stamp @n steps behind time 0, all of which is past. */
+static void produce_stamp(struct producer *p, const struct source_heap *heap, uint64_t n)
+{
+	uint64_t start = p->header->start_cycles, cycles = heap_cycles() - start;
+	uint64_t ns = source_heap_now_ns(heap);
+	uint64_t at = start + (uint64_t)((double)cycles / (double)ns * (double)(n * STAMP_NS));
+	produce(p, 1, word0(WIRE_TIME, at & ((1ULL << 56) - 1)), 0, 0);
+}
+
+/*
+ * A realloc waits for the free of the address that it got. That comes, and with it everything else is past the realloc, while
+ * a third ring waits for something of its own: nothing is missing, and nothing may be made up.
+ */
+static void a_realloc_whose_wait_has_ended_frees_nothing_out_of_turn(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct producer c;
+	fixture_open(&f);
+	producer_open(&c, f.heap, 2);
+	while (source_heap_now_ns(f.heap) < 200 * STAMP_NS)
+		;
+	const uint64_t taken = 0x1000, old = 0x2000, passed = 0x3000, foreign = 0x4000;
+
+	produce_thread(&f.a, 1);
+	produce_stamp(&f.a, f.heap, 10);
+	produce_alloc(&f.a, old, 16, 0);
+	produce_realloc(&f.a, old, taken, 32, 0);
+	produce_stamp(&f.a, f.heap, 20);
+
+	produce_thread(&f.b, 2);
+	produce_alloc(&f.b, taken, 8, 0);
+	produce_stamp(&f.b, f.heap, 15);
+	produce_free(&f.b, passed); /* waits for the third ring, which then waits itself */
+	produce_free(&f.b, taken);
+	produce_stamp(&f.b, f.heap, 80);
+
+	produce_thread(&c, 3);
+	produce_stamp(&c, f.heap, 90);
+	produce_alloc(&c, passed, 8, 0);
+	produce_free(&c, foreign);
+	fixture_drain(&f);
+
+	produce_stamp(&f.b, f.heap, 150);
+	produce_free(&f.b, taken);
+	fixture_drain(&f);
+	fixture_finish(&f);
+	struct source_heap_stats stats;
+	source_heap_stats(f.heap, &stats);
+	assert_int_equal(stats.swapped, 0);
+	assert_int_equal(f.books->wrong, 0);
+	assert_int_equal(f.books->allocs, 4);
+	assert_int_equal(f.books->frees, 4);
+	assert_int_equal(f.books->foreign, 1);
+	assert_int_equal(f.books->live, 0);
+	assert_int_equal(f.books->lost_frees, 0);
+	producer_close(&c);
+	fixture_close(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_realloc_whose_wait_has_ended_frees_nothing_out_of_turn),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
