@@ -159,6 +159,7 @@ struct source_heap {
 	uint32_t active_count;
 	uint64_t epoch;     /* readings of all heads */
 	bool news;          /* the last one found something */
+	bool sealed;        /* the recording ends: no head is read any more */
 	uint64_t look_left; /* bytes that may be searched for the ends of waits */
 
 	struct live live;

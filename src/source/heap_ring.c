@@ -103,7 +103,7 @@ static int refresh_head(struct source_heap *heap, uint32_t i)
 {
 	struct heap_ring *ring = &heap->rings[i];
 	uint64_t head;
-	if (ring->closed)
+	if (ring->closed || heap->sealed)
 		return 0;
 	if (heap->raw) {
 		int rc = heap_raw_fill(heap, ring, &head);
@@ -160,6 +160,16 @@ static int refresh_heads(struct source_heap *heap, bool first, bool final)
 		heap->limit_ns = source_heap_now_ns(heap);
 	}
 	return 0;
+}
+
+/*
+ * For the ends of waits. A target that writes on after its recording has ended, which none of our hooks does, is listened to
+ * so often and no more: it would keep us for ever.
+ */
+static int refresh_again(struct source_heap *heap, uint64_t *listened, bool final)
+{
+	heap->sealed = final && !heap->raw && ++*listened > REFRESH_MAX;
+	return refresh_heads(heap, heap->raw, final);
 }
 
 static inline bool may_go_on(struct source_heap *heap, const struct heap_ring *ring)
@@ -279,7 +289,7 @@ static struct heap_ring *pick_next(struct source_heap *heap, uint64_t *limit_ns,
 ssize_t heap_merge(struct source_heap *heap, bool final)
 {
 	uint64_t most = 0;
-	uint64_t refreshes = 0;
+	uint64_t refreshes = 0, listened = 0;
 	int rc = refresh_heads(heap, heap->raw || !heap->active_count, final);
 	if (rc == 0)
 		rc = heap_take_nodes(heap);
@@ -299,7 +309,7 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 		struct heap_ring *overtaken = ring && waiting ? pick_overtaken(heap) : NULL;
 		if (overtaken && overtaken->wait_epoch == heap->epoch) {
 			/* rings that looked empty may have got what it waits for */
-			rc = refresh_heads(heap, heap->raw, final);
+			rc = refresh_again(heap, &listened, final);
 			if (rc < 0)
 				return rc;
 			continue;
@@ -318,7 +328,7 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 				       : NULL;
 			if (!ring) {
 				refreshes++;
-				rc = refresh_heads(heap, heap->raw, final);
+				rc = refresh_again(heap, &listened, final);
 				if (rc < 0)
 					return rc;
 				continue;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Three rings and more: which record's waiting is over. */
+/* Three rings and more: which record's waiting is over, and when no ring is looked at any more. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+
+#include <pthread.h>
+#include <unistd.h>
 
 #include "heap_fixture.h"
 #include "source/heap_internal.h"
@@ -72,10 +75,58 @@ static void a_realloc_whose_wait_has_ended_frees_nothing_out_of_turn(void **stat
 	fixture_close(&f);
 }
 
+/* ---- a target that writes on after it was told to stop ---- */
+
+struct stubborn {
+	struct producer p;
+	int stop;
+};
+
+static void *stubborn_run(void *arg)
+{
+	struct stubborn *s = arg;
+	const uint64_t mask = s->p.slot->ring_bytes - 1;
+	for (uint64_t n = 0; !__atomic_load_n(&s->stop, __ATOMIC_RELAXED); n++) {
+		uint64_t head = s->p.slot->head;
+		if (head + 8 - __atomic_load_n(&s->p.slot->tail, __ATOMIC_ACQUIRE) > mask + 1)
+			continue;
+		*(uint64_t *)(s->p.ring + (head & mask)) =
+			word0(WIRE_FREE, 0x10000000 + n % 4096 * 16);
+		__atomic_store_n(&s->p.slot->head, head + 8, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+static void a_target_that_goes_on_writing_does_not_keep_a_recording_from_its_end(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct stubborn s = { 0 };
+	struct err err = { 0 };
+	pthread_t thread;
+	fixture_open(&f);
+	producer_open(&s.p, f.heap, 3);
+	produce_thread(&s.p, 1);
+	assert_int_equal(pthread_create(&thread, NULL, stubborn_run, &s), 0);
+	while (__atomic_load_n(&s.p.slot->head, __ATOMIC_ACQUIRE) < 1024)
+		;
+	alarm(20); /* it would never return */
+	assert_int_equal(source_heap_finish(f.heap, &f.books->sink, 1, &err), 0);
+	alarm(0);
+	__atomic_store_n(&s.stop, 1, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	assert_true(f.books->foreign > 0);
+	assert_int_equal(f.books->wrong, 0);
+	producer_close(&s.p);
+	fixture_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_realloc_whose_wait_has_ended_frees_nothing_out_of_turn),
+		cmocka_unit_test(
+			a_target_that_goes_on_writing_does_not_keep_a_recording_from_its_end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
