@@ -22,8 +22,9 @@ int heap_defs_init(struct source_heap *heap, struct err *err)
 	if (!heap->node_cap)
 		heap->node_cap = heap->layout.node_max;
 	heap->node_stack = calloc(heap->node_cap, sizeof(*heap->node_stack));
+	heap->branches = NULL;
 	heap->known = NULL;
-	heap->known_count = 0;
+	heap->branch_cap = heap->known_count = 0;
 	heap->frames = calloc(FRAMES_FIRST, sizeof(*heap->frames));
 	heap->frame_mask = FRAMES_FIRST - 1;
 	heap->pcs = calloc(HEAP_PCS, sizeof(*heap->pcs));
@@ -42,6 +43,7 @@ int heap_defs_init(struct source_heap *heap, struct err *err)
 void heap_defs_fini(struct source_heap *heap)
 {
 	free(heap->node_stack);
+	free(heap->branches);
 	free(heap->known);
 	free(heap->path);
 	free(heap->frames);
@@ -242,19 +244,22 @@ static enum heap_run define_node(struct source_heap *heap, uint32_t node,
 	if (run != HEAP_RUN_EMPTY)
 		return run;
 	heap->node_stack[node] = ++heap->stack_count;
-	if (node >= WIRE_STOP_MAX &&
-	    heap_know_stack(heap, def.stack.parent.v, def.stack.frame.v, heap->stack_count) < 0)
+	/* what stands for a walk that stopped goes on from nothing by no frame, and nobody asks for it */
+	if (heap_know_stack(heap, def.stack.parent.v, def.stack.frame.v, heap->stack_count) < 0)
 		return out_of_memory(heap);
 	return HEAP_RUN_EMPTY;
 }
 
-/* The nodes from @node outwards that are not defined yet; their numbers only fall, so this ends whatever the table holds. */
+/*
+ * The nodes from @node outwards that are not defined yet; their numbers only fall, so this ends whatever the table holds. The
+ * table is the target's: each is read once.
+ */
 static enum heap_run find_path(struct source_heap *heap, uint32_t node, uint32_t *count)
 {
 	for (*count = 0; node && !heap->node_stack[node]; ++*count) {
 		if (*count == heap->path_cap) {
 			uint32_t cap = heap->path_cap ? heap->path_cap * 2 : 256;
-			uint32_t *path = realloc(heap->path, cap * sizeof(*path));
+			struct heap_step *path = realloc(heap->path, cap * sizeof(*path));
 			if (!path) {
 				err_set(heap->err, -ENOMEM, "cannot hold a stack of %u frames",
 					cap);
@@ -263,15 +268,14 @@ static enum heap_run find_path(struct source_heap *heap, uint32_t node, uint32_t
 			heap->path = path;
 			heap->path_cap = cap;
 		}
-		heap->path[*count] = node;
-		if (node < WIRE_STOP_MAX)
-			node = 0;
-		else {
-			const struct wire_node copy = heap_node_at(heap, node);
-			if (copy.parent >= node)
+		struct heap_step *step = &heap->path[*count];
+		*step = (struct heap_step){ .number = node };
+		if (node >= WIRE_STOP_MAX) {
+			step->node = heap_node_at(heap, node);
+			if (step->node.pc == 0 || step->node.parent >= node)
 				return HEAP_RUN_BAD;
-			node = copy.parent;
 		}
+		node = step->node.parent;
 	}
 	return HEAP_RUN_EMPTY;
 }
@@ -284,18 +288,8 @@ enum heap_run heap_define_stack(struct source_heap *heap, uint32_t node, uint32_
 	if (node >= heap->node_cap)
 		return HEAP_RUN_BAD;
 	enum heap_run run = find_path(heap, node, &count);
-	/* Outer nodes first. The table is the target's: what changed since it was looked at must not be followed. */
-	while (run == HEAP_RUN_EMPTY && count--) {
-		uint32_t number = heap->path[count];
-		struct wire_node copy = { 0 };
-		if (number >= WIRE_STOP_MAX) {
-			copy = heap_node_at(heap, number);
-			if (copy.pc == 0 || copy.parent >= number ||
-			    (copy.parent && !heap->node_stack[copy.parent]))
-				return HEAP_RUN_BAD;
-		}
-		run = define_node(heap, number, &copy);
-	}
+	while (run == HEAP_RUN_EMPTY && count--) /* outer nodes first */
+		run = define_node(heap, heap->path[count].number, &heap->path[count].node);
 	if (run == HEAP_RUN_EMPTY)
 		*stack = node ? heap->node_stack[node] : 0;
 	return run;
@@ -446,6 +440,8 @@ int heap_rename_threads(struct source_heap *heap, uint64_t now_ns, bool all)
 int heap_defs_restart(struct source_heap *heap)
 {
 	memset(heap->node_stack, 0, (size_t)heap->node_cap * sizeof(*heap->node_stack));
+	if (heap->branches)
+		heap->branches[0] = (struct heap_branch){ 0 };
 	if (heap->known)
 		memset(heap->known, 0, ((size_t)heap->known_mask + 1) * sizeof(*heap->known));
 	heap->known_count = 0;

@@ -141,7 +141,18 @@ struct heap_pc {
 #define LOOK_AHEAD_SHARE 16u
 #define LOOK_AHEAD_MOST (64u << 20)
 
-/* Which stack goes on from @parent by @frame; open addressing, stack 0 = free. */
+/* A node on the way to what is known. */
+struct heap_step {
+	uint32_t number;
+	struct wire_node node;
+};
+
+/* A stack's innermost frame, and the first stack that went on from it; 0 = none has. Nearly all stacks are such first ones. */
+struct heap_branch {
+	uint32_t frame, first;
+};
+
+/* Which other one goes on from @parent by @frame; open addressing, stack 0 = free. */
 struct heap_known {
 	uint32_t parent, frame, stack;
 };
@@ -175,10 +186,12 @@ struct source_heap {
 	uint32_t
 		copied; /* nodes before this one stand in @copies (heap_nodes.c); 0: none needs to */
 	struct wire_node *copies;
-	bool borrowed;            /* the copies are those of the books that this is a snapshot of */
-	struct heap_known *known; /* once nodes are copied: the stacks there are */
+	bool borrowed; /* the copies are those of the books that this is a snapshot of */
+	struct heap_branch *branches; /* by stack; NULL: none is defined */
+	uint32_t branch_cap;
+	struct heap_known *known; /* the stacks that are nobody's first */
 	uint32_t known_mask, known_count;
-	uint32_t *path; /* scratch of heap_define_stack() */
+	struct heap_step *path; /* scratch of heap_define_stack() */
 	uint32_t path_cap;
 	uint32_t stack_count, frame_count;
 	struct heap_frame_slot *frames;
@@ -333,9 +346,9 @@ static inline uint64_t heap_raw_safe(const struct heap_ring *ring)
 int heap_take_nodes(struct source_heap *heap);
 /** heap_node_at() - a node's content, copied or not; pc 0: there is none. Unchecked: it is the target's. */
 struct wire_node heap_node_at(const struct source_heap *heap, uint32_t node);
-/** heap_known_stack() - the stack that goes on from @parent by @frame, if nodes are copied and there is one; else 0. */
+/** heap_known_stack() - the stack that goes on from @parent (one that is known, or 0) by @frame; 0: there is none. */
 uint32_t heap_known_stack(const struct source_heap *heap, uint32_t parent, uint32_t frame);
-/** heap_know_stack() - it is @stack. Does nothing before nodes are copied. Return: 0, or -ENOMEM. */
+/** heap_know_stack() - it is @stack, which is new. Return: 0, or -ENOMEM. */
 int heap_know_stack(struct source_heap *heap, uint32_t parent, uint32_t frame, uint32_t stack);
 /** heap_is_own() - an operator of the library's stands for the one that it calls: without us there would be one frame less. */
 static inline bool heap_is_own(const struct source_heap *heap, const struct wire_node *node)
