@@ -20,6 +20,12 @@ struct command {
 	int (*run)(int argc, char **argv);
 };
 
+/**
+ * cmd_say() - "byteledger: " and one line on stderr, in the words of printf(); names in it may be anybody's: what a terminal
+ * would obey is shown as its number.
+ */
+void cmd_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /** cmd_fail() - print "byteledger: MESSAGE" and the hint, if any, on stderr; returns CMD_FAILED. */
 int cmd_fail(const struct err *err);
 

@@ -169,7 +169,7 @@ int cmd_export(int argc, char **argv)
 	if (!prof || cmd_resolve(prof, &e.err) < 0)
 		return cmd_fail(&e.err);
 	if (recording_warning(rec))
-		fprintf(stderr, "byteledger: %s\n", recording_warning(rec));
+		cmd_say("%s", recording_warning(rec));
 	if (!e.format->tells_losses &&
 	    out_losses(stderr, prof, !e.format->has_sums, e.format->stream != NULL, &e.err) < 0)
 		return cmd_fail(&e.err);

@@ -80,11 +80,11 @@ int cmd_import(int argc, char **argv)
 	int rc = path ? import_into(rec, &writer, &err)
 		      : err_set(&err, -ENOMEM, "cannot import '%s'", import.path);
 	if (recording_warning(rec))
-		fprintf(stderr, "byteledger: %s\n", recording_warning(rec));
+		cmd_say("%s", recording_warning(rec));
 	if (rc < 0 && path)
 		remove(path); /* ours alone: it was created exclusively */
 	else if (path && strcmp(path, import.out_path) != 0)
-		fprintf(stderr, "byteledger: written to '%s'\n", path);
+		cmd_say("written to '%s'", path);
 	free(path);
 	return rc < 0 ? cmd_fail(&err) : CMD_OK;
 }

@@ -406,7 +406,7 @@ static int survey_other(struct recording *recording, struct contents *contents,
 	int rc = recording_run(recording, &contents->sink, err);
 	const char *warning = recording_warning(recording);
 	if (rc >= 0 && warning)
-		fprintf(stderr, "byteledger: %s\n", warning);
+		cmd_say("%s", warning);
 	return rc;
 }
 

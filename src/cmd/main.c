@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/record.h"
 #include "wire/heap_start.h"
@@ -25,6 +27,23 @@ static const struct command commands[] = {
 	{ "check", "say what this machine and user permit, each line tried", cmd_check },
 	{ NULL, NULL, NULL },
 };
+
+static void say(const char *format, va_list args)
+{
+	CLEANUP(buf_fini) struct buf raw = { 0 };
+	CLEANUP(buf_fini) struct buf safe = { 0 };
+	buf_vprintf(&raw, format, args);
+	text_escape(&safe, buf_cstr(&raw), 0);
+	fprintf(stderr, "byteledger: %s\n", buf_cstr(&safe));
+}
+
+void cmd_say(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	say(format, args);
+	va_end(args);
+}
 
 int cmd_fail(const struct err *err)
 {
@@ -57,10 +76,8 @@ void cmd_usage(const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
-	fputs("byteledger: ", stderr);
-	vfprintf(stderr, format, args);
+	say(format, args);
 	va_end(args);
-	fputc('\n', stderr);
 	point_to_help();
 	exit(CMD_USAGE);
 }
@@ -135,7 +152,7 @@ int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *i
 	if (argp_parse(&all, own, argv, ARGP_IN_ORDER | ARGP_NO_HELP, NULL, input) == 0)
 		return 0;
 	if (parsed.unwanted)
-		fprintf(stderr, "byteledger: unexpected '%s'\n", parsed.unwanted);
+		cmd_say("unexpected '%s'", parsed.unwanted);
 	point_to_help();
 	return -1;
 }
@@ -234,8 +251,7 @@ int main(int argc, char **argv)
 		argv[1] = name;
 		return c->run(argc - 1, argv + 1);
 	}
-	fprintf(stderr,
-		"byteledger: unknown command '%s'\nhint: 'byteledger --help' lists the commands\n",
-		argv[1]);
+	cmd_say("unknown command '%s'", argv[1]);
+	fputs("hint: 'byteledger --help' lists the commands\n", stderr);
 	return CMD_USAGE;
 }

@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/launch.h"
 #include "cmd/open.h"
@@ -315,34 +314,29 @@ static void tell_findings(const struct record *rec, const struct record_opt *opt
 {
 	struct source_heap_state state;
 	source_heap_state(rec->heap, &state);
-	CLEANUP(buf_fini) struct buf by = { 0 };
-	text_escape(&by, rec->replaced_by[0] ? rec->replaced_by : "another program", 0);
+	const char *by = rec->replaced_by[0] ? rec->replaced_by : "another program";
 	if (rec->replaced && opt->follow_children) {
 		if (!opt->quiet) /* nothing is missing */
-			fprintf(stderr,
-				"byteledger: '%s' replaced itself by %s, which is followed: it "
-				"gets "
-				"a recording of its own, or a line that says why not\n",
-				program, buf_cstr(&by));
-	} else if (rec->replaced)
-		fprintf(stderr,
-			"byteledger: '%s' replaced itself by %s; the recording ends there\n"
-			"hint: name that program, or use --follow-children\n",
-			program, buf_cstr(&by));
-	else if (!state.attached)
-		fprintf(stderr,
-			"byteledger: '%s' never loaded the recording library, so nothing was "
-			"recorded\nhint: does the program clear LD_PRELOAD, or run in a sandbox?\n",
+			cmd_say("'%s' replaced itself by %s, which is followed: it gets a "
+				"recording of its own, or a line that says why not",
+				program, by);
+	} else if (rec->replaced) {
+		cmd_say("'%s' replaced itself by %s; the recording ends there", program, by);
+		fputs("hint: name that program, or use --follow-children\n", stderr);
+	} else if (!state.attached) {
+		cmd_say("'%s' never loaded the recording library, so nothing was recorded",
 			program);
+		fputs("hint: does the program clear LD_PRELOAD, or run in a sandbox?\n", stderr);
+	}
 	struct source_heap_stats stats;
 	source_heap_stats(rec->heap, &stats);
 	if (!opt->quiet && state.attached && !rec->replaced && !stats.allocations &&
-	    !stats.lost_allocations)
-		fprintf(stderr,
-			"byteledger: no allocation of '%s' was seen\n"
-			"hint: an allocator that the program brings inside itself is out of the "
-			"library's reach\n",
-			program);
+	    !stats.lost_allocations) {
+		cmd_say("no allocation of '%s' was seen", program);
+		fputs("hint: an allocator that the program brings inside itself is out of the "
+		      "library's reach\n",
+		      stderr);
+	}
 }
 
 /* Results go to stdout where it is a terminal or a format was asked for, else to stderr: stdout is the program's. */
@@ -364,7 +358,9 @@ static void report(const struct record_opt *opt, const char *path)
 		cmd_fail(&err);
 	fflush(to);
 	int below = !json && (to == stderr || isatty(STDOUT_FILENO)); /* a report stands above */
-	fprintf(stderr, "%sbyteledger: recorded into '%s'\n", below ? "\n" : "", path);
+	if (below)
+		fputc('\n', stderr);
+	cmd_say("recorded into '%s'", path);
 }
 
 static void finish_and_report(struct record *rec, const struct record_opt *opt, enum ending how,

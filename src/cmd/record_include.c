@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/text.h"
+#include "cmd/cmd.h"
 #include "cmd/record.h"
 
 /* The program may wait meanwhile: a tenth of a second's work. */
@@ -56,9 +56,7 @@ static int read_file(const char *path, size_t most, struct trace_file *file, str
 
 static void tell(const char *path, const char *why)
 {
-	CLEANUP(buf_fini) struct buf name = { 0 };
-	text_escape(&name, path, 0);
-	fprintf(stderr, "byteledger: '%s' is not in the recording: %s\n", buf_cstr(&name), why);
+	cmd_say("'%s' is not in the recording: %s", path, why);
 }
 
 void record_include(struct record *rec)

@@ -131,6 +131,6 @@ int cmd_report(int argc, char **argv)
 	if (r.store_symbols && store_symbols(rec, prof, &r.err) < 0)
 		return cmd_fail(&r.err);
 	if (recording_warning(rec))
-		fprintf(stderr, "byteledger: %s\n", recording_warning(rec));
+		cmd_say("%s", recording_warning(rec));
 	return print(&r, prof, &r.err) < 0 ? cmd_fail(&r.err) : CMD_OK;
 }

@@ -334,8 +334,7 @@ int targets_find(struct targets *targets, uint64_t until_ns, struct target_list 
 					"the name is the executable's own, without its folder");
 		}
 		if (!said)
-			fprintf(stderr, "byteledger: waiting for a program called '%s'\n",
-				targets->name);
+			cmd_say("waiting for a program called '%s'", targets->name);
 		/* where there are many processes, less often: a twentieth of a CPU at most */
 		cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 		uint64_t pause_ms = NAME_POLL_MS + cpu / 1000000 * 20;

@@ -222,7 +222,7 @@ static int snapshot(struct watched *w, struct err *err)
 		if (fclose(to) != 0 && rc == 0)
 			rc = err_set(err, -errno, "cannot write '%s'", made);
 		if (rc == 0)
-			fprintf(stderr, "byteledger: snapshot written to '%s'\n", made);
+			cmd_say("snapshot written to '%s'", made);
 	}
 	free(made);
 	shot_put(shot);
@@ -329,11 +329,10 @@ static int look(struct loop *l, struct watched *w, struct err *err)
 static void say_damaged(const struct loop *l, const struct history *history)
 {
 	if (history_damaged(history))
-		fprintf(stderr, "byteledger: %llu bytes of '%s' were damaged and are left out\n",
+		cmd_say("%llu bytes of '%s' were damaged and are left out",
 			(unsigned long long)history_damaged(history), l->args->history);
 	if (history_aside(history))
-		fprintf(stderr, "byteledger: the file as it was is kept as '%s'\n",
-			history_aside(history));
+		cmd_say("the file as it was is kept as '%s'", history_aside(history));
 }
 
 /* Place @at becomes @pid's; the history of who had it before goes on. */
@@ -434,7 +433,7 @@ static int goes_on(struct loop *l, struct err *err)
 		left = alive(l);
 	}
 	if (!left && targets->name && !l->waiting++)
-		fprintf(stderr, "byteledger: waiting for a program called '%s'\n", targets->name);
+		cmd_say("waiting for a program called '%s'", targets->name);
 	return left || targets->name;
 }
 
@@ -590,7 +589,7 @@ int watch_history(const struct watch_args *args)
 	if (rc == 0 && (rc = history_runs(history, &runs, &count)) < 0)
 		err_set(&err, rc, "cannot read '%s'", args->history);
 	if (rc == 0 && history_damaged(history))
-		fprintf(stderr, "byteledger: %llu bytes of '%s' are damaged and left out\n",
+		cmd_say("%llu bytes of '%s' are damaged and left out",
 			(unsigned long long)history_damaged(history), args->history);
 	if (rc == 0)
 		rc = result_for(args->result, args->history, getpid(), &err);

@@ -61,6 +61,29 @@ def test_one_file_is_asked_for_and_two_are_refused(byteledger):
         assert "not 'a' and 'b'" in done.stderr
 
 
+def test_no_message_sends_what_a_name_holds_to_the_terminal(byteledger, tmp_path):
+    def told(*argv, status=0):
+        done = subprocess.run([byteledger, *argv], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert done.returncode == status and "\x1b" not in done.stderr, done.stderr
+        return [line for line in done.stderr.splitlines() if "\\x1b[31m" in line]
+    # above it stands a report on stderr
+    assert told("run", "-o", "r\x1b[31m.blt", "--", "ls") == ["byteledger: recorded into 'r\\x1b[31m.blt'"]
+    (tmp_path / "cut\x1b[31m.blt").write_bytes((tmp_path / "r\x1b[31m.blt").read_bytes()[:-60])
+    for command in (["report"], ["export", "--to", "folded"]):
+        assert told(*command, "cut\x1b[31m.blt") == ["byteledger: 'cut\\x1b[31m.blt' ends early: read up to its last whole block"]
+        assert told(*command, "cut\x1b[31m.blt", "more", status=2) == \
+            ["byteledger: one file at a time, not 'cut\\x1b[31m.blt' and 'more'"]
+    told("export", "--to", "heaptrack", "-o", "h\x1b[31m", "r\x1b[31m.blt")
+    (tmp_path / "h\x1b[31m").write_bytes((tmp_path / "h\x1b[31m").read_bytes()[:-1])
+    assert told("import", "h\x1b[31m", "-o", "h.blt")[0].startswith("byteledger: 'h\\x1b[31m': last line")
+    assert told("import", "h\x1b[31m", "-o", "r\x1b[31m.blt")[1:] == ["byteledger: written to 'r\\x1b[31m.blt.1'"]
+    assert told("info", "h\x1b[31m")
+    (tmp_path / "e\x1b[31m").symlink_to("/bin/true")
+    assert told("run", "-o", "e.blt", "--format", "json", "--", "./e\x1b[31m") == \
+        ["byteledger: no allocation of './e\\x1b[31m' was seen"]
+    assert told("\x1b[31m", status=2) == ["byteledger: unknown command '\\x1b[31m'"]
+
+
 def test_behind_the_dashes_stand_arguments(byteledger, tmp_path):
     recording = tmp_path / "-a.blt"
     subprocess.run([byteledger, "heap", "-q", "-o", str(recording), "--", "perl", "-e", "exit 3"], check=False)
