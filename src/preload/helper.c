@@ -43,7 +43,6 @@ static void begin(struct wire_heap_header *heap, const struct options *opt, uint
 	heap->stamp_every_event = (uint32_t)opt->stamp_every_event;
 	heap->sample_bytes = opt->sample_bytes;
 	heap->name_threads = wire_filter_check(opt->filter) > 1;
-	heap->start_disabled = (uint32_t)opt->disabled;
 	heap->start_cycles = cycles();
 	heap->start_ns = now_ns();
 	struct timespec wall;

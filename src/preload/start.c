@@ -371,7 +371,9 @@ static COLD uint32_t start(void)
 		log_line(LOG_ERROR, "nothing is recorded: no memory");
 		return MODE_OFF;
 	}
-	return heap->enabled_wanted && !heap->start_disabled ? MODE_ON : MODE_SUSPENDED;
+	if (options->disabled)
+		heap->enabled_wanted = 0;
+	return heap->enabled_wanted ? MODE_ON : MODE_SUSPENDED;
 }
 
 void start_once(void)

@@ -201,7 +201,7 @@ struct wire_heap_header {
 	uint32_t on_full;                               /* enum wire_on_full */
 	uint32_t free_stacks;                           /* 1 = record the stack of free */
 	uint32_t stamp_every_event; /* 1 = cycle counter on every event (--time-resolution 1ns) */
-	uint32_t start_disabled;
+	uint32_t reserved1;
 	uint32_t name_threads; /* 1 = write WIRE_NAME records */
 	uint64_t
 		sample_bytes; /* one stack for so many bytes on average; 0 = for every allocation */

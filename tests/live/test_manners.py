@@ -247,7 +247,7 @@ def test_a_program_that_is_gone_before_its_recorder_came_is_recorded_whole(bytel
 @pytest.mark.parametrize("how", ["call", "alias", "signal"])
 def test_recording_is_switched_from_inside(preload, prog, how):
     counter = [prog("heapcount"), preload]
-    env = {"HEAPCOUNT_DISABLED": "1", "BYTELEDGER_DISABLE_BY_DEFAULT": "1", "BYTELEDGER_LOG": "info"}
+    env = {"BYTELEDGER_DISABLE_BY_DEFAULT": "1", "BYTELEDGER_LOG": "info"}
     a, b = (run([prog("toggles"), how, n], counter, env=env) for n in ("10", "60"))
     assert a.returncode == b.returncode == 0
     assert b.seen["allocs"] - a.seen["allocs"] == 50
@@ -255,6 +255,19 @@ def test_recording_is_switched_from_inside(preload, prog, how):
     assert b.seen["bytes"] - a.seen["bytes"] == 5000
     assert b.seen["marks"] == (0 if how == "signal" else 60)
     assert b.stderr.count(b"override_next_timestamp() is accepted without effect") == 1 # said once, called twice
+
+
+@pytest.mark.parametrize("how", ["call", "signal"])
+def test_a_program_under_byteledger_begins_switched_off_on_request(byteledger, prog, tmp_path, how):
+    def totals(n):
+        path = str(tmp_path / f"{n}.blt")
+        subprocess.run([byteledger, "heap", "-q", "-o", path, "--", prog("toggles"), how, str(n)], capture_output=True, check=True,
+                       env={**os.environ, "MEMORY_PROFILER_DISABLE_BY_DEFAULT": "1"}, timeout=60)
+        done = subprocess.run([byteledger, "report", path, "--format", "json"], capture_output=True, check=True, timeout=60)
+        return json.loads(done.stdout)["totals"]
+    a, b = totals(10), totals(60)
+    assert b["allocations"] - a["allocations"] == 50 and b["allocated_bytes"] - a["allocated_bytes"] == 5000
+    assert b["frees"] - a["frees"] == 50
 
 
 def test_what_the_library_shows_is_the_hooks_and_nothing_else(preload):

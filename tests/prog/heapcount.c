@@ -289,8 +289,6 @@ int main(int argc, char **argv)
 			: !strcmp(policy, "limit")         ? WIRE_FULL_LIMIT
 							   : WIRE_FULL_DROP;
 	heap->free_stacks = getenv("HEAPCOUNT_FREE_STACKS") != NULL;
-	heap->start_disabled = getenv("HEAPCOUNT_DISABLED") != NULL;
-	heap->enabled_wanted = !heap->start_disabled;
 	const char *sleep_us = getenv("HEAPCOUNT_SLEEP_US");
 	struct timespec pause = { 0, 1000L * (sleep_us ? atol(sleep_us) : 500) };
 	struct timespec now;
