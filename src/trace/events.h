@@ -14,6 +14,12 @@ struct events_tally {
 	uint64_t events, allocations, bytes, frees; /* frees: the foreign ones too */
 };
 
+/** struct events_told - sums of events that speak of others which are not there; their events: how many spoke. */
+struct events_told {
+	struct events_tally lost[LOSS_REASON_MAX], culled, filtered;
+};
+void events_told_add(struct events_told *told, const struct event *event);
+
 struct events_enc;
 struct events_enc *events_enc_new(struct err *err);
 void events_enc_free(struct events_enc *enc);
@@ -36,6 +42,8 @@ void events_enc_clear(struct events_enc *enc, int kept, int key_next);
 /** events_enc_tally() - of all blocks that were kept; @open: of the block under construction. Either may be NULL. */
 void events_enc_tally(const struct events_enc *enc, struct events_tally *kept,
 		      struct events_tally *open);
+/** events_enc_told() - by the block under construction; lent until it is cleared. */
+const struct events_told *events_enc_told(const struct events_enc *enc);
 /** events_enc_slots() - how many blocks the coding keeps state for; what a key block costs grows with it. */
 uint32_t events_enc_slots(const struct events_enc *enc);
 uint64_t events_enc_last_time(const struct events_enc *enc);

@@ -39,6 +39,7 @@ struct events_enc {
 	int want_key; /* the next one must be */
 	int adrift;   /* a block was dropped: the file knows nothing of what it did to the slots */
 	struct events_tally kept, open; /* open.events: see rows */
+	struct events_told told;        /* by the open block */
 	uint64_t block_time, time;      /* of the block's first event, of the last event */
 	uint64_t time_step;             /* nanoseconds before the run of equal times that goes on */
 	uint32_t time_from, thread, thread_from; /* the rows at which the runs that go on began */
@@ -253,6 +254,7 @@ static void add_other(struct events_enc *enc, const struct event *event)
 	m->other[kind].value = event->value;
 	*enc->at[EVC_OP]++ = OP_OTHER;
 	enc->open.frees += kind == EVENT_FREE_FOREIGN;
+	events_told_add(&enc->told, event);
 }
 
 /* A key block: what it needs of the past is which slots are taken. */
@@ -430,6 +432,7 @@ void events_enc_clear(struct events_enc *enc, int kept, int key_next)
 		enc->kept.frees += enc->open.frees;
 	}
 	enc->open = (struct events_tally){ 0 };
+	enc->told = (struct events_told){ 0 };
 	blt_cols_clear(&enc->cols);
 	for (unsigned i = 0; i < EVC_COUNT; i++)
 		enc->at[i] = (uint8_t *)enc->cols.col[i].data;
@@ -449,6 +452,29 @@ void events_enc_tally(const struct events_enc *enc, struct events_tally *kept,
 		*open = enc->open;
 		open->events = enc->rows;
 	}
+}
+
+static void told_add(struct events_tally *to, const struct event *event, uint64_t frees)
+{
+	to->events++;
+	to->allocations += event->addr;
+	to->bytes += event->bytes;
+	to->frees += frees;
+}
+
+void events_told_add(struct events_told *told, const struct event *event)
+{
+	if (event->kind == EVENT_LOST && event->value < LOSS_REASON_MAX)
+		told_add(&told->lost[event->value], event, event->block.v);
+	else if (event->kind == EVENT_CULLED)
+		told_add(&told->culled, event, event->addr); /* each of them was freed */
+	else if (event->kind == EVENT_FILTERED)
+		told_add(&told->filtered, event, event->value);
+}
+
+const struct events_told *events_enc_told(const struct events_enc *enc)
+{
+	return &enc->told;
 }
 
 uint32_t events_enc_slots(const struct events_enc *enc)

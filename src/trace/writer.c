@@ -52,6 +52,7 @@ struct trace_writer {
 	struct pending *pending; /* NULL: nothing comes late */
 	struct err failed;       /* code != 0: writing has stopped */
 	struct events_tally lost;
+	struct events_told told; /* by what was lost */
 };
 
 static int writer_define(struct sink *sink, const struct def *def, struct err *err);
@@ -158,6 +159,27 @@ static int append(struct trace_writer *w, int tail, struct err *err)
 	return 0;
 }
 
+static void tally_add(struct events_tally *to, const struct events_tally *from)
+{
+	to->events += from->events;
+	to->allocations += from->allocations;
+	to->bytes += from->bytes;
+	to->frees += from->frees;
+}
+
+/* The open block is not going to be written. */
+static void lose_open(struct trace_writer *w)
+{
+	const struct events_told *told = events_enc_told(w->events);
+	struct events_tally open;
+	events_enc_tally(w->events, NULL, &open);
+	tally_add(&w->lost, &open);
+	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)
+		tally_add(&w->told.lost[i], &told->lost[i]);
+	tally_add(&w->told.culled, &told->culled);
+	tally_add(&w->told.filtered, &told->filtered);
+}
+
 /* Pack and write one block, and note it in the index. */
 static int write_block(struct trace_writer *w, struct blt_cols *cols, struct blt_head *head,
 		       int tail, struct err *err)
@@ -190,14 +212,8 @@ static int write_events(struct trace_writer *w, int tail, struct err *err)
 	struct blt_head head;
 	struct blt_cols *cols = events_enc_block(w->events, &head);
 	int rc = write_block(w, cols, &head, tail, err);
-	if (rc < 0) {
-		struct events_tally open;
-		events_enc_tally(w->events, NULL, &open);
-		w->lost.events += open.events;
-		w->lost.allocations += open.allocations;
-		w->lost.bytes += open.bytes;
-		w->lost.frees += open.frees;
-	}
+	if (rc < 0)
+		lose_open(w);
 	w->since_key += w->out.len;
 	/*
 	 * After damage reading goes on at the next key block. Each costs what the guesses had learnt: some bytes for every
@@ -218,9 +234,7 @@ static int write_open(struct trace_writer *w, int events)
 		rc = write_defs(w, &w->failed);
 	if (events_enc_rows(w->events) && (events || rc < 0)) {
 		if (rc < 0) {
-			struct events_tally open;
-			events_enc_tally(w->events, NULL, &open);
-			w->lost = open;
+			lose_open(w);
 			events_enc_clear(w->events, 0, 1);
 		} else {
 			rc = write_events(w, 0, &w->failed);
@@ -362,14 +376,17 @@ static int writer_define(struct sink *sink, const struct def *def, struct err *e
 	return rc;
 }
 
-static void count_lost(struct events_tally *lost, const struct event *event)
+static void count_lost(struct trace_writer *w, const struct event *event)
 {
+	struct events_tally *lost = &w->lost;
 	lost->events++;
 	if (event->kind == EVENT_ALLOC) {
 		lost->allocations++;
 		lost->bytes += event->bytes;
 	} else if (event->kind == EVENT_FREE || event->kind == EVENT_FREE_FOREIGN) {
 		lost->frees++;
+	} else {
+		events_told_add(&w->told, event);
 	}
 }
 
@@ -379,7 +396,7 @@ static int writer_put(struct sink *sink, const struct event *events, size_t coun
 	for (size_t i = 0; i < count;) {
 		size_t taken;
 		if (w->failed.code) {
-			count_lost(&w->lost, &events[i++]);
+			count_lost(w, &events[i++]);
 			continue;
 		}
 		int rc = events_enc_add(w->events, events + i, count - i, &taken, err);
@@ -403,17 +420,44 @@ int trace_writer_flush(struct trace_writer *writer, struct err *err)
 	return writer->failed.code;
 }
 
-/* The rest after a failed write, as one event in the room that was kept for it. */
+static int add_loss(struct trace_writer *w, unsigned reason, const struct events_tally *sum,
+		    struct err *err)
+{
+	const struct event lost = { .kind = EVENT_LOST,
+				    .time_ns = events_enc_last_time(w->events),
+				    .value = reason,
+				    .addr = sum->allocations,
+				    .bytes = sum->bytes,
+				    .block.v = sum->frees > UINT32_MAX ? UINT32_MAX
+								       : (uint32_t)sum->frees };
+	size_t taken;
+	return events_enc_add(w->events, &lost, 1, &taken, err);
+}
+
+/*
+ * The rest after a failed write, in the room that was kept for it. What others had lost before, and what a filter left out,
+ * is told again, in one sum each; blocks left out for their short life are lost, because their stacks may not be there.
+ */
 static int write_loss(struct trace_writer *w, struct err *err)
 {
-	struct event lost = { .kind = EVENT_LOST,
-			      .time_ns = events_enc_last_time(w->events),
-			      .value = LOSS_WRITE_FAILED,
-			      .addr = w->lost.allocations,
-			      .bytes = w->lost.bytes };
-	lost.block.v = w->lost.frees > UINT32_MAX ? UINT32_MAX : (uint32_t)w->lost.frees;
-	size_t taken;
-	int rc = events_enc_add(w->events, &lost, 1, &taken, err);
+	const struct events_tally *filtered = &w->told.filtered;
+	struct events_tally lost = w->lost;
+	int rc = 0;
+	for (unsigned i = 0; i < LOSS_REASON_MAX && rc >= 0; i++)
+		if (w->told.lost[i].events)
+			rc = add_loss(w, i, &w->told.lost[i], err);
+	if (rc >= 0 && filtered->events) {
+		const struct event told = { .kind = EVENT_FILTERED,
+					    .time_ns = events_enc_last_time(w->events),
+					    .addr = filtered->allocations,
+					    .bytes = filtered->bytes,
+					    .value = filtered->frees };
+		size_t taken;
+		rc = events_enc_add(w->events, &told, 1, &taken, err);
+	}
+	tally_add(&lost, &w->told.culled);
+	if (rc >= 0)
+		rc = add_loss(w, LOSS_WRITE_FAILED, &lost, err);
 	return rc < 0 ? rc : write_events(w, 1, err);
 }
 

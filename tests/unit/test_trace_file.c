@@ -8,50 +8,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "model/prof.h"
 #include "trace/trace.h"
-#include "trace_folder.h"
-#include "trace_stream.h"
-
-/* The recording has block numbers of its own: as dense, and one for one while a block lives. */
-static void assert_same_events(const struct copy *a, const struct copy *b, size_t count)
-{
-	uint32_t *number = calloc(1 << 16, sizeof(*number)); /* of a's live blocks in b, plus one */
-	uint8_t *live = calloc(1, 1 << 16);
-	assert_true(number && live);
-	for (size_t i = 0; i < count; i++) {
-		struct event x = a->events[i];
-		const struct event *y = &b->events[i];
-		if (x.kind == EVENT_ALLOC) {
-			assert_true(x.block.v < 1 << 16 && y->block.v < 1 << 16);
-			if (live[y->block.v])
-				fail_msg("event %zu: number %u is given out twice", i, y->block.v);
-			live[y->block.v] = 1;
-			number[x.block.v] = y->block.v + 1;
-			x.block = y->block;
-		} else if (x.kind == EVENT_FREE) {
-			uint32_t in = x.block.v;
-			x.block.v = number[in] - 1;
-			live[x.block.v] = 0;
-			number[in] = 0;
-		}
-		if (memcmp(&x, y, sizeof(x)) != 0)
-			fail_msg("event %zu: kind %u/%u flags %u/%u thread %u/%u time %lu/%lu addr "
-				 "%lx/%lx bytes %lu/%lu value %lu/%lu stack %u/%u aux %u/%u block "
-				 "%u/%u",
-				 i, x.kind, y->kind, x.flags, y->flags, x.thread.v, y->thread.v,
-				 x.time_ns, y->time_ns, x.addr, y->addr, x.bytes, y->bytes, x.value,
-				 y->value, x.stack.v, y->stack.v, x.aux_stack.v, y->aux_stack.v,
-				 x.block.v, y->block.v);
-	}
-	free(number);
-	free(live);
-}
+#include "trace_back.h"
 
 /* Write @count events, keep a copy; with @flush_every the writer is flushed now and then. */
 static void record(struct copy *copy, uint64_t seed, size_t count, size_t flush_every, int finish)
@@ -82,18 +45,6 @@ static void record(struct copy *copy, uint64_t seed, size_t count, size_t flush_
 		assert_done(trace_writer_finish(w, NULL, &err), err);
 	else
 		trace_writer_freep(&w);
-}
-
-static void read_back(struct copy *copy, struct trace_reader_info *info)
-{
-	struct err err = { 0 };
-	copy_init(copy);
-	struct trace_reader *r = trace_reader_new(path, &err);
-	if (!r)
-		fail_msg("%s", err.msg);
-	assert_done(trace_reader_run(r, &copy->sink, NULL, &err), err);
-	trace_reader_info(r, info);
-	trace_reader_freep(&r);
 }
 
 static void what_was_written_is_read_back_event_by_event(void **state)
@@ -506,69 +457,6 @@ static void what_lies_beside_a_recording_is_believed_only_if_it_belongs_to_it(vo
 	snprintf(path, sizeof(path), "%s", name);
 }
 
-/* A disk that is full: by the limit on file size, which needs no file system of our own. */
-static void a_full_disk_counts_the_rest_and_keeps_the_file_readable(void **state)
-{
-	(void)state;
-	struct copy in, out;
-	struct trace_reader_info info;
-	pid_t pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		struct err err = { 0 };
-		struct stream s;
-		struct rlimit limit = { 1 << 20, 1 << 20 };
-		if (setrlimit(RLIMIT_FSIZE, &limit) < 0)
-			_exit(2);
-		struct trace_writer *w = trace_writer_new(path, NULL, &err);
-		stream_init(&s, 31, 5000);
-		stream_run(&s, trace_writer_sink(w), 400000);
-		if (trace_writer_flush(w, &err) != -EFBIG || !trace_writer_lost(w))
-			_exit(3);
-		stream_run(&s, trace_writer_sink(w), 100000);
-		_exit(trace_writer_finish(w, NULL, &err) == -EFBIG ? 0 : 4);
-	}
-	int status;
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
-	struct stream s;
-	uint64_t allocations = 0, frees = 0, kept_allocations = 0, kept_frees = 0;
-	copy_init(&in);
-	stream_init(&s, 31, 5000);
-	stream_run(&s, &in.sink, 500000);
-	stream_fini(&s);
-	read_back(&out, &info);
-	assert_int_equal(info.indexed, 1);
-	assert_true(out.count > 10000 && out.count < 500000);
-	assert_same_events(&in, &out, out.count - 1);
-	const struct event *last = &out.events[out.count - 1];
-	assert_int_equal(last->kind, EVENT_LOST);
-	assert_int_equal(last->value, LOSS_WRITE_FAILED);
-	for (size_t i = 0; i < in.count; i++) {
-		unsigned kind = in.events[i].kind;
-		int kept = i < out.count - 1;
-		allocations += kind == EVENT_ALLOC;
-		kept_allocations += kept && kind == EVENT_ALLOC;
-		frees += kind == EVENT_FREE || kind == EVENT_FREE_FOREIGN;
-		kept_frees += kept && (kind == EVENT_FREE || kind == EVENT_FREE_FOREIGN);
-	}
-	assert_int_equal(allocations, kept_allocations + last->addr);
-	assert_int_equal(frees, kept_frees + last->block.v);
-	copy_fini(&in);
-	copy_fini(&out);
-}
-
-static void the_floor_of_free_space_is_kept(void **state)
-{
-	(void)state;
-	struct err err = { 0 };
-	struct trace_writer_opt opt = { .min_free_bytes = 1ULL << 60 };
-	/* not even the first block fits above such a floor */
-	assert_null(trace_writer_new(path, &opt, &err));
-	assert_int_equal(err.code, -ENOSPC);
-	assert_int_equal(access(path, F_OK), -1);
-}
-
 /* Symbols for all frames, as a prof that was filled by replaying the recording would hold them. */
 static void resolve_all(struct prof *prof)
 {
@@ -781,8 +669,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			what_lies_beside_a_recording_is_believed_only_if_it_belongs_to_it, set_up,
 			tear_down),
-		cmocka_unit_test_setup_teardown(
-			a_full_disk_counts_the_rest_and_keeps_the_file_readable, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(symbols_added_later_are_found_by_every_reader,
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_recording_that_is_being_written_takes_no_symbols,
@@ -793,7 +679,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			events_later_than_asked_are_left_out_block_by_block_but_no_definition,
 			set_up, tear_down),
-		cmocka_unit_test_setup_teardown(the_floor_of_free_space_is_kept, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
