@@ -175,9 +175,10 @@ const struct prof_point *prof_timeline(const struct prof *prof, size_t *count);
 
 /**
  * prof_keep_live() - turn the reading into that of the blocks which are live now: allocations, allocated and peak bytes
- * become those of the live blocks, frees and temporary 0. For "what was live at that moment"; no events after it.
+ * become those of the live blocks, frees and temporary 0. For "what was live at that moment"; no events after it. @peak_ns: when
+ * the last of these bytes were asked for.
  */
-void prof_keep_live(struct prof *prof);
+void prof_keep_live(struct prof *prof, uint64_t peak_ns);
 
 /* ---- loading: only for trace/summary.c, which restores a finished reading without replaying a single event -------- */
 

@@ -268,7 +268,7 @@ static void counter_keep_live(const struct prof *p, struct prof_counter *c)
 	c->saved_epoch = p->epoch;
 }
 
-void prof_keep_live(struct prof *p)
+void prof_keep_live(struct prof *p, uint64_t peak_ns)
 {
 	for (uint32_t slot = 1; slot < p->counters.count; slot++) {
 		counter_keep_live(p, prof_counter_at(p, slot));
@@ -281,7 +281,7 @@ void prof_keep_live(struct prof *p)
 		row->risk.implied = 0;
 	}
 	p->max_bytes = p->live_bytes;
-	p->max_time_ns = p->last_time_ns;
+	p->max_time_ns = peak_ns;
 	p->max_event = p->allocations - p->frees;
 	p->other.foreign_frees = 0;
 }

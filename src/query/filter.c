@@ -13,8 +13,10 @@ struct filter {
 	const struct bits *bits;
 	struct sink *to;
 	struct chunked taken; /* uint8_t by block number: its allocation was handed on */
+	struct chunked since; /* uint64_t by block number: when, + 1; for what is live then */
+	uint32_t highest;     /* block number in @since, plus one */
 	uint64_t allocations, events;
-	struct missed missed;
+	struct outcome outcome;
 	size_t held;
 	struct event batch[BATCH];
 };
@@ -33,6 +35,23 @@ static int filter_define(struct sink *sink, const struct def *def, struct err *e
 	return rc < 0 ? rc : f->to->define(f->to, def, err);
 }
 
+/** keeps_since() - what is live at a moment was most when the last of it was made: later frees decide which that was. */
+static int keeps_since(const struct filter *f)
+{
+	return f->plan->has_at && !f->bits;
+}
+
+static int note_since(struct filter *f, const struct event *ev, uint64_t since, struct err *err)
+{
+	uint64_t *at = chunked_touch(&f->since, ev->block.v);
+	if (!at)
+		return err_set(err, -ENOMEM, "cannot keep the live blocks");
+	if (ev->block.v >= f->highest)
+		f->highest = ev->block.v + 1;
+	*at = since;
+	return 1;
+}
+
 /** wanted() - 1 to hand @ev on, 0 not to, negative errno. */
 static int wanted(struct filter *f, const struct event *ev, struct err *err)
 {
@@ -40,8 +59,8 @@ static int wanted(struct filter *f, const struct event *ev, struct err *err)
 	if (ev->kind == EVENT_CULLED) {
 		int takes = !f->bits && !plan->has_at && plan_takes_culled(plan, ev);
 		if (!takes && plan_misses(plan, ev)) {
-			f->missed.allocations += ev->addr;
-			f->missed.bytes += ev->bytes;
+			f->outcome.missed_allocations += ev->addr;
+			f->outcome.missed_bytes += ev->bytes;
 		}
 		return takes;
 	}
@@ -53,16 +72,19 @@ static int wanted(struct filter *f, const struct event *ev, struct err *err)
 	int before = plan_before_at(plan, ev->time_ns, f->events);
 	if (ev->kind == EVENT_FREE) {
 		/* With fates, a block that is live at the asked moment has no end in this reading. */
-		return before && !(f->bits && plan->has_at) &&
-		       chunked_has(&f->taken, ev->block.v) &&
-		       *(uint8_t *)chunked_at(&f->taken, ev->block.v);
+		if (!before || (f->bits && plan->has_at) || !chunked_has(&f->taken, ev->block.v) ||
+		    !*(uint8_t *)chunked_at(&f->taken, ev->block.v))
+			return 0;
+		return keeps_since(f) ? note_since(f, ev, 0, err) : 1;
 	}
 	f->allocations++;
 	uint8_t *taken = chunked_touch(&f->taken, ev->block.v);
 	if (!taken)
 		return err_set(err, -ENOMEM, "cannot keep the live blocks");
 	*taken = before && (f->bits ? bits_get(f->bits, f->allocations) : plan_takes(plan, ev));
-	return *taken;
+	if (!*taken || !keeps_since(f))
+		return *taken;
+	return note_since(f, ev, ev->bytes ? ev->time_ns + 1 : 0, err);
 }
 
 static int filter_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
@@ -82,7 +104,7 @@ static int filter_put(struct sink *sink, const struct event *events, size_t coun
 }
 
 int filter_run(const struct query_source *source, const struct plan *plan, const struct bits *bits,
-	       struct sink *to, struct missed *missed, struct err *err)
+	       struct sink *to, struct outcome *outcome, struct err *err)
 {
 	struct filter f = {
 		.sink = { .define = filter_define, .put = filter_put },
@@ -90,12 +112,18 @@ int filter_run(const struct query_source *source, const struct plan *plan, const
 		.bits = bits,
 		.to = to,
 		.taken = CHUNKED_INIT(uint8_t),
+		.since = CHUNKED_INIT(uint64_t),
 	};
 	int rc = plan_run(source, plan, &f.sink, err);
 	if (rc == 0)
 		rc = flush(&f, err);
+	*outcome = f.outcome;
+	for (uint32_t i = 0; i < f.highest && rc == 0; i++) {
+		const uint64_t *since = chunked_has(&f.since, i) ? chunked_at(&f.since, i) : NULL;
+		if (since && *since > outcome->last_ns)
+			outcome->last_ns = *since - 1;
+	}
 	chunked_fini(&f.taken);
-	if (missed)
-		*missed = f.missed;
+	chunked_fini(&f.since);
 	return rc;
 }

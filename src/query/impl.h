@@ -105,15 +105,15 @@ uint8_t *regex_stacks(const struct prof *prof, const char *regex, struct err *er
 /** fate_run() - replay once and set the bit of each allocation (by its number) that @plan selects. */
 int fate_run(const struct query_source *source, const struct plan *plan, struct bits *bits,
 	     struct err *err);
-/** struct missed - blocks known by their sums only that a selection may lack. */
-struct missed {
-	uint64_t allocations, bytes;
+/** struct outcome - what a pass learnt beside the events that it handed on. */
+struct outcome {
+	uint64_t missed_allocations,
+		missed_bytes; /* known by their sums only; the selection may lack them */
+	uint64_t
+		last_ns; /* with `at` and without fates: when the last of the bytes that live then were asked for */
 };
-/**
- * filter_run() - replay into @to what @plan selects; @bits: the fates, NULL where none is needed. @missed (may be NULL) receives
- * what could not be told apart.
- */
+/** filter_run() - replay into @to what @plan selects; @bits: the fates, NULL where none is needed. */
 int filter_run(const struct query_source *source, const struct plan *plan, const struct bits *bits,
-	       struct sink *to, struct missed *missed, struct err *err);
+	       struct sink *to, struct outcome *outcome, struct err *err);
 
 #endif

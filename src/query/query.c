@@ -111,14 +111,14 @@ static int copy_symbols(const struct prof *from, struct prof *to, struct err *er
 }
 
 static int select_blocks(const struct query_source *source, const struct plan *plan,
-			 struct sink *to, struct missed *missed, struct err *err)
+			 struct sink *to, struct outcome *outcome, struct err *err)
 {
 	if (!plan->needs_fate)
-		return filter_run(source, plan, NULL, to, missed, err);
+		return filter_run(source, plan, NULL, to, outcome, err);
 	struct bits bits = { 0 };
 	int rc = fate_run(source, plan, &bits, err);
 	if (rc == 0)
-		rc = filter_run(source, plan, &bits, to, missed, err);
+		rc = filter_run(source, plan, &bits, to, outcome, err);
 	bits_fini(&bits);
 	return rc;
 }
@@ -177,15 +177,15 @@ struct prof *query_run(const struct query_source *source, const struct query *qu
 	if (prepare(source, query, &plan, &whole, err) < 0)
 		return NULL;
 	CLEANUP(prof_freep) struct prof *to = prof_new(err);
-	struct missed missed = { 0 };
+	struct outcome outcome = { 0 };
 	if (to && plan.stacks)
 		prof_set_estimates(to);
-	int rc = to ? select_blocks(source, &plan, prof_sink(to), &missed, err) : -ENOMEM;
+	int rc = to ? select_blocks(source, &plan, prof_sink(to), &outcome, err) : -ENOMEM;
 	/* where some were taken the reading says how exact its times are */
-	if (rc == 0 && missed.allocations && !prof_peaks_lack_culled(to))
-		prof_set_missed(to, missed.allocations, missed.bytes);
+	if (rc == 0 && outcome.missed_allocations && !prof_peaks_lack_culled(to))
+		prof_set_missed(to, outcome.missed_allocations, outcome.missed_bytes);
 	if (rc == 0 && plan.has_at && !plan.needs_fate)
-		prof_keep_live(to);
+		prof_keep_live(to, outcome.last_ns);
 	if (rc == 0 && plan.stacks)
 		rc = copy_symbols(whole, to, err);
 	free(plan.stacks);
@@ -199,12 +199,13 @@ int query_stream(const struct query_source *source, const struct query *query, s
 		return source->run(source->ctx, to, err);
 	CLEANUP(prof_freep) struct prof *whole = NULL;
 	struct plan plan;
+	struct outcome outcome;
 	int rc = prepare(source, query, &plan, &whole, err);
 	if (rc < 0)
 		return rc;
 	plan.needs_fate |=
 		plan.has_at; /* events handed on cannot be taken back: know the end first */
-	rc = select_blocks(source, &plan, to, NULL, err);
+	rc = select_blocks(source, &plan, to, &outcome, err);
 	free(plan.stacks);
 	return rc;
 }

@@ -74,7 +74,7 @@ struct query_source {
  * blocks; with `at`: those live at that moment and nothing else (allocations = live blocks, frees 0).
  * Cost: without a query the summary, else one replay where there is none. With one: the summary or a replay for what has
  * to be known before (length, peak, names), and a replay; two for lifetimes and `leaked`.
- * Memory: definitions + 25 bytes a live block; for lifetimes and `leaked` one bit an allocation in a temporary file.
+ * Memory: definitions + 33 bytes a live block with `at`, else 25; for lifetimes and `leaked` one bit an allocation in a temporary file.
  * Return: a new prof, release with prof_free(); NULL with @err.
  */
 struct prof *query_run(const struct query_source *source, const struct query *query,

@@ -123,7 +123,7 @@ static int stream_run_until(void *ctx, uint64_t until_ns, struct sink *sink, str
 
 struct naive {
 	struct cost stack[STACKS + 1];
-	uint64_t peak;
+	uint64_t peak, peak_ns;
 };
 
 static int64_t free_of(const struct stream *s, size_t alloc)
@@ -243,6 +243,7 @@ static void naive_read(const struct stream *s, const struct query *q, struct nai
 		}
 		if (sum > out->peak) {
 			out->peak = sum;
+			out->peak_ns = ev->time_ns;
 			for (int k = 1; k <= STACKS; k++)
 				out->stack[k].peak_bytes = live[k];
 		}
@@ -320,6 +321,7 @@ static void compare(const struct stream *s, const struct query *q, unsigned seed
 	struct prof_totals totals;
 	prof_totals(got, &totals);
 	assert_int_equal(totals.cost.peak_bytes, want.peak);
+	assert_int_equal(totals.peak_time_ns, want.peak_ns);
 	assert_int_equal(totals.runtime_ns, s->runtime_ns > s->events[s->count - 1].time_ns
 						    ? s->runtime_ns
 						    : s->events[s->count - 1].time_ns);
