@@ -24,7 +24,7 @@ int heap_defs_init(struct source_heap *heap, struct err *err)
 	heap->node_stack = calloc(heap->node_cap, sizeof(*heap->node_stack));
 	heap->branches = NULL;
 	heap->known = NULL;
-	heap->branch_cap = heap->known_count = 0;
+	heap->branch_count = heap->known_count = 0;
 	heap->frames = calloc(FRAMES_FIRST, sizeof(*heap->frames));
 	heap->frame_mask = FRAMES_FIRST - 1;
 	heap->pcs = calloc(HEAP_PCS, sizeof(*heap->pcs));
@@ -43,8 +43,7 @@ int heap_defs_init(struct source_heap *heap, struct err *err)
 void heap_defs_fini(struct source_heap *heap)
 {
 	free(heap->node_stack);
-	free(heap->branches);
-	free(heap->known);
+	heap_forget_stacks(heap);
 	free(heap->path);
 	free(heap->frames);
 	free(heap->pcs);
@@ -440,11 +439,7 @@ int heap_rename_threads(struct source_heap *heap, uint64_t now_ns, bool all)
 int heap_defs_restart(struct source_heap *heap)
 {
 	memset(heap->node_stack, 0, (size_t)heap->node_cap * sizeof(*heap->node_stack));
-	if (heap->branches)
-		heap->branches[0] = (struct heap_branch){ 0 };
-	if (heap->known)
-		memset(heap->known, 0, ((size_t)heap->known_mask + 1) * sizeof(*heap->known));
-	heap->known_count = 0;
+	heap_forget_stacks(heap);
 	memset(heap->frames, 0, ((size_t)heap->frame_mask + 1) * sizeof(*heap->frames));
 	heap->stack_count = heap->frame_count = 0;
 	heap->module_count = heap->module_last = heap->stats.modules = 0;

@@ -129,7 +129,7 @@ struct heap_frame_slot {
 };
 
 /* What a return address was found to be, while no module is added. */
-#define HEAP_PCS 16384
+#define HEAP_PCS 32768
 struct heap_pc {
 	uint64_t pc;
 	uint32_t gen, frame; /* frame 0 = empty */
@@ -147,9 +147,9 @@ struct heap_step {
 	struct wire_node node;
 };
 
-/* A stack's innermost frame, and the first stack that went on from it; 0 = none has. Nearly all stacks are such first ones. */
+/* The stack that was the first to go on from another one, and by which frame; 0 = none has. Most stacks are such first ones. */
 struct heap_branch {
-	uint32_t frame, first;
+	uint32_t first, first_frame;
 };
 
 /* Which other one goes on from @parent by @frame; open addressing, stack 0 = free. */
@@ -187,8 +187,8 @@ struct source_heap {
 		copied; /* nodes before this one stand in @copies (heap_nodes.c); 0: none needs to */
 	struct wire_node *copies;
 	bool borrowed; /* the copies are those of the books that this is a snapshot of */
-	struct heap_branch *branches; /* by stack; NULL: none is defined */
-	uint32_t branch_cap;
+	struct heap_branch *branches; /* by stack */
+	uint32_t branch_count;
 	struct heap_known *known; /* the stacks that are nobody's first */
 	uint32_t known_mask, known_count;
 	struct heap_step *path; /* scratch of heap_define_stack() */
@@ -350,6 +350,8 @@ struct wire_node heap_node_at(const struct source_heap *heap, uint32_t node);
 uint32_t heap_known_stack(const struct source_heap *heap, uint32_t parent, uint32_t frame);
 /** heap_know_stack() - it is @stack, which is new. Return: 0, or -ENOMEM. */
 int heap_know_stack(struct source_heap *heap, uint32_t parent, uint32_t frame, uint32_t stack);
+/** heap_forget_stacks() - numbers begin anew, or the end. */
+void heap_forget_stacks(struct source_heap *heap);
 /** heap_is_own() - an operator of the library's stands for the one that it calls: without us there would be one frame less. */
 static inline bool heap_is_own(const struct source_heap *heap, const struct wire_node *node)
 {

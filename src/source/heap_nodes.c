@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/huge.h"
 #include "source/heap_internal.h"
 
 #define KNOWN_FIRST (1u << 10)
@@ -56,42 +57,50 @@ static int grow_known(struct source_heap *heap)
 
 static int grow_branches(struct source_heap *heap, uint32_t stack)
 {
-	uint32_t cap = heap->branch_cap ? heap->branch_cap : KNOWN_FIRST;
-	while (cap <= stack)
-		cap *= 2;
-	struct heap_branch *branches = realloc(heap->branches, (size_t)cap * sizeof(*branches));
+	uint32_t count = heap->branch_count ? heap->branch_count : KNOWN_FIRST;
+	while (count <= stack)
+		count *= 2;
+	struct heap_branch *branches = huge_resize(
+		heap->branches, heap->branch_count * sizeof(*branches), count * sizeof(*branches));
 	if (!branches)
 		return -ENOMEM;
-	if (!heap->branch_cap)
-		branches[0] = (struct heap_branch){ 0 };
 	heap->branches = branches;
-	heap->branch_cap = cap;
+	heap->branch_count = count;
 	return 0;
 }
 
 uint32_t heap_known_stack(const struct source_heap *heap, uint32_t parent, uint32_t frame)
 {
-	uint32_t first = heap->branches ? heap->branches[parent].first : 0;
-	if (!first || heap->branches[first].frame == frame)
-		return first;
+	const struct heap_branch branch =
+		parent < heap->branch_count ? heap->branches[parent] : (struct heap_branch){ 0 };
+	if (!branch.first || branch.first_frame == frame)
+		return branch.first;
 	return heap->known ? known_place(heap->known, heap->known_mask, parent, frame)->stack : 0;
 }
 
 int heap_know_stack(struct source_heap *heap, uint32_t parent, uint32_t frame, uint32_t stack)
 {
-	if (stack >= heap->branch_cap && grow_branches(heap, stack) < 0)
+	if (parent >= heap->branch_count && grow_branches(heap, parent) < 0)
 		return -ENOMEM;
-	heap->branches[stack] = (struct heap_branch){ .frame = frame };
 	if (!heap->branches[parent].first) {
-		heap->branches[parent].first = stack;
+		heap->branches[parent] = (struct heap_branch){ stack, frame };
 		return 0;
 	}
-	if ((!heap->known || heap->known_count > heap->known_mask / 2) && grow_known(heap) < 0)
+	if ((!heap->known || heap->known_count > heap->known_mask / 4 * 3) && grow_known(heap) < 0)
 		return -ENOMEM;
 	heap->known_count++;
 	*known_place(heap->known, heap->known_mask, parent, frame) =
 		(struct heap_known){ parent, frame, stack };
 	return 0;
+}
+
+void heap_forget_stacks(struct source_heap *heap)
+{
+	huge_free(heap->branches, heap->branch_count * sizeof(*heap->branches));
+	free(heap->known);
+	heap->branches = NULL;
+	heap->known = NULL;
+	heap->branch_count = heap->known_count = 0;
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
