@@ -2,10 +2,11 @@
 /*
  * nodes.h - the shared prefix tree of wire/heap.h: from (pc, parent) to a node number, without a lock.
  *
- * The index has lines of 16 entries (a cache line). Where a node's entry may stand is hashed from the path up to the
- * last multiple of four and of sixteen frames first, from its whole path after that: the entries of frames that follow each
- * other then share a line, those nearby a page, which is what a look-up costs when the tree is large. The bits of an entry that no
- * node's number needs hold as many of the path's hash, so that other nodes are seldom looked at: 11 bits with the default
+ * The index has lines of 16 entries (a cache line), one for eight places of the table of nodes: there stand the entries of
+ * these nodes' children, or where the hash of (pc, parent) says once the line is full. A path is numbered from the
+ * outermost frame on, so that what is new has numbers in a row and its entries in one line or two; what was numbered together
+ * is mostly asked for together, and what a large tree costs is the pages and lines that a look-up touches. The bits of an entry
+ * that no node's number needs hold as many of the hash, so that other nodes are seldom looked at: 13 bits with the default
  * budget.
  *
  * A table that is full is used again from its first place on (wire/heap.h): an entry may then name a place where another
@@ -51,45 +52,25 @@ static inline void unwind_nodes_init(struct unwind_nodes *nodes, void *base)
 	nodes->copier = &h->recorder_pid;
 }
 
-/** The hash of the empty path below root node @root (an enum wire_stop). */
-static inline uint64_t unwind_path_root(uint32_t root)
+/** @gen: as in the node. Where it goes in, it changes all bits that are taken from the hash, and few pcs differ. */
+static inline uint64_t unwind_node_hash(uint32_t parent, uint64_t pc, uint32_t gen)
 {
-	return root * 0x9e3779b97f4a7c15ULL;
-}
-
-/** @gen: as in the node. Where it goes in, it changes all bits that places are taken from, and few pcs differ. */
-static inline uint64_t unwind_path_hash(uint64_t outer, uint64_t pc, uint32_t gen)
-{
-	uint64_t h = (outer ^ pc ^ (uint64_t)gen << 24) * 0xd6e8feb86659fd93ULL;
+	uint64_t h = (pc ^ (uint64_t)parent << 32 ^ (uint64_t)gen << 24) * 0xd6e8feb86659fd93ULL;
 	return h ^ h >> 32;
 }
 
-/** Frames of one path whose entries share a line, as a mask of the frame's index from the outermost. */
-#define UNWIND_NODES_BLOCK 3u
-
-/*
- * The same for entries that share a page of lines: a walk's fresh frames mostly hang below the same such prefix as those of
- * the walk before, and a program with few stacks touches few pages.
- */
-#define UNWIND_NODES_REGION 15u
-
-/**
- * unwind_node_block() - where to look for a frame: the line within a page by @near, the hash of the path up to its block;
- * the page by @far, that of the path up to its region.
- */
-static inline uint64_t unwind_node_block(uint64_t near, uint64_t far)
+/* The line where the children of @parent are looked for first. */
+static inline uint32_t unwind_node_line(const struct unwind_nodes *nodes, uint32_t parent)
 {
-	const uint64_t in_page = 63ull << 20;
-	return (near & in_page) | (far & ~in_page);
+	return (parent & nodes->place_mask) / (UNWIND_NODES_LINE / 2) & nodes->line_mask;
 }
 
-/* Tag and further lines come from different bits: what shares a line is not to share its tag. */
 static inline uint32_t unwind_node_tag(const struct unwind_nodes *nodes, uint64_t hash)
 {
 	return (uint32_t)(hash >> 32) << nodes->tag_shift;
 }
 
-/* Where to go on after @tried lines that were full: in another page each time, as pages fill up together. */
+/* Where to go on after @tried lines that were full: in another page each time, as neighbours fill up together. */
 static inline uint32_t unwind_node_next_line(const struct unwind_nodes *nodes, uint64_t hash,
 					     uint32_t tried)
 {
@@ -127,30 +108,60 @@ static inline void unwind_node_put(const struct unwind_nodes *nodes, uint32_t nu
 	__atomic_store_n(&n->pc, pc | lap << WIRE_NODE_PC_BITS, __ATOMIC_RELEASE);
 }
 
-/* A number for a new node; 0 where there is none left. Each that is taken will be written: the recorder waits for it. */
-static inline uint32_t unwind_node_reserve(struct unwind_nodes *nodes)
+/* Numbers that a walk has taken for its new nodes. Each will be written: the recorder waits for it. */
+struct unwind_nodes_taken {
+	uint32_t next, end;
+};
+
+/** unwind_node_return() - numbers that were taken for nodes which other threads made meanwhile: nobody will ask for them. */
+static inline void unwind_node_return(struct unwind_nodes *nodes, struct unwind_nodes_taken *taken)
+{
+	while (taken->next != taken->end)
+		unwind_node_put(nodes, taken->next++, 1, 0, 0);
+}
+
+/*
+ * A number for a new node below @parent, above which it has to be: the next one that was taken, else one of up to 1 + @more
+ * that are taken now. 0: there is none left.
+ */
+static inline uint32_t unwind_node_reserve(struct unwind_nodes *nodes, uint32_t parent,
+					   uint32_t more, struct unwind_nodes_taken *taken)
 {
 	uint32_t count = __atomic_load_n(nodes->count, __ATOMIC_RELAXED);
 	/* acquire: what stood at a place was copied before it is written to */
 	uint32_t tail = __atomic_load_n(nodes->tail, __ATOMIC_ACQUIRE);
 
+	if (taken->next != taken->end && taken->next > parent)
+		return taken->next++;
+	unwind_node_return(nodes, taken); /* another thread made the parent */
 	for (;;) {
 		if (count - tail >= nodes->node_max || count >= WIRE_NODE_NUMBERS)
 			return 0;
-		if (!__atomic_compare_exchange_n(nodes->count, &count, count + 1, 1,
+		uint32_t first = count & nodes->place_mask, n = more + 1;
+		if (!first) { /* a first place stands for none */
+			n = 1;
+		} else {
+			uint32_t room = nodes->node_max - (count - tail);
+			uint32_t lap = nodes->place_mask + 1 - first;
+			n = n < room ? n : room;
+			n = n < lap ? n : lap;
+		}
+		if (!__atomic_compare_exchange_n(nodes->count, &count, count + n, 1,
 						 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 			continue;
-		if (count & nodes->place_mask)
+		if (first) {
+			*taken = (struct unwind_nodes_taken){ count + 1, count + n };
 			return count;
-		count++; /* a first place stands for none */
+		}
+		count++;
 	}
 }
 
-/** unwind_node_expect() - nodes below @block will be asked for soon: bring the line of their entries. */
-static inline void unwind_node_expect(const struct unwind_nodes *nodes, uint64_t block)
+/** unwind_node_expect() - children of @parent will be asked for soon: bring the line of their entries. */
+static inline void unwind_node_expect(const struct unwind_nodes *nodes, uint32_t parent)
 {
-	uint32_t line = (uint32_t)(block >> 20) & nodes->line_mask;
-	__builtin_prefetch(nodes->index + (uint64_t)line * UNWIND_NODES_LINE);
+	__builtin_prefetch(nodes->index +
+			   (uint64_t)unwind_node_line(nodes, parent) * UNWIND_NODES_LINE);
 }
 
 /* A line as it is now, in one look. Entries come in from its first place on; none is ever empty again. */
@@ -221,36 +232,17 @@ static inline void unwind_nodes_replace(const struct unwind_nodes *nodes, uint32
 }
 
 /**
- * unwind_node_prepare() - the same for the node itself. Return: the place of the node that is likely to be the one, its
- * memory asked for; unwind_node_at() tells. 0: the line looked at first has none.
- */
-static inline uint32_t unwind_node_prepare(const struct unwind_nodes *nodes, uint64_t block,
-					   uint64_t hash)
-{
-	struct unwind_nodes_line line;
-
-	unwind_nodes_look(nodes, (uint32_t)(block >> 20) & nodes->line_mask, &line);
-	uint32_t match = unwind_nodes_match(&line, UINT32_MAX << nodes->tag_shift,
-					    unwind_node_tag(nodes, hash));
-	uint32_t place = unwind_nodes_next(nodes, &line, &match);
-	if (place)
-		__builtin_prefetch(&nodes->node[place]);
-	else if (!unwind_nodes_match(&line, UINT32_MAX, 0))
-		__builtin_prefetch(nodes->index + (uint64_t)unwind_node_next_line(nodes, hash, 0) *
-							  UNWIND_NODES_LINE);
-	return place;
-}
-
-/**
- * unwind_node_get() - the number of node {@pc, @parent, @gen}, made if it is new. @hash: unwind_path_hash() of its path;
- * @block: unwind_node_block() of that of the path's first frames, as many as the last multiples of UNWIND_NODES_BLOCK + 1
- * and UNWIND_NODES_REGION + 1 before this one.
+ * unwind_node_get() - the number of node {@pc, @parent, @gen}, made if it is new. @taken: what the walk has taken so far,
+ * empty at first; where it has none left it takes one number and up to @more, as many as nodes are to follow below this one.
+ * unwind_node_return() ends the walk.
  * Any thread; lock-free. Return: the number, UNWIND_NODE_NONE where the table or the index is full.
  */
-static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t block, uint64_t hash,
-				       uint64_t pc, uint32_t parent, uint32_t gen)
+static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t pc, uint32_t parent,
+				       uint32_t gen, uint32_t more,
+				       struct unwind_nodes_taken *taken)
 {
-	const uint32_t first = (uint32_t)(block >> 20) & nodes->line_mask;
+	const uint32_t first = unwind_node_line(nodes, parent);
+	const uint64_t hash = unwind_node_hash(parent & nodes->place_mask, pc, gen);
 	const uint32_t tag = unwind_node_tag(nodes, hash);
 	const int again = __atomic_load_n(nodes->count, __ATOMIC_RELAXED) > nodes->place_mask;
 	const unsigned lines = again ? UNWIND_NODES_LINES_AGAIN : UNWIND_NODES_LINES;
@@ -272,7 +264,7 @@ static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t bloc
 			continue;
 		}
 		if (!mine) {
-			mine = unwind_node_reserve(nodes);
+			mine = unwind_node_reserve(nodes, parent, more, taken);
 			if (!mine)
 				return UNWIND_NODE_NONE;
 			unwind_node_put(nodes, mine, pc, parent, gen);
@@ -286,7 +278,7 @@ static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t bloc
 	if (!again)
 		return UNWIND_NODE_NONE;
 	if (!mine) {
-		mine = unwind_node_reserve(nodes);
+		mine = unwind_node_reserve(nodes, parent, more, taken);
 		if (!mine)
 			return UNWIND_NODE_NONE;
 		unwind_node_put(nodes, mine, pc, parent, gen);

@@ -60,7 +60,7 @@ struct unwind_process {
 /* One frame of the last stack, from the outermost on. While a walk is under way fresh frames wait at the array's end. */
 struct last_frame {
 	uint64_t ip, sp, bp;
-	uint64_t rule_hash; /* waiting: the recipe that led on; placed: unwind_path_hash() */
+	uint64_t rule; /* waiting: the recipe that led on */
 	uint32_t node;
 	uint32_t words; /* placed: saved words up to and with this frame; top bits are flags */
 };

@@ -366,7 +366,7 @@ static int put_word(struct unwind_thread *t, uint32_t *count, uint64_t frame_sp,
 static uint32_t put_frame(struct unwind_thread *t, uint32_t *count, const struct last_frame *in,
 			  uint64_t ip, uint64_t sp, uint64_t bp, uint32_t needs)
 {
-	uint64_t rule = in->rule_hash, slot = 0;
+	uint64_t rule = in->rule, slot = 0;
 	uint32_t kind = unwind_rule_kind(rule);
 	int kept;
 
@@ -399,79 +399,33 @@ static uint32_t put_frame(struct unwind_thread *t, uint32_t *count, const struct
 
 /* Numbering from the outermost frame inwards. */
 struct path {
-	uint64_t hash, near, far;
-	uint32_t node, frames;
+	uint32_t node;
+	struct unwind_nodes_taken taken;
 };
+#define TAKEN_MAX 64 /* what a signal handler that leaves by longjmp takes along */
 
-/* The hash of the last stack's @frames outermost frames. */
-static UNWIND_INLINE uint64_t outer_hash(const struct unwind_thread *t, uint32_t frames)
-{
-	return frames ? t->frame[frames - 1].rule_hash : unwind_path_root(t->last_root);
-}
-
-/* The hash that places the entries of the frame at @index from the outermost: nodes.h. */
-static UNWIND_INLINE uint64_t block_hash(const struct unwind_thread *t, uint32_t index)
-{
-	return unwind_node_block(outer_hash(t, index & ~UNWIND_NODES_BLOCK),
-				 outer_hash(t, index & ~UNWIND_NODES_REGION));
-}
-
-static void path_init(struct path *path, uint32_t root)
-{
-	path->hash = path->near = path->far = unwind_path_root(root);
-	path->node = root;
-	path->frames = 0;
-}
-
-/* @guess: the place where unwind_node_prepare() expects the node, 0 = none. */
+/* @more frames will follow. */
 static UNWIND_INLINE void path_add(struct unwind_thread *t, struct path *path, uint64_t pc,
-				   uint32_t guess)
+				   uint32_t more)
 {
-	uint32_t since = since_of(t, pc);
-
-	if (!(path->frames & UNWIND_NODES_BLOCK))
-		path->near = path->hash;
-	if (!(path->frames++ & UNWIND_NODES_REGION))
-		path->far = path->hash;
-	path->hash = unwind_path_hash(path->hash, pc, since);
 	if (unlikely(path->node == WIRE_STOP_NODES_FULL))
 		return;
-	uint32_t known =
-		guess ? unwind_node_at(&t->process->nodes, guess, pc, path->node, since) : 0;
-	if (known) {
-		path->node = known;
-		return;
-	}
-	path->node = unwind_node_get(&t->process->nodes, unwind_node_block(path->near, path->far),
-				     path->hash, pc, path->node, since);
+	path->node = unwind_node_get(&t->process->nodes, pc, path->node, since_of(t, pc),
+				     more < TAKEN_MAX ? more : TAKEN_MAX, &path->taken);
 	if (unlikely(path->node == UNWIND_NODE_NONE))
 		path->node = WIRE_STOP_NODES_FULL;
 }
 
-/*
- * Number the placed frames from @base on. Where an entry stands follows from the path's hash alone, which is there
- * already: the cache misses of all of them overlap, instead of each waiting for its parent's number.
- */
+/* Number the placed frames from @base on. */
 static uint32_t number_fresh(struct unwind_thread *t, uint32_t base)
 {
-	struct unwind_nodes *nodes = &t->process->nodes;
-	struct path path = { .frames = base };
+	struct path path = { .node = base ? t->frame[base - 1].node : t->last_root };
 
-	if (base) {
-		path.node = t->frame[base - 1].node;
-		path.hash = t->frame[base - 1].rule_hash;
-		path.near = outer_hash(t, base & ~UNWIND_NODES_BLOCK);
-		path.far = outer_hash(t, base & ~UNWIND_NODES_REGION);
-	} else {
-		path_init(&path, t->last_root);
-	}
-	for (uint32_t i = base; i < t->frame_count; i++)
-		t->frame[i].node =
-			unwind_node_prepare(nodes, block_hash(t, i), t->frame[i].rule_hash);
 	for (uint32_t i = base; i < t->frame_count; i++) {
-		path_add(t, &path, t->frame[i].ip, t->frame[i].node);
+		path_add(t, &path, t->frame[i].ip, t->frame_count - 1 - i);
 		t->frame[i].node = path.node;
 	}
+	unwind_node_return(&t->process->nodes, &path.taken);
 	return path.node;
 }
 
@@ -480,12 +434,11 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 			    uint32_t n)
 {
 	uint32_t words = 0, flags = 0, first = base;
-	uint64_t ip = p->f.ip, sp = p->f.sp, bp = p->f.bp, hash;
+	uint64_t ip = p->f.ip, sp = p->f.sp, bp = p->f.bp;
 	int led_on = p->stop == UNWIND_GO_ON; /* the outermost fresh frame has a caller */
 
 	if (base) {
 		const struct last_frame *outer = &t->frame[base - 1];
-		hash = outer->rule_hash;
 		words = outer->words & FRAME_WORDS;
 		flags = outer->words & ~FRAME_WORDS;
 	} else {
@@ -496,8 +449,8 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 		if (root != WIRE_STOP_END && root != WIRE_STOP_GUESSED)
 			flags = FRAME_TAINTED;
 		t->last_root = root;
-		hash = unwind_path_root(root);
 	}
+	unwind_node_expect(&t->process->nodes, base ? t->frame[base - 1].node : t->last_root);
 	if (base <= t->guess_at)
 		t->guess_at = UINT32_MAX;
 	if (base < t->outer_frames)
@@ -508,15 +461,12 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 			flags = flags & FRAME_TAINTED
 					? flags
 					: put_frame(t, &words, &in, ip, sp, bp, flags);
-		else if (unwind_rule_kind(in.rule_hash) != WIRE_RULE_END)
+		else if (unwind_rule_kind(in.rule) != WIRE_RULE_END)
 			flags |= FRAME_NEEDS_BP; /* a failed guess looked at rbp */
-		if (unwind_rule_kind(in.rule_hash) == RULE_GUESS && base < t->guess_at)
+		if (unwind_rule_kind(in.rule) == RULE_GUESS && base < t->guess_at)
 			t->guess_at = base;
-		if (base == first || !(base & UNWIND_NODES_BLOCK))
-			unwind_node_expect(&t->process->nodes, block_hash(t, base));
-		hash = unwind_path_hash(hash, in.ip, since_of(t, in.ip));
 		t->frame[base++] =
-			(struct last_frame){ in.ip,        in.sp, in.bp, hash, WIRE_STOP_NODES_FULL,
+			(struct last_frame){ in.ip,        in.sp, in.bp, 0, WIRE_STOP_NODES_FULL,
 					     words | flags };
 		ip = in.ip;
 		sp = in.sp;
@@ -565,7 +515,7 @@ static __attribute__((noinline)) uint32_t walk_deep(struct unwind_thread *t,
 
 	total = p.n;
 	root = p.stop == WIRE_STOP_END && p.guessed ? WIRE_STOP_GUESSED : (uint32_t)p.stop;
-	path_init(&path, root);
+	path = (struct path){ .node = root };
 	for (uint32_t from = (total - 1) / every * every; total; from -= every) {
 		uint32_t count = total - from;
 		p = mark[from / every];
@@ -576,9 +526,10 @@ static __attribute__((noinline)) uint32_t walk_deep(struct unwind_thread *t,
 			p.n++;
 		}
 		for (uint32_t i = count; i-- > 0;)
-			path_add(t, &path, ip[i], 0);
+			path_add(t, &path, ip[i], i);
 		total = from;
 	}
+	unwind_node_return(&t->process->nodes, &path.taken);
 	t->frame_count = 0;
 	return path.node;
 }
@@ -627,7 +578,7 @@ uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs)
 		}
 		*here = (struct last_frame){ p.f.ip, p.f.sp, p.f.bp, p.rule, 0, 0 };
 		go_on = place_step(t, &p, regs, &is_frame);
-		here->rule_hash = p.rule; /* a guess is known as one only now */
+		here->rule = p.rule; /* a guess is known as one only now */
 		p.n += (uint32_t)is_frame;
 		if (unlikely(!go_on))
 			break;

@@ -45,16 +45,12 @@ static uint64_t pc_of(unsigned path, unsigned level)
 
 static uint32_t number_path(struct unwind_nodes *nodes, unsigned path)
 {
-	uint64_t hash = unwind_path_root(0), block = hash;
+	struct unwind_nodes_taken taken = { 0 };
 	uint32_t node = 0;
-	for (unsigned level = 0; level < DEPTH; level++) {
-		if (!(level & UNWIND_NODES_BLOCK))
-			block = hash;
-		hash = unwind_path_hash(hash, pc_of(path, level), 0);
-		node = unwind_node_get(nodes, block, hash, pc_of(path, level), node, 0);
-		if (node == UNWIND_NODE_NONE)
-			return node;
-	}
+	for (unsigned level = 0; level < DEPTH && node != UNWIND_NODE_NONE; level++)
+		node = unwind_node_get(nodes, pc_of(path, level), node, 0, DEPTH - 1 - level,
+				       &taken);
+	unwind_node_return(nodes, &taken);
 	return node;
 }
 
@@ -94,6 +90,27 @@ static void threads_agree_on_every_node_and_parents_come_first(void **state)
 			assert_int_equal(node, 0);
 		}
 	}
+}
+
+static void numbers_that_are_not_needed_are_written_and_parents_come_first(void **state)
+{
+	struct unwind_nodes_taken slow = { 0 }, quick = { 0 };
+	struct unwind_nodes nodes;
+	(void)state;
+	make_heap(0);
+	unwind_nodes_init(&nodes, heap);
+	const struct wire_node *table = (const void *)((char *)heap + heap->nodes_off);
+	/* two walks along one path: the slow one has taken numbers for what the quick one then makes */
+	uint32_t first = unwind_node_get(&nodes, 0x401000, 0, 0, 3, &slow);
+	uint32_t second = unwind_node_get(&nodes, 0x402000, first, 0, 3, &quick);
+	assert_int_equal(unwind_node_get(&nodes, 0x402000, first, 0, 2, &slow), second);
+	uint32_t third = unwind_node_get(&nodes, 0x403000, second, 0, 1, &slow);
+	assert_true(third > second);
+	assert_int_equal(table[third].parent, second);
+	unwind_node_return(&nodes, &slow);
+	unwind_node_return(&nodes, &quick);
+	for (uint32_t node = WIRE_STOP_MAX; node < heap->node_count; node++)
+		assert_true(table[node].pc != 0); /* the recorder waits for each */
 }
 
 #define PLACES 4096
@@ -337,6 +354,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(threads_agree_on_every_node_and_parents_come_first),
+		cmocka_unit_test(numbers_that_are_not_needed_are_written_and_parents_come_first),
 		cmocka_unit_test(places_are_used_again_once_their_nodes_were_copied),
 		cmocka_unit_test(a_full_table_gives_no_number_and_does_not_count_on),
 		cmocka_unit_test(a_table_answers_at_every_address),
