@@ -301,6 +301,44 @@ static void fork_here(void)
 	parent_waited++;
 }
 
+/* The stamp that stands at @at in the ring of slot @number; 0: another record stands there. */
+static uint64_t stamp_at(unsigned number, uint64_t at)
+{
+	const char *ring = memory + process.slots[number].ring_off;
+	const uint64_t *word = (const uint64_t *)(ring + (at & (RING - 1)));
+	return (*word & 0xff) == WIRE_TIME ? *word >> 8 : 0;
+}
+
+/* Two threads of a process by turns: what one of them is lies in @self, what the other is aside. Both are called 1: only the main thread keeps its ring here. */
+static void what_another_thread_does_after_a_followed_fork_is_stamped_behind_it(void **state)
+{
+	(void)state;
+	script();
+	process.follow = 1;
+	struct thread other = self, forking;
+	hook_malloc(1, CALLER(8, 0x1000));
+	forking = self;
+	self = other;
+	hook_malloc(2, CALLER(8, 0x2000));
+	other = self;
+	self = forking;
+	assert_ptr_equal(other.slot, &process.slots[1]);
+	uint64_t forked_at = process.slots[0].head, freed_at = process.slots[1].head;
+	fork_prepare(); /* no beat of a recorder before or after it */
+	assert_int_equal(self.fork_number, 1);
+	uint64_t forked = stamp_at(0, forked_at);
+	assert_true(forked != 0);
+	fork_parent();
+	self = other;
+	hook_free(blocks[0], CALLER(8, 0x2000));
+	uint64_t behind = stamp_at(1, freed_at);
+	if (behind < forked)
+		fail_msg("the fork has the stamp %lu, the free that follows it %lu", forked,
+			 behind);
+	tail = freed_at;
+	assert_int_equal(take(1).tag, WIRE_FREE);
+}
+
 static void a_fork_out_of_the_stepper_leaves_the_parents_memory_alone(void **state)
 {
 	(void)state;
@@ -463,6 +501,7 @@ int main(void)
 		CASE(a_jump_out_of_a_hook_does_not_silence_its_thread),
 		CASE(a_thread_whose_first_record_was_jumped_out_of_is_named_before_the_next),
 		CASE(a_fork_out_of_the_stepper_leaves_the_parents_memory_alone),
+		CASE(what_another_thread_does_after_a_followed_fork_is_stamped_behind_it),
 		CASE(calls_of_other_threads_during_the_start_are_counted),
 		CASE(region_records_that_a_full_ring_refuses_are_counted),
 		CASE(only_an_unmap_that_succeeded_is_written),
