@@ -318,8 +318,10 @@ void text_section(struct page *page, const struct view_tree *tree, enum view_cos
 			page_tint(page, TINT_DIM);
 			page_right(page, text_value(x, cost, whole - shown), VALUE_COLUMNS);
 			page_right(page, text_percent(y, whole - shown, whole), SHARE_COLUMNS + 1);
-			buf_printf(page->to, " in %s more call path%s", text_grouped(x, all - n),
-				   all - n == 1 ? "" : "s");
+			char rest[64];
+			snprintf(rest, sizeof(rest), " in %s more call path%s",
+				 text_grouped(x, all - n), all - n == 1 ? "" : "s");
+			page_text(page, rest, page->width - VALUE_COLUMNS - SHARE_COLUMNS - 1);
 			page_tint(page, TINT_PLAIN);
 			buf_putc(page->to, '\n');
 		}

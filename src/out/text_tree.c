@@ -7,7 +7,7 @@
 
 #define DEPTH_MAX 24
 #define AMOUNT_COLUMNS 18
-#define MORE_COLUMNS 13 /* " -> .. 12 more" */
+#define NAME_COLUMNS 16 /* a branch that has less room for its name is not shown on its own */
 
 struct walk {
 	struct page *page;
@@ -40,6 +40,20 @@ static uint32_t only_child(const struct walk *w, uint32_t node)
 	return total(w, c) >= total(w, node) - total(w, node) / 32 ? c : 0;
 }
 
+/** more_columns() - what " -> .. 12 more" may need behind @node; 0 where nothing can follow, or the names need it all. */
+static size_t more_columns(const struct walk *w, uint32_t node, size_t arrow_columns, size_t room)
+{
+	size_t length = 0;
+	for (uint32_t n = only_child(w, node); n; n = only_child(w, n))
+		length++;
+	if (!length)
+		return 0;
+	size_t columns = arrow_columns + (w->page->ascii ? 2 : 1) + strlen("  more");
+	for (; length; length /= 10)
+		columns++;
+	return columns + NAME_COLUMNS / 2 <= room ? columns : 0;
+}
+
 /** put_chain() - @node and what hangs below it in a single line; returns the last node of the chain. */
 static uint32_t put_chain(struct walk *w, uint32_t node, size_t room)
 {
@@ -47,6 +61,7 @@ static uint32_t put_chain(struct walk *w, uint32_t node, size_t room)
 	if (w->tree->inverted)
 		arrow = w->page->ascii ? " <- " : " \xe2\x86\x90 ";
 	size_t arrow_columns = w->page->ascii ? 4 : 3, used = 0, skipped = 0;
+	size_t more = more_columns(w, node, arrow_columns, room);
 	CLEANUP(buf_fini) struct buf name = { 0 }, before = { 0 };
 	const char *module = NULL; /* of what was written last */
 	uint32_t last = node;
@@ -70,7 +85,7 @@ static uint32_t put_chain(struct walk *w, uint32_t node, size_t room)
 		buf_clear(&before);
 		buf_puts(&before, buf_cstr(&name));
 		size_t columns = text_columns(buf_cstr(&name));
-		size_t reserve = only_child(w, n) ? MORE_COLUMNS : 0;
+		size_t reserve = only_child(w, n) ? more : 0;
 		if (used && (skipped || used + arrow_columns + columns + reserve > room)) {
 			skipped++;
 			continue;
@@ -79,12 +94,9 @@ static uint32_t put_chain(struct walk *w, uint32_t node, size_t room)
 			buf_puts(w->page->to, arrow);
 			used += arrow_columns;
 		}
-		size_t rest = room > used ? room - used : 1;
-		if (only_child(w, n) && rest > 2 * MORE_COLUMNS)
-			rest -= MORE_COLUMNS;
-		used += page_text(w->page, buf_cstr(&name), rest);
+		used += page_text(w->page, buf_cstr(&name), room - used - reserve);
 	}
-	if (skipped) {
+	if (skipped && more) {
 		page_tint(w->page, TINT_DIM);
 		buf_printf(w->page->to, "%s%s %zu more", arrow,
 			   w->page->ascii ? ".." : "\xe2\x80\xa6", skipped);
@@ -165,10 +177,9 @@ static void put_children(struct walk *w, uint32_t node, char *rails, size_t dept
 					      : more         ? "\xe2\x94\x9c\xe2\x94\x80 "
 							     : "\xe2\x94\x94\xe2\x94\x80 ");
 		size_t indent = AMOUNT_COLUMNS + depth * 3;
-		uint32_t last = put_chain(
-			w, end, w->page->width > indent + 20 ? w->page->width - indent : 20);
+		uint32_t last = put_chain(w, end, w->page->width - indent);
 		buf_putc(w->page->to, '\n');
-		if (depth + 1 < DEPTH_MAX) {
+		if (depth + 1 < DEPTH_MAX && indent + 3 + NAME_COLUMNS <= w->page->width) {
 			if (depth)
 				rails[depth - 1] = (char)more;
 			put_children(w, last, rails, depth + 1);
@@ -192,10 +203,12 @@ void text_tree(struct page *page, const struct view_tree *tree, size_t limit)
 				  : "branches of 2 % and more");
 	put_children(&w, 0, rails, 0);
 	if (tree->cut) {
-		char x[TEXT_NUMBER_MAX];
+		char x[TEXT_NUMBER_MAX], line[96];
+		snprintf(line, sizeof(line), "the outer callers of %s call paths are left out",
+			 text_grouped(x, tree->cut));
 		page_tint(page, TINT_DIM);
-		buf_printf(page->to, "the outer callers of %s call paths are left out\n",
-			   text_grouped(x, tree->cut));
+		page_text(page, line, page->width);
 		page_tint(page, TINT_PLAIN);
+		buf_putc(page->to, '\n');
 	}
 }

@@ -302,6 +302,72 @@ static void json_lines_name_threads_and_mark_frees_that_nobody_saw(void **state)
 	prof_free(prof);
 }
 
+/* A function that calls itself @depth times, and 40 times beside it another one; blocks are kept on the way. */
+static struct prof *recursion(uint32_t depth)
+{
+	static const char *const names[] = { "main", "execute_what_was_parsed",
+					     "evaluate_an_expression", "remember" };
+	struct prof *prof = prof_new(NULL);
+	struct sink *sink = prof_sink(prof);
+	for (uint32_t i = 0; i < ARRAY_LEN(names); i++) {
+		struct symbol symbol = { .function = names[i] };
+		struct def frame = { .kind = DEF_FRAME, .id = i, .frame = { .offset = 16 * i } };
+		struct def def = { .kind = DEF_SYMBOL, .id = i, .symbol = { &symbol, 1 } };
+		sink->define(sink, &frame, NULL);
+		sink->define(sink, &def, NULL);
+	}
+	struct def thread = { .kind = DEF_THREAD, .thread = { .tid = 1 } };
+	sink->define(sink, &thread, NULL);
+	uint32_t inner = 0, block = 0;
+	for (uint32_t i = 0; i <= depth; i++) {
+		struct def def = { .kind = DEF_STACK,
+				   .id = 2 * i + 1,
+				   .stack = { { inner }, { 0 }, 0 } };
+		def.stack.frame.v = i == 0 ? 0 : 1 + (i % 40 == 0);
+		sink->define(sink, &def, NULL);
+		inner = def.id;
+		def = (struct def){ .kind = DEF_STACK,
+				    .id = inner + 1,
+				    .stack = { { inner }, { 3 }, 0 } };
+		sink->define(sink, &def, NULL);
+		struct event alloc = { .kind = EVENT_ALLOC, .stack = { inner + 1 } };
+		/* most of it where the recursion begins, and at its end */
+		alloc.bytes = i < 5 || i == depth ? 1000 * (depth + 40) : 1;
+		alloc.addr = 4096 + 16 * (uint64_t)block;
+		alloc.block.v = block++;
+		sink->put(sink, &alloc, 1, NULL);
+	}
+	return prof;
+}
+
+static void no_line_is_wider_than_the_page(void **state)
+{
+	(void)state;
+	struct prof *prof = recursion(12000);
+	for (int way = 0; way < 4; way++) {
+		for (int width = 40; width <= 120; width += 4) {
+			struct out_opt opt = { .width = width,
+					       .ascii = way & 1,
+					       .inverted = way >> 1 };
+			char *text;
+			size_t size;
+			FILE *to = open_memstream(&text, &size);
+			assert_int_equal(out_text(to, prof, &opt, NULL), 0);
+			fclose(to);
+			assert_non_null(strstr(text, "Call tree"));
+			/* what a chain has no room for is counted where there is room for the count */
+			if (width >= 60)
+				assert_non_null(strstr(text, " more\n"));
+			for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+				if (text_columns(line) > (size_t)width)
+					fail_msg("%zu columns, not %d: '%s'", text_columns(line),
+						 width, line);
+			free(text);
+		}
+	}
+	prof_free(prof);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -312,6 +378,7 @@ int main(void)
 		cmocka_unit_test(frames_are_told_apart_by_their_names),
 		cmocka_unit_test(numbers_keep_three_digits),
 		cmocka_unit_test(text_is_cut_by_columns_not_bytes),
+		cmocka_unit_test(no_line_is_wider_than_the_page),
 		cmocka_unit_test(losses_come_before_any_figure),
 		cmocka_unit_test(json_lines_name_threads_and_mark_frees_that_nobody_saw),
 		cmocka_unit_test(a_row_that_threads_share_is_not_counted_as_one),
