@@ -281,7 +281,9 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 		soft = end;
 	if (soft + RESERVE > t->limit)
 		soft = t->limit - RESERVE;
-	t->soft = process.raw || process.heap->stamp_every_event ? 0 : soft;
+	t->soft = process.raw || process.heap->stamp_every_event || process.heap->stamp_closely
+			  ? 0
+			  : soft;
 	errno = saved_errno;
 	return (uint64_t *)(t->ring + (t->head & t->mask));
 }

@@ -66,7 +66,8 @@ static int init_rings(struct source_heap *heap, struct err *err)
 	heap->active = calloc(h->slot_count, sizeof(*heap->active));
 	heap->batch = malloc(HEAP_BATCH * sizeof(*heap->batch));
 	heap->recent = calloc(HEAP_RECENT, sizeof(*heap->recent));
-	if (!heap->rings || !heap->active || !heap->batch || !heap->recent)
+	heap->debts = calloc(HEAP_DEBTS, sizeof(*heap->debts));
+	if (!heap->rings || !heap->active || !heap->batch || !heap->recent || !heap->debts)
 		return err_set(err, -ENOMEM, "cannot allocate the recorder's tables");
 	for (uint32_t i = 0; i < h->slot_count; i++) {
 		struct heap_ring *ring = &heap->rings[i];
@@ -234,6 +235,7 @@ void source_heap_free(struct source_heap *heap)
 	free(heap->active);
 	free(heap->batch);
 	free(heap->recent);
+	free(heap->debts);
 	free(heap);
 }
 

@@ -18,23 +18,53 @@ static enum heap_run heap_foreign_free(struct source_heap *heap, uint32_t thread
 	return HEAP_RUN_EMPTY;
 }
 
+static uint16_t *debt_chain(struct source_heap *heap, uint64_t addr)
+{
+	return &heap->debt_chains[(addr >> 4 ^ addr >> 14) % HEAP_DEBT_CHAINS];
+}
+
+/* Where the chain names entry @at: its index + 1; with HEAP_DEBTS the chain's end. */
+static uint16_t *debt_link(struct source_heap *heap, uint64_t addr, uint32_t at)
+{
+	uint16_t *link = debt_chain(heap, addr);
+	while (*link && *link != at + 1)
+		link = &heap->debts[*link - 1].next;
+	return link;
+}
+
+/* The last entry takes the place of entry @at, which goes. */
+static void debt_remove(struct source_heap *heap, uint32_t at)
+{
+	struct heap_debt *debts = heap->debts;
+	*debt_link(heap, debts[at].addr, at) = debts[at].next;
+	heap->credit_count -= debts[at].credit;
+	uint32_t last = --heap->debt_count;
+	if (at != last) {
+		*debt_link(heap, debts[last].addr, last) = (uint16_t)(at + 1);
+		debts[at] = debts[last];
+	}
+}
+
 void heap_add_debt(struct source_heap *heap, struct heap_ring *ring, uint64_t addr,
 		   uint32_t aux_stack, bool credit)
 {
-	heap->debts[heap->debt_count++] = (struct heap_debt){ addr, heap_event_time(heap, ring),
-							      ring->thread, aux_stack, credit };
+	*debt_link(heap, addr, HEAP_DEBTS) = (uint16_t)(heap->debt_count + 1);
+	heap->debts[heap->debt_count++] = (struct heap_debt){ .addr = addr,
+							      .ns = heap_event_time(heap, ring),
+							      .thread = ring->thread,
+							      .aux_stack = aux_stack,
+							      .credit = credit };
 	heap->credit_count += credit;
 	heap->stats.swapped++;
 }
 
 bool heap_take_debt(struct source_heap *heap, uint64_t addr, bool credit, struct heap_debt *debt)
 {
-	for (uint32_t i = 0; i < heap->debt_count; i++) {
-		if (heap->debts[i].addr != addr || heap->debts[i].credit != credit)
+	for (uint32_t i = *debt_chain(heap, addr); i; i = heap->debts[i - 1].next) {
+		if (heap->debts[i - 1].addr != addr || heap->debts[i - 1].credit != credit)
 			continue;
-		*debt = heap->debts[i];
-		heap->debts[i] = heap->debts[--heap->debt_count];
-		heap->credit_count -= credit;
+		*debt = heap->debts[i - 1];
+		debt_remove(heap, i - 1);
 		return true;
 	}
 	return false;
@@ -117,8 +147,7 @@ int heap_expire_debts(struct source_heap *heap, bool all)
 			i++;
 			continue;
 		}
-		heap->debts[i] = heap->debts[--heap->debt_count];
-		heap->credit_count -= debt.credit;
+		debt_remove(heap, i);
 		enum heap_run run = debt.credit ? heap_report_disorder(heap)
 						: heap_foreign_free(heap, debt.thread, debt.addr,
 								    debt.aux_stack);

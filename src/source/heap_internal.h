@@ -76,8 +76,9 @@ struct heap_ring {
 	uint64_t wait_addr;
 	uint64_t
 		wait_until_ns; /* the waiting record happened before this; UINT64_MAX: not known yet */
-	uint64_t wait_epoch; /* of the reading of heads in which it began to wait */
-	uint64_t raw_off;    /* raw: where the ring lies in the file, and how far it was written */
+	uint64_t wait_epoch;  /* of the reading of heads in which it began to wait */
+	uint64_t crowd_until; /* records before it wait for nothing: their stamps are too coarse */
+	uint64_t raw_off;     /* raw: where the ring lies in the file, and how far it was written */
 	uint64_t raw_head;
 	struct wire_heap_slot *slot;
 	struct wire_lost_count lost[WIRE_LOST_MAX]; /* already reported */
@@ -105,7 +106,8 @@ struct heap_thread {
  * claims is a free of a foreign block after all, such a credit a lost free.
  */
 #define HEAP_RECENT 16384 /* more than a busy thread frees within a tick */
-#define HEAP_DEBTS 128
+#define HEAP_DEBTS 16384  /* named by 16 bits */
+#define HEAP_DEBT_CHAINS 4096
 #define HEAP_DEBT_NS 1000000000u /* a thread may lose its processor for long between two records */
 struct heap_recent {
 	uint32_t addr; /* enough of it, see heap_recent_addr(); 0 = none */
@@ -114,6 +116,7 @@ struct heap_recent {
 struct heap_debt {
 	uint64_t addr, ns;
 	uint32_t thread, aux_stack;
+	uint16_t next; /* of the same chain: its index + 1; 0 = the last one */
 	bool credit;
 };
 
@@ -136,7 +139,6 @@ struct heap_pc {
 };
 
 /* In search of what ends a wait: so far at a time, so many times what was read, and not more than that saved up. */
-#define LOOK_AHEAD_LEAST 4096u
 #define LOOK_AHEAD_BYTES (1u << 20)
 #define LOOK_AHEAD_SHARE 16u
 #define LOOK_AHEAD_MOST (64u << 20)
@@ -168,14 +170,18 @@ struct source_heap {
 	struct heap_ring *rings;
 	uint32_t *active; /* numbers of rings that ever held data */
 	uint32_t active_count;
-	uint64_t epoch;     /* readings of all heads */
-	bool news;          /* the last one found something */
-	bool sealed;        /* the recording ends: no head is read any more */
-	uint64_t look_left; /* bytes that may be searched for the ends of waits */
+	uint64_t epoch;         /* readings of all heads */
+	bool news;              /* the last one found something */
+	bool sealed;            /* the recording ends: no head is read any more */
+	uint32_t realloc_count; /* rings with a realloc that is under way */
+	uint64_t look_left;     /* bytes that may be searched for the ends of waits */
+	uint64_t crowd_waits,
+		crowd_events; /* waits and events at the last look at their relation */
 
 	struct live live;
 	struct heap_recent *recent; /* addresses freed lately, while there are several rings */
-	struct heap_debt debts[HEAP_DEBTS];
+	struct heap_debt *debts;    /* HEAP_DEBTS */
+	uint16_t debt_chains[HEAP_DEBT_CHAINS];
 	uint32_t debt_count, credit_count; /* entries; those of them that are credits */
 	struct heap_clock clock;
 	uint64_t last_ns;  /* of the latest event: times never decrease */
@@ -277,6 +283,12 @@ uint64_t heap_next_stamp(const struct source_heap *heap, const struct heap_ring 
 int heap_flush(struct source_heap *heap);
 /** heap_next_event() - a zeroed event at the end of the batch, flushing a full one; NULL: the sink failed. */
 struct event *heap_next_event(struct source_heap *heap, const struct heap_ring *ring);
+
+static inline void heap_end_realloc(struct source_heap *heap, struct heap_ring *ring)
+{
+	heap->realloc_count -= ring->realloc_pending;
+	ring->realloc_pending = false;
+}
 
 static inline uint64_t heap_event_time(struct source_heap *heap, const struct heap_ring *ring)
 {

@@ -2,10 +2,16 @@
 /* heap_records.c - the records of one ring, taken into the books and made events, until one has to wait (heap_ring.c). */
 #include <errno.h>
 #include <string.h>
+#include <sys/param.h>
 
 #include "source/heap_internal.h"
 
 #define LOOK_STAMP_RECORDS 64
+/* More than one wait in so many events is a crowd; looked at when so many more have waited. */
+#define CROWD_EVENTS 64u
+#define CROWD_WAITS 32u
+/* Bytes that a thread still writes until it looks at what it is asked for. */
+#define CROWD_NOTICED 2048u
 
 const uint8_t heap_tag_words[WIRE_TAG_MAX] = {
 	[WIRE_PAD] = 1,
@@ -163,7 +169,7 @@ static enum heap_run free_unseen(struct source_heap *heap, struct heap_ring *rin
 /* Another thread's realloc of @addr is under way and has released it: take its free now. True if there was one. */
 bool heap_free_by_realloc(struct source_heap *heap, uint64_t addr)
 {
-	for (uint32_t i = 0; i < heap->active_count; i++) {
+	for (uint32_t i = 0; heap->realloc_count && i < heap->active_count; i++) {
 		struct heap_ring *other = &heap->rings[heap->active[i]];
 		if (!other->realloc_pending || other->realloc_freed || other->realloc_old != addr)
 			continue;
@@ -189,6 +195,34 @@ uint64_t heap_next_stamp(const struct source_heap *heap, const struct heap_ring 
 	return UINT64_MAX;
 }
 
+/*
+ * Threads that share one arena hand blocks to each other within what two stamps tell apart: each contradiction costs a
+ * search, and a guess may be wrong. Such a program is asked to stamp each record, which costs it some 20 ns apiece, and for
+ * good: it will do so again. A stamp of a free is from before the release, one of an allocation from behind it, so that
+ * those of one address have the order of what happened. What stands in the rings by now is not waited for: its
+ * contradictions become debts at once.
+ */
+static __attribute__((noinline)) void look_at_crowd(struct source_heap *heap)
+{
+	uint64_t events = heap->stats.allocations + heap->stats.frees;
+	bool crowd = events - heap->crowd_events < CROWD_WAITS * CROWD_EVENTS;
+	heap->crowd_waits = heap->stats.waits;
+	heap->crowd_events = events;
+	if (!crowd || heap->active_count < 2)
+		return;
+	if (!heap->raw)
+		__atomic_store_n(&heap->header->stamp_closely, 1, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < heap->active_count; i++) {
+		struct heap_ring *ring = &heap->rings[heap->active[i]];
+		uint64_t held = heap->raw
+					? ring->raw_head - ring->tail
+					: MIN(__atomic_load_n(&ring->slot->head, __ATOMIC_RELAXED) -
+						      ring->tail,
+					      ring->mask + 1);
+		ring->crowd_until = ring->tail + held + CROWD_NOTICED;
+	}
+}
+
 static inline void wait_for(struct source_heap *heap, struct heap_ring *ring, enum heap_wait what,
 			    uint64_t addr)
 {
@@ -197,7 +231,8 @@ static inline void wait_for(struct source_heap *heap, struct heap_ring *ring, en
 	ring->wait_addr = addr;
 	ring->wait_epoch = heap->epoch;
 	ring->wait_until_ns = heap_next_stamp(heap, ring);
-	heap->stats.waits++;
+	if (++heap->stats.waits - heap->crowd_waits >= CROWD_WAITS)
+		look_at_crowd(heap);
 }
 
 /* ---- other records ----------------------------------------------------------------------------------------------- */
@@ -291,7 +326,7 @@ take_realloc_end(struct source_heap *heap, struct heap_ring *ring, uint64_t addr
 		wait_for(heap, ring, HEAP_WAIT_DEAD, addr);
 		return run;
 	}
-	ring->realloc_pending = false;
+	heap_end_realloc(heap, ring);
 	return run;
 }
 
@@ -308,6 +343,8 @@ static __attribute__((noinline)) enum heap_run take_record(struct source_heap *h
 	    tag != WIRE_PAD && tag != WIRE_LOST)
 		return HEAP_RUN_BAD;
 	enum heap_run run = HEAP_RUN_EMPTY;
+	if (__builtin_expect(pos < ring->crowd_until, 0))
+		resolve = ring->wait_ahead = true;
 	switch (tag) {
 	case WIRE_PAD:
 		break;
@@ -351,6 +388,7 @@ static __attribute__((noinline)) enum heap_run take_record(struct source_heap *h
 			run = node_to_stack(heap, (uint32_t)heap_word_at(ring, pos + 8),
 					    &ring->realloc_aux);
 		ring->realloc_pending = true;
+		heap->realloc_count++;
 		ring->realloc_freed = false;
 		ring->realloc_old = value;
 		ring->realloc_tag = live;
@@ -375,7 +413,7 @@ static __attribute__((noinline)) enum heap_run take_record(struct source_heap *h
 		/* its old block cannot have been given to anybody else */
 		if (!ring->realloc_pending || ring->realloc_old != value || ring->realloc_freed)
 			return HEAP_RUN_BAD;
-		ring->realloc_pending = false;
+		heap_end_realloc(heap, ring);
 		break;
 	case WIRE_TIME: {
 		uint64_t ns = heap_clock_ns(&heap->clock, heap_clock_full(&heap->clock, value));

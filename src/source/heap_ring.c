@@ -76,7 +76,7 @@ static int close_ring(struct source_heap *heap, struct heap_ring *ring)
 	uint64_t known = heap->raw ? ring->raw_head : ring->head;
 	ring->closed = true;
 	ring->wait = HEAP_WAIT_NO;
-	ring->realloc_pending = false;
+	heap_end_realloc(heap, ring);
 	ring->counted = ring->tail;
 	if (!heap->raw)
 		__atomic_store_n(&ring->slot->closed, 1, __ATOMIC_RELEASE);
@@ -182,11 +182,16 @@ static inline bool may_go_on(struct source_heap *heap, const struct heap_ring *r
 	return block == BLOCK_NONE || heap_free_by_realloc(heap, ring->wait_addr);
 }
 
-/* Does the record that @ring waits for stand in what @other has not yet given? Where much was lost most looks are in vain. */
+/*
+ * Does the record that @ring waits for stand in what @other has not yet given? Where nobody may look any more it is said to:
+ * then a debt finds out. Many threads that hand blocks to each other would have us look at everything for each record.
+ */
 static bool stands_ahead(struct source_heap *heap, const struct heap_ring *ring,
 			 const struct heap_ring *other)
 {
-	uint64_t reach = MIN(MAX(heap->look_left, LOOK_AHEAD_LEAST), LOOK_AHEAD_BYTES);
+	uint64_t reach = MIN(heap->look_left, LOOK_AHEAD_BYTES);
+	if (!reach)
+		return other->tail != other->head;
 	uint64_t end = other->tail + MIN(other->head - other->tail, reach);
 	heap->look_left -= MIN(end - other->tail, heap->look_left);
 	for (uint64_t pos = other->tail; pos < end;) {
@@ -237,17 +242,26 @@ static struct heap_ring *pick_hopeless(struct source_heap *heap)
 static struct heap_ring *pick_overtaken(struct source_heap *heap)
 {
 	struct heap_ring *best = NULL;
+	const struct heap_ring *first = NULL;
+	uint64_t second_ns = UINT64_MAX;
+	for (uint32_t i = 0; i < heap->active_count; i++) {
+		const struct heap_ring *ring = &heap->rings[heap->active[i]];
+		if (ring->tail == ring->head)
+			continue;
+		if (!first || ring->now_ns < first->now_ns) {
+			second_ns = first ? first->now_ns : UINT64_MAX;
+			first = ring;
+		} else if (ring->now_ns < second_ns) {
+			second_ns = ring->now_ns;
+		}
+	}
 	for (uint32_t i = 0; i < heap->active_count; i++) {
 		struct heap_ring *ring = &heap->rings[heap->active[i]];
 		if (ring->wait == HEAP_WAIT_NO || ring->wait_until_ns == UINT64_MAX)
 			continue;
-		bool overtaken = !best || ring->wait_until_ns < best->wait_until_ns;
-		for (uint32_t k = 0; k < heap->active_count && overtaken; k++) {
-			const struct heap_ring *other = &heap->rings[heap->active[k]];
-			overtaken = other == ring || other->tail == other->head ||
-				    other->now_ns > ring->wait_until_ns + STAMP_SLACK_NS;
-		}
-		if (overtaken)
+		uint64_t others_ns = ring == first ? second_ns : first ? first->now_ns : UINT64_MAX;
+		if (others_ns > ring->wait_until_ns + STAMP_SLACK_NS &&
+		    (!best || ring->wait_until_ns < best->wait_until_ns))
 			best = ring;
 	}
 	return best;

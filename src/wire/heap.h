@@ -216,6 +216,9 @@ struct wire_heap_header {
 	uint32_t
 		enabled_wanted; /* recorder/user: 1 = record, 0 = suspended (signals flip it in the target) */
 	uint32_t node_tail; /* the recorder has copied all nodes before this one */
+	/* 1 = stamp every record: threads hand blocks to each other faster than coarse stamps tell apart. Times of events
+	   are not meant by that: those are what @stamp_every_event says */
+	uint32_t stamp_closely;
 	/* target's lines */
 	_Alignas(WIRE_LINE) uint32_t node_count; /* next free node number (fetch_add) */
 	_Alignas(WIRE_LINE) uint32_t module_gen; /* bumped when a module was found unloaded */

@@ -99,6 +99,25 @@ def test_a_thread_whose_first_allocation_holds_its_own_lock_goes_on(counted, pro
     assert done.seen["threads"] == 6
 
 
+@pytest.mark.parametrize("raw", [False, True], ids=["recorded", "raw"])
+def test_threads_that_share_an_arena_are_counted_exactly(record, prog, preload, byteledger, tmp_path, raw):
+    # a block has passed through several threads before two of their stamps differ; none is left when they end
+    each, one = 2000 if raw else 10000, {"MALLOC_ARENA_MAX": "1"}
+    argv = [prog("threads"), str(each), "arena"]
+    if raw:
+        subprocess.run([*alone(preload, tmp_path, BYTELEDGER_HELPER="/nonexistent", **one), *argv], check=True, timeout=60)
+        out = subprocess.run([byteledger, "report", "--format", "json", "--by", "function", str(tmp_path / "alone.blt.raw")],
+                             capture_output=True, check=True, timeout=60).stdout
+        report = json.loads(out)
+    else:
+        report = record(argv, env=one, timeout=60).report("--by", "function")
+    row = next(row for row in report["rows"] if row["frames"][0]["function"] == "shares")
+    totals = report["totals"]
+    assert (report["lost"]["events"], totals["foreign_frees"]) == (0, 0)
+    assert row["allocations"] == 50 * each
+    assert totals["allocations"] - totals["leaked_allocations"] >= 50 * each
+
+
 def test_a_larger_budget_has_room_for_more_threads(record, prog, byteledger):
     argv = [prog("threads"), "400", "alive"]
     few, many = record(argv), record(argv, ["--budget", "128"])

@@ -4,6 +4,8 @@
  * destructors of every round. threads N parallel: four threads that do nothing but allocate and free N times.
  * threads N asks: N threads that ask for their own attributes first.
  * threads N alive: N threads, all of which are there before the first one goes on.
+ * threads N arena: fifty threads that allocate N times each and free it again; with MALLOC_ARENA_MAX=1 what one frees is
+ * the next one's block an instant later.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -55,6 +57,34 @@ static void *pairs(void *arg)
 	return NULL;
 }
 
+#define HELD 200
+
+static void *shares(void *arg)
+{
+	void *held[HELD] = { NULL };
+	unsigned seed = (unsigned)(uintptr_t)held >> 12;
+	for (long i = 0, n = (long)arg; i < n; i++) {
+		seed = seed * 1103515245 + 12345;
+		unsigned at = (seed >> 8) % HELD;
+		free(held[at]);
+		held[at] = malloc((seed >> 16) % 40 * 16 + 16);
+	}
+	for (int i = 0; i < HELD; i++)
+		free(held[i]);
+	return NULL;
+}
+
+static int share(long n)
+{
+	pthread_t thread[50];
+	for (int i = 0; i < 50; i++)
+		if (pthread_create(&thread[i], NULL, shares, (void *)n) != 0)
+			return 1;
+	for (int i = 0; i < 50; i++)
+		pthread_join(thread[i], NULL);
+	return 0;
+}
+
 static pthread_barrier_t all;
 
 static void *alive(void *arg)
@@ -93,6 +123,8 @@ int main(int argc, char **argv)
 	pthread_attr_setstacksize(&attr, 64 << 10);
 	if (argc > 2 && strcmp(argv[2], "alive") == 0)
 		return be_alive(&attr, (unsigned)n);
+	if (argc > 2 && strcmp(argv[2], "arena") == 0)
+		return share(n);
 	if (argc > 2 && strcmp(argv[2], "asks") == 0) {
 		for (int i = 0; i < n; i++) {
 			if (pthread_create(&thread[0], &attr, asks, NULL) != 0)

@@ -29,6 +29,26 @@ static void *forking_malloc(size_t size)
 	return blocks[0];
 }
 
+static void every_record_has_a_stamp_where_the_recorder_asks_for_that(void **state)
+{
+	(void)state;
+	script();
+	for (int close = 0; close < 2; close++) {
+		process.heap->stamp_closely = (uint32_t)close;
+		process.heap->tick++; /* now it is looked at */
+		uint64_t head = process.slots[0].head;
+		for (int i = 0; i < 20; i++)
+			hook_malloc(1, CALLER(8, 0x1000));
+		uint64_t stamps = (process.slots[0].head - head) / 8 - 20 * 2;
+		if (close)
+			assert_int_equal(stamps, 20);
+		else
+			assert_in_range(stamps, 1, 5); /* one, and who they are of */
+		while (take(0).tag)
+			;
+	}
+}
+
 static void a_fork_in_the_middle_of_a_call_leaves_the_ring_alone(void **state)
 {
 	(void)state;
@@ -491,6 +511,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(the_child_of_a_fork_writes_nothing),
+		CASE(every_record_has_a_stamp_where_the_recorder_asks_for_that),
 		CASE(a_fork_in_the_middle_of_a_call_leaves_the_ring_alone),
 		CASE(a_full_ring_counts_loss_and_keeps_older_records),
 		CASE(who_takes_a_full_ring_is_named_before_its_first_record),

@@ -117,12 +117,47 @@ static void what_lies_long_behind_a_stamp_gets_the_middle_up_to_the_next(void **
 	}
 }
 
+/* The recorder asks for closer stamps, and does not wait for what was written without them. */
+static void threads_that_hand_blocks_on_within_a_stamp_are_asked_for_closer_ones(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	produce_thread(&f.b, 2);
+	for (uint64_t i = 0; i < 1000; i++) {
+		produce_alloc(&f.a, 0x1000, 10, 0);
+		produce_free(&f.a, 0x1000);
+		produce_alloc(&f.b, 0x2000, 10, 0);
+		produce_free(&f.b, 0x2000);
+	}
+	fixture_drain(&f);
+	assert_int_equal(f.a.header->stamp_closely, 0);
+	for (uint64_t i = 0; i < 4000; i++) {
+		produce_alloc(&f.a, 0x1000, 10, 0);
+		produce_free(&f.b, 0x1000);
+	}
+	fixture_drain(&f);
+	assert_int_equal(f.a.header->stamp_closely, 1);
+	fixture_finish(&f);
+	struct source_heap_stats stats;
+	source_heap_stats(f.heap, &stats);
+	assert_in_range(stats.waits, 32, 200);
+	assert_int_equal(f.books->allocs, 6000);
+	assert_int_equal(f.books->frees, 6000);
+	assert_int_equal(f.books->live + f.books->foreign + f.books->implied + f.books->wrong, 0);
+	assert_int_equal(f.books->lost_events[LOSS_DISORDER], 0);
+	fixture_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cycles_become_nanoseconds_continuously_and_in_order),
 		cmocka_unit_test(stamps_give_times_near_the_wall_and_hostile_ones_never_the_future),
 		cmocka_unit_test(what_lies_long_behind_a_stamp_gets_the_middle_up_to_the_next),
+		cmocka_unit_test(
+			threads_that_hand_blocks_on_within_a_stamp_are_asked_for_closer_ones),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
