@@ -11,7 +11,10 @@ static const uint64_t odd[SELECTORS_MAX] = {
 	0x1d8e4e27c47d124f,
 };
 
-/* The two places where the root of (ip, sp) may stand. */
+/*
+ * The two places where the root of (ip, sp) may stand: one in a page that it shares with its neighbours on the stack, which
+ * are asked for at about the same time, the other anywhere.
+ */
 struct root_places {
 	struct memo_root *first, *second;
 };
@@ -19,7 +22,8 @@ struct root_places {
 static UNWIND_INLINE struct root_places roots_of(struct unwind_thread *t, uint64_t ip, uint64_t sp)
 {
 	uint64_t h = (ip ^ sp << 16) * 0x9e3779b97f4a7c15ULL;
-	return (struct root_places){ &t->root[h >> 40 & t->root_mask],
+	uint64_t page = (sp >> 8) * 0x9e3779b97f4a7c15ULL >> 40;
+	return (struct root_places){ &t->root[(page << 6 | (h >> 40 & 63)) & t->root_mask],
 				     &t->root[h >> 22 & t->root_mask] };
 }
 
@@ -29,9 +33,9 @@ static UNWIND_INLINE int root_is(const struct unwind_thread *t, const struct mem
 	return root->ip == ip && root->sp == sp && root->serial >= t->first_serial;
 }
 
-/* The key of the stack that stands at the root's (ip, sp) now, its set, and the way where it is looked for first. */
+/* The hash of the stack that stands at the root's (ip, sp) now, its set, and the way where it is looked for first. */
 struct place_in_memo {
-	uint64_t key;
+	uint32_t hash;
 	uint32_t set, way;
 };
 
@@ -44,8 +48,18 @@ static UNWIND_INLINE struct place_in_memo place_of(const struct unwind_thread *t
 		h += word_at(root->sp + root->selector[i] * 8ull) * odd[i];
 	h ^= h >> 31;
 	h *= 0x9e3779b97f4a7c15ULL;
-	return (struct place_in_memo){ root->serial << MEMO_TAG_BITS | h >> (64 - MEMO_TAG_BITS),
-				       (uint32_t)(h >> 8) & t->memo_mask, (uint32_t)h % MEMO_WAYS };
+	return (struct place_in_memo){ (uint32_t)(h >> 32), (uint32_t)(h >> 8) & t->memo_mask,
+				       (uint32_t)h % MEMO_WAYS };
+}
+
+/* What begins at @place, which is not gone. */
+static UNWIND_INLINE void *area_at(const struct unwind_thread *t, uint32_t place)
+{
+	uint32_t unit = place - t->lap;
+
+	if (place < t->lap)
+		unit += t->area_units;
+	return t->area + (uint64_t)unit * AREA_UNIT;
 }
 
 /* All words as they were? Leaves at the first difference: a test fuses with its branch, gathering bits does not. */
@@ -71,7 +85,7 @@ static UNWIND_INLINE int words_equal(uint64_t sp, const uint64_t *word, uint32_t
 #define AREA_SHARE_MIN 32
 #define DEEPEN_MAX 32768 /* frames; below UNWIND_FRAMES_MAX, where a walk ends */
 
-/* What is left after the tables: the last stack's @frames and its words, then the circular area. */
+/* What is left after the tables: the last stack's @frames and its words, then the circular area, empty. */
 static void divide_rest(struct unwind_thread *t, uint32_t frames)
 {
 	uint8_t *at = (uint8_t *)(t->repeated + t->repeated_mask + 1);
@@ -85,7 +99,8 @@ static void divide_rest(struct unwind_thread *t, uint32_t frames)
 	t->word_off = (uint32_t *)at;
 	at += t->word_max * sizeof(*t->word_off);
 	t->area = (uint8_t *)(((uintptr_t)at + 63) / 64 * 64);
-	t->area_bytes = (uint64_t)((uint8_t *)t + t->bytes - t->area) / 64 * 64;
+	t->area_units = (uint32_t)((uint64_t)((uint8_t *)t + t->bytes - t->area) / AREA_UNIT);
+	t->lap = t->oldest = t->area_end;
 }
 
 int unwind_deepen(struct unwind_thread *t)
@@ -93,7 +108,8 @@ int unwind_deepen(struct unwind_thread *t)
 	uint64_t more = t->frame_max * (sizeof(*t->frame) + 3 * sizeof(*t->word) / 2 +
 					3 * sizeof(*t->word_off) / 2);
 
-	if (t->frame_max * 2 > DEEPEN_MAX || t->area_bytes < more + t->bytes / AREA_SHARE_MIN)
+	if (t->frame_max * 2 > DEEPEN_MAX ||
+	    (uint64_t)t->area_units * AREA_UNIT < more + t->bytes / AREA_SHARE_MIN)
 		return 0;
 	unwind_forget(t);
 	divide_rest(t, t->frame_max * 2);
@@ -122,8 +138,8 @@ static void divide(struct unwind_thread *t)
 	t->memo_mask = (uint32_t)(memos / 1024) - 1;
 	t->memo = (struct memo_set *)at;
 	at += (t->memo_mask + 1ull) * sizeof(*t->memo);
-	t->repeated_mask = (uint32_t)(memos / 1024) - 1;
-	t->repeated = (struct repeated *)(((uintptr_t)at + 63) / 64 * 64);
+	t->repeated_mask = (uint32_t)(memos / 256) - 1;
+	t->repeated = (uint64_t *)at;
 	divide_rest(t, (uint32_t)(unit / 512));
 }
 
@@ -139,44 +155,25 @@ static __attribute__((noinline)) void refresh(struct unwind_thread *t)
 	t->busy = 0;
 }
 
-static UNWIND_INLINE const struct memo_outer *outer_of(const struct unwind_thread *t, uint32_t at)
+/* The stack at @place, if that is the one that @regs stand for; else NULL. */
+static UNWIND_INLINE const struct memo *holds(const struct unwind_thread *t, uint32_t place,
+					      const struct unwind_regs *regs)
 {
-	return (const struct memo_outer *)(t->area + at);
-}
+	if (place < t->oldest)
+		return NULL;
+	const struct memo *m = area_at(t, place);
+	uint64_t head = m->head;
 
-static UNWIND_INLINE int stands(const struct unwind_thread *t, const struct unwind_regs *regs,
-				uint64_t written, uint64_t bp, const uint64_t *word, uint32_t count,
-				uint32_t outer_at)
-{
-	if (written < t->oldest || (count & MEMO_NEEDS_BP && bp != regs->bp) ||
-	    !words_equal(regs->sp, word, count & ~MEMO_NEEDS_BP))
-		return 0;
-	if (outer_at == MEMO_OUTER_NONE)
-		return 1;
-	const struct memo_outer *outer = outer_of(t, outer_at);
-	return words_equal(outer->sp, outer->word, (uint32_t)outer->count);
-}
-
-static UNWIND_INLINE int holds(const struct unwind_thread *t, const struct memo *m,
-			       const struct unwind_regs *regs)
-{
-	return stands(t, regs, m->written, m->bp, (const uint64_t *)(t->area + m->words_at),
-		      m->count, m->outer_at);
-}
-
-static __attribute__((noinline)) void expect_again(struct unwind_thread *t, struct repeated *r,
-						   const struct unwind_regs *regs,
-						   const struct memo *m)
-{
-	*r = (struct repeated){ .ip = regs->ip,
-				.sp = regs->sp,
-				.written = m->written,
-				.bp = m->bp,
-				.word = (const uint64_t *)(t->area + m->words_at),
-				.count = m->count,
-				.node = m->node,
-				.last = m,
-				.outer_at = m->outer_at };
+	if (head >> 16 != regs->ip || m->sp != regs->sp ||
+	    (head & MEMO_NEEDS_BP && m->bp != regs->bp) ||
+	    !words_equal(regs->sp, m->word, head & MEMO_WORDS))
+		return NULL;
+	if (m->outer == AREA_NONE)
+		return m;
+	if (m->outer < t->oldest)
+		return NULL;
+	const struct memo_outer *outer = area_at(t, m->outer);
+	return words_equal(outer->sp, outer->word, (uint32_t)outer->count) ? m : NULL;
 }
 
 /* The other ways; apart, so that the first answer saves no registers for them. */
@@ -187,63 +184,56 @@ static __attribute__((noinline)) uint32_t capture_other(struct unwind_thread *t,
 	struct memo_set *set = &t->memo[at->set];
 
 	for (unsigned way = 0; way < MEMO_WAYS; way++) {
-		if (set->key[way] != at->key || way == at->way || !holds(t, &set->memo[way], regs))
+		uint64_t slot = set->slot[way];
+		const struct memo *m;
+		if (slot >> 32 != at->hash || way == at->way ||
+		    !(m = holds(t, (uint32_t)slot, regs)))
 			continue;
-		/*
-		 * What was asked for last stands where it is looked for first: found at once the next time, and
-		 * counted there by those that repeat. Half exchanged, a key would vouch for another stack.
-		 */
-		struct memo found = set->memo[way];
-		t->busy = 1;
-		__asm__ volatile("" ::: "memory");
-		set->memo[way] = set->memo[at->way];
-		set->key[way] = set->key[at->way];
-		set->memo[at->way] = found;
-		set->key[at->way] = at->key;
-		__asm__ volatile("" ::: "memory");
-		t->busy = 0;
-		return found.node;
+		/* what was asked for last stands where it is looked for first, and is counted there */
+		set->slot[way] = set->slot[at->way];
+		set->slot[at->way] = slot;
+		return m->node;
 	}
 	return unwind_walk(t, regs);
 }
 
 static UNWIND_INLINE uint32_t capture_below(struct unwind_thread *t, const struct unwind_regs *regs,
-					    const struct memo_root *root, struct repeated *r)
+					    struct memo_root *root, uint64_t place)
 {
 	struct place_in_memo at = place_of(t, root);
-	const struct memo_set *set = &t->memo[at.set];
-	const struct memo *m = &set->memo[at.way];
+	uint64_t slot = t->memo[at.set].slot[at.way];
+	const struct memo *m;
 
-	if (unlikely(set->key[at.way] != at.key || !holds(t, m, regs)))
+	if (unlikely(slot >> 32 != at.hash || !(m = holds(t, (uint32_t)slot, regs))))
 		return capture_other(t, regs, &at);
-	if (r->last != m) {
-		r->last = m;
-		r->in_a_row = 0;
-	} else if (++r->in_a_row == REPEATED_MIN) {
-		expect_again(t, r, regs, m);
+	if (root->last != (uint32_t)slot) {
+		root->last = (uint32_t)slot;
+		root->in_a_row = 0;
+	} else if (++root->in_a_row == REPEATED_MIN) {
+		root->in_a_row = 0;
+		t->repeated[place & t->repeated_mask] = place >> 12 << 32 | (uint32_t)slot;
 	}
 	return m->node;
 }
 
 static __attribute__((noinline)) uint32_t capture_second(struct unwind_thread *t,
 							 const struct unwind_regs *regs,
-							 const struct memo_root *root,
-							 struct repeated *r)
+							 struct memo_root *root, uint64_t place)
 {
 	if (!root_is(t, root, regs->ip, regs->sp))
 		return unwind_walk(t, regs);
-	return capture_below(t, regs, root, r);
+	return capture_below(t, regs, root, place);
 }
 
 static __attribute__((noinline)) uint32_t
-capture_any(struct unwind_thread *t, const struct unwind_regs *regs, struct repeated *r)
+capture_any(struct unwind_thread *t, const struct unwind_regs *regs, uint64_t place)
 {
 	struct root_places root = roots_of(t, regs->ip, regs->sp);
 
 	__builtin_prefetch(root.second);
 	if (unlikely(!root_is(t, root.first, regs->ip, regs->sp)))
-		return capture_second(t, regs, root.second, r);
-	return capture_below(t, regs, root.first, r);
+		return capture_second(t, regs, root.second, place);
+	return capture_below(t, regs, root.first, place);
 }
 
 uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
@@ -253,14 +243,15 @@ uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
 		     t->busy))
 		refresh(t);
 
-	struct repeated *r = &t->repeated[(regs->ip ^ regs->sp >> 4) & t->repeated_mask];
-	if (r->ip == regs->ip && r->sp == regs->sp) {
-		if (likely(stands(t, regs, r->written, r->bp, r->word, r->count, r->outer_at)))
-			return r->node;
-		r->ip = 0;
-		r->in_a_row = 0;
+	uint64_t place = regs->ip ^ regs->sp >> 4;
+	uint64_t *repeated = &t->repeated[place & t->repeated_mask];
+	if (*repeated >> 32 == (uint32_t)(place >> 12)) {
+		const struct memo *m = holds(t, (uint32_t)*repeated, regs);
+		if (likely(m))
+			return m->node;
+		*repeated = AREA_NONE;
 	}
-	return capture_any(t, regs, r);
+	return capture_any(t, regs, place);
 }
 
 /* Whether the word at sp + @off * 8 is a slot of the last stack. */
@@ -321,11 +312,10 @@ static uint64_t first_difference(uint64_t sp, const uint64_t *word, uint64_t cou
 /* A word that tells the stack at hand from @m, which has the same key. Return 1 if it was new. */
 static int learn_from(struct unwind_thread *t, struct memo_root *root, const struct memo *m)
 {
-	uint64_t addr = first_difference(root->sp, (const uint64_t *)(t->area + m->words_at),
-					 m->count & ~MEMO_NEEDS_BP);
+	uint64_t addr = first_difference(root->sp, m->word, m->head & MEMO_WORDS);
 
-	if (!addr && m->outer_at != MEMO_OUTER_NONE) {
-		const struct memo_outer *outer = outer_of(t, m->outer_at);
+	if (!addr && m->outer != AREA_NONE && m->outer >= t->oldest) {
+		const struct memo_outer *outer = area_at(t, m->outer);
 		addr = first_difference(outer->sp, outer->word, outer->count);
 	}
 	if (!addr || (addr - root->sp) >> 3 > UINT16_MAX)
@@ -333,7 +323,7 @@ static int learn_from(struct unwind_thread *t, struct memo_root *root, const str
 	uint16_t off = (uint16_t)((addr - root->sp) >> 3);
 	for (unsigned k = 0; k < root->selectors; k++) {
 		if (root->selector[k] == off)
-			return 0; /* 24 bits of hash were equal by chance */
+			return 0; /* the hashes were equal by chance */
 	}
 	root->selector[root->selectors++] = off;
 	return 1;
@@ -348,8 +338,11 @@ static void learn_selector(struct unwind_thread *t, struct memo_root *root)
 		return;
 	const struct memo_set *set = &t->memo[at.set];
 	for (unsigned way = 0; way < MEMO_WAYS; way++) {
-		const struct memo *m = &set->memo[way];
-		if (set->key[way] == at.key && m->written >= t->oldest && learn_from(t, root, m))
+		uint32_t place = (uint32_t)set->slot[way];
+		if (set->slot[way] >> 32 != at.hash || place < t->oldest)
+			continue;
+		const struct memo *m = area_at(t, place);
+		if (m->head >> 16 == root->ip && m->sp == root->sp && learn_from(t, root, m))
 			return;
 	}
 }
@@ -357,11 +350,11 @@ static void learn_selector(struct unwind_thread *t, struct memo_root *root)
 /* Which way a new memo takes: its own if that is free, else the one longest there (a dead one is older than all others). */
 static uint32_t take_way(struct unwind_thread *t, const struct place_in_memo *at)
 {
-	const struct memo *m = t->memo[at->set].memo;
+	const uint64_t *slot = t->memo[at->set].slot;
 	uint32_t oldest = at->way;
 
-	for (uint32_t way = 0; way < MEMO_WAYS && m[oldest].written >= t->oldest; way++) {
-		if (m[way].written < m[oldest].written)
+	for (uint32_t way = 0; way < MEMO_WAYS && (uint32_t)slot[oldest] >= t->oldest; way++) {
+		if ((uint32_t)slot[way] < (uint32_t)slot[oldest])
 			oldest = way;
 	}
 	return oldest;
@@ -388,20 +381,18 @@ static struct memo_root *take_root(struct unwind_thread *t, const struct unwind_
 	return root;
 }
 
-/* Room for @bytes, a multiple of 32: where from the area's start, and in *written its running byte number. */
-static uint64_t area_take(struct unwind_thread *t, uint64_t bytes, uint64_t *written)
+/* Room for @head bytes and @words words, whose number is made a multiple of 4: where it begins. */
+static uint32_t area_take(struct unwind_thread *t, uint64_t head, uint64_t words)
 {
-	uint64_t at = t->area_written % t->area_bytes;
+	uint32_t units = (uint32_t)((head + words * 8 + AREA_UNIT - 1) / AREA_UNIT);
 
-	if (at + bytes > t->area_bytes) {
-		t->area_written += t->area_bytes - at;
-		at = 0;
-	}
-	*written = t->area_written;
-	t->area_written += bytes;
-	if (t->area_written - t->oldest > t->area_bytes)
-		t->oldest = t->area_written - t->area_bytes;
-	return at;
+	if (t->area_end - t->lap + units > t->area_units)
+		t->lap = t->area_end = t->lap + t->area_units;
+	uint32_t place = t->area_end;
+	t->area_end += units;
+	if (t->area_end - t->oldest > t->area_units)
+		t->oldest = t->area_end - t->area_units;
+	return place;
 }
 
 /* Whether the last stack's words [@from, @to) can be kept with distances from @sp. */
@@ -445,8 +436,7 @@ static uint32_t share_outer(struct unwind_thread *t, uint32_t words, uint32_t jo
 
 	if (t->outer_frames) {
 		outer = t->frame[t->outer_frames - 1].words & FRAME_WORDS;
-		if (words - outer <= OUTER_REST_MAX &&
-		    t->area_written - t->outer_written < t->area_bytes / 2)
+		if (words - outer <= OUTER_REST_MAX && t->area_end - t->outer < t->area_units / 2)
 			return outer;
 	}
 	while (frames && (t->frame[frames - 1].words & FRAME_WORDS) + OUTER_REST > words)
@@ -455,10 +445,9 @@ static uint32_t share_outer(struct unwind_thread *t, uint32_t words, uint32_t jo
 	outer = frames ? t->frame[frames - 1].words & FRAME_WORDS : 0;
 	if (outer < OUTER_MIN || !words_fit(t, t->frame[frames - 1].sp, 0, outer))
 		return 0;
-	t->outer_at = (uint32_t)area_take(
-		t, sizeof(struct memo_outer) + ((outer + 3ull) & ~3ull) * 8, &t->outer_written);
+	t->outer = area_take(t, sizeof(struct memo_outer), outer);
 	t->outer_frames = frames;
-	struct memo_outer *to = (struct memo_outer *)(t->area + t->outer_at);
+	struct memo_outer *to = area_at(t, t->outer);
 	to->sp = t->frame[frames - 1].sp;
 	to->count = words_put(t, to->sp, 0, outer, to->word);
 	return outer;
@@ -470,10 +459,11 @@ void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs, ui
 	uint32_t words = inner->words & FRAME_WORDS;
 
 	/* a stack that would push out many others is left to the join */
-	if (!words || words * 8ull > t->area_bytes / 16)
+	if (!words || words * 8ull > (uint64_t)t->area_units * AREA_UNIT / 16)
 		return;
 	uint32_t outer = share_outer(t, words, joined);
-	if (!words_fit(t, regs->sp, outer, words))
+	if (!words_fit(t, regs->sp, outer, words) || words - outer > MEMO_WORDS - 3 ||
+	    regs->ip >> 48)
 		return;
 
 	int fresh;
@@ -483,20 +473,17 @@ void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs, ui
 		learn_selector(t, root);
 	}
 
-	uint64_t written, at = area_take(t, ((words - outer + 3ull) & ~3ull) * 8, &written);
-	uint32_t count = words_put(t, regs->sp, outer, words, (uint64_t *)(t->area + at));
-	root->used = t->area_written;
+	uint32_t at = area_take(t, sizeof(struct memo), words - outer);
+	struct memo *m = area_at(t, at);
+	m->head = regs->ip << 16 | (inner->words & FRAME_NEEDS_BP ? MEMO_NEEDS_BP : 0) |
+		  words_put(t, regs->sp, outer, words, m->word);
+	m->sp = regs->sp;
+	m->bp = regs->bp;
+	m->node = inner->node;
+	m->outer = outer ? t->outer : AREA_NONE;
+	root->used = t->area_end;
 	struct place_in_memo place = place_of(t, root);
-	struct memo_set *set = &t->memo[place.set];
-	uint32_t way = take_way(t, &place);
-	set->key[way] = place.key;
-	set->memo[way] =
-		(struct memo){ .written = outer ? t->outer_written : written,
-			       .bp = regs->bp,
-			       .node = inner->node,
-			       .words_at = (uint32_t)at,
-			       .count = count | (inner->words & FRAME_NEEDS_BP ? MEMO_NEEDS_BP : 0),
-			       .outer_at = outer ? t->outer_at : MEMO_OUTER_NONE };
+	t->memo[place.set].slot[take_way(t, &place)] = (uint64_t)place.hash << 32 | at;
 }
 
 static void clear(void *at, uint64_t bytes)
@@ -506,6 +493,9 @@ static void clear(void *at, uint64_t bytes)
 		word[i] = 0;
 }
 
+/* A zeroed place is an old one. */
+#define AREA_BEGIN (AREA_NONE + 1)
+
 void unwind_forget(struct unwind_thread *t)
 {
 	t->epoch++;
@@ -513,9 +503,16 @@ void unwind_forget(struct unwind_thread *t)
 	if (!(t->epoch & 0xffff)) /* keys of 65536 forgettings ago would look fresh */
 		clear(t->rules, t->rule_count * sizeof(*t->rules));
 	t->first_serial = t->serial + 1;
-	t->oldest = t->area_written;
+	t->oldest = t->area_end;
 	t->frame_count = 0;
 	t->outer_frames = 0;
+	if (t->area_end < AREA_END_MAX)
+		return;
+	/* places would begin anew, and what is forgotten would seem to be there */
+	clear(t->root, (t->root_mask + 1ull) * sizeof(*t->root));
+	clear(t->repeated, (t->repeated_mask + 1ull) * sizeof(*t->repeated));
+	clear(t->memo, (t->memo_mask + 1ull) * sizeof(*t->memo));
+	t->area_end = t->lap = t->oldest = AREA_BEGIN;
 }
 
 struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
@@ -528,8 +525,8 @@ struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
 		if (t->magic) /* other contents than ours, or of other times */
 			clear(t, bytes / 8 * 8);
 		t->bytes = bytes;
+		t->area_end = AREA_BEGIN;
 		divide(t);
-		t->area_written = t->area_bytes; /* a zeroed entry is an old one */
 		t->magic = THREAD_MAGIC;
 		t->process = process;
 		t->module_gen = process->module_gen;

@@ -76,6 +76,14 @@ struct last_frame {
 #define MEMO_OFF_BITS 16
 
 /*
+ * Where something begins in the circular area that holds what is remembered: a running number of 32 byte units, so that it
+ * tells by itself whether it has been written over. All of them are forgotten before they would begin anew.
+ */
+#define AREA_UNIT 32u
+#define AREA_NONE 0u /* older than everything */
+#define AREA_END_MAX (3u << 30)
+
+/*
  * All stacks that end in one (ip, sp). Where there are several, @selector names words that tell them apart: distances
  * from sp in words, each the innermost difference between two stacks that were met, and each a slot of every stack
  * remembered here (one that turns out not to be is taken out: garbage would never be found again).
@@ -85,11 +93,11 @@ struct last_frame {
 struct memo_root {
 	uint64_t ip, sp;
 	uint64_t serial; /* never used twice; below first_serial: forgotten */
-	uint64_t
-		used; /* the area's running byte number when a stack was last put under this root */
+	uint32_t used;   /* the area's end when a stack was last put under this root */
+	uint32_t last;   /* the struct memo that answered last */
+	uint8_t in_a_row;
 	uint8_t selectors, removed;
-	uint16_t selector[SELECTORS_MAX];
-	uint32_t zero; /* 64 bytes: one line */
+	uint16_t selector[SELECTORS_MAX]; /* 64 bytes: one line */
 };
 
 /*
@@ -102,46 +110,35 @@ struct memo_outer {
 	uint64_t reserved[2];
 	uint64_t word[];
 };
-#define MEMO_OUTER_NONE UINT32_MAX
 
-/* One remembered stack; its words stand in the circular area, outermost first, padded to a multiple of 4. */
+/* One remembered stack in the circular area, its words outermost first, padded to a multiple of 4. */
 struct memo {
-	uint64_t
-		written; /* the area's running byte number where the words begin, its outer ones if there are */
+	uint64_t head; /* ip << 16 | number of words; of that the top bit: rbp is needed */
+	uint64_t sp;
 	uint64_t bp;
 	uint32_t node;
-	uint32_t words_at; /* bytes from the area's start */
-	uint32_t count;    /* top bit: rbp is needed */
-	uint32_t outer_at; /* likewise: struct memo_outer, or MEMO_OUTER_NONE */
+	uint32_t outer; /* AREA_NONE, or where its struct memo_outer is */
+	uint64_t word[];
 };
+#define MEMO_WORDS 0x7fffu
+#define MEMO_NEEDS_BP 0x8000u
 
 /*
- * A set's keys share a line. A stack stands in the way that its hash names where that was free: then one comparison
- * finds it, and the branch behind it is foreseen.
+ * A set of remembered stacks is a line: 32 bits hashed from the root and the selected words, and where the stack is. It
+ * stands in the way that its hash names where that was free: then one comparison finds it, and the branch behind it is
+ * foreseen.
  */
 #define MEMO_WAYS 8
 struct memo_set {
-	uint64_t key[MEMO_WAYS]; /* root's serial << 24 | 24 bits hashed from the selected words */
-	struct memo memo[MEMO_WAYS];
+	uint64_t slot[MEMO_WAYS]; /* hash << 32 | place */
 };
-#define MEMO_NEEDS_BP (1u << 31)
-#define MEMO_TAG_BITS 24
 
 /*
- * The stack that answered at one (ip, sp) several times in a row: its words are compared at once, without asking which of
- * the stacks that end there it could be. Most calls repeat; where it turns out to be another one, the place has to earn
- * this again.
+ * The stack that answered at one (ip, sp) several times in a row: 32 bits of the two << 32 | place. Its words are compared at
+ * once, without asking which of the stacks that end there it could be. Most calls repeat; where it turns out to be another
+ * one, the place has to earn this again.
  */
 #define REPEATED_MIN 4
-struct repeated {
-	uint64_t ip, sp; /* ip 0: none */
-	uint64_t written, bp;
-	const uint64_t *word;
-	uint32_t count, node;
-	const struct memo *last; /* what answered last without this */
-	uint32_t in_a_row;
-	uint32_t outer_at; /* 64 bytes: one line */
-};
 
 struct unwind_thread {
 	/* read by every capture */
@@ -150,18 +147,20 @@ struct unwind_thread {
 	uint32_t busy;      /* set while a walk changes what is remembered */
 	uint32_t root_mask; /* roots - 1 */
 	uint32_t memo_mask; /* sets - 1 */
+	uint32_t oldest;    /* what begins before this in the area is gone */
+	uint32_t lap;       /* what begins at the area's start in this lap */
+	uint32_t area_units;
 	uint32_t repeated_mask;
-	struct repeated *repeated;
+	uint64_t *repeated;
 	struct memo_root *root;
 	struct memo_set *memo;
 	uint8_t *area;
-	uint64_t oldest;       /* words written before this running byte number are gone */
 	uint64_t first_serial; /* roots before this are forgotten */
 	/* misses */
 	uint64_t salt; /* the epoch in the top bits: old keys of the rule cache do not match */
 	uint64_t serial;
-	uint32_t epoch; /* number of forgettings */
-	uint64_t area_bytes, area_written;
+	uint32_t epoch;    /* number of forgettings */
+	uint32_t area_end; /* where the next one will begin */
 	uint64_t
 		base; /* words of the last stack are at base + 32-bit offset; base + 2^32 = stack_hi */
 	uint64_t stack_lo, stack_hi;
@@ -176,8 +175,7 @@ struct unwind_thread {
 	uint32_t last_root; /* enum wire_stop below which the last stack hangs */
 	uint32_t guess_at;  /* its outermost guessed frame; UINT32_MAX: none */
 	/* of the last stack, what stands in the area as outer words; outer_frames 0: nothing */
-	uint32_t outer_frames, outer_at;
-	uint64_t outer_written;
+	uint32_t outer_frames, outer;
 	struct last_frame *frame;
 	uint64_t *word;
 	uint32_t *word_off;

@@ -484,7 +484,8 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 static __attribute__((noinline)) uint32_t walk_deep(struct unwind_thread *t,
 						    const struct unwind_regs *regs)
 {
-	uint64_t bytes = (uint64_t)(t->area + t->area_bytes - (uint8_t *)t->frame);
+	uint64_t bytes =
+		(uint64_t)(t->area + (uint64_t)t->area_units * AREA_UNIT - (uint8_t *)t->frame);
 	uint64_t *ip = (uint64_t *)t->frame;
 	uint32_t piece = (uint32_t)(bytes / 2 / sizeof(*ip)), total, root;
 	struct place *mark = (struct place *)(ip + piece);
@@ -545,6 +546,8 @@ uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs)
 		"" ::
 			: "memory"); /* a signal handler that leaves by longjmp finds the mark */
 	t->stats.misses++;
+	if (unlikely(t->area_end >= AREA_END_MAX))
+		unwind_forget(t);
 	place_init(t, &p, regs);
 	for (uint32_t next = t->frame_count;;) {
 		struct last_frame *here;

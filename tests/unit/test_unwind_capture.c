@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "unwind/state.h"
 #include "unwind_harness.h"
 
 #define NOINLINE __attribute__((noinline))
@@ -111,6 +112,27 @@ static void deep_stacks_are_whole_in_every_size_of_memory(void **state)
 	}
 	(void)ips;
 	thread = harness_thread(&harness, 0);
+}
+
+static void places_that_have_all_been_used_begin_anew(void **state)
+{
+	struct unwind_stats before = { 0 }, after;
+	(void)state;
+	compared = different = 0;
+	for (int round = 0; round < 20; round++) {
+		unwind_thread_stats(thread, &before);
+		for (int depth = 0; depth < 40; depth++)
+			recurse(depth, depth * 37);
+		if (round)
+			continue;
+		/* as after 96 GiB of remembered words: those of the next round reach the end */
+		unwind_forget(thread);
+		thread->area_end = thread->lap = thread->oldest = AREA_END_MAX - 200;
+	}
+	unwind_thread_stats(thread, &after);
+	assert_true(thread->area_end < AREA_END_MAX);
+	assert_int_equal(different, 0);
+	assert_int_equal(after.misses, before.misses); /* told apart and remembered again */
 }
 
 /* Two callers with frames of one size: what they call stands at one stack pointer, called from different places. */
@@ -295,6 +317,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stacks_equal_libunwinds_whatever_is_remembered),
+		cmocka_unit_test(places_that_have_all_been_used_begin_anew),
 		cmocka_unit_test(a_stack_that_repeated_is_not_taken_for_another_at_its_place),
 		cmocka_unit_test(stacks_that_share_their_outer_frames_are_all_remembered),
 		cmocka_unit_test(a_shared_outer_frame_that_changed_is_noticed),
