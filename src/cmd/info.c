@@ -96,8 +96,9 @@ static int count_put(struct sink *sink, const struct event *events, size_t count
 		c->kinds[e->kind % EVENT_KIND_MAX]++;
 		if (e->kind != EVENT_LOST)
 			continue;
-		c->lost[e->value % LOSS_REASON_MAX] += e->addr + e->block.v;
-		c->lost_bytes += e->bytes;
+		sum_add(&c->lost[e->value % LOSS_REASON_MAX], e->addr);
+		sum_add(&c->lost[e->value % LOSS_REASON_MAX], e->block.v);
+		sum_add(&c->lost_bytes, e->bytes);
 	}
 	if (count)
 		c->last_ns = events[count - 1].time_ns;
@@ -242,7 +243,7 @@ static void print_json(enum recording_kind kind, const struct trace_reader_info 
 	jsonw_object(&j, "lost");
 	uint64_t lost = 0;
 	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)
-		lost += c->lost[i];
+		sum_add(&lost, c->lost[i]);
 	jsonw_u64(&j, "events", lost);
 	jsonw_object(&j, "by_reason");
 	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)

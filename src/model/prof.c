@@ -201,7 +201,7 @@ static int put_risk(struct prof *p, const struct event *ev, uint32_t slot, struc
  */
 static inline __attribute__((always_inline)) ssize_t
 put_blocks(struct prof *p, const struct event *events, size_t count, const bool threads,
-	   const bool risky, const bool sampled, struct err *err)
+	   const bool risky, const bool sampled, const bool careful, struct err *err)
 {
 	uint64_t live = p->live_bytes, max = p->max_bytes, epoch = p->epoch;
 	uint64_t max_time = p->max_time_ns, max_event = p->max_event;
@@ -234,6 +234,17 @@ put_blocks(struct prof *p, const struct event *events, size_t count, const bool 
 				row_shares = shares;
 				bytes = amount;
 			}
+		}
+		uint64_t most = sampled && amount > bytes ? amount : bytes;
+		if (careful && __builtin_add_overflow(p->allocated_bytes, most & ~-is_free,
+						      &p->allocated_bytes)) {
+			p->allocated_bytes -= most;
+			break;
+		}
+		if (sampled && !is_free &&
+		    __builtin_add_overflow(p->share_sum, shares, &p->share_sum)) {
+			rc = err_set(err, -EBADMSG, "bad recording: allocations beyond number");
+			break;
 		}
 		if (threads) {
 			struct thread_row *doer = thread_row_peek(p, ev->thread.v), *row = doer;
@@ -293,25 +304,103 @@ put_blocks(struct prof *p, const struct event *events, size_t count, const bool 
 static __attribute__((noinline)) ssize_t put_plain(struct prof *p, const struct event *events,
 						   size_t count, struct err *err)
 {
-	return put_blocks(p, events, count, false, false, false, err);
+	return put_blocks(p, events, count, false, false, false, false, err);
 }
 
 static __attribute__((noinline)) ssize_t put_threads(struct prof *p, const struct event *events,
 						     size_t count, struct err *err)
 {
-	return put_blocks(p, events, count, true, false, false, err);
+	return put_blocks(p, events, count, true, false, false, false, err);
 }
 
 static __attribute__((noinline)) ssize_t put_risky(struct prof *p, const struct event *events,
 						   size_t count, struct err *err)
 {
-	return put_blocks(p, events, count, true, true, false, err);
+	return put_blocks(p, events, count, true, true, false, false, err);
 }
 
 static __attribute__((noinline)) ssize_t put_sampled(struct prof *p, const struct event *events,
 						     size_t count, struct err *err)
 {
-	return put_blocks(p, events, count, true, p->loss_epoch != 0, true, err);
+	return put_blocks(p, events, count, true, p->loss_epoch != 0, true, false, err);
+}
+
+static __attribute__((noinline)) ssize_t put_careful(struct prof *p, const struct event *events,
+						     size_t count, struct err *err)
+{
+	return put_blocks(p, events, count, p->several_threads, p->loss_epoch != 0, prof_sampled(p),
+			  true, err);
+}
+
+static ssize_t put_some(struct prof *p, const struct event *events, size_t count, struct err *err)
+{
+	if (__builtin_expect(p->careful, 0))
+		return put_careful(p, events, count, err);
+	if (prof_sampled(p))
+		return put_sampled(p, events, count, err);
+	if (p->loss_epoch)
+		return put_risky(p, events, count, err);
+	return p->several_threads ? put_threads(p, events, count, err)
+				  : put_plain(p, events, count, err);
+}
+
+/**
+ * may_exceed() - could sums exceed 64 bits with these events? As long as a generous guess of all that ever came does not, no
+ * sum does; looked at here, because in the loop that adds it costs several times as much.
+ */
+static int may_exceed(struct prof *p, const struct event *events, size_t count)
+{
+	uint64_t seen = 0, most;
+#pragma GCC unroll 8
+	for (size_t i = 0; i < count; i++)
+		seen |= events[i].bytes;
+	/* a sampled one stands for at most so much more */
+	if (prof_sampled(p))
+		seen |= 2 * SAMPLE_BYTES_MAX;
+	return seen >> 62 || __builtin_mul_overflow(2 * seen, count, &most) ||
+	       __builtin_add_overflow(p->guess_bytes, most, &p->guess_bytes);
+}
+
+/** be_careful() - sums come close to 64 bits: from now on the one that no other exceeds is watched. */
+static void be_careful(struct prof *p)
+{
+	p->careful = 1;
+	for (uint32_t slot = 1; slot < p->counters.count; slot++)
+		sum_add(&p->allocated_bytes, prof_counter_at(p, slot)->allocated_bytes);
+	/* where stacks are sampled those of threads may be more */
+	uint64_t of_threads = 0;
+	for (uint32_t i = 0; i < p->threads.count; i++) {
+		const struct thread_row *row = chunked_at(&p->threads, i);
+		sum_add(&of_threads, row->counter.allocated_bytes);
+	}
+	if (of_threads > p->allocated_bytes)
+		p->allocated_bytes = of_threads;
+}
+
+/**
+ * put_beyond() - an allocation with which the sum of all exceeds 64 bits: its bytes count as far as they fit. What lives has
+ * always fitted into an address space.
+ */
+static int put_beyond(struct prof *p, const struct event *ev, struct err *err)
+{
+	uint64_t fits = UINT64_MAX - p->allocated_bytes;
+	uint32_t slot = prof_slot(p, ev->stack, err);
+	struct thread_row *row = p->several_threads ? thread_row_peek(p, ev->thread.v) : NULL;
+	if (!slot)
+		return err ? err->code : -EBADMSG;
+	if (ev->bytes > UINT64_MAX - p->live_bytes)
+		return err_set(err, -EBADMSG, "bad recording: more bytes live than have addresses");
+	struct prof_counter *c = prof_counter_at(p, slot);
+	uint64_t of_stack = c->allocated_bytes, of_row = row ? row->counter.allocated_bytes : 0;
+	p->allocated_bytes = 0;
+	ssize_t taken = put_some(p, ev, 1, err);
+	if (taken < 0)
+		return (int)taken;
+	p->allocated_bytes = UINT64_MAX;
+	c->allocated_bytes = of_stack + fits;
+	if (row)
+		row->counter.allocated_bytes = of_row + fits;
+	return 0;
 }
 
 /**
@@ -360,15 +449,16 @@ static int put_lost(struct prof *p, const struct event *ev, struct err *err)
 	if (ev->value >= LOSS_REASON_MAX)
 		return err_set(err, -EBADMSG, "bad recording: unknown loss reason %llu",
 			       (unsigned long long)ev->value);
-	uint64_t events = ev->addr + ev->block.v;
+	uint64_t events = ev->addr;
+	sum_add(&events, ev->block.v);
 	if (ev->value == LOSS_RING_FULL && !events && !ev->bytes) {
 		p->loss_epoch++;
 		return enter_threads(p, err);
 	}
-	p->other.lost[ev->value] += events;
+	sum_add(&p->other.lost[ev->value], events);
 	p->other.loss_reports[ev->value]++;
-	p->other.lost_events += events;
-	p->other.lost_bytes += ev->bytes;
+	sum_add(&p->other.lost_events, events);
+	sum_add(&p->other.lost_bytes, ev->bytes);
 	/* what was freed before the start can be no block that is known */
 	if ((ev->block.v && ev->value != LOSS_EARLY) || may_lose_frees(ev->value))
 		p->loss_epoch++;
@@ -401,6 +491,17 @@ static int put_culled(struct prof *p, const struct event *ev, struct err *err)
 			bytes[1] = bytes[0];
 		}
 	}
+	uint64_t sum, most = bytes[0] > bytes[1] ? bytes[0] : bytes[1];
+	/* both frees and allocations, and twice as many of the one thread's events */
+	if (ev->block.v > ev->addr || ev->addr > UINT64_MAX / 4 - p->allocations ||
+	    __builtin_mul_overflow(ev->addr, shares[0], &sum) ||
+	    __builtin_add_overflow(p->share_sum, sum, &p->share_sum))
+		return err_set(err, -EBADMSG, "bad recording: allocations beyond number");
+	if (!p->careful && __builtin_add_overflow(p->guess_bytes, most, &p->guess_bytes))
+		be_careful(p);
+	if (p->careful && most > UINT64_MAX - p->allocated_bytes)
+		bytes[0] = bytes[1] = most = UINT64_MAX - p->allocated_bytes;
+	p->allocated_bytes += p->careful ? most : 0;
 	for (int i = 0; i < 1 + (p->several_threads != 0); i++) {
 		counters[i]->allocations += ev->addr * shares[i];
 		counters[i]->frees += ev->addr * shares[i];
@@ -440,9 +541,9 @@ static int put_other(struct prof *p, const struct event *ev, struct err *err)
 	case EVENT_CULLED:
 		return put_culled(p, ev, err);
 	case EVENT_FILTERED:
-		p->other.filtered_allocations += ev->addr;
-		p->other.filtered_bytes += ev->bytes;
-		p->other.filtered_frees += ev->value;
+		sum_add(&p->other.filtered_allocations, ev->addr);
+		sum_add(&p->other.filtered_bytes, ev->bytes);
+		sum_add(&p->other.filtered_frees, ev->value);
 		return 0;
 	case EVENT_FORKED:
 		p->other.forked_from = (uint32_t)ev->value;
@@ -470,27 +571,23 @@ int prof_put(struct sink *sink, const struct event *events, size_t count, struct
 		return err_set(err, -EINVAL, "events after a summary in one reading");
 	if (enter_threads(p, err) < 0)
 		return -ENOMEM;
+	if (!p->careful && may_exceed(p, events, count))
+		be_careful(p);
 	for (size_t i = 0; i < count;) {
 		if (events[i].time_ns > TIME_MAX_NS)
 			return err_set(err, -EBADMSG, "bad recording: an event at %llu ns",
 				       (unsigned long long)events[i].time_ns);
 		if (events[i].time_ns >= p->bucket_end_ns)
 			bucket_enter(p, events[i].time_ns);
-		ssize_t taken;
-		if (prof_sampled(p))
-			taken = put_sampled(p, events + i, count - i, err);
-		else if (p->loss_epoch)
-			taken = put_risky(p, events + i, count - i, err);
-		else if (p->several_threads)
-			taken = put_threads(p, events + i, count - i, err);
-		else
-			taken = put_plain(p, events + i, count - i, err);
+		ssize_t taken = put_some(p, events + i, count - i, err);
 		if (taken < 0)
 			return (int)taken;
 		i += (size_t)taken;
 		if (i == count || events[i].time_ns >= p->bucket_end_ns)
 			continue;
-		int rc = put_other(p, &events[i++], err);
+		int is_block = events[i].kind <= EVENT_FREE;
+		int rc = is_block ? put_beyond(p, &events[i], err) : put_other(p, &events[i], err);
+		i++;
 		if (rc < 0)
 			return rc;
 	}

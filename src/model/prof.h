@@ -30,6 +30,13 @@ struct cost {
 	uint64_t uncertain, uncertain_bytes;
 };
 
+/** sum_add() - add to a sum that stays at the largest number instead of beginning anew: crafted files reach it. */
+static inline void sum_add(uint64_t *sum, uint64_t more)
+{
+	if (__builtin_add_overflow(*sum, more, sum))
+		*sum = UINT64_MAX;
+}
+
 /** cost_add() - add each column of @from to @to. */
 void cost_add(struct cost *to, const struct cost *from);
 

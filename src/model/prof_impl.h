@@ -81,7 +81,11 @@ struct prof {
 	uint64_t live_bytes, max_bytes; /* now, and the global peak */
 	uint64_t epoch;                 /* number of the current maximum */
 	uint64_t max_time_ns, max_event;
-	uint64_t allocations, frees;  /* of all stacks */
+	uint64_t allocations, frees; /* of all stacks */
+	uint64_t guess_bytes; /* at least what was allocated: beyond 64 bits, sums are watched */
+	int careful;
+	uint64_t allocated_bytes;     /* then: no counter exceeds it */
+	uint64_t share_sum;           /* where stacks are sampled: the same of shares */
 	uint64_t culled;              /* of both: known by their sums only */
 	int lacks_culled;             /* prof_set_missed() */
 	uint32_t loss_epoch;          /* how often a free may have been lost */

@@ -135,15 +135,15 @@ uint32_t prof_stack_used(const struct prof *prof, uint32_t from)
 
 void cost_add(struct cost *to, const struct cost *from)
 {
-	to->allocations += from->allocations;
-	to->allocated_bytes += from->allocated_bytes;
-	to->frees += from->frees;
-	to->temporary += from->temporary;
-	to->leaked += from->leaked;
-	to->leaked_bytes += from->leaked_bytes;
-	to->peak_bytes += from->peak_bytes;
-	to->uncertain += from->uncertain;
-	to->uncertain_bytes += from->uncertain_bytes;
+	sum_add(&to->allocations, from->allocations);
+	sum_add(&to->allocated_bytes, from->allocated_bytes);
+	sum_add(&to->frees, from->frees);
+	sum_add(&to->temporary, from->temporary);
+	sum_add(&to->leaked, from->leaked);
+	sum_add(&to->leaked_bytes, from->leaked_bytes);
+	sum_add(&to->peak_bytes, from->peak_bytes);
+	sum_add(&to->uncertain, from->uncertain);
+	sum_add(&to->uncertain_bytes, from->uncertain_bytes);
 }
 
 static uint32_t count_stacks(const struct prof *prof)

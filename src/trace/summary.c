@@ -257,7 +257,7 @@ static int get_stacks(const struct blt_view *view, uint32_t rows, struct prof *p
 		      struct err *err)
 {
 	struct cursor id = cursor_column(view, COL_ID), col[COST_FIELDS];
-	uint64_t next = 0;
+	uint64_t next = 0, sum[COST_FIELDS] = { 0 };
 	for (unsigned i = 0; i < COST_FIELDS; i++)
 		col[i] = cursor_column(view, COL_COST + i);
 	for (uint32_t n = 0; n < rows; n++) {
@@ -265,7 +265,8 @@ static int get_stacks(const struct blt_view *view, uint32_t rows, struct prof *p
 		int bad = __builtin_add_overflow(next, get_num(&id), &number) || id.bad;
 		for (unsigned i = 0; i < COST_FIELDS; i++) {
 			field[i] = get_num(&col[i]);
-			bad |= col[i].bad;
+			/* so that no sum over any of the rows has to be watched */
+			bad |= __builtin_add_overflow(sum[i], field[i], &sum[i]) || col[i].bad;
 		}
 		if (bad || number > UINT32_MAX)
 			return -EBADMSG;

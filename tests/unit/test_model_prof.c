@@ -414,6 +414,82 @@ static void sums_stand_under_the_producers_numbers_and_know_no_others(void **sta
 	prof_free(prof);
 }
 
+static uint64_t sum_of_rows(const struct prof *prof)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < prof_stack_count(prof); i++) {
+		struct cost cost;
+		prof_stack_cost(prof, (struct stack_id){ i }, &cost);
+		assert_false(__builtin_add_overflow(sum, cost.allocated_bytes, &sum));
+	}
+	return sum;
+}
+
+/* 2^63 bytes come and go three times, then some more, by two threads or one and on two stacks. */
+static void sums_stay_at_the_largest_number(void **state)
+{
+	(void)state;
+	for (uint32_t way = 0; way < 4; way++) {
+		struct prof *prof = prof_new(NULL);
+		define_world(prof, 1 + way % 2, 2);
+		struct event lost = { .kind = EVENT_LOST,
+				      .value = LOSS_RING_FULL,
+				      .addr = UINT64_MAX - 1,
+				      .bytes = 1ULL << 63,
+				      .block = { 1u << 31 } };
+		if (way >= 2)
+			put(prof, &lost, 1);
+		for (uint32_t i = 0; i < 5; i++) {
+			struct event events[2] = { { .kind = EVENT_ALLOC,
+						     .bytes = i < 3 ? 1ULL << 63 : i,
+						     .thread = { i % (1 + way % 2) },
+						     .stack = { 1 + i % 2 } } };
+			events[1] = events[0];
+			events[1].kind = EVENT_FREE;
+			put(prof, events, 2);
+			struct prof_totals totals;
+			prof_totals(prof, &totals);
+			assert_true(totals.cost.allocated_bytes == (i ? UINT64_MAX : 1ULL << 63));
+			assert_true(sum_of_rows(prof) == totals.cost.allocated_bytes);
+			assert_int_equal(totals.cost.allocations, i + 1);
+			assert_int_equal(totals.cost.leaked_bytes, 0);
+			assert_true(totals.cost.peak_bytes == 1ULL << 63);
+		}
+		if (way >= 2) {
+			struct prof_totals totals;
+			put(prof, &lost, 1);
+			prof_totals(prof, &totals);
+			assert_true(totals.lost_events == UINT64_MAX);
+			assert_true(totals.lost[LOSS_RING_FULL] == UINT64_MAX);
+			assert_true(totals.lost_bytes == UINT64_MAX);
+		}
+		prof_free(prof);
+	}
+}
+
+static void more_than_can_be_is_refused(void **state)
+{
+	(void)state;
+	const struct event hostile[][2] = {
+		{ { .kind = EVENT_ALLOC, .bytes = 1ULL << 63, .stack = { 1 } },
+		  { .kind = EVENT_ALLOC, .bytes = 1ULL << 63, .stack = { 2 }, .block = { 1 } } },
+		{ { .kind = EVENT_CULLED, .addr = 1ULL << 61, .stack = { 1 } },
+		  { .kind = EVENT_CULLED, .addr = 1ULL << 61, .stack = { 2 } } },
+		{ { .kind = EVENT_CULLED, .addr = 5, .stack = { 1 }, .block = { 5 } },
+		  { .kind = EVENT_CULLED, .addr = 5, .stack = { 2 }, .block = { 6 } } },
+	};
+	for (size_t i = 0; i < ARRAY_LEN(hostile); i++) {
+		struct err err = { 0 };
+		struct prof *prof = prof_new(NULL);
+		define_world(prof, 1, 2);
+		put(prof, &hostile[i][0], 1);
+		assert_int_equal(prof_sink(prof)->put(prof_sink(prof), &hostile[i][1], 1, &err),
+				 -EBADMSG);
+		assert_non_null(strstr(err.msg, "bad recording: "));
+		prof_free(prof);
+	}
+}
+
 static void hostile_definitions_and_events_are_refused(void **state)
 {
 	(void)state;
@@ -645,6 +721,8 @@ int main(void)
 		cmocka_unit_test(partial_stacks_are_counted_by_allocation_and_reason),
 		cmocka_unit_test(sums_stand_under_the_producers_numbers_and_know_no_others),
 		cmocka_unit_test(hostile_definitions_and_events_are_refused),
+		cmocka_unit_test(sums_stay_at_the_largest_number),
+		cmocka_unit_test(more_than_can_be_is_refused),
 		cmocka_unit_test(a_loaded_summary_reads_like_the_replay_it_came_from),
 		cmocka_unit_test(what_has_a_stack_stands_for_those_of_its_size_that_have_none),
 		cmocka_unit_test(a_selection_by_names_holds_estimates_alone),

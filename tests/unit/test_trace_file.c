@@ -16,6 +16,8 @@
 #include "trace/trace.h"
 #include "trace_back.h"
 
+static int wide_sizes; /* of record() */
+
 /* Write @count events, keep a copy; with @flush_every the writer is flushed now and then. */
 static void record(struct copy *copy, uint64_t seed, size_t count, size_t flush_every, int finish)
 {
@@ -32,6 +34,7 @@ static void record(struct copy *copy, uint64_t seed, size_t count, size_t flush_
 		sink_tee_add(&tee, &copy->sink);
 	}
 	stream_init(&s, seed, 5000);
+	s.wide = wide_sizes;
 	for (size_t done = 0; done < count;) {
 		size_t step =
 			flush_every && flush_every < count - done ? flush_every : count - done;
@@ -55,7 +58,9 @@ static void what_was_written_is_read_back_event_by_event(void **state)
 		struct copy in, out;
 		struct trace_reader_info info;
 		unlink(path);
+		wide_sizes = 1;
 		record(&in, i + 1, counts[i], i % 2 ? 777 : 0, 1);
+		wide_sizes = 0;
 		read_back(&out, &info);
 		assert_int_equal(out.count, counts[i]);
 		assert_same_events(&in, &out, out.count);

@@ -6,8 +6,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 
+#include "base/varint.h"
 #include "model/prof.h"
+#include "trace/summary.h"
 #include "trace/trace.h"
 #include "trace_folder.h"
 #include "trace_stream.h"
@@ -130,12 +133,52 @@ static void a_thinned_curve_keeps_a_short_peak(void **state)
 	}
 }
 
+/* A block, as docs/format.md has it, with two stacks whose allocated bytes fit alone. */
+static int load_two(uint64_t first, uint64_t second)
+{
+	struct err err = { 0 };
+	CLEANUP(prof_freep) struct prof *loaded = prof_new(&err);
+	uint8_t zeros[128] = { 0 }, bytes[2 * VARINT_MAX];
+	for (uint32_t i = 1; i <= 2; i++) {
+		const struct def frame = { .kind = DEF_FRAME, .id = i, .frame = { { 0 }, 16 * i } };
+		const struct def stack = { .kind = DEF_STACK,
+					   .id = i,
+					   .stack = { { 0 }, { i }, 0 } };
+		assert_done(prof_sink(loaded)->define(prof_sink(loaded), &frame, &err), err);
+		assert_done(prof_sink(loaded)->define(prof_sink(loaded), &stack, &err), err);
+	}
+	struct blt_view view = { .col[0] = { zeros, zeros + 68 } };
+	for (unsigned i = 1; i <= 10; i++) {
+		view.col[i].at = zeros;
+		view.col[i].end = zeros + 2;
+	}
+	view.col[1].at = (const uint8_t[]){ 1, 0 };
+	view.col[1].end = view.col[1].at + 2;
+	view.col[3].at = bytes;
+	view.col[3].end = varint_put(varint_put(bytes, first), second);
+	int rc = summary_get(&view, 2, loaded, &err);
+	struct prof_totals totals = { 0 };
+	if (rc == 0)
+		prof_totals(loaded, &totals);
+	assert_int_equal(totals.stacks, 0); /* nothing was allocated: only bytes stand there */
+	return rc;
+}
+
+static void sums_beyond_64_bits_are_no_summary(void **state)
+{
+	(void)state;
+	assert_int_equal(load_two(UINT64_MAX - 9, 9), 0);
+	assert_int_equal(load_two(UINT64_MAX - 9, 10), -EBADMSG);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
 			a_recorders_sums_say_it_too_though_it_numbers_equal_stacks_twice, set_up,
 			tear_down),
+		cmocka_unit_test_setup_teardown(sums_beyond_64_bits_are_no_summary, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(a_thinned_curve_keeps_a_short_peak, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(the_summary_says_what_a_replay_says, set_up,

@@ -121,6 +121,7 @@ struct stream {
 	uint32_t idle_count;
 	uint32_t high;       /* numbers given out so far */
 	uint32_t stacks_max; /* 0 = any number */
+	int wide;            /* sizes of all 64 bits: more than can live, so nothing for a prof */
 };
 
 static inline uint64_t stream_random(struct stream *s)
@@ -229,7 +230,8 @@ static inline int stream_alloc(struct stream *s, struct event *e)
 		return 0;
 	e->kind = EVENT_ALLOC;
 	e->bytes = stream_random(s) % 8 ? 16 + 16 * (stream_random(s) % 30)
-					: stream_random(s) >> (stream_random(s) % 64);
+					: stream_random(s) >> (s->wide ? 0 : 24) >>
+						  stream_random(s) % (s->wide ? 64 : 40);
 	e->stack.v = (uint32_t)(stream_random(s) % (s->stacks + 1));
 	if (s->idle_count && stream_random(s) % 8) {
 		/* mostly the number that died last, and mostly at the address that it had */
