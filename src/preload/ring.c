@@ -13,7 +13,6 @@
 #define WAIT_YIELDS 8u
 #define WAIT_SLEEP_NS 100000u
 #define WAIT_SLEEP_MAX_NS 2000000u
-#define STAMP_EVERY 1024u /* bytes of records: 64 allocations */
 /* Raw mode: disk space is asked for in such pieces, and asked for again after so many refusals. */
 #define RAW_PIECE 65536u
 #define RAW_RETRY 1024u
@@ -275,7 +274,7 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 		     (process.heap->enabled_wanted != 0) != (mode == MODE_ON)))
 		__atomic_fetch_add((uint32_t *)&proc.word, MODE_EPOCH, __ATOMIC_RELAXED);
 	/* how far the fast path may go: the next stamp, the ring's end, the ring's limit */
-	uint64_t soft = t->head + STAMP_EVERY;
+	uint64_t soft = t->head + WIRE_STAMP_BYTES;
 	uint64_t end = t->head - (t->head & t->mask) + t->mask + 1;
 	if (soft > end)
 		soft = end;

@@ -6,7 +6,8 @@
 
 #include "source/heap_internal.h"
 
-#define LOOK_STAMP_RECORDS 64
+/* As far as the next stamp can be: what a record waits for can only stand before that, which has to be known. */
+#define LOOK_STAMP_RECORDS (WIRE_STAMP_BYTES / 8 + 32)
 /* More than one wait in so many events is a crowd; looked at when so many more have waited. */
 #define CROWD_EVENTS 64u
 #define CROWD_WAITS 32u
@@ -183,7 +184,7 @@ bool heap_free_by_realloc(struct source_heap *heap, uint64_t addr)
 uint64_t heap_next_stamp(const struct source_heap *heap, const struct heap_ring *ring)
 {
 	uint64_t pos = ring->tail;
-	for (int i = 0; i < LOOK_STAMP_RECORDS && pos < ring->head; i++) {
+	for (unsigned i = 0; i < LOOK_STAMP_RECORDS && pos < ring->head; i++) {
 		uint64_t w0 = heap_word_at(ring, pos);
 		unsigned tag = w0 & 0xff;
 		if (tag == WIRE_TIME)

@@ -210,18 +210,33 @@ static bool stands_ahead(struct source_heap *heap, const struct heap_ring *ring,
 	return false;
 }
 
+/* Whether @ring waits for a record that was before @now_ns, if it ever was; what was later cannot end its wait. */
+static bool waits_before(struct source_heap *heap, const struct heap_ring *ring, uint64_t now_ns)
+{
+	return ring->wait != HEAP_WAIT_NO &&
+	       (now_ns == UINT64_MAX ||
+		(now_ns > STAMP_SLACK_NS && ring->wait_until_ns < now_ns - STAMP_SLACK_NS &&
+		 !may_go_on(heap, ring)));
+}
+
 /*
- * All that can go on has gone on: the ring whose wait nothing can end any more, the earliest of them. Where each waits for
- * what stands behind another's waiting record, an earlier guess was wrong: the earliest goes first, and what it waits for
- * is known to come (wait_ahead).
+ * All that can go on has gone on, or is past @now_ns: the ring whose wait nothing can end any more, the earliest of them.
+ * Where each waits for what stands behind another's waiting record, an earlier guess was wrong: the earliest goes first, and
+ * what it waits for is known to come (wait_ahead). Not before all of them may be asked: else one that has just begun to wait
+ * would be held for one that waits for ever.
  */
-static struct heap_ring *pick_hopeless(struct source_heap *heap)
+static struct heap_ring *pick_hopeless(struct source_heap *heap, uint64_t now_ns)
 {
 	struct heap_ring *best = NULL, *earliest = NULL;
+	bool all = true;
 	for (uint32_t i = 0; i < heap->active_count; i++) {
 		struct heap_ring *ring = &heap->rings[heap->active[i]];
-		if (ring->wait == HEAP_WAIT_NO || ring->wait_epoch == heap->epoch)
+		if (ring->wait == HEAP_WAIT_NO)
 			continue;
+		if (ring->wait_epoch == heap->epoch || !waits_before(heap, ring, now_ns)) {
+			all = false;
+			continue;
+		}
 		if (!earliest || ring->now_ns < earliest->now_ns)
 			earliest = ring;
 		bool ahead = false;
@@ -233,9 +248,23 @@ static struct heap_ring *pick_hopeless(struct source_heap *heap)
 		if (!ahead && (!best || ring->now_ns < best->now_ns))
 			best = ring;
 	}
-	if (!best && earliest)
+	if (best || !all)
+		return best;
+	if (earliest)
 		earliest->wait_ahead = true;
-	return best ? best : earliest;
+	return earliest;
+}
+
+/* Rings that wait for what was before @now_ns: 0 there are none, 1 the heads have to be read again first, 2 there are. */
+static int count_past(struct source_heap *heap, uint64_t now_ns)
+{
+	int found = 0;
+	for (uint32_t i = 0; i < heap->active_count && found != 1; i++) {
+		struct heap_ring *ring = &heap->rings[heap->active[i]];
+		if (waits_before(heap, ring, now_ns))
+			found = ring->wait_epoch == heap->epoch ? 1 : 2;
+	}
+	return found;
 }
 
 /* Everything else is past the moment of the waiting record: what it waits for does not come. The earliest such ring. */
@@ -321,13 +350,16 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 		bool waiting, blocked, resolve = false;
 		struct heap_ring *ring = pick_next(heap, &limit_ns, &waiting, &blocked);
 		struct heap_ring *overtaken = ring && waiting ? pick_overtaken(heap) : NULL;
-		if (overtaken && overtaken->wait_epoch == heap->epoch) {
+		int past = ring && waiting && !overtaken ? count_past(heap, ring->now_ns) : 0;
+		if ((overtaken && overtaken->wait_epoch == heap->epoch) || past == 1) {
 			/* rings that looked empty may have got what it waits for */
 			rc = refresh_again(heap, &listened, final);
 			if (rc < 0)
 				return rc;
 			continue;
 		}
+		if (past)
+			overtaken = pick_hopeless(heap, ring->now_ns);
 		if (overtaken) {
 			ring = overtaken;
 			resolve = true;
@@ -338,7 +370,7 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 				break;
 			/* raw windows are small: there, what was to come may take many of them */
 			ring = waiting && !blocked && !(heap->raw && heap->news)
-				       ? pick_hopeless(heap)
+				       ? pick_hopeless(heap, UINT64_MAX)
 				       : NULL;
 			if (!ring) {
 				refreshes++;
@@ -353,7 +385,8 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 		heap->stretch = ring;
 		heap->stretch_from = heap->batched;
 		enum heap_run run = heap_run_ring(heap, ring, limit_ns, resolve);
-		heap_settle(heap, heap_next_stamp(heap, ring));
+		if (heap->batched != heap->stretch_from)
+			heap_settle(heap, heap_next_stamp(heap, ring));
 		heap->stretch = NULL;
 		if (run == HEAP_RUN_FAILED)
 			return heap->err && heap->err->code ? heap->err->code : -EIO;

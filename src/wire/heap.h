@@ -28,6 +28,8 @@
 #define WIRE_EXE_BYTES 1024
 #define WIRE_CMDLINE_BYTES (64u << 10) /* of the string area, at most */
 #define WIRE_SAMPLE_MAX (1u << 30)
+/* So many bytes of records behind a stamp at most, in which each record has a word at least, comes the next one. */
+#define WIRE_STAMP_BYTES 1024u
 /* Raw mode has no recorder whose tick asks for stamps: an event that much later than its ring's last one gets its own. A
    millisecond at 1 GHz, the slowest that x86-64's counter runs. */
 #define WIRE_RAW_STAMP_CYCLES (1u << 20)

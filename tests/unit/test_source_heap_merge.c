@@ -53,7 +53,7 @@ static void a_realloc_whose_wait_has_ended_frees_nothing_out_of_turn(void **stat
 	produce_stamp(&f.b, f.heap, 80);
 
 	produce_thread(&c, 3);
-	produce_stamp(&c, f.heap, 90);
+	produce_stamp(&c, f.heap, 70);
 	produce_alloc(&c, passed, 8, 0);
 	produce_free(&c, foreign);
 	fixture_drain(&f);
@@ -71,6 +71,100 @@ static void a_realloc_whose_wait_has_ended_frees_nothing_out_of_turn(void **stat
 	assert_int_equal(f.books->foreign, 1);
 	assert_int_equal(f.books->live, 0);
 	assert_int_equal(f.books->lost_frees, 0);
+	producer_close(&c);
+	fixture_close(&f);
+}
+
+/* The free of a block that nobody saw waits, its stamp being a whole stretch of small records away. */
+static void a_record_at_the_beginning_of_a_stretch_waits_for_nothing_behind_it(void **state)
+{
+	(void)state;
+	struct fixture f;
+	const uint64_t block = 0x1000;
+	fixture_open(&f);
+	while (source_heap_now_ns(f.heap) < 200 * STAMP_NS)
+		;
+	produce_thread(&f.a, 1);
+	produce_stamp(&f.a, f.heap, 10);
+	produce_free(&f.a, block);
+	for (unsigned i = 1; i < WIRE_STAMP_BYTES / 8; i++)
+		produce(&f.a, 1, word0(WIRE_MARK, i), 0, 0);
+	produce_stamp(&f.a, f.heap, 20);
+	produce_thread(&f.b, 2);
+	produce_stamp(&f.b, f.heap, 30);
+	produce_alloc(&f.b, block, 8, 0);
+	fixture_drain(&f);
+	fixture_finish(&f);
+	assert_int_equal(f.books->foreign, 1);
+	assert_int_equal(f.books->live, 1);
+	assert_int_equal(f.books->wrong, 0);
+	fixture_close(&f);
+}
+
+/* Neither is past the other; the third ring is past both, and what it holds can end no wait of theirs. */
+static void two_records_that_wait_at_one_time_wait_for_nothing_much_later(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct producer c;
+	const uint64_t one = 0x1000, other = 0x2000;
+	fixture_open(&f);
+	producer_open(&c, f.heap, 2);
+	while (source_heap_now_ns(f.heap) < 200 * STAMP_NS)
+		;
+	produce_thread(&f.a, 1);
+	produce_stamp(&f.a, f.heap, 10);
+	produce_free(&f.a, one);
+	produce_stamp(&f.a, f.heap, 20);
+	produce_thread(&f.b, 2);
+	produce_stamp(&f.b, f.heap, 12);
+	produce_free(&f.b, other);
+	produce_stamp(&f.b, f.heap, 22);
+	produce_thread(&c, 3);
+	produce_stamp(&c, f.heap, 30);
+	produce_alloc(&c, one, 8, 0);
+	produce_alloc(&c, other, 8, 0);
+	fixture_drain(&f);
+	fixture_finish(&f);
+	assert_int_equal(f.books->foreign, 2);
+	assert_int_equal(f.books->live, 2);
+	assert_int_equal(f.books->wrong, 0);
+	producer_close(&c);
+	fixture_close(&f);
+}
+
+/* What an allocation waits for stands behind a record that has only just begun to wait, and does so in vain. */
+static void a_wait_is_not_given_up_for_a_ring_that_has_just_begun_to_wait(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct producer c;
+	struct source_heap_stats stats;
+	const uint64_t block = 0x1000, foreign = 0x2000, stranger = 0x3000;
+	fixture_open(&f);
+	producer_open(&c, f.heap, 2);
+	while (source_heap_now_ns(f.heap) < 200 * STAMP_NS)
+		;
+	produce_thread(&f.a, 1);
+	produce_stamp(&f.a, f.heap, 10);
+	produce_alloc(&f.a, block, 16, 0); /* before which stamp is not known yet */
+	produce_thread(&f.b, 2);
+	produce_alloc(&f.b, block, 8, 0);
+	produce_stamp(&f.b, f.heap, 40);
+	produce_free(&f.b, foreign);
+	produce_free(&f.b, block);
+	produce_thread(&c, 3);
+	produce_stamp(&c, f.heap, 20);
+	produce_free(&c, stranger); /* for its sake the heads are read again, between the two */
+	produce_stamp(&c, f.heap, 30);
+	fixture_drain(&f);
+	fixture_finish(&f);
+	source_heap_stats(f.heap, &stats);
+	assert_int_equal(stats.swapped, 0);
+	assert_int_equal(f.books->foreign, 2);
+	assert_int_equal(f.books->frees, 1);
+	assert_int_equal(f.books->live_bytes, 16);
+	assert_int_equal(f.books->wrong, 0);
 	producer_close(&c);
 	fixture_close(&f);
 }
@@ -125,6 +219,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_realloc_whose_wait_has_ended_frees_nothing_out_of_turn),
+		cmocka_unit_test(
+			a_record_at_the_beginning_of_a_stretch_waits_for_nothing_behind_it),
+		cmocka_unit_test(two_records_that_wait_at_one_time_wait_for_nothing_much_later),
+		cmocka_unit_test(a_wait_is_not_given_up_for_a_ring_that_has_just_begun_to_wait),
 		cmocka_unit_test(
 			a_target_that_goes_on_writing_does_not_keep_a_recording_from_its_end),
 	};
