@@ -72,8 +72,9 @@ bool heap_take_debt(struct source_heap *heap, uint64_t addr, bool credit, struct
 
 static bool heap_freed_lately(struct source_heap *heap, const struct heap_ring *ring, uint64_t addr)
 {
-	const struct heap_recent *recent = heap_recent_slot(heap, addr);
+	const struct heap_recent *recent = heap_recent_pair(heap, addr);
 	uint32_t now = heap_recent_time(heap_event_time(heap, ring));
+	recent += recent->addr != heap_recent_addr(addr);
 	return recent->addr == heap_recent_addr(addr) &&
 	       now - recent->time <= heap_recent_time(HEAP_DEBT_NS);
 }

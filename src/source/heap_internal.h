@@ -297,9 +297,10 @@ static inline uint64_t heap_event_time(struct source_heap *heap, const struct he
 	return heap->last_ns;
 }
 
-static inline struct heap_recent *heap_recent_slot(struct source_heap *heap, uint64_t addr)
+/* The two places of @addr: what was freed last stands in the first, and what stood there in the second. */
+static inline struct heap_recent *heap_recent_pair(struct source_heap *heap, uint64_t addr)
 {
-	return &heap->recent[(addr >> 4 ^ addr >> 18) % HEAP_RECENT];
+	return &heap->recent[(addr >> 4 ^ addr >> 18) % (HEAP_RECENT / 2) * 2];
 }
 
 /* 2 TiB of addresses without a double; a stranger's free that looks like a recent one is owed for a second. */
@@ -315,8 +316,12 @@ static inline uint32_t heap_recent_time(uint64_t ns)
 
 static inline void heap_note_free(struct source_heap *heap, uint64_t addr)
 {
-	*heap_recent_slot(heap, addr) =
-		(struct heap_recent){ heap_recent_addr(addr), heap_recent_time(heap->last_ns) };
+	struct heap_recent *pair = heap_recent_pair(heap, addr);
+	const struct heap_recent fresh = { heap_recent_addr(addr),
+					   heap_recent_time(heap->last_ns) };
+	if (pair[0].addr != fresh.addr)
+		pair[1] = pair[0];
+	pair[0] = fresh;
 }
 
 /** heap_add_debt() - remember a free to be settled (@credit: one that was taken early); room must be there. */

@@ -169,6 +169,37 @@ static void a_wait_is_not_given_up_for_a_ring_that_has_just_begun_to_wait(void *
 	fixture_close(&f);
 }
 
+/* An address that was freed lately is remembered although another one was freed since whose place is the same. */
+static void a_free_is_owed_although_another_address_took_its_place(void **state)
+{
+	(void)state;
+	struct fixture f;
+	const uint64_t block = 0x1000, same_place = 0x41010;
+	fixture_open(&f);
+	while (source_heap_now_ns(f.heap) < 200 * STAMP_NS)
+		;
+	assert_ptr_equal(heap_recent_pair(f.heap, block), heap_recent_pair(f.heap, same_place));
+	produce_thread(&f.a, 1);
+	produce_stamp(&f.a, f.heap, 10);
+	produce_alloc(&f.a, block, 8, 0);
+	produce_free(&f.a, block);
+	produce_alloc(&f.a, same_place, 8, 0);
+	produce_free(&f.a, same_place);
+	produce_stamp(&f.a, f.heap, 40);
+	produce_thread(&f.b, 2);
+	produce_stamp(&f.b, f.heap, 20);
+	produce_free(&f.b, block); /* the other one was taken for it */
+	produce_stamp(&f.b, f.heap, 30);
+	produce_alloc(&f.b, block, 8, 0);
+	fixture_drain(&f);
+	fixture_finish(&f);
+	assert_int_equal(f.books->foreign, 0);
+	assert_int_equal(f.books->frees, 3);
+	assert_int_equal(f.books->live, 0);
+	assert_int_equal(f.books->wrong, 0);
+	fixture_close(&f);
+}
+
 /* ---- a target that writes on after it was told to stop ---- */
 
 struct stubborn {
@@ -223,6 +254,7 @@ int main(void)
 			a_record_at_the_beginning_of_a_stretch_waits_for_nothing_behind_it),
 		cmocka_unit_test(two_records_that_wait_at_one_time_wait_for_nothing_much_later),
 		cmocka_unit_test(a_wait_is_not_given_up_for_a_ring_that_has_just_begun_to_wait),
+		cmocka_unit_test(a_free_is_owed_although_another_address_took_its_place),
 		cmocka_unit_test(
 			a_target_that_goes_on_writing_does_not_keep_a_recording_from_its_end),
 	};
