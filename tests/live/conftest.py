@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -75,4 +76,45 @@ def record(byteledger, tmp_path):
         done = subprocess.run([*wrap, byteledger, command, "-q", "-o", path, *options, "--", *argv], input=stdin,
                               capture_output=True, timeout=timeout, env={**os.environ, **(env or {})}, cwd=cwd)
         return Recording(byteledger, path, done)
+    return run
+
+
+def report(byteledger, path, *options):
+    """The JSON of `report`, parsed."""
+    out = subprocess.run([byteledger, "report", path, "--format", "json", *options], capture_output=True, timeout=60)
+    assert out.returncode == 0, out.stderr
+    return json.loads(out.stdout)
+
+
+def info(byteledger, path):
+    """The JSON of `info`, parsed; None where there is no recording yet."""
+    out = subprocess.run([byteledger, "info", path, "--format", "json"], capture_output=True, timeout=60)
+    return json.loads(out.stdout) if out.returncode == 0 else None
+
+
+def finished(byteledger, path):
+    """Has the recorder written the recording's end?"""
+    told = info(byteledger, path)
+    return told is not None and told["file"]["finished"]
+
+
+@pytest.fixture
+def recorded(byteledger, preload, tmp_path):
+    """recorded(how, argv, env) -> (path, outcome): `under` byteledger, with the library `alone`, or `raw`, without a recorder."""
+    def run(how, argv, env):
+        path = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.blt")
+        if how == "under":
+            return path, subprocess.run([byteledger, "heap", "-q", "-o", path, "--", *argv], env={**os.environ, **env},
+                                        capture_output=True, timeout=60)
+        env = {**os.environ, "LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": path, "BYTELEDGER_ON_FULL": "wait", **env}
+        if how == "raw":
+            env["BYTELEDGER_HELPER"] = "/nonexistent"
+        done = subprocess.run(argv, env=env, capture_output=True, timeout=60)
+        if how == "raw":
+            return path + ".raw", done
+        deadline = time.monotonic() + 30
+        while not finished(byteledger, path):
+            assert time.monotonic() < deadline, path
+            time.sleep(0.02)
+        return path, done
     return run

@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from conftest import finished, report
+
 SUMS = ("allocations", "allocated_bytes", "frees", "leaked_allocations", "leaked_bytes")
 COPY = len("a copy of its own") + 1
 # what tests/prog/words.c does in the thread named keeper: calls, bytes, freed by whomever, left, bytes left, at its peak
@@ -16,38 +18,12 @@ OTHER = {"allocations": 20 + 10 + 1, "allocated_bytes": 20 * 7000 + 10 * 300 + 1
          "leaked_bytes": 20 * 7000 + 6 * 300, "peak_bytes": 20 * 7000 + 10 * 300 + 1}
 
 
-def report(byteledger, path, *options):
-    out = subprocess.run([byteledger, "report", path, "--format", "json", *options], capture_output=True, timeout=60)
-    assert out.returncode == 0, out.stderr
-    return json.loads(out.stdout)
-
-
-def finished(byteledger, path):
-    out = subprocess.run([byteledger, "info", path, "--format", "json"], capture_output=True, timeout=60)
-    return out.returncode == 0 and json.loads(out.stdout)["file"]["finished"]
-
-
 @pytest.fixture
-def recorded(byteledger, preload, prog, tmp_path):
-    """recorded(how, filter) -> path: the program words, `under` byteledger, with the library `alone`, or `raw`."""
+def filtered(recorded, prog):
+    """filtered(how, filter) -> path: what the program words did, but for what the filter leaves out."""
     def run(how, words, expect=0, name="words"):
-        path = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.blt")
-        env = {**os.environ, "BYTELEDGER_FILTER": words}
-        if how == "under":
-            done = subprocess.run([byteledger, "heap", "-q", "-o", path, "--", prog(name)], env=env, capture_output=True, timeout=60)
-            assert (done.returncode, done.stderr) == (expect, b"")
-            return path
-        env |= {"LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": path, "BYTELEDGER_ON_FULL": "wait"}
-        if how == "raw":
-            env["BYTELEDGER_HELPER"] = "/nonexistent"
-        done = subprocess.run([prog(name)], env=env, capture_output=True, timeout=60)
+        path, done = recorded(how, [prog(name)], {"BYTELEDGER_FILTER": words})
         assert (done.returncode, done.stderr) == (expect, b"")
-        if how == "raw":
-            return path + ".raw"
-        deadline = time.monotonic() + 30
-        while not finished(byteledger, path):
-            assert time.monotonic() < deadline, path
-            time.sleep(0.02)
         return path
     return run
 
@@ -59,8 +35,8 @@ def sums(told):
 @pytest.mark.parametrize("how", ["under", "alone", "raw"])
 @pytest.mark.parametrize("words,want", [("thread:keeper", KEEPER), ("thread:oth*", OTHER),
                                         ("thread:*,!thread:words,!thread:other", KEEPER)])
-def test_only_the_threads_that_were_asked_for_are_recorded(recorded, byteledger, how, words, want):
-    told = report(byteledger, recorded(how, words))
+def test_only_the_threads_that_were_asked_for_are_recorded(filtered, byteledger, how, words, want):
+    told = report(byteledger, filtered(how, words))
     assert {key: told["totals"][key] for key in want} == want
     assert told["totals"]["foreign_frees"] == 0 and told["lost"]["events"] == 0
     assert sum(row["allocations"] for row in told["rows"]) == want["allocations"]
@@ -69,9 +45,9 @@ def test_only_the_threads_that_were_asked_for_are_recorded(recorded, byteledger,
 
 @pytest.mark.parametrize("how", ["under", "alone", "raw"])
 @pytest.mark.parametrize("words", ["thread:keeper", "thread:keeper,thread:other", "module:words", "module:libc.so*"])
-def test_what_is_kept_and_what_is_left_out_are_the_whole(recorded, byteledger, how, words):
-    whole, kept = report(byteledger, recorded(how, "")), report(byteledger, recorded(how, words))
-    rest = report(byteledger, recorded(how, ",".join("!" + word for word in words.split(","))))
+def test_what_is_kept_and_what_is_left_out_are_the_whole(filtered, byteledger, how, words):
+    whole, kept = report(byteledger, filtered(how, "")), report(byteledger, filtered(how, words))
+    rest = report(byteledger, filtered(how, ",".join("!" + word for word in words.split(","))))
     assert whole["filtered"] == {"allocations": 0, "bytes": 0, "frees": 0}
     assert 0 < kept["totals"]["allocations"] < whole["totals"]["allocations"]
     # the C library and the loader copy the variable
@@ -84,38 +60,38 @@ def test_what_is_kept_and_what_is_left_out_are_the_whole(recorded, byteledger, h
         assert a["totals"]["foreign_frees"] == whole["totals"]["foreign_frees"]
 
 
-def test_words_about_threads_and_modules_must_both_hold(recorded, byteledger):
-    told = report(byteledger, recorded("under", "thread:keeper,module:libc.so*"))
+def test_words_about_threads_and_modules_must_both_hold(filtered, byteledger):
+    told = report(byteledger, filtered("under", "thread:keeper,module:libc.so*"))
     assert sums(told) == {"allocations": 3, "allocated_bytes": 3 * COPY, "frees": 1, "leaked_allocations": 2, "leaked_bytes": 2 * COPY}
     assert {row["frames"][0]["module"] for row in told["rows"]} == {"libc.so.6"}
-    told = report(byteledger, recorded("under", "thread:keeper,!module:libc.so*"))
+    told = report(byteledger, filtered("under", "thread:keeper,!module:libc.so*"))
     assert told["totals"]["allocations"] == KEEPER["allocations"] - 3
 
 
-def test_the_report_says_what_the_recording_lacks(recorded, byteledger):
-    path = recorded("under", "thread:keeper")
+def test_the_report_says_what_the_recording_lacks(filtered, byteledger):
+    path = filtered("under", "thread:keeper")
     left_out = report(byteledger, path)["filtered"]
     text = subprocess.run([byteledger, "report", path], capture_output=True, text=True, timeout=60, check=True).stdout
     assert f"FILTERED: {left_out['allocations']} allocations" in text and "on request" in text
     done = subprocess.run([byteledger, "export", "--to", "folded", path], capture_output=True, timeout=60, check=True)
     assert done.stderr.startswith(b"FILTERED: ")
     # nothing at all is kept: that is no program without allocations
-    path = recorded("under", "thread:nobody")
+    path = filtered("under", "thread:nobody")
     told = report(byteledger, path)
     assert told["totals"]["allocations"] == 0 and told["rows"] == [] and told["filtered"]["allocations"] > 150
     text = subprocess.run([byteledger, "report", path], capture_output=True, text=True, timeout=60, check=True).stdout
     assert "FILTERED: " in text and "NOTHING SEEN" not in text
 
 
-def test_a_realloc_of_which_one_half_is_left_out_is_the_other_half(recorded, byteledger):
-    path = recorded("under", "thread:keeper")
+def test_a_realloc_of_which_one_half_is_left_out_is_the_other_half(filtered, byteledger):
+    path = filtered("under", "thread:keeper")
     out = subprocess.run([byteledger, "export", "--to", "jsonl", path], capture_output=True, check=True, timeout=60).stdout
     blocks = [e for e in map(json.loads, out.splitlines()) if e["event"] in ("alloc", "free")]
     assert not [e for e in blocks if e.get("realloc")]
     assert sum(e["bytes"] for e in blocks if e["event"] == "alloc") == KEEPER["allocated_bytes"]
     told = [e for e in map(json.loads, out.splitlines()) if e["event"] == "filtered"]
     assert sum(e["allocations"] for e in told) == report(byteledger, path)["filtered"]["allocations"]
-    out = subprocess.run([byteledger, "export", "--to", "jsonl", recorded("under", "module:words")], capture_output=True, check=True,
+    out = subprocess.run([byteledger, "export", "--to", "jsonl", filtered("under", "module:words")], capture_output=True, check=True,
                          timeout=60).stdout
     blocks = [e for e in map(json.loads, out.splitlines()) if e["event"] in ("alloc", "free")]
     assert [e["event"] for e in blocks if e.get("realloc")] == ["free", "alloc"] * (5 + 20 + 4)
@@ -157,8 +133,8 @@ def test_a_thread_that_is_called_otherwise_is_judged_so_from_there_on(byteledger
     assert early.pop(10) == 1000 and sum(early.values()) <= 64
 
 
-def test_a_filter_of_raw_mode_holds_when_the_file_is_read(recorded, byteledger, tmp_path):
-    raw = recorded("raw", "module:words,!thread:other")
+def test_a_filter_of_raw_mode_holds_when_the_file_is_read(filtered, byteledger, tmp_path):
+    raw = filtered("raw", "module:words,!thread:other")
     told = report(byteledger, raw)
     assert {row["frames"][0]["module"] for row in told["rows"]} == {"words"} and told["filtered"]["allocations"] >= 3
     made = str(tmp_path / "made.blt")

@@ -5,44 +5,21 @@ import math
 import os
 import re
 import subprocess
-import time
 
 import pytest
+
+from conftest import report
 
 ROW = ("allocations", "allocated_bytes", "temporary_allocations", "leaked_allocations", "leaked_bytes", "peak_bytes")
 ROUNDS = 50000
 
 
-def report(byteledger, path, *options):
-    out = subprocess.run([byteledger, "report", path, "--format", "json", *options], capture_output=True, timeout=60)
-    assert out.returncode == 0, out.stderr
-    return json.loads(out.stdout)
-
-
-def finished(byteledger, path):
-    out = subprocess.run([byteledger, "info", path, "--format", "json"], capture_output=True, timeout=60)
-    return out.returncode == 0 and json.loads(out.stdout)["file"]["finished"]
-
-
 @pytest.fixture
-def recorded(byteledger, preload, tmp_path):
-    """recorded(how, argv, bytes) -> path; `under` byteledger, with the library `alone`, or `raw`."""
+def sampled(recorded):
+    """sampled(how, argv, bytes) -> path of a recording with one stack for so many bytes."""
     def run(how, argv, every, **more):
-        path = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.blt")
-        env = {**os.environ, "BYTELEDGER_SAMPLE_BYTES": every, **more}
-        if how == "under":
-            subprocess.run([byteledger, "heap", "-q", "-o", path, "--", *argv], env=env, capture_output=True, timeout=60, check=True)
-            return path
-        env |= {"LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": path, "BYTELEDGER_ON_FULL": "wait"}
-        if how == "raw":
-            env["BYTELEDGER_HELPER"] = "/nonexistent"
-        subprocess.run(argv, env=env, capture_output=True, timeout=60, check=True)
-        if how == "raw":
-            return path + ".raw"
-        deadline = time.monotonic() + 30
-        while not finished(byteledger, path):
-            assert time.monotonic() < deadline, path
-            time.sleep(0.02)
+        path, done = recorded(how, argv, {"BYTELEDGER_SAMPLE_BYTES": every, **more})
+        assert done.returncode == 0, done.stderr
         return path
     return run
 
@@ -58,9 +35,9 @@ def of_passes(told):
 
 
 @pytest.mark.parametrize("how", ["under", "alone", "raw"])
-def test_totals_stay_exact_and_rows_are_estimates(recorded, byteledger, prog, how):
+def test_totals_stay_exact_and_rows_are_estimates(sampled, byteledger, prog, how):
     argv = [prog("temporaries"), str(ROUNDS)]
-    whole, told = report(byteledger, recorded(how, argv, "0000")), report(byteledger, recorded(how, argv, "2000"))
+    whole, told = report(byteledger, sampled(how, argv, "0000")), report(byteledger, sampled(how, argv, "2000"))
     assert "sampled" not in whole and told["sampled"] == {"every_bytes": 2000, "exact_totals": True}
     assert exact(told) == exact(whole) and told["lost"]["events"] == 0 and told["partial_stacks"] == whole["partial_stacks"]
     assert not [row for row in told["rows"] if not row["frames"][0]["function"] and row.get("partial") == "not_sampled"]
@@ -81,8 +58,8 @@ def test_totals_stay_exact_and_rows_are_estimates(recorded, byteledger, prog, ho
     assert sum(row["peak_bytes"] == 10 << 20 for row in told["rows"]) == 1
 
 
-def test_a_summary_says_what_a_replay_says(recorded, byteledger, prog):
-    path = recorded("under", [prog("temporaries"), str(ROUNDS)], "2000")
+def test_a_summary_says_what_a_replay_says(sampled, byteledger, prog):
+    path = sampled("under", [prog("temporaries"), str(ROUNDS)], "2000")
     with open(path, "rb") as file:
         data = file.read()
     blocks = [m.start() for m in re.finditer(b"\x8fLTBlock", data)] # the last three: summary, index, end
@@ -94,14 +71,14 @@ def test_a_summary_says_what_a_replay_says(recorded, byteledger, prog):
     assert loaded["sampled"] == replayed["sampled"]
 
 
-def test_threads_are_exact_and_selections_by_name_say_that_they_are_not(recorded, byteledger, prog):
+def test_threads_are_exact_and_selections_by_name_say_that_they_are_not(sampled, byteledger, prog):
     argv = [prog("words")]
-    whole, path = recorded("under", argv, "0000"), recorded("under", argv, "1000")
+    whole, path = sampled("under", argv, "0000"), sampled("under", argv, "1000")
     def threads(file):
         rows = report(byteledger, file, "--by", "thread")["rows"]
         return sorted((row["name"], row["allocations"], row["allocated_bytes"], row["leaked_bytes"]) for row in rows)
     assert threads(path) == threads(whole) and len(threads(path)) == 3
-    told = report(byteledger, recorded("under", [prog("temporaries"), str(ROUNDS)], "2000"), "--function-regex", "^passes$")
+    told = report(byteledger, sampled("under", [prog("temporaries"), str(ROUNDS)], "2000"), "--function-regex", "^passes$")
     assert told["sampled"]["exact_totals"] is False
     for key in ("allocations", "allocated_bytes"):
         assert told["totals"][key] == sum(row[key] for row in told["rows"]) > ROUNDS
@@ -109,8 +86,8 @@ def test_threads_are_exact_and_selections_by_name_say_that_they_are_not(recorded
     assert "SAMPLED: one stack per 1,000 bytes" in text and "totals and threads are exact" in " ".join(text.split())
 
 
-def test_exports_of_events_say_what_has_no_stack(recorded, byteledger, prog):
-    path = recorded("under", [prog("temporaries"), "2000"], "2000")
+def test_exports_of_events_say_what_has_no_stack(sampled, byteledger, prog):
+    path = sampled("under", [prog("temporaries"), "2000"], "2000")
     out = subprocess.run([byteledger, "export", "--to", "jsonl", path], capture_output=True, check=True, timeout=60).stdout
     events = [json.loads(line) for line in out.splitlines()]
     bare = {e["id"] if "id" in e else e["stack"] for e in events if e.get("incomplete") == "not_sampled"}
@@ -122,8 +99,8 @@ def test_exports_of_events_say_what_has_no_stack(recorded, byteledger, prog):
         assert done.stderr.startswith(b"SAMPLED: ") and words in " ".join(done.stderr.decode().split()), form
 
 
-def test_sampling_goes_with_threads_but_not_with_modules_that_are_filtered(recorded, byteledger, preload, prog, tmp_path):
-    told = report(byteledger, recorded("under", [prog("words")], "1000", BYTELEDGER_FILTER="thread:keeper"))
+def test_sampling_goes_with_threads_but_not_with_modules_that_are_filtered(sampled, byteledger, preload, prog, tmp_path):
+    told = report(byteledger, sampled("under", [prog("words")], "1000", BYTELEDGER_FILTER="thread:keeper"))
     assert told["totals"]["allocations"] == 108 and told["sampled"]["every_bytes"] == 1000
     path = str(tmp_path / "none.blt")
     env = {**os.environ, "BYTELEDGER_SAMPLE_BYTES": "1000", "BYTELEDGER_FILTER": "thread:keeper,!module:libc.so*"}

@@ -10,36 +10,9 @@ import time
 
 import pytest
 
+from conftest import info, report
+
 CULL = "CULL_TEMPORARY_ALLOCATIONS"
-
-
-def report(byteledger, path, *options):
-    out = subprocess.run([byteledger, "report", path, "--format", "json", *options], capture_output=True, timeout=60)
-    assert out.returncode == 0, out.stderr
-    return json.loads(out.stdout)
-
-
-def info(byteledger, path):
-    out = subprocess.run([byteledger, "info", path, "--format", "json"], capture_output=True, timeout=60)
-    return json.loads(out.stdout) if out.returncode == 0 else None
-
-
-@pytest.fixture
-def recorded(byteledger, preload, tmp_path):
-    """recorded(how, argv, env) -> (path, outcome): `under` byteledger, or the library `alone`."""
-    def run(how, argv, env):
-        path = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.blt")
-        if how == "under":
-            return path, subprocess.run([byteledger, "heap", "-q", "-o", path, "--", *argv], env={**os.environ, **env},
-                                        capture_output=True, timeout=60)
-        env = {**os.environ, "LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": path, "BYTELEDGER_ON_FULL": "wait", **env}
-        done = subprocess.run(argv, env=env, capture_output=True, timeout=60)
-        deadline = time.monotonic() + 30
-        while not (told := info(byteledger, path)) or not told["file"]["finished"]:
-            assert time.monotonic() < deadline, path
-            time.sleep(0.02)
-        return path, done
-    return run
 
 
 def rows(taken):
