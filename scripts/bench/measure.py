@@ -8,6 +8,7 @@ the sum once nothing is left to reap. The traced process: it is seized by ptrace
 import ctypes
 import os
 import resource
+import shutil
 import signal
 import statistics
 import subprocess
@@ -20,13 +21,16 @@ libc.ptrace.restype = ctypes.c_long
 PR_SET_CHILD_SUBREAPER = 36
 PTRACE_CONT, PTRACE_DETACH, PTRACE_SEIZE, PTRACE_LISTEN = 7, 17, 0x4206, 0x4208
 PTRACE_O_TRACEEXIT, PTRACE_EVENT_EXIT, PTRACE_EVENT_STOP = 1 << 6, 6, 128
-WALL = 0x40000000
+WALL, CLD_TRAPPED = 0x40000000, 4
 
 libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 class Run:
-    """One run's costs in seconds; `traced` is None where the process was gone before it could be seized."""
+    """
+    One run's costs in seconds. `traced` is None where the process was gone before it could be seized; of the command itself,
+    which may be that short, it then is what wait4() says (with children that it waited for).
+    """
 
     def __init__(self, wall, cpu_all, traced, status, usage=None):
         self.wall, self.cpu_all, self.traced, self.status, self.usage = wall, cpu_all, traced, status, usage
@@ -72,11 +76,12 @@ def watch(pid):
         return None
     while True:
         try:
+            # looked at first: what has ended stays for run() to reap
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT | WALL).si_code != CLD_TRAPPED:
+                return None  # ended without the stop: it was on its way out already
             _, status = os.waitpid(pid, WALL)
         except ChildProcessError:
             return None
-        if not os.WIFSTOPPED(status):
-            return None  # killed without the stop
         event, sig = status >> 16, os.WSTOPSIG(status)
         if event == PTRACE_EVENT_EXIT:
             cpu = process_clock(pid)
@@ -102,12 +107,16 @@ def run(argv, exe=None, env=None, stdin=None, stdout=os.devnull, cwd=None, stder
         child = subprocess.Popen(argv, stdin=i, stdout=o, stderr=e, cwd=cwd, env={**os.environ, **(env or {})})
     traced = None
     if exe:
-        target = find_target(child.pid, exe, start + 10)
+        # Popen() returns when the program has begun: one that ends at once is gone before it is found among others
+        itself = os.path.realpath(shutil.which(argv[0]) or "") == exe
+        target = child.pid if itself else find_target(child.pid, exe, start + 10)
         if target:
             traced = watch(target)
     # wait4 directly: Popen.wait() is unaware that watch() shares the children
     _, status, usage = os.wait4(child.pid, 0)
     wall = time.monotonic() - start
+    if exe and traced is None and target == child.pid:
+        traced = usage.ru_utime + usage.ru_stime
     child.returncode = os.waitstatus_to_exitcode(status)
     while True:  # whatever was left behind and re-parented to us
         try:

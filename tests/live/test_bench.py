@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarks' judgement (scripts/bench/judge.py), held against series whose truth is known. Nothing is measured here."""
+"""
+The benchmarks' judgement (scripts/bench/judge.py), held against series whose truth is known, and that a run is told whatever its
+length. Nothing is measured here.
+"""
 import json
 import math
 import os
 import random
 import statistics
+import subprocess
 import sys
 
 import pytest
@@ -187,3 +191,20 @@ def test_looking_again_and_again_does_not_raise_the_errors_above_the_level(monke
 def test_neighbours_stay_neighbours_in_both_orders():
     assert judge.alternate({"ours": 1, "bare": 2, "peer": 3}, 1) == ["ours", "bare", "peer"]
     assert judge.alternate({"ours": 1, "bare": 2, "peer": 3}, 2) == ["peer", "bare", "ours"]
+
+
+# In a process of its own: a run ends when its process has no children left.
+SHORT = """
+import os, sys
+import measure
+exe = os.path.realpath("/bin/true")
+for _ in range(60):
+    run = measure.run(["/bin/true"], exe=exe)
+    assert run.status == 0 and run.traced > 0 and run.cpu_all > 0, vars(run)
+"""
+
+
+def test_a_program_that_ends_at_once_is_told_as_well():
+    done = subprocess.run([sys.executable, "-c", SHORT], cwd=os.path.join(ROOT, "scripts", "bench"), capture_output=True, text=True,
+                          timeout=120)
+    assert done.returncode == 0, done.stderr
