@@ -38,7 +38,7 @@ def run(argv, tmp_path, every, least):
 
 
 def test_stacks_of_a_program_with_exceptions_equal_libunwinds(prog, tmp_path):
-    # one in 50: in all, its random paths fill the table of nodes, and then stacks have no number
+    # one in 50: the oracle stops at 10,000 comparisons, and so they reach over most of the run
     run([prog("stacks_throw"), "5000"], tmp_path, 50, 5000)
 
 
