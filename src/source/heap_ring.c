@@ -189,11 +189,9 @@ static inline bool may_go_on(struct source_heap *heap, const struct heap_ring *r
 static bool stands_ahead(struct source_heap *heap, const struct heap_ring *ring,
 			 const struct heap_ring *other)
 {
-	uint64_t reach = MIN(heap->look_left, LOOK_AHEAD_BYTES);
-	if (!reach)
-		return other->tail != other->head;
-	uint64_t end = other->tail + MIN(other->head - other->tail, reach);
-	heap->look_left -= MIN(end - other->tail, heap->look_left);
+	uint64_t held = other->head - other->tail, reach = MIN(heap->look_left, LOOK_AHEAD_BYTES);
+	uint64_t end = other->tail + MIN(held, reach);
+	heap->look_left -= end - other->tail;
 	for (uint64_t pos = other->tail; pos < end;) {
 		uint64_t w0 = heap_word_at(other, pos);
 		unsigned tag = w0 & 0xff;
@@ -207,7 +205,7 @@ static bool stands_ahead(struct source_heap *heap, const struct heap_ring *ring,
 			return true;
 		pos += heap_tag_words[tag] * 8u;
 	}
-	return false;
+	return held > reach && reach < LOOK_AHEAD_BYTES;
 }
 
 /* Whether @ring waits for a record that was before @now_ns, if it ever was; what was later cannot end its wait. */

@@ -200,6 +200,35 @@ static void a_free_is_owed_although_another_address_took_its_place(void **state)
 	fixture_close(&f);
 }
 
+/* So little was read that only a part of the other ring may be searched: what is waited for stands behind that. */
+static void what_was_not_searched_whole_is_not_said_to_lack_a_record(void **state)
+{
+	(void)state;
+	struct fixture f;
+	const uint64_t block = 0x1000, foreign = 0x2000;
+	fixture_open(&f);
+	while (source_heap_now_ns(f.heap) < 200 * STAMP_NS)
+		;
+	produce_thread(&f.a, 1);
+	produce_stamp(&f.a, f.heap, 10);
+	produce_free(&f.a, block);
+	produce_stamp(&f.a, f.heap, 20);
+	produce_thread(&f.b, 2);
+	produce_stamp(&f.b, f.heap, 12);
+	produce_free(&f.b, foreign);
+	for (unsigned i = 4; i < WIRE_STAMP_BYTES / 8; i++)
+		produce(&f.b, 1, word0(WIRE_MARK, i), 0, 0);
+	produce_alloc(&f.b, block, 8, 0);
+	produce_stamp(&f.b, f.heap, 22);
+	fixture_drain(&f);
+	fixture_finish(&f);
+	assert_int_equal(f.books->foreign, 1);
+	assert_int_equal(f.books->frees, 1);
+	assert_int_equal(f.books->live, 0);
+	assert_int_equal(f.books->wrong, 0);
+	fixture_close(&f);
+}
+
 /* ---- a target that writes on after it was told to stop ---- */
 
 struct stubborn {
@@ -255,6 +284,7 @@ int main(void)
 		cmocka_unit_test(two_records_that_wait_at_one_time_wait_for_nothing_much_later),
 		cmocka_unit_test(a_wait_is_not_given_up_for_a_ring_that_has_just_begun_to_wait),
 		cmocka_unit_test(a_free_is_owed_although_another_address_took_its_place),
+		cmocka_unit_test(what_was_not_searched_whole_is_not_said_to_lack_a_record),
 		cmocka_unit_test(
 			a_target_that_goes_on_writing_does_not_keep_a_recording_from_its_end),
 	};
