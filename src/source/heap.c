@@ -311,9 +311,8 @@ void source_heap_beat(struct source_heap *heap)
 	if (heap->raw)
 		return;
 	__atomic_store_n(&heap->header->heartbeat_ns, clock_ns(CLOCK_MONOTONIC), __ATOMIC_RELAXED);
-	__atomic_store_n(&heap->header->tick,
-			 __atomic_load_n(&heap->header->tick, __ATOMIC_RELAXED) + 1,
-			 __ATOMIC_RELAXED);
+	/* the target counts here, too, where it forks */
+	__atomic_fetch_add(&heap->header->tick, 1, __ATOMIC_RELAXED);
 }
 
 void source_heap_detach(struct source_heap *heap)
@@ -416,7 +415,8 @@ static int report_counts(struct source_heap *heap, const struct heap_ring *ring,
 		uint64_t frees = at.frees - known[reason].frees;
 		if (!allocations && !bytes && !frees)
 			continue;
-		if (at.allocations < known[reason].allocations || at.frees < known[reason].frees)
+		if (at.allocations < known[reason].allocations || at.bytes < known[reason].bytes ||
+		    at.frees < known[reason].frees)
 			continue; /* a counter that runs backwards tells nothing */
 		known[reason] = at;
 		if (reason != WIRE_LOST_EARLY &&

@@ -582,6 +582,25 @@ static void frees_lost_before_the_start_make_no_block_uncertain(void **state)
 	fixture_close(&f);
 }
 
+static void a_count_of_losses_that_runs_backwards_tells_nothing(void **state)
+{
+	(void)state;
+	static const struct wire_lost_count told[] = { { 7, 99, 7 }, { 99, 7, 7 }, { 99, 99, 1 } };
+	struct fixture f;
+	struct err err = { 0 };
+	fixture_open(&f);
+	f.a.slot->lost[WIRE_LOST_RING_FULL] = (struct wire_lost_count){ 50, 50, 5 };
+	assert_int_equal(source_heap_housekeep(f.heap, &f.books->sink, 0, &err), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		f.a.slot->lost[WIRE_LOST_RING_FULL] = told[i];
+		assert_int_equal(source_heap_housekeep(f.heap, &f.books->sink, 0, &err), 0);
+	}
+	assert_int_equal(f.books->lost_allocs, 50);
+	assert_int_equal(f.books->lost_bytes, 50);
+	assert_int_equal(f.books->lost_frees, 5);
+	fixture_close(&f);
+}
+
 static void a_shared_file_with_a_wrong_layout_or_without_seals_is_refused(void **state)
 {
 	(void)state;
@@ -755,6 +774,7 @@ int main(void)
 		cmocka_unit_test(what_stands_in_a_closed_ring_is_counted_record_by_record),
 		cmocka_unit_test(one_remap_is_one_move_and_a_map_beside_it_is_not),
 		cmocka_unit_test(frees_lost_before_the_start_make_no_block_uncertain),
+		cmocka_unit_test(a_count_of_losses_that_runs_backwards_tells_nothing),
 		cmocka_unit_test(a_shared_file_with_a_wrong_layout_or_without_seals_is_refused),
 		cmocka_unit_test(the_program_that_attached_is_named_by_itself),
 		cmocka_unit_test(
