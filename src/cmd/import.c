@@ -70,6 +70,8 @@ int cmd_import(int argc, char **argv)
 		return cmd_fail(&err);
 	if (recording_kind(rec) == RECORDING_BLT) {
 		err_set(&err, -EINVAL, "'%s' is a recording already", import.path);
+		err_hint(&err,
+			 "'byteledger report' reads it; 'byteledger export' writes other formats");
 		return cmd_fail(&err);
 	}
 	CLEANUP(trace_writer_freep)

@@ -99,7 +99,12 @@ static char *find_program(const char *name, int *why)
 static int cannot_start(struct launch *launch, const char *name, int why, struct err *err)
 {
 	launch->exit_status = why == ENOENT ? 127 : 126;
-	return err_set(err, -why, "cannot run '%s'", name);
+	err_set(err, -why, "cannot run '%s'", name);
+	if (why == ENOENT)
+		return err_hint(err, strchr(name, '/') ? "a name without '/' is looked for in PATH"
+						       : "it is in no folder of PATH");
+	return err_hint(err, why == EACCES ? "it has to be a file that you may execute"
+					   : "does it run without byteledger?");
 }
 
 int launch_plain(struct launch *launch, char **argv, struct err *err)

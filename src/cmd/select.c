@@ -59,8 +59,10 @@ static int parse_limit(const char *text, size_t *limit, struct err *err)
 	char *end;
 	errno = 0;
 	unsigned long long n = strtoull(text, &end, 10);
-	if (errno || *end || end == text || *text < '0' || *text > '9' || n == 0)
-		return err_set(err, -EINVAL, "bad limit '%s': a number from 1", text);
+	if (errno || *end || end == text || *text < '0' || *text > '9' || n == 0) {
+		err_set(err, -EINVAL, "bad limit '%s'", text);
+		return err_hint(err, "a number from 1");
+	}
 	*limit = n;
 	return 0;
 }

@@ -53,6 +53,17 @@ def test_a_program_without_the_dashes_is_told_where_it_belongs(byteledger):
         assert "behind '--': -- ls" in done.stderr
 
 
+def test_what_cannot_be_done_comes_with_a_hint(byteledger, tmp_path):
+    (tmp_path / "text").write_text("words")
+    subprocess.run([byteledger, "run", "-q", "-o", str(tmp_path / "a.blt"), "--", "true"], check=True, timeout=60)
+    for status, *argv in (127, "run", "--", "no-such-program"), (127, "heap", "--", "/no/such/program"), \
+            (126, "run", "--", str(tmp_path / "text")), (126, "run", "--", str(tmp_path)), \
+            (1, "import", str(tmp_path / "a.blt"), "-o", str(tmp_path / "b.blt")), (2, "report", "--limit", "0", "a.blt"):
+        done = run(byteledger, *argv)
+        first, second = done.stderr.splitlines()
+        assert (done.returncode, first[:12], second[:6]) == (status, "byteledger: ", "hint: "), argv
+
+
 def test_one_file_is_asked_for_and_two_are_refused(byteledger):
     for command in (["report"], ["export", "--to", "json"], ["info"], ["import", "-o", "x"]):
         assert "which file?" in run(byteledger, *command).stderr
