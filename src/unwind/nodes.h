@@ -175,8 +175,11 @@ static inline void unwind_nodes_look(const struct unwind_nodes *nodes, uint32_t 
 				     struct unwind_nodes_line *line)
 {
 	line->slots = nodes->index + (uint64_t)number * UNWIND_NODES_LINE;
-	for (unsigned i = 0; i < UNWIND_NODES_LINE / 4; i++)
-		line->entry[i] = ((const volatile unwind_nodes_four *)line->slots)[i];
+	const volatile unwind_nodes_four *from = (const volatile unwind_nodes_four *)line->slots;
+	line->entry[0] = from[0];
+	line->entry[1] = from[1];
+	line->entry[2] = from[2];
+	line->entry[3] = from[3];
 	/* acquire: what an entry names was complete before the entry could be seen */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
@@ -185,11 +188,18 @@ static inline void unwind_nodes_look(const struct unwind_nodes *nodes, uint32_t 
 static inline uint32_t unwind_nodes_match(const struct unwind_nodes_line *line, uint32_t bits,
 					  uint32_t value)
 {
-	const unwind_nodes_four place = { 1, 2, 4, 8 };
-	unwind_nodes_four found = { 0, 0, 0, 0 };
-
-	for (unsigned i = 0; i < UNWIND_NODES_LINE / 4; i++)
-		found |= (unwind_nodes_four)((line->entry[i] & bits) == value) & place << 4 * i;
+	/* written out: a loop keeps the line in memory */
+	const unwind_nodes_four place[] = {
+		{ 1, 2, 4, 8 },
+		{ 1 << 4, 2 << 4, 4 << 4, 8 << 4 },
+		{ 1 << 8, 2 << 8, 4 << 8, 8 << 8 },
+		{ 1 << 12, 2 << 12, 4 << 12, 8 << 12 },
+	};
+	const unwind_nodes_four *e = line->entry;
+	unwind_nodes_four found = ((unwind_nodes_four)((e[0] & bits) == value) & place[0]) |
+				  ((unwind_nodes_four)((e[1] & bits) == value) & place[1]) |
+				  ((unwind_nodes_four)((e[2] & bits) == value) & place[2]) |
+				  ((unwind_nodes_four)((e[3] & bits) == value) & place[3]);
 	return found[0] | found[1] | found[2] | found[3];
 }
 
