@@ -105,7 +105,7 @@ struct heap_thread {
  * another one (credit). The counts stay exact, the two blocks' lifetimes are exact to the stamps. A debt that nobody
  * claims is a free of a foreign block after all, such a credit a lost free.
  */
-#define HEAP_RECENT 16384 /* more than a busy thread frees within a tick */
+#define HEAP_RECENT 65536 /* half a megabyte: what busy threads free within a second */
 #define HEAP_DEBTS 16384  /* named by 16 bits */
 #define HEAP_DEBT_CHAINS 4096
 #define HEAP_DEBT_NS 1000000000u /* a thread may lose its processor for long between two records */
@@ -300,7 +300,8 @@ static inline uint64_t heap_event_time(struct source_heap *heap, const struct he
 /* The two places of @addr: what was freed last stands in the first, and what stood there in the second. */
 static inline struct heap_recent *heap_recent_pair(struct source_heap *heap, uint64_t addr)
 {
-	return &heap->recent[(addr >> 4 ^ addr >> 18) % (HEAP_RECENT / 2) * 2];
+	/* threads have arenas of 64 MiB, which they use in the same way: each bit has its say */
+	return &heap->recent[((addr >> 4) * 0x9e3779b97f4a7c15ULL >> 40) % (HEAP_RECENT / 2) * 2];
 }
 
 /* 2 TiB of addresses without a double; a stranger's free that looks like a recent one is owed for a second. */
