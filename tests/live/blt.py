@@ -119,6 +119,8 @@ class Model:
         self.slots = []  # None, or [address, size, stack, seq]
 
     def reset(self, column):
+        if not column.data:  # the writer lost events itself: no block is spoken of any more
+            self.slots, column = [], Column(b"\0")
         count, live = column.varint(), []
         while len(live) < count:
             live += [True] * column.varint()

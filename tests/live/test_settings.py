@@ -143,6 +143,32 @@ def test_a_disk_without_the_room_asked_for_is_left_alone(recorded, byteledger, p
     assert not os.path.exists(path)
 
 
+@pytest.mark.parametrize("name,off,on", [(CULL, "0", "0"), (CULL, "0", "1"), ("FILTER", "!module:none.so*", "!module:libc.so*")])
+def test_what_is_recorded_and_what_a_full_disk_costs_are_the_whole(recorded, byteledger, tmp_path, name, off, on):
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", str(tmp_path)], capture_output=True).returncode:
+        pytest.skip("no file system of its own can be mounted here")
+    # perl copies its environment: values of one length make it ask for the same
+    env = {"PERL_HASH_SEED": "0", "PERL_PERTURB_KEYS": "0"}
+    argv = ["perl", "-e", 'for (1 .. 50000) { push @a, [$_, "x" x ($_ * 7919 % 97)]; splice(@a, $_ * 31 % 500, 1) if @a > 500 }']
+    whole = report(byteledger, recorded("under", argv, {**env, "BYTELEDGER_" + name: off})[0])["totals"]
+    disk, said = tmp_path / "disk", tmp_path / "said"
+    disk.mkdir()
+    # room for the tail that is kept free, and one page
+    script = ('mount -t tmpfs -o size=68k none "$1" && "$2" heap -q -o "$1"/x.blt -- perl -e "$4"; '
+              '"$2" report --format json "$1"/x.blt > "$3"')
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", str(disk), byteledger, str(said), argv[2]],
+                          env={**os.environ, **env, "BYTELEDGER_" + name: on}, capture_output=True, timeout=60)
+    assert b"cannot write" in done.stderr and b"No space left on device" in done.stderr, done.stderr
+    told = json.loads(said.read_text())
+    kept, lost, left_out = told["totals"], told["lost"], told["filtered"]
+    # a machine that lets the recorder stand still for a second makes the program drop calls instead of waiting for it
+    assert "write_failed" in lost["by_reason"] and lost["by_reason"].keys() <= {"write_failed", "ring_full"}
+    assert kept["allocations"] + kept["frees"] + lost["events"] + left_out["allocations"] + left_out["frees"] == \
+        whole["allocations"] + whole["frees"]
+    assert kept["allocated_bytes"] + lost["bytes"] + left_out["bytes"] == whole["allocated_bytes"]
+    assert (left_out["allocations"] > 0) == (name == "FILTER")
+
+
 def test_a_full_disk_is_told_as_that_and_not_as_a_dead_recorder(byteledger, tmp_path):
     if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", str(tmp_path)], capture_output=True).returncode:
         pytest.skip("no file system of its own can be mounted here")
