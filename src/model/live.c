@@ -7,6 +7,8 @@
 #include "base/huge.h"
 
 #define LIVE_FIRST (1u << 10)
+/* So many rows are fetched from the kernel at once, and as many there are at first: 128 KiB. */
+#define ROW_STEP 4096u
 /* Of the 28 bits of a tag that make a home; 2^29 blocks. */
 #define LIVE_MOST (1u << 27)
 
@@ -119,7 +121,7 @@ void live_close_gap(struct live *live, struct live_bucket *bucket, unsigned way)
 uint32_t live_number(struct live *live)
 {
 	if (live->numbers == live->block_max) {
-		uint32_t max = live->block_max ? live->block_max * 2 : 4096;
+		uint32_t max = live->block_max ? live->block_max * 2 : ROW_STEP;
 		if (max <= live->block_max || max > BLOCK_NONE / 2)
 			return BLOCK_NONE;
 		struct live_block *blocks =
@@ -130,5 +132,7 @@ uint32_t live_number(struct live *live)
 		live->blocks = blocks;
 		live->block_max = max;
 	}
+	if (live->numbers % ROW_STEP == 0)
+		huge_populate(live->blocks + live->numbers, ROW_STEP * sizeof(*live->blocks));
 	return live->numbers++;
 }
