@@ -117,6 +117,18 @@ static inline __attribute__((always_inline)) void live_prefetch(const struct liv
 	__builtin_prefetch(&live->buckets[live_home(live, tag)]);
 }
 
+/**
+ * live_prefetch_row() - as live_prefetch(), some time after it: if @tag stands in its bucket, its row will soon be read. Of what
+ * does not stand there some other row comes along.
+ */
+static inline __attribute__((always_inline)) void live_prefetch_row(const struct live *live,
+								    uint32_t tag)
+{
+	const struct live_bucket *at = &live->buckets[live_home(live, tag)];
+	unsigned way = (unsigned)__builtin_ctz(live_match(at, tag) | 1u << (LIVE_WAYS - 1));
+	__builtin_prefetch(&live->blocks[at->block[way]]);
+}
+
 /** live_way() - where @addr stands: its bucket and way; false: nowhere, and @bucket, which has an empty way, is where to put it. */
 static inline _Bool live_way(const struct live *live, uint64_t addr, uint32_t tag,
 			     struct live_bucket **bucket, unsigned *way)

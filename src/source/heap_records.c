@@ -530,6 +530,10 @@ run_records(struct source_heap *heap, struct heap_ring *ring, uint64_t limit_ns,
 			if (look < head) {
 				look = look_at(heap, ring, look, next);
 				ring->looked++;
+				live_prefetch_row(
+					&heap->live,
+					ring->ahead[(ring->taken + HEAP_AHEAD / 2 - 1) % HEAP_AHEAD]
+						.tag);
 				ring->ahead_pos = look;
 			}
 		}
