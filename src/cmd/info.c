@@ -465,11 +465,5 @@ int cmd_info(int argc, char **argv)
 	}
 	free(contents.process.exe);
 	free(contents.process.source);
-	if (rc < 0)
-		return cmd_fail(&err);
-	if (fflush(stdout) != 0 || ferror(stdout)) {
-		err_set(&err, -errno, "cannot write the result");
-		return cmd_fail(&err);
-	}
-	return CMD_OK;
+	return rc < 0 ? cmd_fail(&err) : CMD_OK;
 }

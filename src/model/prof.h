@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prof.h - interned, append-only accumulation of a stream of events, and snap.h's frozen readings of it.
+ * prof.h - interned, append-only accumulation of a stream of events.
  *
  * A prof is a sink: definitions are interned (equal strings, modules, frames, stacks become one row whatever number the
  * producer gave them), block events add to their stack's counters. Cost of a block event: one or two cache lines and no
@@ -58,7 +58,7 @@ struct sink *prof_sink(struct prof *prof);
  */
 struct sink *prof_symbol_sink(struct prof *prof);
 
-/* ---- reading: plain accessors, valid while the prof lives; one thread, or any thread through a snap -------------- */
+/* ---- reading: plain accessors, valid while the prof lives; one thread ------------------------------------------ */
 
 struct prof_totals {
 	struct cost cost; /* sums; cost.peak_bytes is the global peak */

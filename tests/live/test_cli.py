@@ -118,9 +118,10 @@ def test_a_full_disk_is_called_by_its_name(byteledger, tmp_path):
     recording = tmp_path / "a.blt"
     subprocess.run([byteledger, "heap", "-q", "-o", str(recording), "--", "perl", "-e", "1"], check=True)
     for command in (["report"], ["report", "--format", "json"], ["report", "--format", "csv"], ["info"],
-                    ["export", "--to", "folded"], ["export", "--to", "jsonl"]):
+                    ["export", "--to", "folded"], ["export", "--to", "jsonl"], ["check"]):
+        of = [] if command == ["check"] else [str(recording)]
         with open("/dev/full", "w", encoding="utf-8") as full:
-            done = subprocess.run([byteledger, *command, str(recording)], stdout=full, stderr=subprocess.PIPE, text=True)
+            done = subprocess.run([byteledger, *command, *of], stdout=full, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 1, command
         assert done.stderr.startswith("byteledger: cannot write ") and "No space left" in done.stderr, command
 
