@@ -267,6 +267,29 @@ int launch_resolve(struct launch *launch, char **argv, struct err *err)
 	return cannot_start(launch, argv[0], ELOOP, err);
 }
 
+/* ---- what is preloaded already ------------------------------------------------------------------------------------------ */
+
+#define KEPT "BYTELEDGER_PROGRAM_PRELOAD"
+
+void launch_without_preloads(char **argv)
+{
+	char own[PATH_MAX];
+	const char *kept = getenv(KEPT), *preload = getenv("LD_PRELOAD");
+	if (!kept && preload && *preload) {
+		ssize_t len = readlink("/proc/self/exe", own, sizeof(own) - 1);
+		if (len < 0 || setenv(KEPT, preload, 1) < 0)
+			return;
+		own[len] = '\0';
+		unsetenv("LD_PRELOAD");
+		execv(own, argv);
+		kept = getenv(KEPT);
+	}
+	if (!kept)
+		return;
+	setenv("LD_PRELOAD", kept, 1);
+	unsetenv(KEPT);
+}
+
 /* ---- the library -------------------------------------------------------------------------------------------------------- */
 
 int launch_library(struct launch *launch, struct err *err)

@@ -28,6 +28,12 @@ int launch_resolve(struct launch *launch, char **argv, struct err *err);
 /** launch_plain() - find @argv[0] as the shell would, to be executed as it is: scripts, static programs and all. */
 int launch_plain(struct launch *launch, char **argv, struct err *err);
 
+/**
+ * launch_without_preloads() - what LD_PRELOAD names is meant for the program: start this one again without it, and return there
+ * with the environment as it was. Another clock or another allocator would be the recorder's, too. @argv: the whole one.
+ */
+void launch_without_preloads(char **argv);
+
 /** launch_library() - find libbyteledger-heap.so: beside byteledger, ../lib, the configured folder. */
 int launch_library(struct launch *launch, struct err *err);
 

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/launch.h"
 #include "cmd/record.h"
 #include "wire/heap_start.h"
 
@@ -243,6 +244,8 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(argv[1], WIRE_RECORDER_OPTION) == 0)
 		return record_helper(argc, argv); /* started by the preload library */
+	if (strcmp(argv[1], "run") == 0 || strcmp(argv[1], "heap") == 0)
+		launch_without_preloads(argv);
 	for (const struct command *c = commands; c->name; c++) {
 		if (strcmp(argv[1], c->name) != 0)
 			continue;

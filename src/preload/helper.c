@@ -46,7 +46,7 @@ static void begin(struct wire_heap_header *heap, const struct options *opt, uint
 	heap->start_cycles = cycles();
 	heap->start_ns = now_ns();
 	struct timespec wall;
-	clock_gettime(CLOCK_REALTIME, &wall);
+	the_clock(CLOCK_REALTIME, &wall);
 	heap->start_realtime_ns = (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec;
 }
 

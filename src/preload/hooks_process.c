@@ -235,7 +235,7 @@ static int mark_exiting(void)
 	if (!process.seccomp)
 		note_sizes(heap);
 	heap->end_cycles = stamp();
-	if (!process.no_tsc && clock_gettime(CLOCK_MONOTONIC, &ts) == 0)
+	if (!process.no_tsc && the_clock(CLOCK_MONOTONIC, &ts) == 0)
 		heap->end_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 	__atomic_store_n(&heap->exiting, 1, __ATOMIC_RELEASE);
 	return 1;

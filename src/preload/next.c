@@ -13,6 +13,7 @@ struct code_range cxx_code;
 uint8_t cxx_new_replaced[CXX_NEW_MAX], cxx_delete_replaced[CXX_DELETE_MAX];
 struct code_range own_code;
 int allocator_is_libc;
+int (*the_clock)(clockid_t, struct timespec *) = clock_gettime;
 
 const char *const cxx_new_names[CXX_NEW_MAX] = {
 	[NEW] = "_Znwm",
@@ -73,6 +74,16 @@ static void find_replaced(void)
 	}
 }
 
+static void find_clock(void)
+{
+	static const char *const nowhere_else[] = { NULL };
+	struct next_wanted wanted = { "clock_gettime", 0 };
+	uintptr_t lo;
+	next_find(next_object((const void *)next.fork, &lo), &wanted, 1, nowhere_else);
+	if (wanted.at)
+		memcpy(&the_clock, &wanted.at, sizeof(the_clock));
+}
+
 void next_resolve(void)
 {
 	/*
@@ -123,6 +134,7 @@ void next_resolve(void)
 	allocator_lo = allocator.lo;
 	allocator_hi = allocator.hi;
 	allocator_is_libc = libc.lo && allocator.lo == libc.lo;
+	find_clock();
 	find_replaced();
 	if (next.cxx_new[NEW])
 		cxx_code = next_code((const void *)next.cxx_new[NEW]);

@@ -118,6 +118,18 @@ def test_threads_that_share_an_arena_are_counted_exactly(record, prog, preload, 
     assert totals["allocations"] - totals["leaked_allocations"] >= 50 * each
 
 
+def test_a_clock_that_the_program_has_of_its_own_is_not_the_recorders(record, prog):
+    # whoever waits for a recorder looks at the time of its last beat
+    done = record([prog("threads"), "200000", "arena"], timeout=110,
+                  env={"LD_PRELOAD": os.path.join(BUILD, "tests", "prog", "libfakeclock.so")})
+    assert done.returncode == 0
+    report = done.report("--by", "function")
+    row = next(row for row in report["rows"] if row["frames"][0]["function"] == "shares")
+    assert abs(report["process"]["start_realtime_ns"] / 1e9 - time.time()) < 86400
+    assert report["lost"] == {"events": 0, "bytes": 0, "by_reason": {}}
+    assert row["allocations"] == 50 * 200000
+
+
 def test_a_larger_budget_has_room_for_more_threads(record, prog, byteledger):
     argv = [prog("threads"), "400", "alive"]
     few, many = record(argv), record(argv, ["--budget", "128"])
