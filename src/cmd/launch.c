@@ -275,7 +275,8 @@ void launch_without_preloads(char **argv)
 {
 	char own[PATH_MAX];
 	const char *kept = getenv(KEPT), *preload = getenv("LD_PRELOAD");
-	if (!kept && preload && *preload) {
+	/* what valgrind preloads is meant for this program, and starting it again would leave valgrind */
+	if (!kept && preload && *preload && !strstr(preload, "/vgpreload_")) {
 		ssize_t len = readlink("/proc/self/exe", own, sizeof(own) - 1);
 		if (len < 0 || setenv(KEPT, preload, 1) < 0)
 			return;

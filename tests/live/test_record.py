@@ -195,6 +195,13 @@ def test_a_followed_successor_without_a_file_is_not_said_to_have_one(byteledger,
     assert b"which is followed: it gets a recording of its own, or a line that says why not" in err
 
 
+def test_under_valgrind_we_stay_there(byteledger, installed, tmp_path):
+    out = tmp_path / "callgrind.out"
+    subprocess.run([installed("valgrind"), "-q", "--tool=callgrind", f"--callgrind-out-file={out}", byteledger, "run", "-q",
+                    "-o", str(tmp_path / "r.blt"), "--", "/bin/true"], check=True, capture_output=True, timeout=100)
+    assert "totals:" in out.read_text() # written at its end
+
+
 def test_a_program_finds_nothing_of_ours_in_its_environment(byteledger, tmp_path):
     options = ["--free-stacks", "--time-resolution", "1us", "--budget", "40", "--on-full", "limit"]
     bare = subprocess.run(["/usr/bin/env"], capture_output=True, check=True).stdout
