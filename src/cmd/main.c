@@ -29,7 +29,7 @@ static const struct command commands[] = {
 	{ NULL, NULL, NULL },
 };
 
-static __attribute__((format(printf, 1, 0))) void say(const char *format, va_list args)
+static PRINTF(1, 0) void say(const char *format, va_list args)
 {
 	CLEANUP(buf_fini) struct buf raw = { 0 };
 	CLEANUP(buf_fini) struct buf safe = { 0 };
