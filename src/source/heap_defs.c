@@ -224,7 +224,7 @@ static enum heap_run define_node(struct source_heap *heap, uint32_t node,
 	if (run != HEAP_RUN_EMPTY)
 		return run;
 	if (node >= WIRE_STOP_MAX) {
-		if (heap_is_own(heap, copy)) {
+		if (!copy->pc || heap_is_own(heap, copy)) {
 			heap->node_stack[node] = heap->node_stack[copy->parent];
 			return HEAP_RUN_EMPTY;
 		}
@@ -271,7 +271,10 @@ static enum heap_run find_path(struct source_heap *heap, uint32_t node, uint32_t
 		*step = (struct heap_step){ .number = node };
 		if (node >= WIRE_STOP_MAX) {
 			step->node = heap_node_at(heap, node);
-			if (step->node.pc == 0 || step->node.parent >= node)
+			/* given up (heap_nodes.c): whoever writes it after all has a stack without a number */
+			if (step->node.pc == 0 && node < heap->copied)
+				step->node.parent = WIRE_STOP_NODES_FULL;
+			else if (step->node.pc == 0 || step->node.parent >= node)
 				return HEAP_RUN_BAD;
 		}
 		node = step->node.parent;

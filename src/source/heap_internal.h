@@ -192,6 +192,9 @@ struct source_heap {
 	uint32_t
 		copied; /* nodes before this one stand in @copies (heap_nodes.c); 0: none needs to */
 	struct wire_node *copies;
+	uint32_t
+		hole_until; /* nodes before this one had numbers at @hole_ns, when one was not written */
+	uint64_t hole_ns;
 	bool borrowed; /* the copies are those of the books that this is a snapshot of */
 	struct heap_branch *branches; /* by stack */
 	uint32_t branch_count;

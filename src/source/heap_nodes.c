@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/huge.h"
 #include "source/heap_internal.h"
 
 #define KNOWN_FIRST (1u << 10)
+#define HOLE_NS 1000000000u /* as long as a thread may lose its processor */
 
 static bool used_again(const struct source_heap *heap)
 {
@@ -146,6 +148,20 @@ struct wire_node heap_node_at(const struct source_heap *heap, uint32_t node)
 	return copy;
 }
 
+/*
+ * Node @node has a number below @count and is not written. A thread is about to do it, but may have lost its processor; one
+ * that was thrown out of its walk by a signal handler never will, and must not stop the others for ever.
+ */
+static bool given_up(struct source_heap *heap, uint32_t node, uint32_t count)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (node >= heap->hole_until) {
+		heap->hole_until = count;
+		heap->hole_ns = now;
+	}
+	return now - heap->hole_ns >= HOLE_NS;
+}
+
 int heap_take_nodes(struct source_heap *heap)
 {
 	const uint32_t max = heap->layout.node_max;
@@ -164,11 +180,7 @@ int heap_take_nodes(struct source_heap *heap)
 		struct wire_node copy = { 0 };
 		if (node >= WIRE_STOP_MAX && (node & (max - 1))) {
 			copy = heap_node_at(heap, node);
-			/*
-			 * A thread is about to write it; one that never will was thrown out of its walk by a
-			 * signal handler, and must not stop the others.
-			 */
-			if (!copy.pc && count - node < max / 4 * 3)
+			if (!copy.pc && !given_up(heap, node, count))
 				break;
 			if (copy.parent >= node) /* whoever asks for it will be told */
 				copy = (struct wire_node){ 0 };

@@ -95,17 +95,25 @@ static inline uint32_t unwind_node_at(const struct unwind_nodes *nodes, uint32_t
 	return (uint32_t)(first >> WIRE_NODE_PC_BITS) << nodes->tag_shift | place;
 }
 
-static inline void unwind_node_put(const struct unwind_nodes *nodes, uint32_t number, uint64_t pc,
-				   uint32_t parent, uint32_t gen)
+/*
+ * Write node @number. Return: 0 where the recorder has given it up, because it was not written for so long that nobody seemed
+ * to be about to, and its place is another node's by now.
+ */
+static inline int unwind_node_put(const struct unwind_nodes *nodes, uint32_t number, uint64_t pc,
+				  uint32_t parent, uint32_t gen)
 {
 	struct wire_node *n = &nodes->node[number & nodes->place_mask];
 	uint64_t lap = number >> nodes->tag_shift;
+	uint64_t former = __atomic_load_n(&n->pc, __ATOMIC_RELAXED);
 
-	__atomic_store_n(&n->pc, 0, __ATOMIC_RELAXED);
+	if (former >> WIRE_NODE_PC_BITS > lap ||
+	    !__atomic_compare_exchange_n(&n->pc, &former, 0, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return 0;
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	__atomic_store_n(&n->parent, parent, __ATOMIC_RELAXED);
 	__atomic_store_n(&n->gen, gen, __ATOMIC_RELAXED);
 	__atomic_store_n(&n->pc, pc | lap << WIRE_NODE_PC_BITS, __ATOMIC_RELEASE);
+	return 1;
 }
 
 /* Numbers that a walk has taken for its new nodes. Each will be written: the recorder waits for it. */
@@ -275,9 +283,8 @@ static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t pc, 
 		}
 		if (!mine) {
 			mine = unwind_node_reserve(nodes, parent, more, taken);
-			if (!mine)
+			if (!mine || !unwind_node_put(nodes, mine, pc, parent, gen))
 				return UNWIND_NODE_NONE;
-			unwind_node_put(nodes, mine, pc, parent, gen);
 		}
 		/* release: the node is complete before its place can be found. Taken meanwhile? Look again. */
 		if (__atomic_compare_exchange_n(&line.slots[__builtin_ctz(room)], &none,
@@ -289,9 +296,8 @@ static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t pc, 
 		return UNWIND_NODE_NONE;
 	if (!mine) {
 		mine = unwind_node_reserve(nodes, parent, more, taken);
-		if (!mine)
+		if (!mine || !unwind_node_put(nodes, mine, pc, parent, gen))
 			return UNWIND_NODE_NONE;
-		unwind_node_put(nodes, mine, pc, parent, gen);
 	}
 	unwind_nodes_replace(nodes, first, tag | (mine & nodes->place_mask), mine);
 	return mine;

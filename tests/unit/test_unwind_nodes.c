@@ -113,6 +113,21 @@ static void numbers_that_are_not_needed_are_written_and_parents_come_first(void 
 		assert_true(table[node].pc != 0); /* the recorder waits for each */
 }
 
+static void who_comes_late_leaves_the_place_to_its_next_node(void **state)
+{
+	struct unwind_nodes nodes;
+	(void)state;
+	make_heap(0);
+	unwind_nodes_init(&nodes, heap);
+	const struct wire_node *table = (const void *)((char *)heap + heap->nodes_off);
+	const uint32_t number = 99, next = number + nodes.place_mask + 1;
+	assert_true(unwind_node_put(&nodes, number, 0x401000, 16, 0));
+	assert_true(unwind_node_put(&nodes, next, 0x402000, 17, 0));
+	assert_false(unwind_node_put(&nodes, number, 0x403000, 18, 0));
+	assert_int_equal(table[number].pc, 0x402000 | 1ull << WIRE_NODE_PC_BITS);
+	assert_int_equal(table[number].parent, 17);
+}
+
 #define PLACES 4096
 #define NUMBERS (1u << 21)
 
@@ -355,6 +370,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(threads_agree_on_every_node_and_parents_come_first),
 		cmocka_unit_test(numbers_that_are_not_needed_are_written_and_parents_come_first),
+		cmocka_unit_test(who_comes_late_leaves_the_place_to_its_next_node),
 		cmocka_unit_test(places_are_used_again_once_their_nodes_were_copied),
 		cmocka_unit_test(a_full_table_gives_no_number_and_does_not_count_on),
 		cmocka_unit_test(a_table_answers_at_every_address),
