@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 import pytest
 
 import blt
+from conftest import finished
 from test_truth import PERL, SQL, inputs
 
 SUMS = ("allocations", "allocated_bytes", "frees", "temporary_allocations", "leaked_allocations", "leaked_bytes")
@@ -162,8 +163,13 @@ def test_sums_of_short_lived_blocks(read):
 def test_a_child_of_a_fork(byteledger, tmp_path):
     subprocess.run([byteledger, "heap", "-q", "--follow-children", "-o", "%p.blt", "--", "bash", "-c", "x=$(read a <<<1); exit 0"],
                    cwd=tmp_path, check=True, timeout=60)
+    paths, deadline = [], time.monotonic() + 60
+    while len(paths) < 2 or not all(finished(byteledger, path) for path in paths):
+        assert time.monotonic() < deadline, paths  # a child's recorder may outlive the program
+        time.sleep(0.02)
+        paths = list(tmp_path.glob("*.blt"))
     forked = 0
-    for path in tmp_path.glob("*.blt"):
+    for path in paths:
         recording = blt.Recording(path)
         assert_events(recording, byteledger, path)
         done = subprocess.run([byteledger, "report", "--format", "json", path], capture_output=True, check=True, timeout=60)
