@@ -182,8 +182,6 @@ int heap_take_nodes(struct source_heap *heap)
 			copy = heap_node_at(heap, node);
 			if (!copy.pc && !given_up(heap, node, count))
 				break;
-			if (copy.parent >= node) /* whoever asks for it will be told */
-				copy = (struct wire_node){ 0 };
 		}
 		heap->copies[node] = copy;
 		heap->copied = node + 1;
