@@ -2,8 +2,8 @@
 /*
  * heap_nodes.c - more nodes than the shared table has places for: copied out before their places are used again (wire/heap.h),
  * and known again where a path that was forgotten there came back under other numbers. Copies cost nothing before the table is
- * half full, from there on 20 bytes a node; what is known costs 8 bytes a stack, and 12 to 48 more for each that is not the first to
- * go on from its parent: one in seven of clang's.
+ * half full, from there on 20 bytes a node; what is known costs 8 bytes a stack, and 16 to 32 more for each that is not the first to
+ * go on from its parent: one in six of clang's.
  */
 #include <errno.h>
 #include <stdlib.h>
