@@ -328,19 +328,20 @@ static ALWAYS_INLINE void *realloc_body(struct thread *t, void *old, size_t size
 		return block;
 	}
 	int begun = note_realloc_begin(t, old, sp, bp, bx);
-	t->realloc_old = begun ? old : NULL;
 	t->sync = SYNC_IN(SYNC_NEXT, sp);
 	block = next.realloc(old, size);
 	t->sync = SYNC_IN(SYNC_OWN, sp);
-	if (unlikely(!(proc.word & MODE_MASK)))
-		return block; /* the child that a signal handler forked meanwhile: the ring is its parent's */
+	if (unlikely(!(proc.word & MODE_MASK))) {
+		/* the child that a signal handler forked meanwhile: the ring is its parent's */
+		t->realloc_old = NULL;
+		return block;
+	}
 	if (likely(begun)) {
 		if (likely(block))
 			note_realloc_end(t, block, size,
 					 capture_alloc(t, size, caller_pc(sp), sp, bp, bx));
 		else
 			note_realloc_fail(t, old);
-		t->realloc_old = NULL;
 	} else if (block) {
 		ring_dropped(t, 0, 0, 1); /* a failed one frees nothing */
 		note_obtained(t, block, size, sp, bp, bx);

@@ -105,6 +105,23 @@ static ALWAYS_INLINE void note_free(struct thread *t, const void *block, uint64_
 	ring_publish(t, 8);
 }
 
+/* For who jumps out of here, at whatever instruction: the publishing alone decides what is written. */
+static ALWAYS_INLINE void realloc_publish_begin(struct thread *t, const void *old, unsigned bytes)
+{
+	t->realloc_begin = t->head + bytes;
+	barrier(); /* from here on the rest may be there or not */
+	t->realloc_end = UINT64_MAX;
+	t->realloc_old = old;
+	ring_publish(t, bytes);
+}
+
+static ALWAYS_INLINE void realloc_publish_end(struct thread *t, unsigned bytes)
+{
+	t->realloc_end = t->head + bytes;
+	ring_publish(t, bytes);
+	t->realloc_old = NULL;
+}
+
 /** note_realloc_begin() - before the call. Return: 1 written, 0 dropped: counted by the caller once it is a free. */
 static ALWAYS_INLINE int note_realloc_begin(struct thread *t, const void *old, uint64_t sp,
 					    uint64_t bp, uint64_t bx)
@@ -117,14 +134,14 @@ static ALWAYS_INLINE int note_realloc_begin(struct thread *t, const void *old, u
 			return 0;
 		to[0] = (uint64_t)old << 8 | WIRE_REALLOC_BEGIN_STACK;
 		to[1] = node;
-		ring_publish(t, 16);
+		realloc_publish_begin(t, old, 16);
 		return 1;
 	}
 	to = ring_room(t, 8);
 	if (unlikely(!to))
 		return 0;
 	to[0] = (uint64_t)old << 8 | WIRE_REALLOC_BEGIN;
-	ring_publish(t, 8);
+	realloc_publish_begin(t, old, 8);
 	return 1;
 }
 
@@ -142,14 +159,14 @@ static ALWAYS_INLINE void note_realloc_end(struct thread *t, const void *block, 
 	unsigned bytes;
 	uint64_t *to = kept_room(t, size < WIRE_SIZE_SMALL ? 16 : 24);
 	put_sized(to, WIRE_REALLOC_END, (uint64_t)block, size, node, &bytes);
-	ring_publish(t, bytes);
+	realloc_publish_end(t, bytes);
 }
 
 static ALWAYS_INLINE void note_realloc_fail(struct thread *t, const void *old)
 {
 	uint64_t *to = kept_room(t, 8);
 	to[0] = (uint64_t)old << 8 | WIRE_REALLOC_FAIL;
-	ring_publish(t, 8);
+	realloc_publish_end(t, 8);
 }
 
 /** enter_and_note_free() - from outside: @block is about to be released, by whatever way the next definition goes. */

@@ -62,11 +62,11 @@ struct thread {
 	struct wire_heap_slot *slot;
 	struct unwind_thread *unwind; /* NULL: no scratch memory, or see @walker */
 	struct outer outer;
-	void *skip_free;     /* operator delete has written this free already */
-	void *realloc_old;   /* its begin is written, its end is not */
-	uint32_t outer_sync; /* of the hook around a region hook */
-	uint64_t limit;      /* the ring is full here, as of the last look at the tail */
-	uint64_t stamped;    /* cycles of the last stamp in this ring, 0 = none */
+	void *skip_free;         /* operator delete has written this free already */
+	const void *realloc_old; /* between the two records of a realloc, see recover() */
+	uint32_t outer_sync;     /* of the hook around a region hook */
+	uint64_t limit;          /* the ring is full here, as of the last look at the tail */
+	uint64_t stamped;        /* cycles of the last stamp in this ring, 0 = none */
 	uint64_t lost, lost_frees, lost_bytes; /* since the last record that went into the ring */
 	uint64_t second_began_ns, second_waited_ns; /* policy limit: 10 % of any second */
 	uint64_t stack_lo, stack_hi;
@@ -85,6 +85,9 @@ struct thread {
 	uint64_t name[2];      /* as last written to a ring */
 	int64_t sample_left;   /* bytes that decide nothing yet */
 	uint64_t sample_state; /* of the random numbers; 0 = not begun */
+	uint64_t
+		realloc_begin; /* where the ring's head is once the begin of @realloc_old is published, */
+	uint64_t realloc_end; /* and once its end is */
 };
 
 extern __thread struct thread self __attribute__((tls_model("initial-exec"))) HIDDEN;

@@ -282,8 +282,6 @@ static COLD int left_by_jump(struct thread *t, uint64_t sp)
 /* What that hook held: records that it had begun to write, and the stepper's memory. */
 static COLD void recover(struct thread *t)
 {
-	void *old = t->realloc_old;
-	t->realloc_old = NULL;
 	t->skip_free = NULL;
 	if (t->slot) {
 		t->head = __atomic_load_n(&t->slot->head, __ATOMIC_RELAXED);
@@ -292,9 +290,10 @@ static COLD void recover(struct thread *t)
 		if (t->walker)
 			unwind_start(t);
 		/* whether it moved is not known; its room was kept, and no new block may lie there before */
-		if (old)
-			note_realloc_fail(t, old);
+		if (t->realloc_old && t->head >= t->realloc_begin && t->head < t->realloc_end)
+			note_realloc_fail(t, t->realloc_old);
 	}
+	t->realloc_old = NULL;
 	t->sync = SYNC_UNBORN;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forks, full rings, jumps out of a hook, the start, regions: what a hook does when something is in its way. */
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -296,6 +297,86 @@ static void a_thread_whose_first_record_was_jumped_out_of_is_named_before_the_ne
 	assert_int_equal(named, 1);
 }
 
+#if defined(__x86_64__)
+#define TRAP_FLAG "0x100"
+static volatile unsigned steps_left;
+static sigjmp_buf at_step;
+static void jump_at_step(int number)
+{
+	(void)number;
+	if (--steps_left == 0)
+		siglongjmp(at_step, 1);
+}
+
+/* Return: 0 it was over before @steps instructions, 1 it was left by a jump then. */
+static int realloc_for(unsigned steps, void *block, size_t size)
+{
+	steps_left = steps;
+	if (sigsetjmp(at_step, 1))
+		return 1;
+	__asm__ volatile("lea -128(%%rsp), %%rsp; pushfq; orq $" TRAP_FLAG
+			 ", (%%rsp); popfq; lea 128(%%rsp), %%rsp" ::
+				 : "memory", "cc");
+	hook_realloc(block, size, CALLER(24, 0x1000));
+	__asm__ volatile("lea -128(%%rsp), %%rsp; pushfq; andq $~" TRAP_FLAG
+			 ", (%%rsp); popfq; lea 128(%%rsp), %%rsp" ::
+				 : "memory", "cc");
+	return 0;
+}
+
+/* The recorder closes a ring in which a realloc begins twice, or ends without having begun. */
+static int realloc_is_whole_after(unsigned steps, void *gives, size_t size)
+{
+	script();
+	hook_malloc(6, CALLER(28, 0x1000));
+	assert_int_equal(take(0).size, 6);
+	self.unwind = self.walker = NULL; /* of the stepper's instructions there are too many */
+	give = gives;
+	int left = realloc_for(steps, blocks[1], size);
+	give = blocks[3];
+	hook_malloc(7, CALLER(28, 0x1000));
+	struct record r = take(0);
+	unsigned end = 0;
+	if (r.tag == WIRE_REALLOC_BEGIN) {
+		end = take(0).tag;
+		r = take(0);
+	}
+	if (r.tag != WIRE_ALLOC || r.size != 7 || take(0).tag)
+		fail_msg("after %u instructions: record %u of size %llu", steps, r.tag,
+			 (unsigned long long)r.size);
+	if (!left && gives)
+		assert_int_equal(end, size < 100 ? WIRE_REALLOC_END : WIRE_REALLOC_END_BIG);
+	else if (end != WIRE_REALLOC_END && end != WIRE_REALLOC_END_BIG && (end || !left))
+		assert_int_equal(end, WIRE_REALLOC_FAIL);
+	return left;
+}
+
+static void a_jump_out_of_a_realloc_leaves_a_whole_one_at_every_instruction(void **state)
+{
+	const struct sigaction act = { .sa_handler = jump_at_step };
+	struct sigaction before;
+	assert_int_equal(sigaction(SIGTRAP, &act, &before), 0);
+	for (unsigned kind = 0; kind < 3; kind++) {
+		unsigned steps = 0;
+		do {
+			teardown(state);
+			setup(state);
+			steps++;
+		} while (realloc_is_whole_after(steps, kind ? blocks[2] : NULL,
+						kind == 1 ? 50 : 1ull << 40));
+		assert_true(steps > 50);
+	}
+	sigaction(SIGTRAP, &before, NULL);
+}
+#else
+/* without a flag that traps each instruction */
+static void a_jump_out_of_a_realloc_leaves_a_whole_one_at_every_instruction(void **state)
+{
+	(void)state;
+	skip();
+}
+#endif
+
 static int parent_waited;
 static void fork_here(void)
 {
@@ -521,6 +602,7 @@ int main(void)
 		CASE(without_a_free_slot_calls_are_counted),
 		CASE(a_jump_out_of_a_hook_does_not_silence_its_thread),
 		CASE(a_thread_whose_first_record_was_jumped_out_of_is_named_before_the_next),
+		CASE(a_jump_out_of_a_realloc_leaves_a_whole_one_at_every_instruction),
 		CASE(a_fork_out_of_the_stepper_leaves_the_parents_memory_alone),
 		CASE(what_another_thread_does_after_a_followed_fork_is_stamped_behind_it),
 		CASE(calls_of_other_threads_during_the_start_are_counted),
