@@ -17,6 +17,7 @@ struct events_tally {
 /** struct events_told - sums of events that speak of others which are not there; their events: how many spoke. */
 struct events_told {
 	struct events_tally lost[LOSS_REASON_MAX], culled, filtered;
+	uint64_t implied; /* frees that EVENT_LOST has spoken of */
 };
 void events_told_add(struct events_told *told, const struct event *event);
 

@@ -92,7 +92,7 @@ void events_enc_free(struct events_enc *enc)
 struct run {
 	uint8_t *at[EVC_COUNT];
 	struct thread_context t;
-	uint64_t allocations, bytes, frees;
+	uint64_t allocations, bytes, frees, implied;
 };
 
 static inline void put(uint8_t *at[], enum events_col col, uint64_t v)
@@ -229,6 +229,7 @@ static inline int add_free(struct events_enc *enc, struct run *run, const struct
 		put(run->at, EVC_AUX, event->aux_stack.v);
 	*run->at[EVC_OP]++ = (uint8_t)(OP_FREE + (which * 2 + aux) * 2 + odd);
 	run->frees++;
+	run->implied += event->flags / EVENT_F_IMPLIED & 1;
 	/* the reader's slots of old blocks say 0 */
 	if (model_free_guess(m, &run->t, guess, block.slot, block.seq == NO_SEQ ? 0 : block.seq,
 			     age, event) < 0)
@@ -330,6 +331,7 @@ static int add_run(struct events_enc *enc, const struct event *events, size_t co
 	enc->open.allocations += run.allocations;
 	enc->open.bytes += run.bytes;
 	enc->open.frees += run.frees;
+	enc->told.implied += run.implied;
 	*taken = (size_t)(event - events);
 	enc->rows += (uint32_t)*taken;
 	return rc;

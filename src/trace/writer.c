@@ -173,6 +173,7 @@ static void lose_open(struct trace_writer *w)
 	const struct events_told *told = events_enc_told(w->events);
 	struct events_tally open;
 	events_enc_tally(w->events, NULL, &open);
+	open.frees -= told->implied; /* lost before */
 	tally_add(&w->lost, &open);
 	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)
 		tally_add(&w->told.lost[i], &told->lost[i]);
@@ -384,7 +385,7 @@ static void count_lost(struct trace_writer *w, const struct event *event)
 		lost->allocations++;
 		lost->bytes += event->bytes;
 	} else if (event->kind == EVENT_FREE || event->kind == EVENT_FREE_FOREIGN) {
-		lost->frees++;
+		lost->frees += event->kind != EVENT_FREE || !(event->flags & EVENT_F_IMPLIED);
 	} else {
 		events_told_add(&w->told, event);
 	}

@@ -33,7 +33,8 @@ static void account_add(struct account *a, const struct event *events, size_t co
 		} else {
 			many[0] = e->kind == EVENT_ALLOC;
 			many[1] = e->kind == EVENT_ALLOC ? e->bytes : 0;
-			many[2] = e->kind == EVENT_FREE || e->kind == EVENT_FREE_FOREIGN;
+			many[2] = e->kind == EVENT_FREE_FOREIGN ||
+				  (e->kind == EVENT_FREE && !(e->flags & EVENT_F_IMPLIED));
 		}
 		for (int k = 0; k < 3; k++)
 			to[k] += many[k];

@@ -295,6 +295,7 @@ static inline void stream_next(struct stream *s, struct sink *to, struct event *
 		e->flags = stream_random(s) % 10 ? 0 : EVENT_F_REALLOC;
 	} else if (dice < 95 && stream_free(s, e)) {
 		e->flags = (uint8_t)(stream_random(s) % 5 ? 0 : stream_random(s) % 4);
+		e->flags |= stream_random(s) % 20 ? 0 : EVENT_F_IMPLIED;
 	} else {
 		static const uint8_t kinds[] = {
 			EVENT_FREE_FOREIGN, EVENT_MAP,  EVENT_UNMAP,  EVENT_BRK,       EVENT_RSS,
