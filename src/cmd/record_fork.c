@@ -110,7 +110,7 @@ void record_wait_offers(struct record *rec)
 /* ---- the child's recorder ------------------------------------------------------------------------------------------- */
 
 /* The snapshot among the descriptors of process @pid, opened; -1: it is not there, or not whole. */
-static int find_offer(uint32_t pid, uint32_t number, char *path, size_t size)
+static int find_offer(uint32_t pid, uint32_t number)
 {
 	char folder[64], name[64], target[96];
 	snprintf(folder, sizeof(folder), "/proc/%u/fd", pid);
@@ -124,8 +124,7 @@ static int find_offer(uint32_t pid, uint32_t number, char *path, size_t size)
 		if (len < want || memcmp(target, name, (size_t)want) != 0 ||
 		    (len > want && target[want] != ' '))
 			continue;
-		snprintf(path, size, "%s/%s", folder, entry->d_name);
-		fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+		fd = openat(dirfd(dir), entry->d_name, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	}
 	closedir(dir);
 	int seals = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
@@ -169,15 +168,15 @@ static int snapshot_put(struct sink *sink, const struct event *events, size_t co
 /* Return: 1 the snapshot was read, 0 there is none, negative errno. */
 static int take_offer(struct record *rec, const struct source_heap_fork *fork, struct err *err)
 {
-	char path[128];
 	uint64_t until = clock_ns(CLOCK_MONOTONIC) + OFFER_NS;
 	int fd;
-	while ((fd = find_offer(fork->recorder, fork->number, path, sizeof(path))) < 0) {
+	while ((fd = find_offer(fork->recorder, fork->number)) < 0) {
 		if (clock_ns(CLOCK_MONOTONIC) > until || kill((pid_t)fork->recorder, 0) < 0)
 			return 0;
 		pause_ns(LOOK_NS);
 	}
-	struct trace_reader *reader = trace_reader_new(path, err);
+	/* what was judged, and not what its number stands for in that process by now */
+	struct trace_reader *reader = trace_reader_new_fd(fd, "the parent's snapshot", err);
 	struct snapshot snapshot = { .sink = { .define = snapshot_define, .put = snapshot_put },
 				     .rec = rec };
 	if (reader)

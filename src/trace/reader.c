@@ -199,7 +199,7 @@ static int open_side(struct trace_reader *r, const uint8_t *header)
 	return 0;
 }
 
-/* Its writer holds the file's lock as long as it lives. */
+/* Its writer holds the file's lock as long as it lives. Not to be asked of a descriptor that may hold the lock itself. */
 static int is_written(int fd)
 {
 	int free_now = flock(fd, LOCK_SH | LOCK_NB) == 0;
@@ -224,8 +224,6 @@ struct trace_reader *reader_of(int fd, const char *path, struct err *err)
 		return NULL;
 	}
 	struct stat st;
-	r->info.being_written =
-		is_written(fd); /* before its length: what ends meanwhile is whole */
 	if (fstat(r->fd, &st) < 0) {
 		err_set(err, -errno, "cannot open '%s'", path);
 		return NULL;
@@ -294,7 +292,21 @@ struct trace_reader *trace_reader_new(const char *path, struct err *err)
 		err_set(err, -errno, "cannot open '%s'", path);
 		return NULL;
 	}
-	return reader_of(fd, path, err);
+	int written = is_written(fd); /* before its length: what ends meanwhile is whole */
+	struct trace_reader *r = reader_of(fd, path, err);
+	if (r)
+		r->info.being_written = written;
+	return r;
+}
+
+struct trace_reader *trace_reader_new_fd(int fd, const char *name, struct err *err)
+{
+	int mine = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (mine < 0) {
+		err_set(err, -errno, "cannot open '%s'", name);
+		return NULL;
+	}
+	return reader_of(mine, name, err);
 }
 
 void trace_reader_freep(struct trace_reader **reader)

@@ -95,6 +95,8 @@ struct trace_reader_info {
 /** trace_is() - 1 if the file begins like a recording, 0 if not, negative errno where it cannot be read. */
 int trace_is(const char *path, struct err *err);
 struct trace_reader *trace_reader_new(const char *path, struct err *err);
+/** trace_reader_new_fd() - of the file that @fd is open on, which stays the caller's, lock and all; @name is for messages. */
+struct trace_reader *trace_reader_new_fd(int fd, const char *name, struct err *err);
 void trace_reader_freep(struct trace_reader **reader);
 void trace_reader_info(const struct trace_reader *reader, struct trace_reader_info *info);
 

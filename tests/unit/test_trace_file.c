@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -97,6 +98,41 @@ static void an_existing_file_is_never_overwritten(void **state)
 	assert_non_null(strstr(err.msg, "cannot create '/nonexistent/x.blt'"));
 }
 
+static void spill(const char *data, size_t len)
+{
+	int fd = open(path, O_WRONLY | O_TRUNC | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, data, len), (ssize_t)len);
+	close(fd);
+}
+
+static void an_open_file_is_read_whatever_its_name_stands_for_by_now(void **state)
+{
+	(void)state;
+	struct copy in, out;
+	struct err err = { 0 };
+	copy_init(&in);
+	record(&in, 5, 3000, 1000, 1);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	int other = open(path, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+	assert_int_equal(unlink(path), 0);
+	spill("another", 7);
+	struct trace_reader *r = trace_reader_new_fd(fd, path, &err);
+	assert_non_null(r);
+	assert_int_equal(flock(other, LOCK_SH | LOCK_NB), -1); /* who adds symbols reads so */
+	assert_int_equal(close(other), 0);
+	copy_init(&out);
+	assert_done(trace_reader_run(r, &out.sink, NULL, &err), err);
+	assert_int_equal(out.count, in.count);
+	assert_same_events(&in, &out, in.count);
+	trace_reader_freep(&r);
+	assert_int_equal(close(fd), 0); /* it stayed ours */
+	copy_fini(&in);
+	copy_fini(&out);
+}
+
 static void a_writer_that_breaks_the_rules_of_events_is_told(void **state)
 {
 	(void)state;
@@ -132,14 +168,6 @@ static char *slurp(size_t *len)
 	close(fd);
 	*len = (size_t)st.st_size;
 	return data;
-}
-
-static void spill(const char *data, size_t len)
-{
-	int fd = open(path, O_WRONLY | O_TRUNC | O_CREAT, 0600);
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, data, len), (ssize_t)len);
-	close(fd);
 }
 
 static void a_file_cut_anywhere_gives_the_beginning_of_what_was_written(void **state)
@@ -655,6 +683,9 @@ int main(void)
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(an_existing_file_is_never_overwritten, set_up,
 						tear_down),
+		cmocka_unit_test_setup_teardown(
+			an_open_file_is_read_whatever_its_name_stands_for_by_now, set_up,
+			tear_down),
 		cmocka_unit_test_setup_teardown(a_writer_that_breaks_the_rules_of_events_is_told,
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
