@@ -27,14 +27,14 @@ static COLD void *plain_new(size_t size, uintptr_t align, REGS)
 }
 
 /* Nothing in the global scope: what the caller's object has. */
-static COLD const struct cxx_own *own_of(struct thread *t, uint64_t pc, struct cxx_own *spare)
+static COLD const struct cxx_own *own_of(struct thread *t, uint64_t sp, struct cxx_own *spare)
 {
 	uint32_t sync = t->sync;
 	uint8_t own = t->own;
 	int saved_errno = errno;
-	t->sync = SYNC_OWN;
+	t->sync = SYNC_IN(SYNC_OWN, sp);
 	t->own = 1;
-	const struct cxx_own *found = next_cxx_of(pc, spare);
+	const struct cxx_own *found = next_cxx_of(caller_pc(sp), spare);
 	t->own = own;
 	t->sync = sync;
 	errno = saved_errno;
@@ -51,7 +51,7 @@ static ALWAYS_INLINE void *new_body(enum cxx_new form, size_t size, uintptr_t b,
 		if (!process.resolved) /* makes the first hooked call of the process */
 			hook_free(NULL, sp, bp, bx);
 		call = next.cxx_new[form];
-		const struct cxx_own *own = call ? NULL : own_of(t, caller_pc(sp), &spare);
+		const struct cxx_own *own = call ? NULL : own_of(t, sp, &spare);
 		if (own) {
 			call = own->cxx_new[form];
 			code = &own->code;
@@ -121,7 +121,7 @@ static ALWAYS_INLINE void delete_body(enum cxx_delete form, void *block, uintptr
 		struct cxx_own spare;
 		call = next.cxx_delete[DEL];
 		if (!call) {
-			const struct cxx_own *own = own_of(t, caller_pc(sp), &spare);
+			const struct cxx_own *own = own_of(t, sp, &spare);
 			call = own->cxx_delete[form] ? own->cxx_delete[form] : own->cxx_delete[DEL];
 		}
 		/* no C++ runtime: then our own operator new called malloc() */

@@ -26,7 +26,7 @@ struct quiet {
 static struct quiet quiet_begin(void)
 {
 	struct quiet q = { self.sync, self.own, errno };
-	self.sync = SYNC_OWN;
+	self.sync = SYNC_IN(SYNC_OWN, (uint64_t)__builtin_frame_address(0));
 	self.own = 1;
 	return q;
 }

@@ -39,14 +39,15 @@ struct entry {
 
 static struct entry entries[ENTRIES];
 static uint32_t entry_count;
-static uint32_t cells[CELLS]; /* number of an entry + 1 */
-static uint32_t lock;
-static uint32_t sweeps;   /* how many have begun */
-static uint32_t nameless; /* objects for which there was no entry */
+static uint32_t cells[CELLS];     /* number of an entry + 1 */
+static const struct thread *lock; /* who holds it */
+static uint32_t sweeps;           /* how many have begun */
+static uint32_t nameless;         /* objects for which there was no entry */
 static uint64_t
 	unloads; /* dlpi_subs when last looked at: never in a hook, for it takes the loader's lock */
 
-#define SPINS 2000 /* some 50 us: longer than the lock is ever held by a thread that runs */
+#define SPINS 2000   /* some 50 us: longer than the lock is mostly held by a thread that runs */
+#define ROUNDS 20000 /* a second of them */
 
 static char exe_path[4096];
 static char own_folder[4096];
@@ -62,12 +63,26 @@ struct object {
 	uint32_t name_hash;
 };
 
+/* Under the lock: addresses mean something else from here on; every thread forgets what it knew of them. */
+static void new_generation(uint32_t gen)
+{
+	__atomic_store_n(&process.heap->module_gen, gen, __ATOMIC_RELEASE);
+	__atomic_fetch_add((uint32_t *)&proc.word, MODE_EPOCH, __ATOMIC_RELEASE);
+}
+
 /* In a hook: whoever holds the lock may not run at all, and our caller may be the reason. Return: 1 it is ours. */
 static int modules_lock(void)
 {
 	for (unsigned i = 0; i < SPINS; i++) {
-		if (!__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE))
+		const struct thread *holder = NULL;
+		if (__atomic_compare_exchange_n(&lock, &holder, &self, 0, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED))
 			return 1;
+		if (holder == &self) {
+			/* a signal handler jumped out of what we did under it: what was being retired is so now */
+			new_generation(process.heap->module_gen + 1);
+			return 1;
+		}
 		__builtin_ia32_pause();
 	}
 	return 0;
@@ -75,7 +90,13 @@ static int modules_lock(void)
 
 static void modules_unlock(void)
 {
-	__atomic_store_n(&lock, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&lock, NULL, __ATOMIC_RELEASE);
+}
+
+void modules_left(void)
+{
+	if (__atomic_load_n(&lock, __ATOMIC_RELAXED) == &self && modules_lock())
+		modules_unlock();
 }
 
 static uint32_t cell_of(uint64_t lo)
@@ -416,13 +437,6 @@ static const char *mapped_path(uint64_t lo)
 	return path;
 }
 
-/* Under the lock: addresses mean something else from here on; every thread forgets what it knew of them. */
-static void new_generation(uint32_t gen)
-{
-	__atomic_store_n(&process.heap->module_gen, gen, __ATOMIC_RELEASE);
-	__atomic_fetch_add((uint32_t *)&proc.word, MODE_EPOCH, __ATOMIC_RELEASE);
-}
-
 static uint32_t publish(const struct object *o)
 {
 	struct wire_heap_header *heap = process.heap;
@@ -644,9 +658,15 @@ void modules_closed(void)
 	uint32_t sweep = __atomic_add_fetch(&sweeps, 1, __ATOMIC_ACQ_REL);
 	if (!_dl_find_object)
 		dl_iterate_phdr(mark_seen, &sweep);
-	while (!modules_lock())
+	for (unsigned round = 0; !modules_lock(); round++) {
+		if (round == ROUNDS) {
+			/* its holder jumped out of a hook and has called none since: the next dlclose() looks again */
+			__atomic_store_n(&unloads, 0, __ATOMIC_RELAXED);
+			return;
+		}
 		if (!process.seccomp)
 			sys0(SYS_sched_yield);
+	}
 	uint32_t gen = heap->module_gen + 1, gone = nameless;
 	for (uint32_t i = 0; i < entry_count; i++) {
 		if (!entries[i].live || !is_gone(&entries[i], sweep))

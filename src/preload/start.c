@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -376,6 +377,19 @@ static COLD uint32_t start(void)
 	return heap->enabled_wanted ? MODE_ON : MODE_SUSPENDED;
 }
 
+/* A handler that jumped out of the start would leave it begun for good. */
+static uint64_t block_signals(void)
+{
+	uint64_t all = ~0ULL, before = 0;
+	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, 8);
+	return before;
+}
+
+static void unblock_signals(uint64_t before)
+{
+	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
+}
+
 void start_once(void)
 {
 	uint32_t none = START_NONE;
@@ -383,12 +397,14 @@ void start_once(void)
 					 __ATOMIC_RELAXED))
 		return;
 	int saved_errno = errno;
+	uint64_t before = block_signals();
 	uint32_t mode = start();
 	if (mode != MODE_OFF && allocator_is_libc && !process.free_stacks)
 		mode |= MODE_PLAIN;
 	__atomic_store_n((uint32_t *)&proc.word, mode, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&process.started, START_DONE, __ATOMIC_RELEASE);
 	count_early();
+	unblock_signals(before);
 	errno = saved_errno;
 }
 
@@ -397,11 +413,13 @@ void start_late(void)
 	static uint32_t busy;
 	if (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
 		return;
+	uint64_t before = block_signals();
 	options->disabled = 0;
 	uint32_t mode = start_alone();
 	if (mode != MODE_OFF && allocator_is_libc && !process.free_stacks)
 		mode |= MODE_PLAIN;
 	__atomic_store_n((uint32_t *)&proc.word, mode, __ATOMIC_RELEASE);
+	unblock_signals(before);
 }
 
 HIDDEN long fail_syscall(long rc);

@@ -230,6 +230,8 @@ int module_find(void *ctx, uint64_t pc, struct unwind_module *module) HIDDEN;
 int page_probe(void *ctx, uint64_t addr) HIDDEN;
 /** modules_forked() - in the child: the lock is nobody's; the table was carried over to process.heap. */
 void modules_forked(void) HIDDEN;
+/** modules_left() - the calling thread jumped out of a hook: if it held the lock there, nobody does now. */
+void modules_left(void) HIDDEN;
 /** modules_closed() - after a dlclose(): if a module really went away, note which and make threads forget. */
 void modules_closed(void) HIDDEN;
 

@@ -227,12 +227,17 @@ static COLD int thread_born(struct thread *t)
 	return t->state == THREAD_READY;
 }
 
+static void recover(struct thread *t);
+
 void thread_end(void *arg)
 {
 	struct thread *t = arg;
 	if (t != &self || (proc.word & MODE_MASK) < MODE_OFF)
 		return;
 	int saved_errno = errno;
+	/* the thread ends out of a handler that interrupted a hook */
+	if (SYNC_KIND(t->sync) == SYNC_OWN || SYNC_KIND(t->sync) == SYNC_NEXT)
+		recover(t);
 	/* destructors of other keys may still allocate and free: ask again until the last round */
 	if (++t->rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
 		uint32_t sync = t->sync;
@@ -279,10 +284,12 @@ static COLD int left_by_jump(struct thread *t, uint64_t sp)
 	return !sys_failed(sys2(SYS_sigaltstack, NULL, &alt)) && !(alt.ss_flags & SS_ONSTACK);
 }
 
-/* What that hook held: records that it had begun to write, and the stepper's memory. */
+/* What that hook held: records that it had begun to write, the stepper's memory, the modules' lock. */
 static COLD void recover(struct thread *t)
 {
 	t->skip_free = NULL;
+	t->own = 0;
+	modules_left();
 	if (t->slot) {
 		t->head = __atomic_load_n(&t->slot->head, __ATOMIC_RELAXED);
 		t->limit = t->soft = 0;
@@ -330,7 +337,7 @@ uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t sp)
 	int saved_errno = errno;
 	uint32_t in = SYNC_KIND(t->sync);
 	if (in == SYNC_OWN || in == SYNC_NEXT) {
-		if (!t->own && left_by_jump(t, sp)) {
+		if (left_by_jump(t, sp)) {
 			recover(t);
 			in = SYNC_UNBORN;
 		} else if (in == SYNC_OWN || kind != HOOK_REGION) {
@@ -359,7 +366,7 @@ uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t sp)
 			return PASS_LOST(WIRE_LOST_EARLY);
 	}
 	if (unlikely((proc.word & MODE_MASK) == MODE_IDLE)) {
-		if (!process.wanted)
+		if (!process.wanted || process.seccomp)
 			return PASS;
 		uint32_t sync = t->sync;
 		t->sync = SYNC_OWN;

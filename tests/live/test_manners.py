@@ -176,6 +176,11 @@ def test_signals_jumps_coroutines_and_small_stacks(counted, prog):
     assert [s - t for s, t in zip(seen, truth)][1:] in ([0, 0], [9 * 272, 9], [9 * 288, 9]) # nine threads' vectors
 
 
+def test_a_jump_out_of_a_look_at_a_new_object_leaves_the_next_unload_alone(record, prog):
+    done = record([prog("jumpout"), os.path.dirname(prog("jumpout"))])
+    assert (done.returncode, done.stdout) == (0, b"done\n")
+
+
 def test_operator_new_in_all_forms_exceptions_and_late_destructors(counted, prog):
     seen, truth = difference(counted, lambda n: [prog("newdelete"), str(n)], 2, 52)
     # each thread's vector of modules' storage comes from libc, and is kept with the cached stack or released

@@ -28,12 +28,17 @@
 void start_once(void)
 {
 }
+static unsigned late_starts;
 void start_late(void)
 {
+	late_starts++;
 }
 void start_child(struct thread *t)
 {
 	(void)t;
+}
+void modules_left(void)
+{
 }
 static int (*probe)(uint64_t addr); /* NULL: no page can be read */
 int page_probe(void *ctx, uint64_t addr)

@@ -377,6 +377,76 @@ static void a_jump_out_of_a_realloc_leaves_a_whole_one_at_every_instruction(void
 }
 #endif
 
+static void a_thread_that_ends_out_of_a_hook_leaves_no_half_of_a_realloc(void **state)
+{
+	(void)state;
+	script();
+	next.realloc = jumping_realloc;
+	while_walking = NULL;
+	if (setjmp(out) == 0)
+		hook_realloc(blocks[1], 50, CALLER(24, 0x1000));
+	thread_end(&self);
+	assert_int_equal(take(0).tag, WIRE_REALLOC_BEGIN);
+	struct record r = take(0);
+	assert_int_equal(r.tag, WIRE_REALLOC_FAIL);
+	assert_ptr_equal(r.value, blocks[1]);
+	assert_int_equal(take(0).tag, WIRE_THREAD_END);
+}
+
+static int jump_out_of_a_birth(uint64_t addr)
+{
+	(void)addr;
+	probe = NULL;
+	longjmp(out, 1);
+}
+
+static int every_page(uint64_t addr)
+{
+	(void)addr;
+	return 1;
+}
+
+static void *is_born_twice(void *arg)
+{
+	/* on the thread's own stack, as a caller's are */
+	volatile uint64_t *caller = __builtin_alloca(32 * sizeof(*caller));
+	(void)arg;
+	probe = jump_out_of_a_birth;
+	caller[15] = caller[23] = (uint64_t)jump_out_of_a_birth;
+	if (setjmp(out) == 0)
+		hook_malloc(8, (uint64_t)&caller[16], 0, 0);
+	assert_null(probe);
+	probe = every_page;
+	hook_malloc(9, (uint64_t)&caller[24], 0, 0);
+	probe = NULL;
+	return NULL;
+}
+
+static void a_jump_out_of_a_threads_birth_does_not_silence_it(void **state)
+{
+	pthread_t thread;
+	(void)state;
+	script();
+	assert_int_equal(pthread_create(&thread, NULL, is_born_twice, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	/* without the key a thread takes a slot for each call */
+	assert_int_equal(take(1).size, 9);
+}
+
+static void what_was_switched_off_does_not_start_where_no_call_is_allowed(void **state)
+{
+	(void)state;
+	script();
+	proc.word = MODE_IDLE;
+	process.wanted = process.seccomp = 1;
+	late_starts = 0;
+	hook_malloc(8, CALLER(24, 0x1000));
+	assert_int_equal(late_starts, 0);
+	process.seccomp = 0;
+	hook_malloc(8, CALLER(24, 0x1000));
+	assert_int_equal(late_starts, 1);
+}
+
 static int parent_waited;
 static void fork_here(void)
 {
@@ -603,6 +673,10 @@ int main(void)
 		CASE(a_jump_out_of_a_hook_does_not_silence_its_thread),
 		CASE(a_thread_whose_first_record_was_jumped_out_of_is_named_before_the_next),
 		CASE(a_jump_out_of_a_realloc_leaves_a_whole_one_at_every_instruction),
+
+		CASE(a_thread_that_ends_out_of_a_hook_leaves_no_half_of_a_realloc),
+		CASE(a_jump_out_of_a_threads_birth_does_not_silence_it),
+		CASE(what_was_switched_off_does_not_start_where_no_call_is_allowed),
 		CASE(a_fork_out_of_the_stepper_leaves_the_parents_memory_alone),
 		CASE(what_another_thread_does_after_a_followed_fork_is_stamped_behind_it),
 		CASE(calls_of_other_threads_during_the_start_are_counted),
