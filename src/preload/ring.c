@@ -13,6 +13,10 @@
 #define WAIT_YIELDS 8u
 #define WAIT_SLEEP_NS 100000u
 #define WAIT_SLEEP_MAX_NS 2000000u
+/* A recorder whose heart has not beaten for so long is not waited for. */
+#define BEAT_OLD_NS 1000000000u
+/* Less than half of that at any counter's rate from 34 MHz on: only then is the clock asked what it was. */
+#define QUIET_CYCLES (1u << 24)
 /* Raw mode: disk space is asked for in such pieces, and asked for again after so many refusals. */
 #define RAW_PIECE 65536u
 #define RAW_RETRY 1024u
@@ -93,14 +97,58 @@ static uint64_t may_wait_ns(struct thread *t, uint64_t began)
 	return left < 5000000u ? left : 5000000u;
 }
 
+/* How old the heart's beat is, as evidence; @beat: which one that is. */
+static uint64_t beat_age_ns(const struct thread *t, uint64_t now, uint64_t *beat)
+{
+	*beat = __atomic_load_n(&process.heap->heartbeat_ns, __ATOMIC_RELAXED);
+	if (!*beat)
+		*beat = process.heap->start_ns;
+	uint64_t since = *beat == t->stood_beat ? t->stood_ns : *beat;
+	return now > since ? now - since : 0;
+}
+
 /* Whether it is there to wait for. */
 static int recorder_works(const struct thread *t, uint64_t now)
 {
+	uint64_t beat;
+	return beat_age_ns(t, now, &beat) <= BEAT_OLD_NS && !process.heap->detach &&
+	       !t->slot->closed;
+}
+
+/*
+ * Who stops the program mostly stops the recorder with it (Ctrl-Z, a container that is paused), and the program may be the
+ * first to go on: then the heart's beat is old, and nothing is wrong. A beat that grew old while this thread did nothing
+ * for @quiet_ns either tells nothing, and its age counts from now on; once, so that a recorder that is dead has a second in all.
+ */
+static void forgive_beat(struct thread *t, uint64_t now, uint64_t quiet_ns)
+{
+	uint64_t beat;
+	if (quiet_ns < BEAT_OLD_NS / 2 || beat_age_ns(t, now, &beat) <= BEAT_OLD_NS ||
+	    beat == t->stood_beat)
+		return;
+	t->stood_beat = beat;
+	t->stood_ns = now;
+}
+
+/* The same where @cycles have gone by since the last stamp of this ring. @now_cycles: the counter. */
+static COLD void forgive_beat_after(struct thread *t, uint64_t cycles, uint64_t now_cycles)
+{
 	const struct wire_heap_header *heap = process.heap;
-	uint64_t beat = __atomic_load_n(&heap->heartbeat_ns, __ATOMIC_RELAXED);
-	if (!beat)
-		beat = heap->start_ns;
-	return (now <= beat || now - beat <= 1000000000u) && !heap->detach && !t->slot->closed;
+	if (process.seccomp || now_cycles <= heap->start_cycles || cycles > now_cycles)
+		return;
+	uint64_t now = now_ns();
+	if (now <= heap->start_ns)
+		return;
+	forgive_beat(t, now,
+		     (uint64_t)((double)cycles * (double)(now - heap->start_ns) /
+				(double)(now_cycles - heap->start_cycles)));
+}
+
+static void look_for_pause(struct thread *t)
+{
+	uint64_t cycles = stamp();
+	if (t->stamped && cycles - t->stamped > QUIET_CYCLES)
+		forgive_beat_after(t, cycles - t->stamped, cycles);
 }
 
 static void waited(struct thread *t, uint64_t ns)
@@ -125,11 +173,14 @@ COLD int ring_wait_nodes(struct thread *t)
 	int room = 0;
 	if (!may_wait)
 		return 0;
+	look_for_pause(t);
 	/* a quarter of it, so that the next ones need not wait for each */
 	while (!room && recorder_works(t, now) &&
 	       (may_wait == UINT64_MAX || now - began + WAIT_SLEEP_NS <= may_wait)) {
+		uint64_t slept = now;
 		sleep_ns(WAIT_SLEEP_NS);
 		now = now_ns();
+		forgive_beat(t, now, now - slept);
 		uint32_t count = __atomic_load_n(&heap->node_count, __ATOMIC_RELAXED);
 		if (count >= WIRE_NODE_NUMBERS)
 			break; /* for good */
@@ -148,6 +199,7 @@ static COLD int wait_for_room(struct thread *t, uint64_t need)
 	uint64_t began = now_ns(), now = began, may_wait = may_wait_ns(t, began);
 	if (!may_wait)
 		return 0;
+	look_for_pause(t);
 	uint64_t limit = look_at_tail(t, need), before = limit;
 	uint64_t sleep = WAIT_SLEEP_NS / 2, spare = 0;
 	int room = 0;
@@ -170,7 +222,9 @@ static COLD int wait_for_room(struct thread *t, uint64_t need)
 				sleep = WAIT_SLEEP_NS;
 			sleep_ns(sleep);
 		}
+		uint64_t looked = now;
 		now = now_ns();
+		forgive_beat(t, now, now - looked);
 		limit = look_at_tail(t, need);
 		int last = may_wait != UINT64_MAX && now - began + 2 * WAIT_SLEEP_NS > may_wait;
 		room = t->head + need + (last ? 0 : spare) <= limit;
@@ -240,6 +294,8 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 		fork_settle();
 	t->tick = __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED);
 	uint64_t cycles = stamp();
+	if (unlikely(!process.raw && t->stamped && cycles - t->stamped > QUIET_CYCLES))
+		forgive_beat_after(t, cycles - t->stamped, cycles);
 	int stamped = 0;
 	if (!process.raw || !t->stamped || cycles - t->stamped >= WIRE_RAW_STAMP_CYCLES) {
 		put_raw(t, cycles << 8 | WIRE_TIME);

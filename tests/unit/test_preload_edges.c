@@ -173,6 +173,75 @@ static void who_waits_for_the_recorder_goes_on_when_half_the_ring_is_free(void *
 	assert_int_equal(slot->lost[WIRE_LOST_RING_FULL].allocations, 0);
 }
 
+/* A full ring, a heartbeat that is two seconds old, and a thread whose last stamp is @quiet_ns old. */
+static struct wire_heap_slot *full_ring_and_old_beat(uint64_t quiet_ns)
+{
+	struct wire_heap_slot *slot = &process.slots[0];
+	script();
+	for (unsigned i = 0; i < RING && !slot->lost[WIRE_LOST_RING_FULL].allocations; i++)
+		hook_malloc(10, CALLER(8, 0x1000));
+	assert_int_equal(slot->lost[WIRE_LOST_RING_FULL].allocations, 1);
+	process.heap->on_full = WIRE_FULL_WAIT;
+	/* a counter of 1 GHz, so that its cycles are nanoseconds */
+	process.heap->start_ns = now_ns() - 10000000000u;
+	process.heap->start_cycles = stamp() - 10000000000u;
+	process.heap->heartbeat_ns = now_ns() - 2000000000u;
+	self.stamped = stamp() - quiet_ns;
+	return slot;
+}
+
+static void who_stood_as_long_as_the_recorder_waits_for_it(void **state)
+{
+	(void)state;
+	struct wire_heap_slot *slot = full_ring_and_old_beat(2000000000u);
+	struct slow_reader reader = { .slot = slot, .tid = gettid() };
+	pthread_t thread;
+	assert_int_equal(pthread_create(&thread, NULL, read_slowly, &reader), 0);
+	hook_malloc(10, CALLER(8, 0x1000));
+	__atomic_store_n(&reader.stop, 1, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	assert_int_equal(slot->lost[WIRE_LOST_RING_FULL].allocations, 1);
+	assert_true(slot->wait_ns > 0);
+}
+
+static void who_stood_is_patient_with_the_recorder_when_its_ring_fills_later(void **state)
+{
+	(void)state;
+	struct wire_heap_slot *slot = full_ring_and_old_beat(2000000000u);
+	slot->tail =
+		slot->head; /* room for now: the pause is noticed, then forgotten by the stamp */
+	hook_malloc(10, CALLER(8, 0x1000));
+	assert_int_equal(self.stood_beat, process.heap->heartbeat_ns);
+	struct slow_reader reader = { .slot = slot, .tid = gettid() };
+	pthread_t thread;
+	assert_int_equal(pthread_create(&thread, NULL, read_slowly, &reader), 0);
+	while (!slot->waits)
+		hook_malloc(10, CALLER(8, 0x1000));
+	__atomic_store_n(&reader.stop, 1, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	assert_int_equal(slot->lost[WIRE_LOST_RING_FULL].allocations, 1);
+}
+
+static void who_ran_meanwhile_never_waits_for_a_heart_that_stopped(void **state)
+{
+	(void)state;
+	struct wire_heap_slot *slot = full_ring_and_old_beat(10000000u);
+	hook_malloc(10, CALLER(8, 0x1000));
+	assert_int_equal(slot->lost[WIRE_LOST_RING_FULL].allocations, 2);
+	assert_int_equal(slot->wait_ns, 0);
+}
+
+static void a_heart_that_stopped_has_one_second_in_all(void **state)
+{
+	(void)state;
+	struct wire_heap_slot *slot = full_ring_and_old_beat(2000000000u);
+	self.stood_beat = process.heap->heartbeat_ns;
+	self.stood_ns = now_ns() - 1500000000u;
+	hook_malloc(10, CALLER(8, 0x1000));
+	assert_int_equal(slot->lost[WIRE_LOST_RING_FULL].allocations, 2);
+	assert_int_equal(slot->wait_ns, 0);
+}
+
 static void a_reallocs_end_always_fits_behind_its_beginning(void **state)
 {
 	(void)state;
@@ -667,6 +736,10 @@ int main(void)
 		CASE(a_full_ring_counts_loss_and_keeps_older_records),
 		CASE(who_takes_a_full_ring_is_named_before_its_first_record),
 		CASE(who_waits_for_the_recorder_goes_on_when_half_the_ring_is_free),
+		CASE(who_stood_as_long_as_the_recorder_waits_for_it),
+		CASE(who_stood_is_patient_with_the_recorder_when_its_ring_fills_later),
+		CASE(who_ran_meanwhile_never_waits_for_a_heart_that_stopped),
+		CASE(a_heart_that_stopped_has_one_second_in_all),
 		CASE(a_reallocs_end_always_fits_behind_its_beginning),
 		CASE(no_record_is_lost_or_split_over_a_hundred_laps),
 		CASE(without_a_free_slot_calls_are_counted),
