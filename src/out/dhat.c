@@ -21,8 +21,8 @@ struct point {
 	uint64_t live_bytes, live_blocks;
 	uint64_t max_bytes, max_blocks;   /* at the point's own peak of bytes */
 	uint64_t peak_bytes, peak_blocks; /* at the peak of the whole */
-	uint64_t lifetimes_us;            /* of the freed ones */
-	uint64_t live_born_sum_us; /* births of the live ones: theirs are (blocks * end - sum) */
+	/* of the freed ones; the births of the live ones: theirs are (blocks * end - sum). A few that live for ages exceed 64 bits */
+	unsigned __int128 lifetimes_us, live_born_sum_us;
 };
 
 struct dhat_out {
@@ -30,7 +30,7 @@ struct dhat_out {
 	struct point *points; /* by stack row */
 	uint32_t point_cap;
 	struct chunked born_us; /* uint64_t by block number */
-	uint64_t events;
+	uint64_t events, live_bytes;
 	struct prof_totals totals;
 	int begun;
 	uint32_t *
@@ -56,18 +56,19 @@ static int point_room(struct dhat_out *out, uint32_t row)
  * Blocks that the recording knows by their sums: how long they lived is known to a power of ten, whose geometric middle they
  * get. The largest one lived at some moment, which is all that is known of the point's own peak.
  */
-static int put_culled(struct dhat_out *out, const struct event *event)
+static int put_culled(struct dhat_out *out, const struct event *event, struct err *err)
 {
 	static const uint64_t middle_us[CULL_CLASSES] = { 316,    3162,    31623,
 							  316228, 3162278, 31622777 };
 	uint32_t row = prof_stack_row(out->stream.names, event->stack).v;
 	unsigned class = cull_value_class(event->value);
 	if (point_room(out, row) < 0)
-		return -ENOMEM;
+		return out_no_memory(err);
 	struct point *point = &out->points[row];
-	point->bytes += event->bytes;
-	point->blocks += event->addr;
-	point->lifetimes_us += event->addr * middle_us[class < CULL_CLASSES ? class : 0];
+	sum_add(&point->bytes, event->bytes);
+	sum_add(&point->blocks, event->addr);
+	point->lifetimes_us +=
+		(unsigned __int128)event->addr * middle_us[class < CULL_CLASSES ? class : 0];
 	if (cull_value_largest(event->value) > point->max_bytes) {
 		point->max_bytes = cull_value_largest(event->value);
 		point->max_blocks = 1;
@@ -75,10 +76,10 @@ static int put_culled(struct dhat_out *out, const struct event *event)
 	return 0;
 }
 
-static int put_event(struct dhat_out *out, const struct event *event)
+static int put_event(struct dhat_out *out, const struct event *event, struct err *err)
 {
 	if (event->kind == EVENT_CULLED)
-		return put_culled(out, event);
+		return put_culled(out, event, err);
 	if (event->kind != EVENT_ALLOC && event->kind != EVENT_FREE)
 		return 0;
 	uint32_t row = prof_stack_row(out->stream.names, event->stack).v;
@@ -86,14 +87,16 @@ static int put_event(struct dhat_out *out, const struct event *event)
 	uint64_t *born =
 		event->block.v == BLOCK_NONE ? NULL : chunked_touch(&out->born_us, event->block.v);
 	if (!born || point_room(out, row) < 0)
-		return -ENOMEM;
+		return out_no_memory(err);
 	born = chunked_at(&out->born_us, event->block.v);
 	struct point *point = &out->points[row];
 	if (event->kind == EVENT_ALLOC) {
+		if (out_live_add(&out->live_bytes, event->bytes, err) < 0)
+			return -EBADMSG;
 		*born = now_us;
 		point->live_born_sum_us += now_us;
-		point->bytes += event->bytes;
-		point->blocks++;
+		sum_add(&point->bytes, event->bytes);
+		sum_add(&point->blocks, 1);
 		point->live_bytes += event->bytes;
 		point->live_blocks++;
 		if (point->live_bytes > point->max_bytes) {
@@ -101,6 +104,7 @@ static int put_event(struct dhat_out *out, const struct event *event)
 			point->max_blocks = point->live_blocks;
 		}
 	} else {
+		out->live_bytes -= event->bytes;
 		point->live_bytes -= event->bytes;
 		point->live_blocks--;
 		point->lifetimes_us += now_us - *born;
@@ -134,10 +138,10 @@ static int dhat_put(struct sink *sink, const struct event *events, size_t count,
 {
 	struct dhat_out *out = (struct dhat_out *)sink;
 	begin(out);
-	for (size_t i = 0; i < count; i++)
-		if (put_event(out, &events[i]) < 0)
-			return out_no_memory(err);
-	return 0;
+	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < count; i++)
+		rc = put_event(out, &events[i], err);
+	return rc;
 }
 
 /* Number the texts of all frames of stacks that had blocks, by frame row; inlined functions have several in a row. */
@@ -216,6 +220,13 @@ static int write_frame_table(struct dhat_out *out, struct jsonw *json)
 	return buf_failed(&text) ? -ENOMEM : 0;
 }
 
+static uint64_t lifetimes_us(const struct point *point, uint64_t end_us)
+{
+	unsigned __int128 sum = point->lifetimes_us;
+	sum += (unsigned __int128)point->live_blocks * end_us - point->live_born_sum_us;
+	return sum > UINT64_MAX ? UINT64_MAX : (uint64_t)sum;
+}
+
 static void write_point(struct dhat_out *out, struct jsonw *json, uint32_t row, uint64_t end_us)
 {
 	const struct prof *names = out->stream.names;
@@ -224,8 +235,7 @@ static void write_point(struct dhat_out *out, struct jsonw *json, uint32_t row, 
 	jsonw_object(json, NULL);
 	jsonw_u64(json, "tb", point->bytes);
 	jsonw_u64(json, "tbk", point->blocks);
-	jsonw_u64(json, "tl",
-		  point->lifetimes_us + point->live_blocks * end_us - point->live_born_sum_us);
+	jsonw_u64(json, "tl", lifetimes_us(point, end_us));
 	jsonw_u64(json, "mb", point->max_bytes);
 	jsonw_u64(json, "mbk", point->max_blocks);
 	jsonw_u64(json, "gb", point->peak_bytes);

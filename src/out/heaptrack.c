@@ -404,8 +404,8 @@ static int heaptrack_put(struct sink *sink, const struct event *events, size_t c
 				(unsigned long long)event->addr, event->block.v);
 			break;
 		case EVENT_CULLED:
-			out->culled += event->addr;
-			out->culled_bytes += event->bytes;
+			sum_add(&out->culled, event->addr);
+			sum_add(&out->culled_bytes, event->bytes);
 			break;
 		default: /* the format has no word for it */
 			break;

@@ -226,7 +226,7 @@ static int begin(struct massif_out *out)
 	return write_snapshot(out, 0, 0);
 }
 
-static int put_event(struct massif_out *out, const struct event *event)
+static int put_event(struct massif_out *out, const struct event *event, struct err *err)
 {
 	int rc = 0;
 	/* what stood at each moment that has passed, before this event changes it */
@@ -234,28 +234,31 @@ static int put_event(struct massif_out *out, const struct event *event)
 		rc = write_snapshot(out, out->next_ns, 0);
 		out->next_ns += out->step_ns;
 	}
-	if (rc < 0 || (event->kind != EVENT_ALLOC && event->kind != EVENT_FREE))
-		return rc;
+	if (rc < 0)
+		return out_no_memory(err);
+	if (event->kind != EVENT_ALLOC && event->kind != EVENT_FREE)
+		return 0;
 	uint32_t row = prof_stack_row(out->stream.names, event->stack).v;
 	if (row >= out->live_cap) {
 		uint32_t cap = prof_stack_count(out->stream.names);
 		uint64_t *grown = realloc(out->live, cap * sizeof(*grown));
 		if (!grown)
-			return -ENOMEM;
+			return out_no_memory(err);
 		memset(grown + out->live_cap, 0, (cap - out->live_cap) * sizeof(*grown));
 		out->live = grown;
 		out->live_cap = cap;
 	}
 	if (event->kind == EVENT_ALLOC) {
+		if (out_live_add(&out->live_bytes, event->bytes, err) < 0)
+			return -EBADMSG;
 		out->live[row] += event->bytes;
-		out->live_bytes += event->bytes;
 	} else {
 		out->live[row] -= event->bytes;
 		out->live_bytes -= event->bytes;
 	}
-	if (++out->events == out->totals.peak_event)
-		rc = write_snapshot(out, event->time_ns, 1);
-	return rc;
+	if (++out->events == out->totals.peak_event && write_snapshot(out, event->time_ns, 1) < 0)
+		return out_no_memory(err);
+	return 0;
 }
 
 static int massif_define(struct sink *sink, const struct def *def, struct err *err)
@@ -269,11 +272,13 @@ static int massif_define(struct sink *sink, const struct def *def, struct err *e
 static int massif_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
 {
 	struct massif_out *out = (struct massif_out *)sink;
-	int rc = begin(out);
-	for (size_t i = 0; rc == 0 && i < count; i++)
-		rc = put_event(out, &events[i]);
-	if (rc < 0)
+	if (begin(out) < 0)
 		return out_no_memory(err);
+	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < count; i++)
+		rc = put_event(out, &events[i], err);
+	if (rc < 0)
+		return rc;
 	if (ferror(out->stream.to))
 		return err_set(err, errno ? -errno : -EIO, "cannot write the export");
 	return 0;

@@ -13,6 +13,13 @@ int out_no_memory(struct err *err)
 	return err_set(err, -ENOMEM, "cannot export");
 }
 
+int out_live_add(uint64_t *live, uint64_t bytes, struct err *err)
+{
+	if (!__builtin_add_overflow(*live, bytes, live))
+		return 0;
+	return err_set(err, -EBADMSG, "bad recording: more bytes live than have addresses");
+}
+
 const char *out_symbol_label(const struct prof *names, const struct prof_frame *frame,
 			     const struct symbol *symbol, struct out_label *label)
 {

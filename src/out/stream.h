@@ -23,6 +23,8 @@ struct out_stream {
 
 /** out_no_memory() - the error for it. */
 int out_no_memory(struct err *err);
+/** out_live_add() - to a sum of what lives. The prof refuses what is too much, but not where it was filled from a summary. */
+int out_live_add(uint64_t *live, uint64_t bytes, struct err *err);
 
 /** What a frame is called where there is room for one word: the function, else "module+0x123", else "0x123". */
 struct out_label {

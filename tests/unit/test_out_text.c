@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <errno.h>
 
 #include "out/text_impl.h"
 
@@ -302,6 +303,92 @@ static void json_lines_name_threads_and_mark_frees_that_nobody_saw(void **state)
 	prof_free(prof);
 }
 
+/* What @format writes of @events with @names; NULL: it refused them. */
+static char *export_of(struct out_stream *(*format)(FILE *, const struct prof *, struct err *),
+		       const struct prof *names, const struct event *events, size_t count,
+		       struct err *err)
+{
+	char *text;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+	struct out_stream *stream = format(to, names, err);
+	struct sink *sink = out_stream_sink(stream);
+	int rc = sink->put(sink, events, count, err);
+	if (rc == 0)
+		rc = out_stream_finish(stream, err);
+	else
+		out_stream_free(stream);
+	fclose(to);
+	if (rc == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+static struct prof *one_thread(void)
+{
+	struct prof *prof = prof_new(NULL);
+	const struct def def = { .kind = DEF_THREAD, .thread = { .tid = 1 } };
+	prof_sink(prof)->define(prof_sink(prof), &def, NULL);
+	return prof;
+}
+
+static void sums_of_other_formats_stay_at_the_largest_number(void **state)
+{
+	(void)state;
+	const uint64_t age = UINT64_MAX / 5;
+	const struct event events[] = {
+		{ .kind = EVENT_CULLED,
+		  .addr = 1ull << 61,
+		  .bytes = 1ull << 63,
+		  .value = 5ull << 56 },
+		{ .kind = EVENT_CULLED,
+		  .addr = 1ull << 61,
+		  .bytes = 1ull << 63,
+		  .value = 5ull << 56 },
+		{ .kind = EVENT_ALLOC, .addr = 4096, .bytes = 1ull << 63 },
+		{ .kind = EVENT_FREE, .addr = 4096, .bytes = 1ull << 63, .time_ns = age },
+		{ .kind = EVENT_ALLOC, .addr = 4096, .bytes = 1ull << 63, .time_ns = age },
+	};
+	struct prof *prof = one_thread();
+	struct err err = { 0 };
+	for (size_t i = 2; i < ARRAY_LEN(events); i++)
+		assert_int_equal(prof_sink(prof)->put(prof_sink(prof), &events[i], 1, &err), 0);
+	char *text = export_of(out_dhat_new, prof, events, ARRAY_LEN(events), &err);
+	assert_non_null(text);
+	const char *const all = "\"tb\":18446744073709551615,\"tbk\":4611686018427387906,"
+				"\"tl\":18446744073709551615,\"mb\":9223372036854775808,";
+	if (!strstr(text, all))
+		fail_msg("no '%s' in %s", all, text);
+	free(text);
+	text = export_of(out_heaptrack_new, prof, events, ARRAY_LEN(events), &err);
+	assert_non_null(text);
+	const char *const culled =
+		"# culled: 4611686018427387904 allocations, 18446744073709551615 bytes\n";
+	if (!strstr(text, culled))
+		fail_msg("no '%s' in %s", culled, text);
+	free(text);
+	prof_free(prof);
+}
+
+static void more_than_can_live_is_refused_where_only_a_summary_was_read(void **state)
+{
+	(void)state;
+	struct event events[3];
+	for (uint32_t i = 0; i < 3; i++)
+		events[i] = (struct event){
+			.kind = EVENT_ALLOC, .addr = 4096 * i, .bytes = 1ull << 63, .block = { i }
+		};
+	struct prof *prof = one_thread();
+	struct err err = { 0 };
+	assert_null(export_of(out_massif_new, prof, events, 3, &err));
+	assert_int_equal(err.code, -EBADMSG);
+	err = (struct err){ 0 };
+	assert_null(export_of(out_dhat_new, prof, events, 3, &err));
+	assert_int_equal(err.code, -EBADMSG);
+	prof_free(prof);
+}
+
 /* A function that calls itself @depth times, and 40 times beside it another one; blocks are kept on the way. */
 static struct prof *recursion(uint32_t depth)
 {
@@ -384,6 +471,8 @@ int main(void)
 		cmocka_unit_test(no_line_is_wider_than_the_page),
 		cmocka_unit_test(losses_come_before_any_figure),
 		cmocka_unit_test(json_lines_name_threads_and_mark_frees_that_nobody_saw),
+		cmocka_unit_test(sums_of_other_formats_stay_at_the_largest_number),
+		cmocka_unit_test(more_than_can_live_is_refused_where_only_a_summary_was_read),
 		cmocka_unit_test(a_row_that_threads_share_is_not_counted_as_one),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
