@@ -59,7 +59,7 @@ enum event_kind {
 	   size, block.v of them temporary; stack, thread = who asked; value = class of lifetime and largest size (cull.h) */
 	EVENT_CULLED = 13,
 	/* blocks that a filter leaves out of the recording, since the last such event: addr in number, bytes in size, value of such
-	   that were freed (sieve.h) */
+	   that were freed (sieve.h); with EVENT_F_INHERITED: blocks of before */
 	EVENT_FILTERED = 14,
 	EVENT_KIND_MAX = 16
 };
@@ -74,7 +74,8 @@ enum event_flag {
 		4, /* ALLOC: was live when a free was lost. Set on the closing pass only */
 	EVENT_F_IMPLIED =
 		8, /* FREE: nobody saw it (its record was lost); the address was given out again. Not a free that counts */
-	EVENT_F_INHERITED = 8, /* ALLOC: the parent's, live when this process was forked from it */
+	EVENT_F_INHERITED =
+		8, /* ALLOC, FILTERED: the parent's, live when this process was forked from it, or the earlier file's */
 };
 
 /** struct event - lives in the producer; a sink copies what it keeps. */

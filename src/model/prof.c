@@ -544,6 +544,10 @@ static int put_other(struct prof *p, const struct event *ev, struct err *err)
 		sum_add(&p->other.filtered_allocations, ev->addr);
 		sum_add(&p->other.filtered_bytes, ev->bytes);
 		sum_add(&p->other.filtered_frees, ev->value);
+		if (ev->flags & EVENT_F_INHERITED) {
+			sum_add(&p->other.filtered_inherited_allocations, ev->addr);
+			sum_add(&p->other.filtered_inherited_bytes, ev->bytes);
+		}
 		return 0;
 	case EVENT_FORKED:
 		p->other.forked_from = (uint32_t)ev->value;

@@ -75,6 +75,8 @@ struct prof_totals {
 	uint64_t culled_allocations, culled_bytes;
 	/* in none of these numbers: what a filter left out of the recording */
 	uint64_t filtered_allocations, filtered_bytes, filtered_frees;
+	uint64_t filtered_inherited_allocations,
+		filtered_inherited_bytes; /* of those: blocks of before, as below */
 	/* of the allocations: blocks of the parent's, where the process is the child of a fork */
 	uint64_t inherited_allocations, inherited_bytes;
 	uint32_t forked_from; /* its parent; 0: it is none */

@@ -26,9 +26,10 @@ struct sieve {
 	int by_module;
 	uint8_t nameless; /* of code that lies in no module */
 	struct chunked threads, modules, frames, stacks,
-		blocks;    /* of frames: the module's number */
-	struct event told; /* what was left out since the last time, as an event */
-	uint64_t inherited, inherited_bytes; /* left out, of what was there before */
+		blocks; /* of frames: the module's number */
+	/* what was left out since the last time, as events: of this file's time, of what was there before */
+	struct event told, told_inherited;
+	uint64_t inherited, inherited_bytes; /* of the latter in the whole file */
 	uint64_t last_ns;
 	struct event batch[BATCH + 1];
 	size_t batched;
@@ -163,12 +164,14 @@ static int take_alloc(struct sieve *s, struct event *ev, struct err *err)
 		return 1;
 	}
 	thread->released = 0;
-	s->told.addr++;
-	s->told.bytes += ev->bytes;
+	struct event *told = &s->told;
 	if (ev->flags & EVENT_F_INHERITED) {
+		told = &s->told_inherited;
 		s->inherited++;
 		s->inherited_bytes += ev->bytes;
 	}
+	told->addr++;
+	told->bytes += ev->bytes;
 	return 0;
 }
 
@@ -247,7 +250,8 @@ struct sieve *sieve_new(const struct sieve_word *words, size_t count, struct sin
 	}
 	s->sink = (struct sink){ .define = sieve_define, .put = sieve_put };
 	s->to = to;
-	s->told.kind = EVENT_FILTERED;
+	s->told.kind = s->told_inherited.kind = EVENT_FILTERED;
+	s->told_inherited.flags = EVENT_F_INHERITED;
 	s->threads = (struct chunked)CHUNKED_INIT(struct thread);
 	s->modules = (struct chunked)CHUNKED_INIT(uint8_t);
 	s->frames = (struct chunked)CHUNKED_INIT(uint32_t);
@@ -287,15 +291,23 @@ struct sink *sieve_sink(struct sieve *sieve)
 	return &sieve->sink;
 }
 
+/* Hand @told on, if it says anything. */
+static int tell(struct sieve *s, struct event *told, struct err *err)
+{
+	if (!(told->addr | told->value))
+		return 0;
+	told->time_ns = s->last_ns;
+	int rc = s->to->put(s->to, told, 1, err);
+	told->addr = told->bytes = told->value = 0;
+	return rc;
+}
+
 int sieve_tell(struct sieve *s, struct err *err)
 {
 	int rc = flush(s, err);
-	if (rc < 0 || !(s->told.addr | s->told.value))
-		return rc;
-	s->told.time_ns = s->last_ns;
-	rc = s->to->put(s->to, &s->told, 1, err);
-	s->told.addr = s->told.bytes = s->told.value = 0;
-	return rc;
+	if (rc >= 0)
+		rc = tell(s, &s->told_inherited, err);
+	return rc < 0 ? rc : tell(s, &s->told, err);
 }
 
 void sieve_restart(struct sieve *s)

@@ -138,6 +138,10 @@ static void put_losses(struct jsonw *json, const struct prof *prof, const struct
 	jsonw_u64(json, "allocations", t->filtered_allocations);
 	jsonw_u64(json, "bytes", t->filtered_bytes);
 	jsonw_u64(json, "frees", t->filtered_frees);
+	if (t->forked_from) {
+		jsonw_u64(json, "inherited_allocations", t->filtered_inherited_allocations);
+		jsonw_u64(json, "inherited_bytes", t->filtered_inherited_bytes);
+	}
 	jsonw_object_end(json);
 }
 

@@ -226,6 +226,8 @@ static void write_other(struct jsonl_out *out, const struct event *event)
 		jsonw_u64(json, "allocations", event->addr);
 		jsonw_u64(json, "bytes", event->bytes);
 		jsonw_u64(json, "frees", event->value);
+		if (event->flags & EVENT_F_INHERITED)
+			jsonw_bool(json, "inherited", 1);
 		break;
 	case EVENT_FORKED:
 		jsonw_u64(json, "parent_pid", event->value);

@@ -184,6 +184,10 @@ static void put_filtered(struct page *page, const struct prof_totals *t)
 		return;
 	buf_printf(&line, "FILTERED: %s allocations, %s, were left out of the recording on request",
 		   text_grouped(x, t->filtered_allocations), text_bytes(y, t->filtered_bytes));
+	if (t->filtered_inherited_allocations)
+		buf_printf(&line, "; %s of them, %s, are blocks of before",
+			   text_grouped(x, t->filtered_inherited_allocations),
+			   text_bytes(y, t->filtered_inherited_bytes));
 	warn(page, TINT_DIM, buf_cstr(&line));
 }
 

@@ -16,7 +16,7 @@ struct events_tally {
 
 /** struct events_told - sums of events that speak of others which are not there; their events: how many spoke. */
 struct events_told {
-	struct events_tally lost[LOSS_REASON_MAX], culled, filtered;
+	struct events_tally lost[LOSS_REASON_MAX], culled, filtered, filtered_inherited;
 	uint64_t implied; /* frees that EVENT_LOST has spoken of */
 };
 void events_told_add(struct events_told *told, const struct event *event);

@@ -471,7 +471,9 @@ void events_told_add(struct events_told *told, const struct event *event)
 	else if (event->kind == EVENT_CULLED)
 		told_add(&told->culled, event, event->addr); /* each of them was freed */
 	else if (event->kind == EVENT_FILTERED)
-		told_add(&told->filtered, event, event->value);
+		told_add(event->flags & EVENT_F_INHERITED ? &told->filtered_inherited
+							  : &told->filtered,
+			 event, event->value);
 }
 
 const struct events_told *events_enc_told(const struct events_enc *enc)

@@ -22,7 +22,7 @@ _Static_assert(sizeof(struct cost) == COST_FIELDS * sizeof(uint64_t), "struct co
 
 /* A field that the model gains must be stored here too, and described in docs/format.md. */
 _Static_assert(sizeof(struct prof_point) == 8 * sizeof(uint64_t), "struct prof_point");
-_Static_assert(sizeof(struct prof_totals) == (COST_FIELDS + 16 + 3 * 16) * sizeof(uint64_t),
+_Static_assert(sizeof(struct prof_totals) == (COST_FIELDS + 18 + 3 * 16) * sizeof(uint64_t),
 	       "struct prof_totals");
 
 static void cost_fields(const struct cost *cost, uint64_t *field)
@@ -86,6 +86,8 @@ static void put_totals(struct buf *to, const struct prof_totals *totals)
 	put_num(to, t.filtered_allocations);
 	put_num(to, t.filtered_bytes);
 	put_num(to, t.filtered_frees);
+	put_num(to, t.filtered_inherited_allocations);
+	put_num(to, t.filtered_inherited_bytes);
 }
 
 static void put_threads(struct buf *to, const struct prof *prof, uint32_t count)
@@ -249,6 +251,10 @@ static int get_totals(const struct blt_view *view, struct prof *prof, struct err
 		t.filtered_allocations = get_num(&c);
 		t.filtered_bytes = get_num(&c);
 		t.filtered_frees = get_num(&c);
+	}
+	if (!c.bad && c.at < c.end) {
+		t.filtered_inherited_allocations = get_num(&c);
+		t.filtered_inherited_bytes = get_num(&c);
 	}
 	return c.bad ? -EBADMSG : prof_load_totals(prof, &t, err);
 }

@@ -179,6 +179,7 @@ static void lose_open(struct trace_writer *w)
 		tally_add(&w->told.lost[i], &told->lost[i]);
 	tally_add(&w->told.culled, &told->culled);
 	tally_add(&w->told.filtered, &told->filtered);
+	tally_add(&w->told.filtered_inherited, &told->filtered_inherited);
 }
 
 /* Pack and write one block, and note it in the index. */
@@ -435,27 +436,34 @@ static int add_loss(struct trace_writer *w, unsigned reason, const struct events
 	return events_enc_add(w->events, &lost, 1, &taken, err);
 }
 
+static int add_filtered(struct trace_writer *w, uint8_t flags, const struct events_tally *sum,
+			struct err *err)
+{
+	const struct event told = { .kind = EVENT_FILTERED,
+				    .flags = flags,
+				    .time_ns = events_enc_last_time(w->events),
+				    .addr = sum->allocations,
+				    .bytes = sum->bytes,
+				    .value = sum->frees };
+	size_t taken;
+	return sum->events ? events_enc_add(w->events, &told, 1, &taken, err) : 0;
+}
+
 /*
  * The rest after a failed write, in the room that was kept for it. What others had lost before, and what a filter left out,
  * is told again, in one sum each; blocks left out for their short life are lost, because their stacks may not be there.
  */
 static int write_loss(struct trace_writer *w, struct err *err)
 {
-	const struct events_tally *filtered = &w->told.filtered;
 	struct events_tally lost = w->lost;
 	int rc = 0;
 	for (unsigned i = 0; i < LOSS_REASON_MAX && rc >= 0; i++)
 		if (w->told.lost[i].events)
 			rc = add_loss(w, i, &w->told.lost[i], err);
-	if (rc >= 0 && filtered->events) {
-		const struct event told = { .kind = EVENT_FILTERED,
-					    .time_ns = events_enc_last_time(w->events),
-					    .addr = filtered->allocations,
-					    .bytes = filtered->bytes,
-					    .value = filtered->frees };
-		size_t taken;
-		rc = events_enc_add(w->events, &told, 1, &taken, err);
-	}
+	if (rc >= 0)
+		rc = add_filtered(w, EVENT_F_INHERITED, &w->told.filtered_inherited, err);
+	if (rc >= 0)
+		rc = add_filtered(w, 0, &w->told.filtered, err);
 	tally_add(&lost, &w->told.culled);
 	if (rc >= 0)
 		rc = add_loss(w, LOSS_WRITE_FAILED, &lost, err);

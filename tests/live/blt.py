@@ -293,7 +293,8 @@ class Recording:
     def take_summary(self, head, columns):
         column = columns[0]
         totals = {name: column.varint() for name in TOTALS}
-        for name, count in (("lost", 16), ("loss_reports", 16), ("partial", 16), ("forked", 4), ("filtered", 3)):
+        for name, count in (("lost", 16), ("loss_reports", 16), ("partial", 16), ("forked", 4), ("filtered", 3),
+                            ("filtered_inherited", 2)):
             totals[name] = [0 if column.done() else column.varint() for _ in range(count)]
         self.summary = {"totals": totals, "stacks": {}, "threads": {}, "timeline": []}
         number = -1

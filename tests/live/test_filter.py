@@ -182,4 +182,6 @@ def test_a_child_of_a_fork_filters_what_it_inherits_as_well(byteledger, prog, tm
     assert own["totals"]["allocations"] == own["totals"]["inherited_allocations"] + 40
     for a, b in (own, rest), (rest, own):
         assert a["filtered"]["allocations"] == b["totals"]["allocations"] and a["filtered"]["frees"] == b["totals"]["frees"]
+        for key in ("inherited_allocations", "inherited_bytes"): # the parent's recording counts them as well
+            assert a["filtered"][key] == b["totals"][key], key
     assert sampled["sampled"] == {"every_bytes": 100000, "exact_totals": True}

@@ -211,7 +211,8 @@ CHURN = 'srand(1); for (1 .. 300000) { push @a, "x" x int(rand(300)); splice(@a,
 def test_a_full_file_is_followed_by_another_that_begins_with_what_lives(recorded, byteledger, how, extra):
     argv = ["perl", "-e", CHURN]
     env = {"PERL_HASH_SEED": "0", **extra}
-    whole = report(byteledger, recorded("under", argv, {**env, "BYTELEDGER_MAX_SIZE": "0"})[0])["totals"]
+    told = report(byteledger, recorded("under", argv, {**env, "BYTELEDGER_MAX_SIZE": "0"})[0])
+    whole = told["totals"]
     size = "60000"
     first, done = recorded("under", argv, {**env, "BYTELEDGER_MAX_SIZE": size}) if how == "under" else \
         recorded("alone", argv, {**env, "MEMORY_PROFILER_MAX_SIZE": size})
@@ -234,6 +235,9 @@ def test_a_full_file_is_followed_by_another_that_begins_with_what_lives(recorded
         total = sum(p["totals"][key] - p["totals"].get(inherited, 0) for p in parts)
         assert abs(total - whole[key]) <= (slack * 100 if "bytes" in key else slack) + (2000 if "bytes" in key else 2), key
     assert sum(p["totals"]["foreign_frees"] for p in parts) == whole["foreign_frees"]
+    # what lived when a file began and was left out before is left out again, and told apart
+    left_out = sum(p["filtered"]["allocations"] - p["filtered"].get("inherited_allocations", 0) for p in parts)
+    assert abs(left_out - told["filtered"]["allocations"]) <= slack + 2 and (left_out > 0) == ("BYTELEDGER_FILTER" in extra)
     frames = [row["frames"] for row in parts[-1]["rows"]]
     assert all(f["module"] for stack in frames for f in stack[:1]) and max(map(len, frames)) > 5
 

@@ -268,6 +268,18 @@ static void what_lives_when_a_file_begins_stays_what_it_was_judged_to_be(void **
 	assert_int_equal(t.filtered_allocations, 2);
 	assert_int_equal(t.filtered_bytes, 12 + 13);
 	assert_int_equal(t.filtered_frees, 1);
+	/* which the file before has counted */
+	assert_int_equal(t.filtered_inherited_allocations, 2);
+	assert_int_equal(t.filtered_inherited_bytes, 12 + 13);
+	/* what this file leaves out itself */
+	w.batch[0] = alloc(0, 1, 2, 0);
+	w.count = 1;
+	put(&w);
+	assert_int_equal(sieve_tell(w.sieve, &w.err), 0);
+	prof_totals(w.taker.prof, &t);
+	assert_int_equal(t.filtered_allocations, 3);
+	assert_int_equal(t.filtered_inherited_allocations, 2);
+	assert_int_equal(t.filtered_inherited_bytes, 12 + 13);
 	end(&w);
 }
 

@@ -15,7 +15,7 @@
 
 /* Allocations, bytes and frees, by where a reader of events finds them. */
 struct account {
-	uint64_t own[3], lost[LOSS_REASON_MAX][3], filtered[3];
+	uint64_t own[3], lost[LOSS_REASON_MAX][3], filtered[2][3]; /* of now, inherited */
 };
 
 static void account_add(struct account *a, const struct event *events, size_t count)
@@ -28,7 +28,7 @@ static void account_add(struct account *a, const struct event *events, size_t co
 		} else if (e->kind == EVENT_CULLED) {
 			many[2] = e->addr;
 		} else if (e->kind == EVENT_FILTERED) {
-			to = a->filtered;
+			to = a->filtered[e->flags == EVENT_F_INHERITED];
 			many[2] = e->value;
 		} else {
 			many[0] = e->kind == EVENT_ALLOC;
@@ -45,6 +45,7 @@ static void account_add(struct account *a, const struct event *events, size_t co
 static const struct event spoken[] = {
 	{ .kind = EVENT_CULLED, .addr = 5, .bytes = 50, .block = { 1 } },
 	{ .kind = EVENT_FILTERED, .addr = 9, .bytes = 90, .value = 4 },
+	{ .kind = EVENT_FILTERED, .addr = 2, .bytes = 20, .flags = EVENT_F_INHERITED },
 	{ .kind = EVENT_LOST, .value = LOSS_EARLY, .addr = 11, .bytes = 70, .block = { 3 } },
 };
 
@@ -100,11 +101,12 @@ static void a_full_disk_counts_the_rest_and_keeps_the_file_readable(void **state
 	assert_int_equal(info.indexed, 1);
 	assert_true(out.count > 10000 && out.count < 400000);
 	/* behind the last whole block: what others lost, what a filter left out, what found no room */
-	const size_t kept = out.count - LOSS_SECCOMP - 2;
+	const size_t kept = out.count - LOSS_SECCOMP - 3;
 	assert_same_events(&in, &out, kept);
 	for (size_t i = kept; i < out.count; i++)
-		assert_int_equal(out.events[i].kind,
-				 i == out.count - 2 ? EVENT_FILTERED : EVENT_LOST);
+		assert_int_equal(out.events[i].kind, i == out.count - 3 || i == out.count - 2
+							     ? EVENT_FILTERED
+							     : EVENT_LOST);
 	assert_int_equal(out.events[out.count - 1].value, LOSS_WRITE_FAILED);
 	struct account did = { 0 }, told = { 0 };
 	account_add(&did, in.events, in.count);
@@ -112,7 +114,8 @@ static void a_full_disk_counts_the_rest_and_keeps_the_file_readable(void **state
 	for (int k = 0; k < 3; k++) {
 		assert_true(told.lost[LOSS_WRITE_FAILED][k] > 0);
 		assert_int_equal(did.own[k], told.own[k] + told.lost[LOSS_WRITE_FAILED][k]);
-		assert_int_equal(did.filtered[k], told.filtered[k]);
+		assert_int_equal(did.filtered[0][k], told.filtered[0][k]);
+		assert_int_equal(did.filtered[1][k], told.filtered[1][k]);
 		for (int i = 0; i < LOSS_SECCOMP; i++)
 			assert_int_equal(did.lost[i][k], told.lost[i][k]);
 	}
