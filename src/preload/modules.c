@@ -601,7 +601,8 @@ int module_find(void *ctx, uint64_t pc, struct unwind_module *module)
 int page_probe(void *ctx, uint64_t addr)
 {
 	(void)ctx;
-	if (process.seccomp)
+	/* the address 0 would mean that there is no set to read: the first page is nobody's */
+	if (process.seccomp || addr < 4096)
 		return 0;
 	/* an impossible "how" is refused only after the set was read */
 	return sys4(SYS_rt_sigprocmask, -1L, addr, NULL, 8) != -EFAULT;

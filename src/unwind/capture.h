@@ -63,8 +63,9 @@ typedef int (*unwind_find_module_fn)(void *ctx, uint64_t pc, struct unwind_modul
 
 /**
  * Whether the 4096-byte page that holds @addr can be read; must not fault, allocate or change errno. One system call
- * does: rt_sigprocmask(-1, addr, NULL, 8) gives EFAULT where it cannot be read and EINVAL where it can. Return 0 where
- * system calls are forbidden: the stack is then partial (WIRE_STOP_READ).
+ * does: rt_sigprocmask(-1, addr, NULL, 8) gives EFAULT where it cannot be read and EINVAL where it can, but for the
+ * address 0, which is no set at all. Return 0 for the first page, and where system calls are forbidden: the stack is then
+ * partial (WIRE_STOP_READ).
  */
 typedef int (*unwind_probe_fn)(void *ctx, uint64_t addr);
 

@@ -181,6 +181,11 @@ def test_a_jump_out_of_a_look_at_a_new_object_leaves_the_next_unload_alone(recor
     assert (done.returncode, done.stdout) == (0, b"done\n")
 
 
+def test_a_handler_that_allocates_after_the_stack_pointer_was_lost(record, prog):
+    done = record([prog("lostsp")])
+    assert (done.returncode, done.stdout) == (0, b"handled\n")
+
+
 def test_operator_new_in_all_forms_exceptions_and_late_destructors(counted, prog):
     seen, truth = difference(counted, lambda n: [prog("newdelete"), str(n)], 2, 52)
     # each thread's vector of modules' storage comes from libc, and is kept with the cached stack or released
