@@ -568,6 +568,16 @@ static void search_file(struct entry *e, const struct object *o)
 	modules_unlock();
 }
 
+/* Not every word that a guess takes for a return address is one: strings and tables lie in objects, too. */
+static int in_code(const struct object *o, uint64_t pc)
+{
+	for (unsigned i = 0; i < o->phdr_count; i++)
+		if (o->phdr[i].p_type == PT_LOAD && o->phdr[i].p_flags & PF_X &&
+		    pc - (o->bias + o->phdr[i].p_vaddr) < o->phdr[i].p_memsz)
+			return 1;
+	return 0;
+}
+
 int module_find(void *ctx, uint64_t pc, struct unwind_module *module)
 {
 	(void)ctx;
@@ -575,9 +585,14 @@ int module_find(void *ctx, uint64_t pc, struct unwind_module *module)
 	struct object object;
 	int later = 0;
 	if (!find_object(pc, &object)) {
+		/* where nobody can be asked it may be code */
+		if (!process.seccomp && !page_probe(NULL, pc & ~4095UL))
+			return UNWIND_NOT_CODE;
 		module->since = since_rowless(pc, pc + 1);
 		return UNWIND_CODE;
 	}
+	if (!in_code(&object, pc))
+		return UNWIND_NOT_CODE;
 	object.name_hash = hash_name(object.name);
 	struct entry *e = find_entry(&object);
 	if (!e)

@@ -146,6 +146,7 @@ static UNWIND_INLINE int unwind_guess(void *ctx, struct unwind_frame *f)
 	f->ip = ip;
 	f->sp = bp + 16;
 	f->bp = next;
+	f->bx = 0; /* where it was saved, or whether, is not known */
 	return UNWIND_GO_ON;
 }
 

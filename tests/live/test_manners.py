@@ -186,6 +186,21 @@ def test_a_handler_that_allocates_after_the_stack_pointer_was_lost(record, prog)
     assert (done.returncode, done.stdout) == (0, b"handled\n")
 
 
+def test_what_a_guess_finds_outside_of_code_is_no_frame(byteledger, record, prog, tmp_path):
+    done = record([prog("junk")])
+    assert done.returncode == 0
+    out = str(tmp_path / "events")
+    subprocess.run([byteledger, "export", done.path, "--to", "jsonl", "-o", out], check=True, timeout=60)
+    with open(out) as f:
+        events = [json.loads(line) for line in f]
+    stacks = {e["stack"]: e for e in events if e["event"] == "stack"}
+    seen = {e["stack"] for e in events if e["event"] == "alloc" and e["bytes"] == 77}
+    assert len(seen) == 1, [stacks[s] for s in seen]
+    one = stacks[seen.pop()]
+    assert one["frames"][0]["module"] is None
+    assert stacks[one["parent"]]["incomplete"] == "no_module", stacks[one["parent"]]
+
+
 def test_operator_new_in_all_forms_exceptions_and_late_destructors(counted, prog):
     seen, truth = difference(counted, lambda n: [prog("newdelete"), str(n)], 2, 52)
     # each thread's vector of modules' storage comes from libc, and is kept with the cached stack or released

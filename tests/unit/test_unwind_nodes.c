@@ -333,6 +333,10 @@ static void steps_take_registers_from_where_the_recipe_says(void **state)
 	f = (struct unwind_frame){ 0x4001, 0x1000, 0, 0 };
 	assert_int_equal(unwind_step(NULL, &f, WIRE_RULE_SIGNAL), UNWIND_GO_ON);
 	assert_true(f.ip == 0x5015 + 1 && f.sp == 0x5014 && f.bp == 0x1180 && f.bx == 0x5010);
+	/* a guess knows nothing of rbx */
+	f = (struct unwind_frame){ 0x4001, 0x1000, 0x1080, 0x1100 };
+	assert_int_equal(unwind_guess(NULL, &f), UNWIND_GO_ON);
+	assert_true(f.ip == 0x5011 && f.sp == 0x1090 && f.bp == 0x5010 && f.bx == 0);
 }
 
 static void steps_that_cannot_be_done_say_why_and_change_nothing(void **state)
