@@ -38,6 +38,9 @@ struct alert_rule {
 /** alert_parse() - -EINVAL with @err saying what is wrong and how rules look. */
 int alert_parse(const char *text, struct alert_rule *rule, struct err *err);
 
+/** alert_longest_period_ns() - between looks, for the rule to be met at all: a trend takes several; UINT64_MAX: any will do. */
+uint64_t alert_longest_period_ns(const struct alert_rule *rule);
+
 /** struct alert_facts - what the history does not hold. */
 struct alert_facts {
 	uint64_t time_ns; /* of the last sample, as in the history: may be set back */

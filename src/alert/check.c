@@ -243,6 +243,12 @@ static size_t new_label(const struct look *l, struct state *s)
 	return largest;
 }
 
+uint64_t alert_longest_period_ns(const struct alert_rule *rule)
+{
+	/* an eta is also met where the limit is reached, whatever the trend */
+	return rule->kind == ALERT_RATE ? rule->for_ns / (GROWTH_POINTS_MIN - 1) : UINT64_MAX;
+}
+
 static int judges_growth(const struct alert_rule *rule)
 {
 	return rule->kind == ALERT_RATE || rule->kind == ALERT_ETA;

@@ -92,6 +92,31 @@ static int parse_duration(const char *text, uint64_t *ns)
 	return 0;
 }
 
+static uint64_t look_period_ns(const struct watch_args *a)
+{
+	return a->seconds > 0 ? (uint64_t)(a->seconds * 1e9) : WATCH_PERIOD_NS;
+}
+
+/* A rule that never can be met would look like a process that does not grow. */
+static void refuse_hasty_rules(const struct watch_args *a)
+{
+	uint64_t period_ns = look_period_ns(a);
+	for (size_t i = 0; i < a->rule_count; i++) {
+		const struct alert_rule *rule = &a->rules[i];
+		struct err err = { 0 };
+		char period[TEXT_NUMBER_MAX], most[TEXT_NUMBER_MAX];
+		if (period_ns <= alert_longest_period_ns(rule))
+			continue;
+		err_set(&err, -EINVAL,
+			"the alert rule '%s' would never be met: a trend takes more looks than one "
+			"every %s",
+			rule->text, text_duration(period, period_ns));
+		err_hint(&err, "look every %s or more often (--watch), or give it a longer time",
+			 text_duration(most, alert_longest_period_ns(rule)));
+		cmd_refuse(&err);
+	}
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct watch_args *a = state->input;
@@ -153,6 +178,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		    !a->serve)
 			cmd_usage("--token-file, --no-auth, --host, --cors and --addresses "
 				  "belong to --serve");
+		refuse_hasty_rules(a);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -313,8 +339,7 @@ static int look(struct loop *l, struct watched *w, struct err *err)
 	for (int i = 0; i < met; i++)
 		act(l, w, &events[i]);
 	if (rc == 1)
-		watch_show_cost(w, l->args->seconds > 0 ? (uint64_t)(l->args->seconds * 1e9)
-							: WATCH_PERIOD_NS);
+		watch_show_cost(w, look_period_ns(l->args));
 	if (l->args->seconds > 0 && w->quick && l->args->result->to &&
 	    (l->args->json ? rc == 1 && l->args->jsonl : 1)) {
 		rc = watch_show_look(w, l->args, l->set.count > 1, l->first, err);

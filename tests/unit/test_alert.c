@@ -157,6 +157,9 @@ static void rules_are_read(void **state)
 	r = rule("rate>6M/min for 5m");
 	assert_true(fabs(r.threshold - 0.1 * MIB) < 1);
 	assert_int_equal(r.for_ns, 300 * SECOND);
+	assert_int_equal(alert_longest_period_ns(&r), 60 * SECOND);
+	r = rule("eta<2h");
+	assert_int_equal(alert_longest_period_ns(&r), UINT64_MAX);
 	assert_true(fabs(rule("rate>360M/h").threshold - 0.1 * MIB) < 1);
 	assert_true(rule("eta<2h").threshold == 7200);
 	assert_int_equal(rule("eta<30m of 4G").limit_bytes, (uint64_t)(4096 * MIB));
