@@ -100,11 +100,11 @@ def finished(byteledger, path):
 
 @pytest.fixture
 def recorded(byteledger, preload, tmp_path):
-    """recorded(how, argv, env) -> (path, outcome): `under` byteledger, with the library `alone`, or `raw`, without a recorder."""
-    def run(how, argv, env):
+    """recorded(how, argv, env, options) -> (path, outcome): `under` byteledger, with the library `alone`, or `raw`, without a recorder."""
+    def run(how, argv, env, options=()):
         path = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.blt")
         if how == "under":
-            return path, subprocess.run([byteledger, "heap", "-q", "-o", path, "--", *argv], env={**os.environ, **env},
+            return path, subprocess.run([byteledger, "heap", "-q", "-o", path, *options, "--", *argv], env={**os.environ, **env},
                                         capture_output=True, timeout=60)
         env = {**os.environ, "LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": path, "BYTELEDGER_ON_FULL": "wait", **env}
         if how == "raw":
