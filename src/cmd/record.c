@@ -508,13 +508,23 @@ int record_command(int argc, char **argv, const char *name, const char *doc)
 	return record_program(&opt, name, argv + rest);
 }
 
-/* The child of a fork that only became another program: what that does stands in a recording of its own. */
-static int record_is_interlude(const struct record *rec)
+/*
+ * The child of a fork that only became another program: what that does stands in a recording of its own. It may have ended, too,
+ * before anybody saw the exec.
+ */
+static int record_is_interlude(struct record *rec)
 {
+	struct source_heap_state state;
 	struct source_heap_stats stats;
+	source_heap_state(rec->heap, &state);
+	if (!rec->forked || rec->failed || (!rec->replaced && !state.exec_entered))
+		return 0;
+	source_heap_drain(rec->heap, record_sink(rec), NULL);
+	if (source_heap_drain(rec->heap, record_sink(rec), NULL) != 0)
+		return 0; /* something is there that waits for its turn */
 	source_heap_stats(rec->heap, &stats);
-	return rec->forked && rec->replaced && !rec->failed && !stats.allocations && !stats.frees &&
-	       !stats.foreign_frees && !stats.lost_allocations;
+	return !stats.allocations && !stats.frees && !stats.foreign_frees &&
+	       !stats.lost_allocations;
 }
 
 /* ---- started by the library -------------------------------------------------------------------------------------------- */

@@ -70,6 +70,7 @@ struct record {
 	int failed;                /* an error was reported: nothing is written any more */
 	int given_up;              /* nor counted: nobody empties the rings */
 	int forked;                /* the process is the child of a fork */
+	int own_name;              /* no other process's recording is called so */
 	struct record_settings settings;
 	struct cull *cull;
 	char *path;   /* of the first file; what comes later has .1, .2 ... behind */

@@ -11,6 +11,8 @@
 #include "cmd/record.h"
 #include "query/query.h"
 
+#define NAME_WAIT_NS 1000000000u
+
 /* A name for the file behind the first: numbers only grow, though older files are removed, so that they tell the order. */
 static char *next_name(struct record *rec)
 {
@@ -26,8 +28,14 @@ static char *next_name(struct record *rec)
 
 int record_begin_file(struct record *rec, struct err *err)
 {
+	struct source_heap_fork fork;
+	source_heap_fork(rec->heap, &fork);
 	const struct trace_writer_opt opt = { .min_free_bytes = rec->settings.min_free_bytes,
-					      .culling = rec->settings.cull.lifetime_ns != 0 };
+					      .culling = rec->settings.cull.lifetime_ns != 0,
+					      .brief = fork.from && !rec->file_count,
+					      .await_ns = rec->own_name && !rec->file_count
+								  ? NAME_WAIT_NS
+								  : 0 };
 	prof_freep(&rec->sums);
 	cull_freep(&rec->cull);
 	rec->sums = prof_new_sums(err);

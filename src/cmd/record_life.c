@@ -148,6 +148,19 @@ static void identify(struct record *rec)
 	}
 }
 
+/*
+ * What a fork's child recorded before it became this program, of the same pid and often of the same name (git, sh), may be about
+ * to go: its name is ours then. Where names do not tell processes apart it is anybody's, and not waited for.
+ */
+static int names_tell_processes_apart(const struct record *rec, const char *pattern)
+{
+	struct err err = { 0 };
+	char *others = record_expand(pattern, rec->exe, rec->pid + 1, &err);
+	int apart = others && strcmp(others, rec->path) != 0;
+	free(others);
+	return apart;
+}
+
 int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const char *pattern,
 		const char *comment, uint64_t time_bound_ns, struct err *err)
 {
@@ -163,7 +176,10 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 		return err_set(err, -errno, "cannot watch process %d", (int)pid);
 	identify(rec);
 	rec->path = record_expand(pattern, rec->exe, pid, err);
-	if (!rec->path || record_begin_file(rec, err) < 0)
+	if (!rec->path)
+		return err->code;
+	rec->own_name = names_tell_processes_apart(rec, pattern);
+	if (record_begin_file(rec, err) < 0)
 		return err->code;
 	source_heap_set_pid(heap, pid);
 	source_heap_on_fork(heap, record_offer, rec);

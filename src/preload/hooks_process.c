@@ -170,7 +170,7 @@ HIDDEN void note_syscall(long nr, long first, long second)
 		process_exiting();
 	else if ((nr == SYS_execve || nr == SYS_execveat) && recording_process())
 		/* whether it fails is not seen here: the recorder looks, and is not told to stop looking */
-		__atomic_store_n(&process.heap->exec_called, 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&process.heap->exec_called, WIRE_EXEC_RAW, __ATOMIC_RELEASE);
 }
 
 EXPORT int prctl(int option, ...)
@@ -283,14 +283,14 @@ static int exec_begin(void)
 	resolve();
 	if (!mark_exiting())
 		return 0;
-	__atomic_store_n(&process.heap->exec_called, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&process.heap->exec_called, WIRE_EXEC_ENTERED, __ATOMIC_RELEASE);
 	return 1;
 }
 
 static int exec_failed(int begun, int rc)
 {
 	if (begun) {
-		__atomic_store_n(&process.heap->exec_called, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&process.heap->exec_called, WIRE_EXEC_NONE, __ATOMIC_RELEASE);
 		__atomic_store_n(&process.heap->exiting, 0, __ATOMIC_RELEASE);
 	}
 	return rc;

@@ -255,11 +255,13 @@ int source_heap_fd(const struct source_heap *heap)
 void source_heap_state(const struct source_heap *heap, struct source_heap_state *state)
 {
 	const struct wire_heap_header *h = heap->header;
+	uint32_t exec_called = __atomic_load_n(&h->exec_called, __ATOMIC_ACQUIRE);
 	*state = (struct source_heap_state){
 		.target_pid = __atomic_load_n(&h->target_pid, __ATOMIC_RELAXED),
 		.attached = __atomic_load_n(&h->attached, __ATOMIC_ACQUIRE) != 0,
 		.exiting = __atomic_load_n(&h->exiting, __ATOMIC_ACQUIRE) != 0,
-		.exec_called = __atomic_load_n(&h->exec_called, __ATOMIC_ACQUIRE) != 0,
+		.exec_called = exec_called != 0,
+		.exec_entered = exec_called == WIRE_EXEC_ENTERED,
 		.peak_rss_bytes = __atomic_load_n(&h->peak_rss_bytes, __ATOMIC_RELAXED),
 		.end_rss_bytes = __atomic_load_n(&h->end_rss_bytes, __ATOMIC_RELAXED),
 		.end_virtual_bytes = __atomic_load_n(&h->end_virtual_bytes, __ATOMIC_RELAXED),

@@ -19,6 +19,9 @@ struct trace_writer_opt {
 	uint64_t
 		min_free_bytes; /* stop recording (LOSS_WRITE_FAILED, counted) when the disk has less; 0 = no floor */
 	int culling; /* events come late: trace_writer_pending() is going to be told what is undecided */
+	int brief; /* the file may be taken away when it ends, and its name become free */
+	uint64_t
+		await_ns; /* wait so long at most for a name that another writer has given to such a file; 0 = not at all */
 };
 
 /**

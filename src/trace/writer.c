@@ -32,6 +32,7 @@
 #define KEY_BYTES_PER_SLOT 8ULL
 #define DEFS_BLOCK_BYTES (1u << 20)
 #define DEFS_BLOCK_ROWS 65536
+#define AWAIT_LOOK_NS 2000000
 
 struct trace_writer {
 	struct sink sink;
@@ -73,9 +74,33 @@ static void read_boot_id(uint8_t *id)
 	}
 }
 
+/*
+ * @path is there. Whether it has gone meanwhile, or may go soon: a writer with opt.brief is at work on it, or it is empty because it
+ * was created just now. Waits a little, then.
+ */
+static int may_go(const char *path, uint64_t until_ns)
+{
+	const struct timespec look = { .tv_nsec = AWAIT_LOOK_NS };
+	struct flock mark = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct stat st;
+	if (clock_ns(CLOCK_MONOTONIC) >= until_ns)
+		return 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return errno == ENOENT;
+	int brief = fcntl(fd, F_OFD_GETLK, &mark) == 0 && mark.l_type != F_UNLCK;
+	brief |= fstat(fd, &st) == 0 && st.st_size == 0;
+	close(fd);
+	if (brief)
+		nanosleep(&look, NULL);
+	return brief;
+}
+
 static int create_file(struct trace_writer *w, const char *path, struct err *err)
 {
 	struct stat st;
+	uint64_t until = w->opt.await_ns ? clock_ns(CLOCK_MONOTONIC) + w->opt.await_ns : 0;
+	int why;
 	/* a number behind the name of a device or a folder is not what was meant */
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
 		return err_set(err, -EINVAL, "cannot create '%s': a %s is there, and no file", path,
@@ -90,14 +115,21 @@ static int create_file(struct trace_writer *w, const char *path, struct err *err
 			return err_set(err, -ENOMEM, "cannot create '%s'", path);
 		if (w->opt.culling && pending_there(w->path))
 			continue;
-		w->fd = open(w->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-		if (w->fd >= 0) {
+		do {
+			w->fd = open(w->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+				     0600);
+			why = w->fd < 0 ? errno : 0;
+		} while (why == EEXIST && n == 0 && may_go(w->path, until));
+		if (!why) {
+			struct flock mark = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+			if (w->opt.brief)
+				fcntl(w->fd, F_OFD_SETLK, &mark);
 			/* whoever adds symbols to a finished recording sees by this that it is not */
 			flock(w->fd, LOCK_EX | LOCK_NB);
 			return 0;
 		}
-		if (errno != EEXIST)
-			return err_set(err, -errno, "cannot create '%s'", w->path);
+		if (why != EEXIST)
+			return err_set(err, -why, "cannot create '%s'", w->path);
 	}
 	return err_set(err, -EEXIST, "cannot create '%s'", path);
 }

@@ -192,6 +192,9 @@ _Static_assert(sizeof(struct wire_heap_slot) == 384, "wire_heap_slot");
 
 enum wire_on_full { WIRE_FULL_WAIT = 0, WIRE_FULL_LIMIT = 1, WIRE_FULL_DROP = 2 };
 
+/* NONE again where it failed, but after RAW, system calls by number, whose end nobody sees. */
+enum wire_exec { WIRE_EXEC_NONE = 0, WIRE_EXEC_ENTERED = 1, WIRE_EXEC_RAW = 2 };
+
 struct wire_heap_header {
 	/* set at layout time */
 	uint64_t magic;
@@ -229,7 +232,7 @@ struct wire_heap_header {
 	uint32_t attached;         /* 1 = the library has mapped this and will record */
 	uint32_t target_pid;       /* as the target sees itself */
 	uint32_t exiting;          /* 1 = exit hooks ran: the target ends on its own account */
-	uint32_t exec_called;      /* 1 = an exec is under way (0 again if it failed) */
+	uint32_t exec_called;      /* enum wire_exec */
 	uint32_t modules_nameless; /* objects for which the table had no room */
 	struct wire_lost_count lost[WIRE_LOST_MAX]; /* losses without a slot, updated atomically */
 	uint64_t own_ranges

@@ -123,6 +123,23 @@ def test_a_child_that_shares_or_replaces_its_memory_has_no_book_of_the_forks(tre
         assert "forked_from" not in successor["process"]
 
 
+def test_who_becomes_the_same_program_again_has_the_name_that_is_given_up(tree, prog):
+    pids = run_children(tree.command() + [prog("children"), "itself", "1001"])
+    assert len(pids) == 10
+    deadline = time.monotonic() + 60
+    for pid in pids:
+        while True: # the file of what is only between fork and exec goes, the program's stays
+            files = glob.glob(f"{tree.folder}/children_{pid}.blt*")
+            infos = [subprocess.run([tree.byteledger, "info", "--format", "json", path], capture_output=True, timeout=60) for path in files]
+            if len(files) == 1 and infos[0].returncode == 0 and json.loads(infos[0].stdout)["file"]["finished"]:
+                break
+            assert time.monotonic() < deadline, os.listdir(tree.folder)
+            time.sleep(0.05)
+        assert files == [f"{tree.folder}/children_{pid}.blt"]
+        report = tree.report(files[0])
+        assert "forked_from" not in report["process"] and report["totals"]["allocations"] >= 1001 + 3
+
+
 @contextlib.contextmanager
 def not_executed(path):
     """While this lasts, whoever executes `path` stands still in execve(): the lease is taken back first."""

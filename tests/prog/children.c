@@ -3,6 +3,7 @@
  * children KIND N - one child whose calls are known: it frees one block of its parent's, allocates N of 100 bytes, frees
  * every second one, ends. KIND: fork, thread (forked by one thread while three others allocate), daemon (twice, with a
  * session of its own), vfork, spawn, clone (round the C library). Prints the child's pid on descriptor 8.
+ * Or: children itself N - ten children after another, which do nothing but become `children calls N`, which does those calls.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -130,6 +131,22 @@ static int without_books(const char *kind)
 	return reap(pid);
 }
 
+static int ten_of(char *self, char *count)
+{
+	char kind[] = "calls", *args[] = { self, kind, count, NULL };
+	int wrong = 0;
+	for (int i = 0; i < 10; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			execve(self, args, environ);
+			_exit(127);
+		}
+		say(pid);
+		wrong |= reap(pid);
+	}
+	return wrong;
+}
+
 int main(int argc, char **argv)
 {
 	const char *kind = argc > 1 ? argv[1] : "fork";
@@ -144,6 +161,10 @@ int main(int argc, char **argv)
 		wrong = from_a_thread();
 	else if (strcmp(kind, "daemon") == 0)
 		wrong = daemonized();
+	else if (strcmp(kind, "calls") == 0)
+		child(), of_parent = NULL, wrong = 0;
+	else if (strcmp(kind, "itself") == 0)
+		wrong = ten_of(argv[0], argv[2]);
 	else
 		wrong = without_books(kind);
 	free(of_parent);
