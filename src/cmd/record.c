@@ -315,10 +315,18 @@ static void tell_findings(const struct record *rec, const struct record_opt *opt
 	struct source_heap_state state;
 	source_heap_state(rec->heap, &state);
 	const char *by = rec->replaced_by[0] ? rec->replaced_by : "another program";
-	if (rec->replaced && opt->follow_children) {
+	if (rec->replaced && opt->follow_children && rec->unfollowed) {
+		cmd_say("'%s' replaced itself by %s, which was started without the recording "
+			"library; the recording ends there",
+			program, by);
+		fputs("hint: its environment was cleared of LD_PRELOAD (env -i, sudo): name that "
+		      "program\n",
+		      stderr);
+	} else if (rec->replaced && opt->follow_children) {
 		if (!opt->quiet) /* nothing is missing */
 			cmd_say("'%s' replaced itself by %s, which is followed: it gets a "
-				"recording of its own, or a line that says why not",
+				"recording of its own, or a line that says why not, unless its "
+				"environment was cleared or it is static or set-user-ID",
 				program, by);
 	} else if (rec->replaced) {
 		cmd_say("'%s' replaced itself by %s; the recording ends there", program, by);

@@ -67,6 +67,7 @@ struct record {
 	uint64_t memfd_inode;      /* of the shared memory, once asked for */
 	int interrupted;           /* SIGINT came here, too: Ctrl-C in the terminal */
 	char replaced_by[256];     /* its path; "" = not known */
+	int unfollowed;            /* it was seen to run without the library */
 	int failed;                /* an error was reported: nothing is written any more */
 	int given_up;              /* nor counted: nobody empties the rings */
 	int forked;                /* the process is the child of a fork */

@@ -262,8 +262,13 @@ static int take_rss(struct record *rec, uint64_t now, int peak_too)
 void record_note_successor(struct record *rec)
 {
 	char exe[sizeof(rec->replaced_by)];
-	if (proc_exe(rec->pid, exe, sizeof(exe)) >= 0)
-		strcpy(rec->replaced_by, exe);
+	/* a program may write over its environment, but not before the library that it names was loaded */
+	int unfollowed = proc_environ_has(rec->pid, "LD_PRELOAD", WIRE_PRELOAD_NAME) == 0 &&
+			 proc_maps_has(rec->pid, "/memfd:" WIRE_MEMFD_NAME, 0) == 0;
+	if (proc_exe(rec->pid, exe, sizeof(exe)) < 0)
+		return; /* it has ended, and what was read may be nothing */
+	strcpy(rec->replaced_by, exe);
+	rec->unfollowed = unfollowed;
 }
 
 /*

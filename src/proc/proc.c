@@ -217,3 +217,20 @@ int proc_maps_has(pid_t pid, const char *name, uint64_t inode)
 	}
 	return ferror(file) ? -EIO : 0;
 }
+
+int proc_environ_has(pid_t pid, const char *name, const char *text)
+{
+	char path[64];
+	size_t size = 0, len = strlen(name);
+	int has = 0;
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	CLEANUP(fileio_fclosep) FILE *file = fopen(path, "re");
+	char *entry = NULL;
+	if (!file)
+		return -errno;
+	while (!has && getdelim(&entry, &size, '\0', file) > 0)
+		has = strncmp(entry, name, len) == 0 && entry[len] == '=' &&
+		      strstr(entry + len, text) != NULL;
+	free(entry);
+	return !has && ferror(file) ? -EIO : has;
+}

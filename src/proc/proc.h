@@ -61,4 +61,7 @@ ssize_t proc_cmdline(pid_t pid, char **cmdline);
  */
 int proc_maps_has(pid_t pid, const char *name, uint64_t inode);
 
+/** proc_environ_has() - 1 if @pid was started with a variable @name whose value has @text in it, 0 if not (or it has ended). */
+int proc_environ_has(pid_t pid, const char *name, const char *text);
+
 #endif

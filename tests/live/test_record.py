@@ -147,6 +147,16 @@ def test_a_followed_successor_is_no_trouble_to_quiet_runs(byteledger, tmp_path, 
     assert len(list(tmp_path.glob("*.blt"))) == 2
 
 
+def test_a_successor_that_cannot_be_followed_is_told_even_quietly(byteledger, tmp_path):
+    child = held(byteledger, "-q", "--follow-children", "-o", str(tmp_path / "%e.blt"), "--", "env", "-i", "/bin/cat")
+    exec_was_seen(child, "cat")
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 0 and os.listdir(tmp_path) == ["env.blt"]
+    told, hint = err.decode().splitlines()
+    assert "replaced itself by" in told and "/cat, which was started without the recording library" in told
+    assert hint.startswith("hint: ") and "env -i" in hint
+
+
 @pytest.mark.parametrize("how", ["syscall", "instruction"])
 def test_an_exec_past_the_c_library_ends_the_recording_too(byteledger, prog, tmp_path, how):
     path = tmp_path / "a.blt"
