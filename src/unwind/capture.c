@@ -535,7 +535,7 @@ struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
 		divide(t); /* the thread before may have been deep in itself */
 	}
 	t->stack_lo = stack_lo;
-	t->stack_hi = stack_hi;
+	t->stack_hi = t->used_lo = stack_hi;
 	t->base = stack_hi - (1ull << 32);
 	t->stats = (struct unwind_stats){ 0 };
 	refresh(t);

@@ -5,7 +5,7 @@
  * Freestanding: no libc call, no allocation, no lock. Everything lives in memory that the caller hands over. This is
  * the in-process user of rule.h, cfi.h and step.h; the kernel side uses the same step with its own repetition.
  *
- * Never faults: inside [stack_lo, stack_hi) the words at and above the stack pointer are there; every page outside of
+ * Never faults: inside [stack_lo, stack_hi) the words at and above a stack pointer in use are there; every page outside of
  * that is asked for by the probe callback before it is read, at every capture.
  */
 #ifndef UNWIND_CAPTURE_H

@@ -164,6 +164,7 @@ struct unwind_thread {
 	uint64_t
 		base; /* words of the last stack are at base + 32-bit offset; base + 2^32 = stack_hi */
 	uint64_t stack_lo, stack_hi;
+	uint64_t used_lo; /* the innermost place of it where code ran; stack_hi: none yet */
 	struct unwind_process *process;
 	uint64_t reused_lo, reused_bytes; /* where addresses have had other meanings */
 	struct cached_rule *rules;

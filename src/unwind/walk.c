@@ -53,14 +53,19 @@ static int load_full(void *ctx, uint64_t addr, uint64_t *out)
 	return load(ctx, addr, out);
 }
 
-/* Which words are there for a frame at @sp. @in_use: code runs there now, so the byte below sp is mapped. */
-static void known_words(struct walk *w, const struct unwind_thread *t, uint64_t sp, int in_use)
+/*
+ * Which words are there for a frame at @sp. @in_use: code runs there now, so the byte below sp is mapped. What a signal
+ * frame says may be anything: below what was in use, a stack that could grow to there need not have done so.
+ */
+static void known_words(struct walk *w, struct unwind_thread *t, uint64_t sp, int in_use)
 {
 	uint64_t hi = 0;
 
-	if (sp >= t->stack_lo && sp < t->stack_hi)
-		hi = t->stack_hi;
-	else if (in_use)
+	if (sp >= t->stack_lo && sp < t->stack_hi) {
+		if (in_use && sp < t->used_lo)
+			t->used_lo = sp;
+		hi = sp >= t->used_lo ? t->stack_hi : 0;
+	} else if (in_use)
 		hi = ((sp - 1) | 4095) + 1;
 	w->lo = sp;
 	w->span = hi > sp + 7 ? hi - sp - 7 : 0;

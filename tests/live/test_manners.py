@@ -186,6 +186,13 @@ def test_a_handler_that_allocates_after_the_stack_pointer_was_lost(record, prog)
     assert (done.returncode, done.stdout) == (0, b"handled\n")
 
 
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_a_walk_reads_nothing_that_is_not_there_whatever_the_registers(record, prog, seed):
+    # the environment is part of what the stack may grow to
+    done = record([prog("wild"), seed], env={"LARGE": 120000 * "x"})
+    assert (done.returncode, done.stdout) == (0, b"alive\n")
+
+
 def test_what_a_guess_finds_outside_of_code_is_no_frame(byteledger, record, prog, tmp_path):
     done = record([prog("junk")])
     assert done.returncode == 0
