@@ -572,6 +572,13 @@ int record_helper(int argc, char **argv)
 		if (heap)
 			source_heap_detach(heap);
 		heart_stop(&heart);
+		if (!err.hint[0] && (err.code == -EACCES || err.code == -EPERM))
+			err_hint(&err,
+				 "process %u goes on, unrecorded; its recorder runs as its user, "
+				 "%u, who must be able to write there",
+				 state.target_pid, (unsigned)geteuid());
+		else if (!err.hint[0] && state.target_pid)
+			err_hint(&err, "process %u goes on, unrecorded", state.target_pid);
 		return cmd_fail(&err);
 	}
 	/* a daemon lets go of the terminal, and of pipes whose end somebody waits for */

@@ -3,9 +3,11 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
+import sys
 import time
 
 import pytest
@@ -202,7 +204,19 @@ def test_a_followed_successor_without_a_file_is_not_said_to_have_one(byteledger,
     _, err = child.communicate(timeout=60)
     assert (child.returncode, os.listdir(tmp_path)) == (0, ["bash"])
     assert f"cannot create '{tmp_path}/cat/r.blt'".encode() in err
+    assert re.search(rb"\nhint: process \d+ goes on, unrecorded\n", err)
     assert b"which is followed: it gets a recording of its own, or a line that says why not" in err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_child_that_may_not_write_there_is_told_with_its_user(byteledger, tmp_path):
+    code = "import os; os.setuid(65534); child = os.fork(); child and os.waitpid(child, 0)"
+    done = subprocess.run([byteledger, "heap", "-q", "--follow-children", "-o", str(tmp_path / "%p.blt"), "--", sys.executable, "-c", code],
+                          capture_output=True, timeout=60)
+    assert done.returncode == 0 and len(os.listdir(tmp_path)) == 1
+    told, hint = done.stderr.decode().splitlines()
+    assert told.startswith(f"byteledger: cannot create '{tmp_path}/") and told.endswith(": Permission denied")
+    assert re.fullmatch(r"hint: process \d+ goes on, unrecorded; its recorder runs as its user, 65534, who .*", hint)
 
 
 def test_under_valgrind_we_stay_there(byteledger, installed, tmp_path):
