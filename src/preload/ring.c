@@ -15,6 +15,8 @@
 #define WAIT_SLEEP_MAX_NS 2000000u
 /* A recorder whose heart has not beaten for so long is not waited for. */
 #define BEAT_OLD_NS 1000000000u
+/* What stood as well is on its feet again by then, on a busy machine too. */
+#define STOOD_GRACE_NS 50000000u
 /* Less than half of that at any counter's rate from 34 MHz on: only then is the clock asked what it was. */
 #define QUIET_CYCLES (1u << 24)
 /* Raw mode: disk space is asked for in such pieces, and asked for again after so many refusals. */
@@ -97,34 +99,33 @@ static uint64_t may_wait_ns(struct thread *t, uint64_t began)
 	return left < 5000000u ? left : 5000000u;
 }
 
-/* How old the heart's beat is, as evidence; @beat: which one that is. */
-static uint64_t beat_age_ns(const struct thread *t, uint64_t now, uint64_t *beat)
+/* Whether the heart's beat is too old for its recorder to be waited for; @beat: which one that is. */
+static int beat_is_old(const struct thread *t, uint64_t now, uint64_t *beat)
 {
 	*beat = __atomic_load_n(&process.heap->heartbeat_ns, __ATOMIC_RELAXED);
 	if (!*beat)
 		*beat = process.heap->start_ns;
-	uint64_t since = *beat == t->stood_beat ? t->stood_ns : *beat;
-	return now > since ? now - since : 0;
+	if (*beat == t->stood_beat)
+		return now > t->stood_ns + STOOD_GRACE_NS;
+	return now > *beat && now - *beat > BEAT_OLD_NS;
 }
 
 /* Whether it is there to wait for. */
 static int recorder_works(const struct thread *t, uint64_t now)
 {
 	uint64_t beat;
-	return beat_age_ns(t, now, &beat) <= BEAT_OLD_NS && !process.heap->detach &&
-	       !t->slot->closed;
+	return !beat_is_old(t, now, &beat) && !process.heap->detach && !t->slot->closed;
 }
 
 /*
  * Who stops the program mostly stops the recorder with it (Ctrl-Z, a container that is paused), and the program may be the
  * first to go on: then the heart's beat is old, and nothing is wrong. A beat that grew old while this thread did nothing
- * for @quiet_ns either tells nothing, and its age counts from now on; once, so that a recorder that is dead has a second in all.
+ * for @quiet_ns either tells nothing for a moment from now on; once, for a recorder that is dead is not to be waited for.
  */
 static void forgive_beat(struct thread *t, uint64_t now, uint64_t quiet_ns)
 {
 	uint64_t beat;
-	if (quiet_ns < BEAT_OLD_NS / 2 || beat_age_ns(t, now, &beat) <= BEAT_OLD_NS ||
-	    beat == t->stood_beat)
+	if (quiet_ns < BEAT_OLD_NS / 2 || !beat_is_old(t, now, &beat) || beat == t->stood_beat)
 		return;
 	t->stood_beat = beat;
 	t->stood_ns = now;

@@ -70,7 +70,7 @@ struct thread {
 	uint64_t lost, lost_frees, lost_bytes; /* since the last record that went into the ring */
 	uint64_t second_began_ns, second_waited_ns; /* policy limit: 10 % of any second */
 	uint64_t stood_beat,
-		stood_ns; /* an old heartbeat that is no evidence, and since when it is one again */
+		stood_ns; /* an old heartbeat that is no evidence for a moment, and when that began */
 	uint64_t stack_lo, stack_hi;
 	uint32_t tid;
 	uint32_t gen;        /* module_gen that @unwind knows */
