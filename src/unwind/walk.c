@@ -9,6 +9,12 @@
  */
 #include "unwind/state.h"
 
+/*
+ * From here on there is no code of a program's. Not left to the rule caches: what they hold is told by the bits above, and with
+ * any number there one may seem to hold it.
+ */
+#define NO_CODE (1ull << 47)
+
 struct walk {
 	uint64_t lo, span; /* addr - lo < span: a whole word is there */
 	uint64_t page;     /* last page outside of that which the probe found readable, + 1 */
@@ -116,7 +122,7 @@ static __attribute__((noinline)) uint64_t rule_miss(struct unwind_thread *t, uin
 	int cacheable = 1;
 
 	t->stats.rules++;
-	if (ip >> 47)
+	if (ip >= NO_CODE)
 		return RULE_NOT_CODE;
 	if (!key || (key ^ rule ^ mix) != ip) {
 		rule = unwind_find_rule(t, ip, &cacheable);
@@ -510,8 +516,8 @@ static __attribute__((noinline)) uint32_t walk_deep(struct unwind_thread *t,
 		place_rule(t, &p);
 		go_on = place_step(t, &p, regs, &is_frame);
 		p.n += (uint32_t)is_frame;
-		if (go_on && p.f.ip == 0) {
-			p.stop = WIRE_STOP_END;
+		if (go_on && p.f.ip - 1 >= NO_CODE - 1) {
+			p.stop = p.f.ip ? WIRE_STOP_NO_MODULE : WIRE_STOP_END;
 			go_on = 0;
 		} else if (go_on && p.n == UNWIND_FRAMES_MAX) {
 			p.stop = WIRE_STOP_TOO_DEEP;
@@ -590,8 +596,12 @@ uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs)
 		p.n += (uint32_t)is_frame;
 		if (unlikely(!go_on))
 			break;
-		if (unlikely(p.f.ip == 0))
-			break; /* stop stays GO_ON: the word that held 0 proves this end */
+		if (unlikely(p.f.ip - 1 >= NO_CODE - 1)) {
+			/* after 0 stop stays GO_ON: the word that held it proves this end */
+			if (p.f.ip)
+				p.stop = WIRE_STOP_NO_MODULE;
+			break;
+		}
 	}
 	n = p.n;
 	t->stats.fresh_frames += n;

@@ -191,6 +191,7 @@ def test_a_walk_reads_nothing_that_is_not_there_whatever_the_registers(record, p
     # the environment is part of what the stack may grow to
     done = record([prog("wild"), seed], env={"LARGE": 120000 * "x"})
     assert (done.returncode, done.stdout) == (0, b"alive\n")
+    assert done.report()["lost"]["events"] == 0
 
 
 def test_what_a_guess_finds_outside_of_code_is_no_frame(byteledger, record, prog, tmp_path):

@@ -462,6 +462,22 @@ static void a_thread_that_ends_out_of_a_hook_leaves_no_half_of_a_realloc(void **
 	assert_int_equal(take(0).tag, WIRE_THREAD_END);
 }
 
+static void a_number_that_is_no_address_is_no_frame(void **state)
+{
+	const struct wire_node *nodes = (const void *)(memory + process.heap->nodes_off);
+	(void)state;
+	script();
+	for (uint64_t i = 1; i < 8; i++) {
+		frames[40] = 0;
+		frames[41] = i << 48; /* where rbp says that the caller's address stands */
+		frames[29] = 0x1000 * i;
+		hook_malloc(8, (uint64_t)&frames[30], (uint64_t)&frames[40], 0);
+		struct record r = take(0);
+		assert_int_equal(pc_of(r.node), 0x1000 * i);
+		assert_int_equal(nodes[r.node].parent, WIRE_STOP_NO_MODULE);
+	}
+}
+
 static int jump_out_of_a_birth(uint64_t addr)
 {
 	(void)addr;
@@ -748,6 +764,7 @@ int main(void)
 		CASE(a_jump_out_of_a_realloc_leaves_a_whole_one_at_every_instruction),
 
 		CASE(a_thread_that_ends_out_of_a_hook_leaves_no_half_of_a_realloc),
+		CASE(a_number_that_is_no_address_is_no_frame),
 		CASE(a_jump_out_of_a_threads_birth_does_not_silence_it),
 		CASE(what_was_switched_off_does_not_start_where_no_call_is_allowed),
 		CASE(a_fork_out_of_the_stepper_leaves_the_parents_memory_alone),
