@@ -298,9 +298,11 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 	if (unlikely(!process.raw && t->stamped && cycles - t->stamped > QUIET_CYCLES))
 		forgive_beat_after(t, cycles - t->stamped, cycles);
 	int stamped = 0;
-	if (!process.raw || !t->stamped || cycles - t->stamped >= WIRE_RAW_STAMP_CYCLES) {
+	if (!process.raw || !t->stamped || cycles - t->stamped >= WIRE_RAW_STAMP_CYCLES ||
+	    t->head - t->stamped_at >= WIRE_STAMP_BYTES) {
 		put_raw(t, cycles << 8 | WIRE_TIME);
 		t->stamped = cycles;
+		t->stamped_at = t->head;
 		stamped = 1;
 	}
 	int unnamed = t->unnamed;

@@ -67,6 +67,7 @@ struct thread {
 	uint32_t outer_sync;     /* of the hook around a region hook */
 	uint64_t limit;          /* the ring is full here, as of the last look at the tail */
 	uint64_t stamped;        /* cycles of the last stamp in this ring, 0 = none */
+	uint64_t stamped_at;     /* where that stands */
 	uint64_t lost, lost_frees, lost_bytes; /* since the last record that went into the ring */
 	uint64_t second_began_ns, second_waited_ns; /* policy limit: 10 % of any second */
 	uint64_t stood_beat,

@@ -306,7 +306,7 @@ static enum heap_run take_simple(struct source_heap *heap, struct heap_ring *rin
 
 static __attribute__((noinline)) enum heap_run
 take_realloc_end(struct source_heap *heap, struct heap_ring *ring, uint64_t addr, uint32_t tag,
-		 uint64_t bytes, uint32_t node, bool wait)
+		 uint64_t bytes, uint32_t node, bool wait, bool unseen)
 {
 	uint32_t stack;
 	enum heap_run run = node_to_stack(heap, node, &stack);
@@ -322,7 +322,10 @@ take_realloc_end(struct source_heap *heap, struct heap_ring *ring, uint64_t addr
 			return run;
 		ring->realloc_freed = true;
 	}
-	run = take_alloc(heap, ring, addr, tag, bytes, stack, EVENT_F_REALLOC);
+	if (unseen && live_find(&heap->live, addr) != BLOCK_NONE)
+		run = free_unseen(heap, ring, addr);
+	if (run == HEAP_RUN_EMPTY)
+		run = take_alloc(heap, ring, addr, tag, bytes, stack, EVENT_F_REALLOC);
 	if (run == HEAP_RUN_WAIT) {
 		wait_for(heap, ring, HEAP_WAIT_DEAD, addr);
 		return run;
@@ -344,7 +347,8 @@ static __attribute__((noinline)) enum heap_run take_record(struct source_heap *h
 	    tag != WIRE_PAD && tag != WIRE_LOST)
 		return HEAP_RUN_BAD;
 	enum heap_run run = HEAP_RUN_EMPTY;
-	if (__builtin_expect(pos < ring->crowd_until, 0))
+	const bool crowd = pos < ring->crowd_until;
+	if (__builtin_expect(crowd, 0))
 		resolve = ring->wait_ahead = true;
 	switch (tag) {
 	case WIRE_PAD:
@@ -402,12 +406,9 @@ static __attribute__((noinline)) enum heap_run take_record(struct source_heap *h
 		if (!ring->realloc_pending)
 			return HEAP_RUN_BAD;
 		/* its wait may have ended while others' went on */
-		if (resolve && ring->wait == HEAP_WAIT_DEAD &&
-		    live_find(&heap->live, value) != BLOCK_NONE)
-			run = free_unseen(heap, ring, value);
-		if (run == HEAP_RUN_EMPTY)
-			run = take_realloc_end(heap, ring, value, live, size,
-					       (uint32_t)w1 & (WIRE_NODE_MAX - 1), !resolve);
+		bool unseen = crowd || (resolve && ring->wait == HEAP_WAIT_DEAD);
+		run = take_realloc_end(heap, ring, value, live, size,
+				       (uint32_t)w1 & (WIRE_NODE_MAX - 1), !resolve, unseen);
 		break;
 	}
 	case WIRE_REALLOC_FAIL:

@@ -205,6 +205,8 @@ static bool stands_ahead(struct source_heap *heap, const struct heap_ring *ring,
 			return true;
 		pos += heap_tag_words[tag] * 8u;
 	}
+	if (heap->raw && other->head < other->raw_head)
+		return true; /* behind the window */
 	return held > reach && reach < LOOK_AHEAD_BYTES;
 }
 

@@ -30,8 +30,8 @@
 #define WIRE_SAMPLE_MAX (1u << 30)
 /* So many bytes of records behind a stamp at most, in which each record has a word at least, comes the next one. */
 #define WIRE_STAMP_BYTES 1024u
-/* Raw mode has no recorder whose tick asks for stamps: an event that much later than its ring's last one gets its own. A
-   millisecond at 1 GHz, the slowest that x86-64's counter runs. */
+/* Raw mode has no recorder whose tick asks for stamps: an event that much later than its ring's last one gets its own, too.
+   A millisecond at 1 GHz, the slowest that x86-64's counter runs. */
 #define WIRE_RAW_STAMP_CYCLES (1u << 20)
 
 /* ---- stacks: nodes of one prefix tree ---------------------------------------------------------------- */

@@ -74,3 +74,8 @@ def test_they_are_with_a_stamp_on_each_of_them_too(byteledger, recorded, prog):
 def test_they_are_on_a_busy_machine_through_small_buffers_too(byteledger, recorded, prog, busy, how, options):
     env = {**SHARED, "BYTELEDGER_BUDGET": str(32 << 20)} # the library's, where it is alone
     exact(byteledger, recorded, prog, how, "mix", 15000, threads=8, env=env, options=options)
+
+
+def test_they_are_without_a_recorder_too(byteledger, recorded, prog, busy):
+    for _ in range(3): # which threads were held up, and where, is different each time
+        exact(byteledger, recorded, prog, "raw", "mix", 4000, threads=12, env=SHARED)

@@ -8,8 +8,10 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "heap_fixture.h"
 #include "source/heap_internal.h"
 
@@ -299,6 +301,69 @@ static void a_target_that_goes_on_writing_does_not_keep_a_recording_from_its_end
 	fixture_close(&f);
 }
 
+/*
+ * Two rings wait for what stands behind the other's waiting record, and of one of them more than the window that a raw file
+ * is read by lies between: it comes all the same, and nothing is a foreign block's free.
+ */
+static void what_a_raw_file_holds_behind_the_window_is_not_missing(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct producer c;
+	struct err err = { 0 };
+	char path[] = "/tmp/merge-raw-XXXXXX";
+	int fd = mkstemp(path);
+	assert_true(fd >= 0);
+	fixture_open(&f);
+	producer_open(&c, f.heap, 2);
+	while (source_heap_now_ns(f.heap) < 200 * STAMP_NS)
+		;
+	const uint64_t far = 0x1000, near = 0x2000, own = 0x3000;
+
+	produce_thread(&f.a, 1);
+	produce_stamp(&f.a, f.heap, 5);
+	for (int i = 0; i < 1000; i++) { /* so much may be searched as was taken, and more */
+		produce_alloc(&f.a, own, 16, 0);
+		produce_free(&f.a, own);
+	}
+	produce_stamp(&f.a, f.heap, 10);
+	produce_free(&f.a, near);
+	produce_stamp(&f.a, f.heap, 20);
+	for (int i = 0; i < 4000; i++) {
+		produce_alloc(&f.a, own, 16, 0);
+		produce_free(&f.a, own);
+	}
+	produce_alloc(&f.a, far, 16, 0);
+	produce_stamp(&f.a, f.heap, 30);
+
+	produce_thread(&f.b, 2);
+	produce_stamp(&f.b, f.heap, 10);
+	produce_free(&f.b, far);
+	produce_stamp(&f.b, f.heap, 20);
+	produce_alloc(&f.b, near, 16, 0);
+	produce_stamp(&f.b, f.heap, 30);
+
+	produce_thread(&c, 3);
+	produce_stamp(&c, f.heap, 100);
+	produce_alloc(&c, 0x4000, 8, 0);
+
+	f.a.header->end_cycles = heap_cycles();
+	f.a.header->end_ns = clock_ns(CLOCK_MONOTONIC);
+	uint64_t total = f.a.header->total_bytes;
+	assert_int_equal(write(fd, f.a.base, total), (ssize_t)total);
+	struct source_heap *raw = source_heap_raw(path, &err);
+	assert_non_null(raw);
+	assert_int_equal(source_heap_finish(raw, &f.books->sink, 0, &err), 0);
+	assert_int_equal(f.books->foreign, 0);
+	assert_int_equal(f.books->allocs, 5003);
+	assert_int_equal(f.books->frees, 5002);
+	source_heap_free(raw);
+	close(fd);
+	unlink(path);
+	producer_close(&c);
+	fixture_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -310,6 +375,7 @@ int main(void)
 		cmocka_unit_test(a_wait_is_not_given_up_for_a_ring_that_has_just_begun_to_wait),
 		cmocka_unit_test(a_free_is_owed_although_another_address_took_its_place),
 		cmocka_unit_test(what_was_not_searched_whole_is_not_said_to_lack_a_record),
+		cmocka_unit_test(what_a_raw_file_holds_behind_the_window_is_not_missing),
 		cmocka_unit_test(
 			a_target_that_goes_on_writing_does_not_keep_a_recording_from_its_end),
 	};
