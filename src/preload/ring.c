@@ -16,7 +16,7 @@
 /* A recorder whose heart has not beaten for so long is not waited for. */
 #define BEAT_OLD_NS 1000000000u
 /* What stood as well is on its feet again by then, on a busy machine too. */
-#define STOOD_GRACE_NS 50000000u
+#define STOOD_GRACE_NS 200000000u
 /* Less than half of that at any counter's rate from 34 MHz on: only then is the clock asked what it was. */
 #define QUIET_CYCLES (1u << 24)
 /* Raw mode: disk space is asked for in such pieces, and asked for again after so many refusals. */

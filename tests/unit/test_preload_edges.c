@@ -236,7 +236,7 @@ static void a_heart_that_stopped_has_a_moment_once(void **state)
 	(void)state;
 	struct wire_heap_slot *slot = full_ring_and_old_beat(2000000000u);
 	self.stood_beat = process.heap->heartbeat_ns;
-	self.stood_ns = now_ns() - 51000000u;
+	self.stood_ns = now_ns() - 201000000u;
 	hook_malloc(10, CALLER(8, 0x1000));
 	assert_int_equal(slot->lost[WIRE_LOST_RING_FULL].allocations, 2);
 	assert_int_equal(slot->wait_ns, 0);
