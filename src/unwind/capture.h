@@ -28,7 +28,6 @@ struct unwind_regs {
 	uint64_t bx; /* 0 where not known: only frames whose CFA hangs on rbx miss it */
 };
 
-/** Where one loaded object and its unwind data stand. */
 /** Call frame records that no header announces (preload/frames.h); NULL where there are none. */
 struct unwind_frames {
 	const uint8_t *eh_frame, *eh_lo, *eh_hi; /* mapped; the bounds of what may be read */
@@ -36,6 +35,7 @@ struct unwind_frames {
 	uint64_t debug_bytes;
 };
 
+/** Where one loaded object and its unwind data stand. */
 struct unwind_module {
 	uint64_t bias;
 	uint64_t lo, hi;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* state.h - what capture.c, memo.h, walk.c and process.c keep between calls; nobody outside of the room includes it. */
+/* state.h - what capture.c, walk.c and process.c keep between calls; nobody outside of the room includes it. */
 #ifndef UNWIND_STATE_H
 #define UNWIND_STATE_H
 

@@ -490,7 +490,8 @@ static uint32_t place_fresh(struct unwind_thread *t, const struct place *p, uint
 
 /*
  * A stack deeper than the frame array can grow: walk it once for its length, noting the walk's place now and then, then number
- * it piece by piece from the outermost end, walking each piece again. Uses the memory of all that is remembered.
+ * it piece by piece from the outermost end, walking each piece again. Uses the memory of all that is remembered, which holds
+ * twice the places of UNWIND_FRAMES_MAX frames where a thread has the least, 32 KiB.
  */
 static __attribute__((noinline)) uint32_t walk_deep(struct unwind_thread *t,
 						    const struct unwind_regs *regs)
@@ -507,8 +508,6 @@ static __attribute__((noinline)) uint32_t walk_deep(struct unwind_thread *t,
 
 	unwind_forget(t);
 	t->stats.deep++;
-	if ((uint64_t)every * marks < UNWIND_FRAMES_MAX)
-		marks = 0; /* cannot be: checked by unwind_thread_init() */
 	place_init(t, &p, regs);
 	do {
 		if (p.n % every == 0 && p.n / every < marks)

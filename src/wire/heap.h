@@ -225,7 +225,7 @@ struct wire_heap_header {
 	   are not meant by that: those are what @stamp_every_event says */
 	uint32_t stamp_closely;
 	/* target's lines */
-	_Alignas(WIRE_LINE) uint32_t node_count; /* next free node number (fetch_add) */
+	_Alignas(WIRE_LINE) uint32_t node_count; /* next free node number (CAS) */
 	_Alignas(WIRE_LINE) uint32_t module_gen; /* bumped when a module was found unloaded */
 	uint32_t module_count;                   /* entries complete, release */
 	uint32_t string_used;
