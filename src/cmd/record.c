@@ -341,8 +341,10 @@ static void tell_findings(const struct record *rec, const struct record_opt *opt
 	if (!opt->quiet && state.attached && !rec->replaced && !stats.allocations &&
 	    !stats.lost_allocations) {
 		cmd_say("no allocation of '%s' was seen", program);
-		fputs("hint: an allocator that the program brings inside itself is out of the "
-		      "library's reach\n",
+		fputs("hint: it made none, as many small programs, or by an allocator that it "
+		      "brings inside itself, out of the library's reach: 'byteledger regions' "
+		      "tells "
+		      "its memory by mapping\n",
 		      stderr);
 	}
 }

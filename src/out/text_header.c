@@ -243,8 +243,9 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 	}
 	if (!selected && !t->cost.allocations && !t->lost_events && !t->filtered_allocations)
 		warn(page, TINT_YELLOW,
-		     "NOTHING SEEN: no allocation reached the recording library; an allocator that "
-		     "the program brings inside itself is not seen by it");
+		     "NOTHING SEEN: no allocation reached the recording library: the program made "
+		     "none, "
+		     "or by an allocator that it brings inside itself, which is not seen");
 	if (t->forked_from) {
 		buf_clear(&line);
 		if (process && process->pid == t->forked_from)
