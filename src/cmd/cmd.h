@@ -26,8 +26,10 @@ struct command {
  */
 void cmd_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/** cmd_fail() - print "byteledger: MESSAGE" and the hint, if any, on stderr; returns CMD_FAILED. */
+/** cmd_fail() - print "byteledger: MESSAGE" and a hint on stderr, the usual one where @err has none; returns CMD_FAILED. */
 int cmd_fail(const struct err *err);
+/** cmd_hint() - what mostly helps against the negative errno @code; NULL: nobody knows. */
+const char *cmd_hint(int code);
 
 /** cmd_refuse() - the same for what was typed: prints and exits with CMD_USAGE; only inside an argp parser. */
 void cmd_refuse(const struct err *err) __attribute__((noreturn));

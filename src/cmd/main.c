@@ -46,12 +46,24 @@ void cmd_say(const char *format, ...)
 	va_end(args);
 }
 
+/* What is being parsed: argp calls back without knowing of it. */
+static struct {
+	char *name;
+	argp_parser_t parser;
+	const char *unwanted; /* the last argument that the parser did not take */
+} parsed;
+
 int cmd_fail(const struct err *err)
 {
 	fprintf(stderr, "byteledger: %s\n",
 		err->msg[0] ? err->msg : "failed for an unknown reason");
-	if (err->hint[0])
-		fprintf(stderr, "hint: %s\n", err->hint);
+	const char *hint = err->hint[0] ? err->hint : cmd_hint(err->code);
+	if (hint)
+		fprintf(stderr, "hint: %s\n", hint);
+	else if (parsed.name)
+		fprintf(stderr, "hint: '%s --help' says what it takes\n", parsed.name);
+	else
+		fputs("hint: 'byteledger check' says what this machine permits\n", stderr);
 	return CMD_FAILED;
 }
 
@@ -60,13 +72,6 @@ void cmd_refuse(const struct err *err)
 	cmd_fail(err);
 	exit(CMD_USAGE);
 }
-
-/* What is being parsed: argp calls back without knowing of it. */
-static struct {
-	char *name;
-	argp_parser_t parser;
-	const char *unwanted; /* the last argument that the parser did not take */
-} parsed;
 
 static void point_to_help(void)
 {

@@ -64,6 +64,34 @@ def test_what_cannot_be_done_comes_with_a_hint(byteledger, tmp_path):
         assert (done.returncode, first[:12], second[:6]) == (status, "byteledger: ", "hint: "), argv
 
 
+def test_no_error_is_without_a_hint(byteledger, tmp_path):
+    subprocess.run([byteledger, "run", "-q", "-o", str(tmp_path / "a.blt"), "--", "ls"], check=True, timeout=60, capture_output=True)
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    good = (tmp_path / "a.blt").read_bytes()
+    (tmp_path / "newer").write_bytes(good[:8] + b"\xff" * 8 + good[16:])
+    (tmp_path / "head").write_bytes(good[:20])
+    bad = ["none", "empty", "folder", "loop", "newer", "head", "a.blt/b", "x" * 300]
+    reads = [["report"], ["report", "--format", "json"], ["export", "--to", "folded"], ["export", "--to", "dhat"], ["info"],
+             ["info", "--files"], ["import", "-o", "out"]]
+    tried = [[*command, name] for command in reads for name in bad]
+    tried += [["export", "--to", "json", "-o", to, "a.blt"] for to in ("none/out", "folder", "a.blt", "loop/out", "/proc/out", "x" * 300)]
+    tried += [["report", "--store-symbols", "none"], ["regions", "-p", "999999999"], ["regions", "-p", "1", "--diff", "none"],
+              ["run", "-o", "%", "--", "true"], ["heap", "-o", "folder", "--", "true"], ["run", "-o", "none/x", "--", "true"],
+              ["import", "a.blt", "-o", "none/x"]]
+    failed = 0
+    for argv in tried:
+        done = subprocess.run([byteledger, *argv], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        lines = [line for line in done.stderr.splitlines() if line]
+        if done.returncode == 0 and argv[0] not in ("run", "heap"):
+            continue
+        failed += 1
+        at = next((i for i, line in enumerate(lines) if line.startswith("byteledger: ")), None)
+        assert at is not None and lines[at + 1:at + 2] and lines[at + 1].startswith("hint: ") and len(lines[at + 1]) > 15, (argv, done.stderr)
+    assert failed > 50
+
+
 def test_one_file_is_asked_for_and_two_are_refused(byteledger):
     for command in (["report"], ["export", "--to", "json"], ["info"], ["import", "-o", "x"]):
         assert "which file?" in run(byteledger, *command).stderr
