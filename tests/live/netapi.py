@@ -22,10 +22,15 @@ def identity(name):
     return os.path.join(VECTORS, "identities", name + ".json")
 
 
+given = set()
+
+
 def free_port():
-    """Of two ports in a row that nobody has, the first (http_v2 takes the next one too)."""
+    """Of two ports in a row that nobody has and nobody here was given, the first (http_v2 takes the next one too)."""
     while True:
         port = random.randint(20001, 32000)
+        if given & {port, port + 1}:
+            continue
         held = []
         try:
             for number in (port, port + 1):
@@ -33,6 +38,7 @@ def free_port():
                     s = socket.socket(socket.AF_INET, kind)
                     held.append(s)
                     s.bind(("127.0.0.1", number))
+            given.update((port, port + 1))
             return port
         except OSError:
             continue
