@@ -48,10 +48,11 @@ int record_begin_file(struct record *rec, struct err *err)
 		return err->code;
 	const char *made = trace_writer_path(rec->writer);
 	if (rec->settings.owner >= 0 && lchown(made, (uid_t)rec->settings.owner, (gid_t)-1) < 0) {
-		int why = errno;
+		err_set(err, -errno, "cannot give '%s' to user %lld", made,
+			(long long)rec->settings.owner);
 		unlink(made);
-		return err_set(err, -why, "cannot give '%s' to user %lld", made,
-			       (long long)rec->settings.owner);
+		trace_writer_freep(&rec->writer); /* nobody may go on with a file that is gone */
+		return err->code;
 	}
 	record_include(rec);
 	struct sink *to = trace_writer_sink(rec->writer);

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 
@@ -144,6 +145,17 @@ def test_a_recording_belongs_to_whom_it_was_meant_for(recorded, prog, how):
     path, _ = recorded(how, [prog("temporaries"), "10"], {"BYTELEDGER_CHOWN_OUTPUT_TO": "12345"})
     there = os.stat(path)
     assert there.st_uid == 12345 and there.st_gid == os.getgid() and there.st_mode & 0o777 == 0o600
+
+
+def test_a_recording_that_cannot_be_given_away_is_none_and_the_program_goes_on(byteledger, prog, tmp_path):
+    root = os.geteuid() == 0
+    if root and not shutil.which("setpriv"):
+        pytest.skip("needs setpriv")
+    argv = ["setpriv", "--bounding-set=-chown"] * root + [byteledger, "heap", "-o", str(tmp_path / "x.blt"), "--", prog("temporaries"), "10"]
+    done = subprocess.run(argv, env={**os.environ, "BYTELEDGER_CHOWN_OUTPUT_TO": "12345"}, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, b"dirty\n"), done.stderr
+    assert b"to user 12345: Operation not permitted" in done.stderr and b"hint: the program goes on, unrecorded" in done.stderr
+    assert done.stderr.count(b"\n") == 2 and not os.listdir(tmp_path)
 
 
 def test_a_disk_without_the_room_asked_for_is_left_alone(recorded, byteledger, prog):
