@@ -43,8 +43,16 @@ static struct heap_anchor *anchor_at(const struct heap_clock *clock, uint32_t i)
 void heap_clock_add(struct heap_clock *clock, uint64_t cycles, uint64_t ns)
 {
 	struct heap_anchor *last = anchor_at(clock, clock->count - 1);
-	if (cycles <= last->cycles || ns <= last->ns)
+	if (cycles == last->cycles || ns <= last->ns)
 		return;
+	if (cycles < last->cycles) {
+		/* a suspended or moved machine: the counter began anew, and what stands in the rings from before is past */
+		const double slope = last->slope;
+		clock->first = 0;
+		clock->count = 1;
+		clock->anchors[0] = (struct heap_anchor){ cycles, ns, slope };
+		return;
+	}
 	last->slope = (double)(ns - last->ns) / (double)(cycles - last->cycles);
 	double slope = last->slope;
 	if (clock->count == HEAP_ANCHORS)

@@ -34,7 +34,10 @@ struct heap_clock {
 
 uint64_t heap_cycles(void);
 void heap_clock_init(struct heap_clock *clock, uint64_t start_cycles, uint64_t start_ns);
-/** heap_clock_add() - a later moment; one that does not advance both clocks is ignored. */
+/**
+ * heap_clock_add() - a later moment; one that does not advance both clocks is ignored. Where the counter has jumped back what is
+ * known of it is forgotten, but for its rate.
+ */
 void heap_clock_add(struct heap_clock *clock, uint64_t cycles, uint64_t ns);
 /** heap_clock_sample() - read both clocks, unless the last reading is younger than half a millisecond. */
 void heap_clock_sample(struct heap_clock *clock);

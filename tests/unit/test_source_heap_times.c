@@ -36,6 +36,22 @@ static void cycles_become_nanoseconds_continuously_and_in_order(void **state)
 	assert_true(heap_clock_full(&clock, (c + 12345) & ((1ULL << 56) - 1)) == c + 12345);
 }
 
+/* A machine that slept, or was moved to another one: time goes on from where the other clock stands. */
+static void a_counter_that_begins_anew_is_followed(void **state)
+{
+	(void)state;
+	struct heap_clock clock;
+	const uint64_t c0 = 1ULL << 50, ms = 1000000;
+	heap_clock_init(&clock, c0, ms);
+	heap_clock_add(&clock, c0 + 2 * ms, 2 * ms);
+	heap_clock_add(&clock, 3000, 3 * ms);
+	assert_int_equal(heap_clock_ns(&clock, 3000), 2 * ms);
+	assert_int_equal(heap_clock_ns(&clock, 3000 + 2 * ms), 3 * ms);
+	heap_clock_add(&clock, 3000 + 4 * ms, 4 * ms); /* it runs twice as fast there */
+	assert_int_equal(heap_clock_ns(&clock, 3000 + 2 * ms), 2 * ms + ms / 2);
+	assert_true(heap_clock_full(&clock, 5000) == 5000);
+}
+
 static void stamps_give_times_near_the_wall_and_hostile_ones_never_the_future(void **state)
 {
 	(void)state;
@@ -154,6 +170,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cycles_become_nanoseconds_continuously_and_in_order),
+		cmocka_unit_test(a_counter_that_begins_anew_is_followed),
 		cmocka_unit_test(stamps_give_times_near_the_wall_and_hostile_ones_never_the_future),
 		cmocka_unit_test(what_lies_long_behind_a_stamp_gets_the_middle_up_to_the_next),
 		cmocka_unit_test(
