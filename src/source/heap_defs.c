@@ -444,6 +444,7 @@ int heap_defs_restart(struct source_heap *heap)
 	memset(heap->node_stack, 0, (size_t)heap->node_cap * sizeof(*heap->node_stack));
 	heap_forget_stacks(heap);
 	memset(heap->frames, 0, ((size_t)heap->frame_mask + 1) * sizeof(*heap->frames));
+	memset(heap->pcs, 0, HEAP_PCS * sizeof(*heap->pcs));
 	heap->stack_count = heap->frame_count = 0;
 	heap->module_count = heap->module_last = heap->stats.modules = 0;
 	for (uint32_t i = 0; i < heap->thread_count; i++)

@@ -102,8 +102,13 @@ static int hand_some(struct source_heap *told, const uint32_t *node_of, uint32_t
 		if (!block || block->order <= after || block->order > to)
 			continue;
 		uint32_t stack = block->stack;
-		if (stack > inherited &&
-		    heap_define_stack(told, node_of[stack], &stack) != HEAP_RUN_EMPTY)
+		enum heap_run run = stack > inherited
+					    ? heap_define_stack(told, node_of[stack], &stack)
+					    : HEAP_RUN_EMPTY;
+		/* the target may have written over it since: then the block has a stack without a number */
+		if (run == HEAP_RUN_BAD)
+			run = heap_define_stack(told, WIRE_STOP_NODES_FULL, &stack);
+		if (run != HEAP_RUN_EMPTY)
 			return told->err->code ? told->err->code : -EBADMSG;
 		struct event *ev = heap_next_event(told, NULL);
 		if (!ev)

@@ -140,6 +140,32 @@ static void a_name_in_a_ring_holds_from_its_place_on(void **state)
 	fixture_close(&f);
 }
 
+/* The table of nodes is the target's: what it made of it since costs a block its callers in the next file, and nothing else. */
+static void a_stack_that_was_written_over_does_not_keep_another_file_from_beginning(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct err err = { 0 };
+	const uint32_t node = WIRE_STOP_MAX + 1;
+	fixture_open(&f);
+	struct wire_node *nodes = (struct wire_node *)(f.a.base + f.a.header->nodes_off);
+	nodes[node] = (struct wire_node){ .pc = 0x400100 };
+	nodes[node + 1] = (struct wire_node){ .pc = 0x400200 };
+	produce_thread(&f.a, (uint32_t)gettid());
+	produce_alloc(&f.a, 0x1000, 8, node);
+	produce_alloc(&f.a, 0x2000, 8, node + 1);
+	fixture_drain(&f);
+	nodes[node].parent = node + 5;
+	struct books *next_file = books_new();
+	assert_int_equal(source_heap_renew(f.heap, &next_file->sink, &err), 0);
+	assert_int_equal(next_file->allocs, 2);
+	assert_int_equal(next_file->stack[next_file->block[0].stack].stop, WIRE_STOP_NODES_FULL);
+	assert_int_equal(next_file->stack[next_file->block[1].stack].stop, 0);
+	assert_int_equal(next_file->wrong, 0);
+	free(next_file);
+	fixture_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -147,6 +173,8 @@ int main(void)
 			threads_beyond_the_first_65536_share_a_row_and_their_blocks_stay_exact),
 		cmocka_unit_test(only_threads_that_live_are_asked_for_their_names),
 		cmocka_unit_test(a_name_in_a_ring_holds_from_its_place_on),
+		cmocka_unit_test(
+			a_stack_that_was_written_over_does_not_keep_another_file_from_beginning),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
