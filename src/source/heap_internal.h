@@ -354,10 +354,13 @@ int heap_raw_init(struct source_heap *heap, uint64_t file_bytes, struct err *err
 /** heap_raw_fill() - raw: fetch the next stretch of a ring into its window; *@head = how far it goes now. */
 int heap_raw_fill(struct source_heap *heap, struct heap_ring *ring, uint64_t *head);
 
-/** heap_raw_safe() - raw: up to where records begin that stand in the window whole. */
+/**
+ * heap_raw_safe() - raw: up to where records begin that stand in the window whole, and do not end it: an empty window is that of
+ * a ring from which nothing comes any more, and others would pass it by.
+ */
 static inline uint64_t heap_raw_safe(const struct heap_ring *ring)
 {
-	const uint64_t cut = (WIRE_RECORD_WORDS_MAX - 1) * 8;
+	const uint64_t cut = WIRE_RECORD_WORDS_MAX * 8;
 	if (ring->head == ring->raw_head)
 		return ring->head;
 	return ring->head - ring->tail > cut ? ring->head - cut : ring->tail;

@@ -19,6 +19,8 @@
 
 /* Heads are read this often in one call before the caller gets its turn (flush, timeline, signals). */
 #define REFRESH_MAX 64
+/* Nor is it kept longer by threads that contradict each other as fast as their records are taken. */
+#define MERGE_MOST_NS 50000000u
 /* Counters of different processors may differ by this much, and a stamp may be read this much too early. */
 #define STAMP_SLACK_NS 1000
 
@@ -338,6 +340,7 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 		rc = heap_take_nodes(heap);
 	if (rc < 0)
 		return rc;
+	const uint64_t begun_ns = heap->limit_ns;
 	for (uint32_t i = 0; i < heap->active_count; i++) {
 		const struct heap_ring *ring = &heap->rings[heap->active[i]];
 		uint64_t held = ring->head - ring->tail;
@@ -353,6 +356,8 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 		int past = ring && waiting && !overtaken ? count_past(heap, ring->now_ns) : 0;
 		if ((overtaken && overtaken->wait_epoch == heap->epoch) || past == 1) {
 			/* rings that looked empty may have got what it waits for */
+			if (!final && heap->limit_ns - begun_ns > MERGE_MOST_NS)
+				break;
 			rc = refresh_again(heap, &listened, final);
 			if (rc < 0)
 				return rc;

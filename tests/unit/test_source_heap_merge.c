@@ -364,6 +364,112 @@ static void what_a_raw_file_holds_behind_the_window_is_not_missing(void **state)
 	fixture_close(&f);
 }
 
+/* A record ends where the window ends: its ring is not done with, and what is later in another one has to wait. */
+static void a_raw_files_ring_is_not_passed_by_at_the_end_of_its_window(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct err err = { 0 };
+	const uint64_t window = 64u << 10, late = 0x2000;
+	char path[] = "/tmp/merge-raw-XXXXXX";
+	int fd = mkstemp(path);
+	assert_true(fd >= 0);
+	fixture_open(&f);
+	while (source_heap_now_ns(f.heap) < 200 * STAMP_NS)
+		;
+	produce_thread(&f.a, 1);
+	produce_stamp(&f.a, f.heap, 10);
+	while (f.a.slot->head < window - WIRE_RECORD_WORDS_MAX * 8)
+		produce(&f.a, 1, word0(WIRE_PAD, 0), 0, 0);
+	produce_alloc(&f.a, 0x1000, WIRE_SIZE_SMALL, 0);
+	assert_int_equal(f.a.slot->head, window);
+	produce_free(&f.a, 0x1000);
+	produce_thread(&f.b, 2);
+	produce_stamp(&f.b, f.heap, 100);
+	produce_alloc(&f.b, late, 8, 0);
+
+	f.a.header->end_cycles = heap_cycles();
+	f.a.header->end_ns = clock_ns(CLOCK_MONOTONIC);
+	uint64_t total = f.a.header->total_bytes;
+	assert_int_equal(write(fd, f.a.base, total), (ssize_t)total);
+	struct source_heap *raw = source_heap_raw(path, &err);
+	assert_non_null(raw);
+	assert_int_equal(source_heap_finish(raw, &f.books->sink, 0, &err), 0);
+	assert_int_equal(f.books->allocs, 2);
+	assert_int_equal(f.books->frees, 1);
+	assert_int_equal(f.books->last.kind, EVENT_ALLOC);
+	assert_int_equal(f.books->last.addr, late);
+	source_heap_free(raw);
+	close(fd);
+	unlink(path);
+	fixture_close(&f);
+}
+
+/* ---- threads that contradict each other as fast as their records are taken ---- */
+
+#define ROUND_BLOCKS 40u /* more than make a crowd of the waits */
+#define ROUNDS 30000u
+struct endless {
+	struct sink sink;
+	struct fixture *f;
+	uint64_t rounds, steps;
+};
+
+/* A free of a block that nobody saw waits for the other ring, which is past it: all heads are to be read again. */
+static void endless_round(struct endless *e)
+{
+	struct fixture *f = e->f;
+	e->steps += 3;
+	while (source_heap_now_ns(f->heap) < e->steps * STAMP_NS)
+		;
+	produce_stamp(&f->a, f->heap, e->steps - 3);
+	produce_free(&f->a, 0x1000);
+	produce_stamp(&f->a, f->heap, e->steps - 2);
+	produce_stamp(&f->b, f->heap, e->steps - 1);
+	for (unsigned i = 0; i < ROUND_BLOCKS; i++) {
+		produce_alloc(&f->b, 0x2000, 8, 0);
+		produce_free(&f->b, 0x2000);
+	}
+	e->rounds++;
+}
+
+static int endless_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	struct books *books = ((struct endless *)sink)->f->books;
+	return books->sink.define(&books->sink, def, err);
+}
+
+static int endless_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	struct endless *e = (struct endless *)sink;
+	for (size_t i = 0; i < count && e->rounds < ROUNDS; i++)
+		if (events[i].kind == EVENT_FREE_FOREIGN)
+			endless_round(e);
+	return e->f->books->sink.put(&e->f->books->sink, events, count, err);
+}
+
+static void a_program_that_goes_on_contradicting_itself_leaves_the_recorder_its_turn(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct err err = { 0 };
+	struct endless e = { .sink = { .define = endless_define, .put = endless_put }, .f = &f };
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	produce_thread(&f.b, 2);
+	while (e.rounds < 30) /* more than a batch of events has */
+		endless_round(&e);
+	assert_true(source_heap_drain(f.heap, &e.sink, &err) >= 0);
+	print_message("# %u rounds in one call\n", (unsigned)e.rounds);
+	assert_true(e.rounds > 30 && e.rounds < ROUNDS);
+	fixture_finish(&f);
+	assert_int_equal(f.books->foreign, e.rounds);
+	assert_int_equal(f.books->allocs, e.rounds * ROUND_BLOCKS);
+	assert_int_equal(f.books->live, 0);
+	assert_int_equal(f.books->wrong, 0);
+	fixture_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -376,6 +482,9 @@ int main(void)
 		cmocka_unit_test(a_free_is_owed_although_another_address_took_its_place),
 		cmocka_unit_test(what_was_not_searched_whole_is_not_said_to_lack_a_record),
 		cmocka_unit_test(what_a_raw_file_holds_behind_the_window_is_not_missing),
+		cmocka_unit_test(a_raw_files_ring_is_not_passed_by_at_the_end_of_its_window),
+		cmocka_unit_test(
+			a_program_that_goes_on_contradicting_itself_leaves_the_recorder_its_turn),
 		cmocka_unit_test(
 			a_target_that_goes_on_writing_does_not_keep_a_recording_from_its_end),
 	};
