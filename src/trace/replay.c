@@ -265,7 +265,8 @@ struct replay *replay_new(struct trace_reader *reader, struct sink *sink, struct
 	p->id_limit = (1u << 20) + reader->info.file_bytes * 8;
 	if (p->id_limit > 1u << 28)
 		p->id_limit = 1u << 28;
-	p->heavy_limit = (1u << 14) + reader->info.file_bytes / 4;
+	/* a later file of a recording defines all 65,537 threads of the process, however small it is */
+	p->heavy_limit = (1u << 17) + reader->info.file_bytes / 4;
 	if (p->heavy_limit > 1u << 24)
 		p->heavy_limit = 1u << 24;
 	if (mark_known(p, &p->stacks, 0, err) < 0)

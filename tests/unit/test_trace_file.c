@@ -267,6 +267,39 @@ static void every_flipped_bit_is_noticed_skipped_and_counted(void **state)
 	copy_fini(&in);
 }
 
+/* What follows a file that was full begins with all threads that there ever were, and may end soon. */
+static void a_small_file_of_very_many_threads_is_whole(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	const uint32_t count = 65537;
+	struct trace_writer *w = trace_writer_new(path, NULL, &err);
+	assert_non_null(w);
+	struct sink *to = trace_writer_sink(w);
+	for (uint32_t id = 0; id < count; id++) {
+		struct def thread = { .kind = DEF_THREAD, .id = id };
+		thread.thread.tid = 1000 + id;
+		thread.thread.name = "worker";
+		assert_done(to->define(to, &thread, &err), err);
+	}
+	const struct event event = { .kind = EVENT_ALLOC, .bytes = 8, .thread.v = count - 1 };
+	assert_done(to->put(to, &event, 1, &err), err);
+	assert_done(trace_writer_finish(w, NULL, &err), err);
+
+	struct trace_reader_info info;
+	struct trace_reader *r = trace_reader_new(path, &err);
+	struct prof *prof = prof_new(&err);
+	assert_true(r && prof);
+	assert_done(trace_reader_run(r, prof_sink(prof), NULL, &err), err);
+	trace_reader_info(r, &info);
+	print_message("# %u threads in %u bytes\n", count, (unsigned)info.file_bytes);
+	assert_int_equal(info.damaged_blocks, 0);
+	const struct prof_thread *last = prof_thread(prof, (struct thread_id){ count - 1 });
+	assert_true(last && last->tid == 1000 + count - 1);
+	prof_freep(&prof);
+	trace_reader_freep(&r);
+}
+
 static void foreign_and_empty_files_are_refused_with_a_reason(void **state)
 {
 	(void)state;
@@ -693,6 +726,8 @@ int main(void)
 			tear_down),
 		cmocka_unit_test_setup_teardown(every_flipped_bit_is_noticed_skipped_and_counted,
 						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_small_file_of_very_many_threads_is_whole, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(foreign_and_empty_files_are_refused_with_a_reason,
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_newer_version_is_refused_by_number, set_up,
