@@ -14,6 +14,9 @@
 /* Bytes that a thread still writes until it looks at what it is asked for. */
 #define CROWD_NOTICED 2048u
 
+/* Twice as many as a program can have, since a block may be taken as live a little longer than it is. */
+#define ADDRESSES (1ULL << 57)
+
 const uint8_t heap_tag_words[WIRE_TAG_MAX] = {
 	[WIRE_PAD] = 1,
 	[WIRE_FREE] = 1,
@@ -334,6 +337,12 @@ take_realloc_end(struct source_heap *heap, struct heap_ring *ring, uint64_t addr
 	return run;
 }
 
+/* What lives has always fitted into an address space; no sum over it is watched, here or behind. */
+static inline bool has_room(const struct source_heap *heap, uint64_t size)
+{
+	return size < WIRE_SIZE_SMALL || (size <= ADDRESSES && heap->stats.live_bytes <= ADDRESSES);
+}
+
 /* One record of any kind; @live is the tag of what its first word, @w0, names. */
 static __attribute__((noinline)) enum heap_run take_record(struct source_heap *heap,
 							   struct heap_ring *ring, uint64_t w0,
@@ -359,7 +368,7 @@ static __attribute__((noinline)) enum heap_run take_record(struct source_heap *h
 		uint32_t stack, node = (uint32_t)w1 & (WIRE_NODE_MAX - 1);
 		if (tag == WIRE_ALLOC_BIG)
 			size = heap_word_at(ring, pos + 16);
-		if (__builtin_expect(ring->realloc_pending, 0))
+		if (__builtin_expect(ring->realloc_pending, 0) || !has_room(heap, size))
 			return HEAP_RUN_BAD;
 		run = node_to_stack(heap, node, &stack);
 		if (__builtin_expect(resolve, 0) && run == HEAP_RUN_EMPTY &&
@@ -403,7 +412,7 @@ static __attribute__((noinline)) enum heap_run take_record(struct source_heap *h
 		uint64_t w1 = heap_word_at(ring, pos + 8), size = w1 >> WIRE_NODE_BITS;
 		if (tag == WIRE_REALLOC_END_BIG)
 			size = heap_word_at(ring, pos + 16);
-		if (!ring->realloc_pending)
+		if (!ring->realloc_pending || !has_room(heap, size))
 			return HEAP_RUN_BAD;
 		/* its wait may have ended while others' went on */
 		bool unseen = crowd || (resolve && ring->wait == HEAP_WAIT_DEAD);

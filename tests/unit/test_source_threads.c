@@ -166,6 +166,35 @@ static void a_stack_that_was_written_over_does_not_keep_another_file_from_beginn
 	fixture_close(&f);
 }
 
+/* No sum over what lives is watched further on: a reader that meets one beyond 64 bits takes the recording for a bad one. */
+static void a_ring_with_more_bytes_than_have_addresses_is_closed_and_the_other_goes_on(void **state)
+{
+	(void)state;
+	const uint64_t huge = 1ULL << 63;
+	for (int by_realloc = 0; by_realloc < 2; by_realloc++) {
+		struct fixture f;
+		fixture_open(&f);
+		produce_thread(&f.a, 1);
+		produce_thread(&f.b, 2);
+		produce_alloc(&f.a, 0x1000, WIRE_SIZE_SMALL, 0);
+		if (by_realloc) {
+			produce(&f.a, 1, word0(WIRE_REALLOC_BEGIN, 0x1000), 0, 0);
+			produce(&f.a, 3, word0(WIRE_REALLOC_END_BIG, 0x2000), 0, huge);
+		} else {
+			produce_alloc(&f.a, 0x2000, huge, 0);
+		}
+		fixture_drain(&f);
+		produce_alloc(&f.b, 0x3000, 20, 0);
+		fixture_finish(&f);
+		assert_int_equal(f.a.slot->closed, 1);
+		assert_int_equal(f.b.slot->closed, 0);
+		assert_int_equal(f.books->lost_events[LOSS_RING_DAMAGED], 1);
+		assert_int_equal(f.books->live_bytes, WIRE_SIZE_SMALL + 20);
+		assert_int_equal(f.books->wrong, 0);
+		fixture_close(&f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -175,6 +204,8 @@ int main(void)
 		cmocka_unit_test(a_name_in_a_ring_holds_from_its_place_on),
 		cmocka_unit_test(
 			a_stack_that_was_written_over_does_not_keep_another_file_from_beginning),
+		cmocka_unit_test(
+			a_ring_with_more_bytes_than_have_addresses_is_closed_and_the_other_goes_on),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
