@@ -304,13 +304,12 @@ static int ready(const struct options *opt, int fd, struct wire_heap_header *hea
 /* The middle one; all signals stay blocked in both: their handlers are the program's. */
 static int start_middle(int flags)
 {
-	uint64_t all = ~0ULL, before;
-	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, 8);
+	uint64_t before = block_signals();
 	int pid = clone(run_middle, child_stack + CHILD_STACK, CLONE_VM | flags, &launch);
 	int status;
 	if (pid > 0 && flags & CLONE_VFORK)
 		sys4(SYS_wait4, pid, &status, __WCLONE, NULL);
-	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
+	unblock_signals(before);
 	return pid;
 }
 

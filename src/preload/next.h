@@ -123,6 +123,8 @@ int next_find(const struct link_map *from, struct next_wanted *wanted, unsigned 
  * what was bound before stays as it is. Not in a hook: it makes pages of those objects' symbol tables writable for a moment.
  */
 void next_deepbind(void) HIDDEN;
+/** next_forked() - in the child of a fork: nobody is at that. */
+void next_forked(void) HIDDEN;
 
 /** next_frames() - look for __register_frame as the object that holds @pc finds it, or in any runtime. */
 void next_frames(const void *pc) HIDDEN;

@@ -351,15 +351,19 @@ static void take_places(const struct link_map *own, const void *code)
 	}
 }
 
+enum { NOT_YET, UNDER_WAY, DONE };
+static uint32_t deepbind;
+
 void next_deepbind(void)
 {
-	enum { NOT_YET, UNDER_WAY, DONE };
-	static uint32_t state;
 	uint32_t seen = NOT_YET;
 	uintptr_t lo;
-	if (process.seccomp) /* memory can no longer be made writable */
+	/* under seccomp memory can no longer be made writable */
+	if (process.seccomp || __atomic_load_n(&deepbind, __ATOMIC_ACQUIRE) == DONE)
 		return;
-	if (__atomic_compare_exchange_n(&state, &seen, UNDER_WAY, 0, __ATOMIC_ACQUIRE,
+	/* a handler that jumped out of it, or that loads such an object, would leave everybody waiting for good */
+	uint64_t before = block_signals();
+	if (__atomic_compare_exchange_n(&deepbind, &seen, UNDER_WAY, 0, __ATOMIC_ACQUIRE,
 					__ATOMIC_ACQUIRE)) {
 		const struct link_map *own = next_object((const void *)next_deepbind, &lo);
 		if (own) {
@@ -368,8 +372,16 @@ void next_deepbind(void)
 			take_places(own, (const void *)next.cxx_new[NEW]);
 			take_places(own, (const void *)next.register_frame);
 		}
-		__atomic_store_n(&state, DONE, __ATOMIC_RELEASE);
+		__atomic_store_n(&deepbind, DONE, __ATOMIC_RELEASE);
 	}
-	while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == UNDER_WAY)
+	unblock_signals(before);
+	while (__atomic_load_n(&deepbind, __ATOMIC_ACQUIRE) == UNDER_WAY)
 		sys0(SYS_sched_yield); /* whoever is at it waits for nobody */
+}
+
+void next_forked(void)
+{
+	/* whoever was at it does not exist here; what has its place already is passed over */
+	if (deepbind == UNDER_WAY)
+		deepbind = NOT_YET;
 }

@@ -302,6 +302,7 @@ void start_child(struct thread *t)
 	process.starter_heap = NULL;
 	process.early = (struct wire_lost_count){ 0 };
 	modules_forked();
+	next_forked();
 	if ((mode & MODE_MASK) == MODE_IDLE) {
 		process.pid = (uint32_t)sys0(SYS_getpid);
 		t->tid = 0;
@@ -377,19 +378,6 @@ static COLD uint32_t start(void)
 	return heap->enabled_wanted ? MODE_ON : MODE_SUSPENDED;
 }
 
-/* A handler that jumped out of the start would leave it begun for good. */
-static uint64_t block_signals(void)
-{
-	uint64_t all = ~0ULL, before = 0;
-	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, 8);
-	return before;
-}
-
-static void unblock_signals(uint64_t before)
-{
-	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
-}
-
 void start_once(void)
 {
 	uint32_t none = START_NONE;
@@ -397,6 +385,7 @@ void start_once(void)
 					 __ATOMIC_RELAXED))
 		return;
 	int saved_errno = errno;
+	/* a handler that jumped out of the start would leave it begun for good */
 	uint64_t before = block_signals();
 	uint32_t mode = start();
 	if (mode != MODE_OFF && allocator_is_libc && !process.free_stacks)

@@ -9,6 +9,8 @@
 #ifndef PRELOAD_SYS_H
 #define PRELOAD_SYS_H
 
+#include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -42,6 +44,19 @@ static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
 static inline int sys_failed(long rc)
 {
 	return (unsigned long)rc > -4096UL;
+}
+
+/** block_signals() - all of them, for what no handler may leave half way. Return: for unblock_signals(). */
+static inline uint64_t block_signals(void)
+{
+	uint64_t all = ~0ULL, before = 0;
+	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, 8);
+	return before;
+}
+
+static inline void unblock_signals(uint64_t before)
+{
+	sys4(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
 }
 
 /** the_clock - the C library's own clock_gettime(), which the recorder's clock is too: a library may put another in front. */

@@ -181,6 +181,14 @@ def test_a_jump_out_of_a_look_at_a_new_object_leaves_the_next_unload_alone(recor
     assert (done.returncode, done.stdout) == (0, b"done\n")
 
 
+@pytest.mark.parametrize("how, said", [("fork", b"child: 0\ndone\n"), ("jump", b"done\n")])
+def test_a_deep_load_that_is_left_half_way_leaves_the_next_one_alone(byteledger, prog, tmp_path, how, said):
+    library = os.path.join(os.path.dirname(prog("deepheld")), "libplugin_deep.so")
+    done = subprocess.run([byteledger, "heap", "-q", "--follow-children", "-o", str(tmp_path / "%e_%p.blt"), "--",
+                           prog("deepheld"), how, library], capture_output=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, said), done.stderr
+
+
 def test_a_handler_that_allocates_after_the_stack_pointer_was_lost(record, prog):
     done = record([prog("lostsp")])
     assert (done.returncode, done.stdout) == (0, b"handled\n")

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * deepheld fork|jump PLUGIN - a thread loads PLUGIN with RTLD_DEEPBIND and is stopped, by a tracer, where memory is first
+ * made writable for that. Meanwhile a child is forked, which loads PLUGIN likewise; or a signal comes whose handler jumps
+ * out, and PLUGIN is loaded likewise once more.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *plugin;
+static int begin[2], held[2], go_on[2];
+static pid_t loader;
+static sigjmp_buf out;
+
+static void jump(int sig)
+{
+	(void)sig;
+	siglongjmp(out, 1);
+}
+
+static int load(void)
+{
+	return dlopen(plugin, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND) != NULL;
+}
+
+static void *load_held(void *arg)
+{
+	char byte;
+	(void)arg;
+	loader = gettid();
+	if (write(held[1], "", 1) != 1 || read(begin[0], &byte, 1) != 1)
+		return NULL;
+	if (sigsetjmp(out, 1) == 0)
+		load();
+	return NULL;
+}
+
+/* In a process of its own. */
+static int trace(pid_t process, int with_signal)
+{
+	struct user_regs_struct regs;
+	char byte;
+	int status;
+	if (ptrace(PTRACE_SEIZE, loader, NULL, NULL) < 0 ||
+	    ptrace(PTRACE_INTERRUPT, loader, NULL, NULL) < 0 ||
+	    waitpid(loader, &status, __WALL) < 0 || write(begin[1], "", 1) != 1)
+		return 1;
+	do {
+		if (ptrace(PTRACE_SYSCALL, loader, NULL, NULL) < 0 ||
+		    waitpid(loader, &status, __WALL) < 0 || !WIFSTOPPED(status) ||
+		    ptrace(PTRACE_GETREGS, loader, NULL, &regs) < 0)
+			return 1;
+	} while (regs.orig_rax != SYS_mprotect || !(regs.rdx & PROT_WRITE));
+	if (with_signal)
+		syscall(SYS_tgkill, process, loader, SIGUSR1);
+	else if (write(held[1], "", 1) != 1 || read(go_on[0], &byte, 1) != 1)
+		return 1;
+	return ptrace(PTRACE_DETACH, loader, NULL, NULL) < 0;
+}
+
+int main(int argc, char **argv)
+{
+	/* one that waits for ever must not outlive its test */
+	const struct rlimit seconds = { 5, 5 };
+	pthread_t thread;
+	char byte;
+	int status = 0, jumps;
+	if (argc != 3 || pipe(begin) < 0 || pipe(held) < 0 || pipe(go_on) < 0)
+		return 1;
+	jumps = strcmp(argv[1], "jump") == 0;
+	plugin = argv[2];
+	setrlimit(RLIMIT_CPU, &seconds);
+	signal(SIGUSR1, jump);
+	if (pthread_create(&thread, NULL, load_held, NULL) != 0 || read(held[0], &byte, 1) != 1)
+		return 1;
+	pid_t process = getpid(), tracer = fork();
+	if (tracer == 0)
+		_exit(trace(process, jumps));
+	prctl(PR_SET_PTRACER, tracer);
+	if (!jumps) {
+		if (read(held[0], &byte, 1) != 1)
+			return 1;
+		pid_t child = fork();
+		if (child == 0)
+			_exit(!load());
+		if (waitpid(child, &status, 0) < 0 || write(go_on[1], "", 1) != 1)
+			return 1;
+		printf("child: %d\n", status);
+	}
+	pthread_join(thread, NULL);
+	if (waitpid(tracer, &status, 0) < 0 || status != 0 || !load())
+		return 1;
+	puts("done");
+	return 0;
+}
