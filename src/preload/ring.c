@@ -65,14 +65,20 @@ static uint64_t look_at_tail(struct thread *t, uint64_t need)
 	return t->limit;
 }
 
+/* @n * @times / @by; in whole numbers, for floating point would leave its flags in the program's, or trap. */
+static uint64_t share(uint64_t n, uint64_t times, uint64_t by)
+{
+	unsigned __int128 value = (unsigned __int128)n * times / by;
+	return value < UINT64_MAX ? (uint64_t)value : UINT64_MAX;
+}
+
 /*
  * How long to sleep until @missing more bytes are free, @freed of them having become so in @elapsed_ns. Each waking costs
  * the program some 10 us and the cold caches that it finds, so a good guess is worth more than being early.
  */
 static uint64_t sleep_for(uint64_t missing, uint64_t freed, uint64_t elapsed_ns, uint64_t last_ns)
 {
-	uint64_t sleep = freed ? (uint64_t)((double)missing / (double)freed * (double)elapsed_ns)
-			       : 2 * last_ns;
+	uint64_t sleep = freed ? share(missing, elapsed_ns, freed) : 2 * last_ns;
 	if (sleep < WAIT_SLEEP_NS)
 		return WAIT_SLEEP_NS;
 	return sleep < WAIT_SLEEP_MAX_NS ? sleep : WAIT_SLEEP_MAX_NS;
@@ -140,9 +146,7 @@ static COLD void forgive_beat_after(struct thread *t, uint64_t cycles, uint64_t 
 	uint64_t now = now_ns();
 	if (now <= heap->start_ns)
 		return;
-	forgive_beat(t, now,
-		     (uint64_t)((double)cycles * (double)(now - heap->start_ns) /
-				(double)(now_cycles - heap->start_cycles)));
+	forgive_beat(t, now, share(cycles, now - heap->start_ns, now_cycles - heap->start_cycles));
 }
 
 static void look_for_pause(struct thread *t)
