@@ -121,7 +121,7 @@ static inline struct sink *record_sink(struct record *rec)
 int record_begin_file(struct record *rec, struct err *err);
 /** record_end_file() - @process says how; nothing is written afterwards. */
 int record_end_file(struct record *rec, const struct def *process, struct err *err);
-/** record_rotate() - end the file and begin the next one with what lives. */
+/** record_rotate() - end the file and begin the next one with what lives. Where none can be created the file goes on, and stderr says so. */
 int record_rotate(struct record *rec, const struct def *begun, const struct def *ended,
 		  struct err *err);
 /**

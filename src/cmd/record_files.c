@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/cmd.h"
 #include "cmd/open.h"
 #include "cmd/record.h"
 #include "query/query.h"
@@ -26,7 +27,8 @@ static char *next_name(struct record *rec)
 	return name;
 }
 
-int record_begin_file(struct record *rec, struct err *err)
+/* Create the next file; NULL: @err says why, and there is none. */
+static struct trace_writer *create(struct record *rec, struct err *err)
 {
 	struct source_heap_fork fork;
 	source_heap_fork(rec->heap, &fork);
@@ -36,36 +38,52 @@ int record_begin_file(struct record *rec, struct err *err)
 					      .await_ns = rec->own_name && !rec->file_count
 								  ? NAME_WAIT_NS
 								  : 0 };
-	prof_freep(&rec->sums);
-	cull_freep(&rec->cull);
-	rec->sums = prof_new_sums(err);
 	char *next = rec->file_count ? next_name(rec) : NULL;
-	if (rec->file_count && !next)
-		return err_set(err, -ENOMEM, "cannot hold the names of files");
-	rec->writer = rec->sums ? trace_writer_new(next ? next : rec->path, &opt, err) : NULL;
+	if (rec->file_count && !next) {
+		err_set(err, -ENOMEM, "cannot hold the names of files");
+		return NULL;
+	}
+	struct trace_writer *writer = trace_writer_new(next ? next : rec->path, &opt, err);
 	free(next);
-	if (!rec->writer)
-		return err->code;
-	const char *made = trace_writer_path(rec->writer);
-	if (rec->settings.owner >= 0 && lchown(made, (uid_t)rec->settings.owner, (gid_t)-1) < 0) {
+	if (!writer || rec->settings.owner < 0)
+		return writer;
+	const char *made = trace_writer_path(writer);
+	if (lchown(made, (uid_t)rec->settings.owner, (gid_t)-1) < 0) {
 		err_set(err, -errno, "cannot give '%s' to user %lld", made,
 			(long long)rec->settings.owner);
 		unlink(made);
-		trace_writer_freep(&rec->writer); /* nobody may go on with a file that is gone */
-		return err->code;
+		trace_writer_freep(&writer); /* nobody may go on with a file that is gone */
 	}
+	return writer;
+}
+
+/* What is recorded from here on goes to @writer, which is taken, and released where that fails. */
+static int begin(struct record *rec, struct trace_writer *writer, struct err *err)
+{
+	rec->writer = writer;
+	prof_freep(&rec->sums);
+	cull_freep(&rec->cull);
+	rec->sums = prof_new_sums(err);
+	if (!rec->sums)
+		return trace_writer_freep(&rec->writer), err->code;
 	record_include(rec);
 	struct sink *to = trace_writer_sink(rec->writer);
 	if (rec->settings.cull.lifetime_ns) {
 		rec->cull = cull_new(&rec->settings.cull, rec->sums, to, err);
 		if (!rec->cull)
-			return err->code;
+			return trace_writer_freep(&rec->writer), err->code;
 		to = cull_sink(rec->cull);
 	}
 	sink_tee_init(&rec->tee);
 	sink_tee_add(&rec->tee, prof_sink(rec->sums));
 	sink_tee_add(&rec->tee, to);
 	return 0;
+}
+
+int record_begin_file(struct record *rec, struct err *err)
+{
+	struct trace_writer *writer = create(rec, err);
+	return writer ? begin(rec, writer, err) : err->code;
 }
 
 /* So that the file can be read elsewhere: what its frames resolve to, from the objects that are here. */
@@ -129,10 +147,25 @@ int record_rotate(struct record *rec, const struct def *begun, const struct def 
 		  struct err *err)
 {
 	int rc = rec->file_count ? 0 : forget_oldest(rec, err);
+	struct err why = { 0 };
+	struct trace_writer *next = rc == 0 ? create(rec, &why) : NULL;
+	if (rc == 0 && !next) {
+		err_hint(&why,
+			 "the recording goes on in '%s', beyond BYTELEDGER_MAX_SIZE; the next try "
+			 "is where that has doubled",
+			 trace_writer_path(rec->writer));
+		cmd_fail(&why);
+		rec->begun_bytes = trace_writer_bytes(rec->writer);
+		return 0;
+	}
 	if (rc == 0)
 		rc = record_end_file(rec, ended, err);
-	if (rc == 0)
-		rc = record_begin_file(rec, err);
+	if (rc == 0) {
+		rc = begin(rec, next, err);
+	} else if (next) {
+		unlink(trace_writer_path(next));
+		trace_writer_freep(&next);
+	}
 	if (rec->sieve)
 		sieve_restart(rec->sieve);
 	if (rc == 0)

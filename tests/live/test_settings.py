@@ -158,6 +158,19 @@ def test_a_recording_that_cannot_be_given_away_is_none_and_the_program_goes_on(b
     assert done.stderr.count(b"\n") == 2 and not os.listdir(tmp_path)
 
 
+def test_a_full_file_goes_on_where_none_can_follow(byteledger, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    script = ('my @a; for (1 .. 150000) { push @a, "x" x ($_ * 7919 % 300); splice(@a, $_ * 31 % 400, 1) if @a > 400; '
+              'rename($ARGV[0], $ARGV[1]) if $_ == 10 }')
+    argv = [byteledger, "heap", "-q", "-o", str(here / "x.blt"), "--", "perl", "-e", script, str(here), str(there)]
+    done = subprocess.run(argv, env={**os.environ, "BYTELEDGER_MAX_SIZE": "50K"}, capture_output=True, timeout=120)
+    assert done.returncode == 0 and b"cannot create" in done.stderr and b"beyond BYTELEDGER_MAX_SIZE" in done.stderr, done.stderr
+    assert os.listdir(there) == ["x.blt"] and (there / "x.blt").stat().st_size > 100 << 10
+    told = report(byteledger, str(there / "x.blt"))
+    assert told["process"]["complete"] and told["lost"]["events"] == 0 and told["totals"]["allocations"] > 150000
+
+
 def test_a_disk_without_the_room_asked_for_is_left_alone(recorded, byteledger, prog):
     path, done = recorded("under", [prog("temporaries"), "10"], {"BYTELEDGER_MIN_FREE": str(1 << 60)})
     assert done.returncode == 0 and done.stdout == b"dirty\n"
