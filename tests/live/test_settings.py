@@ -162,7 +162,7 @@ def test_a_full_file_goes_on_where_none_can_follow(byteledger, tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     script = ('my @a; for (1 .. 150000) { push @a, "x" x ($_ * 7919 % 300); splice(@a, $_ * 31 % 400, 1) if @a > 400; '
-              'rename($ARGV[0], $ARGV[1]) if $_ == 10 }')
+              'if ($_ == 10) { select(undef, undef, undef, 0.002) until -s "$ARGV[0]/x.blt"; rename($ARGV[0], $ARGV[1]) } }')
     argv = [byteledger, "heap", "-q", "-o", str(here / "x.blt"), "--", "perl", "-e", script, str(here), str(there)]
     done = subprocess.run(argv, env={**os.environ, "BYTELEDGER_MAX_SIZE": "50K"}, capture_output=True, timeout=120)
     assert done.returncode == 0 and b"cannot create" in done.stderr and b"beyond BYTELEDGER_MAX_SIZE" in done.stderr, done.stderr
