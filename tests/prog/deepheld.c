@@ -4,7 +4,6 @@
  * made writable for that. Meanwhile a child is forked, which loads PLUGIN likewise; or a signal comes whose handler jumps
  * out, and PLUGIN is loaded likewise once more.
  */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
