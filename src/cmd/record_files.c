@@ -47,11 +47,10 @@ static struct trace_writer *create(struct record *rec, struct err *err)
 	free(next);
 	if (!writer || rec->settings.owner < 0)
 		return writer;
-	const char *made = trace_writer_path(writer);
-	if (lchown(made, (uid_t)rec->settings.owner, (gid_t)-1) < 0) {
-		err_set(err, -errno, "cannot give '%s' to user %lld", made,
+	if (lchown(trace_writer_path(writer), (uid_t)rec->settings.owner, (gid_t)-1) < 0) {
+		err_set(err, -errno, "cannot give '%s' to user %lld", trace_writer_path(writer),
 			(long long)rec->settings.owner);
-		unlink(made);
+		unlink(trace_writer_path(writer));
 		trace_writer_freep(&writer); /* nobody may go on with a file that is gone */
 	}
 	return writer;
