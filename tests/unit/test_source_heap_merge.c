@@ -301,6 +301,25 @@ static void a_target_that_goes_on_writing_does_not_keep_a_recording_from_its_end
 	fixture_close(&f);
 }
 
+/* What was produced, read into the books as a file that no recorder has emptied. */
+static void read_raw(struct fixture *f)
+{
+	struct err err = { 0 };
+	char path[] = "/tmp/merge-raw-XXXXXX";
+	int fd = mkstemp(path);
+	assert_true(fd >= 0);
+	f->a.header->end_cycles = heap_cycles();
+	f->a.header->end_ns = clock_ns(CLOCK_MONOTONIC);
+	uint64_t total = f->a.header->total_bytes;
+	assert_int_equal(write(fd, f->a.base, total), (ssize_t)total);
+	struct source_heap *raw = source_heap_raw(path, &err);
+	assert_non_null(raw);
+	assert_int_equal(source_heap_finish(raw, &f->books->sink, 0, &err), 0);
+	source_heap_free(raw);
+	close(fd);
+	unlink(path);
+}
+
 /*
  * Two rings wait for what stands behind the other's waiting record, and of one of them more than the window that a raw file
  * is read by lies between: it comes all the same, and nothing is a foreign block's free.
@@ -310,10 +329,6 @@ static void what_a_raw_file_holds_behind_the_window_is_not_missing(void **state)
 	(void)state;
 	struct fixture f;
 	struct producer c;
-	struct err err = { 0 };
-	char path[] = "/tmp/merge-raw-XXXXXX";
-	int fd = mkstemp(path);
-	assert_true(fd >= 0);
 	fixture_open(&f);
 	producer_open(&c, f.heap, 2);
 	while (source_heap_now_ns(f.heap) < 200 * STAMP_NS)
@@ -347,19 +362,10 @@ static void what_a_raw_file_holds_behind_the_window_is_not_missing(void **state)
 	produce_stamp(&c, f.heap, 100);
 	produce_alloc(&c, 0x4000, 8, 0);
 
-	f.a.header->end_cycles = heap_cycles();
-	f.a.header->end_ns = clock_ns(CLOCK_MONOTONIC);
-	uint64_t total = f.a.header->total_bytes;
-	assert_int_equal(write(fd, f.a.base, total), (ssize_t)total);
-	struct source_heap *raw = source_heap_raw(path, &err);
-	assert_non_null(raw);
-	assert_int_equal(source_heap_finish(raw, &f.books->sink, 0, &err), 0);
+	read_raw(&f);
 	assert_int_equal(f.books->foreign, 0);
 	assert_int_equal(f.books->allocs, 5003);
 	assert_int_equal(f.books->frees, 5002);
-	source_heap_free(raw);
-	close(fd);
-	unlink(path);
 	producer_close(&c);
 	fixture_close(&f);
 }
@@ -369,11 +375,7 @@ static void a_raw_files_ring_is_not_passed_by_at_the_end_of_its_window(void **st
 {
 	(void)state;
 	struct fixture f;
-	struct err err = { 0 };
 	const uint64_t window = 64u << 10, late = 0x2000;
-	char path[] = "/tmp/merge-raw-XXXXXX";
-	int fd = mkstemp(path);
-	assert_true(fd >= 0);
 	fixture_open(&f);
 	while (source_heap_now_ns(f.heap) < 200 * STAMP_NS)
 		;
@@ -388,20 +390,11 @@ static void a_raw_files_ring_is_not_passed_by_at_the_end_of_its_window(void **st
 	produce_stamp(&f.b, f.heap, 100);
 	produce_alloc(&f.b, late, 8, 0);
 
-	f.a.header->end_cycles = heap_cycles();
-	f.a.header->end_ns = clock_ns(CLOCK_MONOTONIC);
-	uint64_t total = f.a.header->total_bytes;
-	assert_int_equal(write(fd, f.a.base, total), (ssize_t)total);
-	struct source_heap *raw = source_heap_raw(path, &err);
-	assert_non_null(raw);
-	assert_int_equal(source_heap_finish(raw, &f.books->sink, 0, &err), 0);
+	read_raw(&f);
 	assert_int_equal(f.books->allocs, 2);
 	assert_int_equal(f.books->frees, 1);
 	assert_int_equal(f.books->last.kind, EVENT_ALLOC);
 	assert_int_equal(f.books->last.addr, late);
-	source_heap_free(raw);
-	close(fd);
-	unlink(path);
 	fixture_close(&f);
 }
 
