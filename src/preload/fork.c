@@ -18,36 +18,46 @@
 /*
  * The hook goes on in the child, and its ring, its place and the stepper's memory are shared with the parent, where the
  * same hook goes on: the child gets its own. Copied before, while nobody else writes there. Such a child is not followed:
- * what the hook is about to write belongs to neither book.
+ * what the hook is about to write belongs to neither book. Each thread has its own: several may fork at once.
  */
-static struct {
+struct kept_hook {
 	struct wire_heap_slot slot;
-	void *scratch;
-	uint64_t bytes;
-} forked;
+	_Alignas(4096) char scratch[];
+};
+
+static void drop_hook(struct thread *t)
+{
+	struct kept_hook *kept = t->fork_kept;
+	t->fork_kept = NULL;
+	if (kept)
+		sys2(SYS_munmap, kept, sizeof(*kept) + kept->slot.scratch_bytes);
+}
 
 static void keep_hook(struct thread *t)
 {
-	if (!t->slot || process.seccomp || forked.scratch)
+	if (!t->slot || process.seccomp)
 		return;
-	forked.slot = *t->slot;
-	forked.bytes = t->slot->scratch_bytes;
-	long rc = sys6(SYS_mmap, 0, (long)forked.bytes, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	long rc = sys6(SYS_mmap, 0, (long)(sizeof(struct kept_hook) + t->slot->scratch_bytes),
+		       PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (sys_failed(rc))
 		return;
-	forked.scratch = (void *)rc;
-	memcpy(forked.scratch, (char *)process.heap + forked.slot.scratch_off, forked.bytes);
+	struct kept_hook *kept = (struct kept_hook *)rc;
+	kept->slot = *t->slot;
+	memcpy(kept->scratch, (char *)process.heap + kept->slot.scratch_off,
+	       kept->slot.scratch_bytes);
+	t->fork_kept = kept;
 }
 
 static void give_hook(struct thread *t)
 {
-	sys5(SYS_mremap, forked.scratch, forked.bytes, forked.bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-	     (char *)process.heap + forked.slot.scratch_off);
-	sys6(SYS_mmap, (long)process.heap + (long)forked.slot.ring_off, forked.slot.ring_bytes,
+	struct kept_hook *kept = t->fork_kept;
+	struct wire_heap_slot *slot = &kept->slot;
+	sys5(SYS_mremap, kept->scratch, slot->scratch_bytes, slot->scratch_bytes,
+	     MREMAP_MAYMOVE | MREMAP_FIXED, (char *)process.heap + slot->scratch_off);
+	sys6(SYS_mmap, (long)process.heap + (long)slot->ring_off, slot->ring_bytes,
 	     PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-	t->slot = &forked.slot;
-	forked.scratch = NULL;
+	t->slot = slot;
+	t->fork_kept = NULL; /* its first page stays: the slot */
 }
 
 /* ---- a child that is followed ---- */
@@ -96,6 +106,7 @@ void fork_prepare(void)
 	uint8_t mode = (uint8_t)proc.word;
 	t->fork_mode = 0;
 	t->fork_number = 0;
+	drop_hook(t); /* of a fork that a handler jumped out of */
 	if (in == SYNC_OWN)
 		keep_hook(t);
 	if (in == SYNC_OWN || in == SYNC_NEXT || !process.follow || process.seccomp ||
@@ -112,15 +123,13 @@ void fork_prepare(void)
 
 void fork_parent(void)
 {
-	if (forked.scratch)
-		sys2(SYS_munmap, forked.scratch, forked.bytes);
-	forked.scratch = NULL;
+	drop_hook(&self);
 }
 
 void fork_child(void)
 {
 	struct thread *t = &self;
-	if (forked.scratch)
+	if (t->fork_kept)
 		give_hook(t);
 	else if (t->fork_mode)
 		start_child(t);

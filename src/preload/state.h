@@ -90,7 +90,8 @@ struct thread {
 	uint64_t sample_state; /* of the random numbers; 0 = not begun */
 	uint64_t
 		realloc_begin; /* where the ring's head is once the begin of @realloc_old is published, */
-	uint64_t realloc_end; /* and once its end is */
+	uint64_t realloc_end;        /* and once its end is */
+	struct kept_hook *fork_kept; /* of the hook that a handler forks out of, see fork.c */
 };
 
 extern __thread struct thread self __attribute__((tls_model("initial-exec"))) HIDDEN;

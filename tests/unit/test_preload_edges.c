@@ -1,35 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks, full rings, jumps out of a hook, the start, regions: what a hook does when something is in its way. */
+/* Full rings, jumps out of a hook, the start, regions: what a hook does when something is in its way. */
 #include <fenv.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "preload_script.h"
-
-static void the_child_of_a_fork_writes_nothing(void **state)
-{
-	(void)state;
-	script();
-	hook_malloc(1, CALLER(8, 0x1000));
-	uint64_t head = process.slots[0].head;
-	proc.word = 0; /* as the kernel leaves the page */
-	hook_malloc(2, CALLER(8, 0x1000));
-	hook_free(blocks[0], CALLER(8, 0x1000));
-	hook_realloc(blocks[0], 10, CALLER(8, 0x1000));
-	assert_int_equal(process.slots[0].head, head);
-	assert_int_equal(freed_count, 1);
-}
-
-static void *forking_malloc(size_t size)
-{
-	(void)size;
-	proc.word = 0; /* a signal handler forked here, and this is the child */
-	return blocks[0];
-}
 
 static void every_record_has_a_stamp_where_the_recorder_asks_for_that(void **state)
 {
@@ -48,20 +26,6 @@ static void every_record_has_a_stamp_where_the_recorder_asks_for_that(void **sta
 			assert_in_range(stamps, 1, 5); /* one, and who they are of */
 		while (take(0).tag)
 			;
-	}
-}
-
-static void a_fork_in_the_middle_of_a_call_leaves_the_ring_alone(void **state)
-{
-	(void)state;
-	for (int round = 0; round < 2; round++) {
-		script();
-		proc.word = round ? MODE_ON | MODE_PLAIN : MODE_ON;
-		hook_malloc(1, CALLER(8, 0x1000));
-		uint64_t head = process.slots[0].head;
-		next.malloc = forking_malloc;
-		assert_ptr_equal(hook_malloc(2, CALLER(8, 0x1000)), blocks[0]);
-		assert_int_equal(process.slots[0].head, head);
 	}
 }
 
@@ -535,96 +499,6 @@ static void what_was_switched_off_does_not_start_where_no_call_is_allowed(void *
 	assert_int_equal(late_starts, 1);
 }
 
-static int parent_waited;
-static void fork_here(void)
-{
-	static char before[RING + SCRATCH];
-	const struct wire_heap_slot *slot = &process.slots[0];
-	uint64_t head = slot->head;
-	while_walking = NULL;
-	memcpy(before, memory + slot->scratch_off, sizeof(before));
-	fork_prepare();
-	pid_t child = fork();
-	assert_true(child >= 0);
-	if (child == 0) {
-		proc.word = 0;
-		fork_child();
-		return;
-	}
-	fork_parent();
-	int status;
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
-	assert_int_equal(slot->head, head);
-	assert_memory_equal(before, memory + slot->scratch_off, sizeof(before));
-	parent_waited++;
-}
-
-/* The stamp that stands at @at in the ring of slot @number; 0: another record stands there. */
-static uint64_t stamp_at(unsigned number, uint64_t at)
-{
-	const char *ring = memory + process.slots[number].ring_off;
-	const uint64_t *word = (const uint64_t *)(ring + (at & (RING - 1)));
-	return (*word & 0xff) == WIRE_TIME ? *word >> 8 : 0;
-}
-
-/* Two threads of a process by turns: what one of them is lies in @self, what the other is aside. Both are called 1: only the main thread keeps its ring here. */
-static void what_another_thread_does_after_a_followed_fork_is_stamped_behind_it(void **state)
-{
-	(void)state;
-	script();
-	process.follow = 1;
-	struct thread other = self, forking;
-	hook_malloc(1, CALLER(8, 0x1000));
-	forking = self;
-	self = other;
-	hook_malloc(2, CALLER(8, 0x2000));
-	other = self;
-	self = forking;
-	assert_ptr_equal(other.slot, &process.slots[1]);
-	uint64_t forked_at = process.slots[0].head, freed_at = process.slots[1].head;
-	fork_prepare(); /* no beat of a recorder before or after it */
-	assert_int_equal(self.fork_number, 1);
-	uint64_t forked = stamp_at(0, forked_at);
-	assert_true(forked != 0);
-	fork_parent();
-	self = other;
-	hook_free(blocks[0], CALLER(8, 0x2000));
-	uint64_t behind = stamp_at(1, freed_at);
-	if (behind < forked)
-		fail_msg("the fork has the stamp %lu, the free that follows it %lu", forked,
-			 behind);
-	tail = freed_at;
-	assert_int_equal(take(1).tag, WIRE_FREE);
-}
-
-static void a_fork_out_of_the_stepper_leaves_the_parents_memory_alone(void **state)
-{
-	(void)state;
-	script();
-	hook_malloc(1, CALLER(8, 0x1000));
-	take(0);
-	pid_t parent = getpid();
-	struct wire_heap_slot *slot = &process.slots[0];
-	uint64_t before = slot->head;
-	parent_waited = 0;
-	while_walking = fork_here;
-	process.heap->tick++; /* a stamp is due: the ring would be written even before the record */
-	hook_malloc(2, CALLER(8, 0x2000));
-	if (getpid() != parent) {
-		int bad = hook_malloc(3, CALLER(8, 0x3000)) != blocks[0];
-		_exit(bad);
-	}
-	assert_int_equal(parent_waited, 1);
-	struct record r = take(0);
-	assert_int_equal(r.size, 2);
-	assert_int_equal(pc_of(r.node), 0x2000);
-	assert_int_equal(take(0).tag, 0);
-	assert_int_equal(slot->head - before, 8 + 16);
-	hook_malloc(4, CALLER(8, 0x2000));
-	assert_int_equal(take(0).node, r.node);
-}
-
 static void calls_of_other_threads_during_the_start_are_counted(void **state)
 {
 	(void)state;
@@ -749,9 +623,7 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		CASE(the_child_of_a_fork_writes_nothing),
 		CASE(every_record_has_a_stamp_where_the_recorder_asks_for_that),
-		CASE(a_fork_in_the_middle_of_a_call_leaves_the_ring_alone),
 		CASE(a_full_ring_counts_loss_and_keeps_older_records),
 		CASE(who_takes_a_full_ring_is_named_before_its_first_record),
 		CASE(who_waits_for_the_recorder_goes_on_when_half_the_ring_is_free),
@@ -765,13 +637,10 @@ int main(void)
 		CASE(a_jump_out_of_a_hook_does_not_silence_its_thread),
 		CASE(a_thread_whose_first_record_was_jumped_out_of_is_named_before_the_next),
 		CASE(a_jump_out_of_a_realloc_leaves_a_whole_one_at_every_instruction),
-
 		CASE(a_thread_that_ends_out_of_a_hook_leaves_no_half_of_a_realloc),
 		CASE(a_number_that_is_no_address_is_no_frame),
 		CASE(a_jump_out_of_a_threads_birth_does_not_silence_it),
 		CASE(what_was_switched_off_does_not_start_where_no_call_is_allowed),
-		CASE(a_fork_out_of_the_stepper_leaves_the_parents_memory_alone),
-		CASE(what_another_thread_does_after_a_followed_fork_is_stamped_behind_it),
 		CASE(calls_of_other_threads_during_the_start_are_counted),
 		CASE(region_records_that_a_full_ring_refuses_are_counted),
 		CASE(only_an_unmap_that_succeeded_is_written),
