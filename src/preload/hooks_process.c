@@ -58,7 +58,15 @@ static int recording(void)
 /* Not in the child of a fork (the word is wiped), and not in a vfork child, which shares it. */
 static int recording_process(void)
 {
-	return recording() && (process.seccomp || (uint32_t)sys0(SYS_getpid) == process.pid);
+	return recording() && !self.forbidden &&
+	       (process.seccomp || (uint32_t)sys0(SYS_getpid) == process.pid);
+}
+
+/* Its parent's thread stands still meanwhile, and goes on with what it leaves in our memory. */
+static int in_vfork_child(void)
+{
+	return (proc.word & MODE_MASK) > MODE_OFF && !process.seccomp &&
+	       (self.forbidden || (uint32_t)sys0(SYS_getpid) != process.pid);
 }
 
 /* ---- modules ---- */
@@ -143,6 +151,10 @@ EXPORT int __pthread_key_create(pthread_key_t *key, void (*destructor)(void *))
  */
 static void forbid(int strict)
 {
+	if (in_vfork_child()) {
+		self.forbidden = 1;
+		return;
+	}
 	if (strict) {
 		process.last_cycles = stamp();
 		process.no_tsc = 1;
@@ -228,6 +240,10 @@ static void note_sizes(struct wire_heap_header *heap)
 
 static int mark_exiting(void)
 {
+	if (self.forbidden) {
+		self.forbidden = 0; /* who goes on in this memory may */
+		return 0;
+	}
 	if (!recording_process())
 		return 0;
 	struct wire_heap_header *heap = process.heap;
@@ -249,6 +265,7 @@ void process_exiting(void)
 
 __attribute__((destructor)) static void destructed(void)
 {
+	self.forbidden = 0; /* of a child that was killed: none runs destructors */
 	process_exiting();
 }
 
@@ -278,18 +295,23 @@ EXPORT void quick_exit(int status)
 
 /* ---- exec: the recording ends here, or goes on where it failed ---- */
 
-static int exec_begin(void)
+enum exec { EXEC_UNSEEN, EXEC_MARKED, EXEC_FORBIDDEN };
+
+static enum exec exec_begin(void)
 {
 	resolve();
+	int forbidden = self.forbidden;
 	if (!mark_exiting())
-		return 0;
+		return forbidden ? EXEC_FORBIDDEN : EXEC_UNSEEN;
 	__atomic_store_n(&process.heap->exec_called, WIRE_EXEC_ENTERED, __ATOMIC_RELEASE);
-	return 1;
+	return EXEC_MARKED;
 }
 
-static int exec_failed(int begun, int rc)
+static int exec_failed(enum exec begun, int rc)
 {
-	if (begun) {
+	if (begun == EXEC_FORBIDDEN)
+		self.forbidden = 1;
+	if (begun == EXEC_MARKED) {
 		__atomic_store_n(&process.heap->exec_called, WIRE_EXEC_NONE, __ATOMIC_RELEASE);
 		__atomic_store_n(&process.heap->exiting, 0, __ATOMIC_RELEASE);
 	}
@@ -298,37 +320,37 @@ static int exec_failed(int begun, int rc)
 
 EXPORT int execve(const char *path, char *const *argv, char *const *envp)
 {
-	int begun = exec_begin();
+	enum exec begun = exec_begin();
 	return exec_failed(begun, next.execve(path, argv, envp));
 }
 
 EXPORT int execv(const char *path, char *const *argv)
 {
-	int begun = exec_begin();
+	enum exec begun = exec_begin();
 	return exec_failed(begun, next.execv(path, argv));
 }
 
 EXPORT int execvp(const char *file, char *const *argv)
 {
-	int begun = exec_begin();
+	enum exec begun = exec_begin();
 	return exec_failed(begun, next.execvp(file, argv));
 }
 
 EXPORT int execvpe(const char *file, char *const *argv, char *const *envp)
 {
-	int begun = exec_begin();
+	enum exec begun = exec_begin();
 	return exec_failed(begun, next.execvpe(file, argv, envp));
 }
 
 EXPORT int fexecve(int fd, char *const *argv, char *const *envp)
 {
-	int begun = exec_begin();
+	enum exec begun = exec_begin();
 	return exec_failed(begun, next.fexecve(fd, argv, envp));
 }
 
 EXPORT int execveat(int fd, const char *path, char *const *argv, char *const *envp, int flags)
 {
-	int begun = exec_begin();
+	enum exec begun = exec_begin();
 	return exec_failed(begun, next.execveat(fd, path, argv, envp, flags));
 }
 

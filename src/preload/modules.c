@@ -412,7 +412,7 @@ static const char *mapped_path(uint64_t lo)
 {
 	static char text[2 * 4096 + 1]; /* the kernel gives whole lines, a path long at most */
 	char *path = NULL;
-	long fd = process.seccomp
+	long fd = no_calls()
 			  ? -1
 			  : sys4(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
 	if (sys_failed(fd))
@@ -586,7 +586,7 @@ int module_find(void *ctx, uint64_t pc, struct unwind_module *module)
 	int later = 0;
 	if (!find_object(pc, &object)) {
 		/* where nobody can be asked it may be code */
-		if (!process.seccomp && !page_probe(NULL, pc & ~4095UL))
+		if (!no_calls() && !page_probe(NULL, pc & ~4095UL))
 			return UNWIND_NOT_CODE;
 		module->since = since_rowless(pc, pc + 1);
 		return UNWIND_CODE;
@@ -617,7 +617,7 @@ int page_probe(void *ctx, uint64_t addr)
 {
 	(void)ctx;
 	/* the address 0 would mean that there is no set to read: the first page is nobody's */
-	if (process.seccomp || addr < 4096)
+	if (no_calls() || addr < 4096)
 		return 0;
 	/* an impossible "how" is refused only after the set was read */
 	return sys4(SYS_rt_sigprocmask, -1L, addr, NULL, 8) != -EFAULT;
@@ -680,7 +680,7 @@ void modules_closed(void)
 			__atomic_store_n(&unloads, 0, __ATOMIC_RELAXED);
 			return;
 		}
-		if (!process.seccomp)
+		if (!no_calls())
 			sys0(SYS_sched_yield);
 	}
 	uint32_t gen = heap->module_gen + 1, gone = nameless;

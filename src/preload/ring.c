@@ -44,7 +44,7 @@ static COLD uint64_t raw_limit(struct thread *t, uint64_t need)
 	if (t->mask + 1 < piece)
 		piece = t->mask + 1;
 	while (end < t->head + need && end < t->mask + 1) {
-		if (process.seccomp || t->lost % RAW_RETRY ||
+		if (no_calls() || t->lost % RAW_RETRY ||
 		    sys_failed(sys3(SYS_madvise, t->ring + end, piece, MADV_POPULATE_WRITE)))
 			break;
 		end += piece;
@@ -88,8 +88,8 @@ static uint64_t sleep_for(uint64_t missing, uint64_t freed, uint64_t elapsed_ns,
 static int never_waits(const struct thread *t)
 {
 	const struct wire_heap_header *heap = process.heap;
-	return heap->on_full == WIRE_FULL_DROP || process.seccomp || process.raw ||
-	       t->slot->closed || heap->detach;
+	return heap->on_full == WIRE_FULL_DROP || no_calls() || process.raw || t->slot->closed ||
+	       heap->detach;
 }
 
 /* How long this call may wait for the recorder, from @began on; 0: not any more in this second. */
@@ -141,7 +141,7 @@ static void forgive_beat(struct thread *t, uint64_t now, uint64_t quiet_ns)
 static COLD void forgive_beat_after(struct thread *t, uint64_t cycles, uint64_t now_cycles)
 {
 	const struct wire_heap_header *heap = process.heap;
-	if (process.seccomp || now_cycles <= heap->start_cycles || cycles > now_cycles)
+	if (no_calls() || now_cycles <= heap->start_cycles || cycles > now_cycles)
 		return;
 	uint64_t now = now_ns();
 	if (now <= heap->start_ns)
@@ -254,7 +254,7 @@ static void pad_end(struct thread *t, unsigned bytes)
 static COLD void let_go(struct thread *t)
 {
 	uint64_t at = t->head & t->mask, done = at & ~(uint64_t)0xfffff;
-	if (at - done < 4096 && done && !process.seccomp)
+	if (at - done < 4096 && done && !no_calls())
 		sys3(SYS_madvise, t->ring + done - 0x100000, 0x100000, MADV_DONTNEED);
 }
 
@@ -262,7 +262,7 @@ static COLD void let_go(struct thread *t)
 static COLD void put_name(struct thread *t, int again)
 {
 	uint64_t name[2] = { 0 };
-	if (process.seccomp || sys_failed(sys2(SYS_prctl, PR_GET_NAME, name)))
+	if (no_calls() || sys_failed(sys2(SYS_prctl, PR_GET_NAME, name)))
 		return;
 	if (!again && name[0] == t->name[0] && name[1] == t->name[1])
 		return;
@@ -363,7 +363,7 @@ int ring_wait_drained(uint64_t limit_ns)
 			uint64_t beat = __atomic_load_n(&heap->heartbeat_ns, __ATOMIC_RELAXED);
 			if (!beat)
 				beat = heap->start_ns;
-			if (process.seccomp || now - began > limit_ns ||
+			if (no_calls() || now - began > limit_ns ||
 			    (now > beat && now - beat > 1000000000u))
 				return 0;
 			struct timespec ts = { 0, 200000 };
@@ -379,7 +379,7 @@ void ring_dropped(struct thread *t, uint64_t allocations, uint64_t bytes, uint64
 	t->lost += allocations + frees;
 	t->lost_frees += frees;
 	t->lost_bytes += bytes;
-	count_lost(t, process.seccomp ? WIRE_LOST_SECCOMP : WIRE_LOST_RING_FULL, allocations, bytes,
+	count_lost(t, no_calls() ? WIRE_LOST_SECCOMP : WIRE_LOST_RING_FULL, allocations, bytes,
 		   frees);
 }
 

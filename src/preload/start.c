@@ -359,6 +359,7 @@ static COLD uint32_t start(void)
 	if (process.follow)
 		helper_prepare(options);
 	if (options->fd < 0) {
+		process.pid = (uint32_t)sys0(SYS_getpid);
 		process.wanted = !options->disabled;
 		return options->disabled ? MODE_IDLE : start_alone();
 	}

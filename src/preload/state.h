@@ -90,7 +90,8 @@ struct thread {
 	uint64_t sample_state; /* of the random numbers; 0 = not begun */
 	uint64_t
 		realloc_begin; /* where the ring's head is once the begin of @realloc_old is published, */
-	uint64_t realloc_end;        /* and once its end is */
+	uint64_t realloc_end; /* and once its end is */
+	uint8_t forbidden;    /* its vfork child, which runs on it, forbade itself system calls */
 	struct kept_hook *fork_kept; /* of the hook that a handler forks out of, see fork.c */
 };
 
@@ -133,6 +134,12 @@ extern struct process {
 	struct wire_lost_count
 		early; /* other threads' calls during the start: there is no header yet */
 } process HIDDEN;
+
+/** no_calls() - whether system calls are forbidden to who is running: to the process, or to a vfork child of it. */
+static inline int no_calls(void)
+{
+	return unlikely(process.seccomp || self.forbidden);
+}
 
 /** stamp() - the cycle counter, or its last known value where reading it would fault. */
 static inline uint64_t stamp(void)

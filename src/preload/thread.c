@@ -158,7 +158,7 @@ static int stack_below(struct thread *t, uint64_t sp)
 	uint64_t lo = t->stack_lo, to = sp & ~4095UL;
 	if (t->stack_floor || lo - to > STACK_REACH)
 		return 0;
-	if (process.seccomp) {
+	if (no_calls()) {
 		t->stack_lo =
 			to; /* nobody can be asked; a thread so near its control block is on its own stack */
 		return 1;
@@ -276,8 +276,7 @@ static COLD int left_by_jump(struct thread *t, uint64_t sp)
 	uint32_t up = (uint32_t)(sp >> 4) << 8;
 	uint64_t bytes = (uint64_t)((up - (t->sync & ~0xffu)) >> 8) << 4;
 	stack_t alt;
-	if (t->sync < 256 || !bytes || bytes > STACK_JUMP_MAX || sp >= t->stack_hi ||
-	    process.seccomp)
+	if (t->sync < 256 || !bytes || bytes > STACK_JUMP_MAX || sp >= t->stack_hi || no_calls())
 		return 0;
 	if (sp - bytes < t->stack_lo && !stack_below(t, sp - bytes))
 		return 0;

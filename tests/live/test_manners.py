@@ -253,6 +253,14 @@ def test_a_full_ring_under_seccomp_drops_and_counts(counted, prog):
     assert [done.seen[k] + n for k, n in zip(("allocs", "bytes", "frees"), lost)] == done.truth
 
 
+@pytest.mark.parametrize("how", ["exec", "exit"])
+def test_what_a_vfork_child_forbids_itself_its_parent_may_do(record, prog, how):
+    done = record([prog("vforked"), how])
+    assert done.returncode == 128 + signal.SIGKILL, done.stdout
+    assert not done.report()["process"]["complete"]
+    assert int(done.stdout) in [row["tid"] for row in done.report("--by", "thread")["rows"]]
+
+
 def test_a_setuid_program_is_not_recorded(preload, prog, tmp_path):
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("needs root and setpriv to make a setuid program")
