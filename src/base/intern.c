@@ -24,7 +24,8 @@ uint64_t hash_seed(void)
 uint64_t hash_bytes(const void *bytes, size_t len, uint64_t seed)
 {
 	const unsigned char *p = bytes;
-	uint64_t h = seed ^ (len * 0x9e3779b97f4a7c15ULL), w;
+	/* each round takes the seed in: one that stood in @h before the first would cancel out there */
+	uint64_t h = len * 0x9e3779b97f4a7c15ULL, w;
 	for (; len >= 8; p += 8, len -= 8) {
 		memcpy(&w, p, 8);
 		h = hash_u64(h, w, seed);

@@ -65,12 +65,25 @@ static void chunked_elements_never_move_and_sparse_ones_cost_only_their_chunk(vo
 	chunked_fini(&array);
 }
 
+static void what_collides_depends_on_the_seed_for_texts_of_every_length(void **state)
+{
+	(void)state;
+	const char text[] = "abcdefghijklmnopqrstuvwxyz";
+	for (size_t len = 0; len < sizeof(text); len++) {
+		uint64_t one = hash_bytes(text, len, 1), two = hash_bytes(text, len, 2);
+		if (one == two)
+			fail_msg("%zu bytes hash to %llx whatever the seed", len,
+				 (unsigned long long)one);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(equal_strings_get_one_address_and_keep_it_while_the_set_grows),
 		cmocka_unit_test(arena_keeps_big_and_small_things_apart_and_refuses_overflow),
 		cmocka_unit_test(chunked_elements_never_move_and_sparse_ones_cost_only_their_chunk),
+		cmocka_unit_test(what_collides_depends_on_the_seed_for_texts_of_every_length),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
