@@ -186,12 +186,22 @@ static void heart_stop(struct heart *heart)
 
 enum ending { ENDED_EXIT, ENDED_DURATION };
 
+/* Our own child; its status is still to be had. */
+static int has_ended(pid_t pid)
+{
+	siginfo_t info = { 0 };
+	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
+}
+
 /* What a signal means while the program runs. */
 static void take_signals(struct record *rec, int fd, pid_t forward_to)
 {
 	struct signalfd_siginfo info;
 	while (read(fd, &info, sizeof(info)) == sizeof(info)) {
 		rec->interrupted |= info.ssi_signo == SIGINT;
+		/* it comes when the program stops or goes on, too */
+		if (rec->is_child && info.ssi_signo == SIGCHLD)
+			rec->gone = has_ended(rec->pid);
 		/* SIGINT and SIGQUIT of the terminal reached the program, too: they are its own affair */
 		if (forward_to > 0 && (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP))
 			kill(forward_to, (int)info.ssi_signo);
@@ -269,7 +279,7 @@ static enum ending record_loop(struct record *rec, int signals, uint64_t duratio
 			continue;
 		if (fds[0].revents)
 			take_signals(rec, signals, forward_to);
-		if (fds[1].revents)
+		if (fds[1].revents || rec->gone)
 			return ENDED_EXIT;
 	}
 }
@@ -282,6 +292,7 @@ static int block_signals(int how, sigset_t *before)
 	sigaddset(&set, SIGQUIT);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGCHLD);
 	sigprocmask(how, &set, before);
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
@@ -427,7 +438,7 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 	};
 	const char *pattern = opt->output ? opt->output : DEFAULT_PATTERN;
 	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_new(&heap_opt, err);
-	CLEANUP(record_fini) struct record rec = { .settings = settings };
+	CLEANUP(record_fini) struct record rec = { .settings = settings, .is_child = 1 };
 	struct heart heart = { 0 };
 	sigset_t before;
 	if (!heap || record_filter(&rec, heap_opt.sample_bytes, err) < 0 ||
@@ -468,9 +479,7 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 		source_heap_detach(heap);
 	}
 	int status = 0;
-	enum ending how = ENDED_EXIT;
-	if (rec.pidfd > 0)
-		how = record_loop(&rec, signals, opt->duration_ns, pid);
+	enum ending how = record_loop(&rec, signals, opt->duration_ns, pid);
 	if (how == ENDED_EXIT) {
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;

@@ -53,8 +53,9 @@ struct record {
 	struct sieve *sieve; /* NULL: nothing is filtered */
 	struct sink_tee tee; /* behind it */
 	pid_t pid;
+	int is_child; /* of this process, whose SIGCHLD tells its end: @pidfd is -1 */
 	int pidfd;
-	int gone; /* the process had ended before anybody could watch it: @pidfd is -1 */
+	int gone; /* it has ended, at the latest before anybody could watch it: then @pidfd is -1 */
 	uint64_t peak_rss_bytes;
 	struct proc_gauge gauge;
 	struct proc_memory rss; /* the point last written */

@@ -169,10 +169,11 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 	rec->comment = comment;
 	rec->time_bound_ns = time_bound_ns;
 	rec->exec_wait_ns = EXEC_FIRST_NS;
-	rec->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (rec->pidfd < 0 && errno == ESRCH)
+	/* a child's end is told by SIGCHLD, which nothing can refuse */
+	rec->pidfd = rec->is_child ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
+	if (rec->pidfd < 0 && !rec->is_child && errno == ESRCH)
 		rec->gone = 1; /* what it wrote is all there */
-	else if (rec->pidfd < 0)
+	else if (rec->pidfd < 0 && !rec->is_child)
 		return err_set(err, -errno, "cannot watch process %d", (int)pid);
 	identify(rec);
 	rec->path = record_expand(pattern, rec->exe, pid, err);

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,20 +12,22 @@
 #include "cmd/launch.h"
 #include "proc/proc.h"
 
-static void make_set(sigset_t *set, int with_quit)
+static void make_set(sigset_t *set, int with_program)
 {
 	sigemptyset(set);
 	sigaddset(set, SIGINT);
 	sigaddset(set, SIGTERM);
 	sigaddset(set, SIGHUP);
-	if (with_quit)
+	if (with_program) {
 		sigaddset(set, SIGQUIT);
+		sigaddset(set, SIGCHLD);
+	}
 }
 
-int signals_open(int with_quit)
+int signals_open(int with_program)
 {
 	sigset_t set;
-	make_set(&set, with_quit);
+	make_set(&set, with_program);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return fd < 0 ? -errno : fd;
@@ -68,16 +69,12 @@ int started_signals(int fd, pid_t program)
 
 int started_wait(struct started *started)
 {
-	int status = 0, pidfd = (int)syscall(SYS_pidfd_open, started->pid, 0);
-	struct pollfd fds[2] = { { .fd = started->signals, .events = POLLIN },
-				 { .fd = pidfd, .events = POLLIN } };
-	while (pidfd >= 0 && !fds[1].revents) {
-		if (poll(fds, 2, -1) > 0 && fds[0].revents)
+	struct pollfd fd = { .fd = started->signals, .events = POLLIN };
+	int status = 0;
+	/* SIGCHLD stands there until it is read, and what was read before has its status */
+	while (waitpid(started->pid, &status, WNOHANG) == 0) {
+		if (poll(&fd, 1, -1) > 0)
 			started_signals(started->signals, started->pid);
 	}
-	if (pidfd >= 0)
-		close(pidfd);
-	while (waitpid(started->pid, &status, 0) < 0 && errno == EINTR)
-		;
 	return started->status = proc_exit_status(status);
 }

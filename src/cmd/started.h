@@ -26,7 +26,7 @@ int started_signals(int fd, pid_t program);
 /** started_wait() - until it has ended, forwarding signals; the exit status that byteledger ends with: its own, or 128 + signal. */
 int started_wait(struct started *started);
 
-/** signals_open() - block the signals that end a command, and read them by a descriptor; SIGQUIT, too, with a program. */
-int signals_open(int with_quit);
+/** signals_open() - block the signals that end a command, and read them by a descriptor; with a program SIGQUIT and SIGCHLD, too. */
+int signals_open(int with_program);
 
 #endif

@@ -47,6 +47,16 @@ def held(byteledger, *argv, **more):
                             **more)
 
 
+def child_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+        return int(f.read().split()[0])
+
+
+def process_state(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        return f.read().rsplit(")", 1)[1].split()[0]
+
+
 def exec_was_seen(child, successor):
     """The program has become @successor, and its recorder has had the time to look (a second at most between two looks) and looked."""
     def status(pid, key):
@@ -334,6 +344,28 @@ def test_sigterm_is_forwarded_and_sigint_is_the_programs(byteledger, tmp_path):
         child.communicate(timeout=60)
         assert child.returncode == status
         assert report(byteledger, path)["process"]["complete"] is (status == 0)
+
+
+@pytest.mark.parametrize("command", ["heap", "regions"])
+def test_a_program_ends_and_is_told_to_where_pidfd_open_is_refused(byteledger, prog, tmp_path, command):
+    path = tmp_path / "a.blt"
+    options = ["-o", str(path)] if command == "heap" else []
+    for number in (None, signal.SIGTERM, signal.SIGHUP):
+        child = subprocess.Popen([prog("nopidfd"), byteledger, command, "-q", *options, "--", "perl", "-e",
+                                  "$SIG{TERM} = $SIG{HUP} = sub { exit 9 }; $| = 1; print 'here'; kill STOP, $$; <STDIN>; exit 5"],
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert child.stdout.read(4) == b"here"
+        pid = child_of(child.pid)
+        until(lambda: process_state(pid) == "T", "stopped")  # which is no end
+        os.kill(pid, signal.SIGCONT)
+        if number:
+            child.send_signal(number)
+            child.wait(timeout=60)
+        _, err = child.communicate(timeout=60)
+        assert (child.returncode, err) == (9 if number else 5, b"")
+        if command == "heap":
+            assert report(byteledger, path)["process"]["complete"] is True
+            path.unlink()
 
 
 def test_a_device_or_a_folder_is_no_place_for_a_recording(byteledger, tmp_path):
