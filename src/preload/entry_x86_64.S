@@ -116,6 +116,49 @@
 	HOOK1	sbrk, hook_sbrk
 
 /*
+ * Where the stubs of own.c jump to: the function's arguments are untouched, r11 says which one it is. An exception may
+ * pass: the frame's personality leaves the hook.
+ */
+.macro OWN name, impl
+	.p2align 4
+	.type	\name, @function
+\name:
+	.cfi_startproc
+	.cfi_personality 0x1b, own_personality	/* DW_EH_PE_pcrel | DW_EH_PE_sdata4 */
+	lea	8(%rsp), %r9
+	mov	%r11, %r8
+	sub	$8, %rsp
+	.cfi_adjust_cfa_offset 8
+	push	%rbx
+	.cfi_adjust_cfa_offset 8
+	push	%rbp
+	.cfi_adjust_cfa_offset 8
+	call	\impl
+	add	$24, %rsp
+	.cfi_adjust_cfa_offset -24
+	ret
+	DONE	\name
+.endm
+
+	OWN	entry_obtain, own_obtain
+	OWN	entry_obtain_text, own_obtain_text
+	OWN	entry_obtain_to, own_obtain_to
+	OWN	entry_release, own_release
+	OWN	entry_resize, own_resize
+	OWN	entry_resize_in_place, own_resize_in_place
+
+	.section .data.rel.ro, "aw"
+	.globl	own_entries
+	.hidden	own_entries
+	.p2align 3
+	.type	own_entries, @object
+own_entries:	/* in the order of enum own_kind */
+	.quad	entry_obtain, entry_obtain_text, entry_obtain_to, entry_release, entry_resize, entry_resize
+	.quad	entry_resize_in_place
+	.size	own_entries, . - own_entries
+	.text
+
+/*
  * dlopen() is jumped through, so that the loader sees who calls; only RTLD_DEEPBIND makes a difference to us.
  */
 	ENTRY	dlopen

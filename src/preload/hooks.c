@@ -8,39 +8,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "preload/hooks.h"
-#include "preload/note.h"
+#include "preload/body.h"
 
 #define FAST(t) likely((t)->sync == proc.word)
-
-/*
- * An event belongs to the operator new that led here, if one did: the outermost call counts. The runtime asks for what
- * was asked of it, at least 1, rounded up to a multiple of @align at most; anything else is its own affair (the exception
- * of an operator new that failed).
- */
-static ALWAYS_INLINE void note_obtained_aligned(struct thread *t, const void *block, size_t size,
-						size_t align, REGS)
-{
-	uint64_t pc = caller_pc(sp);
-	if (unlikely(t->outer.sp)) {
-		struct outer o = t->outer;
-		/* left behind by an exception? then the word is gone, or this is not the runtime's call */
-		if (o.sp > sp && o.sp - sp < OUTER_REACH && in_outer(&o, pc) &&
-		    caller_pc(o.sp) == o.pc) {
-			t->outer.sp = 0;
-			if (size - (o.size ? o.size : 1) < align) {
-				note_alloc(t, block, o.size, o.pc, o.sp, o.bp, o.bx);
-				return;
-			}
-		}
-	}
-	note_alloc(t, block, size, pc, sp, bp, bx);
-}
-
-static ALWAYS_INLINE void note_obtained(struct thread *t, const void *block, size_t size, REGS)
-{
-	note_obtained_aligned(t, block, size, 1, sp, bp, bx);
-}
 
 /* ---- before there is a next definition, and for calls that are not recorded ---- */
 
@@ -54,14 +24,6 @@ static COLD void *pass_malloc(size_t size)
 		return block;
 	}
 	return next.malloc(size);
-}
-
-/* Count what @answer says about a call that obtained @block. */
-static ALWAYS_INLINE void *counted(struct thread *t, uint32_t answer, void *block, size_t size)
-{
-	if (answer != PASS && answer < PASS_MAX && block)
-		count_lost(t, answer - 1, 1, size, 0);
-	return block;
 }
 
 /* ---- malloc ---- */
@@ -306,49 +268,6 @@ HIDDEN void hook_free_aligned_sized(void *block, size_t align, size_t size, REGS
 
 /* ---- realloc ---- */
 
-static ALWAYS_INLINE void *realloc_body(struct thread *t, void *old, size_t size, REGS)
-{
-	void *block;
-	if (!old) {
-		t->sync = SYNC_IN(SYNC_NEXT, sp);
-		block = next.realloc(NULL, size);
-		t->sync = SYNC_IN(SYNC_OWN, sp);
-		if (likely(block && proc.word & MODE_MASK)) /* not in a forked child */
-			note_obtained(t, block, size, sp, bp, bx);
-		return block;
-	}
-	if (unlikely(!size)) {
-		/* releases; some allocators then return a new, empty block */
-		note_free(t, old, sp, bp, bx);
-		t->sync = SYNC_IN(SYNC_NEXT, sp);
-		block = next.realloc(old, 0);
-		t->sync = SYNC_IN(SYNC_OWN, sp);
-		if (block && proc.word & MODE_MASK)
-			note_obtained(t, block, 0, sp, bp, bx);
-		return block;
-	}
-	int begun = note_realloc_begin(t, old, sp, bp, bx);
-	t->sync = SYNC_IN(SYNC_NEXT, sp);
-	block = next.realloc(old, size);
-	t->sync = SYNC_IN(SYNC_OWN, sp);
-	if (unlikely(!(proc.word & MODE_MASK))) {
-		/* the child that a signal handler forked meanwhile: the ring is its parent's */
-		t->realloc_old = NULL;
-		return block;
-	}
-	if (likely(begun)) {
-		if (likely(block))
-			note_realloc_end(t, block, size,
-					 capture_alloc(t, size, caller_pc(sp), sp, bp, bx));
-		else
-			note_realloc_fail(t, old);
-	} else if (block) {
-		ring_dropped(t, 0, 0, 1); /* a failed one frees nothing */
-		note_obtained(t, block, size, sp, bp, bx);
-	}
-	return block;
-}
-
 static COLD void *realloc_boot(void *old, size_t size)
 {
 	size_t had = boot_size(old);
@@ -390,7 +309,7 @@ static COLD void *realloc_slow(struct thread *t, void *old, size_t size, REGS)
 		if ((block || !size) && proc.word & MODE_MASK)
 			note_free(t, old, sp, bp, bx);
 	} else {
-		block = realloc_body(t, old, size, sp, bp, bx);
+		block = realloc_body(t, NULL, old, size, sp, bp, bx);
 	}
 	hook_leave(t);
 	return block;
@@ -404,7 +323,7 @@ HIDDEN void *hook_realloc(void *old, size_t size, REGS)
 		return realloc_slow(t, old, size, sp, bp, bx);
 	t->sync = SYNC_IN(SYNC_OWN, sp);
 	barrier();
-	void *block = realloc_body(t, old, size, sp, bp, bx);
+	void *block = realloc_body(t, NULL, old, size, sp, bp, bx);
 	t->sync = sync;
 	return block;
 }
@@ -422,42 +341,11 @@ HIDDEN void *hook_reallocarray(void *old, size_t count, size_t each, REGS)
 
 /* ---- aligned blocks: rarer, so one function each ---- */
 
-/* Common begin and end of the aligned forms. @sync is what aligned_enter() returned. */
-static uint32_t aligned_enter(struct thread *t, int *fast, uint64_t sp)
-{
-	uint32_t sync = t->sync;
-	*fast = sync == proc.word;
-	if (likely(*fast)) {
-		t->sync = SYNC_IN(SYNC_NEXT, sp);
-		return sync;
-	}
-	sync = hook_enter(t, HOOK_ALLOC, sp);
-	if (sync >= PASS_MAX)
-		t->sync = SYNC_IN(SYNC_NEXT, sp);
-	return sync;
-}
-
-static ALWAYS_INLINE void aligned_done(struct thread *t, int fast, uint32_t sync, void *block,
-				       size_t size, size_t align, REGS)
-{
-	if (unlikely(sync < PASS_MAX)) {
-		counted(t, sync, block, size);
-		return;
-	}
-	t->sync = SYNC_IN(SYNC_OWN, sp);
-	if (likely(block && proc.word & MODE_MASK)) /* not in a forked child */
-		note_obtained_aligned(t, block, size, align ? align : 1, sp, bp, bx);
-	if (likely(fast))
-		t->sync = sync;
-	else
-		hook_leave(t);
-}
-
 HIDDEN int hook_posix_memalign(void **to, size_t align, size_t size, REGS)
 {
 	struct thread *t = &self;
 	int fast;
-	uint32_t sync = aligned_enter(t, &fast, sp);
+	uint32_t sync = obtain_enter(t, &fast, sp);
 	int rc;
 	if (likely(next.posix_memalign)) {
 		rc = next.posix_memalign(to, align, size);
@@ -467,7 +355,7 @@ HIDDEN int hook_posix_memalign(void **to, size_t align, size_t size, REGS)
 			*to = block;
 		rc = block ? 0 : ENOMEM;
 	}
-	aligned_done(t, fast, sync, rc == 0 ? *to : NULL, size, align, sp, bp, bx);
+	obtain_done(t, fast, sync, rc == 0 ? *to : NULL, size, align, sp, bp, bx);
 	return rc;
 }
 
@@ -475,9 +363,9 @@ HIDDEN void *hook_memalign(size_t align, size_t size, REGS)
 {
 	struct thread *t = &self;
 	int fast;
-	uint32_t sync = aligned_enter(t, &fast, sp);
+	uint32_t sync = obtain_enter(t, &fast, sp);
 	void *block = next.memalign ? next.memalign(align, size) : boot_alloc(size, align);
-	aligned_done(t, fast, sync, block, size, align, sp, bp, bx);
+	obtain_done(t, fast, sync, block, size, align, sp, bp, bx);
 	return block;
 }
 
@@ -485,10 +373,10 @@ HIDDEN void *hook_aligned_alloc(size_t align, size_t size, REGS)
 {
 	struct thread *t = &self;
 	int fast;
-	uint32_t sync = aligned_enter(t, &fast, sp);
+	uint32_t sync = obtain_enter(t, &fast, sp);
 	void *block =
 		next.aligned_alloc ? next.aligned_alloc(align, size) : boot_alloc(size, align);
-	aligned_done(t, fast, sync, block, size, align, sp, bp, bx);
+	obtain_done(t, fast, sync, block, size, align, sp, bp, bx);
 	return block;
 }
 
@@ -496,9 +384,9 @@ HIDDEN void *hook_valloc(size_t size, REGS)
 {
 	struct thread *t = &self;
 	int fast;
-	uint32_t sync = aligned_enter(t, &fast, sp);
+	uint32_t sync = obtain_enter(t, &fast, sp);
 	void *block = next.valloc ? next.valloc(size) : boot_alloc(size, 4096);
-	aligned_done(t, fast, sync, block, size, 1, sp, bp, bx);
+	obtain_done(t, fast, sync, block, size, 1, sp, bp, bx);
 	return block;
 }
 
@@ -506,8 +394,8 @@ HIDDEN void *hook_pvalloc(size_t size, REGS)
 {
 	struct thread *t = &self;
 	int fast;
-	uint32_t sync = aligned_enter(t, &fast, sp);
+	uint32_t sync = obtain_enter(t, &fast, sp);
 	void *block = next.pvalloc ? next.pvalloc(size) : boot_alloc(size, 4096);
-	aligned_done(t, fast, sync, block, size, 1, sp, bp, bx);
+	obtain_done(t, fast, sync, block, size, 1, sp, bp, bx);
 	return block;
 }

@@ -10,6 +10,7 @@ void *next_syscall;
 void *next_dlopen;
 uintptr_t allocator_lo, allocator_hi;
 struct code_range cxx_code;
+struct code_range next_carried[NEXT_CARRIED_MAX];
 uint8_t cxx_new_replaced[CXX_NEW_MAX], cxx_delete_replaced[CXX_DELETE_MAX];
 struct code_range own_code;
 int allocator_is_libc;

@@ -8,6 +8,7 @@
 #ifndef PRELOAD_NEXT_H
 #define PRELOAD_NEXT_H
 
+#include <link.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -79,6 +80,8 @@ extern void *next_dlopen HIDDEN;
 /* Code of the allocator and of the C++ runtime: a hooked call from in there is part of another one. */
 extern uintptr_t allocator_lo HIDDEN, allocator_hi HIDDEN;
 extern struct code_range cxx_code HIDDEN;
+#define NEXT_CARRIED_MAX 4
+extern struct code_range next_carried[NEXT_CARRIED_MAX] HIDDEN; /* of allocators as in own.h */
 /*
  * Forms that lead into an operator which the program brings itself: its calls of malloc and free count, as they do where
  * that operator is called directly. What it returns need not be what malloc gave it.
@@ -95,8 +98,6 @@ extern int allocator_is_libc HIDDEN;
 void next_resolve(void) HIDDEN;
 
 /* ---- next_find.c: without a lock, in any hook ---- */
-
-struct link_map;
 
 /** next_object() - the loader's book of the object that holds @pc, and where it begins; NULL where there is none. */
 const struct link_map *next_object(const void *pc, uintptr_t *lo) HIDDEN;
@@ -116,6 +117,13 @@ struct next_wanted {
  */
 int next_find(const struct link_map *from, struct next_wanted *wanted, unsigned count,
 	      const char *const *last) HIDDEN;
+
+/** next_has() - whether @map shows a definition of @name. */
+int next_has(const struct link_map *map, const char *name) HIDDEN;
+/** next_symbols() - hand all symbols of @map's dynamic table, and their names, to @each. */
+void next_symbols(const struct link_map *map,
+		  void (*each)(void *ctx, const ElfW(Sym) * sym, const char *name),
+		  void *ctx) HIDDEN;
 
 /**
  * next_deepbind() - put ours where the definitions behind ours are found: an object that is loaded with RTLD_DEEPBIND looks

@@ -306,6 +306,20 @@ static uint32_t symbol_count(const struct link_map *map)
 	return last + 1;
 }
 
+int next_has(const struct link_map *map, const char *name)
+{
+	return find_in(map, name) != 0;
+}
+
+void next_symbols(const struct link_map *map,
+		  void (*each)(void *ctx, const ElfW(Sym) * sym, const char *name), void *ctx)
+{
+	const ElfW(Sym) *symbols = (const ElfW(Sym) *)dynamic(map, DT_SYMTAB, 1);
+	const char *strings = (const char *)dynamic(map, DT_STRTAB, 1);
+	for (uint32_t i = 0, count = symbol_count(map); i < count; i++)
+		each(ctx, &symbols[i], strings + symbols[i].st_name);
+}
+
 /* How the segment of @map that holds @at may be used; 0: there is none. */
 static int protection(const struct link_map *map, const void *lo, uintptr_t at)
 {

@@ -228,6 +228,8 @@ struct options *options_read(char **stack)
 		o->output = keep_output(env, o->output);
 	o->filter = look(env, "FILTER");
 	o->filter = o->filter ? o->filter : "";
+	const char *own = look(env, "OWN_ALLOCATORS");
+	o->own_allocators = !own || on(own);
 	o->zero_memory = on(look(env, "ZERO_MEMORY"));
 	o->helper = look(env, "HELPER");
 	for (char **e = env; *e && !o->path; e++)

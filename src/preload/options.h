@@ -13,6 +13,7 @@ struct options {
 	int disabled; /* start switched off */
 	int free_stacks, stamp_every_event;
 	int zero_memory;       /* malloc gives zeroed blocks, as calloc does */
+	int own_allocators;    /* hook those that the program carries itself */
 	int usr1, usr2;        /* install the toggle on that signal */
 	uint32_t on_full;      /* enum wire_on_full */
 	uint64_t budget;       /* bytes of shared memory */

@@ -18,6 +18,7 @@
 #include "preload/log.h"
 #include "preload/next.h"
 #include "preload/options.h"
+#include "preload/own.h"
 #include "preload/state.h"
 #include "wire/heap_start.h"
 
@@ -28,10 +29,11 @@ extern void *__libc_stack_end; /* the loader's: where the program's arguments be
 #define PR_SET_VMA_ANON_NAME 0
 #endif
 
-/* 0 where the header has no room for one more. */
-static int own_range(const void *at, uint64_t bytes)
+int own_range_add(const void *at, uint64_t bytes)
 {
 	struct wire_heap_header *heap = process.heap;
+	if (!heap)
+		return 0;
 	for (unsigned i = 0; i < sizeof(heap->own_ranges) / sizeof(heap->own_ranges[0]); i++) {
 		if (heap->own_ranges[i][1])
 			continue;
@@ -49,7 +51,8 @@ static void take_heap(struct wire_heap_header *heap)
 	process.pid = (uint32_t)sys0(SYS_getpid);
 	process.free_stacks = heap->free_stacks;
 	process.sample_bytes = heap->sample_bytes;
-	own_range(heap, heap->total_bytes);
+	own_range_add(heap, heap->total_bytes);
+	own_tell();
 }
 
 void *own_memory(uint64_t bytes)
@@ -58,7 +61,7 @@ void *own_memory(uint64_t bytes)
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (sys_failed(rc))
 		return NULL;
-	if (!own_range((void *)rc, bytes)) {
+	if (!own_range_add((void *)rc, bytes)) {
 		sys2(SYS_munmap, rc, bytes);
 		return NULL;
 	}
@@ -323,7 +326,8 @@ void start_child(struct thread *t)
 	sys2(SYS_munmap, (char *)old + kept, old_bytes - kept);
 	process.slot_hint = 0;
 	process.forks = 0;
-	own_range(process.unwind, unwind_process_bytes());
+	own_range_add(process.unwind, unwind_process_bytes());
+	own_forked();
 	unwind_process_forked(process.unwind);
 	unwind_process_init(process.unwind, heap, module_find, page_probe, NULL);
 	if (!heap->attached)
@@ -389,6 +393,8 @@ void start_once(void)
 	/* a handler that jumped out of the start would leave it begun for good */
 	uint64_t before = block_signals();
 	uint32_t mode = start();
+	if (mode != MODE_OFF && options->own_allocators)
+		own_hook_all();
 	if (mode != MODE_OFF && allocator_is_libc && !process.free_stacks)
 		mode |= MODE_PLAIN;
 	__atomic_store_n((uint32_t *)&proc.word, mode, __ATOMIC_SEQ_CST);

@@ -155,6 +155,9 @@ void start_once(void) HIDDEN;
 /** start_late() - leave MODE_IDLE: create what start_once() put off. */
 void start_late(void) HIDDEN;
 
+/** own_range_add() - enter memory as the library's own. Return: 0 where the header has no room, or there is none. */
+int own_range_add(const void *at, uint64_t bytes) HIDDEN;
+
 /** start_child() - in the child of a fork, whose only thread is @t: a recording of its own. */
 void start_child(struct thread *t) HIDDEN;
 

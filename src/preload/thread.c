@@ -311,6 +311,9 @@ static uint32_t nested(struct thread *t, uint64_t pc)
 		/* an allocator that is built of its own public calls, or a handler of a signal that came while it ran */
 		if (!allocator_is_libc && pc >= allocator_lo && pc < allocator_hi)
 			return PASS;
+		for (unsigned i = 0; i < NEXT_CARRIED_MAX; i++)
+			if (pc - next_carried[i].lo < next_carried[i].hi - next_carried[i].lo)
+				return PASS;
 	}
 	return PASS_LOST(WIRE_LOST_NESTED);
 }

@@ -23,7 +23,8 @@
 #include "wire/heap_filter.h"
 
 #define WIRE_HEAP_MAGIC 0x3170616568646c62ULL /* "bldheap1" */
-#define WIRE_HEAP_VERSION 3
+#define WIRE_HEAP_VERSION 4
+#define WIRE_OWN_BYTES 128
 #define WIRE_LINE 64 /* cache line */
 #define WIRE_EXE_BYTES 1024
 #define WIRE_CMDLINE_BYTES (64u << 10) /* of the string area, at most */
@@ -252,6 +253,8 @@ struct wire_heap_header {
 	char filter[WIRE_FILTER_BYTES]; /* raw mode: whoever reads the file applies it; "" = none */
 	/* /proc/self/cmdline, likewise, in the string area; 0 bytes = not known, or longer */
 	uint32_t cmdline_off, cmdline_bytes;
+	/* titles of the allocators that the program carries itself and that are hooked, with commas; "" = none */
+	char own_allocators[WIRE_OWN_BYTES];
 };
 _Static_assert(sizeof(struct wire_heap_header) <= 4096, "the slots begin behind one page");
 

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* body.h - what the hooks have in common, inlined into each: hooks.c (malloc and its family) and hooks_own.c. */
+#ifndef PRELOAD_BODY_H
+#define PRELOAD_BODY_H
+
+#include "preload/hooks.h"
+#include "preload/note.h"
+#include "preload/own.h"
+
+/*
+ * An event belongs to the operator new that led here, if one did: the outermost call counts. The runtime asks for what
+ * was asked of it, at least 1, rounded up to a multiple of @align at most; anything else is its own affair (the exception
+ * of an operator new that failed).
+ */
+static ALWAYS_INLINE void note_obtained_aligned(struct thread *t, const void *block, size_t size,
+						size_t align, REGS)
+{
+	uint64_t pc = caller_pc(sp);
+	if (unlikely(t->outer.sp)) {
+		struct outer o = t->outer;
+		/* left behind by an exception? then the word is gone, or this is not the runtime's call */
+		if (o.sp > sp && o.sp - sp < OUTER_REACH && in_outer(&o, pc) &&
+		    caller_pc(o.sp) == o.pc) {
+			t->outer.sp = 0;
+			if (size - (o.size ? o.size : 1) < align) {
+				note_alloc(t, block, o.size, o.pc, o.sp, o.bp, o.bx);
+				return;
+			}
+		}
+	}
+	note_alloc(t, block, size, pc, sp, bp, bx);
+}
+
+static ALWAYS_INLINE void note_obtained(struct thread *t, const void *block, size_t size, REGS)
+{
+	note_obtained_aligned(t, block, size, 1, sp, bp, bx);
+}
+
+/* Count what @answer says about a call that obtained @block. */
+static ALWAYS_INLINE void *counted(struct thread *t, uint32_t answer, void *block, size_t size)
+{
+	if (answer != PASS && answer < PASS_MAX && block)
+		count_lost(t, answer - 1, 1, size, 0);
+	return block;
+}
+
+/*
+ * Common begin and end of a call that obtains a block, where the next definition may come back to a hook. @sync is what
+ * obtain_enter() returned.
+ */
+static inline uint32_t obtain_enter(struct thread *t, int *fast, uint64_t sp)
+{
+	uint32_t sync = t->sync;
+	*fast = sync == proc.word;
+	if (likely(*fast)) {
+		t->sync = SYNC_IN(SYNC_NEXT, sp);
+		return sync;
+	}
+	sync = hook_enter(t, HOOK_ALLOC, sp);
+	if (sync >= PASS_MAX)
+		t->sync = SYNC_IN(SYNC_NEXT, sp);
+	return sync;
+}
+
+static ALWAYS_INLINE void obtain_done(struct thread *t, int fast, uint32_t sync, void *block,
+				      size_t size, size_t align, REGS)
+{
+	if (unlikely(sync < PASS_MAX)) {
+		counted(t, sync, block, size);
+		return;
+	}
+	t->sync = SYNC_IN(SYNC_OWN, sp);
+	if (likely(block && proc.word & MODE_MASK)) /* not in a forked child */
+		note_obtained_aligned(t, block, size, align ? align : 1, sp, bp, bx);
+	if (likely(fast))
+		t->sync = sync;
+	else
+		hook_leave(t);
+}
+
+/* What serves a realloc; NULL: the next definition. */
+struct resize {
+	const struct own_call *own;
+	uint64_t arg[OWN_ARGUMENTS];
+};
+
+static ALWAYS_INLINE void *resize(const struct resize *call, void *old, size_t size)
+{
+	if (!call)
+		return next.realloc(old, size);
+	return (void *)call->own->next(call->arg[0], call->arg[1], call->arg[2], call->arg[3]);
+}
+
+/* A call like realloc(), of @old, which may be NULL, to @size; the hook is entered. */
+static ALWAYS_INLINE void *realloc_body(struct thread *t, const struct resize *call, void *old,
+					size_t size, REGS)
+{
+	void *block;
+	if (!old) {
+		t->sync = SYNC_IN(SYNC_NEXT, sp);
+		block = resize(call, NULL, size);
+		t->sync = SYNC_IN(SYNC_OWN, sp);
+		if (likely(block && proc.word & MODE_MASK)) /* not in a forked child */
+			note_obtained(t, block, size, sp, bp, bx);
+		return block;
+	}
+	if (unlikely(!size)) {
+		/* releases; some allocators then return a new, empty block */
+		note_free(t, old, sp, bp, bx);
+		t->sync = SYNC_IN(SYNC_NEXT, sp);
+		block = resize(call, old, 0);
+		t->sync = SYNC_IN(SYNC_OWN, sp);
+		if (block && proc.word & MODE_MASK)
+			note_obtained(t, block, 0, sp, bp, bx);
+		return block;
+	}
+	int begun = note_realloc_begin(t, old, sp, bp, bx);
+	t->sync = SYNC_IN(SYNC_NEXT, sp);
+	block = resize(call, old, size);
+	t->sync = SYNC_IN(SYNC_OWN, sp);
+	if (unlikely(!(proc.word & MODE_MASK))) {
+		/* the child that a signal handler forked meanwhile: the ring is its parent's */
+		t->realloc_old = NULL;
+		return block;
+	}
+	if (likely(begun)) {
+		if (likely(block))
+			note_realloc_end(t, block, size,
+					 capture_alloc(t, size, caller_pc(sp), sp, bp, bx));
+		else
+			note_realloc_fail(t, old);
+	} else if (block) {
+		ring_dropped(t, 0, 0, 1); /* a failed one frees nothing */
+		note_obtained(t, block, size, sp, bp, bx);
+	}
+	return block;
+}
+
+#endif

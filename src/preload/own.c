@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* own.c - find the allocators that the program carries itself, and put our hooks in front of them. See own.h. */
+#include "preload/own.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+#include "preload/log.h"
+#include "preload/next.h"
+#include "preload/patch.h"
+#include "preload/state.h"
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#define PR_SET_VMA_ANON_NAME 0
+#endif
+
+#define CALLS_MAX 384 /* functions in a process; mimalloc has 90 */
+#define SECTIONS_MAX 64
+#define FUNCTION_MAX (1u << 20) /* bytes of one function that are looked through */
+#define PAGE 4096UL
+#define SLOT_BYTES 192u
+_Static_assert(SLOT_BYTES >= PATCH_STUB_BYTES + PATCH_MOVED_MAX, "a stub and a moved head");
+
+/* A function that would be hooked. */
+struct found {
+	uintptr_t at;
+	size_t bytes;
+	const struct own_name *name;
+	unsigned families; /* OWN_BIT(): it may have several names */
+	unsigned head;     /* bytes that move; 0: they cannot */
+};
+
+/* What is known of one object while it is looked at. */
+struct object {
+	const struct link_map *map;
+	uintptr_t lo;
+	const char *name;
+	int executable;
+	int whole;           /* its .symtab was there, too */
+	struct found *found; /* in calls' place, which are filled last */
+	unsigned count, dropped;
+	unsigned obtains, releases; /* families of which such a function was seen */
+};
+
+static struct found candidates[CALLS_MAX];
+static struct own_call calls[CALLS_MAX];
+static unsigned call_count;
+static unsigned held_count;
+static struct code_range beside[NEXT_CARRIED_MAX]; /* our memory near them */
+static char told[WIRE_OWN_BYTES];
+
+void own_forked(void)
+{
+	for (unsigned i = 0; i < held_count; i++)
+		own_range_add((const void *)beside[i].lo, beside[i].hi - beside[i].lo);
+}
+
+/* ---- symbols ---- */
+
+static int allowed(const struct object *o, enum own_family family, const ElfW(Sym) * sym)
+{
+	unsigned type = ELF64_ST_TYPE(sym->st_info), bind = ELF64_ST_BIND(sym->st_info);
+	if (type != STT_FUNC || sym->st_shndx == SHN_UNDEF || !sym->st_value)
+		return 0;
+	/* a static function may have such a name by accident, and outside the executable ours come first */
+	if (!*own_prefix[family] && bind != STB_GLOBAL && bind != STB_WEAK)
+		return 0;
+	return o->executable || (family != OWN_STANDARD && family != OWN_OPERATORS);
+}
+
+static void consider(struct object *o, const ElfW(Sym) * sym, const char *text)
+{
+	enum own_family family;
+	const struct own_name *name = own_name(text, &family);
+	if (!name || !allowed(o, family, sym))
+		return;
+	if (name->shape.kind == OWN_RELEASE)
+		o->releases |= OWN_BIT(family);
+	else
+		o->obtains |= OWN_BIT(family);
+	uintptr_t at = o->map->l_addr + sym->st_value;
+	for (unsigned i = 0; i < o->count; i++) {
+		if (o->found[i].at == at) {
+			o->found[i].families |= OWN_BIT(family);
+			return;
+		}
+	}
+	if (call_count + o->count == CALLS_MAX) {
+		o->dropped++;
+		return;
+	}
+	o->found[o->count++] = (struct found){
+		.at = at, .bytes = sym->st_size, .name = name, .families = OWN_BIT(family)
+	};
+}
+
+static void consider_shown(void *ctx, const ElfW(Sym) * sym, const char *text)
+{
+	consider(ctx, sym, text);
+}
+
+/* @count symbols with names in @text, @bytes of it, ending with a NUL. */
+static void consider_all(struct object *o, const ElfW(Sym) * symbols, size_t count,
+			 const char *text, size_t bytes)
+{
+	for (size_t i = 0; i < count; i++)
+		if (symbols[i].st_name < bytes)
+			consider(o, &symbols[i], text + symbols[i].st_name);
+}
+
+/* ---- the executable's file ---- */
+
+/* A part of a file, mapped. */
+struct part {
+	char *map;
+	size_t bytes; /* of the mapping */
+	const char *at;
+};
+
+static int part_map(struct part *part, long fd, uint64_t file_bytes, uint64_t off, uint64_t bytes)
+{
+	uint64_t skip = off % PAGE, end;
+	if (!bytes || __builtin_add_overflow(off, bytes, &end) || end > file_bytes)
+		return 0;
+	long rc = sys6(SYS_mmap, 0, (long)(skip + bytes), PROT_READ, MAP_PRIVATE, fd,
+		       (long)(off - skip));
+	if (sys_failed(rc))
+		return 0;
+	*part = (struct part){ (char *)rc, skip + bytes, (char *)rc + skip };
+	return 1;
+}
+
+static void part_unmap(const struct part *part)
+{
+	sys2(SYS_munmap, part->map, part->bytes);
+}
+
+static int read_all(long fd, void *to, size_t bytes, uint64_t off)
+{
+	return sys4(SYS_pread64, fd, to, bytes, off) == (long)bytes;
+}
+
+/* Nobody can write to or cut the file of a running executable, so the mapping stays whole. */
+static void consider_file(struct object *o, long fd)
+{
+	ElfW(Ehdr) eh;
+	ElfW(Shdr) sections[SECTIONS_MAX];
+	struct stat st;
+	if (sys_failed(sys2(SYS_fstat, fd, &st)) || !read_all(fd, &eh, sizeof(eh), 0) ||
+	    memcmp(&eh, (const void *)o->lo, sizeof(eh)) != 0) /* started through the loader */
+		return;
+	if (eh.e_shentsize != sizeof(sections[0]) || !eh.e_shnum || eh.e_shnum > SECTIONS_MAX ||
+	    !read_all(fd, sections, eh.e_shnum * sizeof(sections[0]), eh.e_shoff))
+		return;
+	uint64_t file_bytes = (uint64_t)st.st_size;
+	for (unsigned i = 0; i < eh.e_shnum; i++) {
+		const ElfW(Shdr) *table = &sections[i];
+		if (table->sh_type != SHT_SYMTAB || table->sh_link >= eh.e_shnum ||
+		    table->sh_entsize != sizeof(ElfW(Sym)) || table->sh_offset % 8)
+			continue;
+		const ElfW(Shdr) *text = &sections[table->sh_link];
+		struct part symbols, strings;
+		if (!part_map(&symbols, fd, file_bytes, table->sh_offset, table->sh_size))
+			return;
+		if (part_map(&strings, fd, file_bytes, text->sh_offset, text->sh_size)) {
+			o->whole = strings.at[text->sh_size - 1] == '\0';
+			if (o->whole)
+				consider_all(o, (const ElfW(Sym) *)symbols.at,
+					     table->sh_size / sizeof(ElfW(Sym)), strings.at,
+					     text->sh_size);
+			part_unmap(&strings);
+		}
+		part_unmap(&symbols);
+		return;
+	}
+}
+
+static void consider_executable(struct object *o)
+{
+	long fd = sys4(SYS_openat, AT_FDCWD, "/proc/self/exe", O_RDONLY | O_CLOEXEC, 0);
+	if (!sys_failed(fd)) {
+		consider_file(o, fd);
+		sys1(SYS_close, fd);
+	}
+	/* what it exports is in the other table, too */
+	if (!o->whole)
+		next_symbols(o->map, consider_shown, o);
+}
+
+/* ---- the code of one function ---- */
+
+/* The segment of @o that holds the code at @at; NULL: there is none, or none that can be read. */
+static const ElfW(Phdr) * segment(const struct object *o, uintptr_t at)
+{
+	const ElfW(Ehdr) *eh = (const void *)o->lo;
+	const ElfW(Phdr) *ph = (const void *)(o->lo + eh->e_phoff);
+	for (int i = 0; i < eh->e_phnum; i++)
+		if (ph[i].p_type == PT_LOAD && (ph[i].p_flags & (PF_X | PF_R)) == (PF_X | PF_R) &&
+		    at - (o->map->l_addr + ph[i].p_vaddr) < ph[i].p_filesz)
+			return &ph[i];
+	return NULL;
+}
+
+/* How much of the function is there to be read. */
+static size_t code_bytes(const struct object *o, uintptr_t at, size_t bytes)
+{
+	const ElfW(Phdr) *ph = segment(o, at);
+	size_t room = ph ? o->map->l_addr + ph->p_vaddr + ph->p_filesz - at : 0;
+	bytes = bytes < room ? bytes : room;
+	return bytes < FUNCTION_MAX ? bytes : FUNCTION_MAX;
+}
+
+/* ---- memory beside the code ---- */
+
+/*
+ * Below the object, where a jump of five bytes reaches it. Not above the executable: its heap grows there. Kept within half
+ * the reach, so that what the moved instructions refer to is in reach as well, but in the largest of programs.
+ */
+static int beside_map(const struct object *o, size_t bytes, struct code_range *to)
+{
+	const uintptr_t step = 1u << 20;
+	for (uintptr_t at = o->lo - bytes, n = 0; n < 1024 && at > step; n++, at -= step) {
+		long rc = sys6(SYS_mmap, (long)at, (long)bytes, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		if (sys_failed(rc))
+			continue;
+		*to = (struct code_range){ (uintptr_t)rc, (uintptr_t)rc + bytes };
+		if ((uintptr_t)rc == at) /* kernels before 4.17 take it for a hint */
+			return 1;
+		sys2(SYS_munmap, rc, bytes);
+	}
+	return 0;
+}
+
+static uint8_t *slot(const struct code_range *range, unsigned n)
+{
+	return (uint8_t *)range->lo + (size_t)n * SLOT_BYTES;
+}
+
+/* Everything that can be done without touching the program's code. */
+static void prepare_calls(struct object *o, const struct code_range *to)
+{
+	for (unsigned i = 0; i < o->count; i++) {
+		struct found *f = &o->found[i];
+		struct own_call *call = &calls[call_count + i];
+		uint8_t *at = slot(to, i), *moved = at + PATCH_STUB_BYTES;
+		const uint8_t *code = (const uint8_t *)f->at;
+		f->head = patch_head(code, code_bytes(o, f->at, f->bytes));
+		if (!f->head || !patch_move(moved, code, f->head)) {
+			f->head = 0;
+			continue;
+		}
+		call->shape = f->name->shape;
+		memcpy(&call->next, &moved, sizeof(moved));
+		patch_stub(at, call, own_entries[call->shape.kind]);
+	}
+}
+
+/* ---- which of them ---- */
+
+/* The families that are hooked: whole ones, of which everything that matters can be moved. */
+static unsigned choose(const struct object *o)
+{
+	unsigned whole = o->obtains & o->releases;
+	for (unsigned i = 0; i < o->count; i++) {
+		const struct found *f = &o->found[i];
+		if (f->head || !(f->families & o->obtains & o->releases))
+			continue;
+		log_line(LOG_INFO,
+			 "%s%s of %s cannot be hooked: the beginning of its code cannot be moved",
+			 own_prefix[__builtin_ctz(f->families)], f->name->name, o->name);
+		if (f->name->core)
+			whole &= ~f->families;
+	}
+	/* by themselves they lead into a malloc() that is seen */
+	return whole == OWN_BIT(OWN_OPERATORS) ? 0 : whole;
+}
+
+static int chosen(const struct found *f, unsigned families)
+{
+	return f->head && f->families & families;
+}
+
+/* ---- the program's code ---- */
+
+static int protect(const struct object *o, const struct found *f, int writable)
+{
+	uintptr_t lo = f->at & ~(PAGE - 1), hi = (f->at + 8 + PAGE - 1) & ~(PAGE - 1);
+	int prot = PROT_READ | PROT_EXEC;
+	if (writable || segment(o, f->at)->p_flags & PF_W)
+		prot |= PROT_WRITE;
+	return !sys_failed(sys3(SYS_mprotect, lo, hi - lo, prot));
+}
+
+/* All or nothing. Code that is being run stays executable meanwhile. */
+static int make_writable(const struct object *o, unsigned families)
+{
+	for (unsigned i = 0; i < o->count; i++) {
+		if (!chosen(&o->found[i], families) || protect(o, &o->found[i], 1))
+			continue;
+		while (i--)
+			if (chosen(&o->found[i], families))
+				protect(o, &o->found[i], 0);
+		return 0;
+	}
+	return 1;
+}
+
+/* Where a hook of ours calls such a function, it spares the jump. */
+static void bypass(uintptr_t at, const struct own_call *call)
+{
+	for (size_t i = 0; i < sizeof(next) / sizeof(at); i++) {
+		char *word = (char *)&next + i * sizeof(at);
+		if (memcmp(word, &at, sizeof(at)) == 0)
+			memcpy(word, &call->next, sizeof(at));
+	}
+}
+
+static void patch(struct object *o, const struct code_range *to, unsigned families)
+{
+	struct code_range code = { UINTPTR_MAX, 0 };
+	for (unsigned i = 0; i < o->count; i++) {
+		const struct found *f = &o->found[i];
+		if (!chosen(f, families))
+			continue;
+		if (patch_jump((uint8_t *)f->at, slot(to, i))) {
+			bypass(f->at, &calls[call_count + i]);
+			code.lo = f->at < code.lo ? f->at : code.lo;
+			code.hi = f->at + f->bytes > code.hi ? f->at + f->bytes : code.hi;
+		}
+		protect(o, f, 0);
+	}
+	next_carried[held_count] = code;
+}
+
+/* ---- what is said ---- */
+
+static void tell(const char *text)
+{
+	size_t have = strlen(told), room = sizeof(told) - 1 - have, len = strlen(text);
+	memcpy(told + have, text, len < room ? len : room);
+}
+
+static void tell_hooked(const struct object *o, unsigned families)
+{
+	for (unsigned i = 0; i < OWN_FAMILIES; i++) {
+		unsigned count = 0;
+		if (!(families & OWN_BIT(i)))
+			continue;
+		for (unsigned k = 0; k < o->count; k++)
+			count += chosen(&o->found[k], families & OWN_BIT(i));
+		log_line(LOG_INFO, "%s of %s is hooked, %d functions", own_titles[i], o->name,
+			 (long)count);
+		if (i == OWN_OPERATORS)
+			continue;
+		if (told[0])
+			tell(", ");
+		tell(own_titles[i]);
+	}
+}
+
+void own_tell(void)
+{
+	if (process.heap)
+		memcpy(process.heap->own_allocators, told, sizeof(told));
+}
+
+/* ---- one object ---- */
+
+static void hook_object(struct object *o)
+{
+	unsigned there = o->obtains & o->releases;
+	if (!o->count || !(there & ~OWN_BIT(OWN_OPERATORS)))
+		return;
+	if (o->dropped)
+		log_line(LOG_INFO, "%s has %d functions too many", o->name, (long)o->dropped);
+	struct code_range to;
+	size_t bytes = ((size_t)o->count * SLOT_BYTES + PAGE - 1) & ~(PAGE - 1);
+	if (held_count == NEXT_CARRIED_MAX || !beside_map(o, bytes, &to)) {
+		log_line(LOG_INFO, "allocators of %s are not hooked: no memory beside its code",
+			 o->name);
+		return;
+	}
+	prepare_calls(o, &to);
+	unsigned families = choose(o);
+	if (!families || sys_failed(sys3(SYS_mprotect, to.lo, bytes, PROT_READ | PROT_EXEC)) ||
+	    !make_writable(o, families)) {
+		if (families)
+			log_line(
+				LOG_INFO,
+				"allocators of %s are not hooked: its code cannot be made writable",
+				o->name);
+		sys2(SYS_munmap, to.lo, bytes);
+		return;
+	}
+	beside[held_count] = to;
+	patch(o, &to, families);
+	sys5(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, to.lo, bytes, "byteledger");
+	own_range_add((const void *)to.lo, bytes);
+	held_count++;
+	call_count += o->count;
+	tell_hooked(o, families);
+}
+
+static int single_threaded(void)
+{
+	struct stat st;
+	/* a folder for each thread, and the two that every folder has */
+	return !sys_failed(sys4(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0)) &&
+	       st.st_nlink == 3;
+}
+
+void own_hook_all(void)
+{
+	/* what such an object exports; its names are looked through only where it has one of these */
+	static const char *const signs[] = { "mallocx", "je_malloc", "_rjem_malloc", "tc_malloc",
+					     "mi_malloc" };
+	uintptr_t lo;
+	const struct link_map *first = next_object((const void *)getauxval(AT_ENTRY), &lo);
+	if (!first)
+		return;
+	if (!single_threaded()) {
+		log_line(LOG_INFO, "no allocator of the program's own is hooked: "
+				   "it has several threads already, or no /proc");
+		return;
+	}
+	for (const struct link_map *map = first; map; map = map->l_next) {
+		struct object o = { .map = map, .found = candidates, .executable = map == first };
+		o.name = o.executable ? "the executable" : map->l_name;
+		if (!next_object(map->l_ld, &o.lo) || !next_code(map->l_ld).lo ||
+		    own_code.lo == o.lo)
+			continue;
+		if (o.executable)
+			consider_executable(&o);
+		else
+			for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]) && !o.count; i++)
+				if (next_has(map, signs[i]))
+					next_symbols(map, consider_shown, &o);
+		hook_object(&o);
+		if (o.executable && !held_count)
+			log_line(LOG_INFO, "no allocator of the executable's own is hooked%s",
+				 o.whole ? ""
+					 : ": it is stripped, only what it exports has a name");
+	}
+	own_tell();
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * own.h - allocators that a program carries inside its executable, or under names of their own: jemalloc in a Rust
+ * program (_rjem_malloc), a linked mimalloc or tcmalloc, a malloc that the executable defines itself. The loader leads
+ * nobody from those names to us, so the functions' heads are moved aside and a jump to our hooks takes their place; the
+ * program's own allocator goes on serving. The outermost call counts, as everywhere.
+ */
+#ifndef PRELOAD_OWN_H
+#define PRELOAD_OWN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "preload/sys.h"
+
+#define OWN_ARGUMENTS 4 /* more has none of these functions */
+#define OWN_NONE 0xff
+
+/* What a function does. */
+enum own_kind {
+	OWN_OBTAIN,      /* returns a block */
+	OWN_OBTAIN_TEXT, /* returns a block that holds a string: its size is the string's */
+	OWN_OBTAIN_TO,   /* as posix_memalign() */
+	OWN_RELEASE,
+	OWN_RESIZE, /* as realloc(); returns NULL, and leaves the block as it is, where it fails */
+	OWN_RESIZE_OR_FREE,  /* as reallocf(): releases the block where it fails */
+	OWN_RESIZE_IN_PLACE, /* as xallocx(): returns the size that the block has now */
+	OWN_KINDS
+};
+
+/* Which argument is what; OWN_NONE: there is none. */
+struct own_shape {
+	uint8_t kind, block, size, count, align;
+};
+
+/* A hooked function, as its stub hands it to the hook. */
+struct own_call {
+	uint64_t (*next)(uint64_t, uint64_t, uint64_t, uint64_t); /* its moved head */
+	struct own_shape shape;
+};
+
+/* ---- own_names.c ---- */
+
+/* Allocators that are told apart. */
+enum own_family {
+	OWN_STANDARD, /* malloc and so on, defined by the executable */
+	OWN_EXTENDED, /* mallocx and so on: jemalloc without a prefix */
+	OWN_JE,
+	OWN_RJEM,
+	OWN_TC,
+	OWN_MI,
+	OWN_OPERATORS, /* new and delete, defined by the executable: only beside one of the others */
+	OWN_FAMILIES
+};
+#define OWN_BIT(family) (1u << (family))
+
+struct own_name {
+	const char *name; /* without the family's prefix */
+	struct own_shape shape;
+	uint8_t families; /* OWN_BIT() of those that have it */
+	uint8_t core;     /* the allocator is hooked with this one or not at all */
+};
+
+extern const char *const own_titles[OWN_FAMILIES] HIDDEN;
+/** own_prefix() - what a family's names begin with; "" = nothing. Its functions may be local symbols where it has one. */
+extern const char *const own_prefix[OWN_FAMILIES] HIDDEN;
+
+/** own_name() - what the symbol @name is, NULL: nothing of ours; *@family whose. Reentrant; some 20 ns for most. */
+const struct own_name *own_name(const char *name, enum own_family *family) HIDDEN;
+
+/* ---- own.c ---- */
+
+/**
+ * own_hook_all() - find and hook them: in the executable by its symbols, in other objects that were loaded with it by what
+ * they export. Once, by the start, with signals blocked, while the process has one thread; does nothing otherwise, and
+ * says so in the log. Costs some 20 us where there are none and the executable is stripped, else some 20 ns a symbol.
+ */
+void own_hook_all(void) HIDDEN;
+
+/** own_tell() - enter what is hooked into process.heap, for the recorder. */
+void own_tell(void) HIDDEN;
+
+/** own_forked() - enter our memory beside the program's code into the book of a followed child. */
+void own_forked(void) HIDDEN;
+
+/* ---- hooks_own.c, by way of entry_x86_64.S ---- */
+
+/** own_entries[] - where a stub jumps to, by kind. */
+extern const void *const own_entries[OWN_KINDS] HIDDEN;
+
+#define OWN_ARGS                                                                                 \
+	uint64_t a, uint64_t b, uint64_t c, uint64_t d, const struct own_call *own, uint64_t sp, \
+		uint64_t bp, uint64_t bx
+uint64_t own_obtain(OWN_ARGS) HIDDEN;
+uint64_t own_obtain_text(OWN_ARGS) HIDDEN;
+uint64_t own_obtain_to(OWN_ARGS) HIDDEN;
+uint64_t own_release(OWN_ARGS) HIDDEN;
+uint64_t own_resize(OWN_ARGS) HIDDEN;
+uint64_t own_resize_in_place(OWN_ARGS) HIDDEN;
+
+#endif
