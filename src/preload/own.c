@@ -340,8 +340,11 @@ static void patch(struct object *o, const struct code_range *to, unsigned famili
 			code.lo = f->at < code.lo ? f->at : code.lo;
 			code.hi = f->at + f->bytes > code.hi ? f->at + f->bytes : code.hi;
 		}
-		protect(o, f, 0);
 	}
+	/* two of them may share a page */
+	for (unsigned i = 0; i < o->count; i++)
+		if (chosen(&o->found[i], families))
+			protect(o, &o->found[i], 0);
 	next_carried[held_count] = code;
 }
 
