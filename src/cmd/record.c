@@ -349,13 +349,15 @@ static void tell_findings(const struct record *rec, const struct record_opt *opt
 	}
 	struct source_heap_stats stats;
 	source_heap_stats(rec->heap, &stats);
+	if (!opt->quiet && state.own_allocators[0])
+		cmd_say("'%s' carries an allocator itself, which is recorded, too: %s", program,
+			state.own_allocators);
 	if (!opt->quiet && state.attached && !rec->replaced && !stats.allocations &&
 	    !stats.lost_allocations) {
 		cmd_say("no allocation of '%s' was seen", program);
 		fputs("hint: it made none, as many small programs, or by an allocator that it "
-		      "brings inside itself, out of the library's reach: 'byteledger regions' "
-		      "tells "
-		      "its memory by mapping\n",
+		      "brings inside itself under names that are stripped or not known: "
+		      "'byteledger regions' tells its memory by mapping\n",
 		      stderr);
 	}
 }

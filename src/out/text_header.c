@@ -245,7 +245,9 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 		warn(page, TINT_YELLOW,
 		     "NOTHING SEEN: no allocation reached the recording library: the program made "
 		     "none, "
-		     "or by an allocator that it brings inside itself, which is not seen");
+		     "or by an allocator that it brings inside itself under names that are "
+		     "stripped "
+		     "or not known");
 	if (t->forked_from) {
 		buf_clear(&line);
 		if (process && process->pid == t->forked_from)

@@ -29,6 +29,7 @@
 #define CALLS_MAX 384 /* functions in a process; mimalloc has 90 */
 #define SECTIONS_MAX 64
 #define FUNCTION_MAX (1u << 20) /* bytes of one function that are looked through */
+#define CODE_ALIGN 16u          /* functions begin there, unless they are built for size */
 #define PAGE 4096UL
 #define SLOT_BYTES 192u
 _Static_assert(SLOT_BYTES >= PATCH_STUB_BYTES + PATCH_MOVED_MAX, "a stub and a moved head");
@@ -213,10 +214,15 @@ static const ElfW(Phdr) * segment(const struct object *o, uintptr_t at)
 	return NULL;
 }
 
-/* How much of the function is there to be read. */
+/*
+ * How much of the function is there to be read. A free() that does nothing is one byte long: up to where the next function
+ * could begin stands padding, which patch_head() tells from code.
+ */
 static size_t code_bytes(const struct object *o, uintptr_t at, size_t bytes)
 {
 	const ElfW(Phdr) *ph = segment(o, at);
+	if (bytes && bytes < CODE_ALIGN && at % CODE_ALIGN == 0)
+		bytes = CODE_ALIGN;
 	size_t room = ph ? o->map->l_addr + ph->p_vaddr + ph->p_filesz - at : 0;
 	bytes = bytes < room ? bytes : room;
 	return bytes < FUNCTION_MAX ? bytes : FUNCTION_MAX;

@@ -275,6 +275,10 @@ void source_heap_state(const struct source_heap *heap, struct source_heap_state 
 		if (hi > lo)
 			state->own_bytes += hi - lo;
 	}
+	_Static_assert(sizeof(state->own_allocators) == sizeof(h->own_allocators), "copied");
+	memcpy(state->own_allocators, h->own_allocators, sizeof(state->own_allocators) - 1);
+	for (char *c = state->own_allocators; *c; c++) /* the program can write there */
+		*c = *c >= ' ' && *c <= '~' ? *c : '?';
 }
 
 int source_heap_exe(const struct source_heap *heap, char *path, size_t size)

@@ -55,6 +55,8 @@ struct source_heap_state {
 	int stamp_every_event;      /* times are exact, not within a beat */
 	uint64_t start_realtime_ns; /* wall clock of time 0; 0: not known */
 	uint64_t sample_bytes;      /* as of DEF_PROCESS */
+	char own_allocators
+		[128]; /* what the program carries itself and the library has hooked; "" = nothing */
 };
 void source_heap_state(const struct source_heap *heap, struct source_heap_state *state);
 

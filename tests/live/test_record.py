@@ -542,8 +542,9 @@ def test_no_variable_of_the_older_tool_is_passed_over_in_silence(preload, tmp_pa
         assert any(f" WRN {name} is not supported" in line for line in lines), name
 
 
-def test_a_program_without_any_allocation_seen_is_said_to_be_one(byteledger, prog, tmp_path):
+def test_a_program_without_any_allocation_seen_is_said_to_be_one(byteledger, prog, tmp_path, monkeypatch):
     # whether it made none, or none that reached us, is not known: neither is said alone
+    monkeypatch.setenv("BYTELEDGER_OWN_ALLOCATORS", "0")
     for name, program in (("a", prog("ownmalloc")), ("t", "/bin/true")):
         path = str(tmp_path / f"{name}.blt")
         done = heap(byteledger, "-o", path, "--", program)
