@@ -220,24 +220,47 @@ static int descending(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
+/**
+ * widest() - so many frames are drawn at most: those wider than @least, and @ties that are just as wide. Only rows that are
+ * drawn compete; else a deep recursion, whose frames are all of one width, would leave no room for its own beginning.
+ */
+static int widest(const struct flame *f, uint64_t *least, uint32_t *ties)
+{
+	const struct view_tree *tree = f->tree;
+	*least = 0;
+	*ties = 0;
+	if (tree->count <= FRAMES_MAX)
+		return 0;
+	uint64_t *values = malloc(tree->count * sizeof(*values));
+	if (!values)
+		return -1;
+	uint32_t count = 0;
+	for (uint32_t i = 1; i < tree->count; i++) /* the root is drawn anyway */
+		if (f->boxes[i].depth < DEPTH_MAX)
+			values[count++] = tree->nodes[i].total;
+	qsort(values, count, sizeof(*values), descending);
+	if (count > FRAMES_MAX) {
+		*least = values[FRAMES_MAX - 1];
+		for (uint32_t i = FRAMES_MAX; i-- && values[i] == *least;)
+			++*ties;
+	}
+	free(values);
+	return 0;
+}
+
 /* Where every node stands, and which are wide enough to be drawn: all, or the FRAMES_MAX widest. */
 static int measure(struct flame *f)
 {
 	const struct view_tree *tree = f->tree;
-	uint64_t least = 1;
-	if (tree->count > FRAMES_MAX) {
-		uint64_t *values = malloc(tree->count * sizeof(*values));
-		if (!values)
-			return -1;
-		for (uint32_t i = 0; i < tree->count; i++)
-			values[i] = tree->nodes[i].total;
-		qsort(values, tree->count, sizeof(*values), descending);
-		least = values[FRAMES_MAX] + 1;
-		free(values);
-	}
+	uint64_t least;
+	uint32_t ties;
+	/* a parent comes before its children */
+	for (uint32_t i = 1; i < tree->count; i++)
+		f->boxes[i].depth = f->boxes[tree->nodes[i].parent].depth + 1;
+	if (widest(f, &least, &ties) < 0)
+		return -1;
 	f->boxes[0].drawn = 1;
 	f->drawn = f->present = 1;
-	/* a parent comes before its children */
 	for (uint32_t i = 0; i < tree->count; i++) {
 		const struct view_node *n = &tree->nodes[i];
 		uint64_t start = f->boxes[i].start;
@@ -246,8 +269,9 @@ static int measure(struct flame *f)
 			uint64_t value = tree->nodes[child].total;
 			struct box *box = &f->boxes[child];
 			box->start = start;
-			box->depth = f->boxes[i].depth + 1;
-			box->drawn = f->boxes[i].drawn && value >= least && box->depth < DEPTH_MAX;
+			box->drawn = f->boxes[i].drawn && value && box->depth < DEPTH_MAX &&
+				     (value > least || (value == least && ties));
+			ties -= box->drawn && value == least;
 			start += value;
 			f->drawn += box->drawn;
 			f->present += value > 0;

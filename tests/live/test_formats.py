@@ -257,6 +257,21 @@ def test_flame_graph_boxes_have_short_names_and_tall_graphs_begin_with_main(byte
         assert all("void ns::f<int>(char)" in "".join(g.itertext()) for g in boxes)
 
 
+@pytest.mark.parametrize("depth, wide, drawn", [(12000, 0, 999), (5, 12000, 10000)])
+def test_a_flame_graph_of_more_frames_than_it_draws_shows_some_of_those_of_equal_width(byteledger, tmp_path, depth, wide, drawn):
+    """A recursion whose frames are all as wide as the whole, and a root with many callees of one width."""
+    lines = ["v 10400 3", "X demo", "s 4 demo"]
+    for i in range(depth + wide):
+        lines += [f"s 6 f{i:05d}", f"i {4096 + i:x} 1 {i + 2:x}", f"t {i + 1:x} {min(i, depth):x}"]
+    lines += [f"a 40 {i:x}" for i in ([depth] if not wide else range(depth + 1, depth + wide + 1))]
+    path = tmp_path / "deep.heaptrack"
+    path.write_text("\n".join(lines + [f"+ {i:x}" for i in range(max(1, wide))] + ["c 1"]) + "\n")
+    out = subprocess.run([byteledger, "export", "--to", "flamegraph", str(path)], capture_output=True, text=True, check=True)
+    boxes = [g for g in ET.fromstring(out.stdout).iter("{http://www.w3.org/2000/svg}g") if g.get("class") == "f"]
+    assert len(boxes) == drawn + 1 # and the root
+    assert f"; {depth + wide - drawn} of {depth + wide + 1} frames" in out.stdout
+
+
 def test_the_flame_graph_is_sound_xml_with_the_right_total(byteledger, source, export):
     ours = totals(byteledger, source)
     root = ET.parse(export(source, "flamegraph", "out.svg", "--cost", "allocations")).getroot()
