@@ -258,9 +258,15 @@ static void write_point(struct dhat_out *out, struct jsonw *json, uint32_t row, 
 	jsonw_object_end(json);
 }
 
-/* What short-lived blocks held at the peak stands in no event, but their stacks' peaks know it. */
+/*
+ * What short-lived blocks held at the peak stands in no event, but their stacks' peaks know it; not where stacks are sampled:
+ * those are estimates, which do not go with what was recorded.
+ */
 static void add_culled_peaks(struct dhat_out *out)
 {
+	const struct prof_process *process = prof_process(out->stream.names);
+	if (process && process->sample_bytes)
+		return;
 	for (uint32_t row = 0; row < out->point_cap && out->totals.culled_allocations; row++) {
 		struct point *point = &out->points[row];
 		struct cost cost;

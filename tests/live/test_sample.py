@@ -99,6 +99,19 @@ def test_exports_of_events_say_what_has_no_stack(sampled, byteledger, prog):
         assert done.stderr.startswith(b"SAMPLED: ") and words in " ".join(done.stderr.decode().split()), form
 
 
+def test_dhat_shows_what_was_recorded_also_where_short_lived_blocks_are_left_out(sampled, byteledger, prog):
+    argv = [prog("temporaries"), "2000"]
+    path = sampled("under", argv, "2000", BYTELEDGER_CULL_TEMPORARY_ALLOCATIONS="1")
+    told = report(byteledger, path)
+    out = subprocess.run([byteledger, "export", "--to", "dhat", path], capture_output=True, check=True, timeout=60).stdout
+    points = json.loads(out)["pps"]
+    assert told["culled"]["allocations"] > 2000
+    assert sum(p["tb"] for p in points) == told["totals"]["allocated_bytes"]
+    for p in points: # an estimate of a stack is more than all that was seen of it
+        assert p["gb"] <= p["mb"] <= p["tb"] and p["gbk"] <= p["mbk"] <= p["tbk"], p
+    assert 0 < sum(p["gb"] for p in points) <= told["totals"]["peak_bytes"]
+
+
 def test_sampling_goes_with_threads_but_not_with_modules_that_are_filtered(sampled, byteledger, preload, prog, tmp_path):
     told = report(byteledger, sampled("under", [prog("words")], "1000", BYTELEDGER_FILTER="thread:keeper"))
     assert told["totals"]["allocations"] == 108 and told["sampled"]["every_bytes"] == 1000
