@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* csv.c - one line a row, RFC 4180; the frames of a stack in one field, innermost first, separated by ';'. */
+/* csv.c - one line a row, RFC 4180; the frames of a stack in one field, innermost first, separated by ';' (':' in names). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,14 +42,16 @@ void csv_field(struct buf *line, const char *text)
 	buf_putc(line, '"');
 }
 
+/* ';' separates frames: one inside a name ("[u8; 4]") would make two of it. */
 static void put_name(struct buf *to, const struct view_frame *f)
 {
-	if (f->function) {
-		csv_put(to, f->function);
-		return;
-	}
-	csv_put(to, f->module ? f->module : "?");
-	buf_printf(to, "+0x%llx", (unsigned long long)f->offset);
+	size_t from = to->len;
+	csv_put(to, f->function ? f->function : f->module ? f->module : "?");
+	for (size_t i = from; i < to->len; i++)
+		if (to->data[i] == ';')
+			to->data[i] = ':';
+	if (!f->function)
+		buf_printf(to, "+0x%llx", (unsigned long long)f->offset);
 }
 
 static int put_row(void *ctx, const struct view_row *row)

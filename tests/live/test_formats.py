@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports open in the programs they are for, and say the same there; heaptrack's files come in with equal totals."""
+import csv
 import functools
 import gzip
 import http.server
@@ -299,6 +300,8 @@ def test_hostile_names_are_text_everywhere(byteledger, export, tmp_path):
     assert len(list(svg.iter("{http://www.w3.org/2000/svg}script"))) == 1
     folded = open(export(str(path), "folded"), "rb").read()
     assert folded.count(b"\n") == 1 and folded.count(b";") == 2 and b"\x1b" not in folded
+    row = list(csv.DictReader(open(export(str(path), "csv"), newline="", encoding="utf-8")))
+    assert len(row) == 1 and row[0]["stack"].split(";")[2] == name.replace(";", ":") and row[0]["stack"].count(";") == 2
     for form in ("speedscope", "dhat", "json"):
         json.loads(open(export(str(path), form), "rb").read().decode("utf-8"))
     for line in open(export(str(path), "jsonl"), "rb").read().decode("utf-8").splitlines():
