@@ -99,6 +99,8 @@ HIDDEN int hook_munmap(void *at, size_t bytes, REGS)
 			ring_publish(t, 24);
 		else if (rc == 0)
 			count_lost(t, WIRE_LOST_REGION, 1, 0, 0);
+		if (rc == 0)
+			modules_unmapped((uint64_t)at, bytes);
 		region_leave(t, answer);
 		return rc;
 	}

@@ -437,7 +437,27 @@ static const char *mapped_path(uint64_t lo)
 	return path;
 }
 
-static uint32_t publish(const struct object *o)
+/*
+ * The generation since which the addresses of @o, which gets a row, have meant what they mean there; 0: always. *@later: the
+ * stack under way knows the former meaning.
+ */
+static uint32_t since_of_object(const struct object *o, const struct former *former, int *later)
+{
+	uint32_t gen = process.heap->module_gen;
+	enum rowless rowless = rowless_in(o->lo, o->hi);
+	/* the nodes of that code are not to be this object's */
+	if (rowless == ROWLESS_THERE) { /* it went away unseen: its recipes are known still */
+		unwind_process_reused(process.unwind, o->lo, o->hi);
+		rowless_gone(o->lo, o->hi);
+		*later = 1;
+	} else if (!former->taken) {
+		return rowless ? gen : former->since;
+	}
+	new_generation(gen + 1);
+	return gen + 1;
+}
+
+static uint32_t publish(const struct object *o, int *later)
 {
 	struct wire_heap_header *heap = process.heap;
 	uint32_t index = heap->module_count;
@@ -458,12 +478,7 @@ static uint32_t publish(const struct object *o)
 		__atomic_store_n(&rows()[former.last].gen_until, 0, __ATOMIC_RELEASE);
 		return former.last;
 	}
-	row.gen_from = former.since;
-	/* the nodes of that code are not to be this object's */
-	if (former.taken) {
-		row.gen_from = heap->module_gen + 1;
-		new_generation(row.gen_from);
-	}
+	row.gen_from = since_of_object(o, &former, later);
 	if (index >= heap->module_max) {
 		index = revive(&row, folder, path);
 		if (index == UINT32_MAX)
@@ -478,7 +493,7 @@ static uint32_t publish(const struct object *o)
 }
 
 /* An entry for @o: that of an object which lay there before, or a new one. NULL: there are no more. */
-static struct entry *place(const struct object *o)
+static struct entry *place(const struct object *o, int *later)
 {
 	struct entry *e = entry_at(o->lo, NULL, 1);
 	int fresh = !e;
@@ -496,7 +511,7 @@ static struct entry *place(const struct object *o)
 	fill_unwind(o, &e->module);
 	e->frames = (struct unwind_frames){ 0 };
 	e->searched = 0;
-	e->index = publish(o);
+	e->index = publish(o, later);
 	e->module.since =
 		e->index != UINT32_MAX ? rows()[e->index].gen_from : since_rowless(o->lo, o->hi);
 	__atomic_store_n(&e->live, 1, __ATOMIC_RELEASE);
@@ -543,7 +558,7 @@ static struct entry *add_entry(const struct object *o, int *later)
 		}
 		if (*later)
 			new_generation(gen);
-		e = place(o);
+		e = place(o, later);
 	}
 	modules_unlock();
 	return e;
@@ -589,6 +604,8 @@ int module_find(void *ctx, uint64_t pc, struct unwind_module *module)
 		if (!no_calls() && !page_probe(NULL, pc & ~4095UL))
 			return UNWIND_NOT_CODE;
 		module->since = since_rowless(pc, pc + 1);
+		if (!no_calls())
+			rowless_met(pc);
 		return UNWIND_CODE;
 	}
 	if (!in_code(&object, pc))
@@ -692,6 +709,21 @@ void modules_closed(void)
 	}
 	if (gone)
 		new_generation(gen);
+	modules_unlock();
+}
+
+void modules_unmapped(uint64_t at, uint64_t bytes)
+{
+	if (rowless_in(at, at + bytes) != ROWLESS_THERE)
+		return;
+	if (!modules_lock()) {
+		unwind_process_changed(
+			process.unwind); /* and the object that comes there raises it */
+		return;
+	}
+	unwind_process_reused(process.unwind, at, at + bytes);
+	rowless_gone(at, at + bytes);
+	new_generation(process.heap->module_gen + 1);
 	modules_unlock();
 }
 

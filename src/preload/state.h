@@ -248,6 +248,18 @@ void modules_forked(void) HIDDEN;
 void modules_left(void) HIDDEN;
 /** modules_closed() - after a dlclose(): if a module really went away, note which and make threads forget. */
 void modules_closed(void) HIDDEN;
+/** modules_unmapped() - the program released [@at, @at + @bytes): code of no object that was met there is gone. In a hook. */
+void modules_unmapped(uint64_t at, uint64_t bytes) HIDDEN;
+
+/* ---- rowless.c: code that belongs to no object ---- */
+
+enum rowless { ROWLESS_NONE, ROWLESS_GONE, ROWLESS_THERE };
+/** rowless_met() - such code was met at @pc. */
+void rowless_met(uint64_t pc) HIDDEN;
+/** rowless_in() - what is known of [@lo, @hi): none was met there, or all of it went away, or some is there. O(pages). */
+enum rowless rowless_in(uint64_t lo, uint64_t hi) HIDDEN;
+/** rowless_gone() - what was met in [@lo, @hi) is not there any more. */
+void rowless_gone(uint64_t lo, uint64_t hi) HIDDEN;
 
 /**
  * ring_room() - where a record of @bytes goes; NULL if it must be dropped. Behind it a realloc's end always fits.

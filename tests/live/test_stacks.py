@@ -89,6 +89,15 @@ def test_no_stack_begins_in_the_library_itself(record, prog, program):
     assert rows and own == []
 
 
+def test_an_object_in_the_place_of_code_that_was_made_has_stacks_of_its_own(record, prog):
+    library = os.path.join(os.path.dirname(prog("jitted")), "libplugin_after.so")
+    done = record([prog("jitted"), library])
+    assert done.stdout == b"done\n"
+    rows = {row["allocated_bytes"]: row["frames"] for row in done.report()["rows"]}
+    assert rows[77][0]["module"] is None
+    assert [frame["function"] for frame in rows[78]][:2] == ["plugin_take", "main"]
+
+
 @pytest.mark.parametrize("library", ["noheader", "debugframe"])
 def test_entries_that_no_header_announces_are_found(record, prog, library):
     path = os.path.join(os.path.dirname(prog("frames")), f"libplugin_{library}.so")

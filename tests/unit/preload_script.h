@@ -40,6 +40,11 @@ void start_child(struct thread *t)
 void modules_left(void)
 {
 }
+void modules_unmapped(uint64_t at, uint64_t bytes)
+{
+	(void)at;
+	(void)bytes;
+}
 static int (*probe)(uint64_t addr); /* NULL: no page can be read */
 int page_probe(void *ctx, uint64_t addr)
 {

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rowless.c - where code was met that belongs to no object: a program's own, made as it runs. An object that comes to lie
+ * there must not take over what is known of that code's addresses, and it is a page's number that both have in common.
+ *
+ * Any thread, in hooks: no lock, pages are only ever added. Where too many have been met the further ones are not known of.
+ */
+#include "preload/state.h"
+
+#define PAGE_SHIFT 12
+#define PLACES 4096u
+#define PAGES_MAX     \
+	(PLACES / 4 * \
+	 3) /* so that whoever looks for one that is not there soon finds a free place */
+
+static uint64_t places[PLACES]; /* page << 1 | it went away since; 0: free */
+static uint32_t count;
+
+static uint64_t *place_of(uint64_t page, uint64_t *found)
+{
+	uint32_t at = (uint32_t)(page * 0x9e3779b97f4a7c15ULL >> 52) % PLACES;
+	for (;; at = (at + 1) % PLACES) {
+		*found = __atomic_load_n(&places[at], __ATOMIC_ACQUIRE);
+		if (!*found || *found >> 1 == page)
+			return &places[at];
+	}
+}
+
+void rowless_met(uint64_t pc)
+{
+	uint64_t page = pc >> PAGE_SHIFT, found, *place;
+	do {
+		place = place_of(page, &found);
+		if (found == page << 1 ||
+		    (!found && __atomic_load_n(&count, __ATOMIC_RELAXED) >= PAGES_MAX))
+			return;
+	} while (!__atomic_compare_exchange_n(place, &found, page << 1, 0, __ATOMIC_RELEASE,
+					      __ATOMIC_RELAXED));
+	if (!found)
+		__atomic_fetch_add(&count, 1, __ATOMIC_RELAXED);
+}
+
+static enum rowless look_at(uint64_t found)
+{
+	return !found ? ROWLESS_NONE : found & 1 ? ROWLESS_GONE : ROWLESS_THERE;
+}
+
+enum rowless rowless_in(uint64_t lo, uint64_t hi)
+{
+	enum rowless state = ROWLESS_NONE, one;
+	uint64_t first = lo >> PAGE_SHIFT, pages = ((hi - 1) >> PAGE_SHIFT) - first + 1, found;
+	if (!__atomic_load_n(&count, __ATOMIC_RELAXED) || hi <= lo)
+		return state;
+	for (uint64_t i = 0; i < (pages < PLACES ? pages : PLACES) && state != ROWLESS_THERE; i++) {
+		if (pages < PLACES) {
+			place_of(first + i, &found);
+		} else {
+			found = __atomic_load_n(&places[i], __ATOMIC_ACQUIRE);
+			if ((found >> 1) - first >= pages)
+				continue;
+		}
+		one = look_at(found);
+		state = one > state ? one : state;
+	}
+	return state;
+}
+
+void rowless_gone(uint64_t lo, uint64_t hi)
+{
+	uint64_t first = lo >> PAGE_SHIFT, pages = ((hi - 1) >> PAGE_SHIFT) - first + 1;
+	for (uint32_t i = 0; i < PLACES; i++)
+		if ((__atomic_load_n(&places[i], __ATOMIC_RELAXED) >> 1) - first < pages)
+			__atomic_fetch_or(&places[i], 1, __ATOMIC_RELEASE);
+}
