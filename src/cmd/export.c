@@ -66,10 +66,13 @@ static const struct argp_option options[] = {
 static int parse_to(const char *text, struct export *e, struct err *err)
 {
 	for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
-		if (strcmp(text, formats[i].name) == 0) {
-			e->format = &formats[i];
-			return 0;
-		}
+		if (strcmp(text, formats[i].name) != 0)
+			continue;
+		if (e->format)
+			return err_set(err, -EINVAL, "--to names two formats, '%s' and '%s'",
+				       e->format->name, text);
+		e->format = &formats[i];
+		return 0;
 	}
 	if (query_time_parse(text, &e->selection.query.to, err) == 0)
 		return 0;
@@ -117,6 +120,22 @@ static int check_words(const struct export *e, struct err *err)
 			return err_set(err, -EINVAL, "--%s does not apply to %s", names[i],
 				       e->format->name);
 	return 0;
+}
+
+/* Nothing to write is no failure, but an empty file that nobody explains looks like one. */
+static void tell_nothing(const struct export *e, const struct prof *prof, enum view_cost cost)
+{
+	/* a table lists what has none of the cost, too */
+	int shows_cost = e->format->words & WORD_COST && !(e->format->words & WORD_BY);
+	struct prof_totals totals;
+	prof_totals(prof, &totals);
+	if (!totals.cost.allocations && !query_is_empty(&e->selection.query))
+		cmd_say("no allocation of '%s' fits the selection: the export is empty", e->path);
+	else if (!totals.cost.allocations)
+		cmd_say("no allocation is in '%s': the export is empty", e->path);
+	else if (shows_cost && !view_cost_of(&totals.cost, cost))
+		cmd_say("no allocation of '%s' has the cost '%s': the export shows none", e->path,
+			view_cost_name(cost));
 }
 
 static int write_stream(const struct export *e, struct recording *rec, const struct prof *prof,
@@ -179,6 +198,7 @@ int cmd_export(int argc, char **argv)
 		.limit = e.selection.limit,
 		.inverted = e.selection.inverted,
 	};
+	tell_nothing(&e, prof, opt.cost);
 	int rc = e.format->reading ? e.format->reading(out.to, prof, &opt, &e.err)
 				   : write_stream(&e, rec, prof, out.to, &e.err);
 	if (rc == 0)

@@ -355,7 +355,7 @@ def test_jsonl_tells_every_event_and_defines_stacks_first(byteledger, source, ex
 
 def test_words_a_format_cannot_follow_are_refused(byteledger, source):
     for words in (["--to", "heaptrack", "--cost", "peak"], ["--to", "pprof", "--inverted"],
-                  ["--to", "folded", "--by", "file"], ["--to", "nonsense"], []):
+                  ["--to", "folded", "--by", "file"], ["--to", "folded", "--to", "csv"], ["--to", "nonsense"], []):
         done = subprocess.run([byteledger, "export", source, *words], capture_output=True, text=True)
         assert done.returncode == 2 and done.stdout == "" and done.stderr.startswith("byteledger: "), words
 
@@ -375,6 +375,32 @@ def test_formats_with_no_place_for_losses_have_them_told_beside(byteledger, own,
     for words in ["export", "--to", "json"], ["export", "--to", "jsonl"], ["report", "--format", "json"]:
         done = subprocess.run([byteledger, *words, str(cut)], capture_output=True, timeout=120)
         assert b"recorder_died" in done.stdout and b"LOST" not in done.stderr, words
+
+
+FORMATS = ("folded", "flamegraph", "pprof", "speedscope", "heaptrack", "massif", "dhat", "csv", "json", "jsonl")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_export_of_nothing_says_so_and_is_none_that_failed(byteledger, form, tmp_path):
+    path, bare = tmp_path / "one.heaptrack", tmp_path / "none.heaptrack"
+    head = "v 10400 3\nX a\ns 1 a\ni 10 0 1\nt 1 0\na 40 1\n"
+    path.write_text(head + "c 1\n+ 0\n")
+    bare.write_text(head + "c 1\n")
+
+    def said(source, *words):
+        done = subprocess.run([byteledger, "export", str(source), "--to", form, "-o", str(tmp_path / "out"), *words],
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0
+        return done.stderr
+    assert said(path) == ""
+    for words in ("--min-size", "1K"), ("--to", "0s"), ("--at", "0s"):
+        assert said(path, *words) == f"byteledger: no allocation of '{path}' fits the selection: the export is empty\n", words
+    assert said(bare) == f"byteledger: no allocation is in '{bare}': the export is empty\n"
+    if form in ("folded", "flamegraph", "pprof", "speedscope"):
+        assert said(path, "--cost", "temporary") == \
+            f"byteledger: no allocation of '{path}' has the cost 'temporary': the export shows none\n"
+    elif form in ("csv", "json"):
+        assert said(path, "--cost", "temporary") == ""
 
 
 def test_an_export_does_not_replace_what_it_reads(byteledger, record, prog, tmp_path):
