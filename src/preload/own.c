@@ -46,6 +46,8 @@ struct found {
 /* What is known of one object while it is looked at. */
 struct object {
 	const struct link_map *map;
+	const ElfW(Phdr) * ph;
+	unsigned ph_count;
 	uintptr_t lo;
 	const char *name;
 	int executable;
@@ -159,9 +161,15 @@ static void consider_file(struct object *o, long fd)
 	ElfW(Ehdr) eh;
 	ElfW(Shdr) sections[SECTIONS_MAX];
 	struct stat st;
+	ElfW(Phdr) ph;
+	/* another file where the program was started through the loader, or stands in another root by now */
 	if (sys_failed(sys2(SYS_fstat, fd, &st)) || !read_all(fd, &eh, sizeof(eh), 0) ||
-	    memcmp(&eh, (const void *)o->lo, sizeof(eh)) != 0) /* started through the loader */
+	    memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 || eh.e_phnum != o->ph_count)
 		return;
+	for (unsigned i = 0; i < eh.e_phnum; i++)
+		if (!read_all(fd, &ph, sizeof(ph), eh.e_phoff + i * sizeof(ph)) ||
+		    memcmp(&ph, &o->ph[i], sizeof(ph)) != 0)
+			return;
 	if (eh.e_shentsize != sizeof(sections[0]) || !eh.e_shnum || eh.e_shnum > SECTIONS_MAX ||
 	    !read_all(fd, sections, eh.e_shnum * sizeof(sections[0]), eh.e_shoff))
 		return;
@@ -205,12 +213,10 @@ static void consider_executable(struct object *o)
 /* The segment of @o that holds the code at @at; NULL: there is none, or none that can be read. */
 static const ElfW(Phdr) * segment(const struct object *o, uintptr_t at)
 {
-	const ElfW(Ehdr) *eh = (const void *)o->lo;
-	const ElfW(Phdr) *ph = (const void *)(o->lo + eh->e_phoff);
-	for (int i = 0; i < eh->e_phnum; i++)
-		if (ph[i].p_type == PT_LOAD && (ph[i].p_flags & (PF_X | PF_R)) == (PF_X | PF_R) &&
-		    at - (o->map->l_addr + ph[i].p_vaddr) < ph[i].p_filesz)
-			return &ph[i];
+	for (const ElfW(Phdr) *ph = o->ph; ph < o->ph + o->ph_count; ph++)
+		if (ph->p_type == PT_LOAD && (ph->p_flags & (PF_X | PF_R)) == (PF_X | PF_R) &&
+		    at - (o->map->l_addr + ph->p_vaddr) < ph->p_filesz)
+			return ph;
 	return NULL;
 }
 
@@ -431,6 +437,34 @@ static int single_threaded(void)
 	       st.st_nlink == 3;
 }
 
+/* Where its headers are in memory. Return: 0 they are not. */
+static int describe(struct object *o)
+{
+	const struct link_map *map = o->map;
+	if (o->executable) {
+		/* the loader does not say where it begins if there is room between its segments */
+		o->name = "the executable";
+		o->ph = (const void *)getauxval(AT_PHDR);
+		o->ph_count = (unsigned)getauxval(AT_PHNUM);
+	} else {
+		uintptr_t lo;
+		o->name = map->l_name;
+		if (next_object(map->l_ld, &lo) != map || !next_code(map->l_ld).lo ||
+		    lo == own_code.lo)
+			return 0;
+		const ElfW(Ehdr) *eh = (const void *)lo;
+		o->ph = (const void *)(lo + eh->e_phoff);
+		o->ph_count = eh->e_phnum;
+	}
+	o->lo = UINTPTR_MAX;
+	for (unsigned i = 0; o->ph && i < o->ph_count; i++) {
+		uintptr_t at = map->l_addr + (o->ph[i].p_vaddr & ~(PAGE - 1));
+		if (o->ph[i].p_type == PT_LOAD && at < o->lo)
+			o->lo = at;
+	}
+	return o->lo != UINTPTR_MAX;
+}
+
 void own_hook_all(void)
 {
 	/* what such an object exports; its names are looked through only where it has one of these */
@@ -447,9 +481,7 @@ void own_hook_all(void)
 	}
 	for (const struct link_map *map = first; map; map = map->l_next) {
 		struct object o = { .map = map, .found = candidates, .executable = map == first };
-		o.name = o.executable ? "the executable" : map->l_name;
-		if (!next_object(map->l_ld, &o.lo) || !next_code(map->l_ld).lo ||
-		    own_code.lo == o.lo)
+		if (!describe(&o))
 			continue;
 		if (o.executable)
 			consider_executable(&o);
