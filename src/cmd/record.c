@@ -209,8 +209,8 @@ static void take_signals(struct record *rec, int fd, pid_t forward_to)
 }
 
 /*
- * A step failed. A file that cannot grow goes on counting what it lacks, for which its writer has kept room; whatever else fails
- * ends the recording. The program goes on. Return: in how many nanoseconds to look again.
+ * A step failed. A file that cannot grow goes on counting what it lacks, for which its writer has kept room, until there is some
+ * for another one; whatever else fails ends the recording. The program goes on. Return: in how many nanoseconds to look again.
  */
 static int64_t bear_failure(struct record *rec)
 {
@@ -223,6 +223,7 @@ static int64_t bear_failure(struct record *rec)
 		cmd_fail(&rec->err);
 	}
 	rec->failed = 1;
+	record_await_room(rec);
 	if (counts)
 		return 0;
 	rec->given_up = 1;

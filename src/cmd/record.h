@@ -69,10 +69,11 @@ struct record {
 	int interrupted;           /* SIGINT came here, too: Ctrl-C in the terminal */
 	char replaced_by[256];     /* its path; "" = not known */
 	int unfollowed;            /* it was seen to run without the library */
-	int failed;                /* an error was reported: nothing is written any more */
-	int given_up;              /* nor counted: nobody empties the rings */
-	int forked;                /* the process is the child of a fork */
-	int own_name;              /* no other process's recording is called so */
+	int failed; /* an error was reported: nothing is written any more, or until there is room for another file */
+	uint64_t resume_next_ns, resume_wait_ns;
+	int given_up; /* nor counted: nobody empties the rings */
+	int forked;   /* the process is the child of a fork */
+	int own_name; /* no other process's recording is called so */
 	struct record_settings settings;
 	struct cull *cull;
 	char *path;   /* of the first file; what comes later has .1, .2 ... behind */
@@ -101,6 +102,8 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
  * grow is no error: its writer counts what comes.
  */
 int64_t record_step(struct record *rec);
+/** record_await_room() - the file cannot grow: record_step() goes on in another one once there is room again. */
+void record_await_room(struct record *rec);
 /** record_note_successor() - after an exec: which program runs now. A chain of them (env, sudo, shims) ends in the last. */
 void record_note_successor(struct record *rec);
 /**
@@ -122,7 +125,10 @@ static inline struct sink *record_sink(struct record *rec)
 int record_begin_file(struct record *rec, struct err *err);
 /** record_end_file() - @process says how; nothing is written afterwards. */
 int record_end_file(struct record *rec, const struct def *process, struct err *err);
-/** record_rotate() - end the file and begin the next one with what lives. Where none can be created the file goes on, and stderr says so. */
+/**
+ * record_rotate() - end the file and begin the next one with what lives. Where none can be created the file goes on, and stderr
+ * says so. Of a file that could not grow stderr says where the recording goes on.
+ */
 int record_rotate(struct record *rec, const struct def *begun, const struct def *ended,
 		  struct err *err);
 /**

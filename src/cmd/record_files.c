@@ -38,6 +38,7 @@ static struct trace_writer *create(struct record *rec, struct err *err)
 					      .await_ns = rec->own_name && !rec->file_count
 								  ? NAME_WAIT_NS
 								  : 0 };
+	uint32_t number = rec->file_number;
 	char *next = rec->file_count ? next_name(rec) : NULL;
 	if (rec->file_count && !next) {
 		err_set(err, -ENOMEM, "cannot hold the names of files");
@@ -45,6 +46,8 @@ static struct trace_writer *create(struct record *rec, struct err *err)
 	}
 	struct trace_writer *writer = trace_writer_new(next ? next : rec->path, &opt, err);
 	free(next);
+	if (!writer)
+		rec->file_number = number;
 	if (!writer || rec->settings.owner < 0)
 		return writer;
 	if (lchown(trace_writer_path(writer), (uid_t)rec->settings.owner, (gid_t)-1) < 0) {
@@ -111,10 +114,12 @@ int record_end_file(struct record *rec, const struct def *process, struct err *e
 	if (rc == 0)
 		rc = rec->tee.sink.define(&rec->tee.sink, process, err);
 	char *path = rec->settings.store_symbols ? strdup(trace_writer_path(rec->writer)) : NULL;
-	int closed = trace_writer_finish(STEAL(rec->writer), rec->sums, rc < 0 ? NULL : err);
-	if (rc == 0)
+	/* why a file could not grow has been told */
+	int told = rc < 0 || rec->failed;
+	int closed = trace_writer_finish(STEAL(rec->writer), rec->sums, told ? NULL : err);
+	if (!told)
 		rc = closed;
-	if (rc == 0 && path)
+	if (rc == 0 && !rec->failed && path)
 		rc = store_symbols(path, err);
 	free(path);
 	return rc;
@@ -146,8 +151,11 @@ int record_rotate(struct record *rec, const struct def *begun, const struct def 
 		  struct err *err)
 {
 	int rc = rec->file_count ? 0 : forget_oldest(rec, err);
+	int resumes = rec->failed;
 	struct err why = { 0 };
 	struct trace_writer *next = rc == 0 ? create(rec, &why) : NULL;
+	if (rc == 0 && !next && resumes)
+		return 0;
 	if (rc == 0 && !next) {
 		err_hint(&why,
 			 "the recording goes on in '%s', beyond BYTELEDGER_MAX_SIZE; the next try "
@@ -159,6 +167,7 @@ int record_rotate(struct record *rec, const struct def *begun, const struct def 
 	}
 	if (rc == 0)
 		rc = record_end_file(rec, ended, err);
+	rec->failed = 0; /* what fails from here on is to be told */
 	if (rc == 0) {
 		rc = begin(rec, next, err);
 	} else if (next) {
@@ -177,6 +186,9 @@ int record_rotate(struct record *rec, const struct def *begun, const struct def 
 		rc = trace_writer_flush(rec->writer, err);
 	rec->begun_bytes = rec->writer ? trace_writer_bytes(rec->writer) : 0;
 	rec->rss_repeat_ns = 0; /* the timeline begins anew, too */
+	if (rc == 0 && resumes)
+		cmd_say("the disk has room again: the recording goes on in '%s'",
+			trace_writer_path(rec->writer));
 	return rc;
 }
 

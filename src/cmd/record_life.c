@@ -28,6 +28,9 @@
 #define PAUSE_LEAST_NS (MS / 4)
 #define END_FIRST_NS (MS / 2)
 #define END_ROWS 8192 /* fewer are packed at once */
+/* Each file that a disk cuts short again makes the wait for the next one longer. */
+#define RESUME_FIRST_NS (1000ull * MS)
+#define RESUME_LAST_NS (60000ull * MS)
 #define EXEC_FIRST_NS (5 * MS)
 #define EXEC_LAST_NS (1000ull * MS)
 
@@ -313,6 +316,20 @@ static int next_file(struct record *rec, const struct source_heap_state *state)
 	return record_rotate(rec, &begun, &ended, &rec->err);
 }
 
+/* A disk was full: what lives goes on in another file once there is room again. */
+static int resume(struct record *rec, const struct source_heap_state *state, uint64_t now)
+{
+	rec->resume_next_ns = now + FLUSH_NS;
+	return trace_writer_has_room(rec->writer) ? next_file(rec, state) : 0;
+}
+
+void record_await_room(struct record *rec)
+{
+	uint64_t wait = rec->resume_wait_ns ? 2 * rec->resume_wait_ns : RESUME_FIRST_NS;
+	rec->resume_wait_ns = MIN(wait, RESUME_LAST_NS);
+	rec->resume_next_ns = source_heap_now_ns(rec->heap) + rec->resume_wait_ns;
+}
+
 int64_t record_step(struct record *rec)
 {
 	uint64_t since_ns = source_heap_now_ns(rec->heap) - rec->drained_ns;
@@ -351,7 +368,9 @@ int64_t record_step(struct record *rec)
 			rc = record_keep_undecided(rec);
 		rec->flush_next_ns = now + FLUSH_NS;
 	}
-	if (rc == 0 && !rec->failed && record_is_full(rec))
+	if (rc == 0 && rec->failed && now >= rec->resume_next_ns)
+		rc = resume(rec, &state, now);
+	else if (rc == 0 && !rec->failed && record_is_full(rec))
 		rc = next_file(rec, &state);
 	return rc < 0 ? rc : pause;
 }

@@ -75,6 +75,11 @@ uint32_t trace_writer_rows(const struct trace_writer *writer);
 uint64_t trace_writer_bytes(const struct trace_writer *writer);
 uint64_t trace_writer_lost(const struct trace_writer *writer);
 /**
+ * trace_writer_has_room() - of a writer that has stopped because a disk was full, 1: there is room again, for as much as the file
+ * holds (256 MiB at most), so that another one beside it is worth a try. 0 whatever else it stopped for.
+ */
+int trace_writer_has_room(const struct trace_writer *writer);
+/**
  * trace_writer_finish() - write the summary of @prof (per-stack counters, so that a plain report needs no replay; NULL:
  * none) and the index; close. @writer is released in any case.
  */

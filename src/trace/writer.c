@@ -28,6 +28,8 @@
 #define TAIL_RESERVE (64u << 10)
 /* Space is reserved ahead in these steps, so that most blocks need no system call for it. */
 #define RESERVE_STEP (1u << 20)
+/* To begin another file after a full disk: as much as this one holds, or so much. */
+#define ROOM_ENOUGH (256u << 20)
 #define KEY_BYTES (1u << 20)
 #define KEY_BYTES_PER_SLOT 8ULL
 #define DEFS_BLOCK_BYTES (1u << 20)
@@ -393,6 +395,16 @@ uint64_t trace_writer_bytes(const struct trace_writer *writer)
 uint64_t trace_writer_lost(const struct trace_writer *writer)
 {
 	return writer->lost.events;
+}
+
+int trace_writer_has_room(const struct trace_writer *w)
+{
+	struct statvfs fs;
+	uint64_t need = (w->end < ROOM_ENOUGH ? w->end : ROOM_ENOUGH) + TAIL_RESERVE + RESERVE_STEP;
+	if ((w->failed.code != -ENOSPC && w->failed.code != -EDQUOT) || fstatvfs(w->fd, &fs) < 0 ||
+	    __builtin_add_overflow(need, w->opt.min_free_bytes, &need))
+		return 0;
+	return (uint64_t)fs.f_bavail * fs.f_frsize >= need;
 }
 
 static int writer_define(struct sink *sink, const struct def *def, struct err *err)

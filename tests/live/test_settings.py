@@ -225,6 +225,36 @@ def test_a_full_disk_is_told_as_that_and_not_as_a_dead_recorder(byteledger, tmp_
     assert told["totals"]["allocations"] + sum(told["lost"]["by_reason"].values()) >= 300000
 
 
+def test_a_recording_goes_on_in_another_file_when_the_full_disk_has_room_again(byteledger, tmp_path):
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", str(tmp_path)], capture_output=True).returncode:
+        pytest.skip("no file system of its own can be mounted here")
+    disk, said = tmp_path / "disk", tmp_path / "said"
+    disk.mkdir()
+    # room for the head; what lies in the way is taken away by the program, once the full disk was noticed and 50,000 blocks were lost
+    script = 'mount -t tmpfs -o size=8m none "$1" && fallocate -l 8286208 "$1/ballast" && ' \
+             '"$2" heap -q -o "$1/a.blt" -- perl -e "$3" "$4" "$1/ballast" 2>"$4"; ls "$1"; ' \
+             '"$2" report --format json "$1/a.blt" && "$2" report --format json "$1/a.blt.1"'
+    program = 'sub seen { for (1 .. 6000) { open my $f, "<", $ARGV[0]; return if join("", <$f>) =~ $_[0]; select(undef, undef, undef, 0.01) } ' \
+              'exit 9 } sub more { push @a, "x" x int(rand(300)) for 1 .. $_[0] } srand(1); ' \
+              'more(60000); seen("No space"); more(50000); unlink $ARGV[1]; seen("goes on in"); more(40000)'
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", str(disk), byteledger, program, str(said)],
+                          capture_output=True, text=True, timeout=120)
+    heard = said.read_text(encoding="utf-8")
+    assert "has room again: the recording goes on in" in heard, heard + done.stderr
+    names, first, second = done.stdout.split("{\"version\"")
+    assert names.split() == ["a.blt", "a.blt.1"], done.stdout
+    first, second = (json.loads("{\"version\"" + one) for one in (first, second))
+    assert first["lost"]["by_reason"]["write_failed"] > 0 and not first["process"]["complete"]
+    # a machine that lets the recorder stand still for a second makes the program drop calls instead of waiting for it
+    dropped = sum(one["lost"]["by_reason"].get("ring_full", 0) for one in (first, second))
+    # all that lives is known again, what was allocated in between, too
+    assert second["process"]["complete"] and second["process"]["continued"] and "write_failed" not in second["lost"]["by_reason"]
+    assert second["totals"]["inherited_allocations"] >= 110000 - dropped
+    assert second["totals"]["allocations"] - second["totals"]["inherited_allocations"] >= 40000 - dropped
+    assert second["totals"]["leaked_allocations"] + second["totals"].get("uncertain_allocations", 0) >= 150000 - dropped
+    assert all(row["frames"] and row["frames"][0]["module"] for row in second["rows"])
+
+
 # It sleeps so often that most blocks live for two milliseconds on the fastest machine, and that its recorder keeps up.
 CHURN = 'srand(1); for (1 .. 300000) { push @a, "x" x int(rand(300)); splice(@a, int(rand(@a)), 1) if @a > 400; ' \
         'select(undef, undef, undef, 0.002) unless $_ % 500 }'
