@@ -36,8 +36,8 @@ unsigned patch_length(const uint8_t *code, size_t bytes) HIDDEN;
  * target stands in a register or in a table cannot be seen. A case of a switch cannot lie in the head, since what finds its
  * number comes before it, unless the function is a loop that begins with its first instructions.
  * Return: 0 if they cannot move: the function is too short, an instruction in the head is not known or cannot run elsewhere
- * (a call among them: its return address would not be the function's; somebody's breakpoint; what only the kernel may do),
- * something in the function leads into the head, or the function cannot be read to its end.
+ * (somebody's breakpoint, what only the kernel may do, a call unless the head ends with it: what is called must return into
+ * the function), something in the function leads into the head, or the function cannot be read to its end.
  */
 unsigned patch_head(const uint8_t *code, size_t bytes) HIDDEN;
 

@@ -3,8 +3,8 @@
  * patch_x86_64.c - heads of functions of x86-64: how long instructions are, which can move, and how.
  *
  * Encodings: Intel SDM vol. 2, chapter 2 (prefixes, ModRM, VEX, EVEX) and appendix A (opcode maps). What is not known there
- * in 64-bit mode is unknown here; so are 3DNow!, XOP and APX, and near branches with an operand size prefix, which one
- * maker's processors take for a 16-bit one and the other's ignore.
+ * in 64-bit mode is unknown here; so are 3DNow!, XOP, PadLock and APX, and branches with an operand size prefix, which
+ * one maker's processors take for 16-bit ones and the other's ignore.
  */
 #include <string.h>
 
@@ -32,7 +32,7 @@ struct insn {
 	uint8_t bytes;
 	uint8_t map; /* an opcode map */
 	uint8_t opcode;
-	uint8_t modrm;
+	uint8_t modrm, modrm_at;
 	uint8_t prefixes;
 	uint8_t relative;
 	uint8_t disp_at; /* where the displacement stands, if @relative */
@@ -190,7 +190,7 @@ static char form_of(const struct insn *insn)
 	if (!(known[insn->map][insn->opcode >> 4] >> (insn->opcode & 15) & 1))
 		return '-';
 	if (insn->map == VEX_1 || insn->map == EVEX_1)
-		return two[insn->opcode];
+		return two[insn->opcode] == '-' ? 'M' : two[insn->opcode];
 	return insn->map == TWO_3A || insn->map == VEX_3 || insn->map == EVEX_3 ? 'B' : 'M';
 }
 
@@ -198,6 +198,7 @@ static char form_of(const struct insn *insn)
 static unsigned read_modrm(const uint8_t *b, unsigned at, struct insn *insn)
 {
 	unsigned mod = b[at] >> 6, rm = b[at] & 7;
+	insn->modrm_at = at;
 	insn->modrm = b[at++];
 	if (mod == 3)
 		return at;
@@ -318,6 +319,14 @@ static int is_indirect(const struct insn *insn)
 	return insn->map == ONE && insn->opcode == 0xff && (insn->modrm >> 3 & 6) == 4;
 }
 
+/* Near calls: with a displacement; through a register or memory. */
+static int is_call(const struct insn *insn)
+{
+	if (insn->map != ONE)
+		return 0;
+	return insn->opcode == 0xe8 || (insn->opcode == 0xff && (insn->modrm >> 3 & 7) == 2);
+}
+
 /* Does what stands behind it run only if something else leads there? */
 static int ends_flow(const struct insn *insn)
 {
@@ -383,8 +392,8 @@ static int moves(const struct insn *insn)
 		return moves_two(insn->opcode);
 	if (insn->map != ONE)
 		return 1;
-	if (insn->opcode >= 0xe0 && insn->opcode <= 0xe8)
-		return 0; /* loops and jrcxz, which have no near form; ports; call */
+	if (insn->opcode >= 0xe0 && insn->opcode <= 0xe7)
+		return 0; /* loops and jrcxz, which have no near form; ports */
 	switch (insn->opcode) {
 	case 0x6c: /* ports */
 	case 0x6d:
@@ -407,10 +416,32 @@ static int moves(const struct insn *insn)
 		return 0;
 	case 0xc7: /* a transaction's start, which names where it goes on */
 		return insn->modrm != 0xf8;
-	case 0xff: /* near and far call, far jump */
-		return reg != 2 && reg != 3 && reg != 5;
+	case 0xff: /* far call and jump */
+		return reg != 3 && reg != 5;
 	}
 	return 1;
+}
+
+/* Has the thread a shadow stack? Where there is none the instruction does nothing. */
+static int shadow_stack(void)
+{
+	uint64_t top = 0;
+	__asm__ volatile("rdsspq %0" : "+r"(top));
+	return top != 0;
+}
+
+/*
+ * A call moves if the head ends with it: what it calls shall return into the function, not into the trampoline, so that the
+ * return address is pushed and a jump made (put_call()). Hence none with operands on the stack, or in r12, whose encoding is
+ * the stack pointer's but for a prefix. A shadow stack would not know of that address.
+ */
+static int call_moves(const struct insn *insn, unsigned end)
+{
+	if (end < PATCH_JUMP_BYTES || shadow_stack())
+		return 0;
+	if (insn->opcode == 0xe8)
+		return 1;
+	return (insn->modrm & 7) != 4 && !(insn->prefixes & (PREFIX_66 | PREFIX_67));
 }
 
 unsigned patch_length(const uint8_t *code, size_t bytes)
@@ -448,7 +479,7 @@ static int leads_nowhere_inside(const uint8_t *code, size_t bytes, unsigned head
 		}
 		/* a pointer at a fixed place is one to another function */
 		through_table |= is_indirect(&insn) && insn.relative != OPERAND;
-		ended = ends_flow(&insn) || (ended && is_padding(&insn));
+		ended = ends_flow(&insn);
 	}
 	return 1;
 }
@@ -461,6 +492,8 @@ unsigned patch_head(const uint8_t *code, size_t bytes)
 		if (!decode(code + head, bytes - head, &insn))
 			return 0;
 		if (ended ? !is_padding(&insn) : !moves(&insn))
+			return 0;
+		if (is_call(&insn) && !call_moves(&insn, head + insn.bytes))
 			return 0;
 		ended |= ends_flow(&insn);
 	}
@@ -486,30 +519,53 @@ static unsigned put_branch(uint8_t *out, uintptr_t at, int cc, uintptr_t target)
 	return reckon(out + bytes - 4, at + bytes, target) ? bytes : 0;
 }
 
+#define PUSH_BYTES 13
+/* push takes the lower half of @value and extends it by its sign; the upper half is written over that. */
+static void put_push(uint8_t *out, uint64_t value)
+{
+	static const uint8_t upper[4] = { 0xc7, 0x44, 0x24, 0x04 };
+	out[0] = 0x68;
+	memcpy(out + 1, &value, 4);
+	memcpy(out + 5, upper, 4);
+	memcpy(out + 9, (uint8_t *)&value + 4, 4);
+}
+
+/* The instruction at @code, at @out, which will stand at @at. Return: bytes; 0: something does not reach. */
+static unsigned put_insn(uint8_t *out, uintptr_t at, const uint8_t *code, const struct insn *insn)
+{
+	unsigned pushed = is_call(insn) ? PUSH_BYTES : 0, bytes = insn->bytes;
+	uintptr_t target = (uintptr_t)code + bytes;
+	if (pushed)
+		put_push(out, target);
+	out += pushed;
+	at += pushed;
+	if (insn->relative)
+		target += (intptr_t)displacement(code, insn);
+	if (insn->relative == BRANCH_SHORT || insn->relative == BRANCH_NEAR) {
+		/* prefixes are left away: of those that are let through none changes where it goes */
+		int conditional = insn->map == TWO || insn->opcode < 0x80;
+		bytes = put_branch(out, at, conditional ? insn->opcode & 15 : -1, target);
+		return bytes ? pushed + bytes : 0;
+	}
+	memcpy(out, code, bytes);
+	if (pushed)
+		out[insn->modrm_at] ^= 6 << 3; /* in the same group the jump is 4, not 2 */
+	if (insn->relative && !reckon(out + insn->disp_at, at + bytes, target))
+		return 0;
+	return pushed + bytes;
+}
+
 unsigned patch_move(uint8_t *to, const uint8_t *code, unsigned head)
 {
 	uint8_t out[PATCH_MOVED_MAX];
 	unsigned done = 0, bytes;
 	struct insn insn;
 	for (unsigned at = 0; at < head; at += insn.bytes, done += bytes) {
-		/* the longest outcome of one, and room for the jump behind */
-		if (done + INSN_MAX + 5 > sizeof(out) || !decode(code + at, head - at, &insn))
+		if (done + PUSH_BYTES + INSN_MAX + PATCH_JUMP_BYTES > sizeof(out) ||
+		    !decode(code + at, head - at, &insn))
 			return 0;
-		uintptr_t here = (uintptr_t)to + done;
-		uintptr_t target = (uintptr_t)code + at + insn.bytes;
-		if (insn.relative)
-			target += (intptr_t)displacement(code + at, &insn);
-		if (insn.relative == BRANCH_SHORT || insn.relative == BRANCH_NEAR) {
-			/* prefixes are left away: of those that a branch may have none changes where it goes */
-			int plain = insn.map == ONE && (insn.opcode == 0xe9 || insn.opcode == 0xeb);
-			bytes = put_branch(out + done, here, plain ? -1 : insn.opcode & 15, target);
-			if (!bytes)
-				return 0;
-			continue;
-		}
-		bytes = insn.bytes;
-		memcpy(out + done, code + at, bytes);
-		if (insn.relative && !reckon(out + done + insn.disp_at, here + bytes, target))
+		bytes = put_insn(out + done, (uintptr_t)to + done, code + at, &insn);
+		if (!bytes)
 			return 0;
 	}
 	bytes = put_branch(out + done, (uintptr_t)to + done, -1, (uintptr_t)code + head);
