@@ -162,9 +162,9 @@ static int write_node(struct massif_out *out, const struct walker *label, size_t
 	}
 	if (rc == 0 && rest)
 		fprintf(file,
-			"%*sn0: %" PRIu64 " in %zu place%s, below massif's threshold (%d.00%%)\n",
-			(int)depth + 1, "", rest, count - shown, count - shown == 1 ? "" : "s, all",
-			THRESHOLD_PERCENT);
+			"%*sn0: %" PRIu64 " in %zu place%s below massif's threshold (%d.00%%)\n",
+			(int)depth + 1, "", rest, count - shown,
+			count - shown == 1 ? "," : "s, all", THRESHOLD_PERCENT);
 	free(group);
 	return rc;
 }

@@ -205,6 +205,10 @@ def test_massif_opens_in_ms_print_and_shows_the_peak(byteledger, source, export,
     times = [s["time"] for s in massif.snapshots]
     assert times == sorted(times)
     assert massif.tree_is_sound() == ours["peak_bytes"]
+    # readers know these lines by their words
+    rests = [line.split(" in ", 1)[1] for line in massif.tree if line.endswith(" below massif's threshold (1.00%)")]
+    assert rests and all(re.match(r"(1 place,|([2-9]|[1-9]\d+) places, all) below massif's threshold", rest) for rest in rests)
+    assert any("places" in rest for rest in rests)
 
 
 def test_dhat_has_all_fields_and_sums(byteledger, source, export):
