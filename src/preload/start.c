@@ -291,6 +291,8 @@ static uint32_t start_alone(void)
 	return heap && prepare(heap) ? MODE_ON : MODE_OFF;
 }
 
+static uint32_t late; /* start_late() has begun */
+
 /*
  * What was found out about the program holds for the child: the next definitions, the modules, the stepper's rules. Its
  * stacks get numbers of their own, and its thread, which has another number now, a place of its own.
@@ -306,7 +308,13 @@ void start_child(struct thread *t)
 	process.early = (struct wire_lost_count){ 0 };
 	modules_forked();
 	next_forked();
+	thread_forked();
 	if ((mode & MODE_MASK) == MODE_IDLE) {
+		/* another thread may have been about to start here, or may have started since */
+		if (process.heap)
+			sys2(SYS_munmap, process.heap, process.heap->total_bytes);
+		process.heap = NULL;
+		late = 0;
 		process.pid = (uint32_t)sys0(SYS_getpid);
 		t->tid = 0;
 		t->sync = SYNC_UNBORN;
@@ -406,10 +414,11 @@ void start_once(void)
 
 void start_late(void)
 {
-	static uint32_t busy;
-	if (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
+	uint64_t before = block_signals(); /* as in start_once() */
+	if (__atomic_exchange_n(&late, 1, __ATOMIC_ACQUIRE)) {
+		unblock_signals(before);
 		return;
-	uint64_t before = block_signals();
+	}
 	options->disabled = 0;
 	uint32_t mode = start_alone();
 	if (mode != MODE_OFF && allocator_is_libc && !process.free_stacks)

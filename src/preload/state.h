@@ -190,6 +190,9 @@ void stack_grew(struct thread *t, uint64_t sp) HIDDEN;
 /** thread_end() - the key's destructor. */
 void thread_end(void *arg) HIDDEN;
 
+/** thread_forked() - in the child of a fork: no other thread is at anything. */
+void thread_forked(void) HIDDEN;
+
 /** thread_key_give() - the program needs the last key, which is ours. Return: 1 it is free now. */
 int thread_key_give(void) HIDDEN;
 

@@ -105,12 +105,21 @@ static uint32_t key_users;
 /* Return: 1 thread_end() will be called for @t. */
 static int key_set(struct thread *t)
 {
-	int rc = EINVAL;
+	int rc = EINVAL, calls = !no_calls();
+	/* a handler that jumped out would be one that uses it for good */
+	uint64_t before = calls ? block_signals() : 0;
 	__atomic_fetch_add(&key_users, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&process.have_key, __ATOMIC_SEQ_CST))
 		rc = pthread_setspecific((pthread_key_t)process.key, t);
 	__atomic_fetch_sub(&key_users, 1, __ATOMIC_SEQ_CST);
+	if (calls)
+		unblock_signals(before);
 	return rc == 0;
+}
+
+void thread_forked(void)
+{
+	key_users = 0;
 }
 
 int thread_key_give(void)

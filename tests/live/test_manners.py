@@ -18,7 +18,7 @@ import urllib.request
 
 import pytest
 
-from conftest import BUILD
+from conftest import BUILD, finished, report
 
 NONE = [[0, 0, 0]] * 8
 
@@ -183,10 +183,27 @@ def test_a_jump_out_of_a_look_at_a_new_object_leaves_the_next_unload_alone(recor
 
 @pytest.mark.parametrize("how, said", [("fork", b"child: 0\ndone\n"), ("jump", b"done\n")])
 def test_a_deep_load_that_is_left_half_way_leaves_the_next_one_alone(byteledger, prog, tmp_path, how, said):
-    library = os.path.join(os.path.dirname(prog("deepheld")), "libplugin_deep.so")
+    library = os.path.join(os.path.dirname(prog("held")), "libplugin_deep.so")
     done = subprocess.run([byteledger, "heap", "-q", "--follow-children", "-o", str(tmp_path / "%e_%p.blt"), "--",
-                           prog("deepheld"), how, library], capture_output=True, timeout=100)
+                           prog("held"), how, library], capture_output=True, timeout=100)
     assert (done.returncode, done.stdout) == (0, said), done.stderr
+
+
+def test_a_child_of_a_fork_in_the_middle_of_a_late_start_can_start(byteledger, preload, prog, tmp_path):
+    done = subprocess.run([prog("held"), "start"], capture_output=True, timeout=60,
+                          env={**os.environ, "LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": str(tmp_path / "%p.blt"),
+                               "BYTELEDGER_DISABLE_BY_DEFAULT": "1", "BYTELEDGER_TRACK_CHILD_PROCESSES": "1"})
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    child = str(tmp_path / f"{int(done.stdout)}.blt")
+    deadline = time.monotonic() + 60
+    while len(os.listdir(tmp_path)) < 2 or not all(finished(byteledger, str(tmp_path / f)) for f in os.listdir(tmp_path)):
+        assert time.monotonic() < deadline, os.listdir(tmp_path)
+        time.sleep(0.05)
+    told = {str(path): report(byteledger, str(path)) for path in tmp_path.iterdir()}
+    assert 78 in [row["allocated_bytes"] for row in told.pop(child)["rows"]]
+    parent, = told.values()
+    # the child that ended at once was not told as the end of its parent
+    assert 77 in [row["allocated_bytes"] for row in parent["rows"]] and not parent["process"]["complete"]
 
 
 def test_a_handler_that_allocates_after_the_stack_pointer_was_lost(record, prog):

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forks: what the hook under way, its thread and the others find in the parent and in the child. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -181,6 +184,76 @@ static void a_fork_that_was_jumped_out_of_leaves_nothing_for_the_next(void **sta
 	assert_int_equal(tail, head);
 }
 
+/* What happens while the key's value is set. */
+static void (*while_set)(void);
+int pthread_setspecific(pthread_key_t key, const void *value)
+{
+	int (*real)(pthread_key_t, const void *) =
+		(int (*)(pthread_key_t, const void *))dlsym(RTLD_NEXT, "pthread_setspecific");
+	if (while_set)
+		while_set();
+	return real(key, value);
+}
+
+static sigjmp_buf born;
+static void leave_birth(int sig)
+{
+	(void)sig;
+	siglongjmp(born, 1);
+}
+
+static void signal_at_birth(void)
+{
+	while_set = NULL;
+	raise(SIGUSR1);
+}
+
+static int child_status; /* looked at where a failure is a test's */
+static void fork_at_birth(void)
+{
+	while_set = NULL;
+	pid_t child = fork();
+	if (child == 0) {
+		thread_forked();
+		_exit(!thread_key_give());
+	}
+	if (waitpid(child, &child_status, 0) != child)
+		child_status = -1;
+}
+
+static void *is_born(void *arg)
+{
+	/* on the thread's own stack, as a caller's are */
+	volatile uint64_t *caller = __builtin_alloca(32 * sizeof(*caller));
+	(void)arg;
+	caller[15] = (uint64_t)is_born;
+	if (sigsetjmp(born, 1) == 0)
+		hook_malloc(8, (uint64_t)&caller[16], 0, 0);
+	return NULL;
+}
+
+static void who_left_in_the_middle_does_not_keep_the_key(void **state)
+{
+	void (*const leaves[])(void) = { signal_at_birth, fork_at_birth };
+	(void)state;
+	signal(SIGUSR1, leave_birth);
+	for (int i = 0; i < 2; i++) {
+		pthread_t thread;
+		pthread_key_t key;
+		script();
+		assert_int_equal(pthread_key_create(&key, NULL), 0);
+		process.key = key;
+		process.have_key = 1;
+		while_set = leaves[i];
+		assert_int_equal(pthread_create(&thread, NULL, is_born, NULL), 0);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		assert_null(while_set);
+		assert_int_equal(child_status, 0);
+		assert_true(thread_key_give());
+	}
+	signal(SIGUSR1, SIG_DFL);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -190,6 +263,7 @@ int main(void)
 		CASE(a_fork_out_of_the_stepper_leaves_the_parents_memory_alone),
 		CASE(two_threads_that_fork_out_of_the_stepper_at_once_leave_it_alone),
 		CASE(a_fork_that_was_jumped_out_of_leaves_nothing_for_the_next),
+		CASE(who_left_in_the_middle_does_not_keep_the_key),
 		CASE(what_another_thread_does_after_a_followed_fork_is_stamped_behind_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
