@@ -130,3 +130,26 @@ def test_heads_of_every_allocators_functions_can_move(prog):
         assert len(moved) == len(functions)
         assert not [line for line in moved if int(line[1]) < 5 or int(line[2]) < int(line[1])], (path, moved)
         print(f"{path}: {len(moved)}")
+
+
+WORK = {
+    "libsqlite3.so.0": (["sqlite3", ":memory:", "create table t(a, b); with recursive c(x) as (select 1 union all select x + 1 from c where x < 30000) "
+                         "insert into t select x, x * 7919 % 10007 from c; create index i on t(b); select b, count(*), sum(a), group_concat(a) from t "
+                         "where a % 3 group by b order by 3 desc limit 50;"], b""),
+    "libLLVM-14.so.1": (["clang-14", "-O2", "-x", "c", "-S", "-o", "-", "-"],
+                        b"int f(int *a, int n) { int s = 0; for (int i = 0; i < n; i++) s += a[i] * i / (a[n - i - 1] | 1); return s; }"),
+}
+
+
+@pytest.mark.parametrize("library", sorted(WORK))
+def test_a_program_does_the_same_with_every_head_of_its_library_moved(prog, installed, library):
+    argv, stdin = WORK[library]
+    argv = [installed(argv[0]), *argv[1:]]
+    plain = subprocess.run(argv, input=stdin, capture_output=True, timeout=60, check=True)
+    moved = subprocess.run(argv, input=stdin, capture_output=True, timeout=60,
+                           env={**os.environ, "LD_PRELOAD": prog("patchall.so"), "PATCH_OBJECT": library})
+    assert moved.returncode == 0 and moved.stdout == plain.stdout and len(plain.stdout) > 200, moved.stderr[-2000:]
+    told = re.findall(rb"patched (\d+) refused (\d+) small \d+ calls (\d+)", moved.stderr)
+    print(library, told)
+    patched, refused, calls = (int(number) for number in told[-1])
+    assert refused <= patched / 1000 and patched > 1000 and calls > 100000
