@@ -351,8 +351,8 @@ static void tell_findings(const struct record *rec, const struct record_opt *opt
 	struct source_heap_stats stats;
 	source_heap_stats(rec->heap, &stats);
 	if (!opt->quiet && state.own_allocators[0])
-		cmd_say("'%s' carries an allocator itself, which is recorded, too: %s", program,
-			state.own_allocators);
+		cmd_say("also recorded: %s, which '%s' brings along", state.own_allocators,
+			program);
 	if (!opt->quiet && state.attached && !rec->replaced && !stats.allocations &&
 	    !stats.lost_allocations) {
 		cmd_say("no allocation of '%s' was seen", program);
