@@ -29,7 +29,7 @@ unsigned patch_length(const uint8_t *code, size_t bytes) HIDDEN;
 
 /**
  * patch_head() - how many bytes at the start of the function @code must move to make room for the jump: whole instructions,
- * at least PATCH_JUMP_BYTES. Reads all of the function once, and nothing behind it; some 10 ns an instruction.
+ * at least PATCH_JUMP_BYTES. Reads all of the function once, and nothing behind it; some 20 ns an instruction.
  * @bytes: the function's length, by its symbol; all of them must be mapped.
  *
  * A jump to the very start of the function stays one: it comes to the hook like the call that it stands for. Branches whose
