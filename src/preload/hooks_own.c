@@ -14,13 +14,14 @@ static ALWAYS_INLINE uint64_t argument(unsigned which, uint64_t a, uint64_t b, u
 	return which == 0 ? a : which == 1 ? b : which == 2 ? c : d;
 }
 
-/* An overflow of the product makes the call fail, or else the allocator is at fault. */
+/* A product that overflows is more than there can be: the call fails, and is not taken for one of 0 bytes. */
 static ALWAYS_INLINE size_t asked(const struct own_call *own, uint64_t a, uint64_t b, uint64_t c,
 				  uint64_t d)
 {
 	size_t size = argument(own->shape.size, a, b, c, d);
-	if (own->shape.count != OWN_NONE)
-		size *= argument(own->shape.count, a, b, c, d);
+	if (own->shape.count != OWN_NONE &&
+	    __builtin_mul_overflow(size, argument(own->shape.count, a, b, c, d), &size))
+		return SIZE_MAX;
 	return size;
 }
 

@@ -41,6 +41,7 @@ struct found {
 	const struct own_name *name;
 	unsigned families; /* OWN_BIT(): it may have several names */
 	unsigned head;     /* bytes that move; 0: they cannot */
+	int core;          /* by any of its names */
 };
 
 /* What is known of one object while it is looked at. */
@@ -74,8 +75,8 @@ void own_forked(void)
 
 static int allowed(const struct object *o, enum own_family family, const ElfW(Sym) * sym)
 {
-	unsigned type = ELF64_ST_TYPE(sym->st_info), bind = ELF64_ST_BIND(sym->st_info);
-	if (type != STT_FUNC || sym->st_shndx == SHN_UNDEF || !sym->st_value)
+	unsigned bind = ELF64_ST_BIND(sym->st_info);
+	if (sym->st_shndx == SHN_UNDEF || !sym->st_value)
 		return 0;
 	/* a static function may have such a name by accident, and outside the executable ours come first */
 	if (!*own_prefix[family] && bind != STB_GLOBAL && bind != STB_WEAK)
@@ -83,8 +84,9 @@ static int allowed(const struct object *o, enum own_family family, const ElfW(Sy
 	return o->executable || (family != OWN_STANDARD && family != OWN_OPERATORS);
 }
 
-static void consider(struct object *o, const ElfW(Sym) * sym, const char *text)
+static void consider(void *ctx, const ElfW(Sym) * sym, const char *text)
 {
+	struct object *o = ctx;
 	enum own_family family;
 	const struct own_name *name = own_name(text, &family);
 	if (!name || !allowed(o, family, sym))
@@ -97,6 +99,7 @@ static void consider(struct object *o, const ElfW(Sym) * sym, const char *text)
 	for (unsigned i = 0; i < o->count; i++) {
 		if (o->found[i].at == at) {
 			o->found[i].families |= OWN_BIT(family);
+			o->found[i].core |= name->core;
 			return;
 		}
 	}
@@ -104,24 +107,31 @@ static void consider(struct object *o, const ElfW(Sym) * sym, const char *text)
 		o->dropped++;
 		return;
 	}
-	o->found[o->count++] = (struct found){
-		.at = at, .bytes = sym->st_size, .name = name, .families = OWN_BIT(family)
-	};
+	/* a variable that leads to the function, or what chooses one: nothing to move, and its calls are not seen */
+	size_t bytes = ELF64_ST_TYPE(sym->st_info) == STT_FUNC ? sym->st_size : 0;
+	o->found[o->count++] = (struct found){ .at = at,
+					       .bytes = bytes,
+					       .name = name,
+					       .families = OWN_BIT(family),
+					       .core = name->core };
 }
 
-static void consider_shown(void *ctx, const ElfW(Sym) * sym, const char *text)
+/* A head that another symbol leads into stays where it is: who comes there would find the middle of a jump. */
+static void keep_entered(void *ctx, const ElfW(Sym) * sym, const char *text)
 {
-	consider(ctx, sym, text);
+	struct object *o = ctx;
+	unsigned type = ELF64_ST_TYPE(sym->st_info);
+	(void)text;
+	if ((type != STT_FUNC && type != STT_NOTYPE && type != STT_GNU_IFUNC) ||
+	    sym->st_shndx == SHN_UNDEF || sym->st_shndx == SHN_ABS)
+		return;
+	uintptr_t at = o->map->l_addr + sym->st_value;
+	for (unsigned i = 0; i < o->count; i++)
+		if (at > o->found[i].at && at - o->found[i].at < o->found[i].head)
+			o->found[i].head = 0;
 }
 
-/* @count symbols with names in @text, @bytes of it, ending with a NUL. */
-static void consider_all(struct object *o, const ElfW(Sym) * symbols, size_t count,
-			 const char *text, size_t bytes)
-{
-	for (size_t i = 0; i < count; i++)
-		if (symbols[i].st_name < bytes)
-			consider(o, &symbols[i], text + symbols[i].st_name);
-}
+typedef void each_symbol(void *ctx, const ElfW(Sym) * sym, const char *text);
 
 /* ---- the executable's file ---- */
 
@@ -156,7 +166,7 @@ static int read_all(long fd, void *to, size_t bytes, uint64_t off)
 }
 
 /* Nobody can write to or cut the file of a running executable, so the mapping stays whole. */
-static void consider_file(struct object *o, long fd)
+static void each_in_file(struct object *o, long fd, each_symbol *each)
 {
 	ElfW(Ehdr) eh;
 	ElfW(Shdr) sections[SECTIONS_MAX];
@@ -184,11 +194,12 @@ static void consider_file(struct object *o, long fd)
 		if (!part_map(&symbols, fd, file_bytes, table->sh_offset, table->sh_size))
 			return;
 		if (part_map(&strings, fd, file_bytes, text->sh_offset, text->sh_size)) {
+			const ElfW(Sym) *sym = (const ElfW(Sym) *)symbols.at;
+			size_t count = table->sh_size / sizeof(*sym);
 			o->whole = strings.at[text->sh_size - 1] == '\0';
-			if (o->whole)
-				consider_all(o, (const ElfW(Sym) *)symbols.at,
-					     table->sh_size / sizeof(ElfW(Sym)), strings.at,
-					     text->sh_size);
+			for (size_t k = 0; o->whole && k < count; k++)
+				if (sym[k].st_name < text->sh_size)
+					each(o, &sym[k], strings.at + sym[k].st_name);
 			part_unmap(&strings);
 		}
 		part_unmap(&symbols);
@@ -196,16 +207,20 @@ static void consider_file(struct object *o, long fd)
 	}
 }
 
-static void consider_executable(struct object *o)
+static void each_known(struct object *o, each_symbol *each)
 {
+	if (!o->executable) {
+		next_symbols(o->map, each, o);
+		return;
+	}
 	long fd = sys4(SYS_openat, AT_FDCWD, "/proc/self/exe", O_RDONLY | O_CLOEXEC, 0);
 	if (!sys_failed(fd)) {
-		consider_file(o, fd);
+		each_in_file(o, fd, each);
 		sys1(SYS_close, fd);
 	}
 	/* what it exports is in the other table, too */
 	if (!o->whole)
-		next_symbols(o->map, consider_shown, o);
+		next_symbols(o->map, each, o);
 }
 
 /* ---- the code of one function ---- */
@@ -293,7 +308,7 @@ static unsigned choose(const struct object *o)
 		log_line(LOG_INFO,
 			 "%s%s of %s cannot be hooked: the beginning of its code cannot be moved",
 			 own_prefix[__builtin_ctz(f->families)], f->name->name, o->name);
-		if (f->name->core)
+		if (f->core)
 			whole &= ~f->families;
 	}
 	/* by themselves they lead into a malloc() that is seen */
@@ -409,6 +424,7 @@ static void hook_object(struct object *o)
 		return;
 	}
 	prepare_calls(o, &to);
+	each_known(o, keep_entered);
 	unsigned families = choose(o);
 	if (!families || sys_failed(sys3(SYS_mprotect, to.lo, bytes, PROT_READ | PROT_EXEC)) ||
 	    !make_writable(o, families)) {
@@ -483,12 +499,11 @@ void own_hook_all(void)
 		struct object o = { .map = map, .found = candidates, .executable = map == first };
 		if (!describe(&o))
 			continue;
-		if (o.executable)
-			consider_executable(&o);
-		else
-			for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]) && !o.count; i++)
-				if (next_has(map, signs[i]))
-					next_symbols(map, consider_shown, &o);
+		int wanted = o.executable;
+		for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]) && !wanted; i++)
+			wanted = next_has(map, signs[i]);
+		if (wanted)
+			each_known(&o, consider);
 		hook_object(&o);
 		if (o.executable && !held_count)
 			log_line(LOG_INFO, "no allocator of the executable's own is hooked%s",

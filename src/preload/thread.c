@@ -317,6 +317,9 @@ static uint32_t nested(struct thread *t, uint64_t pc)
 	if (t->own)
 		return PASS;
 	if (SYNC_KIND(t->sync) == SYNC_NEXT) {
+		/* one of its calls whose last step was a jump to another: what it returns to is the hook of the first */
+		if (pc - own_code.lo < own_code.hi - own_code.lo)
+			return PASS;
 		/* an allocator that is built of its own public calls, or a handler of a signal that came while it ran */
 		if (!allocator_is_libc && pc >= allocator_lo && pc < allocator_hi)
 			return PASS;
