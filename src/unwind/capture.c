@@ -150,8 +150,12 @@ static __attribute__((noinline)) void refresh(struct unwind_thread *t)
 	t->seen_epoch = __atomic_load_n(t->process_epoch, __ATOMIC_ACQUIRE);
 	t->reused_lo = __atomic_load_n(&t->process->reused_lo, __ATOMIC_ACQUIRE);
 	t->reused_bytes = __atomic_load_n(&t->process->reused_hi, __ATOMIC_ACQUIRE) - t->reused_lo;
-	if (t->busy)
-		divide(t); /* a signal handler may have left in the middle of unwind_deepen() */
+	if (t->busy) {
+		/* a signal handler left: perhaps in the middle of unwind_deepen(), or of a look at the blocks */
+		divide(t);
+		if (t->reading)
+			unwind_leave_blocks(t);
+	}
 	t->busy = 0;
 }
 

@@ -156,6 +156,19 @@ void unwind_deregister_frame(struct unwind_process *p, const void *begin)
 	}
 }
 
+/* In this order: a handler that jumps out between the two makes others wait for longer, never for less. */
+void unwind_read_blocks(struct unwind_thread *t)
+{
+	__atomic_fetch_add(&t->process->block_readers, 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&t->reading, 1, __ATOMIC_SEQ_CST);
+}
+
+void unwind_leave_blocks(struct unwind_thread *t)
+{
+	__atomic_store_n(&t->reading, 0, __ATOMIC_SEQ_CST);
+	__atomic_fetch_sub(&t->process->block_readers, 1, __ATOMIC_SEQ_CST);
+}
+
 /* The block that describes @pc; the caller holds a reader's mark. */
 static int find_block(struct unwind_process *p, uint64_t pc, struct unwind_image *image,
 		      struct unwind_fde *fde)
@@ -243,11 +256,11 @@ uint64_t unwind_find_rule(struct unwind_thread *t, uint64_t ip, int *cacheable)
 	if (__atomic_load_n(&p->block_count, __ATOMIC_ACQUIRE)) {
 		uint64_t rule = 0;
 		int found;
-		__atomic_fetch_add(&p->block_readers, 1, __ATOMIC_SEQ_CST);
+		unwind_read_blocks(t);
 		found = find_block(p, pc, &image, &fde);
 		if (found)
 			rule = row_rule(t, &image, &fde, pc);
-		__atomic_fetch_sub(&p->block_readers, 1, __ATOMIC_SEQ_CST);
+		unwind_leave_blocks(t);
 		if (found)
 			return rule;
 	}
@@ -288,13 +301,13 @@ int unwind_find_row(struct unwind_thread *t, uint64_t ip, struct unwind_fde *fde
 	}
 	if (__atomic_load_n(&p->block_count, __ATOMIC_ACQUIRE)) {
 		int found;
-		__atomic_fetch_add(&p->block_readers, 1, __ATOMIC_SEQ_CST);
+		unwind_read_blocks(t);
 		found = find_block(p, ip - 1, &image, fde);
 		if (found) {
 			*hi = image.hi;
 			found = unwind_cfi_row(&image, fde, ip - 1, &t->work);
 		}
-		__atomic_fetch_sub(&p->block_readers, 1, __ATOMIC_SEQ_CST);
+		unwind_leave_blocks(t);
 		return found;
 	}
 	return 0;

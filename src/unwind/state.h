@@ -175,6 +175,7 @@ struct unwind_thread {
 	uint32_t word_max;
 	uint32_t last_root; /* enum wire_stop below which the last stack hangs */
 	uint32_t guess_at;  /* its outermost guessed frame; UINT32_MAX: none */
+	uint32_t reading;   /* one of the process's block_readers is this thread */
 	/* of the last stack, what stands in the area as outer words; outer_frames 0: nothing */
 	uint32_t outer_frames, outer;
 	struct last_frame *frame;
@@ -204,6 +205,10 @@ static UNWIND_INLINE uint64_t word_at(uint64_t addr)
  * RULE_*. Slow: the caller caches it.
  */
 uint64_t unwind_find_rule(struct unwind_thread *t, uint64_t ip, int *cacheable);
+
+/** unwind_read_blocks() / unwind_leave_blocks() - around a look at the blocks that the program announced: they stay. */
+void unwind_read_blocks(struct unwind_thread *t);
+void unwind_leave_blocks(struct unwind_thread *t);
 
 /** unwind_find_row() - FDE and full row for @ip. Return 1, or 0 where there is none; @hi bounds its expressions. */
 int unwind_find_row(struct unwind_thread *t, uint64_t ip, struct unwind_fde *fde,

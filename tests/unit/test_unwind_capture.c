@@ -2,6 +2,7 @@
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -313,6 +314,60 @@ static void recipes_of_code_that_lies_together_share_pages(void **state)
 	assert_true(used < 20);
 }
 
+static sigjmp_buf left;
+static void leave(int sig)
+{
+	(void)sig;
+	siglongjmp(left, 1);
+}
+
+/* A CIE, and an FDE for @code: absolute pointers, ended by a zero length. */
+static void put_records(uint32_t *at, uint64_t code)
+{
+	static const uint8_t cie[] = { 1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1, 0, 0 };
+	const uint64_t range[] = { code, 64 };
+	at[0] = 4 + sizeof(cie);
+	at[1] = 0;
+	memcpy(at + 2, cie, sizeof(cie));
+	at[5] = 4 + sizeof(range);
+	at[6] = 24;
+	memcpy(at + 7, range, sizeof(range));
+	at[11] = 0;
+}
+
+static void a_look_at_announced_frames_that_was_jumped_out_of_is_over(void **state)
+{
+	uint64_t stack[64] = { 0 };
+	void (*before)(int) = signal(SIGSEGV, leave);
+	uint8_t *code =
+		mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct unwind_regs regs = { .ip = (uint64_t)code + 10, .sp = (uint64_t)(stack + 8) };
+	const uint32_t *readers = &harness.process->block_readers;
+	(void)state;
+	assert_ptr_not_equal(code, MAP_FAILED);
+	put_records((uint32_t *)(code + 4096), (uint64_t)code);
+	unwind_register_frame(harness.process, code + 4096);
+	for (int round = 0; round < 2; round++) {
+		/* the look faults, at an address that is not known yet */
+		regs.ip++;
+		mprotect(code + 4096, 4096, PROT_NONE);
+		unwind_forget(thread);
+		if (sigsetjmp(left, 1) == 0)
+			unwind_capture(thread, &regs);
+		mprotect(code + 4096, 4096, PROT_READ | PROT_WRITE);
+		assert_int_equal(*readers, 1);
+		/* and what comes next finds it left: a stack, or another thread's beginning */
+		if (round)
+			thread = harness_thread(&harness, 0);
+		else
+			unwind_capture(thread, &regs);
+		assert_int_equal(*readers, 0);
+	}
+	unwind_deregister_frame(harness.process, code + 4096);
+	signal(SIGSEGV, before);
+	munmap(code, 8192);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -325,6 +380,7 @@ int main(void)
 		cmocka_unit_test(recipes_of_code_that_lies_together_share_pages),
 		cmocka_unit_test(deep_inside_only_what_is_new_is_walked),
 		cmocka_unit_test(deep_stacks_are_whole_in_every_size_of_memory),
+		cmocka_unit_test(a_look_at_announced_frames_that_was_jumped_out_of_is_over),
 	};
 	return cmocka_run_group_tests(tests, setup, NULL);
 }
