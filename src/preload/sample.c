@@ -47,7 +47,10 @@ uint32_t capture_always(struct thread *t, uint64_t pc, uint64_t sp, uint64_t bp,
 	if (unlikely(sp < t->stack_lo && !t->stack_floor))
 		stack_grew(t, sp);
 	struct unwind_regs regs = { .ip = pc, .sp = sp, .bp = bp, .bx = bx };
-	return unwind_capture(t->walker, &regs);
+	uint32_t node = unwind_capture(t->walker, &regs);
+	if (unlikely(node == WIRE_STOP_NODES_FULL) && ring_wait_nodes(t))
+		node = unwind_capture(t->walker, &regs);
+	return node;
 }
 
 uint32_t capture_sampled(struct thread *t, uint64_t size, uint64_t pc, uint64_t sp, uint64_t bp,

@@ -408,6 +408,37 @@ static void a_stack_comes_with_a_probability_that_its_size_says(void **state)
 	assert_int_equal(pc_of(take(0).node), 0x2000);
 }
 
+/* Who waits looks at the clock first: then the recorder has made room. */
+static int clock_of_a_recorder(clockid_t clock, struct timespec *now)
+{
+	process.heap->node_tail = process.heap->node_count;
+	return clock_gettime(clock, now);
+}
+
+static void a_sampled_stack_waits_for_room_in_the_table(void **state)
+{
+	(void)state;
+	int (*before)(clockid_t, struct timespec *) = the_clock;
+	struct wire_heap_header *heap = process.heap;
+	script();
+	hook_malloc(10, CALLER(8, 0x1000)); /* has its ring */
+	take(0);
+	heap->recorder_pid = 1;
+	heap->on_full = WIRE_FULL_WAIT;
+	heap->heartbeat_ns = now_ns();
+	for (int sampled = 0; sampled < 2; sampled++) {
+		process.sample_bytes = sampled;
+		self.unwind = sampled ? NULL : self.walker;
+		self.sample_state = 1;
+		self.sample_left = 0;
+		heap->node_count = heap->node_tail + heap->node_max;
+		the_clock = clock_of_a_recorder;
+		hook_malloc(10, CALLER(8, 0x2000 + (uint64_t)sampled));
+		the_clock = before;
+		assert_true(take(0).node >= WIRE_STOP_MAX);
+	}
+}
+
 static void a_thread_tells_its_name_where_somebody_asks(void **state)
 {
 	(void)state;
@@ -471,6 +502,7 @@ int main(void)
 		CASE(a_call_within_a_call_is_counted_or_is_the_allocators_own),
 		CASE(a_stack_comes_with_a_probability_that_its_size_says),
 		CASE(a_thread_begins_to_sample_at_a_random_place),
+		CASE(a_sampled_stack_waits_for_room_in_the_table),
 		CASE(a_thread_tells_its_name_where_somebody_asks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
