@@ -42,9 +42,9 @@ struct record_settings {
 /* A snapshot for the recorder of a child; @fd is one more than the descriptor, 0 = none. */
 struct record_offer {
 	int fd;
-	uint64_t ns;
+	uint64_t bytes, ns; /* ns: when it was made */
 };
-#define RECORD_OFFERS 8
+#define RECORD_OFFERS 256
 
 struct record {
 	struct source_heap *heap;
@@ -162,8 +162,8 @@ void record_settings_read(struct record_settings *to, char *const *entries, int 
 
 /** record_offer() - for source_heap_on_fork(), @ctx a struct record: keep what lives now for the child's recorder. */
 int record_offer(void *ctx, uint64_t number);
-/** record_tend_offers() - let go of what was taken, or is too old. Return: how many are left. */
-int record_tend_offers(struct record *rec);
+/** record_tend_offers() - let go of what was taken, or is too old. */
+void record_tend_offers(struct record *rec);
 /** record_wait_offers() - before the recorder ends: until all are taken or too old, a second at most. */
 void record_wait_offers(struct record *rec);
 /** record_inherit() - after record_open(): take over the blocks of the process that this one was forked from, if it was. */

@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/param.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,9 +21,17 @@
 #include "cmd/record.h"
 #include "wire/heap_start.h"
 
-/* A child's recorder runs a few milliseconds after the fork; one that does not come was never started. */
+/*
+ * A child's recorder runs a few milliseconds after the fork; one that does not come was never started. Where many fork at once it
+ * comes later, and so may the snapshot, before which stand those of the others.
+ */
 #define OFFER_NS 1000000000u
-#define LOOK_NS 2000000u
+#define OFFER_LONG_NS 5000000000u
+/* What the snapshots that nobody has taken yet may hold: of more, the oldest go. */
+#define OFFERS_BYTES (64u << 20)
+#define OFFERS_LEAST 8
+#define LOOK_NS 2000000l
+#define LOOK_LAST_NS 128000000l
 
 static void pause_ns(long ns)
 {
@@ -67,24 +78,8 @@ static int make_offer(struct record *rec, uint64_t number, struct err *err)
 	return rc < 0 ? rc : fd;
 }
 
-int record_offer(void *ctx, uint64_t number)
-{
-	struct record *rec = ctx;
-	struct record_offer *to = &rec->offers[0];
-	for (unsigned i = 0; i < RECORD_OFFERS && to->fd; i++)
-		if (!rec->offers[i].fd || rec->offers[i].ns < to->ns)
-			to = &rec->offers[i];
-	if (to->fd)
-		take_back(to);
-	struct err err = { 0 };
-	int fd = make_offer(rec, number, &err);
-	/* then the child's recording says that its parent's blocks are not known */
-	if (fd >= 0)
-		*to = (struct record_offer){ .fd = fd + 1, .ns = clock_ns(CLOCK_MONOTONIC) };
-	return 0;
-}
-
-int record_tend_offers(struct record *rec)
+/* Let go of what was taken, or is older than @age_ns. Return: how many are left. */
+static int tend(struct record *rec, uint64_t age_ns)
 {
 	int left = 0;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
@@ -93,7 +88,7 @@ int record_tend_offers(struct record *rec)
 		if (!offer->fd)
 			continue;
 		int seals = fcntl(offer->fd - 1, F_GET_SEALS);
-		if (seals < 0 || seals & F_SEAL_GROW || now - offer->ns > OFFER_NS)
+		if (seals < 0 || seals & F_SEAL_GROW || now - offer->ns > age_ns)
 			take_back(offer);
 		else
 			left++;
@@ -101,9 +96,55 @@ int record_tend_offers(struct record *rec)
 	return left;
 }
 
+/* A place for one more of @bytes. The descriptors are not to be used up: the next file needs one, too. */
+static struct record_offer *find_place(struct record *rec, uint64_t bytes)
+{
+	struct rlimit limit;
+	unsigned most = RECORD_OFFERS;
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 4 < most)
+		most = limit.rlim_cur / 4 < OFFERS_LEAST ? OFFERS_LEAST
+							 : (unsigned)limit.rlim_cur / 4;
+	tend(rec, OFFER_LONG_NS);
+	for (;;) {
+		struct record_offer *free_one = NULL, *oldest = NULL;
+		uint64_t sum = bytes;
+		for (struct record_offer *o = rec->offers; o < rec->offers + most; o++) {
+			if (!o->fd)
+				free_one = o;
+			else if (!oldest || o->ns < oldest->ns)
+				oldest = o;
+			sum += o->fd ? o->bytes : 0;
+		}
+		if (free_one && (sum <= OFFERS_BYTES || !oldest))
+			return free_one;
+		take_back(oldest);
+	}
+}
+
+int record_offer(void *ctx, uint64_t number)
+{
+	struct record *rec = ctx;
+	struct err err = { 0 };
+	struct stat st;
+	int fd = make_offer(rec, number, &err);
+	/* then the child's recording says that its parent's blocks are not known */
+	if (fd < 0)
+		return 0;
+	uint64_t bytes = fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+	*find_place(rec, bytes) = (struct record_offer){ .fd = fd + 1,
+							 .bytes = bytes,
+							 .ns = clock_ns(CLOCK_MONOTONIC) };
+	return 0;
+}
+
+void record_tend_offers(struct record *rec)
+{
+	tend(rec, OFFER_LONG_NS);
+}
+
 void record_wait_offers(struct record *rec)
 {
-	while (record_tend_offers(rec))
+	while (tend(rec, OFFER_NS))
 		pause_ns(LOOK_NS);
 }
 
@@ -168,12 +209,14 @@ static int snapshot_put(struct sink *sink, const struct event *events, size_t co
 /* Return: 1 the snapshot was read, 0 there is none, negative errno. */
 static int take_offer(struct record *rec, const struct source_heap_fork *fork, struct err *err)
 {
-	uint64_t until = clock_ns(CLOCK_MONOTONIC) + OFFER_NS;
+	uint64_t until = clock_ns(CLOCK_MONOTONIC) + OFFER_LONG_NS;
 	int fd;
-	while ((fd = find_offer(fork->recorder, fork->number)) < 0) {
+	/* many may look at once, among as many: ever less often, so that he who makes them has the processor */
+	for (long wait = LOOK_NS; (fd = find_offer(fork->recorder, fork->number)) < 0;
+	     wait = MIN(2 * wait, LOOK_LAST_NS)) {
 		if (clock_ns(CLOCK_MONOTONIC) > until || kill((pid_t)fork->recorder, 0) < 0)
 			return 0;
-		pause_ns(LOOK_NS);
+		pause_ns(wait);
 	}
 	/* what was judged, and not what its number stands for in that process by now */
 	struct trace_reader *reader = trace_reader_new_fd(fd, "the parent's snapshot", err);

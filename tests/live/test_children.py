@@ -242,6 +242,21 @@ def test_a_relative_name_counts_from_the_first_folder_for_programs_started_elsew
         time.sleep(0.05)
 
 
+def test_all_of_64_children_forked_at_once_know_what_they_inherited(tree):
+    program = 'push @a, "x" x int(rand(300)) for 1 .. 20000; pipe R, W; my $all = 64; ' \
+              'for (1 .. $all) { fork or do { close W; push @b, "y" x 100 for 1 .. 50; sysread R, my $x, 1; exit } } ' \
+              'for (1 .. 6000) { last if (() = glob "$ARGV[0]/perl_*.blt") > $all; select undef, undef, undef, 0.01 } ' \
+              'close W; 1 while wait > 0'
+    done = subprocess.run(tree.command() + ["perl", "-e", program, tree.folder], capture_output=True, timeout=100)
+    assert (done.returncode, done.stderr) == (0, b"")
+    reports = tree.all("perl", 65)
+    children = [r for r in reports.values() if "forked_from" in r["process"]]
+    assert len(children) == 64
+    known = [r["process"]["inherited_known"] for r in children]
+    assert all(known), known
+    assert all(r["totals"]["inherited_allocations"] > 20000 and r["totals"]["foreign_frees"] == 0 for r in children)
+
+
 POOL = """
 import multiprocessing, os
 def work(n): return len([bytes(n + i) for i in range(20000)])
