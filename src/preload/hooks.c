@@ -179,6 +179,8 @@ static COLD void free_slow(struct thread *t, void *block, REGS)
 	}
 	if (block != t->skip_free)
 		note_free(t, block, sp, bp, bx);
+	else
+		t->skip_free = NULL;
 	t->sync = SYNC_IN(SYNC_NEXT, sp);
 	next.free(block);
 	hook_leave(t);
@@ -192,6 +194,9 @@ static COLD void free_odd(struct thread *t, void *block, REGS, uint32_t sync)
 	if (likely(block && block != t->skip_free)) {
 		t->sync = SYNC_IN(SYNC_OWN, sp);
 		note_free(t, block, sp, bp, bx);
+	} else if (block) {
+		t->skip_free =
+			NULL; /* the address may be given out before operator delete returns */
 	}
 	t->sync = SYNC_IN(SYNC_NEXT, sp);
 	next.free(block);

@@ -75,6 +75,8 @@ static COLD uint64_t release_slow(struct thread *t, void *block, OWN_ARGS)
 	}
 	if (block != t->skip_free)
 		note_free(t, block, sp, bp, bx);
+	else
+		t->skip_free = NULL;
 	t->sync = SYNC_IN(SYNC_NEXT, sp);
 	uint64_t rc = own->next(a, b, c, d);
 	hook_leave(t);
@@ -93,6 +95,8 @@ HIDDEN uint64_t own_release(OWN_ARGS)
 	t->sync = SYNC_IN(SYNC_OWN, sp);
 	if (likely(block != t->skip_free))
 		note_free(t, block, sp, bp, bx);
+	else
+		t->skip_free = NULL;
 	t->sync = SYNC_IN(SYNC_NEXT, sp);
 	uint64_t rc = own->next(a, b, c, d);
 	t->sync = sync;

@@ -303,6 +303,37 @@ static void an_operator_delete_is_one_free(void **state)
 	assert_int_equal(take(0).tag, WIRE_FREE);
 }
 
+static int slow_way;
+static void delete_and_be_interrupted(void *block, uintptr_t b, uintptr_t c)
+{
+	(void)b;
+	(void)c;
+	hook_free(NULL, CALLER(8, 0x5555));
+	if (slow_way)
+		proc.word += MODE_EPOCH;
+	hook_free(block, CALLER(8, 0x5555));
+	/* a handler, to which the same address is given */
+	hook_malloc(2, CALLER(4, 0x6666));
+	hook_free(block, CALLER(4, 0x6666));
+}
+
+static void what_interrupts_an_operator_delete_has_frees_of_its_own(void **state)
+{
+	(void)state;
+	script();
+	next.cxx_delete[DEL] = delete_and_be_interrupted;
+	hook_malloc(1, CALLER(8, 0x1000));
+	take(0);
+	for (slow_way = 0; slow_way < 2; slow_way++) {
+		hook_del(blocks[0], CALLER(16, 0x1234));
+		assert_int_equal(take(0).tag, WIRE_FREE);
+		assert_int_equal(take(0).tag, WIRE_ALLOC);
+		assert_int_equal(take(0).tag, WIRE_FREE);
+		assert_int_equal(take(0).tag, 0);
+		assert_null(self.skip_free);
+	}
+}
+
 static void delete_another_first(void *block, uintptr_t b, uintptr_t c)
 {
 	(void)b;
@@ -498,6 +529,7 @@ int main(void)
 		CASE(what_a_failed_operator_new_allocates_is_not_what_was_asked_for),
 		CASE(a_sized_free_is_one_free_and_reaches_the_next_definition),
 		CASE(an_operator_delete_is_one_free),
+		CASE(what_interrupts_an_operator_delete_has_frees_of_its_own),
 		CASE(an_operator_delete_that_deletes_another_is_two_frees),
 		CASE(a_call_within_a_call_is_counted_or_is_the_allocators_own),
 		CASE(a_stack_comes_with_a_probability_that_its_size_says),
