@@ -197,6 +197,7 @@ int cmd_export(int argc, char **argv)
 		.cost = select_cost(&e.selection),
 		.limit = e.selection.limit,
 		.inverted = e.selection.inverted,
+		.moment = e.selection.query.at.kind != QUERY_TIME_NONE,
 	};
 	tell_nothing(&e, prof, opt.cost);
 	int rc = e.format->reading ? e.format->reading(out.to, prof, &opt, &e.err)

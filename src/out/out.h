@@ -14,7 +14,7 @@ struct out_opt {
 	enum view_by by;
 	enum view_cost cost;
 	int inverted;
-	int moment;      /* text: what is read is what was live at one moment */
+	int moment;      /* text, speedscope: what is read is what was live at one moment */
 	int one_section; /* text: only the table of @by and @cost, instead of the default sections */
 	size_t limit;    /* rows; 0 = the format's default (text 10, others unlimited) */
 	int colour;      /* text: terminal colours */

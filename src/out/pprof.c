@@ -291,9 +291,13 @@ static int add_sample(void *ctx, const struct view_row *row)
 	struct pprof *p = ctx;
 	const struct cost *cost = &row->cost;
 	Sample sample;
-	const uint64_t of_type[SAMPLE_TYPES] = { cost->allocations, cost->allocated_bytes,
-						 cost->leaked,      cost->leaked_bytes,
-						 cost->peak_bytes,  cost->temporary };
+	/* in use is what lives, also where a lost free may have freed it */
+	const uint64_t of_type[SAMPLE_TYPES] = { cost->allocations,
+						 cost->allocated_bytes,
+						 cost->leaked + cost->uncertain,
+						 view_cost_of(cost, VIEW_COST_LIVE),
+						 cost->peak_bytes,
+						 cost->temporary };
 	int64_t values[SAMPLE_TYPES];
 	for (size_t i = 0; i < SAMPLE_TYPES; i++)
 		values[i] = of_type[i] > INT64_MAX ? INT64_MAX : (int64_t)of_type[i];

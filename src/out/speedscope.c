@@ -102,13 +102,13 @@ static int write_sample(void *ctx, const struct view_row *row)
 
 static int write_profile(struct speedscope *s, const struct out_opt *opt, struct err *err)
 {
-	static const char *const names[] = {
+	const char *const names[] = {
 		[VIEW_COST_PEAK] = "bytes live at the peak",
 		[VIEW_COST_ALLOCATIONS] = "allocations",
 		[VIEW_COST_ALLOCATED] = "bytes allocated",
 		[VIEW_COST_TEMPORARY] = "temporary allocations",
-		[VIEW_COST_LEAKED] = "bytes live at the end",
-		[VIEW_COST_LIVE] = "bytes live",
+		[VIEW_COST_LEAKED] = "bytes never freed",
+		[VIEW_COST_LIVE] = opt->moment ? "bytes live" : "bytes live at the end",
 	};
 	int counts = s->cost == VIEW_COST_ALLOCATIONS || s->cost == VIEW_COST_TEMPORARY;
 	struct jsonw *json = &s->json;
@@ -182,7 +182,7 @@ static void write_frames(struct speedscope *s)
 
 int out_speedscope(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err)
 {
-	static const enum view_cost all[] = { VIEW_COST_PEAK, VIEW_COST_ALLOCATED, VIEW_COST_LEAKED,
+	static const enum view_cost all[] = { VIEW_COST_PEAK, VIEW_COST_ALLOCATED, VIEW_COST_LIVE,
 					      VIEW_COST_ALLOCATIONS, VIEW_COST_TEMPORARY };
 	struct speedscope s = { .prof = prof, .inverted = opt->inverted };
 	uint32_t frames = prof_frame_count(prof);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of foreign formats, for test_formats.py: the consumers' own programs where there are any."""
+import gzip
 import html
 import os
 import re
@@ -48,6 +49,42 @@ def folded_cost(path, cost):
     with tempfile.NamedTemporaryFile() as file:
         check(["heaptrack_print", "-p0", "-a0", "-T0", "-F", file.name, "--flamegraph-cost-type", cost, path])
         return sum(int(line.rsplit(" ", 1)[1]) for line in open(file.name, errors="replace"))
+
+
+def pprof_sums(path):
+    """The sums of a profile.proto over all samples, by type: the wire format of protobuf, no more of it than there is in one."""
+    def varint(data, at):
+        value = shift = 0
+        while True:
+            value |= (data[at] & 0x7f) << shift
+            shift, at = shift + 7, at + 1
+            if data[at - 1] < 0x80:
+                return value, at
+
+    def fields(data):
+        at = 0
+        while at < len(data):
+            key, at = varint(data, at)
+            value, at = varint(data, at)
+            if key & 7 == 2:
+                at, value = at + value, data[at:at + value]
+            yield key >> 3, value
+
+    def packed(data):
+        at = 0
+        while at < len(data):
+            value, at = varint(data, at)
+            yield value
+    with gzip.open(path) as file:
+        top = list(fields(file.read()))
+    strings = [value.decode() for number, value in top if number == 6]
+    types = [strings[dict(fields(value))[1]] for number, value in top if number == 1]
+    sums = [0] * len(types)
+    for number, value in top:
+        if number == 2:
+            for i, v in enumerate(packed(dict(fields(value))[2])):
+                sums[i] += v
+    return dict(zip(types, sums))
 
 
 def chromium(url, *options):

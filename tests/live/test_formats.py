@@ -330,10 +330,32 @@ def test_speedscope_profiles_refer_to_frames_and_sum_up(byteledger, source, expo
         assert all(0 <= f < len(data["shared"]["frames"]) for s in profile["samples"] for f in s)
 
 
-def test_pprof_is_a_gzip_member_of_a_profile(source, export):
+def test_blocks_that_a_lost_free_may_have_freed_live_in_the_exports(byteledger, export, tmp_path):
+    path = str(tmp_path / "damaged.heaptrack")
+    with open(path, "w", encoding="ascii") as file:
+        file.write("v 10400 3\nX a\ns 1 a\ni 10 0 1\nt 1 0\na 40 1\na 50 1\n+ 0\n- z\n+ 1\nc 1\n")
+    ours = totals(byteledger, path)
+    assert (ours["leaked_bytes"], ours["uncertain_bytes"], ours["peak_bytes"]) == (80, 64, 144)
+    for words in (), ("--at", "end"):
+        sums = formats.pprof_sums(export(path, "pprof", "out", *words))
+        assert (sums["inuse_space"], sums["inuse_objects"], sums["peak_space"]) == (144, 2, 144)
+        profiles = json.load(open(export(path, "speedscope", "out", *words)))["profiles"]
+        live = "bytes live" if words else "bytes live at the end"
+        assert [p["endValue"] for p in profiles if p["name"] == live] == [144]
+        assert profiles[0]["name"] == (live if words else "bytes live at the peak")
+    first = json.load(open(export(path, "speedscope", "out", "--cost", "leaked")))["profiles"][0]
+    assert (first["name"], first["endValue"]) == ("bytes never freed", 80)
+    assert sum(p["eb"] for p in json.load(open(export(path, "dhat")))["pps"]) == 144
+
+
+def test_pprof_is_a_gzip_member_of_a_profile_with_equal_totals(byteledger, source, export):
     out = export(source, "pprof")
     packed = gzip.decompress(open(out, "rb").read())
-    assert b"peak_space" in packed and b"__libc_start_call_main" in packed
+    assert b"__libc_start_call_main" in packed
+    ours, sums = totals(byteledger, source), formats.pprof_sums(out)
+    assert sums == {"alloc_objects": ours["allocations"], "alloc_space": ours["allocated_bytes"], "peak_space": ours["peak_bytes"],
+                    "inuse_objects": ours["leaked_allocations"], "inuse_space": ours["leaked_bytes"],
+                    "temporary_objects": ours["temporary_allocations"]}
 
 
 def test_jsonl_tells_every_event_and_defines_stacks_first(byteledger, source, export):
