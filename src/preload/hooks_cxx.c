@@ -11,12 +11,15 @@
 #include "preload/hooks.h"
 #include "preload/note.h"
 
-/* Whether this call was made by an operator new that is remembered already (new[] calls new). */
+/*
+ * Whether this call was made by an operator new that is remembered already (new[] calls new). Where the runtime calls, that
+ * one's frame is there; elsewhere it may be left of another stack, which is gone.
+ */
 static ALWAYS_INLINE int inside_outer(const struct thread *t, uint64_t sp)
 {
 	const struct outer *o = &t->outer;
-	return o->sp > sp && o->sp - sp < OUTER_REACH && caller_pc(o->sp) == o->pc &&
-	       in_outer(o, caller_pc(sp));
+	return o->sp > sp && o->sp - sp < OUTER_REACH && in_outer(o, caller_pc(sp)) &&
+	       caller_pc(o->sp) == o->pc;
 }
 
 /* No C++ runtime anywhere: what the standard asks for, but for the exception that nobody could catch. */

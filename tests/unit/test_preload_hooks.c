@@ -148,6 +148,27 @@ static void one_left_by_an_exception_is_not_taken_for_the_caller(void **state)
 	assert_int_equal(pc_of(r.node), 0x5555);
 }
 
+static void one_left_on_a_stack_that_is_gone_is_not_looked_at(void **state)
+{
+	(void)state;
+	script();
+	next.cxx_new[NEW] = other_new;
+	char *stack = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(stack, MAP_FAILED);
+	uint64_t sp = (uint64_t)stack + 4096 - 64;
+	((uint64_t *)sp)[-1] = 0x1000;
+	assert_int_equal(mprotect(stack + 4096, 4096, PROT_NONE), 0);
+	self.outer = (struct outer){
+		.sp = (uint64_t)stack + 4096 + 64, .pc = 0x2000, .code = &cxx_code, .size = 9
+	};
+	hook_new(24, sp, 0, 0);
+	struct record r = take(0);
+	assert_int_equal(r.size, 24);
+	assert_int_equal(pc_of(r.node), 0x1000);
+	assert_int_equal(take(0).tag, 0);
+	munmap(stack, 8192);
+}
+
 static void a_failed_realloc_on_a_full_ring_loses_nothing(void **state)
 {
 	(void)state;
@@ -522,6 +543,7 @@ int main(void)
 		CASE(an_operator_new_is_one_allocation_whoever_serves_it),
 		CASE(an_operator_that_jumps_to_another_is_no_caller),
 		CASE(one_left_by_an_exception_is_not_taken_for_the_caller),
+		CASE(one_left_on_a_stack_that_is_gone_is_not_looked_at),
 		CASE(a_failed_realloc_on_a_full_ring_loses_nothing),
 		CASE(with_free_stacks_a_realloc_has_the_stack_of_its_free),
 		CASE(what_a_closed_ring_refuses_is_counted),
