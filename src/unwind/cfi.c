@@ -342,7 +342,7 @@ static int run(const struct unwind_image *image, const struct unwind_fde *fde, c
 		case CFA_NOP:
 			break;
 		case CFA_SET_LOC:
-			next = encoded(image, &b, fde->pointer_enc);
+			next = encoded(image, &b, fde->pointer_enc) + image->bias;
 			goto advance;
 		case CFA_ADVANCE1:
 			next += unwind_u8(&b) * fde->code_align;

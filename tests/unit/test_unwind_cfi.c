@@ -270,10 +270,39 @@ static void rows_of_whole_libraries_equal_elfutils(void **state)
 	assert_true(rows > 20000); /* libc alone */
 }
 
+/* A CIE (CFA = rsp + 8), and an FDE of [0x1000, 0x1100) whose CFA is rsp + 16 from 0x1010 on, which an address says. */
+static void an_address_in_debug_frame_is_the_files(void **state)
+{
+	static const uint8_t section[] = {
+		12, 0,    0,    0,    0xff, 0xff, 0xff, 0xff, /* CIE */
+		1,  0,    1,    0x78, 16,   0x0c, 7,    8, /* version, no letters, 1, -8, ra; CFA */
+		32, 0,    0,    0,    0,    0,    0,    0, /* FDE */
+		0,  0x10, 0,    0,    0,    0,    0,    0, /* lo */
+		0,  1,    0,    0,    0,    0,    0,    0, /* bytes */
+		1,  0x10, 0x10, 0,    0,    0,    0,    0,    0, 0x0e, 16, 0, /* set_loc; CFA */
+	};
+	static struct unwind_cfi_work work;
+	const uint64_t bias = 0x555555000000;
+	struct unwind_image image = { .lo = section,
+				      .hi = section + sizeof(section),
+				      .eh_frame = section,
+				      .debug = 1,
+				      .bias = bias };
+	struct unwind_fde fde;
+	(void)state;
+	for (uint64_t pc = bias + 0x1000; pc < bias + 0x1100; pc++) {
+		assert_true(unwind_cfi_find(&image, pc, &fde));
+		assert_true(unwind_cfi_row(&image, &fde, pc, &work));
+		assert_int_equal(work.row.cfa_off, pc < bias + 0x1010 ? 8 : 16);
+	}
+	assert_int_equal(work.row_lo, bias + 0x1010);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_of_whole_libraries_equal_elfutils),
+		cmocka_unit_test(an_address_in_debug_frame_is_the_files),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
