@@ -357,22 +357,19 @@ static void bypass(uintptr_t at, const struct own_call *call)
 
 static void patch(struct object *o, const struct code_range *to, unsigned families)
 {
-	struct code_range code = { UINTPTR_MAX, 0 };
 	for (unsigned i = 0; i < o->count; i++) {
 		const struct found *f = &o->found[i];
 		if (!chosen(f, families))
 			continue;
-		if (patch_jump((uint8_t *)f->at, slot(to, i))) {
+		if (patch_jump((uint8_t *)f->at, slot(to, i)))
 			bypass(f->at, &calls[call_count + i]);
-			code.lo = f->at < code.lo ? f->at : code.lo;
-			code.hi = f->at + f->bytes > code.hi ? f->at + f->bytes : code.hi;
-		}
 	}
 	/* two of them may share a page */
 	for (unsigned i = 0; i < o->count; i++)
 		if (chosen(&o->found[i], families))
 			protect(o, &o->found[i], 0);
-	next_carried[held_count] = code;
+	/* What does the work may lie anywhere in it. Nor is a handler counted, then, that allocates while it interrupts this. */
+	next_carried[held_count] = next_code(o->map->l_ld);
 }
 
 /* ---- what is said ---- */

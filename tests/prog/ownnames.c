@@ -4,6 +4,7 @@
  * call, too. Some of it stands upon the rest of it, as in allocators of the world: each call is one allocation all the same.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
