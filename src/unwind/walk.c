@@ -237,6 +237,7 @@ struct place {
 	uint32_t n;    /* frames before f */
 	uint32_t slot; /* cache entry of the frame before */
 	uint32_t guessed;
+	uint32_t descents;
 	int stop;
 };
 
@@ -248,7 +249,30 @@ static void place_init(struct unwind_thread *t, struct place *p, const struct un
 	p->n = 0;
 	p->slot = rule_slot(t, regs->ip);
 	p->guessed = 0;
+	p->descents = 0;
 	p->stop = UNWIND_GO_ON;
+}
+
+/*
+ * The caller's frame lies below the callee's: code went to a stack that lies higher, and rbp tells where it came from. Garbage
+ * in rbp looks alike, and could lead in circles: so few times only. Such a stack is walked each time, as put_frame() keeps no
+ * words below a frame. Return as unwind_step().
+ */
+#define DESCENTS_MAX 8
+
+static __attribute__((noinline)) int descend(struct unwind_thread *t, struct place *p)
+{
+	struct unwind_frame f = { p->f.ip, 0, p->f.bp, p->f.bx };
+	uint64_t cfa = f.bp + (uint64_t)unwind_rule_cfa(p->rule);
+
+	if (cfa % 8 || cfa == p->f.sp || ++p->descents > DESCENTS_MAX)
+		return WIRE_STOP_NO_PROGRESS;
+	known_words(&p->w, t, f.bp, 0);
+	int stop = unwind_leave(&p->w, &f, p->rule, cfa, cfa);
+	if (stop == UNWIND_GO_ON)
+		p->f = f;
+	known_words(&p->w, t, p->f.sp, 0);
+	return stop;
 }
 
 /* Find the recipe of p->f. Each entry names the one that came next last time: no hash on the critical path. */
@@ -287,6 +311,8 @@ static UNWIND_INLINE int place_step(struct unwind_thread *t, struct place *p,
 		p->stop = unwind_step(&p->w, &p->f, p->rule);
 		if (unlikely(kind == WIRE_RULE_SIGNAL))
 			known_words(&p->w, t, p->f.sp, 0);
+		else if (unlikely(p->stop == WIRE_STOP_NO_PROGRESS && kind == WIRE_RULE_BP))
+			p->stop = descend(t, p);
 	} else if (kind == WIRE_RULE_END) {
 		p->stop = WIRE_STOP_END;
 	} else if (kind == WIRE_RULE_EVAL) {

@@ -498,6 +498,66 @@ NOINLINE void coroutines_by_hand(void **state)
 	LEAVE();
 }
 
+/* Calls @function on the stack that ends at @sp, and finds back by rbp. */
+void call_on(void (*function)(void), char *sp);
+__asm__(".text\n.globl call_on\n.type call_on,@function\ncall_on:\n"
+	"	.cfi_startproc\n"
+	"	push %rbp\n"
+	"	.cfi_adjust_cfa_offset 8\n"
+	"	.cfi_rel_offset %rbp, 0\n"
+	"	mov %rsp, %rbp\n"
+	"	.cfi_def_cfa_register %rbp\n"
+	"	mov %rsi, %rsp\n"
+	"	call *%rdi\n"
+	"	mov %rbp, %rsp\n"
+	"	pop %rbp\n"
+	"	.cfi_def_cfa %rsp, 8\n"
+	"	ret\n"
+	"	.cfi_endproc\n.size call_on,.-call_on\n");
+
+static char *higher; /* the end of a stack above all others of its kind */
+
+NOINLINE void on_another_stack(void)
+{
+	ENTER(on_another_stack);
+	for (int i = 0; i < 3; i++) {
+		check_here();
+		vla(50, i);
+	}
+	LEAVE();
+	KEEP;
+}
+
+NOINLINE void deeper_on_another_stack(int n, char *sp)
+{
+	volatile char room[4096];
+	ENTER(deeper_on_another_stack);
+	room[n] = 1;
+	if (n) {
+		deeper_on_another_stack(n - 1, sp);
+	} else {
+		ENTER(call_on);
+		call_on(on_another_stack, sp);
+		LEAVE();
+	}
+	check_here();
+	LEAVE();
+	sink = room[n];
+}
+
+NOINLINE void stacks_that_lie_higher(void **state)
+{
+	(void)state;
+	char here[64 << 10]; /* in a frame further out */
+	want_root = WIRE_STOP_END;
+	wrong += higher < here;
+	for (int i = 0; i < 3; i++) {
+		deeper_on_another_stack(i, higher);
+		deeper_on_another_stack(i, (char *)((uintptr_t)(here + sizeof(here)) & ~15ul));
+	}
+	KEEP;
+}
+
 /* A coroutine whose outermost frame says that its caller stands in memory that is not there. */
 void lost_fiber(void);
 NOINLINE void lost_fiber_back(void)
@@ -702,6 +762,7 @@ SCENARIO(signal_handlers_on_both_stacks_are_exact, signal_handlers)
 SCENARIO(stacks_after_longjmp_are_exact, jumps_back)
 SCENARIO(coroutines_of_makecontext_are_exact, makecontext_coroutines)
 SCENARIO(hand_made_coroutines_are_exact, coroutines_by_hand)
+SCENARIO(switches_to_a_stack_that_lies_higher_are_exact, stacks_that_lie_higher)
 SCENARIO(memory_that_is_not_there_is_not_read, stacks_that_end_in_the_void)
 SCENARIO(registered_frames_of_made_code_are_walked, code_made_at_run_time)
 SCENARIO(frame_pointers_help_out_and_are_marked, code_without_entries)
@@ -716,10 +777,16 @@ int main(void)
 		cmocka_unit_test(stacks_after_longjmp_are_exact),
 		cmocka_unit_test(coroutines_of_makecontext_are_exact),
 		cmocka_unit_test(hand_made_coroutines_are_exact),
+		cmocka_unit_test(switches_to_a_stack_that_lies_higher_are_exact),
 		cmocka_unit_test(memory_that_is_not_there_is_not_read),
 		cmocka_unit_test(registered_frames_of_made_code_are_walked),
 		cmocka_unit_test(frame_pointers_help_out_and_are_marked),
 	};
+	/* before there are threads, whose stacks are put below */
+	higher = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (higher == MAP_FAILED)
+		return 1;
+	higher += 1 << 20;
 	harness_init(&harness);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
