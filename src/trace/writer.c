@@ -573,8 +573,14 @@ int trace_writer_finish(struct trace_writer *writer, const struct prof *prof, st
 	/* After a failure the file lacks what the prof knows: then a replay is the truth about the file. */
 	else if (prof)
 		tail_rc = write_summary(w, prof, &tail);
+	/*
+	 * It is smaller than a summary, for which there may have been no room. Not where the count of what was lost is missing: such
+	 * a file must not look finished.
+	 */
 	if (tail_rc >= 0)
 		tail_rc = write_index(w, &tail);
+	else if (rc >= 0)
+		write_index(w, NULL);
 	/* Give back what was reserved and not used; the content stays. */
 	if (ftruncate(w->fd, (off_t)w->end) < 0 && tail_rc >= 0)
 		tail_rc = err_set(&tail, -errno, "cannot finish '%s'", w->path);

@@ -126,6 +126,41 @@ static void a_full_disk_counts_the_rest_and_keeps_the_file_readable(void **state
 	copy_fini(&out);
 }
 
+static void where_a_summary_finds_no_room_the_index_is_written_all_the_same(void **state)
+{
+	(void)state;
+	struct copy out;
+	struct trace_reader_info info;
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct err err = { 0 };
+		struct stream s;
+		struct sink_tee tee;
+		struct prof *prof = prof_new(&err);
+		struct trace_writer *w = trace_writer_new(path, NULL, &err);
+		sink_tee_init(&tee);
+		sink_tee_add(&tee, prof_sink(prof));
+		sink_tee_add(&tee, trace_writer_sink(w));
+		stream_init(&s, 31, 5000);
+		stream_run(&s, &tee.sink, 70000);
+		if (trace_writer_flush(w, &err) < 0)
+			_exit(2);
+		struct rlimit limit = { trace_writer_bytes(w) + 1000, RLIM_INFINITY };
+		if (setrlimit(RLIMIT_FSIZE, &limit) < 0)
+			_exit(3);
+		_exit(trace_writer_finish(w, prof, &err) == -EFBIG ? 0 : 4);
+	}
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	read_back(&out, &info);
+	assert_int_equal(info.has_summary, 0);
+	assert_int_equal(info.indexed, 1);
+	assert_int_equal(out.count, 70000);
+	copy_fini(&out);
+}
+
 static void the_floor_of_free_space_is_kept(void **state)
 {
 	(void)state;
@@ -142,6 +177,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
 			a_full_disk_counts_the_rest_and_keeps_the_file_readable, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			where_a_summary_finds_no_room_the_index_is_written_all_the_same, set_up,
+			tear_down),
 		cmocka_unit_test_setup_teardown(the_floor_of_free_space_is_kept, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
