@@ -12,12 +12,27 @@
 /** struct events_tally - running sums over everything encoded or decoded so far. */
 struct events_tally {
 	uint64_t events, allocations, bytes, frees; /* frees: the foreign ones too */
+	uint64_t
+		implied; /* of the frees: those that nobody saw, which some EVENT_LOST has spoken of */
+	/* what EVENT_LOST (of blocks) and EVENT_CULLED speak of, in this order: allocations, bytes, frees */
+	uint64_t spoken[3];
 };
+#define EVENTS_UNTOLD UINT64_MAX /* implied, of files that say neither that nor what is behind it */
+
+/** events_tally_fill() - what @tally does not tell has not changed since @seen. */
+static inline void events_tally_fill(struct events_tally *tally, const struct events_tally *seen)
+{
+	if (tally->implied != EVENTS_UNTOLD)
+		return;
+	tally->implied = seen->implied;
+	for (unsigned i = 0; i < 3; i++)
+		tally->spoken[i] = seen->spoken[i];
+}
+void events_tally_speak(struct events_tally *tally, const struct event *event);
 
 /** struct events_told - sums of events that speak of others which are not there; their events: how many spoke. */
 struct events_told {
 	struct events_tally lost[LOSS_REASON_MAX], culled, filtered, filtered_inherited;
-	uint64_t implied; /* frees that EVENT_LOST has spoken of */
 };
 void events_told_add(struct events_told *told, const struct event *event);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 #include "base/varint.h"
 #include "trace/events_model.h"
@@ -238,7 +239,10 @@ static inline int get_free(struct events_dec *dec, unsigned op, struct event *ev
 	if (model_free(m, dec->t, guess, slot, age, event) < 0)
 		return -ENOMEM;
 	dec->seen.frees++;
-	dec->orphans += (uint64_t)lost;
+	if (__builtin_expect(event->flags & EVENT_F_IMPLIED, 0))
+		dec->seen.implied++;
+	else
+		dec->orphans += (uint64_t)lost;
 	return !lost;
 }
 
@@ -269,6 +273,7 @@ static int get_other(struct events_dec *dec, struct event *event)
 	event->value = m->other[kind].value += (uint64_t)unzigzag(value);
 	event->block.v = (uint32_t)(block - 1);
 	dec->seen.frees += kind == EVENT_FREE_FOREIGN;
+	events_tally_speak(&dec->seen, event);
 	return rc < 0 ? rc : 1;
 }
 
@@ -330,21 +335,35 @@ static int get_events(struct events_dec *dec, uint32_t rows)
 	return 0;
 }
 
-/* Tell how many events are missing up to where the sums are @at. */
-static int tell_loss(struct events_dec *dec, const struct events_tally *at, uint64_t made_up)
+static uint64_t over(uint64_t at, uint64_t seen)
 {
 	/* A hostile header may say less than was seen: then nothing can be said but that something is wrong. */
+	return at > seen ? at - seen : 0;
+}
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* Frees that are missing up to where the sums are @at, but for those that some EVENT_LOST counts. */
+static uint64_t missing_frees(const struct events_dec *dec, const struct events_tally *at)
+{
+	return over(over(at->frees, dec->seen.frees), over(at->implied, dec->seen.implied));
+}
+
+/* Tell how many events are missing up to where the sums are @at, and what those that are missing spoke of. */
+static int tell_loss(struct events_dec *dec, const struct events_tally *at, uint64_t made_up)
+{
 	const struct events_tally *seen = &dec->seen;
 	struct event lost = { .kind = EVENT_LOST,
 			      .time_ns = dec->time,
 			      .value = LOSS_FILE_DAMAGED };
-	if (at->allocations > seen->allocations)
-		lost.addr = at->allocations - seen->allocations;
-	if (at->bytes > seen->bytes)
-		lost.bytes = at->bytes - seen->bytes;
-	uint64_t frees = dec->orphans;
-	if (at->frees > seen->frees + made_up)
-		frees += at->frees - seen->frees - made_up;
+	lost.addr =
+		sum(over(at->allocations, seen->allocations), over(at->spoken[0], seen->spoken[0]));
+	lost.bytes = sum(over(at->bytes, seen->bytes), over(at->spoken[1], seen->spoken[1]));
+	uint64_t frees = sum(over(missing_frees(dec, at), made_up),
+			     sum(dec->orphans, over(at->spoken[2], seen->spoken[2])));
 	lost.block.v = frees > UINT32_MAX ? UINT32_MAX : (uint32_t)frees;
 	dec->orphans = 0;
 	dec->gaps |= memcmp(at, seen, sizeof(*at)) != 0;
@@ -364,9 +383,10 @@ int events_dec_gap(struct events_dec *dec, const struct events_tally *at, struct
 
 /*
  * What a key block says about the slots, against what is known. Where events are missing, a block that is dead now was freed
- * among them: its free is made up for here. Return: the number of such blocks, or negative errno.
+ * among them: its free is made up for here. The first @implied of them are frees that nobody saw. Return: the number of such
+ * blocks, or negative errno.
  */
-static int64_t settle(struct events_dec *dec, int do_it)
+static int64_t settle(struct events_dec *dec, int do_it, uint64_t implied)
 {
 	struct events_model *m = dec->m;
 	struct cursor c = dec->col[EVC_DEAD];
@@ -402,6 +422,8 @@ static int64_t settle(struct events_dec *dec, int do_it)
 				struct event *late = &dec->batch[dec->count++];
 				*late = (struct event){ .time_ns = dec->time };
 				fill_free(late, s, i);
+				late->flags = implied ? EVENT_F_IMPLIED : 0;
+				implied -= implied != 0;
 			}
 			s->state = live ? SLOT_LOST : SLOT_DEAD;
 			int rc = dec->count == BATCH ? flush(dec) : 0;
@@ -421,19 +443,32 @@ static int begin_key(struct events_dec *dec, const struct events_tally *at)
 	int missing = memcmp(at, &dec->seen, sizeof(*at)) != 0;
 	int adrift = dec->col[EVC_DEAD].at == dec->col[EVC_DEAD].end;
 	dec->gaps |= missing || dec->broken;
-	int64_t made_up = adrift ? 0 : settle(dec, 0);
+	int64_t made_up = adrift ? 0 : settle(dec, 0, 0);
 	if (made_up < 0)
 		return (int)made_up;
+	uint64_t seen_by_nobody = MIN(over((uint64_t)made_up, missing_frees(dec, at)),
+				      over(at->implied, dec->seen.implied));
 	int rc = tell_loss(dec, at, (uint64_t)made_up);
 	if (rc >= 0 && made_up)
 		rc = dec->out.need_thread(dec->out.ctx, 0, dec->err);
 	if (rc >= 0 && !adrift)
-		rc = (int)(settle(dec, 1) < 0 ? -EBADMSG : 0);
+		rc = (int)(settle(dec, 1, seen_by_nobody) < 0 ? -EBADMSG : 0);
 	if (rc >= 0)
 		rc = flush(dec);
 	if (rc >= 0)
 		rc = events_model_reset(dec->m);
 	return rc < 0 ? rc : adrift;
+}
+
+static int get_more_sums(struct cursor *meta, struct events_tally *at)
+{
+	at->implied = EVENTS_UNTOLD;
+	if (meta->at == meta->end)
+		return 0;
+	int rc = get(meta, &at->implied);
+	for (unsigned i = 0; i < 3 && rc == 0; i++)
+		rc = get(meta, &at->spoken[i]);
+	return rc;
 }
 
 int events_dec_block(struct events_dec *dec, const struct blt_head *head,
@@ -446,10 +481,11 @@ int events_dec_block(struct events_dec *dec, const struct blt_head *head,
 	struct cursor *meta = &dec->col[EVC_META];
 	int rc = 0;
 	if (get(meta, &at.allocations) < 0 || get(meta, &at.bytes) < 0 ||
-	    get(meta, &at.frees) < 0 || head->time_ns < dec->time) {
+	    get(meta, &at.frees) < 0 || get_more_sums(meta, &at) < 0 || head->time_ns < dec->time) {
 		dec->broken = 1;
 		return err_set(err, -EBADMSG, "an event block breaks the format's rules");
 	}
+	events_tally_fill(&at, &dec->seen);
 	if (!(head->flags & BLT_F_KEY)) {
 		if (memcmp(&at, &dec->seen, sizeof(at)) != 0)
 			dec->broken = 1;
@@ -505,17 +541,26 @@ static int take_pending_alloc(struct events_dec *dec, const struct event *event,
 	return 1;
 }
 
-/* Return: 1 to be handed on, 0 the block's allocation is missing, or what says which it was. */
+/* A free of a block whose allocation is missing, or what says which it was. */
+static int take_orphan(struct events_dec *dec, const struct event *event)
+{
+	if (!dec->broken && !dec->gaps)
+		return -EBADMSG;
+	dec->orphans += !(event->flags & EVENT_F_IMPLIED);
+	return 0;
+}
+
+/* Return: 1 to be handed on, 0 it is counted as lost. */
 static int take_pending_free(struct events_dec *dec, uint64_t code, struct event *event)
 {
 	struct events_model *m = dec->m;
 	uint64_t number = code / 2;
 	if (number >= (code & 1 ? dec->pending_count : m->slot_count))
-		return dec->broken || dec->gaps ? 0 : -EBADMSG;
+		return take_orphan(dec, event);
 	uint32_t slot = code & 1 ? dec->pending[number] : (uint32_t)number;
 	uint8_t flags = event->flags;
 	if (m->slots[slot].state != SLOT_LIVE)
-		return dec->broken || dec->gaps ? 0 : -EBADMSG;
+		return take_orphan(dec, event);
 	fill_free(event, &m->slots[slot], slot);
 	event->flags = flags;
 	m->slots[slot].state = SLOT_DEAD;
@@ -587,5 +632,7 @@ int events_dec_pending(struct events_dec *dec, const struct blt_head *head,
 		return err_set(err, rc, "a block of pending events breaks the format's rules");
 	if (rc == -ENOMEM || rc == -E2BIG)
 		return err_set(err, rc, "cannot hold the live blocks");
+	if (rc >= 0 && dec->orphans)
+		rc = tell_loss(dec, &dec->seen, 0);
 	return rc < 0 ? rc : 0;
 }

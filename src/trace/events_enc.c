@@ -255,6 +255,7 @@ static void add_other(struct events_enc *enc, const struct event *event)
 	m->other[kind].value = event->value;
 	*enc->at[EVC_OP]++ = OP_OTHER;
 	enc->open.frees += kind == EVENT_FREE_FOREIGN;
+	events_tally_speak(&enc->open, event);
 	events_told_add(&enc->told, event);
 }
 
@@ -331,7 +332,7 @@ static int add_run(struct events_enc *enc, const struct event *events, size_t co
 	enc->open.allocations += run.allocations;
 	enc->open.bytes += run.bytes;
 	enc->open.frees += run.frees;
-	enc->told.implied += run.implied;
+	enc->open.implied += run.implied;
 	*taken = (size_t)(event - events);
 	enc->rows += (uint32_t)*taken;
 	return rc;
@@ -414,6 +415,9 @@ struct blt_cols *events_enc_block(struct events_enc *enc, struct blt_head *head)
 	put_num(&col[EVC_META], enc->kept.allocations);
 	put_num(&col[EVC_META], enc->kept.bytes);
 	put_num(&col[EVC_META], enc->kept.frees);
+	put_num(&col[EVC_META], enc->kept.implied);
+	for (unsigned i = 0; i < 3; i++)
+		put_num(&col[EVC_META], enc->kept.spoken[i]);
 	for (unsigned i = 0; i < EVC_COUNT; i++)
 		if (room_per_event[i])
 			col[i].len = (size_t)(enc->at[i] - (uint8_t *)col[i].data);
@@ -432,6 +436,9 @@ void events_enc_clear(struct events_enc *enc, int kept, int key_next)
 		enc->kept.allocations += enc->open.allocations;
 		enc->kept.bytes += enc->open.bytes;
 		enc->kept.frees += enc->open.frees;
+		enc->kept.implied += enc->open.implied;
+		for (unsigned i = 0; i < 3; i++)
+			enc->kept.spoken[i] += enc->open.spoken[i];
 	}
 	enc->open = (struct events_tally){ 0 };
 	enc->told = (struct events_told){ 0 };
@@ -454,6 +461,17 @@ void events_enc_tally(const struct events_enc *enc, struct events_tally *kept,
 		*open = enc->open;
 		open->events = enc->rows;
 	}
+}
+
+void events_tally_speak(struct events_tally *tally, const struct event *event)
+{
+	uint64_t frees = event->kind == EVENT_CULLED ? event->addr : event->block.v;
+	if (event->kind != EVENT_CULLED &&
+	    (event->kind != EVENT_LOST || event->value == LOSS_REGION))
+		return;
+	tally->spoken[0] += event->addr;
+	tally->spoken[1] += event->bytes;
+	tally->spoken[2] += frees;
 }
 
 static void told_add(struct events_tally *to, const struct event *event, uint64_t frees)

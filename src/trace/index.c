@@ -70,6 +70,11 @@ void index_put(const struct index *index, const struct events_tally *tally, stru
 		at = entry->at;
 		time = entry->time_ns;
 	}
+	if (tally->implied == EVENTS_UNTOLD)
+		return;
+	put_num(to, tally->implied);
+	for (unsigned i = 0; i < 3; i++)
+		put_num(to, tally->spoken[i]);
 }
 
 int index_get(struct index *index, struct events_tally *tally, const uint8_t *at,
@@ -94,6 +99,12 @@ int index_get(struct index *index, struct events_tally *tally, const uint8_t *at
 		struct index_entry entry = { place, time, (uint8_t)(type >> 8), (uint8_t)type };
 		if (push(index, &entry) < 0)
 			return -ENOMEM;
+	}
+	tally->implied = EVENTS_UNTOLD;
+	if (!c.bad && c.at < c.end) {
+		tally->implied = get_num(&c);
+		for (unsigned i = 0; i < 3; i++)
+			tally->spoken[i] = get_num(&c);
 	}
 	return c.bad ? -EBADMSG : 0;
 }

@@ -240,15 +240,16 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 			told = at;
 		}
 	}
-	struct events_tally seen;
+	struct events_tally seen, total = r->total;
 	if (stopped)
 		return 0;
 	int rc = replay_side(p, dec, err);
 	if (rc < 0)
 		return rc;
 	events_dec_tally(dec, &seen);
-	if (info->indexed && memcmp(&seen, &r->total, sizeof(seen)) != 0)
-		return events_dec_gap(dec, &r->total, err);
+	events_tally_fill(&total, &seen);
+	if (info->indexed && memcmp(&seen, &total, sizeof(seen)) != 0)
+		return events_dec_gap(dec, &total, err);
 	return 0;
 }
 

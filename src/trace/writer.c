@@ -207,7 +207,7 @@ static void lose_open(struct trace_writer *w)
 	const struct events_told *told = events_enc_told(w->events);
 	struct events_tally open;
 	events_enc_tally(w->events, NULL, &open);
-	open.frees -= told->implied; /* lost before */
+	open.frees -= open.implied; /* lost before */
 	tally_add(&w->lost, &open);
 	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)
 		tally_add(&w->told.lost[i], &told->lost[i]);

@@ -9,6 +9,7 @@ from collections import defaultdict
 MASK = (1 << 64) - 1
 DEFS, EVENTS, SUMMARY, INDEX, END, PENDING, FILE = range(1, 8)
 PROCESS, THREAD, MODULE, FRAME, STACK, SYMBOL = range(1, 7)
+REGION = 5
 ALLOC, FREE, FREE_FOREIGN, MAP, UNMAP, BRK, RSS, MARK, LOST, SWITCH, THREAD_END, FORKED, CULLED, FILTERED = range(1, 15)
 TEMPORARY, IMPLIED = 2, 8
 COUNTERS = ("allocations", "allocated_bytes", "frees", "temporary_allocations", "leaked_allocations", "leaked_bytes",
@@ -207,7 +208,7 @@ class Recording:
         data, beside = contents(path), contents(f"{path}.pending") if os.path.exists(f"{path}.pending") else b""
         self.header, self.model, self.process, self.summary, self.index = file_header(data), Model(), None, None, None
         self.threads, self.modules, self.frames, self.stacks, self.symbols, self.files = {}, {}, {}, {}, {}, {}
-        self.events, self.blocks, self.definitions, self.sums = [], [], 0, [0, 0, 0]
+        self.events, self.blocks, self.definitions, self.sums = [], [], 0, [0] * 7
         take = {DEFS: self.take_defs, EVENTS: self.take_events, SUMMARY: self.take_summary, INDEX: self.take_index,
                 FILE: self.take_file, END: self.take_end}
         late = next(blocks(beside))[1][0].varint() if beside and beside[:64] == data[:64] else MASK
@@ -251,7 +252,7 @@ class Recording:
                 self.symbols[number] = [(column.string(), column.string(), column.varint()) for _ in range(column.varint())]
 
     def take_events(self, head, columns):
-        assert head["before"] == len(self.events) and [columns[0].varint() for _ in range(3)] == self.sums
+        assert head["before"] == len(self.events) and [columns[0].varint() for _ in range(7)] == self.sums
         if head["flags"] & 1:
             self.model.reset(columns[14])
         time, times, threads = head["time"], runs(columns[2]), runs(columns[3])
@@ -265,9 +266,18 @@ class Recording:
             event.update(time=time, thread=thread)
             self.events.append(event)
             if event["kind"] == ALLOC:
-                self.sums = [self.sums[0] + 1, self.sums[1] + event["bytes"] & MASK, self.sums[2]]
+                self.add(0, 1, event["bytes"], 0)
             self.sums[2] += event["kind"] in (FREE, FREE_FOREIGN)
+            self.sums[3] += event["kind"] == FREE and event["flags"] >> 3
+            if event["kind"] == LOST and event["value"] != REGION:
+                self.add(4, event["addr"], event["bytes"], event["block"])
+            elif event["kind"] == CULLED:
+                self.add(4, event["addr"], event["bytes"], event["addr"])
         assert next(times, None) is next(threads, None) is None
+
+    def add(self, place, *more):
+        for i, number in enumerate(more):
+            self.sums[place + i] = self.sums[place + i] + number & MASK
 
     def take_pending(self, head, columns, made):
         time, stack, addr = 0, 0, 0
@@ -318,11 +328,11 @@ class Recording:
 
     def take_index(self, head, columns):
         column, entries, last = columns[0], [], [0, 0]
-        assert [column.varint() for _ in range(5)] == [len(self.events), *self.sums, len(self.blocks)]
+        assert [column.varint() for _ in range(5)] == [len(self.events), *self.sums[:3], len(self.blocks)]
         for _ in range(column.varint()):
             kind, last = column.varint(), [last[0] + column.varint(), last[1] + column.zigzag()]
             entries.append((kind, *last))
-        assert len(entries) == head["rows"]
+        assert len(entries) == head["rows"] and [column.varint() for _ in range(4)] == self.sums[3:] and column.done()
         assert set(entries) <= {(b["type"] << 8 | b["flags"], b["at"], b["time"]) for b in self.blocks}
         self.index = entries
 

@@ -21,7 +21,8 @@ struct pipe {
 	struct zblock_enc *zenc;
 	struct zblock_dec *zdec;
 	struct events_out out;
-	uint64_t events, lost;
+	uint64_t events, lost, frees, implied;
+	uint64_t damaged[3]; /* allocations, bytes, frees that are told as missing */
 	struct err err;
 };
 
@@ -29,8 +30,16 @@ static int take(void *ctx, struct event *events, size_t count, struct err *err)
 {
 	struct pipe *p = ctx;
 	(void)err;
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
 		p->lost += events[i].kind == EVENT_LOST;
+		if (events[i].kind == EVENT_LOST && events[i].value == LOSS_FILE_DAMAGED) {
+			p->damaged[0] += events[i].addr;
+			p->damaged[1] += events[i].bytes;
+			p->damaged[2] += events[i].block.v;
+		}
+		p->frees += events[i].kind == EVENT_FREE;
+		p->implied += events[i].kind == EVENT_FREE && events[i].flags & EVENT_F_IMPLIED;
+	}
 	p->events += count;
 	return 0;
 }
@@ -63,13 +72,28 @@ static void pipe_close(struct pipe *p)
 	zblock_dec_free(p->zdec);
 }
 
-static void add(struct pipe *p, enum event_kind kind, uint32_t block)
+static void add_event(struct pipe *p, const struct event *event)
 {
 	size_t taken;
-	struct event event = {
+	assert_int_equal(events_enc_add(p->enc, event, 1, &taken, &p->err), 0);
+}
+
+static void add(struct pipe *p, enum event_kind kind, uint32_t block)
+{
+	const struct event event = {
 		.kind = kind, .addr = 0x10000 + block * 64ull, .bytes = 32, .block.v = block
 	};
-	assert_int_equal(events_enc_add(p->enc, &event, 1, &taken, &p->err), 0);
+	add_event(p, &event);
+}
+
+static void add_implied_free(struct pipe *p, uint32_t block)
+{
+	const struct event event = { .kind = EVENT_FREE,
+				     .flags = EVENT_F_IMPLIED,
+				     .addr = 0x10000 + block * 64ull,
+				     .bytes = 32,
+				     .block.v = block };
+	add_event(p, &event);
 }
 
 /* End the block; a lost one never reaches the decoder. Return: the decoder's word. */
@@ -109,6 +133,53 @@ static void a_key_block_behind_a_lost_one_brings_more_slots_than_are_spare(void 
 	add(&p, EVENT_MARK, BLOCK_NONE);
 	assert_true(end_block(&p, 0, 0) >= 0);
 	assert_true(p.lost > 0);
+	pipe_close(&p);
+}
+
+/*
+ * A loss is counted once: a free that nobody saw by the EVENT_LOST of before, whether its block was damaged or not, and what a
+ * damaged block spoke of as missing with it.
+ */
+static void what_was_lost_before_the_damage_is_counted_once(void **state)
+{
+	(void)state;
+	struct pipe p;
+	const struct event lost = {
+		.kind = EVENT_LOST, .value = LOSS_RING_FULL, .addr = 1, .bytes = 10, .block.v = 2
+	};
+	const struct event maps = { .kind = EVENT_LOST, .value = LOSS_REGION, .addr = 1000 };
+	const struct event culled = { .kind = EVENT_CULLED, .addr = 5, .bytes = 50, .block.v = 3 };
+	const struct event filtered = { .kind = EVENT_FILTERED, .addr = 100, .value = 100 };
+	pipe_open(&p);
+	for (uint32_t i = 0; i < 4; i++)
+		add(&p, EVENT_ALLOC, i);
+	add_event(&p, &lost);
+	assert_true(end_block(&p, 0, 0) >= 0);
+	add_implied_free(&p, 0);
+	add(&p, EVENT_FREE, 1);
+	for (uint32_t i = 4; i < 6; i++) {
+		/* of another size, so that the slots of the dead ones stay free */
+		const struct event large = {
+			.kind = EVENT_ALLOC, .addr = i << 20, .bytes = 4000, .block.v = i
+		};
+		add_event(&p, &large);
+	}
+	add_event(&p, &lost);
+	add_event(&p, &maps);
+	add_event(&p, &culled);
+	add_event(&p, &filtered);
+	end_block(&p, 1, 1);
+	add_implied_free(&p, 2);
+	add_implied_free(&p, 4);
+	add(&p, EVENT_FREE, 5);
+	add(&p, EVENT_FREE, 3);
+	assert_true(end_block(&p, 0, 0) >= 0);
+	/* of blocks 0 and 1 one free counts, whichever; of 4 and 5, whose allocations are missing, one does */
+	assert_int_equal(p.implied, 2);
+	assert_int_equal(p.frees - p.implied, 2);
+	assert_int_equal(p.damaged[0], 2 + 1 + 5);
+	assert_int_equal(p.damaged[1], 8000 + 10 + 50);
+	assert_int_equal(p.damaged[2], 0 + 2 + 5 + 1);
 	pipe_close(&p);
 }
 
@@ -181,6 +252,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_key_block_behind_a_lost_one_brings_more_slots_than_are_spare),
+		cmocka_unit_test(what_was_lost_before_the_damage_is_counted_once),
 		cmocka_unit_test(a_plain_column_is_packed_by_short_codes_and_comes_back),
 		cmocka_unit_test(an_index_holds_no_more_entries_than_the_file_has_room_for),
 	};
