@@ -83,7 +83,7 @@ static int modules_lock(void)
 			new_generation(process.heap->module_gen + 1);
 			return 1;
 		}
-		__builtin_ia32_pause();
+		cpu_pause();
 	}
 	return 0;
 }

@@ -77,6 +77,12 @@ static inline uint64_t cycles(void)
 	return __builtin_ia32_rdtsc();
 }
 
+/** cpu_pause() - in a loop that waits for another thread. */
+static inline void cpu_pause(void)
+{
+	__builtin_ia32_pause();
+}
+
 /** barrier() - the compiler keeps the order: a signal handler on this thread sees it. */
 #define barrier() __asm__ volatile("" ::: "memory")
 #define likely(x) __builtin_expect(!!(x), 1)

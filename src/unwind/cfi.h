@@ -11,14 +11,9 @@
 
 #include <stdint.h>
 
+#include "unwind/arch_x86_64.h"
 #include "unwind/rule.h"
 
-#define UNWIND_REGS \
-	17 /* x86-64 DWARF numbers: 3 = rbx, 6 = rbp, 7 = rsp, 12..15, 16 = return address */
-#define UNWIND_REG_BX 3
-#define UNWIND_REG_BP 6
-#define UNWIND_REG_SP 7
-#define UNWIND_REG_RA 16
 #define UNWIND_REMEMBER_MAX 8
 
 /** What may be read, and where the unwind data stands in it. */

@@ -9,8 +9,6 @@
 #define VALUES 32
 #define OPS_MAX 256
 #define GO_ON (-1)
-/* rbx, rbp, r12..r15 survive a call by the ABI; rsp and the return address are set by every step */
-#define CALLEE_SAVED (1u << 3 | 1u << 6 | 0xfu << 12)
 
 struct machine {
 	uint64_t v[VALUES];
@@ -283,7 +281,7 @@ int unwind_full_step(const struct unwind_fde *fde, const struct unwind_row *row,
 		case UNWIND_SAME:
 			value = full->reg[i];
 			known = (full->known >> i & 1) &&
-				((CALLEE_SAVED >> i & 1) || r->how == UNWIND_SAME);
+				((UNWIND_CALLEE_SAVED >> i & 1) || r->how == UNWIND_SAME);
 			if (i == UNWIND_REG_SP) {
 				value = cfa;
 				known = 1;

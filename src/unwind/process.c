@@ -149,7 +149,7 @@ void unwind_deregister_frame(struct unwind_process *p, const void *begin)
 		for (unsigned spin = 0;
 		     __atomic_load_n(&p->block_readers, __ATOMIC_SEQ_CST) && spin < 1u << 20;
 		     spin++)
-			__builtin_ia32_pause();
+			unwind_pause();
 		__atomic_store_n(&p->block[i].begin, NULL, __ATOMIC_RELEASE);
 		unwind_process_changed(p);
 		return;
@@ -221,16 +221,16 @@ static int find_in_module(struct unwind_process *p, uint64_t pc, struct unwind_m
 	return unwind_cfi_find(image, pc, fde);
 }
 
-/* mov $15, %rax; syscall: a signal return stub without unwind entries (musl, hand-made ones). */
+/* A signal return stub without unwind entries (musl, hand-made ones). */
 static int is_sigreturn(struct unwind_process *p, uint64_t at)
 {
-	static const uint8_t code[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };
 	const uint8_t *bytes = (const uint8_t *)(uintptr_t)at;
 
-	if (!p->probe || !p->probe(p->ctx, at) || !p->probe(p->ctx, at + sizeof(code) - 1))
+	if (!p->probe || !p->probe(p->ctx, at) ||
+	    !p->probe(p->ctx, at + sizeof(unwind_sigreturn) - 1))
 		return 0;
-	for (unsigned i = 0; i < sizeof(code); i++) {
-		if (bytes[i] != code[i])
+	for (unsigned i = 0; i < sizeof(unwind_sigreturn); i++) {
+		if (bytes[i] != unwind_sigreturn[i])
 			return 0;
 	}
 	return 1;

@@ -192,9 +192,8 @@ struct unwind_thread {
 static UNWIND_INLINE uint64_t word_at(uint64_t addr)
 {
 #ifdef __SANITIZE_ADDRESS__
-	uint64_t v; /* the words between variables are poisoned, and are what we are after */
-	__asm__ volatile("mov (%1), %0" : "=r"(v) : "r"(addr) : "memory");
-	return v;
+	return unwind_load(
+		addr); /* the words between variables are poisoned, and are what we are after */
 #else
 	return *(const uint64_t *)(uintptr_t)addr;
 #endif

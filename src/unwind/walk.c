@@ -156,12 +156,10 @@ static UNWIND_INLINE uint32_t since_of(struct unwind_thread *t, uint64_t ip)
 /* What comes into the interrupted function's place: every register stands in the signal frame. */
 static int full_signal(struct walk *w, struct unwind_full *full)
 {
-	static const uint8_t at[UNWIND_REGS] = { 144, 136, 152, 128, 112, 104, 120, 160, 40,
-						 48,  56,  64,  72,  80,  88,  96,  168 };
 	uint64_t sp = full->reg[UNWIND_REG_SP];
 
 	for (unsigned i = 0; i < UNWIND_REGS; i++) {
-		if (load(w, sp + at[i], &full->reg[i]))
+		if (load(w, sp + unwind_signal_at[i], &full->reg[i]))
 			return WIRE_STOP_READ;
 	}
 	full->reg[UNWIND_REG_RA]++;
