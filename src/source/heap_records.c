@@ -285,6 +285,8 @@ static enum heap_run take_thread(struct source_heap *heap, struct heap_ring *rin
 		ring->now_ns = ns;
 	if (tid > UINT32_MAX)
 		return HEAP_RUN_BAD;
+	/* the slot's last owner ended inside a realloc, which nobody goes on with: as far as is known it failed */
+	heap_end_realloc(heap, ring);
 	return heap_switch_thread(heap, ring, (uint32_t)tid);
 }
 

@@ -463,6 +463,35 @@ static void a_program_that_goes_on_contradicting_itself_leaves_the_recorder_its_
 	fixture_close(&f);
 }
 
+/* Without a key for thread ends the slot of one that is gone is given to another, whatever the last record in it is. */
+static void a_slot_goes_on_whose_thread_ended_inside_a_realloc(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	produce_thread(&f.b, 2);
+	produce_alloc(&f.a, 0x1000, 8, 0);
+	produce(&f.a, 1, word0(WIRE_REALLOC_BEGIN, 0x1000), 0, 0);
+	produce_thread(&f.a, 3);
+	produce_alloc(&f.a, 0x2000, 16, 0);
+	produce_realloc(&f.a, 0x2000, 0x3000, 32, 0);
+	fixture_drain(&f);
+	produce_free(&f.b, 0x1000);
+	produce_free(&f.b, 0x3000);
+	fixture_drain(&f);
+	fixture_finish(&f);
+	assert_int_equal(f.a.slot->closed, 0);
+	assert_int_equal(f.books->wrong, 0);
+	assert_int_equal(f.books->allocs, 3);
+	assert_int_equal(f.books->frees, 3);
+	assert_int_equal(f.books->live, 0);
+	assert_int_equal(f.books->lost_events[LOSS_RING_DAMAGED] +
+				 f.books->lost_events[LOSS_DISORDER] + f.books->foreign,
+			 0);
+	fixture_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -480,6 +509,7 @@ int main(void)
 			a_program_that_goes_on_contradicting_itself_leaves_the_recorder_its_turn),
 		cmocka_unit_test(
 			a_target_that_goes_on_writing_does_not_keep_a_recording_from_its_end),
+		cmocka_unit_test(a_slot_goes_on_whose_thread_ended_inside_a_realloc),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
