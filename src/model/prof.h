@@ -42,7 +42,7 @@ void cost_add(struct cost *to, const struct cost *from);
 
 struct prof *prof_new(struct err *err);
 /**
- * prof_new_sums() - one that only counts, under the producer's numbers: no modules, frames or symbols, and stacks that are
+ * prof_new_sums() - one that only counts, under the producer's numbers: no modules, frames, symbols or names, and stacks that are
  * equal but were numbered twice stay apart. For a recorder, whose file is read by a whole one later: looking for equal stacks
  * costs it more than all counting where a program has hundreds of thousands.
  */

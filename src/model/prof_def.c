@@ -136,7 +136,8 @@ static int define_thread(struct prof *p, const struct def *def, struct err *err)
 	}
 	struct thread_row *row = chunked_at(&p->threads, id);
 	int failed = 0;
-	const char *name = intern_or_null(p, def->thread.name, &failed);
+	/* a thread may be renamed for as long as it lives */
+	const char *name = p->sums ? NULL : intern_or_null(p, def->thread.name, &failed);
 	if (failed)
 		return no_memory(err);
 	row->pub.tid = def->thread.tid;

@@ -411,6 +411,10 @@ static void sums_stand_under_the_producers_numbers_and_know_no_others(void **sta
 	assert_int_equal(prof_stack_count(prof), 1001);
 	prof_stack_cost(prof, prof_stack_row(prof, (struct stack_id){ 1000 }), &cost);
 	assert_int_equal(cost.allocated_bytes, 7);
+	/* nor names, of which a thread may have any number */
+	define(prof, &(struct def){ .kind = DEF_THREAD, .thread = { 77, "renamed" } });
+	assert_int_equal(prof_thread(prof, (struct thread_id){ 0 })->tid, 77);
+	assert_null(prof_thread(prof, (struct thread_id){ 0 })->name);
 	prof_free(prof);
 }
 
