@@ -116,26 +116,60 @@
 	HOOK1	sbrk, hook_sbrk
 
 /*
- * Where the stubs of own.c jump to: the function's arguments are untouched, r11 says which one it is. An exception may
- * pass: the frame's personality leaves the hook.
+ * Where the stubs of own.c jump to, with a word on the stack that says which function it is. Compilers that see a function
+ * and its callers at once break the calling convention: values stay over the call in whatever registers the function does
+ * not touch (even the one of its result, if it has none), and the stack is aligned as far as the function needs. So the
+ * registers are what they were when this returns (of wider ones the lower half: nothing here but the C library's memcpy()
+ * uses those), and the stack is aligned anew. An exception may pass: the frame's personality leaves the hook.
  */
+#define KEPT 32				/* behind the hook's arguments on the stack */
+#define FRAME (KEPT + 8 * 8 + 16 * 16)
+
 .macro OWN name, impl
 	.p2align 4
 	.type	\name, @function
 \name:
 	.cfi_startproc
 	.cfi_personality 0x1b, own_personality	/* DW_EH_PE_pcrel | DW_EH_PE_sdata4 */
-	lea	8(%rsp), %r9
-	mov	%r11, %r8
-	sub	$8, %rsp
-	.cfi_adjust_cfa_offset 8
-	push	%rbx
 	.cfi_adjust_cfa_offset 8
 	push	%rbp
 	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rbp, 0
+	mov	%rsp, %rbp
+	.cfi_def_cfa_register %rbp
+	sub	$FRAME, %rsp
+	and	$-16, %rsp
+	.set	at, KEPT
+	.irp	reg, rcx, rdx, rsi, rdi, r8, r9, r10, r11
+	mov	%\reg, at(%rsp)
+	.set	at, at + 8
+	.endr
+	.irp	n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+	movups	%xmm\n, at(%rsp)
+	.set	at, at + 16
+	.endr
+	mov	(%rbp), %r10
+	mov	8(%rbp), %r8
+	lea	24(%rbp), %r9
+	mov	%r10, (%rsp)
+	mov	%rbx, 8(%rsp)
+	mov	%rax, 16(%rsp)
 	call	\impl
-	add	$24, %rsp
-	.cfi_adjust_cfa_offset -24
+	.set	at, KEPT
+	.irp	reg, rcx, rdx, rsi, rdi, r8, r9, r10, r11
+	mov	at(%rsp), %\reg
+	.set	at, at + 8
+	.endr
+	.irp	n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+	movups	at(%rsp), %xmm\n
+	.set	at, at + 16
+	.endr
+	mov	%rbp, %rsp
+	pop	%rbp
+	.cfi_def_cfa %rsp, 16
+	.cfi_restore %rbp
+	lea	8(%rsp), %rsp
+	.cfi_adjust_cfa_offset -8
 	ret
 	DONE	\name
 .endm
@@ -146,6 +180,17 @@
 	OWN	entry_release, own_release
 	OWN	entry_resize, own_resize
 	OWN	entry_resize_in_place, own_resize_in_place
+
+/* own_next_release(a, b, c, d, own, ax): with what stood in rax, which is what stands there afterwards if nothing is returned. */
+	.p2align 4
+	.globl	own_next_release
+	.hidden	own_next_release
+	.type	own_next_release, @function
+own_next_release:
+	.cfi_startproc
+	mov	%r9, %rax
+	jmp	*(%r8)			/* struct own_call, next */
+	DONE	own_next_release
 
 	.section .data.rel.ro, "aw"
 	.globl	own_entries

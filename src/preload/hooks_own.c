@@ -33,6 +33,7 @@ static ALWAYS_INLINE size_t alignment(const struct own_call *own, uint64_t a, ui
 
 HIDDEN uint64_t own_obtain(OWN_ARGS)
 {
+	(void)ax;
 	struct thread *t = &self;
 	int fast;
 	uint32_t sync = obtain_enter(t, &fast, sp);
@@ -44,6 +45,7 @@ HIDDEN uint64_t own_obtain(OWN_ARGS)
 
 HIDDEN uint64_t own_obtain_text(OWN_ARGS)
 {
+	(void)ax;
 	struct thread *t = &self;
 	int fast;
 	uint32_t sync = obtain_enter(t, &fast, sp);
@@ -55,6 +57,7 @@ HIDDEN uint64_t own_obtain_text(OWN_ARGS)
 
 HIDDEN uint64_t own_obtain_to(OWN_ARGS)
 {
+	(void)ax;
 	struct thread *t = &self;
 	int fast;
 	uint32_t sync = obtain_enter(t, &fast, sp);
@@ -71,14 +74,14 @@ static COLD uint64_t release_slow(struct thread *t, void *block, OWN_ARGS)
 	if (answer < PASS_MAX) {
 		if (answer != PASS && block != t->skip_free)
 			count_lost(t, answer - 1, 0, 0, 1);
-		return own->next(a, b, c, d);
+		return own_next_release(a, b, c, d, own, ax);
 	}
 	if (block != t->skip_free)
 		note_free(t, block, sp, bp, bx);
 	else
 		t->skip_free = NULL;
 	t->sync = SYNC_IN(SYNC_NEXT, sp);
-	uint64_t rc = own->next(a, b, c, d);
+	uint64_t rc = own_next_release(a, b, c, d, own, ax);
 	hook_leave(t);
 	return rc;
 }
@@ -89,16 +92,16 @@ HIDDEN uint64_t own_release(OWN_ARGS)
 	void *block = (void *)argument(own->shape.block, a, b, c, d);
 	uint32_t sync = t->sync;
 	if (unlikely(!block))
-		return own->next(a, b, c, d);
+		return own_next_release(a, b, c, d, own, ax);
 	if (unlikely(sync != proc.word))
-		return release_slow(t, block, a, b, c, d, own, sp, bp, bx);
+		return release_slow(t, block, a, b, c, d, own, sp, bp, bx, ax);
 	t->sync = SYNC_IN(SYNC_OWN, sp);
 	if (likely(block != t->skip_free))
 		note_free(t, block, sp, bp, bx);
 	else
 		t->skip_free = NULL;
 	t->sync = SYNC_IN(SYNC_NEXT, sp);
-	uint64_t rc = own->next(a, b, c, d);
+	uint64_t rc = own_next_release(a, b, c, d, own, ax);
 	t->sync = sync;
 	return rc;
 }
@@ -141,6 +144,7 @@ static COLD void *resize_slow(struct thread *t, const struct resize *call, void 
 
 HIDDEN uint64_t own_resize(OWN_ARGS)
 {
+	(void)ax;
 	struct thread *t = &self;
 	const struct resize call = { own, { a, b, c, d } };
 	void *old = (void *)argument(own->shape.block, a, b, c, d);
@@ -158,6 +162,7 @@ HIDDEN uint64_t own_resize(OWN_ARGS)
 /* The block stays where it is, so nobody else can get its address meanwhile. */
 HIDDEN uint64_t own_resize_in_place(OWN_ARGS)
 {
+	(void)ax;
 	struct thread *t = &self;
 	void *block = (void *)argument(own->shape.block, a, b, c, d);
 	size_t size = asked(own, a, b, c, d);

@@ -33,7 +33,7 @@ struct own_shape {
 	uint8_t kind, block, size, count, align;
 };
 
-/* A hooked function, as its stub hands it to the hook. */
+/* A hooked function, as its stub hands it to the hook. The entry code knows where @next stands. */
 struct own_call {
 	uint64_t (*next)(uint64_t, uint64_t, uint64_t, uint64_t); /* its moved head */
 	struct own_shape shape;
@@ -88,14 +88,19 @@ void own_forked(void) HIDDEN;
 /** own_entries[] - where a stub jumps to, by kind. */
 extern const void *const own_entries[OWN_KINDS] HIDDEN;
 
+/* @ax: what the register of the result holds before the call. */
 #define OWN_ARGS                                                                                 \
 	uint64_t a, uint64_t b, uint64_t c, uint64_t d, const struct own_call *own, uint64_t sp, \
-		uint64_t bp, uint64_t bx
+		uint64_t bp, uint64_t bx, uint64_t ax
 uint64_t own_obtain(OWN_ARGS) HIDDEN;
 uint64_t own_obtain_text(OWN_ARGS) HIDDEN;
 uint64_t own_obtain_to(OWN_ARGS) HIDDEN;
 uint64_t own_release(OWN_ARGS) HIDDEN;
 uint64_t own_resize(OWN_ARGS) HIDDEN;
 uint64_t own_resize_in_place(OWN_ARGS) HIDDEN;
+
+/** own_next_release() - what the stub stands for, called with @ax in the register of the result: it may return none. */
+uint64_t own_next_release(uint64_t a, uint64_t b, uint64_t c, uint64_t d,
+			  const struct own_call *own, uint64_t ax) HIDDEN;
 
 #endif

@@ -575,16 +575,13 @@ unsigned patch_move(uint8_t *to, const uint8_t *code, unsigned head)
 	return done + bytes;
 }
 
-/* The register is r11: of those that a call may overwrite it is the one that carries neither an argument nor a static chain. */
 unsigned patch_stub(uint8_t *to, const void *arg, const void *entry)
 {
-	static const uint8_t load[2] = { 0x49, 0xbb };
 	static const uint8_t jump[6] = { 0xff, 0x25, 0, 0, 0, 0 }; /* through the word behind it */
-	_Static_assert(sizeof(load) + sizeof(jump) + 2 * sizeof(arg) == PATCH_STUB_BYTES, "stub");
-	memcpy(to, load, sizeof(load));
-	memcpy(to + 2, &arg, sizeof(arg));
-	memcpy(to + 10, jump, sizeof(jump));
-	memcpy(to + 16, &entry, sizeof(entry));
+	_Static_assert(PUSH_BYTES + sizeof(jump) + sizeof(entry) == PATCH_STUB_BYTES, "stub");
+	put_push(to, (uint64_t)arg);
+	memcpy(to + PUSH_BYTES, jump, sizeof(jump));
+	memcpy(to + PUSH_BYTES + sizeof(jump), &entry, sizeof(entry));
 	return PATCH_STUB_BYTES;
 }
 

@@ -247,24 +247,25 @@ static uint64_t row_rule(struct unwind_thread *t, const struct unwind_image *ima
 uint64_t unwind_find_rule(struct unwind_thread *t, uint64_t ip, int *cacheable)
 {
 	struct unwind_process *p = t->process;
-	struct unwind_module module = { 0 };
-	struct unwind_image image;
-	struct unwind_fde fde;
+	struct unwind_module *module = &t->module;
+	struct unwind_image *image = &t->image;
+	struct unwind_fde *fde = &t->fde;
 	uint64_t pc = ip - 1;
 
 	*cacheable = 1;
+	*module = (struct unwind_module){ 0 };
 	if (__atomic_load_n(&p->block_count, __ATOMIC_ACQUIRE)) {
 		uint64_t rule = 0;
 		int found;
 		unwind_read_blocks(t);
-		found = find_block(p, pc, &image, &fde);
+		found = find_block(p, pc, image, fde);
 		if (found)
-			rule = row_rule(t, &image, &fde, pc);
+			rule = row_rule(t, image, fde, pc);
 		unwind_leave_blocks(t);
 		if (found)
 			return rule;
 	}
-	switch (p->find ? p->find(p->ctx, pc, &module) : UNWIND_NOT_CODE) {
+	switch (p->find ? p->find(p->ctx, pc, module) : UNWIND_NOT_CODE) {
 	case UNWIND_MODULE:
 		break;
 	case UNWIND_CODE:
@@ -273,15 +274,15 @@ uint64_t unwind_find_rule(struct unwind_thread *t, uint64_t ip, int *cacheable)
 		*cacheable = 0;
 		return RULE_NOT_CODE;
 	}
-	if (find_in_module(p, pc, &module, &image, &fde))
-		return row_rule(t, &image, &fde, pc);
+	if (find_in_module(p, pc, module, image, fde))
+		return row_rule(t, image, fde, pc);
 	/*
 	 * A return address that is the first byte of a function was put there by hand: the function is entered
 	 * by return (__start_context of makecontext). Nothing called it, so it is the outermost frame.
 	 */
-	if (module.eh_frame_hdr) {
-		module_image(&module, &image);
-		if (unwind_cfi_find(&image, ip, &fde) && fde.lo == ip && !fde.signal)
+	if (module->eh_frame_hdr) {
+		module_image(module, image);
+		if (unwind_cfi_find(image, ip, fde) && fde->lo == ip && !fde->signal)
 			return WIRE_RULE_END;
 	}
 	return is_sigreturn(p, ip) ? WIRE_RULE_SIGNAL : WIRE_RULE_GAP;

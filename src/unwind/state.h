@@ -185,6 +185,10 @@ struct unwind_thread {
 	uint64_t bytes;
 	struct unwind_stats stats;
 	struct unwind_cfi_work work;
+	/* of the look for a rule that is under way; not on the stack, of which hardly anything may be left */
+	struct unwind_module module;
+	struct unwind_image image;
+	struct unwind_fde fde;
 };
 #define THREAD_MAGIC 0x31656b6174747361ULL
 

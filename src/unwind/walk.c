@@ -90,11 +90,11 @@ static UNWIND_INLINE int is_reused(const struct unwind_thread *t, uint64_t ip)
 static uint32_t find_since(struct unwind_thread *t, uint64_t ip)
 {
 	struct unwind_process *p = t->process;
-	struct unwind_module module = { 0 };
 
+	t->module = (struct unwind_module){ 0 };
 	if (p->find)
-		p->find(p->ctx, ip - 1, &module);
-	return module.since;
+		p->find(p->ctx, ip - 1, &t->module);
+	return t->module.since;
 }
 
 /*

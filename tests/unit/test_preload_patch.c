@@ -520,7 +520,7 @@ static void what_does_not_reach_is_not_written(void **state)
 void *hook_goes_on;
 long hook_saw;
 /* What the preload library's entry will do: note which function it was and call on. */
-__asm__(".text\n.globl patch_hook\n.type patch_hook, @function\npatch_hook:\n mov %r11, "
+__asm__(".text\n.globl patch_hook\n.type patch_hook, @function\npatch_hook:\n pop "
 	"hook_saw(%rip)\n"
 	"jmp *hook_goes_on(%rip)\n .size patch_hook, .-patch_hook");
 extern const char patch_hook[];
