@@ -434,7 +434,12 @@ HIDDEN long fail_syscall(long rc)
 	return -1;
 }
 
-/* Programs that never allocate are attached too. What may take locks of libc's waits for this moment. */
+/*
+ * Programs that never allocate are attached too. What may take locks of libc's waits for this moment. It comes before the
+ * constructors of all other objects (-z initfirst), libc's among them: in a program with a malloc of its own, what they
+ * allocate leads to no hook before (measured: 400 blocks, 1.5 MiB of rustc), and threads that they start would keep it from
+ * being hooked at all.
+ */
 __attribute__((constructor)) static void constructed(void)
 {
 	struct thread *t = &self;

@@ -139,10 +139,17 @@ def test_names_that_are_not_an_allocators_are_left_alone(hooked, prog):
     assert says(done, "no allocator of the executable's own is hooked") and not says(done, ".* is hooked, .*")
 
 
-def test_nothing_is_changed_under_another_threads_feet(hooked, prog):
-    done = hooked([prog("ownlate")])
-    assert done.stdout == b"0\n" and done.seen["allocs"] == 0
-    assert says(done, "no allocator of the program's own is hooked: it has several threads already, or no /proc")
+def test_what_other_libraries_constructors_ask_an_own_malloc_for_is_counted(record, prog):
+    done = record([prog("ownlate")])
+    report = done.report("--by", "function")
+    row = next(row for row in report["rows"] if row["frames"][0]["function"] == "busy")
+    assert (row["allocations"], report["totals"]["foreign_frees"], report["lost"]["events"]) == (int(done.stdout), 0, 0)
+
+
+def test_nothing_is_changed_under_another_threads_feet(preload, prog):
+    done = run([prog("ownlate_first")], [prog("heapcount"), preload], env={"BYTELEDGER_LOG": "info"})
+    assert done.returncode == 0 and int(done.stdout) >= 2000 and done.seen["allocs"] == 0
+    assert b"no allocator of the program's own is hooked: it has several threads already, or no /proc" in done.stderr
 
 
 @pytest.mark.parametrize("how", ["mdwe", "wx"])

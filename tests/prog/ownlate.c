@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ownlate - linked with a library whose constructor has a thread in the program's own malloc before main() begins. */
+/*
+ * ownlate - linked with a library whose constructor has a thread in the program's own malloc before main() begins. Says
+ * how often that allocated.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -33,5 +33,5 @@ long plugin_thread_stop(void)
 		;
 	atomic_store(&stop, 1);
 	pthread_join(thread, NULL);
-	return 0;
+	return atomic_load(&rounds);
 }
