@@ -58,7 +58,6 @@ struct object {
 	unsigned obtains, releases; /* families of which such a function was seen */
 };
 
-static struct found candidates[CALLS_MAX];
 static struct own_call calls[CALLS_MAX];
 static unsigned call_count;
 static unsigned held_count;
@@ -492,8 +491,17 @@ void own_hook_all(void)
 				   "it has several threads already, or no /proc");
 		return;
 	}
+	const size_t room = CALLS_MAX * sizeof(struct found);
+	long candidates =
+		sys6(SYS_mmap, 0, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (sys_failed(candidates)) {
+		log_line(LOG_INFO, "no allocator of the program's own is hooked: no memory");
+		return;
+	}
 	for (const struct link_map *map = first; map; map = map->l_next) {
-		struct object o = { .map = map, .found = candidates, .executable = map == first };
+		struct object o = { .map = map,
+				    .found = (struct found *)candidates,
+				    .executable = map == first };
 		if (!describe(&o))
 			continue;
 		int wanted = o.executable;
@@ -507,5 +515,6 @@ void own_hook_all(void)
 				 o.whole ? ""
 					 : ": it is stripped, only what it exports has a name");
 	}
+	sys2(SYS_munmap, candidates, room);
 	own_tell();
 }
