@@ -184,10 +184,13 @@ int cmd_export(int argc, char **argv)
 	}
 	if (outfile_open(&out, e.out_path, e.format->binary, !e.format->binary, &e.err) < 0)
 		return cmd_fail(&e.err);
+	if (e.format->stream && recording_will_stream(rec, &e.err) < 0)
+		return cmd_fail(&e.err);
 	CLEANUP(prof_freep) struct prof *prof = recording_read(rec, &e.selection.query, &e.err);
 	if (!prof || cmd_resolve(prof, &e.err) < 0)
 		return cmd_fail(&e.err);
-	if (recording_warning(rec))
+	int warned = recording_warning(rec) != NULL;
+	if (warned)
 		cmd_say("%s", recording_warning(rec));
 	if (!e.format->tells_losses &&
 	    out_losses(stderr, prof, !e.format->has_sums, e.format->stream != NULL, &e.err) < 0)
@@ -202,6 +205,8 @@ int cmd_export(int argc, char **argv)
 	tell_nothing(&e, prof, opt.cost);
 	int rc = e.format->reading ? e.format->reading(out.to, prof, &opt, &e.err)
 				   : write_stream(&e, rec, prof, out.to, &e.err);
+	if (recording_warning(rec) && !warned) /* seen in the events only */
+		cmd_say("%s", recording_warning(rec));
 	if (rc == 0)
 		rc = outfile_commit(&out, &e.err);
 	return rc < 0 ? cmd_fail(&e.err) : CMD_OK;

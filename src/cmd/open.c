@@ -18,7 +18,8 @@ struct recording {
 	enum recording_kind kind;
 	char *path;
 	struct trace_reader *reader;
-	int goes_on; /* its recorder is still at it */
+	int goes_on;    /* its recorder is still at it */
+	int no_summary; /* what it says is of events that cannot be read */
 	char warning[512];
 };
 
@@ -281,14 +282,36 @@ static struct query_source as_source(struct recording *rec)
 {
 	struct query_source source = { .run = source_run, .resolve = source_resolve, .ctx = rec };
 	if (rec->kind == RECORDING_BLT) {
-		source.summary = source_summary;
+		source.summary = rec->no_summary ? NULL : source_summary;
 		source.run_until = source_run_until;
 	}
 	return source;
 }
 
+int recording_will_stream(struct recording *rec, struct err *err)
+{
+	struct trace_survey survey;
+	if (rec->kind != RECORDING_BLT || rec->no_summary)
+		return 0;
+	struct progress progress = { .what = "checking" };
+	const struct trace_read_opt opt = { .progress = progress_tick, .progress_ctx = &progress };
+	int rc = trace_reader_survey(rec->reader, &survey, &opt, err);
+	progress_end(&progress);
+	rec->no_summary = rc == 0 && survey.damaged_stretches;
+	return rc;
+}
+
+/* The peak is a place among the events, as the summary counts them. */
+static int asks_for_peak(const struct query *query)
+{
+	return query && (query->at.kind == QUERY_TIME_PEAK || query->from.kind == QUERY_TIME_PEAK ||
+			 query->to.kind == QUERY_TIME_PEAK);
+}
+
 struct prof *recording_read(struct recording *rec, const struct query *query, struct err *err)
 {
+	if (asks_for_peak(query) && recording_will_stream(rec, err) < 0)
+		return NULL;
 	struct query_source source = as_source(rec);
 	return query_run(&source, query, err);
 }

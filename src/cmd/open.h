@@ -27,6 +27,12 @@ int recording_run(struct recording *recording, struct sink *sink, struct err *er
 struct prof *recording_read(struct recording *recording, const struct query *query,
 			    struct err *err);
 
+/**
+ * recording_will_stream() - before recording_read(), where recording_stream() is to follow: the reading has to say what is in the
+ * stream. In a damaged file the summary says more, so that it is left alone. Cost: all bytes are read, not decoded.
+ */
+int recording_will_stream(struct recording *recording, struct err *err);
+
 /** recording_stream() - replay what @query (NULL: everything) selects into @sink. */
 int recording_stream(struct recording *recording, const struct query *query, struct sink *sink,
 		     struct err *err);

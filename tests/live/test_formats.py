@@ -16,6 +16,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+import blt
 import formats
 
 SCRIPT = """
@@ -427,6 +428,33 @@ def test_an_export_of_nothing_says_so_and_is_none_that_failed(byteledger, form, 
             f"byteledger: no allocation of '{path}' has the cost 'temporary': the export shows none\n"
     elif form in ("csv", "json"):
         assert said(path, "--cost", "temporary") == ""
+
+
+def test_a_stream_of_damaged_events_is_not_told_by_the_summary_of_all(byteledger, export, record, prog, tmp_path):
+    """The summary at the end is whole, and counts what cannot be read any more."""
+    done = record([prog("temporaries"), "50000"])
+    whole = bytearray(open(done.path, "rb").read())
+    events = [m.start() for m in re.finditer(b"\x8fLTBlock", whole) if whole[m.start() + 8] == blt.EVENTS]
+    assert len(events) >= 3
+    at = events[len(events) // 2]
+    whole[at + 48 + int.from_bytes(whole[at + 20:at + 24], "little") // 2] ^= 4
+    path = tmp_path / "damaged.blt"
+    path.write_bytes(whole)
+    summary = totals(byteledger, str(path))
+    assert summary == totals(byteledger, done.path)
+    for form in ("heaptrack", "massif", "dhat", "jsonl"):
+        said = subprocess.run([byteledger, "export", str(path), "--to", form, "-o", str(tmp_path / form)], capture_output=True, text=True)
+        assert said.returncode == 0 and f"'{path}' is damaged: 1 blocks" in said.stderr, (form, said.stderr)
+        assert form == "jsonl" or ("LOST: " in said.stderr and "(file_damaged)" in said.stderr), form
+    lines = [json.loads(line) for line in open(tmp_path / "jsonl")]
+    seen = sum(line["event"] == "alloc" for line in lines)
+    lost = sum(line["allocations"] for line in lines if line["event"] == "lost")
+    assert 0 < seen < summary["allocations"] == seen + lost and lines[-1]["lost_events"] >= lost
+    # the moment of the peak is one of what could be read
+    peaks = [s["bytes"] for s in formats.Massif(str(tmp_path / "massif")).snapshots if s["kind"] == "peak"]
+    assert len(peaks) == 1 and sum(p["gb"] for p in json.load(open(tmp_path / "dhat"))["pps"]) == peaks[0]
+    told = json.loads(formats.check([byteledger, "report", str(path), "--format", "json", "--at", "peak"]))["totals"]
+    assert told["peak_bytes"] == peaks[0]
 
 
 def test_an_export_does_not_replace_what_it_reads(byteledger, record, prog, tmp_path):
