@@ -121,7 +121,11 @@
  * not touch (even the one of its result, if it has none), and the stack is aligned as far as the function needs. So the
  * registers are what they were when this returns (of wider ones the lower half: nothing here but the C library's memcpy()
  * uses those), and the stack is aligned anew. An exception may pass: the frame's personality leaves the hook.
+ *
+ * Who returns into this library while the next definition runs has jumped from one of its functions to another, or back to
+ * the beginning of the same one: that call is counted already. Without a frame, for it may be a loop.
  */
+#define SYNC_NEXT 2			/* state.h */
 #define KEPT 32				/* behind the hook's arguments on the stack */
 #define FRAME (KEPT + 8 * 8 + 16 * 16)
 
@@ -132,6 +136,18 @@
 	.cfi_startproc
 	.cfi_personality 0x1b, own_personality	/* DW_EH_PE_pcrel | DW_EH_PE_sdata4 */
 	.cfi_adjust_cfa_offset 8
+	push	%rax
+	.cfi_adjust_cfa_offset 8
+	mov	16(%rsp), %rax
+	cmp	own_code(%rip), %rax
+	jb	1f
+	cmp	8+own_code(%rip), %rax
+	jae	1f
+	mov	self@gottpoff(%rip), %rax
+	cmpb	$SYNC_NEXT, %fs:(%rax)	/* struct thread, sync */
+	je	own_jumped
+1:	pop	%rax
+	.cfi_adjust_cfa_offset -8
 	push	%rbp
 	.cfi_adjust_cfa_offset 8
 	.cfi_rel_offset %rbp, 0
@@ -173,6 +189,20 @@
 	ret
 	DONE	\name
 .endm
+
+	.type	own_jumped, @function
+own_jumped:
+	.cfi_startproc
+	.cfi_def_cfa_offset 24
+	mov	8(%rsp), %rax
+	mov	(%rax), %rax		/* struct own_call, next */
+	mov	%rax, 8(%rsp)
+	pop	%rax
+	.cfi_adjust_cfa_offset -8
+	lea	8(%rsp), %rsp
+	.cfi_adjust_cfa_offset -8
+	jmp	*-8(%rsp)
+	DONE	own_jumped
 
 	OWN	entry_obtain, own_obtain
 	OWN	entry_obtain_text, own_obtain_text

@@ -275,6 +275,13 @@ static uint8_t *slot(const struct code_range *range, unsigned n)
 	return (uint8_t *)range->lo + (size_t)n * SLOT_BYTES;
 }
 
+static int led_into(const struct object *o, const struct found *f, size_t bytes)
+{
+	const ElfW(Phdr) *ph = segment(o, f->at);
+	const uint8_t *lo = (const uint8_t *)o->map->l_addr + ph->p_vaddr;
+	return patch_led_into((const uint8_t *)f->at, bytes, f->head, lo, lo + ph->p_filesz);
+}
+
 /* Everything that can be done without touching the program's code. */
 static void prepare_calls(struct object *o, const struct code_range *to)
 {
@@ -283,8 +290,9 @@ static void prepare_calls(struct object *o, const struct code_range *to)
 		struct own_call *call = &calls[call_count + i];
 		uint8_t *at = slot(to, i), *moved = at + PATCH_STUB_BYTES;
 		const uint8_t *code = (const uint8_t *)f->at;
-		f->head = patch_head(code, code_bytes(o, f->at, f->bytes));
-		if (!f->head || !patch_move(moved, code, f->head)) {
+		size_t bytes = code_bytes(o, f->at, f->bytes);
+		f->head = patch_head(code, bytes);
+		if (!f->head || led_into(o, f, bytes) || !patch_move(moved, code, f->head)) {
 			f->head = 0;
 			continue;
 		}

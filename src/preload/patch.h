@@ -42,6 +42,16 @@ unsigned patch_length(const uint8_t *code, size_t bytes) HIDDEN;
 unsigned patch_head(const uint8_t *code, size_t bytes) HIDDEN;
 
 /**
+ * patch_led_into() - whether code that the function goes on in leads back into its head: compilers put what hardly ever runs
+ * elsewhere. @head: what patch_head() returned for @code and @bytes. @lo, @hi: mapped code, outside of which nothing is read.
+ * Follows branches over 64 blocks at most, the nearest first: behind the last step of a chain of calls they are other
+ * functions'. Some 10 us.
+ * Return: 1 it does: the head cannot move.
+ */
+int patch_led_into(const uint8_t *code, size_t bytes, unsigned head, const uint8_t *lo,
+		   const uint8_t *hi) HIDDEN;
+
+/**
  * patch_move() - write at @to what does there what the first @head bytes of @code do, and a jump to what follows them.
  * @head: what patch_head() returned. @to: room for PATCH_MOVED_MAX bytes, within reach of @code and of what the head names.
  * Return: bytes written; 0: something does not reach, and nothing was written.

@@ -500,6 +500,61 @@ unsigned patch_head(const uint8_t *code, size_t bytes)
 	return leads_nowhere_inside(code, bytes, head) ? head : 0;
 }
 
+#define OUTSIDE_MAX \
+	64u /* blocks: what hardly ever runs, and what stands at the end of a chain of calls */
+#define OUTSIDE_BYTES 2048u /* of one block, which ends with a jump or a return */
+
+/* Code outside of a function that it goes on in, in the order in which it was met. */
+struct outside {
+	const uint8_t *code, *lo, *hi;
+	size_t bytes;
+	unsigned head, count;
+	const uint8_t *at[OUTSIDE_MAX];
+};
+
+/* Return: 1 the branch at @at leads into the head. What it leads to outside of the function will be looked at. */
+static int follow(struct outside *o, const uint8_t *at, const struct insn *insn)
+{
+	if (!insn->relative || insn->relative == OPERAND || is_call(insn))
+		return 0;
+	uintptr_t target =
+		(uintptr_t)at + insn->bytes + (uintptr_t)(intptr_t)displacement(at, insn);
+	uintptr_t inside = target - (uintptr_t)o->code;
+	if (inside < o->bytes)
+		return inside && inside < o->head;
+	if (target < (uintptr_t)o->lo || target >= (uintptr_t)o->hi || o->count == OUTSIDE_MAX)
+		return 0;
+	for (unsigned i = 0; i < o->count; i++)
+		if (o->at[i] == (const uint8_t *)target)
+			return 0;
+	o->at[o->count++] = (const uint8_t *)target;
+	return 0;
+}
+
+int patch_led_into(const uint8_t *code, size_t bytes, unsigned head, const uint8_t *lo,
+		   const uint8_t *hi)
+{
+	struct outside o = { .code = code, .lo = lo, .hi = hi, .bytes = bytes, .head = head };
+	struct insn insn;
+	for (size_t at = 0; at < bytes; at += insn.bytes) {
+		if (!decode(code + at, bytes - at, &insn))
+			insn.bytes = 1;
+		else if (follow(&o, code + at, &insn))
+			return 1;
+	}
+	for (unsigned i = 0; i < o.count; i++) {
+		const uint8_t *at = o.at[i], *end = at;
+		end += (size_t)(hi - at) < OUTSIDE_BYTES ? (size_t)(hi - at) : OUTSIDE_BYTES;
+		for (; at < end && decode(at, (size_t)(end - at), &insn); at += insn.bytes) {
+			if (follow(&o, at, &insn))
+				return 1;
+			if (ends_flow(&insn))
+				break;
+		}
+	}
+	return 0;
+}
+
 /* From the end of an instruction at @from to @target. Return: 0: further than four bytes can say. */
 static int reckon(uint8_t *disp, uintptr_t from, uintptr_t target)
 {

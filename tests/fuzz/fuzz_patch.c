@@ -19,6 +19,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		__builtin_trap();
 	if (bytes > PATCH_MOVED_MAX || (bytes && bytes <= PATCH_JUMP_BYTES))
 		__builtin_trap();
+	/* the first half as the function, the rest as what it goes on in; the code around begins at the function */
+	size_t half = size / 2;
+	if (head && head <= half && patch_led_into(code, half, head, code, code + size) > 1)
+		__builtin_trap();
 	for (unsigned length; at < bytes; at += length) {
 		length = patch_length(to + at, bytes - at);
 		if (!length)

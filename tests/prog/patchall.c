@@ -19,9 +19,10 @@ struct patched {
 	void *moved;
 };
 
-/* Entered by a stub: r11 is the function's struct patched. Flags mean nothing at a function's entry. */
-__asm__(".text\n.hidden count_call\n.type count_call, @function\ncount_call:\n lock incq (%r11)\n "
-	"jmp *8(%r11)\n"
+/* Entered by a stub, which pushed the function's struct patched. Flags mean nothing at a function's entry. */
+__asm__(".text\n.hidden count_call\n.type count_call, @function\ncount_call:\n push %rax\n mov "
+	"8(%rsp), "
+	"%rax\n lock incq (%rax)\n mov 8(%rax), %rax\n mov %rax, 8(%rsp)\n pop %rax\n ret\n"
 	".size count_call, .-count_call");
 extern const char count_call[] HIDDEN;
 
@@ -92,11 +93,13 @@ static int is_patched(const uint8_t *code, const uint8_t *room, size_t bytes)
 	return code[0] == 0xe9 && (uintptr_t)code + 5 + (intptr_t)by - (uintptr_t)room < bytes;
 }
 
-static void patch_one(uint8_t *code, size_t size, uint8_t *stub)
+static void patch_one(const struct object *object, uint8_t *code, size_t size, uint8_t *stub)
 {
+	const uint8_t *lo = (const uint8_t *)object->code_lo,
+		      *hi = (const uint8_t *)object->code_hi;
 	uint8_t *to = stub + PATCH_STUB_BYTES;
 	unsigned head = patch_head(code, size);
-	if (!head || !patch_move(to, code, head)) {
+	if (!head || patch_led_into(code, size, head, lo, hi) || !patch_move(to, code, head)) {
 		refused += size >= PATCH_JUMP_BYTES;
 		small += size < PATCH_JUMP_BYTES;
 		return;
@@ -127,7 +130,7 @@ static int patch_object(struct dl_phdr_info *info, size_t size, void *name)
 		uint8_t *code = (uint8_t *)object.bias + symbol->st_value;
 		if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx != SHN_UNDEF &&
 		    symbol->st_size && !is_patched(code, room, bytes))
-			patch_one(code, symbol->st_size, room + i * each);
+			patch_one(&object, code, symbol->st_size, room + i * each);
 	}
 	return 1;
 }
