@@ -215,11 +215,15 @@ static void take_signals(struct record *rec, int fd, pid_t forward_to)
 static int64_t bear_failure(struct record *rec)
 {
 	int counts = !rec->failed && rec->writer && trace_writer_flush(rec->writer, NULL) < 0;
+	int full = rec->err.code == -ENOSPC || rec->err.code == -EDQUOT;
 	if (!rec->failed) {
 		if (!rec->err.hint[0])
 			err_hint(&rec->err,
 				 "what was recorded before can be read; the program goes on, %s",
-				 counts ? "and what it does is only counted" : "unrecorded");
+				 !counts ? "unrecorded"
+				 : full  ? "and what it does is only counted until there is room "
+					   "again"
+					 : "and what it does is only counted");
 		cmd_fail(&rec->err);
 	}
 	rec->failed = 1;
