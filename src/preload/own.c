@@ -83,6 +83,13 @@ static int allowed(const struct object *o, enum own_family family, const ElfW(Sy
 	return o->executable || (family != OWN_STANDARD && family != OWN_OPERATORS);
 }
 
+/* A program's own things may be called tc or mi: then tc_new() and mi_free() are theirs. Nobody calls a thing malloc. */
+static int tells(const struct own_name *name)
+{
+	unsigned kind = name->shape.kind;
+	return (kind == OWN_OBTAIN || kind == OWN_OBTAIN_TO) && strncmp(name->name, "new", 3) != 0;
+}
+
 static void consider(void *ctx, const ElfW(Sym) * sym, const char *text)
 {
 	struct object *o = ctx;
@@ -92,7 +99,7 @@ static void consider(void *ctx, const ElfW(Sym) * sym, const char *text)
 		return;
 	if (name->shape.kind == OWN_RELEASE)
 		o->releases |= OWN_BIT(family);
-	else
+	else if (tells(name))
 		o->obtains |= OWN_BIT(family);
 	uintptr_t at = o->map->l_addr + sym->st_value;
 	for (unsigned i = 0; i < o->count; i++) {

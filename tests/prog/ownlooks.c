@@ -10,10 +10,12 @@ extern void libc_free(void *p) __asm__("free");
 int mi_free(int handle, long at);
 int mi_open(const char *name, int mode);
 void *tc_new(double x);
+void tc_delete(void *tc);
+void *mi_new(const char *name);
 
 static long sum;
 
-/* of a database: no mi_malloc with it */
+/* of a database */
 int mi_free(int handle, long at)
 {
 	sum += handle + at;
@@ -25,11 +27,22 @@ int mi_open(const char *name, int mode)
 	return name[0] + mode;
 }
 
-/* gives nothing back */
+/* of a program whose things are a mi and a tc */
+void *mi_new(const char *name)
+{
+	sum += name[0];
+	return &sum;
+}
+
 void *tc_new(double x)
 {
 	sum += (long)x;
 	return &sum;
+}
+
+void tc_delete(void *tc)
+{
+	sum += tc != NULL;
 }
 
 /* local: it is called by nobody outside, whatever its name */
@@ -56,7 +69,8 @@ int main(int argc, char **argv)
 	for (int i = 0; i < n; i++) {
 		void *p = took(libc_malloc(100), 100);
 		mi_free(mi_open("x", i), 1);
-		tc_new(2.0);
+		tc_delete(tc_new(2.0));
+		mi_new("x");
 		sum += je_free_local(i, 2) + own_calloc(1, 2, 3, 4, 5);
 		gave(p);
 		libc_free(p);
