@@ -26,8 +26,7 @@
 #define PR_SET_VMA_ANON_NAME 0
 #endif
 
-#define CALLS_MAX 384 /* functions in a process; mimalloc has 90 */
-#define SECTIONS_MAX 64
+#define CALLS_MAX 384           /* functions in a process; mimalloc has 90 */
 #define FUNCTION_MAX (1u << 20) /* bytes of one function that are looked through */
 #define CODE_ALIGN 16u          /* functions begin there, unless they are built for size */
 #define PAGE 4096UL
@@ -42,6 +41,7 @@ struct found {
 	unsigned families; /* OWN_BIT(): it may have several names */
 	unsigned head;     /* bytes that move; 0: they cannot */
 	int core;          /* by any of its names */
+	int shared;        /* with functions that are none of an allocator's */
 };
 
 /* What is known of one object while it is looked at. */
@@ -49,7 +49,7 @@ struct object {
 	const struct link_map *map;
 	const ElfW(Phdr) * ph;
 	unsigned ph_count;
-	uintptr_t lo;
+	uintptr_t lo, hi;
 	const char *name;
 	int executable;
 	int whole;           /* its .symtab was there, too */
@@ -122,21 +122,6 @@ static void consider(void *ctx, const ElfW(Sym) * sym, const char *text)
 					       .core = name->core };
 }
 
-/* A head that another symbol leads into stays where it is: who comes there would find the middle of a jump. */
-static void keep_entered(void *ctx, const ElfW(Sym) * sym, const char *text)
-{
-	struct object *o = ctx;
-	unsigned type = ELF64_ST_TYPE(sym->st_info);
-	(void)text;
-	if ((type != STT_FUNC && type != STT_NOTYPE && type != STT_GNU_IFUNC) ||
-	    sym->st_shndx == SHN_UNDEF || sym->st_shndx == SHN_ABS)
-		return;
-	uintptr_t at = o->map->l_addr + sym->st_value;
-	for (unsigned i = 0; i < o->count; i++)
-		if (at > o->found[i].at && at - o->found[i].at < o->found[i].head)
-			o->found[i].head = 0;
-}
-
 typedef void each_symbol(void *ctx, const ElfW(Sym) * sym, const char *text);
 
 /* ---- the executable's file ---- */
@@ -171,11 +156,34 @@ static int read_all(long fd, void *to, size_t bytes, uint64_t off)
 	return sys4(SYS_pread64, fd, to, bytes, off) == (long)bytes;
 }
 
+static int read_section(long fd, const ElfW(Ehdr) * eh, uint64_t n, ElfW(Shdr) * to)
+{
+	return read_all(fd, to, sizeof(*to), eh->e_shoff + n * sizeof(*to));
+}
+
 /* Nobody can write to or cut the file of a running executable, so the mapping stays whole. */
+static void each_in_tables(struct object *o, long fd, uint64_t file_bytes, const ElfW(Shdr) * table,
+			   const ElfW(Shdr) * text, each_symbol *each)
+{
+	struct part symbols, strings;
+	if (!part_map(&symbols, fd, file_bytes, table->sh_offset, table->sh_size))
+		return;
+	if (part_map(&strings, fd, file_bytes, text->sh_offset, text->sh_size)) {
+		const ElfW(Sym) *sym = (const ElfW(Sym) *)symbols.at;
+		size_t count = table->sh_size / sizeof(*sym);
+		o->whole = strings.at[text->sh_size - 1] == '\0';
+		for (size_t k = 0; o->whole && k < count; k++)
+			if (sym[k].st_name < text->sh_size)
+				each(o, &sym[k], strings.at + sym[k].st_name);
+		part_unmap(&strings);
+	}
+	part_unmap(&symbols);
+}
+
 static void each_in_file(struct object *o, long fd, each_symbol *each)
 {
 	ElfW(Ehdr) eh;
-	ElfW(Shdr) sections[SECTIONS_MAX];
+	ElfW(Shdr) section, text;
 	struct stat st;
 	ElfW(Phdr) ph;
 	/* another file where the program was started through the loader, or stands in another root by now */
@@ -186,29 +194,17 @@ static void each_in_file(struct object *o, long fd, each_symbol *each)
 		if (!read_all(fd, &ph, sizeof(ph), eh.e_phoff + i * sizeof(ph)) ||
 		    memcmp(&ph, &o->ph[i], sizeof(ph)) != 0)
 			return;
-	if (eh.e_shentsize != sizeof(sections[0]) || !eh.e_shnum || eh.e_shnum > SECTIONS_MAX ||
-	    !read_all(fd, sections, eh.e_shnum * sizeof(sections[0]), eh.e_shoff))
+	if (eh.e_shentsize != sizeof(section) || !read_section(fd, &eh, 0, &section))
 		return;
-	uint64_t file_bytes = (uint64_t)st.st_size;
-	for (unsigned i = 0; i < eh.e_shnum; i++) {
-		const ElfW(Shdr) *table = &sections[i];
-		if (table->sh_type != SHT_SYMTAB || table->sh_link >= eh.e_shnum ||
-		    table->sh_entsize != sizeof(ElfW(Sym)) || table->sh_offset % 8)
+	/* where they are too many for the field, the first one says how many */
+	uint64_t file_bytes = (uint64_t)st.st_size,
+		 count = eh.e_shnum ? eh.e_shnum : section.sh_size;
+	for (uint64_t i = 1; i < count && read_section(fd, &eh, i, &section); i++) {
+		if (section.sh_type != SHT_SYMTAB)
 			continue;
-		const ElfW(Shdr) *text = &sections[table->sh_link];
-		struct part symbols, strings;
-		if (!part_map(&symbols, fd, file_bytes, table->sh_offset, table->sh_size))
-			return;
-		if (part_map(&strings, fd, file_bytes, text->sh_offset, text->sh_size)) {
-			const ElfW(Sym) *sym = (const ElfW(Sym) *)symbols.at;
-			size_t count = table->sh_size / sizeof(*sym);
-			o->whole = strings.at[text->sh_size - 1] == '\0';
-			for (size_t k = 0; o->whole && k < count; k++)
-				if (sym[k].st_name < text->sh_size)
-					each(o, &sym[k], strings.at + sym[k].st_name);
-			part_unmap(&strings);
-		}
-		part_unmap(&symbols);
+		if (section.sh_link < count && section.sh_entsize == sizeof(ElfW(Sym)) &&
+		    section.sh_offset % 8 == 0 && read_section(fd, &eh, section.sh_link, &text))
+			each_in_tables(o, fd, file_bytes, &section, &text, each);
 		return;
 	}
 }
@@ -255,25 +251,63 @@ static size_t code_bytes(const struct object *o, uintptr_t at, size_t bytes)
 	return bytes < FUNCTION_MAX ? bytes : FUNCTION_MAX;
 }
 
+/*
+ * A head that another symbol leads into stays where it is: who comes there would find the middle of a jump. So does a free()
+ * that does nothing, if the linker made one of all functions that do nothing: calls of the others would be frees.
+ */
+static void keep_entered(void *ctx, const ElfW(Sym) * sym, const char *text)
+{
+	struct object *o = ctx;
+	unsigned type = ELF64_ST_TYPE(sym->st_info);
+	enum own_family family;
+	if ((type != STT_FUNC && type != STT_NOTYPE && type != STT_GNU_IFUNC) ||
+	    sym->st_shndx == SHN_UNDEF || sym->st_shndx == SHN_ABS)
+		return;
+	uintptr_t at = o->map->l_addr + sym->st_value;
+	for (unsigned i = 0; i < o->count; i++) {
+		struct found *f = &o->found[i];
+		if (at - f->at >= f->head)
+			continue;
+		if (at == f->at) {
+			if (type != STT_FUNC || f->name->shape.kind != OWN_RELEASE ||
+			    own_name(text, &family) || strncmp(text, "__libc_", 7) == 0 ||
+			    !patch_does_nothing((const uint8_t *)at, code_bytes(o, at, f->bytes)))
+				continue;
+			f->shared = 1;
+		}
+		f->head = 0;
+	}
+}
+
 /* ---- memory beside the code ---- */
 
+/* Where nothing is yet, or nowhere. */
+static int map_at(uintptr_t at, size_t bytes, struct code_range *to)
+{
+	long rc = sys6(SYS_mmap, (long)at, (long)bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (sys_failed(rc))
+		return 0;
+	*to = (struct code_range){ (uintptr_t)rc, (uintptr_t)rc + bytes };
+	if ((uintptr_t)rc == at) /* kernels before 4.17 take it for a hint */
+		return 1;
+	sys2(SYS_munmap, rc, bytes);
+	return 0;
+}
+
 /*
- * Below the object, where a jump of five bytes reaches it. Not above the executable: its heap grows there. Kept within half
- * the reach, so that what the moved instructions refer to is in reach as well, but in the largest of programs.
+ * Below the object, where a jump of five bytes reaches it, else above; not above the executable, where its heap grows. Kept
+ * within half the reach, so that what the moved instructions refer to is in reach as well, but in the largest of programs.
  */
 static int beside_map(const struct object *o, size_t bytes, struct code_range *to)
 {
 	const uintptr_t step = 1u << 20;
-	for (uintptr_t at = o->lo - bytes, n = 0; n < 1024 && at > step; n++, at -= step) {
-		long rc = sys6(SYS_mmap, (long)at, (long)bytes, PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-		if (sys_failed(rc))
-			continue;
-		*to = (struct code_range){ (uintptr_t)rc, (uintptr_t)rc + bytes };
-		if ((uintptr_t)rc == at) /* kernels before 4.17 take it for a hint */
+	for (uintptr_t n = 0; n < 1024 && o->lo > bytes + (n + 1) * step; n++)
+		if (map_at(o->lo - bytes - n * step, bytes, to))
 			return 1;
-		sys2(SYS_munmap, rc, bytes);
-	}
+	for (uintptr_t n = 0; n < 1024 && !o->executable; n++)
+		if (map_at(o->hi + n * step, bytes, to))
+			return 1;
 	return 0;
 }
 
@@ -319,9 +353,11 @@ static unsigned choose(const struct object *o)
 		const struct found *f = &o->found[i];
 		if (f->head || !(f->families & o->obtains & o->releases))
 			continue;
-		log_line(LOG_INFO,
-			 "%s%s of %s cannot be hooked: the beginning of its code cannot be moved",
-			 own_prefix[__builtin_ctz(f->families)], f->name->name, o->name);
+		log_line(LOG_INFO, "%s%s of %s cannot be hooked: %s",
+			 own_prefix[__builtin_ctz(f->families)], f->name->name, o->name,
+			 f->shared
+				 ? "it does nothing, and functions of other names are the same code"
+				 : "the beginning of its code cannot be moved");
 		if (f->core)
 			whole &= ~f->families;
 	}
@@ -338,7 +374,9 @@ static int chosen(const struct found *f, unsigned families)
 
 static int protect(const struct object *o, const struct found *f, int writable)
 {
-	uintptr_t lo = f->at & ~(PAGE - 1), hi = (f->at + 8 + PAGE - 1) & ~(PAGE - 1);
+	/* no page behind the jump: it may be data */
+	uintptr_t lo = f->at & ~(PAGE - 1),
+		  hi = (f->at + PATCH_JUMP_BYTES + PAGE - 1) & ~(PAGE - 1);
 	int prot = PROT_READ | PROT_EXEC;
 	if (writable || segment(o, f->at)->p_flags & PF_W)
 		prot |= PROT_WRITE;
@@ -486,8 +524,11 @@ static int describe(struct object *o)
 	o->lo = UINTPTR_MAX;
 	for (unsigned i = 0; o->ph && i < o->ph_count; i++) {
 		uintptr_t at = map->l_addr + (o->ph[i].p_vaddr & ~(PAGE - 1));
-		if (o->ph[i].p_type == PT_LOAD && at < o->lo)
-			o->lo = at;
+		uintptr_t end = map->l_addr + o->ph[i].p_vaddr + o->ph[i].p_memsz;
+		if (o->ph[i].p_type != PT_LOAD)
+			continue;
+		o->lo = at < o->lo ? at : o->lo;
+		o->hi = end > o->hi ? (end + PAGE - 1) & ~(PAGE - 1) : o->hi;
 	}
 	return o->lo != UINTPTR_MAX;
 }

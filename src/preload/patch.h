@@ -41,6 +41,9 @@ unsigned patch_length(const uint8_t *code, size_t bytes) HIDDEN;
  */
 unsigned patch_head(const uint8_t *code, size_t bytes) HIDDEN;
 
+/** patch_does_nothing() - whether the function @code returns at once. */
+int patch_does_nothing(const uint8_t *code, size_t bytes) HIDDEN;
+
 /**
  * patch_led_into() - whether code that the function goes on in leads back into its head: compilers put what hardly ever runs
  * elsewhere. @head: what patch_head() returned for @code and @bytes. @lo, @hi: mapped code, outside of which nothing is read.

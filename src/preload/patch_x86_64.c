@@ -555,6 +555,16 @@ int patch_led_into(const uint8_t *code, size_t bytes, unsigned head, const uint8
 	return 0;
 }
 
+int patch_does_nothing(const uint8_t *code, size_t bytes)
+{
+	static const uint8_t mark[4] = { 0xf3, 0x0f, 0x1e, 0xfa }; /* endbr64 */
+	size_t at =
+		bytes > sizeof(mark) && memcmp(code, mark, sizeof(mark)) == 0 ? sizeof(mark) : 0;
+	at += at + 1 < bytes &&
+	      code[at] == 0xf3; /* two bytes long for the sake of old branch predictors */
+	return at < bytes && code[at] == 0xc3;
+}
+
 /* From the end of an instruction at @from to @target. Return: 0: further than four bytes can say. */
 static int reckon(uint8_t *disp, uintptr_t from, uintptr_t target)
 {

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs with an allocator of their own that rely on what no calling convention grants, or hide what leads into its functions."""
+import subprocess
+
 import pytest
 
+from conftest import ROOT
 from test_own import grown, hooked, says # noqa: F401 (a fixture)
 
 
@@ -19,3 +22,75 @@ def test_a_function_whose_other_part_leads_into_its_head_is_left_alone(hooked, p
     done = hooked([prog("owncold"), "100", "0"])
     assert done.truth[0] == 100 and done.seen["allocs"] == 0
     assert says(done, "malloc of the executable cannot be hooked: .*")
+
+
+BUMP = """
+#include <stddef.h>
+#include <string.h>
+static char pool[1 << 20];
+static size_t used;
+#define KEPT __attribute__((noipa))
+KEPT void *NAME(malloc)(size_t n) { size_t at = used; used = at + ((n + 15) & ~15ul); return pool + at; }
+KEPT void NAME(free)(void *p) FREE
+KEPT void *NAME(calloc)(size_t n, size_t m) { return memset(NAME(malloc)(n * m), 0, n * m); }
+KEPT void *NAME(realloc)(void *old, size_t n) { char *p = NAME(malloc)(n); return old ? memcpy(p, old, n) : p; }
+"""
+CALLS = """
+#include <stddef.h>
+#include <stdlib.h>
+#include "truth.h"
+void *NAME(malloc)(size_t n);
+void NAME(free)(void *p);
+void event(void *p);
+int main(int argc, char **argv)
+{
+	for (int i = 0; i < atoi(argv[1]); i++) {
+		void *p = took(NAME(malloc)(100), 100);
+		event(p);
+		gave(p);
+		NAME(free)(p);
+	}
+	truth_print();
+	return 0;
+}
+"""
+
+
+@pytest.fixture
+def build(tmp_path, installed):
+    """build(name, source, *options) -> path of what gcc made of it"""
+    def make(name, source, *options, free="{ used -= p == NULL; }", prefix=""):
+        (tmp_path / f"{name}.c").write_text(source)
+        subprocess.run([installed("gcc"), "-O2", "-w", "-fno-builtin", f"-DNAME(x)={prefix + '##' if prefix else ''}x", f"-DFREE={free}",
+                        f"-I{ROOT}/tests/prog", tmp_path / f"{name}.c", "-o", tmp_path / name, *options], check=True, timeout=60)
+        return str(tmp_path / name)
+    return make
+
+
+EVENT = "__attribute__((noipa)) void event(void *p) {}"
+
+
+def test_a_free_that_is_one_with_other_functions_that_do_nothing_is_left_alone(hooked, build):
+    folded = ["-ffunction-sections", "-fuse-ld=gold", "-Wl,--icf=all"]
+    done = hooked([build("folded", BUMP + EVENT + CALLS, *folded, free="{}"), "100"])
+    assert done.seen["allocs"] == done.seen["frees"] == 0
+    assert says(done, "free of the executable cannot be hooked: it does nothing, .*")
+    # by itself it is an allocator like others
+    seen, truth, _ = grown(hooked, lambda n: [build("alone", BUMP + EVENT + CALLS, free="{}"), str(n)], 1, 101)
+    assert seen == truth
+
+
+def test_symbols_behind_many_sections_are_found(hooked, build):
+    many = "".join(f'__attribute__((section("part{i}"))) int in_part{i} = {i};\n' for i in range(100))
+    path = build("parts", BUMP + EVENT + CALLS + many, prefix="mi_")
+    seen, truth, done = grown(hooked, lambda n: [path, str(n)], 1, 101)
+    assert seen == truth and says(done, "mimalloc .mi_. of the executable is hooked, 4 functions")
+
+
+def test_a_library_above_a_large_one_is_hooked(hooked, build, tmp_path):
+    library = ["-shared", "-fPIC"]
+    build("libmi.so", BUMP, *library, prefix="mi_")
+    build("libbig.so", "char big[1500 << 20];" + EVENT, *library)
+    path = build("above", CALLS, "-Wl,--no-as-needed", f"-L{tmp_path}", "-lmi", "-lbig", f"-Wl,-rpath,{tmp_path}", prefix="mi_")
+    seen, truth, done = grown(hooked, lambda n: [path, str(n)], 1, 101)
+    assert seen == truth and says(done, "mimalloc .mi_. of .*libmi.so is hooked, 4 functions")
