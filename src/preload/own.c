@@ -56,6 +56,7 @@ struct object {
 	struct found *found; /* in calls' place, which are filled last */
 	unsigned count, dropped;
 	unsigned obtains, releases; /* families of which such a function was seen */
+	struct code_range heads;    /* where what would move lies */
 };
 
 static struct own_call calls[CALLS_MAX];
@@ -264,6 +265,8 @@ static void keep_entered(void *ctx, const ElfW(Sym) * sym, const char *text)
 	    sym->st_shndx == SHN_UNDEF || sym->st_shndx == SHN_ABS)
 		return;
 	uintptr_t at = o->map->l_addr + sym->st_value;
+	if (at - o->heads.lo >= o->heads.hi - o->heads.lo) /* nearly all of what may be a million */
+		return;
 	for (unsigned i = 0; i < o->count; i++) {
 		struct found *f = &o->found[i];
 		if (at - f->at >= f->head)
@@ -337,6 +340,8 @@ static void prepare_calls(struct object *o, const struct code_range *to)
 			f->head = 0;
 			continue;
 		}
+		o->heads.lo = !o->heads.hi || f->at < o->heads.lo ? f->at : o->heads.lo;
+		o->heads.hi = f->at + f->head > o->heads.hi ? f->at + f->head : o->heads.hi;
 		call->shape = f->name->shape;
 		memcpy(&call->next, &moved, sizeof(moved));
 		patch_stub(at, call, own_entries[call->shape.kind]);

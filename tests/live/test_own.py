@@ -73,7 +73,7 @@ def test_short_threads_of_a_program_with_an_own_malloc(hooked, prog):
 
 
 def test_children_of_a_program_with_an_own_malloc_write_nothing_into_their_parents_book(hooked, prog):
-    one, many = hooked([prog("forks_own"), "1"]), hooked([prog("forks_own"), "40"])
+    one, many = hooked([prog("forks_own"), "1"]), hooked([prog("forks_own"), "15"])
     extra = [[r.seen[k] - t for k, t in zip(KEYS, r.truth)] for r in (one, many)]
     assert extra[0] == extra[1]
     assert one.seen["lost"] == many.seen["lost"] == NONE
