@@ -92,9 +92,13 @@ int events_dec_block(struct events_dec *dec, const struct blt_head *head,
  */
 int events_dec_pending(struct events_dec *dec, const struct blt_head *head,
 		       const struct blt_view *view, struct err *err);
-/** events_dec_gap() - events are missing up to where the sums are @at: tell how many. */
-int events_dec_gap(struct events_dec *dec, const struct events_tally *at, struct err *err);
-void events_dec_tally(const struct events_dec *dec, struct events_tally *tally);
+/** events_dec_miss() - something of the recording is damaged: what follows may speak of events that are missing. */
+void events_dec_miss(struct events_dec *dec);
+/**
+ * events_dec_end() - no more blocks come: tell how many events are missing up to where the sums are @total, or where nobody says
+ * that (NULL), up to the last block that was passed over.
+ */
+int events_dec_end(struct events_dec *dec, const struct events_tally *total, struct err *err);
 /** events_col_name() - what column @id of an EVENTS block holds; NULL for none. */
 const char *events_col_name(unsigned id);
 

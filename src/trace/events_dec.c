@@ -26,8 +26,9 @@ struct events_dec {
 	struct events_out out;
 	struct err *err;
 	struct events_tally seen;
-	int broken; /* nothing can be decoded before the next key block */
-	int gaps;   /* events are missing somewhere before */
+	struct events_tally passed; /* the sums of the last block that was passed over */
+	int broken;                 /* nothing can be decoded before the next key block */
+	int gaps;                   /* events are missing somewhere before */
 	uint64_t orphans;
 	uint64_t time;
 	struct cursor col[EVC_COUNT];
@@ -70,11 +71,6 @@ void events_dec_free(struct events_dec *dec)
 	events_model_free(dec->m);
 	free(dec->pending);
 	free(dec);
-}
-
-void events_dec_tally(const struct events_dec *dec, struct events_tally *tally)
-{
-	*tally = dec->seen;
 }
 
 static inline int get(struct cursor *c, uint64_t *v)
@@ -374,11 +370,22 @@ static int tell_loss(struct events_dec *dec, const struct events_tally *at, uint
 	return rc < 0 ? rc : dec->out.take(dec->out.ctx, &lost, 1, dec->err);
 }
 
-int events_dec_gap(struct events_dec *dec, const struct events_tally *at, struct err *err)
+void events_dec_miss(struct events_dec *dec)
 {
+	dec->gaps = 1;
+}
+
+int events_dec_end(struct events_dec *dec, const struct events_tally *total, struct err *err)
+{
+	struct events_tally at = total ? *total : dec->passed;
+	if (!total && at.events <= dec->seen.events)
+		return 0;
+	events_tally_fill(&at, &dec->seen);
+	if (memcmp(&at, &dec->seen, sizeof(at)) == 0)
+		return 0;
 	dec->err = err;
 	dec->broken = 1;
-	return tell_loss(dec, at, 0);
+	return tell_loss(dec, &at, 0);
 }
 
 /*
@@ -489,8 +496,10 @@ int events_dec_block(struct events_dec *dec, const struct blt_head *head,
 	if (!(head->flags & BLT_F_KEY)) {
 		if (memcmp(&at, &dec->seen, sizeof(at)) != 0)
 			dec->broken = 1;
-		if (dec->broken)
+		if (dec->broken) {
+			dec->passed = at;
 			return 1;
+		}
 	}
 	dec->time = head->time_ns;
 	dec->time_run = dec->thread_run = 0;

@@ -211,6 +211,7 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 				info->damaged_blocks++;
 			if (rc == 0)
 				info->truncated = 1;
+			events_dec_miss(dec);
 			at = next;
 		} else if (rc > 0) {
 			/* the first later one is read, since it tells what is missing before it; then none is */
@@ -227,6 +228,7 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 			if (rc == -EBADMSG) {
 				info->damaged_blocks++;
 				info->skipped_bytes += BLT_BLOCK_HEADER + head.stored;
+				events_dec_miss(dec);
 				err_init(err);
 			} else if (rc < 0) {
 				return rc;
@@ -240,17 +242,10 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 			told = at;
 		}
 	}
-	struct events_tally seen, total = r->total;
 	if (stopped)
 		return 0;
-	int rc = replay_side(p, dec, err);
-	if (rc < 0)
-		return rc;
-	events_dec_tally(dec, &seen);
-	events_tally_fill(&total, &seen);
-	if (info->indexed && memcmp(&seen, &total, sizeof(seen)) != 0)
-		return events_dec_gap(dec, &total, err);
-	return 0;
+	int rc = events_dec_end(dec, info->indexed ? &r->total : NULL, err);
+	return rc < 0 ? rc : replay_side(p, dec, err);
 }
 
 struct replay *replay_new(struct trace_reader *reader, struct sink *sink, struct err *err)

@@ -98,14 +98,6 @@ static void an_existing_file_is_never_overwritten(void **state)
 	assert_non_null(strstr(err.msg, "cannot create '/nonexistent/x.blt'"));
 }
 
-static void spill(const char *data, size_t len)
-{
-	int fd = open(path, O_WRONLY | O_TRUNC | O_CREAT, 0600);
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, data, len), (ssize_t)len);
-	close(fd);
-}
-
 static void an_open_file_is_read_whatever_its_name_stands_for_by_now(void **state)
 {
 	(void)state;
@@ -158,18 +150,6 @@ static void a_writer_that_breaks_the_rules_of_events_is_told(void **state)
 	copy_fini(&out);
 }
 
-static char *slurp(size_t *len)
-{
-	struct stat st;
-	int fd = open(path, O_RDONLY);
-	assert_true(fd >= 0 && fstat(fd, &st) == 0);
-	char *data = malloc((size_t)st.st_size + 1);
-	assert_int_equal(read(fd, data, (size_t)st.st_size), st.st_size);
-	close(fd);
-	*len = (size_t)st.st_size;
-	return data;
-}
-
 static void a_file_cut_anywhere_gives_the_beginning_of_what_was_written(void **state)
 {
 	(void)state;
@@ -202,42 +182,6 @@ static void a_file_cut_anywhere_gives_the_beginning_of_what_was_written(void **s
 	assert_int_equal(most, in.count);
 	free(data);
 	copy_fini(&in);
-}
-
-struct sums {
-	uint64_t allocations, bytes, frees;
-};
-
-/*
- * What a copy knows of, that which is told as lost included. A free that nobody saw was told before: it does not count, and is
- * none of a block that lives on.
- */
-static struct sums sums(const struct copy *copy)
-{
-	struct sums s = { 0 };
-	for (size_t i = 0; i < copy->count; i++) {
-		const struct event *e = &copy->events[i];
-		if (e->kind == EVENT_ALLOC) {
-			s.allocations++;
-			s.bytes += e->bytes;
-		} else if (e->kind == EVENT_FREE) {
-			s.frees += !(e->flags & EVENT_F_IMPLIED);
-		} else if (e->kind == EVENT_FREE_FOREIGN) {
-			s.frees++;
-		} else if (e->kind == EVENT_LOST && e->value != LOSS_REGION) {
-			s.allocations += e->addr;
-			s.bytes += e->bytes;
-			s.frees += e->block.v;
-		}
-	}
-	return s;
-}
-
-static void assert_same_sums(const struct sums *a, const struct sums *b)
-{
-	assert_int_equal(a->allocations, b->allocations);
-	assert_int_equal(a->bytes, b->bytes);
-	assert_int_equal(a->frees, b->frees);
 }
 
 static void every_flipped_bit_is_noticed_skipped_and_counted(void **state)

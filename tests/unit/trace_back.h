@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include "trace/trace.h"
 #include "trace_folder.h"
@@ -59,6 +61,71 @@ static inline void read_back(struct copy *copy, struct trace_reader_info *info)
 	assert_done(trace_reader_run(r, &copy->sink, NULL, &err), err);
 	trace_reader_info(r, info);
 	trace_reader_freep(&r);
+}
+
+/* ---- the file as it is ---------------------------------------------------------------------------------------------- */
+
+static inline void spill(const char *data, size_t len)
+{
+	int fd = open(path, O_WRONLY | O_TRUNC | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, data, len), (ssize_t)len);
+	close(fd);
+}
+
+static inline char *slurp(size_t *len)
+{
+	struct stat st;
+	int fd = open(path, O_RDONLY);
+	assert_true(fd >= 0 && fstat(fd, &st) == 0);
+	char *data = malloc((size_t)st.st_size + 1);
+	assert_int_equal(read(fd, data, (size_t)st.st_size), st.st_size);
+	close(fd);
+	*len = (size_t)st.st_size;
+	return data;
+}
+
+/* ---- what is told --------------------------------------------------------------------------------------------------- */
+
+struct sums {
+	uint64_t allocations, bytes, frees;
+};
+
+/*
+ * What events tell of, that which is told as lost included. A free that nobody saw was told before: it does not count, and is
+ * none of a block that lives on.
+ */
+static inline struct sums sums_of(const struct event *events, size_t count)
+{
+	struct sums s = { 0 };
+	for (size_t i = 0; i < count; i++) {
+		const struct event *e = &events[i];
+		if (e->kind == EVENT_ALLOC) {
+			s.allocations++;
+			s.bytes += e->bytes;
+		} else if (e->kind == EVENT_FREE) {
+			s.frees += !(e->flags & EVENT_F_IMPLIED);
+		} else if (e->kind == EVENT_FREE_FOREIGN) {
+			s.frees++;
+		} else if (e->kind == EVENT_LOST && e->value != LOSS_REGION) {
+			s.allocations += e->addr;
+			s.bytes += e->bytes;
+			s.frees += e->block.v;
+		}
+	}
+	return s;
+}
+
+static inline struct sums sums(const struct copy *copy)
+{
+	return sums_of(copy->events, copy->count);
+}
+
+static inline void assert_same_sums(const struct sums *a, const struct sums *b)
+{
+	assert_int_equal(a->allocations, b->allocations);
+	assert_int_equal(a->bytes, b->bytes);
+	assert_int_equal(a->frees, b->frees);
 }
 
 #endif
