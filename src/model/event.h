@@ -32,6 +32,7 @@ struct block_id {
 };
 #define BLOCK_NONE 0xffffffffu
 #define SAMPLE_BYTES_MAX (1u << 30)
+#define EVENT_TIME_MAX_NS (UINT64_MAX / 4) /* 146 years: sums of times cannot overflow */
 
 enum event_kind {
 	/* addr, bytes = requested size, stack = who asked, block = number given to it (not live before) */

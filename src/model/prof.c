@@ -10,8 +10,6 @@
 
 #include "model/prof_impl.h"
 
-#define TIME_MAX_NS (UINT64_MAX / 4) /* 146 years: sums of times cannot overflow */
-
 /* A counter for stack row @row, which ends early for the reason @partial; its number goes to @slot. */
 static void add_counter(struct prof *p, uint32_t row, uint32_t partial, uint32_t *slot)
 {
@@ -578,7 +576,7 @@ int prof_put(struct sink *sink, const struct event *events, size_t count, struct
 	if (!p->careful && may_exceed(p, events, count))
 		be_careful(p);
 	for (size_t i = 0; i < count;) {
-		if (events[i].time_ns > TIME_MAX_NS)
+		if (events[i].time_ns > EVENT_TIME_MAX_NS)
 			return err_set(err, -EBADMSG, "bad recording: an event at %llu ns",
 				       (unsigned long long)events[i].time_ns);
 		if (events[i].time_ns >= p->bucket_end_ns)

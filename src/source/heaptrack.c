@@ -364,7 +364,7 @@ static int on_time(struct ht_reader *r, const char *at, const char *end)
 {
 	uint64_t ms, ns;
 	if (!ht_take_hex(&at, end, &ms) || __builtin_mul_overflow(ms, 1000000u, &ns) ||
-	    ns > INT64_MAX)
+	    ns > EVENT_TIME_MAX_NS)
 		return STOP_HERE;
 	/* must not decrease (5.2); an event's time never does */
 	if (ns > r->time_ns)

@@ -346,6 +346,7 @@ static void damaged_definitions_end_reading_and_are_counted(void **state)
 					      "x 1 a\n",
 					      "m 1 -\n",
 					      "c\n",
+					      "c 50000000000\n", /* 174 years */
 					      "R ffffffffffffffff\n",
 					      "X twice\n",
 					      "I 0 0\n",
