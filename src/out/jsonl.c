@@ -69,6 +69,8 @@ static int begin(struct jsonl_out *out)
 	jsonw_str(json, "source", process ? process->comment : NULL);
 	jsonw_u64(json, "start_realtime_ns", process ? process->start_realtime_ns : 0);
 	jsonw_u64(json, "time_bound_ns", process ? process->time_bound_ns : 0);
+	if (process && process->sample_bytes)
+		jsonw_u64(json, "sample_bytes", process->sample_bytes);
 	end_object(out);
 	for (; out->tid_count < threads; out->tid_count++) {
 		const struct prof_thread *thread =

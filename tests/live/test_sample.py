@@ -91,6 +91,7 @@ def test_exports_of_events_say_what_has_no_stack(sampled, byteledger, prog):
     out = subprocess.run([byteledger, "export", "--to", "jsonl", path], capture_output=True, check=True, timeout=60).stdout
     events = [json.loads(line) for line in out.splitlines()]
     bare = {e["id"] if "id" in e else e["stack"] for e in events if e.get("incomplete") == "not_sampled"}
+    assert events[0]["event"] == "process" and events[0]["sample_bytes"] == 2000
     allocs = [e for e in events if e["event"] == "alloc"]
     assert len(allocs) == report(byteledger, path)["totals"]["allocations"]
     assert len(bare) == 1 and 0 < sum(e.get("stack") in bare for e in allocs) < len(allocs)
