@@ -426,7 +426,7 @@ static void patch(struct object *o, const struct code_range *to, unsigned famili
 		if (chosen(&o->found[i], families))
 			protect(o, &o->found[i], 0);
 	/* What does the work may lie anywhere in it. Nor is a handler counted, then, that allocates while it interrupts this. */
-	next_carried[held_count] = next_code(o->map->l_ld);
+	next_carried[held_count] = (struct code_range){ o->lo, o->hi };
 }
 
 /* ---- what is said ---- */

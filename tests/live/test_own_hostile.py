@@ -94,3 +94,11 @@ def test_a_library_above_a_large_one_is_hooked(hooked, build, tmp_path):
     path = build("above", CALLS, "-Wl,--no-as-needed", f"-L{tmp_path}", "-lmi", "-lbig", f"-Wl,-rpath,{tmp_path}", prefix="mi_")
     seen, truth, done = grown(hooked, lambda n: [path, str(n)], 1, 101)
     assert seen == truth and says(done, "mimalloc .mi_. of .*libmi.so is hooked, 4 functions")
+
+
+def test_an_executable_with_room_between_its_segments_is_one_allocator(hooked, installed, tmp_path):
+    path = str(tmp_path / "wide")
+    subprocess.run([installed("gcc"), "-O0", "-fno-builtin", "-w", "-Wl,-z,max-page-size=0x200000", f"{ROOT}/tests/prog/ownwrap.c", "-o", path],
+                   check=True, timeout=60)
+    seen, truth, done = grown(hooked, lambda n: [path, str(n)], 2, 102)
+    assert seen == truth and done.seen["foreign"] == 0
