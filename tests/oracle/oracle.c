@@ -30,7 +30,7 @@ static uint64_t countdown = 1, every, most, compared, identical, partial,
 		seed = 88172645463325252ull;
 static int out = -1, busy;
 
-static void say(const char *format, ...)
+static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
 {
 	char line[512];
 	va_list ap;

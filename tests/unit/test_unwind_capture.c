@@ -20,7 +20,23 @@
 
 static struct harness harness;
 static struct unwind_thread *thread;
-static unsigned compared, different;
+static unsigned compared, different, deepest;
+
+/* After a call: what follows is no part of a loop that a compiler could make of the recursion. */
+#define RETURNS_HERE(code) __asm__ volatile(code ::: "memory")
+
+/*
+ * @body so often, from one place, so that the stacks of each round are those of the one before. A compiler that knew how
+ * often would make a copy of the call for every round.
+ */
+static NOINLINE void repeat(unsigned times, void (*body)(unsigned round))
+{
+	volatile unsigned end = times;
+	for (unsigned round = 0; round < end; round++) {
+		body(round);
+		RETURNS_HERE("");
+	}
+}
 
 static int setup(void **state)
 {
@@ -48,6 +64,7 @@ static NOINLINE void compare_here(void)
 		theirs[m++] = ip;
 	} while (m < 70000 && unw_step(&cursor) > 0);
 	compared++;
+	deepest = n > deepest ? n : deepest;
 	/* the first frame is two places of this function */
 	int bad = n != m || root != WIRE_STOP_END;
 	for (uint32_t i = 1; i < n && i < m && !bad; i++)
@@ -72,24 +89,31 @@ static NOINLINE int recurse(int depth, int shape)
 		room[0] = (char)depth;
 		return recurse(depth - 1, shape >> 1) + room[0];
 	}
-	return recurse(depth - 1, shape >> 1) + 1;
+	int deeper = recurse(depth - 1, shape >> 1);
+	RETURNS_HERE("");
+	return deeper + 1;
+}
+
+static void every_shape(unsigned round)
+{
+	(void)round;
+	for (int depth = 0; depth < 40; depth++) {
+		for (int shape = 0; shape < 16; shape++)
+			recurse(depth, shape * 37);
+	}
 }
 
 static void stacks_equal_libunwinds_whatever_is_remembered(void **state)
 {
 	(void)state;
-	compared = different = 0;
-	for (int round = 0; round < 3; round++) {
-		for (int depth = 0; depth < 40; depth++) {
-			for (int shape = 0; shape < 16; shape++)
-				recurse(depth, shape * 37);
-		}
-	}
+	compared = different = deepest = 0;
+	repeat(3, every_shape);
 	struct unwind_stats stats;
 	unwind_thread_stats(thread, &stats);
 	print_message("%u compared; %lu misses, %lu fresh frames, %lu joins, %lu rules\n", compared,
 		      stats.misses, stats.fresh_frames, stats.joins, stats.rules);
 	assert_int_equal(different, 0);
+	assert_true(deepest > 40);
 	assert_true(stats.misses < compared); /* the memo answers the later rounds */
 	assert_true(stats.joins > 0);
 }
@@ -97,11 +121,10 @@ static void stacks_equal_libunwinds_whatever_is_remembered(void **state)
 static void deep_stacks_are_whole_in_every_size_of_memory(void **state)
 {
 	static const uint32_t slots[] = { 0, 8, 100 };
-	static uint64_t ips[70000];
 	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
 		thread = harness_thread(&harness, slots[i]);
-		compared = different = 0;
+		compared = different = deepest = 0;
 		recurse(100, 0);
 		recurse(120, 0);
 		recurse(3000, 0);
@@ -110,26 +133,32 @@ static void deep_stacks_are_whole_in_every_size_of_memory(void **state)
 		recurse(100, 0);
 		assert_int_equal(compared, 6);
 		assert_int_equal(different, 0);
+		assert_true(deepest > 9000);
 	}
-	(void)ips;
 	thread = harness_thread(&harness, 0);
+}
+
+/* As the last round began. */
+static struct unwind_stats before;
+
+static void every_depth_around_the_end(unsigned round)
+{
+	unwind_thread_stats(thread, &before);
+	for (int depth = 0; depth < 40; depth++)
+		recurse(depth, depth * 37);
+	if (round)
+		return;
+	/* as after 96 GiB of remembered words: those of the next round reach the end */
+	unwind_forget(thread);
+	thread->area_end = thread->lap = thread->oldest = AREA_END_MAX - 200;
 }
 
 static void places_that_have_all_been_used_begin_anew(void **state)
 {
-	struct unwind_stats before = { 0 }, after;
+	struct unwind_stats after;
 	(void)state;
 	compared = different = 0;
-	for (int round = 0; round < 20; round++) {
-		unwind_thread_stats(thread, &before);
-		for (int depth = 0; depth < 40; depth++)
-			recurse(depth, depth * 37);
-		if (round)
-			continue;
-		/* as after 96 GiB of remembered words: those of the next round reach the end */
-		unwind_forget(thread);
-		thread->area_end = thread->lap = thread->oldest = AREA_END_MAX - 200;
-	}
+	repeat(20, every_depth_around_the_end);
 	unwind_thread_stats(thread, &after);
 	assert_true(thread->area_end < AREA_END_MAX);
 	assert_int_equal(different, 0);
@@ -143,32 +172,49 @@ static NOINLINE int called(int depth)
 		compare_here();
 		return 1;
 	}
-	return called(depth - 1) + 1;
+	int deeper = called(depth - 1);
+	RETURNS_HERE("");
+	return deeper + 1;
 }
 static NOINLINE int one_caller(void)
 {
-	return called(6) + 1;
+	int deeper = called(6);
+	RETURNS_HERE("nop");
+	return deeper + 1;
 }
 static NOINLINE int other_caller(void)
 {
-	return called(6) + 2;
+	int deeper = called(6);
+	RETURNS_HERE("nop\n\tnop");
+	return deeper + 2;
+}
+
+#define RUNS_MAX 19
+
+/* The @call'th of runs of the one and the other of each length: 1 + 1, 2 + 2, 3 + 3 ... */
+static void one_of_a_run(unsigned call)
+{
+	int (*volatile caller[2])(void) = { one_caller, other_caller };
+	unsigned run = 1;
+	for (; call >= 2 * run; run++)
+		call -= 2 * run;
+	caller[call >= run]();
+}
+static void runs_of_both(unsigned round)
+{
+	(void)round;
+	unwind_thread_stats(thread, &before);
+	repeat(RUNS_MAX * (RUNS_MAX + 1), one_of_a_run);
 }
 
 static void a_stack_that_repeated_is_not_taken_for_another_at_its_place(void **state)
 {
-	struct unwind_stats before, after;
+	struct unwind_stats after;
 	(void)state;
 	compared = different = 0;
-	int (*volatile caller[2])(void) = { one_caller, other_caller };
-	for (unsigned warm = 0; warm < 2; warm++) {
-		unwind_thread_stats(thread, &before);
-		for (unsigned run = 1; run < 20; run++) {
-			for (unsigned i = 0; i < 2 * run; i++)
-				caller[i >= run]();
-		}
-		unwind_thread_stats(thread, &after);
-	}
-	assert_int_equal(compared, 2 * 2 * 190);
+	repeat(2, runs_of_both);
+	unwind_thread_stats(thread, &after);
+	assert_int_equal(compared, 2 * RUNS_MAX * (RUNS_MAX + 1));
 	assert_int_equal(different, 0);
 	assert_int_equal(after.misses, before.misses); /* once both are known, none is walked */
 }
@@ -181,45 +227,58 @@ static NOINLINE int ways(int depth, unsigned path)
 		return 1;
 	}
 	if (path & 1) {
-		int deeper = ways(depth - 1, path >> 1);
+		/* so that the two calls do not become one in front of the branch */
 		__asm__ volatile("nop" ::: "memory");
+		int deeper = ways(depth - 1, path >> 1);
+		RETURNS_HERE("nop");
 		return deeper + 1;
 	}
 	int deeper = ways(depth - 1, path >> 1);
-	__asm__ volatile("nop\n\tnop" ::: "memory");
+	RETURNS_HERE("nop\n\tnop");
 	return deeper + 2;
 }
 static NOINLINE int deep_inside(int depth, unsigned path)
 {
 	int deeper = depth ? deep_inside(depth - 1, path) : ways(11, path);
-	__asm__ volatile("" ::: "memory");
+	RETURNS_HERE("");
 	return deeper + 1;
 }
 static NOINLINE int deep_from_one(unsigned path)
 {
-	return deep_inside(150, path) + 1;
+	int deeper = deep_inside(150, path);
+	RETURNS_HERE("nop");
+	return deeper + 1;
 }
 static NOINLINE int deep_from_other(unsigned path)
 {
-	return deep_inside(150, path) + 2;
+	int deeper = deep_inside(150, path);
+	RETURNS_HERE("nop\n\tnop");
+	return deeper + 2;
+}
+
+static uint64_t misses_of[5];
+
+static void all_ways(unsigned round)
+{
+	struct unwind_stats after;
+	unwind_thread_stats(thread, &before);
+	for (unsigned path = 0; path < 2048; path++)
+		deep_from_one(path);
+	unwind_thread_stats(thread, &after);
+	misses_of[round] = after.misses - before.misses;
+	print_message("round %u: %lu misses\n", round, misses_of[round]);
 }
 
 static void stacks_that_share_their_outer_frames_are_all_remembered(void **state)
 {
-	struct unwind_stats before, after;
 	(void)state;
 	compared = different = 0;
-	for (unsigned round = 0; round < 5; round++) {
-		unwind_thread_stats(thread, &before);
-		for (unsigned path = 0; path < 2048; path++)
-			deep_from_one(path);
-		unwind_thread_stats(thread, &after);
-		print_message("round %u: %lu misses\n", round, after.misses - before.misses);
-	}
+	repeat(5, all_ways);
 	assert_int_equal(compared, 5 * 2048);
 	assert_int_equal(different, 0);
+	assert_int_equal(misses_of[0], 2048); /* each is another stack */
 	/* all but those whose set has more than eight; each by itself they would not fit into the memory */
-	assert_true(after.misses - before.misses < 2048 / 16);
+	assert_true(misses_of[4] < 2048 / 16);
 }
 
 /* What calls the allocator deep inside of a recursion (an interpreter's) does so from many places there. */
@@ -229,7 +288,7 @@ static NOINLINE int many_ways_from(int depth)
 
 	if (depth) {
 		deeper = many_ways_from(depth - 1);
-		__asm__ volatile("" ::: "memory");
+		RETURNS_HERE("");
 		return deeper + 1;
 	}
 	for (unsigned path = 0; path < 64; path++)
@@ -250,6 +309,7 @@ static void deep_inside_only_what_is_new_is_walked(void **state)
 		compared = different = 0;
 		many_ways_from(in[i].depth);
 		unwind_thread_stats(thread, &stats);
+		assert_true(stats.fresh_frames > (uint64_t)in[i].depth + 64);
 		print_message("slot %u, %d deep: %lu fresh frames, %lu walked apart\n", in[i].slot,
 			      in[i].depth, stats.fresh_frames, stats.deep);
 		assert_int_equal(compared, 64);
@@ -338,7 +398,7 @@ static void put_records(uint32_t *at, uint64_t code)
 static void a_look_at_announced_frames_that_was_jumped_out_of_is_over(void **state)
 {
 	uint64_t stack[64] = { 0 };
-	void (*before)(int) = signal(SIGSEGV, leave);
+	void (*handler)(int) = signal(SIGSEGV, leave);
 	uint8_t *code =
 		mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct unwind_regs regs = { .ip = (uint64_t)code + 10, .sp = (uint64_t)(stack + 8) };
@@ -364,7 +424,7 @@ static void a_look_at_announced_frames_that_was_jumped_out_of_is_over(void **sta
 		assert_int_equal(*readers, 0);
 	}
 	unwind_deregister_frame(harness.process, code + 4096);
-	signal(SIGSEGV, before);
+	signal(SIGSEGV, handler);
 	munmap(code, 8192);
 }
 
