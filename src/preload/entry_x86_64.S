@@ -146,13 +146,11 @@
 	mov	self@gottpoff(%rip), %rax
 	cmpb	$SYNC_NEXT, %fs:(%rax)	/* struct thread, sync */
 	je	own_jumped
-1:	pop	%rax
-	.cfi_adjust_cfa_offset -8
-	push	%rbp
-	.cfi_adjust_cfa_offset 8
-	.cfi_rel_offset %rbp, 0
-	mov	%rsp, %rbp
-	.cfi_def_cfa_register %rbp
+1:	mov	8(%rsp), %rax		/* the word: in its place a frame as all have it */
+	mov	%rbp, 8(%rsp)
+	.cfi_rel_offset %rbp, 8
+	lea	8(%rsp), %rbp
+	.cfi_def_cfa %rbp, 16
 	sub	$FRAME, %rsp
 	and	$-16, %rsp
 	.set	at, KEPT
@@ -164,12 +162,13 @@
 	movups	%xmm\n, at(%rsp)
 	.set	at, at + 16
 	.endr
+	mov	%rax, %r8
+	lea	16(%rbp), %r9
 	mov	(%rbp), %r10
-	mov	8(%rbp), %r8
-	lea	24(%rbp), %r9
+	mov	-8(%rbp), %r11
 	mov	%r10, (%rsp)
 	mov	%rbx, 8(%rsp)
-	mov	%rax, 16(%rsp)
+	mov	%r11, 16(%rsp)
 	call	\impl
 	.set	at, KEPT
 	.irp	reg, rcx, rdx, rsi, rdi, r8, r9, r10, r11
@@ -182,10 +181,8 @@
 	.endr
 	mov	%rbp, %rsp
 	pop	%rbp
-	.cfi_def_cfa %rsp, 16
+	.cfi_def_cfa %rsp, 8
 	.cfi_restore %rbp
-	lea	8(%rsp), %rsp
-	.cfi_adjust_cfa_offset -8
 	ret
 	DONE	\name
 .endm

@@ -8,6 +8,12 @@
 
 #include "preload/body.h"
 
+/* In functions that call the next definition: some look who calls them along the frame pointers, sanitizers' for example. */
+static ALWAYS_INLINE void keep_frame_pointer(void)
+{
+	__asm__ volatile("" : : "r"(__builtin_frame_address(0)));
+}
+
 static ALWAYS_INLINE uint64_t argument(unsigned which, uint64_t a, uint64_t b, uint64_t c,
 				       uint64_t d)
 {
@@ -33,6 +39,7 @@ static ALWAYS_INLINE size_t alignment(const struct own_call *own, uint64_t a, ui
 
 HIDDEN uint64_t own_obtain(OWN_ARGS)
 {
+	keep_frame_pointer();
 	(void)ax;
 	struct thread *t = &self;
 	int fast;
@@ -45,6 +52,7 @@ HIDDEN uint64_t own_obtain(OWN_ARGS)
 
 HIDDEN uint64_t own_obtain_text(OWN_ARGS)
 {
+	keep_frame_pointer();
 	(void)ax;
 	struct thread *t = &self;
 	int fast;
@@ -57,6 +65,7 @@ HIDDEN uint64_t own_obtain_text(OWN_ARGS)
 
 HIDDEN uint64_t own_obtain_to(OWN_ARGS)
 {
+	keep_frame_pointer();
 	(void)ax;
 	struct thread *t = &self;
 	int fast;
@@ -70,6 +79,7 @@ HIDDEN uint64_t own_obtain_to(OWN_ARGS)
 
 static COLD uint64_t release_slow(struct thread *t, void *block, OWN_ARGS)
 {
+	keep_frame_pointer();
 	uint32_t answer = hook_enter(t, HOOK_FREE, sp);
 	if (answer < PASS_MAX) {
 		if (answer != PASS && block != t->skip_free)
@@ -88,6 +98,7 @@ static COLD uint64_t release_slow(struct thread *t, void *block, OWN_ARGS)
 
 HIDDEN uint64_t own_release(OWN_ARGS)
 {
+	keep_frame_pointer();
 	struct thread *t = &self;
 	void *block = (void *)argument(own->shape.block, a, b, c, d);
 	uint32_t sync = t->sync;
@@ -120,6 +131,7 @@ static ALWAYS_INLINE void *resize_body(struct thread *t, const struct resize *ca
 static COLD void *resize_slow(struct thread *t, const struct resize *call, void *old, size_t size,
 			      REGS)
 {
+	keep_frame_pointer();
 	uint32_t answer = hook_enter(t, old ? HOOK_REALLOC : HOOK_ALLOC, sp);
 	void *block;
 	if (answer < PASS_MAX) {
@@ -144,6 +156,7 @@ static COLD void *resize_slow(struct thread *t, const struct resize *call, void 
 
 HIDDEN uint64_t own_resize(OWN_ARGS)
 {
+	keep_frame_pointer();
 	(void)ax;
 	struct thread *t = &self;
 	const struct resize call = { own, { a, b, c, d } };
@@ -162,6 +175,7 @@ HIDDEN uint64_t own_resize(OWN_ARGS)
 /* The block stays where it is, so nobody else can get its address meanwhile. */
 HIDDEN uint64_t own_resize_in_place(OWN_ARGS)
 {
+	keep_frame_pointer();
 	(void)ax;
 	struct thread *t = &self;
 	void *block = (void *)argument(own->shape.block, a, b, c, d);

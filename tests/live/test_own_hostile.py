@@ -102,3 +102,45 @@ def test_an_executable_with_room_between_its_segments_is_one_allocator(hooked, i
                    check=True, timeout=60)
     seen, truth, done = grown(hooked, lambda n: [path, str(n)], 2, 102)
     assert seen == truth and done.seen["foreign"] == 0
+
+
+WALKS = """
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include "truth.h"
+static char pool[1 << 20];
+static size_t used;
+static int found;
+void *asks(size_t n);
+__attribute__((noipa)) void *malloc(size_t n)
+{
+	uintptr_t *frame = __builtin_frame_address(0);
+	for (int i = 0; i < 5 && n == 100; i++, frame = (uintptr_t *)frame[0])
+		if (frame[1] - (uintptr_t)asks < 64) {
+			found++;
+			break;
+		}
+	size_t at = used;
+	used = at + ((n + 15) & ~15ul);
+	return pool + at;
+}
+__attribute__((noipa)) void free(void *p) { used -= p == NULL; }
+void *calloc(size_t n, size_t m) { return memset(malloc(n * m), 0, n * m); }
+void *realloc(void *old, size_t n) { void *p = malloc(n); return old ? memcpy(p, old, n) : p; }
+__attribute__((noipa)) void *asks(size_t n) { return took(malloc(n), n) + (n == 1); }
+int main(int argc, char **argv)
+{
+	for (int i = 0; i < atoi(argv[1]); i++)
+		asks(100);
+	truth_print();
+	return found == atoi(argv[1]) ? 0 : 3;
+}
+"""
+
+
+def test_an_own_allocator_finds_its_callers_by_their_frames(hooked, build):
+    path = build("walks", WALKS, "-fno-omit-frame-pointer")
+    seen, truth, done = grown(hooked, lambda n: [path, str(n)], 1, 101)
+    assert done.returncode == 0 and seen == truth and truth[0] == 100
