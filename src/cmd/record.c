@@ -24,6 +24,7 @@
 #include "cmd/cmd.h"
 #include "cmd/launch.h"
 #include "cmd/open.h"
+#include "cmd/started.h"
 #include "out/out.h"
 #include "query/query.h"
 #include "wire/heap.h"
@@ -186,13 +187,6 @@ static void heart_stop(struct heart *heart)
 
 enum ending { ENDED_EXIT, ENDED_DURATION };
 
-/* Our own child; its status is still to be had. */
-static int has_ended(pid_t pid)
-{
-	siginfo_t info = { 0 };
-	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
-}
-
 /* What a signal means while the program runs. */
 static void take_signals(struct record *rec, int fd, pid_t forward_to)
 {
@@ -201,7 +195,7 @@ static void take_signals(struct record *rec, int fd, pid_t forward_to)
 		rec->interrupted |= info.ssi_signo == SIGINT;
 		/* it comes when the program stops or goes on, too */
 		if (rec->is_child && info.ssi_signo == SIGCHLD)
-			rec->gone = has_ended(rec->pid);
+			rec->gone = started_has_ended(rec->pid);
 		/* SIGINT and SIGQUIT of the terminal reached the program, too: they are its own affair */
 		if (forward_to > 0 && (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP))
 			kill(forward_to, (int)info.ssi_signo);

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,10 +47,8 @@ static void add(struct samples *s, pid_t pid)
 	}
 	struct sample *one = &s->all[s->count++];
 	one->opened_ns = one->due_ns = clock_ns(CLOCK_MONOTONIC);
-	one->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (one->pidfd < 0)
-		err_set(&one->err, -errno, "cannot look at process %d", (int)pid);
-	one->ended = one->pidfd < 0 || target_open(&one->target, pid, &one->err) < 0;
+	one->pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* -1: its end is asked for */
+	one->ended = target_open(&one->target, pid, &one->err) < 0;
 }
 
 /*
@@ -105,6 +104,14 @@ static int look_for_more(struct samples *s, struct err *err)
 	return rc;
 }
 
+/* Where no descriptor tells. */
+static int has_ended(const struct samples *s, pid_t pid)
+{
+	if (pid == s->r->program.pid)
+		return started_has_ended(pid);
+	return kill(pid, 0) < 0 && errno == ESRCH;
+}
+
 /* Until something is due or happens. Return: 1 if a signal ends it. */
 static int wait_for(struct samples *s, uint64_t until_ns)
 {
@@ -115,16 +122,17 @@ static int wait_for(struct samples *s, uint64_t until_ns)
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), left = until_ns > now ? until_ns - now : 0;
 	struct timespec time = { .tv_sec = (time_t)(left / 1000000000u),
 				 .tv_nsec = (long)(left % 1000000000u) };
-	if (ppoll(fds, s->count + 1, &time, NULL) <= 0)
-		return 0;
+	int came = ppoll(fds, s->count + 1, &time, NULL);
 	now = clock_ns(CLOCK_MONOTONIC);
 	for (size_t i = 0; i < s->count; i++) {
-		if (fds[i + 1].revents) {
-			s->all[i].ended = 1;
-			s->all[i].ended_ns = now;
+		struct sample *one = &s->all[i];
+		if (!one->ended && (one->pidfd < 0 ? has_ended(s, one->target.pid)
+						   : came > 0 && fds[i + 1].revents)) {
+			one->ended = 1;
+			one->ended_ns = now;
 		}
 	}
-	return fds[0].revents && started_signals(s->signals, s->r->program.pid);
+	return came > 0 && fds[0].revents && started_signals(s->signals, s->r->program.pid);
 }
 
 /* Return: 1 where a process or the program ended it, 0 the user. */

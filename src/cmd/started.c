@@ -67,6 +67,12 @@ int started_signals(int fd, pid_t program)
 	return came && program <= 0;
 }
 
+int started_has_ended(pid_t pid)
+{
+	siginfo_t info = { 0 };
+	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
+}
+
 int started_wait(struct started *started)
 {
 	struct pollfd fd = { .fd = started->signals, .events = POLLIN };

@@ -23,6 +23,8 @@ int started_begin(struct started *started, char **argv, struct err *err);
  * affair: they reached it from the terminal. Return: 1 if there is no program and a signal came, 0 else.
  */
 int started_signals(int fd, pid_t program);
+/** started_has_ended() - of a child of ours, whose status is still to be had afterwards. SIGCHLD comes when it stops, too. */
+int started_has_ended(pid_t pid);
 /** started_wait() - until it has ended, forwarding signals; the exit status that byteledger ends with: its own, or 128 + signal. */
 int started_wait(struct started *started);
 

@@ -57,6 +57,11 @@ def process_state(pid):
         return f.read().rsplit(")", 1)[1].split()[0]
 
 
+def bytes_read(pid):
+    with open(f"/proc/{pid}/io", encoding="ascii") as f:
+        return int(next(line for line in f if line.startswith("rchar")).split()[1])
+
+
 def exec_was_seen(child, successor):
     """The program has become @successor, and its recorder has had the time to look (a second at most between two looks) and looked."""
     def status(pid, key):
@@ -366,6 +371,26 @@ def test_a_program_ends_and_is_told_to_where_pidfd_open_is_refused(byteledger, p
         if command == "heap":
             assert report(byteledger, path)["process"]["complete"] is True
             path.unlink()
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["started", "running"])
+def test_regions_tell_the_last_of_a_process_where_pidfd_open_is_refused(byteledger, prog, own):
+    program = ["perl", "-e", "$x = 'x' x 32e6; $| = 1; print 'here'; <STDIN>; exit 5"]
+    command = [prog("nopidfd"), byteledger, "regions", "--format", "json"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    child = subprocess.Popen([*command, "--", *program] if own else program, **pipes)
+    assert child.stdout.read(4) == b"here"
+    pid = child_of(child.pid) if own else child.pid
+    looker = child if own else subprocess.Popen([*command, "-p", str(pid), "--duration", "1h"], **pipes)
+    before = bytes_read(looker.pid)
+    until(lambda: bytes_read(looker.pid) > before + (300 << 10), "some readings")
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (5, b"")
+    if not own:
+        out, err = looker.communicate(timeout=60)
+        assert (looker.returncode, err) == (0, b"")
+    told = json.loads(out)
+    assert told["pid"] == pid and told["rss_bytes"] > 32e6
 
 
 def test_a_device_or_a_folder_is_no_place_for_a_recording(byteledger, tmp_path):
