@@ -263,6 +263,22 @@ own_entries:	/* in the order of enum own_kind */
 	DONE	dlopen
 
 /*
+ * Where an executable's first instructions lead, with all objects constructed but itself.
+ */
+	ENTRY	__libc_start_main
+	.irp	reg, rdi, rsi, rdx, rcx, r8, r9, rbp
+	push	%\reg
+	.cfi_adjust_cfa_offset 8
+	.endr
+	call	begin_main
+	.irp	reg, rbp, r9, r8, rcx, rdx, rsi, rdi
+	pop	%\reg
+	.cfi_adjust_cfa_offset -8
+	.endr
+	jmp	*next_start_main(%rip)
+	DONE	__libc_start_main
+
+/*
  * syscall() is jumped through, whatever its arguments are; only the numbers that change what a hook may do are looked at.
  */
 	ENTRY	syscall

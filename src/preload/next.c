@@ -7,6 +7,7 @@
 
 struct next next;
 void *next_syscall;
+void *next_start_main;
 void *next_dlopen;
 uintptr_t allocator_lo, allocator_hi;
 struct code_range cxx_code;
@@ -97,6 +98,7 @@ void next_resolve(void)
 	look(RTLD_NEXT, &next.brk, "brk");
 	look(RTLD_NEXT, &next.sbrk, "sbrk");
 	look(RTLD_NEXT, &next_syscall, "syscall");
+	look(RTLD_NEXT, &next_start_main, "__libc_start_main");
 	look(RTLD_NEXT, &next.prctl, "prctl");
 	look(RTLD_NEXT, &next.malloc, "malloc");
 	look(RTLD_NEXT, &next.free, "free");

@@ -75,6 +75,7 @@ struct next {
 };
 extern struct next next HIDDEN;
 extern void *next_syscall HIDDEN; /* apart: the entry code jumps through them */
+extern void *next_start_main HIDDEN;
 extern void *next_dlopen HIDDEN;
 
 /* Code of the allocator and of the C++ runtime: a hooked call from in there is part of another one. */
@@ -118,6 +119,8 @@ struct next_wanted {
 int next_find(const struct link_map *from, struct next_wanted *wanted, unsigned count,
 	      const char *const *last) HIDDEN;
 
+/** next_has_preinit() - whether the executable, which holds @code, has functions that run before all constructors. */
+int next_has_preinit(const void *code) HIDDEN;
 /** next_has() - whether @map shows a definition of @name. */
 int next_has(const struct link_map *map, const char *name) HIDDEN;
 /** next_symbols() - hand all symbols of @map's dynamic table, and their names, to @each. */

@@ -306,6 +306,13 @@ static uint32_t symbol_count(const struct link_map *map)
 	return last + 1;
 }
 
+int next_has_preinit(const void *code)
+{
+	uintptr_t lo;
+	const struct link_map *map = next_object(code, &lo);
+	return map && dynamic(map, DT_PREINIT_ARRAYSZ, 0) != 0;
+}
+
 int next_has(const struct link_map *map, const char *name)
 {
 	return find_in(map, name) != 0;

@@ -434,16 +434,15 @@ HIDDEN long fail_syscall(long rc)
 	return -1;
 }
 
-/*
- * Programs that never allocate are attached too. What may take locks of libc's waits for this moment. It comes before the
- * constructors of all other objects (-z initfirst), libc's among them: in a program with a malloc of its own, what they
- * allocate leads to no hook before (measured: 400 blocks, 1.5 MiB of rustc), and threads that they start would keep it from
- * being hooked at all.
- */
-__attribute__((constructor)) static void constructed(void)
+/* Programs that never allocate are attached too. What may take locks of libc's waits for this moment. */
+static void begin(void)
 {
+	static int begun;
 	struct thread *t = &self;
 	uint32_t sync = t->sync;
+	if (begun)
+		return;
+	begun = 1;
 	t->sync = SYNC_OWN;
 	t->own = 1;
 	if (process.started == START_NONE)
@@ -454,4 +453,24 @@ __attribute__((constructor)) static void constructed(void)
 	dlerror(); /* the second call releases the text */
 	t->own = 0;
 	t->sync = sync;
+}
+
+/*
+ * It comes before the constructors of all other objects (-z initfirst), libc's among them: in a program with a malloc of its
+ * own, what they allocate leads to no hook before (measured: 400 blocks, 1.5 MiB of rustc), and threads that they start
+ * would keep it from being hooked at all.
+ *
+ * It comes before what an executable's .preinit_array has, too: the runtime of a sanitizer, whose malloc() must not be called
+ * before (dlsym() does for a name that is not there). Such a program waits for begin_main(), or the first call of a hook.
+ */
+__attribute__((constructor)) static void constructed(void)
+{
+	if (!next_has_preinit((const void *)getauxval(AT_ENTRY)))
+		begin();
+}
+
+HIDDEN void begin_main(void);
+HIDDEN void begin_main(void)
+{
+	begin();
 }

@@ -146,6 +146,12 @@ def test_what_other_libraries_constructors_ask_an_own_malloc_for_is_counted(reco
     assert (row["allocations"], report["totals"]["foreign_frees"], report["lost"]["events"]) == (int(done.stdout), 0, 0)
 
 
+def test_an_own_malloc_is_not_called_before_the_program_made_it_ready(hooked, prog):
+    seen, truth, done = grown(hooked, lambda n: [prog("ownfirst"), str(n)], 2, 102)
+    assert seen == truth and done.stdout == b"done\n"
+    assert says(done, "malloc of the executable is hooked, 4 functions")
+
+
 def test_nothing_is_changed_under_another_threads_feet(preload, prog):
     done = run([prog("ownlate_first")], [prog("heapcount"), preload], env={"BYTELEDGER_LOG": "info"})
     assert done.returncode == 0 and int(done.stdout) >= 2000 and done.seen["allocs"] == 0

@@ -75,13 +75,13 @@ static void coroutine(void)
 	}
 }
 
-#ifndef HELD
-#define HELD (58 << 10)
+#ifndef STACK_HELD
+#define STACK_HELD (58 << 10)
 #endif
 /* A stack with hardly anything left: what the library uses must fit into what malloc always used. */
 static void *small(void *arg)
 {
-	char *low = alloca(HELD);
+	char *low = alloca(STACK_HELD);
 	low[0] = 1;
 	__asm__ volatile("" : : "r"(low) : "memory");
 	drop(took(malloc(66), 66));
