@@ -122,6 +122,8 @@ static int module_by_name(struct ht_reader *r, uint64_t name, uint32_t *module)
 	}
 	uint32_t *known = &r->module_of_name[name - 1];
 	if (!*known) {
+		if (r->name_modules >= MODULES_MAX)
+			return ht_table_failed(r, -E2BIG, "modules");
 		struct def def = { .kind = DEF_MODULE,
 				   .id = ++r->name_modules,
 				   .module = { .path = path } };

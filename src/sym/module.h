@@ -30,7 +30,7 @@ struct module {
 	size_t answer_count, answer_size;
 };
 
-#define SYM_BUCKETS 1024
+#define SYM_BUCKETS 16384
 
 struct sym {
 	struct image_root root;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/intern.h"
+
 #define CHUNK_BYTES (256u << 10)
 
 struct pool_chunk {
@@ -50,22 +52,6 @@ void *pool_alloc(struct pool *pool, size_t bytes)
 	return place;
 }
 
-uint64_t pool_hash(const void *bytes, size_t len)
-{
-	const unsigned char *p = bytes;
-	uint64_t hash = len * 0x9e3779b97f4a7c15u;
-	for (; len >= 8; p += 8, len -= 8) {
-		uint64_t word;
-		memcpy(&word, p, 8);
-		hash = (hash ^ word) * 0xff51afd7ed558ccdu;
-		hash ^= hash >> 32;
-	}
-	uint64_t tail = 0;
-	memcpy(&tail, p, len);
-	hash = (hash ^ tail) * 0xc4ceb9fe1a85ec53u;
-	return hash ^ hash >> 29;
-}
-
 static int table_grow(struct pool *pool)
 {
 	size_t size = pool->table_size ? pool->table_size * 2 : 1024;
@@ -76,7 +62,7 @@ static int table_grow(struct pool *pool)
 		const char *text = pool->table[i];
 		if (!text)
 			continue;
-		size_t at = pool_hash(text, strlen(text)) & (size - 1);
+		size_t at = hash_bytes(text, strlen(text), hash_seed()) & (size - 1);
 		while (table[at])
 			at = (at + 1) & (size - 1);
 		table[at] = text;
@@ -94,7 +80,7 @@ const char *pool_string(struct pool *pool, const char *text, size_t len)
 		len = (size_t)(end - text);
 	if (pool->strings * 2 >= pool->table_size && table_grow(pool) < 0)
 		return NULL;
-	size_t at = pool_hash(text, len) & (pool->table_size - 1);
+	size_t at = hash_bytes(text, len, hash_seed()) & (pool->table_size - 1);
 	for (; pool->table[at]; at = (at + 1) & (pool->table_size - 1))
 		if (!strncmp(pool->table[at], text, len) && !pool->table[at][len])
 			return pool->table[at];

@@ -21,7 +21,5 @@ void pool_fini(struct pool *pool);
 void *pool_alloc(struct pool *pool, size_t bytes);
 /** pool_string() - the one copy of the @len bytes at @text; NULL when memory is short. O(len). */
 const char *pool_string(struct pool *pool, const char *text, size_t len);
-/** pool_hash() - 64-bit hash of @len bytes; for tables only, never stored in files. */
-uint64_t pool_hash(const void *bytes, size_t len);
 
 #endif

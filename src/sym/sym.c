@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/intern.h"
 #include "sym/module.h"
 
 struct sym *sym_new(const struct sym_opt *opt, struct err *err)
@@ -66,7 +67,8 @@ struct module *sym_module(struct sym *sym, const char *path, const uint8_t *buil
 {
 	if (len > sizeof(((struct module *)NULL)->build_id))
 		len = 0;
-	uint64_t hash = len ? pool_hash(build_id, len) : pool_hash(path, strlen(path));
+	uint64_t hash = len ? hash_bytes(build_id, len, hash_seed())
+			    : hash_bytes(path, strlen(path), hash_seed());
 	struct module **bucket = &sym->buckets[hash % SYM_BUCKETS];
 	for (struct module *m = *bucket; m; m = m->next)
 		if (m->build_id_len == len &&
@@ -169,7 +171,7 @@ static const char *whole_path(struct sym *sym, const struct line_frame *frame)
 
 static struct answer *answer_slot(struct module *module, uint64_t offset)
 {
-	size_t at = (offset * 0x9e3779b97f4a7c15u >> 32) & (module->answer_size - 1);
+	size_t at = hash_u64(offset, 0, hash_seed()) & (module->answer_size - 1);
 	while (module->answers[at].used && module->answers[at].offset != offset)
 		at = (at + 1) & (module->answer_size - 1);
 	return &module->answers[at];
@@ -178,7 +180,7 @@ static struct answer *answer_slot(struct module *module, uint64_t offset)
 static int answers_grow(struct module *module)
 {
 	struct answer *old = module->answers;
-	size_t old_size = module->answer_size, size = old_size ? old_size * 2 : 64;
+	size_t old_size = module->answer_size, size = old_size ? old_size * 2 : 8;
 	struct answer *answers = calloc(size, sizeof(*answers));
 	if (!answers)
 		return -1;

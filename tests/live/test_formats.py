@@ -544,6 +544,28 @@ def test_a_bomb_is_refused_in_bounded_memory(byteledger, tmp_path):
     assert done.stderr.startswith(f"byteledger: cannot read '{path}': too many live blocks\nhint: ")
 
 
+def test_more_modules_than_a_process_can_map_are_refused(byteledger, tmp_path):
+    path = str(tmp_path / "modules.heaptrack")
+    for count, status in (1 << 16, 0), ((1 << 16) + 1, 1):
+        with open(path, "w", encoding="ascii") as file:
+            file.write("v 10400 3\nX a\n")
+            file.writelines(f"s 6 m{i:05x}\ni {i:x} {i + 1:x}\n" for i in range(count))
+        done = subprocess.run([byteledger, "report", path], capture_output=True, text=True, timeout=200)
+        assert done.returncode == status, done.stderr
+    assert done.stderr.startswith(f"byteledger: cannot read '{path}': too many modules\nhint: ")
+
+
+def test_nobody_can_choose_addresses_that_collide(byteledger, tmp_path):
+    """A million addresses of which a table by plain multiplication would compare each with all others: hours."""
+    path, inverse = str(tmp_path / "collide.heaptrack"), pow(0x9e3779b97f4a7c15, -1, 1 << 64)
+    with open(path, "w", encoding="ascii") as file:
+        file.write("v 10400 3\nX a\ns 8 /nowhere\n")
+        file.writelines(f"i {(7 << 32 | i) * inverse % (1 << 64):x} 1\n" for i in range(1 << 20))
+        file.write("t 1 0\na 8 1\n+ 0\n")
+    done = subprocess.run([byteledger, "report", path], capture_output=True, text=True, timeout=220)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_deep_recursion_is_exported_in_bounded_memory(byteledger, tmp_path):
     """Each level allocates: 8,000 stacks of up to 8,000 frames, 32 million steps together, from a file of 250 KB."""
     path, levels, random = str(tmp_path / "deep.heaptrack"), 8000, 1
