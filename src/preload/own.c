@@ -16,6 +16,7 @@
 #include "preload/next.h"
 #include "preload/patch.h"
 #include "preload/state.h"
+#include "unwind/cfi.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -326,15 +327,50 @@ static int led_into(const struct object *o, const struct found *f, size_t bytes)
 	return patch_led_into((const uint8_t *)f->at, bytes, f->head, lo, lo + ph->p_filesz);
 }
 
+/* What the object tells of its frames, in memory; no hdr: nothing. */
+static struct unwind_image frames_of(const struct object *o)
+{
+	struct unwind_image image = { 0 };
+	for (const ElfW(Phdr) *ph = o->ph; ph < o->ph + o->ph_count; ph++)
+		if (ph->p_type == PT_GNU_EH_FRAME)
+			image.hdr = (const uint8_t *)o->map->l_addr + ph->p_vaddr;
+	for (const ElfW(Phdr) *ph = o->ph; image.hdr && ph < o->ph + o->ph_count; ph++) {
+		const uint8_t *at = (const uint8_t *)o->map->l_addr + ph->p_vaddr;
+		if (ph->p_type == PT_LOAD && image.hdr >= at && image.hdr < at + ph->p_filesz) {
+			image.lo = at;
+			image.hi = at + ph->p_filesz;
+		}
+	}
+	if (!image.hi)
+		image.hdr = NULL;
+	return image;
+}
+
+/*
+ * A second witness beside the symbol, which may be a label within a function or before it, or have a wrong size: for
+ * exceptions the compiler wrote down what function the place belongs to that the jump will take. Return: the function's
+ * bytes; 0: it is another one.
+ */
+static size_t extent(const struct unwind_image *image, const struct found *f)
+{
+	struct unwind_fde fde;
+	if (!image->hdr || !unwind_cfi_find(image, f->at + PATCH_JUMP_BYTES - 1, &fde))
+		return f->bytes;
+	if (fde.lo != f->at)
+		return 0;
+	return f->bytes && fde.hi - fde.lo > f->bytes ? fde.hi - fde.lo : f->bytes;
+}
+
 /* Everything that can be done without touching the program's code. */
 static void prepare_calls(struct object *o, const struct code_range *to)
 {
+	const struct unwind_image image = frames_of(o);
 	for (unsigned i = 0; i < o->count; i++) {
 		struct found *f = &o->found[i];
 		struct own_call *call = &calls[call_count + i];
 		uint8_t *at = slot(to, i), *moved = at + PATCH_STUB_BYTES;
 		const uint8_t *code = (const uint8_t *)f->at;
-		size_t bytes = code_bytes(o, f->at, f->bytes);
+		size_t bytes = code_bytes(o, f->at, extent(&image, f));
 		f->head = patch_head(code, bytes);
 		if (!f->head || led_into(o, f, bytes) || !patch_move(moved, code, f->head)) {
 			f->head = 0;

@@ -144,3 +144,22 @@ def test_an_own_allocator_finds_its_callers_by_their_frames(hooked, build):
     path = build("walks", WALKS, "-fno-omit-frame-pointer")
     seen, truth, done = grown(hooked, lambda n: [path, str(n)], 1, 101)
     assert done.returncode == 0 and seen == truth and truth[0] == 100
+
+
+INSIDE = r"""
+__asm__(".text\n.globl sums\n.type sums, @function\nsums:\n.cfi_startproc\npush %rbx\n.cfi_adjust_cfa_offset 8\n.cfi_rel_offset %rbx, 0\n"
+	".globl mi_zalloc\n.type mi_zalloc, @function\nmi_zalloc:\nlea (%rdi, %rsi), %rbx\nmov %rbx, %rax\npop %rbx\n.cfi_adjust_cfa_offset -8\n"
+	"ret\n.cfi_endproc\n.size mi_zalloc, .-mi_zalloc\n.size sums, .-sums\n");
+long sums(long a, long b);
+void event(void *p)
+{
+	if (sums(3, 4) != 7)
+		abort();
+}
+"""
+
+
+def test_a_name_within_a_function_is_no_function(hooked, build):
+    path = build("inside", BUMP + "#include <stdlib.h>\n" + INSIDE + CALLS, prefix="mi_")
+    seen, truth, done = grown(hooked, lambda n: [path, str(n)], 1, 101)
+    assert seen == truth and says(done, "mi_zalloc of the executable cannot be hooked: .*")
