@@ -50,7 +50,7 @@ static const struct own_name names[] = {
 	{ "_ZnwmRKSt9nothrow_t", { OWN_OBTAIN, _, 0, _, _ }, OWN_BIT(OWN_OPERATORS), 1 },
 	{ "_ZnwmSt11align_val_t", { OWN_OBTAIN, _, 0, _, 1 }, OWN_BIT(OWN_OPERATORS), 1 },
 	{ "_ZnwmSt11align_val_tRKSt9nothrow_t", { OWN_OBTAIN, _, 0, _, 1 }, OWN_BIT(OWN_OPERATORS), 1 },
-	{ "aligned_alloc", { OWN_OBTAIN, _, 1, _, 0 }, PLAIN, 1 },
+	{ "aligned_alloc", { OWN_OBTAIN, _, 1, _, 0 }, PLAIN, 0 },
 	{ "aligned_recalloc", { OWN_RESIZE, 0, 2, 1, _ }, OWN_BIT(OWN_MI), 0 },
 	{ "calloc", { OWN_OBTAIN, _, 1, 0, _ }, PLAIN, 1 },
 	{ "calloc_aligned", { OWN_OBTAIN, _, 1, 0, 2 }, OWN_BIT(OWN_MI), 0 },

@@ -55,6 +55,12 @@ def test_a_malloc_in_the_executable_is_counted_in_every_form(hooked, prog, kind)
     assert done.seen["foreign"] == 0 and done.seen["stops"][0] == done.seen["allocs"], "a stack was cut"
 
 
+def test_a_function_that_is_a_short_jump_to_another_is_counted_there(hooked, prog):
+    seen, truth, done = grown(hooked, lambda n: [prog("shapes_own_small"), str(n)], 1, 201)
+    assert seen == truth and done.seen["foreign"] == 0
+    assert says(done, "aligned_alloc of the executable cannot be hooked: .*") and says(done, r"malloc of the executable is hooked, \d functions")
+
+
 def test_it_is_left_alone_on_request(hooked, prog):
     done = hooked([prog("shapes_own"), "10"], env={"BYTELEDGER_OWN_ALLOCATORS": "0"})
     assert done.seen["allocs"] == 0 and not [line for line in done.log if "hooked" in line]
