@@ -56,7 +56,8 @@ static void packet(struct conn *c, int side, int syn, const uint8_t *bytes, size
 		head[33] = side ? 0x12 : 0x02;
 	fwrite(record, sizeof(record), 1, out);
 	fwrite(head, sizeof(head), 1, out);
-	fwrite(bytes, len, 1, out);
+	if (len)
+		fwrite(bytes, len, 1, out);
 	c->seq[side] += (uint32_t)len + (syn ? 1 : 0);
 	time_us += 20;
 }

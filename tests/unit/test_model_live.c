@@ -92,7 +92,7 @@ static void the_number_freed_last_returns_first(void **state)
 	(void)state;
 	struct live live;
 	struct live_block row;
-	uint32_t first, second, again;
+	uint32_t first = BLOCK_NONE, second = BLOCK_NONE, again;
 	assert_int_equal(live_init(&live, 1, NULL), 0);
 	assert_int_equal(add(&live, 0x1000, 20, 0, &first), LIVE_OK);
 	assert_int_equal(add(&live, 0x2000, 5000, 0, &second), LIVE_OK);

@@ -408,6 +408,7 @@ NOINLINE void run_coroutine(char *stack, size_t bytes)
 		swapcontext(&main_context, &other_context);
 		memcpy(chain, saved, sizeof(saved));
 		check_here();
+		KEEP;
 	}
 }
 
@@ -481,6 +482,7 @@ NOINLINE void run_fiber(char *stack, size_t bytes)
 		switch_to(&main_sp, fiber_sp);
 		memcpy(chain, saved, sizeof(saved));
 		check_here();
+		KEEP;
 	}
 }
 
