@@ -145,7 +145,8 @@ static COLD void *resize_slow(struct thread *t, const struct resize *call, void 
 		t->sync = SYNC_IN(SYNC_NEXT, sp);
 		block = resize(call, old, size);
 		t->sync = SYNC_IN(SYNC_OWN, sp);
-		if (old && (block || !size) && proc.word & MODE_MASK)
+		int freed = block || !size || call->own->shape.kind == OWN_RESIZE_OR_FREE;
+		if (old && freed && proc.word & MODE_MASK)
 			note_free(t, old, sp, bp, bx);
 	} else {
 		block = resize_body(t, call, old, size, sp, bp, bx);

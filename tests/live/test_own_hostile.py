@@ -163,3 +163,30 @@ def test_a_name_within_a_function_is_no_function(hooked, build):
     path = build("inside", BUMP + "#include <stdlib.h>\n" + INSIDE + CALLS, prefix="mi_")
     seen, truth, done = grown(hooked, lambda n: [path, str(n)], 1, 101)
     assert seen == truth and says(done, "mi_zalloc of the executable cannot be hooked: .*")
+
+
+STOPS = """
+#include <dlfcn.h>
+#include <stdlib.h>
+KEPT void *mi_reallocf(void *old, size_t n)
+{
+	if (n < 1000)
+		return mi_realloc(old, n);
+	mi_free(old);
+	return NULL;
+}
+int main(void)
+{
+	void (*stop)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "byteledger_heap_stop");
+	void *p = mi_malloc(100), *q = mi_malloc(200);
+	if (stop)
+		stop();
+	return mi_reallocf(p, 5000) || !mi_realloc(q, 300);
+}
+"""
+
+
+def test_a_reallocf_that_fails_while_switched_off_is_a_free(record, build):
+    report = record([build("stops", BUMP + STOPS, prefix="mi_")], command="heap").report("--by", "function")
+    row = next(row for row in report["rows"] if row["frames"][0]["function"] == "main")
+    assert (row["allocations"], row["leaked_allocations"], report["totals"]["foreign_frees"]) == (2, 0, 0)
