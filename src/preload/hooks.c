@@ -10,8 +10,6 @@
 
 #include "preload/body.h"
 
-#define FAST(t) likely((t)->sync == proc.word)
-
 /* ---- before there is a next definition, and for calls that are not recorded ---- */
 
 /* Where the next definition is not there yet, a block of the boot pool. */

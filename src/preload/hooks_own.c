@@ -3,7 +3,6 @@
  * hooks_own.c - hooks of allocators that the program carries itself, see own.h. One for each kind of function; which
  * argument is what, the call's description says.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "preload/body.h"
@@ -37,30 +36,28 @@ static ALWAYS_INLINE size_t alignment(const struct own_call *own, uint64_t a, ui
 	return own->shape.align == OWN_NONE ? 1 : argument(own->shape.align, a, b, c, d);
 }
 
-HIDDEN uint64_t own_obtain(OWN_ARGS)
+static ALWAYS_INLINE uint64_t obtain(int text, OWN_ARGS)
 {
-	keep_frame_pointer();
 	(void)ax;
 	struct thread *t = &self;
 	int fast;
 	uint32_t sync = obtain_enter(t, &fast, sp);
 	uint64_t block = own->next(a, b, c, d);
-	obtain_done(t, fast, sync, (void *)block, asked(own, a, b, c, d),
-		    alignment(own, a, b, c, d), sp, bp, bx);
+	size_t size = !text ? asked(own, a, b, c, d) : block ? strlen((const char *)block) + 1 : 0;
+	obtain_done(t, fast, sync, (void *)block, size, alignment(own, a, b, c, d), sp, bp, bx);
 	return block;
+}
+
+HIDDEN uint64_t own_obtain(OWN_ARGS)
+{
+	keep_frame_pointer();
+	return obtain(0, a, b, c, d, own, sp, bp, bx, ax);
 }
 
 HIDDEN uint64_t own_obtain_text(OWN_ARGS)
 {
 	keep_frame_pointer();
-	(void)ax;
-	struct thread *t = &self;
-	int fast;
-	uint32_t sync = obtain_enter(t, &fast, sp);
-	uint64_t block = own->next(a, b, c, d);
-	obtain_done(t, fast, sync, (void *)block, block ? strlen((const char *)block) + 1 : 0, 1,
-		    sp, bp, bx);
-	return block;
+	return obtain(1, a, b, c, d, own, sp, bp, bx, ax);
 }
 
 HIDDEN uint64_t own_obtain_to(OWN_ARGS)

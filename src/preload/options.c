@@ -229,7 +229,7 @@ struct options *options_read(char **stack)
 	o->filter = look(env, "FILTER");
 	o->filter = o->filter ? o->filter : "";
 	const char *own = look(env, "OWN_ALLOCATORS");
-	o->own_allocators = !own || on(own);
+	o->own_allocators = !own || (strcmp(own, "0") != 0 && strcmp(own, "false") != 0);
 	o->zero_memory = on(look(env, "ZERO_MEMORY"));
 	o->helper = look(env, "HELPER");
 	for (char **e = env; *e && !o->path; e++)

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include "preload/log.h"
@@ -20,11 +19,6 @@
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
-#endif
-
-#ifndef PR_SET_VMA
-#define PR_SET_VMA 0x53564d41
-#define PR_SET_VMA_ANON_NAME 0
 #endif
 
 #define CALLS_MAX 384           /* functions in a process; mimalloc has 90 */
@@ -54,7 +48,7 @@ struct object {
 	const char *name;
 	int executable;
 	int whole;           /* its .symtab was there, too */
-	struct found *found; /* in calls' place, which are filled last */
+	struct found *found; /* memory of the start's, for all objects in turn */
 	unsigned count, dropped;
 	unsigned obtains, releases; /* families of which such a function was seen */
 	struct code_range heads;    /* where what would move lies */
@@ -65,12 +59,6 @@ static unsigned call_count;
 static unsigned held_count;
 static struct code_range beside[NEXT_CARRIED_MAX]; /* our memory near them */
 static char told[WIRE_OWN_BYTES];
-
-void own_forked(void)
-{
-	for (unsigned i = 0; i < held_count; i++)
-		own_range_add((const void *)beside[i].lo, beside[i].hi - beside[i].lo);
-}
 
 /* ---- symbols ---- */
 
@@ -454,6 +442,7 @@ static void patch(struct object *o, const struct code_range *to, unsigned famili
 		const struct found *f = &o->found[i];
 		if (!chosen(f, families))
 			continue;
+		/* in reach: the moved head, beside the stub, has its jump back there */
 		if (patch_jump((uint8_t *)f->at, slot(to, i)))
 			bypass(f->at, &calls[call_count + i]);
 	}
@@ -491,10 +480,13 @@ static void tell_hooked(const struct object *o, unsigned families)
 	}
 }
 
-void own_tell(void)
+void own_enter(void)
 {
-	if (process.heap)
-		memcpy(process.heap->own_allocators, told, sizeof(told));
+	if (!process.heap)
+		return;
+	memcpy(process.heap->own_allocators, told, sizeof(told));
+	for (unsigned i = 0; i < held_count; i++)
+		own_range_add((const void *)beside[i].lo, beside[i].hi - beside[i].lo);
 }
 
 /* ---- one object ---- */
@@ -528,8 +520,7 @@ static void hook_object(struct object *o)
 	}
 	beside[held_count] = to;
 	patch(o, &to, families);
-	sys5(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, to.lo, bytes, "byteledger");
-	own_range_add((const void *)to.lo, bytes);
+	own_memory_name((const void *)to.lo, bytes);
 	held_count++;
 	call_count += o->count;
 	tell_hooked(o, families);
@@ -613,5 +604,5 @@ void own_hook_all(void)
 					 : ": it is stripped, only what it exports has a name");
 	}
 	sys2(SYS_munmap, candidates, room);
-	own_tell();
+	own_enter();
 }

@@ -77,11 +77,11 @@ const struct own_name *own_name(const char *name, enum own_family *family) HIDDE
  */
 void own_hook_all(void) HIDDEN;
 
-/** own_tell() - enter what is hooked into process.heap, for the recorder. */
-void own_tell(void) HIDDEN;
-
-/** own_forked() - enter our memory beside the program's code into the book of a followed child. */
-void own_forked(void) HIDDEN;
+/**
+ * own_enter() - enter what is hooked, and our memory beside the program's code, into process.heap: once for each such book,
+ * as it is taken or, if it was there before, by own_hook_all().
+ */
+void own_enter(void) HIDDEN;
 
 /* ---- hooks_own.c, by way of entry_x86_64.S ---- */
 

@@ -29,11 +29,14 @@ extern void *__libc_stack_end; /* the loader's: where the program's arguments be
 #define PR_SET_VMA_ANON_NAME 0
 #endif
 
+void own_memory_name(const void *at, uint64_t bytes)
+{
+	sys5(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, at, bytes, "byteledger");
+}
+
 int own_range_add(const void *at, uint64_t bytes)
 {
 	struct wire_heap_header *heap = process.heap;
-	if (!heap)
-		return 0;
 	for (unsigned i = 0; i < sizeof(heap->own_ranges) / sizeof(heap->own_ranges[0]); i++) {
 		if (heap->own_ranges[i][1])
 			continue;
@@ -52,7 +55,7 @@ static void take_heap(struct wire_heap_header *heap)
 	process.free_stacks = heap->free_stacks;
 	process.sample_bytes = heap->sample_bytes;
 	own_range_add(heap, heap->total_bytes);
-	own_tell();
+	own_enter();
 }
 
 void *own_memory(uint64_t bytes)
@@ -65,7 +68,7 @@ void *own_memory(uint64_t bytes)
 		sys2(SYS_munmap, rc, bytes);
 		return NULL;
 	}
-	sys5(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, rc, bytes, "byteledger");
+	own_memory_name((void *)rc, bytes);
 	return (void *)rc;
 }
 
@@ -335,7 +338,6 @@ void start_child(struct thread *t)
 	process.slot_hint = 0;
 	process.forks = 0;
 	own_range_add(process.unwind, unwind_process_bytes());
-	own_forked();
 	unwind_process_forked(process.unwind);
 	unwind_process_init(process.unwind, heap, module_find, page_probe, NULL);
 	if (!heap->attached)

@@ -155,7 +155,9 @@ void start_once(void) HIDDEN;
 /** start_late() - leave MODE_IDLE: create what start_once() put off. */
 void start_late(void) HIDDEN;
 
-/** own_range_add() - enter memory as the library's own. Return: 0 where the header has no room, or there is none. */
+/** own_memory_name() - name anonymous memory as the library's own; without effect where kernels do not. */
+void own_memory_name(const void *at, uint64_t bytes) HIDDEN;
+/** own_range_add() - enter memory as the library's own into process.heap. Return: 0 where that has no room. */
 int own_range_add(const void *at, uint64_t bytes) HIDDEN;
 
 /** start_child() - in the child of a fork, whose only thread is @t: a recording of its own. */

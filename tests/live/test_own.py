@@ -62,6 +62,7 @@ def test_a_function_that_is_a_short_jump_to_another_is_counted_there(hooked, pro
 
 
 def test_it_is_left_alone_on_request(hooked, prog):
+    assert hooked([prog("shapes_own"), "10"], env={"BYTELEDGER_OWN_ALLOCATORS": "yes"}).seen["allocs"] > 0
     done = hooked([prog("shapes_own"), "10"], env={"BYTELEDGER_OWN_ALLOCATORS": "0"})
     assert done.seen["allocs"] == 0 and not [line for line in done.log if "hooked" in line]
 

@@ -62,18 +62,6 @@ static void damage_of_a_recording_without_an_end_is_counted_up_to_its_last_block
 	copy_fini(&in);
 }
 
-/* Definitions go into the recording at once, events wait. */
-struct late {
-	struct copy copy;
-	struct sink *to;
-};
-
-static int late_define(struct sink *sink, const struct def *def, struct err *err)
-{
-	struct late *late = (struct late *)sink;
-	return late->to->define(late->to, def, err);
-}
-
 static void frees_of_an_undecided_end_are_counted_where_their_blocks_are_damaged(void **state)
 {
 	(void)state;

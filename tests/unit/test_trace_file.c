@@ -348,18 +348,6 @@ static void a_killed_writer_loses_nothing_that_was_flushed(void **state)
 	copy_fini(&out);
 }
 
-/* Definitions go into the recording at once, events wait. */
-struct late {
-	struct copy copy;
-	struct sink *to;
-};
-
-static int late_define(struct sink *sink, const struct def *def, struct err *err)
-{
-	struct late *late = (struct late *)sink;
-	return late->to->define(late->to, def, err);
-}
-
 /* @kept events are decided and @waiting behind them are not; then @more of those are, and the writer dies. */
 static void leave_undecided(uint64_t seed, size_t kept, size_t waiting, size_t more)
 {

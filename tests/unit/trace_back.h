@@ -16,6 +16,18 @@
 #include "trace_folder.h"
 #include "trace_stream.h"
 
+/* Definitions go into the recording at once, events wait. */
+struct late {
+	struct copy copy;
+	struct sink *to;
+};
+
+static inline int late_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	struct late *late = (struct late *)sink;
+	return late->to->define(late->to, def, err);
+}
+
 /* The recording has block numbers of its own: as dense, and one for one while a block lives. */
 static inline void assert_same_events(const struct copy *a, const struct copy *b, size_t count)
 {
