@@ -256,7 +256,9 @@ def test_gos_heap_at_work_is_read_without_harm(byteledger, goheap):
     with Program(goheap, "32", "churn") as program:
         readings = [named(regions(byteledger, program.pid), "Go heap") for _ in range(10)]
         assert program.child.poll() is None
-        # the list of spans itself may move away under the reader: then it says so
-        assert all(heap["live_bytes"] is not None or heap["how"].startswith("identified only, because ") for heap in readings), readings
+        # the list of spans may move away under the reader, or the heap grow by half while it reads on a busy machine: then it says so
+        excuses = ("identified only, because ", "not told: only ")
+        unread = [heap["how"] for heap in readings if heap["live_bytes"] is None]
+        assert all(how.startswith(excuses) for how in unread), unread
         whole = [heap for heap in readings if heap["live_bytes"] is not None]
         assert whole and all(0 < heap["live_bytes"] < 1 << 31 and 0 < heap["consistency"] <= 100 for heap in whole), readings
