@@ -122,10 +122,9 @@
  * registers are what they were when this returns (of wider ones the lower half: nothing here but the C library's memcpy()
  * uses those), and the stack is aligned anew. An exception may pass: the frame's personality leaves the hook.
  *
- * Who returns into this library while the next definition runs has jumped from one of its functions to another, or back to
- * the beginning of the same one: that call is counted already. Without a frame, for it may be a loop.
+ * Who returns into this library has jumped from one of the allocator's functions to another, or back to the beginning of the
+ * same one: that call is counted already, or is not to be. Without a frame, for it may be a loop.
  */
-#define SYNC_NEXT 2			/* state.h */
 #define KEPT 32				/* behind the hook's arguments on the stack */
 #define FRAME (KEPT + 8 * 8 + 16 * 16)
 
@@ -142,10 +141,7 @@
 	cmp	own_code(%rip), %rax
 	jb	1f
 	cmp	8+own_code(%rip), %rax
-	jae	1f
-	mov	self@gottpoff(%rip), %rax
-	cmpb	$SYNC_NEXT, %fs:(%rax)	/* struct thread, sync */
-	je	own_jumped
+	jb	own_jumped
 1:	mov	8(%rsp), %rax		/* the word: in its place a frame as all have it */
 	mov	%rbp, 8(%rsp)
 	.cfi_rel_offset %rbp, 8

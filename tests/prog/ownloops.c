@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ownloops N [ROUNDS] - an allocator of its own in machine code, with loops: free() begins anew ROUNDS (a million) times
- * before it is through. Built with COLD, malloc() goes on elsewhere where it must grow, and comes back behind its first
+ * before it is through, in the child of a fork, too, where nothing is recorded; its end is the program's. Built with COLD, malloc() goes on elsewhere where it must grow, and comes back behind its first
  * instruction, as compilers divide functions; nobody may put anything over that place.
  */
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 
 #include "truth.h"
 
@@ -61,16 +62,24 @@ void *realloc(void *old, size_t size)
 
 int main(int argc, char **argv)
 {
-	int n = argc > 1 ? atoi(argv[1]) : 1;
+	int n = argc > 1 ? atoi(argv[1]) : 1, status = -1;
+	long rounds = argc > 2 ? atol(argv[2]) : 1000000;
 	for (int i = 0; i < n; i++) {
 		size_t bytes = 1000 + (size_t)i % 50;
 		char *block = took(malloc(bytes), bytes);
 		for (size_t k = 0; k < bytes; k++)
 			block[k] = (char)i;
-		pool_rounds = argc > 2 ? atol(argv[2]) : 1000000;
+		pool_rounds = rounds;
 		gave(block);
 		free(block);
 	}
 	truth_print();
-	return 0;
+	pid_t child = fork();
+	if (child == 0) {
+		pool_rounds = rounds;
+		free(pool);
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	return status != 0;
 }
