@@ -303,16 +303,17 @@ static void find_listeners(struct netcap_owner *owner,
 		listener->inode = row->inode;
 		listener->who.node_port = row->local_port;
 		for (size_t k = 0; k < before.count; k++) {
-			if (old[k].inode == row->inode && node_of(owner, old[k].who.pid))
+			if (old[k].inode == row->inode)
 				listener->who.pid = old[k].who.pid;
 		}
-		int known = listener->who.pid != 0;
-		if (!known)
-			listener->who.pid = find_process(owner, row->inode);
-		if (!listener->who.pid) {
+		int known = node_of(owner, listener->who.pid) != NULL;
+		uint32_t pid = known ? listener->who.pid : find_process(owner, row->inode);
+		if (!pid) {
+			/* one that ended behind the sockets' reading is still who accepted */
 			owner->hidden++;
 			continue;
 		}
+		listener->who.pid = pid;
 		owner->last_pid[index_of(owner, row->local_port)] = listener->who.pid;
 		struct node *node = node_of(owner, listener->who.pid);
 		const struct process *is = process_of(owner, listener->who.pid);

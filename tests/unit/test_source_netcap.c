@@ -8,11 +8,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <netinet/in.h>
 
 #include <cmocka.h>
 
 #include "base/buf.h"
 #include "proc/sockets.h"
+#include "source/netcap_owner.h"
 #include "source/netcap_track.h"
 
 struct fixture {
@@ -306,6 +312,91 @@ static void lines_of_the_socket_tables_are_read_and_others_passed_over(void **st
 	proc_sockets_fini(&sockets);
 }
 
+static int send_fd(int to, int fd)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = { .head = { .cmsg_len = CMSG_LEN(sizeof(int)),
+				.cmsg_level = SOL_SOCKET,
+				.cmsg_type = SCM_RIGHTS } };
+	struct iovec byte = { "", 1 };
+	struct msghdr message = { .msg_iov = &byte,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = sizeof(control) };
+	memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+	return sendmsg(to, &message, 0) == 1;
+}
+
+/* Listens, tells where, waits for a byte, and leaves its listener under way to nobody. */
+static void listen_and_leave(int to)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(at);
+	char byte;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	_exit(fd < 0 || bind(fd, (struct sockaddr *)&at, len) < 0 || listen(fd, 1) < 0 ||
+	      getsockname(fd, (struct sockaddr *)&at, &len) < 0 ||
+	      write(to, &at.sin_port, sizeof(at.sin_port)) != sizeof(at.sin_port) ||
+	      read(to, &byte, 1) != 1 || !send_fd(to, fd));
+}
+
+struct processes {
+	int listens, ended;
+	uint32_t pid;
+};
+
+static void on_owner(void *ctx, enum netcap_process what, uint32_t pid, uint16_t node_port)
+{
+	struct processes *seen = ctx;
+	(void)node_port;
+	seen->pid = pid;
+	if (what == NETCAP_NODE_LISTENS)
+		seen->listens++;
+	else
+		seen->ended++;
+}
+
+/* A process ends at any moment of a look: its listener may be among the sockets, and the process in nobody's list any more. */
+static void a_listener_whose_process_has_ended_accepted_as_that_one(void **state)
+{
+	int ends[2], status;
+	struct net_addr at = { .ip = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 } };
+	struct netcap_opt opt = { .ports = &at.port, .port_count = 1 };
+	struct netcap_owner_who who = { 0, 0 };
+	struct processes seen = { 0, 0, 0 };
+	struct err err;
+	uint16_t port;
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		listen_and_leave(ends[1]);
+	assert_int_equal(read(ends[0], &port, sizeof(port)), sizeof(port));
+	at.port = ntohs(port);
+	struct netcap_owner *owner = netcap_owner_new(&opt, &err);
+	assert_non_null(owner);
+	assert_int_equal(netcap_owner_look(owner, on_owner, &seen, &err), 0);
+	assert_int_equal(netcap_owner_accepts(owner, &at, &who), 1);
+	assert_int_equal(who.pid, child);
+	assert_int_equal(write(ends[0], "", 1), 1);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+
+	assert_int_equal(netcap_owner_look(owner, on_owner, &seen, &err), 0);
+	assert_int_equal(netcap_owner_hidden(owner), 1);
+	assert_int_equal(netcap_owner_accepts(owner, &at, &who), 1);
+	assert_int_equal(who.pid, child);
+	assert_int_equal(who.node_port, at.port);
+	assert_true(seen.listens == 1 && seen.ended == 1 && seen.pid == (uint32_t)child);
+	netcap_owner_free(owner);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -319,6 +410,7 @@ int main(void)
 		cmocka_unit_test(the_same_ports_again_are_a_new_connection),
 		cmocka_unit_test(a_socket_that_is_gone_twice_in_a_row_has_closed),
 		cmocka_unit_test(lines_of_the_socket_tables_are_read_and_others_passed_over),
+		cmocka_unit_test(a_listener_whose_process_has_ended_accepted_as_that_one),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
