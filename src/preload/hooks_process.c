@@ -146,11 +146,14 @@ EXPORT int __pthread_key_create(pthread_key_t *key, void (*destructor)(void *))
 /* ---- seccomp ---- */
 
 /*
- * From here on no system call (for good: where the call fails, that costs only patience with a full ring). Strict mode
- * takes the cycle counter away too, and with it the clock of the vDSO.
+ * From here on no system call, for good: threads that start later are not recorded. Strict mode takes the cycle counter away
+ * too, and with it the clock of the vDSO. libseccomp, browsers and systemd first ask what the kernel knows, by calls that must
+ * fail: a filter that is nowhere, strict mode with arguments. Nothing is forbidden by those.
  */
-static void forbid(int strict)
+static void forbid(int strict, int fails)
 {
+	if (fails)
+		return;
 	if (in_vfork_child()) {
 		self.forbidden = 1;
 		return;
@@ -162,22 +165,24 @@ static void forbid(int strict)
 	process.seccomp = 1;
 }
 
-static void note_prctl(long option, long mode)
+static void note_prctl(long option, long mode, long filter)
 {
 	if (option == PR_SET_SECCOMP)
-		forbid(mode == 1 /* SECCOMP_MODE_STRICT */);
+		forbid(mode == 1 /* SECCOMP_MODE_STRICT */, mode != 1 && (mode != 2 || !filter));
 	if (option == PR_SET_TSC && mode == PR_TSC_SIGSEGV) {
 		process.last_cycles = stamp();
 		process.no_tsc = 1;
 	}
 }
 
-HIDDEN void note_syscall(long nr, long first, long second)
+HIDDEN void note_syscall(long nr, long first, long second, long third)
 {
-	if (nr == SYS_seccomp && first <= 1)
-		forbid(first == 0 /* SECCOMP_SET_MODE_STRICT */);
+	if (nr == SYS_seccomp && first == 0 /* SECCOMP_SET_MODE_STRICT */)
+		forbid(1, second || third);
+	else if (nr == SYS_seccomp && first == 1 /* SECCOMP_SET_MODE_FILTER */)
+		forbid(0, !third);
 	else if (nr == SYS_prctl)
-		note_prctl(first, second);
+		note_prctl(first, second, third);
 	else if (nr == SYS_exit_group)
 		process_exiting();
 	else if ((nr == SYS_execve || nr == SYS_execveat) && recording_process())
@@ -192,7 +197,7 @@ EXPORT int prctl(int option, ...)
 	unsigned long a = va_arg(args, unsigned long), b = va_arg(args, unsigned long);
 	unsigned long c = va_arg(args, unsigned long), d = va_arg(args, unsigned long);
 	va_end(args);
-	note_prctl(option, (long)a);
+	note_prctl(option, (long)a, (long)b);
 	if (likely(next.prctl))
 		return next.prctl(option, a, b, c, d);
 	long rc = sys5(SYS_prctl, option, a, b, c, d);

@@ -272,6 +272,15 @@ def test_a_full_ring_under_seccomp_drops_and_counts(counted, prog):
     assert [done.seen[k] + n for k, n in zip(("allocs", "bytes", "frees"), lost)] == done.truth
 
 
+def test_who_only_asks_for_seccomp_goes_on_being_recorded(record, prog):
+    done = record([prog("seccasks")])
+    assert done.returncode == 0
+    report = done.report("--by", "thread")
+    assert report["lost"]["events"] == 0, report["lost"]
+    # the 77 bytes, and the buffer of its printf()
+    assert [row["allocations"] for row in report["rows"] if row["tid"] == int(done.stdout)] == [2]
+
+
 @pytest.mark.parametrize("how", ["exec", "exit"])
 def test_what_a_vfork_child_forbids_itself_its_parent_may_do(record, prog, how):
     done = record([prog("vforked"), how])
