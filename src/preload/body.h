@@ -36,12 +36,34 @@ static ALWAYS_INLINE void note_obtained(struct thread *t, const void *block, siz
 	note_obtained_aligned(t, block, size, 1, sp, bp, bx);
 }
 
+/* A call of @size bytes that is not recorded. The operator new that led here, if one did, has its count with that. */
+static COLD void count_obtained(struct thread *t, uint32_t answer, size_t size)
+{
+	if (t->outer.sp && !t->outer.size && size == 1)
+		size = 0;
+	t->outer.sp = 0;
+	count_lost(t, answer - 1, 1, size, 0);
+}
+
 /* Count what @answer says about a call that obtained @block. */
 static ALWAYS_INLINE void *counted(struct thread *t, uint32_t answer, void *block, size_t size)
 {
 	if (answer != PASS && answer < PASS_MAX && block)
-		count_lost(t, answer - 1, 1, size, 0);
+		count_obtained(t, answer, size);
 	return block;
+}
+
+/* Around the next definition, for a thread without a slot: what that calls in turn is not lost once more. */
+static inline void slotless_begin(struct thread *t, uint32_t answer, uint64_t sp)
+{
+	if (answer == PASS_LOST(WIRE_LOST_NO_SLOT))
+		t->sync = SYNC_IN(SYNC_NEXT, sp);
+}
+
+static inline void slotless_end(struct thread *t, uint32_t answer)
+{
+	if (answer == PASS_LOST(WIRE_LOST_NO_SLOT))
+		t->sync = SYNC_UNBORN;
 }
 
 /*
@@ -59,6 +81,8 @@ static inline uint32_t obtain_enter(struct thread *t, int *fast, uint64_t sp)
 	sync = hook_enter(t, HOOK_ALLOC, sp);
 	if (sync >= PASS_MAX)
 		t->sync = SYNC_IN(SYNC_NEXT, sp);
+	else
+		slotless_begin(t, sync, sp);
 	return sync;
 }
 
@@ -66,6 +90,7 @@ static ALWAYS_INLINE void obtain_done(struct thread *t, int fast, uint32_t sync,
 				      size_t size, size_t align, REGS)
 {
 	if (unlikely(sync < PASS_MAX)) {
+		slotless_end(t, sync);
 		counted(t, sync, block, size);
 		return;
 	}

@@ -429,6 +429,7 @@ void hook_leave(struct thread *t)
 		t->sync = (word & MODE_MASK) == MODE_ON && t->gen == gen ? word : SYNC_UNBORN;
 		return;
 	}
-	slot_release(t);
+	if (t->slot) /* an exception leaves a call that was lost for want of one, too */
+		slot_release(t);
 	t->sync = SYNC_UNBORN;
 }

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from conftest import ROOT
-from test_own import grown, hooked, says # noqa: F401 (a fixture)
+from test_own import KEYS, grown, hooked, says # noqa: F401 (a fixture)
 
 
 def test_registers_that_an_own_allocator_leaves_alone_are_left_alone(hooked, prog):
@@ -16,6 +16,14 @@ def test_registers_that_an_own_allocator_leaves_alone_are_left_alone(hooked, pro
 def test_a_function_that_begins_anew_needs_no_more_stack(hooked, prog):
     seen, truth, done = grown(hooked, lambda n: [prog("ownloops"), str(n)], 1, 21)
     assert seen == truth and says(done, "malloc of the executable is hooked, 4 functions")
+
+
+@pytest.mark.parametrize("kind", ["", "_own"], ids=["libc", "own"])
+def test_what_threads_without_a_buffer_do_is_counted_once(hooked, prog, kind):
+    low, high = (hooked([prog("slotless" + kind), "400", str(n)]) for n in (1, 21))
+    lost = [sum(row[i] for row in high.seen["lost"]) - sum(row[i] for row in low.seen["lost"]) for i in range(3)]
+    assert min(lost) > 0
+    assert [high.seen[k] - low.seen[k] + n for k, n in zip(KEYS, lost)] == [b - a for a, b in zip(low.truth, high.truth)]
 
 
 def test_a_function_whose_other_part_leads_into_its_head_is_left_alone(hooked, prog):
