@@ -48,6 +48,20 @@ static void look(void *handle, void *slot, const char *name)
 	memcpy(slot, &found, sizeof(found));
 }
 
+/*
+ * As look() behind us, where there may be none: then dlsym() would ask the program's allocator for an error text, and release
+ * that, before main() maybe, when it is not ready (measured: GCL's free() crashes then).
+ */
+static void look_if_there(void *slot, const char *name)
+{
+	uintptr_t lo;
+	const struct link_map *map = next_object((const void *)look_if_there, &lo);
+	while (map && (map = map->l_next) && !next_has(map, name))
+		;
+	if (map)
+		look(RTLD_NEXT, slot, name);
+}
+
 /* Whether the first definition of @name that objects find is not ours. */
 static uint8_t replaced(const char *name)
 {
@@ -90,7 +104,7 @@ void next_resolve(void)
 {
 	/*
 	 * First what an allocator calls when it starts, because a name that is missing makes dlsym() allocate (an error
-	 * text); for the same reason the names that may be missing come last.
+	 * text); for the same reason the names that may be missing come last, and are asked for only where they are.
 	 */
 	look(RTLD_NEXT, &next.mmap, "mmap");
 	look(RTLD_NEXT, &next.munmap, "munmap");
@@ -122,14 +136,14 @@ void next_resolve(void)
 	look(RTLD_NEXT, &next.fexecve, "fexecve");
 	look(RTLD_NEXT, &next.execveat, "execveat");
 	look(RTLD_NEXT, &next.fork, "fork");
-	look(RTLD_NEXT, &next.free_sized, "free_sized");
-	look(RTLD_NEXT, &next.free_aligned_sized, "free_aligned_sized");
-	look(RTLD_NEXT, &next.register_frame, "__register_frame");
-	look(RTLD_NEXT, &next.deregister_frame, "__deregister_frame");
+	look_if_there(&next.free_sized, "free_sized");
+	look_if_there(&next.free_aligned_sized, "free_aligned_sized");
+	look_if_there(&next.register_frame, "__register_frame");
+	look_if_there(&next.deregister_frame, "__deregister_frame");
 	for (int i = 0; i < CXX_NEW_MAX; i++)
-		look(RTLD_NEXT, &next.cxx_new[i], cxx_new_names[i]);
+		look_if_there(&next.cxx_new[i], cxx_new_names[i]);
 	for (int i = 0; i < CXX_DELETE_MAX; i++)
-		look(RTLD_NEXT, &next.cxx_delete[i], cxx_delete_names[i]);
+		look_if_there(&next.cxx_delete[i], cxx_delete_names[i]);
 
 	struct code_range allocator = next_code((const void *)next.malloc);
 	struct code_range libc = next_code((const void *)next.fork);

@@ -153,8 +153,9 @@ def test_what_other_libraries_constructors_ask_an_own_malloc_for_is_counted(reco
     assert (row["allocations"], report["totals"]["foreign_frees"], report["lost"]["events"]) == (int(done.stdout), 0, 0)
 
 
-def test_an_own_malloc_is_not_called_before_the_program_made_it_ready(hooked, prog):
-    seen, truth, done = grown(hooked, lambda n: [prog("ownfirst"), str(n)], 2, 102)
+@pytest.mark.parametrize("kind", ["", "_late"], ids=["malloc", "free"])
+def test_an_own_allocator_is_not_called_before_the_program_made_it_ready(hooked, prog, kind):
+    seen, truth, done = grown(hooked, lambda n: [prog("ownfirst" + kind), str(n)], 2, 102)
     assert seen == truth and done.stdout == b"done\n"
     assert says(done, "malloc of the executable is hooked, 4 functions")
 
