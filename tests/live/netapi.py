@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of `net --config` share: a recorder under test, its configuration, its API."""
+import errno
 import json
 import os
 import random
@@ -25,23 +26,28 @@ def identity(name):
 given = set()
 
 
-def free_port():
-    """Of two ports in a row that nobody has and nobody here was given, the first (http_v2 takes the next one too)."""
+def free_port(*hosts):
+    """
+    Of two ports in a row that nobody has and nobody here was given, the first (http_v2 takes the next one too); nor are they
+    among those that the kernel gives to connections by itself, which take a port between its choice and its use.
+    """
     while True:
         port = random.randint(20001, 32000)
         if given & {port, port + 1}:
             continue
         held = []
         try:
-            for number in (port, port + 1):
-                for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-                    s = socket.socket(socket.AF_INET, kind)
-                    held.append(s)
-                    s.bind(("127.0.0.1", number))
+            for host in hosts or ("127.0.0.1",):
+                for number in (port, port + 1):
+                    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                        s = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind)
+                        held.append(s)
+                        s.bind((host, number))
             given.update((port, port + 1))
             return port
-        except OSError:
-            continue
+        except OSError as error:
+            if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                pytest.skip(f"this machine has no {host}")
         finally:
             for s in held:
                 s.close()

@@ -7,13 +7,13 @@ calls a function that a uprobe watches. All three have to agree, frame by frame,
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 
 import pytest
 
 from conftest import BUILD, ROOT
+from netapi import free_port
 
 DRIVER = os.path.join(BUILD, "tests", "bpf", "bpf_stack")
 DOUBLE = os.path.join(BUILD, "tests", "bpf", "stackdouble.so")
@@ -84,9 +84,7 @@ def test_every_stack_of_python3_is_the_one_that_user_space_sees_through_dlopens(
 @needs_bpf
 def test_every_stack_of_redis_server_is_the_one_that_user_space_sees(installed, tmp_path):
     server, benchmark = installed("redis-server"), installed("redis-benchmark")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     load = subprocess.Popen(
         ["sh", "-c", f"for i in $(seq 100); do redis-cli -p {port} ping >/dev/null 2>&1 && break; sleep 0.2; done; "
          f"{benchmark} -p {port} -q -n 20000 -c 20 -t set,lpush,sadd,hset,zadd; redis-cli -p {port} shutdown nosave"],

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -55,11 +56,10 @@ def test_an_unprivileged_user_is_refused_probes_with_a_hint(byteledger, tmp_path
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("needs root, to become somebody else")
     # a copy where that user can reach it
-    copy = shutil.copy(byteledger, "/tmp/byteledger-check-copy")
-    try:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        copy = shutil.copy(byteledger, folder)
         found = features(copy, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", cwd="/proc")
-    finally:
-        os.unlink(copy)
     assert found["memfd"]["ok"] and found["proc"]["ok"]
     assert found["uprobe"]["ok"] is False and "CAP_PERFMON" in found["uprobe"]["hint"]
 

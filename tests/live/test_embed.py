@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+from netapi import free_port
+
 VARIANTS = ("embedded", "embedded_static", "embedded_cpp")
 
 
@@ -29,12 +31,6 @@ def embedded(prog, variant, *args):
     finally:
         child.kill()
         child.communicate()
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def cpu_ticks(pid):

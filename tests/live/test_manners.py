@@ -19,6 +19,7 @@ import urllib.request
 import pytest
 
 from conftest import BUILD, finished, report
+from netapi import free_port
 
 NONE = [[0, 0, 0]] * 8
 
@@ -392,19 +393,13 @@ def test_what_the_library_shows_is_the_hooks_and_nothing_else(preload):
 
 # ---- programs of the world: the same output, the same status; their counts are judged elsewhere ----
 
-def wait_for(port, seconds=20):
+def wait_for(port, seconds=60):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.05)
     raise AssertionError(f"nothing listens on port {port}")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @pytest.fixture

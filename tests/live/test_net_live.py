@@ -2,7 +2,6 @@
 """Live capture: what pseudo-nodes (tests/prog/p2pnode) say they sent is what the recorder has, by every kind of call."""
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -12,7 +11,7 @@ import time
 import pytest
 
 from conftest import ROOT
-from netapi import Node, require_capture
+from netapi import Node, free_port, require_capture
 
 IDENTITIES = os.path.join(ROOT, "tests", "vectors", "tezos", "identities")
 IN, OUT = 0, 1
@@ -25,18 +24,6 @@ def identity(side):
 @pytest.fixture(autouse=True)
 def permitted(byteledger):
     require_capture(byteledger)
-
-
-def free_port(family=socket.AF_INET):
-    """A port that nobody listens on and no connection of this machine is given by itself."""
-    while True:
-        port = random.randint(20001, 32000)
-        with socket.socket(family) as s:
-            try:
-                s.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", port))
-                return port
-            except OSError:
-                continue
 
 
 def children(pid):
@@ -161,13 +148,13 @@ def test_odd_framing_changes_nothing(node, recorder, args):
 
 
 def test_ipv6_and_its_addresses(node, recorder):  # W28
-    said_r, said_i, conns, _ = converse(node, recorder, ("--count", 50, "--v6"), ("--count", 60), host="::1", port=free_port(socket.AF_INET6))
+    said_r, said_i, conns, _ = converse(node, recorder, ("--count", 50, "--v6"), ("--count", 60), host="::1", port=free_port("::1"))
     check_whole(conns[0], said_r[0], said_i[0])
     assert conns[0]["local"].startswith("[::1]:") and conns[0]["remote"].startswith("[::1]:")
 
 
 def test_a_v4_mapped_peer_is_plain_ipv4(node, recorder):  # W28
-    said_r, said_i, conns, _ = converse(node, recorder, ("--count", 5, "--v6"), ("--count", 5), port=free_port())
+    said_r, said_i, conns, _ = converse(node, recorder, ("--count", 5, "--v6"), ("--count", 5), port=free_port("127.0.0.1", "::1"))
     check_whole(conns[0], said_r[0], said_i[0])
     assert conns[0]["local"].startswith("127.0.0.1:") and conns[0]["remote"].startswith("127.0.0.1:")
 
@@ -198,7 +185,7 @@ def test_a_node_that_listens_already_is_adopted(node, recorder):  # W1
 @pytest.mark.parametrize("already", [True, False], ids=["adopted", "new"])
 def test_a_listener_that_closes_leaves_the_ports_other_one(recorder, already):
     """A port is often listened on twice, by IPv4 and by IPv6."""
-    port = free_port()
+    port = free_port("127.0.0.1", "::1")
     rec = None if already else recorder("-p", port, "-n")
     with socket.create_server(("127.0.0.1", port)) as v4:
         v6 = socket.create_server(("::1", port), family=socket.AF_INET6)
