@@ -390,6 +390,8 @@ static unsigned choose(const struct object *o)
 		if (f->core)
 			whole &= ~f->families;
 	}
+	if (!(whole & OWN_BIT(OWN_STANDARD)))
+		whole &= ~OWN_BIT(OWN_MOZ);
 	/* by themselves they lead into a malloc() that is seen */
 	return whole == OWN_BIT(OWN_OPERATORS) ? 0 : whole;
 }

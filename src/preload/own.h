@@ -49,6 +49,7 @@ enum own_family {
 	OWN_RJEM,
 	OWN_TC,
 	OWN_MI,
+	OWN_MOZ, /* blocks of a place that is named; free() and realloc() are the standard ones: only beside those */
 	OWN_OPERATORS, /* new and delete, defined by the executable: only beside one of the others */
 	OWN_FAMILIES
 };

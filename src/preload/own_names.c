@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * own_names.c - the public functions of the allocators that programs carry. Sources: jemalloc(3), the headers of
- * tcmalloc (gperftools/tcmalloc.h) and mimalloc (mimalloc.h 1.7 to 2.2), malloc(3), and the C++ ABI's names. What releases
+ * tcmalloc (gperftools/tcmalloc.h) and mimalloc (mimalloc.h 1.7 to 2.2), Firefox's mozmemory.h, malloc(3), and the C++ ABI's names.
+ * An executable that has a malloc() of its own may have a strdup() that goes another way to the same heap (Firefox has). What releases
  * many blocks at once (mi_heap_destroy(), jemalloc's arenas) names none of them and is not there; nor is what takes more than
  * four arguments (mi_recalloc_aligned_at()): what those call counts.
  */
@@ -16,15 +17,19 @@
 #define _ OWN_NONE
 
 const char *const own_titles[OWN_FAMILIES] = {
-	[OWN_STANDARD] = "malloc",        [OWN_EXTENDED] = "jemalloc (mallocx)",
-	[OWN_JE] = "jemalloc (je_)",      [OWN_RJEM] = "jemalloc (_rjem_)",
-	[OWN_TC] = "tcmalloc (tc_)",      [OWN_MI] = "mimalloc (mi_)",
+	[OWN_STANDARD] = "malloc",
+	[OWN_EXTENDED] = "jemalloc (mallocx)",
+	[OWN_JE] = "jemalloc (je_)",
+	[OWN_RJEM] = "jemalloc (_rjem_)",
+	[OWN_TC] = "tcmalloc (tc_)",
+	[OWN_MI] = "mimalloc (mi_)",
+	[OWN_MOZ] = "mozjemalloc (moz_arena_)",
 	[OWN_OPERATORS] = "operator new",
 };
 
 const char *const own_prefix[OWN_FAMILIES] = {
-	[OWN_STANDARD] = "", [OWN_EXTENDED] = "", [OWN_JE] = "je_",     [OWN_RJEM] = "_rjem_",
-	[OWN_TC] = "tc_",    [OWN_MI] = "mi_",    [OWN_OPERATORS] = "",
+	[OWN_STANDARD] = "", [OWN_EXTENDED] = "", [OWN_JE] = "je_",   [OWN_RJEM] = "_rjem_",
+	[OWN_TC] = "tc_",    [OWN_MI] = "mi_",    [OWN_MOZ] = "moz_", [OWN_OPERATORS] = "",
 };
 
 /* In the order of strcmp(). The arguments: block, size, count, alignment. */
@@ -52,6 +57,11 @@ static const struct own_name names[] = {
 	{ "_ZnwmSt11align_val_tRKSt9nothrow_t", { OWN_OBTAIN, _, 0, _, 1 }, OWN_BIT(OWN_OPERATORS), 1 },
 	{ "aligned_alloc", { OWN_OBTAIN, _, 1, _, 0 }, PLAIN, 0 },
 	{ "aligned_recalloc", { OWN_RESIZE, 0, 2, 1, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "arena_calloc", { OWN_OBTAIN, _, 2, 1, _ }, OWN_BIT(OWN_MOZ), 1 },
+	{ "arena_free", { OWN_RELEASE, 1, _, _, _ }, OWN_BIT(OWN_MOZ), 1 },
+	{ "arena_malloc", { OWN_OBTAIN, _, 1, _, _ }, OWN_BIT(OWN_MOZ), 1 },
+	{ "arena_memalign", { OWN_OBTAIN, _, 2, _, 1 }, OWN_BIT(OWN_MOZ), 1 },
+	{ "arena_realloc", { OWN_RESIZE, 1, 2, _, _ }, OWN_BIT(OWN_MOZ), 1 },
 	{ "calloc", { OWN_OBTAIN, _, 1, 0, _ }, PLAIN, 1 },
 	{ "calloc_aligned", { OWN_OBTAIN, _, 1, 0, 2 }, OWN_BIT(OWN_MI), 0 },
 	{ "calloc_aligned_at", { OWN_OBTAIN, _, 1, 0, 2 }, OWN_BIT(OWN_MI), 0 },
@@ -134,8 +144,8 @@ static const struct own_name names[] = {
 	{ "rezalloc_aligned", { OWN_RESIZE, 0, 1, _, _ }, OWN_BIT(OWN_MI), 0 },
 	{ "rezalloc_aligned_at", { OWN_RESIZE, 0, 1, _, _ }, OWN_BIT(OWN_MI), 0 },
 	{ "sdallocx", { OWN_RELEASE, 0, _, _, _ }, JEMALLOC, 1 },
-	{ "strdup", { OWN_OBTAIN_TEXT, _, _, _, _ }, OWN_BIT(OWN_MI), 0 },
-	{ "strndup", { OWN_OBTAIN_TEXT, _, _, _, _ }, OWN_BIT(OWN_MI), 0 },
+	{ "strdup", { OWN_OBTAIN_TEXT, _, _, _, _ }, OWN_BIT(OWN_STANDARD) | OWN_BIT(OWN_MI), 0 },
+	{ "strndup", { OWN_OBTAIN_TEXT, _, _, _, _ }, OWN_BIT(OWN_STANDARD) | OWN_BIT(OWN_MI), 0 },
 	{ "valloc", { OWN_OBTAIN, _, 0, _, _ }, PLAIN, 0 },
 	{ "xallocx", { OWN_RESIZE_IN_PLACE, 0, 1, _, _ }, JEMALLOC, 1 },
 	{ "zalloc", { OWN_OBTAIN, _, 0, _, _ }, OWN_BIT(OWN_MI), 0 },
@@ -164,7 +174,7 @@ static const struct own_name *look(const char *name, unsigned families)
 
 const struct own_name *own_name(const char *name, enum own_family *family)
 {
-	for (int f = OWN_JE; f <= OWN_MI; f++) {
+	for (int f = OWN_JE; f <= OWN_MOZ; f++) {
 		size_t len = strlen(own_prefix[f]);
 		if (strncmp(name, own_prefix[f], len) == 0) {
 			*family = (enum own_family)f;

@@ -125,6 +125,18 @@ def test_mimallocs_names_in_the_executable_are_counted_in_every_form(hooked, pro
     assert done.seen["foreign"] == 0 and done.seen["stops"][0] == done.seen["allocs"]
 
 
+def test_what_a_malloc_with_places_and_copies_of_strings_gives_out_is_counted(hooked, prog):
+    seen, truth, done = grown(hooked, lambda n: [prog("ownmoz"), str(n)], 1, 101)
+    assert seen == truth and done.seen["foreign"] == 0
+    assert says(done, r"mozjemalloc \(moz_arena_\) of the executable is hooked, 5 functions")
+
+
+def test_places_of_a_malloc_that_is_left_alone_are_left_alone(hooked, prog):
+    done = hooked([prog("ownmoz_odd"), "10"])
+    assert done.truth[0] > 0 and done.seen["allocs"] == 0
+    assert says(done, "free of the executable cannot be hooked: .*") and not says(done, ".* is hooked, .*")
+
+
 def test_a_malloc_that_stands_on_the_next_one_counts_what_it_was_asked_for(hooked, prog):
     seen, truth, done = grown(hooked, lambda n: [prog("ownwrap"), str(n)], 2, 102)
     assert seen == truth and done.seen["foreign"] == 0
