@@ -25,6 +25,7 @@
 #define FUNCTION_MAX (1u << 20) /* bytes of one function that are looked through */
 #define CODE_ALIGN 16u          /* functions begin there, unless they are built for size */
 #define PAGE 4096UL
+#define LOWEST (64u << 10) /* further down a null pointer with an offset shall fault */
 #define SLOT_BYTES 192u
 _Static_assert(SLOT_BYTES >= PATCH_STUB_BYTES + PATCH_MOVED_MAX, "a stub and a moved head");
 
@@ -294,7 +295,7 @@ static int map_at(uintptr_t at, size_t bytes, struct code_range *to)
 static int beside_map(const struct object *o, size_t bytes, struct code_range *to)
 {
 	const uintptr_t step = 1u << 20;
-	for (uintptr_t n = 0; n < 1024 && o->lo > bytes + (n + 1) * step; n++)
+	for (uintptr_t n = 0; n < 1024 && o->lo >= LOWEST + bytes + n * step; n++)
 		if (map_at(o->lo - bytes - n * step, bytes, to))
 			return 1;
 	for (uintptr_t n = 0; n < 1024 && !o->executable; n++)

@@ -88,6 +88,12 @@ def test_a_free_that_is_one_with_other_functions_that_do_nothing_is_left_alone(h
     assert seen == truth
 
 
+def test_an_executable_at_the_lowest_of_addresses_is_hooked(hooked, build):
+    low = build("low", BUMP + EVENT + CALLS, "-no-pie", "-Wl,-Ttext-segment=0x20000")
+    seen, truth, _ = grown(hooked, lambda n: [low, str(n)], 1, 101)
+    assert seen == truth and seen[0] == 100
+
+
 def test_symbols_behind_many_sections_are_found(hooked, build):
     many = "".join(f'__attribute__((section("part{i}"))) int in_part{i} = {i};\n' for i in range(100))
     path = build("parts", BUMP + EVENT + CALLS + many, prefix="mi_")
