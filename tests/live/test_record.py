@@ -357,7 +357,9 @@ def test_a_program_ends_and_is_told_to_where_pidfd_open_is_refused(byteledger, p
     options = ["-o", str(path)] if command == "heap" else []
     for number in (None, signal.SIGTERM, signal.SIGHUP):
         child = subprocess.Popen([prog("nopidfd"), byteledger, command, "-q", *options, "--", "perl", "-e",
-                                  "$SIG{TERM} = $SIG{HUP} = sub { exit 9 }; $| = 1; print 'here'; kill STOP, $$; <STDIN>; exit 5"],
+                                  "$SIG{TERM} = $SIG{HUP} = sub { exit 9 }; $| = 1; print 'here'; kill STOP, $$; "
+                                  # a signal that comes just before a wait is heeded behind it
+                                  "1 until select(my $r = chr(1), undef, undef, 0.05); exit 5"],
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert child.stdout.read(4) == b"here"
         pid = child_of(child.pid)

@@ -15,6 +15,8 @@ import time
 
 import pytest
 
+from netapi import free_port
+
 HEADER = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) ([r-][w-][x-][sp]) ([0-9a-f]+) [0-9a-f]+:[0-9a-f]+ \d+ *(.*)$")
 AS_ROOT = os.geteuid() == 0
 
@@ -322,12 +324,6 @@ def test_names_in_csv_are_text_that_no_terminal_acts_on(byteledger, tmp_path):
 
 # ---- real programs --------------------------------------------------------------------------------------------------
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def listening(port):
     def ask():
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
@@ -361,8 +357,13 @@ def test_nginx_master_and_workers(byteledger, installed, tmp_path):
         conf.write_text("user root; " + conf.read_text())
     with program([nginx, "-p", str(tmp_path), "-c", str(conf)]) as child:
         wait_for(listening(port), "nginx")
-        workers = wait_for(lambda: [w for w in [int(p) for p in open(
-            f"/proc/{child.pid}/task/{child.pid}/children").read().split()]] if True else None, "workers")
+
+        def started():
+            with open(f"/proc/{child.pid}/task/{child.pid}/children", encoding="ascii") as file:
+                pids = [int(pid) for pid in file.read().split()]
+            return pids if len(pids) == 2 else None
+
+        workers = wait_for(started, "workers, which come behind the port")
         try:
             for pid in [child.pid, *workers]:
                 judge(byteledger, pid)
@@ -608,12 +609,13 @@ def test_without_privileges_own_processes_are_read_and_others_refused(for_anybod
 
 
 def test_by_name_all_are_found_and_the_next_one_is_waited_for(byteledger, tmp_path):
-    sleep = shutil.copy(shutil.which("sleep"), tmp_path / "zoo-sleeper")
+    name = f"zoo-{os.getpid()}-sleeper"
+    sleep = shutil.copy(shutil.which("sleep"), tmp_path / name)
     with program([sleep, "600"]) as one, program([sleep, "600"]) as two:
         wait_for(lambda: all(os.readlink(f"/proc/{c.pid}/exe") == str(sleep) for c in (one, two)), "exec")
-        lines = run(byteledger, "-n", "zoo-sl*", "--format", "json").stdout.splitlines()
+        lines = run(byteledger, "-n", name[:-4] + "*", "--format", "json").stdout.splitlines()
         assert sorted(json.loads(line)["pid"] for line in lines) == sorted([one.pid, two.pid])
-    waiting = subprocess.Popen([byteledger, "regions", "-n", "zoo-sleeper", "--format", "json"], stdout=subprocess.PIPE,
+    waiting = subprocess.Popen([byteledger, "regions", "-n", name, "--format", "json"], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
     assert b"waiting" in waiting.stderr.readline()
     with program([sleep, "600"]) as late:

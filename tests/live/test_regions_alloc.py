@@ -10,7 +10,7 @@ import time
 import pytest
 
 from conftest import ROOT
-from test_regions_heap import Program, close, named, regions
+from test_regions_heap import Program, check_no_page_is_brought_in, close, named, regions
 
 LIBRARIES = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4", "mimalloc": "libmimalloc.so.2"}
 
@@ -107,15 +107,9 @@ def test_an_allocator_at_work_is_read_without_harm(byteledger, prog, allocator):
 
 @pytest.mark.parametrize("allocator", CHECKS)
 def test_reading_an_allocator_brings_no_page_in(byteledger, prog, allocator):
-    def rss():
-        with open(f"/proc/{program.pid}/smaps_rollup", encoding="ascii") as file:
-            return next(int(line.split()[1]) for line in file if line.startswith("Rss:"))
-
     program, _ = start(prog, allocator, "16", "2")
     with program:
-        before = rss()
-        regions(byteledger, program.pid)
-        assert rss() == before
+        check_no_page_is_brought_in(byteledger, program.pid)
 
 
 def test_what_is_said_of_an_allocator_is_in_text_and_csv_too(byteledger, prog):

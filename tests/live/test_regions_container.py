@@ -32,6 +32,9 @@ def container():
     finally:
         child.kill()
         child.wait()
+        with open(group + "/cgroup.procs", encoding="ascii") as procs:
+            while procs.read():  # who has ended leaves its group behind that
+                procs.seek(0)
         os.rmdir(group)
 
 

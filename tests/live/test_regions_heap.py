@@ -97,21 +97,26 @@ def test_a_heap_that_changes_all_the_time_is_read_without_harm(byteledger, prog)
         assert told and all(0 < heap["live_bytes"] < 1 << 30 and 50 <= heap["consistency"] <= 100 for heap in told), readings
 
 
-def test_reading_a_heap_brings_no_page_in(byteledger, prog):
+def check_no_page_is_brought_in(byteledger, pid):
     def rss():
-        with open(f"/proc/{program.pid}/smaps_rollup", encoding="ascii") as file:
+        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
             return next(int(line.split()[1]) for line in file if line.startswith("Rss:"))
 
-    def waits():
-        with open(f"/proc/{program.pid}/stat", encoding="ascii") as file:
+    def waits(thread):
+        with open(f"/proc/{pid}/task/{thread}/stat", encoding="ascii") as file:
             return file.read().rsplit(")", 1)[1].split()[0] == "S"
 
+    # on the way from its last word to its next read, or from the last barrier to its pause, each may bring in code of its own
+    while not all(map(waits, os.listdir(f"/proc/{pid}/task"))):
+        time.sleep(0.001)
+    before = rss()
+    regions(byteledger, pid)
+    assert rss() == before
+
+
+def test_reading_a_heap_brings_no_page_in(byteledger, prog):
     with Program(prog("glibcheap"), "32", "4") as program:
-        while not waits():  # on its way from its last word to its next read it may bring in code of its own
-            time.sleep(0.001)
-        before = rss()
-        regions(byteledger, program.pid)
-        assert rss() == before
+        check_no_page_is_brought_in(byteledger, program.pid)
 
 
 def test_a_static_program_is_read_too(byteledger, prog):

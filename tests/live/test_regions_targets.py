@@ -67,7 +67,8 @@ def test_what_a_program_is_told_and_how_it_starts(byteledger, tmp_path):
     assert done.stdout == b"['0', '1', '2', '3'] set() False\n"
     for number in (signal.SIGTERM, signal.SIGHUP):
         child = start(byteledger, "-q", "--", sys.executable, "-c",
-                      f"import signal, sys; signal.signal({int(number)}, lambda *_: sys.exit(9)); print('ready', flush=True); signal.pause()")
+                      f"import signal, sys, time; signal.signal({int(number)}, lambda *_: sys.exit(9)); print('ready', flush=True)\n"
+                      "while True: time.sleep(0.05)")  # a signal that comes just before a sleep is heeded behind it
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGINT)  # of the terminal: not ours, and not sent on
         child.send_signal(number)
@@ -78,9 +79,10 @@ def test_what_a_program_is_told_and_how_it_starts(byteledger, tmp_path):
 def test_duration_ends_the_look_and_the_program_goes_on(byteledger, tmp_path):
     mark = tmp_path / "pid"
     done = run(byteledger, "--format", "json", "--duration", "1s", "--", "sh", "-c", f"echo $$ > {mark}; exec sleep 600 >&- 2>&-")
-    pid = int(mark.read_text())
+    pid = json.loads(done.stdout)["pid"]
     try:
-        assert json.loads(done.stdout)["pid"] == pid and os.readlink(f"/proc/{pid}/exe").endswith("sleep")
+        wait_for(lambda: os.readlink(f"/proc/{pid}/exe").endswith("sleep"), "the program's way on")
+        assert int(mark.read_text()) == pid
         assert json.loads(run(byteledger, "-p", pid, "--duration", "1s", "--format", "json").stdout)["pid"] == pid
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -105,9 +107,10 @@ def test_a_watched_program_has_stdout_to_itself(byteledger, tmp_path):
 
 
 def test_a_name_is_followed_through_restarts(byteledger, tmp_path):
-    sleep = shutil.copy(shutil.which("sleep"), tmp_path / "zoo-restarter")
+    name = f"zoo-{os.getpid()}-restarter"
+    sleep = shutil.copy(shutil.which("sleep"), tmp_path / name)
     history = tmp_path / "history"
-    child = start(byteledger, "-n", "zoo-restarter", "--watch", "0.1", "--history", history, "--serve", "127.0.0.1:0")
+    child = start(byteledger, "-n", name, "--watch", "0.1", "--history", history, "--serve", "127.0.0.1:0")
     try:
         assert "waiting" in child.stderr.readline()
         pids = []
@@ -133,10 +136,11 @@ def test_a_name_is_followed_through_restarts(byteledger, tmp_path):
 
 
 def test_a_name_is_read_through_restarts_until_the_duration_ends(byteledger, tmp_path):
-    sleep = shutil.copy(shutil.which("sleep"), tmp_path / "zoo-again")
+    name = f"zoo-{os.getpid()}-again"
+    sleep = shutil.copy(shutil.which("sleep"), tmp_path / name)
     with program([sleep, "600"]) as first:
         wait_for(lambda: os.readlink(f"/proc/{first.pid}/exe") == str(sleep), "exec")
-        child = start(byteledger, "-n", "zoo-again", "--duration", "10m", "--format", "json")
+        child = start(byteledger, "-n", name, "--duration", "10m", "--format", "json")
         wait_for(lambda: bytes_read(child.pid) > 60 << 10, "a reading of the first")
     with program([sleep, "600"]) as second:
         began = bytes_read(child.pid)
@@ -202,11 +206,21 @@ def test_objects_of_a_watch_come_at_its_end_or_for_each_reading(byteledger, prog
         options = ["-p", leaker.pid, "--watch", "0.2", "--duration", "3s"]
         once = run(byteledger, *options, "--format", "json").stdout.splitlines()
         assert len(once) == 1 and json.loads(once[0])["pid"] == leaker.pid
-        lines = [json.loads(line) for line in run(byteledger, *options, "--jsonl", "--sort", "growth", "--all").stdout.splitlines()]
-        assert len(lines) > 1 and all(line["regions"] for line in lines)
+        child = start(byteledger, *options[:-2], "--jsonl", "--sort", "growth", "--all")
+        try:
+            lines, grown = [], {"nothing": 0}
+            while len(lines) < 2 or max(grown.values()) <= 0:
+                lines.append(json.loads(child.stdout.readline()))
+                grown = {(c["class"], c["label"]): c["growth_bytes"] for c in lines[-1]["classes"]}
+            child.send_signal(signal.SIGINT)
+            lines += map(json.loads, child.communicate(timeout=60)[0].splitlines())
+            assert child.returncode == 0
+        finally:
+            child.kill()
+            child.communicate()
+        assert all(line["regions"] for line in lines)
         last = lines[-1]
         grown = {(c["class"], c["label"]): c["growth_bytes"] for c in last["classes"]}
-        assert max(grown.values()) > 0
         by = [grown[r["class"], r["label"]] for r in last["regions"]]
         assert by == sorted(by, reverse=True)
         assert "growth_bytes" not in json.loads(once[0])["classes"][0]
