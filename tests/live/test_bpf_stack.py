@@ -86,7 +86,7 @@ def test_every_stack_of_redis_server_is_the_one_that_user_space_sees(installed, 
     server, benchmark = installed("redis-server"), installed("redis-benchmark")
     port = free_port()
     load = subprocess.Popen(
-        ["sh", "-c", f"for i in $(seq 100); do redis-cli -p {port} ping >/dev/null 2>&1 && break; sleep 0.2; done; "
+        ["sh", "-c", f"for i in $(seq 300); do redis-cli -p {port} ping >/dev/null 2>&1 && break; sleep 0.2; done; "
          f"{benchmark} -p {port} -q -n 20000 -c 20 -t set,lpush,sadd,hset,zadd; redis-cli -p {port} shutdown nosave"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -3,11 +3,11 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
-import time
 
 import pytest
+
+from netapi import free_port, wait_until
 
 BUILD = os.environ.get("BYTELEDGER_BUILD", os.path.join(os.path.dirname(__file__), "..", "..", "build"))
 ORACLE = os.path.join(BUILD, "tests", "oracle", "liboracle-heap.so")
@@ -60,16 +60,12 @@ def test_stacks_of_redis_equal_libunwinds(installed, tmp_path):
     server, bench = installed("redis-server"), shutil.which("redis-benchmark")
     if not bench:
         pytest.skip("redis-benchmark is not installed")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = str(s.getsockname()[1])
+    port = str(free_port())
     child = subprocess.Popen([DRAIN, ORACLE, server, "--port", port, "--save", "", "--appendonly", "no", "--dir", str(tmp_path)],
                              env=env(tmp_path, 40), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        for _ in range(100):
-            if subprocess.run(["redis-cli", "-p", port, "ping"], capture_output=True).stdout.strip() == b"PONG":
-                break
-            time.sleep(0.1)
+        wait_until(lambda: subprocess.run(["redis-cli", "-p", port, "ping"], capture_output=True).stdout.strip() == b"PONG",
+                   what="redis")
         subprocess.run([bench, "-p", port, "-n", "30000", "-q", "-t", "set,get,lpush,lrange_100,sadd,hset,zadd,mset"],
                        capture_output=True, timeout=200)
         subprocess.run(["redis-cli", "-p", port, "shutdown", "nosave"], capture_output=True, timeout=60)
