@@ -53,17 +53,25 @@ static ALWAYS_INLINE void *counted(struct thread *t, uint32_t answer, void *bloc
 	return block;
 }
 
-/* Around the next definition, for a thread without a slot: what that calls in turn is not lost once more. */
-static inline void slotless_begin(struct thread *t, uint32_t answer, uint64_t sp)
+/*
+ * Around the next definition, for a call that is not recorded. What it calls in turn is not lost once more, where there is no
+ * slot. Within the hook of another call its frame is the first that an exception passes, and may be the last: an allocator may
+ * catch what it threw itself (an operator new that does not throw, made of one that does).
+ */
+static inline void passed_begin(struct thread *t, uint32_t answer, uint64_t sp)
 {
 	if (answer == PASS_LOST(WIRE_LOST_NO_SLOT))
 		t->sync = SYNC_IN(SYNC_NEXT, sp);
+	else if (SYNC_KIND(t->sync) == SYNC_NEXT)
+		t->inner++;
 }
 
-static inline void slotless_end(struct thread *t, uint32_t answer)
+static inline void passed_end(struct thread *t, uint32_t answer)
 {
 	if (answer == PASS_LOST(WIRE_LOST_NO_SLOT))
 		t->sync = SYNC_UNBORN;
+	else if (SYNC_KIND(t->sync) == SYNC_NEXT && t->inner)
+		t->inner--;
 }
 
 /*
@@ -82,7 +90,7 @@ static inline uint32_t obtain_enter(struct thread *t, int *fast, uint64_t sp)
 	if (sync >= PASS_MAX)
 		t->sync = SYNC_IN(SYNC_NEXT, sp);
 	else
-		slotless_begin(t, sync, sp);
+		passed_begin(t, sync, sp);
 	return sync;
 }
 
@@ -90,7 +98,7 @@ static ALWAYS_INLINE void obtain_done(struct thread *t, int fast, uint32_t sync,
 				      size_t size, size_t align, REGS)
 {
 	if (unlikely(sync < PASS_MAX)) {
-		slotless_end(t, sync);
+		passed_end(t, sync);
 		counted(t, sync, block, size);
 		return;
 	}

@@ -81,9 +81,9 @@ static COLD uint64_t release_slow(struct thread *t, void *block, OWN_ARGS)
 	if (answer < PASS_MAX) {
 		if (answer != PASS && block != t->skip_free)
 			count_lost(t, answer - 1, 0, 0, 1);
-		slotless_begin(t, answer, sp);
+		passed_begin(t, answer, sp);
 		uint64_t passed = own_next_release(a, b, c, d, own, ax);
-		slotless_end(t, answer);
+		passed_end(t, answer);
 		return passed;
 	}
 	if (block != t->skip_free)
@@ -135,9 +135,9 @@ static COLD void *resize_slow(struct thread *t, const struct resize *call, void 
 	uint32_t answer = hook_enter(t, old ? HOOK_REALLOC : HOOK_ALLOC, sp);
 	void *block;
 	if (answer < PASS_MAX) {
-		slotless_begin(t, answer, sp);
+		passed_begin(t, answer, sp);
 		block = resize(call, old, size);
-		slotless_end(t, answer);
+		passed_end(t, answer);
 		if (answer != PASS && (block || (old && !size)))
 			count_lost(t, answer - 1, block != NULL, block ? size : 0, old != NULL);
 		return block;
@@ -187,7 +187,7 @@ HIDDEN uint64_t own_resize_in_place(OWN_ARGS)
 	uint32_t sync = obtain_enter(t, &fast, sp);
 	uint64_t got = own->next(a, b, c, d);
 	if (unlikely(sync < PASS_MAX)) {
-		slotless_end(t, sync);
+		passed_end(t, sync);
 		if (sync != PASS && got >= size)
 			count_lost(t, sync - 1, 1, size, 1);
 		return got;
@@ -225,6 +225,10 @@ HIDDEN int own_personality(int version, int actions, uint64_t class, void *excep
 	(void)context;
 	if (!(actions & 2) || SYNC_KIND(t->sync) != SYNC_NEXT)
 		return 8;
+	if (t->inner) { /* see passed_begin() */
+		t->inner--;
+		return 8;
+	}
 	if (t->realloc_old && proc.word & MODE_MASK) {
 		t->sync = SYNC_OWN;
 		note_realloc_fail(t, t->realloc_old);

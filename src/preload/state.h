@@ -91,7 +91,9 @@ struct thread {
 	uint64_t
 		realloc_begin; /* where the ring's head is once the begin of @realloc_old is published, */
 	uint64_t realloc_end; /* and once its end is */
-	uint8_t forbidden;    /* its vfork child, which runs on it, forbade itself system calls */
+	uint32_t
+		inner; /* calls that are passed over since they are within the hook of another one */
+	uint8_t forbidden; /* its vfork child, which runs on it, forbade itself system calls */
 	struct kept_hook *fork_kept; /* of the hook that a handler forks out of, see fork.c */
 };
 

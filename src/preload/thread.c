@@ -297,6 +297,7 @@ static COLD void recover(struct thread *t)
 {
 	t->skip_free = NULL;
 	t->own = 0;
+	t->inner = 0;
 	modules_left();
 	if (t->slot) {
 		t->head = __atomic_load_n(&t->slot->head, __ATOMIC_RELAXED);

@@ -18,6 +18,13 @@ def test_a_function_that_begins_anew_needs_no_more_stack(hooked, prog):
     assert seen == truth and says(done, "malloc of the executable is hooked, 4 functions")
 
 
+def test_an_exception_that_the_allocator_catches_itself_leaves_its_hook_alone(hooked, prog):
+    low, high = (hooked([prog("ownquiet"), str(n)]) for n in (1, 21))
+    # what the exceptions themselves take is lost
+    assert [high.seen[k] - low.seen[k] for k in ("bytes", "frees")] == [b - a for a, b in zip(low.truth, high.truth)][1:]
+    assert high.seen["foreign"] == low.seen["foreign"] == 0
+
+
 @pytest.mark.parametrize("kind", ["", "_own"], ids=["libc", "own"])
 def test_what_threads_without_a_buffer_do_is_counted_once(hooked, prog, kind):
     low, high = (hooked([prog("slotless" + kind), "400", str(n)]) for n in (1, 21))
