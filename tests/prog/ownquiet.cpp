@@ -9,32 +9,31 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#define KEPT __attribute__((noipa))
 #define ASKED 2000000ul
 
 static char pool[64 << 20] __attribute__((aligned(16)));
 static std::size_t used;
 static std::atomic<unsigned long> given;
 
-extern "C" KEPT void *malloc(std::size_t n)
+extern "C" void *malloc(std::size_t n)
 {
 	if (n >= ASKED)
 		return nullptr;
 	return pool + __atomic_fetch_add(&used, (n + 15) & ~15ul, __ATOMIC_RELAXED);
 }
 
-extern "C" KEPT void free(void *p)
+extern "C" void free(void *p)
 {
 	if (p)
 		static_cast<volatile char *>(p)[0] = 0;
 }
 
-extern "C" KEPT void *calloc(std::size_t n, std::size_t each)
+extern "C" void *calloc(std::size_t n, std::size_t each)
 {
 	return std::memset(malloc(n * each), 0, n * each);
 }
 
-extern "C" KEPT void *realloc(void *old, std::size_t n)
+extern "C" void *realloc(void *old, std::size_t n)
 {
 	void *p = malloc(n);
 	if (old)
@@ -43,7 +42,7 @@ extern "C" KEPT void *realloc(void *old, std::size_t n)
 	return p;
 }
 
-KEPT void *operator new(std::size_t n)
+void *operator new(std::size_t n)
 {
 	void *p = malloc(n);
 	if (!p)
@@ -51,7 +50,7 @@ KEPT void *operator new(std::size_t n)
 	return p;
 }
 
-KEPT void *operator new(std::size_t n, const std::nothrow_t &) noexcept
+void *operator new(std::size_t n, const std::nothrow_t &) noexcept
 {
 	try {
 		return operator new(n);
@@ -60,12 +59,12 @@ KEPT void *operator new(std::size_t n, const std::nothrow_t &) noexcept
 	}
 }
 
-KEPT void operator delete(void *p) noexcept
+void operator delete(void *p) noexcept
 {
 	free(p);
 }
 
-KEPT void operator delete(void *p, std::size_t) noexcept
+void operator delete(void *p, std::size_t) noexcept
 {
 	free(p);
 }

@@ -9,29 +9,28 @@
 #include <unistd.h>
 
 #ifdef OWN
-#define KEPT extern "C" __attribute__((noipa))
 static char pool[64 << 20] __attribute__((aligned(16)));
 static std::size_t used;
 
-KEPT void *malloc(std::size_t n)
+extern "C" void *malloc(std::size_t n)
 {
 	char *at = pool + __atomic_fetch_add(&used, ((n + 15) & ~15ul) + 16, __ATOMIC_RELAXED);
 	std::memcpy(at, &n, sizeof(n));
 	return at + 16;
 }
 
-KEPT void free(void *p)
+extern "C" void free(void *p)
 {
 	if (p)
 		static_cast<volatile char *>(p)[0] = 0;
 }
 
-KEPT void *calloc(std::size_t n, std::size_t each)
+extern "C" void *calloc(std::size_t n, std::size_t each)
 {
 	return std::memset(malloc(n * each), 0, n * each);
 }
 
-KEPT void *realloc(void *old, std::size_t n)
+extern "C" void *realloc(void *old, std::size_t n)
 {
 	void *p = malloc(n);
 	std::size_t had = 0;
