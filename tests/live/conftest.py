@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What live tests share: the built program, little programs of tests/prog, one way to record and read back."""
+import contextlib
 import json
 import os
 import shutil
@@ -98,6 +99,28 @@ def finished(byteledger, path):
     return told is not None and told["file"]["finished"]
 
 
+def read_once(looker, pid):
+    """Wait until `regions`, process @looker, has made a whole reading of process @pid from now on: between two it sleeps."""
+    def knows():
+        with contextlib.suppress(OSError):
+            return f"/proc/{pid}" in [os.readlink(f"/proc/{looker}/fd/{fd}") for fd in os.listdir(f"/proc/{looker}/fd")]
+
+    def bytes_read():
+        with open(f"/proc/{looker}/io", encoding="ascii") as file:
+            return int(next(line for line in file if line.startswith("rchar")).split()[1])
+
+    def sleeps():
+        with open(f"/proc/{looker}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "S"
+
+    deadline = time.monotonic() + 60
+    for _ in range(2): # the first may have begun before
+        began = bytes_read()
+        while not (knows() and bytes_read() > began + (20 << 10) and sleeps()):
+            assert time.monotonic() < deadline, f"no reading of process {pid}"
+            time.sleep(0.01)
+
+
 @pytest.fixture
 def recorded(byteledger, preload, tmp_path):
     """recorded(how, argv, env, options) -> (path, outcome): `under` byteledger, with the library `alone`, or `raw`, without a recorder."""
@@ -105,14 +128,14 @@ def recorded(byteledger, preload, tmp_path):
         path = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.blt")
         if how == "under":
             return path, subprocess.run([byteledger, "heap", "-q", "-o", path, *options, "--", *argv], env={**os.environ, **env},
-                                        capture_output=True, timeout=60)
+                                        capture_output=True, timeout=140)
         env = {**os.environ, "LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": path, "BYTELEDGER_ON_FULL": "wait", **env}
         if how == "raw":
             env["BYTELEDGER_HELPER"] = "/nonexistent"
-        done = subprocess.run(argv, env=env, capture_output=True, timeout=60)
+        done = subprocess.run(argv, env=env, capture_output=True, timeout=140)
         if how == "raw":
             return path + ".raw", done
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not finished(byteledger, path):
             assert time.monotonic() < deadline, path
             time.sleep(0.02)

@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+from conftest import read_once
+
 
 def heap(byteledger, *argv, **more):
     return subprocess.run([byteledger, "heap", *argv], capture_output=True, stdin=subprocess.DEVNULL, timeout=60, **more)
@@ -55,11 +57,6 @@ def child_of(pid):
 def process_state(pid):
     with open(f"/proc/{pid}/stat", encoding="ascii") as f:
         return f.read().rsplit(")", 1)[1].split()[0]
-
-
-def bytes_read(pid):
-    with open(f"/proc/{pid}/io", encoding="ascii") as f:
-        return int(next(line for line in f if line.startswith("rchar")).split()[1])
 
 
 def exec_was_seen(child, successor):
@@ -384,8 +381,7 @@ def test_regions_tell_the_last_of_a_process_where_pidfd_open_is_refused(byteledg
     assert child.stdout.read(4) == b"here"
     pid = child_of(child.pid) if own else child.pid
     looker = child if own else subprocess.Popen([*command, "-p", str(pid), "--duration", "1h"], **pipes)
-    before = bytes_read(looker.pid)
-    until(lambda: bytes_read(looker.pid) > before + (300 << 10), "some readings")
+    read_once(looker.pid, pid)
     out, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (5, b"")
     if not own:

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from conftest import read_once
 from test_regions import program, run, wait_for
 from test_regions_serve import Watch, fetch
 
@@ -26,14 +27,14 @@ def held(byteledger, *options, code="raise SystemExit(7)"):
     """A program holds 64 MiB until its reading must have seen them; what byteledger then prints."""
     child = start(byteledger, *options, "--", sys.executable, "-c", HOLD + code)
     assert child.stdout.readline() == "ready\n"
-    began = bytes_read(child.pid)
-    wait_for(lambda: bytes_read(child.pid) > began + (400 << 10), "readings")  # one takes some 80 KiB of smaps
+    read_once(child.pid, started_by(child.pid))
     out, err = child.communicate("", timeout=60)
     return child.returncode, out, err
 
 
-def bytes_read(pid):
-    return int(re.search(r"rchar: (\d+)", open(f"/proc/{pid}/io").read())[1])
+def started_by(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return int(file.read())
 
 
 def test_a_program_is_read_until_it_ends_and_its_status_is_ours(byteledger):
@@ -141,10 +142,9 @@ def test_a_name_is_read_through_restarts_until_the_duration_ends(byteledger, tmp
     with program([sleep, "600"]) as first:
         wait_for(lambda: os.readlink(f"/proc/{first.pid}/exe") == str(sleep), "exec")
         child = start(byteledger, "-n", name, "--duration", "10m", "--format", "json")
-        wait_for(lambda: bytes_read(child.pid) > 60 << 10, "a reading of the first")
+        read_once(child.pid, first.pid)
     with program([sleep, "600"]) as second:
-        began = bytes_read(child.pid)
-        wait_for(lambda: bytes_read(child.pid) > began + (60 << 10), "a reading of the second")
+        read_once(child.pid, second.pid)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=60)
     assert child.returncode == 0, err
