@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -141,10 +142,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 /* ---- the heart ---------------------------------------------------------------------------------------------------- */
 
-/* A thread of its own: while a block is compressed or a disk is slow, the program must see that the recorder lives. */
+/*
+ * A thread of its own: while a block is compressed or a disk is slow, the program must see that the recorder lives. It tells the
+ * other one when the program begins to end: what is left can then be packed while the kernel takes the program apart.
+ */
 struct heart {
 	struct source_heap *heap;
 	pthread_t thread;
+	int ends;   /* eventfd; -1: there is none, and the end is seen when the pause is over */
 	sem_t stop; /* posted: the end need not wait for the next beat */
 	int running;
 };
@@ -153,9 +158,11 @@ static void *heart_run(void *arg)
 {
 	struct heart *heart = arg;
 	struct timespec next;
+	int told = heart->ends < 0;
 	pthread_setname_np(pthread_self(), "beat");
 	do {
-		source_heap_beat(heart->heap);
+		if (source_heap_beat(heart->heap) && !told)
+			told = eventfd_write(heart->ends, 1) == 0;
 		clock_gettime(CLOCK_MONOTONIC, &next);
 		next.tv_nsec += SOURCE_HEAP_BEAT_NS;
 		next.tv_sec += next.tv_nsec / 1000000000;
@@ -167,6 +174,7 @@ static void *heart_run(void *arg)
 static int heart_start(struct heart *heart, struct source_heap *heap, struct err *err)
 {
 	heart->heap = heap;
+	heart->ends = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	sem_init(&heart->stop, 0, 0);
 	int rc = pthread_create(&heart->thread, NULL, heart_run, heart);
 	heart->running = rc == 0;
@@ -180,6 +188,8 @@ static void heart_stop(struct heart *heart)
 	sem_post(&heart->stop);
 	pthread_join(heart->thread, NULL);
 	sem_destroy(&heart->stop);
+	if (heart->ends >= 0)
+		close(heart->ends);
 	heart->running = 0;
 }
 
@@ -247,11 +257,13 @@ static void fit_slack(int64_t pause_ns, unsigned long *slack_ns)
 }
 
 /* Until the process ends or @duration_ns is over. */
-static enum ending record_loop(struct record *rec, int signals, uint64_t duration_ns,
-			       pid_t forward_to)
+static enum ending record_loop(struct record *rec, const struct heart *heart, int signals,
+			       uint64_t duration_ns, pid_t forward_to)
 {
-	struct pollfd fds[2] = { { .fd = signals, .events = POLLIN },
-				 { .fd = rec->pidfd, .events = POLLIN } };
+	struct pollfd fds[3] = { { .fd = signals, .events = POLLIN },
+				 { .fd = rec->pidfd, .events = POLLIN },
+				 { .fd = heart->ends, .events = POLLIN } };
+	eventfd_t ends;
 	unsigned long slack_ns = SLACK_USUAL_NS;
 	for (;;) {
 		int64_t pause = 10 * MS;
@@ -274,8 +286,10 @@ static enum ending record_loop(struct record *rec, int signals, uint64_t duratio
 		const struct timespec ts = { .tv_sec = pause / 1000000000,
 					     .tv_nsec = pause % 1000000000 };
 		fit_slack(pause, &slack_ns);
-		if (ppoll(fds, 2, &ts, NULL) <= 0)
+		if (ppoll(fds, 3, &ts, NULL) <= 0)
 			continue;
+		if (fds[2].revents)
+			eventfd_read(heart->ends, &ends);
 		if (fds[0].revents)
 			take_signals(rec, signals, forward_to);
 		if (fds[1].revents || rec->gone)
@@ -480,7 +494,7 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 		source_heap_detach(heap);
 	}
 	int status = 0;
-	enum ending how = record_loop(&rec, signals, opt->duration_ns, pid);
+	enum ending how = record_loop(&rec, &heart, signals, opt->duration_ns, pid);
 	if (how == ENDED_EXIT) {
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
@@ -599,7 +613,7 @@ int record_helper(int argc, char **argv)
 		dup2(null, STDERR_FILENO);
 		close(null);
 	}
-	record_loop(&rec, signals, 0, 0);
+	record_loop(&rec, &heart, signals, 0, 0);
 	if (rec.writer && record_is_interlude(&rec)) {
 		unlink(trace_writer_path(rec.writer));
 	} else if (rec.writer) {

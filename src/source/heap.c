@@ -312,13 +312,14 @@ const char *source_heap_filter(const struct source_heap *heap)
 	return heap->layout.filter;
 }
 
-void source_heap_beat(struct source_heap *heap)
+int source_heap_beat(struct source_heap *heap)
 {
 	if (heap->raw)
-		return;
+		return 0;
 	__atomic_store_n(&heap->header->heartbeat_ns, clock_ns(CLOCK_MONOTONIC), __ATOMIC_RELAXED);
 	/* the target counts here, too, where it forks */
 	__atomic_fetch_add(&heap->header->tick, 1, __ATOMIC_RELAXED);
+	return __atomic_load_n(&heap->header->exiting, __ATOMIC_RELAXED) != 0;
 }
 
 void source_heap_detach(struct source_heap *heap)

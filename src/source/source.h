@@ -77,9 +77,9 @@ char *source_heap_cmdline(const struct source_heap *heap, size_t *bytes);
 
 /**
  * source_heap_beat() - show the target that the recorder lives, and advance the tick that asks for fresh stamps. Any one
- * thread, every SOURCE_HEAP_BEAT_NS; lock-free.
+ * thread, every SOURCE_HEAP_BEAT_NS; lock-free. Return: whether the target's exit hook has run.
  */
-void source_heap_beat(struct source_heap *heap);
+int source_heap_beat(struct source_heap *heap);
 
 /** source_heap_detach() - tell the target to record no more; from then on no hook waits for us. */
 void source_heap_detach(struct source_heap *heap);
