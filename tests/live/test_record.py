@@ -255,15 +255,53 @@ def test_followed_children_are_recorded_as_their_parent_is(byteledger, tmp_path)
     assert child["process"]["time_bound_ns"] == parent["process"]["time_bound_ns"] == 1000
 
 
-def shared_header(pid):
-    """The first 96 bytes of what the library in @pid shares with its recorder, as wire/heap.h lays them out; None: nothing yet."""
+def header_at(pid):
+    """Where the library in @pid has what it shares with its recorder; None: nothing yet."""
     with open(f"/proc/{pid}/maps", encoding="ascii") as f:
-        at = next((int(line.split("-")[0], 16) for line in f if "/memfd:byteledger" in line and line.split()[2] == "00000000"), None)
+        return next((int(line.split("-")[0], 16) for line in f if "/memfd:byteledger" in line and line.split()[2] == "00000000"), None)
+
+
+def shared_header(pid):
+    """The first 96 bytes of it, as wire/heap.h lays them out; None: nothing yet."""
+    at = header_at(pid)
     if at is None:
         return None
     with open(f"/proc/{pid}/mem", "rb") as f:
         f.seek(at)
         return f.read(96)
+
+
+def header_word(pid, offset, value=None):
+    """A 32-bit word of it, read or written; None: nothing yet."""
+    at = header_at(pid)
+    if at is None:
+        return None
+    with open(f"/proc/{pid}/mem", "r+b", buffering=0) as f:
+        f.seek(at + offset)
+        return struct.unpack("I", f.read(4))[0] if value is None else f.write(struct.pack("I", value))
+
+
+def test_a_program_that_takes_its_time_to_end_does_not_keep_the_recorder_busy(byteledger, tmp_path):
+    path = tmp_path / "cat.blt"
+    child = held(byteledger, "-q", "-o", path, "--", "cat")
+    attached, exiting = 268, 276  # of struct wire_heap_header
+
+    def hooked():
+        with contextlib.suppress(OSError, IndexError):
+            return header_word(child_of(child.pid), attached)
+    until(hooked, "the library")
+    cat = child_of(child.pid)
+    header_word(cat, exiting, 1)
+
+    def ticks():
+        with open(f"/proc/{child.pid}/stat", encoding="ascii") as f:
+            return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13]))
+    before = ticks()
+    time.sleep(1.5)
+    assert ticks() - before < os.sysconf("SC_CLK_TCK") / 4
+    assert header_word(cat, exiting) == 1
+    child.communicate(timeout=60)
+    assert child.returncode == 0 and report(byteledger, path)["process"]["complete"]
 
 
 @pytest.mark.parametrize("policy,number", [(None, 0), ("drop", 2)])
