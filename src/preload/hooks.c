@@ -67,6 +67,13 @@ static COLD void *obtained_late(struct thread *t, void *block, size_t size, REGS
 	return block;
 }
 
+/* Before the next definition, where it needs no guard. An operator new that led here has expected its own stack. */
+static ALWAYS_INLINE void plain_begin(const struct thread *t, uint64_t sp)
+{
+	if (likely(!t->outer.sp))
+		capture_soon(t, caller_pc(sp), sp);
+}
+
 /*
  * The end of malloc() and calloc() where the next definition needed no guard. What a signal handler did meanwhile is
  * recorded already and does not matter.
@@ -102,6 +109,7 @@ HIDDEN void *hook_malloc(size_t size, REGS)
 	if (unlikely(sync != proc.word))
 		return malloc_slow(t, size, sp, bp, bx);
 	if (likely(sync & MODE_PLAIN)) {
+		plain_begin(t, sp);
 		void *block = next.malloc(size);
 		if (unlikely(!block))
 			return NULL;
@@ -151,6 +159,7 @@ HIDDEN void *hook_calloc(size_t count, size_t each, REGS)
 	if (unlikely(sync != proc.word))
 		return calloc_slow(t, count, each, sp, bp, bx);
 	if (likely(sync & MODE_PLAIN)) {
+		plain_begin(t, sp);
 		void *plain = next.calloc(count, each);
 		if (unlikely(!plain))
 			return NULL;

@@ -39,6 +39,13 @@ static ALWAYS_INLINE uint32_t capture(struct thread *t, uint64_t pc, uint64_t sp
 	return node;
 }
 
+/* An allocation is about to be made: what its capture will look at is brought meanwhile. Only where capture() may be called. */
+static ALWAYS_INLINE void capture_soon(const struct thread *t, uint64_t pc, uint64_t sp)
+{
+	if (likely(t->unwind))
+		unwind_expect(t->unwind, pc, sp);
+}
+
 /* Of an allocation of @size bytes. */
 static ALWAYS_INLINE uint32_t capture_alloc(struct thread *t, size_t size, uint64_t pc, uint64_t sp,
 					    uint64_t bp, uint64_t bx)

@@ -19,7 +19,8 @@ struct root_places {
 	struct memo_root *first, *second;
 };
 
-static UNWIND_INLINE struct root_places roots_of(struct unwind_thread *t, uint64_t ip, uint64_t sp)
+static UNWIND_INLINE struct root_places roots_of(const struct unwind_thread *t, uint64_t ip,
+						 uint64_t sp)
 {
 	uint64_t h = (ip ^ sp << 16) * 0x9e3779b97f4a7c15ULL;
 	uint64_t page = (sp >> 8) * 0x9e3779b97f4a7c15ULL >> 40;
@@ -42,14 +43,33 @@ struct place_in_memo {
 static UNWIND_INLINE struct place_in_memo place_of(const struct unwind_thread *t,
 						   const struct memo_root *root)
 {
-	uint64_t h = root->serial * 0xd6e8feb86659fd93ULL;
+	uint64_t h = 0;
 
 	for (unsigned i = 0; i < root->selectors; i++)
 		h += word_at(root->sp + root->selector[i] * 8ull) * odd[i];
 	h ^= h >> 31;
 	h *= 0x9e3779b97f4a7c15ULL;
-	return (struct place_in_memo){ (uint32_t)(h >> 32), (uint32_t)(h >> 8) & t->memo_mask,
-				       (uint32_t)h % MEMO_WAYS };
+	uint32_t slot = (uint32_t)root->serial + (uint32_t)(h >> 8);
+	h += root->serial * 0xd6e8feb86659fd93ULL;
+	return (struct place_in_memo){ (uint32_t)(h >> 32), slot / MEMO_WAYS & t->memo_mask,
+				       slot % MEMO_WAYS };
+}
+
+/* (ip, sp) as the table of repeated stacks knows it: the low bits name the entry, 32 above the lowest twelve stand in it. */
+static UNWIND_INLINE uint64_t call_of(uint64_t ip, uint64_t sp)
+{
+	return ip ^ sp >> 4;
+}
+
+static UNWIND_INLINE uint64_t *repeated_at(const struct unwind_thread *t, uint64_t call)
+{
+	return &t->repeated[call & t->repeated_mask];
+}
+
+/* Let the stack at @place answer at once the next time at @call. */
+static UNWIND_INLINE void expect_again(struct unwind_thread *t, uint64_t call, uint32_t place)
+{
+	*repeated_at(t, call) = call >> 12 << 32 | place;
 }
 
 /* What begins at @place, which is not gone. */
@@ -202,7 +222,7 @@ static __attribute__((noinline)) uint32_t capture_other(struct unwind_thread *t,
 }
 
 static UNWIND_INLINE uint32_t capture_below(struct unwind_thread *t, const struct unwind_regs *regs,
-					    struct memo_root *root, uint64_t place)
+					    struct memo_root *root, uint64_t call)
 {
 	struct place_in_memo at = place_of(t, root);
 	uint64_t slot = t->memo[at.set].slot[at.way];
@@ -210,34 +230,30 @@ static UNWIND_INLINE uint32_t capture_below(struct unwind_thread *t, const struc
 
 	if (unlikely(slot >> 32 != at.hash || !(m = holds(t, (uint32_t)slot, regs))))
 		return capture_other(t, regs, &at);
-	if (root->last != (uint32_t)slot) {
-		root->last = (uint32_t)slot;
-		root->in_a_row = 0;
-	} else if (++root->in_a_row == REPEATED_MIN) {
-		root->in_a_row = 0;
-		t->repeated[place & t->repeated_mask] = place >> 12 << 32 | (uint32_t)slot;
-	}
+	if (root->last == (uint32_t)slot)
+		expect_again(t, call, (uint32_t)slot);
+	root->last = (uint32_t)slot;
 	return m->node;
 }
 
 static __attribute__((noinline)) uint32_t capture_second(struct unwind_thread *t,
 							 const struct unwind_regs *regs,
-							 struct memo_root *root, uint64_t place)
+							 struct memo_root *root, uint64_t call)
 {
 	if (!root_is(t, root, regs->ip, regs->sp))
 		return unwind_walk(t, regs);
-	return capture_below(t, regs, root, place);
+	return capture_below(t, regs, root, call);
 }
 
-static __attribute__((noinline)) uint32_t
-capture_any(struct unwind_thread *t, const struct unwind_regs *regs, uint64_t place)
+static __attribute__((noinline)) uint32_t capture_any(struct unwind_thread *t,
+						      const struct unwind_regs *regs, uint64_t call)
 {
 	struct root_places root = roots_of(t, regs->ip, regs->sp);
 
 	__builtin_prefetch(root.second);
 	if (unlikely(!root_is(t, root.first, regs->ip, regs->sp)))
-		return capture_second(t, regs, root.second, place);
-	return capture_below(t, regs, root.first, place);
+		return capture_second(t, regs, root.second, call);
+	return capture_below(t, regs, root.first, call);
 }
 
 uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
@@ -247,15 +263,26 @@ uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
 		     t->busy))
 		refresh(t);
 
-	uint64_t place = regs->ip ^ regs->sp >> 4;
-	uint64_t *repeated = &t->repeated[place & t->repeated_mask];
-	if (*repeated >> 32 == (uint32_t)(place >> 12)) {
+	uint64_t call = call_of(regs->ip, regs->sp);
+	uint64_t *repeated = repeated_at(t, call);
+	if (*repeated >> 32 == (uint32_t)(call >> 12)) {
 		const struct memo *m = holds(t, (uint32_t)*repeated, regs);
 		if (likely(m))
 			return m->node;
 		*repeated = AREA_NONE;
 	}
-	return capture_any(t, regs, place);
+	return capture_any(t, regs, call);
+}
+
+void unwind_expect(const struct unwind_thread *t, uint64_t ip, uint64_t sp)
+{
+	uint64_t call = call_of(ip, sp);
+
+	if (*repeated_at(t, call) >> 32 == (uint32_t)(call >> 12))
+		return;
+	struct root_places root = roots_of(t, ip, sp);
+	__builtin_prefetch(root.first);
+	__builtin_prefetch(root.second);
 }
 
 /* Whether the word at sp + @off * 8 is a slot of the last stack. */
@@ -488,6 +515,8 @@ void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs, ui
 	root->used = t->area_end;
 	struct place_in_memo place = place_of(t, root);
 	t->memo[place.set].slot[take_way(t, &place)] = (uint64_t)place.hash << 32 | at;
+	if (fresh)
+		expect_again(t, call_of(regs->ip, regs->sp), at);
 }
 
 static void clear(void *at, uint64_t bytes)

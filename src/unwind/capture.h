@@ -121,6 +121,12 @@ struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
  */
 uint32_t unwind_capture(struct unwind_thread *thread, const struct unwind_regs *regs);
 
+/**
+ * unwind_expect() - unwind_capture() will be called at (@ip, @sp) soon, after some other work: let the processor bring what it
+ * looks at first. Changes nothing, reads nothing of the stack; some ten instructions. Same thread as unwind_capture().
+ */
+void unwind_expect(const struct unwind_thread *thread, uint64_t ip, uint64_t sp);
+
 /** unwind_forget() - drop everything this thread remembers. O(1). */
 void unwind_forget(struct unwind_thread *thread);
 

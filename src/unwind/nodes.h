@@ -168,8 +168,23 @@ static inline uint32_t unwind_node_reserve(struct unwind_nodes *nodes, uint32_t 
 /** unwind_node_expect() - children of @parent will be asked for soon: bring the line of their entries. */
 static inline void unwind_node_expect(const struct unwind_nodes *nodes, uint32_t parent)
 {
-	__builtin_prefetch(nodes->index +
-			   (uint64_t)unwind_node_line(nodes, parent) * UNWIND_NODES_LINE);
+	__builtin_prefetch(
+		nodes->index + (uint64_t)unwind_node_line(nodes, parent) * UNWIND_NODES_LINE, 1);
+}
+
+/**
+ * unwind_node_expect_new() - some nodes will be made soon: bring their places and the lines of their children. Writing them
+ * takes a locked instruction each, which waits for all that was written before.
+ */
+static inline void unwind_node_expect_new(const struct unwind_nodes *nodes)
+{
+	const uint32_t some = 64 / sizeof(struct wire_node);
+	uint32_t first = __atomic_load_n(nodes->count, __ATOMIC_RELAXED);
+
+	__builtin_prefetch(&nodes->node[first & nodes->place_mask], 1);
+	__builtin_prefetch(&nodes->node[(first + some) & nodes->place_mask], 1);
+	unwind_node_expect(nodes, first);
+	unwind_node_expect(nodes, first + some);
 }
 
 /* A line as it is now, in one look. Entries come in from its first place on; none is ever empty again. */
@@ -271,6 +286,8 @@ static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t pc, 
 		unwind_nodes_look(nodes, number, &line);
 		uint32_t match = unwind_nodes_match(&line, UINT32_MAX << nodes->tag_shift, tag);
 		for (uint32_t place; (place = unwind_nodes_next(nodes, &line, &match));) {
+			if (more) /* most likely it is this one */
+				unwind_node_expect(nodes, place);
 			uint32_t known = unwind_node_at(nodes, place, pc, parent, gen);
 			if (known) /* by another thread meanwhile: then a number was made in vain */
 				return known;

@@ -95,7 +95,6 @@ struct memo_root {
 	uint64_t serial; /* never used twice; below first_serial: forgotten */
 	uint32_t used;   /* the area's end when a stack was last put under this root */
 	uint32_t last;   /* the struct memo that answered last */
-	uint8_t in_a_row;
 	uint8_t selectors, removed;
 	uint16_t selector[SELECTORS_MAX]; /* 64 bytes: one line */
 };
@@ -126,19 +125,13 @@ struct memo {
 /*
  * A set of remembered stacks is a line: 32 bits hashed from the root and the selected words, and where the stack is. It
  * stands in the way that its hash names where that was free: then one comparison finds it, and the branch behind it is
- * foreseen.
+ * foreseen. Roots without selectors, each of which has one stack, stand in the order of their making: what was made together is
+ * asked for together.
  */
 #define MEMO_WAYS 8
 struct memo_set {
 	uint64_t slot[MEMO_WAYS]; /* hash << 32 | place */
 };
-
-/*
- * The stack that answered at one (ip, sp) several times in a row: 32 bits of the two << 32 | place. Its words are compared at
- * once, without asking which of the stacks that end there it could be. Most calls repeat; where it turns out to be another
- * one, the place has to earn this again.
- */
-#define REPEATED_MIN 4
 
 struct unwind_thread {
 	/* read by every capture */
@@ -151,6 +144,11 @@ struct unwind_thread {
 	uint32_t lap;       /* what begins at the area's start in this lap */
 	uint32_t area_units;
 	uint32_t repeated_mask;
+	/*
+	 * The stack that answered at one (ip, sp) twice in a row, or the first one there: 32 bits of the two << 32 | place. Its
+	 * words are compared at once, without asking which of the stacks that end there it could be. Most calls repeat; where
+	 * it turns out to be another one, the place has to earn this again.
+	 */
 	uint64_t *repeated;
 	struct memo_root *root;
 	struct memo_set *memo;
