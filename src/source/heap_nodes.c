@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 #include "base/clock.h"
 #include "base/huge.h"
@@ -188,4 +189,41 @@ int heap_take_nodes(struct source_heap *heap)
 	}
 	__atomic_store_n(&heap->header->node_tail, heap->copied, __ATOMIC_RELEASE);
 	return 0;
+}
+
+/* ---- room -------------------------------------------------------------------------------------------------------- */
+
+#define ROOM_AHEAD ((size_t)256 << 10)
+#define ROOM_FROM \
+	((size_t)32 << 10) /* what is touched less is left to the program: most end before */
+
+/* Of @bytes at @at, written from their begin on, the program has written @used: bring what comes next. *@there: brought so far. */
+static void bring(char *at, size_t bytes, size_t used, size_t *there)
+{
+	if (used < ROOM_FROM || *there == bytes || used + ROOM_AHEAD / 2 <= *there)
+		return;
+	size_t from = *there;
+	*there = MIN(bytes, (used + ROOM_AHEAD) & ~(size_t)4095);
+	huge_populate(at + from, *there - from);
+}
+
+void heap_make_room(struct source_heap *heap)
+{
+	const struct wire_heap_header *h = &heap->layout;
+	if (heap->raw)
+		return;
+	size_t nodes = h->node_max * sizeof(struct wire_node);
+	size_t used = __atomic_load_n(&heap->header->node_count, __ATOMIC_RELAXED) *
+		      sizeof(struct wire_node);
+	size_t index = h->index_entries * sizeof(uint32_t);
+	size_t index_each = index / h->node_max;
+	bring(heap->base + h->nodes_off, nodes, MIN(used, nodes), &heap->nodes_there);
+	/* the entries of a node's children stand where it does (unwind/nodes.h), or, of few, anywhere */
+	bring(heap->base + h->index_off, index,
+	      MIN(used / sizeof(struct wire_node) * index_each, index), &heap->index_there);
+	for (uint32_t i = 0; i < heap->active_count; i++) {
+		struct heap_ring *ring = &heap->rings[heap->active[i]];
+		size_t bytes = ring->mask + 1;
+		bring((char *)ring->base, bytes, MIN(ring->head, bytes), &ring->there);
+	}
 }

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -492,6 +493,47 @@ static void a_slot_goes_on_whose_thread_ended_inside_a_realloc(void **state)
 	fixture_close(&f);
 }
 
+/* What the shared file holds of its pages. */
+static int64_t bytes_there(const struct fixture *f)
+{
+	struct stat st;
+	assert_int_equal(fstat(source_heap_fd(f->heap), &st), 0);
+	return (int64_t)st.st_blocks * 512;
+}
+
+static void a_busy_program_finds_the_pages_that_it_comes_to(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	struct wire_heap_header *h = f.a.header;
+	produce_thread(&f.a, 1);
+	h->node_count = 1000;
+	fixture_drain(&f);
+	int64_t before = bytes_there(&f);
+	fixture_drain(&f);
+	assert_int_equal(bytes_there(&f), before); /* a small one costs nothing */
+	h->node_count = 5000;
+	fixture_drain(&f);
+	int64_t with_nodes = bytes_there(&f);
+	/* nodes to come, and what leads to them */
+	assert_true(with_nodes - before >= 2 * (128 << 10));
+	assert_true(with_nodes - before <= 2 * (512 << 10));
+	for (unsigned i = 0; i < 3000; i++) {
+		produce_alloc(&f.a, 0x1000, 1, 0);
+		produce_free(&f.a, 0x1000);
+	}
+	fixture_drain(&f);
+	int64_t with_ring = bytes_there(&f);
+	assert_true(with_ring - with_nodes >= 200 << 10);
+	assert_true(with_ring - with_nodes <= 512 << 10);
+	/* hostile: more than there can be */
+	h->node_count = UINT32_MAX;
+	fixture_drain(&f);
+	assert_true(bytes_there(&f) <= (int64_t)h->total_bytes);
+	fixture_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -510,6 +552,7 @@ int main(void)
 		cmocka_unit_test(
 			a_target_that_goes_on_writing_does_not_keep_a_recording_from_its_end),
 		cmocka_unit_test(a_slot_goes_on_whose_thread_ended_inside_a_realloc),
+		cmocka_unit_test(a_busy_program_finds_the_pages_that_it_comes_to),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
