@@ -48,8 +48,9 @@ static COLD void *malloc_slow(struct thread *t, size_t size, REGS)
 	return block;
 }
 
-/* What the fast halves leave over; @block was obtained, the hook is entered. */
-static COLD void *note_odd(struct thread *t, void *block, size_t size, REGS, uint32_t sync)
+/* What the fast halves leave over, all of operator new's among it; @block was obtained, the hook is entered. */
+static __attribute__((noinline)) void *note_odd(struct thread *t, void *block, size_t size, REGS,
+						uint32_t sync)
 {
 	note_obtained(t, block, size, sp, bp, bx);
 	t->sync = sync;
@@ -218,7 +219,13 @@ HIDDEN void hook_free(void *block, REGS)
 		free_slow(t, block, sp, bp, bx);
 		return;
 	}
-	if (unlikely(!(sync & MODE_PLAIN) || boot_owns(block) || !block || block == t->skip_free)) {
+	if (block == t->skip_free && sync & MODE_PLAIN) {
+		/* operator delete's, which has noted it; the address may be given out before it returns */
+		t->skip_free = NULL;
+		next.free(block);
+		return;
+	}
+	if (unlikely(!(sync & MODE_PLAIN) || boot_owns(block) || !block)) {
 		free_odd(t, block, sp, bp, bx, sync);
 		return;
 	}
