@@ -103,21 +103,21 @@ void fork_prepare(void)
 {
 	struct thread *t = &self;
 	uint32_t in = SYNC_KIND(t->sync);
-	uint8_t mode = (uint8_t)proc.word;
-	t->fork_mode = 0;
+	uint32_t word = proc.word, mode = word & MODE_MASK;
+	t->fork_word = 0;
 	t->fork_number = 0;
 	drop_hook(t); /* of a fork that a handler jumped out of */
 	if (in == SYNC_OWN)
 		keep_hook(t);
 	if (in == SYNC_OWN || in == SYNC_NEXT || !process.follow || process.seccomp ||
-	    (mode & MODE_MASK) <= MODE_OFF)
+	    mode <= MODE_OFF)
 		return;
-	t->fork_mode = mode;
+	t->fork_word = word;
 	int subreaper = 0;
 	sys2(SYS_prctl, PR_GET_CHILD_SUBREAPER, &subreaper);
 	if (subreaper || sys0(SYS_getpid) == 1)
 		process.reaper = 1;
-	if ((mode & MODE_MASK) != MODE_IDLE)
+	if (mode != MODE_IDLE)
 		announce(t);
 }
 
@@ -131,6 +131,6 @@ void fork_child(void)
 	struct thread *t = &self;
 	if (t->fork_kept)
 		give_hook(t);
-	else if (t->fork_mode)
+	else if (t->fork_word)
 		start_child(t);
 }

@@ -69,10 +69,10 @@ static COLD void *obtained_late(struct thread *t, void *block, size_t size, REGS
 }
 
 /* Before the next definition, where it needs no guard. An operator new that led here has expected its own stack. */
-static ALWAYS_INLINE void plain_begin(const struct thread *t, uint64_t sp)
+static ALWAYS_INLINE void plain_begin(struct thread *t, uint32_t sync, uint64_t sp)
 {
 	if (likely(!t->outer.sp))
-		capture_soon(t, caller_pc(sp), sp);
+		capture_soon(t, sync, caller_pc(sp), sp);
 }
 
 /*
@@ -82,11 +82,13 @@ static ALWAYS_INLINE void plain_begin(const struct thread *t, uint64_t sp)
 static ALWAYS_INLINE void *plain_obtained(struct thread *t, void *block, size_t size, REGS,
 					  uint32_t sync)
 {
-	/* a signal handler may have forked meanwhile: the child must not write into its parent's ring */
-	if (unlikely(sync != proc.word))
-		return obtained_late(t, block, size, sp, bp, bx);
 	t->sync = SYNC_IN(SYNC_OWN, sp);
 	barrier();
+	/* a signal handler may have forked before: the child must not write into its parent's ring */
+	if (unlikely(sync != proc.word)) {
+		t->sync = sync;
+		return obtained_late(t, block, size, sp, bp, bx);
+	}
 	if (unlikely(t->outer.sp || size >= WIRE_SIZE_SMALL))
 		return note_odd(t, block, size, sp, bp, bx, sync);
 	uint32_t node = capture_alloc(t, size, caller_pc(sp), sp, bp, bx);
@@ -110,7 +112,7 @@ HIDDEN void *hook_malloc(size_t size, REGS)
 	if (unlikely(sync != proc.word))
 		return malloc_slow(t, size, sp, bp, bx);
 	if (likely(sync & MODE_PLAIN)) {
-		plain_begin(t, sp);
+		plain_begin(t, sync, sp);
 		void *block = next.malloc(size);
 		if (unlikely(!block))
 			return NULL;
@@ -160,7 +162,7 @@ HIDDEN void *hook_calloc(size_t count, size_t each, REGS)
 	if (unlikely(sync != proc.word))
 		return calloc_slow(t, count, each, sp, bp, bx);
 	if (likely(sync & MODE_PLAIN)) {
-		plain_begin(t, sp);
+		plain_begin(t, sync, sp);
 		void *plain = next.calloc(count, each);
 		if (unlikely(!plain))
 			return NULL;
@@ -220,7 +222,7 @@ HIDDEN void hook_free(void *block, REGS)
 		return;
 	}
 	if (block == t->skip_free && sync & MODE_PLAIN) {
-		/* operator delete's, which has noted it; the address may be given out before it returns */
+		/* NULL, or operator delete's, which has noted it; the address may be given out before it returns */
 		t->skip_free = NULL;
 		next.free(block);
 		return;
@@ -232,10 +234,11 @@ HIDDEN void hook_free(void *block, REGS)
 	t->sync = SYNC_IN(SYNC_OWN, sp);
 	barrier();
 	uint64_t head = t->head;
-	if (unlikely(t->tick != __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED) ||
+	if (unlikely(sync != proc.word || /* as in plain_obtained() */
+		     t->tick != __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED) ||
 		     head + 8 > t->soft)) {
 		t->sync = sync;
-		free_odd(t, block, sp, bp, bx, sync);
+		free_slow(t, block, sp, bp, bx);
 		return;
 	}
 	/* before: another thread may own the address the instant it returns */

@@ -70,8 +70,9 @@ static ALWAYS_INLINE void *new_body(enum cxx_new form, size_t size, uintptr_t b,
 	t->outer = (struct outer){
 		.sp = sp, .pc = caller_pc(sp), .bp = bp, .bx = bx, .code = code, .size = size
 	};
-	if (likely(t->sync == proc.word))
-		capture_soon(t, t->outer.pc, sp);
+	uint32_t sync = t->sync;
+	if (likely(sync == proc.word))
+		capture_soon(t, sync, caller_pc(sp), sp);
 	void *block = call(size, b, c);
 	if (likely(t->outer.sp != sp))
 		return block; /* a malloc took it */

@@ -39,11 +39,18 @@ static ALWAYS_INLINE uint32_t capture(struct thread *t, uint64_t pc, uint64_t sp
 	return node;
 }
 
-/* An allocation is about to be made: what its capture will look at is brought meanwhile. Only where capture() may be called. */
-static ALWAYS_INLINE void capture_soon(const struct thread *t, uint64_t pc, uint64_t sp)
+/*
+ * An allocation is about to be made: what its capture will look at is brought meanwhile. Outside of a hook's own code, where
+ * t->sync is @sync, the process word.
+ */
+static ALWAYS_INLINE void capture_soon(struct thread *t, uint32_t sync, uint64_t pc, uint64_t sp)
 {
-	if (likely(t->unwind))
+	t->sync = SYNC_IN(SYNC_OWN, sp); /* for a signal handler that forks */
+	barrier();
+	if (likely(sync == proc.word && t->unwind))
 		unwind_expect(t->unwind, pc, sp);
+	barrier();
+	t->sync = sync;
 }
 
 /* Of an allocation of @size bytes. */

@@ -281,7 +281,8 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 	}
 	int saved_errno = errno;
 	uint64_t need = EXTRAS + bytes + EXTRAS /* pad */ + RESERVE;
-	if (unlikely(t->slot->closed)) { /* nobody reads it any more */
+	/* nobody reads it any more; none in a child that a signal handler forked just before the hook said that it is one */
+	if (unlikely(!t->slot || t->slot->closed)) {
 		t->soft = 0;
 		errno = saved_errno;
 		return NULL;

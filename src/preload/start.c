@@ -302,7 +302,8 @@ static uint32_t late; /* start_late() has begun */
  */
 void start_child(struct thread *t)
 {
-	uint32_t mode = t->fork_mode;
+	/* of another epoch: a hook of this thread's may have looked before the signal whose handler forked */
+	uint32_t word = t->fork_word + MODE_EPOCH;
 	process.forked = 1;
 	process.starter = 0; /* the parent's */
 	if (process.starter_heap)
@@ -312,7 +313,7 @@ void start_child(struct thread *t)
 	modules_forked();
 	next_forked();
 	thread_forked();
-	if ((mode & MODE_MASK) == MODE_IDLE) {
+	if ((word & MODE_MASK) == MODE_IDLE) {
 		/* another thread may have been about to start here, or may have started since */
 		if (process.heap)
 			sys2(SYS_munmap, process.heap, process.heap->total_bytes);
@@ -321,7 +322,7 @@ void start_child(struct thread *t)
 		process.pid = (uint32_t)sys0(SYS_getpid);
 		t->tid = 0;
 		t->sync = SYNC_UNBORN;
-		__atomic_store_n((uint32_t *)&proc.word, mode, __ATOMIC_RELEASE);
+		__atomic_store_n((uint32_t *)&proc.word, word, __ATOMIC_RELEASE);
 		return;
 	}
 	struct wire_heap_header *old = process.heap;
@@ -350,7 +351,7 @@ void start_child(struct thread *t)
 			      .stack_hi = before.stack_hi,
 			      .stack_floor = before.stack_floor,
 			      .own = before.own };
-	__atomic_store_n((uint32_t *)&proc.word, mode, __ATOMIC_RELEASE);
+	__atomic_store_n((uint32_t *)&proc.word, word, __ATOMIC_RELEASE);
 	log_line(LOG_INFO, "recorded as the child of a fork");
 }
 

@@ -81,7 +81,8 @@ struct thread {
 	uint8_t stack_floor; /* nothing more to be found below @stack_lo */
 	uint8_t unnamed; /* WIRE_THREAD to write before the next record: the slot had another owner */
 	uint8_t switched; /* WIRE_SWITCH to write before the next record: 1 + value */
-	uint8_t fork_mode; /* enum mode and MODE_PLAIN as this thread's fork began; 0 = its child is not followed */
+	uint32_t
+		fork_word; /* the process word as this thread's fork began; 0 = its child is not followed */
 	uint32_t fork_number; /* of its WIRE_FORK record; 0 = there is none */
 	struct unwind_thread
 		*walker;       /* NULL: no scratch memory; with sampling it stands here only */
