@@ -51,7 +51,8 @@ static const char *layout_trouble(const struct wire_heap_header *h, uint64_t fil
 	if (!within(h->strings_off, h->string_bytes, 1, table_bytes))
 		return "its strings lie outside";
 	if (h->node_max < WIRE_STOP_MAX || h->node_max > WIRE_NODE_MAX ||
-	    !within(h->nodes_off, h->node_max, sizeof(struct wire_node), table_bytes))
+	    !within(h->nodes_off, h->node_max, sizeof(struct wire_node), table_bytes) ||
+	    !within(h->index_off, h->index_entries, sizeof(uint32_t), table_bytes))
 		return "its node table lies outside";
 	if (h->sample_bytes > WIRE_SAMPLE_MAX)
 		return "so few stacks are no sample";

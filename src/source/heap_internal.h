@@ -375,8 +375,7 @@ static inline uint64_t heap_raw_safe(const struct heap_ring *ring)
 int heap_take_nodes(struct source_heap *heap);
 /**
  * heap_make_room() - let the kernel find the pages of the shared file that the program will come to next: those of its rings, nodes
- * and their index. The first touch of a page that is not there costs a thread of the program 7 microseconds, and that of one that
- * is brings its neighbours along.
+ * and their index. The first touch of a page that is not there costs a thread of the program 7 microseconds.
  */
 void heap_make_room(struct source_heap *heap);
 /** heap_node_at() - a node's content, copied or not; pc 0: there is none. Unchecked: it is the target's. */

@@ -340,7 +340,8 @@ ssize_t heap_merge(struct source_heap *heap, bool final)
 		rc = heap_take_nodes(heap);
 	if (rc < 0)
 		return rc;
-	heap_make_room(heap);
+	if (!final)
+		heap_make_room(heap);
 	const uint64_t begun_ns = heap->limit_ns;
 	for (uint32_t i = 0; i < heap->active_count; i++) {
 		const struct heap_ring *ring = &heap->rings[heap->active[i]];

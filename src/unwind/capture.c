@@ -213,7 +213,7 @@ static __attribute__((noinline)) uint32_t capture_other(struct unwind_thread *t,
 		if (slot >> 32 != at->hash || way == at->way ||
 		    !(m = holds(t, (uint32_t)slot, regs)))
 			continue;
-		/* what was asked for last stands where it is looked for first, and is counted there */
+		/* what was asked for last stands where it is looked for first */
 		set->slot[way] = set->slot[at->way];
 		set->slot[at->way] = slot;
 		return m->node;

@@ -168,8 +168,8 @@ static inline uint32_t unwind_node_reserve(struct unwind_nodes *nodes, uint32_t 
 /** unwind_node_expect() - children of @parent will be asked for soon: bring the line of their entries. */
 static inline void unwind_node_expect(const struct unwind_nodes *nodes, uint32_t parent)
 {
-	__builtin_prefetch(
-		nodes->index + (uint64_t)unwind_node_line(nodes, parent) * UNWIND_NODES_LINE, 1);
+	__builtin_prefetch(nodes->index +
+			   (uint64_t)unwind_node_line(nodes, parent) * UNWIND_NODES_LINE);
 }
 
 /**
@@ -181,8 +181,8 @@ static inline void unwind_node_expect_new(const struct unwind_nodes *nodes)
 	const uint32_t some = 64 / sizeof(struct wire_node);
 	uint32_t first = __atomic_load_n(nodes->count, __ATOMIC_RELAXED);
 
-	__builtin_prefetch(&nodes->node[first & nodes->place_mask], 1);
-	__builtin_prefetch(&nodes->node[(first + some) & nodes->place_mask], 1);
+	__builtin_prefetch(&nodes->node[first & nodes->place_mask]);
+	__builtin_prefetch(&nodes->node[(first + some) & nodes->place_mask]);
 	unwind_node_expect(nodes, first);
 	unwind_node_expect(nodes, first + some);
 }

@@ -125,8 +125,8 @@ struct memo {
 /*
  * A set of remembered stacks is a line: 32 bits hashed from the root and the selected words, and where the stack is. It
  * stands in the way that its hash names where that was free: then one comparison finds it, and the branch behind it is
- * foreseen. Roots without selectors, each of which has one stack, stand in the order of their making: what was made together is
- * asked for together.
+ * foreseen. Roots without selectors, most of which have one stack, stand in the order of their making: what was made together
+ * is asked for together.
  */
 #define MEMO_WAYS 8
 struct memo_set {
@@ -145,7 +145,7 @@ struct unwind_thread {
 	uint32_t area_units;
 	uint32_t repeated_mask;
 	/*
-	 * The stack that answered at one (ip, sp) twice in a row, or the first one there: 32 bits of the two << 32 | place. Its
+	 * The stack that answered last at one (ip, sp), and before, or the first one there: 32 bits of the two << 32 | place. Its
 	 * words are compared at once, without asking which of the stacks that end there it could be. Most calls repeat; where
 	 * it turns out to be another one, the place has to earn this again.
 	 */

@@ -582,7 +582,7 @@ uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs)
 	t->stats.misses++;
 	unwind_node_expect_new(&t->process->nodes);
 	/* where a new root's stack will be remembered */
-	__builtin_prefetch(&t->memo[(uint32_t)(t->serial + 1) / MEMO_WAYS & t->memo_mask], 1);
+	__builtin_prefetch(&t->memo[(uint32_t)(t->serial + 1) / MEMO_WAYS & t->memo_mask]);
 	if (unlikely(t->area_end >= AREA_END_MAX))
 		unwind_forget(t);
 	place_init(t, &p, regs);

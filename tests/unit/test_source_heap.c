@@ -630,7 +630,7 @@ static void a_shared_file_with_a_wrong_layout_or_without_seals_is_refused(void *
 	struct source_heap *again = source_heap_adopt(dup(source_heap_fd(heap)), &err);
 	assert_non_null(again);
 	source_heap_free(again);
-	for (int i = 0; i < 7; i++) {
+	for (int i = 0; i < 9; i++) {
 		*h = good;
 		switch (i) {
 		case 0:
@@ -650,6 +650,12 @@ static void a_shared_file_with_a_wrong_layout_or_without_seals_is_refused(void *
 			break;
 		case 5:
 			h->version = 99;
+			break;
+		case 6:
+			h->index_entries = UINT32_MAX;
+			break;
+		case 7:
+			h->index_off = h->total_bytes - 4096;
 			break;
 		default:
 			h->slots_off = 8;
