@@ -145,7 +145,7 @@ struct unwind_thread {
 	uint32_t area_units;
 	uint32_t repeated_mask;
 	/*
-	 * The stack that answered last at one (ip, sp), and before, or the first one there: 32 bits of the two << 32 | place. Its
+	 * The stack that gave the last two answers at one (ip, sp), or the first one there: 32 bits of the two << 32 | place. Its
 	 * words are compared at once, without asking which of the stacks that end there it could be. Most calls repeat; where
 	 * it turns out to be another one, the place has to earn this again.
 	 */
