@@ -13,9 +13,9 @@
 #define HUGE_FROM (64u << 20)
 
 /**
- * huge_resize() - the table @old of @old_bytes (NULL, 0: none yet) with room for @bytes, more than before; both are whole
- * pages. What is new reads as zero and costs no memory until it is written. Huge pages are a wish: where the kernel has
- * none it goes on with small ones.
+ * huge_resize() - the table @old of @old_bytes (NULL, 0: none yet) with room for @bytes, no fewer than before; the kernel makes
+ * whole pages of both. What is new reads as zero and costs no memory until it is written. Huge pages are a wish: where the
+ * kernel has none it goes on with small ones.
  * Return: its place now; NULL without memory, and the table is as it was. Release with huge_free().
  */
 static inline void *huge_resize(void *old, size_t old_bytes, size_t bytes)
@@ -31,8 +31,8 @@ static inline void *huge_resize(void *old, size_t old_bytes, size_t bytes)
 }
 
 /**
- * huge_populate() - all of these whole pages are about to be written. One by one, and where each is read first, they cost up to
- * twice as much. Before Linux 5.14 they still do.
+ * huge_populate() - all of these pages, from the begin of the first one on, are about to be written. One by one, and where
+ * each is read first, they cost up to twice as much. Before Linux 5.14 they still do.
  */
 static inline void huge_populate(void *at, size_t bytes)
 {

@@ -193,6 +193,19 @@ static int put_risk(struct prof *p, const struct event *ev, uint32_t slot, struc
 	return 0;
 }
 
+/* Counters of so many stacks stay in a near cache: 256 KiB. Those of more are fetched while events before are counted. */
+#define COUNTERS_NEAR 4096u
+#define COUNTER_AHEAD 8
+
+/** expect_counter() - that of the event COUNTER_AHEAD places behind @ev will soon be wanted. */
+static inline __attribute__((always_inline)) void expect_counter(const struct prof *p,
+								 const struct event *ev)
+{
+	uint32_t stack = ev[COUNTER_AHEAD].stack.v;
+	uint32_t slot = stack < p->slot_count ? p->slot_of[stack] : 0;
+	__builtin_prefetch(prof_counter_at(p, slot), 1);
+}
+
 /**
  * put_blocks() - take allocations and frees until another kind comes, or an event beyond the current bucket.
  * Return: how many were taken, negative errno. @threads, @risky, @sampled are constants: the plain case pays for none.
@@ -207,8 +220,11 @@ put_blocks(struct prof *p, const struct event *events, size_t count, const bool 
 	uint64_t all_frees = 0, before = p->allocations + p->frees - p->culled;
 	ssize_t rc = 0;
 	size_t i;
+	const int spread = p->counters.count > COUNTERS_NEAR;
 	for (i = 0; i < count; i++) {
 		const struct event *ev = &events[i];
+		if (spread && count - i > COUNTER_AHEAD)
+			expect_counter(p, ev);
 		if ((uint8_t)(ev->kind - EVENT_ALLOC) > 1 || ev->time_ns >= bucket_end)
 			break;
 		uint64_t is_free = ev->kind - (uint64_t)EVENT_ALLOC;

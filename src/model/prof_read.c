@@ -154,6 +154,15 @@ static uint32_t count_stacks(const struct prof *prof)
 	return count;
 }
 
+/** thread_events() - @sum: of all stacks. While there is only one thread all allocations and frees are its own. */
+static uint64_t thread_events(const struct prof *prof, uint32_t id, const struct cost *sum)
+{
+	const struct thread_row *row = chunked_at(&prof->threads, id);
+	if (prof->several_threads)
+		return row->block_events + row->other_events;
+	return row->other_events + (id ? 0 : sum->allocations + sum->frees);
+}
+
 void prof_totals(const struct prof *prof, struct prof_totals *totals)
 {
 	*totals = prof->other;
@@ -182,7 +191,7 @@ void prof_totals(const struct prof *prof, struct prof_totals *totals)
 	totals->peak_time_ns = prof->max_time_ns;
 	totals->peak_event = prof->max_event;
 	for (uint32_t i = 0; i < prof->threads.count; i++)
-		totals->threads += prof_thread(prof, (struct thread_id){ i })->events != 0;
+		totals->threads += thread_events(prof, i, &totals->cost) != 0;
 }
 
 int prof_threads_share(const struct prof *prof)
@@ -245,18 +254,16 @@ const struct prof_thread *prof_thread(const struct prof *prof, struct thread_id 
 		take_risk(prof, &row->risk, &row->pub.cost);
 		if (prof_estimates(prof))
 			round_shares(prof, &row->pub.cost);
-		row->pub.events = row->block_events + row->other_events;
-		return &row->pub;
-	}
-	struct cost sum = { 0 };
-	if (id.v == 0)
-		for (uint32_t slot = 1; slot < prof->counters.count; slot++) {
+	} else {
+		struct cost sum = { 0 };
+		for (uint32_t slot = 1; id.v == 0 && slot < prof->counters.count; slot++) {
 			struct cost cost;
 			slot_cost(prof, slot, &cost);
 			cost_add(&sum, &cost);
 		}
-	row->pub.cost = sum;
-	row->pub.events = row->other_events + sum.allocations + sum.frees;
+		row->pub.cost = sum;
+	}
+	row->pub.events = thread_events(prof, id.v, &row->pub.cost);
 	return &row->pub;
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/huge.h"
 #include "source/heap_internal.h"
 #include "wire/heap_layout.h"
 #include "wire/heap_start.h"
@@ -229,7 +230,7 @@ void source_heap_free(struct source_heap *heap)
 	if (heap->fd >= 0)
 		close(heap->fd);
 	heap_defs_fini(heap);
-	free(heap->copies);
+	huge_free(heap->copies, (size_t)heap->copy_cap * sizeof(*heap->copies));
 	heap_fork_fini(heap);
 	live_fini(&heap->live);
 	free(heap->rings);

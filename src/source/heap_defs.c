@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/huge.h"
 #include "proc/proc.h"
 #include "source/heap_internal.h"
 #include "wire/heap_start.h"
@@ -21,7 +22,7 @@ int heap_defs_init(struct source_heap *heap, struct err *err)
 {
 	if (!heap->node_cap)
 		heap->node_cap = heap->layout.node_max;
-	heap->node_stack = calloc(heap->node_cap, sizeof(*heap->node_stack));
+	heap->node_stack = huge_resize(NULL, 0, (size_t)heap->node_cap * sizeof(*heap->node_stack));
 	heap->branches = NULL;
 	heap->known = NULL;
 	heap->branch_count = heap->known_count = 0;
@@ -42,7 +43,7 @@ int heap_defs_init(struct source_heap *heap, struct err *err)
 
 void heap_defs_fini(struct source_heap *heap)
 {
-	free(heap->node_stack);
+	huge_free(heap->node_stack, (size_t)heap->node_cap * sizeof(*heap->node_stack));
 	heap_forget_stacks(heap);
 	free(heap->path);
 	free(heap->frames);
@@ -175,9 +176,14 @@ static int grow_frames(struct source_heap *heap)
 	return 0;
 }
 
+static struct heap_pc *pc_place(const struct source_heap *heap, uint64_t pc)
+{
+	return &heap->pcs[pc * 0x9e3779b97f4a7c15ULL >> 32 & (HEAP_PCS - 1)];
+}
+
 enum heap_run heap_define_frame(struct source_heap *heap, uint64_t pc, uint32_t gen, uint32_t *id)
 {
-	struct heap_pc *known = &heap->pcs[pc * 0x9e3779b97f4a7c15ULL >> 32 & (HEAP_PCS - 1)];
+	struct heap_pc *known = pc_place(heap, pc);
 	if (known->frame && known->pc == pc && known->gen == gen) {
 		*id = known->frame;
 		return HEAP_RUN_EMPTY;
@@ -271,6 +277,7 @@ static enum heap_run find_path(struct source_heap *heap, uint32_t node, uint32_t
 		*step = (struct heap_step){ .number = node };
 		if (node >= WIRE_STOP_MAX) {
 			step->node = heap_node_at(heap, node);
+			__builtin_prefetch(pc_place(heap, step->node.pc));
 			/* given up (heap_nodes.c): whoever writes it after all has a stack without a number */
 			if (step->node.pc == 0 && node < heap->copied)
 				step->node.parent = WIRE_STOP_NODES_FULL;

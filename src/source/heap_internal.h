@@ -51,7 +51,7 @@ uint64_t heap_clock_full(const struct heap_clock *clock, uint64_t low);
 enum heap_wait { HEAP_WAIT_NO = 0, HEAP_WAIT_LIVE, HEAP_WAIT_DEAD };
 
 /* A record that stands next in its ring: its first word, read once, and its block's tag in the live table. */
-#define HEAP_AHEAD 16
+#define HEAP_AHEAD 32
 struct heap_ahead {
 	uint64_t w0;
 	uint32_t tag;
@@ -195,7 +195,8 @@ struct source_heap {
 	uint32_t node_cap;
 	uint32_t
 		copied; /* nodes before this one stand in @copies (heap_nodes.c); 0: none needs to */
-	struct wire_node *copies;
+	struct wire_node *copies; /* room for @copy_cap */
+	uint32_t copy_cap;
 	uint32_t
 		hole_until; /* nodes before this one had numbers at @hole_ns, when one was not written */
 	uint64_t hole_ns;

@@ -15,6 +15,9 @@
 #include "source/heap_internal.h"
 
 #define KNOWN_FIRST (1u << 10)
+/* So many rows are fetched from the kernel at once, but for the first ones: most programs have fewer. */
+#define BRANCH_STEP (1u << 14)
+#define COPY_STEP (1u << 13)
 #define HOLE_NS 1000000000u /* as long as a thread may lose its processor */
 
 static bool used_again(const struct source_heap *heap)
@@ -60,7 +63,7 @@ static int grow_known(struct source_heap *heap)
 
 static int grow_branches(struct source_heap *heap, uint32_t stack)
 {
-	uint32_t count = heap->branch_count ? heap->branch_count : KNOWN_FIRST;
+	uint32_t count = heap->branch_count ? heap->branch_count : BRANCH_STEP;
 	while (count <= stack)
 		count *= 2;
 	struct heap_branch *branches = huge_resize(
@@ -83,8 +86,10 @@ uint32_t heap_known_stack(const struct source_heap *heap, uint32_t parent, uint3
 
 int heap_know_stack(struct source_heap *heap, uint32_t parent, uint32_t frame, uint32_t stack)
 {
-	if (parent >= heap->branch_count && grow_branches(heap, parent) < 0)
+	if (stack >= heap->branch_count && grow_branches(heap, stack) < 0)
 		return -ENOMEM;
+	if (stack % BRANCH_STEP == 0)
+		huge_populate(&heap->branches[stack], BRANCH_STEP * sizeof(*heap->branches));
 	if (!heap->branches[parent].first) {
 		heap->branches[parent] = (struct heap_branch){ stack, frame };
 		return 0;
@@ -111,22 +116,25 @@ void heap_forget_stacks(struct source_heap *heap)
 /* Room for numbers below @count. */
 static int grow_nodes(struct source_heap *heap, uint32_t count)
 {
-	if (count <= heap->node_cap && heap->copies)
+	if (count <= heap->copy_cap)
 		return 0;
 	uint32_t cap = heap->node_cap;
 	while (cap < count)
 		cap = cap < WIRE_NODE_NUMBERS / 2 ? cap * 2 : WIRE_NODE_NUMBERS;
-	uint32_t *node_stack = realloc(heap->node_stack, (size_t)cap * sizeof(*node_stack));
+	uint32_t *node_stack =
+		huge_resize(heap->node_stack, (size_t)heap->node_cap * sizeof(*node_stack),
+			    (size_t)cap * sizeof(*node_stack));
 	if (!node_stack)
 		return -ENOMEM;
-	memset(node_stack + heap->node_cap, 0,
-	       (size_t)(cap - heap->node_cap) * sizeof(*node_stack));
 	heap->node_stack = node_stack;
 	heap->node_cap = cap;
-	struct wire_node *copies = realloc(heap->copies, (size_t)cap * sizeof(*copies));
+	struct wire_node *copies =
+		huge_resize(heap->copies, (size_t)heap->copy_cap * sizeof(*copies),
+			    (size_t)cap * sizeof(*copies));
 	if (!copies)
 		return -ENOMEM;
 	heap->copies = copies;
+	heap->copy_cap = cap;
 	return 0;
 }
 
@@ -184,6 +192,9 @@ int heap_take_nodes(struct source_heap *heap)
 			if (!copy.pc && !given_up(heap, node, count))
 				break;
 		}
+		if (node % COPY_STEP == 0)
+			huge_populate(&heap->copies[node], MIN(COPY_STEP, heap->copy_cap - node) *
+								   sizeof(*heap->copies));
 		heap->copies[node] = copy;
 		heap->copied = node + 1;
 	}

@@ -290,8 +290,9 @@ static __attribute__((noinline)) int begin_key(struct events_enc *enc, struct er
 	return 0;
 }
 
-/* Frees reach far back; their rows are fetched while events before them are coded. */
+/* Frees reach far back; their rows are fetched while events before them are coded. So are the guesses, which are nearer by. */
 #define AHEAD 16
+#define GUESS_AHEAD 4
 
 /*
  * Take allocations and frees as long as they are of the thread and the moment of the open block's last event. *@taken:
@@ -305,6 +306,8 @@ static int add_run(struct events_enc *enc, const struct event *events, size_t co
 	const uint32_t thread = enc->thread;
 	const struct event *event = events, *end = events + count;
 	struct run run = { .t = *t };
+	/* stacks are numbered as they appear, so that a high number tells of many, and of guesses all over their table */
+	const int spread = events->stack.v > 1u << GUESS_BITS;
 	int rc = 0;
 	memcpy(run.at, enc->at, sizeof(run.at));
 	for (; event < end; event++) {
@@ -323,6 +326,11 @@ static int add_run(struct events_enc *enc, const struct event *events, size_t co
 		uintptr_t row = (uintptr_t)enc->blocks;
 		row += sizeof(*enc->blocks) * (uintptr_t)far->block.v;
 		__builtin_prefetch((const void *)row, 1);
+		if (spread && end - event > GUESS_AHEAD)
+			__builtin_prefetch(model_guess_after(enc->m,
+							     model_what(event + GUESS_AHEAD - 2),
+							     model_what(event + GUESS_AHEAD - 1)),
+					   1);
 		rc = is_free ? add_free(enc, &run, event, err) : add_alloc(enc, &run, event, err);
 		if (__builtin_expect(rc < 0, 0))
 			break;

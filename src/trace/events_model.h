@@ -147,10 +147,23 @@ static inline struct thread_context *model_thread(struct events_model *m, uint32
 	return &m->thread[thread % THREAD_CONTEXTS];
 }
 
+/* What a thread does after the steps @before and @last. */
+static inline struct guess *model_guess_after(struct events_model *m, uint32_t before,
+					      uint32_t last)
+{
+	uint64_t h = last * 0x9e3779b97f4a7c15ULL ^ before * 0xc2b2ae3d27d4eb4fULL;
+	return &m->guess[(h ^ h >> 29) * 0xbf58476d1ce4e5b9ULL >> (64 - GUESS_BITS)];
+}
+
 static inline struct guess *model_guess(struct events_model *m, const struct thread_context *t)
 {
-	uint64_t h = t->last * 0x9e3779b97f4a7c15ULL ^ t->before * 0xc2b2ae3d27d4eb4fULL;
-	return &m->guess[(h ^ h >> 29) * 0xbf58476d1ce4e5b9ULL >> (64 - GUESS_BITS)];
+	return model_guess_after(m, t->before, t->last);
+}
+
+/* The step that an allocation or a free is, as model_alloc_guess() and model_free_guess() take it. */
+static inline uint32_t model_what(const struct event *event)
+{
+	return event->stack.v * 2 + (event->kind == EVENT_FREE);
 }
 
 static inline void model_step(struct thread_context *t, uint32_t what)
