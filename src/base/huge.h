@@ -4,7 +4,18 @@
 #define BASE_HUGE_H
 
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+
+/* Then tables come from the allocator, which sees it when somebody reads behind them or forgets them. */
+#if defined(__SANITIZE_ADDRESS__)
+#define HUGE_WATCHED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HUGE_WATCHED 1
+#endif
+#endif
 
 /*
  * From this size on a table asks for huge pages. In a virtual machine that gives free pages back to its host each fresh one
@@ -20,14 +31,22 @@
  */
 static inline void *huge_resize(void *old, size_t old_bytes, size_t bytes)
 {
+#ifdef HUGE_WATCHED
+	char *grown = old ? realloc(old, bytes) : calloc(1, bytes);
+	if (old && grown)
+		memset(grown + old_bytes, 0, bytes - old_bytes);
+	return grown;
+#else
 	void *at =
 		old ? mremap(old, old_bytes, bytes, MREMAP_MAYMOVE)
 		    : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED)
 		return NULL;
-	if (bytes >= HUGE_FROM) /* the whole of it: a mapping of two kinds cannot be moved */
+	/* of a table that has grown to it, and the whole of it: a mapping of two kinds cannot be moved */
+	if (old && bytes >= HUGE_FROM)
 		madvise(at, bytes, MADV_HUGEPAGE);
 	return at;
+#endif
 }
 
 /**
@@ -41,8 +60,13 @@ static inline void huge_populate(void *at, size_t bytes)
 
 static inline void huge_free(void *at, size_t bytes)
 {
+#ifdef HUGE_WATCHED
+	(void)bytes;
+	free(at);
+#else
 	if (at)
 		munmap(at, bytes);
+#endif
 }
 
 #endif

@@ -51,7 +51,7 @@ uint64_t heap_clock_full(const struct heap_clock *clock, uint64_t low);
 enum heap_wait { HEAP_WAIT_NO = 0, HEAP_WAIT_LIVE, HEAP_WAIT_DEAD };
 
 /* A record that stands next in its ring: its first word, read once, and its block's tag in the live table. */
-#define HEAP_AHEAD 32
+#define HEAP_AHEAD 16
 struct heap_ahead {
 	uint64_t w0;
 	uint32_t tag;

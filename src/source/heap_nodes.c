@@ -15,7 +15,7 @@
 #include "source/heap_internal.h"
 
 #define KNOWN_FIRST (1u << 10)
-/* So many rows are fetched from the kernel at once, but for the first ones: most programs have fewer. */
+/* So many rows are fetched from the kernel at once, 128 KiB; not the first branches: most programs have fewer. */
 #define BRANCH_STEP (1u << 14)
 #define COPY_STEP (1u << 13)
 #define HOLE_NS 1000000000u /* as long as a thread may lose its processor */
