@@ -336,8 +336,6 @@ static char *absolute(const char *pattern)
 static void tell_findings(const struct record *rec, const struct record_opt *opt,
 			  const char *program)
 {
-	struct source_heap_state state;
-	source_heap_state(rec->heap, &state);
 	const char *by = rec->replaced_by[0] ? rec->replaced_by : "another program";
 	if (rec->replaced && opt->follow_children && rec->unfollowed) {
 		cmd_say("'%s' replaced itself by %s, which was started without the recording "
@@ -355,18 +353,16 @@ static void tell_findings(const struct record *rec, const struct record_opt *opt
 	} else if (rec->replaced) {
 		cmd_say("'%s' replaced itself by %s; the recording ends there", program, by);
 		fputs("hint: name that program, or use --follow-children\n", stderr);
-	} else if (!state.attached) {
+	} else if (!rec->state.attached) {
 		cmd_say("'%s' never loaded the recording library, so nothing was recorded",
 			program);
 		fputs("hint: does the program clear LD_PRELOAD, or run in a sandbox?\n", stderr);
 	}
-	struct source_heap_stats stats;
-	source_heap_stats(rec->heap, &stats);
-	if (!opt->quiet && state.own_allocators[0])
-		cmd_say("also recorded: %s, which '%s' brings along", state.own_allocators,
+	if (!opt->quiet && rec->state.own_allocators[0])
+		cmd_say("also recorded: %s, which '%s' brings along", rec->state.own_allocators,
 			program);
-	if (!opt->quiet && state.attached && !rec->replaced && !stats.allocations &&
-	    !stats.lost_allocations) {
+	if (!opt->quiet && rec->state.attached && !rec->replaced && !rec->stats.allocations &&
+	    !rec->stats.lost_allocations) {
 		cmd_say("no allocation of '%s' was seen", program);
 		fputs("hint: it made none, as many small programs, or by an allocator that it "
 		      "brings inside itself under names that are stripped or not known: "
@@ -484,14 +480,14 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 	}
 	snprintf(rec.exe, sizeof(rec.exe), "%s", launch->path);
 	rec.cmdline = join_arguments(launch->argv, &rec.cmdline_bytes);
-	if (record_open(&rec, heap, pid, pattern, comment, bound_of(opt->stamp_every_event), err) <
-	    0) {
+	if (record_open(&rec, STEAL(heap), pid, pattern, comment, bound_of(opt->stamp_every_event),
+			err) < 0) {
 		/* its status is still what we exit with */
 		if (!err->hint[0])
 			err_hint(err, "the program goes on, unrecorded; -o names another file");
 		cmd_fail(err);
 		rec.failed = rec.given_up = 1;
-		source_heap_detach(heap);
+		source_heap_detach(rec.heap);
 	}
 	int status = 0;
 	enum ending how = record_loop(&rec, &heart, signals, opt->duration_ns, pid);
@@ -500,9 +496,9 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 			;
 		take_signals(&rec, signals, 0); /* one that came with the end */
 	}
+	heart_stop(&heart);
 	if (rec.writer)
 		finish_and_report(&rec, opt, how, status, argv[0]);
-	heart_stop(&heart);
 	close(signals);
 	if (how == ENDED_DURATION)
 		return launch->exit_status = CMD_OK, 0;
@@ -593,10 +589,10 @@ int record_helper(int argc, char **argv)
 	if (!heap || !state.target_pid || signals < 0 ||
 	    record_filter(&rec, state.sample_bytes, &err) < 0 ||
 	    heart_start(&heart, heap, &err) < 0 ||
-	    record_open(&rec, heap, (pid_t)state.target_pid, pattern, "heap",
+	    record_open(&rec, STEAL(heap), (pid_t)state.target_pid, pattern, "heap",
 			bound_of(state.stamp_every_event), &err) < 0) {
-		if (heap)
-			source_heap_detach(heap);
+		if (rec.heap || heap)
+			source_heap_detach(rec.heap ? rec.heap : heap);
 		heart_stop(&heart);
 		if (!err.hint[0] && (err.code == -EACCES || err.code == -EPERM))
 			err_hint(&err,
@@ -614,16 +610,16 @@ int record_helper(int argc, char **argv)
 		close(null);
 	}
 	record_loop(&rec, &heart, signals, 0, 0);
+	heart_stop(&heart);
 	if (rec.writer && record_is_interlude(&rec)) {
 		unlink(trace_writer_path(rec.writer));
 	} else if (rec.writer) {
-		source_heap_state(heap, &state);
+		source_heap_state(rec.heap, &state);
 		/* not our child: whether it ended on its own account is what its exit hook says */
 		if (record_finish(&rec, 0, -1, state.exiting || rec.replaced, &err) < 0 &&
 		    !rec.failed)
 			cmd_fail(&err);
 	}
-	heart_stop(&heart);
 	close(signals);
 	return rec.failed || err.code ? CMD_FAILED : CMD_OK;
 }

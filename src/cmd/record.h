@@ -3,6 +3,7 @@
 #ifndef CMD_RECORD_H
 #define CMD_RECORD_H
 
+#include <pthread.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -47,7 +48,11 @@ struct record_offer {
 #define RECORD_OFFERS 256
 
 struct record {
-	struct source_heap *heap;
+	struct source_heap *heap;       /* NULL before record_open() and behind record_finish() */
+	struct source_heap_state state; /* as it left them */
+	struct source_heap_stats stats;
+	pthread_t release; /* the thread that lets go of it, if @releasing */
+	int releasing;
 	struct trace_writer *writer;
 	struct prof *sums;   /* what the file's summary will say */
 	struct sieve *sieve; /* NULL: nothing is filtered */
@@ -90,7 +95,8 @@ struct record {
 };
 
 /**
- * record_open() - the process @pid runs, or has just ended: describe it, create the file that @pattern names. @heap stays the caller's.
+ * record_open() - the process @pid runs, or has just ended: describe it, create the file that @pattern names. @heap is @rec's
+ * from here on, whatever comes of it.
  * rec->exe and rec->cmdline (malloc'd) may hold what was started; the program's and /proc's word replace them, unless an
  * exec has already put another program there.
  */
@@ -108,7 +114,8 @@ void record_await_room(struct record *rec);
 void record_note_successor(struct record *rec);
 /**
  * record_finish() - read the rest and close the file. @detach: the program goes on. @status: as waitpid() tells, -1
- * where not known. @complete: contract 3.1.
+ * where not known. @complete: contract 3.1. rec->heap is gone then, and nobody may be at it meanwhile; rec->state and
+ * rec->stats are what it had to say.
  */
 int record_finish(struct record *rec, int detach, int status, int complete, struct err *err);
 void record_fini(struct record *rec);

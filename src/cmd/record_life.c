@@ -377,6 +377,23 @@ int64_t record_step(struct record *rec)
 
 /* ---- end ---------------------------------------------------------------------------------------------------------- */
 
+static void *release_run(void *heap)
+{
+	source_heap_free(heap);
+	return NULL;
+}
+
+/* Nothing is read from the books any more. To give their memory back takes as long as to pack what is left to write. */
+static void release(struct record *rec)
+{
+	source_heap_state(rec->heap, &rec->state);
+	source_heap_stats(rec->heap, &rec->stats);
+	rec->releasing = pthread_create(&rec->release, NULL, release_run, rec->heap) == 0;
+	if (!rec->releasing)
+		source_heap_free(rec->heap);
+	rec->heap = NULL;
+}
+
 int record_finish(struct record *rec, int detach, int status, int complete, struct err *err)
 {
 	struct def def;
@@ -397,6 +414,7 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 	def.process.runtime_ns = rec->replaced ? rec->replaced_ns : source_heap_now_ns(rec->heap);
 	def.process.peak_rss_bytes = rec->peak_rss_bytes;
 	def.process.modules_nameless = state.modules_nameless;
+	release(rec);
 	if (rc < 0) {
 		trace_writer_finish(STEAL(rec->writer), NULL, NULL);
 		return rc;
@@ -407,6 +425,9 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 void record_fini(struct record *rec)
 {
 	record_wait_offers(rec);
+	if (rec->releasing)
+		pthread_join(rec->release, NULL);
+	source_heap_free(rec->heap);
 	record_files_fini(rec);
 	cull_freep(&rec->cull);
 	sieve_freep(&rec->sieve);
