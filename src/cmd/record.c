@@ -8,8 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,59 +138,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* ---- the heart ---------------------------------------------------------------------------------------------------- */
-
-/*
- * A thread of its own: while a block is compressed or a disk is slow, the program must see that the recorder lives. It tells the
- * other one when the program begins to end: what is left can then be packed while the kernel takes the program apart.
- */
-struct heart {
-	struct source_heap *heap;
-	pthread_t thread;
-	int ends;   /* eventfd; -1: there is none, and the end is seen when the pause is over */
-	sem_t stop; /* posted: the end need not wait for the next beat */
-	int running;
-};
-
-static void *heart_run(void *arg)
-{
-	struct heart *heart = arg;
-	struct timespec next;
-	int told = heart->ends < 0;
-	pthread_setname_np(pthread_self(), "beat");
-	do {
-		if (source_heap_beat(heart->heap) && !told)
-			told = eventfd_write(heart->ends, 1) == 0;
-		clock_gettime(CLOCK_MONOTONIC, &next);
-		next.tv_nsec += SOURCE_HEAP_BEAT_NS;
-		next.tv_sec += next.tv_nsec / 1000000000;
-		next.tv_nsec %= 1000000000;
-	} while (sem_clockwait(&heart->stop, CLOCK_MONOTONIC, &next) < 0);
-	return NULL;
-}
-
-static int heart_start(struct heart *heart, struct source_heap *heap, struct err *err)
-{
-	heart->heap = heap;
-	heart->ends = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	sem_init(&heart->stop, 0, 0);
-	int rc = pthread_create(&heart->thread, NULL, heart_run, heart);
-	heart->running = rc == 0;
-	return rc ? err_set(err, -rc, "cannot start a thread") : 0;
-}
-
-static void heart_stop(struct heart *heart)
-{
-	if (!heart->running)
-		return;
-	sem_post(&heart->stop);
-	pthread_join(heart->thread, NULL);
-	sem_destroy(&heart->stop);
-	if (heart->ends >= 0)
-		close(heart->ends);
-	heart->running = 0;
-}
-
 /* ---- the loop ------------------------------------------------------------------------------------------------------ */
 
 enum ending { ENDED_EXIT, ENDED_DURATION };
@@ -257,12 +202,12 @@ static void fit_slack(int64_t pause_ns, unsigned long *slack_ns)
 }
 
 /* Until the process ends or @duration_ns is over. */
-static enum ending record_loop(struct record *rec, const struct heart *heart, int signals,
-			       uint64_t duration_ns, pid_t forward_to)
+static enum ending record_loop(struct record *rec, int signals, uint64_t duration_ns,
+			       pid_t forward_to)
 {
 	struct pollfd fds[3] = { { .fd = signals, .events = POLLIN },
 				 { .fd = rec->pidfd, .events = POLLIN },
-				 { .fd = heart->ends, .events = POLLIN } };
+				 { .fd = rec->heart.ends, .events = POLLIN } };
 	eventfd_t ends;
 	unsigned long slack_ns = SLACK_USUAL_NS;
 	for (;;) {
@@ -289,7 +234,7 @@ static enum ending record_loop(struct record *rec, const struct heart *heart, in
 		if (ppoll(fds, 3, &ts, NULL) <= 0)
 			continue;
 		if (fds[2].revents)
-			eventfd_read(heart->ends, &ends);
+			eventfd_read(rec->heart.ends, &ends);
 		if (fds[0].revents)
 			take_signals(rec, signals, forward_to);
 		if (fds[1].revents || rec->gone)
@@ -450,7 +395,6 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 	const char *pattern = opt->output ? opt->output : DEFAULT_PATTERN;
 	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_new(&heap_opt, err);
 	CLEANUP(record_fini) struct record rec = { .settings = settings, .is_child = 1 };
-	struct heart heart = { 0 };
 	sigset_t before;
 	if (!heap || record_filter(&rec, heap_opt.sample_bytes, err) < 0 ||
 	    launch_resolve(launch, argv, err) < 0 || launch_library(launch, err) < 0)
@@ -468,16 +412,12 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 		.free_stacks = opt->free_stacks,
 		.stamp_every_event = opt->stamp_every_event,
 	};
-	if (heart_start(&heart, heap, err) < 0) {
-		free(output);
-		return -1;
-	}
-	pid_t pid = launch_start(launch, &env, &before, err);
+	pid_t pid = -1;
+	if (record_heart_start(&rec.heart, heap, err) == 0)
+		pid = launch_start(launch, &env, &before, err);
 	free(output);
-	if (pid < 0) {
-		heart_stop(&heart);
+	if (pid < 0)
 		return -1;
-	}
 	snprintf(rec.exe, sizeof(rec.exe), "%s", launch->path);
 	rec.cmdline = join_arguments(launch->argv, &rec.cmdline_bytes);
 	if (record_open(&rec, STEAL(heap), pid, pattern, comment, bound_of(opt->stamp_every_event),
@@ -490,13 +430,12 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 		source_heap_detach(rec.heap);
 	}
 	int status = 0;
-	enum ending how = record_loop(&rec, &heart, signals, opt->duration_ns, pid);
+	enum ending how = record_loop(&rec, signals, opt->duration_ns, pid);
 	if (how == ENDED_EXIT) {
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
 		take_signals(&rec, signals, 0); /* one that came with the end */
 	}
-	heart_stop(&heart);
 	if (rec.writer)
 		finish_and_report(&rec, opt, how, status, argv[0]);
 	close(signals);
@@ -580,7 +519,6 @@ int record_helper(int argc, char **argv)
 	if (rec.settings.bad) /* the program runs already: better recorded than not */
 		fprintf(stderr, "byteledger: BYTELEDGER_%s makes no sense: no limit\n",
 			rec.settings.bad);
-	struct heart heart = { 0 };
 	struct source_heap_state state = { 0 };
 	if (heap)
 		source_heap_state(heap, &state);
@@ -588,12 +526,11 @@ int record_helper(int argc, char **argv)
 		err_set(&err, -ESRCH, "cannot record: the shared file names no process");
 	if (!heap || !state.target_pid || signals < 0 ||
 	    record_filter(&rec, state.sample_bytes, &err) < 0 ||
-	    heart_start(&heart, heap, &err) < 0 ||
+	    record_heart_start(&rec.heart, heap, &err) < 0 ||
 	    record_open(&rec, STEAL(heap), (pid_t)state.target_pid, pattern, "heap",
 			bound_of(state.stamp_every_event), &err) < 0) {
 		if (rec.heap || heap)
 			source_heap_detach(rec.heap ? rec.heap : heap);
-		heart_stop(&heart);
 		if (!err.hint[0] && (err.code == -EACCES || err.code == -EPERM))
 			err_hint(&err,
 				 "process %u goes on, unrecorded; its recorder runs as its user, "
@@ -609,8 +546,7 @@ int record_helper(int argc, char **argv)
 		dup2(null, STDERR_FILENO);
 		close(null);
 	}
-	record_loop(&rec, &heart, signals, 0, 0);
-	heart_stop(&heart);
+	record_loop(&rec, signals, 0, 0);
 	if (rec.writer && record_is_interlude(&rec)) {
 		unlink(trace_writer_path(rec.writer));
 	} else if (rec.writer) {

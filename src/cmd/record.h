@@ -4,6 +4,7 @@
 #define CMD_RECORD_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -23,6 +24,25 @@ int record_command(int argc, char **argv, const char *name, const char *doc);
 
 /** record_helper() - `byteledger --recorder FD [-o PATTERN]`, started by the preload library. */
 int record_helper(int argc, char **argv);
+
+/* ---- record_heart.c ------------------------------------------------------------------------------------------------ */
+
+/*
+ * A thread of its own: while a block is compressed or a disk is slow, the program must see that the recorder lives. It tells the
+ * other one when the program begins to end: what is left can then be packed while the kernel takes the program apart.
+ */
+struct record_heart {
+	struct source_heap *heap;
+	pthread_t thread;
+	int ends;   /* eventfd; -1: there is none, and the end is seen when the pause is over */
+	sem_t stop; /* posted: the end need not wait for the next beat */
+	int running;
+};
+
+/** record_heart_start() - beat for @heap, which has to stay until record_heart_stop(). */
+int record_heart_start(struct record_heart *heart, struct source_heap *heap, struct err *err);
+/** record_heart_stop() - if it was started. */
+void record_heart_stop(struct record_heart *heart);
 
 /* ---- record_life.c: one recording from its first event to the finished file -------------------------------------- */
 
@@ -53,6 +73,7 @@ struct record {
 	struct source_heap_stats stats;
 	pthread_t release; /* the thread that lets go of it, if @releasing */
 	int releasing;
+	struct record_heart heart; /* until the books are closed; started before record_open() */
 	struct trace_writer *writer;
 	struct prof *sums;   /* what the file's summary will say */
 	struct sieve *sieve; /* NULL: nothing is filtered */
@@ -114,8 +135,8 @@ void record_await_room(struct record *rec);
 void record_note_successor(struct record *rec);
 /**
  * record_finish() - read the rest and close the file. @detach: the program goes on. @status: as waitpid() tells, -1
- * where not known. @complete: contract 3.1. rec->heap is gone then, and nobody may be at it meanwhile; rec->state and
- * rec->stats are what it had to say.
+ * where not known. @complete: contract 3.1. rec->heap is gone then, and the heart stands still; rec->state and rec->stats
+ * are what it had to say.
  */
 int record_finish(struct record *rec, int detach, int status, int complete, struct err *err);
 void record_fini(struct record *rec);

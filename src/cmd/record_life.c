@@ -386,6 +386,7 @@ static void *release_run(void *heap)
 /* Nothing is read from the books any more. To give their memory back takes as long as to pack what is left to write. */
 static void release(struct record *rec)
 {
+	record_heart_stop(&rec->heart);
 	source_heap_state(rec->heap, &rec->state);
 	source_heap_stats(rec->heap, &rec->stats);
 	rec->releasing = pthread_create(&rec->release, NULL, release_run, rec->heap) == 0;
@@ -425,6 +426,7 @@ int record_finish(struct record *rec, int detach, int status, int complete, stru
 void record_fini(struct record *rec)
 {
 	record_wait_offers(rec);
+	record_heart_stop(&rec->heart);
 	if (rec->releasing)
 		pthread_join(rec->release, NULL);
 	source_heap_free(rec->heap);

@@ -326,8 +326,11 @@ int source_heap_beat(struct source_heap *heap)
 
 void source_heap_detach(struct source_heap *heap)
 {
-	if (!heap->raw)
-		__atomic_store_n(&heap->header->detach, 1, __ATOMIC_RELEASE);
+	if (heap->raw)
+		return;
+	__atomic_store_n(&heap->header->detach, 1, __ATOMIC_RELEASE);
+	/* hooks look at it when the tick has changed, and there may be no further beat */
+	__atomic_fetch_add(&heap->header->tick, 1, __ATOMIC_RELEASE);
 }
 
 void source_heap_set_pid(struct source_heap *heap, pid_t pid)

@@ -302,6 +302,18 @@ static void a_target_that_goes_on_writing_does_not_keep_a_recording_from_its_end
 	fixture_close(&f);
 }
 
+static void who_lets_a_program_go_tells_its_hooks_to_look(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_open(&f);
+	uint32_t tick = f.a.header->tick;
+	source_heap_detach(f.heap);
+	assert_int_equal(f.a.header->detach, 1);
+	assert_int_not_equal(f.a.header->tick, tick);
+	fixture_close(&f);
+}
+
 /* What was produced, read into the books as a file that no recorder has emptied. */
 static void read_raw(struct fixture *f)
 {
@@ -554,6 +566,7 @@ int main(void)
 		cmocka_unit_test(
 			a_target_that_goes_on_writing_does_not_keep_a_recording_from_its_end),
 		cmocka_unit_test(a_slot_goes_on_whose_thread_ended_inside_a_realloc),
+		cmocka_unit_test(who_lets_a_program_go_tells_its_hooks_to_look),
 		cmocka_unit_test(a_busy_program_finds_the_pages_that_it_comes_to),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

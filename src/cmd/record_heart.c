@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record_heart.c - the thread by which a traced program sees that its recorder lives. */
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cmd/record.h"
+
+static void *heart_run(void *arg)
+{
+	struct record_heart *heart = arg;
+	struct timespec next;
+	int told = heart->ends < 0;
+	pthread_setname_np(pthread_self(), "beat");
+	do {
+		if (source_heap_beat(heart->heap) && !told)
+			told = eventfd_write(heart->ends, 1) == 0;
+		clock_gettime(CLOCK_MONOTONIC, &next);
+		next.tv_nsec += SOURCE_HEAP_BEAT_NS;
+		next.tv_sec += next.tv_nsec / 1000000000;
+		next.tv_nsec %= 1000000000;
+	} while (sem_clockwait(&heart->stop, CLOCK_MONOTONIC, &next) < 0);
+	return NULL;
+}
+
+int record_heart_start(struct record_heart *heart, struct source_heap *heap, struct err *err)
+{
+	heart->heap = heap;
+	heart->ends = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	sem_init(&heart->stop, 0, 0);
+	int rc = pthread_create(&heart->thread, NULL, heart_run, heart);
+	heart->running = rc == 0;
+	return rc ? err_set(err, -rc, "cannot start a thread") : 0;
+}
+
+void record_heart_stop(struct record_heart *heart)
+{
+	if (!heart->running)
+		return;
+	sem_post(&heart->stop);
+	pthread_join(heart->thread, NULL);
+	sem_destroy(&heart->stop);
+	if (heart->ends >= 0)
+		close(heart->ends);
+	heart->running = 0;
+}
