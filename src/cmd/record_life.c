@@ -387,7 +387,6 @@ static void *release_run(void *heap)
 static void release(struct record *rec)
 {
 	record_heart_stop(&rec->heart);
-	source_heap_state(rec->heap, &rec->state);
 	source_heap_stats(rec->heap, &rec->stats);
 	rec->releasing = pthread_create(&rec->release, NULL, release_run, rec->heap) == 0;
 	if (!rec->releasing)
@@ -398,23 +397,22 @@ static void release(struct record *rec)
 int record_finish(struct record *rec, int detach, int status, int complete, struct err *err)
 {
 	struct def def;
-	struct source_heap_state state;
 	if (detach)
 		take_rss(rec, source_heap_now_ns(rec->heap), 1);
 	int rc = source_heap_finish(rec->heap, record_sink(rec), detach, err);
-	source_heap_state(rec->heap, &state);
-	if (state.peak_rss_bytes > rec->peak_rss_bytes)
-		rec->peak_rss_bytes = state.peak_rss_bytes;
-	if (rc == 0 && !detach && !rec->replaced && state.end_rss_bytes)
-		rc = source_heap_rss(rec->heap, record_sink(rec), state.end_rss_bytes,
-				     state.end_virtual_bytes, rec->peak_rss_bytes, err);
+	source_heap_state(rec->heap, &rec->state);
+	if (rec->state.peak_rss_bytes > rec->peak_rss_bytes)
+		rec->peak_rss_bytes = rec->state.peak_rss_bytes;
+	if (rc == 0 && !detach && !rec->replaced && rec->state.end_rss_bytes)
+		rc = source_heap_rss(rec->heap, record_sink(rec), rec->state.end_rss_bytes,
+				     rec->state.end_virtual_bytes, rec->peak_rss_bytes, err);
 	describe(rec, &def);
 	def.process.ended = 1;
 	def.process.complete = complete;
 	def.process.exit_status = status;
 	def.process.runtime_ns = rec->replaced ? rec->replaced_ns : source_heap_now_ns(rec->heap);
 	def.process.peak_rss_bytes = rec->peak_rss_bytes;
-	def.process.modules_nameless = state.modules_nameless;
+	def.process.modules_nameless = rec->state.modules_nameless;
 	release(rec);
 	if (rc < 0) {
 		trace_writer_finish(STEAL(rec->writer), NULL, NULL);

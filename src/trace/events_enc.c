@@ -294,6 +294,15 @@ static __attribute__((noinline)) int begin_key(struct events_enc *enc, struct er
 #define AHEAD 16
 #define GUESS_AHEAD 4
 
+/* The guess for @event, which follows two others, will soon be asked for. Always inlined, as live_prefetch() is. */
+static inline __attribute__((always_inline)) void expect_guess(struct events_model *m,
+							       const struct event *event)
+{
+	uint32_t before = model_what(event[-2].stack.v, event[-2].kind == EVENT_FREE);
+	uint32_t last = model_what(event[-1].stack.v, event[-1].kind == EVENT_FREE);
+	__builtin_prefetch(model_guess_after(m, before, last), 1);
+}
+
 /*
  * Take allocations and frees as long as they are of the thread and the moment of the open block's last event. *@taken:
  * how many. A copy of @enc->blocks is out of date after any event.
@@ -327,10 +336,7 @@ static int add_run(struct events_enc *enc, const struct event *events, size_t co
 		row += sizeof(*enc->blocks) * (uintptr_t)far->block.v;
 		__builtin_prefetch((const void *)row, 1);
 		if (spread && end - event > GUESS_AHEAD)
-			__builtin_prefetch(model_guess_after(enc->m,
-							     model_what(event + GUESS_AHEAD - 2),
-							     model_what(event + GUESS_AHEAD - 1)),
-					   1);
+			expect_guess(enc->m, event + GUESS_AHEAD);
 		rc = is_free ? add_free(enc, &run, event, err) : add_alloc(enc, &run, event, err);
 		if (__builtin_expect(rc < 0, 0))
 			break;

@@ -160,10 +160,10 @@ static inline struct guess *model_guess(struct events_model *m, const struct thr
 	return model_guess_after(m, t->before, t->last);
 }
 
-/* The step that an allocation or a free is, as model_alloc_guess() and model_free_guess() take it. */
-static inline uint32_t model_what(const struct event *event)
+/* The step that an allocation or a free under @stack is. */
+static inline uint32_t model_what(uint32_t stack, unsigned is_free)
 {
-	return event->stack.v * 2 + (event->kind == EVENT_FREE);
+	return stack * 2 + is_free;
 }
 
 static inline void model_step(struct thread_context *t, uint32_t what)
@@ -213,7 +213,7 @@ static inline void model_alloc_guess(struct events_model *m, struct thread_conte
 	t->addr = event->addr;
 	t->bump = model_bump(event->addr, event->bytes);
 	t->made = slot;
-	model_step(t, event->stack.v * 2);
+	model_step(t, model_what(event->stack.v, 0));
 }
 
 /* Enter a new block: the reader's side, which has to remember what frees do not say. */
@@ -266,7 +266,7 @@ static inline int model_free_guess(struct events_model *m, struct thread_context
 	t->freed_seq = seq;
 	if (t->made == slot)
 		t->made = NO_SLOT;
-	model_step(t, event->stack.v * 2 + 1);
+	model_step(t, model_what(event->stack.v, 1));
 	list->dead[list->count++] = (struct dead){ .addr = event->addr, .slot = slot };
 	return 0;
 }
