@@ -46,6 +46,9 @@ void cmd_status_is_programs(void);
  */
 error_t cmd_take_file(const char **path, int key, char *arg);
 
+/** cmd_take_recording() - @arg of an option that names the recording to write; what names none is a usage error. Return: @arg. */
+const char *cmd_take_recording(const char *arg);
+
 /**
  * cmd_parse() - argp_parse() with the house's manners: unknown options and --help are handled, usage errors are told as all
  * others are (and -1 is returned), --help exits with 0. Of a command that runs a PROGRAM @argv up to "--" is its own, and *@rest receives the index of what

@@ -23,7 +23,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct import *import = state->input;
 	switch (key) {
 	case 'o':
-		import->out_path = arg;
+		import->out_path = cmd_take_recording(arg);
 		break;
 	default:
 		if (key == ARGP_KEY_END && import->path && !import->out_path)

@@ -105,6 +105,15 @@ error_t cmd_take_file(const char **path, int key, char *arg)
 	}
 }
 
+const char *cmd_take_recording(const char *arg)
+{
+	if (!*arg)
+		cmd_usage("-o needs a file name");
+	if (strcmp(arg, "-") == 0)
+		cmd_usage("a recording needs a file, it cannot go to stdout (./- is one)");
+	return arg;
+}
+
 /* As argp has them, but with the command's name, which is not what getopt is to begin its lines with. */
 enum { OPT_USAGE = 1 };
 static const struct argp_option help_options[] = {

@@ -89,9 +89,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	char *end;
 	switch (key) {
 	case 'o':
-		if (!*arg)
-			cmd_usage("-o needs a file name");
-		opt->output = arg;
+		opt->output = cmd_take_recording(arg);
 		return 0;
 	case OPT_DURATION:
 		if (query_duration_parse(arg, &opt->duration_ns, NULL) < 0 || !opt->duration_ns)

@@ -75,10 +75,9 @@ char *record_expand(const char *pattern, const char *exe, pid_t pid, struct err 
 		case '%':
 			buf_putc(&name, '%');
 			break;
-		case '\0':
+		default: /* stands for nothing: as it was typed */
 			at--;
-			break;
-		default: /* an unknown letter vanishes */
+			buf_putc(&name, '%');
 			break;
 		}
 	}

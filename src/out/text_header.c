@@ -127,7 +127,8 @@ static void put_lost(struct page *page, const struct prof_totals *t)
 			continue;
 		buf_puts(&line, line.len ? ", " : "LOST: ");
 		if (t->lost[i])
-			buf_printf(&line, "%s events (%s)", text_grouped(x, t->lost[i]),
+			buf_printf(&line, "%s event%s (%s)", text_grouped(x, t->lost[i]),
+				   t->lost[i] == 1 ? "" : "s",
 				   loss_reason_name(i) ? loss_reason_name(i) : "?");
 		else
 			buf_printf(&line, "an unknown number of events (%s)",

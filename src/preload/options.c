@@ -297,17 +297,19 @@ int options_file(char *to, size_t size, const char *pattern, long number)
 			value = decimal(digits, (unsigned long)ts.tv_sec);
 		} else if (*p == 'p') {
 			value = decimal(digits, (unsigned long)sys0(SYS_getpid));
-		} else if (*p == 'n' && number >= 0) {
-			value = decimal(digits, (unsigned long)number);
+		} else if (*p == 'n') {
+			value = number < 0 ? "" : decimal(digits, (unsigned long)number);
 		} else if (*p == 'h') {
 			value = sys_failed(sys1(SYS_uname, &host)) ? "" : host.nodename;
 		} else if (*p == '%') {
 			value = "%";
-		} else if (!*p) {
-			break;
 		}
-		if (value && !put(to, size, &len, value, 1))
+		/* what stands for nothing stays as it was typed */
+		const char typed[3] = { '%', *p, '\0' };
+		if (!put(to, size, &len, value ? value : typed, value != NULL))
 			return 0;
+		if (!*p)
+			break;
 	}
 	return len > 0;
 }

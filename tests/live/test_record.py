@@ -447,6 +447,16 @@ def test_a_file_is_never_overwritten_and_patterns_are_filled_in(byteledger, tmp_
     assert (tmp_path / "a.blt.1").stat().st_mode & 0o777 == 0o600
     assert heap(byteledger, "-q", "-o", "%e-%%-%n.blt", "--", "true", cwd=tmp_path).returncode == 0
     assert (tmp_path / "true-%-0.blt").exists()
+    assert heap(byteledger, "-q", "-o", "100%done-%q%", "--", "true", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "100%done-%q%").exists()
+
+
+@pytest.mark.parametrize("words", [["heap", "-o", "-", "--", "echo", "there"], ["run", "-o", "-", "--", "echo", "there"],
+                                   ["import", "-o", "-", "/dev/null"]])
+def test_a_recording_does_not_go_to_stdout(byteledger, tmp_path, words):
+    done = subprocess.run([byteledger, *words], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert (done.returncode, done.stdout, os.listdir(tmp_path)) == (2, "", [])
+    assert done.stderr.startswith("byteledger: a recording needs a file"), done.stderr
 
 
 def test_at_the_end_of_the_duration_the_program_goes_on(byteledger, tmp_path):
@@ -496,6 +506,8 @@ def test_without_any_recorder_a_raw_file_holds_the_same(byteledger, preload, pro
            "BYTELEDGER_HELPER": "/nonexistent"}
     argv = [prog("temporaries"), "1000"]
     subprocess.run(argv, env=env, check=True, capture_output=True, timeout=60)
+    subprocess.run(["true"], env={**env, "BYTELEDGER_OUTPUT": str(tmp_path / "100%done-%e%q%")}, check=True, timeout=60)
+    assert (tmp_path / "100%done-true%q%.raw").exists()
     raw = report(byteledger, tmp_path / "r.blt.raw")
     heap(byteledger, "-q", "-o", str(tmp_path / "h.blt"), "--", *argv)
     recorded = report(byteledger, tmp_path / "h.blt")

@@ -199,12 +199,13 @@ static void losses_come_before_any_figure(void **state)
 		.kind = EVENT_LOST, .value = LOSS_RING_FULL, .addr = 1234, .bytes = 4096
 	};
 	struct event unknown = { .kind = EVENT_LOST, .value = LOSS_RECORDER_DIED };
+	struct event one = { .kind = EVENT_LOST, .value = LOSS_NO_SLOT, .addr = 1 };
 	sink->put(sink, &lost, 1, NULL);
+	sink->put(sink, &one, 1, NULL);
 	sink->put(sink, &unknown, 1, NULL);
 	char *text = render(prof, 100, 0);
-	char *at = strstr(
-		text,
-		"LOST: 1,234 events (ring_full), an unknown number of events (recorder_died)");
+	char *at = strstr(text, "LOST: 1,234 events (ring_full), 1 event (no_slot), an unknown "
+				"number of events (recorder_died)");
 	assert_non_null(at);
 	assert_true(at < strstr(text, "Peak heap"));
 	assert_null(strchr(text, '\033'));
