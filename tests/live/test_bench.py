@@ -208,3 +208,32 @@ def test_a_program_that_ends_at_once_is_told_as_well():
     done = subprocess.run([sys.executable, "-c", SHORT], cwd=os.path.join(ROOT, "scripts", "bench"), capture_output=True, text=True,
                           timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+AT_ONCE = """
+import os
+import measure, together
+
+class target:
+    name = "loop"
+
+def work(count, status=0):
+    argv = ["/bin/sh", "-c", f"i=0; while [ $i -lt {count} ]; do i=$((i+1)); done; exit {status}"]
+    return lambda _: measure.run(argv, exe=os.path.realpath("/bin/sh"))
+
+def broken(_):
+    raise RuntimeError("no such tool")
+
+found = together.at_once({"much": work(600000), "little": work(100000, 3), "none": broken}, target)
+assert found["none"] == {}, found
+assert (found["much"]["status"], found["little"]["status"]) == (0, 3), found
+assert found["much"]["traced"] > 3 * found["little"]["traced"] > 0, found
+# each is asked for its own processes alone
+assert all(f["traced"] <= f["all"] < f["traced"] + 0.05 for f in (found["much"], found["little"])), found
+"""
+
+
+def test_variants_at_once_are_counted_apart():
+    done = subprocess.run([sys.executable, "-c", AT_ONCE], cwd=os.path.join(ROOT, "scripts", "bench"), capture_output=True, text=True,
+                          timeout=120)
+    assert (done.returncode, done.stderr) == (0, "loop: no such tool\n")

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pairs and real programs once more, all variants of a round at once. On a host whose speed changes within seconds it changes for all of them
+alike, and a hundredth can be told. CPU time alone: wall says nothing here. The traced programs share one processor, what works
+beside them (recorder, heaptrack's compressor and interpreter) another; they share caches, too, so figures are a little higher
+than those of runs in turn."""
+import json
+import os
+import random
+import sys
+
+import inputs
+import judge
+import measure
+import pairs
+import programs
+import tools
+
+HEAVY = ("sqlite3", "gawk", "perl", "jq", "git", "clang", "python3")  # xz hardly allocates: see light
+
+
+def begin(variant, target, gate):
+    """A process of its own measures one run: the children of each are counted apart. It begins once @gate's other end is closed."""
+    result, to = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(to)
+        return pid, result
+    try:
+        os.close(gate[1])
+        measure.become_subreaper()
+        processors = sorted(os.sched_getaffinity(0))
+        measure.program_processor = processors[0]
+        os.sched_setaffinity(0, {processors[-1]})
+        os.read(gate[0], 1)
+        run = variant(target)
+        os.write(to, json.dumps({"traced": run.traced, "all": run.cpu_all, "status": run.status}).encode())
+        os._exit(0)
+    except Exception as why:  # nothing of the parent's runs here
+        print(f"{target.name}: {why}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+def at_once(variants, target):
+    """{variant: {"traced", "all", "status"}}; an empty one failed."""
+    order = random.sample(list(variants), len(variants))
+    gate = os.pipe()
+    begun = {v: begin(variants[v], target, gate) for v in order}
+    os.close(gate[0])
+    os.close(gate[1])
+    found = {}
+    for v, (pid, result) in begun.items():
+        with os.fdopen(result, "rb") as f:
+            text = f.read()
+        os.waitpid(pid, 0)
+        found[v] = json.loads(text) if text else {}
+    return found
+
+
+def planned(name, folder, opt):
+    """What runs under @name, and the bars of its traced CPU and of all CPU; None: none, and all CPU is not asked for."""
+    if name in pairs.SHAPES:
+        argv = [os.path.join(tools.BUILD, "tests", "prog", "bench_pairs"), name, str(pairs.BAR_DEPTH), str(opt.pairs)]
+        return tools.Target(name, argv), pairs.BARS[name], None
+    return programs.target(name, folder), programs.BARS["traced"], programs.BARS["all"]
+
+
+def one(target, whole, opt, lock, progress):
+    name, ours = target.name, tools.Ours()
+    variants = {"ours": ours, "bare": tools.bare, "heaptrack_in_process": tools.heaptrack_in_process}
+    if whole:
+        variants["heaptrack"] = tools.Heaptrack()
+    rows, void = {v: {"traced": [], "all": []} for v in variants}, []
+    for r in range(opt.rounds + 1):
+        progress.show(f"{name}: round {r}, all at once")
+        with lock:
+            found = at_once(variants, target)
+        if any(not f or f["traced"] is None for f in found.values()):
+            void.append(f"round {r}: not all variants could be measured")
+            break
+        if {f["status"] for f in found.values()} != {found["bare"]["status"]}:
+            void.append(f"round {r}: status {({v: f['status'] for v, f in found.items()})}")
+        totals = ours.report()
+        if totals["lost"]["events"]:
+            void.append(f"round {r}: {totals['lost']['events']} events lost")
+        for v, f in found.items() if r else ():  # the first one warms the page cache
+            for k in rows[v]:
+                rows[v][k].append(f[k])
+    return rows, void
+
+
+def judged(rows, bar, bar_all):
+    traced = judge.rows({v: rows[v]["traced"] for v in rows})
+    light = measure.median(rows["heaptrack_in_process"]["traced"]) / measure.median(rows["bare"]["traced"]) < 1.3
+    found = {"traced": judge.estimate(traced, judge.added_over("ours", "heaptrack_in_process"), None if light else bar)}
+    if bar_all:
+        found["all"] = judge.estimate(judge.rows({v: rows[v]["all"] for v in rows}), judge.added_over("ours", "heaptrack"), bar_all)
+    found["x"] = judge.estimate(traced, judge.over("ours", "bare"), programs.LIGHT_BAR if light else None)
+    found["peer x"] = judge.estimate(traced, judge.over("heaptrack_in_process", "bare"))
+    return found, light
+
+
+def main(opt, lock, progress):
+    if len(os.sched_getaffinity(0)) < 2:
+        raise tools.Missing("two processors are needed")
+    folder = inputs.make(os.path.join(tools.OUT, "input"))
+    print("CPU added over bare, ours / heaptrack's, all variants of a round at once. traced: its preload library alone; all: the heaptrack\n"
+          "command. x: CPU of the traced process over bare. same, reenter, paths: pairs at depth 30")
+    results, heavy = [], []
+    for name in opt.only or (*pairs.SHAPES, *HEAVY):
+        try:
+            target, bar, bar_all = planned(name, folder, opt)
+            rows, void = one(target, bar_all is not None, opt, lock, progress)
+        except tools.Missing as why:
+            progress.clear()
+            print(f"{name:9} not run: {why}")
+            continue
+        progress.clear()
+        result = {"program": name, "runs": rows, "void": void}
+        results.append(result)
+        if void:
+            print(f"{name:8} void: {'; '.join(void)}", flush=True)
+            continue
+        found, light = judged(rows, bar, bar_all)
+        result["estimates"] = {k: e.json() for k, e in found.items()}
+        if not light and bar_all:
+            heavy.append(judge.rows({v: rows[v]["traced"] for v in rows}))
+        print(f"{name:8} " + " | ".join(f"{k} {programs.say(e)}" for k, e in found.items()) + f"; {opt.rounds} rounds", flush=True)
+    summary = {"programs": results}
+    if heavy:
+        mean = judge.geomean(heavy, judge.added_over("ours", "heaptrack_in_process"), programs.GEOMEAN_BAR)
+        summary["traced_geomean"] = mean.json()
+        print(f"traced CPU of {len(heavy)}: geometric mean {programs.say(mean)} (bar {programs.GEOMEAN_BAR})")
+    return summary
