@@ -3,9 +3,9 @@
 """`./dev bench [NAME...]`: side-by-side benchmarks; prints tables and writes build/bench/NAME.json.
 
 Names: pairs (malloc+free microbenchmark), threads (two busy threads), programs (real programs), light (programs that hardly
-allocate, in many pairs of runs), together (pairs and real programs, all variants of a round at once), reading (report beside
-heaptrack_print), bpf-stack (stacks walked in the kernel), net (what recording costs nodes), regions (one breakdown), regions-heap
-(glibc's heap read from outside), regions-watch (30,000 mappings watched).
+allocate, in many pairs of runs), together (pairs and real programs, each variant at once with the bare one), reading (report
+beside heaptrack_print), bpf-stack (stacks walked in the kernel), net (what recording costs nodes), regions (one breakdown),
+regions-heap (glibc's heap read from outside), regions-watch (30,000 mappings watched).
 Variants alternate within a round, one round is not counted, figures are medians of the rounds. CPU time is judged,
 wall time shown beside it; what was added is compared, not totals. Beside a ratio stands the middle 95 % of what it is when whole
 rounds are drawn again at random (2,000 times), and the verdict goes by that: "met" where all of it keeps the bar, "not met" where

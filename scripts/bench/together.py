@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs and real programs once more, all variants of a round at once. On a host whose speed changes within seconds it changes for all of them
-alike, and a hundredth can be told. CPU time alone: wall says nothing here. The traced programs share one processor, what works
-beside them (recorder, heaptrack's compressor and interpreter) another; they share caches, too, so figures are a little higher
-than those of runs in turn."""
+"""Pairs and real programs once more, each variant at once with the bare program. On a host whose speed changes within seconds it
+changes for both alike, and what is added is told in parts of bare. CPU time alone: wall says nothing here. The two programs share
+one processor; what works beside them (recorder, heaptrack's compressor and interpreter) has another for itself."""
 import json
 import os
 import random
@@ -66,36 +65,36 @@ def planned(name, folder, opt):
 
 def one(target, whole, opt, lock, progress):
     name, ours = target.name, tools.Ours()
-    variants = {"ours": ours, "bare": tools.bare, "heaptrack_in_process": tools.heaptrack_in_process}
+    variants = {"ours": ours, "heaptrack_in_process": tools.heaptrack_in_process}
     if whole:
         variants["heaptrack"] = tools.Heaptrack()
     rows, void = {v: {"traced": [], "all": []} for v in variants}, []
     for r in range(opt.rounds + 1):
-        progress.show(f"{name}: round {r}, all at once")
-        with lock:
-            found = at_once(variants, target)
-        if any(not f or f["traced"] is None for f in found.values()):
-            void.append(f"round {r}: not all variants could be measured")
-            break
-        if {f["status"] for f in found.values()} != {found["bare"]["status"]}:
-            void.append(f"round {r}: status {({v: f['status'] for v, f in found.items()})}")
+        for v in judge.alternate(variants, r):
+            progress.show(f"{name}: round {r}, {v}")
+            with lock:
+                found = at_once({v: variants[v], "bare": tools.bare}, target)
+            if any(not f or f["traced"] is None for f in found.values()):
+                return rows, [*void, f"round {r}: {v} could not be measured"]
+            if found[v]["status"] != found["bare"]["status"]:
+                void.append(f"round {r}: {v} ended with status {found[v]['status']}")
+            for k in rows[v] if r else ():  # the first one warms the page cache
+                rows[v][k].append(found[v][k] / found["bare"][k])
         totals = ours.report()
         if totals["lost"]["events"]:
             void.append(f"round {r}: {totals['lost']['events']} events lost")
-        for v, f in found.items() if r else ():  # the first one warms the page cache
-            for k in rows[v]:
-                rows[v][k].append(f[k])
     return rows, void
 
 
 def judged(rows, bar, bar_all):
-    traced = judge.rows({v: rows[v]["traced"] for v in rows})
-    light = measure.median(rows["heaptrack_in_process"]["traced"]) / measure.median(rows["bare"]["traced"]) < 1.3
-    found = {"traced": judge.estimate(traced, judge.added_over("ours", "heaptrack_in_process"), None if light else bar)}
+    """Rows hold factors over bare, which is 1."""
+    of = lambda k: judge.rows({"bare": [1] * len(rows["ours"][k]), **{v: rows[v][k] for v in rows}})
+    light = measure.median(rows["heaptrack_in_process"]["traced"]) < 1.3
+    found = {"traced": judge.estimate(of("traced"), judge.added_over("ours", "heaptrack_in_process"), None if light else bar)}
     if bar_all:
-        found["all"] = judge.estimate(judge.rows({v: rows[v]["all"] for v in rows}), judge.added_over("ours", "heaptrack"), bar_all)
-    found["x"] = judge.estimate(traced, judge.over("ours", "bare"), programs.LIGHT_BAR if light else None)
-    found["peer x"] = judge.estimate(traced, judge.over("heaptrack_in_process", "bare"))
+        found["all"] = judge.estimate(of("all"), judge.added_over("ours", "heaptrack"), bar_all)
+    found["x"] = judge.estimate(of("traced"), judge.over("ours", "bare"), programs.LIGHT_BAR if light else None)
+    found["peer x"] = judge.estimate(of("traced"), judge.over("heaptrack_in_process", "bare"))
     return found, light
 
 
@@ -103,7 +102,7 @@ def main(opt, lock, progress):
     if len(os.sched_getaffinity(0)) < 2:
         raise tools.Missing("two processors are needed")
     folder = inputs.make(os.path.join(tools.OUT, "input"))
-    print("CPU added over bare, ours / heaptrack's, all variants of a round at once. traced: its preload library alone; all: the heaptrack\n"
+    print("CPU added over bare, ours / heaptrack's, each at once with bare. traced: its preload library alone; all: the heaptrack\n"
           "command. x: CPU of the traced process over bare. same, reenter, paths: pairs at depth 30")
     results, heavy = [], []
     for name in opt.only or (*pairs.SHAPES, *HEAVY):
@@ -123,7 +122,7 @@ def main(opt, lock, progress):
         found, light = judged(rows, bar, bar_all)
         result["estimates"] = {k: e.json() for k, e in found.items()}
         if not light and bar_all:
-            heavy.append(judge.rows({v: rows[v]["traced"] for v in rows}))
+            heavy.append(judge.rows({"bare": [1] * len(rows["ours"]["traced"]), **{v: rows[v]["traced"] for v in rows}}))
         print(f"{name:8} " + " | ".join(f"{k} {programs.say(e)}" for k, e in found.items()) + f"; {opt.rounds} rounds", flush=True)
     summary = {"programs": results}
     if heavy:
