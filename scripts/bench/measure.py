@@ -5,6 +5,7 @@ All processes: the bench is a child subreaper, so whatever the command leaves be
 the sum once nothing is left to reap. The traced process: it is seized by ptrace with nothing but the exit event asked for
 (no stop, no system-call stops while it runs), and its CPU clock is read in that last stop - exact, and the same for every tool.
 """
+import contextlib
 import ctypes
 import os
 import resource
@@ -84,7 +85,8 @@ def watch(pid):
         return None
     if program_processor is not None:
         for tid in os.listdir(f"/proc/{pid}/task"):
-            os.sched_setaffinity(int(tid), {program_processor})
+            with contextlib.suppress(ProcessLookupError):  # a thread may end meanwhile
+                os.sched_setaffinity(int(tid), {program_processor})
     while True:
         try:
             # looked at first: what has ended stays for run() to reap

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pairs and real programs once more, each variant at once with the bare program. On a host whose speed changes within seconds it
-changes for both alike, and what is added is told in parts of bare. CPU time alone: wall says nothing here. The two programs share
-one processor; what works beside them (recorder, heaptrack's compressor and interpreter) has another for itself."""
+changes for both alike, and what is added is told in parts of bare. The two programs share one processor, bare beginning anew
+until the variant has ended, so that each has company all the time; what works beside them (recorder, heaptrack's compressor and
+interpreter) has another processor for itself. CPU time alone: wall says nothing here. Programs run at half their speed, so what
+works by the clock counts for more, and "all" is rather too high."""
 import json
 import os
 import random
+import select
 import sys
 
 import inputs
@@ -17,8 +20,9 @@ import tools
 HEAVY = ("sqlite3", "gawk", "perl", "jq", "git", "clang", "python3")  # xz hardly allocates: see light
 
 
-def begin(variant, target, gate):
-    """A process of its own measures one run: the children of each are counted apart. It begins once @gate's other end is closed."""
+def begin(measured, gate, stop):
+    """A process of its own measures one run: the children of each are counted apart. It begins once @gate is closed. @stop: it goes
+    on running, unmeasured, until that is closed, too."""
     result, to = os.pipe()
     pid = os.fork()
     if pid:
@@ -26,32 +30,63 @@ def begin(variant, target, gate):
         return pid, result
     try:
         os.close(gate[1])
+        os.close(stop[1])
         measure.become_subreaper()
         processors = sorted(os.sched_getaffinity(0))
         measure.program_processor = processors[0]
         os.sched_setaffinity(0, {processors[-1]})
         os.read(gate[0], 1)
-        run = variant(target)
+        run = measured()
         os.write(to, json.dumps({"traced": run.traced, "all": run.cpu_all, "status": run.status}).encode())
+        os.close(to)
+        while measured.goes_on and not select.select([stop[0]], [], [], 0)[0]:
+            measured()
+    except tools.Missing as why:
+        os.write(to, json.dumps({"missing": str(why)}).encode())
+    except BaseException as why:  # nothing of the parent's runs here
+        print(f"{type(why).__name__}: {why}", file=sys.stderr, flush=True)
+    finally:
         os._exit(0)
-    except Exception as why:  # nothing of the parent's runs here
-        print(f"{target.name}: {why}", file=sys.stderr, flush=True)
-        os._exit(1)
 
 
-def at_once(variants, target):
-    """{variant: {"traced", "all", "status"}}; an empty one failed."""
-    order = random.sample(list(variants), len(variants))
-    gate = os.pipe()
-    begun = {v: begin(variants[v], target, gate) for v in order}
+class Load:
+    """The bare program, again and again: whoever runs longer has company to his end."""
+
+    goes_on = True
+
+    def __init__(self, target):
+        self.target = target
+
+    def __call__(self):
+        return tools.bare(self.target)
+
+
+class Once:
+    goes_on = False
+
+    def __init__(self, variant, target):
+        self.variant, self.target = variant, target
+
+    def __call__(self):
+        return self.variant(self.target)
+
+
+def at_once(measured):
+    """{name: {"traced", "all", "status"}} of {name: what runs}; an empty one failed. tools.Missing."""
+    gate, stop, found = os.pipe(), os.pipe(), {}
+    begun = {v: begin(measured[v], gate, stop) for v in random.sample(list(measured), len(measured))}
     os.close(gate[0])
     os.close(gate[1])
-    found = {}
-    for v, (pid, result) in begun.items():
+    for v, (_, result) in begun.items():
         with os.fdopen(result, "rb") as f:
-            text = f.read()
+            found[v] = json.loads(f.read() or "{}")
+    os.close(stop[0])
+    os.close(stop[1])
+    for pid, _ in begun.values():
         os.waitpid(pid, 0)
-        found[v] = json.loads(text) if text else {}
+    for f in found.values():
+        if "missing" in f:
+            raise tools.Missing(f["missing"])
     return found
 
 
@@ -73,9 +108,10 @@ def one(target, whole, opt, lock, progress):
         for v in judge.alternate(variants, r):
             progress.show(f"{name}: round {r}, {v}")
             with lock:
-                found = at_once({v: variants[v], "bare": tools.bare}, target)
-            if any(not f or f["traced"] is None for f in found.values()):
-                return rows, [*void, f"round {r}: {v} could not be measured"]
+                found = at_once({v: Once(variants[v], target), "bare": Load(target)})
+            unseen = [x for x, f in found.items() if not f or f["traced"] is None]
+            if unseen:
+                return rows, [*void, f"round {r}: {' and '.join(unseen)} beside {v} could not be measured"]
             if found[v]["status"] != found["bare"]["status"]:
                 void.append(f"round {r}: {v} ended with status {found[v]['status']}")
             for k in rows[v] if r else ():  # the first one warms the page cache

@@ -35,8 +35,8 @@ struct options *options_read(char **stack) HIDDEN;
 const char *options_entry(char *const *env, const char *name) HIDDEN;
 
 /**
- * options_file() - expand a file pattern (%e %t %p %h %n %%; others stay) into @to; "/" and control
- * characters in values become "_". Return: 1, or 0 where it does not fit.
+ * options_file() - expand a file pattern (%e %t %p %h %n %%; others stay, %n is empty if @number is negative) into @to; "/" and
+ * control characters in values become "_". Return: 1, or 0 where it does not fit.
  */
 int options_file(char *to, size_t size, const char *pattern, long number) HIDDEN;
 

@@ -212,28 +212,52 @@ def test_a_program_that_ends_at_once_is_told_as_well():
 
 AT_ONCE = """
 import os
-import measure, together
+import measure, together, tools
 
-class target:
-    name = "loop"
+class Work:
+    goes_on = False
+    def __init__(self, script):
+        self.script = script
+    def __call__(self):
+        assert os.sched_getaffinity(0) == {max(everywhere)}, os.sched_getaffinity(0)
+        return measure.run(["/bin/sh", "-c", "l() { i=0; while [ $i -lt $1 ]; do i=$((i+1)); done; }; " + self.script],
+                           exe=os.path.realpath("/bin/sh"))
 
-def work(count, status=0):
-    argv = ["/bin/sh", "-c", f"i=0; while [ $i -lt {count} ]; do i=$((i+1)); done; exit {status}"]
-    return lambda _: measure.run(argv, exe=os.path.realpath("/bin/sh"))
+class Load(Work):
+    goes_on, runs = True, 0
+    def __call__(self):
+        with open("%s", "a") as f:
+            f.write("x")
+        return super().__call__()
 
-def broken(_):
+def broken():
     raise RuntimeError("no such tool")
+broken.goes_on = False
 
-found = together.at_once({"much": work(600000), "little": work(100000, 3), "none": broken}, target)
+def missing():
+    raise tools.Missing("not installed")
+missing.goes_on = False
+
+everywhere = os.sched_getaffinity(0)
+found = together.at_once({"much": Work("l 600000"), "orphan": Work("(l 600000) & exit 3"), "none": broken, "load": Load("l 20000")})
 assert found["none"] == {}, found
-assert (found["much"]["status"], found["little"]["status"]) == (0, 3), found
-assert found["much"]["traced"] > 3 * found["little"]["traced"] > 0, found
-# each is asked for its own processes alone
-assert all(f["traced"] <= f["all"] < f["traced"] + 0.05 for f in (found["much"], found["little"])), found
+assert (found["much"]["status"], found["orphan"]["status"]) == (0, 3), found
+# what a command leaves behind is its own, and no other's
+much, orphan = found["much"], found["orphan"]
+assert orphan["traced"] < much["traced"] / 3 and orphan["all"] > much["traced"] / 3, found
+assert much["traced"] <= much["all"] < much["traced"] * 1.3 + 0.05, found
+try:
+    together.at_once({"missing": missing})
+except tools.Missing as why:
+    assert str(why) == "not installed"
+else:
+    raise AssertionError("nothing is missing")
+assert os.sched_getaffinity(0) == everywhere
 """
 
 
-def test_variants_at_once_are_counted_apart():
-    done = subprocess.run([sys.executable, "-c", AT_ONCE], cwd=os.path.join(ROOT, "scripts", "bench"), capture_output=True, text=True,
-                          timeout=120)
-    assert (done.returncode, done.stderr) == (0, "loop: no such tool\n")
+def test_variants_at_once_are_counted_apart(tmp_path):
+    done = subprocess.run([sys.executable, "-c", AT_ONCE % (tmp_path / "runs")], cwd=os.path.join(ROOT, "scripts", "bench"),
+                          capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "RuntimeError: no such tool\n")
+    assert len((tmp_path / "runs").read_text()) > 3  # the load runs again until the others have ended
