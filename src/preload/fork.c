@@ -56,6 +56,8 @@ static void give_hook(struct thread *t)
 	     MREMAP_MAYMOVE | MREMAP_FIXED, (char *)process.heap + slot->scratch_off);
 	sys6(SYS_mmap, (long)process.heap + (long)slot->ring_off, slot->ring_bytes,
 	     PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	slot->tail =
+		t->head; /* nobody reads it: all of it is free, whatever the parent's still held */
 	t->slot = slot;
 	t->fork_kept = NULL; /* its first page stays: the slot */
 }

@@ -133,6 +133,14 @@ def test_a_signal_handler_may_fork_within_a_hook(tree, prog, follow):
         assert report["lost"]["events"] == 0 and [row["allocations"] for row in kept] == [100]
 
 
+def test_a_signal_handler_may_fork_while_a_hook_waits_for_room(tree, prog):
+    # the ring is full as the child is forked, and what the recorder reads from then on is its parent's
+    done = subprocess.run(tree.command() + [prog("alarmforks"), "3", "full"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "3 forks, 0 bad\n"), done.stderr
+    parent = next(report for report in tree.all("alarmforks").values() if "forked_from" not in report["process"])
+    assert parent["totals"]["allocations"] * 24 > 4 << 20, "the ring was never full: the test shows nothing"
+
+
 @pytest.mark.parametrize("kind", ["vfork", "spawn", "clone"])
 def test_a_child_that_shares_or_replaces_its_memory_has_no_book_of_the_forks(tree, prog, kind):
     pid, = run_children(tree.command() + [prog("children"), kind, "1"])
