@@ -11,6 +11,8 @@
 #define ROW_STEP 4096u
 /* Of the 28 bits of a tag that make a home; 2^29 blocks. */
 #define LIVE_MOST (1u << 27)
+/* The key of a place in the small table where no block was yet. */
+#define NOBODY (UINT64_MAX - 1)
 
 static size_t bucket_bytes(uint64_t count)
 {
@@ -28,6 +30,8 @@ int live_init(struct live *live, uint64_t seed, struct err *err)
 {
 	memset(live, 0, sizeof(*live));
 	live->seed = seed;
+	for (unsigned i = 0; i < LIVE_NEAR; i++)
+		live->near[i].key = NOBODY;
 	struct live_bucket *buckets = huge_resize(NULL, 0, bucket_bytes(LIVE_FIRST));
 	if (!buckets)
 		return err_set(err, -ENOMEM, "cannot allocate the table of live blocks");
@@ -60,7 +64,7 @@ static void put_entry(struct live *live, uint32_t tag, uint32_t block)
  * it had to give way to. No block then comes to stand further from its home than it did, and none in a bucket that is not
  * emptied yet.
  */
-int live_grow(struct live *live)
+static int grow(struct live *live)
 {
 	uint32_t old = live->mask + 1;
 	if (old >= LIVE_MOST)
@@ -86,7 +90,8 @@ int live_grow(struct live *live)
 	return 0;
 }
 
-void live_close_gap(struct live *live, struct live_bucket *bucket, unsigned way)
+/* @bucket was full and has lost the block of @way: fetch what had to go further. */
+static void close_gap(struct live *live, struct live_bucket *bucket, unsigned way)
 {
 	uint32_t gap = (uint32_t)(bucket - live->buckets);
 	for (uint32_t i = gap;;) {
@@ -135,4 +140,46 @@ uint32_t live_number(struct live *live)
 	if (live->numbers % ROW_STEP == 0)
 		huge_populate(live->blocks + live->numbers, ROW_STEP * sizeof(*live->blocks));
 	return live->numbers++;
+}
+
+/* The block at @near makes room for another one. */
+static int move_far(struct live *live, struct live_near *near)
+{
+	if (__builtin_expect(live->far >= live->grow_at, 0) && grow(live) < 0)
+		return -ENOMEM;
+	put_entry(live, live_tag(live, near->key >> 1), near->number);
+	live->far++;
+	near->key = NOBODY;
+	return 0;
+}
+
+enum live_result live_make_near(struct live *live, uint64_t addr, uint32_t *block)
+{
+	struct live_near *near = live_near_at(live, addr);
+	struct live_bucket *bucket;
+	unsigned way;
+	if (near->key == addr * 2 + 1) {
+		*block = near->number;
+		return LIVE_EXISTS;
+	}
+	if (__builtin_expect(live_way(live, addr, &bucket, &way), 0)) {
+		*block = bucket->block[way];
+		return LIVE_EXISTS;
+	}
+	return near->key & 1 && move_far(live, near) < 0 ? LIVE_NOMEM : LIVE_OK;
+}
+
+uint32_t live_take_far(struct live *live, uint64_t addr)
+{
+	struct live_bucket *bucket;
+	unsigned way;
+	if (!live_way(live, addr, &bucket, &way))
+		return BLOCK_NONE;
+	uint32_t number = bucket->block[way];
+	if (__builtin_expect(live_full(bucket), 0))
+		close_gap(live, bucket, way);
+	else
+		bucket->tag[way] = 0;
+	live->far--;
+	return number;
 }

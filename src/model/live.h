@@ -2,13 +2,17 @@
 /*
  * live.h - the blocks that live now: address -> dense block number, and what each block is.
  *
- * Open addressing without tombstones (a removal shifts its followers back), seeded mixing of 512-byte groups, so that a
- * target that picks its addresses cannot make chains. The table grows where it stands: half of the blocks stay. Block numbers are given out last-in-first-out: the row that was in use
- * last is the one that is still in the cache. Memory: 32 bytes a row, 16 to 32 a slot; rows grow with the most blocks that
- * ever lived at once, never with events. One thread.
+ * Most blocks die young, and allocators hand out the address freed last. So a block stands in a small table at first, in the
+ * one place that its address has there; it moves to the large one when a block of another address comes to that place.
+ *
+ * The large table: open addressing without tombstones (a removal shifts its followers back), seeded mixing of 512-byte groups,
+ * so that a target that picks its addresses cannot make chains. It grows where it stands: half of the blocks stay.
+ *
+ * Block numbers are given out last-in-first-out: the row that was in use last is the one that is still in the cache. Memory:
+ * 32 bytes a row, 16 to 32 a slot; rows grow with the most blocks that ever lived at once, never with events. One thread.
  *
  * The buckets of a large program are far apart, and to wait for them costs more than all the rest. A caller who knows what
- * comes next makes the block's tag early (live_tag()) and lets live_prefetch() fetch what live_add() and live_remove() need.
+ * comes next lets live_prefetch() and live_prefetch_row() fetch what live_add() and live_remove() need.
  */
 #ifndef MODEL_LIVE_H
 #define MODEL_LIVE_H
@@ -41,6 +45,14 @@ struct live_bucket {
 };
 _Static_assert(sizeof(struct live_bucket) == 64, "struct live_bucket");
 
+/* The small table: 16 KiB, which stay in a near cache. */
+#define LIVE_NEAR 1024
+struct live_near {
+	uint64_t key;    /* twice the address, + 1 while the block lives */
+	uint32_t number; /* while it lives */
+	uint32_t reserved;
+};
+
 struct live {
 	struct live_bucket *buckets; /* aligned to their size */
 	struct live_block *blocks;
@@ -48,19 +60,17 @@ struct live {
 	uint64_t order;     /* of the last allocation */
 	uint32_t mask;      /* buckets - 1 */
 	uint32_t count;     /* live now */
+	uint32_t far;       /* those of them that stand in buckets */
 	uint32_t numbers;   /* numbers ever given out: rows in use */
 	uint32_t block_max; /* rows allocated */
 	uint32_t grow_at;
 	uint32_t free_head; /* block + 1 */
+	struct live_near near[LIVE_NEAR];
 };
 
 /** live_init() - empty, with room for a few thousand blocks. @seed: any number that the target cannot know. */
 int live_init(struct live *live, uint64_t seed, struct err *err);
 void live_fini(struct live *live);
-/** live_grow() - double the buckets; -ENOMEM leaves the table as it was. Called by live_add(). */
-int live_grow(struct live *live);
-/** live_number() - a number never given out before; BLOCK_NONE when out of memory. For live_add(). */
-uint32_t live_number(struct live *live);
 
 /*
  * What a bucket keeps of an address: 26 mixed bits of its 512-byte group, and which 16 bytes of the group it is. The sixteen
@@ -70,7 +80,7 @@ uint32_t live_number(struct live *live);
 #define LIVE_GROUP_SHIFT 9
 #define LIVE_TAKEN 0x80000000u /* in every tag: 0 is an empty way */
 
-/** live_tag() - the tag of @addr, for the functions below. */
+/* The tag of @addr. */
 static inline uint32_t live_tag(const struct live *live, uint64_t addr)
 {
 	unsigned __int128 product = (unsigned __int128)((addr >> LIVE_GROUP_SHIFT) ^ live->seed) *
@@ -107,19 +117,36 @@ static inline _Bool live_full(const struct live_bucket *bucket)
 	return bucket->tag[LIVE_WAYS - 1] != 0;
 }
 
-/**
- * live_prefetch() - the block with @tag will soon be added, or looked for. Always inlined: gcc 12 takes a function that only
- * fetches ahead for one without effect, and leaves its call out.
- */
-static inline __attribute__((always_inline)) void live_prefetch(const struct live *live,
-								uint32_t tag)
+/* The place of @addr in the small table. Allocators give out neighbours: no mixing does better, and none is needed for safety. */
+static inline struct live_near *live_near_at(const struct live *live, uint64_t addr)
 {
-	__builtin_prefetch(&live->buckets[live_home(live, tag)]);
+	return (struct live_near *)&live->near[(addr >> 4) % LIVE_NEAR];
+}
+
+/** live_is_near() - nothing of the large table is needed to add the block at @addr, or to remove it. */
+static inline _Bool live_is_near(const struct live *live, uint64_t addr)
+{
+	return live_near_at(live, addr)->key >> 1 == addr;
 }
 
 /**
- * live_prefetch_row() - as live_prefetch(), some time after it: if @tag stands in its bucket, its row will soon be read. Of what
- * does not stand there some other row comes along.
+ * live_prefetch() - the block at @addr, which is not near, will soon be added, or looked for. Always inlined: gcc 12 takes a
+ * function that only fetches ahead for one without effect, and leaves its call out. Return: for live_prefetch_row().
+ */
+static inline __attribute__((always_inline)) uint32_t live_prefetch(const struct live *live,
+								    uint64_t addr)
+{
+	uint32_t tag = live_tag(live, addr);
+	/* and where the one goes that it takes the place of */
+	uint32_t other = live_tag(live, live_near_at(live, addr)->key >> 1);
+	__builtin_prefetch(&live->buckets[live_home(live, tag)]);
+	__builtin_prefetch(&live->buckets[live_home(live, other)]);
+	return tag;
+}
+
+/**
+ * live_prefetch_row() - some time after live_prefetch(), which returned @tag: if the block stands in its bucket, its row will
+ * soon be read. Of what does not stand there some other row comes along.
  */
 static inline __attribute__((always_inline)) void live_prefetch_row(const struct live *live,
 								    uint32_t tag)
@@ -129,10 +156,11 @@ static inline __attribute__((always_inline)) void live_prefetch_row(const struct
 	__builtin_prefetch(&live->blocks[at->block[way]]);
 }
 
-/** live_way() - where @addr stands: its bucket and way; false: nowhere, and @bucket, which has an empty way, is where to put it. */
-static inline _Bool live_way(const struct live *live, uint64_t addr, uint32_t tag,
-			     struct live_bucket **bucket, unsigned *way)
+/* Where @addr stands in the large table: its bucket and way; false: nowhere there. */
+static inline _Bool live_way(const struct live *live, uint64_t addr, struct live_bucket **bucket,
+			     unsigned *way)
 {
+	uint32_t tag = live_tag(live, addr);
 	for (uint32_t i = live_home(live, tag);; i = (i + 1) & live->mask) {
 		struct live_bucket *at = &live->buckets[i];
 		*bucket = at;
@@ -149,33 +177,36 @@ static inline _Bool live_way(const struct live *live, uint64_t addr, uint32_t ta
 /** live_find() - the block at @addr, BLOCK_NONE if none lives there. */
 static inline uint32_t live_find(const struct live *live, uint64_t addr)
 {
+	const struct live_near *near = live_near_at(live, addr);
 	struct live_bucket *bucket;
 	unsigned way;
-	return live_way(live, addr, live_tag(live, addr), &bucket, &way) ? bucket->block[way]
-									 : BLOCK_NONE;
+	if (near->key >> 1 == addr)
+		return near->key & 1 ? near->number : BLOCK_NONE;
+	return live_way(live, addr, &bucket, &way) ? bucket->block[way] : BLOCK_NONE;
 }
-
-/** live_close_gap() - for live_remove(): @bucket was full and has lost a block; fetch what had to go further. */
-void live_close_gap(struct live *live, struct live_bucket *bucket, unsigned way);
 
 enum live_result { LIVE_OK = 0, LIVE_EXISTS = 1, LIVE_NOMEM = 2 };
 
+/* For live_add(): a number never given out before; BLOCK_NONE when out of memory. */
+uint32_t live_number(struct live *live);
+/* For live_add(): the place of @addr in the small table does not wait for it. LIVE_EXISTS: *@block lives there. */
+enum live_result live_make_near(struct live *live, uint64_t addr, uint32_t *block);
+/* For live_remove(): take the block at @addr out of the large table. Return: its number, or BLOCK_NONE. */
+uint32_t live_take_far(struct live *live, uint64_t addr);
+
 /**
- * live_add() - a block was allocated; @tag is that of @addr. Return: LIVE_OK with *@block; LIVE_EXISTS (nothing changed) with *@block being the
- * one that lives there; LIVE_NOMEM (nothing changed).
+ * live_add() - a block was allocated at @addr, which is below 2^62. Return: LIVE_OK with *@block; LIVE_EXISTS (nothing changed) with
+ * *@block being the one that lives there; LIVE_NOMEM (nothing changed).
  */
-static inline enum live_result live_add(struct live *live, uint64_t addr, uint32_t tag,
-					uint64_t bytes, uint32_t stack, uint32_t *block)
+static inline enum live_result live_add(struct live *live, uint64_t addr, uint64_t bytes,
+					uint32_t stack, uint32_t *block)
 {
-	if (__builtin_expect(live->count >= live->grow_at, 0) && live_grow(live) < 0)
-		return LIVE_NOMEM;
-	struct live_bucket *bucket;
-	unsigned way;
-	if (__builtin_expect(live_way(live, addr, tag, &bucket, &way), 0)) {
-		*block = bucket->block[way];
-		return LIVE_EXISTS;
+	struct live_near *near = live_near_at(live, addr);
+	if (__builtin_expect(near->key != addr * 2, 0)) {
+		enum live_result result = live_make_near(live, addr, block);
+		if (__builtin_expect(result != LIVE_OK, 0))
+			return result;
 	}
-	way = (unsigned)__builtin_ctz(live_match(bucket, 0));
 	uint32_t number = live->free_head;
 	if (__builtin_expect(number != 0, 1)) {
 		number--;
@@ -185,32 +216,28 @@ static inline enum live_result live_add(struct live *live, uint64_t addr, uint32
 		if (number == BLOCK_NONE)
 			return LIVE_NOMEM;
 	}
-	bucket->tag[way] = tag;
-	bucket->block[way] = number;
+	near->key = addr * 2 + 1;
+	near->number = number;
 	live->count++;
 	live->blocks[number] = (struct live_block){ addr, bytes, ++live->order, stack };
 	*block = number;
 	return LIVE_OK;
 }
 
-/**
- * live_remove() - the block at @addr, whose tag is @tag, was freed; *@out receives its row. Return: its number, BLOCK_NONE if
- * there is none.
- */
-static inline uint32_t live_remove(struct live *live, uint64_t addr, uint32_t tag,
-				   struct live_block *out)
+/** live_remove() - the block at @addr was freed; *@out receives its row. Return: its number, BLOCK_NONE if there is none. */
+static inline uint32_t live_remove(struct live *live, uint64_t addr, struct live_block *out)
 {
-	struct live_bucket *bucket;
-	unsigned way;
-	if (!live_way(live, addr, tag, &bucket, &way))
-		return BLOCK_NONE;
-	uint32_t number = bucket->block[way];
+	struct live_near *near = live_near_at(live, addr);
+	uint32_t number = near->number;
+	if (__builtin_expect(near->key == addr * 2 + 1, 1)) {
+		near->key = addr * 2;
+	} else {
+		number = live_take_far(live, addr);
+		if (__builtin_expect(number == BLOCK_NONE, 0))
+			return BLOCK_NONE;
+	}
 	struct live_block *row = &live->blocks[number];
 	*out = (struct live_block){ addr, row->bytes, row->order, row->stack };
-	if (__builtin_expect(live_full(bucket), 0))
-		live_close_gap(live, bucket, way);
-	else
-		bucket->tag[way] = 0;
 	live->count--;
 	row->stack = live->free_head;
 	row->addr = UINT64_MAX;

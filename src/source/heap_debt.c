@@ -18,15 +18,10 @@ static enum heap_run heap_foreign_free(struct source_heap *heap, uint32_t thread
 	return HEAP_RUN_EMPTY;
 }
 
-static uint16_t *debt_chain(struct source_heap *heap, uint64_t addr)
-{
-	return &heap->debt_chains[(addr >> 4 ^ addr >> 14) % HEAP_DEBT_CHAINS];
-}
-
 /* Where the chain names entry @at: its index + 1; with HEAP_DEBTS the chain's end. */
 static uint16_t *debt_link(struct source_heap *heap, uint64_t addr, uint32_t at)
 {
-	uint16_t *link = debt_chain(heap, addr);
+	uint16_t *link = heap_debt_chain(heap, addr);
 	while (*link && *link != at + 1)
 		link = &heap->debts[*link - 1].next;
 	return link;
@@ -60,7 +55,7 @@ void heap_add_debt(struct source_heap *heap, struct heap_ring *ring, uint64_t ad
 
 bool heap_take_debt(struct source_heap *heap, uint64_t addr, bool credit, struct heap_debt *debt)
 {
-	for (uint32_t i = *debt_chain(heap, addr); i; i = heap->debts[i - 1].next) {
+	for (uint32_t i = *heap_debt_chain(heap, addr); i; i = heap->debts[i - 1].next) {
 		if (heap->debts[i - 1].addr != addr || heap->debts[i - 1].credit != credit)
 			continue;
 		*debt = heap->debts[i - 1];
@@ -96,7 +91,7 @@ enum heap_run heap_free_out_of_turn(struct source_heap *heap, uint64_t addr, uin
 				    uint32_t aux_stack, uint8_t flags)
 {
 	struct live_block row;
-	uint32_t block = live_remove(&heap->live, addr, live_tag(&heap->live, addr), &row);
+	uint32_t block = live_remove(&heap->live, addr, &row);
 	if (block == BLOCK_NONE)
 		return HEAP_RUN_EMPTY;
 	heap_note_free(heap, addr);

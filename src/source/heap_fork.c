@@ -311,9 +311,8 @@ static int inherit_put(struct sink *sink, const struct event *events, size_t cou
 			return err->code ? err->code : -EIO;
 		if (events[i].kind != EVENT_ALLOC || events[i].stack.v > in->stack_count)
 			continue;
-		enum live_result result =
-			live_add(&heap->live, events[i].addr, live_tag(&heap->live, events[i].addr),
-				 events[i].bytes, events[i].stack.v, &block);
+		enum live_result result = live_add(&heap->live, events[i].addr, events[i].bytes,
+						   events[i].stack.v, &block);
 		if (result == LIVE_EXISTS)
 			continue;
 		if (result == LIVE_NOMEM)

@@ -50,14 +50,20 @@ uint64_t heap_clock_full(const struct heap_clock *clock, uint64_t low);
 
 enum heap_wait { HEAP_WAIT_NO = 0, HEAP_WAIT_LIVE, HEAP_WAIT_DEAD };
 
-/* A record that stands next in its ring: its first word, read once, and its block's tag in the live table. */
-#define HEAP_AHEAD 16
-struct heap_ahead {
-	uint64_t w0;
-	uint32_t tag;
+/*
+ * Records are looked at some time before their turn. What those will need whose blocks are not near (live.h) is fetched for
+ * a group at a time: first the buckets, a group later the rows.
+ */
+#define HEAP_LOOK_BYTES 576 /* some 50 records */
+#define HEAP_LOOK_GROUP 16
+#define HEAP_FAR 64
+struct heap_look {
+	uint64_t pos;    /* where the next record stands that was not looked at */
+	uint32_t looked; /* records */
+	uint32_t found;  /* those of them whose blocks are not near */
 };
 /* Nothing is gained by looking ahead while the table has no more buckets than these. */
-#define HEAP_NEAR 8192
+#define HEAP_AHEAD_FROM 8192
 
 struct heap_ring {
 	const char *base; /* in the mapped file; raw: a window that is refilled */
@@ -74,7 +80,7 @@ struct heap_ring {
 	bool realloc_freed; /* its old block was freed early, because somebody else got the address */
 	bool remapped; /* the last region record was WIRE_REMAP: the next one is its WIRE_MAP */
 	uint64_t realloc_old;
-	uint32_t realloc_aux, realloc_tag;
+	uint32_t realloc_aux;
 	uint64_t counted; /* closed: up to here what it holds has been counted as lost */
 	uint64_t wait_addr;
 	uint64_t
@@ -87,9 +93,9 @@ struct heap_ring {
 	struct wire_lost_count lost[WIRE_LOST_MAX]; /* already reported */
 	uint64_t placed_frees;                      /* lost ones whose place in the ring was read */
 	size_t there;                               /* heap_make_room() */
-	uint64_t ahead_pos;     /* where the next record stands that was not looked at */
-	uint32_t looked, taken; /* records: ahead[taken % HEAP_AHEAD] stands at tail */
-	struct heap_ahead ahead[HEAP_AHEAD];
+	struct heap_look look;
+	uint32_t far_buckets, far_rows; /* of those found: fetched */
+	uint64_t far[HEAP_FAR];         /* their addresses, up to far_buckets their tags */
 };
 
 struct heap_thread {
@@ -244,8 +250,8 @@ struct source_heap {
 	struct source_heap_stats stats;
 };
 
-/* How many words a record has. */
-extern const uint8_t heap_tag_words[WIRE_TAG_MAX];
+/* How many bytes a record has; a word of what is none. */
+extern const uint8_t heap_record_bytes[256];
 
 static inline uint64_t heap_word_at(const struct heap_ring *ring, uint64_t pos)
 {
@@ -334,6 +340,11 @@ static inline void heap_note_free(struct source_heap *heap, uint64_t addr)
 	pair[0] = fresh;
 }
 
+/** heap_debt_chain() - what @addr owes, or may: its first entry's index + 1. */
+static inline uint16_t *heap_debt_chain(struct source_heap *heap, uint64_t addr)
+{
+	return &heap->debt_chains[(addr >> 4 ^ addr >> 14) % HEAP_DEBT_CHAINS];
+}
 /** heap_add_debt() - remember a free to be settled (@credit: one that was taken early); room must be there. */
 void heap_add_debt(struct source_heap *heap, struct heap_ring *ring, uint64_t addr,
 		   uint32_t aux_stack, bool credit);

@@ -17,29 +17,30 @@
 /* Twice as many as a program can have, since a block may be taken as live a little longer than it is. */
 #define ADDRESSES (1ULL << 57)
 
-const uint8_t heap_tag_words[WIRE_TAG_MAX] = {
-	[WIRE_PAD] = 1,
-	[WIRE_FREE] = 1,
-	[WIRE_FREE_STACK] = 2,
-	[WIRE_ALLOC] = 2,
-	[WIRE_ALLOC_BIG] = 3,
-	[WIRE_REALLOC_BEGIN] = 1,
-	[WIRE_REALLOC_BEGIN_STACK] = 2,
-	[WIRE_REALLOC_END] = 2,
-	[WIRE_REALLOC_END_BIG] = 3,
-	[WIRE_REALLOC_FAIL] = 1,
-	[WIRE_TIME] = 1,
-	[WIRE_THREAD] = 2,
-	[WIRE_MAP] = 3,
-	[WIRE_UNMAP] = 3,
-	[WIRE_REMAP] = 3,
-	[WIRE_BRK] = 2,
-	[WIRE_MARK] = 1,
-	[WIRE_LOST] = 2,
-	[WIRE_THREAD_END] = 1,
-	[WIRE_SWITCH] = 1,
-	[WIRE_FORK] = 1,
-	[WIRE_NAME] = 3,
+const uint8_t heap_record_bytes[256] = {
+	[WIRE_PAD] = 8,
+	[WIRE_FREE] = 8,
+	[WIRE_FREE_STACK] = 16,
+	[WIRE_ALLOC] = 16,
+	[WIRE_ALLOC_BIG] = 24,
+	[WIRE_REALLOC_BEGIN] = 8,
+	[WIRE_REALLOC_BEGIN_STACK] = 16,
+	[WIRE_REALLOC_END] = 16,
+	[WIRE_REALLOC_END_BIG] = 24,
+	[WIRE_REALLOC_FAIL] = 8,
+	[WIRE_TIME] = 8,
+	[WIRE_THREAD] = 16,
+	[WIRE_MAP] = 24,
+	[WIRE_UNMAP] = 24,
+	[WIRE_REMAP] = 24,
+	[WIRE_BRK] = 16,
+	[WIRE_MARK] = 8,
+	[WIRE_LOST] = 16,
+	[WIRE_THREAD_END] = 8,
+	[WIRE_SWITCH] = 8,
+	[WIRE_FORK] = 8,
+	[WIRE_NAME] = 24,
+	[WIRE_TAG_MAX... 255] = 8,
 };
 
 /* The next place in the batch; NULL after a failure of the sink. The caller fills every field it does not zero. */
@@ -95,16 +96,17 @@ static inline void emit_free(struct source_heap *heap, const struct heap_ring *r
 }
 
 /* Take a block out of the books; @wait: say WAIT if nothing lives there, else it is a free of a foreign block. */
-static inline __attribute__((always_inline)) enum heap_run
-take_free(struct source_heap *heap, struct heap_ring *ring, uint64_t addr, uint32_t tag,
-	  uint8_t flags, uint32_t aux_stack, bool wait)
+static inline __attribute__((always_inline)) enum heap_run take_free(struct source_heap *heap,
+								     struct heap_ring *ring,
+								     uint64_t addr, uint8_t flags,
+								     uint32_t aux_stack, bool wait)
 {
 	struct live_block row;
 	struct heap_debt credit;
 	if (__builtin_expect(heap->credit_count != 0, 0) &&
 	    heap_take_debt(heap, addr, true, &credit))
 		return HEAP_RUN_EMPTY;
-	uint32_t block = live_remove(&heap->live, addr, tag, &row);
+	uint32_t block = live_remove(&heap->live, addr, &row);
 	if (__builtin_expect(block == BLOCK_NONE, 0)) {
 		if (wait)
 			return HEAP_RUN_WAIT;
@@ -120,12 +122,13 @@ take_free(struct source_heap *heap, struct heap_ring *ring, uint64_t addr, uint3
 	return HEAP_RUN_EMPTY;
 }
 
-static inline __attribute__((always_inline)) enum heap_run
-take_alloc(struct source_heap *heap, struct heap_ring *ring, uint64_t addr, uint32_t tag,
-	   uint64_t bytes, uint32_t stack, uint8_t flags)
+static inline __attribute__((always_inline)) enum heap_run take_alloc(struct source_heap *heap,
+								      struct heap_ring *ring,
+								      uint64_t addr, uint64_t bytes,
+								      uint32_t stack, uint8_t flags)
 {
 	uint32_t block;
-	enum live_result result = live_add(&heap->live, addr, tag, bytes, stack, &block);
+	enum live_result result = live_add(&heap->live, addr, bytes, stack, &block);
 	if (__builtin_expect(result != LIVE_OK, 0)) {
 		if (result == LIVE_EXISTS)
 			return HEAP_RUN_WAIT;
@@ -178,8 +181,8 @@ bool heap_free_by_realloc(struct source_heap *heap, uint64_t addr)
 		if (!other->realloc_pending || other->realloc_freed || other->realloc_old != addr)
 			continue;
 		other->realloc_freed = true;
-		return take_free(heap, other, addr, other->realloc_tag, EVENT_F_REALLOC,
-				 other->realloc_aux, false) == HEAP_RUN_EMPTY;
+		return take_free(heap, other, addr, EVENT_F_REALLOC, other->realloc_aux, false) ==
+		       HEAP_RUN_EMPTY;
 	}
 	return false;
 }
@@ -194,7 +197,7 @@ uint64_t heap_next_stamp(const struct source_heap *heap, const struct heap_ring 
 			return heap_clock_ns(&heap->clock, heap_clock_full(&heap->clock, w0 >> 8));
 		if (tag >= WIRE_TAG_MAX)
 			break;
-		pos += heap_tag_words[tag] * 8u;
+		pos += heap_record_bytes[tag];
 	}
 	return UINT64_MAX;
 }
@@ -310,8 +313,8 @@ static enum heap_run take_simple(struct source_heap *heap, struct heap_ring *rin
 /* ---- one ring ---------------------------------------------------------------------------------------------------- */
 
 static __attribute__((noinline)) enum heap_run
-take_realloc_end(struct source_heap *heap, struct heap_ring *ring, uint64_t addr, uint32_t tag,
-		 uint64_t bytes, uint32_t node, bool wait, bool unseen)
+take_realloc_end(struct source_heap *heap, struct heap_ring *ring, uint64_t addr, uint64_t bytes,
+		 uint32_t node, bool wait, bool unseen)
 {
 	uint32_t stack;
 	enum heap_run run = node_to_stack(heap, node, &stack);
@@ -319,8 +322,7 @@ take_realloc_end(struct source_heap *heap, struct heap_ring *ring, uint64_t addr
 		return run;
 	uint64_t old = ring->realloc_old;
 	if (!ring->realloc_freed) {
-		run = take_free(heap, ring, old, ring->realloc_tag, EVENT_F_REALLOC,
-				ring->realloc_aux, wait);
+		run = take_free(heap, ring, old, EVENT_F_REALLOC, ring->realloc_aux, wait);
 		if (run == HEAP_RUN_WAIT)
 			wait_for(heap, ring, HEAP_WAIT_LIVE, old);
 		if (run != HEAP_RUN_EMPTY)
@@ -330,7 +332,7 @@ take_realloc_end(struct source_heap *heap, struct heap_ring *ring, uint64_t addr
 	if (unseen && live_find(&heap->live, addr) != BLOCK_NONE)
 		run = free_unseen(heap, ring, addr);
 	if (run == HEAP_RUN_EMPTY)
-		run = take_alloc(heap, ring, addr, tag, bytes, stack, EVENT_F_REALLOC);
+		run = take_alloc(heap, ring, addr, bytes, stack, EVENT_F_REALLOC);
 	if (run == HEAP_RUN_WAIT) {
 		wait_for(heap, ring, HEAP_WAIT_DEAD, addr);
 		return run;
@@ -339,20 +341,30 @@ take_realloc_end(struct source_heap *heap, struct heap_ring *ring, uint64_t addr
 	return run;
 }
 
+/* @freed: its old block is taken out of the books already. */
+static void begin_realloc(struct source_heap *heap, struct heap_ring *ring, uint64_t old,
+			  uint32_t aux_stack, bool freed)
+{
+	ring->realloc_pending = true;
+	heap->realloc_count++;
+	ring->realloc_freed = freed;
+	ring->realloc_old = old;
+	ring->realloc_aux = aux_stack;
+}
+
 /* What lives has always fitted into an address space; no sum over it is watched, here or behind. */
 static inline bool has_room(const struct source_heap *heap, uint64_t size)
 {
 	return size < WIRE_SIZE_SMALL || (size <= ADDRESSES && heap->stats.live_bytes <= ADDRESSES);
 }
 
-/* One record of any kind; @live is the tag of what its first word, @w0, names. */
-static __attribute__((noinline)) enum heap_run take_record(struct source_heap *heap,
-							   struct heap_ring *ring, uint64_t w0,
-							   uint32_t live, bool resolve)
+/* One record of any kind, whose first word is @w0. */
+static __attribute__((noinline)) enum heap_run
+take_record(struct source_heap *heap, struct heap_ring *ring, uint64_t w0, bool resolve)
 {
 	const uint64_t pos = ring->tail, value = w0 >> 8;
 	const unsigned tag = w0 & 0xff;
-	if (tag >= WIRE_TAG_MAX || ring->head - pos < heap_tag_words[tag] * 8u)
+	if (tag >= WIRE_TAG_MAX || ring->head - pos < heap_record_bytes[tag])
 		return HEAP_RUN_BAD;
 	if (ring->thread == HEAP_NO_THREAD && tag != WIRE_THREAD && tag != WIRE_TIME &&
 	    tag != WIRE_PAD && tag != WIRE_LOST)
@@ -377,7 +389,7 @@ static __attribute__((noinline)) enum heap_run take_record(struct source_heap *h
 		    live_find(&heap->live, value) != BLOCK_NONE)
 			run = free_unseen(heap, ring, value);
 		if (run == HEAP_RUN_EMPTY)
-			run = take_alloc(heap, ring, value, live, size, stack, 0);
+			run = take_alloc(heap, ring, value, size, stack, 0);
 		if (__builtin_expect(run == HEAP_RUN_WAIT, 0))
 			wait_for(heap, ring, HEAP_WAIT_DEAD, value);
 		break;
@@ -390,25 +402,21 @@ static __attribute__((noinline)) enum heap_run take_record(struct source_heap *h
 		if (tag == WIRE_FREE_STACK)
 			run = node_to_stack(heap, (uint32_t)heap_word_at(ring, pos + 8), &stack);
 		if (run == HEAP_RUN_EMPTY)
-			run = take_free(heap, ring, value, live, 0, stack, !resolve);
+			run = take_free(heap, ring, value, 0, stack, !resolve);
 		if (run == HEAP_RUN_WAIT)
 			wait_for(heap, ring, HEAP_WAIT_LIVE, value);
 		break;
 	}
 	case WIRE_REALLOC_BEGIN:
-	case WIRE_REALLOC_BEGIN_STACK:
+	case WIRE_REALLOC_BEGIN_STACK: {
 		if (ring->realloc_pending)
 			return HEAP_RUN_BAD;
-		ring->realloc_aux = 0;
+		uint32_t stack = 0;
 		if (tag == WIRE_REALLOC_BEGIN_STACK)
-			run = node_to_stack(heap, (uint32_t)heap_word_at(ring, pos + 8),
-					    &ring->realloc_aux);
-		ring->realloc_pending = true;
-		heap->realloc_count++;
-		ring->realloc_freed = false;
-		ring->realloc_old = value;
-		ring->realloc_tag = live;
+			run = node_to_stack(heap, (uint32_t)heap_word_at(ring, pos + 8), &stack);
+		begin_realloc(heap, ring, value, stack, false);
 		break;
+	}
 	case WIRE_REALLOC_END:
 	case WIRE_REALLOC_END_BIG: {
 		uint64_t w1 = heap_word_at(ring, pos + 8), size = w1 >> WIRE_NODE_BITS;
@@ -418,8 +426,8 @@ static __attribute__((noinline)) enum heap_run take_record(struct source_heap *h
 			return HEAP_RUN_BAD;
 		/* its wait may have ended while others' went on */
 		bool unseen = crowd || (resolve && ring->wait == HEAP_WAIT_DEAD);
-		run = take_realloc_end(heap, ring, value, live, size,
-				       (uint32_t)w1 & (WIRE_NODE_MAX - 1), !resolve, unseen);
+		run = take_realloc_end(heap, ring, value, size, (uint32_t)w1 & (WIRE_NODE_MAX - 1),
+				       !resolve, unseen);
 		break;
 	}
 	case WIRE_REALLOC_FAIL:
@@ -469,90 +477,157 @@ static __attribute__((noinline)) enum heap_run take_record(struct source_heap *h
 	return run;
 }
 
-/* Look at the record at @pos, so that its block is on its way into the cache when its turn comes. Return: where the next one stands. */
-static inline __attribute__((always_inline)) uint64_t look_at(const struct source_heap *heap,
-							      const struct heap_ring *ring,
-							      uint64_t pos, struct heap_ahead *to)
+/* What the @found records will need of the large table. */
+static __attribute__((noinline)) void fetch_far(const struct live *live, struct heap_ring *ring,
+						uint32_t found)
 {
-	uint64_t w0 = heap_word_at(ring, pos);
-	unsigned tag = w0 & 0xff;
-	to->w0 = w0;
-	to->tag = live_tag(&heap->live, w0 >> 8);
-	live_prefetch(&heap->live, to->tag);
-	/* what is no record will never be passed */
-	return pos + (tag < WIRE_TAG_MAX ? heap_tag_words[tag] * 8u : 8u);
+	for (; ring->far_rows != ring->far_buckets; ring->far_rows++)
+		live_prefetch_row(live, (uint32_t)ring->far[ring->far_rows % HEAP_FAR]);
+	for (; ring->far_buckets != found; ring->far_buckets++) {
+		uint64_t *far = &ring->far[ring->far_buckets % HEAP_FAR];
+		*far = live_prefetch(live, *far);
+	}
+}
+
+/* Look at the next record, without a branch: whether its block is near is as good as random. Return: whether a group is complete. */
+static inline __attribute__((always_inline)) bool
+look_next(const struct source_heap *heap, struct heap_ring *ring, struct heap_look *look)
+{
+	const uint64_t w0 = heap_word_at(ring, look->pos), addr = w0 >> 8;
+	ring->far[look->found % HEAP_FAR] = addr;
+	look->found += !live_is_near(&heap->live, addr);
+	look->pos += heap_record_bytes[w0 & 0xff];
+	return ++look->looked % HEAP_LOOK_GROUP == 0;
+}
+
+static __attribute__((noinline)) void look_ahead(const struct source_heap *heap,
+						 struct heap_ring *ring)
+{
+	const uint64_t end = MIN(ring->head, ring->tail + HEAP_LOOK_BYTES);
+	if (ring->look.pos < ring->tail)
+		ring->look.pos = ring->tail;
+	while (ring->look.pos < end) {
+		if (look_next(heap, ring, &ring->look))
+			fetch_far(&heap->live, ring, ring->look.found);
+	}
+}
+
+/* Whether the record behind the realloc's beginning at @pos is its end: then it did not fail. */
+static inline bool moves(const struct heap_ring *ring, uint64_t pos)
+{
+	return ring->head - pos >= 24 && (heap_word_at(ring, pos + 8) & 0xff) == WIRE_REALLOC_END;
 }
 
 /*
- * @ahead: the table of live blocks does not fit into a near cache, so the records that follow are looked at early. Their
- * first words are read once, then. Nearly all records are allocations and frees of known stacks and blocks.
+ * Take allocations, frees and reallocs of known stacks and blocks, which nearly all records are, as long as the batch has
+ * room. What it stops at is for take_record() to judge.
  */
+static inline __attribute__((always_inline)) void
+take_plain(struct source_heap *heap, struct heap_ring *ring, const bool ahead)
+{
+	const uint64_t head = ring->head, safe = ring->safe;
+	struct event *ev = &heap->batch[heap->batched], *const end = &heap->batch[HEAP_BATCH];
+	const uint64_t now = MAX(ring->now_ns, heap->last_ns);
+	const uint32_t thread = ring->thread;
+	const bool several = heap->active_count > 1, debts = heap->debt_count != 0;
+	struct heap_look look = ring->look;
+	uint64_t pos = ring->tail, last = ring->last_order, frees = 0, live_bytes = 0;
+	uint64_t renewed = 0; /* by the realloc whose end comes next */
+	const struct event *const from = ev;
+	for (; pos < safe && ev < end; ev++) {
+		const uint64_t w0 = heap_word_at(ring, pos), addr = w0 >> 8;
+		const unsigned tag = w0 & 0xff;
+		bool renews = false;
+		if (__builtin_expect(debts, 0) && *heap_debt_chain(heap, addr))
+			break;
+		if (tag == WIRE_FREE || (renews = tag == WIRE_REALLOC_BEGIN && moves(ring, pos))) {
+			struct live_block row;
+			uint32_t block = live_remove(&heap->live, addr, &row);
+			if (__builtin_expect(block == BLOCK_NONE, 0))
+				break;
+			if (several)
+				heap_note_free(heap, addr);
+			*ev = (struct event){
+				.kind = EVENT_FREE,
+				.flags = (last == row.order ? EVENT_F_TEMPORARY : 0) |
+					 (renews ? EVENT_F_REALLOC : 0),
+				.thread.v = thread,
+				.time_ns = now,
+				.addr = addr,
+				.bytes = row.bytes,
+				.stack.v = row.stack,
+				.block.v = block,
+			};
+			renewed = renews ? w0 : 0;
+			live_bytes -= row.bytes;
+			frees++;
+			pos += 8;
+		} else if (tag == (renewed ? WIRE_REALLOC_END : WIRE_ALLOC) && head - pos >= 16) {
+			uint64_t w1 = heap_word_at(ring, pos + 8), bytes = w1 >> WIRE_NODE_BITS;
+			uint32_t node = (uint32_t)w1 & (WIRE_NODE_MAX - 1), block;
+			uint32_t stack = node < heap->node_cap ? heap->node_stack[node] : 0;
+			if (__builtin_expect(!stack, 0) ||
+			    __builtin_expect(live_add(&heap->live, addr, bytes, stack, &block) !=
+						     LIVE_OK,
+					     0))
+				break;
+			*ev = (struct event){
+				.kind = EVENT_ALLOC,
+				.flags = renewed ? EVENT_F_REALLOC : 0,
+				.thread.v = thread,
+				.time_ns = now,
+				.addr = addr,
+				.bytes = bytes,
+				.stack.v = stack,
+				.block.v = block,
+			};
+			renewed = 0;
+			live_bytes += bytes;
+			last = heap->live.order;
+			pos += 16;
+		} else {
+			break;
+		}
+		if (ahead && look.pos < head && look_next(heap, ring, &look))
+			fetch_far(&heap->live, ring, look.found);
+	}
+	if (ev == from)
+		return;
+	if (renewed)
+		begin_realloc(heap, ring, renewed >> 8, 0, true);
+	heap->last_ns = now;
+	heap->batched = (uint32_t)(ev - heap->batch);
+	heap->stats.frees += frees;
+	heap->stats.allocations += (uint64_t)(ev - from) - frees;
+	heap->stats.live_bytes += live_bytes;
+	ring->last_order = last;
+	ring->tail = pos;
+	ring->look = look;
+}
+
+/* @ahead: the table of live blocks does not fit into a near cache, so the records that follow are looked at early. */
 static inline __attribute__((always_inline)) enum heap_run
 run_records(struct source_heap *heap, struct heap_ring *ring, uint64_t limit_ns, bool resolve,
 	    const bool ahead)
 {
-	const uint64_t head = ring->head, safe = ring->safe;
-	uint64_t pos = ring->tail, look = ring->ahead_pos;
-	if (ahead && look < pos) {
-		look = pos;
-		ring->looked = ring->taken;
-	}
-	while (ahead && look < head && ring->looked - ring->taken < HEAP_AHEAD)
-		look = look_at(heap, ring, look, &ring->ahead[ring->looked++ % HEAP_AHEAD]);
-	ring->ahead_pos = look;
-	bool plain = !resolve && !ring->realloc_pending && ring->thread != HEAP_NO_THREAD;
-	while (pos < safe) {
-		struct heap_ahead here, *next = &here;
-		if (ahead) {
-			next = &ring->ahead[ring->taken % HEAP_AHEAD];
-		} else {
-			here.w0 = heap_word_at(ring, pos);
-			here.tag = live_tag(&heap->live, here.w0 >> 8);
-		}
-		const uint64_t w0 = next->w0, value = w0 >> 8;
-		const uint32_t live = next->tag;
+	if (ahead)
+		look_ahead(heap, ring);
+	for (;; resolve = false) {
+		if (!resolve && !ring->realloc_pending && ring->thread != HEAP_NO_THREAD)
+			take_plain(heap, ring, ahead);
+		if (ring->tail >= ring->safe)
+			return HEAP_RUN_EMPTY;
+		const uint64_t w0 = heap_word_at(ring, ring->tail);
 		const unsigned tag = w0 & 0xff;
-		enum heap_run run = HEAP_RUN_WAIT;
-		uint64_t bytes;
-		if (plain && tag == WIRE_FREE) {
-			bytes = 8;
-			run = take_free(heap, ring, value, live, 0, 0, true);
-		} else if (plain && tag == WIRE_ALLOC && head - pos >= 16) {
-			uint64_t w1 = heap_word_at(ring, pos + 8);
-			uint32_t stack, node = (uint32_t)w1 & (WIRE_NODE_MAX - 1);
-			bytes = 16;
-			run = node_to_stack(heap, node, &stack);
-			if (__builtin_expect(run == HEAP_RUN_EMPTY, 1))
-				run = take_alloc(heap, ring, value, live, w1 >> WIRE_NODE_BITS,
-						 stack, 0);
-		}
-		if (__builtin_expect(run != HEAP_RUN_EMPTY, 0)) {
-			if (run == HEAP_RUN_WAIT)
-				run = take_record(heap, ring, w0, live, resolve);
-			if (run != HEAP_RUN_EMPTY)
-				return run;
-			bytes = heap_tag_words[tag] * 8u;
-			resolve = false;
-			plain = !ring->realloc_pending && ring->thread != HEAP_NO_THREAD;
-		}
-		pos += bytes;
-		ring->tail = pos;
-		if (ahead) {
-			ring->taken++;
-			if (look < head) {
-				look = look_at(heap, ring, look, next);
-				ring->looked++;
-				live_prefetch_row(
-					&heap->live,
-					ring->ahead[(ring->taken + HEAP_AHEAD / 2 - 1) % HEAP_AHEAD]
-						.tag);
-				ring->ahead_pos = look;
-			}
-		}
+		enum heap_run run = take_record(heap, ring, w0, resolve);
+		if (run != HEAP_RUN_EMPTY)
+			return run;
+		ring->tail += heap_record_bytes[tag];
+		if (ahead && ring->look.pos < ring->head && look_next(heap, ring, &ring->look))
+			fetch_far(&heap->live, ring, ring->look.found);
 		if ((tag == WIRE_TIME || tag == WIRE_THREAD) && ring->now_ns > limit_ns)
 			return HEAP_RUN_YIELD;
 	}
-	return HEAP_RUN_EMPTY;
 }
 
 static __attribute__((noinline)) enum heap_run
@@ -570,6 +645,6 @@ run_far(struct source_heap *heap, struct heap_ring *ring, uint64_t limit_ns, boo
 enum heap_run heap_run_ring(struct source_heap *heap, struct heap_ring *ring, uint64_t limit_ns,
 			    bool resolve)
 {
-	return heap->live.mask < HEAP_NEAR ? run_near(heap, ring, limit_ns, resolve)
-					   : run_far(heap, ring, limit_ns, resolve);
+	return heap->live.mask < HEAP_AHEAD_FROM ? run_near(heap, ring, limit_ns, resolve)
+						 : run_far(heap, ring, limit_ns, resolve);
 }

@@ -49,7 +49,7 @@ static int report_unread(struct source_heap *heap, struct heap_ring *ring, uint6
 		frees += tag == WIRE_FREE || tag == WIRE_FREE_STACK || tag == WIRE_REALLOC_BEGIN ||
 			 tag == WIRE_REALLOC_BEGIN_STACK;
 		frees -= tag == WIRE_REALLOC_FAIL && frees;
-		pos += heap_tag_words[tag] * 8u;
+		pos += heap_record_bytes[tag];
 	}
 	uint64_t unread = pos < to ? (to - pos + 31) / 32 : 0;
 	ring->counted = to;
@@ -205,7 +205,7 @@ static bool stands_ahead(struct source_heap *heap, const struct heap_ring *ring,
 			       tag == WIRE_REALLOC_BEGIN || tag == WIRE_REALLOC_BEGIN_STACK;
 		if (w0 >> 8 == ring->wait_addr && (ring->wait == HEAP_WAIT_LIVE ? alloc : release))
 			return true;
-		pos += heap_tag_words[tag] * 8u;
+		pos += heap_record_bytes[tag];
 	}
 	if (heap->raw && other->head < other->raw_head)
 		return true; /* behind the window */

@@ -18,17 +18,6 @@ static uint64_t random_next(uint64_t *state)
 	return *state;
 }
 
-static enum live_result add(struct live *live, uint64_t addr, uint64_t bytes, uint32_t stack,
-			    uint32_t *number)
-{
-	return live_add(live, addr, live_tag(live, addr), bytes, stack, number);
-}
-
-static uint32_t take(struct live *live, uint64_t addr, struct live_block *row)
-{
-	return live_remove(live, addr, live_tag(live, addr), row);
-}
-
 #define MODEL 5000
 
 /* A naive model: one row per possible address. */
@@ -54,7 +43,7 @@ static void live_agrees_with_a_naive_table_over_a_million_random_steps(void **st
 				 model[k].live ? model[k].number : BLOCK_NONE);
 		if (random_next(&rnd) & 1) {
 			uint64_t bytes = random_next(&rnd) % 3000;
-			enum live_result result = add(&live, addr, bytes, k, &number);
+			enum live_result result = live_add(&live, addr, bytes, k, &number);
 			assert_int_equal(result, model[k].live ? LIVE_EXISTS : LIVE_OK);
 			if (result == LIVE_EXISTS) {
 				assert_int_equal(number, model[k].number);
@@ -66,7 +55,7 @@ static void live_agrees_with_a_naive_table_over_a_million_random_steps(void **st
 			count++;
 		} else {
 			struct live_block row = { 0 };
-			number = take(&live, addr, &row);
+			number = live_remove(&live, addr, &row);
 			assert_int_equal(number, model[k].live ? model[k].number : BLOCK_NONE);
 			if (!model[k].live)
 				continue;
@@ -94,14 +83,14 @@ static void the_number_freed_last_returns_first(void **state)
 	struct live_block row;
 	uint32_t first = BLOCK_NONE, second = BLOCK_NONE, again;
 	assert_int_equal(live_init(&live, 1, NULL), 0);
-	assert_int_equal(add(&live, 0x1000, 20, 0, &first), LIVE_OK);
-	assert_int_equal(add(&live, 0x2000, 5000, 0, &second), LIVE_OK);
-	assert_int_equal(take(&live, 0x2000, &row), second);
-	assert_int_equal(take(&live, 0x1000, &row), first);
+	assert_int_equal(live_add(&live, 0x1000, 20, 0, &first), LIVE_OK);
+	assert_int_equal(live_add(&live, 0x2000, 5000, 0, &second), LIVE_OK);
+	assert_int_equal(live_remove(&live, 0x2000, &row), second);
+	assert_int_equal(live_remove(&live, 0x1000, &row), first);
 	assert_null(live_at(&live, first));
-	assert_int_equal(add(&live, 0x3000, 100, 0, &again), LIVE_OK);
+	assert_int_equal(live_add(&live, 0x3000, 100, 0, &again), LIVE_OK);
 	assert_int_equal(again, first);
-	assert_int_equal(add(&live, 0x4000, 24, 0, &again), LIVE_OK);
+	assert_int_equal(live_add(&live, 0x4000, 24, 0, &again), LIVE_OK);
 	assert_int_equal(again, second);
 	assert_int_equal(live_at(&live, second)->addr, 0x4000);
 	live_fini(&live);
@@ -116,9 +105,10 @@ static void there_are_as_many_numbers_as_blocks_ever_lived_at_once(void **state)
 	assert_int_equal(live_init(&live, 3, NULL), 0);
 	for (uint64_t phase = 0; phase < 10; phase++) {
 		for (uint64_t i = 0; i < 100000; i++)
-			assert_int_equal(add(&live, i * 64, 16 + phase * 16, 0, &number), LIVE_OK);
+			assert_int_equal(live_add(&live, i * 64, 16 + phase * 16, 0, &number),
+					 LIVE_OK);
 		for (uint64_t i = 0; i < 100000; i++)
-			assert_true(take(&live, i * 64, &row) != BLOCK_NONE);
+			assert_true(live_remove(&live, i * 64, &row) != BLOCK_NONE);
 	}
 	assert_int_equal(live.numbers, 100000);
 	live_fini(&live);
@@ -139,7 +129,7 @@ static void a_table_that_grows_keeps_every_block_where_it_is_found(void **state)
 		for (int r = 0; r < RUNS; r++) {
 			base[r] = (random_next(&rnd) & 0xffff) << 16 | (uint64_t)r << 32;
 			for (uint64_t i = 0; i < RUN; i++)
-				assert_int_equal(add(&live, base[r] + i * 16, i, 7, &number),
+				assert_int_equal(live_add(&live, base[r] + i * 16, i, 7, &number),
 						 LIVE_OK);
 			if (live.mask == size)
 				continue;
@@ -156,13 +146,53 @@ static void a_table_that_grows_keeps_every_block_where_it_is_found(void **state)
 		}
 		for (int r = 0; r < RUNS; r++)
 			for (uint64_t i = 0; i < RUN; i++)
-				assert_true(take(&live, base[r] + i * 16, &row) != BLOCK_NONE);
+				assert_true(live_remove(&live, base[r] + i * 16, &row) !=
+					    BLOCK_NONE);
 		assert_int_equal(live.count, 0);
 		for (uint32_t i = 0; i <= live.mask; i++)
 			assert_int_equal(live_match(&live.buckets[i], 0), 0xff);
 		live_fini(&live);
 	}
 	assert_true(grown >= 20);
+}
+
+/* Two addresses that share a place in the small table. */
+static void a_block_makes_room_for_one_of_another_address(void **state)
+{
+	(void)state;
+	const uint64_t a = 0x7f0000001230, b = a + 16 * LIVE_NEAR;
+	struct live live;
+	struct live_block row = { 0 };
+	uint32_t first = BLOCK_NONE, second = BLOCK_NONE, number;
+	assert_int_equal(live_init(&live, 7, NULL), 0);
+	assert_false(live_is_near(&live, a));
+	assert_int_equal(live_find(&live, a), BLOCK_NONE);
+	assert_int_equal(live_remove(&live, a, &row), BLOCK_NONE);
+	assert_int_equal(live_add(&live, a, 10, 1, &first), LIVE_OK);
+	assert_true(live_is_near(&live, a) && !live_is_near(&live, b) && live.far == 0);
+	assert_int_equal(live_remove(&live, b, &row), BLOCK_NONE);
+	assert_int_equal(live_add(&live, b, 20, 2, &second), LIVE_OK);
+	assert_true(live_is_near(&live, b) && !live_is_near(&live, a) && live.far == 1);
+	/* each of them is there once, wherever it stands */
+	assert_int_equal(live_add(&live, a, 30, 3, &number), LIVE_EXISTS);
+	assert_int_equal(number, first);
+	assert_int_equal(live_add(&live, b, 30, 3, &number), LIVE_EXISTS);
+	assert_int_equal(number, second);
+	assert_true(live_find(&live, a) == first && live_find(&live, b) == second);
+	assert_true(live.count == 2 && live.far == 1);
+	/* the one that lives far dies there, and leaves the place to the other */
+	assert_int_equal(live_remove(&live, a, &row), first);
+	assert_true(row.bytes == 10 && row.stack == 1 && live.far == 0 && live.count == 1);
+	assert_int_equal(live_find(&live, a), BLOCK_NONE);
+	/* a dead one's place is known, and nothing is to be moved when another comes */
+	assert_int_equal(live_remove(&live, b, &row), second);
+	assert_true(row.bytes == 20 && row.stack == 2);
+	assert_true(live_is_near(&live, b));
+	assert_int_equal(live_find(&live, b), BLOCK_NONE);
+	assert_int_equal(live_remove(&live, b, &row), BLOCK_NONE);
+	assert_int_equal(live_add(&live, a, 40, 4, &number), LIVE_OK);
+	assert_true(live.far == 0 && live.count == 1);
+	live_fini(&live);
 }
 
 static void a_table_of_huge_pages_grows_on(void **state)
@@ -185,6 +215,7 @@ static void a_table_of_huge_pages_grows_on(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_block_makes_room_for_one_of_another_address),
 		cmocka_unit_test(a_table_of_huge_pages_grows_on),
 		cmocka_unit_test(a_table_that_grows_keeps_every_block_where_it_is_found),
 		cmocka_unit_test(live_agrees_with_a_naive_table_over_a_million_random_steps),
