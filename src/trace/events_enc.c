@@ -158,8 +158,8 @@ static inline unsigned place(struct events_model *m, struct run *run, const stru
 	return ADDR_NEW;
 }
 
-static inline int add_alloc(struct events_enc *enc, struct run *run, const struct event *event,
-			    struct err *err)
+static inline int add_alloc(struct events_enc *enc, struct run *run, struct guess *guess,
+			    const struct event *event, struct err *err)
 {
 	struct events_model *m = enc->m;
 	if (__builtin_expect(event->block.v >= enc->block_count, 0)) {
@@ -173,7 +173,6 @@ static inline int add_alloc(struct events_enc *enc, struct run *run, const struc
 			       event->block.v);
 	if (__builtin_expect(m->slot_count >= EVENTS_BLOCK_MAX, 0) && !m->spare_count)
 		return err_set(err, -E2BIG, "cannot hold %u live blocks", m->slot_count);
-	struct guess *guess = model_guess(m, &run->t);
 	unsigned what = WHAT_GUESSED, odd = event->flags != guess->alloc_flags;
 	if (event->stack.v != guess->stack) {
 		what |= WHAT_STACK;
@@ -196,8 +195,8 @@ static inline int add_alloc(struct events_enc *enc, struct run *run, const struc
 	return 0;
 }
 
-static inline int add_free(struct events_enc *enc, struct run *run, const struct event *event,
-			   struct err *err)
+static inline int add_free(struct events_enc *enc, struct run *run, struct guess *guess,
+			   const struct event *event, struct err *err)
 {
 	struct events_model *m = enc->m;
 	uint32_t number = event->block.v;
@@ -205,7 +204,6 @@ static inline int add_free(struct events_enc *enc, struct run *run, const struct
 		return err_set(err, -EINVAL, "block %u is freed but does not live", number);
 	const struct enc_block block = { enc->blocks[number].slot - 1, enc->blocks[number].seq };
 	enc->blocks[number].slot = 0;
-	struct guess *guess = model_guess(m, &run->t);
 	uint32_t age = m->seq - block.seq;
 	if (age > RING_SIZE || block.seq == NO_SEQ)
 		age = 0;
@@ -315,6 +313,7 @@ static int add_run(struct events_enc *enc, const struct event *events, size_t co
 	const uint32_t thread = enc->thread;
 	const struct event *event = events, *end = events + count;
 	struct run run = { .t = *t };
+	struct guess *guess = model_guess(enc->m, t);
 	/* stacks are numbered as they appear, so that a high number tells of many, and of guesses all over their table */
 	const int spread = events->stack.v > 1u << GUESS_BITS;
 	int rc = 0;
@@ -337,9 +336,15 @@ static int add_run(struct events_enc *enc, const struct event *events, size_t co
 		__builtin_prefetch((const void *)row, 1);
 		if (spread && end - event > GUESS_AHEAD)
 			expect_guess(enc->m, event + GUESS_AHEAD);
-		rc = is_free ? add_free(enc, &run, event, err) : add_alloc(enc, &run, event, err);
+		/* the next event's, on its way while this one is coded, which often takes another turn than was expected */
+		struct guess *next =
+			model_guess_after(enc->m, run.t.last, model_what(event->stack.v, is_free));
+		__builtin_prefetch(next, 1);
+		rc = is_free ? add_free(enc, &run, guess, event, err)
+			     : add_alloc(enc, &run, guess, event, err);
 		if (__builtin_expect(rc < 0, 0))
 			break;
+		guess = next;
 	}
 	*t = run.t;
 	memcpy(enc->at, run.at, sizeof(run.at));
