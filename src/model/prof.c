@@ -116,17 +116,17 @@ const struct prof_point *prof_timeline(const struct prof *prof, size_t *count)
 /* ---- block events ---------------------------------------------------------------------------------------------- */
 
 /**
- * counter_add() - @count allocations or frees (1, or what one with a stack stands for); @max_epoch is the global maximum's number before this event. Written with masks:
- * whether an event is a free is as good as random, and a wrong guess costs more than all of this.
+ * counter_add() - @count allocations or frees (1, or what one with a stack stands for); @max_epoch is the global maximum's number before this event. Written without
+ * branches: whether an event is a free is as good as random, and a wrong guess costs more than all of this.
  */
 static inline __attribute__((always_inline)) void counter_add(struct prof_counter *c,
 							      uint64_t count, uint64_t is_free,
 							      uint64_t bytes, uint64_t temporary,
 							      uint64_t max_epoch)
 {
-	uint64_t live = c->live_bytes, free_mask = -is_free;
-	uint64_t saved_mask = -(uint64_t)(c->saved_epoch == max_epoch);
-	c->saved_bytes = live ^ ((live ^ c->saved_bytes) & saved_mask);
+	uint64_t live = c->live_bytes, free_mask = -is_free, saved = c->saved_bytes;
+	const int fresh = c->saved_epoch == max_epoch;
+	c->saved_bytes = __builtin_expect_with_probability(fresh, 1, 0.5) ? saved : live;
 	c->saved_epoch = max_epoch;
 	c->allocations += count * (is_free ^ 1);
 	c->frees += count * is_free;
