@@ -123,7 +123,7 @@ static inline struct live_near *live_near_at(const struct live *live, uint64_t a
 	return (struct live_near *)&live->near[(addr >> 4) % LIVE_NEAR];
 }
 
-/** live_is_near() - nothing of the large table is needed to add the block at @addr, or to remove it. */
+/** live_is_near() - nothing of the large table is needed to add a block at @addr, or to remove the one that lives there. */
 static inline _Bool live_is_near(const struct live *live, uint64_t addr)
 {
 	return live_near_at(live, addr)->key >> 1 == addr;

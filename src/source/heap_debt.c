@@ -94,7 +94,7 @@ enum heap_run heap_free_out_of_turn(struct source_heap *heap, uint64_t addr, uin
 	uint32_t block = live_remove(&heap->live, addr, &row);
 	if (block == BLOCK_NONE)
 		return HEAP_RUN_EMPTY;
-	heap_note_free(heap, addr);
+	heap_note_free(heap, addr, heap->last_ns);
 	struct event *ev = heap_next_event(heap, NULL);
 	if (!ev)
 		return HEAP_RUN_FAILED;

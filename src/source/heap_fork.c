@@ -309,7 +309,9 @@ static int inherit_put(struct sink *sink, const struct event *events, size_t cou
 		in->partly |= events[i].kind == EVENT_FORKED;
 		if (events[i].kind == EVENT_LOST && heap_place_lost(heap, NULL) < 0)
 			return err->code ? err->code : -EIO;
-		if (events[i].kind != EVENT_ALLOC || events[i].stack.v > in->stack_count)
+		/* no record could name such an address */
+		if (events[i].kind != EVENT_ALLOC || events[i].stack.v > in->stack_count ||
+		    events[i].addr >> 56)
 			continue;
 		enum live_result result = live_add(&heap->live, events[i].addr, events[i].bytes,
 						   events[i].stack.v, &block);

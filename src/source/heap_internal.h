@@ -13,8 +13,7 @@
 #include "source/source.h"
 #include "wire/heap.h"
 
-#define HEAP_BATCH \
-	512 /* events; 28 KiB stay in the first-level cache until the sink has read them */
+#define HEAP_BATCH 512 /* events; their 28 KiB stay near until the sink has read them */
 #define HEAP_ANCHORS 64
 #define HEAP_NO_THREAD UINT32_MAX
 /* So many threads are told apart; those that come later share one row, which is the last one. */
@@ -77,7 +76,7 @@ struct heap_ring {
 	uint8_t wait;         /* enum heap_wait: the next record contradicts the books */
 	bool wait_ahead;      /* what it waits for stands in another ring that waits, too */
 	bool realloc_pending; /* BEGIN was read, END or FAIL not yet */
-	bool realloc_freed; /* its old block was freed early, because somebody else got the address */
+	bool realloc_freed; /* its old block is free: it is known to move, or somebody else got the address */
 	bool remapped; /* the last region record was WIRE_REMAP: the next one is its WIRE_MAP */
 	uint64_t realloc_old;
 	uint32_t realloc_aux;
@@ -330,11 +329,10 @@ static inline uint32_t heap_recent_time(uint64_t ns)
 	return (uint32_t)(ns >> 20);
 }
 
-static inline void heap_note_free(struct source_heap *heap, uint64_t addr)
+static inline void heap_note_free(struct source_heap *heap, uint64_t addr, uint64_t ns)
 {
 	struct heap_recent *pair = heap_recent_pair(heap, addr);
-	const struct heap_recent fresh = { heap_recent_addr(addr),
-					   heap_recent_time(heap->last_ns) };
+	const struct heap_recent fresh = { heap_recent_addr(addr), heap_recent_time(ns) };
 	if (pair[0].addr != fresh.addr)
 		pair[1] = pair[0];
 	pair[0] = fresh;

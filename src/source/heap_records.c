@@ -113,7 +113,7 @@ static inline __attribute__((always_inline)) enum heap_run take_free(struct sour
 		return heap_free_of_dead(heap, ring, addr, aux_stack);
 	}
 	if (heap->active_count > 1)
-		heap_note_free(heap, addr);
+		heap_note_free(heap, addr, heap->last_ns);
 	heap->stats.live_bytes -= row.bytes;
 	struct event *ev = next_place(heap);
 	if (!ev)
@@ -512,10 +512,11 @@ static __attribute__((noinline)) void look_ahead(const struct source_heap *heap,
 	}
 }
 
-/* Whether the record behind the realloc's beginning at @pos is its end: then it did not fail. */
+/* Whether the record behind the realloc's beginning at @pos is its end, and will be taken with it: then it did not fail. */
 static inline bool moves(const struct heap_ring *ring, uint64_t pos)
 {
-	return ring->head - pos >= 24 && (heap_word_at(ring, pos + 8) & 0xff) == WIRE_REALLOC_END;
+	return ring->head - pos >= 24 && pos + 8 < ring->safe &&
+	       (heap_word_at(ring, pos + 8) & 0xff) == WIRE_REALLOC_END;
 }
 
 /*
@@ -542,11 +543,13 @@ take_plain(struct source_heap *heap, struct heap_ring *ring, const bool ahead)
 			break;
 		if (tag == WIRE_FREE || (renews = tag == WIRE_REALLOC_BEGIN && moves(ring, pos))) {
 			struct live_block row;
+			if (__builtin_expect(renewed != 0, 0)) /* its end was overwritten */
+				break;
 			uint32_t block = live_remove(&heap->live, addr, &row);
 			if (__builtin_expect(block == BLOCK_NONE, 0))
 				break;
 			if (several)
-				heap_note_free(heap, addr);
+				heap_note_free(heap, addr, now);
 			*ev = (struct event){
 				.kind = EVENT_FREE,
 				.flags = (last == row.order ? EVENT_F_TEMPORARY : 0) |

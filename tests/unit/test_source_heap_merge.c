@@ -234,6 +234,37 @@ static void what_was_not_searched_whole_is_not_said_to_lack_a_record(void **stat
 	fixture_close(&f);
 }
 
+/* What is taken before the end may be taken may be told long before it: the old block lives until then. */
+static void a_realloc_whose_end_may_not_be_taken_yet_has_released_nothing(void **state)
+{
+	(void)state;
+	const uint64_t old = 0x1000, moved = 0x2000;
+	struct fixture f;
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	produce_alloc(&f.a, old, 16, 0);
+	fixture_drain(&f);
+	struct heap_ring *ring = &f.heap->rings[f.heap->active[0]];
+	produce_realloc(&f.a, old, moved, 32, 0);
+	ring->head = __atomic_load_n(&ring->slot->head, __ATOMIC_ACQUIRE);
+	assert_int_equal(ring->head - ring->tail, 24);
+	ring->safe = ring->tail + 8;
+	assert_int_equal(heap_run_ring(f.heap, ring, UINT64_MAX, false), HEAP_RUN_EMPTY);
+	assert_int_equal(ring->tail, ring->safe);
+	assert_true(ring->realloc_pending && !ring->realloc_freed);
+	assert_int_not_equal(live_find(&f.heap->live, old), BLOCK_NONE);
+	ring->safe = ring->head;
+	assert_int_equal(heap_run_ring(f.heap, ring, UINT64_MAX, false), HEAP_RUN_EMPTY);
+	assert_false(ring->realloc_pending);
+	assert_int_equal(live_find(&f.heap->live, old), BLOCK_NONE);
+	assert_int_not_equal(live_find(&f.heap->live, moved), BLOCK_NONE);
+	fixture_finish(&f);
+	assert_int_equal(f.books->allocs, 2);
+	assert_int_equal(f.books->frees, 1);
+	assert_int_equal(f.books->wrong, 0);
+	fixture_close(&f);
+}
+
 /* Arenas lie 64 MiB apart, and threads use theirs in the same way: what one freed must not make us forget another's. */
 static void addresses_freed_lately_are_known_in_every_arena(void **state)
 {
@@ -245,7 +276,7 @@ static void addresses_freed_lately_are_known_in_every_arena(void **state)
 		for (uint64_t n = 0; n < blocks; n++) {
 			uint64_t addr = 0x7f0000000000 + n / each * (64 << 20) + n % each * 64;
 			if (!look) {
-				heap_note_free(f.heap, addr);
+				heap_note_free(f.heap, addr, f.heap->last_ns);
 				continue;
 			}
 			const struct heap_recent *pair = heap_recent_pair(f.heap, addr);
@@ -551,6 +582,7 @@ static void a_busy_program_finds_the_pages_that_it_comes_to(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_realloc_whose_end_may_not_be_taken_yet_has_released_nothing),
 		cmocka_unit_test(addresses_freed_lately_are_known_in_every_arena),
 		cmocka_unit_test(a_realloc_whose_wait_has_ended_frees_nothing_out_of_turn),
 		cmocka_unit_test(
