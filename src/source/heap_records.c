@@ -75,24 +75,38 @@ static inline enum heap_run node_to_stack(struct source_heap *heap, uint32_t nod
 	return heap_define_stack(heap, node, stack);
 }
 
-static inline void emit_free(struct source_heap *heap, const struct heap_ring *ring,
-			     struct event *ev, uint32_t block, const struct live_block *row,
-			     uint8_t flags, uint32_t aux_stack)
+/* A place in the batch becomes the end of @row's block; @last is the order of the thread's last allocation. */
+static inline void fill_free(struct event *ev, uint32_t thread, uint64_t ns, uint64_t last,
+			     uint32_t block, const struct live_block *row, uint8_t flags,
+			     uint32_t aux_stack)
 {
-	if (ring->last_order == row->order)
-		flags |= EVENT_F_TEMPORARY;
 	*ev = (struct event){
 		.kind = EVENT_FREE,
-		.flags = flags,
-		.thread.v = ring->thread,
-		.time_ns = heap_event_time(heap, ring),
+		.flags = flags | (last == row->order ? EVENT_F_TEMPORARY : 0),
+		.thread.v = thread,
+		.time_ns = ns,
 		.addr = row->addr,
 		.bytes = row->bytes,
 		.stack.v = row->stack,
 		.aux_stack.v = aux_stack,
 		.block.v = block,
 	};
-	heap->stats.frees++;
+}
+
+/* The same for a new block. */
+static inline void fill_alloc(struct event *ev, uint32_t thread, uint64_t ns, uint32_t block,
+			      uint64_t addr, uint64_t bytes, uint32_t stack, uint8_t flags)
+{
+	*ev = (struct event){
+		.kind = EVENT_ALLOC,
+		.flags = flags,
+		.thread.v = thread,
+		.time_ns = ns,
+		.addr = addr,
+		.bytes = bytes,
+		.stack.v = stack,
+		.block.v = block,
+	};
 }
 
 /* Take a block out of the books; @wait: say WAIT if nothing lives there, else it is a free of a foreign block. */
@@ -118,7 +132,9 @@ static inline __attribute__((always_inline)) enum heap_run take_free(struct sour
 	struct event *ev = next_place(heap);
 	if (!ev)
 		return HEAP_RUN_FAILED;
-	emit_free(heap, ring, ev, block, &row, flags, aux_stack);
+	fill_free(ev, ring->thread, heap_event_time(heap, ring), ring->last_order, block, &row,
+		  flags, aux_stack);
+	heap->stats.frees++;
 	return HEAP_RUN_EMPTY;
 }
 
@@ -139,16 +155,7 @@ static inline __attribute__((always_inline)) enum heap_run take_alloc(struct sou
 	struct event *ev = next_place(heap);
 	if (!ev)
 		return HEAP_RUN_FAILED;
-	*ev = (struct event){
-		.kind = EVENT_ALLOC,
-		.flags = flags,
-		.thread.v = ring->thread,
-		.time_ns = heap_event_time(heap, ring),
-		.addr = addr,
-		.bytes = bytes,
-		.stack.v = stack,
-		.block.v = block,
-	};
+	fill_alloc(ev, ring->thread, heap_event_time(heap, ring), block, addr, bytes, stack, flags);
 	heap->stats.allocations++;
 	heap->stats.live_bytes += bytes;
 	ring->last_order = heap->live.order;
@@ -550,17 +557,8 @@ take_plain(struct source_heap *heap, struct heap_ring *ring, const bool ahead)
 				break;
 			if (several)
 				heap_note_free(heap, addr, now);
-			*ev = (struct event){
-				.kind = EVENT_FREE,
-				.flags = (last == row.order ? EVENT_F_TEMPORARY : 0) |
-					 (renews ? EVENT_F_REALLOC : 0),
-				.thread.v = thread,
-				.time_ns = now,
-				.addr = addr,
-				.bytes = row.bytes,
-				.stack.v = row.stack,
-				.block.v = block,
-			};
+			fill_free(ev, thread, now, last, block, &row, renews ? EVENT_F_REALLOC : 0,
+				  0);
 			renewed = renews ? w0 : 0;
 			live_bytes -= row.bytes;
 			frees++;
@@ -574,16 +572,8 @@ take_plain(struct source_heap *heap, struct heap_ring *ring, const bool ahead)
 						     LIVE_OK,
 					     0))
 				break;
-			*ev = (struct event){
-				.kind = EVENT_ALLOC,
-				.flags = renewed ? EVENT_F_REALLOC : 0,
-				.thread.v = thread,
-				.time_ns = now,
-				.addr = addr,
-				.bytes = bytes,
-				.stack.v = stack,
-				.block.v = block,
-			};
+			fill_alloc(ev, thread, now, block, addr, bytes, stack,
+				   renewed ? EVENT_F_REALLOC : 0);
 			renewed = 0;
 			live_bytes += bytes;
 			last = heap->live.order;

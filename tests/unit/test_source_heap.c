@@ -374,6 +374,33 @@ static void a_loss_is_placed_behind_what_was_allocated_before_it(void **state)
 	fixture_close(&f);
 }
 
+/* What another process hands on is not to be trusted: two such addresses could stand for one block. */
+static void an_inherited_address_that_no_record_could_name_is_left_out(void **state)
+{
+	(void)state;
+	struct fixture f, child;
+	struct err err = { 0 };
+	fixture_open(&f);
+	fixture_open(&child);
+	produce_thread(&f.a, 1);
+	produce_alloc(&f.a, 0x1000, 10, 0);
+	fixture_drain(&f);
+	child.a.header->target_pid = 77;
+	struct sink *taker = source_heap_inherit(child.heap, &child.books->sink, &err);
+	assert_non_null(taker);
+	assert_int_equal(source_heap_snapshot(f.heap, taker, &err), 0);
+	struct event beyond = { .kind = EVENT_ALLOC, .addr = 1ULL << 63 | 0x9000, .bytes = 20 };
+	struct event last = { .kind = EVENT_ALLOC, .addr = (1ULL << 56) - 16, .bytes = 30 };
+	assert_int_equal(taker->put(taker, &beyond, 1, &err), 0);
+	assert_int_equal(taker->put(taker, &last, 1, &err), 0);
+	struct source_heap_stats stats;
+	source_heap_stats(child.heap, &stats);
+	assert_int_equal(stats.live_blocks, 2);
+	assert_int_equal(stats.live_bytes, 10 + 30);
+	fixture_close(&child);
+	fixture_close(&f);
+}
+
 /* A loss told before is not told again to who begins in the middle; what it made of the blocks is. */
 static void blocks_that_a_lost_free_may_have_released_are_handed_on_in_front_of_a_loss(void **state)
 {
@@ -769,6 +796,7 @@ static void a_raw_file_replays_like_the_rings_it_was_and_a_cut_one_gives_its_par
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_inherited_address_that_no_record_could_name_is_left_out),
 		cmocka_unit_test(blocks_of_one_thread_become_events_with_stacks_and_flags),
 		cmocka_unit_test(nodes_are_copied_before_their_places_are_used_again),
 		cmocka_unit_test(a_node_of_another_lap_is_not_taken_for_it),
