@@ -16,16 +16,19 @@ static ALWAYS_INLINE void note_obtained_aligned(struct thread *t, const void *bl
 						size_t align, REGS)
 {
 	uint64_t pc = caller_pc(sp);
-	if (unlikely(t->outer.sp)) {
-		struct outer o = t->outer;
+	if (t->outer.sp) {
+		const struct outer *o = &t->outer;
 		/* left behind by an exception? then the word is gone, or this is not the runtime's call */
-		if (o.sp > sp && o.sp - sp < OUTER_REACH && in_outer(&o, pc) &&
-		    caller_pc(o.sp) == o.pc) {
-			t->outer.sp = 0;
-			if (size - (o.size ? o.size : 1) < align) {
-				note_alloc(t, block, o.size, o.pc, o.sp, o.bp, o.bx);
-				return;
+		if (o->sp > sp && o->sp - sp < OUTER_REACH && in_outer(o, pc) &&
+		    caller_pc(o->sp) == o->pc) {
+			if (size - (o->size ? o->size : 1) < align) {
+				size = o->size;
+				pc = o->pc;
+				sp = o->sp;
+				bp = o->bp;
+				bx = o->bx;
 			}
+			t->outer.sp = 0;
 		}
 	}
 	note_alloc(t, block, size, pc, sp, bp, bx);

@@ -72,6 +72,8 @@
 	DONE	\name
 .endm
 
+	.section .text.hot, "ax", @progbits /* HOT in sys.h */
+
 	HOOK1	malloc, hook_malloc
 	HOOK1	free, hook_free
 	HOOK1	cfree, hook_cfree
@@ -114,6 +116,8 @@
 	HOOK6	mremap, hook_mremap
 	HOOK1	brk, hook_brk
 	HOOK1	sbrk, hook_sbrk
+
+	.text
 
 /*
  * Where the stubs of own.c jump to, with a word on the stack that says which function it is. Compilers that see a function

@@ -48,15 +48,6 @@ static COLD void *malloc_slow(struct thread *t, size_t size, REGS)
 	return block;
 }
 
-/* What the fast halves leave over, all of operator new's among it; @block was obtained, the hook is entered. */
-static __attribute__((noinline)) void *note_odd(struct thread *t, void *block, size_t size, REGS,
-						uint32_t sync)
-{
-	note_obtained(t, block, size, sp, bp, bx);
-	t->sync = sync;
-	return block;
-}
-
 /* The process word changed while the allocator ran: ask again. In the child of a fork the answer is no. */
 static COLD void *obtained_late(struct thread *t, void *block, size_t size, REGS)
 {
@@ -89,17 +80,7 @@ static ALWAYS_INLINE void *plain_obtained(struct thread *t, void *block, size_t 
 		t->sync = sync;
 		return obtained_late(t, block, size, sp, bp, bx);
 	}
-	if (unlikely(t->outer.sp || size >= WIRE_SIZE_SMALL))
-		return note_odd(t, block, size, sp, bp, bx, sync);
-	uint32_t node = capture_alloc(t, size, caller_pc(sp), sp, bp, bx);
-	uint64_t *to = ring_room(t, 16);
-	if (likely(to)) {
-		to[0] = (uint64_t)block << 8 | WIRE_ALLOC;
-		to[1] = size << WIRE_NODE_BITS | node;
-		ring_publish(t, 16);
-	} else {
-		ring_dropped(t, 1, size, 0);
-	}
+	note_obtained(t, block, size, sp, bp, bx);
 	barrier();
 	t->sync = sync;
 	return block;
@@ -174,6 +155,19 @@ HIDDEN void *hook_calloc(size_t count, size_t each, REGS)
 }
 
 /* ---- free ---- */
+
+void note_free_stack(struct thread *t, const void *block, REGS)
+{
+	uint32_t node = capture(t, caller_pc(sp), sp, bp, bx);
+	uint64_t *to = ring_room(t, 16);
+	if (unlikely(!to)) {
+		ring_dropped(t, 0, 0, 1);
+		return;
+	}
+	to[0] = (uint64_t)block << 8 | WIRE_FREE_STACK;
+	to[1] = node;
+	ring_publish(t, 16);
+}
 
 static COLD void free_slow(struct thread *t, void *block, REGS)
 {

@@ -93,24 +93,19 @@ static ALWAYS_INLINE void note_alloc(struct thread *t, const void *block, size_t
 	ring_publish(t, bytes);
 }
 
+/** note_free_stack() - note_free() where the stacks of frees are recorded, too. */
+void note_free_stack(struct thread *t, const void *block, uint64_t sp, uint64_t bp,
+		     uint64_t bx) HIDDEN;
+
 /** note_free() - @block is about to be released. */
 static ALWAYS_INLINE void note_free(struct thread *t, const void *block, uint64_t sp, uint64_t bp,
 				    uint64_t bx)
 {
-	uint64_t *to;
 	if (unlikely(process.free_stacks)) {
-		uint32_t node = capture(t, caller_pc(sp), sp, bp, bx);
-		to = ring_room(t, 16);
-		if (unlikely(!to)) {
-			ring_dropped(t, 0, 0, 1);
-			return;
-		}
-		to[0] = (uint64_t)block << 8 | WIRE_FREE_STACK;
-		to[1] = node;
-		ring_publish(t, 16);
+		note_free_stack(t, block, sp, bp, bx);
 		return;
 	}
-	to = ring_room(t, 8);
+	uint64_t *to = ring_room(t, 8);
 	if (unlikely(!to)) {
 		ring_dropped(t, 0, 0, 1);
 		return;

@@ -89,5 +89,7 @@ static inline void cpu_pause(void)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define HIDDEN __attribute__((visibility("hidden")))
 #define COLD __attribute__((noinline, cold))
+/* What all calls run stands together, with UNWIND_HOT: a large program has pushed it out of its caches since the last one. */
+#define HOT __attribute__((hot))
 
 #endif

@@ -201,9 +201,8 @@ static UNWIND_INLINE const struct memo *holds(const struct unwind_thread *t, uin
 }
 
 /* The other ways; apart, so that the first answer saves no registers for them. */
-static __attribute__((noinline)) uint32_t capture_other(struct unwind_thread *t,
-							const struct unwind_regs *regs,
-							const struct place_in_memo *at)
+static UNWIND_APART uint32_t capture_other(struct unwind_thread *t, const struct unwind_regs *regs,
+					   const struct place_in_memo *at)
 {
 	struct memo_set *set = &t->memo[at->set];
 
@@ -236,17 +235,16 @@ static UNWIND_INLINE uint32_t capture_below(struct unwind_thread *t, const struc
 	return m->node;
 }
 
-static __attribute__((noinline)) uint32_t capture_second(struct unwind_thread *t,
-							 const struct unwind_regs *regs,
-							 struct memo_root *root, uint64_t call)
+static UNWIND_APART uint32_t capture_second(struct unwind_thread *t, const struct unwind_regs *regs,
+					    struct memo_root *root, uint64_t call)
 {
 	if (!root_is(t, root, regs->ip, regs->sp))
 		return unwind_walk(t, regs);
 	return capture_below(t, regs, root, call);
 }
 
-static __attribute__((noinline)) uint32_t capture_any(struct unwind_thread *t,
-						      const struct unwind_regs *regs, uint64_t call)
+static UNWIND_APART uint32_t capture_any(struct unwind_thread *t, const struct unwind_regs *regs,
+					 uint64_t call)
 {
 	struct root_places root = roots_of(t, regs->ip, regs->sp);
 
@@ -256,7 +254,7 @@ static __attribute__((noinline)) uint32_t capture_any(struct unwind_thread *t,
 	return capture_below(t, regs, root.first, call);
 }
 
-uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
+UNWIND_HOT uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
 {
 	if (unlikely((__atomic_load_n(t->module_gen, __ATOMIC_RELAXED) ^ t->seen_gen) |
 		     (__atomic_load_n(t->process_epoch, __ATOMIC_RELAXED) ^ t->seen_epoch) |
@@ -274,7 +272,7 @@ uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
 	return capture_any(t, regs, call);
 }
 
-void unwind_expect(const struct unwind_thread *t, uint64_t ip, uint64_t sp)
+UNWIND_HOT void unwind_expect(const struct unwind_thread *t, uint64_t ip, uint64_t sp)
 {
 	uint64_t call = call_of(ip, sp);
 
@@ -427,7 +425,8 @@ static uint32_t area_take(struct unwind_thread *t, uint64_t head, uint64_t words
 }
 
 /* Whether the last stack's words [@from, @to) can be kept with distances from @sp. */
-static int words_fit(const struct unwind_thread *t, uint64_t sp, uint32_t from, uint32_t to)
+static UNWIND_HOT int words_fit(const struct unwind_thread *t, uint64_t sp, uint32_t from,
+				uint32_t to)
 {
 	uint64_t base = sp - t->base, far = 0, bits = 0;
 
@@ -439,8 +438,8 @@ static int words_fit(const struct unwind_thread *t, uint64_t sp, uint32_t from, 
 }
 
 /* Write them, padded to a multiple of 4 by repeating the last one. Return how many. */
-static uint32_t words_put(const struct unwind_thread *t, uint64_t sp, uint32_t from, uint32_t to,
-			  uint64_t *word)
+static UNWIND_HOT uint32_t words_put(const struct unwind_thread *t, uint64_t sp, uint32_t from,
+				     uint32_t to, uint64_t *word)
 {
 	uint64_t base = sp - t->base;
 	uint32_t count = 0;

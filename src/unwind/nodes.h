@@ -18,6 +18,7 @@
 
 #include <stdint.h>
 
+#include "unwind/rule.h"
 #include "wire/heap.h"
 
 #define UNWIND_NODES_LINE 16
@@ -132,8 +133,9 @@ static inline void unwind_node_return(struct unwind_nodes *nodes, struct unwind_
  * A number for a new node below @parent, above which it has to be: the next one that was taken, else one of up to 1 + @more
  * that are taken now. 0: there is none left.
  */
-static inline uint32_t unwind_node_reserve(struct unwind_nodes *nodes, uint32_t parent,
-					   uint32_t more, struct unwind_nodes_taken *taken)
+static inline UNWIND_HOT uint32_t unwind_node_reserve(struct unwind_nodes *nodes, uint32_t parent,
+						      uint32_t more,
+						      struct unwind_nodes_taken *taken)
 {
 	uint32_t count = __atomic_load_n(nodes->count, __ATOMIC_RELAXED);
 	/* acquire: what stood at a place was copied before it is written to */
@@ -270,9 +272,9 @@ static inline void unwind_nodes_replace(const struct unwind_nodes *nodes, uint32
  * unwind_node_return() ends the walk.
  * Any thread; lock-free. Return: the number, UNWIND_NODE_NONE where the table or the index is full.
  */
-static inline uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t pc, uint32_t parent,
-				       uint32_t gen, uint32_t more,
-				       struct unwind_nodes_taken *taken)
+static inline UNWIND_HOT uint32_t unwind_node_get(struct unwind_nodes *nodes, uint64_t pc,
+						  uint32_t parent, uint32_t gen, uint32_t more,
+						  struct unwind_nodes_taken *taken)
 {
 	const uint32_t first = unwind_node_line(nodes, parent);
 	const uint64_t hash = unwind_node_hash(parent & nodes->place_mask, pc, gen);

@@ -11,6 +11,9 @@
 #include "wire/unwind.h"
 
 #define UNWIND_INLINE inline __attribute__((always_inline))
+/* Code that every capture runs, or every walk, stands together; see HOT in preload/sys.h. */
+#define UNWIND_HOT __attribute__((hot))
+#define UNWIND_APART __attribute__((hot, noinline))
 
 static UNWIND_INLINE uint32_t unwind_rule_kind(uint64_t rule)
 {

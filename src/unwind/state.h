@@ -216,7 +216,7 @@ int unwind_find_row(struct unwind_thread *t, uint64_t ip, struct unwind_fde *fde
 		    const uint8_t **hi);
 
 /** unwind_walk() - the number of the stack at @regs that the memo did not know; remembers it. */
-uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs);
+uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs) UNWIND_HOT;
 
 /**
  * unwind_deepen() - forget everything and make room for stacks twice as deep as @t's frames hold now, where enough is left
@@ -225,6 +225,7 @@ uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs);
 int unwind_deepen(struct unwind_thread *t);
 
 /** unwind_remember() - put the whole last stack into the memo under @regs; its @joined outermost frames were there before. */
-void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs, uint32_t joined);
+void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs,
+		     uint32_t joined) UNWIND_HOT;
 
 #endif

@@ -111,8 +111,7 @@ static struct shared_rule *shared_place(struct unwind_process *p, uint64_t ip)
 }
 
 /* The recipe from the shared cache or its source; into the thread's cache where it may be kept. */
-static __attribute__((noinline)) uint64_t rule_miss(struct unwind_thread *t, uint64_t ip,
-						    uint32_t slot)
+static UNWIND_APART uint64_t rule_miss(struct unwind_thread *t, uint64_t ip, uint32_t slot)
 {
 	struct unwind_process *p = t->process;
 	uint64_t mix = ((uint64_t)t->seen_gen << 32 ^ t->seen_epoch) * 0xd6e8feb86659fd93ULL;
@@ -382,8 +381,8 @@ static int joins(struct unwind_thread *t, const struct place *p, const struct la
 	return proven(t, proof, with->words & FRAME_WORDS);
 }
 
-static int put_word(struct unwind_thread *t, uint32_t *count, uint64_t frame_sp, uint64_t addr,
-		    uint64_t value)
+static UNWIND_HOT int put_word(struct unwind_thread *t, uint32_t *count, uint64_t frame_sp,
+			       uint64_t addr, uint64_t value)
 {
 	if (*count >= t->word_max || addr < frame_sp || addr < t->stack_lo ||
 	    addr - t->base > UINT32_MAX - 7 || frame_sp < t->stack_lo)
