@@ -30,6 +30,14 @@ static inline void unwind_pause(void)
 	__builtin_ia32_pause();
 }
 
+/** unwind_mask() - bit i: lane i of 16, four in each of @a to @d, is set. Lanes are all ones or 0. */
+typedef int32_t unwind_lanes __attribute__((vector_size(16)));
+static inline uint32_t unwind_mask(unwind_lanes a, unwind_lanes b, unwind_lanes c, unwind_lanes d)
+{
+	return (uint32_t)__builtin_ia32_pmovmskb128(__builtin_ia32_packsswb128(
+		__builtin_ia32_packssdw128(a, b), __builtin_ia32_packssdw128(c, d)));
+}
+
 /** unwind_load() - the word at @addr, whatever a sanitizer thinks of the place. */
 static inline uint64_t unwind_load(uint64_t addr)
 {

@@ -424,30 +424,28 @@ static uint32_t area_take(struct unwind_thread *t, uint64_t head, uint64_t words
 	return place;
 }
 
-/* Whether the last stack's words [@from, @to) can be kept with distances from @sp. */
-static UNWIND_HOT int words_fit(const struct unwind_thread *t, uint64_t sp, uint32_t from,
-				uint32_t to)
-{
-	uint64_t base = sp - t->base, far = 0, bits = 0;
+#define WORDS_UNFIT UINT32_MAX
 
-	for (uint32_t i = from; i < to; i++) {
-		far |= t->word_off[i] - base;
-		bits |= t->word[i];
-	}
-	return far >> 3 <= UINT16_MAX && far % 8 == 0 && !(bits >> (64 - MEMO_OFF_BITS));
-}
-
-/* Write them, padded to a multiple of 4 by repeating the last one. Return how many. */
+/*
+ * Write the last stack's words [@from, @to) with distances from @sp, padded to a multiple of 4 by repeating the last one.
+ * Return how many; WORDS_UNFIT: they cannot be kept so.
+ */
 static UNWIND_HOT uint32_t words_put(const struct unwind_thread *t, uint64_t sp, uint32_t from,
 				     uint32_t to, uint64_t *word)
 {
-	uint64_t base = sp - t->base;
+	uint64_t base = sp - t->base, far = 0, bits = 0;
 	uint32_t count = 0;
 
-	for (uint32_t i = from; i < to; i++)
-		word[count++] = t->word[i] << MEMO_OFF_BITS | (t->word_off[i] - base) >> 3;
+	for (uint32_t i = from; i < to; i++) {
+		uint64_t off = t->word_off[i] - base;
+		far |= off;
+		bits |= t->word[i];
+		word[count++] = t->word[i] << MEMO_OFF_BITS | off >> 3;
+	}
 	for (; count & 3; count++)
 		word[count] = word[count - 1];
+	if (far >> 3 > UINT16_MAX || far % 8 || bits >> (64 - MEMO_OFF_BITS))
+		return WORDS_UNFIT;
 	return count;
 }
 
@@ -473,13 +471,15 @@ static uint32_t share_outer(struct unwind_thread *t, uint32_t words, uint32_t jo
 		frames--;
 	t->outer_frames = 0;
 	outer = frames ? t->frame[frames - 1].words & FRAME_WORDS : 0;
-	if (outer < OUTER_MIN || !words_fit(t, t->frame[frames - 1].sp, 0, outer))
+	if (outer < OUTER_MIN)
 		return 0;
 	t->outer = area_take(t, sizeof(struct memo_outer), outer);
-	t->outer_frames = frames;
 	struct memo_outer *to = area_at(t, t->outer);
 	to->sp = t->frame[frames - 1].sp;
 	to->count = words_put(t, to->sp, 0, outer, to->word);
+	if (to->count == WORDS_UNFIT)
+		return 0;
+	t->outer_frames = frames;
 	return outer;
 }
 
@@ -492,8 +492,12 @@ void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs, ui
 	if (!words || words * 8ull > (uint64_t)t->area_units * AREA_UNIT / 16)
 		return;
 	uint32_t outer = share_outer(t, words, joined);
-	if (!words_fit(t, regs->sp, outer, words) || words - outer > MEMO_WORDS - 3 ||
-	    regs->ip >> 48)
+	if (words - outer > MEMO_WORDS - 3 || regs->ip >> 48)
+		return;
+	uint32_t at = area_take(t, sizeof(struct memo), words - outer);
+	struct memo *m = area_at(t, at);
+	uint32_t count = words_put(t, regs->sp, outer, words, m->word);
+	if (count == WORDS_UNFIT)
 		return;
 
 	int fresh;
@@ -503,10 +507,7 @@ void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs, ui
 		learn_selector(t, root);
 	}
 
-	uint32_t at = area_take(t, sizeof(struct memo), words - outer);
-	struct memo *m = area_at(t, at);
-	m->head = regs->ip << 16 | (inner->words & FRAME_NEEDS_BP ? MEMO_NEEDS_BP : 0) |
-		  words_put(t, regs->sp, outer, words, m->word);
+	m->head = regs->ip << 16 | (inner->words & FRAME_NEEDS_BP ? MEMO_NEEDS_BP : 0) | count;
 	m->sp = regs->sp;
 	m->bp = regs->bp;
 	m->node = inner->node;

@@ -18,6 +18,7 @@
 
 #include <stdint.h>
 
+#include "unwind/arch_x86_64.h"
 #include "unwind/rule.h"
 #include "wire/heap.h"
 
@@ -213,19 +214,9 @@ static inline void unwind_nodes_look(const struct unwind_nodes *nodes, uint32_t 
 static inline uint32_t unwind_nodes_match(const struct unwind_nodes_line *line, uint32_t bits,
 					  uint32_t value)
 {
-	/* written out: a loop keeps the line in memory */
-	const unwind_nodes_four place[] = {
-		{ 1, 2, 4, 8 },
-		{ 1 << 4, 2 << 4, 4 << 4, 8 << 4 },
-		{ 1 << 8, 2 << 8, 4 << 8, 8 << 8 },
-		{ 1 << 12, 2 << 12, 4 << 12, 8 << 12 },
-	};
 	const unwind_nodes_four *e = line->entry;
-	unwind_nodes_four found = ((unwind_nodes_four)((e[0] & bits) == value) & place[0]) |
-				  ((unwind_nodes_four)((e[1] & bits) == value) & place[1]) |
-				  ((unwind_nodes_four)((e[2] & bits) == value) & place[2]) |
-				  ((unwind_nodes_four)((e[3] & bits) == value) & place[3]);
-	return found[0] | found[1] | found[2] | found[3];
+	return unwind_mask((e[0] & bits) == value, (e[1] & bits) == value, (e[2] & bits) == value,
+			   (e[3] & bits) == value);
 }
 
 /*
