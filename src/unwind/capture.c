@@ -274,11 +274,9 @@ UNWIND_HOT uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_
 
 UNWIND_HOT void unwind_expect(const struct unwind_thread *t, uint64_t ip, uint64_t sp)
 {
-	uint64_t call = call_of(ip, sp);
-
-	if (*repeated_at(t, call) >> 32 == (uint32_t)(call >> 12))
-		return;
 	struct root_places root = roots_of(t, ip, sp);
+
+	__builtin_prefetch(repeated_at(t, call_of(ip, sp)));
 	__builtin_prefetch(root.first);
 	__builtin_prefetch(root.second);
 }
