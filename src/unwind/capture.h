@@ -123,8 +123,7 @@ uint32_t unwind_capture(struct unwind_thread *thread, const struct unwind_regs *
 
 /**
  * unwind_expect() - unwind_capture() will be called at (@ip, @sp) soon, after some other work: let the processor bring what it
- * looks at first. Changes nothing, reads nothing of the stack; a dozen instructions, 30 where it is no repeated stack. Same
- * thread as unwind_capture().
+ * looks at first. Changes nothing, reads nothing of the stack; some 30 instructions. Same thread as unwind_capture().
  */
 void unwind_expect(const struct unwind_thread *thread, uint64_t ip, uint64_t sp);
 
