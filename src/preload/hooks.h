@@ -18,12 +18,11 @@
 /* How far above its own frame malloc may find the operator new that called it. */
 #define OUTER_REACH 4096u
 
-void *hook_malloc(size_t size, REGS)
-HIDDEN HOT;
+HOT void *hook_malloc(size_t size, REGS) HIDDEN;
 void *hook_calloc(size_t count, size_t each, REGS) HIDDEN;
 void *hook_realloc(void *old, size_t size, REGS) HIDDEN;
 void *hook_reallocarray(void *old, size_t count, size_t each, REGS) HIDDEN;
-void hook_free(void *block, REGS) HIDDEN HOT;
+HOT void hook_free(void *block, REGS) HIDDEN;
 void hook_cfree(void *block, REGS) HIDDEN;
 void hook_free_sized(void *block, size_t size, REGS) HIDDEN;
 void hook_free_aligned_sized(void *block, size_t align, size_t size, REGS) HIDDEN;
@@ -33,24 +32,22 @@ void *hook_aligned_alloc(size_t align, size_t size, REGS) HIDDEN;
 void *hook_valloc(size_t size, REGS) HIDDEN;
 void *hook_pvalloc(size_t size, REGS) HIDDEN;
 
-void *hook_new(size_t size, REGS)
-HIDDEN HOT;
+HOT void *hook_new(size_t size, REGS) HIDDEN;
 void *hook_new_nt(size_t size, uintptr_t nothrow, REGS) HIDDEN;
 void *hook_new_al(size_t size, uintptr_t align, REGS) HIDDEN;
 void *hook_new_al_nt(size_t size, uintptr_t align, uintptr_t nothrow, REGS) HIDDEN;
-void *hook_newa(size_t size, REGS)
-HIDDEN HOT;
+HOT void *hook_newa(size_t size, REGS) HIDDEN;
 void *hook_newa_nt(size_t size, uintptr_t nothrow, REGS) HIDDEN;
 void *hook_newa_al(size_t size, uintptr_t align, REGS) HIDDEN;
 void *hook_newa_al_nt(size_t size, uintptr_t align, uintptr_t nothrow, REGS) HIDDEN;
-void hook_del(void *block, REGS) HIDDEN HOT;
-void hook_del_sz(void *block, uintptr_t size, REGS) HIDDEN HOT;
+HOT void hook_del(void *block, REGS) HIDDEN;
+HOT void hook_del_sz(void *block, uintptr_t size, REGS) HIDDEN;
 void hook_del_nt(void *block, uintptr_t nothrow, REGS) HIDDEN;
 void hook_del_al(void *block, uintptr_t align, REGS) HIDDEN;
 void hook_del_sz_al(void *block, uintptr_t size, uintptr_t align, REGS) HIDDEN;
 void hook_del_al_nt(void *block, uintptr_t align, uintptr_t nothrow, REGS) HIDDEN;
-void hook_dela(void *block, REGS) HIDDEN HOT;
-void hook_dela_sz(void *block, uintptr_t size, REGS) HIDDEN HOT;
+HOT void hook_dela(void *block, REGS) HIDDEN;
+HOT void hook_dela_sz(void *block, uintptr_t size, REGS) HIDDEN;
 void hook_dela_nt(void *block, uintptr_t nothrow, REGS) HIDDEN;
 void hook_dela_al(void *block, uintptr_t align, REGS) HIDDEN;
 void hook_dela_sz_al(void *block, uintptr_t size, uintptr_t align, REGS) HIDDEN;

@@ -422,6 +422,12 @@ static uint32_t area_take(struct unwind_thread *t, uint64_t head, uint64_t words
 	return place;
 }
 
+/* What was taken last, at @place, is not needed. */
+static void area_return(struct unwind_thread *t, uint32_t place)
+{
+	t->area_end = place;
+}
+
 #define WORDS_UNFIT UINT32_MAX
 
 /*
@@ -475,8 +481,10 @@ static uint32_t share_outer(struct unwind_thread *t, uint32_t words, uint32_t jo
 	struct memo_outer *to = area_at(t, t->outer);
 	to->sp = t->frame[frames - 1].sp;
 	to->count = words_put(t, to->sp, 0, outer, to->word);
-	if (to->count == WORDS_UNFIT)
+	if (to->count == WORDS_UNFIT) {
+		area_return(t, t->outer);
 		return 0;
+	}
 	t->outer_frames = frames;
 	return outer;
 }
@@ -495,8 +503,10 @@ void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs, ui
 	uint32_t at = area_take(t, sizeof(struct memo), words - outer);
 	struct memo *m = area_at(t, at);
 	uint32_t count = words_put(t, regs->sp, outer, words, m->word);
-	if (count == WORDS_UNFIT)
+	if (count == WORDS_UNFIT) {
+		area_return(t, at);
 		return;
+	}
 
 	int fresh;
 	struct memo_root *root = take_root(t, regs, &fresh);

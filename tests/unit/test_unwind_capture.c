@@ -281,6 +281,49 @@ static void stacks_that_share_their_outer_frames_are_all_remembered(void **state
 	assert_true(misses_of[4] < 2048 / 16);
 }
 
+/* What stands behind a frame of 1 MiB, of which no recipe knows the size, is too far away to be remembered. */
+static NOINLINE int far_from_callers(void)
+{
+	volatile size_t bytes = 1 << 20;
+	volatile char room[bytes];
+	room[0] = 1;
+	capture_here(thread);
+	return room[0];
+}
+
+static NOINLINE int near_callers(void)
+{
+	capture_here(thread);
+	RETURNS_HERE("");
+	return 1;
+}
+
+#define FAR_CALLS 100000
+
+static uint64_t misses_far;
+
+static void one_near_and_many_far(unsigned round)
+{
+	struct unwind_stats middle, after;
+	unwind_thread_stats(thread, &before);
+	near_callers();
+	unwind_thread_stats(thread, &middle);
+	for (unsigned i = 0; i < FAR_CALLS; i++)
+		far_from_callers();
+	unwind_thread_stats(thread, &after);
+	misses_of[round] = middle.misses - before.misses;
+	misses_far = after.misses - middle.misses;
+}
+
+static void what_cannot_be_remembered_pushes_nothing_out(void **state)
+{
+	(void)state;
+	repeat(2, one_near_and_many_far);
+	assert_int_equal(misses_far, FAR_CALLS); /* else this shows nothing */
+	assert_int_equal(misses_of[0], 1);
+	assert_int_equal(misses_of[1], 0);
+}
+
 /* What calls the allocator deep inside of a recursion (an interpreter's) does so from many places there. */
 static NOINLINE int many_ways_from(int depth)
 {
@@ -435,6 +478,7 @@ int main(void)
 		cmocka_unit_test(places_that_have_all_been_used_begin_anew),
 		cmocka_unit_test(a_stack_that_repeated_is_not_taken_for_another_at_its_place),
 		cmocka_unit_test(stacks_that_share_their_outer_frames_are_all_remembered),
+		cmocka_unit_test(what_cannot_be_remembered_pushes_nothing_out),
 		cmocka_unit_test(a_shared_outer_frame_that_changed_is_noticed),
 		cmocka_unit_test(callbacks_through_libc_are_followed),
 		cmocka_unit_test(recipes_of_code_that_lies_together_share_pages),
