@@ -179,9 +179,12 @@ static __attribute__((noinline)) void refresh(struct unwind_thread *t)
 	t->busy = 0;
 }
 
-/* The stack at @place, if that is the one that @regs stand for; else NULL. */
-static UNWIND_INLINE const struct memo *holds(const struct unwind_thread *t, uint32_t place,
-					      const struct unwind_regs *regs)
+/*
+ * The stack at @place, if that is the one that @regs stand for; else NULL. One copy of it: the program pushes code out between
+ * captures, and several looks may be needed for one.
+ */
+static UNWIND_APART const struct memo *holds(const struct unwind_thread *t, uint32_t place,
+					     const struct unwind_regs *regs)
 {
 	if (place < t->oldest)
 		return NULL;
@@ -200,58 +203,40 @@ static UNWIND_INLINE const struct memo *holds(const struct unwind_thread *t, uin
 	return words_equal(outer->sp, outer->word, (uint32_t)outer->count) ? m : NULL;
 }
 
-/* The other ways; apart, so that the first answer saves no registers for them. */
-static UNWIND_APART uint32_t capture_other(struct unwind_thread *t, const struct unwind_regs *regs,
-					   const struct place_in_memo *at)
-{
-	struct memo_set *set = &t->memo[at->set];
-
-	for (unsigned way = 0; way < MEMO_WAYS; way++) {
-		uint64_t slot = set->slot[way];
-		const struct memo *m;
-		if (slot >> 32 != at->hash || way == at->way ||
-		    !(m = holds(t, (uint32_t)slot, regs)))
-			continue;
-		/* what was asked for last stands where it is looked for first */
-		set->slot[way] = set->slot[at->way];
-		set->slot[at->way] = slot;
-		return m->node;
-	}
-	return unwind_walk(t, regs);
-}
-
-static UNWIND_INLINE uint32_t capture_below(struct unwind_thread *t, const struct unwind_regs *regs,
-					    struct memo_root *root, uint64_t call)
-{
-	struct place_in_memo at = place_of(t, root);
-	uint64_t slot = t->memo[at.set].slot[at.way];
-	const struct memo *m;
-
-	if (unlikely(slot >> 32 != at.hash || !(m = holds(t, (uint32_t)slot, regs))))
-		return capture_other(t, regs, &at);
-	if (root->last == (uint32_t)slot)
-		expect_again(t, call, (uint32_t)slot);
-	root->last = (uint32_t)slot;
-	return m->node;
-}
-
-static UNWIND_APART uint32_t capture_second(struct unwind_thread *t, const struct unwind_regs *regs,
-					    struct memo_root *root, uint64_t call)
-{
-	if (!root_is(t, root, regs->ip, regs->sp))
-		return unwind_walk(t, regs);
-	return capture_below(t, regs, root, call);
-}
-
+/* Among all that is remembered, not only what answers at once. */
 static UNWIND_APART uint32_t capture_any(struct unwind_thread *t, const struct unwind_regs *regs,
 					 uint64_t call)
 {
-	struct root_places root = roots_of(t, regs->ip, regs->sp);
+	struct root_places places = roots_of(t, regs->ip, regs->sp);
+	struct memo_root *root = places.first;
 
-	__builtin_prefetch(root.second);
-	if (unlikely(!root_is(t, root.first, regs->ip, regs->sp)))
-		return capture_second(t, regs, root.second, call);
-	return capture_below(t, regs, root.first, call);
+	__builtin_prefetch(places.second);
+	if (!root_is(t, root, regs->ip, regs->sp)) {
+		root = places.second;
+		if (!root_is(t, root, regs->ip, regs->sp))
+			return unwind_walk(t, regs);
+	}
+
+	struct place_in_memo at = place_of(t, root);
+	uint64_t *slot = t->memo[at.set].slot;
+	for (unsigned i = 0; i < MEMO_WAYS; i++) {
+		unsigned way = (at.way + i) % MEMO_WAYS;
+		uint64_t found = slot[way];
+		const struct memo *m;
+		if (found >> 32 != at.hash || !(m = holds(t, (uint32_t)found, regs)))
+			continue;
+		if (i) {
+			/* what was asked for last stands where it is looked for first */
+			slot[way] = slot[at.way];
+			slot[at.way] = found;
+		} else {
+			if (root->last == (uint32_t)found)
+				expect_again(t, call, (uint32_t)found);
+			root->last = (uint32_t)found;
+		}
+		return m->node;
+	}
+	return unwind_walk(t, regs);
 }
 
 UNWIND_HOT uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
