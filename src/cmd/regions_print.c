@@ -9,8 +9,8 @@
 #include "base/text.h"
 #include "cmd/regions.h"
 #include "cmd/terminal.h"
+#include "heaps/heaps.h"
 #include "out/regions.h"
-#include "proc/allocator.h"
 #include "source/threadfacts.h"
 
 /** print_groups() - the page with another middle. */
@@ -115,7 +115,7 @@ struct breakdown *regions_read(const struct regions *r, const struct target *tar
 	int rc = b && r->names ? mapnames_apply(r->names, b, target, err) : 0;
 	/* a quick look does not copy heaps */
 	if (b && rc == 0 && !r->quick)
-		rc = allocators_read(b, target, NULL, err);
+		rc = heaps_read(b, target, err);
 	if (rc == 0)
 		return b;
 	breakdown_free(b);

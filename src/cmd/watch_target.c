@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "cmd/watch.h"
-#include "proc/allocator.h"
+#include "heaps/heaps.h"
 #include "source/threadfacts.h"
 
 /* ---- shots --------------------------------------------------------------------------------------------------------- */
@@ -75,7 +75,7 @@ struct shot *watched_full(struct watched *w, struct err *err)
 		struct breakdown *b = breakdown_read(target, &opt, err);
 		/* what was read before a process ended stays worth showing, with its age */
 		if (b && ((w->names && mapnames_apply(w->names, b, target, err) < 0) ||
-			  allocators_read(b, target, NULL, err) < 0)) {
+			  heaps_read(b, target, err) < 0)) {
 			breakdown_free(b);
 			b = NULL;
 		}

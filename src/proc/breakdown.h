@@ -66,7 +66,7 @@ struct breakdown {
 		names_dropped;        /* of libbyteledger\'s table: valid, and against the rules */
 	struct thread_stack *threads; /* by tid */
 	size_t thread_count;
-	struct allocator_reading *allocators; /* filled by allocators_read(); malloc'd */
+	struct allocator_reading *allocators; /* filled by heaps_read(); malloc'd */
 	size_t allocator_count;
 
 	/* Private: owns the text of regions and rows. */

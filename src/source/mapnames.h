@@ -22,7 +22,7 @@ int mapnames_add(struct mapnames *names, pid_t pid, struct err *err);
 
 /**
  * mapnames_apply() - put what is known over the mappings of @breakdown, which must keep every one; mappings that the kernel
- * merged are cut, what is resident of the pieces is counted, the sums stay exact. Before allocators_read(), which knows
+ * merged are cut, what is resident of the pieces is counted, the sums stay exact. Before heaps_read(), which knows
  * better. Any thread, one at a time. -ENOMEM; what cannot be asked of the kernel is left as it is.
  */
 int mapnames_apply(struct mapnames *names, struct breakdown *breakdown, const struct target *target,

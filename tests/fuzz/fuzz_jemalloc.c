@@ -11,5 +11,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 					   FAKE_STACK,
 					   FAKE_DATA + 0x200100 };
 	return fuzz_allocator(data, size, fake_jemalloc, places, sizeof(places) / sizeof(places[0]),
-			      allocators_jemalloc);
+			      heaps_jemalloc);
 }

@@ -15,5 +15,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 					   FAKE_DATA + 0x13f000,
 					   TC_CLASSES - 512 };
 	return fuzz_allocator(data, size, fake_tcmalloc, places, sizeof(places) / sizeof(places[0]),
-			      allocators_tcmalloc);
+			      heaps_tcmalloc);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "proc/glibc.h"
+#include "heaps/glibc.h"
 
 #define PIECE (1u << 20)
 #define ROUNDS_MAX 100

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "heaps/readers.h"
 #include "proc/breakdown.h"
 #include "proc/memory.h"
 

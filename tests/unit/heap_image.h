@@ -7,7 +7,7 @@
 #define TESTS_HEAP_IMAGE_H
 
 #include "fake_memory.h"
-#include "proc/glibc.h"
+#include "heaps/glibc.h"
 
 #define IMAGE_LIBC 0x7f0000200000ull
 #define IMAGE_LIBC_BYTES 0x4000u

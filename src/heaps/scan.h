@@ -3,8 +3,8 @@
  * scan.h - where allocators without symbols are looked for: the writable data of programs and libraries, word by word, and
  * the radix trees by which most of them know whose page an address lies on.
  */
-#ifndef PROC_SCAN_H
-#define PROC_SCAN_H
+#ifndef HEAPS_SCAN_H
+#define HEAPS_SCAN_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -7,8 +7,8 @@
  * All that is read is hostile: each pointer must be aligned and lie in memory that is known to be a heap, each size must
  * fit, each list is bounded, and what contradicts itself lowers the consistency instead of being believed.
  */
-#ifndef PROC_GLIBC_H
-#define PROC_GLIBC_H
+#ifndef HEAPS_GLIBC_H
+#define HEAPS_GLIBC_H
 
 #include <stddef.h>
 #include <stdint.h>

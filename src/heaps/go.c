@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allocators_go.c - the heap of Go programs (1.18 and later) read from outside: the list of all spans is found in the
+ * go.c - the heap of Go programs (1.18 and later) read from outside: the list of all spans is found in the
  * program's data by its shape, and every span says what it holds. What lies between spans is free.
  */
 #include <errno.h>
@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/search.h"
-#include "proc/allocator.h"
-#include "proc/scan.h"
+#include "heaps/readers.h"
+#include "heaps/scan.h"
 
 #define PAGE_BYTES 8192u
 #define ARENA_BYTES \
@@ -406,7 +406,7 @@ static void count_all(struct go *go, uint8_t *claims, struct allocator_reading *
 
 static int tell(struct go *go, struct allocator_reading *heap, struct allocator_reading *stacks)
 {
-	struct allocator_reading *a = allocators_add(go->b);
+	struct allocator_reading *a = heaps_add(go->b);
 	if (!a)
 		return -ENOMEM;
 	heap->consistency = stacks->consistency = go->consistency;
@@ -417,7 +417,7 @@ static int tell(struct go *go, struct allocator_reading *heap, struct allocator_
 		 go->count, go->layout->versions, go->version);
 	if (!stacks->live_count)
 		return 0;
-	a = allocators_add(go->b);
+	a = heaps_add(go->b);
 	if (!a)
 		return -ENOMEM;
 	*a = *stacks;
@@ -457,9 +457,9 @@ static int judge_and_tell(struct go *go)
 	if (!claims)
 		return -ENOMEM;
 	count_all(go, claims, &heap, &stacks);
-	int rc = allocators_judge(go->b, go->memory, labels[0], go->consistency);
+	int rc = heaps_judge(go->b, go->memory, labels[0], go->consistency);
 	if (rc == 1) {
-		rc = allocators_claim(go->b, claims, REGION_RUNTIME, labels, "Go");
+		rc = heaps_claim(go->b, claims, REGION_RUNTIME, labels, "Go");
 		rc = rc < 0 ? rc : tell(go, &heap, &stacks);
 		place_threads(go);
 	}
@@ -467,7 +467,7 @@ static int judge_and_tell(struct go *go)
 	return rc;
 }
 
-int allocators_go(struct breakdown *b, const struct memory *memory, struct err *err)
+int heaps_go(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	struct go *go = calloc(1, sizeof(*go));
 	int rc = -ENOMEM;
@@ -485,7 +485,7 @@ int allocators_go(struct breakdown *b, const struct memory *memory, struct err *
 		char why[96];
 		snprintf(why, sizeof(why),
 			 "identified only, because no list of spans was found (%s)", go->version);
-		rc = allocators_unread(b, labels[0], why);
+		rc = heaps_unread(b, labels[0], why);
 	}
 out:
 	if (go)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* glibc_cache.c - free blocks that look like live ones: each thread's cache, and the arenas' fastbins. */
-#include "proc/glibc.h"
+#include "heaps/glibc.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allocators_runtime.c - heaps of language runtimes that need no symbols to be read: CPython's small objects by the shape of
+ * runtimes.c - heaps of language runtimes that need no symbols to be read: CPython's small objects by the shape of
  * their pools, HotSpot's spaces from the performance counters that every JVM maps.
  */
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proc/allocator.h"
+#include "heaps/readers.h"
 #include "proc/breakdown.h"
 #include "proc/memory.h"
 
@@ -153,7 +153,7 @@ static uint64_t run_end(const struct breakdown *b, size_t i)
 	return b->regions[i].end;
 }
 
-int allocators_cpython(struct breakdown *b, const struct memory *memory, struct err *err)
+int heaps_cpython(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	if (!runs_python(b))
 		return 0;
@@ -175,11 +175,11 @@ int allocators_cpython(struct breakdown *b, const struct memory *memory, struct 
 		claims[i] = pools && pools >= r->rss_bytes / 2;
 	}
 	/* only headers that agree in every field are counted; what was swapped out has its own with it */
-	double consistency = rc == 0 ? 100 * allocators_present(b, claims) : 0;
+	double consistency = rc == 0 ? 100 * heaps_present(b, claims) : 0;
 	if (rc == 0 && (s->pools || memory_is_spent(memory)) &&
-	    (rc = allocators_judge(b, memory, label[0], consistency)) == 1) {
-		rc = allocators_claim(b, claims, REGION_RUNTIME, label, "CPython");
-		a = rc == 0 ? allocators_add(b) : NULL;
+	    (rc = heaps_judge(b, memory, label[0], consistency)) == 1) {
+		rc = heaps_claim(b, claims, REGION_RUNTIME, label, "CPython");
+		a = rc == 0 ? heaps_add(b) : NULL;
 		rc = rc == 0 && !a ? -ENOMEM : rc;
 	}
 	if (a) {
@@ -318,7 +318,7 @@ static uint64_t claim_heap(const struct breakdown *b, uint64_t bytes, uint8_t *c
 	return resident;
 }
 
-int allocators_hotspot(struct breakdown *b, const struct memory *memory, struct err *err)
+int heaps_hotspot(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	static const char *const label[] = { "HotSpot heap" };
 	struct counters c = { 0 };
@@ -336,13 +336,12 @@ int allocators_hotspot(struct breakdown *b, const struct memory *memory, struct 
 		free(bytes);
 	}
 	if (rc == 0 && (c.spaces || memory_is_spent(memory)))
-		rc = allocators_judge(b, memory, label[0], c.used <= c.capacity ? 100 : 0);
+		rc = heaps_judge(b, memory, label[0], c.used <= c.capacity ? 100 : 0);
 	uint8_t *claims = rc == 1 ? calloc(b->region_count + 1, 1) : NULL;
 	uint64_t resident = claims ? claim_heap(b, c.heap_bytes, claims) : 0;
 	if (rc == 1)
-		rc = claims ? allocators_claim(b, claims, REGION_RUNTIME, label, "HotSpot")
-			    : -ENOMEM;
-	struct allocator_reading *a = claims && rc == 0 ? allocators_add(b) : NULL;
+		rc = claims ? heaps_claim(b, claims, REGION_RUNTIME, label, "HotSpot") : -ENOMEM;
+	struct allocator_reading *a = claims && rc == 0 ? heaps_add(b) : NULL;
 	if (a) {
 		snprintf(a->allocator, sizeof(a->allocator), "%s", label[0]);
 		snprintf(a->how, sizeof(a->how),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allocators_tcmalloc.c - gperftools' tcmalloc read from outside, as 2.10 lays it out. Its page map leads from a page to the span
+ * tcmalloc.c - gperftools' tcmalloc read from outside, as 2.10 lays it out. Its page map leads from a page to the span
  * that holds it, which names the page again; the table of size classes is told by its shape. Spans of small blocks count
  * what left them, the central lists count what lies free in them: both must come to the same.
  */
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proc/allocator.h"
-#include "proc/scan.h"
+#include "heaps/readers.h"
+#include "heaps/scan.h"
 
 #define PAGE_SHIFT 13u
 #define PAGE_BYTES (1ull << PAGE_SHIFT)
@@ -357,7 +357,7 @@ static double agreement(const struct tc *tc)
 	return 100 * (double)tc->good / (double)(tc->good + tc->bad) * tc->lists;
 }
 
-int allocators_tcmalloc(struct breakdown *b, const struct memory *memory, struct err *err)
+int heaps_tcmalloc(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	struct tc *tc = calloc(1, sizeof(*tc));
 	uint8_t *claims = calloc(b->region_count + 1, 1);
@@ -380,16 +380,15 @@ int allocators_tcmalloc(struct breakdown *b, const struct memory *memory, struct
 	if (rc == 0 &&
 	    ((tc->classes && tc->good) || (memory_is_spent(memory) && (found || mapped)))) {
 		static const char *const label[] = { "tcmalloc" };
-		rc = allocators_judge(b, memory, "tcmalloc", agreement(tc));
+		rc = heaps_judge(b, memory, "tcmalloc", agreement(tc));
 		if (rc != 1)
 			goto out;
-		rc = allocators_claim(b, claims, REGION_ALLOCATOR, label, "tcmalloc");
-		a = rc == 0 ? allocators_add(b) : NULL;
+		rc = heaps_claim(b, claims, REGION_ALLOCATOR, label, "tcmalloc");
+		a = rc == 0 ? heaps_add(b) : NULL;
 		rc = rc == 0 && !a ? -ENOMEM : rc;
 	} else if (rc == 0 && mapped) {
-		rc = allocators_unread(
-			b, "tcmalloc",
-			"identified only, because no page map of gperftools was found");
+		rc = heaps_unread(b, "tcmalloc",
+				  "identified only, because no page map of gperftools was found");
 	}
 	if (a) {
 		*a = tc->sum;

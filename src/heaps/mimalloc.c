@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allocators_mimalloc.c - mimalloc 2.0 read from outside. Its segments begin at multiples of 32 MiB with a description of
+ * mimalloc.c - mimalloc 2.0 read from outside. Its segments begin at multiples of 32 MiB with a description of
  * every page in them, and prove themselves: the pages add up to the segment, and the same secret is mixed into each
  * segment's address.
  */
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proc/allocator.h"
-#include "proc/scan.h"
+#include "heaps/readers.h"
+#include "heaps/scan.h"
 
 #define SEGMENT (32ull << 20)
 #define SLICE 65536ull
@@ -237,7 +237,7 @@ static void walk_all(struct mi *mi, uint8_t *claims)
 		take_delayed(mi, mi->heaps[i].addr, mi->heaps[i].thread);
 }
 
-int allocators_mimalloc(struct breakdown *b, const struct memory *memory, struct err *err)
+int heaps_mimalloc(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	struct mi *mi = calloc(1, sizeof(*mi));
 	uint8_t *claims = calloc(b->region_count + 1, 1);
@@ -247,16 +247,16 @@ int allocators_mimalloc(struct breakdown *b, const struct memory *memory, struct
 		mi->b = b;
 		mi->memory = mi->pages.memory = memory;
 		walk_all(mi, claims);
-		consistency = 100 * allocators_present(b, claims) * (double)mi->good /
+		consistency = 100 * heaps_present(b, claims) * (double)mi->good /
 			      (double)(mi->good + mi->bad);
 	}
 	if (rc == 0 && (mi->segments || (memory_is_spent(memory) && mapped))) {
 		static const char *const label[] = { "mimalloc" };
-		rc = allocators_judge(b, memory, "mimalloc", consistency);
+		rc = heaps_judge(b, memory, "mimalloc", consistency);
 		if (rc != 1)
 			goto out;
-		rc = allocators_claim(b, claims, REGION_ALLOCATOR, label, "mimalloc");
-		struct allocator_reading *a = rc == 0 ? allocators_add(b) : NULL;
+		rc = heaps_claim(b, claims, REGION_ALLOCATOR, label, "mimalloc");
+		struct allocator_reading *a = rc == 0 ? heaps_add(b) : NULL;
 		rc = rc == 0 && !a ? -ENOMEM : rc;
 		if (a) {
 			*a = mi->sum;
@@ -268,9 +268,8 @@ int allocators_mimalloc(struct breakdown *b, const struct memory *memory, struct
 			a->exact = 1;
 		}
 	} else if (rc == 0 && mapped) {
-		rc = allocators_unread(
-			b, "mimalloc",
-			"identified only, because no segment of version 2.0 was found");
+		rc = heaps_unread(b, "mimalloc",
+				  "identified only, because no segment of version 2.0 was found");
 	}
 out:
 	free(claims);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allocators_glibc.c - glibc's malloc in a breakdown: its figures, and the names of the mappings that it owns. */
+/* glibc.c - glibc's malloc in a breakdown: its figures, and the names of the mappings that it owns. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "proc/allocator.h"
-#include "proc/breakdown.h"
-#include "proc/glibc.h"
+#include "heaps/glibc.h"
+#include "heaps/readers.h"
 
 enum { NOTHING, ARENAS, LARGE };
 
@@ -60,13 +59,13 @@ static int tell_unread(struct breakdown *b)
 {
 	for (size_t i = 0; i < b->region_count && b->swap_bytes; i++)
 		if (glibc_is_library(&b->regions[i]))
-			return allocators_unread(
+			return heaps_unread(
 				b, "glibc malloc",
 				"not told: its books were not found, some memory is swapped out");
 	return 0;
 }
 
-int allocators_glibc(struct breakdown *b, const struct memory *memory, struct err *err)
+int heaps_glibc(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	struct glibc_reading r;
 	int rc = glibc_find(memory, b->regions, b->region_count, &r, err);
@@ -82,8 +81,8 @@ int allocators_glibc(struct breakdown *b, const struct memory *memory, struct er
 		claims[i] = claim(b, i, &r, &next, pages, &resident);
 	}
 	if (!rc)
-		rc = allocators_judge(b, memory, "glibc malloc", r.consistency);
-	struct allocator_reading *a = rc == 1 ? allocators_add(b) : NULL;
+		rc = heaps_judge(b, memory, "glibc malloc", r.consistency);
+	struct allocator_reading *a = rc == 1 ? heaps_add(b) : NULL;
 	if (a) {
 		a->resident_bytes = resident;
 		tell(&r, a);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* glibc_walk.c - from chunk to chunk: a size leads to the next, whose lowest bit says whether this one is in use. */
-#include "proc/glibc.h"
+#include "heaps/glibc.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* glibc_find.c - where glibc's malloc keeps its books: main arena by the shape of its bins, the others by their ring. */
-#include "proc/glibc.h"
+#include "heaps/glibc.h"
 
 #include <errno.h>
 #include <stdlib.h>

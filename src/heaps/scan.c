@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "proc/scan.h"
+#include "heaps/scan.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allocators.c - every allocator that a process uses, one reader after the other. */
+/* heaps.c - every allocator that a process uses, one reader after the other. */
+#include "heaps/heaps.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "proc/allocator.h"
-#include "proc/breakdown.h"
-#include "proc/memory.h"
-#include "proc/scan.h"
+#include "heaps/readers.h"
+#include "heaps/scan.h"
 
-struct allocator_reading *allocators_add(struct breakdown *b)
+struct allocator_reading *heaps_add(struct breakdown *b)
 {
 	struct allocator_reading *grown =
 		realloc(b->allocators, (b->allocator_count + 1) * sizeof(*grown));
@@ -30,9 +30,9 @@ struct allocator_reading *allocators_add(struct breakdown *b)
 #define WORK_RESIDENT 8u           /* times what private memory is resident or swapped out */
 #define WORK_MAPPING (16ull << 10) /* each */
 
-int allocators_unread(struct breakdown *b, const char *allocator, const char *why)
+int heaps_unread(struct breakdown *b, const char *allocator, const char *why)
 {
-	struct allocator_reading *a = allocators_add(b);
+	struct allocator_reading *a = heaps_add(b);
 	if (!a)
 		return -ENOMEM;
 	snprintf(a->allocator, sizeof(a->allocator), "%s", allocator);
@@ -42,8 +42,8 @@ int allocators_unread(struct breakdown *b, const char *allocator, const char *wh
 	return 0;
 }
 
-int allocators_judge(struct breakdown *b, const struct memory *memory, const char *allocator,
-		     double consistency)
+int heaps_judge(struct breakdown *b, const struct memory *memory, const char *allocator,
+		double consistency)
 {
 	char why[96];
 	if (memory_is_spent(memory))
@@ -56,11 +56,11 @@ int allocators_judge(struct breakdown *b, const struct memory *memory, const cha
 			 consistency, b->swap_bytes ? ", some was swapped out" : "");
 	else
 		return 1;
-	return allocators_unread(b, allocator, why);
+	return heaps_unread(b, allocator, why);
 }
 
-int allocators_claim(struct breakdown *b, const uint8_t *claims, unsigned class,
-		     const char *const *labels, const char *owner)
+int heaps_claim(struct breakdown *b, const uint8_t *claims, unsigned class,
+		const char *const *labels, const char *owner)
 {
 	int rc = 0;
 	for (size_t i = 0; i < b->region_count && rc == 0; i++)
@@ -134,7 +134,7 @@ static void tell_swapped(struct breakdown *b)
 	}
 }
 
-double allocators_present(const struct breakdown *b, const uint8_t *claims)
+double heaps_present(const struct breakdown *b, const uint8_t *claims)
 {
 	uint64_t there = 0, all = 0;
 	for (size_t i = 0; i < b->region_count; i++) {
@@ -144,17 +144,15 @@ double allocators_present(const struct breakdown *b, const uint8_t *claims)
 	return all ? (double)there / (double)all : 1;
 }
 
-static int (*const readers[])(struct breakdown *, const struct memory *, struct err *) = {
-	allocators_glibc,    allocators_cpython,  allocators_hotspot, allocators_jemalloc,
-	allocators_mimalloc, allocators_tcmalloc, allocators_go
-};
+static int (*const readers[])(struct breakdown *, const struct memory *,
+			      struct err *) = { heaps_glibc,    heaps_cpython,  heaps_hotspot,
+						heaps_jemalloc, heaps_mimalloc, heaps_tcmalloc,
+						heaps_go };
 
-int allocators_read(struct breakdown *b, const struct target *target,
-		    const struct proc_symbols *symbols, struct err *err)
+int heaps_read(struct breakdown *b, const struct target *target, struct err *err)
 {
 	struct pages pages = { .fd = -1 };
 	struct err ignored = { 0 };
-	(void)symbols;
 	free(b->allocators);
 	b->allocators = NULL;
 	b->allocator_count = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allocators_jemalloc.c - jemalloc 5.3 read from outside. Its radix tree says of every page which extent it belongs to, and
+ * jemalloc.c - jemalloc 5.3 read from outside. Its radix tree says of every page which extent it belongs to, and
  * proves itself: an entry names a descriptor that names the same page again, with the same size class. Blocks that thread
  * caches hold look handed out there; the caches hang on their arenas.
  */
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proc/allocator.h"
-#include "proc/scan.h"
+#include "heaps/readers.h"
+#include "heaps/scan.h"
 
 #define ROOT_BYTES (8ull << 18)
 #define BASE_BLOCK (2ull << 20) /* its own bookkeeping comes in blocks of whole multiples of this */
@@ -373,7 +373,7 @@ static void tell(const struct je *je, struct allocator_reading *a)
 			 "every extent, by its radix tree; what threads cache counts as live");
 }
 
-int allocators_jemalloc(struct breakdown *b, const struct memory *memory, struct err *err)
+int heaps_jemalloc(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	struct je *je = calloc(1, sizeof(*je));
 	uint8_t *claims = calloc(b->region_count + 1, 1);
@@ -393,14 +393,14 @@ int allocators_jemalloc(struct breakdown *b, const struct memory *memory, struct
 		rc = walk_all(je, claims);
 	/* that nothing was found in the end says something only where it is known to be there */
 	if (rc == 0 && (je->good || (memory_is_spent(memory) && (found || mapped)))) {
-		rc = allocators_judge(b, memory, "jemalloc", agreement(je));
+		rc = heaps_judge(b, memory, "jemalloc", agreement(je));
 		if (rc != 1)
 			goto out;
-		rc = allocators_claim(b, claims, REGION_ALLOCATOR, labels, "jemalloc");
-		a = rc == 0 ? allocators_add(b) : NULL;
+		rc = heaps_claim(b, claims, REGION_ALLOCATOR, labels, "jemalloc");
+		a = rc == 0 ? heaps_add(b) : NULL;
 		rc = rc == 0 && !a ? -ENOMEM : rc;
 	} else if (rc == 0 && mapped) {
-		rc = allocators_unread(
+		rc = heaps_unread(
 			b, "jemalloc",
 			"identified only, because no radix tree of version 5.3 was found");
 	}

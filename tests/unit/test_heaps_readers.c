@@ -39,7 +39,7 @@ static void jemallocs_extents_and_caches_are_told_apart(void **state)
 {
 	(void)state;
 	struct fake *f = fake_new(fake_jemalloc);
-	const struct allocator_reading *a = read_once(f, allocators_jemalloc);
+	const struct allocator_reading *a = read_once(f, heaps_jemalloc);
 	assert_non_null(a);
 	assert_int_equal(a->live_bytes, 195 * 16 + 14336);
 	assert_int_equal(a->live_count, 196);
@@ -64,7 +64,7 @@ static void a_cache_behind_a_librarys_data_is_found(void **state)
 {
 	(void)state;
 	struct fake *f = fake_new(fake_jemalloc_behind_data);
-	const struct allocator_reading *a = read_once(f, allocators_jemalloc);
+	const struct allocator_reading *a = read_once(f, heaps_jemalloc);
 	assert_non_null(a);
 	assert_int_equal(a->live_bytes, 195 * 16 + 14336);
 	assert_int_equal(a->cache_bytes, 5 * 16);
@@ -83,7 +83,7 @@ static void jemallocs_classes_eight_bytes_apart_are_found_out(void **state)
 	fake_put(f, JE_LEAF, 0);
 	fake_put(f, JE_LEAF + 5 * 8, 0);
 	fake_keep(f);
-	const struct allocator_reading *a = read_once(f, allocators_jemalloc);
+	const struct allocator_reading *a = read_once(f, heaps_jemalloc);
 	assert_int_equal(a->live_bytes + a->cache_bytes, 212 * 24 + 12288);
 	fake_end(f);
 }
@@ -94,7 +94,7 @@ static void jemalloc_without_a_list_of_caches_says_so(void **state)
 	struct fake *f = fake_new(fake_jemalloc);
 	fake_put(f, JE_ARENA + JE_LIST, 0);
 	fake_keep(f);
-	const struct allocator_reading *a = read_once(f, allocators_jemalloc);
+	const struct allocator_reading *a = read_once(f, heaps_jemalloc);
 	assert_int_equal(a->cache_bytes, UINT64_MAX);
 	assert_int_equal(a->live_bytes, 200 * 16 + 14336);
 	assert_non_null(strstr(a->how, "counts as live"));
@@ -108,8 +108,8 @@ static void what_was_never_touched_is_live_all_the_same(void **state)
 		void (*build)(struct fake *);
 		int (*reader)(struct breakdown *, const struct memory *, struct err *);
 		uint64_t live, first; /* first: bytes of the only span or extent that is there */
-	} all[] = { { fake_jemalloc, allocators_jemalloc, 195 * 16 + 14336, 4096 },
-		    { fake_tcmalloc, allocators_tcmalloc, 61 * 16 + 3 * 8192, 8192 } };
+	} all[] = { { fake_jemalloc, heaps_jemalloc, 195 * 16 + 14336, 4096 },
+		    { fake_tcmalloc, heaps_tcmalloc, 61 * 16 + 3 * 8192, 8192 } };
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		struct fake *f = calloc(1, sizeof(*f));
 		assert_non_null(f);
@@ -133,7 +133,7 @@ static void tcmallocs_spans_and_caches_are_told_apart(void **state)
 {
 	(void)state;
 	struct fake *f = fake_new(fake_tcmalloc);
-	const struct allocator_reading *a = read_once(f, allocators_tcmalloc);
+	const struct allocator_reading *a = read_once(f, heaps_tcmalloc);
 	assert_non_null(a);
 	assert_int_equal(a->live_bytes, 61 * 16 + 3 * 8192);
 	assert_int_equal(a->live_count, 62);
@@ -160,7 +160,7 @@ static void what_only_looks_like_a_span_does_not_hide_the_page_map(void **state)
 {
 	(void)state;
 	struct fake *f = fake_new(fake_tcmalloc_beside_a_look_alike);
-	const struct allocator_reading *a = read_once(f, allocators_tcmalloc);
+	const struct allocator_reading *a = read_once(f, heaps_tcmalloc);
 	assert_non_null(a);
 	assert_int_equal(a->live_bytes, 61 * 16 + 3 * 8192);
 	assert_int_equal(a->live_count, 62);
@@ -182,7 +182,7 @@ static void a_heap_that_goes_on_below_the_next_entry_is_found(void **state)
 {
 	(void)state;
 	struct fake *f = fake_new(fake_tcmalloc_across_an_entry);
-	const struct allocator_reading *a = read_once(f, allocators_tcmalloc);
+	const struct allocator_reading *a = read_once(f, heaps_tcmalloc);
 	assert_non_null(a);
 	assert_int_equal(a->live_bytes, 61 * 16 + 3 * 8192);
 	assert_true(a->consistency == 100.0);
@@ -195,7 +195,7 @@ static void a_central_list_that_counts_otherwise_lowers_the_consistency(void **s
 	struct fake *f = fake_new(fake_tcmalloc);
 	fake_put(f, TC_CENTRAL + 2 * 1216 + 120, 206);
 	fake_keep(f);
-	const struct allocator_reading *a = read_once(f, allocators_tcmalloc);
+	const struct allocator_reading *a = read_once(f, heaps_tcmalloc);
 	assert_true(a->consistency == 50.0);
 	fake_end(f);
 }
@@ -204,7 +204,7 @@ static void mimallocs_pages_and_what_others_freed_are_told_apart(void **state)
 {
 	(void)state;
 	struct fake *f = fake_new(fake_mimalloc);
-	const struct allocator_reading *a = read_once(f, allocators_mimalloc);
+	const struct allocator_reading *a = read_once(f, heaps_mimalloc);
 	assert_non_null(a);
 	assert_int_equal(a->live_bytes, 97 * 64 + 3 * 8192);
 	assert_int_equal(a->live_count, 100);
@@ -225,7 +225,7 @@ static void a_list_of_freed_blocks_that_runs_in_a_circle_ends(void **state)
 	fake_put(f, FAKE_HEAP + 0x10440, FAKE_HEAP + 0x10400);
 	fake_put(f, FAKE_HEAP + 0x10800, FAKE_HEAP + 0x10800);
 	fake_keep(f);
-	const struct allocator_reading *a = read_once(f, allocators_mimalloc);
+	const struct allocator_reading *a = read_once(f, heaps_mimalloc);
 	assert_true(a->live_bytes + a->cache_bytes <= 100 * 64 + 3 * 8192);
 	fake_end(f);
 }
@@ -237,7 +237,7 @@ static void a_segment_that_claims_more_than_is_mapped_is_none(void **state)
 	fake_put(f, FAKE_HEAP + 224, 1 << 20);
 	fake_put(f, FAKE_HEAP + 240, 1);
 	fake_keep(f);
-	assert_null(read_once(f, allocators_mimalloc));
+	assert_null(read_once(f, heaps_mimalloc));
 	fake_end(f);
 }
 
@@ -245,7 +245,7 @@ static void gos_spans_stacks_and_gaps_are_told_apart(void **state)
 {
 	(void)state;
 	struct fake *f = fake_new(fake_go);
-	const struct allocator_reading *a = read_once(f, allocators_go);
+	const struct allocator_reading *a = read_once(f, heaps_go);
 	assert_int_equal(f->b.allocator_count, 2);
 	assert_int_equal(a[0].live_bytes, 17 * 3200 + 40960);
 	assert_int_equal(a[0].live_count, 1701);
@@ -274,7 +274,7 @@ static void gos_threads_have_the_parts_of_spans_that_they_run_on(void **state)
 	fake_keep(f);
 	f->b.threads = threads;
 	f->b.thread_count = 4;
-	assert_non_null(read_once(f, allocators_go));
+	assert_non_null(read_once(f, heaps_go));
 	assert_int_equal(threads[0].stack_start, GO_HEAP + 0x82000);
 	assert_int_equal(threads[0].stack_end, GO_HEAP + 0x84000);
 	assert_int_equal(threads[0].rss_bytes, 8192);
@@ -286,7 +286,7 @@ static void gos_threads_have_the_parts_of_spans_that_they_run_on(void **state)
 	fake_reset(f);
 	fake_put(f, GO_SPAN(18) + 104, 65536);
 	fake_keep(f);
-	assert_non_null(read_once(f, allocators_go));
+	assert_non_null(read_once(f, heaps_go));
 	assert_int_equal(threads[0].stack_end, 0);
 	fake_end(f);
 }
@@ -297,7 +297,7 @@ static void a_go_heap_that_counts_otherwise_lowers_the_consistency(void **state)
 	struct fake *f = fake_new(fake_go);
 	fake_put(f, GO_SLOT + 24, 44);
 	fake_keep(f);
-	assert_true(read_once(f, allocators_go)->consistency == 50.0);
+	assert_true(read_once(f, heaps_go)->consistency == 50.0);
 	fake_end(f);
 }
 
@@ -307,7 +307,7 @@ static void a_go_program_without_a_list_is_named_alone(void **state)
 	struct fake *f = fake_new(fake_go);
 	fake_put(f, GO_SLOT, 0);
 	fake_keep(f);
-	const struct allocator_reading *a = read_once(f, allocators_go);
+	const struct allocator_reading *a = read_once(f, heaps_go);
 	assert_int_equal(a->live_bytes, UINT64_MAX);
 	assert_string_equal(a->how,
 			    "identified only, because no list of spans was found (go1.22.3)");
@@ -318,7 +318,7 @@ static void cpythons_pools_are_counted(void **state)
 {
 	(void)state;
 	struct fake *f = fake_new(fake_cpython);
-	const struct allocator_reading *a = read_once(f, allocators_cpython);
+	const struct allocator_reading *a = read_once(f, heaps_cpython);
 	assert_non_null(a);
 	assert_int_equal(a->live_bytes, 4800 + 5120);
 	assert_int_equal(a->live_count, 110);
@@ -345,7 +345,7 @@ static void arenas_among_much_other_memory_are_found_without_looking_everywhere(
 	struct fake *f = fake_new(fake_far_arena);
 	pieces_read = 0;
 	f->memory.read = read_and_count;
-	const struct allocator_reading *a = read_once(f, allocators_cpython);
+	const struct allocator_reading *a = read_once(f, heaps_cpython);
 	assert_non_null(a);
 	assert_int_equal(a->live_count, 1000);
 	assert_int_equal(a->live_bytes, 48000);
@@ -365,7 +365,7 @@ static void hotspots_spaces_are_added_up(void **state)
 {
 	(void)state;
 	struct fake *f = fake_new(fake_hotspot);
-	const struct allocator_reading *a = read_once(f, allocators_hotspot);
+	const struct allocator_reading *a = read_once(f, heaps_hotspot);
 	assert_non_null(a);
 	assert_int_equal(a->live_bytes, 1300000);
 	assert_int_equal(a->reserved_bytes, 4500000);
@@ -389,7 +389,7 @@ static void hotspots_heap_is_told_by_what_it_may_grow_to(void **state)
 		fake_put(f, FAKE_HEAP + 32 + 5 * 72 + 64, sizes[i].max[0]);
 		fake_put(f, FAKE_HEAP + 32 + 6 * 72 + 64, sizes[i].max[1]);
 		struct err err = { 0 };
-		assert_int_equal(allocators_hotspot(&f->b, &f->memory, &err), 0);
+		assert_int_equal(heaps_hotspot(&f->b, &f->memory, &err), 0);
 		assert_int_equal(f->b.allocator_count, 1);
 		assert_string_equal(f->regions[1].label, sizes[i].found ? "HotSpot heap" : "");
 		assert_int_equal(labels_given(f), sizes[i].found);
@@ -401,7 +401,7 @@ static void hotspots_heap_is_told_by_what_it_may_grow_to(void **state)
 	f->regions[4].start = JAVA_HEAP + 0x10000;
 	f->regions[4].end = JAVA_HEAP + 0x18000;
 	fake_keep(f);
-	const struct allocator_reading *a = read_once(f, allocators_hotspot);
+	const struct allocator_reading *a = read_once(f, heaps_hotspot);
 	assert_int_equal(labels_given(f), 0);
 	assert_int_equal(a->resident_bytes, UINT64_MAX);
 	fake_end(f);
@@ -413,7 +413,7 @@ static void hotspots_spaces_that_hold_more_than_they_can_are_not_told(void **sta
 	struct fake *f = fake_new(fake_hotspot);
 	fake_put(f, FAKE_HEAP + 32 + 64, 5000000);
 	fake_keep(f);
-	const struct allocator_reading *a = read_once(f, allocators_hotspot);
+	const struct allocator_reading *a = read_once(f, heaps_hotspot);
 	assert_int_equal(a->live_bytes, UINT64_MAX);
 	assert_non_null(strstr(a->how, "not told: only 0 %"));
 	fake_end(f);
@@ -426,11 +426,11 @@ static const struct {
 	int (*reader)(struct breakdown *, const struct memory *, struct err *);
 	uint64_t bytes; /* of the heap, at FAKE_HEAP or GO_HEAP */
 } heaps[] = {
-	{ fake_jemalloc, allocators_jemalloc, 0x8000 },
-	{ fake_tcmalloc, allocators_tcmalloc, 0xc000 },
-	{ fake_mimalloc, allocators_mimalloc, 0x60000 },
-	{ fake_cpython, allocators_cpython, 0xc000 },
-	{ fake_go, allocators_go, 0x110000 },
+	{ fake_jemalloc, heaps_jemalloc, 0x8000 },
+	{ fake_tcmalloc, heaps_tcmalloc, 0xc000 },
+	{ fake_mimalloc, heaps_mimalloc, 0x60000 },
+	{ fake_cpython, heaps_cpython, 0xc000 },
+	{ fake_go, heaps_go, 0x110000 },
 };
 
 static void a_mapping_cut_anywhere_changes_no_figure(void **state)
@@ -494,7 +494,7 @@ static void what_was_swapped_out_of_a_heap_lowers_its_consistency(void **state)
 	static const struct {
 		void (*build)(struct fake *);
 		int (*reader)(struct breakdown *, const struct memory *, struct err *);
-	} both[] = { { fake_cpython, allocators_cpython }, { fake_mimalloc, allocators_mimalloc } };
+	} both[] = { { fake_cpython, heaps_cpython }, { fake_mimalloc, heaps_mimalloc } };
 	for (size_t i = 0; i < 2; i++) {
 		struct fake *f = fake_new(both[i].build);
 		const struct allocator_reading *a = read_once(f, both[i].reader);
@@ -527,9 +527,9 @@ static void a_malloc_whose_books_are_swapped_out_is_said(void **state)
 	struct fake *f = fake_new(fake_cpython);
 	f->regions[0].name = "/usr/lib/x86_64-linux-gnu/libc.so.6";
 	fake_keep(f);
-	assert_null(read_once(f, allocators_glibc));
+	assert_null(read_once(f, heaps_glibc));
 	f->b.swap_bytes = FAKE_PAGE;
-	const struct allocator_reading *a = read_once(f, allocators_glibc);
+	const struct allocator_reading *a = read_once(f, heaps_glibc);
 	assert_non_null(a);
 	assert_int_equal(a->live_bytes, UINT64_MAX);
 	assert_non_null(strstr(a->how, "its books were not found, some memory is swapped out"));
@@ -601,7 +601,7 @@ static void less_than_half_that_agrees_is_not_told(void **state)
 	struct fake *f = fake_new(fake_go);
 	fake_put(f, GO_SLOT + 24, 45);
 	fake_keep(f);
-	const struct allocator_reading *a = read_once(f, allocators_go);
+	const struct allocator_reading *a = read_once(f, heaps_go);
 	assert_int_equal(f->b.allocator_count, 1);
 	assert_int_equal(a->live_bytes, UINT64_MAX);
 	assert_int_equal(a->exact, 0);
@@ -613,7 +613,7 @@ static void less_than_half_that_agrees_is_not_told(void **state)
 	for (uint64_t p = 8; p < 32; p++)
 		fake_put(f, JE_LEAF + p * 8, JE_EXTENT(0) | 1ull << 48 | 1);
 	fake_keep(f);
-	a = read_once(f, allocators_jemalloc);
+	a = read_once(f, heaps_jemalloc);
 	assert_string_equal(a->how, "not told: only 25 % of what was read agrees with itself");
 	assert_int_equal(labels_given(f), 0);
 	fake_end(f);
@@ -626,7 +626,7 @@ static void a_list_of_spans_longer_than_what_is_there_of_it_is_none(void **state
 	fake_put(f, GO_SLOT + 8, 0x10000 / 8 + 1);
 	fake_put(f, GO_SLOT + 16, 0x20000 / 8);
 	fake_keep(f);
-	const struct allocator_reading *a = read_once(f, allocators_go);
+	const struct allocator_reading *a = read_once(f, heaps_go);
 	assert_int_equal(a->live_bytes, UINT64_MAX);
 	assert_non_null(strstr(a->how, "no list of spans was found"));
 	fake_end(f);

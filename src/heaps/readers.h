@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* readers.h - what the readers of single allocators share, and the readers themselves. Private to the room, and for its tests. */
+#ifndef HEAPS_READERS_H
+#define HEAPS_READERS_H
+
+#include <stdint.h>
+
+#include "proc/breakdown.h"
+#include "proc/memory.h"
+
+/** heaps_add() - one more reading of @breakdown, zeroed; NULL without memory. */
+struct allocator_reading *heaps_add(struct breakdown *breakdown);
+/** heaps_unread() - @allocator is in use here, but cannot be read: @why, for people. 0 or -ENOMEM. */
+int heaps_unread(struct breakdown *breakdown, const char *allocator, const char *why);
+/**
+ * heaps_judge() - whether what was read of @allocator is worth telling. 1: it is; 0: not, a row without figures says
+ * why (its mappings must keep their names, too); -ENOMEM. @consistency: per cent.
+ */
+int heaps_judge(struct breakdown *breakdown, const struct memory *memory, const char *allocator,
+		double consistency);
+/** heaps_claim() - name the mappings whose @claims entry n is not 0 @labels[n - 1]. 0 or -ENOMEM. */
+int heaps_claim(struct breakdown *breakdown, const uint8_t *claims, unsigned class,
+		const char *const *labels, const char *owner);
+/** heaps_present() - what of the @claims' mappings is resident, of what is or was swapped out: 0 to 1. */
+double heaps_present(const struct breakdown *breakdown, const uint8_t *claims);
+/** The readers: 0 (whether there is something to read or not), or -ENOMEM. */
+int heaps_glibc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+int heaps_cpython(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+int heaps_hotspot(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+int heaps_jemalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+int heaps_mimalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+int heaps_tcmalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+int heaps_go(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+
+#endif
