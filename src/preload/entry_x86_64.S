@@ -292,6 +292,23 @@ own_entries:	/* in the order of enum own_kind */
 	je	1f
 	cmp	$322, %rdi		/* execveat */
 	je	1f
+	lea	-9(%rdi), %r11		/* mmap, mprotect, munmap */
+	cmp	$2, %r11
+	jbe	1f
+	cmp	$25, %rdi		/* mremap */
+	je	1f
+	cmp	$28, %rdi		/* madvise */
+	je	1f
+	cmp	$30, %rdi		/* shmat */
+	je	1f
+	cmp	$67, %rdi		/* shmdt */
+	je	1f
+	cmp	$216, %rdi		/* remap_file_pages */
+	je	1f
+	cmp	$329, %rdi		/* pkey_mprotect */
+	je	1f
+	cmp	$440, %rdi		/* process_madvise */
+	je	1f
 0:	mov	next_syscall(%rip), %r11
 	test	%r11, %r11
 	je	2f

@@ -175,6 +175,8 @@ static void note_prctl(long option, long mode, long filter)
 	}
 }
 
+HIDDEN void note_syscall_memory(long nr, long at, long bytes, long third); /* hooks_protect.c */
+
 HIDDEN void note_syscall(long nr, long first, long second, long third)
 {
 	if (nr == SYS_seccomp && first == 0 /* SECCOMP_SET_MODE_STRICT */)
@@ -188,6 +190,8 @@ HIDDEN void note_syscall(long nr, long first, long second, long third)
 	else if ((nr == SYS_execve || nr == SYS_execveat) && recording_process())
 		/* whether it fails is not seen here: the recorder looks, and is not told to stop looking */
 		__atomic_store_n(&process.heap->exec_called, WIRE_EXEC_RAW, __ATOMIC_RELEASE);
+	else
+		note_syscall_memory(nr, first, second, third);
 }
 
 EXPORT int prctl(int option, ...)

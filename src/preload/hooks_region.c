@@ -54,7 +54,7 @@ static void put_map(struct thread *t, uint64_t addr, uint64_t bytes, int prot, i
 	put_region(t, WIRE_MAP, addr, word, bytes, 24);
 }
 
-HIDDEN void *hook_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t off, REGS)
+static void *mapped(void *at, size_t bytes, int prot, int flags, int fd, off_t off, REGS)
 {
 	struct thread *t = &self;
 	void *result;
@@ -77,7 +77,16 @@ HIDDEN void *hook_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_
 	return (void *)rc;
 }
 
-HIDDEN int hook_munmap(void *at, size_t bytes, REGS)
+HIDDEN void *hook_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t off, REGS)
+{
+	if (likely(!(flags & MAP_FIXED) || !stacks_change((uint64_t)at, bytes)))
+		return mapped(at, bytes, prot, flags, fd, off, sp, bp, bx);
+	void *result = mapped(at, bytes, prot, flags, fd, off, sp, bp, bx);
+	stacks_change((uint64_t)at, bytes);
+	return result;
+}
+
+static int unmapped(void *at, size_t bytes, REGS)
 {
 	struct thread *t = &self;
 	uint32_t answer = region_enter(t, sp);
@@ -114,10 +123,17 @@ HIDDEN int hook_munmap(void *at, size_t bytes, REGS)
 	return 0;
 }
 
-HIDDEN void *hook_mremap(void *old, size_t old_bytes, size_t bytes, int flags, void *to,
-			 uintptr_t r9, REGS)
+HIDDEN int hook_munmap(void *at, size_t bytes, REGS)
 {
-	(void)r9;
+	int told = stacks_change((uint64_t)at, bytes);
+	int rc = unmapped(at, bytes, sp, bp, bx);
+	if (unlikely(told))
+		stacks_change((uint64_t)at, bytes);
+	return rc;
+}
+
+static void *remapped(void *old, size_t old_bytes, size_t bytes, int flags, void *to, REGS)
+{
 	struct thread *t = &self;
 	uint32_t answer = region_enter(t, sp);
 	void *result;
@@ -152,6 +168,22 @@ HIDDEN void *hook_mremap(void *old, size_t old_bytes, size_t bytes, int flags, v
 		return MAP_FAILED;
 	}
 	return (void *)rc;
+}
+
+HIDDEN void *hook_mremap(void *old, size_t old_bytes, size_t bytes, int flags, void *to,
+			 uintptr_t r9, REGS)
+{
+	(void)r9;
+	int told = stacks_change((uint64_t)old, old_bytes);
+	if (flags & MREMAP_FIXED)
+		told |= stacks_change((uint64_t)to, bytes);
+	void *result = remapped(old, old_bytes, bytes, flags, to, sp, bp, bx);
+	if (unlikely(told)) {
+		stacks_change((uint64_t)old, old_bytes);
+		if (flags & MREMAP_FIXED)
+			stacks_change((uint64_t)to, bytes);
+	}
+	return result;
 }
 
 extern void *__sbrk(intptr_t by) __attribute__((weak)); /* glibc's own name for it */

@@ -109,6 +109,10 @@ void next_resolve(void)
 	look(RTLD_NEXT, &next.mmap, "mmap");
 	look(RTLD_NEXT, &next.munmap, "munmap");
 	look(RTLD_NEXT, &next.mremap, "mremap");
+	look(RTLD_NEXT, &next.mprotect, "mprotect");
+	look(RTLD_NEXT, &next.madvise, "madvise");
+	look(RTLD_NEXT, &next.shmdt, "shmdt");
+	look(RTLD_NEXT, &next.shmat, "shmat");
 	look(RTLD_NEXT, &next.brk, "brk");
 	look(RTLD_NEXT, &next.sbrk, "sbrk");
 	look(RTLD_NEXT, &next_syscall, "syscall");
@@ -136,6 +140,7 @@ void next_resolve(void)
 	look(RTLD_NEXT, &next.fexecve, "fexecve");
 	look(RTLD_NEXT, &next.execveat, "execveat");
 	look(RTLD_NEXT, &next.fork, "fork");
+	look_if_there(&next.pkey_mprotect, "pkey_mprotect");
 	look_if_there(&next.free_sized, "free_sized");
 	look_if_there(&next.free_aligned_sized, "free_aligned_sized");
 	look_if_there(&next.register_frame, "__register_frame");

@@ -55,6 +55,11 @@ struct next {
 	void *(*mmap)(void *, size_t, int, int, int, off_t);
 	int (*munmap)(void *, size_t);
 	void *(*mremap)(void *, size_t, size_t, int, ...);
+	int (*mprotect)(void *, size_t, int);
+	int (*pkey_mprotect)(void *, size_t, int, int);
+	int (*madvise)(void *, size_t, int);
+	int (*shmdt)(const void *);
+	void *(*shmat)(int, const void *, int);
 	int (*brk)(void *);
 	void *(*sbrk)(intptr_t);
 	int (*dlclose)(void *);

@@ -337,6 +337,7 @@ void start_child(struct thread *t)
 	kept = (kept + 4095) & ~4095UL;
 	sys2(SYS_munmap, (char *)old + kept, old_bytes - kept);
 	process.slot_hint = 0;
+	process.slot_top = 0;
 	process.forks = 0;
 	own_range_add(process.unwind, unwind_process_bytes());
 	unwind_process_forked(process.unwind);

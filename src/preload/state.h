@@ -116,6 +116,7 @@ extern struct process {
 	uint32_t resolved; /* next is filled */
 	uint32_t seccomp;  /* no system call from now on */
 	uint32_t slot_hint;
+	uint32_t slot_top; /* slots that ever had an owner lie below */
 	uint32_t have_key;
 	uint32_t pid;
 	uint32_t free_stacks;
@@ -191,6 +192,12 @@ void count_early(void) HIDDEN;
 
 /** stack_grew() - @sp lies below the known stack: look whether it is the same one. */
 void stack_grew(struct thread *t, uint64_t sp) HIDDEN;
+
+/**
+ * stacks_change() - what can be read in [@at, @at + @bytes) is about to change, or has changed. Any thread, in a hook too; a
+ * glance at each thread. Return: 1 it is part of a stack that the stepper trusts.
+ */
+int stacks_change(uint64_t at, uint64_t bytes) HIDDEN;
 
 /** thread_end() - the key's destructor. */
 void thread_end(void *arg) HIDDEN;

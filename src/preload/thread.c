@@ -78,6 +78,11 @@ static struct wire_heap_slot *slot_claim(uint32_t tid)
 		if (__atomic_compare_exchange_n(&slot->owner, &free_slot, tid, 0, __ATOMIC_ACQUIRE,
 						__ATOMIC_RELAXED)) {
 			__atomic_store_n(&process.slot_hint, at + 1, __ATOMIC_RELAXED);
+			uint32_t top = __atomic_load_n(&process.slot_top, __ATOMIC_RELAXED);
+			while (top < at + 1 &&
+			       !__atomic_compare_exchange_n(&process.slot_top, &top, at + 1, 1,
+							    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+				;
 			return slot;
 		}
 	}
@@ -142,6 +147,8 @@ static void unwind_start(struct thread *t)
 	t->walker = unwind_thread_init((char *)process.heap + t->slot->scratch_off,
 				       t->slot->scratch_bytes, process.unwind, t->stack_lo,
 				       t->stack_hi);
+	if (!no_calls())
+		unwind_stack_doubt(t->walker);
 	t->unwind = process.sample_bytes ? NULL : t->walker;
 }
 
@@ -207,6 +214,31 @@ COLD void stack_grew(struct thread *t, uint64_t sp)
 {
 	if (stack_below(t, sp))
 		unwind_start(t);
+}
+
+int stacks_change(uint64_t at, uint64_t bytes)
+{
+	struct wire_heap_header *heap = process.heap;
+	uint64_t hi;
+	int told = 0;
+	/* not in the child of a fork, whose parent's book this still is */
+	if (!heap || !process.unwind || (proc.word & MODE_MASK) <= MODE_OFF)
+		return 0;
+	at &= ~4095UL;
+	if (__builtin_add_overflow(at, bytes, &hi))
+		hi = UINT64_MAX;
+	uint32_t top = __atomic_load_n(&process.slot_top, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < top; i++) {
+		struct wire_heap_slot *slot = &process.slots[i];
+		if (__atomic_load_n(&slot->owner, __ATOMIC_RELAXED))
+			told |= unwind_stack_changed(
+				(struct unwind_thread *)((char *)heap + slot->scratch_off), at, hi);
+	}
+	if (!told)
+		return 0;
+	self.outer.sp = 0; /* perhaps left behind by an exception, and on the page */
+	unwind_process_stacks_changed(process.unwind);
+	return 1;
 }
 
 static COLD int thread_born(struct thread *t)

@@ -170,6 +170,8 @@ static __attribute__((noinline)) void refresh(struct unwind_thread *t)
 	t->seen_epoch = __atomic_load_n(t->process_epoch, __ATOMIC_ACQUIRE);
 	t->reused_lo = __atomic_load_n(&t->process->reused_lo, __ATOMIC_ACQUIRE);
 	t->reused_bytes = __atomic_load_n(&t->process->reused_hi, __ATOMIC_ACQUIRE) - t->reused_lo;
+	if (__atomic_exchange_n(&t->doubt, 0, __ATOMIC_ACQ_REL))
+		unwind_stack_doubt(t);
 	if (t->busy) {
 		/* a signal handler left: perhaps in the middle of unwind_deepen(), or of a look at the blocks */
 		divide(t);
@@ -241,9 +243,8 @@ static UNWIND_APART uint32_t capture_any(struct unwind_thread *t, const struct u
 
 UNWIND_HOT uint32_t unwind_capture(struct unwind_thread *t, const struct unwind_regs *regs)
 {
-	if (unlikely((__atomic_load_n(t->module_gen, __ATOMIC_RELAXED) ^ t->seen_gen) |
-		     (__atomic_load_n(t->process_epoch, __ATOMIC_RELAXED) ^ t->seen_epoch) |
-		     t->busy))
+	if (unlikely((__atomic_load_n(t->process_epoch, __ATOMIC_RELAXED) ^ t->seen_epoch) |
+		     ((__atomic_load_n(t->module_gen, __ATOMIC_RELAXED) ^ t->seen_gen) | t->busy)))
 		refresh(t);
 
 	uint64_t call = call_of(regs->ip, regs->sp);
@@ -561,11 +562,36 @@ struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
 		divide(t); /* the thread before may have been deep in itself */
 	}
 	t->stack_lo = stack_lo;
-	t->stack_hi = t->used_lo = stack_hi;
+	t->stack_hi = t->used_lo = t->trust_hi = stack_hi;
+	t->doubt = t->careful = t->verify = t->keyed = 0;
 	t->base = stack_hi - (1ull << 32);
 	t->stats = (struct unwind_stats){ 0 };
 	refresh(t);
 	return t;
+}
+
+void unwind_stack_doubt(struct unwind_thread *t)
+{
+	t->used_lo = t->trust_hi = t->stack_hi;
+	t->verify = 1;
+}
+
+int unwind_stack_changed(struct unwind_thread *t, uint64_t lo, uint64_t hi)
+{
+	if (t->magic != THREAD_MAGIC || hi <= t->stack_lo || lo >= t->stack_hi)
+		return 0;
+	__atomic_store_n(&t->careful, 1, __ATOMIC_RELAXED);
+	/* a guard zone where no code ran yet: looked at if it ever comes there */
+	if (hi <= __atomic_load_n(&t->used_lo, __ATOMIC_RELAXED))
+		return 0;
+	__atomic_store_n(&t->doubt, 1, __ATOMIC_RELEASE);
+	return 1;
+}
+
+void unwind_stack_keyed(struct unwind_thread *t)
+{
+	if (t->magic == THREAD_MAGIC)
+		__atomic_store_n(&t->keyed, 1, __ATOMIC_RELEASE);
 }
 
 void unwind_thread_stats(const struct unwind_thread *thread, struct unwind_stats *stats)

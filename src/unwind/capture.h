@@ -5,8 +5,9 @@
  * Freestanding: no libc call, no allocation, no lock. Everything lives in memory that the caller hands over. This is
  * the in-process user of rule.h, cfi.h and step.h; the kernel side uses the same step with its own repetition.
  *
- * Never faults: inside [stack_lo, stack_hi) the words at and above a stack pointer in use are there; every page outside of
- * that is asked for by the probe callback before it is read, at every capture.
+ * Never faults: inside [stack_lo, stack_hi) the words at and above a stack pointer in use are there, as far as the probe
+ * callback found when the thread came there first, or after unwind_stack_changed() told that it may be otherwise now; every
+ * page outside of that is asked for before it is read, at every capture.
  */
 #ifndef UNWIND_CAPTURE_H
 #define UNWIND_CAPTURE_H
@@ -126,6 +127,22 @@ uint32_t unwind_capture(struct unwind_thread *thread, const struct unwind_regs *
  * looks at first. Changes nothing, reads nothing of the stack; some 30 instructions. Same thread as unwind_capture().
  */
 void unwind_expect(const struct unwind_thread *thread, uint64_t ip, uint64_t sp);
+
+/**
+ * unwind_stack_changed() - what can be read in [@lo, @hi) is about to change, or has changed: any thread, for any @thread,
+ * or memory that was one. Return: 1 @thread trusts words there; unwind_process_stacks_changed() then has to follow once all
+ * threads were told. O(1).
+ */
+int unwind_stack_changed(struct unwind_thread *thread, uint64_t lo, uint64_t hi);
+
+/** unwind_process_stacks_changed() - every thread forgets, and those whose stack changed look anew, at its next capture. */
+void unwind_process_stacks_changed(struct unwind_process *process);
+
+/** unwind_stack_keyed() - any key of protection may close words of @thread's stack from now on, without a system call. */
+void unwind_stack_keyed(struct unwind_thread *thread);
+
+/** unwind_stack_doubt() - behind unwind_thread_init(): the first capture asks for the pages that it takes for granted. */
+void unwind_stack_doubt(struct unwind_thread *thread);
 
 /** unwind_forget() - drop everything this thread remembers. O(1). */
 void unwind_forget(struct unwind_thread *thread);

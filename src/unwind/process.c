@@ -26,6 +26,11 @@ struct unwind_process *unwind_process_init(void *memory, void *base, unwind_find
 
 void unwind_process_changed(struct unwind_process *process)
 {
+	__atomic_fetch_add(&process->epoch, 1u << EPOCH_CODE_SHIFT, __ATOMIC_RELEASE);
+}
+
+void unwind_process_stacks_changed(struct unwind_process *process)
+{
 	__atomic_fetch_add(&process->epoch, 1, __ATOMIC_RELEASE);
 }
 

@@ -43,6 +43,8 @@ struct frame_block {
 	uint64_t lo, hi;
 };
 
+#define EPOCH_CODE_SHIFT 16
+
 struct unwind_process {
 	struct unwind_nodes nodes;
 	const uint32_t *module_gen;
@@ -50,8 +52,8 @@ struct unwind_process {
 	unwind_probe_fn probe;
 	void *ctx;
 	uint64_t reused_lo, reused_hi; /* unwind_process_reused() */
-	_Alignas(64) uint32_t epoch;
-	uint32_t block_count; /* slots ever used */
+	_Alignas(64) uint64_t epoch;   /* of code; the lowest EPOCH_CODE_SHIFT bits: of stacks */
+	uint32_t block_count;          /* slots ever used */
 	_Alignas(64) uint32_t block_readers;
 	_Alignas(64) struct frame_block block[UNWIND_BLOCKS_MAX];
 	_Alignas(4096) struct shared_rule shared[1u << UNWIND_SHARED_BITS];
@@ -135,8 +137,10 @@ struct memo_set {
 
 struct unwind_thread {
 	/* read by every capture */
-	const uint32_t *module_gen, *process_epoch;
-	uint32_t seen_gen, seen_epoch;
+	const uint32_t *module_gen;
+	const uint64_t *process_epoch;
+	uint64_t seen_epoch;
+	uint32_t seen_gen;
 	uint32_t busy;      /* set while a walk changes what is remembered */
 	uint32_t root_mask; /* roots - 1 */
 	uint32_t memo_mask; /* sets - 1 */
@@ -162,7 +166,12 @@ struct unwind_thread {
 	uint64_t
 		base; /* words of the last stack are at base + 32-bit offset; base + 2^32 = stack_hi */
 	uint64_t stack_lo, stack_hi;
-	uint64_t used_lo; /* the innermost place of it where code ran; stack_hi: none yet */
+	uint64_t used_lo;  /* the innermost place of it where code ran; stack_hi: none yet */
+	uint64_t trust_hi; /* from used_lo up to here all of it can be read */
+	uint32_t doubt;    /* what could be read has changed; set by any thread */
+	uint32_t careful;  /* it has happened before: pages are asked for as the stack grows */
+	uint32_t verify;   /* the next look at the stack asks for all pages */
+	uint32_t keyed;    /* see unwind_stack_keyed() */
 	struct unwind_process *process;
 	uint64_t reused_lo, reused_bytes; /* where addresses have had other meanings */
 	struct cached_rule *rules;

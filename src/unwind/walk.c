@@ -60,6 +60,28 @@ static int load_full(void *ctx, uint64_t addr, uint64_t *out)
 }
 
 /*
+ * The stack from @sp, where code runs, up to @t->used_lo, or up to its end if @anew: which of it can be read? A bound on pages,
+ * for who is traced waits meanwhile; what lies behind it is asked for when it is read.
+ */
+#define VERIFY_PAGES_MAX 1024
+
+static UNWIND_APART void verify(struct walk *w, struct unwind_thread *t, uint64_t sp, int anew)
+{
+	uint64_t page = ((sp - 1) | 4095) + 1, end = anew ? t->stack_hi : t->used_lo;
+
+	t->verify = 0;
+	if (anew)
+		t->trust_hi = t->stack_hi;
+	for (unsigned pages = 0; page < end; page += 4096) {
+		if (pages++ == VERIFY_PAGES_MAX || t->keyed || !page_readable(w, page)) {
+			t->trust_hi = page;
+			break;
+		}
+	}
+	t->used_lo = sp;
+}
+
+/*
  * Which words are there for a frame at @sp. @in_use: code runs there now, so the byte below sp is mapped. What a signal
  * frame says may be anything: below what was in use, a stack that could grow to there need not have done so.
  */
@@ -68,9 +90,13 @@ static void known_words(struct walk *w, struct unwind_thread *t, uint64_t sp, in
 	uint64_t hi = 0;
 
 	if (sp >= t->stack_lo && sp < t->stack_hi) {
-		if (in_use && sp < t->used_lo)
-			t->used_lo = sp;
-		hi = sp >= t->used_lo ? t->stack_hi : 0;
+		if (in_use && (sp < t->used_lo || unlikely(sp >= t->trust_hi) || t->keyed)) {
+			if (unlikely(t->verify | t->careful | t->keyed))
+				verify(w, t, sp, t->verify | t->keyed || sp >= t->trust_hi);
+			else
+				t->used_lo = sp;
+		}
+		hi = sp >= t->used_lo ? t->trust_hi : 0;
 	} else if (in_use)
 		hi = ((sp - 1) | 4095) + 1;
 	w->lo = sp;
@@ -114,7 +140,8 @@ static struct shared_rule *shared_place(struct unwind_process *p, uint64_t ip)
 static UNWIND_APART uint64_t rule_miss(struct unwind_thread *t, uint64_t ip, uint32_t slot)
 {
 	struct unwind_process *p = t->process;
-	uint64_t mix = ((uint64_t)t->seen_gen << 32 ^ t->seen_epoch) * 0xd6e8feb86659fd93ULL;
+	uint64_t mix = ((uint64_t)t->seen_gen << 32 ^ t->seen_epoch >> EPOCH_CODE_SHIFT) *
+		       0xd6e8feb86659fd93ULL;
 	struct shared_rule *shared = shared_place(p, ip);
 	uint64_t key = __atomic_load_n(&shared->key, __ATOMIC_RELAXED);
 	uint64_t rule = __atomic_load_n(&shared->rule, __ATOMIC_RELAXED);
@@ -385,7 +412,7 @@ static UNWIND_HOT int put_word(struct unwind_thread *t, uint32_t *count, uint64_
 			       uint64_t addr, uint64_t value)
 {
 	if (*count >= t->word_max || addr < frame_sp || addr < t->stack_lo ||
-	    addr - t->base > UINT32_MAX - 7 || frame_sp < t->stack_lo)
+	    addr - t->base > UINT32_MAX - 7 || frame_sp < t->stack_lo || addr + 8 > t->trust_hi)
 		return 0;
 	t->word_off[*count] = (uint32_t)(addr - t->base);
 	t->word[*count] = value;
@@ -585,6 +612,8 @@ uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs)
 	if (unlikely(t->area_end >= AREA_END_MAX))
 		unwind_forget(t);
 	place_init(t, &p, regs);
+	if (unlikely(t->keyed))
+		t->frame_count = 0; /* its words would be read to prove it */
 	for (uint32_t next = t->frame_count;;) {
 		struct last_frame *here;
 		int is_frame, go_on;

@@ -383,7 +383,7 @@ def test_what_the_library_shows_is_the_hooks_and_nothing_else(preload):
     names = subprocess.run(["nm", "-D", "--defined-only", preload], capture_output=True, text=True, check=True).stdout
     shown = {line.split()[-1] for line in names.splitlines()}
     allowed = set("""malloc free cfree calloc realloc reallocarray posix_memalign memalign aligned_alloc valloc pvalloc
-        free_sized free_aligned_sized mmap mmap64 munmap mremap brk sbrk dlclose __register_frame __deregister_frame
+        free_sized free_aligned_sized mmap mmap64 munmap mremap brk sbrk mprotect pkey_mprotect madvise shmat shmdt dlclose __register_frame __deregister_frame
         pthread_key_create __pthread_key_create prctl syscall dlopen __libc_start_main _exit _Exit quick_exit execve execv execvp execvpe fexecve execveat execl execlp execle""".split())
     allowed |= {n for n in shown if n.startswith(("_Zn", "_Zd", "byteledger_heap_", "memory_profiler_"))}
     assert shown == allowed
