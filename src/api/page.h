@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * page.h - the web page inside the binary. The build makes the table out of web/ (web/meson.build); a build without npm and
+ * without the bundle of a release has an empty one (page_none.c), and says so at `/`.
+ */
+#ifndef API_PAGE_H
+#define API_PAGE_H
+
+#include <stddef.h>
+
+#include "api/http.h"
+
+struct page_asset {
+	const char *path; /* "/" for index.html, "/assets/index-4f2c.js" */
+	const char *type; /* Content-Type */
+	const char *etag; /* with its quotes */
+	const unsigned char *bytes;
+	size_t len;
+	int gzip; /* the bytes are a gzip member */
+};
+extern const struct page_asset page_assets[];
+extern const size_t page_asset_count;
+
+#define PAGE_ROUTES_MAX 32
+/** page_routes() - one for each asset, and `/` in any case; returns their number. */
+size_t page_routes(struct http_route routes[PAGE_ROUTES_MAX]);
+
+#endif
