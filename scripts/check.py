@@ -198,8 +198,8 @@ def main():
     if compile_in(tally, "build with gcc, warnings are errors", BUILD):
         meson_tests(tally, "gcc", BUILD, ["unit", "golden", "corpus", "house"])
     if not opt.quick:
-        compile_in(tally, "build with clang-14, warnings are errors", os.path.join(BUILD, "clang"),
-                   ["-Dlive=false"], {"CC": "clang-14", "CXX": "clang++-14"})
+        compile_in(tally, "build with clang, warnings are errors", os.path.join(BUILD, "clang"),
+                   ["-Dlive=false"], {"CC": "clang", "CXX": "clang++"})
         folder = os.path.join(BUILD, "asan")
         if compile_in(tally, "build with address and undefined-behaviour sanitizers", folder,
                       ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dlive=false", "-Doptimization=1"]):

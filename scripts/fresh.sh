@@ -1,19 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# fresh.sh - prove that a fresh Debian 12 is enough: debootstrap a minimal root outside the tree, clone the project into it, run
+# fresh.sh - prove that a fresh Debian is enough: debootstrap a minimal root outside the tree, clone the project into it, run
 # commands there, print how long each took and how much was installed.
 #
-#   scripts/fresh.sh [-d FOLDER] [COMMAND...]      default commands: './dev demo' './dev check'
+#   scripts/fresh.sh [-s SUITE] [-d FOLDER] [COMMAND...]      default commands: './dev demo' './dev check'
 #
-# Needs root and debootstrap. FOLDER (default: a new one below /var/tmp, removed afterwards) is kept if named; one that holds a
-# root already is used again, with a new clone. apt inside uses this machine's sources and configuration.
+# SUITE: bookworm (default), trixie, sid or any other that debootstrap knows. Needs root and debootstrap. FOLDER (default: a new
+# one below /var/tmp, removed afterwards) is kept if named; one that holds a root already is used again, with a new clone.
+# apt inside uses this machine's mirror and configuration.
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
-folder= keep=
-while getopts d: o; do
+folder= keep= suite=bookworm
+while getopts d:s: o; do
 	case $o in
 	d) folder=$OPTARG keep=1 ;;
-	*) sed -n '3,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+	s) suite=$OPTARG ;;
+	*) sed -n '3,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 	esac
 done
 shift $((OPTIND - 1))
@@ -28,10 +30,14 @@ folder=$(realpath "$folder")
 seconds() { date +%s; }
 if [ ! -e "$folder/.fresh-ready" ]; then
 	start=$(seconds)
-	mirror=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 2>/dev/null | awk '$2 == "bookworm" {print $1; exit}')
-	debootstrap --variant=minbase bookworm "$folder" "${mirror:-http://deb.debian.org/debian}" >"$folder.log" 2>&1 ||
+	own=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+	mirror=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 2>/dev/null | awk -v own="$own" '$2 == own {print $1; exit}')
+	debootstrap --variant=minbase "$suite" "$folder" ${mirror:+"$mirror"} >"$folder.log" 2>&1 ||
 		{ tail -5 "$folder.log" >&2; exit 1; }
-	for f in sources.list sources.list.d apt.conf.d preferences.d auth.conf.d keyrings trusted.gpg.d; do
+	# of another release debootstrap has written the sources itself
+	kept="apt.conf.d auth.conf.d"
+	[ "$suite" != "$own" ] || kept="$kept sources.list sources.list.d preferences.d keyrings trusted.gpg.d"
+	for f in $kept; do
 		[ ! -e "/etc/apt/$f" ] || { rm -rf "$folder/etc/apt/$f"; cp -a "/etc/apt/$f" "$folder/etc/apt/$f"; }
 	done
 	cp -L /etc/resolv.conf /etc/hosts "$folder/etc/"

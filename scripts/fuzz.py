@@ -20,7 +20,7 @@ def build():
     if not os.path.exists(os.path.join(BUILD, "build.ninja")):
         subprocess.run(["meson", "setup", BUILD, "-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false",
                         "-Dlive=false", "-Doptimization=1"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
-                       env={**os.environ, "CC": "clang-14", "CXX": "clang++-14"})
+                       env={**os.environ, "CC": "clang", "CXX": "clang++"})
     # only the targets: unit tests cannot be linked with a fuzzer's coverage hooks
     listed = subprocess.run(["ninja", "-C", BUILD, "-t", "targets", "all"], capture_output=True, text=True, check=True).stdout
     names = sorted(set(re.findall(r"^tests/fuzz/fuzz_(\w+):", listed, re.M)))

@@ -6,6 +6,7 @@ tests/prog/bench_depth stands at one depth and calls a probed function again and
 """
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 
@@ -79,11 +80,11 @@ def main(opt, lock, progress):
         with open(source, "w") as f:
             f.write(SOURCE)
         libc = next(line.split()[-1] for line in open("/proc/self/maps") if "libc.so" in line)
-        clang = "/usr/bin/clang++-14"
-        if os.path.exists(clang):
+        clang = shutil.which("clang++")
+        if clang:
             cases.append(("clang", real(clang, libc, source), REAL_BARS))
         else:
-            print("clang: not run, clang++-14 is not installed")
+            print("clang: not run, it is not installed")
         for label, tried, bars in cases:
             if opt.only and label not in opt.only:
                 continue

@@ -31,7 +31,7 @@ def target(name, folder):
     if name == "git":
         return Target(name, ["git", "--no-pager", "-C", path("repo.git"), "log", "-p", "main"], env={"GIT_CONFIG_NOSYSTEM": "1"})
     if name == "clang":
-        return Target(name, ["clang++-14", "-c", "-O0", "-o", "/dev/null", path("shapes.cc")])
+        return Target(name, ["clang++", "-c", "-O0", "-o", "/dev/null", path("shapes.cc")])
     if name == "python3":
         return Target(name, ["/usr/bin/python3", path("program.py")], env={"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"})
     raise KeyError(name)

@@ -130,7 +130,7 @@ def read(byteledger, record, tmp_path):
     """read([program, args...], ...) -> a second reader's Recording, which agrees with all that byteledger reads."""
     def run(argv, **options):
         inputs(tmp_path, 3000)
-        (tmp_path / "in.sql").write_text(SQL.format(n=3000))
+        (tmp_path / "in.sql").write_text(SQL.format(n=12000))
         done = record(argv, cwd=tmp_path, **options)
         assert done.returncode == 0, done.stderr
         recording = blt.Recording(done.path)

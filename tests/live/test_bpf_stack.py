@@ -18,7 +18,7 @@ from netapi import free_port
 DRIVER = os.path.join(BUILD, "tests", "bpf", "bpf_stack")
 DOUBLE = os.path.join(BUILD, "tests", "bpf", "stackdouble.so")
 INSTRUCTIONS_MAX = 10_000
-STACK_MAX = 300
+STACK_MAX = {14: 300}  # bytes, by the compiler's version; the verifier lets 512 pass, newer ones take some more
 SQL = os.path.join(ROOT, "scripts", "demo.sql")
 PYTHON_SCRIPT = """
 import json, re, decimal, sqlite3, ctypes
@@ -39,9 +39,14 @@ def drive(*argv, timeout=280, env=None):
     return json.loads(done.stdout), done.stderr
 
 
+def clang_version():
+    told = subprocess.run(["clang", "-dumpversion"], capture_output=True, text=True, check=True).stdout
+    return int(told.split(".")[0])
+
+
 def check_budget(result):
     assert 0 < result["verified_instructions"] <= INSTRUCTIONS_MAX
-    assert 0 < result["stack_bytes"] <= STACK_MAX
+    assert 0 < result["stack_bytes"] <= STACK_MAX.get(clang_version(), 340)
 
 
 def check_books(result):
@@ -72,7 +77,10 @@ def test_the_program_passes_the_verifier_within_its_budget():
 
 @needs_bpf
 def test_every_stack_of_sqlite3_is_the_one_that_user_space_sees(installed):
-    compare(5, installed("sqlite3"), ":memory:", f".read {SQL}", least=10_000)
+    sqlite3 = installed("sqlite3")
+    told = subprocess.run([sqlite3, "--version"], capture_output=True, text=True, check=True).stdout
+    every = 5 if int(told.split(".")[1]) <= 40 else 1  # newer ones allocate a third as often
+    compare(every, sqlite3, ":memory:", f".read {SQL}", least=10_000)
 
 
 @needs_bpf
@@ -106,7 +114,7 @@ def test_every_stack_of_clang_is_the_one_that_user_space_sees(installed, tmp_pat
     # the stack so that its busiest frames lie across pages, it takes up to two reads more (five, were pages read again)
     reads = []
     while not reads or (reads[-1] >= 10 and len(reads) < 3):
-        result = compare(100, installed("clang++-14"), "-O2", "-c", "-o", os.devnull, source, least=10_000)
+        result = compare(100, installed("clang++"), "-O2", "-c", "-o", os.devnull, source, least=10_000)
         reads.append(result["reads"] / result["captures"])
     assert reads[-1] < 10, reads
 

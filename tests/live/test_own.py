@@ -332,11 +332,11 @@ def test_jemalloc_is_counted_in_every_form(hooked, linked, archive, prefix, said
 
 
 def test_mimalloc_as_a_library_is_counted_in_every_form(hooked, linked):
-    program = linked("ownmi.c", "libmimalloc.so.2.0")
+    program = linked("ownmi.c", "libmimalloc.so")
     seen, truth, done = grown(hooked, lambda n: [program, str(n), "in place"], 2, 202)
     assert seen == truth and done.seen["foreign"] == 0
     assert not says(done, ".* cannot be hooked.*")
-    assert says(done, r"mimalloc \(mi_\) of .*/libmimalloc.so.2 is hooked, \d+ functions")
+    assert says(done, r"mimalloc \(mi_\) of .*/libmimalloc.so[.0-9]* is hooked, \d+ functions")
 
 
 @pytest.mark.parametrize("archive, prefix, said", [

@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 from test_regions_heap import Program, check_no_page_is_brought_in, close, named, regions
 
-LIBRARIES = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4", "mimalloc": "libmimalloc.so.2"}
+LIBRARIES = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4", "mimalloc": "libmimalloc.so"}
 
 
 def library(allocator):

@@ -40,8 +40,9 @@ def test_the_pool_that_libstdcxx_keeps_is_named(byteledger, prog, tmp_path):
         done = subprocess.run([byteledger, "report", *words, str(path)], capture_output=True, text=True, check=True).stdout
         return [line for line in done.splitlines() if "emergency pool" in line]
 
-    line = "of this 71.0 KiB: libstdc++'s emergency pool, in every C++ program"
-    assert text([prog("newdelete"), "1"]) == text([prog("newdelete"), "1"], "--cost", "leaked") == [line]
+    lines = [[f"of this {size} KiB: libstdc++'s emergency pool, in every C++ program"] for size in ("71.0", "72.0")]  # gcc 12, 14
+    assert text([prog("newdelete"), "1"]) in lines
+    assert text([prog("newdelete"), "1"], "--cost", "leaked") in lines
     assert text([prog("newdelete"), "1"], "--cost", "peak") == text(["gawk", "BEGIN { }"]) == []
 
 

@@ -46,10 +46,8 @@ def test_stacks_of_python_equal_libunwinds(installed, tmp_path):
     run([installed("python3"), "-c", PYTHON], tmp_path, 60, 5000)
 
 
-def test_stacks_of_clang_equal_libunwinds(tmp_path):
-    clang = "/usr/lib/llvm-14/bin/clang"
-    if not os.path.exists(clang):
-        pytest.skip("clang-14 is not installed")
+def test_stacks_of_clang_equal_libunwinds(installed, tmp_path):
+    clang = os.path.realpath(installed("clang"))  # a link to it would be read as another mode of the driver
     source = tmp_path / "a.cc"
     source.write_text(CPP)
     # -fintegrated-cc1: in one process

@@ -172,10 +172,10 @@ static void every_dwarf_dialect_gives_the_same_frames(void **state)
 {
 	(void)state;
 	static const char *const flags[] = { "g++ -gdwarf-4 -O2", "g++ -gdwarf-5 -gz -O2",
-					     "g++ -g -O2 -fdebug-types-section",
-					     "clang++-14 -g -O2", "clang++-14 -gdwarf-4 -O2" };
+					     "g++ -g -O2 -fdebug-types-section", "clang++ -g -O2",
+					     "clang++ -gdwarf-4 -O2" };
 	for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
-		if (!strncmp(flags[i], "clang", 5) && shell("command -v clang++-14 >/dev/null"))
+		if (!strncmp(flags[i], "clang", 5) && shell("command -v clang++ >/dev/null"))
 			continue;
 		assert_int_equal(shell("cd %s && %s -no-pie -o dialect%zu p.cc", dir, flags[i], i),
 				 0);
@@ -403,7 +403,8 @@ deleted_and_replaced_files_of_a_living_process_are_read_where_they_are_mapped(vo
 {
 	(void)state;
 	assert_int_equal(
-		shell("cd %s && printf 'int main(void){return getchar();}' >s.c && "
+		shell("cd %s && printf 'int getchar(void);int main(void){return getchar();}' >s.c "
+		      "&& "
 		      "gcc -w -g -no-pie -o sleeper s.c && cp sleeper sleeper.kept && "
 		      "printf 'int other(void){return 0;}int main(void){return 0;}' >s2.c && "
 		      "gcc -g -no-pie -o imposter s2.c",
