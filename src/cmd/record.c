@@ -508,6 +508,9 @@ int record_helper(int argc, char **argv)
 			WIRE_RECORDER_OPTION);
 		return CMD_USAGE;
 	}
+	/* whatever spoke in our place before was not to be heard by the program's user */
+	if (dup2(WIRE_RECORDER_STDERR, STDERR_FILENO) >= 0)
+		close(WIRE_RECORDER_STDERR);
 	sigset_t before;
 	/* the library blocks every signal on the way here, because their handlers are the program's until the exec */
 	int signals = block_signals(SIG_SETMASK, &before);

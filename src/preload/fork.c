@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 
+#include "preload/helper.h"
 #include "preload/note.h"
 #include "preload/state.h"
 
@@ -64,15 +64,10 @@ static void give_hook(struct thread *t)
 
 /* ---- a child that is followed ---- */
 
-/* Its exit signal is none: the program's own wait() does not see it. */
 void fork_settle(void)
 {
-	uint32_t pid = __atomic_load_n(&process.starter, __ATOMIC_RELAXED);
-	int status;
-	if (!pid || process.seccomp)
-		return;
-	long rc = sys4(SYS_wait4, pid, &status, __WCLONE | WNOHANG, NULL);
-	if (rc == 0 || rc == -EINTR || !__atomic_exchange_n(&process.starter, 0, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&process.starter, __ATOMIC_RELAXED) || process.seccomp ||
+	    !helper_settled() || !__atomic_exchange_n(&process.starter, 0, __ATOMIC_RELAXED))
 		return;
 	sys2(SYS_munmap, process.starter_heap, sizeof(*process.starter_heap));
 	process.starter_heap = NULL;

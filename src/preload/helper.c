@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -91,11 +92,14 @@ struct wire_heap_header *helper_shared(const struct options *opt, int *fd)
 struct launch {
 	const char *output;
 	int fd;
-	volatile int executed;         /* 0 once an exec failed for good */
+	volatile int started;          /* the recorder has written its word */
+	volatile int status;           /* with which the last one ended that has not */
+	volatile unsigned path;        /* that one's, or the one that started */
+	volatile int beside;           /* somebody is at it beside the child of a fork */
+	int settled;                   /* @parent is not looked at any more */
 	struct wire_heap_header *heap; /* what is to be recorded */
 	const struct wire_heap_header
 		*parent; /* the book of a parent whose recorder is on its way; NULL: none */
-	int waited_for;  /* the program stands still until the helper is executed */
 	char **env;
 	uint64_t env_bytes;
 	const char *settings[SETTINGS_MAX]; /* NAME=VALUE */
@@ -105,37 +109,44 @@ struct launch {
 	char number[16];
 };
 
+/* Of the middle one, and of the one beside the child of a fork: both run for a moment. */
 #define CHILD_STACK 16384
-static char child_stack[CHILD_STACK] __attribute__((aligned(64)));
+static char child_stack[2][CHILD_STACK] __attribute__((aligned(64)));
+
+/* How long a recorder may take to write its word; one that is at it longer, on a busy machine, is taken to be there. */
+#define WORD_WAIT_NS 2000000000u
 
 static void arrange_files(const struct launch *launch)
 {
 	long null = sys3(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
-	/* stdout may be a pipe whose reader waits for its end; stderr carries the one line about trouble */
-	if (null != 0)
-		sys3(SYS_dup3, null, 0, 0);
-	sys3(SYS_dup3, 0, 1, 0);
-	if (sys_failed(sys2(SYS_fcntl, 2, F_GETFD)))
-		sys3(SYS_dup3, 0, 2, 0);
 	if (launch->fd != KEEP)
 		sys3(SYS_dup3, launch->fd, KEEP, 0);
 	else
 		sys3(SYS_fcntl, KEEP, F_SETFD, 0);
-	sys3(SYS_close_range, KEEP + 1, ~0U, 0);
+	/* stdout may be a pipe whose reader waits for its end */
+	if (null != 0)
+		sys3(SYS_dup3, null, 0, 0);
+	sys3(SYS_dup3, 0, 1, 0);
+	/*
+	 * What a loader or a shell says in place of the recorder is not for the program's stderr. The recorder finds that
+	 * behind its descriptor, for the one line about its own trouble.
+	 */
+	if (sys_failed(sys3(SYS_dup3, 2, WIRE_RECORDER_STDERR, 0)))
+		sys3(SYS_dup3, 0, WIRE_RECORDER_STDERR, 0);
+	sys3(SYS_dup3, 0, 2, 0);
+	sys3(SYS_close_range, WIRE_RECORDER_STDERR + 1, ~0U, 0);
 }
 
 static __attribute__((noreturn, noinline)) void run_helper(struct launch *launch)
 {
 	/* whoever forks the program now asks who records it */
 	__atomic_store_n(&launch->heap->recorder_pid, (uint32_t)sys0(SYS_getpid), __ATOMIC_RELEASE);
-	for (unsigned i = 0; i < launch->path_count; i++) {
-		const char *argv[5 + SETTINGS_MAX + 1] = { launch->paths[i], WIRE_RECORDER_OPTION,
-							   "3", "-o", launch->output };
-		for (unsigned k = 0; k < launch->setting_count; k++)
-			argv[5 + k] = launch->settings[k];
-		sys3(SYS_execve, launch->paths[i], argv, launch->env);
-	}
-	launch->executed = 0;
+	const char *path = launch->paths[launch->path];
+	const char *argv[5 + SETTINGS_MAX + 1] = { path, WIRE_RECORDER_OPTION, "3", "-o",
+						   launch->output };
+	for (unsigned k = 0; k < launch->setting_count; k++)
+		argv[5 + k] = launch->settings[k];
+	sys3(SYS_execve, path, argv, launch->env);
 	sys1(SYS_exit_group, 127);
 	__builtin_unreachable();
 }
@@ -164,23 +175,87 @@ static uint32_t recorder_of(const struct wire_heap_header *parent)
 	return pid;
 }
 
+/* Its first heartbeat, or that it cannot record what it is asked to, of which it says itself why. */
+static int has_word(const struct wire_heap_header *heap)
+{
+	return __atomic_load_n(&heap->heartbeat_ns, __ATOMIC_ACQUIRE) ||
+	       __atomic_load_n(&heap->detach, __ATOMIC_ACQUIRE);
+}
+
+/* Until the recorder @pid has written its word or ended. That it was executed says nothing: its loader may end it. */
+static int await_word(struct launch *launch, long pid)
+{
+	const struct timespec pause = { 0, 1000000 };
+	uint64_t until = now_ns() + WORD_WAIT_NS;
+	int status = 0;
+	for (;;) {
+		/* a wait for the recorder's beat: filters that a program inherits may know no sleep */
+		uint32_t tick = __atomic_load_n(&launch->heap->tick, __ATOMIC_ACQUIRE);
+		if (has_word(launch->heap))
+			break;
+		long rc = sys4(SYS_wait4, pid, &status, WNOHANG | __WALL, NULL);
+		if (rc == pid && !has_word(launch->heap)) {
+			launch->status =
+				WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+			return 0;
+		}
+		if (rc == pid || now_ns() > until)
+			break;
+		sys4(SYS_futex, &launch->heap->tick, FUTEX_WAIT, tick, &pause);
+	}
+	return 1;
+}
+
+/* One after the other, until a recorder stands. */
+static void start_recorder(struct launch *launch)
+{
+	arrange_files(launch);
+	launch->status = 127;
+	for (unsigned i = 0; i < launch->path_count && !launch->started; i++) {
+		launch->path = i;
+		long pid = spawn_helper(launch);
+		launch->started = !sys_failed(pid); /* should a filter end us */
+		launch->started = launch->started && await_word(launch, pid);
+	}
+	if (!launch->started)
+		__atomic_store_n(&launch->heap->recorder_pid, 0, __ATOMIC_RELAXED);
+}
+
 static int run_middle(void *arg)
 {
 	struct launch *launch = arg;
 	sys0(SYS_setsid);
-	arrange_files(launch);
+	start_recorder(launch);
+	sys1(SYS_exit_group, 0);
+	return 0;
+}
+
+/* A child that went on has no other way by now: nothing is recorded. */
+static int run_beside(void *arg)
+{
+	struct launch *launch = arg;
+	/* whoever forks the child now asks who records that */
 	if (launch->parent)
 		launch->heap->fork_recorder = recorder_of(launch->parent);
-	if (sys_failed(spawn_helper(launch)))
-		launch->executed = 0;
-	if (!launch->executed) {
-		__atomic_store_n(&launch->heap->recorder_pid, 0, __ATOMIC_RELAXED);
-		/* a program that went on has no other way by now: nothing is recorded */
-		if (!launch->waited_for) {
-			__atomic_store_n(&launch->heap->detach, 1, __ATOMIC_RELAXED);
-			log_line(LOG_ERROR, "the recorder of a child could not be started");
-		}
+	__atomic_store_n(&launch->settled, 1, __ATOMIC_RELEASE);
+	start_recorder(launch);
+	if (!launch->started) {
+		__atomic_store_n(&launch->heap->detach, 1, __ATOMIC_RELAXED);
+		sys3(SYS_dup3, WIRE_RECORDER_STDERR, 2, 0);
+		log_line(LOG_ERROR,
+			 "the recorder of a child could not be started: %s ended with %d",
+			 launch->paths[launch->path], (long)launch->status);
 	}
+	sys1(SYS_exit_group, 0);
+	return 0;
+}
+
+/* It has ended before the child of the fork goes on: whoever looks for children finds none that the program has not made. */
+static int run_middle_beside(void *arg)
+{
+	struct launch *launch = arg;
+	sys0(SYS_setsid);
+	launch->beside = clone(run_beside, child_stack[1] + CHILD_STACK, CLONE_VM, arg) > 0;
 	sys1(SYS_exit_group, 0);
 	return 0;
 }
@@ -290,7 +365,8 @@ static int ready(const struct options *opt, int fd, struct wire_heap_header *hea
 	launch.output = opt->output;
 	launch.fd = fd;
 	launch.heap = heap;
-	launch.executed = 1;
+	launch.started = 0;
+	launch.settled = launch.beside = 0;
 	if (!launch.path_count)
 		find_helper(opt, &launch);
 	if (!launch.path_count) {
@@ -301,16 +377,15 @@ static int ready(const struct options *opt, int fd, struct wire_heap_header *hea
 	return launch.env || copy_env(opt);
 }
 
-/* The middle one; all signals stay blocked in both: their handlers are the program's. */
-static int start_middle(int flags)
+/* The middle one; all signals stay blocked in all of them: their handlers are the program's. */
+static void start_middle(int (*run)(void *))
 {
 	uint64_t before = block_signals();
-	int pid = clone(run_middle, child_stack + CHILD_STACK, CLONE_VM | flags, &launch);
+	int pid = clone(run, child_stack[0] + CHILD_STACK, CLONE_VM | CLONE_VFORK, &launch);
 	int status;
-	if (pid > 0 && flags & CLONE_VFORK)
+	if (pid > 0)
 		sys4(SYS_wait4, pid, &status, __WCLONE, NULL);
 	unblock_signals(before);
-	return pid;
 }
 
 int helper_start(const struct options *opt, int fd, struct wire_heap_header *heap)
@@ -318,18 +393,17 @@ int helper_start(const struct options *opt, int fd, struct wire_heap_header *hea
 	if (!ready(opt, fd, heap))
 		return 0;
 	launch.parent = NULL;
-	launch.waited_for = 1;
-	if (start_middle(CLONE_VFORK) < 0)
-		launch.executed = 0;
+	start_middle(run_middle);
 	if (!opt->track_children) {
 		sys2(SYS_munmap, launch.env, launch.env_bytes);
 		launch.env = NULL;
 	}
-	if (launch.executed)
-		log_line(LOG_INFO, "recorder started: %s", launch.paths[0]);
+	if (launch.started)
+		log_line(LOG_INFO, "recorder started: %s", launch.paths[launch.path]);
 	else
-		log_line(LOG_WARN, "the recorder could not be started");
-	return launch.executed;
+		log_line(LOG_WARN, "recorder %s ended with %d before it attached; raw file instead",
+			 launch.paths[launch.path], (long)launch.status);
+	return launch.started;
 }
 
 /* A child may have another root than the process that looked for the helper. */
@@ -347,13 +421,17 @@ int helper_start_beside(const struct options *opt, int fd, struct wire_heap_head
 	if (!ready(opt, fd, heap) || !helper_there())
 		return 0;
 	launch.parent = parent;
-	launch.waited_for = 0;
-	int pid = start_middle(0);
-	if (pid > 0)
-		log_line(LOG_INFO, "recorder started beside the child: %s", launch.paths[0]);
+	start_middle(run_middle_beside);
+	if (launch.beside)
+		log_line(LOG_INFO, "recorder is started beside the child: %s", launch.paths[0]);
 	else
 		log_line(LOG_WARN, "the recorder could not be started");
-	return pid > 0 ? pid : 0;
+	return launch.beside;
+}
+
+int helper_settled(void)
+{
+	return __atomic_load_n(&launch.settled, __ATOMIC_ACQUIRE);
 }
 
 /* ---- raw mode ---- */

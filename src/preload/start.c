@@ -235,7 +235,7 @@ static int start_helper(const struct thread *child, struct wire_heap_header *hea
 	if (!child || process.raw)
 		return helper_start(options, fd, heap);
 	process.starter = (uint32_t)helper_start_beside(options, fd, heap, process.heap);
-	return process.starter != 0;
+	return (int)process.starter;
 }
 
 /* A recorder, or a raw file. Return: the shared memory, attached; NULL: neither. */

@@ -127,8 +127,7 @@ extern struct process {
 	uint32_t forked;       /* this is such a child: its first thread may run on any stack */
 	uint32_t
 		reaper; /* orphans become children of this process, or of one that it was forked from */
-	uint32_t
-		starter; /* shares our memory while it starts the recorder of this child; 0 = settled */
+	uint32_t starter; /* 1 = reads @starter_heap while it starts the recorder of this child */
 	struct wire_heap_header *starter_heap; /* the parent's book, as long as that may read it */
 	uint32_t no_tsc;                       /* rdtsc faults */
 	uint64_t last_cycles;
@@ -224,8 +223,8 @@ void fork_prepare(void) HIDDEN;
 void fork_parent(void) HIDDEN;
 void fork_child(void) HIDDEN;
 /**
- * fork_settle() - fetch the end of what started this child's recorder, if that has ended. Any thread, in a hook too; a
- * system call or two where something is to be settled.
+ * fork_settle() - let go of the parent's book if what starts this child's recorder has done so. Any thread, in a hook too; a
+ * system call where something is to be settled.
  */
 void fork_settle(void) HIDDEN;
 

@@ -11,14 +11,14 @@
  *        byteledger --recorder FD [-o PATTERN] [NAME=VALUE...]
  *    (-o: value of BYTELEDGER_OUTPUT; absent: the default pattern; NAME: of WIRE_RECORDER_SETTINGS, as in the environment)
  *    with the descriptor at number FD, then closes its own. The recorder stores recorder_pid and the first heartbeat
- *    when it has taken over. A pattern that is empty or unusable ends the recorder with one line on stderr.
+ *    when it has taken over, for which the library waits (2 s at most): one that ended before is as good as none. A pattern that is empty or unusable ends the recorder with one line on stderr.
  * 3. raw mode, where no helper can be started: the file is OUTPUT.raw on disk, mapped shared and never read while the
  *    program runs. Same layout, only that ring_bytes may be larger (a power of two up to 2 GiB; the file is sparse, so
  *    untouched parts cost nothing). recorder_pid and tail stay 0: a ring does not wrap, what does not fit is counted in
  *    lost[WIRE_LOST_RING_FULL]. end_ns (header) is the time of the exit hook, 0 after a crash.
  * 4. The child of a fork, where children are followed: ways 2 and 3 again, with a file of its own and the header's
  *    forked_from, fork_number and fork_recorder filled in. It does not wait for its recorder: a process that shares its memory
- *    starts that meanwhile, stores recorder_pid, and sets detach where it cannot. The recorder of the parent answers a WIRE_FORK record with a
+ *    and is no child of its own starts that meanwhile, stores recorder_pid, and sets detach where it cannot. The recorder of the parent answers a WIRE_FORK record with a
  *    memfd named WIRE_FORK_NAME, its own pid, "-" and the number, which it keeps open for a while: a recording of the
  *    blocks that lived at that moment. It is whole once it is sealed against shrinking; the child's recorder, which finds it below
  *    /proc/PID/fd, seals it against growing once it has read it.
@@ -36,6 +36,8 @@
 #define WIRE_ENV_FOLLOW "BYTELEDGER_TRACK_CHILD_PROCESSES"
 #define WIRE_ENV_OUTPUT "BYTELEDGER_OUTPUT"
 #define WIRE_RECORDER_OPTION "--recorder"
+#define WIRE_RECORDER_STDERR \
+	4 /* where the library's recorder finds the program's stderr; its own is none until it takes that */
 /* Variables that are the recorder's affair. */
 #define WIRE_RECORDER_SETTINGS                                                                     \
 	{                                                                                          \

@@ -210,6 +210,15 @@ def test_a_recorder_that_cannot_be_executed_is_said_and_costs_the_child_nothing(
     assert len(tree.all("children")) == 1
 
 
+@pytest.mark.parametrize("alone", [False, True], ids=["run", "alone"])
+def test_a_followed_child_has_no_child_that_it_has_not_made(tree, prog, alone):
+    argv = [prog("nochild")] if alone else [*tree.command(), prog("nochild")]
+    for _ in range(5):
+        done = subprocess.run(argv, capture_output=True, timeout=60, env=tree.alone() if alone else None)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"0 0\n", b"")
+    tree.all("nochild", 10)
+
+
 def test_without_the_option_no_child_is_recorded(tree, prog, byteledger):
     run_children([byteledger, "heap", "-q", "-o", f"{tree.folder}/%e_%p.blt", "--", prog("children"), "fork", "10"])
     assert len(tree.all("children")) == 1

@@ -653,7 +653,7 @@ def test_an_inherited_filter_that_kills_old_calls_is_not_met(preload, prog, tmp_
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
 def test_a_program_without_stdin_gets_a_recorder_with_one(preload, prog, tmp_path, closed):
     helper, seen = tmp_path / "helper", tmp_path / "seen"
-    helper.write_text(f'#!/bin/sh\nall=$(for n in 0 1 2 3; do readlink /proc/$$/fd/$n || echo closed; done)\n'
+    helper.write_text(f'#!/bin/sh\nall=$(for n in 0 1 2 3 4; do readlink /proc/$$/fd/$n || echo closed; done)\n'
                       f'echo "$all" >{seen}.part\nmv {seen}.part {seen}\n')
     helper.chmod(0o755)
     done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *alone(preload, tmp_path, BYTELEDGER_HELPER=str(helper)),
@@ -665,8 +665,26 @@ def test_a_program_without_stdin_gets_a_recorder_with_one(preload, prog, tmp_pat
     while not seen.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     targets = seen.read_text().splitlines()
-    assert targets[:2] == ["/dev/null", "/dev/null"] and "memfd:byteledger" in targets[3]
-    assert targets[2] == "/dev/null" if "2>&-" in closed else targets[2].startswith("pipe:")
+    assert targets[:3] == ["/dev/null"] * 3 and "memfd:byteledger" in targets[3]
+    # where the recorder takes its own stderr from once it has begun
+    assert targets[4] == "/dev/null" if "2>&-" in closed else targets[4].startswith("pipe:")
+
+
+@pytest.mark.parametrize("status", ["127", "1", "0", "kill"])
+def test_a_recorder_that_ends_before_it_has_begun_leaves_a_raw_file_and_says_nothing(byteledger, preload, prog, tmp_path, status):
+    # a shared library is missing, or of another version; beside the library, where it is looked for first
+    library = shutil.copy(preload, tmp_path / "libbyteledger-heap.so")
+    helper, log = tmp_path / "byteledger", tmp_path / "log"
+    end = "kill -9 $$" if status == "kill" else f"exit {status}"
+    helper.write_text(f"#!/bin/sh\necho error while loading shared libraries >&2; {end}\n")
+    helper.chmod(0o755)
+    env = alone(library, tmp_path, BYTELEDGER_LOG="warn", BYTELEDGER_LOGFILE=str(log), PATH=str(tmp_path / "nothing"))
+    done = subprocess.run([*env, prog("manners"), "blocks", "1000"], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"1000\n", b"")
+    said = log.read_text().splitlines()
+    ended = "137" if status == "kill" else status
+    assert len(said) == 1 and f" WRN recorder {helper} ended with {ended} before it attached; raw file instead" in said[0], said
+    assert 1000 <= report(byteledger, str(tmp_path / "alone.blt.raw"))["totals"]["allocations"] < 1010
 
 
 def test_an_exit_waits_for_no_recorder(preload, prog, tmp_path):

@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "preload/helper.h"
 #include "preload/hooks.h"
 #include "preload/next.h"
 #include "preload/state.h"
@@ -39,6 +40,10 @@ void start_child(struct thread *t)
 }
 void modules_left(void)
 {
+}
+int helper_settled(void)
+{
+	return 1;
 }
 void modules_unmapped(uint64_t at, uint64_t bytes)
 {
