@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/filter.h"
 #include "cmd/record.h"
 #include "query/query.h"
+#include "source/filter.h"
 #include "wire/heap.h"
 #include "wire/heap_start.h"
 
@@ -131,5 +131,5 @@ int record_filter(struct record *rec, uint64_t sample_bytes, struct err *err)
 				"which module called is known of stacks that were not left out; "
 				"words about threads can be used");
 	}
-	return cmd_filter_new(&rec->sieve, rec->settings.filter, &rec->tee.sink, err);
+	return source_filter_new(&rec->sieve, rec->settings.filter, &rec->tee.sink, err);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "trace/defs.h"
+#include "trace/ending.h"
 
 #define PROGRESS_STEP (1u << 20)
 
@@ -289,12 +290,17 @@ int trace_reader_run(struct trace_reader *reader, struct sink *sink,
 	struct err own = { 0 };
 	if (!err)
 		err = &own;
+	struct ending ending;
+	if (opt && opt->tells_end)
+		sink = ending_init(&ending, sink);
 	CLEANUP(replay_freep) struct replay *p = replay_new(reader, sink, err);
 	struct events_out out = { take_events, check_stack, check_thread, p, 0 };
 	out.slots_missing_max = p ? (uint32_t)p->id_limit : 0;
 	struct events_dec *dec = p ? events_dec_new(&out, err) : NULL;
 	int rc = dec ? run(p, dec, opt, err) : -ENOMEM;
 	events_dec_free(dec);
+	if (rc == 0 && opt && opt->tells_end)
+		rc = ending_tell(&ending, reader, opt->has_until, err);
 	return rc;
 }
 

@@ -97,6 +97,7 @@ struct trace_reader_info {
 	int truncated;     /* 1 = bytes after the last whole block */
 	int being_written; /* 1 = its writer lived when it was opened */
 	int lacks_pending; /* 1 = FILE.pending is looked for, and is not there or is another's */
+	int goes_on; /* 1 = the last run that told the end found none, because its writer is still at it */
 	uint32_t version;
 };
 
@@ -114,6 +115,11 @@ struct trace_read_opt {
 	/* 1: events later than @until_ns may be left out, block by block, unread; definitions are not */
 	int has_until;
 	uint64_t until_ns;
+	/*
+	 * 1: what is missing at the end is told, too. A writer that was killed wrote no end: EVENT_LOST with
+	 * LOSS_RECORDER_DIED. A file that was cut short says nothing of how its program ended, whatever stands in it.
+	 */
+	int tells_end;
 };
 /**
  * trace_reader_run() - replay everything into @sink in recorded order: definitions, then the events that use them.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/filter.h"
+#include "source/filter.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "wire/heap_filter.h"
 
-int cmd_filter_new(struct sieve **sieve, const char *text, struct sink *to, struct err *err)
+int source_filter_new(struct sieve **sieve, const char *text, struct sink *to, struct err *err)
 {
 	*sieve = NULL;
 	if (!text || !*text)

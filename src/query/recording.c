@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "query/recording.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "source/filter.h"
+#include "source/heaptrack.h"
+#include "source/source.h"
+#include "sym/sym.h"
+#include "trace/trace.h"
+
+struct recording {
+	enum recording_kind kind;
+	char *path;
+	struct trace_reader *reader;
+	struct recording_ears ears;
+	const char *doing; /* what the ears hear of */
+	int no_summary;    /* what it says is of events that cannot be read */
+	char warning[512];
+};
+
+static void recording_free(struct recording *rec)
+{
+	if (!rec)
+		return;
+	trace_reader_freep(&rec->reader);
+	free(rec->path);
+	free(rec);
+}
+
+void recording_freep(struct recording **recording)
+{
+	recording_free(*recording);
+	*recording = NULL;
+}
+
+struct recording *recording_open(const char *path, const struct recording_ears *ears,
+				 struct err *err)
+{
+	CLEANUP(recording_freep) struct recording *rec = calloc(1, sizeof(*rec));
+	if (!rec || !(rec->path = strdup(path))) {
+		err_set(err, -ENOMEM, "cannot open '%s'", path);
+		return NULL;
+	}
+	rec->ears = ears ? *ears : (struct recording_ears){ 0 };
+	struct stat st;
+	/* opened, a fifo would wait for its writer, and what went through is gone for the second pass */
+	if (stat(path, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode))) {
+		err_set(err, -EINVAL, "cannot read '%s': a pipe can be read only once", path);
+		err_hint(err, "a file is needed; heaptrack's may be compressed as they are");
+		return NULL;
+	}
+	int is = trace_is(path, err);
+	if (is < 0)
+		return NULL;
+	if (is) {
+		rec->kind = RECORDING_BLT;
+		rec->reader = trace_reader_new(path, err);
+		return rec->reader ? STEAL(rec) : NULL;
+	}
+	is = heaptrack_is(path, err);
+	if (is < 0)
+		return NULL;
+	if (is) {
+		rec->kind = RECORDING_HEAPTRACK;
+		return STEAL(rec);
+	}
+	is = source_heap_is_raw(path, err);
+	if (is < 0)
+		return NULL;
+	if (is) {
+		rec->kind = RECORDING_RAW;
+		return STEAL(rec);
+	}
+	err_set(err, -EBADMSG,
+		"cannot read '%s': neither a byteledger recording nor a heaptrack file", path);
+	err_hint(err, "'byteledger run -- PROGRAM' makes a recording");
+	return NULL;
+}
+
+enum recording_kind recording_kind(const struct recording *recording)
+{
+	return recording->kind;
+}
+
+const char *recording_path(const struct recording *recording)
+{
+	return recording->path;
+}
+
+const char *recording_warning(const struct recording *recording)
+{
+	return recording->warning[0] ? recording->warning : NULL;
+}
+
+static void note_damage(struct recording *rec)
+{
+	struct trace_reader_info info;
+	trace_reader_info(rec->reader, &info);
+	if (info.damaged_blocks)
+		snprintf(rec->warning, sizeof(rec->warning),
+			 "'%s' is damaged: %llu blocks (%llu bytes) could not be read", rec->path,
+			 (unsigned long long)info.damaged_blocks,
+			 (unsigned long long)info.skipped_bytes);
+	else if (info.goes_on)
+		snprintf(rec->warning, sizeof(rec->warning),
+			 "'%s' is still being recorded: this is what it holds by now", rec->path);
+	else if (info.lacks_pending)
+		snprintf(rec->warning, sizeof(rec->warning),
+			 "'%s.pending' is not there: what was undecided at the end, if anything, "
+			 "is missing",
+			 rec->path);
+	else if (info.truncated)
+		snprintf(rec->warning, sizeof(rec->warning),
+			 "'%s' ends early: read up to its last whole block", rec->path);
+}
+
+/* ---- what is heard ---------------------------------------------------------------------------------------------- */
+
+static void on_progress(void *ctx, uint64_t done, uint64_t total)
+{
+	const struct recording *rec = ctx;
+	if (rec->ears.progress)
+		rec->ears.progress(rec->ears.ctx, rec->doing, done, total);
+}
+
+static void end_progress(const struct recording_ears *ears)
+{
+	if (ears->progress)
+		ears->progress(ears->ctx, NULL, 0, 0);
+}
+
+/* ---- one run ------------------------------------------------------------------------------------------------------ */
+
+static int run_heaptrack(struct recording *rec, struct sink *sink, struct err *err)
+{
+	struct heaptrack_opt opt = { .progress = on_progress, .progress_ctx = rec };
+	struct heaptrack_info info = { 0 };
+	int rc = heaptrack_run(rec->path, sink, &opt, &info, err);
+	snprintf(rec->warning, sizeof(rec->warning), "%s", info.warning);
+	return rc;
+}
+
+/* Rings that no recorder read: the library wrote them where it could not start one. */
+static int run_raw(struct recording *rec, struct sink *to, struct err *err)
+{
+	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_raw(rec->path, err);
+	CLEANUP(sieve_freep) struct sieve *sieve = NULL;
+	if (!heap || source_filter_new(&sieve, source_heap_filter(heap), to, err) < 0)
+		return err ? err->code : -EBADMSG;
+	struct sink *sink = sieve ? sieve_sink(sieve) : to;
+	struct source_heap_state state;
+	source_heap_state(heap, &state);
+	char exe[4096];
+	struct def def = { .kind = DEF_PROCESS };
+	def.process.pid = state.target_pid;
+	def.process.exe = source_heap_exe(heap, exe, sizeof(exe)) ? exe : NULL;
+	char *cmdline = source_heap_cmdline(heap, &def.process.cmdline_bytes);
+	def.process.cmdline = cmdline;
+	def.process.comment = "raw heap recording";
+	def.process.start_monotonic_ns = source_heap_start_ns(heap);
+	def.process.start_realtime_ns = state.start_realtime_ns;
+	def.process.time_bound_ns = source_heap_raw_bound_ns(heap);
+	def.process.exit_status = -1;
+	def.process.sample_bytes = state.sample_bytes;
+	int rc = sink->define(sink, &def, err);
+	struct source_heap_fork fork;
+	source_heap_fork(heap, &fork);
+	if (rc == 0 && fork.from)
+		rc = source_heap_inherited(heap, sink, 0, err);
+	if (rc == 0)
+		rc = source_heap_finish(heap, sink, 0, err);
+	if (rc == 0 && sieve)
+		rc = sieve_tell(sieve, err);
+	def.process.ended = 1;
+	def.process.complete = state.exiting;
+	def.process.runtime_ns = source_heap_raw_length_ns(heap);
+	def.process.peak_rss_bytes = state.peak_rss_bytes;
+	def.process.modules_nameless = state.modules_nameless;
+	rc = rc < 0 ? rc : sink->define(sink, &def, err);
+	free(cmdline);
+	return rc;
+}
+
+static int run_until(struct recording *rec, int has_until, uint64_t until_ns, struct sink *sink,
+		     struct err *err)
+{
+	int rc;
+	rec->doing = "reading";
+	if (rec->kind == RECORDING_HEAPTRACK) {
+		rc = run_heaptrack(rec, sink, err);
+	} else if (rec->kind == RECORDING_RAW) {
+		rc = run_raw(rec, sink, err);
+	} else {
+		struct trace_read_opt opt = { .progress = on_progress,
+					      .progress_ctx = rec,
+					      .has_until = has_until,
+					      .until_ns = until_ns,
+					      .tells_end = 1 };
+		rc = trace_reader_run(rec->reader, sink, &opt, err);
+		note_damage(rec);
+	}
+	end_progress(&rec->ears);
+	return rc;
+}
+
+int recording_run(struct recording *rec, struct sink *sink, struct err *err)
+{
+	return run_until(rec, 0, 0, sink, err);
+}
+
+static int source_run_until(void *ctx, uint64_t until_ns, struct sink *sink, struct err *err)
+{
+	return run_until(ctx, 1, until_ns, sink, err);
+}
+
+static int source_run(void *ctx, struct sink *sink, struct err *err)
+{
+	return recording_run(ctx, sink, err);
+}
+
+static int source_summary(void *ctx, struct prof *prof, struct err *err)
+{
+	struct recording *rec = ctx;
+	int rc = trace_reader_summary(rec->reader, prof, err);
+	note_damage(rec);
+	return rc;
+}
+
+static int source_resolve(void *ctx, struct prof *prof, struct err *err)
+{
+	return recording_resolve(prof, &((struct recording *)ctx)->ears, err);
+}
+
+static struct query_source as_source(struct recording *rec)
+{
+	struct query_source source = { .run = source_run, .resolve = source_resolve, .ctx = rec };
+	if (rec->kind == RECORDING_BLT) {
+		source.summary = rec->no_summary ? NULL : source_summary;
+		source.run_until = source_run_until;
+	}
+	return source;
+}
+
+int recording_will_stream(struct recording *rec, struct err *err)
+{
+	struct trace_survey survey;
+	if (rec->kind != RECORDING_BLT || rec->no_summary)
+		return 0;
+	rec->doing = "checking";
+	const struct trace_read_opt opt = { .progress = on_progress, .progress_ctx = rec };
+	int rc = trace_reader_survey(rec->reader, &survey, &opt, err);
+	end_progress(&rec->ears);
+	rec->no_summary = rc == 0 && survey.damaged_stretches;
+	return rc;
+}
+
+/* The peak is a place among the events, as the summary counts them. */
+static int asks_for_peak(const struct query *query)
+{
+	return query && (query->at.kind == QUERY_TIME_PEAK || query->from.kind == QUERY_TIME_PEAK ||
+			 query->to.kind == QUERY_TIME_PEAK);
+}
+
+struct prof *recording_read(struct recording *rec, const struct query *query, struct err *err)
+{
+	if (asks_for_peak(query) && recording_will_stream(rec, err) < 0)
+		return NULL;
+	struct query_source source = as_source(rec);
+	return query_run(&source, query, err);
+}
+
+int recording_stream(struct recording *rec, const struct query *query, struct sink *sink,
+		     struct err *err)
+{
+	struct query_source source = as_source(rec);
+	return query_stream(&source, query, sink, err);
+}
+
+static void on_resolving(void *ctx, uint64_t done, uint64_t total)
+{
+	const struct recording_ears *ears = ctx;
+	if (ears->progress)
+		ears->progress(ears->ctx, "resolving symbols", done, total);
+}
+
+int recording_resolve(struct prof *prof, const struct recording_ears *ears, struct err *err)
+{
+	struct recording_ears own = ears ? *ears : (struct recording_ears){ 0 };
+	CLEANUP(sym_freep) struct sym *sym = sym_new(NULL, err);
+	if (!sym)
+		return err ? err->code : -ENOMEM;
+	int rc = sym_resolve_prof(sym, prof, prof_symbol_sink(prof), on_resolving, &own, err);
+	end_progress(&own);
+	if (sym_servers_failed(sym) && own.notice) {
+		struct err notice = { 0 };
+		err_set(&notice, -EINVAL,
+			"no answer from a debuginfod server: %s; names that only servers have are "
+			"missing",
+			strerror(-sym_servers_failed(sym)));
+		err_hint(&notice, "DEBUGINFOD_TIMEOUT=SECONDS waits longer, an empty "
+				  "DEBUGINFOD_URLS asks nobody");
+		own.notice(own.ctx, &notice);
+	}
+	return rc;
+}

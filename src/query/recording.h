@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * recording.h - recordings of every kind behind one face; kinds are told by content, never by name. Nothing is printed: what
+ * takes long and what is worth knowing comes out through struct recording_ears.
+ */
+#ifndef QUERY_RECORDING_H
+#define QUERY_RECORDING_H
+
+#include "base/err.h"
+#include "model/event.h"
+#include "model/prof.h"
+#include "query/query.h"
+
+enum recording_kind { RECORDING_BLT = 1, RECORDING_HEAPTRACK, RECORDING_RAW };
+
+struct recording;
+
+/** struct recording_ears - who hears how far the work is; all of it may be NULL. Called on the thread that does the work. */
+struct recording_ears {
+	void *ctx;
+	/** @what is under way ("reading"), @total 0: unknown; @what NULL: it is over. Some hundred times a second at most. */
+	void (*progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
+	/** Something was not to be had, and the reading goes on without it: a message and a hint. */
+	void (*notice)(void *ctx, const struct err *notice);
+};
+
+/** recording_open() - recognise and open @path; NULL with @err and a hint for what is no recording. @ears: copied, or NULL. */
+struct recording *recording_open(const char *path, const struct recording_ears *ears,
+				 struct err *err);
+void recording_freep(struct recording **recording);
+enum recording_kind recording_kind(const struct recording *recording);
+const char *recording_path(const struct recording *recording);
+
+/** recording_run() - replay everything into @sink. Can be called again. */
+int recording_run(struct recording *recording, struct sink *sink, struct err *err);
+
+/** recording_read() - the reading that @query (NULL: everything) selects; a new prof, or NULL with @err. */
+struct prof *recording_read(struct recording *recording, const struct query *query,
+			    struct err *err);
+
+/**
+ * recording_will_stream() - before recording_read(), where recording_stream() is to follow: the reading has to say what is in the
+ * stream. In a damaged file the summary says more, so that it is left alone. Cost: all bytes are read, not decoded.
+ */
+int recording_will_stream(struct recording *recording, struct err *err);
+
+/** recording_stream() - replay what @query (NULL: everything) selects into @sink. */
+int recording_stream(struct recording *recording, const struct query *query, struct sink *sink,
+		     struct err *err);
+
+/** recording_warning() - one line on what could not be read, after a run; NULL where the file is whole. Lent. */
+const char *recording_warning(const struct recording *recording);
+
+/**
+ * recording_resolve() - resolve the frames of @prof that carry no symbols, from the files on this machine and the servers that
+ * DEBUGINFOD_URLS names. @ears may be NULL.
+ */
+int recording_resolve(struct prof *prof, const struct recording_ears *ears, struct err *err);
+
+#endif
