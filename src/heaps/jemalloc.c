@@ -38,7 +38,7 @@ struct je {
 	struct memory_pages pages;
 	struct extent last; /* the one that was met last: it may go on in the next mapping */
 	uint64_t last_resident;
-	uint64_t live[QUANTA], count[QUANTA], holes[QUANTA], fits[QUANTA];
+	uint64_t live[QUANTA], count[QUANTA], holes[QUANTA], fits[QUANTA], active;
 	uint64_t good, bad; /* bytes whose descriptors agree with the tree, or do not */
 	uint64_t free_pages, resident, reserved, metadata, cached, cached_count, caches;
 	uint64_t base[BASE_BLOCKS_MAX]; /* sorted */
@@ -134,6 +134,7 @@ static void count_last(struct je *je)
 		je->free_pages += resident;
 		return;
 	}
+	je->active++;
 	for (unsigned q = 0; q < QUANTA; q++) {
 		uint64_t size = size_of(szind_of(e->bits), q ? 3 : 4), live = size, count = 1;
 		if (e->bits >> 12 & 1) {
@@ -142,7 +143,8 @@ static void count_last(struct je *je)
 			count = unused < room ? room - unused : 0;
 			live = count * size;
 		} else {
-			je->fits[q] += bytes == size || bytes == size + 4096;
+			uint64_t pages = (size + 4095) & ~4095ull;
+			je->fits[q] += bytes == pages || bytes == pages + 4096;
 		}
 		live = live < bytes ? live : bytes;
 		je->live[q] += live;
@@ -346,6 +348,16 @@ static int walk_all(struct je *je, uint8_t *claims)
 	return je->good ? scan_data(b, je->memory, ROOT_BYTES, look_for_arenas, je) : 0;
 }
 
+/*
+ * Whether it is jemalloc at all: any array of pointers in a program's data may pass for a tree, but the sizes of what is handed out
+ * are those that it has classes for. One odd extent in sixteen may be read while it changes.
+ */
+static int is_proven(const struct je *je)
+{
+	uint64_t fits = je->fits[je->quantum];
+	return je->active >= 2 && fits + je->active / 16 >= je->active;
+}
+
 static double agreement(const struct je *je)
 {
 	return 100 * (double)je->good / (double)(je->good + je->bad);
@@ -392,7 +404,8 @@ int heaps_jemalloc(struct breakdown *b, const struct memory *memory, struct err 
 	if (rc == 1)
 		rc = walk_all(je, claims);
 	/* that nothing was found in the end says something only where it is known to be there */
-	if (rc == 0 && (je->good || (memory_is_spent(memory) && (found || mapped)))) {
+	if (rc == 0 &&
+	    ((je->good && is_proven(je)) || (memory_is_spent(memory) && (found || mapped)))) {
 		rc = heaps_judge(b, memory, "jemalloc", agreement(je));
 		if (rc != 1)
 			goto out;
