@@ -70,7 +70,8 @@ struct breakdown {
 	size_t thread_count;
 	struct allocator_reading *allocators; /* filled by heaps_read(); malloc'd */
 	size_t allocator_count;
-	struct units *units; /* heaps/units.h: who wants to know what they hold sets it before heaps_read(); lent */
+	struct units *
+		units; /* heaps/units.h: who wants to know what they hold sets it before heaps_read(); lent */
 
 	/* Private: owns the text of regions and rows. */
 	int keeps_all;
