@@ -12,7 +12,6 @@
 #include "heaps/readers.h"
 #include "heaps/scan.h"
 
-#define ROOT_BYTES (8ull << 18)
 #define BASE_BLOCK (2ull << 20) /* its own bookkeeping comes in blocks of whole multiples of this */
 #define BASE_BLOCKS_MAX 4096u
 #define SIZES_MAX 232u
@@ -35,6 +34,7 @@ struct je {
 	struct breakdown *b;
 	const struct memory *memory;
 	struct radix tree;
+	uint64_t root_bytes;
 	struct memory_pages pages;
 	struct extent last; /* the one that was met last: it may go on in the next mapping */
 	uint64_t last_resident;
@@ -176,6 +176,8 @@ static uint64_t walk_region(struct je *je, const struct region *r)
 		struct extent e;
 		if (je->tree.leaf)
 			note_base(je, je->tree.leaf);
+		if (je->tree.node)
+			note_base(je, je->tree.node);
 		if (!extent_at(entry)) {
 			at = radix_next(&je->tree, at, r->end);
 			continue;
@@ -313,7 +315,7 @@ static int look_for_arenas(void *ctx, const struct scan_block *block)
 	struct je *je = ctx;
 	for (size_t i = 0; i < block->count; i++) {
 		uint64_t at = block->words[i], root = block->addr + i * 8 - je->tree.root;
-		if (at && root >= ROOT_BYTES && scan_heap_at(je->b, at, 64) &&
+		if (at && root >= je->root_bytes && scan_heap_at(je->b, at, 64) &&
 		    !extent_at(radix_entry(&je->tree, at)))
 			look_at_arena(je, at);
 	}
@@ -345,7 +347,7 @@ static int walk_all(struct je *je, uint8_t *claims)
 			claims[i] = owned[i] >= base ? 1 : 2;
 	}
 	free(owned);
-	return je->good ? scan_data(b, je->memory, ROOT_BYTES, look_for_arenas, je) : 0;
+	return je->good ? scan_data(b, je->memory, je->root_bytes, look_for_arenas, je) : 0;
 }
 
 /*
@@ -385,6 +387,36 @@ static void tell(const struct je *je, struct allocator_reading *a)
 			 "every extent, by its radix tree; what threads cache counts as live");
 }
 
+/* Of a leaf's entry that has two words: the class's number stands in the second from bit 5 on, the flags below. */
+static uint64_t join(uint64_t descriptor, uint64_t facts)
+{
+	return (facts >> 5 & 255) << 48 | (descriptor & 0xffffffffff80ull) | (facts & 31);
+}
+
+/*
+ * Pages of 4 KiB: two levels of 18 bits for addresses of 48 bits; three of 15 bits where it was built for addresses of 57 (on a
+ * machine that has them), whose class numbers found no room beside the pointer.
+ */
+static int find_tree(struct je *je)
+{
+	static const struct radix_shape shapes[] = {
+		{ .shift = { 30, 12 }, .bits = { 18, 18 }, .align = 64 },
+		{ .shift = { 42, 12 },
+		  .bits = { 15, 15 },
+		  .middle_shift = 27,
+		  .middle_bits = 15,
+		  .align = 64,
+		  .join = join },
+	};
+	int rc = 0;
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]) && rc == 0; i++) {
+		je->tree = (struct radix){ .b = je->b, .memory = je->memory, .shape = shapes[i] };
+		je->root_bytes = 8ull << shapes[i].bits[0];
+		rc = radix_find(&je->tree, proof, je);
+	}
+	return rc;
+}
+
 int heaps_jemalloc(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	struct je *je = calloc(1, sizeof(*je));
@@ -395,12 +427,7 @@ int heaps_jemalloc(struct breakdown *b, const struct memory *memory, struct err 
 		goto out;
 	je->b = b;
 	je->memory = je->pages.memory = memory;
-	/* 48-bit addresses, pages of 4 KiB, two levels of 18 bits */
-	je->tree =
-		(struct radix){ .b = b,
-				.memory = memory,
-				.shape = { .shift = { 30, 12 }, .bits = { 18, 18 }, .align = 64 } };
-	rc = found = radix_find(&je->tree, proof, je);
+	rc = found = find_tree(je);
 	if (rc == 1)
 		rc = walk_all(je, claims);
 	/* that nothing was found in the end says something only where it is known to be there */
