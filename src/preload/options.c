@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/options.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/utsname.h>
 
 #include "preload/log.h"
@@ -67,46 +69,147 @@ static int on(const char *text)
 	return text && (strcmp(text, "1") == 0 || strcmp(text, "true") == 0);
 }
 
-static void take_out(char **env, const char *variable)
+/* The list @from without this library into @to, of @size bytes. Return: what is left, in bytes; -1 it is not in there, or long. */
+static long without_library(const char *from, char *to, size_t size)
 {
-	size_t len = strlen(variable);
-	char **to = env;
-	for (char **e = env; *e; e++)
-		if (strncmp(*e, variable, len) != 0 || (*e)[len] != '=')
-			*to++ = *e;
-	*to = NULL;
+	size_t left = 0;
+	int found = 0;
+	if (strlen(from) >= size)
+		return -1;
+	while (*from) {
+		size_t len = strcspn(from, ": ");
+		const char *base = from;
+		for (size_t i = 0; i < len; i++)
+			if (from[i] == '/')
+				base = from + i + 1;
+		size_t name = sizeof(WIRE_PRELOAD_NAME) - 1;
+		int ours = (size_t)(from + len - base) >= name &&
+			   strncmp(base, WIRE_PRELOAD_NAME, name) == 0;
+		size_t whole = len + (from[len] != '\0');
+		if (!ours) {
+			memcpy(to + left, from, whole);
+			left += whole;
+		}
+		found |= ours;
+		from += whole;
+	}
+	to[left] = '\0';
+	return found ? (long)left : -1;
 }
 
-/* Take this library, and no other, out of LD_PRELOAD: programs started from here are not traced. */
-static void take_out_preload(char **env)
+static int is_variable(const char *entry, const char *name)
 {
-	for (char **e = env; *e; e++) {
-		if (strncmp(*e, "LD_PRELOAD=", 11) != 0)
-			continue;
-		char *to = *e + 11;
-		const char *from = to;
-		while (*from) {
-			size_t len = strcspn(from, ": ");
-			const char *base = from;
-			for (size_t i = 0; i < len; i++)
-				if (from[i] == '/')
-					base = from + i + 1;
-			size_t name = sizeof(WIRE_PRELOAD_NAME) - 1;
-			int ours = (size_t)(from + len - base) >= name &&
-				   strncmp(base, WIRE_PRELOAD_NAME, name) == 0;
-			size_t whole = len + (from[len] != '\0');
-			if (!ours) {
-				memmove(to, from, whole);
-				to += whole;
-			}
-			from += whole;
-		}
-		*to = '\0';
-		if (to == *e + 11) {
-			take_out(env, "LD_PRELOAD");
-			return;
-		}
+	size_t len = strlen(name);
+	return strncmp(entry, name, len) == 0 && entry[len] == '=';
+}
+
+/*
+ * Whether all of @env[@at] is meant for us alone. A second LD_PRELOAD, which is the one that the loader obeys, is: the first is
+ * what the program was given. One that names other libraries, too, is replaced by one that names those.
+ */
+static int is_ours_alone(char **env, unsigned at, int children)
+{
+	static char kept[8192] = "LD_PRELOAD=";
+	const size_t begin = sizeof("LD_PRELOAD=") - 1;
+	if (is_variable(env[at], WIRE_ENV_SHM) || is_variable(env[at], WIRE_ENV_PAD))
+		return 1;
+	if (children || !is_variable(env[at], "LD_PRELOAD"))
+		return 0;
+	long left = without_library(env[at] + begin, kept + begin, sizeof(kept) - begin);
+	for (unsigned i = 0; left > 0 && i < at; i++)
+		if (is_variable(env[i], "LD_PRELOAD"))
+			return 1;
+	if (left > 0)
+		env[at] = kept;
+	return left == 0;
+}
+
+/* Where the kernel shows that the environment ends. The form that says all bounds at once wants no capability. */
+static void set_env_end(const char *end)
+{
+	static char text[2048];
+	uint64_t field[52] = { 0 };
+	long fd = sys4(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
+	long n = sys_failed(fd) ? 0 : sys3(SYS_read, fd, text, sizeof(text) - 1);
+	if (sys_failed(fd))
+		return;
+	sys1(SYS_close, fd);
+	text[n > 0 ? n : 0] = '\0';
+	/* the second one, a name in brackets, may have anything in it */
+	const char *at = strrchr(text, ')');
+	for (unsigned i = 2; at && *at && i < 52; at++) {
+		if (*at == ' ')
+			i++;
+		else if (*at >= '0' && *at <= '9' && i < 52)
+			field[i] = field[i] * 10 + (uint64_t)(*at - '0');
 	}
+	struct prctl_mm_map map = {
+		.start_code = field[26],
+		.end_code = field[27],
+		.start_data = field[45],
+		.end_data = field[46],
+		.start_brk = field[47],
+		.brk = (uint64_t)sys1(SYS_brk, 0),
+		.start_stack = field[28],
+		.arg_start = field[48],
+		.arg_end = field[49],
+		.env_start = field[50],
+		.env_end = (uint64_t)end,
+		.exe_fd = ~0u,
+	};
+	if (field[50] && field[50] <= map.env_end && map.env_end <= field[51])
+		sys5(SYS_prctl, PR_SET_MM, PR_SET_MM_MAP, &map, sizeof(map), 0);
+}
+
+/* /proc/self/environ ends before the first of them, if nothing else stands behind; else it shows zeroes there. */
+static void wipe(char *const *entries, unsigned count, char *const *kept)
+{
+	char *lowest = entries[0];
+	for (unsigned i = 0; i < count; i++) {
+		memset(entries[i], 0, strlen(entries[i]));
+		if (entries[i] < lowest)
+			lowest = entries[i];
+	}
+	for (; *kept; kept++)
+		if (*kept > lowest)
+			return;
+	set_env_end(lowest);
+}
+
+/*
+ * Take out of the environment what is meant for us. Who looks for the auxiliary vector looks behind the NULL that ends the
+ * environment (allocators, runtimes of sanitizers, programs without libc): it stays where it was, and the places that come free
+ * in front of it become entries of it that say nothing. They are pairs: of an odd number one variable stays, empty.
+ */
+#define OURS_MAX 8
+
+static void take_out(char **env, int children)
+{
+	static char empty[] = "LD_PRELOAD=", no_shm[] = WIRE_ENV_SHM "=";
+	char *ours[OURS_MAX], **to = env, **e;
+	unsigned count = 0, at = 0, place[OURS_MAX];
+	for (unsigned i = 0; env[i] && count < OURS_MAX; i++) {
+		if (!is_ours_alone(env, i, children))
+			continue;
+		place[count] = i;
+		ours[count++] = env[i];
+	}
+	if (count % 2) {
+		count--;
+		env[place[count]] = is_variable(ours[count], "LD_PRELOAD") ? empty : no_shm;
+	}
+	if (!count)
+		return;
+	for (e = env; *e; e++) {
+		if (at < count && *e == ours[at])
+			at++;
+		else
+			*to++ = *e;
+	}
+	*to = NULL;
+	for (unsigned i = 0; i < count; i++)
+		to[1 + i] = (char *)(uintptr_t)(i % 2 ? 0 : AT_IGNORE);
+	wipe(ours, count, env);
 }
 
 /* Names of the older tool that mean nothing here. */
@@ -237,9 +340,7 @@ struct options *options_read(char **stack)
 			o->path = *e + 5;
 	if (o->fd < 0)
 		tell_accepted(env);
-	take_out(env, WIRE_ENV_SHM);
-	if (!o->track_children)
-		take_out_preload(env);
+	take_out(env, o->track_children);
 	return o;
 }
 

@@ -271,24 +271,47 @@ int launch_resolve(struct launch *launch, char **argv, struct err *err)
 
 #define KEPT "BYTELEDGER_PROGRAM_PRELOAD"
 
+static char *entry_of(const char *name, const char *value)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	buf_printf(&text, "%s=%s", name, value);
+	return buf_take(&text);
+}
+
+/* Where @name stands in @env; -1: nowhere. */
+static ssize_t place_of(char *const *env, const char *name)
+{
+	size_t len = strlen(name);
+	for (ssize_t i = 0; env && env[i]; i++)
+		if (strncmp(env[i], name, len) == 0 && env[i][len] == '=')
+			return i;
+	return -1;
+}
+
+/* In its place: a program's environment has an order. */
+static int rename_variable(const char *from, const char *to)
+{
+	ssize_t at = place_of(environ, from);
+	char *entry = at < 0 ? NULL : entry_of(to, environ[at] + strlen(from) + 1);
+	if (!entry)
+		return -1;
+	environ[at] = entry; /* for good */
+	return 0;
+}
+
 void launch_without_preloads(char **argv)
 {
 	char own[PATH_MAX];
-	const char *kept = getenv(KEPT), *preload = getenv("LD_PRELOAD");
+	const char *preload = getenv("LD_PRELOAD");
 	/* what valgrind preloads is meant for this program, and starting it again would leave valgrind */
-	if (!kept && preload && *preload && !strstr(preload, "/vgpreload_")) {
+	if (!getenv(KEPT) && preload && *preload && !strstr(preload, "/vgpreload_")) {
 		ssize_t len = readlink("/proc/self/exe", own, sizeof(own) - 1);
-		if (len < 0 || setenv(KEPT, preload, 1) < 0)
+		if (len < 0 || rename_variable("LD_PRELOAD", KEPT) < 0)
 			return;
 		own[len] = '\0';
-		unsetenv("LD_PRELOAD");
 		execv(own, argv);
-		kept = getenv(KEPT);
 	}
-	if (!kept)
-		return;
-	setenv("LD_PRELOAD", kept, 1);
-	unsetenv(KEPT);
+	rename_variable(KEPT, "LD_PRELOAD");
 }
 
 /* ---- the library -------------------------------------------------------------------------------------------------------- */
@@ -331,21 +354,13 @@ int launch_library(struct launch *launch, struct err *err)
 
 /* ---- starting -------------------------------------------------------------------------------------------------------------- */
 
-static int set_variable(char ***env, const char *name, const char *value)
+/* At the end, whatever stands there already. */
+static int add_variable(char ***env, const char *name, const char *value)
 {
-	size_t len = strlen(name), count = list_len(*env);
-	CLEANUP(buf_fini) struct buf text = { 0 };
-	buf_printf(&text, "%s=%s", name, value);
-	char *entry = buf_take(&text);
+	size_t count = list_len(*env);
+	char *entry = entry_of(name, value);
 	if (!entry)
 		return -ENOMEM;
-	for (size_t i = 0; i < count; i++) {
-		if (strncmp((*env)[i], name, len) == 0 && (*env)[i][len] == '=') {
-			free((*env)[i]);
-			(*env)[i] = entry;
-			return 0;
-		}
-	}
 	char **grown = realloc(*env, (count + 2) * sizeof(**env));
 	if (!grown) {
 		free(entry);
@@ -354,6 +369,19 @@ static int set_variable(char ***env, const char *name, const char *value)
 	grown[count] = entry;
 	grown[count + 1] = NULL;
 	*env = grown;
+	return 0;
+}
+
+static int set_variable(char ***env, const char *name, const char *value)
+{
+	ssize_t at = place_of(*env, name);
+	if (at < 0)
+		return add_variable(env, name, value);
+	char *entry = entry_of(name, value);
+	if (!entry)
+		return -ENOMEM;
+	free((*env)[at]);
+	(*env)[at] = entry;
 	return 0;
 }
 
@@ -370,11 +398,19 @@ static int make_env(struct launch *launch, const struct launch_env *want)
 	if (before && *before)
 		buf_printf(&preload, ":%s", before);
 	snprintf(number, sizeof(number), "%d", want->shm_fd);
-	int rc = buf_failed(&preload)
-			 ? -ENOMEM
-			 : set_variable(&launch->env, "LD_PRELOAD", buf_cstr(&preload));
+	int rc = buf_failed(&preload) ? -ENOMEM : 0;
+	/*
+	 * The loader obeys the last LD_PRELOAD: what stood there stays as it was, and the library takes out its own. What it
+	 * takes out comes in pairs. Children that are followed find the library in the only one.
+	 */
+	if (rc == 0 && !want->follow_children)
+		rc = add_variable(&launch->env, "LD_PRELOAD", buf_cstr(&preload));
+	else if (rc == 0)
+		rc = set_variable(&launch->env, "LD_PRELOAD", buf_cstr(&preload));
 	if (rc == 0)
 		rc = set_variable(&launch->env, WIRE_ENV_SHM, number);
+	if (rc == 0 && want->follow_children)
+		rc = set_variable(&launch->env, WIRE_ENV_PAD, "");
 	/* the program itself finds everything in the shared memory; what follows is for its children */
 	if (rc < 0 || !want->follow_children)
 		return rc;

@@ -33,6 +33,8 @@
 #define WIRE_ENV_PREFIX "BYTELEDGER_"
 #define WIRE_ENV_ALIAS "MEMORY_PROFILER_" /* of an older tool; the names behind it are the same */
 #define WIRE_ENV_SHM "BYTELEDGER_SHM"
+#define WIRE_ENV_PAD \
+	"BYTELEDGER_PAD" /* says nothing: what the library takes out of the environment comes in pairs */
 #define WIRE_ENV_FOLLOW "BYTELEDGER_TRACK_CHILD_PROCESSES"
 #define WIRE_ENV_OUTPUT "BYTELEDGER_OUTPUT"
 #define WIRE_RECORDER_OPTION "--recorder"

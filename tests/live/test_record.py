@@ -247,6 +247,33 @@ def test_a_program_finds_nothing_of_ours_in_its_environment(byteledger, tmp_path
     assert report(byteledger, tmp_path / "a.blt")["process"]["time_bound_ns"] == 1000
 
 
+@pytest.mark.parametrize("preloads", [False, True], ids=["", "preloads"])
+def test_every_way_of_reading_arguments_environment_and_auxv_finds_what_was_there(byteledger, prog, tmp_path, preloads):
+    env = {"PATH": "/usr/bin", "A": "1", "LD_PRELOAD": "libm.so.6", "B": "2"} if preloads else {"A": "1", "B": "2"}
+    argv = [prog("readall"), "one", ""]
+    bare = subprocess.run(argv, capture_output=True, check=True, env=env).stdout
+    assert b"missing" not in bare and b"differs" not in bare
+    done = subprocess.run([byteledger, "heap", "-q", "-o", str(tmp_path / "a.blt"), "--", *argv], capture_output=True, env=env,
+                          timeout=60)
+    assert done.stdout.decode().splitlines() == bare.decode().splitlines()
+    assert done.returncode == 0 and report(byteledger, tmp_path / "a.blt")["totals"]["allocations"] > 0
+
+
+@pytest.mark.parametrize("children", ["0", "1"])
+def test_with_the_library_alone_the_auxiliary_vector_stays_behind_the_environment(preload, prog, tmp_path, children):
+    env = {"A": "1", "LD_PRELOAD": preload, "BYTELEDGER_OUTPUT": str(tmp_path / "a.blt"),
+           "BYTELEDGER_TRACK_CHILD_PROCESSES": children, "B": "2"}
+    done = subprocess.run([prog("readall"), "one"], capture_output=True, env=env, timeout=60)
+    said = done.stdout.decode()
+    assert done.returncode == 0 and "missing" not in said and "differs" not in said, said
+    # of an odd number of places one variable stays, empty: what is started from here is not traced
+    expected = {f"{k}={v}" for k, v in env.items() if k != "LD_PRELOAD"} | {f"LD_PRELOAD={preload if children == '1' else ''}"}
+    for way in ("environ", "envp", "behind argv", "constructor", "/proc/self/environ"):
+        if way.startswith("/proc"): # the kernel's own is what the program was given
+            expected = {f"{k}={v}" for k, v in env.items()}
+        assert {line.split(" ", len(way.split()))[-1] for line in said.splitlines() if line.startswith(way + " ")} == expected, way
+
+
 def test_followed_children_are_recorded_as_their_parent_is(byteledger, tmp_path):
     options = ["--follow-children", "--free-stacks", "--time-resolution", "1us", "--budget", "40", "-o", str(tmp_path / "%e")]
     done = heap(byteledger, "-q", *options, "--", "bash", "-c", "perl -e '1'; true")
