@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "api/http_internal.h"
 #include "base/jsonw.h"
 #include "base/late.h"
+#include "base/zonce.h"
 
 #define STREAM_PAUSE_NS 250000000L
 #define HTTP_THREAD_STACK (512u << 10)
@@ -22,16 +24,15 @@
 
 /* ---- replies ---------------------------------------------------------------------------------------------------- */
 
-void http_reply_error(struct http_reply *reply, unsigned status, const char *fmt, ...)
+static void reply_json(struct http_reply *reply, unsigned status, const char *text,
+		       const char *hint)
 {
-	char text[512];
-	va_list args;
-	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
 	buf_clear(&reply->body);
 	reply->status = status;
 	reply->content_type = NULL;
+	reply->cache = reply->encoding = reply->policy = reply->disposition = NULL;
+	reply->etag[0] = '\0';
+	reply->lent = NULL;
 	char *json = NULL;
 	size_t len = 0;
 	FILE *to = open_memstream(&json, &len);
@@ -41,19 +42,32 @@ void http_reply_error(struct http_reply *reply, unsigned status, const char *fmt
 	jsonw_init(&w, to);
 	jsonw_object(&w, NULL);
 	jsonw_str(&w, "error", text);
+	if (hint)
+		jsonw_str(&w, "hint", hint);
 	jsonw_object_end(&w);
 	if (fclose(to) == 0)
 		buf_put(&reply->body, json, len);
 	free(json);
 }
 
+void http_reply_error(struct http_reply *reply, unsigned status, const char *fmt, ...)
+{
+	char text[768];
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	reply_json(reply, status, text, NULL);
+}
+
 void http_reply_err(struct http_reply *reply, const struct err *err)
 {
-	unsigned status = err->code == -EINVAL                          ? 400
+	unsigned status = err->code == -EINVAL || err->code == -ERANGE  ? 400
 			  : err->code == -ENOENT || err->code == -ESRCH ? 404
+			  : err->code == -EMSGSIZE                      ? 414
 			  : err->code == -EBUSY || err->code == -EAGAIN ? 503
 									: 500;
-	http_reply_error(reply, status, "%s", err->msg);
+	reply_json(reply, status, err->msg, err->hint[0] ? err->hint : NULL);
 }
 
 /* ---- requests --------------------------------------------------------------------------------------------------- */
@@ -91,7 +105,7 @@ int http_request_only(const struct http_request *request, const char *const *nam
 		      struct http_reply *reply)
 {
 	struct known known = { .names = names };
-	char list[256] = "";
+	char list[480] = "";
 	http_library.get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, look_up,
 					   &known);
 	if (!known.other)
@@ -102,6 +116,40 @@ int http_request_only(const struct http_request *request, const char *const *nam
 	http_reply_error(reply, 400, "there is no parameter '%.40s' here, but %s", known.other,
 			 list);
 	return -EINVAL;
+}
+
+static enum MHD_Result add_bytes(void *cls, enum MHD_ValueKind kind, const char *key,
+				 const char *value)
+{
+	(void)kind;
+	*(size_t *)cls += strlen(key) + (value ? strlen(value) : 0) + 2;
+	return MHD_YES;
+}
+
+size_t http_request_bytes(const struct http_request *request)
+{
+	size_t bytes = 0;
+	http_library.get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, add_bytes,
+					   &bytes);
+	return bytes;
+}
+
+int http_request_gone(const struct http_request *request)
+{
+	const union MHD_ConnectionInfo *info = http_library.get_connection_info(
+		request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	char byte;
+	if (!info)
+		return 0;
+	ssize_t n = recv(info->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+int http_request_has_etag(const struct http_request *request, const char *etag)
+{
+	const char *given = http_request_header(request, "If-None-Match");
+	const char *at = given ? strstr(given, etag) : NULL;
+	return at != NULL || (given && strcmp(given, "*") == 0);
 }
 
 const char *http_request_header(const struct http_request *request, const char *name)
@@ -240,6 +288,9 @@ static struct MHD_Response *respond(struct http_server *server, struct http_repl
 		}
 		return response;
 	}
+	if (reply->lent)
+		return http_library.create_response_from_buffer(
+			reply->lent_len, (void *)reply->lent, MHD_RESPMEM_PERSISTENT);
 	if (buf_failed(&reply->body))
 		http_reply_error(reply, 500, "out of memory");
 	struct MHD_Response *response = http_library.create_response_from_buffer(
@@ -249,10 +300,54 @@ static struct MHD_Response *respond(struct http_server *server, struct http_repl
 	return response;
 }
 
+#define COMPRESS_MIN 1024
+
+/** accepts() - is @coding among what the client takes? "q=0" refuses it. */
+static int accepts(struct MHD_Connection *connection, const char *coding)
+{
+	const char *at = http_library.lookup_connection_value(connection, MHD_HEADER_KIND,
+							      "Accept-Encoding");
+	size_t len = strlen(coding);
+	while (at && *at) {
+		at += strspn(at, " \t,");
+		const char *end = at + strcspn(at, ",");
+		size_t word = strcspn(at, ",; \t");
+		const char *q = memmem(at, (size_t)(end - at), "q=0", 3);
+		int refused = q && strspn(q + 2, "0.") == strcspn(q + 2, ", \t");
+		if (word == len && strncasecmp(at, coding, len) == 0 && !refused)
+			return 1;
+		at = end;
+	}
+	return 0;
+}
+
+/** compress() - what is large enough to be worth it; as it is where that fails, or does not make it smaller. */
+static void compress(struct MHD_Connection *connection, struct http_reply *reply)
+{
+	CLEANUP(buf_fini) struct buf out = { 0 };
+	if (reply->stream_more || reply->body_more || reply->encoding || reply->lent ||
+	    reply->body.len < COMPRESS_MIN || buf_failed(&reply->body))
+		return;
+	const char *coding = accepts(connection, "zstd")   ? "zstd"
+			     : accepts(connection, "gzip") ? "gzip"
+							   : NULL;
+	if (!coding)
+		return;
+	int rc = coding[0] == 'z' ? zonce_zstd(&out, reply->body.data, reply->body.len)
+				  : zonce_gzip(&out, reply->body.data, reply->body.len);
+	if (rc < 0 || out.len >= reply->body.len)
+		return;
+	struct buf plain = reply->body;
+	reply->body = out;
+	out = plain;
+	reply->encoding = coding;
+}
+
 static enum MHD_Result send_reply(struct http_server *server, struct MHD_Connection *connection,
 				  struct http_reply *reply, int set_cookie)
 {
 	int stream = reply->stream_more != NULL;
+	compress(connection, reply);
 	struct MHD_Response *response = respond(server, reply);
 	buf_fini(&reply->body);
 	if (!response)
@@ -262,8 +357,22 @@ static enum MHD_Result send_reply(struct http_server *server, struct MHD_Connect
 			   : reply->content_type ? reply->content_type
 						 : "application/json";
 	const char *cors = guard_cors(server, connection);
-	http_library.add_response_header(response, "Content-Type", type);
-	http_library.add_response_header(response, "Cache-Control", "no-store");
+	if (status != 304)
+		http_library.add_response_header(response, "Content-Type", type);
+	http_library.add_response_header(response, "Cache-Control",
+					 reply->cache ? reply->cache : "no-store");
+	if (reply->etag[0])
+		http_library.add_response_header(response, "ETag", reply->etag);
+	if (reply->policy)
+		http_library.add_response_header(response, "Content-Security-Policy",
+						 reply->policy);
+	if (reply->disposition)
+		http_library.add_response_header(response, "Content-Disposition",
+						 reply->disposition);
+	if (reply->encoding) {
+		http_library.add_response_header(response, "Content-Encoding", reply->encoding);
+		http_library.add_response_header(response, "Vary", "Accept-Encoding");
+	}
 	http_library.add_response_header(response, "X-Content-Type-Options", "nosniff");
 	if (cors) {
 		http_library.add_response_header(response, "Access-Control-Allow-Origin", cors);
@@ -325,14 +434,14 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	}
 	if (*upload_len)
 		return MHD_NO;
-	if (guard_check(server, connection, path, &reply, &set_cookie))
+	struct http_request request = { .connection = connection, .path = path };
+	const struct http_route *route = find_route(server, path, &request.tail);
+	if (guard_check(server, connection, path, route && route->open, &reply, &set_cookie))
 		return send_reply(server, connection, &reply, set_cookie);
 	if (!get) {
 		http_reply_error(&reply, 405, "only GET is served");
 		return send_reply(server, connection, &reply, 0);
 	}
-	struct http_request request = { .connection = connection, .path = path };
-	const struct http_route *route = find_route(server, path, &request.tail);
 	if (!route)
 		http_reply_error(&reply, 404, "no such path: %.100s", path);
 	else

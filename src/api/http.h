@@ -30,7 +30,16 @@ struct http_reply {
 	unsigned status;
 	const char *content_type; /* NULL = application/json */
 	struct buf body;
-	const char *location; /* 303 */
+	const char *location;    /* 303 */
+	const char *cache;       /* Cache-Control; NULL = no-store */
+	char etag[48];           /* "" = none; else with its quotes */
+	const char *policy;      /* Content-Security-Policy; NULL = none */
+	const char *disposition; /* Content-Disposition; NULL = none; lent */
+	const char
+		*encoding; /* of what is in @body already; NULL: it may be compressed on the way */
+	/* Bytes that outlive the server instead of @body. */
+	const void *lent;
+	size_t lent_len;
 	/*
 	 * A stream of server-sent events instead of @body: called on a server thread to append what has come since;
 	 * returns 0 (nothing new is fine: it is asked again after 250 ms) or negative to end. @stream_free releases @stream.
@@ -47,7 +56,10 @@ struct http_reply {
 
 /** http_reply_error() - {"error":"..."} with @status. */
 void http_reply_error(struct http_reply *reply, unsigned status, const char *fmt, ...) PRINTF(3, 4);
-/** http_reply_err() - the same from a failure below: -EINVAL 400, -ENOENT 404, -EBUSY 503, else 500. */
+/**
+ * http_reply_err() - the same from a failure below, with its hint as "hint": -EINVAL and -ERANGE 400, -ENOENT and -ESRCH 404,
+ * -EMSGSIZE 414, -EBUSY and -EAGAIN 503, else 500.
+ */
 void http_reply_err(struct http_reply *reply, const struct err *err);
 
 /** http_request_tail() - what follows the route's prefix in the decoded path ("" where it ends). */
@@ -59,6 +71,12 @@ int http_request_only(const struct http_request *request, const char *const *nam
 const char *http_request_arg(const struct http_request *request, const char *key);
 /** http_request_header() - value of a header; NULL where it is absent. */
 const char *http_request_header(const struct http_request *request, const char *name);
+/** http_request_gone() - the client has hung up: what is worked on need not be finished. Cheap. */
+int http_request_gone(const struct http_request *request);
+/** http_request_has_etag() - If-None-Match names @etag: answer 304 without a body. */
+int http_request_has_etag(const struct http_request *request, const char *etag);
+/** http_request_bytes() - of all keys and values of the query together. */
+size_t http_request_bytes(const struct http_request *request);
 /** http_request_u64() - 1 present, 0 absent (@value untouched), -EINVAL with a 400 already in @reply. */
 int http_request_u64(const struct http_request *request, const char *key, uint64_t *value,
 		     struct http_reply *reply);
@@ -74,6 +92,11 @@ struct http_route {
 	const char *path;
 	http_handler handler;
 	void *ctx;
+	/*
+	 * The page and its assets, which hold no data: served without a token, and to a link that was clicked elsewhere, which comes as a
+	 * cross-site navigation without the cookie.
+	 */
+	int open;
 };
 
 struct http_opt {

@@ -117,8 +117,15 @@ static int same_token(const char *a, const char *b)
 	return !differs;
 }
 
+/** is_navigation() - somebody clicked a link, or typed an address: nothing but the window sees the answer. */
+static int is_navigation(struct MHD_Connection *connection)
+{
+	const char *mode = header(connection, "Sec-Fetch-Mode");
+	return mode && strcmp(mode, "navigate") == 0;
+}
+
 int guard_check(const struct http_server *server, struct MHD_Connection *connection,
-		const char *path, struct http_reply *reply, int *set_cookie)
+		const char *path, int open, struct http_reply *reply, int *set_cookie)
 {
 	*set_cookie = 0;
 	if (!host_allowed(server, header(connection, "Host"))) {
@@ -136,7 +143,8 @@ int guard_check(const struct http_server *server, struct MHD_Connection *connect
 		return 403;
 	}
 	/* a page elsewhere may not even load us as a picture; where it sent an allowed Origin that decides */
-	if (site && strcmp(site, "cross-site") == 0 && !origin && strcmp(server->cors, "*") != 0) {
+	if (site && strcmp(site, "cross-site") == 0 && !origin && strcmp(server->cors, "*") != 0 &&
+	    !(open && is_navigation(connection))) {
 		http_reply_error(reply, 403, "pages of other sites are not served");
 		return 403;
 	}
@@ -155,6 +163,8 @@ int guard_check(const struct http_server *server, struct MHD_Connection *connect
 		reply->location = "/";
 		return 303;
 	}
+	if (open)
+		return 0;
 	if (bearer && strncmp(bearer, "Bearer ", 7) == 0 && same_token(bearer + 7, server->token))
 		return 0;
 	if (cookie && same_token(cookie, server->token))
