@@ -88,10 +88,7 @@ static int lives(const struct plan *plan, uint64_t from_ns, uint64_t to_ns)
 
 static int fate_define(struct sink *sink, const struct def *def, struct err *err)
 {
-	(void)sink;
-	(void)def;
-	(void)err;
-	return 0;
+	return plan_define(((struct fate *)sink)->plan, def, err);
 }
 
 static int fate_alloc(struct fate *fate, const struct event *ev, struct err *err)

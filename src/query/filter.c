@@ -32,6 +32,8 @@ static int filter_define(struct sink *sink, const struct def *def, struct err *e
 {
 	struct filter *f = (struct filter *)sink;
 	int rc = flush(f, err);
+	if (rc == 0)
+		rc = plan_define(f->plan, def, err);
 	return rc < 0 ? rc : f->to->define(f->to, def, err);
 }
 

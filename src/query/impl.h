@@ -33,6 +33,9 @@ struct plan {
 	uint64_t end_ns; /* of the recording: a block never freed lives so long */
 	int has_at, at_by_event;
 	uint64_t at_ns, at_event; /* the last one that counts */
+	uint32_t thread;          /* tid, where there is @mine */
+	struct chunked
+		*mine; /* uint8_t by the producer's thread number: it is that one; NULL = all are */
 	int leaked;
 	int needs_fate;           /* the end of a block decides */
 	int to_the_end;           /* what comes behind the asked moment is wanted all the same */
@@ -40,11 +43,28 @@ struct plan {
 	uint8_t *stacks;          /* by row of @names; NULL = all */
 };
 
+/** plan_is_mine() - was it made by the thread that was asked for? */
+static inline int plan_is_mine(const struct plan *plan, const struct event *ev)
+{
+	return !plan->mine || (chunked_has(plan->mine, ev->thread.v) &&
+			       *(const uint8_t *)chunked_at(plan->mine, ev->thread.v));
+}
+/** plan_define() - learn who is who, from each pass's definitions. -ENOMEM. */
+static inline int plan_define(const struct plan *plan, const struct def *def, struct err *err)
+{
+	if (!plan->mine || def->kind != DEF_THREAD)
+		return 0;
+	uint8_t *mine = chunked_touch(plan->mine, def->id);
+	if (!mine)
+		return err_set(err, -ENOMEM, "cannot keep the threads");
+	*mine = def->thread.tid == plan->thread;
+	return 0;
+}
 /** plan_takes() - what can be said of an allocation when it is made. */
 static inline int plan_takes(const struct plan *plan, const struct event *ev)
 {
 	if (ev->bytes < plan->min_size || ev->bytes > plan->max_size ||
-	    ev->time_ns < plan->from_ns || ev->time_ns >= plan->to_ns)
+	    ev->time_ns < plan->from_ns || ev->time_ns >= plan->to_ns || !plan_is_mine(plan, ev))
 		return 0;
 	return !plan->stacks || plan->stacks[prof_stack_row(plan->names, ev->stack).v];
 }
@@ -55,7 +75,7 @@ static inline int plan_takes(const struct plan *plan, const struct event *ev)
 static inline int plan_takes_culled(const struct plan *plan, const struct event *ev)
 {
 	if (plan->min_size || plan->max_size != UINT64_MAX || ev->time_ns < plan->from_ns ||
-	    ev->time_ns >= plan->to_ns)
+	    ev->time_ns >= plan->to_ns || !plan_is_mine(plan, ev))
 		return 0;
 	return !plan->stacks || plan->stacks[prof_stack_row(plan->names, ev->stack).v];
 }
@@ -71,7 +91,7 @@ static inline int plan_misses(const struct plan *plan, const struct event *ev)
 		limit_ns *= 10;
 	if (cull_value_class(ev->value) >= CULL_CLASSES - 1)
 		limit_ns = UINT64_MAX;
-	if (plan->leaked || ev->time_ns < plan->from_ns ||
+	if (plan->leaked || ev->time_ns < plan->from_ns || !plan_is_mine(plan, ev) ||
 	    (plan->has_at && ev->time_ns <= plan->at_ns) ||
 	    cull_value_largest(ev->value) < plan->min_size || limit_ns <= plan->lifetime_min_ns)
 		return 0;
@@ -101,6 +121,12 @@ static inline int plan_run(const struct query_source *source, const struct plan 
 
 /** regex_stacks() - which stack rows of @prof have a frame whose function matches; malloc'd, NULL with @err. */
 uint8_t *regex_stacks(const struct prof *prof, const char *regex, struct err *err);
+
+/**
+ * module_stacks() - the same for those with a frame in the module called @name: into *@stacks, which is made if it is NULL and
+ * else keeps only those that were in it. -ENOMEM.
+ */
+int module_stacks(const struct prof *prof, const char *name, uint8_t **stacks, struct err *err);
 
 /** fate_run() - replay once and set the bit of each allocation (by its number) that @plan selects. */
 int fate_run(const struct query_source *source, const struct plan *plan, struct bits *bits,

@@ -10,9 +10,10 @@
 
 int query_is_empty(const struct query *query)
 {
-	return !query || (!query->at.kind && !query->from.kind && !query->to.kind &&
-			  !query->function_regex && query->min_size == 0 && !query->has_max_size &&
-			  !query->has_lifetime_min && !query->has_lifetime_max && !query->leaked);
+	return !query ||
+	       (!query->at.kind && !query->from.kind && !query->to.kind && !query->function_regex &&
+		query->min_size == 0 && !query->has_max_size && !query->has_lifetime_min &&
+		!query->has_lifetime_max && !query->leaked && !query->module && !query->has_thread);
 }
 
 /** read_whole() - everything: the summary where there is one. */
@@ -61,6 +62,7 @@ static int make_plan(const struct query *q, const struct prof *whole, struct pla
 		.lifetime_max_ns = q->has_lifetime_max ? q->lifetime_max_ns : UINT64_MAX,
 		.leaked = q->leaked,
 		.needs_fate = q->has_lifetime_min || q->has_lifetime_max || q->leaked,
+		.thread = q->thread,
 		.has_at = q->at.kind != QUERY_TIME_NONE,
 		.at_ns = UINT64_MAX,
 	};
@@ -146,9 +148,9 @@ static int prepare(const struct query_source *source, const struct query *query,
 		   struct prof **whole, struct err *err)
 {
 	*whole = NULL;
-	if (query->function_regex || query->has_lifetime_min || query->has_lifetime_max ||
-	    moment_needs_reading(&query->at) || moment_needs_reading(&query->from) ||
-	    moment_needs_reading(&query->to)) {
+	if (query->function_regex || query->module || query->has_lifetime_min ||
+	    query->has_lifetime_max || moment_needs_reading(&query->at) ||
+	    moment_needs_reading(&query->from) || moment_needs_reading(&query->to)) {
 		*whole = read_whole(source, err);
 		if (!*whole)
 			return err ? err->code : -EIO;
@@ -158,13 +160,17 @@ static int prepare(const struct query_source *source, const struct query *query,
 		rc = may_have_culled(source, *whole, err);
 		plan->to_the_end = rc > 0;
 	}
-	if (rc < 0 || !query->function_regex)
+	if (rc < 0 || !(query->function_regex || query->module))
 		return rc < 0 ? rc : 0;
-	if (source->resolve && (rc = source->resolve(source->ctx, *whole, err)) < 0)
-		return rc;
 	plan->names = *whole;
-	plan->stacks = regex_stacks(*whole, query->function_regex, err);
-	return plan->stacks ? 0 : err ? err->code : -EINVAL;
+	if (query->function_regex) {
+		if (source->resolve && (rc = source->resolve(source->ctx, *whole, err)) < 0)
+			return rc;
+		plan->stacks = regex_stacks(*whole, query->function_regex, err);
+		rc = plan->stacks ? 0 : err ? err->code : -EINVAL;
+	}
+	return rc == 0 && query->module ? module_stacks(*whole, query->module, &plan->stacks, err)
+					: rc;
 }
 
 struct prof *query_run(const struct query_source *source, const struct query *query,
@@ -174,8 +180,10 @@ struct prof *query_run(const struct query_source *source, const struct query *qu
 		return read_whole(source, err);
 	CLEANUP(prof_freep) struct prof *whole = NULL;
 	struct plan plan;
+	struct chunked mine = CHUNKED_INIT(uint8_t);
 	if (prepare(source, query, &plan, &whole, err) < 0)
 		return NULL;
+	plan.mine = query->has_thread ? &mine : NULL;
 	CLEANUP(prof_freep) struct prof *to = prof_new(err);
 	struct outcome outcome = { 0 };
 	if (to && plan.stacks)
@@ -189,6 +197,7 @@ struct prof *query_run(const struct query_source *source, const struct query *qu
 	if (rc == 0 && plan.stacks)
 		rc = copy_symbols(whole, to, err);
 	free(plan.stacks);
+	chunked_fini(&mine);
 	return rc < 0 ? NULL : STEAL(to);
 }
 
@@ -200,12 +209,15 @@ int query_stream(const struct query_source *source, const struct query *query, s
 	CLEANUP(prof_freep) struct prof *whole = NULL;
 	struct plan plan;
 	struct outcome outcome;
+	struct chunked mine = CHUNKED_INIT(uint8_t);
 	int rc = prepare(source, query, &plan, &whole, err);
 	if (rc < 0)
 		return rc;
+	plan.mine = query->has_thread ? &mine : NULL;
 	plan.needs_fate |=
 		plan.has_at; /* events handed on cannot be taken back: know the end first */
 	rc = select_blocks(source, &plan, to, &outcome, err);
 	free(plan.stacks);
+	chunked_fini(&mine);
 	return rc;
 }

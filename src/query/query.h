@@ -49,7 +49,10 @@ struct query {
 	int has_max_size;
 	int has_lifetime_min, has_lifetime_max;
 	uint64_t lifetime_min_ns, lifetime_max_ns;
-	int leaked; /* only blocks never freed */
+	int leaked;         /* only blocks never freed */
+	const char *module; /* only stacks with a frame in it: its base name */
+	int has_thread;
+	uint32_t thread; /* tid: only what it allocated */
 };
 
 /** query_is_empty() - 1 if @query (NULL too) selects everything. */

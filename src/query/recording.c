@@ -266,11 +266,27 @@ static int asks_for_peak(const struct query *query)
 			 query->to.kind == QUERY_TIME_PEAK);
 }
 
+int recording_source(struct recording *rec, const struct query *query, struct query_source *source,
+		     struct err *err)
+{
+	int rc = asks_for_peak(query) ? recording_will_stream(rec, err) : 0;
+	*source = as_source(rec);
+	return rc;
+}
+
+int recording_goes_on(const struct recording *rec)
+{
+	struct trace_reader_info info = { 0 };
+	if (rec->reader)
+		trace_reader_info(rec->reader, &info);
+	return info.goes_on;
+}
+
 struct prof *recording_read(struct recording *rec, const struct query *query, struct err *err)
 {
-	if (asks_for_peak(query) && recording_will_stream(rec, err) < 0)
+	struct query_source source;
+	if (recording_source(rec, query, &source, err) < 0)
 		return NULL;
-	struct query_source source = as_source(rec);
 	return query_run(&source, query, err);
 }
 

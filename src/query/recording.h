@@ -48,6 +48,15 @@ int recording_will_stream(struct recording *recording, struct err *err);
 int recording_stream(struct recording *recording, const struct query *query, struct sink *sink,
 		     struct err *err);
 
+/**
+ * recording_source() - it as what query_run() reads, made ready for @query (NULL: everything) as recording_read() does: for who runs
+ * the query himself. Valid as long as @recording. 0 or negative errno.
+ */
+int recording_source(struct recording *recording, const struct query *query,
+		     struct query_source *source, struct err *err);
+/** recording_goes_on() - after a run: 1 where its recorder was still at it. */
+int recording_goes_on(const struct recording *recording);
+
 /** recording_warning() - one line on what could not be read, after a run; NULL where the file is whole. Lent. */
 const char *recording_warning(const struct recording *recording);
 

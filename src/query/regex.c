@@ -118,3 +118,24 @@ uint8_t *regex_stacks(const struct prof *prof, const char *regex, struct err *er
 	}
 	return stack;
 }
+
+int module_stacks(const struct prof *prof, const char *name, uint8_t **stacks, struct err *err)
+{
+	uint32_t count = prof_stack_count(prof);
+	uint8_t *in = calloc(count, 1);
+	if (!in)
+		return err_set(err, -ENOMEM, "cannot look for the module '%s'", name);
+	for (uint32_t i = 1; i < count; i++) {
+		const struct prof_stack *s = prof_stack(prof, (struct stack_id){ i });
+		in[i] = in[s->parent.v];
+		if (!in[i] && !s->stop) {
+			const struct prof_frame *f = prof_frame(prof, s->frame);
+			in[i] = strcmp(prof_module(prof, f->module)->name, name) == 0;
+		}
+	}
+	for (uint32_t i = 1; *stacks && i < count; i++)
+		in[i] &= (*stacks)[i];
+	free(*stacks);
+	*stacks = in;
+	return 0;
+}
