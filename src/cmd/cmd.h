@@ -64,6 +64,7 @@ int cmd_heap(int argc, char **argv);
 int cmd_regions(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_report(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 /* The commands, one file each. */
 int cmd_net(int argc, char **argv);
 

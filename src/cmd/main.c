@@ -12,8 +12,8 @@
 #include "base/buf.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/launch.h"
 #include "cmd/record.h"
-#include "recorder/launch.h"
 #include "wire/heap_start.h"
 
 static const struct command commands[] = {
@@ -21,6 +21,7 @@ static const struct command commands[] = {
 	{ "heap", "record every allocation of a program with its stack", cmd_heap },
 	{ "regions", "say where a process's memory is right now, by mapping", cmd_regions },
 	{ "report", "say where the memory went: the report of a recording", cmd_report },
+	{ "serve", "show recordings in the web browser, and to scripts as JSON", cmd_serve },
 	{ "export", "write a recording in the format of another tool", cmd_export },
 	{ "import", "turn a heaptrack file into a recording", cmd_import },
 	{ "info", "tell what is in a recording, and whether all of it can be read", cmd_info },

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "recorder/record.h"
+#include "cmd/record.h"
 
 #define NUMBERS_MAX 100000u
 

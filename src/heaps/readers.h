@@ -5,7 +5,6 @@
 
 #include <stdint.h>
 
-#include "heaps/units.h"
 #include "proc/breakdown.h"
 #include "proc/memory.h"
 

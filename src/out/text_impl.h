@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/text.h"
+#include "out/name.h"
 #include "out/out.h"
 
 /** struct page - where text goes, and what the terminal can show. */
@@ -28,11 +29,6 @@ void page_right(struct page *page, const char *text, size_t columns);
 /** page_bar() - @part of @whole as a bar of @columns, filled up with spaces. */
 void page_bar(struct page *page, uint64_t part, uint64_t whole, size_t columns);
 
-/**
- * text_short_name() - a function's name as people say it: no parameters, no return type, template arguments as <..>, no
- * Rust hash, std::string for what it expands to. Escaped for the terminal. Appends to @to.
- */
-void text_short_name(struct buf *to, const char *function, int ascii);
 /** text_argument_name() - the same with the outer template arguments, where functions differ by nothing else. */
 void text_argument_name(struct buf *to, const char *function, int ascii);
 /** text_inner_name() - where @name goes on when as many outer scopes ("ns::") are left off as @columns ask; lent. */

@@ -41,7 +41,7 @@ def test_an_unknown_command_is_refused_with_status_2_and_a_hint(byteledger):
 
 def test_commands_of_later_versions_do_not_exist_yet(byteledger):
     listed = run(byteledger, "--help").stdout
-    for name in ("serve", "pages", "sample", "explain", "gather"):
+    for name in ("pages", "sample", "explain", "gather"):
         assert f"\n  {name} " not in listed
         assert run(byteledger, name, "--help").returncode == 2
 

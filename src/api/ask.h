@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ask.h - the words of a question to /api/v1 (docs/api.md 1): parsed, checked against what a route takes, and put into one
+ * canonical text. A pure function of key and value, so that anything can be fed to it.
+ */
+#ifndef API_ASK_H
+#define API_ASK_H
+
+#include "query/query.h"
+#include "view/fold.h"
+
+/* Groups of words that a route takes. */
+enum ask_words {
+	ASK_SRC = 1,       /* src */
+	ASK_SELECTION = 2, /* cost by at ... x */
+	ASK_TREE = 4,      /* n nodes function side keys */
+	ASK_ROWS = 8,      /* sort order cursor */
+	ASK_FIND = 16,     /* find */
+	ASK_SERIES = 32,   /* series points */
+	ASK_WAIT = 64,     /* wait */
+};
+
+#define ASK_NODES_DEFAULT 6000
+#define ASK_NODES_MAX 200000
+#define ASK_LIMIT_DEFAULT 200
+#define ASK_LIMIT_MAX 10000
+#define ASK_POINTS_DEFAULT 1440
+#define ASK_POINTS_MAX 4096
+#define ASK_WAIT_MAX 250
+#define ASK_QUERY_MAX 8192 /* bytes of keys and values together */
+
+struct ask {
+	uint64_t source;
+	enum view_cost cost;
+	enum view_by by;
+	int cost_given, by_given;
+	struct query query; /* strings are lent from the request */
+	uint64_t limit;
+	int inverted;
+	struct fold_opt fold; /* steps[].module lies in @text */
+	int trunk;
+	int has_base;
+	uint64_t base_source;
+	struct query_time base_at;
+	const char *base_time; /* NULL: the base is as a whole */
+
+	uint64_t node, function, nodes;
+	int has_node, has_function, callers, keys;
+	const char *sort;
+	int ascending;
+	uint64_t cursor;
+	const char *find;
+	const char *series;
+	uint64_t points;
+	int has_wait;
+	uint64_t wait_ms;
+
+	char *text;           /* owned: names inside `x` */
+	char *selection;      /* owned: canonical, the words of the selection that are given */
+	char *rest;           /* owned: canonical, all others but `wait` */
+	char *reading;        /* owned: what needs a replay of its own, "" = everything */
+	char *reading_but_at; /* owned: the same without `at` */
+	char *folding;        /* owned: what the folded tree depends on */
+};
+
+typedef const char *(*ask_get)(void *ctx, const char *key);
+/**
+ * ask_parse() - @get gives the value of a key or NULL. Keys that @words do not cover are not looked for: ask_names() lists those that
+ * are, for a check that nothing else was sent. 0 or -EINVAL with @err, and nothing to release.
+ */
+int ask_parse(ask_get get, void *ctx, unsigned words, struct ask *ask, struct err *err);
+void ask_fini(struct ask *ask);
+/** ask_names() - the keys that @words cover into @names, NULL behind the last; returns their number. */
+#define ASK_NAMES_MAX 48
+size_t ask_names(unsigned words, const char *names[ASK_NAMES_MAX + 1]);
+
+#endif

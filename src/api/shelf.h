@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shelf.h - the recordings that are served: what was read of them and is kept, and the work of reading more.
+ *
+ * A reading is the answer to the selection words that need a replay (`at from to function-regex ...`): sums by stack, under the
+ * numbers ("accounts") of its source's book, which holds the names and is made once. Readings are made by SHELF_REPLAYS threads;
+ * whoever asks waits, or comes back: work that nobody has asked for since SHELF_PATIENCE_NS ends. All functions: any thread.
+ */
+#ifndef API_SHELF_H
+#define API_SHELF_H
+
+#include "query/query.h"
+#include "view/fold.h"
+
+#define SHELF_REPLAYS 2
+#define SHELF_PATIENCE_NS 2000000000ull
+#define SHELF_BYTES_MAX (64u << 20) /* of readings that nobody holds */
+#define SHELF_FOLDS_MAX 8
+#define SHELF_JOBS_MAX 64 /* waiting or at work; beyond: -EBUSY */
+#define SHELF_SOURCES_MAX 4096
+
+/** struct shelf_reader - a recording that is open for one thread. */
+struct shelf_reader {
+	struct query_source query; /* prepare() sets it */
+	const char *kind;          /* recording, heaptrack, raw */
+	int being_written;         /* its recorder is still at it */
+	uint64_t identity;         /* another one where the content may have changed */
+	const char *warning;       /* after a run: what could not be read; NULL. Lent by @own */
+	void (*close)(void *own);
+	void *own;
+};
+/** struct shelf_item - one source, as cmd hands it in; strings are lent for the shelf's life. */
+struct shelf_item {
+	const char *name, *path;
+	/**
+	 * Open it anew. @tick is called while it replays. 0 or negative errno with @err.
+	 */
+	int (*open)(void *ctx, void (*tick)(void *ctx, uint64_t done, uint64_t total),
+		    void *tick_ctx, struct shelf_reader *reader, struct err *err);
+	/** Make reader->query ready for @query (NULL: everything). */
+	int (*prepare)(struct shelf_reader *reader, const struct query *query, struct err *err);
+	/** What shelf_reader.identity would be now, without opening. */
+	uint64_t (*identity)(void *ctx);
+	/** Call after a run: fills reader->warning. */
+	void (*warn)(struct shelf_reader *reader);
+	void *ctx;
+};
+
+struct shelf;
+/** shelf_new() - @items are copied. NULL with @err. */
+struct shelf *shelf_new(const struct shelf_item *items, size_t count, struct err *err);
+/** shelf_free() - ends all work; no other call may be running. */
+void shelf_free(struct shelf *shelf);
+size_t shelf_count(const struct shelf *shelf);
+const struct shelf_item *shelf_at(const struct shelf *shelf, size_t source);
+
+/** struct book - a source as a whole: its names, and which stacks have sums. Shared and immutable. */
+struct book {
+	struct prof *names;
+	uint32_t *stacks; /* by account: the row of @names */
+	uint32_t count;
+	uint64_t generation, identity;
+	int being_written;
+	uint64_t read_at_ns; /* CLOCK_MONOTONIC, when the reading ended */
+	char kind[16], warning[512];
+};
+struct shelf_thread {
+	uint32_t tid;
+	char *name;
+	struct cost cost;
+};
+/** struct reading - what one selection comes to. Shared and immutable; shelf_put() when done. */
+struct reading {
+	const struct book *book;
+	struct cost *costs; /* by account */
+	struct shelf_thread *threads;
+	uint32_t thread_count;
+	struct prof_totals totals;
+	int estimates, lacks_culled;
+};
+
+/** struct shelf_query - what a reading answers; @key names it (equal keys, equal questions), @query and its strings are copied. */
+struct shelf_query {
+	size_t source;
+	const char *key; /* "" = everything */
+	struct query query;
+};
+/** struct shelf_patience - how long whoever asks will wait. */
+struct shelf_patience {
+	int has_wait;
+	uint64_t wait_ns;
+	int (*gone)(void *ctx); /* has the client hung up? */
+	void *ctx;
+};
+/**
+ * shelf_get() - the reading. Return: 1 with *@out; 0: not yet, *@progress says how far (0 to 1); negative errno with @err:
+ * -EBUSY too much is waiting, -ECANCELED the client is gone.
+ */
+int shelf_get(struct shelf *shelf, const struct shelf_query *query,
+	      const struct shelf_patience *patience, struct reading **out, double *progress,
+	      struct err *err);
+void shelf_put(struct shelf *shelf, struct reading *reading);
+/** shelf_peek() - the whole reading of @source if it was made, else NULL: no work is begun. */
+struct reading *shelf_peek(struct shelf *shelf, size_t source);
+/** shelf_failure() - why the last reading of @source as a whole failed; NULL: it did not. Into @text. */
+const char *shelf_failure(struct shelf *shelf, size_t source, char text[256]);
+
+/** struct shelf_fold - a folded tree that others may use, too. */
+struct shelf_fold {
+	struct fold *fold;
+	const struct book *books[FOLD_SIDES_MAX];
+};
+/**
+ * shelf_fold() - the tree of the books of @readings (1 or 2). @key names what @opt says. NULL with @err; give it back with
+ * shelf_unfold().
+ */
+struct shelf_fold *shelf_fold(struct shelf *shelf, const struct fold_opt *opt, const char *key,
+			      struct reading *const *readings, unsigned count, struct err *err);
+void shelf_unfold(struct shelf *shelf, struct shelf_fold *fold);
+
+#endif

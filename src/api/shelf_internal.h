@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shelf_internal.h - what shelf.c (what is kept, jobs), shelf_read.c (replays) and shelf_fold.c (folded trees) share. */
+#ifndef API_SHELF_INTERNAL_H
+#define API_SHELF_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "api/shelf.h"
+
+#define SHELF_LOOK_NS 20000000ull /* how often a waiting client is looked at */
+
+struct own_book {
+	struct book book; /* first */
+	uint32_t refs;    /* under the shelf's lock */
+};
+
+struct own_reading {
+	struct reading reading;   /* first */
+	struct own_reading *next; /* on the shelf; least recently used last */
+	char *key;
+	size_t source, bytes;
+	uint32_t refs; /* the shelf's own included while it is there */
+	int on_shelf;
+};
+
+struct own_fold {
+	struct shelf_fold fold; /* first */
+	struct own_fold *next;
+	char *key;
+	uint32_t refs;
+	int on_shelf;
+};
+
+enum job_state { JOB_QUEUED, JOB_RUNS, JOB_DONE };
+
+struct job {
+	struct job *next;
+	char *key, *regex, *module;
+	size_t source;
+	struct query query;
+	enum job_state state;
+	struct shelf *shelf;
+	struct own_reading *made;
+	struct err err;
+	uint32_t waiters, refs;
+	uint64_t asked_ns; /* last, by somebody who comes back */
+	atomic_uint_least32_t permille;
+	atomic_int unwanted;
+};
+
+struct slot {
+	struct shelf_item item;
+	struct own_reading *whole; /* a reference */
+	uint64_t generation;
+	char failure[256];
+};
+
+struct shelf {
+	struct slot *slots;
+	size_t count;
+	pthread_mutex_t lock;
+	pthread_cond_t changed, work;
+	struct job *jobs;
+	size_t job_count;
+	struct own_reading *readings; /* on the shelf, most recently used first */
+	size_t bytes;
+	struct own_fold *folds;
+	pthread_mutex_t folding, resolving;
+	pthread_t threads[SHELF_REPLAYS];
+	unsigned thread_count;
+	int ends;
+};
+
+/** shelf_work() - the reading that @job asks for; on a thread of the shelf, without its lock. */
+int shelf_work(struct job *job, struct own_reading **out, struct err *err);
+/** shelf_look() - who comes back no more? Under the lock; also ends what was done and never fetched. */
+void shelf_look(struct shelf *shelf);
+/** shelf_forget() - what is kept of another state of the file. Under the lock. */
+void shelf_forget(struct shelf *shelf, size_t source);
+/* References go under the lock; NULL is fine. */
+void shelf_book_unref(struct own_book *book);
+void shelf_reading_unref(struct own_reading *reading);
+/** shelf_free_folds() - at the end. */
+void shelf_free_folds(struct shelf *shelf);
+
+#endif

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shelf_read.c - replays: a source as a whole, once, and selections of it. */
+#include "api/shelf_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+/* ---- a replay ------------------------------------------------------------------------------------------------------ */
+
+/** struct run - a reader with the sink that stops it when nobody wants the answer any more. */
+struct run {
+	struct shelf_reader reader;
+	struct job *job;
+	const struct book *book; /* NULL: it is made now */
+};
+
+struct brake {
+	struct sink sink;
+	struct sink *to;
+	struct job *job;
+	uint64_t looked_ns;
+};
+
+static int is_unwanted(struct job *job, struct err *err)
+{
+	if (!atomic_load(&job->unwanted))
+		return 0;
+	return err_set(err, -ECANCELED, "nobody waits for the answer any more");
+}
+
+static int brake_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	struct brake *brake = (struct brake *)sink;
+	return brake->to->define(brake->to, def, err);
+}
+
+static int brake_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	struct brake *brake = (struct brake *)sink;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (now - brake->looked_ns >
+	    SHELF_LOOK_NS) { /* all others may be busy: it looks after itself */
+		struct shelf *shelf = brake->job->shelf;
+		brake->looked_ns = now;
+		pthread_mutex_lock(&shelf->lock);
+		shelf_look(shelf);
+		pthread_mutex_unlock(&shelf->lock);
+	}
+	int rc = is_unwanted(brake->job, err);
+	return rc < 0 ? rc : brake->to->put(brake->to, events, count, err);
+}
+
+static int run_run(void *ctx, struct sink *sink, struct err *err)
+{
+	struct run *run = ctx;
+	struct brake brake = { { brake_define, brake_put }, sink, run->job, 0 };
+	return run->reader.query.run(run->reader.query.ctx, &brake.sink, err);
+}
+
+static int run_run_until(void *ctx, uint64_t until_ns, struct sink *sink, struct err *err)
+{
+	struct run *run = ctx;
+	struct brake brake = { { brake_define, brake_put }, sink, run->job, 0 };
+	return run->reader.query.run_until(run->reader.query.ctx, until_ns, &brake.sink, err);
+}
+
+static int run_summary(void *ctx, struct prof *prof, struct err *err)
+{
+	struct run *run = ctx;
+	int rc = is_unwanted(run->job, err);
+	return rc < 0 ? rc : run->reader.query.summary(run->reader.query.ctx, prof, err);
+}
+
+/** run_resolve() - the book knows the names already; rows agree, as both read the same definitions in the same order. */
+static int run_resolve(void *ctx, struct prof *prof, struct err *err)
+{
+	struct run *run = ctx;
+	struct shelf *shelf = run->job->shelf;
+	if (run->book) {
+		struct sink *sink = prof_symbol_sink(prof);
+		uint32_t count = prof_frame_count(prof);
+		for (uint32_t i = 1; i < count && i < prof_frame_count(run->book->names); i++) {
+			const struct prof_frame *a = prof_frame(prof, (struct frame_id){ i });
+			const struct prof_frame *b =
+				prof_frame(run->book->names, (struct frame_id){ i });
+			if (a->symbol_count || !b->symbol_count || a->offset != b->offset)
+				continue;
+			struct def def = { .kind = DEF_SYMBOL,
+					   .id = i,
+					   .symbol = { b->symbols, b->symbol_count } };
+			int rc = sink->define(sink, &def, err);
+			if (rc < 0)
+				return rc;
+		}
+		return 0;
+	}
+	if (!run->reader.query.resolve)
+		return 0;
+	pthread_mutex_lock(&shelf->resolving);
+	int rc = run->reader.query.resolve(run->reader.query.ctx, prof, err);
+	pthread_mutex_unlock(&shelf->resolving);
+	return rc;
+}
+
+static struct query_source run_source(struct run *run)
+{
+	const struct query_source *q = &run->reader.query;
+	return (struct query_source){ .run = run_run,
+				      .run_until = q->run_until ? run_run_until : NULL,
+				      .summary = q->summary ? run_summary : NULL,
+				      .resolve = run_resolve,
+				      .ctx = run };
+}
+
+static void on_tick(void *ctx, uint64_t done, uint64_t total)
+{
+	struct job *job = ctx;
+	if (total)
+		atomic_store(&job->permille, (uint32_t)(1000.0 * (double)done / (double)total));
+}
+
+static int copy_threads(struct own_reading *r, const struct prof *prof)
+{
+	uint32_t count = prof_thread_count(prof);
+	r->reading.threads = calloc(count + 1, sizeof(*r->reading.threads));
+	if (!r->reading.threads)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct prof_thread *t = prof_thread(prof, (struct thread_id){ i });
+		if (!(t->cost.allocations | t->cost.allocated_bytes | t->cost.frees |
+		      t->cost.peak_bytes | t->cost.leaked | t->cost.uncertain))
+			continue;
+		struct shelf_thread *to = &r->reading.threads[r->reading.thread_count];
+		*to = (struct shelf_thread){ .tid = t->tid, .cost = t->cost };
+		to->name = strdup(t->name ? t->name : "");
+		if (!to->name)
+			return -ENOMEM;
+		r->reading.thread_count++;
+	}
+	return 0;
+}
+
+/** same_place() - do both readings mean the same stack by one row? */
+static int same_place(const struct prof *a, const struct prof *b, uint32_t row)
+{
+	if (row >= prof_stack_count(b))
+		return 0;
+	const struct prof_stack *x = prof_stack(a, (struct stack_id){ row }),
+				*y = prof_stack(b, (struct stack_id){ row });
+	return x->parent.v == y->parent.v && x->frame.v == y->frame.v && x->stop == y->stop;
+}
+
+/** keep() - the sums of @prof under the book's accounts. */
+static int keep(struct own_reading *r, const struct prof *prof, struct err *err)
+{
+	const struct book *book = r->reading.book;
+	r->reading.costs = calloc((size_t)book->count + 1, sizeof(*r->reading.costs));
+	if (!r->reading.costs || copy_threads(r, prof) < 0)
+		return err_set(err, -ENOMEM, "cannot keep a reading");
+	uint32_t account = 0;
+	for (uint32_t row = prof_stack_used(prof, 0); row < prof_stack_count(prof);
+	     row = prof_stack_used(prof, row + 1)) {
+		while (account < book->count && book->stacks[account] < row)
+			account++;
+		if (account == book->count || book->stacks[account] != row ||
+		    !same_place(prof, book->names, row)) {
+			err_set(err, -EAGAIN, "the recording changed while it was read");
+			return err_hint(err, "ask again");
+		}
+		prof_stack_cost(prof, (struct stack_id){ row }, &r->reading.costs[account]);
+	}
+	prof_totals(prof, &r->reading.totals);
+	r->reading.estimates = prof_estimates(prof);
+	r->reading.lacks_culled = prof_lacks_culled(prof);
+	r->bytes = sizeof(*r) + (size_t)book->count * sizeof(*r->reading.costs) +
+		   r->reading.thread_count * sizeof(*r->reading.threads);
+	return 0;
+}
+
+static int list_accounts(struct book *book, struct err *err)
+{
+	uint32_t rows = prof_stack_count(book->names);
+	for (uint32_t i = prof_stack_used(book->names, 0); i < rows;
+	     i = prof_stack_used(book->names, i + 1))
+		book->count++;
+	book->stacks = calloc((size_t)book->count + 1, sizeof(*book->stacks));
+	if (!book->stacks)
+		return err_set(err, -ENOMEM, "cannot keep a recording's stacks");
+	book->count = 0;
+	for (uint32_t i = prof_stack_used(book->names, 0); i < rows;
+	     i = prof_stack_used(book->names, i + 1))
+		book->stacks[book->count++] = i;
+	return 0;
+}
+
+/** open_book() - read everything, once, and resolve its names. */
+static int open_book(struct job *job, struct run *run, struct own_reading **out, struct err *err)
+{
+	struct own_book *book = calloc(1, sizeof(*book));
+	struct own_reading *r = calloc(1, sizeof(*r));
+	if (!book || !r) {
+		free(book);
+		free(r);
+		return err_set(err, -ENOMEM, "cannot open a recording");
+	}
+	book->refs = 1;
+	r->refs = 1;
+	r->reading.book = &book->book;
+	r->source = job->source;
+	const struct shelf_item *item = shelf_at(job->shelf, job->source);
+	int rc = item->prepare(&run->reader, NULL, err);
+	struct query_source source = run_source(run);
+	if (rc == 0 && !(book->book.names = query_run(&source, NULL, err)))
+		rc = err->code ? err->code : -EIO;
+	if (rc == 0)
+		rc = run_resolve(run, book->book.names, err);
+	if (rc == 0)
+		rc = list_accounts(&book->book, err);
+	if (rc == 0)
+		rc = keep(r, book->book.names, err);
+	if (rc == 0 && !(r->key = strdup("")))
+		rc = err_set(err, -ENOMEM, "cannot open a recording");
+	if (rc < 0) {
+		shelf_reading_unref(r);
+		return rc;
+	}
+	if (item->warn)
+		item->warn(&run->reader);
+	book->book.identity = run->reader.identity;
+	book->book.being_written = run->reader.being_written;
+	book->book.read_at_ns = clock_ns(CLOCK_MONOTONIC);
+	snprintf(book->book.kind, sizeof(book->book.kind), "%s", run->reader.kind);
+	snprintf(book->book.warning, sizeof(book->book.warning), "%s",
+		 run->reader.warning ? run->reader.warning : "");
+	*out = r;
+	return 0;
+}
+
+/** whole_of() - the reading of everything, made if it is not there or of another state of the file. A reference. */
+static int whole_of(struct job *job, struct run *run, struct own_reading **out, struct err *err)
+{
+	struct shelf *shelf = job->shelf;
+	struct slot *slot = &shelf->slots[job->source];
+	pthread_mutex_lock(&shelf->lock);
+	if (slot->whole && slot->whole->reading.book->identity == run->reader.identity) {
+		*out = slot->whole;
+		(*out)->refs++;
+		pthread_mutex_unlock(&shelf->lock);
+		return 0;
+	}
+	pthread_mutex_unlock(&shelf->lock);
+	struct own_reading *r = NULL;
+	int rc = open_book(job, run, &r, err);
+	pthread_mutex_lock(&shelf->lock);
+	if (rc == 0) {
+		slot->failure[0] = '\0';
+		shelf_forget(shelf, job->source);
+		((struct book *)r->reading.book)->generation = ++slot->generation;
+		slot->whole = r;
+		r->refs++;
+		*out = r;
+	} else if (rc != -ECANCELED) {
+		snprintf(slot->failure, sizeof(slot->failure), "%s", err->msg);
+	}
+	pthread_mutex_unlock(&shelf->lock);
+	return rc;
+}
+
+static int read_selection(struct job *job, struct run *run, struct own_reading *whole,
+			  struct own_reading **out, struct err *err)
+{
+	struct own_reading *r = calloc(1, sizeof(*r));
+	if (!r || !(r->key = strdup(job->key))) {
+		free(r);
+		return err_set(err, -ENOMEM, "cannot keep a reading");
+	}
+	r->refs = 1;
+	r->source = job->source;
+	run->book = r->reading.book = whole->reading.book;
+	pthread_mutex_lock(&job->shelf->lock);
+	((struct own_book *)run->book)->refs++;
+	pthread_mutex_unlock(&job->shelf->lock);
+	CLEANUP(prof_freep) struct prof *prof = NULL;
+	int rc = shelf_at(job->shelf, job->source)->prepare(&run->reader, &job->query, err);
+	struct query_source source = run_source(run);
+	if (rc == 0)
+		prof = query_run(&source, &job->query, err);
+	rc = prof ? keep(r, prof, err) : err->code ? err->code : -EIO;
+	if (rc < 0) {
+		pthread_mutex_lock(&job->shelf->lock);
+		shelf_reading_unref(r);
+		pthread_mutex_unlock(&job->shelf->lock);
+		return rc;
+	}
+	*out = r;
+	return 0;
+}
+
+int shelf_work(struct job *job, struct own_reading **out, struct err *err)
+{
+	const struct shelf_item *item = shelf_at(job->shelf, job->source);
+	struct run run = { .job = job };
+	int rc = item->open(item->ctx, on_tick, job, &run.reader, err);
+	if (rc < 0) {
+		pthread_mutex_lock(&job->shelf->lock);
+		snprintf(job->shelf->slots[job->source].failure, 256, "%s", err->msg);
+		pthread_mutex_unlock(&job->shelf->lock);
+		return rc;
+	}
+	struct own_reading *whole = NULL;
+	rc = whole_of(job, &run, &whole, err);
+	if (rc == 0 && !job->key[0])
+		*out = STEAL(whole);
+	else if (rc == 0)
+		rc = read_selection(job, &run, whole, out, err);
+	pthread_mutex_lock(&job->shelf->lock);
+	shelf_reading_unref(whole);
+	pthread_mutex_unlock(&job->shelf->lock);
+	run.reader.close(run.reader.own);
+	return rc;
+}

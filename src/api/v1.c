@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* v1.c - from a request to an answer: words, cache, waiting, errors. */
+#include "api/v1.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/byteledger-openapi.h"
+#include "api/v1_internal.h"
+#include "base/intern.h"
+
+#define ANSWERS_MAX 64
+#define ANSWER_BYTES_MAX (4u << 20) /* a larger one is not kept */
+#define RETRY_MS 100
+
+struct answer {
+	char *question;
+	uint64_t used;
+	char etag[48];
+	struct buf body;
+};
+
+struct v1_route {
+	const char *path;
+	unsigned words;
+	v1_answer answer;
+};
+
+static const struct v1_route all_routes[] = {
+	{ "/api/v1/sources", 0, v1_sources },
+	{ "/api/v1/summary", ASK_SRC | ASK_WAIT, v1_summary },
+	{ "/api/v1/timeline", ASK_SRC | ASK_SERIES | ASK_WAIT, v1_timeline },
+	{ "/api/v1/tree", ASK_SRC | ASK_SELECTION | ASK_TREE | ASK_WAIT, v1_tree },
+	{ "/api/v1/rows", ASK_SRC | ASK_SELECTION | ASK_ROWS | ASK_WAIT, v1_rows },
+	{ "/api/v1/search", ASK_SRC | ASK_SELECTION | ASK_FIND | ASK_WAIT, v1_search },
+};
+
+struct place {
+	struct v1 *v1;
+	const struct v1_route *route;
+};
+
+struct v1 {
+	struct shelf *shelf;
+	struct place places[ARRAY_LEN(all_routes)];
+	pthread_mutex_t lock;
+	struct answer answers[ANSWERS_MAX];
+	uint64_t clock;
+};
+
+/* ---- readings of a question ------------------------------------------------------------------------------------------ */
+
+static int is_gone(void *ctx)
+{
+	return http_request_gone(ctx);
+}
+
+static int get_reading(struct v1_call *call, const struct shelf_query *query, struct reading **out,
+		       struct err *err)
+{
+	const struct shelf_patience patience = { .has_wait = call->ask.has_wait,
+						 .wait_ns = call->ask.wait_ms * 1000000,
+						 .gone = is_gone,
+						 .ctx = (void *)call->request };
+	int rc = shelf_get(call->shelf, query, &patience, out, &call->progress, err);
+	return rc > 0 ? 0 : rc == 0 ? V1_PENDING : rc;
+}
+
+static int read_base(struct v1_call *call, struct err *err)
+{
+	const struct ask *ask = &call->ask;
+	CLEANUP(buf_fini) struct buf key = { 0 };
+	struct shelf_query query = { .source = ask->base_source,
+				     .key = ask->reading,
+				     .query = ask->query };
+	if (ask->base_source >= shelf_count(call->shelf))
+		return err_set(err, -ENOENT, "there is no source %llu to compare with",
+			       (unsigned long long)ask->base_source);
+	if (ask->base_time) {
+		buf_printf(&key, "at=%s", ask->base_time);
+		if (ask->reading_but_at[0])
+			buf_printf(&key, "&%s", ask->reading_but_at);
+		query.key = buf_cstr(&key);
+		query.query.at = ask->base_at;
+	}
+	return get_reading(call, &query, &call->base, err);
+}
+
+int v1_read(struct v1_call *call, struct err *err)
+{
+	const struct shelf_query query = { .source = call->source,
+					   .key = call->ask.reading,
+					   .query = call->ask.query };
+	int rc = call->reading ? 0 : get_reading(call, &query, &call->reading, err);
+	if (rc == 0 && call->ask.has_base && !call->base)
+		rc = read_base(call, err);
+	return rc;
+}
+
+int v1_fold(struct v1_call *call, struct err *err)
+{
+	int rc = v1_read(call, err);
+	if (rc)
+		return rc;
+	struct reading *const sides[] = { call->reading, call->base };
+	unsigned count = call->base && call->base->book != call->reading->book ? 2 : 1;
+	call->folded =
+		shelf_fold(call->shelf, &call->ask.fold, call->ask.folding, sides, count, err);
+	return call->folded ? 0 : err->code;
+}
+
+uint64_t *v1_values(const struct reading *reading, enum view_cost cost, struct err *err)
+{
+	uint32_t count = reading->book->count;
+	uint64_t *values = malloc((count + 1) * sizeof(*values));
+	if (!values)
+		err_set(err, -ENOMEM, "cannot add up");
+	for (uint32_t i = 0; values && i < count; i++)
+		values[i] = view_cost_of(&reading->costs[i], cost);
+	return values;
+}
+
+int v1_blocks(const struct reading *reading, enum view_cost cost, int moment, uint64_t **out,
+	      struct err *err)
+{
+	uint32_t count = reading->book->count;
+	*out = NULL;
+	if (cost == VIEW_COST_PEAK && !moment)
+		return 0;
+	uint64_t *values = malloc((count + 1) * sizeof(*values));
+	if (!values)
+		return err_set(err, -ENOMEM, "cannot add up");
+	for (uint32_t i = 0; i < count; i++) {
+		const struct cost *c = &reading->costs[i];
+		values[i] = cost == VIEW_COST_LIVE        ? c->leaked + c->uncertain
+			    : cost == VIEW_COST_LEAKED    ? c->leaked
+			    : cost == VIEW_COST_TEMPORARY ? c->temporary
+							  : c->allocations;
+	}
+	*out = values;
+	return 0;
+}
+
+void v1_unapplied(struct v1_call *call, const char *why, const char *word, const char *value)
+{
+	if (call->unapplied_count == V1_UNAPPLIED_MAX)
+		return;
+	snprintf(call->unapplied[call->unapplied_count].word, sizeof(call->unapplied[0].word),
+		 value ? "%s=%.40s" : "%s", word, value);
+	call->unapplied[call->unapplied_count++].why = why;
+}
+
+/* ---- one request ------------------------------------------------------------------------------------------------------ */
+
+static const char *get_word(void *ctx, const char *key)
+{
+	return http_request_arg(ctx, key);
+}
+
+static void question_text(struct buf *to, const struct v1_route *route, const struct ask *ask)
+{
+	buf_printf(to, "%s?src=%llu&%s&%s", route->path, (unsigned long long)ask->source,
+		   ask->selection, ask->rest);
+}
+
+/** make_etag() - of the question and of the state of the files that it is about. */
+static void make_etag(const struct shelf *shelf, const struct ask *ask, const char *question,
+		      char etag[48])
+{
+	uint64_t state = 0;
+	const uint64_t sources[] = { ask->source, ask->has_base ? ask->base_source : ask->source };
+	for (size_t i = 0; i < ARRAY_LEN(sources); i++) {
+		const struct shelf_item *item =
+			sources[i] < shelf_count(shelf) ? shelf_at(shelf, sources[i]) : NULL;
+		if (item && item->identity)
+			state = hash_u64(state, item->identity(item->ctx), 0x62797465);
+	}
+	snprintf(etag, 48, "\"%016llx%016llx\"", (unsigned long long)state,
+		 (unsigned long long)hash_bytes(question, strlen(question), 0x6c656467));
+}
+
+static int find_answer(struct v1 *v1, const char *question, const char *etag, struct buf *body)
+{
+	int found = 0;
+	pthread_mutex_lock(&v1->lock);
+	for (size_t i = 0; i < ANSWERS_MAX && !found; i++) {
+		struct answer *a = &v1->answers[i];
+		if (!a->question || strcmp(a->etag, etag) != 0 ||
+		    strcmp(a->question, question) != 0)
+			continue;
+		a->used = ++v1->clock;
+		buf_put(body, a->body.data, a->body.len);
+		found = 1;
+	}
+	pthread_mutex_unlock(&v1->lock);
+	return found;
+}
+
+static void keep_answer(struct v1 *v1, const char *question, const char *etag,
+			const struct buf *body)
+{
+	if (body->len > ANSWER_BYTES_MAX)
+		return;
+	pthread_mutex_lock(&v1->lock);
+	struct answer *to = &v1->answers[0];
+	for (size_t i = 0; i < ANSWERS_MAX; i++) {
+		struct answer *a = &v1->answers[i];
+		if (a->question && strcmp(a->question, question) == 0) {
+			to = a;
+			break;
+		}
+		if (a->used < to->used)
+			to = a;
+	}
+	free(to->question);
+	to->question = strdup(question);
+	to->used = ++v1->clock;
+	buf_clear(&to->body);
+	buf_put(&to->body, body->data, body->len);
+	snprintf(to->etag, sizeof(to->etag), "%s", etag);
+	if (!to->question || buf_failed(&to->body)) {
+		free(to->question);
+		buf_fini(&to->body);
+		*to = (struct answer){ 0 };
+	}
+	pthread_mutex_unlock(&v1->lock);
+}
+
+/** make_answer() - the object, into @body. As v1_answer. */
+static int make_answer(const struct v1_route *route, struct v1_call *call, struct buf *body,
+		       struct err *err)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *to = open_memstream(&text, &len);
+	if (!to)
+		return err_set(err, -ENOMEM, "cannot answer");
+	jsonw_init(&call->json, to);
+	int rc = route->answer(call, err);
+	if (fclose(to) != 0 && rc == 0)
+		rc = err_set(err, -ENOMEM, "cannot answer");
+	if (rc == 0) {
+		buf_put(body, text, len);
+		buf_putc(body, '\n');
+	}
+	free(text);
+	return rc;
+}
+
+static void put_pending(const struct v1_call *call, struct http_reply *reply)
+{
+	reply->status = 202;
+	buf_printf(&reply->body, "{\"progress\":%.3f,\"retry_ms\":%d}\n", call->progress, RETRY_MS);
+}
+
+static void end_call(struct v1_call *call)
+{
+	shelf_unfold(call->shelf, call->folded);
+	shelf_put(call->shelf, call->reading);
+	shelf_put(call->shelf, call->base);
+	ask_fini(&call->ask);
+}
+
+static void handle(void *ctx, const struct http_request *request, struct http_reply *reply)
+{
+	const struct place *place = ctx;
+	const struct v1_route *route = place->route;
+	struct v1 *v1 = place->v1;
+	struct v1_call call = { .shelf = v1->shelf, .request = request };
+	const char *names[ASK_NAMES_MAX + 1];
+	char etag[48];
+	struct err err = { 0 };
+	CLEANUP(buf_fini) struct buf question = { 0 };
+	if (http_request_bytes(request) > ASK_QUERY_MAX) {
+		http_reply_error(reply, 414, "the question is longer than %d bytes", ASK_QUERY_MAX);
+		return;
+	}
+	ask_names(route->words, names);
+	if (http_request_only(request, names, reply) < 0)
+		return;
+	if (ask_parse(get_word, (void *)request, route->words, &call.ask, &err) < 0) {
+		http_reply_err(reply, &err);
+		return;
+	}
+	call.source = call.ask.source;
+	int cached = route->words != 0;
+	question_text(&question, route, &call.ask);
+	make_etag(v1->shelf, &call.ask, buf_cstr(&question), etag);
+	int rc = 0;
+	if (route->words & ASK_SRC && call.source >= shelf_count(v1->shelf)) {
+		rc = err_set(&err, -ENOENT, "there is no source %llu: there are %zu",
+			     (unsigned long long)call.ask.source, shelf_count(v1->shelf));
+	} else if (cached && http_request_has_etag(request, etag)) {
+		reply->status = 304;
+	} else if (!cached || !find_answer(v1, buf_cstr(&question), etag, &reply->body)) {
+		rc = make_answer(route, &call, &reply->body, &err);
+		if (rc == 0 && cached && !buf_failed(&reply->body))
+			keep_answer(v1, buf_cstr(&question), etag, &reply->body);
+	}
+	if (rc < 0) {
+		http_reply_err(reply, &err);
+	} else if (rc == V1_PENDING) {
+		put_pending(&call, reply);
+	} else if (cached) {
+		memcpy(reply->etag, etag, sizeof(etag));
+		reply->cache = "no-cache";
+	}
+	end_call(&call);
+}
+
+static void serve_openapi(void *ctx, const struct http_request *request, struct http_reply *reply)
+{
+	(void)ctx, (void)request;
+	buf_put(&reply->body, byteledger_openapi, sizeof(byteledger_openapi) - 1);
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------------- */
+
+struct v1 *v1_new(struct shelf *shelf, struct err *err)
+{
+	struct v1 *v1 = calloc(1, sizeof(*v1));
+	if (!v1) {
+		err_set(err, -ENOMEM, "cannot serve recordings");
+		return NULL;
+	}
+	v1->shelf = shelf;
+	pthread_mutex_init(&v1->lock, NULL);
+	for (size_t i = 0; i < ARRAY_LEN(all_routes); i++)
+		v1->places[i] = (struct place){ v1, &all_routes[i] };
+	return v1;
+}
+
+void v1_free(struct v1 *v1)
+{
+	if (!v1)
+		return;
+	for (size_t i = 0; i < ANSWERS_MAX; i++) {
+		free(v1->answers[i].question);
+		buf_fini(&v1->answers[i].body);
+	}
+	pthread_mutex_destroy(&v1->lock);
+	free(v1);
+}
+
+size_t v1_routes(struct v1 *v1, struct http_route routes[V1_ROUTES_MAX])
+{
+	size_t count = 0;
+	for (size_t i = 0; i < ARRAY_LEN(all_routes); i++)
+		routes[count++] = (struct http_route){ .path = all_routes[i].path,
+						       .handler = handle,
+						       .ctx = &v1->places[i] };
+	routes[count++] = (struct http_route){ .path = "/openapi/byteledger-openapi.json",
+					       .handler = serve_openapi };
+	return count;
+}

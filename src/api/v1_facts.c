@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* v1_facts.c - sources, summary, timeline. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/v1_internal.h"
+#include "proc/proc.h"
+
+static void put_cmdline(struct jsonw *json, const struct prof_process *process)
+{
+	jsonw_array(json, "cmdline");
+	const char *at = process ? process->cmdline : NULL;
+	size_t left = at ? process->cmdline_bytes : 0;
+	while (left) {
+		size_t len = strnlen(at, left);
+		jsonw_strn(json, NULL, at, len);
+		at += len + (left > len);
+		left -= len + (left > len);
+	}
+	jsonw_array_end(json);
+}
+
+static int has_rss(const struct prof *names)
+{
+	size_t count;
+	const struct prof_point *points = prof_timeline(names, &count);
+	for (size_t i = 0; i < count; i++)
+		if (points[i].rss_bytes)
+			return 1;
+	return 0;
+}
+
+/* ---- sources --------------------------------------------------------------------------------------------------------------- */
+
+static void put_known(struct jsonw *json, const struct book *book)
+{
+	const struct prof_process *process = prof_process(book->names);
+	struct prof_totals totals;
+	prof_totals(book->names, &totals);
+	jsonw_u64(json, "generation", book->generation);
+	jsonw_str(json, "kind", book->kind);
+	if (process)
+		jsonw_u64(json, "pid", process->pid);
+	else
+		jsonw_null(json, "pid");
+	jsonw_str(json, "exe", process ? process->exe : NULL);
+	put_cmdline(json, process);
+	if (process && process->start_realtime_ns)
+		jsonw_u64(json, "start_realtime_ns", process->start_realtime_ns);
+	else
+		jsonw_null(json, "start_realtime_ns");
+	jsonw_u64(json, "length_ns", totals.runtime_ns);
+	jsonw_bool(json, "complete", process && process->complete);
+	jsonw_bool(json, "ended", process && process->ended && !book->being_written);
+	jsonw_array(json, "has");
+	jsonw_str(json, NULL, "heap");
+	if (has_rss(book->names))
+		jsonw_str(json, NULL, "rss");
+	jsonw_array_end(json);
+	jsonw_null(json, "error");
+	jsonw_str(json, "warning", book->warning[0] ? book->warning : NULL);
+}
+
+static void put_unknown(struct jsonw *json, const char *failure)
+{
+	static const char *const keys[] = {
+		"kind",      "pid",      "exe",  "cmdline", "start_realtime_ns",
+		"length_ns", "complete", "ended"
+	};
+	jsonw_u64(json, "generation", 0);
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+		jsonw_null(json, keys[i]);
+	jsonw_array(json, "has");
+	if (!failure)
+		jsonw_str(json, NULL, "heap");
+	jsonw_array_end(json);
+	jsonw_str(json, "error", failure);
+	jsonw_null(json, "warning");
+}
+
+int v1_sources(struct v1_call *call, struct err *err)
+{
+	struct jsonw *json = &call->json;
+	(void)err;
+	jsonw_array(json, NULL);
+	for (size_t i = 0; i < shelf_count(call->shelf); i++) {
+		const struct shelf_item *item = shelf_at(call->shelf, i);
+		struct reading *whole = shelf_peek(call->shelf, i);
+		char failure[256];
+		jsonw_object(json, NULL);
+		jsonw_u64(json, "id", i);
+		jsonw_str(json, "name", item->name);
+		jsonw_str(json, "path", item->path);
+		if (whole)
+			put_known(json, whole->book);
+		else
+			put_unknown(json, shelf_failure(call->shelf, i, failure));
+		jsonw_object_end(json);
+		jsonw_line(json);
+		shelf_put(call->shelf, whole);
+	}
+	jsonw_array_end(json);
+	return 0;
+}
+
+/* ---- summary --------------------------------------------------------------------------------------------------------------- */
+
+static void put_process(struct jsonw *json, const struct book *book, const struct prof_totals *t)
+{
+	const struct prof_process *p = prof_process(book->names);
+	jsonw_object(json, "process");
+	jsonw_u64(json, "pid", p ? p->pid : 0);
+	jsonw_str(json, "exe", p ? p->exe : NULL);
+	put_cmdline(json, p);
+	jsonw_u64(json, "runtime_ns", t->runtime_ns);
+	jsonw_bool(json, "complete", p && p->complete);
+	if (p && p->ended && p->exit_status >= 0)
+		jsonw_i64(json, "exit_status", proc_exit_status(p->exit_status));
+	if (p && p->start_realtime_ns)
+		jsonw_u64(json, "start_realtime_ns", p->start_realtime_ns);
+	jsonw_u64(json, "time_bound_ns", p ? p->time_bound_ns : 0);
+	jsonw_object_end(json);
+}
+
+static void put_totals(struct jsonw *json, const struct prof *prof, const struct prof_totals *t)
+{
+	jsonw_object(json, "totals");
+	jsonw_u64(json, "allocations", t->cost.allocations);
+	jsonw_u64(json, "allocated_bytes", t->cost.allocated_bytes);
+	jsonw_u64(json, "frees", t->cost.frees);
+	jsonw_u64(json, "foreign_frees", t->foreign_frees);
+	jsonw_u64(json, "temporary_allocations", t->cost.temporary);
+	jsonw_u64(json, "leaked_allocations", t->cost.leaked);
+	jsonw_u64(json, "leaked_bytes", t->cost.leaked_bytes);
+	jsonw_u64(json, "uncertain_allocations", t->cost.uncertain);
+	jsonw_u64(json, "uncertain_bytes", t->cost.uncertain_bytes);
+	jsonw_u64(json, "peak_bytes", t->cost.peak_bytes);
+	jsonw_u64(json, "peak_time_ns", t->peak_time_ns);
+	jsonw_u64(json, "peak_rss_bytes", t->peak_rss_bytes);
+	jsonw_u64(json, "threads", t->threads);
+	if (prof_threads_share(prof))
+		jsonw_bool(json, "threads_exact", 0);
+	jsonw_u64(json, "stacks", t->stacks);
+	jsonw_object_end(json);
+}
+
+int v1_summary(struct v1_call *call, struct err *err)
+{
+	struct jsonw *json = &call->json;
+	int rc = v1_read(call, err);
+	if (rc)
+		return rc;
+	const struct book *book = call->reading->book;
+	const struct prof_totals *t = &call->reading->totals;
+	const struct prof_process *p = prof_process(book->names);
+	jsonw_object(json, NULL);
+	v1_head(call, NULL);
+	jsonw_str(json, "name", shelf_at(call->shelf, call->source)->name);
+	jsonw_str(json, "path", shelf_at(call->shelf, call->source)->path);
+	jsonw_str(json, "kind", book->kind);
+	put_process(json, book, t);
+	put_totals(json, book->names, t);
+	jsonw_object(json, "filtered");
+	jsonw_u64(json, "allocations", t->filtered_allocations);
+	jsonw_u64(json, "bytes", t->filtered_bytes);
+	jsonw_u64(json, "frees", t->filtered_frees);
+	jsonw_object_end(json);
+	jsonw_bool(json, "ended", p && p->ended && !book->being_written);
+	jsonw_str(json, "warning", book->warning[0] ? book->warning : NULL);
+	jsonw_array(json, "has");
+	jsonw_str(json, NULL, "heap");
+	if (has_rss(book->names))
+		jsonw_str(json, NULL, "rss");
+	jsonw_array_end(json);
+	jsonw_array(json, "categories");
+	for (size_t i = 0; i <= CATEGORY_UNKNOWN; i++)
+		jsonw_str(json, NULL, v1_category_names[i]);
+	jsonw_array_end(json);
+	jsonw_object_end(json);
+	return 0;
+}
+
+/* ---- timeline --------------------------------------------------------------------------------------------------------------- */
+
+enum {
+	SERIES_HEAP = 1,
+	SERIES_RSS = 2,
+	SERIES_VIRTUAL = 4,
+	SERIES_ALLOCATIONS = 8,
+	SERIES_FREES = 16
+};
+static const struct {
+	const char *name;
+	unsigned bit;
+} all_series[] = { { "heap", SERIES_HEAP },
+		   { "rss", SERIES_RSS },
+		   { "virtual", SERIES_VIRTUAL },
+		   { "allocations", SERIES_ALLOCATIONS },
+		   { "frees", SERIES_FREES } };
+
+static int parse_series(const char *text, unsigned *bits, struct err *err)
+{
+	*bits = 0;
+	while (*text) {
+		size_t len = strcspn(text, ","), i = 0;
+		while (i < ARRAY_LEN(all_series) && !(strlen(all_series[i].name) == len &&
+						      strncmp(all_series[i].name, text, len) == 0))
+			i++;
+		if (i == ARRAY_LEN(all_series))
+			return err_set(err, -EINVAL,
+				       "'series' is a list of heap, rss, virtual, allocations and "
+				       "frees, not '%.40s'",
+				       text);
+		*bits |= all_series[i].bit;
+		text += len + (text[len] == ',');
+	}
+	return 0;
+}
+
+/** put_level() - a series of bytes: at the end of each stretch, and the most within. */
+static void put_level(struct v1_call *call, const char *name, const uint64_t *last,
+		      const uint64_t *max, size_t count)
+{
+	struct v1_column a = { 0 }, b = { 0 };
+	int known = 0;
+	for (size_t i = 0; i < count; i++) {
+		known |= last[i] != 0 || strcmp(name, "heap") == 0;
+		if (known)
+			v1_col_u64(&a, last[i]);
+		else
+			v1_col_null(&a);
+		if (max && known)
+			v1_col_u64(&b, max[i]);
+		else if (max)
+			v1_col_null(&b);
+	}
+	jsonw_object(&call->json, name);
+	v1_col_put(call, "last", &a);
+	if (max)
+		v1_col_put(call, "max", &b);
+	jsonw_object_end(&call->json);
+}
+
+static void put_number(struct v1_call *call, const char *name, const uint64_t *sum, size_t count)
+{
+	struct v1_column a = { 0 };
+	for (size_t i = 0; i < count; i++)
+		v1_col_u64(&a, sum[i] - (i ? sum[i - 1] : 0));
+	jsonw_object(&call->json, name);
+	v1_col_put(call, "last", &a);
+	jsonw_object_end(&call->json);
+}
+
+/** struct stretches - points put together so that there are at most as many as were asked for. */
+struct stretches {
+	size_t count;
+	uint64_t *time, *heap, *heap_max, *rss, *rss_max, *virtual, *allocations, *frees;
+};
+
+static int put_together(const struct prof_point *points, size_t count, size_t most,
+			struct stretches *s, uint64_t **memory)
+{
+	size_t room = count < most ? count : most;
+	uint64_t *at = *memory = calloc(8 * (room + 1), sizeof(*at));
+	if (!at)
+		return -ENOMEM;
+	*s = (struct stretches){ .count = room };
+	uint64_t **const columns[] = { &s->time,    &s->heap,    &s->heap_max,    &s->rss,
+				       &s->rss_max, &s->virtual, &s->allocations, &s->frees };
+	for (size_t i = 0; i < ARRAY_LEN(columns); i++)
+		*columns[i] = at + i * (room + 1);
+	for (size_t i = 0; i < count; i++) {
+		const struct prof_point *p = &points[i];
+		size_t to = i * room / count;
+		s->time[to] = p->time_ns;
+		s->heap[to] = p->heap_bytes;
+		s->rss[to] = p->rss_bytes;
+		s->virtual[to] = p->virtual_bytes;
+		s->allocations[to] = p->allocations;
+		s->frees[to] = p->frees;
+		if (p->heap_max_bytes > s->heap_max[to])
+			s->heap_max[to] = p->heap_max_bytes;
+		if (p->rss_max_bytes > s->rss_max[to])
+			s->rss_max[to] = p->rss_max_bytes;
+	}
+	return 0;
+}
+
+int v1_timeline(struct v1_call *call, struct err *err)
+{
+	struct jsonw *json = &call->json;
+	unsigned bits = SERIES_HEAP | SERIES_ALLOCATIONS | SERIES_FREES;
+	int rc = v1_read(call, err);
+	if (rc)
+		return rc;
+	const struct book *book = call->reading->book;
+	int rss = has_rss(book->names);
+	if (rss)
+		bits |= SERIES_RSS | SERIES_VIRTUAL;
+	if (call->ask.series) {
+		rc = parse_series(call->ask.series, &bits, err);
+		if (rc < 0)
+			return rc;
+		if (!rss && bits & (SERIES_RSS | SERIES_VIRTUAL)) {
+			v1_unapplied(call, "this recording has no resident size",
+				     "series=rss,virtual", NULL);
+			bits &= ~(unsigned)(SERIES_RSS | SERIES_VIRTUAL);
+		}
+	}
+	size_t count;
+	const struct prof_point *points = prof_timeline(book->names, &count);
+	struct stretches s;
+	uint64_t *memory;
+	if (put_together(points, count, call->ask.points, &s, &memory) < 0)
+		return err_set(err, -ENOMEM, "cannot put the timeline together");
+	jsonw_object(json, NULL);
+	v1_head(call, NULL);
+	jsonw_u64(json, "length_ns", call->reading->totals.runtime_ns);
+	struct v1_column time = { 0 };
+	for (size_t i = 0; i < s.count; i++)
+		v1_col_u64(&time, s.time[i]);
+	v1_col_put(call, "time_ns", &time);
+	jsonw_object(json, "series");
+	if (bits & SERIES_HEAP)
+		put_level(call, "heap", s.heap, s.heap_max, s.count);
+	if (bits & SERIES_RSS)
+		put_level(call, "rss", s.rss, s.rss_max, s.count);
+	if (bits & SERIES_VIRTUAL)
+		put_level(call, "virtual", s.virtual, NULL, s.count);
+	if (bits & SERIES_ALLOCATIONS)
+		put_number(call, "allocations", s.allocations, s.count);
+	if (bits & SERIES_FREES)
+		put_number(call, "frees", s.frees, s.count);
+	jsonw_object_end(json);
+	jsonw_array(json, "flags");
+	if (call->reading->totals.cost.peak_bytes) {
+		jsonw_object(json, NULL);
+		jsonw_u64(json, "time_ns", call->reading->totals.peak_time_ns);
+		jsonw_str(json, "kind", "peak");
+		jsonw_u64(json, "value", call->reading->totals.cost.peak_bytes);
+		jsonw_str(json, "label", "heap peak");
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+	jsonw_object_end(json);
+	free(memory);
+	return 0;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* v1_internal.h - what the files of /api/v1 share: a question on its way to an answer. */
+#ifndef API_V1_INTERNAL_H
+#define API_V1_INTERNAL_H
+
+#include <stdio.h>
+
+#include "api/ask.h"
+#include "api/http.h"
+#include "api/shelf.h"
+#include "api/v1.h"
+#include "base/jsonw.h"
+
+#define V1_UNAPPLIED_MAX 8
+
+/** struct v1_call - one question. */
+struct v1_call {
+	struct shelf *shelf;
+	const struct http_request *request;
+	struct ask ask;
+	size_t source;
+	struct reading *reading, *base; /* @base: NULL where nothing is compared */
+	struct shelf_fold *folded;
+	struct {
+		char word[64];
+		const char *why;
+	} unapplied[V1_UNAPPLIED_MAX];
+	unsigned unapplied_count;
+	double progress; /* of a reading that is not there yet */
+	struct jsonw json;
+};
+
+/** A route's own work: writes the members behind the head. 0, or negative errno with @err; v1_pending where it must wait. */
+typedef int (*v1_answer)(struct v1_call *call, struct err *err);
+#define V1_PENDING 1
+
+/** v1_read() - call->reading of the selection, and call->base. 0, V1_PENDING, negative errno. */
+int v1_read(struct v1_call *call, struct err *err);
+/** v1_fold() - the same, and call->folded. */
+int v1_fold(struct v1_call *call, struct err *err);
+/** v1_unapplied() - @word of the question cannot apply here, because of @why (static). */
+void v1_unapplied(struct v1_call *call, const char *why, const char *word, const char *value);
+/** v1_head() - the members that every answer begins with (docs/api.md 1). After v1_read(). */
+void v1_head(struct v1_call *call, const uint64_t *values);
+
+/** v1_values() - @cost of each account; malloc'd, NULL with @err. */
+uint64_t *v1_values(const struct reading *reading, enum view_cost cost, struct err *err);
+/**
+ * v1_blocks() - how many blocks that is, by account. *@out is NULL where it is not known (the peak's, unless the reading is that of
+ * its moment). 0 or -ENOMEM.
+ */
+int v1_blocks(const struct reading *reading, enum view_cost cost, int moment, uint64_t **out,
+	      struct err *err);
+
+/* Columns. */
+/** struct v1_column - a JSON array that grows; zero-initialised is empty. */
+struct v1_column {
+	struct buf text;
+};
+void v1_col_u64(struct v1_column *column, uint64_t value);
+void v1_col_i64(struct v1_column *column, int64_t value);
+void v1_col_null(struct v1_column *column);
+void v1_col_key(struct v1_column *column, uint64_t key);
+void v1_col_raw(struct v1_column *column, const char *text);
+/** v1_col_put() - write it as member @key, and release it. */
+void v1_col_put(struct v1_call *call, const char *key, struct v1_column *column);
+
+/** struct v1_frames - the frames that an answer names: numbered in order of first use. */
+struct v1_frames {
+	const struct shelf_fold *folded;
+	uint32_t *number; /* by fold frame: 1 + its number in the answer */
+	uint32_t *list;
+	uint32_t count;
+};
+int v1_frames_init(struct v1_frames *frames, const struct shelf_fold *folded, struct err *err);
+uint32_t v1_frame(struct v1_frames *frames, uint32_t frame);
+/** v1_frames_put() - `frames`, `modules`, `files`. */
+void v1_frames_put(struct v1_call *call, const struct v1_frames *frames);
+void v1_frames_fini(struct v1_frames *frames);
+
+/** enum v1_category - who owns a frame; numbers of `category`. */
+enum v1_category {
+	CATEGORY_OWN,
+	CATEGORY_PROJECT,
+	CATEGORY_RUNTIME,
+	CATEGORY_ALLOCATOR,
+	CATEGORY_SYSTEM,
+	CATEGORY_KERNEL,
+	CATEGORY_FILE,
+	CATEGORY_UNKNOWN
+};
+extern const char *const v1_category_names[CATEGORY_UNKNOWN + 1];
+/** v1_category() - by where the module lies; @exe: the program's own. */
+enum v1_category v1_category(const struct fold_frame *frame, const char *exe);
+
+/* The routes. */
+int v1_sources(struct v1_call *call, struct err *err);
+int v1_summary(struct v1_call *call, struct err *err);
+int v1_timeline(struct v1_call *call, struct err *err);
+int v1_tree(struct v1_call *call, struct err *err);
+int v1_rows(struct v1_call *call, struct err *err);
+int v1_search(struct v1_call *call, struct err *err);
+
+#endif
