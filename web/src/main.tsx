@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { render } from "preact";
+import { Page } from "./page.tsx";
 import "./style.css";
 
-render(<h1>byteledger</h1>, document.getElementById("page")!);
+render(<Page />, document.getElementById("page")!);

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state that all parts share: where we are, what there is, what the pointer is at.
+import { Store } from "./lib/store.ts";
+import { ASKED, placeParse, placeText, queryText, type Place, type View, type Word, type Words } from "./lib/url.ts";
+import type { Head, Source } from "./api/types.ts";
+import type { Refused } from "./api/client.ts";
+
+export const place = new Store<Place>(placeParse(location.hash));
+addEventListener("popstate", () => place.set(placeParse(location.hash)));
+addEventListener("hashchange", () => place.set(placeParse(location.hash)));
+
+/** go - change words (undefined: leave one out) and perhaps the view: one entry in the history. */
+export function go(change: Words, view?: View, replace = false): void {
+	const old = place.get();
+	const words: Words = { ...old.words };
+	for (const key of Object.keys(change) as Word[])
+		if (change[key] === undefined || change[key] === "")
+			delete words[key];
+		else
+			words[key] = change[key];
+	const next = placeText({ view: view ?? old.view, words });
+	if (next === placeText(old))
+		return;
+	if (replace)
+		history.replaceState(null, "", next);
+	else
+		history.pushState(null, "", next);
+	place.set(placeParse(next));
+}
+/** link - where that would go. */
+export function link(change: Words, view?: View): string {
+	const old = place.get();
+	return placeText({ view: view ?? old.view, words: { ...old.words, ...change } });
+}
+
+export interface Known {
+	sources: Source[] | null;
+	error: Refused | null;
+}
+export const known = new Store<Known>({ sources: null, error: null });
+/** What the newest answer of the current view said about itself: losses and words that could not apply are shown once, above. */
+export const head = new Store<Head | null>(null);
+
+export function source(): Source | null {
+	const sources = known.get().sources;
+	const wanted = Number(place.get().words.src ?? 0);
+	return sources?.find((s) => s.id === wanted) ?? null;
+}
+
+/** api - a path of /api/v1 with the words of the selection that it takes. */
+export function api(route: string, words: Words, extra: Record<string, string | number | undefined> = {}, which: readonly Word[] = ASKED): string {
+	const more = new URLSearchParams();
+	for (const [key, value] of Object.entries(extra))
+		if (value !== undefined && value !== "")
+			more.set(key, String(value));
+	const text = [queryText(words, which), more.toString()].filter(Boolean).join("&");
+	return `/api/v1/${route}${text ? `?${text}` : ""}`;
+}
+
+/** cost - the one that is asked for, or what the server takes without a word. */
+export function costOf(words: Words): string {
+	return words.cost ?? (words.at || words.leaked ? (words.leaked && !words.at ? "leaked" : "live") : "peak");
+}
+
+export const NEEDS: Partial<Record<View, string>> = {
+	overview: "", losses: "heap",
+	flame: "heap", tree: "heap", table: "heap", treemap: "heap", compare: "heap", threads: "heap", function: "heap",
+	growth: "growth", blocks: "allocations", lifetimes: "histogram", maps: "maps", space: "space", source: "source",
+	balance: "explain", regions: "regions", pages: "pages", sampler: "sample",
+	messages: "messages", connections: "connections", logs: "logs",
+};
+
+/** offered - does the source have what @view shows? */
+export function offered(view: View, from: Source | null): boolean {
+	const need = NEEDS[view];
+	return need === "" || (need !== undefined && !!from?.has?.includes(need));
+}
+
+/** words that each recording understands; what another one's numbers meant does not follow a change of source. */
+export function switchSource(id: number): void {
+	const keep = place.get().words;
+	go({ src: String(id), n: undefined, s: undefined, base: keep.base && /^@/.test(keep.base) ? keep.base : undefined, cursor: undefined });
+}
+
+let toastTimer = 0;
+export const toast = new Store<string>("");
+export function say(text: string): void {
+	toast.set(text);
+	clearTimeout(toastTimer);
+	toastTimer = window.setTimeout(() => toast.set(""), 4000);
+}
+
+/** copy - to the clipboard; on plain http beyond loopback there is none, then the text is offered selected. */
+export const offer = new Store<string | null>(null);
+export async function copy(text: string, what: string): Promise<void> {
+	try {
+		await navigator.clipboard.writeText(text);
+		say(`${what} copied`);
+	} catch {
+		offer.set(text);
+	}
+}
+
+export function download(name: string, data: BlobPart, type: string): void {
+	const url = URL.createObjectURL(new Blob([data], { type }));
+	const a = document.createElement("a");
+	a.href = url;
+	a.download = name;
+	a.click();
+	setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+export function fileStem(): string {
+	const from = source();
+	return (from?.name ?? "byteledger").replace(/^.*\//, "").replace(/\.blt$/, "").replace(/[^\w.-]+/g, "_");
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same question as a command line, to copy; what no command can say is told apart.
+import type { Place, Words } from "./url.ts";
+
+/** shellWord - quoted for a shell where it must be. */
+export function shellWord(text: string): string {
+	return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`;
+}
+
+const OPTIONS: (keyof Words)[] = [
+	"by", "cost", "at", "from", "to", "function-regex", "min-size", "max-size", "lifetime-min", "lifetime-max", "limit",
+];
+
+export interface Command {
+	text: string;
+	/** Words of the page that no command has. */
+	beyond: string[];
+}
+
+export function commandOf(place: Place, file: string): Command {
+	const words = place.words;
+	const flame = place.view === "flame" || place.view === "treemap" || place.view === "tree";
+	const parts = ["byteledger"];
+	const beyond: string[] = [];
+	if (words.base !== undefined) {
+		const hit = /^(\d*)(?:@(.*))?$/.exec(words.base);
+		const moment = hit?.[2];
+		if (hit && !hit[1] && moment)
+			parts.push("diff", shellWord(`${file}@${moment}`), shellWord(words.at ? `${file}@${words.at}` : file));
+		else
+			parts.push("diff", "BASE", shellWord(words.at ? `${file}@${words.at}` : file));
+	} else {
+		parts.push(...(flame ? ["export", "--to", "flamegraph"] : ["report"]));
+	}
+	for (const word of OPTIONS) {
+		const value = words[word] ?? (word === "by" && !flame ? "function" : undefined);
+		if (value === undefined || (words.base !== undefined && (word === "at" || word === "by")))
+			continue;
+		if (flame && (word === "by" || word === "limit"))
+			continue;
+		parts.push(`--${word}`, shellWord(value));
+	}
+	if (words.leaked)
+		parts.push("--leaked");
+	if (words.inverted)
+		parts.push("--inverted");
+	if (words.base === undefined)
+		parts.push(shellWord(file));
+	for (const word of ["x", "module", "thread"] as const)
+		if (words[word])
+			beyond.push(`${word}=${words[word]}`);
+	return { text: parts.join(" "), beyond };
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures of what is shown, to keep: SVG and PNG with title, selection and losses.
+import { download } from "../app.ts";
+
+/** text of an SVG element: what could be markup is not. */
+export function svgText(text: string): string {
+	return text
+		// eslint-disable-next-line no-control-regex
+		.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "�")
+		.replace(/&/g, "&amp;")
+		.replace(/</g, "&lt;")
+		.replace(/>/g, "&gt;")
+		.replace(/"/g, "&quot;");
+}
+
+export interface Box {
+	x: number;
+	y: number;
+	w: number;
+	h: number;
+	colour: string;
+	label: string;
+	title: string;
+}
+
+export function svgOf(boxes: Box[], width: number, height: number, lines: string[], text: string, bg: string): string {
+	const head = 20 * lines.length + 12;
+	const out = [
+		`<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height + head}" viewBox="0 0 ${width} ${height + head}" font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="12">`,
+		`<rect width="100%" height="100%" fill="${bg}"/>`,
+	];
+	lines.forEach((line, i) => out.push(`<text x="8" y="${20 + 20 * i}" fill="${text}"${i ? "" : ' font-size="15" font-weight="600"'}>${svgText(line)}</text>`));
+	for (const b of boxes) {
+		out.push(`<g><title>${svgText(b.title)}</title><rect x="${b.x.toFixed(1)}" y="${(b.y + head).toFixed(1)}" width="${Math.max(0.3, b.w).toFixed(1)}" height="${b.h}" fill="${b.colour}"/>`);
+		if (b.label)
+			out.push(`<text x="${(b.x + 4).toFixed(1)}" y="${(b.y + head + b.h / 2 + 4).toFixed(1)}" fill="${text}">${svgText(b.label)}</text>`);
+		out.push("</g>");
+	}
+	out.push("</svg>\n");
+	return out.join("\n");
+}
+
+/** pngOf - the same, twice as fine; drawn by the browser from a blob of our own. */
+export async function savePng(svg: string, name: string, width: number, height: number): Promise<void> {
+	const url = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
+	try {
+		const image = new Image();
+		await new Promise<void>((done, fail) => {
+			image.onload = () => done();
+			image.onerror = () => fail(new Error("the picture could not be drawn"));
+			image.src = url;
+		});
+		const canvas = document.createElement("canvas");
+		canvas.width = Math.min(8192, width * 2);
+		canvas.height = Math.min(8192, height * 2);
+		const c = canvas.getContext("2d")!;
+		c.scale(2, 2);
+		c.drawImage(image, 0, 0);
+		const blob = await new Promise<Blob | null>((done) => canvas.toBlob(done, "image/png"));
+		if (blob)
+			download(name, blob, "image/png");
+	} finally {
+		URL.revokeObjectURL(url);
+	}
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// The frame around every view: header, selection, timeline, rail, panel, the question as a command line.
+import type { ComponentType, JSX } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { copy, go, head, known, link, offer, offered, place, source, toast } from "./app.ts";
+import { settle } from "./api/client.ts";
+import { commandOf } from "./lib/command.ts";
+import { baseName, count, plain } from "./lib/format.ts";
+import { useStore } from "./lib/store.ts";
+import type { View } from "./lib/url.ts";
+import { Empty, Note, TipLayer } from "./parts/basics.tsx";
+import { Header } from "./parts/header.tsx";
+import { Help, useKeys } from "./parts/help.tsx";
+import { Icon } from "./parts/icons.tsx";
+import { generation, loadSources } from "./parts/live.ts";
+import { PanelShell } from "./parts/panel.tsx";
+import { SelectionBar } from "./parts/selection.tsx";
+import { Timeline, useTimeline } from "./parts/timeline.tsx";
+import type { Exposed, ViewProps } from "./views/props.ts";
+import { CompareView } from "./views/compare.tsx";
+import { FlameView } from "./views/flame.tsx";
+import { FunctionView } from "./views/function.tsx";
+import { Losses, Overview } from "./views/overview.tsx";
+import { TableView } from "./views/table.tsx";
+import { TreeView } from "./views/tree.tsx";
+import { TreemapView } from "./views/treemap.tsx";
+
+interface Entry {
+	view: View;
+	label: string;
+	show: ComponentType<ViewProps>;
+	group: 0 | 1 | 2 | 3;
+	/** Reads the selection and the time axis. */
+	selects: boolean;
+	key?: string;
+	narrow?: false;
+}
+
+export const ENTRIES: Entry[] = [
+	{ view: "overview", label: "Overview", show: Overview, group: 0, selects: true, key: "o" },
+	{ view: "flame", label: "Flame", show: FlameView, group: 0, selects: true, key: "f" },
+	{ view: "tree", label: "Tree", show: TreeView, group: 0, selects: true, key: "e" },
+	{ view: "table", label: "Table", show: TableView, group: 0, selects: true, key: "t" },
+	{ view: "treemap", label: "Treemap", show: TreemapView, group: 0, selects: true, narrow: false },
+	{ view: "function", label: "Callers", show: FunctionView, group: 0, selects: true },
+	{ view: "threads", label: "Threads", show: (p) => <TableView {...p} fixedBy="thread" />, group: 0, selects: true },
+	{ view: "compare", label: "Compare", show: CompareView, group: 0, selects: true, key: "c" },
+	{ view: "losses", label: "Losses", show: Losses, group: 3, selects: false, key: "x" },
+];
+const GROUPS = ["Heap", "Process", "Node", ""];
+
+function Rail(props: { views: Entry[] }): JSX.Element {
+	const { view } = useStore(place);
+	const answer = useStore(head);
+	const groups = [0, 1, 2, 3].map((g) => props.views.filter((e) => e.group === g)).filter((g) => g.length);
+	const bar = props.views.filter((e) => ["overview", "flame", "tree", "table"].includes(e.view));
+	const [more, setMore] = useState(false);
+	useEffect(() => setMore(false), [view]);
+	const item = (e: Entry) => (
+		<a key={e.view} class={`rail-item ${e.view === view ? "on" : ""}`} href={link({ s: undefined, sort: undefined, order: undefined, z: undefined, cursor: undefined }, e.view)} aria-current={e.view === view ? "page" : undefined} title={`${e.label}${e.key ? ` (g ${e.key})` : ""}`}>
+			<Icon name={e.view} />
+			<span>{e.label}</span>
+			{e.view === "losses" && !!answer?.lost?.events && <span class="badge">{count(answer.lost.events)}</span>}
+		</a>
+	);
+	return (
+		<>
+			<nav class="rail" aria-label="views">
+				{groups.map((g) => (
+					<div key={g[0].group} class="rail-group">
+						{groups.length > 2 && GROUPS[g[0].group] && <h2>{GROUPS[g[0].group]}</h2>}
+						{g.map(item)}
+					</div>
+				))}
+			</nav>
+			<nav class="bottom-bar" aria-label="views, short">
+				{bar.map(item)}
+				<button type="button" class="rail-item" aria-expanded={more} onClick={() => setMore(!more)}>
+					<Icon name="more" />
+					<span>More</span>
+				</button>
+				{more && <div class="bottom-more">{props.views.filter((e) => !bar.includes(e) && e.narrow !== false).map(item)}</div>}
+			</nav>
+		</>
+	);
+}
+
+function Footer(props: { loaded?: string; exposed: Exposed }): JSX.Element {
+	const at = useStore(place);
+	const from = source();
+	const command = commandOf(at, from ? baseName(from.name) || "FILE" : "FILE");
+	return (
+		<footer class="footer">
+			{props.loaded && <span class="second">{props.loaded}</span>}
+			<code class="command" title="the same question as a command line">
+				{plain(command.text)}
+			</code>
+			<button type="button" class="link-button" onClick={() => void copy(command.text, "command")}>
+				copy
+			</button>
+			{command.beyond.length > 0 && <span class="second">and, here only: {command.beyond.map(plain).join(", ")}</span>}
+			<span class="grow" />
+			{props.exposed.svg && (
+				<button type="button" class="link-button" onClick={props.exposed.svg}>
+					SVG
+				</button>
+			)}
+			{props.exposed.png && (
+				<button type="button" class="link-button" onClick={props.exposed.png}>
+					PNG
+				</button>
+			)}
+			{props.exposed.csv && (
+				<button type="button" class="link-button" onClick={props.exposed.csv}>
+					CSV
+				</button>
+			)}
+			{props.exposed.json && (
+				<a class="link-button" href={props.exposed.json} download="byteledger.json">
+					JSON
+				</a>
+			)}
+		</footer>
+	);
+}
+
+/** Trust - what is missing from every figure below, said above the picture. */
+function Trust(props: { view: View }): JSX.Element | null {
+	const answer = useStore(head);
+	const from = source();
+	if (!answer || props.view === "losses")
+		return from?.warning ? <Note kind="warn">{plain(from.warning)}</Note> : null;
+	const reasons = Object.entries(answer.lost?.by_reason ?? {}).filter(([, n]) => n > 0);
+	return (
+		<>
+			{answer.lost?.events > 0 && (
+				<Note kind="bad">
+					{count(answer.lost.events)} events are lost ({reasons.map(([r, n]) => `${plain(r).replace(/_/g, " ")} ${count(n)}`).join(", ")}): figures are too low by these. <a href={link({}, "losses")}>What that changes</a>
+				</Note>
+			)}
+			{answer.sampled && <Note kind="warn">Estimates: a stack for each {answer.sampled.every_bytes.toLocaleString("en")} bytes.</Note>}
+			{answer.unapplied?.length > 0 && (
+				<Note kind="warn">
+					{answer.unapplied.map((u) => (
+						<div key={u.word}>
+							<s>{plain(u.word)}</s> does not apply here: {plain(u.why)}
+						</div>
+					))}
+				</Note>
+			)}
+		</>
+	);
+}
+
+function Offer(): JSX.Element | null {
+	const text = useStore(offer);
+	const box = useRef<HTMLTextAreaElement>(null);
+	useEffect(() => box.current?.select(), [text]);
+	return text === null ? null : (
+		<div class="dialog" role="dialog" aria-label="text to copy" onKeyDown={(e) => e.key === "Escape" && offer.set(null)}>
+			<p>This page has no clipboard on plain http: copy the text.</p>
+			<textarea ref={box} readOnly rows={6} value={text} />
+			<button type="button" class="button" onClick={() => offer.set(null)}>
+				Close
+			</button>
+		</div>
+	);
+}
+
+export function Page(): JSX.Element {
+	const at = useStore(place);
+	const now = useStore(known);
+	const message = useStore(toast);
+	const stamp = useStore(generation);
+	const [exposed, setExposed] = useState<Exposed>({});
+	const latest = useRef<Exposed>({});
+	const [help, setHelp] = useState(false);
+	const [wide, setWide] = useState(true);
+	useEffect(() => {
+		void loadSources();
+		settle(0);
+	}, []);
+	const from = source();
+	const views = useMemo(() => ENTRIES.filter((e) => offered(e.view, from) && (e.view !== "function" || at.view === "function")), [from, at.view]);
+	const entry = ENTRIES.find((e) => e.view === at.view) ?? ENTRIES[0];
+	const there = offered(entry.view, from);
+	const timeline = useTimeline(stamp);
+	useEffect(() => {
+		document.title = `${from ? `${baseName(plain(from.exe ?? from.name))} · ` : ""}${entry.label} · byteledger`;
+		latest.current = {};
+		setExposed({});
+	}, [entry.view, from?.name]);
+	const expose = (what: Exposed) => {
+		const old = latest.current;
+		latest.current = what;
+		// functions and elements are new each time: what is shown of them decides whether the frame is drawn again
+		if (old.loaded !== what.loaded || old.json !== what.json || !old.svg !== !what.svg || !old.csv !== !what.csv || old.panel?.props !== what.panel?.props)
+			queueMicrotask(() => setExposed(latest.current));
+	};
+	useKeys(() => latest.current, () => setHelp((h) => !h));
+	const Show = entry.show;
+	const calls: Exposed = {
+		...exposed,
+		svg: exposed.svg && (() => latest.current.svg?.()),
+		png: exposed.png && (() => latest.current.png?.()),
+		csv: exposed.csv && (() => latest.current.csv?.()),
+	};
+	const time = entry.selects && (from?.has?.includes("heap") || from?.has?.includes("rss"));
+	return (
+		<div class={`page view-${entry.view}`} data-view={entry.view}>
+			<a class="skip" href="#view" onClick={(e) => (e.preventDefault(), document.querySelector<HTMLElement>("#view [tabindex='0'], #view a, #view button")?.focus())}>
+				To the view
+			</a>
+			<Header timeline={timeline} exposed={calls} onHelp={() => setHelp(true)} />
+			{entry.selects && there ? <SelectionBar /> : <div class="selection" data-quiet="" />}
+			{time ? <Timeline answer={timeline} /> : null}
+			<div class="middle">
+				<Rail views={views} />
+				<main class="view" id="view">
+					{now.error && !now.sources && (
+						<Note kind="bad">
+							{now.error.message}
+							{now.error.hint && <div class="second">{now.error.hint}</div>}{" "}
+							<button type="button" class="small" onClick={() => void loadSources()}>
+								Try again
+							</button>
+						</Note>
+					)}
+					{now.sources && from && there && <Trust view={entry.view} />}
+					{now.sources ? (
+						there && (from || entry.view === "overview") ? (
+							<Show key={entry.view} stamp={stamp} timeline={timeline} expose={expose} />
+						) : (
+							<Empty>
+								<b>{from ? `${entry.label} has no data in ${plain(from.name)}.` : "There is no such recording here."}</b>
+								<p>
+									<a href={link({ src: undefined }, "overview")}>To the overview</a>
+								</p>
+							</Empty>
+						)
+					) : null}
+				</main>
+				{wide && (
+					<PanelShell onClose={() => (go({ s: undefined }, undefined, true), setWide(true), latest.current = { ...latest.current, panel: null }, setExposed({ ...exposed, panel: null }))}>
+						{exposed.panel ?? null}
+					</PanelShell>
+				)}
+			</div>
+			<Footer loaded={exposed.loaded} exposed={calls} />
+			<TipLayer />
+			<div class={`toast ${message ? "on" : ""}`} role="status" aria-live="polite">
+				{message}
+			</div>
+			<Offer />
+			{help && <Help views={views} onClose={() => setHelp(false)} />}
+		</div>
+	);
+}

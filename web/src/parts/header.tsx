@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is looked at, how fresh it is, whether it can be trusted; find, share, theme, help.
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { copy, fileStem, go, head, known, link, offered, place, say, source, switchSource } from "../app.ts";
+import { commandOf } from "../lib/command.ts";
+import { themeChoice } from "../lib/colours.ts";
+import { baseName, bytes, count, duration, plain } from "../lib/format.ts";
+import { momentNs } from "../lib/moments.ts";
+import { useStore } from "../lib/store.ts";
+import { Explained, Menu } from "./basics.tsx";
+import { Icon } from "./icons.tsx";
+import { clockOf, useTimeline, valueAt } from "./timeline.tsx";
+import { liveState } from "./live.ts";
+import type { Exposed } from "../views/props.ts";
+
+export function sourceLabel(s: { name: string; exe: string | null; pid: number | null }): string {
+	return s.exe ? `${baseName(plain(s.exe))}${s.pid ? ` ${s.pid}` : ""}` : plain(s.name);
+}
+
+export function Header(props: { timeline: ReturnType<typeof useTimeline>; exposed: Exposed; onHelp: () => void }): JSX.Element {
+	const { words } = useStore(place);
+	const { sources } = useStore(known);
+	const answer = useStore(head);
+	const theme = useStore(themeChoice);
+	const live = useStore(liveState);
+	const from = source();
+	const line = props.timeline.data;
+	const clock = clockOf(line);
+	const at = momentNs(words.at, clock) ?? clock.length_ns;
+	const rss = line ? valueAt(line, "rss", at) : null;
+	const heap = line ? valueAt(line, "heap", at) : null;
+	const peak = line?.flags?.find((f) => f.kind === "peak");
+	const lost = answer?.lost?.events ?? 0;
+	const partial = answer?.partial?.events ?? 0;
+	const [find, setFind] = useState(words.find ?? "");
+	const box = useRef<HTMLInputElement>(null);
+	useEffect(() => setFind(words.find ?? ""), [words.find]);
+	const state =
+		live.state === "lost" ? { dot: "stale", text: `connection lost, next try in ${Math.max(1, Math.round(live.retry_in / 1000))} s` }
+		: from && from.ended === false ? (live.age_ns > 3e9 ? { dot: "stale", text: `no data for ${duration(live.age_ns)}` } : { dot: "live", text: `live, ${duration(live.age_ns)} old` })
+		: from?.complete === false ? { dot: "bad", text: "broken off" }
+		: from ? { dot: "ended", text: "recording" }
+		: { dot: "stale", text: "nothing loaded" };
+	return (
+		<header class="header">
+			<a class="brand" href={link({ n: undefined, s: undefined }, "overview")} title="Overview">
+				<svg width="20" height="20" viewBox="0 0 20 20" aria-hidden="true">
+					<rect x="1" y="2" width="18" height="4" rx="1" class="b0" />
+					<rect x="1" y="8" width="11" height="4" rx="1" class="b1" />
+					<rect x="13" y="8" width="6" height="4" rx="1" class="b2" />
+					<rect x="1" y="14" width="6" height="4" rx="1" class="b3" />
+				</svg>
+				<span>byteledger</span>
+			</a>
+			{sources && sources.length > 1 ? (
+				<label class="chip select source">
+					<select id="source" aria-label="recording" value={from ? String(from.id) : ""} onChange={(e) => switchSource(Number(e.currentTarget.value))}>
+						{sources.map((s) => (
+							<option key={s.id} value={String(s.id)}>
+								{sourceLabel(s)} · {plain(s.name)}
+							</option>
+						))}
+					</select>
+				</label>
+			) : (
+				<span class="source" title={from ? plain(from.name) : ""}>
+					{from ? sourceLabel(from) : ""}
+				</span>
+			)}
+			<span class={`state ${state.dot}`}>
+				<span class="state-dot" aria-hidden="true" />
+				<span class="state-text">{state.text}</span>
+			</span>
+			{rss !== null && (
+				<Explained term="rss" value={rss} unit="bytes" class="head-figure">
+					<span class="second">RSS</span> {bytes(rss)}
+				</Explained>
+			)}
+			{heap !== null && (
+				<Explained term="heap" value={heap} unit="bytes" class="head-figure">
+					<span class="second">heap</span> {bytes(heap)}
+				</Explained>
+			)}
+			{peak && (
+				<button type="button" class="chip" id="peak" aria-pressed={words.at === "peak"} title="which code held it at the peak (p)" onClick={() => go({ at: "peak", cost: undefined, from: undefined, to: undefined, base: undefined, n: undefined }, "flame")}>
+					Peak {bytes(peak.value)}
+				</button>
+			)}
+			<span class="grow" />
+			{(lost > 0 || partial > 0 || answer?.sampled || answer?.exact === false) && (
+				<a class={`chip trust ${lost ? "bad" : "warn"}`} href={link({}, "losses")} title="what is missing from these figures">
+					<Icon name="losses" size={13} />
+					<span class="trust-text">
+						{[lost ? `lost ${count(lost)}` : "", partial ? `partial ${count(partial)}` : "", answer?.sampled ? "sampled" : answer?.exact === false ? "estimated" : ""].filter(Boolean).join(" · ")}
+					</span>
+				</a>
+			)}
+			<form
+				class="find"
+				role="search"
+				onSubmit={(e) => {
+					e.preventDefault();
+					const text = find.trim();
+					if (/^0x[0-9a-f]+$/i.test(text) && offered("blocks", from))
+						go({ find: text }, "blocks");
+					else
+						go({ find: text || undefined });
+				}}
+			>
+				<Icon name="search" size={14} />
+				<input
+					ref={box}
+					id="find"
+					type="search"
+					value={find}
+					aria-label="find a function, module or file"
+					placeholder="find, or /regex/"
+					spellcheck={false}
+					autocomplete="off"
+					onInput={(e) => setFind(e.currentTarget.value)}
+					onKeyDown={(e) => {
+						if (e.key === "Escape") {
+							setFind("");
+							go({ find: undefined });
+							box.current?.blur();
+						}
+					}}
+				/>
+				<kbd aria-hidden="true">/</kbd>
+			</form>
+			<Menu
+				title="share and download"
+				align="right"
+				label={
+					<>
+						<Icon name="share" size={14} /> <span class="wide-only">Share</span>
+					</>
+				}
+			>
+				{(close) => (
+					<ul class="menu-list">
+						<li>
+							<button type="button" onClick={() => (void copy(location.href, "link"), close())}>
+								Copy link
+							</button>
+						</li>
+						<li>
+							<button type="button" onClick={() => (void copy(commandOf(place.get(), from ? from.name : "FILE").text, "command"), close())}>
+								Copy command
+							</button>
+						</li>
+						{props.exposed.svg && (
+							<li>
+								<button type="button" onClick={() => (props.exposed.svg!(), close())}>
+									Picture, SVG
+								</button>
+							</li>
+						)}
+						{props.exposed.png && (
+							<li>
+								<button type="button" onClick={() => (props.exposed.png!(), close())}>
+									Picture, PNG
+								</button>
+							</li>
+						)}
+						{props.exposed.csv && (
+							<li>
+								<button type="button" onClick={() => (props.exposed.csv!(), say("collecting rows…"), close())}>
+									Table, CSV
+								</button>
+							</li>
+						)}
+						{props.exposed.json && (
+							<li>
+								<a href={props.exposed.json} download={`${fileStem()}.json`} onClick={close}>
+									Data, JSON
+								</a>
+							</li>
+						)}
+						{from?.has?.includes("export") &&
+							["folded", "flamegraph", "pprof", "speedscope", "heaptrack", "massif", "dhat"].map((to) => (
+								<li key={to}>
+									<a href={`/api/v1/export?to=${to}${words.src ? `&src=${words.src}` : ""}`} download="" onClick={close}>
+										Export, {to}
+									</a>
+								</li>
+							))}
+					</ul>
+				)}
+			</Menu>
+			<button
+				type="button"
+				class="chip icon-only"
+				title={`theme: ${theme}`}
+				aria-label={`theme: ${theme}; change`}
+				id="theme"
+				onClick={() => themeChoice.set(theme === "system" ? (document.documentElement.dataset.theme === "dark" ? "light" : "dark") : theme === "dark" ? "light" : "dark")}
+			>
+				<Icon name="theme" />
+			</button>
+			<button type="button" class="chip icon-only" title="keys and words (?)" aria-label="help: keys and words" onClick={props.onHelp}>
+				<Icon name="help" />
+			</button>
+		</header>
+	);
+}

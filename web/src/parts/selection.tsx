@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// The selection as chips: every view reads the same words.
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { costOf, go, head, place } from "../app.ts";
+import { amount, percent, plain, tail } from "../lib/format.ts";
+import { COSTS, TERMS } from "../lib/terms.ts";
+import { transforms, type Word, type Words } from "../lib/url.ts";
+import { useStore } from "../lib/store.ts";
+import { Explained, Menu } from "./basics.tsx";
+import { Icon } from "./icons.tsx";
+
+const BYS = ["function", "module", "file", "line", "stack", "thread"];
+const FILTERS: { word: Word; label: string; hint: string; chip: string }[] = [
+	{ word: "function-regex", label: "stacks through a function", hint: "POSIX extended, on demangled names", chip: "function ~" },
+	{ word: "min-size", label: "blocks of at least", hint: "64K, 1M", chip: "size ≥" },
+	{ word: "max-size", label: "blocks of at most", hint: "64K, 1M", chip: "size ≤" },
+	{ word: "lifetime-min", label: "that lived at least", hint: "10s, 250ms", chip: "lived ≥" },
+	{ word: "lifetime-max", label: "that lived at most", hint: "10s, 250ms", chip: "lived ≤" },
+	{ word: "from", label: "allocated from", hint: "10s, 50%, 14:03:22", chip: "from" },
+	{ word: "to", label: "allocated before", hint: "10s, 50%, 14:03:22", chip: "to" },
+	{ word: "thread", label: "of one thread (tid)", hint: "4242", chip: "thread" },
+	{ word: "module", label: "through one module", hint: "libc.so.6", chip: "module" },
+];
+
+/** names of frames that chips speak of, as views have met them: a key is never shown where its name is known */
+export const frameNames = new Map<string, string>();
+
+function transformLabel(text: string): string {
+	const at = text.indexOf(":");
+	const verb = at < 0 ? text : text.slice(0, at);
+	const what = at < 0 ? "" : text.slice(at + 1);
+	const name = frameNames.get(what) ?? what;
+	const words: Record<string, string> = { hide: "hidden", fold: "folded", focus: "only through", drop: "without", rec: "recursion once", trunk: "trunks joined" };
+	return what ? `${words[verb] ?? verb}: ${tail(plain(name), 32)}` : (words[verb] ?? verb);
+}
+
+export function addTransform(text: string): void {
+	const now = transforms(place.get().words);
+	if (!now.includes(text))
+		go({ x: [...now, text].join(","), n: undefined, s: undefined });
+}
+
+function Field(props: { word: Word; label: string; hint: string; close: () => void }): JSX.Element {
+	const [text, setText] = useState(place.get().words[props.word] ?? "");
+	return (
+		<form
+			class="field"
+			onSubmit={(e) => {
+				e.preventDefault();
+				go({ [props.word]: text.trim() || undefined } as Words);
+				props.close();
+			}}
+		>
+			<label>
+				<span>{props.label}</span>
+				<input type="text" name={props.word} value={text} placeholder={props.hint} spellcheck={false} autocomplete="off" onInput={(e) => setText(e.currentTarget.value)} />
+			</label>
+			<button type="submit" class="small">
+				Set
+			</button>
+		</form>
+	);
+}
+
+export function SelectionBar(): JSX.Element {
+	const { words, view } = useStore(place);
+	const answer = useStore(head);
+	const [open, setOpen] = useState(false);
+	const cost = costOf(words);
+	const unapplied = new Map((answer?.unapplied ?? []).map((u) => [u.word.split("=")[0], u.why]));
+	const chip = (word: Word, text: string): JSX.Element => (
+		<span key={word} class={`chip set ${unapplied.has(word) ? "struck" : ""}`} title={unapplied.get(word)}>
+			<span>{text}</span>
+			<button type="button" aria-label={`remove: ${text}`} onClick={() => go({ [word]: undefined } as Words)}>
+				×
+			</button>
+		</span>
+	);
+	const filters = FILTERS.filter((f) => words[f.word] !== undefined);
+	const xs = transforms(words);
+	const set = filters.length + xs.length + (words.leaked ? 1 : 0) + (words.base ? 1 : 0);
+	const shown = answer as (typeof answer & { shown?: number }) | null;
+	const node = view === "source" || view === "messages" || view === "connections" || view === "logs" || view === "regions";
+	if (node)
+		return <div class="selection" data-quiet="" />;
+	return (
+		<div class={`selection ${open ? "open" : ""}`} role="toolbar" aria-label="selection">
+			<button type="button" class="selection-sum" aria-expanded={open} onClick={() => setOpen(!open)}>
+				{COSTS.find((c) => c.value === cost)?.label ?? cost} · {words.at ?? (cost === "peak" ? "at the peak" : "whole run")}
+				{set ? ` · ${set} filter${set === 1 ? "" : "s"}` : ""} <span aria-hidden="true">▾</span>
+			</button>
+			<div class="selection-chips">
+				<label class="chip select" title={TERMS[COSTS.find((c) => c.value === cost)?.term ?? "live"]}>
+					<span class="second">cost</span>
+					<select id="cost" aria-label="cost" value={cost} onChange={(e) => go({ cost: e.currentTarget.value, sort: undefined })}>
+						{COSTS.map((c) => (
+							<option key={c.value} value={c.value}>
+								{c.label}
+							</option>
+						))}
+					</select>
+				</label>
+				<Menu
+					title="the moment"
+					label={
+						<>
+							<span class="second">at</span> {words.at ? plain(words.at) : cost === "live" ? "end" : cost === "peak" ? "peak" : "any time"} <span aria-hidden="true">▾</span>
+						</>
+					}
+				>
+					{(close) => (
+						<>
+							<Field word="at" label="what lives at" hint="10s, -5m, 50%, peak, end, 14:03" close={close} />
+							<div class="row">
+								{["peak", "50%", "end"].map((w) => (
+									<button key={w} type="button" class="small" onClick={() => (go({ at: w, from: undefined, to: undefined }), close())}>
+										{w}
+									</button>
+								))}
+								<button type="button" class="small" onClick={() => (go({ at: undefined, from: undefined, to: undefined, base: undefined }), close())}>
+									any time
+								</button>
+							</div>
+						</>
+					)}
+				</Menu>
+				<label class="chip select" title="what is one row or box">
+					<span class="second">by</span>
+					<select id="by" aria-label="merged by" value={words.by ?? "function"} onChange={(e) => go({ by: e.currentTarget.value, n: undefined, s: undefined, sort: undefined, cursor: undefined })}>
+						{BYS.map((b) => (
+							<option key={b} value={b}>
+								{b}
+							</option>
+						))}
+					</select>
+				</label>
+				<button type="button" class="chip" aria-pressed={!!words.inverted} title="from main inwards, or from the allocating function outwards (i)" onClick={() => go({ inverted: words.inverted ? undefined : "1", n: undefined, s: undefined })}>
+					<Icon name="flip" size={14} /> {words.inverted ? "callees on top" : "callers on top"}
+				</button>
+				{words.leaked && chip("leaked", "never freed")}
+				{words.base && chip("base", `compared with ${plain(words.base)}`)}
+				{filters.map((f) => chip(f.word, `${f.chip} ${tail(plain(words[f.word]), 40)}`))}
+				{xs.map((x, i) => (
+					<span key={x + i} class={`chip set ${unapplied.has("x") ? "struck" : ""}`} title={unapplied.get("x")}>
+						<span>{transformLabel(x)}</span>
+						<button type="button" aria-label={`remove: ${transformLabel(x)}`} onClick={() => go({ x: xs.filter((_, k) => k !== i).join(",") || undefined, n: undefined })}>
+							×
+						</button>
+					</span>
+				))}
+				<Menu
+					title="add a filter"
+					label={
+						<>
+							<Icon name="plus" size={12} /> filter
+						</>
+					}
+				>
+					{(close) => (
+						<div class="filters">
+							{FILTERS.map((f) => (
+								<Field key={f.word} word={f.word} label={f.label} hint={f.hint} close={close} />
+							))}
+							<div class="row">
+								<button type="button" class="small" onClick={() => (go({ leaked: words.leaked ? undefined : "1" }), close())}>
+									{words.leaked ? "freed ones, too" : "only never freed"}
+								</button>
+								<button type="button" class="small" onClick={() => (addTransform("rec"), close())}>
+									recursion once
+								</button>
+							</div>
+						</div>
+					)}
+				</Menu>
+			</div>
+			<span class="selection-end">
+				{answer && (
+					<Explained term={COSTS.find((c) => c.value === cost)?.term ?? "live"} value={answer.total} unit={answer.unit} more={shown?.shown !== undefined && shown.shown !== answer.total ? `Shown here: ${amount(shown.shown, answer.unit)}.` : undefined}>
+						{amount(answer.total, answer.unit)}
+						{shown?.shown !== undefined && shown.shown !== answer.total ? `: ${percent(shown.shown, answer.total)}` : ""}
+					</Explained>
+				)}
+				<button type="button" class="chip icon-only" title="one step back" aria-label="undo: one step back" onClick={() => history.back()}>
+					<Icon name="undo" size={14} />
+				</button>
+			</span>
+		</div>
+	);
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// The time axis above every view: levels and rates, flags, the moment and the range that all views share.
+import type { JSX } from "preact";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { api, go, place, source } from "../app.ts";
+import { useAnswer } from "../api/client.ts";
+import type { TimelineAnswer } from "../api/types.ts";
+import { colours } from "../lib/colours.ts";
+import { bytes, count, duration, moment, plain, wallDay } from "../lib/format.ts";
+import { momentNs, momentWord, selectionMode, type Clock } from "../lib/moments.ts";
+import { useStore } from "../lib/store.ts";
+import { Explained, Menu, Shown, useSize } from "./basics.tsx";
+import { plotTimeline, type Line, type Plot } from "./plot.ts";
+
+export const SERIES: Record<string, { label: string; rate: boolean; term: string }> = {
+	heap: { label: "heap live", rate: false, term: "heap" },
+	rss: { label: "RSS", rate: false, term: "rss" },
+	virtual: { label: "virtual", rate: false, term: "virtual" },
+	allocations: { label: "allocations/s", rate: true, term: "allocations" },
+	frees: { label: "frees/s", rate: true, term: "frees" },
+};
+const FIRST = "heap,rss,allocations";
+
+export function useTimeline(stamp: number): ReturnType<typeof useAnswer<TimelineAnswer>> {
+	const { words } = useStore(place);
+	const from = source();
+	const there = from?.has?.includes("heap") || from?.has?.includes("rss");
+	return useAnswer<TimelineAnswer>(there ? api("timeline", { src: words.src }, { points: 1440 }) : null, stamp);
+}
+
+export function clockOf(answer: TimelineAnswer | null): Clock {
+	const from = source();
+	const times = answer?.time_ns ?? [];
+	return {
+		length_ns: times.length ? times[times.length - 1] : (from?.length_ns ?? 0),
+		start_realtime_ns: from?.start_realtime_ns ?? null,
+		peak_ns: answer?.flags?.find((f) => f.kind === "peak")?.time_ns ?? null,
+	};
+}
+
+function rateOf(answer: TimelineAnswer, values: (number | null)[]): (number | null)[] {
+	return values.map((v, i) => {
+		const stretch = answer.time_ns[i] - (i ? answer.time_ns[i - 1] : 0);
+		return v === null || stretch <= 0 ? (v === null ? null : 0) : (v * 1e9) / stretch;
+	});
+}
+
+export function valueAt(answer: TimelineAnswer, name: string, ns: number): number | null {
+	const series = answer.series[name];
+	if (!series || !answer.time_ns.length)
+		return null;
+	let low = 0;
+	let high = answer.time_ns.length - 1;
+	while (low < high) {
+		const mid = (low + high) >> 1;
+		if (answer.time_ns[mid] < ns)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return series.last[low];
+}
+
+export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX.Element {
+	const { words } = useStore(place);
+	const theme = useStore(colours);
+	const [ref, size] = useSize<HTMLDivElement>();
+	const over = useRef<HTMLDivElement>(null);
+	const plot = useRef<Plot | null>(null);
+	const [box, setBox] = useState<{ left: number; top: number; width: number; height: number } | null>(null);
+	const [hover, setHover] = useState<{ at: number; x: number } | null>(null);
+	const data = props.answer.data;
+	const clock = useMemo(() => clockOf(data), [data]);
+	const span = clock.length_ns || 1;
+	const zoom = useMemo((): [number, number] | null => {
+		const hit = /^(\d+)-(\d+)$/.exec(words.zoom ?? "");
+		return hit && Number(hit[2]) > Number(hit[1]) ? [Number(hit[1]), Math.min(Number(hit[2]), span)] : null;
+	}, [words.zoom, span]);
+	const on = (words.series ?? FIRST).split(",");
+	const lines: Line[] = useMemo(() => {
+		if (!data)
+			return [];
+		return Object.entries(SERIES)
+			.filter(([name]) => on.includes(name) && data.series[name])
+			.sort(([, p], [, q]) => Number(q.rate) - Number(p.rate))
+			.map(([name, s]) => {
+				const values = data.series[name];
+				return {
+					name,
+					label: s.label,
+					rate: s.rate,
+					last: s.rate ? rateOf(data, values.last) : values.last,
+					max: s.rate ? undefined : values.max,
+					min: s.rate ? undefined : values.min,
+					colour: theme.series[name] ?? theme.second,
+				};
+			});
+	}, [data, words.series, theme]);
+	useLayoutEffect(() => {
+		const el = over.current;
+		if (!el || !data || !size.width)
+			return;
+		plot.current = plotTimeline(el, data.time_ns, lines, theme, size, zoom, {
+			brush: (from, to) => go({ from: momentWord(from), to: momentWord(to), at: momentWord(to), base: undefined }),
+			moment: (at) => go({ at: momentWord(at), from: undefined, to: undefined, base: undefined }),
+			zoom: (from, to) => go({ zoom: from <= 0 && to >= span ? undefined : `${Math.round(from)}-${Math.round(to)}` }, undefined, true),
+			all: () => go({ zoom: undefined, from: undefined, to: undefined }),
+			hover: (at, x) => setHover(at === null ? null : { at, x }),
+			drawn: (u) => {
+				const r = devicePixelRatio || 1;
+				const next = { left: u.bbox.left / r, top: u.bbox.top / r, width: u.bbox.width / r, height: u.bbox.height / r };
+				setBox((old) => (old && old.left === next.left && old.width === next.width && old.height === next.height ? old : next));
+			},
+		});
+		return () => plot.current?.destroy();
+	}, [data, lines, size.width, size.height, zoom, theme]);
+
+	const mode = selectionMode(words);
+	const [a, b] = zoom ?? [0, span];
+	const xOf = (ns: number) => (box ? box.left + ((ns - a) / Math.max(1, b - a)) * box.width : 0);
+	const inside = (ns: number) => ns >= a && ns <= b;
+	const at = momentNs(words.at, clock);
+	const from = mode === "ends" ? momentNs(words.base!.slice(1), clock) : momentNs(words.from, clock);
+	const to = mode === "ends" ? at : momentNs(words.to, clock);
+	const range = from !== null && to !== null && box ? { left: xOf(Math.max(a, from)), right: xOf(Math.min(b, to)) } : null;
+	const moveEnd = (which: "from" | "to", ns: number) => {
+		const word = momentWord(Math.max(0, Math.min(span, ns)));
+		if (mode === "ends")
+			go(which === "from" ? { base: `@${word}` } : { at: word }, undefined, true);
+		else
+			go({ [which]: word, ...(which === "to" && mode === "still" ? { at: word } : {}) }, undefined, true);
+	};
+	const setMode = (next: "made" | "still" | "ends") => {
+		if (from === null || to === null)
+			return;
+		const words_ = { from: momentWord(from), to: momentWord(to) };
+		go(
+			next === "made" ? { ...words_, at: undefined, base: undefined }
+			: next === "still" ? { ...words_, at: words_.to, base: undefined }
+			: { from: undefined, to: undefined, at: words_.to, base: `@${words_.from}` },
+		);
+	};
+	const drag = (which: "from" | "to") => (e: PointerEvent) => {
+		e.preventDefault();
+		const target = e.currentTarget as HTMLElement;
+		target.setPointerCapture(e.pointerId);
+		const frame = ref.current!.getBoundingClientRect();
+		let last = 0;
+		const move = (m: PointerEvent) => {
+			const ns = a + ((m.clientX - frame.left - box!.left) / box!.width) * (b - a);
+			// a question each 60 ms at most: a brush that asks at every mouse move is an hour of replay
+			if (m.timeStamp - last > 60 || m.type === "pointerup") {
+				last = m.timeStamp;
+				moveEnd(which, ns);
+			}
+		};
+		const up = (m: PointerEvent) => {
+			move(m);
+			target.removeEventListener("pointermove", move);
+			target.removeEventListener("pointerup", up);
+		};
+		target.addEventListener("pointermove", move);
+		target.addEventListener("pointerup", up);
+	};
+	const handle = (which: "from" | "to", ns: number): JSX.Element => (
+		<div
+			class={`brush-end ${which}`}
+			role="slider"
+			tabIndex={0}
+			aria-label={which === "from" ? "begin of the range" : "end of the range"}
+			aria-valuemin={0}
+			aria-valuemax={span}
+			aria-valuenow={ns}
+			aria-valuetext={`${moment(ns, span)} from the start`}
+			data-brush={which}
+			style={{ left: `${xOf(ns)}px` }}
+			onPointerDown={drag(which)}
+			onKeyDown={(e) => {
+				const step = (e.shiftKey ? 10 : 1) * ((b - a) / 200);
+				if (e.key === "ArrowLeft" || e.key === "ArrowRight") {
+					moveEnd(which, ns + (e.key === "ArrowLeft" ? -step : step));
+					e.preventDefault();
+					e.stopPropagation();
+				}
+			}}
+		/>
+	);
+	const hovered = hover && data ? hover : null;
+	const wallStart = clock.start_realtime_ns;
+	return (
+		<section class="timeline" aria-label="timeline">
+			<div class="timeline-legend">
+				{data &&
+					Object.entries(SERIES)
+						.filter(([name]) => data.series[name])
+						.map(([name, s]) => (
+							<button
+								key={name}
+								type="button"
+								class={`legend ${on.includes(name) ? "on" : ""}`}
+								aria-pressed={on.includes(name)}
+								onClick={() => {
+									const next = on.includes(name) ? on.filter((n) => n !== name) : [...on, name];
+									go({ series: next.join(",") === FIRST ? undefined : next.join(",") || "none" }, undefined, true);
+								}}
+							>
+								<span class="swatch" style={{ background: on.includes(name) ? (theme.series[name] ?? theme.second) : "transparent", borderColor: theme.series[name] ?? theme.second }} />
+								<Explained term={s.term}>{s.label}</Explained>
+								{hovered && on.includes(name) && (
+									<b>
+										{s.rate ? `${count(valueAt({ ...data, series: { [name]: { last: rateOf(data, data.series[name].last) } } }, name, hovered.at))}/s` : bytes(valueAt(data, name, hovered.at))}
+									</b>
+								)}
+							</button>
+						))}
+				<span class="timeline-time">
+					{hovered
+						? `${moment(hovered.at, span)}${wallStart ? ` · ${wallDay((wallStart + hovered.at) / 1e6)}` : ""}`
+						: range && from !== null && to !== null
+							? `${moment(from, span)} – ${moment(to, span)} (${duration(to - from)})`
+							: at !== null
+								? `at ${moment(at, span)}`
+								: "drag: a range · click: a moment · double click: all"}
+				</span>
+				{(mode === "made" || mode === "still" || mode === "ends") && (
+					<span class="segments" role="group" aria-label="what the range means">
+						<button type="button" aria-pressed={mode === "made"} title="allocated in the range, whenever freed" onClick={() => setMode("made")}>made here</button>
+						<button type="button" aria-pressed={mode === "still"} title="allocated in the range and live at its end" onClick={() => setMode("still")}>still there</button>
+						<button type="button" aria-pressed={mode === "ends"} title="live at the end, compared with live at the begin" onClick={() => setMode("ends")}>compare ends</button>
+						<button type="button" title="no range" aria-label="no range" onClick={() => go({ from: undefined, to: undefined, at: undefined, base: undefined })}>×</button>
+					</span>
+				)}
+				{data && (
+					<Menu label="as table" title="the timeline as a table" class="quiet" align="right">
+						{() => <TimelineTable answer={data} />}
+					</Menu>
+				)}
+			</div>
+			<div class="timeline-plot" ref={ref}>
+				<Shown answer={props.answer}>{() => <div class="timeline-canvas" ref={over} aria-hidden="true" />}</Shown>
+				{box && range && (
+					<>
+						<div class="brush" style={{ left: `${range.left}px`, width: `${Math.max(1, range.right - range.left)}px`, top: `${box.top}px`, height: `${box.height}px` }} />
+						{from !== null && inside(from) && handle("from", from)}
+						{to !== null && inside(to) && handle("to", to)}
+					</>
+				)}
+				{box && at !== null && !range && inside(at) && <div class="now" style={{ left: `${xOf(at)}px`, top: `${box.top}px`, height: `${box.height}px` }} />}
+				{box &&
+					data?.flags
+						?.filter((f) => inside(f.time_ns))
+						.map((f, i) => (
+							<div key={i} class={`flag ${f.kind}`} style={{ left: `${xOf(f.time_ns)}px` }}>
+								{f.end_ns !== undefined && f.end_ns > f.time_ns && <span class="hatch" style={{ width: `${xOf(Math.min(b, f.end_ns)) - xOf(f.time_ns)}px`, height: `${box.height}px` }} />}
+								<button
+									type="button"
+									title={`${plain(f.label)}${f.value ? `: ${bytes(f.value)}` : ""} at ${moment(f.time_ns, span)}`}
+									aria-label={`${plain(f.label)} at ${moment(f.time_ns, span)}`}
+									onClick={() => go({ at: f.kind === "peak" ? "peak" : momentWord(f.time_ns), from: undefined, to: undefined, base: undefined })}
+								/>
+							</div>
+						))}
+			</div>
+		</section>
+	);
+}
+
+function TimelineTable(props: { answer: TimelineAnswer }): JSX.Element {
+	const { answer } = props;
+	const names = Object.keys(answer.series).filter((n) => SERIES[n]);
+	const step = Math.max(1, Math.ceil(answer.time_ns.length / 60));
+	const rows = answer.time_ns.map((t, i) => ({ t, i })).filter(({ i }) => i % step === step - 1 || i === answer.time_ns.length - 1);
+	return (
+		<div class="plain-table scroll">
+			<table>
+				<caption>Highest of each stretch</caption>
+				<thead>
+					<tr>
+						<th scope="col">up to</th>
+						{names.map((n) => (
+							<th scope="col" key={n}>
+								{SERIES[n].label}
+							</th>
+						))}
+					</tr>
+				</thead>
+				<tbody>
+					{rows.map(({ t, i }, k) => {
+						const begin = k ? rows[k - 1].i + 1 : 0;
+						return (
+							<tr key={i}>
+								<td>{moment(t)}</td>
+								{names.map((n) => {
+									const s = answer.series[n];
+									const part = (SERIES[n].rate ? rateOf(answer, s.last) : (s.max ?? s.last)).slice(begin, i + 1).filter((v): v is number => v !== null);
+									return <td key={n}>{part.length ? (SERIES[n].rate ? `${count(Math.max(...part))}/s` : bytes(Math.max(...part))) : "-"}</td>;
+								})}
+							</tr>
+						);
+					})}
+				</tbody>
+			</table>
+		</div>
+	);
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flame, as icicle or flame; its boxes and those of Compare.
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+import { costOf, download, fileStem, go, place } from "../app.ts";
+import { colours, CATEGORY_LABELS } from "../lib/colours.ts";
+import { amount, percent, plain, count } from "../lib/format.ts";
+import { svgOf, savePng, type Box } from "../lib/pictures.ts";
+import { Store, useStore } from "../lib/store.ts";
+import { Empty, Shown } from "../parts/basics.tsx";
+import { Flame, fit, nameOf } from "../parts/flame.tsx";
+import { frameFacts, NodePanel, NodeTip } from "../parts/panel.tsx";
+import { useTree, type Treed } from "../parts/usetree.ts";
+import type { ViewProps } from "./props.ts";
+
+export const flameDown = new Store(true);
+export const colouring = new Store<"owner" | "module">("owner");
+
+export function Legend(props: { treed: Treed; change?: boolean }): JSX.Element {
+	const theme = useStore(colours);
+	const how = useStore(colouring);
+	const tree = props.treed.tree;
+	const there = useMemo(() => {
+		const seen = new Set<number>();
+		if (tree)
+			for (let i = 0; i < tree.count; i++)
+				if (tree.frame[i] >= 0)
+					seen.add(tree.answer.frames.category[tree.frame[i]]);
+		return seen;
+	}, [tree]);
+	const search = props.treed.search;
+	const words = props.treed.words;
+	return (
+		<div class="legend-row">
+			{props.change ? (
+				<>
+					<span class="key"><span class="swatch" style={{ background: theme.grown }} />+ grown or new</span>
+					<span class="key"><span class="swatch" style={{ background: theme.same }} />same</span>
+					<span class="key"><span class="swatch" style={{ background: theme.shrunk }} />− shrunk or gone</span>
+				</>
+			) : how === "owner" ? (
+				CATEGORY_LABELS.map((label, i) =>
+					there.has(i) ? (
+						<span class="key" key={label}>
+							<span class="swatch" style={{ background: theme.boxes[i] }} />
+							{label}
+						</span>
+					) : null,
+				)
+			) : (
+				<span class="key">the eight largest modules, each in a colour of its own</span>
+			)}
+			{words.find && search.data && (
+				<span class="found" role="status">
+					matched {amount(search.data.total, search.data.unit)}, {percent(search.data.total, search.data.total && tree ? tree.answer.total : 1)}, {count(search.data.boxes)} of {count(search.data.of)} boxes
+				</span>
+			)}
+			<span class="grow" />
+			{!props.change && (
+				<button type="button" class="small" aria-pressed={how === "module"} onClick={() => colouring.set(how === "owner" ? "module" : "owner")}>
+					colour by {how === "owner" ? "module" : "owner"}
+				</button>
+			)}
+			<button type="button" class="small" onClick={() => flameDown.set(!flameDown.get())} title="root above or below (v)">
+				{flameDown.get() ? "icicle" : "flame"}
+			</button>
+		</div>
+	);
+}
+
+/** boxesOf - the picture as it stands, for SVG and PNG: all rows, 1,200 wide. */
+function boxesOf(treed: Treed, down: boolean): { boxes: Box[]; height: number } {
+	const tree = treed.tree!;
+	const theme = colours.get();
+	const W = 1200;
+	const full = tree.width[0] || 1;
+	const boxes: Box[] = [];
+	const tall = tree.rows.length * 20;
+	for (let i = 0; i < tree.count; i++) {
+		const w = (tree.width[i] / full) * W;
+		if (w < 0.3)
+			continue;
+		const facts = frameFacts(tree.answer, tree.frame[i]);
+		const y = down ? tree.depth[i] * 20 : tall - (tree.depth[i] + 1) * 20;
+		boxes.push({
+			x: (tree.x[i] / full) * W, y, w: w - (w > 2 ? 0.6 : 0), h: 19,
+			colour: facts ? (theme.boxes[facts.category] ?? theme.boxes[7]) : theme.same,
+			label: w > 26 ? fit(nameOf(tree, i), w - 8) : "",
+			title: `${facts?.name || nameOf(tree, i)} · ${amount(tree.total[i], tree.answer.unit)}, ${percent(tree.total[i], tree.answer.total)} of all${facts?.module ? ` · ${facts.module}` : ""}`,
+		});
+	}
+	return { boxes, height: tall };
+}
+
+export function pictureLines(treed: Treed, title: string): string[] {
+	const answer = treed.answer.data!;
+	const lines = [title, `${answer.selection || "whole recording"} · ${amount(answer.total, answer.unit)}`];
+	if (answer.lost.events)
+		lines.push(`${count(answer.lost.events)} events lost: ${Object.entries(answer.lost.by_reason).map(([r, n]) => `${plain(r)} ${count(n)}`).join(", ")}`);
+	return lines;
+}
+
+export function savePicture(treed: Treed, kind: "svg" | "png"): void {
+	const { boxes, height } = boxesOf(treed, flameDown.get());
+	const theme = colours.get();
+	const lines = pictureLines(treed, `byteledger · ${fileStem()}`);
+	const svg = svgOf(boxes, 1200, height, lines, theme.boxText, theme.bg);
+	if (kind === "svg")
+		download(`${fileStem()}-flame.svg`, svg, "image/svg+xml");
+	else
+		void savePng(svg, `${fileStem()}-flame.png`, 1200, height + 20 * lines.length + 12);
+}
+
+export function EmptyTree(_props: { treed: Treed }): JSX.Element {
+	const { words } = useStore(place);
+	const filters = Object.keys(words).filter((w) => !["src", "cost", "by", "s", "n", "series", "zoom", "find"].includes(w));
+	return (
+		<Empty>
+			<b>Nothing of this selection is {costOf(words) === "leaked" ? "leaked" : "there"}.</b>
+			{filters.length ? (
+				<p>
+					The words that narrow it: {filters.map((w) => `${w}=${plain(words[w as "at"])}`).join(", ")}.{" "}
+					<button type="button" class="small" onClick={() => go(Object.fromEntries(filters.map((w) => [w, undefined])))}>
+						Show all
+					</button>
+				</p>
+			) : (
+				<p>No call was recorded that counts under this cost.</p>
+			)}
+		</Empty>
+	);
+}
+
+export function FlameView(props: ViewProps): JSX.Element {
+	const treed = useTree(props.stamp);
+	const down = useStore(flameDown);
+	const how = useStore(colouring);
+	const tree = treed.tree;
+	const unit = treed.answer.data?.unit ?? "bytes";
+	const path = treed.answer.data?.path;
+	const ancestors = useMemo(() => {
+		const answer = treed.answer.data;
+		if (!answer || !path)
+			return [];
+		const rows = path.key.map((key, i) => ({
+			label: path.frame[i] < 0 ? `everything · ${amount(answer.total, unit)}` : `${plain(answer.frames.short[path.frame[i]])} · ${amount(path.total[i], unit)}`,
+			onOpen: () => go({ n: i === 0 && path.frame[i] < 0 ? undefined : key }),
+		}));
+		return rows;
+	}, [treed.answer.data]);
+	props.expose({
+		loaded: tree ? `${tree.count.toLocaleString("en")} boxes` : "",
+		svg: tree ? () => savePicture(treed, "svg") : undefined,
+		png: tree ? () => savePicture(treed, "png") : undefined,
+		json: treed.answer.of ?? undefined,
+		panel: tree && treed.selected >= 0 ? <NodePanel tree={tree} node={treed.selected} unit={unit} onZoom={() => treed.zoom(treed.selected)} /> : null,
+		treed,
+	});
+	return (
+		<Shown answer={treed.answer}>
+			{(answer) =>
+				tree && answer.total > 0 ? (
+					<>
+						<Legend treed={treed} />
+						<Flame
+							tree={tree}
+							unit={unit}
+							down={down}
+							hits={treed.hits}
+							selected={treed.selected}
+							ancestors={ancestors}
+							foldTrunk={!ancestors.length}
+							colouring={how}
+							label="call tree"
+							onSelect={treed.select}
+							onZoom={treed.zoom}
+							onOut={treed.out}
+							onAll={treed.all}
+							tip={(node) => <NodeTip tree={tree} node={node} unit={unit} />}
+						/>
+					</>
+				) : (
+					<EmptyTree treed={treed} />
+				)
+			}
+		</Shown>
+	);
+}

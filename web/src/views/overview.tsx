@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is its memory right now, does it add up, and what holds most of it.
+import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
+import { api, costOf, head, link, offered, place, source } from "../app.ts";
+import { useAnswer } from "../api/client.ts";
+import type { RowsAnswer, Summary } from "../api/types.ts";
+import { CATEGORY_LABELS, colours } from "../lib/colours.ts";
+import { amount, bytes, count, duration, exact, grouped, moment, percent, plain, wallDay } from "../lib/format.ts";
+import { momentNs } from "../lib/moments.ts";
+import { useStore } from "../lib/store.ts";
+import { COSTS } from "../lib/terms.ts";
+import { Bar, Empty, Explained, Note, Shown } from "../parts/basics.tsx";
+import { frameFacts } from "../parts/panel.tsx";
+import { clockOf, valueAt } from "../parts/timeline.tsx";
+import { COST_COLUMN } from "./table.tsx";
+import type { ViewProps } from "./props.ts";
+
+function Figure(props: { label: string; term: string; value: number | null | undefined; unit: string; more?: string; href?: string }): JSX.Element {
+	const body = (
+		<>
+			<span class="key-label">
+				<Explained term={props.term} value={props.value ?? null} unit={props.unit}>
+					{props.label}
+				</Explained>
+			</span>
+			<span class="key-value">{props.unit === "ns" ? duration(props.value) : amount(props.value, props.unit)}</span>
+			{props.more && <span class="key-more">{props.more}</span>}
+		</>
+	);
+	return props.href ? (
+		<a class="key-figure" href={props.href}>
+			{body}
+		</a>
+	) : (
+		<div class="key-figure">{body}</div>
+	);
+}
+
+/** how it ended, in words */
+export function endOf(s: Summary): string {
+	if (!s.ended)
+		return "still being recorded";
+	if (s.exit_status !== undefined && s.exit_status !== null)
+		return `exited with ${s.exit_status} after ${duration(s.process.runtime_ns)}`;
+	return s.process.complete ? `recorded to its end, ${duration(s.process.runtime_ns)}` : `broken off after ${duration(s.process.runtime_ns)}`;
+}
+
+function Balance(props: { timeline: ViewProps["timeline"]; summary: Summary }): JSX.Element | null {
+	const { words } = useStore(place);
+	const theme = useStore(colours);
+	const line = props.timeline.data;
+	if (!line || !line.series.rss || !line.series.heap)
+		return null;
+	const clock = clockOf(line);
+	const at = momentNs(words.at, clock) ?? clock.peak_ns ?? clock.length_ns;
+	const rss = valueAt(line, "rss", at);
+	const heap = valueAt(line, "heap", at);
+	if (!rss || heap === null)
+		return null;
+	const known = Math.min(heap, rss);
+	const parts = [
+		{ label: "heap live", value: known, colour: theme.boxes[0], term: "heap", href: link({ at: words.at ?? "peak", cost: "live" }, "flame") },
+		{ label: "not broken down here", value: rss - known, colour: theme.run, term: "unexplained", href: undefined },
+	];
+	return (
+		<section class="card wide">
+			<h2>
+				Resident memory at {moment(at, clock.length_ns)}
+				{words.at ? "" : " (the heap's peak)"}: {bytes(rss)}
+			</h2>
+			<div class="balance" role="img" aria-label={parts.map((p) => `${p.label} ${bytes(p.value)}`).join(", ")}>
+				{parts.map((p) => (
+					<span key={p.label} style={{ flexGrow: Math.max(p.value, rss * 0.002), background: p.colour }} title={`${p.label}: ${exact(p.value, "bytes")}`} />
+				))}
+			</div>
+			<div class="balance-lines">
+				{parts.map((p) => (
+					<a key={p.label} class="balance-line" href={p.href}>
+						<span class="swatch" style={{ background: p.colour }} />
+						<Explained term={p.term} value={p.value} unit="bytes">
+							{p.label}
+						</Explained>
+						<b>{bytes(p.value)}</b>
+						<span class="second">{percent(p.value, rss)}</span>
+					</a>
+				))}
+			</div>
+			{heap > rss && (
+				<p class="second">
+					{bytes(heap)} were asked for, more than is resident: memory that was never touched, or that is swapped out, needs no RAM.
+				</p>
+			)}
+		</section>
+	);
+}
+
+function Top(props: { stamp: number }): JSX.Element {
+	const { words } = useStore(place);
+	const theme = useStore(colours);
+	const cost = costOf(words);
+	const meta = COSTS.find((c) => c.value === cost)!;
+	const column = COST_COLUMN[cost];
+	const answer = useAnswer<RowsAnswer>(api("rows", { ...words, by: "function", limit: undefined }, { limit: 6, sort: column }), props.stamp);
+	useEffect(() => {
+		if (answer.data)
+			head.set(answer.data);
+	}, [answer.data]);
+	return (
+		<section class="card">
+			<h2>
+				Who asked for it <span class="second">({meta.label}, by the function that called the allocator)</span>
+			</h2>
+			<Shown answer={answer}>
+				{(data) => (
+					<ol class="top-list">
+						{(data.rows.frame ?? []).map((f, i) => {
+							const facts = frameFacts(data, f);
+							const value = (data.rows[column] as number[])[i];
+							const blocks = (data.rows[cost === "live" ? "live_allocations" : "allocations"] as number[] | undefined)?.[i];
+							return value > 0 ? (
+								<li key={data.rows.key?.[i]}>
+									<a href={link({ f: facts?.key, n: undefined, s: undefined }, "function")} title={facts?.name}>
+										<span class="dot" style={{ background: theme.boxes[facts?.category ?? 7] }} />
+										<span class="name">{facts?.short || facts?.name || "?"}</span>
+										<span class="where">{facts?.module}</span>
+									</a>
+									<b title={exact(value, meta.unit)}>{amount(value, meta.unit)}</b>
+									<span class="second">{percent(value, data.total)}</span>
+									<Bar part={value} whole={data.total} colour={theme.boxes[facts?.category ?? 7]} />
+									<span class="second small-text">
+										{CATEGORY_LABELS[facts?.category ?? 7]}
+										{blocks ? ` · ${count(blocks)} ${cost === "live" ? "live blocks" : "allocations"}` : ""}
+									</span>
+								</li>
+							) : null;
+						})}
+					</ol>
+				)}
+			</Shown>
+			<p>
+				<a href={link({ sort: column, by: undefined }, "table")}>All in the table</a> · <a href={link({}, "flame")}>as a flame</a>
+			</p>
+		</section>
+	);
+}
+
+export function Overview(props: ViewProps): JSX.Element {
+	const { words } = useStore(place);
+	const from = source();
+	const has = from?.has?.includes("heap");
+	const answer = useAnswer<Summary>(has ? api("summary", { src: words.src }) : null, props.stamp);
+	props.expose({ json: answer.of ?? undefined });
+	if (!from)
+		return (
+			<Empty>
+				<b>There is nothing to show yet.</b>
+			</Empty>
+		);
+	if (from.error)
+		return (
+			<Empty>
+				<b>{plain(from.name)} cannot be read.</b>
+				<p>{plain(from.error)}</p>
+			</Empty>
+		);
+	if (!has)
+		return (
+			<Empty>
+				<b>{plain(from.name)} holds no heap recording.</b>
+				<p>The views at the left show what there is.</p>
+			</Empty>
+		);
+	return (
+		<Shown answer={answer}>
+			{(s) => {
+				const t = s.totals;
+				const start = from.start_realtime_ns;
+				return (
+					<div class="overview">
+						{s.warning && <Note kind="warn">{plain(s.warning)}</Note>}
+						{!t.allocations && <Empty><b>Nothing yet: no call was made.</b></Empty>}
+						<div class="key-figures">
+							<Figure label="heap peak" term="peak" value={t.peak_bytes} unit="bytes" more={`after ${duration(t.peak_time_ns)}`} href={link({ at: "peak", cost: undefined }, "flame")} />
+							{t.peak_rss_bytes ? <Figure label="peak RSS" term="peak_rss" value={t.peak_rss_bytes} unit="bytes" more="the kernel's own figure" /> : null}
+							<Figure label="allocations" term="allocations" value={t.allocations} unit="blocks" more={`${bytes(t.allocated_bytes)} in all`} href={link({ cost: "allocations", at: undefined }, "flame")} />
+							<Figure label="temporary" term="temporary" value={t.temporary_allocations} unit="blocks" more={percent(t.temporary_allocations, t.allocations)} href={link({ cost: "temporary", at: undefined, inverted: "1" }, "flame")} />
+							<Figure label={s.ended ? "leaked" : "live now"} term="leaked" value={t.leaked_bytes} unit="bytes" more={`${count(t.leaked_allocations)} blocks`} href={link({ cost: "leaked", at: undefined }, "flame")} />
+							<Figure label="runtime" term="runtime" value={s.process.runtime_ns} unit="ns" more={`${count(t.threads)} ${t.threads === 1 ? "thread" : "threads"}, ${count(t.stacks)} stacks`} />
+						</div>
+						<div class="cards facing">
+							<Balance timeline={props.timeline} summary={s} />
+							<Top stamp={props.stamp} />
+							<section class="card">
+								<h2>The program</h2>
+								<dl class="facts">
+									<dt>command</dt>
+									<dd class="mono wrap">{s.process.cmdline?.length ? s.process.cmdline.map(plain).join(" ") : plain(s.process.exe)}</dd>
+									<dt>executable</dt>
+									<dd class="mono wrap">{plain(s.process.exe)}</dd>
+									<dt>process</dt>
+									<dd>{s.process.pid}</dd>
+									{start ? (
+										<>
+											<dt>started</dt>
+											<dd>{wallDay(start / 1e6)}</dd>
+										</>
+									) : null}
+									<dt>end</dt>
+									<dd>{endOf(s)}</dd>
+									<dt>
+										<Explained term="frees" focus>
+											frees
+										</Explained>
+									</dt>
+									<dd title={grouped(t.frees)}>
+										{count(t.frees)}
+										{t.foreign_frees ? `, and ${count(t.foreign_frees)} of blocks never seen made` : ""}
+									</dd>
+									<dt>
+										<Explained term="lost" focus>
+											lost
+										</Explained>
+									</dt>
+									<dd>
+										{s.lost.events ? <a href={link({}, "losses")}>{count(s.lost.events)} events</a> : "nothing"}
+										{s.partial.events ? (
+											<>
+												{" · "}
+												<a href={link({}, "losses")}>{count(s.partial.events)} partial stacks</a>
+											</>
+										) : null}
+									</dd>
+									<dt>file</dt>
+									<dd class="wrap">{plain(from.name)}</dd>
+								</dl>
+								{!offered("balance", from) && <p class="second small-text">More data: <code>byteledger explain -p PID</code> breaks RSS down to the last byte, <code>byteledger regions -p PID</code> by mapping.</p>}
+							</section>
+						</div>
+					</div>
+				);
+			}}
+		</Shown>
+	);
+}
+
+export function Losses(props: ViewProps): JSX.Element {
+	const { words } = useStore(place);
+	const answer = useAnswer<Summary>(api("summary", { src: words.src }), props.stamp);
+	useEffect(() => {
+		if (answer.data)
+			head.set(answer.data);
+	}, [answer.data]);
+	props.expose({ json: answer.of ?? undefined });
+	const reasons = (of: Record<string, number>) =>
+		Object.entries(of)
+			.filter(([, n]) => n > 0)
+			.sort((a, b) => b[1] - a[1]);
+	const table = (title: string, term: string, events: number, of: Record<string, number>, changes: string, none: string) => (
+		<section class="card">
+			<h2>
+				<Explained term={term} focus>
+					{title}
+				</Explained>
+				: {events ? count(events) : "none"}
+			</h2>
+			{events ? (
+				<>
+					<table class="panel-table">
+						<tbody>
+							{reasons(of).map(([reason, n]) => (
+								<tr key={reason}>
+									<th scope="row">{plain(reason).replace(/_/g, " ")}</th>
+									<td title={grouped(n)}>{count(n)}</td>
+									<td>{percent(n, events)}</td>
+								</tr>
+							))}
+						</tbody>
+					</table>
+					<p class="second">{changes}</p>
+				</>
+			) : (
+				<p class="second">{none}</p>
+			)}
+		</section>
+	);
+	return (
+		<Shown answer={answer}>
+			{(s) => (
+				<div class="overview">
+					<div class="cards">
+						{table("Lost events", "lost", s.lost.events, s.lost.by_reason, "Totals lack these; blocks live when a free was lost count as uncertain, not as leaked.", "Every call that the hooks saw is in the recording.")}
+						{table("Partial stacks", "partial", s.partial.events, s.partial.by_reason, `${percent(s.partial.events, s.totals.allocations)} of the allocations. They are counted in full; who called them is not known beyond the point where the walk stopped.`, "Every stack was walked to its end.")}
+						<section class="card">
+							<h2>
+								<Explained term="culled" focus>
+									Kept as sums only
+								</Explained>
+								: {s.culled.allocations ? count(s.culled.allocations) : "none"}
+							</h2>
+							<p class="second">{s.culled.allocations ? `${bytes(s.culled.bytes)} of short-lived blocks: in all totals, not in lists of single blocks.` : "Every block is in the recording by itself."}</p>
+						</section>
+						<section class="card">
+							<h2>
+								<Explained term="sampled" focus>
+									Sampled
+								</Explained>
+								: {s.sampled ? "yes" : "no"}
+							</h2>
+							<p class="second">{s.sampled ? `A stack for each ${bytes(s.sampled.every_bytes)}: figures are estimates.` : "Figures are exact."}</p>
+						</section>
+						<section class="card">
+							<h2>Its end: {s.process.complete ? "complete" : s.ended ? "broken off" : "still running"}</h2>
+							<p class="second">{endOf(s)}.</p>
+							{s.warning && <p>{plain(s.warning)}</p>}
+						</section>
+					</div>
+				</div>
+			)}
+		</Shown>
+	);
+}

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row a function, module, file, line, stack or thread: every cost, its own and with what it calls.
+import type { JSX } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { api, copy, costOf, download, fileStem, go, head, link, offered, place, source } from "../app.ts";
+import { ask, useAnswer } from "../api/client.ts";
+import type { RowsAnswer } from "../api/types.ts";
+import { colours, CATEGORY_LABELS } from "../lib/colours.ts";
+import { amount, baseName, count, csvCell, grouped, percent, plain, signed } from "../lib/format.ts";
+import { useStore } from "../lib/store.ts";
+import { COLUMNS, COSTS, TERMS } from "../lib/terms.ts";
+import type { Words } from "../lib/url.ts";
+import { Bar, Empty, Explained, Shown } from "../parts/basics.tsx";
+import { Grid, type Column } from "../parts/grid.tsx";
+import { frameFacts, regexOf } from "../parts/panel.tsx";
+import { addTransform, frameNames } from "../parts/selection.tsx";
+import type { ViewProps } from "./props.ts";
+
+const PAGE = 1000;
+export const COST_COLUMN: Record<string, string> = {
+	peak: "peak_bytes", live: "live_bytes", allocated: "allocated_bytes", allocations: "allocations", temporary: "temporary_allocations", leaked: "leaked_bytes",
+};
+
+export interface TableRow {
+	page: RowsAnswer;
+	i: number;
+	index: number;
+}
+
+function number(row: TableRow, column: string): number | null {
+	const values = row.page.rows[column] as (number | null)[] | undefined;
+	return values ? (values[row.i] ?? null) : null;
+}
+
+/** useRows - pages of a long list, as the window comes to them. */
+export function useRows(path: string | null, stamp: number): { answer: ReturnType<typeof useAnswer<RowsAnswer>>; row: (i: number) => TableRow | null; want: (from: number, to: number) => void; total: number; have: number } {
+	const answer = useAnswer<RowsAnswer>(path, stamp);
+	const pages = useRef<RowsAnswer[]>([]);
+	const asking = useRef<AbortController | null>(null);
+	const [, again] = useState(0);
+	useEffect(() => {
+		asking.current?.abort();
+		asking.current = null;
+		pages.current = answer.data ? [answer.data] : [];
+		if (answer.data)
+			head.set(answer.data);
+		again((n) => n + 1);
+		return () => asking.current?.abort();
+	}, [answer.data]);
+	const list = pages.current.length ? pages.current : answer.data ? [answer.data] : [];
+	const lengthOf = (page: RowsAnswer) => (Object.values(page.rows)[0] as unknown[] | undefined)?.length ?? 0;
+	const starts: number[] = [];
+	let have = 0;
+	for (const page of list) {
+		starts.push(have);
+		have += lengthOf(page);
+	}
+	const row = (index: number): TableRow | null => {
+		let p = list.length - 1;
+		while (p > 0 && starts[p] > index)
+			p--;
+		if (p < 0 || index - starts[p] >= lengthOf(list[p]))
+			return null;
+		return { page: list[p], i: index - starts[p], index };
+	};
+	const want = (_from: number, to: number) => {
+		const last = list[list.length - 1];
+		if (!last?.next || to <= have || asking.current || !path)
+			return;
+		const control = new AbortController();
+		asking.current = control;
+		const more = Math.min(10000, Math.max(PAGE, to - have));
+		const url = `${path}${path.includes("?") ? "&" : "?"}cursor=${encodeURIComponent(last.next)}`.replace(/([?&])limit=\d+/, `$1limit=${more}`);
+		ask<RowsAnswer>(url, control.signal).then(
+			(page) => {
+				asking.current = null;
+				pages.current = [...list, page];
+				again((n) => n + 1);
+			},
+			() => {
+				asking.current = null;
+			},
+		);
+	};
+	return { answer, row, want, total: answer.data?.total_rows ?? 0, have };
+}
+
+function RowName(props: { row: TableRow; by: string }): JSX.Element {
+	const theme = useStore(colours);
+	const { page, i } = props.row;
+	if (props.by === "thread")
+		return (
+			<span class="tree-name">
+				<span class="name">{plain((page.rows.name as string[] | undefined)?.[i]) || "thread"}</span>
+				<span class="where">tid {(page.rows.tid as number[] | undefined)?.[i]}</span>
+			</span>
+		);
+	if (props.by === "stack") {
+		const stack = (page.rows.stack as number[][] | undefined)?.[i] ?? [];
+		const why = (page.rows.partial as (string | null)[] | undefined)?.[i];
+		return (
+			<span class="tree-name">
+				<span class="dot" style={{ background: theme.boxes[page.frames.category[stack[0]] ?? 7] }} />
+				<span class="name">
+					{stack.slice(0, 6).map((f) => plain(page.frames.short[f])).join(" ← ") || "unknown stack"}
+					{stack.length > 6 ? ` ← ${stack.length - 6} more` : ""}
+				</span>
+				{why && <span class="where">partial: {plain(why)}</span>}
+			</span>
+		);
+	}
+	const facts = frameFacts(page, page.rows.frame?.[i] ?? -1);
+	return (
+		<span class="tree-name" title={facts?.name}>
+			<span class="dot" style={{ background: theme.boxes[facts?.category ?? 7] }} />
+			<span class="name">{facts ? facts.short || facts.name : "everything"}</span>
+			{facts && props.by === "function" && <span class="where">{[facts.module, facts.file ? `${baseName(facts.file)}${facts.line > 0 ? `:${facts.line}` : ""}` : ""].filter(Boolean).join(" · ")}</span>}
+		</span>
+	);
+}
+
+const WIDE = ["peak_bytes", "live_bytes", "allocated_bytes", "allocations", "temporary_allocations", "leaked_bytes"];
+
+export function TableView(props: ViewProps & { fixedBy?: string }): JSX.Element {
+	const { words } = useStore(place);
+	const theme = useStore(colours);
+	const by = props.fixedBy ?? words.by ?? "function";
+	const asked: Words = { ...words, by };
+	const cost = costOf(words);
+	const main = COST_COLUMN[cost] ?? "peak_bytes";
+	const inclusive = by !== "stack" && by !== "thread";
+	const sort = words.sort ?? (inclusive ? `inclusive_${main}` : main);
+	const order = words.order === "asc" ? "asc" : "desc";
+	const path = api("rows", asked, { sort, order, limit: words.limit ?? PAGE });
+	const { answer, row, want, total } = useRows(path.replace(/([?&])limit=[^&]*&(.*limit=)/, "$1$2"), props.stamp);
+	useEffect(() => {
+		answer.data?.frames?.key.forEach((key, i) => frameNames.set(key, answer.data!.frames.short[i]));
+	}, [answer.data]);
+	const [selected, setSelected] = useState(-1);
+	useEffect(() => {
+		if (!words.s || !answer.data)
+			return setSelected(-1);
+		const at = (answer.data.rows.key ?? []).indexOf(words.s);
+		setSelected(at);
+	}, [words.s, answer.data]);
+	const unit = COSTS.find((c) => c.value === cost)?.unit ?? "bytes";
+	const has = (column: string) => answer.data?.rows[column] !== undefined;
+	const columns: Column<TableRow>[] = useMemo(() => {
+		const list: Column<TableRow>[] = [{ key: "name", label: by, width: "minmax(240px, 1fr)", cell: (r) => <RowName row={r} by={by} />, text: (r) => rowText(r, by) }];
+		const add = (key: string, column: string, own: boolean, strong: boolean) => {
+			const meta = COLUMNS[column];
+			list.push({
+				key, right: true, sortable: true, width: "104px",
+				label: <Explained term={own ? "self" : "total"} more={TERMS[meta.term]}>{own ? `self ${meta.label}` : meta.label}</Explained>,
+				text: (r) => number(r, key),
+				cell: (r) => {
+					const v = number(r, key);
+					return strong ? <b>{amount(v, meta.unit)}</b> : v === 0 ? <span class="faint">0</span> : amount(v, meta.unit);
+				},
+			});
+		};
+		const mainKey = inclusive ? `inclusive_${main}` : main;
+		if (has(mainKey)) {
+			add(mainKey, main, false, true);
+			list.push({ key: "bar", label: "", width: "80px", cell: (r) => <Bar part={number(r, mainKey) ?? 0} whole={r.page.total} colour={r.page.rows.frame ? theme.boxes[r.page.frames.category[r.page.rows.frame[r.i]] ?? 7] : undefined} /> });
+			list.push({ key: "share", label: <Explained term="of_all">of all</Explained>, width: "68px", right: true, text: (r) => percent(number(r, mainKey) ?? 0, r.page.total), cell: (r) => percent(number(r, mainKey) ?? 0, r.page.total) });
+		}
+		if (inclusive && has(main))
+			add(main, main, true, false);
+		if (words.base && has("base")) {
+			const baseKey = inclusive && has("base_inclusive") ? "base_inclusive" : "base";
+			list.push({
+				key: "delta", label: <Explained term="delta">change</Explained>, width: "110px", right: true, sortable: true,
+				text: (r) => (number(r, mainKey) ?? 0) - (number(r, baseKey) ?? 0),
+				cell: (r) => {
+					const d = (number(r, mainKey) ?? 0) - (number(r, baseKey) ?? 0);
+					const word = !number(r, baseKey) ? "new" : !number(r, mainKey) ? "gone" : d > 0 ? "grown" : d < 0 ? "shrunk" : "same";
+					return <span class={d > 0 ? "grown" : d < 0 ? "shrunk" : "faint"} title={word}>{signed(d, unit)}{word === "new" || word === "gone" ? ` ${word}` : ""}</span>;
+				},
+			});
+		}
+		for (const column of WIDE) {
+			const key = inclusive ? `inclusive_${column}` : column;
+			if (column !== main && has(key) && !(column === "live_bytes" && cost === "peak" && !words.at))
+				add(key, column, false, false);
+		}
+		return list;
+	}, [answer.data, by, main, words.base, theme]);
+	const chosen = selected >= 0 ? row(selected) : null;
+	const openRow = (r: TableRow) => {
+		const key = r.page.rows.key?.[r.i];
+		if (by === "thread")
+			go({ thread: String((r.page.rows.tid as number[])[r.i]) }, "flame");
+		else if (by === "function" && key)
+			go({ f: key, n: undefined, s: undefined }, "function");
+		else if (by === "stack" && key)
+			go({ n: undefined, s: key, by: undefined }, "flame");
+		else if (by === "module" && r.page.rows.frame)
+			go({ module: frameFacts(r.page, r.page.rows.frame[r.i])?.module || undefined, by: undefined, s: undefined }, "table");
+		else if (key)
+			addTransform(`focus:${key}`);
+	};
+	props.expose({
+		loaded: answer.data ? `${grouped(total)} rows` : "",
+		json: answer.of ?? undefined,
+		csv: answer.data ? () => saveCsv(path, by) : undefined,
+		panel: chosen ? <RowPanel row={chosen} by={by} onOpen={() => openRow(chosen)} /> : null,
+	});
+	return (
+		<Shown answer={answer}>
+			{() =>
+				total ? (
+					<Grid
+						columns={columns}
+						total={total}
+						row={row}
+						selected={selected}
+						sort={sort}
+						order={order}
+						label={`by ${by}`}
+						onWindow={want}
+						onSort={(key) => go({ sort: key, order: sort === key && order === "desc" ? "asc" : undefined })}
+						onSelect={(i, r) => {
+							setSelected(i);
+							const key = r.page.rows.key?.[r.i];
+							if (key)
+								go({ s: key }, undefined, true);
+						}}
+						onOpen={(_i, r) => openRow(r)}
+					/>
+				) : (
+					<Empty>
+						<b>No row in this selection.</b>
+						<p>Take a filter away above, or choose another moment.</p>
+					</Empty>
+				)
+			}
+		</Shown>
+	);
+}
+
+function rowText(r: TableRow, by: string): string {
+	if (by === "thread")
+		return plain((r.page.rows.name as string[] | undefined)?.[r.i]);
+	if (by === "stack")
+		return ((r.page.rows.stack as number[][] | undefined)?.[r.i] ?? []).map((f) => plain(r.page.frames.name[f]) || plain(r.page.frames.short[f])).join(";");
+	const facts = frameFacts(r.page, r.page.rows.frame?.[r.i] ?? -1);
+	return facts?.name || facts?.short || "";
+}
+
+async function saveCsv(path: string, by: string): Promise<void> {
+	const lines: string[] = [];
+	let cursor: string | null = null;
+	do {
+		const url: string = `${path.replace(/([?&])limit=[^&]*/, "$1limit=10000")}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`;
+		const page: RowsAnswer = await ask<RowsAnswer>(url, new AbortController().signal);
+		const columns = Object.keys(page.rows).filter((c) => !["key", "frame", "stack", "partial", "name", "tid"].includes(c));
+		if (!lines.length)
+			lines.push([by, "module", "file", "line", ...columns].map(csvCell).join(","));
+		const n = (Object.values(page.rows)[0] as unknown[]).length;
+		for (let i = 0; i < n; i++) {
+			const r = { page, i, index: i };
+			const facts = page.rows.frame ? frameFacts(page, page.rows.frame[i]) : null;
+			lines.push([rowText(r, by), facts?.module ?? "", facts?.file ?? "", facts && facts.line > 0 ? facts.line : "", ...columns.map((c) => number(r, c))].map(csvCell).join(","));
+		}
+		cursor = page.next;
+	} while (cursor);
+	download(`${fileStem()}-${by}.csv`, lines.join("\r\n") + "\r\n", "text/csv");
+}
+
+export function RowPanel(props: { row: TableRow; by: string; onOpen: () => void }): JSX.Element {
+	const { row, by } = props;
+	const theme = useStore(colours);
+	const from = source();
+	const facts = row.page.rows.frame ? frameFacts(row.page, row.page.rows.frame[row.i]) : null;
+	const stack = by === "stack" ? ((row.page.rows.stack as number[][])[row.i] ?? []) : null;
+	const open: Record<string, string> = { function: "Callers, callees", thread: "Its flame", stack: "In the flame", module: "Its functions", file: "Focus", line: "Focus" };
+	return (
+		<div class="panel-body">
+			<h2 class="panel-name" title={facts?.name}>
+				{facts && <span class="dot" style={{ background: theme.boxes[facts.category] }} />}
+				{facts ? facts.short || facts.name : by === "thread" ? plain((row.page.rows.name as string[])[row.i]) || "thread" : "call stack"}
+			</h2>
+			{facts && (
+				<p class="second mono panel-where">
+					{facts.module || "no module"}
+					{facts.file ? ` · ${facts.file}${facts.line > 0 ? `:${facts.line}` : ""}` : ""}
+					<br />
+					<span class="plain-font">{CATEGORY_LABELS[facts.category]}</span>
+				</p>
+			)}
+			{facts && facts.name && facts.name !== facts.short && <p class="second small-text wrap">{facts.name}</p>}
+			<table class="panel-table">
+				<thead>
+					<tr>
+						<th scope="col" />
+						<th scope="col">
+							<Explained term="self">self</Explained>
+						</th>
+						{row.page.rows.inclusive_peak_bytes && (
+							<th scope="col">
+								<Explained term="total">total</Explained>
+							</th>
+						)}
+					</tr>
+				</thead>
+				<tbody>
+					{Object.entries(COLUMNS)
+						.filter(([c]) => row.page.rows[c] !== undefined)
+						.map(([c, meta]) => (
+							<tr key={c}>
+								<th scope="row">
+									<Explained term={meta.term} value={number(row, c)} unit={meta.unit} focus>
+										{meta.label}
+									</Explained>
+								</th>
+								<td>{amount(number(row, c), meta.unit)}</td>
+								{row.page.rows.inclusive_peak_bytes && <td>{row.page.rows[`inclusive_${c}`] ? amount(number(row, `inclusive_${c}`), meta.unit) : ""}</td>}
+							</tr>
+						))}
+				</tbody>
+			</table>
+			<div class="actions">
+				<button type="button" class="button" onClick={props.onOpen}>
+					{open[by] ?? "Open"}
+				</button>
+				{facts && by === "function" && (
+					<>
+						<button type="button" class="button" onClick={() => (addTransform(`focus:${facts.key}`), go({}, "flame"))}>
+							Focus in the flame
+						</button>
+						<button type="button" class="button" onClick={() => addTransform(`hide:${facts.key}`)}>
+							Hide
+						</button>
+						<button type="button" class="button" onClick={() => addTransform(`drop:${facts.key}`)}>
+							Drop
+						</button>
+						{offered("blocks", from) && (
+							<a class="button" href={link({ "function-regex": regexOf(facts.name) }, "blocks")}>
+								Blocks
+							</a>
+						)}
+					</>
+				)}
+				{offered("source", from) && facts?.file && (
+					<a class="button" href={link({ f: facts.key }, "source")}>
+						Source
+					</a>
+				)}
+				<button type="button" class="button" onClick={() => void copy(rowText(row, by).replace(/;/g, "\n"), "name")}>
+					Copy
+				</button>
+			</div>
+			{stack && (
+				<div class="stack">
+					<h3>Stack, innermost first</h3>
+					<ol>
+						{stack.map((f, i) => (
+							<li key={i}>
+								<span class="dot" style={{ background: theme.boxes[row.page.frames.category[f]] }} />
+								<span title={plain(row.page.frames.name[f])}>{plain(row.page.frames.short[f])}</span>
+							</li>
+						))}
+					</ol>
+				</div>
+			)}
+			<p class="second small-text">row {count(row.index + 1)}</p>
+		</div>
+	);
+}

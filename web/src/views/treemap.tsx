@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two levels of area: what is shown, and within each the next one. A long trunk is passed over.
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+import { colours } from "../lib/colours.ts";
+import { amount, percent } from "../lib/format.ts";
+import { squarify, type Rect } from "../lib/treemap.ts";
+import { useStore } from "../lib/store.ts";
+import { Shown, showTip, useSize } from "../parts/basics.tsx";
+import { nameOf } from "../parts/flame.tsx";
+import { NodePanel, NodeTip } from "../parts/panel.tsx";
+import { useTree } from "../parts/usetree.ts";
+import { EmptyTree, Legend } from "./flame.tsx";
+import { childrenOf } from "./tree.tsx";
+import type { ViewProps } from "./props.ts";
+
+interface Tile extends Rect {
+	node: number;
+	level: number;
+	rest: number;
+}
+
+export function TreemapView(props: ViewProps): JSX.Element {
+	const treed = useTree(props.stamp);
+	const theme = useStore(colours);
+	const [ref, size] = useSize<HTMLDivElement>();
+	const { tree } = treed;
+	const unit = treed.answer.data?.unit ?? "bytes";
+	const tiles = useMemo(() => {
+		const list: Tile[] = [];
+		if (!tree || !size.width)
+			return list;
+		let root = 0;
+		while (tree.kids[root] === 1 && tree.self[root] === 0 && tree.rest[root] === 0)
+			root++;
+		const lay = (node: number, box: Rect, level: number) => {
+			const kids = childrenOf(tree, node).filter((k) => tree.total[k] > 0);
+			const parts = kids.map((k) => ({ node: k, size: tree.total[k], rest: 0 }));
+			if (tree.self[node] > 0)
+				parts.push({ node, size: tree.self[node], rest: -1 });
+			if (tree.rest[node] > 0)
+				parts.push({ node, size: tree.rest[node], rest: tree.rest[node] });
+			parts.sort((p, q) => q.size - p.size);
+			squarify(parts.map((p) => p.size), box).forEach((r, i) => {
+				if (r.w < 2 || r.h < 2)
+					return;
+				list.push({ ...r, node: parts[i].node, level, rest: parts[i].rest });
+				if (level === 1 && parts[i].rest === 0 && r.w > 60 && r.h > 50)
+					lay(parts[i].node, { x: r.x + 3, y: r.y + 21, w: r.w - 6, h: r.h - 24 }, 2);
+			});
+		};
+		lay(root, { x: 0, y: 0, w: size.width, h: size.height }, 1);
+		return list;
+	}, [tree, size.width, size.height]);
+	props.expose({
+		loaded: tree ? `${tiles.length} tiles` : "",
+		json: treed.answer.of ?? undefined,
+		panel: tree && treed.selected >= 0 ? <NodePanel tree={tree} node={treed.selected} unit={unit} onZoom={() => treed.zoom(treed.selected)} /> : null,
+		treed,
+	});
+	return (
+		<Shown answer={treed.answer}>
+			{(answer) => (
+				<>
+					{tree && answer.total > 0 ? <Legend treed={treed} /> : <EmptyTree treed={treed} />}
+					<div class="treemap" ref={ref} role="group" aria-label="treemap">
+						{tree &&
+							tiles.map((t, i) => {
+								const own = t.rest === -1;
+								const name = t.rest > 0 ? "not loaded" : own ? `${nameOf(tree, t.node)}, self` : nameOf(tree, t.node);
+								const value = t.rest > 0 ? t.rest : own ? tree.self[t.node] : tree.total[t.node];
+								const category = tree.frame[t.node] >= 0 ? tree.answer.frames.category[tree.frame[t.node]] : 7;
+								return (
+									<button
+										key={i}
+										type="button"
+										class={`tile level-${t.level} ${t.node === treed.selected && !own ? "selected" : ""}`}
+										style={{ left: `${t.x}px`, top: `${t.y}px`, width: `${Math.max(1, t.w - 1)}px`, height: `${Math.max(1, t.h - 1)}px`, background: t.rest > 0 ? theme.run : theme.boxes[category], color: theme.boxText }}
+										aria-label={`${name}, ${amount(value, unit)}, ${percent(value, answer.total)} of all`}
+										onClick={() => (t.node === treed.selected ? treed.zoom(t.node) : treed.select(t.node))}
+										onMouseMove={(e) => showTip({ x: e.clientX, y: e.clientY, body: <NodeTip tree={tree} node={t.node} unit={unit} /> })}
+										onMouseLeave={() => showTip(null)}
+									>
+										{t.w > 46 && t.h > 18 && (
+											<span class="tile-text">
+												{name}
+												{(t.level === 1 || t.h > 34) && <small>{amount(value, unit)}</small>}
+											</span>
+										)}
+									</button>
+								);
+							})}
+					</div>
+				</>
+			)}
+		</Shown>
+	);
+}
