@@ -29,7 +29,8 @@ struct walk {
 	uint32_t frames;
 	uint32_t guessed, reads, failed, missed;
 	int32_t stop;
-	uint64_t tag; /* generation << 47 */
+	uint64_t tag;  /* generation << 47 */
+	uint64_t hash; /* of the frames so far */
 	struct wire_stack out;
 	/*
 	 * Copies of stack memory, one of an even page and one of an odd page: a frame across two pages needs both, by
@@ -284,6 +285,12 @@ static UNWIND_INLINE uint64_t walk_rule(struct walk_tools *t, uint64_t ip)
 	return kept->rule;
 }
 
+static UNWIND_INLINE uint64_t walk_mix(uint64_t hash, uint64_t value)
+{
+	hash = (hash ^ value) * 0xff51afd7ed558ccdULL;
+	return hash ^ hash >> 32;
+}
+
 /* Note a frame. Return 0 where there is no room for it. */
 static UNWIND_INLINE int walk_note(struct walk *w, uint64_t ip)
 {
@@ -295,6 +302,7 @@ static UNWIND_INLINE int walk_note(struct walk *w, uint64_t ip)
 	}
 	w->out.frame[(uint64_t)n & (WIRE_STACK_FRAMES_MAX - 1)] = ip;
 	w->frames = n + 1;
+	w->hash = walk_mix(w->hash, ip);
 	return 1;
 }
 
@@ -448,6 +456,7 @@ static UNWIND_INLINE int walk_stack(struct walk *w, uint32_t slot, uint32_t pid,
 	w->count = process->count;
 	w->place = w->other = process->first;
 	w->tag = (uint64_t)process->generation << 47;
+	w->hash = 0x9e3779b97f4a7c15ULL;
 	w->frames = w->guessed = w->reads = w->failed = w->missed = 0;
 	w->stop = WIRE_STOP_TOO_DEEP;
 	if (walk_use_cache)

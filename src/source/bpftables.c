@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/bpftables.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <bpf/bpf.h>
+
+#include "base/clock.h"
+#include "source/bpfstack_places.h"
+#include "sym/unwind_rows.h"
+
+#define TABLE_MIN_BYTES (4u << 20)
+#define TABLE_MAX_BYTES (1u << 30)
+#define RETIRE_NS \
+	1000000000ULL /* a range of places that a walk may still be reading is left alone this long */
+#define LOOK_EVERY_NS 50000000ULL /* where the kernel does not announce mappings */
+
+/* The unwind table of one file. */
+struct table {
+	char *path;
+	uint64_t inode;
+	uint8_t build_id[32];
+	uint8_t build_id_len;
+	struct wire_unwind *blob; /* NULL: it has none */
+	struct unwind_rows_info info;
+	uint32_t at; /* in words, u32 units; 0 = not placed */
+};
+
+struct process {
+	uint32_t pid;
+	struct unwind_rows *rows;
+	uint64_t hash; /* of the mappings that are published */
+	uint32_t first, count;
+	uint32_t place_count;
+	struct wire_stack_place *places; /* ready to be published */
+	uint32_t *place_tables;          /* number of each one's table + 1 */
+	uint64_t *place_biases; /* what its file's addresses are off by; UINT64_MAX = unknown */
+	uint64_t looked_ns;
+	int dirty;
+};
+
+struct retired {
+	uint32_t first, count;
+	uint64_t until_ns;
+};
+
+struct bpftables {
+	char *cache_dir;
+	uint32_t table_bytes; /* asked for */
+	struct bpftables_maps maps;
+	struct table *tables;
+	uint32_t table_count;
+	struct process *processes;
+	uint32_t process_count;
+	struct retired retired[256];
+	uint32_t retired_count;
+	uint32_t generation;
+	uint32_t *words; /* mapped */
+	uint64_t words_bytes, words_used;
+	struct wire_stack_place *places; /* mapped */
+};
+
+struct bpftables *bpftables_new(const char *cache_dir, uint32_t table_bytes, struct err *err)
+{
+	struct bpftables *t = calloc(1, sizeof(*t));
+	if (t && cache_dir)
+		t->cache_dir = strdup(cache_dir);
+	if (!t || (cache_dir && !t->cache_dir)) {
+		free(t);
+		err_set(err, -ENOMEM, "cannot allocate unwind tables");
+		return NULL;
+	}
+	t->table_bytes = table_bytes;
+	return t;
+}
+
+static void fini_process(struct process *process)
+{
+	unwind_rows_free(process->rows);
+	free(process->places);
+	free(process->place_tables);
+	free(process->place_biases);
+}
+
+void bpftables_free(struct bpftables *t)
+{
+	if (!t)
+		return;
+	if (t->words)
+		munmap(t->words, t->words_bytes);
+	if (t->places)
+		munmap(t->places, sizeof(struct wire_stack_place) * WIRE_STACK_PLACES_MAX);
+	for (uint32_t i = 0; i < t->table_count; i++) {
+		free(t->tables[i].path);
+		free(t->tables[i].blob);
+	}
+	free(t->tables);
+	for (uint32_t i = 0; i < t->process_count; i++)
+		fini_process(&t->processes[i]);
+	free(t->processes);
+	free(t->cache_dir);
+	free(t);
+}
+
+static int same_file(const struct table *table, const struct code_mapping *mapping)
+{
+	if (table->build_id_len != mapping->build_id_len ||
+	    memcmp(table->build_id, mapping->build_id, table->build_id_len))
+		return 0;
+	return table->build_id_len ||
+	       (table->inode == mapping->inode && !strcmp(table->path, mapping->path));
+}
+
+/* Put a table into the kernel's words; what does not fit stays without, and is counted in info. */
+static void place_table(struct bpftables *t, struct table *table)
+{
+	if (!table->blob || !t->words)
+		return;
+	uint64_t at = (t->words_used + 7) & ~7ULL, bytes = table->blob->total_bytes;
+	if (at + bytes <= t->words_bytes) {
+		memcpy((char *)t->words + at, table->blob, bytes);
+		table->at = (uint32_t)(at / 4);
+		t->words_used = at + bytes;
+	}
+	/* only the header is wanted from here on */
+	struct wire_unwind *head = realloc(table->blob, sizeof(*head));
+	if (head)
+		table->blob = head;
+}
+
+/* Number + 1 of the table of what is mapped there; 0 for code without a file. */
+static int64_t find_table(struct bpftables *t, struct process *process,
+			  const struct code_mapping *mapping, struct err *err)
+{
+	if (mapping->path[0] != '/' && strcmp(mapping->path, "[vdso]"))
+		return 0;
+	for (uint32_t i = 0; i < t->table_count; i++)
+		if (same_file(&t->tables[i], mapping))
+			return i + 1;
+	struct table *grown = reallocarray(t->tables, t->table_count + 1, sizeof(*grown));
+	if (!grown)
+		return err_set(err, -ENOMEM, "cannot list unwind tables");
+	t->tables = grown;
+	struct table *table = &grown[t->table_count];
+	*table = (struct table){ .path = strdup(mapping->path), .inode = mapping->inode };
+	if (!table->path)
+		return err_set(err, -ENOMEM, "cannot list unwind tables");
+	memcpy(table->build_id, mapping->build_id, mapping->build_id_len);
+	table->build_id_len = mapping->build_id_len;
+	struct err
+		ignored; /* a module without a table is a fact about the module, counted in info */
+	err_init(&ignored);
+	unwind_rows_get(process->rows, mapping->path, mapping->build_id, mapping->build_id_len,
+			&table->blob, &table->info, &ignored);
+	place_table(t, table);
+	return ++t->table_count;
+}
+
+/* What must be added to a file's virtual address at that mapping; 0 = the file does not say. */
+static int find_bias(const struct table *table, const struct code_mapping *mapping, uint64_t *bias)
+{
+	uint64_t bytes = mapping->hi - mapping->lo;
+	for (uint32_t i = 0; i < table->info.exec_count; i++) {
+		const struct unwind_rows_segment *s = &table->info.exec[i];
+		if (mapping->file_offset < s->file_offset + s->file_bytes &&
+		    mapping->file_offset + bytes > s->file_offset) {
+			*bias = mapping->lo - (s->vaddr + (mapping->file_offset - s->file_offset));
+			return 1;
+		}
+	}
+	return 0;
+}
+
+static int describe(struct bpftables *t, struct process *process, struct code_mappings *mappings,
+		    struct err *err)
+{
+	struct wire_stack_place *places = calloc(mappings->count, sizeof(*places));
+	uint32_t *tables = calloc(mappings->count, sizeof(*tables));
+	uint64_t *biases = calloc(mappings->count, sizeof(*biases));
+	int64_t rc = places && tables && biases ? 0 : err_set(err, -ENOMEM, "cannot list mappings");
+	for (size_t i = 0; rc >= 0 && i < mappings->count; i++) {
+		const struct code_mapping *mapping = &mappings->all[i];
+		places[i].lo = mapping->lo;
+		places[i].hi = mapping->hi;
+		rc = find_table(t, process, mapping, err);
+		if (rc > 0)
+			tables[i] = (uint32_t)rc;
+		/* a file without recipes is a gap, code of no file may have frame pointers: both are tried so */
+		places[i].text_lo = mapping->hi;
+		places[i].text_bytes = rc > 0;
+		uint64_t bias;
+		const struct table *table = rc > 0 ? &t->tables[rc - 1] : NULL;
+		biases[i] = table && find_bias(table, mapping, &bias) ? bias : UINT64_MAX;
+		if (table && table->blob && biases[i] != UINT64_MAX) {
+			places[i].text_lo = bias + table->blob->text_lo;
+			places[i].text_bytes = (uint32_t)table->blob->text_bytes;
+		}
+	}
+	if (rc < 0) {
+		free(places);
+		free(tables);
+		free(biases);
+		return (int)rc;
+	}
+	free(process->places);
+	free(process->place_tables);
+	free(process->place_biases);
+	process->place_biases = biases;
+	process->place_count = (uint32_t)mappings->count;
+	process->places = places;
+	process->place_tables = tables;
+	process->hash = mappings->hash;
+	return (int)mappings->count;
+}
+
+/* First room of @count places that no process has, nor had until a moment ago. */
+static int64_t find_range(struct bpftables *t, uint32_t count)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < t->retired_count; i++)
+		if (t->retired[i].until_ns > now)
+			t->retired[kept++] = t->retired[i];
+	t->retired_count = kept;
+	for (uint32_t first = 0;;) {
+		uint32_t next = first;
+		for (uint32_t i = 0; i < t->process_count; i++) {
+			const struct process *p = &t->processes[i];
+			if (p->count && first < p->first + p->count && p->first < first + count)
+				next = p->first + p->count;
+		}
+		for (uint32_t i = 0; i < t->retired_count; i++) {
+			const struct retired *r = &t->retired[i];
+			if (first < r->first + r->count && r->first < first + count)
+				next = r->first + r->count;
+		}
+		if (next + count > WIRE_STACK_PLACES_MAX)
+			return -ENOSPC;
+		if (next == first)
+			return first;
+		first = next;
+	}
+}
+
+/* Recipes of 2^17 generations ago would look fresh: forget them all. */
+static int clear_rules(struct bpftables *t)
+{
+	int fd = bpf_map__fd(t->maps.rules);
+	struct wire_stack_rules *none = calloc(1, sizeof(*none));
+	int rc = none ? 0 : -ENOMEM;
+	for (uint32_t i = 0; !rc && i < bpf_map__max_entries(t->maps.rules); i++)
+		rc = bpf_map_update_elem(fd, &i, none, BPF_ANY);
+	free(none);
+	return rc;
+}
+
+static int publish(struct bpftables *t, struct process *process, uint32_t count, struct err *err)
+{
+	int64_t first = find_range(t, count);
+	if (first < 0 || (process->count && t->retired_count == 256))
+		return err_set(err, -ENOSPC, "cannot list the mappings of %u processes",
+			       t->process_count);
+	for (uint32_t i = 0; i < count; i++) {
+		struct wire_stack_place place = process->places[i];
+		const struct table *table =
+			process->place_tables[i] ? &t->tables[process->place_tables[i] - 1] : NULL;
+		if (table && table->blob && place.text_bytes > 1) {
+			if (table->at) {
+				place.idx = table->at + table->blob->idx_off / 4;
+				place.row = table->at + table->blob->row_off / 4;
+				place.rule = (table->at + table->blob->rule_off / 4) / 2;
+			} else { /* did not fit */
+				place.text_lo = place.hi;
+				place.text_bytes = 1;
+			}
+		}
+		t->places[first + i] = place;
+	}
+	__atomic_thread_fence(__ATOMIC_RELEASE); /* places before the entry that names them */
+	t->generation = (t->generation + 1) % WIRE_STACK_GENERATIONS;
+	if (!t->generation) {
+		t->generation = 1;
+		if (clear_rules(t) < 0)
+			return err_set(err, -ENOMEM, "cannot clear remembered recipes");
+	}
+	struct wire_stack_process entry = { .first = (uint32_t)first,
+					    .count = count,
+					    .generation = t->generation };
+	if (bpf_map_update_elem(bpf_map__fd(t->maps.processes), &process->pid, &entry, BPF_ANY) < 0)
+		return err_set(err, -errno, "cannot publish the mappings of process %u",
+			       process->pid);
+	if (process->count)
+		t->retired[t->retired_count++] =
+			(struct retired){ process->first, process->count,
+					  clock_ns(CLOCK_MONOTONIC) + RETIRE_NS };
+	process->first = (uint32_t)first;
+	process->count = count;
+	return 0;
+}
+
+static struct process *find_process(const struct bpftables *t, uint32_t pid)
+{
+	for (uint32_t i = 0; i < t->process_count; i++)
+		if (t->processes[i].pid == pid)
+			return &t->processes[i];
+	return NULL;
+}
+
+static int look(struct bpftables *t, struct process *process, struct err *err)
+{
+	struct code_mappings mappings;
+	int rc = code_mappings_read(&mappings, process->pid, err);
+	if (rc < 0)
+		return rc;
+	process->dirty = 0;
+	process->looked_ns = clock_ns(CLOCK_MONOTONIC);
+	if (process->places && process->hash == mappings.hash) {
+		code_mappings_fini(&mappings);
+		return 0;
+	}
+	int count = describe(t, process, &mappings, err);
+	code_mappings_fini(&mappings);
+	if (count < 0)
+		return count;
+	if (!t->words) {
+		process->count = (uint32_t)count;
+		return 1;
+	}
+	rc = publish(t, process, (uint32_t)count, err);
+	if (rc < 0) /* the kernel has the older places still: the next look publishes again */
+		process->hash = 0;
+	return rc < 0 ? rc : 1;
+}
+
+int bpftables_add(struct bpftables *t, uint32_t pid, struct err *err)
+{
+	if (find_process(t, pid))
+		return 0;
+	if (t->process_count == WIRE_STACK_PROCESSES_MAX)
+		return err_set(err, -ENOSPC, "cannot follow more than %d processes",
+			       WIRE_STACK_PROCESSES_MAX);
+	struct process *grown = reallocarray(t->processes, t->process_count + 1, sizeof(*grown));
+	if (!grown)
+		return err_set(err, -ENOMEM, "cannot follow process %u", pid);
+	t->processes = grown;
+	struct process *process = &grown[t->process_count];
+	*process = (struct process){ .pid = pid };
+	process->rows = unwind_rows_new(pid, t->cache_dir, err);
+	if (!process->rows)
+		return err->code;
+	t->process_count++;
+	int rc = look(t, process, err);
+	if (rc < 0) {
+		fini_process(process);
+		t->process_count--;
+		return rc;
+	}
+	return 0;
+}
+
+int bpftables_refresh(struct bpftables *t, uint32_t pid, struct err *err)
+{
+	struct process *process = find_process(t, pid);
+	if (!process)
+		return err_set(err, -ESRCH, "process %u was not added", pid);
+	return look(t, process, err);
+}
+
+static uint32_t table_bytes(const struct bpftables *t)
+{
+	uint64_t need = 0, room = TABLE_MIN_BYTES;
+	for (uint32_t i = 0; i < t->table_count; i++)
+		if (t->tables[i].blob)
+			need += t->tables[i].blob->total_bytes + 8;
+	need = t->table_bytes ? t->table_bytes : need * 2;
+	while (room < need && room < TABLE_MAX_BYTES)
+		room *= 2;
+	return (uint32_t)room;
+}
+
+uint64_t bpftables_bytes(struct bpftables *t)
+{
+	if (!t->words_bytes)
+		t->words_bytes = table_bytes(t);
+	return t->words_bytes;
+}
+
+int bpftables_open(struct bpftables *t, const struct bpftables_maps *maps, struct err *err)
+{
+	t->maps = *maps;
+	void *words = mmap(NULL, bpftables_bytes(t), PROT_READ | PROT_WRITE, MAP_SHARED,
+			   bpf_map__fd(maps->words), 0);
+	if (words == MAP_FAILED)
+		return err_set(err, -errno, "cannot map the kernel's unwind tables");
+	t->words = words;
+	void *places = mmap(NULL, sizeof(struct wire_stack_place) * WIRE_STACK_PLACES_MAX,
+			    PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(maps->places), 0);
+	if (places == MAP_FAILED)
+		return err_set(err, -errno, "cannot map the kernel's list of mappings");
+	t->places = places;
+	t->words_used = 8; /* number 0 means "not placed" */
+	for (uint32_t i = 0; i < t->table_count; i++)
+		place_table(t, &t->tables[i]);
+	for (uint32_t i = 0; i < t->process_count; i++) {
+		struct process *process = &t->processes[i];
+		uint32_t count = process->count;
+		process->count = 0;
+		int rc = publish(t, process, count, err);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int bpftables_locate(const struct bpftables *t, uint32_t pid, uint64_t addr,
+		     struct bpftables_spot *spot)
+{
+	const struct process *process = find_process(t, pid);
+	for (uint32_t i = 0; process && i < process->place_count; i++) {
+		const struct wire_stack_place *place = &process->places[i];
+		if (addr < place->lo || addr >= place->hi)
+			continue;
+		if (!process->place_tables[i] || process->place_biases[i] == UINT64_MAX)
+			return -ENOENT;
+		const struct table *table = &t->tables[process->place_tables[i] - 1];
+		*spot = (struct bpftables_spot){ table->path, table->build_id, table->build_id_len,
+						 addr - process->place_biases[i] };
+		return 0;
+	}
+	return -ENOENT;
+}
+
+void bpftables_mark(struct bpftables *t, uint32_t pid)
+{
+	for (uint32_t i = 0; i < t->process_count; i++)
+		if (!pid || t->processes[i].pid == pid)
+			t->processes[i].dirty = 1;
+}
+
+int bpftables_update(struct bpftables *t, int announced, void (*changed)(void *ctx, uint32_t pid),
+		     void *ctx)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	int count = 0;
+	for (uint32_t i = 0; i < t->process_count; i++) {
+		struct process *process = &t->processes[i];
+		struct err gone; /* a process that ended sends nothing any more: not an error */
+		err_init(&gone);
+		if (!process->dirty && (announced || now - process->looked_ns <= LOOK_EVERY_NS))
+			continue;
+		if (look(t, process, &gone) > 0) {
+			count++;
+			if (changed)
+				changed(ctx, process->pid);
+		}
+	}
+	return count;
+}
+
+void bpftables_remove(struct bpftables *t, uint32_t pid)
+{
+	struct process *process = find_process(t, pid);
+	if (!process)
+		return;
+	if (t->words)
+		bpf_map_delete_elem(bpf_map__fd(t->maps.processes), &pid);
+	if (process->count && t->retired_count < sizeof(t->retired) / sizeof(t->retired[0]))
+		t->retired[t->retired_count++] =
+			(struct retired){ process->first, process->count,
+					  clock_ns(CLOCK_MONOTONIC) + RETIRE_NS };
+	fini_process(process);
+	*process = t->processes[--t->process_count];
+}
+
+int bpftables_each(const struct bpftables *t, uint32_t pid,
+		   int (*place)(void *ctx, const struct bpftables_spot *spot, uint64_t lo,
+				uint64_t hi),
+		   void *ctx)
+{
+	const struct process *process = find_process(t, pid);
+	int rc = process ? 0 : -ENOENT;
+	for (uint32_t i = 0; process && !rc && i < process->place_count; i++) {
+		struct bpftables_spot spot = { 0 };
+		if (process->place_tables[i]) {
+			const struct table *table = &t->tables[process->place_tables[i] - 1];
+			spot = (struct bpftables_spot){ table->path, table->build_id,
+							table->build_id_len,
+							process->place_biases[i] };
+		}
+		rc = place(ctx, &spot, process->places[i].lo, process->places[i].hi);
+	}
+	return rc;
+}
+
+void bpftables_count(const struct bpftables *t, struct bpftables_counts *counts)
+{
+	*counts = (struct bpftables_counts){ .table_bytes = t->words_used,
+					     .table_room = t->words_bytes,
+					     .modules = t->table_count };
+	for (uint32_t i = 0; i < t->table_count; i++)
+		counts->modules_without_table += !t->tables[i].at;
+	for (uint32_t i = 0; i < t->process_count; i++)
+		counts->places += t->processes[i].count;
+}
