@@ -18,6 +18,7 @@ WORDS = {
     "ptrace": ["<sys/ptrace.h>", "<linux/ptrace.h>"],
     "SQLite": ["<sqlite3.h>"],
     "elfutils": ["<libelf.h>", "<gelf.h>", "<dwarf.h>", "<elfutils/*>"],
+    "Zydis": ["<Zydis/*>"],
     "libiberty": ["<libiberty/*>", "<demangle.h>"],
     "libsodium": ["<sodium.h>", "<sodium/*>"],
     "libbpf": ["<bpf/libbpf.h>", "<bpf/bpf.h>", "<bpf/btf.h>"],

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* functions.h - the functions of one file by all of their names, and where in a function a probe costs least. */
+#ifndef SYM_FUNCTIONS_H
+#define SYM_FUNCTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/** struct functions - one file, opened; its names can be walked as often as wanted. One thread. */
+struct functions;
+
+/** Where a file's names stand: what is said of one in which an allocator is not found. */
+enum functions_names {
+	FUNCTIONS_STRIPPED = 0,  /* no name of any function is left */
+	FUNCTIONS_DYNAMIC = 1,   /* those only that others can link to */
+	FUNCTIONS_MINIDEBUG = 2, /* .gnu_debugdata: those of functions, too */
+	FUNCTIONS_ALL = 3,       /* .symtab, its own or that of a debug file */
+};
+
+/**
+ * functions_open() - the file that process @pid (0: nobody) has mapped as @path, deleted ones and those of containers, too; its
+ * debug files with it. @build_id as in sym_resolve(). Return: NULL with @err: -ENOENT, -ESTALE, -EBADMSG.
+ */
+struct functions *functions_open(uint32_t pid, const char *path, const uint8_t *build_id,
+				 uint8_t build_id_len, struct err *err);
+void functions_free(struct functions *functions);
+void functions_freep(struct functions **functions);
+enum functions_names functions_names(const struct functions *functions);
+/** functions_is_static() - 1: a program without an interpreter, whose allocator can stand in it alone. */
+int functions_is_static(const struct functions *functions);
+
+struct function {
+	const char *name; /* lent for the call */
+	uint64_t vaddr, bytes;
+	int exported; /* in .dynsym, and what others bind to */
+};
+/** functions_each() - every name of every function; several of one address come one by one. Nonzero of @fn ends and is returned. */
+int functions_each(struct functions *functions,
+		   int (*fn)(void *ctx, const struct function *function), void *ctx);
+
+/** functions_offset() - the place in the file of virtual address @vaddr; -ENOENT where none is mapped from the file there. */
+int64_t functions_offset(const struct functions *functions, uint64_t vaddr);
+/** functions_code() - copy up to @bytes of code at @vaddr; the number copied. */
+size_t functions_code(const struct functions *functions, uint64_t vaddr, void *to, size_t bytes);
+
+/* What a probe on an instruction costs: the kernel emulates it, steps over a copy of it, or writes a call in its place. */
+enum site_kind { SITE_EMULATED, SITE_STEPPED, SITE_NOP5 };
+
+#define SITE_EDGES_MAX 64
+
+/** struct site - where to put a probe on a function, and whom it calls. */
+struct site {
+	uint64_t offset; /* from the entry */
+	enum site_kind kind;
+	uint64_t edges
+		[SITE_EDGES_MAX]; /* targets of direct calls and jumps out of it, as virtual addresses */
+	uint32_t edge_count;
+};
+
+/**
+ * site_choose() - the cheapest place of the function of @bytes code bytes at @vaddr where the registers of @wanted (bit n: enum
+ * wire_sample_reg) still hold what its caller put there, and rsp is as at entry. The entry where there is no other.
+ * A nop of 5 bytes is never chosen where there is another: from Linux 6.18 on it is rewritten so that forked children die.
+ * Pure.
+ */
+void site_choose(const uint8_t *code, size_t bytes, uint64_t vaddr, uint32_t wanted,
+		 struct site *site);
+
+#endif
