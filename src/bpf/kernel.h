@@ -26,6 +26,7 @@ enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_F_MMAPABLE = 1 << 10,
 	BPF_F_NO_PREALLOC = 1,
@@ -43,6 +44,7 @@ struct pt_regs {
 	unsigned long si, dx, r10,
 		orig_ax; /* of a system call: arguments two to four, its number */
 	unsigned long r8;
+	unsigned long ax, cx, r9;
 } KERNEL_TYPE;
 
 /* x86-64's numbers of the system calls that are looked at, and what they are given */

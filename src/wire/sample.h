@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * sample.h - what the kernel side of the allocation sampler and its loader share: how a probe is told what it is on, the
+ * table of chances, and what is kept of each stack and each block.
+ *
+ * Estimates: an allocation of s bytes is taken with a chance c (chance / 2^32) and stands for 1 / c of its kind, s / c bytes.
+ * The chance that decides is the one that weighs, so that rounding in the table makes no bias.
+ */
+#ifndef WIRE_SAMPLE_H
+#define WIRE_SAMPLE_H
+
+#include <stdint.h>
+
+#define WIRE_SAMPLE_FRAMES_MAX 120 /* an entry of the table of stacks fits into 1 KiB with them */
+#define WIRE_SAMPLE_FUNCTIONS_MAX 256
+
+/*
+ * A probe's cookie: what it is on.
+ *
+ *   bits  0..3   register of the size, enum wire_sample_reg
+ *   bits  4..7   register that the size is to be multiplied with
+ *   bits  8..11  register of the old block (realloc), of the block (free), of the place for the result (posix_memalign)
+ *   bits 12..15  register of the alignment: up to 16 the call is another probed function's
+ *   bits 16..23  enum wire_sample_flag
+ *   bits 32..47  number of the function
+ */
+enum wire_sample_reg {
+	WIRE_SAMPLE_DI = 0,
+	WIRE_SAMPLE_SI = 1,
+	WIRE_SAMPLE_DX = 2,
+	WIRE_SAMPLE_CX = 3,
+	WIRE_SAMPLE_R8 = 4,
+	WIRE_SAMPLE_R9 = 5,
+	WIRE_SAMPLE_AX = 6,
+	WIRE_SAMPLE_BX = 7,
+	WIRE_SAMPLE_NONE = 15
+};
+enum wire_sample_flag {
+	WIRE_SAMPLE_F_OLD_NULL_ELSEWHERE =
+		1,                  /* realloc(NULL, n) is another probed function's call */
+	WIRE_SAMPLE_F_STORED = 2,   /* the block is at *(old register) when the result is 0 */
+	WIRE_SAMPLE_F_IN_PLACE = 4, /* xallocx: the result is a size, the block stays */
+	WIRE_SAMPLE_F_WEIGHED =
+		8, /* a hook that samples by itself: the multiplier's register is the weight in bytes */
+	WIRE_SAMPLE_F_POINTER =
+		16, /* a hook: the block is known already, in the old block's register */
+};
+#define WIRE_SAMPLE_COOKIE(size, times, old, align, flags, number)          \
+	((uint64_t)(size) | (uint64_t)(times) << 4 | (uint64_t)(old) << 8 | \
+	 (uint64_t)(align) << 12 | (uint64_t)(flags) << 16 | (uint64_t)(number) << 32)
+
+/*
+ * Chances by size: in steps of 16 bytes below 16 KiB, four to a power of two up to 2^34. From there on all are taken.
+ * 0xffffffff = taken always.
+ */
+#define WIRE_SAMPLE_STEP_SHIFT 4
+#define WIRE_SAMPLE_STEPS 1024
+#define WIRE_SAMPLE_STEPS_LOG2 14
+#define WIRE_SAMPLE_CHANCES 1104 /* steps, and four for each of 2^14 .. 2^33 */
+#define WIRE_SAMPLE_ALWAYS 0xffffffffu
+
+struct wire_sample_chances {
+	uint32_t v[2048]; /* WIRE_SAMPLE_CHANCES of them; a power of two for the verifier */
+};
+
+#define WIRE_SAMPLE_SIZES 48 /* powers of two; the last holds what is larger */
+#define WIRE_SAMPLE_LIVES 32 /* powers of two of 1024 ns */
+
+struct wire_sample_row_key {
+	uint64_t stack; /* hash of its frames; 0 = no stack */
+	uint32_t pid, reserved;
+};
+
+/** What is known of one stack of one process. Counts are in 1/65536, of estimates. All but `taken` are weighed. */
+struct wire_sample_row {
+	uint64_t taken;
+	uint64_t count, bytes;
+	uint64_t freed_count, freed_bytes;
+	uint64_t variance_bytes;      /* of bytes, >> 2 * square_shift */
+	uint64_t variance_count;      /* of counts, << 8 >> 2 * count_shift */
+	uint64_t live_variance_bytes; /* of what is live, as variance_bytes */
+	uint64_t temporary; /* counts: freed as the thread's last taken block, or within 1 ms */
+	uint64_t last_ns;
+	uint64_t function; /* number of the one that was called */
+	uint64_t reserved[3];
+	uint64_t size[WIRE_SAMPLE_SIZES]; /* counts by floor(log2(size)) */
+	uint64_t life[WIRE_SAMPLE_LIVES]; /* bytes by lifetime of what was freed */
+};
+_Static_assert(sizeof(struct wire_sample_row) == 8 * (14 + 48 + 32), "wire_sample_row");
+
+/** The frames of a stack; "addresses after" as in wire/stack.h. */
+struct wire_sample_stack {
+	uint16_t count;
+	uint8_t stop, guessed;
+	uint32_t reserved;
+	uint64_t frame[WIRE_SAMPLE_FRAMES_MAX];
+};
+
+struct wire_sample_live_key {
+	uint64_t addr;
+	uint32_t pid, reserved;
+};
+struct wire_sample_live {
+	uint64_t bytes, time_ns;
+	uint64_t stack;
+	uint32_t chance;
+	uint32_t tid;
+};
+_Static_assert(sizeof(struct wire_sample_live) == 32, "wire_sample_live");
+
+/** Between the entry and the return of a call that was taken; by thread. */
+struct wire_sample_pending {
+	uint64_t sp; /* at entry */
+	uint64_t bytes, time_ns, stack;
+	uint32_t chance; /* 0: not drawn, waits for the fate of the old block only */
+	uint32_t pid;
+	uint64_t place;    /* of the result, posix_memalign */
+	uint64_t old_addr; /* of a block that was live; 0 = none */
+	uint64_t cookie;
+	struct wire_sample_live old;
+};
+
+/** An event, where they are asked for: what was taken, and the end of what was taken. */
+enum wire_sample_event_kind { WIRE_SAMPLE_ALLOC = 1, WIRE_SAMPLE_FREE = 2 };
+struct wire_sample_event {
+	uint64_t time_ns, addr, bytes, stack;
+	uint32_t pid, tid;
+	uint32_t kind, chance;
+};
+
+/** Counters of one CPU. */
+enum wire_sample_counter {
+	WIRE_SAMPLE_TAKEN = 0,
+	WIRE_SAMPLE_FREES_KNOWN = 1,
+	WIRE_SAMPLE_FILTERED = 2,  /* by size */
+	WIRE_SAMPLE_NESTED = 3,    /* calls inside of a call that was taken */
+	WIRE_SAMPLE_FAILED = 4,    /* taken, and the allocator had nothing to give */
+	WIRE_SAMPLE_LOST_ROWS = 5, /* the table of rows is full: the sample counts in no row */
+	WIRE_SAMPLE_LOST_STACKS =
+		6, /* the table of stacks is full: it counts in the row without a stack */
+	WIRE_SAMPLE_LOST_LIVE =
+		7, /* the table of live blocks is full: it counts as allocated, never as live */
+	WIRE_SAMPLE_LOST_PENDING = 8, /* no note could be made of a call that was taken */
+	WIRE_SAMPLE_LOST_EVENTS = 9,  /* the ring was full */
+	WIRE_SAMPLE_STACKLESS = 10,   /* no walk was possible */
+	WIRE_SAMPLE_REPLACED = 11,    /* an address was given out again whose free nobody saw */
+	WIRE_SAMPLE_STALE = 12, /* a return without its entry, an entry whose return never came */
+	WIRE_SAMPLE_TAKEN_BYTES = 13, /* weighed, of what no row had room for */
+	WIRE_SAMPLE_COUNTERS = 16
+};
+
+#endif
