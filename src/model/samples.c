@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/samples.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct samples *samples_new(struct err *err)
+{
+	struct samples *s = calloc(1, sizeof(*s));
+	if (!s) {
+		err_set(err, -ENOMEM, "cannot keep samples");
+		return NULL;
+	}
+	s->duty = 1;
+	return s;
+}
+
+void samples_free(struct samples *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < s->row_count; i++)
+		free(s->rows[i].past);
+	free(s->rows);
+	free(s->frames);
+	free(s->frame_list);
+	free(s->modules);
+	free(s->functions);
+	free(s->processes);
+	idtab_fini(&s->row_tab);
+	idtab_fini(&s->frame_tab);
+	intern_fini(&s->names);
+	free(s);
+}
+
+void samples_freep(struct samples **samples)
+{
+	samples_free(*samples);
+}
+
+/* Room for one more of @bytes each; 0 or -1. */
+static int grow(void *array, size_t *cap, size_t count, size_t bytes)
+{
+	void *old, *grown;
+	if (count < *cap)
+		return 0;
+	memcpy(&old, array, sizeof(old));
+	size_t want = *cap ? *cap * 2 : 64;
+	while (want <= count)
+		want *= 2;
+	grown = reallocarray(old, want, bytes);
+	if (!grown)
+		return -1;
+	memcpy(array, &grown, sizeof(grown));
+	*cap = want;
+	return 0;
+}
+
+static uint32_t row_hash(uint32_t pid, uint64_t stack)
+{
+	return (uint32_t)hash_u64(pid, stack, hash_seed());
+}
+
+struct sample_row *samples_row(const struct samples *s, uint32_t pid, uint64_t stack)
+{
+	uint32_t hash = row_hash(pid, stack);
+	if (!s->row_tab.slots)
+		return NULL;
+	for (uint32_t at = idtab_first(&s->row_tab, hash); s->row_tab.slots[at].id != IDTAB_NONE;
+	     at = idtab_next(&s->row_tab, at)) {
+		struct sample_row *row = &s->rows[s->row_tab.slots[at].id];
+		if (row->stack == stack && row->pid == pid)
+			return row;
+	}
+	return NULL;
+}
+
+struct sample_row *samples_add_row(struct samples *s, uint32_t pid, uint64_t stack,
+				   const uint32_t *frames, size_t count, uint8_t stop)
+{
+	uint32_t hash = row_hash(pid, stack), at;
+	if (grow(&s->rows, &s->row_cap, s->row_count, sizeof(*s->rows)) < 0 ||
+	    (count && grow(&s->frame_list, &s->frame_list_cap, s->frame_list_count + count,
+			   sizeof(*s->frame_list)) < 0) ||
+	    idtab_reserve(&s->row_tab) < 0)
+		return NULL;
+	struct sample_row *row = &s->rows[s->row_count];
+	*row = (struct sample_row){ .stack = stack,
+				    .pid = pid,
+				    .frames = (uint32_t)s->frame_list_count,
+				    .frame_count = (uint16_t)count,
+				    .stop = stop };
+	if (count)
+		memcpy(s->frame_list + s->frame_list_count, frames, count * sizeof(*frames));
+	s->frame_list_count += count;
+	for (at = idtab_first(&s->row_tab, hash); s->row_tab.slots[at].id != IDTAB_NONE;)
+		at = idtab_next(&s->row_tab, at);
+	idtab_put(&s->row_tab, at, hash, (uint32_t)s->row_count++);
+	return row;
+}
+
+uint32_t samples_frame(struct samples *s, uint32_t module, uint64_t offset, uint64_t addr)
+{
+	uint32_t hash = (uint32_t)hash_u64(module, offset, hash_seed()), at;
+	if (!s->frame_count) {
+		if (grow(&s->frames, &s->frame_cap, 1, sizeof(*s->frames)) < 0)
+			return 0;
+		s->frames[0] = (struct sample_frame){ 0 };
+		s->frame_count = 1;
+	}
+	if (idtab_reserve(&s->frame_tab) < 0 ||
+	    grow(&s->frames, &s->frame_cap, s->frame_count, sizeof(*s->frames)) < 0)
+		return 0;
+	for (at = idtab_first(&s->frame_tab, hash); s->frame_tab.slots[at].id != IDTAB_NONE;
+	     at = idtab_next(&s->frame_tab, at)) {
+		const struct sample_frame *f = &s->frames[s->frame_tab.slots[at].id];
+		if (f->module == module && f->offset == offset && f->addr == addr)
+			return s->frame_tab.slots[at].id;
+	}
+	s->frames[s->frame_count] = (struct sample_frame){ module, offset, addr };
+	idtab_put(&s->frame_tab, at, hash, (uint32_t)s->frame_count);
+	return (uint32_t)s->frame_count++;
+}
+
+uint32_t samples_module(struct samples *s, const char *path, const uint8_t *build_id,
+			uint8_t build_id_len)
+{
+	if (!path)
+		return 0;
+	if (build_id_len > sizeof(s->modules->build_id))
+		build_id_len = 0;
+	for (size_t i = 1; i < s->module_count; i++) {
+		const struct sample_module *m = &s->modules[i];
+		if (m->build_id_len == build_id_len &&
+		    !memcmp(m->build_id, build_id, build_id_len) && !strcmp(m->path, path))
+			return (uint32_t)i;
+	}
+	size_t count = s->module_count ? s->module_count : 1;
+	struct sample_module *grown = reallocarray(s->modules, count + 1, sizeof(*grown));
+	const char *name = intern_str(&s->names, path);
+	if (grown)
+		s->modules = grown;
+	if (!grown || !name)
+		return 0;
+	s->modules[0] = (struct sample_module){ .path = "" };
+	s->modules[count] = (struct sample_module){ .path = name, .build_id_len = build_id_len };
+	if (build_id_len)
+		memcpy(s->modules[count].build_id, build_id, build_id_len);
+	s->module_count = count + 1;
+	return (uint32_t)count;
+}
+
+struct sample_process *samples_process(struct samples *s, uint32_t pid)
+{
+	for (size_t i = 0; i < s->process_count; i++)
+		if (s->processes[i].pid == pid)
+			return &s->processes[i];
+	return NULL;
+}
+
+struct sample_process *samples_add_process(struct samples *s, uint32_t pid, const char *exe)
+{
+	struct sample_process *found = samples_process(s, pid);
+	if (found)
+		return found;
+	struct sample_process *grown =
+		reallocarray(s->processes, s->process_count + 1, sizeof(*grown));
+	const char *name = intern_str(&s->names, exe ? exe : "");
+	if (grown)
+		s->processes = grown;
+	if (!grown || !name)
+		return NULL;
+	s->processes[s->process_count] =
+		(struct sample_process){ .pid = pid, .exe = name, .tier = "B" };
+	return &s->processes[s->process_count++];
+}
+
+struct sample_function *samples_add_function(struct samples *s, const struct sample_function *from)
+{
+	for (size_t i = 0; i < s->function_count; i++) {
+		struct sample_function *f = &s->functions[i];
+		if (f->pid == from->pid && f->offset == from->offset &&
+		    !strcmp(f->module, from->module))
+			return f;
+	}
+	struct sample_function *grown =
+		reallocarray(s->functions, s->function_count + 1, sizeof(*grown));
+	if (!grown)
+		return NULL;
+	s->functions = grown;
+	struct sample_function *to = &grown[s->function_count];
+	*to = *from;
+	to->module = intern_str(&s->names, from->module);
+	to->name = intern_str(&s->names, from->name);
+	if (!to->module || !to->name)
+		return NULL;
+	s->function_count++;
+	return to;
+}
+
+/* A long watch keeps every second, then every fourth reading: as many as there is room for, over the whole time. */
+static void note(struct sample_row *row, uint64_t now_ns)
+{
+	if (!row->past) {
+		row->past = calloc(SAMPLES_PAST_MAX, sizeof(*row->past));
+		if (!row->past)
+			return;
+		row->past_skip = 1;
+	}
+	if (row->past_seen++ % row->past_skip)
+		return;
+	if (row->past_count == SAMPLES_PAST_MAX) {
+		for (uint32_t i = 0; i < SAMPLES_PAST_MAX / 2; i++)
+			row->past[i] = row->past[2 * i];
+		row->past_count = SAMPLES_PAST_MAX / 2;
+		row->past_skip *= 2;
+	}
+	row->past[row->past_count++] =
+		(struct sample_past){ now_ns, row->now.live_bytes, row->now.live_error_bytes };
+}
+
+void samples_mark(struct samples *s, uint64_t now_ns)
+{
+	s->now_ns = now_ns;
+	for (size_t i = 0; s->tracked && i < s->row_count; i++)
+		note(&s->rows[i], now_ns);
+}
+
+static uint64_t whole(double value)
+{
+	return value < 0 ? 0 : value > 1.8e19 ? UINT64_MAX : (uint64_t)llround(value);
+}
+
+/* Definitions of what a row's stack is made of. @next: the next free number of a stack; returns the row's, 0 on failure. */
+static int define_row(struct sink *sink, const struct samples *s, struct sample_row *row,
+		      uint32_t *next, struct err *err)
+{
+	uint32_t parent = 0;
+	struct def def = { .kind = DEF_STACK };
+	int rc = 0;
+	if (row->stop) { /* numbers of the reasons come first */
+		parent = row->stop;
+		def.id = row->stop;
+		def.stack.stop = row->stop;
+		rc = sink->define(sink, &def, err);
+	}
+	/* the innermost is the allocator's own */
+	for (uint32_t i = row->frame_count; !rc && i-- > 1;) {
+		def = (struct def){ .kind = DEF_STACK, .id = *next };
+		def.stack.parent.v = parent;
+		def.stack.frame.v = s->frame_list[row->frames + i];
+		rc = sink->define(sink, &def, err);
+		parent = (*next)++;
+	}
+	row->prof_stack.v = parent;
+	return rc;
+}
+
+static int define_places(struct sink *sink, const struct samples *s, struct err *err)
+{
+	int rc = 0;
+	for (size_t i = 1; !rc && i < s->module_count; i++) {
+		struct def def = { .kind = DEF_MODULE, .id = (uint32_t)i };
+		def.module.path = s->modules[i].path;
+		memcpy(def.module.build_id, s->modules[i].build_id, sizeof(def.module.build_id));
+		def.module.build_id_len = s->modules[i].build_id_len;
+		rc = sink->define(sink, &def, err);
+	}
+	for (size_t i = 1; !rc && i < s->frame_count; i++) {
+		struct def def = { .kind = DEF_FRAME, .id = (uint32_t)i };
+		def.frame.module.v = s->frames[i].module;
+		def.frame.offset = s->frames[i].offset;
+		rc = sink->define(sink, &def, err);
+	}
+	return rc;
+}
+
+static int define_process(struct sink *sink, const struct samples *s, uint32_t pid, struct err *err)
+{
+	const struct sample_process *p = s->process_count ? &s->processes[0] : NULL;
+	for (size_t i = 0; i < s->process_count; i++)
+		if (s->processes[i].pid == pid)
+			p = &s->processes[i];
+	struct def def = { .kind = DEF_PROCESS };
+	def.process.pid = p ? p->pid : 0;
+	def.process.exe = p ? p->exe : "";
+	def.process.cmdline = p ? p->exe : "";
+	def.process.cmdline_bytes = p ? strlen(p->exe) : 0;
+	def.process.comment = "sample";
+	def.process.start_realtime_ns = s->start_realtime_ns;
+	def.process.start_monotonic_ns = s->start_ns;
+	def.process.exit_status = -1;
+	def.process.complete = 1;
+	def.process.runtime_ns = s->now_ns - s->start_ns;
+	return sink->define(sink, &def, err);
+}
+
+static int load_rows(struct samples *s, uint32_t pid, struct prof *prof, struct err *err)
+{
+	struct prof_totals totals = { 0 };
+	uint32_t next = STACK_STOP_MAX;
+	int rc = 0;
+	for (size_t i = 0; !rc && i < s->row_count; i++) {
+		struct sample_row *row = &s->rows[i];
+		if (row->hidden || (pid && row->pid != pid))
+			continue;
+		rc = define_row(prof_sink(prof), s, row, &next, err);
+		if (rc < 0)
+			break;
+		struct cost cost = {
+			.allocations = whole(row->now.count),
+			.allocated_bytes = whole(row->now.bytes),
+			.frees = whole(row->now.freed_count),
+			.temporary = whole(row->now.temporary_count),
+			.leaked = whole(row->now.live_count),
+			.leaked_bytes = whole(row->now.live_bytes),
+			.peak_bytes = whole(row->now.live_bytes),
+		};
+		row->prof_stack = prof_stack_row(prof, row->prof_stack);
+		cost_add(&totals.cost, &cost);
+		rc = prof_load_stack(prof, row->prof_stack, &cost, err);
+		if (row->stop)
+			totals.partial[row->stop & (STACK_STOP_MAX - 1)] += row->now.taken;
+	}
+	totals.runtime_ns = s->now_ns - s->start_ns;
+	for (unsigned i = 0; i < s->lost_count; i++)
+		totals.lost_events += s->lost[i].count;
+	return rc ? rc : prof_load_totals(prof, &totals, err);
+}
+
+struct prof *samples_prof(struct samples *s, uint32_t pid, struct err *err)
+{
+	CLEANUP(prof_freep) struct prof *prof = prof_new(err);
+	if (!prof || define_process(prof_sink(prof), s, pid, err) < 0 ||
+	    define_places(prof_sink(prof), s, err) < 0 || load_rows(s, pid, prof, err) < 0)
+		return NULL;
+	return STEAL(prof);
+}
+
+const char *sample_verdict_name(enum sample_verdict verdict)
+{
+	static const char *const names[] = {
+		[SAMPLE_TEMPORARY] = "temporary", [SAMPLE_STEADY] = "steady",
+		[SAMPLE_STARTUP] = "startup",     [SAMPLE_PLATEAU] = "plateau",
+		[SAMPLE_SAWTOOTH] = "sawtooth",   [SAMPLE_GROWING] = "growing",
+	};
+	return names[verdict];
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * samples.h - what a sampler of allocations has found: rows by process and stack, each an estimate with its error, how its live
+ * bytes went over time, and what the sampler itself cost and lost. One writer; plain reads in between.
+ */
+#ifndef MODEL_SAMPLES_H
+#define MODEL_SAMPLES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/intern.h"
+#include "model/prof.h"
+
+#define SAMPLES_SIZES 48 /* powers of two */
+#define SAMPLES_LIVES 32 /* powers of two of 1024 ns */
+#define SAMPLES_PAST_MAX 128
+
+/** struct sample_figures - estimates; all but `taken` are weighed. */
+struct sample_figures {
+	uint64_t taken; /* samples */
+	double count, bytes;
+	double live_count, live_bytes;
+	double error_bytes, error_count, live_error_bytes; /* standard errors */
+	double freed_bytes, freed_count, temporary_count;
+	uint64_t last_ns;           /* CLOCK_MONOTONIC of the last sample */
+	double size[SAMPLES_SIZES]; /* counts by floor(log2(size)) */
+	double life[SAMPLES_LIVES]; /* bytes by lifetime, of what was freed */
+};
+
+/** struct sample_ages - of what is live, from the single blocks; sums are weighed. */
+struct sample_ages {
+	double bytes[SAMPLES_LIVES]; /* by age */
+	double older_bytes, older_count;
+	uint64_t oldest_ns, median_ns;
+};
+
+struct sample_past {
+	uint64_t time_ns;
+	double live_bytes, error_bytes;
+};
+
+enum sample_verdict {
+	SAMPLE_UNKNOWN = 0, /* frees were not followed, or too little was seen */
+	SAMPLE_TEMPORARY,
+	SAMPLE_STEADY, /* as much comes as goes */
+	SAMPLE_STARTUP,
+	SAMPLE_PLATEAU,
+	SAMPLE_SAWTOOTH,
+	SAMPLE_GROWING,
+};
+
+struct sample_frame {
+	uint32_t module; /* 0 = code of no file */
+	uint64_t
+		offset; /* ELF virtual address; of code of no file the address itself. Of the call, not what follows it */
+	uint64_t addr;
+};
+struct sample_module {
+	const char *path;
+	uint8_t build_id[32];
+	uint8_t build_id_len;
+};
+
+struct sample_row {
+	uint64_t stack; /* the sampler's own name for it; 0 = no stack */
+	uint32_t pid;
+	uint32_t frames; /* first of its frame numbers in samples.frame_list, innermost first */
+	uint16_t frame_count;
+	uint8_t stop;   /* enum stack_stop */
+	uint8_t hidden; /* inside of another function that is counted */
+	struct sample_figures now;
+	struct sample_ages ages;
+	struct sample_past *past; /* SAMPLES_PAST_MAX, or NULL */
+	uint32_t past_count, past_skip, past_seen;
+	enum sample_verdict verdict;
+	double growth_bytes_per_s, growth_error; /* of a growing one; 95 % */
+	double score;
+	struct stack_id prof_stack; /* in the prof that samples_prof() made last */
+};
+
+struct sample_function {
+	uint32_t pid;
+	const char *module, *name;
+	uint64_t offset, bytes, site;
+	uint32_t number;  /* the sampler's */
+	const char *kind; /* "emulated", "stepped" */
+	int is_free;
+	uint64_t calls;
+};
+
+struct sample_process {
+	uint32_t pid;
+	const char *exe;
+	char tier[64];
+	int ended;
+};
+
+struct sample_loss {
+	const char *reason;
+	uint64_t count;
+};
+
+struct samples {
+	struct sample_row *rows;
+	size_t row_count, row_cap;
+	struct sample_frame *frames; /* 0 is none */
+	size_t frame_count, frame_cap;
+	uint32_t *frame_list;
+	size_t frame_list_count, frame_list_cap;
+	struct sample_module *modules; /* 0 is none */
+	size_t module_count;
+	struct sample_function *functions;
+	size_t function_count;
+	struct sample_process *processes;
+	size_t process_count;
+	struct idtab row_tab, frame_tab;
+	struct intern names;
+
+	int tracked; /* frees are followed */
+	uint64_t sample_bytes, sample_every;
+	uint64_t start_ns, now_ns; /* CLOCK_MONOTONIC */
+	uint64_t start_realtime_ns;
+	struct sample_loss lost[16];
+	unsigned lost_count;
+	uint64_t older_ns;
+	/* what it costs */
+	double ns_per_hit, hits_per_second, cpu_fraction, budget, emulated_ns, stepped_ns;
+	uint64_t hits, kernel_bytes;
+	double duty;        /* share of the time in which allocations are seen; 1 = always */
+	char governed[256]; /* what was done to keep to the budget; "" = nothing */
+};
+
+struct samples *samples_new(struct err *err);
+void samples_free(struct samples *samples);
+void samples_freep(struct samples **samples);
+
+/** samples_row() - the row of that stack, NULL where it is not known yet. O(1). */
+struct sample_row *samples_row(const struct samples *samples, uint32_t pid, uint64_t stack);
+/**
+ * samples_add_row() - a new one. @frames: @count places, innermost first, numbered by samples_frame(). NULL without memory.
+ */
+struct sample_row *samples_add_row(struct samples *samples, uint32_t pid, uint64_t stack,
+				   const uint32_t *frames, size_t count, uint8_t stop);
+/** samples_frame() - the number of a place in code; 0 without memory. @module: samples_module()'s. */
+uint32_t samples_frame(struct samples *samples, uint32_t module, uint64_t offset, uint64_t addr);
+/** samples_module() - the number of a file; @path NULL: 0. */
+uint32_t samples_module(struct samples *samples, const char *path, const uint8_t *build_id,
+			uint8_t build_id_len);
+struct sample_process *samples_process(struct samples *samples, uint32_t pid);
+struct sample_process *samples_add_process(struct samples *samples, uint32_t pid, const char *exe);
+/** samples_add_function() - strings are copied; equal ones of a process once. */
+struct sample_function *samples_add_function(struct samples *samples,
+					     const struct sample_function *function);
+
+/** samples_mark() - an interval ends at @now_ns: every row notes what is live. */
+void samples_mark(struct samples *samples, uint64_t now_ns);
+
+/**
+ * samples_prof() - the rows as a reading, of which all other formats can be made: allocations and bytes as estimated, what is
+ * live as leaked and as peak. @pid 0: of all processes. Return: prof_free() it; NULL with @err.
+ */
+struct prof *samples_prof(struct samples *samples, uint32_t pid, struct err *err);
+
+const char *sample_verdict_name(enum sample_verdict verdict);
+
+#endif
