@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sampler.h - allocations of running processes, sampled by probes: the loader of bpf/sample.bpf.c.
+ *
+ * Calls in order of use: new, add (each process), load, find and attach (each process), then poll and read as long as wanted,
+ * detach, read once more, free. One thread at a time. Nothing stays attached when the process that called ends, however it ends:
+ * every probe lives as long as a descriptor.
+ */
+#ifndef SOURCE_SAMPLER_H
+#define SOURCE_SAMPLER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "wire/sample.h"
+
+struct sampler;
+
+#define SAMPLER_BYTES 524288u /* one sample for so many */
+#define SAMPLER_ROWS_MAX 16384u
+#define SAMPLER_LIVE_MAX \
+	196608u /* with the tables of rows and stacks below 64 MiB when all are full */
+
+struct sampler_opt {
+	uint64_t sample_bytes; /* 0 = SAMPLER_BYTES, SAMPLE_BYTES_MAX at most; 1 = all */
+	uint32_t sample_every; /* not 0: one call in so many, of whatever size; at most 2^20 */
+	uint64_t bytes_min, bytes_max; /* inclusive; bytes_max 0 = no limit */
+	int track;                     /* what is live is followed: frees are probed, too */
+	int events;                    /* for sampler_events() */
+	int no_session;                /* as on kernels before 6.13 */
+	uint32_t rows_max, live_max;   /* 0 = the defaults */
+	const char *cache_dir;         /* of unwind tables, as unwind_rows_new() */
+};
+
+struct sampler *sampler_new(const struct sampler_opt *opt, struct err *err);
+void sampler_free(struct sampler *sampler);
+void sampler_freep(struct sampler **sampler);
+
+/** sampler_add() - be able to walk the stacks of process @pid; also after load. -ESRCH when it is gone. */
+int sampler_add(struct sampler *sampler, uint32_t pid, struct err *err);
+/** sampler_remove() - forget @pid, which ended: its probes and its mappings. */
+void sampler_remove(struct sampler *sampler, uint32_t pid);
+/** sampler_load() - size the tables, pass the verifier; the kernel's reason is in @err where it refuses. */
+int sampler_load(struct sampler *sampler, struct err *err);
+
+/* ---- functions ------------------------------------------------------------------------------------------- */
+
+enum sampler_site_kind { SAMPLER_EMULATED, SAMPLER_STEPPED, SAMPLER_NOP5 };
+
+/** struct sampler_function - one function of one process that can be probed. */
+struct sampler_function {
+	char *module; /* path as mapped */
+	char *name;   /* as the file spells it */
+	uint64_t vaddr, bytes;
+	uint64_t site;    /* offset of the probe from the entry */
+	uint64_t file_at; /* place of the probe in the file */
+	enum sampler_site_kind kind;
+	int is_free;
+	uint64_t cookie; /* without its number */
+	char *attach;    /* the file to attach to */
+	uint32_t number; /* once attached */
+};
+struct sampler_functions {
+	struct sampler_function *all;
+	size_t count;
+};
+void sampler_functions_fini(struct sampler_functions *functions);
+
+struct sampler_want {
+	const char *program; /* functions of this file alone; NULL: of all that are mapped */
+	const char *
+		function; /* NAME, or NAME:SIZEARG or NAME:SIZEARG,TIMESARG (numbers from 0); NULL: every allocator's */
+	int track;
+};
+
+/**
+ * sampler_find() - the functions of allocators that @pid has mapped, those that forward to another one left out, each with the
+ * place where a probe costs least. @pid 0: of the file @want->program, whoever maps it.
+ * Return: 0; -ENOENT with @err that says whether names were stripped and offers those that come near; -ESRCH; -EINVAL.
+ */
+int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_functions *functions,
+		 struct err *err);
+
+/** sampler_attach() - probe all of @functions in @pid (0: in every process). All or none. */
+int sampler_attach(struct sampler *sampler, uint32_t pid, struct sampler_functions *functions,
+		   struct err *err);
+/** sampler_detach() - end all probes; what was counted can still be read. */
+void sampler_detach(struct sampler *sampler);
+/** sampler_has_session() - returns are trapped of calls that were taken only. */
+int sampler_has_session(const struct sampler *sampler);
+
+/* ---- reading ----------------------------------------------------------------------------------------------- */
+
+/** sampler_poll() - publish code that was mapped meanwhile. Wants to be called some times a second. */
+void sampler_poll(struct sampler *sampler);
+/** sampler_strangers() - processes that were met and were not added; at most @max. Forgets them. */
+size_t sampler_strangers(struct sampler *sampler, uint32_t *pids, size_t max);
+
+/** sampler_rows() - every row now. Nonzero of @row ends and is returned. */
+int sampler_rows(struct sampler *sampler,
+		 int (*row)(void *ctx, const struct wire_sample_row_key *key,
+			    const struct wire_sample_row *row),
+		 void *ctx, struct err *err);
+/** sampler_stack() - the frames of a row; -ENOENT. */
+int sampler_stack(struct sampler *sampler, uint64_t stack, struct wire_sample_stack *out);
+/** sampler_live() - every block that was taken and is live now, in no order. */
+int sampler_live(struct sampler *sampler,
+		 int (*live)(void *ctx, const struct wire_sample_live_key *key,
+			     const struct wire_sample_live *live),
+		 void *ctx, struct err *err);
+/** sampler_events() - what came into the ring since the last call. */
+int sampler_events(struct sampler *sampler,
+		   int (*event)(void *ctx, const struct wire_sample_event *event), void *ctx,
+		   struct err *err);
+/** sampler_counts() - by enum wire_sample_counter, all CPUs since load. */
+int sampler_counts(struct sampler *sampler, uint64_t counts[WIRE_SAMPLE_COUNTERS], struct err *err);
+/** sampler_hits() - calls of each function, by number; @hits has WIRE_SAMPLE_FUNCTIONS_MAX. */
+int sampler_hits(struct sampler *sampler, uint64_t *hits, struct err *err);
+/** sampler_deviation() - the square root of a row's variance: bytes, and counts. */
+double sampler_deviation(const struct sampler *sampler, uint64_t variance_bytes);
+double sampler_deviation_count(const struct sampler *sampler, uint64_t variance_count);
+
+/** struct sampler_spot - a place in code, as sym_resolve() wants it; lent until the next poll, add or remove. */
+struct sampler_spot {
+	const char *path;
+	const uint8_t *build_id;
+	uint8_t build_id_len;
+	uint64_t offset;
+};
+int sampler_locate(const struct sampler *sampler, uint32_t pid, uint64_t addr,
+		   struct sampler_spot *spot);
+
+/** struct sampler_cost - what the programs took. */
+struct sampler_cost {
+	uint64_t runs, run_ns; /* of BPF, while its statistics are on */
+	uint64_t kernel_bytes; /* memory of the tables now */
+};
+int sampler_cost(struct sampler *sampler, struct sampler_cost *cost, struct err *err);
+
+/** struct sampler_prices - nanoseconds a probe takes by itself on this machine, emulated and stepped. */
+struct sampler_prices {
+	double emulated_ns, stepped_ns;
+};
+/** sampler_calibrate() - probe functions of our own for some ms. 0 or negative errno; cost: 100 ms, most of them asleep. */
+int sampler_calibrate(struct sampler *sampler, struct sampler_prices *prices, struct err *err);
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sampler_attach.c - probes on functions, and what a probe costs here by itself. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "base/clock.h"
+#include "sample.skel.h"
+#include "source/bpftables.h"
+#include "source/sampler_impl.h"
+
+/* The part of union bpf_attr that makes a link of many probes; the headers of Debian 12 end before it. */
+struct multi_attr {
+	uint32_t prog_fd, target_fd, attach_type, flags;
+	uint64_t path, offsets, ref_ctr_offsets, cookies;
+	uint32_t count, multi_flags, pid, reserved;
+};
+
+static int quiet(enum libbpf_print_level level, const char *format, va_list args)
+{
+	(void)level;
+	(void)format;
+	(void)args;
+	return 0;
+}
+
+static struct sampler_link *new_link(struct sampler *s, struct err *err)
+{
+	if (s->link_count == s->link_cap) {
+		uint32_t cap = s->link_cap ? s->link_cap * 2 : 32;
+		struct sampler_link *grown = reallocarray(s->links, cap, sizeof(*grown));
+		if (!grown) {
+			err_set(err, -ENOMEM, "cannot list probes");
+			return NULL;
+		}
+		s->links = grown;
+		s->link_cap = cap;
+	}
+	struct sampler_link *link = &s->links[s->link_count++];
+	*link = (struct sampler_link){ .fd = -1 };
+	return link;
+}
+
+static void end_link(struct sampler_link *link)
+{
+	bpf_link__destroy(link->link);
+	if (link->fd >= 0)
+		close(link->fd);
+	*link = (struct sampler_link){ .fd = -1 };
+}
+
+/* Those of allocations first: a block whose free is not seen any more shall not have been taken. */
+void sampler_detach(struct sampler *s)
+{
+	for (int is_free = 0; is_free <= 1; is_free++)
+		for (uint32_t i = 0; i < s->link_count; i++)
+			if (s->links[i].is_free == is_free)
+				end_link(&s->links[i]);
+	s->link_count = 0;
+}
+
+void sampler_remove(struct sampler *s, uint32_t pid)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < s->link_count; i++) {
+		if (pid && s->links[i].pid == pid)
+			end_link(&s->links[i]);
+		else
+			s->links[kept++] = s->links[i];
+	}
+	s->link_count = kept;
+	bpftables_remove(s->tables, pid);
+}
+
+static int number_of(struct sampler *s, struct sampler_function *f, struct err *err)
+{
+	for (uint32_t i = 0; i < s->numbered_count; i++) {
+		if (s->numbered[i].vaddr == f->vaddr && !strcmp(s->numbered[i].module, f->module)) {
+			f->number = i;
+			return 0;
+		}
+	}
+	if (s->numbered_count == WIRE_SAMPLE_FUNCTIONS_MAX)
+		return err_set(err, -E2BIG, "cannot probe more than %d functions",
+			       WIRE_SAMPLE_FUNCTIONS_MAX);
+	char *module = strdup(f->module);
+	if (!module)
+		return err_set(err, -ENOMEM, "cannot number functions");
+	s->numbered[s->numbered_count].module = module;
+	s->numbered[s->numbered_count].vaddr = f->vaddr;
+	f->number = s->numbered_count++;
+	return 0;
+}
+
+static uint64_t cookie_of(const struct sampler_function *f)
+{
+	return f->cookie | (uint64_t)f->number << 32;
+}
+
+static int refused(const struct sampler_function *f, int error, struct err *err)
+{
+	err_set(err, -error, "cannot probe '%s' in '%s'", f->name, f->module);
+	if (error == EPERM || error == EACCES)
+		err_hint(err, "needs CAP_BPF and CAP_PERFMON; 'byteledger check' lists what is "
+			      "missing");
+	return -error;
+}
+
+static int attach_one(struct sampler *s, struct bpf_program *program, uint32_t pid,
+		      const struct sampler_function *f, int at_return, struct err *err)
+{
+	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = cookie_of(f), .retprobe = at_return);
+	struct sampler_link *link = new_link(s, err);
+	if (!link)
+		return err->code;
+	link->pid = pid;
+	link->is_free = (uint8_t)f->is_free;
+	link->link = bpf_program__attach_uprobe_opts(program, pid ? (pid_t)pid : -1, f->attach,
+						     f->file_at, &opts);
+	if (link->link)
+		return 0;
+	int error = errno;
+	s->link_count--;
+	return refused(f, error, err);
+}
+
+/* All of one file's allocations by one link. */
+static int attach_session(struct sampler *s, uint32_t pid, const struct sampler_functions *all,
+			  const char *file, struct err *err)
+{
+	uint64_t *offsets = calloc(all->count, sizeof(*offsets));
+	uint64_t *cookies = calloc(all->count, sizeof(*cookies));
+	const struct sampler_function *example = NULL;
+	uint32_t count = 0;
+	int rc = offsets && cookies ? 0 : err_set(err, -ENOMEM, "cannot list probes");
+	for (size_t i = 0; !rc && i < all->count; i++) {
+		const struct sampler_function *f = &all->all[i];
+		if (f->is_free || strcmp(f->attach, file))
+			continue;
+		example = f;
+		offsets[count] = f->file_at;
+		cookies[count++] = cookie_of(f);
+	}
+	struct sampler_link *link = !rc && count ? new_link(s, err) : NULL;
+	if (link) {
+		struct multi_attr attr = {
+			.prog_fd = (uint32_t)bpf_program__fd(s->skeleton->progs.sample_session),
+			.attach_type = SAMPLER_ATTACH_SESSION,
+			.path = (uint64_t)(uintptr_t)file,
+			.offsets = (uint64_t)(uintptr_t)offsets,
+			.cookies = (uint64_t)(uintptr_t)cookies,
+			.count = count,
+			.pid = pid,
+		};
+		link->pid = pid;
+		link->fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
+		if (link->fd < 0) {
+			int error = errno;
+			s->link_count--;
+			rc = refused(example, error, err);
+		}
+	} else if (!rc && count) {
+		rc = err->code;
+	}
+	free(offsets);
+	free(cookies);
+	return rc;
+}
+
+static int first_of_file(const struct sampler_functions *all, size_t i)
+{
+	for (size_t k = 0; k < i; k++)
+		if (!all->all[k].is_free && !strcmp(all->all[k].attach, all->all[i].attach))
+			return 0;
+	return !all->all[i].is_free;
+}
+
+static int attach_all(struct sampler *s, uint32_t pid, struct sampler_functions *all,
+		      struct err *err)
+{
+	struct sample_bpf *k = s->skeleton;
+	int rc = 0;
+	for (size_t i = 0; !rc && i < all->count; i++)
+		rc = number_of(s, &all->all[i], err);
+	/* frees before what they end */
+	for (size_t i = 0; !rc && i < all->count; i++)
+		if (all->all[i].is_free && s->opt.track)
+			rc = attach_one(s, k->progs.sample_free, pid, &all->all[i], 0, err);
+	for (size_t i = 0; !rc && i < all->count; i++) {
+		const struct sampler_function *f = &all->all[i];
+		if (f->is_free)
+			continue;
+		if (!s->opt.track) {
+			rc = attach_one(s, k->progs.sample_call, pid, f, 0, err);
+		} else if (s->session) {
+			if (first_of_file(all, i))
+				rc = attach_session(s, pid, all, f->attach, err);
+		} else {
+			rc = attach_one(s, k->progs.sample_begin, pid, f, 0, err);
+			if (!rc)
+				rc = attach_one(s, k->progs.sample_end, pid, f, 1, err);
+		}
+	}
+	return rc;
+}
+
+int sampler_attach(struct sampler *s, uint32_t pid, struct sampler_functions *functions,
+		   struct err *err)
+{
+	libbpf_print_fn_t talk = libbpf_set_print(quiet);
+	uint32_t before = s->link_count;
+	int rc = attach_all(s, pid, functions, err);
+	if (rc < 0)
+		while (s->link_count > before)
+			end_link(&s->links[--s->link_count]);
+	libbpf_set_print(talk);
+	return rc;
+}
+
+/* --- prices --- */
+
+/* Two functions of our own: one begins with what the kernel emulates, the other with what it steps over. */
+void sampler_pushed(void);
+void sampler_stepped(void);
+__asm__(".text\n"
+	".p2align 4\n.globl sampler_pushed\n.hidden sampler_pushed\n.type "
+	"sampler_pushed,@function\n"
+	"sampler_pushed: push %rbx\n pop %rbx\n ret\n.size sampler_pushed, .-sampler_pushed\n"
+	".p2align 4\n.globl sampler_stepped\n.hidden sampler_stepped\n.type "
+	"sampler_stepped,@function\n"
+	"sampler_stepped: xor %eax, %eax\n ret\n.size sampler_stepped, .-sampler_stepped\n");
+
+/* Where in our own file an address of ours is. */
+static int64_t own_offset(const void *address)
+{
+	char *line = NULL;
+	size_t cap = 0;
+	int64_t found = -ENOENT;
+	FILE *maps = fopen("/proc/self/maps", "re");
+	while (maps && found < 0 && getline(&line, &cap, maps) > 0) {
+		uint64_t lo, hi, offset;
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64, &lo, &hi, &offset) == 3 &&
+		    (uintptr_t)address >= lo && (uintptr_t)address < hi)
+			found = (int64_t)((uintptr_t)address - lo + offset);
+	}
+	free(line);
+	if (maps)
+		fclose(maps);
+	return found;
+}
+
+static double price_of(struct sampler *s, void (*function)(void), unsigned calls)
+{
+	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = 0);
+	int64_t offset = own_offset((const void *)(uintptr_t)function);
+	struct bpf_link *link =
+		offset < 0
+			? NULL
+			: bpf_program__attach_uprobe_opts(s->skeleton->progs.sample_nothing, 0,
+							  "/proc/self/exe", (size_t)offset, &opts);
+	if (!link)
+		return 0;
+	double best = 0;
+	for (int round = 0; round < 5; round++) {
+		struct timespec from, to;
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+		for (unsigned i = 0; i < calls; i++)
+			function();
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+		double ns = ((double)(to.tv_sec - from.tv_sec) * 1e9 +
+			     (double)(to.tv_nsec - from.tv_nsec)) /
+			    calls;
+		if (!round || ns < best)
+			best = ns;
+	}
+	bpf_link__destroy(link);
+	return best;
+}
+
+int sampler_calibrate(struct sampler *s, struct sampler_prices *prices, struct err *err)
+{
+	libbpf_print_fn_t talk = libbpf_set_print(quiet);
+	prices->emulated_ns = price_of(s, sampler_pushed, 2000);
+	prices->stepped_ns = price_of(s, sampler_stepped, 200);
+	libbpf_set_print(talk);
+	return prices->emulated_ns > 0 && prices->stepped_ns > 0
+		       ? 0
+		       : err_set(err, -ENOMSG, "cannot measure what a probe costs here");
+}

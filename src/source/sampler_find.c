@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sampler_find.c - which functions of a process allocate, which of them forward to others, and where each is probed. */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "base/buf.h"
+#include "source/bpfstack_places.h"
+#include "source/sampler.h"
+#include "sym/functions.h"
+
+#define CODE_BYTES 4096u
+#define NEAR_MAX 5
+
+enum group { ALLOC, ZEROED, RESIZE, ALIGNED, STORED, FORWARDER, FREE, FREE_FORWARDER };
+
+/* Arguments by number of register: di si dx cx r8 r9; 15 = none. */
+static const struct spec {
+	const char *name;
+	enum group group;
+	uint8_t size, times, old, align, flags;
+} specs[] = {
+	{ "malloc", ALLOC, 0, 15, 15, 15, 0 },
+	{ "calloc", ZEROED, 0, 1, 15, 15, 0 },
+	{ "realloc", RESIZE, 1, 15, 0, 15, 0 },
+	{ "memalign", ALIGNED, 1, 15, 15, 0, 0 },
+	{ "aligned_alloc", ALIGNED, 1, 15, 15, 0, 0 },
+	{ "posix_memalign", STORED, 2, 15, 0, 15, WIRE_SAMPLE_F_STORED },
+	{ "valloc", FORWARDER, 0, 15, 15, 15, 0 },
+	{ "pvalloc", FORWARDER, 0, 15, 15, 15, 0 },
+	{ "reallocarray", FORWARDER, 1, 2, 0, 15, 0 },
+	{ "mallocx", ALLOC, 0, 15, 15, 15, 0 },
+	{ "rallocx", RESIZE, 1, 15, 0, 15, 0 },
+	{ "xallocx", RESIZE, 1, 15, 0, 15, WIRE_SAMPLE_F_IN_PLACE },
+	{ "_Znwm", FORWARDER, 0, 15, 15, 15, 0 },
+	{ "_Znam", FORWARDER, 0, 15, 15, 15, 0 },
+	{ "_ZnwmRKSt9nothrow_t", FORWARDER, 0, 15, 15, 15, 0 },
+	{ "_ZnamRKSt9nothrow_t", FORWARDER, 0, 15, 15, 15, 0 },
+	{ "_ZnwmSt11align_val_t", FORWARDER, 0, 15, 15, 15, 0 },
+	{ "_ZnamSt11align_val_t", FORWARDER, 0, 15, 15, 15, 0 },
+	{ "_ZnwmSt11align_val_tRKSt9nothrow_t", FORWARDER, 0, 15, 15, 15, 0 },
+	{ "_ZnamSt11align_val_tRKSt9nothrow_t", FORWARDER, 0, 15, 15, 15, 0 },
+	{ "zalloc", ALLOC, 0, 15, 15, 15, 0 },          /* mi_zalloc */
+	{ "malloc_aligned", ALLOC, 0, 15, 15, 15, 0 },  /* mi_malloc_aligned */
+	{ "new", FORWARDER, 0, 15, 15, 15, 0 },         /* mi_new, tc_new */
+	{ "newarray", FORWARDER, 0, 15, 15, 15, 0 },    /* tc_newarray */
+	{ "new_nothrow", FORWARDER, 0, 15, 15, 15, 0 }, /* tc_new_nothrow */
+	{ "free", FREE, 15, 15, 0, 15, 0 },
+	{ "cfree", FREE, 15, 15, 0, 15, 0 },
+	{ "dallocx", FREE, 15, 15, 0, 15, 0 },
+	{ "sdallocx", FREE, 15, 15, 0, 15, 0 },
+	{ "free_sized", FREE, 15, 15, 0, 15, 0 },
+	{ "_ZdlPv", FREE_FORWARDER, 15, 15, 0, 15, 0 },
+	{ "_ZdaPv", FREE_FORWARDER, 15, 15, 0, 15, 0 },
+	{ "_ZdlPvm", FREE_FORWARDER, 15, 15, 0, 15, 0 },
+	{ "_ZdaPvm", FREE_FORWARDER, 15, 15, 0, 15, 0 },
+	{ "_ZdlPvRKSt9nothrow_t", FREE_FORWARDER, 15, 15, 0, 15, 0 },
+	{ "_ZdaPvRKSt9nothrow_t", FREE_FORWARDER, 15, 15, 0, 15, 0 },
+	{ "_ZdlPvSt11align_val_t", FREE_FORWARDER, 15, 15, 0, 15, 0 },
+	{ "_ZdaPvSt11align_val_t", FREE_FORWARDER, 15, 15, 0, 15, 0 },
+	{ "_ZdlPvmSt11align_val_t", FREE_FORWARDER, 15, 15, 0, 15, 0 },
+	{ "_ZdaPvmSt11align_val_t", FREE_FORWARDER, 15, 15, 0, 15, 0 },
+	{ "delete", FREE_FORWARDER, 15, 15, 0, 15, 0 },
+	{ "deletearray", FREE_FORWARDER, 15, 15, 0, 15, 0 },
+	{ "__rust_alloc", FORWARDER, 0, 15, 15, 15, 0 },
+	{ "__rust_alloc_zeroed", FORWARDER, 0, 15, 15, 15, 0 },
+	{ "__rust_realloc", FORWARDER, 3, 15, 0, 15, 0 },
+	{ "__rust_dealloc", FREE_FORWARDER, 15, 15, 0, 15, 0 },
+};
+/* What builds of allocators put in front of their names. The first is none at all. */
+static const char *const prefixes[] = { "", "je_", "_rjem_je_", "_rjem_", "tc_", "mi_" };
+
+struct found {
+	const struct spec *spec;
+	unsigned prefix;
+	char *name;
+	uint64_t vaddr, bytes;
+	struct site site;
+	int leave_out;
+};
+
+/* The search of one file. */
+struct search {
+	const struct sampler_want *want;
+	const char *wanted; /* the name alone */
+	size_t wanted_len;
+	struct spec custom;
+	struct found *all;
+	size_t count, cap;
+	int failed;
+	struct {
+		char *name;
+		unsigned distance;
+	} near[NEAR_MAX];
+};
+
+void sampler_functions_fini(struct sampler_functions *functions)
+{
+	for (size_t i = 0; i < functions->count; i++) {
+		free(functions->all[i].module);
+		free(functions->all[i].name);
+		free(functions->all[i].attach);
+	}
+	free(functions->all);
+	*functions = (struct sampler_functions){ 0 };
+}
+
+static const struct spec *spec_of(const char *name, unsigned *prefix)
+{
+	for (unsigned p = 0; p < ARRAY_LEN(prefixes); p++) {
+		size_t len = strlen(prefixes[p]);
+		if (strncmp(name, prefixes[p], len))
+			continue;
+		for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
+			int word = !strcmp(specs[i].name, "new") ||
+				   !strcmp(specs[i].name, "newarray") ||
+				   !strcmp(specs[i].name, "new_nothrow") ||
+				   !strcmp(specs[i].name, "delete") ||
+				   !strcmp(specs[i].name, "deletearray") ||
+				   !strcmp(specs[i].name, "zalloc") ||
+				   !strcmp(specs[i].name, "malloc_aligned");
+			if (word && p < 4)
+				continue;
+			if (!strcmp(name + len, specs[i].name)) {
+				*prefix = p;
+				return &specs[i];
+			}
+		}
+	}
+	return NULL;
+}
+
+/* How many letters lie between two names, up to 12; more than that is no likeness. */
+static unsigned distance(const char *a, const char *b, size_t b_len)
+{
+	enum { MAX = 64 };
+	unsigned row[MAX + 1];
+	size_t a_len = strlen(a);
+	if (a_len > MAX || b_len > MAX)
+		return 99;
+	for (size_t k = 0; k <= b_len; k++)
+		row[k] = (unsigned)k;
+	for (size_t i = 1; i <= a_len; i++) {
+		unsigned before = row[0];
+		row[0] = (unsigned)i;
+		for (size_t k = 1; k <= b_len; k++) {
+			unsigned cost = before + (tolower((unsigned char)a[i - 1]) !=
+						  tolower((unsigned char)b[k - 1]));
+			before = row[k];
+			if (row[k] + 1 < cost)
+				cost = row[k] + 1;
+			if (row[k - 1] + 1 < cost)
+				cost = row[k - 1] + 1;
+			row[k] = cost;
+		}
+	}
+	return row[b_len];
+}
+
+static void note_near(struct search *s, const char *name)
+{
+	unsigned d = distance(name, s->wanted, s->wanted_len);
+	/* what holds the word is near, however long it is */
+	if (d > s->wanted_len / 2 && s->wanted_len > 3) {
+		char word[64];
+		snprintf(word, sizeof(word), "%.*s", (int)s->wanted_len, s->wanted);
+		if (strcasestr(name, word))
+			d = (unsigned)s->wanted_len / 2;
+	}
+	if (d > s->wanted_len / 2 + 1)
+		return;
+	for (unsigned i = 0; i < NEAR_MAX; i++)
+		if (s->near[i].name && !strcmp(s->near[i].name, name))
+			return;
+	for (unsigned i = 0; i < NEAR_MAX; i++) {
+		if (s->near[i].name && s->near[i].distance <= d)
+			continue;
+		free(s->near[NEAR_MAX - 1].name);
+		memmove(&s->near[i + 1], &s->near[i], (NEAR_MAX - 1 - i) * sizeof(s->near[0]));
+		s->near[i].name = strdup(name);
+		s->near[i].distance = d;
+		return;
+	}
+}
+
+static int take(void *ctx, const struct function *f)
+{
+	struct search *s = ctx;
+	unsigned prefix = 0;
+	const struct spec *spec;
+	if (s->wanted) {
+		if (strlen(f->name) != s->wanted_len ||
+		    strncasecmp(f->name, s->wanted, s->wanted_len)) {
+			note_near(s, f->name);
+			spec = s->want->track ? spec_of(f->name, &prefix) : NULL;
+			if (!spec || spec->group < FREE)
+				return 0;
+		} else {
+			spec = &s->custom;
+		}
+	} else {
+		spec = spec_of(f->name, &prefix);
+	}
+	if (!spec || (spec->group >= FREE && !s->want->track))
+		return 0;
+	for (size_t i = 0; i < s->count; i++) {
+		struct found *same = &s->all[i];
+		if (same->vaddr != f->vaddr)
+			continue;
+		/* aliases: the name that people know */
+		if (prefix < same->prefix || (prefix == same->prefix && spec < same->spec)) {
+			char *name = strdup(f->name);
+			if (!name)
+				return s->failed = -ENOMEM;
+			free(same->name);
+			same->name = name;
+			same->prefix = prefix;
+			same->spec = spec;
+		}
+		return 0;
+	}
+	if (s->count == s->cap) {
+		size_t cap = s->cap ? s->cap * 2 : 32;
+		struct found *grown = reallocarray(s->all, cap, sizeof(*grown));
+		if (!grown)
+			return s->failed = -ENOMEM;
+		s->all = grown;
+		s->cap = cap;
+	}
+	s->all[s->count] = (struct found){ .spec = spec,
+					   .prefix = prefix,
+					   .name = strdup(f->name),
+					   .vaddr = f->vaddr,
+					   .bytes = f->bytes };
+	if (!s->all[s->count].name)
+		return s->failed = -ENOMEM;
+	s->count++;
+	return 0;
+}
+
+static uint32_t wanted_registers(const struct spec *spec)
+{
+	const uint8_t regs[] = { spec->size, spec->times, spec->old, spec->align };
+	uint32_t bits = 0;
+	for (size_t i = 0; i < ARRAY_LEN(regs); i++)
+		if (regs[i] != WIRE_SAMPLE_NONE)
+			bits |= 1u << regs[i];
+	return bits;
+}
+
+static size_t read_code(struct functions *file, uint64_t vaddr, uint64_t bytes, uint8_t *code)
+{
+	return functions_code(file, vaddr, code, bytes && bytes < CODE_BYTES ? bytes : CODE_BYTES);
+}
+
+/* Whether a call or jump out of @from leads to a function of @group, or of the one below, at once or by one step between. */
+static int leads_to(struct search *s, struct functions *file, const struct site *from, int frees,
+		    int steps)
+{
+	for (uint32_t e = 0; e < from->edge_count; e++) {
+		for (size_t i = 0; i < s->count; i++) {
+			const struct found *to = &s->all[i];
+			int is_free = to->spec->group >= FREE;
+			if (to->vaddr == from->edges[e] && is_free == frees &&
+			    (frees ? to->spec->group == FREE : to->spec->group != FORWARDER))
+				return 1;
+		}
+	}
+	for (uint32_t e = 0; steps && e < from->edge_count; e++) {
+		uint8_t code[512];
+		struct site next;
+		size_t bytes = functions_code(file, from->edges[e], code, sizeof(code));
+		if (!bytes)
+			continue;
+		site_choose(code, bytes, from->edges[e], 0, &next);
+		if (leads_to(s, file, &next, frees, steps - 1))
+			return 1;
+	}
+	return 0;
+}
+
+/* The sites, and what is not to be probed: what only forwards is seen where it arrives. */
+static void decide(struct search *s, struct functions *file)
+{
+	static uint8_t code[CODE_BYTES];
+	int has_malloc = 0, has_free = 0;
+	for (size_t i = 0; i < s->count; i++) {
+		struct found *f = &s->all[i];
+		size_t bytes = read_code(file, f->vaddr, f->bytes, code);
+		site_choose(code, bytes, f->vaddr, wanted_registers(f->spec), &f->site);
+		f->leave_out = !bytes;
+		has_malloc |= f->spec->group == ALLOC;
+		has_free |= f->spec->group == FREE;
+	}
+	for (size_t i = 0; i < s->count; i++) {
+		struct found *f = &s->all[i];
+		if (f->spec == &s->custom)
+			continue;
+		if (f->spec->group == FORWARDER)
+			f->leave_out |= !has_malloc || leads_to(s, file, &f->site, 0, 1);
+		if (f->spec->group == FREE_FORWARDER)
+			f->leave_out |= !has_free || leads_to(s, file, &f->site, 1, 0);
+		if (f->spec->group < FREE && !has_malloc)
+			f->leave_out = 1;
+		if (f->spec->group == FREE && !has_malloc && !s->wanted)
+			f->leave_out = 1;
+	}
+}
+
+/* Through what path the very file that is mapped can be reached. */
+static char *attach_path(uint32_t pid, const struct code_mapping *mapping)
+{
+	char path[4200], *copy;
+	struct stat own, mapped;
+	char at[128];
+	if (!pid)
+		return strdup(mapping->path);
+	snprintf(at, sizeof(at), "/proc/%" PRIu32 "/map_files/%" PRIx64 "-%" PRIx64, pid,
+		 mapping->lo, mapping->hi);
+	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/root%s", pid, mapping->path);
+	if (stat(path, &own) == 0 && own.st_ino == mapping->inode &&
+	    (stat(at, &mapped) < 0 || (own.st_dev == mapped.st_dev && own.st_ino == mapped.st_ino)))
+		copy = strdup(path);
+	else
+		copy = strdup(at);
+	return copy;
+}
+
+static int add_found(struct search *s, struct functions *file, uint32_t pid,
+		     const struct code_mapping *mapping, struct sampler_functions *out,
+		     struct err *err)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		const struct found *f = &s->all[i];
+		if (f->leave_out)
+			continue;
+		int64_t at = functions_offset(file, f->vaddr + f->site.offset);
+		struct sampler_function *grown =
+			at < 0 ? NULL : reallocarray(out->all, out->count + 1, sizeof(*out->all));
+		if (at < 0)
+			continue;
+		if (!grown)
+			return err_set(err, -ENOMEM, "cannot list functions");
+		out->all = grown;
+		int leads = leads_to(s, file, &f->site, 0, f->spec->group == ALIGNED);
+		uint8_t align =
+			f->spec->group == ALIGNED && leads ? f->spec->align : WIRE_SAMPLE_NONE;
+		uint8_t flags = f->spec->flags;
+		if (f->spec->group == RESIZE && leads && f->spec != &s->custom)
+			flags |= WIRE_SAMPLE_F_OLD_NULL_ELSEWHERE;
+		struct sampler_function *to = &out->all[out->count];
+		*to = (struct sampler_function){
+			.module = strdup(mapping->path),
+			.name = strdup(f->name),
+			.vaddr = f->vaddr,
+			.bytes = f->bytes,
+			.site = f->site.offset,
+			.file_at = (uint64_t)at,
+			.kind = (enum sampler_site_kind)f->site.kind,
+			.is_free = f->spec->group >= FREE,
+			.cookie = WIRE_SAMPLE_COOKIE(f->spec->size, f->spec->times, f->spec->old,
+						     align, flags, 0),
+			.attach = attach_path(pid, mapping),
+		};
+		out->count++;
+		if (!to->module || !to->name || !to->attach)
+			return err_set(err, -ENOMEM, "cannot list functions");
+	}
+	return 0;
+}
+
+/* "NAME[:SIZE[,TIMES]]" */
+static int parse_wanted(struct search *s, const char *text, struct err *err)
+{
+	const char *colon = strchr(text, ':');
+	unsigned size = 0, times = WIRE_SAMPLE_NONE, prefix;
+	char end;
+	s->wanted = text;
+	s->wanted_len = colon ? (size_t)(colon - text) : strlen(text);
+	if (!s->wanted_len)
+		return err_set(err, -EINVAL, "'%s' names no function", text);
+	char name[256];
+	snprintf(name, sizeof(name), "%.*s", (int)s->wanted_len, text);
+	for (char *p = name; *p && spec_of(name, &prefix) == NULL; p++)
+		*p = (char)tolower((unsigned char)*p); /* MALLOC, as in any case */
+	const struct spec *known = spec_of(name, &prefix);
+	if (colon) {
+		int n = sscanf(colon + 1, "%u,%u%c", &size, &times, &end);
+		if (n < 1 || n > 2 ||
+		    (n == 1 && strspn(colon + 1, "0123456789") != strlen(colon + 1)) || size > 5 ||
+		    (n == 2 && times > 5)) {
+			err_set(err, -EINVAL, "'%s': the size is an argument from 0 to 5", text);
+			return err_hint(err, "NAME:SIZEARG or NAME:SIZEARG,TIMESARG; arguments "
+					     "count from 0");
+		}
+	} else if (known && known->group >= FREE) {
+		return err_set(err, -EINVAL, "'%s' allocates nothing", text);
+	}
+	s->custom = known && !colon ? *known
+				    : (struct spec){ .group = ALLOC,
+						     .size = (uint8_t)size,
+						     .times = (uint8_t)times,
+						     .old = WIRE_SAMPLE_NONE,
+						     .align = WIRE_SAMPLE_NONE };
+	if (known && !colon) /* asked for by name: counted, whatever it calls */
+		s->custom.group = known->group == FORWARDER ? ALLOC : known->group;
+	return 0;
+}
+
+static void clear_found(struct search *s)
+{
+	for (size_t i = 0; i < s->count; i++)
+		free(s->all[i].name);
+	s->count = 0;
+}
+
+static int look_into(struct search *s, uint32_t pid, const struct code_mapping *mapping,
+		     struct sampler_functions *out, enum functions_names *names, int *is_static,
+		     struct err *err)
+{
+	struct err gone;
+	err_init(&gone);
+	CLEANUP(functions_freep)
+	struct functions *file =
+		functions_open(pid, mapping->path, mapping->build_id, mapping->build_id_len, &gone);
+	if (!file)
+		return s->want->program ? err_set(err, gone.code, "%s", gone.msg) : 0;
+	*names = functions_names(file);
+	*is_static = functions_is_static(file);
+	clear_found(s);
+	functions_each(file, take, s);
+	if (s->failed)
+		return err_set(err, s->failed, "cannot list functions");
+	decide(s, file);
+	return add_found(s, file, pid, mapping, out, err);
+}
+
+static int is_first(const struct code_mappings *mappings, size_t i)
+{
+	for (size_t k = 0; k < i; k++)
+		if (!strcmp(mappings->all[k].path, mappings->all[i].path) &&
+		    mappings->all[k].inode == mappings->all[i].inode)
+			return 0;
+	return 1;
+}
+
+/* The same file, by what it is called or by what it is. */
+static int is_program(const char *program, uint32_t pid, const char *path)
+{
+	char below[4200];
+	struct stat a, b;
+	if (!strcmp(program, path))
+		return 1;
+	const char *base = strrchr(path, '/');
+	if (!strchr(program, '/'))
+		return base && !strcmp(base + 1, program);
+	snprintf(below, sizeof(below), "/proc/%" PRIu32 "/root%s", pid, path);
+	return stat(program, &a) == 0 && stat(below, &b) == 0 && a.st_dev == b.st_dev &&
+	       a.st_ino == b.st_ino;
+}
+
+static int nothing_found(const struct search *s, uint32_t pid, const char *program,
+			 enum functions_names names, int is_static, struct err *err)
+{
+	char who[64], what[300];
+	snprintf(who, sizeof(who), "process %" PRIu32, pid);
+	snprintf(what, sizeof(what), "no function '%.*s'", (int)s->wanted_len,
+		 s->wanted ? s->wanted : "");
+	const char *kind = names == FUNCTIONS_STRIPPED && is_static
+				   ? ": it is a static program, stripped of its names"
+			   : names == FUNCTIONS_STRIPPED ? ": it is stripped of its names"
+			   : is_static                   ? ": it is a static program"
+							 : "";
+	err_set(err, -ENOENT, "%s in %s%s%s%s", s->wanted ? what : "no allocator was found",
+		program ? "'" : who, program ? program : "", program ? "'" : "", kind);
+	err->code = -ENOENT;
+	char *tail = strstr(err->msg, ": No such file");
+	if (tail)
+		*tail = '\0';
+	struct buf text = { 0 };
+	for (unsigned i = 0; i < NEAR_MAX && s->near[i].name; i++)
+		buf_printf(&text, "%s%s", i ? ", " : "", s->near[i].name);
+	if (text.len)
+		err_hint(err, "names that come near: %s", buf_cstr(&text));
+	else if (names == FUNCTIONS_STRIPPED)
+		err_hint(err, "its debug file has the names; or give the library that allocates "
+			      "with --program");
+	else
+		err_hint(err, "-f NAME:SIZEARG names a function and the argument that is the size");
+	buf_fini(&text);
+	return -ENOENT;
+}
+
+int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_functions *out,
+		 struct err *err)
+{
+	struct search s = { .want = want };
+	struct code_mappings mappings = { 0 };
+	enum functions_names names = FUNCTIONS_STRIPPED;
+	int is_static = 0, met = 0, rc = 0;
+	struct code_mapping alone = { .path = (char *)want->program };
+	memset(out, 0, sizeof(*out));
+	if (want->function)
+		rc = parse_wanted(&s, want->function, err);
+	if (!rc && pid)
+		rc = code_mappings_read(&mappings, pid, err);
+	if (!rc && !pid) {
+		met = 1;
+		rc = look_into(&s, 0, &alone, out, &names, &is_static, err);
+	}
+	for (size_t i = 0; !rc && i < mappings.count; i++) {
+		const struct code_mapping *mapping = &mappings.all[i];
+		enum functions_names its;
+		int its_static = 0;
+		if (mapping->path[0] != '/' || !is_first(&mappings, i))
+			continue;
+		if (want->program && !is_program(want->program, pid, mapping->path))
+			continue;
+		its = FUNCTIONS_STRIPPED;
+		rc = look_into(&s, pid, mapping, out, &its, &its_static, err);
+		if (!met || its > names)
+			names = its;
+		is_static |= its_static;
+		met++;
+	}
+	if (!rc && !met)
+		rc = want->program
+			     ? err_set(err, -EINVAL, "process %" PRIu32 " has not mapped '%s'", pid,
+				       want->program)
+			     : err_set(err, -EINVAL, "process %" PRIu32 " has mapped no file", pid);
+	int allocs = 0;
+	for (size_t i = 0; i < out->count; i++)
+		allocs += !out->all[i].is_free;
+	if (!rc && !allocs)
+		rc = nothing_found(&s, pid, want->program, names, is_static, err);
+	clear_found(&s);
+	free(s.all);
+	for (unsigned i = 0; i < NEAR_MAX; i++)
+		free(s.near[i].name);
+	code_mappings_fini(&mappings);
+	if (rc < 0)
+		sampler_functions_fini(out);
+	return rc;
+}
