@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sample.c - which rows are shown, and their JSON and CSV. */
+#include "out/sample.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/jsonw.h"
+#include "out/csv.h"
+#include "out/sample_impl.h"
+#include "view/view.h"
+
+#define FRAMES_MAX 4096u
+
+uint64_t sample_whole(double value)
+{
+	return value < 0 ? 0 : value > 1.8e19 ? UINT64_MAX : (uint64_t)llround(value);
+}
+
+void sample_sums(const struct samples *s, uint32_t pid, struct sample_figures *sums)
+{
+	double bytes = 0, count = 0, live = 0;
+	memset(sums, 0, sizeof(*sums));
+	for (size_t i = 0; i < s->row_count; i++) {
+		const struct sample_row *row = &s->rows[i];
+		const struct sample_figures *f = &row->now;
+		if (row->hidden || (pid && row->pid != pid))
+			continue;
+		sums->taken += f->taken;
+		sums->count += f->count;
+		sums->bytes += f->bytes;
+		sums->live_count += f->live_count;
+		sums->live_bytes += f->live_bytes;
+		sums->freed_bytes += f->freed_bytes;
+		sums->freed_count += f->freed_count;
+		sums->temporary_count += f->temporary_count;
+		bytes += f->error_bytes * f->error_bytes;
+		count += f->error_count * f->error_count;
+		live += f->live_error_bytes * f->live_error_bytes;
+		for (unsigned k = 0; k < SAMPLES_SIZES; k++)
+			sums->size[k] += f->size[k];
+	}
+	sums->error_bytes = sqrt(bytes);
+	sums->error_count = sqrt(count);
+	sums->live_error_bytes = sqrt(live);
+}
+
+static double key_of(const struct sample_row *row, enum out_sample_order order)
+{
+	switch (order) {
+	case SAMPLE_BY_COUNT:
+		return row->now.count;
+	case SAMPLE_BY_LIVE:
+		return row->now.live_bytes;
+	case SAMPLE_BY_GROWTH:
+		return row->verdict == SAMPLE_GROWING ? row->growth_bytes_per_s : 0;
+	case SAMPLE_BY_TEMPORARY:
+		return row->now.temporary_count;
+	default:
+		return row->now.bytes;
+	}
+}
+
+static int compare(const void *a, const void *b, void *ctx)
+{
+	const struct out_sample_opt *opt = ctx;
+	const struct sample_row *x = *(struct sample_row *const *)a,
+				*y = *(struct sample_row *const *)b;
+	double p = key_of(x, opt->order), q = key_of(y, opt->order);
+	if (p == q) {
+		p = x->now.bytes;
+		q = y->now.bytes;
+	}
+	if (p != q)
+		return p < q ? 1 : -1;
+	return (x->stack > y->stack) - (x->stack < y->stack);
+}
+
+static int matches(const struct prof *prof, const struct sample_row *row, const regex_t *regex,
+		   struct view_frame *frames)
+{
+	size_t n = view_frames(prof, row->prof_stack, frames, FRAMES_MAX, NULL);
+	for (size_t i = 0; i < n; i++)
+		if ((frames[i].function && !regexec(regex, frames[i].function, 0, NULL, 0)) ||
+		    (frames[i].module && !regexec(regex, frames[i].module, 0, NULL, 0)))
+			return 1;
+	return 0;
+}
+
+int sample_pick(const struct samples *s, const struct prof *prof, uint32_t pid,
+		const struct out_sample_opt *opt, struct sample_pick *pick, struct err *err)
+{
+	struct view_frame *frames = opt->stack_regex ? malloc(FRAMES_MAX * sizeof(*frames)) : NULL;
+	*pick = (struct sample_pick){ .rows = calloc(s->row_count + 1, sizeof(*pick->rows)) };
+	if (!pick->rows || (opt->stack_regex && !frames)) {
+		free(frames);
+		free(pick->rows);
+		return err_set(err, -ENOMEM, "cannot sort samples");
+	}
+	for (size_t i = 0; i < s->row_count; i++) {
+		struct sample_row *row = &s->rows[i];
+		double bytes = opt->has_live ? row->now.live_bytes : row->now.bytes;
+		double count = opt->has_live ? row->now.live_count : row->now.count;
+		double error = opt->has_live ? row->now.live_error_bytes : row->now.error_bytes;
+		if (row->hidden || (pid && row->pid != pid) ||
+		    (opt->stack_regex && !matches(prof, row, opt->stack_regex, frames)))
+			continue;
+		if (opt->has_live && row->now.live_bytes <= 0)
+			continue;
+		if (bytes < (double)opt->skip_bytes || count < (double)opt->skip_count) {
+			pick->skipped++;
+			continue;
+		}
+		if (!opt->all && error * 1.96 > bytes) {
+			pick->few++;
+			pick->few_bytes += bytes;
+			continue;
+		}
+		pick->rows[pick->count++] = row;
+	}
+	free(frames);
+	qsort_r(pick->rows, pick->count, sizeof(*pick->rows), compare, (void *)opt);
+	if (opt->top && pick->count > opt->top) {
+		pick->beyond = pick->count - opt->top;
+		pick->count = opt->top;
+	}
+	for (size_t i = 0; opt->ascending && i < pick->count / 2; i++) {
+		struct sample_row *swap = pick->rows[i];
+		pick->rows[i] = pick->rows[pick->count - 1 - i];
+		pick->rows[pick->count - 1 - i] = swap;
+	}
+	return 0;
+}
+
+/* --- JSON --- */
+
+static void put_histogram(struct jsonw *json, const double *size)
+{
+	jsonw_array(json, "histogram");
+	for (unsigned i = 0; i < SAMPLES_SIZES; i++) {
+		if (size[i] <= 0)
+			continue;
+		jsonw_object(json, NULL);
+		jsonw_u64(json, "from", i ? 1ull << i : 0);
+		jsonw_u64(json, "to", i == SAMPLES_SIZES - 1 ? UINT64_MAX : (2ull << i) - 1);
+		jsonw_u64(json, "count", sample_whole(size[i]));
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+}
+
+static void put_frames(struct jsonw *json, const struct prof *prof, const struct sample_row *row,
+		       struct view_frame *frames)
+{
+	unsigned stop;
+	size_t n = view_frames(prof, row->prof_stack, frames, FRAMES_MAX, &stop);
+	if (stop)
+		jsonw_str(json, "partial", stack_stop_name(stop));
+	jsonw_array(json, "frames");
+	for (size_t i = 0; i < n; i++) {
+		jsonw_object(json, NULL);
+		jsonw_str(json, "function", frames[i].function);
+		jsonw_str(json, "module", frames[i].module);
+		jsonw_u64(json, "offset", frames[i].offset);
+		jsonw_str(json, "file", frames[i].file);
+		if (frames[i].line)
+			jsonw_u64(json, "line", frames[i].line);
+		else
+			jsonw_null(json, "line");
+		jsonw_bool(json, "inlined", frames[i].inlined);
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+}
+
+static void put_row(struct jsonw *json, const struct samples *s, const struct prof *prof,
+		    const struct sample_row *row, struct view_frame *frames)
+{
+	const struct sample_figures *f = &row->now;
+	jsonw_line(json);
+	jsonw_object(json, NULL);
+	jsonw_u64(json, "count", sample_whole(f->count));
+	jsonw_u64(json, "bytes", sample_whole(f->bytes));
+	jsonw_u64(json, "live_count", sample_whole(f->live_count));
+	jsonw_u64(json, "live_bytes", sample_whole(f->live_bytes));
+	jsonw_u64(json, "error_bytes", sample_whole(f->error_bytes));
+	jsonw_u64(json, "error_count", sample_whole(f->error_count));
+	jsonw_u64(json, "samples", f->taken);
+	put_histogram(json, f->size);
+	if (s->tracked) {
+		jsonw_u64(json, "live_error_bytes", sample_whole(f->live_error_bytes));
+		jsonw_u64(json, "freed_bytes", sample_whole(f->freed_bytes));
+		jsonw_u64(json, "temporary_count", sample_whole(f->temporary_count));
+		jsonw_u64(json, "oldest_ns", row->ages.oldest_ns);
+		jsonw_u64(json, "median_age_ns", row->ages.median_ns);
+		jsonw_u64(json, "older_bytes", sample_whole(row->ages.older_bytes));
+		jsonw_u64(json, "older_count", sample_whole(row->ages.older_count));
+		if (row->verdict == SAMPLE_GROWING) {
+			jsonw_double(json, "growth_bytes_per_s", row->growth_bytes_per_s);
+			jsonw_double(json, "growth_error_bytes_per_s", row->growth_error);
+		}
+	}
+	jsonw_str(json, "verdict", sample_verdict_name(row->verdict));
+	put_frames(json, prof, row, frames);
+	jsonw_object_end(json);
+}
+
+static void put_losses(struct jsonw *json, const struct samples *s)
+{
+	uint64_t sum = 0;
+	for (unsigned i = 0; i < s->lost_count; i++)
+		sum += s->lost[i].count;
+	jsonw_object(json, "lost");
+	jsonw_u64(json, "events", sum);
+	jsonw_object(json, "by_reason");
+	for (unsigned i = 0; i < s->lost_count; i++)
+		if (s->lost[i].count)
+			jsonw_u64(json, s->lost[i].reason, s->lost[i].count);
+	jsonw_object_end(json);
+	jsonw_object_end(json);
+}
+
+static void put_cost(struct jsonw *json, const struct samples *s)
+{
+	jsonw_object(json, "cost");
+	jsonw_double(json, "ns_per_hit", s->ns_per_hit);
+	jsonw_double(json, "hits_per_second", s->hits_per_second);
+	jsonw_double(json, "cpu_fraction", s->cpu_fraction);
+	jsonw_double(json, "budget", s->budget);
+	jsonw_u64(json, "hits", s->hits);
+	jsonw_u64(json, "kernel_bytes", s->kernel_bytes);
+	jsonw_double(json, "duty", s->duty);
+	if (s->governed[0])
+		jsonw_str(json, "governed", s->governed);
+	jsonw_object_end(json);
+}
+
+static void put_functions(struct jsonw *json, const struct samples *s, uint32_t pid)
+{
+	jsonw_array(json, "functions");
+	for (size_t i = 0; i < s->function_count; i++) {
+		const struct sample_function *f = &s->functions[i];
+		const char *base = strrchr(f->module, '/');
+		if (f->pid != pid && f->pid)
+			continue;
+		jsonw_object(json, NULL);
+		jsonw_str(json, "module", base ? base + 1 : f->module);
+		jsonw_str(json, "function", f->name);
+		jsonw_u64(json, "offset", f->offset);
+		jsonw_u64(json, "site", f->site);
+		jsonw_str(json, "kind", f->kind);
+		jsonw_u64(json, "calls", f->calls);
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+}
+
+int out_sample_json(FILE *to, struct samples *s, const struct prof *prof,
+		    const struct out_sample_opt *opt, struct err *err)
+{
+	struct jsonw json;
+	struct view_frame *frames = malloc(FRAMES_MAX * sizeof(*frames));
+	int rc = frames ? 0 : err_set(err, -ENOMEM, "cannot write JSON");
+	jsonw_init(&json, to);
+	jsonw_object(&json, NULL);
+	jsonw_u64(&json, "version", 1);
+	jsonw_array(&json, "processes");
+	for (size_t i = 0; !rc && i < s->process_count; i++) {
+		const struct sample_process *p = &s->processes[i];
+		struct sample_figures sums;
+		struct sample_pick pick;
+		struct out_sample_opt all = *opt;
+		all.all = 1;
+		all.has_live = 0;
+		rc = sample_pick(s, prof, p->pid, &all, &pick, err);
+		if (rc < 0)
+			break;
+		sample_sums(s, p->pid, &sums);
+		jsonw_object(&json, NULL);
+		jsonw_u64(&json, "pid", p->pid);
+		jsonw_str(&json, "exe", p->exe);
+		jsonw_str(&json, "tier", p->tier);
+		put_functions(&json, s, p->pid);
+		jsonw_u64(&json, "samples", sums.taken);
+		jsonw_u64(&json, "estimated_allocations", sample_whole(sums.count));
+		jsonw_u64(&json, "estimated_bytes", sample_whole(sums.bytes));
+		jsonw_u64(&json, "error_bytes", sample_whole(sums.error_bytes));
+		jsonw_u64(&json, "error_allocations", sample_whole(sums.error_count));
+		if (s->tracked) {
+			jsonw_u64(&json, "live_allocations", sample_whole(sums.live_count));
+			jsonw_u64(&json, "live_bytes", sample_whole(sums.live_bytes));
+			jsonw_u64(&json, "live_error_bytes", sample_whole(sums.live_error_bytes));
+		}
+		jsonw_u64(&json, "sample_bytes", s->sample_every ? 0 : s->sample_bytes);
+		jsonw_u64(&json, "sample_every", s->sample_every);
+		jsonw_u64(&json, "runtime_ns", s->now_ns - s->start_ns);
+		jsonw_array(&json, "rows");
+		for (size_t k = 0; k < pick.count; k++)
+			put_row(&json, s, prof, pick.rows[k], frames);
+		jsonw_array_end(&json);
+		put_cost(&json, s);
+		put_losses(&json, s);
+		jsonw_object_end(&json);
+		free(pick.rows);
+	}
+	jsonw_array_end(&json);
+	jsonw_object_end(&json);
+	jsonw_line(&json);
+	free(frames);
+	if (!rc && (fflush(to) != 0 || ferror(to)))
+		return err_set(err, errno ? -errno : -EIO, "cannot write JSON");
+	return rc;
+}
+
+/* --- CSV --- */
+
+/* A quoted field of several lines: quotes doubled, everything else made harmless line by line. */
+static void put_lines(struct buf *to, const char *text)
+{
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	buf_putc(to, '"');
+	while (*text) {
+		size_t len = strcspn(text, "\n");
+		buf_clear(&line);
+		buf_put(&line, text, len);
+		csv_put(to, buf_cstr(&line));
+		text += len;
+		if (*text) {
+			buf_putc(to, '\n');
+			text++;
+		}
+	}
+	buf_putc(to, '"');
+}
+
+static void put_csv_row(struct buf *to, const struct samples *s, const struct prof *prof,
+			const struct sample_row *row, int flat, unsigned size)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	const struct sample_figures *f = &row->now;
+	/* numbers that a spreadsheet holds: the lower half of the hash names it as well */
+	uint64_t id = row->stack & 0xffffffffffffull;
+	if (flat)
+		buf_printf(to, "%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",", row->pid, id,
+			   size ? (uint64_t)1 << size : 0,
+			   size == SAMPLES_SIZES - 1 ? UINT64_MAX : ((uint64_t)2 << size) - 1,
+			   sample_whole(f->size[size]));
+	else
+		buf_printf(to, "%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",", row->pid, id,
+			   sample_whole(f->bytes), sample_whole(f->count));
+	if (!flat) {
+		sample_histogram(&text, f->size, f->bytes, f->count);
+		put_lines(to, buf_cstr(&text));
+		buf_putc(to, ',');
+		buf_clear(&text);
+	}
+	sample_frames(&text, s, prof, row, 0);
+	put_lines(to, buf_cstr(&text));
+	if (!flat)
+		buf_printf(to, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s",
+			   sample_whole(f->error_bytes), f->taken, sample_whole(f->live_bytes),
+			   sample_whole(f->live_count),
+			   sample_verdict_name(row->verdict) ? sample_verdict_name(row->verdict)
+							     : "");
+	buf_puts(to, "\r\n");
+}
+
+int out_sample_csv(FILE *to, const struct samples *s, const struct prof *prof,
+		   const struct out_sample_opt *opt, int flat, struct err *err)
+{
+	struct out_sample_opt all = *opt;
+	struct sample_pick pick;
+	all.all = 1;
+	all.has_live = 0;
+	int rc = sample_pick(s, prof, 0, &all, &pick, err);
+	if (rc < 0)
+		return rc;
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	fputs(flat ? "pid,stack_id,from,to,count,stacktrace\r\n"
+		   : "pid,stack_id,total,count,histogram,stacktrace,error_bytes,samples,live_bytes,"
+		     "live_count,verdict\r\n",
+	      to);
+	for (size_t i = 0; i < pick.count; i++) {
+		for (unsigned size = 0; size < (flat ? SAMPLES_SIZES : 1); size++) {
+			if (flat && pick.rows[i]->now.size[size] <= 0)
+				continue;
+			buf_clear(&line);
+			put_csv_row(&line, s, prof, pick.rows[i], flat, size);
+			fwrite(line.data, 1, line.len, to);
+		}
+	}
+	free(pick.rows);
+	if (buf_failed(&line))
+		return err_set(err, -ENOMEM, "cannot write CSV");
+	if (fflush(to) != 0 || ferror(to))
+		return err_set(err, errno ? -errno : -EIO, "cannot write CSV");
+	return 0;
+}

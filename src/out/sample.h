@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sample.h - what a sampler found, as text, JSON and CSV. */
+#ifndef OUT_SAMPLE_H
+#define OUT_SAMPLE_H
+
+#include <regex.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "model/samples.h"
+
+enum out_sample_order {
+	SAMPLE_BY_TRAFFIC = 0,
+	SAMPLE_BY_COUNT,
+	SAMPLE_BY_LIVE,
+	SAMPLE_BY_GROWTH,
+	SAMPLE_BY_TEMPORARY
+};
+
+struct out_sample_opt {
+	enum out_sample_order order;
+	size_t top; /* 0 = all */
+	int ascending;
+	int all;                         /* text: rows of a few samples, too */
+	int summary;                     /* text: a line a stack, no histograms */
+	uint64_t skip_bytes, skip_count; /* below either of these a row is left out */
+	const regex_t *stack_regex;      /* some frame's name matches; NULL = any */
+	int width, ascii, colour;
+	int has_live; /* the text is about what is outstanding */
+};
+
+/** struct sample_pick - the rows that are shown, in order. sample_pick() makes it, free() its rows. */
+struct sample_pick {
+	struct sample_row **rows;
+	size_t count;
+	size_t few; /* left out for their few samples */
+	double few_bytes;
+	size_t skipped; /* by the filters */
+	size_t beyond;  /* behind the top ones */
+};
+/** sample_pick() - @pid 0: of all processes. @prof: samples_prof() of the same, with names. */
+int sample_pick(const struct samples *samples, const struct prof *prof, uint32_t pid,
+		const struct out_sample_opt *opt, struct sample_pick *pick, struct err *err);
+
+/** sample_sums() - over all rows that are not inside of others. @pid 0: of all. */
+void sample_sums(const struct samples *samples, uint32_t pid, struct sample_figures *sums);
+
+int out_sample_text(FILE *to, const struct samples *samples, const struct prof *prof,
+		    const struct out_sample_opt *opt, struct err *err);
+/** out_sample_json() - one object and a line's end. Rows are not limited but by @opt->top. */
+int out_sample_json(FILE *to, struct samples *samples, const struct prof *prof,
+		    const struct out_sample_opt *opt, struct err *err);
+/** out_sample_csv() - one row a stack; with @flat one row for each size of a stack. */
+int out_sample_csv(FILE *to, const struct samples *samples, const struct prof *prof,
+		   const struct out_sample_opt *opt, int flat, struct err *err);
+
+#endif

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sample_text.c - what a sampler found, for people: each stack with its histogram of sizes, in the layout that jeprofl's users know. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/text.h"
+#include "out/sample_impl.h"
+#include "out/text_impl.h"
+#include "view/view.h"
+
+#define RULE_COLUMNS 80
+#define BAR_MAX 50
+
+static void rule(struct buf *to, char what)
+{
+	for (int i = 0; i < RULE_COLUMNS; i++)
+		buf_putc(to, what);
+	buf_putc(to, '\n');
+}
+
+/* "512 B", "1.0 kiB": as the layout has them. */
+static void put_size(char to[32], double bytes)
+{
+	static const char *const units[] = { "kiB", "MiB", "GiB", "TiB", "PiB" };
+	if (bytes < 1024) {
+		snprintf(to, 32, "%.0f B", bytes);
+		return;
+	}
+	unsigned unit = 0;
+	for (bytes /= 1024; bytes >= 1024 && unit + 1 < ARRAY_LEN(units); unit++)
+		bytes /= 1024;
+	snprintf(to, 32, "%.1f %s", bytes, units[unit]);
+}
+
+void sample_histogram(struct buf *to, const double *size, double bytes, double count)
+{
+	double all = 0, most = 0;
+	char label[32];
+	for (unsigned i = 0; i < SAMPLES_SIZES; i++) {
+		all += size[i];
+		most = size[i] > most ? size[i] : most;
+	}
+	buf_printf(to, "%-10s | %-9s | %-10s | Distribution\n", "Size", "Count", "Percentage");
+	buf_puts(to, "-----------+-----------+------------+-------------\n");
+	for (unsigned i = 0; i < SAMPLES_SIZES; i++) {
+		if (size[i] <= 0)
+			continue;
+		put_size(label, i ? ldexp(1, (int)i) : 0);
+		buf_printf(to, "%-10s | %-9" PRIu64 " | %9.2f%% | ", label, sample_whole(size[i]),
+			   100 * size[i] / all);
+		for (int bar = (int)lround(BAR_MAX * size[i] / most); bar > 0; bar--)
+			buf_putc(to, '#');
+		buf_putc(to, '\n');
+	}
+	put_size(label, bytes);
+	buf_printf(to, "Total allocations: %s in %" PRIu64 " allocations\n", label,
+		   sample_whole(count));
+}
+
+static void put_symbol(struct buf *to, const struct symbol *symbol, const char *module)
+{
+	text_escape(to, symbol->function ? symbol->function : "?", 0);
+	if (module && module[0]) {
+		buf_puts(to, " (");
+		text_escape(to, module, 0);
+		buf_putc(to, ')');
+	}
+	if (symbol->file) {
+		buf_putc(to, ' ');
+		text_escape(to, symbol->file, 0);
+		if (symbol->line)
+			buf_printf(to, ":%u", symbol->line);
+	}
+	if (symbol->inlined)
+		buf_puts(to, " (inlined)");
+}
+
+/* One frame with what is inlined there; wrappers of the allocator at the inner end are left out. */
+static void put_frame(struct buf *to, const struct prof *prof, const struct sample_frame *frame,
+		      uint32_t number, int innermost, size_t width)
+{
+	struct frame_id row = prof_frame_row(prof, (struct frame_id){ number });
+	const struct prof_frame *f = prof_frame(prof, row);
+	const char *module = f ? prof_module(prof, f->module)->name : NULL;
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	for (uint32_t i = 0; i < (f && f->symbol_count ? f->symbol_count : 1); i++) {
+		buf_clear(&line);
+		buf_printf(&line, "0x%012" PRIx64 " - ", frame->addr);
+		if (f && i < f->symbol_count) {
+			if (innermost && view_is_wrapper(f->symbols[i].function))
+				continue;
+			put_symbol(&line, &f->symbols[i], module);
+		} else if (module && module[0]) {
+			text_escape(&line, module, 0);
+			buf_printf(&line, "+0x%" PRIx64, frame->offset);
+		} else {
+			buf_puts(&line, "[code of no file]");
+		}
+		size_t fits = width ? text_fit(buf_cstr(&line), width) : line.len;
+		buf_put(to, buf_cstr(&line), fits);
+		buf_putc(to, '\n');
+	}
+}
+
+void sample_frames(struct buf *to, const struct samples *s, const struct prof *prof,
+		   const struct sample_row *row, size_t width)
+{
+	size_t before = to->len;
+	for (uint16_t i = 1; i < row->frame_count; i++) {
+		uint32_t number = s->frame_list[row->frames + i];
+		/* operator new and its like stand between the allocator and who asked */
+		put_frame(to, prof, &s->frames[number], number, to->len == before, width);
+	}
+	if (row->stop && view_stop_label(row->stop))
+		buf_printf(to, "%s\n", view_stop_label(row->stop));
+	else if (to->len == before)
+		buf_puts(to, "[no stack]\n");
+	if (to->len > before && to->data[to->len - 1] == '\n')
+		to->len--;
+}
+
+static void put_error(struct buf *to, double value, double error)
+{
+	/* 95 % of such intervals hold the true value */
+	if (value > 0 && error > 0)
+		buf_printf(to, " +-%.0f %%", 100 * 1.96 * error / value);
+}
+
+static void put_bytes_per_time(struct buf *to, double per_second)
+{
+	char number[TEXT_NUMBER_MAX];
+	if (per_second * 60 >= 1024)
+		buf_printf(to, "%s/min", text_bytes(number, sample_whole(per_second * 60)));
+	else
+		buf_printf(to, "%s/h", text_bytes(number, sample_whole(per_second * 3600)));
+}
+
+static void put_live(struct buf *to, const struct samples *s, const struct sample_row *row)
+{
+	char number[TEXT_NUMBER_MAX], count[TEXT_NUMBER_MAX], age[TEXT_NUMBER_MAX];
+	const struct sample_figures *f = &row->now;
+	buf_printf(to, "live: %s in %s allocations",
+		   text_bytes(number, sample_whole(f->live_bytes)),
+		   text_count(count, sample_whole(f->live_count)));
+	put_error(to, f->live_bytes, f->live_error_bytes);
+	if (f->live_bytes > 0)
+		buf_printf(to, ", oldest %s, median age %s",
+			   text_duration(age, row->ages.oldest_ns),
+			   text_duration(count, row->ages.median_ns));
+	buf_putc(to, '\n');
+	if (row->past_count > 1)
+		buf_printf(
+			to, "      %s more than at first, %+.1f KiB since the last reading\n",
+			text_bytes(number, sample_whole(f->live_bytes - row->past[0].live_bytes)),
+			(f->live_bytes -
+			 row->past[row->past_count - (row->past_count > 1 ? 2 : 1)].live_bytes) /
+				1024);
+	if (row->verdict == SAMPLE_UNKNOWN)
+		return;
+	buf_printf(to, "      %s", sample_verdict_name(row->verdict));
+	if (row->verdict == SAMPLE_GROWING) {
+		buf_puts(to, ": ");
+		put_bytes_per_time(to, row->growth_bytes_per_s);
+		buf_puts(to, " +- ");
+		put_bytes_per_time(to, row->growth_error);
+	}
+	buf_putc(to, '\n');
+	(void)s;
+}
+
+static void put_stack(struct buf *to, const struct samples *s, const struct prof *prof,
+		      const struct sample_row *row, const struct out_sample_opt *opt)
+{
+	const struct sample_figures *f = &row->now;
+	rule(to, '*');
+	if (s->process_count > 1)
+		buf_printf(to, "process %u\n", row->pid);
+	sample_frames(to, s, prof, row, opt->width > 0 ? (size_t)opt->width : 0);
+	buf_putc(to, '\n');
+	rule(to, '-');
+	sample_histogram(to, f->size, f->bytes, f->count);
+	if (f->error_bytes > 0) {
+		buf_printf(to, "estimated from %" PRIu64 " samples,", f->taken);
+		put_error(to, f->bytes, f->error_bytes);
+		buf_puts(to, " of bytes\n");
+	}
+	if (s->tracked)
+		put_live(to, s, row);
+	buf_putc(to, '\n');
+}
+
+static void put_outstanding(struct buf *to, const struct samples *s, const struct prof *prof,
+			    const struct sample_row *row, const struct out_sample_opt *opt)
+{
+	char number[TEXT_NUMBER_MAX];
+	const struct sample_figures *f = &row->now;
+	buf_printf(to, "%s in %" PRIu64 " allocations",
+		   text_bytes(number, sample_whole(row->ages.older_bytes)),
+		   sample_whole(row->ages.older_count));
+	put_error(to, f->live_bytes, f->live_error_bytes);
+	buf_puts(to, " from stack");
+	if (row->verdict != SAMPLE_UNKNOWN) {
+		buf_printf(to, ", %s", sample_verdict_name(row->verdict));
+		if (row->verdict == SAMPLE_GROWING) {
+			buf_puts(to, " by ");
+			put_bytes_per_time(to, row->growth_bytes_per_s);
+			buf_puts(to, " +- ");
+			put_bytes_per_time(to, row->growth_error);
+		}
+	}
+	buf_printf(to, ", oldest %s\n", text_duration(number, row->ages.oldest_ns));
+	sample_frames(to, s, prof, row, opt->width > 0 ? (size_t)opt->width : 0);
+	buf_puts(to, "\n\n");
+}
+
+static void put_head(struct buf *to, const struct samples *s, size_t stacks)
+{
+	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX];
+	struct sample_figures sums;
+	uint64_t lost = 0;
+	for (unsigned i = 0; i < s->lost_count; i++)
+		lost += s->lost[i].count;
+	for (unsigned i = 0; lost && i < s->lost_count; i++)
+		if (s->lost[i].count)
+			buf_printf(to, "lost: %" PRIu64 " samples, %s\n", s->lost[i].count,
+				   s->lost[i].reason);
+	sample_sums(s, 0, &sums);
+	buf_printf(to, "%s in %s allocations", text_bytes(a, sample_whole(sums.bytes)),
+		   text_count(b, sample_whole(sums.count)));
+	put_error(to, sums.bytes, sums.error_bytes);
+	buf_printf(to, " in %s", text_duration(c, s->now_ns - s->start_ns));
+	if (s->tracked)
+		buf_printf(to, "; live: %s in %s", text_bytes(a, sample_whole(sums.live_bytes)),
+			   text_count(b, sample_whole(sums.live_count)));
+	buf_putc(to, '\n');
+	if (s->sample_every == 1 || (!s->sample_every && s->sample_bytes == 1))
+		buf_puts(to, "every call is counted");
+	else if (s->sample_every)
+		buf_printf(to, "estimated from %" PRIu64 " samples, one call in %" PRIu64,
+			   sums.taken, s->sample_every);
+	else
+		buf_printf(to, "estimated from %" PRIu64 " samples, one in %s", sums.taken,
+			   text_bytes(a, s->sample_bytes));
+	buf_printf(to, "\ncost: %s calls/s at %.0f ns = %.2f %% of a CPU",
+		   text_count(a, sample_whole(s->hits_per_second)), s->ns_per_hit,
+		   100 * s->cpu_fraction);
+	if (s->budget > 0)
+		buf_printf(to, " (budget %.3g %%)", 100 * s->budget);
+	buf_printf(to, "; %s of kernel memory\n", text_bytes(b, s->kernel_bytes));
+	if (s->governed[0])
+		buf_printf(to, "%s\n", s->governed);
+	buf_printf(to, "total stack traces: %zu\n", stacks);
+}
+
+static void put_functions(struct buf *to, const struct samples *s)
+{
+	char count[TEXT_NUMBER_MAX];
+	for (size_t p = 0; p < s->process_count; p++) {
+		const struct sample_process *process = &s->processes[p];
+		unsigned idle = 0;
+		buf_printf(to, "process %u, ", process->pid);
+		text_escape(to, process->exe, 0);
+		buf_printf(to, ", tier %s%s\n", process->tier, process->ended ? ", ended" : "");
+		for (size_t i = 0; i < s->function_count; i++) {
+			const struct sample_function *f = &s->functions[i];
+			const char *base = strrchr(f->module, '/');
+			if (f->pid && f->pid != process->pid)
+				continue;
+			idle += !f->calls;
+			if (!f->calls)
+				continue;
+			buf_puts(to, "  ");
+			text_escape(to, f->name, 0);
+			buf_puts(to, " (");
+			text_escape(to, base ? base + 1 : f->module, 0);
+			buf_printf(to, "+%" PRIu64 ", %s): %s calls\n", f->site, f->kind,
+				   text_count(count, f->calls));
+		}
+		if (idle)
+			buf_printf(to, "  %u more functions were not called\n", idle);
+	}
+}
+
+static void put_rest(struct buf *to, const struct sample_pick *pick)
+{
+	char number[TEXT_NUMBER_MAX];
+	if (pick->beyond)
+		buf_printf(to, "%zu more stacks (--top 0 shows all)\n", pick->beyond);
+	if (pick->few)
+		buf_printf(to,
+			   "%zu more stacks, %s, of too few samples to be sure of (--few shows "
+			   "them)\n",
+			   pick->few, text_bytes(number, sample_whole(pick->few_bytes)));
+	if (pick->skipped)
+		buf_printf(to, "%zu stacks below --skip-size or --skip-count\n", pick->skipped);
+}
+
+int out_sample_text(FILE *to, const struct samples *s, const struct prof *prof,
+		    const struct out_sample_opt *opt, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	struct sample_pick pick;
+	int rc = sample_pick(s, prof, 0, opt, &pick, err);
+	if (rc < 0)
+		return rc;
+	if (opt->has_live) {
+		time_t now =
+			(time_t)((s->start_realtime_ns + s->now_ns - s->start_ns) / 1000000000);
+		struct tm tm;
+		char clock[32] = "";
+		if (localtime_r(&now, &tm))
+			strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
+		put_head(&text, s, pick.count + pick.beyond + pick.few + pick.skipped);
+		buf_printf(&text, "[%s] Top %zu stacks with outstanding allocations:\n\n", clock,
+			   pick.count);
+		for (size_t i = 0; i < pick.count; i++)
+			put_outstanding(&text, s, prof, pick.rows[i], opt);
+	} else {
+		put_head(&text, s, pick.count + pick.beyond + pick.few + pick.skipped);
+		put_functions(&text, s);
+		for (size_t i = 0; i < pick.count; i++)
+			put_stack(&text, s, prof, pick.rows[i], opt);
+	}
+	put_rest(&text, &pick);
+	free(pick.rows);
+	if (buf_failed(&text))
+		return err_set(err, -ENOMEM, "cannot write the report");
+	fwrite(text.data, 1, text.len, to);
+	if (fflush(to) != 0 || ferror(to))
+		return err_set(err, errno ? -errno : -EIO, "cannot write the report");
+	return 0;
+}
