@@ -17,8 +17,9 @@ _byteledger_words() {
 	"regions --sort") echo rss pss swap virtual growth ;;
 	"regions --addresses") echo on off ;;
 	"regions --on-alert") echo log exit snapshot ;;
-	"regions --pid" | "regions -p") (cd /proc && printf '%s\n' [0-9]*) ;;
-	*" --output" | *" -o" | *" --diff" | *" --history" | *" --token-file" | *" --config" | *" --identity" | *" --store") ;;
+	"sample --order-by") echo traffic count live growth temporary ;;
+	"regions --pid" | "regions -p" | "sample --pid" | "sample -p") (cd /proc && printf '%s\n' [0-9]*) ;;
+	*" --csv" | *" --flame" | *" --report" | *" --program" | *" --output" | *" -o" | *" --diff" | *" --history" | *" --token-file" | *" --config" | *" --identity" | *" --store") ;;
 	*" --"*) "$byteledger" "$1" --help 2>/dev/null | grep -q -e "^ .*$2=" && return 1 || return 0 ;;
 	esac
 }

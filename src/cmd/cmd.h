@@ -65,6 +65,7 @@ int cmd_regions(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
+int cmd_sample(int argc, char **argv);
 /* The commands, one file each. */
 int cmd_net(int argc, char **argv);
 

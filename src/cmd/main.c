@@ -20,6 +20,7 @@ static const struct command commands[] = {
 	{ "run", "record a program: heap, resident size and mappings over time", cmd_run },
 	{ "heap", "record every allocation of a program with its stack", cmd_heap },
 	{ "regions", "say where a process's memory is right now, by mapping", cmd_regions },
+	{ "sample", "sample what running programs allocate, and what they leak", cmd_sample },
 	{ "report", "say where the memory went: the report of a recording", cmd_report },
 	{ "serve", "show recordings in the web browser, and to scripts as JSON", cmd_serve },
 	{ "export", "write a recording in the format of another tool", cmd_export },

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sample.c - `byteledger sample TARGET`: what running programs allocate, and what they do not give back, by probes. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/cmd.h"
+#include "cmd/sample.h"
+#include "query/query.h"
+
+#define OLDER_NS 500000000ull
+#define LEAK_INTERVAL_NS 5000000000ull
+#define BUDGET 0.01
+#define TOP 10
+
+enum {
+	OPT_PROGRAM = 256,
+	OPT_ORDER,
+	OPT_MIN,
+	OPT_MAX,
+	OPT_EVERY,
+	OPT_BYTES,
+	OPT_ALL,
+	OPT_SKIP_SIZE,
+	OPT_SKIP_COUNT,
+	OPT_REGEX,
+	OPT_CSV,
+	OPT_CSV_FLAT,
+	OPT_FLAME,
+	OPT_LEAKS,
+	OPT_OLDER,
+	OPT_INTERVAL,
+	OPT_COUNT,
+	OPT_TOP,
+	OPT_ASCENDING,
+	OPT_FEW,
+	OPT_FORMAT,
+	OPT_JSONL,
+	OPT_REPORT,
+	OPT_DURATION,
+};
+
+static const struct argp_option options[] = {
+	{ "program", OPT_PROGRAM, "PATH", 0,
+	  "Probe functions of this program or library alone; without a target in every process "
+	  "that "
+	  "maps it",
+	  2 },
+	{ "function", 'f', "NAME", 0,
+	  "Probe this function alone. Of one that is not known, NAME:SIZEARG or "
+	  "NAME:SIZEARG,TIMESARG says which argument is the size (from 0)",
+	  2 },
+	{ "sample-bytes", OPT_BYTES, "SIZE", 0,
+	  "Take one sample for so many bytes (default 512K): each allocation with a chance that "
+	  "grows with its size, weighed by it",
+	  3 },
+	{ "sample-every", OPT_EVERY, "N", 0,
+	  "Take one call in N instead, at random, whatever its size; figures are multiplied by N",
+	  3 },
+	{ "all", OPT_ALL, NULL, 0, "Take every call", 3 },
+	{ "min-alloc-size", OPT_MIN, "SIZE", 0, "Only allocations of this size and above", 3 },
+	{ "max-alloc-size", OPT_MAX, "SIZE", 0, "Only allocations of this size and below", 3 },
+	{ "leaks", OPT_LEAKS, NULL, 0,
+	  "Follow what was taken until it is freed: what is outstanding, how old it is, what grows",
+	  4 },
+	{ "older", OPT_OLDER, "AGE", 0,
+	  "Show what is outstanding for so long (default 500ms; a bare number is milliseconds)",
+	  4 },
+	{ "interval", OPT_INTERVAL, "TIME", 0,
+	  "Print what is outstanding every so often (a bare number is seconds)", 4 },
+	{ "count", OPT_COUNT, "N", 0, "End after N intervals (of 5 seconds, unless --interval)",
+	  4 },
+	{ "order-by", OPT_ORDER, "WORD", 0,
+	  "count, traffic (bytes; default), live, growth or temporary", 5 },
+	{ "top", OPT_TOP, "N", 0, "Show the N first stacks (default 10 in text; 0: all)", 5 },
+	{ "ascending", OPT_ASCENDING, NULL, 0, "The largest last", 5 },
+	{ "few", OPT_FEW, NULL, 0,
+	  "Show stacks of so few samples, too, that their estimate may be off by more than itself",
+	  5 },
+	{ "skip-size", OPT_SKIP_SIZE, "SIZE", 0, "Leave out stacks of fewer bytes", 5 },
+	{ "skip-count", OPT_SKIP_COUNT, "N", 0, "Leave out stacks of fewer allocations", 5 },
+	{ "stack-regex", OPT_REGEX, "REGEX", 0,
+	  "Only stacks with a function or module that matches", 5 },
+	{ "format", OPT_FORMAT, "WORD", 0, "text (default) or json", 6 },
+	{ "jsonl", OPT_JSONL, NULL, 0, "An object for each interval (a second, unless --interval)",
+	  6 },
+	{ "csv", OPT_CSV, "PATH", 0, "Write a table of stacks there", 6 },
+	{ "csv-flat", OPT_CSV_FLAT, NULL, 0, "One row in it for each size of a stack", 6 },
+	{ "flame", OPT_FLAME, "PATH", 0,
+	  "Write a flame graph there, and others beside it: -by-count.svg, -by-traffic.svg and, "
+	  "with "
+	  "--leaks, -by-live.svg",
+	  6 },
+	{ "report", OPT_REPORT, "FILE", 0, "The report goes there, whatever stdout is", 6 },
+	{ "quiet", 'q', NULL, 0, "Print no report; files are written", 6 },
+	{ "duration", OPT_DURATION, "TIME", 0, "Detach, report and exit after that time", 7 },
+	{ 0 },
+};
+
+static uint64_t take_number(const char *what, const char *arg, uint64_t least, uint64_t most)
+{
+	char *end;
+	errno = 0;
+	unsigned long long n = strtoull(arg, &end, 10);
+	if (end == arg || *end || errno || *arg == '-' || n < least || n > most)
+		cmd_usage("%s '%s': a number from %llu to %llu", what, arg,
+			  (unsigned long long)least, (unsigned long long)most);
+	return n;
+}
+
+static uint64_t take_size(const char *what, const char *arg)
+{
+	struct err err = { 0 };
+	uint64_t bytes;
+	if (query_size_parse(arg, &bytes, &err) < 0) {
+		err_wrap(&err, "%s", what);
+		cmd_refuse(&err);
+	}
+	return bytes;
+}
+
+static uint64_t take_time(const char *what, const char *arg)
+{
+	struct err err = { 0 };
+	uint64_t ns;
+	if (query_duration_parse(arg, &ns, &err) < 0) {
+		err_wrap(&err, "%s", what);
+		cmd_refuse(&err);
+	}
+	return ns;
+}
+
+static void take_order(struct sample_args *a, const char *arg)
+{
+	static const char *const words[] = { "traffic", "count", "live", "growth", "temporary" };
+	for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+		if (strcmp(arg, words[i]) == 0) {
+			a->out.order = (enum out_sample_order)i;
+			a->order_given = 1;
+			return;
+		}
+	}
+	cmd_usage("unknown order '%s': count, traffic, live, growth or temporary", arg);
+}
+
+static void take_regex(struct sample_args *a, const char *arg)
+{
+	struct err err = { 0 };
+	if (query_regex_check(arg, &err) < 0)
+		cmd_refuse(&err);
+	if (regcomp(&a->regex, arg, REG_EXTENDED | REG_NOSUB) != 0)
+		cmd_usage("--stack-regex '%s' is no pattern", arg);
+	a->out.stack_regex = &a->regex;
+}
+
+/* What does not go together, and what follows from what was said. */
+static void check(struct sample_args *a)
+{
+	int given = targets_given(&a->targets);
+	if (given && a->with_program)
+		cmd_usage("either a program behind '--' or a target");
+	if (!given && !a->with_program && !a->file)
+		cmd_usage("which process? -p PID, -n NAME, --container NAME|ID, --cgroup PATH, "
+			  "--program PATH or -- PROGRAM");
+	if (a->sampler.sample_every && a->sampler.sample_bytes)
+		cmd_usage("--sample-every, --sample-bytes and --all are three ways to choose");
+	if (a->sampler.bytes_max && a->sampler.bytes_min > a->sampler.bytes_max)
+		cmd_usage("--min-alloc-size is above --max-alloc-size: nothing is in between");
+	if (a->order_given && a->out.order >= SAMPLE_BY_LIVE && !a->leaks)
+		cmd_usage("what is live, grows or is temporary is known with --leaks");
+	if (a->csv_flat && !a->csv)
+		cmd_usage("--csv-flat goes with --csv PATH");
+	if (a->quiet && a->report)
+		cmd_usage("-q prints no report, and --report says where to");
+	if (a->leaks && !a->interval_ns && a->count)
+		a->interval_ns = LEAK_INTERVAL_NS;
+	if (a->leaks && !a->order_given)
+		a->out.order = SAMPLE_BY_LIVE;
+	if (!a->top_given)
+		a->out.top = a->json ? 0 : TOP;
+	a->sampler.track = a->want.track = a->leaks;
+	a->want.program = a->file;
+	a->want.function = a->function;
+	a->out.has_live = a->leaks;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct sample_args *a = state->input;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &a->targets;
+		break;
+	case OPT_PROGRAM:
+		a->file = arg;
+		break;
+	case 'f':
+		a->function = arg;
+		break;
+	case OPT_BYTES:
+		a->sampler.sample_bytes = take_size("--sample-bytes", arg);
+		if (!a->sampler.sample_bytes || a->sampler.sample_bytes > SAMPLE_BYTES_MAX)
+			cmd_usage("--sample-bytes '%s': from 1 to 1G", arg);
+		break;
+	case OPT_EVERY:
+		a->sampler.sample_every = (uint32_t)take_number("--sample-every", arg, 1, 1u << 20);
+		break;
+	case OPT_ALL:
+		a->sampler.sample_bytes = 1;
+		break;
+	case OPT_MIN:
+		a->sampler.bytes_min = take_size("--min-alloc-size", arg);
+		break;
+	case OPT_MAX:
+		a->sampler.bytes_max = take_size("--max-alloc-size", arg);
+		if (!a->sampler.bytes_max)
+			cmd_usage("--max-alloc-size 0 leaves nothing");
+		break;
+	case OPT_LEAKS:
+		a->leaks = 1;
+		break;
+	case OPT_OLDER:
+		a->leaks = 1;
+		a->older_ns = strspn(arg, "0123456789") == strlen(arg) && *arg
+				      ? take_number("--older", arg, 0, 86400000) * 1000000
+				      : take_time("--older", arg);
+		break;
+	case OPT_INTERVAL:
+		a->interval_ns = take_time("--interval", arg);
+		if (a->interval_ns < 100000000)
+			cmd_usage("--interval '%s': 100ms at least", arg);
+		break;
+	case OPT_COUNT:
+		a->count = take_number("--count", arg, 1, 1000000000);
+		break;
+	case OPT_ORDER:
+		take_order(a, arg);
+		break;
+	case OPT_TOP:
+		a->out.top = take_number("--top", arg, 0, 10000000);
+		a->top_given = 1;
+		break;
+	case OPT_ASCENDING:
+		a->out.ascending = 1;
+		break;
+	case OPT_FEW:
+		a->out.all = 1;
+		break;
+	case OPT_SKIP_SIZE:
+		a->out.skip_bytes = take_size("--skip-size", arg);
+		break;
+	case OPT_SKIP_COUNT:
+		a->out.skip_count = take_number("--skip-count", arg, 0, UINT64_MAX);
+		break;
+	case OPT_REGEX:
+		take_regex(a, arg);
+		break;
+	case OPT_FORMAT:
+		a->json = strcmp(arg, "json") == 0;
+		if (!a->json && strcmp(arg, "text") != 0)
+			cmd_usage("unknown format '%s': text or json", arg);
+		a->format_given = 1;
+		break;
+	case OPT_JSONL:
+		a->json = a->jsonl = a->format_given = 1;
+		break;
+	case OPT_CSV:
+		a->csv = arg;
+		break;
+	case OPT_CSV_FLAT:
+		a->csv_flat = 1;
+		break;
+	case OPT_FLAME:
+		a->flame = arg;
+		break;
+	case OPT_REPORT:
+		a->report = arg;
+		break;
+	case 'q':
+		a->quiet = 1;
+		break;
+	case OPT_DURATION:
+		a->duration_ns = take_time("--duration", arg);
+		break;
+	case ARGP_KEY_ARG:
+		cmd_usage("unexpected argument '%s': a target is given by -p, -n, --container, "
+			  "--cgroup, --program or behind '--'",
+			  arg);
+		break;
+	case ARGP_KEY_END:
+		check(a);
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+static int run_program(struct sample_args *a, char **argv)
+{
+	struct err err = { 0 };
+	int stopped = 0;
+	cmd_status_is_programs();
+	if (started_begin(&a->program, argv, &err) < 0) {
+		cmd_fail(&err);
+		return a->program.status;
+	}
+	a->targets.pids[a->targets.pid_count++] = a->program.pid;
+	int status = sample_run(a, &stopped);
+	if (!stopped)
+		status = started_wait(&a->program);
+	close(a->program.signals);
+	return status;
+}
+
+int cmd_sample(int argc, char **argv)
+{
+	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "[-- PROGRAM [ARGS...]]",
+		.doc = "Sample what running programs allocate, by stack and size, and with --leaks "
+		       "what they do not give back. By probes: nothing is restarted or preloaded.",
+		.children = children,
+	};
+	struct sample_args a = { .older_ns = OLDER_NS, .budget = BUDGET };
+	int rest, stopped = 0;
+	for (int i = 1; i < argc && !a.with_program; i++)
+		a.with_program = strcmp(argv[i], "--") == 0;
+	if (cmd_parse(&argp, argc, argv, &rest, &a) < 0)
+		return CMD_USAGE;
+	if (a.with_program && rest >= argc) {
+		fprintf(stderr, "byteledger: no program given\n"
+				"hint: byteledger sample [OPTIONS] -- PROGRAM [ARGS...]\n");
+		return CMD_USAGE;
+	}
+	int status = a.with_program ? run_program(&a, argv + rest) : sample_run(&a, &stopped);
+	if (a.out.stack_regex)
+		regfree(&a.regex);
+	return status;
+}

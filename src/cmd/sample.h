@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sample.h - what the files of `byteledger sample` share. Private to cmd/. */
+#ifndef CMD_SAMPLE_H
+#define CMD_SAMPLE_H
+
+#include <regex.h>
+
+#include "cmd/result.h"
+#include "cmd/started.h"
+#include "cmd/targets.h"
+#include "model/samples.h"
+#include "out/sample.h"
+#include "source/sampler.h"
+#include "sym/sym.h"
+
+#define SAMPLE_PROCESSES_MAX 256
+
+struct sample_args {
+	struct targets targets;
+	struct started program;
+	int with_program;
+	const char *file, *function; /* --program, -f */
+	const char *csv, *flame, *report, *output;
+	int csv_flat, json, jsonl, format_given, quiet, top_given, order_given;
+	struct sampler_opt sampler;
+	struct sampler_want want;
+	struct out_sample_opt out;
+	regex_t regex;
+	const char *regex_text;
+	int leaks;
+	uint64_t older_ns, interval_ns, count, duration_ns;
+	double budget; /* of a CPU; 0 = none */
+	struct result result;
+};
+
+/** sample_run() - attach, watch, detach, report. *@stopped: this ends before the program that was started does. */
+int sample_run(struct sample_args *args, int *stopped);
+
+/** One process that is sampled. */
+struct sample_target {
+	uint32_t pid;
+	int pidfd;
+	int ended;
+	struct sym *sym;
+};
+
+struct sample_life {
+	struct sample_args *args;
+	struct sampler *sampler;
+	struct samples *samples;
+	struct sample_target targets[SAMPLE_PROCESSES_MAX];
+	size_t target_count;
+	int signals, dump_signal;
+	int full;
+	uint64_t ended_ns; /* when it was detached; 0 = not yet */
+	uint64_t end_ns, more_due_ns, next_ns, interval_ns, shown;
+	int redraw;
+};
+
+/** sample_show() - read and print: text, JSON, files. @final: the last time. */
+int sample_show(struct sample_life *life, int final, struct err *err);
+
+#endif

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sample_run.c - the life of a sampling: find, attach, watch, detach, one last reading. */
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cmd/cmd.h"
+#include "cmd/sample.h"
+#include "proc/proc.h"
+#include "source/sampler_book.h"
+
+#define LOOK_NS 100000000ull /* new code is looked for, ends are seen */
+#define MARK_NS 1000000000ull
+
+static void describe(struct sample_life *l, uint32_t pid, struct err *err)
+{
+	char exe[4096];
+	if (proc_exe((pid_t)pid, exe, sizeof(exe)) < 0)
+		exe[0] = '\0';
+	struct sample_process *p = samples_add_process(l->samples, pid, exe);
+	if (!p)
+		err_set(err, -ENOMEM, "cannot keep samples");
+	else
+		snprintf(p->tier, sizeof(p->tier), "B");
+}
+
+/* A process whose stacks can be walked from now on. */
+static struct sample_target *add_target(struct sample_life *l, uint32_t pid, struct err *err)
+{
+	for (size_t i = 0; i < l->target_count; i++)
+		if (l->targets[i].pid == pid && !l->targets[i].ended)
+			return NULL;
+	if (l->target_count == SAMPLE_PROCESSES_MAX) {
+		if (!l->full++)
+			cmd_say("more than %d processes: the others are left out",
+				SAMPLE_PROCESSES_MAX);
+		return NULL;
+	}
+	if (sampler_add(l->sampler, pid, err) < 0)
+		return NULL;
+	struct sample_target *t = &l->targets[l->target_count];
+	*t = (struct sample_target){ .pid = pid, .pidfd = (int)syscall(SYS_pidfd_open, pid, 0) };
+	describe(l, pid, err);
+	l->target_count++;
+	return t;
+}
+
+static int attach(struct sample_life *l, uint32_t pid, struct err *err)
+{
+	struct sampler_functions functions;
+	int rc = sampler_find(pid, &l->args->want, &functions, err);
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < functions.count && !rc; i++) {
+		const struct sampler_function *f = &functions.all[i];
+		if (f->kind == SAMPLER_NOP5) {
+			err_set(err, -EPERM,
+				"'%s' can be probed at a nop of 5 bytes only, which the kernel may "
+				"rewrite so that forked children die",
+				f->name);
+			rc = err_hint(err, "probe another function with -f");
+		}
+	}
+	if (!rc)
+		rc = sampler_attach(l->sampler, pid, &functions, err);
+	if (!rc)
+		rc = sampler_note_functions(l->samples, pid, &functions, err);
+	sampler_functions_fini(&functions);
+	return rc;
+}
+
+/* Processes that have mapped the file already: their stacks can be walked from the first sample on. */
+static void add_mappers(struct sample_life *l, const char *path)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+	char real[4096];
+	const char *name = realpath(path, real) ? real : path;
+	while (dir && (entry = readdir(dir)) != NULL) {
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+		struct err gone = { 0 };
+		if (pid > 0 && pid != getpid() && proc_maps_has(pid, name, 0) == 1)
+			add_target(l, (uint32_t)pid, &gone);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static int begin(struct sample_life *l, struct err *err)
+{
+	struct sample_args *a = l->args;
+	CLEANUP(target_list_fini) struct target_list list = { 0 };
+	int everywhere = a->file && !targets_given(&a->targets);
+	int rc = 0;
+	if (!everywhere)
+		rc = targets_find(&a->targets, l->end_ns, &list, err);
+	if (rc < 0)
+		return rc;
+	l->samples = samples_new(err);
+	l->sampler = l->samples ? sampler_new(&a->sampler, err) : NULL;
+	if (!l->sampler)
+		return err->code;
+	for (size_t i = 0; i < list.count; i++) {
+		struct err gone = { 0 };
+		if (!add_target(l, (uint32_t)list.pids[i], &gone) && gone.code &&
+		    (list.count == 1 || gone.code != -ESRCH)) {
+			*err = gone;
+			return gone.code;
+		}
+	}
+	if (everywhere)
+		add_mappers(l, a->file);
+	rc = sampler_load(l->sampler, err);
+	if (rc < 0)
+		return rc;
+	l->samples->tracked = a->leaks;
+	l->samples->older_ns = a->older_ns;
+	l->samples->sample_bytes =
+		a->sampler.sample_bytes ? a->sampler.sample_bytes : SAMPLER_BYTES;
+	l->samples->sample_every = a->sampler.sample_every;
+	l->samples->budget = a->budget;
+	struct sampler_prices prices;
+	struct err cheap = { 0 };
+	if (sampler_calibrate(l->sampler, &prices, &cheap) == 0) {
+		l->samples->emulated_ns = prices.emulated_ns;
+		l->samples->stepped_ns = prices.stepped_ns;
+	}
+	if (everywhere)
+		rc = attach(l, 0, err);
+	size_t attached = 0;
+	for (size_t i = 0; i < l->target_count && !everywhere; i++) {
+		struct err its = { 0 };
+		if (attach(l, l->targets[i].pid, &its) == 0) {
+			attached++;
+			continue;
+		}
+		*err = its;
+		if (l->target_count == 1)
+			return its.code;
+		cmd_say("%s", its.msg);
+	}
+	if (!everywhere && !attached)
+		return err->code ? err->code : err_set(err, -ESRCH, "no process to sample");
+	err_init(err);
+	l->samples->start_ns = l->samples->now_ns = clock_ns(CLOCK_MONOTONIC);
+	l->samples->start_realtime_ns = clock_ns(CLOCK_REALTIME);
+	return rc;
+}
+
+static int open_dump_signal(void)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Who came: others of a name, children, processes that map the file. */
+static void look_for_more(struct sample_life *l)
+{
+	struct sample_args *a = l->args;
+	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	uint32_t strangers[64];
+	size_t count = sampler_strangers(l->sampler, strangers, 64);
+	for (size_t i = 0; i < count; i++) {
+		struct err gone = { 0 };
+		add_target(l, strangers[i], &gone);
+	}
+	if (targets_follow(&a->targets)) {
+		CLEANUP(target_list_fini) struct target_list list = { 0 };
+		struct err err = { 0 };
+		for (size_t i = 0; i < l->target_count; i++)
+			if (!l->targets[i].ended)
+				target_list_add(&list, (pid_t)l->targets[i].pid, &err);
+		size_t known = list.count;
+		targets_more(&a->targets, &list, &err);
+		for (size_t i = known; i < list.count; i++) {
+			struct err its = { 0 };
+			if (add_target(l, (uint32_t)list.pids[i], &its) &&
+			    attach(l, (uint32_t)list.pids[i], &its) < 0 && its.code != -ESRCH)
+				cmd_say("%s", its.msg);
+		}
+	}
+	l->more_due_ns = targets_more_due(clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu);
+}
+
+/* Return: how many of the targets still run. */
+static size_t see_ends(struct sample_life *l)
+{
+	size_t alive = 0;
+	for (size_t i = 0; i < l->target_count; i++) {
+		struct sample_target *t = &l->targets[i];
+		struct pollfd fd = { .fd = t->pidfd, .events = POLLIN };
+		if (t->ended)
+			continue;
+		int over = t->pid == (uint32_t)l->args->program.pid && l->args->program.pid
+				   ? started_has_ended((pid_t)t->pid)
+			   : t->pidfd >= 0 ? poll(&fd, 1, 0) > 0
+					   : kill((pid_t)t->pid, 0) < 0 && errno == ESRCH;
+		if (!over) {
+			alive++;
+			continue;
+		}
+		t->ended = 1;
+		struct sample_process *p = samples_process(l->samples, t->pid);
+		if (p)
+			p->ended = 1;
+	}
+	return alive;
+}
+
+/* A second has passed, or an interval. */
+static int mark(struct sample_life *l, uint64_t now, struct err *err)
+{
+	int rc = sampler_read(l->sampler, l->samples, err);
+	if (rc == 0)
+		samples_mark(l->samples, now);
+	return rc;
+}
+
+/* Until a signal, the end of the time or of the processes. Return: 0 the user or the clock ended it, 1 the processes did. */
+static int watch(struct sample_life *l, struct err *err)
+{
+	struct sample_args *a = l->args;
+	int everywhere = a->file && !targets_given(&a->targets);
+	uint64_t mark_due = l->samples->start_ns + MARK_NS;
+	l->next_ns = l->samples->start_ns + l->interval_ns;
+	for (;;) {
+		uint64_t now = clock_ns(CLOCK_MONOTONIC), next = now + LOOK_NS;
+		sampler_poll(l->sampler);
+		size_t alive = see_ends(l);
+		if (!alive && !everywhere && !a->targets.name)
+			return 1;
+		if (a->program.pid && started_has_ended(a->program.pid))
+			return 1;
+		if (now >= l->more_due_ns)
+			look_for_more(l);
+		if (now >= mark_due) {
+			if (mark(l, now, err) < 0)
+				return err->code;
+			mark_due += MARK_NS;
+			if (mark_due < now)
+				mark_due = now + MARK_NS;
+		}
+		if (l->interval_ns && now >= l->next_ns) {
+			l->next_ns += l->interval_ns;
+			if (sample_show(l, 0, err) < 0)
+				return err->code;
+			if (a->count && ++l->shown >= a->count)
+				return 0;
+		}
+		if (l->end_ns && now >= l->end_ns)
+			return 0;
+		next = l->end_ns && l->end_ns < next ? l->end_ns : next;
+		next = l->interval_ns && l->next_ns < next ? l->next_ns : next;
+		now = clock_ns(CLOCK_MONOTONIC);
+		uint64_t left = next > now ? next - now : 0;
+		struct timespec time = { .tv_sec = (time_t)(left / 1000000000u),
+					 .tv_nsec = (long)(left % 1000000000u) };
+		struct pollfd fds[2] = { { .fd = l->signals, .events = POLLIN },
+					 { .fd = l->dump_signal, .events = POLLIN } };
+		if (ppoll(fds, 2, &time, NULL) <= 0)
+			continue;
+		if (fds[0].revents && started_signals(l->signals, a->program.pid))
+			return 0;
+		struct signalfd_siginfo info;
+		if (fds[1].revents && read(l->dump_signal, &info, sizeof(info)) > 0 &&
+		    sample_show(l, 0, err) < 0)
+			return err->code;
+	}
+}
+
+static void end(struct sample_life *l)
+{
+	for (size_t i = 0; i < l->target_count; i++) {
+		sym_free(l->targets[i].sym);
+		if (l->targets[i].pidfd >= 0)
+			close(l->targets[i].pidfd);
+	}
+	sampler_free(l->sampler);
+	samples_free(l->samples);
+	if (l->dump_signal >= 0)
+		close(l->dump_signal);
+	if (!l->args->program.pid && l->signals >= 0)
+		close(l->signals);
+	free(l);
+}
+
+int sample_run(struct sample_args *a, int *stopped)
+{
+	struct sample_life *l = calloc(1, sizeof(*l));
+	struct err err = { 0 };
+	int status = CMD_OK, ended = 0;
+	if (!l) {
+		err_set(&err, -ENOMEM, "cannot sample");
+		return cmd_fail(&err);
+	}
+	l->args = a;
+	l->dump_signal = open_dump_signal();
+	l->signals = a->program.pid ? a->program.signals : signals_open(0);
+	if (a->duration_ns)
+		l->end_ns = clock_ns(CLOCK_MONOTONIC) + a->duration_ns;
+	l->interval_ns = a->interval_ns;
+	if (a->jsonl && !l->interval_ns)
+		l->interval_ns = MARK_NS;
+	result_init(&a->result, a->report, a->quiet, a->with_program, a->format_given);
+	int rc = begin(l, &err);
+	if (rc == 0) {
+		if (a->duration_ns) /* it counts from where something is seen */
+			l->end_ns = clock_ns(CLOCK_MONOTONIC) + a->duration_ns;
+		ended = watch(l, &err);
+		rc = ended < 0 ? ended : 0;
+	}
+	uint64_t ended_ns = clock_ns(CLOCK_MONOTONIC);
+	if (l->sampler)
+		sampler_detach(l->sampler);
+	l->ended_ns = ended_ns;
+	if (rc == 0)
+		rc = sample_show(l, 1, &err);
+	if (rc == 0)
+		rc = result_end(&a->result, &err);
+	if (rc < 0)
+		status = cmd_fail(&err);
+	*stopped = ended == 0 && rc == 0;
+	result_fini(&a->result);
+	end(l);
+	return status;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sample_show.c - what was sampled so far, given names and printed. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cmd/cmd.h"
+#include "cmd/outfile.h"
+#include "cmd/sample.h"
+#include "cmd/terminal.h"
+#include "out/out.h"
+#include "source/sampler_book.h"
+#include "view/leak.h"
+
+/* Names by the files of each process, as it sees them; of one that ended, those that were found while it ran stay known. */
+static void resolve(struct sample_life *l, struct prof *prof)
+{
+	for (size_t i = 0; i < l->target_count; i++) {
+		struct sample_target *t = &l->targets[i];
+		struct sym_opt opt = { .pid = t->pid };
+		struct err err = { 0 };
+		if (!t->sym)
+			t->sym = sym_new(&opt, &err);
+		if (!t->sym) { /* it has ended: our own files serve, where they are the same */
+			opt.pid = 0;
+			t->sym = sym_new(&opt, &err);
+		}
+		if (t->sym)
+			sym_resolve_prof(t->sym, prof, prof_symbol_sink(prof), NULL, NULL, &err);
+	}
+}
+
+static void count_cost(struct sample_life *l)
+{
+	struct samples *s = l->samples;
+	struct sampler_cost cost;
+	struct err err = { 0 };
+	double seconds = (double)(s->now_ns - s->start_ns) / 1e9, stepped = 0, emulated = 0;
+	for (size_t i = 0; i < s->function_count; i++) {
+		int other = 0;
+		for (size_t k = 0; k < i; k++)
+			other |= s->functions[k].number == s->functions[i].number;
+		if (!other)
+			*(s->functions[i].kind[0] == 'e' ? &emulated : &stepped) +=
+				(double)s->functions[i].calls;
+	}
+	s->hits_per_second = seconds > 0 ? (double)s->hits / seconds : 0;
+	double trap_ns = emulated * s->emulated_ns + stepped * s->stepped_ns;
+	if (sampler_cost(l->sampler, &cost, &err) == 0) {
+		s->kernel_bytes = cost.kernel_bytes;
+		if (cost.runs)
+			trap_ns += (double)cost.run_ns / (double)cost.runs * (double)s->hits;
+	}
+	s->ns_per_hit = s->hits ? trap_ns / (double)s->hits : s->emulated_ns;
+	s->cpu_fraction = seconds > 0 ? trap_ns / 1e9 / seconds : 0;
+}
+
+static int write_csv(struct sample_life *l, struct prof *prof, struct err *err)
+{
+	CLEANUP(outfile_fini) struct outfile out = { 0 };
+	int rc = outfile_open(&out, l->args->csv, 0, 1, err);
+	if (!rc)
+		rc = out_sample_csv(out.to, l->samples, prof, &l->args->out, l->args->csv_flat,
+				    err);
+	return rc ? rc : outfile_commit(&out, err);
+}
+
+static int write_flame(const char *path, struct prof *prof, enum view_cost cost, struct err *err)
+{
+	CLEANUP(outfile_fini) struct outfile out = { 0 };
+	const struct out_opt opt = { .cost = cost };
+	int rc = outfile_open(&out, path, 0, 1, err);
+	if (!rc)
+		rc = out_flamegraph(out.to, prof, &opt, err);
+	return rc ? rc : outfile_commit(&out, err);
+}
+
+static int write_flames(struct sample_life *l, struct prof *prof, struct err *err)
+{
+	static const struct {
+		const char *what;
+		enum view_cost cost;
+	} kinds[] = { { "traffic", VIEW_COST_ALLOCATED },
+		      { "count", VIEW_COST_ALLOCATIONS },
+		      { "live", VIEW_COST_LIVE } };
+	const char *path = l->args->flame, *base = strrchr(path, '/');
+	const char *dot = strrchr(base ? base : path, '.');
+	int stem = dot && dot != path ? (int)(dot - path) : (int)strlen(path), rc;
+	unsigned chosen = l->args->out.order == SAMPLE_BY_COUNT                        ? 1
+			  : l->args->out.order == SAMPLE_BY_TRAFFIC || !l->args->leaks ? 0
+										       : 2;
+	rc = write_flame(path, prof, kinds[chosen].cost, err);
+	for (unsigned i = 0; !rc && i < (l->args->leaks ? 3u : 2u); i++) {
+		char name[4096];
+		snprintf(name, sizeof(name), "%.*s-by-%s.svg", stem, path, kinds[i].what);
+		rc = write_flame(name, prof, kinds[i].cost, err);
+	}
+	return rc;
+}
+
+static int print(struct sample_life *l, struct prof *prof, struct err *err)
+{
+	struct sample_args *a = l->args;
+	struct out_sample_opt opt = a->out;
+	const struct sample_process *first =
+		l->samples->process_count ? l->samples->processes : NULL;
+	int rc =
+		result_for(&a->result, first ? first->exe : "", first ? (pid_t)first->pid : 0, err);
+	if (rc < 0 || !a->result.to)
+		return rc;
+	if (a->json)
+		return out_sample_json(a->result.to, l->samples, prof, &opt, err);
+	struct out_opt fit = { 0 };
+	terminal_fit(a->result.to, &fit);
+	opt.width = fit.width;
+	opt.ascii = fit.ascii;
+	opt.colour = fit.colour;
+	return out_sample_text(a->result.to, l->samples, prof, &opt, err);
+}
+
+int sample_show(struct sample_life *l, int final, struct err *err)
+{
+	struct sample_args *a = l->args;
+	int rc = sampler_read(l->sampler, l->samples, err);
+	if (rc < 0)
+		return rc;
+	if (l->ended_ns) /* taking probes away takes a while in which nothing is seen */
+		l->samples->now_ns = l->ended_ns;
+	if (final)
+		samples_mark(l->samples, l->samples->now_ns);
+	leak_judge(l->samples);
+	count_cost(l);
+	CLEANUP(prof_freep) struct prof *prof = samples_prof(l->samples, 0, err);
+	if (!prof)
+		return err->code;
+	resolve(l, prof);
+	/* what an interval has shown is the result already */
+	if (!final || !a->interval_ns || a->json)
+		if (!(final && a->jsonl && l->shown))
+			rc = print(l, prof, err);
+	if (!rc && a->csv)
+		rc = write_csv(l, prof, err);
+	if (!rc && a->flame)
+		rc = write_flames(l, prof, err);
+	return rc;
+}
