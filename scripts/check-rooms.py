@@ -12,7 +12,6 @@ import sys
 WORDS = {
     "zstd": ["<zstd.h>", "<zstd_errors.h>", "<zdict.h>"],
     "zlib": ["<zlib.h>"],
-    "process_vm_readv": ["process_vm_readv"],
     "bpf_helpers.h": ["<bpf/bpf_helpers.h>", "<bpf/bpf_core_read.h>", "<bpf/bpf_tracing.h>"],
     "RTLD_NEXT": ["RTLD_NEXT"],
     "ptrace": ["<sys/ptrace.h>", "<linux/ptrace.h>"],
@@ -29,6 +28,8 @@ WORDS = {
     "ncurses": ["<curses.h>", "<ncurses.h>", "<ncursesw/*>"],
     "argp": ["<argp.h>"],
 }
+# Nobody's, and why.
+BANNED = {"process_vm_readv": "pins pages, and pinning copies what fork shares: pread() of /proc/PID/mem does not"}
 DUAL = "GPL-2.0-only OR BSD-2-Clause"
 DUAL_ROOMS = ("bpf", "unwind", "wire")
 MAX_LINES = 800
@@ -129,6 +130,8 @@ def check_house(room, path, text):
     found = re.search(r"SPDX-License-Identifier: (.*?)\s*(?:\*/)?\n", text[:400])
     if not found or found.group(1).strip("() ") != want:
         faults.append(f"{path}: licence line is {found.group(1) if found else 'missing'}, want {want}")
+    code = COMMENT.sub(" ", text)
+    faults += [f"{path}: {word} {why}" for word, why in BANNED.items() if re.search(rf"\b{word}\b", code)]
     lines = text.count("\n")
     if lines > MAX_LINES:
         faults.append(f"{path}: {lines} lines, more than {MAX_LINES}: divide it")

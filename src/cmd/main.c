@@ -12,8 +12,8 @@
 #include "base/buf.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
-#include "cmd/launch.h"
 #include "cmd/record.h"
+#include "recorder/launch.h"
 #include "wire/heap_start.h"
 
 static const struct command commands[] = {

@@ -24,14 +24,14 @@ static void on_notice(void *ctx, const struct err *notice)
 	cmd_fail(notice);
 }
 
-static const struct recording_ears ears = { .progress = on_progress, .notice = on_notice };
+const struct recording_ears cmd_ears = { .progress = on_progress, .notice = on_notice };
 
 struct recording *cmd_open_recording(const char *path, struct err *err)
 {
-	return recording_open(path, &ears, err);
+	return recording_open(path, &cmd_ears, err);
 }
 
 int cmd_resolve(struct prof *prof, struct err *err)
 {
-	return recording_resolve(prof, &ears, err);
+	return recording_resolve(prof, &cmd_ears, err);
 }

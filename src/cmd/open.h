@@ -5,6 +5,9 @@
 
 #include "query/recording.h"
 
+/** cmd_ears - a line of progress on a terminal, notices on stderr. */
+extern const struct recording_ears cmd_ears;
+
 /** cmd_open_recording() - recording_open() with a line of progress and notices on stderr. */
 struct recording *cmd_open_recording(const char *path, struct err *err);
 

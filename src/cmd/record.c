@@ -2,8 +2,6 @@
 /* record.c - `heap` and `run` around a program, and the recorder that the preload library starts by itself. */
 #include "cmd/record.h"
 
-#include "cmd/terminal.h"
-
 #include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,11 +19,13 @@
 
 #include "base/buf.h"
 #include "cmd/cmd.h"
-#include "cmd/launch.h"
 #include "cmd/open.h"
-#include "cmd/started.h"
+#include "cmd/terminal.h"
 #include "out/out.h"
 #include "query/query.h"
+#include "recorder/launch.h"
+#include "recorder/record.h"
+#include "recorder/started.h"
 #include "wire/heap.h"
 #include "wire/heap_start.h"
 
@@ -253,6 +253,20 @@ static int block_signals(int how, sigset_t *before)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+static void on_tell(void *ctx, const struct err *what)
+{
+	(void)ctx;
+	if (what->code)
+		cmd_fail(what);
+	else
+		cmd_say("%s", what->msg);
+}
+
+static struct recorder_ears record_ears(void)
+{
+	return (struct recorder_ears){ .tell = on_tell, .reading = cmd_ears };
+}
+
 /* ---- around a program ------------------------------------------------------------------------------------------------ */
 
 static int on_full_of(const char *word)
@@ -392,7 +406,8 @@ static int run_program(struct launch *launch, const struct record_opt *opt, cons
 	};
 	const char *pattern = opt->output ? opt->output : DEFAULT_PATTERN;
 	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_new(&heap_opt, err);
-	CLEANUP(record_fini) struct record rec = { .settings = settings, .is_child = 1 };
+	CLEANUP(record_fini)
+	struct record rec = { .ears = record_ears(), .settings = settings, .is_child = 1 };
 	sigset_t before;
 	if (!heap || record_filter(&rec, heap_opt.sample_bytes, err) < 0 ||
 	    launch_resolve(launch, argv, err) < 0 || launch_library(launch, err) < 0)
@@ -515,7 +530,7 @@ int record_helper(int argc, char **argv)
 	/* the library blocks every signal on the way here, because their handlers are the program's until the exec */
 	int signals = block_signals(SIG_SETMASK, &before);
 	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_adopt((int)fd, &err);
-	CLEANUP(record_fini) struct record rec = { 0 };
+	CLEANUP(record_fini) struct record rec = { .ears = record_ears() };
 	record_settings_read(&rec.settings, argv + (argc > 5 ? 5 : argc), 1);
 	if (rec.settings.bad) /* the program runs already: better recorded than not */
 		fprintf(stderr, "byteledger: BYTELEDGER_%s makes no sense: no limit\n",

@@ -8,12 +8,12 @@
 
 #include "cmd/regions_diff.h"
 #include "cmd/result.h"
-#include "cmd/started.h"
 #include "cmd/targets.h"
 #include "cmd/watch.h"
 #include "proc/breakdown.h"
 #include "proc/group.h"
 #include "proc/text.h"
+#include "recorder/started.h"
 #include "source/mapnames.h"
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "cmd/record.h"
+#include "recorder/record.h"
 
 #define NUMBERS_MAX 100000u
 

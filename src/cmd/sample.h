@@ -6,7 +6,7 @@
 #include <regex.h>
 
 #include "cmd/result.h"
-#include "cmd/started.h"
+#include "recorder/started.h"
 #include "cmd/targets.h"
 #include "model/samples.h"
 #include "out/sample.h"

@@ -15,7 +15,7 @@
 #include "api/v1.h"
 #include "cmd/books.h"
 #include "cmd/cmd.h"
-#include "cmd/started.h"
+#include "recorder/started.h"
 
 #define HOSTS_MAX 16
 #define ROUTES_MAX (PAGE_ROUTES_MAX + V1_ROUTES_MAX)

@@ -17,8 +17,8 @@
 #include "base/jsonw.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
-#include "cmd/started.h"
 #include "out/regions.h"
+#include "recorder/started.h"
 
 #define GROWTH_ROWS 12
 #define SECONDS_MAX 86400.0

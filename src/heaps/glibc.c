@@ -41,12 +41,15 @@ static void tell(const struct glibc_reading *r, struct allocator_reading *a)
 	snprintf(a->allocator, sizeof(a->allocator), "glibc malloc");
 	snprintf(a->how, sizeof(a->how),
 		 "every chunk of %zu arena%s, found by the shape of its bins%s", r->arena_count,
-		 r->arena_count == 1 ? "" : "s", r->retried ? "; some read twice" : "");
+		 r->arena_count == 1 ? "" : "s",
+		 r->limited   ? "; a list is longer than was followed"
+		 : r->retried ? "; moved while it was read, some read twice"
+			      : "");
 	a->live_bytes = t->live_bytes;
 	a->live_count = t->live_count;
 	a->free_page_bytes = t->free_page_bytes;
 	a->hole_bytes = t->hole_bytes;
-	a->cache_bytes = t->tcache_bytes + t->fastbin_bytes;
+	a->cache_bytes = t->tcache_bytes;
 	a->metadata_bytes = t->metadata_bytes;
 	for (size_t i = 0; i < r->span_count; i++)
 		a->reserved_bytes += r->spans[i].end - r->spans[i].start;
@@ -75,12 +78,15 @@ int heaps_glibc(struct breakdown *b, const struct memory *memory, struct err *er
 	uint8_t *claims = calloc(b->region_count + 1, 1);
 	uint64_t resident = 0;
 	size_t next = 0;
-	rc = pages && claims ? glibc_walk(memory, &r, NULL, NULL, err) : -ENOMEM;
+	rc = pages && claims ? glibc_walk(memory, &r, b->units, err) : -ENOMEM;
 	for (size_t i = 0; i < b->region_count && !rc; i++) {
 		pages->memory = memory;
 		claims[i] = claim(b, i, &r, &next, pages, &resident);
 	}
-	if (!rc)
+	if (!rc && r.unknown)
+		rc = heaps_unread(b, "glibc malloc",
+				  "unknown: not as any version from 2.26 to 2.44 lays it out");
+	else if (!rc)
 		rc = heaps_judge(b, memory, "glibc malloc", r.consistency);
 	struct allocator_reading *a = rc == 1 ? heaps_add(b) : NULL;
 	if (a) {

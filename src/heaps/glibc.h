@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * glibc.h - glibc's malloc read from outside, without symbols: the arenas are found by the shape of their bins (an empty
- * bin points at itself), every chunk is stepped over, caches are followed. Layouts: the fields from `top` on have stood
- * still since 2.26; what stands before them is found out. 64-bit, little-endian targets.
+ * bin points at itself), every chunk is stepped over, caches are followed. Layouts: 2.26 to 2.44 in three shapes of an arena and
+ * three of a thread's cache, told apart by the ring of arenas and by the size of the cache's chunk; any other is "unknown" and gets
+ * no figures. 64-bit, little-endian targets.
  *
  * All that is read is hostile: each pointer must be aligned and lie in memory that is known to be a heap, each size must
  * fit, each list is bounded, and what contradicts itself lowers the consistency instead of being believed.
@@ -14,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "heaps/units.h"
 #include "proc/memory.h"
 #include "proc/region.h"
 
@@ -37,15 +39,16 @@ struct glibc_arena {
 
 /** struct glibc_totals - bytes by what they are; chunks are counted whole, headers included, as mallinfo2() does. */
 struct glibc_totals {
-	uint64_t live_bytes, live_count; /* handed out, large blocks included */
-	uint64_t free_bytes, free_count; /* in bins, and the topmost chunks */
-	uint64_t free_page_bytes;        /* of those: whole pages, resident */
-	uint64_t hole_bytes;             /* of those: resident parts of pages */
-	uint64_t tcache_bytes, fastbin_bytes;
-	uint64_t cached_count;   /* chunks in either cache */
+	uint64_t live_bytes, live_count;     /* handed out, large blocks included */
+	uint64_t free_bytes, free_count;     /* in bins and fastbins, and the topmost chunks */
+	uint64_t free_page_bytes;            /* of those: whole pages, resident */
+	uint64_t hole_bytes;                 /* of those: resident parts of pages */
+	uint64_t tcache_bytes, cached_count; /* of threads */
+	uint64_t fastbin_bytes;              /* part of free: malloc_trim() merges them */
 	uint64_t metadata_bytes; /* arenas, heap headers, thread caches' tables, fences */
 	uint64_t mmapped_bytes, mmapped_count; /* large blocks; part of live */
 	uint64_t unclear_bytes; /* could not be stepped over, or contradicted themselves */
+	uint64_t absent_bytes;  /* could not be stepped over, since swapped out */
 	uint64_t thread_caches;
 };
 
@@ -58,15 +61,18 @@ struct glibc_reading {
 		claimed_bytes; /* what malloc itself says it has: arenas, and large blocks where that is known */
 	uint64_t params; /* address of mp_, 0 = not recognised */
 	uint64_t params_mmapped_bytes, params_sbrk_base;
+	uint64_t trim_threshold, mmap_threshold, top_pad,
+		arena_max; /* settings in force; 0 without @params */
+	int no_dyn_threshold;
+	uint64_t
+		before; /* bytes of struct malloc_state before its bins: 24 since 2.43, 112 from 2.27 on */
+	int unknown; /* 1: neither, or thread caches of an unknown shape: no figures */
+	int limited; /* 1: a list was not followed to its end */
 	struct glibc_totals totals;
 	double consistency; /* per cent */
 	uint64_t copied_bytes;
 	unsigned retried; /* spans walked a second time */
 };
-
-/** What glibc_walk() tells of each chunk, if asked. */
-enum glibc_state { GLIBC_LIVE, GLIBC_FREE };
-typedef int (*glibc_chunk_fn)(void *ctx, uint64_t addr, uint64_t bytes, enum glibc_state state);
 
 /**
  * glibc_find() - arenas, heaps and large blocks among @regions (every one, by address), no chunk is looked at: some ms.
@@ -76,11 +82,11 @@ int glibc_find(const struct memory *memory, const struct region *regions, size_t
 	       struct glibc_reading *reading, struct err *err);
 /**
  * glibc_walk() - step over every chunk of what glibc_find() found and fill totals and consistency. Copies what is resident
- * once; what was swapped out is unclear up to where a chain of chunks begins again. Memory: some 300 KiB. @fn may be NULL; it sees chunks before caches are subtracted (cached ones as live), and a span that is walked again again; nonzero
- * ends the walk and is returned.
+ * once; what was swapped out is passed over up to where a chain of chunks begins again. Memory: some 300 KiB, 16 bytes a free
+ * chunk, and where there are fastbins 16 for each small chunk that may be in one. @units: what it holds is added; NULL for none.
  */
-int glibc_walk(const struct memory *memory, struct glibc_reading *reading, glibc_chunk_fn fn,
-	       void *ctx, struct err *err);
+int glibc_walk(const struct memory *memory, struct glibc_reading *reading, struct units *units,
+	       struct err *err);
 void glibc_fini(struct glibc_reading *reading);
 
 /** glibc_is_library() - a mapping of the C library, by its name. */
@@ -90,19 +96,51 @@ int glibc_is_library(const struct region *region);
 const struct glibc_span *glibc_span_at(const struct glibc_reading *reading, uint64_t addr);
 
 /* For glibc_walk() alone: the lists of free blocks that look like live ones (glibc_cache.c). */
-#define GLIBC_TCACHE_BINS 64
-#define GLIBC_TCACHE_CHUNK 0x290 /* 64 16-bit counts and 64 heads; glibc 2.30 to 2.41 */
 #define GLIBC_TCACHES_MAX 4096
-
-struct glibc_tcache {
-	uint64_t addr; /* of the table itself */
-	uint64_t heads[GLIBC_TCACHE_BINS];
-	uint16_t counts[GLIBC_TCACHE_BINS];
+#define GLIBC_TCACHE_BINS_MAX 76
+#define GLIBC_TCACHE_CHUNK 0x290 /* from 2.30 to 2.41 */
+/** struct glibc_tcache_shape - a thread cache's table: numbers, then heads. */
+struct glibc_tcache_shape {
+	uint32_t chunk, bins, count_bytes;
+	int slots_left; /* the numbers are free slots, not blocks: since 2.42 */
+	int keyed;      /* each block carries a key */
 };
-/** glibc_tcache_looks() - 1 if the 640 bytes at @body could be a thread cache's table: cheap, most are refused. */
-int glibc_tcache_looks(const struct glibc_reading *reading, const void *body);
-/** glibc_caches() - follow thread caches and fastbins; moves what they hold from live to cached. */
-void glibc_caches(const struct memory *memory, struct glibc_reading *reading,
-		  const uint64_t *tables, size_t table_count);
+extern const struct glibc_tcache_shape glibc_tcache_shapes[3];
+/** glibc_tcache_shape() - by the size of its chunk; NULL: none has it. */
+const struct glibc_tcache_shape *glibc_tcache_shape(uint64_t chunk_bytes);
+
+struct glibc_table {
+	uint64_t addr;
+	const struct glibc_tcache_shape *shape;
+};
+/** struct glibc_link - a small chunk in use whose first word may lead on in a list of free ones. */
+struct glibc_link {
+	uint64_t chunk, next;
+};
+struct glibc_lists {
+	struct glibc_table tables[GLIBC_TCACHES_MAX];
+	size_t table_count;
+	int fast;  /* some fastbin holds chunks */
+	int mixed; /* links are mixed with their own address (since 2.32): -1 unknown */
+	struct glibc_link *links; /* by address */
+	size_t link_count, link_room;
+	struct units
+		found; /* pieces: free chunks, the cached ones, tables. Sorted and joined in the end */
+	uint64_t class_count[UNITS_CLASSES], class_bytes[UNITS_CLASSES]; /* in use, by size */
+};
+/** glibc_tcache_looks() - 1 if the @shape's bytes at @body could be a thread cache's table: cheap, most are refused. */
+int glibc_tcache_looks(const struct glibc_reading *reading, const struct glibc_tcache_shape *shape,
+		       const void *body);
+/** glibc_lists_begin() - before the walk: whether there are fastbins, and how links are stored. */
+void glibc_lists_begin(const struct memory *memory, struct glibc_reading *reading,
+		       struct glibc_lists *lists);
+/** glibc_link_of() - where @stored, a word at @at, leads. */
+static inline uint64_t glibc_link_of(uint64_t at, uint64_t stored, int mixed)
+{
+	return mixed ? (at >> 12) ^ stored : stored;
+}
+/** glibc_caches() - follow thread caches and fastbins; moves what they hold from live to cached, or free. -ENOMEM. */
+int glibc_caches(const struct memory *memory, struct glibc_reading *reading,
+		 struct glibc_lists *lists);
 
 #endif

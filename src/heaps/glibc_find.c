@@ -14,8 +14,9 @@
 	(BINS_BYTES + \
 	 16) /* behind bins: binmap (16 bytes), next, next_free, attached_threads, system_mem */
 #define AFTER_SYSTEM (BINS_BYTES + 40)
-#define BEFORE_BINS_MAX 512 /* mutex, flags, fastbins, top, last_remainder: 112 bytes on 2.36 */
-#define EMPTY_MIN 8         /* self-pointing pairs that start a closer look */
+#define BEFORE_BINS_MAX \
+	512 /* mutex, flags, fastbins, top, last_remainder: 112 bytes on 2.36, 24 since 2.43 */
+#define TRIES_MAX 4096u /* of places that may be the bins, in one mapping */
 #define SCAN_REGION_MAX (64ull << 20)
 #define SCAN_TOTAL_MAX (256ull << 20)
 #define SCAN_BLOCK 65536u
@@ -123,7 +124,24 @@ struct search {
 	size_t cap;      /* of spans */
 	uint64_t before; /* bytes of struct malloc_state before its bins */
 	uint64_t scanned;
+	unsigned tries;
+	size_t run_first,
+		run_last; /* mappings that touch one another; of the one that was asked for last */
 };
+
+/* Where the private mappings without a file end that touch mapping @i: advice or protection cuts what was mapped as one. */
+static uint64_t joined_end(struct search *s, size_t i)
+{
+	const struct region *r = s->regions;
+	if (i >= s->run_first && i <= s->run_last && s->run_last)
+		return r[s->run_last].end;
+	s->run_first = s->run_last = i;
+	for (size_t k = i + 1; k < s->count && r[k].start == r[k - 1].end && !r[k].inode &&
+			       !(r[k].perms & REGION_SHARED) && r[k].name[0] != '[';
+	     k++)
+		s->run_last = k;
+	return r[s->run_last].end;
+}
 
 /* An empty bin's links point 16 bytes before themselves; a used bin's chunks point back at the bin. */
 static int bin_holds(const struct search *s, uint64_t at, const char *pair)
@@ -172,15 +190,16 @@ static int try_bins(struct search *s, uint64_t bins)
 	if (good < BINS - 4)
 		return 0;
 	next = word(copy + 16 + AFTER_NEXT);
-	/* alone, an arena is its own successor: that tells what stands before the bins. 112 bytes from 2.27 to 2.4x */
+	/* alone, an arena is its own successor: that tells what stands before the bins */
 	if (next < bins && bins - next <= BEFORE_BINS_MAX &&
 	    ring_closes(s, bins, bins - next, next)) {
 		s->before = bins - next;
 		return 1;
 	}
-	if (ring_closes(s, bins, 112, next)) {
-		s->before = 112;
-		return 1;
+	for (unsigned i = 0; i < 2; i++) {
+		s->before = i ? 24 : 112;
+		if (ring_closes(s, bins, s->before, next))
+			return 1;
 	}
 	for (uint64_t before = 16; before <= BEFORE_BINS_MAX; before += 8) {
 		if (ring_closes(s, bins, before, next)) {
@@ -191,72 +210,125 @@ static int try_bins(struct search *s, uint64_t bins)
 	return 0;
 }
 
-/* Within what has been copied of a mapping: runs of self-pointing pairs. Returns the address of the bins, or 0. */
-static uint64_t bins_in(struct search *s, uint64_t addr, const char *bytes, size_t len)
+/* A word that may be the top of an arena whose bins begin 16 bytes behind it. */
+static int may_be_top(const struct search *s, uint64_t top)
 {
-	for (size_t i = 0; i + 16 <= len; i += 8) {
+	return top && !(top & 15) && writable_at(s->regions, s->count, top);
+}
+
+/*
+ * Within what has been copied of a mapping: an empty bin points at itself. Where none is empty, @every word of libc's own
+ * data is tried that a heap's address stands before. Returns the address of the bins, or 0.
+ */
+static uint64_t bins_in(struct search *s, uint64_t addr, const char *bytes, size_t len, int every)
+{
+	for (size_t i = 16; i + 16 <= len && s->tries < TRIES_MAX; i += 8) {
 		uint64_t at = addr + i;
+		if (every) {
+			if (!may_be_top(s, word(bytes + i - 16)))
+				continue;
+			s->tries++;
+			if (try_bins(s, at))
+				return at;
+			continue;
+		}
 		if (word(bytes + i) != at - 16 || word(bytes + i + 8) != at - 16)
 			continue;
-		/* which bin is it? some other empty one must lie within the array */
-		unsigned near = 0;
-		for (size_t j = i + 16; j + 16 <= len && j < i + BINS_BYTES; j += 16)
-			near += word(bytes + j) == addr + j - 16 &&
-				word(bytes + j + 8) == addr + j - 16;
-		if (near + 1 < EMPTY_MIN)
-			continue;
+		/* which bin is it? */
+		s->tries++;
 		for (unsigned k = 0; k < BINS; k++) {
 			if (try_bins(s, at - k * 16))
 				return at - k * 16;
 		}
-		i += BINS_BYTES - 8; /* not malloc's: do not try each of its pairs */
+		/* not malloc's: neither is what follows it directly */
+		while (i + 32 <= len && word(bytes + i + 16) == addr + i)
+			i += 16;
 	}
 	return 0;
 }
 
-/*
- * mp_: the tcache settings stand together (64 bins, blocks of at most 1032 bytes, a count), behind sbrk_base and the bytes
- * in large blocks. Where a tunable changed them it is not recognised, and those cross-checks are left out.
- */
+/* mp_ by its fields' places: n_mmaps_max, mmapped_mem, sbrk_base, the words of tcache. */
+static const struct params_shape {
+	uint32_t mmaps_max, mmapped, base, tcache;
+} params_shapes[] = {
+	{ 64, 80, 96, 104 },  /* 2.35 to 2.42 */
+	{ 72, 88, 104, 112 }, /* since 2.43 */
+	{ 44, 56, 72, 80 },   /* 2.26 to 2.34 */
+};
+#define PARAMS_BYTES 136u
+#define THRESHOLD 131072u
+#define THRESHOLD_MAX (32ull << 20)
+
+static uint32_t half(const char *at)
+{
+	uint32_t v;
+	memcpy(&v, at, 4);
+	return v;
+}
+
+/* Six of its defaults, or thresholds that rose by themselves; or the settings of thread caches. */
+static int params_look(const struct search *s, const char *at, const struct params_shape *shape)
+{
+	uint64_t trim = word(at), pad = word(at + 8), threshold = word(at + 16);
+	uint64_t base = word(at + shape->base), mmapped = word(at + shape->mmapped);
+	const struct region *region = region_at(s->regions, s->count, base);
+	if ((base && !(region && is_heap(region))) || mmapped & (s->memory->page_bytes - 1))
+		return 0;
+	int risen = threshold >= THRESHOLD && threshold <= THRESHOLD_MAX && trim == 2 * threshold;
+	int defaults = (threshold == THRESHOLD && trim == THRESHOLD) || risen;
+	uint64_t bins = word(at + shape->tcache), bytes = word(at + shape->tcache + 8);
+	int tcache = (bins == 64 || bins == 76) &&
+		     (bytes == 1032 || bytes == 1040 || bytes == 1041) &&
+		     word(at + shape->tcache + 16) <= 65535;
+	return (defaults && pad == THRESHOLD && half(at + shape->mmaps_max) == 65536) || tcache;
+}
+
+/* Where tunables changed all of that it is not recognised, and those cross-checks are left out. */
 static void find_params(struct search *s, const struct region *region)
 {
 	uint64_t words[SCAN_BLOCK / 8], at = region->start;
-	while (at < region->end && !s->reading->params) {
+	struct glibc_reading *r = s->reading;
+	while (at < region->end && !r->params) {
 		size_t len = region->end - at < sizeof(words) ? region->end - at : sizeof(words);
 		if (memory_read_resident(s->memory, at, words, len) < 0)
 			return;
-		for (size_t i = 3; i + 3 <= len / 8; i++) {
-			if (words[i] != 64 || words[i + 1] != 1032 || words[i + 2] > 65535)
-				continue;
-			const struct region *base = region_at(s->regions, s->count, words[i - 1]);
-			if (words[i - 1] && !(base && is_heap(base)))
-				continue;
-			if (words[i - 3] & (s->memory->page_bytes - 1))
-				continue;
-			s->reading->params = at + (i - 13) * 8;
-			s->reading->params_mmapped_bytes = words[i - 3];
-			s->reading->params_sbrk_base = words[i - 1];
-			break;
+		const char *bytes = (const char *)words;
+		for (size_t i = 0; i + PARAMS_BYTES <= len && !r->params; i += 8) {
+			for (unsigned k = s->before == 24 ? 1 : 0; k < 3 && !r->params; k++) {
+				const struct params_shape *shape = &params_shapes[k];
+				if ((s->before == 24) != (k == 1) ||
+				    !params_look(s, bytes + i, shape))
+					continue;
+				r->params = at + i;
+				r->params_mmapped_bytes = word(bytes + i + shape->mmapped);
+				r->params_sbrk_base = word(bytes + i + shape->base);
+				r->trim_threshold = word(bytes + i);
+				r->top_pad = word(bytes + i + 8);
+				r->mmap_threshold = word(bytes + i + 16);
+				r->arena_max = word(bytes + i + 32);
+				r->no_dyn_threshold = half(bytes + i + shape->mmapped - 8) != 0;
+			}
 		}
 		if (len < sizeof(words))
 			return;
-		at += len - 64;
+		at += len - PARAMS_BYTES;
 	}
 }
 
-static uint64_t scan_region(struct search *s, const struct region *region)
+static uint64_t scan_region(struct search *s, const struct region *region, int every)
 {
 	uint64_t at = region->start, found = 0;
+	s->tries = 0;
 	char *bytes = malloc(SCAN_BLOCK);
 	while (bytes && !found && at < region->end && s->scanned < SCAN_TOTAL_MAX) {
 		size_t len = region->end - at < SCAN_BLOCK ? region->end - at : SCAN_BLOCK;
 		if (memory_read_resident(s->memory, at, bytes, len) < 0)
 			break;
 		s->scanned += len;
-		found = bins_in(s, at, bytes, len);
+		found = bins_in(s, at, bytes, len, every);
 		if (len < SCAN_BLOCK)
 			break;
-		at += SCAN_BLOCK - BINS_BYTES; /* the array may lie across the border */
+		at += SCAN_BLOCK - BINS_BYTES - 16; /* the array may lie across the border */
 	}
 	free(bytes);
 	return found;
@@ -268,19 +340,23 @@ int glibc_is_library(const struct region *region)
 	return base && (strncmp(base, "/libc.so.", 9) == 0 || strncmp(base, "/libc-2.", 8) == 0);
 }
 
-/* libc's own data first; then every module's, for programs that were linked statically. */
+/* libc's own data first, twice, for bins move while they are read; then every module's, for programs that were linked statically. */
 static uint64_t find_main_arena(struct search *s)
 {
-	for (int pass = 0; pass < 2; pass++) {
+	enum { OWN, OWN_AGAIN, OWN_EVERY, OTHERS, PASSES };
+	for (int pass = 0; pass < PASSES; pass++) {
 		for (size_t i = 0; i < s->count; i++) {
 			const struct region *region = &s->regions[i];
 			if (!writable_private(region) || region->name[0] != '/' ||
 			    region->end - region->start > SCAN_REGION_MAX ||
-			    glibc_is_library(region) != (pass == 0))
+			    glibc_is_library(region) != (pass != OTHERS))
 				continue;
-			uint64_t bins = scan_region(s, region);
+			uint64_t bins = scan_region(s, region, pass == OWN_EVERY);
 			if (!bins)
 				continue;
+			s->reading->before = s->before;
+			s->reading->unknown =
+				s->before != 24 && s->before != 104 && s->before != 112;
 			find_params(s, region);
 			return bins;
 		}
@@ -337,7 +413,8 @@ static size_t arena_of(const struct glibc_reading *r, uint64_t addr)
 /* brk: one stretch of [heap] mappings; a hole in it (someone else's mprotect) starts another span. */
 static int add_main(struct search *s)
 {
-	for (size_t i = 0; i < s->count; i++) {
+	/* an arena that never had anything does not lie over another allocator's heap */
+	for (size_t i = 0; i < s->count && s->reading->arenas[0].system_bytes; i++) {
 		const struct region *region = &s->regions[i];
 		if (!is_heap(region) || !writable_private(region))
 			continue;
@@ -354,7 +431,7 @@ static int add_main(struct search *s)
 			return rc;
 	}
 	/* where brk was refused the main arena's top lies in a mapping of its own */
-	uint64_t top = s->reading->arenas[0].top;
+	uint64_t top = s->reading->arenas[0].system_bytes ? s->reading->arenas[0].top : 0;
 	const struct region *region = region_at(s->regions, s->count, top);
 	if (region && is_anonymous(region)) {
 		struct glibc_span span = { .start = region->start,
@@ -366,7 +443,7 @@ static int add_main(struct search *s)
 }
 
 /* struct heap_info: ar_ptr, prev, size, ... 48 bytes since 2.35, 32 before. */
-static int try_heap(struct search *s, const struct region *region, uint64_t at)
+static int try_heap(struct search *s, uint64_t limit, uint64_t at)
 {
 	uint64_t head[3];
 	if (memory_read(s->memory, at, head, sizeof(head)) < 0)
@@ -378,8 +455,8 @@ static int try_heap(struct search *s, const struct region *region, uint64_t at)
 	    head[2] < s->memory->page_bytes || head[1] & (HEAP_MAX_BYTES - 1))
 		return 0;
 	uint64_t end = at + head[2];
-	if (end > region->end) /* the list of mappings is a little older */
-		end = region->end;
+	if (end > limit) /* the list of mappings is a little older */
+		end = limit;
 	struct glibc_span span = {
 		.start = at, .end = end, .arena = (uint32_t)arena, .kind = GLIBC_HEAP
 	};
@@ -402,7 +479,7 @@ static int add_heaps(struct search *s)
 			/* a header was written, so its page is there: nothing is mapped in by looking */
 			uint64_t first = memory_resident_from(pages, at, region->end);
 			if (first - at < s->memory->page_bytes) {
-				rc = try_heap(s, region, at);
+				rc = try_heap(s, joined_end(s, i), at);
 				first = at + 1;
 			}
 			at = (first + HEAP_MAX_BYTES - 1) & ~(HEAP_MAX_BYTES - 1);
@@ -414,15 +491,22 @@ static int add_heaps(struct search *s)
 
 /* ---- large blocks --------------------------------------------------------------------------------------------------- */
 
-/* A chunk header with IS_MMAPPED, a whole number of pages, inside its mapping. */
-static uint64_t large_at(const struct search *s, const struct region *region, uint64_t at,
+/*
+ * A chunk header with IS_MMAPPED: a whole number of pages, inside its mapping, which ends at @limit. prev_size is the shift that
+ * memalign() made, else 0; since 2.43 its lowest bit means huge pages, and the size is 16 bytes less than the mapping.
+ */
+static uint64_t large_at(const struct search *s, uint64_t limit, uint64_t at,
 			 const uint64_t head[2])
 {
-	uint64_t page = s->memory->page_bytes, size = head[1] & ~7ull;
-	if ((head[1] & 7) != 2 || size & (page - 1) || !size || size > region->end - at)
+	uint64_t page = s->memory->page_bytes, size = head[1] & ~7ull, shift = head[0];
+	if ((head[1] & 7) != 2 || !size || size > limit - at)
 		return 0;
-	/* prev_size is the shift that memalign() made, else 0 */
-	return head[0] < page && !(head[0] & 15) ? size : 0;
+	if (s->before == 24) {
+		shift &= ~1ull;
+		size += 16;
+	}
+	return !(size & (page - 1)) && size <= limit - at && shift < page && !(shift & 15) ? size
+											   : 0;
 }
 
 /* Chunk headers at the starts of pages, read ahead: a system call for each would cost more than all else. */
@@ -436,6 +520,7 @@ struct heads {
 	int every_page;
 	size_t known; /* spans that were there before: in order, not looked for again */
 	unsigned tried;
+	uint64_t done; /* end of the block that was found last */
 	struct memory_pages here, ahead;
 	unsigned count, next;
 	uint64_t at[HEADS_AHEAD], words[HEADS_AHEAD][2];
@@ -534,8 +619,10 @@ static int look_for_large(struct search *s, struct heads *h, size_t number, uint
 			  uint64_t end)
 {
 	struct glibc_reading *r = s->reading;
-	const struct region *region = &s->regions[h->order[number]];
 	uint64_t page = s->memory->page_bytes;
+	uint64_t limit = joined_end(s, h->order[number]);
+	if (!h->every_page && start < h->done) /* the last block goes on in here */
+		start = h->done;
 	for (uint64_t at = start; at < end;) {
 		const struct glibc_span *span = span_in(r->spans, h->known, at);
 		if (span) {
@@ -545,7 +632,7 @@ static int look_for_large(struct search *s, struct heads *h, size_t number, uint
 		if (h->tried++ == PAGES_TRIED_MAX)
 			return 1;
 		const uint64_t *head = head_at(h, number, at, end);
-		uint64_t size = head ? large_at(s, region, at, head) : 0;
+		uint64_t size = head ? large_at(s, limit, at, head) : 0;
 		if (h->every_page && size > r->params_mmapped_bytes - r->totals.mmapped_bytes)
 			size = 0; /* so much is not missing */
 		if (size) {
@@ -557,6 +644,7 @@ static int look_for_large(struct search *s, struct heads *h, size_t number, uint
 				return rc;
 			r->totals.mmapped_bytes += size;
 			r->totals.mmapped_count++;
+			h->done = at + size;
 		} else if (!h->every_page) {
 			return 0;
 		}

@@ -149,6 +149,19 @@ static int (*const readers[])(struct breakdown *, const struct memory *,
 						heaps_jemalloc, heaps_mimalloc, heaps_tcmalloc,
 						heaps_go };
 
+/* What a reader put into the units is of the allocator that it told first; of one that was refused it goes. */
+static void own_units(struct breakdown *b, size_t rows, size_t units, size_t pieces)
+{
+	while (rows < b->allocator_count && b->allocators[rows].live_bytes == UINT64_MAX)
+		rows++;
+	if (rows == b->allocator_count) {
+		units_rewind(b->units, units, pieces);
+		return;
+	}
+	for (; b->units && units < b->units->count; units++)
+		b->units->units[units].allocator = (uint8_t)rows;
+}
+
 int heaps_read(struct breakdown *b, const struct target *target, struct err *err)
 {
 	struct pages pages = { .fd = -1 };
@@ -167,11 +180,16 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 	for (size_t i = 0; i < ARRAY_LEN(readers) && rc == 0; i++) {
 		/* half of what is left at most: one that leads in circles must not hide the others */
 		struct memory_work work = { .left = left / 2 };
+		size_t rows = b->allocator_count, units = b->units ? b->units->count : 0;
+		size_t pieces = b->units ? b->units->piece_count : 0;
 		memory.work = &work;
 		rc = readers[i](b, &memory, err);
+		own_units(b, rows, units, pieces);
 		left = left - left / 2 + work.left;
 	}
 	memory.work = NULL;
+	if (b->units)
+		units_sort(b->units);
 	tell_swapped(b);
 	if (rc == 0 && place_threads(b, &memory) < 0)
 		rc = err_set(err, -ENOMEM, "cannot place the threads of process %d", (int)b->pid);

@@ -12,7 +12,6 @@
 #include "heaps/readers.h"
 #include "heaps/scan.h"
 
-#define ROOT_BYTES (8ull << 18)
 #define BASE_BLOCK (2ull << 20) /* its own bookkeeping comes in blocks of whole multiples of this */
 #define BASE_BLOCKS_MAX 4096u
 #define SIZES_MAX 232u
@@ -35,10 +34,11 @@ struct je {
 	struct breakdown *b;
 	const struct memory *memory;
 	struct radix tree;
+	uint64_t root_bytes;
 	struct memory_pages pages;
 	struct extent last; /* the one that was met last: it may go on in the next mapping */
 	uint64_t last_resident;
-	uint64_t live[QUANTA], count[QUANTA], holes[QUANTA], fits[QUANTA];
+	uint64_t live[QUANTA], count[QUANTA], holes[QUANTA], fits[QUANTA], active;
 	uint64_t good, bad; /* bytes whose descriptors agree with the tree, or do not */
 	uint64_t free_pages, resident, reserved, metadata, cached, cached_count, caches;
 	uint64_t base[BASE_BLOCKS_MAX]; /* sorted */
@@ -134,6 +134,7 @@ static void count_last(struct je *je)
 		je->free_pages += resident;
 		return;
 	}
+	je->active++;
 	for (unsigned q = 0; q < QUANTA; q++) {
 		uint64_t size = size_of(szind_of(e->bits), q ? 3 : 4), live = size, count = 1;
 		if (e->bits >> 12 & 1) {
@@ -142,7 +143,8 @@ static void count_last(struct je *je)
 			count = unused < room ? room - unused : 0;
 			live = count * size;
 		} else {
-			je->fits[q] += bytes == size || bytes == size + 4096;
+			uint64_t pages = (size + 4095) & ~4095ull;
+			je->fits[q] += bytes == pages || bytes == pages + 4096;
 		}
 		live = live < bytes ? live : bytes;
 		je->live[q] += live;
@@ -174,6 +176,8 @@ static uint64_t walk_region(struct je *je, const struct region *r)
 		struct extent e;
 		if (je->tree.leaf)
 			note_base(je, je->tree.leaf);
+		if (je->tree.node)
+			note_base(je, je->tree.node);
 		if (!extent_at(entry)) {
 			at = radix_next(&je->tree, at, r->end);
 			continue;
@@ -311,7 +315,7 @@ static int look_for_arenas(void *ctx, const struct scan_block *block)
 	struct je *je = ctx;
 	for (size_t i = 0; i < block->count; i++) {
 		uint64_t at = block->words[i], root = block->addr + i * 8 - je->tree.root;
-		if (at && root >= ROOT_BYTES && scan_heap_at(je->b, at, 64) &&
+		if (at && root >= je->root_bytes && scan_heap_at(je->b, at, 64) &&
 		    !extent_at(radix_entry(&je->tree, at)))
 			look_at_arena(je, at);
 	}
@@ -343,7 +347,17 @@ static int walk_all(struct je *je, uint8_t *claims)
 			claims[i] = owned[i] >= base ? 1 : 2;
 	}
 	free(owned);
-	return je->good ? scan_data(b, je->memory, ROOT_BYTES, look_for_arenas, je) : 0;
+	return je->good ? scan_data(b, je->memory, je->root_bytes, look_for_arenas, je) : 0;
+}
+
+/*
+ * Whether it is jemalloc at all: any array of pointers in a program's data may pass for a tree, but the sizes of what is handed out
+ * are those that it has classes for. One odd extent in sixteen may be read while it changes.
+ */
+static int is_proven(const struct je *je)
+{
+	uint64_t fits = je->fits[je->quantum];
+	return je->active >= 2 && fits + je->active / 16 >= je->active;
 }
 
 static double agreement(const struct je *je)
@@ -373,6 +387,36 @@ static void tell(const struct je *je, struct allocator_reading *a)
 			 "every extent, by its radix tree; what threads cache counts as live");
 }
 
+/* Of a leaf's entry that has two words: the class's number stands in the second from bit 5 on, the flags below. */
+static uint64_t join(uint64_t descriptor, uint64_t facts)
+{
+	return (facts >> 5 & 255) << 48 | (descriptor & 0xffffffffff80ull) | (facts & 31);
+}
+
+/*
+ * Pages of 4 KiB: two levels of 18 bits for addresses of 48 bits; three of 15 bits where it was built for addresses of 57 (on a
+ * machine that has them), whose class numbers found no room beside the pointer.
+ */
+static int find_tree(struct je *je)
+{
+	static const struct radix_shape shapes[] = {
+		{ .shift = { 30, 12 }, .bits = { 18, 18 }, .align = 64 },
+		{ .shift = { 42, 12 },
+		  .bits = { 15, 15 },
+		  .middle_shift = 27,
+		  .middle_bits = 15,
+		  .align = 64,
+		  .join = join },
+	};
+	int rc = 0;
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]) && rc == 0; i++) {
+		je->tree = (struct radix){ .b = je->b, .memory = je->memory, .shape = shapes[i] };
+		je->root_bytes = 8ull << shapes[i].bits[0];
+		rc = radix_find(&je->tree, proof, je);
+	}
+	return rc;
+}
+
 int heaps_jemalloc(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	struct je *je = calloc(1, sizeof(*je));
@@ -383,16 +427,12 @@ int heaps_jemalloc(struct breakdown *b, const struct memory *memory, struct err 
 		goto out;
 	je->b = b;
 	je->memory = je->pages.memory = memory;
-	/* 48-bit addresses, pages of 4 KiB, two levels of 18 bits */
-	je->tree =
-		(struct radix){ .b = b,
-				.memory = memory,
-				.shape = { .shift = { 30, 12 }, .bits = { 18, 18 }, .align = 64 } };
-	rc = found = radix_find(&je->tree, proof, je);
+	rc = found = find_tree(je);
 	if (rc == 1)
 		rc = walk_all(je, claims);
 	/* that nothing was found in the end says something only where it is known to be there */
-	if (rc == 0 && (je->good || (memory_is_spent(memory) && (found || mapped)))) {
+	if (rc == 0 &&
+	    ((je->good && is_proven(je)) || (memory_is_spent(memory) && (found || mapped)))) {
 		rc = heaps_judge(b, memory, "jemalloc", agreement(je));
 		if (rc != 1)
 			goto out;

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "heaps/units.h"
 #include "proc/breakdown.h"
 #include "proc/memory.h"
 

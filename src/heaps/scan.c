@@ -162,25 +162,68 @@ static uint64_t reach(const struct radix *tree, unsigned level)
 	return 1ull << tree->shape.shift[level];
 }
 
-static void set_leaf(struct radix *tree, uint64_t addr, uint64_t leaf)
+/* How much a leaf stands for. */
+static uint64_t reach_of_leaf(const struct radix *tree)
 {
-	tree->leaf_known = 1;
-	tree->leaf_first = addr & ~(reach(tree, ROOT) - 1);
-	tree->leaf = leaf;
-	tree->copied = 0;
+	return tree->shape.middle_bits ? 1ull << tree->shape.middle_shift : reach(tree, ROOT);
+}
+
+static void set_node(struct radix *tree, uint64_t addr, uint64_t node)
+{
+	tree->node_known = 1;
+	tree->node_first = addr & ~(reach(tree, ROOT) - 1);
+	tree->node = node;
+	tree->leaf_known = 0;
+}
+
+/* What the word at @from leads to; 0: to no heap memory. */
+static uint64_t child_at(const struct radix *tree, uint64_t from)
+{
+	uint64_t child;
+	if (memory_read_resident(tree->memory, from, &child, 8) < 0 ||
+	    !scan_heap_at(tree->b, child, tree->shape.align))
+		return 0;
+	return child;
+}
+
+static uint64_t find_node(struct radix *tree, uint64_t addr)
+{
+	if (!tree->node_known || tree->node_first != (addr & ~(reach(tree, ROOT) - 1)))
+		set_node(tree, addr, child_at(tree, tree->root + index_of(tree, ROOT, addr) * 8));
+	return tree->node;
 }
 
 static uint64_t find_leaf(struct radix *tree, uint64_t addr)
 {
-	uint64_t leaf;
-	if (tree->leaf_known && tree->leaf_first == (addr & ~(reach(tree, ROOT) - 1)))
+	const struct radix_shape *shape = &tree->shape;
+	uint64_t node = find_node(tree, addr), first = addr & ~(reach_of_leaf(tree) - 1);
+	if (tree->leaf_known && tree->leaf_first == first)
 		return tree->leaf;
-	if (memory_read_resident(tree->memory, tree->root + index_of(tree, ROOT, addr) * 8, &leaf,
-				 8) < 0 ||
-	    !scan_heap_at(tree->b, leaf, tree->shape.align))
-		leaf = 0;
-	set_leaf(tree, addr, leaf);
-	return leaf;
+	tree->leaf = node;
+	if (node && shape->middle_bits) {
+		uint64_t index = addr >> shape->middle_shift & ((1ull << shape->middle_bits) - 1);
+		tree->leaf = child_at(tree, node + index * 8);
+	}
+	tree->leaf_known = 1;
+	tree->leaf_first = first;
+	tree->copied = 0;
+	return tree->leaf;
+}
+
+/* Copies the entries of the leaf from @addr's on; what cannot be read has none. */
+static void copy_entries(struct radix *tree, uint64_t addr)
+{
+	uint64_t at = index_of(tree, LEAF, addr), each = tree->shape.join ? 16 : 8;
+	uint64_t left = (1ull << tree->shape.bits[LEAF]) - at, words[RADIX_AHEAD];
+	uint64_t most = RADIX_AHEAD * 8 / each;
+	tree->copied = (unsigned)(left < most ? left : most);
+	tree->first = addr;
+	if (read_there(&tree->pages, tree->leaf + at * each, words, tree->copied * each) < 0)
+		memset(words, 0, sizeof(words));
+	for (unsigned i = 0; i < tree->copied; i++)
+		tree->entries[i] = tree->shape.join
+					   ? tree->shape.join(words[2 * i], words[2 * i + 1])
+					   : words[i];
 }
 
 uint64_t radix_entry(struct radix *tree, uint64_t addr)
@@ -189,21 +232,16 @@ uint64_t radix_entry(struct radix *tree, uint64_t addr)
 	addr &= ~(page - 1);
 	if (!leaf || memory_spend(tree->memory, ENTRY_COST) < 0)
 		return 0;
-	if (!tree->copied || addr < tree->first || (addr - tree->first) / page >= tree->copied) {
-		uint64_t at = index_of(tree, LEAF, addr);
-		uint64_t left = (1ull << tree->shape.bits[LEAF]) - at;
-		tree->copied = left < RADIX_AHEAD ? (unsigned)left : RADIX_AHEAD;
-		tree->first = addr;
-		uint64_t from = leaf + at * 8, bytes = tree->copied * 8;
-		if (read_there(&tree->pages, from, tree->entries, bytes) < 0)
-			memset(tree->entries, 0, sizeof(tree->entries));
-	}
+	if (!tree->copied || addr < tree->first || (addr - tree->first) / page >= tree->copied)
+		copy_entries(tree, addr);
 	return tree->entries[(addr - tree->first) / page];
 }
 
 uint64_t radix_next(struct radix *tree, uint64_t addr, uint64_t end)
 {
-	uint64_t step = reach(tree, find_leaf(tree, addr) ? LEAF : ROOT);
+	uint64_t step = find_leaf(tree, addr) ? reach(tree, LEAF)
+			: tree->node          ? reach_of_leaf(tree)
+					      : reach(tree, ROOT);
 	uint64_t next = (addr & ~(step - 1)) + step;
 	return next < addr || next > end || memory_is_spent(tree->memory) ? end : next;
 }
@@ -266,16 +304,16 @@ static uint64_t first_below(const struct search *s, const struct region *r, uint
 	return behind ? begin + behind * reach(tree, ROOT) : r->start;
 }
 
-/* @leaf is what the root's entry @key would be; only addresses below that entry can prove it. */
-static int proves(struct search *s, unsigned key, uint64_t leaf)
+/* @node is what the root's entry @key would be; only addresses below that entry can prove it. */
+static int proves(struct search *s, unsigned key, uint64_t node)
 {
 	struct radix *tree = s->tree;
 	for (unsigned n = 0; n < SAMPLES && s->samples[key][n]; n++) {
 		const struct region *r = s->samples[key][n];
 		unsigned looked = 0;
 		uint64_t first = first_below(s, r, s->keys[key]);
-		set_leaf(tree, first, leaf);
-		uint64_t end = tree->leaf_first + reach(tree, ROOT);
+		set_node(tree, first, node);
+		uint64_t end = tree->node_first + reach(tree, ROOT);
 		end = end < r->end ? end : r->end;
 		for (uint64_t at = first; at < end && looked < PROOF_ENTRIES; looked++) {
 			uint64_t entry = radix_entry(tree, at);
@@ -303,7 +341,9 @@ static int may_be_leaf(struct search *s, uint64_t word)
 		return 0;
 	if (scan_is_heap(&b->regions[i])) {
 		/* a leaf is large: what an object's pointer leads to seldom has as much memory behind it */
-		uint64_t bytes = 8ull << s->tree->shape.bits[LEAF];
+		const struct radix_shape *shape = &s->tree->shape;
+		uint64_t bytes =
+			shape->middle_bits ? 8ull << shape->middle_bits : 8ull << shape->bits[LEAF];
 		return b->regions[i].end - word >= bytes || scan_heap_at(b, word + bytes - 8, 8);
 	}
 	s->no_heap = &b->regions[i];
@@ -325,7 +365,7 @@ static int try_block(void *ctx, const struct scan_block *block)
 			if (s->tries++ == TRIES_MAX)
 				return -ENOENT;
 			tree->root = root;
-			tree->leaf_known = 0;
+			tree->node_known = 0;
 			if (proves(s, k, block->words[i]))
 				return 1;
 		}
@@ -360,7 +400,7 @@ int radix_find(struct radix *tree, radix_proof proof, void *ctx)
 	struct search s = { .tree = tree, .proof = proof, .ctx = ctx };
 	struct scan *scan = scan_new(tree->memory, try_block, &s);
 	int rc = scan ? 0 : -ENOMEM;
-	tree->leaf_known = 0;
+	tree->node_known = 0;
 	tree->pages.memory = tree->memory;
 	s.no_heap = &nowhere;
 	collect_keys(&s);

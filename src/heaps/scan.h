@@ -41,7 +41,11 @@ int scan_data(const struct breakdown *b, const struct memory *memory, uint64_t b
 /** struct radix_shape - which bits of an address choose the entry of the root, and of the leaf: that one is a page's. */
 struct radix_shape {
 	uint8_t shift[2], bits[2];
+	/* of a level between them: 0 bits where there is none */
+	uint8_t middle_shift, middle_bits;
 	uint64_t align; /* of leaves */
+	/* makes one word of a leaf's entry that has two; NULL: it has one */
+	uint64_t (*join)(uint64_t first, uint64_t second);
 };
 
 #define RADIX_AHEAD 512
@@ -51,7 +55,10 @@ struct radix {
 	const struct memory *memory;
 	struct radix_shape shape;
 	uint64_t root;
-	/* private: the leaf of the last address, and some of its entries */
+	/* private: the leaf of the last address, what leads to it, and some of its entries */
+	uint64_t node_first,
+		node; /* what the root leads to: the leaf itself where there is no level between */
+	int node_known;
 	uint64_t leaf_first, leaf; /* first address that it stands for */
 	int leaf_known;
 	uint64_t first; /* address of the first entry that is copied */

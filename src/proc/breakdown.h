@@ -16,6 +16,8 @@
 #include "proc/target.h"
 #include "proc/threads.h"
 
+struct units;
+
 /** struct class_row - sums over the mappings of one class and label. */
 struct class_row {
 	unsigned class, how; /* how: of the largest mapping in it */
@@ -68,6 +70,8 @@ struct breakdown {
 	size_t thread_count;
 	struct allocator_reading *allocators; /* filled by heaps_read(); malloc'd */
 	size_t allocator_count;
+	struct units *
+		units; /* heaps/units.h: who wants to know what they hold sets it before heaps_read(); lent */
 
 	/* Private: owns the text of regions and rows. */
 	int keeps_all;

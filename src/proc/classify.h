@@ -39,7 +39,7 @@ struct classifier {
 
 	/* Private. */
 	int pagemap; /* descriptor, opened when it is needed; -1: memory of the target is left alone */
-	int unreadable; /* process_vm_readv is not permitted */
+	int unreadable; /* reading its memory is not permitted */
 	struct classify_held held[CLASSIFY_GROUP_MAX];
 	unsigned count;
 	int group;         /* the held ones are segments of one file */

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/fileio.h"
@@ -130,6 +129,9 @@ static int take_thread(struct target *target, char *status, size_t size)
 		return 0;
 	}
 	close(target->dir);
+	if (target->mem > 0)
+		close(target->mem);
+	target->mem = 0;
 	target->dir = dir;
 	target->tid = tid;
 	return 1;
@@ -208,7 +210,10 @@ void target_close(struct target *target)
 	/* 0 is the descriptor of a zeroed struct, which was never opened; ours are never 0 then */
 	if (target->pid && target->dir >= 0)
 		close(target->dir);
+	if (target->pid && target->mem > 0)
+		close(target->mem);
 	target->dir = -1;
+	target->mem = 0;
 }
 
 int target_file(const struct target *target, const char *name, struct err *err)
@@ -217,18 +222,56 @@ int target_file(const struct target *target, const char *name, struct err *err)
 	return fd >= 0 ? fd : target_fail(target, -errno, name, err);
 }
 
+/*
+ * The descriptor keeps the memory that the process had when it was opened: after an exec it reads nothing more, and is opened
+ * anew. One thread a target.
+ */
+static int open_memory(const struct target *target)
+{
+	int fd = openat(target->dir, "mem", O_RDONLY | O_CLOEXEC),
+	    *mem = (int *)(uintptr_t)&target->mem;
+	*mem = fd < 0 ? -errno : fd;
+	return *mem;
+}
+
+/* Return: bytes, 0 at the first that is not mapped, negative errno. */
+static ssize_t read_piece(int mem, const struct target_piece *piece)
+{
+	size_t done = 0;
+	while (done < piece->len) {
+		ssize_t got = pread(mem, (char *)piece->to + done, piece->len - done,
+				    (off_t)(piece->addr + done));
+		if (got == 0 && !done)
+			return -ESRCH; /* no memory behind the descriptor any more */
+		if (got <= 0)
+			return done ? (ssize_t)done : errno == EIO ? -EFAULT : -errno;
+		done += (size_t)got;
+	}
+	return (ssize_t)done;
+}
+
 ssize_t target_read_pieces(const struct target *target, const struct target_piece *pieces,
 			   unsigned count)
 {
-	struct iovec local[PIECES_MAX], remote[PIECES_MAX];
+	ssize_t sum = 0, got = 0;
 	if (count > PIECES_MAX)
 		return -EINVAL;
-	for (unsigned i = 0; i < count; i++) {
-		local[i] = (struct iovec){ pieces[i].to, pieces[i].len };
-		remote[i] = (struct iovec){ (void *)(uintptr_t)pieces[i].addr, pieces[i].len };
+	int mem = target->mem ? target->mem : open_memory(target), again = 0;
+	for (unsigned i = 0; i < count && mem > 0; i++) {
+		got = pieces[i].addr > INT64_MAX ? -EFAULT : read_piece(mem, &pieces[i]);
+		if (got == -ESRCH && !again) {
+			close(mem);
+			mem = open_memory(target);
+			again = 1;
+			got = mem > 0 ? read_piece(mem, &pieces[i]) : mem;
+		}
+		if (got < 0)
+			break;
+		sum += got;
+		if ((size_t)got < pieces[i].len)
+			break;
 	}
-	ssize_t got = process_vm_readv(target->tid, local, count, remote, count, 0);
-	return got < 0 ? -errno : got;
+	return mem < 0 ? mem : sum ? sum : got;
 }
 
 ssize_t target_read(const struct target *target, uint64_t addr, void *to, size_t len)

@@ -13,6 +13,7 @@ struct target {
 	pid_t pid;
 	pid_t tid; /* by whom it is read: @pid, or a thread that goes on though the main one has ended */
 	int dir; /* /proc/TID; openat() on it fails with ESRCH once the thread is gone */
+	int mem; /* /proc/TID/mem, as of the first reading; 0: not asked for yet, negative errno: refused */
 	char comm[32];
 	char exe[4096]; /* "" where it may not be read */
 	uint64_t exe_inode;
@@ -43,7 +44,8 @@ ssize_t target_text(const struct target *target, const char *name, char *text, s
 int target_fail(const struct target *target, int code, const char *what, struct err *err);
 
 /**
- * target_read() - copy [@addr, @addr + @len) of the target's memory, which goes on running; 1 us and the copy.
+ * target_read() - copy [@addr, @addr + @len) of the target's memory, which goes on running; 1 us and the copy. By pread() of
+ * /proc/PID/mem: process_vm_readv() pins pages, and pinning gives a forked process copies of what it shared with its parent.
  * Return: bytes copied from the start (fewer where the rest is not mapped), or negative errno (-EPERM, -ESRCH, -EFAULT).
  */
 ssize_t target_read(const struct target *target, uint64_t addr, void *to, size_t len);
@@ -53,7 +55,7 @@ struct target_piece {
 	void *to;
 	size_t len;
 };
-/** target_read_pieces() - up to 64 pieces in one call; bytes copied in order until the first that fails, or negative errno. */
+/** target_read_pieces() - up to 64 pieces, a system call each; bytes copied in order until the first that fails, or negative errno. */
 ssize_t target_read_pieces(const struct target *target, const struct target_piece *pieces,
 			   unsigned count);
 

@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct err err = { 0 };
 	if (glibc_find(&image.fake.memory, image.fake.regions, 4, &r, &err) != 1)
 		return 0;
-	if (glibc_walk(&image.fake.memory, &r, NULL, NULL, &err) < 0)
+	if (glibc_walk(&image.fake.memory, &r, NULL, &err) < 0)
 		abort(); /* memory is there */
 	if (image.fake.reads_of_absent)
 		abort();

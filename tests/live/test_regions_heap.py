@@ -53,10 +53,10 @@ def check_against_mallinfo(byteledger, program):
     breakdown = regions(byteledger, program.pid)
     heap = glibc(breakdown)
     # mallinfo counts cached blocks of threads and their tables as in use, and large blocks apart
-    close(heap["live_bytes"] + heap["cache_bytes"] - fsmblks + heap["metadata_bytes"], uordblks + hblkhd)
-    # what is free and not resident (given back already) is in mallinfo's figure only
-    assert heap["free_page_bytes"] + heap["hole_bytes"] + fsmblks <= fordblks * 1.01
-    close(heap["free_page_bytes"] + heap["hole_bytes"] + fsmblks, fordblks)
+    close(heap["live_bytes"] + heap["cache_bytes"] + heap["metadata_bytes"], uordblks + hblkhd)
+    # what is free and not resident (given back already) is in mallinfo's figure only; fastbins are free in both
+    assert heap["free_page_bytes"] + heap["hole_bytes"] <= fordblks * 1.01
+    close(heap["free_page_bytes"] + heap["hole_bytes"], fordblks)
     close(heap["reserved_bytes"], arena + hblkhd)
     assert heap["consistency"] > 99.9
     labels = {c["label"]: c for c in breakdown["classes"] if c["class"] == "allocator"}
@@ -71,6 +71,51 @@ def test_four_arenas_agree_with_their_own_statistics(byteledger, prog):
     with Program(prog("glibcheap"), "64", "4") as program:
         labels = check_against_mallinfo(byteledger, program)
         assert {"heap (brk)", "malloc arenas", "malloc large"} <= set(labels), labels
+
+
+def pss(pid):
+    with open(f"/proc/{pid}/smaps_rollup") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+def test_reading_the_child_of_a_fork_leaves_what_it_shares_shared(byteledger, prog):
+    with Program(prog("oddheap"), "fork", "50") as program:
+        child = int(program.said[5])
+        before = pss(program.pid), pss(child)
+        assert before[1] < 40 * 1024, before  # it is shared
+        assert glibc(regions(byteledger, child))["live_bytes"] > 45 << 20
+        assert glibc(regions(byteledger, program.pid))["live_bytes"] > 45 << 20
+        for was, now in zip(before, (pss(program.pid), pss(child))):
+            close(now, was)
+
+
+def test_chunks_in_fastbins_are_free_and_make_whole_pages(byteledger, prog):
+    with Program(prog("oddheap"), "fastbins", "100") as program:
+        uordblks, fordblks, hblkhd, fsmblks = map(int, program.said[1:5])
+        assert fsmblks > 90 << 20
+        heap = glibc(regions(byteledger, program.pid))
+        close(heap["live_bytes"] + heap["cache_bytes"] + heap["metadata_bytes"], uordblks + hblkhd)
+        close(heap["free_page_bytes"] + heap["hole_bytes"], fordblks)
+        assert heap["free_page_bytes"] > 0.9 * fordblks, heap
+        assert heap["consistency"] > 99.9
+
+
+def test_a_large_block_that_advice_and_protection_cut_is_one_block(byteledger, prog):
+    with Program(prog("oddheap"), "cut", "64") as program:
+        uordblks, _, hblkhd, _ = map(int, program.said[1:5])
+        heap = glibc(regions(byteledger, program.pid))
+        assert hblkhd >= 64 << 20
+        close(heap["live_bytes"] + heap["cache_bytes"] + heap["metadata_bytes"], uordblks + hblkhd)
+        assert heap["consistency"] > 99.9
+
+
+def test_a_heap_with_few_empty_bins_is_read(byteledger, prog):
+    with Program(prog("oddheap"), "nobins") as program:
+        uordblks, fordblks, hblkhd, _ = map(int, program.said[1:5])
+        heap = glibc(regions(byteledger, program.pid))
+        close(heap["live_bytes"] + heap["cache_bytes"] + heap["metadata_bytes"], uordblks + hblkhd)
+        # the top was never touched to its end
+        assert 0.8 * fordblks < heap["free_page_bytes"] + heap["hole_bytes"] <= fordblks
 
 
 @pytest.mark.large

@@ -108,7 +108,7 @@ int main(int argc, char **argv)
 			 cpu_began = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 		glibc_fini(&heap);
 		if (glibc_find(&memory, regions, region_count, &heap, &err) != 1 ||
-		    glibc_walk(&memory, &heap, NULL, NULL, &err) != 0) {
+		    glibc_walk(&memory, &heap, NULL, &err) != 0) {
 			fprintf(stderr, "bench_heapread: no heap: %s\n", err.msg);
 			return 1;
 		}

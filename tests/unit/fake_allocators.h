@@ -65,6 +65,25 @@ static inline void fake_jemalloc(struct fake *f)
 	fake_jemalloc_in(f, REGION_STACK);
 }
 
+#define JE_NODE (FAKE_OWN + 0x100000) /* of the build for 57-bit addresses, between root and leaf */
+
+/* The same heap as a build for 57-bit addresses keeps it: three levels of 15 bits, entries of a pointer and its facts. */
+static inline void fake_jemalloc_57(struct fake *f)
+{
+	fake_jemalloc(f);
+	fake_put(f, JE_ROOT + (FAKE_HEAP >> 30 & 0x3ffff) * 8, 0);
+	fake_put(f, JE_ROOT + (FAKE_HEAP >> 42 & 0x7fff) * 8, JE_NODE);
+	fake_put(f, JE_NODE + (FAKE_HEAP >> 27 & 0x7fff) * 8, JE_LEAF);
+	/* from the last on: they grow into each other's place */
+	for (uint64_t p = 8; p-- > 0;) {
+		unsigned n = p == 0 ? 0 : p < 6 ? 1 : 2;
+		unsigned state = n == 2, szind = n == 0 ? 1 : n == 1 ? JE_LARGE : 232;
+		int met = p == 0 || p == 1 || p == 5 || p == 6 || p == 7;
+		fake_put(f, JE_LEAF + p * 16, met ? JE_EXTENT(n) : 0);
+		fake_put(f, JE_LEAF + p * 16 + 8, met ? szind << 5 | state << 2 | (n == 0) : 0);
+	}
+}
+
 /* ---- tcmalloc -------------------------------------------------------------------------------------------------------- */
 
 #define TC_ROOT (FAKE_DATA + 64)

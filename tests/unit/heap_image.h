@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * heap_image.h - an address space made by hand: a C library's data with a main arena, a brk heap, one further arena with
- * its heap, and a large block. Laid out as glibc 2.36 does on x86-64.
+ * its heap, and a large block. Laid out as glibc 2.36 does on x86-64, or where 24 bytes stand before the bins as 2.43 does.
  */
 #ifndef TESTS_HEAP_IMAGE_H
 #define TESTS_HEAP_IMAGE_H
@@ -22,7 +22,18 @@
 struct image {
 	struct fake fake; /* brk, the C library's data, the further heap, the large block */
 	uint64_t main_arena, arena, before; /* before: bytes of an arena in front of its bins */
+	uint32_t table; /* bytes of the chunk of a thread's cache; 0: what goes with @before */
 };
+
+static inline int image_is_new(const struct image *image)
+{
+	return image->before == 24;
+}
+
+static inline uint32_t image_table(const struct image *image)
+{
+	return image->table ? image->table : image_is_new(image) ? 0x300 : 0x290;
+}
 
 static inline void image_put(struct image *image, uint64_t addr, uint64_t word)
 {
@@ -100,7 +111,7 @@ static inline void image_fill(struct image *image)
 {
 	uint64_t at = IMAGE_BRK, table, cached[2], fast, freed;
 	table = at + 16;
-	at = image_chunk(image, at, GLIBC_TCACHE_CHUNK, 0, 1);
+	at = image_chunk(image, at, image_table(image), 0, 1);
 	cached[0] = at;
 	at = image_chunk(image, at, 32, 0, 1);
 	cached[1] = at;
@@ -112,13 +123,23 @@ static inline void image_fill(struct image *image)
 	at = image_chunk(image, at, FILLED_FREE_MAIN, 0, 1);
 	at = image_chunk(image, at, 0x800, FILLED_FREE_MAIN, 0);
 	image_put(image, at + 8, (IMAGE_BRK + IMAGE_BRK_BYTES - at) | 1);
-	image_put(image, table, 2); /* counts[0] */
-	image_put(image, table + 128, cached[0] + 16);
+	if (image_table(image) >= 0x300) {
+		/* 76 numbers of slots that are left, of 16 or since tcache_max none, and as many heads */
+		image_put(image, table, 14 | 16ull << 16 | 16ull << 32 | 16ull << 48);
+		for (unsigned i = 1; i < 16; i++)
+			image_put(image, table + i * 8, 0x0010001000100010ull);
+		image_put(image, table + 152, cached[0] + 16);
+	} else {
+		image_put(image, table, 2); /* counts[0] */
+		image_put(image, table + 128, cached[0] + 16);
+	}
 	image_cached(image, cached[0], cached[1] + 16);
 	image_cached(image, cached[1], 0);
 	image_arena(image, image->main_arena, at, image->arena, IMAGE_BRK_BYTES);
-	image_put(image, image->main_arena + image->before - 16 - 80 + 8, fast);
-	image_put(image, fast + 16, (fast + 16) >> 12);
+	if (!image_is_new(image)) {
+		image_put(image, image->main_arena + image->before - 16 - 80 + 8, fast);
+		image_put(image, fast + 16, (fast + 16) >> 12);
+	}
 	image_free(image, image->main_arena, freed);
 
 	image_put(image, IMAGE_HEAP, image->arena);
@@ -128,15 +149,19 @@ static inline void image_fill(struct image *image)
 	image_put(image, at + 8, (IMAGE_HEAP + IMAGE_HEAP_BYTES - at) | 5);
 	image_arena(image, image->arena, at, image->main_arena, IMAGE_HEAP_BYTES);
 
-	image_put(image, IMAGE_LARGE + 8, IMAGE_LARGE_BYTES | 2);
-	/* mp_: mmapped_mem, max_mmapped_mem, sbrk_base, 64 bins, 1032 bytes, 7 blocks */
-	uint64_t params = IMAGE_LIBC + 0x1000;
-	image_put(image, params + 80, IMAGE_LARGE_BYTES);
-	image_put(image, params + 88, IMAGE_LARGE_BYTES);
-	image_put(image, params + 96, IMAGE_BRK);
-	image_put(image, params + 104, 64);
-	image_put(image, params + 112, 1032);
-	image_put(image, params + 120, 7);
+	image_put(image, IMAGE_LARGE + 8, (IMAGE_LARGE_BYTES - (image_is_new(image) ? 16 : 0)) | 2);
+	/* mp_: thresholds, n_mmaps_max, mmapped_mem, max_mmapped_mem, sbrk_base, 64 bins, 1032 bytes, 7 blocks */
+	uint64_t params = IMAGE_LIBC + 0x1000, more = image_is_new(image) ? 8 : 0;
+	image_put(image, params, 131072);
+	image_put(image, params + 8, 131072);
+	image_put(image, params + 16, 131072);
+	image_put(image, params + more + 64, 65536);
+	image_put(image, params + more + 80, IMAGE_LARGE_BYTES);
+	image_put(image, params + more + 88, IMAGE_LARGE_BYTES);
+	image_put(image, params + more + 96, IMAGE_BRK);
+	image_put(image, params + more + 104, 64);
+	image_put(image, params + more + 112, more ? 1041 : 1032);
+	image_put(image, params + more + 120, more ? 16 : 7);
 }
 
 #endif

@@ -29,13 +29,12 @@ static void read_image(struct image *image, struct glibc_reading *reading)
 {
 	struct err err = { 0 };
 	assert_int_equal(glibc_find(&image->fake.memory, image->fake.regions, 4, reading, &err), 1);
-	assert_int_equal(glibc_walk(&image->fake.memory, reading, NULL, NULL, &err), 0);
+	assert_int_equal(glibc_walk(&image->fake.memory, reading, NULL, &err), 0);
 }
 
 static uint64_t accounted(const struct glibc_totals *t)
 {
-	return t->live_bytes + t->free_bytes + t->tcache_bytes + t->fastbin_bytes +
-	       t->metadata_bytes;
+	return t->live_bytes + t->free_bytes + t->tcache_bytes + t->metadata_bytes;
 }
 
 static void every_byte_is_accounted_for(void **state)
@@ -51,7 +50,7 @@ static void every_byte_is_accounted_for(void **state)
 	assert_int_equal(r.totals.live_count, 4);
 	assert_int_equal(r.totals.tcache_bytes, 64);
 	assert_int_equal(r.totals.fastbin_bytes, 48);
-	assert_int_equal(r.totals.cached_count, 3);
+	assert_int_equal(r.totals.cached_count, 2);
 	assert_int_equal(r.totals.thread_caches, 1);
 	assert_int_equal(r.totals.unclear_bytes, 0);
 	assert_int_equal(accounted(&r.totals), r.claimed_bytes);
@@ -80,27 +79,136 @@ static void whole_free_pages_and_holes_are_told_apart(void **state)
 	image_end(image);
 }
 
-static void other_layouts_before_the_bins_are_found_out(void **state)
+static void the_known_layouts_are_read_and_others_are_unknown(void **state)
 {
 	(void)state;
-	for (uint64_t before = 104; before <= 128; before += 8) {
-		struct image *image = image_new(before);
+	static const struct {
+		uint64_t before;
+		uint32_t table;
+		int known;
+	} cases[] = { { 24, 0, 1 }, { 104, 0, 1 }, { 112, 0, 1 },     { 112, 0x300, 1 },
+		      { 32, 0, 0 }, { 120, 0, 0 }, { 112, 0x310, 0 }, { 24, 0x320, 0 } };
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct image *image = malloc(sizeof(*image));
+		assert_non_null(image);
+		image_init(image, cases[i].before);
+		image->table = cases[i].table;
+		image_fill(image);
 		struct glibc_reading r;
 		read_image(image, &r);
-		assert_int_equal(r.arenas[0].bins - r.arenas[0].addr, before);
-		assert_int_equal(r.totals.fastbin_bytes, 48);
-		assert_true(r.consistency == 100.0);
+		assert_int_equal(r.arenas[0].bins - r.arenas[0].addr, cases[i].before);
+		assert_int_equal(!r.unknown, cases[i].known);
+		if (cases[i].known) {
+			assert_int_equal(r.params, IMAGE_LIBC + 0x1000);
+			assert_int_equal(r.totals.thread_caches, 1);
+			assert_int_equal(r.totals.tcache_bytes, 64);
+			assert_int_equal(r.totals.fastbin_bytes, cases[i].before == 24 ? 0 : 48);
+			assert_int_equal(r.totals.mmapped_bytes, IMAGE_LARGE_BYTES);
+			assert_int_equal(accounted(&r.totals), r.claimed_bytes);
+			assert_true(r.consistency == 100.0);
+		}
 		glibc_fini(&r);
 		image_end(image);
 	}
+}
+
+static void a_heap_without_an_empty_bin_is_found(void **state)
+{
+	(void)state;
+	struct image *image = image_new(112);
+	/* a chunk in each of both arenas' bins: @at holds it, and its links lead back */
+	uint64_t bins = image->main_arena + 112, at = IMAGE_BRK + 0x1300 + 0x100;
+	for (unsigned i = 1; i < 127; i++, at += 32) {
+		image_put(image, bins + i * 16, at);
+		image_put(image, bins + i * 16 + 8, at);
+		image_put(image, at + 16, bins + i * 16 - 16);
+		image_put(image, at + 24, bins + i * 16 - 16);
+	}
+	struct glibc_reading r;
+	read_image(image, &r);
+	assert_int_equal(r.totals.live_bytes, FILLED_LIVE_MAIN + 0x2000 + IMAGE_LARGE_BYTES);
+	glibc_fini(&r);
+	image_end(image);
+}
+
+static void merged_fastbins_make_whole_pages_free(void **state)
+{
+	(void)state;
+	struct image *image = image_new(112);
+	/* the further heap full of chunks of 48 bytes, all but the first in one fastbin, last freed first */
+	uint64_t at = (image->arena + 112 + 2088 + 15) & ~15ull, first = at,
+		 end = IMAGE_HEAP + IMAGE_HEAP_BYTES;
+	for (int i = 0; i < 2000; i++) {
+		image_chunk(image, at, 48, 0, 5);
+		uint64_t next = i > 1 ? at - 48 : 0;
+		image_put(image, at + 16, (at + 16) >> 12 ^ next);
+		at += 48;
+	}
+	image_put(image, at + 8, (end - at) | 5);
+	image_put(image, image->arena + 112 - 16, at);
+	image_put(image, image->arena + 112 - 16 - 80 + 8, at - 48);
+	struct glibc_reading r;
+	struct units units = { 0 };
+	struct err err = { 0 };
+	assert_int_equal(glibc_find(&image->fake.memory, image->fake.regions, 4, &r, &err), 1);
+	assert_int_equal(glibc_walk(&image->fake.memory, &r, &units, &err), 0);
+	assert_int_equal(r.totals.fastbin_bytes, 1999 * 48 + 48);
+	/* they reach the top: one free stretch from behind the first to the heap's end */
+	uint64_t whole = end - ((first + 48 + 48 + 4095) & ~4095ull);
+	assert_in_range(r.totals.free_page_bytes, whole, whole + 0x21000 + 0x3000);
+	const struct piece *last = &units.pieces[units.piece_count - 1];
+	assert_int_equal(last->start, first + 48);
+	assert_int_equal(last->start + last->bytes, end);
+	assert_int_equal(last->kind, PIECE_TOP);
+	assert_int_equal(accounted(&r.totals), r.claimed_bytes);
+	units_fini(&units);
+	glibc_fini(&r);
+	image_end(image);
+}
+
+static void a_large_block_that_advice_cut_is_one_block(void **state)
+{
+	(void)state;
+	struct image *image = image_new(112);
+	struct region regions[5];
+	memcpy(regions, image->fake.regions, sizeof(regions[0]) * 4);
+	regions[4] = regions[3];
+	regions[3].end = regions[4].start = IMAGE_LARGE + 0x20000;
+	struct glibc_reading r;
+	struct err err = { 0 };
+	assert_int_equal(glibc_find(&image->fake.memory, regions, 5, &r, &err), 1);
+	assert_int_equal(glibc_walk(&image->fake.memory, &r, NULL, &err), 0);
+	assert_int_equal(r.totals.mmapped_bytes, IMAGE_LARGE_BYTES);
+	assert_int_equal(r.totals.mmapped_count, 1);
+	assert_true(r.consistency == 100.0);
+	glibc_fini(&r);
+	image_end(image);
+}
+
+static void settings_in_force_are_told_with_thresholds_that_rose(void **state)
+{
+	(void)state;
+	struct image *image = image_new(112);
+	image_put(image, IMAGE_LIBC + 0x1000, 2 * 12582912);
+	image_put(image, IMAGE_LIBC + 0x1000 + 16, 12582912);
+	image_put(image, IMAGE_LIBC + 0x1000 + 112, 4096); /* and a tunable for thread caches */
+	struct glibc_reading r;
+	read_image(image, &r);
+	assert_int_equal(r.params, IMAGE_LIBC + 0x1000);
+	assert_int_equal(r.mmap_threshold, 12582912);
+	assert_int_equal(r.trim_threshold, 2 * 12582912);
+	assert_false(r.no_dyn_threshold);
+	glibc_fini(&r);
+	image_end(image);
 }
 
 static void a_heap_without_symbols_or_params_is_walked_too(void **state)
 {
 	(void)state;
 	struct image *image = image_new(112);
-	image_put(image, IMAGE_LIBC + 0x1000 + 112,
-		  4096); /* a tunable changed mp_.tcache_max_bytes */
+	/* tunables changed mp_.tcache_max_bytes and both thresholds */
+	image_put(image, IMAGE_LIBC + 0x1000 + 112, 4096);
+	image_put(image, IMAGE_LIBC + 0x1000, 1 << 20);
 	struct glibc_reading r;
 	read_image(image, &r);
 	assert_int_equal(r.params, 0);
@@ -133,7 +241,7 @@ static void a_damaged_size_costs_its_chunk_and_is_said(void **state)
 	image_end(image);
 }
 
-static void what_was_swapped_out_is_unclear_and_not_read(void **state)
+static void what_was_swapped_out_is_left_out_and_not_read(void **state)
 {
 	(void)state;
 	struct image *image = image_new(112);
@@ -153,7 +261,8 @@ static void what_was_swapped_out_is_unclear_and_not_read(void **state)
 	image->fake.regions[0].swap_bytes = FAKE_PAGE;
 	read_image(image, &less);
 	assert_int_equal(image->fake.reads_of_absent, 0);
-	assert_in_range(less.totals.unclear_bytes, 2 * FAKE_PAGE, 8 * FAKE_PAGE);
+	assert_in_range(less.totals.absent_bytes, 2 * FAKE_PAGE, 4 * FAKE_PAGE);
+	assert_in_range(less.totals.unclear_bytes, 0, 4 * FAKE_PAGE);
 	assert_in_range(all.totals.live_bytes - less.totals.live_bytes, 2 * FAKE_PAGE,
 			2 * FAKE_PAGE + 3 * 64 + FILLED_LIVE_MAIN);
 	assert_true(less.consistency < 100.0);
@@ -193,7 +302,7 @@ static void a_heap_that_was_trimmed_meanwhile_is_unclear_not_a_crash(void **stat
 	struct err err = { 0 };
 	int rc = glibc_find(&image->fake.memory, image->fake.regions, 4, &r, &err);
 	if (rc == 1)
-		glibc_walk(&image->fake.memory, &r, NULL, NULL, &err);
+		glibc_walk(&image->fake.memory, &r, NULL, &err);
 	glibc_fini(&r);
 	image_end(image);
 }
@@ -235,10 +344,14 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_byte_is_accounted_for),
 		cmocka_unit_test(whole_free_pages_and_holes_are_told_apart),
-		cmocka_unit_test(other_layouts_before_the_bins_are_found_out),
+		cmocka_unit_test(the_known_layouts_are_read_and_others_are_unknown),
+		cmocka_unit_test(a_heap_without_an_empty_bin_is_found),
+		cmocka_unit_test(merged_fastbins_make_whole_pages_free),
+		cmocka_unit_test(a_large_block_that_advice_cut_is_one_block),
+		cmocka_unit_test(settings_in_force_are_told_with_thresholds_that_rose),
 		cmocka_unit_test(a_heap_without_symbols_or_params_is_walked_too),
 		cmocka_unit_test(a_damaged_size_costs_its_chunk_and_is_said),
-		cmocka_unit_test(what_was_swapped_out_is_unclear_and_not_read),
+		cmocka_unit_test(what_was_swapped_out_is_left_out_and_not_read),
 		cmocka_unit_test(lists_that_run_in_circles_end),
 		cmocka_unit_test(a_heap_that_was_trimmed_meanwhile_is_unclear_not_a_crash),
 		cmocka_unit_test(a_program_that_never_called_malloc_has_no_reading),

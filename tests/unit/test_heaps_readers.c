@@ -54,6 +54,21 @@ static void jemallocs_extents_and_caches_are_told_apart(void **state)
 	fake_end(f);
 }
 
+static void jemalloc_built_for_57_bit_addresses_says_the_same(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_jemalloc_57);
+	const struct allocator_reading *a = read_once(f, heaps_jemalloc);
+	assert_non_null(a);
+	assert_int_equal(a->live_bytes, 195 * 16 + 14336);
+	assert_int_equal(a->live_count, 196);
+	assert_int_equal(a->cache_bytes, 5 * 16);
+	assert_int_equal(a->free_page_bytes, 2 * 4096);
+	assert_int_equal(a->reserved_bytes, 8 * 4096);
+	assert_true(a->consistency == 100.0);
+	fake_end(f);
+}
+
 /* The first thread's storage was mapped right behind a library's data, and the kernel made one mapping of both. */
 static void fake_jemalloc_behind_data(struct fake *f)
 {
@@ -677,6 +692,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(jemallocs_extents_and_caches_are_told_apart),
+		cmocka_unit_test(jemalloc_built_for_57_bit_addresses_says_the_same),
 		cmocka_unit_test(a_cache_behind_a_librarys_data_is_found),
 		cmocka_unit_test(jemallocs_classes_eight_bytes_apart_are_found_out),
 		cmocka_unit_test(jemalloc_without_a_list_of_caches_says_so),

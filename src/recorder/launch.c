@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/launch.h"
+#include "recorder/launch.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record_life.c - one recording: drain the rings, watch the process, keep the file whole, finish. */
+/* life.c - one recording: drain the rings, watch the process, keep the file whole, finish. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "cmd/record.h"
 #include "proc/proc.h"
+#include "recorder/record.h"
 #include "wire/heap_start.h"
 
 #define MS 1000000u

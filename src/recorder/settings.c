@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record_settings.c - what the environment asks of the recording, be it byteledger's own (`heap -- PROGRAM`) or, handed on
+ * settings.c - what the environment asks of the recording, be it byteledger's own (`heap -- PROGRAM`) or, handed on
  * as arguments NAME=VALUE, that of a program with the library alone.
  */
 #include <errno.h>
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/record.h"
 #include "query/query.h"
+#include "recorder/record.h"
 #include "source/filter.h"
 #include "wire/heap.h"
 #include "wire/heap_start.h"

@@ -1,18 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record_files.c - the file that a recording goes to, and the next one when it is full (MAX_SIZE, KEEP_FILES). */
+/* files.c - the file that a recording goes to, and the next one when it is full (MAX_SIZE, KEEP_FILES). */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/cmd.h"
-#include "cmd/open.h"
-#include "cmd/record.h"
 #include "query/query.h"
+#include "recorder/record.h"
 
 #define NAME_WAIT_NS 1000000000u
+
+void record_tell(const struct record *rec, const char *format, ...)
+{
+	struct err what = { 0 };
+	va_list args;
+	va_start(args, format);
+	vsnprintf(what.msg, sizeof(what.msg), format, args);
+	va_end(args);
+	if (rec->ears.tell)
+		rec->ears.tell(rec->ears.ctx, &what);
+}
 
 /* A name for the file behind the first: numbers only grow, though older files are removed, so that they tell the order. */
 static char *next_name(struct record *rec)
@@ -89,14 +99,14 @@ int record_begin_file(struct record *rec, struct err *err)
 }
 
 /* So that the file can be read elsewhere: what its frames resolve to, from the objects that are here. */
-static int store_symbols(const char *path, struct err *err)
+static int store_symbols(const char *path, const struct recording_ears *ears, struct err *err)
 {
 	const struct query all = { 0 };
-	CLEANUP(recording_freep) struct recording *file = cmd_open_recording(path, err);
+	CLEANUP(recording_freep) struct recording *file = recording_open(path, ears, err);
 	CLEANUP(prof_freep) struct prof *prof = file ? recording_read(file, &all, err) : NULL;
 	if (!prof)
 		return err->code;
-	int rc = cmd_resolve(prof, err);
+	int rc = recording_resolve(prof, ears, err);
 	return rc < 0 ? rc : trace_append_symbols(path, prof, err);
 }
 
@@ -120,7 +130,7 @@ int record_end_file(struct record *rec, const struct def *process, struct err *e
 	if (!told)
 		rc = closed;
 	if (rc == 0 && !rec->failed && path)
-		rc = store_symbols(path, err);
+		rc = store_symbols(path, &rec->ears.reading, err);
 	free(path);
 	return rc;
 }
@@ -161,7 +171,8 @@ int record_rotate(struct record *rec, const struct def *begun, const struct def 
 			 "the recording goes on in '%s', beyond BYTELEDGER_MAX_SIZE; the next try "
 			 "is where that has doubled",
 			 trace_writer_path(rec->writer));
-		cmd_fail(&why);
+		if (rec->ears.tell)
+			rec->ears.tell(rec->ears.ctx, &why);
 		rec->begun_bytes = trace_writer_bytes(rec->writer);
 		return 0;
 	}
@@ -187,8 +198,8 @@ int record_rotate(struct record *rec, const struct def *begun, const struct def 
 	rec->begun_bytes = rec->writer ? trace_writer_bytes(rec->writer) : 0;
 	rec->rss_repeat_ns = 0; /* the timeline begins anew, too */
 	if (rc == 0 && resumes)
-		cmd_say("the disk has room again: the recording goes on in '%s'",
-			trace_writer_path(rec->writer));
+		record_tell(rec, "the disk has room again: the recording goes on in '%s'",
+			    trace_writer_path(rec->writer));
 	return rc;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record_fork.c - the blocks that a child of a fork takes along, from the recorder of its parent to its own
+ * fork.c - the blocks that a child of a fork takes along, from the recorder of its parent to its own
  * (wire/heap_start.h, way 4).
  */
 #include <dirent.h>
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cmd/record.h"
+#include "recorder/record.h"
 #include "wire/heap_start.h"
 
 /*

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/started.h"
+#include "recorder/started.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cmd/cmd.h"
-#include "cmd/launch.h"
 #include "proc/proc.h"
+#include "recorder/launch.h"
 
 static void make_set(sigset_t *set, int with_program)
 {
@@ -36,8 +36,8 @@ int signals_open(int with_program)
 int started_begin(struct started *started, char **argv, struct err *err)
 {
 	sigset_t before;
-	CLEANUP(launch_fini) struct launch launch = { .exit_status = CMD_FAILED };
-	*started = (struct started){ .signals = -1, .status = CMD_FAILED };
+	CLEANUP(launch_fini) struct launch launch = { .exit_status = EXIT_FAILURE };
+	*started = (struct started){ .signals = -1, .status = EXIT_FAILURE };
 	int rc = launch_plain(&launch, argv, err);
 	if (rc == 0) {
 		/* blocked before it starts, so that none is lost; it starts with the mask that we had */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record_heart.c - the thread by which a traced program sees that its recorder lives. */
+/* heart.c - the thread by which a traced program sees that its recorder lives. */
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "cmd/record.h"
+#include "recorder/record.h"
 
 static void *heart_run(void *arg)
 {

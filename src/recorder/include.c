@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record_include.c - INCLUDE_FILE: files that match are embedded in the recording when it begins. */
+/* include.c - INCLUDE_FILE: files that match are embedded in the recording when it begins. */
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "cmd/cmd.h"
-#include "cmd/record.h"
+#include "recorder/record.h"
 
 /* The program may wait meanwhile: a tenth of a second's work. */
 #define FILE_MAX (8u << 20)
@@ -54,9 +53,9 @@ static int read_file(const char *path, size_t most, struct trace_file *file, str
 	return regular;
 }
 
-static void tell(const char *path, const char *why)
+static void tell(const struct record *rec, const char *path, const char *why)
 {
-	cmd_say("'%s' is not in the recording: %s", path, why);
+	record_tell(rec, "'%s' is not in the recording: %s", path, why);
 }
 
 void record_include(struct record *rec)
@@ -71,13 +70,14 @@ void record_include(struct record *rec)
 	int first = rec->file_count == 0 && !fork.from;
 	int rc = pattern && *pattern ? glob(pattern, 0, NULL, &found) : GLOB_NOMATCH;
 	if (first && pattern && *pattern && rc != 0)
-		tell(pattern, rc == GLOB_NOMATCH ? "no file matches" : "cannot look for it");
+		tell(rec, pattern, rc == GLOB_NOMATCH ? "no file matches" : "cannot look for it");
 	for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++) {
 		struct trace_file file = { .path = found.gl_pathv[i] };
 		struct err err = { 0 };
 		if (i == NAMES_MAX) {
 			if (first)
-				tell(file.path, "256 files are the most, nor is any that follows");
+				tell(rec, file.path,
+				     "256 files are the most, nor is any that follows");
 			break;
 		}
 		int is = read_file(file.path, left < FILE_MAX ? left : FILE_MAX, &file, &content);
@@ -86,12 +86,13 @@ void record_include(struct record *rec)
 		if (is < 0)
 			file.state = TRACE_FILE_UNREADABLE;
 		if (first && is < 0)
-			tell(file.path, strerror(-is));
+			tell(rec, file.path, strerror(-is));
 		if (first && file.state == TRACE_FILE_TOO_LARGE)
-			tell(file.path, "files of more than 8 MiB, or of 32 MiB together, are not");
+			tell(rec, file.path,
+			     "files of more than 8 MiB, or of 32 MiB together, are not");
 		if (trace_writer_attach(rec->writer, &file, content.data, &err) < 0) {
 			if (first)
-				tell(file.path, err.msg);
+				tell(rec, file.path, err.msg);
 			break;
 		}
 		if (file.state == TRACE_FILE_STORED)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* launch.h - find a program, see whether it can be traced, start it with the preload library. */
-#ifndef CMD_LAUNCH_H
-#define CMD_LAUNCH_H
+#ifndef RECORDER_LAUNCH_H
+#define RECORDER_LAUNCH_H
 
 #include <signal.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* started.h - a program that a command started to look at it: as it is, nothing preloaded. Signals and status are contract 2's. */
-#ifndef CMD_STARTED_H
-#define CMD_STARTED_H
+#ifndef RECORDER_STARTED_H
+#define RECORDER_STARTED_H
 
 #include <sys/types.h>
 

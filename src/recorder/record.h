@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record.h - one recording: sources, sinks, the life of the program. */
+#ifndef RECORDER_RECORD_H
+#define RECORDER_RECORD_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "model/cull.h"
+#include "model/prof.h"
+#include "model/sieve.h"
+#include "proc/proc.h"
+#include "query/recording.h"
+#include "source/source.h"
+#include "trace/trace.h"
+
+/** struct recorder_ears - who hears what a recording has to say while it goes on. Called on the thread of record_step(). */
+struct recorder_ears {
+	void *ctx;
+	/** @what->code 0: worth knowing, and nothing is wrong; else what failed, mostly with a hint. The recording goes on. */
+	void (*tell)(void *ctx, const struct err *what);
+	struct recording_ears reading; /* of what is read again at the end, to store symbols */
+};
+
+/* ---- heart.c ------------------------------------------------------------------------------------------------ */
+
+/*
+ * A thread of its own: while a block is compressed or a disk is slow, the program must see that the recorder lives. It tells the
+ * other one when the program begins to end: what is left can then be packed while the kernel takes the program apart.
+ */
+struct record_heart {
+	struct source_heap *heap;
+	pthread_t thread;
+	int ends;   /* eventfd; -1: there is none, and the end is seen when the pause is over */
+	sem_t stop; /* posted: the end need not wait for the next beat */
+	int running;
+};
+
+/** record_heart_start() - beat for @heap, which has to stay until record_heart_stop(). */
+int record_heart_start(struct record_heart *heart, struct source_heap *heap, struct err *err);
+/** record_heart_stop() - if it was started. */
+void record_heart_stop(struct record_heart *heart);
+
+/* ---- life.c: one recording from its first event to the finished file -------------------------------------- */
+
+/* What the environment asks of the recording. */
+struct record_settings {
+	struct cull_opt cull;               /* lifetime_ns 0: nothing is left out */
+	uint64_t min_free_bytes, max_bytes; /* 0: no limit */
+	uint32_t keep_files;                /* 0: all */
+	int store_symbols;
+	const char *include;   /* pattern of files; NULL: none. Lent */
+	int64_t owner;         /* user id; -1: ours */
+	uint64_t sample_bytes; /* one stack for so many; 0: every allocation has one */
+	int sample_bad;        /* what was asked for is no such number */
+	const char *bad;       /* a limit that makes no sense: its name; NULL: none */
+	const char *filter;    /* whose allocations are recorded; NULL or "": all. Lent */
+};
+
+/* A snapshot for the recorder of a child; @fd is one more than the descriptor, 0 = none. */
+struct record_offer {
+	int fd;
+	uint64_t bytes, ns; /* ns: when it was made */
+};
+#define RECORD_OFFERS 256
+
+struct record {
+	struct recorder_ears ears;
+	struct source_heap *heap;       /* NULL before record_open() and behind record_finish() */
+	struct source_heap_state state; /* as it left them */
+	struct source_heap_stats stats;
+	pthread_t release; /* the thread that lets go of it, if @releasing */
+	int releasing;
+	struct record_heart heart; /* until the books are closed; started before record_open() */
+	struct trace_writer *writer;
+	struct prof *sums;   /* what the file's summary will say */
+	struct sieve *sieve; /* NULL: nothing is filtered */
+	struct sink_tee tee; /* behind it */
+	pid_t pid;
+	int is_child; /* of this process, whose SIGCHLD tells its end: @pidfd is -1 */
+	int pidfd;
+	int gone; /* it has ended, at the latest before anybody could watch it: then @pidfd is -1 */
+	uint64_t peak_rss_bytes;
+	struct proc_gauge gauge;
+	struct proc_memory rss; /* the point last written */
+	uint64_t rss_repeat_ns, rss_next_ns, peak_next_ns, flush_next_ns, house_next_ns,
+		exec_next_ns, exec_wait_ns, drained_ns;
+	int64_t end_wait_ns;       /* once its exit hook ran: until the next look */
+	int saw_exiting, replaced; /* replaced: an exec took the traced program away */
+	uint64_t replaced_ns;      /* when that was seen */
+	uint64_t start_stack;      /* as of the last look, 0 before */
+	uint64_t memfd_inode;      /* of the shared memory, once asked for */
+	int interrupted;           /* SIGINT came here, too: Ctrl-C in the terminal */
+	char replaced_by[256];     /* its path; "" = not known */
+	int unfollowed;            /* it was seen to run without the library */
+	int failed; /* an error was reported: nothing is written any more, or until there is room for another file */
+	uint64_t resume_next_ns, resume_wait_ns;
+	int given_up; /* nor counted: nobody empties the rings */
+	int forked;   /* the process is the child of a fork */
+	int own_name; /* no other process's recording is called so */
+	struct record_settings settings;
+	struct cull *cull;
+	char *path;   /* of the first file; what comes later has .1, .2 ... behind */
+	char **files; /* KEEP_FILES: the last ones, around in a circle */
+	uint32_t file_count, file_number; /* begun so far; of the last name */
+	uint64_t begun_bytes;             /* what the living blocks took when the file began */
+	struct record_offer offers[RECORD_OFFERS];
+	struct err err;
+	char *cmdline;
+	size_t cmdline_bytes;
+	char exe[4096];
+	const char *comment;
+	uint64_t time_bound_ns;
+};
+
+/**
+ * record_open() - the process @pid runs, or has just ended: describe it, create the file that @pattern names. @heap is @rec's
+ * from here on, whatever comes of it.
+ * rec->exe and rec->cmdline (malloc'd) may hold what was started; the program's and /proc's word replace them, unless an
+ * exec has already put another program there.
+ */
+int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const char *pattern,
+		const char *comment, uint64_t time_bound_ns, struct err *err);
+/**
+ * record_step() - drain, timeline, flush, whatever is due. Return: nanoseconds after which it wants to be called
+ * again, or negative errno: nothing can be recorded any more (rec->err says why). Once rec->failed is set, a file that cannot
+ * grow is no error: its writer counts what comes.
+ */
+int64_t record_step(struct record *rec);
+/** record_await_room() - the file cannot grow: record_step() goes on in another one once there is room again. */
+void record_await_room(struct record *rec);
+/** record_note_successor() - after an exec: which program runs now. A chain of them (env, sudo, shims) ends in the last. */
+void record_note_successor(struct record *rec);
+/**
+ * record_finish() - read the rest and close the file. @detach: the program goes on. @status: as waitpid() tells, -1
+ * where not known. @complete: contract 3.1. rec->heap is gone then, and the heart stands still; rec->state and rec->stats
+ * are what it had to say.
+ */
+int record_finish(struct record *rec, int detach, int status, int complete, struct err *err);
+void record_fini(struct record *rec);
+
+/* ---- files.c ------------------------------------------------------------------------------------------------ */
+
+/** record_tell() - to the ears: nothing is wrong, but it is worth knowing. */
+void record_tell(const struct record *rec, const char *format, ...) PRINTF(2, 3);
+/** record_sink() - where everything goes that is to be recorded. */
+static inline struct sink *record_sink(struct record *rec)
+{
+	return rec->sieve ? sieve_sink(rec->sieve) : &rec->tee.sink;
+}
+
+/** record_begin_file() - create the next file of @rec->path, with nothing in it. */
+int record_begin_file(struct record *rec, struct err *err);
+/** record_end_file() - @process says how; nothing is written afterwards. */
+int record_end_file(struct record *rec, const struct def *process, struct err *err);
+/**
+ * record_rotate() - end the file and begin the next one with what lives. Where none can be created the file goes on, and the
+ * ears hear of it. Of a file that could not grow they hear where the recording goes on.
+ */
+int record_rotate(struct record *rec, const struct def *begun, const struct def *ended,
+		  struct err *err);
+/**
+ * record_keep_undecided() - after a flush, where short-lived blocks are left out: what may be one stands beside the file. A disk
+ * that has no room for it is no error: then a killed recorder loses it.
+ */
+int record_keep_undecided(struct record *rec);
+/** record_is_full() - 1: MAX_SIZE is reached. */
+int record_is_full(const struct record *rec);
+void record_files_fini(struct record *rec);
+
+/* ---- include.c ---------------------------------------------------------------------------------------------- */
+
+/** record_include() - embed what INCLUDE_FILE names in the file that was just begun; what cannot be is told. */
+void record_include(struct record *rec);
+
+/* ---- settings.c -------------------------------------------------------------------------------------------- */
+
+/**
+ * record_filter() - before record_open(): make rec->sieve if the settings ask for one. @sample_bytes: of the shared file. -EINVAL where they make no sense; nothing
+ * is to be recorded then, rather than something else than what was meant.
+ */
+int record_filter(struct record *rec, uint64_t sample_bytes, struct err *err);
+
+/** record_settings_check() - -EINVAL where SAMPLE_BYTES or a limit of the files makes no sense. */
+int record_settings_check(const struct record_settings *settings, struct err *err);
+/** record_settings_read() - from NAME=VALUE strings, NULL-terminated; @bare: without a prefix, as the library hands them on. */
+void record_settings_read(struct record_settings *to, char *const *entries, int bare);
+
+/* ---- fork.c: children of forks ----------------------------------------------------------------------------- */
+
+/** record_offer() - for source_heap_on_fork(), @ctx a struct record: keep what lives now for the child's recorder. */
+int record_offer(void *ctx, uint64_t number);
+/** record_tend_offers() - let go of what was taken, or is too old. */
+void record_tend_offers(struct record *rec);
+/** record_wait_offers() - before the recorder ends: until all are taken or too old, a second at most. */
+void record_wait_offers(struct record *rec);
+/** record_inherit() - after record_open(): take over the blocks of the process that this one was forked from, if it was. */
+int record_inherit(struct record *rec, struct err *err);
+
+/** record_expand() - a malloc'd file name from a pattern (%e %p %t %h %n %%), values with '/' and controls as '_'. */
+char *record_expand(const char *pattern, const char *exe, pid_t pid, struct err *err);
+
+#endif
