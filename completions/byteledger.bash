@@ -14,6 +14,7 @@ _byteledger_words() {
 	*" --on-full") echo wait limit drop ;;
 	*" --role") echo initiator responder ;;
 	"regions --group") echo label file module thread vma ;;
+	"report --sort" | "export --sort") echo own inclusive ;;
 	"regions --sort") echo rss pss swap virtual growth ;;
 	"regions --addresses") echo on off ;;
 	"regions --on-alert") echo log exit snapshot ;;

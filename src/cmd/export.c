@@ -195,7 +195,13 @@ int cmd_export(int argc, char **argv)
 	if (!e.format->tells_losses &&
 	    out_losses(stderr, prof, !e.format->has_sums, e.format->stream != NULL, &e.err) < 0)
 		return cmd_fail(&e.err);
+	CLEANUP(view_skip_freep) struct view_skip *skip = select_skip(&e.selection, &e.err);
+	if (!skip)
+		return cmd_fail(&e.err);
 	const struct out_opt opt = {
+		.skip = skip,
+		.inclusive = e.selection.inclusive,
+		.being_written = recording_goes_on(rec),
 		.by = e.selection.by,
 		.cost = select_cost(&e.selection),
 		.limit = e.selection.limit,

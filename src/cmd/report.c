@@ -66,9 +66,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-static int print(const struct report *r, const struct prof *prof, struct err *err)
+static int print(const struct report *r, const struct recording *rec, const struct prof *prof,
+		 struct err *err)
 {
+	CLEANUP(view_skip_freep) struct view_skip *skip = select_skip(&r->selection, err);
+	if (!skip)
+		return err->code;
 	struct out_opt opt = {
+		.inclusive = r->selection.inclusive,
+		.skip = skip,
+		.being_written = recording_goes_on(rec),
 		.by = r->selection.by,
 		.cost = select_cost(&r->selection),
 		.inverted = r->selection.inverted,
@@ -132,5 +139,5 @@ int cmd_report(int argc, char **argv)
 		return cmd_fail(&r.err);
 	if (recording_warning(rec))
 		cmd_say("%s", recording_warning(rec));
-	return print(&r, prof, &r.err) < 0 ? cmd_fail(&r.err) : CMD_OK;
+	return print(&r, rec, prof, &r.err) < 0 ? cmd_fail(&r.err) : CMD_OK;
 }

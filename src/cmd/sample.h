@@ -6,10 +6,10 @@
 #include <regex.h>
 
 #include "cmd/result.h"
-#include "recorder/started.h"
 #include "cmd/targets.h"
 #include "model/samples.h"
 #include "out/sample.h"
+#include "recorder/started.h"
 #include "source/sampler.h"
 #include "sym/sym.h"
 

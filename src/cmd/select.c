@@ -21,7 +21,10 @@ enum {
 	OPT_LIFETIME_MAX,
 	OPT_LEAKED,
 	OPT_LIMIT,
-	OPT_INVERTED
+	OPT_INVERTED,
+	OPT_SORT,
+	OPT_SKIP,
+	OPT_NO_SKIP
 };
 
 static const struct argp_option options[] = {
@@ -42,6 +45,15 @@ static const struct argp_option options[] = {
 	  "A row is one stack (default), function, module, file, line or thread", 2 },
 	{ "cost", OPT_COST, "WORD", 0,
 	  "Sort by peak (default), allocations, allocated, temporary, leaked or live", 2 },
+	{ "sort", OPT_SORT, "WORD", 0,
+	  "Groups of frames by what is their own (default), or inclusive: with all that they call",
+	  2 },
+	{ "skip", OPT_SKIP, "REGEX", 0,
+	  "Functions that match (POSIX extended) are no answer to who asked, nor are the known "
+	  "wrappers of the allocator and the standard library; repeatable",
+	  2 },
+	{ "no-skip", OPT_NO_SKIP, NULL, 0,
+	  "Those known ones count: who asked is whatever called the allocator", 2 },
 	{ "limit", OPT_LIMIT, "N", 0, "At most N rows", 2 },
 	{ "inverted", OPT_INVERTED, NULL, 0, "Trees begin at the allocating functions, not at main",
 	  2 },
@@ -130,12 +142,27 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_INVERTED:
 		s->inverted = 1;
 		break;
+	case OPT_SORT:
+		s->inclusive = strcmp(arg, "inclusive") == 0;
+		if (!s->inclusive && strcmp(arg, "own") != 0)
+			cmd_usage("--sort is own or inclusive, not '%s'", arg);
+		break;
+	case OPT_SKIP:
+		rc = query_regex_check(arg, &err);
+		if (rc == 0 && s->skip_count == ARRAY_LEN(s->skips))
+			cmd_usage("too many --skip; one REGEX may have many parts: 'a|b'");
+		if (rc == 0)
+			s->skips[s->skip_count++] = arg;
+		break;
+	case OPT_NO_SKIP:
+		s->no_skip = 1;
+		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 	if (rc < 0)
 		cmd_refuse(&err);
-	if (key != OPT_BY && key != OPT_COST && key != OPT_LIMIT && key != OPT_INVERTED)
+	if (key < OPT_BY || (key != OPT_BY && key != OPT_COST && key < OPT_LIMIT))
 		remember(s, key, arg);
 	return 0;
 }
@@ -156,6 +183,11 @@ const struct argp select_argp = { .options = to_option,
 const char *select_words(const struct selection *selection)
 {
 	return selection->words[0] ? selection->words : NULL;
+}
+
+struct view_skip *select_skip(const struct selection *selection, struct err *err)
+{
+	return view_skip_new(selection->no_skip, selection->skips, selection->skip_count, err);
 }
 
 enum view_cost select_cost(const struct selection *selection)

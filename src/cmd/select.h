@@ -15,7 +15,10 @@ struct selection {
 	enum view_cost cost;
 	int by_given, cost_given;
 	size_t limit; /* 0 = not given */
-	int inverted;
+	int inverted, inclusive;
+	const char *skips[64]; /* lent from argv */
+	size_t skip_count;
+	int no_skip;
 	char words[256]; /* what counts, as it was typed (cut where it is longer) */
 };
 
@@ -29,6 +32,9 @@ extern const struct argp select_but_to_argp;
 
 /** select_cost() - the cost to sort by: the given one; else what is live where a moment was asked for, else the peak. */
 enum view_cost select_cost(const struct selection *selection);
+
+/** select_skip() - who does not count as who asked; release with view_skip_freep(). NULL with @err without memory. */
+struct view_skip *select_skip(const struct selection *selection, struct err *err);
 
 /** select_words() - "--at 50% --min-size 64K": what was asked to count, for a heading; NULL = everything. Lent. */
 const char *select_words(const struct selection *selection);

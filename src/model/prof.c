@@ -17,7 +17,10 @@ static void add_counter(struct prof *p, uint32_t row, uint32_t partial, uint32_t
 	if (!c)
 		return;
 	c->row = row;
-	c->partial = partial;
+	uint8_t *stop = chunked_touch(&p->partials, p->counters.count - 1);
+	if (!stop)
+		return;
+	*stop = (uint8_t)partial;
 	*slot = p->counters.count - 1;
 }
 
@@ -119,14 +122,16 @@ const struct prof_point *prof_timeline(const struct prof *prof, size_t *count)
  * counter_add() - @count allocations or frees (1, or what one with a stack stands for); @max_epoch is the global maximum's number before this event. Written without
  * branches: whether an event is a free is as good as random, and a wrong guess costs more than all of this.
  */
-static inline __attribute__((always_inline)) void counter_add(struct prof_counter *c,
-							      uint64_t count, uint64_t is_free,
-							      uint64_t bytes, uint64_t temporary,
-							      uint64_t max_epoch)
+static inline __attribute__((always_inline)) void
+counter_add(struct prof_counter *c, uint64_t count, uint64_t is_free, uint64_t bytes,
+	    uint64_t temporary, uint64_t max_epoch, const unsigned shift)
 {
 	uint64_t live = c->live_bytes, free_mask = -is_free, saved = c->saved_bytes;
+	uint32_t blocks = prof_blocks_of(c->allocations - c->frees, shift);
 	const int fresh = c->saved_epoch == max_epoch;
 	c->saved_bytes = __builtin_expect_with_probability(fresh, 1, 0.5) ? saved : live;
+	c->saved_blocks =
+		__builtin_expect_with_probability(fresh, 1, 0.5) ? c->saved_blocks : blocks;
 	c->saved_epoch = max_epoch;
 	c->allocations += count * (is_free ^ 1);
 	c->frees += count * is_free;
@@ -241,7 +246,7 @@ put_blocks(struct prof *p, const struct event *events, size_t count, const bool 
 		uint64_t shares = 1, amount = bytes, row_shares = 1;
 		if (sampled) {
 			/* without a stack it counts in the thread's row and the totals */
-			int has = prof_counter_at(p, slot)->partial != STACK_STOP_UNSAMPLED;
+			int has = prof_counter_partial(p, slot) != STACK_STOP_UNSAMPLED;
 			shares = has ? shares_of(p, bytes) : 0;
 			amount = shares_times(shares, bytes);
 			if (p->estimates) {
@@ -287,9 +292,11 @@ put_blocks(struct prof *p, const struct event *events, size_t count, const bool 
 			if (risky && (rc = put_risk(p, ev, slot, row, shares, amount, row_shares,
 						    bytes, err)) < 0)
 				break;
-			counter_add(&row->counter, row_shares, is_free, bytes, temporary, epoch);
+			counter_add(&row->counter, row_shares, is_free, bytes, temporary, epoch,
+				    sampled && p->estimates ? PROF_SHARE_BITS : 0);
 		}
-		counter_add(prof_counter_at(p, slot), shares, is_free, amount, temporary, epoch);
+		counter_add(prof_counter_at(p, slot), shares, is_free, amount, temporary, epoch,
+			    sampled ? PROF_SHARE_BITS : 0);
 		all_frees += is_free;
 		live += (bytes ^ -is_free) + is_free;
 		bucket_max = live > bucket_max ? live : bucket_max;
@@ -434,14 +441,17 @@ static int enter_threads(struct prof *p, struct err *err)
 	}
 	struct thread_row *first = chunked_at(&p->threads, 0);
 	struct prof_counter *to = &first->counter;
+	uint64_t blocks = 0;
 	for (uint32_t slot = 1; slot < p->counters.count; slot++) {
 		const struct prof_counter *c = prof_counter_at(p, slot);
 		to->allocations += c->allocations;
 		to->allocated_bytes += c->allocated_bytes;
 		to->frees += c->frees;
 		to->temporary += c->temporary;
+		blocks += prof_counter_peak_blocks(p, c, prof_sampled(p) ? PROF_SHARE_BITS : 0);
 	}
 	to->live_bytes = p->live_bytes;
+	to->saved_blocks = (uint32_t)blocks;
 	to->saved_bytes = p->max_bytes;
 	to->saved_epoch = p->epoch;
 	first->block_events = p->allocations + p->frees;
@@ -496,7 +506,7 @@ static int put_culled(struct prof *p, const struct event *ev, struct err *err)
 	/* sizes of their own are not known: that of the average speaks for all */
 	uint64_t shares[2] = { 1, 1 }, bytes[2] = { ev->bytes, ev->bytes };
 	if (prof_sampled(p)) {
-		shares[0] = counters[0]->partial != STACK_STOP_UNSAMPLED && ev->addr
+		shares[0] = prof_counter_partial(p, slot) != STACK_STOP_UNSAMPLED && ev->addr
 				    ? shares_of(p, ev->bytes / ev->addr)
 				    : 0;
 		bytes[0] = shares_times(shares[0], ev->bytes);

@@ -28,6 +28,7 @@ struct cost {
 	uint64_t leaked, leaked_bytes; /* live at the end of the reading */
 	uint64_t peak_bytes;           /* live bytes at the moment of the reading's global peak */
 	uint64_t uncertain, uncertain_bytes;
+	uint64_t peak_blocks; /* live blocks at that moment; prof_knows_peak_blocks() */
 };
 
 /** sum_add() - add to a sum that stays at the largest number instead of beginning anew: crafted files reach it. */
@@ -86,6 +87,8 @@ struct prof_totals {
 };
 void prof_totals(const struct prof *prof, struct prof_totals *totals);
 
+/** prof_knows_peak_blocks() - 0: the recording's summary was written before cost.peak_blocks were counted. */
+int prof_knows_peak_blocks(const struct prof *prof);
 /** prof_peaks_lack_culled() - 1: a replay, in which the blocks that were left out count in no peak. */
 int prof_peaks_lack_culled(const struct prof *prof);
 /** prof_set_missed() - this is a selection that may lack @allocations blocks of @bytes which the recording knows by their sums. */
@@ -201,11 +204,13 @@ uint32_t prof_stack_next(const struct prof *prof, uint32_t from);
 struct frame_id prof_frame_row(const struct prof *prof, struct frame_id producer);
 struct thread_id prof_thread_row(const struct prof *prof, struct thread_id producer);
 /**
+ * prof_load_no_peak_blocks() - what is loaded holds none (prof_knows_peak_blocks()).
  * prof_load_*() - set counters to what a summary says; all definitions were handed to prof_sink() before. @row is a row
  * number; what is said about one stack several times adds up. Totals may be loaded before or after the rows; they are taken as
  * they are, but for the number of stacks.
  * Return: 0, -EINVAL for a row that does not exist, -ENOMEM; @err filled.
  */
+void prof_load_no_peak_blocks(struct prof *prof);
 int prof_load_totals(struct prof *prof, const struct prof_totals *totals, struct err *err);
 int prof_load_stack(struct prof *prof, struct stack_id row, const struct cost *cost,
 		    struct err *err);

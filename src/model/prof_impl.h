@@ -11,7 +11,7 @@
 /**
  * struct prof_counter - everything a block event changes, in one cache line.
  *
- * The peak: @saved_bytes holds the live bytes at the global peak number @saved_epoch. A new global maximum only bumps
+ * The peak: @saved_bytes and @saved_blocks hold what lived at the global peak number @saved_epoch. A new global maximum only bumps
  * prof.epoch; whoever changes a counter whose saved_epoch is older first saves what stood there when that maximum was
  * reached. So the peak per stack is exact and costs O(1) an event, however often the maximum moves.
  */
@@ -21,8 +21,8 @@ struct prof_counter {
 	uint64_t live_bytes;
 	uint64_t temporary;
 	uint64_t saved_bytes, saved_epoch;
-	uint32_t row;     /* of the stack or thread it counts for */
-	uint32_t partial; /* of the stack: where it stands is a reading from memory */
+	uint32_t row;          /* of the stack or thread it counts for */
+	uint32_t saved_blocks; /* as @saved_bytes, in whole blocks: never more than have numbers */
 };
 _Static_assert(sizeof(struct prof_counter) == 64, "one cache line");
 
@@ -74,6 +74,7 @@ struct prof {
 	uint32_t slot_count; /* as many as stack_map.count */
 	uint32_t slot_cap;
 	struct chunked counters;    /* struct prof_counter; row 0 is unused */
+	struct chunked partials;    /* uint8_t per counter: why its stack ended early */
 	struct chunked slot_of_row; /* uint32_t per stack row, 0 = none */
 	struct chunked owner; /* uint32_t per live block: the thread that allocated it; sparse */
 	struct chunked risks; /* struct prof_risk per counter; sparse */
@@ -92,6 +93,7 @@ struct prof {
 	int several_threads;          /* counters of threads are kept */
 	int estimates;                /* prof_set_estimates() */
 	int loaded;                   /* filled by prof_load_*() */
+	int peak_blocks_unknown;      /* by a summary of before they were counted */
 	uint64_t shares[PROF_SHARES]; /* of an allocation by its size; 0 = not asked for yet */
 	/*
 	 * See prof_new_sums(): then rows of stacks are the producer's numbers, as many as slot_count, and all that is kept of a
@@ -167,9 +169,32 @@ static inline struct prof_counter *prof_counter_at(const struct prof *p, uint32_
 	       (slot & (CHUNKED_ITEMS - 1));
 }
 
+static inline uint8_t prof_counter_partial(const struct prof *p, uint32_t slot)
+{
+	return *(const uint8_t *)chunked_at(&p->partials, slot);
+}
+
+/** prof_blocks_of() - @count of a counter in whole blocks; @shift: of its unit. */
+static inline uint32_t prof_blocks_of(uint64_t count, unsigned shift)
+{
+	if (!shift)
+		return (uint32_t)count;
+	uint64_t blocks = count + (1u << (shift - 1));
+	blocks = blocks < count ? UINT64_MAX >> shift : blocks >> shift;
+	return blocks > UINT32_MAX ? UINT32_MAX : (uint32_t)blocks;
+}
+
 static inline uint64_t prof_counter_peak(const struct prof *p, const struct prof_counter *c)
 {
 	return c->saved_epoch == p->epoch ? c->saved_bytes : c->live_bytes;
+}
+
+/** prof_counter_peak_blocks() - @shift: of the counter's unit. */
+static inline uint64_t prof_counter_peak_blocks(const struct prof *p, const struct prof_counter *c,
+						unsigned shift)
+{
+	return c->saved_epoch == p->epoch ? c->saved_blocks
+					  : prof_blocks_of(c->allocations - c->frees, shift);
 }
 
 #endif

@@ -46,7 +46,9 @@ const struct prof_stack *prof_stack(const struct prof *prof, struct stack_id id)
 	return chunked_at(&prof->stacks, id.v);
 }
 
-static void counter_cost(const struct prof *prof, const struct prof_counter *c, struct cost *cost)
+/** counter_cost() - @shift: of the counter's unit. */
+static void counter_cost(const struct prof *prof, const struct prof_counter *c, unsigned shift,
+			 struct cost *cost)
 {
 	*cost = (struct cost){
 		.allocations = c->allocations,
@@ -56,6 +58,7 @@ static void counter_cost(const struct prof *prof, const struct prof_counter *c, 
 		.leaked = c->allocations - c->frees,
 		.leaked_bytes = c->live_bytes,
 		.peak_bytes = prof_counter_peak(prof, c),
+		.peak_blocks = prof_counter_peak_blocks(prof, c, shift),
 	};
 }
 
@@ -100,10 +103,11 @@ static void round_shares(const struct prof *prof, struct cost *cost)
 
 static void slot_cost(const struct prof *prof, uint32_t slot, struct cost *cost)
 {
-	counter_cost(prof, prof_counter_at(prof, slot), cost);
+	const unsigned shift = prof_sampled(prof) && !prof->loaded ? PROF_SHARE_BITS : 0;
+	counter_cost(prof, prof_counter_at(prof, slot), shift, cost);
 	take_risk(prof, chunked_has(&prof->risks, slot) ? chunked_at(&prof->risks, slot) : NULL,
 		  cost);
-	if (prof_sampled(prof) && !prof->loaded)
+	if (shift)
 		round_shares(prof, cost);
 }
 
@@ -144,6 +148,7 @@ void cost_add(struct cost *to, const struct cost *from)
 	sum_add(&to->peak_bytes, from->peak_bytes);
 	sum_add(&to->uncertain, from->uncertain);
 	sum_add(&to->uncertain_bytes, from->uncertain_bytes);
+	sum_add(&to->peak_blocks, from->peak_blocks);
 }
 
 static uint32_t count_stacks(const struct prof *prof)
@@ -176,7 +181,7 @@ void prof_totals(const struct prof *prof, struct prof_totals *totals)
 	memset(totals->partial, 0, sizeof(totals->partial));
 	for (uint32_t slot = 1; slot < prof->counters.count; slot++) {
 		struct cost cost;
-		uint32_t partial = prof_counter_at(prof, slot)->partial;
+		uint32_t partial = prof_counter_partial(prof, slot);
 		slot_cost(prof, slot, &cost);
 		cost_add(&totals->cost, &cost);
 		totals->stacks += cost.allocations != 0;
@@ -202,6 +207,11 @@ int prof_threads_share(const struct prof *prof)
 			return 1;
 	}
 	return 0;
+}
+
+int prof_knows_peak_blocks(const struct prof *prof)
+{
+	return !prof->peak_blocks_unknown;
 }
 
 int prof_peaks_lack_culled(const struct prof *prof)
@@ -250,7 +260,8 @@ const struct prof_thread *prof_thread(const struct prof *prof, struct thread_id 
 	if (prof->loaded)
 		return &row->pub;
 	if (prof->several_threads) {
-		counter_cost(prof, &row->counter, &row->pub.cost);
+		counter_cost(prof, &row->counter, prof_estimates(prof) ? PROF_SHARE_BITS : 0,
+			     &row->pub.cost);
 		take_risk(prof, &row->risk, &row->pub.cost);
 		if (prof_estimates(prof))
 			round_shares(prof, &row->pub.cost);
@@ -267,9 +278,10 @@ const struct prof_thread *prof_thread(const struct prof *prof, struct thread_id 
 	return &row->pub;
 }
 
-static void counter_keep_live(const struct prof *p, struct prof_counter *c)
+static void counter_keep_live(const struct prof *p, struct prof_counter *c, unsigned shift)
 {
 	c->allocations -= c->frees;
+	c->saved_blocks = prof_blocks_of(c->allocations, shift);
 	c->allocated_bytes = c->saved_bytes = c->live_bytes;
 	c->frees = c->temporary = 0;
 	c->saved_epoch = p->epoch;
@@ -278,13 +290,14 @@ static void counter_keep_live(const struct prof *p, struct prof_counter *c)
 void prof_keep_live(struct prof *p, uint64_t peak_ns)
 {
 	for (uint32_t slot = 1; slot < p->counters.count; slot++) {
-		counter_keep_live(p, prof_counter_at(p, slot));
+		counter_keep_live(p, prof_counter_at(p, slot),
+				  prof_sampled(p) ? PROF_SHARE_BITS : 0);
 		if (chunked_has(&p->risks, slot))
 			((struct prof_risk *)chunked_at(&p->risks, slot))->implied = 0;
 	}
 	for (uint32_t i = 0; i < p->threads.count; i++) {
 		struct thread_row *row = chunked_at(&p->threads, i);
-		counter_keep_live(p, &row->counter);
+		counter_keep_live(p, &row->counter, prof_estimates(p) ? PROF_SHARE_BITS : 0);
 		row->risk.implied = 0;
 	}
 	p->max_bytes = p->live_bytes;
@@ -294,6 +307,11 @@ void prof_keep_live(struct prof *p, uint64_t peak_ns)
 }
 
 /* ---- loading a summary ------------------------------------------------------------------------------------------- */
+
+void prof_load_no_peak_blocks(struct prof *p)
+{
+	p->peak_blocks_unknown = 1;
+}
 
 int prof_load_totals(struct prof *p, const struct prof_totals *totals, struct err *err)
 {
@@ -319,6 +337,8 @@ int prof_load_stack(struct prof *p, struct stack_id row, const struct cost *cost
 	c->temporary += cost->temporary;
 	c->live_bytes += cost->leaked_bytes + cost->uncertain_bytes;
 	c->saved_bytes += cost->peak_bytes;
+	uint64_t blocks = c->saved_blocks + cost->peak_blocks;
+	c->saved_blocks = blocks > UINT32_MAX ? UINT32_MAX : (uint32_t)blocks;
 	c->saved_epoch = p->epoch;
 	uint64_t ended = cost->allocations - cost->leaked - cost->uncertain;
 	uint64_t implied = ended > cost->frees ? ended - cost->frees : 0;

@@ -54,17 +54,26 @@ static void put_name(struct buf *to, const struct view_frame *f)
 		buf_printf(to, "+0x%llx", (unsigned long long)f->offset);
 }
 
+static void put_inclusive(struct buf *to, const struct cost *c)
+{
+	buf_printf(to, ",%llu,%llu,%llu,%llu,%llu,%llu,%llu", (unsigned long long)c->allocations,
+		   (unsigned long long)c->allocated_bytes, (unsigned long long)c->temporary,
+		   (unsigned long long)c->leaked, (unsigned long long)c->leaked_bytes,
+		   (unsigned long long)c->peak_bytes, (unsigned long long)c->peak_blocks);
+}
+
 static int put_row(void *ctx, const struct view_row *row)
 {
 	struct csv_rows *rows = ctx;
 	struct buf *to = &rows->line;
 	const struct cost *c = &row->cost;
 	buf_clear(to);
-	buf_printf(to, "%llu,%llu,%llu,%llu,%llu,%llu,%llu,%llu",
+	buf_printf(to, "%llu,%llu,%llu,%llu,%llu,%llu,%llu,%llu,%llu",
 		   (unsigned long long)c->allocations, (unsigned long long)c->allocated_bytes,
 		   (unsigned long long)c->temporary, (unsigned long long)c->leaked,
 		   (unsigned long long)c->leaked_bytes, (unsigned long long)c->peak_bytes,
-		   (unsigned long long)c->uncertain, (unsigned long long)c->uncertain_bytes);
+		   (unsigned long long)c->uncertain, (unsigned long long)c->uncertain_bytes,
+		   (unsigned long long)c->peak_blocks);
 	switch (rows->opt->by) {
 	case VIEW_BY_STACK: {
 		unsigned stop;
@@ -87,6 +96,7 @@ static int put_row(void *ctx, const struct view_row *row)
 		csv_field(to, row->thread_name);
 		break;
 	default:
+		put_inclusive(to, &row->inclusive);
 		csv_field(to, row->frame.function);
 		csv_field(to, row->frame.module);
 		csv_field(to, row->frame.file);
@@ -108,13 +118,18 @@ int out_csv(FILE *to, const struct prof *prof, const struct out_opt *opt, struct
 	if (!rows.frames)
 		return err_set(err, -ENOMEM, "cannot write CSV");
 	fputs("allocations,allocated_bytes,temporary_allocations,leaked_allocations,leaked_bytes,"
-	      "peak_bytes,uncertain_allocations,uncertain_bytes",
+	      "peak_bytes,uncertain_allocations,uncertain_bytes,peak_allocations",
 	      to);
 	fputs(opt->by == VIEW_BY_STACK    ? ",stack\r\n"
 	      : opt->by == VIEW_BY_THREAD ? ",tid,name\r\n"
-					  : ",function,module,file,line\r\n",
+					  : ",inclusive_allocations,inclusive_allocated_bytes,"
+					    "inclusive_temporary_allocations,"
+					    "inclusive_leaked_allocations,inclusive_leaked_bytes,"
+					    "inclusive_peak_bytes,inclusive_peak_allocations,"
+					    "function,module,file,line\r\n",
 	      to);
-	int rc = view_each(prof, opt->by, opt->cost, opt->limit, put_row, &rows, err);
+	const struct view_opt view = out_view(opt);
+	int rc = view_each(prof, &view, put_row, &rows, err);
 	free(rows.frames);
 	buf_fini(&rows.line);
 	if (rc == -ENOMEM && err && !err->code)

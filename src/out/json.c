@@ -20,6 +20,15 @@ struct json_rows {
 	struct err *err;
 };
 
+/** no_leaks() - @cost, but what lives while the recording goes on is no leak. */
+static struct cost no_leaks(const struct out_opt *opt, const struct cost *cost)
+{
+	struct cost c = *cost;
+	if (opt->being_written)
+		c.leaked = c.leaked_bytes = 0;
+	return c;
+}
+
 static void put_cmdline(struct jsonw *json, const struct prof_process *process)
 {
 	jsonw_array(json, "cmdline");
@@ -39,7 +48,7 @@ static void put_cmdline(struct jsonw *json, const struct prof_process *process)
 }
 
 static void put_process(struct jsonw *json, const struct prof *prof,
-			const struct prof_totals *totals)
+			const struct prof_totals *totals, const struct out_opt *opt)
 {
 	const struct prof_process *process = prof_process(prof);
 	jsonw_object(json, "process");
@@ -48,6 +57,8 @@ static void put_process(struct jsonw *json, const struct prof *prof,
 	put_cmdline(json, process);
 	jsonw_u64(json, "runtime_ns", totals->runtime_ns);
 	jsonw_bool(json, "complete", process && process->complete);
+	if (opt->being_written)
+		jsonw_bool(json, "being_written", 1);
 	if (process && process->ended && process->exit_status >= 0)
 		jsonw_i64(json, "exit_status", proc_exit_status(process->exit_status));
 	if (process && process->start_realtime_ns)
@@ -64,8 +75,11 @@ static void put_process(struct jsonw *json, const struct prof *prof,
 	jsonw_object_end(json);
 }
 
-static void put_totals(struct jsonw *json, const struct prof *prof, const struct prof_totals *t)
+static void put_totals(struct jsonw *json, const struct prof *prof,
+		       const struct prof_totals *totals, const struct out_opt *opt)
 {
+	struct prof_totals as_it_is = *totals, *t = &as_it_is;
+	t->cost = no_leaks(opt, &totals->cost);
 	jsonw_object(json, "totals");
 	jsonw_u64(json, "allocations", t->cost.allocations);
 	jsonw_u64(json, "allocated_bytes", t->cost.allocated_bytes);
@@ -77,6 +91,10 @@ static void put_totals(struct jsonw *json, const struct prof *prof, const struct
 	jsonw_u64(json, "uncertain_allocations", t->cost.uncertain);
 	jsonw_u64(json, "uncertain_bytes", t->cost.uncertain_bytes);
 	jsonw_u64(json, "peak_bytes", t->cost.peak_bytes);
+	if (prof_knows_peak_blocks(prof))
+		jsonw_u64(json, "peak_allocations", t->cost.peak_blocks);
+	jsonw_u64(json, "live_allocations", totals->cost.leaked + totals->cost.uncertain);
+	jsonw_u64(json, "live_bytes", totals->cost.leaked_bytes + totals->cost.uncertain_bytes);
 	jsonw_u64(json, "peak_time_ns", t->peak_time_ns);
 	jsonw_u64(json, "peak_rss_bytes", t->peak_rss_bytes);
 	jsonw_u64(json, "threads", t->threads);
@@ -145,7 +163,8 @@ static void put_losses(struct jsonw *json, const struct prof *prof, const struct
 	jsonw_object_end(json);
 }
 
-static void put_frame(struct jsonw *json, const struct view_frame *f, enum view_by by)
+/** put_frame() - @hidden: one that does not count as who asked. */
+static void put_frame(struct jsonw *json, const struct view_frame *f, enum view_by by, int hidden)
 {
 	jsonw_object(json, NULL);
 	jsonw_str(json, "function", f->function);
@@ -161,14 +180,28 @@ static void put_frame(struct jsonw *json, const struct view_frame *f, enum view_
 	else
 		jsonw_null(json, "line");
 	jsonw_bool(json, "inlined", f->inlined);
+	if (hidden)
+		jsonw_bool(json, "hidden", 1);
 	jsonw_object_end(json);
+}
+
+static void put_inclusive(struct jsonw *json, const struct prof *prof, const struct cost *c)
+{
+	jsonw_u64(json, "inclusive_allocations", c->allocations);
+	jsonw_u64(json, "inclusive_allocated_bytes", c->allocated_bytes);
+	jsonw_u64(json, "inclusive_temporary_allocations", c->temporary);
+	jsonw_u64(json, "inclusive_leaked_allocations", c->leaked);
+	jsonw_u64(json, "inclusive_leaked_bytes", c->leaked_bytes);
+	jsonw_u64(json, "inclusive_peak_bytes", c->peak_bytes);
+	if (prof_knows_peak_blocks(prof))
+		jsonw_u64(json, "inclusive_peak_allocations", c->peak_blocks);
 }
 
 static int put_row(void *ctx, const struct view_row *row)
 {
 	struct json_rows *rows = ctx;
 	struct jsonw *json = rows->json;
-	const struct cost *c = &row->cost;
+	const struct cost as_it_is = no_leaks(rows->opt, &row->cost), *c = &as_it_is;
 	jsonw_line(json);
 	jsonw_object(json, NULL);
 	jsonw_u64(json, "allocations", c->allocations);
@@ -177,6 +210,16 @@ static int put_row(void *ctx, const struct view_row *row)
 	jsonw_u64(json, "leaked_allocations", c->leaked);
 	jsonw_u64(json, "leaked_bytes", c->leaked_bytes);
 	jsonw_u64(json, "peak_bytes", c->peak_bytes);
+	if (prof_knows_peak_blocks(rows->prof))
+		jsonw_u64(json, "peak_allocations", c->peak_blocks);
+	if (rows->opt->being_written) {
+		jsonw_u64(json, "live_allocations", row->cost.leaked);
+		jsonw_u64(json, "live_bytes", row->cost.leaked_bytes);
+	}
+	if (view_by_frames(rows->opt->by)) {
+		const struct cost inclusive = no_leaks(rows->opt, &row->inclusive);
+		put_inclusive(json, rows->prof, &inclusive);
+	}
 	if (c->uncertain || c->uncertain_bytes) {
 		jsonw_u64(json, "uncertain_allocations", c->uncertain);
 		jsonw_u64(json, "uncertain_bytes", c->uncertain_bytes);
@@ -192,11 +235,12 @@ static int put_row(void *ctx, const struct view_row *row)
 	if (rows->opt->by == VIEW_BY_STACK) {
 		unsigned stop;
 		size_t n = view_frames(rows->prof, row->stack, rows->frames, FRAMES_MAX, &stop);
+		size_t hidden = view_skip_count(rows->opt->skip, rows->frames, n);
 		for (size_t i = 0; i < n; i++)
-			put_frame(json, &rows->frames[i], VIEW_BY_STACK);
+			put_frame(json, &rows->frames[i], VIEW_BY_STACK, i < hidden);
 		cut = n == FRAMES_MAX;
 	} else if (rows->opt->by != VIEW_BY_THREAD) {
-		put_frame(json, &row->frame, rows->opt->by);
+		put_frame(json, &row->frame, rows->opt->by, 0);
 	}
 	jsonw_array_end(json);
 	if (cut)
@@ -217,11 +261,12 @@ int out_json(FILE *to, const struct prof *prof, const struct out_opt *opt, struc
 	prof_totals(prof, &totals);
 	jsonw_object(&json, NULL);
 	jsonw_u64(&json, "version", 1);
-	put_process(&json, prof, &totals);
-	put_totals(&json, prof, &totals);
+	put_process(&json, prof, &totals, opt);
+	put_totals(&json, prof, &totals, opt);
 	put_losses(&json, prof, &totals);
 	jsonw_array(&json, "rows");
-	int rc = view_each(prof, opt->by, opt->cost, opt->limit, put_row, &rows, err);
+	const struct view_opt view = out_view(opt);
+	int rc = view_each(prof, &view, put_row, &rows, err);
 	jsonw_array_end(&json);
 	jsonw_object_end(&json);
 	jsonw_line(&json);

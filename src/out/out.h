@@ -14,7 +14,11 @@ struct out_opt {
 	enum view_by by;
 	enum view_cost cost;
 	int inverted;
-	int moment;      /* text, speedscope: what is read is what was live at one moment */
+	int inclusive; /* groups of frames are sorted by their inclusive figures */
+	const struct view_skip
+		*skip;     /* who does not count as who asked; NULL: the known ones. Lent */
+	int being_written; /* the recording goes on: what lives is no leak */
+	int moment;        /* text, speedscope: what is read is what was live at one moment */
 	int one_section; /* text: only the table of @by and @cost, instead of the default sections */
 	size_t limit;    /* rows; 0 = the format's default (text 10, others unlimited) */
 	int colour;      /* text: terminal colours */
@@ -23,6 +27,16 @@ struct out_opt {
 	const char *
 		selection; /* text: the words that narrow what counts, told in the heading; NULL = everything */
 };
+
+/** out_view() - what @opt asks of view_table_new() and view_each(). */
+static inline struct view_opt out_view(const struct out_opt *opt)
+{
+	return (struct view_opt){ .by = opt->by,
+				  .cost = opt->cost,
+				  .inclusive = opt->inclusive,
+				  .limit = opt->limit,
+				  .skip = opt->skip };
+}
 
 /**
  * out_losses() - what the figures of a reading do not know: events lost, blocks uncertain or culled; the first lines of

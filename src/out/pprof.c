@@ -410,7 +410,8 @@ int out_pprof(FILE *to, const struct prof *prof, const struct out_opt *opt, stru
 	if (rc == 0 && !(p.gzip = zstream_writer(to, ZSTREAM_GZIP, err)))
 		rc = err->code;
 	if (rc == 0)
-		rc = view_each(prof, VIEW_BY_STACK, opt->cost, opt->limit, add_sample, &p, err);
+		rc = view_each(prof, &(struct view_opt){ .cost = opt->cost, .limit = opt->limit },
+			       add_sample, &p, err);
 	if (rc == 0)
 		rc = pack(&p, &profile);
 	if (p.gzip && fclose(p.gzip) != 0 && rc == 0)

@@ -120,7 +120,8 @@ static int write_profile(struct speedscope *s, const struct out_opt *opt, struct
 	s->weight_count = 0;
 	s->total = 0;
 	jsonw_array(json, "samples");
-	int rc = view_each(s->prof, VIEW_BY_STACK, s->cost, opt->limit, write_sample, s, err);
+	const struct view_opt view = { .cost = s->cost, .limit = opt->limit };
+	int rc = view_each(s->prof, &view, write_sample, s, err);
 	jsonw_array_end(json);
 	if (rc == -ENOMEM)
 		return out_no_memory(err);

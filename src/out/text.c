@@ -36,14 +36,17 @@ static int put_sections(struct page *page, const struct prof *prof, const struct
 	struct view_tree *tree = page_tree(page, prof, opt->cost, 0, err);
 	if (!tree)
 		return err ? err->code : -ENOMEM;
+	CLEANUP(view_paths_freep) struct view_paths *paths = view_paths_new(prof, opt->skip, err);
+	if (!paths)
+		return err ? err->code : -ENOMEM;
 	text_names(page, tree);
 	if (opt->one_section) {
-		text_section(page, tree, opt->cost, limit, 1);
+		text_section(page, prof, paths, opt->cost, limit, 1, opt->being_written);
 		if (opt->cost == VIEW_COST_LEAKED)
 			text_pool(page, prof);
 	} else {
 		for (size_t i = 0; i < ARRAY_LEN(all); i++) {
-			text_section(page, tree, all[i], limit, 0);
+			text_section(page, prof, paths, all[i], limit, 0, opt->being_written);
 			if (all[i] == VIEW_COST_LEAKED)
 				text_pool(page, prof);
 		}
@@ -71,6 +74,7 @@ int out_text(FILE *to, const struct prof *prof, const struct out_opt *opt, struc
 					     : width,
 		.colour = opt->colour,
 		.ascii = opt->ascii,
+		.skip = opt->skip,
 	};
 	size_t limit = opt->limit ? opt->limit : LIMIT_DEFAULT;
 	struct prof_totals totals;

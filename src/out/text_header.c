@@ -37,13 +37,16 @@ static void put_start(struct buf *to, const struct prof_process *process)
 }
 
 /** put_end() - how it ended, in words. */
-static void put_end(struct buf *to, const struct prof_process *process)
+static void put_end(struct buf *to, const struct prof_process *process, int being_written)
 {
 	int status = process->exit_status;
-	if (!process->ended) {
+	if (being_written) {
+		buf_puts(to, " so far");
+	} else if (!process->ended) {
 		buf_puts(to, ", end unknown");
 	} else if (status >= 0 && (status & 0x7f) != 0) {
-		buf_printf(to, ", killed by signal %d", status & 0x7f);
+		buf_puts(to, ", killed by ");
+		text_signal(to, status & 0x7f);
 	} else if (status > 0) {
 		buf_printf(to, ", exit status %d", status >> 8 & 0xff);
 	}
@@ -51,7 +54,8 @@ static void put_end(struct buf *to, const struct prof_process *process)
 		buf_puts(to, ", recording incomplete");
 }
 
-static void put_what(struct page *page, const struct prof *prof, const struct prof_totals *t)
+static void put_what(struct page *page, const struct prof *prof, const struct prof_totals *t,
+		     int being_written)
 {
 	const struct prof_process *process = prof_process(prof);
 	CLEANUP(buf_fini) struct buf left = { 0 }, right = { 0 };
@@ -65,7 +69,7 @@ static void put_what(struct page *page, const struct prof *prof, const struct pr
 	}
 	buf_puts(&right, text_duration(x, t->runtime_ns));
 	if (process) {
-		put_end(&right, process);
+		put_end(&right, process, being_written);
 		put_start(&right, process);
 	}
 	size_t right_columns = text_columns(buf_cstr(&right));
@@ -307,7 +311,8 @@ static void put_facts(struct page *page, const struct fact *facts, size_t count)
 	}
 }
 
-static void put_totals(struct page *page, const struct prof *prof, const struct prof_totals *t)
+static void put_totals(struct page *page, const struct prof *prof, const struct prof_totals *t,
+		       int being_written)
 {
 	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX];
 	struct fact facts[6] = { { .label = "Peak heap" },   { .label = "Peak RSS" },
@@ -332,6 +337,8 @@ static void put_totals(struct page *page, const struct prof *prof, const struct 
 		snprintf(facts[2].value, room, "%s, %s", a, b);
 	snprintf(facts[3].value, room, "%s (%s)", text_grouped(a, t->cost.temporary),
 		 text_percent(b, t->cost.temporary, t->cost.allocations));
+	if (being_written)
+		facts[4].label = "Live now";
 	if (t->cost.leaked)
 		snprintf(facts[4].value, room, "%s in %s block%s",
 			 text_bytes(a, t->cost.leaked_bytes), text_grouped(b, t->cost.leaked),
@@ -362,7 +369,7 @@ void text_header(struct page *page, const struct prof *prof, const struct prof_t
 		 const struct out_opt *opt)
 {
 	const char *selection = opt->selection;
-	put_what(page, prof, totals);
+	put_what(page, prof, totals, opt->being_written);
 	if (selection) {
 		CLEANUP(buf_fini) struct buf line = { 0 };
 		buf_puts(&line, "only ");
@@ -375,7 +382,7 @@ void text_header(struct page *page, const struct prof *prof, const struct prof_t
 	if (opt->moment)
 		put_live(page, totals);
 	else
-		put_totals(page, prof, totals);
+		put_totals(page, prof, totals, opt->being_written);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------------------------- */

@@ -8,13 +8,18 @@
 #include "out/name.h"
 #include "out/out.h"
 
+#define VALUE_COLUMNS 9
+#define SHARE_COLUMNS 7
+#define AMOUNT_COLUMNS (VALUE_COLUMNS + SHARE_COLUMNS + 2)
+
 /** struct page - where text goes, and what the terminal can show. */
 struct page {
 	struct buf *to;
 	size_t width;
 	int colour, ascii;
 	uint8_t *
-		roles; /* of the tree's frames, 1 more than enum frame_role; 0 = not asked for yet */
+		roles; /* of the tree's frames, 1 more than enum view_role; 0 = not asked for yet */
+	const struct view_skip *skip;
 };
 
 enum tint { TINT_PLAIN, TINT_BOLD, TINT_DIM, TINT_RED, TINT_YELLOW, TINT_BAR };
@@ -23,6 +28,8 @@ enum tint { TINT_PLAIN, TINT_BOLD, TINT_DIM, TINT_RED, TINT_YELLOW, TINT_BAR };
 void page_tint(struct page *page, enum tint tint);
 /** page_text() - @text in at most @columns columns, cut with an ellipsis; returns the columns used. */
 size_t page_text(struct page *page, const char *text, size_t columns);
+/** page_middle() - the same, but cut in the middle: of a path what stands behind the last '/' says most. */
+size_t page_middle(struct page *page, const char *text, size_t columns);
 void page_spaces(struct page *page, size_t count);
 /** page_right() - @text flush right in @columns. */
 void page_right(struct page *page, const char *text, size_t columns);
@@ -38,17 +45,8 @@ void text_frame_name(struct buf *to, const struct view_frame *frame, int ascii);
 /** text_caller_name() - the same for a list of callers: "[module]" where it has none. */
 void text_caller_name(struct buf *to, const struct view_frame *frame, int ascii);
 
-/** What a frame tells about why memory is held. */
-enum frame_role {
-	FRAME_OWN,      /* the program's, or a library's own work */
-	FRAME_HELPER,   /* allocates for others: xmalloc, g_strdup, sqlite3DbMallocZero */
-	FRAME_STANDARD, /* inside the language's standard library */
-	FRAME_START     /* what stands above main in every stack */
-};
-enum frame_role text_frame_role(const struct view_frame *frame);
 /** text_node_role() - that of @node's frame, looked for once: many call paths share few names. */
-enum frame_role text_node_role(const struct page *page, const struct view_tree *tree,
-			       uint32_t node);
+enum view_role text_node_role(const struct page *page, const struct view_tree *tree, uint32_t node);
 
 /** text_header() - what ran, what of it counts (opt->selection, NULL = all), losses first, totals. */
 void text_header(struct page *page, const struct prof *prof, const struct prof_totals *totals,
@@ -60,14 +58,22 @@ void text_curves(struct page *page, const struct prof *prof, const struct prof_t
 void text_names(struct page *page, const struct view_tree *tree);
 /** text_pool() - below what is leaked: how much of it libstdc++ keeps for itself; nothing where it keeps none. */
 void text_pool(struct page *page, const struct prof *prof);
+/** text_amount() - value, share, bar; returns the columns used. */
+size_t text_amount(struct page *page, enum view_cost cost, uint64_t value, uint64_t whole);
+/** text_place() - "file:line": where the function stands; empty where nobody knows. */
+void text_place(struct buf *to, const struct page *page, const struct view_frame *frame);
+/** text_put_place() - such a place, in at most @columns; returns those used. */
+size_t text_put_place(struct page *page, const char *place, size_t columns);
 /** text_section() - the @limit largest call paths by @cost, each with its callers; where there are none, @alone says so. */
-void text_section(struct page *page, const struct view_tree *tree, enum view_cost cost,
-		  size_t limit, int alone);
+void text_section(struct page *page, const struct prof *prof, const struct view_paths *paths,
+		  enum view_cost cost, size_t limit, int alone, int being_written);
 /** text_tree() - the call tree by tree->cost, in about @limit lines. */
 void text_tree(struct page *page, const struct view_tree *tree, size_t limit);
 /** text_table() - groups other than stacks: one line each. */
 int text_table(struct page *page, const struct prof *prof, const struct out_opt *opt, size_t limit,
 	       struct err *err);
+/** text_signal() - "SIGSEGV (11)"; "signal 99" where it has no name. */
+void text_signal(struct buf *to, int number);
 /** text_value() - a cost's figure in its unit. */
 const char *text_value(char to[TEXT_NUMBER_MAX], enum view_cost cost, uint64_t value);
 /** text_title() - "Peak", "Leaked" ...: a heading with a rule. */

@@ -230,77 +230,12 @@ void text_caller_name(struct buf *to, const struct view_frame *frame, int ascii)
 	buf_putc(to, ']');
 }
 
-static int contains_word(const char *name, const char *const *words, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (strcasestr(name, words[i]))
-			return 1;
-	return 0;
-}
-
-/**
- * is_rust_standard() - "<u64 as core::fmt::Display>::fmt" or "<alloc::vec::Vec<T> as ..>": the standard library's trait
- * for a type that is not the program's, whose types have a path; or a type of the standard library.
- */
-static int is_rust_standard(const char *name)
-{
-	static const char *const crates[] = { "core::", "alloc::", "std::", "hashbrown::" };
-	const char *type = rust_type(name + 1), *as = strstr(name, " as ");
-	for (size_t i = 0; i < ARRAY_LEN(crates); i++)
-		if (starts(type, crates[i]) ||
-		    (as && starts(as + 4, crates[i]) &&
-		     !memmem(type, as > type ? (size_t)(as - type) : 0, "::", 2)))
-			return 1;
-	return 0;
-}
-
-enum frame_role text_frame_role(const struct view_frame *frame)
-{
-	static const char *const start[] = {
-		"_start",  "__libc_start_", "start_thread",       "clone3",
-		"__clone", "__GI___clone",  "std::rt::lang_start"
-	};
-	static const char *const standard[] = {
-		"std::",   "__gnu_cxx::", "core::",      "alloc::",      "<alloc::",
-		"<core::", "<std::",      "void std::",  "hashbrown::",  "operator new",
-		"__cxa_",  "__rust_",     "<dyn core::", "<dyn alloc::", "<dyn std::"
-	};
-	static const char *const helper[] = { "alloc",    "strdup", "strndup",
-					      "asprintf", "memdup", "MemGrow",
-					      "g_slice",  "xnew",   "safesysmalloc" };
-	const char *name = frame->function;
-	if (!name)
-		return FRAME_OWN;
-	for (size_t i = 0; i < ARRAY_LEN(start); i++)
-		if (starts(name, start[i]))
-			return FRAME_START;
-	if (strstr(name, "__rust_begin_short_backtrace"))
-		return FRAME_START; /* in std::sys, whatever the version */
-	if (name[0] == '<' && is_rust_standard(name))
-		return FRAME_STANDARD;
-	for (size_t i = 0; i < ARRAY_LEN(standard); i++)
-		if (starts(name, standard[i]))
-			return FRAME_STANDARD;
-	/* Template functions carry a return type: look behind it. */
-	const char *std_name = strstr(name, " std::");
-	if (std_name && !memchr(name, '(', (size_t)(std_name - name)) &&
-	    !memchr(name, '<', (size_t)(std_name - name)))
-		return FRAME_STANDARD;
-	const char *end =
-		strchr(name, '('); /* a parameter's type says nothing about the function */
-	char head[200];
-	size_t len = end && end > name ? (size_t)(end - name) : strlen(name);
-	if (len >= sizeof(head))
-		return FRAME_OWN;
-	memcpy(head, name, len);
-	head[len] = '\0';
-	return contains_word(head, helper, ARRAY_LEN(helper)) ? FRAME_HELPER : FRAME_OWN;
-}
-
-enum frame_role text_node_role(const struct page *page, const struct view_tree *tree, uint32_t node)
+enum view_role text_node_role(const struct page *page, const struct view_tree *tree, uint32_t node)
 {
 	uint8_t *known = &page->roles[tree->nodes[node].frame];
 	if (!*known)
-		*known = (uint8_t)(text_frame_role(view_node_frame(tree, node)) + 1);
-	return (enum frame_role)(*known - 1);
+		*known = (uint8_t)(view_skip_role(page->skip,
+						  view_node_frame(tree, node)->function) +
+				   1);
+	return (enum view_role)(*known - 1);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text_page.c - columns, colours and bars. */
+#include <signal.h>
 #include <string.h>
 
 #include "out/text_impl.h"
@@ -41,6 +42,27 @@ size_t page_text(struct page *page, const char *text, size_t columns)
 	buf_put(&cut, text, bytes);
 	size_t used = text_columns(buf_cstr(&cut)) + dots;
 	page_spaces(page, columns - used);
+	return columns;
+}
+
+size_t page_middle(struct page *page, const char *text, size_t columns)
+{
+	size_t need = text_columns(text), dots = page->ascii ? 2 : 1;
+	if (need <= columns || columns < dots + 4)
+		return page_text(page, text, columns);
+	/* all of the last part, if a third of the room is left for the beginning; else as much of the end as fits */
+	const char *slash = strrchr(text, '/');
+	size_t end = slash ? text_columns(slash) : 0;
+	if (end == 0 || end + dots + columns / 3 > columns)
+		end = columns - dots - columns / 3;
+	const char *tail = text + text_fit(text, need - end);
+	while (((unsigned char)*tail & 0xc0) == 0x80)
+		tail++;
+	size_t tail_columns = text_columns(tail);
+	size_t head = columns - dots - tail_columns;
+	buf_put(page->to, text, text_fit(text, head));
+	buf_puts(page->to, page->ascii ? ".." : "\xe2\x80\xa6");
+	buf_puts(page->to, tail);
 	return columns;
 }
 
@@ -93,6 +115,15 @@ void text_title(struct page *page, const char *title, const char *remark)
 		page_tint(page, TINT_PLAIN);
 	}
 	buf_putc(page->to, '\n');
+}
+
+void text_signal(struct buf *to, int number)
+{
+	const char *name = sigabbrev_np(number);
+	if (name)
+		buf_printf(to, "SIG%s (%d)", name, number);
+	else
+		buf_printf(to, "signal %d", number);
 }
 
 const char *text_value(char to[TEXT_NUMBER_MAX], enum view_cost cost, uint64_t value)

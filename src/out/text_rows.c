@@ -6,14 +6,13 @@
 
 #include "out/text_impl.h"
 
-#define VALUE_COLUMNS 9
-#define SHARE_COLUMNS 7
-
-#define ROWS_ANYWAY 3 /* beyond these, call paths of less than a thousandth are only counted */
+#define NAME_LEAST 10  /* columns of a name that a place may stand beside */
+#define ALIKE_MAX 1000 /* rows that are compared with each other */
+#define ROWS_ANYWAY 3  /* beyond these, call paths of less than a thousandth are only counted */
 
 struct pick {
 	uint64_t key;
-	uint32_t node;
+	size_t path;
 };
 
 static int by_key(const void *a, const void *b)
@@ -21,20 +20,20 @@ static int by_key(const void *a, const void *b)
 	const struct pick *x = a, *y = b;
 	if (x->key != y->key)
 		return x->key < y->key ? 1 : -1;
-	return x->node < y->node ? -1 : x->node > y->node;
+	return x->path < y->path ? -1 : x->path > y->path;
 }
 
 /**
- * pick_nodes() - the nodes whose own cost is largest, at least all that deserve a row; the caller frees. @all: how many have
- * any of that cost.
+ * pick_paths() - those whose cost is largest, at least all that deserve a row; the caller frees. @all: how many have any of that
+ * cost.
  */
-static struct pick *pick_nodes(const struct view_tree *tree, enum view_cost cost, size_t *count,
+static struct pick *pick_paths(const struct view_paths *paths, enum view_cost cost, size_t *count,
 			       size_t *all)
 {
-	uint64_t small = view_cost_of(&tree->whole, cost) / 1000;
+	uint64_t small = view_cost_of(&paths->whole, cost) / 1000;
 	size_t n = 0, large = 0;
-	for (uint32_t i = 1; i < tree->self_count; i++) {
-		uint64_t key = view_cost_of(&tree->selfs[i].cost, cost);
+	for (size_t i = 0; i < paths->count; i++) {
+		uint64_t key = view_cost_of(&paths->items[i].cost, cost);
 		n += key != 0;
 		large += key != 0 && key >= small;
 	}
@@ -45,51 +44,63 @@ static struct pick *pick_nodes(const struct view_tree *tree, enum view_cost cost
 	struct pick *picks = malloc((large + 1) * sizeof(*picks));
 	if (!picks)
 		return NULL;
-	for (uint32_t i = 1; i < tree->self_count; i++) {
-		uint64_t key = view_cost_of(&tree->selfs[i].cost, cost);
+	for (size_t i = 0; i < paths->count; i++) {
+		uint64_t key = view_cost_of(&paths->items[i].cost, cost);
 		if (key && key >= small)
-			picks[(*count)++] = (struct pick){ key, tree->selfs[i].node };
+			picks[(*count)++] = (struct pick){ key, i };
 	}
 	qsort(picks, *count, sizeof(*picks), by_key);
 	return picks;
 }
 
-static size_t bar_columns(const struct page *page)
+/**
+ * struct line - one call path as it is shown: its frames, innermost first, the one that asked, and the outermost of the wrappers
+ * that were stepped over on the way there.
+ */
+struct line {
+	struct view_frame *frames;
+	size_t count;
+	size_t who, via;   /* via: count = none */
+	size_t difference; /* where it differs from a line that looks the same; count = nowhere */
+	unsigned stop;
+};
+
+static enum view_role role_at(const struct page *page, const struct line *line, size_t i)
 {
-	return page->width >= 120 ? 20 : page->width >= 80 ? 12 : 0;
+	return view_skip_role(page->skip, line->frames[i].function);
 }
 
-/** put_amount() - value, share, bar; returns the columns used. */
-static size_t put_amount(struct page *page, enum view_cost cost, uint64_t value, uint64_t whole)
+/**
+ * find_who() - the frame to name: the first that is neither helper nor standard library, and has a name; one without is
+ * stepped over as long as its own module names an outer one. The innermost where there is none such.
+ */
+static void find_who(const struct page *page, struct line *line)
 {
-	char x[TEXT_NUMBER_MAX];
-	size_t bar = bar_columns(page);
-	page_right(page, text_value(x, cost, value), VALUE_COLUMNS);
-	page_tint(page, TINT_DIM);
-	page_right(page, text_percent(x, value, whole), SHARE_COLUMNS + 1);
-	page_tint(page, TINT_PLAIN);
-	buf_putc(page->to, ' ');
-	if (bar) {
-		page_bar(page, value, whole, bar);
-		buf_putc(page->to, ' ');
+	size_t none = line->count, unnamed = none, via = none, unnamed_via = none;
+	line->who = 0;
+	line->via = none;
+	for (size_t i = 0; i < line->count; i++) {
+		const struct view_frame *f = &line->frames[i];
+		enum view_role role = role_at(page, line, i);
+		if (role == VIEW_START)
+			break;
+		if (unnamed != none && line->frames[unnamed].module != f->module)
+			break;
+		if (role == VIEW_OWN && f->function) {
+			line->who = i;
+			line->via = via;
+			return;
+		}
+		if (role == VIEW_OWN && unnamed == none) {
+			unnamed = i;
+			unnamed_via = via;
+		}
+		via = i;
 	}
-	return VALUE_COLUMNS + SHARE_COLUMNS + 2 + (bar ? bar + 1 : 0);
-}
-
-/** put_place() - "  file:line": where the function stands, in what is left of the line. */
-static void put_place(struct page *page, const struct view_frame *f, size_t columns)
-{
-	if (!f->file || columns < 10)
-		return;
-	CLEANUP(buf_fini) struct buf place = { 0 };
-	const char *slash = strrchr(f->file, '/');
-	text_escape(&place, slash ? slash + 1 : f->file, page->ascii);
-	if (f->line)
-		buf_printf(&place, ":%u", f->line);
-	buf_puts(page->to, "  ");
-	page_tint(page, TINT_DIM);
-	page_text(page, buf_cstr(&place), columns - 2);
-	page_tint(page, TINT_PLAIN);
+	if (unnamed != none) {
+		line->who = unnamed;
+		line->via = unnamed_via;
+	}
 }
 
 /**
@@ -109,38 +120,58 @@ static void caller_name(struct buf *to, const struct page *page, const struct vi
 		text_frame_name(to, f, page->ascii);
 }
 
-/** outermost_caller() - the last frame of @node's callers below the start-up code, the standard library's left out. */
-static uint32_t outermost_caller(const struct page *page, const struct view_tree *tree,
-				 uint32_t node)
+/** outermost_caller() - the last of the callers below the start-up code, the standard library's left out; 0 = none. */
+static size_t outermost_caller(const struct page *page, const struct line *line)
 {
-	uint32_t first = 0;
-	for (uint32_t n = tree->nodes[node].parent; n; n = tree->nodes[n].parent) {
-		enum frame_role role = text_node_role(page, tree, n);
-		if (role == FRAME_START)
+	size_t first = 0;
+	for (size_t i = line->who + 1; i < line->count; i++) {
+		enum view_role role = role_at(page, line, i);
+		if (role == VIEW_START)
 			break;
-		if (role != FRAME_STANDARD)
-			first = n;
+		if (role != VIEW_STANDARD)
+			first = i;
 	}
 	return first;
 }
 
+/** put_marked() - a caller with the place at which it differs from that of a line above. */
+static size_t put_marked(struct page *page, const struct line *line, const char *arrow,
+			 size_t arrow_columns, size_t room)
+{
+	const struct view_frame *f = &line->frames[line->difference];
+	CLEANUP(buf_fini) struct buf name = { 0 }, place = { 0 };
+	text_frame_name(&name, f, page->ascii);
+	text_place(&place, page, f);
+	size_t place_columns = place.len ? text_columns(buf_cstr(&place)) + 1 : 0;
+	buf_puts(page->to, arrow);
+	size_t left =
+		room > arrow_columns + place_columns ? room - arrow_columns - place_columns : 8;
+	size_t used = arrow_columns + page_text(page, text_inner_name(buf_cstr(&name), left), left);
+	if (!place_columns)
+		return used;
+	buf_putc(page->to, ' ');
+	return used + 1 +
+	       page_middle(page, buf_cstr(&place), room > used + 1 ? room - used - 1 : 1);
+}
+
 /**
  * put_callers() - one line: "<- f <- g <- main", start-up frames left out, runs of library frames as their outermost, what
- * does not fit in the middle as "..". @node is the one whose callers they are.
+ * does not fit in the middle as "..". The outermost informative caller is shown whatever happens between, and so is where
+ * the line differs from one that looks the same.
  */
-static void put_callers(struct page *page, const struct view_tree *tree, uint32_t node,
-			size_t indent)
+static void put_callers(struct page *page, const struct line *line, size_t indent)
 {
 	const char *arrow = page->ascii ? " <- " : " \xe2\x86\x90 ";
 	size_t arrow_columns = page->ascii ? 4 : 3, room = page->width - indent;
 	CLEANUP(buf_fini) struct buf name = { 0 }, outermost = { 0 }, before = { 0 };
-	const struct view_frame *self = view_node_frame(tree, node), *inner = self;
+	const struct view_frame *self = &line->frames[line->who], *inner = self;
 	int bare = !self->function && !self->folded;
-	/* The outermost informative caller is shown whatever happens between. */
-	uint32_t first = outermost_caller(page, tree, node);
-	if (first == 0)
+	size_t first = outermost_caller(page, line), mark = line->difference;
+	int marked = mark < line->count && mark != line->who;
+	if (first == 0 && !marked)
 		return;
-	caller_name(&outermost, page, view_node_frame(tree, first), inner, bare);
+	if (first)
+		caller_name(&outermost, page, &line->frames[first], inner, bare);
 	const char *last = text_inner_name(buf_cstr(&outermost), room / 3);
 	size_t last_columns = text_columns(last);
 	if (last_columns > room / 3)
@@ -148,12 +179,18 @@ static void put_callers(struct page *page, const struct view_tree *tree, uint32_
 	size_t reserve = arrow_columns + last_columns + arrow_columns + 2, used = 0;
 	page_spaces(page, indent - 1);
 	page_tint(page, TINT_DIM);
-	uint32_t n = tree->nodes[node].parent;
-	for (; n && n != first; n = tree->nodes[n].parent) {
-		const struct view_frame *f = view_node_frame(tree, n);
-		uint32_t up = tree->nodes[n].parent;
-		if (text_node_role(page, tree, n) == FRAME_STANDARD && up &&
-		    text_node_role(page, tree, up) == FRAME_STANDARD)
+	if (marked) {
+		used = put_marked(page, line, arrow, arrow_columns,
+				  mark == first    ? room
+				  : room > reserve ? room - reserve
+						   : room);
+		inner = &line->frames[mark];
+	}
+	size_t i = marked && mark > line->who ? mark + 1 : line->who + 1;
+	for (; i < first; i++) {
+		const struct view_frame *f = &line->frames[i];
+		if (role_at(page, line, i) == VIEW_STANDARD && i + 1 < line->count &&
+		    role_at(page, line, i + 1) == VIEW_STANDARD)
 			continue;
 		buf_clear(&name);
 		caller_name(&name, page, f, inner, bare);
@@ -172,11 +209,12 @@ static void put_callers(struct page *page, const struct view_tree *tree, uint32_
 		buf_clear(&before);
 		buf_puts(&before, buf_cstr(&name));
 	}
-	if (n != first && n) {
+	if (i < first) {
 		buf_puts(page->to, arrow);
 		buf_puts(page->to, page->ascii ? ".." : "\xe2\x80\xa6");
 	}
-	if (strcmp(buf_cstr(&outermost), buf_cstr(&before)) != 0) {
+	if (first && !(marked && mark >= first) &&
+	    strcmp(buf_cstr(&outermost), buf_cstr(&before)) != 0) {
 		buf_puts(page->to, arrow);
 		page_text(page, last, last_columns);
 	}
@@ -185,7 +223,8 @@ static void put_callers(struct page *page, const struct view_tree *tree, uint32_
 }
 
 /** put_detail() - what else is worth knowing of a row, beside its own cost. */
-static void put_detail(struct buf *to, const struct cost *c, enum view_cost cost)
+static void put_detail(struct buf *to, const struct prof *prof, const struct cost *c,
+		       enum view_cost cost)
 {
 	char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
 	switch (cost) {
@@ -205,8 +244,15 @@ static void put_detail(struct buf *to, const struct cost *c, enum view_cost cost
 	case VIEW_COST_TEMPORARY:
 		buf_printf(to, "of %s", text_count(x, c->allocations));
 		break;
-	case VIEW_COST_ALLOCATED:
 	case VIEW_COST_PEAK:
+		if (prof_knows_peak_blocks(prof)) {
+			buf_printf(to, "%s block%s", text_count(x, c->peak_blocks),
+				   c->peak_blocks == 1 ? "" : "s");
+			break;
+		}
+		buf_puts(to, "in all ");
+		/* fall through */
+	case VIEW_COST_ALLOCATED:
 		buf_printf(to, "%s allocation%s", text_count(x, c->allocations),
 			   c->allocations == 1 ? "" : "s");
 		break;
@@ -214,73 +260,162 @@ static void put_detail(struct buf *to, const struct cost *c, enum view_cost cost
 }
 
 /**
- * informative() - the node to name for what @node allocated: the first that is neither helper nor standard library, and
- * has a name; a frame without one is stepped over as long as its own module names an outer one. @via: the last one
- * stepped over. @node itself where there is none such.
+ * put_row() - two lines: the amount, the function that asked and where, its callers. Allocation helpers and the standard library
+ * at the inner end are stepped over; the outermost of them is named as "via". Where is never left out: a name is shortened
+ * for it.
  */
-static uint32_t informative(const struct page *page, const struct view_tree *tree, uint32_t node,
-			    uint32_t *via)
+static void put_row(struct page *page, const struct prof *prof, const struct cost *self,
+		    const struct line *line, enum view_cost cost, uint64_t whole)
 {
-	uint32_t who = node, unnamed = 0, unnamed_via = 0;
-	*via = 0;
-	for (; who; who = tree->nodes[who].parent) {
-		const struct view_frame *f = view_node_frame(tree, who);
-		enum frame_role role = text_node_role(page, tree, who);
-		if (role == FRAME_START)
-			break;
-		if (unnamed && view_node_frame(tree, unnamed)->module != f->module)
-			break;
-		if (role == FRAME_OWN && f->function)
-			return who;
-		if (role == FRAME_OWN && !unnamed) {
-			unnamed = who;
-			unnamed_via = *via;
-		}
-		*via = who;
-	}
-	*via = unnamed_via;
-	return unnamed ? unnamed : node;
-}
-
-/**
- * put_row() - two lines: the amount and the function that asked, its callers. Allocation helpers and the standard library
- * at the inner end are stepped over; the outermost of them is named as "via".
- */
-static void put_row(struct page *page, const struct view_tree *tree, uint32_t node,
-		    enum view_cost cost, uint64_t whole)
-{
-	const struct cost *self = view_node_self(tree, node);
-	uint32_t via = 0, who = informative(page, tree, node, &via);
-	size_t left = put_amount(page, cost, view_cost_of(self, cost), whole);
+	size_t left = text_amount(page, cost, view_cost_of(self, cost), whole);
 	size_t room = page->width > left ? page->width - left : 1;
-	CLEANUP(buf_fini) struct buf name = { 0 }, extra = { 0 };
+	CLEANUP(buf_fini) struct buf name = { 0 }, place = { 0 }, extra = { 0 };
+	const struct view_frame *who = line->count ? &line->frames[line->who] : NULL;
 	if (who)
-		text_frame_name(&name, view_node_frame(tree, who), page->ascii);
+		text_frame_name(&name, who, page->ascii);
 	else
-		buf_puts(&name, "(no stack)");
-	put_detail(&extra, self, cost);
-	if (via && view_node_frame(tree, via)->function) {
+		buf_puts(&name, line->stop ? view_stop_label(line->stop) : "(no stack)");
+	if (who)
+		text_place(&place, page, who);
+	put_detail(&extra, prof, self, cost);
+	if (line->via < line->count && line->frames[line->via].function) {
 		buf_puts(&extra, " via ");
-		text_frame_name(&extra, view_node_frame(tree, via), page->ascii);
+		text_frame_name(&extra, &line->frames[line->via], page->ascii);
 	}
+	size_t place_columns = place.len ? text_columns(buf_cstr(&place)) : 0;
+	int beside = place_columns && place_columns + 2 + NAME_LEAST <= room;
+	size_t for_name = beside ? room - place_columns - 2 : room;
 	page_tint(page, TINT_BOLD);
-	size_t used = page_text(page, buf_cstr(&name), room);
+	size_t used = page_text(page, text_inner_name(buf_cstr(&name), for_name), for_name);
 	page_tint(page, TINT_PLAIN);
+	if (beside) {
+		buf_puts(page->to, "  ");
+		used += 2 + text_put_place(page, buf_cstr(&place), room - used - 2);
+	}
 	if (used + 10 < room) {
 		buf_puts(page->to, "  ");
 		page_tint(page, TINT_DIM);
-		used += 2 + page_text(page, buf_cstr(&extra), room - used - 2);
+		page_text(page, buf_cstr(&extra), room - used - 2);
 		page_tint(page, TINT_PLAIN);
 	}
-	if (who && page->width >= 80)
-		put_place(page, view_node_frame(tree, who), room > used ? room - used : 0);
 	buf_putc(page->to, '\n');
+	size_t indent = page->width >= 80 ? left : 12;
+	if (place_columns && !beside) {
+		page_spaces(page, indent);
+		text_put_place(page, buf_cstr(&place), page->width - indent);
+		buf_putc(page->to, '\n');
+	}
 	if (who)
-		put_callers(page, tree, who, page->width >= 80 ? left : 12);
+		put_callers(page, line, indent);
 }
 
-void text_section(struct page *page, const struct view_tree *tree, enum view_cost cost,
-		  size_t limit, int alone)
+/* ---- rows that look alike ---------------------------------------------------------------------------------------- */
+
+/** first_difference() - the frame of @b, from who asked outwards, at which it is not @a's; b's count: only within wrappers. */
+static size_t first_difference(const struct line *a, const struct line *b)
+{
+	for (size_t i = 0; b->who + i < b->count; i++) {
+		const struct view_frame *y = &b->frames[b->who + i];
+		const struct view_frame *x = &a->frames[a->who + i];
+		if (a->who + i >= a->count || x->function != y->function ||
+		    x->module != y->module || x->file != y->file || x->line != y->line ||
+		    (!x->function && !x->folded && x->offset != y->offset))
+			return b->who + i;
+	}
+	return b->count;
+}
+
+/** struct lines - the rows of a section, before they are written: those that look alike have to be told apart. */
+struct lines {
+	struct line *items;
+	char **texts; /* as they look: without amounts */
+	size_t count;
+	struct view_frame *scratch;
+};
+
+#define FRAMES_MAX 65536u
+
+static int line_make(struct line *line, const struct page *page, const struct prof *prof,
+		     const struct view_paths *paths, struct stack_id stack,
+		     struct view_frame *scratch)
+{
+	size_t n = view_path_frames(prof, paths, stack, scratch, FRAMES_MAX, &line->stop);
+	line->frames = malloc((n ? n : 1) * sizeof(*line->frames));
+	if (!line->frames)
+		return -1;
+	memcpy(line->frames, scratch, n * sizeof(*scratch));
+	line->count = line->difference = n;
+	find_who(page, line);
+	return 0;
+}
+
+/** line_text() - how @line looks beside its amount and its details; malloc'd. */
+static char *line_text(const struct page *page, const struct line *line)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	struct page plain = *page;
+	plain.to = &text;
+	plain.colour = 0;
+	if (line->count) {
+		text_frame_name(&text, &line->frames[line->who], page->ascii);
+		text_place(&text, page, &line->frames[line->who]);
+		put_callers(&plain, line, page->width >= 80 ? 31 : 12);
+	}
+	return buf_take(&text);
+}
+
+/** tell_apart() - each of several that look alike says where it differs from the first of them. */
+static int tell_apart(struct page *page, struct lines *lines)
+{
+	for (size_t i = 0; i < lines->count; i++)
+		if (!(lines->texts[i] = line_text(page, &lines->items[i])))
+			return -1;
+	for (size_t i = 0; i < lines->count; i++) {
+		for (size_t k = 0; k < i; k++) {
+			if (strcmp(lines->texts[i], lines->texts[k]) != 0)
+				continue;
+			struct line *a = &lines->items[k], *b = &lines->items[i];
+			b->difference = first_difference(a, b);
+			/* the first of them, too, says where it stands */
+			if (a->difference == a->count && b->difference < b->count &&
+			    a->who + (b->difference - b->who) < a->count)
+				a->difference = a->who + (b->difference - b->who);
+			break;
+		}
+	}
+	return 0;
+}
+
+static void lines_fini(struct lines *lines)
+{
+	for (size_t i = 0; i < lines->count; i++) {
+		free(lines->items[i].frames);
+		if (lines->texts)
+			free(lines->texts[i]);
+	}
+	free(lines->items);
+	free(lines->texts);
+	free(lines->scratch);
+}
+
+static int lines_make(struct lines *lines, struct page *page, const struct prof *prof,
+		      const struct view_paths *paths, const struct pick *picks, size_t count)
+{
+	*lines = (struct lines){ 0 };
+	lines->items = calloc(count + 1, sizeof(*lines->items));
+	lines->texts = calloc(count + 1, sizeof(*lines->texts));
+	lines->scratch = malloc(FRAMES_MAX * sizeof(*lines->scratch));
+	if (!lines->items || !lines->texts || !lines->scratch)
+		return -1;
+	for (; lines->count < count; lines->count++)
+		if (line_make(&lines->items[lines->count], page, prof, paths,
+			      paths->items[picks[lines->count].path].stack, lines->scratch) < 0)
+			return -1;
+	return count <= ALIKE_MAX ? tell_apart(page, lines) : 0;
+}
+
+void text_section(struct page *page, const struct prof *prof, const struct view_paths *paths,
+		  enum view_cost cost, size_t limit, int alone, int being_written)
 {
 	static const char *const titles[] = {
 		[VIEW_COST_PEAK] = "Peak",           [VIEW_COST_ALLOCATIONS] = "Allocations",
@@ -291,27 +426,37 @@ void text_section(struct page *page, const struct view_tree *tree, enum view_cos
 		[VIEW_COST_PEAK] = "who held the heap when it was largest",
 		[VIEW_COST_ALLOCATIONS] = "who calls the allocator most",
 		[VIEW_COST_ALLOCATED] = "who asks for most bytes, in all",
-		[VIEW_COST_TEMPORARY] = "freed at once, by the same thread: candidates for reuse",
+		[VIEW_COST_TEMPORARY] =
+			"freed before the same thread allocated again: candidates for reuse",
 		[VIEW_COST_LEAKED] = "never freed",
 		[VIEW_COST_LIVE] = "who held what was live",
 	};
 	size_t count, all;
-	struct pick *picks = pick_nodes(tree, cost, &count, &all);
+	const char *title = titles[cost], *remark = remarks[cost];
+	if (being_written && cost == VIEW_COST_LEAKED) {
+		title = "Live";
+		remark = "not freed so far: the recording goes on";
+	}
+	struct pick *picks = pick_paths(paths, cost, &count, &all);
+	struct lines lines = { 0 };
 	if (!picks) {
 		page->to->failed = 1;
 		return;
 	}
 	if (all == 0 && alone) {
-		text_title(page, titles[cost], "nothing");
+		text_title(page, title, "nothing");
 	} else if (all) {
-		uint64_t whole = view_cost_of(&tree->whole, cost), shown = 0;
+		uint64_t whole = view_cost_of(&paths->whole, cost), shown = 0;
 		char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
-		text_title(page, titles[cost], remarks[cost]);
+		text_title(page, title, remark);
 		size_t n = 0;
-		for (size_t i = 0; i < count && i < limit; i++, n++) {
-			if (n >= ROWS_ANYWAY && picks[i].key < whole / 1000)
-				break;
-			put_row(page, tree, picks[i].node, cost, whole);
+		while (n < count && n < limit && (n < ROWS_ANYWAY || picks[n].key >= whole / 1000))
+			n++;
+		if (lines_make(&lines, page, prof, paths, picks, n) < 0)
+			page->to->failed = 1;
+		for (size_t i = 0; i < lines.count; i++) {
+			put_row(page, prof, &paths->items[picks[i].path].cost, &lines.items[i],
+				cost, whole);
 			shown += picks[i].key;
 		}
 		if (n < all) {
@@ -326,151 +471,6 @@ void text_section(struct page *page, const struct view_tree *tree, enum view_cos
 			buf_putc(page->to, '\n');
 		}
 	}
+	lines_fini(&lines);
 	free(picks);
-}
-
-/* Memory for exceptions that are thrown when there is none left: one block, made when the library is loaded, and kept. */
-#define POOL_MAX (256u << 10)
-
-static int in_library(const struct prof *prof, struct stack_id id, const char *name)
-{
-	const struct prof_frame *frame = prof_frame(prof, prof_stack(prof, id)->frame);
-	return strncmp(prof_module(prof, frame->module)->name, name, strlen(name)) == 0;
-}
-
-void text_pool(struct page *page, const struct prof *prof)
-{
-	uint32_t stacks = prof_stack_count(prof);
-	char x[TEXT_NUMBER_MAX];
-	for (uint32_t i = prof_stack_used(prof, 0); i < stacks; i = prof_stack_used(prof, i + 1)) {
-		struct stack_id id = { i }, caller = prof_stack(prof, id)->parent;
-		struct cost cost;
-		prof_stack_cost(prof, id, &cost);
-		if (cost.allocations != 1 || cost.leaked != 1 || cost.leaked_bytes > POOL_MAX ||
-		    !in_library(prof, id, "libstdc++.so") || !in_library(prof, caller, "ld-linux"))
-			continue;
-		CLEANUP(buf_fini) struct buf line = { 0 };
-		buf_printf(&line, "of this %s: libstdc++'s emergency pool, in every C++ program",
-			   text_bytes(x, cost.leaked_bytes));
-		page_tint(page, TINT_DIM);
-		page_text(page, buf_cstr(&line), page->width);
-		page_tint(page, TINT_PLAIN);
-		buf_putc(page->to, '\n');
-		return;
-	}
-}
-
-#define NAMELESS_MAX 64     /* modules looked at */
-#define NAMELESS_SHOWN 3    /* modules spoken of */
-#define NAMELESS_MATTERS 10 /* per cent */
-
-struct nameless {
-	const char *module;
-	uint64_t value;
-};
-
-static int by_value(const void *a, const void *b)
-{
-	const struct nameless *x = a, *y = b;
-	return x->value == y->value ? 0 : x->value < y->value ? 1 : -1;
-}
-
-void text_names(struct page *page, const struct view_tree *tree)
-{
-	struct nameless modules[NAMELESS_MAX];
-	size_t count = 0, shown = 0;
-	uint64_t whole = tree->nodes[0].total;
-	char x[TEXT_NUMBER_MAX];
-	CLEANUP(buf_fini) struct buf line = { 0 };
-	for (uint32_t i = 1; i < tree->self_count; i++) {
-		uint64_t value = view_cost_of(&tree->selfs[i].cost, tree->cost);
-		uint32_t node = tree->selfs[i].node, via;
-		if (value == 0 || node == 0)
-			continue;
-		const struct view_frame *f =
-			view_node_frame(tree, informative(page, tree, node, &via));
-		if (f->function || !f->module)
-			continue;
-		size_t k = 0;
-		while (k < count && modules[k].module != f->module)
-			k++;
-		if (k == NAMELESS_MAX)
-			continue;
-		if (k == count)
-			modules[count++] = (struct nameless){ .module = f->module };
-		modules[k].value += value;
-	}
-	qsort(modules, count, sizeof(*modules), by_value);
-	for (; shown < count && shown < NAMELESS_SHOWN; shown++) {
-		if (modules[shown].value < whole / 100 * NAMELESS_MATTERS)
-			break;
-		buf_puts(&line, shown ? ", " : "Few names in ");
-		text_escape(&line, modules[shown].module, page->ascii);
-		buf_printf(&line, " (%s)", text_percent(x, modules[shown].value, whole));
-	}
-	if (shown == 0)
-		return;
-	buf_puts(&line, ": debug symbols (-dbgsym packages) or DEBUGINFOD_URLS give them");
-	page_tint(page, TINT_DIM);
-	buf_putc(page->to, '\n');
-	page_text(page, buf_cstr(&line), page->width);
-	page_tint(page, TINT_PLAIN);
-	buf_putc(page->to, '\n');
-}
-
-int text_table(struct page *page, const struct prof *prof, const struct out_opt *opt, size_t limit,
-	       struct err *err)
-{
-	static const char *const titles[] = {
-		[VIEW_BY_STACK] = "Stacks",   [VIEW_BY_FUNCTION] = "Functions",
-		[VIEW_BY_MODULE] = "Modules", [VIEW_BY_FILE] = "Files",
-		[VIEW_BY_LINE] = "Lines",     [VIEW_BY_THREAD] = "Threads",
-	};
-	CLEANUP(view_table_freep)
-	struct view_table *table = view_table_new(prof, opt->by, opt->cost, limit, err);
-	if (!table)
-		return err ? err->code : -ENOMEM;
-	struct prof_totals totals;
-	prof_totals(prof, &totals);
-	uint64_t whole = view_cost_of(&totals.cost, opt->cost);
-	char remark[64];
-	snprintf(remark, sizeof(remark), "by %s", view_cost_name(opt->cost));
-	text_title(page, titles[opt->by], remark);
-	for (size_t i = 0; i < table->count; i++) {
-		const struct view_row *row = &table->rows[i];
-		CLEANUP(buf_fini) struct buf name = { 0 };
-		size_t left =
-			put_amount(page, opt->cost, view_cost_of(&row->cost, opt->cost), whole);
-		size_t room = page->width > left ? page->width - left : 1;
-		if (opt->by == VIEW_BY_THREAD) {
-			buf_printf(&name, "%u", row->tid);
-			if (row->thread_name) {
-				buf_putc(&name, ' ');
-				text_escape(&name, row->thread_name, page->ascii);
-			}
-		} else if (opt->by == VIEW_BY_FUNCTION && row->frame.function) {
-			text_argument_name(&name, row->frame.function, page->ascii);
-		} else if (opt->by != VIEW_BY_MODULE && row->frame.file) {
-			text_escape(&name, row->frame.file, page->ascii);
-			if (opt->by == VIEW_BY_LINE && row->frame.line)
-				buf_printf(&name, ":%u", row->frame.line);
-		} else {
-			text_escape(&name, row->frame.module ? row->frame.module : "unknown",
-				    page->ascii);
-			if (opt->by == VIEW_BY_LINE)
-				buf_printf(&name, "+0x%llx", (unsigned long long)row->frame.offset);
-			else if (opt->by == VIEW_BY_FUNCTION)
-				buf_puts(&name, " (no symbols)");
-		}
-		size_t used = page_text(page, buf_cstr(&name), room);
-		if (opt->by == VIEW_BY_FUNCTION && row->frame.function)
-			put_place(page, &row->frame, room - used);
-		buf_putc(page->to, '\n');
-	}
-	if (table->count < table->total) {
-		char x[TEXT_NUMBER_MAX];
-		buf_printf(page->to, "%*s%s more\n", VALUE_COLUMNS + SHARE_COLUMNS + 2, "",
-			   text_grouped(x, table->total - table->count));
-	}
-	return 0;
 }

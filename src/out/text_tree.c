@@ -6,7 +6,6 @@
 #include "out/text_impl.h"
 
 #define DEPTH_MAX 24
-#define AMOUNT_COLUMNS 18
 #define NAME_COLUMNS 16 /* a branch that has less room for its name is not shown on its own */
 
 struct walk {
@@ -24,10 +23,10 @@ static uint64_t total(const struct walk *w, uint32_t node)
 /** is_detail() - nobody reads a tree for these: start-up above main, allocation helpers and library innards below. */
 static int is_detail(const struct walk *w, uint32_t node)
 {
-	enum frame_role role = text_node_role(w->page, w->tree, node);
-	if (role == FRAME_START)
+	enum view_role role = text_node_role(w->page, w->tree, node);
+	if (role == VIEW_START)
 		return 1;
-	return !w->tree->inverted && role != FRAME_OWN;
+	return !w->tree->inverted && role != VIEW_OWN;
 }
 
 /** only_child() - the child that carries nearly all of @node (97 %), so that both fit on one line; 0 = it branches. */

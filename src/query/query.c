@@ -192,8 +192,11 @@ struct prof *query_run(const struct query_source *source, const struct query *qu
 	/* where some were taken the reading says how exact its times are */
 	if (rc == 0 && outcome.missed_allocations && !prof_peaks_lack_culled(to))
 		prof_set_missed(to, outcome.missed_allocations, outcome.missed_bytes);
-	if (rc == 0 && plan.has_at && !plan.needs_fate)
-		prof_keep_live(to, outcome.last_ns);
+	if (rc == 0 && plan.has_at) {
+		struct prof_totals totals;
+		prof_totals(to, &totals);
+		prof_keep_live(to, plan.needs_fate ? totals.peak_time_ns : outcome.last_ns);
+	}
 	if (rc == 0 && plan.stacks)
 		rc = copy_symbols(whole, to, err);
 	free(plan.stacks);

@@ -10,14 +10,19 @@
 
 enum {
 	COL_TOTALS = 0,
-	COL_ID = 1,   /* stack number minus the one before */
-	COL_COST = 2, /* one column for each of the fields below, behind COL_ID */
+	COL_ID = 1,                     /* stack number minus the one before */
+	COL_COST = 2,                   /* one column for each of the fields below, behind COL_ID */
+	COL_PEAK_BLOCKS = COL_COST + 9, /* the tenth of them: absent in older files */
 	COL_THREADS = 16,
 	COL_TIMELINE = 17,
+	COL_THREAD_PEAK_BLOCKS = 18, /* of the threads of COL_THREADS, in their order */
 };
 
 /* The fields of a cost, in the order of their columns. */
-#define COST_FIELDS 9
+#define COST_FIELDS 10
+#define COST_FIELDS_FIRST \
+	9 /* what stands in one piece where more fields have no column of their own */
+_Static_assert(COL_PEAK_BLOCKS == COL_COST + COST_FIELDS_FIRST, "columns of a summary");
 _Static_assert(sizeof(struct cost) == COST_FIELDS * sizeof(uint64_t), "struct cost");
 
 /* A field that the model gains must be stored here too, and described in docs/format.md. */
@@ -28,9 +33,9 @@ _Static_assert(sizeof(struct prof_totals) == (COST_FIELDS + 18 + 3 * 16) * sizeo
 static void cost_fields(const struct cost *cost, uint64_t *field)
 {
 	const uint64_t fields[COST_FIELDS] = {
-		cost->allocations, cost->allocated_bytes, cost->frees,
-		cost->temporary,   cost->leaked,          cost->leaked_bytes,
-		cost->peak_bytes,  cost->uncertain,       cost->uncertain_bytes,
+		cost->allocations,     cost->allocated_bytes, cost->frees,      cost->temporary,
+		cost->leaked,          cost->leaked_bytes,    cost->peak_bytes, cost->uncertain,
+		cost->uncertain_bytes, cost->peak_blocks,
 	};
 	memcpy(field, fields, sizeof(fields));
 }
@@ -47,6 +52,7 @@ static void cost_from_fields(struct cost *cost, const uint64_t *field)
 		.peak_bytes = field[6],
 		.uncertain = field[7],
 		.uncertain_bytes = field[8],
+		.peak_blocks = field[9],
 	};
 }
 
@@ -54,7 +60,7 @@ static void put_cost(struct buf *to, const struct cost *cost)
 {
 	uint64_t field[COST_FIELDS];
 	cost_fields(cost, field);
-	for (unsigned i = 0; i < COST_FIELDS; i++)
+	for (unsigned i = 0; i < COST_FIELDS_FIRST; i++)
 		put_num(to, field[i]);
 }
 
@@ -88,9 +94,10 @@ static void put_totals(struct buf *to, const struct prof_totals *totals)
 	put_num(to, t.filtered_frees);
 	put_num(to, t.filtered_inherited_allocations);
 	put_num(to, t.filtered_inherited_bytes);
+	put_num(to, t.cost.peak_blocks);
 }
 
-static void put_threads(struct buf *to, const struct prof *prof, uint32_t count)
+static void put_threads(struct buf *to, struct buf *peaks, const struct prof *prof, uint32_t count)
 {
 	uint32_t next = 0;
 	for (uint32_t id = 0; id < count; id++) {
@@ -103,6 +110,7 @@ static void put_threads(struct buf *to, const struct prof *prof, uint32_t count)
 		next = id + 1;
 		put_cost(to, &thread->cost);
 		put_num(to, thread->events);
+		put_num(peaks, thread->cost.peak_blocks);
 	}
 }
 
@@ -204,7 +212,8 @@ int64_t summary_put(const struct prof *prof, const struct prof_totals *totals,
 	int64_t count = put_stacks(prof, names->stacks, done, cols, err);
 	free(done);
 	put_totals(&cols->col[COL_TOTALS], totals);
-	put_threads(&cols->col[COL_THREADS], prof, names->threads);
+	put_threads(&cols->col[COL_THREADS], &cols->col[COL_THREAD_PEAK_BLOCKS], prof,
+		    names->threads);
 	put_timeline(&cols->col[COL_TIMELINE], prof, points);
 	return count;
 }
@@ -213,8 +222,8 @@ int64_t summary_put(const struct prof *prof, const struct prof_totals *totals,
 
 static void get_cost(struct cursor *c, struct cost *cost)
 {
-	uint64_t field[COST_FIELDS];
-	for (unsigned i = 0; i < COST_FIELDS; i++)
+	uint64_t field[COST_FIELDS] = { 0 };
+	for (unsigned i = 0; i < COST_FIELDS_FIRST; i++)
 		field[i] = get_num(c);
 	cost_from_fields(cost, field);
 }
@@ -256,6 +265,10 @@ static int get_totals(const struct blt_view *view, struct prof *prof, struct err
 		t.filtered_inherited_allocations = get_num(&c);
 		t.filtered_inherited_bytes = get_num(&c);
 	}
+	if (!c.bad && c.at < c.end)
+		t.cost.peak_blocks = get_num(&c);
+	else
+		prof_load_no_peak_blocks(prof);
 	return c.bad ? -EBADMSG : prof_load_totals(prof, &t, err);
 }
 
@@ -266,10 +279,13 @@ static int get_stacks(const struct blt_view *view, uint32_t rows, struct prof *p
 	uint64_t next = 0, sum[COST_FIELDS] = { 0 };
 	for (unsigned i = 0; i < COST_FIELDS; i++)
 		col[i] = cursor_column(view, COL_COST + i);
+	const unsigned fields = col[COST_FIELDS_FIRST].at < col[COST_FIELDS_FIRST].end
+					? COST_FIELDS
+					: COST_FIELDS_FIRST;
 	for (uint32_t n = 0; n < rows; n++) {
-		uint64_t field[COST_FIELDS], number;
+		uint64_t field[COST_FIELDS] = { 0 }, number;
 		int bad = __builtin_add_overflow(next, get_num(&id), &number) || id.bad;
-		for (unsigned i = 0; i < COST_FIELDS; i++) {
+		for (unsigned i = 0; i < fields; i++) {
 			field[i] = get_num(&col[i]);
 			/* so that no sum over any of the rows has to be watched */
 			bad |= __builtin_add_overflow(sum[i], field[i], &sum[i]) || col[i].bad;
@@ -292,6 +308,7 @@ static int get_stacks(const struct blt_view *view, uint32_t rows, struct prof *p
 static int get_threads(const struct blt_view *view, struct prof *prof, struct err *err)
 {
 	struct cursor c = cursor_column(view, COL_THREADS);
+	struct cursor peaks = cursor_column(view, COL_THREAD_PEAK_BLOCKS);
 	uint64_t next = 0;
 	while (c.at < c.end) {
 		uint64_t number;
@@ -301,9 +318,11 @@ static int get_threads(const struct blt_view *view, struct prof *prof, struct er
 		next = number + 1;
 		get_cost(&c, &cost);
 		uint64_t events = get_num(&c);
+		if (peaks.at < peaks.end)
+			cost.peak_blocks = get_num(&peaks);
 		struct thread_id row =
 			prof_thread_row(prof, (struct thread_id){ (uint32_t)number });
-		if (c.bad || (number && !row.v))
+		if (c.bad || peaks.bad || (number && !row.v))
 			return -EBADMSG;
 		int rc = prof_load_thread(prof, row, &cost, events, err);
 		if (rc < 0)

@@ -479,11 +479,7 @@ static uint32_t *lay_out(struct build *b)
 /** Below this part of all allocations and bytes a module's unnamed functions are no matter of their own. */
 #define UNNAMED_MATTERS 10
 
-/**
- * choose_folds() - which modules' unnamed functions become one node: those with names beside them, those where little is
- * allocated, and code of no module (made at run time, mostly). NULL without memory.
- */
-static uint8_t *choose_folds(const struct prof *prof)
+uint8_t *view_choose_folds(const struct prof *prof)
 {
 	uint32_t modules = prof_module_count(prof), frames = prof_frame_count(prof);
 	uint8_t *fold = calloc((size_t)modules + 1, sizeof(*fold));
@@ -540,7 +536,7 @@ struct view_tree *view_tree_new(const struct prof *prof, enum view_cost cost, un
 	struct view_tree *tree = calloc(1, sizeof(*tree));
 	int inverted = (how & VIEW_TREE_INVERTED) != 0, folded = how & VIEW_TREE_FOLD_UNNAMED;
 	b.nodes_max = inverted ? VIEW_TREE_INVERTED_MAX : UINT32_MAX;
-	b.fold = folded ? choose_folds(prof) : NULL;
+	b.fold = folded ? view_choose_folds(prof) : NULL;
 	int ready = tree && (b.fold || !folded) && begin(&b, inverted) == 0;
 	int rc = ready ? fill(&b, inverted, err) : no_memory(err);
 	idtab_fini(&b.tab);

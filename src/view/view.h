@@ -63,27 +63,66 @@ int view_is_wrapper(const char *function);
 /** view_stop_label() - "[partial: too_deep]": the outermost entry of a stack that ended early; NULL for 0. */
 const char *view_stop_label(unsigned stop);
 
+/** What a function tells about why memory is held. */
+enum view_role {
+	VIEW_OWN,      /* the program's, or a library's own work */
+	VIEW_HELPER,   /* allocates for others: xmalloc, g_strdup, sqlite3DbMallocZero */
+	VIEW_STANDARD, /* inside the language's standard library */
+	VIEW_START     /* what stands above main in every stack */
+};
+/** view_role() - by its name alone, which may be NULL: VIEW_OWN. */
+enum view_role view_role(const char *function);
+
+/**
+ * struct view_skip - which functions do not count as who asked: helpers and the standard library, at the inner end of a stack.
+ * view_skip_new() - these and what matches one of @count POSIX extended patterns; with @off only the latter. -EINVAL for a bad
+ * pattern. view_skip_freep() accepts NULL. A NULL one means the known ones.
+ */
+struct view_skip;
+struct view_skip *view_skip_new(int off, const char *const *regexes, size_t count, struct err *err);
+void view_skip_freep(struct view_skip **skip);
+/** view_skip_role() - view_role() under @skip: VIEW_HELPER for what matches. */
+enum view_role view_skip_role(const struct view_skip *skip, const char *function);
+/** view_skip_count() - how many of @frames, innermost first, are skipped; 0 where none of them would be left. */
+size_t view_skip_count(const struct view_skip *skip, const struct view_frame *frames, size_t count);
+
 struct view_row {
-	struct cost cost;
+	struct cost cost; /* own: of the stacks whose innermost frame is this one */
+	struct cost
+		inclusive; /* of all stacks in which it stands, each once; groups of frames only */
 	struct stack_id stack;   /* VIEW_BY_STACK: the stack; others: one example */
 	struct view_frame frame; /* the group's frame; unused for stack and thread */
 	uint32_t tid;            /* VIEW_BY_THREAD */
 	const char *thread_name;
 	unsigned stop;
 };
+/** struct view_opt - what a table is made of; all zero: stacks by their peak. */
+struct view_opt {
+	enum view_by by;
+	enum view_cost cost;
+	int inclusive;                /* sort by the inclusive figures */
+	size_t limit;                 /* spell out at most so many rows; 0 = all */
+	const struct view_skip *skip; /* lent; NULL: the known ones */
+};
 struct view_table {
 	struct view_row *
 		rows; /* the first @count of @total; sorted descending by the asked cost, then by frames */
 	size_t count, total; /* groups with all-zero costs are left out of both */
+	size_t nonzero;      /* of @total: that have any of the cost they are sorted by */
 	enum view_by by;
 	enum view_cost cost;
 };
+/** view_by_frames() - 1 for groups of frames: their rows have inclusive figures. */
+static inline int view_by_frames(enum view_by by)
+{
+	return by != VIEW_BY_STACK && by != VIEW_BY_THREAD;
+}
 /**
- * view_table_new() - group the stacks; O(stacks log stacks). Rows that differ only in hidden wrapper frames are merged.
- * @limit: spell out at most so many rows; 0 = all. view_table_free() accepts NULL.
+ * view_table_new() - group the stacks; O(frames of stacks). Rows that differ only in hidden allocator calls are merged.
+ * view_table_free() accepts NULL.
  */
-struct view_table *view_table_new(const struct prof *prof, enum view_by by, enum view_cost cost,
-				  size_t limit, struct err *err);
+struct view_table *view_table_new(const struct prof *prof, const struct view_opt *opt,
+				  struct err *err);
 void view_table_free(struct view_table *table);
 void view_table_freep(struct view_table **table);
 
@@ -91,8 +130,31 @@ void view_table_freep(struct view_table **table);
  * view_each() - call @row for every group in order without holding them all: what an unlimited JSON needs.
  * A nonzero return of @row ends the walk and is returned; negative errno with @err where grouping fails.
  */
-int view_each(const struct prof *prof, enum view_by by, enum view_cost cost, size_t limit,
+int view_each(const struct prof *prof, const struct view_opt *opt,
 	      int (*row)(void *ctx, const struct view_row *row), void *ctx, struct err *err);
+
+/**
+ * Call paths as their source shows them: stacks whose frames are the same functions at the same lines. Two calls on one line
+ * are one path, and so is what differs within skipped wrappers only by its line. Where a function has no line, its name stands
+ * for it; functions without a name are told apart as in a tree with VIEW_TREE_FOLD_UNNAMED.
+ */
+struct view_path {
+	struct cost cost;
+	struct stack_id stack; /* one example */
+};
+struct view_paths {
+	struct view_path *items;
+	size_t count;
+	struct cost whole;
+	uint8_t *fold; /* by module */
+};
+/** view_paths_new() - O(stack rows); 12 bytes for each. @skip: NULL means the known ones. */
+struct view_paths *view_paths_new(const struct prof *prof, const struct view_skip *skip,
+				  struct err *err);
+void view_paths_freep(struct view_paths **paths);
+/** view_path_frames() - as view_frames(), neighbours without a name folded. */
+size_t view_path_frames(const struct prof *prof, const struct view_paths *paths,
+			struct stack_id stack, struct view_frame *out, size_t max, unsigned *stop);
 
 /**
  * A call tree: node 0 is the root, a parent comes before its children. A compiler has more than a million nodes, but a tenth

@@ -306,15 +306,21 @@ class Recording:
         for name, count in (("lost", 16), ("loss_reports", 16), ("partial", 16), ("forked", 4), ("filtered", 3),
                             ("filtered_inherited", 2)):
             totals[name] = [0 if column.done() else column.varint() for _ in range(count)]
+        if not column.done():
+            totals["peak_allocations"] = column.varint()
         self.summary = {"totals": totals, "stacks": {}, "threads": {}, "timeline": []}
         number = -1
         for _ in range(head["rows"]):
             number += 1 + columns[1].varint()
             self.summary["stacks"][number] = {name: columns[2 + i].varint() for i, name in enumerate(COUNTERS)}
+            if not columns[11].done():
+                self.summary["stacks"][number]["peak_allocations"] = columns[11].varint()
         number, column = -1, columns[16]
         while not column.done():
             number += 1 + column.varint()
             self.summary["threads"][number] = {name: column.varint() for name in COUNTERS + ("events",)}
+            if not columns[18].done():
+                self.summary["threads"][number]["peak_allocations"] = columns[18].varint()
         point, column = [0] * 8, columns[17]
         while not column.done():
             more = [column.varint()] + [column.zigzag() for _ in range(7)]

@@ -108,10 +108,14 @@ static void naive_event(struct naive *n, const struct event *ev)
 	if (n->live > n->peak) {
 		n->peak = n->live;
 		n->peak_time = ev->time_ns;
-		for (int i = 0; i <= STACKS; i++)
+		for (int i = 0; i <= STACKS; i++) {
 			n->stack[i].cost.peak_bytes = n->stack[i].live;
-		for (int i = 0; i < THREADS; i++)
+			n->stack[i].cost.peak_blocks = n->stack[i].live_blocks;
+		}
+		for (int i = 0; i < THREADS; i++) {
 			n->thread[i].cost.peak_bytes = n->thread[i].live;
+			n->thread[i].cost.peak_blocks = n->thread[i].live_blocks;
+		}
 	}
 }
 
@@ -190,7 +194,8 @@ static void same_cost(const struct cost *a, const struct cost *b, const char *wh
 {
 	const char *const names[] = { "allocations", "allocated_bytes", "frees",
 				      "temporary",   "leaked",          "leaked_bytes",
-				      "peak_bytes",  "uncertain",       "uncertain_bytes" };
+				      "peak_bytes",  "uncertain",       "uncertain_bytes",
+				      "peak_blocks" };
 	_Static_assert(sizeof(*a) == sizeof(names) / sizeof(names[0]) * 8, "all named");
 	const uint64_t *x = (const uint64_t *)a, *y = (const uint64_t *)b;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

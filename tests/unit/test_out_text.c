@@ -109,31 +109,30 @@ static void frames_are_told_apart_by_their_names(void **state)
 	(void)state;
 	static const struct {
 		const char *name;
-		enum frame_role role;
+		enum view_role role;
 	} cases[] = {
-		{ "main", FRAME_OWN },
-		{ "xmalloc", FRAME_HELPER },
-		{ "sqlite3DbMallocZero", FRAME_HELPER },
-		{ "g_strdup", FRAME_HELPER },
-		{ "std::vector<int>::push_back(int)", FRAME_STANDARD },
-		{ "void std::vector<int>::emplace_back<int>(int&&)", FRAME_STANDARD },
-		{ "f(std::allocator<char>)", FRAME_OWN },
-		{ "void f<int>(std::vector<int>)", FRAME_OWN },
-		{ "alloc::raw_vec::finish_grow", FRAME_STANDARD },
-		{ "<u64 as core::fmt::Display>::fmt", FRAME_STANDARD },
-		{ "<&mut W as core::fmt::Write>::write_str", FRAME_STANDARD },
-		{ "<dyn core::any::Any>::is", FRAME_STANDARD },
-		{ "<demo::Order as core::fmt::Display>::fmt", FRAME_OWN },
-		{ "std::sys::backtrace::__rust_begin_short_backtrace", FRAME_START },
-		{ "__libc_start_main_impl", FRAME_START },
-		{ "_start", FRAME_START },
-		{ "start_thread", FRAME_START },
-		{ NULL, FRAME_OWN },
+		{ "main", VIEW_OWN },
+		{ "xmalloc", VIEW_HELPER },
+		{ "sqlite3DbMallocZero", VIEW_HELPER },
+		{ "g_strdup", VIEW_HELPER },
+		{ "std::vector<int>::push_back(int)", VIEW_STANDARD },
+		{ "void std::vector<int>::emplace_back<int>(int&&)", VIEW_STANDARD },
+		{ "f(std::allocator<char>)", VIEW_OWN },
+		{ "void f<int>(std::vector<int>)", VIEW_OWN },
+		{ "alloc::raw_vec::finish_grow", VIEW_STANDARD },
+		{ "<u64 as core::fmt::Display>::fmt", VIEW_STANDARD },
+		{ "<&mut W as core::fmt::Write>::write_str", VIEW_STANDARD },
+		{ "<dyn core::any::Any>::is", VIEW_STANDARD },
+		{ "<demo::Order as core::fmt::Display>::fmt", VIEW_OWN },
+		{ "std::sys::backtrace::__rust_begin_short_backtrace", VIEW_START },
+		{ "__libc_start_main_impl", VIEW_START },
+		{ "_start", VIEW_START },
+		{ "start_thread", VIEW_START },
+		{ NULL, VIEW_OWN },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct view_frame f = { .function = cases[i].name };
-		if (text_frame_role(&f) != cases[i].role)
-			fail_msg("%s: role %d, not %d", cases[i].name, text_frame_role(&f),
+		if (view_role(cases[i].name) != cases[i].role)
+			fail_msg("%s: role %d, not %d", cases[i].name, view_role(cases[i].name),
 				 cases[i].role);
 	}
 }

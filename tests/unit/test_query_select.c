@@ -244,10 +244,15 @@ static void naive_read(const struct stream *s, const struct query *q, struct nai
 		if (sum > out->peak) {
 			out->peak = sum;
 			out->peak_ns = ev->time_ns;
-			for (int k = 1; k <= STACKS; k++)
+			for (int k = 1; k <= STACKS; k++) {
 				out->stack[k].peak_bytes = live[k];
+				out->stack[k].peak_blocks = out->stack[k].leaked;
+			}
 		}
 	}
+	/* what lived at that moment is all there is */
+	for (int k = 1; q->at.kind && k <= STACKS; k++)
+		out->stack[k].peak_blocks = out->stack[k].leaked;
 }
 
 /* ---- random questions ------------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,6 +65,13 @@ static struct prof *world(void)
 	return prof;
 }
 
+static struct view_table *table(const struct prof *prof, enum view_by by, enum view_cost cost,
+				size_t limit)
+{
+	const struct view_opt opt = { .by = by, .cost = cost, .limit = limit };
+	return view_table_new(prof, &opt, NULL);
+}
+
 static void rows_that_differ_only_in_operator_new_are_one(void **state)
 {
 	(void)state;
@@ -72,7 +80,7 @@ static void rows_that_differ_only_in_operator_new_are_one(void **state)
 	alloc(prof, 4, 20);
 	alloc(prof, 2, 40);
 	alloc(prof, 1, 5);
-	struct view_table *t = view_table_new(prof, VIEW_BY_STACK, VIEW_COST_PEAK, 0, NULL);
+	struct view_table *t = table(prof, VIEW_BY_STACK, VIEW_COST_PEAK, 0);
 	assert_int_equal(t->count, 2);
 	assert_int_equal(t->rows[0].cost.peak_bytes, 70);
 	assert_int_equal(t->rows[0].cost.allocations, 3);
@@ -85,7 +93,7 @@ static void rows_that_differ_only_in_operator_new_are_one(void **state)
 	assert_string_equal(f[1].function, "main");
 	assert_int_equal(stop, 0);
 	view_table_free(t);
-	t = view_table_new(prof, VIEW_BY_STACK, VIEW_COST_PEAK, 1, NULL);
+	t = table(prof, VIEW_BY_STACK, VIEW_COST_PEAK, 1);
 	assert_int_equal(t->count, 1);
 	assert_int_equal(t->total, 2);
 	view_table_free(t);
@@ -108,6 +116,156 @@ static void inlined_frames_come_first_and_share_the_address(void **state)
 	prof_free(prof);
 }
 
+static uint32_t frames_made;
+
+/* A frame of its own for @function at @line of a.c. */
+static uint32_t frame_at(struct prof *prof, const char *function, uint32_t line)
+{
+	uint32_t id = ++frames_made;
+	define(prof, &(struct def){ .kind = DEF_FRAME, .id = id, .frame = { { 1 }, id * 16 } });
+	name(prof, id, function, line);
+	return id;
+}
+
+static struct prof *named_world(void)
+{
+	struct prof *prof = prof_new(NULL);
+	block = frames_made = 0;
+	define(prof, &(struct def){ .kind = DEF_THREAD, .id = 0, .thread = { .tid = 7 } });
+	define(prof,
+	       &(struct def){ .kind = DEF_MODULE, .id = 1, .module = { .path = "/bin/demo" } });
+	return prof;
+}
+
+static void stack(struct prof *prof, uint32_t id, uint32_t parent, uint32_t frame)
+{
+	define(prof,
+	       &(struct def){ .kind = DEF_STACK, .id = id, .stack = { { parent }, { frame }, 0 } });
+}
+
+static void recursion_counts_a_stack_once_for_a_function(void **state)
+{
+	(void)state;
+	struct prof *prof = named_world();
+	uint32_t top = frame_at(prof, "main", 1), rec = frame_at(prof, "walk", 2);
+	uint32_t leaf = frame_at(prof, "leaf", 3);
+	stack(prof, 1, 0, top);
+	stack(prof, 2, 1, rec);
+	stack(prof, 3, 2, rec);
+	stack(prof, 4, 3, leaf);
+	stack(prof, 5, 4, rec); /* main walk walk leaf walk */
+	alloc(prof, 4, 10);
+	alloc(prof, 5, 100);
+	alloc(prof, 2, 1);
+	const struct view_opt opt = { .by = VIEW_BY_FUNCTION, .inclusive = 1 };
+	struct view_table *t = view_table_new(prof, &opt, NULL);
+	assert_int_equal(t->count, 3);
+	for (size_t i = 0; i < t->count; i++) {
+		const struct view_row *row = &t->rows[i];
+		int is_leaf = strcmp(row->frame.function, "leaf") == 0;
+		int is_walk = strcmp(row->frame.function, "walk") == 0;
+		assert_int_equal(row->inclusive.peak_bytes, is_leaf ? 110 : 111);
+		assert_int_equal(row->inclusive.allocations, is_leaf ? 2 : 3);
+		assert_int_equal(row->cost.peak_bytes, is_leaf ? 10 : is_walk ? 101 : 0);
+	}
+	view_table_free(t);
+	prof_free(prof);
+}
+
+static void allocation_wrappers_do_not_ask(void **state)
+{
+	(void)state;
+	struct prof *prof = named_world();
+	stack(prof, 1, 0, frame_at(prof, "loadDatabase", 1));
+	stack(prof, 2, 1, frame_at(prof, "mine", 2));
+	stack(prof, 3, 2, frame_at(prof, "zmalloc_usable", 3));
+	stack(prof, 4, 3, frame_at(prof, "std::allocator<char>::allocate(unsigned long)", 4));
+	alloc(prof, 4, 10);
+	struct view_table *t = table(prof, VIEW_BY_FUNCTION, VIEW_COST_PEAK, 0);
+	assert_string_equal(t->rows[0].frame.function, "mine");
+	assert_int_equal(t->nonzero, 1);
+	view_table_free(t);
+	static const char *const patterns[] = { "^mi" };
+	struct view_skip *more = view_skip_new(0, patterns, 1, NULL);
+	struct view_opt opt = { .by = VIEW_BY_FUNCTION, .skip = more };
+	t = view_table_new(prof, &opt, NULL);
+	assert_string_equal(t->rows[0].frame.function, "loadDatabase");
+	view_table_free(t);
+	view_skip_freep(&more);
+	opt.skip = more = view_skip_new(1, NULL, 0, NULL);
+	t = view_table_new(prof, &opt, NULL);
+	assert_string_equal(t->rows[0].frame.function,
+			    "std::allocator<char>::allocate(unsigned long)");
+	view_table_free(t);
+	view_skip_freep(&more);
+	struct err err = { 0 };
+	static const char *const bad[] = { "(" };
+	assert_null(view_skip_new(0, bad, 1, &err));
+	assert_int_equal(err.code, -EINVAL);
+	prof_free(prof);
+}
+
+static void names_tell_wrappers_from_code_of_ones_own(void **state)
+{
+	(void)state;
+	static const char *const wrappers[] = { "zmalloc",
+						"xrealloc",
+						"g_try_malloc0",
+						"g_strdup_printf",
+						"sqlite3DbMallocRawNN",
+						"PyMem_RawMalloc",
+						"_PyObject_Malloc",
+						"Perl_safesysmalloc",
+						"ngx_palloc",
+						"node::Malloc(unsigned long)",
+						"Malloced::operator new(unsigned long)",
+						"llvm::BumpPtrAllocatorImpl<int>::Allocate(int)",
+						"ztrymalloc_usable_internal.constprop.0",
+						"ruby_xmalloc2" };
+	static const char *const own[] = { "alloc_nodes",
+					   "do_alloc",
+					   "leak_malloc_here",
+					   "allocate",
+					   "Pool::allocate",
+					   "reallocate_table",
+					   "dup",
+					   "strdup_all",
+					   "call_malloc",
+					   "malloc_info",
+					   "f(std::allocator<char>)" };
+	for (size_t i = 0; i < sizeof(wrappers) / sizeof(*wrappers); i++)
+		if (view_role(wrappers[i]) != VIEW_HELPER)
+			fail_msg("%s is no wrapper", wrappers[i]);
+	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+		if (view_role(own[i]) != VIEW_OWN)
+			fail_msg("%s is a wrapper", own[i]);
+}
+
+static void a_path_is_told_by_its_lines(void **state)
+{
+	(void)state;
+	struct prof *prof = named_world();
+	uint32_t main1 = frame_at(prof, "main", 1), main2 = frame_at(prof, "main", 2);
+	uint32_t work4 = frame_at(prof, "work", 4), work5 = frame_at(prof, "work", 5);
+	uint32_t again5 = frame_at(prof, "work", 5); /* another address of that line */
+	stack(prof, 1, 0, main1);
+	stack(prof, 2, 0, main2);
+	stack(prof, 3, 1, work4);
+	stack(prof, 4, 1, work5);
+	stack(prof, 5, 1, again5);
+	stack(prof, 6, 2, work5);
+	for (uint32_t i = 3; i <= 6; i++)
+		alloc(prof, i, i);
+	struct view_paths *paths = view_paths_new(prof, NULL, NULL);
+	assert_int_equal(paths->count, 3);
+	assert_int_equal(paths->items[0].cost.peak_bytes, 3);
+	assert_int_equal(paths->items[1].cost.peak_bytes, 9);
+	assert_int_equal(paths->items[2].cost.peak_bytes, 6);
+	assert_int_equal(paths->whole.peak_bytes, 18);
+	view_paths_freep(&paths);
+	prof_free(prof);
+}
+
 static void groups_take_the_innermost_frame(void **state)
 {
 	(void)state;
@@ -117,8 +275,13 @@ static void groups_take_the_innermost_frame(void **state)
 	alloc(prof, 6, 30); /* helper */
 	alloc(prof, 5, 1);  /* unknown */
 	alloc(prof, 7, 2);  /* no frame at all */
-	struct view_table *t = view_table_new(prof, VIEW_BY_FUNCTION, VIEW_COST_PEAK, 0, NULL);
-	assert_int_equal(t->count, 4);
+	struct view_table *t = table(prof, VIEW_BY_FUNCTION, VIEW_COST_PEAK, 0);
+	assert_int_equal(t->count, 5);
+	assert_int_equal(t->nonzero, 4);
+	assert_string_equal(t->rows[4].frame.function, "main");
+	assert_int_equal(t->rows[4].cost.peak_bytes, 0);
+	assert_int_equal(t->rows[4].inclusive.peak_bytes, 41); /* but for the partial ones */
+	assert_int_equal(t->rows[1].inclusive.peak_bytes, 47); /* with the helper inlined there */
 	assert_string_equal(t->rows[0].frame.function, "helper");
 	assert_string_equal(t->rows[1].frame.function, "parse");
 	assert_int_equal(t->rows[1].cost.peak_bytes, 17);
@@ -126,15 +289,15 @@ static void groups_take_the_innermost_frame(void **state)
 	assert_null(t->rows[3].frame.function);
 	assert_string_equal(t->rows[3].frame.module, "demo");
 	view_table_free(t);
-	t = view_table_new(prof, VIEW_BY_LINE, VIEW_COST_ALLOCATIONS, 0, NULL);
+	t = table(prof, VIEW_BY_LINE, VIEW_COST_ALLOCATIONS, 0);
 	assert_int_equal(t->rows[0].cost.allocations, 2);
 	assert_int_equal(t->rows[0].frame.line, 2);
 	view_table_free(t);
-	t = view_table_new(prof, VIEW_BY_MODULE, VIEW_COST_PEAK, 0, NULL);
+	t = table(prof, VIEW_BY_MODULE, VIEW_COST_PEAK, 0);
 	assert_int_equal(t->rows[0].cost.peak_bytes, 48);
 	assert_null(t->rows[0].frame.function);
 	view_table_free(t);
-	t = view_table_new(prof, VIEW_BY_THREAD, VIEW_COST_PEAK, 0, NULL);
+	t = table(prof, VIEW_BY_THREAD, VIEW_COST_PEAK, 0);
 	assert_int_equal(t->count, 1);
 	assert_int_equal(t->rows[0].tid, 7);
 	assert_int_equal(t->rows[0].cost.peak_bytes, 50);
@@ -346,6 +509,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_that_differ_only_in_operator_new_are_one),
 		cmocka_unit_test(inlined_frames_come_first_and_share_the_address),
+		cmocka_unit_test(recursion_counts_a_stack_once_for_a_function),
+		cmocka_unit_test(allocation_wrappers_do_not_ask),
+		cmocka_unit_test(names_tell_wrappers_from_code_of_ones_own),
+		cmocka_unit_test(a_path_is_told_by_its_lines),
 		cmocka_unit_test(groups_take_the_innermost_frame),
 		cmocka_unit_test(the_tree_sums_up_from_callees_and_sorts_children),
 		cmocka_unit_test(neighbours_without_names_fold_where_others_have_names),
