@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/chunked.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,34 @@ void *chunked_add(struct chunked *array)
 	if (item)
 		array->count++;
 	return item;
+}
+
+int chunked_copy(struct chunked *to, const struct chunked *from, uint32_t count)
+{
+	uint32_t chunks = (uint32_t)(((uint64_t)count + CHUNKED_ITEMS - 1) >> CHUNKED_SHIFT);
+	if (chunks > from->chunk_cap)
+		chunks = from->chunk_cap;
+	*to = (struct chunked){ .item_bytes = from->item_bytes, .align = from->align };
+	to->chunks = calloc(chunks ? chunks : 1, sizeof(*to->chunks));
+	if (!to->chunks)
+		return -ENOMEM;
+	to->chunk_cap = chunks;
+	for (uint32_t i = 0; i < chunks; i++) {
+		uint32_t items = count - (i << CHUNKED_SHIFT);
+		size_t bytes =
+			(size_t)(items < CHUNKED_ITEMS ? items : CHUNKED_ITEMS) * from->item_bytes;
+		if (!from->chunks[i])
+			continue;
+		to->chunks[i] = aligned_alloc(from->align, (bytes + from->align - 1) &
+								   ~(size_t)(from->align - 1));
+		if (!to->chunks[i]) {
+			chunked_fini(to);
+			return -ENOMEM;
+		}
+		memcpy(to->chunks[i], from->chunks[i], bytes);
+	}
+	to->count = from->count < count ? from->count : count;
+	return 0;
 }
 
 void chunked_fini(struct chunked *array)

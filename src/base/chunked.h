@@ -42,6 +42,11 @@ static inline int chunked_has(const struct chunked *array, uint32_t index)
 	uint32_t chunk = index >> CHUNKED_SHIFT;
 	return chunk < array->chunk_cap && array->chunks[chunk];
 }
+/**
+ * chunked_copy() - make @to, which is uninitialised, hold copies of the elements below @count of @from, in chunks that are no
+ * larger than that needs; nothing is to be added to it. -ENOMEM: @to is empty. O(count) bytes copied.
+ */
+int chunked_copy(struct chunked *to, const struct chunked *from, uint32_t count);
 /** chunked_fini() - release everything; empty and usable afterwards. */
 void chunked_fini(struct chunked *array);
 

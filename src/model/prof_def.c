@@ -338,7 +338,7 @@ static int set_symbols(struct prof *p, uint32_t row, const struct def *def, stru
 		return rc;
 	/* symbols that are defined again take the place of the older ones, if they have room there */
 	struct symbol *to = (struct symbol *)f->symbols;
-	if (count > f->symbol_count) {
+	if (count > f->symbol_count || p->shared) {
 		to = arena_alloc(&p->arena, (size_t)count * sizeof(*to));
 		p->symbol_bytes += (size_t)count * sizeof(*to);
 	}
@@ -468,6 +468,7 @@ struct prof *prof_new(struct err *err)
 		.sink = { .define = define_row_symbol, .put = put_nothing },
 		.prof = p,
 	};
+	p->refs = 1;
 	p->seed = hash_seed();
 	p->modules = (struct chunked)CHUNKED_INIT(struct prof_module);
 	p->frames = (struct chunked)CHUNKED_INIT(struct prof_frame);
@@ -507,8 +508,10 @@ struct prof *prof_new_sums(struct err *err)
 
 void prof_free(struct prof *p)
 {
-	if (!p)
+	if (!p || __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL))
 		return;
+	prof_free(p->origin);
+	free(p->totals);
 	intern_fini(&p->strings);
 	arena_fini(&p->arena);
 	chunked_fini(&p->modules);

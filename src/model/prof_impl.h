@@ -54,6 +54,7 @@ struct symbol_sink {
 	struct prof *prof;
 };
 
+/* What is added here and owns memory is for prof_free(), and for prof_freeze(), which copies by value. */
 struct prof {
 	struct sink sink;
 	struct symbol_sink symbol_sink;
@@ -115,6 +116,12 @@ struct prof {
 	struct prof_totals other; /* what is not a sum over stacks */
 	struct prof_process process;
 	int have_process;
+
+	/* See prof_freeze(). */
+	struct prof *origin;        /* of a frozen one: whose names it shows */
+	struct prof_totals *totals; /* of a frozen one: made once */
+	uint32_t refs;              /* its owner, and each frozen one of it; atomic */
+	int shared; /* lists of symbols may be read elsewhere: new ones take other places */
 };
 
 struct thread_row {

@@ -170,6 +170,10 @@ static uint64_t thread_events(const struct prof *prof, uint32_t id, const struct
 
 void prof_totals(const struct prof *prof, struct prof_totals *totals)
 {
+	if (prof->totals) {
+		*totals = *prof->totals;
+		return;
+	}
 	*totals = prof->other;
 	if (prof->loaded) {
 		/* equal stacks that the recorder numbered twice have become one */
@@ -257,7 +261,7 @@ const struct prof_thread *prof_thread(const struct prof *prof, struct thread_id 
 {
 	/* The shown cost is made when asked for: the row's own copy serves as the place where it stands. */
 	struct thread_row *row = chunked_at(&prof->threads, id.v);
-	if (prof->loaded)
+	if (prof->loaded || prof->totals)
 		return &row->pub;
 	if (prof->several_threads) {
 		counter_cost(prof, &row->counter, prof_estimates(prof) ? PROF_SHARE_BITS : 0,

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* prof_freeze.c - a reading that stands still beside one that goes on. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/prof_impl.h"
+
+static int refuse_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	(void)sink;
+	(void)def;
+	return err_set(err, -EROFS, "a frozen reading takes no definitions");
+}
+
+static int refuse_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	(void)sink;
+	(void)events;
+	return count ? err_set(err, -EROFS, "a frozen reading takes no events") : 0;
+}
+
+/** disown() - of a copy by value: what belongs to the original, and what only who feeds it needs. */
+static void disown(struct prof *f)
+{
+	f->sink = f->symbol_sink.sink = (struct sink){ .define = refuse_define, .put = refuse_put };
+	f->symbol_sink.prof = f;
+	f->strings = (struct intern){ 0 };
+	f->arena = (struct arena){ 0 };
+	f->module_tab = f->frame_tab = f->stack_tab = (struct idtab){ 0 };
+	f->module_map = f->frame_map = f->stack_map = (struct idmap){ 0 };
+	f->slot_of = NULL;
+	f->slot_count = f->slot_cap = 0;
+	f->sum_partial = NULL;
+	f->points = NULL;
+	f->totals = NULL;
+	f->modules = f->frames = f->stacks = f->threads = f->counters = f->partials =
+		f->slot_of_row = f->owner = f->risks = f->block_epoch = (struct chunked){ 0 };
+	f->refs = 1;
+}
+
+static int copy_rows(struct prof *f, const struct prof *p)
+{
+	f->points = malloc(PROF_POINTS_MAX * sizeof(*f->points));
+	f->totals = malloc(sizeof(*f->totals));
+	if (!f->points || !f->totals || chunked_copy(&f->modules, &p->modules, p->modules.count) ||
+	    chunked_copy(&f->frames, &p->frames, p->frames.count) ||
+	    chunked_copy(&f->stacks, &p->stacks, p->stacks.count) ||
+	    chunked_copy(&f->threads, &p->threads, p->threads.count) ||
+	    chunked_copy(&f->counters, &p->counters, p->counters.count) ||
+	    chunked_copy(&f->partials, &p->partials, p->counters.count) ||
+	    chunked_copy(&f->slot_of_row, &p->slot_of_row, p->stacks.count) ||
+	    chunked_copy(&f->risks, &p->risks, p->counters.count))
+		return -ENOMEM;
+	memcpy(f->points, p->points, p->point_count * sizeof(*f->points));
+	return 0;
+}
+
+struct prof *prof_freeze(const struct prof *prof, struct err *err)
+{
+	struct prof *p = (struct prof *)prof;
+	if (p->sums) {
+		err_set(err, -EINVAL, "a reading of nothing but sums cannot be frozen");
+		return NULL;
+	}
+	struct prof *f = malloc(sizeof(*f));
+	if (f) {
+		*f = *p;
+		disown(f);
+		f->origin = p->origin ? p->origin : p;
+		__atomic_add_fetch(&f->origin->refs, 1, __ATOMIC_RELAXED);
+		if (copy_rows(f, p) < 0)
+			prof_freep(&f);
+	}
+	if (!f) {
+		err_set(err, -ENOMEM, "cannot freeze a reading");
+		return NULL;
+	}
+	p->shared = 1;
+	/* what accessors make when they are asked is made now: many threads may ask */
+	struct prof_totals *totals = STEAL(f->totals);
+	size_t count;
+	prof_timeline(f, &count);
+	for (uint32_t i = 0; i < f->threads.count; i++)
+		prof_thread(f, (struct thread_id){ i });
+	prof_totals(f, totals);
+	f->totals = totals;
+	return f;
+}
