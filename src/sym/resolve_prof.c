@@ -31,15 +31,17 @@ static void still_here(void *ctx)
 		place->progress(place->ctx, place->done, place->total);
 }
 
-int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
-		     void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
-		     struct err *err)
+int sym_resolve_rows(struct sym *sym, struct prof *prof, uint32_t first, uint32_t end,
+		     struct sink *sink, void (*progress)(void *ctx, uint64_t done, uint64_t total),
+		     void *ctx, struct err *err)
 {
 	uint32_t frames = prof_frame_count(prof), count = 0;
-	struct todo *todo = calloc(frames ? frames : 1, sizeof(*todo));
+	first = first ? first : 1;
+	end = end < frames ? end : frames;
+	struct todo *todo = calloc(end > first ? end - first : 1, sizeof(*todo));
 	if (!todo)
-		return err_set(err, -ENOMEM, "cannot list %u frames to resolve", frames);
-	for (uint32_t i = 1; i < frames; i++) {
+		return err_set(err, -ENOMEM, "cannot list %u frames to resolve", end - first);
+	for (uint32_t i = first; i < end; i++) {
 		const struct prof_frame *frame = prof_frame(prof, (struct frame_id){ i });
 		if (!frame || frame->symbols || !frame->module.v)
 			continue;
@@ -79,4 +81,11 @@ int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
 	sym->servers.tick = NULL;
 	free(todo);
 	return rc;
+}
+
+int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
+		     void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
+		     struct err *err)
+{
+	return sym_resolve_rows(sym, prof, 1, UINT32_MAX, sink, progress, ctx, err);
 }

@@ -41,6 +41,11 @@ int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
 		     void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
 		     struct err *err);
 
+/** sym_resolve_rows() - the same for the frame rows from @first to before @end. */
+int sym_resolve_rows(struct sym *sym, struct prof *prof, uint32_t first, uint32_t end,
+		     struct sink *sink, void (*progress)(void *ctx, uint64_t done, uint64_t total),
+		     void *ctx, struct err *err);
+
 /** sym_demangle() - malloc'd plain name for an Itanium C++, Rust legacy or Rust v0 name; a copy of @name otherwise. */
 char *sym_demangle(const char *name);
 

@@ -199,8 +199,7 @@ static int open_side(struct trace_reader *r, const uint8_t *header)
 	return 0;
 }
 
-/* Its writer holds the file's lock as long as it lives. Not to be asked of a descriptor that may hold the lock itself. */
-static int is_written(int fd)
+int reader_is_written(int fd)
 {
 	int free_now = flock(fd, LOCK_SH | LOCK_NB) == 0;
 	if (free_now)
@@ -292,7 +291,7 @@ struct trace_reader *trace_reader_new(const char *path, struct err *err)
 		err_set(err, -errno, "cannot open '%s'", path);
 		return NULL;
 	}
-	int written = is_written(fd); /* before its length: what ends meanwhile is whole */
+	int written = reader_is_written(fd); /* before its length: what ends meanwhile is whole */
 	struct trace_reader *r = reader_of(fd, path, err);
 	if (r)
 		r->info.being_written = written;

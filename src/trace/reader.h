@@ -24,6 +24,8 @@ struct trace_reader {
 
 /** reader_of() - trace_reader_new() of a file that is open; @fd is the reader's from here on, also on failure. */
 struct trace_reader *reader_of(int fd, const char *path, struct err *err);
+/** reader_is_written() - 1: the writer of the file lives, and holds its lock. Not of a descriptor that may hold the lock itself. */
+int reader_is_written(int fd);
 /** reader_is_replaced() - 1: the side file's events stand for those of this block. */
 static inline int reader_is_replaced(const struct trace_reader *r, uint64_t at,
 				     const struct blt_head *head)

@@ -140,8 +140,13 @@ int replay_defs(struct replay *replay, const struct blt_view *view, uint32_t row
 	return defs_dec(view, rows, take_def, replay, err);
 }
 
-static int replay_block(struct replay *p, struct trace_reader *from, struct events_dec *dec,
-			uint64_t at, const struct blt_head *head, struct err *err)
+int replay_sink_failed(const struct replay *replay)
+{
+	return replay->sink_rc < 0;
+}
+
+int replay_block(struct replay *p, struct trace_reader *from, struct events_dec *dec, uint64_t at,
+		 const struct blt_head *head, struct err *err)
 {
 	struct blt_view view;
 	int rc = 0;
@@ -249,6 +254,26 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 	return rc < 0 ? rc : replay_side(p, dec, err);
 }
 
+void replay_fit(struct replay *p)
+{
+	uint64_t bytes = p->reader->info.file_bytes;
+	/* Definitions take at least some bits each; the first million are granted even to the smallest file. */
+	p->id_limit = (1u << 20) + bytes * 8;
+	if (p->id_limit > 1u << 28)
+		p->id_limit = 1u << 28;
+	/* a later file of a recording defines all 65,537 threads of the process, however small it is */
+	p->heavy_limit = (1u << 17) + bytes / 4;
+	if (p->heavy_limit > 1u << 24)
+		p->heavy_limit = 1u << 24;
+}
+
+struct events_dec *replay_decoder(struct replay *p, struct err *err)
+{
+	struct events_out out = { take_events, check_stack, check_thread, p, 0 };
+	out.slots_missing_max = (uint32_t)p->id_limit;
+	return events_dec_new(&out, err);
+}
+
 struct replay *replay_new(struct trace_reader *reader, struct sink *sink, struct err *err)
 {
 	CLEANUP(replay_freep) struct replay *p = calloc(1, sizeof(*p));
@@ -258,14 +283,7 @@ struct replay *replay_new(struct trace_reader *reader, struct sink *sink, struct
 	}
 	p->reader = reader;
 	p->sink = sink;
-	/* Definitions take at least some bits each; the first million are granted even to the smallest file. */
-	p->id_limit = (1u << 20) + reader->info.file_bytes * 8;
-	if (p->id_limit > 1u << 28)
-		p->id_limit = 1u << 28;
-	/* a later file of a recording defines all 65,537 threads of the process, however small it is */
-	p->heavy_limit = (1u << 17) + reader->info.file_bytes / 4;
-	if (p->heavy_limit > 1u << 24)
-		p->heavy_limit = 1u << 24;
+	replay_fit(p);
 	if (mark_known(p, &p->stacks, 0, err) < 0)
 		return NULL;
 	return STEAL(p);
@@ -294,9 +312,7 @@ int trace_reader_run(struct trace_reader *reader, struct sink *sink,
 	if (opt && opt->tells_end)
 		sink = ending_init(&ending, sink);
 	CLEANUP(replay_freep) struct replay *p = replay_new(reader, sink, err);
-	struct events_out out = { take_events, check_stack, check_thread, p, 0 };
-	out.slots_missing_max = p ? (uint32_t)p->id_limit : 0;
-	struct events_dec *dec = p ? events_dec_new(&out, err) : NULL;
+	struct events_dec *dec = p ? replay_decoder(p, err) : NULL;
 	int rc = dec ? run(p, dec, opt, err) : -ENOMEM;
 	events_dec_free(dec);
 	if (rc == 0 && opt && opt->tells_end)

@@ -128,6 +128,31 @@ struct trace_read_opt {
  */
 int trace_reader_run(struct trace_reader *reader, struct sink *sink,
 		     const struct trace_read_opt *opt, struct err *err);
+/* ---- following: a recording that is being written, by whoever writes it; one thread ------------------------------ */
+
+struct trace_follow;
+/**
+ * trace_follow_new() - read @path from its beginning, into @sink, which has to stay. Costs its writer nothing. What stands
+ * undecided beside the file (short-lived blocks that may be left out) is not read: it comes when it is decided.
+ */
+struct trace_follow *trace_follow_new(const char *path, struct sink *sink, struct err *err);
+void trace_follow_freep(struct trace_follow **follow);
+/**
+ * trace_follow_drain() - hand on the blocks that have become whole since the last call, of at most some 16 MiB. A block that is
+ * half written is waited for. Damage is skipped and told as trace_reader_run() does.
+ * Return: 1 something came, 0 nothing new, negative errno.
+ */
+int trace_follow_drain(struct trace_follow *follow, struct err *err);
+/** struct trace_follow_state - how far it is. */
+struct trace_follow_state {
+	uint64_t file_bytes, read_bytes; /* as of the last drain */
+	uint64_t damaged_blocks, skipped_bytes;
+	int over; /* 1: the writer has gone and everything was read; where it wrote no end that was told */
+};
+void trace_follow_state(const struct trace_follow *follow, struct trace_follow_state *state);
+
+/* ---- reading on --------------------------------------------------------------------------------------------------- */
+
 /**
  * trace_reader_summary() - load definitions and the summary into @prof without replaying a single event.
  * Return: 1 done, 0 there is none (replay instead), negative errno.

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "query/follow.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "model/prof.h"
+#include "sym/sym.h"
+#include "trace/trace.h"
+
+#define LOOK_NS 100000000u      /* between two looks at a file that did not grow */
+#define INTERVAL_NS 1000000000u /* between two snaps, where nothing else was asked for */
+#define FREEZE_SHARE 20         /* of the time at most goes into snaps: one part in so many */
+#define ROWS_AT_ONCE 8192       /* frames that get names before the file is looked at again */
+
+struct follow {
+	/* of the thread alone, while it runs */
+	struct trace_follow *trace;
+	struct prof *prof;
+	struct sym *sym; /* NULL: no names */
+	uint32_t named;  /* frame rows that were asked for */
+	uint64_t interval_ns, taken_ns;
+	int fresh; /* there is something that the newest snap does not have */
+
+	struct snap_place *place;
+	pthread_t thread;
+	int running;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	int stop; /* under the lock, as what follows */
+	struct follow_state state;
+};
+
+static int publish(struct follow *f, struct err *err)
+{
+	uint64_t began = clock_ns(CLOCK_MONOTONIC);
+	struct snap *snap = snap_take(f->prof, err);
+	if (!snap)
+		return err->code;
+	snap_publish(f->place, snap);
+	f->taken_ns = clock_ns(CLOCK_MONOTONIC);
+	f->fresh = 0;
+	pthread_mutex_lock(&f->lock);
+	f->state.freeze_ns = f->taken_ns - began;
+	pthread_mutex_unlock(&f->lock);
+	return 0;
+}
+
+/** is_due() - the last snap is old enough for another one. */
+static int is_due(const struct follow *f)
+{
+	uint64_t wait = f->state.freeze_ns * FREEZE_SHARE;
+	wait = wait > f->interval_ns ? wait : f->interval_ns;
+	return f->fresh && (!f->taken_ns || clock_ns(CLOCK_MONOTONIC) - f->taken_ns >= wait);
+}
+
+/** name_some() - give names to the next frames. Return: 1 there were some, 0 all have been asked for. */
+static int name_some(struct follow *f, struct err *err)
+{
+	uint32_t count = prof_frame_count(f->prof), end = f->named + ROWS_AT_ONCE;
+	if (!f->sym || f->named >= count)
+		return 0;
+	end = end < count ? end : count;
+	int rc = sym_resolve_rows(f->sym, f->prof, f->named, end, prof_symbol_sink(f->prof), NULL,
+				  NULL, err);
+	f->named = end;
+	f->fresh = 1;
+	/* names beyond what a reading holds: the rest stay addresses, and the numbers go on */
+	if (rc < 0) {
+		err_init(err);
+		sym_freep(&f->sym);
+	}
+	return 1;
+}
+
+/** note() - what is read, for whoever asks. Return: 1 go on, 0 stop. */
+static int note(struct follow *f, const struct trace_follow_state *at)
+{
+	pthread_mutex_lock(&f->lock);
+	f->state.file_bytes = at->file_bytes;
+	f->state.read_bytes = at->read_bytes;
+	f->state.damaged_blocks = at->damaged_blocks;
+	int on = !f->stop;
+	pthread_mutex_unlock(&f->lock);
+	return on;
+}
+
+static void rest(struct follow *f)
+{
+	struct timespec until;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += LOOK_NS;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&f->lock);
+	if (!f->stop)
+		pthread_cond_timedwait(&f->wake, &f->lock, &until);
+	pthread_mutex_unlock(&f->lock);
+}
+
+/** turn() - one look at the file. Return: 1 go on at once, 0 nothing to do for now, negative errno; *@over: this was the last. */
+static int turn(struct follow *f, int *over, struct err *err)
+{
+	struct trace_follow_state at;
+	int came = trace_follow_drain(f->trace, err);
+	if (came < 0)
+		return came;
+	f->fresh |= came;
+	trace_follow_state(f->trace, &at);
+	*over = !note(f, &at);
+	int rc = is_due(f) ? publish(f, err) : 0;
+	int named = rc < 0 || *over ? 0 : name_some(f, err);
+	if (rc < 0)
+		return rc;
+	*over |= at.over && !named;
+	return came || named;
+}
+
+static void *run(void *arg)
+{
+	struct follow *f = arg;
+	struct err err = { 0 };
+	int over = 0, rc = 0;
+	pthread_setname_np(pthread_self(), "follow");
+	while (!over && rc >= 0) {
+		rc = turn(f, &over, &err);
+		if (rc == 0 && !over)
+			rest(f);
+	}
+	if (rc >= 0 && (f->fresh || !f->taken_ns))
+		rc = publish(f, &err);
+	pthread_mutex_lock(&f->lock);
+	f->state.over = 1;
+	if (rc < 0)
+		f->state.err = err;
+	pthread_mutex_unlock(&f->lock);
+	snap_place_close(f->place);
+	return NULL;
+}
+
+static int begin(struct follow *f, const char *path, const struct follow_opt *opt, struct err *err)
+{
+	int is = trace_is(path, err);
+	if (is < 0)
+		return is;
+	if (!is) {
+		err_set(err, -EINVAL, "cannot follow '%s': not a byteledger recording", path);
+		return err_hint(err, "files of other kinds can be read once they are finished");
+	}
+	const struct sym_opt local = { .no_debuginfod = 1 };
+	f->interval_ns = opt && opt->interval_ns ? opt->interval_ns : INTERVAL_NS;
+	f->prof = prof_new(err);
+	f->place = f->prof ? snap_place_new(err) : NULL;
+	f->trace = f->place ? trace_follow_new(path, prof_sink(f->prof), err) : NULL;
+	if (f->trace && !(opt && opt->no_names))
+		f->sym = sym_new(&local, err);
+	if (!f->trace || (!f->sym && !(opt && opt->no_names)))
+		return err->code;
+	int rc = pthread_create(&f->thread, NULL, run, f);
+	f->running = rc == 0;
+	return rc ? err_set(err, -rc, "cannot start a thread") : 0;
+}
+
+struct follow *follow_new(const char *path, const struct follow_opt *opt, struct err *err)
+{
+	struct err own = { 0 };
+	struct follow *f = calloc(1, sizeof(*f));
+	err = err ? err : &own;
+	if (!f) {
+		err_set(err, -ENOMEM, "cannot follow '%s'", path);
+		return NULL;
+	}
+	pthread_condattr_t monotonic;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&f->wake, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	pthread_mutex_init(&f->lock, NULL);
+	if (begin(f, path, opt, err) < 0)
+		follow_freep(&f);
+	return f;
+}
+
+struct snap *follow_snap(struct follow *f)
+{
+	return snap_get(f->place);
+}
+
+struct snap *follow_wait(struct follow *f, uint64_t after, uint64_t timeout_ns)
+{
+	return snap_wait(f->place, after, timeout_ns);
+}
+
+void follow_state(struct follow *f, struct follow_state *state)
+{
+	pthread_mutex_lock(&f->lock);
+	*state = f->state;
+	pthread_mutex_unlock(&f->lock);
+}
+
+void follow_freep(struct follow **follow)
+{
+	struct follow *f = *follow;
+	*follow = NULL;
+	if (!f)
+		return;
+	pthread_mutex_lock(&f->lock);
+	f->stop = 1;
+	pthread_cond_signal(&f->wake);
+	pthread_mutex_unlock(&f->lock);
+	if (f->running)
+		pthread_join(f->thread, NULL);
+	trace_follow_freep(&f->trace);
+	snap_place_freep(&f->place);
+	prof_freep(&f->prof);
+	sym_freep(&f->sym);
+	pthread_cond_destroy(&f->wake);
+	pthread_mutex_destroy(&f->lock);
+	free(f);
+}

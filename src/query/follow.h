@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * follow.h - a live reading of a recording that is being written: by `run`, by the preload library's own recorder, by whoever.
+ *
+ * A thread of its own reads the .blt file as it grows (trace_follow_drain()), feeds a prof, gives its frames names, and leaves a
+ * snap (model/snap.h) of it after each batch. That costs the recorder and the program nothing: they do not know of it. A live
+ * reading is as old as the recorder's last flush (a second) and the interval below.
+ *
+ *	follow = follow_new(path, NULL, &err);
+ *	snap = follow_wait(follow, 0, 5 s);   and from then on, on any thread, as often as you like:
+ *	CLEANUP(snap_unrefp) struct snap *snap = follow_snap(follow);
+ *	view_...(snap_prof(snap), ...);
+ *
+ * Selections (query_run()) need the events, which a reading does not keep: for those, read the file as it is with
+ * recording_open() and recording_read().
+ */
+#ifndef QUERY_FOLLOW_H
+#define QUERY_FOLLOW_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/snap.h"
+
+struct follow;
+
+struct follow_opt {
+	uint64_t
+		interval_ns; /* between two snaps at least; 0: a second. A large reading has fewer: 5 % of a processor */
+	int no_names; /* frames stay addresses */
+};
+
+/**
+ * follow_new() - begin to follow the .blt recording at @path; a finished one is read to its end, too. @opt: NULL for defaults. No
+ * debuginfod server is asked: names that only servers have are missing while it runs.
+ * Memory: a reading (prof.h) and its newest snap, besides those that are held. Return: NULL with @err, -EINVAL for a recording of
+ * another kind.
+ */
+struct follow *follow_new(const char *path, const struct follow_opt *opt, struct err *err);
+/** follow_snap() - a reference to the newest snap; NULL before the first. Any thread; O(1). */
+struct snap *follow_snap(struct follow *follow);
+/** follow_wait() - as snap_wait(): the first snap with a number above @after. NULL: none came in time, or none comes any more. */
+struct snap *follow_wait(struct follow *follow, uint64_t after, uint64_t timeout_ns);
+
+struct follow_state {
+	uint64_t file_bytes, read_bytes; /* the newest snap may lag behind a little */
+	uint64_t damaged_blocks;
+	uint64_t freeze_ns; /* what the last snap took */
+	int over; /* 1: the recording has ended, or following it failed; the newest snap is the last */
+	struct err err; /* code not 0: why it failed */
+};
+/** follow_state() - any thread. */
+void follow_state(struct follow *follow, struct follow_state *state);
+/** follow_freep() - stop and let go; snaps that are held stay good. At most some 100 ms, where names are being looked up more. */
+void follow_freep(struct follow **follow);
+
+#endif
