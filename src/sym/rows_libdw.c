@@ -123,8 +123,7 @@ static uint64_t rule_of(Dwarf_Frame *frame, int is_signal)
 			       ? unwind_rule_make(WIRE_RULE_PLT, threshold, 0, 0)
 			       : eval;
 	if (is_breg(cfa, cfa_count, REG_BP, 1, &at)) {
-		if (at % 8 || at / 8 != (int16_t)(at / 8) ||
-		    !is_breg(bp.ops, bp.count, REG_BP, 0, &off) || off)
+		if (!unwind_rule_has_cfa(at) || !is_breg(bp.ops, bp.count, REG_BP, 0, &off) || off)
 			return eval;
 		if (!is_unchanged(&bx) &&
 		    !(is_breg(bx.ops, bx.count, REG_BP, 0, &off) && in_slots(off, &bx_slot)))
@@ -140,7 +139,7 @@ static uint64_t rule_of(Dwarf_Frame *frame, int is_signal)
 		kind = WIRE_RULE_BX;
 	else
 		return eval;
-	if (off % 8 || off / 8 != (int16_t)(off / 8))
+	if (!unwind_rule_has_cfa(off))
 		return eval;
 	if (!is_unchanged(&bp) && !(is_saved(&bp, &at) && in_slots(at, &bp_slot)))
 		return eval;

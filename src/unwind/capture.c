@@ -197,12 +197,15 @@ static UNWIND_APART const struct memo *holds(const struct unwind_thread *t, uint
 	    (head & MEMO_NEEDS_BP && m->bp != regs->bp) ||
 	    !words_equal(regs->sp, m->word, head & MEMO_WORDS))
 		return NULL;
-	if (m->outer == AREA_NONE)
-		return m;
-	if (m->outer < t->oldest)
-		return NULL;
-	const struct memo_outer *outer = area_at(t, m->outer);
-	return words_equal(outer->sp, outer->word, (uint32_t)outer->count) ? m : NULL;
+	for (uint32_t at = m->outer; at != AREA_NONE;) {
+		if (at < t->oldest)
+			return NULL;
+		const struct memo_outer *outer = area_at(t, at);
+		if (!words_equal(outer->sp, outer->word, outer->count))
+			return NULL;
+		at = outer->next;
+	}
+	return m;
 }
 
 /* Among all that is remembered, not only what answers at once. */
@@ -327,9 +330,10 @@ static int learn_from(struct unwind_thread *t, struct memo_root *root, const str
 {
 	uint64_t addr = first_difference(root->sp, m->word, m->head & MEMO_WORDS);
 
-	if (!addr && m->outer != AREA_NONE && m->outer >= t->oldest) {
-		const struct memo_outer *outer = area_at(t, m->outer);
+	for (uint32_t at = m->outer; !addr && at != AREA_NONE && at >= t->oldest;) {
+		const struct memo_outer *outer = area_at(t, at);
 		addr = first_difference(outer->sp, outer->word, outer->count);
+		at = outer->next;
 	}
 	if (!addr || (addr - root->sp) >> 3 > UINT16_MAX)
 		return 0;
@@ -446,33 +450,60 @@ static UNWIND_HOT uint32_t words_put(const struct unwind_thread *t, uint64_t sp,
 
 /*
  * Let what the last stack has in common with others stand in the area: of the @joined frames that it has in common with
- * the one before. Return how many of its words stand there; 0: none.
+ * the one before, and all words before @near, whatever they are. Return how many of its words stand there; 0: none.
  */
-static uint32_t share_outer(struct unwind_thread *t, uint32_t words, uint32_t joined)
+static uint32_t share_outer(struct unwind_thread *t, uint32_t words, uint32_t joined, uint32_t near)
 {
 	uint32_t outer, frames = joined;
 
 	if (t->outer_frames) {
 		outer = t->frame[t->outer_frames - 1].words & FRAME_WORDS;
-		if (words - outer <= OUTER_REST_MAX && t->area_end - t->outer < t->area_units / 2)
+		if (outer >= near && words - outer <= OUTER_REST_MAX &&
+		    t->area_end - t->outer < t->area_units / 2)
 			return outer;
 	}
 	while (frames && (t->frame[frames - 1].words & FRAME_WORDS) + OUTER_REST > words)
 		frames--;
 	t->outer_frames = 0;
 	outer = frames ? t->frame[frames - 1].words & FRAME_WORDS : 0;
-	if (outer < OUTER_MIN)
+	while (outer < near)
+		outer = t->frame[frames++].words & FRAME_WORDS;
+	if (outer < OUTER_MIN && !near)
 		return 0;
-	t->outer = area_take(t, sizeof(struct memo_outer), outer);
-	struct memo_outer *to = area_at(t, t->outer);
-	to->sp = t->frame[frames - 1].sp;
-	to->count = words_put(t, to->sp, 0, outer, to->word);
-	if (to->count == WORDS_UNFIT) {
-		area_return(t, t->outer);
-		return 0;
+	/* in one piece, or in as many as frames of half a megabyte make of it */
+	uint32_t at = AREA_NONE;
+	for (uint32_t from = 0, end; from < outer; from = end) {
+		uint32_t next = at;
+		for (end = from + 1; end < outer; end++)
+			if (t->word_off[from] - t->word_off[end] > UINT16_MAX * 8u)
+				break;
+		at = area_take(t, sizeof(struct memo_outer), end - from);
+		struct memo_outer *to = area_at(t, at);
+		to->sp = t->base + t->word_off[end - 1];
+		to->next = next;
+		to->count = words_put(t, to->sp, from, end, to->word);
+		if (to->count == WORDS_UNFIT) {
+			area_return(t, at);
+			return 0;
+		}
 	}
+	t->outer = at;
 	t->outer_frames = frames;
 	return outer;
+}
+
+/*
+ * How many of the last stack's outermost words lie too far from @sp to be kept by their distance, beyond a frame of half a
+ * megabyte: their distances have to count from somewhere else.
+ */
+static uint32_t far_words(const struct unwind_thread *t, uint64_t sp, uint32_t words)
+{
+	uint64_t limit = sp - t->base + UINT16_MAX * 8ull;
+	uint32_t far = 0;
+
+	while (far < words && t->word_off[far] > limit)
+		far++;
+	return far;
 }
 
 void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs, uint32_t joined)
@@ -483,7 +514,7 @@ void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs, ui
 	/* a stack that would push out many others is left to the join */
 	if (!words || words * 8ull > (uint64_t)t->area_units * AREA_UNIT / 16)
 		return;
-	uint32_t outer = share_outer(t, words, joined);
+	uint32_t outer = share_outer(t, words, joined, far_words(t, regs->sp, words));
 	if (words - outer > MEMO_WORDS - 3 || regs->ip >> 48)
 		return;
 	uint32_t at = area_take(t, sizeof(struct memo), words - outer);

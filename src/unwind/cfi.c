@@ -565,8 +565,8 @@ uint64_t unwind_cfi_rule(const struct unwind_fde *fde, const struct unwind_row *
 		    unchanged(bx))
 			return unwind_rule_make(WIRE_RULE_PLT, 10, 0, 0);
 		int64_t at;
-		if (!block_breg(row->cfa_expr, hi, UNWIND_REG_BP, 1, &at) || at % 8 ||
-		    at / 8 != (int16_t)(at / 8) || bp->how != UNWIND_AT_EXPR ||
+		if (!block_breg(row->cfa_expr, hi, UNWIND_REG_BP, 1, &at) ||
+		    !unwind_rule_has_cfa(at) || bp->how != UNWIND_AT_EXPR ||
 		    !block_breg((const uint8_t *)(uintptr_t)bp->value, hi, UNWIND_REG_BP, 0,
 				&off) ||
 		    off)
@@ -589,7 +589,7 @@ uint64_t unwind_cfi_rule(const struct unwind_fde *fde, const struct unwind_row *
 		kind = WIRE_RULE_BX;
 	else
 		return eval;
-	if (row->cfa_off % 8 || row->cfa_off / 8 != (int16_t)(row->cfa_off / 8))
+	if (!unwind_rule_has_cfa(row->cfa_off))
 		return eval;
 	if (!unchanged(bp) && !(bp->how == UNWIND_AT_CFA && in_slots(bp->value, &bp_slot)))
 		return eval;

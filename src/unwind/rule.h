@@ -23,26 +23,33 @@ static UNWIND_INLINE uint32_t unwind_rule_kind(uint64_t rule)
 /** The CFA's offset in bytes (the raw number for WIRE_RULE_PLT is this / 8). */
 static UNWIND_INLINE int64_t unwind_rule_cfa(uint64_t rule)
 {
-	return (int64_t)(int16_t)(rule >> 16) * 8;
+	return ((int64_t)rule >> 40) * 8;
 }
 
 /** Where the caller's rbp is, in bytes from the CFA; 0 = unchanged. */
 static UNWIND_INLINE int64_t unwind_rule_bp(uint64_t rule)
 {
-	return ((int64_t)(rule << 20) >> 52) * 8;
+	return ((int64_t)(rule << 36) >> 52) * 8;
 }
 
 /** Where the caller's rbx is, in bytes from the CFA (DRAP: from rbp); 0 = unchanged, LOST * 8 = unknown. */
 static UNWIND_INLINE int64_t unwind_rule_bx(uint64_t rule)
 {
-	return ((int64_t)(rule << 8) >> 52) * 8;
+	return ((int64_t)(rule << 24) >> 52) * 8;
+}
+
+/** unwind_rule_has_cfa() - whether a CFA @bytes away can be expressed. */
+static UNWIND_INLINE int unwind_rule_has_cfa(int64_t bytes)
+{
+	return bytes % 8 == 0 && bytes / 8 >= -WIRE_RULE_CFA_MAX - 1 &&
+	       bytes / 8 <= WIRE_RULE_CFA_MAX;
 }
 
 /** unwind_rule_make() - offsets in units of 8 bytes, within the ranges of wire/unwind.h (the caller checks). */
 static UNWIND_INLINE uint64_t unwind_rule_make(uint32_t kind, int32_t cfa, int32_t bp, int32_t bx)
 {
-	return (uint64_t)(kind & 15) | (uint64_t)(uint16_t)cfa << 16 |
-	       (uint64_t)((uint32_t)bp & 0xfff) << 32 | (uint64_t)((uint32_t)bx & 0xfff) << 44;
+	return (uint64_t)(kind & 15) | (uint64_t)((uint32_t)bp & 0xfff) << 16 |
+	       (uint64_t)((uint32_t)bx & 0xfff) << 28 | (uint64_t)(uint32_t)cfa << 40;
 }
 
 /** Whether the recipe itself looks at rbp (then the value of rbp decides where the walk goes). */

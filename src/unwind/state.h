@@ -107,7 +107,9 @@ struct memo_root {
  */
 struct memo_outer {
 	uint64_t sp; /* their distances count from here */
-	uint64_t count;
+	uint32_t count;
+	uint32_t
+		next; /* AREA_NONE, or where those further out are, whose distances count from somewhere else */
 	uint64_t reserved[2];
 	uint64_t word[];
 };

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define WIRE_UNWIND_MAGIC 0x316b6c6277646c62ULL /* "bldwblk1" */
-#define WIRE_UNWIND_VERSION 1
+#define WIRE_UNWIND_VERSION 2
 #define WIRE_UNWIND_MACHINE_X86_64 62 /* EM_X86_64 */
 #define WIRE_UNWIND_GRAIN_SHIFT 8
 #define WIRE_UNWIND_TEXT_ALIGN 65536u
@@ -48,10 +48,10 @@ _Static_assert(sizeof(struct wire_unwind) == 80, "wire_unwind");
  *
  *   bits  0..3   kind, enum wire_rule_kind
  *   bits  4..15  zero
- *   bits 16..31  signed, the CFA's offset in units of 8 bytes (WIRE_RULE_PLT: the threshold of the expression)
- *   bits 32..43  signed, where the caller's rbp is, in units of 8 bytes from the CFA; 0 = still in rbp
- *   bits 44..55  signed, the same for rbx; WIRE_RULE_SLOT_LOST = not known any more
- *   bits 56..63  zero
+ *   bits 16..27  signed, where the caller's rbp is, in units of 8 bytes from the CFA; 0 = still in rbp
+ *   bits 28..39  signed, the same for rbx; WIRE_RULE_SLOT_LOST = not known any more
+ *   bits 40..63  signed, the CFA's offset in units of 8 bytes (WIRE_RULE_PLT: the threshold of the expression): up to 64 MiB,
+ *                for programs have frames of a megabyte, and one that does not fit costs as much as fifty others
  *
  * The return address is at CFA - 8 in every kind that has a CFA; the caller's rsp is the CFA. In WIRE_RULE_DRAP the
  * slots count from the frame's own rbp instead, and the caller's rbp is at *(rbp).
@@ -68,6 +68,7 @@ enum wire_rule_kind {
 	WIRE_RULE_EVAL = 8,   /* needs other registers or an expression: full evaluation, or stop */
 	WIRE_RULE_KINDS = 9
 };
+#define WIRE_RULE_CFA_MAX 0x7fffff
 #define WIRE_RULE_SLOT_MIN (-2047)
 #define WIRE_RULE_SLOT_MAX 2047
 #define WIRE_RULE_SLOT_LOST (-2048)

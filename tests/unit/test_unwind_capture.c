@@ -281,26 +281,34 @@ static void stacks_that_share_their_outer_frames_are_all_remembered(void **state
 	assert_true(misses_of[4] < 2048 / 16);
 }
 
-/* What stands behind a frame of 1 MiB, of which no recipe knows the size, is too far away to be remembered. */
+/* What stands behind a frame of 1 MiB, and of another one, has distances of its own. */
 static NOINLINE int far_from_callers(void)
 {
 	volatile size_t bytes = 1 << 20;
 	volatile char room[bytes];
 	room[0] = 1;
-	capture_here(thread);
+	compare_here();
 	return room[0];
+}
+
+static NOINLINE int further_from_callers(void)
+{
+	volatile size_t bytes = 3 << 20;
+	volatile char room[bytes];
+	room[0] = 1;
+	return room[0] + far_from_callers();
 }
 
 static NOINLINE int near_callers(void)
 {
-	capture_here(thread);
+	compare_here();
 	RETURNS_HERE("");
 	return 1;
 }
 
-#define FAR_CALLS 100000
+#define FAR_CALLS 1000
 
-static uint64_t misses_far;
+static uint64_t misses_far[2];
 
 static void one_near_and_many_far(unsigned round)
 {
@@ -308,18 +316,24 @@ static void one_near_and_many_far(unsigned round)
 	unwind_thread_stats(thread, &before);
 	near_callers();
 	unwind_thread_stats(thread, &middle);
-	for (unsigned i = 0; i < FAR_CALLS; i++)
+	for (unsigned i = 0; i < FAR_CALLS; i++) {
 		far_from_callers();
+		further_from_callers();
+	}
 	unwind_thread_stats(thread, &after);
 	misses_of[round] = middle.misses - before.misses;
-	misses_far = after.misses - middle.misses;
+	misses_far[round] = after.misses - middle.misses;
 }
 
-static void what_cannot_be_remembered_pushes_nothing_out(void **state)
+static void callers_behind_frames_of_megabytes_are_remembered(void **state)
 {
 	(void)state;
+	compared = different = 0;
 	repeat(2, one_near_and_many_far);
-	assert_int_equal(misses_far, FAR_CALLS); /* else this shows nothing */
+	assert_int_equal(compared, 2 * (2 * FAR_CALLS + 1));
+	assert_int_equal(different, 0);
+	assert_int_equal(misses_far[0], 2); /* each is another stack */
+	assert_int_equal(misses_far[1], 0);
 	assert_int_equal(misses_of[0], 1);
 	assert_int_equal(misses_of[1], 0);
 }
@@ -478,7 +492,7 @@ int main(void)
 		cmocka_unit_test(places_that_have_all_been_used_begin_anew),
 		cmocka_unit_test(a_stack_that_repeated_is_not_taken_for_another_at_its_place),
 		cmocka_unit_test(stacks_that_share_their_outer_frames_are_all_remembered),
-		cmocka_unit_test(what_cannot_be_remembered_pushes_nothing_out),
+		cmocka_unit_test(callers_behind_frames_of_megabytes_are_remembered),
 		cmocka_unit_test(a_shared_outer_frame_that_changed_is_noticed),
 		cmocka_unit_test(callbacks_through_libc_are_followed),
 		cmocka_unit_test(recipes_of_code_that_lies_together_share_pages),

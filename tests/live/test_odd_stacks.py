@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of a stack that are closed while something further in allocates: no read of the stepper may fault in the program."""
+"""Odd stacks: pages that are closed while something further in allocates, where no read of ours may fault; large frames."""
+import resource
+
 import pytest
 
 WAYS = ["mprotect", "syscall", "other", "pkey", "guard", "fixed", "unmapped"]
@@ -20,3 +22,19 @@ def test_a_closed_page_of_outer_frames_ends_the_stack_and_not_the_program(record
     if [how, where] != ["unmapped", []]: # the kernel grows the main stack into the gap: zeros, which end a stack
         # what was allocated while the page was closed, and nothing else
         assert partial == {"events": 45, "by_reason": {"unreadable": 45}}, partial
+
+
+def test_frames_of_a_megabyte_cost_no_more_than_small_ones(record, prog):
+    def spent(name):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = record([prog(name), "300000"])
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        report = done.report()
+        assert {row["allocated_bytes"]: [f["function"] for f in row["frames"] if (f["file"] or "").endswith("bigframe.c")] for row in report["rows"]} == {
+            30000000: ["pairs", "main"],
+            60000000: ["pairs", "inner", "main"]}
+        assert report["partial_stacks"]["events"] == 0
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    big, small = (min(spent(name) for _ in range(3)) for name in ("bigframe", "smallframe"))
+    # where the frame's size does not fit into a recipe, nothing of such a stack is remembered: fifty times as much
+    assert big < 4 * small, (big, small)
