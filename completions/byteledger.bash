@@ -9,18 +9,19 @@ _byteledger_words() {
 	*" --cost") echo peak allocations allocated temporary leaked live ;;
 	"export --to") echo folded flamegraph pprof speedscope heaptrack massif dhat csv json jsonl ;;
 	"net --format") echo jsonl json table ;;
+	"diff --format") echo text json folded ;;
 	"report --format" | "regions --format") echo text json csv ;;
 	*" --format" | "info -f") echo text json ;;
 	*" --on-full") echo wait limit drop ;;
 	*" --role") echo initiator responder ;;
 	"regions --group") echo label file module thread vma ;;
-	"report --sort" | "export --sort") echo own inclusive ;;
+	"report --sort" | "export --sort" | "diff --sort") echo own inclusive ;;
 	"regions --sort") echo rss pss swap virtual growth ;;
 	"regions --addresses") echo on off ;;
 	"regions --on-alert") echo log exit snapshot ;;
 	"sample --order-by") echo traffic count live growth temporary ;;
 	"regions --pid" | "regions -p" | "sample --pid" | "sample -p") (cd /proc && printf '%s\n' [0-9]*) ;;
-	*" --csv" | *" --flame" | *" --report" | *" --program" | *" --output" | *" -o" | *" --diff" | *" --history" | *" --token-file" | *" --config" | *" --identity" | *" --store") ;;
+	*" --fail-if" | *" --csv" | *" --flame" | *" --report" | *" --program" | *" --output" | *" -o" | *" --diff" | *" --history" | *" --token-file" | *" --config" | *" --identity" | *" --store") ;;
 	*" --"*) "$byteledger" "$1" --help 2>/dev/null | grep -q -e "^ .*$2=" && return 1 || return 0 ;;
 	esac
 }

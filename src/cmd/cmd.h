@@ -57,6 +57,7 @@ const char *cmd_take_recording(const char *arg);
 int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *input);
 
 int cmd_check(int argc, char **argv);
+int cmd_diff(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_import(int argc, char **argv);
 int cmd_info(int argc, char **argv);

@@ -23,6 +23,7 @@ static const struct command commands[] = {
 	{ "sample", "sample what running programs allocate, and what they leak", cmd_sample },
 	{ "report", "say where the memory went: the report of a recording", cmd_report },
 	{ "serve", "show recordings in the web browser, and to scripts as JSON", cmd_serve },
+	{ "diff", "say what changed between two recordings, or two moments", cmd_diff },
 	{ "export", "write a recording in the format of another tool", cmd_export },
 	{ "import", "turn a heaptrack file into a recording", cmd_import },
 	{ "info", "tell what is in a recording, and whether all of it can be read", cmd_info },

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* diff.c - `byteledger diff BASE FILE`: what changed between two recordings, or two moments. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cmd/cmd.h"
+#include "cmd/open.h"
+#include "cmd/select.h"
+#include "cmd/terminal.h"
+#include "out/compare.h"
+
+#define BOUNDS_MAX 8
+
+enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_FOLDED };
+
+/* struct bound - of --fail-if: growth of the cost by more than so many bytes (or calls), or parts of a hundred. */
+struct bound {
+	const char *text;
+	int percent;
+	double share;
+	uint64_t amount;
+};
+
+struct side {
+	const char *word; /* as typed: FILE or FILE@TIME */
+	char *path;
+	struct query_time at; /* kind 0: none */
+	struct recording *recording;
+	struct prof *prof;
+};
+
+struct diff {
+	struct selection selection; /* first: the child parser's input */
+	struct side sides[2];
+	size_t count;
+	enum format format;
+	struct bound bounds[BOUNDS_MAX];
+	size_t bound_count;
+	struct err err;
+};
+
+enum { OPT_FORMAT = 256, OPT_FAIL_IF };
+
+static const struct argp_option options[] = {
+	{ "format", OPT_FORMAT, "WORD", 0,
+	  "text (default), json, or folded: lines of difference flame graphs", 3 },
+	{ "fail-if", OPT_FAIL_IF, "RULE", 0,
+	  "End with status 3 where it is true: growth>5%, growth>10M (repeatable)", 3 },
+	{ 0 },
+};
+
+static int parse_format(const char *text, enum format *format, struct err *err)
+{
+	static const char *const words[] = { "text", "json", "folded" };
+	for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+		if (strcmp(text, words[i]) == 0) {
+			*format = (enum format)i;
+			return 0;
+		}
+	}
+	err_set(err, -EINVAL, "unknown format '%s'", text);
+	return err_hint(err, "one of: text json folded");
+}
+
+static int parse_bound(struct diff *d, const char *text, struct err *err)
+{
+	struct bound *bound = &d->bounds[d->bound_count];
+	const char *value = text + strlen("growth>");
+	char *end;
+	if (d->bound_count == BOUNDS_MAX)
+		return err_set(err, -EINVAL, "more than %d rules", BOUNDS_MAX);
+	*bound = (struct bound){ .text = text };
+	if (strncmp(text, "growth>", strlen("growth>")) != 0 || !*value) {
+		err_set(err, -EINVAL, "bad rule '%s'", text);
+		return err_hint(err, "growth>5%% or growth>10M");
+	}
+	d->bound_count++;
+	bound->share = strtod(value, &end);
+	if (end != value && strcmp(end, "%") == 0 && bound->share >= 0) {
+		bound->percent = 1;
+		return 0;
+	}
+	return query_size_parse(value, &bound->amount, err);
+}
+
+static int take_side(struct diff *d, const char *word, struct err *err)
+{
+	if (d->count == ARRAY_LEN(d->sides))
+		return err_set(err, -EINVAL, "too many files: '%s'", word);
+	d->sides[d->count++].word = word;
+	return 0;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct diff *d = state->input;
+	int rc = 0;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &d->selection;
+		break;
+	case OPT_FORMAT:
+		rc = parse_format(arg, &d->format, &d->err);
+		break;
+	case OPT_FAIL_IF:
+		rc = parse_bound(d, arg, &d->err);
+		break;
+	case ARGP_KEY_ARG:
+		rc = take_side(d, arg, &d->err);
+		break;
+	case ARGP_KEY_END:
+		if (d->count < ARRAY_LEN(d->sides))
+			cmd_usage("two readings are compared: BASE and FILE");
+		if (d->selection.inverted)
+			cmd_usage("--inverted is of trees, and a comparison is a list");
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	if (rc < 0)
+		cmd_refuse(&d->err);
+	return 0;
+}
+
+/* FILE, or FILE@TIME; a file that is called so is meant first. */
+static int split(struct side *side, struct err *err)
+{
+	const char *at = strrchr(side->word, '@');
+	if (!at || at == side->word || access(side->word, F_OK) == 0) {
+		side->path = strdup(side->word);
+	} else {
+		int rc = query_time_parse(at + 1, &side->at, err);
+		if (rc < 0)
+			return rc;
+		side->path = strndup(side->word, (size_t)(at - side->word));
+	}
+	return side->path ? 0 : err_set(err, -ENOMEM, "cannot read '%s'", side->word);
+}
+
+static int read_side(struct diff *d, struct side *side, struct err *err)
+{
+	struct query query = d->selection.query;
+	if (side->at.kind)
+		query.at = side->at;
+	side->recording = cmd_open_recording(side->path, err);
+	if (!side->recording)
+		return err->code;
+	side->prof = recording_read(side->recording, &query, err);
+	if (!side->prof || cmd_resolve(side->prof, err) < 0)
+		return err->code;
+	if (recording_warning(side->recording))
+		cmd_say("%s", recording_warning(side->recording));
+	return 0;
+}
+
+static void sides_fini(struct diff *d)
+{
+	for (size_t i = 0; i < ARRAY_LEN(d->sides); i++) {
+		prof_freep(&d->sides[i].prof);
+		recording_freep(&d->sides[i].recording);
+		free(d->sides[i].path);
+	}
+}
+
+static int print(struct diff *d, const struct comparison *c, const struct out_opt *opt)
+{
+	const struct prof *base = d->sides[0].prof, *prof = d->sides[1].prof;
+	const struct compare_names names = { d->sides[0].word, d->sides[1].word };
+	for (size_t i = 0; d->format != FORMAT_JSON && i < ARRAY_LEN(d->sides); i++) {
+		int rc = out_losses(d->format == FORMAT_TEXT ? stdout : stderr, d->sides[i].prof, 0,
+				    0, &d->err);
+		if (rc < 0)
+			return rc;
+	}
+	switch (d->format) {
+	case FORMAT_JSON:
+		return out_compare_json(stdout, base, prof, c, &names, opt, &d->err);
+	case FORMAT_FOLDED:
+		return out_compare_folded(stdout, c, &d->err);
+	case FORMAT_TEXT:
+		break;
+	}
+	return out_compare_text(stdout, base, prof, c, &names, opt, &d->err);
+}
+
+/* The rule that is true and by how much, on stderr. */
+static int judge(const struct diff *d, const struct comparison *c)
+{
+	uint64_t grown = c->after > c->before ? c->after - c->before : 0;
+	int status = CMD_OK;
+	for (size_t i = 0; i < d->bound_count; i++) {
+		const struct bound *b = &d->bounds[i];
+		double limit = b->percent ? (double)c->before * b->share / 100 : (double)b->amount;
+		if ((double)grown <= limit)
+			continue;
+		char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
+		cmd_say("%s: %s grew from %s to %s", b->text, view_cost_name(c->cost),
+			text_bytes(x, c->before), text_bytes(y, c->after));
+		status = CMD_ALERT;
+	}
+	return status;
+}
+
+static int compare(struct diff *d)
+{
+	int moments = d->sides[0].at.kind || d->sides[1].at.kind || d->selection.query.at.kind;
+	CLEANUP(view_skip_freep) struct view_skip *skip = select_skip(&d->selection, &d->err);
+	if (!skip)
+		return cmd_fail(&d->err);
+	struct out_opt opt = {
+		.by = d->selection.by,
+		.cost = d->selection.cost_given ? d->selection.cost
+			: moments               ? VIEW_COST_LIVE
+						: VIEW_COST_PEAK,
+		.inclusive = d->selection.inclusive,
+		.skip = skip,
+		.limit = d->selection.limit,
+		.moment = moments,
+		.selection = select_words(&d->selection),
+	};
+	struct view_opt view = out_view(&opt);
+	if (d->format == FORMAT_FOLDED)
+		view.by = VIEW_BY_STACK;
+	CLEANUP(comparison_freep)
+	struct comparison *c = comparison_new(d->sides[0].prof, d->sides[1].prof, &view,
+					      d->format == FORMAT_FOLDED, &d->err);
+	if (!c)
+		return cmd_fail(&d->err);
+	terminal_fit(stdout, &opt);
+	if (print(d, c, &opt) < 0)
+		return cmd_fail(&d->err);
+	return judge(d, c);
+}
+
+int cmd_diff(int argc, char **argv)
+{
+	static const struct argp_child children[] = { { &select_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "BASE FILE",
+		.doc = "Say what changed between two recordings, or between two moments of one "
+		       "(FILE@TIME): what grew, what is new, what is gone.\v"
+		       "Rows meet by function, not by address: BASE may be of an earlier build.",
+		.children = children,
+	};
+	struct diff d = { 0 };
+	if (cmd_parse(&argp, argc, argv, NULL, &d) < 0)
+		return CMD_USAGE;
+	int status = CMD_OK;
+	for (size_t i = 0; status == CMD_OK && i < ARRAY_LEN(d.sides); i++)
+		if (split(&d.sides[i], &d.err) < 0 || read_side(&d, &d.sides[i], &d.err) < 0)
+			status = cmd_fail(&d.err);
+	if (status == CMD_OK)
+		status = compare(&d);
+	sides_fini(&d);
+	return status;
+}

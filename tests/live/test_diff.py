@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`byteledger diff`: two recordings, or two moments of one, side by side."""
+import json
+import subprocess
+
+import pytest
+
+SOURCE = """
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+%s
+static void *keep[100000];
+static int n;
+__attribute__((noinline)) void *cache(size_t s) { return keep[n++] = memset(malloc(s), 1, s); }
+__attribute__((noinline)) void work(int k) { for (int i = 0; i < k; i++) cache(1000); }
+__attribute__((noinline)) void gone(void) { for (int i = 0; i < 50; i++) cache(700); }
+__attribute__((noinline)) void fresh(void) { for (int i = 0; i < 30; i++) cache(3000); }
+int main(int argc, char **argv)
+{
+	work(atoi(argv[1]));
+	usleep(50000);
+	if (argc > 2)
+		fresh();
+	else
+		gone();
+	return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def pair(byteledger, tmp_path_factory):
+    """Two recordings: the second of a program that was built anew, so that nothing is at its old address or line."""
+    folder = tmp_path_factory.mktemp("diff")
+    made = []
+    for name, extra, argv in (("a", "", ["100"]), ("b", "int pushed[999] = { 1 };\n\n\nint push(int x) { return pushed[x] * 7; }", ["150", "x"])):
+        (folder / f"{name}.c").write_text(SOURCE % extra)
+        subprocess.run(["gcc", "-g", "-O1", "-fno-builtin", "-o", str(folder / "prog"), str(folder / f"{name}.c")], check=True, timeout=60)
+        made.append(str(folder / f"{name}.blt"))
+        subprocess.run([byteledger, "run", "-q", "-o", made[-1], "--", str(folder / "prog"), *argv], check=True, timeout=60)
+        subprocess.run([byteledger, "report", "--store-symbols", made[-1]], check=True, capture_output=True, timeout=60)
+    return made
+
+
+def diff(byteledger, *words, status=0):
+    done = subprocess.run([byteledger, "diff", *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def asker(row):
+    return row["frames"][1]["function"]
+
+
+def test_call_paths_of_a_rebuilt_program_meet_by_function(byteledger, pair):
+    told = json.loads(diff(byteledger, "--format", "json", *pair).stdout)
+    rows = {asker(row): row for row in told["rows"] if row["frames"][0]["function"] == "cache"}
+    assert {name: (row["before"], row["after"], row["what"]) for name, row in rows.items()} == {
+        "work": (100000, 150000, "grown"), "fresh": (0, 90000, "new"), "gone": (35000, 0, "gone")}
+    assert told["change"] == told["total_after"] - told["total_before"] == 105000
+    assert sum(row["change"] for row in told["rows"]) == told["change"]
+    changes = [abs(row["change"]) for row in told["rows"]]
+    assert changes == sorted(changes, reverse=True)
+
+
+def test_groups_have_own_and_inclusive_changes(byteledger, pair):
+    told = json.loads(diff(byteledger, "--format", "json", "--by", "function", "--cost", "live", *pair).stdout)
+    rows = {row["frames"][0]["function"]: row for row in told["rows"]}
+    assert (rows["main"]["change"], rows["main"]["inclusive_change"]) == (0, 105000)
+    assert (rows["cache"]["change"], rows["cache"]["inclusive_change"]) == (105000, 105000)
+    assert rows["fresh"]["inclusive_before"] == 0 and rows["fresh"]["what"] == "new"
+
+
+def test_two_moments_of_one_recording_are_compared(byteledger, pair):
+    told = json.loads(diff(byteledger, "--format", "json", f"{pair[1]}@30ms", f"{pair[1]}@end").stdout)
+    assert told["cost"] == "live"
+    assert {asker(row): row["change"] for row in told["rows"]} == {"fresh": 90000}
+
+
+def test_a_recording_and_itself_are_the_same(byteledger, pair):
+    assert "the same to the byte" in diff(byteledger, pair[0], pair[0]).stdout
+    assert json.loads(diff(byteledger, "--format", "json", pair[0], pair[0]).stdout)["rows"] == []
+
+
+def test_growth_beyond_a_bound_ends_with_three(byteledger, pair):
+    assert "growth>5%: peak grew from 132 KiB to 234 KiB" in diff(byteledger, "--fail-if", "growth>5%", *pair, status=3).stderr
+    diff(byteledger, "--fail-if", "growth>100K", *pair, status=3)
+    diff(byteledger, "--fail-if", "growth>200K", "--fail-if", "growth>80%", *pair)
+    diff(byteledger, "--fail-if", "growth>0%", *reversed(pair))
+
+
+def test_folded_lines_hold_both_sides_and_what_did_not_change(byteledger, pair):
+    lines = diff(byteledger, "--format", "folded", pair[0], pair[0]).stdout.splitlines()
+    assert [line.split(" ")[1:] for line in lines if ";work;cache" in line] == [["100000", "100000"]]
+    both = diff(byteledger, "--format", "folded", *pair).stdout.splitlines()
+    assert sum(int(line.split(" ")[2]) - int(line.split(" ")[1]) for line in both) == 105000
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "160"])
+def test_lines_keep_to_the_width(byteledger, pair, columns):
+    for words in ([], ["--by", "function"], ["--by", "line"]):
+        done = subprocess.run([byteledger, "diff", *words, *pair], capture_output=True, text=True, timeout=60, check=True,
+                              env={"COLUMNS": columns, "LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"})
+        longest = max(done.stdout.splitlines()[8:], key=len)
+        assert columns == "40" or len(longest) <= int(columns), longest
+
+
+@pytest.mark.parametrize("words, said", [
+    (["one"], "two readings are compared"), (["a", "b", "c"], "too many files: 'c'"), (["--by", "thread", "A", "B"], "threads"),
+    (["A@then", "B"], "bad time 'then'"), (["A", "missing"], "cannot open 'missing'"), (["--fail-if", "peak>1", "A", "B"], "bad rule"),
+    (["--format", "pdf", "A", "B"], "unknown format"), (["--inverted", "A", "B"], "--inverted is of trees")])
+def test_what_cannot_be_compared_is_said_in_a_line(byteledger, pair, words, said):
+    words = [word.replace("A", pair[0], 1) if word[0] == "A" else pair[1] if word == "B" else word for word in words]
+    done = subprocess.run([byteledger, "diff", *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode in (1, 2) and said in done.stderr.splitlines()[0] and not done.stdout, done.stderr
