@@ -9,40 +9,13 @@
 #include "cmd/open.h"
 #include "cmd/outfile.h"
 #include "cmd/select.h"
-#include "out/out.h"
-
-/** struct format - @reading writes a finished reading; @stream takes every event. One of them is set. */
-struct format {
-	const char *name;
-	int (*reading)(FILE *to, const struct prof *prof, const struct out_opt *opt,
-		       struct err *err);
-	struct out_stream *(*stream)(FILE *to, const struct prof *names, struct err *err);
-	int binary; /* not for terminals, and compressed already */
-	int tells_losses;
-	int has_sums; /* a place for blocks that are known by the sums of their stacks only */
-	unsigned words;
-};
-
-enum word { WORD_BY = 1, WORD_COST = 2, WORD_LIMIT = 4, WORD_INVERTED = 8 };
-
-static const struct format formats[] = {
-	{ "folded", out_folded, NULL, 0, 0, 1, WORD_COST | WORD_LIMIT | WORD_INVERTED },
-	{ "flamegraph", out_flamegraph, NULL, 0, 0, 1, WORD_COST | WORD_INVERTED },
-	{ "pprof", out_pprof, NULL, 1, 0, 1, WORD_COST | WORD_LIMIT },
-	{ "speedscope", out_speedscope, NULL, 0, 0, 1, WORD_COST | WORD_LIMIT | WORD_INVERTED },
-	{ "heaptrack", NULL, out_heaptrack_new, 0, 0, 0, 0 },
-	{ "massif", NULL, out_massif_new, 0, 0, 0, 0 },
-	{ "dhat", NULL, out_dhat_new, 0, 0, 1, 0 },
-	{ "csv", out_csv, NULL, 0, 0, 1, WORD_BY | WORD_COST | WORD_LIMIT },
-	{ "json", out_json, NULL, 0, 1, 1, WORD_BY | WORD_COST | WORD_LIMIT },
-	{ "jsonl", NULL, out_jsonl_new, 0, 1, 1, 0 },
-};
+#include "out/formats.h"
 
 struct export
 {
 	struct selection selection; /* first: the child parser's input */
 	const char *path, *out_path;
-	const struct format *format;
+	const struct out_format *format;
 	struct err err;
 };
 
@@ -65,21 +38,18 @@ static const struct argp_option options[] = {
 /** parse_to() - the contract gives --to two meanings here: a format's name, else the end of a selection. */
 static int parse_to(const char *text, struct export *e, struct err *err)
 {
-	for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
-		if (strcmp(text, formats[i].name) != 0)
-			continue;
-		if (e->format)
-			return err_set(err, -EINVAL, "--to names two formats, '%s' and '%s'",
-				       e->format->name, text);
-		e->format = &formats[i];
+	const struct out_format *format = out_format_find(text);
+	if (format && e->format)
+		return err_set(err, -EINVAL, "--to names two formats, '%s' and '%s'",
+			       e->format->name, text);
+	if (format) {
+		e->format = format;
 		return 0;
 	}
 	if (query_time_parse(text, &e->selection.query.to, err) == 0)
 		return 0;
 	err_set(err, -EINVAL, "'%s' is neither a format nor a time", text);
-	return err_hint(err,
-			"formats: folded flamegraph pprof speedscope heaptrack massif dhat csv "
-			"json jsonl");
+	return err_hint(err, "formats: " OUT_FORMAT_NAMES);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -113,8 +83,8 @@ static int check_words(const struct export *e, struct err *err)
 		return err_hint(err, "--to FORMAT; 'byteledger export --help' lists them");
 	}
 	const struct selection *s = &e->selection;
-	unsigned words = (s->by_given ? WORD_BY : 0) | (s->cost_given ? WORD_COST : 0) |
-			 (s->limit ? WORD_LIMIT : 0) | (s->inverted ? WORD_INVERTED : 0);
+	unsigned words = (s->by_given ? OUT_WORD_BY : 0) | (s->cost_given ? OUT_WORD_COST : 0) |
+			 (s->limit ? OUT_WORD_LIMIT : 0) | (s->inverted ? OUT_WORD_INVERTED : 0);
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
 		if (words & ~e->format->words & 1u << i)
 			return err_set(err, -EINVAL, "--%s does not apply to %s", names[i],
@@ -126,7 +96,7 @@ static int check_words(const struct export *e, struct err *err)
 static void tell_nothing(const struct export *e, const struct prof *prof, enum view_cost cost)
 {
 	/* a table lists what has none of the cost, too */
-	int shows_cost = e->format->words & WORD_COST && !(e->format->words & WORD_BY);
+	int shows_cost = e->format->words & OUT_WORD_COST && !(e->format->words & OUT_WORD_BY);
 	struct prof_totals totals;
 	prof_totals(prof, &totals);
 	if (!totals.cost.allocations && !query_is_empty(&e->selection.query))

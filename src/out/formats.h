@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats.h - the formats that a recording is exported to, by name: for `export` and for the server. */
+#ifndef OUT_FORMATS_H
+#define OUT_FORMATS_H
+
+#include "out/out.h"
+
+enum out_word { OUT_WORD_BY = 1, OUT_WORD_COST = 2, OUT_WORD_LIMIT = 4, OUT_WORD_INVERTED = 8 };
+
+/** struct out_format - @reading writes a finished reading; @stream takes every event. One of them is set. */
+struct out_format {
+	const char *name;
+	const char *ending, *type; /* of a file: "svg", "image/svg+xml" */
+	int (*reading)(FILE *to, const struct prof *prof, const struct out_opt *opt,
+		       struct err *err);
+	struct out_stream *(*stream)(FILE *to, const struct prof *names, struct err *err);
+	int binary; /* not for terminals, and compressed already */
+	int tells_losses;
+	int has_sums;   /* a place for blocks that are known by the sums of their stacks only */
+	unsigned words; /* enum out_word: what it can follow */
+};
+#define OUT_FORMAT_NAMES "folded flamegraph pprof speedscope heaptrack massif dhat csv json jsonl"
+
+/** out_format_find() - NULL where there is no such format. */
+const struct out_format *out_format_find(const char *name);
+
+#endif
