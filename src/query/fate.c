@@ -10,7 +10,7 @@
 
 #define BITS_FIRST (1ull << 17) /* 16 KiB of file, then doubled */
 
-static int open_scratch(struct err *err)
+int scratch_open(struct err *err)
 {
 	const char *dirs[] = { getenv("TMPDIR"), "/var/tmp", "/tmp" };
 	int code = -ENOENT;
@@ -31,7 +31,7 @@ int bits_grow(struct bits *bits, uint64_t bit, struct err *err)
 	if (bit < bits->capacity)
 		return 0;
 	if (!bits->fd) {
-		bits->fd = open_scratch(err);
+		bits->fd = scratch_open(err);
 		if (bits->fd < 0) {
 			int rc = bits->fd;
 			bits->fd = 0;

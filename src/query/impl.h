@@ -7,6 +7,9 @@
 #include "model/cull.h"
 #include "query/query.h"
 
+/** scratch_open() - a file without a name, where TMPDIR, else /var/tmp or /tmp, is; negative errno with @err. */
+int scratch_open(struct err *err);
+
 /** struct bits - one bit an allocation, in an unlinked temporary file: it grows with events, so it is not our memory. */
 struct bits {
 	uint64_t *words;

@@ -204,6 +204,11 @@ struct prof *query_run(const struct query_source *source, const struct query *qu
 	return rc < 0 ? NULL : STEAL(to);
 }
 
+int query_scratch(struct err *err)
+{
+	return scratch_open(err);
+}
+
 int query_stream(const struct query_source *source, const struct query *query, struct sink *to,
 		 struct err *err)
 {

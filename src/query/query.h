@@ -83,6 +83,9 @@ struct query_source {
 struct prof *query_run(const struct query_source *source, const struct query *query,
 		       struct err *err);
 
+/** query_scratch() - a file without a name, for what grows with events; negative errno with @err. The caller's to close. */
+int query_scratch(struct err *err);
+
 /**
  * query_stream() - the events of the selected blocks into @to, with all definitions and the events that are not about
  * blocks: what a format that takes a stream writes. @query NULL or empty: everything. Cost as above.

@@ -266,10 +266,10 @@ static int asks_for_peak(const struct query *query)
 			 query->to.kind == QUERY_TIME_PEAK);
 }
 
-int recording_source(struct recording *rec, const struct query *query, struct query_source *source,
-		     struct err *err)
+int recording_source(struct recording *rec, const struct query *query, int streams,
+		     struct query_source *source, struct err *err)
 {
-	int rc = asks_for_peak(query) ? recording_will_stream(rec, err) : 0;
+	int rc = streams || asks_for_peak(query) ? recording_will_stream(rec, err) : 0;
 	*source = as_source(rec);
 	return rc;
 }
@@ -285,7 +285,7 @@ int recording_goes_on(const struct recording *rec)
 struct prof *recording_read(struct recording *rec, const struct query *query, struct err *err)
 {
 	struct query_source source;
-	if (recording_source(rec, query, &source, err) < 0)
+	if (recording_source(rec, query, 0, &source, err) < 0)
 		return NULL;
 	return query_run(&source, query, err);
 }

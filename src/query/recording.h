@@ -49,10 +49,10 @@ int recording_stream(struct recording *recording, const struct query *query, str
 		     struct err *err);
 
 /**
- * recording_source() - it as what query_run() reads, made ready for @query (NULL: everything) as recording_read() does: for who runs
- * the query himself. Valid as long as @recording. 0 or negative errno.
+ * recording_source() - it as what query_run() and query_stream() read, made ready for @query (NULL: everything) as recording_read()
+ * does, and with @streams as behind recording_will_stream(): for who runs the query himself. Valid as long as @recording. 0 or negative errno.
  */
-int recording_source(struct recording *recording, const struct query *query,
+int recording_source(struct recording *recording, const struct query *query, int streams,
 		     struct query_source *source, struct err *err);
 /** recording_goes_on() - after a run: 1 where its recorder was still at it. */
 int recording_goes_on(const struct recording *recording);

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * blocks.h - every block of a recording as one row, in a file without a name: for questions about single blocks, whose number has
+ * no bound that memory has.
+ *
+ * A row is written when its block is freed, those never freed last; so rows come in order of their end, are only ever appended, and
+ * memory holds the live blocks alone. Reading is one scan, some tens of millions of rows a second.
+ */
+#ifndef QUERY_BLOCKS_H
+#define QUERY_BLOCKS_H
+
+#include "query/query.h"
+
+#define BLOCK_NEVER UINT64_MAX /* freed_ns of what was never freed */
+enum block_flag {
+	BLOCK_TEMPORARY = 1,
+	BLOCK_BY_REALLOC = 2,	 /* allocated as the second half of a realloc */
+	BLOCK_ENDS_REALLOC = 4,	 /* freed as the first half of one */
+	BLOCK_UNCERTAIN = 8,	 /* a free may have been lost */
+	BLOCK_INHERITED = 16	 /* of the parent process */
+};
+
+struct block_row {
+	uint64_t id; /* number of its allocation, from 1 */
+	uint64_t time_ns, freed_ns;
+	uint64_t addr, bytes;
+	uint32_t stack, free_stack; /* rows of the names; free_stack 0: not recorded */
+	uint32_t tid, free_tid;
+	uint32_t chain;	   /* blocks_chain(); 0: it was never part of a realloc */
+	uint16_t flags;	   /* enum block_flag */
+	uint16_t position; /* in its chain, from 0; 65535 stands for more, too */
+};
+_Static_assert(sizeof(struct block_row) == 64, "struct block_row");
+
+/** struct block_chain - blocks that reallocs made of each other. */
+struct block_chain {
+	uint64_t first_id, first_time_ns, freed_ns; /* BLOCK_NEVER: its last one was not */
+	uint64_t first_bytes, last_bytes;
+	uint64_t length;
+};
+
+struct blocks;
+/**
+ * blocks_new() - one replay of @source. @names: its whole reading, which knows the producer's numbers. NULL with @err. Needs 64
+ * bytes a block where TMPDIR, else /var/tmp or /tmp, is.
+ */
+struct blocks *blocks_new(const struct query_source *source, const struct prof *names,
+			  struct err *err);
+void blocks_free(struct blocks *blocks);
+uint64_t blocks_count(const struct blocks *blocks);
+/** blocks_events() - allocations and frees that were seen. */
+uint64_t blocks_events(const struct blocks *blocks);
+/** blocks_chain() - @chain not 0. Lent. */
+const struct block_chain *blocks_chain(const struct blocks *blocks, uint32_t chain);
+/**
+ * blocks_scan() - all rows in order of their end, some thousands a call; a nonzero return of @each ends the scan and is returned.
+ * Several threads may scan at once. Negative errno with @err where the file cannot be read.
+ */
+int blocks_scan(const struct blocks *blocks,
+		int (*each)(void *ctx, const struct block_row *rows, size_t count), void *ctx,
+		struct err *err);
+
+/** struct block_filter - selection words for rows. */
+struct block_filter {
+	uint64_t from_ns, to_ns, at_ns; /* at_ns UINT64_MAX: any */
+	int has_at;
+	uint64_t min_size, max_size, lifetime_min_ns, lifetime_max_ns, end_ns;
+	int leaked, has_thread;
+	uint32_t tid;
+	uint8_t *stacks; /* by row of the names; NULL: all. Owned */
+};
+/**
+ * block_filter_init() - what @query means for rows. @names: the whole reading, with names resolved. -EINVAL with @err for a moment
+ * that does not exist. Release with block_filter_fini().
+ */
+int block_filter_init(struct block_filter *filter, const struct query *query,
+		      const struct prof *names, struct err *err);
+void block_filter_fini(struct block_filter *filter);
+
+static inline int block_matches(const struct block_filter *f, const struct block_row *r)
+{
+	uint64_t end = r->freed_ns == BLOCK_NEVER ? f->end_ns : r->freed_ns;
+	uint64_t lifetime = end > r->time_ns ? end - r->time_ns : 0;
+	return r->bytes >= f->min_size && r->bytes <= f->max_size && r->time_ns >= f->from_ns &&
+	       r->time_ns < f->to_ns && lifetime >= f->lifetime_min_ns &&
+	       lifetime <= f->lifetime_max_ns && (!f->leaked || r->freed_ns == BLOCK_NEVER) &&
+	       (!f->has_at || (r->time_ns <= f->at_ns && r->freed_ns > f->at_ns)) &&
+	       (!f->has_thread || r->tid == f->tid) && (!f->stacks || f->stacks[r->stack]);
+}
+
+#endif
