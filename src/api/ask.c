@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "out/formats.h"
 
 struct parse;
 struct word {
@@ -20,6 +21,7 @@ enum { PART_READING = 1, PART_AT = 2, PART_FOLDING = 4 };
 
 struct parse {
 	struct ask *ask;
+	unsigned words;
 	struct buf selection, rest, reading, but_at, folding;
 };
 
@@ -86,6 +88,10 @@ static int take_from(struct parse *p, const char *v, struct err *err)
 }
 static int take_to(struct parse *p, const char *v, struct err *err)
 {
+	if (p->words & ASK_EXPORT && out_format_find(v)) {
+		p->ask->format = v;
+		return 0;
+	}
 	return explain(query_time_parse(v, &p->ask->query.to, err), "to", err);
 }
 static int take_regex(struct parse *p, const char *v, struct err *err)
@@ -124,6 +130,7 @@ static int take_inverted(struct parse *p, const char *v, struct err *err)
 }
 static int take_limit(struct parse *p, const char *v, struct err *err)
 {
+	p->ask->limit_given = 1;
 	return number("limit", v, 1, ASK_LIMIT_MAX, &p->ask->limit, err);
 }
 
@@ -283,6 +290,45 @@ static int take_points(struct parse *p, const char *v, struct err *err)
 {
 	return number("points", v, 1, ASK_POINTS_MAX, &p->ask->points, err);
 }
+static int take_format(struct parse *p, const char *v, struct err *err)
+{
+	p->ask->format = v;
+	return out_format_find(v) ? 0 : bad(err, "format", v, "one of " OUT_FORMAT_NAMES);
+}
+static int take_blocks_order(struct parse *p, const char *v, struct err *err)
+{
+	static const char *const orders[] = { "time",  "-time",    "size",
+					      "-size", "lifetime", "-lifetime" };
+	p->ask->order = v;
+	for (size_t i = 0; i < ARRAY_LEN(orders); i++)
+		if (strcmp(v, orders[i]) == 0)
+			return 0;
+	return bad(err, "order", v, "time, size or lifetime, with - in front: the largest first");
+}
+static int take_axis(const char *key, const char *v, const char **to, struct err *err)
+{
+	*to = v;
+	if (strcmp(v, "size") == 0 || strcmp(v, "lifetime") == 0 || strcmp(v, "age") == 0)
+		return 0;
+	return bad(err, key, v, "size, lifetime or age");
+}
+static int take_axis_x(struct parse *p, const char *v, struct err *err)
+{
+	return take_axis("x", v, &p->ask->axis_x, err);
+}
+static int take_axis_y(struct parse *p, const char *v, struct err *err)
+{
+	return take_axis("y", v, &p->ask->axis_y, err);
+}
+static int take_width(struct parse *p, const char *v, struct err *err)
+{
+	return number("width", v, 16, 8192, &p->ask->width, err);
+}
+static int take_file(struct parse *p, const char *v, struct err *err)
+{
+	p->ask->has_file = 1;
+	return explain(view_key_parse(v, &p->ask->file, err), "file", err);
+}
 static int take_wait(struct parse *p, const char *v, struct err *err)
 {
 	p->ask->has_wait = 1;
@@ -308,7 +354,7 @@ static const struct word all_words[] = {
 	{ "thread", ASK_SELECTION, take_thread, PART_READING },
 	{ "module", ASK_SELECTION, take_module, PART_READING },
 	{ "base", ASK_SELECTION, take_base, 0 },
-	{ "x", ASK_SELECTION, take_x, PART_FOLDING },
+	{ "x", ASK_TRANSFORMS, take_x, PART_FOLDING },
 	{ "n", ASK_TREE, take_n, 0 },
 	{ "nodes", ASK_TREE, take_nodes, 0 },
 	{ "function", ASK_TREE, take_function, 0 },
@@ -320,6 +366,13 @@ static const struct word all_words[] = {
 	{ "find", ASK_FIND, take_find, 0 },
 	{ "series", ASK_SERIES, take_series, 0 },
 	{ "points", ASK_SERIES, take_points, 0 },
+	{ "format", ASK_EXPORT, take_format, 0 },
+	{ "order", ASK_BLOCKS, take_blocks_order, 0 },
+	{ "cursor", ASK_BLOCKS, take_cursor, 0 },
+	{ "x", ASK_AXES, take_axis_x, 0 },
+	{ "y", ASK_AXES, take_axis_y, 0 },
+	{ "width", ASK_WIDTH, take_width, 0 },
+	{ "file", ASK_FILE, take_file, 0 },
 	{ "wait", ASK_WAIT, take_wait, 0 },
 };
 
@@ -347,7 +400,7 @@ static void note(struct parse *p, const struct word *word, const char *value)
 	if (is_flag && !set)
 		return;
 	value = is_flag ? "1" : value;
-	if (word->group == ASK_SELECTION)
+	if (word->group & (ASK_SELECTION | ASK_TRANSFORMS))
 		put_word(&p->selection, word->name, value);
 	else if (word->group != ASK_SRC && word->group != ASK_WAIT)
 		put_word(&p->rest, word->name, value);
@@ -384,7 +437,7 @@ static int parse_all(struct parse *p, ask_get get, void *ctx, unsigned words, st
 
 int ask_parse(ask_get get, void *ctx, unsigned words, struct ask *ask, struct err *err)
 {
-	struct parse p = { .ask = ask };
+	struct parse p = { .ask = ask, .words = words };
 	*ask = (struct ask){ .nodes = ASK_NODES_DEFAULT,
 			     .limit = ASK_LIMIT_DEFAULT,
 			     .points = ASK_POINTS_DEFAULT };

@@ -11,13 +11,19 @@
 
 /* Groups of words that a route takes. */
 enum ask_words {
-	ASK_SRC = 1,       /* src */
-	ASK_SELECTION = 2, /* cost by at ... x */
-	ASK_TREE = 4,      /* n nodes function side keys */
-	ASK_ROWS = 8,      /* sort order cursor */
-	ASK_FIND = 16,     /* find */
-	ASK_SERIES = 32,   /* series points */
-	ASK_WAIT = 64,     /* wait */
+	ASK_SRC = 1,           /* src */
+	ASK_SELECTION = 2,     /* cost by at ... base */
+	ASK_TREE = 4,          /* n nodes function side keys */
+	ASK_ROWS = 8,          /* sort order cursor */
+	ASK_FIND = 16,         /* find */
+	ASK_SERIES = 32,       /* series points */
+	ASK_WAIT = 64,         /* wait */
+	ASK_EXPORT = 128,      /* format; `to` may name one, too */
+	ASK_BLOCKS = 256,      /* order (time, size, lifetime) cursor */
+	ASK_AXES = 512,        /* y, and x as an axis */
+	ASK_WIDTH = 1024,      /* width */
+	ASK_FILE = 2048,       /* file */
+	ASK_TRANSFORMS = 4096, /* x */
 };
 
 #define ASK_NODES_DEFAULT 6000
@@ -36,6 +42,7 @@ struct ask {
 	int cost_given, by_given;
 	struct query query; /* strings are lent from the request */
 	uint64_t limit;
+	int limit_given;
 	int inverted;
 	struct fold_opt fold; /* steps[].module lies in @text */
 	int trunk;
@@ -50,6 +57,11 @@ struct ask {
 	int ascending;
 	uint64_t cursor;
 	const char *find;
+	const char *format; /* of an export */
+	const char *order;  /* of blocks; NULL: not given */
+	const char *axis_x, *axis_y;
+	uint64_t width, file;
+	int has_file;
 	const char *series;
 	uint64_t points;
 	int has_wait;

@@ -30,7 +30,8 @@ static void reply_json(struct http_reply *reply, unsigned status, const char *te
 	buf_clear(&reply->body);
 	reply->status = status;
 	reply->content_type = NULL;
-	reply->cache = reply->encoding = reply->policy = reply->disposition = NULL;
+	reply->cache = reply->encoding = reply->policy = NULL;
+	reply->disposition[0] = '\0';
 	reply->etag[0] = '\0';
 	reply->lent = NULL;
 	char *json = NULL;
@@ -366,7 +367,7 @@ static enum MHD_Result send_reply(struct http_server *server, struct MHD_Connect
 	if (reply->policy)
 		http_library.add_response_header(response, "Content-Security-Policy",
 						 reply->policy);
-	if (reply->disposition)
+	if (reply->disposition[0])
 		http_library.add_response_header(response, "Content-Disposition",
 						 reply->disposition);
 	if (reply->encoding) {

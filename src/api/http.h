@@ -30,11 +30,11 @@ struct http_reply {
 	unsigned status;
 	const char *content_type; /* NULL = application/json */
 	struct buf body;
-	const char *location;    /* 303 */
-	const char *cache;       /* Cache-Control; NULL = no-store */
-	char etag[48];           /* "" = none; else with its quotes */
-	const char *policy;      /* Content-Security-Policy; NULL = none */
-	const char *disposition; /* Content-Disposition; NULL = none; lent */
+	const char *location;  /* 303 */
+	const char *cache;     /* Cache-Control; NULL = no-store */
+	char etag[48];         /* "" = none; else with its quotes */
+	const char *policy;    /* Content-Security-Policy; NULL = none */
+	char disposition[200]; /* Content-Disposition; "" = none */
 	const char
 		*encoding; /* of what is in @body already; NULL: it may be compressed on the way */
 	/* Bytes that outlive the server instead of @body. */

@@ -28,6 +28,8 @@ static void reading_free(struct own_reading *r)
 	shelf_book_unref((struct own_book *)r->reading.book);
 	for (uint32_t i = 0; i < r->reading.thread_count; i++)
 		free(r->reading.threads[i].name);
+	if (r->reading.product.free)
+		r->reading.product.free(r->reading.product.data);
 	free(r->reading.threads);
 	free(r->reading.costs);
 	free(r->key);
@@ -96,6 +98,7 @@ static void job_unref(struct job *job)
 	free(job->key);
 	free(job->regex);
 	free(job->module);
+	free(job->args);
 	free(job);
 }
 
@@ -190,9 +193,13 @@ static struct job *add_job(struct shelf *shelf, const struct shelf_query *query,
 				     .module = module ? strdup(module) : NULL,
 				     .source = query->source,
 				     .query = query->query,
+				     .make = query->make,
+				     .streams = query->streams,
+				     .args = query->args_len ? malloc(query->args_len) : NULL,
 				     .shelf = shelf,
 				     .refs = 1 };
-	if (!job || !job->key || (regex && !job->regex) || (module && !job->module)) {
+	if (!job || !job->key || (regex && !job->regex) || (module && !job->module) ||
+	    (query->args_len && !job->args)) {
 		if (job)
 			job_unref(job);
 		err_set(err, -ENOMEM, "cannot begin to read");
@@ -200,6 +207,8 @@ static struct job *add_job(struct shelf *shelf, const struct shelf_query *query,
 	}
 	job->query.function_regex = job->regex;
 	job->query.module = job->module;
+	if (query->args_len)
+		memcpy(job->args, query->args, query->args_len);
 	job->next = shelf->jobs;
 	shelf->jobs = job;
 	shelf->job_count++;

@@ -9,6 +9,8 @@
 #ifndef API_SHELF_H
 #define API_SHELF_H
 
+#include <errno.h>
+
 #include "query/query.h"
 #include "view/fold.h"
 
@@ -37,8 +39,9 @@ struct shelf_item {
 	 */
 	int (*open)(void *ctx, void (*tick)(void *ctx, uint64_t done, uint64_t total),
 		    void *tick_ctx, struct shelf_reader *reader, struct err *err);
-	/** Make reader->query ready for @query (NULL: everything). */
-	int (*prepare)(struct shelf_reader *reader, const struct query *query, struct err *err);
+	/** Make reader->query ready for @query (NULL: everything); @streams: its events will be handed on, too. */
+	int (*prepare)(struct shelf_reader *reader, const struct query *query, int streams,
+		       struct err *err);
 	/** What shelf_reader.identity would be now, without opening. */
 	uint64_t (*identity)(void *ctx);
 	/** Call after a run: fills reader->warning. */
@@ -69,6 +72,18 @@ struct shelf_thread {
 	char *name;
 	struct cost cost;
 };
+/** struct shelf_task - what a make() of struct shelf_query has to work with. */
+struct shelf_task {
+	const struct book *book;
+	const struct prof_totals *totals;  /* of everything */
+	const struct query_source *source; /* its sinks are stopped when nobody waits any more */
+	const struct query *query;
+};
+struct shelf_product {
+	void *data;
+	size_t bytes; /* of memory, about */
+	void (*free)(void *data);
+};
 /** struct reading - what one selection comes to. Shared and immutable; shelf_put() when done. */
 struct reading {
 	const struct book *book;
@@ -77,6 +92,8 @@ struct reading {
 	uint32_t thread_count;
 	struct prof_totals totals;
 	int estimates, lacks_culled;
+	/* Instead of all but @book, where a question has a make() of its own. */
+	struct shelf_product product;
 };
 
 /** struct shelf_query - what a reading answers; @key names it (equal keys, equal questions), @query and its strings are copied. */
@@ -84,7 +101,15 @@ struct shelf_query {
 	size_t source;
 	const char *key; /* "" = everything */
 	struct query query;
+	/* NULL: sums by stack. Else it makes the product, of @args, which are copied: plain data without pointers. */
+	int (*make)(const void *args, const struct shelf_task *task, struct shelf_product *product,
+		    struct err *err);
+	const void *args;
+	size_t args_len;
+	int streams; /* make() hands events on beside a reading of them */
 };
+/** SHELF_ENOUGH - what a sink of a make() returns to end a pass early; the make() takes it for success. */
+#define SHELF_ENOUGH (-EXFULL)
 /** struct shelf_patience - how long whoever asks will wait. */
 struct shelf_patience {
 	int has_wait;

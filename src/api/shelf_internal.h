@@ -39,6 +39,10 @@ struct job {
 	char *key, *regex, *module;
 	size_t source;
 	struct query query;
+	int (*make)(const void *args, const struct shelf_task *task, struct shelf_product *product,
+		    struct err *err);
+	void *args;
+	int streams;
 	enum job_state state;
 	struct shelf *shelf;
 	struct own_reading *made;

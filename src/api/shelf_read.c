@@ -213,7 +213,7 @@ static int open_book(struct job *job, struct run *run, struct own_reading **out,
 	r->reading.book = &book->book;
 	r->source = job->source;
 	const struct shelf_item *item = shelf_at(job->shelf, job->source);
-	int rc = item->prepare(&run->reader, NULL, err);
+	int rc = item->prepare(&run->reader, NULL, 0, err);
 	struct query_source source = run_source(run);
 	if (rc == 0 && !(book->book.names = query_run(&source, NULL, err)))
 		rc = err->code ? err->code : -EIO;
@@ -271,6 +271,27 @@ static int whole_of(struct job *job, struct run *run, struct own_reading **out, 
 	return rc;
 }
 
+static int make_product(struct job *job, const struct own_reading *whole, struct own_reading *r,
+			const struct query_source *source, struct own_reading **out,
+			struct err *err)
+{
+	const struct shelf_task task = { .book = r->reading.book,
+					 .totals = &whole->reading.totals,
+					 .source = source,
+					 .query = &job->query };
+	int rc = job->make(job->args, &task, &r->reading.product, err);
+	if (rc < 0) {
+		pthread_mutex_lock(&job->shelf->lock);
+		shelf_reading_unref(r);
+		pthread_mutex_unlock(&job->shelf->lock);
+		return rc;
+	}
+	r->reading.totals = whole->reading.totals;
+	r->bytes = sizeof(*r) + r->reading.product.bytes;
+	*out = r;
+	return 0;
+}
+
 static int read_selection(struct job *job, struct run *run, struct own_reading *whole,
 			  struct own_reading **out, struct err *err)
 {
@@ -286,8 +307,11 @@ static int read_selection(struct job *job, struct run *run, struct own_reading *
 	((struct own_book *)run->book)->refs++;
 	pthread_mutex_unlock(&job->shelf->lock);
 	CLEANUP(prof_freep) struct prof *prof = NULL;
-	int rc = shelf_at(job->shelf, job->source)->prepare(&run->reader, &job->query, err);
+	int rc = shelf_at(job->shelf, job->source)
+			 ->prepare(&run->reader, &job->query, job->streams, err);
 	struct query_source source = run_source(run);
+	if (rc == 0 && job->make)
+		return make_product(job, whole, r, &source, out, err);
 	if (rc == 0)
 		prof = query_run(&source, &job->query, err);
 	rc = prof ? keep(r, prof, err) : err->code ? err->code : -EIO;

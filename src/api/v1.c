@@ -28,13 +28,26 @@ struct v1_route {
 	v1_answer answer;
 };
 
+#define FOLDED (ASK_SRC | ASK_SELECTION | ASK_TRANSFORMS)
+
 static const struct v1_route all_routes[] = {
 	{ "/api/v1/sources", 0, v1_sources },
 	{ "/api/v1/summary", ASK_SRC | ASK_WAIT, v1_summary },
 	{ "/api/v1/timeline", ASK_SRC | ASK_SERIES | ASK_WAIT, v1_timeline },
-	{ "/api/v1/tree", ASK_SRC | ASK_SELECTION | ASK_TREE | ASK_WAIT, v1_tree },
-	{ "/api/v1/rows", ASK_SRC | ASK_SELECTION | ASK_ROWS | ASK_WAIT, v1_rows },
-	{ "/api/v1/search", ASK_SRC | ASK_SELECTION | ASK_FIND | ASK_WAIT, v1_search },
+	{ "/api/v1/tree", FOLDED | ASK_TREE | ASK_WAIT, v1_tree },
+	{ "/api/v1/rows", FOLDED | ASK_ROWS | ASK_WAIT, v1_rows },
+	{ "/api/v1/allocations", ASK_SRC | ASK_SELECTION | ASK_BLOCKS | ASK_WAIT, v1_allocations },
+	{ "/api/v1/allocations/", ASK_SRC | ASK_WAIT, v1_allocation },
+	{ "/api/v1/histogram", ASK_SRC | ASK_SELECTION | ASK_AXES | ASK_WAIT, v1_histogram },
+	{ "/api/v1/maps", ASK_SRC | ASK_SELECTION | ASK_WAIT, v1_maps },
+	{ "/api/v1/space", ASK_SRC | ASK_SELECTION | ASK_WIDTH | ASK_WAIT, v1_space },
+	{ "/api/v1/address/", ASK_SRC | ASK_SELECTION | ASK_WAIT, v1_address },
+	{ "/api/v1/growth", FOLDED | ASK_ROWS | ASK_WAIT, v1_growth },
+	{ "/api/v1/source", ASK_SRC | ASK_SELECTION | ASK_FILE | ASK_WAIT, v1_source },
+	{ "/api/v1/export", ASK_SRC | ASK_SELECTION | ASK_EXPORT | ASK_WAIT, v1_export },
+	{ "/debug/pprof/heap", ASK_SRC | ASK_SELECTION, v1_pprof_heap },
+	{ "/debug/pprof/allocs", ASK_SRC | ASK_SELECTION, v1_pprof_allocs },
+	{ "/api/v1/search", FOLDED | ASK_FIND | ASK_WAIT, v1_search },
 };
 
 struct place {
@@ -57,8 +70,8 @@ static int is_gone(void *ctx)
 	return http_request_gone(ctx);
 }
 
-static int get_reading(struct v1_call *call, const struct shelf_query *query, struct reading **out,
-		       struct err *err)
+int v1_reading(struct v1_call *call, const struct shelf_query *query, struct reading **out,
+	       struct err *err)
 {
 	const struct shelf_patience patience = { .has_wait = call->ask.has_wait,
 						 .wait_ns = call->ask.wait_ms * 1000000,
@@ -85,7 +98,7 @@ static int read_base(struct v1_call *call, struct err *err)
 		query.key = buf_cstr(&key);
 		query.query.at = ask->base_at;
 	}
-	return get_reading(call, &query, &call->base, err);
+	return v1_reading(call, &query, &call->base, err);
 }
 
 int v1_read(struct v1_call *call, struct err *err)
@@ -93,10 +106,27 @@ int v1_read(struct v1_call *call, struct err *err)
 	const struct shelf_query query = { .source = call->source,
 					   .key = call->ask.reading,
 					   .query = call->ask.query };
-	int rc = call->reading ? 0 : get_reading(call, &query, &call->reading, err);
+	int rc = call->reading ? 0 : v1_reading(call, &query, &call->reading, err);
 	if (rc == 0 && call->ask.has_base && !call->base)
 		rc = read_base(call, err);
 	return rc;
+}
+
+int v1_make(struct v1_call *call, const char *words,
+	    int (*make)(const void *args, const struct shelf_task *task,
+			struct shelf_product *product, struct err *err),
+	    const void *args, size_t args_len, int streams, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf key = { 0 };
+	buf_printf(&key, "%s?%s", words, call->ask.reading);
+	const struct shelf_query query = { .source = call->source,
+					   .key = buf_cstr(&key),
+					   .query = call->ask.query,
+					   .make = make,
+					   .args = args,
+					   .args_len = args_len,
+					   .streams = streams };
+	return v1_reading(call, &query, &call->reading, err);
 }
 
 int v1_fold(struct v1_call *call, struct err *err)
@@ -159,9 +189,10 @@ static const char *get_word(void *ctx, const char *key)
 	return http_request_arg(ctx, key);
 }
 
-static void question_text(struct buf *to, const struct v1_route *route, const struct ask *ask)
+static void question_text(struct buf *to, const struct v1_route *route, const char *tail,
+			  const struct ask *ask)
 {
-	buf_printf(to, "%s?src=%llu&%s&%s", route->path, (unsigned long long)ask->source,
+	buf_printf(to, "%s%s?src=%llu&%s&%s", route->path, tail, (unsigned long long)ask->source,
 		   ask->selection, ask->rest);
 }
 
@@ -241,7 +272,7 @@ static int make_answer(const struct v1_route *route, struct v1_call *call, struc
 	int rc = route->answer(call, err);
 	if (fclose(to) != 0 && rc == 0)
 		rc = err_set(err, -ENOMEM, "cannot answer");
-	if (rc == 0) {
+	if (rc == 0 && !call->reply->body_more) {
 		buf_put(body, text, len);
 		buf_putc(body, '\n');
 	}
@@ -257,7 +288,10 @@ static void put_pending(const struct v1_call *call, struct http_reply *reply)
 
 static void end_call(struct v1_call *call)
 {
-	shelf_unfold(call->shelf, call->folded);
+	if (call->folded == &call->own)
+		fold_free(call->own.fold);
+	else
+		shelf_unfold(call->shelf, call->folded);
 	shelf_put(call->shelf, call->reading);
 	shelf_put(call->shelf, call->base);
 	ask_fini(&call->ask);
@@ -268,7 +302,7 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 	const struct place *place = ctx;
 	const struct v1_route *route = place->route;
 	struct v1 *v1 = place->v1;
-	struct v1_call call = { .shelf = v1->shelf, .request = request };
+	struct v1_call call = { .shelf = v1->shelf, .request = request, .reply = reply };
 	const char *names[ASK_NAMES_MAX + 1];
 	char etag[48];
 	struct err err = { 0 };
@@ -286,7 +320,7 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 	}
 	call.source = call.ask.source;
 	int cached = route->words != 0;
-	question_text(&question, route, &call.ask);
+	question_text(&question, route, http_request_tail(request), &call.ask);
 	make_etag(v1->shelf, &call.ask, buf_cstr(&question), etag);
 	int rc = 0;
 	if (route->words & ASK_SRC && call.source >= shelf_count(v1->shelf)) {
@@ -296,7 +330,7 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 		reply->status = 304;
 	} else if (!cached || !find_answer(v1, buf_cstr(&question), etag, &reply->body)) {
 		rc = make_answer(route, &call, &reply->body, &err);
-		if (rc == 0 && cached && !buf_failed(&reply->body))
+		if (rc == 0 && cached && !reply->body_more && !buf_failed(&reply->body))
 			keep_answer(v1, buf_cstr(&question), etag, &reply->body);
 	}
 	if (rc < 0) {
@@ -351,6 +385,7 @@ size_t v1_routes(struct v1 *v1, struct http_route routes[V1_ROUTES_MAX])
 		routes[count++] = (struct http_route){ .path = all_routes[i].path,
 						       .handler = handle,
 						       .ctx = &v1->places[i] };
+	routes[count++] = (struct http_route){ .path = "/debug/pprof/", .handler = v1_pprof_index };
 	routes[count++] = (struct http_route){ .path = "/openapi/byteledger-openapi.json",
 					       .handler = serve_openapi };
 	return count;

@@ -17,10 +17,12 @@
 struct v1_call {
 	struct shelf *shelf;
 	const struct http_request *request;
+	struct http_reply *reply; /* for an answer that is no JSON: content_type set */
 	struct ask ask;
 	size_t source;
 	struct reading *reading, *base; /* @base: NULL where nothing is compared */
 	struct shelf_fold *folded;
+	struct shelf_fold own; /* a tree of this answer's own: @folded points here */
 	struct {
 		char word[64];
 		const char *why;
@@ -38,6 +40,17 @@ typedef int (*v1_answer)(struct v1_call *call, struct err *err);
 int v1_read(struct v1_call *call, struct err *err);
 /** v1_fold() - the same, and call->folded. */
 int v1_fold(struct v1_call *call, struct err *err);
+/** v1_reading() - any reading, with the patience of @call. As v1_read(). */
+int v1_reading(struct v1_call *call, const struct shelf_query *query, struct reading **out,
+	       struct err *err);
+/**
+ * v1_make() - call->reading with a product of @make (shelf.h) over the selection; @words name what of @args it depends on. As
+ * v1_read().
+ */
+int v1_make(struct v1_call *call, const char *words,
+	    int (*make)(const void *args, const struct shelf_task *task,
+			struct shelf_product *product, struct err *err),
+	    const void *args, size_t args_len, int streams, struct err *err);
 /** v1_unapplied() - @word of the question cannot apply here, because of @why (static). */
 void v1_unapplied(struct v1_call *call, const char *why, const char *word, const char *value);
 /** v1_head() - the members that every answer begins with (docs/api.md 1). After v1_read(). */
@@ -100,5 +113,17 @@ int v1_timeline(struct v1_call *call, struct err *err);
 int v1_tree(struct v1_call *call, struct err *err);
 int v1_rows(struct v1_call *call, struct err *err);
 int v1_search(struct v1_call *call, struct err *err);
+int v1_allocations(struct v1_call *call, struct err *err);
+int v1_allocation(struct v1_call *call, struct err *err);
+int v1_histogram(struct v1_call *call, struct err *err);
+int v1_maps(struct v1_call *call, struct err *err);
+int v1_space(struct v1_call *call, struct err *err);
+int v1_address(struct v1_call *call, struct err *err);
+int v1_growth(struct v1_call *call, struct err *err);
+int v1_source(struct v1_call *call, struct err *err);
+int v1_export(struct v1_call *call, struct err *err);
+int v1_pprof_heap(struct v1_call *call, struct err *err);
+int v1_pprof_allocs(struct v1_call *call, struct err *err);
+void v1_pprof_index(void *ctx, const struct http_request *request, struct http_reply *reply);
 
 #endif

@@ -9,6 +9,7 @@
 
 #define FRAMES_MAX 10000
 #define LARGEST_MAX 200
+#define TURNED_MAX 20000 /* of a turned tree's nodes, the costliest are looked through */
 
 /** struct search - how names are compared. */
 struct search {
@@ -75,37 +76,56 @@ static int add_up(const struct fold *fold, const struct fold_sums *sums, struct 
 	return 0;
 }
 
+/** struct best - the costliest so far, the largest first. */
+struct best {
+	struct {
+		uint64_t total, key;
+	} all[LARGEST_MAX];
+	uint32_t count;
+};
+
+static void keep_best(struct best *best, uint64_t total, uint64_t key)
+{
+	uint32_t k = best->count;
+	if (k == LARGEST_MAX && best->all[k - 1].total >= total)
+		return;
+	if (k == LARGEST_MAX)
+		k--;
+	else
+		best->count++;
+	for (; k && best->all[k - 1].total < total; k--)
+		best->all[k] = best->all[k - 1];
+	best->all[k].total = total;
+	best->all[k].key = key;
+}
+
 /** put_largest() - keys of the costliest nodes that match, in the tree as it is shown. */
 static int put_largest(struct v1_call *call, const struct fold_sums *sums,
 		       const struct found *found, struct err *err)
 {
-	struct fold_picks picks;
+	const struct fold *fold = call->folded->fold;
 	struct v1_column keys = { 0 };
-	const struct fold_ask ask = { .cost = *sums,
-				      .inverted = call->ask.inverted,
-				      .nodes_max = ASK_NODES_MAX };
-	int rc = fold_choose(call->folded->fold, &ask, &picks, err);
-	if (rc < 0)
-		return rc;
-	/* a few hundred of the largest: pick by pick the largest that is left would be too slow only for more */
-	uint32_t *best = calloc(LARGEST_MAX, sizeof(*best)), count = 0;
-	for (uint32_t i = 1; best && i < picks.count; i++) {
-		const struct fold_pick *p = &picks.all[i];
-		if (!found->hit[p->frame])
-			continue;
-		uint32_t k = count < LARGEST_MAX ? count++ : LARGEST_MAX - 1;
-		if (k == LARGEST_MAX - 1 && count == LARGEST_MAX && best[k] &&
-		    picks.all[best[k]].total >= p->total)
-			continue;
-		for (; k && picks.all[best[k - 1]].total < p->total; k--)
-			best[k] = best[k - 1];
-		best[k] = i;
+	struct best best = { .count = 0 };
+	if (call->ask.inverted) {
+		struct fold_picks picks;
+		const struct fold_ask ask = { .cost = *sums,
+					      .inverted = 1,
+					      .nodes_max = TURNED_MAX };
+		int rc = fold_choose(fold, &ask, &picks, err);
+		if (rc < 0)
+			return rc;
+		for (uint32_t i = 1; i < picks.count; i++)
+			if (found->hit[picks.all[i].frame])
+				keep_best(&best, picks.all[i].total, picks.all[i].key);
+		fold_picks_fini(&picks);
+	} else {
+		for (uint32_t i = 1; i < fold->node_count; i++)
+			if (found->hit[fold->nodes[i].frame] && sums->total[i])
+				keep_best(&best, sums->total[i], fold->nodes[i].key);
 	}
-	for (uint32_t i = 0; i < count; i++)
-		v1_col_key(&keys, picks.all[best[i]].key);
-	free(best);
+	for (uint32_t i = 0; i < best.count; i++)
+		v1_col_key(&keys, best.all[i].key);
 	v1_col_put(call, "largest", &keys);
-	fold_picks_fini(&picks);
 	return 0;
 }
 

@@ -75,9 +75,11 @@ static int book_open(void *ctx, void (*tick)(void *ctx, uint64_t done, uint64_t 
 	return 0;
 }
 
-static int book_prepare(struct shelf_reader *reader, const struct query *query, struct err *err)
+static int book_prepare(struct shelf_reader *reader, const struct query *query, int streams,
+			struct err *err)
 {
-	return recording_source(((struct reader *)reader->own)->rec, query, &reader->query, err);
+	return recording_source(((struct reader *)reader->own)->rec, query, streams, &reader->query,
+				err);
 }
 
 static void book_warn(struct shelf_reader *reader)

@@ -28,11 +28,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	args[size] = args[size + 1] = '\0';
 	for (char *p = args; p < args + size; p++)
 		*p = *p == '&' ? '\0' : *p;
-	int rc = ask_parse(find, args, ~0u, &ask, &err);
-	if ((rc < 0) != (err.code < 0) || (rc == 0 && ask.fold.step_count > FOLD_STEPS_MAX))
-		abort();
-	if (rc == 0)
-		ask_fini(&ask);
+	static const unsigned words[] = { ~(unsigned)(ASK_AXES | ASK_BLOCKS | ASK_EXPORT),
+					  ~(unsigned)(ASK_TRANSFORMS | ASK_ROWS) };
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		err = (struct err){ 0 };
+		int rc = ask_parse(find, args, words[i], &ask, &err);
+		if ((rc < 0) != (err.code < 0) || (rc == 0 && ask.fold.step_count > FOLD_STEPS_MAX))
+			abort();
+		if (rc == 0)
+			ask_fini(&ask);
+	}
 	free(args);
 	return 0;
 }

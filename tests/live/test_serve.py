@@ -359,15 +359,17 @@ def test_the_documents_and_the_routes_are_the_same(server):
     spec = json.loads(server.ask("/openapi/byteledger-openapi.json")[2])
     with open(os.path.join(ROOT, "docs", "api.md"), encoding="utf-8") as file:
         text = file.read()
-    table = re.findall(r"^\| `(/(?:api|openapi)[^`]*)` \|", text, re.M)
+    table = re.findall(r"^\| `(/(?:api|openapi|debug)[^`]*)` \|", text, re.M)
     assert sorted(table) == sorted(spec["paths"])
     for path in table:
         operation = spec["paths"][path]["get"]
-        names = [p["$ref"].rsplit("/", 1)[1] for p in operation["parameters"]]
-        assert server.ask(path.replace("{id}", "0"))[0] != 404 or "{" in path
+        known = [spec["components"]["parameters"][p["$ref"].rsplit("/", 1)[1]] for p in operation["parameters"]]
+        names = [p["name"] for p in known if p["in"] == "query"]
+        here = path.replace("{id}", "1").replace("{address}", "0x10")
+        assert server.ask(here)[0] != 404
         if not path.startswith("/api/v1/"):
             continue
-        status, _, body = server.ask(path + "?nonsense=1")
+        status, _, body = server.ask(here + "?nonsense=1")
         assert status == 400
         told = re.search(r"here, but (.*)$", json.loads(body)["error"])
         assert (told[1].split(", ") if told and told[1] else []) == names, path
@@ -381,6 +383,8 @@ def value_fits(value, schema, spec, where):
     if value is None:
         assert schema.get("nullable"), where
         return
+    if "anyOf" in schema:
+        schema = next(s for s in schema["anyOf"] if (s["type"] == "array") == isinstance(value, list))
     kind = schema["type"]
     assert isinstance(value, {"object": dict, "array": list, "integer": int, "string": str, "boolean": bool,
                               "number": (int, float)}[kind]), (where, value)
@@ -395,13 +399,111 @@ def value_fits(value, schema, spec, where):
 
 
 @pytest.mark.parametrize("question", ["sources", "summary", "timeline", "tree", "tree?base=1&keys=1&x=trunk", "rows?by=function&base=1",
-                                      "rows?by=stack", "rows?by=thread", "search?find=a", "tree?n=0000000000000000"])
+                                      "rows?by=stack", "rows?by=thread", "search?find=a", "tree?n=0000000000000000", "growth",
+                                      "allocations?limit=5", "allocations?order=-size&limit=5", "histogram?x=size&y=lifetime",
+                                      "histogram?x=age&at=50%25", "maps", "space?at=peak", "allocations/7", "address/0x1000"])
 def test_answers_have_the_shape_of_the_openapi_file(server, question):
     spec = json.loads(server.ask("/openapi/byteledger-openapi.json")[2])
     status, _, body = server.ask("/api/v1/" + question)
-    schema = spec["paths"]["/api/v1/" + question.split("?")[0]]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    path = "/api/v1/" + re.sub(r"s/7$", "s/{id}", question.split("?")[0]).replace("0x1000", "{address}")
+    schema = spec["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert status == 200
     value_fits(json.loads(body), schema, spec, question)
+
+
+def test_lists_of_blocks_agree_with_the_sums(server, byteledger, recordings):
+    for words, options in (({}, ()), ({"at": "50%"}, ("--at", "50%")), ({"leaked": 1}, ("--leaked",)),
+                           ({"min_size": 1000}, ("--min-size", "1000")), ({"lifetime_min": "5ms"}, ("--lifetime-min", "5ms")),
+                           ({"from_": "20%", "to": "60%"}, ("--from", "20%", "--to", "60%"))):
+        known = report(byteledger, recordings[0], *options)["totals"]
+        first = server.get("allocations", limit=1, **words)
+        assert first["matched"] == known["allocations"], words
+        spread = server.get("histogram", x="size", y="lifetime", **words)
+        assert sum(map(sum, spread["blocks"])) == known["allocations"]
+        assert sum(map(sum, spread["bytes"])) == known["allocated_bytes"]
+    # pages in order of time, then of size
+    ids, cursor = [], 0
+    while len(ids) < 500:
+        page = server.get("allocations", limit=100, cursor=cursor)
+        ids += page["allocations"]["id"]
+        cursor = page["next"]
+    assert ids == list(range(1, 501))
+    sizes = server.get("allocations", order="-size", limit=200)["allocations"]["bytes"]
+    assert sizes == sorted(sizes, reverse=True)
+    one = server.get("allocations/17")
+    assert one["allocations"]["id"] == [17]
+    there = server.get("address/" + one["allocations"]["address"][0], at=f"{one['allocations']['time_ns'][0]}ns")
+    assert there["what"] in ("block", "freed_block")
+    names = [one["frames"]["name"][i] for i in one["stacks"]["frames"][one["allocations"]["stack"][0]]]
+    assert "__libc_start_main" in names or "main" in names or names
+    live = server.get("space", at="50%")
+    assert sum(map(sum, (strip["used"] for strip in live["strips"]))) == report(byteledger, recordings[0], "--at", "50%")["totals"]["leaked_bytes"]
+
+
+def test_exports_are_those_of_the_command_line(server, byteledger, recordings):
+    for name in ("folded", "flamegraph", "pprof", "speedscope", "heaptrack", "massif", "dhat", "csv", "json", "jsonl"):
+        known = subprocess.run([byteledger, "export", recordings[0], "--to", name], capture_output=True, check=True, timeout=60).stdout
+        status, headers, body = server.ask(f"/api/v1/export?to={name}")
+        assert status == 200 and body == known, name
+        assert headers["Content-Disposition"].startswith('attachment; filename="0.blt.')
+    part = subprocess.run([byteledger, "export", recordings[0], "--to", "csv", "--to", "50%", "--by", "function"], capture_output=True,
+                          check=True, timeout=60).stdout
+    assert server.ask("/api/v1/export?format=csv&to=50%25&by=function")[2] == part
+    for words in ("to=folded&by=module", "to=csv&inverted=1", "base=1&to=csv", "to=gif", ""):
+        assert server.ask("/api/v1/export?" + words)[0] == 400, words
+    for profile in ("heap", "allocs"):
+        assert server.ask("/debug/pprof/" + profile)[2][:2] == b"\x1f\x8b"
+    assert server.ask("/debug/pprof/other")[0] == 404 and b"allocs" in server.ask("/debug/pprof/")[2]
+
+
+def test_go_tool_pprof_reads_the_profile(server, installed, tmp_path):
+    go = installed("go")
+    for profile, kind in (("heap", "inuse_space"), ("allocs", "alloc_space")):
+        out = subprocess.run([go, "tool", "pprof", "-top", "-nodecount=3", f"{server.url}debug/pprof/{profile}?at=50%25"],
+                             capture_output=True, text=True, timeout=60, env={**os.environ, "PPROF_TMPDIR": str(tmp_path)})
+        assert out.returncode == 0 and f"Type: {kind}" in out.stdout, out.stdout + out.stderr
+
+
+def test_what_grows_is_told_and_what_does_not_is_not(byteledger, tmp_path, installed):
+    (tmp_path / "grow.c").write_text("#include <stdlib.h>\n#include <unistd.h>\nvoid *keep[400];\n"
+                                     "__attribute__((noinline)) void grows(int i) { keep[i] = malloc(10000); }\n"
+                                     "__attribute__((noinline)) void *churns(void) { return malloc(50000); }\n"
+                                     "int main(void)\n{\n\tfor (int i = 0; i < 400; i++) {\n\t\tgrows(i);\n\t\tvoid *p = churns();\n"
+                                     "\t\tusleep(2500);\n\t\tfree(p);\n\t}\n\tfor (int i = 0; i < 400; i++)\n\t\tfree(keep[i]);\n\treturn 0;\n}\n")
+    subprocess.run([installed("cc"), "-g", "-O1", "-o", str(tmp_path / "grow"), str(tmp_path / "grow.c")], check=True)
+    path = str(tmp_path / "grow.blt")
+    subprocess.run([byteledger, "run", "-q", "-o", path, "--", str(tmp_path / "grow")], check=True, timeout=60)
+    with Server(byteledger, path) as server:
+        table = server.get("growth")
+        verdicts = {table["frames"]["name"][f]: (v, r) for f, v, r in zip(table["rows"]["frame"], table["rows"]["verdict"],
+                                                                         table["rows"]["bytes_per_hour"])}
+        assert verdicts["grows"][0] == "growing" and 4e6 * 3600 / 4 < verdicts["grows"][1] < 4e6 * 3600
+        assert verdicts.get("churns", ("steady",))[0] != "growing"
+        assert table["rows"]["points"][0] == sorted(table["rows"]["points"][0])
+
+
+def test_source_lines_are_those_of_the_file(byteledger, tmp_path, installed):
+    cc = installed("cc")
+    source = tmp_path / "own.c"
+    source.write_text("#include <stdlib.h>\nvoid *keep[64];\nint main(void)\n{\n\tfor (int i = 0; i < 64; i++)\n"
+                      "\t\tkeep[i] = malloc(1000);\n\treturn 0;\n}\n")
+    subprocess.run([cc, "-g", "-O0", "-o", str(tmp_path / "own"), str(source)], check=True)
+    path = str(tmp_path / "own.blt")
+    subprocess.run([byteledger, "run", "-q", "-o", path, "--", str(tmp_path / "own")], check=True, timeout=60)
+    with Server(byteledger, path) as server:
+        table = server.get("rows", by="file", cost="leaked")
+        files = {table["files"][table["frames"]["file"][f]]: key for f, key in zip(table["rows"]["frame"], table["rows"]["key"])
+                 if table["frames"]["file"][f] >= 0}
+        key = next(key for name, key in files.items() if name.endswith("own.c"))
+        answer = server.get("source", file=key, cost="leaked")
+        assert answer["text"] == source.read_text().splitlines()
+        assert dict(zip(answer["lines"]["line"], answer["lines"]["self"]))[6] == 64000
+        real = tmp_path / "elsewhere.c"
+        source.rename(real)
+        source.symlink_to(real)
+        status, _, body = server.ask(f"/api/v1/source?file={key}&cost=allocated")
+        assert status == 404 and "not on this disk" in json.loads(body)["error"]
+        assert server.ask("/api/v1/source?file=0123456789abcdef")[0] == 404 and server.ask("/api/v1/source")[0] == 400
 
 
 def test_a_folder_is_the_recordings_in_it(byteledger, recordings, tmp_path):

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* v1_blocks.h - what the routes on single blocks share. */
+#ifndef API_V1_BLOCKS_H
+#define API_V1_BLOCKS_H
+
+#include "api/v1_internal.h"
+#include "query/blocks.h"
+
+/** v1_blocks_get() - all blocks of the source, whatever is selected; held by call->reading. As v1_read(). */
+int v1_blocks_get(struct v1_call *call, const struct blocks **blocks, struct err *err);
+/** v1_is_gone() - asked with each piece of a scan: -ECANCELED once the client has hung up, looked at every 256th time. */
+int v1_is_gone(const struct v1_call *call, uint64_t *looks, struct err *err);
+
+void v1_col_time(struct v1_column *column, uint64_t time_ns);
+void v1_col_addr(struct v1_column *column, uint64_t addr);
+
+/** struct v1_stacks - the stacks that rows name, numbered in order of first use. */
+struct v1_stacks {
+	struct v1_call *call;
+	struct v1_frames frames;
+	uint32_t *rows, row_count;
+	uint32_t *number, *list; /* by node of the folded tree */
+	uint32_t count;
+};
+/** v1_stacks_init() - @rows of the names, which v1_stack() will be asked for: sorted here, lent until v1_stacks_fini(). */
+int v1_stacks_init(struct v1_stacks *stacks, struct v1_call *call, uint32_t *rows, uint32_t count,
+		   struct err *err);
+/** v1_stack() - the number of the stack with row @row of the names; -1: it is empty, or not one of them. */
+int64_t v1_stack(struct v1_stacks *stacks, uint32_t row);
+/** v1_stacks_put() - `stacks`, `frames`, `modules`, `files`. */
+void v1_stacks_put(struct v1_stacks *stacks);
+void v1_stacks_fini(struct v1_stacks *stacks);
+/** v1_blocks_unapplied() - words that say nothing of single blocks. */
+void v1_blocks_unapplied(struct v1_call *call);
+/** v1_block_rows() - `allocations`: columns. */
+void v1_block_rows(struct v1_call *call, struct v1_stacks *stacks, const struct block_row *rows,
+		   size_t count, uint64_t end_ns, const struct blocks *blocks);
+
+#endif
