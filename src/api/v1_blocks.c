@@ -346,7 +346,9 @@ int v1_allocations(struct v1_call *call, struct err *err)
 	struct list l = { .call = call, .filter = &filter, .err = err };
 	l.descending = *order == '-';
 	order += l.descending;
-	l.by = strcmp(order, "size") == 0 ? BY_SIZE : strcmp(order, "time") == 0 ? BY_ID : BY_LIFETIME;
+	l.by = strcmp(order, "size") == 0   ? BY_SIZE
+	       : strcmp(order, "time") == 0 ? BY_ID
+					    : BY_LIFETIME;
 	l.after_id = l.by == BY_ID ? ask->cursor : 0;
 	l.most = l.by == BY_ID ? (size_t)ask->limit : ASK_LIMIT_MAX;
 	l.rows = malloc(l.most * sizeof(*l.rows));
@@ -422,7 +424,7 @@ int v1_allocation(struct v1_call *call, struct err *err)
 
 /* ---- histograms ------------------------------------------------------------------------------------------------------------ */
 
-#define SIZE_BINS 65	 /* 0, then octaves */
+#define SIZE_BINS 65     /* 0, then octaves */
 #define LIFETIME_BINS 26 /* below 1 us, half decades from there on, never */
 #define BINS SIZE_BINS
 
@@ -540,7 +542,7 @@ int v1_histogram(struct v1_call *call, struct err *err)
 	struct prof_totals totals;
 	prof_totals(call->reading->book->names, &totals);
 	h->moment_ns = filter.has_at && filter.at_ns < totals.runtime_ns ? filter.at_ns
-									  : totals.runtime_ns;
+									 : totals.runtime_ns;
 	lifetime_edges(h->edges);
 	rc = blocks_scan(blocks, histogram_each, h, err);
 	if (rc == 0) {

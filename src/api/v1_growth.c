@@ -114,8 +114,9 @@ static int judge(const struct growing *g, const uint64_t *levels, size_t stride,
 	for (unsigned s = 0; s < SLICES; s++)
 		points[s] = (struct history_point){ .time_ns = slice_end(g, s),
 						    .rss_bytes = levels[s * stride] };
-	return view_growth(points, SLICES, growth) < 0 ? err_set(err, -ENOMEM, "cannot judge growth")
-						       : 0;
+	return view_growth(points, SLICES, growth) < 0
+		       ? err_set(err, -ENOMEM, "cannot judge growth")
+		       : 0;
 }
 
 static const char *why(const struct growth *growth, char text[160])
@@ -143,7 +144,8 @@ static void put_rows(struct v1_call *call, const struct growing *g, const uint64
 	const struct fold *fold = call->folded->fold;
 	struct v1_frames frames;
 	struct v1_column key = { 0 }, frame = { 0 }, rate = { 0 }, confidence = { 0 },
-			 verdict = { 0 }, points = { 0 }, last = { 0 }, reason = { 0 }, through = { 0 };
+			 verdict = { 0 }, points = { 0 }, last = { 0 }, reason = { 0 },
+			 through = { 0 };
 	struct err none = { 0 };
 	if (v1_frames_init(&frames, call->folded, &none) < 0)
 		return;
@@ -165,8 +167,8 @@ static void put_rows(struct v1_call *call, const struct growing *g, const uint64
 		buf_clear(&text);
 		for (unsigned s = 0; s < SLICES; s++)
 			buf_printf(&text, "%c%llu", s ? ',' : '[',
-				   (unsigned long long)own[(size_t)s * fold->frame_count +
-							   rows[i].frame]);
+				   (unsigned long long)
+					   own[(size_t)s * fold->frame_count + rows[i].frame]);
 		buf_putc(&text, ']');
 		v1_col_raw(&points, buf_cstr(&text));
 		v1_col_u64(&last, own[(size_t)(SLICES - 1) * fold->frame_count + rows[i].frame]);
@@ -214,14 +216,14 @@ static int answer(struct v1_call *call, const struct growing *g, const uint64_t 
 				     call->ask.sort);
 		else
 			qsort(rows, count, sizeof(*rows),
-			      by_live		    ? by_last
+			      by_live               ? by_last
 			      : call->ask.ascending ? by_rate_up
 						    : by_rate);
 	}
 	if (rc == 0) {
 		size_t begin = call->ask.cursor < count ? (size_t)call->ask.cursor : count;
-		size_t shown = count - begin < call->ask.limit ? count - begin
-							       : (size_t)call->ask.limit;
+		size_t shown =
+			count - begin < call->ask.limit ? count - begin : (size_t)call->ask.limit;
 		struct v1_column ends = { 0 };
 		char next[24];
 		jsonw_object(json, NULL);
@@ -247,8 +249,8 @@ int v1_growth(struct v1_call *call, struct err *err)
 	if (rc)
 		return rc;
 	const struct book *book = call->reading->book;
-	call->folded = shelf_fold(call->shelf, &call->ask.fold, call->ask.folding, &call->reading, 1,
-				  err);
+	call->folded =
+		shelf_fold(call->shelf, &call->ask.fold, call->ask.folding, &call->reading, 1, err);
 	if (!call->folded)
 		return err->code;
 	rc = block_filter_init(&filter, &call->ask.query, book->names, err);

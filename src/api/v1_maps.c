@@ -32,7 +32,7 @@ struct map_build {
 	const struct prof *names;
 	struct chunked tids; /* uint32_t by the producer's thread number */
 	size_t *live, live_count, live_cap;
-	size_t break_row; /* plus one */
+	size_t break_row;               /* plus one */
 	uint32_t kept_prot, kept_flags; /* of what an mremap took away */
 };
 
@@ -46,8 +46,8 @@ static int add_map(struct map_build *b, const struct map_row *row, struct err *e
 	if (m->count == m->cap || b->live_count == b->live_cap) {
 		size_t cap = m->cap ? m->cap * 2 : 256;
 		size_t live_cap = b->live_cap ? b->live_cap * 2 : 256;
-		struct map_row *rows = m->count == m->cap ? realloc(m->rows, cap * sizeof(*rows))
-							   : m->rows;
+		struct map_row *rows =
+			m->count == m->cap ? realloc(m->rows, cap * sizeof(*rows)) : m->rows;
 		size_t *live = b->live_count == b->live_cap
 				       ? realloc(b->live, live_cap * sizeof(*live))
 				       : b->live;
@@ -376,7 +376,8 @@ static int put_strips(struct v1_call *call, struct space *s, uint64_t width, str
 	jsonw_array(&call->json, "strips");
 	for (size_t i = 0; i <= s->count && rc == 0; i++) {
 		int last = i == s->count;
-		if (!last && (i == begin || s->all[i].addr <= end || s->all[i].addr - end <= STRIP_GAP)) {
+		if (!last &&
+		    (i == begin || s->all[i].addr <= end || s->all[i].addr - end <= STRIP_GAP)) {
 			end = end_of(&s->all[i]) > end ? end_of(&s->all[i]) : end;
 			continue;
 		}
@@ -483,8 +484,8 @@ int v1_address(struct v1_call *call, struct err *err)
 		jsonw_str(json, "address", text);
 		jsonw_str(json, "what",
 			  place.found && place.lives ? "block"
-			  : module		     ? "code"
-			  : place.found		     ? "freed_block"
+			  : module                   ? "code"
+			  : place.found              ? "freed_block"
 						     : "nothing");
 		if (place.found)
 			v1_block_rows(call, &stacks, &place.row, 1, filter.end_ns, blocks);

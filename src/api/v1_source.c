@@ -109,7 +109,8 @@ int v1_source(struct v1_call *call, struct err *err)
 	free(ask->folding);
 	ask->folding = strdup("by=line");
 	ask->has_base = 0;
-	int rc = ask->folding ? v1_fold(call, err) : err_set(err, -ENOMEM, "cannot fold the stacks");
+	int rc =
+		ask->folding ? v1_fold(call, err) : err_set(err, -ENOMEM, "cannot fold the stacks");
 	if (rc)
 		return rc;
 	const struct fold *fold = call->folded->fold;
@@ -125,10 +126,9 @@ int v1_source(struct v1_call *call, struct err *err)
 	uint64_t *values = v1_values(call->reading, ask->cost, err);
 	uint64_t *own = calloc(fold->frame_count, sizeof(*own)),
 		 *through = calloc(fold->frame_count, sizeof(*through));
-	rc = !values ? err->code
-	     : !own || !through
-		     ? err_set(err, -ENOMEM, "cannot add up")
-		     : fold_sum(fold, 0, values, &sums, err);
+	rc = !values            ? err->code
+	     : !own || !through ? err_set(err, -ENOMEM, "cannot add up")
+				: fold_sum(fold, 0, values, &sums, err);
 	if (rc == 0) {
 		fold_frame_sums(fold, &sums, own, through);
 		rc = answer(call, path, &text, own, through, values);

@@ -35,9 +35,9 @@ struct build {
 	struct sink sink;
 	struct blocks *blocks;
 	const struct prof *names;
-	struct chunked live;	/* struct live_row by block number */
+	struct chunked live;    /* struct live_row by block number */
 	struct chunked threads; /* struct thread by the producer's number */
-	uint32_t highest;	/* block number, plus one */
+	uint32_t highest;       /* block number, plus one */
 	uint64_t allocations;
 	size_t held;
 	struct block_row hold[ROWS_HELD];
@@ -298,7 +298,8 @@ int blocks_scan(const struct blocks *blocks,
 	struct block_row *rows = malloc(ROWS_HELD * sizeof(*rows));
 	int rc = rows ? 0 : err_set(err, -ENOMEM, "cannot read the blocks");
 	for (uint64_t at = 0; at < blocks->rows && rc == 0;) {
-		size_t count = blocks->rows - at < ROWS_HELD ? (size_t)(blocks->rows - at) : ROWS_HELD;
+		size_t count =
+			blocks->rows - at < ROWS_HELD ? (size_t)(blocks->rows - at) : ROWS_HELD;
 		size_t got = 0, want = count * sizeof(*rows);
 		while (got < want && rc == 0) {
 			ssize_t n = pread(blocks->rows_fd, (char *)rows + got, want - got,

@@ -14,10 +14,10 @@
 #define BLOCK_NEVER UINT64_MAX /* freed_ns of what was never freed */
 enum block_flag {
 	BLOCK_TEMPORARY = 1,
-	BLOCK_BY_REALLOC = 2,	 /* allocated as the second half of a realloc */
-	BLOCK_ENDS_REALLOC = 4,	 /* freed as the first half of one */
-	BLOCK_UNCERTAIN = 8,	 /* a free may have been lost */
-	BLOCK_INHERITED = 16	 /* of the parent process */
+	BLOCK_BY_REALLOC = 2,   /* allocated as the second half of a realloc */
+	BLOCK_ENDS_REALLOC = 4, /* freed as the first half of one */
+	BLOCK_UNCERTAIN = 8,    /* a free may have been lost */
+	BLOCK_INHERITED = 16    /* of the parent process */
 };
 
 struct block_row {
@@ -26,8 +26,8 @@ struct block_row {
 	uint64_t addr, bytes;
 	uint32_t stack, free_stack; /* rows of the names; free_stack 0: not recorded */
 	uint32_t tid, free_tid;
-	uint32_t chain;	   /* blocks_chain(); 0: it was never part of a realloc */
-	uint16_t flags;	   /* enum block_flag */
+	uint32_t chain;    /* blocks_chain(); 0: it was never part of a realloc */
+	uint16_t flags;    /* enum block_flag */
 	uint16_t position; /* in its chain, from 0; 65535 stands for more, too */
 };
 _Static_assert(sizeof(struct block_row) == 64, "struct block_row");
