@@ -31,6 +31,19 @@ static int has_rss(const struct prof *names)
 	return 0;
 }
 
+/** put_has() - what there is to ask for: views that have no word here are not shown. */
+static void put_has(struct jsonw *json, const struct book *book)
+{
+	static const char *const words[] = { "heap",  "allocations", "histogram", "growth", "maps",
+					     "space", "address",     "source",    "export" };
+	jsonw_array(json, "has");
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		jsonw_str(json, NULL, words[i]);
+	if (has_rss(book->names))
+		jsonw_str(json, NULL, "rss");
+	jsonw_array_end(json);
+}
+
 /* ---- sources --------------------------------------------------------------------------------------------------------------- */
 
 static void put_known(struct jsonw *json, const struct book *book)
@@ -53,11 +66,7 @@ static void put_known(struct jsonw *json, const struct book *book)
 	jsonw_u64(json, "length_ns", totals.runtime_ns);
 	jsonw_bool(json, "complete", process && process->complete);
 	jsonw_bool(json, "ended", process && process->ended && !book->being_written);
-	jsonw_array(json, "has");
-	jsonw_str(json, NULL, "heap");
-	if (has_rss(book->names))
-		jsonw_str(json, NULL, "rss");
-	jsonw_array_end(json);
+	put_has(json, book);
 	jsonw_null(json, "error");
 	jsonw_str(json, "warning", book->warning[0] ? book->warning : NULL);
 }
@@ -168,11 +177,7 @@ int v1_summary(struct v1_call *call, struct err *err)
 	jsonw_object_end(json);
 	jsonw_bool(json, "ended", p && p->ended && !book->being_written);
 	jsonw_str(json, "warning", book->warning[0] ? book->warning : NULL);
-	jsonw_array(json, "has");
-	jsonw_str(json, NULL, "heap");
-	if (has_rss(book->names))
-		jsonw_str(json, NULL, "rss");
-	jsonw_array_end(json);
+	put_has(json, book);
 	jsonw_array(json, "categories");
 	for (size_t i = 0; i <= CATEGORY_UNKNOWN; i++)
 		jsonw_str(json, NULL, v1_category_names[i]);
