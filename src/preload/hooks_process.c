@@ -128,8 +128,8 @@ EXPORT void __deregister_frame(void *begin)
 EXPORT int pthread_key_create(pthread_key_t *key, void (*destructor)(void *))
 {
 	int (*create)(pthread_key_t *, void (*)(void *)) = next.key_create;
-	if (!create) { /* a name that is there: dlsym() does not allocate */
-		void *found = dlsym(RTLD_NEXT, "pthread_key_create");
+	if (!create) { /* not by dlsym(): before glibc 2.34 its first call makes a key, and would wait here for itself */
+		void *found = next_behind("pthread_key_create");
 		memcpy(&create, &found, sizeof(create));
 	}
 	int rc = create(key, destructor);

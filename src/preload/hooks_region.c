@@ -192,8 +192,8 @@ extern void *__sbrk(intptr_t by) __attribute__((weak)); /* glibc's own name for 
 static COLD void *early_sbrk(intptr_t by)
 {
 	void *(*libc_sbrk)(intptr_t) = next.sbrk ? next.sbrk : __sbrk;
-	if (!libc_sbrk) { /* a name that is there: dlsym() does not allocate */
-		void *found = dlsym(RTLD_NEXT, "sbrk");
+	if (!libc_sbrk) {
+		void *found = next_behind("sbrk");
 		memcpy(&libc_sbrk, &found, sizeof(found));
 	}
 	if (libc_sbrk)

@@ -3,7 +3,7 @@
  * modules.c - which ELF object holds an address: asked when the stepper meets a return address for the first time, which
  * is also when the object is written into the shared module table.
  *
- * _dl_find_object() takes no lock, so it may be asked from any hook. Older C libraries have only dl_iterate_phdr(),
+ * The loader's _dl_find_object() takes no lock, so it may be asked from any hook. Older C libraries have only dl_iterate_phdr(),
  * which takes the loader's (recursive) lock; there a hook that runs while another thread loads an object waits for it.
  */
 #include <dlfcn.h>
@@ -15,10 +15,8 @@
 #include <sys/auxv.h>
 
 #include "preload/frames.h"
+#include "preload/libc.h"
 #include "preload/state.h"
-
-/* weak: glibc has it from 2.35 on */
-extern int _dl_find_object(void *pc, struct dl_find_object *result) __attribute__((weak));
 
 /* Every field but @seen stands still while @live; an entry that died may be taken for another object at @lo. */
 struct entry {
@@ -189,9 +187,10 @@ static int search_one(struct dl_phdr_info *info, size_t size, void *arg)
 static int find_object(uint64_t pc, struct object *object)
 {
 	*object = (struct object){ .name = "" };
-	if (_dl_find_object) {
+	libc_find_object_fn find = libc_find_object();
+	if (find) {
 		struct dl_find_object found;
-		if (_dl_find_object((void *)pc, &found) == 0) {
+		if (find((void *)pc, &found) == 0) {
 			object->map = found.dlfo_link_map;
 			object->bias = found.dlfo_link_map->l_addr;
 			object->lo = (uint64_t)found.dlfo_map_start;
@@ -218,7 +217,7 @@ static int find_object(uint64_t pc, struct object *object)
 		}
 		return pc < object->hi;
 	}
-	if (_dl_find_object && !object->map)
+	if (find && !object->map)
 		return 0;
 	struct search search = { .pc = pc, .object = object };
 	return dl_iterate_phdr(search_one, &search);
@@ -667,11 +666,11 @@ static int is_gone(const struct entry *e, uint32_t sweep)
 	struct dl_find_object found;
 	if (e->lo == vdso)
 		return 0;
-	if (!_dl_find_object)
+	libc_find_object_fn find = libc_find_object();
+	if (!find)
 		return e->seen < sweep;
 	/* knows every namespace of dlmopen(), where dl_iterate_phdr() shows the caller's only */
-	return _dl_find_object((void *)e->lo, &found) != 0 ||
-	       (e->map && found.dlfo_link_map != e->map);
+	return find((void *)e->lo, &found) != 0 || (e->map && found.dlfo_link_map != e->map);
 }
 
 void modules_closed(void)
@@ -689,7 +688,7 @@ void modules_closed(void)
 		return;
 	__atomic_store_n(&unloads, now, __ATOMIC_RELAXED);
 	uint32_t sweep = __atomic_add_fetch(&sweeps, 1, __ATOMIC_ACQ_REL);
-	if (!_dl_find_object)
+	if (!libc_find_object())
 		dl_iterate_phdr(mark_seen, &sweep);
 	for (unsigned round = 0; !modules_lock(); round++) {
 		if (round == ROUNDS) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/next.h"
+#include "preload/libc.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -44,7 +45,7 @@ const char *const cxx_delete_names[CXX_DELETE_MAX] = {
 
 static void look(void *handle, void *slot, const char *name)
 {
-	void *found = dlsym(handle, name);
+	void *found = libc_has(dlsym) ? dlsym(handle, name) : next_behind(name);
 	memcpy(slot, &found, sizeof(found));
 }
 
@@ -65,7 +66,7 @@ static void look_if_there(void *slot, const char *name)
 /* Whether the first definition of @name that objects find is not ours. */
 static uint8_t replaced(const char *name)
 {
-	void *found = dlsym(RTLD_DEFAULT, name);
+	void *found = libc_has(dlsym) ? dlsym(RTLD_DEFAULT, name) : next_first(name);
 	return found && (uintptr_t)found - own_code.lo >= own_code.hi - own_code.lo;
 }
 

@@ -108,6 +108,13 @@ void next_resolve(void) HIDDEN;
 /** next_object() - the loader's book of the object that holds @pc, and where it begins; NULL where there is none. */
 const struct link_map *next_object(const void *pc, uintptr_t *lo) HIDDEN;
 
+/**
+ * next_behind(), next_first() - what dlsym() says of RTLD_NEXT and RTLD_DEFAULT in the library itself, by the tables of the
+ * objects loaded at the start. NULL: it is nowhere.
+ */
+void *next_behind(const char *name) HIDDEN;
+void *next_first(const char *name) HIDDEN;
+
 /** next_code() - the range of the object that holds @code; empty where the loader does not know it. */
 struct code_range next_code(const void *code) HIDDEN;
 

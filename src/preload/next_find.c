@@ -2,7 +2,7 @@
 /*
  * next_find.c - definitions found without the loader: in a hook, dlsym(), dlopen() and dladdr() would wait for the loader's
  * lock, whose holder may be waiting for this very thread (a constructor that starts a thread and joins it), and would wipe
- * the text that the program's own dlerror() is about to return. _dl_find_object() takes no lock; from the object that it
+ * the text that the program's own dlerror() is about to return. The loader's _dl_find_object() takes no lock; from the object that it
  * finds, the chain of link maps and the tables in the objects themselves say the rest.
  */
 #include <dlfcn.h>
@@ -11,31 +11,65 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "preload/libc.h"
 #include "preload/next.h"
 #include "preload/state.h"
-
-/* weak: glibc has it from 2.35 on; before, there is only what takes the lock */
-extern int _dl_find_object(void *pc, struct dl_find_object *result) __attribute__((weak));
 
 #define SCOPE_MAX 128
 #define CHAIN_MAX 65536 /* more objects than any process has: the chain is torn */
 
+/* Before glibc 2.35 there is only what takes the loader's lock. */
+struct object_search {
+	uintptr_t pc, lo, bias;
+	const char *name;
+};
+
+static int search_object(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct object_search *search = arg;
+	uintptr_t lo = UINTPTR_MAX, hi = 0;
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
+		if (ph->p_type != PT_LOAD)
+			continue;
+		uintptr_t from = info->dlpi_addr + ph->p_vaddr, to = from + ph->p_memsz;
+		lo = from < lo ? from : lo;
+		hi = to > hi ? to : hi;
+	}
+	if (search->pc < lo || search->pc >= hi)
+		return 0;
+	search->lo = lo & ~4095UL;
+	search->bias = info->dlpi_addr;
+	search->name = info->dlpi_name;
+	return 1;
+}
+
+static const struct link_map *object_by_lock(const void *pc, uintptr_t *lo)
+{
+	struct object_search search = { .pc = (uintptr_t)pc };
+	if (!dl_iterate_phdr(search_object, &search))
+		return NULL;
+	*lo = search.lo;
+	/* the name is the very text that the loader's book has */
+	for (const struct link_map *map = _r_debug.r_map; map; map = map->l_next)
+		if (map->l_addr == search.bias &&
+		    (map->l_name == search.name || strcmp(map->l_name, search.name) == 0))
+			return map;
+	return NULL;
+}
+
 const struct link_map *next_object(const void *pc, uintptr_t *lo)
 {
+	libc_find_object_fn find = libc_find_object();
 	*lo = 0;
-	if (_dl_find_object) {
-		struct dl_find_object found;
-		if (_dl_find_object((void *)(uintptr_t)pc, &found) != 0)
-			return NULL;
-		*lo = (uintptr_t)found.dlfo_map_start;
-		return found.dlfo_link_map;
-	}
-	Dl_info info;
-	struct link_map *map = NULL;
-	if (!dladdr1(pc, &info, (void **)&map, RTLD_DL_LINKMAP))
+	if (!find)
+		return object_by_lock(pc, lo);
+	struct dl_find_object found;
+	if (find((void *)(uintptr_t)pc, &found) != 0)
 		return NULL;
-	*lo = (uintptr_t)info.dli_fbase;
-	return map;
+	*lo = (uintptr_t)found.dlfo_map_start;
+	return found.dlfo_link_map;
 }
 
 struct code_range next_code(const void *code)
@@ -71,7 +105,7 @@ static int readable(const struct link_map *map)
 static int loaded(const struct link_map *map)
 {
 	uintptr_t lo;
-	return !_dl_find_object || (map->l_ld && next_object(map->l_ld, &lo) == map);
+	return !libc_find_object() || (map->l_ld && next_object(map->l_ld, &lo) == map);
 }
 
 /* The loader has added the bias to the addresses in a dynamic section that it may write to. */
@@ -189,6 +223,37 @@ static uintptr_t find_in(const struct link_map *map, const char *name)
 	const uint32_t *gnu = (const uint32_t *)dynamic(map, DT_GNU_HASH, 1);
 	const uint32_t *sysv = (const uint32_t *)dynamic(map, DT_HASH, 1);
 	return gnu ? find_gnu(map, gnu, name) : sysv ? find_sysv(map, sysv, name) : 0;
+}
+
+struct libc_late libc_late;
+
+/* In the loader, which every dynamic program has; in a static one nobody asks. */
+void libc_look_late(void)
+{
+	uintptr_t at = 0;
+	for (const struct link_map *map = _r_debug.r_map; map && !at; map = map->l_next)
+		if (has_name(map, "ld-linux-x86-64.so.2", 1))
+			at = find_in(map, "_dl_find_object");
+	memcpy(&libc_late.find_object, &at, sizeof(at));
+	/* the loader is not in the list of a program that began by it: then there is what takes the lock */
+	__atomic_store_n(&libc_late.known, 1, __ATOMIC_RELEASE);
+}
+
+void *next_behind(const char *name)
+{
+	uintptr_t lo, at = 0;
+	const struct link_map *map = next_object((const void *)next_behind, &lo);
+	while (map && (map = map->l_next) && !at)
+		at = find_in(map, name);
+	return (void *)at;
+}
+
+void *next_first(const char *name)
+{
+	uintptr_t at = 0;
+	for (const struct link_map *map = _r_debug.r_map; map && !at; map = map->l_next)
+		at = find_in(map, name);
+	return (void *)at;
 }
 
 /* Return: how many are still missing. */

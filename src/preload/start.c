@@ -15,6 +15,7 @@
 
 #include "preload/control.h"
 #include "preload/helper.h"
+#include "preload/libc.h"
 #include "preload/log.h"
 #include "preload/next.h"
 #include "preload/options.h"
@@ -193,7 +194,7 @@ static int prepare(struct wire_heap_header *heap)
 	if (sys_failed(sys3(SYS_madvise, &proc, sizeof(proc), MADV_WIPEONFORK)))
 		return 0;
 	pthread_key_t key;
-	if (next.key_create(&key, thread_end) == 0) {
+	if (next.key_create && next.key_create(&key, thread_end) == 0) {
 		process.key = key;
 		process.have_key = 1;
 	}
@@ -453,8 +454,10 @@ static void begin(void)
 		start_once();
 	/* here nobody holds a lock of libc's */
 	pthread_atfork(fork_prepare, fork_parent, fork_child);
-	dlerror(); /* a program that asks must not hear about our lookups; */
-	dlerror(); /* the second call releases the text */
+	if (libc_has(dlerror)) {
+		dlerror(); /* a program that asks must not hear about our lookups; */
+		dlerror(); /* the second call releases the text */
+	}
 	t->own = 0;
 	t->sync = sync;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "preload/libc.h"
 #include "preload/next.h"
 #include "preload/note.h"
 #include "preload/state.h"
@@ -114,7 +115,7 @@ static int key_set(struct thread *t)
 	/* a handler that jumped out would be one that uses it for good */
 	uint64_t before = calls ? block_signals() : 0;
 	__atomic_fetch_add(&key_users, 1, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&process.have_key, __ATOMIC_SEQ_CST))
+	if (__atomic_load_n(&process.have_key, __ATOMIC_SEQ_CST) && libc_has(pthread_setspecific))
 		rc = pthread_setspecific((pthread_key_t)process.key, t);
 	__atomic_fetch_sub(&key_users, 1, __ATOMIC_SEQ_CST);
 	if (calls)
@@ -139,7 +140,7 @@ int thread_key_give(void)
 		}
 		sys0(SYS_sched_yield);
 	}
-	return pthread_key_delete((pthread_key_t)process.key) == 0;
+	return libc_has(pthread_key_delete) && pthread_key_delete((pthread_key_t)process.key) == 0;
 }
 
 static void unwind_start(struct thread *t)
