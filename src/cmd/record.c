@@ -23,13 +23,9 @@
 #include "cmd/terminal.h"
 #include "out/out.h"
 #include "query/query.h"
-#include "recorder/launch.h"
-#include "recorder/record.h"
-#include "recorder/started.h"
-#include "wire/heap.h"
+#include "recorder/recorder.h"
 #include "wire/heap_start.h"
 
-#define DEFAULT_PATTERN "byteledger_%e_%p.blt"
 #define MS 1000000
 #define HEAP_BUDGET_MIN_MIB 32
 #define HEAP_BUDGET_MAX_MIB 1024
@@ -60,7 +56,7 @@ enum {
 static const struct argp_option options[] = {
 	{ "output", 'o', "FILE", 0,
 	  "Recording to write; %e %p %t %h %n stand for program, pid, time, host, number "
-	  "(default " DEFAULT_PATTERN "). An existing file is kept: .1, .2 ... is appended",
+	  "(default " RECORDER_PATTERN "). An existing file is kept: .1, .2 ... is appended",
 	  0 },
 	{ "duration", OPT_DURATION, "TIME", 0,
 	  "Stop after TIME (10s, 5m, 1h30m): detach, report, exit 0; the program goes on", 0 },
@@ -136,123 +132,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------------------------ */
-
-enum ending { ENDED_EXIT, ENDED_DURATION };
-
-/* What a signal means while the program runs. */
-static void take_signals(struct record *rec, int fd, pid_t forward_to)
-{
-	struct signalfd_siginfo info;
-	while (read(fd, &info, sizeof(info)) == sizeof(info)) {
-		rec->interrupted |= info.ssi_signo == SIGINT;
-		/* it comes when the program stops or goes on, too */
-		if (rec->is_child && info.ssi_signo == SIGCHLD)
-			rec->gone = started_has_ended(rec->pid);
-		/* SIGINT and SIGQUIT of the terminal reached the program, too: they are its own affair */
-		if (forward_to > 0 && (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP))
-			kill(forward_to, (int)info.ssi_signo);
-	}
-}
-
-/*
- * A step failed. A file that cannot grow goes on counting what it lacks, for which its writer has kept room, until there is some
- * for another one; whatever else fails ends the recording. The program goes on. Return: in how many nanoseconds to look again.
- */
-static int64_t bear_failure(struct record *rec)
-{
-	int counts = !rec->failed && rec->writer && trace_writer_flush(rec->writer, NULL) < 0;
-	int full = rec->err.code == -ENOSPC || rec->err.code == -EDQUOT;
-	if (!rec->failed) {
-		if (!rec->err.hint[0])
-			err_hint(&rec->err,
-				 "what was recorded before can be read; the program goes on, %s",
-				 !counts ? "unrecorded"
-				 : full  ? "and what it does is only counted until there is room "
-					   "again"
-					 : "and what it does is only counted");
-		cmd_fail(&rec->err);
-	}
-	rec->failed = 1;
-	record_await_room(rec);
-	if (counts)
-		return 0;
-	rec->given_up = 1;
-	source_heap_detach(rec->heap);
-	return 10 * MS;
-}
-
-/* The kernel's own grace for a sleep, and ours: then the beat's timer, which comes before, wakes this thread too. */
-#define SLACK_USUAL_NS 50000ul
-#define SLACK_LONG_NS 2000000ul
-#define LONG_PAUSE_NS (8 * MS)
-
-/*
- * To wake an idle processor costs ten times what is done then. A long pause may be a little longer, so that this thread and
- * the beat are woken at once. @slack_ns: as it is now.
- */
-static void fit_slack(int64_t pause_ns, unsigned long *slack_ns)
-{
-	unsigned long want = pause_ns >= LONG_PAUSE_NS ? SLACK_LONG_NS : SLACK_USUAL_NS;
-	if (want != *slack_ns)
-		prctl(PR_SET_TIMERSLACK, want);
-	*slack_ns = want;
-}
-
-/* Until the process ends or @duration_ns is over. */
-static enum ending record_loop(struct record *rec, int signals, uint64_t duration_ns,
-			       pid_t forward_to)
-{
-	struct pollfd fds[3] = { { .fd = signals, .events = POLLIN },
-				 { .fd = rec->pidfd, .events = POLLIN },
-				 { .fd = rec->heart.ends, .events = POLLIN } };
-	eventfd_t ends;
-	unsigned long slack_ns = SLACK_USUAL_NS;
-	for (;;) {
-		int64_t pause = 10 * MS;
-		if (!rec->given_up && !rec->replaced) {
-			pause = record_step(rec);
-			if (pause < 0)
-				pause = bear_failure(rec);
-		} else if (rec->replaced) {
-			if (forward_to == 0)
-				return ENDED_EXIT; /* the successor has a recorder of its own, or none */
-			record_note_successor(rec);
-			pause = 50 * MS;
-		} else if (duration_ns == 0) {
-			pause = 1000 * (int64_t)MS;
-		}
-		if (rec->gone)
-			return ENDED_EXIT;
-		if (duration_ns && source_heap_now_ns(rec->heap) >= duration_ns)
-			return ENDED_DURATION;
-		const struct timespec ts = { .tv_sec = pause / 1000000000,
-					     .tv_nsec = pause % 1000000000 };
-		fit_slack(pause, &slack_ns);
-		if (ppoll(fds, 3, &ts, NULL) <= 0)
-			continue;
-		if (fds[2].revents)
-			eventfd_read(rec->heart.ends, &ends);
-		if (fds[0].revents)
-			take_signals(rec, signals, forward_to);
-		if (fds[1].revents || rec->gone)
-			return ENDED_EXIT;
-	}
-}
-
-static int block_signals(int how, sigset_t *before)
-{
-	sigset_t set;
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGQUIT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGCHLD);
-	sigprocmask(how, &set, before);
-	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
 static void on_tell(void *ctx, const struct err *what)
 {
 	(void)ctx;
@@ -262,64 +141,38 @@ static void on_tell(void *ctx, const struct err *what)
 		cmd_say("%s", what->msg);
 }
 
-static struct recorder_ears record_ears(void)
-{
-	return (struct recorder_ears){ .tell = on_tell, .reading = cmd_ears };
-}
-
 /* ---- around a program ------------------------------------------------------------------------------------------------ */
 
-static int on_full_of(const char *word)
-{
-	if (word && strcmp(word, "limit") == 0)
-		return WIRE_FULL_LIMIT;
-	return word && strcmp(word, "drop") == 0 ? WIRE_FULL_DROP : WIRE_FULL_WAIT;
-}
-
-/* An absolute pattern: a followed child may stand in another folder. */
-static char *absolute(const char *pattern)
-{
-	char here[4096];
-	CLEANUP(buf_fini) struct buf path = { 0 };
-	if (pattern[0] != '/' && getcwd(here, sizeof(here))) {
-		for (const char *at = here; *at; at++)
-			buf_puts(&path, *at == '%' ? "%%" : (char[]){ *at, '\0' });
-		buf_putc(&path, '/');
-	}
-	buf_puts(&path, pattern);
-	return buf_take(&path);
-}
-
-static void tell_findings(const struct record *rec, const struct record_opt *opt,
+static void tell_findings(const struct recorder_result *result, const struct record_opt *opt,
 			  const char *program)
 {
-	const char *by = rec->replaced_by[0] ? rec->replaced_by : "another program";
-	if (rec->replaced && opt->follow_children && rec->unfollowed) {
+	const char *by = result->replaced_by[0] ? result->replaced_by : "another program";
+	if (result->replaced && opt->follow_children && result->unfollowed) {
 		cmd_say("'%s' replaced itself by %s, which was started without the recording "
 			"library; the recording ends there",
 			program, by);
 		fputs("hint: its environment was cleared of LD_PRELOAD (env -i, sudo): name that "
 		      "program\n",
 		      stderr);
-	} else if (rec->replaced && opt->follow_children) {
+	} else if (result->replaced && opt->follow_children) {
 		if (!opt->quiet) /* nothing is missing */
 			cmd_say("'%s' replaced itself by %s, which is followed: it gets a "
 				"recording of its own, or a line that says why not, unless its "
 				"environment was cleared or it is static or set-user-ID",
 				program, by);
-	} else if (rec->replaced) {
+	} else if (result->replaced) {
 		cmd_say("'%s' replaced itself by %s; the recording ends there", program, by);
 		fputs("hint: name that program, or use --follow-children\n", stderr);
-	} else if (!rec->state.attached) {
+	} else if (!result->attached) {
 		cmd_say("'%s' never loaded the recording library, so nothing was recorded",
 			program);
 		fputs("hint: does the program clear LD_PRELOAD, or run in a sandbox?\n", stderr);
 	}
-	if (!opt->quiet && rec->state.own_allocators[0])
-		cmd_say("also recorded: %s, which '%s' brings along", rec->state.own_allocators,
+	if (!opt->quiet && result->own_allocators[0])
+		cmd_say("also recorded: %s, which '%s' brings along", result->own_allocators,
 			program);
-	if (!opt->quiet && rec->state.attached && !rec->replaced && !rec->stats.allocations &&
-	    !rec->stats.lost_allocations) {
+	if (!opt->quiet && result->attached && !result->replaced && !result->allocations &&
+	    !result->lost_allocations) {
 		cmd_say("no allocation of '%s' was seen", program);
 		fputs("hint: it made none, as many small programs, or by an allocator that it "
 		      "brings inside itself under names that are stripped or not known: "
@@ -352,121 +205,38 @@ static void report(const struct record_opt *opt, const char *path)
 	cmd_say("recorded into '%s'", path);
 }
 
-static void finish_and_report(struct record *rec, const struct record_opt *opt, enum ending how,
-			      int status, const char *program)
+static int record_program(const struct record_opt *opt, const char *comment, char **argv)
 {
 	struct err err = { 0 };
-	CLEANUP(buf_fini) struct buf path = { 0 };
-	int complete =
-		how == ENDED_DURATION || WIFEXITED(status) || rec->replaced ||
-		(rec->interrupted && WTERMSIG(status) == SIGINT); /* Ctrl-C ends a recording */
-	buf_puts(&path, trace_writer_path(rec->writer));
-	int rc = record_finish(rec, how == ENDED_DURATION, how == ENDED_EXIT ? status : -1,
-			       complete, rec->failed ? NULL : &err);
-	if (rc < 0 && !rec->failed)
-		cmd_fail(&err);
-	if (!opt->quiet)
-		report(opt, buf_cstr(&path));
-	tell_findings(rec, opt, program); /* last, beside the prompt: it says what to do next */
-}
-
-/* Arguments as /proc/PID/cmdline has them: each with its NUL. NULL without memory: then there is no command line. */
-static char *join_arguments(char **argv, size_t *bytes)
-{
-	CLEANUP(buf_fini) struct buf text = { 0 };
-	for (char **arg = argv; *arg; arg++)
-		buf_put(&text, *arg, strlen(*arg) + 1);
-	*bytes = text.len;
-	char *joined = buf_take(&text);
-	if (!joined)
-		*bytes = 0;
-	return joined;
-}
-
-/* How far an event's time may be off. */
-static uint64_t bound_of(int stamp_every_event)
-{
-	return stamp_every_event ? 1000 : SOURCE_HEAP_BOUND_NS;
-}
-
-static int run_program(struct launch *launch, const struct record_opt *opt, const char *comment,
-		       char **argv, struct err *err)
-{
-	struct record_settings settings;
-	record_settings_read(&settings, environ, 0);
-	if (record_settings_check(&settings, err) < 0)
-		return -1;
-	const struct source_heap_opt heap_opt = {
-		.budget_bytes = opt->budget_bytes,
-		.on_full = on_full_of(opt->on_full),
-		.free_stacks = opt->free_stacks,
-		.stamp_every_event = opt->stamp_every_event,
-		.sample_bytes = settings.sample_bytes,
-		.name_threads = settings.filter && wire_filter_check(settings.filter) > 1,
-	};
-	const char *pattern = opt->output ? opt->output : DEFAULT_PATTERN;
-	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_new(&heap_opt, err);
-	CLEANUP(record_fini)
-	struct record rec = { .ears = record_ears(), .settings = settings, .is_child = 1 };
-	sigset_t before;
-	if (!heap || record_filter(&rec, heap_opt.sample_bytes, err) < 0 ||
-	    launch_resolve(launch, argv, err) < 0 || launch_library(launch, err) < 0)
-		return -1;
-	int signals = block_signals(SIG_BLOCK, &before);
-	if (signals < 0)
-		return err_set(err, -errno, "cannot take signals");
-	char *output = absolute(pattern);
-	const struct launch_env env = {
-		.shm_fd = source_heap_fd(heap),
-		.follow_children = opt->follow_children,
-		.output = output,
+	struct recorder_result result;
+	int exit_status;
+	const struct recorder_opt how = {
+		.ears = { .tell = on_tell, .reading = cmd_ears },
+		.pattern = opt->output,
+		.comment = comment,
+		.variables = environ,
+		.takes_signals = 1,
 		.on_full = opt->on_full,
 		.budget_bytes = opt->budget_bytes,
 		.free_stacks = opt->free_stacks,
 		.stamp_every_event = opt->stamp_every_event,
+		.follow_children = opt->follow_children,
 	};
-	pid_t pid = -1;
-	if (record_heart_start(&rec.heart, heap, err) == 0)
-		pid = launch_start(launch, &env, &before, err);
-	free(output);
-	if (pid < 0)
-		return -1;
-	snprintf(rec.exe, sizeof(rec.exe), "%s", launch->path);
-	rec.cmdline = join_arguments(launch->argv, &rec.cmdline_bytes);
-	if (record_open(&rec, STEAL(heap), pid, pattern, comment, bound_of(opt->stamp_every_event),
-			err) < 0) {
-		/* its status is still what we exit with */
-		if (!err->hint[0])
-			err_hint(err, "the program goes on, unrecorded; -o names another file");
-		cmd_fail(err);
-		rec.failed = rec.given_up = 1;
-		source_heap_detach(rec.heap);
-	}
-	int status = 0;
-	enum ending how = record_loop(&rec, signals, opt->duration_ns, pid);
-	if (how == ENDED_EXIT) {
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-		take_signals(&rec, signals, 0); /* one that came with the end */
-	}
-	if (rec.writer)
-		finish_and_report(&rec, opt, how, status, argv[0]);
-	close(signals);
-	if (how == ENDED_DURATION)
-		return launch->exit_status = CMD_OK, 0;
-	launch->exit_status = proc_exit_status(status);
-	return 0;
-}
-
-static int record_program(const struct record_opt *opt, const char *comment, char **argv)
-{
-	struct err err = { 0 };
-	CLEANUP(launch_fini) struct launch launch = { .exit_status = CMD_FAILED };
-	if (run_program(&launch, opt, comment, argv, &err) < 0) {
+	CLEANUP(recorder_freep)
+	struct recorder *recorder = recorder_start(&how, argv, &exit_status, &err);
+	if (!recorder) {
 		cmd_fail(&err);
-		return launch.exit_status ? launch.exit_status : CMD_FAILED;
+		return exit_status;
 	}
-	return launch.exit_status;
+	recorder_run(recorder, opt->duration_ns);
+	if (recorder_finish(recorder, &result, &err) < 0)
+		cmd_fail(&err);
+	if (result.path && !opt->quiet)
+		report(opt, result.path);
+	if (result.path)
+		tell_findings(&result, opt,
+			      argv[0]); /* last, beside the prompt: it says what to do next */
+	return result.exit_status;
 }
 
 int record_command(int argc, char **argv, const char *name, const char *doc)
@@ -490,25 +260,6 @@ int record_command(int argc, char **argv, const char *name, const char *doc)
 	return record_program(&opt, name, argv + rest);
 }
 
-/*
- * The child of a fork that only became another program: what that does stands in a recording of its own. It may have ended, too,
- * before anybody saw the exec.
- */
-static int record_is_interlude(struct record *rec)
-{
-	struct source_heap_state state;
-	struct source_heap_stats stats;
-	source_heap_state(rec->heap, &state);
-	if (!rec->forked || rec->failed || (!rec->replaced && !state.exec_entered))
-		return 0;
-	source_heap_drain(rec->heap, record_sink(rec), NULL);
-	if (source_heap_drain(rec->heap, record_sink(rec), NULL) != 0)
-		return 0; /* something is there that waits for its turn */
-	source_heap_stats(rec->heap, &stats);
-	return !stats.allocations && !stats.frees && !stats.foreign_frees &&
-	       !stats.lost_allocations;
-}
-
 /* ---- started by the library -------------------------------------------------------------------------------------------- */
 
 int record_helper(int argc, char **argv)
@@ -517,7 +268,6 @@ int record_helper(int argc, char **argv)
 	struct err err = { 0 };
 	char *end;
 	long fd = argc > 2 ? strtol(argv[2], &end, 10) : -1;
-	const char *pattern = argc > 4 && strcmp(argv[3], "-o") == 0 ? argv[4] : DEFAULT_PATTERN;
 	if (fd < 3 || fd > 65535 || *end) {
 		fprintf(stderr, "byteledger: %s is for the preload library\n",
 			WIRE_RECORDER_OPTION);
@@ -526,52 +276,30 @@ int record_helper(int argc, char **argv)
 	/* whatever spoke in our place before was not to be heard by the program's user */
 	if (dup2(WIRE_RECORDER_STDERR, STDERR_FILENO) >= 0)
 		close(WIRE_RECORDER_STDERR);
-	sigset_t before;
-	/* the library blocks every signal on the way here, because their handlers are the program's until the exec */
-	int signals = block_signals(SIG_SETMASK, &before);
-	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_adopt((int)fd, &err);
-	CLEANUP(record_fini) struct record rec = { .ears = record_ears() };
-	record_settings_read(&rec.settings, argv + (argc > 5 ? 5 : argc), 1);
-	if (rec.settings.bad) /* the program runs already: better recorded than not */
-		fprintf(stderr, "byteledger: BYTELEDGER_%s makes no sense: no limit\n",
-			rec.settings.bad);
-	struct source_heap_state state = { 0 };
-	if (heap)
-		source_heap_state(heap, &state);
-	if (heap && state.target_pid == 0)
-		err_set(&err, -ESRCH, "cannot record: the shared file names no process");
-	if (!heap || !state.target_pid || signals < 0 ||
-	    record_filter(&rec, state.sample_bytes, &err) < 0 ||
-	    record_heart_start(&rec.heart, heap, &err) < 0 ||
-	    record_open(&rec, STEAL(heap), (pid_t)state.target_pid, pattern, "heap",
-			bound_of(state.stamp_every_event), &err) < 0) {
-		if (rec.heap || heap)
-			source_heap_detach(rec.heap ? rec.heap : heap);
-		if (!err.hint[0] && (err.code == -EACCES || err.code == -EPERM))
-			err_hint(&err,
-				 "process %u goes on, unrecorded; its recorder runs as its user, "
-				 "%u, who must be able to write there",
-				 state.target_pid, (unsigned)geteuid());
-		else if (!err.hint[0] && state.target_pid)
-			err_hint(&err, "process %u goes on, unrecorded", state.target_pid);
+	const struct recorder_opt how = { .ears = { .tell = on_tell, .reading = cmd_ears },
+					  .pattern = argc > 4 && strcmp(argv[3], "-o") == 0
+							     ? argv[4]
+							     : NULL,
+					  .comment = "heap",
+					  .variables = argv + (argc > 5 ? 5 : argc),
+					  .takes_signals = 1 };
+	CLEANUP(recorder_freep) struct recorder *recorder = recorder_adopt((int)fd, &how, &err);
+	if (!recorder)
 		return cmd_fail(&err);
-	}
+	if (recorder_settings_bad(
+		    recorder)) /* the program runs already: better recorded than not */
+		fprintf(stderr, "byteledger: BYTELEDGER_%s makes no sense: no limit\n",
+			recorder_settings_bad(recorder));
 	/* a daemon lets go of the terminal, and of pipes whose end somebody waits for */
-	int null = rec.forked ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+	int null = recorder_forked(recorder) ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
 	if (null >= 0) {
 		dup2(null, STDERR_FILENO);
 		close(null);
 	}
-	record_loop(&rec, signals, 0, 0);
-	if (rec.writer && record_is_interlude(&rec)) {
-		unlink(trace_writer_path(rec.writer));
-	} else if (rec.writer) {
-		source_heap_state(rec.heap, &state);
-		/* not our child: whether it ended on its own account is what its exit hook says */
-		if (record_finish(&rec, 0, -1, state.exiting || rec.replaced, &err) < 0 &&
-		    !rec.failed)
-			cmd_fail(&err);
-	}
-	close(signals);
-	return rec.failed || err.code ? CMD_FAILED : CMD_OK;
+	struct recorder_result result;
+	recorder_run(recorder, 0);
+	int rc = recorder_finish(recorder, &result, &err);
+	if (rc < 0)
+		cmd_fail(&err);
+	return rc < 0 || result.failed ? CMD_FAILED : CMD_OK;
 }

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "recorder/record.h"
+#include "recorder/recorder.h"
 
 #define NUMBERS_MAX 100000u
 
@@ -59,7 +59,7 @@ int result_for(struct result *result, const char *exe, pid_t pid, struct err *er
 {
 	if (!result->pattern)
 		return 0;
-	char *name = record_expand(result->pattern, exe, pid, err);
+	char *name = recorder_name(result->pattern, exe, pid, err);
 	if (!name)
 		return err->code;
 	if (result->name && strcmp(name, result->name) == 0) {

@@ -13,6 +13,12 @@
 
 #define NAME_WAIT_NS 1000000000u
 
+void record_fail(const struct record *rec, const struct err *what)
+{
+	if (rec->ears.tell)
+		rec->ears.tell(rec->ears.ctx, what);
+}
+
 void record_tell(const struct record *rec, const char *format, ...)
 {
 	struct err what = { 0 };
@@ -20,8 +26,7 @@ void record_tell(const struct record *rec, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(what.msg, sizeof(what.msg), format, args);
 	va_end(args);
-	if (rec->ears.tell)
-		rec->ears.tell(rec->ears.ctx, &what);
+	record_fail(rec, &what);
 }
 
 /* A name for the file behind the first: numbers only grow, though older files are removed, so that they tell the order. */
@@ -89,6 +94,8 @@ static int begin(struct record *rec, struct trace_writer *writer, struct err *er
 	sink_tee_init(&rec->tee);
 	sink_tee_add(&rec->tee, prof_sink(rec->sums));
 	sink_tee_add(&rec->tee, to);
+	if (rec->ears.file)
+		rec->ears.file(rec->ears.ctx, trace_writer_path(rec->writer));
 	return 0;
 }
 
@@ -171,8 +178,7 @@ int record_rotate(struct record *rec, const struct def *begun, const struct def 
 			 "the recording goes on in '%s', beyond BYTELEDGER_MAX_SIZE; the next try "
 			 "is where that has doubled",
 			 trace_writer_path(rec->writer));
-		if (rec->ears.tell)
-			rec->ears.tell(rec->ears.ctx, &why);
+		record_fail(rec, &why);
 		rec->begun_bytes = trace_writer_bytes(rec->writer);
 		return 0;
 	}

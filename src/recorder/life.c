@@ -34,64 +34,6 @@
 #define EXEC_FIRST_NS (5 * MS)
 #define EXEC_LAST_NS (1000ull * MS)
 
-/* ---- names ------------------------------------------------------------------------------------------------------- */
-
-static void put_value(struct buf *to, const char *value)
-{
-	for (; *value; value++) {
-		unsigned char c = (unsigned char)*value;
-		buf_putc(to, c == '/' || c < ' ' || c == 127 ? '_' : *value);
-	}
-}
-
-char *record_expand(const char *pattern, const char *exe, pid_t pid, struct err *err)
-{
-	CLEANUP(buf_fini) struct buf name = { 0 };
-	char host[256] = "";
-	const char *base = strrchr(exe, '/');
-	gethostname(host, sizeof(host) - 1);
-	for (const char *at = pattern; *at; at++) {
-		if (*at != '%') {
-			buf_putc(&name, *at);
-			continue;
-		}
-		switch (*++at) {
-		case 'e':
-			put_value(&name, base ? base + 1 : exe);
-			break;
-		case 'p':
-			buf_printf(&name, "%d", (int)pid);
-			break;
-		case 't':
-			buf_printf(&name, "%llu",
-				   (unsigned long long)(clock_ns(CLOCK_REALTIME) / 1000000000u));
-			break;
-		case 'h':
-			put_value(&name, host);
-			break;
-		case 'n': /* one recording a process so far: always the first */
-			buf_putc(&name, '0');
-			break;
-		case '%':
-			buf_putc(&name, '%');
-			break;
-		default: /* stands for nothing: as it was typed */
-			at--;
-			buf_putc(&name, '%');
-			break;
-		}
-	}
-	if (name.len == 0) {
-		err_set(err, -EINVAL, "cannot use '%s' as a file name: it comes out empty",
-			pattern);
-		return NULL;
-	}
-	char *text = buf_take(&name);
-	if (!text)
-		err_set(err, -ENOMEM, "cannot allocate a file name");
-	return text;
-}
-
 /* ---- begin ------------------------------------------------------------------------------------------------------- */
 
 static void describe(const struct record *rec, struct def *def)
@@ -157,7 +99,7 @@ static void identify(struct record *rec)
 static int names_tell_processes_apart(const struct record *rec, const char *pattern)
 {
 	struct err err = { 0 };
-	char *others = record_expand(pattern, rec->exe, rec->pid + 1, &err);
+	char *others = recorder_name(pattern, rec->exe, rec->pid + 1, &err);
 	int apart = others && strcmp(others, rec->path) != 0;
 	free(others);
 	return apart;
@@ -178,7 +120,7 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 	else if (rec->pidfd < 0 && !rec->is_child)
 		return err_set(err, -errno, "cannot watch process %d", (int)pid);
 	identify(rec);
-	rec->path = record_expand(pattern, rec->exe, pid, err);
+	rec->path = recorder_name(pattern, rec->exe, pid, err);
 	if (!rec->path)
 		return err->code;
 	rec->own_name = names_tell_processes_apart(rec, pattern);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.h - one recording: sources, sinks, the life of the program. */
+/* record.h - inside a recording: sources, sinks, the life of the program. Private to the room; others see recorder.h. */
 #ifndef RECORDER_RECORD_H
 #define RECORDER_RECORD_H
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -13,17 +14,9 @@
 #include "model/prof.h"
 #include "model/sieve.h"
 #include "proc/proc.h"
-#include "query/recording.h"
+#include "recorder/recorder.h"
 #include "source/source.h"
 #include "trace/trace.h"
-
-/** struct recorder_ears - who hears what a recording has to say while it goes on. Called on the thread of record_step(). */
-struct recorder_ears {
-	void *ctx;
-	/** @what->code 0: worth knowing, and nothing is wrong; else what failed, mostly with a hint. The recording goes on. */
-	void (*tell)(void *ctx, const struct err *what);
-	struct recording_ears reading; /* of what is read again at the end, to store symbols */
-};
 
 /* ---- heart.c ------------------------------------------------------------------------------------------------ */
 
@@ -142,8 +135,20 @@ void record_note_successor(struct record *rec);
 int record_finish(struct record *rec, int detach, int status, int complete, struct err *err);
 void record_fini(struct record *rec);
 
+/* ---- loop.c ---------------------------------------------------------------------------------------------------------- */
+
+/** record_loop() - record_step() for as long as recorder_run() says; @signals and @stop may be -1, @forward_to 0: not our child. */
+enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_t duration_ns,
+			      pid_t forward_to);
+/** record_take_signals() - what came by @fd, and what it means while the program runs. */
+void record_take_signals(struct record *rec, int fd, pid_t forward_to);
+/** record_block_signals() - those that recorder_run() takes: a signalfd, or -1 with errno. @how as of sigprocmask(). */
+int record_block_signals(int how, sigset_t *before);
+
 /* ---- files.c ------------------------------------------------------------------------------------------------ */
 
+/** record_fail() - to the ears: @what failed, and the recording goes on as far as it can. */
+void record_fail(const struct record *rec, const struct err *what);
 /** record_tell() - to the ears: nothing is wrong, but it is worth knowing. */
 void record_tell(const struct record *rec, const char *format, ...) PRINTF(2, 3);
 /** record_sink() - where everything goes that is to be recorded. */
@@ -199,8 +204,5 @@ void record_tend_offers(struct record *rec);
 void record_wait_offers(struct record *rec);
 /** record_inherit() - after record_open(): take over the blocks of the process that this one was forked from, if it was. */
 int record_inherit(struct record *rec, struct err *err);
-
-/** record_expand() - a malloc'd file name from a pattern (%e %p %t %h %n %%), values with '/' and controls as '_'. */
-char *record_expand(const char *pattern, const char *exe, pid_t pid, struct err *err);
 
 #endif

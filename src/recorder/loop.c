@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* loop.c - a recording from step to step, until something ends it. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "recorder/record.h"
+#include "recorder/started.h"
+
+#define MS 1000000
+
+/* What a signal means while the program runs. */
+void record_take_signals(struct record *rec, int fd, pid_t forward_to)
+{
+	struct signalfd_siginfo info;
+	while (read(fd, &info, sizeof(info)) == sizeof(info)) {
+		rec->interrupted |= info.ssi_signo == SIGINT;
+		/* it comes when the program stops or goes on, too */
+		if (rec->is_child && info.ssi_signo == SIGCHLD)
+			rec->gone = started_has_ended(rec->pid);
+		/* SIGINT and SIGQUIT of the terminal reached the program, too: they are its own affair */
+		if (forward_to > 0 && (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP))
+			kill(forward_to, (int)info.ssi_signo);
+	}
+}
+
+/*
+ * A step failed. A file that cannot grow goes on counting what it lacks, for which its writer has kept room, until there is some
+ * for another one; whatever else fails ends the recording. The program goes on. Return: in how many nanoseconds to look again.
+ */
+static int64_t bear_failure(struct record *rec)
+{
+	int counts = !rec->failed && rec->writer && trace_writer_flush(rec->writer, NULL) < 0;
+	int full = rec->err.code == -ENOSPC || rec->err.code == -EDQUOT;
+	if (!rec->failed) {
+		if (!rec->err.hint[0])
+			err_hint(&rec->err,
+				 "what was recorded before can be read; the program goes on, %s",
+				 !counts ? "unrecorded"
+				 : full  ? "and what it does is only counted until there is room "
+					   "again"
+					 : "and what it does is only counted");
+		record_fail(rec, &rec->err);
+	}
+	rec->failed = 1;
+	record_await_room(rec);
+	if (counts)
+		return 0;
+	rec->given_up = 1;
+	source_heap_detach(rec->heap);
+	return 10 * MS;
+}
+
+/* The kernel's own grace for a sleep, and ours: then the beat's timer, which comes before, wakes this thread too. */
+#define SLACK_USUAL_NS 50000ul
+#define SLACK_LONG_NS 2000000ul
+#define LONG_PAUSE_NS (8 * MS)
+
+/*
+ * To wake an idle processor costs ten times what is done then. A long pause may be a little longer, so that this thread and
+ * the beat are woken at once. @slack_ns: as it is now.
+ */
+static void fit_slack(int64_t pause_ns, unsigned long *slack_ns)
+{
+	unsigned long want = pause_ns >= LONG_PAUSE_NS ? SLACK_LONG_NS : SLACK_USUAL_NS;
+	if (want != *slack_ns)
+		prctl(PR_SET_TIMERSLACK, want);
+	*slack_ns = want;
+}
+
+enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_t duration_ns,
+			      pid_t forward_to)
+{
+	struct pollfd fds[4] = { { .fd = signals, .events = POLLIN },
+				 { .fd = rec->pidfd, .events = POLLIN },
+				 { .fd = rec->heart.ends, .events = POLLIN },
+				 { .fd = stop, .events = POLLIN } };
+	eventfd_t ends;
+	unsigned long slack_ns = SLACK_USUAL_NS;
+	for (;;) {
+		int64_t pause = 10 * MS;
+		if (!rec->given_up && !rec->replaced) {
+			pause = record_step(rec);
+			if (pause < 0)
+				pause = bear_failure(rec);
+		} else if (rec->replaced) {
+			if (forward_to == 0)
+				return RECORDER_ENDED; /* the successor has a recorder of its own, or none */
+			record_note_successor(rec);
+			pause = 50 * MS;
+		} else if (duration_ns == 0) {
+			pause = 1000 * (int64_t)MS;
+		}
+		if (rec->gone)
+			return RECORDER_ENDED;
+		if (duration_ns && source_heap_now_ns(rec->heap) >= duration_ns)
+			return RECORDER_TIME_OVER;
+		const struct timespec ts = { .tv_sec = pause / 1000000000,
+					     .tv_nsec = pause % 1000000000 };
+		fit_slack(pause, &slack_ns);
+		if (ppoll(fds, 4, &ts, NULL) <= 0)
+			continue;
+		if (fds[2].revents)
+			eventfd_read(rec->heart.ends, &ends);
+		if (fds[0].revents)
+			record_take_signals(rec, signals, forward_to);
+		if (fds[3].revents)
+			return RECORDER_STOPPED;
+		if (fds[1].revents || rec->gone)
+			return RECORDER_ENDED;
+	}
+}
+
+int record_block_signals(int how, sigset_t *before)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGQUIT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(how, &set, before);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
