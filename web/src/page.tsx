@@ -17,9 +17,11 @@ import { PanelShell } from "./parts/panel.tsx";
 import { SelectionBar } from "./parts/selection.tsx";
 import { Timeline, useTimeline } from "./parts/timeline.tsx";
 import type { Exposed, ViewProps } from "./views/props.ts";
+import { Blocks, Lifetimes } from "./views/blocks.tsx";
 import { CompareView } from "./views/compare.tsx";
 import { FlameView } from "./views/flame.tsx";
 import { FunctionView } from "./views/function.tsx";
+import { Connections, Logs, Messages } from "./views/node.tsx";
 import { Losses, Overview } from "./views/overview.tsx";
 import { TableView } from "./views/table.tsx";
 import { TreeView } from "./views/tree.tsx";
@@ -44,7 +46,12 @@ export const ENTRIES: Entry[] = [
 	{ view: "treemap", label: "Treemap", show: TreemapView, group: 0, selects: true, narrow: false },
 	{ view: "function", label: "Callers", show: FunctionView, group: 0, selects: true },
 	{ view: "threads", label: "Threads", show: (p) => <TableView {...p} fixedBy="thread" />, group: 0, selects: true },
+	{ view: "blocks", label: "Blocks", show: Blocks, group: 0, selects: true, key: "b" },
+	{ view: "lifetimes", label: "Lifetimes", show: Lifetimes, group: 0, selects: true, key: "k" },
 	{ view: "compare", label: "Compare", show: CompareView, group: 0, selects: true, key: "c" },
+	{ view: "messages", label: "Messages", show: Messages, group: 2, selects: false, key: "m" },
+	{ view: "connections", label: "Connections", show: Connections, group: 2, selects: false },
+	{ view: "logs", label: "Logs", show: Logs, group: 2, selects: false, key: "l" },
 	{ view: "losses", label: "Losses", show: Losses, group: 3, selects: false, key: "x" },
 ];
 const GROUPS = ["Heap", "Process", "Node", ""];

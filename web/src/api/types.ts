@@ -4,7 +4,8 @@
 export interface Source {
 	id: number;
 	name: string;
-	kind: string;
+	path?: string;
+	kind: string | null;
 	pid: number | null;
 	exe: string | null;
 	cmdline?: string[] | null;
@@ -30,6 +31,7 @@ export interface Head {
 	exact: boolean;
 	age_ns: number;
 	total: number;
+	cost?: string;
 	unit: "bytes" | "blocks";
 	lost: Lost;
 	partial: Lost;
@@ -82,7 +84,10 @@ export interface Named {
 export interface TreeAnswer extends Head, Named {
 	shown: number;
 	base_total: number | null;
-	path?: { key: string[]; frame: number[]; total: number[] } | null;
+	nodes_total: number;
+	inverted: boolean;
+	key: string;
+	path?: { key: string[]; frame: number[] } | null;
 	node: {
 		frame: number[];
 		depth: number[];
@@ -108,7 +113,8 @@ export interface RowsAnswer extends Head, Named {
 
 export interface SearchAnswer extends Head {
 	frames: string[];
-	frames_total?: number;
+	frames_total: number;
+	matched: number;
 	boxes: number;
 	of: number;
 	largest: string[];

@@ -1,48 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Boxes are coloured by who owns the code, never at random and never by size; eight colours that all kinds of sight tell apart.
+import { DARK, LIGHT, type Colours } from "./palette.ts";
 import { Store } from "./store.ts";
+
+export type { Colours } from "./palette.ts";
 
 export const CATEGORIES = ["own", "project", "runtime", "allocator", "system", "kernel", "file", "unknown"] as const;
 export const CATEGORY_LABELS = [
 	"own executable", "project's libraries", "language runtime", "allocator", "system library", "kernel", "file, page cache", "unknown",
 ];
-
-export interface Colours {
-	dark: boolean;
-	boxes: string[];
-	boxText: string;
-	grown: string;
-	same: string;
-	shrunk: string;
-	bg: string;
-	panel: string;
-	line: string;
-	text: string;
-	second: string;
-	link: string;
-	warn: string;
-	bad: string;
-	good: string;
-	run: string;
-	series: Record<string, string>;
-}
-
-const LIGHT: Colours = {
-	dark: false,
-	boxes: ["#7dc3fc", "#3e996e", "#fdc408", "#9b62fd", "#7b8396", "#ec4a09", "#cbecb6", "#b6b6b6"],
-	boxText: "#14181f", grown: "#f08a4b", same: "#e6e8ec", shrunk: "#5aa0e6",
-	bg: "#ffffff", panel: "#f5f6f8", line: "#d5d9e0", text: "#14181f", second: "#4b5361", link: "#0b57c4",
-	warn: "#7a4b00", bad: "#a8200d", good: "#1a6b3c", run: "#c9ced7",
-	series: { heap: "#0b57c4", rss: "#14181f", virtual: "#8a5cd6", allocations: "#1a6b3c", frees: "#c2570c" },
-};
-const DARK: Colours = {
-	dark: true,
-	boxes: ["#5362e2", "#265340", "#8a5c00", "#531f9b", "#3d4052", "#6a2f00", "#4b7a53", "#6d6f72"],
-	boxText: "#f4f6fa", grown: "#a8470f", same: "#343a45", shrunk: "#1f5fa8",
-	bg: "#12151a", panel: "#1a1e25", line: "#353c48", text: "#e8ebf1", second: "#a5adba", link: "#7db4ff",
-	warn: "#ffce73", bad: "#ff9b8a", good: "#7fd3a0", run: "#4a515e",
-	series: { heap: "#7db4ff", rss: "#e8ebf1", virtual: "#b99bff", allocations: "#7fd3a0", frees: "#ffb073" },
-};
 
 export type ThemeChoice = "system" | "light" | "dark";
 const system = matchMedia("(prefers-color-scheme: dark)");

@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures of what is shown, to keep: SVG and PNG with title, selection and losses.
 import { download } from "../app.ts";
-
-/** text of an SVG element: what could be markup is not. */
-export function svgText(text: string): string {
-	return text
-		// eslint-disable-next-line no-control-regex
-		.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "�")
-		.replace(/&/g, "&amp;")
-		.replace(/</g, "&lt;")
-		.replace(/>/g, "&gt;")
-		.replace(/"/g, "&quot;");
-}
+import { svgText } from "./svgtext.ts";
 
 export interface Box {
 	x: number;

@@ -177,24 +177,28 @@ export function Shown<T>(props: { answer: Answer<T>; children: (data: T) => Comp
 	);
 }
 
-/** useSize - of an element, kept up to date. */
-export function useSize<E extends HTMLElement>(): [{ current: E | null }, { width: number; height: number }] {
-	const ref = useRef<E | null>(null);
+/** useSize - of an element, kept up to date from when it is there. */
+export function useSize<E extends HTMLElement>(): [{ current: E | null } & ((el: E | null) => void), { width: number; height: number }] {
 	const [size, setSize] = useState({ width: 0, height: 0 });
-	useLayoutEffect(() => {
-		const el = ref.current;
-		if (!el)
-			return;
-		const measure = () => {
-			const width = el.clientWidth;
-			const height = el.clientHeight;
-			setSize((old) => (old.width === width && old.height === height ? old : { width, height }));
+	const [ref] = useState(() => {
+		let watcher: ResizeObserver | null = null;
+		const set = (el: E | null) => {
+			watcher?.disconnect();
+			set.current = el;
+			if (!el)
+				return;
+			const measure = () => {
+				const width = el.clientWidth;
+				const height = el.clientHeight;
+				setSize((old) => (old.width === width && old.height === height ? old : { width, height }));
+			};
+			measure();
+			watcher = new ResizeObserver(measure);
+			watcher.observe(el);
 		};
-		measure();
-		const watcher = new ResizeObserver(measure);
-		watcher.observe(el);
-		return () => watcher.disconnect();
-	}, []);
+		set.current = null as E | null;
+		return set;
+	});
 	return [ref, size];
 }
 

@@ -58,7 +58,7 @@ export function Header(props: { timeline: ReturnType<typeof useTimeline>; expose
 					<select id="source" aria-label="recording" value={from ? String(from.id) : ""} onChange={(e) => switchSource(Number(e.currentTarget.value))}>
 						{sources.map((s) => (
 							<option key={s.id} value={String(s.id)}>
-								{sourceLabel(s)} · {plain(s.name)}
+								{s.exe ? `${sourceLabel(s)} · ` : ""}{baseName(plain(s.name))}
 							</option>
 						))}
 					</select>

@@ -56,7 +56,8 @@ function delay(): number {
 function plan(): void {
 	clearTimeout(timer);
 	const sources = known.get().sources;
-	const unread = sources?.some((s) => !s.error && s.has === undefined);
+	// what is shown is read while it is asked about; then its facts are known
+	const unread = !!shown(sources) && !shown(sources)!.error && shown(sources)!.length_ns === null;
 	const growing = sources?.some((s) => s.ended === false);
 	// a finished recording does not change; whether its server is there is asked now and then, when somebody looks
 	const wait = failures ? delay() : growing || unread ? 1000 : 10000;

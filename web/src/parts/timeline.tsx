@@ -45,7 +45,8 @@ function rateOf(answer: TimelineAnswer, values: (number | null)[]): (number | nu
 	});
 }
 
-export function valueAt(answer: TimelineAnswer, name: string, ns: number): number | null {
+/** valueAt - what held at the end of the stretch that @ns is in; @highest: the highest within. */
+export function valueAt(answer: TimelineAnswer, name: string, ns: number, highest = false): number | null {
 	const series = answer.series[name];
 	if (!series || !answer.time_ns.length)
 		return null;
@@ -58,7 +59,7 @@ export function valueAt(answer: TimelineAnswer, name: string, ns: number): numbe
 		else
 			high = mid;
 	}
-	return series.last[low];
+	return (highest ? series.max?.[low] : null) ?? series.last[low];
 }
 
 export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX.Element {

@@ -26,20 +26,19 @@ export interface Treed {
 }
 
 const NODES = 6000;
+const WHOLE = "0000000000000000";
 
 export function useTree(stamp: number, extra: Record<string, string | number | undefined> = {}): Treed {
 	const { words } = useStore(place);
 	const asked: Words = { ...words };
 	delete asked.limit;
 	const answer = useAnswer<TreeAnswer>(api("tree", asked, { n: words.n, nodes: NODES, ...extra }), stamp);
-	const zoomed = words.n ?? null;
 	const [grafted, setGrafted] = useState<{ of: TreeAnswer; tree: Tree } | null>(null);
 	const plainTree = useMemo(() => {
 		if (!answer.data)
 			return null;
 		answer.data.frames.key.forEach((key, i) => frameNames.set(key, answer.data!.frames.short[i]));
-		const path = answer.data.path?.key;
-		return treeOf(answer.data, answer.data.node.frame[0] >= 0 ? (zoomed ?? path?.[path.length - 1] ?? null) : null);
+		return treeOf(answer.data, answer.data.key);
 	}, [answer.data]);
 	const tree = grafted && grafted.of === answer.data ? grafted.tree : plainTree;
 	const current = useRef(tree);
@@ -62,16 +61,16 @@ export function useTree(stamp: number, extra: Record<string, string | number | u
 		if (!tree || node < 0)
 			return;
 		const key = tree.key(node);
-		go({ n: node === 0 && !zoomed ? undefined : key === "0000000000000000" ? undefined : key, s: key });
+		go({ n: key === WHOLE ? undefined : key, s: key });
 	};
 	return {
 		answer, tree, words, selected, hits, search,
 		select: (node) => tree && go({ s: node < 0 ? undefined : tree.key(node) }, undefined, true),
 		zoom: (node) => zoomTo(node),
 		out: () => {
-			const path = answer.data?.path;
-			const above = path && path.key.length > 1 ? path.key[path.key.length - 1] : undefined;
-			go({ n: above && above !== words.n ? above : path && path.key.length > 2 ? path.key[path.key.length - 2] : undefined });
+			const path = answer.data?.path?.key ?? [];
+			const above = path[path.length - 1];
+			go({ n: above === WHOLE ? undefined : above });
 		},
 		all: () => go({ n: undefined }),
 		more: async (node) => {
@@ -81,9 +80,9 @@ export function useTree(stamp: number, extra: Record<string, string | number | u
 			const of = answer.data;
 			const fresh = await ask<TreeAnswer>(api("tree", asked, { n: key, nodes: 2000, ...extra }), new AbortController().signal);
 			const now = current.current;
-			const at = now?.answer === of || grafted?.of === of || now ? now!.find(key) : -1;
+			const at = now ? now.find(key) : -1;
 			if (now && at >= 0) {
-				const grown = graft(now, at, fresh, of.node.frame[0] >= 0 ? zoomed : null);
+				const grown = graft(now, at, fresh, of.key);
 				setGrafted({ of, tree: grown });
 			}
 		},

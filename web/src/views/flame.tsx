@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flame, as icicle or flame; its boxes and those of Compare.
 import type { JSX } from "preact";
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { costOf, download, fileStem, go, place } from "../app.ts";
 import { colours, CATEGORY_LABELS } from "../lib/colours.ts";
 import { amount, percent, plain, count } from "../lib/format.ts";
@@ -16,7 +16,7 @@ import type { ViewProps } from "./props.ts";
 export const flameDown = new Store(true);
 export const colouring = new Store<"owner" | "module">("owner");
 
-export function Legend(props: { treed: Treed; change?: boolean }): JSX.Element {
+export function Legend(props: { treed: Treed; change?: boolean; still?: boolean }): JSX.Element {
 	const theme = useStore(colours);
 	const how = useStore(colouring);
 	const tree = props.treed.tree;
@@ -38,7 +38,7 @@ export function Legend(props: { treed: Treed; change?: boolean }): JSX.Element {
 					<span class="key"><span class="swatch" style={{ background: theme.same }} />same</span>
 					<span class="key"><span class="swatch" style={{ background: theme.shrunk }} />− shrunk or gone</span>
 				</>
-			) : how === "owner" ? (
+			) : how === "owner" || props.still ? (
 				CATEGORY_LABELS.map((label, i) =>
 					there.has(i) ? (
 						<span class="key" key={label}>
@@ -52,18 +52,20 @@ export function Legend(props: { treed: Treed; change?: boolean }): JSX.Element {
 			)}
 			{words.find && search.data && (
 				<span class="found" role="status">
-					matched {amount(search.data.total, search.data.unit)}, {percent(search.data.total, search.data.total && tree ? tree.answer.total : 1)}, {count(search.data.boxes)} of {count(search.data.of)} boxes
+					matched {amount(search.data.matched, search.data.unit)}, {percent(search.data.matched, search.data.total)}, {count(search.data.boxes)} of {count(search.data.of)} boxes
 				</span>
 			)}
 			<span class="grow" />
-			{!props.change && (
-				<button type="button" class="small" aria-pressed={how === "module"} onClick={() => colouring.set(how === "owner" ? "module" : "owner")}>
+			{!props.change && !props.still && (
+				<button type="button" class="small wide-button" aria-pressed={how === "module"} onClick={() => colouring.set(how === "owner" ? "module" : "owner")}>
 					colour by {how === "owner" ? "module" : "owner"}
 				</button>
 			)}
-			<button type="button" class="small" onClick={() => flameDown.set(!flameDown.get())} title="root above or below (v)">
-				{flameDown.get() ? "icicle" : "flame"}
-			</button>
+			{!props.still && (
+				<button type="button" class="small" onClick={() => flameDown.set(!flameDown.get())} title="root above or below (v)">
+					{flameDown.get() ? "icicle" : "flame"}
+				</button>
+			)}
 		</div>
 	);
 }
@@ -138,16 +140,21 @@ export function FlameView(props: ViewProps): JSX.Element {
 	const tree = treed.tree;
 	const unit = treed.answer.data?.unit ?? "bytes";
 	const path = treed.answer.data?.path;
+	const [allAncestors, setAllAncestors] = useState("");
 	const ancestors = useMemo(() => {
 		const answer = treed.answer.data;
-		if (!answer || !path)
+		if (!answer || !path || answer.node.frame[0] < 0)
 			return [];
-		const rows = path.key.map((key, i) => ({
-			label: path.frame[i] < 0 ? `everything · ${amount(answer.total, unit)}` : `${plain(answer.frames.short[path.frame[i]])} · ${amount(path.total[i], unit)}`,
-			onOpen: () => go({ n: i === 0 && path.frame[i] < 0 ? undefined : key }),
-		}));
-		return rows;
-	}, [treed.answer.data]);
+		const rows = [
+			{ label: `everything · ${amount(answer.total, unit)}`, onOpen: () => go({ n: undefined }) },
+			...path.key.map((key, i) => ({ label: plain(answer.frames.short[path.frame[i]]), onOpen: () => go({ n: key }) })),
+		];
+		// the way to a deep box would fill the window: its middle is one row until it is asked for
+		if (rows.length <= 7 || allAncestors === answer.key)
+			return rows;
+		const hidden = rows.slice(1, rows.length - 4);
+		return [rows[0], { label: `▸ ${hidden.length} frames: ${hidden[0].label} … ${hidden[hidden.length - 1].label}`, onOpen: () => setAllAncestors(answer.key) }, ...rows.slice(-4)];
+	}, [treed.answer.data, allAncestors]);
 	props.expose({
 		loaded: tree ? `${tree.count.toLocaleString("en")} boxes` : "",
 		svg: tree ? () => savePicture(treed, "svg") : undefined,

@@ -54,8 +54,9 @@ function Balance(props: { timeline: ViewProps["timeline"]; summary: Summary }): 
 		return null;
 	const clock = clockOf(line);
 	const at = momentNs(words.at, clock) ?? clock.peak_ns ?? clock.length_ns;
-	const rss = valueAt(line, "rss", at);
-	const heap = valueAt(line, "heap", at);
+	const rss = valueAt(line, "rss", at, true);
+	const peak = line.flags.find((f) => f.kind === "peak");
+	const heap = (words.at === "peak" || !words.at) && peak?.value ? peak.value : valueAt(line, "heap", at);
 	if (!rss || heap === null)
 		return null;
 	const known = Math.min(heap, rss);

@@ -16,7 +16,7 @@ import { frameFacts, regexOf } from "../parts/panel.tsx";
 import { addTransform, frameNames } from "../parts/selection.tsx";
 import type { ViewProps } from "./props.ts";
 
-const PAGE = 1000;
+const PAGE = 500;
 export const COST_COLUMN: Record<string, string> = {
 	peak: "peak_bytes", live: "live_bytes", allocated: "allocated_bytes", allocations: "allocations", temporary: "temporary_allocations", leaked: "leaked_bytes",
 };
@@ -32,57 +32,58 @@ function number(row: TableRow, column: string): number | null {
 	return values ? (values[row.i] ?? null) : null;
 }
 
-/** useRows - pages of a long list, as the window comes to them. */
-export function useRows(path: string | null, stamp: number): { answer: ReturnType<typeof useAnswer<RowsAnswer>>; row: (i: number) => TableRow | null; want: (from: number, to: number) => void; total: number; have: number } {
+/**
+ * useRows - a long list by pages, as the window comes to them. A cursor is the number of rows before it, so any page can be asked for
+ * at once; one question is in flight, for the page that is looked at now.
+ */
+export function useRows(path: string | null, stamp: number): { answer: ReturnType<typeof useAnswer<RowsAnswer>>; row: (i: number) => TableRow | null; want: (from: number, to: number) => void; total: number } {
 	const answer = useAnswer<RowsAnswer>(path, stamp);
-	const pages = useRef<RowsAnswer[]>([]);
-	const asking = useRef<AbortController | null>(null);
+	const pages = useRef(new Map<number, RowsAnswer>());
+	const asking = useRef<{ page: number; control: AbortController } | null>(null);
+	const of = useRef<RowsAnswer | null>(null);
 	const [, again] = useState(0);
-	useEffect(() => {
-		asking.current?.abort();
+	if (of.current !== answer.data) {
+		of.current = answer.data;
+		asking.current?.control.abort();
 		asking.current = null;
-		pages.current = answer.data ? [answer.data] : [];
+		pages.current = new Map(answer.data ? [[0, answer.data]] : []);
+	}
+	useEffect(() => {
 		if (answer.data)
 			head.set(answer.data);
-		again((n) => n + 1);
-		return () => asking.current?.abort();
+		return () => asking.current?.control.abort();
 	}, [answer.data]);
-	const list = pages.current.length ? pages.current : answer.data ? [answer.data] : [];
-	const lengthOf = (page: RowsAnswer) => (Object.values(page.rows)[0] as unknown[] | undefined)?.length ?? 0;
-	const starts: number[] = [];
-	let have = 0;
-	for (const page of list) {
-		starts.push(have);
-		have += lengthOf(page);
-	}
 	const row = (index: number): TableRow | null => {
-		let p = list.length - 1;
-		while (p > 0 && starts[p] > index)
-			p--;
-		if (p < 0 || index - starts[p] >= lengthOf(list[p]))
-			return null;
-		return { page: list[p], i: index - starts[p], index };
+		const page = pages.current.get(Math.floor(index / PAGE));
+		const i = index % PAGE;
+		return page && i < ((Object.values(page.rows)[0] as unknown[] | undefined)?.length ?? 0) ? { page, i, index } : null;
 	};
-	const want = (_from: number, to: number) => {
-		const last = list[list.length - 1];
-		if (!last?.next || to <= have || asking.current || !path)
+	const want = (from: number, to: number) => {
+		const total = answer.data?.total_rows ?? 0;
+		const first = Math.floor(from / PAGE);
+		const last = Math.floor(Math.max(from, Math.min(to, total) - 1) / PAGE);
+		const missing = [first, last].find((p) => !pages.current.has(p));
+		if (missing === undefined || missing === asking.current?.page || !path)
 			return;
+		asking.current?.control.abort();
 		const control = new AbortController();
-		asking.current = control;
-		const more = Math.min(10000, Math.max(PAGE, to - have));
-		const url = `${path}${path.includes("?") ? "&" : "?"}cursor=${encodeURIComponent(last.next)}`.replace(/([?&])limit=\d+/, `$1limit=${more}`);
-		ask<RowsAnswer>(url, control.signal).then(
+		asking.current = { page: missing, control };
+		ask<RowsAnswer>(`${path}&cursor=${missing * PAGE}`, control.signal).then(
 			(page) => {
 				asking.current = null;
-				pages.current = [...list, page];
+				pages.current.set(missing, page);
+				if (pages.current.size > 60)
+					pages.current.delete([...pages.current.keys()].find((k) => k !== 0 && Math.abs(k - missing) > 2) ?? -1);
 				again((n) => n + 1);
+				want(from, to);
 			},
 			() => {
-				asking.current = null;
+				if (asking.current?.control === control)
+					asking.current = null;
 			},
 		);
 	};
-	return { answer, row, want, total: answer.data?.total_rows ?? 0, have };
+	return { answer, row, want, total: answer.data?.total_rows ?? 0 };
 }
 
 function RowName(props: { row: TableRow; by: string }): JSX.Element {
@@ -125,14 +126,16 @@ export function TableView(props: ViewProps & { fixedBy?: string }): JSX.Element 
 	const { words } = useStore(place);
 	const theme = useStore(colours);
 	const by = props.fixedBy ?? words.by ?? "function";
-	const asked: Words = { ...words, by };
+	const asked: Words = { ...words, by, limit: undefined };
 	const cost = costOf(words);
 	const main = COST_COLUMN[cost] ?? "peak_bytes";
 	const inclusive = by !== "stack" && by !== "thread";
 	const sort = words.sort ?? (inclusive ? `inclusive_${main}` : main);
 	const order = words.order === "asc" ? "asc" : "desc";
-	const path = api("rows", asked, { sort, order, limit: words.limit ?? PAGE });
-	const { answer, row, want, total } = useRows(path.replace(/([?&])limit=[^&]*&(.*limit=)/, "$1$2"), props.stamp);
+	const path = api("rows", asked, { sort, order, limit: PAGE });
+	const rows = useRows(path, props.stamp);
+	const { answer, row, want } = rows;
+	const total = Math.min(rows.total, /^\d+$/.test(words.limit ?? "") ? Number(words.limit) : rows.total);
 	useEffect(() => {
 		answer.data?.frames?.key.forEach((key, i) => frameNames.set(key, answer.data!.frames.short[i]));
 	}, [answer.data]);

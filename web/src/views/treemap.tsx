@@ -30,9 +30,19 @@ export function TreemapView(props: ViewProps): JSX.Element {
 		const list: Tile[] = [];
 		if (!tree || !size.width)
 			return list;
-		let root = 0;
-		while (tree.kids[root] === 1 && tree.self[root] === 0 && tree.rest[root] === 0)
-			root++;
+		// a way without branches tells nothing by its area: what stands at its end is shown
+		const fork = (node: number): number => {
+			for (;;) {
+				let largest = -1;
+				for (let child = node + 1; child < tree.end[node]; child = tree.end[child])
+					if (largest < 0 || tree.total[child] > tree.total[largest])
+						largest = child;
+				if (largest < 0 || tree.total[largest] < 0.97 * tree.total[node])
+					return node;
+				node = largest;
+			}
+		};
+		const root = fork(0);
 		const lay = (node: number, box: Rect, level: number) => {
 			const kids = childrenOf(tree, node).filter((k) => tree.total[k] > 0);
 			const parts = kids.map((k) => ({ node: k, size: tree.total[k], rest: 0 }));
@@ -44,9 +54,9 @@ export function TreemapView(props: ViewProps): JSX.Element {
 			squarify(parts.map((p) => p.size), box).forEach((r, i) => {
 				if (r.w < 2 || r.h < 2)
 					return;
-				list.push({ ...r, node: parts[i].node, level, rest: parts[i].rest });
+				list.push({ ...r, node: parts[i].rest === 0 ? fork(parts[i].node) : parts[i].node, level, rest: parts[i].rest });
 				if (level === 1 && parts[i].rest === 0 && r.w > 60 && r.h > 50)
-					lay(parts[i].node, { x: r.x + 3, y: r.y + 21, w: r.w - 6, h: r.h - 24 }, 2);
+					lay(fork(parts[i].node), { x: r.x + 3, y: r.y + 21, w: r.w - 6, h: r.h - 24 }, 2);
 			});
 		};
 		lay(root, { x: 0, y: 0, w: size.width, h: size.height }, 1);
@@ -62,7 +72,7 @@ export function TreemapView(props: ViewProps): JSX.Element {
 		<Shown answer={treed.answer}>
 			{(answer) => (
 				<>
-					{tree && answer.total > 0 ? <Legend treed={treed} /> : <EmptyTree treed={treed} />}
+					{tree && answer.total > 0 ? <Legend treed={treed} still /> : <EmptyTree treed={treed} />}
 					<div class="treemap" ref={ref} role="group" aria-label="treemap">
 						{tree &&
 							tiles.map((t, i) => {

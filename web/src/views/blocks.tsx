@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// Single blocks in order, and how size and lifetime are spread.
+import type { JSX } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { api, download, fileStem, go, head, link, place } from "../app.ts";
+import { ask, useAnswer } from "../api/client.ts";
+import type { Head, Named } from "../api/types.ts";
+import { colours } from "../lib/colours.ts";
+import { bytes, count, csvCell, duration, exact, grouped, moment, percent, plain } from "../lib/format.ts";
+import { useStore } from "../lib/store.ts";
+import { Empty, Explained, Note, Shown, showTip, useSize } from "../parts/basics.tsx";
+import { Grid, type Column } from "../parts/grid.tsx";
+import { frameFacts } from "../parts/panel.tsx";
+import type { ViewProps } from "./props.ts";
+
+export interface BlocksAnswer extends Head, Named {
+	allocations: {
+		id: number[];
+		address: string[];
+		time_ns: number[];
+		bytes: number[];
+		freed_ns: (number | null)[];
+		lifetime_ns: number[];
+		thread: number[];
+		stack: number[];
+		temporary: boolean[];
+		realloc: boolean[];
+		free_thread?: (number | null)[];
+		free_stack?: number[];
+	};
+	stacks: { key: string[]; frames: number[][] };
+	next: string | null;
+	scanned: number;
+	matched: number;
+	first_only?: number;
+}
+interface BlockRow {
+	page: BlocksAnswer;
+	i: number;
+}
+
+const ORDERS = [
+	{ value: "time", label: "in order of time" },
+	{ value: "-time", label: "latest first" },
+	{ value: "-size", label: "largest first" },
+	{ value: "size", label: "smallest first" },
+	{ value: "-lifetime", label: "longest-lived first" },
+	{ value: "lifetime", label: "shortest-lived first" },
+];
+
+function stackNames(r: BlockRow, stack: number): string[] {
+	return (r.page.stacks.frames[stack] ?? []).map((f) => plain(r.page.frames.short[f]) || plain(r.page.frames.name[f]));
+}
+
+export function Blocks(props: ViewProps): JSX.Element {
+	const { words } = useStore(place);
+	const order = words.sort ?? (words.at || words.leaked ? "-size" : "time");
+	const path = api("allocations", { ...words, by: undefined, cost: undefined, inverted: undefined, base: undefined, limit: undefined }, { order, limit: 200 });
+	const answer = useAnswer<BlocksAnswer>(path, props.stamp);
+	const pages = useRef<BlocksAnswer[]>([]);
+	const asking = useRef<AbortController | null>(null);
+	const [, again] = useState(0);
+	useEffect(() => {
+		asking.current?.abort();
+		asking.current = null;
+		pages.current = answer.data ? [answer.data] : [];
+		if (answer.data)
+			head.set(answer.data);
+		again((n) => n + 1);
+	}, [answer.data]);
+	const list = pages.current;
+	const flat = useMemo(() => list.flatMap((page) => page.allocations.id.map((_, i): BlockRow => ({ page, i }))), [list, list.length]);
+	const last = list[list.length - 1];
+	const more = () => {
+		if (!last?.next || asking.current)
+			return;
+		const control = new AbortController();
+		asking.current = control;
+		ask<BlocksAnswer>(`${path.replace(/limit=200/, "limit=1000")}&cursor=${encodeURIComponent(last.next)}`, control.signal).then(
+			(page) => {
+				asking.current = null;
+				pages.current = [...list, page];
+				again((n) => n + 1);
+			},
+			() => (asking.current = null),
+		);
+	};
+	const a = (r: BlockRow) => r.page.allocations;
+	const at = words.s ? flat.findIndex((r) => String(a(r).id[r.i]) === words.s) : -1;
+	const chosen = at >= 0 ? flat[at] : null;
+	const columns: Column<BlockRow>[] = [
+		{ key: "time", label: "allocated", width: "96px", right: true, cell: (r) => moment(a(r).time_ns[r.i], 1e10), text: (r) => a(r).time_ns[r.i] },
+		{ key: "bytes", label: <Explained term="size">bytes</Explained>, width: "90px", right: true, cell: (r) => <b title={exact(a(r).bytes[r.i], "bytes")}>{bytes(a(r).bytes[r.i])}</b>, text: (r) => a(r).bytes[r.i] },
+		{ key: "life", label: <Explained term="lifetime">lived</Explained>, width: "110px", right: true, cell: (r) => (a(r).freed_ns[r.i] === null ? <span class="grown">never freed</span> : duration(a(r).lifetime_ns[r.i])), text: (r) => a(r).lifetime_ns[r.i] },
+		{ key: "addr", label: "address", width: "136px", cell: (r) => <span class="mono">{a(r).address[r.i]}</span>, text: (r) => a(r).address[r.i] },
+		{ key: "thread", label: "thread", width: "80px", right: true, cell: (r) => String(a(r).thread[r.i]), text: (r) => a(r).thread[r.i] },
+		{ key: "kind", label: "", width: "90px", cell: (r) => <span class="second">{[a(r).temporary[r.i] ? "temporary" : "", a(r).realloc[r.i] ? "realloc" : ""].filter(Boolean).join(", ")}</span> },
+		{ key: "stack", label: "allocated by", cell: (r) => stackNames(r, a(r).stack[r.i]).slice(0, 5).join(" ← ") || "unknown stack", text: (r) => stackNames(r, a(r).stack[r.i]).join(";") },
+	];
+	props.expose({
+		loaded: answer.data ? `${grouped(answer.data.matched)} blocks match` : "",
+		json: answer.of ?? undefined,
+		csv: flat.length
+			? () => {
+					const rows = flat.map((r) => [a(r).id[r.i], a(r).address[r.i], a(r).time_ns[r.i], a(r).bytes[r.i], a(r).freed_ns[r.i], a(r).lifetime_ns[r.i], a(r).thread[r.i], stackNames(r, a(r).stack[r.i]).join(";")]);
+					download(`${fileStem()}-blocks.csv`, [["id", "address", "time_ns", "bytes", "freed_ns", "lifetime_ns", "thread", "stack"], ...rows].map((r) => r.map(csvCell).join(",")).join("\r\n") + "\r\n", "text/csv");
+				}
+			: undefined,
+		panel: chosen ? <BlockPanel row={chosen} /> : null,
+	});
+	const culled = answer.data?.culled?.allocations ?? 0;
+	return (
+		<>
+			<div class="tools">
+				<label class="chip select">
+					<span class="second">order</span>
+					<select aria-label="order" value={order} onChange={(e) => go({ sort: e.currentTarget.value })}>
+						{ORDERS.map((o) => (
+							<option key={o.value} value={o.value}>
+								{o.label}
+							</option>
+						))}
+					</select>
+				</label>
+				{answer.data?.first_only !== undefined && <span class="second">the first {grouped(answer.data.first_only)} in this order</span>}
+				<span class="grow" />
+				{answer.data && (
+					<span class="second">
+						{grouped(answer.data.matched)} of {grouped(answer.data.scanned)} blocks
+					</span>
+				)}
+			</div>
+			{culled > 0 && <Note kind="info">{count(culled)} short-lived blocks were kept as sums only and are not in this list.</Note>}
+			<Shown answer={answer}>
+				{() =>
+					flat.length ? (
+						<Grid
+							columns={columns}
+							total={flat.length}
+							row={(i) => flat[i] ?? null}
+							selected={at}
+							label="blocks"
+							onSelect={(_i, r) => go({ s: String(a(r).id[r.i]) }, undefined, true)}
+							onWindow={(_f, to) => to >= flat.length - 50 && more()}
+						/>
+					) : (
+						<Empty>
+							<b>{culled ? "Sums only: short-lived blocks were culled." : "No block in this selection."}</b>
+							<p>Take a filter away above, or choose another moment.</p>
+						</Empty>
+					)
+				}
+			</Shown>
+		</>
+	);
+}
+
+function StackList(props: { row: BlockRow; stack: number; title: string }): JSX.Element | null {
+	const theme = useStore(colours);
+	const frames = props.row.page.stacks.frames[props.stack];
+	if (!frames?.length)
+		return null;
+	return (
+		<div class="stack">
+			<h3>{props.title}</h3>
+			<ol>
+				{frames.map((f, i) => {
+					const facts = frameFacts(props.row.page, f)!;
+					return (
+						<li key={i}>
+							<span class="dot" style={{ background: theme.boxes[facts.category] }} />
+							<a href={link({ f: facts.key, s: undefined, sort: undefined }, "function")} title={facts.name}>
+								{facts.short || facts.name}
+							</a>
+						</li>
+					);
+				})}
+			</ol>
+		</div>
+	);
+}
+
+function BlockPanel(props: { row: BlockRow }): JSX.Element {
+	const { page, i } = props.row;
+	const a = page.allocations;
+	return (
+		<div class="panel-body">
+			<h2 class="panel-name mono">{a.address[i]}</h2>
+			<dl class="facts">
+				<dt>
+					<Explained term="size" focus>bytes</Explained>
+				</dt>
+				<dd>
+					{bytes(a.bytes[i])} <span class="second">({grouped(a.bytes[i])})</span>
+				</dd>
+				<dt>allocated</dt>
+				<dd>{moment(a.time_ns[i], 1e9)}, thread {a.thread[i]}</dd>
+				<dt>freed</dt>
+				<dd>{a.freed_ns[i] === null ? "never" : `${moment(a.freed_ns[i]!, 1e9)}${a.free_thread?.[i] ? `, thread ${a.free_thread[i]}` : ""}`}</dd>
+				<dt>
+					<Explained term="lifetime" focus>lived</Explained>
+				</dt>
+				<dd>{duration(a.lifetime_ns[i])}</dd>
+			</dl>
+			<StackList row={props.row} stack={a.stack[i]} title="Allocated by, innermost first" />
+			{a.free_stack && a.free_stack[i] >= 0 && <StackList row={props.row} stack={a.free_stack[i]} title="Freed by" />}
+		</div>
+	);
+}
+
+interface HistogramAnswer extends Head {
+	x: (number | string | null)[];
+	y?: (number | string | null)[];
+	blocks: number[][] | number[];
+	bytes: number[][] | number[];
+}
+
+function edge(kind: "size" | "lifetime", value: number | string | null | undefined): string {
+	return value === null || value === undefined || value === "never" ? "never freed" : kind === "size" ? bytes(Number(value)) : duration(Number(value));
+}
+
+export function Lifetimes(props: ViewProps): JSX.Element {
+	const { words } = useStore(place);
+	const theme = useStore(colours);
+	const [ref, size] = useSize<HTMLDivElement>();
+	const what = words.z === "bytes" ? "bytes" : "blocks";
+	const asked = { ...words, by: undefined, cost: undefined, inverted: undefined, base: undefined, limit: undefined };
+	const answer = useAnswer<HistogramAnswer>(api("histogram", asked, { x: "lifetime", y: "size" }), props.stamp);
+	useEffect(() => {
+		if (answer.data)
+			head.set(answer.data);
+	}, [answer.data]);
+	props.expose({ json: answer.of ?? undefined });
+	const data = answer.data;
+	const cells = useMemo(() => {
+		if (!data)
+			return null;
+		const xs = data.x;
+		const ys = data.y ?? [];
+		// one column of sizes comes as plain numbers
+		const raw = what === "bytes" ? data.bytes : data.blocks;
+		const at = (x: number, y: number): number => {
+			const column = raw[x];
+			return typeof column === "number" ? column : (column?.[y] ?? 0);
+		};
+		const nx = xs.length;
+		const ny = ys.length;
+		let most = 0;
+		let sum = 0;
+		const byX = new Array<number>(nx).fill(0);
+		const byY = new Array<number>(ny).fill(0);
+		for (let x = 0; x < nx; x++)
+			for (let y = 0; y < ny; y++) {
+				const v = at(x, y);
+				most = Math.max(most, v);
+				sum += v;
+				byX[x] += v;
+				byY[y] += v;
+			}
+		return { xs, ys, nx, ny, at, most, sum, byX, byY };
+	}, [data, what]);
+	const value = (n: number) => (what === "bytes" ? bytes(n) : count(n));
+	const choose = (x: number, y: number) => {
+		if (!cells)
+			return;
+		const low = cells.xs[x];
+		const high = cells.xs[x + 1];
+		const never = low === null || low === "never";
+		const ns = (n: number | string | null | undefined) => (n === null || n === undefined || n === "never" ? undefined : `${Number(n)}ns`);
+		go(
+			{
+				"lifetime-min": never ? undefined : ns(low), "lifetime-max": never ? undefined : ns(typeof high === "number" ? high - 1 : undefined), leaked: never ? "1" : undefined,
+				"min-size": String(cells.ys[y] ?? 0), "max-size": typeof cells.ys[y + 1] === "number" ? String(Number(cells.ys[y + 1]) - 1) : undefined, z: undefined, s: undefined,
+			},
+			"blocks",
+		);
+	};
+	return (
+		<>
+			<div class="tools">
+				<span class="segments" role="group" aria-label="counted in">
+					<button type="button" aria-pressed={what === "blocks"} onClick={() => go({ z: undefined })}>blocks</button>
+					<button type="button" aria-pressed={what === "bytes"} onClick={() => go({ z: "bytes" })}>bytes</button>
+				</span>
+				<span class="second">
+					<Explained term="lifetime">lifetime</Explained> to the right, <Explained term="size">size</Explained> upwards; a cell opens its blocks
+				</span>
+			</div>
+			<Shown answer={answer}>
+				{() =>
+					cells && cells.sum > 0 ? (
+						<div class="heat-frame" ref={ref}>
+							<div class="heat" role="table" aria-label={`${what} by size and lifetime`} style={{ gridTemplateColumns: `84px repeat(${cells.nx}, minmax(${size.width < 700 ? 18 : 26}px, 1fr)) 90px` }}>
+								{Array.from({ length: cells.ny }, (_, k) => cells.ny - 1 - k).map((y) => (
+									<div role="row" class="heat-row" key={y}>
+										<div role="rowheader" class="heat-label">{edge("size", cells.ys[y])}</div>
+										{Array.from({ length: cells.nx }, (_, x) => {
+											const v = cells.at(x, y);
+											const strength = v ? 0.12 + 0.88 * (Math.log1p(v) / Math.log1p(cells.most)) : 0;
+											const title = `${value(v)} ${what === "blocks" ? "blocks" : ""} of ${edge("size", cells.ys[y])} and more that lived ${edge("lifetime", cells.xs[x])}${cells.xs[x] === null || cells.xs[x] === "never" ? "" : " and longer"}`;
+											return (
+												<div role="cell" key={x} class="heat-cell">
+													{v > 0 && (
+														<button
+															type="button"
+															aria-label={title}
+															style={{ background: `color-mix(in oklab, ${theme.link} ${Math.round(strength * 100)}%, ${theme.bg})` }}
+															onClick={() => choose(x, y)}
+															onMouseMove={(e) => showTip({ x: e.clientX, y: e.clientY, body: <><strong>{value(v)}</strong><p>{title}, {percent(v, cells.sum)} of these.</p></> })}
+															onMouseLeave={() => showTip(null)}
+														/>
+													)}
+												</div>
+											);
+										})}
+										<div role="cell" class="heat-sum">{cells.byY[y] ? value(cells.byY[y]) : ""}</div>
+									</div>
+								))}
+								<div role="row" class="heat-row">
+									<div role="rowheader" class="heat-label second">all sizes</div>
+									{cells.byX.map((v, x) => (
+										<div role="cell" key={x} class="heat-margin" title={value(v)}>
+											<span style={{ height: `${v ? 4 + 40 * (Math.log1p(v) / Math.log1p(Math.max(...cells.byX))) : 0}px`, background: theme.link }} />
+										</div>
+									))}
+									<div role="cell" class="heat-sum"><b>{value(cells.sum)}</b></div>
+								</div>
+								<div role="row" class="heat-row">
+									<div role="cell" />
+									{cells.xs.map((x, i) => (
+										<div role="columnheader" key={i} class="heat-x">{i % (size.width < 900 ? 4 : 2) === 0 || i === cells.nx - 1 ? edge("lifetime", x) : ""}</div>
+									))}
+									<div role="cell" />
+								</div>
+							</div>
+						</div>
+					) : (
+						<Empty>
+							<b>{(data?.culled?.allocations ?? 0) > 0 ? "Sums only: short-lived blocks were culled." : "No block in this selection."}</b>
+						</Empty>
+					)
+				}
+			</Shown>
+		</>
+	);
+}

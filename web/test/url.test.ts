@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+import assert from "node:assert/strict";
+import test from "node:test";
+import { commandOf } from "../src/lib/command.ts";
+import { momentNs, momentWord, selectionMode } from "../src/lib/moments.ts";
+import { ASKED, placeParse, placeText, queryText, transforms, VIEWS } from "../src/lib/url.ts";
+
+test("an address is read back as it was written", () => {
+	const place = {
+		view: "flame" as const,
+		words: { cost: "live", at: "10.5s", "function-regex": "^std::vector<.*>::grow & more=1$", x: "hide:d9f9938b8f0d5e0c,fold:libc.so.6", n: "d9f9938b8f0d5e0c", find: "a+b c" },
+	};
+	assert.deepEqual(placeParse(placeText(place)), place);
+});
+
+test("random words survive the way through the address", () => {
+	let seed = 7;
+	const random = (n: number) => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) % n;
+	const alphabet = "abc 09+&=#?%/:,@<>'\"\\é☃";
+	for (let round = 0; round < 300; round++) {
+		const words: Record<string, string> = {};
+		for (const word of ASKED)
+			if (random(3) === 0 && word !== "src" && word !== "by")
+				words[word] = Array.from({ length: 1 + random(12) }, () => [...alphabet][random([...alphabet].length)]).join("");
+		const view = VIEWS[random(VIEWS.length)];
+		assert.deepEqual(placeParse(placeText({ view, words })), { view, words });
+	}
+});
+
+test("defaults are left out, unknown words and views are dropped, known addresses open", () => {
+	assert.equal(placeText({ view: "table", words: { src: "0", by: "function" } }), "#/table");
+	assert.deepEqual(placeParse("#/nonsense?evil=1&cost=live"), { view: "overview", words: { cost: "live" } });
+	assert.equal(placeParse("#/resources/memory").view, "pages");
+	assert.equal(placeParse("#/network").view, "messages");
+	assert.equal(placeParse("#/logs").view, "logs");
+	assert.equal(placeParse("").view, "overview");
+});
+
+test("the question's words have one order, so that equal questions are equal", () => {
+	assert.equal(queryText({ to: "2s", cost: "live", from: "1s" }), "cost=live&from=1s&to=2s");
+	assert.deepEqual(transforms({ x: "rec,,hide:1" }), ["rec", "hide:1"]);
+});
+
+test("moments are words that the server reads, to the millisecond", () => {
+	assert.equal(momentWord(12_345_678_901), "12.346s");
+	assert.equal(momentWord(-5), "0s");
+	const clock = { length_ns: 100e9, start_realtime_ns: null, peak_ns: 42e9 };
+	assert.equal(momentNs("50%", clock), 50e9);
+	assert.equal(momentNs("-10s", clock), 90e9);
+	assert.equal(momentNs("1m30s", clock), 90e9);
+	assert.equal(momentNs("peak", clock), 42e9);
+	assert.equal(momentNs("end", clock), 100e9);
+	assert.equal(momentNs("14:03", clock), null);
+});
+
+test("a range means what the buttons say", () => {
+	assert.equal(selectionMode({ from: "1s", to: "2s" }), "made");
+	assert.equal(selectionMode({ from: "1s", to: "2s", at: "2s" }), "still");
+	assert.equal(selectionMode({ base: "@1s", at: "2s" }), "ends");
+	assert.equal(selectionMode({ at: "2s" }), "at");
+});
+
+test("the command line says the same, and tells apart what no command can say", () => {
+	const c = commandOf({ view: "table", words: { cost: "live", at: "10s", "min-size": "64K", x: "rec" } }, "a b.blt");
+	assert.equal(c.text, "byteledger report --by function --cost live --at 10s --min-size 64K 'a b.blt'");
+	assert.deepEqual(c.beyond, ["x=rec"]);
+	assert.equal(commandOf({ view: "compare", words: { base: "@10s", at: "end" } }, "f.blt").text, "byteledger diff f.blt@10s f.blt@end");
+});
