@@ -5,6 +5,7 @@
 # _byteledger_words COMMAND OPTION - what may stand behind that option; nothing where it is a file, fails where it is anything else.
 _byteledger_words() {
 	case "$1 $2" in
+	"pages --by") echo function site ;;
 	*" --by") echo stack function module file line thread ;;
 	*" --cost") echo peak allocations allocated temporary leaked live ;;
 	"export --to") echo folded flamegraph pprof speedscope heaptrack massif dhat csv json jsonl ;;
@@ -20,7 +21,8 @@ _byteledger_words() {
 	"regions --addresses") echo on off ;;
 	"regions --on-alert") echo log exit snapshot ;;
 	"sample --order-by") echo traffic count live growth temporary ;;
-	"regions --pid" | "regions -p" | "sample --pid" | "sample -p") (cd /proc && printf '%s\n' [0-9]*) ;;
+	"pages --kind") echo anon shmem file swap hugetlb cache kernel held ;;
+	"regions --pid" | "regions -p" | "sample --pid" | "sample -p" | "pages --pid" | "pages -p") (cd /proc && printf '%s\n' [0-9]*) ;;
 	*" --fail-if" | *" --csv" | *" --flame" | *" --report" | *" --program" | *" --output" | *" -o" | *" --diff" | *" --history" | *" --token-file" | *" --config" | *" --identity" | *" --store") ;;
 	*" --"*) "$byteledger" "$1" --help 2>/dev/null | grep -q -e "^ .*$2=" && return 1 || return 0 ;;
 	esac

@@ -129,8 +129,11 @@ struct signal_struct {
 	atomic_t live;
 } KERNEL_TYPE;
 
+struct mm_struct;
 struct task_struct {
 	int pid, tgid;
+	struct mm_struct *mm;
+	char comm[16];
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
 	struct pid *thread_pid;

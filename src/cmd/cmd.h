@@ -62,6 +62,7 @@ int cmd_export(int argc, char **argv);
 int cmd_import(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_heap(int argc, char **argv);
+int cmd_pages(int argc, char **argv);
 int cmd_regions(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_report(int argc, char **argv);

@@ -21,6 +21,7 @@ static const struct command commands[] = {
 	{ "heap", "record every allocation of a program with its stack", cmd_heap },
 	{ "regions", "say where a process's memory is right now, by mapping", cmd_regions },
 	{ "sample", "sample what running programs allocate, and what they leak", cmd_sample },
+	{ "pages", "say which code holds the resident pages of a process, live", cmd_pages },
 	{ "report", "say where the memory went: the report of a recording", cmd_report },
 	{ "serve", "show recordings in the web browser, and to scripts as JSON", cmd_serve },
 	{ "diff", "say what changed between two recordings, or two moments", cmd_diff },

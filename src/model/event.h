@@ -119,7 +119,9 @@ struct symbol {
 	const char *file;     /* NULL = unknown */
 	uint32_t line;        /* 0 = unknown */
 	uint8_t inlined;      /* 1 = inlined into the next one */
+	uint8_t language; /* enum symbol_language: as the name was mangled; not stored in recordings */
 };
+enum symbol_language { SYMBOL_PLAIN, SYMBOL_CPP, SYMBOL_RUST };
 
 /** struct def - a definition; strings are lent for the call. */
 struct def {

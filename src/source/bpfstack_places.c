@@ -23,12 +23,35 @@ void code_mappings_fini(struct code_mappings *mappings)
 	memset(mappings, 0, sizeof(*mappings));
 }
 
-static int read_at(int mem, uint64_t at, void *to, size_t bytes)
+/* Where the header of a mapped file is read: in the file itself, or in the process where that is not permitted. */
+struct header {
+	uint64_t lo, hi; /* its mapping */
+	int file; /* the very file that is mapped, whatever its name leads to by now; -1 = may not be opened */
+	int mem, pagemap;
+};
+
+/*
+ * @at counts from the header. Of memory only what is there already is read: reading on would bring pages into the process that it
+ * never touched.
+ */
+static int read_at(const struct header *h, uint64_t at, void *to, size_t bytes)
 {
-	return at <= INT64_MAX && pread(mem, to, bytes, (off_t)at) == (ssize_t)bytes ? 0 : -1;
+	if (at > h->hi - h->lo || bytes > h->hi - h->lo - at)
+		return -1;
+	if (h->file >= 0)
+		return pread(h->file, to, bytes, (off_t)at) == (ssize_t)bytes ? 0 : -1;
+	for (uint64_t page = (h->lo + at) / 4096; page <= (h->lo + at + bytes - 1) / 4096; page++) {
+		uint64_t entry = 0;
+		if (h->pagemap < 0 || pread(h->pagemap, &entry, 8, (off_t)(page * 8)) != 8 ||
+		    !(entry >> 63))
+			return -1;
+	}
+	return h->mem >= 0 && pread(h->mem, to, bytes, (off_t)(h->lo + at)) == (ssize_t)bytes ? 0
+											      : -1;
 }
 
-static void scan_notes(int mem, uint64_t at, uint64_t bytes, struct code_mapping *to)
+static void scan_notes(const struct header *mem, uint64_t at, uint64_t bytes,
+		       struct code_mapping *to)
 {
 	uint8_t notes[NOTES_MAX_BYTES];
 	if (bytes > sizeof(notes) || read_at(mem, at, notes, bytes) < 0)
@@ -51,15 +74,15 @@ static void scan_notes(int mem, uint64_t at, uint64_t bytes, struct code_mapping
 }
 
 /* The build id of what is really mapped: the file under that name may be another one by now. */
-static void find_build_id(int mem, uint64_t header_at, struct code_mapping *to)
+static void find_build_id(const struct header *mem, struct code_mapping *to)
 {
 	Elf64_Ehdr ehdr;
-	if (mem < 0 || read_at(mem, header_at, &ehdr, sizeof(ehdr)) < 0 ||
-	    memcmp(ehdr.e_ident, ELFMAG, SELFMAG) || ehdr.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    ehdr.e_phentsize != sizeof(Elf64_Phdr) || ehdr.e_phnum > HEADERS_MAX)
+	if (read_at(mem, 0, &ehdr, sizeof(ehdr)) < 0 || memcmp(ehdr.e_ident, ELFMAG, SELFMAG) ||
+	    ehdr.e_ident[EI_CLASS] != ELFCLASS64 || ehdr.e_phentsize != sizeof(Elf64_Phdr) ||
+	    ehdr.e_phnum > HEADERS_MAX)
 		return;
 	Elf64_Phdr phdr[HEADERS_MAX];
-	if (read_at(mem, header_at + ehdr.e_phoff, phdr, ehdr.e_phnum * sizeof(*phdr)) < 0)
+	if (read_at(mem, ehdr.e_phoff, phdr, ehdr.e_phnum * sizeof(*phdr)) < 0)
 		return;
 	uint64_t first = UINT64_MAX;
 	for (unsigned i = 0; i < ehdr.e_phnum; i++)
@@ -67,7 +90,7 @@ static void find_build_id(int mem, uint64_t header_at, struct code_mapping *to)
 			first = phdr[i].p_vaddr;
 	for (unsigned i = 0; i < ehdr.e_phnum && first != UINT64_MAX && !to->build_id_len; i++)
 		if (phdr[i].p_type == PT_NOTE)
-			scan_notes(mem, header_at + phdr[i].p_vaddr - first, phdr[i].p_memsz, to);
+			scan_notes(mem, phdr[i].p_vaddr - first, phdr[i].p_memsz, to);
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -78,16 +101,19 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 
 int code_mappings_read(struct code_mappings *mappings, uint32_t pid, struct err *err)
 {
-	char name[64], *line = NULL, header_path[4096] = "";
+	char name[96], *line = NULL, header_path[4096] = "";
 	size_t line_cap = 0, cap = 0;
-	uint64_t header_at = 0;
+	struct header header = { .file = -1, .mem = -1, .pagemap = -1 };
 	memset(mappings, 0, sizeof(*mappings));
 	snprintf(name, sizeof(name), "/proc/%" PRIu32 "/maps", pid);
 	FILE *maps = fopen(name, "re");
 	if (!maps)
 		return err_set(err, errno == ENOENT ? -ESRCH : -errno, "cannot read '%s'", name);
 	snprintf(name, sizeof(name), "/proc/%" PRIu32 "/mem", pid);
-	int mem = open(name, O_RDONLY | O_CLOEXEC), rc = 0;
+	header.mem = open(name, O_RDONLY | O_CLOEXEC);
+	snprintf(name, sizeof(name), "/proc/%" PRIu32 "/pagemap", pid);
+	header.pagemap = open(name, O_RDONLY | O_CLOEXEC);
+	int rc = 0;
 	while (!rc && getline(&line, &line_cap, maps) > 0) {
 		uint64_t lo, hi, offset, inode;
 		char perms[8];
@@ -100,7 +126,8 @@ int code_mappings_read(struct code_mappings *mappings, uint32_t pid, struct err 
 		const char *path = line + at;
 		if (offset == 0 && path[0] == '/' && strlen(path) < sizeof(header_path)) {
 			strcpy(header_path, path);
-			header_at = lo;
+			header.lo = lo;
+			header.hi = hi;
 		}
 		if (perms[2] != 'x' || lo >> 47) /* [vsyscall] lies beyond */
 			continue;
@@ -131,14 +158,24 @@ int code_mappings_read(struct code_mappings *mappings, uint32_t pid, struct err 
 			break;
 		}
 		mappings->count++;
-		if (path[0] == '/' && !strcmp(path, header_path))
-			find_build_id(mem, header_at, to);
+		if (path[0] == '/' && !strcmp(path, header_path)) {
+			snprintf(name, sizeof(name),
+				 "/proc/%" PRIu32 "/map_files/%" PRIx64 "-%" PRIx64, pid, header.lo,
+				 header.hi);
+			header.file = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+			find_build_id(&header, to);
+			if (header.file >= 0)
+				close(header.file);
+			header.file = -1;
+		}
 		mappings->hash = mix(mix(mix(mix(mappings->hash, lo), hi), offset), inode);
 	}
 	free(line);
 	fclose(maps);
-	if (mem >= 0)
-		close(mem);
+	if (header.mem >= 0)
+		close(header.mem);
+	if (header.pagemap >= 0)
+		close(header.pagemap);
 	if (!rc && !mappings->count)
 		rc = err_set(err, -ESRCH, "process %" PRIu32 " has no code", pid);
 	if (rc)

@@ -37,7 +37,8 @@ struct process {
 	uint32_t place_count;
 	struct wire_stack_place *places; /* ready to be published */
 	uint32_t *place_tables;          /* number of each one's table + 1 */
-	uint64_t *place_biases; /* what its file's addresses are off by; UINT64_MAX = unknown */
+	uint64_t *place_biases;  /* what its file's addresses are off by; UINT64_MAX = unknown */
+	uint64_t *place_offsets; /* in the file */
 	uint64_t looked_ns;
 	int dirty;
 };
@@ -83,6 +84,7 @@ static void fini_process(struct process *process)
 	free(process->places);
 	free(process->place_tables);
 	free(process->place_biases);
+	free(process->place_offsets);
 }
 
 void bpftables_free(struct bpftables *t)
@@ -180,11 +182,15 @@ static int describe(struct bpftables *t, struct process *process, struct code_ma
 	struct wire_stack_place *places = calloc(mappings->count, sizeof(*places));
 	uint32_t *tables = calloc(mappings->count, sizeof(*tables));
 	uint64_t *biases = calloc(mappings->count, sizeof(*biases));
-	int64_t rc = places && tables && biases ? 0 : err_set(err, -ENOMEM, "cannot list mappings");
+	uint64_t *offsets = calloc(mappings->count, sizeof(*offsets));
+	int64_t rc = places && tables && biases && offsets
+			     ? 0
+			     : err_set(err, -ENOMEM, "cannot list mappings");
 	for (size_t i = 0; rc >= 0 && i < mappings->count; i++) {
 		const struct code_mapping *mapping = &mappings->all[i];
 		places[i].lo = mapping->lo;
 		places[i].hi = mapping->hi;
+		offsets[i] = mapping->file_offset;
 		rc = find_table(t, process, mapping, err);
 		if (rc > 0)
 			tables[i] = (uint32_t)rc;
@@ -203,12 +209,15 @@ static int describe(struct bpftables *t, struct process *process, struct code_ma
 		free(places);
 		free(tables);
 		free(biases);
+		free(offsets);
 		return (int)rc;
 	}
 	free(process->places);
 	free(process->place_tables);
 	free(process->place_biases);
+	free(process->place_offsets);
 	process->place_biases = biases;
+	process->place_offsets = offsets;
 	process->place_count = (uint32_t)mappings->count;
 	process->places = places;
 	process->place_tables = tables;
@@ -489,6 +498,7 @@ int bpftables_each(const struct bpftables *t, uint32_t pid,
 			spot = (struct bpftables_spot){ table->path, table->build_id,
 							table->build_id_len,
 							process->place_biases[i] };
+			spot.file_offset = process->place_offsets[i];
 		}
 		rc = place(ctx, &spot, process->places[i].lo, process->places[i].hi);
 	}

@@ -61,6 +61,7 @@ struct bpftables_spot {
 	uint8_t build_id_len;
 	uint64_t
 		offset; /* ELF virtual address; of bpftables_each(): what to subtract from addresses, UINT64_MAX = unknown */
+	uint64_t file_offset; /* of bpftables_each(): of the mapping's first byte */
 };
 /** bpftables_locate() - where @addr of process @pid is; -ENOENT where no file's code is mapped. */
 int bpftables_locate(const struct bpftables *tables, uint32_t pid, uint64_t addr,

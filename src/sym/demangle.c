@@ -46,6 +46,15 @@ static int is_rust_legacy(const char *name)
 	return 0;
 }
 
+int sym_language(const char *name)
+{
+	if (!name)
+		return SYMBOL_PLAIN;
+	if (!strncmp(name, "_R", 2) || is_rust_legacy(name))
+		return SYMBOL_RUST;
+	return !strncmp(name, "_Z", 2) ? SYMBOL_CPP : SYMBOL_PLAIN;
+}
+
 static int demangle_into(struct output *output, const char *name)
 {
 	if (setjmp(output->too_long))

@@ -215,6 +215,8 @@ static uint32_t look_up(struct sym *sym, struct module *module, uint64_t offset,
 	for (unsigned i = 0; i < count; i++) {
 		struct symbol *symbol = &symbols[i];
 		symbol->inlined = i + 1 < count;
+		symbol->language = (uint8_t)sym_language(
+			!symbol->inlined && known ? known->name : frames[i].name);
 		/* the symbol table knows clones and aliases by the names that linkers and other tools use */
 		if (!symbol->inlined && known)
 			symbol->function = known->plain;

@@ -49,6 +49,9 @@ int sym_resolve_rows(struct sym *sym, struct prof *prof, uint32_t first, uint32_
 /** sym_demangle() - malloc'd plain name for an Itanium C++, Rust legacy or Rust v0 name; a copy of @name otherwise. */
 char *sym_demangle(const char *name);
 
+/** sym_language() - enum symbol_language by how @name is mangled; NULL is plain. */
+int sym_language(const char *name);
+
 /**
  * sym_servers_failed() - 0, or why the debuginfod servers are not asked any more (negative errno): one did not answer, for 10
  * seconds or what DEBUGINFOD_TIMEOUT says. What only they have has no names, then.

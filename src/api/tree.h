@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tree.h - /v1/tree, /v1/pid and their OpenAPI file: what front ends of TezEdge's memory profiler ask, with additions.
+ * Readings come from whoever counts the pages (cmd/pages_run.c), as a function.
+ */
+#ifndef API_TREE_H
+#define API_TREE_H
+
+#include "api/http.h"
+#include "model/pages.h"
+
+struct tree_source {
+	void *ctx;
+	/** The last reading, whose frames are named; the caller puts it. NULL: none yet. Any thread. */
+	struct page_shot *(*lend)(void *ctx);
+};
+
+/** tree_route(), tree_pid_route() - @ctx is a struct tree_source; tree_openapi_route() needs none. */
+void tree_route(void *ctx, const struct http_request *request, struct http_reply *reply);
+void tree_pid_route(void *ctx, const struct http_request *request, struct http_reply *reply);
+void tree_openapi_route(void *ctx, const struct http_request *request, struct http_reply *reply);
+
+#endif

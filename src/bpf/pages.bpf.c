@@ -1,0 +1,676 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * pages.bpf.c - who owns each physical page: the process and the call stack for which the page allocator handed it out.
+ *
+ * A word a page, written when a page is allocated for a process that is followed and cleared when it is freed by whomever.
+ * Page cache and migration change it. Faults that map what was there already are noted by 64 KiB windows. Nothing is
+ * streamed: user space maps the tables and joins them with the page tables of its targets (source/pageown_walk.c).
+ */
+#include "bpf/kernel.h"
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "unwind/rule.h"
+
+#include "bpf/owner.h"
+#include "bpf/walk.h"
+#include "wire/pages.h"
+
+enum { GFP_USER_BITS = 0xa /* HIGHMEM, MOVABLE */, GFP_MAY_SLEEP = 0x400 };
+enum { MM_FILEPAGES = 0, MM_SHMEMPAGES = 3 };
+enum { FAULT_PRESENT = 1, FAULT_WRITE = 2 };
+#define PFN_MASK ((1ULL << 34) - 1)
+
+/* 0: identities of the first pid namespace; else the loader's own */
+const volatile uint64_t pages_pidns_dev = 0, pages_pidns_ino = 0;
+const volatile uint64_t pages_pool_words = 512;
+const volatile uint32_t pages_stacks_max = 64;
+const volatile uint32_t pages_by_error_code = 0; /* no rss_stat for each change here (before 6.2) */
+const volatile char pages_name[16] = ""; /* a process of that name is taken up as it execs */
+const volatile uint32_t pages_name_flags = 0;
+const volatile uint32_t pages_tell_execs = 0; /* of all processes */
+
+uint64_t pages_calibrated[64] = { 0 };
+uint32_t pages_calibrated_count = 0, pages_calibrated_tid = 0;
+uint32_t pages_next_stack = WIRE_PAGES_FIRST;
+uint64_t pages_pool_used = 0;
+uint64_t pages_counters[WIRE_PAGES_COUNTERS] = { 0 };
+/* How many followed processes have these low bits in their id: most of the machine is told from ours by one load. */
+uint32_t pages_maybe[65536] = { 0 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, uint64_t);
+	__type(value, uint32_t);
+} pages_ids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 64);
+	__type(key, uint32_t);
+	__type(value, struct wire_pages_stack_head);
+} pages_heads SEC(".maps");
+
+struct pages_pool {
+	uint64_t v[512]; /* as long as the map's value */
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(uint32_t));
+	__uint(value_size, sizeof(struct pages_pool));
+} pages_pool SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, WIRE_PAGES_PROCESSES_MAX);
+	__type(key, uint32_t);
+	__type(value, struct wire_pages_process);
+} pages_processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct wire_pages_window_key);
+	__type(value, struct wire_pages_window);
+} pages_windows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WIRE_PAGES_FAULTS);
+	__type(key, uint32_t);
+	__type(value, struct wire_pages_fault);
+} pages_faults SEC(".maps");
+
+struct move_key {
+	uint64_t addr;
+	uint64_t tid;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct move_key);
+	__type(value, uint64_t); /* the old page's number */
+} pages_moves SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+} pages_events SEC(".maps");
+
+INLINE void count(uint32_t which, uint64_t by)
+{
+	__sync_fetch_and_add(&pages_counters[which & (WIRE_PAGES_COUNTERS - 1)], by);
+}
+
+INLINE int current_ids(uint32_t *pid, uint32_t *tid)
+{
+	if (pages_pidns_ino) {
+		struct bpf_pidns_info ids = { 0 };
+		if (bpf_get_ns_current_pid_tgid(pages_pidns_dev, pages_pidns_ino, &ids,
+						sizeof(ids)))
+			return 0;
+		*pid = ids.tgid;
+		*tid = ids.pid;
+	} else {
+		uint64_t ids = bpf_get_current_pid_tgid();
+		*pid = (uint32_t)(ids >> 32);
+		*tid = (uint32_t)ids;
+	}
+	return pages_maybe[*pid & 0xffff];
+}
+
+INLINE struct wire_pages_process *followed(uint32_t *pid, uint32_t *tid)
+{
+	return current_ids(pid, tid) ? bpf_map_lookup_elem(&pages_processes, pid) : 0;
+}
+
+/* ---- stacks --------------------------------------------------------------------------------------------------------- */
+
+INLINE uint32_t keep_stack(struct walk *w, uint64_t hash, uint32_t tgid, uint32_t epoch,
+			   uint8_t flags)
+{
+	uint32_t zero = 0;
+	struct pages_pool *pool = bpf_map_lookup_elem(&pages_pool, &zero);
+	uint64_t n = w->frames;
+	if (!pool || pages_next_stack >= pages_stacks_max) {
+		count(WIRE_PAGES_COUNT_STACKS_FULL, 1);
+		return WIRE_PAGES_FULL;
+	}
+	if (n > WIRE_STACK_FRAMES_MAX)
+		n = WIRE_STACK_FRAMES_MAX;
+	uint64_t at = pages_pool_used;
+	if (at <= pages_pool_words - WIRE_STACK_FRAMES_MAX)
+		at = __sync_fetch_and_add(&pages_pool_used, n);
+	if (at > pages_pool_words - WIRE_STACK_FRAMES_MAX) {
+		count(WIRE_PAGES_COUNT_POOL_FULL, 1);
+		return WIRE_PAGES_FULL;
+	}
+	uint32_t id = __sync_fetch_and_add(&pages_next_stack, 1);
+	struct wire_pages_stack_head *head = bpf_map_lookup_elem(&pages_heads, &id);
+	if (!head) {
+		count(WIRE_PAGES_COUNT_STACKS_FULL, 1);
+		return WIRE_PAGES_FULL;
+	}
+	bpf_probe_read_kernel(&pool->v[at], n * 8, w->out.frame);
+	head->hash = hash;
+	head->tgid = tgid;
+	head->epoch = epoch;
+	head->at = (uint32_t)at;
+	head->count = (uint16_t)n;
+	head->stop = (uint8_t)w->stop;
+	head->flags = flags;
+	__sync_fetch_and_add(&head->first_ns, bpf_ktime_get_ns());
+	int rc = (int)bpf_map_update_elem(&pages_ids, &hash, &id, BPF_NOEXIST);
+	if (!rc)
+		return id;
+	/* another CPU came first: its number counts, ours stays empty */
+	uint32_t *known = bpf_map_lookup_elem(&pages_ids, &hash);
+	if (known)
+		return *known;
+	/* refused for the moment: this number serves once, the stack gets another next time */
+	count(WIRE_PAGES_COUNT_ID_BUSY, 1);
+	return id;
+}
+
+/* The kernel's own walk, by frame pointers, of a process whose code is not described yet. */
+INLINE void walk_untabled(void *ctx, struct walk *w, uint64_t ip)
+{
+	long bytes = bpf_get_stack(ctx, w->out.frame, sizeof(w->out.frame), 1 << 8 /* user */);
+	count(WIRE_PAGES_COUNT_UNTABLED, 1);
+	w->hash = 0;
+	w->frames = 0;
+	w->stop = WIRE_STOP_NO_MODULE;
+	if (bytes > 8 && bytes <= (long)sizeof(w->out.frame))
+		w->frames = (uint32_t)bytes / 8;
+	else
+		w->frames = 1;
+	w->out.frame[0] = ip;
+	for (uint32_t i = 0; i < 32 && i < w->frames; i++)
+		w->hash =
+			walk_mix(w->hash, w->out.frame[(uint64_t)i & (WIRE_STACK_FRAMES_MAX - 1)]);
+	if (w->frames > 32) /* of what may be junk */
+		w->frames = 32;
+}
+
+/* The number of the stack on which the current thread of @process entered the kernel. */
+static __attribute__((noinline)) uint32_t stack_of(void *ctx, uint32_t pid, uint32_t tid,
+						   uint32_t owner, uint32_t epoch)
+{
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	uint32_t slot = 0, id;
+	struct walk *w = walk_begin(tid, &slot);
+	if (!w) {
+		count(WIRE_PAGES_COUNT_BUSY, 1);
+		return WIRE_PAGES_BUSY;
+	}
+	uint64_t ip = regs ? regs->ip : 0;
+	/* behind the instruction of a system call, at that of a fault */
+	uint32_t exact = regs && (int64_t)regs->orig_ax < 0;
+	w->frames = 0;
+	w->stop = WIRE_STOP_NO_SCRATCH; /* a worker thread of the kernel's own making */
+	w->hash = 0;
+	if (ip) {
+		/* no table yet of this process, or of what it has just mapped */
+		if (walk_stack(w, slot, pid, exact ? ip : ip - 1, regs->sp, regs->bp, regs->bx) ||
+		    !w->frames)
+			walk_untabled(ctx, w, ip + exact);
+		else
+			count(WIRE_PAGES_COUNT_WALKS, 1);
+	}
+	uint64_t hash = walk_mix(walk_mix(w->hash, (uint64_t)epoch << 32 | owner),
+				 (uint64_t)w->stop << 16 | w->frames << 1 | exact);
+	uint32_t *known = bpf_map_lookup_elem(&pages_ids, &hash);
+	if (known)
+		id = *known;
+	else
+		id = keep_stack(w, hash, owner, epoch, exact ? WIRE_PAGES_EXACT : 0);
+	walk_end(w);
+	return id;
+}
+
+/* ---- pages come and go ---------------------------------------------------------------------------------------------- */
+
+/* This thread's fault, if it is handling one. */
+INLINE struct wire_pages_fault *fault_of(uint32_t tid)
+{
+	uint32_t key = tid & (WIRE_PAGES_FAULTS - 1);
+	return bpf_map_lookup_elem(&pages_faults, &key);
+}
+
+INLINE void put_window(struct wire_pages_fault *fault, uint32_t tgid, uint32_t stack, int anon)
+{
+	struct wire_pages_window_key key = { .window = fault->addr >> WIRE_PAGES_WINDOW_SHIFT,
+					     .tgid = tgid };
+	struct wire_pages_window *known;
+	/* a thread that goes through memory stays in one window for a while */
+	if (anon && fault->window == key.window + 1 && fault->window_stack == stack)
+		return;
+	known = bpf_map_lookup_elem(&pages_windows, &key);
+	if (known) {
+		if (anon && known->anon != stack)
+			known->anon = stack;
+		else if (!anon && known->file != stack)
+			known->file = stack;
+	} else {
+		struct wire_pages_window fresh = { .file = anon ? 0 : stack,
+						   .anon = anon ? stack : 0 };
+		if (bpf_map_update_elem(&pages_windows, &key, &fresh, BPF_ANY))
+			count(WIRE_PAGES_COUNT_WINDOWS_FULL, 1);
+	}
+	if (anon) {
+		fault->window = key.window + 1;
+		fault->window_stack = stack;
+	}
+}
+
+SEC("raw_tp/mm_page_alloc")
+int pages_alloc(uint64_t *ctx)
+{
+	uint64_t page = ctx[0], pfn;
+	uint32_t order = (uint32_t)ctx[1], gfp = (uint32_t)ctx[2], pid, tid, owner;
+	struct wire_pages_process *process;
+
+	if (!page) /* none was left */
+		return 0;
+	pfn = pfn_of(page);
+	process = followed(&pid, &tid);
+	if ((gfp & GFP_USER_BITS) == GFP_USER_BITS)
+		owner = 0;
+	else if (gfp & GFP_MAY_SLEEP) /* an interrupt's are nobody's */
+		owner = WIRE_PAGES_KERNEL;
+	else
+		process = 0;
+	if (!process) {
+		if (clear(pfn, order))
+			count(WIRE_PAGES_COUNT_STALE, 1);
+		return 0;
+	}
+	uint32_t charged = process->owner;
+	uint32_t stack = stack_of(ctx, pid, tid, charged, process->epoch);
+	owner |= stack | (order & 15) << WIRE_PAGES_ORDER_SHIFT;
+	int rc = write_run(pfn, order, owner, 0);
+	if (rc < 0) {
+		count(WIRE_PAGES_COUNT_BEYOND, 1ULL << (order & 31));
+		return 0;
+	}
+	if (rc)
+		count(WIRE_PAGES_COUNT_STALE, 1);
+	struct wire_pages_live *live = bpf_map_lookup_elem(&pages_live, &stack);
+	if (live) {
+		int64_t pages = 1LL << (order & 31);
+		if (owner & WIRE_PAGES_KERNEL)
+			__sync_fetch_and_add(&live->kernel, pages);
+		else
+			__sync_fetch_and_add(&live->anon, pages);
+		__sync_fetch_and_add(&live->ever, (uint64_t)pages);
+	}
+	if (owner & WIRE_PAGES_KERNEL)
+		return 0;
+	struct wire_pages_fault *fault = fault_of(tid);
+	if (fault && fault->tid == tid && fault->pending)
+		put_window(fault, charged, stack, 1);
+	return 0;
+}
+
+SEC("raw_tp/mm_page_free")
+int pages_free(uint64_t *ctx)
+{
+	clear(pfn_of(ctx[0]), (uint32_t)ctx[1]);
+	return 0;
+}
+
+INLINE int flip(uint64_t page, uint32_t how)
+{
+	uint64_t pfn = pfn_of(page), at = index_of(pfn);
+	struct pages_part *part = part_of(pfn);
+	if (!part || at >= pages_part_len)
+		return 0;
+	uint32_t owner = part->v[at];
+	if (owner)
+		write_run(pfn, WIRE_PAGES_ORDER(owner), 0, how);
+	return 0;
+}
+
+SEC("raw_tp/mm_filemap_add_to_page_cache")
+int pages_cached(uint64_t *ctx)
+{
+	return flip(ctx[0], FLIP_SET);
+}
+
+SEC("raw_tp/mm_filemap_delete_from_page_cache")
+int pages_uncached(uint64_t *ctx)
+{
+	return flip(ctx[0], FLIP_CLEAR);
+}
+
+/* ---- faults --------------------------------------------------------------------------------------------------------- */
+
+INLINE void note_fault(void *ctx, uint64_t addr, uint64_t code, struct wire_pages_process *process,
+		       uint32_t pid, uint32_t tid)
+{
+	struct wire_pages_fault *fault = fault_of(tid);
+	if (!fault)
+		return;
+	if (fault->tid != tid) {
+		fault->tid = tid;
+		fault->window = 0;
+	}
+	fault->addr = addr;
+	fault->pending = 1;
+	/* a reading fault mostly maps what is there; a writing one allocates */
+	if (pages_by_error_code && !(code & (FAULT_PRESENT | FAULT_WRITE)))
+		put_window(fault, process->owner,
+			   stack_of(ctx, pid, tid, process->owner, process->epoch), 0);
+}
+
+SEC("raw_tp/page_fault_user")
+int pages_fault_user(uint64_t *ctx)
+{
+	uint32_t pid, tid;
+	struct wire_pages_process *process = followed(&pid, &tid);
+	if (process)
+		note_fault(ctx, ctx[0], ctx[2], process, pid, tid);
+	return 0;
+}
+
+/* A system call touches memory. Our own reading of stacks does, too, and maps nothing. */
+SEC("raw_tp/page_fault_kernel")
+int pages_fault_kernel(uint64_t *ctx)
+{
+	uint32_t pid, tid;
+	struct wire_pages_process *process = followed(&pid, &tid);
+	if (!process || ctx[0] >> 47)
+		return 0;
+	for (uint32_t i = 0; i < WIRE_STACK_SLOTS; i++) {
+		uint32_t key = i;
+		struct walk *w = bpf_map_lookup_elem(&walk_scratch, &key);
+		if (w && w->busy == (uint64_t)tid + 1)
+			return 0;
+	}
+	note_fault(ctx, ctx[0], ctx[2], process, pid, tid);
+	return 0;
+}
+
+/* Pages of files or of shared memory were mapped: for whom, the fault says. Sums are never made of these. */
+SEC("raw_tp/rss_stat")
+int pages_mapped(uint64_t *ctx)
+{
+	uint32_t member = (uint32_t)ctx[1], pid, tid;
+	if (member != MM_FILEPAGES && member != MM_SHMEMPAGES)
+		return 0;
+	struct wire_pages_process *process = followed(&pid, &tid);
+	if (!process)
+		return 0;
+	struct wire_pages_fault *fault = fault_of(tid);
+	if (!fault || fault->tid != tid || !fault->pending)
+		return 0;
+	struct task_struct *task = bpf_get_current_task_btf();
+	if ((uint64_t)BPF_CORE_READ(task, mm) != ctx[0]) /* a copy for a child, or its end */
+		return 0;
+	fault->pending = 0;
+	put_window(fault, process->owner, stack_of(ctx, pid, tid, process->owner, process->epoch),
+		   0);
+	return 0;
+}
+
+/* ---- migration ------------------------------------------------------------------------------------------------------ */
+
+INLINE void move_begins(uint64_t addr, uint64_t entry)
+{
+	/* how x86-64 writes a page number into an entry that is not present: inverted, 14 bits up, 5 of the type above it */
+	uint64_t pfn = ((~entry << 5) >> 14) & PFN_MASK, at = index_of(pfn);
+	struct pages_part *part = part_of(pfn);
+	if (!part || at >= pages_part_len || !part->v[at])
+		return;
+	struct move_key key = { .addr = addr, .tid = (uint32_t)bpf_get_current_pid_tgid() };
+	if (bpf_map_update_elem(&pages_moves, &key, &pfn, BPF_ANY))
+		count(WIRE_PAGES_COUNT_MOVES_FULL, 1);
+}
+
+struct move {
+	struct pages_part *from, *to;
+	uint64_t from_at, to_at;
+};
+
+INLINE void move_word(struct move *move, uint64_t from_at, uint64_t to_at)
+{
+	uint32_t owner = move->from->v[from_at], was = move->to->v[to_at];
+	if (!owner || was == (owner | WIRE_PAGES_MOVED))
+		return;
+	if (was)
+		add(was, -1);
+	owner |= WIRE_PAGES_MOVED;
+	move->to->v[to_at] = owner;
+	add(owner, 1);
+	count(WIRE_PAGES_COUNT_MOVED, 1);
+}
+
+static long move_next(uint32_t i, struct move *move)
+{
+	uint64_t from_at = move->from_at + i, to_at = move->to_at + i;
+	OPAQUE(from_at);
+	OPAQUE(to_at);
+	if (from_at >= pages_part_len || to_at >= pages_part_len)
+		return 1;
+	move_word(move, from_at, to_at);
+	return 0;
+}
+
+INLINE void move_ends(uint64_t addr, uint64_t entry, uint32_t pages)
+{
+	struct move_key key = { .addr = addr, .tid = (uint32_t)bpf_get_current_pid_tgid() };
+	uint64_t *known = bpf_map_lookup_elem(&pages_moves, &key);
+	if (!known)
+		return;
+	uint64_t from = *known, to = (entry >> 12) & PFN_MASK;
+	bpf_map_delete_elem(&pages_moves, &key);
+	struct move move = { .from = part_of(from),
+			     .to = part_of(to),
+			     .from_at = index_of(from),
+			     .to_at = index_of(to) };
+	if (from == to || !move.from || !move.to)
+		return;
+	bpf_loop(pages, move_next, &move, 0);
+}
+
+SEC("raw_tp/set_migration_pte")
+int pages_move_begins(uint64_t *ctx)
+{
+	move_begins(ctx[0], ctx[1]);
+	return 0;
+}
+
+SEC("raw_tp/remove_migration_pte")
+int pages_move_ends(uint64_t *ctx)
+{
+	move_ends(ctx[0], ctx[1], 1);
+	return 0;
+}
+
+SEC("raw_tp/set_migration_pmd")
+int pages_move_huge_begins(uint64_t *ctx)
+{
+	move_begins(ctx[0], ctx[1]);
+	return 0;
+}
+
+SEC("raw_tp/remove_migration_pmd")
+int pages_move_huge_ends(uint64_t *ctx)
+{
+	move_ends(ctx[0], ctx[1], 512);
+	return 0;
+}
+
+/* ---- processes ------------------------------------------------------------------------------------------------------ */
+
+INLINE void tell(uint32_t kind, uint32_t pid, uint32_t other, uint32_t epoch)
+{
+	struct wire_pages_event event = { .time_ns = bpf_ktime_get_ns(),
+					  .kind = kind,
+					  .pid = pid,
+					  .other = other,
+					  .epoch = epoch };
+	if (bpf_ringbuf_output(&pages_events, &event, sizeof(event), 0))
+		count(WIRE_PAGES_COUNT_EVENTS_LOST, 1);
+}
+
+#define LEVELS_MAX 33 /* of pid namespaces */
+
+/* What the loader's pid namespace calls the process of @task; 0: nothing. */
+INLINE uint32_t process_of(struct task_struct *task)
+{
+	if (!pages_pidns_ino)
+		return (uint32_t)BPF_CORE_READ(task, tgid);
+	struct pid *pid = BPF_CORE_READ(task, group_leader, thread_pid);
+	if (!pid)
+		return 0;
+	uint32_t level = BPF_CORE_READ(pid, level);
+	for (uint32_t i = 0; i < LEVELS_MAX && i <= level; i++) {
+		struct upid upid = { 0 };
+		void *at = (void *)pid + bpf_core_field_offset(struct pid, numbers) +
+			   (uint64_t)i * bpf_core_type_size(struct upid);
+		struct pid_namespace *ns = 0;
+		int nr = 0;
+		bpf_probe_read_kernel(&nr, sizeof(nr), at + bpf_core_field_offset(struct upid, nr));
+		bpf_probe_read_kernel(&ns, sizeof(ns), at + bpf_core_field_offset(struct upid, ns));
+		(void)upid;
+		if (ns && BPF_CORE_READ(ns, ns.inum) == (uint32_t)pages_pidns_ino)
+			return (uint32_t)nr;
+	}
+	return 0;
+}
+
+INLINE int follow(uint32_t pid, const struct wire_pages_process *process)
+{
+	if (bpf_map_update_elem(&pages_processes, &pid, process, BPF_NOEXIST)) {
+		if (!bpf_map_lookup_elem(&pages_processes, &pid))
+			count(WIRE_PAGES_COUNT_PROCESSES_FULL, 1);
+		return 0;
+	}
+	__sync_fetch_and_add(&pages_maybe[pid & 0xffff], 1);
+	return 1;
+}
+
+INLINE void unfollow(uint32_t pid)
+{
+	bpf_map_delete_elem(&walk_processes, &pid);
+	if (!bpf_map_delete_elem(&pages_processes, &pid))
+		__sync_fetch_and_add(&pages_maybe[pid & 0xffff], -1);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(pages_fork, struct task_struct *parent, struct task_struct *child)
+{
+	uint32_t from, tid;
+	struct wire_pages_process *process = followed(&from, &tid);
+	if (!process)
+		return 0;
+	uint32_t to = process_of(child);
+	if (!to || to == from)
+		return 0;
+	int borrows = BPF_CORE_READ(child, mm) == BPF_CORE_READ(parent, mm);
+	if (!borrows && !(process->flags & WIRE_PAGES_FOLLOW))
+		return 0;
+	struct wire_pages_process fresh = { .epoch = borrows ? process->epoch : 0,
+					    .owner = borrows ? process->owner : to,
+					    .flags = process->flags & WIRE_PAGES_FOLLOW };
+	if (borrows)
+		fresh.flags |= WIRE_PAGES_BORROWS;
+	/* the same code at the same addresses, until somebody looks */
+	struct wire_stack_process *places = bpf_map_lookup_elem(&walk_processes, &from);
+	if (places) {
+		struct wire_stack_process copy = *places;
+		bpf_map_update_elem(&walk_processes, &to, &copy, BPF_ANY);
+	}
+	if (follow(to, &fresh) && !borrows)
+		tell(WIRE_PAGES_FORK, to, from, 0);
+	return 0;
+}
+
+INLINE int has_name(struct task_struct *task)
+{
+	char comm[16] = "";
+	if (!pages_name[0] || BPF_CORE_READ_INTO(&comm, task, comm))
+		return 0;
+	for (int i = 0; i < 15; i++) {
+		if (comm[i] != pages_name[i])
+			return 0;
+		if (!comm[i])
+			break;
+	}
+	return 1;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(pages_exec, struct task_struct *task)
+{
+	uint32_t pid = process_of(task);
+	struct wire_pages_process *process;
+	if (!pid)
+		return 0;
+	process = pages_maybe[pid & 0xffff] ? bpf_map_lookup_elem(&pages_processes, &pid) : 0;
+	if (process) {
+		/* what is known of the code is of the image that is gone */
+		bpf_map_delete_elem(&walk_processes, &pid);
+		if (process->flags & WIRE_PAGES_BORROWS && !(process->flags & WIRE_PAGES_FOLLOW)) {
+			unfollow(pid);
+			process = 0;
+		} else if (process->flags & WIRE_PAGES_BORROWS) {
+			process->flags &= ~WIRE_PAGES_BORROWS;
+			process->owner = pid;
+			process->epoch = 1;
+		} else {
+			process->epoch++;
+		}
+	}
+	if (!process && has_name(task)) {
+		struct wire_pages_process fresh = {
+			.owner = pid, .epoch = 1, .flags = pages_name_flags | WIRE_PAGES_BY_NAME
+		};
+		follow(pid, &fresh);
+		process = bpf_map_lookup_elem(&pages_processes, &pid);
+	}
+	if (process)
+		tell(WIRE_PAGES_EXEC, pid, 0, process->epoch);
+	else if (pages_tell_execs)
+		tell(WIRE_PAGES_EXEC, pid, 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(pages_exit, struct task_struct *task)
+{
+	uint32_t pid = process_of(task);
+	struct wire_pages_process *process =
+		pages_maybe[pid & 0xffff] ? bpf_map_lookup_elem(&pages_processes, &pid) : 0;
+	if (!process || BPF_CORE_READ(task, signal, live.counter) > 0)
+		return 0;
+	int borrows = !!(process->flags & WIRE_PAGES_BORROWS);
+	uint32_t epoch = process->epoch;
+	unfollow(pid);
+	if (!borrows)
+		tell(WIRE_PAGES_EXIT, pid, 0, epoch);
+	return 0;
+}
+
+/* ---- before all of it: where the kernel has its list of pages ------------------------------------------------------- */
+
+SEC("raw_tp/mm_page_alloc")
+int pages_calibrate(uint64_t *ctx)
+{
+	if ((uint32_t)bpf_get_current_pid_tgid() != pages_calibrated_tid || ctx[1] ||
+	    (ctx[2] & GFP_USER_BITS) != GFP_USER_BITS)
+		return 0;
+	uint32_t n = pages_calibrated_count;
+	pages_calibrated[(uint64_t)n & 63] = ctx[0];
+	pages_calibrated_count = n + 1;
+	return 0;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pages.c - `byteledger pages TARGET`: every resident page by the call stack that made it so, live. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cmd/cmd.h"
+#include "cmd/pages.h"
+
+#define THRESHOLD_KIB 256
+#define STACKS_LEAST 1024
+#define STACKS_MOST (4u << 20)
+
+enum {
+	OPT_THRESHOLD = 256,
+	OPT_REVERSE,
+	OPT_KIND,
+	OPT_BY,
+	OPT_DEPTH,
+	OPT_WATCH,
+	OPT_DURATION,
+	OPT_FORMAT,
+	OPT_JSONL,
+	OPT_STACKS,
+	OPT_SERVE,
+	OPT_TOKEN,
+	OPT_NO_AUTH,
+	OPT_HOST,
+	OPT_CORS
+};
+
+static const struct argp_option options[] = {
+	{ "threshold", OPT_THRESHOLD, "KIB", 0,
+	  "Add up what has less than so many KiB (default 256; 0: show everything)", 2 },
+	{ "reverse", OPT_REVERSE, NULL, 0,
+	  "Outermost functions on top, callees below; else the function that touched the page is "
+	  "on "
+	  "top",
+	  2 },
+	{ "kind", OPT_KIND, "WORD,...", 0,
+	  "Of these kinds only: anon, shmem, file (together RSS), swap, hugetlb, cache, kernel, "
+	  "held (default anon,shmem,file,cache)",
+	  2 },
+	{ "by", OPT_BY, "WORD", 0, "function (default) or site: each place of a call by itself",
+	  2 },
+	{ "depth", OPT_DEPTH, "N", 0, "Show N levels of the tree", 2 },
+	{ "watch", OPT_WATCH, "SEC", 0,
+	  "Count every SEC seconds; else as often as 2 % of a CPU allow, once a second at most",
+	  3 },
+	{ "duration", OPT_DURATION, "TIME", 0,
+	  "End after 10s, 5m, 1h30m; a program that was started goes on", 3 },
+	{ "format", OPT_FORMAT, "WORD", 0, "text (default) or json", 3 },
+	{ "jsonl", OPT_JSONL, NULL, 0, "An object for each reading, a line each", 3 },
+	{ "output", 'o', "FILE", 0,
+	  "Write to FILE; %e %p %t %h stand for program, pid, time, host. What exists is kept: .1, "
+	  ".2 ... is appended",
+	  3 },
+	{ "quiet", 'q', NULL, 0, "Print no result", 3 },
+	{ "stacks", OPT_STACKS, "N", 0,
+	  "Room for N distinct stacks in the kernel (default 65536: 25 MiB)", 4 },
+	{ "serve", OPT_SERVE, "ADDR:PORT", OPTION_ARG_OPTIONAL,
+	  "Serve /v1/tree and /v1/pid meanwhile (default 127.0.0.1:17832)", 5 },
+	{ "token-file", OPT_TOKEN, "FILE", 0, "Ask clients for the token in FILE", 5 },
+	{ "no-auth", OPT_NO_AUTH, NULL, 0, "Serve an address beyond loopback without a token", 5 },
+	{ "host", OPT_HOST, "NAME", 0, "A name that clients may use for this host (repeatable)",
+	  5 },
+	{ "cors", OPT_CORS, "ORIGIN", 0, "Another web origin that may read what is served, or '*'",
+	  5 },
+	{ 0 },
+};
+
+static int parse_duration(const char *text, uint64_t *ns)
+{
+	double sum = 0;
+	const char *at = text;
+	while (*at >= '0' && *at <= '9') {
+		char *end;
+		double n = (double)strtoull(at, &end, 10);
+		double unit = *end == 's'   ? 1
+			      : *end == 'm' ? 60
+			      : *end == 'h' ? 3600
+			      : *end == 'd' ? 86400
+					    : 0;
+		if (unit <= 0)
+			return -EINVAL;
+		sum += n * unit;
+		at = end + 1;
+	}
+	if (at == text || *at || sum <= 0 || sum > 1e9)
+		return -EINVAL;
+	*ns = (uint64_t)(sum * 1e9);
+	return 0;
+}
+
+static uint64_t parse_number(const char *option, const char *text, uint64_t least, uint64_t most)
+{
+	char *end;
+	errno = 0;
+	unsigned long long n = strtoull(text, &end, 10);
+	if (end == text || *end || errno || text[0] == '-' || n < least || n > most)
+		cmd_usage("--%s '%s': a number from %llu to %llu", option, text,
+			  (unsigned long long)least, (unsigned long long)most);
+	return n;
+}
+
+static uint32_t parse_kinds(const char *text)
+{
+	uint32_t kinds = 0;
+	for (const char *at = text; *at;) {
+		size_t len = strcspn(at, ",");
+		unsigned kind = 0;
+		while (kind < PAGES_KINDS && (strlen(pages_kind_name(kind)) != len ||
+					      strncmp(pages_kind_name(kind), at, len) != 0))
+			kind++;
+		if (kind == PAGES_KINDS)
+			cmd_usage("unknown kind '%.*s': anon, shmem, file, swap, hugetlb, cache, "
+				  "kernel or held",
+				  (int)len, at);
+		kinds |= 1u << kind;
+		at += len + (at[len] == ',');
+	}
+	if (!kinds)
+		cmd_usage("--kind needs a word: anon, shmem, file, swap, hugetlb, cache, kernel or "
+			  "held");
+	return kinds;
+}
+
+static error_t parse_http(struct pages_job *job, int key, char *arg)
+{
+	switch (key) {
+	case OPT_SERVE:
+		job->serve = 1;
+		job->http.address = arg;
+		return 0;
+	case OPT_TOKEN:
+		job->http.token_file = arg;
+		break;
+	case OPT_NO_AUTH:
+		job->http.no_auth = 1;
+		break;
+	case OPT_HOST:
+		if (job->host_count == PAGES_HOSTS_MAX)
+			cmd_usage("at most %d host names", PAGES_HOSTS_MAX);
+		job->hosts[job->host_count++] = arg;
+		break;
+	case OPT_CORS:
+		job->http.cors = arg;
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	job->http_given = 1;
+	return 0;
+}
+
+static void check(struct pages_job *job)
+{
+	/* as TezEdge's memory profiler is told which container to look at */
+	const char *node = getenv("TEZEDGE_NODE_NAME");
+	if (node && *node && !job->with_program && !targets_given(&job->targets))
+		job->targets.container = node;
+	int given = targets_given(&job->targets);
+	if (given && job->with_program)
+		cmd_usage("either a program behind '--' or a target");
+	if (!given && !job->with_program)
+		cmd_usage("which process? -p PID, -n NAME, --container NAME|ID, --cgroup PATH or "
+			  "-- PROGRAM");
+	if (job->quiet && job->output)
+		cmd_usage("-q prints nothing, and -o says where to print");
+	if (job->http_given && !job->serve)
+		cmd_usage("--token-file, --no-auth, --host and --cors belong to --serve");
+	if (job->json && (job->tree.reverse || job->tree_given))
+		cmd_usage("json has every stack: --reverse, --threshold, --by, --depth and --kind "
+			  "are for text");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct pages_job *job = state->input;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &job->targets;
+		return 0;
+	case OPT_THRESHOLD:
+		job->tree.threshold_bytes =
+			parse_number("threshold", arg, 0, UINT64_MAX >> 11) * 1024;
+		job->tree_given = 1;
+		return 0;
+	case OPT_REVERSE:
+		job->tree.reverse = 1;
+		return 0;
+	case OPT_KIND:
+		job->tree.kinds = parse_kinds(arg);
+		job->tree_given = 1;
+		return 0;
+	case OPT_BY:
+		if (strcmp(arg, "function") != 0 && strcmp(arg, "site") != 0)
+			cmd_usage("--by '%s': function or site", arg);
+		job->tree.by_site = arg[0] == 's';
+		job->tree_given = 1;
+		return 0;
+	case OPT_DEPTH:
+		job->tree.depth = (unsigned)parse_number("depth", arg, 1, 100000);
+		job->tree_given = 1;
+		return 0;
+	case OPT_WATCH: {
+		char *end;
+		double seconds = strtod(arg, &end);
+		if (end == arg || *end || !(seconds >= 0.05 && seconds <= 86400))
+			cmd_usage("--watch '%s': seconds from 0.05 to 86400", arg);
+		job->watch_ns = (uint64_t)(seconds * 1e9);
+		return 0;
+	}
+	case OPT_DURATION:
+		if (parse_duration(arg, &job->duration_ns) < 0)
+			cmd_usage("'%s' is not a duration like 10s, 5m, 1h30m", arg);
+		return 0;
+	case OPT_FORMAT:
+		if (strcmp(arg, "text") != 0 && strcmp(arg, "json") != 0)
+			cmd_usage("unknown format '%s': text or json", arg);
+		job->json = arg[0] == 'j';
+		job->format_given = 1;
+		return 0;
+	case OPT_JSONL:
+		job->json = job->jsonl = job->format_given = 1;
+		return 0;
+	case 'o':
+		if (!*arg)
+			cmd_usage("-o needs a file name");
+		job->output = arg;
+		return 0;
+	case 'q':
+		job->quiet = 1;
+		return 0;
+	case OPT_STACKS:
+		job->stacks = (uint32_t)parse_number("stacks", arg, STACKS_LEAST, STACKS_MOST);
+		return 0;
+	case ARGP_KEY_ARG:
+		if (!job->serve || job->http.address || !strpbrk(arg, ":0123456789"))
+			return ARGP_ERR_UNKNOWN;
+		job->http.address = arg;
+		return 0;
+	case ARGP_KEY_END:
+		check(job);
+		return 0;
+	default:
+		return parse_http(job, key, arg);
+	}
+}
+
+int cmd_pages(int argc, char **argv)
+{
+	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "[-- PROGRAM [ARGS...]]",
+		.doc = "Say which code holds a process's memory: every resident page by the call "
+		       "stack that made it so, adding up to its RSS.",
+		.children = children,
+	};
+	struct pages_job job = { .tree = { .threshold_bytes = THRESHOLD_KIB * 1024 } };
+	int rest;
+	for (int i = 1; i < argc && !job.with_program; i++)
+		job.with_program = strcmp(argv[i], "--") == 0;
+	if (cmd_parse(&argp, argc, argv, &rest, &job) < 0)
+		return CMD_USAGE;
+	if (job.with_program && rest >= argc) {
+		fprintf(stderr, "byteledger: no program given\n"
+				"hint: byteledger pages [OPTIONS] -- PROGRAM [ARGS...]\n");
+		return CMD_USAGE;
+	}
+	if (job.duration_ns)
+		job.end_ns = clock_ns(CLOCK_MONOTONIC) + job.duration_ns;
+	result_init(&job.result, job.output, job.quiet, job.with_program, job.format_given);
+	int status = pages_run(&job, job.with_program ? argv + rest : NULL);
+	result_fini(&job.result);
+	return status;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pages.h - `byteledger pages`: pages.c has the options, pages_run.c the life from the first target to the last reading. */
+#ifndef CMD_PAGES_H
+#define CMD_PAGES_H
+
+#include <stdint.h>
+
+#include "api/http.h"
+#include "cmd/result.h"
+#include "cmd/targets.h"
+#include "recorder/started.h"
+#include "view/pages.h"
+
+#define PAGES_HOSTS_MAX 16
+
+/** struct pages_job - what the command line said; texts are argv's. */
+struct pages_job {
+	struct targets targets;
+	struct pages_tree_opt tree;
+	int tree_given;
+	int with_program;
+	uint64_t watch_ns;            /* between readings; 0 = as the work allows */
+	uint64_t duration_ns, end_ns; /* end_ns: of CLOCK_MONOTONIC; 0 = none */
+	int json, jsonl, format_given, quiet;
+	const char *output;
+	uint32_t stacks;
+	int serve, http_given;
+	struct http_opt http;
+	const char *hosts[PAGES_HOSTS_MAX + 1];
+	size_t host_count;
+	struct result result;
+};
+
+/** pages_run() - do it; with @program start that. Return: the exit status. */
+int pages_run(struct pages_job *job, char **program);
+
+#endif

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pages_run.c - the life of `byteledger pages`: load, attach, take up targets, count again and again, print. Counting takes a
+ * fiftieth of a CPU at most; a program that was just started is counted soon, so that a short one is counted at all.
+ */
+#include <errno.h>
+#include <fnmatch.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "api/tree.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/jsonw.h"
+#include "cmd/cmd.h"
+#include "cmd/pages.h"
+#include "cmd/terminal.h"
+#include "out/pages.h"
+#include "proc/proc.h"
+#include "source/pageown.h"
+
+#define POLL_MS 100
+#define WALK_FIRST_NS 10000000ull
+#define WALK_LIVE_NS 1000000000ull /* on a terminal, or where somebody asks by HTTP */
+#define WALK_ELSE_NS 5000000000ull
+#define WALK_SHARE 50 /* of the time, one part at most goes into counting */
+
+struct life {
+	struct pages_job *job;
+	struct pageown *pages;
+	struct started program;
+	int signals, stop;
+	uint64_t began_ns, due_ns, more_due_ns;
+	int waited;             /* for a name, which was said */
+	struct page_shot *shot; /* the last one; under lock for the threads of the server */
+	pthread_mutex_t lock;
+	struct http_server *server;
+	struct http_route routes[4];
+	struct tree_source source;
+	int live, drawn;
+	struct err err;
+};
+
+/* ---- printing ------------------------------------------------------------------------------------------------------- */
+
+static int print_json(struct life *l, struct err *err)
+{
+	struct pages_job *job = l->job;
+	struct jsonw json;
+	const struct page_process *first = page_shot_find(l->shot, 0);
+	if (result_for(&job->result, first ? first->exe : "", first ? first->pid : 0, err) < 0)
+		return err->code;
+	if (!job->result.to)
+		return 0;
+	jsonw_init(&json, job->result.to);
+	out_pages_json(&json, l->shot, clock_ns(CLOCK_MONOTONIC));
+	jsonw_line(&json);
+	if (job->jsonl)
+		fflush(job->result.to);
+	return 0;
+}
+
+static void fit(struct life *l, struct out_pages_opt *opt, FILE *to)
+{
+	struct out_opt terminal = { 0 };
+	terminal_fit(to, &terminal);
+	*opt = (struct out_pages_opt){ .tree = l->job->tree,
+				       .width = terminal.width,
+				       .ascii = terminal.ascii,
+				       .now_ns = clock_ns(CLOCK_MONOTONIC) };
+}
+
+/* Those that end are told behind those that live; of many that ended, the last. */
+static int print_text(struct life *l, struct err *err)
+{
+	struct pages_job *job = l->job;
+	struct out_pages_opt opt;
+	for (int ended = 0; ended < 2; ended++) {
+		for (size_t i = 0; i < l->shot->count; i++) {
+			const struct page_process *process = l->shot->processes[i];
+			CLEANUP(buf_fini) struct buf text = { 0 };
+			if (process->ended != ended)
+				continue;
+			if (result_for(&job->result, process->exe, process->pid, err) < 0)
+				return err->code;
+			if (!job->result.to)
+				return 0;
+			fit(l, &opt, job->result.to);
+			int rc = out_pages_text(&text, l->shot, process, &opt, err);
+			if (rc < 0)
+				return rc;
+			buf_putc(&text, '\n');
+			fputs(buf_cstr(&text), job->result.to);
+		}
+	}
+	return 0;
+}
+
+static int rows_of_terminal(void)
+{
+	struct winsize size;
+	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 4 ? size.ws_row : 24;
+}
+
+/* The screen: the first processes as far as they fit. */
+static int draw(struct life *l, struct err *err)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	struct out_pages_opt opt;
+	size_t living = 0, rows = (size_t)rows_of_terminal() - 2;
+	fit(l, &opt, stdout);
+	for (size_t i = 0; i < l->shot->count; i++)
+		living += !l->shot->processes[i]->ended;
+	buf_puts(&text, "\033[H\033[J");
+	for (size_t i = 0, shown = 0; i < l->shot->count && shown < 4; i++) {
+		if (l->shot->processes[i]->ended && living)
+			continue;
+		opt.lines = rows / (living > 3 ? 4 : living ? living : 1);
+		opt.lines = opt.lines > 6 ? opt.lines - 1 : 6;
+		if (out_pages_text(&text, l->shot, l->shot->processes[i], &opt, err) < 0)
+			return err->code;
+		shown++;
+	}
+	if (living > 4)
+		buf_printf(&text, "%zu more processes\n", living - 4);
+	fputs(buf_cstr(&text), stdout);
+	fflush(stdout);
+	l->drawn = 1;
+	return 0;
+}
+
+/* ---- counting ------------------------------------------------------------------------------------------------------- */
+
+static struct page_shot *lend(void *ctx)
+{
+	struct life *l = ctx;
+	pthread_mutex_lock(&l->lock);
+	struct page_shot *shot = page_shot_get(l->shot);
+	pthread_mutex_unlock(&l->lock);
+	return shot;
+}
+
+static int count(struct life *l, struct err *err)
+{
+	struct page_shot *shot = NULL, *old;
+	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	int rc = pageown_read(l->pages, &shot, err);
+	if (rc < 0)
+		return rc;
+	if (l->server || l->live || l->job->jsonl)
+		pageown_resolve(l->pages, shot);
+	pthread_mutex_lock(&l->lock);
+	old = l->shot;
+	l->shot = shot;
+	pthread_mutex_unlock(&l->lock);
+	page_shot_put(old);
+	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	uint64_t pause = (now - l->began_ns) / 4;
+	uint64_t most = l->live || l->server || l->job->jsonl ? WALK_LIVE_NS : WALK_ELSE_NS;
+	pause = pause < WALK_FIRST_NS ? WALK_FIRST_NS : pause > most ? most : pause;
+	l->due_ns = now + (cpu * WALK_SHARE > pause ? cpu * WALK_SHARE : pause);
+	if (l->job->watch_ns)
+		l->due_ns = now + l->job->watch_ns;
+	if (l->live && draw(l, err) < 0)
+		return err->code;
+	return l->job->jsonl && l->shot->count ? print_json(l, err) : 0;
+}
+
+/* ---- targets -------------------------------------------------------------------------------------------------------- */
+
+static int takes_children(const struct pages_job *job)
+{
+	/* who starts in a container or a cgroup stays there */
+	return job->targets.follow_children || job->targets.container || job->targets.cgroup;
+}
+
+static int take_up(struct life *l, pid_t pid, struct err *err)
+{
+	if (pageown_follows(l->pages, pid))
+		return 0;
+	int rc = pageown_follow(l->pages, pid, takes_children(l->job), err);
+	if (!rc)
+		l->due_ns = 0;
+	return rc;
+}
+
+/* Those that are there now. One that is gone by now is no error among others. */
+static int take_list(struct life *l, const struct target_list *list, int given, struct err *err)
+{
+	size_t good = 0;
+	for (size_t i = 0; i < list->count; i++) {
+		struct err one = { 0 };
+		if (take_up(l, list->pids[i], &one) == 0) {
+			good++;
+		} else if (given) {
+			*err = one;
+			if (list->count == 1)
+				return one.code;
+			cmd_fail(&one);
+		}
+	}
+	return given && list->count && !good ? err->code : 0;
+}
+
+static int is_glob(const char *name)
+{
+	return strpbrk(name, "*?[") != NULL;
+}
+
+static int look_for_more(struct life *l, struct err *err)
+{
+	CLEANUP(target_list_fini) struct target_list list = { 0 };
+	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	int rc = targets_more(&l->job->targets, &list, err);
+	if (!rc)
+		rc = take_list(l, &list, 0, err);
+	l->more_due_ns = targets_more_due(clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu);
+	return rc;
+}
+
+static void on_event(void *ctx, const struct pageown_event *event)
+{
+	struct life *l = ctx;
+	char exe[4096];
+	if (event->kind == PAGES_EXECED && !event->followed && l->job->targets.name &&
+	    proc_exe(event->pid, exe, sizeof(exe)) == 0) {
+		const char *base = strrchr(exe, '/');
+		struct err gone = { 0 };
+		if (fnmatch(l->job->targets.name, base ? base + 1 : exe, 0) == 0)
+			take_up(l, event->pid, &gone);
+	}
+	/* of what begins, the first pages are counted soon */
+	if (event->kind == PAGES_EXECED && event->followed) {
+		l->began_ns = clock_ns(CLOCK_MONOTONIC);
+		l->due_ns = l->began_ns + WALK_FIRST_NS;
+	}
+}
+
+/* ---- the loop ------------------------------------------------------------------------------------------------------- */
+
+/* Until something comes, or @until_ns. Return: 1 where the command is to end. */
+static int wait_for(struct life *l, uint64_t until_ns)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	int ms = until_ns <= now ? 0 : (int)((until_ns - now + 999999) / 1000000);
+	struct pollfd fds[] = { { .fd = l->signals, .events = POLLIN },
+				{ .fd = pageown_fd(l->pages), .events = POLLIN } };
+	if (poll(fds, 2, ms < POLL_MS ? ms : POLL_MS) > 0 && fds[0].revents)
+		return started_signals(l->signals, l->program.pid);
+	return 0;
+}
+
+static int loop(struct life *l, struct err *err)
+{
+	int rc = 0;
+	for (;;) {
+		rc = pageown_poll(l->pages, on_event, l, err);
+		if (rc < 0)
+			return rc;
+		uint64_t now = clock_ns(CLOCK_MONOTONIC);
+		if (l->more_due_ns <= now && targets_follow(&l->job->targets) &&
+		    (rc = look_for_more(l, err)) < 0)
+			return rc;
+		size_t living = pageown_count(l->pages);
+		if (living && l->due_ns <= now && (rc = count(l, err)) < 0)
+			return rc;
+		if (l->program.pid ? started_has_ended(l->program.pid)
+				   : !living && !l->job->targets.name)
+			return 0;
+		if (!living && !l->waited++ && l->job->targets.name)
+			cmd_say("waiting for a program called '%s'", l->job->targets.name);
+		now = clock_ns(CLOCK_MONOTONIC);
+		if (l->job->end_ns && now >= l->job->end_ns) {
+			l->stop = 1;
+			return 0;
+		}
+		uint64_t next = living ? l->due_ns : UINT64_MAX;
+		if (l->job->end_ns && l->job->end_ns < next)
+			next = l->job->end_ns;
+		if (targets_follow(&l->job->targets) && l->more_due_ns < next)
+			next = l->more_due_ns;
+		if (wait_for(l, next)) {
+			l->stop = 1;
+			return 0;
+		}
+	}
+}
+
+static int serve(struct life *l, struct err *err)
+{
+	l->source = (struct tree_source){ .ctx = l, .lend = lend };
+	l->routes[0] = (struct http_route){ "/v1/tree", tree_route, &l->source };
+	l->routes[1] = (struct http_route){ "/v1/pid", tree_pid_route, &l->source };
+	l->routes[2] = (struct http_route){ "/openapi/memory-profiler-openapi.json",
+					    tree_openapi_route, NULL };
+	l->job->http.routes = l->routes;
+	l->job->http.route_count = 3;
+	l->job->http.hosts = l->job->hosts;
+	signal(SIGPIPE, SIG_IGN);
+	int rc = http_server_start(&l->job->http, &l->server, err);
+	if (rc < 0)
+		return rc;
+	const char *note = http_server_note(l->server);
+	fprintf(stderr, "byteledger: serving %sv1/tree\n", http_server_url(l->server));
+	if (note)
+		fprintf(stderr, "byteledger: %s\n", note);
+	return 0;
+}
+
+static int open_pages(struct life *l, struct err *err)
+{
+	const struct pages_job *job = l->job;
+	const struct pageown_opt opt = {
+		.stacks_max = job->stacks,
+		.take_name =
+			job->targets.name && !is_glob(job->targets.name) ? job->targets.name : NULL,
+		.take_children = job->targets.follow_children,
+		.tell_execs = job->targets.name && is_glob(job->targets.name),
+	};
+	l->pages = pageown_new(&opt, err);
+	int rc = l->pages ? pageown_load(l->pages, err) : err->code;
+	return rc ? rc : pageown_attach(l->pages, err);
+}
+
+static int take_targets(struct life *l, char **program, struct err *err)
+{
+	struct pages_job *job = l->job;
+	if (program) {
+		int rc = pageown_launch(l->pages, 1, 0, 0, err);
+		if (rc < 0)
+			return rc;
+		rc = started_begin(&l->program, program, err);
+		l->signals = l->program.signals;
+		struct err more = { 0 };
+		int end = pageown_launch(l->pages, 0, rc < 0 ? 0 : l->program.pid,
+					 job->targets.follow_children, &more);
+		/* one that has ended by now had no time to be looked at */
+		if (!rc && end < 0 && end != -ESRCH)
+			cmd_fail(&more);
+		return rc;
+	}
+	CLEANUP(target_list_fini) struct target_list list = { 0 };
+	/* a name is not waited for here: the kernel tells */
+	struct targets now = job->targets;
+	now.name = NULL;
+	int rc = targets_find(&now, 0, &list, err);
+	memcpy(job->targets.container_id, now.container_id, sizeof(now.container_id));
+	if (!rc)
+		rc = take_list(l, &list, 1, err);
+	return !rc && job->targets.name ? look_for_more(l, err) : rc;
+}
+
+static int run(struct life *l, char **program, struct err *err)
+{
+	int rc = open_pages(l, err);
+	if (!rc && !program && (l->signals = signals_open(0)) < 0)
+		rc = err_set(err, l->signals, "cannot take signals");
+	if (!rc)
+		rc = take_targets(l, program, err);
+	if (!rc)
+		rc = pageown_drop_privileges(err);
+	if (!rc)
+		rc = pageown_start(l->pages, err);
+	if (!rc && l->job->serve)
+		rc = serve(l, err);
+	if (!rc)
+		rc = loop(l, err);
+	/* this moment is what --duration and Ctrl-C ask for */
+	if (!rc && l->stop)
+		rc = pageown_poll(l->pages, NULL, NULL, err);
+	if (!rc && (l->stop || !l->shot))
+		rc = count(l, err);
+	return rc;
+}
+
+static int finish(struct life *l, struct err *err)
+{
+	if (l->shot && !l->shot->count && !l->job->quiet && !l->program.pid)
+		cmd_say("no process was there to be counted");
+	if (!l->shot || l->job->quiet || l->job->jsonl)
+		return 0;
+	pageown_resolve(l->pages, l->shot);
+	if (l->drawn)
+		fputs("\033[H\033[J", stdout);
+	return l->job->json ? print_json(l, err) : print_text(l, err);
+}
+
+int pages_run(struct pages_job *job, char **program)
+{
+	struct life l = { .job = job, .signals = -1, .program = { .signals = -1 } };
+	struct err err = { 0 };
+	pthread_mutex_init(&l.lock, NULL);
+	l.began_ns = clock_ns(CLOCK_MONOTONIC);
+	l.live = !program && !job->json && !job->quiet && !job->output && isatty(STDOUT_FILENO);
+	if (program)
+		cmd_status_is_programs();
+	int status = CMD_OK, rc = run(&l, program, &err);
+	if (!rc)
+		rc = finish(&l, &err);
+	http_server_stop(l.server);
+	if (result_end(&job->result, rc < 0 ? NULL : &err) < 0 && !rc)
+		rc = err.code ? err.code : -EIO;
+	if (rc < 0)
+		status = cmd_fail(&err);
+	page_shot_put(l.shot);
+	if (l.pages)
+		pageown_detach(l.pages);
+	if (program)
+		status = !l.program.pid ? l.program.status
+			 : l.stop       ? status
+					: started_wait(&l.program);
+	pageown_free(l.pages);
+	if (l.signals >= 0)
+		close(l.signals);
+	pthread_mutex_destroy(&l.lock);
+	return status;
+}

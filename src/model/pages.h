@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pages.h - a reading of resident pages: every page of some processes on exactly one line, by call stack or by the reason why
+ * there is none. Made by source/pageown.h, read by view, out and api; nothing in it changes once it is made.
+ *
+ * Frames and stacks are shared by all readings of one source and live as long as that.
+ */
+#ifndef MODEL_PAGES_H
+#define MODEL_PAGES_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "model/event.h"
+
+/** What a page is to the process that it is counted for. The first three add up to RSS; the others stand beside it. */
+enum pages_kind {
+	PAGES_ANON,    /* RssAnon */
+	PAGES_SHMEM,   /* RssShmem: shared anonymous, memfd, tmpfs, SysV */
+	PAGES_FILE,    /* RssFile: mapped pages of files */
+	PAGES_SWAP,    /* anonymous memory that is swapped out */
+	PAGES_HUGETLB, /* from the pool of huge pages */
+	PAGES_CACHE,   /* page cache that this process caused and nobody here has mapped */
+	PAGES_KERNEL, /* the kernel's own, caused by this process: page tables, slab, pipes, sockets */
+	PAGES_HELD, /* neither mapped nor cache, and not freed: tmpfs files, parts of split huge pages, children's copies */
+	PAGES_KINDS
+};
+/** pages_kind_name() - "anon", "shmem" ...: the words of JSON and options; NULL beyond. */
+const char *pages_kind_name(unsigned kind);
+
+/** Why a resident page has no stack. */
+enum page_reason {
+	PAGES_KNOWN,         /* it has one */
+	PAGES_BEFORE_ATTACH, /* was there when this process was taken up */
+	PAGES_OTHER_TASK, /* no allocation for this process was seen: another task wrote into it, or the kernel on its own */
+	PAGES_NOT_SEEN,   /* of a file, mapped without a fault that was seen */
+	PAGES_TABLE_FULL, /* the kernel's table of stacks was full */
+	PAGES_WALK_BUSY,  /* no room to walk the stack in at that moment */
+	PAGES_NO_FRAMES, /* allocated by a thread of the kernel's own making, or the stack could not be read */
+	PAGES_POOL, /* taken from the pool of huge pages, of which no allocation tells */
+	PAGES_REASONS
+};
+const char *page_reason_name(unsigned reason);
+/** page_reason_text() - the same in words for people. */
+const char *page_reason_text(unsigned reason);
+
+/** struct page_module - a file with code; unique by path and build id. */
+struct page_module {
+	const char *path; /* "" = code of no file */
+	const char *name; /* base name, or "[jit]" */
+	uint8_t build_id[32];
+	uint8_t build_id_len;
+};
+
+/** struct page_frame - a place in code. */
+struct page_frame {
+	const struct page_module *module;
+	uint64_t
+		offset; /* return address - 1, as ELF virtual address of the module; absolute where its path is "" */
+	uint64_t file_offset; /* of the return address itself (of the exact one where it is none) */
+	_Atomic(const struct symbol *) symbols; /* innermost first; NULL: none, or not asked yet */
+	_Atomic uint32_t symbol_count;
+	uint32_t number; /* dense, from 0 */
+};
+
+/** struct page_stack - innermost first. */
+struct page_stack {
+	pid_t pid;                         /* whose it is */
+	uint32_t epoch;                    /* execs of that process before */
+	uint64_t first_ns;                 /* CLOCK_MONOTONIC */
+	const struct page_module *program; /* its main executable; NULL = unknown */
+	uint32_t number;                   /* dense, from 0 */
+	uint16_t count;
+	uint8_t stop; /* enum wire_stop */
+	const struct page_frame *frames[];
+};
+
+struct page_row {
+	uint64_t bytes;
+	const struct page_stack *stack; /* NULL: none, @reason says why */
+	uint8_t kind;                   /* enum pages_kind */
+	uint8_t reason;                 /* enum page_reason */
+	const char
+		*label; /* without a stack: the mapping, as `regions` calls it; the reading's own */
+};
+
+#define PAGES_UNKNOWN UINT64_MAX
+
+/** struct page_process - one process. */
+struct page_process {
+	pid_t pid;
+	int ended; /* its last reading, @age_ns old */
+	char exe[512], comm[32];
+	uint64_t time_ns; /* CLOCK_MONOTONIC of the end of the walk */
+	uint64_t
+		walk_ns; /* how long it took: pages that changed meanwhile may be counted as they were */
+	uint64_t rss_bytes, attributed_bytes;
+	uint64_t kinds[PAGES_KINDS];
+	uint64_t unattributed[PAGES_REASONS]; /* of RSS */
+	/* the kernel's own figures, read beside; PAGES_UNKNOWN where it does not say */
+	uint64_t smaps_rss_bytes, status_rss_bytes, rss_anon_bytes, rss_file_bytes, rss_shmem_bytes,
+		swap_bytes, hugetlb_bytes;
+	struct page_row *rows; /* largest first, by kind */
+	size_t row_count;
+	int was_late; /* it ran already when it was taken up */
+};
+
+enum page_loss {
+	PAGES_LOST_STACKS,    /* captures that found the table of stacks full */
+	PAGES_LOST_FRAMES,    /* ... that of their frames */
+	PAGES_LOST_BUSY,      /* ... no scratch memory */
+	PAGES_LOST_MOVES,     /* migrations whose page lost its owner */
+	PAGES_LOST_EVENTS,    /* ends, forks and execs of processes that were not told */
+	PAGES_LOST_PROCESSES, /* children that found no room */
+	PAGES_LOST_WINDOWS,
+	PAGES_LOST_MEMORY, /* pages beyond the end of the owner table */
+	PAGES_LOST_MISSED, /* events that the kernel skipped, as it was inside the same program */
+	PAGES_LOSSES
+};
+const char *page_loss_name(unsigned loss);
+
+/** struct page_shot - one reading of all processes; shared by reference. */
+struct page_shot {
+	atomic_int refs;
+	uint64_t time_ns, realtime_ns;
+	uint64_t lost[PAGES_LOSSES];
+	struct page_process *
+		*processes; /* in the order in which they were taken up; shared with other shots */
+	size_t count;
+	/* what the kernel side takes */
+	uint64_t kernel_bytes;
+	uint32_t stacks, stacks_max;
+};
+
+struct page_shot *page_shot_get(struct page_shot *shot);
+void page_shot_put(struct page_shot *shot);
+void page_shot_putp(struct page_shot **shot);
+/** page_shot_find() - the process with that id, else NULL; 0: the first. */
+const struct page_process *page_shot_find(const struct page_shot *shot, pid_t pid);
+
+struct page_process *page_process_new(void);
+struct page_process *page_process_get(struct page_process *process);
+void page_process_put(struct page_process *process);
+
+#endif

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "out/pages.h"
+
+#include <string.h>
+
+#include "base/text.h"
+
+/* ---- JSON ----------------------------------------------------------------------------------------------------------- */
+
+static void put_known(struct jsonw *json, const char *key, uint64_t value)
+{
+	if (value == PAGES_UNKNOWN)
+		jsonw_null(json, key);
+	else
+		jsonw_u64(json, key, value);
+}
+
+static void put_frames(struct jsonw *json, const struct page_stack *stack)
+{
+	jsonw_array(json, "frames");
+	for (uint16_t i = 0; stack && i < stack->count; i++) {
+		const struct page_frame *frame = stack->frames[i];
+		const struct symbol *symbols =
+			atomic_load_explicit(&frame->symbols, memory_order_acquire);
+		uint32_t count = symbols ? frame->symbol_count : 1;
+		for (uint32_t k = 0; k < count; k++) {
+			static const struct symbol none;
+			const struct symbol *symbol = symbols ? &symbols[k] : &none;
+			jsonw_object(json, NULL);
+			jsonw_str(json, "function", symbol->function);
+			jsonw_str(json, "module",
+				  frame->module->path[0] ? frame->module->name : NULL);
+			jsonw_u64(json, "offset", frame->offset);
+			jsonw_str(json, "file", symbol->file);
+			if (symbol->line)
+				jsonw_u64(json, "line", symbol->line);
+			else
+				jsonw_null(json, "line");
+			jsonw_bool(json, "inlined", symbol->inlined);
+			jsonw_object_end(json);
+		}
+	}
+	jsonw_array_end(json);
+}
+
+static void put_row(struct jsonw *json, const struct page_process *process,
+		    const struct page_row *row)
+{
+	jsonw_object(json, NULL);
+	jsonw_u64(json, "bytes", row->bytes);
+	jsonw_str(json, "kind", pages_kind_name(row->kind));
+	if (!row->stack) {
+		jsonw_str(json, "reason", page_reason_name(row->reason));
+		jsonw_str(json, "label", row->label);
+	} else if (row->stack->stop) {
+		jsonw_str(json, "partial", stack_stop_name(row->stack->stop));
+	}
+	if (row->stack && row->stack->pid != process->pid)
+		jsonw_i64(json, "owner_pid", row->stack->pid);
+	put_frames(json, row->stack);
+	jsonw_object_end(json);
+}
+
+void out_pages_lost(struct jsonw *json, const struct page_shot *shot)
+{
+	uint64_t sum = 0;
+	for (unsigned i = 0; i < PAGES_LOSSES; i++)
+		sum += shot->lost[i];
+	jsonw_object(json, "lost");
+	jsonw_u64(json, "events", sum);
+	jsonw_object(json, "by_reason");
+	for (unsigned i = 0; i < PAGES_LOSSES; i++)
+		if (shot->lost[i])
+			jsonw_u64(json, page_loss_name(i), shot->lost[i]);
+	jsonw_object_end(json);
+	jsonw_object_end(json);
+}
+
+static void put_process(struct jsonw *json, const struct page_shot *shot,
+			const struct page_process *p, uint64_t now_ns)
+{
+	jsonw_object(json, NULL);
+	jsonw_i64(json, "pid", p->pid);
+	jsonw_str(json, "exe", p->exe);
+	jsonw_bool(json, "ended", p->ended);
+	jsonw_u64(json, "rss_bytes", p->rss_bytes);
+	jsonw_u64(json, "attributed_bytes", p->attributed_bytes);
+	jsonw_object(json, "unattributed");
+	for (unsigned i = 0; i < PAGES_REASONS; i++)
+		if (p->unattributed[i])
+			jsonw_u64(json, page_reason_name(i), p->unattributed[i]);
+	jsonw_object_end(json);
+	jsonw_object(json, "kinds");
+	for (unsigned i = 0; i < PAGES_KINDS; i++)
+		jsonw_u64(json, pages_kind_name(i), p->kinds[i]);
+	jsonw_object_end(json);
+	jsonw_array(json, "rows");
+	for (size_t i = 0; i < p->row_count; i++)
+		put_row(json, p, &p->rows[i]);
+	jsonw_array_end(json);
+	jsonw_object(json, "checks");
+	put_known(json, "smaps_rss_bytes", p->smaps_rss_bytes);
+	put_known(json, "status_rss_bytes", p->status_rss_bytes);
+	put_known(json, "rss_anon_bytes", p->rss_anon_bytes);
+	put_known(json, "rss_file_bytes", p->rss_file_bytes);
+	put_known(json, "rss_shmem_bytes", p->rss_shmem_bytes);
+	put_known(json, "swap_bytes", p->swap_bytes);
+	put_known(json, "hugetlb_bytes", p->hugetlb_bytes);
+	if (p->smaps_rss_bytes != PAGES_UNKNOWN)
+		jsonw_i64(json, "residual_bytes",
+			  (int64_t)p->smaps_rss_bytes - (int64_t)p->rss_bytes);
+	jsonw_object_end(json);
+	out_pages_lost(json, shot);
+	jsonw_u64(json, "age_ns", now_ns > p->time_ns ? now_ns - p->time_ns : 0);
+	jsonw_u64(json, "time_ns", p->time_ns);
+	jsonw_u64(json, "walk_ns", p->walk_ns);
+	jsonw_object_end(json);
+}
+
+void out_pages_json(struct jsonw *json, const struct page_shot *shot, uint64_t now_ns)
+{
+	jsonw_object(json, NULL);
+	jsonw_u64(json, "version", 1);
+	jsonw_array(json, "processes");
+	for (size_t i = 0; i < shot->count; i++)
+		put_process(json, shot, shot->processes[i], now_ns);
+	jsonw_array_end(json);
+	jsonw_object(json, "kernel");
+	jsonw_u64(json, "table_bytes", shot->kernel_bytes);
+	jsonw_u64(json, "stacks", shot->stacks);
+	jsonw_u64(json, "stacks_max", shot->stacks_max);
+	jsonw_object_end(json);
+	jsonw_object_end(json);
+}
+
+/* ---- text ----------------------------------------------------------------------------------------------------------- */
+
+struct printing {
+	struct buf *to;
+	const struct out_pages_opt *opt;
+	uint64_t whole;
+	size_t lines, left_out;
+	int width;
+};
+
+/* Ends a line that began at @start, cut to the width. */
+static void end_line(struct printing *p, size_t start)
+{
+	const char *line = buf_cstr(p->to) + start;
+	if ((int)text_columns(line) > p->width)
+		p->to->len = start + text_fit(line, (size_t)p->width - 1);
+	buf_putc(p->to, '\n');
+	p->lines++;
+}
+
+static void put_bytes(struct printing *p, const char *what, uint64_t bytes)
+{
+	char text[TEXT_NUMBER_MAX];
+	buf_printf(p->to, "  %s %s", what, text_bytes(text, bytes));
+}
+
+static void put_head(struct printing *p, const struct page_shot *shot,
+		     const struct page_process *process)
+{
+	char text[TEXT_NUMBER_MAX], more[TEXT_NUMBER_MAX];
+	size_t start = p->to->len;
+	text_escape(p->to, process->comm, p->opt->ascii);
+	buf_printf(p->to, "  pid %d   RSS %s", (int)process->pid,
+		   text_bytes(text, process->rss_bytes));
+	buf_printf(p->to, "   with a stack %s",
+		   text_percent(more, process->attributed_bytes, process->rss_bytes));
+	uint64_t age = p->opt->now_ns > process->time_ns ? p->opt->now_ns - process->time_ns : 0;
+	if (process->ended)
+		buf_printf(p->to, "   ended; counted %s before", text_duration(text, age));
+	else
+		buf_printf(p->to, "   counted in %s", text_duration(text, process->walk_ns));
+	end_line(p, start);
+	start = p->to->len;
+	put_bytes(p, "anon", process->kinds[PAGES_ANON]);
+	put_bytes(p, "file", process->kinds[PAGES_FILE]);
+	put_bytes(p, "shmem", process->kinds[PAGES_SHMEM]);
+	buf_puts(p->to, "   beside RSS:");
+	for (unsigned kind = PAGES_SWAP; kind < PAGES_KINDS; kind++)
+		if (process->kinds[kind])
+			put_bytes(p, pages_kind_name(kind), process->kinds[kind]);
+	end_line(p, start);
+	for (unsigned reason = 1; reason < PAGES_REASONS; reason++) {
+		if (!process->unattributed[reason])
+			continue;
+		start = p->to->len;
+		buf_printf(p->to, "  no stack: %s %s",
+			   text_bytes(text, process->unattributed[reason]),
+			   page_reason_text(reason));
+		const struct page_row *largest = NULL;
+		for (size_t i = 0; i < process->row_count; i++) {
+			const struct page_row *row = &process->rows[i];
+			if (!row->stack && row->reason == reason && row->label &&
+			    row->kind < PAGES_SWAP && (!largest || row->bytes > largest->bytes))
+				largest = row;
+		}
+		if (largest) {
+			buf_puts(p->to, ", most in ");
+			text_escape(p->to, largest->label, p->opt->ascii);
+		}
+		end_line(p, start);
+	}
+	if (process->smaps_rss_bytes != PAGES_UNKNOWN &&
+	    process->smaps_rss_bytes != process->rss_bytes) {
+		int more_there = process->smaps_rss_bytes > process->rss_bytes;
+		start = p->to->len;
+		buf_printf(p->to, "  the kernel, asked right after, counts %s %s (smaps)",
+			   text_bytes(text,
+				      more_there ? process->smaps_rss_bytes - process->rss_bytes
+						 : process->rss_bytes - process->smaps_rss_bytes),
+			   more_there ? "more" : "less");
+		end_line(p, start);
+	}
+	for (unsigned i = 0; i < PAGES_LOSSES; i++) {
+		if (!shot->lost[i] || i == PAGES_LOST_MISSED)
+			continue;
+		start = p->to->len;
+		buf_printf(p->to, "  lost: %llu %s", (unsigned long long)shot->lost[i],
+			   page_loss_name(i));
+		end_line(p, start);
+	}
+}
+
+static void put_node(struct printing *p, const struct pages_node *node, int indent)
+{
+	if (p->opt->lines && p->lines >= p->opt->lines) {
+		p->left_out++;
+		return;
+	}
+	char text[TEXT_NUMBER_MAX], share[TEXT_NUMBER_MAX];
+	size_t start = p->to->len;
+	buf_printf(p->to, "%10s %7s  %*s", text_bytes(text, node->bytes),
+		   text_percent(share, node->bytes, p->whole), indent < 40 ? indent : 40, "");
+	if (node->symbol)
+		text_escape(p->to, node->symbol->function, p->opt->ascii);
+	else
+		buf_printf(p->to, "0x%llx", (unsigned long long)node->frame->offset);
+	buf_puts(p->to, "  ");
+	text_escape(p->to, node->frame->module->name, p->opt->ascii);
+	end_line(p, start);
+}
+
+static void put_extra(struct printing *p, uint64_t bytes, int indent, const char *what)
+{
+	char text[TEXT_NUMBER_MAX], share[TEXT_NUMBER_MAX];
+	if (!bytes || (p->opt->lines && p->lines >= p->opt->lines))
+		return;
+	size_t start = p->to->len;
+	buf_printf(p->to, "%10s %7s  %*s%s", text_bytes(text, bytes),
+		   text_percent(share, bytes, p->whole), indent < 40 ? indent : 40, "", what);
+	end_line(p, start);
+}
+
+/* A caller that has all of what stands above it stays in its column: only where paths part, the text moves to the right. */
+static void put_tree(struct printing *p, const struct pages_node *node, int indent)
+{
+	for (uint32_t i = 0; i < node->count; i++) {
+		const struct pages_node *child = node->children[i];
+		int alone = node->frame && child->bytes == node->bytes;
+		put_node(p, child, alone ? indent : indent + 1);
+		put_tree(p, child, alone ? indent : indent + 1);
+	}
+	if (node->frame || node->under_bytes)
+		put_extra(p, node->count || !node->frame ? node->under_bytes : 0, indent + 1,
+			  "(smaller ones)");
+}
+
+int out_pages_text(struct buf *to, const struct page_shot *shot, const struct page_process *process,
+		   const struct out_pages_opt *opt, struct err *err)
+{
+	struct pages_tree *tree = pages_tree_new(process, &opt->tree, err);
+	if (!tree)
+		return err->code;
+	const struct pages_node *root = pages_tree_root(tree);
+	struct printing p = { .to = to,
+			      .opt = opt,
+			      .whole = root->bytes,
+			      .width = opt->width > 0 ? opt->width : 100 };
+	put_head(&p, shot, process);
+	size_t start = to->len;
+	buf_printf(to, "%10s %7s  %s", "bytes", "share",
+		   opt->tree.reverse ? "function, callees below" : "function, callers below");
+	end_line(&p, start);
+	put_tree(&p, root, -1);
+	put_extra(&p, root->unknown_bytes, 0, "(no stack)");
+	if (p.left_out)
+		buf_printf(to, "%10s %zu lines more\n", "...", p.left_out);
+	pages_tree_free(tree);
+	return 0;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pages.h - a reading of resident pages for machines and for people. Frames have to be named before. */
+#ifndef OUT_PAGES_H
+#define OUT_PAGES_H
+
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/jsonw.h"
+#include "model/pages.h"
+#include "view/pages.h"
+
+/** out_pages_json() - {"version":1,"processes":[...]} as a value of @json. @now_ns: CLOCK_MONOTONIC, for ages. */
+void out_pages_json(struct jsonw *json, const struct page_shot *shot, uint64_t now_ns);
+
+struct out_pages_opt {
+	struct pages_tree_opt tree;
+	int width;    /* columns; 0 = 100 */
+	int ascii;    /* nothing beyond ASCII */
+	size_t lines; /* at most so many; 0 = all */
+	uint64_t now_ns;
+};
+/** out_pages_text() - the process and its tree, a node a line. */
+int out_pages_text(struct buf *to, const struct page_shot *shot, const struct page_process *process,
+		   const struct out_pages_opt *opt, struct err *err);
+
+/** out_pages_lost() - "lost":{events,by_reason} of a shot. */
+void out_pages_lost(struct jsonw *json, const struct page_shot *shot);
+
+#endif

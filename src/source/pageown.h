@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pageown.h - every resident page of some processes by the call stack that made it so: the loader of bpf/pages.bpf.c, and the
+ * reading that joins its tables with the page tables of the processes.
+ *
+ * Calls in order of use: new, load, attach, follow (or launch around a fork), then poll and read as long as wanted, detach,
+ * free. Of those that take the
+ * struct, one thread at a time; what pageown_read() returns may go to other threads. Needs CAP_BPF, CAP_PERFMON and
+ * CAP_SYS_ADMIN (page numbers), for processes of others CAP_SYS_PTRACE; pageown_drop_privileges() keeps what following needs.
+ */
+#ifndef SOURCE_PAGEOWN_H
+#define SOURCE_PAGEOWN_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "model/pages.h"
+
+struct pageown;
+
+struct pageown_opt {
+	uint32_t stacks_max;  /* distinct stacks that are told apart; 0 = 65536, at most 4 Mi */
+	uint32_t frame_words; /* room for their frames; 0 = 32 a stack */
+	uint32_t windows_max; /* 64 KiB stretches in which mapped files are followed; 0 = 65536 */
+	uint32_t
+		table_bytes; /* of unwind tables; 0 = by what is followed when it is loaded, 16 MiB at least */
+	const char *cache_dir; /* of tables, as unwind_rows_new() */
+	const char *
+		take_name; /* processes of that name (15 bytes count) are taken up by the kernel side as they exec */
+	int take_children; /* and their children */
+	int tell_execs;    /* PAGES_EXEC of every process of the machine */
+};
+
+enum pageown_event_kind { PAGES_FORKED, PAGES_EXECED, PAGES_ENDED };
+/** struct pageown_event - @followed: it is one of ours (an exec of another process is told where tell_execs is set). */
+struct pageown_event {
+	enum pageown_event_kind kind;
+	pid_t pid, parent;
+	int followed;
+};
+
+/** pageown_new() - @opt NULL: defaults. Opens nothing yet. */
+struct pageown *pageown_new(const struct pageown_opt *opt, struct err *err);
+void pageown_free(struct pageown *pages);
+void pageown_freep(struct pageown **pages);
+
+/** pageown_load() - ask the kernel what it has, size the tables, pass the verifier, learn where the list of pages is. Some 0.1 s. */
+int pageown_load(struct pageown *pages, struct err *err);
+/** pageown_attach() - from here on allocations are seen; nothing is followed yet. */
+int pageown_attach(struct pageown *pages, struct err *err);
+
+/**
+ * pageown_follow() - take up process @pid, which runs: what it has by now is "before attach" for ever. @children: those that it
+ * forks from now on, too. -ESRCH when it is gone, -EPERM where its page table may not be read.
+ */
+int pageown_follow(struct pageown *pages, pid_t pid, int children, struct err *err);
+/**
+ * pageown_launch() - call it with 1 before forking the program that is to be followed from its first page on, and with 0 and its
+ * pid once it runs (0: none came of it). Meanwhile the caller itself is followed, so that its child is.
+ */
+int pageown_launch(struct pageown *pages, int begin, pid_t pid, int children, struct err *err);
+void pageown_unfollow(struct pageown *pages, pid_t pid);
+
+/**
+ * pageown_start() - from here on a thread takes in what the kernel tells, at once; privileges are dropped before. pageown_stop()
+ * ends it, as pageown_free() does.
+ */
+int pageown_start(struct pageown *pages, struct err *err);
+void pageown_stop(struct pageown *pages);
+
+/** pageown_fd() - becomes readable when pageown_poll() has something to do. */
+int pageown_fd(const struct pageown *pages);
+/**
+ * pageown_poll() - hand over what became of processes since the last call; before pageown_start(), take in what the kernel told,
+ * too. Does not wait. @event may be NULL; it may call anything here.
+ */
+int pageown_poll(struct pageown *pages, void (*event)(void *ctx, const struct pageown_event *event),
+		 void *ctx, struct err *err);
+
+/**
+ * pageown_read() - walk the page tables of all that is followed. Some 13 ms a resident GiB of 4 KiB pages; the targets are not
+ * stopped. Processes that ended stay with their last reading. Return: a new shot, put by the caller.
+ */
+int pageown_read(struct pageown *pages, struct page_shot **shot, struct err *err);
+/** pageown_resolve() - look the names of all frames in @shot up; the first time of a file opens it. @progress may be NULL. */
+void pageown_resolve(struct pageown *pages, const struct page_shot *shot);
+void pageown_resolve_stack(struct pageown *pages, const struct page_stack *stack);
+
+/** pageown_count() - processes that are followed and have not ended. */
+size_t pageown_count(struct pageown *pages);
+/** pageown_follows() - 1 if @pid is one of them. */
+int pageown_follows(struct pageown *pages, pid_t pid);
+
+/** What was found and what it takes; for `check`, tests and benchmarks. */
+struct pageown_info {
+	uint64_t counters[16]; /* by enum wire_pages_counter */
+	uint64_t missed;       /* events that the kernel skipped */
+	uint64_t owner_bytes, kernel_bytes;
+	uint32_t stacks, stacks_max, verified_instructions_max;
+	uint64_t pool_words, pool_words_max;
+	int migration, faults, each_rss_change; /* what this kernel tells */
+	uint64_t runs, run_ns;                  /* while kernel.bpf_stats_enabled is set */
+};
+int pageown_info(struct pageown *pages, struct pageown_info *info, struct err *err);
+
+/** pageown_drop_privileges() - of this thread: all but what opening the page tables of processes to come needs. */
+int pageown_drop_privileges(struct err *err);
+/** pageown_detach() - end all programs; the owner table stays readable until pageown_free(). */
+void pageown_detach(struct pageown *pages);
+
+#endif

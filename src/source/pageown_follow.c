@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pages_follow.c - the processes whose pages are counted: they come, fork, exec and end. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "source/pageown_impl.h"
+
+#define EVENTS_MAX 65536u
+
+void pageown_followed_fini(struct followed *f)
+{
+	target_close(&f->target);
+	if (f->pagemap >= 0)
+		close(f->pagemap);
+	sticky_free(f->sticky);
+	page_process_put(f->last);
+}
+
+struct followed *pageown_find(const struct pageown *p, pid_t pid)
+{
+	for (size_t i = 0; i < p->followed_count; i++)
+		if (p->followed[i].pid == pid && !p->followed[i].ended)
+			return &p->followed[i];
+	return NULL;
+}
+
+int pageown_follows(struct pageown *p, pid_t pid)
+{
+	pthread_mutex_lock(&p->lock);
+	int found = pageown_find(p, pid) != NULL;
+	pthread_mutex_unlock(&p->lock);
+	return found;
+}
+
+size_t pageown_count(struct pageown *p)
+{
+	size_t count = 0;
+	pthread_mutex_lock(&p->lock);
+	for (size_t i = 0; i < p->followed_count; i++)
+		count += !p->followed[i].ended;
+	pthread_mutex_unlock(&p->lock);
+	return count;
+}
+
+/* Its files in /proc, again after an exec: descriptors of before tell of memory that is gone. */
+int pageown_open(struct pageown *p, struct followed *f, struct err *err)
+{
+	(void)p;
+	target_close(&f->target);
+	f->target = (struct target){ 0 };
+	if (f->pagemap >= 0)
+		close(f->pagemap);
+	f->pagemap = -1;
+	int rc = target_open(&f->target, f->pid, err);
+	if (rc < 0)
+		return rc;
+	f->pagemap = target_file(&f->target, "pagemap", err);
+	return f->pagemap < 0 ? f->pagemap : 0;
+}
+
+static struct followed *enter(struct pageown *p, pid_t pid, struct err *err)
+{
+	if (p->followed_count == p->followed_cap) {
+		size_t cap = p->followed_cap ? p->followed_cap * 2 : 16;
+		struct followed *grown = realloc(p->followed, cap * sizeof(*grown));
+		if (!grown) {
+			err_set(err, -ENOMEM, "cannot follow process %d", (int)pid);
+			return NULL;
+		}
+		p->followed = grown;
+		p->followed_cap = cap;
+	}
+	struct followed *f = &p->followed[p->followed_count];
+	*f = (struct followed){ .pid = pid, .pagemap = -1 };
+	p->followed_count++;
+	return f;
+}
+
+static void leave(struct pageown *p, struct followed *f)
+{
+	pageown_followed_fini(f);
+	size_t at = (size_t)(f - p->followed);
+	memmove(f, f + 1, (p->followed_count - at - 1) * sizeof(*f));
+	p->followed_count--;
+}
+
+/* Where its code is. A process without is one that ended, or a kernel thread: told by target_open(). */
+static void learn(struct pageown *p, struct followed *f)
+{
+	struct err ignored = { 0 };
+	if (bpftables_add(p->tables, (uint32_t)f->pid, &ignored) == 0)
+		bpftables_refresh(p->tables, (uint32_t)f->pid, &ignored);
+	f->image = pageown_image(p, f->pid, f->epoch);
+	if (f->image)
+		pageown_image_learn(p, f->image);
+}
+
+static int follow(struct pageown *p, pid_t pid, int children, struct err *err)
+{
+	if (pageown_find(p, pid))
+		return 0;
+	if (pageown_count(p) >= WIRE_PAGES_PROCESSES_MAX)
+		return err_set(err, -ENOSPC, "cannot follow more than %d processes",
+			       WIRE_PAGES_PROCESSES_MAX);
+	struct followed *f = enter(p, pid, err);
+	if (!f)
+		return err->code;
+	int rc = pageown_open(p, f, err);
+	if (!rc) {
+		f->late = 1;
+		f->children = children;
+		/* code first: a stack that is walked without it is a short one */
+		learn(p, f);
+		struct wire_pages_process process = { .owner = (uint32_t)pid,
+						      .flags = children ? WIRE_PAGES_FOLLOW : 0 };
+		rc = pageown_map_process(p, pid, &process);
+		if (rc < 0)
+			err_set(err, rc, "cannot follow process %d", (int)pid);
+	}
+	if (rc < 0) {
+		bpftables_remove(p->tables, (uint32_t)pid);
+		leave(p, f);
+		return rc;
+	}
+	return 0;
+}
+
+int pageown_follow(struct pageown *p, pid_t pid, int children, struct err *err)
+{
+	pthread_mutex_lock(&p->lock);
+	int rc = follow(p, pid, children, err);
+	pthread_mutex_unlock(&p->lock);
+	return rc;
+}
+
+int pageown_launch(struct pageown *p, int begin, pid_t pid, int children, struct err *err)
+{
+	struct wire_pages_process self = { .owner = (uint32_t)getpid(),
+					   .flags = WIRE_PAGES_FOLLOW };
+	if (begin) {
+		int rc = pageown_map_process(p, getpid(), &self);
+		return rc < 0 ? err_set(err, rc, "cannot follow a program that is started") : 0;
+	}
+	pageown_unmap_process(p, getpid());
+	if (!pid)
+		return 0;
+	/* the fork and the exec are in the ring */
+	int rc = pageown_take(p, err);
+	struct followed *f = pageown_find(p, pid);
+	if (rc < 0 || !f) /* it has ended already, or the ring was full */
+		return rc < 0 ? rc : pageown_follow(p, pid, children, err);
+	f->children = children;
+	if (!children) { /* it was to be found through its parent only */
+		struct wire_pages_process one = { .owner = (uint32_t)pid, .epoch = f->epoch };
+		pageown_unmap_process(p, pid);
+		rc = pageown_map_process(p, pid, &one);
+	}
+	return rc < 0 ? err_set(err, rc, "cannot follow process %d", (int)pid) : 0;
+}
+
+void pageown_unfollow(struct pageown *p, pid_t pid)
+{
+	pthread_mutex_lock(&p->lock);
+	struct followed *f = pageown_find(p, pid);
+	if (f) {
+		pageown_unmap_process(p, pid);
+		bpftables_remove(p->tables, (uint32_t)pid);
+		leave(p, f);
+	}
+	pthread_mutex_unlock(&p->lock);
+}
+
+static void tell(struct pageown *p, enum pageown_event_kind kind, pid_t pid, pid_t parent, int ours)
+{
+	if (p->event_count == p->event_cap) {
+		size_t cap = p->event_cap ? p->event_cap * 2 : 64;
+		struct pageown_event *grown = p->event_count < EVENTS_MAX
+						      ? realloc(p->events, cap * sizeof(*grown))
+						      : NULL;
+		if (!grown) /* nobody has polled for long: who is there is still known */
+			return;
+		p->events = grown;
+		p->event_cap = cap;
+	}
+	p->events[p->event_count++] = (struct pageown_event){ kind, pid, parent, ours };
+	eventfd_write(p->told, 1);
+}
+
+static void on_fork(struct pageown *p, pid_t pid, pid_t parent)
+{
+	struct err ignored = { 0 };
+	struct followed *from = pageown_find(p, parent), *f = pageown_find(p, pid);
+	int children = from ? from->children : parent == getpid(), late = from ? from->late : 0;
+	if (f || !(f = enter(p, pid, &ignored)))
+		return;
+	f->children = children;
+	f->late = late; /* what its parent had is its own from the start */
+	from = pageown_find(p, parent);
+	f->ancestors[f->ancestor_count++] = parent;
+	for (size_t i = 0; from && i < from->ancestor_count && f->ancestor_count < ANCESTORS_MAX;
+	     i++)
+		f->ancestors[f->ancestor_count++] = from->ancestors[i];
+	pageown_open(p, f, &ignored);
+	/* until it execs, it runs its parent's code: what is not read in time is the parent's */
+	learn(p, f);
+	from = pageown_find(p, parent);
+	if (f->image && !f->image->count && from && from->image) {
+		struct pageown_image *image = f->image, *like = from->image;
+		image->places = calloc(like->count + 1, sizeof(*image->places));
+		if (image->places) {
+			memcpy(image->places, like->places, like->count * sizeof(*like->places));
+			image->count = image->cap = like->count;
+			image->program = like->program;
+		}
+	}
+	tell(p, PAGES_FORKED, pid, parent, 1);
+}
+
+static void on_exec(struct pageown *p, pid_t pid, uint32_t epoch)
+{
+	struct err ignored = { 0 };
+	struct followed *f = pageown_find(p, pid);
+	if (!epoch) { /* none of ours */
+		tell(p, PAGES_EXECED, pid, 0, 0);
+		return;
+	}
+	int late = !f; /* taken up by its name: its arguments' pages stood there before */
+	if (!f && !(f = enter(p, pid, &ignored)))
+		return;
+	f->epoch = epoch;
+	f->late = late;
+	f->ancestor_count = 0;
+	sticky_free(f->sticky);
+	f->sticky = NULL;
+	f->first_walk_done = 0;
+	pageown_open(p, f, &ignored);
+	/* tables that are still those of the former image are read anew */
+	bpftables_remove(p->tables, (uint32_t)pid);
+	learn(p, f);
+	tell(p, PAGES_EXECED, pid, 0, 1);
+}
+
+int pageown_on_event(struct pageown *p, const struct wire_pages_event *event)
+{
+	pid_t pid = (pid_t)event->pid;
+	/* stacks of before are named by code of before */
+	pageown_take_stacks(p, 0);
+	switch (event->kind) {
+	case WIRE_PAGES_FORK:
+		on_fork(p, pid, (pid_t)event->other);
+		break;
+	case WIRE_PAGES_EXEC:
+		on_exec(p, pid, event->epoch);
+		break;
+	case WIRE_PAGES_EXIT: {
+		struct followed *f = pageown_find(p, pid);
+		if (!f)
+			break;
+		pageown_take_stacks(p, 1);
+		f->ended = 1;
+		bpftables_remove(p->tables, event->pid);
+		tell(p, PAGES_ENDED, pid, 0, 1);
+		break;
+	}
+	default:
+		break;
+	}
+	return 0;
+}
+
+static void mark(void *ctx, uint32_t pid)
+{
+	struct pageown *p = ctx;
+	bpftables_mark(p->tables, pid);
+}
+
+static void changed(void *ctx, uint32_t pid)
+{
+	struct pageown *p = ctx;
+	struct followed *f = pageown_find(p, (pid_t)pid);
+	if (f && f->image)
+		pageown_image_learn(p, f->image);
+}
+
+int pageown_take(struct pageown *p, struct err *err)
+{
+	int rc = ring_buffer__consume(p->ring);
+	if (rc < 0)
+		return err_set(err, rc, "cannot read the ring of process events");
+	if (p->announcements)
+		bpfstack_events_read(p->announcements, mark, p);
+	bpftables_update(p->tables, !!p->announcements, changed, p);
+	pageown_take_stacks(p, 1);
+	return 0;
+}
+
+int pageown_poll(struct pageown *p, void (*event)(void *ctx, const struct pageown_event *event),
+		 void *ctx, struct err *err)
+{
+	eventfd_t ignored;
+	pthread_mutex_lock(&p->lock);
+	int rc = p->running ? 0 : pageown_take(p, err);
+	eventfd_read(p->told, &ignored);
+	struct pageown_event *events = p->events;
+	size_t count = p->event_count;
+	p->events = NULL;
+	p->event_count = p->event_cap = 0;
+	pthread_mutex_unlock(&p->lock);
+	for (size_t i = 0; event && i < count; i++)
+		event(ctx, &events[i]);
+	free(events);
+	return rc;
+}
+
+static void *run(void *ctx)
+{
+	struct pageown *p = ctx;
+	struct pollfd fds[] = { { .fd = p->epoll, .events = POLLIN },
+				{ .fd = p->stop, .events = POLLIN } };
+	while (!fds[1].revents) {
+		struct err ignored = { 0 };
+		/* stacks are named at least so often: code may be unmapped, which nobody tells */
+		poll(fds, 2, p->announcements ? 100 : 20);
+		pthread_mutex_lock(&p->lock);
+		pageown_take(p, &ignored);
+		pthread_mutex_unlock(&p->lock);
+	}
+	return NULL;
+}
+
+int pageown_start(struct pageown *p, struct err *err)
+{
+	int rc = pthread_create(&p->thread, NULL, run, p);
+	if (rc)
+		return err_set(err, -rc, "cannot start the thread that follows processes");
+	pthread_setname_np(p->thread, "pages");
+	p->running = 1;
+	return 0;
+}
+
+void pageown_stop(struct pageown *p)
+{
+	if (!p->running)
+		return;
+	eventfd_write(p->stop, 1);
+	pthread_join(p->thread, NULL);
+	p->running = 0;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pageown_impl.h - the inside of struct pageown: pageown.c loads, pageown_follow.c knows processes, pageown_stacks.c names, pageown_walk.c counts. */
+#ifndef SOURCE_PAGEOWN_IMPL_H
+#define SOURCE_PAGEOWN_IMPL_H
+
+#include <pthread.h>
+
+#include <bpf/libbpf.h>
+
+#include "base/intern.h"
+#include "proc/target.h"
+#include "source/bpfstack_events.h"
+#include "source/bpftables.h"
+#include "source/pageown.h"
+#include "sym/sym.h"
+#include "wire/pages.h"
+
+struct pages_bpf;
+
+/** A file with code, and who knows its names: the file system that the process sees. */
+struct pageown_module {
+	struct page_module module;
+	struct sym *sym;
+};
+
+/** Code of one image of a process, all that it ever had mapped; later ones in front. */
+struct pageown_place {
+	uint64_t lo, hi, bias, file_offset;
+	const struct pageown_module *module;
+};
+struct pageown_image {
+	pid_t pid;
+	uint32_t epoch;
+	struct sym *sym;
+	const struct pageown_module *program;
+	struct pageown_place *places;
+	size_t count, cap;
+};
+
+/** A file system root, told apart by device and inode. */
+struct pageown_root {
+	uint64_t dev, ino;
+	struct sym *sym;
+};
+
+/** Which stack each page had at the last walk, by virtual address: 2 MiB at a time. */
+struct sticky_block {
+	uint64_t number; /* address >> 21 */
+	uint32_t stack[512];
+};
+struct sticky {
+	struct idtab tab;
+	struct sticky_block **blocks;
+	size_t count, cap;
+};
+#define STICKY_BASELINE 0xffffffffu
+
+#define ANCESTORS_MAX 4
+struct followed {
+	pid_t pid;
+	pid_t ancestors[ANCESTORS_MAX]; /* whose memory it got by fork, the nearest first */
+	size_t ancestor_count;
+	uint32_t epoch;
+	int children, late, ended, first_walk_done;
+	struct target target;
+	int pagemap;
+	struct pageown_image *image; /* the current one */
+	struct sticky *sticky;
+	struct page_process *last;
+};
+
+struct pageown {
+	struct pageown_opt opt;
+	char *take_name, *cache_dir;
+	struct pages_bpf *skeleton;
+	struct bpf_link *links[20];
+	uint32_t link_count;
+	struct bpftables *tables;
+	struct bpfstack_events *announcements;
+	struct ring_buffer *ring;
+	int epoll;
+	int migration, faults, each_rss_change;
+
+	/* mapped */
+	uint32_t *owner;
+	uint64_t owner_words, owner_part_words, owner_stride_words, owner_bytes;
+	struct wire_pages_stack_head *heads;
+	struct wire_pages_live *live;
+	uint64_t *pool;
+	uint64_t heads_bytes, live_bytes, pool_bytes, kernel_bytes;
+	uint32_t stacks_max;
+	uint64_t pool_words;
+
+	struct followed *followed;
+	size_t followed_count, followed_cap;
+	struct pageown_image **images;
+	size_t image_count, image_cap;
+	struct pageown_root *roots;
+	size_t root_count;
+
+	struct pageown_module **modules;
+	struct idtab module_tab;
+	size_t module_count, module_cap;
+	struct intern strings;
+	struct page_frame **frames;
+	struct idtab frame_tab;
+	size_t frame_count, frame_cap;
+	struct page_stack **stacks; /* by the kernel's number */
+	uint32_t stacks_seen;       /* numbers below were looked at */
+	uint32_t stack_numbers;
+
+	/* of a walk */
+	int kpageflags;
+	uint64_t zero_pfn, huge_zero_pfn;
+	uint64_t *seen; /* a bit a page */
+
+	/*
+	 * What changes with processes and mappings is done by a thread of its own, at once: until code is described, stacks in it
+	 * are short. All public functions but the resolving ones hold the lock.
+	 */
+	pthread_mutex_t lock;
+	pthread_t thread;
+	int running;
+	int told, stop; /* eventfds: to whoever polls, to the thread */
+	struct pageown_event *events;
+	size_t event_count, event_cap;
+	char log[16 << 10];
+};
+
+/* pageown.c */
+int pageown_map_process(struct pageown *p, pid_t pid, const struct wire_pages_process *process);
+void pageown_unmap_process(struct pageown *p, pid_t pid);
+int pageown_window(struct pageown *p, pid_t pid, uint64_t window, struct wire_pages_window *out);
+uint32_t pageown_next(const struct pageown *p);
+void pageown_lost(struct pageown *p, uint64_t lost[PAGES_LOSSES]);
+
+static inline uint32_t pageown_owner_of(const struct pageown *p, uint64_t pfn)
+{
+	uint64_t part = pfn >> WIRE_PAGES_PART_SHIFT,
+		 at = pfn & ((1ull << WIRE_PAGES_PART_SHIFT) - 1);
+	if (pfn >= p->owner_words || at >= p->owner_part_words)
+		return 0;
+	return __atomic_load_n(&p->owner[part * p->owner_stride_words + at], __ATOMIC_RELAXED);
+}
+
+/* pageown_follow.c */
+/** pageown_take() - what the ring and the announcements say; with the lock held. */
+int pageown_take(struct pageown *p, struct err *err);
+struct followed *pageown_find(const struct pageown *p, pid_t pid);
+void pageown_followed_fini(struct followed *f);
+int pageown_on_event(struct pageown *p, const struct wire_pages_event *event);
+int pageown_open(struct pageown *p, struct followed *f, struct err *err);
+
+/* pageown_stacks.c */
+/** pageown_image() - the image of @pid after @epoch execs; made where it is new. NULL without memory. */
+struct pageown_image *pageown_image(struct pageown *p, pid_t pid, uint32_t epoch);
+/** pageown_image_learn() - take over what the tables know of @pid's code. */
+void pageown_image_learn(struct pageown *p, struct pageown_image *image);
+/** pageown_take_stacks() - name the frames of all stacks that the kernel side has numbered meanwhile, while their code is mapped; @all: events, too, have all been taken. */
+void pageown_take_stacks(struct pageown *p, int all);
+/** pageown_stack() - the stack of the kernel's number @id; NULL for those that are none. */
+const struct page_stack *pageown_stack(struct pageown *p, uint32_t id);
+void pageown_stacks_fini(struct pageown *p);
+
+/* pageown_walk.c */
+int pageown_walk_init(struct pageown *p);
+void sticky_free(struct sticky *sticky);
+
+#endif

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pages_stacks.c - stacks of the kernel's numbers become frames in files, while the code is still mapped; names come later. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "source/pageown_impl.h"
+
+#define PLACES_MAX 65536u
+#define IMAGES_MAX 4096u
+
+/* Doubles what @all points to where @count has reached @cap. */
+static int grow(void *all, size_t count, size_t *cap, size_t size)
+{
+	if (count < *cap)
+		return 0;
+	size_t more = *cap ? *cap * 2 : 64;
+	void *grown = reallocarray(*(void **)all, more, size);
+	if (!grown)
+		return -ENOMEM;
+	*(void **)all = grown;
+	*cap = more;
+	return 0;
+}
+
+/* ---- whose files ---------------------------------------------------------------------------------------------------- */
+
+/* Names come from the file system that the process sees; it stays open, so that they do when the process is gone. */
+static struct sym *sym_of(struct pageown *p, pid_t pid)
+{
+	char path[64];
+	struct stat own, its;
+	struct err ignored = { 0 };
+	uint32_t from = (uint32_t)pid;
+	snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
+	if (stat("/", &own) < 0 || stat(path, &its) < 0 ||
+	    (own.st_dev == its.st_dev && own.st_ino == its.st_ino)) {
+		its = own;
+		from = 0;
+	}
+	for (size_t i = 0; i < p->root_count; i++)
+		if (p->roots[i].dev == its.st_dev && p->roots[i].ino == its.st_ino)
+			return p->roots[i].sym;
+	struct pageown_root *grown = reallocarray(p->roots, p->root_count + 1, sizeof(*grown));
+	if (!grown)
+		return NULL;
+	p->roots = grown;
+	const struct sym_opt opt = { .pid = from, .no_debuginfod = 1 };
+	struct sym *sym = sym_new(&opt, &ignored);
+	if (sym)
+		grown[p->root_count++] = (struct pageown_root){ its.st_dev, its.st_ino, sym };
+	return sym;
+}
+
+static const struct pageown_module *module_of(struct pageown *p, struct sym *sym, const char *path,
+					      const uint8_t *build_id, uint8_t len)
+{
+	uint32_t hash = (uint32_t)(hash_bytes(path, strlen(path), hash_seed()) ^
+				   hash_bytes(build_id, len, (uintptr_t)sym));
+	if (idtab_reserve(&p->module_tab) < 0 ||
+	    grow(&p->modules, p->module_count, &p->module_cap, sizeof(*p->modules)) < 0)
+		return NULL;
+	uint32_t at = idtab_first(&p->module_tab, hash);
+	for (; p->module_tab.slots[at].id != IDTAB_NONE; at = idtab_next(&p->module_tab, at)) {
+		const struct pageown_module *known = p->modules[p->module_tab.slots[at].id];
+		if (p->module_tab.slots[at].hash == hash && known->sym == sym &&
+		    !strcmp(known->module.path, path) && known->module.build_id_len == len &&
+		    !memcmp(known->module.build_id, build_id, len))
+			return known;
+	}
+	struct pageown_module *module = calloc(1, sizeof(*module));
+	const char *kept = intern_str(&p->strings, path), *base = strrchr(path, '/');
+	if (!module || !kept || len > sizeof(module->module.build_id)) {
+		free(module);
+		return NULL;
+	}
+	module->sym = sym;
+	module->module.path = path[0] == '/' || path[0] == '[' ? kept : "";
+	module->module.name = !path[0] ? "[jit]" : base ? kept + (base + 1 - path) : kept;
+	memcpy(module->module.build_id, build_id, len);
+	module->module.build_id_len = len;
+	p->modules[p->module_count] = module;
+	idtab_put(&p->module_tab, at, hash, (uint32_t)p->module_count++);
+	return module;
+}
+
+struct pageown_image *pageown_image(struct pageown *p, pid_t pid, uint32_t epoch)
+{
+	for (size_t i = p->image_count; i-- > 0;)
+		if (p->images[i]->pid == pid && p->images[i]->epoch == epoch)
+			return p->images[i];
+	if (grow(&p->images, p->image_count, &p->image_cap, sizeof(*p->images)) < 0)
+		return NULL;
+	if (p->image_count == IMAGES_MAX) { /* their stacks are named already */
+		free(p->images[0]->places);
+		free(p->images[0]);
+		memmove(p->images, p->images + 1, (IMAGES_MAX - 1) * sizeof(*p->images));
+		p->image_count--;
+	}
+	struct pageown_image *image = calloc(1, sizeof(*image));
+	if (!image)
+		return NULL;
+	image->pid = pid;
+	image->epoch = epoch;
+	image->sym = sym_of(p, pid);
+	p->images[p->image_count++] = image;
+	return image;
+}
+
+struct learning {
+	struct pageown *p;
+	struct pageown_image *image;
+	struct pageown_place *fresh;
+	size_t count, cap;
+};
+
+static int learn_place(void *ctx, const struct bpftables_spot *spot, uint64_t lo, uint64_t hi)
+{
+	struct learning *l = ctx;
+	static const uint8_t none[1];
+	const struct pageown_module *module =
+		module_of(l->p, l->image->sym, spot->path ? spot->path : "",
+			  spot->build_id_len ? spot->build_id : none, spot->build_id_len);
+	if (!module || grow(&l->fresh, l->count, &l->cap, sizeof(*l->fresh)) < 0)
+		return -ENOMEM;
+	const struct pageown_place place = { .lo = lo,
+					     .hi = hi,
+					     .bias = spot->path ? spot->offset : UINT64_MAX,
+					     .file_offset = spot->file_offset,
+					     .module = module };
+	for (size_t i = 0; i < l->image->count; i++)
+		if (!memcmp(&l->image->places[i], &place, sizeof(place)))
+			return 0;
+	l->fresh[l->count++] = place;
+	return 0;
+}
+
+void pageown_image_learn(struct pageown *p, struct pageown_image *image)
+{
+	struct learning l = { .p = p, .image = image };
+	if (bpftables_each(p->tables, (uint32_t)image->pid, learn_place, &l) == 0 && l.count &&
+	    l.count + image->count <= PLACES_MAX &&
+	    (l.fresh = reallocarray(l.fresh, l.count + image->count, sizeof(*l.fresh)))) {
+		memcpy(l.fresh + l.count, image->places, image->count * sizeof(*image->places));
+		free(image->places);
+		image->places = STEAL(l.fresh);
+		image->count += l.count;
+	}
+	free(l.fresh);
+	if (image->program)
+		return;
+	char exe[4096], link[64];
+	snprintf(link, sizeof(link), "/proc/%d/exe", (int)image->pid);
+	ssize_t n = readlink(link, exe, sizeof(exe) - 1);
+	exe[n > 0 ? n : 0] = '\0';
+	for (size_t i = 0; n > 0 && i < image->count; i++)
+		if (!strcmp(image->places[i].module->module.path, exe))
+			image->program = image->places[i].module;
+}
+
+/* ---- frames --------------------------------------------------------------------------------------------------------- */
+
+static const struct page_frame *frame_of(struct pageown *p, const struct page_module *module,
+					 uint64_t offset, uint64_t file_offset)
+{
+	uint32_t hash = (uint32_t)hash_u64((uintptr_t)module, offset, hash_seed());
+	if (idtab_reserve(&p->frame_tab) < 0 ||
+	    grow(&p->frames, p->frame_count, &p->frame_cap, sizeof(*p->frames)) < 0)
+		return NULL;
+	uint32_t at = idtab_first(&p->frame_tab, hash);
+	for (; p->frame_tab.slots[at].id != IDTAB_NONE; at = idtab_next(&p->frame_tab, at)) {
+		const struct page_frame *known = p->frames[p->frame_tab.slots[at].id];
+		if (p->frame_tab.slots[at].hash == hash && known->module == module &&
+		    known->offset == offset && known->file_offset == file_offset)
+			return known;
+	}
+	struct page_frame *frame = calloc(1, sizeof(*frame));
+	if (!frame)
+		return NULL;
+	frame->module = module;
+	frame->offset = offset;
+	frame->file_offset = file_offset;
+	frame->number = (uint32_t)p->frame_count;
+	p->frames[p->frame_count] = frame;
+	idtab_put(&p->frame_tab, at, hash, (uint32_t)p->frame_count++);
+	return frame;
+}
+
+/* The frame at @addr, which is an "address after"; @exact: one more than the exact one. */
+static const struct page_frame *locate(struct pageown *p, const struct pageown_image *image,
+				       uint64_t addr, int exact)
+{
+	uint64_t pc = addr - 1;
+	for (size_t i = 0; image && i < image->count; i++) {
+		const struct pageown_place *place = &image->places[i];
+		if (pc < place->lo || pc >= place->hi)
+			continue;
+		if (place->bias == UINT64_MAX)
+			break;
+		return frame_of(p, &place->module->module, pc - place->bias,
+				(exact ? pc : addr) - place->lo + place->file_offset);
+	}
+	static const uint8_t none[1];
+	const struct pageown_module *nowhere = module_of(p, image ? image->sym : NULL, "", none, 0);
+	return nowhere ? frame_of(p, &nowhere->module, pc, exact ? pc : addr) : NULL;
+}
+
+static struct page_stack *make_stack(struct pageown *p, const struct wire_pages_stack_head *head)
+{
+	uint64_t at = head->at;
+	uint16_t count = head->count <= WIRE_STACK_FRAMES_MAX ? head->count : WIRE_STACK_FRAMES_MAX;
+	if (at + count > p->pool_words)
+		return NULL;
+	struct page_stack *stack = calloc(1, sizeof(*stack) + count * sizeof(stack->frames[0]));
+	if (!stack)
+		return NULL;
+	const struct pageown_image *image = pageown_image(p, (pid_t)head->tgid, head->epoch);
+	stack->pid = (pid_t)head->tgid;
+	stack->epoch = head->epoch;
+	stack->first_ns = head->first_ns;
+	stack->stop = head->stop;
+	stack->program = image && image->program ? &image->program->module : NULL;
+	for (uint16_t i = 0; i < count; i++) {
+		const struct page_frame *frame = locate(p, image, p->pool[at + i],
+							i == 0 && (head->flags & WIRE_PAGES_EXACT));
+		if (!frame)
+			break;
+		stack->frames[stack->count++] = frame;
+	}
+	stack->number = p->stack_numbers++;
+	return stack;
+}
+
+/* Of a process, or an image of it, that was not told yet: its code is looked at when it is. */
+static int is_early(const struct pageown *p, const struct wire_pages_stack_head *head)
+{
+	const struct followed *f = pageown_find(p, (pid_t)head->tgid);
+	if (f)
+		return head->epoch > f->epoch;
+	for (size_t i = p->image_count; i-- > 0;)
+		if (p->images[i]->pid == (pid_t)head->tgid && p->images[i]->epoch == head->epoch)
+			return 0;
+	return 1;
+}
+
+void pageown_take_stacks(struct pageown *p, int all)
+{
+	uint32_t next = pageown_next(p);
+	if (!p->stacks && !(p->stacks = calloc(p->stacks_max, sizeof(struct page_stack *))))
+		return;
+	if (p->stacks_seen < WIRE_PAGES_FIRST)
+		p->stacks_seen = WIRE_PAGES_FIRST;
+	for (int asked = 0; p->stacks_seen < next;) {
+		const struct wire_pages_stack_head *head = &p->heads[p->stacks_seen];
+		/* being written at this moment: next time */
+		if (!__atomic_load_n(&head->first_ns, __ATOMIC_ACQUIRE))
+			break;
+		if (is_early(p, head)) {
+			if (!all)
+				break;
+			/* what tells of it was in the ring before it: look again, once */
+			if (!asked++) {
+				ring_buffer__consume(p->ring);
+				continue;
+			}
+		}
+		p->stacks[p->stacks_seen] = make_stack(p, head);
+		p->stacks_seen++;
+	}
+}
+
+const struct page_stack *pageown_stack(struct pageown *p, uint32_t id)
+{
+	if (id >= p->stacks_seen)
+		pageown_take_stacks(p, 1);
+	return p->stacks && id >= WIRE_PAGES_FIRST && id < p->stacks_seen ? p->stacks[id] : NULL;
+}
+
+/* ---- names ---------------------------------------------------------------------------------------------------------- */
+
+static void resolve(struct page_frame *frame)
+{
+	const struct pageown_module *module = (const struct pageown_module *)frame->module;
+	static const struct symbol nothing[1];
+	const struct symbol *symbols = NULL;
+	if (atomic_load_explicit(&frame->symbols, memory_order_relaxed))
+		return;
+	uint32_t count = 0;
+	if (module->sym && module->module.path[0] == '/')
+		count = sym_resolve(module->sym, module->module.path, module->module.build_id,
+				    module->module.build_id_len, frame->offset, &symbols);
+	/* asked, and nothing known, is one symbol without a name */
+	atomic_store_explicit(&frame->symbol_count, count ? count : 1, memory_order_relaxed);
+	atomic_store_explicit(&frame->symbols, count ? symbols : nothing, memory_order_release);
+}
+
+void pageown_resolve_stack(struct pageown *p, const struct page_stack *stack)
+{
+	(void)p;
+	for (uint16_t i = 0; i < stack->count; i++)
+		resolve((struct page_frame *)stack->frames[i]);
+}
+
+void pageown_resolve(struct pageown *p, const struct page_shot *shot)
+{
+	for (size_t i = 0; i < shot->count; i++)
+		for (size_t k = 0; k < shot->processes[i]->row_count; k++)
+			if (shot->processes[i]->rows[k].stack)
+				pageown_resolve_stack(p, shot->processes[i]->rows[k].stack);
+}
+
+void pageown_stacks_fini(struct pageown *p)
+{
+	for (uint32_t i = 0; p->stacks && i < p->stacks_seen; i++)
+		free(p->stacks[i]);
+	free(p->stacks);
+	for (size_t i = 0; i < p->frame_count; i++)
+		free(p->frames[i]);
+	free(p->frames);
+	idtab_fini(&p->frame_tab);
+	for (size_t i = 0; i < p->module_count; i++)
+		free(p->modules[i]);
+	free(p->modules);
+	idtab_fini(&p->module_tab);
+	for (size_t i = 0; i < p->image_count; i++) {
+		free(p->images[i]->places);
+		free(p->images[i]);
+	}
+	free(p->images);
+	for (size_t i = 0; i < p->root_count; i++)
+		sym_free(p->roots[i].sym);
+	free(p->roots);
+	intern_fini(&p->strings);
+}

@@ -1,0 +1,456 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pages`: every resident page by the call stack that made it so, held against the kernel's own figures.
+
+tests/prog/pages.c touches memory in one way after the other, told by its standard input; after each it is stopped, and a
+reading made while it stood still is compared with smaps and status.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from netapi import free_port
+
+MIB = 1 << 20
+IN_RSS = ("anon", "shmem", "file")
+
+needs_bpf = pytest.mark.skipif(
+    os.geteuid() != 0 or not os.path.exists("/sys/kernel/btf/vmlinux"),
+    reason="BPF needs root and a kernel with BTF")
+pytestmark = needs_bpf
+
+
+def kernel_figures(pid):
+    figures = {}
+    with open(f"/proc/{pid}/status") as status:
+        for line in status:
+            key, value = line.split(":", 1)
+            if value.strip().endswith("kB"):
+                figures[key] = int(value.split()[0]) * 1024
+    with open(f"/proc/{pid}/smaps_rollup") as rollup:
+        for line in rollup:
+            if line.startswith("Rss:"):
+                figures["smaps"] = int(line.split()[1]) * 1024
+    return figures
+
+
+class Stepper:
+    """tests/prog/pages under `pages --jsonl`, or attached to later."""
+
+    def __init__(self, byteledger, program, file_path, options=(), late=False):
+        self.lines, self.more = [], threading.Condition()
+        argv = [program, file_path]
+        if late:
+            self.prog = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self.stdin, self.stdout = self.prog.stdin, self.prog.stdout
+            self.ledger = None
+            self.byteledger, self.options = byteledger, options
+        else:
+            read, write = os.pipe()
+            self.ledger = subprocess.Popen(
+                [byteledger, "pages", "--jsonl", "--watch", "0.1", "-o", f"/dev/fd/{write}", *options, "--", *argv],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=[write])
+            os.close(write)
+            self.listen(os.fdopen(read))
+            self.stdin, self.stdout = self.ledger.stdin, self.ledger.stdout
+        self.pid = int(self.expect("done begin").split()[2])
+        time.sleep(0.2) # until its tables are there its stacks are short
+
+    def attach(self, *options):
+        self.ledger = subprocess.Popen(
+            [self.byteledger, "pages", "--jsonl", "--watch", "0.1", "-p", str(self.pid), *self.options, *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.listen(self.ledger.stdout)
+        self.reading()
+
+    def listen(self, stream):
+        def run():
+            for line in stream:
+                with self.more:
+                    self.lines.append(json.loads(line))
+                    self.more.notify_all()
+        threading.Thread(target=run, daemon=True).start()
+
+    def expect(self, begin):
+        line = self.stdout.readline()
+        assert line.startswith(begin), (line, self.ledger and self.ledger.poll())
+        return line
+
+    def go(self, way):
+        self.stdin.write(way + "\n")
+        self.stdin.flush()
+        self.expect(f"done {way}")
+
+    def reading(self, pid=None, timeout=20):
+        """One that was begun from now on: its process, and all of it."""
+        now, end = time.monotonic_ns(), time.monotonic() + timeout
+        while True:
+            with self.more:
+                self.more.wait(0.2)
+                for whole in reversed(self.lines):
+                    for process in whole["processes"]:
+                        if process["pid"] == (pid or self.pid) and not process["ended"] and \
+                                process["time_ns"] - process["walk_ns"] > now:
+                            return process, whole
+            assert time.monotonic() < end, "no reading came"
+            assert self.ledger.poll() is None, self.ledger.stderr.read()
+
+    def still(self):
+        """The process stands, the reading is of that, and so are the kernel's figures."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            process, _ = self.reading()
+            return process, kernel_figures(self.pid)
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
+
+    def close(self):
+        for process in (self.ledger, getattr(self, "prog", None)):
+            if process and process.poll() is None:
+                if process is self.ledger and process.stdin:
+                    try:
+                        process.stdin.write("quit\n")
+                        process.stdin.close()
+                    except OSError:
+                        pass
+                else:
+                    process.terminate()
+                process.wait(20)
+
+
+@pytest.fixture
+def cold_file(tmp_path):
+    path = str(tmp_path / "cold")
+    with open(path, "wb") as file:
+        file.write(os.urandom(MIB) * 16)
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return path
+
+
+@pytest.fixture
+def stepper(byteledger, prog, cold_file):
+    made = []
+
+    def make(*options, late=False):
+        made.append(Stepper(byteledger, prog("pages"), cold_file, options, late))
+        return made[-1]
+    yield make
+    for one in made:
+        one.close()
+
+
+def names(row):
+    return [frame["function"] for frame in row["frames"]]
+
+
+def of_function(process, name, kinds=IN_RSS):
+    """Bytes of stacks that pass through that function."""
+    return sum(row["bytes"] for row in process["rows"] if name in names(row) and row["kind"] in kinds)
+
+
+def held_against_kernel(process, figures):
+    """Every sum is the kernel's own."""
+    assert process["rss_bytes"] == figures["smaps"] == process["checks"]["smaps_rss_bytes"]
+    assert process["checks"]["residual_bytes"] == 0
+    kinds = process["kinds"]
+    assert kinds["anon"] == figures["RssAnon"]
+    assert kinds["file"] == figures["RssFile"]
+    assert kinds["shmem"] == figures["RssShmem"]
+    assert kinds["swap"] == figures["VmSwap"]
+    rows = {kind: sum(row["bytes"] for row in process["rows"] if row["kind"] == kind) for kind in kinds}
+    assert rows == kinds
+    assert process["attributed_bytes"] + sum(process["unattributed"].values()) == process["rss_bytes"]
+
+
+def test_every_step_adds_up_to_what_the_kernel_counts_and_has_a_stack(stepper):
+    s = stepper()
+    own = {}
+    for way in ("memset", "small", "mmap", "dontneed", "filemap", "read", "readfresh", "filecow", "fork", "parentcow",
+                "reap", "thp", "thpsplit", "shmem", "threads", "zero", "mremap", "populate", "mlock", "tmpfs", "free",
+                "unmap"):
+        s.go(way)
+        process, figures = s.still()
+        held_against_kernel(process, figures)
+        assert process["unattributed"] == {}, way
+        assert process["lost"]["events"] - process["lost"]["by_reason"].get("events_missed", 0) == 0
+        own[way] = process
+    page = 4096
+    assert abs(of_function(own["memset"], "way_memset") - 8 * MIB) <= 2 * page
+    assert of_function(own["small"], "way_small") >= 1000 * page
+    assert of_function(own["mmap"], "way_mmap") == 16 * MIB
+    assert of_function(own["dontneed"], "way_mmap") == 10 * MIB
+    assert of_function(own["filemap"], "way_filemap", ("file",)) >= 4 * MIB
+    assert of_function(own["read"], "way_read", ("cache", "file")) >= 4 * MIB
+    assert of_function(own["readfresh"], "way_readfresh", ("anon",)) == 2 * MIB
+    assert of_function(own["filecow"], "way_filecow", ("anon",)) == 2 * MIB
+    # what the child copied is its own; what the parent copied is the parent's, by the function that wrote
+    assert of_function(own["parentcow"], "way_parentcow", ("anon",)) == 3 * MIB
+    assert of_function(own["parentcow"], "way_mmap", ("anon",)) == 7 * MIB
+    assert of_function(own["thp"], "way_thp", ("anon",)) == 8 * MIB
+    assert of_function(own["thpsplit"], "way_thp", ("anon",)) == 7 * MIB
+    assert of_function(own["shmem"], "way_shmem", ("shmem",)) == 6 * MIB
+    assert of_function(own["threads"], "in_thread", ("anon",)) == 8 * MIB
+    assert of_function(own["mremap"], "in_thread", ("anon",)) == 8 * MIB
+    assert of_function(own["zero"], "way_zero", ("anon",)) == 0
+    assert of_function(own["populate"], "way_populate", ("anon",)) == 3 * MIB
+    assert of_function(own["mlock"], "way_mlock", ("anon",)) == MIB
+    assert of_function(own["tmpfs"], "way_tmpfs", ("held",)) == 4 * MIB
+    # freed from another function than the one that allocated
+    assert of_function(own["free"], "way_memset") <= 2 * page
+    assert of_function(own["unmap"], "way_mmap") == of_function(own["unmap"], "in_thread") == 0
+
+
+def test_stacks_reach_main_without_frame_pointers(stepper):
+    s = stepper()
+    s.go("memset")
+    s.go("readfresh")
+    process, _ = s.still()
+    rows = [row for row in process["rows"] if "way_memset" in names(row)]
+    whole = sum(row["bytes"] for row in rows if "main" in names(row) and not row.get("partial"))
+    assert whole >= 8 * MIB - 8192, rows
+    # the caller of a leaf of libc is not left out, nor is that of a system call
+    top = max(rows, key=lambda row: row["bytes"])
+    assert "memset" in top["frames"][0]["function"] and names(top)[1:3] == ["way_memset", "main"]
+    assert top["frames"][1]["module"] == "pages" and top["frames"][0]["module"].startswith("libc.so")
+    read = max((row for row in process["rows"] if "way_readfresh" in names(row)), key=lambda row: row["bytes"])
+    assert names(read)[:3] == ["read", "way_readfresh", "main"], read
+
+
+def test_what_was_there_before_is_named_by_mapping_and_only_shrinks(stepper):
+    s = stepper(late=True)
+    s.go("memset")
+    s.go("mmap")
+    s.attach()
+    process, figures = s.still()
+    held_against_kernel(process, figures)
+    before = process["unattributed"]["before_attach"]
+    assert before >= process["rss_bytes"] * 0.99
+    rows = [row for row in process["rows"] if row.get("reason") == "before_attach"]
+    assert all(row["label"] and row["frames"] == [] for row in rows)
+    s.go("threads")
+    s.go("filemap")
+    process, figures = s.still()
+    held_against_kernel(process, figures)
+    assert set(process["unattributed"]) <= {"before_attach"}
+    assert process["unattributed"]["before_attach"] <= before
+    assert of_function(process, "in_thread") == 8 * MIB
+    s.go("unmap")
+    process, figures = s.still()
+    held_against_kernel(process, figures)
+    assert process["unattributed"]["before_attach"] <= before - 16 * MIB
+
+
+def test_an_exec_begins_anew(stepper):
+    s = stepper()
+    s.go("memset")
+    s.stdin.write("exec\n")
+    s.stdin.flush()
+    s.expect("done begin")
+    s.go("small")
+    process, figures = s.still()
+    held_against_kernel(process, figures)
+    assert process["unattributed"] == {}
+    assert of_function(process, "way_memset") == 0 and of_function(process, "way_small") >= 900 * 4096
+
+
+def test_children_are_followed_on_request(stepper):
+    s = stepper("--follow-children")
+    s.go("mmap")
+    s.go("fork")
+    _, whole = s.reading()
+    child = next(p["pid"] for p in whole["processes"] if p["pid"] != s.pid)
+    process, _ = s.reading(child)
+    assert process["unattributed"] == {}
+    copied = [row for row in process["rows"] if "way_fork" in names(row) and row["kind"] == "anon" and
+              row.get("owner_pid", child) == child]
+    assert sum(row["bytes"] for row in copied) >= 2 * MIB
+    # what it shares with its parent is the parent's
+    shared = [row for row in process["rows"] if "way_mmap" in names(row)]
+    assert all(row["owner_pid"] == s.pid for row in shared) and sum(row["bytes"] for row in shared) == 14 * MIB
+    s.go("reap")
+
+
+def programs_of(pid):
+    """Numbers of the BPF programs and links whose descriptors that process holds."""
+    found = []
+    for fd in os.listdir(f"/proc/{pid}/fdinfo"):
+        with open(f"/proc/{pid}/fdinfo/{fd}") as info:
+            found += [int(line.split()[1]) for line in info if line.startswith("prog_id:")]
+    return set(found)
+
+
+def loaded():
+    out = subprocess.run(["bpftool", "-j", "prog", "list"], capture_output=True, text=True)
+    return {program["id"] for program in json.loads(out.stdout)}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_in_the_kernel(stepper, number):
+    s = stepper(late=True)
+    s.attach()
+    ours = programs_of(s.ledger.pid)
+    assert len(ours) >= 10 and ours <= loaded()
+    s.ledger.send_signal(number)
+    s.ledger.wait(20)
+    end = time.monotonic() + 10
+    while ours & loaded() and time.monotonic() < end: # the kernel frees them a moment later
+        time.sleep(0.1)
+    assert not ours & loaded()
+    s.go("memset") # and the target goes on
+
+
+def test_a_name_is_waited_for_and_followed_through_restarts(byteledger, prog, cold_file, tmp_path):
+    link = tmp_path / "pagesnamed"
+    link.symlink_to(prog("pages"))
+    name = tmp_path / "pageswaited"
+    shutil.copy(prog("pages"), name)
+    out = tmp_path / "out"
+    with open(out, "wb") as to:
+        ledger = subprocess.Popen([byteledger, "pages", "-n", "pageswaited", "--jsonl", "--watch", "0.1"], stdout=to,
+                                  stderr=subprocess.PIPE, text=True)
+        assert "waiting" in ledger.stderr.readline()
+        pids = []
+        for _ in range(2):
+            program = subprocess.Popen([name, cold_file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            program.stdout.readline()
+            time.sleep(0.1) # its first stacks are short, until its tables are there
+            program.stdin.write("memset\n")
+            program.stdin.flush()
+            program.stdout.readline()
+            time.sleep(0.7)
+            program.communicate("quit\n")
+            pids.append(program.pid)
+        ledger.send_signal(signal.SIGINT)
+        assert ledger.wait(20) == 0
+    last = {}
+    for line in out.read_text().splitlines():
+        for process in json.loads(line)["processes"]:
+            last[process["pid"]] = process
+    for pid in pids:
+        # the pages of its arguments were there before it could be known by its name
+        assert set(last[pid]["unattributed"]) <= {"before_attach"}
+        assert sum(last[pid]["unattributed"].values()) <= 16384, last[pid]["unattributed"]
+        assert of_function(last[pid], "way_memset") >= 8 * MIB - 8192
+
+
+def sums_hold(node, key="value"):
+    inside = sum(child[key] for child in node["frames"]) + node.get("selfValue", 0) if key == "value" else None
+    if inside is not None:
+        assert inside == node["value"], (inside, node["value"], node.get("name"))
+    assert node["cacheValue"] <= node["value"]
+    for child in node["frames"]:
+        if isinstance(child["name"], str):
+            assert child["name"] in ("underThreshold", "unknown") and "frames" not in child
+        else:
+            assert list(child["name"]) == ["offset", "executable", "functionName", "functionCategory"]
+            assert len(child["name"]["offset"]) == 8
+            sums_hold(child)
+
+
+def test_http_is_that_of_tezedge_with_additions(byteledger, prog, cold_file):
+    port = free_port()
+    ledger = subprocess.Popen([byteledger, "pages", "--serve", f"127.0.0.1:{port}", "--watch", "0.1", "-q", "--",
+                               prog("pages"), cold_file], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+
+    def get(path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as reply:
+                return reply.status, json.loads(reply.read()), reply.headers
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read()), error.headers
+    try:
+        pid = int(ledger.stdout.readline().split()[2])
+        for way in ("memset", "filemap"):
+            ledger.stdin.write(way + "\n")
+            ledger.stdin.flush()
+            ledger.stdout.readline()
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.5)
+        assert get("/v1/pid")[1] == pid
+        figures = kernel_figures(pid)
+        trees = {}
+        for reverse in ("false", "true"):
+            for threshold in (0, 512, 1 << 40):
+                status, tree, headers = get(f"/v1/tree?threshold={threshold}&reverse={reverse}")
+                assert status == 200 and headers["Content-Type"].startswith("application/json")
+                assert "name" not in tree and set(tree) >= {"value", "cacheValue", "frames"}
+                assert (tree["value"] - tree["cacheValue"]) * 1024 == figures["RssAnon"]
+                if threshold != 1 << 40:
+                    sums_hold(tree)
+                trees[reverse, threshold] = tree
+        assert len({(tree["value"], tree["cacheValue"]) for tree in trees.values()}) == 1
+        assert [child["name"] for child in trees["false", 1 << 40]["frames"]] == ["underThreshold"]
+        assert len(get("/v1/tree")[1]["frames"]) >= len(trees["false", 512]["frames"])
+        outer = {child["name"]["functionName"] for child in trees["true", 512]["frames"]
+                 if isinstance(child["name"], dict)}
+        assert "_start" in outer or "__libc_start_main" in outer, outer
+        status, short, _ = get("/v1/tree?short=true")
+        assert status == 200 and short["total"] - short["cache"] == short["anon"] == short["systemReportAnon"]
+        assert get("/v1/tree?threshold=x")[0] == get("/v1/tree?reverse=1")[0] == 400
+        assert get("/v1/tree?threshold=-1")[0] == 400 and "error" in get("/v1/tree?kind=x")[1]
+        assert get("/v1/tree?unknown=1")[0] == 200
+        assert get("/v1/tree?pid=1")[0] == 404 and get(f"/v1/tree?pid={pid}")[0] == 200
+        assert get("/openapi/memory-profiler-openapi.json")[1]["openapi"].startswith("3.")
+        sites = get("/v1/tree?threshold=0&merge=site&unit=bytes")[1]
+        assert sites["value"] == trees["false", 0]["value"] * 1024
+        sums_hold(sites)
+        assert {"nodeCpp"} == {category(node) for node in every(sites) if executable(node) == "pages"}
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        ledger.communicate("quit\n", timeout=20)
+
+
+def every(node):
+    for child in node["frames"]:
+        if isinstance(child["name"], dict):
+            yield child
+            yield from every(child)
+
+
+def executable(node):
+    return node["name"]["executable"]
+
+
+def category(node):
+    return node["name"]["functionCategory"]
+
+
+@pytest.mark.parametrize("argv, status, words", [
+    (["-p", "4194303"], 1, "4194303"),
+    ([], 2, "which process"),
+    (["-p", "1", "--kind", "heap"], 2, "unknown kind"),
+    (["-p", "1", "--format", "csv"], 2, "text or json"),
+    (["-p", "1", "--threshold", "-1"], 2, "threshold"),
+    (["-p", "1", "--format", "json", "--reverse"], 2, "for text"),
+    (["-p", "1", "--no-auth"], 2, "--serve"),
+    (["--", "/no/such/program"], 127, "/no/such/program"),
+])
+def test_what_cannot_be_done_is_said_in_one_line_with_a_hint(byteledger, argv, status, words):
+    done = subprocess.run([byteledger, "pages", *argv], capture_output=True, text=True, timeout=60,
+                          stdin=subprocess.DEVNULL)
+    assert done.returncode == status and words in done.stderr and "hint:" in done.stderr, done.stderr
+    assert done.stdout == "" and len(done.stderr.splitlines()) == 2
+
+
+def test_without_privilege_it_says_what_is_missing(byteledger):
+    done = subprocess.run(["setpriv", "--reuid", "65534", "--clear-groups", "--inh-caps=-all", byteledger, "pages", "-p",
+                           str(os.getpid())], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "hint:" in done.stderr and "CAP_BPF" in done.stderr, done.stderr
+
+
+def test_text_keeps_to_eighty_columns_and_says_the_sums(byteledger, prog, cold_file):
+    done = subprocess.run([byteledger, "pages", "--", prog("pages"), cold_file], input="memset\nfilemap\nquit\n",
+                          capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "80"})
+    assert done.returncode == 0 and "done memset" in done.stdout
+    lines = done.stderr.splitlines()
+    assert lines and "RSS" in lines[0] and "with a stack" in lines[0]
+    assert all(len(line) <= 80 for line in lines), max(lines, key=len)

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Touches pages in every way there is, a way a line of stdin; each way is a function of its own, so that it is known who owns
+ * what. Says "done WAY" when it stands.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB (1ul << 20)
+#define PAGE 4096ul
+#define APART __attribute__((noinline, noclone))
+#define KEEP(p) __asm__ volatile("" : : "r"(p) : "memory")
+
+static char *kept[64];
+static const char *file_path;
+static pid_t child = -1;
+static int to_child[2], from_child[2];
+
+static char *map(size_t bytes, int flags, int fd)
+{
+	char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+	if (p == MAP_FAILED) {
+		perror("mmap");
+		exit(9);
+	}
+	return p;
+}
+
+static void touch(char *p, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i += PAGE)
+		((volatile char *)p)[i] = 1;
+}
+
+static volatile char sink;
+static void look(const char *p, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i += PAGE)
+		sink = ((const volatile char *)p)[i];
+}
+
+APART static void way_memset(void)
+{
+	kept[0] = malloc(8 * MIB);
+	memset(kept[0], 1, 8 * MIB);
+	KEEP(kept[0]);
+}
+
+APART static void way_small(void)
+{
+	for (int i = 0; i < 1024; i++) {
+		char *p = malloc(4000);
+		*(volatile char *)p = 1;
+		KEEP(p);
+	}
+}
+
+APART static void way_free(void)
+{
+	free(kept[0]);
+	KEEP(kept);
+}
+
+APART static void way_mmap(void)
+{
+	kept[1] = map(16 * MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	madvise(kept[1], 16 * MIB, MADV_NOHUGEPAGE);
+	touch(kept[1], 16 * MIB);
+	KEEP(kept[1]);
+}
+
+APART static void way_dontneed(void)
+{
+	madvise(kept[1], 6 * MIB, MADV_DONTNEED);
+	KEEP(kept[1]);
+}
+
+APART static void way_filemap(void)
+{
+	int fd = open(file_path, O_RDONLY);
+	kept[2] = mmap(NULL, 4 * MIB, PROT_READ, MAP_SHARED, fd, 0);
+	look(kept[2], 4 * MIB);
+	close(fd);
+	KEEP(kept[2]);
+}
+
+APART static void way_read(void)
+{
+	int fd = open(file_path, O_RDONLY);
+	static char part[64 << 10];
+	lseek(fd, 4 * MIB, SEEK_SET);
+	for (size_t i = 0; i < 4 * MIB; i += sizeof(part))
+		if (read(fd, part, sizeof(part)) <= 0)
+			break;
+	close(fd);
+	KEEP(fd);
+}
+
+APART static void way_readfresh(void)
+{
+	int fd = open(file_path, O_RDONLY);
+	kept[3] = map(2 * MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	madvise(kept[3], 2 * MIB, MADV_NOHUGEPAGE);
+	if (read(fd, kept[3], 2 * MIB) < 0)
+		perror("read");
+	close(fd);
+	KEEP(fd);
+}
+
+APART static void way_filecow(void)
+{
+	int fd = open(file_path, O_RDONLY);
+	kept[4] = map(2 * MIB, MAP_PRIVATE, fd);
+	touch(kept[4], 2 * MIB);
+	close(fd);
+	KEEP(fd);
+}
+
+APART static void way_fork(void)
+{
+	if (pipe(to_child) || pipe(from_child))
+		exit(9);
+	child = fork();
+	if (child == 0) {
+		char byte;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		touch(kept[1] + 8 * MIB, 2 * MIB);
+		if (write(from_child[1], "x", 1) != 1 || read(to_child[0], &byte, 1) < 0)
+			_exit(1);
+		_exit(0);
+	}
+	char byte;
+	if (read(from_child[0], &byte, 1) != 1)
+		exit(9);
+	KEEP(child);
+}
+
+APART static void way_parentcow(void)
+{
+	touch(kept[1] + 12 * MIB, 3 * MIB);
+	KEEP(kept[1]);
+}
+
+APART static void way_reap(void)
+{
+	if (write(to_child[1], "x", 1) != 1)
+		exit(9);
+	waitpid(child, NULL, 0);
+	KEEP(child);
+}
+
+APART static void way_thp(void)
+{
+	char *p = map(10 * MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	kept[5] = (char *)(((uintptr_t)p + 2 * MIB - 1) & ~(2 * MIB - 1));
+	madvise(kept[5], 8 * MIB, MADV_HUGEPAGE);
+	touch(kept[5], 8 * MIB);
+	KEEP(p);
+}
+
+APART static void way_thpsplit(void)
+{
+	madvise(kept[5] + 3 * MIB, MIB, MADV_DONTNEED);
+	KEEP(kept[5]);
+}
+
+APART static void way_shmem(void)
+{
+	kept[6] = map(4 * MIB, MAP_SHARED | MAP_ANONYMOUS, -1);
+	touch(kept[6], 4 * MIB);
+	int fd = memfd_create("pages", 0);
+	if (ftruncate(fd, 2 * MIB))
+		exit(9);
+	kept[7] = map(2 * MIB, MAP_SHARED, fd);
+	touch(kept[7], 2 * MIB);
+	KEEP(fd);
+}
+
+APART static void *in_thread(void *at)
+{
+	touch(at, 2 * MIB);
+	KEEP(at);
+	return NULL;
+}
+
+APART static void way_threads(void)
+{
+	pthread_t threads[4];
+	kept[8] = map(8 * MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	madvise(kept[8], 8 * MIB, MADV_NOHUGEPAGE);
+	for (int i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, in_thread, kept[8] + 2 * MIB * i);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	KEEP(threads);
+}
+
+APART static void way_zero(void)
+{
+	kept[9] = map(8 * MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	madvise(kept[9], 8 * MIB, MADV_NOHUGEPAGE);
+	look(kept[9], 8 * MIB);
+	/* and the huge one */
+	char *p = map(6 * MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	p = (char *)(((uintptr_t)p + 2 * MIB - 1) & ~(2 * MIB - 1));
+	madvise(p, 4 * MIB, MADV_HUGEPAGE);
+	look(p, 4 * MIB);
+	KEEP(p);
+}
+
+APART static void way_mremap(void)
+{
+	kept[8] = mremap(kept[8], 8 * MIB, 12 * MIB, MREMAP_MAYMOVE);
+	KEEP(kept[8]);
+}
+
+APART static void way_populate(void)
+{
+	kept[10] = mmap(NULL, 3 * MIB, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	KEEP(kept[10]);
+}
+
+APART static void way_mlock(void)
+{
+	kept[11] = map(MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	if (mlock(kept[11], MIB))
+		perror("mlock");
+	KEEP(kept[11]);
+}
+
+APART static void way_tmpfs(void)
+{
+	int fd = memfd_create("written", 0);
+	static char part[64 << 10];
+	memset(part, 1, sizeof(part));
+	for (size_t i = 0; i < 4 * MIB; i += sizeof(part))
+		if (write(fd, part, sizeof(part)) < 0)
+			exit(9);
+	KEEP(fd);
+}
+
+APART static void way_collapse(void)
+{
+	char *p = map(6 * MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	kept[12] = (char *)(((uintptr_t)p + 2 * MIB - 1) & ~(2 * MIB - 1));
+	madvise(kept[12], 4 * MIB, MADV_NOHUGEPAGE);
+	touch(kept[12], 4 * MIB);
+	KEEP(p);
+}
+
+APART static void way_pageout(void)
+{
+	madvise(kept[1] + 8 * MIB, 4 * MIB, 21 /* MADV_PAGEOUT */);
+	KEEP(kept[1]);
+}
+
+APART static void way_hugetlb(void)
+{
+	char *p = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	if (p == MAP_FAILED) {
+		printf("no huge pages\n");
+		return;
+	}
+	touch(p, 4 * MIB);
+	KEEP(p);
+}
+
+APART static void way_exec(void)
+{
+	char *argv[] = { "pages", (char *)file_path, NULL };
+	execv("/proc/self/exe", argv);
+	exit(9);
+}
+
+APART static void way_unmap(void)
+{
+	munmap(kept[1], 16 * MIB);
+	munmap(kept[8], 12 * MIB);
+	KEEP(kept[1]);
+}
+
+static const struct {
+	const char *name;
+	void (*go)(void);
+} ways[] = {
+	{ "memset", way_memset },     { "small", way_small },         { "free", way_free },
+	{ "mmap", way_mmap },         { "dontneed", way_dontneed },   { "filemap", way_filemap },
+	{ "read", way_read },         { "readfresh", way_readfresh }, { "filecow", way_filecow },
+	{ "fork", way_fork },         { "parentcow", way_parentcow }, { "reap", way_reap },
+	{ "thp", way_thp },           { "thpsplit", way_thpsplit },   { "shmem", way_shmem },
+	{ "threads", way_threads },   { "zero", way_zero },           { "mremap", way_mremap },
+	{ "populate", way_populate }, { "mlock", way_mlock },         { "tmpfs", way_tmpfs },
+	{ "collapse", way_collapse }, { "pageout", way_pageout },     { "hugetlb", way_hugetlb },
+	{ "exec", way_exec },         { "unmap", way_unmap }
+};
+
+int main(int argc, char **argv)
+{
+	char line[64];
+	file_path = argc > 1 ? argv[1] : "/dev/null";
+	printf("done begin %d\n", (int)getpid());
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (strcmp(line, "quit") == 0)
+			return 0;
+		for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+			if (strcmp(line, ways[i].name) == 0)
+				ways[i].go();
+		printf("done %s\n", line);
+		fflush(stdout);
+	}
+	return 0;
+}
