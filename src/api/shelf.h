@@ -91,7 +91,7 @@ struct reading {
 	struct shelf_thread *threads;
 	uint32_t thread_count;
 	struct prof_totals totals;
-	int estimates, lacks_culled;
+	int estimates, lacks_culled, knows_peak_blocks;
 	/* Instead of all but @book, where a question has a make() of its own. */
 	struct shelf_product product;
 };

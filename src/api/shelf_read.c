@@ -177,6 +177,7 @@ static int keep(struct own_reading *r, const struct prof *prof, struct err *err)
 	prof_totals(prof, &r->reading.totals);
 	r->reading.estimates = prof_estimates(prof);
 	r->reading.lacks_culled = prof_lacks_culled(prof);
+	r->reading.knows_peak_blocks = prof_knows_peak_blocks(prof);
 	r->bytes = sizeof(*r) + (size_t)book->count * sizeof(*r->reading.costs) +
 		   r->reading.thread_count * sizeof(*r->reading.threads);
 	return 0;

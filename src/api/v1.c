@@ -152,25 +152,21 @@ uint64_t *v1_values(const struct reading *reading, enum view_cost cost, struct e
 	return values;
 }
 
-int v1_blocks(const struct reading *reading, enum view_cost cost, int moment, uint64_t **out,
-	      struct err *err)
+uint64_t *v1_blocks(const struct reading *reading, enum view_cost cost, struct err *err)
 {
 	uint32_t count = reading->book->count;
-	*out = NULL;
-	if (cost == VIEW_COST_PEAK && !moment)
-		return 0;
 	uint64_t *values = malloc((count + 1) * sizeof(*values));
 	if (!values)
-		return err_set(err, -ENOMEM, "cannot add up");
-	for (uint32_t i = 0; i < count; i++) {
+		err_set(err, -ENOMEM, "cannot add up");
+	for (uint32_t i = 0; values && i < count; i++) {
 		const struct cost *c = &reading->costs[i];
-		values[i] = cost == VIEW_COST_LIVE        ? c->leaked + c->uncertain
-			    : cost == VIEW_COST_LEAKED    ? c->leaked
+		values[i] = cost == VIEW_COST_LIVE	  ? c->leaked + c->uncertain
+			    : cost == VIEW_COST_LEAKED	  ? c->leaked
+			    : cost == VIEW_COST_PEAK	  ? c->peak_blocks
 			    : cost == VIEW_COST_TEMPORARY ? c->temporary
 							  : c->allocations;
 	}
-	*out = values;
-	return 0;
+	return values;
 }
 
 void v1_unapplied(struct v1_call *call, const char *why, const char *word, const char *value)

@@ -145,6 +145,10 @@ static void put_totals(struct jsonw *json, const struct prof *prof, const struct
 	jsonw_u64(json, "uncertain_allocations", t->cost.uncertain);
 	jsonw_u64(json, "uncertain_bytes", t->cost.uncertain_bytes);
 	jsonw_u64(json, "peak_bytes", t->cost.peak_bytes);
+	if (prof_knows_peak_blocks(prof))
+		jsonw_u64(json, "peak_allocations", t->cost.peak_blocks);
+	jsonw_u64(json, "live_allocations", t->cost.leaked + t->cost.uncertain);
+	jsonw_u64(json, "live_bytes", t->cost.leaked_bytes + t->cost.uncertain_bytes);
 	jsonw_u64(json, "peak_time_ns", t->peak_time_ns);
 	jsonw_u64(json, "peak_rss_bytes", t->peak_rss_bytes);
 	jsonw_u64(json, "threads", t->threads);

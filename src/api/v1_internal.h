@@ -58,12 +58,8 @@ void v1_head(struct v1_call *call, const uint64_t *values);
 
 /** v1_values() - @cost of each account; malloc'd, NULL with @err. */
 uint64_t *v1_values(const struct reading *reading, enum view_cost cost, struct err *err);
-/**
- * v1_blocks() - how many blocks that is, by account. *@out is NULL where it is not known (the peak's, unless the reading is that of
- * its moment). 0 or -ENOMEM.
- */
-int v1_blocks(const struct reading *reading, enum view_cost cost, int moment, uint64_t **out,
-	      struct err *err);
+/** v1_blocks() - how many blocks that is, by account. As v1_values(). */
+uint64_t *v1_blocks(const struct reading *reading, enum view_cost cost, struct err *err);
 
 /* Columns. */
 /** struct v1_column - a JSON array that grows; zero-initialised is empty. */

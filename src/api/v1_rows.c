@@ -17,12 +17,14 @@ enum column {
 	COL_LIVE_BYTES,
 	COL_LIVE,
 	COL_UNCERTAIN,
+	COL_PEAK,
 	COLUMNS
 };
 static const char *const names[COLUMNS] = {
 	"allocations",        "allocated_bytes",  "temporary_allocations",
 	"leaked_allocations", "leaked_bytes",     "peak_bytes",
-	"live_bytes",         "live_allocations", "uncertain_allocations"
+	"live_bytes",         "live_allocations", "uncertain_allocations",
+	"peak_allocations"
 };
 #define SORT_BASE (2 * COLUMNS)
 #define SORT_BASE_INCLUSIVE (2 * COLUMNS + 1)
@@ -50,6 +52,8 @@ static uint64_t column_of(const struct cost *c, enum column column)
 		return c->leaked + c->uncertain;
 	case COL_UNCERTAIN:
 		return c->uncertain;
+	case COL_PEAK:
+		return c->peak_blocks;
 	case COLUMNS:
 		break;
 	}
@@ -320,8 +324,13 @@ static void put_columns(struct v1_call *call, const struct table *t, const struc
 		struct v1_column column = { 0 };
 		if (!values)
 			continue;
-		for (uint32_t i = 0; i < count; i++)
-			v1_col_u64(&column, values[rows[i].group]);
+		int known = c % COLUMNS != COL_PEAK || call->reading->knows_peak_blocks;
+		for (uint32_t i = 0; i < count; i++) {
+			if (known)
+				v1_col_u64(&column, values[rows[i].group]);
+			else
+				v1_col_null(&column);
+		}
 		snprintf(name, sizeof(name), "%s%s", c < COLUMNS ? "" : "inclusive_",
 			 names[c % COLUMNS]);
 		v1_col_put(call, name, &column);

@@ -29,11 +29,10 @@ static int add_up(struct v1_call *call, struct sums *s, struct err *err)
 	uint64_t *blocks = NULL;
 	s->values = v1_values(call->reading, cost, err);
 	int rc = s->values ? fold_sum(fold, 0, s->values, &s->cost, err) : err->code;
-	if (rc == 0)
-		rc = v1_blocks(call->reading, cost, call->ask.query.at.kind != QUERY_TIME_NONE,
-			       &blocks, err);
-	if (rc == 0 && blocks)
-		rc = fold_sum(fold, 0, blocks, &s->blocks, err);
+	if (rc == 0) {
+		blocks = v1_blocks(call->reading, cost, err);
+		rc = blocks ? fold_sum(fold, 0, blocks, &s->blocks, err) : err->code;
+	}
 	free(blocks);
 	if (rc == 0 && call->base) {
 		unsigned side = call->base->book != call->reading->book;
@@ -63,19 +62,20 @@ static void put_path(struct v1_call *call, struct v1_frames *frames, const struc
 }
 
 static void put_nodes(struct v1_call *call, struct v1_frames *frames,
-		      const struct fold_picks *picks, int blocks)
+		      const struct fold_picks *picks)
 {
 	struct v1_column frame = { 0 }, depth = { 0 }, total = { 0 }, self = { 0 }, count = { 0 },
 			 rest = { 0 }, children = { 0 }, base = { 0 }, base_self = { 0 },
 			 key = { 0 }, trunk = { 0 };
 	int keys = call->ask.keys || call->ask.trunk;
+	int known = call->ask.cost != VIEW_COST_PEAK || call->reading->knows_peak_blocks;
 	for (uint32_t i = 0; i < picks->count; i++) {
 		const struct fold_pick *p = &picks->all[i];
 		v1_col_i64(&frame, p->frame ? (int64_t)v1_frame(frames, p->frame) : -1);
 		v1_col_u64(&depth, p->depth);
 		v1_col_u64(&total, p->total);
 		v1_col_u64(&self, p->self);
-		if (blocks)
+		if (known)
 			v1_col_u64(&count, p->blocks);
 		else
 			v1_col_null(&count);
@@ -128,7 +128,7 @@ static int answer(struct v1_call *call, const struct sums *s, const struct fold_
 	char key[VIEW_KEY_TEXT];
 	jsonw_str(json, "key", view_key_text(picks->all[0].key, key));
 	put_path(call, &frames, picks);
-	put_nodes(call, &frames, picks, s->blocks.total != NULL);
+	put_nodes(call, &frames, picks);
 	v1_frames_put(call, &frames);
 	jsonw_object_end(json);
 	v1_frames_fini(&frames);
