@@ -160,9 +160,9 @@ uint64_t *v1_blocks(const struct reading *reading, enum view_cost cost, struct e
 		err_set(err, -ENOMEM, "cannot add up");
 	for (uint32_t i = 0; values && i < count; i++) {
 		const struct cost *c = &reading->costs[i];
-		values[i] = cost == VIEW_COST_LIVE	  ? c->leaked + c->uncertain
-			    : cost == VIEW_COST_LEAKED	  ? c->leaked
-			    : cost == VIEW_COST_PEAK	  ? c->peak_blocks
+		values[i] = cost == VIEW_COST_LIVE        ? c->leaked + c->uncertain
+			    : cost == VIEW_COST_LEAKED    ? c->leaked
+			    : cost == VIEW_COST_PEAK      ? c->peak_blocks
 			    : cost == VIEW_COST_TEMPORARY ? c->temporary
 							  : c->allocations;
 	}

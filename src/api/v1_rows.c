@@ -123,18 +123,22 @@ static int add_frames(struct v1_call *call, struct table *t, struct err *err)
 		for (uint32_t i = 0; i < r->book->count; i++)
 			values[i] = column_of(&r->costs[i], (enum column)c);
 		rc = fold_sum(fold, 0, values, &sums, err);
-		if (rc == 0)
-			fold_frame_sums(fold, &sums, t->own[c], t->inclusive[c]);
+		if (rc == 0) {
+			fold_own_sums(fold, 0, values, t->own[c]);
+			fold_inclusive_sums(fold, &sums, t->inclusive[c]);
+		}
 		fold_sums_fini(&sums);
 	}
 	free(values);
 	if (rc == 0 && call->base) {
 		struct fold_sums sums = { 0 };
+		unsigned side = call->base->book != r->book;
 		values = v1_values(call->base, call->ask.cost, err);
-		rc = values ? fold_sum(fold, call->base->book != r->book, values, &sums, err)
-			    : err->code;
-		if (rc == 0)
-			fold_frame_sums(fold, &sums, t->base, t->base_inclusive);
+		rc = values ? fold_sum(fold, side, values, &sums, err) : err->code;
+		if (rc == 0) {
+			fold_own_sums(fold, side, values, t->base);
+			fold_inclusive_sums(fold, &sums, t->base_inclusive);
+		}
 		fold_sums_fini(&sums);
 		free(values);
 	}

@@ -130,7 +130,8 @@ int v1_source(struct v1_call *call, struct err *err)
 	     : !own || !through ? err_set(err, -ENOMEM, "cannot add up")
 				: fold_sum(fold, 0, values, &sums, err);
 	if (rc == 0) {
-		fold_frame_sums(fold, &sums, own, through);
+		fold_own_sums(fold, 0, values, own);
+		fold_inclusive_sums(fold, &sums, through);
 		rc = answer(call, path, &text, own, through, values);
 	}
 	fold_sums_fini(&sums);

@@ -308,6 +308,46 @@ static int walk(struct way *w, const struct prof_stack *stack, uint32_t hidden, 
 	return 0;
 }
 
+/** owner_of() - the frame that asked, on the way to @node as the transforms left it. */
+static uint32_t owner_of(const struct fold *f, uint32_t node)
+{
+	for (uint32_t at = node; at; at = f->nodes[at].parent) {
+		const struct fold_frame *frame = &f->frames[f->nodes[at].frame];
+		enum view_role role = view_role(frame->function);
+		if (frame->reason || role == VIEW_START)
+			break;
+		if (role == VIEW_OWN)
+			return f->nodes[at].frame;
+	}
+	return f->nodes[node].frame;
+}
+
+/** find_owners() - without transforms as tables have it: also where frames of one group lie between. */
+static int find_owners(struct way *w, const struct fold_side *side, const uint32_t *node_of,
+		       uint32_t *own_of)
+{
+	const struct fold_opt *opt = w->b->opt;
+	struct view_owns owns;
+	int rc = view_owns_init(&owns, w->names, NULL);
+	for (uint32_t i = 0; i < side->count && rc == 0; i++) {
+		struct frame_id frame;
+		uint32_t entry, node = node_of[i];
+		if (node == FOLD_NONE)
+			continue;
+		own_of[i] = owner_of(w->b->fold, node);
+		if (opt->step_count || opt->rec ||
+		    !view_owns_stack(&owns, (struct stack_id){ side->stacks[i] }, &frame, &entry))
+			continue;
+		const uint32_t *entries = entries_of(w, frame, prof_frame(w->names, frame));
+		if (!entries)
+			rc = -1;
+		else
+			own_of[i] = entries[entry];
+	}
+	view_owns_fini(&owns);
+	return rc;
+}
+
 static int follow(struct way *w, const struct fold_side *side, uint32_t *node_of)
 {
 	uint32_t rows = prof_stack_count(w->names);
@@ -354,7 +394,13 @@ static int add_side(struct build *b, const struct fold_side *side, unsigned numb
 	w.state = calloc(rows + 1, sizeof(*w.state));
 	w.wanted = calloc(rows + 1, 1);
 	w.first_entry = calloc(frames + 1, sizeof(*w.first_entry));
-	int rc = node_of && w.state && w.wanted && w.first_entry ? follow(&w, side, node_of) : -1;
+	uint32_t *own_of = calloc(side->count + 1, sizeof(*own_of));
+	b->fold->own_of[number] = own_of;
+	int rc = node_of && own_of && w.state && w.wanted && w.first_entry
+			 ? follow(&w, side, node_of)
+			 : -1;
+	if (rc == 0)
+		rc = find_owners(&w, side, node_of, own_of);
 	free(w.state);
 	free(w.wanted);
 	free(w.first_entry);
@@ -436,8 +482,10 @@ void fold_free(struct fold *fold)
 {
 	if (!fold)
 		return;
-	for (unsigned i = 0; i < FOLD_SIDES_MAX; i++)
+	for (unsigned i = 0; i < FOLD_SIDES_MAX; i++) {
 		free(fold->node_of[i]);
+		free(fold->own_of[i]);
+	}
 	free(fold->frames);
 	free(fold->nodes);
 	free(fold);
@@ -453,7 +501,7 @@ size_t fold_bytes(const struct fold *fold)
 {
 	return sizeof(*fold) + fold->node_count * sizeof(*fold->nodes) +
 	       fold->frame_count * sizeof(*fold->frames) +
-	       ((size_t)fold->accounts[0] + fold->accounts[1]) * sizeof(uint32_t);
+	       ((size_t)fold->accounts[0] + fold->accounts[1]) * 2 * sizeof(uint32_t);
 }
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
@@ -483,16 +531,18 @@ void fold_sums_fini(struct fold_sums *sums)
 	*sums = (struct fold_sums){ 0 };
 }
 
-void fold_frame_sums(const struct fold *fold, const struct fold_sums *sums, uint64_t *own,
-		     uint64_t *inclusive)
+void fold_own_sums(const struct fold *fold, unsigned side, const uint64_t *values, uint64_t *own)
 {
-	for (uint32_t i = 1; i < fold->node_count; i++) {
-		const struct fold_node *n = &fold->nodes[i];
-		if (own)
-			sum_add(&own[n->frame], sums->self[i]);
-		if (inclusive && !n->recurs)
-			sum_add(&inclusive[n->frame], sums->total[i]);
-	}
+	for (uint32_t i = 0; i < fold->accounts[side]; i++)
+		if (fold->node_of[side][i] != FOLD_NONE)
+			sum_add(&own[fold->own_of[side][i]], values[i]);
+}
+
+void fold_inclusive_sums(const struct fold *fold, const struct fold_sums *sums, uint64_t *inclusive)
+{
+	for (uint32_t i = 1; i < fold->node_count; i++)
+		if (!fold->nodes[i].recurs)
+			sum_add(&inclusive[fold->nodes[i].frame], sums->total[i]);
 }
 
 uint32_t fold_frame_of(const struct fold *fold, uint64_t key)

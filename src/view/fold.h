@@ -57,6 +57,8 @@ struct fold {
 	struct fold_node *nodes;   /* 0 is the root, a parent comes before its children */
 	uint32_t frame_count, node_count;
 	uint32_t *node_of[FOLD_SIDES_MAX]; /* by account; FOLD_NONE: the transforms leave it out */
+	/* By account: the frame that asked, which is not a helper or of the standard library (view_role()) where another is there. */
+	uint32_t *own_of[FOLD_SIDES_MAX];
 	uint32_t accounts[FOLD_SIDES_MAX];
 	uint32_t cut; /* accounts whose inner frames found no room */
 	enum view_by by;
@@ -78,12 +80,10 @@ struct fold_sums {
 int fold_sum(const struct fold *fold, unsigned side, const uint64_t *values, struct fold_sums *sums,
 	     struct err *err);
 void fold_sums_fini(struct fold_sums *sums);
-/**
- * fold_frame_sums() - by frame: @own is what was asked for there, @inclusive what passes through it, a stack once however often.
- * Both have room for frame_count, are added to, and may be NULL.
- */
-void fold_frame_sums(const struct fold *fold, const struct fold_sums *sums, uint64_t *own,
-		     uint64_t *inclusive);
+/** fold_own_sums() - by frame: what it asked for itself; @values by account of @side. @own is added to. */
+void fold_own_sums(const struct fold *fold, unsigned side, const uint64_t *values, uint64_t *own);
+/** fold_inclusive_sums() - by frame: what passes through it, a stack once however often it stands there. Added to. */
+void fold_inclusive_sums(const struct fold *fold, const struct fold_sums *sums, uint64_t *inclusive);
 /** fold_frame_of() - the frame with @key; FOLD_NONE: there is none. O(frames). */
 uint32_t fold_frame_of(const struct fold *fold, uint64_t key);
 

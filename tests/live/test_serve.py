@@ -178,6 +178,20 @@ def test_rows_and_tree_agree_with_the_report_to_the_byte(server, byteledger, rec
         table = server.get("rows", by=by, cost=cost, limit=10000, **words)
         assert sum(table["rows"][column]) == want
         assert all(a >= b for a, b in zip(table["rows"]["inclusive_" + column], table["rows"][column]))
+        if cost != "allocated":
+            continue
+        told = report(byteledger, recordings[0], *options, "--by", by)["rows"]
+        for mine, theirs in ((column, column), ("inclusive_" + column, "inclusive_" + column)):
+            # what has no name is one row there and a row an address here, with by=function
+            known_names = lambda f: (f["file"], f["line"]) if by == "line" else f[by]
+            those = sorted(r[theirs] for r in told if r[theirs] and r["frames"] and known_names(r["frames"][0]) not in (None, (None, None)))
+            index = {"function": "name", "module": "module", "file": "file", "line": "file"}[by]
+            label = table["frames"][index]
+            these = sorted(v for v, f in zip(table["rows"][mine], table["rows"]["frame"]) if v and label[f] not in (None, -1))
+            if by != "module":
+                assert these == those, (by, mine)
+            elif mine == column:
+                assert sum(these) == sum(those)
     for inverted in (0, 1):
         tree = server.get("tree", cost=cost, nodes=200000, inverted=inverted, keys=1, **words)
         check_tree(tree)

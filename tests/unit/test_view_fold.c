@@ -231,7 +231,8 @@ static void a_function_is_inclusive_once_and_its_callers_add_up_to_that(void **s
 		assert_int_equal(fold_sum(fold, 0, w.value, &sums, NULL), 0);
 		uint64_t own[FUNCTIONS + 1] = { 0 }, inclusive[FUNCTIONS + 1] = { 0 };
 		assert_true(fold->frame_count <= FUNCTIONS + 1);
-		fold_frame_sums(fold, &sums, own, inclusive);
+		fold_own_sums(fold, 0, w.value, own);
+		fold_inclusive_sums(fold, &sums, inclusive);
 		for (uint32_t f = 0; f < FUNCTIONS; f++) {
 			uint32_t frame = fold_frame_of(fold, key_of(f));
 			uint64_t through = 0, here = 0;
