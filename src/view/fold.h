@@ -83,7 +83,8 @@ void fold_sums_fini(struct fold_sums *sums);
 /** fold_own_sums() - by frame: what it asked for itself; @values by account of @side. @own is added to. */
 void fold_own_sums(const struct fold *fold, unsigned side, const uint64_t *values, uint64_t *own);
 /** fold_inclusive_sums() - by frame: what passes through it, a stack once however often it stands there. Added to. */
-void fold_inclusive_sums(const struct fold *fold, const struct fold_sums *sums, uint64_t *inclusive);
+void fold_inclusive_sums(const struct fold *fold, const struct fold_sums *sums,
+			 uint64_t *inclusive);
 /** fold_frame_of() - the frame with @key; FOLD_NONE: there is none. O(frames). */
 uint32_t fold_frame_of(const struct fold *fold, uint64_t key);
 
