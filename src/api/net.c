@@ -11,6 +11,7 @@
 #include "api/net_internal.h"
 #include "api/network-recorder-openapi.h"
 #include "base/clock.h"
+#include "node/nodes.h"
 
 #define DEFAULT_NODE "tezedge" /* what older clients mean without node_name */
 
@@ -234,9 +235,9 @@ static void compact(void *ctx, const struct http_request *request, struct http_r
 	struct net_node *node = net_node_of(net, request, reply);
 	if (!node)
 		return;
-	if (!net->opt.compact)
+	if (!net->opt.recorder)
 		http_reply_error(reply, 501, "nothing is being recorded into this store");
-	else if (net->opt.compact(net->opt.ctx, node->index, &err) < 0)
+	else if (nodes_compact(net->opt.recorder, node->index, &err) < 0)
 		http_reply_err(reply, &err);
 	else
 		buf_puts(&reply->body, "0");

@@ -8,6 +8,7 @@
 
 #include "api/net_internal.h"
 #include "base/clock.h"
+#include "node/nodes.h"
 
 #define DETAIL_MAX \
 	(16u << 20) /* plaintext of a message that is shown; larger ones are left to /v3/chunk */
@@ -155,9 +156,9 @@ static int detail_load(struct net_node *node, struct store_reader *reader, struc
 			snprintf(d->error, sizeof(d->error),
 				 "only %zu of %" PRIu64 " bytes of the message are stored",
 				 d->plain.len, row->plain_len);
-		else if (node->net->opt.decode(row->type, row->tag,
-					       (const uint8_t *)(d->plain.len ? d->plain.data : ""),
-					       d->plain.len, &d->json, why) < 0)
+		else if (nodes_decode(row->type, row->tag,
+				      (const uint8_t *)(d->plain.len ? d->plain.data : ""),
+				      d->plain.len, &d->json, why) < 0)
 			snprintf(d->error, sizeof(d->error), "%s", why);
 	}
 	store_page_free(page);

@@ -11,9 +11,9 @@
 #include "base/intern.h"
 #include "base/jsonw.h"
 #include "cmd/net_job.h"
-#include "cmd/net_limits.h"
-#include "cmd/net_writer.h"
 #include "net/conn.h"
+#include "node/limits.h"
+#include "node/writer.h"
 #include "out/messages.h"
 #include "source/capture.h"
 #include "store/store.h"
@@ -31,7 +31,7 @@ struct replay {
 	struct capture_sink capture;
 	struct message_sink messages;
 	const struct net_job *job;
-	struct net_writer *writer; /* the store, on its own thread; NULL = none */
+	struct node_writer *writer; /* the store, on its own thread; NULL = none */
 	struct message_sink *stored;
 	atomic_int store_failed;
 	struct net_identity *identities[NET_IDENTITIES_MAX];
@@ -65,10 +65,10 @@ static void on_trouble(void *ctx, const char *text)
 /* A replay has its input still: it ends where the live recorder would wait and count. */
 static int store_works(struct replay *replay, struct err *err)
 {
-	struct net_writer_stats stats;
+	struct node_writer_stats stats;
 	if (!atomic_load(&replay->store_failed))
 		return 0;
-	net_writer_stats(replay->writer, &stats);
+	node_writer_stats(replay->writer, &stats);
 	if (!stats.trouble[0]) {
 		atomic_store(&replay->store_failed, 0);
 		return 0; /* it passed, nothing was lost */
@@ -161,7 +161,7 @@ static int on_open(struct capture_sink *sink, const struct capture_conn *info, s
 				    .keyring = &replay->keyring,
 				    .budget = &replay->budget,
 				    .sink = &replay->messages,
-				    .difficulty = NET_POW_DIFFICULTY,
+				    .difficulty = NODE_POW_DIFFICULTY,
 				    .seek_budget = NET_REPLAY_SEEK_BUDGET,
 				    .attached_late = info->attached_late };
 	struct open_conn **at = find_conn(replay, info->conn);
@@ -214,21 +214,21 @@ static int start_store(struct replay *replay, struct err *err)
 	int rc = store_open(replay->job->store_path, NULL, &store, err);
 	if (rc < 0)
 		return rc;
-	rc = net_writer_new(store, "replay", on_trouble, replay, &replay->writer, err);
+	rc = node_writer_new(store, "replay", on_trouble, replay, &replay->writer, err);
 	if (rc < 0) {
 		struct err ignored = { 0 };
 		store_close(store, &ignored);
 		return rc;
 	}
-	replay->stored = net_writer_sink(replay->writer);
+	replay->stored = node_writer_sink(replay->writer);
 	return 0;
 }
 
 /* All that was decoded is in the store, or it is said that it is not. */
 static int finish_store(struct replay *replay, struct err *err)
 {
-	struct net_writer_stats done = { 0 };
-	int rc = net_writer_close(replay->writer, &done, err);
+	struct node_writer_stats done = { 0 };
+	int rc = node_writer_close(replay->writer, &done, err);
 	replay->writer = NULL;
 	if (rc == 0 && done.rows_lost)
 		rc = err_set(err, -EIO, "cannot fill store '%s': %llu rows could not be stored",
@@ -321,7 +321,7 @@ static void release(struct replay *replay)
 	for (size_t i = 0; i < replay->keyring.count; i++)
 		net_identity_free(replay->identities[i]);
 	struct err ignored = { 0 };
-	net_writer_close(replay->writer, NULL, &ignored);
+	node_writer_close(replay->writer, NULL, &ignored);
 	if (replay->rows)
 		fclose(replay->rows);
 	free(replay->rows_text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/net_node.h"
+#include "node/node.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -9,16 +9,16 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "cmd/net_limits.h"
-#include "cmd/net_reprocess.h"
+#include "node/limits.h"
+#include "node/reprocess.h"
 
 #define SYNC_MS 50
 #define SLICE_BYTES (512u << 10) /* decoded between two looks at the capture: some 10 ms */
 
-struct net_node_conn {
-	struct net_node_conn *next, *prev; /* all of the node */
-	struct net_node_conn *chain;       /* of one place in the table */
-	uint64_t conn, id;                 /* the capture's number, the sink's */
+struct node_conn {
+	struct node_conn *next, *prev; /* all of the node */
+	struct node_conn *chain;       /* of one place in the table */
+	uint64_t conn, id;             /* the capture's number, the sink's */
 	int local_initiated;
 	uint64_t reported;   /* chunks when the row was stored last */
 	uint64_t resyncs[2]; /* that were counted */
@@ -29,7 +29,7 @@ struct net_node_conn {
 /* ---- counting what is decoded ------------------------------------------------------------------------------------- */
 
 /* Ways back that were found since the last call. */
-static void count_resyncs(struct net_rec_node *node, struct net_node_conn *c,
+static void count_resyncs(struct node *node, struct node_conn *c,
 			  const struct message_connection *row)
 {
 	if (memcmp(row->resyncs, c->resyncs, sizeof(c->resyncs)) == 0)
@@ -48,8 +48,8 @@ static void count_resyncs(struct net_rec_node *node, struct net_node_conn *c,
 static int on_connection(struct message_sink *sink, const struct message_connection *row,
 			 struct err *err)
 {
-	struct net_rec_node *node = (struct net_rec_node *)sink;
-	struct message_sink *to = net_writer_sink(node->writer);
+	struct node *node = (struct node *)sink;
+	struct message_sink *to = node_writer_sink(node->writer);
 	if (node->closing)
 		count_resyncs(node, node->closing, row);
 	return to->connection(to, row, err);
@@ -57,8 +57,8 @@ static int on_connection(struct message_sink *sink, const struct message_connect
 
 static int on_chunk(struct message_sink *sink, const struct message_chunk *chunk, struct err *err)
 {
-	struct net_rec_node *node = (struct net_rec_node *)sink;
-	struct message_sink *to = net_writer_sink(node->writer);
+	struct node *node = (struct node *)sink;
+	struct message_sink *to = node_writer_sink(node->writer);
 	int way = chunk->sender == MESSAGE_LOCAL;
 	pthread_mutex_lock(&node->lock);
 	if (chunk->counter == MESSAGE_NO_COUNTER)
@@ -79,9 +79,9 @@ static int on_chunk(struct message_sink *sink, const struct message_chunk *chunk
 
 static int on_message(struct message_sink *sink, const struct message *message, struct err *err)
 {
-	struct net_rec_node *node = (struct net_rec_node *)sink;
-	struct message_sink *to = net_writer_sink(node->writer);
-	unsigned type = message->type < API_NET_TYPES - 1 ? message->type : API_NET_TYPES - 1;
+	struct node *node = (struct node *)sink;
+	struct message_sink *to = node_writer_sink(node->writer);
+	unsigned type = message->type < NODE_TYPES - 1 ? message->type : NODE_TYPES - 1;
 	pthread_mutex_lock(&node->lock);
 	node->live.messages[type]++;
 	node->live.undecodable += message->json == NULL;
@@ -89,8 +89,8 @@ static int on_message(struct message_sink *sink, const struct message *message, 
 	return to->message(to, message, err);
 }
 
-int net_node_init(struct net_rec_node *node, const struct net_config_node *config,
-		  struct store *store, net_writer_say say, void *ctx, struct err *err)
+int node_init(struct node *node, const struct node_config *config, struct store *store,
+	      node_writer_say say, void *ctx, struct err *err)
 {
 	node->sink = (struct message_sink){ on_connection, on_chunk, on_message };
 	node->config = config;
@@ -101,12 +101,12 @@ int net_node_init(struct net_rec_node *node, const struct net_config_node *confi
 	pthread_mutex_init(&node->lock, NULL);
 	for (size_t i = 0; i < config->identity_count; i++)
 		node->files[i].path = config->identities[i];
-	return net_writer_new(store, config->name, say, ctx, &node->writer, err);
+	return node_writer_new(store, config->name, say, ctx, &node->writer, err);
 }
 
 /* ---- identities ------------------------------------------------------------------------------------------------------ */
 
-static int have_key(const struct net_rec_node *node, const struct net_identity *identity)
+static int have_key(const struct node *node, const struct net_identity *identity)
 {
 	for (size_t i = 0; i < node->keyring.count; i++) {
 		if (memcmp(net_identity_public_key(node->identities[i]),
@@ -116,7 +116,7 @@ static int have_key(const struct net_rec_node *node, const struct net_identity *
 	return 0;
 }
 
-static int keep_identity(struct net_rec_node *node, struct net_identity *identity)
+static int keep_identity(struct node *node, struct net_identity *identity)
 {
 	if (node->keyring.count == node->identity_cap) {
 		size_t cap = node->identity_cap ? node->identity_cap * 2 : 4;
@@ -135,7 +135,7 @@ static int keep_identity(struct net_rec_node *node, struct net_identity *identit
 	return 0;
 }
 
-static void complain(struct net_rec_node *node, struct net_identity_file *file, const char *why)
+static void complain(struct node *node, struct node_identity_file *file, const char *why)
 {
 	char text[1400];
 	if (file->complained)
@@ -148,7 +148,7 @@ static void complain(struct net_rec_node *node, struct net_identity_file *file, 
 	node->say(node->say_ctx, text);
 }
 
-static void look_at(struct net_rec_node *node, struct net_identity_file *file)
+static void look_at(struct node *node, struct node_identity_file *file)
 {
 	struct stat st;
 	struct err err = { 0 };
@@ -186,7 +186,7 @@ static void look_at(struct net_rec_node *node, struct net_identity_file *file)
 	node->say(node->say_ctx, text);
 }
 
-void net_node_identities(struct net_rec_node *node)
+void node_identities(struct node *node)
 {
 	for (size_t i = 0; i < node->config->identity_count; i++)
 		look_at(node, &node->files[i]);
@@ -194,22 +194,22 @@ void net_node_identities(struct net_rec_node *node)
 
 /* ---- connections -------------------------------------------------------------------------------------------------------- */
 
-static struct net_node_conn **place(struct net_rec_node *node, uint64_t conn)
+static struct node_conn **place(struct node *node, uint64_t conn)
 {
-	struct net_node_conn **at = &node->table[conn % ARRAY_LEN(node->table)];
+	struct node_conn **at = &node->table[conn % ARRAY_LEN(node->table)];
 	while (*at && (*at)->conn != conn)
 		at = &(*at)->chain;
 	return at;
 }
 
-int net_node_has(const struct net_rec_node *node, uint64_t conn)
+int node_has(const struct node *node, uint64_t conn)
 {
-	return *place((struct net_rec_node *)node, conn) != NULL;
+	return *place((struct node *)node, conn) != NULL;
 }
 
-static void unlink_conn(struct net_rec_node *node, struct net_node_conn *c)
+static void unlink_conn(struct node *node, struct node_conn *c)
 {
-	struct net_node_conn **at = place(node, c->conn);
+	struct node_conn **at = place(node, c->conn);
 	*at = c->chain;
 	if (c->next)
 		c->next->prev = c->prev;
@@ -220,11 +220,11 @@ static void unlink_conn(struct net_rec_node *node, struct net_node_conn *c)
 	free(c);
 }
 
-int net_node_open(struct net_rec_node *node, const struct netcap_conn *info, struct err *err)
+int node_open(struct node *node, const struct netcap_conn *info, struct err *err)
 {
 	char remote[NET_ADDR_TEXT_MAX], local[NET_ADDR_TEXT_MAX];
-	net_node_identities(node);
-	struct net_node_conn *c = calloc(1, sizeof(*c));
+	node_identities(node);
+	struct node_conn *c = calloc(1, sizeof(*c));
 	if (!c)
 		return err_set(err, -ENOMEM, "cannot allocate a connection");
 	net_addr_text(&info->remote, remote);
@@ -238,7 +238,7 @@ int net_node_open(struct net_rec_node *node, const struct netcap_conn *info, str
 				    .keyring = &node->keyring,
 				    .budget = &node->budget,
 				    .sink = &node->sink,
-				    .difficulty = NET_POW_DIFFICULTY,
+				    .difficulty = NODE_POW_DIFFICULTY,
 				    .attached_late = info->attached_late };
 	c->conn = info->conn;
 	c->id = node->connection_ids++;
@@ -261,10 +261,10 @@ int net_node_open(struct net_rec_node *node, const struct netcap_conn *info, str
 	return 0;
 }
 
-int net_node_data(struct net_rec_node *node, uint64_t conn, int outgoing, uint64_t time_ns,
-		  const void *bytes, size_t len, struct err *err)
+int node_data(struct node *node, uint64_t conn, int outgoing, uint64_t time_ns, const void *bytes,
+	      size_t len, struct err *err)
 {
-	struct net_node_conn *c = *place(node, conn);
+	struct node_conn *c = *place(node, conn);
 	if (!c)
 		return 0;
 	pthread_mutex_lock(&node->lock);
@@ -277,10 +277,10 @@ int net_node_data(struct net_rec_node *node, uint64_t conn, int outgoing, uint64
 	return rc;
 }
 
-int net_node_gap(struct net_rec_node *node, uint64_t conn, int outgoing, uint64_t time_ns,
-		 uint64_t lost, struct err *err)
+int node_gap(struct node *node, uint64_t conn, int outgoing, uint64_t time_ns, uint64_t lost,
+	     struct err *err)
 {
-	struct net_node_conn *c = *place(node, conn);
+	struct node_conn *c = *place(node, conn);
 	if (!c)
 		return 0;
 	pthread_mutex_lock(&node->lock);
@@ -292,10 +292,10 @@ int net_node_gap(struct net_rec_node *node, uint64_t conn, int outgoing, uint64_
 	return rc;
 }
 
-int net_node_close(struct net_rec_node *node, uint64_t conn, uint64_t time_ns, const char *reason,
-		   struct err *err)
+int node_close(struct node *node, uint64_t conn, uint64_t time_ns, const char *reason,
+	       struct err *err)
 {
-	struct net_node_conn *c = *place(node, conn);
+	struct node_conn *c = *place(node, conn);
 	if (!c)
 		return 0;
 	node->closing = c;
@@ -308,10 +308,9 @@ int net_node_close(struct net_rec_node *node, uint64_t conn, uint64_t time_ns, c
 	return rc;
 }
 
-int net_node_process(struct net_rec_node *node, enum netcap_process what, uint32_t pid,
-		     uint64_t time_ns)
+int node_process(struct node *node, enum netcap_process what, uint32_t pid, uint64_t time_ns)
 {
-	struct api_net_live *live = &node->live;
+	struct node_counts *live = &node->live;
 	pthread_mutex_lock(&node->lock);
 	size_t at = 0;
 	while (at < live->pid_count && live->pids[at] != pid)
@@ -325,14 +324,14 @@ int net_node_process(struct net_rec_node *node, enum netcap_process what, uint32
 	pthread_mutex_unlock(&node->lock);
 	/* a node that starts may have a new identity */
 	if (what == NETCAP_NODE_LISTENS)
-		net_node_identities(node);
+		node_identities(node);
 	return 0;
 }
 
-void net_node_report(struct net_rec_node *node)
+void node_report(struct node *node)
 {
 	struct err err = { 0 };
-	for (struct net_node_conn *c = node->conns; c; c = c->next) {
+	for (struct node_conn *c = node->conns; c; c = c->next) {
 		const struct message_connection *row = net_conn_row(c->net);
 		uint64_t chunks = row->chunks[0] + row->chunks[1] + row->gaps[0] + row->gaps[1];
 		if (chunks == c->reported)
@@ -346,15 +345,15 @@ void net_node_report(struct net_rec_node *node)
 
 static int unseal(void *ctx, const struct message_chunk *chunk, struct err *err)
 {
-	struct net_rec_node *node = ctx;
+	struct node *node = ctx;
 	(void)err;
-	net_writer_unseal(node->writer, chunk);
+	node_writer_unseal(node->writer, chunk);
 	return 0;
 }
 
-static struct net_node_conn *by_id(struct net_rec_node *node, uint64_t connection)
+static struct node_conn *by_id(struct node *node, uint64_t connection)
 {
-	struct net_node_conn *c = node->conns;
+	struct node_conn *c = node->conns;
 	while (c && node->first_connection + c->id != connection)
 		c = c->next;
 	return c;
@@ -368,8 +367,8 @@ static int is_live(void *ctx, uint64_t connection)
 /* The new connection has seen all chunks; it gets what was not cut yet, and then the place of the old one. */
 static int take_over(void *ctx, uint64_t connection, struct net_conn *net, struct err *err)
 {
-	struct net_rec_node *node = ctx;
-	struct net_node_conn *c = by_id(node, connection);
+	struct node *node = ctx;
+	struct node_conn *c = by_id(node, connection);
 	uint64_t now = clock_ns(CLOCK_REALTIME);
 	int rc = 0;
 	const struct message_connection *row = net_conn_row(c->net);
@@ -388,39 +387,39 @@ static int take_over(void *ctx, uint64_t connection, struct net_conn *net, struc
 
 static int sync_store(void *ctx, struct err *err)
 {
-	struct net_rec_node *node = ctx;
-	return net_writer_sync(node->writer, SYNC_MS, err);
+	struct node *node = ctx;
+	return node_writer_sync(node->writer, SYNC_MS, err);
 }
 
-static int begin_job(struct net_rec_node *node, struct err *err)
+static int begin_job(struct node *node, struct err *err)
 {
-	net_node_report(node);
+	node_report(node);
 	/* the chunks that are to be read must have been written; a store that fails is asked again a second later */
 	if (sync_store(node, err) < 0)
 		return 0;
-	struct net_reprocess *job = calloc(1, sizeof(*job));
+	struct node_reprocess *job = calloc(1, sizeof(*job));
 	if (!job)
 		return err_set(err, -ENOMEM, "cannot allocate a job");
 	node->reprocess = 0;
 	node->job = job;
-	*job = (struct net_reprocess){ .keyring = &node->keyring,
-				       .first_connection = node->first_connection,
-				       .difficulty = NET_POW_DIFFICULTY,
-				       .budget = &node->budget,
-				       .sink = &node->sink,
-				       .unseal = unseal,
-				       .take_over = take_over,
-				       .is_live = is_live,
-				       .sync = sync_store,
-				       .ctx = node };
+	*job = (struct node_reprocess){ .keyring = &node->keyring,
+					.first_connection = node->first_connection,
+					.difficulty = NODE_POW_DIFFICULTY,
+					.budget = &node->budget,
+					.sink = &node->sink,
+					.unseal = unseal,
+					.take_over = take_over,
+					.is_live = is_live,
+					.sync = sync_store,
+					.ctx = node };
 	int rc = store_reader_open(node->config->db, &node->job_reader, err);
-	return rc < 0 ? rc : net_reprocess_begin(job, node->job_reader, err);
+	return rc < 0 ? rc : node_reprocess_begin(job, node->job_reader, err);
 }
 
-static void end_job(struct net_rec_node *node)
+static void end_job(struct node *node)
 {
 	if (node->job)
-		net_reprocess_end(node->job);
+		node_reprocess_end(node->job);
 	free(node->job);
 	store_reader_close(node->job_reader);
 	node->job = NULL;
@@ -428,14 +427,14 @@ static void end_job(struct net_rec_node *node)
 }
 
 /* Rows that are decoded must find room behind those that are recorded, without a wait. */
-static int writer_keeps_up(struct net_rec_node *node)
+static int writer_keeps_up(struct node *node)
 {
-	struct net_writer_stats stats;
-	net_writer_stats(node->writer, &stats);
+	struct node_writer_stats stats;
+	node_writer_stats(node->writer, &stats);
 	return stats.queue_bytes < stats.queue_bytes_max / 4;
 }
 
-int net_node_reprocess(struct net_rec_node *node, int may_begin)
+int node_reprocess(struct node *node, int may_begin)
 {
 	struct err err = { 0 };
 	char text[1200];
@@ -455,7 +454,7 @@ int net_node_reprocess(struct net_rec_node *node, int may_begin)
 	if (rc == 0 && !writer_keeps_up(node))
 		return 1;
 	if (rc == 0)
-		rc = net_reprocess_step(node->job, node->job_reader, SLICE_BYTES, &err);
+		rc = node_reprocess_step(node->job, node->job_reader, SLICE_BYTES, &err);
 	pthread_mutex_lock(&node->lock);
 	node->live.reprocessed_chunks += node->job->chunks - before;
 	pthread_mutex_unlock(&node->lock);
@@ -475,13 +474,13 @@ int net_node_reprocess(struct net_rec_node *node, int may_begin)
 	return 0;
 }
 
-void net_node_live(struct net_rec_node *node, struct api_net_live *live)
+void node_live(struct node *node, struct node_counts *live)
 {
-	struct net_writer_stats stats;
+	struct node_writer_stats stats;
 	pthread_mutex_lock(&node->lock);
 	*live = node->live;
 	pthread_mutex_unlock(&node->lock);
-	net_writer_stats(node->writer, &stats);
+	node_writer_stats(node->writer, &stats);
 	live->queue_bytes = stats.queue_bytes;
 	live->queue_bytes_max = stats.queue_bytes_max;
 	live->queue_high_water = stats.queue_high_water;
@@ -492,7 +491,7 @@ void net_node_live(struct net_rec_node *node, struct api_net_live *live)
 	memcpy(live->store_trouble, stats.trouble, sizeof(live->store_trouble));
 }
 
-int net_node_fini(struct net_rec_node *node, struct err *err)
+int node_fini(struct node *node, struct err *err)
 {
 	end_job(node);
 	while (node->conns) {
@@ -500,7 +499,7 @@ int net_node_fini(struct net_rec_node *node, struct err *err)
 		unlink_conn(node, node->conns);
 		net_conn_free(net); /* what the capture did not close was never opened properly */
 	}
-	int rc = net_writer_close(node->writer, NULL, err);
+	int rc = node_writer_close(node->writer, NULL, err);
 	node->writer = NULL;
 	for (size_t i = 0; i < node->keyring.count; i++)
 		net_identity_free(node->identities[i]);

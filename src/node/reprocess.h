@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_reprocess.h - decode what a store keeps sealed, once the identity is known; bit by bit, so that a recorder can go on. */
-#ifndef CMD_NET_REPROCESS_H
-#define CMD_NET_REPROCESS_H
+/* reprocess.h - decode what a store keeps sealed, once the identity is known; bit by bit, so that a recorder can go on. */
+#ifndef NODE_REPROCESS_H
+#define NODE_REPROCESS_H
 
 #include <stdint.h>
 
 #include "net/conn.h"
 #include "store/store.h"
 
-struct net_reprocess_list; /* the connections to be looked at */
-struct net_reprocess_work; /* the one at hand */
+struct node_reprocess_list; /* the connections to be looked at */
+struct node_reprocess_work; /* the one at hand */
 
 /**
- * struct net_reprocess - the first part is filled by the caller. Only what is new goes to @sink and @unseal: chunks that are
+ * struct node_reprocess - the first part is filled by the caller. Only what is new goes to @sink and @unseal: chunks that are
  * stored sealed, and the messages that need one of them.
  */
-struct net_reprocess {
+struct node_reprocess {
 	const struct net_keyring *keyring;
 	uint64_t first_connection; /* number in the store of the sink's connection 0 */
 	double difficulty;
@@ -32,16 +32,16 @@ struct net_reprocess {
 	void *ctx;
 	uint64_t connections, chunks; /* counted: those that could be opened */
 	/* private */
-	struct net_reprocess_list *list;
-	struct net_reprocess_work *work;
+	struct node_reprocess_list *list;
+	struct node_reprocess_work *work;
 };
 
-/** net_reprocess_begin() - look which connections are not decrypted; net_reprocess_end() whatever it returns. */
-int net_reprocess_begin(struct net_reprocess *job, struct store_reader *reader, struct err *err);
-/** net_reprocess_step() - decode about @bytes of them; 1 = go on, 0 = all is done. */
-int net_reprocess_step(struct net_reprocess *job, struct store_reader *reader, size_t bytes,
-		       struct err *err);
-/** net_reprocess_end() - release; what was begun and not finished is found by the next one. */
-void net_reprocess_end(struct net_reprocess *job);
+/** node_reprocess_begin() - look which connections are not decrypted; node_reprocess_end() whatever it returns. */
+int node_reprocess_begin(struct node_reprocess *job, struct store_reader *reader, struct err *err);
+/** node_reprocess_step() - decode about @bytes of them; 1 = go on, 0 = all is done. */
+int node_reprocess_step(struct node_reprocess *job, struct store_reader *reader, size_t bytes,
+			struct err *err);
+/** node_reprocess_end() - release; what was begun and not finished is found by the next one. */
+void node_reprocess_end(struct node_reprocess *job);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/net_privileges.h"
+#include "node/privileges.h"
 
 #include <linux/capability.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static int foreign(const char *path)
 	return stat(path, &st) < 0 || st.st_uid != geteuid();
 }
 
-static uint64_t needed(const struct net_config *c, const struct netcap *cap)
+static uint64_t needed(const struct nodes_config *c, const struct netcap *cap)
 {
 	uint64_t keep = 0;
 	if (cap && netcap_backend(cap) == NETCAP_BPF)
@@ -25,7 +25,7 @@ static uint64_t needed(const struct net_config *c, const struct netcap *cap)
 	if (c->http_v2 && c->http_v2 < 1024)
 		keep |= 1ull << CAP_NET_BIND_SERVICE;
 	for (size_t i = 0; i < c->node_count; i++) {
-		const struct net_config_node *node = &c->nodes[i];
+		const struct node_config *node = &c->nodes[i];
 		if (node->http_v3 && node->http_v3 < 1024)
 			keep |= 1ull << CAP_NET_BIND_SERVICE;
 		if (foreign(node->db))
@@ -37,7 +37,7 @@ static uint64_t needed(const struct net_config *c, const struct netcap *cap)
 	return keep;
 }
 
-void net_privileges_drop(const struct net_config *config, const struct netcap *cap)
+void nodes_privileges_drop(const struct nodes_config *config, const struct netcap *cap)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[2];

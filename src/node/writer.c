@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/net_writer.h"
+#include "node/writer.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -21,13 +21,13 @@
 
 enum op { OP_CONNECTION, OP_CHUNK, OP_UNSEAL, OP_MESSAGE, OP_LOG, OP_SYNC, OP_COMPACT };
 
-struct net_writer {
+struct node_writer {
 	struct message_sink sink;
 	struct store *store;
 	struct queue *rows, *logs;
 	pthread_t thread;
 	char name[64];
-	net_writer_say say;
+	node_writer_say say;
 	void *ctx;
 	atomic_int failing, closing;
 	atomic_uint_fast64_t failures, rows_lost, delay_ns, flushes;
@@ -45,7 +45,7 @@ struct net_writer {
 /* ---- into the queue ----------------------------------------------------------------------------------------------- */
 
 /* Waits for room as long as the store takes rows; what finds none is counted. */
-static int put(struct net_writer *w, const struct iovec *parts, size_t count)
+static int put(struct node_writer *w, const struct iovec *parts, size_t count)
 {
 	int rc;
 	do {
@@ -70,7 +70,7 @@ static struct iovec text(const char *s)
 static int put_connection(struct message_sink *sink, const struct message_connection *row,
 			  struct err *err)
 {
-	struct net_writer *w = (struct net_writer *)sink;
+	struct node_writer *w = (struct node_writer *)sink;
 	enum op op = OP_CONNECTION;
 	struct message_connection copy = *row;
 	struct iovec parts[6 + TEXT_PARTS_MAX] = {
@@ -86,7 +86,7 @@ static int put_connection(struct message_sink *sink, const struct message_connec
 	return 0;
 }
 
-static int queue_chunk(struct net_writer *w, enum op op, const struct message_chunk *chunk)
+static int queue_chunk(struct node_writer *w, enum op op, const struct message_chunk *chunk)
 {
 	struct iovec parts[] = { part(&op, sizeof(op)), part(chunk, sizeof(*chunk)),
 				 part(chunk->raw, chunk->raw_len),
@@ -97,11 +97,11 @@ static int queue_chunk(struct net_writer *w, enum op op, const struct message_ch
 static int put_chunk(struct message_sink *sink, const struct message_chunk *chunk, struct err *err)
 {
 	(void)err;
-	queue_chunk((struct net_writer *)sink, OP_CHUNK, chunk);
+	queue_chunk((struct node_writer *)sink, OP_CHUNK, chunk);
 	return 0;
 }
 
-int net_writer_unseal(struct net_writer *w, const struct message_chunk *chunk)
+int node_writer_unseal(struct node_writer *w, const struct message_chunk *chunk)
 {
 	return queue_chunk(w, OP_UNSEAL, chunk);
 }
@@ -118,11 +118,11 @@ static int put_message(struct message_sink *sink, const struct message *m, struc
 	struct iovec parts[] = { part(&op, sizeof(op)), part(&copy, sizeof(copy)),
 				 part(copy.json, copy.json ? copy.json_len : 0),
 				 text(copy.remote_addr), text(copy.error) };
-	put((struct net_writer *)sink, parts, ARRAY_LEN(parts));
+	put((struct node_writer *)sink, parts, ARRAY_LEN(parts));
 	return 0;
 }
 
-int net_writer_log(struct net_writer *w, const struct log_line *line)
+int node_writer_log(struct node_writer *w, const struct log_line *line)
 {
 	enum op op = OP_LOG;
 	struct log_line copy = *line;
@@ -144,7 +144,7 @@ static const char *take_text(const char **at, const char *there)
 	return s;
 }
 
-static int store_connection(struct net_writer *w, const char *at, struct err *err)
+static int store_connection(struct node_writer *w, const char *at, struct err *err)
 {
 	struct message_connection row;
 	const char *comments[TEXT_PARTS_MAX];
@@ -161,7 +161,7 @@ static int store_connection(struct net_writer *w, const char *at, struct err *er
 	return sink->connection(sink, &row, err);
 }
 
-static int store_chunk(struct net_writer *w, enum op op, const char *at, struct err *err)
+static int store_chunk(struct node_writer *w, enum op op, const char *at, struct err *err)
 {
 	struct message_chunk chunk;
 	struct message_sink *sink = store_message_sink(w->store);
@@ -173,7 +173,7 @@ static int store_chunk(struct net_writer *w, enum op op, const char *at, struct 
 			       : sink->chunk(sink, &chunk, err);
 }
 
-static int store_message(struct net_writer *w, const char *at, struct err *err)
+static int store_message(struct node_writer *w, const char *at, struct err *err)
 {
 	struct message m;
 	struct message_sink *sink = store_message_sink(w->store);
@@ -188,7 +188,7 @@ static int store_message(struct net_writer *w, const char *at, struct err *err)
 	return sink->message(sink, &m, err);
 }
 
-static int store_log(struct net_writer *w, const char *at, struct err *err)
+static int store_log(struct node_writer *w, const char *at, struct err *err)
 {
 	struct log_line line;
 	memcpy(&line, at, sizeof(line));
@@ -202,7 +202,7 @@ static int store_log(struct net_writer *w, const char *at, struct err *err)
 	return store_put_log(w->store, &log, err);
 }
 
-static int flush(struct net_writer *w, struct err *err)
+static int flush(struct node_writer *w, struct err *err)
 {
 	int rc = store_flush(w->store, err);
 	if (rc < 0)
@@ -216,7 +216,7 @@ static int flush(struct net_writer *w, struct err *err)
 	return 0;
 }
 
-static int apply(struct net_writer *w, enum op op, const char *at, struct err *err)
+static int apply(struct node_writer *w, enum op op, const char *at, struct err *err)
 {
 	switch (op) {
 	case OP_CONNECTION:
@@ -235,7 +235,7 @@ static int apply(struct net_writer *w, enum op op, const char *at, struct err *e
 	}
 }
 
-static void trouble(struct net_writer *w, const struct err *err)
+static void trouble(struct node_writer *w, const struct err *err)
 {
 	char text_[400];
 	atomic_fetch_add(&w->failures, 1);
@@ -251,7 +251,7 @@ static void trouble(struct net_writer *w, const struct err *err)
 	w->say(w->ctx, text_);
 }
 
-static void works_again(struct net_writer *w)
+static void works_again(struct node_writer *w)
 {
 	char text_[160];
 	if (!atomic_exchange(&w->failing, 0))
@@ -266,7 +266,7 @@ static void works_again(struct net_writer *w)
 }
 
 /* 1 = try again, 0 = give the row up. */
-static int wait_for_store(struct net_writer *w, struct err *err)
+static int wait_for_store(struct node_writer *w, struct err *err)
 {
 	struct timespec pause = { .tv_nsec = RETRY_NS };
 	uint64_t lost = 0;
@@ -282,7 +282,7 @@ static int wait_for_store(struct net_writer *w, struct err *err)
 	return 1;
 }
 
-static void do_record(struct net_writer *w, enum op op, const char *at)
+static void do_record(struct node_writer *w, enum op op, const char *at)
 {
 	struct err err = { 0 };
 	int rc;
@@ -305,7 +305,7 @@ static void do_record(struct net_writer *w, enum op op, const char *at)
 	}
 }
 
-static void do_all(struct net_writer *w, const struct buf *taken)
+static void do_all(struct node_writer *w, const struct buf *taken)
 {
 	size_t at = 0, len;
 	const char *record;
@@ -316,7 +316,7 @@ static void do_all(struct net_writer *w, const struct buf *taken)
 	}
 }
 
-static void flush_if_due(struct net_writer *w, int now)
+static void flush_if_due(struct node_writer *w, int now)
 {
 	struct err err = { 0 };
 	if (!now && clock_ns(CLOCK_MONOTONIC) - w->flushed_ns < FLUSH_NS)
@@ -333,7 +333,7 @@ static void flush_if_due(struct net_writer *w, int now)
 
 static void *run(void *arg)
 {
-	struct net_writer *w = arg;
+	struct node_writer *w = arg;
 	for (;;) {
 		uint64_t since = 0;
 		long rows = queue_take(w->rows, &w->taken, &since, 50);
@@ -354,7 +354,7 @@ static void *run(void *arg)
 
 /* ---- life --------------------------------------------------------------------------------------------------------------- */
 
-static void release(struct net_writer *w)
+static void release(struct node_writer *w)
 {
 	queue_free(w->rows);
 	queue_free(w->logs);
@@ -365,10 +365,10 @@ static void release(struct net_writer *w)
 	free(w);
 }
 
-int net_writer_new(struct store *store, const char *name, net_writer_say say, void *ctx,
-		   struct net_writer **out, struct err *err)
+int node_writer_new(struct store *store, const char *name, node_writer_say say, void *ctx,
+		    struct node_writer **out, struct err *err)
 {
-	struct net_writer *w = calloc(1, sizeof(*w));
+	struct node_writer *w = calloc(1, sizeof(*w));
 	pthread_condattr_t attr;
 	if (!w)
 		return err_set(err, -ENOMEM, "cannot allocate a writer");
@@ -396,12 +396,12 @@ int net_writer_new(struct store *store, const char *name, net_writer_say say, vo
 	return 0;
 }
 
-struct message_sink *net_writer_sink(struct net_writer *w)
+struct message_sink *node_writer_sink(struct node_writer *w)
 {
 	return &w->sink;
 }
 
-static int ticket(struct net_writer *w, enum op op, int wait_ms, struct err *err)
+static int ticket(struct node_writer *w, enum op op, int wait_ms, struct err *err)
 {
 	struct iovec parts[] = { part(&op, sizeof(op)) };
 	uint64_t deadline = clock_ns(CLOCK_MONOTONIC) + (uint64_t)wait_ms * 1000000u;
@@ -423,19 +423,19 @@ static int ticket(struct net_writer *w, enum op op, int wait_ms, struct err *err
 	return rc;
 }
 
-int net_writer_sync(struct net_writer *w, int wait_ms, struct err *err)
+int node_writer_sync(struct node_writer *w, int wait_ms, struct err *err)
 {
 	return ticket(w, OP_SYNC, wait_ms, err);
 }
 
-int net_writer_compact(struct net_writer *w, int wait_ms, struct err *err)
+int node_writer_compact(struct node_writer *w, int wait_ms, struct err *err)
 {
 	return ticket(w, OP_COMPACT, wait_ms, err);
 }
 
-void net_writer_stats(struct net_writer *w, struct net_writer_stats *stats)
+void node_writer_stats(struct node_writer *w, struct node_writer_stats *stats)
 {
-	*stats = (struct net_writer_stats){
+	*stats = (struct node_writer_stats){
 		.queue_bytes_max = QUEUE_BYTES,
 		.queue_delay_ns = atomic_load(&w->delay_ns),
 		.flushes = atomic_load(&w->flushes),
@@ -448,7 +448,7 @@ void net_writer_stats(struct net_writer *w, struct net_writer_stats *stats)
 	pthread_mutex_unlock(&w->lock);
 }
 
-int net_writer_close(struct net_writer *w, struct net_writer_stats *last, struct err *err)
+int node_writer_close(struct node_writer *w, struct node_writer_stats *last, struct err *err)
 {
 	if (!w)
 		return 0;
@@ -458,7 +458,7 @@ int net_writer_close(struct net_writer *w, struct net_writer_stats *last, struct
 	queue_close(w->logs);
 	pthread_join(w->thread, NULL);
 	if (last)
-		net_writer_stats(w, last);
+		node_writer_stats(w, last);
 	int rc = store_close(w->store, err);
 	release(w);
 	return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/net_config.h"
+#include "node/config.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include "base/toml.h"
 
 struct reading {
-	struct net_config *config;
-	net_config_warn warn;
+	struct nodes_config *config;
+	nodes_config_warn warn;
 	void *ctx;
 	struct err *err;
 };
@@ -89,13 +89,13 @@ static int table_of(const struct reading *in, struct toml *node, const char *key
 	return wrong(in, (*table)->line, what);
 }
 
-static int read_p2p(const struct reading *in, struct toml *node, struct net_config_node *out)
+static int read_p2p(const struct reading *in, struct toml *node, struct node_config *out)
 {
 	struct toml *table;
 	int rc = table_of(in, node, "p2p", &table);
 	if (rc == 0 && table) {
 		out->has_p2p = 1;
-		rc = texts_of(in, table, "identity", out->identities, NET_CONFIG_IDENTITIES_MAX,
+		rc = texts_of(in, table, "identity", out->identities, NODE_IDENTITIES_MAX,
 			      &out->identity_count);
 		if (rc >= 0)
 			rc = port_of(table, "port", NULL, &out->p2p_port, in->err);
@@ -105,7 +105,7 @@ static int read_p2p(const struct reading *in, struct toml *node, struct net_conf
 	}
 	/* older names stand in the node itself */
 	if (rc >= 0 && !out->identity_count)
-		rc = texts_of(in, node, "identity_path", out->identities, NET_CONFIG_IDENTITIES_MAX,
+		rc = texts_of(in, node, "identity_path", out->identities, NODE_IDENTITIES_MAX,
 			      &out->identity_count);
 	if (rc >= 0 && !out->p2p_port)
 		rc = port_of(node, "p2p_port", NULL, &out->p2p_port, in->err);
@@ -118,7 +118,7 @@ static int read_p2p(const struct reading *in, struct toml *node, struct net_conf
 		       : 0;
 }
 
-static int read_log(const struct reading *in, struct toml *node, struct net_config_node *out)
+static int read_log(const struct reading *in, struct toml *node, struct node_config *out)
 {
 	struct toml *table;
 	int rc = table_of(in, node, "log", &table);
@@ -146,7 +146,7 @@ static int read_log(const struct reading *in, struct toml *node, struct net_conf
 	return rc < 0 ? rc : 0;
 }
 
-static int read_node(const struct reading *in, struct toml *node, struct net_config_node *out)
+static int read_node(const struct reading *in, struct toml *node, struct node_config *out)
 {
 	out->line = node->line;
 	if (node->kind != TOML_TABLE)
@@ -192,8 +192,8 @@ struct taken {
 /* Two that want one port of one kind; compact's port is the one above http_v2. */
 static int check_ports(const struct reading *in)
 {
-	struct net_config *c = in->config;
-	struct taken http[NET_CONFIG_NODES_MAX + 2];
+	struct nodes_config *c = in->config;
+	struct taken http[NODES_MAX + 2];
 	char what[160];
 	size_t count = 0;
 	if (c->http_v2 == 65535)
@@ -221,10 +221,10 @@ static int check_ports(const struct reading *in)
 
 static int check_nodes(const struct reading *in)
 {
-	const struct net_config *c = in->config;
+	const struct nodes_config *c = in->config;
 	for (size_t i = 0; i < c->node_count; i++) {
 		for (size_t k = 0; k < i; k++) {
-			const struct net_config_node *a = &c->nodes[i], *b = &c->nodes[k];
+			const struct node_config *a = &c->nodes[i], *b = &c->nodes[k];
 			if (strcmp(a->name, b->name) == 0)
 				return wrong(in, a->line, "another node has the same 'name'");
 			if (strcmp(a->db, b->db) == 0)
@@ -269,7 +269,7 @@ static int capture_of(const struct reading *in, struct toml *root)
 
 static int read_root(const struct reading *in)
 {
-	struct net_config *c = in->config;
+	struct nodes_config *c = in->config;
 	struct toml *root = c->root, *nodes = toml_get(root, "nodes");
 	size_t hosts = 0;
 	toml_get(root, "bpf_sniffer_path"); /* older: there is no second program any more */
@@ -283,7 +283,7 @@ static int read_root(const struct reading *in)
 	if (rc >= 0)
 		rc = toml_bool(root, "no_auth", &c->no_auth, in->err);
 	if (rc >= 0)
-		rc = texts_of(in, root, "hosts", c->hosts, NET_CONFIG_HOSTS_MAX, &hosts);
+		rc = texts_of(in, root, "hosts", c->hosts, NODES_HOSTS_MAX, &hosts);
 	if (rc >= 0)
 		rc = capture_of(in, root);
 	if (rc >= 0 && !is_address(c->bind))
@@ -293,7 +293,7 @@ static int read_root(const struct reading *in)
 	if (nodes && nodes->kind != TOML_ARRAY)
 		return wrong(in, nodes->line, "'nodes' is a list of tables: [[nodes]]");
 	for (struct toml *node = nodes ? nodes->first : NULL; node; node = node->next) {
-		if (c->node_count == NET_CONFIG_NODES_MAX)
+		if (c->node_count == NODES_MAX)
 			return wrong(in, node->line, "at most 64 nodes");
 		rc = read_node(in, node, &c->nodes[c->node_count++]);
 		if (rc < 0)
@@ -307,10 +307,10 @@ static int read_root(const struct reading *in)
 	return check_nodes(in);
 }
 
-static struct net_config *finish(struct toml *root, const char *name, net_config_warn warn,
-				 void *ctx, struct err *err)
+static struct nodes_config *finish(struct toml *root, const char *name, nodes_config_warn warn,
+				   void *ctx, struct err *err)
 {
-	struct net_config *config = root ? calloc(1, sizeof(*config)) : NULL;
+	struct nodes_config *config = root ? calloc(1, sizeof(*config)) : NULL;
 	if (!config) {
 		if (root)
 			err_set(err, -ENOMEM, "cannot allocate the configuration");
@@ -322,26 +322,26 @@ static struct net_config *finish(struct toml *root, const char *name, net_config
 	config->bind = "127.0.0.1";
 	struct reading in = { config, warn, ctx, err };
 	if (read_root(&in) < 0) {
-		net_config_free(config);
+		nodes_config_free(config);
 		return NULL;
 	}
 	toml_unused(root, unknown_key, &in);
 	return config;
 }
 
-struct net_config *net_config_load(const char *path, net_config_warn warn, void *ctx,
-				   struct err *err)
+struct nodes_config *nodes_config_load(const char *path, nodes_config_warn warn, void *ctx,
+				       struct err *err)
 {
 	return finish(toml_load(path, err), path, warn, ctx, err);
 }
 
-struct net_config *net_config_parse(const char *text, size_t len, const char *name,
-				    net_config_warn warn, void *ctx, struct err *err)
+struct nodes_config *nodes_config_parse(const char *text, size_t len, const char *name,
+					nodes_config_warn warn, void *ctx, struct err *err)
 {
 	return finish(toml_parse(text, len, name, err), name, warn, ctx, err);
 }
 
-void net_config_free(struct net_config *config)
+void nodes_config_free(struct nodes_config *config)
 {
 	if (!config)
 		return;

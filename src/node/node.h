@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * node.h - one recorded node: its identities, its open connections, its counters. Everything but node_live() and
+ * the log counters happens on the recorder's thread.
+ */
+#ifndef NODE_NODE_H
+#define NODE_NODE_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "net/conn.h"
+#include "node/config.h"
+#include "node/counters.h"
+#include "node/writer.h"
+#include "source/netcap.h"
+
+struct node_conn; /* one open connection */
+
+/** A file that holds an identity, or will. */
+struct node_identity_file {
+	const char *path;
+	int64_t mtime_ns;
+	uint64_t inode, size;
+	int known, complained;
+};
+
+#define NODE_PIDS_MAX 16
+
+struct node {
+	struct message_sink sink; /* counts, then hands on to the writer */
+	const struct node_config *config;
+	struct node_writer *writer;
+	uint64_t first_connection, connection_ids;
+	node_writer_say say;
+	void *say_ctx;
+	struct node_identity_file files[NODE_IDENTITIES_MAX];
+	struct net_identity **identities; /* all that were ever loaded */
+	struct net_keyring keyring;
+	struct net_budget budget;
+	size_t identity_cap;
+	int sealed_seen;            /* a new identity may open what is stored */
+	int reprocess;              /* it came */
+	struct node_reprocess *job; /* under way, of what @job_reader reads */
+	struct store_reader *job_reader;
+	struct node_conn *conns;
+	struct node_conn *feeding;     /* the one that bytes came for just now */
+	struct node_conn *closing;     /* the one whose last row is being reported */
+	struct node_conn *table[4096]; /* by the capture's number */
+	pthread_mutex_t lock;          /* of live, between this thread and those of the server */
+	struct node_counts live;
+};
+
+int node_init(struct node *node, const struct node_config *config, struct store *store,
+	      node_writer_say say, void *ctx, struct err *err);
+/** node_identities() - look whether a file is new or has changed; cheap, once a second and at each new connection. */
+void node_identities(struct node *node);
+/**
+ * node_reprocess() - decode some of what is stored sealed, if an identity came: a few milliseconds' worth, for the
+ * capture goes on meanwhile. Call it again while it returns 1. @may_begin: else only what is under way goes on.
+ */
+int node_reprocess(struct node *node, int may_begin);
+/* What the capture says; @conn is the capture's number. */
+int node_open(struct node *node, const struct netcap_conn *conn, struct err *err);
+int node_data(struct node *node, uint64_t conn, int outgoing, uint64_t time_ns, const void *bytes,
+	      size_t len, struct err *err);
+int node_gap(struct node *node, uint64_t conn, int outgoing, uint64_t time_ns, uint64_t lost,
+	     struct err *err);
+int node_close(struct node *node, uint64_t conn, uint64_t time_ns, const char *reason,
+	       struct err *err);
+int node_process(struct node *node, enum netcap_process what, uint32_t pid, uint64_t time_ns);
+/** node_report() - store the rows of open connections as they are now. */
+void node_report(struct node *node);
+/** node_has() - is this connection of the capture one of this node's. */
+int node_has(const struct node *node, uint64_t conn);
+/** node_live() - counters; any thread. */
+void node_live(struct node *node, struct node_counts *live);
+/** node_fini() - close what is open, store everything, wipe the keys. @err: the store could not be written to its end. */
+int node_fini(struct node *node, struct err *err);
+
+#endif
