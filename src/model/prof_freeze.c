@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* prof_freeze.c - a reading that stands still beside one that goes on. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,9 +64,10 @@ struct prof *prof_freeze(const struct prof *prof, struct err *err)
 		err_set(err, -EINVAL, "a reading of nothing but sums cannot be frozen");
 		return NULL;
 	}
-	struct prof *f = malloc(sizeof(*f));
+	struct prof *f = calloc(1, sizeof(*f));
 	if (f) {
-		*f = *p;
+		/* others let go of it meanwhile: but for that count it is ours to read */
+		memcpy(f, p, offsetof(struct prof, refs));
 		disown(f);
 		f->origin = p->origin ? p->origin : p;
 		__atomic_add_fetch(&f->origin->refs, 1, __ATOMIC_RELAXED);

@@ -120,8 +120,8 @@ struct prof {
 	/* See prof_freeze(). */
 	struct prof *origin;        /* of a frozen one: whose names it shows */
 	struct prof_totals *totals; /* of a frozen one: made once */
-	uint32_t refs;              /* its owner, and each frozen one of it; atomic */
-	int shared; /* lists of symbols may be read elsewhere: new ones take other places */
+	int shared;    /* lists of symbols may be read elsewhere: new ones take other places */
+	uint32_t refs; /* last, and not copied: its owner, and each frozen one of it; atomic */
 };
 
 struct thread_row {
