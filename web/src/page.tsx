@@ -21,8 +21,10 @@ import { Blocks, Lifetimes } from "./views/blocks.tsx";
 import { CompareView } from "./views/compare.tsx";
 import { FlameView } from "./views/flame.tsx";
 import { FunctionView } from "./views/function.tsx";
+import { Growth } from "./views/growth.tsx";
 import { Connections, Logs, Messages } from "./views/node.tsx";
 import { Losses, Overview } from "./views/overview.tsx";
+import { Maps, SourceView, Space } from "./views/space.tsx";
 import { TableView } from "./views/table.tsx";
 import { TreeView } from "./views/tree.tsx";
 import { TreemapView } from "./views/treemap.tsx";
@@ -46,9 +48,13 @@ export const ENTRIES: Entry[] = [
 	{ view: "treemap", label: "Treemap", show: TreemapView, group: 0, selects: true, narrow: false },
 	{ view: "function", label: "Callers", show: FunctionView, group: 0, selects: true },
 	{ view: "threads", label: "Threads", show: (p) => <TableView {...p} fixedBy="thread" />, group: 0, selects: true },
+	{ view: "growth", label: "Growth", show: Growth, group: 0, selects: true, key: "w" },
 	{ view: "blocks", label: "Blocks", show: Blocks, group: 0, selects: true, key: "b" },
 	{ view: "lifetimes", label: "Lifetimes", show: Lifetimes, group: 0, selects: true, key: "k" },
 	{ view: "compare", label: "Compare", show: CompareView, group: 0, selects: true, key: "c" },
+	{ view: "source", label: "Source", show: SourceView, group: 0, selects: true },
+	{ view: "maps", label: "Maps", show: Maps, group: 1, selects: true, key: "a" },
+	{ view: "space", label: "Space", show: Space, group: 1, selects: true, key: "s", narrow: false },
 	{ view: "messages", label: "Messages", show: Messages, group: 2, selects: false, key: "m" },
 	{ view: "connections", label: "Connections", show: Connections, group: 2, selects: false },
 	{ view: "logs", label: "Logs", show: Logs, group: 2, selects: false, key: "l" },
@@ -159,6 +165,20 @@ function Trust(props: { view: View }): JSX.Element | null {
 	);
 }
 
+/** same - do two panels show the same? Functions are new each time and mean the same; data is compared where it is small. */
+function same(a: unknown, b: unknown, depth: number): boolean {
+	if (Object.is(a, b) || (typeof a === "function" && typeof b === "function" && depth > 0))
+		return true;
+	if (!depth || typeof a !== "object" || typeof b !== "object" || !a || !b)
+		return false;
+	const p = a as Record<string, unknown>;
+	const q = b as Record<string, unknown>;
+	const keys = Object.keys(p).filter((k) => !k.startsWith("_"));
+	if (keys.length > 40 || keys.length !== Object.keys(q).filter((k) => !k.startsWith("_")).length)
+		return false;
+	return keys.every((k) => k in q && same(p[k], q[k], depth - 1));
+}
+
 function Offer(): JSX.Element | null {
 	const text = useStore(offer);
 	const box = useRef<HTMLTextAreaElement>(null);
@@ -188,7 +208,7 @@ export function Page(): JSX.Element {
 		settle(0);
 	}, []);
 	const from = source();
-	const views = useMemo(() => ENTRIES.filter((e) => offered(e.view, from) && (e.view !== "function" || at.view === "function")), [from, at.view]);
+	const views = useMemo(() => ENTRIES.filter((e) => offered(e.view, from) && (!["function", "source"].includes(e.view) || at.view === e.view)), [from, at.view]);
 	const entry = ENTRIES.find((e) => e.view === at.view) ?? ENTRIES[0];
 	const there = offered(entry.view, from);
 	const timeline = useTimeline(stamp);
@@ -201,10 +221,22 @@ export function Page(): JSX.Element {
 		const old = latest.current;
 		latest.current = what;
 		// functions and elements are new each time: what is shown of them decides whether the frame is drawn again
-		if (old.loaded !== what.loaded || old.json !== what.json || !old.svg !== !what.svg || !old.csv !== !what.csv || old.panel?.props !== what.panel?.props)
+		if (old.loaded !== what.loaded || old.json !== what.json || !old.svg !== !what.svg || !old.csv !== !what.csv || !same(old.panel?.type, what.panel?.type, 0) || !same(old.panel?.props, what.panel?.props, 4))
 			queueMicrotask(() => setExposed(latest.current));
 	};
 	useKeys(() => latest.current, () => setHelp((h) => !h));
+	// what a source has is known once it was read for the first time, which the time axis asks for
+	const unread = !!from && !from.error && from.length_ns === null && from.kind === null;
+	useEffect(() => {
+		if (!unread)
+			return;
+		settle(1);
+		return () => settle(-1);
+	}, [unread]);
+	useEffect(() => {
+		if (unread && timeline.data)
+			void loadSources();
+	}, [unread, timeline.data]);
 	const Show = entry.show;
 	const calls: Exposed = {
 		...exposed,
@@ -237,6 +269,8 @@ export function Page(): JSX.Element {
 					{now.sources ? (
 						there && (from || entry.view === "overview") ? (
 							<Show key={entry.view} stamp={stamp} timeline={timeline} expose={expose} />
+						) : unread ? (
+							<div class="placeholder" />
 						) : (
 							<Empty>
 								<b>{from ? `${entry.label} has no data in ${plain(from.name)}.` : "There is no such recording here."}</b>

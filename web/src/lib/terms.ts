@@ -36,6 +36,7 @@ export const TERMS: Record<string, string> = {
 	partial: "Allocations whose call stack could not be walked to its end; they are counted, their outer callers are missing.",
 	culled: "Blocks that were freed so soon that only their sums were kept: they are in all totals, not in lists of blocks.",
 	sampled: "Only a sample of the allocations was recorded, each standing for more bytes: figures are estimates.",
+	mapping: "Memory that the program itself mapped (mmap, brk), beside the heap and never inside its totals.",
 	lifetime: "From the allocation to the free; a block never freed lives to the end of the recording.",
 	growth: "Live bytes gained an hour, with the confidence of the straight line through the moments looked at.",
 	size: "Bytes asked for by one allocation.",

@@ -71,21 +71,40 @@ export function textWidth(text: string): number {
 	return used;
 }
 
-const MODULE_COLOURS = [0, 1, 2, 3, 5, 6, 4, 7];
+export const MODULE_COLOURS = [0, 1, 2, 3, 6, 5, 4];
 
-function colourer(tree: Tree, theme: Colours, how: FlameProps["colouring"]): (node: number) => string {
+/** largestModules - the seven with most boxes by what passes through them; in that order they have the colours. */
+export function largestModules(tree: Tree): number[] {
+	const sums = new Map<number, number>();
+	for (let i = 0; i < tree.count; i++)
+		if (tree.frame[i] >= 0) {
+			const m = tree.answer.frames.module[tree.frame[i]];
+			sums.set(m, (sums.get(m) ?? 0) + tree.total[i]);
+		}
+	return [...sums].sort((a, b) => b[1] - a[1]).slice(0, MODULE_COLOURS.length).map(([m]) => m);
+}
+
+/** oneOwner - does nearly all that is shown belong to one owner? Then its colours tell nothing. */
+export function oneOwner(tree: Tree): boolean {
+	const sums = new Map<number, number>();
+	let all = 0;
+	for (let i = 0; i < tree.count; i++)
+		if (tree.frame[i] >= 0) {
+			const c = tree.answer.frames.category[tree.frame[i]];
+			sums.set(c, (sums.get(c) ?? 0) + tree.total[i]);
+			all += tree.total[i];
+		}
+	return Math.max(0, ...sums.values()) > 0.75 * all;
+}
+
+export function colourer(tree: Tree, theme: Colours, how: FlameProps["colouring"]): (node: number) => string {
 	const { frames } = tree.answer;
 	if (how === "change" && tree.base) {
 		const base = tree.base;
 		return (n) => (tree.total[n] > base[n] ? theme.grown : tree.total[n] < base[n] ? theme.shrunk : theme.same);
 	}
 	if (how === "module") {
-		const sums = new Map<number, number>();
-		for (let i = 0; i < tree.count; i++)
-			if (tree.frame[i] >= 0)
-				sums.set(frames.module[tree.frame[i]], (sums.get(frames.module[tree.frame[i]]) ?? 0) + tree.self[i]);
-		const largest = [...sums].sort((a, b) => b[1] - a[1]).slice(0, 7).map(([m]) => m);
-		const colour = new Map(largest.map((m, i) => [m, theme.boxes[MODULE_COLOURS[i]]]));
+		const colour = new Map(largestModules(tree).map((m, i) => [m, theme.boxes[MODULE_COLOURS[i]]]));
 		return (n) => (tree.frame[n] < 0 ? theme.same : (colour.get(frames.module[tree.frame[n]]) ?? theme.boxes[7]));
 	}
 	return (n) => (tree.frame[n] < 0 ? theme.same : (theme.boxes[frames.category[tree.frame[n]]] ?? theme.boxes[7]));

@@ -102,8 +102,8 @@ export function Header(props: { timeline: ReturnType<typeof useTimeline>; expose
 				onSubmit={(e) => {
 					e.preventDefault();
 					const text = find.trim();
-					if (/^0x[0-9a-f]+$/i.test(text) && offered("blocks", from))
-						go({ find: text }, "blocks");
+					if (/^0x[0-9a-f]+$/i.test(text) && offered("space", from) && from?.has?.includes("address"))
+						go({ find: text }, "space");
 					else
 						go({ find: text || undefined });
 				}}
@@ -114,8 +114,8 @@ export function Header(props: { timeline: ReturnType<typeof useTimeline>; expose
 					id="find"
 					type="search"
 					value={find}
-					aria-label="find a function, module or file"
-					placeholder="find, or /regex/"
+					aria-label="find a function, module, file or address"
+					placeholder="find, /regex/ or 0x…"
 					spellcheck={false}
 					autocomplete="off"
 					onInput={(e) => setFind(e.currentTarget.value)}

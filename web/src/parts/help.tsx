@@ -10,7 +10,7 @@ import type { View } from "../lib/url.ts";
 import type { Exposed } from "../views/props.ts";
 import { flameDown } from "../views/flame.tsx";
 import { tip } from "./basics.tsx";
-import { frameFacts, stackText } from "./panel.tsx";
+import { fileKey, frameFacts, stackText } from "./panel.tsx";
 import { addTransform } from "./selection.tsx";
 
 export const GO: Record<string, View> = {
@@ -104,7 +104,7 @@ export function useKeys(exposed: () => Exposed, help: () => void): void {
 				},
 				f: () => facts && addTransform(`focus:${facts.key}`),
 				"-": () => facts && addTransform(`hide:${facts.key}`),
-				u: () => facts && offered("source", source()) && go({ f: facts.key }, "source"),
+				u: () => facts?.file && tree && offered("source", source()) && go({ f: fileKey(tree.answer.files[tree.answer.frames.file[tree.frame[node]]]), s: undefined }, "source"),
 				y: () => tree && node >= 0 && void copy(stackText(tree, node), "stack"),
 				"0": () => go({ n: undefined }),
 				Backspace: () => treed?.out(),

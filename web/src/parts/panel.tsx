@@ -5,6 +5,7 @@ import { useMemo, useState } from "preact/hooks";
 import { copy, go, link, offered, place, source } from "../app.ts";
 import { colours, CATEGORY_LABELS } from "../lib/colours.ts";
 import { amount, baseName, count, exact, percent, plain, signed } from "../lib/format.ts";
+import { frameKey, keyText } from "../lib/keys.ts";
 import { everywhere, type Tree } from "../lib/layout.ts";
 import { TERMS } from "../lib/terms.ts";
 import { useStore } from "../lib/store.ts";
@@ -213,7 +214,7 @@ export function NodePanel(props: { tree: Tree; node: number; unit: string; onZoo
 							</a>
 						)}
 						{offered("source", from) && facts.file && (
-							<a class="button" href={link({ f: facts.key }, "source")} title="the file, with figures beside each line (u)">
+							<a class="button" href={link({ f: fileKey(tree.answer.files[tree.answer.frames.file[tree.frame[node]]]), s: undefined }, "source")} title="the file, with figures beside each line (u)">
 								Source
 							</a>
 						)}
@@ -227,6 +228,11 @@ export function NodePanel(props: { tree: Tree; node: number; unit: string; onZoo
 			<p class="second small-text">{exact(tree.total[node], unit)}</p>
 		</div>
 	);
+}
+
+/** fileKey - the key of a file as a group, which the source route asks for. */
+export function fileKey(file: string): string {
+	return keyText(frameKey(new TextEncoder().encode(`\0\0${file}`)));
 }
 
 export function regexOf(name: string): string | undefined {
@@ -263,6 +269,11 @@ function Stack(props: { tree: Tree; node: number }): JSX.Element {
 			)}
 		</div>
 	);
+}
+
+/** Details - a panel drawn in place; @of names what it shows, and is drawn anew when that changes. */
+export function Details(props: { of: string; show: () => JSX.Element }): JSX.Element {
+	return <div class="panel-body">{props.show()}</div>;
 }
 
 export function PanelShell(props: { children: JSX.Element | null; onClose: () => void }): JSX.Element | null {

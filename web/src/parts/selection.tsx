@@ -175,7 +175,7 @@ export function SelectionBar(): JSX.Element {
 				</Menu>
 			</div>
 			<span class="selection-end">
-				{answer && (
+				{answer?.total !== undefined && (
 					<Explained term={COSTS.find((c) => c.value === cost)?.term ?? "live"} value={answer.total} unit={answer.unit} more={shown?.shown !== undefined && shown.shown !== answer.total ? `Shown here: ${amount(shown.shown, answer.unit)}.` : undefined}>
 						{amount(answer.total, answer.unit)}
 						{shown?.shown !== undefined && shown.shown !== answer.total ? `: ${percent(shown.shown, answer.total)}` : ""}

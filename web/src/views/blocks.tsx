@@ -89,9 +89,9 @@ export function Blocks(props: ViewProps): JSX.Element {
 	const at = words.s ? flat.findIndex((r) => String(a(r).id[r.i]) === words.s) : -1;
 	const chosen = at >= 0 ? flat[at] : null;
 	const columns: Column<BlockRow>[] = [
-		{ key: "time", label: "allocated", width: "96px", right: true, cell: (r) => moment(a(r).time_ns[r.i], 1e10), text: (r) => a(r).time_ns[r.i] },
+		{ key: "time", label: "allocated", width: "96px", right: true, cell: (r) => moment(a(r).time_ns[r.i], 1e9), text: (r) => a(r).time_ns[r.i] },
 		{ key: "bytes", label: <Explained term="size">bytes</Explained>, width: "90px", right: true, cell: (r) => <b title={exact(a(r).bytes[r.i], "bytes")}>{bytes(a(r).bytes[r.i])}</b>, text: (r) => a(r).bytes[r.i] },
-		{ key: "life", label: <Explained term="lifetime">lived</Explained>, width: "110px", right: true, cell: (r) => (a(r).freed_ns[r.i] === null ? <span class="grown">never freed</span> : duration(a(r).lifetime_ns[r.i])), text: (r) => a(r).lifetime_ns[r.i] },
+		{ key: "life", label: <Explained term="lifetime">lived</Explained>, width: "110px", right: true, cell: (r) => (a(r).freed_ns[r.i] === null ? <span class="grown">never freed</span> : a(r).lifetime_ns[r.i] ? duration(a(r).lifetime_ns[r.i]) : "< 1 ms"), text: (r) => a(r).lifetime_ns[r.i] },
 		{ key: "addr", label: "address", width: "136px", cell: (r) => <span class="mono">{a(r).address[r.i]}</span>, text: (r) => a(r).address[r.i] },
 		{ key: "thread", label: "thread", width: "80px", right: true, cell: (r) => String(a(r).thread[r.i]), text: (r) => a(r).thread[r.i] },
 		{ key: "kind", label: "", width: "90px", cell: (r) => <span class="second">{[a(r).temporary[r.i] ? "temporary" : "", a(r).realloc[r.i] ? "realloc" : ""].filter(Boolean).join(", ")}</span> },
@@ -200,7 +200,7 @@ function BlockPanel(props: { row: BlockRow }): JSX.Element {
 				<dt>
 					<Explained term="lifetime" focus>lived</Explained>
 				</dt>
-				<dd>{duration(a.lifetime_ns[i])}</dd>
+				<dd>{a.lifetime_ns[i] ? duration(a.lifetime_ns[i]) : "< 1 ms"}</dd>
 			</dl>
 			<StackList row={props.row} stack={a.stack[i]} title="Allocated by, innermost first" />
 			{a.free_stack && a.free_stack[i] >= 0 && <StackList row={props.row} stack={a.free_stack[i]} title="Freed by" />}
@@ -257,7 +257,14 @@ export function Lifetimes(props: ViewProps): JSX.Element {
 				byX[x] += v;
 				byY[y] += v;
 			}
-		return { xs, ys, nx, ny, at, most, sum, byX, byY };
+		// sizes and lifetimes that no block has, at the ends, are left out; what was never freed keeps its column
+		const y0 = Math.max(0, byY.findIndex((v) => v > 0));
+		const never = nx > 0 && xs[nx - 1] === null;
+		let x1 = (never ? nx - 1 : nx) - 1;
+		while (x1 > 0 && !byX[x1])
+			x1--;
+		const columns = [...Array.from({ length: x1 + 1 }, (_, i) => i), ...(never ? [nx - 1] : [])];
+		return { xs, ys, nx, ny, y0, columns, at, most, sum, byX, byY };
 	}, [data, what]);
 	const value = (n: number) => (what === "bytes" ? bytes(n) : count(n));
 	const choose = (x: number, y: number) => {
@@ -290,11 +297,11 @@ export function Lifetimes(props: ViewProps): JSX.Element {
 				{() =>
 					cells && cells.sum > 0 ? (
 						<div class="heat-frame" ref={ref}>
-							<div class="heat" role="table" aria-label={`${what} by size and lifetime`} style={{ gridTemplateColumns: `84px repeat(${cells.nx}, minmax(${size.width < 700 ? 18 : 26}px, 1fr)) 90px` }}>
-								{Array.from({ length: cells.ny }, (_, k) => cells.ny - 1 - k).map((y) => (
+							<div class="heat" role="table" aria-label={`${what} by size and lifetime`} style={{ gridTemplateColumns: `84px repeat(${cells.columns.length}, minmax(${size.width < 700 ? 18 : 26}px, 1fr)) 90px` }}>
+								{Array.from({ length: cells.ny - cells.y0 }, (_, k) => cells.ny - 1 - k).map((y) => (
 									<div role="row" class="heat-row" key={y}>
 										<div role="rowheader" class="heat-label">{edge("size", cells.ys[y])}</div>
-										{Array.from({ length: cells.nx }, (_, x) => {
+										{cells.columns.map((x) => {
 											const v = cells.at(x, y);
 											const strength = v ? 0.12 + 0.88 * (Math.log1p(v) / Math.log1p(cells.most)) : 0;
 											const title = `${value(v)} ${what === "blocks" ? "blocks" : ""} of ${edge("size", cells.ys[y])} and more that lived ${edge("lifetime", cells.xs[x])}${cells.xs[x] === null || cells.xs[x] === "never" ? "" : " and longer"}`;
@@ -318,7 +325,7 @@ export function Lifetimes(props: ViewProps): JSX.Element {
 								))}
 								<div role="row" class="heat-row">
 									<div role="rowheader" class="heat-label second">all sizes</div>
-									{cells.byX.map((v, x) => (
+									{cells.columns.map((x) => [cells.byX[x], x]).map(([v, x]) => (
 										<div role="cell" key={x} class="heat-margin" title={value(v)}>
 											<span style={{ height: `${v ? 4 + 40 * (Math.log1p(v) / Math.log1p(Math.max(...cells.byX))) : 0}px`, background: theme.link }} />
 										</div>
@@ -327,8 +334,8 @@ export function Lifetimes(props: ViewProps): JSX.Element {
 								</div>
 								<div role="row" class="heat-row">
 									<div role="cell" />
-									{cells.xs.map((x, i) => (
-										<div role="columnheader" key={i} class="heat-x">{i % (size.width < 900 ? 4 : 2) === 0 || i === cells.nx - 1 ? edge("lifetime", x) : ""}</div>
+									{cells.columns.map((c) => cells.xs[c]).map((x, i) => (
+										<div role="columnheader" key={i} class="heat-x">{i % (size.width < 900 ? 4 : 2) === 0 || i === cells.columns.length - 1 ? edge("lifetime", x) : ""}</div>
 									))}
 									<div role="cell" />
 								</div>

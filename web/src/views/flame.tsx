@@ -5,21 +5,28 @@ import { useMemo, useState } from "preact/hooks";
 import { costOf, download, fileStem, go, place } from "../app.ts";
 import { colours, CATEGORY_LABELS } from "../lib/colours.ts";
 import { amount, percent, plain, count } from "../lib/format.ts";
+import type { Tree } from "../lib/layout.ts";
 import { svgOf, savePng, type Box } from "../lib/pictures.ts";
 import { Store, useStore } from "../lib/store.ts";
 import { Empty, Shown } from "../parts/basics.tsx";
-import { Flame, fit, nameOf } from "../parts/flame.tsx";
+import { Flame, colourer, fit, largestModules, MODULE_COLOURS, nameOf, oneOwner } from "../parts/flame.tsx";
 import { frameFacts, NodePanel, NodeTip } from "../parts/panel.tsx";
 import { useTree, type Treed } from "../parts/usetree.ts";
 import type { ViewProps } from "./props.ts";
 
 export const flameDown = new Store(true);
-export const colouring = new Store<"owner" | "module">("owner");
+/** By owner; by module where one owner has nearly everything, or where the reader wants it. */
+export const colouring = new Store<"auto" | "owner" | "module">("auto");
+export function colouringOf(tree: Tree | null, how: "auto" | "owner" | "module"): "owner" | "module" {
+	return how !== "auto" ? how : tree && oneOwner(tree) ? "module" : "owner";
+}
 
 export function Legend(props: { treed: Treed; change?: boolean; still?: boolean }): JSX.Element {
 	const theme = useStore(colours);
-	const how = useStore(colouring);
+	const choice = useStore(colouring);
 	const tree = props.treed.tree;
+	const how = useMemo(() => colouringOf(tree, choice), [tree, choice]);
+	const modules = useMemo(() => (tree && how === "module" ? largestModules(tree) : []), [tree, how]);
 	const there = useMemo(() => {
 		const seen = new Set<number>();
 		if (tree)
@@ -38,7 +45,7 @@ export function Legend(props: { treed: Treed; change?: boolean; still?: boolean 
 					<span class="key"><span class="swatch" style={{ background: theme.same }} />same</span>
 					<span class="key"><span class="swatch" style={{ background: theme.shrunk }} />− shrunk or gone</span>
 				</>
-			) : how === "owner" || props.still ? (
+			) : how === "owner" ? (
 				CATEGORY_LABELS.map((label, i) =>
 					there.has(i) ? (
 						<span class="key" key={label}>
@@ -48,7 +55,18 @@ export function Legend(props: { treed: Treed; change?: boolean; still?: boolean 
 					) : null,
 				)
 			) : (
-				<span class="key">the eight largest modules, each in a colour of its own</span>
+				<>
+					{modules.map((m, i) => (
+						<span class="key" key={m}>
+							<span class="swatch" style={{ background: theme.boxes[MODULE_COLOURS[i]] }} />
+							{plain(tree!.answer.modules[m]) || "no module"}
+						</span>
+					))}
+					<span class="key">
+						<span class="swatch" style={{ background: theme.boxes[7] }} />
+						others
+					</span>
+				</>
 			)}
 			{words.find && search.data && (
 				<span class="found" role="status">
@@ -56,7 +74,7 @@ export function Legend(props: { treed: Treed; change?: boolean; still?: boolean 
 				</span>
 			)}
 			<span class="grow" />
-			{!props.change && !props.still && (
+			{!props.change && (
 				<button type="button" class="small wide-button" aria-pressed={how === "module"} onClick={() => colouring.set(how === "owner" ? "module" : "owner")}>
 					colour by {how === "owner" ? "module" : "owner"}
 				</button>
@@ -78,6 +96,7 @@ function boxesOf(treed: Treed, down: boolean): { boxes: Box[]; height: number } 
 	const full = tree.width[0] || 1;
 	const boxes: Box[] = [];
 	const tall = tree.rows.length * 20;
+	const paint = colourer(tree, theme, tree.base ? "change" : colouringOf(tree, colouring.get()));
 	for (let i = 0; i < tree.count; i++) {
 		const w = (tree.width[i] / full) * W;
 		if (w < 0.3)
@@ -86,7 +105,7 @@ function boxesOf(treed: Treed, down: boolean): { boxes: Box[]; height: number } 
 		const y = down ? tree.depth[i] * 20 : tall - (tree.depth[i] + 1) * 20;
 		boxes.push({
 			x: (tree.x[i] / full) * W, y, w: w - (w > 2 ? 0.6 : 0), h: 19,
-			colour: facts ? (theme.boxes[facts.category] ?? theme.boxes[7]) : theme.same,
+			colour: paint(i),
 			label: w > 26 ? fit(nameOf(tree, i), w - 8) : "",
 			title: `${facts?.name || nameOf(tree, i)} · ${amount(tree.total[i], tree.answer.unit)}, ${percent(tree.total[i], tree.answer.total)} of all${facts?.module ? ` · ${facts.module}` : ""}`,
 		});
@@ -136,8 +155,9 @@ export function EmptyTree(_props: { treed: Treed }): JSX.Element {
 export function FlameView(props: ViewProps): JSX.Element {
 	const treed = useTree(props.stamp);
 	const down = useStore(flameDown);
-	const how = useStore(colouring);
+	const choice = useStore(colouring);
 	const tree = treed.tree;
+	const how = useMemo(() => colouringOf(tree, choice), [tree, choice]);
 	const unit = treed.answer.data?.unit ?? "bytes";
 	const path = treed.answer.data?.path;
 	const [allAncestors, setAllAncestors] = useState("");

@@ -8,6 +8,7 @@ import { count, csvCell, duration, grouped, plain, wall, wallDay } from "../lib/
 import { useStore } from "../lib/store.ts";
 import { Empty, Note } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
+import { Details } from "../parts/panel.tsx";
 import { generation } from "../parts/live.ts";
 import type { ViewProps } from "./props.ts";
 
@@ -293,7 +294,7 @@ export function Messages(props: ViewProps): JSX.Element {
 	);
 }
 
-interface Details {
+interface MessageDetails {
 	id: number;
 	message: unknown;
 	original_bytes: string[];
@@ -315,7 +316,7 @@ function hexLines(bytes: string[]): string {
 }
 
 function MessagePanel(props: { row: MessageRow }): JSX.Element {
-	const answer = useAnswer<Details | null>(`/v3/message/${props.row.id}`, 0, false);
+	const answer = useAnswer<MessageDetails | null>(`/v3/message/${props.row.id}`, 0, false);
 	const [tab, setTab] = useState<"json" | "plain" | "wire">("json");
 	const details = answer.data;
 	const text = useMemo(() => {
@@ -370,7 +371,8 @@ export function Logs(props: ViewProps): JSX.Element {
 		json: path,
 		csv: list.rows.length ? () => listCsv("logs", ["id", "time_ns", "level", "section", "message"], list.rows.map((r) => [r.id, r.timestamp, r.level, r.section, r.message])) : undefined,
 		panel: chosen ? (
-			<div class="panel-body">
+			<Details of={String(chosen.id)} show={() => (
+			<>
 				<h2 class="panel-name">{plain(chosen.level)}</h2>
 				<p class="second">
 					{wallDay(chosen.timestamp / 1e6)} · {plain(chosen.section)} · id {chosen.id}
@@ -379,7 +381,8 @@ export function Logs(props: ViewProps): JSX.Element {
 				<div class="actions">
 					<button type="button" class="button" onClick={() => void copy(chosen.message, "line")}>Copy</button>
 				</div>
-			</div>
+			</>
+			)} />
 		) : null,
 	});
 	return (
@@ -435,7 +438,8 @@ export function Connections(props: ViewProps): JSX.Element {
 		json: answer.of ?? undefined,
 		csv: rows.length ? () => listCsv("connections", ["id", "peer", "opened_by", "peer_id", "chunks_sent", "chunks_received", "gaps"], rows.map(([id, c]) => [id, c.remote_addr, c.initiator, c.peer_id, c.chunks_local ?? null, c.chunks_remote ?? null, c.gaps ?? null])) : undefined,
 		panel: chosen ? (
-			<div class="panel-body">
+			<Details of={`${chosen[0]} ${JSON.stringify(chosen[1])}`} show={() => (
+			<>
 				<h2 class="panel-name">{plain(chosen[1].remote_addr)}</h2>
 				<dl class="facts">
 					{Object.entries(chosen[1]).map(([key, value]) => (
@@ -450,7 +454,8 @@ export function Connections(props: ViewProps): JSX.Element {
 						Its messages
 					</button>
 				</div>
-			</div>
+			</>
+			)} />
 		) : null,
 	});
 	return (

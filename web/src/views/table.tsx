@@ -12,7 +12,7 @@ import { COLUMNS, COSTS, TERMS } from "../lib/terms.ts";
 import type { Words } from "../lib/url.ts";
 import { Bar, Empty, Explained, Shown } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
-import { frameFacts, regexOf } from "../parts/panel.tsx";
+import { fileKey, frameFacts, regexOf } from "../parts/panel.tsx";
 import { addTransform, frameNames } from "../parts/selection.tsx";
 import type { ViewProps } from "./props.ts";
 
@@ -346,7 +346,7 @@ export function RowPanel(props: { row: TableRow; by: string; onOpen: () => void 
 					</>
 				)}
 				{offered("source", from) && facts?.file && (
-					<a class="button" href={link({ f: facts.key }, "source")}>
+					<a class="button" href={link({ f: fileKey(row.page.files[row.page.frames.file[row.page.rows.frame![row.i]]]), s: undefined, sort: undefined }, "source")}>
 						Source
 					</a>
 				)}

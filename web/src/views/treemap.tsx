@@ -7,10 +7,10 @@ import { amount, percent } from "../lib/format.ts";
 import { squarify, type Rect } from "../lib/treemap.ts";
 import { useStore } from "../lib/store.ts";
 import { Shown, showTip, useSize } from "../parts/basics.tsx";
-import { nameOf } from "../parts/flame.tsx";
+import { colourer, nameOf } from "../parts/flame.tsx";
 import { NodePanel, NodeTip } from "../parts/panel.tsx";
 import { useTree } from "../parts/usetree.ts";
-import { EmptyTree, Legend } from "./flame.tsx";
+import { colouring, colouringOf, EmptyTree, Legend } from "./flame.tsx";
 import { childrenOf } from "./tree.tsx";
 import type { ViewProps } from "./props.ts";
 
@@ -25,6 +25,8 @@ export function TreemapView(props: ViewProps): JSX.Element {
 	const theme = useStore(colours);
 	const [ref, size] = useSize<HTMLDivElement>();
 	const { tree } = treed;
+	const choice = useStore(colouring);
+	const paint = useMemo(() => (tree ? colourer(tree, theme, colouringOf(tree, choice)) : () => theme.same), [tree, theme, choice]);
 	const unit = treed.answer.data?.unit ?? "bytes";
 	const tiles = useMemo(() => {
 		const list: Tile[] = [];
@@ -79,13 +81,12 @@ export function TreemapView(props: ViewProps): JSX.Element {
 								const own = t.rest === -1;
 								const name = t.rest > 0 ? "not loaded" : own ? `${nameOf(tree, t.node)}, self` : nameOf(tree, t.node);
 								const value = t.rest > 0 ? t.rest : own ? tree.self[t.node] : tree.total[t.node];
-								const category = tree.frame[t.node] >= 0 ? tree.answer.frames.category[tree.frame[t.node]] : 7;
 								return (
 									<button
 										key={i}
 										type="button"
 										class={`tile level-${t.level} ${t.node === treed.selected && !own ? "selected" : ""}`}
-										style={{ left: `${t.x}px`, top: `${t.y}px`, width: `${Math.max(1, t.w - 1)}px`, height: `${Math.max(1, t.h - 1)}px`, background: t.rest > 0 ? theme.run : theme.boxes[category], color: theme.boxText }}
+										style={{ left: `${t.x}px`, top: `${t.y}px`, width: `${Math.max(1, t.w - 1)}px`, height: `${Math.max(1, t.h - 1)}px`, background: t.rest > 0 ? theme.run : paint(t.node), color: theme.boxText }}
 										aria-label={`${name}, ${amount(value, unit)}, ${percent(value, answer.total)} of all`}
 										onClick={() => (t.node === treed.selected ? treed.zoom(t.node) : treed.select(t.node))}
 										onMouseMove={(e) => showTip({ x: e.clientX, y: e.clientY, body: <NodeTip tree={tree} node={t.node} unit={unit} /> })}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Leak, cache or start-up: what was live at sixteen moments, by group, with the verdict and its reason.
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { api, download, fileStem, go, link, offered, place, source } from "../app.ts";
+import type { RowsAnswer } from "../api/types.ts";
+import { CATEGORY_LABELS, colours } from "../lib/colours.ts";
+import { bytes, csvCell, grouped, moment, plain, signed } from "../lib/format.ts";
+import { useStore } from "../lib/store.ts";
+import { Empty, Explained, Shown } from "../parts/basics.tsx";
+import { Grid, type Column } from "../parts/grid.tsx";
+import { frameFacts, regexOf } from "../parts/panel.tsx";
+import type { ViewProps } from "./props.ts";
+import { useRows, type TableRow } from "./table.tsx";
+
+interface GrowthColumns {
+	live_bytes: number[];
+	bytes_per_hour: (number | null)[];
+	confidence: (number | null)[];
+	verdict: string[];
+	why: string[];
+	points: number[][];
+}
+const g = (r: TableRow): GrowthColumns => r.page.rows as unknown as GrowthColumns;
+
+export function Spark(props: { points: number[]; width: number; height: number; colour: string }): JSX.Element {
+	const { points, width, height } = props;
+	const most = Math.max(1, ...points);
+	const xy = points.map((v, i) => `${((i / Math.max(1, points.length - 1)) * (width - 4) + 2).toFixed(1)},${(height - 3 - (v / most) * (height - 6)).toFixed(1)}`);
+	return (
+		<svg class="spark" width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="img" aria-label={points.map((p) => bytes(p)).join(", ")}>
+			<polyline points={`2,${height - 3} ${xy.join(" ")} ${width - 2},${height - 3}`} fill={props.colour} opacity="0.2" stroke="none" />
+			<polyline points={xy.join(" ")} fill="none" stroke={props.colour} stroke-width="1.5" stroke-linejoin="round" />
+		</svg>
+	);
+}
+
+function verdictClass(verdict: string): string {
+	return verdict === "growing" ? "grown" : verdict === "shrinking" ? "shrunk" : "second";
+}
+
+export function Growth(props: ViewProps): JSX.Element {
+	const { words } = useStore(place);
+	const theme = useStore(colours);
+	const by = words.by === "stack" || words.by === "thread" ? words.by : (words.by ?? "function");
+	const sort = words.sort === "live_bytes" ? "live_bytes" : "bytes_per_hour";
+	const order = words.order === "asc" ? "asc" : "desc";
+	const path = api("growth", { ...words, by, limit: undefined, at: undefined, cost: undefined, inverted: undefined, base: undefined }, { sort, order, limit: 500 });
+	const { answer, row, want, total } = useRows(path, props.stamp);
+	const [selected, setSelected] = useState(-1);
+	useEffect(() => setSelected(words.s && answer.data ? (answer.data.rows.key ?? []).indexOf(words.s) : -1), [words.s, answer.data]);
+	const chosen = selected >= 0 ? row(selected) : null;
+	const times = (answer.data as (RowsAnswer & { time_ns?: number[] }) | null)?.time_ns ?? [];
+	const nameOf = (r: TableRow) => {
+		if (by === "thread")
+			return plain((r.page.rows.name as string[] | undefined)?.[r.i]) || "thread";
+		if (by === "stack")
+			return ((r.page.rows.stack as number[][] | undefined)?.[r.i] ?? []).slice(0, 5).map((f) => plain(r.page.frames.short[f])).join(" ← ");
+		const facts = frameFacts(r.page, r.page.rows.frame?.[r.i] ?? -1);
+		return facts ? facts.short || facts.name : "everything";
+	};
+	const columns: Column<TableRow>[] = [
+		{
+			key: "name", label: by, width: "minmax(220px, 1fr)", text: nameOf,
+			cell: (r) => {
+				const facts = frameFacts(r.page, r.page.rows.frame?.[r.i] ?? -1);
+				return (
+					<span class="tree-name" title={facts?.name}>
+						<span class="dot" style={{ background: theme.boxes[facts?.category ?? 7] }} />
+						<span class="name">{nameOf(r)}</span>
+						{facts && by === "function" && <span class="where">{facts.module}</span>}
+					</span>
+				);
+			},
+		},
+		{ key: "bytes_per_hour", label: <Explained term="growth">per hour</Explained>, width: "116px", right: true, sortable: true, text: (r) => g(r).bytes_per_hour[r.i], cell: (r) => <b class={verdictClass(g(r).verdict[r.i])}>{g(r).bytes_per_hour[r.i] === null ? "-" : signed(Math.round(g(r).bytes_per_hour[r.i]!), "bytes")}</b> },
+		{ key: "points", label: "live, over the range", width: "136px", cell: (r) => <Spark points={g(r).points[r.i]} width={120} height={22} colour={g(r).verdict[r.i] === "growing" ? theme.grown : theme.link} /> },
+		{ key: "live_bytes", label: <Explained term="live">live at its end</Explained>, width: "116px", right: true, sortable: true, text: (r) => g(r).live_bytes[r.i], cell: (r) => bytes(g(r).live_bytes[r.i]) },
+		{ key: "verdict", label: "verdict", width: "90px", text: (r) => g(r).verdict[r.i], cell: (r) => <span class={verdictClass(g(r).verdict[r.i])}>{plain(g(r).verdict[r.i])}</span> },
+		{ key: "why", label: "because", width: "minmax(200px, 0.8fr)", text: (r) => g(r).why[r.i], cell: (r) => <span class="second" title={plain(g(r).why[r.i])}>{plain(g(r).why[r.i])}</span> },
+	];
+	props.expose({
+		loaded: answer.data ? `${grouped(total)} rows` : "",
+		json: answer.of ?? undefined,
+		csv: answer.data
+			? () => {
+					const page = answer.data!;
+					const lines = [[by, "bytes_per_hour", "confidence", "verdict", "why", "live_bytes"].join(",")];
+					for (let i = 0; i < (page.rows.live_bytes as number[]).length; i++) {
+						const r = { page, i, index: i };
+						lines.push([nameOf(r), g(r).bytes_per_hour[i], g(r).confidence[i], g(r).verdict[i], g(r).why[i], g(r).live_bytes[i]].map(csvCell).join(","));
+					}
+					download(`${fileStem()}-growth.csv`, lines.join("\r\n") + "\r\n", "text/csv");
+				}
+			: undefined,
+		panel: chosen ? <GrowthPanel row={chosen} name={nameOf(chosen)} times={times} by={by} /> : null,
+	});
+	return (
+		<Shown answer={answer}>
+			{() =>
+				total ? (
+					<Grid
+						columns={columns}
+						total={total}
+						row={row}
+						selected={selected}
+						sort={sort}
+						order={order}
+						label="growth"
+						onWindow={want}
+						onSort={(key) => go({ sort: key, order: sort === key && order === "desc" ? "asc" : undefined })}
+						onSelect={(i, r) => (setSelected(i), go({ s: r.page.rows.key?.[r.i] }, undefined, true))}
+						onOpen={(_i, r) => by === "function" && go({ f: r.page.rows.key?.[r.i], s: undefined, sort: undefined }, "function")}
+					/>
+				) : (
+					<Empty>
+						<b>{answer.data?.too_short ? `Too short: ${plain(answer.data.too_short)}.` : "Nothing lived in this selection."}</b>
+					</Empty>
+				)
+			}
+		</Shown>
+	);
+}
+
+function GrowthPanel(props: { row: TableRow; name: string; times: number[]; by: string }): JSX.Element {
+	const { row, by } = props;
+	const theme = useStore(colours);
+	const from = source();
+	const facts = frameFacts(row.page, row.page.rows.frame?.[row.i] ?? -1);
+	const c = g(row);
+	const points = c.points[row.i];
+	const span = props.times.length ? props.times[props.times.length - 1] - props.times[0] : 0;
+	const regex = facts ? regexOf(facts.name) : undefined;
+	return (
+		<div class="panel-body">
+			<h2 class="panel-name" title={facts?.name}>
+				{props.name}
+			</h2>
+			{facts && (
+				<p class="second mono panel-where">
+					{facts.module}
+					<br />
+					<span class="plain-font">{CATEGORY_LABELS[facts.category]}</span>
+				</p>
+			)}
+			<p>
+				<b class={verdictClass(c.verdict[row.i])}>{plain(c.verdict[row.i])}</b>
+				<br />
+				{plain(c.why[row.i])}
+			</p>
+			<Spark points={points} width={280} height={90} colour={theme.link} />
+			<p class="second small-text">
+				{moment(props.times[0] ?? 0)} to {moment(props.times[props.times.length - 1] ?? 0, span)}: from {bytes(points[0])} to {bytes(points[points.length - 1])}
+			</p>
+			<p class="second small-text">A cache that fills looks the same as a leak until it is full: look at what its blocks' lifetimes say.</p>
+			<div class="actions">
+				{by === "function" && facts && (
+					<a class="button" href={link({ f: facts.key, s: undefined, sort: undefined, order: undefined }, "function")}>
+						Callers, callees
+					</a>
+				)}
+				{offered("lifetimes", from) && regex && (
+					<a class="button" href={link({ "function-regex": regex, s: undefined, sort: undefined, order: undefined }, "lifetimes")}>
+						Lifetimes
+					</a>
+				)}
+				{offered("blocks", from) && regex && (
+					<a class="button" href={link({ "function-regex": regex, leaked: "1", s: undefined, sort: undefined, order: undefined }, "blocks")}>
+						Blocks never freed
+					</a>
+				)}
+			</div>
+		</div>
+	);
+}
