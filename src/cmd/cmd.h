@@ -7,6 +7,8 @@
 #define CMD_CMD_H
 
 #include <argp.h>
+#include <stdarg.h>
+#include <stddef.h>
 
 #include "base/err.h"
 
@@ -25,6 +27,14 @@ struct command {
  * would obey is shown as its number.
  */
 void cmd_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/** cmd_vsay() - the same with its arguments as a list. */
+void cmd_vsay(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
+
+/** cmd_nearest() - which of @words @word may have been meant to be; NULL where none is near. Lent. */
+const char *cmd_nearest(const char *word, const char *const *words, size_t count);
+/** cmd_parsed_name() - "byteledger report": what cmd_parse() was called for; NULL before. */
+const char *cmd_parsed_name(void);
 
 /** cmd_fail() - print "byteledger: MESSAGE" and a hint on stderr, the usual one where @err has none; returns CMD_FAILED. */
 int cmd_fail(const struct err *err);
@@ -49,10 +59,14 @@ error_t cmd_take_file(const char **path, int key, char *arg);
 /** cmd_take_recording() - @arg of an option that names the recording to write; what names none is a usage error. Return: @arg. */
 const char *cmd_take_recording(const char *arg);
 
+/* What a parser returns for a word that is its own, where a program's name could stand. */
+#define CMD_TAKEN (-1)
+
 /**
  * cmd_parse() - argp_parse() with the house's manners: unknown options and --help are handled, usage errors are told as all
- * others are (and -1 is returned), --help exits with 0. Of a command that runs a PROGRAM @argv up to "--" is its own, and *@rest receives the index of what
- * follows (argc if nothing); others have @rest NULL: behind "--" stand arguments that may begin with a dash.
+ * others are (and -1 is returned), --help exits with 0. Of a command that runs a PROGRAM options end at the first word that is none, or at "--"; its parser
+ * is told of that word (ARGP_KEY_ARG; it may keep it: CMD_TAKEN) and *@rest receives its index (argc if there is none). Others have @rest NULL: behind "--"
+ * stand arguments that may begin with a dash.
  */
 int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *input);
 

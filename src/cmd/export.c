@@ -131,7 +131,8 @@ int cmd_export(int argc, char **argv)
 		.args_doc = "FILE",
 		.doc = "Write a recording in the format of another tool.\v"
 		       "TIME is 10s or 1h30m (from the start), -5m (from the end), 50%, peak, end, "
-		       "or RFC 3339. SIZE is 100, 64K, 1.5M. Bounds are inclusive.",
+		       "a clock time of the recording (14:03, '2026-11-24 14:03:10'), or RFC 3339. "
+		       "SIZE is 100, 64K, 1.5M. Bounds are inclusive.",
 		.children = children,
 	};
 	struct export e = { 0 };

@@ -465,5 +465,13 @@ int cmd_info(int argc, char **argv)
 	}
 	free(contents.process.exe);
 	free(contents.process.source);
+	if (rc >= 0 && info.damaged_blocks) {
+		fflush(stdout);
+		rc = err_set(&err, -EBADMSG,
+			     "'%s' is damaged: %" PRIu64 " blocks (%" PRIu64
+			     " bytes) could not be read",
+			     args.path, info.damaged_blocks, info.skipped_bytes);
+		err_hint(&err, "reports say what they lack; a copy of before the damage is whole");
+	}
 	return rc < 0 ? cmd_fail(&err) : CMD_OK;
 }

@@ -33,7 +33,7 @@ static const struct command commands[] = {
 	{ NULL, NULL, NULL },
 };
 
-static PRINTF(1, 0) void say(const char *format, va_list args)
+void cmd_vsay(const char *format, va_list args)
 {
 	CLEANUP(buf_fini) struct buf raw = { 0 };
 	CLEANUP(buf_fini) struct buf safe = { 0 };
@@ -46,16 +46,9 @@ void cmd_say(const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
-	say(format, args);
+	cmd_vsay(format, args);
 	va_end(args);
 }
-
-/* What is being parsed: argp calls back without knowing of it. */
-static struct {
-	char *name;
-	argp_parser_t parser;
-	const char *unwanted; /* the last argument that the parser did not take */
-} parsed;
 
 int cmd_fail(const struct err *err)
 {
@@ -64,8 +57,8 @@ int cmd_fail(const struct err *err)
 	const char *hint = err->hint[0] ? err->hint : cmd_hint(err->code);
 	if (hint)
 		fprintf(stderr, "hint: %s\n", hint);
-	else if (parsed.name)
-		fprintf(stderr, "hint: '%s --help' says what it takes\n", parsed.name);
+	else if (cmd_parsed_name())
+		fprintf(stderr, "hint: '%s --help' says what it takes\n", cmd_parsed_name());
 	else
 		fputs("hint: 'byteledger check' says what this machine permits\n", stderr);
 	return CMD_FAILED;
@@ -74,21 +67,6 @@ int cmd_fail(const struct err *err)
 void cmd_refuse(const struct err *err)
 {
 	cmd_fail(err);
-	exit(CMD_USAGE);
-}
-
-static void point_to_help(void)
-{
-	fprintf(stderr, "hint: '%s --help' lists the options\n", parsed.name);
-}
-
-void cmd_usage(const char *format, ...)
-{
-	va_list args;
-	va_start(args, format);
-	say(format, args);
-	va_end(args);
-	point_to_help();
 	exit(CMD_USAGE);
 }
 
@@ -118,67 +96,9 @@ const char *cmd_take_recording(const char *arg)
 	return arg;
 }
 
-/* As argp has them, but with the command's name, which is not what getopt is to begin its lines with. */
-enum { OPT_USAGE = 1 };
-static const struct argp_option help_options[] = {
-	{ "help", '?', NULL, 0, "Give this help list", -1 },
-	{ "usage", OPT_USAGE, NULL, 0, "Give a short usage message", 0 },
-	{ 0 },
-};
-
-static error_t parse_help(int key, char *arg, struct argp_state *state)
-{
-	(void)arg;
-	if (key != '?' && key != OPT_USAGE)
-		return ARGP_ERR_UNKNOWN;
-	state->name = parsed.name;
-	argp_state_help(state, state->out_stream,
-			key == '?' ? ARGP_HELP_STD_HELP : ARGP_HELP_USAGE | ARGP_HELP_EXIT_OK);
-	return 0;
-}
-
-static error_t parse_with_manners(int key, char *arg, struct argp_state *state)
-{
-	static char name[] = "byteledger";
-	if (key == ARGP_KEY_INIT) {
-		state->err_stream = NULL; /* argp has words of its own for errors */
-		state->argv[0] = name;    /* and getopt begins its line with this */
-	}
-	error_t rc = parsed.parser(key, arg, state);
-	if (key == ARGP_KEY_ARG)
-		parsed.unwanted = rc == ARGP_ERR_UNKNOWN ? arg : NULL;
-	return rc;
-}
-
-int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *input)
-{
-	int own = argc;
-	for (int i = 1; rest && i < argc; i++) {
-		if (strcmp(argv[i], "--") == 0) {
-			own = i;
-			break;
-		}
-	}
-	if (rest)
-		*rest = own < argc ? own + 1 : argc;
-	const struct argp help = { .options = help_options, .parser = parse_help };
-	struct argp command = *argp;
-	const struct argp_child both[] = { { .argp = &command }, { .argp = &help }, { 0 } };
-	const struct argp all = { .children = both };
-	parsed.name = argv[0];
-	parsed.parser = argp->parser;
-	command.parser = parse_with_manners;
-	if (argp_parse(&all, own, argv, ARGP_IN_ORDER | ARGP_NO_HELP, NULL, input) == 0)
-		return 0;
-	if (parsed.unwanted)
-		cmd_say("unexpected '%s'", parsed.unwanted);
-	point_to_help();
-	return -1;
-}
-
 static void print_help(FILE *to)
 {
-	fputs("Usage: byteledger COMMAND [OPTIONS] [-- PROGRAM [ARGS...]]\n"
+	fputs("Usage: byteledger COMMAND [OPTIONS] [--] [PROGRAM [ARGS...]]\n"
 	      "Keeps the books on a Linux process: which code, allocator or file holds its "
 	      "memory.\n\nCommands:\n",
 	      to);
@@ -272,7 +192,14 @@ int main(int argc, char **argv)
 		argv[1] = name;
 		return c->run(argc - 1, argv + 1);
 	}
+	const char *words[ARRAY_LEN(commands)], *nearest;
+	size_t count = 0;
+	for (const struct command *c = commands; c->name; c++)
+		words[count++] = c->name;
 	cmd_say("unknown command '%s'", argv[1]);
-	fputs("hint: 'byteledger --help' lists the commands\n", stderr);
+	nearest = cmd_nearest(argv[1], words, count);
+	if (nearest)
+		fprintf(stderr, "hint: did you mean '%s'? ", nearest);
+	fprintf(stderr, "%s'byteledger --help' lists the commands\n", nearest ? "" : "hint: ");
 	return CMD_USAGE;
 }

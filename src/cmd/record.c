@@ -19,6 +19,8 @@
 
 #include "base/buf.h"
 #include "cmd/cmd.h"
+#include "cmd/outfile.h"
+#include "cmd/record_opt.h"
 #include "cmd/open.h"
 #include "cmd/terminal.h"
 #include "out/out.h"
@@ -30,17 +32,6 @@
 #define HEAP_BUDGET_MIN_MIB 32
 #define HEAP_BUDGET_MAX_MIB 1024
 
-/* What the options say. */
-struct record_opt {
-	const char *output;   /* pattern; NULL = the default */
-	uint64_t duration_ns; /* 0 = until the program ends */
-	int quiet;
-	const char *format; /* "text" or "json"; NULL = not given */
-	const char *on_full;
-	int free_stacks, stamp_every_event, follow_children;
-	uint64_t budget_bytes;
-};
-
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
 enum {
@@ -50,7 +41,8 @@ enum {
 	OPT_RESOLUTION,
 	OPT_FREE_STACKS,
 	OPT_FOLLOW,
-	OPT_BUDGET
+	OPT_BUDGET,
+	OPT_REPORT
 };
 
 static const struct argp_option options[] = {
@@ -62,6 +54,7 @@ static const struct argp_option options[] = {
 	  "Stop after TIME (10s, 5m, 1h30m): detach, report, exit 0; the program goes on", 0 },
 	{ "quiet", 'q', NULL, 0, "No report at the end", 0 },
 	{ "format", OPT_FORMAT, "text|json", 0, "Report on stdout in this format", 0 },
+	{ "report", OPT_REPORT, "FILE", 0, "Write the report to FILE, whatever stdout is", 0 },
 	{ "on-full", OPT_ON_FULL, "wait|limit|drop", 0,
 	  "What the program does when its buffer is full: wait for the recorder (default), wait at "
 	  "most 10 % of the time, never wait. What is dropped is counted",
@@ -99,6 +92,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			cmd_usage("--format is text or json, not '%s'", arg);
 		opt->format = arg;
 		return 0;
+	case OPT_REPORT:
+		if (!*arg)
+			cmd_usage("--report needs a file name");
+		opt->report = arg;
+		return 0;
 	case OPT_ON_FULL:
 		if (strcmp(arg, "wait") != 0 && strcmp(arg, "limit") != 0 &&
 		    strcmp(arg, "drop") != 0)
@@ -125,7 +123,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		opt->budget_bytes = ns << 20;
 		return 0;
 	case ARGP_KEY_ARG:
-		cmd_usage("a program stands behind '--': -- %s ...", arg);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -142,68 +139,6 @@ static void on_tell(void *ctx, const struct err *what)
 }
 
 /* ---- around a program ------------------------------------------------------------------------------------------------ */
-
-static void tell_findings(const struct recorder_result *result, const struct record_opt *opt,
-			  const char *program)
-{
-	const char *by = result->replaced_by[0] ? result->replaced_by : "another program";
-	if (result->replaced && opt->follow_children && result->unfollowed) {
-		cmd_say("'%s' replaced itself by %s, which was started without the recording "
-			"library; the recording ends there",
-			program, by);
-		fputs("hint: its environment was cleared of LD_PRELOAD (env -i, sudo): name that "
-		      "program\n",
-		      stderr);
-	} else if (result->replaced && opt->follow_children) {
-		if (!opt->quiet) /* nothing is missing */
-			cmd_say("'%s' replaced itself by %s, which is followed: it gets a "
-				"recording of its own, or a line that says why not, unless its "
-				"environment was cleared or it is static or set-user-ID",
-				program, by);
-	} else if (result->replaced) {
-		cmd_say("'%s' replaced itself by %s; the recording ends there", program, by);
-		fputs("hint: name that program, or use --follow-children\n", stderr);
-	} else if (!result->attached) {
-		cmd_say("'%s' never loaded the recording library, so nothing was recorded",
-			program);
-		fputs("hint: does the program clear LD_PRELOAD, or run in a sandbox?\n", stderr);
-	}
-	if (!opt->quiet && result->own_allocators[0])
-		cmd_say("also recorded: %s, which '%s' brings along", result->own_allocators,
-			program);
-	if (!opt->quiet && result->attached && !result->replaced && !result->allocations &&
-	    !result->lost_allocations) {
-		cmd_say("no allocation of '%s' was seen", program);
-		fputs("hint: it made none, as many small programs, or by an allocator that it "
-		      "brings inside itself under names that are stripped or not known: "
-		      "'byteledger regions' tells its memory by mapping\n",
-		      stderr);
-	}
-}
-
-/* Results go to stdout where it is a terminal or a format was asked for, else to stderr: stdout is the program's. */
-static void report(const struct record_opt *opt, const char *path)
-{
-	struct err err = { 0 };
-	struct out_opt out = { 0 };
-	FILE *to = opt->format || isatty(STDOUT_FILENO) ? stdout : stderr;
-	int json = opt->format && strcmp(opt->format, "json") == 0;
-	terminal_fit(to, &out);
-	/* what the file says, and nothing that it does not */
-	CLEANUP(recording_freep) struct recording *recording = cmd_open_recording(path, &err);
-	CLEANUP(prof_freep)
-	struct prof *prof = recording ? recording_read(recording, NULL, &err) : NULL;
-	int rc = prof ? cmd_resolve(prof, &err) : -1;
-	if (rc >= 0)
-		rc = json ? out_json(to, prof, &out, &err) : out_text(to, prof, &out, &err);
-	if (rc < 0)
-		cmd_fail(&err);
-	fflush(to);
-	int below = !json && (to == stderr || isatty(STDOUT_FILENO)); /* a report stands above */
-	if (below)
-		fputc('\n', stderr);
-	cmd_say("recorded into '%s'", path);
-}
 
 static int record_program(const struct record_opt *opt, const char *comment, char **argv)
 {
@@ -222,6 +157,10 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 		.stamp_every_event = opt->stamp_every_event,
 		.follow_children = opt->follow_children,
 	};
+	CLEANUP(outfile_fini) struct outfile report = { 0 };
+	if (record_may_create(opt->output ? opt->output : RECORDER_PATTERN, argv[0], &err) < 0 ||
+	    (opt->report && outfile_open(&report, opt->report, 0, 0, &err) < 0))
+		return cmd_fail(&err);
 	CLEANUP(recorder_freep)
 	struct recorder *recorder = recorder_start(&how, argv, &exit_status, &err);
 	if (!recorder) {
@@ -231,11 +170,11 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 	recorder_run(recorder, opt->duration_ns);
 	if (recorder_finish(recorder, &result, &err) < 0)
 		cmd_fail(&err);
-	if (result.path && !opt->quiet)
-		report(opt, result.path);
-	if (result.path)
-		tell_findings(&result, opt,
-			      argv[0]); /* last, beside the prompt: it says what to do next */
+	if (result.path) {
+		record_report(opt, &report, result.path);
+		/* last, beside the prompt: it says what to do next */
+		record_tell_findings(&result, opt, argv[0]);
+	}
 	return result.exit_status;
 }
 
@@ -243,7 +182,7 @@ int record_command(int argc, char **argv, const char *name, const char *doc)
 {
 	const struct argp argp = { .options = options,
 				   .parser = parse_option,
-				   .args_doc = "-- PROGRAM [ARGS...]",
+				   .args_doc = "[--] PROGRAM [ARGS...]",
 				   .doc = doc };
 	struct record_opt opt = { 0 };
 	int rest;
@@ -252,7 +191,7 @@ int record_command(int argc, char **argv, const char *name, const char *doc)
 	if (rest >= argc) {
 		fprintf(stderr,
 			"byteledger: no program given\n"
-			"hint: byteledger %s [OPTIONS] -- PROGRAM [ARGS...]\n",
+			"hint: byteledger %s [OPTIONS] [--] PROGRAM [ARGS...]\n",
 			name);
 		return CMD_USAGE;
 	}

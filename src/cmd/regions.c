@@ -181,10 +181,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_ARG:
 		if (watch_takes(&r->watch, arg))
-			break;
-		cmd_usage("unexpected argument '%s': a target is given by -p, -n, --container, "
-			  "--cgroup or behind '--'",
-			  arg);
+			return CMD_TAKEN;
+		r->with_program = 1;
 		break;
 	case ARGP_KEY_END:
 		check(r);

@@ -18,14 +18,16 @@ struct report {
 	struct selection selection; /* first: the child parser's input */
 	const char *path;
 	enum format format;
-	int store_symbols;
+	int store_symbols, no_pager;
 	struct err err;
 };
 
-enum { OPT_FORMAT = 256, OPT_STORE_SYMBOLS };
+enum { OPT_FORMAT = 256, OPT_STORE_SYMBOLS, OPT_NO_PAGER };
 
 static const struct argp_option options[] = {
 	{ "format", OPT_FORMAT, "WORD", 0, "text (default), json or csv", 3 },
+	{ "no-pager", OPT_NO_PAGER, NULL, 0,
+	  "Do not show a long report through $PAGER (less) on a terminal", 3 },
 	{ "store-symbols", OPT_STORE_SYMBOLS, NULL, 0,
 	  "Store the names found on this machine in FILE, so that it can be read elsewhere", 3 },
 	{ 0 },
@@ -54,6 +56,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_FORMAT:
 		rc = parse_format(arg, &r->format, &r->err);
+		break;
+	case OPT_NO_PAGER:
+		r->no_pager = 1;
 		break;
 	case OPT_STORE_SYMBOLS:
 		r->store_symbols = 1;
@@ -99,7 +104,11 @@ static int print(const struct report *r, const struct recording *rec, const stru
 		opt.cost =
 			VIEW_COST_LEAKED; /* the only question left; JSON and CSV keep to the contract's order */
 	terminal_fit(stdout, &opt);
-	return out_text(stdout, prof, &opt, err);
+	struct pager pager;
+	pager_begin(&pager, r->no_pager);
+	int rc = out_text(pager.to, prof, &opt, err);
+	pager_end(&pager);
+	return rc;
 }
 
 static int store_symbols(const struct recording *rec, const struct prof *prof, struct err *err)
@@ -122,7 +131,8 @@ int cmd_report(int argc, char **argv)
 		.args_doc = "FILE",
 		.doc = "Say where the memory went: the report of a recording.\v"
 		       "TIME is 10s or 1h30m (from the start), -5m (from the end), 50%, peak, end, "
-		       "or RFC 3339. SIZE is 100, 64K, 1.5M. Bounds are inclusive.",
+		       "a clock time of the recording (14:03, '2026-11-24 14:03:10'), or RFC 3339. "
+		       "SIZE is 100, 64K, 1.5M. Bounds are inclusive.",
 		.children = children,
 	};
 	struct report r = { 0 };

@@ -285,9 +285,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		a->duration_ns = take_time("--duration", arg);
 		break;
 	case ARGP_KEY_ARG:
-		cmd_usage("unexpected argument '%s': a target is given by -p, -n, --container, "
-			  "--cgroup, --program or behind '--'",
-			  arg);
+		a->with_program = 1;
 		break;
 	case ARGP_KEY_END:
 		check(a);

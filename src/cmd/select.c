@@ -96,6 +96,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct query *q = s ? &s->query : NULL;
 	struct err err = { 0 };
 	int rc = 0;
+	if (q)
+		q->times_inside = 1;
 	switch (key) {
 	case OPT_BY:
 		s->by_given = 1;

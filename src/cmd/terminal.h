@@ -13,4 +13,18 @@
  */
 void terminal_fit(FILE *to, struct out_opt *opt);
 
+/**
+ * struct pager - what is written to .to comes to the terminal, through PAGER (less) where it has more lines than that. Nothing of the
+ * sort where stdout is no terminal, or with @off.
+ */
+struct pager {
+	FILE *to;
+	char *text;
+	size_t bytes;
+};
+/** pager_begin() - .to is stdout where nothing is to be paged. */
+void pager_begin(struct pager *pager, int off);
+/** pager_end() - show it. */
+void pager_end(struct pager *pager);
+
 #endif

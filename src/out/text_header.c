@@ -252,7 +252,7 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 		     "none, "
 		     "or by an allocator that it brings inside itself under names that are "
 		     "stripped "
-		     "or not known");
+		     "or not known: 'byteledger regions' tells its memory by mapping");
 	if (t->forked_from) {
 		buf_clear(&line);
 		if (process && process->pid == t->forked_from)

@@ -150,6 +150,60 @@ static int parse_wall(const char *text, uint64_t *ns)
 	return 0;
 }
 
+/** parse_seconds() - ":SS[.5]" at @at, or nothing; adds to @ns. *@span: to what it is exact. 0 or -1. */
+static int parse_seconds(const char *at, uint64_t *ns, uint64_t *span)
+{
+	uint64_t whole, nanoths = 0;
+	*span = 60 * SECOND;
+	if (*at == '\0')
+		return 0;
+	if (at[0] != ':' || !isdigit((unsigned char)at[1]) || !isdigit((unsigned char)at[2]))
+		return -1;
+	*span = at[3] == '.' ? 1 : SECOND;
+	at = parse_number(at + 1, &whole, &nanoths);
+	if (!at || *at || whole > 60)
+		return -1;
+	*ns += whole * SECOND + nanoths;
+	return 0;
+}
+
+/** parse_clock() - "14:03", "14:03:10.5": ns since midnight. 0 or -1. */
+static int parse_clock(const char *text, uint64_t *ns, uint64_t *span)
+{
+	unsigned hours, minutes;
+	int n = 0;
+	if (!isdigit((unsigned char)*text) ||
+	    sscanf(text, "%2u:%2u%n", &hours, &minutes, &n) != 2 || hours > 23 || minutes > 59 ||
+	    text[n - 3] != ':' || !isdigit((unsigned char)text[n - 2]))
+		return -1;
+	*ns = (hours * 3600ull + minutes * 60) * SECOND;
+	return parse_seconds(text + n, ns, span);
+}
+
+/** parse_day() - "2026-11-24 14:03[:10[.5]]", where we are: what the head of a report says. 0 or -1. */
+static int parse_day(const char *text, uint64_t *ns, uint64_t *span)
+{
+	struct tm tm = { .tm_isdst = -1 };
+	int n = 0;
+	char sep;
+	if (sscanf(text, "%4d-%2d-%2d%c%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &sep, &n) != 4 ||
+	    n != 11 || !strchr("Tt ", sep) || tm.tm_year < 1970 ||
+	    parse_clock(text + n, ns, span) < 0)
+		return -1;
+	int day = tm.tm_mday, month = tm.tm_mon;
+	tm.tm_year -= 1900;
+	tm.tm_mon -= 1;
+	tm.tm_hour = (int)(*ns / (3600 * SECOND));
+	tm.tm_min = (int)(*ns / (60 * SECOND) % 60);
+	tm.tm_sec = (int)(*ns / SECOND % 60);
+	uint64_t nanoths = *ns % SECOND;
+	time_t seconds = mktime(&tm);
+	if (seconds < 0 || tm.tm_mday != day || tm.tm_mon + 1 != month) /* no such day */
+		return -1;
+	*ns = (uint64_t)seconds * SECOND + nanoths;
+	return 0;
+}
+
 /** parse_percent() - "50%", "12.5%", up to 100%. 0 or -1. */
 static int parse_percent(const char *text, uint64_t *permillion)
 {
@@ -164,6 +218,7 @@ static int parse_percent(const char *text, uint64_t *permillion)
 int query_time_parse(const char *text, struct query_time *time, struct err *err)
 {
 	*time = (struct query_time){ 0 };
+	snprintf(time->text, sizeof(time->text), "%s", text);
 	if (strcmp(text, "peak") == 0) {
 		time->kind = QUERY_TIME_PEAK;
 	} else if (strcmp(text, "end") == 0) {
@@ -176,45 +231,14 @@ int query_time_parse(const char *text, struct query_time *time, struct err *err)
 		time->kind = QUERY_TIME_START_NS;
 	} else if (parse_wall(text, &time->value) == 0) {
 		time->kind = QUERY_TIME_WALL_NS;
+	} else if (parse_day(text, &time->value, &time->span_ns) == 0) {
+		time->kind = QUERY_TIME_WALL_NS;
+	} else if (parse_clock(text, &time->value, &time->span_ns) == 0) {
+		time->kind = QUERY_TIME_CLOCK_NS;
 	} else {
 		err_set(err, -EINVAL, "bad time '%s'", text);
 		return err_hint(err, "10s or 1h30m from the start, -5m from the end, 50%%, peak, "
-				     "end, or 2026-01-31T12:00:00Z");
+				     "end, 14:03, '2026-01-31 14:03:10' or 2026-01-31T12:00:00Z");
 	}
-	return 0;
-}
-
-int query_time_resolve(const struct query_time *time, const struct prof *reading, uint64_t *ns,
-		       struct err *err)
-{
-	struct prof_totals totals;
-	prof_totals(reading, &totals);
-	const struct prof_process *process = prof_process(reading);
-	uint64_t end = totals.runtime_ns, start = process ? process->start_realtime_ns : 0;
-	switch (time->kind) {
-	case QUERY_TIME_START_NS:
-		*ns = time->value;
-		return 0;
-	case QUERY_TIME_END_NS:
-		*ns = time->value < end ? end - time->value : 0;
-		return 0;
-	case QUERY_TIME_PERMILLION:
-		*ns = (uint64_t)((__uint128_t)end * time->value / 1000000);
-		return 0;
-	case QUERY_TIME_PEAK:
-		*ns = totals.peak_time_ns;
-		return 0;
-	case QUERY_TIME_WALL_NS:
-		if (!start) {
-			err_set(err, -EINVAL, "the recording does not know the time of day");
-			return err_hint(err, "give a time from its start, like 10s");
-		}
-		*ns = time->value > start ? time->value - start : 0;
-		return 0;
-	case QUERY_TIME_NONE:
-	case QUERY_TIME_END:
-		break;
-	}
-	*ns = end;
 	return 0;
 }

@@ -29,14 +29,17 @@ static struct prof *read_whole(const struct query_source *source, struct err *er
 }
 
 /** moment_needs_reading() - does the moment depend on how the recording went? */
-static int moment_needs_reading(const struct query_time *time)
+static int moment_needs_reading(const struct query *query, const struct query_time *time)
 {
-	return time->kind != QUERY_TIME_NONE && time->kind != QUERY_TIME_START_NS;
+	return time->kind != QUERY_TIME_NONE &&
+	       (time->kind != QUERY_TIME_START_NS || query->times_inside);
 }
 
-static int resolve(const struct query_time *time, const struct prof *whole, uint64_t *ns,
-		   struct err *err)
+static int resolve(const struct query *query, const struct query_time *time,
+		   const struct prof *whole, uint64_t *ns, struct err *err)
 {
+	if (query->times_inside)
+		return query_time_resolve_inside(time, whole, time == &query->at, ns, err);
 	if (time->kind == QUERY_TIME_START_NS) {
 		*ns = time->value;
 		return 0;
@@ -68,11 +71,11 @@ static int make_plan(const struct query *q, const struct prof *whole, struct pla
 	};
 	int rc = 0;
 	if (q->from.kind)
-		rc = resolve(&q->from, whole, &plan->from_ns, err);
+		rc = resolve(q, &q->from, whole, &plan->from_ns, err);
 	if (rc == 0 && !is_end(&q->to))
-		rc = resolve(&q->to, whole, &plan->to_ns, err);
+		rc = resolve(q, &q->to, whole, &plan->to_ns, err);
 	if (rc == 0 && !is_end(&q->at))
-		rc = resolve(&q->at, whole, &plan->at_ns, err);
+		rc = resolve(q, &q->at, whole, &plan->at_ns, err);
 	if (rc < 0)
 		return rc;
 	struct prof_totals totals = { 0 };
@@ -149,8 +152,8 @@ static int prepare(const struct query_source *source, const struct query *query,
 {
 	*whole = NULL;
 	if (query->function_regex || query->module || query->has_lifetime_min ||
-	    query->has_lifetime_max || moment_needs_reading(&query->at) ||
-	    moment_needs_reading(&query->from) || moment_needs_reading(&query->to)) {
+	    query->has_lifetime_max || moment_needs_reading(query, &query->at) ||
+	    moment_needs_reading(query, &query->from) || moment_needs_reading(query, &query->to)) {
 		*whole = read_whole(source, err);
 		if (!*whole)
 			return err ? err->code : -EIO;

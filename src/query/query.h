@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "model/prof.h"
 
-/** A moment as the user wrote it: `10s`, `-5m`, `50%`, `peak`, `end`, RFC 3339. */
+/** A moment as the user wrote it: `10s`, `-5m`, `50%`, `peak`, `end`, a clock time, RFC 3339. */
 struct query_time {
 	enum {
 		QUERY_TIME_NONE = 0,
@@ -22,9 +22,12 @@ struct query_time {
 		QUERY_TIME_PERMILLION, /* value: of the runtime */
 		QUERY_TIME_PEAK,
 		QUERY_TIME_END,
-		QUERY_TIME_WALL_NS /* value: ns since 1970 UTC */
+		QUERY_TIME_WALL_NS, /* value: ns since 1970 UTC */
+		QUERY_TIME_CLOCK_NS /* value: ns since midnight of the recording's day, where we are */
 	} kind;
 	uint64_t value;
+	uint64_t span_ns; /* of a clock time: a minute or a second where nothing finer was given */
+	char text[40];    /* as it was typed, for messages; cut where it is longer */
 };
 /** query_time_parse() - -EINVAL with a message and a hint naming the accepted forms. */
 int query_time_parse(const char *text, struct query_time *time, struct err *err);
@@ -41,9 +44,17 @@ int query_regex_check(const char *regex, struct err *err);
 int query_time_resolve(const struct query_time *time, const struct prof *reading, uint64_t *ns,
 		       struct err *err);
 
+/**
+ * query_time_resolve_inside() - the same, but -EINVAL with its range for what lies outside of the recording; what its report rounds
+ * up is still inside. @last: of a minute or second that begins before the recording its end is meant, not the recording's start.
+ */
+int query_time_resolve_inside(const struct query_time *time, const struct prof *reading, int last,
+			      uint64_t *ns, struct err *err);
+
 /** struct query - zero-initialised selects everything. Bounds are inclusive but for @to (exclusive). */
 struct query {
 	struct query_time at, from, to;
+	int times_inside; /* 1: a time outside of the recording is an error, not its start or end */
 	const char *function_regex; /* POSIX extended, any frame, demangled */
 	uint64_t min_size, max_size;
 	int has_max_size;

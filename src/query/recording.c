@@ -20,6 +20,7 @@ struct recording {
 	struct recording_ears ears;
 	const char *doing; /* what the ears hear of */
 	int no_summary;    /* what it says is of events that cannot be read */
+	uint64_t checked_bytes; /* so long was the file when its blocks were checked last */
 	char warning[512];
 };
 
@@ -251,6 +252,11 @@ int recording_will_stream(struct recording *rec, struct err *err)
 	struct trace_survey survey;
 	if (rec->kind != RECORDING_BLT || rec->no_summary)
 		return 0;
+	struct trace_reader_info info;
+	trace_reader_info(rec->reader, &info);
+	if (rec->checked_bytes == info.file_bytes)
+		return 0; /* nothing has come since */
+	rec->checked_bytes = info.file_bytes;
 	rec->doing = "checking";
 	const struct trace_read_opt opt = { .progress = on_progress, .progress_ctx = rec };
 	int rc = trace_reader_survey(rec->reader, &survey, &opt, err);
@@ -259,17 +265,13 @@ int recording_will_stream(struct recording *rec, struct err *err)
 	return rc;
 }
 
-/* The peak is a place among the events, as the summary counts them. */
-static int asks_for_peak(const struct query *query)
-{
-	return query && (query->at.kind == QUERY_TIME_PEAK || query->from.kind == QUERY_TIME_PEAK ||
-			 query->to.kind == QUERY_TIME_PEAK);
-}
-
 int recording_source(struct recording *rec, const struct query *query, int streams,
 		     struct query_source *source, struct err *err)
 {
-	int rc = streams || asks_for_peak(query) ? recording_will_stream(rec, err) : 0;
+	(void)query;
+	(void)streams;
+	/* a summary knows nothing of what can no longer be read, and the peak is a place among the events as it counts them */
+	int rc = recording_will_stream(rec, err);
 	*source = as_source(rec);
 	return rc;
 }

@@ -109,3 +109,116 @@ def test_what_lives_while_the_recording_goes_on_is_no_leak(byteledger, prog, tmp
     finally:
         child.terminate()
         child.wait(20)
+
+
+# ---- what was typed ----------------------------------------------------------------------------------------------------
+
+def said(*argv, **more):
+    return subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=60, **more)
+
+
+def test_clock_times_are_those_of_the_recording(byteledger, record, prog):
+    recording = record([prog("answers"), "sleep", "3"])
+    start = recording.report()["process"]["start_realtime_ns"] / 1e9
+    second = time.localtime(start + 2)
+    for form in ("%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%H:%M", "%Y-%m-%dT%H:%M:%S"):
+        live = recording.report("--at", time.strftime(form, second))["totals"]["live_bytes"]
+        assert live > 107 << 20 or form == "%H:%M", form  # the last minute's end is the recording's
+    assert recording.report("--from", time.strftime("%H:%M:%S", second))["totals"]["allocations"] == 0
+    for outside in ("50", "9999s", "-9999s", "00:00" if second.tm_hour else "12:00", "2001-01-01 10:00", "2001-01-01T10:00:00Z"):
+        for option in ("--at", "--from", "--to"):
+            done = said(byteledger, "report", recording.path, option, outside)
+            assert done.returncode == 1 and not done.stdout
+            first, hint = done.stderr.splitlines()
+            assert first == f"byteledger: '{outside}' lies outside of the recording"
+            assert hint.startswith("hint: it goes from 0 to 3.") and time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(start)) in hint
+    assert "per cent are written 50%" in said(byteledger, "report", recording.path, "--at", "50").stderr
+    assert recording.report("--at", "50%")["totals"]["live_bytes"] > 107 << 20
+
+
+def test_what_cannot_be_written_stops_before_the_program_starts(byteledger, tmp_path):
+    started = tmp_path / "started"
+    for words in (("-o", "/nonexistent/x.blt"), ("--report", "/nonexistent/r.txt"), ("-o", "/proc/x.blt")):
+        done = said(byteledger, "run", *words, "--", "touch", started, cwd=tmp_path)
+        assert done.returncode == 1 and not started.exists(), words
+        assert len(done.stderr.splitlines()) == 2 and words[1] in done.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_report_of_its_own_is_not_mixed_with_what_the_program_says(byteledger, tmp_path):
+    done = said(byteledger, "run", "-o", tmp_path / "x.blt", "--format", "json", "--report", tmp_path / "r.json", "echo", "hello")
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert json.loads((tmp_path / "r.json").read_text())["version"] == 1
+    assert said(byteledger, "run", "-q", "-o", tmp_path / "y.blt", "--report", tmp_path / "r.txt", "--", "echo", "x").stdout == "x\n"
+    assert "Peak heap" in (tmp_path / "r.txt").read_text()
+
+
+def test_damage_is_said_first_by_every_view(byteledger, record, tmp_path):
+    recording = record(["gawk", "BEGIN { for (i = 0; i < 60000; i++) a[i] = i \"x\" i }"])
+    data = bytearray(open(recording.path, "rb").read())
+    data[len(data) // 2] ^= 0x40
+    path = tmp_path / "bad.blt"
+    path.write_bytes(data)
+    for command in (["report"], ["report", "--by", "function"], ["report", "--cost", "leaked"]):
+        done = said(byteledger, *command, path)
+        assert done.returncode == 0 and "is damaged" in done.stderr
+        assert any("LOST: " in line and "file_damaged" in line for line in done.stdout.splitlines()[:4])
+    lost = json.loads(said(byteledger, "report", "--format", "json", path).stdout)["lost"]
+    assert lost["events"] > 0 and lost["by_reason"]["file_damaged"] == lost["events"]
+    for words in (["report", "--format", "csv"], ["export", "--to", "folded"], ["export", "--to", "pprof", "-o", "/dev/null"]):
+        assert "is damaged" in said(byteledger, *words, path).stderr, words
+    whole, bad = said(byteledger, "info", recording.path), said(byteledger, "info", path)
+    assert whole.returncode == 0 and bad.returncode == 1
+    assert "DAMAGED" in bad.stdout and "is damaged" in bad.stderr
+
+
+def test_options_end_at_the_program(byteledger, tmp_path):
+    done = said(byteledger, "run", "-q", "-o", tmp_path / "x.blt", "echo", "-n", "--format", "-o", "y")
+    assert (done.returncode, done.stdout) == (0, "--format -o y")
+    for command in ("run", "heap"):
+        done = said(byteledger, command, "-q", "-o", tmp_path / f"{command}.blt", "sh", "-c", "exit 7")
+        assert done.returncode == 7 and (tmp_path / f"{command}.blt").exists()
+    assert "RSS" in said(byteledger, "regions", "sleep", "0.2").stderr
+
+
+def test_the_nearest_name_is_offered(byteledger):
+    for words, nearest in ((["reprot"], "'report'"), (["exprot"], "'export'"), (["report", "--lmit", "3", "x"], "'--limit'"),
+                           (["run", "--fromat", "json", "true"], "'--format'"), (["report", "--minsize=3", "x"], "'--min-size'")):
+        done = said(byteledger, *words)
+        assert done.returncode == 2 and f"hint: did you mean {nearest}?" in done.stderr, (words, done.stderr)
+    for words in (["zzzzzz"], ["report", "--qqqqqqq", "x"], ["report", "-Z", "x"]):
+        assert "did you mean" not in said(byteledger, *words).stderr
+
+
+def test_every_command_has_short_help_without_boilerplate(byteledger):
+    commands = [line.split()[0] for line in said(byteledger, "-h").stdout.split("Commands:")[1].splitlines() if line.startswith("  ")]
+    assert len(commands) > 8
+    for command in commands:
+        short, long = said(byteledger, command, "-h"), said(byteledger, command, "--help")
+        assert short.returncode == 0 and short.stdout == long.stdout and f"Usage: byteledger {command}" in long.stdout
+        assert "Mandatory" not in long.stdout
+
+
+def test_signals_have_names(byteledger, prog, tmp_path):
+    done = said(byteledger, "run", "-o", tmp_path / "x.blt", prog("answers"), "abort")
+    assert done.returncode == 134 and "killed by SIGABRT (6)" in done.stderr
+
+
+def test_a_place_is_never_cut_away(record, prog, tmp_path):
+    source = tmp_path / "a_source_file_with_a_rather_long_name.cpp"
+    source.write_text("""#include <cstdlib>
+namespace a_company { namespace its_product { namespace a_part_of_it {
+template <class T> struct a_class_with_a_long_name { static void *a_function_that_allocates(unsigned long n) {
+	void *p = malloc(n); __asm__ volatile("" ::"r"(p) : "memory"); return p; } };
+} } }
+int main() { a_company::its_product::a_part_of_it::a_class_with_a_long_name<int>::a_function_that_allocates(1 << 20); }
+""")
+    subprocess.run(["g++", "-g", "-O0", "-o", tmp_path / "x", source], check=True)
+    recording = record([tmp_path / "x"])
+    for width in (60, 80, 120):
+        rows = section(text(recording, width=width), "Peak")
+        shown = "\n".join(rows)
+        assert "cpp:4" in shown and all(len(row) <= width for row in rows), shown
+        assert width < 80 or "a_source_file_with_a_rather_long_name.cpp:4" in shown
+        line = text(recording, "--by", "line", width=width)
+        assert "long_name.cpp:4" in line

@@ -45,13 +45,6 @@ def test_commands_of_later_versions_do_not_exist_yet(byteledger):
         assert (f"\n  {name} " in listed) == (run(byteledger, name, "--help").returncode == 0), name
 
 
-def test_a_program_without_the_dashes_is_told_where_it_belongs(byteledger):
-    for command in ("run", "heap"):
-        done = run(byteledger, command, "ls", "-l")
-        assert done.returncode == 2
-        assert "behind '--': -- ls" in done.stderr
-
-
 def test_what_cannot_be_done_comes_with_a_hint(byteledger, tmp_path):
     (tmp_path / "text").write_text("words")
     subprocess.run([byteledger, "run", "-q", "-o", str(tmp_path / "a.blt"), "--", "true"], check=True, timeout=60)

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record_opt.h - what the options of `run` and `heap` say, and what is done with it when the program has ended. */
+#ifndef CMD_RECORD_OPT_H
+#define CMD_RECORD_OPT_H
+
+#include <stdint.h>
+
+#include "cmd/outfile.h"
+#include "recorder/recorder.h"
+
+struct record_opt {
+	const char *output;   /* pattern; NULL = the default */
+	uint64_t duration_ns; /* 0 = until the program ends */
+	int quiet;
+	const char *format; /* "text" or "json"; NULL = not given */
+	const char *report; /* file; NULL = stdout or stderr */
+	const char *on_full;
+	int free_stacks, stamp_every_event, follow_children;
+	uint64_t budget_bytes;
+};
+
+/**
+ * record_may_create() - before the program @exe is started: can what @pattern names be created? It may become another name, for a
+ * process is in it. Return: 0, negative errno with @err.
+ */
+int record_may_create(const char *pattern, const char *exe, struct err *err);
+/** record_report() - of the finished recording @path: to @report where it was asked for, else stdout or stderr. */
+void record_report(const struct record_opt *opt, struct outfile *report, const char *path);
+/** record_tell_findings() - last of all, on stderr: what is missing, and what to do about it. */
+void record_tell_findings(const struct recorder_result *result, const struct record_opt *opt,
+			  const char *program);
+
+#endif

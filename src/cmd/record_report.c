@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record_report.c - what `run` and `heap` say when a program has ended. */
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/cmd.h"
+#include "cmd/open.h"
+#include "cmd/record_opt.h"
+#include "cmd/terminal.h"
+#include "out/out.h"
+
+int record_may_create(const char *pattern, const char *exe, struct err *err)
+{
+	char *path = recorder_name(pattern, exe, getpid(), err);
+	if (!path)
+		return err->code;
+	/* what the recording will be called is known when its process is: one beside it will do */
+	int rc = 0, fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd >= 0) {
+		close(fd);
+		unlink(path);
+	} else if (errno == EEXIST) {
+		if (access(dirname(path), W_OK | X_OK) < 0) /* then it will be .1, .2 ... */
+			rc = -errno;
+	} else {
+		rc = -errno;
+	}
+	if (rc < 0) {
+		err_set(err, rc, "cannot create a recording like '%s'", pattern);
+		err_hint(err, "the program was not started; -o names another file");
+	}
+	free(path);
+	return rc;
+}
+
+void record_tell_findings(const struct recorder_result *result, const struct record_opt *opt,
+			  const char *program)
+{
+	const char *by = result->replaced_by[0] ? result->replaced_by : "another program";
+	if (result->replaced && opt->follow_children && result->unfollowed) {
+		cmd_say("'%s' replaced itself by %s, which was started without the recording "
+			"library; the recording ends there",
+			program, by);
+		fputs("hint: its environment was cleared of LD_PRELOAD (env -i, sudo): name that "
+		      "program\n",
+		      stderr);
+	} else if (result->replaced && opt->follow_children) {
+		if (!opt->quiet) /* nothing is missing */
+			cmd_say("'%s' replaced itself by %s, which is followed: it gets a "
+				"recording of its own, or a line that says why not, unless its "
+				"environment was cleared or it is static or set-user-ID",
+				program, by);
+	} else if (result->replaced) {
+		cmd_say("'%s' replaced itself by %s; the recording ends there", program, by);
+		fputs("hint: name that program, or use --follow-children\n", stderr);
+	} else if (!result->attached) {
+		cmd_say("'%s' never loaded the recording library, so nothing was recorded",
+			program);
+		fputs("hint: does the program clear LD_PRELOAD, or run in a sandbox?\n", stderr);
+	}
+	if (!opt->quiet && result->own_allocators[0])
+		cmd_say("also recorded: %s, which '%s' brings along", result->own_allocators,
+			program);
+	/* the text report says that itself */
+	if (!opt->quiet && opt->format && strcmp(opt->format, "json") == 0 && result->attached &&
+	    !result->replaced && !result->allocations && !result->lost_allocations)
+		cmd_say("no allocation of '%s' was seen", program);
+}
+
+/* Results go to stdout where it is a terminal or a format was asked for, else to stderr: stdout is the program's. */
+void record_report(const struct record_opt *opt, struct outfile *report, const char *path)
+{
+	struct err err = { 0 };
+	struct out_opt out = { 0 };
+	if (opt->quiet && !opt->report)
+		return;
+	FILE *to = opt->report				     ? report->to
+		   : opt->format || isatty(STDOUT_FILENO) ? stdout
+							     : stderr;
+	int json = opt->format && strcmp(opt->format, "json") == 0;
+	terminal_fit(to, &out);
+	/* what the file says, and nothing that it does not */
+	CLEANUP(recording_freep) struct recording *recording = cmd_open_recording(path, &err);
+	CLEANUP(prof_freep)
+	struct prof *prof = recording ? recording_read(recording, NULL, &err) : NULL;
+	int rc = prof ? cmd_resolve(prof, &err) : -1;
+	if (rc >= 0)
+		rc = json ? out_json(to, prof, &out, &err) : out_text(to, prof, &out, &err);
+	fflush(to);
+	if (rc >= 0 && opt->report)
+		rc = outfile_commit(report, &err);
+	if (rc < 0)
+		cmd_fail(&err);
+	if (opt->quiet)
+		return;
+	int below = !json && !opt->report && (to == stderr || isatty(STDOUT_FILENO)); /* a report stands above */
+	if (below)
+		fputc('\n', stderr);
+	cmd_say("recorded into '%s'", path);
+}
