@@ -19,9 +19,9 @@
 
 #include "base/buf.h"
 #include "cmd/cmd.h"
+#include "cmd/open.h"
 #include "cmd/outfile.h"
 #include "cmd/record_opt.h"
-#include "cmd/open.h"
 #include "cmd/terminal.h"
 #include "out/out.h"
 #include "query/query.h"

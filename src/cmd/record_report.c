@@ -79,9 +79,9 @@ void record_report(const struct record_opt *opt, struct outfile *report, const c
 	struct out_opt out = { 0 };
 	if (opt->quiet && !opt->report)
 		return;
-	FILE *to = opt->report				     ? report->to
+	FILE *to = opt->report                            ? report->to
 		   : opt->format || isatty(STDOUT_FILENO) ? stdout
-							     : stderr;
+							  : stderr;
 	int json = opt->format && strcmp(opt->format, "json") == 0;
 	terminal_fit(to, &out);
 	/* what the file says, and nothing that it does not */
@@ -98,7 +98,8 @@ void record_report(const struct record_opt *opt, struct outfile *report, const c
 		cmd_fail(&err);
 	if (opt->quiet)
 		return;
-	int below = !json && !opt->report && (to == stderr || isatty(STDOUT_FILENO)); /* a report stands above */
+	int below = !json && !opt->report &&
+		    (to == stderr || isatty(STDOUT_FILENO)); /* a report stands above */
 	if (below)
 		fputc('\n', stderr);
 	cmd_say("recorded into '%s'", path);

@@ -18,8 +18,8 @@ struct recording {
 	char *path;
 	struct trace_reader *reader;
 	struct recording_ears ears;
-	const char *doing; /* what the ears hear of */
-	int no_summary;    /* what it says is of events that cannot be read */
+	const char *doing;      /* what the ears hear of */
+	int no_summary;         /* what it says is of events that cannot be read */
 	uint64_t checked_bytes; /* so long was the file when its blocks were checked last */
 	char warning[512];
 };
