@@ -241,10 +241,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		job->stacks = (uint32_t)parse_number("stacks", arg, STACKS_LEAST, STACKS_MOST);
 		return 0;
 	case ARGP_KEY_ARG:
-		if (!job->serve || job->http.address || !strpbrk(arg, ":0123456789"))
-			return ARGP_ERR_UNKNOWN;
+		if (!job->serve || job->http.address || !strpbrk(arg, ":0123456789")) {
+			job->with_program = 1;
+			return 0;
+		}
 		job->http.address = arg;
-		return 0;
+		return CMD_TAKEN;
 	case ARGP_KEY_END:
 		check(job);
 		return 0;
