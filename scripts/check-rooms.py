@@ -30,6 +30,25 @@ WORDS = {
 }
 # Nobody's, and why.
 BANNED = {"process_vm_readv": "pins pages, and pinning copies what fork shares: pread() of /proc/PID/mem does not"}
+# cmd alone parses a command line, prints and exits. What names such a thing elsewhere has a reason.
+MANNERS = {
+    "prints": r"\b(?:v?d?printf|puts|putchar|perror|stderr|stdout|STDERR_FILENO|STDOUT_FILENO)\b",
+    "exits": r"\b(?:exit|_exit|_Exit|abort|quick_exit|errx?)\s*\(",
+    "takes a command line": r"\bargv\b|\bgetopt\w*|\bargp\w*",
+}
+MANNERS_REASONS = {
+    "src/alert/run.c": "the child that --on-alert exec: becomes",
+    "src/base/cleanup.h": "an attribute's word",
+    "src/inject/probe.c": "a child of its own that is looked at",
+    "src/preload/helper.c": "the recorder that it becomes",
+    "src/preload/hooks_process.c": "the program's own exec and exit",
+    "src/recorder/launch.c": "the program that is started, and the child that becomes it",
+    "src/recorder/launch.h": "the program that is started",
+    "src/recorder/recorder.c": "the program that is started",
+    "src/recorder/recorder.h": "the program that is started",
+    "src/recorder/started.c": "the program that is started",
+    "src/recorder/started.h": "the program that is started",
+}
 DUAL = "GPL-2.0-only OR BSD-2-Clause"
 DUAL_ROOMS = ("bpf", "unwind", "wire")
 MAX_LINES = 800
@@ -124,6 +143,13 @@ def check_sole(rooms, room, path, text):
     return faults
 
 
+def check_manners(path, text):
+    if path.replace(os.sep, "/") in MANNERS_REASONS:
+        return []
+    code = COMMENT.sub(" ", text)
+    return [f"{path}: {what}, which is for cmd" for what, pattern in MANNERS.items() if re.search(pattern, code)]
+
+
 def check_house(room, path, text):
     faults = []
     want = DUAL if room in DUAL_ROOMS else "Apache-2.0"
@@ -143,20 +169,24 @@ def main():
     rooms = read_table(os.path.join(root, "docs", "rooms.md"))
     present = sorted(d for d in os.listdir(os.path.join(root, "src"))
                      if os.path.isdir(os.path.join(root, "src", d)))
-    cases = [("the table is consistent", check_table(rooms)),
+    stale = [f"{p} has a reason and is not there" for p in MANNERS_REASONS if not os.path.exists(os.path.join(root, p))]
+    cases = [("reasons are of files that are there", stale), ("the table is consistent", check_table(rooms)),
              ("every folder of src is a room", [f"src/{d} is not in the table" for d in present if d not in rooms])]
     for name in present:
         if name not in rooms:
             continue
-        room, includes, sole, house = rooms[name], [], [], []
+        room, includes, sole, house, manners = rooms[name], [], [], [], []
         for path in sources(root, name):
             text = open(path, encoding="utf-8").read()
             shown = os.path.relpath(path, root)
             includes += check_includes(rooms, room, shown, text)
             sole += check_sole(rooms, room, shown, text)
             house += check_house(name, shown, text)
+            manners += check_manners(shown, text) if name != "cmd" else []
         cases.append((f"{name} includes only rooms it may", includes))
         cases.append((f"{name} uses no header that belongs to another room", sole))
+        if name != "cmd":
+            cases.append((f"{name} neither prints nor exits nor parses a command line", manners))
         cases.append((f"{name} files name their licence and stay below {MAX_LINES} lines", house))
     print(f"1..{len(cases)}")
     failed = 0
