@@ -363,11 +363,11 @@ static int run(struct life *l, char **program, struct err *err)
 	if (!rc && !program && (l->signals = signals_open(0)) < 0)
 		rc = err_set(err, l->signals, "cannot take signals");
 	if (!rc)
+		rc = pageown_start(l->pages, err);
+	if (!rc)
 		rc = take_targets(l, program, err);
 	if (!rc)
-		rc = pageown_drop_privileges(err);
-	if (!rc)
-		rc = pageown_start(l->pages, err);
+		rc = pageown_drop_privileges(l->pages, err);
 	if (!rc && l->job->serve)
 		rc = serve(l, err);
 	if (!rc)

@@ -132,6 +132,8 @@ struct page_shot {
 	/* what the kernel side takes */
 	uint64_t kernel_bytes;
 	uint32_t stacks, stacks_max;
+	uint64_t moved_pages; /* by migration, with their owner */
+	uint64_t stale_pages; /* owners that nobody was seen to free, cleared since */
 };
 
 struct page_shot *page_shot_get(struct page_shot *shot);

@@ -129,6 +129,8 @@ void out_pages_json(struct jsonw *json, const struct page_shot *shot, uint64_t n
 	jsonw_u64(json, "table_bytes", shot->kernel_bytes);
 	jsonw_u64(json, "stacks", shot->stacks);
 	jsonw_u64(json, "stacks_max", shot->stacks_max);
+	jsonw_u64(json, "moved_pages", shot->moved_pages);
+	jsonw_u64(json, "stale_pages", shot->stale_pages);
 	jsonw_object_end(json);
 	jsonw_object_end(json);
 }

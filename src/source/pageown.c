@@ -521,6 +521,12 @@ void pageown_lost(struct pageown *p, uint64_t lost[PAGES_LOSSES])
 	lost[PAGES_LOST_MISSED] = missed(p, &runs, &run_ns, &verified);
 }
 
+void pageown_moved(const struct pageown *p, uint64_t *moved, uint64_t *stale)
+{
+	*moved = p->skeleton->bss->pages_counters[WIRE_PAGES_COUNT_MOVED];
+	*stale = p->skeleton->bss->pages_counters[WIRE_PAGES_COUNT_STALE];
+}
+
 int pageown_info(struct pageown *p, struct pageown_info *info, struct err *err)
 {
 	if (!p->skeleton)
@@ -539,7 +545,7 @@ int pageown_info(struct pageown *p, struct pageown_info *info, struct err *err)
 	return 0;
 }
 
-int pageown_drop_privileges(struct err *err)
+int pageown_drop_own(struct err *err)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[2];
@@ -555,4 +561,12 @@ int pageown_drop_privileges(struct err *err)
 	if (syscall(SYS_capset, &head, data) < 0)
 		return err_set(err, -errno, "cannot drop capabilities");
 	return 0;
+}
+
+int pageown_drop_privileges(struct pageown *p, struct err *err)
+{
+	if (p->running) {
+		atomic_store(&p->drop, 1); /* within its next turn, 100 ms at most */
+	}
+	return pageown_drop_own(err);
 }

@@ -63,7 +63,7 @@ int pageown_launch(struct pageown *pages, int begin, pid_t pid, int children, st
 void pageown_unfollow(struct pageown *pages, pid_t pid);
 
 /**
- * pageown_start() - from here on a thread takes in what the kernel tells, at once; privileges are dropped before. pageown_stop()
+ * pageown_start() - from here on a thread takes in what the kernel tells, at once. pageown_stop()
  * ends it, as pageown_free() does.
  */
 int pageown_start(struct pageown *pages, struct err *err);
@@ -104,8 +104,8 @@ struct pageown_info {
 };
 int pageown_info(struct pageown *pages, struct pageown_info *info, struct err *err);
 
-/** pageown_drop_privileges() - of this thread: all but what opening the page tables of processes to come needs. */
-int pageown_drop_privileges(struct err *err);
+/** pageown_drop_privileges() - of this thread and its own: all but what opening the page tables of processes to come needs. */
+int pageown_drop_privileges(struct pageown *pages, struct err *err);
 /** pageown_detach() - end all programs; the owner table stays readable until pageown_free(). */
 void pageown_detach(struct pageown *pages);
 

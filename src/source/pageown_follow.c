@@ -2,14 +2,18 @@
 /* pages_follow.c - the processes whose pages are counted: they come, fork, exec and end. */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "source/pageown_impl.h"
 
 #define EVENTS_MAX 65536u
+#define THREAD_NICE (-10)
 
 void pageown_followed_fini(struct followed *f)
 {
@@ -137,15 +141,19 @@ int pageown_follow(struct pageown *p, pid_t pid, int children, struct err *err)
 	return rc;
 }
 
-int pageown_launch(struct pageown *p, int begin, pid_t pid, int children, struct err *err)
+static int launch(struct pageown *p, int begin, pid_t pid, int children, struct err *err)
 {
 	struct wire_pages_process self = { .owner = (uint32_t)getpid(),
 					   .flags = WIRE_PAGES_FOLLOW };
+	struct err ignored = { 0 };
 	if (begin) {
+		/* the loader and the C library are mostly the same files: their tables are there when it begins */
+		bpftables_add(p->tables, (uint32_t)getpid(), &ignored);
 		int rc = pageown_map_process(p, getpid(), &self);
 		return rc < 0 ? err_set(err, rc, "cannot follow a program that is started") : 0;
 	}
 	pageown_unmap_process(p, getpid());
+	bpftables_remove(p->tables, (uint32_t)getpid());
 	if (!pid)
 		return 0;
 	/* the fork and the exec are in the ring */
@@ -160,6 +168,14 @@ int pageown_launch(struct pageown *p, int begin, pid_t pid, int children, struct
 		rc = pageown_map_process(p, pid, &one);
 	}
 	return rc < 0 ? err_set(err, rc, "cannot follow process %d", (int)pid) : 0;
+}
+
+int pageown_launch(struct pageown *p, int begin, pid_t pid, int children, struct err *err)
+{
+	pthread_mutex_lock(&p->lock);
+	int rc = launch(p, begin, pid, children, err);
+	pthread_mutex_unlock(&p->lock);
+	return rc;
 }
 
 void pageown_unfollow(struct pageown *p, pid_t pid)
@@ -319,12 +335,16 @@ int pageown_poll(struct pageown *p, void (*event)(void *ctx, const struct pageow
 static void *run(void *ctx)
 {
 	struct pageown *p = ctx;
+	/* what it does is short, and pages are touched meanwhile by code that has no table yet */
+	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), THREAD_NICE);
 	struct pollfd fds[] = { { .fd = p->epoll, .events = POLLIN },
 				{ .fd = p->stop, .events = POLLIN } };
 	while (!fds[1].revents) {
 		struct err ignored = { 0 };
 		/* stacks are named at least so often: code may be unmapped, which nobody tells */
 		poll(fds, 2, p->announcements ? 100 : 20);
+		if (atomic_exchange(&p->drop, 0))
+			pageown_drop_own(&ignored);
 		pthread_mutex_lock(&p->lock);
 		pageown_take(p, &ignored);
 		pthread_mutex_unlock(&p->lock);
@@ -334,7 +354,12 @@ static void *run(void *ctx)
 
 int pageown_start(struct pageown *p, struct err *err)
 {
+	/* signals are for the thread of whoever calls */
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
 	int rc = pthread_create(&p->thread, NULL, run, p);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc)
 		return err_set(err, -rc, "cannot start the thread that follows processes");
 	pthread_setname_np(p->thread, "pages");

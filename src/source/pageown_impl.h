@@ -4,6 +4,7 @@
 #define SOURCE_PAGEOWN_IMPL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include <bpf/libbpf.h>
 
@@ -121,7 +122,8 @@ struct pageown {
 	pthread_mutex_t lock;
 	pthread_t thread;
 	int running;
-	int told, stop; /* eventfds: to whoever polls, to the thread */
+	atomic_int drop; /* privileges: to be done by the thread itself */
+	int told, stop;  /* eventfds: to whoever polls, to the thread */
 	struct pageown_event *events;
 	size_t event_count, event_cap;
 	char log[16 << 10];
@@ -132,6 +134,7 @@ int pageown_map_process(struct pageown *p, pid_t pid, const struct wire_pages_pr
 void pageown_unmap_process(struct pageown *p, pid_t pid);
 int pageown_window(struct pageown *p, pid_t pid, uint64_t window, struct wire_pages_window *out);
 uint32_t pageown_next(const struct pageown *p);
+void pageown_moved(const struct pageown *p, uint64_t *moved, uint64_t *stale);
 void pageown_lost(struct pageown *p, uint64_t lost[PAGES_LOSSES]);
 
 static inline uint32_t pageown_owner_of(const struct pageown *p, uint64_t pfn)
@@ -142,6 +145,9 @@ static inline uint32_t pageown_owner_of(const struct pageown *p, uint64_t pfn)
 		return 0;
 	return __atomic_load_n(&p->owner[part * p->owner_stride_words + at], __ATOMIC_RELAXED);
 }
+
+/** pageown_drop_own() - of the calling thread. */
+int pageown_drop_own(struct err *err);
 
 /* pageown_follow.c */
 /** pageown_take() - what the ring and the announcements say; with the lock held. */

@@ -644,6 +644,7 @@ static int read_all(struct pageown *p, struct page_shot **out, struct err *err)
 	shot->time_ns = clock_ns(CLOCK_MONOTONIC);
 	shot->realtime_ns = clock_ns(CLOCK_REALTIME);
 	pageown_lost(p, shot->lost);
+	pageown_moved(p, &shot->moved_pages, &shot->stale_pages);
 	shot->kernel_bytes = p->kernel_bytes;
 	shot->stacks = pageown_next(p) - WIRE_PAGES_FIRST;
 	shot->stacks_max = p->stacks_max;

@@ -259,6 +259,12 @@ APART static void way_collapse(void)
 	KEEP(p);
 }
 
+APART static void way_willcollapse(void)
+{
+	madvise(kept[12], 4 * MIB, MADV_HUGEPAGE);
+	KEEP(kept[12]);
+}
+
 APART static void way_pageout(void)
 {
 	madvise(kept[1] + 8 * MIB, 4 * MIB, 21 /* MADV_PAGEOUT */);
