@@ -16,13 +16,13 @@ _byteledger_words() {
 	*" --on-full") echo wait limit drop ;;
 	*" --role") echo initiator responder ;;
 	"regions --group") echo label file module thread vma ;;
-	"report --sort" | "export --sort" | "diff --sort") echo own inclusive ;;
+	"report --sort" | "export --sort" | "diff --sort" | "top --sort") echo own inclusive ;;
 	"regions --sort") echo rss pss swap virtual growth ;;
 	"regions --addresses") echo on off ;;
 	"regions --on-alert") echo log exit snapshot ;;
 	"sample --order-by") echo traffic count live growth temporary ;;
 	"pages --kind") echo anon shmem file swap hugetlb cache kernel held ;;
-	"regions --pid" | "regions -p" | "sample --pid" | "sample -p" | "pages --pid" | "pages -p") (cd /proc && printf '%s\n' [0-9]*) ;;
+	"regions --pid" | "regions -p" | "sample --pid" | "sample -p" | "pages --pid" | "pages -p" | "top --pid" | "top -p") (cd /proc && printf '%s\n' [0-9]*) ;;
 	*" --fail-if" | *" --csv" | *" --flame" | *" --report" | *" --program" | *" --output" | *" -o" | *" --diff" | *" --history" | *" --token-file" | *" --config" | *" --identity" | *" --store") ;;
 	*" --"*) "$byteledger" "$1" --help 2>/dev/null | grep -q -e "^ .*$2=" && return 1 || return 0 ;;
 	esac

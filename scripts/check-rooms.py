@@ -37,6 +37,7 @@ MANNERS = {
     "takes a command line": r"\bargv\b|\bgetopt\w*|\bargp\w*",
 }
 MANNERS_REASONS = {
+    "src/tui/paint.c": "the terminal is its job",
     "src/alert/run.c": "the child that --on-alert exec: becomes",
     "src/base/cleanup.h": "an attribute's word",
     "src/inject/probe.c": "a child of its own that is looked at",

@@ -7,7 +7,7 @@
 #
 # SUITE: bookworm (default), trixie, sid or any other that debootstrap knows. Needs root and debootstrap. FOLDER (default: a new
 # one below /var/tmp, removed afterwards) is kept if named; one that holds a root already is used again, with a new clone.
-# apt inside uses this machine's mirror and configuration.
+# apt inside uses this machine's mirror and configuration, npm the authorities that it trusts.
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 folder= keep= suite=bookworm
@@ -46,6 +46,7 @@ if [ ! -e "$folder/.fresh-ready" ]; then
 fi
 rm -rf "$folder/srv/byteledger"
 git clone -q "$top" "$folder/srv/byteledger"
+[ ! -e /etc/ssl/certs/ca-certificates.crt ] || cp /etc/ssl/certs/ca-certificates.crt "$folder/srv/authorities.crt"
 installed() { du -smx --exclude="$folder/srv" --exclude="$folder/tmp" --exclude="$folder/var/cache/apt" "$folder" | cut -f1; }
 before=$(installed)
 status=0
@@ -60,6 +61,7 @@ for command; do
 		pivot_root . mnt || exit
 		exec env -i HOME=/root TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 			${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
+			NODE_EXTRA_CA_CERTS=/srv/authorities.crt \
 			chroot . sh -c "umount -l /mnt && cd /srv/byteledger && $2"' - "$folder" "$command" </dev/null || status=$?
 	echo "fresh: $command: $(($(seconds) - start)) s, status $status, $(($(installed) - before)) MiB installed so far"
 	[ $status = 0 ] || break

@@ -72,6 +72,7 @@ int cmd_parse(const struct argp *argp, int argc, char **argv, int *rest, void *i
 
 int cmd_check(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_import(int argc, char **argv);
 int cmd_info(int argc, char **argv);

@@ -24,6 +24,7 @@ static const struct command commands[] = {
 	{ "pages", "say which code holds the resident pages of a process, live", cmd_pages },
 	{ "report", "say where the memory went: the report of a recording", cmd_report },
 	{ "serve", "show recordings in the web browser, and to scripts as JSON", cmd_serve },
+	{ "top", "show a heap in the terminal, finished or growing", cmd_top },
 	{ "diff", "say what changed between two recordings, or two moments", cmd_diff },
 	{ "export", "write a recording in the format of another tool", cmd_export },
 	{ "import", "turn a heaptrack file into a recording", cmd_import },

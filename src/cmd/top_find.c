@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/top_find.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "model/prof.h"
+#include "query/recording.h"
+
+/* Whether the recording at @path is of @pid: its first definitions say so. */
+static int is_of(const char *path, pid_t pid)
+{
+	struct err err = { 0 };
+	CLEANUP(recording_freep) struct recording *recording = recording_open(path, NULL, &err);
+	if (!recording || recording_kind(recording) != RECORDING_BLT)
+		return 0;
+	CLEANUP(prof_freep) struct prof *prof = recording_read(recording, NULL, &err);
+	const struct prof_process *process = prof ? prof_process(prof) : NULL;
+	return process && (pid_t)process->pid == pid && !process->ended;
+}
+
+static int look_in(const char *number, pid_t pid, char **path)
+{
+	char folder[64], link[320], target[4096];
+	snprintf(folder, sizeof(folder), "/proc/%.20s/fd", number);
+	DIR *dir = opendir(folder);
+	struct dirent *entry;
+	int found = 0;
+	while (dir && !found && (entry = readdir(dir))) {
+		snprintf(link, sizeof(link), "%s/%.255s", folder, entry->d_name);
+		ssize_t n = readlink(link, target, sizeof(target) - 1);
+		if (n <= 0)
+			continue;
+		target[n] = 0;
+		/* a name is no proof, and spares opening everything; so does a look at who holds it */
+		if (strstr(target, ".blt") && access(target, R_OK) == 0 && is_of(target, pid)) {
+			*path = strdup(target);
+			found = *path != NULL;
+		}
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+int top_find_recording(pid_t pid, char **path, struct err *err)
+{
+	char exe[64], own[4096], theirs[4096];
+	ssize_t own_len = readlink("/proc/self/exe", own, sizeof(own));
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+	int found = 0;
+	snprintf(exe, sizeof(exe), "/proc/%d", (int)pid);
+	if (access(exe, F_OK) < 0) {
+		if (dir)
+			closedir(dir);
+		return err_set(err, -ESRCH, "cannot show process %d", (int)pid);
+	}
+	while (dir && !found && (entry = readdir(dir))) {
+		if (!isdigit((unsigned char)entry->d_name[0]))
+			continue;
+		snprintf(exe, sizeof(exe), "/proc/%.20s/exe", entry->d_name);
+		ssize_t n = readlink(exe, theirs, sizeof(theirs));
+		const char *slash = n > 0 ? memrchr(theirs, '/', (size_t)n) : NULL;
+		if ((n == own_len && n > 0 && !memcmp(own, theirs, (size_t)n)) ||
+		    (slash && theirs + n - slash >= 11 && !memcmp(slash, "/byteledger", 11)))
+			found = look_in(entry->d_name, pid, path);
+	}
+	if (dir)
+		closedir(dir);
+	if (found)
+		return 0;
+	err_set(err, -EINVAL, "process %d is not being recorded", (int)pid);
+	return err_hint(err,
+			"start it with 'byteledger run'; 'byteledger regions -p %d --watch 1' "
+			"follows any process",
+			(int)pid);
+}
