@@ -39,15 +39,20 @@ struct kernel_page_scan {
 	uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
 };
 #define KERNEL_PAGE_SCAN _IOWR('f', 16, struct kernel_page_scan)
+#define SCAN_FILE (1u << 2)
 #define SCAN_PRESENT (1u << 3)
 #define SCAN_SWAPPED (1u << 4)
+#define SCAN_ZERO (1u << 5)
+#define SCAN_HUGE (1u << 6)
 #define SCAN_GUARD (1u << 8)
 _Static_assert(sizeof(struct kernel_page_scan) == 96, "the kernel's layout");
 
 /* Bits of a pagemap entry (Documentation/admin-guide/mm/pagemap.rst). */
 #define ENTRY_PRESENT (1ull << 63)
 #define ENTRY_SWAPPED (1ull << 62)
+#define ENTRY_FILE (1ull << 61)
 #define ENTRY_GUARD (1ull << 58)
+#define ENTRY_EXCLUSIVE (1ull << 56)
 
 int maps_query_open(struct maps_query *query, const struct target *target, struct err *err)
 {
@@ -156,6 +161,8 @@ static int scan_slice(const struct pages *pages, uint64_t start, uint64_t end, u
 	uint64_t mask = (kinds & PAGE_PRESENT ? SCAN_PRESENT : 0) |
 			(kinds & PAGE_SWAPPED ? SCAN_SWAPPED : 0) |
 			(kinds & PAGE_GUARD ? SCAN_GUARD : 0);
+	uint64_t more = (kinds & PAGE_FILE ? SCAN_FILE : 0) | (kinds & PAGE_ZERO ? SCAN_ZERO : 0) |
+			(kinds & PAGE_HUGE ? SCAN_HUGE : 0);
 	while (start < end) {
 		struct kernel_page_scan scan = { .size = sizeof(scan),
 						 .start = start,
@@ -163,7 +170,7 @@ static int scan_slice(const struct pages *pages, uint64_t start, uint64_t end, u
 						 .vec = (uintptr_t)runs,
 						 .vec_len = RUNS,
 						 .category_anyof_mask = mask,
-						 .return_mask = mask };
+						 .return_mask = mask | more };
 		uint64_t before = clock_ns(CLOCK_MONOTONIC);
 		int count = ioctl(pages->fd, KERNEL_PAGE_SCAN, &scan);
 		uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
@@ -174,7 +181,10 @@ static int scan_slice(const struct pages *pages, uint64_t start, uint64_t end, u
 		for (int i = 0; i < count; i++) {
 			unsigned found = (runs[i].categories & SCAN_PRESENT ? PAGE_PRESENT : 0) |
 					 (runs[i].categories & SCAN_SWAPPED ? PAGE_SWAPPED : 0) |
-					 (runs[i].categories & SCAN_GUARD ? PAGE_GUARD : 0);
+					 (runs[i].categories & SCAN_GUARD ? PAGE_GUARD : 0) |
+					 (runs[i].categories & SCAN_FILE ? PAGE_FILE : 0) |
+					 (runs[i].categories & SCAN_ZERO ? PAGE_ZERO : 0) |
+					 (runs[i].categories & SCAN_HUGE ? PAGE_HUGE : 0);
 			int rc = fn(ctx, runs[i].start, runs[i].end, found);
 			if (rc)
 				return rc;
@@ -211,6 +221,9 @@ static int entries_slice(const struct pages *pages, uint64_t start, uint64_t end
 			unsigned found = (entries[i] & ENTRY_PRESENT ? PAGE_PRESENT : 0) |
 					 (entries[i] & ENTRY_SWAPPED ? PAGE_SWAPPED : 0) |
 					 (entries[i] & ENTRY_GUARD ? PAGE_GUARD : 0);
+			if (found & kinds & PAGE_PRESENT)
+				found |= (entries[i] & ENTRY_FILE ? PAGE_FILE : 0) |
+					 (entries[i] & ENTRY_EXCLUSIVE ? 0 : PAGE_SHARED);
 			found &= kinds;
 			if (found == run_kinds)
 				continue;
@@ -236,8 +249,9 @@ int pages_each(const struct pages *pages, uint64_t start, uint64_t end, unsigned
 	for (uint64_t slice = SLICE; start < end;) {
 		uint64_t stop = end - start > slice ? start + slice : end,
 			 before = clock_ns(CLOCK_MONOTONIC);
-		int rc = (pages->scan ? scan_slice : entries_slice)(pages, start, stop, kinds, fn,
-								    ctx, stall_ns);
+		int entries = !pages->scan || kinds & PAGE_SHARED;
+		int rc = (entries ? entries_slice : scan_slice)(pages, start, stop, kinds, fn, ctx,
+								stall_ns);
 		if (rc)
 			return rc;
 		start = stop;

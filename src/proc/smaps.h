@@ -66,7 +66,17 @@ struct pages {
 int pages_open(struct pages *pages, const struct target *target, struct err *err);
 void pages_close(struct pages *pages);
 
-enum page_kind { PAGE_PRESENT = 1, PAGE_SWAPPED = 2, PAGE_GUARD = 4 };
+enum page_kind {
+	PAGE_PRESENT = 1,
+	PAGE_SWAPPED = 2,
+	PAGE_GUARD = 4,
+	/* facts that come with pages of the kinds above, where they are asked for */
+	PAGE_FILE = 8,  /* a file's page or shared memory */
+	PAGE_ZERO = 16, /* the kernel's page of zeroes: part of no RSS. By PAGEMAP_SCAN alone */
+	PAGE_HUGE = 32, /* likewise */
+	PAGE_SHARED =
+		64, /* mapped by another process, too: pagemap is read, 8 bytes a page, and nothing of the two above is known */
+};
 /** Takes a run of pages of one mixture of kinds; 0 to go on. */
 typedef int (*pages_fn)(void *ctx, uint64_t start, uint64_t end, unsigned kinds);
 /**
