@@ -177,7 +177,7 @@ static int find_offer(uint32_t pid, uint32_t number)
 }
 
 /* What the snapshot says of the process itself, where nobody else does any more. */
-struct snapshot {
+struct handed {
 	struct sink sink;
 	struct sink *to;
 	struct record *rec;
@@ -185,7 +185,7 @@ struct snapshot {
 
 static int snapshot_define(struct sink *sink, const struct def *def, struct err *err)
 {
-	struct snapshot *snapshot = (struct snapshot *)sink;
+	struct handed *snapshot = (struct handed *)sink;
 	struct record *rec = snapshot->rec;
 	if (def->kind != DEF_PROCESS)
 		return snapshot->to->define(snapshot->to, def, err);
@@ -202,7 +202,7 @@ static int snapshot_define(struct sink *sink, const struct def *def, struct err 
 static int snapshot_put(struct sink *sink, const struct event *events, size_t count,
 			struct err *err)
 {
-	struct snapshot *snapshot = (struct snapshot *)sink;
+	struct handed *snapshot = (struct handed *)sink;
 	return snapshot->to->put(snapshot->to, events, count, err);
 }
 
@@ -220,8 +220,8 @@ static int take_offer(struct record *rec, const struct source_heap_fork *fork, s
 	}
 	/* what was judged, and not what its number stands for in that process by now */
 	struct trace_reader *reader = trace_reader_new_fd(fd, "the parent's snapshot", err);
-	struct snapshot snapshot = { .sink = { .define = snapshot_define, .put = snapshot_put },
-				     .rec = rec };
+	struct handed snapshot = { .sink = { .define = snapshot_define, .put = snapshot_put },
+				   .rec = rec };
 	if (reader)
 		snapshot.to = source_heap_inherit(rec->heap, record_sink(rec), err);
 	int rc = snapshot.to ? trace_reader_run(reader, &snapshot.sink, NULL, err) : err->code;

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* freeze.h - stop every thread of a process for a moment, without a signal that it could see. */
+#ifndef INJECT_FREEZE_H
+#define INJECT_FREEZE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct freeze_thread {
+	pid_t tid;
+	int signal; /* that was on its way when it stopped */
+};
+/** struct freeze - zeroed is nothing stopped. */
+struct freeze {
+	struct freeze_thread *threads;
+	size_t count, room;
+	uint64_t since_ns;
+};
+/**
+ * freeze_begin() - PTRACE_SEIZE and PTRACE_INTERRUPT of every thread of @pid, those that begin meanwhile too. Some 25 us a thread;
+ * a system call that waits is made anew by the kernel, but epoll_wait() and the like return EINTR. The calling thread is the tracer:
+ * if it ends, all go on. 0 or negative errno with @err; freeze_end() in any case.
+ */
+int freeze_begin(struct freeze *freeze, pid_t pid, struct err *err);
+/** freeze_end() - all go on. Return: for how long they stood still, ns. */
+uint64_t freeze_end(struct freeze *freeze);
+
+#endif
