@@ -33,9 +33,10 @@ enum blt_type {
 	BLT_EVENTS = 2,
 	BLT_SUMMARY = 3,
 	BLT_INDEX = 4,
-	BLT_END = 5,     /* header only, last in the file; first = where the index block begins */
-	BLT_PENDING = 6, /* pending.h */
-	BLT_FILE = 7,    /* attach.h */
+	BLT_END = 5,      /* header only, last in the file; first = where the index block begins */
+	BLT_PENDING = 6,  /* pending.h */
+	BLT_FILE = 7,     /* attach.h */
+	BLT_SNAPSHOT = 8, /* shot.h */
 };
 
 enum blt_flag {

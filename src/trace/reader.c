@@ -16,6 +16,7 @@
 #include "trace/cursor.h"
 #include "trace/pending.h"
 #include "trace/replay.h"
+#include "trace/shot.h"
 #include "trace/summary.h"
 
 #define RESYNC_CHUNK (256u << 10)
@@ -385,6 +386,73 @@ int trace_reader_files(struct trace_reader *r,
 			return rc;
 	}
 	return rc < 0 ? err_set(err, rc, "cannot read '%s'", r->path) : 0;
+}
+
+int trace_reader_shots(struct trace_reader *r, struct trace_shot **shots, size_t *count,
+		       struct err *err)
+{
+	struct trace_shot *list = NULL;
+	size_t room = 0;
+	int rc = 0;
+	*count = 0;
+	for (uint64_t at = BLT_FILE_HEADER; at < r->info.file_bytes && rc >= 0;) {
+		struct blt_head head;
+		struct blt_view view;
+		rc = reader_head(r, at, &head);
+		if (rc == 0) {
+			rc = reader_resync(r, at + 1, &at);
+			if (rc == 0)
+				break;
+			continue;
+		}
+		uint64_t here = at;
+		at += BLT_BLOCK_HEADER + head.stored;
+		if (rc < 0 || head.type != BLT_SNAPSHOT)
+			continue;
+		rc = reader_load(r, here, &head, &view);
+		if (rc == -EBADMSG)
+			rc = 0;
+		else if (rc >= 0) {
+			struct trace_shot shot = { .at = here };
+			shot.time_ns = shot_time(&view, &shot.rss_bytes);
+			if (shot.time_ns == UINT64_MAX)
+				continue;
+			if (*count == room) {
+				room = room ? room * 2 : 16;
+				struct trace_shot *grown = realloc(list, room * sizeof(*grown));
+				if (!grown) {
+					rc = -ENOMEM;
+					break;
+				}
+				list = grown;
+			}
+			list[(*count)++] = shot;
+		}
+	}
+	if (rc < 0) {
+		free(list);
+		*count = 0;
+		return err_set(err, rc, "cannot read '%s'", r->path);
+	}
+	*shots = list;
+	return 0;
+}
+
+struct snapshot *trace_reader_shot(struct trace_reader *r, const struct trace_shot *shot,
+				   struct err *err)
+{
+	struct blt_head head;
+	struct blt_view view;
+	struct snapshot *snapshot = NULL;
+	int rc = reader_head(r, shot->at, &head);
+	rc = rc == 1 ? reader_load(r, shot->at, &head, &view) : rc < 0 ? rc : -EBADMSG;
+	if (rc >= 0)
+		snapshot = shot_decode(&view, &rc);
+	if (snapshot)
+		return snapshot;
+	err_set(err, rc, "cannot use a snapshot in '%s'%s", r->path,
+		rc == -EBADMSG ? ": what it says is not possible" : "");
+	return NULL;
 }
 
 static int define_block(void *ctx, const struct blt_head *head, const struct blt_view *view,

@@ -18,6 +18,7 @@ static const char *const type_names[TRACE_TYPES] = {
 	[BLT_END] = "end",
 	[BLT_PENDING] = "pending",
 	[BLT_FILE] = "files",
+	[BLT_SNAPSHOT] = "snapshots",
 };
 
 /* Sizes as the directory tells them. Return: 0, -EBADMSG. */

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "model/event.h"
 #include "model/prof.h"
+#include "model/snapshot.h"
 
 /* ---- writing: one thread --------------------------------------------------------------------------------- */
 
@@ -69,6 +70,12 @@ struct trace_file {
  */
 int trace_writer_attach(struct trace_writer *writer, const struct trace_file *file,
 			const void *content, struct err *err);
+/**
+ * trace_writer_snapshot() - where the process's memory was at one instant. 0; -E2BIG for one that a block cannot hold; other negative
+ * errno: nothing was written. In no case the recording stops for it.
+ */
+int trace_writer_snapshot(struct trace_writer *writer, const struct snapshot *snapshot,
+			  struct err *err);
 /** trace_writer_rows() - events that wait for more to come: what a flush would pack. */
 uint32_t trace_writer_rows(const struct trace_writer *writer);
 /** trace_writer_bytes() - size of the file so far. */
@@ -162,7 +169,17 @@ int trace_reader_summary(struct trace_reader *reader, struct prof *prof, struct 
 int trace_reader_files(struct trace_reader *reader,
 		       int (*each)(void *ctx, const struct trace_file *file, struct err *err),
 		       void *ctx, struct err *err);
-#define TRACE_TYPES 8
+/** struct trace_shot - a snapshot that a recording has: its instant, and where it stands. */
+struct trace_shot {
+	uint64_t time_ns, rss_bytes, at;
+};
+/** trace_reader_shots() - all that are whole, in order; malloc'd. O(blocks), and the heads of snapshots are read. 0 or negative errno. */
+int trace_reader_shots(struct trace_reader *reader, struct trace_shot **shots, size_t *count,
+		       struct err *err);
+/** trace_reader_shot() - load one; snapshot_free(). NULL with @err: -EBADMSG where it contradicts itself. */
+struct snapshot *trace_reader_shot(struct trace_reader *reader, const struct trace_shot *shot,
+				   struct err *err);
+#define TRACE_TYPES 9
 #define TRACE_COLUMNS 16
 
 /** struct trace_survey - what a recording is made of. */

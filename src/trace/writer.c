@@ -22,6 +22,7 @@
 #include "trace/events.h"
 #include "trace/index.h"
 #include "trace/pending.h"
+#include "trace/shot.h"
 #include "trace/summary.h"
 
 /* Kept free behind the last block, so that the count of what was lost, and the index, find room on a full disk. */
@@ -365,6 +366,17 @@ int trace_writer_attach(struct trace_writer *w, const struct trace_file *file, c
 				 .rows = 1,
 				 .time_ns = events_enc_last_time(w->events) };
 	attach_put(&cols, file, content);
+	int rc = w->failed.code ? err_set(err, w->failed.code, "%s", w->failed.msg)
+				: write_block(w, &cols, &head, 0, err);
+	blt_cols_fini(&cols);
+	return rc < 0 ? rc : 0;
+}
+
+int trace_writer_snapshot(struct trace_writer *w, const struct snapshot *snapshot, struct err *err)
+{
+	struct blt_cols cols = { 0 };
+	struct blt_head head = { .type = BLT_SNAPSHOT, .rows = 1, .time_ns = snapshot->time_ns };
+	shot_encode(&cols, snapshot);
 	int rc = w->failed.code ? err_set(err, w->failed.code, "%s", w->failed.msg)
 				: write_block(w, &cols, &head, 0, err);
 	blt_cols_fini(&cols);
