@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view/explain.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/intern.h"
+
+#define FRAMES 24 /* innermost ones that a group may be found among */
+#define WRAPPER_CALLERS 3
+#define WRAPPER_SHARE 20 /* per cent of the live bytes */
+#define ROUNDS 8
+
+struct grouping {
+	const struct prof *names;
+	struct explain *to;
+	enum view_by by;
+	const struct view_skip *skip;
+	uint32_t rows;   /* of stacks */
+	uint64_t *bytes; /* live, by row */
+	uint8_t *off;    /* frames that are taken off as wrappers' */
+	uint32_t *group; /* by row; UINT32_MAX: not used */
+	struct idtab ids;
+};
+
+static uint64_t text_hash(const char *text, uint64_t seed)
+{
+	return text ? hash_bytes(text, strlen(text), seed) : seed * 31;
+}
+
+/* The frame of @row that stands for its group; 0 where it has none. */
+static int frame_of(const struct grouping *g, uint32_t row, struct view_frame *frame,
+		    const char **caller)
+{
+	struct view_frame frames[FRAMES];
+	unsigned stop;
+	size_t count = view_frames(g->names, (struct stack_id){ row }, frames, FRAMES, &stop);
+	if (!count)
+		return 0;
+	size_t at = view_skip_count(g->skip, frames, count) + g->off[row];
+	at = at < count ? at : count - 1;
+	*frame = frames[at];
+	if (caller)
+		*caller = at + 1 < count ? frames[at + 1].function : NULL;
+	return 1;
+}
+
+static uint64_t key_of(const struct grouping *g, const struct view_frame *f)
+{
+	uint64_t seed = hash_seed();
+	switch (g->by) {
+	case VIEW_BY_MODULE:
+		return text_hash(f->module, seed);
+	case VIEW_BY_FILE:
+		return f->file ? text_hash(f->file, seed) : text_hash(f->module, seed + 1);
+	case VIEW_BY_LINE:
+		if (f->file)
+			return text_hash(f->file, seed) + f->line * 0x9e3779b97f4a7c15ull;
+		break;
+	default:
+		break;
+	}
+	if (!f->function) /* code without names: its module is all that can be said */
+		return text_hash(f->module, seed + 2);
+	return text_hash(f->function, text_hash(f->module, seed));
+}
+
+static int same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static int same_group(const struct grouping *g, const struct view_frame *a,
+		      const struct view_frame *b)
+{
+	switch (g->by) {
+	case VIEW_BY_MODULE:
+		return same_text(a->module, b->module);
+	case VIEW_BY_FILE:
+		return a->file || b->file ? same_text(a->file, b->file)
+					  : same_text(a->module, b->module);
+	case VIEW_BY_LINE:
+		if (a->file || b->file)
+			return same_text(a->file, b->file) && a->line == b->line;
+		break;
+	default:
+		break;
+	}
+	return same_text(a->function, b->function) && same_text(a->module, b->module);
+}
+
+/* An innermost function that very different callers use for a large part of all is one that allocates for others. */
+static int peel(struct grouping *g, uint64_t all)
+{
+	struct seen {
+		uint64_t key, bytes, callers[WRAPPER_CALLERS];
+		unsigned count;
+	} *seen = calloc(4096, sizeof(*seen));
+	int peeled = 0;
+	if (!seen)
+		return -ENOMEM;
+	for (int pass = 0; pass < 2; pass++) {
+		for (uint32_t row = 1; row < g->rows; row++) {
+			struct view_frame frame;
+			const char *caller;
+			if (!g->bytes[row] || !frame_of(g, row, &frame, &caller) || !frame.function)
+				continue;
+			uint64_t key = text_hash(frame.function, hash_seed());
+			struct seen *s = NULL;
+			for (unsigned i = (unsigned)(key >> 52), n = 0; n < 4096 && !s;
+			     i = (i + 1) % 4096, n++)
+				if (seen[i].key == key || (!seen[i].key && !pass))
+					s = &seen[i];
+			if (!s)
+				continue;
+			if (!pass) {
+				uint64_t who = text_hash(caller, hash_seed());
+				unsigned i = 0;
+				s->key = key;
+				s->bytes += g->bytes[row];
+				while (i < s->count && s->callers[i] != who)
+					i++;
+				if (i == s->count && s->count < WRAPPER_CALLERS)
+					s->callers[s->count++] = who;
+			} else if (s->count >= WRAPPER_CALLERS &&
+				   s->bytes / WRAPPER_SHARE > all / 100 && caller &&
+				   strcmp(caller, "main") != 0 && g->off[row] < FRAMES / 2) {
+				g->off[row]++;
+				peeled = 1;
+			}
+		}
+	}
+	free(seen);
+	return peeled;
+}
+
+static uint32_t group_of(struct grouping *g, uint32_t row, uint32_t *count)
+{
+	struct explain *e = g->to;
+	if (row >= g->rows)
+		row = 0;
+	if (g->group[row] != UINT32_MAX)
+		return g->group[row];
+	struct view_frame frame = { 0 };
+	frame_of(g, row, &frame, NULL);
+	if (g->by == VIEW_BY_STACK) {
+		e->groups[*count] = (struct explain_group){ frame, row };
+		return g->group[row] = (*count)++;
+	}
+	uint32_t hash = (uint32_t)(key_of(g, &frame) >> 16);
+	if (idtab_reserve(&g->ids) < 0)
+		return UINT32_MAX;
+	uint32_t at = idtab_first(&g->ids, hash);
+	for (; g->ids.slots[at].id != IDTAB_NONE; at = idtab_next(&g->ids, at)) {
+		uint32_t id = g->ids.slots[at].id;
+		if (g->ids.slots[at].hash == hash && same_group(g, &e->groups[id].frame, &frame))
+			return g->group[row] = id;
+	}
+	e->groups[*count] = (struct explain_group){ frame, row };
+	idtab_put(&g->ids, at, hash, *count);
+	return g->group[row] = (*count)++;
+}
+
+static int group_all(struct grouping *g, struct sheet_input *in)
+{
+	uint64_t all = 0;
+	uint32_t count = 0;
+	g->rows = prof_stack_count(g->names);
+	g->bytes = calloc((size_t)g->rows + 1, sizeof(*g->bytes));
+	g->off = calloc((size_t)g->rows + 1, 1);
+	g->group = malloc(((size_t)g->rows + 1) * sizeof(*g->group));
+	/* as many groups as rows at most */
+	g->to->groups = calloc((size_t)g->rows + 1, sizeof(*g->to->groups));
+	if (!g->bytes || !g->off || !g->group || !g->to->groups)
+		return -ENOMEM;
+	memset(g->group, 0xff, ((size_t)g->rows + 1) * sizeof(*g->group));
+	for (size_t i = 0; i < in->block_count; i++) {
+		uint32_t row = in->blocks[i].group < g->rows ? in->blocks[i].group : 0;
+		g->bytes[row] += in->blocks[i].bytes;
+		all += in->blocks[i].bytes;
+	}
+	for (int i = 0; i < ROUNDS && g->by == VIEW_BY_FUNCTION; i++) {
+		int rc = peel(g, all);
+		if (rc < 0)
+			return rc;
+		if (!rc)
+			break;
+	}
+	for (size_t i = 0; i < in->block_count; i++)
+		if ((in->blocks[i].group = group_of(g, in->blocks[i].group, &count)) == UINT32_MAX)
+			return -ENOMEM;
+	struct sheet_map *maps = (struct sheet_map *)(uintptr_t)in->maps;
+	for (size_t i = 0; i < in->map_count; i++)
+		if ((maps[i].group = group_of(g, maps[i].group, &count)) == UINT32_MAX)
+			return -ENOMEM;
+	in->group_count = count;
+	return 0;
+}
+
+struct explain *explain_new(struct sheet_input *in, const struct prof *names,
+			    const struct explain_opt *opt, struct err *err)
+{
+	struct explain *e = calloc(1, sizeof(*e));
+	struct grouping g = { .names = names, .to = e, .by = opt->by, .skip = opt->skip };
+	int rc = e ? 0 : -ENOMEM;
+	if (rc == 0) {
+		e->snapshot = in->snapshot;
+		e->names = names;
+		e->by = opt->by;
+		e->recorded = in->recorded = names != NULL;
+		e->complete = in->complete = names && opt->complete;
+		in->lossy = opt->lossy;
+		e->lost_events = opt->lost_events;
+		e->filtered = opt->filtered;
+		in->group_count = 0;
+		rc = names ? group_all(&g, in) : 0;
+	}
+	free(g.bytes);
+	free(g.off);
+	free(g.group);
+	idtab_fini(&g.ids);
+	if (rc < 0)
+		err_set(err, rc, "cannot group what lives by who asked for it");
+	else
+		e->sheet = reconcile(in, err);
+	if (rc < 0 || !e->sheet) {
+		explain_free(e);
+		return NULL;
+	}
+	explain_advise(e, opt);
+	return e;
+}
+
+void explain_free(struct explain *e)
+{
+	if (!e)
+		return;
+	sheet_free(e->sheet);
+	free(e->groups);
+	free(e);
+}
+
+void explain_freep(struct explain **e)
+{
+	explain_free(*e);
+}
+
+const char *explain_group_name(const struct explain *e, uint32_t group)
+{
+	static const char *const pseudo[] = { "(caches)", "(not recorded)",
+					      "(the allocator's own)" };
+	if (group >= e->sheet->group_count)
+		return pseudo[(group - e->sheet->group_count) % SHEET_PSEUDO];
+	const struct view_frame *f = &e->groups[group].frame;
+	if (e->by == VIEW_BY_MODULE)
+		return f->module ? f->module : "(no module)";
+	if ((e->by == VIEW_BY_FILE || e->by == VIEW_BY_LINE) && f->file)
+		return f->file;
+	return f->function ? f->function : f->module ? f->module : "(no stack)";
+}
+
+uint64_t explain_line_bytes(const struct explain *e, unsigned class, const char *label)
+{
+	uint64_t bytes = 0;
+	for (size_t i = 0; i < e->sheet->line_count; i++) {
+		const struct sheet_line *line = &e->sheet->lines[i];
+		if (line->class == class && (!label || strcmp(line->label, label) == 0))
+			bytes += line->bytes;
+	}
+	return bytes;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* explain.h - a balance sheet with names: groups of stacks, and what would help, with its forecast. */
+#ifndef VIEW_EXPLAIN_H
+#define VIEW_EXPLAIN_H
+
+#include "model/prof.h"
+#include "view/reconcile.h"
+#include "view/view.h"
+
+enum advice_bound { ADVICE_EXACT, ADVICE_AT_MOST, ADVICE_UNKNOWN };
+/** advice_bound_name() - "exact", "at-most", "unknown". */
+const char *advice_bound_name(enum advice_bound bound);
+
+#define ADVICE_MAX 16
+struct advice {
+	const char *id;       /* "malloc-trim" */
+	uint64_t saves_bytes; /* 0 with ADVICE_UNKNOWN */
+	enum advice_bound bound;
+	char text[320], command[160], evidence[320];
+	int has_again;
+	uint64_t
+		again_bytes; /* of it, touched again within @again_ns: from the snapshots that follow */
+	uint64_t again_ns;
+};
+struct not_advised {
+	const char *id;
+	char why[120];
+};
+
+struct explain_group {
+	struct view_frame frame; /* of the group; of stacks the innermost */
+	uint32_t stack;          /* a row of the names; one example unless grouped by stack */
+};
+
+/** A later snapshot of the same recording: what it takes to say how long an advice keeps. */
+struct explain_later {
+	uint64_t after_ns, live_bytes;
+};
+
+struct explain {
+	const struct snapshot *snapshot; /* lent */
+	const struct prof *names;        /* lent; NULL: nothing was recorded */
+	struct sheet *sheet;
+	enum view_by by;
+	struct explain_group *groups; /* sheet->group_count */
+	struct advice advice[ADVICE_MAX];
+	unsigned advice_count;
+	struct not_advised not_advised[ADVICE_MAX];
+	unsigned not_advised_count;
+	uint64_t lost_events, filtered;
+	int recorded, complete;
+	const char *why_not;     /* nothing was recorded: why; NULL */
+	int64_t snapshot_age_ns; /* FILE: how far the snapshot is from the moment that was asked for */
+};
+
+struct explain_opt {
+	enum view_by by;
+	const struct view_skip *skip; /* lent; NULL: the known ones */
+	const struct explain_later *later;
+	size_t later_count;
+	int complete, lossy;
+	uint64_t lost_events, filtered;
+};
+
+/**
+ * explain_new() - @input: blocks and maps name stacks (rows of @names) as their groups, which become groups by opt->by in place;
+ * its group_count is not looked at. @names NULL: nothing was recorded. O(stacks + reconcile()). NULL with @err.
+ */
+struct explain *explain_new(struct sheet_input *input, const struct prof *names,
+			    const struct explain_opt *opt, struct err *err);
+void explain_free(struct explain *explain);
+void explain_freep(struct explain **explain);
+
+/** explain_group_name() - what to call group @group, pseudo groups too. Lent. */
+const char *explain_group_name(const struct explain *explain, uint32_t group);
+/** explain_line_bytes() - of class @class under label @label (NULL: all of the class). */
+uint64_t explain_line_bytes(const struct explain *explain, unsigned class, const char *label);
+
+/** Private: advice.c */
+void explain_advise(struct explain *explain, const struct explain_opt *opt);
+
+#endif

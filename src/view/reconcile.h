@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reconcile.h - the balance sheet: every resident byte of a snapshot on one line, joined with the blocks that lived at that instant.
+ *
+ * Words. A unit is the smallest stretch that an allocator can give back as a whole. Its owners are the groups (stacks, functions ...)
+ * with a live or wasted byte in it, and the pseudo groups for cached and for unrecorded blocks. Free bytes of a unit with owners are
+ * holes, and go to them in proportion to their bytes; without owners they are free pages. alone: bytes of the units whose owners are
+ * all in one group, which is what comes back when it frees everything; never to be added up.
+ */
+#ifndef VIEW_RECONCILE_H
+#define VIEW_RECONCILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/snapshot.h"
+
+/** A block that lived at the snapshot's instant. */
+struct sheet_block {
+	uint64_t addr, bytes;
+	uint32_t group;
+	uint32_t time_ms; /* of its allocation, since the recording's start */
+};
+/** What the program mapped by itself. */
+struct sheet_map {
+	uint64_t start, end;
+	uint32_t group, reserved;
+};
+
+struct sheet_input {
+	const struct snapshot *snapshot;
+	struct sheet_block *blocks; /* any order: they are sorted in place */
+	size_t block_count;
+	const struct sheet_map *maps; /* by address, not overlapping */
+	size_t map_count;
+	uint32_t group_count; /* groups are 0 .. group_count - 1 */
+	int recorded;         /* blocks are known; 0: nothing is, but by the allocators */
+	int complete; /* from its start, nothing lost: what else is in use is the allocator's own */
+	int lossy;    /* frees may be lost: where the walk says free, it is free */
+	uint64_t now_ms; /* of the instant, on the blocks' clock */
+};
+
+struct sheet_group {
+	uint64_t live_bytes, blocks; /* on resident pages; number of blocks, resident or not */
+	uint64_t waste_bytes, hole_bytes, unit_bytes, alone_bytes, alone_without_caches_bytes;
+	uint64_t free_when_alone_bytes; /* unused */
+	uint64_t untouched_bytes, swapped_bytes, mapped_bytes;
+	uint64_t oldest_ms, youngest_ms, age_sum_ms; /* of its blocks */
+};
+
+struct sheet_line {
+	uint8_t class, exact; /* enum sheet_class */
+	const char *label;    /* lent from the snapshot, or static */
+	const char *how;      /* static, or the snapshot's */
+	uint64_t bytes, shared_bytes;
+};
+
+#define SHEET_OCCUPANCY 10
+struct sheet_pair {
+	uint32_t a, b;
+	uint64_t bytes; /* that both together hold alone */
+};
+struct sheet_pin {
+	uint32_t group, arena;
+	uint64_t addr, bytes, age_ms, free_below_bytes, top_bytes;
+};
+#define SHEET_PAIRS 8
+#define SHEET_PINS 8
+
+struct sheet {
+	uint64_t rss_bytes;
+	struct sheet_line *lines; /* in the order of their classes; of each the largest first */
+	size_t line_count;
+	int64_t unexplained_bytes;  /* what no line has, and what moved: signed */
+	int64_t moved_bytes;        /* part of it: mappings' RSS less what the pages said */
+	struct sheet_group *groups; /* group_count, then the three pseudo groups */
+	uint32_t group_count;
+	uint64_t class_bytes[SHEET_CLASSES], class_shared_bytes[SHEET_CLASSES];
+	struct {
+		uint64_t bytes, units;
+	} occupancy[SHEET_OCCUPANCY]; /* units with owners by how full they are */
+	struct sheet_pair pairs[SHEET_PAIRS];
+	unsigned pair_count;
+	struct sheet_pin pins[SHEET_PINS];
+	unsigned pin_count;
+	uint64_t live_blocks, live_bytes_all; /* all blocks of the recording, resident or not */
+	uint64_t unrecorded_bytes, unrecorded_blocks, contradictions, dropped_blocks, dropped_bytes;
+	uint64_t trim_bytes;       /* glibc: what malloc_trim(0) would give back */
+	uint64_t top_bytes;        /* of that: at the main arena's top */
+	uint64_t other_tops_bytes; /* glibc's further arenas keep their tops */
+	uint64_t decaying_bytes, given_bytes, slab_free_bytes; /* other allocators' free pages */
+	uint64_t untouched_bytes, swapped_bytes;
+	uint64_t runtime_live_bytes, runtime_free_bytes, runtime_hole_bytes;
+};
+/* Pseudo groups behind the input's own. */
+enum { SHEET_GROUP_CACHES, SHEET_GROUP_UNRECORDED, SHEET_GROUP_OWN, SHEET_PSEUDO };
+
+/**
+ * reconcile() - a pure function of its input, O(blocks + units + pages) and one radix sort of the blocks; integers only. Memory: 32
+ * bytes a group, a table of 65,536 sets of owners. The sum is checked before it returns: lines + unexplained = RSS.
+ * Return: sheet_free(); NULL with @err: -ENOMEM, or -EBADMSG where the sum does not come out (a fault of ours).
+ */
+struct sheet *reconcile(const struct sheet_input *input, struct err *err);
+void sheet_free(struct sheet *sheet);
+void sheet_freep(struct sheet **sheet);
+/** sheet_together() - bytes that @count groups hold alone together, as far as pairs are known. */
+
+#endif
