@@ -266,10 +266,33 @@ static int mark_exiting(void)
 	return 1;
 }
 
+#define LOOK_PAUSE_NS 200000
+#define LOOK_PAUSES_MAX 10000 /* two seconds */
+#define LOOK_BEAT_NS 1000000000u
+
+/* The recorder looks once more where the memory is, if it asked for that: once this process is gone nobody can. */
+static void await_look(const struct wire_heap_header *heap)
+{
+	const struct timespec pause = { .tv_nsec = LOOK_PAUSE_NS };
+	struct timespec ts;
+	for (unsigned i = 0; i < LOOK_PAUSES_MAX; i++) {
+		if (__atomic_load_n(&heap->looked_last, __ATOMIC_ACQUIRE) ||
+		    __atomic_load_n(&heap->detach, __ATOMIC_RELAXED))
+			return;
+		uint64_t beat = __atomic_load_n(&heap->heartbeat_ns, __ATOMIC_RELAXED);
+		if (the_clock(CLOCK_MONOTONIC, &ts) != 0 ||
+		    (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec > beat + LOOK_BEAT_NS)
+			return;
+		sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
+	}
+}
+
 void process_exiting(void)
 {
-	/* the shared file outlives the process: no waiting for its reader */
-	mark_exiting();
+	/* the shared file outlives the process: what stands in it needs no waiting for its reader */
+	if (mark_exiting() && !process.seccomp && !process.no_tsc &&
+	    __atomic_load_n(&process.heap->look_last, __ATOMIC_ACQUIRE))
+		await_look(process.heap);
 }
 
 __attribute__((destructor)) static void destructed(void)

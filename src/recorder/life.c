@@ -313,7 +313,7 @@ int64_t record_step(struct record *rec)
 		rc = resume(rec, &state, now);
 	else if (rc == 0 && !rec->failed && record_is_full(rec))
 		rc = next_file(rec, &state);
-	return rc < 0 ? rc : pause;
+	return rc < 0 ? rc : record_shots_step(rec, now, state.exiting, pause);
 }
 
 /* ---- end ---------------------------------------------------------------------------------------------------------- */
@@ -338,6 +338,7 @@ static void release(struct record *rec)
 int record_finish(struct record *rec, int detach, int status, int complete, struct err *err)
 {
 	struct def def;
+	record_shots_finish(rec);
 	if (detach)
 		take_rss(rec, source_heap_now_ns(rec->heap), 1);
 	int rc = source_heap_finish(rec->heap, record_sink(rec), detach, err);

@@ -60,7 +60,21 @@ struct record_offer {
 };
 #define RECORD_OFFERS 256
 
+/* Snapshots of where the memory is (shots.c). */
+struct record_shots {
+	int wanted;        /* `run` */
+	uint64_t every_ns; /* 0: at new peaks and in the end only */
+	int asked;         /* somebody wants one now */
+	pthread_t thread;
+	int running, done, is_last, was_last;
+	pid_t pid;
+	uint64_t zero_ns, cost_ns, last_ns, next_ns, last_rss_bytes;
+	unsigned count;
+	struct snapshot *taken;
+};
+
 struct record {
+	struct record_shots shots;
 	struct recorder_ears ears;
 	struct source_heap *heap;       /* NULL before record_open() and behind record_finish() */
 	struct source_heap_state state; /* as it left them */
@@ -144,6 +158,15 @@ enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_
 void record_take_signals(struct record *rec, int fd, pid_t forward_to);
 /** record_block_signals() - those that recorder_run() takes: a signalfd, or -1 with errno. @how as of sigprocmask(). */
 int record_block_signals(int how, sigset_t *before);
+
+/* ---- shots.c ------------------------------------------------------------------------------------------------------- */
+
+/** record_shots_want() - behind record_open(): snapshots go into the file. */
+void record_shots_want(struct record *rec);
+/** record_shots_step() - take one if it is due, write one that was taken. Return: @pause, or sooner. */
+int64_t record_shots_step(struct record *rec, uint64_t now, int exiting, int64_t pause);
+/** record_shots_finish() - before the heap is let go: what is under way is waited for. */
+void record_shots_finish(struct record *rec);
 
 /* ---- files.c ------------------------------------------------------------------------------------------------ */
 

@@ -550,3 +550,15 @@ int source_heap_finish(struct source_heap *heap, struct sink *sink, int detach, 
 		rc = place_last(heap);
 	return rc < 0 ? rc : heap_flush(heap);
 }
+
+void source_heap_look_last(struct source_heap *heap)
+{
+	if (heap->header)
+		__atomic_store_n(&heap->header->look_last, 1, __ATOMIC_RELEASE);
+}
+
+void source_heap_looked(struct source_heap *heap)
+{
+	if (heap->header)
+		__atomic_store_n(&heap->header->looked_last, 1, __ATOMIC_RELEASE);
+}

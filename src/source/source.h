@@ -81,6 +81,13 @@ char *source_heap_cmdline(const struct source_heap *heap, size_t *bytes);
  */
 int source_heap_beat(struct source_heap *heap);
 
+/**
+ * source_heap_look_last() - the process waits in its exit hook (two seconds at most) until source_heap_looked(): whoever wants to
+ * see its memory once more.
+ */
+void source_heap_look_last(struct source_heap *heap);
+void source_heap_looked(struct source_heap *heap);
+
 /** source_heap_detach() - tell the target to record no more; from then on no hook waits for us. */
 void source_heap_detach(struct source_heap *heap);
 

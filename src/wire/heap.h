@@ -255,6 +255,9 @@ struct wire_heap_header {
 	uint32_t cmdline_off, cmdline_bytes;
 	/* titles of the allocators that the program carries itself and that are hooked, with commas; "" = none */
 	char own_allocators[WIRE_OWN_BYTES];
+	/* the recorder wants a last look at the memory of a process that ends: the exit hook waits for @looked_last, as long as the
+	   recorder's heart beats, two seconds at most. Both are the recorder's; 0 = no */
+	uint32_t look_last, looked_last;
 };
 _Static_assert(sizeof(struct wire_heap_header) <= 4096, "the slots begin behind one page");
 
