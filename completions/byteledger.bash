@@ -6,6 +6,7 @@
 _byteledger_words() {
 	case "$1 $2" in
 	"pages --by") echo function site ;;
+	"explain --by") echo function module file line stack ;;
 	*" --by") echo stack function module file line thread ;;
 	*" --cost") echo peak allocations allocated temporary leaked live ;;
 	"export --to") echo folded flamegraph pprof speedscope heaptrack massif dhat csv json jsonl ;;
@@ -23,6 +24,9 @@ _byteledger_words() {
 	"sample --order-by") echo traffic count live growth temporary ;;
 	"pages --kind") echo anon shmem file swap hugetlb cache kernel held ;;
 	"regions --pid" | "regions -p" | "sample --pid" | "sample -p" | "pages --pid" | "pages -p" | "top --pid" | "top -p") (cd /proc && printf '%s\n' [0-9]*) ;;
+	"regions --pid" | "regions -p" | "sample --pid" | "sample -p" | "pages --pid" | "pages -p") (cd /proc && printf '%s\n' [0-9]*) ;;
+	"explain --pid" | "explain -p") (cd /proc && printf '%s\n' [0-9]*) ;;
+	"explain --diff") return 1 ;;
 	*" --fail-if" | *" --csv" | *" --flame" | *" --report" | *" --program" | *" --output" | *" -o" | *" --diff" | *" --history" | *" --token-file" | *" --config" | *" --identity" | *" --store") ;;
 	*" --"*) "$byteledger" "$1" --help 2>/dev/null | grep -q -e "^ .*$2=" && return 1 || return 0 ;;
 	esac

@@ -5,5 +5,5 @@
 int cmd_heap(int argc, char **argv)
 {
 	return record_command(argc, argv, "heap",
-			      "Record every allocation of PROGRAM with its stack.");
+			      "Record every allocation of PROGRAM with its stack.", 0);
 }

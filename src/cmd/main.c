@@ -20,6 +20,8 @@ static const struct command commands[] = {
 	{ "run", "record a program: heap, resident size and mappings over time", cmd_run },
 	{ "heap", "record every allocation of a program with its stack", cmd_heap },
 	{ "regions", "say where a process's memory is right now, by mapping", cmd_regions },
+	{ "explain", "say why RSS is larger than the heap profile, and what would help",
+	  cmd_explain },
 	{ "sample", "sample what running programs allocate, and what they leak", cmd_sample },
 	{ "pages", "say which code holds the resident pages of a process, live", cmd_pages },
 	{ "report", "say where the memory went: the report of a recording", cmd_report },

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cmd/cmd.h"
+#include "cmd/explain.h"
 #include "cmd/open.h"
 #include "cmd/record_opt.h"
 #include "cmd/terminal.h"
@@ -91,6 +92,10 @@ void record_report(const struct record_opt *opt, struct outfile *report, const c
 	int rc = prof ? cmd_resolve(prof, &err) : -1;
 	if (rc >= 0)
 		rc = json ? out_json(to, prof, &out, &err) : out_text(to, prof, &out, &err);
+	if (rc >= 0 && !json && opt->snapshots) {
+		fputc('\n', to);
+		rc = explain_brief(to, path, &out, &err);
+	}
 	fflush(to);
 	if (rc >= 0 && opt->report)
 		rc = outfile_commit(report, &err);

@@ -6,5 +6,6 @@ int cmd_run(int argc, char **argv)
 {
 	return record_command(argc, argv, "run",
 			      "Record where the memory of PROGRAM goes: every allocation with its "
-			      "stack, resident size and mappings over time.");
+			      "stack, resident size and mappings over time.",
+			      1);
 }

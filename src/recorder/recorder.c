@@ -183,6 +183,10 @@ static int start_recorded(struct recorder *r, struct launch *launch, const struc
 		rec->failed = rec->given_up = 1;
 		source_heap_detach(rec->heap);
 	}
+	if (opt->snapshots && !rec->failed) {
+		rec->shots.every_ns = opt->snapshot_ns;
+		record_shots_want(rec);
+	}
 	return 0;
 }
 

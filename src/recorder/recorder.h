@@ -44,6 +44,9 @@ struct recorder_opt {
 	 * caller's, and are not looked at.
 	 */
 	int takes_signals;
+	/* snapshots of where the memory is: at new peaks and before the end, and every @snapshot_ns (0: no more) */
+	int snapshots;
+	uint64_t snapshot_ns;
 	/* of recorder_start() alone */
 	const char *on_full; /* "wait" (NULL, too), "limit", "drop" */
 	const char *library; /* path of libbyteledger-heap.so; NULL: where it was installed */

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* explain.c - `byteledger explain`: the balance sheet of a process, of a program that is started, or of a recording. */
+#include "cmd/explain.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cmd/cmd.h"
+#include "cmd/open.h"
+#include "cmd/record.h"
+#include "cmd/targets.h"
+#include "cmd/terminal.h"
+#include "out/explain.h"
+#include "query/living.h"
+#include "query/query.h"
+#include "source/snapshot.h"
+#include "trace/trace.h"
+#include "view/explain.h"
+
+#define LATER_NS (600ull * 1000000000u) /* what is touched again within ten minutes was no saving */
+#define CATCH_UP_NS (2500ull * 1000000u) /* a recorder has written what happened so long ago */
+
+enum { OPT_FORMAT = 256, OPT_FREEZE, OPT_AT, OPT_DIFF, OPT_BY, OPT_LIMIT };
+
+struct explaining {
+	struct targets targets;
+	const char *path;
+	struct query_time at, diff;
+	int freeze, json, with_program;
+	enum view_by by;
+	int by_given;
+	size_t limit;
+	const char *output;
+};
+
+static const struct argp_option options[] = {
+	{ "at", OPT_AT, "TIME", 0,
+	  "Of a recording: the snapshot nearest to TIME (default: the one with the most memory)",
+	  2 },
+	{ "diff", OPT_DIFF, "TIME", 0, "What changed from --at to TIME", 2 },
+	{ "by", OPT_BY, "WORD", 0,
+	  "Hold to account by function (text's default), module, file, line or stack (JSON's "
+	  "default)",
+	  2 },
+	{ "limit", OPT_LIMIT, "N", 0, "Who holds: so many rows (default 5)", 2 },
+	{ "freeze", OPT_FREEZE, NULL, 0,
+	  "With -p: stop every thread while it is read; for how long is told. Without, nothing is "
+	  "stopped",
+	  2 },
+	{ "format", OPT_FORMAT, "text|json", 0, "text (default) or json", 2 },
+	{ "output", 'o', "FILE", 0, "With a program: the recording to write, and keep", 2 },
+	{ 0 },
+};
+
+static int file_given(const struct explaining *x)
+{
+	return x->path != NULL;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct explaining *x = state->input;
+	struct err err = { 0 };
+	char *end;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &x->targets;
+		return 0;
+	case OPT_AT:
+	case OPT_DIFF:
+		if (query_time_parse(arg, key == OPT_AT ? &x->at : &x->diff, &err) < 0)
+			cmd_refuse(&err);
+		return 0;
+	case OPT_BY:
+		if (view_by_parse(arg, &x->by, &err) < 0)
+			cmd_refuse(&err);
+		if (x->by == VIEW_BY_THREAD)
+			cmd_usage("--by thread says nothing here: function, module, file, line or "
+				  "stack");
+		x->by_given = 1;
+		return 0;
+	case OPT_LIMIT:
+		x->limit = strtoul(arg, &end, 10);
+		if (*end || !x->limit || *arg == '-')
+			cmd_usage("--limit is a number of rows, not '%s'", arg);
+		return 0;
+	case OPT_FREEZE:
+		x->freeze = 1;
+		return 0;
+	case OPT_FORMAT:
+		if (strcmp(arg, "text") != 0 && strcmp(arg, "json") != 0)
+			cmd_usage("--format is text or json, not '%s'", arg);
+		x->json = arg[0] == 'j';
+		return 0;
+	case 'o':
+		x->output = cmd_take_recording(arg);
+		return 0;
+	case ARGP_KEY_ARG:
+		if (x->path)
+			cmd_usage("one FILE is enough, '%s' is too much", arg);
+		x->path = arg;
+		return 0;
+	case ARGP_KEY_END:
+		if (file_given(x) + targets_given(&x->targets) + x->with_program > 1)
+			cmd_usage("a FILE, a process or a program: one of them");
+		if (!file_given(x) && !targets_given(&x->targets) && !x->with_program)
+			cmd_usage("nothing to explain: -p PID, FILE or -- PROGRAM");
+		if ((x->at.kind || x->diff.kind) && !file_given(x))
+			cmd_usage("--at and --diff are for a recording");
+		if (x->freeze && !targets_given(&x->targets))
+			cmd_usage("--freeze is for a running process: -p PID");
+		if (x->output && !x->with_program)
+			cmd_usage("-o is for the recording of a program: -- PROGRAM");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* ---- one sheet ------------------------------------------------------------------------------------------------------------ */
+
+/** struct joined - a snapshot with the blocks of its instant, and the names. */
+struct joined {
+	struct snapshot *snapshot;
+	struct prof *names;
+	struct living living;
+	struct explain *explain;
+};
+
+static void joined_fini(struct joined *j)
+{
+	explain_free(j->explain);
+	living_fini(&j->living);
+	prof_free(j->names);
+	snapshot_free(j->snapshot);
+	memset(j, 0, sizeof(*j));
+}
+
+/* Rows of the recording as the sheet takes them: the same memory, for there may be ten million. */
+_Static_assert(sizeof(struct living_block) == sizeof(struct sheet_block), "one layout");
+_Static_assert(offsetof(struct living_block, stack) == offsetof(struct sheet_block, group),
+	       "one layout");
+_Static_assert(sizeof(struct living_map) == sizeof(struct sheet_map), "one layout");
+
+static int join(struct joined *j, const struct explaining *x, const struct explain_opt *more,
+		struct err *err)
+{
+	struct explain_opt opt = *more;
+	struct living *l = &j->living;
+	opt.by = x->by_given ? x->by : x->json ? VIEW_BY_STACK : VIEW_BY_FUNCTION;
+	if (j->names) {
+		living_end(l);
+		for (size_t i = 0; i < l->count; i++)
+			l->blocks[i].stack =
+				prof_stack_row(j->names, (struct stack_id){ l->blocks[i].stack }).v;
+		for (size_t i = 0; i < l->map_count; i++)
+			l->maps[i].stack =
+				prof_stack_row(j->names, (struct stack_id){ l->maps[i].stack }).v;
+		opt.complete = living_is_complete(l);
+		opt.lossy = l->lost_events || l->lost_frees;
+		opt.lost_events = l->lost_events;
+		opt.filtered = l->filtered;
+		int rc = cmd_resolve(j->names, err);
+		if (rc < 0)
+			return rc;
+	}
+	struct sheet_input in = {
+		.snapshot = j->snapshot,
+		.blocks = (struct sheet_block *)(void *)l->blocks,
+		.block_count = j->names ? l->count : 0,
+		.maps = (const struct sheet_map *)(void *)l->maps,
+		.map_count = j->names ? l->map_count : 0,
+		.now_ms = j->snapshot->time_ns / 1000000u,
+	};
+	j->explain = explain_new(&in, j->names, &opt, err);
+	return j->explain ? 0 : err->code;
+}
+
+static int replay(struct joined *j, struct trace_reader *reader, uint64_t until_ns, struct err *err)
+{
+	const struct trace_read_opt opt = { .has_until = 1, .until_ns = until_ns };
+	living_fini(&j->living);
+	prof_free(j->names);
+	j->names = prof_new(err);
+	if (!j->names)
+		return err->code;
+	living_init(&j->living, j->names, until_ns);
+	return trace_reader_run(reader, &j->living.sink, &opt, err);
+}
+
+static int print(const struct explaining *x, const struct explain *e, struct err *err)
+{
+	struct out_opt opt = { .limit = x->limit };
+	if (x->json)
+		return out_explain_json(stdout, e, err);
+	terminal_fit(stdout, &opt);
+	return out_explain_text(stdout, e, &opt, err);
+}
+
+/* ---- a running process ------------------------------------------------------------------------------------------------------ */
+
+/* The recording that process @recorder writes about @pid: among its descriptors, the .blt file. "" where there is none. */
+static void recording_of(pid_t recorder, char *path, size_t size)
+{
+	char folder[64], link[512], at[1024];
+	snprintf(folder, sizeof(folder), "/proc/%d/fd", (int)recorder);
+	DIR *dir = opendir(folder);
+	path[0] = '\0';
+	for (struct dirent *entry; dir && (entry = readdir(dir));) {
+		snprintf(link, sizeof(link), "%s/%s", folder, entry->d_name);
+		ssize_t len = readlink(link, at, sizeof(at) - 1);
+		if (len <= 4)
+			continue;
+		at[len] = '\0';
+		struct stat st;
+		struct trace_reader *reader = NULL;
+		struct err ignored = { 0 };
+		/* whatever it is called: what it holds tells */
+		if (stat(link, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 64 &&
+		    !strstr(at, "byteledger (deleted)") &&
+		    (reader = trace_reader_new(at[0] == '/' && access(at, R_OK) == 0 ? at : link,
+					       &ignored))) {
+			snprintf(path, size, "%s", access(at, R_OK) == 0 ? at : link);
+			trace_reader_freep(&reader);
+			break;
+		}
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* The clock's reading at a recording's time 0. */
+static uint64_t zero_of(struct trace_reader *reader, struct err *err)
+{
+	CLEANUP(prof_freep) struct prof *names = prof_new(err);
+	uint64_t zero = 0;
+	if (!names)
+		return 0;
+	const struct trace_read_opt opt = { .has_until = 1, .until_ns = 0 };
+	struct living none;
+	living_init(&none, names, 0);
+	if (trace_reader_run(reader, &none.sink, &opt, err) == 0 && prof_process(names))
+		zero = prof_process(names)->start_realtime_ns;
+	living_fini(&none);
+	return zero;
+}
+
+/* Until the recorder has written what happened up to @until_ns. */
+static int catch_up(struct joined *j, const char *path, uint64_t until_ns, struct err *err)
+{
+	uint64_t began = clock_ns(CLOCK_MONOTONIC);
+	for (;;) {
+		CLEANUP(trace_reader_freep)
+		struct trace_reader *reader = trace_reader_new(path, err);
+		int rc = reader ? replay(j, reader, until_ns, err) : err->code;
+		if (rc < 0)
+			return rc;
+		if (j->living.last_ns > until_ns ||
+		    clock_ns(CLOCK_MONOTONIC) - began > CATCH_UP_NS / 2)
+			return 0;
+		const struct timespec pause = { .tv_nsec = 300000000 };
+		nanosleep(&pause, NULL);
+	}
+}
+
+static int explain_process(const struct explaining *x, pid_t pid, struct err *err)
+{
+	CLEANUP(joined_fini) struct joined j = { 0 };
+	struct snapshot_opt take = { .freeze = x->freeze };
+	struct explain_opt opt = { 0 };
+	char path[1024] = "";
+	const char *why = "It is not recorded: blocks are told by size, not by who asked. "
+			  "'byteledger explain -- PROGRAM' records, and says who.";
+	pid_t recorder = snapshot_recorder(pid);
+	struct err ignored = { 0 };
+	uint64_t start_realtime_ns = 0;
+	if (recorder) {
+		recording_of(recorder, path, sizeof(path));
+		CLEANUP(trace_reader_freep)
+		struct trace_reader *reader = path[0] ? trace_reader_new(path, &ignored) : NULL;
+		start_realtime_ns = reader ? zero_of(reader, &ignored) : 0;
+		why = "It is recorded, but its recording cannot be read by this user: blocks are "
+		      "told by size only.";
+		if (start_realtime_ns) {
+			uint64_t since = clock_ns(CLOCK_REALTIME) - start_realtime_ns;
+			take.time_zero_ns = clock_ns(CLOCK_MONOTONIC) - since;
+		}
+	}
+	j.snapshot = snapshot_take(pid, &take, err);
+	if (!j.snapshot)
+		return err->code;
+	if (start_realtime_ns && catch_up(&j, path, j.snapshot->time_ns, err) < 0)
+		return err->code;
+	int rc = join(&j, x, &opt, err);
+	if (rc < 0)
+		return rc;
+	j.explain->why_not = j.names ? NULL : why;
+	return print(x, j.explain, err);
+}
+
+/* ---- a recording -------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t distance(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+/* The shot that is meant by @time: nearest to it, the highest for the peak. */
+static size_t choose(const struct trace_shot *shots, size_t count, const struct query_time *time,
+		     uint64_t ns)
+{
+	size_t best = 0;
+	int highest = time->kind == QUERY_TIME_NONE || time->kind == QUERY_TIME_PEAK;
+	for (size_t i = 1; i < count; i++)
+		if (highest ? shots[i].rss_bytes >= shots[best].rss_bytes
+			    : distance(shots[i].time_ns, ns) <= distance(shots[best].time_ns, ns))
+			best = i;
+	return best;
+}
+
+static int moment(const char *path, const struct query_time *time, uint64_t *ns, struct err *err)
+{
+	*ns = 0;
+	if (time->kind == QUERY_TIME_NONE || time->kind == QUERY_TIME_PEAK)
+		return 0;
+	if (time->kind == QUERY_TIME_START_NS) {
+		*ns = time->value;
+		return 0;
+	}
+	CLEANUP(recording_freep) struct recording *rec = cmd_open_recording(path, err);
+	CLEANUP(prof_freep) struct prof *whole = rec ? recording_read(rec, NULL, err) : NULL;
+	return whole ? query_time_resolve(time, whole, ns, err) : err->code;
+}
+
+/* What later snapshots say of how long a saving would have kept. */
+static size_t later_of(struct trace_reader *reader, const struct trace_shot *shots, size_t count,
+		       size_t at, struct explain_later *later, size_t max)
+{
+	size_t found = 0;
+	for (size_t i = at + 1;
+	     i < count && found < max && shots[i].time_ns - shots[at].time_ns <= LATER_NS; i++) {
+		struct err ignored = { 0 };
+		CLEANUP(snapshot_freep)
+		struct snapshot *s = trace_reader_shot(reader, &shots[i], &ignored);
+		if (!s)
+			continue;
+		later[found] =
+			(struct explain_later){ .after_ns = shots[i].time_ns - shots[at].time_ns };
+		for (size_t k = 0; k < s->allocator_count; k++)
+			later[found].live_bytes += s->allocators[k].live_bytes == UINT64_MAX
+							   ? 0
+							   : s->allocators[k].live_bytes;
+		found++;
+	}
+	return found;
+}
+
+static int sheet_at(struct joined *j, const struct explaining *x, const char *path,
+		    const struct query_time *time, struct err *err)
+{
+	struct trace_shot *shots = NULL;
+	struct explain_later later[32];
+	struct explain_opt opt = { .later = later };
+	size_t count = 0;
+	uint64_t ns = 0;
+	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, err);
+	int rc = reader ? trace_reader_shots(reader, &shots, &count, err) : err->code;
+	if (rc == 0 && !count) {
+		err_set(err, -ENODATA, "cannot explain '%s': it has no snapshot", path);
+		err_hint(err,
+			 "'byteledger run' writes them; 'heap' and older recordings have none, "
+			 "'byteledger report' says what was live");
+		rc = -ENODATA;
+	}
+	if (rc == 0)
+		rc = moment(path, time, &ns, err);
+	if (rc == 0) {
+		size_t at = choose(shots, count, time, ns);
+		/* one that contradicts itself is no reason to tell nothing, if there are others */
+		j->snapshot = trace_reader_shot(reader, &shots[at], err);
+		rc = j->snapshot ? 0 : err->code;
+		if (rc == 0)
+			rc = replay(j, reader, j->snapshot->time_ns, err);
+		opt.later_count = rc == 0 ? later_of(reader, shots, count, at, later, 32) : 0;
+	}
+	free(shots);
+	if (rc == 0)
+		rc = join(j, x, &opt, err);
+	if (rc == 0 && time->kind != QUERY_TIME_NONE && time->kind != QUERY_TIME_PEAK)
+		j->explain->snapshot_age_ns = (int64_t)(ns - j->snapshot->time_ns);
+	return rc;
+}
+
+static int explain_file(const struct explaining *x, struct err *err)
+{
+	CLEANUP(joined_fini) struct joined j = { 0 };
+	int rc = sheet_at(&j, x, x->path, &x->at, err);
+	if (rc < 0 || !x->diff.kind)
+		return rc < 0 ? rc : print(x, j.explain, err);
+	CLEANUP(joined_fini) struct joined after = { 0 };
+	rc = sheet_at(&after, x, x->path, &x->diff, err);
+	if (rc < 0)
+		return rc;
+	if (x->json)
+		return out_explain_diff_json(stdout, j.explain, after.explain, err);
+	struct out_opt opt = { .limit = x->limit };
+	terminal_fit(stdout, &opt);
+	return out_explain_diff_text(stdout, j.explain, after.explain, &opt, err);
+}
+
+int explain_brief(FILE *to, const char *path, const struct out_opt *opt, struct err *err)
+{
+	CLEANUP(joined_fini) struct joined j = { 0 };
+	const struct explaining x = { 0 };
+	const struct query_time peak = { 0 };
+	int rc = sheet_at(&j, &x, path, &peak, err);
+	if (rc < 0)
+		return rc == -ENODATA ? 0 : rc;
+	return out_explain_brief(to, j.explain, opt, err);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Records, and explains the recording: into a file of its own that goes again, unless one was asked for. */
+static int explain_program(struct explaining *x, char **argv)
+{
+	struct err err = { 0 };
+	char folder[] = "/tmp/byteledger.XXXXXX", name[64] = "", made[1024];
+	cmd_status_is_programs();
+	if (!x->output) {
+		if (!mkdtemp(folder)) {
+			err_set(&err, -errno, "cannot make a folder for the recording");
+			return cmd_fail(&err);
+		}
+		snprintf(name, sizeof(name), "%s/explain.blt", folder);
+	}
+	int status = record_quietly(x->output ? x->output : name, argv, made, sizeof(made));
+	if (made[0]) {
+		x->path = made;
+		if (explain_file(x, &err) < 0)
+			cmd_fail(&err);
+	}
+	if (!x->output) {
+		unlink(made);
+		rmdir(folder);
+	}
+	return status;
+}
+
+int cmd_explain(int argc, char **argv)
+{
+	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "[FILE | -- PROGRAM [ARGS...]]",
+		.doc = "Say why a process is as large as it is: every resident byte on one line, "
+		       "the lines add up to "
+		       "the kernel's figure, and what would bring it back.",
+		.children = children,
+	};
+	struct explaining x = { 0 };
+	struct err err = { 0 };
+	int rest, status = CMD_OK;
+	for (int i = 1; i < argc && !x.with_program; i++)
+		x.with_program = strcmp(argv[i], "--") == 0;
+	if (cmd_parse(&argp, argc, argv, &rest, &x) < 0)
+		return CMD_USAGE;
+	if (x.with_program && rest >= argc) {
+		fprintf(stderr, "byteledger: no program given\n"
+				"hint: byteledger explain [OPTIONS] -- PROGRAM [ARGS...]\n");
+		return CMD_USAGE;
+	}
+	if (x.with_program)
+		return explain_program(&x, argv + rest);
+	if (x.path)
+		return explain_file(&x, &err) < 0 ? cmd_fail(&err) : CMD_OK;
+	CLEANUP(target_list_fini) struct target_list list = { 0 };
+	if (targets_find(&x.targets, 0, &list, &err) < 0)
+		return cmd_fail(&err);
+	for (size_t i = 0; i < list.count; i++) {
+		struct err one = { 0 };
+		if (i && !x.json)
+			putchar('\n');
+		if (explain_process(&x, list.pids[i], &one) < 0)
+			status = cmd_fail(&one);
+	}
+	return status;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* explain.h - a balance sheet written out. */
+#ifndef OUT_EXPLAIN_H
+#define OUT_EXPLAIN_H
+
+#include <stdio.h>
+
+#include "base/err.h"
+#include "out/out.h"
+#include "view/explain.h"
+
+/** out_explain_json() - one object, a line: the lines add up with unexplained_bytes to rss_bytes. */
+int out_explain_json(FILE *to, const struct explain *explain, struct err *err);
+/** out_explain_text() - for people, opt->width columns (0: 100); opt->limit groups under a line (0: 5). */
+int out_explain_text(FILE *to, const struct explain *explain, const struct out_opt *opt,
+		     struct err *err);
+/** out_explain_brief() - three lines of it, below a report. */
+int out_explain_brief(FILE *to, const struct explain *explain, const struct out_opt *opt,
+		      struct err *err);
+/**
+ * out_explain_diff_text(), out_explain_diff_json() - what changed from @before to @after, by class and label, and by group of what
+ * lives and of holes.
+ */
+int out_explain_diff_text(FILE *to, const struct explain *before, const struct explain *after,
+			  const struct out_opt *opt, struct err *err);
+int out_explain_diff_json(FILE *to, const struct explain *before, const struct explain *after,
+			  struct err *err);
+
+#endif

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/jsonw.h"
+#include "out/explain.h"
+
+#define FRAMES_MAX 256
+
+static void put_frame(struct jsonw *j, const struct view_frame *f)
+{
+	jsonw_object(j, NULL);
+	jsonw_str(j, "function", f->function);
+	jsonw_str(j, "module", f->module);
+	jsonw_u64(j, "offset", f->offset);
+	jsonw_str(j, "file", f->file);
+	if (f->line)
+		jsonw_u64(j, "line", f->line);
+	else
+		jsonw_null(j, "line");
+	jsonw_bool(j, "inlined", f->inlined);
+	jsonw_object_end(j);
+}
+
+static void put_frames(struct jsonw *j, const struct explain *e, uint32_t group)
+{
+	jsonw_array(j, "frames");
+	if (group < e->sheet->group_count) {
+		const struct explain_group *g = &e->groups[group];
+		if (e->by == VIEW_BY_STACK) {
+			struct view_frame *frames = malloc(FRAMES_MAX * sizeof(*frames));
+			unsigned stop;
+			size_t count = frames ? view_frames(e->names, (struct stack_id){ g->stack },
+							    frames, FRAMES_MAX, &stop)
+					      : 0;
+			for (size_t i = 0; i < count; i++)
+				put_frame(j, &frames[i]);
+			free(frames);
+		} else {
+			put_frame(j, &g->frame);
+		}
+	}
+	jsonw_array_end(j);
+	if (group >= e->sheet->group_count)
+		jsonw_str(j, "name", explain_group_name(e, group));
+}
+
+static uint64_t of_class(const struct sheet_group *g, unsigned class)
+{
+	return class == SHEET_LIVE    ? g->live_bytes
+	       : class == SHEET_WASTE ? g->waste_bytes
+	       : class == SHEET_HOLES ? g->hole_bytes
+	       : class == SHEET_MMAP  ? g->mapped_bytes
+				      : 0;
+}
+
+struct ranked {
+	uint64_t bytes;
+	uint32_t group;
+};
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct ranked *x = a, *y = b;
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return x->group < y->group ? -1 : x->group > y->group;
+}
+
+static void put_stacks(struct jsonw *j, const struct explain *e, unsigned class)
+{
+	const struct sheet *sheet = e->sheet;
+	size_t count = 0, groups = (size_t)sheet->group_count + SHEET_PSEUDO;
+	struct ranked *ranked = malloc(groups * sizeof(*ranked));
+	jsonw_array(j, "stacks");
+	for (uint32_t i = 0; i < groups && ranked; i++)
+		if (of_class(&sheet->groups[i], class))
+			ranked[count++] = (struct ranked){ of_class(&sheet->groups[i], class), i };
+	if (count)
+		qsort(ranked, count, sizeof(*ranked), by_bytes);
+	for (size_t i = 0; i < count; i++) {
+		const struct sheet_group *g = &sheet->groups[ranked[i].group];
+		jsonw_line(j);
+		jsonw_object(j, NULL);
+		put_frames(j, e, ranked[i].group);
+		jsonw_u64(j, "bytes", ranked[i].bytes);
+		jsonw_u64(j, "blocks", g->blocks);
+		jsonw_u64(j, "live_bytes", g->live_bytes);
+		jsonw_u64(j, "unit_bytes", g->unit_bytes);
+		jsonw_u64(j, "alone_bytes", g->alone_bytes);
+		jsonw_u64(j, "alone_without_caches_bytes", g->alone_without_caches_bytes);
+		jsonw_u64(j, "untouched_bytes", g->untouched_bytes);
+		jsonw_u64(j, "swapped_bytes", g->swapped_bytes);
+		if (g->blocks) {
+			jsonw_object(j, "age_ns");
+			jsonw_u64(j, "youngest", g->youngest_ms * 1000000u);
+			jsonw_u64(j, "mean", g->age_sum_ms / g->blocks * 1000000u);
+			jsonw_u64(j, "oldest", g->oldest_ms * 1000000u);
+			jsonw_object_end(j);
+		}
+		jsonw_object_end(j);
+	}
+	jsonw_array_end(j);
+	free(ranked);
+}
+
+static void put_lines(struct jsonw *j, const struct explain *e)
+{
+	const struct sheet *sheet = e->sheet;
+	int told[SHEET_CLASSES] = { 0 };
+	jsonw_array(j, "lines");
+	for (size_t i = 0; i < sheet->line_count; i++) {
+		const struct sheet_line *line = &sheet->lines[i];
+		jsonw_line(j);
+		jsonw_object(j, NULL);
+		jsonw_str(j, "class", sheet_class_name(line->class));
+		jsonw_str(j, "label", line->label);
+		jsonw_u64(j, "bytes", line->bytes);
+		jsonw_bool(j, "exact", line->exact);
+		jsonw_str(j, "how", line->how);
+		jsonw_u64(j, "private_bytes",
+			  line->bytes - (line->shared_bytes < line->bytes ? line->shared_bytes
+									  : line->bytes));
+		jsonw_u64(j, "shared_bytes", line->shared_bytes);
+		/* groups belong to a class; they stand at its first line that is not somebody else's */
+		int theirs =
+			(line->class == SHEET_LIVE && strcmp(line->label, "not recorded") != 0) ||
+			line->class == SHEET_WASTE || line->class == SHEET_HOLES ||
+			line->class == SHEET_MMAP;
+		if (theirs && !told[line->class]) {
+			told[line->class] = 1;
+			put_stacks(j, e, line->class);
+		} else {
+			jsonw_array(j, "stacks");
+			jsonw_array_end(j);
+		}
+		if (line->class == SHEET_LIVE && strcmp(line->label, "not recorded") == 0) {
+			jsonw_array(j, "sizes");
+			for (size_t k = 0; k < e->snapshot->size_count && !e->recorded; k++) {
+				const struct snapshot_size *size = &e->snapshot->sizes[k];
+				jsonw_object(j, NULL);
+				jsonw_u64(j, "from", size->bytes);
+				jsonw_u64(j, "blocks", size->count);
+				jsonw_u64(j, "bytes", size->sum);
+				jsonw_object_end(j);
+			}
+			jsonw_array_end(j);
+		}
+		jsonw_object_end(j);
+	}
+	jsonw_array_end(j);
+}
+
+static void put_beside(struct jsonw *j, const struct explain *e)
+{
+	const struct snapshot *s = e->snapshot;
+	const struct {
+		const char *class;
+		uint64_t bytes;
+	} beside[] = { { "untouched", e->sheet->untouched_bytes },
+		       { "swapped", s->swap_bytes },
+		       { "page-tables", s->page_table_bytes },
+		       { "hugetlb", s->hugetlb_bytes } };
+	jsonw_array(j, "beside");
+	for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
+		jsonw_object(j, NULL);
+		jsonw_str(j, "class", beside[i].class);
+		jsonw_str(j, "label", beside[i].class);
+		jsonw_u64(j, "bytes", beside[i].bytes);
+		jsonw_array(j, "stacks");
+		for (uint32_t k = 0; k < e->sheet->group_count && i < 2; k++) {
+			const struct sheet_group *g = &e->sheet->groups[k];
+			uint64_t bytes = i ? g->swapped_bytes : g->untouched_bytes;
+			if (!bytes)
+				continue;
+			jsonw_object(j, NULL);
+			put_frames(j, e, k);
+			jsonw_u64(j, "bytes", bytes);
+			jsonw_object_end(j);
+		}
+		jsonw_array_end(j);
+		jsonw_object_end(j);
+	}
+	jsonw_array_end(j);
+}
+
+static void put_advice(struct jsonw *j, const struct explain *e)
+{
+	jsonw_line(j);
+	jsonw_array(j, "advice");
+	for (unsigned i = 0; i < e->advice_count; i++) {
+		const struct advice *a = &e->advice[i];
+		jsonw_line(j);
+		jsonw_object(j, NULL);
+		jsonw_str(j, "id", a->id);
+		if (a->bound == ADVICE_UNKNOWN)
+			jsonw_null(j, "saves_bytes");
+		else
+			jsonw_u64(j, "saves_bytes", a->saves_bytes);
+		jsonw_str(j, "bound", advice_bound_name(a->bound));
+		jsonw_str(j, "text", a->text);
+		jsonw_str(j, "command", a->command);
+		jsonw_str(j, "evidence", a->evidence);
+		if (a->has_again) {
+			jsonw_u64(j, "touched_again_bytes", a->again_bytes);
+			jsonw_u64(j, "touched_again_within_ns", a->again_ns);
+		}
+		jsonw_object_end(j);
+	}
+	jsonw_array_end(j);
+	jsonw_array(j, "not_advised");
+	for (unsigned i = 0; i < e->not_advised_count; i++) {
+		jsonw_object(j, NULL);
+		jsonw_str(j, "id", e->not_advised[i].id);
+		jsonw_str(j, "why", e->not_advised[i].why);
+		jsonw_object_end(j);
+	}
+	jsonw_array_end(j);
+}
+
+static void put_check(struct jsonw *j, const char *name, uint64_t bytes, int64_t difference)
+{
+	jsonw_object(j, NULL);
+	jsonw_str(j, "name", name);
+	jsonw_u64(j, "bytes", bytes);
+	jsonw_i64(j, "difference_bytes", difference);
+	jsonw_object_end(j);
+}
+
+static void put_rest(struct jsonw *j, const struct explain *e)
+{
+	const struct sheet *sheet = e->sheet;
+	const struct snapshot *s = e->snapshot;
+	jsonw_array(j, "occupancy");
+	for (unsigned i = 0; i < SHEET_OCCUPANCY; i++) {
+		jsonw_object(j, NULL);
+		jsonw_double(j, "from", i / 10.0);
+		jsonw_double(j, "to", (i + 1) / 10.0);
+		jsonw_u64(j, "bytes", sheet->occupancy[i].bytes);
+		jsonw_u64(j, "units", sheet->occupancy[i].units);
+		jsonw_object_end(j);
+	}
+	jsonw_array_end(j);
+	jsonw_array(j, "together");
+	for (unsigned i = 0; i < sheet->pair_count; i++) {
+		jsonw_object(j, NULL);
+		jsonw_array(j, "groups");
+		for (unsigned k = 0; k < 2; k++) {
+			jsonw_object(j, NULL);
+			put_frames(j, e, k ? sheet->pairs[i].b : sheet->pairs[i].a);
+			jsonw_object_end(j);
+		}
+		jsonw_array_end(j);
+		jsonw_u64(j, "bytes", sheet->pairs[i].bytes);
+		jsonw_object_end(j);
+	}
+	jsonw_array_end(j);
+	jsonw_array(j, "top_pins");
+	for (unsigned i = 0; i < sheet->pin_count; i++) {
+		const struct sheet_pin *pin = &sheet->pins[i];
+		jsonw_object(j, NULL);
+		jsonw_u64(j, "arena", pin->arena);
+		put_frames(j, e, pin->group);
+		jsonw_u64(j, "bytes", pin->bytes);
+		jsonw_u64(j, "age_ns", pin->age_ms * 1000000u);
+		jsonw_u64(j, "free_below_bytes", pin->free_below_bytes);
+		jsonw_u64(j, "top_bytes", pin->top_bytes);
+		jsonw_object_end(j);
+	}
+	jsonw_array_end(j);
+	put_advice(j, e);
+	jsonw_object(j, "contradictions");
+	jsonw_u64(j, "blocks", sheet->contradictions);
+	jsonw_double(j, "share",
+		     sheet->live_blocks ? (double)sheet->contradictions / (double)sheet->live_blocks
+					: 0);
+	jsonw_u64(j, "unrecorded_bytes", sheet->unrecorded_bytes);
+	jsonw_u64(j, "dropped_blocks", sheet->dropped_blocks);
+	jsonw_object_end(j);
+	jsonw_array(j, "checks");
+	put_check(j, "smaps_rss", s->rss_bytes, 0);
+	if (s->status_rss_bytes != UINT64_MAX)
+		put_check(j, "status_rss", s->status_rss_bytes,
+			  (int64_t)(s->status_rss_bytes - s->rss_bytes));
+	put_check(j, "scan_rss", s->rss_bytes - (uint64_t)sheet->moved_bytes, -sheet->moved_bytes);
+	uint64_t walked = 0;
+	for (size_t i = 0; i < s->allocator_count; i++)
+		if (s->allocators[i].consistency)
+			walked += s->allocators[i].live_bytes;
+	put_check(j, "walk_live", walked, (int64_t)(walked - sheet->live_bytes_all));
+	jsonw_array_end(j);
+}
+
+int out_explain_json(FILE *to, const struct explain *e, struct err *err)
+{
+	const struct snapshot *s = e->snapshot;
+	struct jsonw j;
+	jsonw_init(&j, to);
+	jsonw_object(&j, NULL);
+	jsonw_u64(&j, "version", 1);
+	jsonw_u64(&j, "pid", s->pid);
+	jsonw_str(&j, "comm", s->comm);
+	jsonw_u64(&j, "time_ns", s->time_ns);
+	jsonw_i64(&j, "snapshot_age_ns", e->snapshot_age_ns);
+	jsonw_u64(&j, "rss_bytes", s->rss_bytes);
+	jsonw_u64(&j, "pss_bytes", s->pss_bytes);
+	jsonw_bool(&j, "recorded", e->recorded);
+	jsonw_bool(&j, "complete", e->complete);
+	jsonw_object(&j, "lost");
+	jsonw_u64(&j, "events", e->lost_events);
+	jsonw_object(&j, "by_reason");
+	jsonw_object_end(&j);
+	jsonw_object_end(&j);
+	put_lines(&j, e);
+	jsonw_line(&j);
+	jsonw_i64(&j, "unexplained_bytes", e->sheet->unexplained_bytes);
+	jsonw_object(&j, "instant");
+	jsonw_str(&j, "mode", s->mode == SNAPSHOT_FROZEN ? "frozen" : "running");
+	jsonw_u64(&j, "window_ns", s->window_ns);
+	jsonw_u64(&j, "scan_ns", s->scan_ns);
+	jsonw_u64(&j, "stall_ns", s->stall_ns);
+	jsonw_object_end(&j);
+	put_beside(&j, e);
+	put_rest(&j, e);
+	jsonw_object_end(&j);
+	jsonw_line(&j);
+	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;
+}
+
+int out_explain_diff_json(FILE *to, const struct explain *before, const struct explain *after,
+			  struct err *err)
+{
+	struct jsonw j;
+	jsonw_init(&j, to);
+	jsonw_object(&j, NULL);
+	jsonw_u64(&j, "version", 1);
+	jsonw_u64(&j, "from_ns", before->snapshot->time_ns);
+	jsonw_u64(&j, "to_ns", after->snapshot->time_ns);
+	jsonw_i64(&j, "rss_bytes",
+		  (int64_t)(after->snapshot->rss_bytes - before->snapshot->rss_bytes));
+	jsonw_array(&j, "lines");
+	for (int side = 0; side < 2; side++) {
+		const struct explain *e = side ? after : before, *other = side ? before : after;
+		for (size_t i = 0; i < e->sheet->line_count; i++) {
+			const struct sheet_line *line = &e->sheet->lines[i];
+			uint64_t there = explain_line_bytes(other, line->class, line->label),
+				 here = explain_line_bytes(e, line->class, line->label);
+			int again = 0;
+			for (size_t k = 0; k < i; k++)
+				again |= e->sheet->lines[k].class == line->class &&
+					 strcmp(e->sheet->lines[k].label, line->label) == 0;
+			if (again || (side && there) || here == there)
+				continue;
+			jsonw_object(&j, NULL);
+			jsonw_str(&j, "class", sheet_class_name(line->class));
+			jsonw_str(&j, "label", line->label);
+			jsonw_i64(&j, "bytes", side ? (int64_t)here : (int64_t)(there - here));
+			jsonw_object_end(&j);
+		}
+	}
+	jsonw_array_end(&j);
+	jsonw_i64(&j, "unexplained_bytes",
+		  after->sheet->unexplained_bytes - before->sheet->unexplained_bytes);
+	jsonw_object_end(&j);
+	jsonw_line(&j);
+	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;
+}

@@ -1,0 +1,716 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* explain_text.c - the sheet for people: the verdict, the lines, who holds what, what would help. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "out/explain.h"
+
+#define WIDTH 100u
+#define GROUPS 5u
+#define FOLD_PERCENT 1 /* of RSS: what is less stands in one line with others */
+
+struct page {
+	FILE *to;
+	const struct explain *e;
+	size_t width, limit;
+	int ascii;
+	struct buf fold; /* names of lines that are too small for one of their own */
+	uint64_t folded;
+};
+
+static const char *mib(char to[TEXT_NUMBER_MAX], uint64_t bytes)
+{
+	snprintf(to, TEXT_NUMBER_MAX, "%.1f", (double)bytes / 1048576);
+	return to;
+}
+
+/* Words broken at @width, the first line as it stands, others @indent further in. */
+static void wrap(struct page *p, size_t at, size_t indent, const char *text)
+{
+	while (*text) {
+		const char *word = text + strspn(text, " ");
+		size_t len = strcspn(word, " "), columns;
+		char keep[512];
+		snprintf(keep, sizeof(keep), "%.*s", (int)(len < 511 ? len : 511), word);
+		columns = text_columns(keep);
+		if (!len)
+			break;
+		if (at > indent && at + 1 + columns > p->width) {
+			fprintf(p->to, "\n%*s", (int)indent, "");
+			at = indent;
+		} else if (word != text || at > indent) {
+			if (at > indent) {
+				fputc(' ', p->to);
+				at++;
+			}
+		}
+		fputs(keep, p->to);
+		at += columns;
+		text = word + len;
+	}
+	fputc('\n', p->to);
+}
+
+static const char *shown(struct buf *to, const char *name, int ascii, size_t columns)
+{
+	buf_clear(to);
+	text_escape(to, name, ascii);
+	const char *text = buf_cstr(to);
+	if (text_columns(text) > columns && columns > 3) {
+		to->len = text_fit(text, columns - 3);
+		buf_puts(to, "...");
+		text = buf_cstr(to);
+	}
+	return text;
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------------------ */
+
+struct ranked {
+	uint64_t bytes;
+	uint32_t group;
+};
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct ranked *x = a, *y = b;
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return x->group < y->group ? -1 : x->group > y->group;
+}
+
+static uint64_t of_class(const struct sheet_group *g, unsigned class)
+{
+	return class == SHEET_LIVE    ? g->live_bytes
+	       : class == SHEET_HOLES ? g->hole_bytes
+				      : g->mapped_bytes;
+}
+
+/* Groups of a class, the costliest first; malloc'd. */
+static struct ranked *rank(const struct explain *e, unsigned class, size_t *count)
+{
+	size_t groups = (size_t)e->sheet->group_count + SHEET_PSEUDO;
+	struct ranked *ranked = malloc(groups * sizeof(*ranked));
+	*count = 0;
+	for (uint32_t i = 0; i < groups && ranked; i++)
+		if (of_class(&e->sheet->groups[i], class))
+			ranked[(*count)++] =
+				(struct ranked){ of_class(&e->sheet->groups[i], class), i };
+	if (*count)
+		qsort(ranked, *count, sizeof(*ranked), by_bytes);
+	return ranked;
+}
+
+static void name_groups(struct page *p, unsigned class, size_t most, struct buf *to)
+{
+	CLEANUP(buf_fini) struct buf name = { 0 };
+	char n[TEXT_NUMBER_MAX];
+	size_t count, shown_count = 0;
+	struct ranked *ranked = rank(p->e, class, &count);
+	uint64_t rest = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (shown_count == most) {
+			rest += ranked[i].bytes;
+			continue;
+		}
+		buf_printf(to, "%s%s %s", shown_count ? ", " : "",
+			   shown(&name, explain_group_name(p->e, ranked[i].group), p->ascii, 48),
+			   mib(n, ranked[i].bytes));
+		shown_count++;
+	}
+	if (rest)
+		buf_printf(to, ", others %s", mib(n, rest));
+	free(ranked);
+}
+
+/* ---- lines --------------------------------------------------------------------------------------------------------------- */
+
+static int is_small(const struct page *p, uint64_t bytes)
+{
+	return bytes < p->e->sheet->rss_bytes / 100 * FOLD_PERCENT;
+}
+
+static void put_line(struct page *p, uint64_t bytes, const char *text)
+{
+	char n[TEXT_NUMBER_MAX];
+	double percent =
+		p->e->sheet->rss_bytes ? 100.0 * (double)bytes / (double)p->e->sheet->rss_bytes : 0;
+	fprintf(p->to, "%8s %5.1f  ", mib(n, bytes), percent);
+	wrap(p, 16, 16, text);
+}
+
+static void fold(struct page *p, uint64_t bytes, const char *text)
+{
+	CLEANUP(buf_fini) struct buf name = { 0 };
+	char n[TEXT_NUMBER_MAX];
+	if (!bytes)
+		return;
+	buf_printf(&p->fold, "%s%s %s", p->fold.len ? "; " : "", shown(&name, text, p->ascii, 48),
+		   mib(n, bytes));
+	p->folded += bytes;
+}
+
+static void line_or_fold(struct page *p, uint64_t bytes, const char *line, const char *name)
+{
+	if (!bytes)
+		return;
+	if (is_small(p, bytes))
+		fold(p, bytes, name);
+	else
+		put_line(p, bytes, line);
+}
+
+static const char *keeper(const struct explain *e)
+{
+	static const struct {
+		const char *allocator, *name;
+	} names[] = { { "glibc malloc", "glibc" },
+		      { "jemalloc", "jemalloc" },
+		      { "tcmalloc", "tcmalloc" },
+		      { "mimalloc", "mimalloc" } };
+	uint64_t most = 0;
+	const char *best = "the allocator";
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		uint64_t bytes = explain_line_bytes(e, SHEET_FREE_PAGES, names[i].allocator) +
+				 explain_line_bytes(e, SHEET_HOLES, names[i].allocator) +
+				 explain_line_bytes(e, SHEET_METADATA, names[i].allocator);
+		if (bytes > most) {
+			most = bytes;
+			best = names[i].name;
+		}
+	}
+	return best;
+}
+
+static int has_slabs(const struct explain *e)
+{
+	for (size_t i = 0; i < e->snapshot->unit_count; i++)
+		if (e->snapshot->units[i].kind == SNAPSHOT_SLAB)
+			return 1;
+	return 0;
+}
+
+static void put_live(struct page *p)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	const struct explain *e = p->e;
+	char n[TEXT_NUMBER_MAX];
+	uint64_t other = explain_line_bytes(e, SHEET_LIVE, "not recorded"),
+		 live = e->sheet->class_bytes[SHEET_LIVE] - other;
+	if (live) {
+		buf_printf(&text,
+			   "live blocks, %s of them: ", text_grouped(n, e->sheet->live_blocks));
+		name_groups(p, SHEET_LIVE, 3, &text);
+		put_line(p, live, buf_cstr(&text));
+	}
+	if (!other)
+		return;
+	buf_clear(&text);
+	buf_printf(&text, "in use by %s's own word, not recorded", keeper(e));
+	uint64_t count = 0;
+	for (size_t i = 0; i < e->snapshot->size_count; i++)
+		count += e->snapshot->sizes[i].count;
+	if (!e->recorded && count) {
+		/* the four sizes that take most */
+		uint8_t taken[256] = { 0 };
+		buf_printf(&text, ": %s blocks, most of it in", text_grouped(n, count));
+		for (int k = 0; k < 4; k++) {
+			size_t best = SIZE_MAX;
+			for (size_t i = 0; i < e->snapshot->size_count && i < 256; i++)
+				if (!taken[i] &&
+				    (best == SIZE_MAX ||
+				     e->snapshot->sizes[i].sum > e->snapshot->sizes[best].sum))
+					best = i;
+			if (best == SIZE_MAX)
+				break;
+			taken[best] = 1;
+			buf_printf(&text, "%s %s of", k ? "," : "",
+				   text_grouped(n, e->snapshot->sizes[best].count));
+			buf_printf(&text, " %s",
+				   text_bytes(n, e->snapshot->sizes[best].sum /
+							 (e->snapshot->sizes[best].count
+								  ? e->snapshot->sizes[best].count
+								  : 1)));
+		}
+	}
+	line_or_fold(p, other, buf_cstr(&text), "not recorded");
+}
+
+static void put_holes(struct page *p)
+{
+	const struct explain *e = p->e;
+	const struct sheet *sheet = e->sheet;
+	CLEANUP(buf_fini) struct buf name = { 0 };
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	char n[TEXT_NUMBER_MAX], a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX];
+	uint64_t holes = sheet->class_bytes[SHEET_HOLES], rest = 0;
+	const char *units = has_slabs(e) ? "slabs" : "pages";
+	size_t count, others = 0;
+	if (is_small(p, holes)) {
+		fold(p, holes, "holes beside live blocks");
+		return;
+	}
+	buf_printf(&text, "holes: free, but %s with a live block%s",
+		   has_slabs(e) ? "in a slab" : "on a page", e->recorded ? "; held by" : "");
+	put_line(p, holes, buf_cstr(&text));
+	struct ranked *ranked = e->recorded ? rank(e, SHEET_HOLES, &count) : NULL;
+	for (size_t i = 0; ranked && i < count; i++) {
+		const struct sheet_group *g = &sheet->groups[ranked[i].group];
+		if (i >= p->limit || ranked[i].bytes < holes / 100) {
+			rest += ranked[i].bytes;
+			others++;
+			continue;
+		}
+		fprintf(p->to, "%8s        ", mib(n, ranked[i].bytes));
+		buf_clear(&text);
+		buf_puts(&text, shown(&name, explain_group_name(e, ranked[i].group), p->ascii, 40));
+		if (ranked[i].group < sheet->group_count)
+			buf_printf(&text, "  %s MiB in %s blocks on %s MiB of %s (%.0f %% full)",
+				   mib(a, g->live_bytes), text_grouped(b, g->blocks),
+				   mib(c, g->unit_bytes), units,
+				   g->unit_bytes
+					   ? 100.0 * (double)(g->live_bytes + g->waste_bytes) /
+						     (double)g->unit_bytes
+					   : 0);
+		wrap(p, 16, 18, buf_cstr(&text));
+	}
+	if (rest)
+		fprintf(p->to, "%8s        %zu others\n", mib(n, rest), others);
+	free(ranked);
+}
+
+static void put_mapped(struct page *p)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	uint64_t bytes = p->e->sheet->class_bytes[SHEET_MMAP];
+	buf_puts(&text, "mapped by the program itself: ");
+	name_groups(p, SHEET_MMAP, 3, &text);
+	line_or_fold(p, bytes, buf_cstr(&text), "mapped by the program");
+}
+
+static void put_runtime(struct page *p)
+{
+	const struct sheet *sheet = p->e->sheet;
+	char text[256], a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
+	for (size_t i = 0; i < sheet->line_count; i++) {
+		const struct sheet_line *line = &sheet->lines[i];
+		if (line->class != SHEET_RUNTIME)
+			continue;
+		int walked =
+			sheet->runtime_live_bytes && (!strcmp(line->label, "CPython objects") ||
+						      !strcmp(line->label, "Go heap"));
+		if (walked)
+			snprintf(text, sizeof(text), "%s: %s in use%s, %s free beside it",
+				 line->label, mib(a, sheet->runtime_live_bytes),
+				 strcmp(line->label, "Go heap") ? "" : " or not yet collected",
+				 mib(b, sheet->runtime_hole_bytes + sheet->runtime_free_bytes));
+		else
+			snprintf(text, sizeof(text), "%s: live, garbage and free, not told apart",
+				 line->label);
+		line_or_fold(p, line->bytes, text, line->label);
+	}
+}
+
+/* Classes of which each label stands by itself. */
+static void put_others(struct page *p)
+{
+	static const struct {
+		unsigned class;
+		const char *text;
+	} classes[] = { { SHEET_NAMED, "named: %s" },
+			{ SHEET_STACKS, "stacks: %s" },
+			{ SHEET_SHARED, "shared memory: %s" },
+			{ SHEET_HUGE,
+			  "%s: memory that was never written, as far as its contents tell" },
+			{ SHEET_KERNEL, "kernel: %s" } };
+	CLEANUP(buf_fini) struct buf name = { 0 };
+	const struct sheet *sheet = p->e->sheet;
+	char text[512];
+	for (size_t k = 0; k < sizeof(classes) / sizeof(classes[0]); k++) {
+		for (size_t i = 0; i < sheet->line_count; i++) {
+			const struct sheet_line *line = &sheet->lines[i];
+			if (line->class != classes[k].class || is_small(p, line->bytes))
+				continue;
+			const char *label = shown(&name, line->label, p->ascii, 60);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+			snprintf(text, sizeof(text), classes[k].text, label);
+#pragma GCC diagnostic pop
+			put_line(p, line->bytes, text);
+		}
+		uint64_t small = 0;
+		for (size_t i = 0; i < sheet->line_count; i++)
+			if (sheet->lines[i].class == classes[k].class &&
+			    is_small(p, sheet->lines[i].bytes))
+				small += sheet->lines[i].bytes;
+		static const char *const folded[] = { "named regions", "stacks", "shared memory",
+						      "zeroes in huge pages", "the kernel's" };
+		fold(p, small, folded[k]);
+	}
+	line_or_fold(p, sheet->class_bytes[SHEET_DATA], "program's and libraries' own data",
+		     "program and libraries' data");
+	line_or_fold(p, sheet->class_bytes[SHEET_FILES],
+		     "pages of files: program, libraries, mapped files", "files");
+}
+
+/* ---- the whole page ------------------------------------------------------------------------------------------------------ */
+
+static double explained(const struct explain *e)
+{
+	int64_t left = e->sheet->unexplained_bytes < 0 ? -e->sheet->unexplained_bytes
+						       : e->sheet->unexplained_bytes;
+	return e->sheet->rss_bytes ? 100.0 * (1 - (double)left / (double)e->sheet->rss_bytes) : 100;
+}
+
+static void put_heading(struct page *p)
+{
+	const struct explain *e = p->e;
+	CLEANUP(buf_fini) struct buf name = { 0 };
+	char left[256], right[128], age[TEXT_NUMBER_MAX], rss[TEXT_NUMBER_MAX];
+	snprintf(left, sizeof(left), "%s (pid %u)%s%s%s",
+		 shown(&name, e->snapshot->comm, p->ascii, 40), e->snapshot->pid,
+		 e->snapshot->start_age_ns ? ", " : "",
+		 e->snapshot->start_age_ns ? text_duration(age, e->snapshot->start_age_ns) : "",
+		 e->snapshot->start_age_ns ? " after its start" : "");
+	snprintf(right, sizeof(right), "RSS %s MiB, %.2f %% explained",
+		 mib(rss, e->sheet->rss_bytes), explained(e));
+	size_t used = text_columns(left) + text_columns(right);
+	if (used + 2 <= p->width)
+		fprintf(p->to, "%s%*s%s\n", left, (int)(p->width - used), "", right);
+	else
+		fprintf(p->to, "%s\n  %s\n", left, right);
+}
+
+/* In plain words: what the program uses, and what became of the rest. */
+static void put_verdict(struct page *p)
+{
+	const struct explain *e = p->e;
+	const struct sheet *sheet = e->sheet;
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
+	uint64_t heap = sheet->class_bytes[SHEET_LIVE], objects = sheet->runtime_live_bytes;
+	uint64_t pages = sheet->class_bytes[SHEET_FREE_PAGES],
+		 holes = sheet->class_bytes[SHEET_HOLES];
+	uint64_t pools = sheet->runtime_hole_bytes + sheet->runtime_free_bytes,
+		 free_bytes = pages + holes + pools;
+	uint64_t uses =
+		heap + objects + sheet->class_bytes[SHEET_MMAP] + sheet->class_bytes[SHEET_NAMED];
+	buf_printf(&text, "The program uses %s MiB of it", mib(a, uses));
+	if (objects && heap)
+		buf_printf(&text, ": %s by malloc, %s as objects of its runtime", mib(a, heap),
+			   mib(b, objects));
+	if (is_small(p, free_bytes)) {
+		buf_printf(&text, ". Next to nothing is free.");
+	} else {
+		buf_printf(&text, ". %s MiB are free, but %s has not given them back",
+			   mib(a, free_bytes), strcmp(keeper(e), "glibc") ? keeper(e) : "malloc");
+		if (pages && holes)
+			buf_printf(&text,
+				   ": %s MiB could go at once, %s MiB are stuck %s where some "
+				   "block still lives",
+				   mib(a, pages), mib(b, holes),
+				   has_slabs(e) ? "in slabs" : "on pages");
+		buf_puts(&text, ".");
+	}
+	fputs("  ", p->to);
+	wrap(p, 2, 2, buf_cstr(&text));
+	if (e->lost_events) {
+		fprintf(p->to, "  ");
+		buf_clear(&text);
+		buf_printf(&text,
+			   "%s events were lost: where the allocator says free, it is free (%s "
+			   "blocks of %s)",
+			   text_grouped(a, e->lost_events), text_grouped(b, sheet->dropped_blocks),
+			   "a lost free");
+		wrap(p, 2, 2, buf_cstr(&text));
+	}
+	if (!e->recorded && e->why_not) {
+		fprintf(p->to, "  ");
+		wrap(p, 2, 2, e->why_not);
+	}
+}
+
+static void put_occupancy(struct page *p)
+{
+	const struct sheet *sheet = p->e->sheet;
+	uint64_t all = 0, parts[4] = { 0 };
+	static const char *const names[] = { "0-10 %", "10-50 %", "50-90 %", "90-100 %" };
+	char n[TEXT_NUMBER_MAX];
+	for (unsigned i = 0; i < SHEET_OCCUPANCY; i++) {
+		all += sheet->occupancy[i].bytes;
+		parts[i < 1 ? 0 : i < 5 ? 1 : i < 9 ? 2 : 3] += sheet->occupancy[i].bytes;
+	}
+	if (!all || is_small(p, sheet->class_bytes[SHEET_HOLES]))
+		return;
+	fprintf(p->to, "  How full are the %s MiB of %s with live blocks?", mib(n, all),
+		has_slabs(p->e) ? "slabs" : "pages");
+	if (p->width < 100)
+		fputs("\n ", p->to);
+	for (unsigned i = 0; i < 4; i++) {
+		unsigned bar = (unsigned)((unsigned __int128)parts[i] * 20 / all);
+		if (!parts[i])
+			continue;
+		fprintf(p->to, "  %s %.*s%s%s", names[i], (int)bar, "####################",
+			bar ? " " : "", mib(n, parts[i]));
+	}
+	fputc('\n', p->to);
+}
+
+static void put_advice(struct page *p)
+{
+	const struct explain *e = p->e;
+	char n[TEXT_NUMBER_MAX], d[TEXT_NUMBER_MAX];
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	if (e->advice_count)
+		fprintf(p->to, "  What would help%*s\n", (int)(p->width - 17), "saves at most");
+	for (unsigned i = 0; i < e->advice_count; i++) {
+		const struct advice *a = &e->advice[i];
+		char saves[TEXT_NUMBER_MAX + 8] = "not known";
+		if (a->bound != ADVICE_UNKNOWN)
+			snprintf(saves, sizeof(saves), "%s MiB", mib(n, a->saves_bytes));
+		buf_clear(&text);
+		text_escape(&text, a->text, p->ascii);
+		size_t len = text_columns(buf_cstr(&text)), room = p->width - 4 - strlen(saves) - 1;
+		fprintf(p->to, "  %u ", i + 1);
+		if (len <= room) {
+			fprintf(p->to, "%s%*s\n", buf_cstr(&text), (int)(p->width - 4 - len),
+				saves);
+		} else {
+			size_t keep = p->width;
+			p->width = keep - strlen(saves) - 2;
+			wrap(p, 4, 4, buf_cstr(&text));
+			p->width = keep;
+			fprintf(p->to, "%*s\n", (int)p->width, saves);
+		}
+		buf_clear(&text);
+		if (a->command[0])
+			buf_printf(&text, "%s  ", a->command);
+		buf_printf(&text, "(%s)", a->evidence);
+		if (a->has_again)
+			buf_printf(&text,
+				   a->again_bytes ? " Of it %s MiB were needed again within %s."
+						  : " None of it was needed again within %s%s.",
+				   a->again_bytes ? mib(n, a->again_bytes)
+						  : text_duration(d, a->again_ns),
+				   a->again_bytes ? text_duration(d, a->again_ns) : "");
+		fputs("    ", p->to);
+		wrap(p, 4, 4, buf_cstr(&text));
+	}
+	if (!e->not_advised_count)
+		return;
+	buf_clear(&text);
+	buf_puts(&text, "Of no use here:");
+	for (unsigned i = 0; i < e->not_advised_count; i++)
+		buf_printf(&text, "%s %s (%s)", i ? "," : "", e->not_advised[i].id,
+			   e->not_advised[i].why);
+	buf_puts(&text, ".");
+	fputs("  ", p->to);
+	wrap(p, 2, 2, buf_cstr(&text));
+}
+
+static void put_beside(struct page *p)
+{
+	const struct explain *e = p->e;
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	char n[TEXT_NUMBER_MAX];
+	const struct {
+		const char *name;
+		uint64_t bytes;
+	} beside[] = { { "never touched", e->sheet->untouched_bytes },
+		       { "swapped out", e->snapshot->swap_bytes },
+		       { "page tables", e->snapshot->page_table_bytes },
+		       { "hugetlb", e->snapshot->hugetlb_bytes } };
+	for (size_t i = 0; i < 4; i++)
+		if (beside[i].bytes >= 1u << 20)
+			buf_printf(&text, "%s%s %s",
+				   text.len ? ", " : "Beside RSS: ", beside[i].name,
+				   mib(n, beside[i].bytes));
+	if (!text.len)
+		return;
+	fputs("  ", p->to);
+	wrap(p, 2, 2, buf_cstr(&text));
+}
+
+static void put_pins(struct page *p)
+{
+	const struct sheet *sheet = p->e->sheet;
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	CLEANUP(buf_fini) struct buf name = { 0 };
+	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
+	if (!sheet->pin_count || is_small(p, sheet->pins[0].free_below_bytes + 1))
+		return;
+	buf_puts(&text, "The heap's top is pinned by");
+	for (unsigned i = 0; i < sheet->pin_count && i < 3; i++)
+		buf_printf(
+			&text, "%s %s of %s (%s MiB free below it)", i ? "," : "",
+			text_bytes(b, sheet->pins[i].bytes),
+			shown(&name, explain_group_name(p->e, sheet->pins[i].group), p->ascii, 40),
+			mib(a, sheet->pins[i].free_below_bytes));
+	fputs("  ", p->to);
+	wrap(p, 2, 2, buf_cstr(&text));
+}
+
+static void page_init(struct page *p, FILE *to, const struct explain *e, const struct out_opt *opt)
+{
+	memset(p, 0, sizeof(*p));
+	p->to = to;
+	p->e = e;
+	p->width = opt->width > 40 ? (size_t)opt->width : WIDTH;
+	p->limit = opt->limit ? opt->limit : GROUPS;
+	p->ascii = opt->ascii;
+}
+
+int out_explain_text(FILE *to, const struct explain *e, const struct out_opt *opt, struct err *err)
+{
+	const struct sheet *sheet = e->sheet;
+	struct page p;
+	char text[256], n[TEXT_NUMBER_MAX];
+	page_init(&p, to, e, opt);
+	put_heading(&p);
+	put_verdict(&p);
+	fputs("     MiB     %\n", to);
+	put_live(&p);
+	snprintf(text, sizeof(text), "free pages that %s keeps", keeper(e));
+	line_or_fold(&p, sheet->class_bytes[SHEET_FREE_PAGES], text, "free pages");
+	put_holes(&p);
+	line_or_fold(&p, sheet->class_bytes[SHEET_WASTE], "rounding of blocks up to their slots",
+		     "rounding of blocks");
+	line_or_fold(&p, sheet->class_bytes[SHEET_CACHES], "caches: freed, but kept for a thread",
+		     "caches");
+	line_or_fold(&p, sheet->class_bytes[SHEET_METADATA], "allocators' headers and tables",
+		     "headers and tables");
+	put_runtime(&p);
+	put_mapped(&p);
+	put_others(&p);
+	if (p.folded)
+		put_line(&p, p.folded, buf_cstr(&p.fold));
+	if (sheet->class_bytes[SHEET_BYTELEDGER])
+		put_line(&p, sheet->class_bytes[SHEET_BYTELEDGER],
+			 "byteledger itself: not there without it");
+	int64_t left = sheet->unexplained_bytes;
+	snprintf(text, sizeof(text),
+		 "unexplained (%lld KiB); the lines and this come to the kernel's RSS to the byte",
+		 (long long)(left / 1024));
+	fprintf(to, "%8.1f %5.1f  ", (double)left / 1048576,
+		sheet->rss_bytes ? 100.0 * (double)left / (double)sheet->rss_bytes : 0);
+	wrap(&p, 16, 16, text);
+	put_beside(&p);
+	put_occupancy(&p);
+	put_pins(&p);
+	put_advice(&p);
+	if (e->snapshot->mode == SNAPSHOT_FROZEN)
+		fprintf(to, "  Stopped for %s while it was read.\n",
+			text_duration(n, e->snapshot->stall_ns));
+	else if (e->sheet->contradictions)
+		fprintf(to,
+			"  Nothing was stopped: %llu of %llu blocks contradict the allocator's "
+			"books; the recording counts.\n",
+			(unsigned long long)e->sheet->contradictions,
+			(unsigned long long)e->sheet->live_blocks);
+	if (e->snapshot_age_ns >= 1000000000 || e->snapshot_age_ns <= -1000000000)
+		fprintf(to, "  The snapshot is %s %s the moment that was asked for.\n",
+			text_duration(n, (uint64_t)(e->snapshot_age_ns < 0 ? -e->snapshot_age_ns
+									   : e->snapshot_age_ns)),
+			e->snapshot_age_ns < 0 ? "after" : "before");
+	buf_fini(&p.fold);
+	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;
+}
+
+int out_explain_brief(FILE *to, const struct explain *e, const struct out_opt *opt, struct err *err)
+{
+	const struct sheet *sheet = e->sheet;
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	CLEANUP(buf_fini) struct buf name = { 0 };
+	char a[TEXT_NUMBER_MAX];
+	struct page p;
+	size_t count;
+	page_init(&p, to, e, opt);
+	uint64_t live = sheet->class_bytes[SHEET_LIVE],
+		 pages = sheet->class_bytes[SHEET_FREE_PAGES],
+		 holes = sheet->class_bytes[SHEET_HOLES];
+	buf_printf(&text, "RSS %s MiB", mib(a, sheet->rss_bytes));
+	buf_printf(&text, " = %s live", mib(a, live));
+	buf_printf(&text, " + %s free", mib(a, pages));
+	struct ranked *ranked = rank(e, SHEET_HOLES, &count);
+	if (holes && count) {
+		buf_printf(&text, " + %s in holes, most of them held by", mib(a, holes));
+		buf_printf(&text, " %s",
+			   shown(&name, explain_group_name(e, ranked[0].group), p.ascii, 40));
+	}
+	free(ranked);
+	buf_printf(&text, " + %s else", mib(a, sheet->rss_bytes - live - pages - holes));
+	wrap(&p, 0, 2, buf_cstr(&text));
+	if (e->advice_count && e->advice[0].bound != ADVICE_UNKNOWN) {
+		buf_clear(&text);
+		text_escape(&text, e->advice[0].text, p.ascii);
+		buf_printf(&text, ": %s MiB at most", mib(a, e->advice[0].saves_bytes));
+		wrap(&p, 0, 2, buf_cstr(&text));
+	}
+	buf_clear(&text);
+	snprintf(a, sizeof(a), "%.2f", explained(e));
+	buf_printf(&text, "%s %% explained; 'byteledger explain' tells all of it", a);
+	wrap(&p, 0, 2, buf_cstr(&text));
+	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;
+}
+
+/* ---- two of them ------------------------------------------------------------------------------------------------------------ */
+
+static void put_change(struct page *p, int64_t bytes, const char *class, const char *label)
+{
+	CLEANUP(buf_fini) struct buf name = { 0 };
+	fprintf(p->to, "%+9.1f  %s%s%s\n", (double)bytes / 1048576, class, *label ? ": " : "",
+		shown(&name, label, p->ascii, p->width - 40));
+}
+
+/* By name, for the groups of both are numbered apart. */
+static int64_t group_change(const struct explain *before, const struct explain *after,
+			    uint32_t group, unsigned class)
+{
+	const char *name = explain_group_name(after, group);
+	int64_t bytes = (int64_t)of_class(&after->sheet->groups[group], class);
+	for (uint32_t i = 0; i < before->sheet->group_count; i++)
+		if (strcmp(explain_group_name(before, i), name) == 0)
+			bytes -= (int64_t)of_class(&before->sheet->groups[i], class);
+	return bytes;
+}
+
+int out_explain_diff_text(FILE *to, const struct explain *before, const struct explain *after,
+			  const struct out_opt *opt, struct err *err)
+{
+	struct page p;
+	page_init(&p, to, after, opt);
+	char d[TEXT_NUMBER_MAX];
+	uint64_t span = after->snapshot->time_ns > before->snapshot->time_ns
+				? after->snapshot->time_ns - before->snapshot->time_ns
+				: before->snapshot->time_ns - after->snapshot->time_ns;
+	fprintf(to, "%s (pid %u): what changed in %s, RSS %+.1f MiB\n      MiB\n",
+		after->snapshot->comm, after->snapshot->pid, text_duration(d, span),
+		((double)after->sheet->rss_bytes - (double)before->sheet->rss_bytes) / 1048576);
+	for (unsigned class = 0; class < SHEET_UNEXPLAINED; class ++) {
+		int64_t change = (int64_t)(after->sheet->class_bytes[class] -
+					   before->sheet->class_bytes[class]);
+		if (!change)
+			continue;
+		put_change(&p, change, sheet_class_name(class), "");
+		if (class != SHEET_LIVE && class != SHEET_HOLES)
+			continue;
+		size_t shown_count = 0;
+		for (uint32_t i = 0; i < after->sheet->group_count && shown_count < p.limit; i++) {
+			int64_t part = group_change(before, after, i, class);
+			if (part > change / 20 && part > 65536 && change > 0) {
+				put_change(&p, part, "  ", explain_group_name(after, i));
+				shown_count++;
+			} else if (part < change / 20 && part < -65536 && change < 0) {
+				put_change(&p, part, "  ", explain_group_name(after, i));
+				shown_count++;
+			}
+		}
+	}
+	put_change(&p, after->sheet->unexplained_bytes - before->sheet->unexplained_bytes,
+		   "unexplained", "");
+	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;
+}
