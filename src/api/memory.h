@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memory.h - the routes on a process's mappings: /debug/memory, /debug/memory/history, /debug/memory/diff, and what /metrics
- * says of them. Readings come from whoever watches the processes (cmd/watch.c), as functions.
+ * says of them. Readings come from whoever watches the
+ * processes (watch/live.h).
  */
 #ifndef API_MEMORY_H
 #define API_MEMORY_H
@@ -12,58 +13,13 @@
 #include "model/history.h"
 #include "proc/breakdown.h"
 #include "view/growth.h"
+#include "watch/live.h"
 
-#define MEMORY_TARGETS_MAX 64
 #define MEMORY_TOP_DEFAULT 20
 #define MEMORY_TOP_MAX 10000
 #define MEMORY_POINTS_MAX 20000 /* of a history in one answer */
 #define MEMORY_METRIC_LABELS_MAX \
-	50                     /* the rest is added up: a scrape must not grow with the target */
-#define MEMORY_FULL_SECONDS 10 /* a full reading of one process happens at most once in that time */
-#define MEMORY_STALL_BUCKETS 8
-
-/** struct memory_shot - one reading, shared by everybody who asked. */
-struct memory_shot {
-	const struct breakdown *breakdown;
-	uint64_t age_ns; /* when it was handed out */
-	void *own;       /* the source's */
-};
-
-/** struct memory_facts - what a watcher knows beside its readings. */
-struct memory_facts {
-	int32_t pid;
-	char comm[32];
-	int ended;
-	const struct history *history;
-	struct proc_totals totals; /* of the last look */
-	uint64_t time_ns;          /* of it, CLOCK_REALTIME */
-	uint64_t limit_bytes;
-	uint64_t reading_ns, reading_cpu_ns, period_ns;
-	double cpu_share; /* of one CPU, since watching began */
-	uint64_t alerts;  /* rules met so far */
-	uint64_t stalls[MEMORY_STALL_BUCKETS +
-			1]; /* readings by their longest call; bounds: memory_stall_bounds */
-	double stall_sum_seconds;
-};
-extern const double memory_stall_bounds[MEMORY_STALL_BUCKETS]; /* seconds */
-
-struct memory_cache;
-
-struct memory_source {
-	void *ctx;
-	struct memory_cache *cache; /* the owner's: memory_cache_new() */
-	/** Processes that are watched, @facts has MEMORY_TARGETS_MAX places. Any thread. */
-	size_t (*facts)(void *ctx, struct memory_facts *facts);
-	/**
-	 * A reading of @pid (0: the first): the watcher's last quick one, or with @full one of smaps and allocators that is at most
-	 * MEMORY_FULL_SECONDS old. -ENOENT: not watched. -ESRCH: ended, and never read. Any thread; give it back with put().
-	 */
-	int (*get)(void *ctx, int32_t pid, int full, struct memory_shot *shot, struct err *err);
-	/** The last full reading, if there is one: none is made. 0 or -ENOENT. */
-	int (*peek)(void *ctx, int32_t pid, struct memory_shot *shot);
-	void (*put)(void *ctx, struct memory_shot *shot);
-	int hide_addresses; /* never show addresses, whatever a client asks */
-};
+	50 /* the rest is added up: a scrape must not grow with the target */
 
 /** The handlers; ctx is a struct memory_source. */
 void memory_debug(void *ctx, const struct http_request *request, struct http_reply *reply);

@@ -8,9 +8,6 @@
 #include "api/memory.h"
 #include "api/metrics.h"
 
-const double memory_stall_bounds[MEMORY_STALL_BUCKETS] = { 0.0001, 0.0005, 0.001, 0.005,
-							   0.01,   0.05,   0.1,   0.5 };
-
 /** Everything that one scrape tells of one process. */
 struct scrape {
 	struct memory_facts facts;

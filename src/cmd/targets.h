@@ -1,62 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * targets.h - the processes that a command is about: -p PID, -n NAME, --container NAME|ID, --cgroup PATH, --follow-children
- * (contract 2).
- */
+/* targets.h - the options that name processes: -p PID, -n NAME, --container NAME|ID, --cgroup PATH, --follow-children. */
 #ifndef CMD_TARGETS_H
 #define CMD_TARGETS_H
 
 #include <argp.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
 
-#include "base/err.h"
-#include "cmd/container.h"
+#include "watch/targets.h"
 
-#define TARGETS_GIVEN_MAX 64
-
-/** struct targets - what the command line said; zero-initialised, the child parser's input. Texts are argv's. */
-struct targets {
-	pid_t pids[TARGETS_GIVEN_MAX];
-	unsigned pid_count;
-	const char *name;      /* base name of the executable, or a glob */
-	const char *container; /* name or id */
-	const char *cgroup;    /* path below /sys/fs/cgroup, or absolute */
-	int follow_children;
-	char container_id[CONTAINER_ID_MAX + 1]; /* once targets_find() has asked */
-};
-
-/** targets_argp - a child parser for -p, -n, --container, --cgroup and --follow-children. */
+/** targets_argp - a child parser whose input is a zero-initialised struct targets; texts are argv's. */
 extern const struct argp targets_argp;
-
-/** targets_given() - whether the command line names any. */
-int targets_given(const struct targets *targets);
-
-struct target_list {
-	pid_t *pids;
-	size_t count;
-};
-void target_list_fini(struct target_list *list);
-/** target_list_add() - each process is listed once. -EINVAL where there are more than any machine has, -ENOMEM. */
-int target_list_add(struct target_list *list, pid_t pid, struct err *err);
-
-/**
- * targets_find() - the processes that run now, in the order given, then by PID; each once. A name that nothing carries is
- * waited for until a program of that name is executed, which stderr says, or until @until_ns of CLOCK_MONOTONIC (0: for
- * ever): then -EINVAL. An empty cgroup or container is an error.
- */
-int targets_find(struct targets *targets, uint64_t until_ns, struct target_list *list,
-		 struct err *err);
-
-/** targets_follow() - whether others can come: those of a name, container or cgroup, or children. */
-int targets_follow(const struct targets *targets);
-/**
- * targets_more() - append to @list, which holds what is looked at now, what a name, a container or a cgroup holds beside, and,
- * where children are followed, all descendants of what is in the list. None is no error.
- */
-int targets_more(const struct targets *targets, struct target_list *list, struct err *err);
-/** targets_more_due() - when to look for more again after a look that took @cpu_ns: a second, or 0.1 % of one CPU. */
-uint64_t targets_more_due(uint64_t cpu_ns);
 
 #endif

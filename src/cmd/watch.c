@@ -3,13 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -200,26 +198,29 @@ int watch_takes(struct watch_args *a, const char *text)
 	return 1;
 }
 
-/* ---- alerts --------------------------------------------------------------------------------------------------------- */
+/* ---- what is heard -------------------------------------------------------------------------------------------------- */
 
 struct loop {
 	struct watch_args *args;
-	struct watched_set set;
+	struct watchers *watchers;
 	struct alert_runner *runner;
 	struct http_server *server;
 	struct memory_source source;
 	struct http_route routes[4];
-	struct history *histories[TARGETS_GIVEN_MAX]; /* of each place */
 	int signals;
-	uint64_t end_ns; /* CLOCK_MONOTONIC; 0 = none */
 	uint64_t alerts;
-	int stop, first;
-	uint64_t more_due_ns; /* when to look for restarts and children */
-	int full, waiting;    /* said so */
+	int first;
 };
 
-static void warn(const struct err *err)
+static void on_say(void *ctx, const char *text)
 {
+	(void)ctx;
+	cmd_say("%s", text);
+}
+
+static void on_warn(void *ctx, const struct err *err)
+{
+	(void)ctx;
 	fprintf(stderr, "byteledger: %s\n", err->msg);
 	if (err->hint[0])
 		fprintf(stderr, "hint: %s\n", err->hint);
@@ -255,8 +256,9 @@ static int snapshot(struct watched *w, struct err *err)
 	return rc;
 }
 
-static void act(struct loop *l, struct watched *w, const struct alert_event *event)
+static void on_met(void *ctx, struct watched *w, const struct alert_event *event)
 {
+	struct loop *l = ctx;
 	CLEANUP(buf_fini) struct buf words = { 0 };
 	buf_printf(&words, "%s: %s", event->rule->text, event->words);
 	CLEANUP(buf_fini) struct buf safe = { 0 };
@@ -271,234 +273,48 @@ static void act(struct loop *l, struct watched *w, const struct alert_event *eve
 		struct err err = { 0 };
 		int rc = 0;
 		if (action->kind == ALERT_EXIT)
-			l->stop = 1;
+			watchers_stop(l->watchers);
 		else if (action->kind == ALERT_SNAPSHOT)
 			rc = snapshot(w, &err);
 		else if (action->kind != ALERT_LOG)
 			rc = alert_run(l->runner, action, event, &err);
 		if (rc < 0)
-			warn(&err); /* the watch goes on */
+			on_warn(NULL, &err); /* the watch goes on */
 	}
 }
 
-/* ---- the loop -------------------------------------------------------------------------------------------------------- */
-
-static int alive(const struct loop *l)
+static int on_looked(void *ctx, struct watched *w, int mappings, struct err *err)
 {
-	int count = 0;
-	for (size_t i = 0; i < l->set.count; i++)
-		count += !l->set.all[i].facts.ended;
-	return count;
-}
-
-/* Until the next look is due, a signal comes or a process ends. */
-static void wait_for(struct loop *l, uint64_t until_ns)
-{
-	struct pollfd fds[TARGETS_GIVEN_MAX + 1] = { { .fd = l->signals, .events = POLLIN } };
-	struct watched *polled[TARGETS_GIVEN_MAX + 1];
-	nfds_t count = 1;
-	for (size_t i = 0; i < l->set.count && count <= TARGETS_GIVEN_MAX; i++) {
-		struct watched *w = &l->set.all[i];
-		if (w->facts.ended || w->exited || w->pidfd < 0)
-			continue;
-		polled[count] = w;
-		fds[count++] = (struct pollfd){ .fd = w->pidfd, .events = POLLIN };
-	}
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	uint64_t left = until_ns > now ? until_ns - now : 0;
-	struct timespec time = { .tv_sec = (time_t)(left / 1000000000u),
-				 .tv_nsec = (long)(left % 1000000000u) };
-	if (ppoll(fds, count, &time, NULL) <= 0)
-		return;
-	if (fds[0].revents && started_signals(l->signals, l->args->program))
-		l->stop = 1;
-	for (nfds_t i = 1; i < count; i++)
-		polled[i]->exited |= fds[i].revents != 0;
-}
-
-/* Return: negative errno where going on makes no sense. */
-static int look(struct loop *l, struct watched *w, struct err *err)
-{
-	struct alert_event events[ALERT_RULES_MAX];
-	int met;
-	int rc = watched_look(w, events, &met, err);
-	if (rc == -ESRCH || rc == -ENODATA || rc == -EPERM || rc == -EACCES) {
-		pthread_mutex_lock(&w->lock);
-		w->facts.ended = 1;
-		pthread_mutex_unlock(&w->lock);
-		if (rc == -ESRCH || rc == -ENODATA)
-			fprintf(stderr, "byteledger: process %d has ended\n", (int)w->pid);
-		else
-			warn(err);
-		return 0;
-	}
-	if (rc < 0) {
-		warn(err); /* a full disk, say: the watch goes on without */
-		rc = 0;
-	}
-	for (int i = 0; i < met; i++)
-		act(l, w, &events[i]);
-	if (rc == 1)
+	struct loop *l = ctx;
+	if (mappings)
 		watch_show_cost(w, look_period_ns(l->args));
-	if (l->args->seconds > 0 && w->quick && l->args->result->to &&
-	    (l->args->json ? rc == 1 && l->args->jsonl : 1)) {
-		rc = watch_show_look(w, l->args, l->set.count > 1, l->first, err);
-		l->first = 0;
-		return rc;
-	}
-	return 0;
-}
-
-/* ---- restarts, children ---------------------------------------------------------------------------------------------- */
-
-static void say_damaged(const struct loop *l, const struct history *history)
-{
-	if (history_damaged(history))
-		cmd_say("%llu bytes of '%s' were damaged and are left out",
-			(unsigned long long)history_damaged(history), l->args->history);
-	if (history_aside(history))
-		cmd_say("the file as it was is kept as '%s'", history_aside(history));
-}
-
-/* Place @at becomes @pid's; the history of who had it before goes on. */
-static int give_place(struct loop *l, size_t at, pid_t pid, struct err *err)
-{
-	struct watched *w = &l->set.all[at];
-	int rc = 0;
-	if (!l->histories[at]) {
-		rc = history_open(l->args->history, 1, &l->histories[at], err);
-		if (rc < 0)
-			return rc;
-		say_damaged(l, l->histories[at]);
-	}
-	pthread_rwlock_wrlock(&l->set.lock);
-	if (at < l->set.count)
-		watched_close(w);
-	rc = watched_open(w, pid, l->args, l->histories[at], err);
-	if (rc < 0) /* looked at no more, and not again */
-		w->facts.ended = 1;
-	if (at == l->set.count)
-		l->set.count++;
-	pthread_rwlock_unlock(&l->set.lock);
-	if (rc == 0 && l->args->names)
-		mapnames_add(l->args->names, pid, err);
-	return rc;
-}
-
-/* A place for one more: that of a process that ended, else the next. SIZE_MAX: none is left. */
-static size_t find_place(struct loop *l, pid_t pid)
-{
-	size_t most = l->args->history ? 1 : TARGETS_GIVEN_MAX, place = SIZE_MAX;
-	for (size_t i = 0; i < l->set.count; i++) {
-		struct watched *w = &l->set.all[i];
-		if (!w->facts.ended)
-			continue;
-		/* one that may not be read is still there: it is not tried again and again */
-		if (w->pid == pid && w->pidfd >= 0 &&
-		    poll(&(struct pollfd){ .fd = w->pidfd, .events = POLLIN }, 1, 0) == 0)
-			return SIZE_MAX;
-		/* a program that was started is what the place of its name is about */
-		if (place == SIZE_MAX && !(l->args->program && i == 0))
-			place = i;
-	}
-	if (place == SIZE_MAX && l->set.count < most)
-		place = l->set.count;
-	if (place == SIZE_MAX && !l->full++)
-		fprintf(stderr,
-			l->args->history
-				? "byteledger: process %d is left out: a history is of one "
-				  "process\n"
-				: "byteledger: process %d and those to come are left out: "
-				  "too many to watch\n",
-			(int)pid);
-	return place;
-}
-
-static int look_for_more(struct loop *l, struct err *err)
-{
-	CLEANUP(target_list_fini) struct target_list list = { 0 };
-	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	int rc = 0;
-	for (size_t i = 0; i < l->set.count && rc == 0; i++)
-		if (!l->set.all[i].facts.ended)
-			rc = target_list_add(&list, l->set.all[i].pid, err);
-	size_t known = list.count;
-	if (rc == 0)
-		rc = targets_more(l->args->targets, &list, err);
-	for (size_t i = known; i < list.count && rc == 0; i++) {
-		size_t at = find_place(l, list.pids[i]);
-		if (at == SIZE_MAX)
-			continue;
-		struct err failed = { 0 };
-		if (give_place(l, at, list.pids[i], &failed) == 0)
-			fprintf(stderr, "byteledger: watching process %d, too\n",
-				(int)list.pids[i]);
-		else if (failed.code != -ESRCH) /* ended meanwhile */
-			warn(&failed);
-		l->waiting = 0;
-	}
-	l->more_due_ns = targets_more_due(clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu);
-	return rc;
-}
-
-/* Whether anybody is left, or may come. */
-static int goes_on(struct loop *l, struct err *err)
-{
-	const struct targets *targets = l->args->targets;
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	if (l->stop || (l->args->program && l->set.all[0].facts.ended))
+	if (l->args->seconds <= 0 || !w->quick || !l->args->result->to ||
+	    (l->args->json && !(mappings && l->args->jsonl)))
 		return 0;
-	int left = alive(l);
-	if (targets_follow(targets) && (!left || now >= l->more_due_ns)) {
-		if (left || now >= l->more_due_ns || !targets->name) {
-			int rc = look_for_more(l, err);
-			if (rc < 0)
-				return rc;
-		}
-		left = alive(l);
-	}
-	if (!left && targets->name && !l->waiting++)
-		cmd_say("waiting for a program called '%s'", targets->name);
-	return left || targets->name;
+	int rc = watch_show_look(w, l->args, watchers_set(l->watchers)->count > 1, l->first, err);
+	l->first = 0;
+	return rc;
 }
 
-static int run(struct loop *l, struct err *err)
+static void on_turned(void *ctx)
 {
+	struct loop *l = ctx;
 	char failure[300];
-	int on;
-	while ((on = goes_on(l, err)) > 0) {
-		uint64_t next = l->end_ns ? l->end_ns : UINT64_MAX, now = clock_ns(CLOCK_MONOTONIC);
-		if (targets_follow(l->args->targets) && l->more_due_ns < next)
-			next = l->more_due_ns;
-		for (size_t i = 0; i < l->set.count && !l->stop; i++) {
-			struct watched *w = &l->set.all[i];
-			if (w->facts.ended)
-				continue;
-			/* at its end at once: its last look is what says that it has ended */
-			if (watch_due_ns(w->watch) <= now || w->exited) {
-				err_init(err);
-				int rc = look(l, w, err);
-				if (rc < 0)
-					return rc;
-			}
-			if (watch_due_ns(w->watch) < next)
-				next = watch_due_ns(w->watch);
-		}
-		if (alert_runner_failed(l->runner, failure, sizeof(failure)))
-			fprintf(stderr, "byteledger: %s\n", failure);
-		if (l->end_ns && clock_ns(CLOCK_MONOTONIC) >= l->end_ns) {
-			l->stop = 1;
-			break;
-		}
-		if (!l->stop && (alive(l) || l->args->targets->name))
-			wait_for(l, next);
-	}
-	return on < 0 ? on : 0;
+	if (alert_runner_failed(l->runner, failure, sizeof(failure)))
+		fprintf(stderr, "byteledger: %s\n", failure);
 }
+
+static int on_signals(void *ctx)
+{
+	struct loop *l = ctx;
+	return started_signals(l->signals, l->args->program);
+}
+
+/* ---- watching ------------------------------------------------------------------------------------------------------- */
 
 static int serve(struct loop *l, struct err *err)
 {
-	watched_source(&l->source, &l->set);
+	watched_source(&l->source, watchers_set(l->watchers));
 	l->source.hide_addresses = l->args->hide_addresses;
 	l->source.cache = memory_cache_new();
 	if (!l->source.cache)
@@ -525,46 +341,48 @@ static int serve(struct loop *l, struct err *err)
 
 static int begin(struct loop *l, const struct target_list *list, struct err *err)
 {
-	if (list->count > TARGETS_GIVEN_MAX)
-		return err_set(err, -EINVAL, "%zu processes are too many to watch: at most %d",
-			       list->count, TARGETS_GIVEN_MAX);
-	if (l->args->history && list->count > 1) {
-		err_set(err, -EINVAL, "a history is of one process, and these are %zu",
-			list->count);
-		return err_hint(err, "watch each by a command of its own, with its own file");
-	}
 	/* blocked in every thread that comes; read from a descriptor in this one */
 	l->signals = signals_open(l->args->program != 0);
 	signal(SIGPIPE, SIG_IGN);
 	l->runner = alert_runner_new();
 	if (l->signals < 0 || !l->runner)
 		return err_set(err, l->signals < 0 ? l->signals : -ENOMEM, "cannot watch");
-	l->more_due_ns = targets_more_due(0);
-	for (size_t i = 0; i < list->count; i++) {
-		int rc = give_place(l, i, list->pids[i], err);
-		if (rc < 0)
-			return rc;
-		const char *exe = watch_target(l->set.all[i].watch)->exe;
-		rc = i == 0 ? result_for(l->args->result, exe, list->pids[i], err) : 0;
-		if (rc < 0)
-			return rc;
-	}
-	return l->args->serve ? serve(l, err) : 0;
+	const struct watchers_opt opt = {
+		.ears = { l, on_say, on_warn, on_looked, on_met, on_turned, on_signals },
+		.each = { .seconds = l->args->seconds,
+			  .rules = l->args->rules,
+			  .rule_count = l->args->rule_count,
+			  .names = l->args->names },
+		.targets = l->args->targets,
+		.history = l->args->history,
+		.program = l->args->program,
+		.end_ns = l->args->end_ns,
+		.signals = l->signals,
+	};
+	l->watchers = watchers_new(&opt, list, err);
+	if (!l->watchers)
+		return err->code;
+	struct watched_set *set = watchers_set(l->watchers);
+	int rc = set->count ? result_for(l->args->result, watch_target(set->all[0].watch)->exe,
+					 set->all[0].pid, err)
+			    : 0;
+	return rc == 0 && l->args->serve ? serve(l, err) : rc;
 }
 
 /* What is printed once it is over. */
 static int finish(struct loop *l, struct err *err)
 {
+	struct watched_set *set = watchers_set(l->watchers);
 	int rc = 0;
 	if (l->args->seconds <= 0 || !l->args->result->to)
 		return 0;
 	if (l->args->json && !l->args->jsonl) {
-		for (size_t i = 0; i < l->set.count && rc == 0; i++)
-			if (l->set.all[i].quick)
-				rc = watch_show_json(&l->set.all[i], l->args, err);
-	} else if (!l->args->json && l->set.count == 1 && !l->first) {
+		for (size_t i = 0; i < set->count && rc == 0; i++)
+			if (set->all[i].quick)
+				rc = watch_show_json(&set->all[i], l->args, err);
+	} else if (!l->args->json && set->count == 1 && !l->first) {
 		fputc('\n', l->args->result->to);
-		rc = watch_show_growth(l->args, l->histories[0], l->set.all[0].facts.limit_bytes,
+		rc = watch_show_growth(l->args, set->all[0].history, set->all[0].facts.limit_bytes,
 				       GROWTH_ROWS, err);
 	}
 	return rc;
@@ -574,31 +392,16 @@ int watch_run(struct watch_args *args, const struct target_list *list, int *stop
 {
 	struct loop l = { .args = args, .signals = -1, .first = 1 };
 	struct err err = { 0 };
-	pthread_rwlockattr_t fair;
-	pthread_rwlockattr_init(&fair);
-	/* many askers do not keep a restarted process out */
-	pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-	pthread_rwlock_init(&l.set.lock, &fair);
-	pthread_rwlockattr_destroy(&fair);
-	l.set.all = calloc(TARGETS_GIVEN_MAX, sizeof(*l.set.all));
-	int rc = l.set.all ? 0 : err_set(&err, -ENOMEM, "cannot watch");
-	l.end_ns = args->end_ns;
+	int rc = begin(&l, list, &err);
 	if (rc == 0)
-		rc = begin(&l, list, &err);
-	if (rc == 0)
-		rc = run(&l, &err);
+		rc = watchers_run(l.watchers, &err);
 	if (rc == 0)
 		rc = finish(&l, &err);
-	*stopped = rc == 0 && l.stop;
+	*stopped = rc == 0 && watchers_stopped(l.watchers);
 	http_server_stop(l.server);
 	memory_cache_free(l.source.cache);
 	alert_runner_free(l.runner);
-	for (size_t i = 0; i < l.set.count; i++)
-		watched_close(&l.set.all[i]);
-	for (size_t i = 0; i < TARGETS_GIVEN_MAX; i++)
-		history_close(l.histories[i]);
-	free(l.set.all);
-	pthread_rwlock_destroy(&l.set.lock);
+	watchers_freep(&l.watchers);
 	if (l.signals >= 0)
 		close(l.signals);
 	return rc < 0 ? cmd_fail(&err) : l.alerts ? CMD_ALERT : CMD_OK;

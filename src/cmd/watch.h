@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch.h - `regions` over time: --watch, --history, --alert, --serve. watch.c has the options and the loop, watch_target.c
- * one process with its readings, watch_show.c what is printed.
+ * watch.h - `regions` over time: --watch, --history, --alert, --serve. watch.c has the options and what is done with what
+ * watch/watchers.h tells, watch_show.c what is printed.
  */
 #ifndef CMD_WATCH_H
 #define CMD_WATCH_H
 
 #include <argp.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdint.h>
 
 #include "alert/alert.h"
@@ -17,10 +15,8 @@
 #include "base/err.h"
 #include "cmd/result.h"
 #include "cmd/targets.h"
-#include "model/history.h"
 #include "proc/text.h"
-#include "source/mapnames.h"
-#include "source/watch.h"
+#include "watch/watchers.h"
 
 #define WATCH_ACTIONS_MAX 16
 #define WATCH_HOSTS_MAX 16
@@ -65,59 +61,6 @@ int watch_takes(struct watch_args *args, const char *text);
 int watch_run(struct watch_args *args, const struct target_list *list, int *stopped);
 /** watch_history() - print what a history file holds; the exit status. */
 int watch_history(const struct watch_args *args);
-
-/* ---- watch_target.c ------------------------------------------------------------------------------------------------- */
-
-/** struct shot - a reading that several threads look at; the last one frees it. */
-struct shot {
-	atomic_int refs;
-	struct breakdown *breakdown;
-};
-
-/** struct watched - one process. The loop's thread writes; HTTP threads read under the lock. */
-struct watched {
-	pid_t pid;
-	int pidfd;
-	int exited;        /* pidfd told so; it is not asked again */
-	uint64_t since_ns; /* of the first look: what grew is counted from there */
-	struct watch *watch;
-	struct history *history;
-	struct alert_set *rules;
-	struct mapnames *names; /* lent; may be NULL */
-	uint64_t rss_before;    /* of the line printed last */
-	uint64_t said_period_ns, said_rules_period_ns;
-	/* the rules on growth: what they took last, when they may be judged again (CLOCK_MONOTONIC), and after what time */
-	uint64_t rules_cpu_ns, rules_due_ns, rules_period_ns;
-
-	pthread_mutex_t lock;
-	struct shot *quick, *full;
-	struct memory_facts facts;
-
-	pthread_mutex_t full_lock; /* one full reading at a time; taken before lock */
-};
-
-/** watched_open() - start watching @pid; @history stays the caller's. */
-int watched_open(struct watched *w, pid_t pid, const struct watch_args *args,
-		 struct history *history, struct err *err);
-void watched_close(struct watched *w);
-/**
- * watched_look() - look, keep the sample, check the rules. 1 mappings were read, 0 only sums, -ESRCH ended, or another error.
- * @events receives the *@count rules met anew.
- */
-int watched_look(struct watched *w, struct alert_event *events, int *count, struct err *err);
-/** watched_full() - a full reading at most MEMORY_FULL_SECONDS old, made here if need be; NULL with @err. */
-struct shot *watched_full(struct watched *w, struct err *err);
-/** watched_shot() - the last quick (or @full) reading with a reference more, or NULL. */
-struct shot *watched_shot(struct watched *w, int full);
-void shot_put(struct shot *shot);
-/** watched_source() - fill @source for the HTTP routes; @set must outlive it. */
-struct watched_set {
-	pthread_rwlock_t
-		lock; /* HTTP threads read under it; the loop writes where a place is given to another process */
-	struct watched *all; /* TARGETS_GIVEN_MAX places */
-	size_t count;
-};
-void watched_source(struct memory_source *source, struct watched_set *set);
 
 /* ---- watch_show.c ---------------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch_target.c - one watched process: readings, their history, the rules, and what HTTP threads may see of it. */
+#include "watch/watched.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +9,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cmd/watch.h"
 #include "heaps/heaps.h"
 #include "source/threadfacts.h"
+
+const double memory_stall_bounds[MEMORY_STALL_BUCKETS] = { 0.0001, 0.0005, 0.001, 0.005,
+							   0.01,   0.05,   0.1,   0.5 };
 
 /* ---- shots --------------------------------------------------------------------------------------------------------- */
 
@@ -94,13 +97,12 @@ struct shot *watched_full(struct watched *w, struct err *err)
 
 /* ---- looks ---------------------------------------------------------------------------------------------------------- */
 
-int watched_open(struct watched *w, pid_t pid, const struct watch_args *args,
+int watched_open(struct watched *w, pid_t pid, const struct watched_opt *how,
 		 struct history *history, struct err *err)
 {
-	struct watch_opt opt = { .period_ns = (uint64_t)(args->seconds * 1e9),
-				 .names = args->names };
+	struct watch_opt opt = { .period_ns = (uint64_t)(how->seconds * 1e9), .names = how->names };
 	memset(w, 0, sizeof(*w));
-	w->names = args->names;
+	w->names = how->names;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_mutex_init(&w->full_lock, NULL);
 	w->pid = pid;
@@ -111,7 +113,7 @@ int watched_open(struct watched *w, pid_t pid, const struct watch_args *args,
 	int rc = watch_open(pid, &opt, &w->watch, err);
 	if (rc < 0)
 		return rc;
-	w->rules = alert_set_new(args->rules, args->rule_count);
+	w->rules = alert_set_new(how->rules, how->rule_count);
 	if (!w->rules)
 		return err_set(err, -ENOMEM, "cannot watch process %d", (int)pid);
 	const struct target *target = watch_target(w->watch);

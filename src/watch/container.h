@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* container.h - `--container NAME|ID`: an id is looked for in cgroup paths, a name is what docker or podman is asked about. */
-#ifndef CMD_CONTAINER_H
-#define CMD_CONTAINER_H
+#ifndef WATCH_CONTAINER_H
+#define WATCH_CONTAINER_H
 
 #include <stddef.h>
 #include <sys/types.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/container.h"
+#include "watch/container.h"
 
 #include <ctype.h>
 #include <errno.h>

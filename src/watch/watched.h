@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* watched.h - one watched process: readings, their history, the rules, and what other threads may see of it. */
+#ifndef WATCH_WATCHED_H
+#define WATCH_WATCHED_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "alert/alert.h"
+#include "base/err.h"
+#include "model/history.h"
+#include "source/mapnames.h"
+#include "source/watch.h"
+#include "watch/live.h"
+
+/** struct shot - a reading that several threads look at; the last one frees it. */
+struct shot {
+	atomic_int refs;
+	struct breakdown *breakdown;
+};
+
+/** struct watched - one process. The loop's thread writes; HTTP threads read under the lock. */
+struct watched {
+	pid_t pid;
+	int pidfd;
+	int exited;        /* pidfd told so; it is not asked again */
+	uint64_t since_ns; /* of the first look: what grew is counted from there */
+	struct watch *watch;
+	struct history *history;
+	struct alert_set *rules;
+	struct mapnames *names; /* lent; may be NULL */
+	uint64_t rss_before;    /* of the line printed last */
+	uint64_t said_period_ns, said_rules_period_ns;
+	/* the rules on growth: what they took last, when they may be judged again (CLOCK_MONOTONIC), and after what time */
+	uint64_t rules_cpu_ns, rules_due_ns, rules_period_ns;
+
+	pthread_mutex_t lock;
+	struct shot *quick, *full;
+	struct memory_facts facts;
+
+	pthread_mutex_t full_lock; /* one full reading at a time; taken before lock */
+};
+
+struct watched_opt {
+	double seconds; /* between two looks; 0: the usual */
+	const struct alert_rule *rules;
+	size_t rule_count;
+	struct mapnames *names; /* lent; may be NULL */
+};
+
+/** watched_open() - start watching @pid; @history stays the caller's. */
+int watched_open(struct watched *w, pid_t pid, const struct watched_opt *opt,
+		 struct history *history, struct err *err);
+void watched_close(struct watched *w);
+/**
+ * watched_look() - look, keep the sample, check the rules. 1 mappings were read, 0 only sums, -ESRCH ended, or another error.
+ * @events receives the *@count rules met anew.
+ */
+int watched_look(struct watched *w, struct alert_event *events, int *count, struct err *err);
+/** watched_full() - a full reading at most MEMORY_FULL_SECONDS old, made here if need be; NULL with @err. */
+struct shot *watched_full(struct watched *w, struct err *err);
+/** watched_shot() - the last quick (or @full) reading with a reference more, or NULL. */
+struct shot *watched_shot(struct watched *w, int full);
+void shot_put(struct shot *shot);
+/** watched_source() - fill @source for the HTTP routes; @set must outlive it. */
+struct watched_set {
+	pthread_rwlock_t
+		lock; /* HTTP threads read under it; the loop writes where a place is given to another process */
+	struct watched *all; /* TARGETS_GIVEN_MAX places */
+	size_t count;
+};
+void watched_source(struct memory_source *source, struct watched_set *set);
+
+#endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes watched over time by something that is no command: what is heard, and what other threads may ask meanwhile. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "watch/watchers.h"
+
+#define MIB (1u << 20)
+
+/* A child that touches a MiB every 20 ms, @most of them, and stays until it is killed or @life_ms are over. */
+static pid_t grower(unsigned most, unsigned life_ms)
+{
+	pid_t pid = fork();
+	if (pid)
+		return pid;
+	for (unsigned i = 0; i < life_ms / 20; i++) {
+		if (i < most) {
+			void *at = mmap(NULL, MIB, PROT_READ | PROT_WRITE,
+					MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			memset(at, 1, MIB);
+		}
+		usleep(20000);
+	}
+	_exit(0);
+}
+
+static void *reap(void *pid)
+{
+	waitpid((pid_t)(intptr_t)pid, NULL, 0);
+	return NULL;
+}
+
+struct heard {
+	struct watchers *watchers;
+	int looks, readings, met, warned, stop_after;
+	char said[8][200];
+	int said_count;
+	struct memory_source source;
+	uint64_t rss_seen; /* by the source */
+};
+
+static void on_say(void *ctx, const char *text)
+{
+	struct heard *h = ctx;
+	if (h->said_count < 8)
+		snprintf(h->said[h->said_count++], sizeof(h->said[0]), "%s", text);
+}
+
+static void on_warn(void *ctx, const struct err *what)
+{
+	(void)what;
+	((struct heard *)ctx)->warned++;
+}
+
+static int on_looked(void *ctx, struct watched *w, int mappings, struct err *err)
+{
+	struct heard *h = ctx;
+	struct memory_facts facts[MEMORY_TARGETS_MAX];
+	struct memory_shot shot;
+	h->looks++;
+	h->readings += mappings;
+	watched_source(&h->source, watchers_set(h->watchers));
+	assert_true(h->source.facts(h->source.ctx, facts) >= 1);
+	assert_int_equal(h->source.get(h->source.ctx, w->pid, 0, &shot, err), 0);
+	h->rss_seen = shot.breakdown->rss_bytes;
+	h->source.put(h->source.ctx, &shot);
+	assert_int_equal(h->source.get(h->source.ctx, 1 << 22, 0, &shot, err), -ENOENT);
+	if (h->stop_after && h->looks == h->stop_after)
+		watchers_stop(h->watchers);
+	return 0;
+}
+
+static void on_met(void *ctx, struct watched *w, const struct alert_event *event)
+{
+	struct heard *h = ctx;
+	assert_int_equal(event->pid, w->pid);
+	h->met++;
+}
+
+static struct watchers *made(struct heard *h, const struct watchers_opt *base, pid_t pid)
+{
+	struct err err = { 0 };
+	CLEANUP(target_list_fini) struct target_list list = { 0 };
+	struct watchers_opt opt = *base;
+	int stop_after = h->stop_after;
+	*h = (struct heard){ .stop_after = stop_after };
+	opt.ears = (struct watchers_ears){
+		.ctx = h, .say = on_say, .warn = on_warn, .looked = on_looked, .met = on_met
+	};
+	opt.signals = -1;
+	assert_int_equal(target_list_add(&list, pid, &err), 0);
+	assert_int_equal(target_list_add(&list, pid, &err), 0); /* once */
+	assert_int_equal(list.count, 1);
+	h->watchers = watchers_new(&opt, &list, &err);
+	if (!h->watchers)
+		fail_msg("%s", err.msg);
+	return h->watchers;
+}
+
+static void a_process_is_looked_at_until_it_ends_and_its_growth_is_kept(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct heard h = { 0 };
+	struct targets targets = { 0 };
+	struct watchers_opt opt = { .each = { .seconds = 0.1 }, .targets = &targets };
+	pid_t pid = grower(30, 1200);
+	pthread_t thread;
+	struct watchers *w = made(&h, &opt, pid);
+	/* a zombie has not ended yet: somebody takes its status */
+	assert_int_equal(pthread_create(&thread, NULL, reap, (void *)(intptr_t)pid), 0);
+	assert_int_equal(watchers_run(w, &err), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(watchers_stopped(w), 0);
+	assert_true(h.looks >= 3);
+	assert_true(h.readings >= 1);
+	assert_int_equal(h.said_count, 1);
+	assert_non_null(strstr(h.said[0], "has ended"));
+	struct watched_set *set = watchers_set(w);
+	assert_int_equal(set->count, 1);
+	assert_int_equal(set->all[0].facts.ended, 1);
+	struct history_line line = { .number = 0 };
+	assert_int_equal(history_lines(set->all[0].history, &line, 1, 0, UINT64_MAX), 0);
+	assert_true(line.count >= 3);
+	uint64_t first = line.points[0].rss_bytes, last = line.points[line.count - 1].rss_bytes;
+	assert_true(last >= first + 10 * MIB);
+	history_lines_fini(&line, 1);
+	watchers_freep(&w);
+}
+
+static void a_rule_is_met_once_and_the_ears_may_stop_it(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct heard h = { .stop_after = 12 };
+	struct targets targets = { 0 };
+	struct alert_rule rule;
+	assert_int_equal(alert_parse("rss>8M", &rule, &err), 0);
+	struct watchers_opt opt = { .each = { .seconds = 0.1, .rules = &rule, .rule_count = 1 },
+				    .targets = &targets };
+	pid_t pid = grower(20, 60000);
+	struct watchers *w = made(&h, &opt, pid);
+	assert_int_equal(watchers_run(w, &err), 0);
+	assert_int_equal(watchers_stopped(w), 1);
+	assert_int_equal(h.looks, 12);
+	assert_int_equal(h.met, 1);
+	assert_true(h.rss_seen > 8 * MIB);
+	watchers_freep(&w);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void its_time_is_over_when_it_was_said_to_be(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct heard h = { 0 };
+	struct targets targets = { 0 };
+	pid_t pid = grower(1, 60000);
+	uint64_t began = clock_ns(CLOCK_MONOTONIC);
+	struct watchers_opt opt = { .each = { .seconds = 5 },
+				    .targets = &targets,
+				    .end_ns = began + 400000000u };
+	struct watchers *w = made(&h, &opt, pid);
+	assert_int_equal(watchers_run(w, &err), 0);
+	uint64_t took = clock_ns(CLOCK_MONOTONIC) - began;
+	assert_int_equal(watchers_stopped(w), 1);
+	assert_true(took >= 400000000u && took < 4000000000u);
+	watchers_freep(&w);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void a_child_that_comes_gets_a_place_of_its_own(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	struct heard h = { .stop_after = 26 };
+	struct targets targets = { .follow_children = 1 };
+	struct watchers_opt opt = { .each = { .seconds = 0.1 }, .targets = &targets };
+	pid_t pid = fork();
+	if (pid == 0) {
+		usleep(300000);
+		pid_t child = grower(2, 60000);
+		waitpid(child, NULL, 0);
+		_exit(0);
+	}
+	struct watchers *w = made(&h, &opt, pid);
+	assert_int_equal(watchers_run(w, &err), 0);
+	struct watched_set *set = watchers_set(w);
+	assert_int_equal(set->count, 2);
+	assert_true(h.said_count >= 1);
+	assert_non_null(strstr(h.said[0], "watching process"));
+	kill(set->all[1].pid, SIGKILL);
+	watchers_freep(&w);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void a_history_of_several_and_too_many_are_refused(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	CLEANUP(target_list_fini) struct target_list list = { 0 };
+	struct targets targets = { 0 };
+	struct watchers_opt opt = { .targets = &targets, .history = "/nowhere/h", .signals = -1 };
+	target_list_add(&list, getpid(), &err);
+	target_list_add(&list, getppid(), &err);
+	assert_null(watchers_new(&opt, &list, &err));
+	assert_int_equal(err.code, -EINVAL);
+	assert_true(err.hint[0] != 0);
+	opt.history = NULL;
+	for (pid_t pid = 100000; list.count <= TARGETS_GIVEN_MAX; pid++)
+		target_list_add(&list, pid, &err);
+	assert_null(watchers_new(&opt, &list, &err));
+	assert_int_equal(err.code, -EINVAL);
+}
+
+static const char *waited_for;
+
+static void on_waiting(const char *name)
+{
+	waited_for = name;
+}
+
+static void targets_are_found_once_and_a_name_is_waited_for(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	CLEANUP(target_list_fini) struct target_list list = { 0 };
+	struct targets two = { .pids = { getpid(), getpid() }, .pid_count = 2 };
+	assert_int_equal(targets_given(&two), 1);
+	assert_int_equal(targets_follow(&two), 0);
+	assert_int_equal(targets_find(&two, 0, &list, &err), 0);
+	assert_int_equal(list.count, 1);
+	assert_int_equal(list.pids[0], getpid());
+	struct targets none = { .name = "no-such-program-*", .waiting = on_waiting };
+	target_list_fini(&list);
+	assert_int_equal(targets_find(&none, clock_ns(CLOCK_MONOTONIC) + 120000000u, &list, &err),
+			 -EINVAL);
+	assert_string_equal(waited_for, "no-such-program-*");
+	struct targets nowhere = { .cgroup = "no/such/cgroup" };
+	assert_true(targets_find(&nowhere, 0, &list, &err) < 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_process_is_looked_at_until_it_ends_and_its_growth_is_kept),
+		cmocka_unit_test(a_rule_is_met_once_and_the_ears_may_stop_it),
+		cmocka_unit_test(its_time_is_over_when_it_was_said_to_be),
+		cmocka_unit_test(a_child_that_comes_gets_a_place_of_its_own),
+		cmocka_unit_test(a_history_of_several_and_too_many_are_refused),
+		cmocka_unit_test(targets_are_found_once_and_a_name_is_waited_for),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
