@@ -66,6 +66,7 @@ static int explain(int rc, const char *key, struct err *err)
 
 static int take_src(struct parse *p, const char *v, struct err *err)
 {
+	p->ask->source_given = 1;
 	return number("src", v, 0, UINT32_MAX, &p->ask->source, err);
 }
 static int take_cost(struct parse *p, const char *v, struct err *err)
@@ -320,6 +321,12 @@ static int take_axis_y(struct parse *p, const char *v, struct err *err)
 {
 	return take_axis("y", v, &p->ask->axis_y, err);
 }
+static int take_topics(struct parse *p, const char *v, struct err *err)
+{
+	(void)err;
+	p->ask->topics = v;
+	return 0;
+}
 static int take_width(struct parse *p, const char *v, struct err *err)
 {
 	return number("width", v, 16, 8192, &p->ask->width, err);
@@ -373,6 +380,7 @@ static const struct word all_words[] = {
 	{ "y", ASK_AXES, take_axis_y, 0 },
 	{ "width", ASK_WIDTH, take_width, 0 },
 	{ "file", ASK_FILE, take_file, 0 },
+	{ "topics", ASK_TOPICS, take_topics, 0 },
 	{ "wait", ASK_WAIT, take_wait, 0 },
 };
 

@@ -24,6 +24,7 @@ enum ask_words {
 	ASK_WIDTH = 1024,      /* width */
 	ASK_FILE = 2048,       /* file */
 	ASK_TRANSFORMS = 4096, /* x */
+	ASK_TOPICS = 8192,     /* topics */
 };
 
 #define ASK_NODES_DEFAULT 6000
@@ -37,6 +38,7 @@ enum ask_words {
 
 struct ask {
 	uint64_t source;
+	int source_given;
 	enum view_cost cost;
 	enum view_by by;
 	int cost_given, by_given;
@@ -57,6 +59,7 @@ struct ask {
 	int ascending;
 	uint64_t cursor;
 	const char *find;
+	const char *topics; /* of events; the route knows them */
 	const char *format; /* of an export */
 	const char *order;  /* of blocks; NULL: not given */
 	const char *axis_x, *axis_y;

@@ -16,7 +16,10 @@ void shelf_book_unref(struct own_book *book)
 {
 	if (!book || --book->refs)
 		return;
-	prof_free(book->book.names);
+	if (book->book.snap)
+		snap_unref(book->book.snap);
+	else
+		prof_free(book->book.names);
 	free(book->book.stacks);
 	free(book);
 }
@@ -321,7 +324,7 @@ const char *shelf_failure(struct shelf *shelf, size_t source, char text[256])
 struct shelf *shelf_new(const struct shelf_item *items, size_t count, struct err *err)
 {
 	struct shelf *shelf = calloc(1, sizeof(*shelf));
-	struct slot *slots = calloc(count + 1, sizeof(*slots));
+	struct slot *slots = calloc(count + SHELF_SOURCES_MORE, sizeof(*slots));
 	if (!shelf || !slots) {
 		free(shelf);
 		free(slots);
@@ -329,7 +332,8 @@ struct shelf *shelf_new(const struct shelf_item *items, size_t count, struct err
 		return NULL;
 	}
 	shelf->slots = slots;
-	shelf->count = count;
+	atomic_store(&shelf->count, count);
+	shelf->room = count + SHELF_SOURCES_MORE;
 	for (size_t i = 0; i < count; i++)
 		slots[i].item = items[i];
 	pthread_mutex_init(&shelf->lock, NULL);
@@ -363,7 +367,7 @@ void shelf_free(struct shelf *shelf)
 	while (shelf->jobs)
 		drop_job(shelf, shelf->jobs);
 	shelf_free_folds(shelf);
-	for (size_t i = 0; i < shelf->count; i++)
+	for (size_t i = 0; i < shelf_count(shelf); i++)
 		shelf_forget(shelf, i);
 	pthread_mutex_destroy(&shelf->lock);
 	pthread_mutex_destroy(&shelf->folding);
@@ -374,9 +378,19 @@ void shelf_free(struct shelf *shelf)
 	free(shelf);
 }
 
+int shelf_add(struct shelf *shelf, const struct shelf_item *item, struct err *err)
+{
+	size_t count = atomic_load(&shelf->count);
+	if (count == shelf->room)
+		return err_set(err, -E2BIG, "too many recordings are served");
+	shelf->slots[count].item = *item;
+	atomic_store(&shelf->count, count + 1);
+	return 0;
+}
+
 size_t shelf_count(const struct shelf *shelf)
 {
-	return shelf->count;
+	return atomic_load(&shelf->count);
 }
 
 const struct shelf_item *shelf_at(const struct shelf *shelf, size_t source)

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 
+#include "model/snap.h"
 #include "query/query.h"
 #include "view/fold.h"
 
@@ -20,6 +21,7 @@
 #define SHELF_FOLDS_MAX 8
 #define SHELF_JOBS_MAX 64 /* waiting or at work; beyond: -EBUSY */
 #define SHELF_SOURCES_MAX 4096
+#define SHELF_SOURCES_MORE 256
 
 /** struct shelf_reader - a recording that is open for one thread. */
 struct shelf_reader {
@@ -44,14 +46,21 @@ struct shelf_item {
 		       struct err *err);
 	/** What shelf_reader.identity would be now, without opening. */
 	uint64_t (*identity)(void *ctx);
+	/**
+	 * Of a recording that is being written: a reference to its newest live reading, waited for where there is none yet; NULL: it is
+	 * not, or no more. NULL for sources that never are.
+	 */
+	struct snap *(*live)(void *ctx);
 	/** Call after a run: fills reader->warning. */
 	void (*warn)(struct shelf_reader *reader);
 	void *ctx;
 };
 
 struct shelf;
-/** shelf_new() - @items are copied. NULL with @err. */
+/** shelf_new() - @items are copied. SHELF_SOURCES_MORE can be added. NULL with @err. */
 struct shelf *shelf_new(const struct shelf_item *items, size_t count, struct err *err);
+/** shelf_add() - one more source, with the next number; copied. -E2BIG. */
+int shelf_add(struct shelf *shelf, const struct shelf_item *item, struct err *err);
 /** shelf_free() - ends all work; no other call may be running. */
 void shelf_free(struct shelf *shelf);
 size_t shelf_count(const struct shelf *shelf);
@@ -64,6 +73,7 @@ struct book {
 	uint32_t count;
 	uint64_t generation, identity;
 	int being_written;
+	struct snap *snap;   /* @names are its, where it is live; NULL */
 	uint64_t read_at_ns; /* CLOCK_MONOTONIC, when the reading ended */
 	char kind[16], warning[512];
 };

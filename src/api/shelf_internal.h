@@ -61,8 +61,9 @@ struct slot {
 };
 
 struct shelf {
-	struct slot *slots;
-	size_t count;
+	struct slot *slots; /* never moves */
+	atomic_size_t count;
+	size_t room;
 	pthread_mutex_t lock;
 	pthread_cond_t changed, work;
 	struct job *jobs;

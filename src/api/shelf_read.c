@@ -199,76 +199,145 @@ static int list_accounts(struct book *book, struct err *err)
 	return 0;
 }
 
-/** open_book() - read everything, once, and resolve its names. */
-static int open_book(struct job *job, struct run *run, struct own_reading **out, struct err *err)
+/** new_whole() - the reading of everything, empty; it and its book have one reference. */
+static struct own_reading *new_whole(const struct job *job, struct err *err)
 {
 	struct own_book *book = calloc(1, sizeof(*book));
 	struct own_reading *r = calloc(1, sizeof(*r));
-	if (!book || !r) {
+	if (!book || !r || !(r->key = strdup(""))) {
 		free(book);
 		free(r);
-		return err_set(err, -ENOMEM, "cannot open a recording");
+		err_set(err, -ENOMEM, "cannot open a recording");
+		return NULL;
 	}
 	book->refs = 1;
 	r->refs = 1;
 	r->reading.book = &book->book;
 	r->source = job->source;
+	return r;
+}
+
+/** open_book() - read everything, once, and resolve its names: those that run->book knows already, or on this machine. */
+static int open_book(struct job *job, struct run *run, struct own_reading **out, struct err *err)
+{
+	struct own_reading *r = new_whole(job, err);
+	if (!r)
+		return err->code;
+	struct book *book = (struct book *)r->reading.book;
 	const struct shelf_item *item = shelf_at(job->shelf, job->source);
 	int rc = item->prepare(&run->reader, NULL, 0, err);
 	struct query_source source = run_source(run);
-	if (rc == 0 && !(book->book.names = query_run(&source, NULL, err)))
+	if (rc == 0 && !(book->names = query_run(&source, NULL, err)))
 		rc = err->code ? err->code : -EIO;
 	if (rc == 0)
-		rc = run_resolve(run, book->book.names, err);
+		rc = run_resolve(run, book->names, err);
 	if (rc == 0)
-		rc = list_accounts(&book->book, err);
+		rc = list_accounts(book, err);
 	if (rc == 0)
-		rc = keep(r, book->book.names, err);
-	if (rc == 0 && !(r->key = strdup("")))
-		rc = err_set(err, -ENOMEM, "cannot open a recording");
+		rc = keep(r, book->names, err);
 	if (rc < 0) {
 		shelf_reading_unref(r);
 		return rc;
 	}
 	if (item->warn)
 		item->warn(&run->reader);
-	book->book.identity = run->reader.identity;
-	book->book.being_written = run->reader.being_written;
-	book->book.read_at_ns = clock_ns(CLOCK_MONOTONIC);
-	snprintf(book->book.kind, sizeof(book->book.kind), "%s", run->reader.kind);
-	snprintf(book->book.warning, sizeof(book->book.warning), "%s",
+	book->identity = run->reader.identity;
+	book->being_written = run->reader.being_written;
+	book->read_at_ns = clock_ns(CLOCK_MONOTONIC);
+	snprintf(book->kind, sizeof(book->kind), "%s", run->reader.kind);
+	snprintf(book->warning, sizeof(book->warning), "%s",
 		 run->reader.warning ? run->reader.warning : "");
 	*out = r;
 	return 0;
 }
 
-/** whole_of() - the reading of everything, made if it is not there or of another state of the file. A reference. */
-static int whole_of(struct job *job, struct run *run, struct own_reading **out, struct err *err)
+/** book_of_snap() - a live reading, which has its names and sums already. Takes the reference. */
+static int book_of_snap(struct job *job, struct snap *snap, struct own_reading **out,
+			struct err *err)
+{
+	struct own_reading *r = new_whole(job, err);
+	if (!r) {
+		snap_unref(snap);
+		return err->code;
+	}
+	struct book *book = (struct book *)r->reading.book;
+	book->snap = snap;
+	book->names = (struct prof *)snap_prof(snap);
+	book->identity = snap_number(snap);
+	book->being_written = 1;
+	book->read_at_ns = snap_time_ns(snap);
+	snprintf(book->kind, sizeof(book->kind), "recording");
+	int rc = list_accounts(book, err);
+	if (rc == 0)
+		rc = keep(r, book->names, err);
+	if (rc < 0) {
+		shelf_reading_unref(r);
+		return rc;
+	}
+	*out = r;
+	return 0;
+}
+
+/** put_whole() - @r is the slot's from here on; what was kept of another state is forgotten. A reference stays with the caller. */
+static void put_whole(struct job *job, struct own_reading *r)
 {
 	struct shelf *shelf = job->shelf;
 	struct slot *slot = &shelf->slots[job->source];
 	pthread_mutex_lock(&shelf->lock);
-	if (slot->whole && slot->whole->reading.book->identity == run->reader.identity) {
-		*out = slot->whole;
-		(*out)->refs++;
-		pthread_mutex_unlock(&shelf->lock);
+	slot->failure[0] = '\0';
+	shelf_forget(shelf, job->source);
+	((struct book *)r->reading.book)->generation = ++slot->generation;
+	slot->whole = r;
+	r->refs++;
+	pthread_mutex_unlock(&shelf->lock);
+}
+
+/** whole_now() - what the slot has, if it is of state @identity. A reference. */
+static struct own_reading *whole_now(struct job *job, uint64_t identity)
+{
+	struct shelf *shelf = job->shelf;
+	pthread_mutex_lock(&shelf->lock);
+	struct own_reading *r = shelf->slots[job->source].whole;
+	if (r && r->reading.book->identity == identity)
+		r->refs++;
+	else
+		r = NULL;
+	pthread_mutex_unlock(&shelf->lock);
+	return r;
+}
+
+static void put_failure(struct job *job, const struct err *err)
+{
+	pthread_mutex_lock(&job->shelf->lock);
+	snprintf(job->shelf->slots[job->source].failure, 256, "%s", err->msg);
+	pthread_mutex_unlock(&job->shelf->lock);
+}
+
+/** whole_of() - the reading of everything, made if it is not there or of another state of the file. A reference. */
+static int whole_of(struct job *job, struct run *run, struct own_reading **out, struct err *err)
+{
+	*out = whole_now(job, run->reader.identity);
+	if (*out)
+		return 0;
+	int rc = open_book(job, run, out, err);
+	if (rc == 0)
+		put_whole(job, *out);
+	else if (rc != -ECANCELED)
+		put_failure(job, err);
+	return rc;
+}
+
+/** whole_live() - the same of one that is being written: its newest snap. Takes the reference. */
+static int whole_live(struct job *job, struct snap *snap, struct own_reading **out, struct err *err)
+{
+	*out = whole_now(job, snap_number(snap));
+	if (*out) {
+		snap_unref(snap);
 		return 0;
 	}
-	pthread_mutex_unlock(&shelf->lock);
-	struct own_reading *r = NULL;
-	int rc = open_book(job, run, &r, err);
-	pthread_mutex_lock(&shelf->lock);
-	if (rc == 0) {
-		slot->failure[0] = '\0';
-		shelf_forget(shelf, job->source);
-		((struct book *)r->reading.book)->generation = ++slot->generation;
-		slot->whole = r;
-		r->refs++;
-		*out = r;
-	} else if (rc != -ECANCELED) {
-		snprintf(slot->failure, sizeof(slot->failure), "%s", err->msg);
-	}
-	pthread_mutex_unlock(&shelf->lock);
+	int rc = book_of_snap(job, snap, out, err);
+	if (rc == 0)
+		put_whole(job, *out);
 	return rc;
 }
 
@@ -330,22 +399,38 @@ int shelf_work(struct job *job, struct own_reading **out, struct err *err)
 {
 	const struct shelf_item *item = shelf_at(job->shelf, job->source);
 	struct run run = { .job = job };
-	int rc = item->open(item->ctx, on_tick, job, &run.reader, err);
-	if (rc < 0) {
-		pthread_mutex_lock(&job->shelf->lock);
-		snprintf(job->shelf->slots[job->source].failure, 256, "%s", err->msg);
-		pthread_mutex_unlock(&job->shelf->lock);
-		return rc;
+	struct own_reading *whole = NULL, *as_file = NULL;
+	struct snap *snap = item->live ? item->live(item->ctx) : NULL;
+	int rc = snap ? whole_live(job, snap, &whole, err) : 0;
+	if (rc == 0 && whole && !job->key[0]) {
+		*out = whole;
+		return 0;
 	}
-	struct own_reading *whole = NULL;
-	rc = whole_of(job, &run, &whole, err);
-	if (rc == 0 && !job->key[0])
-		*out = STEAL(whole);
-	else if (rc == 0)
-		rc = read_selection(job, &run, whole, out, err);
+	if (rc == 0)
+		rc = item->open(item->ctx, on_tick, job, &run.reader, err);
+	if (rc < 0) {
+		put_failure(job, err);
+	} else if (whole) {
+		/* a selection needs the events that the file holds by now, and a book of just these: more came since the snap */
+		run.book = whole->reading.book;
+		run.reader.identity = whole->reading.book->identity;
+		rc = open_book(job, &run, &as_file, err);
+		if (rc == 0)
+			((struct book *)as_file->reading.book)->generation = run.book->generation;
+		if (rc == 0)
+			rc = read_selection(job, &run, as_file, out, err);
+	} else {
+		rc = whole_of(job, &run, &whole, err);
+		if (rc == 0 && !job->key[0])
+			*out = STEAL(whole);
+		else if (rc == 0)
+			rc = read_selection(job, &run, whole, out, err);
+	}
 	pthread_mutex_lock(&job->shelf->lock);
 	shelf_reading_unref(whole);
+	shelf_reading_unref(as_file);
 	pthread_mutex_unlock(&job->shelf->lock);
-	run.reader.close(run.reader.own);
+	if (run.reader.close)
+		run.reader.close(run.reader.own);
 	return rc;
 }

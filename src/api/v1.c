@@ -44,6 +44,7 @@ static const struct v1_route all_routes[] = {
 	{ "/api/v1/address/", ASK_SRC | ASK_SELECTION | ASK_WAIT, v1_address },
 	{ "/api/v1/growth", FOLDED | ASK_ROWS | ASK_WAIT, v1_growth },
 	{ "/api/v1/source", ASK_SRC | ASK_SELECTION | ASK_FILE | ASK_WAIT, v1_source },
+	{ "/api/v1/events", ASK_SRC | ASK_TOPICS, v1_events },
 	{ "/api/v1/export", ASK_SRC | ASK_SELECTION | ASK_EXPORT | ASK_WAIT, v1_export },
 	{ "/debug/pprof/heap", ASK_SRC | ASK_SELECTION, v1_pprof_heap },
 	{ "/debug/pprof/allocs", ASK_SRC | ASK_SELECTION, v1_pprof_allocs },
@@ -268,7 +269,7 @@ static int make_answer(const struct v1_route *route, struct v1_call *call, struc
 	int rc = route->answer(call, err);
 	if (fclose(to) != 0 && rc == 0)
 		rc = err_set(err, -ENOMEM, "cannot answer");
-	if (rc == 0 && !call->reply->body_more) {
+	if (rc == 0 && !call->reply->body_more && !call->reply->stream_more) {
 		buf_put(body, text, len);
 		buf_putc(body, '\n');
 	}
@@ -315,7 +316,7 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 		return;
 	}
 	call.source = call.ask.source;
-	int cached = route->words != 0;
+	int cached = route->words != 0 && route->answer != v1_events;
 	question_text(&question, route, http_request_tail(request), &call.ask);
 	make_etag(v1->shelf, &call.ask, buf_cstr(&question), etag);
 	int rc = 0;
@@ -326,7 +327,8 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 		reply->status = 304;
 	} else if (!cached || !find_answer(v1, buf_cstr(&question), etag, &reply->body)) {
 		rc = make_answer(route, &call, &reply->body, &err);
-		if (rc == 0 && cached && !reply->body_more && !buf_failed(&reply->body))
+		if (rc == 0 && cached && !reply->body_more && !reply->stream_more &&
+		    !buf_failed(&reply->body))
 			keep_answer(v1, buf_cstr(&question), etag, &reply->body);
 	}
 	if (rc < 0) {

@@ -32,14 +32,14 @@ static int has_rss(const struct prof *names)
 }
 
 /** put_has() - what there is to ask for: views that have no word here are not shown. */
-static void put_has(struct jsonw *json, const struct book *book)
+static void put_has(struct jsonw *json, const struct book *book, int failed)
 {
 	static const char *const words[] = { "heap",  "allocations", "histogram", "growth", "maps",
 					     "space", "address",     "source",    "export" };
 	jsonw_array(json, "has");
-	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+	for (size_t i = 0; i < ARRAY_LEN(words) && !failed; i++)
 		jsonw_str(json, NULL, words[i]);
-	if (has_rss(book->names))
+	if (book && has_rss(book->names))
 		jsonw_str(json, NULL, "rss");
 	jsonw_array_end(json);
 }
@@ -66,7 +66,8 @@ static void put_known(struct jsonw *json, const struct book *book)
 	jsonw_u64(json, "length_ns", totals.runtime_ns);
 	jsonw_bool(json, "complete", process && process->complete);
 	jsonw_bool(json, "ended", process && process->ended && !book->being_written);
-	put_has(json, book);
+	jsonw_bool(json, "live", book->being_written);
+	put_has(json, book, 0);
 	jsonw_null(json, "error");
 	jsonw_str(json, "warning", book->warning[0] ? book->warning : NULL);
 }
@@ -74,16 +75,13 @@ static void put_known(struct jsonw *json, const struct book *book)
 static void put_unknown(struct jsonw *json, const char *failure)
 {
 	static const char *const keys[] = {
-		"kind",      "pid",      "exe",  "cmdline", "start_realtime_ns",
-		"length_ns", "complete", "ended"
+		"kind",      "pid",      "exe",   "cmdline", "start_realtime_ns",
+		"length_ns", "complete", "ended", "live"
 	};
 	jsonw_u64(json, "generation", 0);
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
 		jsonw_null(json, keys[i]);
-	jsonw_array(json, "has");
-	if (!failure)
-		jsonw_str(json, NULL, "heap");
-	jsonw_array_end(json);
+	put_has(json, NULL, failure != NULL);
 	jsonw_str(json, "error", failure);
 	jsonw_null(json, "warning");
 }
@@ -180,8 +178,9 @@ int v1_summary(struct v1_call *call, struct err *err)
 	jsonw_u64(json, "frees", t->filtered_frees);
 	jsonw_object_end(json);
 	jsonw_bool(json, "ended", p && p->ended && !book->being_written);
+	jsonw_bool(json, "live", book->being_written);
 	jsonw_str(json, "warning", book->warning[0] ? book->warning : NULL);
-	put_has(json, book);
+	put_has(json, book, 0);
 	jsonw_array(json, "categories");
 	for (size_t i = 0; i <= CATEGORY_UNKNOWN; i++)
 		jsonw_str(json, NULL, v1_category_names[i]);

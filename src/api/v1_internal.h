@@ -117,6 +117,7 @@ int v1_space(struct v1_call *call, struct err *err);
 int v1_address(struct v1_call *call, struct err *err);
 int v1_growth(struct v1_call *call, struct err *err);
 int v1_source(struct v1_call *call, struct err *err);
+int v1_events(struct v1_call *call, struct err *err);
 int v1_export(struct v1_call *call, struct err *err);
 int v1_pprof_heap(struct v1_call *call, struct err *err);
 int v1_pprof_allocs(struct v1_call *call, struct err *err);

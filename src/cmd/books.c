@@ -3,25 +3,82 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/intern.h"
+#include "query/follow.h"
 #include "query/recording.h"
+
+#define FIRST_SNAP_NS 3000000000ull
 
 struct books {
 	struct shelf_item *items;
 	size_t count, cap;
 };
 
+/** struct item - a recording; one that is being written is followed from when it is first asked for, until it ends. */
+struct item {
+	char *path;
+	pthread_mutex_t lock;
+	int written; /* it goes on, as far as we know */
+	struct follow *follow;
+};
+
 /* ---- one recording ---------------------------------------------------------------------------------------------------- */
+
+static struct snap *book_live(void *ctx)
+{
+	struct item *item = ctx;
+	struct snap *snap = NULL;
+	struct err err = { 0 };
+	pthread_mutex_lock(&item->lock);
+	if (item->written && !item->follow) {
+		item->follow = follow_new(item->path, NULL, &err);
+		item->written = item->follow != NULL;
+	}
+	if (item->follow) {
+		struct follow_state state;
+		snap = follow_wait(item->follow, 0, FIRST_SNAP_NS);
+		follow_state(item->follow, &state);
+		if (state.over || !snap) {
+			/* the file says all, from here on */
+			item->written = !state.over;
+			snap_unref(snap);
+			snap = NULL;
+			if (state.over)
+				follow_freep(&item->follow);
+		}
+	}
+	pthread_mutex_unlock(&item->lock);
+	return snap;
+}
+
+/** live_number() - of the newest snap; 0: it is not followed. */
+static uint64_t live_number(struct item *item)
+{
+	uint64_t number = 0;
+	pthread_mutex_lock(&item->lock);
+	if (item->follow) {
+		struct follow_state state;
+		CLEANUP(snap_unrefp) struct snap *snap = follow_snap(item->follow);
+		follow_state(item->follow, &state);
+		number = snap && !state.over ? snap_number(snap) : 0;
+	}
+	pthread_mutex_unlock(&item->lock);
+	return number;
+}
 
 static uint64_t book_identity(void *ctx)
 {
 	struct stat st;
-	const char *path = ctx;
+	const char *path = ((struct item *)ctx)->path;
+	uint64_t number = live_number(ctx);
+	if (number)
+		return number;
 	if (stat(path, &st) < 0)
 		return 0;
 	uint64_t seen = hash_u64((uint64_t)st.st_dev, (uint64_t)st.st_ino, 1);
@@ -57,13 +114,14 @@ static int book_open(void *ctx, void (*tick)(void *ctx, uint64_t done, uint64_t 
 	static const char *const kinds[] = { [RECORDING_BLT] = "recording",
 					     [RECORDING_HEAPTRACK] = "heaptrack",
 					     [RECORDING_RAW] = "raw" };
+	const char *path = ((struct item *)ctx)->path;
 	uint64_t identity = book_identity(ctx);
 	struct reader *r = calloc(1, sizeof(*r));
 	if (!r)
-		return err_set(err, -ENOMEM, "cannot open '%s'", (const char *)ctx);
+		return err_set(err, -ENOMEM, "cannot open '%s'", path);
 	*r = (struct reader){ .tick = tick, .tick_ctx = tick_ctx };
 	const struct recording_ears ears = { .ctx = r, .progress = hear };
-	r->rec = recording_open(ctx, &ears, err);
+	r->rec = recording_open(path, &ears, err);
 	if (!r->rec) {
 		free(r);
 		return err->code;
@@ -91,7 +149,15 @@ static void book_warn(struct shelf_reader *reader)
 
 /* ---- all of them ------------------------------------------------------------------------------------------------------- */
 
-static int add(struct books *b, const char *path, struct err *err)
+static void item_free(struct item *item)
+{
+	follow_freep(&item->follow);
+	pthread_mutex_destroy(&item->lock);
+	free(item->path);
+	free(item);
+}
+
+static int add(struct books *b, const char *path, int written, struct err *err)
 {
 	if (b->count == SHELF_SOURCES_MAX)
 		return err_set(err, -E2BIG, "more than %d recordings", SHELF_SOURCES_MAX);
@@ -103,25 +169,31 @@ static int add(struct books *b, const char *path, struct err *err)
 		b->items = items;
 		b->cap = cap;
 	}
-	char *copy = strdup(path);
-	if (!copy)
+	struct item *item = calloc(1, sizeof(*item));
+	if (!item || !(item->path = strdup(path))) {
+		free(item);
 		return err_set(err, -ENOMEM, "cannot list the recordings");
-	const char *slash = strrchr(copy, '/');
-	b->items[b->count++] = (struct shelf_item){ .name = slash ? slash + 1 : copy,
-						    .path = copy,
+	}
+	pthread_mutex_init(&item->lock, NULL);
+	item->written = written;
+	const char *slash = strrchr(item->path, '/');
+	b->items[b->count++] = (struct shelf_item){ .name = slash ? slash + 1 : item->path,
+						    .path = item->path,
 						    .open = book_open,
-						    .identity = book_identity,
 						    .prepare = book_prepare,
+						    .identity = book_identity,
+						    .live = written ? book_live : NULL,
 						    .warn = book_warn,
-						    .ctx = copy };
+						    .ctx = item };
 	return 0;
 }
 
-static int is_recording(const char *path, struct err *err)
+static int is_recording(const char *path, int *written, struct err *err)
 {
 	struct recording *rec = recording_open(path, NULL, err);
 	if (!rec)
 		return 0;
+	*written = recording_is_written(rec);
 	recording_freep(&rec);
 	return 1;
 }
@@ -142,10 +214,10 @@ static int add_folder(struct books *b, const char *path, struct err *err)
 		char full[4096];
 		struct stat st;
 		struct err none = { 0 };
-		int len = snprintf(full, sizeof(full), "%s/%s", path, entries[i]->d_name);
+		int written, len = snprintf(full, sizeof(full), "%s/%s", path, entries[i]->d_name);
 		if (rc == 0 && len < (int)sizeof(full) && stat(full, &st) == 0 &&
-		    S_ISREG(st.st_mode) && is_recording(full, &none))
-			rc = add(b, full, err);
+		    S_ISREG(st.st_mode) && is_recording(full, &written, &none))
+			rc = add(b, full, written, err);
 		free(entries[i]);
 	}
 	free(entries);
@@ -162,12 +234,13 @@ struct books *books_new(const char *const *paths, size_t count, struct err *err)
 	int rc = b ? 0 : err_set(err, -ENOMEM, "cannot list the recordings");
 	for (size_t i = 0; i < count && rc == 0; i++) {
 		struct stat st;
+		int written;
 		if (stat(paths[i], &st) == 0 && S_ISDIR(st.st_mode))
 			rc = add_folder(b, paths[i], err);
-		else if (!is_recording(paths[i], err))
+		else if (!is_recording(paths[i], &written, err))
 			rc = err->code;
 		else
-			rc = add(b, paths[i], err);
+			rc = add(b, paths[i], written, err);
 	}
 	if (rc == 0)
 		return b;
@@ -175,12 +248,17 @@ struct books *books_new(const char *const *paths, size_t count, struct err *err)
 	return NULL;
 }
 
+const struct shelf_item *books_add(struct books *b, const char *path, struct err *err)
+{
+	return add(b, path, 1, err) < 0 ? NULL : &b->items[b->count - 1];
+}
+
 void books_free(struct books *b)
 {
 	if (!b)
 		return;
 	for (size_t i = 0; i < b->count; i++)
-		free(b->items[i].ctx);
+		item_free(b->items[i].ctx);
 	free(b->items);
 	free(b);
 }

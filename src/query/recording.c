@@ -276,6 +276,14 @@ int recording_source(struct recording *rec, const struct query *query, int strea
 	return rc;
 }
 
+int recording_is_written(const struct recording *rec)
+{
+	struct trace_reader_info info = { 0 };
+	if (rec->reader)
+		trace_reader_info(rec->reader, &info);
+	return info.being_written;
+}
+
 int recording_goes_on(const struct recording *rec)
 {
 	struct trace_reader_info info = { 0 };

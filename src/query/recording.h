@@ -54,6 +54,8 @@ int recording_stream(struct recording *recording, const struct query *query, str
  */
 int recording_source(struct recording *recording, const struct query *query, int streams,
 		     struct query_source *source, struct err *err);
+/** recording_is_written() - 1: a .blt file whose writer lived when it was opened. */
+int recording_is_written(const struct recording *recording);
 /** recording_goes_on() - after a run: 1 where its recorder was still at it. */
 int recording_goes_on(const struct recording *recording);
 

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* v1_events.c - server-sent events: what the recordings that are being written come to, once a second. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/v1_internal.h"
+#include "base/clock.h"
+
+#define PERIOD_NS 1000000000ull
+
+enum topic { TOPIC_SAMPLE = 1, TOPIC_GENERATION = 2, TOPIC_LOST = 4, TOPIC_ENDED = 8 };
+
+struct followed {
+	size_t source;
+	uint64_t number, lost;
+	int ended;
+};
+
+struct events {
+	struct shelf *shelf;
+	unsigned topics;
+	struct followed *all;
+	size_t count;
+	uint64_t next_ns, id;
+	int greeted;
+};
+
+static void put_event(struct events *e, struct buf *out, const char *name, const char *data)
+{
+	buf_printf(out, "id: %llu\nevent: %s\ndata: %s\n\n", (unsigned long long)++e->id, name,
+		   data);
+}
+
+static void put_lost(struct events *e, struct followed *f, const struct prof_totals *t,
+		     struct buf *out)
+{
+	CLEANUP(buf_fini) struct buf data = { 0 };
+	int first = 1;
+	if (t->lost_events == f->lost)
+		return;
+	f->lost = t->lost_events;
+	buf_printf(&data, "{\"source\":%zu,\"events\":%llu,\"by_reason\":{", f->source,
+		   (unsigned long long)t->lost_events);
+	for (unsigned i = 0; i < LOSS_REASON_MAX; i++) {
+		if (!t->lost[i] || !loss_reason_name(i))
+			continue;
+		buf_printf(&data, "%s\"%s\":%llu", first ? "" : ",", loss_reason_name(i),
+			   (unsigned long long)t->lost[i]);
+		first = 0;
+	}
+	buf_puts(&data, "}}");
+	put_event(e, out, "lost", buf_cstr(&data));
+}
+
+static void put_sample(struct events *e, const struct followed *f, const struct snap *snap,
+		       const struct prof_totals *t, struct buf *out)
+{
+	size_t count;
+	const struct prof_point *points = prof_timeline(snap_prof(snap), &count);
+	const struct prof_point none = { 0 }, *last = count ? &points[count - 1] : &none;
+	char data[400];
+	snprintf(data, sizeof(data),
+		 "{\"source\":%zu,\"time_ns\":%llu,\"age_ns\":%llu,\"heap_bytes\":%llu,\"rss_"
+		 "bytes\":%llu,"
+		 "\"virtual_bytes\":%llu,\"allocations\":%llu,\"frees\":%llu,\"peak_bytes\":%llu}",
+		 f->source, (unsigned long long)last->time_ns,
+		 (unsigned long long)(clock_ns(CLOCK_MONOTONIC) - snap_time_ns(snap)),
+		 (unsigned long long)last->heap_bytes, (unsigned long long)last->rss_bytes,
+		 (unsigned long long)last->virtual_bytes, (unsigned long long)t->cost.allocations,
+		 (unsigned long long)t->cost.frees, (unsigned long long)t->cost.peak_bytes);
+	put_event(e, out, "sample", data);
+}
+
+static void look(struct events *e, struct followed *f, struct buf *out)
+{
+	const struct shelf_item *item = shelf_at(e->shelf, f->source);
+	CLEANUP(snap_unrefp) struct snap *snap = item->live(item->ctx);
+	char data[96];
+	if (!snap) {
+		f->ended = 1;
+		snprintf(data, sizeof(data), "{\"source\":%zu}", f->source);
+		if (e->topics & TOPIC_ENDED)
+			put_event(e, out, "ended", data);
+		return;
+	}
+	struct prof_totals totals;
+	prof_totals(snap_prof(snap), &totals);
+	if (snap_number(snap) != f->number && e->topics & TOPIC_GENERATION) {
+		snprintf(data, sizeof(data), "{\"source\":%zu,\"snap\":%llu}", f->source,
+			 (unsigned long long)snap_number(snap));
+		put_event(e, out, "generation", data);
+	}
+	f->number = snap_number(snap);
+	if (e->topics & TOPIC_SAMPLE)
+		put_sample(e, f, snap, &totals, out);
+	if (e->topics & TOPIC_LOST)
+		put_lost(e, f, &totals, out);
+}
+
+static void greet(struct events *e, struct buf *out)
+{
+	CLEANUP(buf_fini) struct buf data = { 0 };
+	buf_printf(&data, "{\"version\":\"%s\",\"sources\":%zu,\"live\":[", BYTELEDGER_VERSION,
+		   shelf_count(e->shelf));
+	for (size_t i = 0; i < e->count; i++)
+		buf_printf(&data, "%s%zu", i ? "," : "", e->all[i].source);
+	buf_puts(&data, "]}");
+	put_event(e, out, "hello", buf_cstr(&data));
+}
+
+static int events_more(void *stream, struct buf *out)
+{
+	struct events *e = stream;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (!e->greeted) {
+		e->greeted = 1;
+		greet(e, out);
+	}
+	if (now < e->next_ns)
+		return 0;
+	e->next_ns = now + PERIOD_NS;
+	for (size_t i = 0; i < e->count; i++)
+		if (!e->all[i].ended)
+			look(e, &e->all[i], out);
+	return 0;
+}
+
+static void events_free(void *stream)
+{
+	struct events *e = stream;
+	free(e->all);
+	free(e);
+}
+
+static int parse_topics(const char *text, unsigned *topics, struct err *err)
+{
+	static const struct {
+		const char *name;
+		unsigned bit;
+	} all[] = { { "sample", TOPIC_SAMPLE },
+		    { "generation", TOPIC_GENERATION },
+		    { "lost", TOPIC_LOST },
+		    { "ended", TOPIC_ENDED } };
+	*topics = text ? 0 : ~0u;
+	while (text && *text) {
+		size_t len = strcspn(text, ","), i = 0;
+		while (i < ARRAY_LEN(all) &&
+		       !(strlen(all[i].name) == len && strncmp(all[i].name, text, len) == 0))
+			i++;
+		if (i == ARRAY_LEN(all))
+			return err_set(err, -EINVAL,
+				       "'topics' is a list of sample, generation, lost and ended, "
+				       "not '%.40s'",
+				       text);
+		*topics |= all[i].bit;
+		text += len + (text[len] == ',');
+	}
+	return 0;
+}
+
+int v1_events(struct v1_call *call, struct err *err)
+{
+	struct events *e = calloc(1, sizeof(*e));
+	size_t count = shelf_count(call->shelf);
+	int all = !call->ask.source_given;
+	if (!e || !(e->all = calloc(count + 1, sizeof(*e->all)))) {
+		free(e);
+		return err_set(err, -ENOMEM, "cannot follow");
+	}
+	e->shelf = call->shelf;
+	int rc = parse_topics(call->ask.topics, &e->topics, err);
+	if (rc < 0) {
+		events_free(e);
+		return rc;
+	}
+	for (size_t i = 0; i < count; i++)
+		if (shelf_at(call->shelf, i)->live && (all || i == call->source))
+			e->all[e->count++].source = i;
+	call->reply->stream_more = events_more;
+	call->reply->stream_free = events_free;
+	call->reply->stream = e;
+	return 0;
+}
