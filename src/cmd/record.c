@@ -78,6 +78,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	uint64_t ns;
 	char *end;
 	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &opt->serving;
+		return 0;
 	case 'o':
 		opt->output = cmd_take_recording(arg);
 		return 0;
@@ -124,7 +127,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		opt->budget_bytes = ns << 20;
 		return 0;
 	case ARGP_KEY_ARG:
-		return 0;
+		return serving_takes(&opt->serving, arg) ? CMD_TAKEN : 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -162,6 +165,14 @@ static void on_tell(void *ctx, const struct err *what)
 		cmd_say("%s", what->msg);
 }
 
+/* A file was begun: it is served while it is written. */
+static void on_file(void *ctx, const char *path)
+{
+	struct err err = { 0 };
+	if (ctx && serving_add(ctx, path, &err) < 0)
+		cmd_fail(&err);
+}
+
 /* ---- around a program ------------------------------------------------------------------------------------------------ */
 
 static int record_program(const struct record_opt *opt, const char *comment, char **argv)
@@ -169,8 +180,19 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 	struct err err = { 0 };
 	struct recorder_result result;
 	int exit_status;
+	CLEANUP(outfile_fini) struct outfile report = { 0 };
+	if (record_may_create(opt->output ? opt->output : RECORDER_PATTERN, argv[0], &err) < 0 ||
+	    (opt->report && outfile_open(&report, opt->report, 0, 0, &err) < 0))
+		return cmd_fail(&err);
+	CLEANUP(serving_freep) struct serving *serving = NULL;
+	if (opt->serving.wanted) {
+		serving = serving_new(&opt->serving, NULL, 0, &err);
+		if (!serving) /* before the program starts: it would run unseen */
+			return cmd_fail(&err);
+		cmd_say("serving %s", serving_url(serving));
+	}
 	const struct recorder_opt how = {
-		.ears = { .tell = on_tell, .reading = cmd_ears },
+		.ears = { .ctx = serving, .tell = on_tell, .file = on_file, .reading = cmd_ears },
 		.pattern = opt->output,
 		.comment = comment,
 		.variables = environ,
@@ -183,10 +205,6 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 		.snapshots = opt->snapshots,
 		.snapshot_ns = opt->snapshot_ns,
 	};
-	CLEANUP(outfile_fini) struct outfile report = { 0 };
-	if (record_may_create(opt->output ? opt->output : RECORDER_PATTERN, argv[0], &err) < 0 ||
-	    (opt->report && outfile_open(&report, opt->report, 0, 0, &err) < 0))
-		return cmd_fail(&err);
 	CLEANUP(recorder_freep)
 	struct recorder *recorder = recorder_start(&how, argv, &exit_status, &err);
 	if (!recorder) {
@@ -217,7 +235,9 @@ int record_quietly(const char *output, char **argv, char *made, size_t size)
 
 int record_command(int argc, char **argv, const char *name, const char *doc, int snapshots)
 {
+	static const struct argp_child serving_child[] = { { &serving_argp, 0, NULL, 0 }, { 0 } };
 	const struct argp plain = { .options = options,
+				    .children = serving_child,
 				    .parser = parse_option,
 				    .args_doc = snapshots ? NULL : "[--] PROGRAM [ARGS...]",
 				    .doc = snapshots ? NULL : doc };

@@ -6,11 +6,13 @@
 #include <stdint.h>
 
 #include "cmd/outfile.h"
+#include "cmd/serving.h"
 #include "recorder/recorder.h"
 
 struct record_opt {
-	const char *output;   /* pattern; NULL = the default */
-	uint64_t duration_ns; /* 0 = until the program ends */
+	struct serving_opt serving; /* first: the child parser's input */
+	const char *output;         /* pattern; NULL = the default */
+	uint64_t duration_ns;       /* 0 = until the program ends */
 	int quiet;
 	const char *format; /* "text" or "json"; NULL = not given */
 	const char *report; /* file; NULL = stdout or stderr */

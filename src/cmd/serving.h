@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* serving.h - recordings served by a command: `serve`, and `--serve` of those that record. */
+#ifndef CMD_SERVING_H
+#define CMD_SERVING_H
+
+#include <argp.h>
+
+#include "api/http.h"
+#include "base/err.h"
+
+#define SERVING_HOSTS_MAX 16
+
+/** struct serving_opt - what the options say; zero-initialised. */
+struct serving_opt {
+	struct http_opt http;
+	const char *hosts[SERVING_HOSTS_MAX + 1];
+	size_t host_count;
+	int wanted; /* --serve was given */
+	int quiet;
+};
+/** serving_guard_argp - a child parser for --token-file, --no-auth, --host, --cors; its input is a struct serving_opt. */
+extern const struct argp serving_guard_argp;
+/** serving_argp - the same and --serve [ADDR:PORT], for a command that records. */
+extern const struct argp serving_argp;
+/** serving_takes() - is @word the address that --serve may have as the next word? Then it is taken: 1. */
+int serving_takes(struct serving_opt *opt, const char *word);
+
+struct serving;
+/**
+ * serving_new() - listen and serve @paths (may be none), and the files that serving_add() names later. Tells who can read on stderr.
+ * Threads that it starts take no signals. NULL with @err.
+ */
+struct serving *serving_new(const struct serving_opt *opt, const char *const *paths, size_t count,
+			    struct err *err);
+const char *serving_url(const struct serving *serving);
+/** serving_add() - a recording that is just being written. -ENOMEM, -E2BIG. */
+int serving_add(struct serving *serving, const char *path, struct err *err);
+void serving_freep(struct serving **serving);
+
+#endif
