@@ -310,6 +310,14 @@ static int may_hold_spans(const struct region *r)
 	       !scan_is_data(r) && r->class != REGION_BYTELEDGER;
 }
 
+static void give_free(const struct go *go, uint64_t start, uint64_t end)
+{
+	const struct unit unit = { .start = start,
+				   .bytes = end > start ? end - start : 0,
+				   .kind = UNIT_RUNTIME_FREE };
+	units_add(go->b->units, &unit);
+}
+
 /*
  * What of the spans from @next on lies in @r, and what lies there free between them; @next: the first that ends behind @r.
  * Return: whether any does.
@@ -326,6 +334,7 @@ static int count_region(struct go *go, const struct region *r, size_t *next,
 		if (start < at || start >= end)
 			continue; /* overlaps its neighbour, or ended before */
 		gaps += memory_resident(&go->pages, at, start);
+		give_free(go, at, start);
 		s->resident += memory_resident(&go->pages, start, end);
 		s->mapped += end - start;
 		holds = 1;
@@ -340,6 +349,7 @@ static int count_region(struct go *go, const struct region *r, size_t *next,
 	    !(inside && *next < go->count && go->spans[*next].start / ARENA_BYTES == arena))
 		return 0;
 	gaps += memory_resident(&go->pages, at, r->end);
+	give_free(go, at, r->end);
 	heap->free_page_bytes += gaps;
 	heap->resident_bytes += gaps;
 	return 1;
@@ -354,6 +364,14 @@ static void add_spans(const struct go *go, struct allocator_reading *heap,
 		struct allocator_reading *to = s->state == MANUAL ? stacks : heap;
 		if (!s->mapped)
 			continue; /* lies nowhere */
+		const struct unit unit = { .start = s->start,
+					   .bytes = s->end - s->start,
+					   .slot = s->count ? s->taken / s->count : 0,
+					   .used = s->count,
+					   .kind = s->state == MANUAL ? UNIT_STACKS
+						   : s->count         ? UNIT_RUNTIME
+								      : UNIT_RUNTIME_FREE };
+		units_add(go->b->units, &unit);
 		to->resident_bytes += s->resident;
 		to->reserved_bytes += s->end - s->start;
 		to->live_bytes += s->state == MANUAL ? s->end - s->start : s->taken;
@@ -396,6 +414,10 @@ static void count_all(struct go *go, uint8_t *claims, struct allocator_reading *
 			claim = HEAP;
 		} else if (scan_is_heap(r) && holds_tables(go, r, first)) {
 			claim = METADATA;
+			const struct unit unit = { .start = r->start,
+						   .bytes = r->end - r->start,
+						   .kind = UNIT_TABLES };
+			units_add(go->b->units, &unit);
 			heap->metadata_bytes += r->rss_bytes;
 			heap->resident_bytes += r->rss_bytes;
 		}

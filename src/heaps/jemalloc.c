@@ -48,6 +48,7 @@ struct je {
 	size_t arena_count;
 	unsigned looks, extents;
 	unsigned quantum;
+	size_t first_unit; /* of ours */
 };
 
 static unsigned szind_of(uint64_t bits)
@@ -122,6 +123,41 @@ static void note_base(struct je *je, uint64_t addr)
 	je->base_count++;
 }
 
+/* Its slots depend on what the quantum turns out to be: till then the number of the size class stands for it. */
+static void give_unit(struct je *je, const struct extent *e)
+{
+	unsigned state = e->bits >> 17 & 7, slab = e->bits >> 12 & 1;
+	struct unit unit = {
+		.start = e->addr, .bytes = e->size, .slot = szind_of(e->bits), .kind = UNIT_FREE
+	};
+	if (state == ACTIVE) {
+		unit.kind = slab ? UNIT_SLAB : UNIT_BLOCK;
+		unit.used = slab ? (uint32_t)(e->bits >> 28 & 1023)
+				 : 1; /* of a slab: free slots, till then */
+	} else {
+		unit.slot = 0;
+		unit.flags = state == DIRTY   ? UNIT_DECAYS
+			     : state == MUZZY ? UNIT_DECAYS | UNIT_GIVEN
+					      : 0;
+	}
+	units_add(je->b->units, &unit);
+}
+
+static void settle_units(struct je *je)
+{
+	for (size_t i = je->first_unit; je->b->units && i < je->b->units->count; i++) {
+		struct unit *u = &je->b->units->units[i];
+		if (u->kind != UNIT_SLAB && u->kind != UNIT_BLOCK)
+			continue;
+		u->slot = size_of((unsigned)u->slot, je->quantum ? 3 : 4);
+		uint64_t room = u->slot ? u->bytes / u->slot : 0;
+		if (u->kind == UNIT_SLAB)
+			u->used = u->used < room ? (uint32_t)(room - u->used) : 0;
+		else
+			u->slot = u->slot < u->bytes ? u->slot : u->bytes;
+	}
+}
+
 /* The last extent has been met from end to end. */
 static void count_last(struct je *je)
 {
@@ -130,6 +166,7 @@ static void count_last(struct je *je)
 	je->last_resident = 0;
 	je->resident += resident;
 	je->reserved += bytes;
+	give_unit(je, e);
 	if (!bytes || (e->bits >> 17 & 7) != ACTIVE) {
 		je->free_pages += resident;
 		return;
@@ -206,9 +243,20 @@ static uint64_t walk_base(struct je *je, const struct region *r)
 		uint64_t start = je->base[i] > r->start ? je->base[i] : r->start;
 		uint64_t end =
 			je->base[i] + BASE_BLOCK < r->end ? je->base[i] + BASE_BLOCK : r->end;
+		uint64_t tables = 0; /* pages in a row that are no extent's */
 		for (; start < end; start += 4096) {
-			if (!extent_at(radix_entry(&je->tree, start)))
+			int own = !extent_at(radix_entry(&je->tree, start));
+			if (own)
 				bytes += memory_resident(&je->pages, start, start + 4096);
+			tables = own ? tables + 4096 : tables;
+			if (tables && (!own || start + 4096 >= end)) {
+				const struct unit unit = { .start = own ? start + 4096 - tables
+									: start - tables,
+							   .bytes = tables,
+							   .kind = UNIT_TABLES };
+				units_add(je->b->units, &unit);
+				tables = 0;
+			}
 		}
 	}
 	je->metadata += bytes;
@@ -237,6 +285,22 @@ static unsigned bins_that_fit(const struct cache_bin *bins, unsigned count)
 	return i;
 }
 
+/* The blocks of one bin: as many addresses from its head on. */
+static void give_cached(struct je *je, uint64_t head, unsigned used, uint64_t size)
+{
+	uint64_t blocks[256];
+	while (used && je->b->units) {
+		unsigned count = used < 256 ? used : 256;
+		if (memory_read(je->memory, head, blocks, count * 8) < 0)
+			return;
+		for (unsigned i = 0; i < count; i++)
+			if (scan_heap_at(je->b, blocks[i], 8))
+				units_piece(je->b->units, blocks[i], size, PIECE_CACHED);
+		head += count * 8;
+		used -= count;
+	}
+}
+
 static int add_cache(struct je *je, uint64_t at)
 {
 	struct cache_bin bins[BINS_MAX];
@@ -250,6 +314,7 @@ static int add_cache(struct je *je, uint64_t at)
 		uint16_t used = (uint16_t)(bins[i].empty - (uint16_t)bins[i].head) / 8;
 		je->cached += used * size_of(i, je->quantum ? 3 : 4);
 		je->cached_count += used;
+		give_cached(je, bins[i].head, used, size_of(i, je->quantum ? 3 : 4));
 	}
 	return 1;
 }
@@ -338,6 +403,7 @@ static int walk_all(struct je *je, uint8_t *claims)
 			owned[i] = walk_region(je, &b->regions[i]);
 	count_last(je);
 	je->quantum = je->fits[1] > je->fits[0];
+	settle_units(je);
 	for (size_t i = 0; i < b->region_count; i++) {
 		const struct region *r = &b->regions[i];
 		if (!scan_is_heap(r) || !r->rss_bytes)
@@ -427,6 +493,7 @@ int heaps_jemalloc(struct breakdown *b, const struct memory *memory, struct err 
 		goto out;
 	je->b = b;
 	je->memory = je->pages.memory = memory;
+	je->first_unit = b->units ? b->units->count : 0;
 	rc = found = find_tree(je);
 	if (rc == 1)
 		rc = walk_all(je, claims);

@@ -111,8 +111,12 @@ static void count_page(struct mi *mi, const struct segment *s, uint64_t start, u
 	uint64_t end = limit - start < bytes ? limit : start + bytes;
 	uint64_t resident = memory_resident(&mi->pages, start, end);
 	mi->sum.resident_bytes += resident;
+	struct unit unit = {
+		.start = start, .bytes = end - start, .kind = UNIT_FREE, .flags = UNIT_DECAYS
+	};
 	if (!page->block_bytes) {
 		mi->sum.free_page_bytes += resident;
+		units_add(mi->b->units, &unit);
 		return;
 	}
 	if (page->used > page->capacity || page->capacity > page->reserved || block & 7 ||
@@ -122,6 +126,12 @@ static void count_page(struct mi *mi, const struct segment *s, uint64_t start, u
 	}
 	mi->good++;
 	uint64_t freed = count_freed(mi, page, start, end);
+	unit.kind = page->reserved == 1 ? UNIT_BLOCK : UNIT_SLAB;
+	unit.flags = 0;
+	unit.slot = block;
+	unit.used = page->used;
+	unit.cached = (uint32_t)freed;
+	units_add(mi->b->units, &unit);
 	uint64_t taken = page->used * block;
 	mi->sum.live_bytes += taken - freed * block;
 	mi->sum.live_count += page->used - freed;
@@ -148,6 +158,8 @@ static uint64_t walk_segment(struct mi *mi, uint64_t at, uint64_t limit)
 	mi->sum.reserved_bytes += bytes;
 	uint64_t own = memory_resident(&mi->pages, at, at + info);
 	mi->sum.metadata_bytes += own;
+	const struct unit tables = { .start = at, .bytes = info, .kind = UNIT_TABLES };
+	units_add(mi->b->units, &tables);
 	mi->sum.resident_bytes += own;
 	for (uint64_t i = s->info_slices; i < s->entries; i += s->all[i].count)
 		count_page(mi, s, at + i * SLICE, at + bytes, i);
@@ -182,6 +194,8 @@ static void take_delayed(struct mi *mi, uint64_t heap, uint64_t thread)
 	while (list[0] && mi->steps < STEPS_MAX) {
 		mi->steps++;
 		bytes = block_bytes_at(mi, list[0]);
+		if (bytes && bytes <= mi->sum.live_bytes)
+			units_piece(mi->b->units, list[0], bytes, PIECE_CACHED);
 		if (!bytes || bytes > mi->sum.live_bytes || !mi->sum.live_count ||
 		    memory_read(mi->memory, list[0], list, 8) < 0)
 			return;

@@ -47,6 +47,7 @@ struct pools {
 	struct memory_pages here, pages; /* of headers, and of whole pools behind them */
 	struct allocator_reading sum;
 	uint64_t pools, tried;
+	struct units *units;
 };
 
 static uint64_t count_pool(struct pools *s, const struct pool *p, uint64_t at)
@@ -56,6 +57,13 @@ static uint64_t count_pool(struct pools *s, const struct pool *p, uint64_t at)
 	s->pools++;
 	s->sum.resident_bytes += resident;
 	s->sum.reserved_bytes += POOL_BYTES;
+	const struct unit unit = { .start = at,
+				   .bytes = POOL_BYTES,
+				   .slot = p->used ? (p->class + 1) * 16ull : 0,
+				   .head = POOL_HEAD,
+				   .used = p->used,
+				   .kind = p->used ? UNIT_RUNTIME : UNIT_RUNTIME_FREE };
+	units_add(s->units, &unit);
 	if (!p->used) {
 		s->sum.free_page_bytes += resident;
 		return resident;
@@ -165,6 +173,8 @@ int heaps_cpython(struct breakdown *b, const struct memory *memory, struct err *
 	int rc = s && claims ? 0 : -ENOMEM;
 	if (rc == 0)
 		s->memory = s->here.memory = s->pages.memory = memory;
+	if (rc == 0)
+		s->units = b->units;
 	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
 		const struct region *r = &b->regions[i];
 		if (!may_hold_pools(r))

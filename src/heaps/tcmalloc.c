@@ -20,7 +20,8 @@
 #define SPAN_PAGES_MAX (1ull << 35)
 #define SPANS_MAX (1u << 24)
 #define CACHES_MAX 65536u
-#define CENTRAL_WORDS 152u /* struct CentralFreeListPadded: 1216 bytes */
+#define FOLLOWED_MAX (1u << 20) /* cached blocks that are named */
+#define CENTRAL_WORDS 152u      /* struct CentralFreeListPadded: 1216 bytes */
 
 enum { IN_USE, ON_NORMAL, ON_RETURNED };
 
@@ -58,7 +59,7 @@ struct tc {
 	uint64_t central;             /* address of the first central list; 0: not found */
 	uint64_t next_offset;         /* in a thread cache */
 	uint64_t first_cache, cache_count;
-	unsigned steps;
+	unsigned steps, followed;
 	uint64_t good, bad; /* pages */
 	double lists;       /* how far the central lists agree */
 };
@@ -175,8 +176,11 @@ static void count_last(struct tc *tc)
 	tc->sum.reserved_bytes += bytes;
 	if (!bytes)
 		return;
+	struct unit unit = { .start = s->start << PAGE_SHIFT, .bytes = bytes, .kind = UNIT_FREE };
 	if (location_of(s) != IN_USE) {
 		tc->sum.free_page_bytes += resident;
+		unit.flags = location_of(s) == ON_RETURNED ? UNIT_GIVEN : 0;
+		units_add(tc->b->units, &unit);
 		return;
 	}
 	unsigned class = class_of(s);
@@ -191,6 +195,10 @@ static void count_last(struct tc *tc)
 		live = out * size;
 		count = out;
 	}
+	unit.kind = class ? UNIT_SLAB : UNIT_BLOCK;
+	unit.slot = class ? (uint64_t)tc->class_bytes[class] : bytes;
+	unit.used = (uint32_t)count;
+	units_add(tc->b->units, &unit);
 	tc->good += s->length;
 	tc->sum.live_bytes += live;
 	tc->sum.live_count += count;
@@ -248,6 +256,19 @@ static void move_to_cache(struct tc *tc, uint64_t count, uint64_t size)
 	tc->sum.cache_bytes += bytes;
 }
 
+/* A list of free blocks, each of which holds the next one's address. */
+static void give_list(struct tc *tc, uint64_t head, uint64_t count, uint64_t size)
+{
+	for (; head && count && tc->b->units && tc->followed < FOLLOWED_MAX; count--) {
+		if (!scan_heap_at(tc->b, head, 8))
+			return;
+		units_piece(tc->b->units, head, size, PIECE_CACHED);
+		tc->followed++;
+		if (memory_read(tc->memory, head, &head, 8) < 0)
+			return;
+	}
+}
+
 static void read_central(struct tc *tc)
 {
 	uint64_t same = 0, all = 0;
@@ -259,6 +280,9 @@ static void read_central(struct tc *tc)
 			continue;
 		move_to_cache(tc, (uint64_t)c.used_slots * (uint64_t)tc->class_moves[i],
 			      (uint64_t)tc->class_bytes[i]);
+		for (unsigned k = 0; k < c.used_slots; k++)
+			give_list(tc, c.slots[2 * k], (uint64_t)tc->class_moves[i],
+				  (uint64_t)tc->class_bytes[i]);
 		uint64_t told = c.free, found = tc->class_free[i];
 		same += told < found ? told : found;
 		all += told > found ? told : found;
@@ -276,8 +300,10 @@ static int read_cache(struct tc *tc, uint64_t at, int add)
 		if (lists[i].block_bytes != tc->class_bytes[i] ||
 		    (lists[i].head && (lists[i].head & 7 || !lists[i].length)))
 			return 0;
-	for (unsigned i = 1; i < tc->classes && add; i++)
+	for (unsigned i = 1; i < tc->classes && add; i++) {
 		move_to_cache(tc, lists[i].length, (uint64_t)lists[i].block_bytes);
+		give_list(tc, lists[i].head, lists[i].length, (uint64_t)lists[i].block_bytes);
+	}
 	return 1;
 }
 

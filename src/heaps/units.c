@@ -19,8 +19,10 @@ int units_add(struct units *u, const struct unit *unit)
 	if (u->count == u->room) {
 		size_t room = u->room ? u->room * 2 : 256;
 		struct unit *grown = realloc(u->units, room * sizeof(*grown));
-		if (!grown)
+		if (!grown) {
+			u->incomplete = 1;
 			return -ENOMEM;
+		}
 		u->units = grown;
 		u->room = room;
 	}
@@ -35,8 +37,10 @@ int units_piece(struct units *u, uint64_t start, uint64_t bytes, enum piece_kind
 	if (u->piece_count == u->piece_room) {
 		size_t room = u->piece_room ? u->piece_room + u->piece_room / 2 : 1024;
 		struct piece *grown = realloc(u->pieces, room * sizeof(*grown));
-		if (!grown)
+		if (!grown) {
+			u->incomplete = 1;
 			return -ENOMEM;
+		}
 		u->pieces = grown;
 		u->piece_room = room;
 	}

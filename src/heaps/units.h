@@ -82,9 +82,10 @@ struct units {
 	uint64_t trim_threshold, mmap_threshold, arena_max, top_pad, mmapped_bytes;
 	int thresholds_set; /* by a tunable or mallopt(): they do not rise by themselves */
 	uint32_t arenas;
+	int incomplete; /* there was no memory for some */
 };
 void units_fini(struct units *units);
-/** units_add(), units_piece() - one more; -ENOMEM. @units NULL: nobody asked, 0. */
+/** units_add(), units_piece() - one more; -ENOMEM, which @units remembers, too. @units NULL: nobody asked, 0. */
 int units_add(struct units *units, const struct unit *unit);
 int units_piece(struct units *units, uint64_t start, uint64_t bytes, enum piece_kind kind);
 /** units_rewind() - a reader was refused: what it put there goes. */

@@ -106,6 +106,13 @@ static void divide_gap(struct merge *m, const struct snapshot_unit *unit)
 	uint64_t head = least(unit->head, u->gap), rest = u->gap - head;
 	uint64_t used = unit->used, known = u->blocks + u->cached_slots, bytes;
 	u->metadata += head;
+	if (unit->kind == SNAPSHOT_BLOCK && u->blocks) { /* all of it is its block's */
+		u->waste += rest;
+		m->sheet->groups[m->owners[0].group].waste_bytes += rest;
+		m->owners[0].bytes += rest;
+		u->gap = 0;
+		return;
+	}
 	uint64_t cached = used > known ? least(unit->cached, used - known) : 0;
 	if (__builtin_mul_overflow(cached, unit->slot, &bytes))
 		bytes = rest;
