@@ -24,7 +24,6 @@ _byteledger_words() {
 	"sample --order-by") echo traffic count live growth temporary ;;
 	"pages --kind") echo anon shmem file swap hugetlb cache kernel held ;;
 	"regions --pid" | "regions -p" | "sample --pid" | "sample -p" | "pages --pid" | "pages -p" | "top --pid" | "top -p") (cd /proc && printf '%s\n' [0-9]*) ;;
-	"regions --pid" | "regions -p" | "sample --pid" | "sample -p" | "pages --pid" | "pages -p") (cd /proc && printf '%s\n' [0-9]*) ;;
 	"explain --pid" | "explain -p") (cd /proc && printf '%s\n' [0-9]*) ;;
 	"explain --diff") return 1 ;;
 	*" --fail-if" | *" --csv" | *" --flame" | *" --report" | *" --program" | *" --output" | *" -o" | *" --diff" | *" --history" | *" --token-file" | *" --config" | *" --identity" | *" --store") ;;

@@ -104,10 +104,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		x->output = cmd_take_recording(arg);
 		return 0;
 	case ARGP_KEY_ARG:
+		if (x->with_program)
+			return 0;
 		if (x->path)
 			cmd_usage("one FILE is enough, '%s' is too much", arg);
 		x->path = arg;
-		return 0;
+		return CMD_TAKEN;
 	case ARGP_KEY_END:
 		if (file_given(x) + targets_given(&x->targets) + x->with_program > 1)
 			cmd_usage("a FILE, a process or a program: one of them");
