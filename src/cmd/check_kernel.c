@@ -196,3 +196,8 @@ int check_net_packet(struct err *err)
 {
 	return from_feature(FEATURE_NET_PACKET, err);
 }
+
+int check_pages(struct err *err)
+{
+	return from_feature(FEATURE_PAGES, err);
+}

@@ -159,6 +159,7 @@ const struct check_try check_tries[] = {
 	{ "thread-stacks", "stack pointers of threads that run", check_threads },
 	{ "net-capture", "what programs send and receive by TCP", check_net_capture },
 	{ "net-packet", "the same without BPF, in this network namespace", check_net_packet },
+	{ "page-owners", "resident pages by call stack", check_pages },
 	{ "vma-names", "names on anonymous mappings", try_vma_names },
 	{ "output", "recordings in this folder", try_output },
 	{ "debuginfod", "debug symbols from a server", try_debuginfod },

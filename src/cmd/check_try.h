@@ -36,6 +36,8 @@ int check_threads(struct err *err);
 int check_net_capture(struct err *err);
 /** check_net_packet() - open what stands in where they are refused. */
 int check_net_packet(struct err *err);
+/** check_pages() - load the programs that keep the owners of pages. */
+int check_pages(struct err *err);
 /** check_perf() - count our own page faults by perf_event_open(2). */
 int check_perf(struct err *err);
 

@@ -19,6 +19,7 @@
 #include "source/mapnames.h"
 #include "source/netcap_bpf.h"
 #include "source/netcap_packet.h"
+#include "source/pageown.h"
 #include "source/threadfacts.h"
 
 static struct feature_line lines[FEATURE_COUNT];
@@ -28,7 +29,7 @@ static const char *const names[FEATURE_COUNT] = {
 	[FEATURE_BPF_BIG_ARRAY] = "bpf-big-array", [FEATURE_BPF_STACK] = "bpf-stack",
 	[FEATURE_MAP_EVENTS] = "map-events",       [FEATURE_MAP_NAMES] = "map-names",
 	[FEATURE_THREADS] = "thread-stacks",       [FEATURE_NET_CAPTURE] = "net-capture",
-	[FEATURE_NET_PACKET] = "net-packet",
+	[FEATURE_NET_PACKET] = "net-packet",       [FEATURE_PAGES] = "page-owners",
 };
 
 static void yes(enum feature feature, const char *why)
@@ -158,6 +159,29 @@ static void try_net_packet(void)
 	   "run as root, or grant CAP_NET_RAW; it stands in where net-capture is not permitted");
 }
 
+static void try_pages(void)
+{
+	const struct pageown_opt opt = { .stacks_max = 1024, .windows_max = 1024, .cache_dir = "" };
+	struct err err;
+	err_init(&err);
+	CLEANUP(pageown_freep) struct pageown *pages = pageown_new(&opt, &err);
+	if (pages && !pageown_load(pages, &err)) {
+		struct pageown_info info;
+		err_init(&err);
+		if (pageown_info(pages, &info, &err) == 0 && (!info.migration || !info.faults)) {
+			yes(FEATURE_PAGES,
+			    "they load; this kernel does not tell of all migrations and faults");
+			return;
+		}
+		yes(FEATURE_PAGES,
+		    "the page programs passed the verifier, page numbers could be read");
+		return;
+	}
+	no(FEATURE_PAGES, err.msg, 0,
+	   err.hint[0] ? err.hint
+		       : permission_hint(-err.code, "needs Linux 6.1 with BTF on x86-64"));
+}
+
 static void probe(void)
 {
 	libbpf_print_fn_t talk =
@@ -171,6 +195,7 @@ static void probe(void)
 	try_threads();
 	try_net_capture();
 	try_net_packet();
+	try_pages();
 	libbpf_set_print(talk);
 }
 

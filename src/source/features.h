@@ -15,6 +15,7 @@ enum feature {
 	FEATURE_THREADS,       /* stack pointers of running threads (source/threadfacts.h) */
 	FEATURE_NET_CAPTURE,   /* the network programs load (source/netcap.h) */
 	FEATURE_NET_PACKET,    /* what stands in for it: a packet socket with a ring */
+	FEATURE_PAGES, /* owners of pages (source/pageown.h): the programs load, and page numbers can be read */
 	FEATURE_COUNT
 };
 

@@ -265,6 +265,17 @@ APART static void way_willcollapse(void)
 	KEEP(kept[12]);
 }
 
+/* Every eighth page stays: what compaction moves together. */
+APART static void way_fragment(void)
+{
+	kept[13] = map(256 * MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	madvise(kept[13], 256 * MIB, MADV_NOHUGEPAGE);
+	touch(kept[13], 256 * MIB);
+	for (size_t i = 0; i < 256 * MIB; i += 8 * PAGE)
+		madvise(kept[13] + i + PAGE, 7 * PAGE, MADV_DONTNEED);
+	KEEP(kept[13]);
+}
+
 APART static void way_pageout(void)
 {
 	madvise(kept[1] + 8 * MIB, 4 * MIB, 21 /* MADV_PAGEOUT */);
@@ -300,17 +311,34 @@ APART static void way_unmap(void)
 static const struct {
 	const char *name;
 	void (*go)(void);
-} ways[] = {
-	{ "memset", way_memset },     { "small", way_small },         { "free", way_free },
-	{ "mmap", way_mmap },         { "dontneed", way_dontneed },   { "filemap", way_filemap },
-	{ "read", way_read },         { "readfresh", way_readfresh }, { "filecow", way_filecow },
-	{ "fork", way_fork },         { "parentcow", way_parentcow }, { "reap", way_reap },
-	{ "thp", way_thp },           { "thpsplit", way_thpsplit },   { "shmem", way_shmem },
-	{ "threads", way_threads },   { "zero", way_zero },           { "mremap", way_mremap },
-	{ "populate", way_populate }, { "mlock", way_mlock },         { "tmpfs", way_tmpfs },
-	{ "collapse", way_collapse }, { "pageout", way_pageout },     { "hugetlb", way_hugetlb },
-	{ "exec", way_exec },         { "unmap", way_unmap }
-};
+} ways[] = { { "memset", way_memset },
+	     { "small", way_small },
+	     { "free", way_free },
+	     { "mmap", way_mmap },
+	     { "dontneed", way_dontneed },
+	     { "filemap", way_filemap },
+	     { "read", way_read },
+	     { "readfresh", way_readfresh },
+	     { "filecow", way_filecow },
+	     { "fork", way_fork },
+	     { "parentcow", way_parentcow },
+	     { "reap", way_reap },
+	     { "thp", way_thp },
+	     { "thpsplit", way_thpsplit },
+	     { "shmem", way_shmem },
+	     { "threads", way_threads },
+	     { "zero", way_zero },
+	     { "mremap", way_mremap },
+	     { "populate", way_populate },
+	     { "mlock", way_mlock },
+	     { "tmpfs", way_tmpfs },
+	     { "collapse", way_collapse },
+	     { "willcollapse", way_willcollapse },
+	     { "fragment", way_fragment },
+	     { "pageout", way_pageout },
+	     { "hugetlb", way_hugetlb },
+	     { "exec", way_exec },
+	     { "unmap", way_unmap } };
 
 int main(int argc, char **argv)
 {
