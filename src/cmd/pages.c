@@ -25,6 +25,7 @@ enum {
 	OPT_WATCH,
 	OPT_DURATION,
 	OPT_FORMAT,
+	OPT_REPORT,
 	OPT_JSONL,
 	OPT_STACKS,
 	OPT_SERVE,
@@ -57,9 +58,11 @@ static const struct argp_option options[] = {
 	{ "format", OPT_FORMAT, "WORD", 0, "text (default) or json", 3 },
 	{ "jsonl", OPT_JSONL, NULL, 0, "An object for each reading, a line each", 3 },
 	{ "output", 'o', "FILE", 0,
-	  "Write to FILE; %e %p %t %h stand for program, pid, time, host. What exists is kept: .1, "
-	  ".2 ... is appended",
+	  "Record to FILE, a recording a process; %e %p %t %h stand for program, pid, time, host. "
+	  "What "
+	  "exists is kept: .1, .2 ... is appended",
 	  3 },
+	{ "report", OPT_REPORT, "FILE", 0, "Write the result to FILE, named in the same way", 3 },
 	{ "quiet", 'q', NULL, 0, "Print no result", 3 },
 	{ "stacks", OPT_STACKS, "N", 0,
 	  "Room for N distinct stacks in the kernel (default 65536: 25 MiB)", 4 },
@@ -170,8 +173,8 @@ static void check(struct pages_job *job)
 	if (!given && !job->with_program)
 		cmd_usage("which process? -p PID, -n NAME, --container NAME|ID, --cgroup PATH or "
 			  "-- PROGRAM");
-	if (job->quiet && job->output)
-		cmd_usage("-q prints nothing, and -o says where to print");
+	if (job->quiet && job->report)
+		cmd_usage("-q prints nothing, and --report says where to print");
 	if (job->http_given && !job->serve)
 		cmd_usage("--token-file, --no-auth, --host and --cors belong to --serve");
 	if (job->json && (job->tree.reverse || job->tree_given))
@@ -230,9 +233,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		job->json = job->jsonl = job->format_given = 1;
 		return 0;
 	case 'o':
+		job->output = cmd_take_recording(arg);
+		return 0;
+	case OPT_REPORT:
 		if (!*arg)
-			cmd_usage("-o needs a file name");
-		job->output = arg;
+			cmd_usage("--report needs a file name");
+		job->report = arg;
 		return 0;
 	case 'q':
 		job->quiet = 1;
@@ -279,7 +285,7 @@ int cmd_pages(int argc, char **argv)
 	}
 	if (job.duration_ns)
 		job.end_ns = clock_ns(CLOCK_MONOTONIC) + job.duration_ns;
-	result_init(&job.result, job.output, job.quiet, job.with_program, job.format_given);
+	result_init(&job.result, job.report, job.quiet, job.with_program, job.format_given);
 	int status = pages_run(&job, job.with_program ? argv + rest : NULL);
 	result_fini(&job.result);
 	return status;

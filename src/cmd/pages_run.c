@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "api/tree.h"
@@ -43,6 +44,7 @@ struct life {
 	struct http_server *server;
 	struct http_route routes[4];
 	struct tree_source source;
+	struct pages_record *record; /* NULL: none asked for */
 	int live, drawn;
 	struct err err;
 };
@@ -160,6 +162,8 @@ static int count(struct life *l, struct err *err)
 	l->shot = shot;
 	pthread_mutex_unlock(&l->lock);
 	page_shot_put(old);
+	if (l->record && (rc = pages_record_put(l->record, l->shot, err)) < 0)
+		return rc;
 	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	uint64_t pause = (now - l->began_ns) / 4;
@@ -398,13 +402,34 @@ int pages_run(struct pages_job *job, char **program)
 	struct err err = { 0 };
 	pthread_mutex_init(&l.lock, NULL);
 	l.began_ns = clock_ns(CLOCK_MONOTONIC);
-	l.live = !program && !job->json && !job->quiet && !job->output && isatty(STDOUT_FILENO);
+	l.live = !program && !job->json && !job->quiet && !job->report && isatty(STDOUT_FILENO);
 	if (program)
 		cmd_status_is_programs();
-	int status = CMD_OK, rc = run(&l, program, &err);
+	int status = CMD_OK, rc = 0;
+	if (job->output && !(l.record = pages_record_new(job->output, &err)))
+		rc = err.code;
+	if (!rc)
+		rc = run(&l, program, &err);
 	if (!rc)
 		rc = finish(&l, &err);
 	http_server_stop(l.server);
+	if (l.record && l.shot) {
+		struct err other = { 0 };
+		pageown_resolve(l.pages, l.shot);
+		siginfo_t how = { 0 };
+		if (l.program.pid)
+			waitid(P_PID, (id_t)l.program.pid, &how, WEXITED | WNOHANG | WNOWAIT);
+		int wait_status = !how.si_pid                 ? -1
+				  : how.si_code == CLD_EXITED ? how.si_status << 8
+							      : how.si_status;
+		if (pages_record_end(l.record, l.shot, l.program.pid, wait_status, job->quiet,
+				     &other) < 0 &&
+		    !rc) {
+			rc = other.code;
+			err = other;
+		}
+	}
+	pages_record_free(l.record);
 	if (result_end(&job->result, rc < 0 ? NULL : &err) < 0 && !rc)
 		rc = err.code ? err.code : -EIO;
 	if (rc < 0)

@@ -78,6 +78,7 @@ void page_process_put(struct page_process *process)
 	for (size_t i = 0; i < process->row_count; i++)
 		free((char *)process->rows[i].label);
 	free(process->rows);
+	free(process->cmdline);
 	free(process);
 }
 

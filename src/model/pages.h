@@ -93,6 +93,8 @@ struct page_process {
 	pid_t pid;
 	int ended; /* its last reading, @age_ns old */
 	char exe[512], comm[32];
+	char *cmdline; /* arguments separated by NUL; may be NULL */
+	size_t cmdline_bytes;
 	uint64_t time_ns; /* CLOCK_MONOTONIC of the end of the walk */
 	uint64_t
 		walk_ns; /* how long it took: pages that changed meanwhile may be counted as they were */

@@ -515,6 +515,8 @@ static int walk_process(struct walk *w, struct page_process **out, size_t *cap, 
 		process->was_late = f->late;
 		snprintf(process->exe, sizeof(process->exe), "%s", f->target.exe);
 		proc_comm(f->pid, f->pid, process->comm, sizeof(process->comm));
+		ssize_t bytes = proc_cmdline(f->pid, &process->cmdline);
+		process->cmdline_bytes = bytes > 0 ? (size_t)bytes : 0;
 		read_checks(f, process);
 		for (uint32_t id = 0; !rc && id < w->stacks; id++)
 			for (unsigned kind = 0; !rc && kind < COUNTED; kind++)

@@ -55,7 +55,7 @@ class Stepper:
         else:
             read, write = os.pipe()
             self.ledger = subprocess.Popen(
-                [byteledger, "pages", "--jsonl", "--watch", "0.1", "-o", f"/dev/fd/{write}", *options, "--", *argv],
+                [byteledger, "pages", "--jsonl", "--watch", "0.1", "--report", f"/dev/fd/{write}", *options, "--", *argv],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=[write])
             os.close(write)
             self.listen(os.fdopen(read))
@@ -276,6 +276,38 @@ def test_children_are_followed_on_request(stepper):
     shared = [row for row in process["rows"] if "way_mmap" in names(row)]
     assert all(row["owner_pid"] == s.pid for row in shared) and sum(row["bytes"] for row in shared) == 14 * MIB
     s.go("reap")
+
+
+def test_a_recording_is_read_by_whatever_reads_recordings(byteledger, prog, cold_file, tmp_path):
+    path = str(tmp_path / "pages.blt")
+    program = subprocess.Popen([byteledger, "pages", "-q", "--watch", "0.1", "-o", path, "--", prog("pages"), cold_file],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    program.stdout.readline()
+    time.sleep(0.2)
+    for way in ("memset", "mmap", "dontneed", "quit"):
+        program.stdin.write(way + "\n")
+        program.stdin.flush()
+        if way != "quit":
+            program.stdout.readline()
+            time.sleep(0.4)
+    assert program.wait(20) == 0
+
+    def run(*argv):
+        done = subprocess.run([byteledger, *argv], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+    report = json.loads(run("report", path, "--format", "json"))
+    assert report["process"]["complete"] and report["process"]["exit_status"] == 0
+    totals = report["totals"]
+    assert totals["peak_bytes"] == totals["peak_rss_bytes"] and totals["leaked_bytes"] <= totals["peak_bytes"] - 6 * MIB
+    peaks = {name: sum(row["peak_bytes"] for row in report["rows"]
+                       if name in [frame["function"] for frame in row["frames"]]) for name in ("way_mmap", "way_memset")}
+    assert peaks["way_mmap"] == 16 * MIB and abs(peaks["way_memset"] - 8 * MIB) <= 8192
+    live = json.loads(run("report", path, "--format", "json", "--at", "end", "--cost", "live"))
+    assert sum(row["leaked_bytes"] for row in live["rows"] if "way_mmap" in
+               [frame["function"] for frame in row["frames"]]) == 10 * MIB
+    assert "way_mmap" in run("export", "--to", "folded", path)
+    assert "recorded by pages" in run("info", path)
 
 
 def programs_of(pid):
