@@ -66,8 +66,9 @@ void http_reply_err(struct http_reply *reply, const struct err *err)
 	unsigned status = err->code == -EINVAL || err->code == -ERANGE  ? 400
 			  : err->code == -ENOENT || err->code == -ESRCH ? 404
 			  : err->code == -EMSGSIZE                      ? 414
-			  : err->code == -EBUSY || err->code == -EAGAIN ? 503
-									: 500;
+			  : err->code == -EBUSY || err->code == -EAGAIN || err->code == -ETIMEDOUT
+				  ? 503
+				  : 500;
 	reply_json(reply, status, err->msg, err->hint[0] ? err->hint : NULL);
 }
 

@@ -58,7 +58,7 @@ struct http_reply {
 void http_reply_error(struct http_reply *reply, unsigned status, const char *fmt, ...) PRINTF(3, 4);
 /**
  * http_reply_err() - the same from a failure below, with its hint as "hint": -EINVAL and -ERANGE 400, -ENOENT and -ESRCH 404,
- * -EMSGSIZE 414, -EBUSY and -EAGAIN 503, else 500.
+ * -EMSGSIZE 414, -EBUSY, -EAGAIN and -ETIMEDOUT 503, else 500.
  */
 void http_reply_err(struct http_reply *reply, const struct err *err);
 

@@ -43,15 +43,28 @@ void json_text_done(struct json_text *json, struct buf *out)
 struct store_reader *net_reader_take(struct net_node *node, struct err *err)
 {
 	struct store_reader *reader = NULL;
+	const atomic_int *stopping = &node->net->stopping;
+	uint64_t until_ns = clock_ns(CLOCK_MONOTONIC) + NET_WAIT_NS;
+	struct timespec until = { .tv_sec = (time_t)(until_ns / 1000000000u),
+				  .tv_nsec = (long)(until_ns % 1000000000u) };
+	int rc = 0;
 	pthread_mutex_lock(&node->lock);
-	while (node->taken == NET_READERS)
-		pthread_cond_wait(&node->given, &node->lock);
+	while (node->taken == NET_READERS && rc == 0 && !atomic_load(stopping))
+		rc = pthread_cond_timedwait(&node->given, &node->lock, &until);
+	if (node->taken == NET_READERS || atomic_load(stopping)) {
+		pthread_mutex_unlock(&node->lock);
+		err_set(err, -EAGAIN, "too many questions are under way");
+		err_hint(err, "ask again in a moment");
+		return NULL;
+	}
 	node->taken++;
 	if (node->idle_count)
 		reader = node->idle[--node->idle_count];
 	pthread_mutex_unlock(&node->lock);
 	if (!reader && store_reader_open(node->store_path, &reader, err) < 0)
 		net_reader_give(node, NULL);
+	if (reader)
+		store_reader_allow(reader, NET_QUERY_NS, stopping);
 	return reader;
 }
 
@@ -77,6 +90,18 @@ void net_latency_add(struct net_node *node, uint64_t start_ns)
 }
 
 /* ---- life --------------------------------------------------------------------------------------------------------- */
+
+void api_net_stop(struct api_net *net)
+{
+	if (!net)
+		return;
+	atomic_store(&net->stopping, 1);
+	for (size_t i = 0; i < net->node_count; i++) {
+		pthread_mutex_lock(&net->nodes[i].lock);
+		pthread_cond_broadcast(&net->nodes[i].given);
+		pthread_mutex_unlock(&net->nodes[i].lock);
+	}
+}
 
 void api_net_free(struct api_net *net)
 {
@@ -112,7 +137,11 @@ struct api_net *api_net_new(const struct api_net_opt *opt, struct err *err)
 		node->index = i;
 		node->no_search = opt->nodes[i].no_search;
 		pthread_mutex_init(&node->lock, NULL);
-		pthread_cond_init(&node->given, NULL);
+		pthread_condattr_t monotonic;
+		pthread_condattr_init(&monotonic);
+		pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+		pthread_cond_init(&node->given, &monotonic);
+		pthread_condattr_destroy(&monotonic);
 		node->name = strdup(opt->nodes[i].name);
 		node->store_path = strdup(opt->nodes[i].store_path);
 		ok = node->name && node->store_path;

@@ -35,6 +35,8 @@ struct api_net;
 
 /** api_net_new() - NULL without memory. The stores are opened when they are asked for. */
 struct api_net *api_net_new(const struct api_net_opt *opt, struct err *err);
+/** api_net_stop() - before the servers are stopped: questions under way end soon, and no new ones begin. Any thread. */
+void api_net_stop(struct api_net *net);
 /** api_net_free() - after every server that has its routes was stopped. */
 void api_net_free(struct api_net *net);
 

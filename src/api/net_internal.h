@@ -10,8 +10,10 @@
 #include "api/net_query.h"
 #include "base/jsonw.h"
 
-#define NET_READERS 8     /* of a node, at once: the next request waits for one */
-#define NET_PAGE_ROWS 500 /* rows that lie in memory at once, however many are asked for */
+#define NET_READERS 8              /* of a node, at once: the next request waits for one */
+#define NET_WAIT_NS 2000000000ull  /* for one of them; then 503 */
+#define NET_QUERY_NS 5000000000ull /* a question may take so long */
+#define NET_PAGE_ROWS 500          /* rows that lie in memory at once, however many are asked for */
 #define NET_LATENCY_BUCKETS 12
 
 struct net_node {
@@ -32,6 +34,7 @@ struct api_net {
 	size_t node_count;
 	char *version;
 	atomic_int big; /* details of large messages under way */
+	atomic_int stopping;
 	struct api_net_opt opt;
 };
 
@@ -46,7 +49,10 @@ int json_text_begin(struct json_text *json);
 /** json_text_done() - append what was written to @out and release; a failure makes @out failed. */
 void json_text_done(struct json_text *json, struct buf *out);
 
-/** net_reader_take() - a reader of the node's store for this thread, soon to be given back with net_reader_give(). */
+/**
+ * net_reader_take() - a reader of the node's store for this thread, soon to be given back with net_reader_give(): what it is asked
+ * ends after NET_QUERY_NS. NULL with @err: -EAGAIN where none was given back within NET_WAIT_NS, or the server ends.
+ */
 struct store_reader *net_reader_take(struct net_node *node, struct err *err);
 void net_reader_give(struct net_node *node, struct store_reader *reader);
 /** net_latency_add() - a query began at @start_ns (monotonic) and ended now. */

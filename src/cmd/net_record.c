@@ -113,6 +113,7 @@ static int first(int rc, int next, const struct err *why, struct err *err)
 static int finish(struct job *r, int rc, struct err *err)
 {
 	struct err next = { 0 };
+	api_net_stop(r->api);
 	if (r->nodes)
 		rc = first(rc, nodes_drain(r->nodes, &next), &next, err);
 	for (size_t i = 0; i < r->server_count; i++)

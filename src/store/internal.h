@@ -81,6 +81,8 @@ struct store_reader {
 	char *path;
 	int dir_fd;
 	sqlite3_stmt *message, *log;
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none */
+	const atomic_int *stop;
 };
 
 struct store_page {

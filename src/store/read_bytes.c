@@ -250,6 +250,7 @@ static int search_expression(const char *text, struct buf *out)
 	CLEANUP(buf_fini) struct buf any = { 0 };
 	CLEANUP(buf_fini) struct buf all = { 0 };
 	CLEANUP(buf_fini) struct buf none = { 0 };
+	unsigned words = 0;
 	for (const char *p = text; *p;) {
 		while (isspace((unsigned char)*p))
 			p++;
@@ -266,6 +267,8 @@ static int search_expression(const char *text, struct buf *out)
 		}
 		if (!has_letters(word, len))
 			continue;
+		if (++words > STORE_SEARCH_WORDS)
+			return -E2BIG;
 		struct buf *to = sign == '+' ? &all : sign == '-' ? &none : &any;
 		if (to->len)
 			buf_puts(to, sign == '+' ? " AND " : " OR ");
@@ -306,6 +309,11 @@ int store_search_logs(struct store_reader *reader, const char *text, int as_phra
 		rc = 0;
 	} else if (!as_phrase) {
 		rc = search_expression(text, &expression);
+	}
+	if (rc == -E2BIG) {
+		err_set(err, -EINVAL, "cannot search for more than %d words at once",
+			STORE_SEARCH_WORDS);
+		return err_hint(err, "fewer words, or a phrase without no_quotes");
 	}
 	if (rc < 0)
 		return err_set(err, rc, "cannot search for '%s': no word in it", text);

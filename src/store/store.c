@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "store/internal.h"
 
 static const char schema[] =
@@ -56,9 +57,14 @@ int store_fail(sqlite3 *db, struct err *err, const char *what)
 	int code = sqlite3_errcode(db);
 	int errno_code = code == SQLITE_FULL                               ? -ENOSPC
 			 : code == SQLITE_NOMEM                            ? -ENOMEM
+			 : code == SQLITE_INTERRUPT                        ? -ETIMEDOUT
 			 : code == SQLITE_BUSY                             ? -EBUSY
 			 : code == SQLITE_CORRUPT || code == SQLITE_NOTADB ? -EBADMSG
 									   : -EIO;
+	if (errno_code == -ETIMEDOUT) {
+		err_set(err, errno_code, "cannot %s", what);
+		return err_hint(err, "ask for less: fewer words, or a shorter time");
+	}
 	return err_set(err, errno_code, "cannot %s: %s", what, sqlite3_errmsg(db));
 }
 
@@ -432,6 +438,23 @@ int store_close(struct store *store, struct err *err)
 	return rc;
 }
 
+/* Whether what is under way has to end; SQLite asks each so many steps. */
+#define STEPS_BETWEEN_LOOKS 10000
+
+static int is_over(void *ctx)
+{
+	const struct store_reader *reader = ctx;
+	return (reader->stop && atomic_load_explicit(reader->stop, memory_order_relaxed)) ||
+	       (reader->deadline_ns && clock_ns(CLOCK_MONOTONIC) > reader->deadline_ns);
+}
+
+void store_reader_allow(struct store_reader *reader, uint64_t ns, const atomic_int *stop)
+{
+	reader->deadline_ns = ns ? clock_ns(CLOCK_MONOTONIC) + ns : 0;
+	reader->stop = stop;
+	sqlite3_progress_handler(reader->db, ns || stop ? STEPS_BETWEEN_LOOKS : 0, is_over, reader);
+}
+
 int store_reader_open(const char *path, struct store_reader **out, struct err *err)
 {
 	struct store_reader *reader = calloc(1, sizeof(*reader));
@@ -445,7 +468,10 @@ int store_reader_open(const char *path, struct store_reader **out, struct err *e
 				    : open_db(path, SQLITE_OPEN_READWRITE, &reader->db, err);
 	/* writable for the WAL's shared memory only */
 	if (rc == 0)
-		rc = store_sql(reader->db, "PRAGMA query_only=1; PRAGMA cache_size=-32768", err);
+		rc = store_sql(reader->db,
+			       "PRAGMA query_only=1; PRAGMA trusted_schema=OFF; PRAGMA "
+			       "cell_size_check=ON; PRAGMA cache_size=-32768",
+			       err);
 	if (rc == 0)
 		rc = store_number(reader->db, "PRAGMA user_version", 0, &version, err);
 	if (rc == 0 && version != STORE_VERSION)

@@ -10,6 +10,7 @@
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -74,6 +75,11 @@ int store_close(struct store *store, struct err *err);
 
 int store_reader_open(const char *path, struct store_reader **out, struct err *err);
 void store_reader_close(struct store_reader *reader);
+/**
+ * store_reader_allow() - what is asked from here on, until the next such call, may take @ns together (0: as long as it will), and
+ * ends at once where *@stop (may be NULL, lent) is not 0: it fails with -ETIMEDOUT then.
+ */
+void store_reader_allow(struct store_reader *reader, uint64_t ns, const atomic_int *stop);
 /** store_reader_stats() - the same as store_stats(), of what is committed. */
 int store_reader_stats(struct store_reader *reader, struct store_stats *stats, struct err *err);
 
@@ -125,8 +131,10 @@ int store_logs(struct store_reader *reader, const struct store_query *query,
 	       struct store_page **out, struct err *err);
 /**
  * store_search_logs() - the best @limit hits for @text, newest first. @as_phrase: the text is one phrase; else words are
- * alternatives, +word must occur, -word must not. -EINVAL where nothing is left to search for.
+ * alternatives, +word must occur, -word must not. -EINVAL where nothing is left to search for, or there are more words than
+ * STORE_SEARCH_WORDS.
  */
+#define STORE_SEARCH_WORDS 64
 int store_search_logs(struct store_reader *reader, const char *text, int as_phrase, uint64_t limit,
 		      struct store_page **out, struct err *err);
 

@@ -390,6 +390,60 @@ static void files_are_their_owners_and_no_link_is_followed(void **state)
 	CHECK(store_close(store, err));
 }
 
+static void a_question_ends_at_its_deadline_or_when_the_server_does(void **state)
+{
+	(void)state;
+	struct store *store = NULL;
+	struct store_reader *reader = NULL;
+	struct store_page *page = NULL;
+	struct err e = { 0 };
+	atomic_int stop = 0;
+	CHECK(store_open(dir, NULL, &store, err));
+	for (unsigned i = 0; i < 60000; i++) {
+		struct store_log log = {
+			.time_ns = i, .level = 4, .message = "one two three", .message_len = 13
+		};
+		CHECK(store_put_log(store, &log, err));
+	}
+	CHECK(store_flush(store, err));
+	CHECK(store_reader_open(dir, &reader, err));
+	store_reader_allow(reader, 1, &stop);
+	assert_int_equal(store_search_logs(reader, "one two", 0, 100000, &page, &e), -ETIMEDOUT);
+	assert_string_equal(e.msg, "cannot search the logs: Connection timed out");
+	assert_string_equal(e.hint, "ask for less: fewer words, or a shorter time");
+	store_reader_allow(reader, 0, &stop);
+	CHECK(store_search_logs(reader, "one two", 0, 100000, &page, err));
+	assert_int_equal(store_page_count(page), 60000);
+	store_page_free(page);
+	stop = 1;
+	assert_int_equal(store_search_logs(reader, "one two", 0, 100000, &page, &e), -ETIMEDOUT);
+	store_reader_close(reader);
+	CHECK(store_close(store, err));
+}
+
+static void a_search_for_very_many_words_is_refused(void **state)
+{
+	(void)state;
+	struct store *store = NULL;
+	struct store_reader *reader = NULL;
+	struct store_page *page = NULL;
+	struct err e = { 0 };
+	char words[STORE_SEARCH_WORDS * 8 + 16] = "";
+	CHECK(store_open(dir, NULL, &store, err));
+	put_lines(store, 0, 10, 1);
+	CHECK(store_reader_open(dir, &reader, err));
+	for (unsigned i = 0; i < STORE_SEARCH_WORDS; i++)
+		snprintf(words + strlen(words), sizeof(words) - strlen(words), "word%u ", i);
+	CHECK(store_search_logs(reader, words, 0, 100, &page, err));
+	assert_int_equal(store_page_count(page), 10);
+	store_page_free(page);
+	strcat(words, "more");
+	assert_int_equal(store_search_logs(reader, words, 0, 100, &page, &e), -EINVAL);
+	assert_string_equal(e.msg, "cannot search for more than 64 words at once");
+	store_reader_close(reader);
+	CHECK(store_close(store, err));
+}
+
 static void connections_without_bytes_go_by_every_limit(void **state)
 {
 	(void)state;
@@ -448,6 +502,8 @@ int main(void)
 		TEST(a_block_of_times_that_could_not_be_written_is_written_by_the_next_try),
 		TEST(rows_of_a_transaction_that_was_given_up_are_counted_once_each),
 		TEST(what_cannot_be_read_is_an_error_and_never_the_end_of_the_rows),
+		TEST(a_question_ends_at_its_deadline_or_when_the_server_does),
+		TEST(a_search_for_very_many_words_is_refused),
 		TEST(connections_without_bytes_go_by_every_limit),
 		TEST(files_are_their_owners_and_no_link_is_followed),
 	};
