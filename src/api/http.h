@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * http.h - the one HTTP server that all routes use (contract 5): loopback unless told otherwise, Host and Origin checked,
+ * http.h - the one HTTP server that all routes use: loopback unless told otherwise, Host and Origin checked,
  * token, bounds on everything a stranger can grow. GET only.
  *
  * A thread a connection, HTTP_CONNECTIONS_MAX at most; handlers run on them, several at once, and must only touch what is

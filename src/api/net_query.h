@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_query.h - query parameters of message and log lists into a store query (net-recorder reference 7 and 10). */
+/* net_query.h - query parameters of message and log lists into a store query (docs/network.md). */
 #ifndef API_NET_QUERY_H
 #define API_NET_QUERY_H
 

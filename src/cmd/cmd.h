@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 
-/* Exit status, contract 2. */
+/* Exit status: docs/rules.md. */
 enum cmd_exit { CMD_OK = 0, CMD_FAILED = 1, CMD_USAGE = 2, CMD_ALERT = 3 };
 
 /** struct command - a subcommand; @run parses its own argv (argv[0] is "byteledger NAME") and returns the exit status. */

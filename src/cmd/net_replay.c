@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_replay.c - `byteledger net replay`: decode a capture without a kernel (contract 6). */
+/* net_replay.c - `byteledger net replay`: decode a capture without a kernel. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>

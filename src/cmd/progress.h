@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* progress.h - a line on stderr for what takes over a second, on a terminal only (contract 2). */
+/* progress.h - a line on stderr for what takes over a second, on a terminal only. */
 #ifndef CMD_PROGRESS_H
 #define CMD_PROGRESS_H
 

@@ -17,7 +17,7 @@ struct result {
 
 /**
  * result_init() - @pattern: -o, or NULL. @program: one was started, whose stdout and stderr they are: results follow on stdout
- * where that is a terminal or @format_given, else on stderr (contract 2).
+ * where that is a terminal or @format_given, else on stderr (docs/rules.md).
  */
 void result_init(struct result *result, const char *pattern, int quiet, int program,
 		 int format_given);

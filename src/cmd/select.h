@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* select.h - the selection words as options, the same in every command that reads recordings (contract 3). */
+/* select.h - the selection words as options, the same in every command that reads recordings (docs/rules.md). */
 #ifndef CMD_SELECT_H
 #define CMD_SELECT_H
 

@@ -70,7 +70,7 @@ enum event_flag {
 		1, /* the free, and the allocation right after it by the same thread, are one realloc;
 		      UNMAP and MAP: one mremap, which keeps protection and flags */
 	EVENT_F_TEMPORARY =
-		2, /* FREE: of this thread's last allocated block (contract 3.1); set by the producer */
+		2, /* FREE: of this thread's last allocated block (docs/rules.md); set by the producer */
 	EVENT_F_UNCERTAIN =
 		4, /* ALLOC: was live when a free was lost. Set on the closing pass only */
 	EVENT_F_IMPLIED =
@@ -138,7 +138,7 @@ struct def {
 			uint64_t start_monotonic_ns;
 			uint64_t time_bound_ns; /* event times are exact to this */
 			int ended;              /* 0 = not known to have ended */
-			int complete;           /* contract 3.1 */
+			int complete;           /* docs/rules.md */
 			int exit_status;        /* as waitpid() tells; -1 = unknown */
 			uint64_t runtime_ns;
 			uint64_t peak_rss_bytes;

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 
-/** Kinds and their numbers in the store; never reused (net-recorder reference 6). */
+/** Kinds and their numbers in the store; never reused. */
 enum message_type {
 	MESSAGE_CONNECTION = 0,
 	MESSAGE_METADATA = 1,

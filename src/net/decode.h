@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decode.h - plaintext to compact JSON in the API's spelling (wire reference 5 to 9). Pure functions of their input; output
+ * decode.h - plaintext to compact JSON in the API's spelling. Pure functions of their input; output
  * is at most about 8 times the input. Any thread.
  */
 #ifndef NET_DECODE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * seal.h - identities, keys, nonces and sealed chunks of the Tezos peer-to-peer protocol (wire reference 3 and 4).
+ * seal.h - identities, keys, nonces and sealed chunks of the Tezos peer-to-peer protocol.
  *
  * Secrets live in memory from sodium_malloc(): locked, guarded, wiped when released. All functions may be called from any
  * thread after net_seal_init().
@@ -78,7 +78,7 @@ void net_key_stream(const struct net_key *key, const uint8_t nonce[NET_NONCE_BYT
 /** net_sha256_hex() - digest as 64 lower-case hex digits and a NUL. */
 void net_sha256_hex(const void *bytes, size_t len, char out[65]);
 
-/** net_pow_ok() - 1 if Blake2b-32(key || stamp) passes @difficulty (wire reference 3.1; nodes use 26.0). */
+/** net_pow_ok() - 1 if Blake2b-32(key || stamp) passes @difficulty (nodes use 26.0). */
 int net_pow_ok(const uint8_t public_key[32], const uint8_t stamp[24], double difficulty);
 
 #endif

@@ -3,7 +3,7 @@
  * starts.h - which of the nonces that may come next make sealed bytes read like the start of a message.
  *
  * To authenticate a chunk costs a pass over all of it for each nonce; behind a gap there are many places and many nonces. A
- * chunk that begins a message begins with its length and a known tag (wire reference 6), and these six bytes can be read
+ * chunk that begins a message begins with its length and a known tag, and these six bytes can be read
  * with six bytes of key stream that are made once per nonce. About one of 100,000 pairs of place and nonce passes by chance.
  */
 #ifndef NET_STARTS_H

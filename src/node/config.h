@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.h - config.toml of the network recorder (net-recorder reference 9; docs/network.md describes it for people). */
+/* config.h - config.toml of the network recorder (docs/network.md describes it for people). */
 #ifndef NODE_CONFIG_H
 #define NODE_CONFIG_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.c - the report as one object, contract 3. Rows stream: nothing is held but their order. */
+/* json.c - the report as one object. Rows stream: nothing is held but their order. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

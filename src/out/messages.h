@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* messages.h - network messages and connections as JSON lines and as a table for people (contract 6). */
+/* messages.h - network messages and connections as JSON lines and as a table for people. */
 #ifndef OUT_MESSAGES_H
 #define OUT_MESSAGES_H
 
@@ -14,7 +14,7 @@
 /** out_preview_len() - bytes of the preview of compact JSON: at most OUT_PREVIEW_BYTES, cut at a character border. */
 size_t out_preview_len(const char *json, size_t len);
 
-/** out_message_json() - one message as contract 6 has it; @sha256: hex digest of the plaintext. */
+/** out_message_json() - one message, with the keys of docs/rules.md; @sha256: hex digest of the plaintext. */
 void out_message_json(struct jsonw *w, const struct message *message, uint64_t id,
 		      const char *sha256);
 /** out_connection_json() - one member of summary.connections. */

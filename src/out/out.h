@@ -45,7 +45,7 @@ static inline struct view_opt out_view(const struct out_opt *opt)
  */
 int out_losses(FILE *to, const struct prof *prof, int no_sums, int events, struct err *err);
 
-/* Formats of a reading: folded flamegraph pprof speedscope csv json (contract 3), text. */
+/* Formats of a reading: folded flamegraph pprof speedscope csv json, text. */
 int out_text(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
 int out_json(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);
 int out_csv(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* regions.h - a breakdown for machines: JSON of contract 3.1, CSV. */
+/* regions.h - a breakdown for machines: JSON, CSV. */
 #ifndef OUT_REGIONS_H
 #define OUT_REGIONS_H
 

@@ -215,7 +215,7 @@ static void put_sampled(struct page *page, const struct prof *prof, int events)
 	warn(page, TINT_DIM, buf_cstr(&line));
 }
 
-/** put_losses() - first of all what the figures below do not know (contract 8). */
+/** put_losses() - first of all what the figures below do not know. */
 static void put_losses(struct page *page, const struct prof *prof, const struct prof_totals *t,
 		       int selected)
 {

@@ -55,7 +55,7 @@ static const struct word_rule pseudos[] = {
 	{ "socket:", REGION_KERNEL_BUFFER, "packet socket ring", NULL },
 };
 
-/* Who sets VMA names (reference: regions 3), without a leading blank. The first that fits. */
+/* Who sets VMA names without a leading blank. The first that fits. */
 static const struct word_rule vma_names[] = {
 	{ "byteledger", REGION_BYTELEDGER, "byteledger", "byteledger" },
 	{ "Go: ", REGION_RUNTIME, NULL, "Go" },

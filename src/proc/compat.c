@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * compat.c - the known layout (reference: regions 1.3 and 1.4), line by line as scripts expect it. The categories are those
+ * compat.c - the known layout, line by line as scripts expect it. The categories are those
  * of the known tool, but every mapping is counted, once: what it dropped or lost goes to "Other".
  */
 #include <inttypes.h>

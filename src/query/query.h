@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * query.h - the contract's selection words (contract 3) over a recording: which blocks count, and at which moment.
+ * query.h - the selection words (docs/rules.md) over a recording: which blocks count, and at which moment.
  *
  * A selection is a set of blocks. The reading of a selection is the one that a recording of nothing but these blocks would
  * give: its peak is the highest sum of their bytes, at the first such moment.

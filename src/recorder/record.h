@@ -143,7 +143,7 @@ void record_await_room(struct record *rec);
 void record_note_successor(struct record *rec);
 /**
  * record_finish() - read the rest and close the file. @detach: the program goes on. @status: as waitpid() tells, -1
- * where not known. @complete: contract 3.1. rec->heap is gone then, and the heart stands still; rec->state and rec->stats
+ * where not known. @complete: as docs/rules.md says. rec->heap is gone then, and the heart stands still; rec->state and rec->stats
  * are what it had to say.
  */
 int record_finish(struct record *rec, int detach, int status, int complete, struct err *err);

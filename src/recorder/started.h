@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* started.h - a program that a command started to look at it: as it is, nothing preloaded. Signals and status are contract 2's. */
+/* started.h - a program that a command started to look at it: as it is, nothing preloaded. Signals and status as docs/rules.md says. */
 #ifndef RECORDER_STARTED_H
 #define RECORDER_STARTED_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * capture.h - recorded network traffic as a source: pcap and pcapng files (libpcap, TCP put together by net/tcp.h) and
- * .jsonl files of payloads (contract 6). File types are told by content.
+ * .jsonl files of payloads in order. File types are told by content.
  */
 #ifndef SOURCE_CAPTURE_H
 #define SOURCE_CAPTURE_H

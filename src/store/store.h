@@ -83,7 +83,7 @@ void store_reader_allow(struct store_reader *reader, uint64_t ns, const atomic_i
 /** store_reader_stats() - the same as store_stats(), of what is committed. */
 int store_reader_stats(struct store_reader *reader, struct store_stats *stats, struct err *err);
 
-/** The rules of net-recorder reference 7: filters combine by AND, words of one filter by OR, cursor and filters come first. */
+/** Filters combine by AND, words of one filter by OR, cursor and filters come first. */
 struct store_query {
 	int has_cursor, forward; /* cursor is inclusive; without it from the newest (or oldest) */
 	uint64_t cursor;

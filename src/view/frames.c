@@ -5,7 +5,7 @@
 #include "view/impl.h"
 
 /*
- * An allocation belongs to the caller of the outermost allocator call (contract 3): operator new in any of its forms, and
+ * An allocation belongs to the caller of the outermost allocator call (docs/rules.md): operator new in any of its forms, and
  * the C functions where a library of them was found on the stack as a frame (one allocator calling another).
  */
 int view_is_wrapper(const char *function)

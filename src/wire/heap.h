@@ -10,7 +10,7 @@
  * in wire/heap_layout.h) before anybody else maps it. A slot is taken by one thread at a time by compare-and-swap on
  * @owner; each slot has a ring (padded at its end, so that no record is ever split) and scratch
  * memory for the stepper (never read by the recorder). The recorder trusts nothing in here: it copies, validates,
- * then uses; a ring that breaks a rule is closed and counted (contract 8, house-style C9).
+ * then uses; a ring that breaks a rule is closed and counted (docs/rules.md).
  *
  * Memory order: the producer stores words, then @head with release; the recorder loads @head with acquire and stores
  * @tail with release. Nodes and modules are complete before their count/index is published with release.

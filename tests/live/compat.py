@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The known integration tests of network recorders, against any server that speaks v2 (net-recorder reference 11). Prints TAP.
+"""The known integration tests of network recorders, against any server that speaks v2. Prints TAP.
 
 usage: compat.py --url http://127.0.0.1:17732 [--node 9732] [--syslog 127.0.0.1:10000]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder's log receiver, store and HTTP API (net-recorder reference 7 to 11): the known integration tests, every filter
+"""The recorder's log receiver, store and HTTP API (docs/network.md): the known integration tests, every filter
 against a naive one, shapes, errors, event streams, and what may go wrong. Messages come from captures; no kernel is needed."""
 import http.client
 import json
