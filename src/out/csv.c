@@ -21,6 +21,9 @@ struct csv_rows {
 void csv_put(struct buf *line, const char *text)
 {
 	size_t from = line->len, quotes = 0;
+	/* a spreadsheet would take it for a formula */
+	if (from && line->data[from - 1] == '"' && *text && strchr("=+-@", *text))
+		buf_putc(line, '\'');
 	text_escape(line, text, 0);
 	for (size_t i = from; i < line->len; i++)
 		quotes += line->data[i] == '"';

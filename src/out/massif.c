@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "out/out.h"
 #include "out/stream.h"
 
@@ -52,6 +53,14 @@ static void set_key(const struct massif_out *out, struct walker *walker)
 	walker->key = walker->stack ? frame << 16 | (walker->symbol & 0xffff) : 0;
 }
 
+/* A line end in a name would be a line of the format, and ms_print hands the rest on to the terminal. */
+static void put_escaped(FILE *to, const char *name)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	text_escape(&text, name, 0);
+	fputs(buf_cstr(&text), to);
+}
+
 /* One frame outwards. */
 static void step(const struct massif_out *out, struct walker *walker)
 {
@@ -93,15 +102,12 @@ static void write_label(const struct massif_out *out, const struct walker *walke
 	fprintf(to, "0x%" PRIX64 ": ", module->bias + frame->offset);
 	const struct symbol *symbol =
 		walker->symbol < frame->symbol_count ? &frame->symbols[walker->symbol] : NULL;
-	/* a line end in a name would be a line of the format */
-	for (const char *p = symbol && symbol->function ? symbol->function : "???"; *p; p++)
-		putc(*p == '\n' || *p == '\r' ? ' ' : *p, to);
+	put_escaped(to, symbol && symbol->function ? symbol->function : "???");
 	const char *place = symbol && symbol->file ? symbol->file : module->path;
 	if (!*place)
 		return;
 	fputs(symbol && symbol->file ? " (" : " (in ", to);
-	for (const char *p = place; *p; p++)
-		putc(*p == '\n' || *p == '\r' ? ' ' : *p, to);
+	put_escaped(to, place);
 	if (symbol && symbol->file)
 		fprintf(to, ":%u", symbol->line);
 	putc(')', to);
