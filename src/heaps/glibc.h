@@ -105,6 +105,12 @@ struct glibc_tcache_shape {
 	int slots_left; /* the numbers are free slots, not blocks: since 2.42 */
 	int keyed;      /* each block carries a key */
 };
+#define GLIBC_TABLE_MOST 760
+/** glibc_table_bytes() - of a table's content: its numbers, then its heads. The chunk's last word belongs to it as well. */
+static inline size_t glibc_table_bytes(const struct glibc_tcache_shape *shape)
+{
+	return shape->bins * (shape->count_bytes + 8u);
+}
 extern const struct glibc_tcache_shape glibc_tcache_shapes[3];
 /** glibc_tcache_shape() - by the size of its chunk; NULL: none has it. */
 const struct glibc_tcache_shape *glibc_tcache_shape(uint64_t chunk_bytes);

@@ -174,12 +174,12 @@ static int follow_tcache(struct lists *l, const struct glibc_table *table, uint6
 
 static int add_table(struct lists *l, const struct glibc_table *table)
 {
-	char body[0x300 - 16];
+	char body[GLIBC_TABLE_MOST];
 	struct glibc_totals *t = &l->reading->totals;
 	struct units *found = &l->all->found;
 	size_t first = found->piece_count;
 	uint64_t bytes = 0, blocks = 0, key = l->key;
-	if (memory_read(l->near->memory, table->addr, body, table->shape->chunk - 16) < 0)
+	if (memory_read(l->near->memory, table->addr, body, glibc_table_bytes(table->shape)) < 0)
 		return 0;
 	for (unsigned i = 0; i < table->shape->bins; i++) {
 		uint64_t head = head_at(table->shape, body, i);

@@ -94,7 +94,7 @@ static void add_chunk(struct walk *w, struct glibc_totals *t, uint64_t at, uint6
 
 static void note_table(struct walk *w, uint64_t body, const struct glibc_tcache_shape *shape)
 {
-	const void *bytes = memory_window_at(&w->window, body, shape->chunk - 16);
+	const void *bytes = memory_window_at(&w->window, body, glibc_table_bytes(shape));
 	struct glibc_lists *l = w->lists;
 	if (bytes && l->table_count < GLIBC_TCACHES_MAX &&
 	    glibc_tcache_looks(w->reading, shape, bytes))

@@ -73,8 +73,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < r.span_count; i++)
 		room += r.spans[i].end - r.spans[i].start;
 	const struct glibc_totals *t = &r.totals;
-	if (t->live_bytes + t->free_bytes + t->tcache_bytes + t->fastbin_bytes + t->metadata_bytes >
-		    room ||
+	if (t->live_bytes + t->free_bytes + t->tcache_bytes + t->metadata_bytes > room ||
+	    t->fastbin_bytes > t->free_bytes ||
 	    t->free_page_bytes + t->hole_bytes > t->free_bytes || r.consistency < 0 ||
 	    r.consistency > 100)
 		abort();
