@@ -229,8 +229,7 @@ HIDDEN void hook_free(void *block, REGS)
 	barrier();
 	uint64_t head = t->head;
 	if (unlikely(sync != proc.word || /* as in plain_obtained() */
-		     t->tick != __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED) ||
-		     head + 8 > t->soft)) {
+		     !stamp_holds(t) || head + 8 > t->soft)) {
 		t->sync = sync;
 		free_slow(t, block, sp, bp, bx);
 		return;

@@ -162,6 +162,9 @@ static void forbid(int strict, int fails)
 		process.last_cycles = stamp();
 		process.no_tsc = 1;
 	}
+	if (process.heap)
+		__atomic_store_n(&process.heap->stay_awake, 1, __ATOMIC_SEQ_CST);
+	ring_wake();
 	process.seccomp = 1;
 }
 
@@ -263,6 +266,7 @@ static int mark_exiting(void)
 	if (!process.no_tsc && the_clock(CLOCK_MONOTONIC, &ts) == 0)
 		heap->end_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 	__atomic_store_n(&heap->exiting, 1, __ATOMIC_RELEASE);
+	ring_wake();
 	return 1;
 }
 
@@ -275,13 +279,18 @@ static void await_look(const struct wire_heap_header *heap)
 {
 	const struct timespec pause = { .tv_nsec = LOOK_PAUSE_NS };
 	struct timespec ts;
+	uint64_t began = 0;
 	for (unsigned i = 0; i < LOOK_PAUSES_MAX; i++) {
 		if (__atomic_load_n(&heap->looked_last, __ATOMIC_ACQUIRE) ||
 		    __atomic_load_n(&heap->detach, __ATOMIC_RELAXED))
 			return;
 		uint64_t beat = __atomic_load_n(&heap->heartbeat_ns, __ATOMIC_RELAXED);
-		if (the_clock(CLOCK_MONOTONIC, &ts) != 0 ||
-		    (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec > beat + LOOK_BEAT_NS)
+		if (the_clock(CLOCK_MONOTONIC, &ts) != 0)
+			return;
+		uint64_t now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+		if (!i) /* it may have slept until now */
+			began = now;
+		if (now > (beat > began ? beat : began) + LOOK_BEAT_NS)
 			return;
 		sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
 	}
@@ -289,10 +298,17 @@ static void await_look(const struct wire_heap_header *heap)
 
 void process_exiting(void)
 {
-	/* the shared file outlives the process: what stands in it needs no waiting for its reader */
-	if (mark_exiting() && !process.seccomp && !process.no_tsc &&
+	/*
+	 * The shared file outlives the process, and whoever started that waits for its own recorder. One that the library
+	 * started is nobody's: who looks at the recording next, as scripts do, finds what is in the file by then.
+	 */
+	if (!mark_exiting())
+		return;
+	if (!process.seccomp && !process.no_tsc &&
 	    __atomic_load_n(&process.heap->look_last, __ATOMIC_ACQUIRE))
 		await_look(process.heap);
+	if (process.alone && !process.forked)
+		ring_wait_last_block();
 }
 
 __attribute__((destructor)) static void destructed(void)

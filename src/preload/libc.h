@@ -32,7 +32,7 @@ __asm__(".symver dlsym, dlsym@GLIBC_2.2.5\n"
 #endif
 
 /**
- * libc_find_object() - the loader's _dl_find_object(), which takes no lock; NULL before glibc 2.35. Not by a weak reference: its
+ * libc_find_object() - _dl_find_object(), which takes no lock; NULL before glibc 2.35. Not by a weak reference: its
  * version would have to be there, or an older loader says on the program's stderr that it is not. Any thread, in a hook too.
  */
 typedef int (*libc_find_object_fn)(void *pc, struct dl_find_object *result);

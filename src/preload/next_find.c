@@ -227,15 +227,13 @@ static uintptr_t find_in(const struct link_map *map, const char *name)
 
 struct libc_late libc_late;
 
-/* In the loader, which every dynamic program has; in a static one nobody asks. */
 void libc_look_late(void)
 {
 	uintptr_t at = 0;
 	for (const struct link_map *map = _r_debug.r_map; map && !at; map = map->l_next)
-		if (has_name(map, "ld-linux-x86-64.so.2", 1))
+		if (has_name(map, "libc.so.6", 1))
 			at = find_in(map, "_dl_find_object");
 	memcpy(&libc_late.find_object, &at, sizeof(at));
-	/* the loader is not in the list of a program that began by it: then there is what takes the lock */
 	__atomic_store_n(&libc_late.known, 1, __ATOMIC_RELEASE);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ring.c - the slow half of writing a record: stamps, the ring's end, and what to do when it is full. */
 #include <errno.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
@@ -15,16 +16,62 @@
 #define WAIT_SLEEP_MAX_NS 2000000u
 /* A recorder whose heart has not beaten for so long is not waited for. */
 #define BEAT_OLD_NS 1000000000u
+/* At the program's end, for the recorder's last block, as long as the heart beats. */
+#define EXIT_WAIT_NS 5000000000u
 /* What stood as well is on its feet again by then, on a busy machine too. */
 #define STOOD_GRACE_NS 200000000u
 /* Less than half of that at any counter's rate from 34 MHz on: only then is the clock asked what it was. */
 #define QUIET_CYCLES (1u << 24)
+/*
+ * A stamp is good for as many records as the thread wrote in about so many cycles (a few tenths of a millisecond) last time, up to
+ * WIRE_STAMP_BYTES: who allocates seldom has a stamp on each, and no time of its hangs on the recorder's beat.
+ */
+#define STAMP_CYCLES 500000u
 /* Raw mode: disk space is asked for in such pieces, and asked for again after so many refusals. */
 #define RAW_PIECE 65536u
 #define RAW_RETRY 1024u
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
+
+/*
+ * A critical section (rseq(2)) that no thread is ever in. The kernel takes a thread's mark of one away when it has taken the
+ * processor from the thread: where ours is gone, time has passed that no tick needs to tell of. In front of the abort address
+ * stands the signature that glibc registers.
+ */
+__asm__(".text\n"
+	"own_rseq_never:\n"
+	"	ud2\n"
+	"	.long 0x53053053\n"
+	"own_rseq_abort:\n"
+	"	ud2\n"
+	"	.section .data.rel.ro, \"aw\"\n"
+	"	.balign 32\n"
+	"	.globl own_rseq\n"
+	"	.hidden own_rseq\n"
+	"own_rseq:\n"
+	"	.long 0, 0\n"
+	"	.quad own_rseq_never, 1, own_rseq_abort\n"
+	"	.text\n");
+
+struct rseq_area {
+	uint32_t cpu_id_start;
+	int32_t cpu_id; /* negative: not registered */
+	uint64_t rseq_cs;
+};
+
+/* Where the calling thread's mark stands; without such an area one that stays. */
+static uint64_t *find_mark(void)
+{
+	static uint64_t stays;
+	stays = (uint64_t)own_rseq;
+	if (!process.rseq_offset)
+		return &stays;
+	char *self_at;
+	__asm__("mov %%fs:0, %0" : "=r"(self_at));
+	struct rseq_area *area = (struct rseq_area *)(self_at + process.rseq_offset);
+	return area->cpu_id < 0 ? &stays : &area->rseq_cs;
+}
 
 static void put_raw(struct thread *t, uint64_t word)
 {
@@ -273,6 +320,27 @@ static COLD void put_name(struct thread *t, int again)
 	put_raw(t, name[1]);
 }
 
+COLD void ring_wake(void)
+{
+	struct wire_heap_header *heap = process.heap;
+	if (!heap || no_calls() || !__atomic_exchange_n(&heap->asleep, 0, __ATOMIC_SEQ_CST))
+		return;
+	sys4(SYS_futex, &heap->asleep, FUTEX_WAKE, 1, NULL);
+}
+
+/* How many bytes the stamp that is made at @cycles is good for. */
+static uint64_t stamp_allowance(struct thread *t, uint64_t cycles)
+{
+	uint64_t took = cycles - t->stamped, wrote = t->head - t->stamped_at;
+	uint64_t bytes = t->allowance;
+	if (!t->stamped || cycles < t->stamped || took > STAMP_CYCLES)
+		bytes = t->stamped && took >> 32 == 0 ? wrote * STAMP_CYCLES / took : 0;
+	else if (wrote + 24 > bytes) /* used up, and the next record did not fit */
+		bytes = bytes * 4 + 64;
+	t->allowance = bytes < WIRE_STAMP_BYTES ? (uint32_t)bytes : WIRE_STAMP_BYTES;
+	return t->allowance;
+}
+
 uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 {
 	if (kept) {
@@ -298,8 +366,13 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 		let_go(t);
 	if (unlikely(process.starter))
 		fork_settle();
-	t->tick = __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED);
+	t->tick = __atomic_load_n(&process.heap->tick, __ATOMIC_ACQUIRE);
+	if (unlikely(__atomic_load_n(&process.heap->asleep, __ATOMIC_RELAXED)))
+		ring_wake();
+	__atomic_store_n(t->mark, (uint64_t)own_rseq, __ATOMIC_RELAXED);
+	barrier(); /* behind it: what is lost from here on is noticed */
 	uint64_t cycles = stamp();
+	uint64_t allowance = stamp_allowance(t, cycles);
 	if (unlikely(!process.raw && t->stamped && cycles - t->stamped > QUIET_CYCLES))
 		forgive_beat_after(t, cycles - t->stamped, cycles);
 	int stamped = 0;
@@ -338,7 +411,7 @@ uint64_t *ring_room_slow(struct thread *t, unsigned bytes, int kept)
 		     (process.heap->enabled_wanted != 0) != (mode == MODE_ON)))
 		__atomic_fetch_add((uint32_t *)&proc.word, MODE_EPOCH, __ATOMIC_RELAXED);
 	/* how far the fast path may go: the next stamp, the ring's end, the ring's limit */
-	uint64_t soft = t->head + WIRE_STAMP_BYTES;
+	uint64_t soft = t->head + allowance;
 	uint64_t end = t->head - (t->head & t->mask) + t->mask + 1;
 	if (soft > end)
 		soft = end;
@@ -357,13 +430,14 @@ int ring_wait_drained(uint64_t limit_ns)
 	uint64_t began = now_ns(), now = began;
 	if (process.raw)
 		return 1;
+	ring_wake();
 	for (uint32_t i = 0; i < heap->slot_count; i++) {
 		struct wire_heap_slot *slot = &process.slots[i];
 		uint64_t head = __atomic_load_n(&slot->head, __ATOMIC_ACQUIRE);
 		while (__atomic_load_n(&slot->tail, __ATOMIC_ACQUIRE) < head && !slot->closed) {
 			uint64_t beat = __atomic_load_n(&heap->heartbeat_ns, __ATOMIC_RELAXED);
-			if (!beat)
-				beat = heap->start_ns;
+			if (beat < began) /* it may have slept until now */
+				beat = began;
 			if (no_calls() || now - began > limit_ns ||
 			    (now > beat && now - beat > 1000000000u))
 				return 0;
@@ -373,6 +447,26 @@ int ring_wait_drained(uint64_t limit_ns)
 		}
 	}
 	return 1;
+}
+
+void ring_wait_last_block(void)
+{
+	struct wire_heap_header *heap = process.heap;
+	const struct timespec pause = { 0, 5000000 };
+	if (no_calls() || process.raw || heap->on_full == WIRE_FULL_DROP || heap->detach ||
+	    !__atomic_load_n(&heap->recorder_pid, __ATOMIC_RELAXED))
+		return;
+	uint64_t began = now_ns(), now = began, beat = began;
+	__atomic_store_n(&heap->exit_waits, 1, __ATOMIC_SEQ_CST);
+	ring_wake();
+	while (!__atomic_load_n(&heap->last_block, __ATOMIC_ACQUIRE) && !heap->detach &&
+	       now - beat < BEAT_OLD_NS && now - began < EXIT_WAIT_NS) {
+		sys4(SYS_futex, &heap->last_block, FUTEX_WAIT, 0, &pause);
+		now = now_ns();
+		uint64_t last = __atomic_load_n(&heap->heartbeat_ns, __ATOMIC_RELAXED);
+		if (last > beat && last <= now)
+			beat = last;
+	}
 }
 
 void ring_dropped(struct thread *t, uint64_t allocations, uint64_t bytes, uint64_t frees)
@@ -393,6 +487,8 @@ void ring_attach(struct thread *t, struct wire_heap_slot *slot)
 	t->limit = 0;
 	t->soft = 0;
 	t->stamped = 0;
+	t->mark = find_mark();
+	t->allowance = 0;
 	t->unnamed = 1;
 	t->lost = t->lost_frees = t->lost_bytes = 0;
 }

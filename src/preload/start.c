@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -149,6 +150,17 @@ static void find_main_stack(void)
 	process.main_stack_lo = process.main_stack_hi - bytes;
 }
 
+/* As glibc registers it from 2.35 on, if nobody told it not to. */
+static void find_rseq(void)
+{
+	if (!libc_find_object() || !libc_has(dlsym)) /* then the names are there */
+		return;
+	const unsigned *size = dlsym(RTLD_DEFAULT, "__rseq_size");
+	const ptrdiff_t *offset = dlsym(RTLD_DEFAULT, "__rseq_offset");
+	if (size && offset && *size)
+		process.rseq_offset = *offset;
+}
+
 /* Short programs have ended before a recorder of the library's has a look at /proc. Nobody else enters strings yet. */
 static void note_arguments(struct wire_heap_header *heap)
 {
@@ -199,6 +211,7 @@ static int prepare(struct wire_heap_header *heap)
 		process.have_key = 1;
 	}
 	find_main_stack();
+	find_rseq();
 	modules_init();
 	process.unwind = unwind_process_init(memory, heap, module_find, page_probe, NULL);
 	if (!heap->attached)
@@ -292,6 +305,7 @@ static uint32_t start_alone(void)
 		return MODE_OFF;
 	}
 	struct wire_heap_header *heap = open_alone(NULL);
+	process.alone = 1;
 	return heap && prepare(heap) ? MODE_ON : MODE_OFF;
 }
 

@@ -57,7 +57,9 @@ struct thread {
 	uint32_t tick; /* of the last stamp */
 	uint64_t head; /* bytes ever written to the ring */
 	uint64_t soft; /* up to here a record can be written without looking at anything else */
-	char *ring;    /* the slot's ring; @head modulo @mask + 1 */
+	uint64_t *
+		mark; /* is own_rseq, unless the thread has lost its processor since the last stamp */
+	char *ring;   /* the slot's ring; @head modulo @mask + 1 */
 	uint64_t mask;
 	struct wire_heap_slot *slot;
 	struct unwind_thread *unwind; /* NULL: no scratch memory, or see @walker */
@@ -68,6 +70,7 @@ struct thread {
 	uint64_t limit;          /* the ring is full here, as of the last look at the tail */
 	uint64_t stamped;        /* cycles of the last stamp in this ring, 0 = none */
 	uint64_t stamped_at;     /* where that stands */
+	uint32_t allowance;      /* bytes behind it that need no other one */
 	uint64_t lost, lost_frees, lost_bytes; /* since the last record that went into the ring */
 	uint64_t second_began_ns, second_waited_ns; /* policy limit: 10 % of any second */
 	uint64_t stood_beat,
@@ -121,6 +124,8 @@ extern struct process {
 	uint32_t pid;
 	uint32_t free_stacks;
 	uint64_t sample_bytes; /* 0 = every allocation has a stack */
+	int64_t rseq_offset;   /* of glibc's rseq area from the thread pointer; 0 = there is none */
+	uint32_t alone;        /* without a byteledger parent */
 	uint32_t wanted;       /* before there is a header: switched on by a call or signal */
 	uint32_t follow;       /* the children of forks are recorded, too */
 	uint32_t forks;        /* WIRE_FORK records so far */
@@ -137,6 +142,8 @@ extern struct process {
 	struct wire_lost_count
 		early; /* other threads' calls during the start: there is no header yet */
 } process HIDDEN;
+
+extern const char own_rseq[] HIDDEN; /* ring.c */
 
 /** no_calls() - whether system calls are forbidden to who is running: to the process, or to a vfork child of it. */
 static inline int no_calls(void)
@@ -245,6 +252,13 @@ int ring_wait_nodes(struct thread *t) HIDDEN COLD;
 void ring_dropped(struct thread *t, uint64_t allocations, uint64_t bytes, uint64_t frees) HIDDEN;
 /** ring_wait_drained() - until the recorder has read what stands in all rings now; at most @limit_ns. Return: 1 it has. */
 int ring_wait_drained(uint64_t limit_ns) HIDDEN;
+/** ring_wake() - the recorder may sleep: something is about to be written, or said otherwise. Any thread; mostly no call. */
+void ring_wake(void) HIDDEN;
+/**
+ * ring_wait_last_block() - at the program's end, until what it wrote stands in the recorder's file: bounded by its heartbeat, and
+ * some seconds. Not where it would drop on a full ring.
+ */
+void ring_wait_last_block(void) HIDDEN;
 /** ring_attach() - continue the ring of @slot, which the thread has just taken. */
 void ring_attach(struct thread *t, struct wire_heap_slot *slot) HIDDEN;
 
@@ -275,14 +289,20 @@ enum rowless rowless_in(uint64_t lo, uint64_t hi) HIDDEN;
 /** rowless_gone() - what was met in [@lo, @hi) is not there any more. */
 void rowless_gone(uint64_t lo, uint64_t hi) HIDDEN;
 
+/** stamp_holds() - neither has the recorder ticked nor the thread stood still since its last stamp. */
+static inline int stamp_holds(const struct thread *t)
+{
+	return t->tick == __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED) &&
+	       __atomic_load_n(t->mark, __ATOMIC_RELAXED) == (uint64_t)own_rseq;
+}
+
 /**
  * ring_room() - where a record of @bytes goes; NULL if it must be dropped. Behind it a realloc's end always fits.
  */
 static inline uint64_t *ring_room(struct thread *t, unsigned bytes)
 {
 	barrier(); /* @sync says that this thread writes, before it does */
-	if (unlikely(t->tick != __atomic_load_n(&process.heap->tick, __ATOMIC_RELAXED) ||
-		     t->head + bytes > t->soft))
+	if (unlikely(!stamp_holds(t) || t->head + bytes > t->soft))
 		return ring_room_slow(t, bytes, 0);
 	return (uint64_t *)(t->ring + (t->head & t->mask));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* heart.c - the thread by which a traced program sees that its recorder lives. */
+#include <errno.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -14,6 +15,13 @@ static void *heart_run(void *arg)
 	int told = heart->ends < 0;
 	pthread_setname_np(pthread_self(), "beat");
 	do {
+		if (__atomic_exchange_n(&heart->sleep, 0, __ATOMIC_ACQ_REL)) {
+			source_heap_sleep(heart->heap);
+			source_heap_beat(heart->heap);
+			__atomic_store_n(&heart->asleep, 0, __ATOMIC_RELEASE);
+			if (heart->ends >= 0)
+				eventfd_write(heart->ends, 1);
+		}
 		if (source_heap_beat(heart->heap) && !told)
 			told = eventfd_write(heart->ends, 1) == 0;
 		clock_gettime(CLOCK_MONOTONIC, &next);
@@ -34,12 +42,31 @@ int record_heart_start(struct record_heart *heart, struct source_heap *heap, str
 	return rc ? err_set(err, -rc, "cannot start a thread") : 0;
 }
 
+int record_heart_sleep(struct record_heart *heart)
+{
+	if (!heart->running || heart->ends < 0 || source_heap_stay_awake(heart->heap))
+		return 0;
+	if (!__atomic_load_n(&heart->asleep, __ATOMIC_ACQUIRE)) {
+		__atomic_store_n(&heart->asleep, 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&heart->sleep, 1, __ATOMIC_RELEASE);
+	}
+	return 1;
+}
+
 void record_heart_stop(struct record_heart *heart)
 {
 	if (!heart->running)
 		return;
 	sem_post(&heart->stop);
-	pthread_join(heart->thread, NULL);
+	/* it may be about to sleep: woken until it is gone */
+	struct timespec soon;
+	do {
+		source_heap_wake(heart->heap);
+		clock_gettime(CLOCK_REALTIME, &soon);
+		soon.tv_nsec += 1000000;
+		soon.tv_sec += soon.tv_nsec / 1000000000;
+		soon.tv_nsec %= 1000000000;
+	} while (pthread_timedjoin_np(heart->thread, NULL, &soon) == ETIMEDOUT);
 	sem_destroy(&heart->stop);
 	if (heart->ends >= 0)
 		close(heart->ends);

@@ -26,6 +26,10 @@
 #define PAUSE_YOUNG_NS (10 * MS)
 #define PAUSE_MOST_NS (20 * MS)
 #define PAUSE_LEAST_NS (MS / 4)
+/* Nothing came for so long: asleep from then on, but for a look at the program's size now and then. */
+#define IDLE_NS (600 * MS)
+#define IDLE_LOOK_FIRST_NS (200 * MS)
+#define IDLE_LOOK_LAST_NS (2000ull * MS)
 #define END_FIRST_NS (MS / 2)
 #define END_ROWS 8192 /* fewer are packed at once */
 /* Each file that a disk cuts short again makes the wait for the next one longer. */
@@ -52,6 +56,9 @@ static void describe(const struct record *rec, struct def *def)
 	def->process.start_realtime_ns =
 		clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - start);
 	def->process.time_bound_ns = rec->time_bound_ns;
+	if (!state.stamp_every_event) /* of what was handed over so far */
+		def->process.time_bound_ns =
+			MAX(rec->time_bound_ns, source_heap_bound_ns(rec->heap));
 	def->process.exit_status = -1;
 }
 
@@ -243,6 +250,24 @@ static int64_t expect_end(struct record *rec, int64_t pause, ssize_t permille)
 	return MIN(pause, rec->end_wait_ns);
 }
 
+/*
+ * Nobody says anything: the heart sleeps, and this thread until it is woken or the program's size may have changed. Not while
+ * anything hangs on time: what is undecided, a disk without room.
+ */
+static int64_t idle_pause(struct record *rec, int64_t pause, uint64_t now)
+{
+	if (rec->cull || rec->sieve || rec->failed || rec->saw_exiting ||
+	    !record_heart_sleep(&rec->heart))
+		return pause;
+	/* one that goes on touching what it has gets its points as before */
+	int grows = !is_near(rec->rss.rss_bytes, rec->idle_rss_bytes);
+	rec->idle_rss_bytes = rec->rss.rss_bytes;
+	rec->rss_wait_ns = grows || !rec->rss_wait_ns ? IDLE_LOOK_FIRST_NS : 2 * rec->rss_wait_ns;
+	rec->rss_wait_ns = MIN(rec->rss_wait_ns, IDLE_LOOK_LAST_NS);
+	rec->rss_next_ns = MIN(rec->rss_next_ns, now + rec->rss_wait_ns);
+	return (int64_t)rec->rss_wait_ns;
+}
+
 /* The file is full: it ends here as if the recorder had been told to stop, and another one goes on. */
 static int next_file(struct record *rec, const struct source_heap_state *state)
 {
@@ -297,8 +322,16 @@ int64_t record_step(struct record *rec)
 		record_tend_offers(rec);
 	}
 	int64_t pause = pause_after((unsigned)MAX(permille, 0), since_ns, now);
+	if (permille || !state.attached)
+		rec->news_ns = now;
 	if (rc == 0 && state.exiting)
 		pause = expect_end(rec, pause, permille);
+	else if (rc == 0 && now - rec->news_ns > IDLE_NS)
+		pause = idle_pause(rec, pause, now);
+	/* the program waits for that, and for no more */
+	int exit_waits = state.exiting && !permille && source_heap_exit_waits(rec->heap, 0);
+	if (exit_waits)
+		rec->flush_next_ns = 0;
 	if (rc == 0 && rec->sieve && now >= rec->flush_next_ns)
 		rc = sieve_tell(rec->sieve, &rec->err);
 	if (rc == 0 && rec->cull && now >= rec->flush_next_ns)
@@ -309,6 +342,8 @@ int64_t record_step(struct record *rec)
 			rc = record_keep_undecided(rec);
 		rec->flush_next_ns = now + FLUSH_NS;
 	}
+	if (exit_waits)
+		source_heap_exit_waits(rec->heap, 1);
 	if (rc == 0 && rec->failed && now >= rec->resume_next_ns)
 		rc = resume(rec, &state, now);
 	else if (rc == 0 && !rec->failed && record_is_full(rec))

@@ -100,6 +100,11 @@ enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_
 			return RECORDER_ENDED;
 		if (duration_ns && source_heap_now_ns(rec->heap) >= duration_ns)
 			return RECORDER_TIME_OVER;
+		if (duration_ns) {
+			int64_t left = (int64_t)(duration_ns - source_heap_now_ns(rec->heap));
+			if (left < pause)
+				pause = left > 0 ? left : 0;
+		}
 		const struct timespec ts = { .tv_sec = pause / 1000000000,
 					     .tv_nsec = pause % 1000000000 };
 		fit_slack(pause, &slack_ns);

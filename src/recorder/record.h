@@ -29,11 +29,18 @@ struct record_heart {
 	pthread_t thread;
 	int ends;   /* eventfd; -1: there is none, and the end is seen when the pause is over */
 	sem_t stop; /* posted: the end need not wait for the next beat */
+	int sleep;  /* asked for by the loop */
+	int asleep; /* from then on, until it beats again, of which @ends tells */
 	int running;
 };
 
 /** record_heart_start() - beat for @heap, which has to stay until record_heart_stop(). */
 int record_heart_start(struct record_heart *heart, struct source_heap *heap, struct err *err);
+/**
+ * record_heart_sleep() - stop beating until the program has something to say, which wakes the loop, too. Return: 0 it has to go
+ * on beating. Often: it is asleep then, or about to be.
+ */
+int record_heart_sleep(struct record_heart *heart);
 /** record_heart_stop() - if it was started. */
 void record_heart_stop(struct record_heart *heart);
 
@@ -95,6 +102,9 @@ struct record {
 	struct proc_memory rss; /* the point last written */
 	uint64_t rss_repeat_ns, rss_next_ns, peak_next_ns, flush_next_ns, house_next_ns,
 		exec_next_ns, exec_wait_ns, drained_ns;
+	uint64_t news_ns;          /* when something was in the rings last */
+	uint64_t idle_rss_bytes;   /* asleep: its size as of the last look */
+	uint64_t rss_wait_ns;      /* asleep: how long until its size is looked at again */
 	int64_t end_wait_ns;       /* once its exit hook ran: until the next look */
 	int saw_exiting, replaced; /* replaced: an exec took the traced program away */
 	uint64_t replaced_ns;      /* when that was seen */

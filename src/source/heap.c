@@ -314,16 +314,6 @@ const char *source_heap_filter(const struct source_heap *heap)
 	return heap->layout.filter;
 }
 
-int source_heap_beat(struct source_heap *heap)
-{
-	if (heap->raw)
-		return 0;
-	__atomic_store_n(&heap->header->heartbeat_ns, clock_ns(CLOCK_MONOTONIC), __ATOMIC_RELAXED);
-	/* the target counts here, too, where it forks */
-	__atomic_fetch_add(&heap->header->tick, 1, __ATOMIC_RELAXED);
-	return __atomic_load_n(&heap->header->exiting, __ATOMIC_RELAXED) != 0;
-}
-
 void source_heap_detach(struct source_heap *heap)
 {
 	if (heap->raw)
@@ -377,24 +367,36 @@ void source_heap_stats(const struct source_heap *heap, struct source_heap_stats 
 
 void heap_settle(struct source_heap *heap, uint64_t until_ns)
 {
-	const struct heap_ring *ring = heap->stretch;
+	struct heap_ring *ring = heap->stretch;
 	uint32_t from = heap->stretch_from;
 	heap->stretch_from = heap->batched;
 	/* files without a recorder have no ticks, and a stamp on each event is its time */
 	if (!ring || heap->raw || heap->layout.stamp_every_event)
 		return;
+	/* the record behind a stamp was written with it */
+	if (ring->exact && from < heap->batched) {
+		ring->exact = false;
+		from++;
+	}
 	if (until_ns > heap->limit_ns)
 		until_ns = heap->limit_ns;
-	if (until_ns > ring->now_ns + SOURCE_HEAP_BEAT_NS)
-		until_ns = ring->now_ns + SOURCE_HEAP_BEAT_NS;
+	uint64_t beat_ns = heap_beat_after(heap, ring->now_ns);
+	if (until_ns > beat_ns)
+		until_ns = beat_ns;
 	if (until_ns <= ring->now_ns + SOURCE_HEAP_BOUND_NS || from == heap->batched)
 		return;
-	uint64_t middle = ring->now_ns + (until_ns - ring->now_ns) / 2;
+	/* a beat that came late says little: soon after the stamp is likelier than long after it */
+	uint64_t span = until_ns - ring->now_ns, off = span / 2;
+	if (off > SOURCE_HEAP_BEAT_NS / 2)
+		off = SOURCE_HEAP_BEAT_NS / 2;
+	if (span - off > heap->worst_ns)
+		heap->worst_ns = span - off;
+	uint64_t likely = ring->now_ns + off;
 	for (uint32_t i = from; i < heap->batched; i++)
-		if (heap->batch[i].time_ns < middle)
-			heap->batch[i].time_ns = middle;
-	if (middle > heap->last_ns)
-		heap->last_ns = middle;
+		if (heap->batch[i].time_ns < likely)
+			heap->batch[i].time_ns = likely;
+	if (likely > heap->last_ns)
+		heap->last_ns = likely;
 }
 
 int heap_flush(struct source_heap *heap)
@@ -519,9 +521,9 @@ int source_heap_rss(struct source_heap *heap, struct sink *sink, uint64_t rss_by
 {
 	heap->sink = sink;
 	heap->err = err;
-	uint64_t now = source_heap_now_ns(heap);
-	if (now > heap->last_ns)
-		heap->last_ns = now;
+	/* not now: what was written since the rings were read last would come out later than it was */
+	if (heap->limit_ns > heap->last_ns)
+		heap->last_ns = heap->limit_ns;
 	struct event *ev = heap_next_event(heap, NULL);
 	if (!ev)
 		return err && err->code ? err->code : -EIO;

@@ -64,12 +64,15 @@ struct heap_look {
 /* Nothing is gained by looking ahead while the table has no more buckets than these. */
 #define HEAP_AHEAD_FROM 8192
 
+#define HEAP_BEATS 4096 /* seven seconds of them */
+
 struct heap_ring {
 	const char *base; /* in the mapped file; raw: a window that is refilled */
 	uint64_t mask;
 	uint64_t tail, head;
 	uint64_t safe;   /* records that begin before it may be taken, see refresh_heads() */
 	uint64_t now_ns; /* what follows happened at or after it */
+	bool exact;      /* what follows at once happened then */
 	uint32_t thread; /* index into threads, HEAP_NO_THREAD before the first WIRE_THREAD */
 	bool closed, active;
 	uint64_t last_order;  /* of its thread's last allocation */
@@ -244,6 +247,9 @@ struct source_heap {
 	uint32_t batched;
 	struct heap_ring *stretch; /* events from @stretch_from on are all under its last stamp */
 	uint32_t stretch_from;
+	/* when the last ticks came: written by the thread that beats, read by the one that drains */
+	uint64_t beats, beat_ns[HEAP_BEATS];
+	uint64_t worst_ns; /* how far the time of an event may be off, at most */
 	struct sink *sink; /* during a call */
 	struct err *err;
 	struct source_heap_stats stats;
@@ -287,12 +293,15 @@ int heap_place_lost(struct source_heap *heap, struct heap_ring *ring);
 int heap_report_closed(struct source_heap *heap);
 /**
  * heap_settle() - no more events come from the ring in hand under its last stamp; the next one is @until_ns, or later than
- * what was read (UINT64_MAX). An event may be later than its stamp by what lies between two ticks: where that is more than
- * the bound that is told, such events get the middle of what is possible.
+ * what was read (UINT64_MAX). An event that does not stand right behind its stamp may be later by what lies between that and
+ * the next tick: where that is more than the bound that is told, such events get the middle of what is possible, or what is
+ * likely, and the bound grows.
  */
 void heap_settle(struct source_heap *heap, uint64_t until_ns);
 /** heap_next_stamp() - the first stamp behind @ring's next record; UINT64_MAX if none stands near. */
 uint64_t heap_next_stamp(const struct source_heap *heap, const struct heap_ring *ring);
+/** heap_beat_after() - when the first tick came behind @ns; UINT64_MAX: none so far. */
+uint64_t heap_beat_after(const struct source_heap *heap, uint64_t ns);
 /** heap_flush() - hand the batch to the sink. */
 int heap_flush(struct source_heap *heap);
 /** heap_next_event() - a zeroed event at the end of the batch, flushing a full one; NULL: the sink failed. */

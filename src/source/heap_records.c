@@ -450,6 +450,7 @@ take_record(struct source_heap *heap, struct heap_ring *ring, uint64_t w0, bool 
 		heap_settle(heap, ns);
 		if (ns > ring->now_ns)
 			ring->now_ns = ns;
+		ring->exact = true;
 		break;
 	}
 	case WIRE_THREAD:

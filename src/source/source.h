@@ -69,8 +69,8 @@ int source_heap_exe(const struct source_heap *heap, char *path, size_t size);
 char *source_heap_cmdline(const struct source_heap *heap, size_t *bytes);
 
 /*
- * How far apart ticks are, and how exact times therefore are: an event lies between a stamp and the next tick, and is given the
- * middle where that is far. The period leaves room for a late wake-up.
+ * How far apart ticks are, and how exact times therefore are: what stands behind a stamp has its time, the next ones lie between
+ * that and the next tick. The period leaves room for a late wake-up; what comes later still is told by source_heap_bound_ns().
  */
 #define SOURCE_HEAP_BEAT_NS 1800000u
 #define SOURCE_HEAP_BOUND_NS 1000000u
@@ -87,6 +87,25 @@ int source_heap_beat(struct source_heap *heap);
  */
 void source_heap_look_last(struct source_heap *heap);
 void source_heap_looked(struct source_heap *heap);
+
+/**
+ * source_heap_sleep() - neither beat nor tick until the target has something to say, at most some minutes; on the thread that
+ * beats, which beats when it returns. At once where something is there already. What an event needs to be seen late for is
+ * rare, and bounded by the next one: who writes a record as this begins may not notice.
+ */
+void source_heap_sleep(struct source_heap *heap);
+/** source_heap_wake() - let source_heap_sleep() end. Any thread. */
+void source_heap_wake(struct source_heap *heap);
+/** source_heap_stay_awake() - whether the target could not wake us. */
+int source_heap_stay_awake(const struct source_heap *heap);
+
+/** source_heap_bound_ns() - how far the times of events that were handed over may be off: more where beats came late. */
+uint64_t source_heap_bound_ns(const struct source_heap *heap);
+
+/**
+ * source_heap_exit_waits() - whether the target has ended but for waiting until what it wrote is in the file. @done: it is, go on.
+ */
+int source_heap_exit_waits(struct source_heap *heap, int done);
 
 /** source_heap_detach() - tell the target to record no more; from then on no hook waits for us. */
 void source_heap_detach(struct source_heap *heap);

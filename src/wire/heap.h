@@ -225,6 +225,10 @@ struct wire_heap_header {
 	/* 1 = stamp every record: threads hand blocks to each other faster than coarse stamps tell apart. Times of events
 	   are not meant by that: those are what @stamp_every_event says */
 	uint32_t stamp_closely;
+	/* futex: 1 = the recorder sleeps, and ticks and beats with it; who has something to say sets 0 and wakes it */
+	uint32_t asleep;
+	uint32_t
+		last_block; /* futex: 1 = what was there as @exit_waits was seen stands in the file */
 	/* target's lines */
 	_Alignas(WIRE_LINE) uint32_t node_count; /* next free node number (CAS) */
 	_Alignas(WIRE_LINE) uint32_t module_gen; /* bumped when a module was found unloaded */
@@ -258,6 +262,8 @@ struct wire_heap_header {
 	/* the recorder wants a last look at the memory of a process that ends: the exit hook waits for @looked_last, as long as the
 	   recorder's heart beats, two seconds at most. Both are the recorder's; 0 = no */
 	uint32_t look_last, looked_last;
+	uint32_t stay_awake; /* 1 = the target may make no system call to wake anybody */
+	uint32_t exit_waits; /* 1 = it has ended but for waiting for @last_block */
 };
 _Static_assert(sizeof(struct wire_heap_header) <= 4096, "the slots begin behind one page");
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "preload/libc.h"
 #include "preload_script.h"
 
 #define COPIES 100
@@ -35,6 +36,15 @@ static uint64_t code_of(void *handle)
 	uint64_t pc = (uint64_t)dlsym(handle, "plugin_call");
 	assert_true(pc != 0);
 	return pc;
+}
+
+static void what_came_with_glibc_2_35_is_found_though_nothing_asks_for_it_by_name(void **state)
+{
+	(void)state;
+	libc_find_object_fn there;
+	void *found = dlsym(RTLD_DEFAULT, "_dl_find_object");
+	memcpy(&there, &found, sizeof(there));
+	assert_ptr_equal(libc_find_object(), there);
 }
 
 static void what_is_found_is_what_the_loader_says(void **state)
@@ -110,6 +120,7 @@ int main(void)
 	probe = readable_page;
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
+		CASE(what_came_with_glibc_2_35_is_found_though_nothing_asks_for_it_by_name),
 		CASE(what_is_found_is_what_the_loader_says),
 		CASE(hundreds_of_objects_are_remembered_and_forgotten),
 	};

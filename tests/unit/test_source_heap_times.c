@@ -108,8 +108,8 @@ static void what_lies_long_behind_a_stamp_gets_the_middle_up_to_the_next(void **
 			second = now_on_both(f.heap);
 		while (second.from_ns < first.to_ns + SOURCE_HEAP_BOUND_NS * 3 / 2);
 		produce(&f.a, 1, word0(WIRE_TIME, first.cycles & mask), 0, 0);
-		/* more than a batch of events, so that some are handed over before the next stamp is reached */
-		for (uint64_t i = 0; i < (many ? 1000 : 1); i++)
+		/* the first one stands behind its stamp; more than a batch of them, so that some are handed over before the next stamp is reached */
+		for (uint64_t i = 0; i < (many ? 1000 : 2); i++)
 			produce_alloc(&f.a, 0x100000 + i * 64, 10, 0);
 		if (!many)
 			produce(&f.a, 1, word0(WIRE_TIME, second.cycles & mask), 0, 0);
