@@ -40,7 +40,8 @@ int main(int argc, char **argv)
 				free(malloc(64));
 		if (n % 10 == 9) {
 			at[n][0] = now_ns();
-			mmap(NULL, (size_t)(n + 1) * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+			mmap(NULL, (size_t)(n + 1) * 4096, PROT_NONE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 			at[n][1] = now_ns();
 			continue;
 		}
@@ -50,6 +51,7 @@ int main(int argc, char **argv)
 		free(block);
 	}
 	for (long n = 0; n < count; n++)
-		printf("%ld %llu %llu\n", n, (unsigned long long)at[n][0], (unsigned long long)at[n][1]);
+		printf("%ld %llu %llu\n", n, (unsigned long long)at[n][0],
+		       (unsigned long long)at[n][1]);
 	return 0;
 }
