@@ -8,6 +8,8 @@
 
 #include "view/reconcile_impl.h"
 
+#define ADDRESS_MAX (1ull << 60) /* sums of an address and a length do not overflow */
+
 enum zone { ZONE_NONE, ZONE_OWN, ZONE_UNIT, ZONE_STACK, ZONE_MAP };
 enum covers {
 	COVER_GAP,
@@ -257,25 +259,35 @@ static void sum_stretch(struct merge *m, const struct snapshot_unit *unit, uint6
 	}
 }
 
-/* Page by page: chunks, or what no reader has walked. */
-static void by_pages(struct merge *m, const struct snapshot_unit *unit, const char *label,
-		     uint64_t at, uint64_t end, uint32_t kinds)
-{
-	uint64_t page = m->s->page_bytes;
-	while (at < end && !m->nomem) {
-		uint64_t stop = least(end, (at & ~(page - 1)) + page);
-		unit_begin(m);
-		sum_stretch(m, unit, at, stop, kinds);
-		unit_end(m, unit, label);
-		at = stop;
-	}
-}
-
 static void close_unit(struct merge *m)
 {
 	if (m->open != NO_UNIT)
 		unit_end(m, &m->s->units[m->open], NULL);
 	m->open = NO_UNIT;
+}
+
+/* Page by page: chunks, or what no reader has walked. */
+static void by_pages(struct merge *m, const struct snapshot_unit *unit, const char *label,
+		     uint64_t at, uint64_t end, uint32_t kinds)
+{
+	uint64_t page = m->s->page_bytes;
+	close_unit(m); /* a slab is under way until somebody else needs the sums */
+	while (at < end && !m->nomem) {
+		uint64_t stop = least(end, (at & ~(page - 1)) + page), alike;
+		uint32_t group = 0;
+		/* pages that are one thing from end to end are alike: they are summed as one */
+		if (stop < end && !(at & (page - 1))) {
+			enum covers what = cover(m, at, end, unit, &alike, &group);
+			int links = (what == COVER_FREE || what == COVER_TOP) &&
+				    at < m->s->pieces[m->piece].start + 48;
+			alike &= ~(page - 1);
+			stop = !links && alike > stop ? alike : stop;
+		}
+		unit_begin(m);
+		sum_stretch(m, unit, at, stop, kinds);
+		unit_end(m, unit, label);
+		at = stop;
+	}
 }
 
 static void runtime_unit(struct merge *m, const struct snapshot_unit *u, uint64_t bytes,
@@ -500,6 +512,9 @@ static void absent(struct merge *m)
 		if (b->group & 0x80000000u)
 			continue;
 		struct sheet_group *g = &sheet->groups[b->group];
+		uint64_t block_end = b->addr + b->bytes;
+		if (i + 1 < in->block_count)
+			block_end = least(block_end, in->blocks[i + 1].addr);
 		uint64_t age = in->now_ms > b->time_ms ? in->now_ms - b->time_ms : 0;
 		g->oldest_ms = !g->blocks || age > g->oldest_ms ? age : g->oldest_ms;
 		g->youngest_ms = !g->blocks || age < g->youngest_ms ? age : g->youngest_ms;
@@ -509,13 +524,11 @@ static void absent(struct merge *m)
 		sheet->live_bytes_all += b->bytes;
 		while (run < m->s->run_count && m->s->runs[run].end <= b->addr)
 			run++;
-		for (size_t k = run;
-		     k < m->s->run_count && m->s->runs[k].start < b->addr + b->bytes; k++) {
+		for (size_t k = run; k < m->s->run_count && m->s->runs[k].start < block_end; k++) {
 			const struct snapshot_run *r = &m->s->runs[k];
 			if (r->kinds & PAGE_IS_PRESENT || !(r->kinds & PAGE_IS_SWAPPED))
 				continue;
-			uint64_t start = most(r->start, b->addr),
-				 end = least(r->end, b->addr + b->bytes);
+			uint64_t start = most(r->start, b->addr), end = least(r->end, block_end);
 			g->swapped_bytes += end - start;
 			sheet->swapped_bytes += end - start;
 		}
@@ -637,6 +650,11 @@ struct sheet *reconcile(const struct sheet_input *in, struct err *err)
 	if (rc == 0) {
 		sheet->rss_bytes = in->snapshot->rss_bytes;
 		sheet->group_count = in->group_count;
+		for (size_t i = 0; i < in->block_count; i++) {
+			struct sheet_block *b = &in->blocks[i];
+			b->addr = least(b->addr, ADDRESS_MAX);
+			b->bytes = least(b->bytes, ADDRESS_MAX);
+		}
 		blocks_sort(in->blocks, in->block_count);
 		rc = merge_all(&m);
 	}

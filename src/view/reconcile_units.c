@@ -215,7 +215,8 @@ void unit_end(struct merge *m, const struct snapshot_unit *unit, const char *lab
 	note_owners(m, u->resident);
 	uint64_t full = least(owned * SHEET_OCCUPANCY / u->resident, SHEET_OCCUPANCY - 1);
 	sheet->occupancy[full].bytes += u->resident;
-	sheet->occupancy[full].units++;
+	uint64_t page = m->s->page_bytes;
+	sheet->occupancy[full].units += unit && !chunks ? 1 : (u->resident + page - 1) / page;
 }
 
 void sets_finish(struct merge *m)
