@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshot.c - pages, mappings, allocators of one process, in this order, into one struct snapshot. */
+/* snapshot.c - mappings, pages, allocators of one process, in this order, into one struct snapshot. */
 #include "source/snapshot.h"
 
 #include <errno.h>
@@ -411,7 +411,14 @@ static int read_all(struct taking *t, struct pages *pages, const struct snapshot
 {
 	struct snapshot *s = t->s;
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
-	s->time_ns = began - (began > opt->time_zero_ns ? opt->time_zero_ns : 0);
+	const struct breakdown_opt look = { .facts = opt->quiet ? NULL : threadfacts_read,
+					    .doubt_only = 1 };
+	t->b = breakdown_read(t->target, &look, err);
+	if (!t->b)
+		return err->code;
+	/* right behind the kernel's figures, for what comes between them is told as having moved */
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	s->time_ns = now - (now > opt->time_zero_ns ? opt->time_zero_ns : 0);
 	s->realtime_ns = clock_ns(CLOCK_REALTIME);
 	int rc = pages_each(pages, 0, USER_END,
 			    PAGE_PRESENT | PAGE_SWAPPED | PAGE_FILE | PAGE_ZERO | PAGE_HUGE,
@@ -420,11 +427,7 @@ static int read_all(struct taking *t, struct pages *pages, const struct snapshot
 		return rc == -ENOMEM ? err_set(err, rc, "cannot keep the pages of process %d",
 					       (int)s->pid)
 				     : target_fail(t->target, rc, "pages", err);
-	s->scan_ns = clock_ns(CLOCK_MONOTONIC) - began;
-	const struct breakdown_opt look = { .facts = opt->quiet ? NULL : threadfacts_read };
-	t->b = breakdown_read(t->target, &look, err);
-	if (!t->b)
-		return err->code;
+	s->scan_ns = clock_ns(CLOCK_MONOTONIC) - now;
 	t->b->units = &t->units;
 	rc = heaps_read(t->b, t->target, err);
 	if (rc < 0)

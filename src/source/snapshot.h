@@ -15,8 +15,8 @@ struct snapshot_opt {
 	int quiet;            /* of a recorder: no BPF, no look into huge pages */
 };
 /**
- * snapshot_take() - of process @pid. Nothing stops unless asked for: pages are listed first (that moment is the snapshot's), then
- * mappings (smaps: its mmap() waits for the walk of one mapping at a time), then allocators are walked. Cost: some 0.4 s a GiB of
+ * snapshot_take() - of process @pid. Nothing stops unless asked for: mappings come first (smaps: its mmap() waits for the
+ * walk of one mapping at a time), then pages (that moment is the snapshot's), then allocators are walked. Cost: some 0.4 s a GiB of
  * heap, once 48 bytes a span or slab and 16 a free chunk. Return: snapshot_free(); NULL with @err: -ESRCH, -EACCES, -ENOMEM ...
  */
 struct snapshot *snapshot_take(pid_t pid, const struct snapshot_opt *opt, struct err *err);

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`byteledger explain`: the lines add up, what the program knows of itself is told, and what is forecast comes."""
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+LIBRARIES = {"glibc": None, "jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4", "mimalloc": "libmimalloc.so.2"}
+
+
+def explain(byteledger, *argv, by="function"):
+    done = subprocess.run([byteledger, "explain", "--format", "json", "--by", by, *argv], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    sheet = json.loads(done.stdout)
+    assert sum(line["bytes"] for line in sheet["lines"]) + sheet["unexplained_bytes"] == sheet["rss_bytes"]
+    return sheet
+
+
+def classes(sheet):
+    sums = {}
+    for line in sheet["lines"]:
+        sums[line["class"]] = sums.get(line["class"], 0) + line["bytes"]
+    return sums
+
+
+def stacks(sheet, which):
+    return {s["frames"][0]["function"] if s["frames"] else s["name"]: s
+            for line in sheet["lines"] if line["class"] == which for s in line["stacks"]}
+
+
+class Frag:
+    """tests/prog/frag, recorded by `run`; `ask` sends it a line."""
+
+    def __init__(self, byteledger, frag, path, allocator="glibc", blocks=200000, options=()):
+        env = dict(os.environ)
+        if LIBRARIES[allocator]:
+            env["LD_PRELOAD"] = LIBRARIES[allocator]
+        argv = [frag, str(blocks), "90"] if path is None else [byteledger, "run", "-q", "-o", str(path), *options, "--",
+                                                                frag, str(blocks), "90"]
+        self.runner = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+        said = self.runner.stdout.readline().split()
+        assert said and said[0] == "ready", said
+        self.live, self.blocks = int(said[1]), int(said[2])
+        self.pid = self.runner.pid if path is None else self.child()
+
+    def child(self):
+        with open(f"/proc/{self.runner.pid}/task/{self.runner.pid}/children") as children:
+            return int(children.read().split()[0])
+
+    def ask(self, line):
+        self.runner.stdin.write(line + "\n")
+        self.runner.stdin.flush()
+        return int(self.runner.stdout.readline().split()[1])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.runner.stdin.close()
+        try:
+            self.runner.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.runner.kill()
+            self.runner.wait()
+        self.runner.stdout.close()
+
+
+def installed(allocator):
+    return LIBRARIES[allocator] is None or glob.glob(f"/usr/lib/*/{LIBRARIES[allocator]}*") != []
+
+
+@pytest.mark.parametrize("allocator", LIBRARIES)
+def test_a_recorded_program_is_told_to_the_byte(byteledger, prog, tmp_path, allocator):
+    """Live bytes are the program's own count; nothing is left over; the holes are the same bytes by whatever they are told."""
+    if not installed(allocator):
+        pytest.skip(f"{LIBRARIES[allocator]} is not installed")
+    with Frag(byteledger, prog("frag"), tmp_path / "a.blt", allocator) as program:
+        sheet = explain(byteledger, "--freeze", "-p", str(program.pid))
+        assert sheet["recorded"] and sheet["complete"]
+        live = stacks(sheet, "heap-live")
+        assert sum(live[name]["live_bytes"] for name in ("login_new", "parse_request", "intern_string")) == program.live
+        assert sum(live[name]["blocks"] for name in ("login_new", "parse_request", "intern_string")) == program.blocks
+        assert abs(sheet["unexplained_bytes"]) < 0.001 * sheet["rss_bytes"]
+        assert sheet["contradictions"]["blocks"] == 0 and sheet["instant"]["mode"] == "frozen" and sheet["instant"]["stall_ns"] > 0
+        for by in ("module", "stack"):
+            other = explain(byteledger, "--freeze", "-p", str(program.pid), by=by)
+            assert classes(other)["allocator-holes"] == pytest.approx(classes(sheet)["allocator-holes"], rel=0.01)
+        holes = sum(s["bytes"] for s in stacks(sheet, "allocator-holes").values())
+        assert holes == classes(sheet)["allocator-holes"]
+
+
+def test_what_is_forecast_comes(byteledger, prog, tmp_path):
+    """glibc: malloc_trim() brings the free pages; one function's blocks freed bring what it held alone; two what they held together."""
+    with Frag(byteledger, prog("frag"), tmp_path / "a.blt", blocks=300000) as program:
+        sheet = explain(byteledger, "--freeze", "-p", str(program.pid))
+        told = next(a for a in sheet["advice"] if a["id"] == "malloc-trim")["saves_bytes"]
+        alone = stacks(sheet, "allocator-holes")["intern_string"]["alone_bytes"]
+        pair = next(t["bytes"] for t in sheet["together"]
+                    if {g["frames"][0]["function"] for g in t["groups"] if g["frames"]} == {"intern_string", "login_new"})
+        before, after = program.ask("noop"), program.ask("trim")
+        assert before - after == pytest.approx(told, rel=0.02)
+        program.ask("free intern_string")
+        first = program.ask("trim")
+        assert after - first == pytest.approx(alone, rel=0.05)
+        program.ask("free login_new")
+        assert after - program.ask("trim") == pytest.approx(pair, rel=0.05)
+
+
+def test_jemallocs_slabs_come_back_as_told(byteledger, prog, tmp_path):
+    if not installed("jemalloc"):
+        pytest.skip("libjemalloc.so.2 is not installed")
+    with Frag(byteledger, prog("frag"), tmp_path / "a.blt", "jemalloc", blocks=300000) as program:
+        sheet = explain(byteledger, "--freeze", "-p", str(program.pid))
+        told = next(a for a in sheet["advice"] if a["id"] == "jemalloc-decay")["saves_bytes"]
+        alone = stacks(sheet, "allocator-holes")["parse_request"]["alone_bytes"]
+        before, after = program.ask("noop"), program.ask("empty")
+        assert before - after == pytest.approx(told, rel=0.02)
+        program.ask("free parse_request")
+        assert after - program.ask("empty") == pytest.approx(alone, rel=0.03)
+
+
+def test_a_program_that_nobody_records_is_told_by_size(byteledger, prog):
+    with Frag(byteledger, prog("frag"), None) as program:
+        sheet = explain(byteledger, "-p", str(program.pid))
+        assert not sheet["recorded"]
+        line = next(line for line in sheet["lines"] if line["label"] == "not recorded")
+        assert sum(size["blocks"] for size in line["sizes"]) == pytest.approx(program.blocks, rel=0.01)
+        assert abs(sheet["unexplained_bytes"]) < 0.01 * sheet["rss_bytes"]
+        text = subprocess.run([byteledger, "explain", "-p", str(program.pid)], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "COLUMNS": "80"}).stdout
+        assert "It is not recorded" in text and "malloc_trim(0)" in text
+        assert all(len(row) <= 80 for row in text.splitlines() if "%" not in row or "How full" not in row), text
+
+
+def test_a_recording_is_explained_at_its_peak_and_at_other_times(byteledger, prog, tmp_path):
+    path = tmp_path / "a.blt"
+    with Frag(byteledger, prog("frag"), path, options=("--snapshot", "1s")) as program:
+        time.sleep(2.5)
+        live = program.live
+        program.ask("trim")
+        time.sleep(1.2)
+    sheet = explain(byteledger, str(path), "--at", "end")
+    told = stacks(sheet, "heap-live")
+    assert sum(told[name]["live_bytes"] for name in ("login_new", "parse_request", "intern_string")) == live
+    peak = explain(byteledger, str(path))
+    assert peak["rss_bytes"] > sheet["rss_bytes"] + (10 << 20)
+    difference = subprocess.run([byteledger, "explain", str(path), "--at", "peak", "--diff", "end", "--format", "json"],
+                                capture_output=True, text=True, timeout=60)
+    assert difference.returncode == 0, difference.stderr
+    change = json.loads(difference.stdout)
+    assert change["rss_bytes"] == sheet["rss_bytes"] - peak["rss_bytes"]
+    assert sum(line["bytes"] for line in change["lines"]) + change["unexplained_bytes"] == change["rss_bytes"]
+
+
+def test_a_program_is_recorded_and_explained(byteledger, prog):
+    done = subprocess.run([byteledger, "explain", "--format", "json", "--", prog("frag"), "50000", "90"], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    ready, _, rest = done.stdout.partition("\n")
+    sheet = json.loads(rest)
+    assert ready.startswith("ready") and sheet["recorded"]
+    assert sum(line["bytes"] for line in sheet["lines"]) + sheet["unexplained_bytes"] == sheet["rss_bytes"]
+    refused = subprocess.run([byteledger, "explain", "--", "/nowhere/at/all"], capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 127 and "hint:" in refused.stderr
+
+
+def test_recordings_without_a_snapshot_or_cut_anywhere_are_told_or_refused(byteledger, prog, tmp_path):
+    bare, whole, cut = tmp_path / "bare.blt", tmp_path / "whole.blt", tmp_path / "cut.blt"
+    subprocess.run([byteledger, "heap", "-q", "-o", str(bare), "--", prog("frag"), "20000", "90"], stdin=subprocess.DEVNULL,
+                   capture_output=True, check=True, timeout=60)
+    done = subprocess.run([byteledger, "explain", str(bare)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "has no snapshot" in done.stderr and "hint:" in done.stderr
+    subprocess.run([byteledger, "run", "-q", "-o", str(whole), "--", prog("frag"), "20000", "90"], stdin=subprocess.DEVNULL,
+                   capture_output=True, check=True, timeout=60)
+    bytes_of = whole.read_bytes()
+    explain(byteledger, str(whole))
+    for part in range(1, 12):
+        cut.write_bytes(bytes_of[: len(bytes_of) * part // 12])
+        done = subprocess.run([byteledger, "explain", "--format", "json", str(cut)], capture_output=True, text=True, timeout=60)
+        assert done.returncode in (0, 1), done
+        if done.returncode == 0:
+            sheet = json.loads(done.stdout)
+            assert sum(line["bytes"] for line in sheet["lines"]) + sheet["unexplained_bytes"] == sheet["rss_bytes"]
+        else:
+            assert done.stderr.startswith("byteledger: "), done.stderr
+
+
+def test_the_child_of_a_fork_and_its_parent_keep_what_they_share(byteledger, prog):
+    with subprocess.Popen([prog("oddheap"), "fork", "50"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        child = int(parent.stdout.readline().split()[5])
+
+        def pss(pid):
+            with open(f"/proc/{pid}/smaps_rollup") as lines:
+                return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        before = pss(parent.pid), pss(child)
+        sheet = explain(byteledger, "-p", str(child))
+        for was, now in zip(before, (pss(parent.pid), pss(child))):
+            assert now == pytest.approx(was, rel=0.01)
+        shared = sum(line["shared_bytes"] for line in sheet["lines"] if line["class"] == "heap-live")
+        assert shared > 45 << 20
+        parent.stdin.close()
+
+
+def test_a_busy_program_is_not_interrupted_and_adds_up(byteledger, prog, tmp_path):
+    """Blocks come and go while it is read: nothing fails with EINTR, and what contradicts is counted."""
+    source = tmp_path / "busy.c"
+    source.write_text("""
+        #include <errno.h>
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/epoll.h>
+        #include <unistd.h>
+        static volatile int stop;
+        static void *churn(void *ctx) {
+            static __thread void *blocks[20000];
+            unsigned state = (unsigned)(size_t)ctx * 77777u + 1;
+            while (!stop) {
+                state = state * 1103515245u + 12345u;
+                unsigned at = (state >> 8) % 20000;
+                free(blocks[at]);
+                blocks[at] = malloc(16 + (state >> 20) % 2000);
+                memset(blocks[at], 1, 16);
+                if (state % 64 == 0) usleep(1);
+            }
+            return NULL;
+        }
+        int main(void) {
+            pthread_t thread[2];
+            struct epoll_event event;
+            int ep = epoll_create1(0), broken = 0;
+            for (long i = 0; i < 2; i++) pthread_create(&thread[i], NULL, churn, (void *)(i + 1));
+            puts("ready"); fflush(stdout);
+            for (int i = 0; i < 60; i++) broken += epoll_wait(ep, &event, 1, 50) < 0 && errno == EINTR;
+            stop = 1;
+            for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+            printf("broken %d\\n", broken);
+            return 0;
+        }""")
+    program = tmp_path / "busy"
+    subprocess.run(["cc", "-O1", "-pthread", "-o", str(program), str(source)], check=True, timeout=60)
+    with subprocess.Popen([str(program)], stdout=subprocess.PIPE, text=True) as busy:
+        assert busy.stdout.readline().strip() == "ready"
+        time.sleep(0.7)  # full: it still grows before
+        for _ in range(3):
+            sheet = explain(byteledger, "-p", str(busy.pid))
+            assert abs(sheet["unexplained_bytes"]) < 0.02 * sheet["rss_bytes"], sheet["unexplained_bytes"]
+        assert busy.stdout.readline().strip() == "broken 0"
+
+
+def test_pages_that_huge_pages_round_up_are_told(byteledger, tmp_path):
+    source = tmp_path / "huge.c"
+    source.write_text("""
+        #include <stdio.h>
+        #include <sys/mman.h>
+        int main(void) {
+            size_t bytes = 64ul << 20;
+            char *at = mmap(NULL, bytes + (2 << 20), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            at = (char *)(((unsigned long)at + (2 << 20) - 1) & ~((2ul << 20) - 1));
+            madvise(at, bytes, MADV_HUGEPAGE);
+            for (size_t i = 0; i < bytes; i += 65536) at[i] = 1;
+            puts("ready"); fflush(stdout); getchar();
+            return 0;
+        }""")
+    program = tmp_path / "huge"
+    subprocess.run(["cc", "-O1", "-o", str(program), str(source)], check=True, timeout=60)
+    with subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as huge:
+        assert huge.stdout.readline().strip() == "ready"
+        sheet = explain(byteledger, "-p", str(huge.pid))
+        with open(f"/proc/{huge.pid}/smaps") as smaps:
+            there = sum(int(line.split()[1]) for line in smaps if line.startswith("AnonHugePages:")) << 10
+        huge.stdin.close()
+    if there < 60 << 20:
+        pytest.skip("the kernel gave no huge pages")
+    assert classes(sheet)["huge-pages"] == pytest.approx(there * 15 / 16, rel=0.01)
+
+
+def test_processes_that_are_gone_or_foreign_and_wrong_options_are_refused(byteledger):
+    for argv, status in ((("-p", "4194300"), 1), (("-p", "x"), 2), ((), 2), (("--freeze", "x.blt"), 2), (("--by", "thread", "x.blt"), 2),
+                         (("--at", "soon", "x.blt"), 2), (("--at", "10s", "-p", "1"), 2), (("/etc/passwd",), 1)):
+        done = subprocess.run([byteledger, "explain", *argv], capture_output=True, text=True, timeout=60)
+        assert done.returncode == status, (argv, done)
+        assert done.stderr.startswith("byteledger: ") and "hint:" in done.stderr, (argv, done.stderr)
+        assert done.stdout == ""
+
+
+def test_pythons_pools_and_gos_spans_are_their_runtimes(byteledger):
+    code = "import sys; x=[str(i) for i in range(400000)]; del x[::2]; print('ready', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as python:
+        assert python.stdout.readline().strip() == "ready"
+        sheet = explain(byteledger, "-p", str(python.pid))
+        python.stdin.close()
+    sums = classes(sheet)
+    if "runtime-heap" not in sums:
+        pytest.skip("this python's pools are not recognised")
+    assert sums["runtime-heap"] > 20 << 20
+    assert abs(sheet["unexplained_bytes"]) < 0.02 * sheet["rss_bytes"], sheet["unexplained_bytes"]
+
+
+def test_the_report_of_run_ends_with_what_the_sheet_says(byteledger, prog, tmp_path):
+    done = subprocess.run([byteledger, "run", "-o", str(tmp_path / "a.blt"), "--", prog("frag"), "50000", "90"], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert re.search(r"^RSS [\d.]+ MiB = [\d.]+ live \+ [\d.]+ free", done.stderr, re.M), done.stderr[-800:]
+    assert "'byteledger explain' tells all of it" in done.stderr
