@@ -102,6 +102,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &d->selection;
+		state->child_inputs[1] = &d->selection;
 		break;
 	case OPT_FORMAT:
 		rc = parse_format(arg, &d->format, &d->err);
@@ -152,6 +153,16 @@ static int read_side(struct diff *d, struct side *side, struct err *err)
 	side->prof = recording_read(side->recording, &query, err);
 	if (!side->prof || cmd_resolve(side->prof, err) < 0)
 		return err->code;
+	if (!query.at.kind && !recording_goes_on(side->recording)) {
+		CLEANUP(suppress_freep)
+		struct suppress *suppress =
+			quiet_run(&d->selection.quiet, side->prof, d->format == FORMAT_TEXT, err);
+		if (!suppress)
+			return err->code;
+		if (suppress_applied(suppress) && d->selection.cost_given &&
+		    d->selection.cost == VIEW_COST_LEAKED)
+			quiet_tell(suppress);
+	}
 	if (recording_warning(side->recording))
 		cmd_say("%s", recording_warning(side->recording));
 	return 0;
@@ -238,7 +249,9 @@ static int compare(struct diff *d)
 
 int cmd_diff(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &select_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp_child children[] = { { &select_argp, 0, NULL, 0 },
+						      { &select_leaks_argp, 0, NULL, 0 },
+						      { 0 } };
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,

@@ -59,6 +59,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &e->selection;
+		state->child_inputs[1] = &e->selection;
 		break;
 	case OPT_TO:
 		rc = parse_to(arg, e, &e->err);
@@ -124,7 +125,9 @@ static int write_stream(const struct export *e, struct recording *rec, const str
 
 int cmd_export(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &select_but_to_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp_child children[] = { { &select_but_to_argp, 0, NULL, 0 },
+						      { &select_leaks_argp, 0, NULL, 0 },
+						      { 0 } };
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
@@ -169,7 +172,17 @@ int cmd_export(int argc, char **argv)
 	CLEANUP(view_skip_freep) struct view_skip *skip = select_skip(&e.selection, &e.err);
 	if (!skip)
 		return cmd_fail(&e.err);
+	/* figures for machines are whole, unless somebody says what to leave out */
+	CLEANUP(suppress_freep) struct suppress *suppress = NULL;
+	if (e.selection.quiet.count && e.format->reading && !e.selection.query.at.kind &&
+	    !recording_goes_on(rec)) {
+		suppress = quiet_run(&e.selection.quiet, prof, 0, &e.err);
+		if (!suppress)
+			return cmd_fail(&e.err);
+		quiet_tell(suppress);
+	}
 	const struct out_opt opt = {
+		.suppress = suppress,
 		.skip = skip,
 		.inclusive = e.selection.inclusive,
 		.being_written = recording_goes_on(rec),

@@ -43,7 +43,10 @@ enum {
 	OPT_FOLLOW,
 	OPT_BUDGET,
 	OPT_REPORT,
-	OPT_SNAPSHOT
+	OPT_SNAPSHOT,
+	OPT_FAIL_IF,
+	OPT_SUPPRESS,
+	OPT_NO_SUPPRESS
 };
 
 static const struct argp_option options[] = {
@@ -56,6 +59,15 @@ static const struct argp_option options[] = {
 	{ "quiet", 'q', NULL, 0, "No report at the end", 0 },
 	{ "format", OPT_FORMAT, "text|json", 0, "Report on stdout in this format", 0 },
 	{ "report", OPT_REPORT, "FILE", 0, "Write the report to FILE, whatever stdout is", 0 },
+	{ "fail-if", OPT_FAIL_IF, "RULE", 0,
+	  "Exit with 3 and say why where RULE holds at the end: peak>200M, leaked>0, rss>1G, "
+	  "allocations>1M, temporary>30%; repeatable",
+	  0 },
+	{ "suppress", OPT_SUPPRESS, "FILE", 0,
+	  "Leaks that fit a pattern in FILE (leak:NAME, one a line) are only counted; repeatable",
+	  0 },
+	{ "no-suppress", OPT_NO_SUPPRESS, NULL, 0,
+	  "Show what runtimes never free on purpose: libstdc++'s pool, name services ...", 0 },
 	{ "on-full", OPT_ON_FULL, "wait|limit|drop", 0,
 	  "What the program does when its buffer is full: wait for the recorder (default), wait at "
 	  "most 10 % of the time, never wait. What is dropped is counted",
@@ -75,6 +87,7 @@ static const struct argp_option options[] = {
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct record_opt *opt = state->input;
+	struct err err = { 0 };
 	uint64_t ns;
 	char *end;
 	switch (key) {
@@ -100,6 +113,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (!*arg)
 			cmd_usage("--report needs a file name");
 		opt->report = arg;
+		return 0;
+	case OPT_FAIL_IF:
+		if (limits_add(&opt->limits, arg, &err) < 0)
+			cmd_refuse(&err);
+		return 0;
+	case OPT_SUPPRESS:
+		quiet_take(&opt->suppressions, arg);
+		return 0;
+	case OPT_NO_SUPPRESS:
+		opt->suppressions.off = 1;
 		return 0;
 	case OPT_ON_FULL:
 		if (strcmp(arg, "wait") != 0 && strcmp(arg, "limit") != 0 &&
@@ -184,6 +207,7 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 	int exit_status;
 	CLEANUP(outfile_fini) struct outfile report = { 0 };
 	if (record_may_create(opt->output ? opt->output : RECORDER_PATTERN, argv[0], &err) < 0 ||
+	    quiet_check(&opt->suppressions, &err) < 0 ||
 	    (opt->report && outfile_open(&report, opt->report, 0, 0, &err) < 0))
 		return cmd_fail(&err);
 	CLEANUP(serving_freep) struct serving *serving = NULL;
@@ -218,11 +242,16 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 		cmd_fail(&err);
 	if (result.path && opt->made)
 		snprintf(opt->made, opt->made_size, "%s", result.path);
+	int failed = 0;
 	if (result.path) {
-		record_report(opt, &report, result.path);
+		failed = record_report(opt, &report, result.path);
 		/* last, beside the prompt: it says what to do next */
 		record_tell_findings(&result, opt, argv[0]);
+	} else if (limits_check(&opt->limits, NULL)) {
+		failed = 1;
 	}
+	if (failed)
+		return CMD_ALERT;
 	return result.exit_status;
 }
 

@@ -5,7 +5,9 @@
 
 #include <stdint.h>
 
+#include "cmd/limits.h"
 #include "cmd/outfile.h"
+#include "cmd/quiet.h"
 #include "cmd/serving.h"
 #include "recorder/recorder.h"
 
@@ -23,6 +25,8 @@ struct record_opt {
 	char *made;           /* receives the path of the recording; NULL */
 	size_t made_size;
 	uint64_t budget_bytes;
+	struct limits limits;
+	struct quiet suppressions;
 };
 
 /**
@@ -30,8 +34,11 @@ struct record_opt {
  * process is in it. Return: 0, negative errno with @err.
  */
 int record_may_create(const char *pattern, const char *exe, struct err *err);
-/** record_report() - of the finished recording @path: to @report where it was asked for, else stdout or stderr. */
-void record_report(const struct record_opt *opt, struct outfile *report, const char *path);
+/**
+ * record_report() - of the finished recording @path: to @report where it was asked for, else stdout or stderr. Return: 1 where one of
+ * the limits was exceeded, or could not be judged; that is said.
+ */
+int record_report(const struct record_opt *opt, struct outfile *report, const char *path);
 /** record_tell_findings() - last of all, on stderr: what is missing, and what to do about it. */
 void record_tell_findings(const struct recorder_result *result, const struct record_opt *opt,
 			  const char *program);

@@ -73,39 +73,68 @@ void record_tell_findings(const struct recorder_result *result, const struct rec
 		cmd_say("no allocation of '%s' was seen", program);
 }
 
+static int is_json(const struct record_opt *opt)
+{
+	return opt->format && strcmp(opt->format, "json") == 0;
+}
+
 /* Results go to stdout where it is a terminal or a format was asked for, else to stderr: stdout is the program's. */
-void record_report(const struct record_opt *opt, struct outfile *report, const char *path)
+static int write_report(const struct record_opt *opt, FILE *to, const char *path,
+			const struct prof *prof, const struct suppress *suppress, struct err *err)
+{
+	struct out_opt out = { .suppress = suppress };
+	int json = is_json(opt);
+	terminal_fit(to, &out);
+	int rc = json ? out_json(to, prof, &out, err) : out_text(to, prof, &out, err);
+	if (rc >= 0 && !json && opt->snapshots) {
+		fputc('\n', to);
+		rc = explain_brief(to, path, &out, err);
+	}
+	fflush(to);
+	return rc;
+}
+
+int record_report(const struct record_opt *opt, struct outfile *report, const char *path)
 {
 	struct err err = { 0 };
-	struct out_opt out = { 0 };
-	if (opt->quiet && !opt->report)
-		return;
+	int shown = !opt->quiet || opt->report;
+	if (!shown && !opt->limits.count)
+		return 0;
 	FILE *to = opt->report                            ? report->to
 		   : opt->format || isatty(STDOUT_FILENO) ? stdout
 							  : stderr;
-	int json = opt->format && strcmp(opt->format, "json") == 0;
-	terminal_fit(to, &out);
+	int json = is_json(opt);
 	/* what the file says, and nothing that it does not */
 	CLEANUP(recording_freep) struct recording *recording = cmd_open_recording(path, &err);
 	CLEANUP(prof_freep)
 	struct prof *prof = recording ? recording_read(recording, NULL, &err) : NULL;
 	int rc = prof ? cmd_resolve(prof, &err) : -1;
-	if (rc >= 0)
-		rc = json ? out_json(to, prof, &out, &err) : out_text(to, prof, &out, &err);
-	if (rc >= 0 && !json && opt->snapshots) {
-		fputc('\n', to);
-		rc = explain_brief(to, path, &out, &err);
-	}
-	fflush(to);
+	CLEANUP(suppress_freep)
+	struct suppress *suppress =
+		rc < 0 ? NULL : quiet_run(&opt->suppressions, prof, !json || !shown, &err);
+	if (!suppress)
+		rc = -1;
+	if (rc >= 0 && shown)
+		rc = write_report(opt, to, path, prof, suppress, &err);
 	if (rc >= 0 && opt->report)
 		rc = outfile_commit(report, &err);
 	if (rc < 0)
 		cmd_fail(&err);
-	if (opt->quiet)
-		return;
 	int below = !json && !opt->report &&
 		    (to == stderr || isatty(STDOUT_FILENO)); /* a report stands above */
-	if (below)
+	if (below && !opt->quiet)
 		fputc('\n', stderr);
-	cmd_say("recorded into '%s'", path);
+	if (!opt->quiet)
+		cmd_say("recorded into '%s'", path);
+	if (!suppress)
+		return limits_check(&opt->limits, NULL) != 0;
+	struct prof_totals totals;
+	prof_totals(prof, &totals);
+	if (!suppress_applied(suppress)) {
+		uint64_t allocations, bytes;
+		suppress_sum(suppress, &allocations, &bytes);
+		totals.cost.leaked -= allocations;
+		totals.cost.leaked_bytes -= bytes;
+	}
+	return limits_check(&opt->limits, &totals) != 0;
 }

@@ -53,6 +53,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &r->selection;
+		state->child_inputs[1] = &r->selection;
 		break;
 	case OPT_FORMAT:
 		rc = parse_format(arg, &r->format, &r->err);
@@ -71,15 +72,23 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-static int print(const struct report *r, const struct recording *rec, const struct prof *prof,
+static int print(const struct report *r, const struct recording *rec, struct prof *prof,
 		 struct err *err)
 {
+	/* what lives at a moment, or while the recording goes on, is no leak */
+	int leaks = !r->selection.query.at.kind && !recording_goes_on(rec);
+	CLEANUP(suppress_freep)
+	struct suppress *suppress =
+		leaks ? quiet_run(&r->selection.quiet, prof, r->format == FORMAT_TEXT, err) : NULL;
+	if (leaks && !suppress)
+		return err->code;
 	CLEANUP(view_skip_freep) struct view_skip *skip = select_skip(&r->selection, err);
 	if (!skip)
 		return err->code;
 	struct out_opt opt = {
 		.inclusive = r->selection.inclusive,
 		.skip = skip,
+		.suppress = suppress,
 		.being_written = recording_goes_on(rec),
 		.by = r->selection.by,
 		.cost = select_cost(&r->selection),
@@ -124,7 +133,9 @@ static int store_symbols(const struct recording *rec, const struct prof *prof, s
 
 int cmd_report(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &select_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp_child children[] = { { &select_argp, 0, NULL, 0 },
+						      { &select_leaks_argp, 0, NULL, 0 },
+						      { 0 } };
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,

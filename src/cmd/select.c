@@ -24,7 +24,9 @@ enum {
 	OPT_INVERTED,
 	OPT_SORT,
 	OPT_SKIP,
-	OPT_NO_SKIP
+	OPT_NO_SKIP,
+	OPT_SUPPRESS,
+	OPT_NO_SUPPRESS
 };
 
 static const struct argp_option options[] = {
@@ -57,6 +59,16 @@ static const struct argp_option options[] = {
 	{ "limit", OPT_LIMIT, "N", 0, "At most N rows", 2 },
 	{ "inverted", OPT_INVERTED, NULL, 0, "Trees begin at the allocating functions, not at main",
 	  2 },
+	{ 0 },
+};
+
+/* On their own, for commands that tell of leaks. */
+static const struct argp_option leak_options[] = {
+	{ "suppress", OPT_SUPPRESS, "FILE", 0,
+	  "Leaks that fit a pattern in FILE (leak:NAME, one a line) are only counted; repeatable",
+	  2 },
+	{ "no-suppress", OPT_NO_SUPPRESS, NULL, 0,
+	  "Show what runtimes never free on purpose: libstdc++'s pool, name services ...", 2 },
 	{ 0 },
 };
 
@@ -175,6 +187,23 @@ static error_t parse_with_to(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = state->input;
 	return parse(key, arg, state);
 }
+
+static error_t parse_leaks(int key, char *arg, struct argp_state *state)
+{
+	struct selection *s = state->input;
+	switch (key) {
+	case OPT_SUPPRESS:
+		quiet_take(&s->quiet, arg);
+		return 0;
+	case OPT_NO_SUPPRESS:
+		s->quiet.off = 1;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp select_leaks_argp = { .options = leak_options, .parser = parse_leaks };
 
 static const struct argp_child children[] = { { &select_but_to_argp, 0, NULL, 0 }, { 0 } };
 const struct argp select_but_to_argp = { .options = options, .parser = parse };

@@ -6,6 +6,7 @@
 #include <argp.h>
 #include <stddef.h>
 
+#include "cmd/quiet.h"
 #include "query/query.h"
 #include "view/view.h"
 
@@ -19,6 +20,7 @@ struct selection {
 	const char *skips[64]; /* lent from argv */
 	size_t skip_count;
 	int no_skip;
+	struct quiet quiet;
 	char words[256]; /* what counts, as it was typed (cut where it is longer) */
 };
 
@@ -29,6 +31,8 @@ struct selection {
 extern const struct argp select_argp;
 /** select_but_to_argp - the same without --to TIME, for a command whose own --to takes it (query_time_parse()). */
 extern const struct argp select_but_to_argp;
+/** select_leaks_argp - --suppress and --no-suppress; hand &struct selection to it likewise. */
+extern const struct argp select_leaks_argp;
 
 /** select_cost() - the cost to sort by: the given one; else what is live where a moment was asked for, else the peak. */
 enum view_cost select_cost(const struct selection *selection);

@@ -87,6 +87,8 @@ struct prof_totals {
 };
 void prof_totals(const struct prof *prof, struct prof_totals *totals);
 
+/** prof_suppress() - what @row leaked counts no longer: not in its costs, nor in the totals (threads keep theirs). -ENOMEM. */
+int prof_suppress(struct prof *prof, struct stack_id row, struct err *err);
 /** prof_knows_peak_blocks() - 0: the recording's summary was written before cost.peak_blocks were counted. */
 int prof_knows_peak_blocks(const struct prof *prof);
 /** prof_peaks_lack_culled() - 1: a replay, in which the blocks that were left out count in no peak. */

@@ -476,6 +476,7 @@ struct prof *prof_new(struct err *err)
 	p->threads = (struct chunked)CHUNKED_INIT(struct thread_row);
 	p->counters = (struct chunked)CHUNKED_INIT(struct prof_counter);
 	p->partials = (struct chunked)CHUNKED_INIT(uint8_t);
+	p->suppressed = (struct chunked)CHUNKED_INIT(uint8_t);
 	p->slot_of_row = (struct chunked)CHUNKED_INIT(uint32_t);
 	p->owner = (struct chunked)CHUNKED_INIT(uint32_t);
 	p->risks = (struct chunked)CHUNKED_INIT(struct prof_risk);
@@ -520,6 +521,7 @@ void prof_free(struct prof *p)
 	chunked_fini(&p->threads);
 	chunked_fini(&p->counters);
 	chunked_fini(&p->partials);
+	chunked_fini(&p->suppressed);
 	chunked_fini(&p->slot_of_row);
 	chunked_fini(&p->owner);
 	chunked_fini(&p->risks);

@@ -86,14 +86,16 @@ struct prof {
 	uint64_t allocations, frees; /* of all stacks */
 	uint64_t guess_bytes; /* at least what was allocated: beyond 64 bits, sums are watched */
 	int careful;
-	uint64_t allocated_bytes;     /* then: no counter exceeds it */
-	uint64_t share_sum;           /* where stacks are sampled: the same of shares */
-	uint64_t culled;              /* of both: known by their sums only */
-	int lacks_culled;             /* prof_set_missed() */
-	uint32_t loss_epoch;          /* how often a free may have been lost */
-	int several_threads;          /* counters of threads are kept */
-	int estimates;                /* prof_set_estimates() */
-	int loaded;                   /* filled by prof_load_*() */
+	uint64_t allocated_bytes;  /* then: no counter exceeds it */
+	uint64_t share_sum;        /* where stacks are sampled: the same of shares */
+	uint64_t culled;           /* of both: known by their sums only */
+	int lacks_culled;          /* prof_set_missed() */
+	uint32_t loss_epoch;       /* how often a free may have been lost */
+	int several_threads;       /* counters of threads are kept */
+	int estimates;             /* prof_set_estimates() */
+	int loaded;                /* filled by prof_load_*() */
+	struct chunked suppressed; /* uint8_t per counter, sparse: its leaks do not count */
+	uint64_t suppressed_blocks, suppressed_bytes;
 	int peak_blocks_unknown;      /* by a summary of before they were counted */
 	uint64_t shares[PROF_SHARES]; /* of an allocation by its size; 0 = not asked for yet */
 	/*

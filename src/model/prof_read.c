@@ -109,6 +109,9 @@ static void slot_cost(const struct prof *prof, uint32_t slot, struct cost *cost)
 		  cost);
 	if (shift)
 		round_shares(prof, cost);
+	if (chunked_has(&prof->suppressed, slot) &&
+	    *(const uint8_t *)chunked_at(&prof->suppressed, slot))
+		cost->leaked = cost->leaked_bytes = 0;
 }
 
 static uint32_t slot_of_row(const struct prof *prof, uint32_t row)
@@ -168,6 +171,14 @@ static uint64_t thread_events(const struct prof *prof, uint32_t id, const struct
 	return row->other_events + (id ? 0 : sum->allocations + sum->frees);
 }
 
+/** take_suppressed() - from a sum that was not made of stacks. */
+static void take_suppressed(const struct prof *prof, struct cost *sum)
+{
+	uint64_t blocks = prof->suppressed_blocks, bytes = prof->suppressed_bytes;
+	sum->leaked -= blocks < sum->leaked ? blocks : sum->leaked;
+	sum->leaked_bytes -= bytes < sum->leaked_bytes ? bytes : sum->leaked_bytes;
+}
+
 void prof_totals(const struct prof *prof, struct prof_totals *totals)
 {
 	if (prof->totals) {
@@ -178,6 +189,7 @@ void prof_totals(const struct prof *prof, struct prof_totals *totals)
 	if (prof->loaded) {
 		/* equal stacks that the recorder numbered twice have become one */
 		totals->stacks = count_stacks(prof);
+		take_suppressed(prof, &totals->cost);
 		return;
 	}
 	totals->cost = (struct cost){ 0 };
@@ -196,6 +208,7 @@ void prof_totals(const struct prof *prof, struct prof_totals *totals)
 		totals->cost = (struct cost){ 0 };
 		for (uint32_t i = 0; i < prof->threads.count; i++)
 			cost_add(&totals->cost, &prof_thread(prof, (struct thread_id){ i })->cost);
+		take_suppressed(prof, &totals->cost);
 	}
 	totals->peak_time_ns = prof->max_time_ns;
 	totals->peak_event = prof->max_event;
@@ -210,6 +223,22 @@ int prof_threads_share(const struct prof *prof)
 		if (t->tid == 0 && t->events && t->name && strcmp(t->name, THREADS_FURTHER) == 0)
 			return 1;
 	}
+	return 0;
+}
+
+int prof_suppress(struct prof *prof, struct stack_id row, struct err *err)
+{
+	uint32_t slot = slot_of_row(prof, row.v);
+	struct cost cost;
+	if (!slot)
+		return 0;
+	slot_cost(prof, slot, &cost);
+	uint8_t *suppressed = chunked_touch(&prof->suppressed, slot);
+	if (!suppressed)
+		return err_set(err, -ENOMEM, "cannot keep suppressions");
+	*suppressed = 1;
+	sum_add(&prof->suppressed_blocks, cost.leaked);
+	sum_add(&prof->suppressed_bytes, cost.leaked_bytes);
 	return 0;
 }
 

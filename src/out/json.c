@@ -108,7 +108,34 @@ static void put_totals(struct jsonw *json, const struct prof *prof,
 	jsonw_object_end(json);
 }
 
-static void put_losses(struct jsonw *json, const struct prof *prof, const struct prof_totals *t)
+static void put_suppressed(struct jsonw *json, const struct suppress *suppress)
+{
+	uint64_t allocations, bytes;
+	size_t count;
+	if (!suppress)
+		return;
+	suppress_sum(suppress, &allocations, &bytes);
+	const struct suppress_rule *rules = suppress_rules(suppress, &count);
+	jsonw_object(json, "suppressed");
+	jsonw_u64(json, "allocations", allocations);
+	jsonw_u64(json, "bytes", bytes);
+	/* are they left out of what is leaked? */
+	jsonw_bool(json, "applied", suppress_applied(suppress));
+	jsonw_array(json, "rules");
+	for (size_t i = 0; i < count; i++) {
+		jsonw_object(json, NULL);
+		jsonw_str(json, "pattern", rules[i].pattern);
+		jsonw_bool(json, "built_in", rules[i].built_in);
+		jsonw_u64(json, "allocations", rules[i].allocations);
+		jsonw_u64(json, "bytes", rules[i].bytes);
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+	jsonw_object_end(json);
+}
+
+static void put_losses(struct jsonw *json, const struct prof *prof, const struct prof_totals *t,
+		       const struct out_opt *opt)
 {
 	jsonw_object(json, "lost");
 	jsonw_u64(json, "events", t->lost_events);
@@ -151,6 +178,7 @@ static void put_losses(struct jsonw *json, const struct prof *prof, const struct
 		jsonw_object_end(json);
 	}
 
+	put_suppressed(json, opt->suppress);
 	/* of the whole recording; in no other number */
 	jsonw_object(json, "filtered");
 	jsonw_u64(json, "allocations", t->filtered_allocations);
@@ -263,7 +291,7 @@ int out_json(FILE *to, const struct prof *prof, const struct out_opt *opt, struc
 	jsonw_u64(&json, "version", 1);
 	put_process(&json, prof, &totals, opt);
 	put_totals(&json, prof, &totals, opt);
-	put_losses(&json, prof, &totals);
+	put_losses(&json, prof, &totals, opt);
 	jsonw_array(&json, "rows");
 	const struct view_opt view = out_view(opt);
 	int rc = view_each(prof, &view, put_row, &rows, err);

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "model/event.h"
 #include "model/prof.h"
+#include "view/suppress.h"
 #include "view/view.h"
 
 struct out_opt {
@@ -16,7 +17,9 @@ struct out_opt {
 	int inverted;
 	int inclusive; /* groups of frames are sorted by their inclusive figures */
 	const struct view_skip
-		*skip;     /* who does not count as who asked; NULL: the known ones. Lent */
+		*skip; /* who does not count as who asked; NULL: the known ones. Lent */
+	const struct suppress *
+		suppress; /* leaks that nobody wants to hear of, after suppress_run(); NULL: none. Lent */
 	int being_written; /* the recording goes on: what lives is no leak */
 	int moment;        /* text, speedscope: what is read is what was live at one moment */
 	int one_section; /* text: only the table of @by and @cost, instead of the default sections */

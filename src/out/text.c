@@ -43,12 +43,13 @@ static int put_sections(struct page *page, const struct prof *prof, const struct
 	if (opt->one_section) {
 		text_section(page, prof, paths, opt->cost, limit, 1, opt->being_written);
 		if (opt->cost == VIEW_COST_LEAKED)
-			text_pool(page, prof);
+			text_suppressed(page, opt->suppress, 0);
 	} else {
 		for (size_t i = 0; i < ARRAY_LEN(all); i++) {
 			text_section(page, prof, paths, all[i], limit, 0, opt->being_written);
 			if (all[i] == VIEW_COST_LEAKED)
-				text_pool(page, prof);
+				text_suppressed(page, opt->suppress,
+						!view_cost_of(&paths->whole, VIEW_COST_LEAKED));
 		}
 	}
 	if (!opt->inverted) {

@@ -92,8 +92,7 @@ static void put_what(struct page *page, const struct prof *prof, const struct pr
 
 #define WARN_INDENT 6
 
-/** warn() - @text, in several lines where it is longer than the page, broken between its parts (", "). */
-static void warn(struct page *page, enum tint tint, const char *text)
+void text_warn(struct page *page, enum tint tint, const char *text)
 {
 	size_t room = page->width;
 	CLEANUP(buf_fini) struct buf line = { 0 };
@@ -139,7 +138,7 @@ static void put_lost(struct page *page, const struct prof_totals *t)
 				   loss_reason_name(i) ? loss_reason_name(i) : "?");
 	}
 	if (line.len) {
-		warn(page, TINT_RED, buf_cstr(&line));
+		text_warn(page, TINT_RED, buf_cstr(&line));
 		page_spaces(page, WARN_INDENT);
 		buf_puts(page->to, "what follows is too low by those");
 		if (t->lost_bytes)
@@ -157,7 +156,7 @@ static void put_lost(struct page *page, const struct prof_totals *t)
 		buf_printf(&line, "UNCERTAIN: %s blocks, %s, may have been freed by a lost free",
 			   text_grouped(x, t->cost.uncertain),
 			   text_bytes(y, t->cost.uncertain_bytes));
-		warn(page, TINT_YELLOW, buf_cstr(&line));
+		text_warn(page, TINT_YELLOW, buf_cstr(&line));
 	}
 }
 
@@ -178,7 +177,7 @@ static void put_culled(struct page *page, const struct prof *prof, const struct 
 		buf_puts(&line, "are in the sums of their stacks only");
 	if (prof_peaks_lack_culled(prof) && !prof_lacks_culled(prof) && !no_sums)
 		buf_puts(&line, "; peaks lack them, and a time is exact to 2 s");
-	warn(page, prof_lacks_culled(prof) ? TINT_YELLOW : TINT_DIM, buf_cstr(&line));
+	text_warn(page, prof_lacks_culled(prof) ? TINT_YELLOW : TINT_DIM, buf_cstr(&line));
 }
 
 static void put_filtered(struct page *page, const struct prof_totals *t)
@@ -193,7 +192,7 @@ static void put_filtered(struct page *page, const struct prof_totals *t)
 		buf_printf(&line, "; %s of them, %s, are blocks of before",
 			   text_grouped(x, t->filtered_inherited_allocations),
 			   text_bytes(y, t->filtered_inherited_bytes));
-	warn(page, TINT_DIM, buf_cstr(&line));
+	text_warn(page, TINT_DIM, buf_cstr(&line));
 }
 
 static void put_sampled(struct page *page, const struct prof *prof, int events)
@@ -212,7 +211,7 @@ static void put_sampled(struct page *page, const struct prof *prof, int events)
 	else
 		buf_puts(&line, "what is said of stacks and functions is an estimate, totals and "
 				"threads are exact");
-	warn(page, TINT_DIM, buf_cstr(&line));
+	text_warn(page, TINT_DIM, buf_cstr(&line));
 }
 
 /** put_losses() - first of all what the figures below do not know. */
@@ -234,8 +233,8 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 				buf_printf(&line, "%s%s %s", n++ ? ", " : ": ", stack_stop_name(i),
 					   text_grouped(x, t->partial[i]));
 		/* Below one in a thousand it is a remark, not a warning. */
-		warn(page, partial > t->cost.allocations / 1000 ? TINT_YELLOW : TINT_DIM,
-		     buf_cstr(&line));
+		text_warn(page, partial > t->cost.allocations / 1000 ? TINT_YELLOW : TINT_DIM,
+			  buf_cstr(&line));
 	}
 	const struct prof_process *process = prof_process(prof);
 	if (process && process->modules_nameless) {
@@ -244,15 +243,16 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 			   "NAMELESS: %s objects found no room in the table of modules; frames in "
 			   "them have no name",
 			   text_grouped(x, process->modules_nameless));
-		warn(page, TINT_YELLOW, buf_cstr(&line));
+		text_warn(page, TINT_YELLOW, buf_cstr(&line));
 	}
 	if (!selected && !t->cost.allocations && !t->lost_events && !t->filtered_allocations)
-		warn(page, TINT_YELLOW,
-		     "NOTHING SEEN: no allocation reached the recording library: the program made "
-		     "none, "
-		     "or by an allocator that it brings inside itself under names that are "
-		     "stripped "
-		     "or not known: 'byteledger regions' tells its memory by mapping");
+		text_warn(page, TINT_YELLOW,
+			  "NOTHING SEEN: no allocation reached the recording library: the program "
+			  "made "
+			  "none, "
+			  "or by an allocator that it brings inside itself under names that are "
+			  "stripped "
+			  "or not known: 'byteledger regions' tells its memory by mapping");
 	if (t->forked_from) {
 		buf_clear(&line);
 		if (process && process->pid == t->forked_from)
@@ -266,7 +266,7 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 		else
 			buf_puts(&line, "its blocks of that moment are not known; "
 					"frees of them count as foreign");
-		warn(page, t->inherited_known ? TINT_DIM : TINT_YELLOW, buf_cstr(&line));
+		text_warn(page, t->inherited_known ? TINT_DIM : TINT_YELLOW, buf_cstr(&line));
 	}
 	put_culled(page, prof, t, 0);
 	put_filtered(page, t);
@@ -312,8 +312,9 @@ static void put_facts(struct page *page, const struct fact *facts, size_t count)
 }
 
 static void put_totals(struct page *page, const struct prof *prof, const struct prof_totals *t,
-		       int being_written)
+		       const struct out_opt *opt)
 {
+	int being_written = opt->being_written;
 	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX];
 	struct fact facts[6] = { { .label = "Peak heap" },   { .label = "Peak RSS" },
 				 { .label = "Allocations" }, { .label = "Temporary" },
@@ -345,6 +346,14 @@ static void put_totals(struct page *page, const struct prof *prof, const struct 
 			 t->cost.leaked == 1 ? "" : "s");
 	else
 		snprintf(facts[4].value, room, "nothing");
+	uint64_t suppressed = 0, suppressed_bytes = 0;
+	if (opt->suppress && suppress_applied(opt->suppress))
+		suppress_sum(opt->suppress, &suppressed, &suppressed_bytes);
+	if (suppressed) {
+		text_bytes(b, t->cost.leaked_bytes);
+		snprintf(facts[4].value, room, "%s, and %s suppressed",
+			 t->cost.leaked ? b : "nothing", text_bytes(a, suppressed_bytes));
+	}
 	int more = prof_threads_share(prof); /* the last row is of several */
 	snprintf(facts[5].value, room, "%s, from %s%s thread%s", text_grouped(a, t->stacks),
 		 more ? "more than " : "", text_grouped(b, t->threads - (uint32_t)more),
@@ -382,7 +391,7 @@ void text_header(struct page *page, const struct prof *prof, const struct prof_t
 	if (opt->moment)
 		put_live(page, totals);
 	else
-		put_totals(page, prof, totals, opt->being_written);
+		put_totals(page, prof, totals, opt);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------------------------- */

@@ -56,8 +56,11 @@ void text_curves(struct page *page, const struct prof *prof, const struct prof_t
 		 int selected);
 /** text_names() - which modules hide who allocated because they have no symbols, and what helps; nothing where none does. */
 void text_names(struct page *page, const struct view_tree *tree);
-/** text_pool() - below what is leaked: how much of it libstdc++ keeps for itself; nothing where it keeps none. */
-void text_pool(struct page *page, const struct prof *prof);
+/** text_warn() - @text, in several lines where it is longer than the page, broken between its parts (", "). */
+void text_warn(struct page *page, enum tint tint, const char *text);
+/** text_suppressed() - below what is leaked: one line of what was not counted there, with a title of its own where it is @untitled; nothing
+ * where there is none. */
+void text_suppressed(struct page *page, const struct suppress *suppress, int untitled);
 /** text_amount() - value, share, bar; returns the columns used. */
 size_t text_amount(struct page *page, enum view_cost cost, uint64_t value, uint64_t whole);
 /** text_place() - "file:line": where the function stands; empty where nobody knows. */

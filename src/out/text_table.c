@@ -6,6 +6,7 @@
 
 #include "out/text_impl.h"
 
+#define SUPPRESSED_SHOWN 4
 #define STARTS_MAX 16 /* rows of start-up code, which are left out */
 
 static size_t bar_columns(const struct page *page)
@@ -53,35 +54,33 @@ size_t text_put_place(struct page *page, const char *place, size_t columns)
 	return used;
 }
 
-/* Memory for exceptions that are thrown when there is none left: one block, made when the library is loaded, and kept. */
-#define POOL_MAX (256u << 10)
-
-static int in_library(const struct prof *prof, struct stack_id id, const char *name)
+void text_suppressed(struct page *page, const struct suppress *suppress, int untitled)
 {
-	const struct prof_frame *frame = prof_frame(prof, prof_stack(prof, id)->frame);
-	return strncmp(prof_module(prof, frame->module)->name, name, strlen(name)) == 0;
-}
-
-void text_pool(struct page *page, const struct prof *prof)
-{
-	uint32_t stacks = prof_stack_count(prof);
-	char x[TEXT_NUMBER_MAX];
-	for (uint32_t i = prof_stack_used(prof, 0); i < stacks; i = prof_stack_used(prof, i + 1)) {
-		struct stack_id id = { i }, caller = prof_stack(prof, id)->parent;
-		struct cost cost;
-		prof_stack_cost(prof, id, &cost);
-		if (cost.allocations != 1 || cost.leaked != 1 || cost.leaked_bytes > POOL_MAX ||
-		    !in_library(prof, id, "libstdc++.so") || !in_library(prof, caller, "ld-linux"))
-			continue;
-		CLEANUP(buf_fini) struct buf line = { 0 };
-		buf_printf(&line, "of this %s: libstdc++'s emergency pool, in every C++ program",
-			   text_bytes(x, cost.leaked_bytes));
-		page_tint(page, TINT_DIM);
-		page_text(page, buf_cstr(&line), page->width);
-		page_tint(page, TINT_PLAIN);
-		buf_putc(page->to, '\n');
+	uint64_t allocations = 0, bytes = 0;
+	size_t count = 0;
+	char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	if (!suppress || !suppress_applied(suppress))
 		return;
+	suppress_sum(suppress, &allocations, &bytes);
+	if (!allocations)
+		return;
+	if (untitled)
+		text_title(page, "Leaked", "nothing but what is suppressed");
+	const struct suppress_rule *rules = suppress_rules(suppress, &count);
+	buf_printf(&line, "suppressed: %s in %s block%s: ", text_bytes(x, bytes),
+		   text_grouped(y, allocations), allocations == 1 ? "" : "s");
+	for (size_t i = 0; i < count && i < SUPPRESSED_SHOWN; i++) {
+		buf_puts(&line, i ? ", " : "");
+		text_escape(&line, rules[i].pattern, page->ascii);
+		if (count > 1)
+			buf_printf(&line, " %s", text_bytes(x, rules[i].bytes));
 	}
+	if (count > SUPPRESSED_SHOWN)
+		buf_printf(&line, " and %zu more rules", count - SUPPRESSED_SHOWN);
+	if (rules[0].built_in)
+		buf_puts(&line, " (--no-suppress shows them)");
+	text_warn(page, TINT_DIM, buf_cstr(&line));
 }
 
 /** informative() - as find_who(), in a tree. */

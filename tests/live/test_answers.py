@@ -222,3 +222,69 @@ int main() { a_company::its_product::a_part_of_it::a_class_with_a_long_name<int>
         assert width < 80 or "a_source_file_with_a_rather_long_name.cpp:4" in shown
         line = text(recording, "--by", "line", width=width)
         assert "long_name.cpp:4" in line
+
+
+# ---- leaks that nobody wants to hear of, and limits ---------------------------------------------------------------------
+
+def test_what_runtimes_never_free_is_one_line(byteledger, record, prog, tmp_path):
+    recording = record([prog("newdelete"), "1"])
+    page = text(recording)
+    lines = [line for line in page.splitlines() if line.startswith("suppressed: 71.")]
+    assert len(lines) == 1 and "libstdc++'s emergency pool" in lines[0] and " KiB suppressed" in page
+    assert not [row for row in section(page, "Leaked") if row.startswith(" 71.0 KiB")]
+    whole = text(recording, "--no-suppress")
+    assert "suppressed" not in whole and [row for row in section(whole, "Leaked") if row.startswith(" 71.0 KiB")]
+    machine = recording.report()
+    assert machine["suppressed"]["bytes"] >= 72704 and machine["suppressed"]["applied"] is False
+    assert sum(row["leaked_bytes"] for row in machine["rows"]) == machine["totals"]["leaked_bytes"]
+
+
+def test_patterns_suppress_leaks_and_nothing_else(byteledger, record, prog, tmp_path):
+    recording = record([prog("answers"), "leak", "123456"])
+    rules = tmp_path / "known.supp"
+    rules.write_text("# known since 2019\nleak:^main$\n")
+    before, after = recording.report(), recording.report("--suppress", str(rules))
+    assert before["totals"]["leaked_bytes"] == 123456 and after["totals"]["leaked_bytes"] == 0
+    assert after["suppressed"]["rules"] == [{"pattern": "^main$", "built_in": False, "allocations": 1, "bytes": 123456}]
+    for key in ("peak_bytes", "allocations", "allocated_bytes", "frees", "temporary_allocations"):
+        assert before["totals"][key] == after["totals"][key]
+    folded = said(byteledger, "export", "--to", "folded", "--cost", "leaked", "--suppress", rules, recording.path)
+    assert "123456" not in folded.stdout and "suppressed: 121 KiB of leaks in 1 block" in folded.stderr
+    rules.write_text("leak:main\nthread:x\n")
+    done = said(byteledger, "report", "--suppress", rules, recording.path)
+    assert done.returncode == 1 and "no suppression in line 2" in done.stderr and not done.stdout
+    started = tmp_path / "started"
+    assert said(byteledger, "run", "--suppress", rules, "touch", started, cwd=tmp_path).returncode == 1
+    assert not started.exists()
+
+
+def test_limits_fail_a_run_and_say_why(byteledger, prog, tmp_path):
+    rules = tmp_path / "known.supp"
+    rules.write_text("leak:main\n")
+
+    def run(*words, program=("leak", "5000")):
+        done = said(byteledger, "run", "-q", "-o", tmp_path / "x.blt", *words, prog("answers"), *program)
+        return done.returncode, done.stderr.splitlines()
+
+    assert run("--fail-if", "peak>200M", "--fail-if", "leaked>1M", "--fail-if", "rss>1G") == (0, [])
+    assert run("--fail-if", "leaked>4999") == (3, ["byteledger: failed: leaked>4999: it is 4.88 KiB (5,000 bytes)"])
+    assert run("--fail-if", "leaked>=5000")[0] == 3 and run("--fail-if", "leaked>5000")[0] == 0
+    assert run("--fail-if", "leaked>0", "--suppress", rules) == (0, [])
+    status, lines = run("--fail-if", "peak > 100M", "--fail-if", "allocations>5k", "--fail-if", "temporary>99%", "--fail-if", "rss>1G")
+    assert status == 3 and [line.split(":")[2] for line in lines] == [" peak > 100M", " allocations>5k", " temporary>99%"]
+    assert run("--fail-if", "peak>1G", program=("abort",))[0] == 134
+    for bad in ("peek>1", "peak<1", "peak>", "peak>1%", "leaked", "allocations>x"):
+        assert run("--fail-if", bad)[0] == 2, bad
+
+
+def test_the_examples_for_continuous_integration_run(byteledger, prog, tmp_path):
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "ci.md"), encoding="utf-8") as f:
+        source = f.read().split("```python\n")[1].split("```")[0]
+    (tmp_path / "import").symlink_to(prog("answers"))
+    (tmp_path / "test_import.py").write_text(source)
+    env = {**os.environ, "PATH": os.path.dirname(byteledger) + ":" + os.environ["PATH"]}
+    done = said("python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_import.py", cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stdout
+    (tmp_path / "test_import.py").write_text(source.replace("200M", "2M"))
+    done = said("python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_import.py", cwd=tmp_path, env=env)
+    assert done.returncode == 1 and "byteledger: failed: peak>2M" in done.stdout
