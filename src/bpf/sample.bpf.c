@@ -15,6 +15,8 @@
 
 #define ENTRY_DONE 1 /* a session's entry that wants no return */
 #define TEMPORARY_NS 1000000ULL
+#define CALL_NS \
+	1000000000ULL /* a call that was taken and did not return by then was left otherwise */
 
 /* 0: identities of the first pid namespace; else the loader's own */
 const volatile uint64_t sample_pidns_dev = 0, sample_pidns_ino = 0;
@@ -393,6 +395,9 @@ static UNWIND_INLINE int size_of_call(struct pt_regs *regs, uint64_t cookie, uin
 		else
 			size *= times;
 	}
+	/* posix_memalign() that is going to refuse */
+	if ((cookie >> 16 & WIRE_SAMPLE_F_STORED) && (regs->si < 8 || (regs->si & (regs->si - 1))))
+		return -1;
 	if ((cookie >> 16 & WIRE_SAMPLE_F_OLD_NULL_ELSEWHERE) && !reg_of(regs, cookie >> 8 & 15))
 		return -1;
 	if (has_reg(cookie, 12) && reg_of(regs, cookie >> 12 & 15) <= 16)
@@ -487,7 +492,7 @@ static UNWIND_INLINE void put_live(uint32_t pid, uint64_t addr, const struct wir
 /* Return: 1 where the call's return is wanted. */
 static UNWIND_INLINE int call_begins(struct pt_regs *regs, uint64_t cookie)
 {
-	uint64_t bytes, flags = cookie >> 16 & 255, old = 0;
+	uint64_t bytes, flags = cookie >> 16 & 255, old = 0, caller = 0;
 	uint32_t pid, tid, chance = 0;
 	struct wire_sample_live live = { 0 };
 	struct sample_room *room;
@@ -506,8 +511,11 @@ static UNWIND_INLINE int call_begins(struct pt_regs *regs, uint64_t cookie)
 	if ((!chance && !old) || current_ids(&pid, &tid) < 0)
 		return 0;
 	outer = bpf_map_lookup_elem(&sample_pending, &tid);
+	bpf_probe_read_user(&caller, sizeof(caller), (void *)regs->sp);
 	if (outer) {
-		if (regs->sp < outer->sp) {
+		/* one that was jumped to stands where the outer one did, with the kernel's return address in the caller's place */
+		if (bpf_ktime_get_ns() - outer->time_ns < CALL_NS &&
+		    (regs->sp < outer->sp || (regs->sp == outer->sp && caller != outer->caller))) {
 			count_by(WIRE_SAMPLE_NESTED, 1);
 			return 0;
 		}
@@ -525,6 +533,7 @@ static UNWIND_INLINE int call_begins(struct pt_regs *regs, uint64_t cookie)
 		return 0;
 	struct wire_sample_pending *p = &room->pending;
 	p->sp = regs->sp;
+	p->caller = caller;
 	p->bytes = bytes;
 	p->time_ns = bpf_ktime_get_ns();
 	p->chance = chance;

@@ -150,6 +150,12 @@ static int begin(struct sample_life *l, struct err *err)
 	if (!everywhere && !attached)
 		return err->code ? err->code : err_set(err, -ESRCH, "no process to sample");
 	err_init(err);
+	if (!a->quiet && everywhere)
+		cmd_say("sampling every process that maps '%s'; Ctrl-C ends it", a->file);
+	else if (!a->quiet)
+		cmd_say("sampling %zu process%s by %zu functions; Ctrl-C ends it",
+			l->target_count, l->target_count == 1 ? "" : "es",
+			l->samples->function_count);
 	l->samples->start_ns = l->samples->now_ns = clock_ns(CLOCK_MONOTONIC);
 	l->samples->start_realtime_ns = clock_ns(CLOCK_REALTIME);
 	return rc;

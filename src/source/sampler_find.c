@@ -17,7 +17,7 @@
 #define CODE_BYTES 4096u
 #define NEAR_MAX 5
 
-enum group { ALLOC, ZEROED, RESIZE, ALIGNED, STORED, FORWARDER, FREE, FREE_FORWARDER };
+enum group { ALLOC, ZEROED, RESIZE, ALIGNED, STORED, PAGES, FORWARDER, FREE, FREE_FORWARDER };
 
 /* Arguments by number of register: di si dx cx r8 r9; 15 = none. */
 static const struct spec {
@@ -31,8 +31,8 @@ static const struct spec {
 	{ "memalign", ALIGNED, 1, 15, 15, 0, 0 },
 	{ "aligned_alloc", ALIGNED, 1, 15, 15, 0, 0 },
 	{ "posix_memalign", STORED, 2, 15, 0, 15, WIRE_SAMPLE_F_STORED },
-	{ "valloc", FORWARDER, 0, 15, 15, 15, 0 },
-	{ "pvalloc", FORWARDER, 0, 15, 15, 15, 0 },
+	{ "valloc", PAGES, 0, 15, 15, 15, 0 },
+	{ "pvalloc", PAGES, 0, 15, 15, 15, 0 },
 	{ "reallocarray", FORWARDER, 1, 2, 0, 15, 0 },
 	{ "mallocx", ALLOC, 0, 15, 15, 15, 0 },
 	{ "rallocx", RESIZE, 1, 15, 0, 15, 0 },
@@ -46,7 +46,7 @@ static const struct spec {
 	{ "_ZnwmSt11align_val_tRKSt9nothrow_t", FORWARDER, 0, 15, 15, 15, 0 },
 	{ "_ZnamSt11align_val_tRKSt9nothrow_t", FORWARDER, 0, 15, 15, 15, 0 },
 	{ "zalloc", ALLOC, 0, 15, 15, 15, 0 },          /* mi_zalloc */
-	{ "malloc_aligned", ALLOC, 0, 15, 15, 15, 0 },  /* mi_malloc_aligned */
+	{ "malloc_aligned", ALIGNED, 0, 15, 15, 1, 0 }, /* mi_malloc_aligned */
 	{ "new", FORWARDER, 0, 15, 15, 15, 0 },         /* mi_new, tc_new */
 	{ "newarray", FORWARDER, 0, 15, 15, 15, 0 },    /* tc_newarray */
 	{ "new_nothrow", FORWARDER, 0, 15, 15, 15, 0 }, /* tc_new_nothrow */
@@ -258,19 +258,33 @@ static size_t read_code(struct functions *file, uint64_t vaddr, uint64_t bytes, 
 	return functions_code(file, vaddr, code, bytes && bytes < CODE_BYTES ? bytes : CODE_BYTES);
 }
 
-/* Whether a call or jump out of @from leads to a function of @group, or of the one below, at once or by one step between. */
-static int leads_to(struct search *s, struct functions *file, const struct site *from, int frees,
-		    int steps)
+#define G(group) (1u << (group))
+#define ALLOCATES (G(ALLOC) | G(ZEROED) | G(RESIZE) | G(ALIGNED) | G(STORED) | G(PAGES))
+
+static int is_of(const struct spec *spec, uint32_t groups)
 {
-	for (uint32_t e = 0; e < from->edge_count; e++) {
-		for (size_t i = 0; i < s->count; i++) {
-			const struct found *to = &s->all[i];
-			int is_free = to->spec->group >= FREE;
-			if (to->vaddr == from->edges[e] && is_free == frees &&
-			    (frees ? to->spec->group == FREE : to->spec->group != FORWARDER))
-				return 1;
-		}
-	}
+	return spec && (groups & G(spec->group));
+}
+
+/* Whether the code at @target, which may be a stub that leads elsewhere, is a function of one of @groups. */
+static int is_target(const struct search *s, struct functions *file, uint64_t target,
+		     uint32_t groups)
+{
+	unsigned prefix;
+	for (size_t i = 0; i < s->count; i++)
+		if (s->all[i].vaddr == target && is_of(s->all[i].spec, groups))
+			return 1;
+	const char *stub = functions_stub(file, target);
+	return stub && is_of(spec_of(stub, &prefix), groups);
+}
+
+/* Whether a call or jump out of @from leads to a function of one of @groups, at once or by @steps others between. */
+static int leads_to(const struct search *s, struct functions *file, const struct site *from,
+		    uint32_t groups, int steps)
+{
+	for (uint32_t e = 0; e < from->edge_count; e++)
+		if (is_target(s, file, from->edges[e], groups))
+			return 1;
 	for (uint32_t e = 0; steps && e < from->edge_count; e++) {
 		uint8_t code[512];
 		struct site next;
@@ -278,10 +292,30 @@ static int leads_to(struct search *s, struct functions *file, const struct site 
 		if (!bytes)
 			continue;
 		site_choose(code, bytes, from->edges[e], 0, &next);
-		if (leads_to(s, file, &next, frees, steps - 1))
+		if (leads_to(s, file, &next, groups, steps - 1))
 			return 1;
 	}
 	return 0;
+}
+
+/* Whether a function does nothing but hand on to another one that is counted. */
+static int only_forwards(const struct search *s, struct functions *file, const struct found *f)
+{
+	uint32_t own = f->spec->group >= FREE ? G(FREE) : ALLOCATES;
+	if (f->site.jumps_at_once && is_target(s, file, f->site.edges[0], own))
+		return 1;
+	switch (f->spec->group) {
+	case FORWARDER:
+		return leads_to(s, file, &f->site, ALLOCATES, 1);
+	case PAGES:
+		return leads_to(s, file, &f->site, ALLOCATES & ~G(PAGES), 0);
+	case ALIGNED: /* small alignments may end in malloc(), the others do not */
+		return leads_to(s, file, &f->site, G(ALIGNED), 0);
+	case FREE_FORWARDER:
+		return leads_to(s, file, &f->site, G(FREE), 0);
+	default:
+		return 0;
+	}
 }
 
 /* The sites, and what is not to be probed: what only forwards is seen where it arrives. */
@@ -299,16 +333,12 @@ static void decide(struct search *s, struct functions *file)
 	}
 	for (size_t i = 0; i < s->count; i++) {
 		struct found *f = &s->all[i];
-		if (f->spec == &s->custom)
+		int is_free = f->spec->group >= FREE;
+		if (f->spec == &s->custom || f->leave_out)
 			continue;
-		if (f->spec->group == FORWARDER)
-			f->leave_out |= !has_malloc || leads_to(s, file, &f->site, 0, 1);
-		if (f->spec->group == FREE_FORWARDER)
-			f->leave_out |= !has_free || leads_to(s, file, &f->site, 1, 0);
-		if (f->spec->group < FREE && !has_malloc)
-			f->leave_out = 1;
-		if (f->spec->group == FREE && !has_malloc && !s->wanted)
-			f->leave_out = 1;
+		/* a free is to be followed where the allocation was asked for by name, in whatever module */
+		f->leave_out = only_forwards(s, file, f) ||
+			       (is_free ? !has_free || (!has_malloc && !s->wanted) : !has_malloc);
 	}
 }
 
@@ -347,7 +377,8 @@ static int add_found(struct search *s, struct functions *file, uint32_t pid,
 		if (!grown)
 			return err_set(err, -ENOMEM, "cannot list functions");
 		out->all = grown;
-		int leads = leads_to(s, file, &f->site, 0, f->spec->group == ALIGNED);
+		int leads = leads_to(s, file, &f->site, G(ALLOC) | G(ZEROED),
+				     f->spec->group == ALIGNED);
 		uint8_t align =
 			f->spec->group == ALIGNED && leads ? f->spec->align : WIRE_SAMPLE_NONE;
 		uint8_t flags = f->spec->flags;
@@ -408,7 +439,8 @@ static int parse_wanted(struct search *s, const char *text, struct err *err)
 						     .old = WIRE_SAMPLE_NONE,
 						     .align = WIRE_SAMPLE_NONE };
 	if (known && !colon) /* asked for by name: counted, whatever it calls */
-		s->custom.group = known->group == FORWARDER ? ALLOC : known->group;
+		s->custom.group =
+			known->group == FORWARDER || known->group == PAGES ? ALLOC : known->group;
 	return 0;
 }
 

@@ -7,11 +7,15 @@
 #include <unistd.h>
 
 #include "sym/image.h"
+#include "sym/table.h"
 
 struct functions {
 	struct image_root root;
 	struct image main, debug, mini;
 	enum functions_names names;
+	struct table stubs; /* once somebody asked */
+	int stubs_tried;
+	char stub[256];
 };
 
 static int has_section_of(const struct image *image, uint32_t type)
@@ -62,6 +66,7 @@ void functions_free(struct functions *f)
 {
 	if (!f)
 		return;
+	table_fini(&f->stubs);
 	image_close(&f->mini);
 	image_close(&f->debug);
 	image_close(&f->main);
@@ -167,4 +172,21 @@ size_t functions_code(const struct functions *f, uint64_t vaddr, void *to, size_
 		bytes = left;
 	ssize_t got = pread(f->main.fd, to, bytes, (off_t)(vaddr - phdr.p_vaddr + phdr.p_offset));
 	return got < 0 ? 0 : (size_t)got;
+}
+
+const char *functions_stub(struct functions *f, uint64_t vaddr)
+{
+	static const char mark[] = "@plt";
+	if (!f->stubs_tried++ &&
+	    (table_code(&f->stubs, &f->main) < 0 ||
+	     table_read(&f->stubs, &f->main, SHT_DYNSYM) < 0 || table_finish(&f->stubs) < 0 ||
+	     table_plt(&f->stubs, &f->main) < 0 || table_finish(&f->stubs) < 0))
+		table_fini(&f->stubs);
+	const struct table_symbol *found = table_find(&f->stubs, vaddr);
+	size_t len = found ? strlen(found->name) : 0, cut = sizeof(mark) - 1;
+	if (len <= cut || len >= sizeof(f->stub) || strcmp(found->name + len - cut, mark))
+		return NULL;
+	memcpy(f->stub, found->name, len - cut);
+	f->stub[len - cut] = '\0';
+	return f->stub;
 }

@@ -40,6 +40,12 @@ struct function {
 int functions_each(struct functions *functions,
 		   int (*fn)(void *ctx, const struct function *function), void *ctx);
 
+/**
+ * functions_stub() - the function that the PLT stub at @vaddr leads to, which may be another module's; NULL where there is no stub.
+ * Lent until the next call.
+ */
+const char *functions_stub(struct functions *functions, uint64_t vaddr);
+
 /** functions_offset() - the place in the file of virtual address @vaddr; -ENOENT where none is mapped from the file there. */
 int64_t functions_offset(const struct functions *functions, uint64_t vaddr);
 /** functions_code() - copy up to @bytes of code at @vaddr; the number copied. */
@@ -57,6 +63,7 @@ struct site {
 	uint64_t edges
 		[SITE_EDGES_MAX]; /* targets of direct calls and jumps out of it, as virtual addresses */
 	uint32_t edge_count;
+	int jumps_at_once; /* its first instruction is a jump to edges[0] */
 };
 
 /**

@@ -118,6 +118,9 @@ static void scan(const ZydisDecoder *decoder, const uint8_t *code, size_t bytes,
 			if (*target_count < SITE_EDGES_MAX)
 				targets[(*target_count)++] = target;
 		} else if (target < vaddr || target >= vaddr + bytes) {
+			if (at == 0)
+				site->jumps_at_once =
+					s.insn.meta.category == ZYDIS_CATEGORY_UNCOND_BR;
 			if (site->edge_count < SITE_EDGES_MAX)
 				site->edges[site->edge_count++] = target;
 		}

@@ -110,7 +110,7 @@ _Static_assert(sizeof(struct wire_sample_live) == 32, "wire_sample_live");
 
 /** Between the entry and the return of a call that was taken; by thread. */
 struct wire_sample_pending {
-	uint64_t sp; /* at entry */
+	uint64_t sp, caller; /* at entry: the stack pointer, and the return address there */
 	uint64_t bytes, time_ns, stack;
 	uint32_t chance; /* 0: not drawn, waits for the fate of the old block only */
 	uint32_t pid;
