@@ -24,6 +24,8 @@ const volatile uint64_t sample_bytes_min = 0, sample_bytes_max = ~0ULL;
 const volatile uint32_t sample_every = 0; /* not 0: each call with the same chance, 1 in so many */
 const volatile uint32_t sample_track = 0; /* 1: what is live is followed */
 const volatile uint32_t sample_send = 0;  /* 1: events go into the ring */
+/* 0: a window has ended and its probes are on their way out; they cost, and count for nothing */
+volatile uint32_t sample_on = 1;
 const volatile uint32_t sample_square_shift = 0, sample_count_shift = 12;
 
 struct {
@@ -408,14 +410,15 @@ static UNWIND_INLINE int size_of_call(struct pt_regs *regs, uint64_t cookie, uin
 
 /* --- allocations alone: nothing is known of the result, so a call that fails counts, which asks for too much to be missed --- */
 
-SEC("uprobe")
-int sample_call(struct pt_regs *regs)
+static UNWIND_INLINE int take_call(struct pt_regs *regs)
 {
 	uint64_t cookie = bpf_get_attach_cookie(regs), bytes, stack;
 	uint32_t pid, tid, chance;
 	struct sample_room *room;
 
 	hit(cookie);
+	if (!sample_on)
+		return 0;
 	if (size_of_call(regs, cookie, &bytes))
 		return 0;
 	/* realloc(p, 0) gives back; of what is in place nothing is asked for anew */
@@ -445,6 +448,19 @@ int sample_call(struct pt_regs *regs)
 	}
 	room_end(room);
 	return 0;
+}
+
+SEC("uprobe")
+int sample_call(struct pt_regs *regs)
+{
+	return take_call(regs);
+}
+
+/* The same by one link of many probes, which is put in and taken out at once. */
+SEC("uprobe")
+int sample_call_multi(struct pt_regs *regs)
+{
+	return take_call(regs);
 }
 
 /* --- what is live is followed: entry and return --- */

@@ -40,6 +40,7 @@ enum {
 	OPT_JSONL,
 	OPT_REPORT,
 	OPT_DURATION,
+	OPT_BUDGET,
 };
 
 static const struct argp_option options[] = {
@@ -95,6 +96,13 @@ static const struct argp_option options[] = {
 	  6 },
 	{ "report", OPT_REPORT, "FILE", 0, "The report goes there, whatever stdout is", 6 },
 	{ "quiet", 'q', NULL, 0, "Print no report; files are written", 6 },
+	{ "budget", OPT_BUDGET, "PERCENT", 0,
+	  "What the probes may cost, of one CPU (default 1; 0: no limit). Above it they are in for "
+	  "a "
+	  "part of the time, at random moments; with --leaks, which has to see every free, a "
+	  "budget "
+	  "that is given and exceeded ends it",
+	  7 },
 	{ "duration", OPT_DURATION, "TIME", 0, "Detach, report and exit after that time", 7 },
 	{ 0 },
 };
@@ -130,6 +138,15 @@ static uint64_t take_time(const char *what, const char *arg)
 		cmd_refuse(&err);
 	}
 	return ns;
+}
+
+static double take_percent(const char *arg)
+{
+	char *end;
+	double percent = strtod(arg, &end);
+	if (end == arg || (*end && strcmp(end, "%") != 0) || !(percent >= 0 && percent <= 10000))
+		cmd_usage("--budget '%s': per cent of one CPU, like 0.5 or 5%%", arg);
+	return percent / 100;
 }
 
 static void take_order(struct sample_args *a, const char *arg)
@@ -174,6 +191,8 @@ static void check(struct sample_args *a)
 		cmd_usage("--csv-flat goes with --csv PATH");
 	if (a->quiet && a->report)
 		cmd_usage("-q prints no report, and --report says where to");
+	if (a->leaks && !a->budget_given)
+		a->budget = 0;
 	if (a->leaks && !a->interval_ns && a->count)
 		a->interval_ns = LEAK_INTERVAL_NS;
 	if (a->leaks && !a->order_given)
@@ -283,6 +302,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_DURATION:
 		a->duration_ns = take_time("--duration", arg);
+		break;
+	case OPT_BUDGET:
+		a->budget = take_percent(arg);
+		a->budget_given = 1;
 		break;
 	case ARGP_KEY_ARG:
 		a->with_program = 1;

@@ -10,7 +10,7 @@
 #include "model/samples.h"
 #include "out/sample.h"
 #include "recorder/started.h"
-#include "source/sampler.h"
+#include "source/sampler_book.h"
 #include "sym/sym.h"
 
 #define SAMPLE_PROCESSES_MAX 256
@@ -30,6 +30,7 @@ struct sample_args {
 	int leaks;
 	uint64_t older_ns, interval_ns, count, duration_ns;
 	double budget; /* of a CPU; 0 = none */
+	int budget_given;
 	struct result result;
 };
 
@@ -41,6 +42,8 @@ struct sample_target {
 	uint32_t pid;
 	int pidfd;
 	int ended;
+	uint64_t cpu_ns; /* used since it was met; what is known of one that ended */
+	uint64_t cpu_first_ns;
 	struct sym *sym;
 };
 
@@ -48,6 +51,8 @@ struct sample_life {
 	struct sample_args *args;
 	struct sampler *sampler;
 	struct samples *samples;
+	struct sampler_governor governor;
+	unsigned over; /* seconds over the budget, in a row */
 	struct sample_target targets[SAMPLE_PROCESSES_MAX];
 	size_t target_count;
 	int signals, dump_signal;

@@ -15,7 +15,6 @@
 #include "cmd/cmd.h"
 #include "cmd/sample.h"
 #include "proc/proc.h"
-#include "source/sampler_book.h"
 
 #define LOOK_NS 100000000ull /* new code is looked for, ends are seen */
 #define MARK_NS 1000000000ull
@@ -30,6 +29,12 @@ static void describe(struct sample_life *l, uint32_t pid, struct err *err)
 		err_set(err, -ENOMEM, "cannot keep samples");
 	else
 		snprintf(p->tier, sizeof(p->tier), "B");
+}
+
+static uint64_t process_cpu_ns(uint32_t pid)
+{
+	clockid_t clock;
+	return clock_getcpuclockid((pid_t)pid, &clock) == 0 ? clock_ns(clock) : 0;
 }
 
 /* A process whose stacks can be walked from now on. */
@@ -72,7 +77,7 @@ static int attach(struct sample_life *l, uint32_t pid, struct err *err)
 	if (!rc)
 		rc = sampler_attach(l->sampler, pid, &functions, err);
 	if (!rc)
-		rc = sampler_note_functions(l->samples, pid, &functions, err);
+		rc = sampler_note_functions(l->sampler, l->samples, err);
 	sampler_functions_fini(&functions);
 	return rc;
 }
@@ -92,6 +97,21 @@ static void add_mappers(struct sample_life *l, const char *path)
 	}
 	if (dir)
 		closedir(dir);
+}
+
+/* What all of them have used since they were met. */
+static uint64_t used_cpu_ns(void *ctx)
+{
+	struct sample_life *l = ctx;
+	uint64_t sum = 0;
+	for (size_t i = 0; i < l->target_count; i++) {
+		struct sample_target *t = &l->targets[i];
+		uint64_t now = t->ended ? 0 : process_cpu_ns(t->pid);
+		if (now > t->cpu_first_ns)
+			t->cpu_ns = now - t->cpu_first_ns;
+		sum += t->cpu_ns;
+	}
+	return sum;
 }
 
 static int begin(struct sample_life *l, struct err *err)
@@ -153,11 +173,18 @@ static int begin(struct sample_life *l, struct err *err)
 	if (!a->quiet && everywhere)
 		cmd_say("sampling every process that maps '%s'; Ctrl-C ends it", a->file);
 	else if (!a->quiet)
-		cmd_say("sampling %zu process%s by %zu functions; Ctrl-C ends it",
-			l->target_count, l->target_count == 1 ? "" : "es",
-			l->samples->function_count);
+		cmd_say("sampling %zu process%s by %zu functions; Ctrl-C ends it", l->target_count,
+			l->target_count == 1 ? "" : "es", l->samples->function_count);
 	l->samples->start_ns = l->samples->now_ns = clock_ns(CLOCK_MONOTONIC);
 	l->samples->start_realtime_ns = clock_ns(CLOCK_REALTIME);
+	l->governor = (struct sampler_governor){ .sampler = l->sampler,
+						 .samples = l->samples,
+						 .budget = a->budget,
+						 .only_measure = a->leaks,
+						 .cpu_ns = used_cpu_ns,
+						 .cpu_ctx = l,
+						 .sample_bytes = l->samples->sample_bytes };
+	sampler_governor_init(&l->governor, l->samples->start_ns);
 	return rc;
 }
 
@@ -233,6 +260,21 @@ static int mark(struct sample_life *l, uint64_t now, struct err *err)
 	return rc;
 }
 
+/* Frees cannot be thinned out: a budget that was asked for is kept by leaving. Return: 1 to leave. */
+static int is_too_dear(struct sample_life *l)
+{
+	struct sample_args *a = l->args;
+	if (!a->leaks || !a->budget_given || a->budget <= 0)
+		return 0;
+	l->over = l->governor.fraction > a->budget ? l->over + 1 : 0;
+	if (l->over < 3)
+		return 0;
+	snprintf(l->samples->governed, sizeof(l->samples->governed),
+		 "ended early: following frees cost %.3g %% of a CPU, more than the budget",
+		 100 * l->governor.fraction);
+	return 1;
+}
+
 /* Until a signal, the end of the time or of the processes. Return: 0 the user or the clock ended it, 1 the processes did. */
 static int watch(struct sample_life *l, struct err *err)
 {
@@ -253,6 +295,8 @@ static int watch(struct sample_life *l, struct err *err)
 		if (now >= mark_due) {
 			if (mark(l, now, err) < 0)
 				return err->code;
+			if (is_too_dear(l))
+				return 0;
 			mark_due += MARK_NS;
 			if (mark_due < now)
 				mark_due = now + MARK_NS;
@@ -266,6 +310,9 @@ static int watch(struct sample_life *l, struct err *err)
 		}
 		if (l->end_ns && now >= l->end_ns)
 			return 0;
+		if (sampler_govern(&l->governor, now, err) < 0)
+			return err->code;
+		next = l->governor.until_ns < next ? l->governor.until_ns : next;
 		next = l->end_ns && l->end_ns < next ? l->end_ns : next;
 		next = l->interval_ns && l->next_ns < next ? l->next_ns : next;
 		now = clock_ns(CLOCK_MONOTONIC);
@@ -292,6 +339,7 @@ static void end(struct sample_life *l)
 		if (l->targets[i].pidfd >= 0)
 			close(l->targets[i].pidfd);
 	}
+	sampler_governor_fini(&l->governor);
 	sampler_free(l->sampler);
 	samples_free(l->samples);
 	if (l->dump_signal >= 0)
@@ -327,6 +375,8 @@ int sample_run(struct sample_args *a, int *stopped)
 		rc = ended < 0 ? ended : 0;
 	}
 	uint64_t ended_ns = clock_ns(CLOCK_MONOTONIC);
+	if (rc == 0)
+		sampler_governor_cost(&l->governor, ended_ns);
 	if (l->sampler)
 		sampler_detach(l->sampler);
 	l->ended_ns = ended_ns;

@@ -12,7 +12,6 @@
 #include "cmd/sample.h"
 #include "cmd/terminal.h"
 #include "out/out.h"
-#include "source/sampler_book.h"
 #include "view/leak.h"
 
 /* Names by the files of each process, as it sees them; of one that ended, those that were found while it ran stay known. */
@@ -31,31 +30,6 @@ static void resolve(struct sample_life *l, struct prof *prof)
 		if (t->sym)
 			sym_resolve_prof(t->sym, prof, prof_symbol_sink(prof), NULL, NULL, &err);
 	}
-}
-
-static void count_cost(struct sample_life *l)
-{
-	struct samples *s = l->samples;
-	struct sampler_cost cost;
-	struct err err = { 0 };
-	double seconds = (double)(s->now_ns - s->start_ns) / 1e9, stepped = 0, emulated = 0;
-	for (size_t i = 0; i < s->function_count; i++) {
-		int other = 0;
-		for (size_t k = 0; k < i; k++)
-			other |= s->functions[k].number == s->functions[i].number;
-		if (!other)
-			*(s->functions[i].kind[0] == 'e' ? &emulated : &stepped) +=
-				(double)s->functions[i].calls;
-	}
-	s->hits_per_second = seconds > 0 ? (double)s->hits / seconds : 0;
-	double trap_ns = emulated * s->emulated_ns + stepped * s->stepped_ns;
-	if (sampler_cost(l->sampler, &cost, &err) == 0) {
-		s->kernel_bytes = cost.kernel_bytes;
-		if (cost.runs)
-			trap_ns += (double)cost.run_ns / (double)cost.runs * (double)s->hits;
-	}
-	s->ns_per_hit = s->hits ? trap_ns / (double)s->hits : s->emulated_ns;
-	s->cpu_fraction = seconds > 0 ? trap_ns / 1e9 / seconds : 0;
 }
 
 static int write_csv(struct sample_life *l, struct prof *prof, struct err *err)
@@ -124,6 +98,8 @@ static int print(struct sample_life *l, struct prof *prof, struct err *err)
 int sample_show(struct sample_life *l, int final, struct err *err)
 {
 	struct sample_args *a = l->args;
+	if (!l->ended_ns)
+		sampler_governor_cost(&l->governor, clock_ns(CLOCK_MONOTONIC));
 	int rc = sampler_read(l->sampler, l->samples, err);
 	if (rc < 0)
 		return rc;
@@ -132,7 +108,6 @@ int sample_show(struct sample_life *l, int final, struct err *err)
 	if (final)
 		samples_mark(l->samples, l->samples->now_ns);
 	leak_judge(l->samples);
-	count_cost(l);
 	CLEANUP(prof_freep) struct prof *prof = samples_prof(l->samples, 0, err);
 	if (!prof)
 		return err->code;

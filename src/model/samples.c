@@ -13,7 +13,7 @@ struct samples *samples_new(struct err *err)
 		err_set(err, -ENOMEM, "cannot keep samples");
 		return NULL;
 	}
-	s->duty = 1;
+	s->duty = s->scale = 1;
 	return s;
 }
 
@@ -21,8 +21,11 @@ void samples_free(struct samples *s)
 {
 	if (!s)
 		return;
-	for (size_t i = 0; i < s->row_count; i++)
+	for (size_t i = 0; i < s->row_count; i++) {
 		free(s->rows[i].past);
+		free(s->rows[i].base);
+		free(s->rows[i].mark);
+	}
 	free(s->rows);
 	free(s->frames);
 	free(s->frame_list);
@@ -198,6 +201,69 @@ struct sample_function *samples_add_function(struct samples *s, const struct sam
 		return NULL;
 	s->function_count++;
 	return to;
+}
+
+/* Of a sum: what the epochs before gave, and what came since times its scale. */
+static void add_scaled(double *to, double base, double raw, double mark, double scale)
+{
+	*to = base + (raw - mark) * scale;
+}
+
+/* Errors add up by their squares. */
+static void add_error(double *to, double base, double raw, double mark, double scale, double extra)
+{
+	double since = raw * raw - mark * mark;
+	*to = sqrt(base * base + (since > 0 ? since : 0) * scale * scale + extra * extra);
+}
+
+void samples_scale(const struct samples *s, struct sample_row *row)
+{
+	static const struct sample_figures none;
+	const struct sample_figures *base = row->base ? row->base : &none;
+	const struct sample_figures *mark = row->mark ? row->mark : &none, *raw = &row->raw;
+	struct sample_figures *now = &row->now;
+	double k = s->scale;
+	now->taken = raw->taken;
+	now->last_ns = raw->last_ns;
+	add_scaled(&now->count, base->count, raw->count, mark->count, k);
+	add_scaled(&now->bytes, base->bytes, raw->bytes, mark->bytes, k);
+	add_scaled(&now->freed_count, base->freed_count, raw->freed_count, mark->freed_count, k);
+	add_scaled(&now->freed_bytes, base->freed_bytes, raw->freed_bytes, mark->freed_bytes, k);
+	add_scaled(&now->temporary_count, base->temporary_count, raw->temporary_count,
+		   mark->temporary_count, k);
+	for (unsigned i = 0; i < SAMPLES_SIZES; i++)
+		add_scaled(&now->size[i], base->size[i], raw->size[i], mark->size[i], k);
+	for (unsigned i = 0; i < SAMPLES_LIVES; i++)
+		add_scaled(&now->life[i], base->life[i], raw->life[i], mark->life[i], k);
+	add_error(&now->error_bytes, base->error_bytes, raw->error_bytes, mark->error_bytes, k,
+		  s->scale_error * (now->bytes - base->bytes));
+	add_error(&now->error_count, base->error_count, raw->error_count, mark->error_count, k,
+		  s->scale_error * (now->count - base->count));
+	now->live_error_bytes = raw->live_error_bytes;
+	now->live_count = now->live_bytes = 0;
+	if (s->tracked) {
+		/* counters of one moment are read one after the other */
+		now->live_count = now->count > now->freed_count ? now->count - now->freed_count : 0;
+		now->live_bytes = now->bytes > now->freed_bytes ? now->bytes - now->freed_bytes : 0;
+		if (now->live_count < 0.5 / 65536)
+			now->live_bytes = 0;
+	}
+}
+
+int samples_epoch(struct samples *s, struct err *err)
+{
+	for (size_t i = 0; i < s->row_count; i++) {
+		struct sample_row *row = &s->rows[i];
+		if (!row->base)
+			row->base = malloc(sizeof(*row->base));
+		if (!row->mark)
+			row->mark = malloc(sizeof(*row->mark));
+		if (!row->base || !row->mark)
+			return err_set(err, -ENOMEM, "cannot keep samples");
+		*row->base = row->now;
+		*row->mark = row->raw;
+	}
+	return 0;
 }
 
 /* A long watch keeps every second, then every fourth reading: as many as there is room for, over the whole time. */

@@ -68,9 +68,11 @@ struct sample_row {
 	uint32_t pid;
 	uint32_t frames; /* first of its frame numbers in samples.frame_list, innermost first */
 	uint16_t frame_count;
-	uint8_t stop;   /* enum stack_stop */
-	uint8_t hidden; /* inside of another function that is counted */
-	struct sample_figures now;
+	uint8_t stop;              /* enum stack_stop */
+	uint8_t hidden;            /* inside of another function that is counted */
+	struct sample_figures now; /* estimates */
+	struct sample_figures raw; /* as the kernel counts; base and mark: see samples_epoch() */
+	struct sample_figures *base, *mark;
 	struct sample_ages ages;
 	struct sample_past *past; /* SAMPLES_PAST_MAX, or NULL */
 	uint32_t past_count, past_skip, past_seen;
@@ -128,6 +130,8 @@ struct samples {
 	/* what it costs */
 	double ns_per_hit, hits_per_second, cpu_fraction, budget, emulated_ns, stepped_ns;
 	uint64_t hits, kernel_bytes;
+	/* of this epoch: what is seen stands for so many times as much, and how sure that is */
+	double scale, scale_error;
 	double duty;        /* share of the time in which allocations are seen; 1 = always */
 	char governed[256]; /* what was done to keep to the budget; "" = nothing */
 };
@@ -153,6 +157,11 @@ struct sample_process *samples_add_process(struct samples *samples, uint32_t pid
 /** samples_add_function() - strings are copied; equal ones of a process once. */
 struct sample_function *samples_add_function(struct samples *samples,
 					     const struct sample_function *function);
+
+/** samples_scale() - row->now from row->raw. */
+void samples_scale(const struct samples *samples, struct sample_row *row);
+/** samples_epoch() - from now on another scale: what was seen until here keeps its own. -ENOMEM. */
+int samples_epoch(struct samples *samples, struct err *err);
 
 /** samples_mark() - an interval ends at @now_ns: every row notes what is live. */
 void samples_mark(struct samples *samples, uint64_t now_ns);

@@ -62,6 +62,9 @@ void sampler_free(struct sampler *s)
 	bpftables_free(s->tables);
 	sample_bpf__destroy(s->skeleton);
 	free(s->links);
+	for (size_t i = 0; i < s->set_count; i++)
+		sampler_functions_fini(&s->sets[i].functions);
+	free(s->sets);
 	for (uint32_t i = 0; i < s->numbered_count; i++)
 		free(s->numbered[i].module);
 	free(s);
@@ -133,7 +136,12 @@ static void choose_programs(struct sampler *s, int session)
 	struct sample_bpf *k = s->skeleton;
 	int track = s->opt.track;
 	s->session = track && session;
+	s->multi = !track && session;
 	bpf_program__set_autoload(k->progs.sample_call, !track);
+	bpf_program__set_autoload(k->progs.sample_call_multi, !track && session);
+	if (!track && session)
+		bpf_program__set_expected_attach_type(k->progs.sample_call_multi,
+						      SAMPLER_ATTACH_MULTI);
 	bpf_program__set_autoload(k->progs.sample_session, track && session);
 	bpf_program__set_autoload(k->progs.sample_begin, track && !session);
 	bpf_program__set_autoload(k->progs.sample_end, track && !session);
@@ -191,16 +199,9 @@ static int open_rest(struct sampler *s, struct err *err)
 	struct sample_bpf *k = s->skeleton;
 	const struct bpftables_maps maps = { k->maps.walk_words, k->maps.walk_places,
 					     k->maps.walk_processes, k->maps.walk_rules };
-	struct wire_sample_chances chances;
-	uint32_t zero = 0;
 	int rc = bpftables_open(s->tables, &maps, err);
-	if (rc < 0)
-		return rc;
-	sampler_chances(s->opt.sample_bytes, &chances);
-	if (bpf_map_update_elem(bpf_map__fd(k->maps.sample_chances), &zero, &chances, BPF_ANY) < 0)
-		return err_set(err, -errno, "cannot fill the table of chances");
-	s->events = bpfstack_events_new();
-	return 0;
+	s->events = rc < 0 ? NULL : bpfstack_events_new();
+	return rc < 0 ? rc : sampler_set_bytes(s, s->opt.sample_bytes, err);
 }
 
 int sampler_load(struct sampler *s, struct err *err)
@@ -208,7 +209,7 @@ int sampler_load(struct sampler *s, struct err *err)
 	libbpf_print_fn_t talk = libbpf_set_print(keep_words);
 	int rc = -1;
 	/* the newer way first, where it is of use */
-	for (int session = s->opt.track && !s->opt.no_session; rc < 0 && session >= 0; session--) {
+	for (int session = !s->opt.no_session; rc < 0 && session >= 0; session--) {
 		last_words[0] = '\0';
 		sample_bpf__destroy(s->skeleton);
 		s->skeleton = sample_bpf__open();
@@ -221,6 +222,22 @@ int sampler_load(struct sampler *s, struct err *err)
 	}
 	libbpf_set_print(talk);
 	return rc < 0 ? rc : open_rest(s, err);
+}
+
+void sampler_switch(struct sampler *s, int on)
+{
+	__atomic_store_n(&s->skeleton->data->sample_on, on != 0, __ATOMIC_SEQ_CST);
+}
+
+int sampler_set_bytes(struct sampler *s, uint64_t sample_bytes, struct err *err)
+{
+	struct wire_sample_chances chances;
+	uint32_t zero = 0;
+	sampler_chances(sample_bytes, &chances);
+	if (bpf_map_update_elem(bpf_map__fd(s->skeleton->maps.sample_chances), &zero, &chances,
+				BPF_ANY) < 0)
+		return err_set(err, -errno, "cannot fill the table of chances");
+	return 0;
 }
 
 int sampler_has_session(const struct sampler *s)

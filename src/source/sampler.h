@@ -82,11 +82,23 @@ struct sampler_want {
 int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_functions *functions,
 		 struct err *err);
 
-/** sampler_attach() - probe all of @functions in @pid (0: in every process). All or none. */
+/** sampler_attach() - probe all of @functions, which are taken over, in @pid (0: in every process). All or none. */
 int sampler_attach(struct sampler *sampler, uint32_t pid, struct sampler_functions *functions,
 		   struct err *err);
 /** sampler_detach() - end all probes; what was counted can still be read. */
 void sampler_detach(struct sampler *sampler);
+/** sampler_pause() - take the probes away for a while; sampler_resume() puts them back. What is live is not followed then. */
+void sampler_pause(struct sampler *sampler);
+int sampler_resume(struct sampler *sampler, struct err *err);
+/** sampler_switch() - 0: probes that are in count calls and take none; for what has no frees to follow. */
+void sampler_switch(struct sampler *sampler, int on);
+/** sampler_set_bytes() - one sample for so many from now on; what was taken keeps its weight. */
+int sampler_set_bytes(struct sampler *sampler, uint64_t sample_bytes, struct err *err);
+/** sampler_functions_each() - those that are attached, by process. */
+int sampler_functions_each(const struct sampler *sampler,
+			   int (*fn)(void *ctx, uint32_t pid,
+				     const struct sampler_function *function),
+			   void *ctx);
 /** sampler_has_session() - returns are trapped of calls that were taken only. */
 int sampler_has_session(const struct sampler *sampler);
 

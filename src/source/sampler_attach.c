@@ -59,13 +59,21 @@ static void end_link(struct sampler_link *link)
 }
 
 /* Those of allocations first: a block whose free is not seen any more shall not have been taken. */
-void sampler_detach(struct sampler *s)
+void sampler_pause(struct sampler *s)
 {
 	for (int is_free = 0; is_free <= 1; is_free++)
 		for (uint32_t i = 0; i < s->link_count; i++)
 			if (s->links[i].is_free == is_free)
 				end_link(&s->links[i]);
 	s->link_count = 0;
+}
+
+void sampler_detach(struct sampler *s)
+{
+	sampler_pause(s);
+	for (size_t i = 0; i < s->set_count; i++)
+		sampler_functions_fini(&s->sets[i].functions);
+	s->set_count = 0;
 }
 
 void sampler_remove(struct sampler *s, uint32_t pid)
@@ -78,6 +86,12 @@ void sampler_remove(struct sampler *s, uint32_t pid)
 			s->links[kept++] = s->links[i];
 	}
 	s->link_count = kept;
+	for (size_t i = 0; i < s->set_count; i++) {
+		if (!pid || s->sets[i].pid != pid)
+			continue;
+		sampler_functions_fini(&s->sets[i].functions);
+		s->sets[i--] = s->sets[--s->set_count];
+	}
 	bpftables_remove(s->tables, pid);
 }
 
@@ -134,8 +148,8 @@ static int attach_one(struct sampler *s, struct bpf_program *program, uint32_t p
 }
 
 /* All of one file's allocations by one link. */
-static int attach_session(struct sampler *s, uint32_t pid, const struct sampler_functions *all,
-			  const char *file, struct err *err)
+static int attach_many(struct sampler *s, struct bpf_program *program, uint32_t type, uint32_t pid,
+		       const struct sampler_functions *all, const char *file, struct err *err)
 {
 	uint64_t *offsets = calloc(all->count, sizeof(*offsets));
 	uint64_t *cookies = calloc(all->count, sizeof(*cookies));
@@ -153,8 +167,8 @@ static int attach_session(struct sampler *s, uint32_t pid, const struct sampler_
 	struct sampler_link *link = !rc && count ? new_link(s, err) : NULL;
 	if (link) {
 		struct multi_attr attr = {
-			.prog_fd = (uint32_t)bpf_program__fd(s->skeleton->progs.sample_session),
-			.attach_type = SAMPLER_ATTACH_SESSION,
+			.prog_fd = (uint32_t)bpf_program__fd(program),
+			.attach_type = type,
 			.path = (uint64_t)(uintptr_t)file,
 			.offsets = (uint64_t)(uintptr_t)offsets,
 			.cookies = (uint64_t)(uintptr_t)cookies,
@@ -199,11 +213,16 @@ static int attach_all(struct sampler *s, uint32_t pid, struct sampler_functions 
 		const struct sampler_function *f = &all->all[i];
 		if (f->is_free)
 			continue;
-		if (!s->opt.track) {
+		if (!s->opt.track && !(s->resumed && s->multi)) {
 			rc = attach_one(s, k->progs.sample_call, pid, f, 0, err);
+		} else if (!s->opt.track) {
+			if (first_of_file(all, i))
+				rc = attach_many(s, k->progs.sample_call_multi,
+						 SAMPLER_ATTACH_MULTI, pid, all, f->attach, err);
 		} else if (s->session) {
 			if (first_of_file(all, i))
-				rc = attach_session(s, pid, all, f->attach, err);
+				rc = attach_many(s, k->progs.sample_session, SAMPLER_ATTACH_SESSION,
+						 pid, all, f->attach, err);
 		} else {
 			rc = attach_one(s, k->progs.sample_begin, pid, f, 0, err);
 			if (!rc)
@@ -213,8 +232,8 @@ static int attach_all(struct sampler *s, uint32_t pid, struct sampler_functions 
 	return rc;
 }
 
-int sampler_attach(struct sampler *s, uint32_t pid, struct sampler_functions *functions,
-		   struct err *err)
+static int attach_or_none(struct sampler *s, uint32_t pid, struct sampler_functions *functions,
+			  struct err *err)
 {
 	libbpf_print_fn_t talk = libbpf_set_print(quiet);
 	uint32_t before = s->link_count;
@@ -223,6 +242,47 @@ int sampler_attach(struct sampler *s, uint32_t pid, struct sampler_functions *fu
 		while (s->link_count > before)
 			end_link(&s->links[--s->link_count]);
 	libbpf_set_print(talk);
+	return rc;
+}
+
+int sampler_attach(struct sampler *s, uint32_t pid, struct sampler_functions *functions,
+		   struct err *err)
+{
+	struct sampler_set *grown = reallocarray(s->sets, s->set_count + 1, sizeof(*grown));
+	if (!grown)
+		return err_set(err, -ENOMEM, "cannot list probes");
+	s->sets = grown;
+	int rc = attach_or_none(s, pid, functions, err);
+	if (rc < 0)
+		return rc;
+	s->sets[s->set_count++] = (struct sampler_set){ pid, *functions };
+	*functions = (struct sampler_functions){ 0 };
+	return 0;
+}
+
+int sampler_resume(struct sampler *s, struct err *err)
+{
+	int rc = 0;
+	s->resumed = 1;
+	for (size_t i = 0; i < s->set_count; i++) {
+		struct err gone = { 0 };
+		/* one that has ended meanwhile is no reason to leave the others */
+		int one = attach_or_none(s, s->sets[i].pid, &s->sets[i].functions, &gone);
+		if (one < 0 && one != -ESRCH && one != -ENOENT && !rc)
+			rc = err_set(err, one, "%s", gone.msg);
+	}
+	return rc;
+}
+
+int sampler_functions_each(const struct sampler *s,
+			   int (*fn)(void *ctx, uint32_t pid,
+				     const struct sampler_function *function),
+			   void *ctx)
+{
+	int rc = 0;
+	for (size_t i = 0; !rc && i < s->set_count; i++)
+		for (size_t k = 0; !rc && k < s->sets[i].functions.count; k++)
+			rc = fn(ctx, s->sets[i].pid, &s->sets[i].functions.all[k]);
 	return rc;
 }
 

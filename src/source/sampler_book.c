@@ -66,6 +66,27 @@ static double counts(uint64_t fixed)
 	return (double)fixed / 65536;
 }
 
+static void fill(struct sampler *sampler, struct sample_figures *f,
+		 const struct wire_sample_row *from)
+{
+	f->taken = from->taken;
+	f->count = counts(from->count);
+	f->bytes = (double)from->bytes;
+	f->freed_count = counts(from->freed_count);
+	f->freed_bytes = (double)from->freed_bytes;
+	f->error_bytes = sampler_deviation(sampler, from->variance_bytes);
+	f->error_count = sampler_deviation_count(sampler, from->variance_count);
+	f->live_error_bytes = (int64_t)from->live_variance_bytes > 0
+				      ? sampler_deviation(sampler, from->live_variance_bytes)
+				      : 0;
+	f->temporary_count = counts(from->temporary);
+	f->last_ns = from->last_ns;
+	for (unsigned i = 0; i < SAMPLES_SIZES; i++)
+		f->size[i] = counts(from->size[i]);
+	for (unsigned i = 0; i < SAMPLES_LIVES; i++)
+		f->life[i] = (double)from->life[i];
+}
+
 static int take_row(void *ctx, const struct wire_sample_row_key *key,
 		    const struct wire_sample_row *from)
 {
@@ -75,31 +96,8 @@ static int take_row(void *ctx, const struct wire_sample_row_key *key,
 		row = new_row(r, key);
 	if (!row)
 		return err_set(r->err, -ENOMEM, "cannot keep samples");
-	struct sample_figures *f = &row->now;
-	f->taken = from->taken;
-	f->count = counts(from->count);
-	f->bytes = (double)from->bytes;
-	f->freed_count = counts(from->freed_count);
-	f->freed_bytes = (double)from->freed_bytes;
-	f->live_count = f->live_bytes = 0;
-	if (r->samples->tracked) {
-		/* counters of one moment are read one after the other */
-		f->live_count = f->count > f->freed_count ? f->count - f->freed_count : 0;
-		f->live_bytes = f->bytes > f->freed_bytes ? f->bytes - f->freed_bytes : 0;
-		if (f->live_count < 0.5 / 65536)
-			f->live_bytes = 0;
-	}
-	f->error_bytes = sampler_deviation(r->sampler, from->variance_bytes);
-	f->error_count = sampler_deviation_count(r->sampler, from->variance_count);
-	f->live_error_bytes = (int64_t)from->live_variance_bytes > 0
-				      ? sampler_deviation(r->sampler, from->live_variance_bytes)
-				      : 0;
-	f->temporary_count = counts(from->temporary);
-	f->last_ns = from->last_ns;
-	for (unsigned i = 0; i < SAMPLES_SIZES; i++)
-		f->size[i] = counts(from->size[i]);
-	for (unsigned i = 0; i < SAMPLES_LIVES; i++)
-		f->life[i] = (double)from->life[i];
+	fill(r->sampler, &row->raw, from);
+	samples_scale(r->samples, row);
 	row->ages = (struct sample_ages){ 0 };
 	return 0;
 }
@@ -192,25 +190,25 @@ int sampler_read(struct sampler *sampler, struct samples *samples, struct err *e
 	return 0;
 }
 
-int sampler_note_functions(struct samples *samples, uint32_t pid,
-			   const struct sampler_functions *functions, struct err *err)
+static int note_function(void *ctx, uint32_t pid, const struct sampler_function *f)
 {
 	static const char *const kinds[] = { "emulated", "stepped", "nop5" };
-	for (size_t i = 0; i < functions->count; i++) {
-		const struct sampler_function *f = &functions->all[i];
-		struct sample_function noted = {
-			.pid = pid,
-			.module = f->module,
-			.name = f->name,
-			.offset = f->vaddr,
-			.bytes = f->bytes,
-			.site = f->site,
-			.kind = kinds[f->kind],
-			.is_free = f->is_free,
-			.number = f->number,
-		};
-		if (!samples_add_function(samples, &noted))
-			return err_set(err, -ENOMEM, "cannot note functions");
-	}
-	return 0;
+	struct sample_function noted = {
+		.pid = pid,
+		.module = f->module,
+		.name = f->name,
+		.offset = f->vaddr,
+		.bytes = f->bytes,
+		.site = f->site,
+		.kind = kinds[f->kind],
+		.is_free = f->is_free,
+		.number = f->number,
+	};
+	return samples_add_function(ctx, &noted) ? 0 : -ENOMEM;
+}
+
+int sampler_note_functions(struct sampler *sampler, struct samples *samples, struct err *err)
+{
+	int rc = sampler_functions_each(sampler, note_function, samples);
+	return rc < 0 ? err_set(err, rc, "cannot note functions") : 0;
 }

@@ -6,6 +6,7 @@
 #include "source/sampler.h"
 
 /* Of enum bpf_attach_type; the headers of Debian 12 do not know them yet. */
+#define SAMPLER_ATTACH_MULTI 48
 #define SAMPLER_ATTACH_SESSION 57
 
 struct sample_bpf;
@@ -28,10 +29,16 @@ struct sampler {
 	struct sample_bpf *skeleton;
 	struct bpfstack_events *events;
 	struct ring_buffer *ring;
-	int session;
+	int session, multi; /* the newer kinds of links can be used */
+	int resumed;        /* windows: one link of many probes each */
 	unsigned square_shift, count_shift;
 	struct sampler_link *links;
 	uint32_t link_count, link_cap;
+	struct sampler_set {
+		uint32_t pid;
+		struct sampler_functions functions;
+	} * sets;
+	size_t set_count;
 	/* functions that have a number: equal ones of several processes share it */
 	struct {
 		char *module;
