@@ -95,7 +95,8 @@ static const struct argp_option options[] = {
 	  "--leaks, -by-live.svg",
 	  6 },
 	{ "report", OPT_REPORT, "FILE", 0, "The report goes there, whatever stdout is", 6 },
-	{ "quiet", 'q', NULL, 0, "Print no report; files are written", 6 },
+	{ "quiet", 'q', NULL, 0, "Print no report; files are written, notes go to stderr as ever",
+	  6 },
 	{ "budget", OPT_BUDGET, "PERCENT", 0,
 	  "What the probes may cost, of one CPU (default 1; 0: no limit). Above it they are in for "
 	  "a "

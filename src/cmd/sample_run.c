@@ -170,9 +170,9 @@ static int begin(struct sample_life *l, struct err *err)
 	if (!everywhere && !attached)
 		return err->code ? err->code : err_set(err, -ESRCH, "no process to sample");
 	err_init(err);
-	if (!a->quiet && everywhere)
+	if (everywhere)
 		cmd_say("sampling every process that maps '%s'; Ctrl-C ends it", a->file);
-	else if (!a->quiet)
+	else
 		cmd_say("sampling %zu process%s by %zu functions; Ctrl-C ends it", l->target_count,
 			l->target_count == 1 ? "" : "es", l->samples->function_count);
 	l->samples->start_ns = l->samples->now_ns = clock_ns(CLOCK_MONOTONIC);
@@ -197,17 +197,22 @@ static int open_dump_signal(void)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Who came: others of a name, children, processes that map the file. */
-static void look_for_more(struct sample_life *l)
+/* Processes that map the file and were met by a probe. */
+static void add_strangers(struct sample_life *l)
 {
-	struct sample_args *a = l->args;
-	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	uint32_t strangers[64];
 	size_t count = sampler_strangers(l->sampler, strangers, 64);
 	for (size_t i = 0; i < count; i++) {
 		struct err gone = { 0 };
 		add_target(l, strangers[i], &gone);
 	}
+}
+
+/* Who came: others of a name, children, processes that map the file. */
+static void look_for_more(struct sample_life *l)
+{
+	struct sample_args *a = l->args;
+	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	if (targets_follow(&a->targets)) {
 		CLEANUP(target_list_fini) struct target_list list = { 0 };
 		struct err err = { 0 };
@@ -280,7 +285,8 @@ static int watch(struct sample_life *l, struct err *err)
 {
 	struct sample_args *a = l->args;
 	int everywhere = a->file && !targets_given(&a->targets);
-	uint64_t mark_due = l->samples->start_ns + MARK_NS;
+	uint64_t mark_ns = l->interval_ns && l->interval_ns < MARK_NS ? l->interval_ns : MARK_NS;
+	uint64_t mark_due = l->samples->start_ns + mark_ns;
 	l->next_ns = l->samples->start_ns + l->interval_ns;
 	for (;;) {
 		uint64_t now = clock_ns(CLOCK_MONOTONIC), next = now + LOOK_NS;
@@ -290,6 +296,8 @@ static int watch(struct sample_life *l, struct err *err)
 			return 1;
 		if (a->program.pid && started_has_ended(a->program.pid))
 			return 1;
+		if (everywhere)
+			add_strangers(l);
 		if (now >= l->more_due_ns)
 			look_for_more(l);
 		if (now >= mark_due) {
@@ -297,9 +305,9 @@ static int watch(struct sample_life *l, struct err *err)
 				return err->code;
 			if (is_too_dear(l))
 				return 0;
-			mark_due += MARK_NS;
+			mark_due += mark_ns;
 			if (mark_due < now)
-				mark_due = now + MARK_NS;
+				mark_due = now + mark_ns;
 		}
 		if (l->interval_ns && now >= l->next_ns) {
 			l->next_ns += l->interval_ns;

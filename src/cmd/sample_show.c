@@ -35,10 +35,12 @@ static void resolve(struct sample_life *l, struct prof *prof)
 static int write_csv(struct sample_life *l, struct prof *prof, struct err *err)
 {
 	CLEANUP(outfile_fini) struct outfile out = { 0 };
+	struct out_sample_opt opt = l->args->out;
+	if (!l->args->top_given) /* the ten of the text are for eyes */
+		opt.top = 0;
 	int rc = outfile_open(&out, l->args->csv, 0, 1, err);
 	if (!rc)
-		rc = out_sample_csv(out.to, l->samples, prof, &l->args->out, l->args->csv_flat,
-				    err);
+		rc = out_sample_csv(out.to, l->samples, prof, &opt, l->args->csv_flat, err);
 	return rc ? rc : outfile_commit(&out, err);
 }
 
@@ -107,6 +109,10 @@ int sample_show(struct sample_life *l, int final, struct err *err)
 		l->samples->now_ns = l->ended_ns;
 	if (final)
 		samples_mark(l->samples, l->samples->now_ns);
+	/* one that came and went between two looks is listed all the same */
+	for (size_t i = 0; i < l->samples->row_count; i++)
+		if (!samples_add_process(l->samples, l->samples->rows[i].pid, ""))
+			return err_set(err, -ENOMEM, "cannot keep samples");
 	leak_judge(l->samples);
 	CLEANUP(prof_freep) struct prof *prof = samples_prof(l->samples, 0, err);
 	if (!prof)

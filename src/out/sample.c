@@ -181,7 +181,6 @@ static void put_row(struct jsonw *json, const struct samples *s, const struct pr
 		    const struct sample_row *row, struct view_frame *frames)
 {
 	const struct sample_figures *f = &row->now;
-	jsonw_line(json);
 	jsonw_object(json, NULL);
 	jsonw_u64(json, "count", sample_whole(f->count));
 	jsonw_u64(json, "bytes", sample_whole(f->bytes));

@@ -301,7 +301,8 @@ static int leads_to(const struct search *s, struct functions *file, const struct
 /* Whether a function does nothing but hand on to another one that is counted. */
 static int only_forwards(const struct search *s, struct functions *file, const struct found *f)
 {
-	uint32_t own = f->spec->group >= FREE ? G(FREE) : ALLOCATES;
+	uint32_t own =
+		f->spec->group >= FREE ? G(FREE) | G(FREE_FORWARDER) : ALLOCATES | G(FORWARDER);
 	if (f->site.jumps_at_once && is_target(s, file, f->site.edges[0], own))
 		return 1;
 	switch (f->spec->group) {

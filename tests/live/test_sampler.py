@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`byteledger sample`: estimates against exact counts, every allocator, forks, detaching, bad input, all outputs."""
+import contextlib
+import csv
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+import xml.etree.ElementTree
+
+import pytest
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/sys/kernel/btf/vmlinux"),
+                                reason="probes need root and a kernel with BTF")
+LIBS = "/usr/lib/x86_64-linux-gnu"
+
+
+@contextlib.contextmanager
+def running(*argv, env=None):
+    """A program that begins with a line on stdin."""
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}) as p:
+        try:
+            yield p
+        finally:
+            p.kill()
+
+
+@contextlib.contextmanager
+def sampling(byteledger, *argv, stdout=subprocess.PIPE):
+    """byteledger, with its probes in."""
+    with subprocess.Popen([byteledger, "sample", *map(str, argv)], stdout=stdout, stderr=subprocess.PIPE, text=True) as s:
+        first = s.stderr.readline()
+        assert "sampling" in first, first + s.stderr.read()
+        try:
+            yield s
+        finally:
+            s.kill()
+
+
+def go(program):
+    program.stdin.write("go\n")
+    program.stdin.flush()
+
+
+def end(sampler, how=signal.SIGINT):
+    sampler.send_signal(how)
+    out, err = sampler.communicate(timeout=60)
+    assert sampler.returncode == 0, err
+    return out
+
+
+def truth_of(program):
+    """{way: (count, bytes, live)} as the program has counted."""
+    found = {}
+    for line in program.stdout:
+        if line == "done\n":
+            return found
+        name, *numbers = line.split()
+        found[name] = tuple(map(int, numbers))
+    raise AssertionError("the program ended early")
+
+
+def by_way(process):
+    """{way: [count, bytes, live, variance of bytes, of counts]} of a JSON process; what has no way is under "-"."""
+    found = {}
+    for row in process["rows"]:
+        way = next((f["function"] for f in row["frames"] if (f["function"] or "").startswith("by_")), "-")
+        sums = found.setdefault(way, [0, 0, 0, 0, 0])
+        for i, value in enumerate((row["count"], row["bytes"], row["live_bytes"], row["error_bytes"] ** 2, row["error_count"] ** 2)):
+            sums[i] += value
+    return found
+
+
+def sample_asked(byteledger, asked, rounds, *options, seed=1, env=None):
+    with running(asked, str(rounds), str(seed), env=env) as p, sampling(byteledger, "-p", p.pid, "--format", "json", *options) as s:
+        go(p)
+        truth = truth_of(p)
+        return truth, json.loads(end(s))["processes"][0]
+
+
+@pytest.mark.parametrize("options", [("--all",), ("--all", "--leaks")], ids=["calls", "leaks"])
+@pytest.mark.parametrize("library", [None, "libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0"])
+def test_every_way_to_ask_counts_once_and_with_its_size(byteledger, prog, library, options):
+    if library and not os.path.exists(f"{LIBS}/{library}"):
+        pytest.skip(f"{library} is not installed")
+    env = {"LD_PRELOAD": f"{LIBS}/{library}"} if library else None
+    truth, got = sample_asked(byteledger, prog("asked"), 500, *options, env=env)
+    found = by_way(got)
+    leaks = "--leaks" in options
+    for way, (count, size, live) in truth.items():
+        assert found.get(way, [0])[:3 if leaks else 2] == [count, size, live][:3 if leaks else 2], (way, truth[way], found.get(way))
+    assert "-" not in found, "calls that no way made"
+    assert got["lost"]["events"] == 0, got["lost"]
+
+
+def test_a_static_program_is_sampled_by_its_own_names(byteledger, prog):
+    truth, got = sample_asked(byteledger, prog("asked_static"), 300, "--all")
+    found = by_way(got)
+    assert {w: tuple(found[w][:2]) for w in truth} == {w: t[:2] for w, t in truth.items()}
+
+
+def deviations(byteledger, asked, seed, *options):
+    truth, got = sample_asked(byteledger, asked, 3000, *options, seed=seed)
+    found = by_way(got)
+    for way, (count, size, _) in truth.items():
+        sums = found.get(way, [0] * 5)
+        # one call in so many misses rare large ones: that is what bytes are for
+        if sums[3] > 0 and sums[1] > 0 and size > 1 << 20 and (way != "by_malloc" or "--sample-every" not in options):
+            yield way, (sums[1] - size) / math.sqrt(sums[3]), (sums[0] - count) / math.sqrt(sums[4])
+
+
+def judge(found):
+    """Errors are what they are said to be: 3 sigma hold nearly always, and on average nothing is too high or too low."""
+    assert len(found) > 20
+    for column in (1, 2):
+        values = [f[column] for f in found]
+        mean = sum(values) / len(values)
+        assert abs(mean) < 4 / math.sqrt(len(values)), f"biased by {mean:.2f} sigma over {len(values)}"
+        # few samples of a skewed weight: 1 in 30 may lie beyond 3 sigma of their own estimate
+        beyond = [f for f in found if abs(f[column]) > 3]
+        assert len(beyond) <= max(2, len(found) // 30), beyond
+
+
+@pytest.mark.parametrize("options", [("--sample-bytes", "16K"), ("--sample-every", "20")], ids=["bytes", "every"])
+def test_estimates_are_unbiased_and_their_errors_true(byteledger, prog, options):
+    judge([d for seed in range(1, 4) for d in deviations(byteledger, prog("asked"), seed, *options)])
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("options", [("--sample-bytes", "16K"), ("--sample-every", "20")], ids=["bytes", "every"])
+def test_estimates_hold_over_a_hundred_seeds(byteledger, prog, options):
+    judge([d for seed in range(1, 101) for d in deviations(byteledger, prog("asked"), seed, *options)])
+
+
+def test_json_has_the_keys_that_are_promised(byteledger, prog):
+    _, got = sample_asked(byteledger, prog("asked"), 100, "--all", "--leaks")
+    assert set("pid tier functions samples estimated_allocations estimated_bytes rows cost lost".split()) <= set(got)
+    assert set("count bytes live_count live_bytes error_bytes histogram verdict frames".split()) <= set(got["rows"][0])
+    assert set("ns_per_hit hits_per_second cpu_fraction budget".split()) <= set(got["cost"])
+    assert set("module function offset site".split()) <= set(got["functions"][0])
+    for row in got["rows"]:
+        assert sum(b["count"] for b in row["histogram"]) == row["count"]
+        assert all(b["from"] <= b["to"] for b in row["histogram"])
+    assert got["estimated_bytes"] == sum(r["bytes"] for r in got["rows"])
+    assert got["cost"]["kernel_bytes"] < 64 << 20
+
+
+def text_of(pid, library="libc.so.6"):
+    """The code of a library as the process has it now."""
+    until = time.monotonic() + 10
+    while f"/{library}\n" not in open(f"/proc/{pid}/maps").read() and time.monotonic() < until:
+        time.sleep(0.01)
+    for line in open(f"/proc/{pid}/maps"):
+        if line.rstrip().endswith("/" + library) and " r-xp " in line:
+            lo, hi = (int(n, 16) for n in line.split()[0].split("-"))
+            with open(f"/proc/{pid}/mem", "rb", 0) as mem:
+                mem.seek(lo)
+                return mem.read(hi - lo)
+    raise AssertionError(f"no {library}")
+
+
+@pytest.mark.parametrize("options", [(), ("--leaks",)], ids=["calls", "leaks"])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["ends", "is killed"])
+def test_nothing_is_left_in_the_code_when_byteledger(byteledger, prog, how, options):
+    with running(prog("asked"), "300") as p:
+        before = text_of(p.pid)
+        with sampling(byteledger, "-p", p.pid, "-q", *options) as s:
+            assert text_of(p.pid) != before, "no probe is in"
+            s.send_signal(how)
+            s.wait(60)
+        until = time.monotonic() + 10
+        while text_of(p.pid) != before and time.monotonic() < until:
+            time.sleep(0.02)
+        assert text_of(p.pid) == before
+        go(p)
+        truth_of(p)
+
+
+def fork_under_probes(byteledger, prog, count, *options):
+    with running(prog("forkmany"), str(count)) as p, sampling(byteledger, "-p", p.pid, "--format", "json", *options) as s:
+        go(p)
+        good, bad = map(int, p.stdout.readline().split())
+        got = json.loads(end(s))["processes"]
+    assert (good, bad) == (count, 0)
+    assert len(got) == 1 and got[0]["estimated_allocations"] >= count
+
+
+@pytest.mark.parametrize("options", [("--all",), ("--all", "--leaks")], ids=["calls", "leaks"])
+def test_forked_children_live_and_are_not_counted(byteledger, prog, options):
+    fork_under_probes(byteledger, prog, 40, *options)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("options", [("--all",), ("--all", "--leaks")], ids=["calls", "leaks"])
+def test_a_thousand_forked_children_live(byteledger, prog, options):
+    fork_under_probes(byteledger, prog, 1000, *options)
+
+
+def test_a_leak_is_told_from_a_cache_and_from_what_is_made_at_the_start(byteledger, prog):
+    with running(prog("growth"), "4000", "800") as p, \
+            sampling(byteledger, "-p", p.pid, "--sample-bytes", "64K", "--interval", "100ms", "--older", "0", "--jsonl") as s:
+        go(p)
+        time.sleep(4)
+        s.send_signal(signal.SIGINT)
+        last = json.loads(s.communicate()[0].splitlines()[-1])["processes"][0]
+    said = {}
+    for row in last["rows"]:
+        said[row["frames"][0]["function"]] = row
+    assert said["leak"]["verdict"] == "growing", said["leak"]["verdict"]
+    rate, error = said["leak"]["growth_bytes_per_s"], said["leak"]["growth_error_bytes_per_s"]
+    assert abs(rate - 4e6) < 2 * error + 4e5, (rate, error)
+    assert said["into_cache"]["verdict"] in ("plateau", "startup"), said["into_cache"]["verdict"]
+    assert said["at_start"]["verdict"] in ("plateau", "startup"), said["at_start"]["verdict"]
+    assert said["storm"]["verdict"] == "temporary"
+
+
+def test_live_estimates_return_to_nothing(byteledger, prog):
+    truth, got = sample_asked(byteledger, prog("asked"), 2000, "--all", "--leaks")
+    live = {w: sums[2] for w, sums in by_way(got).items()}
+    assert all(live[w] == t[2] for w, t in truth.items())
+    for row in got["rows"]:
+        if row["live_count"] == 0:
+            assert row["live_bytes"] == 0 and row["live_error_bytes"] == 0
+
+
+def test_text_has_the_layout_that_users_know(byteledger, prog):
+    with running(prog("asked"), "200") as p, sampling(byteledger, "-p", p.pid, "--all", "--top", "0") as s:
+        go(p)
+        truth = truth_of(p)
+        out = end(s)
+    assert re.search(r"^total stack traces: \d+$", out, re.M)
+    blocks = out.split("*" * 80 + "\n")[1:]
+    assert len(blocks) >= len(truth)
+    for block in blocks:
+        frames, table = block.split("-" * 80 + "\n")
+        assert all(re.match(r"0x[0-9a-f]{12} - ", line) for line in frames.splitlines()), frames
+        head, rule, *rows = table.rstrip("\n").splitlines()
+        assert head.split(" | ") == ["Size      ", "Count    ", "Percentage", "Distribution"]
+        total = next(i for i, row in enumerate(rows) if row.startswith("Total allocations: "))
+        counts = [int(row.split("|")[1]) for row in rows[:total]]
+        assert rows[total].endswith(f" in {sum(counts)} allocations")
+        assert max(row.count("#") for row in rows[:total]) == 50
+
+
+def test_tables_and_flame_graphs_are_written(byteledger, prog, tmp_path):
+    table, flat, flame = tmp_path / "t.csv", tmp_path / "f.csv", tmp_path / "f.svg"
+    for path, options in ((table, ()), (flat, ("--csv-flat",))):
+        with running(prog("asked"), "200") as p, \
+                sampling(byteledger, "-p", p.pid, "--all", "--leaks", "-q", "--csv", path, "--flame", flame, *options) as s:
+            go(p)
+            truth = truth_of(p)
+            end(s)
+    rows = list(csv.DictReader(open(table, newline="")))
+    assert list(rows[0])[:6] == ["pid", "stack_id", "total", "count", "histogram", "stacktrace"]
+    sums = {}
+    for row in rows:
+        way = re.search(r"by_\w+", row["stacktrace"])[0]
+        sums[way] = sums.get(way, 0) + int(row["total"])
+        assert f" in {row['count']} allocations" in row["histogram"]
+    assert sums == {w: t[1] for w, t in truth.items()}
+    counts = {}
+    for row in csv.DictReader(open(flat, newline="")):
+        way = re.search(r"by_\w+", row["stacktrace"])[0]
+        counts[way] = counts.get(way, 0) + int(row["count"])
+    assert counts == {w: t[0] for w, t in truth.items()}
+    for name in ("f.svg", "f-by-count.svg", "f-by-traffic.svg", "f-by-live.svg"):
+        text = (tmp_path / name).read_text()
+        xml.etree.ElementTree.fromstring(text)
+        assert ("by_leak" if name in ("f.svg", "f-by-live.svg") else "by_malloc") in text, name
+    assert "by_leak" in (tmp_path / "f-by-live.svg").read_text()
+
+
+def test_a_signal_dumps_without_stopping(byteledger, prog, tmp_path):
+    with running(prog("asked"), "200") as p, sampling(byteledger, "-p", p.pid, "--all", "--report", tmp_path / "r") as s:
+        go(p)
+        truth_of(p)
+        s.send_signal(signal.SIGUSR1)
+        until = time.monotonic() + 20
+        while not (tmp_path / "r").exists() or "by_valloc" not in (tmp_path / "r").read_text():
+            assert time.monotonic() < until, "nothing was dumped"
+            time.sleep(0.05)
+        assert s.poll() is None
+        end(s)
+    assert (tmp_path / "r").read_text().count("total stack traces") == 2
+
+
+def test_it_detaches_after_its_time_and_the_program_goes_on(byteledger, prog):
+    with running(prog("asked"), "200") as p:
+        begun = time.monotonic()
+        done = subprocess.run([byteledger, "sample", "-p", str(p.pid), "--duration", "1s"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert 1 <= time.monotonic() - begun < 20
+        assert p.poll() is None
+        go(p)
+        truth_of(p)
+
+
+def test_filters_on_size_count_both_bounds(byteledger, prog):
+    truth, got = sample_asked(byteledger, prog("asked"), 300, "--all", "--min-alloc-size", "1M", "--max-alloc-size", "1M")
+    assert {w: s[:2] for w, s in by_way(got).items()} == {"by_malloc": [3, 3 << 20]}
+    _, got = sample_asked(byteledger, prog("asked"), 300, "--all", "--min-alloc-size", "1048577")
+    assert got["rows"] == []
+
+
+def test_a_function_of_ones_own_is_probed_by_its_argument(byteledger, prog):
+    with running(prog("asked"), "300") as p, sampling(byteledger, "-p", p.pid, "--format", "json", "--all", "-f", "BY_MALLOC:0") as s:
+        go(p)
+        truth = truth_of(p)
+        got = json.loads(end(s))["processes"][0]
+    assert (got["estimated_allocations"], got["estimated_bytes"]) == truth["by_malloc"][:2]
+    assert [f["function"] for f in got["functions"]] == ["by_malloc"]
+    assert got["rows"][0]["frames"][0]["function"] == "main"
+
+
+def test_a_library_is_probed_in_every_process_that_maps_it(byteledger, prog, tmp_path):
+    own = tmp_path / "asked"
+    shutil.copy(prog("asked"), own)
+    with sampling(byteledger, "--program", own, "-f", "by_calloc:0", "--all", "--format", "json") as s, \
+            running(own, "100") as p, running(own, "100") as q:
+        for one in (p, q):
+            go(one)
+            truth_of(one)
+        time.sleep(0.3)
+        got = json.loads(end(s))["processes"]
+    counts = {one["pid"]: one["estimated_allocations"] for one in got}
+    assert counts == {p.pid: 100, q.pid: 100}
+
+
+def test_a_deleted_program_is_sampled(byteledger, prog, tmp_path):
+    own = tmp_path / "asked"
+    shutil.copy(prog("asked_static"), own)
+    with running(own, "100") as p:
+        own.unlink()
+        with sampling(byteledger, "-p", p.pid, "--format", "json", "--all") as s:
+            go(p)
+            truth = truth_of(p)
+            got = json.loads(end(s))["processes"][0]
+    assert got["estimated_bytes"] == sum(t[1] for t in truth.values())
+
+
+def refused(byteledger, *argv):
+    done = subprocess.run([byteledger, "sample", *map(str, argv)], capture_output=True, text=True, timeout=60)
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+def test_what_cannot_be_done_is_said(byteledger, prog, tmp_path):
+    with running(prog("asked"), "1") as p:
+        code, said = refused(byteledger, "-p", p.pid, "-f", "by_mallok")
+        assert code == 1 and "no function 'by_mallok'" in said and "by_malloc" in said.split("hint:")[1], said
+        code, said = refused(byteledger, "-p", p.pid, "-f", "by_malloc:6")
+        assert code == 1 and "from 0 to 5" in said, said
+        code, said = refused(byteledger, "-p", p.pid, "--min-alloc-size", "2K", "--max-alloc-size", "1K")
+        assert code == 2 and "above" in said, said
+        code, said = refused(byteledger, "-p", p.pid, "--program", "/usr/bin/true")
+        assert code == 1 and "has not mapped" in said, said
+        code, said = refused(byteledger, "-p", p.pid, "--order-by", "live")
+        assert code == 2 and "--leaks" in said, said
+        for option, value in (("--order-by", "size"), ("--sample-every", "0"), ("--sample-bytes", "2G"), ("--budget", "x"), ("--top", "-1")):
+            code, said = refused(byteledger, "-p", p.pid, option, value)
+            assert code == 2 and value in said, (option, said)
+        assert p.poll() is None
+    code, said = refused(byteledger, "-p", "4194303")
+    assert code == 1 and "4194303" in said, said
+    stripped = tmp_path / "stripped"
+    subprocess.run(["strip", "-o", stripped, prog("asked_static")], check=True)
+    with running(stripped, "1") as p:
+        code, said = refused(byteledger, "-p", p.pid)
+        assert code == 1 and "static program, stripped of its names" in said, said
+
+
+def test_without_privileges_it_says_what_is_missing(byteledger, prog, tmp_path):
+    own = tmp_path / "byteledger"
+    shutil.copy(byteledger, own)
+    os.chmod(tmp_path, 0o755)
+    with running(prog("asked"), "1") as p:
+        done = subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", own, "sample", "-p", str(p.pid)],
+                              capture_output=True, text=True, timeout=60, cwd="/")
+        assert done.returncode == 1 and "hint:" in done.stderr, done.stderr
