@@ -97,10 +97,12 @@ static void judge(const struct samples *samples, struct sample_row *row)
 	}
 	if (s.count < READINGS_MIN)
 		return;
-	/* the later half alone, too: what filled up and stays grows no more */
-	size_t half = s.count / 2;
+	/* the later half of the time alone, too: what filled up and stays grows no more */
+	size_t half = 0;
+	while (half + 3 < s.count && s.times[half] < (s.times[0] + s.times[s.count - 1]) / 2)
+		half++;
 	double whole = leak_trend(s.values, s.count);
-	double late = leak_trend(s.values + half, s.count - half);
+	double late = slope(&s, half), early = slope(&s, 0);
 	double grown = s.values[s.count - 1] - s.values[0];
 	double error =
 		sqrt(row->past[s.count - 1].error_bytes * row->past[s.count - 1].error_bytes +
@@ -112,7 +114,7 @@ static void judge(const struct samples *samples, struct sample_row *row)
 	if (s.height > 0 && s.highest_fall > s.height * 0.4 &&
 	    s.highest_fall > 3 * f->live_error_bytes && f->live_bytes > s.height * 0.1) {
 		row->verdict = SAMPLE_SAWTOOTH;
-	} else if (whole > SURE && late > 1.64 && grown > 2 * error && runtime > 0) {
+	} else if (whole > SURE && late > early / 4 && grown > 2 * error && runtime > 0) {
 		row->verdict = SAMPLE_GROWING;
 		row->growth_bytes_per_s = slope(&s, 0);
 		row->growth_error = TWO_SIDED * error / runtime;
