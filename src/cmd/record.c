@@ -172,8 +172,8 @@ static error_t parse_snapshot(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = opt;
 		return 0;
 	}
-	if (key == ARGP_KEY_ARG) /* the program */
-		return 0;
+	if (key == ARGP_KEY_ARG) /* the outer parser is the one that is asked for the program */
+		return parse_option(key, arg, state);
 	if (key != OPT_SNAPSHOT)
 		return ARGP_ERR_UNKNOWN;
 	if (query_duration_parse(arg, &opt->snapshot_ns, NULL) < 0 || !opt->snapshot_ns)
