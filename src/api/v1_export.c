@@ -120,7 +120,7 @@ static void name_file(struct v1_call *call, const struct out_format *format, cha
 			*at = '_';
 }
 
-static int export_as(struct v1_call *call, const struct out_format *format, struct err *err)
+int v1_export_as(struct v1_call *call, const struct out_format *format, struct err *err)
 {
 	const struct ask *ask = &call->ask;
 	struct export e = { .opt = { .by = ask->by,
@@ -177,7 +177,7 @@ int v1_export(struct v1_call *call, struct err *err)
 				       format->name);
 	if (ask->has_base)
 		return err_set(err, -EINVAL, "'base' does not apply to an export");
-	return export_as(call, format, err);
+	return v1_export_as(call, format, err);
 }
 
 static int pprof(struct v1_call *call, enum view_cost cost, struct err *err)
@@ -187,7 +187,7 @@ static int pprof(struct v1_call *call, enum view_cost cost, struct err *err)
 			       "'base', 'inverted' and 'by' do not apply to a profile");
 	if (!call->ask.cost_given)
 		call->ask.cost = cost;
-	return export_as(call, out_format_find("pprof"), err);
+	return v1_export_as(call, out_format_find("pprof"), err);
 }
 
 int v1_pprof_heap(struct v1_call *call, struct err *err)

@@ -119,6 +119,9 @@ int v1_growth(struct v1_call *call, struct err *err);
 int v1_source(struct v1_call *call, struct err *err);
 int v1_events(struct v1_call *call, struct err *err);
 int v1_export(struct v1_call *call, struct err *err);
+/** v1_export_as() - as what a format writes; @call->ask.reading names its query. */
+struct out_format;
+int v1_export_as(struct v1_call *call, const struct out_format *format, struct err *err);
 int v1_pprof_heap(struct v1_call *call, struct err *err);
 int v1_pprof_allocs(struct v1_call *call, struct err *err);
 void v1_pprof_index(void *ctx, const struct http_request *request, struct http_reply *reply);

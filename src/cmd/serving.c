@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/bh.h"
 #include "api/page.h"
 #include "api/shelf.h"
 #include "api/v1.h"
@@ -14,7 +15,7 @@
 #include "cmd/books.h"
 #include "cmd/cmd.h"
 
-#define ROUTES_MAX (PAGE_ROUTES_MAX + V1_ROUTES_MAX)
+#define ROUTES_MAX (PAGE_ROUTES_MAX + V1_ROUTES_MAX + BH_ROUTES_MAX)
 
 struct serving {
 	struct books *books;
@@ -117,6 +118,7 @@ static int start(struct serving *s, const struct serving_opt *opt, const char *c
 	http.routes = s->routes;
 	http.route_count = page_routes(s->routes);
 	http.route_count += v1_routes(s->v1, s->routes + http.route_count);
+	http.route_count += bh_routes(s->shelf, s->routes + http.route_count);
 	return http_server_start(&http, &s->server, err);
 }
 

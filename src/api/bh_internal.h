@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bh_internal.h - what the files of the bytehound-compatible REST share. */
+#ifndef API_BH_INTERNAL_H
+#define API_BH_INTERNAL_H
+
+#include "api/bh.h"
+#include "api/v1_blocks.h"
+
+/** struct bh_group - all blocks of one stack. */
+struct bh_group {
+	uint64_t count, leaked, bytes, min_bytes, max_bytes;
+	uint64_t first_ns, last_ns;
+	uint64_t live_bytes, most_bytes,
+		most_ns; /* the most that lived at once, and when that was first so */
+};
+/** struct bh_groups - by stack row of the names. */
+struct bh_groups {
+	struct bh_group *all;
+	uint32_t count;
+};
+
+struct bh_range {
+	uint64_t min, max;
+};
+/** struct bh_filter - the words of an allocation filter, as numbers. */
+struct bh_filter {
+	struct bh_range time, lifetime, chain_lifetime, size, first_size, last_size, address, depth,
+		chain_length, position, group_interval, group_count, group_leaked, group_most_ns;
+	uint64_t alive_at[2];
+	int has_alive[2];
+	enum { BH_ALL, BH_LEAKED, BH_CHAIN_LEAKED, BH_TEMPORARY, BH_WHOLE_GROUP_LEAKED } life;
+	int mmaped, main_arena, jemalloc; /* -1: any */
+	uint64_t backtrace, deallocation; /* UINT64_MAX: any */
+	int has_group;
+	uint8_t *stacks; /* by row; NULL: all */
+	double group_leaked_min_share, group_leaked_max_share;
+};
+
+/** struct bh_call - one question. */
+struct bh_call {
+	struct v1_call call; /* first: patience, readings */
+	struct reading *whole, *rows,
+		*sums; /* @rows: blocks, @sums: groups; NULL until asked for */
+	const struct prof *names;
+	const struct blocks *blocks;
+	const struct bh_groups *groups;
+	uint64_t start_ns, length_ns; /* realtime, and how long it ran */
+	int has_jemalloc, strip;
+	struct bh_filter filter;
+	uint32_t *frame_count; /* by frame row: stacks that it stands in */
+};
+
+/** bh_filter_parse() - 0 or -EINVAL with @err. Release with bh_filter_fini(). */
+int bh_filter_parse(struct bh_call *b, struct err *err);
+void bh_filter_fini(struct bh_filter *filter);
+int bh_matches(const struct bh_call *b, const struct block_row *row);
+/** bh_arg() - a word of the query; NULL. */
+const char *bh_arg(const struct bh_call *b, const char *key);
+
+/** bh_is_mmaped() - glibc gives large blocks a mapping of their own, 16 bytes into a page. */
+static inline int bh_is_mmaped(const struct block_row *row)
+{
+	return row->bytes >= (128u << 10) && row->addr % 4096 == 16;
+}
+/** bh_in_main_arena() - the program break lies far below what is mapped. */
+static inline int bh_in_main_arena(const struct block_row *row)
+{
+	return row->addr < 0x700000000000ull && !bh_is_mmaped(row);
+}
+
+/* Answers; each writes one JSON value, or text. */
+void bh_put_time(struct jsonw *json, const char *key, const struct bh_call *b, uint64_t ns);
+void bh_put_span(struct jsonw *json, const char *key, uint64_t ns);
+/** bh_put_times() - KEY, KEY_relative and KEY_relative_p. */
+void bh_put_times(struct jsonw *json, const char *key, const struct bh_call *b, uint64_t ns);
+/** bh_put_backtrace() - an array of frames, outermost first. */
+void bh_put_backtrace(struct jsonw *json, const char *key, const struct bh_call *b, uint32_t stack);
+int bh_allocations(struct bh_call *b, struct err *err);
+int bh_allocation_groups(struct bh_call *b, struct err *err);
+int bh_timeline(struct bh_call *b, int leaked, struct err *err);
+int bh_timeline_maps(struct bh_call *b, struct err *err);
+int bh_backtraces(struct bh_call *b, struct err *err);
+int bh_backtrace(struct bh_call *b, const char *number, struct err *err);
+/** bh_tree() - @only: regular expression of functions that stacks pass, NULL: all; @ascii: as text. */
+int bh_tree(struct bh_call *b, const char *only, int ascii, struct err *err);
+int bh_regions(struct bh_call *b, struct err *err);
+int bh_raw_allocations(struct bh_call *b, struct err *err);
+/** bh_mask() - which stack rows have a frame whose function (or @source file) matches; malloc'd. */
+uint8_t *bh_mask(const struct prof *names, const char *regex, int source, struct err *err);
+
+#endif
