@@ -16,7 +16,9 @@
 
 #include "preload/frames.h"
 #include "preload/libc.h"
+#include "preload/log.h"
 #include "preload/state.h"
+#include "wire/heap_start.h"
 
 /* Every field but @seen stands still while @live; an entry that died may be taken for another object at @lo. */
 struct entry {
@@ -26,7 +28,8 @@ struct entry {
 	uint32_t index; /* in the shared table; UINT32_MAX where that was full */
 	uint32_t
 		name; /* hash: the loader may give a new object the place and the link map of an old one */
-	uint32_t seen; /* the last sweep that met it, or that was under way when it came */
+	uint32_t asked; /* whether its code has been looked at for system calls */
+	uint32_t seen;  /* the last sweep that met it, or that was under way when it came */
 	struct unwind_module module;
 	struct unwind_frames frames; /* stand still once @searched */
 	uint32_t searched;           /* the file's sections were looked at */
@@ -582,6 +585,46 @@ static void search_file(struct entry *e, const struct object *o)
 	modules_unlock();
 }
 
+/* libc's calls by which pages are closed have hooks. */
+static int is_libc(const char *name)
+{
+	static const char *const ours[] = { "libc.so.", "ld-linux", "libpthread.so.", "libc-2.",
+					    WIRE_PRELOAD_NAME };
+	const char *slash = strrchr(name, '/');
+	name = slash ? slash + 1 : name;
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		if (strncmp(name, ours[i], strlen(ours[i])) == 0)
+			return 1;
+	return 0;
+}
+
+/* Once for each object: may it close a page of a stack where nobody sees it? */
+static void ask_for_calls(struct entry *e, const struct object *o)
+{
+	static char path[4096];
+	if (__atomic_load_n(&e->asked, __ATOMIC_ACQUIRE) || e->index == UINT32_MAX ||
+	    process.closes || o->lo == vdso || no_calls() || !modules_lock())
+		return;
+	const struct wire_module *row = &rows()[e->index];
+	if (!e->asked && row->path_len < sizeof(path)) {
+		const struct frames_object object = { o->bias, o->phdr, o->phdr_count };
+		memcpy(path, (char *)process.heap + process.heap->strings_off + row->path_off,
+		       row->path_len);
+		path[row->path_len] = '\0';
+		if (!is_libc(path) && calls_closing(path, &object, &e->module)) {
+			log_line(LOG_INFO,
+				 "%s may close pages by system calls of its own: each stack's "
+				 "pages are asked for",
+				 path);
+			process.closes = 1;
+			self.unwind = NULL; /* the hot path asks nobody */
+			__atomic_fetch_add((uint32_t *)&proc.word, MODE_EPOCH, __ATOMIC_RELAXED);
+		}
+	}
+	__atomic_store_n(&e->asked, 1, __ATOMIC_RELEASE);
+	modules_unlock();
+}
+
 /* Not every word that a guess takes for a return address is one: strings and tables lie in objects, too. */
 static int in_code(const struct object *o, uint64_t pc)
 {
@@ -621,6 +664,8 @@ int module_find(void *ctx, uint64_t pc, struct unwind_module *module)
 		module->since = since_rowless(object.lo, object.hi);
 		return UNWIND_MODULE;
 	}
+	if (unlikely(!__atomic_load_n(&e->asked, __ATOMIC_ACQUIRE)))
+		ask_for_calls(e, &object);
 	if (search)
 		search_file(e, &object);
 	*module = e->module;

@@ -44,6 +44,8 @@ uint32_t capture_always(struct thread *t, uint64_t pc, uint64_t sp, uint64_t bp,
 {
 	if (!t->walker)
 		return WIRE_STOP_NO_SCRATCH;
+	if (unlikely(process.closes && !no_calls()))
+		unwind_stack_ask(t->walker, sp);
 	if (unlikely(sp < t->stack_lo && !t->stack_floor))
 		stack_grew(t, sp);
 	struct unwind_regs regs = { .ip = pc, .sp = sp, .bp = bp, .bx = bx };
@@ -57,7 +59,7 @@ uint32_t capture_sampled(struct thread *t, uint64_t size, uint64_t pc, uint64_t 
 			 uint64_t bx)
 {
 	if (!process.sample_bytes)
-		return WIRE_STOP_NO_SCRATCH;
+		return process.closes ? capture_always(t, pc, sp, bp, bx) : WIRE_STOP_NO_SCRATCH;
 	/* a block of no bytes counts as one of one: it must have a chance, too */
 	int64_t bytes = size - 1 < INT64_MAX / 2 ? (int64_t)size : size ? INT64_MAX / 2 : 1;
 	if (likely(t->sample_left >= bytes)) {

@@ -125,11 +125,13 @@ extern struct process {
 	uint32_t free_stacks;
 	uint64_t sample_bytes; /* 0 = every allocation has a stack */
 	int64_t rseq_offset;   /* of glibc's rseq area from the thread pointer; 0 = there is none */
-	uint32_t alone;        /* without a byteledger parent */
-	uint32_t wanted;       /* before there is a header: switched on by a call or signal */
-	uint32_t follow;       /* the children of forks are recorded, too */
-	uint32_t forks;        /* WIRE_FORK records so far */
-	uint32_t forked;       /* this is such a child: its first thread may run on any stack */
+	uint32_t
+		closes; /* there is code that may close pages by itself: stacks are asked for at each capture */
+	uint32_t alone;  /* without a byteledger parent */
+	uint32_t wanted; /* before there is a header: switched on by a call or signal */
+	uint32_t follow; /* the children of forks are recorded, too */
+	uint32_t forks;  /* WIRE_FORK records so far */
+	uint32_t forked; /* this is such a child: its first thread may run on any stack */
 	uint32_t
 		reaper; /* orphans become children of this process, or of one that it was forked from */
 	uint32_t starter; /* 1 = reads @starter_heap while it starts the recorder of this child */
@@ -268,6 +270,10 @@ void ring_attach(struct thread *t, struct wire_heap_slot *slot) HIDDEN;
 void modules_init(void) HIDDEN;
 /** own_memory() - zeroed, named and entered as the library's own; NULL where there is none, or no room to enter it. */
 void *own_memory(uint64_t bytes) HIDDEN;
+/** calls_closing() - whether the code of an object, at most 2 MiB of it, has system calls of its own that may close pages of a stack. */
+struct frames_object;
+int calls_closing(const char *path, const struct frames_object *object,
+		  const struct unwind_module *module) HIDDEN;
 int module_find(void *ctx, uint64_t pc, struct unwind_module *module) HIDDEN;
 int page_probe(void *ctx, uint64_t addr) HIDDEN;
 /** modules_forked() - in the child: the lock is nobody's; the table was carried over to process.heap. */

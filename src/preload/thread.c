@@ -150,7 +150,7 @@ static void unwind_start(struct thread *t)
 				       t->stack_hi);
 	if (!no_calls())
 		unwind_stack_doubt(t->walker);
-	t->unwind = process.sample_bytes ? NULL : t->walker;
+	t->unwind = process.sample_bytes || process.closes ? NULL : t->walker;
 }
 
 static void slot_take(struct thread *t, struct wire_heap_slot *slot)
@@ -445,6 +445,8 @@ uint32_t hook_enter(struct thread *t, enum hook_kind kind, uint64_t sp)
 		slot_take(t, slot);
 	}
 	uint32_t gen = __atomic_load_n(&process.heap->module_gen, __ATOMIC_ACQUIRE);
+	if (unlikely(process.closes))
+		t->unwind = NULL;
 	if (t->gen != gen) {
 		if (t->walker)
 			unwind_forget(t->walker);

@@ -564,6 +564,7 @@ void unwind_forget(struct unwind_thread *t)
 	t->oldest = t->area_end;
 	t->frame_count = 0;
 	t->outer_frames = 0;
+	t->words_hi = 0;
 	if (t->area_end < AREA_END_MAX)
 		return;
 	/* places would begin anew, and what is forgotten would seem to be there */
@@ -595,6 +596,7 @@ struct unwind_thread *unwind_thread_init(void *memory, uint64_t bytes,
 	t->stack_lo = stack_lo;
 	t->stack_hi = t->used_lo = t->trust_hi = stack_hi;
 	t->doubt = t->careful = t->verify = t->keyed = 0;
+	t->checked_hi = UINT64_MAX;
 	t->base = stack_hi - (1ull << 32);
 	t->stats = (struct unwind_stats){ 0 };
 	refresh(t);
@@ -605,6 +607,31 @@ void unwind_stack_doubt(struct unwind_thread *t)
 {
 	t->used_lo = t->trust_hi = t->stack_hi;
 	t->verify = 1;
+}
+
+void unwind_stack_ask(struct unwind_thread *t, uint64_t sp)
+{
+	struct unwind_process *p = t->process;
+	uint64_t page = ((sp - 1) | 4095) + 1;
+
+	t->careful = 1;
+	t->checked_hi = page;
+	if (sp < t->stack_lo || sp >= t->stack_hi || !p->probe)
+		return;
+	for (; page < t->words_hi; page += 4096) {
+		if (p->probe(p->ctx, page))
+			continue;
+		unwind_forget(t);
+		unwind_stack_doubt(t);
+		return;
+	}
+	t->checked_hi = page;
+	/* what was closed may be open again, and stacks are whole */
+	if (t->trust_hi < t->stack_hi && p->probe(p->ctx, t->trust_hi)) {
+		unwind_forget(t);
+		unwind_stack_doubt(t);
+		t->checked_hi = ((sp - 1) | 4095) + 1;
+	}
 }
 
 int unwind_stack_changed(struct unwind_thread *t, uint64_t lo, uint64_t hi)

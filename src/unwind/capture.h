@@ -141,6 +141,13 @@ void unwind_process_stacks_changed(struct unwind_process *process);
 /** unwind_stack_keyed() - any key of protection may close words of @thread's stack from now on, without a system call. */
 void unwind_stack_keyed(struct unwind_thread *thread);
 
+/**
+ * unwind_stack_ask() - before each unwind_capture() in a program that may close pages by system calls which nobody sees: are
+ * those pages above @sp there whose words are remembered? Costs a probe a page; from the first time on nothing further out is
+ * read without one.
+ */
+void unwind_stack_ask(struct unwind_thread *thread, uint64_t sp);
+
 /** unwind_stack_doubt() - behind unwind_thread_init(): the first capture asks for the pages that it takes for granted. */
 void unwind_stack_doubt(struct unwind_thread *thread);
 

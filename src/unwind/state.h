@@ -170,6 +170,9 @@ struct unwind_thread {
 	uint64_t stack_lo, stack_hi;
 	uint64_t used_lo;  /* the innermost place of it where code ran; stack_hi: none yet */
 	uint64_t trust_hi; /* from used_lo up to here all of it can be read */
+	uint64_t
+		checked_hi; /* and up to here it was asked for just now; UINT64_MAX: it need not be */
+	uint64_t words_hi; /* below it lie all words that are remembered */
 	uint32_t doubt;    /* what could be read has changed; set by any thread */
 	uint32_t careful;  /* it has happened before: pages are asked for as the stack grows */
 	uint32_t verify;   /* the next look at the stack asks for all pages */

@@ -97,6 +97,8 @@ static void known_words(struct walk *w, struct unwind_thread *t, uint64_t sp, in
 				t->used_lo = sp;
 		}
 		hi = sp >= t->used_lo ? t->trust_hi : 0;
+		if (unlikely(hi > t->checked_hi))
+			hi = t->checked_hi;
 	} else if (in_use)
 		hi = ((sp - 1) | 4095) + 1;
 	w->lo = sp;
@@ -416,6 +418,8 @@ static UNWIND_HOT int put_word(struct unwind_thread *t, uint32_t *count, uint64_
 		return 0;
 	t->word_off[*count] = (uint32_t)(addr - t->base);
 	t->word[*count] = value;
+	if (addr + 8 > t->words_hi)
+		t->words_hi = addr + 8;
 	++*count;
 	return 1;
 }

@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-WAYS = ["mprotect", "syscall", "other", "pkey", "guard", "fixed", "unmapped"]
+WAYS = ["mprotect", "syscall", "raw", "other", "pkey", "guard", "fixed", "unmapped"]
 
 
 @pytest.mark.parametrize("where", [[], ["thread"]], ids=["main", "thread"])
