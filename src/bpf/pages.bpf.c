@@ -37,6 +37,7 @@ uint32_t pages_calibrated_count = 0, pages_calibrated_tid = 0;
 uint32_t pages_next_stack = WIRE_PAGES_FIRST;
 uint64_t pages_pool_used = 0;
 uint64_t pages_counters[WIRE_PAGES_COUNTERS] = { 0 };
+struct wire_pages_ring pages_given_back[WIRE_PAGES_CLASSES] = { 0 };
 /* How many followed processes have these low bits in their id: most of the machine is told from ours by one load. */
 uint32_t pages_maybe[65536] = { 0 };
 
@@ -132,31 +133,59 @@ INLINE struct wire_pages_process *followed(uint32_t *pid, uint32_t *tid)
 
 /* ---- stacks --------------------------------------------------------------------------------------------------------- */
 
+/* A number that user space has given back, with room for that many words; 0: none. */
+INLINE uint32_t take_given_back(uint32_t class)
+{
+	struct wire_pages_ring *ring =
+		&pages_given_back[(uint64_t) class & (WIRE_PAGES_CLASSES - 1)];
+	uint32_t head = ring->head;
+	if (head == *(volatile uint32_t *)&ring->tail)
+		return 0;
+	uint32_t id = ring->stack[(uint64_t)head & (WIRE_PAGES_RING - 1)];
+	return __sync_val_compare_and_swap(&ring->head, head, head + 1) == head ? id : 0;
+}
+
+/* A number that nobody had, and the place of its frames; 0: the tables are full. */
+INLINE uint32_t take_new(uint32_t words, uint64_t *at)
+{
+	if (pages_next_stack >= pages_stacks_max) {
+		count(WIRE_PAGES_COUNT_STACKS_FULL, 1);
+		return 0;
+	}
+	*at = pages_pool_used;
+	if (*at <= pages_pool_words - WIRE_STACK_FRAMES_MAX)
+		*at = __sync_fetch_and_add(&pages_pool_used, words);
+	if (*at > pages_pool_words - WIRE_STACK_FRAMES_MAX) {
+		count(WIRE_PAGES_COUNT_POOL_FULL, 1);
+		return 0;
+	}
+	return __sync_fetch_and_add(&pages_next_stack, 1);
+}
+
 INLINE uint32_t keep_stack(struct walk *w, uint64_t hash, uint32_t tgid, uint32_t epoch,
 			   uint8_t flags)
 {
 	uint32_t zero = 0;
 	struct pages_pool *pool = bpf_map_lookup_elem(&pages_pool, &zero);
-	uint64_t n = w->frames;
-	if (!pool || pages_next_stack >= pages_stacks_max) {
-		count(WIRE_PAGES_COUNT_STACKS_FULL, 1);
-		return WIRE_PAGES_FULL;
-	}
+	uint64_t n = w->frames, at = 0;
 	if (n > WIRE_STACK_FRAMES_MAX)
 		n = WIRE_STACK_FRAMES_MAX;
-	uint64_t at = pages_pool_used;
-	if (at <= pages_pool_words - WIRE_STACK_FRAMES_MAX)
-		at = __sync_fetch_and_add(&pages_pool_used, n);
-	if (at > pages_pool_words - WIRE_STACK_FRAMES_MAX) {
-		count(WIRE_PAGES_COUNT_POOL_FULL, 1);
-		return WIRE_PAGES_FULL;
-	}
-	uint32_t id = __sync_fetch_and_add(&pages_next_stack, 1);
+	uint32_t class = (uint32_t)(n + WIRE_PAGES_CLASS_WORDS - 1) / WIRE_PAGES_CLASS_WORDS;
+	uint32_t id = take_given_back(class), again = id;
+	if (!id)
+		id = take_new(class * WIRE_PAGES_CLASS_WORDS, &at);
 	struct wire_pages_stack_head *head = bpf_map_lookup_elem(&pages_heads, &id);
-	if (!head) {
-		count(WIRE_PAGES_COUNT_STACKS_FULL, 1);
+	struct wire_pages_live *live = bpf_map_lookup_elem(&pages_live, &id);
+	if (!pool || !id || !head || !live)
 		return WIRE_PAGES_FULL;
+	if (again) {
+		head->first_ns = 0;
+		at = head->at;
+		live->ever = 0;
 	}
+	OPAQUE(at);
+	if (at > pages_pool_words - WIRE_STACK_FRAMES_MAX)
+		return WIRE_PAGES_FULL;
 	bpf_probe_read_kernel(&pool->v[at], n * 8, w->out.frame);
 	head->hash = hash;
 	head->tgid = tgid;

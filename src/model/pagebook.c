@@ -14,6 +14,8 @@
 /* What one stack and kind had at the last reading; its number is the block's. */
 struct slot {
 	const void *who; /* stack, or the text of reason and label */
+	const struct page_stack
+		*held; /* a reference, so that no other gets its address; NULL for a text */
 	uint8_t kind;
 	struct stack_id stack;
 	uint64_t bytes;
@@ -73,6 +75,8 @@ void pagebook_free(struct pagebook *book)
 	table_fini(&book->nodes);
 	intern_fini(&book->texts);
 	idtab_fini(&book->slot_tab);
+	for (size_t i = 0; i < book->slot_count; i++)
+		page_stack_put(book->slots[i].held);
 	free(book->slots);
 	free(book->real);
 	page_process_put(book->process);
@@ -334,7 +338,10 @@ static struct slot *slot_of(struct pagebook *book, const struct page_row *row, s
 	if (stack < 0)
 		return NULL;
 	struct slot *slot = &book->slots[book->slot_count];
-	*slot = (struct slot){ .who = who, .kind = row->kind, .stack = { (uint32_t)stack } };
+	*slot = (struct slot){ .who = who,
+			       .held = page_stack_get(row->stack),
+			       .kind = row->kind,
+			       .stack = { (uint32_t)stack } };
 	idtab_put(&book->slot_tab, at, hash, (uint32_t)book->slot_count++);
 	return slot;
 }

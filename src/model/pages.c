@@ -50,6 +50,21 @@ const char *page_loss_name(unsigned loss)
 	return loss < PAGES_LOSSES ? names[loss] : NULL;
 }
 
+struct page_stack *page_stack_get(const struct page_stack *stack)
+{
+	struct page_stack *own = (struct page_stack *)stack;
+	if (own)
+		atomic_fetch_add(&own->refs, 1);
+	return own;
+}
+
+void page_stack_put(const struct page_stack *stack)
+{
+	struct page_stack *own = (struct page_stack *)stack;
+	if (own && atomic_fetch_sub(&own->refs, 1) == 1)
+		free(own);
+}
+
 /* A process stands in several shots once it has ended. */
 struct counted {
 	struct page_process process;
@@ -75,8 +90,10 @@ void page_process_put(struct page_process *process)
 {
 	if (!process || atomic_fetch_sub(&((struct counted *)process)->refs, 1) > 1)
 		return;
-	for (size_t i = 0; i < process->row_count; i++)
+	for (size_t i = 0; i < process->row_count; i++) {
 		free((char *)process->rows[i].label);
+		page_stack_put(process->rows[i].stack);
+	}
 	free(process->rows);
 	free(process->cmdline);
 	free(process);

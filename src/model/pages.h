@@ -3,7 +3,7 @@
  * pages.h - a reading of resident pages: every page of some processes on exactly one line, by call stack or by the reason why
  * there is none. Made by source/pageown.h, read by view, out and api; nothing in it changes once it is made.
  *
- * Frames and stacks are shared by all readings of one source and live as long as that.
+ * Frames are shared by all readings of one source and live as long as that, stacks as long as somebody refers to them.
  */
 #ifndef MODEL_PAGES_H
 #define MODEL_PAGES_H
@@ -67,6 +67,7 @@ struct page_frame {
 
 /** struct page_stack - innermost first. */
 struct page_stack {
+	atomic_int refs;
 	pid_t pid;                         /* whose it is */
 	uint32_t epoch;                    /* execs of that process before */
 	uint64_t first_ns;                 /* CLOCK_MONOTONIC */
@@ -79,12 +80,15 @@ struct page_stack {
 
 struct page_row {
 	uint64_t bytes;
-	const struct page_stack *stack; /* NULL: none, @reason says why */
+	const struct page_stack *stack; /* a reference of the row's; NULL: none, @reason says why */
 	uint8_t kind;                   /* enum pages_kind */
 	uint8_t reason;                 /* enum page_reason */
 	const char
 		*label; /* without a stack: the mapping, as `regions` calls it; the reading's own */
 };
+
+struct page_stack *page_stack_get(const struct page_stack *stack);
+void page_stack_put(const struct page_stack *stack);
 
 #define PAGES_UNKNOWN UINT64_MAX
 

@@ -20,8 +20,9 @@
 #include <linux/capability.h>
 
 #include "base/cleanup.h"
-#include "pages.skel.h"
 #include "source/pageown_impl.h"
+
+#include "pages.skel.h" /* behind the types that its data has */
 
 #define STACKS_DEFAULT 65536u
 #define STACKS_MAX (4u << 20)
@@ -475,6 +476,29 @@ uint32_t pageown_next(const struct pageown *p)
 {
 	uint32_t next = __atomic_load_n(&p->skeleton->data->pages_next_stack, __ATOMIC_ACQUIRE);
 	return next < p->stacks_max ? next : p->stacks_max;
+}
+
+uint64_t pageown_pool_used(const struct pageown *p)
+{
+	return p->skeleton->bss->pages_pool_used;
+}
+
+void pageown_forget_hash(struct pageown *p, uint64_t hash)
+{
+	bpf_map_delete_elem(bpf_map__fd(p->skeleton->maps.pages_ids), &hash);
+}
+
+int pageown_put_ring(struct pageown *p, uint32_t frames, uint32_t id)
+{
+	uint32_t class = (frames + WIRE_PAGES_CLASS_WORDS - 1) / WIRE_PAGES_CLASS_WORDS;
+	struct wire_pages_ring *ring =
+		(void *)&p->skeleton->bss->pages_given_back[class % WIRE_PAGES_CLASSES];
+	uint32_t tail = ring->tail;
+	if (tail - __atomic_load_n(&ring->head, __ATOMIC_ACQUIRE) >= WIRE_PAGES_RING)
+		return -ENOSPC;
+	ring->stack[tail % WIRE_PAGES_RING] = id;
+	__atomic_store_n(&ring->tail, tail + 1, __ATOMIC_RELEASE);
+	return 0;
 }
 
 int pageown_fd(const struct pageown *p)

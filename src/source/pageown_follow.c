@@ -276,7 +276,6 @@ int pageown_on_event(struct pageown *p, const struct wire_pages_event *event)
 		struct followed *f = pageown_find(p, pid);
 		if (!f)
 			break;
-		pageown_take_stacks(p, 1);
 		f->ended = 1;
 		bpftables_remove(p->tables, event->pid);
 		tell(p, PAGES_ENDED, pid, 0, 1);
@@ -302,15 +301,24 @@ static void changed(void *ctx, uint32_t pid)
 		pageown_image_learn(p, f->image);
 }
 
+int pageown_consume(struct pageown *p)
+{
+	p->consuming = 1; /* a callback that reads the ring would get its own record again */
+	int rc = ring_buffer__consume(p->ring);
+	p->consuming = 0;
+	return rc;
+}
+
 int pageown_take(struct pageown *p, struct err *err)
 {
-	int rc = ring_buffer__consume(p->ring);
+	int rc = pageown_consume(p);
 	if (rc < 0)
 		return err_set(err, rc, "cannot read the ring of process events");
 	if (p->announcements)
 		bpfstack_events_read(p->announcements, mark, p);
 	bpftables_update(p->tables, !!p->announcements, changed, p);
 	pageown_take_stacks(p, 1);
+	pageown_give_back(p);
 	return 0;
 }
 

@@ -70,6 +70,12 @@ struct followed {
 	struct page_process *last;
 };
 
+enum { STACK_USED, STACK_LEAVING, STACK_GIVEN };
+struct given {
+	uint32_t id;
+	uint64_t ns; /* head.first_ns of the stack before */
+};
+
 struct pageown {
 	struct pageown_opt opt;
 	char *take_name, *cache_dir;
@@ -109,6 +115,11 @@ struct pageown {
 	struct page_stack **stacks; /* by the kernel's number */
 	uint32_t stacks_seen;       /* numbers below were looked at */
 	uint32_t stack_numbers;
+	uint8_t *state;      /* of each number: STACK_* */
+	uint32_t *leaving;   /* whose hash is forgotten since a moment */
+	struct given *given; /* that wait in the kernel side's rings */
+	size_t leaving_count, given_count;
+	uint64_t gave_back_ns;
 
 	/* of a walk */
 	int kpageflags;
@@ -121,7 +132,7 @@ struct pageown {
 	 */
 	pthread_mutex_t lock;
 	pthread_t thread;
-	int running;
+	int running, consuming;
 	atomic_int drop; /* privileges: to be done by the thread itself */
 	int told, stop;  /* eventfds: to whoever polls, to the thread */
 	struct pageown_event *events;
@@ -149,9 +160,16 @@ static inline uint32_t pageown_owner_of(const struct pageown *p, uint64_t pfn)
 /** pageown_drop_own() - of the calling thread. */
 int pageown_drop_own(struct err *err);
 
+uint64_t pageown_pool_used(const struct pageown *p);
+void pageown_forget_hash(struct pageown *p, uint64_t hash);
+/** pageown_put_ring() - give number @id, which has room for @frames, to the kernel side; -ENOSPC: that ring is full. */
+int pageown_put_ring(struct pageown *p, uint32_t frames, uint32_t id);
+
 /* pageown_follow.c */
 /** pageown_take() - what the ring and the announcements say; with the lock held. */
 int pageown_take(struct pageown *p, struct err *err);
+/** pageown_consume() - the ring alone; not from a callback of it. */
+int pageown_consume(struct pageown *p);
 struct followed *pageown_find(const struct pageown *p, pid_t pid);
 void pageown_followed_fini(struct followed *f);
 int pageown_on_event(struct pageown *p, const struct wire_pages_event *event);
@@ -166,6 +184,8 @@ void pageown_image_learn(struct pageown *p, struct pageown_image *image);
 void pageown_take_stacks(struct pageown *p, int all);
 /** pageown_stack() - the stack of the kernel's number @id; NULL for those that are none. */
 const struct page_stack *pageown_stack(struct pageown *p, uint32_t id);
+/** pageown_give_back() - make room in the tables of stacks, once they are half full; at most four times a second. */
+void pageown_give_back(struct pageown *p);
 void pageown_stacks_fini(struct pageown *p);
 
 /* pageown_walk.c */

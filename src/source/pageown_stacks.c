@@ -8,10 +8,14 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "source/pageown_impl.h"
 
 #define PLACES_MAX 65536u
 #define IMAGES_MAX 4096u
+#define GIVE_BACK_NS 250000000ull
+#define LEAVING_MAX 32768u
+#define GIVEN_MAX 32768u
 
 /* Doubles what @all points to where @count has reached @cap. */
 static int grow(void *all, size_t count, size_t *cap, size_t size)
@@ -219,6 +223,7 @@ static struct page_stack *make_stack(struct pageown *p, const struct wire_pages_
 	if (!stack)
 		return NULL;
 	const struct pageown_image *image = pageown_image(p, (pid_t)head->tgid, head->epoch);
+	atomic_init(&stack->refs, 1);
 	stack->pid = (pid_t)head->tgid;
 	stack->epoch = head->epoch;
 	stack->first_ns = head->first_ns;
@@ -247,9 +252,100 @@ static int is_early(const struct pageown *p, const struct wire_pages_stack_head 
 	return 1;
 }
 
+/* Numbers that were given back and have been taken again. */
+static void take_again(struct pageown *p)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < p->given_count; i++) {
+		struct given given = p->given[i];
+		const struct wire_pages_stack_head *head = &p->heads[given.id];
+		uint64_t first_ns = __atomic_load_n(&head->first_ns, __ATOMIC_ACQUIRE);
+		if (!first_ns || first_ns == given.ns || is_early(p, head)) {
+			p->given[kept++] = given;
+			continue;
+		}
+		p->stacks[given.id] = make_stack(p, head);
+		p->state[given.id] = STACK_USED;
+	}
+	p->given_count = kept;
+}
+
+/* Whether the process whose stack that is, or one that was forked from it, is there. */
+static int is_needed(const struct pageown *p, uint32_t tgid)
+{
+	for (size_t i = 0; i < p->followed_count; i++) {
+		const struct followed *f = &p->followed[i];
+		if (f->ended)
+			continue;
+		if (f->pid == (pid_t)tgid)
+			return 1;
+		for (size_t k = 0; k < f->ancestor_count; k++)
+			if (f->ancestors[k] == (pid_t)tgid)
+				return 1;
+	}
+	return 0;
+}
+
+static int has_pages(const struct pageown *p, uint32_t id)
+{
+	const struct wire_pages_live *live = &p->live[id];
+	return live->anon || live->cache || live->kernel;
+}
+
+/*
+ * Stacks of processes that have ended, and of which no page is left, make room for others. First their hash is forgotten, so that
+ * no program finds the number any more; those that did a moment before have a quarter of a second to be done with it.
+ */
+void pageown_give_back(struct pageown *p)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	uint32_t next = p->stacks_seen;
+	if (now - p->gave_back_ns < GIVE_BACK_NS || !p->state ||
+	    (next < p->stacks_max / 2 && pageown_pool_used(p) < p->pool_words / 2))
+		return;
+	p->gave_back_ns = now;
+	size_t kept = 0;
+	for (size_t i = 0; i < p->leaving_count; i++) {
+		uint32_t id = p->leaving[i];
+		const struct wire_pages_stack_head *head = &p->heads[id];
+		if (has_pages(p, id) || pageown_put_ring(p, head->count, id) < 0) {
+			p->leaving[kept++] = id;
+			continue;
+		}
+		page_stack_put(p->stacks[id]);
+		p->stacks[id] = NULL;
+		p->state[id] = STACK_GIVEN;
+		p->given[p->given_count++] = (struct given){ id, head->first_ns };
+	}
+	p->leaving_count = kept;
+	uint32_t last = 0;
+	int needed = 1;
+	for (uint32_t id = WIRE_PAGES_FIRST;
+	     id < next && p->leaving_count < LEAVING_MAX && p->given_count < GIVEN_MAX; id++) {
+		if (p->state[id] != STACK_USED || has_pages(p, id))
+			continue;
+		if (p->heads[id].tgid != last || id == WIRE_PAGES_FIRST)
+			needed = is_needed(p, p->heads[id].tgid);
+		last = p->heads[id].tgid;
+		if (needed)
+			continue;
+		pageown_forget_hash(p, p->heads[id].hash);
+		p->state[id] = STACK_LEAVING;
+		p->leaving[p->leaving_count++] = id;
+	}
+}
+
 void pageown_take_stacks(struct pageown *p, int all)
 {
 	uint32_t next = pageown_next(p);
+	if (!p->state)
+		p->state = calloc(p->stacks_max, sizeof(*p->state));
+	if (!p->leaving)
+		p->leaving = calloc(LEAVING_MAX, sizeof(*p->leaving));
+	if (!p->given)
+		p->given = calloc(GIVEN_MAX + LEAVING_MAX, sizeof(*p->given));
+	if (!p->state || !p->leaving || !p->given)
+		return;
 	if (!p->stacks && !(p->stacks = calloc(p->stacks_max, sizeof(struct page_stack *))))
 		return;
 	if (p->stacks_seen < WIRE_PAGES_FIRST)
@@ -263,19 +359,21 @@ void pageown_take_stacks(struct pageown *p, int all)
 			if (!all)
 				break;
 			/* what tells of it was in the ring before it: look again, once */
-			if (!asked++) {
-				ring_buffer__consume(p->ring);
+			if (!asked++ && !p->consuming) {
+				pageown_consume(p);
 				continue;
 			}
 		}
 		p->stacks[p->stacks_seen] = make_stack(p, head);
 		p->stacks_seen++;
 	}
+	if (p->given_count)
+		take_again(p);
 }
 
 const struct page_stack *pageown_stack(struct pageown *p, uint32_t id)
 {
-	if (id >= p->stacks_seen)
+	if (id >= p->stacks_seen || (id < p->stacks_max && p->state && p->state[id] == STACK_GIVEN))
 		pageown_take_stacks(p, 1);
 	return p->stacks && id >= WIRE_PAGES_FIRST && id < p->stacks_seen ? p->stacks[id] : NULL;
 }
@@ -316,8 +414,11 @@ void pageown_resolve(struct pageown *p, const struct page_shot *shot)
 void pageown_stacks_fini(struct pageown *p)
 {
 	for (uint32_t i = 0; p->stacks && i < p->stacks_seen; i++)
-		free(p->stacks[i]);
+		page_stack_put(p->stacks[i]);
 	free(p->stacks);
+	free(p->state);
+	free(p->leaving);
+	free(p->given);
 	for (size_t i = 0; i < p->frame_count; i++)
 		free(p->frames[i]);
 	free(p->frames);

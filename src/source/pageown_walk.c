@@ -402,6 +402,7 @@ static int add_row(struct page_process *process, size_t *cap, const struct page_
 		process->rows = grown;
 		*cap = more;
 	}
+	page_stack_get(row->stack);
 	process->rows[process->row_count++] = *row;
 	process->kinds[row->kind] += row->bytes;
 	if (in_rss(row->kind)) {

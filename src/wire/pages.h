@@ -55,6 +55,18 @@ struct wire_pages_live {
 };
 _Static_assert(sizeof(struct wire_pages_live) == 32, "wire_pages_live");
 
+/*
+ * Frames stand in multiples of so many words. Numbers of stacks that nobody needs any more (their process has ended, they have no
+ * page) are given back to the kernel side in rings, one a size: user space writes and moves tail, programs take at head.
+ */
+#define WIRE_PAGES_CLASS_WORDS 8
+#define WIRE_PAGES_CLASSES 64 /* more than there are sizes; a power of two */
+#define WIRE_PAGES_RING 4096
+struct wire_pages_ring {
+	uint32_t head, tail;
+	uint32_t stack[WIRE_PAGES_RING];
+};
+
 /** A process that is followed, by process id. */
 struct wire_pages_process {
 	uint32_t epoch;

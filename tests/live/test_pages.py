@@ -339,6 +339,19 @@ def test_nothing_is_left_in_the_kernel(stepper, number):
     s.go("memset") # and the target goes on
 
 
+def wait_for(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.05)
+
+
+def last_of(path):
+    """The processes of the last whole line."""
+    lines = path.read_text().split("\n")
+    return json.loads(lines[-2])["processes"] if len(lines) > 1 else []
+
+
 def test_a_name_is_waited_for_and_followed_through_restarts(byteledger, prog, cold_file, tmp_path):
     link = tmp_path / "pagesnamed"
     link.symlink_to(prog("pages"))
@@ -357,7 +370,8 @@ def test_a_name_is_waited_for_and_followed_through_restarts(byteledger, prog, co
             program.stdin.write("memset\n")
             program.stdin.flush()
             program.stdout.readline()
-            time.sleep(0.7)
+            wait_for(lambda: any(
+                process["pid"] == program.pid and of_function(process, "way_memset") >= 8 * MIB - 8192 for process in last_of(out)))
             program.communicate("quit\n")
             pids.append(program.pid)
         ledger.send_signal(signal.SIGINT)
@@ -405,9 +419,10 @@ def test_http_is_that_of_tezedge_with_additions(byteledger, prog, cold_file):
             ledger.stdin.write(way + "\n")
             ledger.stdin.flush()
             ledger.stdout.readline()
+        wait_for(lambda: get("/v1/pid")[1] == pid)
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(0.5)
-        assert get("/v1/pid")[1] == pid
+        time.sleep(0.3)
+        wait_for(lambda: get("/v1/tree?short=true")[1]["age"] < 200)
         figures = kernel_figures(pid)
         trees = {}
         for reverse in ("false", "true"):
