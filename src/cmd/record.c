@@ -43,6 +43,7 @@ enum {
 	OPT_FOLLOW,
 	OPT_BUDGET,
 	OPT_REPORT,
+	OPT_NO_NAMES,
 	OPT_SNAPSHOT,
 	OPT_FAIL_IF,
 	OPT_SUPPRESS,
@@ -74,6 +75,10 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "time-resolution", OPT_RESOLUTION, "TIME", 0,
 	  "Exactness of event times: 1ms (default); anything finer stamps each event", 0 },
+	{ "no-store-symbols", OPT_NO_NAMES, NULL, 0,
+	  "Do not store the names of functions in the recording when it ends; they are looked for "
+	  "when it is read",
+	  0 },
 	{ "free-stacks", OPT_FREE_STACKS, NULL, 0, "Record the stack of every free, too", 0 },
 	{ "follow-children", OPT_FOLLOW, NULL, 0,
 	  "Record its children as well, forked ones and programs that it starts, each into a file "
@@ -134,6 +139,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (query_duration_parse(arg, &ns, NULL) < 0 || !ns)
 			cmd_usage("'%s' is not a time like 1ms, 10us, 1ns", arg);
 		opt->stamp_every_event = ns < MS;
+		return 0;
+	case OPT_NO_NAMES:
+		opt->no_names = 1;
 		return 0;
 	case OPT_FREE_STACKS:
 		opt->free_stacks = 1;
@@ -226,6 +234,7 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 		.on_full = opt->on_full,
 		.budget_bytes = opt->budget_bytes,
 		.free_stacks = opt->free_stacks,
+		.no_names = opt->no_names,
 		.stamp_every_event = opt->stamp_every_event,
 		.follow_children = opt->follow_children,
 		.snapshots = opt->snapshots,

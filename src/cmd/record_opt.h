@@ -19,7 +19,7 @@ struct record_opt {
 	const char *format; /* "text" or "json"; NULL = not given */
 	const char *report; /* file; NULL = stdout or stderr */
 	const char *on_full;
-	int free_stacks, stamp_every_event, follow_children;
+	int free_stacks, stamp_every_event, follow_children, no_names;
 	int snapshots;        /* `run`: where the memory is, for `explain` */
 	uint64_t snapshot_ns; /* so often beside; 0: at new peaks and in the end */
 	char *made;           /* receives the path of the recording; NULL */

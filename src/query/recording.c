@@ -322,6 +322,22 @@ int recording_resolve(struct prof *prof, const struct recording_ears *ears, stru
 		return err ? err->code : -ENOMEM;
 	int rc = sym_resolve_prof(sym, prof, prof_symbol_sink(prof), on_resolving, &own, err);
 	end_progress(&own);
+	const char *changed;
+	size_t others = sym_changed(sym, &changed);
+	if (others && own.notice) {
+		struct err notice = { 0 };
+		char more[32] = "";
+		if (others > 1)
+			snprintf(more, sizeof(more), " (and %zu more files)", others - 1);
+		err_set(&notice, -EINVAL,
+			"'%s'%s has changed since it was recorded: names of its functions are not "
+			"those of then, and left out",
+			changed, more);
+		err_hint(&notice,
+			 "recordings keep their names where they are made, unless that was "
+			 "switched off");
+		own.notice(own.ctx, &notice);
+	}
 	if (sym_servers_failed(sym) && own.notice) {
 		struct err notice = { 0 };
 		err_set(&notice, -EINVAL,

@@ -153,6 +153,7 @@ static int start_recorded(struct recorder *r, struct launch *launch, const struc
 	struct record *rec = &r->rec;
 	const char *pattern = opt->pattern ? opt->pattern : RECORDER_PATTERN;
 	record_settings_read(&rec->settings, opt->variables, 0);
+	rec->settings.store_symbols &= !opt->no_names;
 	int rc = record_settings_check(&rec->settings, err);
 	if (rc < 0)
 		return rc;

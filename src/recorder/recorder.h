@@ -52,6 +52,7 @@ struct recorder_opt {
 	const char *library; /* path of libbyteledger-heap.so; NULL: where it was installed */
 	uint64_t budget_bytes;
 	int free_stacks, stamp_every_event, follow_children;
+	int no_names; /* what frames resolve to is not stored at the end */
 };
 
 /**

@@ -109,7 +109,9 @@ void record_settings_read(struct record_settings *to, char *const *entries, int 
 		to->sample_bad = sample != NULL;
 	to->filter = setting(entries, bare, "FILTER");
 	to->include = setting(entries, bare, "INCLUDE_FILE");
-	to->store_symbols = on(setting(entries, bare, "WRITE_BINARIES_TO_OUTPUT"));
+	/* what a program was is best known while its files are what they were */
+	const char *names = setting(entries, bare, "WRITE_BINARIES_TO_OUTPUT");
+	to->store_symbols = !names || on(names);
 	to->min_free_bytes = limit(to, entries, bare, "MIN_FREE");
 	to->max_bytes = limit(to, entries, bare, "MAX_SIZE");
 	const char *keep = setting(entries, bare, "KEEP_FILES");

@@ -22,7 +22,7 @@ struct module {
 	const char *path;    /* what it was first asked under */
 	uint8_t build_id[64];
 	uint8_t build_id_len;
-	int loaded, lines_tried;
+	int loaded, lines_tried, stale;
 	struct table table;
 	struct image main, debug, minidebug;
 	struct lines *lines;
@@ -38,6 +38,8 @@ struct sym {
 	struct servers servers;
 	struct pool pool;
 	struct module *buckets[SYM_BUCKETS];
+	const struct module *changed; /* the first of those whose file has another build id now */
+	size_t changed_count;
 };
 
 /** sym_module() - the module of that build id, or of that path where it has none; NULL when memory is short. */

@@ -24,6 +24,12 @@ struct sym *sym_new(const struct sym_opt *opt, struct err *err)
 	return sym;
 }
 
+size_t sym_changed(const struct sym *sym, const char **path)
+{
+	*path = sym->changed ? sym->changed->path : NULL;
+	return sym->changed_count;
+}
+
 int sym_servers_failed(const struct sym *sym)
 {
 	return sym->servers.failed;
@@ -106,8 +112,14 @@ static int has_symtab(const struct image *image)
 static void load(struct sym *sym, struct module *module)
 {
 	module->loaded = 1;
-	image_open_module(&module->main, &sym->root, module->path, module->build_id,
-			  module->build_id_len);
+	int opened = image_open_module(&module->main, &sym->root, module->path, module->build_id,
+				       module->build_id_len);
+	if (opened == -ESTALE && !module->stale) {
+		module->stale = 1;
+		if (!sym->changed)
+			sym->changed = module;
+		sym->changed_count++;
+	}
 	if (!has_section(&module->main, ".debug_info") || !has_symtab(&module->main))
 		image_find_debug(&module->debug, &sym->search, &module->main, module->path,
 				 module->build_id, module->build_id_len);

@@ -52,6 +52,9 @@ char *sym_demangle(const char *name);
 /** sym_language() - enum symbol_language by how @name is mangled; NULL is plain. */
 int sym_language(const char *name);
 
+/** sym_changed() - how many of the files that were asked for are not what they were (by build id); *@path the first, lent. */
+size_t sym_changed(const struct sym *sym, const char **path);
+
 /**
  * sym_servers_failed() - 0, or why the debuginfod servers are not asked any more (negative errno): one did not answer, for 10
  * seconds or what DEBUGINFOD_TIMEOUT says. What only they have has no names, then.

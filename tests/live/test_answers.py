@@ -288,3 +288,22 @@ def test_the_examples_for_continuous_integration_run(byteledger, prog, tmp_path)
     (tmp_path / "test_import.py").write_text(source.replace("200M", "2M"))
     done = said("python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_import.py", cwd=tmp_path, env=env)
     assert done.returncode == 1 and "byteledger: failed: peak>2M" in done.stdout
+
+
+def test_a_recording_keeps_its_names_when_the_program_is_built_anew(byteledger, record, tmp_path):
+    source, program = tmp_path / "x.c", tmp_path / "x"
+
+    def build(name):
+        source.write_text(f"""#include <stdlib.h>
+__attribute__((noinline)) void *{name}(void) {{ void *p = malloc(100000); __asm__ volatile("" ::"r"(p) : "memory"); return p; }}
+int main(void) {{ return {name}() == 0; }}
+""")
+        subprocess.run(["gcc", "-g", "-o", program, source], check=True)
+
+    build("as_it_was")
+    kept, bare = record([program]), record([program], options=["--no-store-symbols"])
+    build("as_it_is")
+    shown = said(byteledger, "report", kept.path)
+    assert "as_it_was  x.c:2" in shown.stdout and "has changed" not in shown.stderr
+    shown = said(byteledger, "report", bare.path)
+    assert "as_it" not in shown.stdout and f"'{program}' has changed since it was recorded" in shown.stderr

@@ -134,10 +134,10 @@ def test_a_static_program_is_refused_with_a_hint(byteledger, tmp_path):
     assert not (tmp_path / "a.blt").exists()
 
 
-def test_a_file_that_cannot_be_made_leaves_the_program_alone_and_says_so(byteledger, tmp_path):
+def test_a_file_that_cannot_be_made_keeps_the_program_from_starting(byteledger, tmp_path):
     done = heap(byteledger, "-o", str(tmp_path / "no" / "a.blt"), "--", "sh", "-c", "echo out; exit 5")
-    assert done.returncode == 5 and done.stdout == b"out\n"
-    assert done.stderr.startswith(b"byteledger: cannot create ") and b"unrecorded" in done.stderr
+    assert done.returncode == 1 and done.stdout == b""
+    assert done.stderr.startswith(b"byteledger: cannot create ") and b"was not started" in done.stderr
 
 
 def test_a_program_that_replaces_itself_names_its_successor_last(byteledger, tmp_path):
