@@ -267,7 +267,7 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 int record_quietly(const char *output, char **argv, char *made, size_t size)
 {
 	const struct record_opt opt = {
-		.output = output, .quiet = 1, .snapshots = 1, .made = made, .made_size = size
+		.output = output, .quiet = 1, .snapshots = 2, .made = made, .made_size = size
 	};
 	made[0] = '\0';
 	return record_program(&opt, "explain", argv);

@@ -70,6 +70,7 @@ struct record_offer {
 /* Snapshots of where the memory is (shots.c). */
 struct record_shots {
 	int wanted;        /* `run` */
+	int eager;         /* a tenth of a CPU may go into them: `explain -- PROGRAM` */
 	uint64_t every_ns; /* 0: at new peaks and in the end only */
 	int asked;         /* somebody wants one now */
 	pthread_t thread;

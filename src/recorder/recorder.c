@@ -186,6 +186,7 @@ static int start_recorded(struct recorder *r, struct launch *launch, const struc
 	}
 	if (opt->snapshots && !rec->failed) {
 		rec->shots.every_ns = opt->snapshot_ns;
+		rec->shots.eager = opt->snapshots > 1;
 		record_shots_want(rec);
 	}
 	return 0;

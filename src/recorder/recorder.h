@@ -45,7 +45,7 @@ struct recorder_opt {
 	 */
 	int takes_signals;
 	/* snapshots of where the memory is: at new peaks and before the end, and every @snapshot_ns (0: no more) */
-	int snapshots;
+	int snapshots; /* 2: as often as a tenth of a CPU allows */
 	uint64_t snapshot_ns;
 	/* of recorder_start() alone */
 	const char *on_full; /* "wait" (NULL, too), "limit", "drop" */

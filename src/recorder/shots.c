@@ -12,8 +12,10 @@
 #include "recorder/record.h"
 #include "source/snapshot.h"
 
+#define EAGER_SHARE 10u /* of who asked for nothing but snapshots */
+#define EAGER_NS 50000000ull
 #define SHARE 200u /* of the time: 0.5 % */
-#define FIRST_NS 1000000000ull
+#define FIRST_NS 250000000ull
 #define LEAST_NS 500000000ull
 #define GROWTH 20u /* a twentieth more than the last one is a new peak */
 
@@ -59,8 +61,9 @@ static void end(struct record *rec, uint64_t now)
 	}
 	snapshot_free(shots->taken);
 	shots->taken = NULL;
-	uint64_t pause = shots->cost_ns * SHARE;
-	shots->next_ns = now + (pause > LEAST_NS ? pause : LEAST_NS);
+	uint64_t pause = shots->cost_ns * (shots->eager ? EAGER_SHARE : SHARE);
+	uint64_t least = shots->eager ? EAGER_NS : LEAST_NS;
+	shots->next_ns = now + (pause > least ? pause : least);
 }
 
 void record_shots_want(struct record *rec)
@@ -84,7 +87,7 @@ int64_t record_shots_step(struct record *rec, uint64_t now, int exiting, int64_t
 		begin(rec, 1);
 		return pause < soon ? pause : soon;
 	}
-	if (exiting || !rec->rss.rss_bytes || now < FIRST_NS || now < shots->next_ns)
+	if (exiting || !rec->rss.rss_bytes || now < (shots->eager ? EAGER_NS : FIRST_NS) || now < shots->next_ns)
 		return pause;
 	int peak = rec->rss.rss_bytes > shots->last_rss_bytes + shots->last_rss_bytes / GROWTH;
 	int due = shots->every_ns && now - shots->last_ns >= shots->every_ns;
