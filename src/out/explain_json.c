@@ -93,11 +93,10 @@ static void put_stacks(struct jsonw *j, const struct explain *e, unsigned class)
 		jsonw_u64(j, "untouched_bytes", g->untouched_bytes);
 		jsonw_u64(j, "swapped_bytes", g->swapped_bytes);
 		if (g->blocks) {
-			jsonw_object(j, "age_ns");
-			jsonw_u64(j, "youngest", g->youngest_ms * 1000000u);
-			jsonw_u64(j, "mean", g->age_sum_ms / g->blocks * 1000000u);
-			jsonw_u64(j, "oldest", g->oldest_ms * 1000000u);
-			jsonw_object_end(j);
+			jsonw_array(j, "age_ns"); /* 5, 50 and 95 % are younger */
+			for (unsigned k = 0; k < 3; k++)
+				jsonw_u64(j, NULL, g->age_ms[k] * 1000000ull);
+			jsonw_array_end(j);
 		}
 		jsonw_object_end(j);
 	}

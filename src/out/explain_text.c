@@ -48,11 +48,39 @@ static void wrap(struct page *p, size_t at, size_t indent, const char *text)
 				at++;
 			}
 		}
+		for (char *hard = keep;
+		     (hard = strstr(hard, "\xc2\xa0"));) { /* keeps words together */
+			*hard = ' ';
+			memmove(hard + 1, hard + 2, strlen(hard + 2) + 1);
+		}
 		fputs(keep, p->to);
 		at += columns;
 		text = word + len;
 	}
 	fputc('\n', p->to);
+}
+
+/* The same from column @indent on, with @right at the end of the first line. */
+static void wrap_beside(struct page *p, size_t indent, const char *text, const char *right)
+{
+	size_t room = p->width - indent - strlen(right) - 1, fits = strlen(text), keep = p->width;
+	if (text_columns(text) > room) {
+		/* the last blank before the room ends */
+		fits = text_fit(text, room);
+		while (fits && text[fits] != ' ')
+			fits--;
+		fits = fits ? fits : text_fit(text, room);
+	}
+	char line[512];
+	snprintf(line, sizeof(line), "%.*s", (int)(fits < 511 ? fits : 511), text);
+	fprintf(p->to, "%s%*s\n", line, (int)(p->width - indent - text_columns(line)), right);
+	text += fits + strspn(text + fits, " ");
+	if (!*text)
+		return;
+	p->width -= strlen(right) + 1;
+	fprintf(p->to, "%*s", (int)indent, "");
+	wrap(p, indent, indent, text);
+	p->width = keep;
 }
 
 static const char *shown(struct buf *to, const char *name, int ascii, size_t columns)
@@ -436,9 +464,11 @@ static void put_verdict(struct page *p)
 
 static void put_occupancy(struct page *p)
 {
+	CLEANUP(buf_fini) struct buf text = { 0 };
 	const struct sheet *sheet = p->e->sheet;
 	uint64_t all = 0, parts[4] = { 0 };
-	static const char *const names[] = { "0-10 %", "10-50 %", "50-90 %", "90-100 %" };
+	static const char *const names[] = { "0-10\xc2\xa0%", "10-50\xc2\xa0%", "50-90\xc2\xa0%",
+					     "90-100\xc2\xa0%" };
 	char n[TEXT_NUMBER_MAX];
 	for (unsigned i = 0; i < SHEET_OCCUPANCY; i++) {
 		all += sheet->occupancy[i].bytes;
@@ -446,18 +476,17 @@ static void put_occupancy(struct page *p)
 	}
 	if (!all || is_small(p, sheet->class_bytes[SHEET_HOLES]))
 		return;
-	fprintf(p->to, "  How full are the %s MiB of %s with live blocks?", mib(n, all),
-		has_slabs(p->e) ? "slabs" : "pages");
-	if (p->width < 100)
-		fputs("\n ", p->to);
+	buf_printf(&text, "How full are the %s MiB of %s with live blocks?", mib(n, all),
+		   has_slabs(p->e) ? "slabs" : "pages");
 	for (unsigned i = 0; i < 4; i++) {
-		unsigned bar = (unsigned)((unsigned __int128)parts[i] * 20 / all);
-		if (!parts[i])
-			continue;
-		fprintf(p->to, "  %s %.*s%s%s", names[i], (int)bar, "####################",
-			bar ? " " : "", mib(n, parts[i]));
+		unsigned bar = (unsigned)((unsigned __int128)parts[i] * 12 / all);
+		if (parts[i])
+			buf_printf(&text, " %s\xc2\xa0%.*s%s%s%s", names[i], (int)bar,
+				   "############", bar ? "\xc2\xa0" : "", mib(n, parts[i]),
+				   i < 3 ? "," : "");
 	}
-	fputc('\n', p->to);
+	fputs("  ", p->to);
+	wrap(p, 2, 2, buf_cstr(&text));
 }
 
 static void put_advice(struct page *p)
@@ -474,18 +503,8 @@ static void put_advice(struct page *p)
 			snprintf(saves, sizeof(saves), "%s MiB", mib(n, a->saves_bytes));
 		buf_clear(&text);
 		text_escape(&text, a->text, p->ascii);
-		size_t len = text_columns(buf_cstr(&text)), room = p->width - 4 - strlen(saves) - 1;
 		fprintf(p->to, "  %u ", i + 1);
-		if (len <= room) {
-			fprintf(p->to, "%s%*s\n", buf_cstr(&text), (int)(p->width - 4 - len),
-				saves);
-		} else {
-			size_t keep = p->width;
-			p->width = keep - strlen(saves) - 2;
-			wrap(p, 4, 4, buf_cstr(&text));
-			p->width = keep;
-			fprintf(p->to, "%*s\n", (int)p->width, saves);
-		}
+		wrap_beside(p, 4, buf_cstr(&text), saves);
 		buf_clear(&text);
 		if (a->command[0])
 			buf_printf(&text, "%s  ", a->command);

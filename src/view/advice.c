@@ -223,6 +223,7 @@ static void about_groups(struct explain *e)
 {
 	const struct sheet *sheet = e->sheet;
 	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX];
+	const char *units = has_units(e, SNAPSHOT_SLAB) ? "slabs" : "pages";
 	for (int n = 0; n < 3; n++) {
 		uint32_t best = UINT32_MAX;
 		for (uint32_t i = 0; i < sheet->group_count; i++) {
@@ -247,10 +248,10 @@ static void about_groups(struct explain *e)
 			    ADVICE_AT_MOST);
 		if (!ad)
 			return;
-		TEXT(ad->text, "Put %.200s's blocks together (a pool): they alone hold these pages",
-		     explain_group_name(e, best));
-		TEXT(ad->evidence, "%s in %s blocks on %s of pages", text_bytes(a, g->live_bytes),
-		     text_grouped(b, g->blocks), text_bytes(c, g->unit_bytes));
+		TEXT(ad->text, "Put %.200s's blocks together (a pool): they alone hold so many %s",
+		     explain_group_name(e, best), units);
+		TEXT(ad->evidence, "%s in %s blocks on %s of %s", text_bytes(a, g->live_bytes),
+		     text_grouped(b, g->blocks), text_bytes(c, g->unit_bytes), units);
 	}
 }
 

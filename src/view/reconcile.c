@@ -515,10 +515,6 @@ static void absent(struct merge *m)
 		uint64_t block_end = b->addr + b->bytes;
 		if (i + 1 < in->block_count)
 			block_end = least(block_end, in->blocks[i + 1].addr);
-		uint64_t age = in->now_ms > b->time_ms ? in->now_ms - b->time_ms : 0;
-		g->oldest_ms = !g->blocks || age > g->oldest_ms ? age : g->oldest_ms;
-		g->youngest_ms = !g->blocks || age < g->youngest_ms ? age : g->youngest_ms;
-		g->age_sum_ms += age;
 		g->blocks++;
 		sheet->live_blocks++;
 		sheet->live_bytes_all += b->bytes;
@@ -662,6 +658,9 @@ struct sheet *reconcile(const struct sheet_input *in, struct err *err)
 		rc = make_lines(&m);
 	if (rc == 0) {
 		absent(&m);
+		rc = ages_finish(&m);
+	}
+	if (rc == 0) {
 		sets_finish(&m);
 		pins_finish(&m);
 		rc = sum_is_right(&m) ? 0 : -EBADMSG;

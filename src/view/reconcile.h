@@ -44,9 +44,8 @@ struct sheet_input {
 struct sheet_group {
 	uint64_t live_bytes, blocks; /* on resident pages; number of blocks, resident or not */
 	uint64_t waste_bytes, hole_bytes, unit_bytes, alone_bytes, alone_without_caches_bytes;
-	uint64_t free_when_alone_bytes; /* unused */
 	uint64_t untouched_bytes, swapped_bytes, mapped_bytes;
-	uint64_t oldest_ms, youngest_ms, age_sum_ms; /* of its blocks */
+	uint32_t age_ms[3]; /* of its blocks: 5, 50 and 95 % are younger */
 };
 
 struct sheet_line {
@@ -104,6 +103,4 @@ enum { SHEET_GROUP_CACHES, SHEET_GROUP_UNRECORDED, SHEET_GROUP_OWN, SHEET_PSEUDO
 struct sheet *reconcile(const struct sheet_input *input, struct err *err);
 void sheet_free(struct sheet *sheet);
 void sheet_freep(struct sheet **sheet);
-/** sheet_together() - bytes that @count groups hold alone together, as far as pairs are known. */
-
 #endif

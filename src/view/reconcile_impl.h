@@ -73,6 +73,8 @@ void unit_end(struct merge *m, const struct snapshot_unit *unit, const char *lab
 void sets_finish(struct merge *m);
 /** pins_finish() - the last live blocks below the arenas' tops. */
 void pins_finish(struct merge *m);
+/** ages_finish() - how old each group's blocks are. -ENOMEM. */
+int ages_finish(struct merge *m);
 /** blocks_sort() - by address, in place. */
 void blocks_sort(struct sheet_block *blocks, size_t count);
 

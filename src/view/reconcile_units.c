@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reconcile_units.c - what one unit comes to: its owners, its holes, what comes back if one of them lets go. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -319,6 +320,63 @@ void pins_finish(struct merge *m)
 		if (u->kind == SNAPSHOT_CHUNKS && u->flags & SNAPSHOT_MAIN)
 			pins_of(m, u);
 	}
+}
+
+/* ---- ages ------------------------------------------------------------------------------------------------------------- */
+
+/* What would stand at @want if @ages were sorted. */
+static uint32_t select_age(uint32_t *ages, size_t count, size_t want)
+{
+	size_t low = 0, high = count - 1;
+	while (low < high) {
+		uint32_t pivot = ages[low + (high - low) / 2];
+		size_t i = low, k = high;
+		for (;;) {
+			while (ages[i] < pivot)
+				i++;
+			while (ages[k] > pivot)
+				k--;
+			if (i >= k)
+				break;
+			uint32_t swap = ages[i];
+			ages[i++] = ages[k];
+			ages[k--] = swap;
+		}
+		if (want <= k)
+			high = k;
+		else
+			low = k + 1;
+	}
+	return ages[want];
+}
+
+int ages_finish(struct merge *m)
+{
+	const struct sheet_input *in = m->in;
+	struct sheet *sheet = m->sheet;
+	size_t *from = calloc((size_t)in->group_count + 1, sizeof(*from)), sum = 0;
+	uint32_t *ages = malloc((in->block_count + 1) * sizeof(*ages));
+	int rc = from && ages ? 0 : -ENOMEM;
+	for (uint32_t i = 0; i < in->group_count && !rc; i++) {
+		from[i] = sum;
+		sum += sheet->groups[i].blocks;
+	}
+	for (size_t i = 0; i < in->block_count && !rc; i++) {
+		const struct sheet_block *b = &in->blocks[i];
+		if (!(b->group & 0x80000000u))
+			ages[from[b->group]++] =
+				in->now_ms > b->time_ms ? (uint32_t)(in->now_ms - b->time_ms) : 0;
+	}
+	for (uint32_t i = 0; i < in->group_count && !rc; i++) {
+		struct sheet_group *g = &sheet->groups[i];
+		static const unsigned percents[3] = { 5, 50, 95 };
+		for (unsigned k = 0; k < 3 && g->blocks; k++)
+			g->age_ms[k] = select_age(ages + from[i] - g->blocks, g->blocks,
+						  (g->blocks - 1) * percents[k] / 100);
+	}
+	free(from);
+	free(ages);
+	return rc;
 }
 
 /* ---- sorting ----------------------------------------------------------------------------------------------------------- */
