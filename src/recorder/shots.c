@@ -87,7 +87,8 @@ int64_t record_shots_step(struct record *rec, uint64_t now, int exiting, int64_t
 		begin(rec, 1);
 		return pause < soon ? pause : soon;
 	}
-	if (exiting || !rec->rss.rss_bytes || now < (shots->eager ? EAGER_NS : FIRST_NS) || now < shots->next_ns)
+	if (exiting || !rec->rss.rss_bytes || now < (shots->eager ? EAGER_NS : FIRST_NS) ||
+	    now < shots->next_ns)
 		return pause;
 	int peak = rec->rss.rss_bytes > shots->last_rss_bytes + shots->last_rss_bytes / GROWTH;
 	int due = shots->every_ns && now - shots->last_ns >= shots->every_ns;
