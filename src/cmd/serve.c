@@ -9,10 +9,12 @@
 
 #include "cmd/cmd.h"
 #include "cmd/serving.h"
+#include "cmd/targets.h"
 #include "recorder/started.h"
 
 struct serve {
-	struct serving_opt serving; /* first: the child parser's input */
+	struct serving_opt serving;
+	struct targets targets;
 	const char **files;
 	size_t file_count;
 };
@@ -29,7 +31,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct serve *s = state->input;
 	switch (key) {
 	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &s->serving;
+		state->child_inputs[0] = &s->targets;
+		state->child_inputs[1] = &s->serving;
 		return 0;
 	case 'l':
 		s->serving.http.address = arg;
@@ -41,8 +44,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		s->files[s->file_count++] = arg;
 		return 0;
 	case ARGP_KEY_END:
-		if (!s->file_count)
-			cmd_usage("which recording, or which folder of them?");
+		if (s->file_count && targets_given(&s->targets))
+			cmd_usage("either recordings or a running process");
+		if (!s->file_count && !targets_given(&s->targets))
+			cmd_usage(
+				"which recording, which folder of them, or which process? FILE, -p "
+				"PID, -n NAME");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -67,24 +74,77 @@ static int serve(const struct serve *s, struct err *err)
 	return serving ? 0 : err->code;
 }
 
+/** serve_process() - a running process is watched: what `regions --serve` does, under this command's name. */
+static int serve_process(const struct serve *s, char *name)
+{
+	static char words[][18] = { "-p",       "-n",        "--container",
+				    "--cgroup", "--no-auth", "--token-file",
+				    "--host",   "--cors",    "--follow-children" };
+	char *argv[2 * (TARGETS_GIVEN_MAX + SERVING_HOSTS_MAX) + 20], pids[TARGETS_GIVEN_MAX][12];
+	char where[300] = "--serve";
+	const struct targets *t = &s->targets;
+	const struct http_opt *http = &s->serving.http;
+	int argc = 0;
+	argv[argc++] = name;
+	for (unsigned i = 0; i < t->pid_count; i++) {
+		snprintf(pids[i], sizeof(pids[i]), "%d", (int)t->pids[i]);
+		argv[argc++] = words[0];
+		argv[argc++] = pids[i];
+	}
+	const struct {
+		char *word;
+		const char *value;
+	} pairs[] = { { words[1], t->name },
+		      { words[2], t->container },
+		      { words[3], t->cgroup },
+		      { words[5], http->token_file },
+		      { words[7], http->cors } };
+	for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+		if (!pairs[i].value)
+			continue;
+		argv[argc++] = pairs[i].word;
+		argv[argc++] = (char *)pairs[i].value;
+	}
+	for (size_t i = 0; i < s->serving.host_count; i++) {
+		argv[argc++] = words[6];
+		argv[argc++] = (char *)s->serving.hosts[i];
+	}
+	if (http->no_auth)
+		argv[argc++] = words[4];
+	if (t->follow_children)
+		argv[argc++] = words[8];
+	if (http->address)
+		snprintf(where, sizeof(where), "--serve=%s", http->address);
+	argv[argc++] = where;
+	argv[argc] = NULL;
+	return cmd_regions(argc, argv);
+}
+
 int cmd_serve(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &serving_guard_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 },
+						      { &serving_guard_argp, 0, NULL, 0 },
+						      { 0 } };
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "FILE...",
+		.args_doc = "FILE...\nTARGET",
 		.doc = "Serve recordings to the web browser, and to scripts as JSON.\v"
 		       "FILE is a recording of any kind that 'report' reads, or a folder, whose "
 		       "recordings are listed; one that is still being written is followed. The "
-		       "address is printed on stdout; Ctrl-C ends it.",
+		       "address is printed on stdout; Ctrl-C ends it. Of a process its memory "
+		       "by mapping is shown, as 'regions --serve' does.",
 		.children = children,
 	};
 	struct serve s = { .files = calloc((size_t)argc + 1, sizeof(*s.files)) };
 	struct err err = { 0 };
 	int status = CMD_USAGE;
-	if (s.files && cmd_parse(&argp, argc, argv, NULL, &s) == 0)
-		status = serve(&s, &err) == 0 ? CMD_OK : cmd_fail(&err);
+	if (s.files && cmd_parse(&argp, argc, argv, NULL, &s) == 0) {
+		if (targets_given(&s.targets))
+			status = serve_process(&s, argv[0]);
+		else
+			status = serve(&s, &err) == 0 ? CMD_OK : cmd_fail(&err);
+	}
 	free(s.files);
 	return status;
 }
