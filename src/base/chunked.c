@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/chunked.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,32 +40,52 @@ void *chunked_add(struct chunked *array)
 	return item;
 }
 
-int chunked_copy(struct chunked *to, const struct chunked *from, uint32_t count)
+/* Chunks that hold elements below @count. */
+static uint32_t chunks_below(const struct chunked *array, uint32_t count)
 {
 	uint32_t chunks = (uint32_t)(((uint64_t)count + CHUNKED_ITEMS - 1) >> CHUNKED_SHIFT);
-	if (chunks > from->chunk_cap)
-		chunks = from->chunk_cap;
-	*to = (struct chunked){ .item_bytes = from->item_bytes, .align = from->align };
-	to->chunks = calloc(chunks ? chunks : 1, sizeof(*to->chunks));
-	if (!to->chunks)
-		return -ENOMEM;
-	to->chunk_cap = chunks;
+	return chunks < array->chunk_cap ? chunks : array->chunk_cap;
+}
+
+static size_t rounded(size_t bytes)
+{
+	return (bytes + 63) & ~(size_t)63;
+}
+
+/* Bytes of chunk @i that lie below element @count. */
+static size_t bytes_below(const struct chunked *array, uint32_t i, uint32_t count)
+{
+	uint32_t items = count - (i << CHUNKED_SHIFT);
+	return (size_t)(items < CHUNKED_ITEMS ? items : CHUNKED_ITEMS) * array->item_bytes;
+}
+
+size_t chunked_copy_bytes(const struct chunked *from, uint32_t count)
+{
+	uint32_t chunks = chunks_below(from, count);
+	size_t bytes = rounded(chunks * sizeof(*from->chunks));
+	for (uint32_t i = 0; i < chunks; i++)
+		bytes += from->chunks[i] ? rounded(bytes_below(from, i, count)) : 0;
+	return bytes;
+}
+
+char *chunked_copy(struct chunked *to, const struct chunked *from, uint32_t count, char *memory)
+{
+	uint32_t chunks = chunks_below(from, count);
+	*to = (struct chunked){ .chunks = (char **)(void *)memory,
+				.count = from->count < count ? from->count : count,
+				.chunk_cap = chunks,
+				.item_bytes = from->item_bytes,
+				.align = from->align };
+	memory += rounded(chunks * sizeof(*from->chunks));
 	for (uint32_t i = 0; i < chunks; i++) {
-		uint32_t items = count - (i << CHUNKED_SHIFT);
-		size_t bytes =
-			(size_t)(items < CHUNKED_ITEMS ? items : CHUNKED_ITEMS) * from->item_bytes;
+		to->chunks[i] = NULL;
 		if (!from->chunks[i])
 			continue;
-		to->chunks[i] = aligned_alloc(from->align, (bytes + from->align - 1) &
-								   ~(size_t)(from->align - 1));
-		if (!to->chunks[i]) {
-			chunked_fini(to);
-			return -ENOMEM;
-		}
-		memcpy(to->chunks[i], from->chunks[i], bytes);
+		size_t bytes = bytes_below(from, i, count);
+		to->chunks[i] = memcpy(memory, from->chunks[i], bytes);
+		memory += rounded(bytes);
 	}
-	to->count = from->count < count ? from->count : count;
-	return 0;
+	return memory;
 }
 
 void chunked_fini(struct chunked *array)

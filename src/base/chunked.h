@@ -42,11 +42,13 @@ static inline int chunked_has(const struct chunked *array, uint32_t index)
 	uint32_t chunk = index >> CHUNKED_SHIFT;
 	return chunk < array->chunk_cap && array->chunks[chunk];
 }
+/** chunked_copy_bytes() - what chunked_copy() of the elements below @count takes; a multiple of 64. */
+size_t chunked_copy_bytes(const struct chunked *from, uint32_t count);
 /**
- * chunked_copy() - make @to, which is uninitialised, hold copies of the elements below @count of @from, in chunks that are no
- * larger than that needs; nothing is to be added to it. -ENOMEM: @to is empty. O(count) bytes copied.
+ * chunked_copy() - make @to, which is uninitialised, show copies of the elements below @count of @from that stand at @memory,
+ * aligned to 64; the place behind them is returned. Nothing is to be added to @to, nor is it to be released: @memory is.
  */
-int chunked_copy(struct chunked *to, const struct chunked *from, uint32_t count);
+char *chunked_copy(struct chunked *to, const struct chunked *from, uint32_t count, char *memory);
 /** chunked_fini() - release everything; empty and usable afterwards. */
 void chunked_fini(struct chunked *array);
 

@@ -511,8 +511,13 @@ void prof_free(struct prof *p)
 {
 	if (!p || __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL))
 		return;
-	prof_free(p->origin);
-	free(p->totals);
+	if (p->origin) {
+		free(__atomic_exchange_n(&p->origin->spare, p->copy, __ATOMIC_ACQ_REL));
+		prof_free(p->origin);
+		free(p);
+		return;
+	}
+	free(p->spare);
 	intern_fini(&p->strings);
 	arena_fini(&p->arena);
 	chunked_fini(&p->modules);

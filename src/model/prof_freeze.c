@@ -35,25 +35,59 @@ static void disown(struct prof *f)
 	f->sum_partial = NULL;
 	f->points = NULL;
 	f->totals = NULL;
+	f->copy = f->spare = NULL;
 	f->modules = f->frames = f->stacks = f->threads = f->counters = f->partials =
 		f->slot_of_row = f->owner = f->risks = f->block_epoch = (struct chunked){ 0 };
 	f->refs = 1;
 }
 
+/* What is copied: each array, and how many of its elements. */
+struct part {
+	struct chunked *to;
+	const struct chunked *from;
+	uint32_t count;
+};
+
+/* Memory for @bytes: what the last frozen one left, or new, with room for some growth. */
+static struct prof_copy *take_memory(struct prof *origin, size_t bytes)
+{
+	struct prof_copy *copy = __atomic_exchange_n(&origin->spare, NULL, __ATOMIC_ACQ_REL);
+	if (copy && copy->bytes >= bytes)
+		return copy;
+	free(copy);
+	size_t cap = (bytes + bytes / 4 + 63) & ~(size_t)63;
+	copy = aligned_alloc(64, sizeof(*copy) + cap);
+	if (copy)
+		copy->bytes = cap;
+	return copy;
+}
+
 static int copy_rows(struct prof *f, const struct prof *p)
 {
-	f->points = malloc(PROF_POINTS_MAX * sizeof(*f->points));
-	f->totals = malloc(sizeof(*f->totals));
-	if (!f->points || !f->totals || chunked_copy(&f->modules, &p->modules, p->modules.count) ||
-	    chunked_copy(&f->frames, &p->frames, p->frames.count) ||
-	    chunked_copy(&f->stacks, &p->stacks, p->stacks.count) ||
-	    chunked_copy(&f->threads, &p->threads, p->threads.count) ||
-	    chunked_copy(&f->counters, &p->counters, p->counters.count) ||
-	    chunked_copy(&f->partials, &p->partials, p->counters.count) ||
-	    chunked_copy(&f->slot_of_row, &p->slot_of_row, p->stacks.count) ||
-	    chunked_copy(&f->risks, &p->risks, p->counters.count))
+	const struct part parts[] = {
+		{ &f->modules, &p->modules, p->modules.count },
+		{ &f->frames, &p->frames, p->frames.count },
+		{ &f->stacks, &p->stacks, p->stacks.count },
+		{ &f->threads, &p->threads, p->threads.count },
+		{ &f->counters, &p->counters, p->counters.count },
+		{ &f->partials, &p->partials, p->counters.count },
+		{ &f->slot_of_row, &p->slot_of_row, p->stacks.count },
+		{ &f->risks, &p->risks, p->counters.count },
+	};
+	const size_t points = PROF_POINTS_MAX * sizeof(*f->points), totals = sizeof(*f->totals);
+	size_t bytes = points + ((totals + 63) & ~(size_t)63);
+	for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+		bytes += chunked_copy_bytes(parts[i].from, parts[i].count);
+	f->copy = take_memory(f->origin, bytes);
+	if (!f->copy)
 		return -ENOMEM;
-	memcpy(f->points, p->points, p->point_count * sizeof(*f->points));
+	char *at = f->copy->memory;
+	f->points = memcpy(at, p->points, p->point_count * sizeof(*f->points));
+	at += points;
+	f->totals = (struct prof_totals *)(void *)at;
+	at += (totals + 63) & ~(size_t)63;
+	for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+		at = chunked_copy(parts[i].to, parts[i].from, parts[i].count, at);
 	return 0;
 }
 
@@ -66,7 +100,7 @@ struct prof *prof_freeze(const struct prof *prof, struct err *err)
 	}
 	struct prof *f = calloc(1, sizeof(*f));
 	if (f) {
-		/* others let go of it meanwhile: but for that count it is ours to read */
+		/* others let go of it meanwhile: but for what that changes it is ours to read */
 		memcpy(f, p, offsetof(struct prof, refs));
 		disown(f);
 		f->origin = p->origin ? p->origin : p;

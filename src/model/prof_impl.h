@@ -48,6 +48,12 @@ struct idmap {
 #define PROF_SHARE_BITS 16
 #define PROF_SHARES 1024 /* sizes whose weight is remembered */
 
+/** struct prof_copy - memory of a frozen reading's rows, which the next one takes over: to get it anew costs five times the copying. */
+struct prof_copy {
+	_Alignas(64) size_t bytes; /* behind this */
+	_Alignas(64) char memory[];
+};
+
 /** struct symbol_sink - a sink that finds its prof behind itself. */
 struct symbol_sink {
 	struct sink sink;
@@ -122,8 +128,11 @@ struct prof {
 	/* See prof_freeze(). */
 	struct prof *origin;        /* of a frozen one: whose names it shows */
 	struct prof_totals *totals; /* of a frozen one: made once */
-	int shared;    /* lists of symbols may be read elsewhere: new ones take other places */
-	uint32_t refs; /* last, and not copied: its owner, and each frozen one of it; atomic */
+	struct prof_copy *copy;     /* of a frozen one: where its rows stand */
+	int shared; /* lists of symbols may be read elsewhere: new ones take other places */
+	/* not copied from here on, for other threads write it: its owner, and each frozen one of it */
+	uint32_t refs;
+	struct prof_copy *spare; /* of who was frozen: what the last one that is gone took */
 };
 
 struct thread_row {
