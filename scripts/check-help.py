@@ -44,6 +44,25 @@ def man_options(text):
     return found - COMMON
 
 
+def examples(text):
+    """The lines of a page's EXAMPLES."""
+    section = re.search(r"^\.SH EXAMPLES\n(.*?)(?=^\.SH |\Z)", text, re.M | re.S)
+    return [] if not section else [line.replace("\\-", "-") for line in section.group(1).splitlines() if not line.startswith(".")]
+
+
+def example_faults(program, text):
+    """Options of byteledger's own in EXAMPLES that it does not have."""
+    lines, faults = examples(text), []
+    if not lines:
+        return ["no EXAMPLES"]
+    for line in lines:
+        for call in re.findall(r"\bbyteledger ([a-z]+)((?: [^|&;>]*)?)", line):
+            own = re.split(r" -- ", call[1] + " ")[0]
+            known = help_options(run(program, call[0], "--help").stdout) | COMMON
+            faults += [f"'{call[0]}' has no {o}: {line}" for o in OPTION.findall(re.sub(r"'[^']*'|=\S+", "", own)) if o not in known]
+    return faults
+
+
 def main():
     program, man = sys.argv[1], sys.argv[2]
     names = commands(program)
@@ -67,6 +86,7 @@ def main():
         if done.returncode != 0:
             faults.append(f"--help ended with {done.returncode}")
         cases.append((f"{name} --help and its man page name the same options", faults))
+        cases.append((f"{name} has examples, of options that it has", example_faults(program, open(page, encoding="utf-8").read())))
     pages = [p for p in os.listdir(man) if re.fullmatch(r"byteledger-.*\.1", p)]
     cases.append(("every page belongs to a command",
                   [p for p in pages if p[len("byteledger-"):-2] not in names]))
