@@ -95,6 +95,11 @@ static const struct argp_option options[] = {
 	  "--leaks, -by-live.svg",
 	  6 },
 	{ "report", OPT_REPORT, "FILE", 0, "The report goes there, whatever stdout is", 6 },
+	{ "output", 'o', "FILE", 0,
+	  "Record the samples of one process in FILE (%e %p %t %h as everywhere) for report, "
+	  "export and "
+	  "the like; --leaks is implied",
+	  6 },
 	{ "quiet", 'q', NULL, 0, "Print no report; files are written, notes go to stderr as ever",
 	  6 },
 	{ "budget", OPT_BUDGET, "PERCENT", 0,
@@ -188,6 +193,8 @@ static void check(struct sample_args *a)
 		cmd_usage("--min-alloc-size is above --max-alloc-size: nothing is in between");
 	if (a->order_given && a->out.order >= SAMPLE_BY_LIVE && !a->leaks)
 		cmd_usage("what is live, grows or is temporary is known with --leaks");
+	if (a->output && a->sampler.sample_every > 1)
+		cmd_usage("a recording knows samples by bytes: -o with --sample-bytes or --all");
 	if (a->csv_flat && !a->csv)
 		cmd_usage("--csv-flat goes with --csv PATH");
 	if (a->quiet && a->report)
@@ -297,6 +304,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_REPORT:
 		a->report = arg;
+		break;
+	case 'o':
+		a->output = cmd_take_recording(arg);
+		a->leaks = a->sampler.events = 1;
 		break;
 	case 'q':
 		a->quiet = 1;

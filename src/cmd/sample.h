@@ -47,12 +47,15 @@ struct sample_target {
 	struct sym *sym;
 };
 
+struct sample_record;
+
 struct sample_life {
 	struct sample_args *args;
 	struct sampler *sampler;
 	struct samples *samples;
 	struct sampler_governor governor;
-	unsigned over; /* seconds over the budget, in a row */
+	struct sample_record *record; /* -o; NULL: none */
+	unsigned over;                /* seconds over the budget, in a row */
 	struct sample_target targets[SAMPLE_PROCESSES_MAX];
 	size_t target_count;
 	int signals, dump_signal;
@@ -64,5 +67,21 @@ struct sample_life {
 
 /** sample_show() - read and print: text, JSON, files. @final: the last time. */
 int sample_show(struct sample_life *life, int final, struct err *err);
+
+/** sample_resolve() - give names to the frames of @prof. */
+void sample_resolve(void *life, struct prof *prof);
+
+/**
+ * sample_record_new() - a recording of the first process of @samples, in the file that @pattern names; what exists is kept. The
+ * sampler was made with events.
+ */
+struct sample_record *sample_record_new(struct sampler *sampler, struct samples *samples,
+					const char *pattern, struct err *err);
+void sample_record_free(struct sample_record *record);
+/** sample_record_drain() - take what came; once a second it is on the disk. */
+int sample_record_drain(struct sample_record *record, uint64_t now_ns, struct err *err);
+/** sample_record_finish() - after the probes are out. @names gives the frames theirs. */
+int sample_record_finish(struct sample_record *record, void (*names)(void *ctx, struct prof *prof),
+			 void *ctx, struct err *err);
 
 #endif

@@ -180,11 +180,18 @@ static int begin(struct sample_life *l, struct err *err)
 	l->governor = (struct sampler_governor){ .sampler = l->sampler,
 						 .samples = l->samples,
 						 .budget = a->budget,
-						 .only_measure = a->leaks,
+						 .only_measure = a->leaks || a->output,
 						 .cpu_ns = used_cpu_ns,
 						 .cpu_ctx = l,
 						 .sample_bytes = l->samples->sample_bytes };
 	sampler_governor_init(&l->governor, l->samples->start_ns);
+	if (a->output && l->samples->process_count > 1)
+		return err_set(err, -EINVAL, "a recording is of one process, and these are %zu",
+			       l->samples->process_count);
+	if (a->output) {
+		l->record = sample_record_new(l->sampler, l->samples, a->output, err);
+		rc = l->record ? 0 : err->code;
+	}
 	return rc;
 }
 
@@ -298,6 +305,8 @@ static int watch(struct sample_life *l, struct err *err)
 			return 1;
 		if (everywhere)
 			add_strangers(l);
+		if (l->record && sample_record_drain(l->record, now, err) < 0)
+			return err->code;
 		if (now >= l->more_due_ns)
 			look_for_more(l);
 		if (now >= mark_due) {
@@ -347,6 +356,7 @@ static void end(struct sample_life *l)
 		if (l->targets[i].pidfd >= 0)
 			close(l->targets[i].pidfd);
 	}
+	sample_record_free(l->record);
 	sampler_governor_fini(&l->governor);
 	sampler_free(l->sampler);
 	samples_free(l->samples);
@@ -390,6 +400,8 @@ int sample_run(struct sample_args *a, int *stopped)
 	l->ended_ns = ended_ns;
 	if (rc == 0)
 		rc = sample_show(l, 1, &err);
+	if (rc == 0 && l->record)
+		rc = sample_record_finish(l->record, sample_resolve, l, &err);
 	if (rc == 0)
 		rc = result_end(&a->result, &err);
 	if (rc < 0)

@@ -15,8 +15,9 @@
 #include "view/leak.h"
 
 /* Names by the files of each process, as it sees them; of one that ended, those that were found while it ran stay known. */
-static void resolve(struct sample_life *l, struct prof *prof)
+void sample_resolve(void *life, struct prof *prof)
 {
+	struct sample_life *l = life;
 	for (size_t i = 0; i < l->target_count; i++) {
 		struct sample_target *t = &l->targets[i];
 		struct sym_opt opt = { .pid = t->pid };
@@ -117,7 +118,7 @@ int sample_show(struct sample_life *l, int final, struct err *err)
 	CLEANUP(prof_freep) struct prof *prof = samples_prof(l->samples, 0, err);
 	if (!prof)
 		return err->code;
-	resolve(l, prof);
+	sample_resolve(l, prof);
 	/* what an interval has shown is the result already */
 	if (!final || !a->interval_ns || a->json)
 		if (!(final && a->jsonl && l->shown))

@@ -23,6 +23,8 @@ struct frame_id {
 struct module_id {
 	uint32_t v; /* 0 = no module (JIT code, unknown) */
 };
+/* Comment of a process whose recording holds samples alone: all that is said of it is an estimate. */
+#define PROF_SAMPLER "sample"
 #define THREADS_FURTHER "(further threads)"
 struct thread_id {
 	uint32_t v; /* dense, from 0 in order of first event */

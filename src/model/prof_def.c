@@ -97,8 +97,11 @@ static int define_process(struct prof *p, const struct def *def, struct err *err
 		to->cmdline = cmdline;
 		to->cmdline_bytes = def->process.cmdline_bytes;
 	}
-	if (comment)
+	if (comment) {
 		to->comment = comment;
+		if (strcmp(comment, PROF_SAMPLER) == 0)
+			p->estimates = 1;
+	}
 	if (def->process.start_realtime_ns)
 		to->start_realtime_ns = def->process.start_realtime_ns;
 	if (def->process.time_bound_ns)

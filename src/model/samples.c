@@ -354,7 +354,7 @@ static int define_process(struct sink *sink, const struct samples *s, uint32_t p
 	def.process.exe = p ? p->exe : "";
 	def.process.cmdline = p ? p->exe : "";
 	def.process.cmdline_bytes = p ? strlen(p->exe) : 0;
-	def.process.comment = "sample";
+	def.process.comment = PROF_SAMPLER;
 	def.process.start_realtime_ns = s->start_realtime_ns;
 	def.process.start_monotonic_ns = s->start_ns;
 	def.process.exit_status = -1;

@@ -101,7 +101,7 @@ static int refused(int rc, const char *what, struct err *err)
 }
 
 /*
- * The chance of a block of @bytes. Exact for the middle of the sizes that share it; whatever it is, it weighs what it lets
+ * The chance of a block of @bytes. Exact for the largest of the sizes that share it; whatever it is, it weighs what it lets
  * through, so it makes no bias.
  */
 static uint32_t chance_of(double bytes, double every)
@@ -117,11 +117,11 @@ void sampler_chances(uint64_t sample_bytes, struct wire_sample_chances *to)
 	double every = (double)sample_bytes;
 	memset(to, 0xff, sizeof(*to));
 	for (unsigned i = 0; i < WIRE_SAMPLE_STEPS; i++)
-		to->v[i] = chance_of(i * 16 + 8, every);
+		to->v[i] = chance_of(i * 16 + 15, every);
 	for (unsigned i = WIRE_SAMPLE_STEPS; i < WIRE_SAMPLE_CHANCES; i++) {
 		unsigned power = WIRE_SAMPLE_STEPS_LOG2 + (i - WIRE_SAMPLE_STEPS) / 4;
 		double quarter = ldexp(0.25, (int)power);
-		to->v[i] = chance_of((4 + (i - WIRE_SAMPLE_STEPS) % 4 + 0.5) * quarter, every);
+		to->v[i] = chance_of((5 + (i - WIRE_SAMPLE_STEPS) % 4) * quarter, every);
 	}
 }
 

@@ -61,6 +61,15 @@ static struct sample_row *new_row(struct reading *r, const struct wire_sample_ro
 	return row;
 }
 
+struct sample_row *sampler_row(struct sampler *sampler, struct samples *samples, uint32_t pid,
+			       uint64_t stack)
+{
+	struct reading r = { .sampler = sampler, .samples = samples };
+	const struct wire_sample_row_key key = { .stack = stack, .pid = pid };
+	struct sample_row *row = samples_row(samples, pid, stack);
+	return row ? row : new_row(&r, &key);
+}
+
 static double counts(uint64_t fixed)
 {
 	return (double)fixed / 65536;

@@ -8,6 +8,9 @@
 
 /** sampler_read() - every row, what is live, losses and calls as they are now. O(rows + live blocks), milliseconds. */
 int sampler_read(struct sampler *sampler, struct samples *samples, struct err *err);
+/** sampler_row() - the row of a stack, made where it is not known yet; NULL without memory. */
+struct sample_row *sampler_row(struct sampler *sampler, struct samples *samples, uint32_t pid,
+			       uint64_t stack);
 /** sampler_note_functions() - those that are attached now. */
 int sampler_note_functions(struct sampler *sampler, struct samples *samples, struct err *err);
 

@@ -381,3 +381,32 @@ def test_without_privileges_it_says_what_is_missing(byteledger, prog, tmp_path):
         done = subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", own, "sample", "-p", str(p.pid)],
                               capture_output=True, text=True, timeout=60, cwd="/")
         assert done.returncode == 1 and "hint:" in done.stderr, done.stderr
+
+
+def test_a_recording_is_read_as_all_others_are(byteledger, prog, tmp_path):
+    with running(prog("asked"), "500") as p, sampling(byteledger, "-p", p.pid, "-q", "--all", "-o", tmp_path / "%e.blt") as s:
+        go(p)
+        truth = truth_of(p)
+        end(s)
+    blt = tmp_path / "asked.blt"
+    report = json.loads(subprocess.run([byteledger, "report", blt, "--format", "json"], capture_output=True, check=True).stdout)
+    totals = report["totals"]
+    assert totals["allocations"] == sum(t[0] for t in truth.values())
+    assert totals["allocated_bytes"] == sum(t[1] for t in truth.values())
+    assert totals["leaked_bytes"] == sum(t[2] for t in truth.values())
+    for form in ("pprof", "folded", "heaptrack", "speedscope"):
+        done = subprocess.run([byteledger, "export", blt, "--to", form, "-o", tmp_path / form], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / form).stat().st_size > 100
+
+
+def test_a_sampled_recording_says_that_all_of_it_is_estimated(byteledger, prog, tmp_path):
+    with running(prog("asked"), "2000") as p, \
+            sampling(byteledger, "-p", p.pid, "-q", "--sample-bytes", "8K", "-o", tmp_path / "r.blt") as s:
+        go(p)
+        truth = truth_of(p)
+        end(s)
+    report = json.loads(subprocess.run([byteledger, "report", tmp_path / "r.blt", "--format", "json"], capture_output=True, check=True).stdout)
+    assert report["sampled"] == {"every_bytes": 8192, "exact_totals": False}
+    size = sum(t[1] for t in truth.values())
+    assert abs(report["totals"]["allocated_bytes"] - size) < 5 * math.sqrt(size * 8192), (report["totals"], size)
