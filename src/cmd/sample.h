@@ -68,6 +68,8 @@ struct sample_life {
 /** sample_show() - read and print: text, JSON, files. @final: the last time. */
 int sample_show(struct sample_life *life, int final, struct err *err);
 
+/** sample_redraw() - the moment, on the terminal. */
+int sample_redraw(struct sample_life *life, struct err *err);
 /** sample_resolve() - give names to the frames of @prof. */
 void sample_resolve(void *life, struct prof *prof);
 

@@ -312,6 +312,8 @@ static int watch(struct sample_life *l, struct err *err)
 		if (now >= mark_due) {
 			if (mark(l, now, err) < 0)
 				return err->code;
+			if (l->redraw && sample_redraw(l, err) < 0)
+				return err->code;
 			if (is_too_dear(l))
 				return 0;
 			mark_due += mark_ns;
@@ -385,12 +387,20 @@ int sample_run(struct sample_args *a, int *stopped)
 	if (a->jsonl && !l->interval_ns)
 		l->interval_ns = MARK_NS;
 	result_init(&a->result, a->report, a->quiet, a->with_program, a->format_given);
+	l->redraw = !a->json && !a->report && !a->quiet && !a->interval_ns && !a->with_program &&
+		    isatty(STDOUT_FILENO);
 	int rc = begin(l, &err);
+	if (rc == 0 && l->redraw)
+		fputs("\033[?1049h\033[H\033[J", stdout);
 	if (rc == 0) {
 		if (a->duration_ns) /* it counts from where something is seen */
 			l->end_ns = clock_ns(CLOCK_MONOTONIC) + a->duration_ns;
 		ended = watch(l, &err);
 		rc = ended < 0 ? ended : 0;
+	}
+	if (l->redraw) { /* the report goes where the shell's text is */
+		fputs("\033[?1049l", stdout);
+		fflush(stdout);
 	}
 	uint64_t ended_ns = clock_ns(CLOCK_MONOTONIC);
 	if (rc == 0)

@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/outfile.h"
 #include "cmd/sample.h"
@@ -75,6 +77,50 @@ static int write_flames(struct sample_life *l, struct prof *prof, struct err *er
 		snprintf(name, sizeof(name), "%.*s-by-%s.svg", stem, path, kinds[i].what);
 		rc = write_flame(name, prof, kinds[i].cost, err);
 	}
+	return rc;
+}
+
+/* A screen of the moment: as many lines as fit, over the last one. */
+int sample_redraw(struct sample_life *l, struct err *err)
+{
+	struct winsize size;
+	char *text = NULL;
+	size_t bytes = 0, rows = 24;
+	int rc = sampler_read(l->sampler, l->samples, err);
+	if (rc < 0)
+		return rc;
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 2)
+		rows = size.ws_row;
+	sampler_governor_cost(&l->governor, clock_ns(CLOCK_MONOTONIC));
+	leak_judge(l->samples);
+	CLEANUP(prof_freep) struct prof *prof = samples_prof(l->samples, 0, err);
+	if (!prof)
+		return err->code;
+	sample_resolve(l, prof);
+	struct out_sample_opt opt = l->args->out;
+	struct out_opt fit = { 0 };
+	terminal_fit(stdout, &fit);
+	opt.width = fit.width;
+	opt.screen = 1;
+	if (!opt.top || opt.top > rows)
+		opt.top = rows;
+	FILE *to = open_memstream(&text, &bytes);
+	if (!to)
+		return err_set(err, -ENOMEM, "cannot draw");
+	rc = out_sample_text(to, l->samples, prof, &opt, err);
+	fclose(to);
+	fputs("\033[H", stdout);
+	for (char *line = text; rc == 0 && line && *line && rows-- > 1;) {
+		size_t len = strcspn(line, "\n");
+		char *next = line[len] ? line + len + 1 : line + len;
+		line[len] = '\0';
+		size_t fits = fit.width > 0 ? text_fit(line, (size_t)fit.width) : len;
+		printf("%.*s\033[K\n", (int)fits, line);
+		line = next;
+	}
+	fputs("\033[J", stdout);
+	fflush(stdout);
+	free(text);
 	return rc;
 }
 

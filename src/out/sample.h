@@ -22,7 +22,7 @@ struct out_sample_opt {
 	size_t top; /* 0 = all */
 	int ascending;
 	int all;                         /* text: rows of a few samples, too */
-	int summary;                     /* text: a line a stack, no histograms */
+	int screen;                      /* text: a line a stack, no histograms */
 	uint64_t skip_bytes, skip_count; /* below either of these a row is left out */
 	const regex_t *stack_regex;      /* some frame's name matches; NULL = any */
 	int width, ascii, colour;

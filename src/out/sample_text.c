@@ -217,6 +217,29 @@ static void put_outstanding(struct buf *to, const struct samples *s, const struc
 	buf_puts(to, "\n\n");
 }
 
+/* "  1.2 MiB  35.1 %  12.3 k  growing    innermost <- next <- ..." */
+static void put_line(struct buf *to, const struct prof *prof, const struct sample_row *row,
+		     const struct out_sample_opt *opt, double whole)
+{
+	char bytes[TEXT_NUMBER_MAX], count[TEXT_NUMBER_MAX], share[TEXT_NUMBER_MAX];
+	struct view_frame frames[16];
+	const struct sample_figures *f = &row->now;
+	double amount = opt->has_live ? f->live_bytes : f->bytes;
+	const char *verdict = sample_verdict_name(row->verdict);
+	size_t n = view_frames(prof, row->prof_stack, frames, ARRAY_LEN(frames), NULL);
+	buf_printf(to, "%10s %7s %9s  ", text_bytes(bytes, sample_whole(amount)),
+		   text_percent(share, sample_whole(amount), sample_whole(whole)),
+		   text_count(count, sample_whole(opt->has_live ? f->live_count : f->count)));
+	if (opt->has_live)
+		buf_printf(to, "%-9s  ", verdict ? verdict : "");
+	for (size_t i = 0; i < n; i++) {
+		if (i)
+			buf_puts(to, " < ");
+		text_frame_name(to, &frames[i], opt->ascii);
+	}
+	buf_putc(to, '\n');
+}
+
 static void put_head(struct buf *to, const struct samples *s, size_t stacks)
 {
 	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX];
@@ -307,7 +330,15 @@ int out_sample_text(FILE *to, const struct samples *s, const struct prof *prof,
 	int rc = sample_pick(s, prof, 0, opt, &pick, err);
 	if (rc < 0)
 		return rc;
-	if (opt->has_live) {
+	if (opt->screen) {
+		struct sample_figures sums;
+		sample_sums(s, 0, &sums);
+		put_head(&text, s, pick.count + pick.beyond + pick.few + pick.skipped);
+		buf_putc(&text, '\n');
+		for (size_t i = 0; i < pick.count; i++)
+			put_line(&text, prof, pick.rows[i], opt,
+				 opt->has_live ? sums.live_bytes : sums.bytes);
+	} else if (opt->has_live) {
 		time_t now =
 			(time_t)((s->start_realtime_ns + s->now_ns - s->start_ns) / 1000000000);
 		struct tm tm;

@@ -120,6 +120,9 @@ static void judge(const struct samples *samples, struct sample_row *row)
 		row->growth_error = TWO_SIDED * error / runtime;
 		uint64_t old = samples->older_ns ? samples->older_ns : 1000000000ull;
 		row->score = whole * f->live_bytes * leak_survival(row, old);
+	} else if (f->live_error_bytes * 2 * TWO_SIDED > f->live_bytes && f->live_bytes > 0) {
+		/* too few samples to say that it does not grow */
+		row->verdict = SAMPLE_UNKNOWN;
 	} else if (f->live_bytes > 0 && quiet) {
 		row->verdict = SAMPLE_STARTUP;
 	} else if (f->live_bytes > f->bytes / 10 && f->live_bytes > 0) {
