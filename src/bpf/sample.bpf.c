@@ -201,19 +201,13 @@ static UNWIND_INLINE uint32_t log2_of(uint64_t v)
 	return n + (uint32_t)(v >> 1);
 }
 
-/* The chance of that size, when it is taken; 0 when it is not. */
-static UNWIND_INLINE uint32_t draw(uint64_t bytes)
+/* The chance of that size, by the table. */
+static UNWIND_INLINE uint32_t chance_of(uint64_t bytes)
 {
-	uint32_t zero = 0, chance;
+	uint32_t zero = 0;
 	struct wire_sample_chances *chances;
 	uint64_t at = bytes >> WIRE_SAMPLE_STEP_SHIFT;
 
-	if (sample_every == 1)
-		return WIRE_SAMPLE_ALWAYS;
-	if (sample_every) {
-		chance = 0xffffffffu / sample_every;
-		return bpf_get_prandom_u32() <= chance ? chance : 0;
-	}
 	if (bytes >> 34)
 		return WIRE_SAMPLE_ALWAYS;
 	if (at >= WIRE_SAMPLE_STEPS) {
@@ -222,10 +216,33 @@ static UNWIND_INLINE uint32_t draw(uint64_t bytes)
 		     (bytes >> (power - 2) & 3);
 	}
 	chances = bpf_map_lookup_elem(&sample_chances, &zero);
-	if (!chances)
-		return 0;
-	chance = chances->v[at & 2047];
+	return chances ? chances->v[at & 2047] : 0;
+}
+
+/* The chance of that size, when it is taken; 0 when it is not. */
+static UNWIND_INLINE uint32_t draw(uint64_t bytes)
+{
+	uint32_t chance;
+
+	if (sample_every == 1)
+		return WIRE_SAMPLE_ALWAYS;
+	if (sample_every) {
+		chance = 0xffffffffu / sample_every;
+		return bpf_get_prandom_u32() <= chance ? chance : 0;
+	}
+	chance = chance_of(bytes);
 	return chance == WIRE_SAMPLE_ALWAYS || bpf_get_prandom_u32() < chance ? chance : 0;
+}
+
+/* The chance that the allocator itself gave to what its hook is called for. */
+static UNWIND_INLINE uint32_t hook_chance(struct pt_regs *regs, uint64_t cookie, uint64_t bytes)
+{
+	uint64_t weight = reg_of(regs, cookie >> 4 & 15);
+	if (!(cookie >> 16 & WIRE_SAMPLE_F_WEIGHED))
+		return chance_of(bytes);
+	if (bytes >= weight || bytes >> 31)
+		return WIRE_SAMPLE_ALWAYS;
+	return (uint32_t)(((bytes ? bytes : 1) << 32) / (weight ? weight : 1));
 }
 
 /* How many of its kind it stands for, in 1/65536. */
@@ -428,7 +445,9 @@ static UNWIND_INLINE int take_call(struct pt_regs *regs)
 		count_by(WIRE_SAMPLE_FILTERED, 1);
 		return 0;
 	}
-	chance = draw(bytes);
+	chance = cookie >> 16 & (WIRE_SAMPLE_F_HOOK | WIRE_SAMPLE_F_WEIGHED)
+			 ? hook_chance(regs, cookie, bytes)
+			 : draw(bytes);
 	if (!chance || current_ids(&pid, &tid) < 0)
 		return 0;
 	if (bytes >> 47) { /* no address space has it: calloc() that overflows, malloc(-1) */

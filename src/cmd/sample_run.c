@@ -58,6 +58,11 @@ static struct sample_target *add_target(struct sample_life *l, uint32_t pid, str
 	return t;
 }
 
+static int a_samples_by_bytes(const struct sample_life *l)
+{
+	return !l->args->sampler.sample_every;
+}
+
 static int attach(struct sample_life *l, uint32_t pid, struct err *err)
 {
 	struct sampler_functions functions;
@@ -74,6 +79,19 @@ static int attach(struct sample_life *l, uint32_t pid, struct err *err)
 			rc = err_hint(err, "probe another function with -f");
 		}
 	}
+	if (!rc && functions.hook_bytes && a_samples_by_bytes(l)) {
+		l->samples->sample_bytes = functions.hook_bytes;
+		rc = sampler_set_bytes(l->sampler, functions.hook_bytes, err);
+	}
+	int hooks = 0, calls = 0;
+	for (size_t i = 0; i < functions.count; i++)
+		*(functions.all[i].is_hook ? &hooks : &calls) += 1;
+	struct sample_process *p = samples_process(l->samples, pid);
+	if (p)
+		snprintf(p->tier, sizeof(p->tier), "%s",
+			 hooks && calls ? "A+B"
+			 : hooks        ? "A"
+					: "B");
 	if (!rc)
 		rc = sampler_attach(l->sampler, pid, &functions, err);
 	if (!rc)

@@ -57,6 +57,7 @@ struct sampler_function {
 	uint64_t file_at; /* place of the probe in the file */
 	enum sampler_site_kind kind;
 	int is_free;
+	int is_hook;     /* called for what the allocator itself samples */
 	uint64_t cookie; /* without its number */
 	char *attach;    /* the file to attach to */
 	uint32_t number; /* once attached */
@@ -64,6 +65,8 @@ struct sampler_function {
 struct sampler_functions {
 	struct sampler_function *all;
 	size_t count;
+	uint64_t
+		hook_bytes; /* not 0: an allocator that samples by itself takes one for so many, so the sampler has to as well */
 };
 void sampler_functions_fini(struct sampler_functions *functions);
 

@@ -209,7 +209,7 @@ static int note_function(void *ctx, uint32_t pid, const struct sampler_function 
 		.offset = f->vaddr,
 		.bytes = f->bytes,
 		.site = f->site,
-		.kind = kinds[f->kind],
+		.kind = f->is_hook ? "hook" : kinds[f->kind],
 		.is_free = f->is_free,
 		.number = f->number,
 	};

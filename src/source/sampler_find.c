@@ -2,12 +2,13 @@
 /* sampler_find.c - which functions of a process allocate, which of them forward to others, and where each is probed. */
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "source/bpfstack_places.h"
@@ -17,7 +18,7 @@
 #define CODE_BYTES 4096u
 #define NEAR_MAX 5
 
-enum group { ALLOC, ZEROED, RESIZE, ALIGNED, STORED, PAGES, FORWARDER, FREE, FREE_FORWARDER };
+enum group { ALLOC, ZEROED, RESIZE, ALIGNED, STORED, PAGES, HOOK, FORWARDER, FREE, FREE_FORWARDER };
 
 /* Arguments by number of register: di si dx cx r8 r9; 15 = none. */
 static const struct spec {
@@ -50,6 +51,14 @@ static const struct spec {
 	{ "new", FORWARDER, 0, 15, 15, 15, 0 },         /* mi_new, tc_new */
 	{ "newarray", FORWARDER, 0, 15, 15, 15, 0 },    /* tc_newarray */
 	{ "new_nothrow", FORWARDER, 0, 15, 15, 15, 0 }, /* tc_new_nothrow */
+	/* Go: register arguments; what its own profile takes, or else every call */
+	{ "runtime.mallocgc", ALLOC, 6, 15, 15, 15, 0 },
+	{ "runtime.profilealloc", HOOK, 3, 15, 15, 15, WIRE_SAMPLE_F_HOOK },
+	/* HotSpot: a new thread-local buffer stands for all that was taken from the one before */
+	{ "_ZN11AllocTracer27send_allocation_in_new_tlabEP5KlassPP12HeapWordImplmmP10JavaThread",
+	  HOOK, 3, 2, 15, 15, WIRE_SAMPLE_F_WEIGHED },
+	{ "_ZN11AllocTracer28send_allocation_outside_tlabEP5KlassPP12HeapWordImplmP10JavaThread",
+	  HOOK, 2, 2, 15, 15, WIRE_SAMPLE_F_WEIGHED },
 	{ "free", FREE, 15, 15, 0, 15, 0 },
 	{ "cfree", FREE, 15, 15, 0, 15, 0 },
 	{ "dallocx", FREE, 15, 15, 0, 15, 0 },
@@ -90,6 +99,8 @@ struct search {
 	const char *wanted; /* the name alone */
 	size_t wanted_len;
 	struct spec custom;
+	int is_go; /* and left out, as frees were asked for */
+	uint64_t hook_bytes;
 	struct found *all;
 	size_t count, cap;
 	int failed;
@@ -319,6 +330,48 @@ static int only_forwards(const struct search *s, struct functions *file, const s
 	}
 }
 
+static struct found *found_as(const struct search *s, const char *name)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (!strcmp(s->all[i].name, name))
+			return &s->all[i];
+	return NULL;
+}
+
+/*
+ * A Go program: it takes one sample for MemProfileRate bytes by itself unless it was linked without its profile; then every call
+ * is looked at. Its frees are the collector's, and returns of its functions cannot be probed, as its stacks move.
+ */
+static void decide_go(struct search *s, struct functions *file, uint32_t pid,
+		      const struct code_mapping *mapping)
+{
+	struct found *each = found_as(s, "runtime.mallocgc");
+	struct found *hook = found_as(s, "runtime.profilealloc");
+	uint64_t at = functions_variable(file, "runtime.MemProfileRate"), rate = 0;
+	int64_t vaddr = functions_vaddr(file, mapping->file_offset);
+	char path[64];
+	if (!each)
+		return;
+	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/mem", pid);
+	int mem = pid && at && vaddr >= 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	if (mem >= 0) {
+		if (pread(mem, &rate, sizeof(rate), (off_t)(at + mapping->lo - (uint64_t)vaddr)) !=
+		    sizeof(rate))
+			rate = 0;
+		close(mem);
+	}
+	if (s->want->track) {
+		each->leave_out = s->is_go = 1;
+		if (hook)
+			hook->leave_out = 1;
+	} else if (hook && rate && rate <= 1u << 30) {
+		each->leave_out = 1;
+		s->hook_bytes = rate;
+	} else if (hook) {
+		hook->leave_out = 1;
+	}
+}
+
 /* The sites, and what is not to be probed: what only forwards is seen where it arrives. */
 static void decide(struct search *s, struct functions *file)
 {
@@ -337,6 +390,10 @@ static void decide(struct search *s, struct functions *file)
 		int is_free = f->spec->group >= FREE;
 		if (f->spec == &s->custom || f->leave_out)
 			continue;
+		if (f->spec->group == HOOK) {
+			f->leave_out = s->want->track;
+			continue;
+		}
 		/* a free is to be followed where the allocation was asked for by name, in whatever module */
 		f->leave_out = only_forwards(s, file, f) ||
 			       (is_free ? !has_free || (!has_malloc && !s->wanted) : !has_malloc);
@@ -395,6 +452,7 @@ static int add_found(struct search *s, struct functions *file, uint32_t pid,
 			.file_at = (uint64_t)at,
 			.kind = (enum sampler_site_kind)f->site.kind,
 			.is_free = f->spec->group >= FREE,
+			.is_hook = f->spec->group == HOOK,
 			.cookie = WIRE_SAMPLE_COOKIE(f->spec->size, f->spec->times, f->spec->old,
 						     align, flags, 0),
 			.attach = attach_path(pid, mapping),
@@ -470,6 +528,9 @@ static int look_into(struct search *s, uint32_t pid, const struct code_mapping *
 	if (s->failed)
 		return err_set(err, s->failed, "cannot list functions");
 	decide(s, file);
+	if (!s->wanted)
+		decide_go(s, file, pid, mapping);
+	out->hook_bytes = s->hook_bytes;
 	return add_found(s, file, pid, mapping, out, err);
 }
 
@@ -509,6 +570,11 @@ static int nothing_found(const struct search *s, uint32_t pid, const char *progr
 			   : names == FUNCTIONS_STRIPPED ? ": it is stripped of its names"
 			   : is_static                   ? ": it is a static program"
 							 : "";
+	if (s->is_go) {
+		err_set(err, -EINVAL,
+			"%s runs Go, whose collector frees: what is live cannot be followed", who);
+		return err_hint(err, "without --leaks its allocations are sampled");
+	}
 	err_set(err, -ENOENT, "%s in %s%s%s%s", s->wanted ? what : "no allocator was found",
 		program ? "'" : who, program ? program : "", program ? "'" : "", kind);
 	err->code = -ENOENT;

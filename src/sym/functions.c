@@ -143,6 +143,47 @@ int functions_each(struct functions *f, int (*fn)(void *ctx, const struct functi
 	return rc;
 }
 
+uint64_t functions_variable(struct functions *f, const char *name)
+{
+	const struct image *images[] = { &f->main, &f->debug };
+	for (size_t k = 0; k < 2; k++) {
+		Elf_Scn *scn = NULL;
+		GElf_Shdr shdr;
+		while (images[k]->elf && (scn = elf_nextscn(images[k]->elf, scn))) {
+			if (!gelf_getshdr(scn, &shdr) || shdr.sh_type != SHT_SYMTAB ||
+			    !shdr.sh_entsize)
+				continue;
+			Elf_Data *data = elf_getdata(scn, NULL);
+			size_t count = data ? shdr.sh_size / shdr.sh_entsize : 0;
+			for (size_t i = 0; i < count && i < INT32_MAX; i++) {
+				GElf_Sym sym;
+				const char *own;
+				if (gelf_getsym(data, (int)i, &sym) &&
+				    GELF_ST_TYPE(sym.st_info) == STT_OBJECT &&
+				    (own = elf_strptr(images[k]->elf, shdr.sh_link, sym.st_name)) &&
+				    !strcmp(own, name))
+					return sym.st_value;
+			}
+		}
+	}
+	return 0;
+}
+
+int64_t functions_vaddr(const struct functions *f, uint64_t offset)
+{
+	size_t count;
+	if (elf_getphdrnum(f->main.elf, &count) < 0)
+		return -EBADMSG;
+	for (size_t i = 0; i < count; i++) {
+		GElf_Phdr phdr;
+		if (gelf_getphdr(f->main.elf, (int)i, &phdr) && phdr.p_type == PT_LOAD &&
+		    (phdr.p_flags & PF_X) && offset >= (phdr.p_offset & ~4095ull) &&
+		    offset < phdr.p_offset + phdr.p_filesz)
+			return (int64_t)(phdr.p_vaddr - phdr.p_offset + offset);
+	}
+	return -ENOENT;
+}
+
 static int find_segment(const struct functions *f, uint64_t vaddr, GElf_Phdr *phdr)
 {
 	size_t count;

@@ -46,6 +46,10 @@ int functions_each(struct functions *functions,
  */
 const char *functions_stub(struct functions *functions, uint64_t vaddr);
 
+/** functions_variable() - the virtual address of variable @name, 0 = it has none. */
+uint64_t functions_variable(struct functions *functions, const char *name);
+/** functions_vaddr() - the virtual address of what stands at @offset of the file, in code; -ENOENT. */
+int64_t functions_vaddr(const struct functions *functions, uint64_t offset);
 /** functions_offset() - the place in the file of virtual address @vaddr; -ENOENT where none is mapped from the file there. */
 int64_t functions_offset(const struct functions *functions, uint64_t vaddr);
 /** functions_code() - copy up to @bytes of code at @vaddr; the number copied. */

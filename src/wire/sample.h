@@ -40,10 +40,10 @@ enum wire_sample_flag {
 		1,                  /* realloc(NULL, n) is another probed function's call */
 	WIRE_SAMPLE_F_STORED = 2,   /* the block is at *(old register) when the result is 0 */
 	WIRE_SAMPLE_F_IN_PLACE = 4, /* xallocx: the result is a size, the block stays */
+	WIRE_SAMPLE_F_HOOK =
+		8, /* the allocator's own sampling: every call is one that it has drawn, by the table's chances */
 	WIRE_SAMPLE_F_WEIGHED =
-		8, /* a hook that samples by itself: the multiplier's register is the weight in bytes */
-	WIRE_SAMPLE_F_POINTER =
-		16, /* a hook: the block is known already, in the old block's register */
+		16, /* a hook that says itself, in the multiplier's register, for how many bytes its sample stands */
 };
 #define WIRE_SAMPLE_COOKIE(size, times, old, align, flags, number)          \
 	((uint64_t)(size) | (uint64_t)(times) << 4 | (uint64_t)(old) << 8 | \

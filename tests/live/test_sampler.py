@@ -410,3 +410,35 @@ def test_a_sampled_recording_says_that_all_of_it_is_estimated(byteledger, prog, 
     assert report["sampled"] == {"every_bytes": 8192, "exact_totals": False}
     size = sum(t[1] for t in truth.values())
     assert abs(report["totals"]["allocated_bytes"] - size) < 5 * math.sqrt(size * 8192), (report["totals"], size)
+
+
+GO = """package main
+import ("bufio"; "os"; "fmt")
+var sink []byte
+//go:noinline
+func make_some(n int) []byte { return make([]byte, n) }
+func main() {
+	bufio.NewReader(os.Stdin).ReadString('\\n')
+	for i := 0; i < 20000; i++ { sink = make_some(5000) }
+	fmt.Println("done")
+	bufio.NewReader(os.Stdin).ReadString('\\n')
+}
+"""
+
+
+@pytest.mark.large
+@pytest.mark.skipif(not shutil.which("go"), reason="no go")
+def test_a_go_program_is_sampled_and_its_collector_is_respected(byteledger, tmp_path):
+    (tmp_path / "main.go").write_text(GO)
+    subprocess.run(["go", "build", "-o", "gosome", "main.go"], cwd=tmp_path, check=True, timeout=300,
+                   env={**os.environ, "GO111MODULE": "off", "GOFLAGS": ""})
+    with running(tmp_path / "gosome") as p:
+        code, said = refused(byteledger, "-p", p.pid, "--leaks")
+        assert code == 1 and "runs Go" in said, said
+        with sampling(byteledger, "-p", p.pid, "--format", "json", "--budget", "0", "--sample-bytes", "64K") as s:
+            go(p)
+            assert p.stdout.readline() == "done\n"
+            got = json.loads(end(s))["processes"][0]
+    found = [r for r in got["rows"] if any(f["function"] == "main.make_some" for f in r["frames"])]
+    size, error = sum(r["bytes"] for r in found), math.sqrt(sum(r["error_bytes"] ** 2 for r in found))
+    assert abs(size - 20000 * 5000) < 4 * error + 1, (size, error)
