@@ -654,9 +654,43 @@ void regions_text_mappings(struct buf *to, const struct breakdown *b,
 	buf_putc(to, '\n');
 }
 
+/* In plain words, as `explain` says it: what allocators hold in use, and what of the rest could go. */
+static void put_verdict(struct buf *to, const struct breakdown *b,
+			const struct regions_text_opt *opt)
+{
+	uint64_t live = 0, pages = 0, holes = 0;
+	char a[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX], d[TEXT_NUMBER_MAX];
+	const char *by = NULL;
+	for (size_t i = 0; i < b->allocator_count; i++) {
+		const struct allocator_reading *r = &b->allocators[i];
+		if (r->live_bytes == UINT64_MAX)
+			continue;
+		live += r->live_bytes;
+		pages += r->free_page_bytes == UINT64_MAX ? 0 : r->free_page_bytes;
+		holes += r->hole_bytes == UINT64_MAX ? 0 : r->hole_bytes;
+		by = by                                          ? "allocators have"
+		     : strcmp(r->allocator, "glibc malloc") == 0 ? "malloc has"
+								 : "its allocator has";
+	}
+	if (!by)
+		return;
+	if (pages + holes < b->rss_bytes / 100) {
+		buf_printf(to, "%s in blocks; next to nothing is free\n\n",
+			   size(a, live, opt->raw));
+		return;
+	}
+	buf_printf(to, "%s in blocks\n%s are free, but %s not given them back:\n",
+		   size(a, live, opt->raw), size(c, pages + holes, opt->raw), by);
+	buf_printf(to,
+		   "%s could go at once, %s are stuck\nbeside blocks that still live ('byteledger "
+		   "explain' says whose)\n\n",
+		   size(a, pages, opt->raw), size(d, holes, opt->raw));
+}
+
 void regions_text(struct buf *to, const struct breakdown *b, const struct regions_text_opt *opt)
 {
 	regions_text_head(to, b, opt);
+	put_verdict(to, b, opt);
 	regions_text_classes(to, b, opt);
 	regions_text_allocators(to, b, opt);
 	regions_text_threads(to, b, opt);
