@@ -3,7 +3,7 @@
 # fresh.sh - prove that a fresh Debian is enough: debootstrap a minimal root outside the tree, clone the project into it, run
 # commands there, print how long each took and how much was installed.
 #
-#   scripts/fresh.sh [-s SUITE] [-d FOLDER] [COMMAND...]      default commands: './dev demo' './dev check'
+#   scripts/fresh.sh [-s SUITE] [-d FOLDER] [COMMAND...]      default commands: 'DEMO_SERVE=0 ./dev demo' './dev check'
 #
 # SUITE: bookworm (default), trixie, sid or any other that debootstrap knows. Needs root and debootstrap. FOLDER (default: a new
 # one below /var/tmp, removed afterwards) is kept if named; one that holds a root already is used again, with a new clone.
@@ -19,7 +19,7 @@ while getopts d:s: o; do
 	esac
 done
 shift $((OPTIND - 1))
-[ $# -gt 0 ] || set -- './dev demo' './dev check'
+[ $# -gt 0 ] || set -- 'DEMO_SERVE=0 ./dev demo' './dev check'
 [ "$(id -u)" = 0 ] || { echo "fresh: not root" >&2; exit 1; }
 command -v debootstrap >/dev/null || { echo "fresh: no debootstrap; hint: ./dev deps --all" >&2; exit 1; }
 : "${folder:=$(mktemp -d /var/tmp/byteledger-fresh-XXXXXX)}"
