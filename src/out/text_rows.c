@@ -251,7 +251,7 @@ static void put_detail(struct buf *to, const struct prof *prof, const struct cos
 			break;
 		}
 		buf_puts(to, "in all ");
-		/* fall through */
+		__attribute__((fallthrough));
 	case VIEW_COST_ALLOCATED:
 		buf_printf(to, "%s allocation%s", text_count(x, c->allocations),
 			   c->allocations == 1 ? "" : "s");

@@ -164,7 +164,7 @@ static void *rows(struct cursor *c, uint64_t count, size_t row_bytes, unsigned l
 /* The next address: a sum that a hostile file may carry over the end is found by snapshot_check(). */
 static uint64_t get_after(struct cursor *c, uint64_t last, uint64_t scale)
 {
-	uint64_t more = get_num(c), at;
+	uint64_t more = get_num(c), at = 0;
 	if (__builtin_mul_overflow(more, scale, &more) || __builtin_add_overflow(last, more, &at))
 		c->bad = 1;
 	return c->bad ? 0 : at;
