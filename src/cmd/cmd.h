@@ -9,6 +9,7 @@
 #include <argp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -55,6 +56,9 @@ void cmd_status_is_programs(void);
  * one is a usage error. Return: 0, or ARGP_ERR_UNKNOWN for any other key. @path is lent from argv.
  */
 error_t cmd_take_file(const char **path, int key, char *arg);
+
+/** cmd_take_duration() - @arg of an option as nanoseconds, more than none; what is no duration is a usage error. */
+uint64_t cmd_take_duration(const char *arg);
 
 /** cmd_take_recording() - @arg of an option that names the recording to write; what names none is a usage error. Return: @arg. */
 const char *cmd_take_recording(const char *arg);

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/record.h"
+#include "query/query.h"
 #include "recorder/launch.h"
 #include "wire/heap_start.h"
 
@@ -88,6 +89,15 @@ error_t cmd_take_file(const char **path, int key, char *arg)
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
+}
+
+uint64_t cmd_take_duration(const char *arg)
+{
+	uint64_t ns = 0;
+	/* a moment that far ahead can still be counted to */
+	if (query_duration_parse(arg, &ns, NULL) < 0 || !ns || ns > INT64_MAX / 4)
+		cmd_usage("'%s' is not a duration like 10s, 5m, 1h30m", arg);
+	return ns;
 }
 
 const char *cmd_take_recording(const char *arg)

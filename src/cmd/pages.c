@@ -77,29 +77,6 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-static int parse_duration(const char *text, uint64_t *ns)
-{
-	double sum = 0;
-	const char *at = text;
-	while (*at >= '0' && *at <= '9') {
-		char *end;
-		double n = (double)strtoull(at, &end, 10);
-		double unit = *end == 's'   ? 1
-			      : *end == 'm' ? 60
-			      : *end == 'h' ? 3600
-			      : *end == 'd' ? 86400
-					    : 0;
-		if (unit <= 0)
-			return -EINVAL;
-		sum += n * unit;
-		at = end + 1;
-	}
-	if (at == text || *at || sum <= 0 || sum > 1e9)
-		return -EINVAL;
-	*ns = (uint64_t)(sum * 1e9);
-	return 0;
-}
-
 static uint64_t parse_number(const char *option, const char *text, uint64_t least, uint64_t most)
 {
 	char *end;
@@ -220,8 +197,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	}
 	case OPT_DURATION:
-		if (parse_duration(arg, &job->duration_ns) < 0)
-			cmd_usage("'%s' is not a duration like 10s, 5m, 1h30m", arg);
+		job->duration_ns = cmd_take_duration(arg);
 		return 0;
 	case OPT_FORMAT:
 		if (strcmp(arg, "text") != 0 && strcmp(arg, "json") != 0)

@@ -103,8 +103,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		opt->output = cmd_take_recording(arg);
 		return 0;
 	case OPT_DURATION:
-		if (query_duration_parse(arg, &opt->duration_ns, NULL) < 0 || !opt->duration_ns)
-			cmd_usage("'%s' is not a duration like 10s, 5m, 1h30m", arg);
+		opt->duration_ns = cmd_take_duration(arg);
 		return 0;
 	case 'q':
 		opt->quiet = 1;
@@ -184,8 +183,7 @@ static error_t parse_snapshot(int key, char *arg, struct argp_state *state)
 		return parse_option(key, arg, state);
 	if (key != OPT_SNAPSHOT)
 		return ARGP_ERR_UNKNOWN;
-	if (query_duration_parse(arg, &opt->snapshot_ns, NULL) < 0 || !opt->snapshot_ns)
-		cmd_usage("'%s' is not a duration like 10s, 5m", arg);
+	opt->snapshot_ns = cmd_take_duration(arg);
 	return 0;
 }
 
