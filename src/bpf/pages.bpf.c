@@ -21,6 +21,7 @@
 enum { GFP_USER_BITS = 0xa /* HIGHMEM, MOVABLE */, GFP_MAY_SLEEP = 0x400 };
 enum { MM_FILEPAGES = 0, MM_SHMEMPAGES = 3 };
 enum { FAULT_PRESENT = 1, FAULT_WRITE = 2 };
+#define POPULATE_MAX 4096 /* windows, 256 MiB */
 #define PFN_MASK ((1ULL << 34) - 1)
 
 /* 0: identities of the first pid namespace; else the loader's own */
@@ -426,6 +427,42 @@ int pages_fault_kernel(uint64_t *ctx)
 	return 0;
 }
 
+struct populate {
+	struct wire_pages_window_key key;
+	uint64_t first;
+	uint32_t stack;
+	uint32_t reserved;
+};
+
+static long populate_window(uint32_t i, struct populate *p)
+{
+	struct wire_pages_window fresh = { .file = p->stack };
+	struct wire_pages_window *known;
+	p->key.window = p->first + i;
+	known = bpf_map_lookup_elem(&pages_windows, &p->key);
+	if (known)
+		known->file = p->stack;
+	else if (bpf_map_update_elem(&pages_windows, &p->key, &fresh, BPF_ANY))
+		count(WIRE_PAGES_COUNT_WINDOWS_FULL, 1);
+	return 0;
+}
+
+/* No fault: a system call maps what it was told to. Its windows are noted with the first of its pages. */
+INLINE void note_populate(void *ctx, struct pt_regs *regs, struct wire_pages_fault *fault,
+			  struct wire_pages_process *process, uint32_t pid, uint32_t tid)
+{
+	uint64_t call = regs->orig_ax, addr = regs->di, bytes = regs->si;
+	if ((call != CALL_MADVISE && call != CALL_MLOCK && call != CALL_MLOCK2) ||
+	    fault->populated == addr + 1)
+		return;
+	fault->populated = addr + 1;
+	struct populate p = { .key = { .tgid = process->owner },
+			      .first = addr >> WIRE_PAGES_WINDOW_SHIFT };
+	p.stack = stack_of(ctx, pid, tid, process->owner, process->epoch);
+	uint64_t windows = ((addr + bytes - 1) >> WIRE_PAGES_WINDOW_SHIFT) - p.first + 1;
+	bpf_loop(windows < POPULATE_MAX ? (uint32_t)windows : POPULATE_MAX, populate_window, &p, 0);
+}
+
 /* Pages of files or of shared memory were mapped: for whom, the fault says. Sums are never made of these. */
 SEC("raw_tp/rss_stat")
 int pages_mapped(uint64_t *ctx)
@@ -437,12 +474,18 @@ int pages_mapped(uint64_t *ctx)
 	if (!process)
 		return 0;
 	struct wire_pages_fault *fault = fault_of(tid);
-	if (!fault || fault->tid != tid || !fault->pending)
-		return 0;
 	struct task_struct *task = bpf_get_current_task_btf();
-	if ((uint64_t)BPF_CORE_READ(task, mm) != ctx[0]) /* a copy for a child, or its end */
+	if (!fault ||
+	    (uint64_t)BPF_CORE_READ(task, mm) != ctx[0]) /* a copy for a child, or its end */
 		return 0;
+	if (fault->tid != tid || !fault->pending) {
+		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+		if (regs)
+			note_populate(ctx, regs, fault, process, pid, tid);
+		return 0;
+	}
 	fault->pending = 0;
+	fault->populated = 0;
 	put_window(fault, process->owner, stack_of(ctx, pid, tid, process->owner, process->epoch),
 		   0);
 	return 0;

@@ -28,7 +28,6 @@
 #define STACKS_MAX (4u << 20)
 #define FRAMES_A_STACK 32u
 #define WINDOWS_DEFAULT 65536u
-#define TABLE_MIN_BYTES (16u << 20)
 #define INITIAL_PIDNS_INODE 0xeffffffcu
 #define HUGE_BYTES (2ul << 20)
 
@@ -391,13 +390,20 @@ static int find_vmemmap(struct pageown *p, struct err *err)
 	return 0;
 }
 
+/* What is followed may not run yet: a compiler's code needs 11 MiB, most programs' one. */
+static uint32_t table_room(void)
+{
+	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	return memory > 3ull << 30 ? 16u << 20 : 8u << 20;
+}
+
 int pageown_load(struct pageown *p, struct err *err)
 {
 	libbpf_print_fn_t talk = libbpf_set_print(keep_words);
 	last_words[0] = '\0';
 	int rc = 0;
 	p->tables = bpftables_new(p->opt.cache_dir,
-				  p->opt.table_bytes ? p->opt.table_bytes : TABLE_MIN_BYTES, err);
+				  p->opt.table_bytes ? p->opt.table_bytes : table_room(), err);
 	if (!p->tables)
 		rc = err->code;
 	if (!rc && !(p->skeleton = pages_bpf__open()))
