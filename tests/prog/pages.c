@@ -316,6 +316,41 @@ APART static void way_willneed(void)
 	KEEP(p);
 }
 
+#define CHURN_BLOCKS 4096
+#define CHURN_STEPS 120000
+static char *churned[4][CHURN_BLOCKS];
+
+static uint32_t next_random(uint32_t *state)
+{
+	*state = *state * 1664525u + 1013904223u;
+	return *state >> 8;
+}
+
+APART static void *in_churn(void *at)
+{
+	char **blocks = at;
+	uint32_t state = (uint32_t)(uintptr_t)at;
+	for (int i = 0; i < CHURN_STEPS; i++) {
+		uint32_t which = next_random(&state) % CHURN_BLOCKS, what = next_random(&state) % 8;
+		size_t bytes = what ? 1000 + next_random(&state) % 30000 : 200000;
+		free(blocks[which]);
+		blocks[which] = malloc(bytes);
+		if (blocks[which])
+			memset(blocks[which], 1, bytes);
+	}
+	return NULL;
+}
+
+APART static void way_churn(void)
+{
+	pthread_t threads[4];
+	for (int i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, in_churn, churned[i]);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	KEEP(threads);
+}
+
 APART static void way_unmap(void)
 {
 	munmap(kept[1], 16 * MIB);
@@ -353,6 +388,7 @@ static const struct {
 	     { "pageout", way_pageout },
 	     { "hugetlb", way_hugetlb },
 	     { "willneed", way_willneed },
+	     { "churn", way_churn },
 	     { "exec", way_exec },
 	     { "unmap", way_unmap } };
 
