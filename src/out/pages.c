@@ -5,6 +5,8 @@
 
 #include "base/text.h"
 
+#define MISSING_ROWS 8
+
 /* ---- JSON ----------------------------------------------------------------------------------------------------------- */
 
 static void put_known(struct jsonw *json, const char *key, uint64_t value)
@@ -181,7 +183,11 @@ static void put_head(struct printing *p, const struct page_shot *shot,
 	put_bytes(p, "anon", process->kinds[PAGES_ANON]);
 	put_bytes(p, "file", process->kinds[PAGES_FILE]);
 	put_bytes(p, "shmem", process->kinds[PAGES_SHMEM]);
-	buf_puts(p->to, "   beside RSS:");
+	int beside = 0;
+	for (unsigned kind = PAGES_SWAP; kind < PAGES_KINDS; kind++)
+		beside |= process->kinds[kind] > 0;
+	if (beside)
+		buf_puts(p->to, "   beside RSS:");
 	for (unsigned kind = PAGES_SWAP; kind < PAGES_KINDS; kind++)
 		if (process->kinds[kind])
 			put_bytes(p, pages_kind_name(kind), process->kinds[kind]);
@@ -252,8 +258,9 @@ static void put_extra(struct printing *p, uint64_t bytes, int indent, const char
 	if (!bytes || (p->opt->lines && p->lines >= p->opt->lines))
 		return;
 	size_t start = p->to->len;
-	buf_printf(p->to, "%10s %7s  %*s%s", text_bytes(text, bytes),
-		   text_percent(share, bytes, p->whole), indent < 40 ? indent : 40, "", what);
+	buf_printf(p->to, "%10s %7s  %*s", text_bytes(text, bytes),
+		   text_percent(share, bytes, p->whole), indent < 40 ? indent : 40, "");
+	text_escape(p->to, what, p->opt->ascii);
 	end_line(p, start);
 }
 
@@ -269,6 +276,24 @@ static void put_tree(struct printing *p, const struct pages_node *node, int inde
 	if (node->frame || node->under_bytes)
 		put_extra(p, node->count || !node->frame ? node->under_bytes : 0, indent + 1,
 			  "(smaller ones)");
+}
+
+/* What has no stack, by mapping: the largest. */
+static void put_missing(struct printing *p, const struct page_process *process)
+{
+	char what[600];
+	uint32_t kinds = p->opt->tree.kinds ? p->opt->tree.kinds : PAGES_TREE_KINDS;
+	unsigned shown = 0;
+	for (size_t i = 0; i < process->row_count && shown < MISSING_ROWS; i++) {
+		const struct page_row *row = &process->rows[i];
+		if (row->stack || !row->label || !(kinds >> row->kind & 1) ||
+		    row->bytes < p->opt->tree.threshold_bytes)
+			continue;
+		snprintf(what, sizeof(what), "%s, %s pages", row->label,
+			 pages_kind_name(row->kind));
+		put_extra(p, row->bytes, 1, what);
+		shown++;
+	}
 }
 
 int out_pages_text(struct buf *to, const struct page_shot *shot, const struct page_process *process,
@@ -289,6 +314,7 @@ int out_pages_text(struct buf *to, const struct page_shot *shot, const struct pa
 	end_line(&p, start);
 	put_tree(&p, root, -1);
 	put_extra(&p, root->unknown_bytes, 0, "(no stack)");
+	put_missing(&p, process);
 	if (p.left_out)
 		buf_printf(to, "%10s %zu lines more\n", "...", p.left_out);
 	pages_tree_free(tree);
