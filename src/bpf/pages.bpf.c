@@ -112,6 +112,7 @@ INLINE void count(uint32_t which, uint64_t by)
 
 INLINE int current_ids(uint32_t *pid, uint32_t *tid)
 {
+	*pid = *tid = 0;
 	if (pages_pidns_ino) {
 		struct bpf_pidns_info ids = { 0 };
 		if (bpf_get_ns_current_pid_tgid(pages_pidns_dev, pages_pidns_ino, &ids,
@@ -736,7 +737,9 @@ int BPF_PROG(pages_exit, struct task_struct *task)
 SEC("raw_tp/mm_page_alloc")
 int pages_calibrate(uint64_t *ctx)
 {
-	if ((uint32_t)bpf_get_current_pid_tgid() != pages_calibrated_tid || ctx[1] ||
+	uint32_t pid, tid;
+	current_ids(&pid, &tid);
+	if (!tid || tid != pages_calibrated_tid || ctx[1] ||
 	    (ctx[2] & GFP_USER_BITS) != GFP_USER_BITS)
 		return 0;
 	uint32_t n = pages_calibrated_count;

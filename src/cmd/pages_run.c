@@ -398,7 +398,9 @@ static int finish(struct life *l, struct err *err)
 
 int pages_run(struct pages_job *job, char **program)
 {
-	struct life l = { .job = job, .signals = -1, .program = { .signals = -1 } };
+	struct life l = { .job = job,
+			  .signals = -1,
+			  .program = { .signals = -1, .status = CMD_FAILED } };
 	struct err err = { 0 };
 	pthread_mutex_init(&l.lock, NULL);
 	l.began_ns = clock_ns(CLOCK_MONOTONIC);

@@ -497,6 +497,20 @@ def test_what_cannot_be_done_is_said_in_one_line_with_a_hint(byteledger, argv, s
     assert done.stdout == "" and len(done.stderr.splitlines()) == 2
 
 
+def test_inside_a_pid_namespace_ids_are_those_of_the_inside(byteledger, prog, cold_file, tmp_path):
+    out = tmp_path / "out.json"
+    script = f"(sleep 0.3; echo memset; sleep 0.5; echo fork; sleep 0.5; echo reap; echo quit) | " \
+             f"{byteledger} pages --follow-children --format json --report {out} -- {prog('pages')} {cold_file}"
+    done = subprocess.run(["unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", script.replace("echo fork", "echo mmap; echo fork")],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    pid = int(done.stdout.split()[2])
+    assert pid < 1000
+    processes = {process["pid"]: process for process in json.loads(out.read_text())["processes"]}
+    assert len(processes) == 2 and processes[pid]["unattributed"] == {}
+    assert abs(of_function(processes[pid], "way_memset") - 8 * MIB) <= 8192
+
+
 def test_without_privilege_it_says_what_is_missing(byteledger):
     done = subprocess.run(["setpriv", "--reuid", "65534", "--clear-groups", "--inh-caps=-all", byteledger, "pages", "-p",
                            str(os.getpid())], capture_output=True, text=True, timeout=60)
