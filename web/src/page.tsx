@@ -194,6 +194,8 @@ function Offer(): JSX.Element | null {
 	);
 }
 
+place.watch(() => settle(0));
+
 export function Page(): JSX.Element {
 	const at = useStore(place);
 	const now = useStore(known);

@@ -46,6 +46,11 @@ export function stackText(tree: Tree, node: number): string {
 		const f = frameFacts(tree.answer, tree.frame[i])!;
 		lines.push(`${f.name || f.short}${f.module ? `  ${f.module}` : ""}${f.file ? `  ${f.file}${f.line > 0 ? `:${f.line}` : ""}` : ""}`);
 	}
+	const way = tree.frame[0] >= 0 ? (tree.answer.path?.frame ?? []) : [];
+	for (const frame of [...way].reverse()) {
+		const f = frameFacts(tree.answer, frame)!;
+		lines.push(`${f.name || f.short}${f.module ? `  ${f.module}` : ""}`);
+	}
 	return lines.join("\n");
 }
 
@@ -246,25 +251,28 @@ function Stack(props: { tree: Tree; node: number }): JSX.Element {
 	const path: number[] = [];
 	for (let i = tree.parent[props.node]; i >= 0 && tree.frame[i] >= 0; i = tree.parent[i])
 		path.push(i);
-	const shown = all ? path : path.slice(0, 8);
-	if (!path.length)
+	// above what is zoomed to, the answer has the way there
+	const above = tree.frame[0] >= 0 ? (tree.answer.path?.frame ?? []).map((f, i) => ({ f, key: tree.answer.path!.key[i] })).reverse() : [];
+	const rows = [...path.map((i) => ({ f: tree.frame[i], key: tree.key(i), zoom: false })), ...above.map((a) => ({ ...a, zoom: true }))];
+	const shown = all ? rows : rows.slice(0, 8);
+	if (!rows.length)
 		return <></>;
 	return (
 		<div class="stack">
 			<h3>Called from</h3>
 			<ol>
-				{shown.map((i) => (
-					<li key={i}>
-						<button type="button" onClick={() => go({ s: tree.key(i) }, undefined, true)} title={frameFacts(tree.answer, tree.frame[i])?.name}>
-							<span class="dot" style={{ background: theme.boxes[tree.answer.frames.category[tree.frame[i]]] }} />
-							{nameOf(tree, i)}
+				{shown.map((r) => (
+					<li key={r.key}>
+						<button type="button" onClick={() => go(r.zoom ? { n: r.key, s: r.key } : { s: r.key }, undefined, !r.zoom)} title={frameFacts(tree.answer, r.f)?.name}>
+							<span class="dot" style={{ background: theme.boxes[tree.answer.frames.category[r.f]] }} />
+							{plain(tree.answer.frames.short[r.f]) || plain(tree.answer.frames.name[r.f])}
 						</button>
 					</li>
 				))}
 			</ol>
-			{path.length > shown.length && (
+			{rows.length > shown.length && (
 				<button type="button" class="link-button" onClick={() => setAll(true)}>
-					{path.length - shown.length} more
+					{rows.length - shown.length} more
 				</button>
 			)}
 		</div>

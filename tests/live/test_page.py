@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The web page in a real Chromium, on recordings of real programs: web/test/browser.mjs has the cases, this records and runs them."""
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+WEB = os.path.join(ROOT, "web")
+pytestmark = [pytest.mark.large, pytest.mark.timeout(900)]
+
+# Names of functions, modules and files that would do harm where they are taken for markup, formulas or the direction of text.
+NAMES = ["<img src=x onerror=window.__ran=1>", "=cmd|' /C calc'!A0", "evil\u202egnp.exe", "a\x01b\u2066c", "<script>window.__ran=2</script>",
+         "x" * (1 << 20), "${alert(1)}{{7*7}}", "ns::f<a<b,c>>(int)\"'&amp;"]
+MODULES = ["/tmp/<b>mod</b>.so", "/lib/=evil.so"]
+FILES = ["/src/<i>file</i>.c", "/src/=x.c"]
+
+PYTHON = """
+import json, threading
+keep = []
+def work():
+    for i in range(150):
+        text = json.dumps({str(k): [k] * 50 for k in range(200)})
+        keep.append(text[:2000])
+        json.loads(text)
+threads = [threading.Thread(target=work) for _ in range(3)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+"""
+CPP = "#include <map>\n#include <string>\n#include <vector>\nint main() { std::map<std::string, std::vector<int>> m; return (int)m.size(); }\n"
+
+
+def hostile_heaptrack(path):
+    lines = ["v 10500 3", "X /usr/bin/<u>hostile</u> <script>alert(1)</script>", "I 1000 1000"]
+    strings = MODULES + NAMES + FILES
+    lines += [f"s {len(s.encode()):x} {s}" for s in strings]
+    at = {s: i + 1 for i, s in enumerate(strings)}
+    for k, name in enumerate(NAMES):
+        lines.append(f"i {0x1000 + 16 * k:x} {at[MODULES[k % 2]]:x} {at[name]:x} {at[FILES[k % 2]]:x} {k + 1:x}")
+    lines += [f"t {k + 1:x} {k:x}" for k in range(len(NAMES))] + ["c 0"]
+    lines += [f"a {1000 * (k + 1):x} {k + 1:x}" for k in range(len(NAMES))]
+    for k in range(len(NAMES)):
+        lines += [f"+ {k:x}"] * 20 + [f"c {100 * (k + 1):x}", f"R {1000 + k:x}"]
+    lines += [f"- {k:x}" for k in range(len(NAMES))] + ["c 1000"]
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    node, chromium = shutil.which("node"), shutil.which("chromium")
+    if not node or not chromium:
+        pytest.skip("node or chromium is not installed")
+    if not os.path.isdir(os.path.join(WEB, "node_modules", "playwright-core")):
+        pytest.skip("web/node_modules is not there: the page came built")
+    return node
+
+
+@pytest.fixture(scope="module")
+def recordings(byteledger, tmp_path_factory):
+    """name -> recording, made when it is first asked for."""
+    folder = tmp_path_factory.mktemp("page")
+    made = {}
+
+    def record(name):
+        if name in made:
+            return made[name]
+        path = str(folder / f"{name}.blt")
+        run = [byteledger, "run", "-q", "-o", path, "--"]
+        if name == "sqlite3":
+            with open(os.path.join(ROOT, "scripts", "demo.sql"), "rb") as sql:
+                subprocess.run([*run, "sqlite3", ":memory:"], stdin=sql, stdout=subprocess.DEVNULL, check=True, timeout=120)
+        elif name == "python3":
+            subprocess.run([*run, "/usr/bin/python3", "-c", PYTHON], stdout=subprocess.DEVNULL, check=True, timeout=120)
+        elif name == "redis":
+            server = shutil.which("redis-server")
+            if not server:
+                pytest.skip("redis-server is not installed")
+            sock = str(folder / "redis.sock")
+            traced = subprocess.Popen([*run, server, "--port", "0", "--unixsocket", sock, "--save", ""], stdout=subprocess.DEVNULL,
+                                      cwd=folder)
+            for _ in range(200):
+                if os.path.exists(sock):
+                    break
+                subprocess.run(["sleep", "0.05"], check=True)
+            subprocess.run(["redis-cli", "-s", sock, "--pipe"], input="".join(
+                f"*3\r\n$3\r\nSET\r\n${len(k)}\r\n{k}\r\n${len(v)}\r\n{v}\r\n" for k, v in
+                ((f"key:{i}", "v" * (i % 300)) for i in range(20000))), text=True, stdout=subprocess.DEVNULL, check=True, timeout=60)
+            subprocess.run(["redis-cli", "-s", sock, "SHUTDOWN", "NOSAVE"], check=False, timeout=60)
+            traced.wait(timeout=120)
+        elif name == "clang":
+            clang = shutil.which("clang++-14") or pytest.skip("clang-14 is not installed")
+            source = folder / "t.cpp"
+            source.write_text(CPP, encoding="ascii")
+            shown = subprocess.run([clang, "-###", "-O1", "-c", str(source), "-o", str(folder / "t.o")], capture_output=True, text=True,
+                                   check=True).stderr.splitlines()
+            words = [w.strip('"') for w in shown[-1].split()]
+            subprocess.run([*run, *words], stdout=subprocess.DEVNULL, check=True, timeout=300)
+        elif name == "hostile":
+            path = str(folder / "hostile.heaptrack")
+            hostile_heaptrack(path)
+        elif name == "cut":
+            with open(record("sqlite3"), "rb") as whole:
+                data = whole.read()
+            with open(path, "wb") as part:
+                part.write(data[:len(data) * 2 // 3])
+        made[name] = path
+        return path
+    return record
+
+
+CASES = [("questions", ["sqlite3"]), ("questions", ["redis"]), ("questions", ["clang"]), ("links", ["sqlite3"]), ("agreement", ["sqlite3"]),
+         ("hostile", ["hostile"]), ("states", ["sqlite3"]), ("trust", ["sqlite3", "cut"]), ("rows", ["sqlite3"]), ("unseen", ["sqlite3"]),
+         ("wire", ["sqlite3"]), ("frames", ["clang"]), ("views", ["sqlite3", "python3"])]
+
+
+@pytest.mark.parametrize("case,names", CASES, ids=[f"{case}-{names[0]}" for case, names in CASES])
+def test_page_in_chromium(case, names, browser, byteledger, recordings, tmp_path):
+    out = os.path.join(os.environ.get("PAGE_PICTURES", str(tmp_path)), case)
+    done = subprocess.run([browser, os.path.join(WEB, "test", "browser.mjs"), case, byteledger, out, *[recordings(n) for n in names]],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=850, check=False)
+    assert done.returncode == 0, done.stdout[-6000:]
+
+
+def test_the_page_is_built_to_equal_bytes_without_the_network(browser, tmp_path):
+    """npm ci from its cache, vite build, twice: the same files."""
+    digests = []
+    for turn in ("one", "two"):
+        copy = tmp_path / turn
+        shutil.copytree(WEB, copy, ignore=shutil.ignore_patterns("node_modules", "dist", ".build-lock"))
+        done = subprocess.run(["npm", "ci", "--offline", "--ignore-scripts"], cwd=copy, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip("npm has not all packages in its cache")
+        subprocess.run(["node", "node_modules/vite/bin/vite.js", "build", "--logLevel", "error"], cwd=copy, check=True)
+        whole = hashlib.sha256()
+        for folder, folders, files in os.walk(copy / "dist"):
+            folders.sort()
+            for name in sorted(files):
+                with open(os.path.join(folder, name), "rb") as file:
+                    whole.update(name.encode() + b"\0" + file.read())
+        digests.append(whole.hexdigest())
+    assert digests[0] == digests[1]
+
+
+def test_the_lock_file_names_no_registry(browser):
+    with open(os.path.join(WEB, "package-lock.json"), encoding="utf-8") as file:
+        text = file.read()
+    packages = json.loads(text)["packages"]
+    assert "resolved" not in text and all("integrity" in p for name, p in packages.items() if name)
+
+
+def test_without_npm_a_built_page_is_taken_and_none_stops_with_a_hint(browser, tmp_path):
+    """scripts/page.py in a tree as a release tarball has it, and in one without web/dist."""
+    tree = tmp_path / "tree"
+    os.makedirs(tree / "scripts")
+    shutil.copytree(WEB, tree / "web", ignore=shutil.ignore_patterns("node_modules", ".build-lock"))
+    script = os.path.join(ROOT, "scripts", "page.py")
+    words = ["/usr/bin/python3", script, str(tree), str(tmp_path / "page.S"), str(tmp_path / "page.bin"), str(tmp_path / "page.d")]
+    bare = {"PATH": str(tmp_path)}
+    done = subprocess.run(words, env=bare, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "page_assets" in (tmp_path / "page.S").read_text(encoding="ascii")
+    shutil.rmtree(tree / "web" / "dist")
+    done = subprocess.run(words, env=bare, capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "there is no npm" in done.stderr and "hint:" in done.stderr
