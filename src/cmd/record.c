@@ -233,6 +233,7 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 		.budget_bytes = opt->budget_bytes,
 		.free_stacks = opt->free_stacks,
 		.no_names = opt->no_names,
+		.follow_exec = !opt->duration_ns && !opt->serving.wanted,
 		.stamp_every_event = opt->stamp_every_event,
 		.follow_children = opt->follow_children,
 		.snapshots = opt->snapshots,

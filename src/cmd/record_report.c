@@ -64,6 +64,9 @@ void record_tell_findings(const struct recorder_result *result, const struct rec
 			program);
 		fputs("hint: does the program clear LD_PRELOAD, or run in a sandbox?\n", stderr);
 	}
+	if (!opt->quiet && result->before[0])
+		cmd_say("before it, in the same process and not recorded further: %s",
+			result->before);
 	if (!opt->quiet && result->own_allocators[0])
 		cmd_say("also recorded: %s, which '%s' brings along", result->own_allocators,
 			program);

@@ -13,6 +13,7 @@
 #include "preload/next.h"
 #include "preload/process.h"
 #include "preload/state.h"
+#include "wire/heap_start.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -366,39 +367,113 @@ static int exec_failed(enum exec begun, int rc)
 	return rc;
 }
 
+/*
+ * What takes this program's place is recorded as well: it finds the library, and WIRE_ENV_NEXT. Only where this is the process that is
+ * recorded, and its environment of a size that fits beside it on the stack.
+ */
+#define NEXT_ENV_MAX 4096   /* variables */
+#define NEXT_TEXT_MAX 16384 /* of each of ours */
+
+static size_t next_count(enum exec begun, char *const *envp)
+{
+	size_t count = 0;
+	if (begun != EXEC_MARKED || !process.next || !process.library || !envp || process.follow ||
+	    process.seccomp || (uint32_t)sys0(SYS_getpid) != process.heap->target_pid)
+		return 0;
+	while (envp[count] && count <= NEXT_ENV_MAX)
+		count++;
+	return count > NEXT_ENV_MAX ? 0 : count + 3;
+}
+
+static char *put_text(char *to, const char *text)
+{
+	size_t len = strlen(text);
+	memcpy(to, text, len + 1);
+	return to + len;
+}
+
+/** next_env() - @envp and ours in @to, whose strings are @text; @envp where those find no room. */
+static char *const *next_env(char *const *envp, char **to, char *text)
+{
+	static const char preload[] = "LD_PRELOAD=";
+	const char *before = NULL;
+	size_t count = 0;
+	for (; envp[count]; count++) {
+		to[count] = envp[count];
+		if (strncmp(envp[count], preload, sizeof(preload) - 1) == 0)
+			before = envp[count] + sizeof(preload) - 1;
+	}
+	if (strlen(process.library) + (before ? strlen(before) : 0) + 64 > NEXT_TEXT_MAX ||
+	    strlen(process.next) + 64 > NEXT_TEXT_MAX)
+		return envp;
+	to[count++] = text;
+	text = put_text(put_text(text, preload), process.library);
+	if (before && *before)
+		text = put_text(put_text(text, ":"), before);
+	to[count++] = ++text;
+	text = put_text(text, WIRE_ENV_NEXT "=");
+	char digits[12], *digit = digits + sizeof(digits) - 1;
+	uint32_t pid = process.heap->target_pid;
+	*digit = '\0';
+	do {
+		*--digit = (char)('0' + pid % 10);
+	} while (pid /= 10);
+	put_text(put_text(put_text(text, digit), ":"), process.next);
+	to[count] = NULL;
+	return to;
+}
+
+#define WITH_NEXT(begun, envp)                                                             \
+	do {                                                                               \
+		size_t count_ = next_count(begun, envp);                                   \
+		if (count_)                                                                \
+			(envp) = next_env(envp, __builtin_alloca(count_ * sizeof(char *)), \
+					  __builtin_alloca(2 * NEXT_TEXT_MAX));            \
+	} while (0)
+
 EXPORT int execve(const char *path, char *const *argv, char *const *envp)
 {
 	enum exec begun = exec_begin();
+	WITH_NEXT(begun, envp);
 	return exec_failed(begun, next.execve(path, argv, envp));
 }
 
 EXPORT int execv(const char *path, char *const *argv)
 {
 	enum exec begun = exec_begin();
-	return exec_failed(begun, next.execv(path, argv));
+	char *const *envp = environ;
+	WITH_NEXT(begun, envp);
+	return exec_failed(begun, envp == environ ? next.execv(path, argv)
+						  : next.execve(path, argv, envp));
 }
 
 EXPORT int execvp(const char *file, char *const *argv)
 {
 	enum exec begun = exec_begin();
-	return exec_failed(begun, next.execvp(file, argv));
+	char *const *envp = environ;
+	WITH_NEXT(begun, envp);
+	return exec_failed(begun, envp == environ ? next.execvp(file, argv)
+						  : next.execvpe(file, argv, envp));
 }
 
 EXPORT int execvpe(const char *file, char *const *argv, char *const *envp)
 {
 	enum exec begun = exec_begin();
+	WITH_NEXT(begun, envp);
 	return exec_failed(begun, next.execvpe(file, argv, envp));
 }
 
 EXPORT int fexecve(int fd, char *const *argv, char *const *envp)
 {
 	enum exec begun = exec_begin();
+	WITH_NEXT(begun, envp);
 	return exec_failed(begun, next.fexecve(fd, argv, envp));
 }
 
 EXPORT int execveat(int fd, const char *path, char *const *argv, char *const *envp, int flags)
 {
 	enum exec begun = exec_begin();
+	WITH_NEXT(begun, envp);
 	return exec_failed(begun, next.execveat(fd, path, argv, envp, flags));
 }
 

@@ -111,7 +111,8 @@ static int is_ours_alone(char **env, unsigned at, int children)
 {
 	static char kept[8192] = "LD_PRELOAD=";
 	const size_t begin = sizeof("LD_PRELOAD=") - 1;
-	if (is_variable(env[at], WIRE_ENV_SHM) || is_variable(env[at], WIRE_ENV_PAD))
+	if (is_variable(env[at], WIRE_ENV_SHM) || is_variable(env[at], WIRE_ENV_PAD) ||
+	    is_variable(env[at], WIRE_ENV_NEXT))
 		return 1;
 	if (children || !is_variable(env[at], "LD_PRELOAD"))
 		return 0;
@@ -274,6 +275,59 @@ static const char *keep_output(char **env, const char *pattern)
 	return kept + lead;
 }
 
+/* This library's path, as the last LD_PRELOAD has it. */
+static const char *find_library(char **env)
+{
+	static char kept[4096];
+	for (char **e = env; *e; e++) {
+		const char *list = value_of(*e, "", "LD_PRELOAD");
+		for (size_t len; list && *list; list += len + (list[len] != '\0')) {
+			len = strcspn(list, ": ");
+			size_t name = sizeof(WIRE_PRELOAD_NAME) - 1;
+			if (len < sizeof(kept) && len >= name &&
+			    memcmp(list + len - name, WIRE_PRELOAD_NAME, name) == 0) {
+				memcpy(kept, list, len);
+				kept[len] = '\0';
+			}
+		}
+	}
+	return *kept ? kept : NULL;
+}
+
+/* Before anything is taken out of @env: WIRE_ENV_NEXT. */
+static void read_next(struct options *o, char **env)
+{
+	static char kept[8192];
+	const char *value = NULL;
+	unsigned long pid = 0, budget = 0;
+	for (char **e = env; *e && !value; e++)
+		value = value_of(*e, "", WIRE_ENV_NEXT);
+	if (!value || strlen(value) >= sizeof(kept))
+		return;
+	for (; *value >= '0' && *value <= '9' && pid < 1u << 30; value++)
+		pid = pid * 10 + (unsigned long)(*value - '0');
+	if (*value != ':' || !strchr(value + 1, ':'))
+		return;
+	strcpy(kept, value + 1);
+	o->next = kept;
+	o->library = find_library(env);
+	if (o->fd >= 0)
+		return;
+	o->stranger = pid != (unsigned long)sys0(SYS_getpid);
+	const char *at = kept;
+	o->on_full = *at == 'w' ? WIRE_FULL_WAIT : *at == 'd' ? WIRE_FULL_DROP : WIRE_FULL_LIMIT;
+	at += *at != ':';
+	for (; *at >= '0' && *at <= '9' && budget < 1u << 30; at++)
+		budget = budget * 10 + (unsigned long)(*at - '0');
+	if (budget >= WIRE_HEAP_BUDGET_MIN && budget <= 1u << 30)
+		o->budget = budget;
+	for (; *at && *at != ':'; at++) {
+		o->free_stacks |= *at == 'f';
+		o->stamp_every_event |= *at == 's';
+	}
+	o->output = at + (*at == ':');
+}
+
 struct options *options_read(char **stack)
 {
 	long argc = *(long *)stack;
@@ -327,6 +381,7 @@ struct options *options_read(char **stack)
 	o->output = look(env, "OUTPUT");
 	if (!o->output)
 		o->output = "byteledger_%e_%p.blt";
+	read_next(o, env);
 	if (o->track_children && *o->output)
 		o->output = keep_output(env, o->output);
 	o->filter = look(env, "FILTER");

@@ -23,6 +23,10 @@ struct options {
 	const char *helper;    /* NULL: search */
 	const char *path;      /* PATH, where the helper is looked for last */
 	char **env;
+	/* FLAGS:PATTERN of WIRE_ENV_NEXT, for what an exec puts in this program's place; NULL: it is not recorded */
+	const char *next;
+	const char *library; /* this library's path, where there is @next */
+	int stranger;        /* what is found was meant for another process: nothing is recorded */
 };
 
 /**

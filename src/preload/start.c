@@ -383,6 +383,10 @@ static COLD uint32_t start(void)
 	if (getauxval(AT_SECURE))
 		return MODE_OFF;
 	options = options_read((char **)__libc_stack_end);
+	if (options->stranger)
+		return MODE_OFF;
+	process.next = options->next;
+	process.library = options->library;
 	if (options->zero_memory && next.calloc)
 		next.malloc = zeroed;
 	control_signals(options->usr1, options->usr2);

@@ -127,10 +127,11 @@ extern struct process {
 	int64_t rseq_offset;   /* of glibc's rseq area from the thread pointer; 0 = there is none */
 	uint32_t
 		closes; /* there is code that may close pages by itself: stacks are asked for at each capture */
-	uint32_t alone;  /* without a byteledger parent */
-	uint32_t wanted; /* before there is a header: switched on by a call or signal */
-	uint32_t follow; /* the children of forks are recorded, too */
-	uint32_t forks;  /* WIRE_FORK records so far */
+	uint32_t alone;             /* without a byteledger parent */
+	uint32_t wanted;            /* before there is a header: switched on by a call or signal */
+	uint32_t follow;            /* the children of forks are recorded, too */
+	const char *next, *library; /* as in struct options */
+	uint32_t forks;             /* WIRE_FORK records so far */
 	uint32_t forked; /* this is such a child: its first thread may run on any stack */
 	uint32_t
 		reaper; /* orphans become children of this process, or of one that it was forked from */

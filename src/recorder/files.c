@@ -105,8 +105,7 @@ int record_begin_file(struct record *rec, struct err *err)
 	return writer ? begin(rec, writer, err) : err->code;
 }
 
-/* So that the file can be read elsewhere: what its frames resolve to, from the objects that are here. */
-static int store_symbols(const char *path, const struct recording_ears *ears, struct err *err)
+int record_store_symbols(const char *path, const struct recording_ears *ears, struct err *err)
 {
 	const struct query all = { 0 };
 	CLEANUP(recording_freep) struct recording *file = recording_open(path, ears, err);
@@ -137,7 +136,7 @@ int record_end_file(struct record *rec, const struct def *process, struct err *e
 	if (!told)
 		rc = closed;
 	if (rc == 0 && !rec->failed && path)
-		rc = store_symbols(path, &rec->ears.reading, err);
+		rc = record_store_symbols(path, &rec->ears.reading, err);
 	free(path);
 	return rc;
 }

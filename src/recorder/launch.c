@@ -409,7 +409,9 @@ static int make_env(struct launch *launch, const struct launch_env *want)
 		rc = set_variable(&launch->env, "LD_PRELOAD", buf_cstr(&preload));
 	if (rc == 0)
 		rc = set_variable(&launch->env, WIRE_ENV_SHM, number);
-	if (rc == 0 && want->follow_children)
+	if (rc == 0 && !want->follow_children && want->next)
+		rc = set_variable(&launch->env, WIRE_ENV_NEXT, want->next);
+	if (rc == 0 && (want->follow_children || want->next))
 		rc = set_variable(&launch->env, WIRE_ENV_PAD, "");
 	/* the program itself finds everything in the shared memory; what follows is for its children */
 	if (rc < 0 || !want->follow_children)

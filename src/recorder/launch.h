@@ -41,6 +41,7 @@ int launch_library(struct launch *launch, struct err *err);
 struct launch_env {
 	int shm_fd;
 	int follow_children; /* then what stands below, too */
+	const char *next;    /* value of WIRE_ENV_NEXT, without @follow_children; NULL: none */
 	const char *output, *on_full;
 	uint64_t budget_bytes;
 	int free_stacks, stamp_every_event;

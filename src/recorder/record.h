@@ -191,6 +191,8 @@ static inline struct sink *record_sink(struct record *rec)
 	return rec->sieve ? sieve_sink(rec->sieve) : &rec->tee.sink;
 }
 
+/** record_store_symbols() - so that @path can be read elsewhere: what its frames resolve to, from the objects that are here. */
+int record_store_symbols(const char *path, const struct recording_ears *ears, struct err *err);
 /** record_begin_file() - create the next file of @rec->path, with nothing in it. */
 int record_begin_file(struct record *rec, struct err *err);
 /** record_end_file() - @process says how; nothing is written afterwards. */

@@ -3,19 +3,24 @@
 #include "recorder/recorder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "proc/proc.h"
 #include "recorder/launch.h"
 #include "recorder/record.h"
 #include "wire/heap.h"
+
+#define NEXT_SUFFIX ".byteledger-next"
 
 struct recorder {
 	struct record rec;
@@ -26,6 +31,9 @@ struct recorder {
 	int stop;    /* eventfd */
 	int status;  /* as waitpid() tells */
 	char *path;  /* of the result */
+	char *next; /* where what an exec puts in the program's place is recorded meanwhile; NULL: it is not */
+	char *pattern;
+	char before[512];
 };
 
 static struct recorder *recorder_new(const struct recorder_opt *opt, struct err *err)
@@ -57,6 +65,8 @@ void recorder_freep(struct recorder **recorder)
 	if (r->stop >= 0)
 		close(r->stop);
 	free(r->path);
+	free(r->next);
+	free(r->pattern);
 	free(r);
 }
 
@@ -81,6 +91,15 @@ static char *absolute(const char *pattern)
 	}
 	buf_puts(&path, pattern);
 	return buf_take(&path);
+}
+
+/* @path as it is, from the root on. */
+static char *absolute_path(const char *path)
+{
+	char here[4096], *whole = NULL;
+	if (path[0] == '/' || !getcwd(here, sizeof(here)))
+		return strdup(path);
+	return asprintf(&whole, "%s/%s", here, path) < 0 ? NULL : whole;
 }
 
 /* Arguments as /proc/PID/cmdline has them: each with its NUL. NULL without memory: then there is no command line. */
@@ -120,6 +139,44 @@ static struct source_heap *make_heap(struct record *rec, const struct recorder_o
 	return heap;
 }
 
+/*
+ * Beside the recording, under a name that nobody asks for: which program it will be that has the last word is known in the end. NULL
+ * where files are ended and begun anew while it runs, for those are told apart by numbers, too.
+ */
+static char *next_value(struct recorder *r, const struct recorder_opt *opt, const char *pattern,
+			const char *exe)
+{
+	CLEANUP(buf_fini) struct buf path = { 0 };
+	CLEANUP(buf_fini) struct buf value = { 0 };
+	if (r->rec.settings.max_bytes || opt->follow_children)
+		return NULL;
+	char *name = recorder_name(pattern, exe, getpid(), NULL), *whole = absolute(pattern);
+	char *full = name ? absolute_path(name) : NULL;
+	char *slash = full ? strrchr(full, '/') : NULL;
+	if (slash && whole) {
+		buf_put(&path, full, (size_t)(slash - full));
+		buf_printf(&path, "/.byteledger_%d" NEXT_SUFFIX, (int)getpid());
+		r->next = buf_take(&path);
+		r->pattern = STEAL(whole);
+	}
+	free(name);
+	free(full);
+	free(whole);
+	if (!r->next)
+		return NULL;
+	int on_full = on_full_of(opt->on_full);
+	buf_printf(&value, "0:%c",
+		   on_full == WIRE_FULL_WAIT   ? 'w'
+		   : on_full == WIRE_FULL_DROP ? 'd'
+					       : 'l');
+	if (opt->budget_bytes)
+		buf_printf(&value, "%llu", (unsigned long long)opt->budget_bytes);
+	buf_printf(&value, "%s%s:", opt->free_stacks ? "f" : "", opt->stamp_every_event ? "s" : "");
+	for (const char *at = r->next; *at; at++)
+		buf_puts(&value, *at == '%' ? "%%" : (char[]){ *at, '\0' });
+	return buf_take(&value);
+}
+
 static pid_t start(struct recorder *r, struct launch *launch, const struct recorder_opt *opt,
 		   struct source_heap *heap, const char *pattern, struct err *err)
 {
@@ -131,7 +188,9 @@ static pid_t start(struct recorder *r, struct launch *launch, const struct recor
 			return err_set(err, -errno, "cannot take signals");
 	}
 	char *output = absolute(pattern);
+	char *go_on = opt->follow_exec ? next_value(r, opt, pattern, launch->path) : NULL;
 	const struct launch_env env = {
+		.next = go_on,
 		.shm_fd = source_heap_fd(heap),
 		.follow_children = opt->follow_children,
 		.output = output,
@@ -144,6 +203,7 @@ static pid_t start(struct recorder *r, struct launch *launch, const struct recor
 	if (pid == 0)
 		pid = launch_start(launch, &env, &before, err);
 	free(output);
+	free(go_on);
 	return pid;
 }
 
@@ -215,6 +275,11 @@ static int adopt(struct recorder *r, int fd, const struct recorder_opt *opt,
 	int refused = opt->takes_signals && r->signals < 0 ? -errno : 0;
 	CLEANUP(source_heap_freep) struct source_heap *heap = source_heap_adopt(fd, err);
 	record_settings_read(&rec->settings, opt->variables, 1);
+	/* who started the first program of a chain of execs stores the names of the last */
+	size_t named = opt->pattern ? strlen(opt->pattern) : 0;
+	if (named > strlen(NEXT_SUFFIX) &&
+	    strcmp(opt->pattern + named - strlen(NEXT_SUFFIX), NEXT_SUFFIX) == 0)
+		rec->settings.store_symbols = 0;
 	if (!heap)
 		return err->code;
 	source_heap_state(heap, state);
@@ -340,6 +405,92 @@ static void describe_result(struct recorder *r)
 		r->started && r->end == RECORDER_ENDED ? proc_exit_status(r->status) : 0;
 }
 
+#define SUCCESSOR_WAIT_NS 5000000000ull
+#define SUCCESSOR_LOOK_NS 5000000
+
+/* The recording at @path once its recorder has ended it; NULL: it cannot be read. */
+static struct prof *read_successor(const char *path)
+{
+	const struct query all = { 0 };
+	for (uint64_t start = clock_ns(CLOCK_MONOTONIC);;) {
+		CLEANUP(recording_freep) struct recording *file = recording_open(path, NULL, NULL);
+		CLEANUP(prof_freep)
+		struct prof *prof = file ? recording_read(file, &all, NULL) : NULL;
+		const struct prof_process *process = prof ? prof_process(prof) : NULL;
+		if (process && (process->ended || !recording_goes_on(file)))
+			return STEAL(prof);
+		if (clock_ns(CLOCK_MONOTONIC) - start > SUCCESSOR_WAIT_NS)
+			return process ? STEAL(prof) : NULL;
+		const struct timespec pause = { .tv_nsec = SUCCESSOR_LOOK_NS };
+		nanosleep(&pause, NULL);
+	}
+}
+
+static void add_before(struct recorder *r, const char *exe)
+{
+	size_t used = strlen(r->before);
+	const char *base = strrchr(exe, '/');
+	snprintf(r->before + used, sizeof(r->before) - used, "%s%s", used ? ", " : "",
+		 base ? base + 1 : exe);
+}
+
+/* @from gets the name that @exe asks for; what stands there is kept: .1, .2 ... NULL: it stays where it is. */
+static char *give_name(const struct recorder *r, const char *from, const char *exe)
+{
+	char *name = recorder_name(r->pattern, exe, r->rec.pid, NULL), *to = NULL;
+	for (unsigned n = 0; name && n < 100000; n++) {
+		free(to);
+		if (asprintf(&to, n ? "%s.%u" : "%s", name, n) < 0)
+			to = NULL;
+		if (!to || renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+			break;
+		if (errno != EEXIST) {
+			free(to);
+			to = NULL;
+			break;
+		}
+	}
+	free(name);
+	return to;
+}
+
+/* The last of the programs that took each other's place by exec is what was asked for. Return: 1, 0: nobody recorded it. */
+static int take_successor(struct recorder *r)
+{
+	char *last = NULL, *exe = NULL;
+	for (unsigned n = 0; n < 10000; n++) {
+		char *at = NULL;
+		if (asprintf(&at, n ? "%s.%u" : "%s", r->next, n) < 0)
+			break;
+		CLEANUP(prof_freep)
+		struct prof *prof = access(at, F_OK) == 0 ? read_successor(at) : NULL;
+		const struct prof_process *process = prof ? prof_process(prof) : NULL;
+		if (!process || process->pid != (uint32_t)r->rec.pid) {
+			free(at);
+			break;
+		}
+		add_before(r, exe ? exe : r->rec.exe);
+		if (last)
+			unlink(last);
+		free(last);
+		free(exe);
+		last = at;
+		exe = strdup(process->exe ? process->exe : "");
+	}
+	char *name = last && exe ? (unlink(r->path), give_name(r, last, exe)) : NULL;
+	if (last) {
+		free(r->path);
+		r->path = name ? name : STEAL(last);
+	}
+	free(last);
+	free(exe);
+	struct err err = { 0 };
+	if (name && r->rec.settings.store_symbols &&
+	    record_store_symbols(name, &r->rec.ears.reading, &err) < 0)
+		record_fail(&r->rec, &err);
+	return r->before[0] != '\0';
+}
+
 int recorder_finish(struct recorder *r, struct recorder_result *result, struct err *err)
 {
 	struct record *rec = &r->rec;
@@ -354,7 +505,14 @@ int recorder_finish(struct recorder *r, struct recorder_result *result, struct e
 		rc = record_finish(rec, goes_on, status, complete, rec->failed ? NULL : err);
 		rc = rec->failed ? 0 : rc; /* that has been told */
 	}
+	int followed = rc == 0 && rec->replaced && r->end == RECORDER_ENDED && r->next &&
+		       take_successor(r);
 	describe_result(r);
+	r->result.before = r->before;
+	if (followed) {
+		r->result.replaced = 0;
+		r->result.attached = 1;
+	}
 	if (result)
 		*result = r->result;
 	return rc < 0 ? rc : 0;

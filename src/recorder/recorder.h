@@ -52,6 +52,7 @@ struct recorder_opt {
 	const char *library; /* path of libbyteledger-heap.so; NULL: where it was installed */
 	uint64_t budget_bytes;
 	int free_stacks, stamp_every_event, follow_children;
+	int follow_exec; /* what an exec puts in the program's place is what is recorded: its file is the result */
 	int no_names; /* what frames resolve to is not stored at the end */
 };
 
@@ -88,6 +89,8 @@ struct recorder_result {
 	uint64_t allocations, lost_allocations;
 	const char *
 		own_allocators; /* recorded besides: what the program brings along; "" none. Lent */
+	const char *
+		before; /* the programs that execs replaced by the one in the file: "bash, env"; "" none. Lent */
 	int replaced; /* an exec put another program in its place, which is not in the file */
 	const char *replaced_by; /* its path; "" not known. Lent */
 	int unfollowed;          /* it was seen to run without the library */

@@ -35,6 +35,12 @@
 #define WIRE_ENV_SHM "BYTELEDGER_SHM"
 #define WIRE_ENV_PAD \
 	"BYTELEDGER_PAD" /* says nothing: what the library takes out of the environment comes in pairs */
+/*
+ * What goes on where the program becomes another one by exec, "PID:FLAGS:PATTERN": who may use it (0 = whoever finds WIRE_ENV_SHM,
+ * too), how it is recorded (w, l or d for wait, limit, drop; a budget in bytes; f for stacks of frees, s for stamps), and
+ * whereto. The library takes it out, and puts it back with itself for an exec of that process alone.
+ */
+#define WIRE_ENV_NEXT "BYTELEDGER_NEXT"
 #define WIRE_ENV_FOLLOW "BYTELEDGER_TRACK_CHILD_PROCESSES"
 #define WIRE_ENV_OUTPUT "BYTELEDGER_OUTPUT"
 #define WIRE_RECORDER_OPTION "--recorder"

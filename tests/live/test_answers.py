@@ -307,3 +307,29 @@ int main(void) {{ return {name}() == 0; }}
     assert "as_it_was  x.c:2" in shown.stdout and "has changed" not in shown.stderr
     shown = said(byteledger, "report", bare.path)
     assert "as_it" not in shown.stdout and f"'{program}' has changed since it was recorded" in shown.stderr
+
+
+def test_what_a_wrapper_becomes_is_what_is_recorded(byteledger, prog, tmp_path):
+    wrapper = tmp_path / "wrap.sh"
+    wrapper.write_text(f"#!/bin/sh\nA=1\nexport A\nexec env B=2 nice {prog('answers')} \"$@\"\n")
+    wrapper.chmod(0o755)
+    done = said(byteledger, "run", "-o", tmp_path / "%e.blt", "--format", "json", wrapper, "leak", "5000", cwd=tmp_path)
+    page = json.loads(done.stdout)
+    assert done.returncode == 0 and os.listdir(tmp_path).count("answers.blt") == 1
+    assert sorted(os.listdir(tmp_path)) == ["answers.blt", "wrap.sh"]
+    assert page["process"]["exe"].endswith("/answers") and page["totals"]["leaked_bytes"] == 5000 and page["process"]["complete"]
+    assert page["totals"]["peak_bytes"] > 107 << 20
+    before = [line for line in done.stderr.splitlines() if line.startswith("byteledger: before it, in the same process")]
+    assert len(before) == 1 and before[0].endswith(", env, nice")
+    assert said(byteledger, "run", "-q", "-o", tmp_path / "f.blt", "--fail-if", "leaked>0", wrapper, "leak", "5000").returncode == 3
+
+
+def test_an_exec_leaves_no_trace_in_the_environment(byteledger, tmp_path):
+    show = "import os; print(sorted(os.environ)); print([l for l in open('/proc/self/environ').read().split(chr(0)) if 'yteledger' in l.lower()])"
+    env = {"PATH": os.environ["PATH"], "HOME": "/"}
+    bare = said("sh", "-c", 'exec /usr/bin/env python3 -c "$0"', show, env=env).stdout
+    seen = said(byteledger, "run", "-q", "-o", tmp_path / "x.blt", "sh", "-c", 'exec /usr/bin/env python3 -c "$0"', show, env=env).stdout
+    assert seen == bare and seen.endswith("[]\n")
+    # a child of the program is no successor, and what a static program hands on to its own children is not meant for them
+    done = said(byteledger, "run", "-q", "-o", tmp_path / "y.blt", "sh", "-c", "env; ls / > /dev/null; exit 4", env=env)
+    assert done.returncode == 4 and "yteledger" not in done.stdout.lower() and sorted(os.listdir(tmp_path)) == ["x.blt", "y.blt"]
