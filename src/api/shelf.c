@@ -65,7 +65,19 @@ static void make_room(struct shelf *shelf)
 	}
 }
 
-static struct own_reading *find_reading(struct shelf *shelf, size_t source, const char *key)
+void shelf_keep(struct shelf *shelf, struct own_reading *r)
+{
+	if (r->on_shelf)
+		return;
+	r->on_shelf = 1;
+	r->refs++;
+	r->next = shelf->readings;
+	shelf->readings = r;
+	shelf->bytes += r->bytes;
+	make_room(shelf);
+}
+
+struct own_reading *shelf_find(struct shelf *shelf, size_t source, const char *key)
 {
 	for (struct own_reading **at = &shelf->readings; *at; at = &(*at)->next) {
 		struct own_reading *r = *at;
@@ -155,14 +167,8 @@ static void *worker(void *ctx)
 		job->err.code = rc;
 		job->state = JOB_DONE;
 		job->made = made;
-		if (made && !made->on_shelf) {
-			made->on_shelf = 1;
-			made->refs++;
-			made->next = shelf->readings;
-			shelf->readings = made;
-			shelf->bytes += made->bytes;
-			make_room(shelf);
-		}
+		if (made)
+			shelf_keep(shelf, made);
 		if (atomic_load(&job->unwanted))
 			drop_job(shelf, job);
 		job_unref(job);
@@ -198,6 +204,7 @@ static struct job *add_job(struct shelf *shelf, const struct shelf_query *query,
 				     .query = query->query,
 				     .make = query->make,
 				     .streams = query->streams,
+				     .threads = query->threads,
 				     .args = query->args_len ? malloc(query->args_len) : NULL,
 				     .shelf = shelf,
 				     .refs = 1 };
@@ -251,7 +258,7 @@ int shelf_get(struct shelf *shelf, const struct shelf_query *query,
 {
 	*out = NULL;
 	pthread_mutex_lock(&shelf->lock);
-	struct own_reading *r = find_reading(shelf, query->source, query->key);
+	struct own_reading *r = shelf_find(shelf, query->source, query->key);
 	if (r && is_current(shelf, r)) {
 		r->refs++;
 		pthread_mutex_unlock(&shelf->lock);

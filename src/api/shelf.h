@@ -116,6 +116,7 @@ struct shelf_query {
 		    struct err *err);
 	const void *args;
 	size_t args_len;
+	int threads; /* reading.threads is asked for, too: @key says so */
 	int streams; /* make() hands events on beside a reading of them */
 };
 /** SHELF_ENOUGH - what a sink of a make() returns to end a pass early; the make() takes it for success. */

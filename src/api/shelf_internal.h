@@ -42,7 +42,7 @@ struct job {
 	int (*make)(const void *args, const struct shelf_task *task, struct shelf_product *product,
 		    struct err *err);
 	void *args;
-	int streams;
+	int streams, threads;
 	enum job_state state;
 	struct shelf *shelf;
 	struct own_reading *made;
@@ -79,6 +79,18 @@ struct shelf {
 
 /** shelf_work() - the reading that @job asks for; on a thread of the shelf, without its lock. */
 int shelf_work(struct job *job, struct own_reading **out, struct err *err);
+/** shelf_make_moments() - a make(): what is live at each moment that the timeline shows. */
+int shelf_make_moments(const void *args, const struct shelf_task *task,
+		       struct shelf_product *product, struct err *err);
+/** shelf_has_moment() - is that one of them? */
+int shelf_has_moment(const struct book *book, uint64_t at_ns);
+/** shelf_take_moment() - @costs (zeroed, by account) and their @sum as a reading of that moment has them. 0: it is not told there. */
+int shelf_take_moment(const void *moments, uint64_t at_ns, struct cost *costs, uint32_t count,
+		      struct cost *sum);
+/** shelf_find() - what is kept under @key, or NULL. Under the lock. */
+struct own_reading *shelf_find(struct shelf *shelf, size_t source, const char *key);
+/** shelf_keep() - @reading is kept for others, too. Under the lock. */
+void shelf_keep(struct shelf *shelf, struct own_reading *reading);
 /** shelf_look() - who comes back no more? Under the lock; also ends what was done and never fetched. */
 void shelf_look(struct shelf *shelf);
 /** shelf_forget() - what is kept of another state of the file. Under the lock. */

@@ -362,6 +362,97 @@ static int make_product(struct job *job, const struct own_reading *whole, struct
 	return 0;
 }
 
+/** is_plain() - do all events of the recording count as they are? */
+static int is_plain(const struct reading *whole)
+{
+	const struct prof_totals *t = &whole->totals;
+	const struct prof_process *p = prof_process(whole->book->names);
+	return !whole->book->being_written && !whole->estimates && !t->lost_events &&
+	       !t->culled_allocations && !t->filtered_allocations && !t->forked_from &&
+	       !t->cost.uncertain && !(p && p->sample_bytes) && !whole->book->warning[0];
+}
+
+/** only_moment() - is that all that is selected, and one that the timeline shows? */
+static int only_moment(const struct query *query, const struct book *book, uint64_t *at_ns)
+{
+	struct query rest = *query;
+	struct err none = { 0 };
+	rest.at.kind = QUERY_TIME_NONE;
+	return query->at.kind && query->at.kind != QUERY_TIME_PEAK &&
+	       query->at.kind != QUERY_TIME_END && query_is_empty(&rest) &&
+	       query_time_resolve(&query->at, book->names, at_ns, &none) == 0 &&
+	       shelf_has_moment(book, *at_ns);
+}
+
+/** get_moments() - of the source, made by a replay if they are not there. A reference. */
+static int get_moments(struct job *job, const struct own_reading *whole,
+		       const struct query_source *source, struct own_reading **out, struct err *err)
+{
+	struct shelf *shelf = job->shelf;
+	pthread_mutex_lock(&shelf->lock);
+	struct own_reading *r = shelf_find(shelf, job->source, "moments?");
+	if (r && r->reading.book == whole->reading.book) {
+		r->refs++;
+		pthread_mutex_unlock(&shelf->lock);
+		*out = r;
+		return 0;
+	}
+	pthread_mutex_unlock(&shelf->lock);
+	r = calloc(1, sizeof(*r));
+	if (!r || !(r->key = strdup("moments?"))) {
+		free(r);
+		return err_set(err, -ENOMEM, "cannot keep the moments");
+	}
+	const struct shelf_task task = { .book = whole->reading.book,
+					 .totals = &whole->reading.totals,
+					 .source = source };
+	r->refs = 1;
+	r->source = job->source;
+	int rc = shelf_make_moments(NULL, &task, &r->reading.product, err);
+	pthread_mutex_lock(&shelf->lock);
+	r->reading.book = whole->reading.book;
+	((struct own_book *)r->reading.book)->refs++;
+	r->bytes = sizeof(*r) + r->reading.product.bytes;
+	if (rc < 0)
+		shelf_reading_unref(r);
+	else
+		shelf_keep(shelf, r);
+	pthread_mutex_unlock(&shelf->lock);
+	*out = r;
+	return rc;
+}
+
+/** read_moment() - 1: @r is filled out of sums; 0: it has to be replayed. Threads are not told apart there. */
+static int read_moment(struct job *job, const struct own_reading *whole,
+		       const struct query_source *source, struct own_reading *r, struct err *err)
+{
+	const struct book *book = whole->reading.book;
+	struct own_reading *moments = NULL;
+	uint64_t at_ns;
+	if (job->threads || !is_plain(&whole->reading) || !only_moment(&job->query, book, &at_ns))
+		return 0;
+	int rc = get_moments(job, whole, source, &moments, err);
+	if (rc < 0)
+		return rc;
+	r->reading.costs = calloc((size_t)book->count + 1, sizeof(*r->reading.costs));
+	rc = r->reading.costs ? 0 : err_set(err, -ENOMEM, "cannot keep a reading");
+	r->reading.totals = whole->reading.totals;
+	if (rc == 0)
+		rc = shelf_take_moment(moments->reading.product.data, at_ns, r->reading.costs,
+				       book->count, &r->reading.totals.cost);
+	if (rc == 1) {
+		r->reading.knows_peak_blocks = 1;
+		r->bytes = sizeof(*r) + (size_t)book->count * sizeof(*r->reading.costs);
+	} else {
+		free(r->reading.costs);
+		r->reading.costs = NULL;
+	}
+	pthread_mutex_lock(&job->shelf->lock);
+	shelf_reading_unref(moments);
+	pthread_mutex_unlock(&job->shelf->lock);
+	return rc;
+}
+
 static int read_selection(struct job *job, struct run *run, struct own_reading *whole,
 			  struct own_reading **out, struct err *err)
 {
@@ -382,6 +473,12 @@ static int read_selection(struct job *job, struct run *run, struct own_reading *
 	struct query_source source = run_source(run);
 	if (rc == 0 && job->make)
 		return make_product(job, whole, r, &source, out, err);
+	int told = rc == 0 ? read_moment(job, whole, &source, r, err) : 0;
+	if (told > 0) {
+		*out = r;
+		return 0;
+	}
+	rc = told < 0 ? told : rc;
 	if (rc == 0)
 		prof = query_run(&source, &job->query, err);
 	rc = prof ? keep(r, prof, err) : err->code ? err->code : -EIO;

@@ -104,9 +104,13 @@ static int read_base(struct v1_call *call, struct err *err)
 
 int v1_read(struct v1_call *call, struct err *err)
 {
+	CLEANUP(buf_fini) struct buf key = { 0 };
+	int threads = call->wants_threads && call->ask.reading[0];
+	buf_printf(&key, "%s%s", call->ask.reading, threads ? "#threads" : "");
 	const struct shelf_query query = { .source = call->source,
-					   .key = call->ask.reading,
-					   .query = call->ask.query };
+					   .key = buf_cstr(&key),
+					   .query = call->ask.query,
+					   .threads = threads };
 	int rc = call->reading ? 0 : v1_reading(call, &query, &call->reading, err);
 	if (rc == 0 && call->ask.has_base && !call->base)
 		rc = read_base(call, err);

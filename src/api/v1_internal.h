@@ -20,6 +20,7 @@ struct v1_call {
 	struct http_reply *reply; /* for an answer that is no JSON: content_type set */
 	struct ask ask;
 	size_t source;
+	int wants_threads;              /* v1_read(): the sums by thread, too */
 	struct reading *reading, *base; /* @base: NULL where nothing is compared */
 	struct shelf_fold *folded;
 	struct shelf_fold own; /* a tree of this answer's own: @folded points here */

@@ -429,6 +429,7 @@ int v1_rows(struct v1_call *call, struct err *err)
 	struct table t = { 0 };
 	struct order *rows = NULL;
 	uint32_t count = 0;
+	call->wants_threads = threads;
 	int rc = threads ? v1_read(call, err) : v1_fold(call, err);
 	if (rc)
 		return rc;

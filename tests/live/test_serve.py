@@ -198,6 +198,23 @@ def test_rows_and_tree_agree_with_the_report_to_the_byte(server, byteledger, rec
         assert tree["shown"] == tree["total"] == want and not any(tree["node"]["rest"])
 
 
+def test_moments_of_the_timeline_are_told_from_sums_as_a_replay_tells_them(server, byteledger, recordings):
+    for src in (0, 2):
+        times = server.get("timeline", src=src)["time_ns"]
+        assert len(times) > 3
+        for time_ns in (times[0], times[len(times) // 3], times[len(times) // 2], times[-2], times[-1]):
+            known = report(byteledger, recordings[src], "--at", f"{time_ns}ns")
+            rows = server.get("rows", src=src, by="stack", at=f"{time_ns}ns", limit=10000)
+            for column in ("allocations", "allocated_bytes", "leaked_bytes", "peak_bytes", "leaked_allocations", "temporary_allocations"):
+                assert sum(rows["rows"][column]) == sum(row[column] for row in known["rows"]), (src, time_ns, column)
+            paths = collections.Counter()
+            for row in known["rows"]:
+                paths[tuple((f["module"], f["function"] or f["offset"]) for f in row["frames"]), row.get("partial")] += row["leaked_bytes"]
+            assert sorted(v for v in paths.values() if v) == sorted(v for v in rows["rows"]["leaked_bytes"] if v)
+            threads = server.get("rows", src=src, by="thread", at=f"{time_ns}ns")
+            assert sum(threads["rows"]["live_bytes"]) == known["totals"]["live_bytes"]
+
+
 def test_a_small_tree_holds_the_costliest_nodes_and_says_what_is_missing(server):
     whole = server.get("tree", nodes=200000, keys=1)
     small = server.get("tree", nodes=50, keys=1)
