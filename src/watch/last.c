@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * regions_last.c - what a process had before it ended. Once it has, nothing can be read any more, and nobody is told before: so
- * it is read again and again, and the last reading is printed with its age.
- */
+#include "watch/last.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cmd/cmd.h"
-#include "cmd/regions.h"
+#include "source/watch.h"
 
 #define PAUSE_MIN_NS 10000000ull
 #define PAUSE_MAX_NS 1000000000ull
@@ -29,20 +26,18 @@ struct sample {
 };
 
 struct samples {
-	struct regions *r;
+	const struct last_opt *opt;
 	struct sample all[TARGETS_GIVEN_MAX];
 	size_t count;
-	int signals, full;
-	uint64_t end_ns, more_due_ns;
+	int full;
+	uint64_t more_due_ns;
 };
 
 static void add(struct samples *s, pid_t pid)
 {
 	if (s->count == TARGETS_GIVEN_MAX) {
 		if (!s->full++)
-			fprintf(stderr,
-				"byteledger: more than %d processes: the others are left out\n",
-				TARGETS_GIVEN_MAX);
+			s->opt->full(s->opt->ctx, TARGETS_GIVEN_MAX);
 		return;
 	}
 	struct sample *one = &s->all[s->count++];
@@ -65,7 +60,7 @@ static void look(struct samples *s, struct sample *one)
 		/* a shell or a wrapper may have become another program */
 		target_close(&one->target);
 		one->target = now_runs;
-		b = regions_read(s->r, &one->target, &err);
+		b = s->opt->read(s->opt->ctx, &one->target, &err);
 	}
 	if (b && b->virtual_bytes) { /* a zombie has no memory: what it had before counts */
 		breakdown_free(one->last);
@@ -97,7 +92,7 @@ static int look_for_more(struct samples *s, struct err *err)
 			rc = target_list_add(&list, s->all[i].target.pid, err);
 	size_t known = list.count;
 	if (rc == 0)
-		rc = targets_more(&s->r->targets, &list, err);
+		rc = targets_more(s->opt->targets, &list, err);
 	for (size_t i = known; i < list.count && rc == 0; i++)
 		add(s, list.pids[i]);
 	s->more_due_ns = targets_more_due(clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu);
@@ -107,15 +102,18 @@ static int look_for_more(struct samples *s, struct err *err)
 /* Where no descriptor tells. */
 static int has_ended(const struct samples *s, pid_t pid)
 {
-	if (pid == s->r->program.pid)
-		return started_has_ended(pid);
+	siginfo_t info = { 0 };
+	/* a child of ours stays until its status is taken, which is not for us to do */
+	if (pid == s->opt->program)
+		return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+		       info.si_pid;
 	return kill(pid, 0) < 0 && errno == ESRCH;
 }
 
 /* Until something is due or happens. Return: 1 if a signal ends it. */
 static int wait_for(struct samples *s, uint64_t until_ns)
 {
-	struct pollfd fds[TARGETS_GIVEN_MAX + 1] = { { .fd = s->signals, .events = POLLIN } };
+	struct pollfd fds[TARGETS_GIVEN_MAX + 1] = { { .fd = s->opt->signals, .events = POLLIN } };
 	for (size_t i = 0; i < s->count; i++)
 		fds[i + 1] = (struct pollfd){ .fd = s->all[i].ended ? -1 : s->all[i].pidfd,
 					      .events = POLLIN };
@@ -132,14 +130,15 @@ static int wait_for(struct samples *s, uint64_t until_ns)
 			one->ended_ns = now;
 		}
 	}
-	return came > 0 && fds[0].revents && started_signals(s->signals, s->r->program.pid);
+	return came > 0 && fds[0].revents && s->opt->signalled(s->opt->ctx);
 }
 
 /* Return: 1 where a process or the program ended it, 0 the user. */
 static int run(struct samples *s, struct err *err)
 {
 	for (;;) {
-		uint64_t now = clock_ns(CLOCK_MONOTONIC), next = s->end_ns ? s->end_ns : UINT64_MAX;
+		uint64_t now = clock_ns(CLOCK_MONOTONIC),
+			 next = s->opt->end_ns ? s->opt->end_ns : UINT64_MAX;
 		size_t alive = 0;
 		for (size_t i = 0; i < s->count; i++) {
 			struct sample *one = &s->all[i];
@@ -151,11 +150,11 @@ static int run(struct samples *s, struct err *err)
 			next = one->due_ns < next ? one->due_ns : next;
 		}
 		/* of a name the next one is waited for */
-		if ((!alive && !s->r->targets.name) || (s->r->program.pid && s->all[0].ended))
+		if ((!alive && !s->opt->targets->name) || (s->opt->program && s->all[0].ended))
 			return 1;
-		if (s->end_ns && now >= s->end_ns)
+		if (s->opt->end_ns && now >= s->opt->end_ns)
 			return 0;
-		if (targets_follow(&s->r->targets)) {
+		if (targets_follow(s->opt->targets)) {
 			size_t known = s->count;
 			if (s->more_due_ns <= now && look_for_more(s, err) < 0)
 				return err->code;
@@ -168,55 +167,46 @@ static int run(struct samples *s, struct err *err)
 	}
 }
 
-static int print(struct samples *s, struct sample *one, struct err *err)
+static int tell(struct samples *s, struct sample *one, struct err *err)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	if (!one->last && s->r->quiet)
-		return 0; /* one that ended at once: nobody asked for its reading */
 	if (!one->last) {
 		if (!one->err.code)
 			err_set(&one->err, -ESRCH, "process %d ended before it was read",
 				(int)one->target.pid);
-		return *err = one->err, err->code;
+		*err = one->err;
+		s->opt->unread(s->opt->ctx, err);
+		return err->code;
 	}
 	if (!one->ended_ns || one->ended_ns < one->last->end_ns)
 		one->ended_ns = now;
-	return regions_print(s->r, one->last, one->target.exe, one->ended_ns - one->last->end_ns,
-			     one->ended, err);
+	return s->opt->tell(s->opt->ctx, one->last, one->target.exe,
+			    one->ended_ns - one->last->end_ns, one->ended, err);
 }
 
-int regions_last(struct regions *r, const struct target_list *list, int *stopped)
+int watch_last(const struct last_opt *opt, const struct target_list *list, int *stopped,
+	       struct err *err)
 {
 	struct samples *s = calloc(1, sizeof(*s));
-	struct err err = { 0 };
-	int status = CMD_OK;
-	if (!s) {
-		err_set(&err, -ENOMEM, "cannot look");
-		return cmd_fail(&err);
-	}
-	s->r = r;
-	s->signals = r->program.pid ? r->program.signals : signals_open(0);
-	s->end_ns = r->watch.end_ns;
+	if (!s)
+		return err_set(err, -ENOMEM, "cannot look");
+	s->opt = opt;
 	for (size_t i = 0; i < list->count; i++)
 		add(s, list->pids[i]);
-	int ended = run(s, &err);
+	int ended = run(s, err);
 	*stopped = ended == 0;
-	if (ended < 0)
-		status = cmd_fail(&err);
 	for (size_t i = 0; i < s->count; i++) {
 		struct sample *one = &s->all[i];
+		struct err why = { 0 };
 		if (!one->ended && ended >= 0)
-			look(s, one); /* this moment is what --duration and Ctrl-C ask for */
-		err_init(&err);
-		if (print(s, one, &err) < 0)
-			status = cmd_fail(&err);
+			look(s,
+			     one); /* this moment is what the end of the time and Ctrl-C ask for */
+		tell(s, one, &why);
 		breakdown_free(one->last);
 		target_close(&one->target);
 		if (one->pidfd >= 0)
 			close(one->pidfd);
 	}
-	if (!r->program.pid && s->signals >= 0)
-		close(s->signals);
 	free(s);
-	return status;
+	return ended < 0 ? ended : 0;
 }

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "watch/last.h"
 #include "watch/watchers.h"
 
 #define MIB (1u << 20)
@@ -230,6 +231,92 @@ static void a_history_of_several_and_too_many_are_refused(void **state)
 	assert_int_equal(err.code, -EINVAL);
 }
 
+/* ---- the last reading ----------------------------------------------------------------------------------------------- */
+
+struct lasts {
+	int reads, told, ended, unread;
+	uint64_t rss_bytes, age_ns;
+};
+
+static int never(void *ctx)
+{
+	(void)ctx;
+	return 0;
+}
+
+static struct breakdown *on_read(void *ctx, const struct target *target, struct err *err)
+{
+	const struct breakdown_opt opt = { .quick = 1, .no_threads = 1 };
+	((struct lasts *)ctx)->reads++;
+	return breakdown_read(target, &opt, err);
+}
+
+static int on_tell(void *ctx, const struct breakdown *b, const char *exe, uint64_t age_ns,
+		   int ended, struct err *err)
+{
+	struct lasts *l = ctx;
+	(void)err;
+	assert_non_null(exe);
+	l->told++;
+	l->ended = ended;
+	l->rss_bytes = b->rss_bytes;
+	l->age_ns = age_ns;
+	return 0;
+}
+
+static void on_unread(void *ctx, const struct err *why)
+{
+	assert_true(why->code < 0);
+	((struct lasts *)ctx)->unread++;
+}
+
+static void on_full(void *ctx, unsigned most)
+{
+	(void)ctx;
+	fail_msg("more than %u", most);
+}
+
+static void the_last_reading_of_a_process_that_ended_is_told_with_its_age(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	CLEANUP(target_list_fini) struct target_list list = { 0 };
+	struct targets targets = { 0 };
+	struct lasts l = { 0 };
+	int stopped = -1;
+	pid_t pid = grower(20, 800);
+	struct last_opt opt = { .targets = &targets,
+				.program = pid,
+				.signals = -1,
+				.ctx = &l,
+				.signalled = never,
+				.read = on_read,
+				.tell = on_tell,
+				.unread = on_unread,
+				.full = on_full };
+	target_list_add(&list, pid, &err);
+	assert_int_equal(watch_last(&opt, &list, &stopped, &err), 0);
+	assert_int_equal(stopped, 0);
+	assert_int_equal(l.told, 1);
+	assert_int_equal(l.ended, 1);
+	assert_true(l.reads >= 3);
+	assert_true(l.rss_bytes > 10 * MIB);
+	assert_true(l.age_ns < 800000000u);
+	assert_int_equal(waitpid(pid, NULL, 0), pid); /* its status is still to be had */
+	/* one that has gone already was never read; for a time it is this moment that counts */
+	l = (struct lasts){ 0 };
+	opt.program = 0;
+	watch_last(&opt, &list, &stopped, &err);
+	assert_int_equal(l.unread, 1);
+	l = (struct lasts){ 0 };
+	list.pids[0] = getppid();
+	opt.end_ns = clock_ns(CLOCK_MONOTONIC) + 200000000u;
+	assert_int_equal(watch_last(&opt, &list, &stopped, &err), 0);
+	assert_int_equal(stopped, 1);
+	assert_int_equal(l.ended, 0);
+	assert_int_equal(l.told, 1);
+}
+
 static const char *waited_for;
 
 static void on_waiting(const char *name)
@@ -265,6 +352,7 @@ int main(void)
 		cmocka_unit_test(its_time_is_over_when_it_was_said_to_be),
 		cmocka_unit_test(a_child_that_comes_gets_a_place_of_its_own),
 		cmocka_unit_test(a_history_of_several_and_too_many_are_refused),
+		cmocka_unit_test(the_last_reading_of_a_process_that_ended_is_told_with_its_age),
 		cmocka_unit_test(targets_are_found_once_and_a_name_is_waited_for),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
