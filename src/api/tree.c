@@ -110,7 +110,28 @@ static int parse_word(const struct http_request *request, const char *key, const
 	return -EINVAL;
 }
 
+/* "-30s", "-5m", "-2h": so long before now. */
+static int parse_ago(const struct http_request *request, const char *key, uint64_t *ns,
+		     struct http_reply *reply)
+{
+	const char *text = http_request_arg(request, key);
+	char *end;
+	if (!text)
+		return 0;
+	unsigned long long n = text[0] == '-' && text[1] >= '0' && text[1] <= '9'
+				       ? strtoull(text + 1, &end, 10)
+				       : 0;
+	uint64_t unit = !n ? 0 : *end == 's' ? 1 : *end == 'm' ? 60 : *end == 'h' ? 3600 : 0;
+	if (!unit || end[1] || n > 1000000) {
+		http_reply_error(reply, 400, "%s is a time before now: -30s, -5m, -2h", key);
+		return -EINVAL;
+	}
+	*ns = n * unit * 1000000000u;
+	return 0;
+}
+
 struct question {
+	uint64_t at_ns, since_ns; /* before now; 0 = not asked for */
 	struct pages_tree_opt tree;
 	int is_short, bytes;
 	uint64_t pid;
@@ -118,15 +139,14 @@ struct question {
 
 static int parse(const struct http_request *request, struct question *q, struct http_reply *reply)
 {
-	static const char *const not_here[] = { "at", "since", "view" };
 	uint64_t threshold = THRESHOLD_KIB, depth = 0, limit = 0;
-	for (size_t i = 0; i < sizeof(not_here) / sizeof(not_here[0]); i++) {
-		if (!http_request_arg(request, not_here[i]))
-			continue;
-		http_reply_error(reply, 400, "'%s' is not known here: only the last reading is",
-				 not_here[i]);
+	if (http_request_arg(request, "view")) {
+		http_reply_error(reply, 400, "'view' is not known here: values are those of RSS");
 		return -EINVAL;
 	}
+	if (parse_ago(request, "at", &q->at_ns, reply) < 0 ||
+	    parse_ago(request, "since", &q->since_ns, reply) < 0)
+		return -EINVAL;
 	if (http_request_u64(request, "threshold", &threshold, reply) < 0 ||
 	    http_request_bool(request, "reverse", &q->tree.reverse, reply) < 0 ||
 	    http_request_bool(request, "short", &q->is_short, reply) < 0 ||
@@ -203,6 +223,69 @@ static int answer(FILE *to, const struct question *q, const struct page_shot *sh
 	return 0;
 }
 
+static int by_stack(const void *a, const void *b)
+{
+	const struct page_row *x = *(const struct page_row *const *)a,
+			      *y = *(const struct page_row *const *)b;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	if (x->stack != y->stack)
+		return x->stack < y->stack ? -1 : 1;
+	if (x->reason != y->reason)
+		return x->reason < y->reason ? -1 : 1;
+	return x->stack ? 0 : strcmp(x->label ? x->label : "", y->label ? y->label : "");
+}
+
+/* What @now has more than @then, as a process; what became less is left out. NULL without memory. */
+static struct page_process *grown(const struct page_process *now, const struct page_process *then)
+{
+	struct page_process *growth = page_process_new();
+	const struct page_row **before = calloc(then ? then->row_count + 1 : 1, sizeof(*before));
+	if (growth)
+		growth->rows = calloc(now->row_count + 1, sizeof(*growth->rows));
+	if (!growth || !before || !growth->rows) {
+		free(before);
+		page_process_put(growth);
+		return NULL;
+	}
+	size_t count = then ? then->row_count : 0;
+	for (size_t i = 0; i < count; i++)
+		before[i] = &then->rows[i];
+	if (count)
+		qsort(before, count, sizeof(*before), by_stack);
+	growth->pid = now->pid;
+	for (size_t i = 0; i < now->row_count; i++) {
+		const struct page_row *row = &now->rows[i];
+		const struct page_row **was =
+			count ? bsearch(&row, before, count, sizeof(*before), by_stack) : NULL;
+		uint64_t bytes = was ? (*was)->bytes : 0;
+		if (row->bytes <= bytes)
+			continue;
+		struct page_row *more = &growth->rows[growth->row_count++];
+		*more = *row;
+		more->bytes = row->bytes - bytes;
+		more->label = row->label ? strdup(row->label) : NULL;
+		page_stack_get(row->stack);
+		growth->kinds[row->kind] += more->bytes;
+	}
+	free(before);
+	return growth;
+}
+
+static struct page_shot *past(const struct tree_source *source, uint64_t ago_ns, const char *key,
+			      struct http_reply *reply)
+{
+	struct page_shot *shot = source->lend_past ? source->lend_past(source->ctx, ago_ns) : NULL;
+	if (!shot)
+		http_reply_error(reply, 404, "no reading is as old as '%s' asks for", key);
+	return shot;
+}
+
+static void process_putp(struct page_process **process)
+{
+	page_process_put(*process);
+}
+
 void tree_route(void *ctx, const struct http_request *request, struct http_reply *reply)
 {
 	const struct tree_source *source = ctx;
@@ -210,13 +293,29 @@ void tree_route(void *ctx, const struct http_request *request, struct http_reply
 	struct err err = { 0 };
 	if (parse(request, &q, reply) < 0)
 		return;
-	CLEANUP(page_shot_putp) struct page_shot *shot = source->lend(source->ctx);
+	CLEANUP(page_shot_putp)
+	struct page_shot *shot =
+		q.at_ns ? past(source, q.at_ns, "at", reply) : source->lend(source->ctx);
+	CLEANUP(page_shot_putp)
+	struct page_shot *then =
+		q.since_ns && (shot || !q.at_ns) ? past(source, q.since_ns, "since", reply) : NULL;
+	CLEANUP(process_putp) struct page_process *growth = NULL;
+	if ((q.at_ns && !shot) || (q.since_ns && !then))
+		return;
 	const struct page_process *process =
 		shot && q.pid <= INT32_MAX ? page_shot_find(shot, (pid_t)q.pid) : NULL;
 	if (q.pid && !process) {
 		http_reply_error(reply, 404, "process %llu is none of the targets",
 				 (unsigned long long)q.pid);
 		return;
+	}
+	if (then && process) {
+		growth = grown(process, page_shot_find(then, process->pid));
+		if (!growth) {
+			http_reply_error(reply, 500, "out of memory");
+			return;
+		}
+		process = growth;
 	}
 	char *text = NULL;
 	size_t len = 0;

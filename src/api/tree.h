@@ -13,6 +13,8 @@ struct tree_source {
 	void *ctx;
 	/** The last reading, whose frames are named; the caller puts it. NULL: none yet. Any thread. */
 	struct page_shot *(*lend)(void *ctx);
+	/** The last one that was @ago_ns old or older; NULL: none is. NULL itself: readings are not kept. */
+	struct page_shot *(*lend_past)(void *ctx, uint64_t ago_ns);
 };
 
 /** tree_route(), tree_pid_route() - @ctx is a struct tree_source; tree_openapi_route() needs none. */

@@ -30,6 +30,8 @@
 #define WALK_FIRST_NS 10000000ull
 #define WALK_LIVE_NS 1000000000ull /* on a terminal, or where somebody asks by HTTP */
 #define WALK_ELSE_NS 5000000000ull
+#define HISTORY_MAX 64
+#define HISTORY_EVERY_NS 1000000000ull
 #define WALK_SHARE 50 /* of the time, one part at most goes into counting */
 
 struct life {
@@ -44,6 +46,9 @@ struct life {
 	struct http_server *server;
 	struct http_route routes[4];
 	struct tree_source source;
+	struct page_shot *kept[HISTORY_MAX]; /* earlier ones, thinned out; under lock */
+	size_t kept_count;
+	uint64_t kept_every_ns;
 	struct pages_record *record; /* NULL: none asked for */
 	int live, drawn;
 	struct err err;
@@ -148,6 +153,41 @@ static struct page_shot *lend(void *ctx)
 	return shot;
 }
 
+static struct page_shot *lend_past(void *ctx, uint64_t ago_ns)
+{
+	struct life *l = ctx;
+	struct page_shot *found = NULL;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	pthread_mutex_lock(&l->lock);
+	for (size_t i = 0; i < l->kept_count; i++)
+		if (now - l->kept[i]->time_ns >= ago_ns)
+			found = l->kept[i];
+	page_shot_get(found);
+	pthread_mutex_unlock(&l->lock);
+	return found;
+}
+
+/* Earlier readings for whoever asks by HTTP: when there is no more room every second one goes. */
+static void keep(struct life *l)
+{
+	if (!l->kept_every_ns)
+		l->kept_every_ns = HISTORY_EVERY_NS;
+	if (l->kept_count &&
+	    l->shot->time_ns - l->kept[l->kept_count - 1]->time_ns < l->kept_every_ns)
+		return;
+	if (l->kept_count == HISTORY_MAX) {
+		for (size_t i = 0; i < HISTORY_MAX; i++) {
+			if (i % 2)
+				page_shot_put(l->kept[i]);
+			else
+				l->kept[i / 2] = l->kept[i];
+		}
+		l->kept_count = HISTORY_MAX / 2;
+		l->kept_every_ns *= 2;
+	}
+	l->kept[l->kept_count++] = page_shot_get(l->shot);
+}
+
 static int count(struct life *l, struct err *err)
 {
 	struct page_shot *shot = NULL, *old;
@@ -160,6 +200,8 @@ static int count(struct life *l, struct err *err)
 	pthread_mutex_lock(&l->lock);
 	old = l->shot;
 	l->shot = shot;
+	if (l->server && shot->count)
+		keep(l);
 	pthread_mutex_unlock(&l->lock);
 	page_shot_put(old);
 	if (l->record && (rc = pages_record_put(l->record, l->shot, err)) < 0)
@@ -299,7 +341,7 @@ static int loop(struct life *l, struct err *err)
 
 static int serve(struct life *l, struct err *err)
 {
-	l->source = (struct tree_source){ .ctx = l, .lend = lend };
+	l->source = (struct tree_source){ .ctx = l, .lend = lend, .lend_past = lend_past };
 	l->routes[0] = (struct http_route){ "/v1/tree", tree_route, &l->source };
 	l->routes[1] = (struct http_route){ "/v1/pid", tree_pid_route, &l->source };
 	l->routes[2] = (struct http_route){ "/openapi/memory-profiler-openapi.json",
@@ -437,6 +479,8 @@ int pages_run(struct pages_job *job, char **program)
 	if (rc < 0)
 		status = cmd_fail(&err);
 	page_shot_put(l.shot);
+	for (size_t i = 0; i < l.kept_count; i++)
+		page_shot_put(l.kept[i]);
 	if (l.pages)
 		pageown_detach(l.pages);
 	if (program)

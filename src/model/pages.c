@@ -21,7 +21,7 @@ static const struct {
 	[PAGES_KNOWN] = { "known", "known" },
 	[PAGES_BEFORE_ATTACH] = { "before_attach", "there before byteledger was" },
 	[PAGES_OTHER_TASK] = { "other_task", "allocated by another task" },
-	[PAGES_NOT_SEEN] = { "not_seen", "file pages mapped without a fault" },
+	[PAGES_NOT_SEEN] = { "not_seen", "file or shared pages mapped without a fault" },
 	[PAGES_TABLE_FULL] = { "table_full", "the table of stacks was full" },
 	[PAGES_WALK_BUSY] = { "walk_busy", "no room to walk the stack" },
 	[PAGES_NO_FRAMES] = { "no_frames", "a stack without a frame" },

@@ -248,10 +248,10 @@ static void take_present(struct walk *w, struct mapping *m, uint64_t addr, uint6
 		stack = 0;
 	if (!stack) {
 		int baseline = before == STICKY_BASELINE || (w->f->late && !w->f->first_walk_done);
-		reason = baseline                ? PAGES_BEFORE_ATTACH
-			 : kind == PAGES_HUGETLB ? PAGES_POOL
-			 : kind == PAGES_FILE    ? PAGES_NOT_SEEN
-						 : PAGES_OTHER_TASK;
+		reason = baseline                                    ? PAGES_BEFORE_ATTACH
+			 : kind == PAGES_HUGETLB                     ? PAGES_POOL
+			 : kind == PAGES_FILE || kind == PAGES_SHMEM ? PAGES_NOT_SEEN
+								     : PAGES_OTHER_TASK;
 	} else if (stack < WIRE_PAGES_FIRST) {
 		reason = stack == WIRE_PAGES_FULL ? PAGES_TABLE_FULL : PAGES_WALK_BUSY;
 	}
