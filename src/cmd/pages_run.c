@@ -195,6 +195,8 @@ static int count(struct life *l, struct err *err)
 	int rc = pageown_read(l->pages, &shot, err);
 	if (rc < 0)
 		return rc;
+	/* names are looked up once each, and are no reason to count less often */
+	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	if (l->server || l->live || l->job->jsonl)
 		pageown_resolve(l->pages, shot);
 	pthread_mutex_lock(&l->lock);
@@ -206,7 +208,6 @@ static int count(struct life *l, struct err *err)
 	page_shot_put(old);
 	if (l->record && (rc = pages_record_put(l->record, l->shot, err)) < 0)
 		return rc;
-	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	uint64_t pause = (now - l->began_ns) / 4;
 	uint64_t most = l->live || l->server || l->job->jsonl ? WALK_LIVE_NS : WALK_ELSE_NS;
