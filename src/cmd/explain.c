@@ -26,7 +26,8 @@
 #include "view/explain.h"
 
 #define LATER_NS (600ull * 1000000000u) /* what is touched again within ten minutes was no saving */
-#define CATCH_UP_NS (2500ull * 1000000u) /* a recorder has written what happened so long ago */
+#define WRITTEN_NS 600000000ull /* a recorder has mostly written what happened so long ago */
+#define ROUNDS_MAX 4
 
 enum { OPT_FORMAT = 256, OPT_FREEZE, OPT_AT, OPT_DIFF, OPT_BY, OPT_LIMIT };
 
@@ -255,21 +256,39 @@ static uint64_t zero_of(struct trace_reader *reader, struct err *err)
 	return zero;
 }
 
-/* Until the recorder has written what happened up to @until_ns. */
-static int catch_up(struct joined *j, const char *path, uint64_t until_ns, struct err *err)
+/* How large the recording is; 0: not known. */
+static uint64_t size_of(const char *path)
 {
-	uint64_t began = clock_ns(CLOCK_MONOTONIC);
-	for (;;) {
+	struct stat st;
+	return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+/*
+ * Until the recorder has written what happened up to @until_ns, the snapshot's instant: it does so at least once a second, mostly
+ * twice. A program that is idle writes nothing more; then the file stays as it is. To read it anew may take a second.
+ */
+static int catch_up(struct joined *j, const char *path, uint64_t until_ns, uint64_t taken_ns,
+		    struct err *err)
+{
+	for (int round = 0;; round++) {
+		uint64_t now = clock_ns(CLOCK_MONOTONIC),
+			 due = taken_ns + WRITTEN_NS * (uint64_t)(round + 1);
+		if (due > now) {
+			const struct timespec pause = { .tv_sec =
+								(time_t)((due - now) / 1000000000u),
+							.tv_nsec =
+								(long)((due - now) % 1000000000u) };
+			nanosleep(&pause, NULL);
+		}
+		uint64_t bytes = size_of(path);
 		CLEANUP(trace_reader_freep)
 		struct trace_reader *reader = trace_reader_new(path, err);
 		int rc = reader ? replay(j, reader, until_ns, err) : err->code;
-		if (rc < 0)
-			return rc;
-		if (j->living.last_ns > until_ns ||
-		    clock_ns(CLOCK_MONOTONIC) - began > CATCH_UP_NS / 2)
+		if (rc < 0 || round == ROUNDS_MAX - 1 || j->living.last_ns > until_ns)
+			return rc < 0 ? rc : 0;
+		now = clock_ns(CLOCK_MONOTONIC);
+		if (now > taken_ns + 2 * WRITTEN_NS && bytes && bytes == size_of(path))
 			return 0;
-		const struct timespec pause = { .tv_nsec = 300000000 };
-		nanosleep(&pause, NULL);
 	}
 }
 
@@ -297,9 +316,10 @@ static int explain_process(const struct explaining *x, pid_t pid, struct err *er
 		}
 	}
 	j.snapshot = snapshot_take(pid, &take, err);
+	uint64_t taken_ns = clock_ns(CLOCK_MONOTONIC);
 	if (!j.snapshot)
 		return err->code;
-	if (start_realtime_ns && catch_up(&j, path, j.snapshot->time_ns, err) < 0)
+	if (start_realtime_ns && catch_up(&j, path, j.snapshot->time_ns, taken_ns, err) < 0)
 		return err->code;
 	int rc = join(&j, x, &opt, err);
 	if (rc < 0)

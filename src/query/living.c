@@ -25,7 +25,6 @@ static int grow(struct living *l, uint32_t number)
 	struct living_block *grown = realloc(l->blocks, room * sizeof(*grown));
 	if (!grown)
 		return -ENOMEM;
-	memset(grown + l->room, 0xff, (room - l->room) * sizeof(*grown));
 	l->blocks = grown;
 	l->room = room;
 	return 0;
@@ -106,6 +105,9 @@ static int take(struct living *l, const struct event *e)
 	case EVENT_ALLOC:
 		if (e->block.v >= l->room && (rc = grow(l, e->block.v)) < 0)
 			return rc;
+		/* numbers come in order, but for some; what is beyond the last one is not touched, and takes no memory */
+		while (l->count < e->block.v)
+			l->blocks[l->count++].addr = UINT64_MAX;
 		b = &l->blocks[e->block.v];
 		*b = (struct living_block){ e->addr, e->bytes, e->stack.v,
 					    (uint32_t)(e->time_ns / 1000000u) };
@@ -113,7 +115,7 @@ static int take(struct living *l, const struct event *e)
 		l->uncertain += e->flags & EVENT_F_UNCERTAIN ? 1 : 0;
 		return 0;
 	case EVENT_FREE:
-		if (e->block.v < l->room)
+		if (e->block.v < l->count)
 			l->blocks[e->block.v].addr = UINT64_MAX;
 		return 0;
 	case EVENT_MAP:
