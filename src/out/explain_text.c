@@ -451,9 +451,8 @@ static void put_verdict(struct page *p)
 		buf_clear(&text);
 		buf_printf(&text,
 			   "%s events were lost: where the allocator says free, it is free (%s "
-			   "blocks of %s)",
-			   text_grouped(a, e->lost_events), text_grouped(b, sheet->dropped_blocks),
-			   "a lost free");
+			   "blocks whose free was not seen)",
+			   text_grouped(a, e->lost_events), text_grouped(b, sheet->dropped_blocks));
 		wrap(p, 2, 2, buf_cstr(&text));
 	}
 	if (!e->recorded && e->why_not) {

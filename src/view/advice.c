@@ -176,6 +176,18 @@ static void about_others(struct explain *e, const struct explain_opt *opt)
 			refuse(e, "tcmalloc-release", "few free spans");
 		}
 	}
+	if (has(e, "mimalloc")) {
+		uint64_t pages = explain_line_bytes(e, SHEET_FREE_PAGES, "mimalloc");
+		if (is_worth(e, pages) &&
+		    (ad = add(e, "mimalloc-collect", pages, ADVICE_AT_MOST))) {
+			TEXT(ad->text,
+			     "Collect: mimalloc gives free pages back some tenths of a second "
+			     "later");
+			TEXT(ad->command, "mi_collect(true);");
+			TEXT(ad->evidence, "slices of segments that no page has");
+			note_again(ad, e, opt);
+		}
+	}
 	uint64_t caches = sheet->groups[sheet->group_count + SHEET_GROUP_CACHES].alone_bytes;
 	if (is_worth(e, caches) && (ad = add(e, "empty-caches", caches, ADVICE_AT_MOST))) {
 		TEXT(ad->text, "Empty the caches in the threads that own them");
