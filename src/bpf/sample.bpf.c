@@ -23,7 +23,12 @@ const volatile uint64_t sample_pidns_dev = 0, sample_pidns_ino = 0;
 const volatile uint64_t sample_bytes_min = 0, sample_bytes_max = ~0ULL;
 const volatile uint32_t sample_every = 0; /* not 0: each call with the same chance, 1 in so many */
 const volatile uint32_t sample_track = 0; /* 1: what is live is followed */
-const volatile uint32_t sample_send = 0;  /* 1: events go into the ring */
+/*
+ * 1: returns are trapped by a link of their own, and so of every call. The kernel's return address then stands below whatever a
+ * function jumps to, where no stack can be walked: what otherwise counts where it arrives counts where it begins.
+ */
+const volatile uint32_t sample_two_links = 0;
+const volatile uint32_t sample_send = 0; /* 1: events go into the ring */
 /* 0: a window has ended and its probes are on their way out; they cost, and count for nothing */
 volatile uint32_t sample_on = 1;
 const volatile uint32_t sample_square_shift = 0, sample_count_shift = 12;
@@ -400,7 +405,7 @@ static UNWIND_INLINE void hit(uint64_t cookie)
 		(*hits)++;
 }
 
-/* The size that a call asks for, saturating; -1: it is not this function's to count. */
+/* The size that a call asks for, saturating. 1: another function that is probed is going to get it; -1: it will be refused. */
 static UNWIND_INLINE int size_of_call(struct pt_regs *regs, uint64_t cookie, uint64_t *bytes)
 {
 	uint64_t size = reg_of(regs, cookie & 15), times;
@@ -417,12 +422,10 @@ static UNWIND_INLINE int size_of_call(struct pt_regs *regs, uint64_t cookie, uin
 	/* posix_memalign() that is going to refuse */
 	if ((cookie >> 16 & WIRE_SAMPLE_F_STORED) && (regs->si < 8 || (regs->si & (regs->si - 1))))
 		return -1;
-	if ((cookie >> 16 & WIRE_SAMPLE_F_OLD_NULL_ELSEWHERE) && !reg_of(regs, cookie >> 8 & 15))
-		return -1;
-	if (has_reg(cookie, 12) && reg_of(regs, cookie >> 12 & 15) <= 16)
-		return -1;
 	*bytes = size;
-	return 0;
+	if ((cookie >> 16 & WIRE_SAMPLE_F_OLD_NULL_ELSEWHERE) && !reg_of(regs, cookie >> 8 & 15))
+		return 1;
+	return has_reg(cookie, 12) && reg_of(regs, cookie >> 12 & 15) <= 16;
 }
 
 /* --- allocations alone: nothing is known of the result, so a call that fails counts, which asks for too much to be missed --- */
@@ -532,10 +535,11 @@ static UNWIND_INLINE int call_begins(struct pt_regs *regs, uint64_t cookie)
 	struct wire_sample_live live = { 0 };
 	struct sample_room *room;
 	struct wire_sample_pending *outer;
-	int had = 0;
+	int had = 0, jumps;
 
 	hit(cookie);
-	if (size_of_call(regs, cookie, &bytes))
+	jumps = size_of_call(regs, cookie, &bytes);
+	if (jumps < 0 || (jumps && !sample_two_links))
 		return 0;
 	if (bytes >= sample_bytes_min && bytes <= sample_bytes_max)
 		chance = draw(bytes);
@@ -543,7 +547,7 @@ static UNWIND_INLINE int call_begins(struct pt_regs *regs, uint64_t cookie)
 		count_by(WIRE_SAMPLE_FILTERED, 1);
 	if (has_reg(cookie, 8) && !(flags & WIRE_SAMPLE_F_STORED))
 		old = reg_of(regs, cookie >> 8 & 15);
-	if ((!chance && !old) || current_ids(&pid, &tid) < 0)
+	if ((!chance && !old && !jumps) || current_ids(&pid, &tid) < 0)
 		return 0;
 	outer = bpf_map_lookup_elem(&sample_pending, &tid);
 	bpf_probe_read_user(&caller, sizeof(caller), (void *)regs->sp);
@@ -561,7 +565,8 @@ static UNWIND_INLINE int call_begins(struct pt_regs *regs, uint64_t cookie)
 	/* before the call: another thread may own the address the instant it is given back */
 	if (old)
 		had = take_live(pid, old, &live);
-	if (!chance && !had)
+	/* noted even where it was not drawn: what it jumps to has no draw of its own */
+	if (!chance && !had && !jumps)
 		return 0;
 	room = room_begin(tid);
 	if (!room)

@@ -167,6 +167,7 @@ static int set_up(struct sampler *s, int session)
 	k->rodata->sample_every =
 		s->opt.sample_every ? s->opt.sample_every : s->opt.sample_bytes == 1;
 	k->rodata->sample_track = s->opt.track != 0;
+	k->rodata->sample_two_links = s->opt.track && !session;
 	k->rodata->sample_send = s->opt.events != 0;
 	/* squares of the largest weights, added up millions of times, stay below 2^64 */
 	s->square_shift = s->opt.sample_every ? 12 : power > 16 ? power - 16 : 0;

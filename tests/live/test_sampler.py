@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import xml.etree.ElementTree
 
@@ -442,3 +443,14 @@ def test_a_go_program_is_sampled_and_its_collector_is_respected(byteledger, tmp_
     found = [r for r in got["rows"] if any(f["function"] == "main.make_some" for f in r["frames"])]
     size, error = sum(r["bytes"] for r in found), math.sqrt(sum(r["error_bytes"] ** 2 for r in found))
     assert abs(size - 20000 * 5000) < 4 * error + 1, (size, error)
+
+
+@pytest.mark.guest
+def test_linux_6_1_counts_every_way_alike(byteledger, prog):
+    """By perf events and two links each: neither sessions nor links of many probes are there."""
+    root = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+    done = subprocess.run([os.path.join(root, "scripts", "guest.sh"), "-k", "6.1", "-t", "280", "--", sys.executable, "-m", "pytest", "-q",
+                           "-c", "tests/live/pytest.ini", "--rootdir", ".", "-p", "no:cacheprovider", "tests/live/test_sampler.py",
+                           "-k", "every_way and None or nothing_is_left or forked_children"],
+                          cwd=root, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-3000:] + done.stderr[-2000:]
