@@ -451,6 +451,6 @@ def test_linux_6_1_counts_every_way_alike(byteledger, prog):
     root = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
     done = subprocess.run([os.path.join(root, "scripts", "guest.sh"), "-k", "6.1", "-t", "280", "--", sys.executable, "-m", "pytest", "-q",
                            "-c", "tests/live/pytest.ini", "--rootdir", ".", "-p", "no:cacheprovider", "tests/live/test_sampler.py",
-                           "-k", "every_way and None or nothing_is_left or forked_children"],
+                           "-m", "not large", "-k", "every_way and None or nothing_is_left or forked_children"],
                           cwd=root, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
     assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-3000:] + done.stderr[-2000:]
