@@ -474,8 +474,6 @@ static void read_checks(struct followed *f, struct page_process *process)
 	process->smaps_rss_bytes = process->status_rss_bytes = process->rss_anon_bytes =
 		process->rss_file_bytes = process->rss_shmem_bytes = PAGES_UNKNOWN;
 	process->swap_bytes = process->hugetlb_bytes = PAGES_UNKNOWN;
-	if (rollup_read(&f->target, &rss, &pss, &stall, &ignored) == 0)
-		process->smaps_rss_bytes = rss;
 	if (totals_read(&f->target, &totals, &ignored) == 0) {
 		process->status_rss_bytes = totals.rss_bytes;
 		process->rss_anon_bytes = totals.rss_anon_bytes;
@@ -484,6 +482,9 @@ static void read_checks(struct followed *f, struct page_process *process)
 		process->swap_bytes = totals.swap_bytes;
 		process->hugetlb_bytes = totals.hugetlb_bytes;
 	}
+	/* last: it takes as long as the walk did */
+	if (rollup_read(&f->target, &rss, &pss, &stall, &ignored) == 0)
+		process->smaps_rss_bytes = rss;
 }
 
 static void walk_fini(struct walk *w)
