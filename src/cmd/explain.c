@@ -455,7 +455,9 @@ int explain_brief(FILE *to, const char *path, const struct out_opt *opt, struct 
 static int explain_program(struct explaining *x, char **argv)
 {
 	struct err err = { 0 };
-	char folder[] = "/tmp/byteledger.XXXXXX", name[64] = "", made[1024];
+	const char *tmp = getenv("TMPDIR");
+	char folder[512], name[600] = "", made[1024];
+	snprintf(folder, sizeof(folder), "%s/byteledger.XXXXXX", tmp && *tmp ? tmp : "/tmp");
 	cmd_status_is_programs();
 	if (!x->output) {
 		if (!mkdtemp(folder)) {
