@@ -291,6 +291,7 @@ size_t api_net_v2_routes(struct api_net *net, struct http_route routes[API_NET_R
 		{ "/v2/log", v2_logs, NULL },
 		{ "/v2/log/stream", v2_logs_stream, NULL },
 		{ "/v2/version", v2_version, NULL },
+		{ "/v2/version/", v2_version, NULL }, /* as the published front end asks */
 		{ "/v3/status", v2_status, NULL },
 		{ "/metrics", v2_metrics, NULL },
 		{ "/openapi/network-recorder-openapi.json", openapi, NULL },
@@ -313,6 +314,7 @@ size_t api_net_v3_routes(struct api_net *net, size_t node,
 		{ "/v3/chunk/", v3_chunk, NULL },
 		{ "/v3/status", v3_status, NULL },
 		{ "/v2/version", v3_version, NULL },
+		{ "/v2/version/", v3_version, NULL },
 		{ "/metrics", v3_metrics, NULL },
 		{ "/openapi/network-recorder-openapi.json", openapi, NULL },
 	};

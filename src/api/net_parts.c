@@ -353,6 +353,10 @@ static struct listing *listing_new(struct net_node *node, const struct http_requ
 	const char *direction = http_request_arg(request, "direction");
 	if (http_request_u64(request, "limit", &limit, reply) < 0)
 		return NULL;
+	if (direction && strcmp(direction, "forward") != 0 && strcmp(direction, "backward") != 0) {
+		http_reply_error(reply, 400, "direction is forward or backward");
+		return NULL;
+	}
 	struct listing *l = calloc(1, sizeof(*l));
 	if (!l) {
 		http_reply_error(reply, 500, "out of memory");

@@ -224,6 +224,10 @@ int net_query_parse(net_arg_fn arg, const void *ctx, int logs, struct net_query 
 	struct store_query *q = &out->store;
 	const char *direction = arg(ctx, "direction");
 	q->forward = direction && strcmp(direction, "forward") == 0;
+	if (direction && !q->forward && strcmp(direction, "backward") != 0) {
+		err_set(err, -EINVAL, "direction is forward or backward, not '%s'", direction);
+		return -EINVAL;
+	}
 	q->has_cursor = number(arg, ctx, "cursor", "cursor_id", &q->cursor, err);
 	if (q->has_cursor < 0)
 		return q->has_cursor;

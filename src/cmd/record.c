@@ -252,6 +252,7 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 		snprintf(opt->made, opt->made_size, "%s", result.path);
 	int failed = 0;
 	if (result.path) {
+		record_tell_children(&result, opt);
 		failed = record_report(opt, &report, result.path);
 		/* last, beside the prompt: it says what to do next */
 		record_tell_findings(&result, opt, argv[0]);

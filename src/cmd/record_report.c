@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/explain.h"
 #include "cmd/open.h"
@@ -95,6 +96,18 @@ static int write_report(const struct record_opt *opt, FILE *to, const char *path
 	}
 	fflush(to);
 	return rc;
+}
+
+void record_tell_children(const struct recorder_result *result, const struct record_opt *opt)
+{
+	char x[TEXT_NUMBER_MAX];
+	const char *base = strrchr(result->child_exe, '/');
+	base = base ? base + 1 : result->child_exe;
+	if (opt->quiet || opt->follow_children || !result->children)
+		return;
+	cmd_say("not recorded: %u child%s%s%s%s: --follow-children", result->children,
+		result->children == 1 ? ", its peak RSS " : "ren, the largest ",
+		text_bytes(x, result->child_peak_bytes), *base ? ", " : "", base);
 }
 
 int record_report(const struct record_opt *opt, struct outfile *report, const char *path)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* life.c - one recording: drain the rings, watch the process, keep the file whole, finish. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/param.h>
@@ -11,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/fileio.h"
 #include "proc/proc.h"
 #include "recorder/record.h"
 #include "wire/heap_start.h"
@@ -183,12 +185,47 @@ static void notice_exec(struct record *rec, uint64_t now)
 	rec->start_stack = at;
 }
 
+static void note_child(struct record *rec, pid_t pid)
+{
+	uint64_t peak;
+	uint32_t seen = MIN(rec->child_count, RECORD_CHILDREN), i = 0;
+	while (i < seen && rec->children[i] != pid)
+		i++;
+	if (i == seen)
+		rec->children[rec->child_count++ % RECORD_CHILDREN] = pid;
+	if (proc_peak_rss(pid, &peak) < 0 || peak <= rec->child_peak_bytes)
+		return;
+	char exe[sizeof(rec->child_exe)];
+	rec->child_peak_bytes = peak;
+	if (proc_exe(pid, exe, sizeof(exe)) >= 0)
+		strcpy(rec->child_exe, exe);
+}
+
+/* Who records a shell is told of what runs in its place. Those of its first thread; what lives shorter than a look is not seen. */
+static void look_for_children(struct record *rec)
+{
+	char path[64], list[4096];
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)rec->pid, (int)rec->pid);
+	CLEANUP(fileio_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, list, sizeof(list) - 1);
+	if (got <= 0)
+		return;
+	list[got] = '\0';
+	char *rest;
+	for (char *at = strtok_r(list, " ", &rest); at; at = strtok_r(NULL, " ", &rest)) {
+		pid_t pid = (pid_t)atoi(at);
+		if (pid > 0)
+			note_child(rec, pid);
+	}
+}
+
 static int take_rss(struct record *rec, uint64_t now, int peak_too)
 {
 	struct proc_memory memory;
 	if (proc_gauge_memory(&rec->gauge, &memory) < 0) /* gone, or about to be */
 		return 0;
 	notice_exec(rec, now); /* behind the reading: it may be the successor's */
+	look_for_children(rec);
 	if (rec->replaced)
 		return 0;
 	uint64_t peak;

@@ -66,6 +66,7 @@ struct record_offer {
 	uint64_t bytes, ns; /* ns: when it was made */
 };
 #define RECORD_OFFERS 256
+#define RECORD_CHILDREN 64
 
 /* Snapshots of where the memory is (shots.c). */
 struct record_shots {
@@ -114,6 +115,11 @@ struct record {
 	int interrupted;           /* SIGINT came here, too: Ctrl-C in the terminal */
 	char replaced_by[256];     /* its path; "" = not known */
 	int unfollowed;            /* it was seen to run without the library */
+	/* children that were seen while it ran, and are not recorded: the last ones' pids, how many, and the largest */
+	pid_t children[RECORD_CHILDREN];
+	uint32_t child_count;
+	uint64_t child_peak_bytes;
+	char child_exe[256];
 	int failed; /* an error was reported: nothing is written any more, or until there is room for another file */
 	uint64_t resume_next_ns, resume_wait_ns;
 	int given_up; /* nor counted: nobody empties the rings */

@@ -401,6 +401,9 @@ static void describe_result(struct recorder *r)
 	r->result.replaced = rec->replaced;
 	r->result.replaced_by = rec->replaced_by;
 	r->result.unfollowed = rec->unfollowed;
+	r->result.children = rec->child_count;
+	r->result.child_peak_bytes = rec->child_peak_bytes;
+	r->result.child_exe = rec->child_exe;
 	r->result.exit_status =
 		r->started && r->end == RECORDER_ENDED ? proc_exit_status(r->status) : 0;
 }

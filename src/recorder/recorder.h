@@ -94,6 +94,10 @@ struct recorder_result {
 	int replaced; /* an exec put another program in its place, which is not in the file */
 	const char *replaced_by; /* its path; "" not known. Lent */
 	int unfollowed;          /* it was seen to run without the library */
+	uint32_t
+		children; /* of the program, seen while it ran, and not recorded unless children are followed */
+	uint64_t child_peak_bytes; /* of the largest */
+	const char *child_exe;     /* its program's path; "" not known. Lent */
 };
 /**
  * recorder_finish() - read the rest, close the file and, if the program has ended, take its status. Whoever it is whose time is over

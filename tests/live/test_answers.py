@@ -333,3 +333,13 @@ def test_an_exec_leaves_no_trace_in_the_environment(byteledger, tmp_path):
     # a child of the program is no successor, and what a static program hands on to its own children is not meant for them
     done = said(byteledger, "run", "-q", "-o", tmp_path / "y.blt", "sh", "-c", "env; ls / > /dev/null; exit 4", env=env)
     assert done.returncode == 4 and "yteledger" not in done.stdout.lower() and sorted(os.listdir(tmp_path)) == ["x.blt", "y.blt"]
+
+
+def test_children_that_are_not_recorded_are_told_first(byteledger, tmp_path):
+    script = 'perl -e \'$x = "x" x 60_000_000; sleep 1\'; sleep 0.3; :'
+    done = said(byteledger, "run", "-o", tmp_path / "x.blt", "sh", "-c", script)
+    first = done.stderr.splitlines()[0]
+    assert first.startswith("byteledger: not recorded: 2 children, the largest ") and first.endswith(" MiB, perl: --follow-children")
+    assert "not recorded" not in said(byteledger, "run", "-o", tmp_path / "y.blt", "sleep", "0.3").stderr
+    followed = said(byteledger, "run", "--follow-children", "-o", tmp_path / "%e_%p.blt", "sh", "-c", script).stderr
+    assert "not recorded" not in followed

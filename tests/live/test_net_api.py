@@ -219,6 +219,9 @@ def test_paths_methods_and_missing_things(served):
     assert served.get("/v3/chunks", "v3", cn="5.5") == []
     assert served.get("/v2/p2p", unknown_key="is ignored", limit=1)
     assert isinstance(served.get("/v2/version"), str) and served.get("/v2/version", "v3") == served.get("/v2/version")
+    assert served.get("/v2/version/") == served.get("/v2/version") == served.get("/v2/version/", "v3")
+    for path in ("/v2/p2p", "/v2/log"):
+        assert served.request(path, direction="up")[0] == 400 and served.request(path, direction="forward")[0] == 200
     connection = http.client.HTTPConnection("127.0.0.1", served.ports["v2"], timeout=60)
     for body in (None, b"x" * 100, b"y" * 5000):
         connection.request("POST", "/v2/p2p", body)
