@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/net.h"
+#include "api/page_live.h"
 #include "cmd/net_job.h"
 #include "node/config.h"
 #include "node/nodes.h"
@@ -19,7 +20,8 @@ struct job {
 	struct nodes *nodes;
 	struct api_net *api;
 	struct http_server *servers[SERVERS_MAX];
-	struct http_route routes[SERVERS_MAX][API_NET_ROUTES_MAX];
+	struct http_route routes[SERVERS_MAX][API_NET_ROUTES_MAX + PAGE_LIVE_ROUTES_MAX];
+	struct page_live pages[NODES_MAX]; /* of nodes with a port of their own */
 	size_t server_count;
 };
 
@@ -69,6 +71,7 @@ static int serve(struct job *r, unsigned port, size_t route_count, const char *w
 
 static int open_servers(struct job *r, struct err *err)
 {
+	static const char *const shows[] = { "messages", "connections", "logs", NULL };
 	const struct nodes_config *c = r->config;
 	struct api_net_node nodes[NODES_MAX];
 	struct api_net_opt opt = { .nodes = nodes,
@@ -92,8 +95,13 @@ static int open_servers(struct job *r, struct err *err)
 		if (!c->nodes[i].http_v3)
 			continue;
 		snprintf(what, sizeof(what), "http_v3 of node '%s'", c->nodes[i].name);
-		rc = serve(r, c->nodes[i].http_v3,
-			   api_net_v3_routes(r->api, i, r->routes[r->server_count]), what, err);
+		struct http_route *routes = r->routes[r->server_count];
+		size_t count = api_net_v3_routes(r->api, i, routes);
+		rc = page_live_init(&r->pages[i], c->nodes[i].name, "node", 0, shows, err);
+		if (rc == 0)
+			rc = serve(r, c->nodes[i].http_v3,
+				   count + page_live_routes(&r->pages[i], routes + count), what,
+				   err);
 	}
 	return rc;
 }
@@ -118,6 +126,8 @@ static int finish(struct job *r, int rc, struct err *err)
 		rc = first(rc, nodes_drain(r->nodes, &next), &next, err);
 	for (size_t i = 0; i < r->server_count; i++)
 		http_server_stop(r->servers[i]);
+	for (size_t i = 0; i < NODES_MAX; i++)
+		page_live_fini(&r->pages[i]);
 	api_net_free(r->api);
 	recorded = NULL;
 	err_init(&next);

@@ -10,6 +10,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "api/page_live.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/jsonw.h"
@@ -182,7 +183,8 @@ struct loop {
 	struct alert_runner *runner;
 	struct http_server *server;
 	struct memory_source source;
-	struct http_route routes[4];
+	struct http_route routes[4 + PAGE_LIVE_ROUTES_MAX];
+	struct page_live page;
 	int signals;
 	uint64_t alerts;
 	int first;
@@ -301,15 +303,20 @@ static int serve(struct loop *l, struct err *err)
 					     { "/debug/memory/diff", memory_diff, &l->source },
 					     { "/metrics", memory_metrics, &l->source } };
 	memcpy(l->routes, routes, sizeof(routes));
+	static const char *const shows[] = { "regions", NULL };
+	int rc = page_live_init(&l->page, "process", "process", 0, shows, err);
+	if (rc < 0)
+		return rc;
 	l->args->http.routes = l->routes;
-	l->args->http.route_count = ARRAY_LEN(routes);
+	l->args->http.route_count =
+		ARRAY_LEN(routes) + page_live_routes(&l->page, l->routes + ARRAY_LEN(routes));
 	l->args->http.hosts = l->args->hosts;
-	int rc = http_server_start(&l->args->http, &l->server, err);
+	rc = http_server_start(&l->args->http, &l->server, err);
 	if (rc < 0)
 		return rc;
 	const char *note = http_server_note(l->server);
-	fprintf(stderr, "byteledger: serving %sdebug/memory and %smetrics\n",
-		http_server_url(l->server), http_server_url(l->server));
+	fprintf(stderr, "byteledger: serving %sdebug/memory and %smetrics; the page: %s\n",
+		http_server_url(l->server), http_server_url(l->server), http_server_url(l->server));
 	if (note)
 		fprintf(stderr, "byteledger: %s\n", note);
 	return 0;
@@ -375,6 +382,7 @@ int watch_run(struct watch_args *args, const struct target_list *list, int *stop
 		rc = finish(&l, &err);
 	*stopped = rc == 0 && watchers_stopped(l.watchers);
 	http_server_stop(l.server);
+	page_live_fini(&l.page);
 	memory_cache_free(l.source.cache);
 	alert_runner_free(l.runner);
 	watchers_freep(&l.watchers);

@@ -25,6 +25,7 @@ import { Growth } from "./views/growth.tsx";
 import { Connections, Logs, Messages } from "./views/node.tsx";
 import { Losses, Overview } from "./views/overview.tsx";
 import { Maps, SourceView, Space } from "./views/space.tsx";
+import { Regions } from "./views/regions.tsx";
 import { TableView } from "./views/table.tsx";
 import { TreeView } from "./views/tree.tsx";
 import { TreemapView } from "./views/treemap.tsx";
@@ -55,6 +56,7 @@ export const ENTRIES: Entry[] = [
 	{ view: "source", label: "Source", show: SourceView, group: 0, selects: true },
 	{ view: "maps", label: "Maps", show: Maps, group: 1, selects: true, key: "a" },
 	{ view: "space", label: "Space", show: Space, group: 1, selects: true, key: "s", narrow: false },
+	{ view: "regions", label: "Regions", show: Regions, group: 1, selects: false, key: "r" },
 	{ view: "messages", label: "Messages", show: Messages, group: 2, selects: false, key: "m" },
 	{ view: "connections", label: "Connections", show: Connections, group: 2, selects: false },
 	{ view: "logs", label: "Logs", show: Logs, group: 2, selects: false, key: "l" },
@@ -105,12 +107,16 @@ function Footer(props: { loaded?: string; exposed: Exposed }): JSX.Element {
 	return (
 		<footer class="footer">
 			{props.loaded && <span class="second">{props.loaded}</span>}
-			<code class="command" title="the same question as a command line">
-				{plain(command.text)}
-			</code>
-			<button type="button" class="link-button" onClick={() => void copy(command.text, "command")}>
-				copy
-			</button>
+			{command.text && (
+				<>
+					<code class="command" title="the same question as a command line">
+						{plain(command.text)}
+					</code>
+					<button type="button" class="link-button" onClick={() => void copy(command.text, "command")}>
+						copy
+					</button>
+				</>
+			)}
 			{command.beyond.length > 0 && <span class="second">and, here only: {command.beyond.map(plain).join(", ")}</span>}
 			<span class="grow" />
 			{props.exposed.svg && (
@@ -210,7 +216,7 @@ export function Page(): JSX.Element {
 		settle(0);
 	}, []);
 	const from = source();
-	const views = useMemo(() => ENTRIES.filter((e) => offered(e.view, from) && (!["function", "source"].includes(e.view) || at.view === e.view)), [from, at.view]);
+	const views = useMemo(() => ENTRIES.filter((e) => offered(e.view, from) && (e.view !== "overview" || !from || !!from.error || !!from.has?.includes("heap")) && (!["function", "source"].includes(e.view) || at.view === e.view)), [from, at.view]);
 	const entry = ENTRIES.find((e) => e.view === at.view) ?? ENTRIES[0];
 	const there = offered(entry.view, from);
 	const timeline = useTimeline(stamp);
@@ -239,6 +245,14 @@ export function Page(): JSX.Element {
 		if (unread && timeline.data)
 			void loadSources();
 	}, [unread, timeline.data]);
+	// a source without a heap recording opens at the first view that it has
+	useEffect(() => {
+		if (at.view === "overview" && from?.has && !from.has.includes("heap") && !from.error) {
+			const first = ENTRIES.find((e) => e.view !== "overview" && offered(e.view, from));
+			if (first)
+				go({}, first.view, true);
+		}
+	}, [at.view, from]);
 	const Show = entry.show;
 	const calls: Exposed = {
 		...exposed,

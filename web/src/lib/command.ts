@@ -19,6 +19,10 @@ export interface Command {
 
 export function commandOf(place: Place, file: string): Command {
 	const words = place.words;
+	if (place.view === "regions")
+		return { text: "byteledger regions -p PID", beyond: [] };
+	if (["messages", "connections", "logs"].includes(place.view))
+		return { text: "", beyond: [] };
 	const flame = place.view === "flame" || place.view === "treemap" || place.view === "tree";
 	const parts = ["byteledger"];
 	const beyond: string[] = [];

@@ -38,7 +38,7 @@ export function Header(props: { timeline: ReturnType<typeof useTimeline>; expose
 	useEffect(() => setFind(words.find ?? ""), [words.find]);
 	const state =
 		live.state === "lost" ? { dot: "stale", text: `connection lost, next try in ${Math.max(1, Math.round(live.retry_in / 1000))} s` }
-		: from && from.ended === false ? (live.age_ns > 3e9 ? { dot: "stale", text: `no data for ${duration(live.age_ns)}` } : { dot: "live", text: `live, ${duration(live.age_ns)} old` })
+		: from && from.ended === false ? (live.age_ns > 3e9 ? { dot: "stale", text: `no data for ${duration(live.age_ns)}` } : { dot: "live", text: live.age_ns ? `live, ${duration(live.age_ns)} old` : "live" })
 		: from?.complete === false ? { dot: "bad", text: "broken off" }
 		: from ? { dot: "ended", text: "recording" }
 		: { dot: "stale", text: "nothing loaded" };
@@ -96,7 +96,7 @@ export function Header(props: { timeline: ReturnType<typeof useTimeline>; expose
 					</span>
 				</a>
 			)}
-			<form
+			{from && !from.has?.includes("heap") ? null : <form
 				class="find"
 				role="search"
 				onSubmit={(e) => {
@@ -128,7 +128,7 @@ export function Header(props: { timeline: ReturnType<typeof useTimeline>; expose
 					}}
 				/>
 				<kbd aria-hidden="true">/</kbd>
-			</form>
+			</form>}
 			<Menu
 				title="share and download"
 				align="right"

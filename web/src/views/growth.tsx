@@ -25,6 +25,8 @@ const g = (r: TableRow): GrowthColumns => r.page.rows as unknown as GrowthColumn
 
 export function Spark(props: { points: number[]; width: number; height: number; colour: string }): JSX.Element {
 	const { points, width, height } = props;
+	if (points.length < 2)
+		return <span class="spark" style={{ width: `${width}px`, height: `${height}px` }} />;
 	const most = Math.max(1, ...points);
 	const xy = points.map((v, i) => `${((i / Math.max(1, points.length - 1)) * (width - 4) + 2).toFixed(1)},${(height - 3 - (v / most) * (height - 6)).toFixed(1)}`);
 	return (

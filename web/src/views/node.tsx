@@ -242,7 +242,7 @@ export function Messages(props: ViewProps): JSX.Element {
 			),
 		},
 		{
-			key: "way", label: "who opened", width: "120px", text: (r) => `${r.source_type} ${r.incoming ? "in" : "out"}`,
+			key: "way", label: "who opened", width: "150px", text: (r) => `${r.source_type} ${r.incoming ? "in" : "out"}`,
 			cell: (r) => (
 				<span title={`${r.source_type === "local" ? "we" : "the peer"} opened the connection; the message was ${r.incoming ? "received" : "sent"}`}>
 					{r.incoming ? "← received" : "→ sent"} <span class="second">{r.source_type}</span>

@@ -166,7 +166,7 @@ export function TableView(props: ViewProps & { fixedBy?: string }): JSX.Element 
 		if (has(mainKey)) {
 			add(mainKey, main, false, true);
 			list.push({ key: "bar", label: "", width: "80px", cell: (r) => <Bar part={number(r, mainKey) ?? 0} whole={r.page.total} colour={r.page.rows.frame ? theme.boxes[r.page.frames.category[r.page.rows.frame[r.i]] ?? 7] : undefined} /> });
-			list.push({ key: "share", label: <Explained term="of_all">of all</Explained>, width: "68px", right: true, text: (r) => percent(number(r, mainKey) ?? 0, r.page.total), cell: (r) => percent(number(r, mainKey) ?? 0, r.page.total) });
+			list.push({ key: "share", label: <Explained term="of_all">of all</Explained>, width: "80px", right: true, text: (r) => percent(number(r, mainKey) ?? 0, r.page.total), cell: (r) => percent(number(r, mainKey) ?? 0, r.page.total) });
 		}
 		if (inclusive && has(main))
 			add(main, main, true, false);

@@ -126,7 +126,7 @@ export function TreeView(props: ViewProps): JSX.Element {
 				},
 				{ key: "total", label: <Explained term="total">total</Explained>, width: "92px", right: true, text: (n) => tree.total[n], cell: (n) => amount(tree.total[n], unit) },
 				{ key: "bar", label: "", width: "90px", cell: (n) => <Bar part={tree.total[n]} whole={tree.answer.total} colour={tree.frame[n] >= 0 ? theme.boxes[tree.answer.frames.category[tree.frame[n]]] : undefined} /> },
-				{ key: "share", label: <Explained term="of_all">of all</Explained>, width: "72px", right: true, text: (n) => percent(tree.total[n], tree.answer.total), cell: (n) => percent(tree.total[n], tree.answer.total) },
+				{ key: "share", label: <Explained term="of_all">of all</Explained>, width: "80px", right: true, text: (n) => percent(tree.total[n], tree.answer.total), cell: (n) => percent(tree.total[n], tree.answer.total) },
 				{ key: "self", label: <Explained term="self">self</Explained>, width: "92px", right: true, text: (n) => tree.self[n], cell: (n) => (tree.self[n] ? amount(tree.self[n], unit) : <span class="faint">0</span>) },
 				...(tree.base
 					? [{ key: "delta", label: <Explained term="delta">change</Explained>, width: "104px", right: true, text: (n: number) => tree.total[n] - tree.base![n], cell: (n: number) => <span class={tree.total[n] > tree.base![n] ? "grown" : tree.total[n] < tree.base![n] ? "shrunk" : "faint"}>{signed(tree.total[n] - tree.base![n], unit)}</span> }]
