@@ -178,7 +178,7 @@ def test_options_end_at_the_program(byteledger, tmp_path):
     for command in ("run", "heap"):
         done = said(byteledger, command, "-q", "-o", tmp_path / f"{command}.blt", "sh", "-c", "exit 7")
         assert done.returncode == 7 and (tmp_path / f"{command}.blt").exists()
-    assert "RSS" in said(byteledger, "regions", "sleep", "0.2").stderr
+    assert "RSS" in said(byteledger, "regions", "sleep", "2").stderr
 
 
 def test_the_nearest_name_is_offered(byteledger):
@@ -343,3 +343,31 @@ def test_children_that_are_not_recorded_are_told_first(byteledger, tmp_path):
     assert "not recorded" not in said(byteledger, "run", "-o", tmp_path / "y.blt", "sleep", "0.3").stderr
     followed = said(byteledger, "run", "--follow-children", "-o", tmp_path / "%e_%p.blt", "sh", "-c", script).stderr
     assert "not recorded" not in followed
+
+
+COMPLETIONS = os.path.join(os.path.dirname(__file__), "..", "..", "completions")
+
+
+def test_fish_offers_commands_options_and_words(byteledger, installed):
+    env = {**os.environ, "PATH": os.path.dirname(byteledger) + ":" + os.environ["PATH"]}
+    fish, source = installed("fish"), os.path.join(COMPLETIONS, "byteledger.fish")
+
+    def offered(line):
+        done = said(fish, "--no-config", "-c", f"source {source}; complete -C '{line}'", env=env)
+        return [found.split("\t")[0] for found in done.stdout.splitlines()]
+    assert "report" in offered("byteledger rep") and "run" in offered("byteledger ")
+    assert "--no-skip" in offered("byteledger report --no-s") and "--fail-if" in offered("byteledger run --f")
+    assert set(offered("byteledger report --sort ")) >= {"own", "inclusive"}
+    assert "--fail-if" not in offered("byteledger run -- ls --f")
+
+
+def test_zsh_offers_commands_options_and_words(byteledger, installed):
+    def offered(*words):
+        script = ("compadd() { print -l -- $@ }; _files() { print FILES }; _command_names() { print PROGRAMS };"
+                  f"autoload() {{ }}; source {os.path.join(COMPLETIONS, '_byteledger')}; words=(\"$@\"); CURRENT=$#words; _byteledger")
+        done = said(installed("zsh"), "-f", "-c", script, "zsh", byteledger, *words)
+        assert not done.stderr, done.stderr
+        return done.stdout.split()
+    assert "report" in offered("") and "--no-skip" in offered("report", "--no")
+    assert offered("report", "--sort", "") == ["own", "inclusive"] and offered("report", "") == ["FILES"]
+    assert offered("run", "--", "") == ["PROGRAMS"] and offered("run", "--", "ls", "-") == ["FILES"]
