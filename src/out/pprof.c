@@ -103,6 +103,16 @@ static int64_t string_index(struct pprof *p, const char *text)
 	return (int64_t)p->string_table.count - 1;
 }
 
+/*
+ * Where both names are equal pprof takes them for undone C++ and cuts what stands in brackets: "<Vec<T> as Extend>::extend" would be
+ * "::extend". A name that is not the system's stays as it is.
+ */
+static int is_rust_path(const char *name)
+{
+	return name && (name[0] == '<' || strstr(name, "::<") || strstr(name, " as ") ||
+			strstr(name, "{{"));
+}
+
 static uint64_t function_id(struct pprof *p, const char *name, const char *file)
 {
 	int64_t name_index = string_index(p, name), file_index = string_index(p, file);
@@ -122,7 +132,8 @@ static uint64_t function_id(struct pprof *p, const char *name, const char *file)
 		return 0;
 	perftools__profiles__function__init(function);
 	function->id = p->functions.count + 1;
-	function->name = function->system_name = name_index;
+	function->name = name_index;
+	function->system_name = is_rust_path(name) ? 0 : name_index;
 	function->filename = file_index;
 	idtab_put(&p->function_tab, at, hash, (uint32_t)p->functions.count);
 	push(p, &p->functions, function);

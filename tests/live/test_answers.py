@@ -371,3 +371,17 @@ def test_zsh_offers_commands_options_and_words(byteledger, installed):
     assert "report" in offered("") and "--no-skip" in offered("report", "--no")
     assert offered("report", "--sort", "") == ["own", "inclusive"] and offered("report", "") == ["FILES"]
     assert offered("run", "--", "") == ["PROGRAMS"] and offered("run", "--", "ls", "-") == ["FILES"]
+
+
+def test_pprof_leaves_names_of_rust_alone(byteledger, installed, tmp_path):
+    source = tmp_path / "x.rs"
+    source.write_text("""struct Thing { held: Vec<u8> }
+trait Fill { fn fill(&mut self); }
+impl Fill for Thing { #[inline(never)] fn fill(&mut self) { self.held = vec![1; 1 << 20]; } }
+fn main() { let mut t = Thing { held: Vec::new() }; t.fill(); println!("{}", t.held.len()); }
+""")
+    subprocess.run([installed("rustc"), "-g", "-o", tmp_path / "x", source], check=True, capture_output=True)
+    assert said(byteledger, "run", "-q", "-o", tmp_path / "x.blt", tmp_path / "x").returncode == 0
+    assert said(byteledger, "export", "--to", "pprof", "-o", tmp_path / "x.pb.gz", tmp_path / "x.blt").returncode == 0
+    top = said(installed("go"), "tool", "pprof", "-sample_index=alloc_space", "-top", "-cum", tmp_path / "x.pb.gz").stdout
+    assert "<x::Thing as x::Fill>::fill" in top, top
