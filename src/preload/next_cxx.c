@@ -8,7 +8,7 @@
 
 #include "preload/next.h"
 
-#define OBJECTS 4096u /* a power of two; as many as the module table knows */
+#define OBJECTS 2048u /* a power of two; where there are more such plugins, each call looks anew */
 
 /* @seq is even while the rest stands still; 0: never used. */
 static struct object {

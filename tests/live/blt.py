@@ -7,7 +7,7 @@ import zlib
 from collections import defaultdict
 
 MASK = (1 << 64) - 1
-DEFS, EVENTS, SUMMARY, INDEX, END, PENDING, FILE = range(1, 8)
+DEFS, EVENTS, SUMMARY, INDEX, END, PENDING, FILE, SNAPSHOT = range(1, 9)
 PROCESS, THREAD, MODULE, FRAME, STACK, SYMBOL = range(1, 7)
 REGION = 5
 ALLOC, FREE, FREE_FOREIGN, MAP, UNMAP, BRK, RSS, MARK, LOST, SWITCH, THREAD_END, FORKED, CULLED, FILTERED = range(1, 15)
@@ -210,7 +210,7 @@ class Recording:
         self.threads, self.modules, self.frames, self.stacks, self.symbols, self.files = {}, {}, {}, {}, {}, {}
         self.events, self.blocks, self.definitions, self.sums = [], [], 0, [0] * 7
         take = {DEFS: self.take_defs, EVENTS: self.take_events, SUMMARY: self.take_summary, INDEX: self.take_index,
-                FILE: self.take_file, END: self.take_end}
+                FILE: self.take_file, END: self.take_end, SNAPSHOT: self.skip}
         late = next(blocks(beside))[1][0].varint() if beside and beside[:64] == data[:64] else MASK
         for head, columns in blocks(data):
             if head["type"] != EVENTS or head["at"] < late:
@@ -220,6 +220,11 @@ class Recording:
         for head, columns in blocks(beside) if late <= len(data) else []:
             assert head["type"] == PENDING and columns[0].varint() == late
             self.take_pending(head, columns, made)
+
+    def skip(self, head, columns):
+        """What readers of events pass over; `explain` reads it."""
+        for column in columns.values():
+            column.take(len(column.data))
 
     def take_defs(self, head, columns):
         assert head["before"] == self.definitions

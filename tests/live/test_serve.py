@@ -94,7 +94,7 @@ def recordings(byteledger, tmp_path_factory):
     """Two recordings of sqlite3 and one of threads."""
     folder = tmp_path_factory.mktemp("recordings")
     programs = [["sqlite3", ":memory:", SQL], ["sqlite3", ":memory:", SQL.replace("20000", "40000")],
-                [os.path.join(ROOT, os.environ.get("BYTELEDGER_BUILD", "build"), "tests", "prog", "threads"), "4", "2000"]]
+                [os.path.join(ROOT, os.environ.get("BYTELEDGER_BUILD", "build"), "tests", "prog", "threads"), "4", "40000"]]
     made = []
     for i, argv in enumerate(programs):
         path = str(folder / f"{i}.blt")
