@@ -42,7 +42,7 @@ def test_event_times_keep_the_bound_that_is_stated_under_load(byteledger, record
     print(f"bound {bound}, worst {max(off.values())}")
     assert not {n: ns for n, ns in off.items() if ns > bound}, bound
     # and the bound's own measure: where the processor was taken away is known, a late beat or not
-    assert sum(ns > 2000000 for ns in off.values()) <= len(off) // 20
+    assert sum(ns > 2000000 for ns in off.values()) <= len(off) // 100
 
 
 def test_a_recorder_sleeps_while_nothing_happens_and_is_there_at_once(byteledger, prog, tmp_path):
