@@ -116,7 +116,7 @@ def deviations(byteledger, asked, seed, *options):
 
 def judge(found):
     """Errors are what they are said to be: 3 sigma hold nearly always, and on average nothing is too high or too low."""
-    assert len(found) > 20
+    assert len(found) >= 15  # of 7 or 8 ways a seed; a way of which nothing was sampled is left out
     for column in (1, 2):
         values = [f[column] for f in found]
         mean = sum(values) / len(values)
