@@ -114,10 +114,10 @@ def recordings(byteledger, tmp_path_factory):
 
 CASES = [("questions", ["sqlite3"]), ("questions", ["redis"]), ("questions", ["clang"]), ("links", ["sqlite3"]), ("agreement", ["sqlite3"]),
          ("hostile", ["hostile"]), ("states", ["sqlite3"]), ("trust", ["sqlite3", "cut"]), ("rows", ["sqlite3"]), ("unseen", ["sqlite3"]),
-         ("wire", ["sqlite3"]), ("frames", ["clang"]), ("views", ["sqlite3", "python3"])]
+         ("wire", ["sqlite3"]), ("frames", ["clang"]), ("views", ["sqlite3", "python3"]), ("live", [])]
 
 
-@pytest.mark.parametrize("case,names", CASES, ids=[f"{case}-{names[0]}" for case, names in CASES])
+@pytest.mark.parametrize("case,names", CASES, ids=["-".join([case, *names[:1]]) for case, names in CASES])
 def test_page_in_chromium(case, names, browser, byteledger, recordings, tmp_path):
     out = os.path.join(os.environ.get("PAGE_PICTURES", str(tmp_path)), case)
     done = subprocess.run([browser, os.path.join(WEB, "test", "browser.mjs"), case, byteledger, out, *[recordings(n) for n in names]],

@@ -7,6 +7,7 @@ import { settle } from "./api/client.ts";
 import { commandOf } from "./lib/command.ts";
 import { baseName, count, plain } from "./lib/format.ts";
 import { useStore } from "./lib/store.ts";
+import { isFrozen } from "./lib/moments.ts";
 import type { View } from "./lib/url.ts";
 import { Empty, Note, TipLayer } from "./parts/basics.tsx";
 import { Header } from "./parts/header.tsx";
@@ -206,7 +207,12 @@ export function Page(): JSX.Element {
 	const at = useStore(place);
 	const now = useStore(known);
 	const message = useStore(toast);
-	const stamp = useStore(generation);
+	const grown = useStore(generation);
+	// what is frozen is asked for once; the time axis goes on
+	const held = useRef(grown);
+	if (!isFrozen(at.words))
+		held.current = grown;
+	const stamp = held.current;
 	const [exposed, setExposed] = useState<Exposed>({});
 	const latest = useRef<Exposed>({});
 	const [help, setHelp] = useState(false);
@@ -219,7 +225,7 @@ export function Page(): JSX.Element {
 	const views = useMemo(() => ENTRIES.filter((e) => offered(e.view, from) && (e.view !== "overview" || !from || !!from.error || !!from.has?.includes("heap")) && (!["function", "source"].includes(e.view) || at.view === e.view)), [from, at.view]);
 	const entry = ENTRIES.find((e) => e.view === at.view) ?? ENTRIES[0];
 	const there = offered(entry.view, from);
-	const timeline = useTimeline(stamp);
+	const timeline = useTimeline(grown);
 	useEffect(() => {
 		document.title = `${from ? `${baseName(plain(from.exe ?? from.name))} · ` : ""}${entry.label} · byteledger`;
 		latest.current = {};

@@ -14,9 +14,25 @@ export interface Source {
 	generation: number;
 	complete: boolean | null;
 	ended: boolean | null;
+	live?: boolean;
 	has?: string[];
 	error?: string | null;
 	warning?: string | null;
+}
+
+/** A sample of the stream of events: levels, once a second. */
+export interface Sample {
+	source: number;
+	time_ns: number;
+	age_ns: number;
+	heap_bytes: number;
+	rss_bytes: number;
+	virtual_bytes: number;
+	allocations: number;
+	frees: number;
+	peak_bytes: number;
+	/** What the process does, where that can be told: it was stopped, it is gone. */
+	process?: "running" | "stopped" | "gone";
 }
 
 export interface Lost {

@@ -62,3 +62,8 @@ export function selectionMode(words: { from?: string; to?: string; at?: string; 
 		return words.at ? "still" : "made";
 	return words.at ? "at" : "none";
 }
+
+/** isFrozen - do the words name a moment or a range that a growing recording does not move? */
+export function isFrozen(words: { from?: string; to?: string; at?: string; base?: string }): boolean {
+	return !!(words.from || words.to || (words.at && words.at !== "end" && words.at !== "peak"));
+}

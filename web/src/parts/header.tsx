@@ -5,17 +5,66 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { copy, fileStem, go, head, known, link, offered, place, say, source, switchSource } from "../app.ts";
 import { commandOf } from "../lib/command.ts";
 import { themeChoice } from "../lib/colours.ts";
-import { baseName, bytes, count, duration, plain } from "../lib/format.ts";
-import { momentNs } from "../lib/moments.ts";
+import { baseName, bytes, count, duration, moment, plain, wall } from "../lib/format.ts";
+import { isFrozen, momentNs, momentWord, type Clock } from "../lib/moments.ts";
 import { useStore } from "../lib/store.ts";
 import { Explained, Menu } from "./basics.tsx";
 import { Icon } from "./icons.tsx";
 import { clockOf, useTimeline, valueAt } from "./timeline.tsx";
-import { liveState } from "./live.ts";
+import { heard, IDLE_MS, isLive, liveState, second, STALE_MS, type Live } from "./live.ts";
+import type { Source } from "../api/types.ts";
 import type { Exposed } from "../views/props.ts";
 
 export function sourceLabel(s: { name: string; exe: string | null; pid: number | null }): string {
 	return s.exe ? `${baseName(plain(s.exe))}${s.pid ? ` ${s.pid}` : ""}` : plain(s.name);
+}
+
+/** followNow - back to what is there now. */
+export function followNow(): void {
+	go({ at: undefined, from: undefined, to: undefined, base: undefined });
+}
+/** freeze - hold what is shown; the recording goes on. */
+export function freeze(): void {
+	const from = source();
+	const now = from ? heard.get().get(from.id) : undefined;
+	if (now)
+		go({ at: momentWord(now.time_ns) });
+}
+
+interface State {
+	dot: "live" | "stale" | "bad" | "ended" | "frozen";
+	text: string;
+	/** What a screen reader is told when it changes: no figure that ticks. */
+	said: string;
+	frozen?: boolean;
+}
+
+/** stateOf - how true is what is shown? */
+function stateOf(from: Source | null, live: Live, clock: Clock): State {
+	if (live.state === "lost")
+		return { dot: "stale", text: `connection lost, next try in ${Math.max(1, Math.round(live.retry_in / 1000))} s`, said: "connection lost" };
+	if (!from)
+		return { dot: "stale", text: "nothing loaded", said: "" };
+	if (!isLive(from))
+		return from.complete === false ? { dot: "bad", text: "broken off", said: "" } : { dot: "ended", text: from.kind === "node" || from.kind === "process" ? "live" : "ended", said: "" };
+	const { words } = place.get();
+	const last = heard.get().get(from.id);
+	if (!last)
+		return { dot: "live", text: "live", said: "live" };
+	const age = last.age_ns + Math.max(0, Date.now() - last.at) * 1e6;
+	if (last.process === "gone")
+		return { dot: "stale", text: "the process is gone, its recording is not finished", said: "the process is gone" };
+	if (age > STALE_MS * 1e6)
+		return { dot: "stale", text: `no data for ${Math.round(age / 1e9)} s`, said: "no data comes" };
+	if (isFrozen(words)) {
+		const at = momentNs(words.at ?? words.to, clock);
+		const behind = at === null ? "" : `, ${duration(Math.max(0, last.time_ns - at))} behind`;
+		return { dot: "frozen", text: `frozen${at === null ? "" : ` at ${clock.start_realtime_ns ? wall((clock.start_realtime_ns + at) / 1e6).slice(0, 8) : moment(at)}`}${behind}`, said: "frozen", frozen: true };
+	}
+	if (last.process === "stopped")
+		return { dot: "stale", text: "live, but the process is stopped", said: "the process is stopped" };
+	const idle = Date.now() - last.moved;
+	return { dot: "live", text: idle > IDLE_MS ? `live, no call for ${Math.round(idle / 1000)} s` : `live, ${Math.max(1, Math.round(age / 1e9))} s old`, said: idle > IDLE_MS ? "live, no calls come" : "live" };
 }
 
 export function Header(props: { timeline: ReturnType<typeof useTimeline>; exposed: Exposed; onHelp: () => void }): JSX.Element {
@@ -24,24 +73,22 @@ export function Header(props: { timeline: ReturnType<typeof useTimeline>; expose
 	const answer = useStore(head);
 	const theme = useStore(themeChoice);
 	const live = useStore(liveState);
+	useStore(heard);
+	useStore(second);
 	const from = source();
 	const line = props.timeline.data;
 	const clock = clockOf(line);
 	const at = momentNs(words.at, clock) ?? clock.length_ns;
-	const rss = line ? valueAt(line, "rss", at) : null;
-	const heap = line ? valueAt(line, "heap", at) : null;
+	const fresh = from && isLive(from) && !isFrozen(words) ? heard.get().get(from.id) : undefined;
+	const rss = fresh?.rss_bytes || (line ? valueAt(line, "rss", at) : null);
+	const heap = fresh ? fresh.heap_bytes : line ? valueAt(line, "heap", at) : null;
 	const peak = line?.flags?.find((f) => f.kind === "peak");
 	const lost = answer?.lost?.events ?? 0;
 	const partial = answer?.partial?.events ?? 0;
 	const [find, setFind] = useState(words.find ?? "");
 	const box = useRef<HTMLInputElement>(null);
 	useEffect(() => setFind(words.find ?? ""), [words.find]);
-	const state =
-		live.state === "lost" ? { dot: "stale", text: `connection lost, next try in ${Math.max(1, Math.round(live.retry_in / 1000))} s` }
-		: from && from.ended === false ? (live.age_ns > 3e9 ? { dot: "stale", text: `no data for ${duration(live.age_ns)}` } : { dot: "live", text: live.age_ns ? `live, ${duration(live.age_ns)} old` : "live" })
-		: from?.complete === false ? { dot: "bad", text: "broken off" }
-		: from ? { dot: "ended", text: "recording" }
-		: { dot: "stale", text: "nothing loaded" };
+	const state = stateOf(from, live, clock);
 	return (
 		<header class="header">
 			<a class="brand" href={link({ n: undefined, s: undefined }, "overview")} title="Overview">
@@ -71,6 +118,14 @@ export function Header(props: { timeline: ReturnType<typeof useTimeline>; expose
 			<span class={`state ${state.dot}`}>
 				<span class="state-dot" aria-hidden="true" />
 				<span class="state-text">{state.text}</span>
+				{state.frozen && (
+					<button type="button" class="small follow" title="show what is there now, and go on (Space)" onClick={followNow}>
+						Follow
+					</button>
+				)}
+				<span class="unseen" role="status" aria-live="polite">
+					{state.dot === "ended" ? "" : state.said}
+				</span>
 			</span>
 			{rss !== null && (
 				<Explained term="rss" value={rss} unit="bytes" class="head-figure">

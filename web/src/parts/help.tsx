@@ -9,7 +9,10 @@ import { COSTS } from "../lib/terms.ts";
 import type { View } from "../lib/url.ts";
 import type { Exposed } from "../views/props.ts";
 import { flameDown } from "../views/flame.tsx";
+import { isFrozen } from "../lib/moments.ts";
 import { tip } from "./basics.tsx";
+import { followNow, freeze } from "./header.tsx";
+import { isLive } from "./live.ts";
 import { fileKey, frameFacts, stackText } from "./panel.tsx";
 import { addTransform } from "./selection.tsx";
 
@@ -106,6 +109,14 @@ export function useKeys(exposed: () => Exposed, help: () => void): void {
 				"-": () => facts && addTransform(`hide:${facts.key}`),
 				u: () => facts?.file && tree && offered("source", source()) && go({ f: fileKey(tree.answer.files[tree.answer.frames.file[tree.frame[node]]]), s: undefined }, "source"),
 				y: () => tree && node >= 0 && void copy(stackText(tree, node), "stack"),
+				" ": () => {
+					if (!isLive(source()))
+						return say("this recording has ended: there is nothing to follow");
+					if (isFrozen(words))
+						followNow();
+					else
+						freeze();
+				},
 				"0": () => go({ n: undefined }),
 				Backspace: () => treed?.out(),
 				Enter: () => treed && node >= 0 && treed.zoom(node),
@@ -113,7 +124,7 @@ export function useKeys(exposed: () => Exposed, help: () => void): void {
 			const action = actions[e.key];
 			if (!action || (e.key === "Enter" && (e.target as HTMLElement)?.closest("button, a, [tabindex]") && !panel))
 				return;
-			if (e.key === "Enter" && (e.target as HTMLElement)?.closest("button, a"))
+			if ((e.key === "Enter" || e.key === " ") && (e.target as HTMLElement)?.closest("button, a"))
 				return;
 			e.preventDefault();
 			action();
@@ -137,6 +148,7 @@ const KEYS: [string, string][] = [
 	["t", "the moment"],
 	["d", "compare"],
 	["u  y", "source, copy the stack"],
+	["Space", "hold a live recording where it is, follow it again"],
 	["Esc", "close the details"],
 	["Ctrl+wheel", "zoom the picture or the time axis; Shift+wheel pans"],
 ];

@@ -9,7 +9,6 @@ import { bytes, count, csvCell, duration, exact, grouped, percent, plain } from 
 import { useStore } from "../lib/store.ts";
 import { Bar, Explained, Note } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
-import { liveState } from "../parts/live.ts";
 import { Spark } from "./growth.tsx";
 import type { ViewProps } from "./props.ts";
 
@@ -78,7 +77,6 @@ export function Regions(props: ViewProps): JSX.Element {
 					setNow(fresh);
 					setError(null);
 					setHistory((old) => [...old, fresh.rss_bytes].slice(-HISTORY));
-					liveState.update({ age_ns: fresh.age_ns ?? 0 });
 					timer = window.setTimeout(look, 1000);
 				},
 				(failure: unknown) => {

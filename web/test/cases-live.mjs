@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recordings that are being written: followed once a second, frozen, stale, broken off; many tabs.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { act, boxes, browser, byteledger, complaints, figures, freshPage, key, open, out, settled, startServer, view } from "./harness.mjs";
+
+/** Grows by 200 blocks each 20 ms, for two minutes at most. */
+const GROWER = `
+import time
+keep = []
+end = time.monotonic() + 120
+while time.monotonic() < end:
+    for i in range(200):
+        keep.append(bytearray(700 + i % 50))
+    time.sleep(0.02)
+`;
+
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+async function until(what, ms, why) {
+	const end = Date.now() + ms;
+	for (;;) {
+		const value = await what();
+		if (value)
+			return value;
+		assert.ok(Date.now() < end, why);
+		await pause(50);
+	}
+}
+
+/** record - a growing program under a recorder of its own, and another process that serves the recording. */
+async function record(options = [], program = ["/usr/bin/python3", "-c", GROWER]) {
+	const folder = mkdtempSync(join(tmpdir(), "byteledger-page-"));
+	const file = join(folder, "live.blt");
+	const recorder = spawn(byteledger, ["run", "-q", "-o", file, ...options, "--", ...program], { stdio: "ignore" });
+	await until(() => existsSync(file), 10000, "no recording began");
+	const server = await startServer([file]);
+	const target = await until(() => childOf(recorder.pid), 5000, "the recorder has no child");
+	return {
+		...server, recorder, target, file,
+		end() {
+			for (const pid of [target, recorder.pid, server.child.pid])
+				try {
+					process.kill(pid, "SIGKILL");
+				} catch {
+					// it is gone already
+				}
+			rmSync(folder, { recursive: true, force: true });
+		},
+	};
+}
+function childOf(pid) {
+	for (const task of readdirSync(`/proc/${pid}/task`)) {
+		const text = readFileSync(`/proc/${pid}/task/${task}/children`, "utf8").trim();
+		if (text)
+			return Number(text.split(" ")[0]);
+	}
+	return 0;
+}
+const state = (page) => page.locator(".state-text").innerText();
+const heap = (page) => page.locator(".head-figure").last().innerText();
+
+export const cases = {
+	/** A live recording: followed at 1 Hz, frozen by key and brush, idle and killed said within four seconds. */
+	async live() {
+		const r = await record();
+		try {
+			const page = await open(`${r.url}#/flame`);
+			await until(async () => /^live/.test(await state(page)), 5000, "it is not live");
+			const seen = [];
+			const from = Date.now();
+			while (Date.now() - from < 6000) {
+				const now = await heap(page);
+				if (seen[seen.length - 1]?.text !== now)
+					seen.push({ text: now, at: Date.now() });
+				await pause(50);
+			}
+			figures.heap_figures_in_6_s = seen.length;
+			assert.ok(seen.length >= 4 && seen.length <= 9, JSON.stringify(seen));
+			assert.ok((await boxes(page)).length > 0);
+			await page.screenshot({ path: join(out, "live.png") });
+			// frozen by a key: the picture stays while the recording goes on
+			await key(page, " ");
+			assert.match(await state(page), /^frozen at .* behind$/);
+			assert.match(page.url(), /[?&]at=/);
+			const before = await boxes(page);
+			await pause(2500);
+			assert.deepEqual(await boxes(page), before);
+			await page.screenshot({ path: join(out, "frozen.png") });
+			await act(page, () => page.getByRole("button", { name: "Follow" }).click());
+			await until(async () => /^live/.test(await state(page)), 3000, "it does not follow");
+			// stopped: said within four seconds, the picture stays
+			process.kill(r.target, "SIGSTOP");
+			let t0 = Date.now();
+			await until(async () => /no call for|stopped|no data for/.test(await state(page)), 8000, "a stopped target is not told");
+			figures.stopped_said_after_ms = Date.now() - t0;
+			assert.ok((await boxes(page)).length > 0);
+			process.kill(r.target, "SIGCONT");
+			await until(async () => /^live, \d+ s old$/.test(await state(page)), 6000, `going on is not told: ${await state(page)}`);
+			// the recorder is killed: said, the picture stays
+			r.recorder.kill("SIGKILL");
+			t0 = Date.now();
+			await until(async () => /no data for|gone|broken off/.test(await state(page)), 8000, "a killed recorder is not told");
+			figures.killed_said_after_ms = Date.now() - t0;
+			assert.ok((await boxes(page)).length > 0);
+			await page.screenshot({ path: join(out, "killed.png") });
+			assert.ok(figures.stopped_said_after_ms <= 4000 && figures.killed_said_after_ms <= 4000, JSON.stringify(figures));
+			assert.deepEqual(complaints.splice(0), []);
+		} finally {
+			r.end();
+		}
+	},
+};
