@@ -336,6 +336,10 @@ static int take_file(struct parse *p, const char *v, struct err *err)
 	p->ask->has_file = 1;
 	return explain(view_key_parse(v, &p->ask->file, err), "file", err);
 }
+static int take_diff(struct parse *p, const char *v, struct err *err)
+{
+	return explain(query_time_parse(v, &p->ask->diff, err), "diff", err);
+}
 static int take_wait(struct parse *p, const char *v, struct err *err)
 {
 	p->ask->has_wait = 1;
@@ -346,8 +350,8 @@ static int take_wait(struct parse *p, const char *v, struct err *err)
 static const struct word all_words[] = {
 	{ "src", ASK_SRC, take_src, 0 },
 	{ "cost", ASK_SELECTION, take_cost, 0 },
-	{ "by", ASK_SELECTION, take_by, PART_FOLDING },
-	{ "at", ASK_SELECTION, take_at, PART_READING | PART_AT },
+	{ "by", ASK_SELECTION | ASK_SHEET, take_by, PART_FOLDING },
+	{ "at", ASK_SELECTION | ASK_SHEET, take_at, PART_READING | PART_AT },
 	{ "from", ASK_SELECTION, take_from, PART_READING },
 	{ "to", ASK_SELECTION, take_to, PART_READING },
 	{ "function-regex", ASK_SELECTION, take_regex, PART_READING },
@@ -381,6 +385,7 @@ static const struct word all_words[] = {
 	{ "width", ASK_WIDTH, take_width, 0 },
 	{ "file", ASK_FILE, take_file, 0 },
 	{ "topics", ASK_TOPICS, take_topics, 0 },
+	{ "diff", ASK_SHEET, take_diff, 0 },
 	{ "wait", ASK_WAIT, take_wait, 0 },
 };
 

@@ -25,6 +25,7 @@ enum ask_words {
 	ASK_FILE = 2048,       /* file */
 	ASK_TRANSFORMS = 4096, /* x */
 	ASK_TOPICS = 8192,     /* topics */
+	ASK_SHEET = 16384,     /* by at diff */
 };
 
 #define ASK_NODES_DEFAULT 6000
@@ -63,6 +64,7 @@ struct ask {
 	const char *format; /* of an export */
 	const char *order;  /* of blocks; NULL: not given */
 	const char *axis_x, *axis_y;
+	struct query_time diff; /* of a sheet: what changed up to there */
 	uint64_t width, file;
 	int has_file;
 	const char *series;

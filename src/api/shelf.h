@@ -72,7 +72,7 @@ struct book {
 	uint32_t *stacks; /* by account: the row of @names */
 	uint32_t count;
 	uint64_t generation, identity;
-	int being_written;
+	int being_written, has_snapshots;
 	struct snap *snap;   /* @names are its, where it is live; NULL */
 	uint64_t read_at_ns; /* CLOCK_MONOTONIC, when the reading ended */
 	char kind[16], warning[512];

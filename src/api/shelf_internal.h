@@ -57,6 +57,7 @@ struct slot {
 	struct shelf_item item;
 	struct own_reading *whole; /* a reference */
 	uint64_t generation;
+	int has_snapshots; /* told once: they do not go again */
 	char failure[256];
 };
 

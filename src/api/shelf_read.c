@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "query/instant.h"
 
 /* ---- a replay ------------------------------------------------------------------------------------------------------ */
 
@@ -278,13 +279,25 @@ static int book_of_snap(struct job *job, struct snap *snap, struct own_reading *
 	return 0;
 }
 
+/** has_snapshots() - of a recording that grows it is asked until it has. */
+static int has_snapshots(struct job *job)
+{
+	struct slot *slot = &job->shelf->slots[job->source];
+	pthread_mutex_lock(&job->shelf->lock);
+	int has = slot->has_snapshots;
+	pthread_mutex_unlock(&job->shelf->lock);
+	return has ? has : instant_is_there(slot->item.path) > 0;
+}
+
 /** put_whole() - @r is the slot's from here on; what was kept of another state is forgotten. A reference stays with the caller. */
 static void put_whole(struct job *job, struct own_reading *r)
 {
 	struct shelf *shelf = job->shelf;
 	struct slot *slot = &shelf->slots[job->source];
+	int has = has_snapshots(job);
 	pthread_mutex_lock(&shelf->lock);
 	slot->failure[0] = '\0';
+	slot->has_snapshots = ((struct book *)r->reading.book)->has_snapshots = has;
 	shelf_forget(shelf, job->source);
 	((struct book *)r->reading.book)->generation = ++slot->generation;
 	slot->whole = r;

@@ -44,6 +44,7 @@ static const struct v1_route all_routes[] = {
 	{ "/api/v1/address/", ASK_SRC | ASK_SELECTION | ASK_WAIT, v1_address },
 	{ "/api/v1/growth", FOLDED | ASK_ROWS | ASK_WAIT, v1_growth },
 	{ "/api/v1/source", ASK_SRC | ASK_SELECTION | ASK_FILE | ASK_WAIT, v1_source },
+	{ "/api/v1/explain", ASK_SRC | ASK_SHEET | ASK_WAIT, v1_explain },
 	{ "/api/v1/events", ASK_SRC | ASK_TOPICS, v1_events },
 	{ "/api/v1/export", ASK_SRC | ASK_SELECTION | ASK_EXPORT | ASK_WAIT, v1_export },
 	{ "/debug/pprof/heap", ASK_SRC | ASK_SELECTION, v1_pprof_heap },

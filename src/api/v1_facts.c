@@ -41,6 +41,8 @@ static void put_has(struct jsonw *json, const struct book *book, int failed)
 		jsonw_str(json, NULL, words[i]);
 	if (book && has_rss(book->names))
 		jsonw_str(json, NULL, "rss");
+	if (book && book->has_snapshots)
+		jsonw_str(json, NULL, "explain");
 	jsonw_array_end(json);
 }
 

@@ -118,6 +118,7 @@ int v1_space(struct v1_call *call, struct err *err);
 int v1_address(struct v1_call *call, struct err *err);
 int v1_growth(struct v1_call *call, struct err *err);
 int v1_source(struct v1_call *call, struct err *err);
+int v1_explain(struct v1_call *call, struct err *err);
 int v1_events(struct v1_call *call, struct err *err);
 int v1_export(struct v1_call *call, struct err *err);
 /** v1_export_as() - as what a format writes; @call->ask.reading names its query. */

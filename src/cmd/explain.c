@@ -19,13 +19,12 @@
 #include "cmd/targets.h"
 #include "cmd/terminal.h"
 #include "out/explain.h"
-#include "query/living.h"
+#include "query/instant.h"
 #include "query/query.h"
 #include "source/snapshot.h"
 #include "trace/trace.h"
 #include "view/explain.h"
 
-#define LATER_NS (600ull * 1000000000u) /* what is touched again within ten minutes was no saving */
 #define WRITTEN_NS 600000000ull /* a recorder has mostly written what happened so long ago */
 #define ROUNDS_MAX 4
 
@@ -130,73 +129,29 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 /* ---- one sheet ------------------------------------------------------------------------------------------------------------ */
 
-/** struct joined - a snapshot with the blocks of its instant, and the names. */
+/** struct joined - a snapshot with the blocks of its instant, and their sheet. */
 struct joined {
-	struct snapshot *snapshot;
-	struct prof *names;
-	struct living living;
+	struct instant instant;
 	struct explain *explain;
 };
 
 static void joined_fini(struct joined *j)
 {
 	explain_free(j->explain);
-	living_fini(&j->living);
-	prof_free(j->names);
-	snapshot_free(j->snapshot);
-	memset(j, 0, sizeof(*j));
+	instant_fini(&j->instant);
+	j->explain = NULL;
 }
 
-/* Rows of the recording as the sheet takes them: the same memory, for there may be ten million. */
-_Static_assert(sizeof(struct living_block) == sizeof(struct sheet_block), "one layout");
-_Static_assert(offsetof(struct living_block, stack) == offsetof(struct sheet_block, group),
-	       "one layout");
-_Static_assert(sizeof(struct living_map) == sizeof(struct sheet_map), "one layout");
-
-static int join(struct joined *j, const struct explaining *x, const struct explain_opt *more,
-		struct err *err)
+static int join(struct joined *j, const struct explaining *x, struct err *err)
 {
-	struct explain_opt opt = *more;
-	struct living *l = &j->living;
-	opt.by = x->by_given ? x->by : x->json ? VIEW_BY_STACK : VIEW_BY_FUNCTION;
-	if (j->names) {
-		living_end(l);
-		for (size_t i = 0; i < l->count; i++)
-			l->blocks[i].stack =
-				prof_stack_row(j->names, (struct stack_id){ l->blocks[i].stack }).v;
-		for (size_t i = 0; i < l->map_count; i++)
-			l->maps[i].stack =
-				prof_stack_row(j->names, (struct stack_id){ l->maps[i].stack }).v;
-		opt.complete = living_is_complete(l);
-		opt.lossy = l->lost_events || l->lost_frees;
-		opt.lost_events = l->lost_events;
-		opt.filtered = l->filtered;
-		int rc = cmd_resolve(j->names, err);
-		if (rc < 0)
-			return rc;
-	}
-	struct sheet_input in = {
-		.snapshot = j->snapshot,
-		.blocks = (struct sheet_block *)(void *)l->blocks,
-		.block_count = j->names ? l->count : 0,
-		.maps = (const struct sheet_map *)(void *)l->maps,
-		.map_count = j->names ? l->map_count : 0,
-		.now_ms = j->snapshot->time_ns / 1000000u,
-	};
-	j->explain = explain_new(&in, j->names, &opt, err);
+	const struct explain_opt opt = { .by = x->by_given ? x->by
+					       : x->json   ? VIEW_BY_STACK
+							   : VIEW_BY_FUNCTION };
+	int rc = j->instant.names ? cmd_resolve(j->instant.names, err) : 0;
+	if (rc < 0)
+		return rc;
+	j->explain = explain_new(&j->instant, &opt, err);
 	return j->explain ? 0 : err->code;
-}
-
-static int replay(struct joined *j, struct trace_reader *reader, uint64_t until_ns, struct err *err)
-{
-	const struct trace_read_opt opt = { .has_until = 1, .until_ns = until_ns };
-	living_fini(&j->living);
-	prof_free(j->names);
-	j->names = prof_new(err);
-	if (!j->names)
-		return err->code;
-	living_init(&j->living, j->names, until_ns);
-	return trace_reader_run(reader, &j->living.sink, &opt, err);
 }
 
 static int print(const struct explaining *x, const struct explain *e, struct err *err)
@@ -240,22 +195,6 @@ static void recording_of(pid_t recorder, char *path, size_t size)
 		closedir(dir);
 }
 
-/* The clock's reading at a recording's time 0. */
-static uint64_t zero_of(struct trace_reader *reader, struct err *err)
-{
-	CLEANUP(prof_freep) struct prof *names = prof_new(err);
-	uint64_t zero = 0;
-	if (!names)
-		return 0;
-	const struct trace_read_opt opt = { .has_until = 1, .until_ns = 0 };
-	struct living none;
-	living_init(&none, names, 0);
-	if (trace_reader_run(reader, &none.sink, &opt, err) == 0 && prof_process(names))
-		zero = prof_process(names)->start_realtime_ns;
-	living_fini(&none);
-	return zero;
-}
-
 /* How large the recording is; 0: not known. */
 static uint64_t size_of(const char *path)
 {
@@ -267,9 +206,9 @@ static uint64_t size_of(const char *path)
  * Until the recorder has written what happened up to @until_ns, the snapshot's instant: it does so at least once a second, mostly
  * twice. A program that is idle writes nothing more; then the file stays as it is. To read it anew may take a second.
  */
-static int catch_up(struct joined *j, const char *path, uint64_t until_ns, uint64_t taken_ns,
-		    struct err *err)
+static int catch_up(struct joined *j, const char *path, uint64_t taken_ns, struct err *err)
 {
+	uint64_t until_ns = j->instant.snapshot->time_ns;
 	for (int round = 0;; round++) {
 		uint64_t now = clock_ns(CLOCK_MONOTONIC),
 			 due = taken_ns + WRITTEN_NS * (uint64_t)(round + 1);
@@ -281,10 +220,9 @@ static int catch_up(struct joined *j, const char *path, uint64_t until_ns, uint6
 			nanosleep(&pause, NULL);
 		}
 		uint64_t bytes = size_of(path);
-		CLEANUP(trace_reader_freep)
-		struct trace_reader *reader = trace_reader_new(path, err);
-		int rc = reader ? replay(j, reader, until_ns, err) : err->code;
-		if (rc < 0 || round == ROUNDS_MAX - 1 || j->living.last_ns > until_ns)
+		struct instant_reached reached;
+		int rc = instant_join(path, &j->instant, &reached, err);
+		if (rc < 0 || round == ROUNDS_MAX - 1 || reached.last_ns > until_ns)
 			return rc < 0 ? rc : 0;
 		now = clock_ns(CLOCK_MONOTONIC);
 		if (now > taken_ns + 2 * WRITTEN_NS && bytes && bytes == size_of(path))
@@ -296,18 +234,14 @@ static int explain_process(const struct explaining *x, pid_t pid, struct err *er
 {
 	CLEANUP(joined_fini) struct joined j = { 0 };
 	struct snapshot_opt take = { .freeze = x->freeze };
-	struct explain_opt opt = { 0 };
 	char path[1024] = "";
 	const char *why = "It is not recorded: blocks are told by size, not by who asked. "
 			  "'byteledger explain -- PROGRAM' records, and says who.";
 	pid_t recorder = snapshot_recorder(pid);
-	struct err ignored = { 0 };
 	uint64_t start_realtime_ns = 0;
 	if (recorder) {
 		recording_of(recorder, path, sizeof(path));
-		CLEANUP(trace_reader_freep)
-		struct trace_reader *reader = path[0] ? trace_reader_new(path, &ignored) : NULL;
-		start_realtime_ns = reader ? zero_of(reader, &ignored) : 0;
+		start_realtime_ns = path[0] ? instant_zero(path) : 0;
 		why = "It is recorded, but its recording cannot be read by this user: blocks are "
 		      "told by size only.";
 		if (start_realtime_ns) {
@@ -315,110 +249,26 @@ static int explain_process(const struct explaining *x, pid_t pid, struct err *er
 			take.time_zero_ns = clock_ns(CLOCK_MONOTONIC) - since;
 		}
 	}
-	j.snapshot = snapshot_take(pid, &take, err);
+	j.instant.snapshot = snapshot_take(pid, &take, err);
 	uint64_t taken_ns = clock_ns(CLOCK_MONOTONIC);
-	if (!j.snapshot)
+	if (!j.instant.snapshot)
 		return err->code;
-	if (start_realtime_ns && catch_up(&j, path, j.snapshot->time_ns, taken_ns, err) < 0)
+	if (start_realtime_ns && catch_up(&j, path, taken_ns, err) < 0)
 		return err->code;
-	int rc = join(&j, x, &opt, err);
+	int rc = join(&j, x, err);
 	if (rc < 0)
 		return rc;
-	j.explain->why_not = j.names ? NULL : why;
+	j.explain->why_not = j.instant.names ? NULL : why;
 	return print(x, j.explain, err);
 }
 
 /* ---- a recording -------------------------------------------------------------------------------------------------------------- */
 
-static uint64_t distance(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : b - a;
-}
-
-/* The shot that is meant by @time: nearest to it, the highest for the peak. */
-static size_t choose(const struct trace_shot *shots, size_t count, const struct query_time *time,
-		     uint64_t ns)
-{
-	size_t best = 0;
-	int highest = time->kind == QUERY_TIME_NONE || time->kind == QUERY_TIME_PEAK;
-	for (size_t i = 1; i < count; i++)
-		if (highest ? shots[i].rss_bytes >= shots[best].rss_bytes
-			    : distance(shots[i].time_ns, ns) <= distance(shots[best].time_ns, ns))
-			best = i;
-	return best;
-}
-
-static int moment(const char *path, const struct query_time *time, uint64_t *ns, struct err *err)
-{
-	*ns = 0;
-	if (time->kind == QUERY_TIME_NONE || time->kind == QUERY_TIME_PEAK)
-		return 0;
-	if (time->kind == QUERY_TIME_START_NS) {
-		*ns = time->value;
-		return 0;
-	}
-	CLEANUP(recording_freep) struct recording *rec = cmd_open_recording(path, err);
-	CLEANUP(prof_freep) struct prof *whole = rec ? recording_read(rec, NULL, err) : NULL;
-	return whole ? query_time_resolve(time, whole, ns, err) : err->code;
-}
-
-/* What later snapshots say of how long a saving would have kept. */
-static size_t later_of(struct trace_reader *reader, const struct trace_shot *shots, size_t count,
-		       size_t at, struct explain_later *later, size_t max)
-{
-	size_t found = 0;
-	for (size_t i = at + 1;
-	     i < count && found < max && shots[i].time_ns - shots[at].time_ns <= LATER_NS; i++) {
-		struct err ignored = { 0 };
-		CLEANUP(snapshot_freep)
-		struct snapshot *s = trace_reader_shot(reader, &shots[i], &ignored);
-		if (!s)
-			continue;
-		later[found] =
-			(struct explain_later){ .after_ns = shots[i].time_ns - shots[at].time_ns };
-		for (size_t k = 0; k < s->allocator_count; k++)
-			later[found].live_bytes += s->allocators[k].live_bytes == UINT64_MAX
-							   ? 0
-							   : s->allocators[k].live_bytes;
-		found++;
-	}
-	return found;
-}
-
 static int sheet_at(struct joined *j, const struct explaining *x, const char *path,
 		    const struct query_time *time, struct err *err)
 {
-	struct trace_shot *shots = NULL;
-	struct explain_later later[32];
-	struct explain_opt opt = { .later = later };
-	size_t count = 0;
-	uint64_t ns = 0;
-	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, err);
-	int rc = reader ? trace_reader_shots(reader, &shots, &count, err) : err->code;
-	if (rc == 0 && !count) {
-		err_set(err, -ENODATA, "cannot explain '%s': it has no snapshot", path);
-		err_hint(err,
-			 "'byteledger run' writes them; 'heap' and older recordings have none, "
-			 "'byteledger report' says what was live");
-		rc = -ENODATA;
-	}
-	if (rc == 0)
-		rc = moment(path, time, &ns, err);
-	if (rc == 0) {
-		size_t at = choose(shots, count, time, ns);
-		/* one that contradicts itself is no reason to tell nothing, if there are others */
-		j->snapshot = trace_reader_shot(reader, &shots[at], err);
-		rc = j->snapshot ? 0 : err->code;
-		if (rc == 0)
-			rc = replay(j, reader, j->snapshot->time_ns, err);
-		opt.later_count = rc == 0 ? later_of(reader, shots, count, at, later, 32) : 0;
-	}
-	free(shots);
-	if (rc == 0)
-		rc = join(j, x, &opt, err);
-	if (rc == 0 && time->kind != QUERY_TIME_NONE && time->kind != QUERY_TIME_PEAK)
-		j->explain->snapshot_age_ns = (int64_t)(ns - j->snapshot->time_ns);
-	return rc;
+	int rc = instant_read(path, time, NULL, &j->instant, err);
+	return rc < 0 ? rc : join(j, x, err);
 }
 
 static int explain_file(const struct explaining *x, struct err *err)

@@ -11,6 +11,9 @@
 
 /** out_explain_json() - one object, a line: the lines add up with unexplained_bytes to rss_bytes. */
 int out_explain_json(FILE *to, const struct explain *explain, struct err *err);
+struct jsonw;
+/** out_explain_members() - the members of that object but `version` and `lost`, into an object that is open. */
+void out_explain_members(struct jsonw *json, const struct explain *explain);
 /** out_explain_text() - for people, opt->width columns (0: 100); opt->limit groups under a line (0: 5). */
 int out_explain_text(FILE *to, const struct explain *explain, const struct out_opt *opt,
 		     struct err *err);
@@ -25,5 +28,7 @@ int out_explain_diff_text(FILE *to, const struct explain *before, const struct e
 			  const struct out_opt *opt, struct err *err);
 int out_explain_diff_json(FILE *to, const struct explain *before, const struct explain *after,
 			  struct err *err);
+void out_explain_diff_members(struct jsonw *json, const struct explain *before,
+			      const struct explain *after);
 
 #endif

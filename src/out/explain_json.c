@@ -291,54 +291,55 @@ static void put_rest(struct jsonw *j, const struct explain *e)
 	jsonw_array_end(j);
 }
 
-int out_explain_json(FILE *to, const struct explain *e, struct err *err)
+void out_explain_members(struct jsonw *j, const struct explain *e)
 {
 	const struct snapshot *s = e->snapshot;
+	jsonw_u64(j, "pid", s->pid);
+	jsonw_str(j, "comm", s->comm);
+	jsonw_u64(j, "time_ns", s->time_ns);
+	jsonw_i64(j, "snapshot_age_ns", e->snapshot_age_ns);
+	jsonw_u64(j, "rss_bytes", s->rss_bytes);
+	jsonw_u64(j, "pss_bytes", s->pss_bytes);
+	jsonw_bool(j, "recorded", e->recorded);
+	jsonw_bool(j, "complete", e->complete);
+	put_lines(j, e);
+	jsonw_line(j);
+	jsonw_i64(j, "unexplained_bytes", e->sheet->unexplained_bytes);
+	jsonw_object(j, "instant");
+	jsonw_str(j, "mode", s->mode == SNAPSHOT_FROZEN ? "frozen" : "running");
+	jsonw_u64(j, "window_ns", s->window_ns);
+	jsonw_u64(j, "scan_ns", s->scan_ns);
+	jsonw_u64(j, "stall_ns", s->stall_ns);
+	jsonw_object_end(j);
+	put_beside(j, e);
+	put_rest(j, e);
+}
+
+int out_explain_json(FILE *to, const struct explain *e, struct err *err)
+{
 	struct jsonw j;
 	jsonw_init(&j, to);
 	jsonw_object(&j, NULL);
 	jsonw_u64(&j, "version", 1);
-	jsonw_u64(&j, "pid", s->pid);
-	jsonw_str(&j, "comm", s->comm);
-	jsonw_u64(&j, "time_ns", s->time_ns);
-	jsonw_i64(&j, "snapshot_age_ns", e->snapshot_age_ns);
-	jsonw_u64(&j, "rss_bytes", s->rss_bytes);
-	jsonw_u64(&j, "pss_bytes", s->pss_bytes);
-	jsonw_bool(&j, "recorded", e->recorded);
-	jsonw_bool(&j, "complete", e->complete);
 	jsonw_object(&j, "lost");
 	jsonw_u64(&j, "events", e->lost_events);
 	jsonw_object(&j, "by_reason");
 	jsonw_object_end(&j);
 	jsonw_object_end(&j);
-	put_lines(&j, e);
-	jsonw_line(&j);
-	jsonw_i64(&j, "unexplained_bytes", e->sheet->unexplained_bytes);
-	jsonw_object(&j, "instant");
-	jsonw_str(&j, "mode", s->mode == SNAPSHOT_FROZEN ? "frozen" : "running");
-	jsonw_u64(&j, "window_ns", s->window_ns);
-	jsonw_u64(&j, "scan_ns", s->scan_ns);
-	jsonw_u64(&j, "stall_ns", s->stall_ns);
-	jsonw_object_end(&j);
-	put_beside(&j, e);
-	put_rest(&j, e);
+	out_explain_members(&j, e);
 	jsonw_object_end(&j);
 	jsonw_line(&j);
 	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;
 }
 
-int out_explain_diff_json(FILE *to, const struct explain *before, const struct explain *after,
-			  struct err *err)
+void out_explain_diff_members(struct jsonw *j, const struct explain *before,
+			      const struct explain *after)
 {
-	struct jsonw j;
-	jsonw_init(&j, to);
-	jsonw_object(&j, NULL);
-	jsonw_u64(&j, "version", 1);
-	jsonw_u64(&j, "from_ns", before->snapshot->time_ns);
-	jsonw_u64(&j, "to_ns", after->snapshot->time_ns);
-	jsonw_i64(&j, "rss_bytes",
+	jsonw_u64(j, "from_ns", before->snapshot->time_ns);
+	jsonw_u64(j, "to_ns", after->snapshot->time_ns);
+	jsonw_i64(j, "rss_bytes",
 		  (int64_t)(after->snapshot->rss_bytes - before->snapshot->rss_bytes));
-	jsonw_array(&j, "lines");
+	jsonw_array(j, "lines");
 	for (int side = 0; side < 2; side++) {
 		const struct explain *e = side ? after : before, *other = side ? before : after;
 		for (size_t i = 0; i < e->sheet->line_count; i++) {
@@ -351,16 +352,26 @@ int out_explain_diff_json(FILE *to, const struct explain *before, const struct e
 					 strcmp(e->sheet->lines[k].label, line->label) == 0;
 			if (again || (side && there) || here == there)
 				continue;
-			jsonw_object(&j, NULL);
-			jsonw_str(&j, "class", sheet_class_name(line->class));
-			jsonw_str(&j, "label", line->label);
-			jsonw_i64(&j, "bytes", side ? (int64_t)here : (int64_t)(there - here));
-			jsonw_object_end(&j);
+			jsonw_object(j, NULL);
+			jsonw_str(j, "class", sheet_class_name(line->class));
+			jsonw_str(j, "label", line->label);
+			jsonw_i64(j, "bytes", side ? (int64_t)here : (int64_t)(there - here));
+			jsonw_object_end(j);
 		}
 	}
-	jsonw_array_end(&j);
-	jsonw_i64(&j, "unexplained_bytes",
+	jsonw_array_end(j);
+	jsonw_i64(j, "unexplained_bytes",
 		  after->sheet->unexplained_bytes - before->sheet->unexplained_bytes);
+}
+
+int out_explain_diff_json(FILE *to, const struct explain *before, const struct explain *after,
+			  struct err *err)
+{
+	struct jsonw j;
+	jsonw_init(&j, to);
+	jsonw_object(&j, NULL);
+	jsonw_u64(&j, "version", 1);
+	out_explain_diff_members(&j, before, after);
 	jsonw_object_end(&j);
 	jsonw_line(&j);
 	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;

@@ -22,7 +22,7 @@ static int grow(struct living *l, uint32_t number)
 		return -E2BIG;
 	while (room <= number)
 		room += room / 2;
-	struct living_block *grown = realloc(l->blocks, room * sizeof(*grown));
+	struct sheet_block *grown = realloc(l->blocks, room * sizeof(*grown));
 	if (!grown)
 		return -ENOMEM;
 	l->blocks = grown;
@@ -45,11 +45,11 @@ static size_t map_from(const struct living *l, uint64_t addr)
 	return low;
 }
 
-static int insert_map(struct living *l, size_t at, const struct living_map *map)
+static int insert_map(struct living *l, size_t at, const struct sheet_map *map)
 {
 	if (l->map_count == l->map_room) {
 		size_t room = l->map_room ? l->map_room * 2 : 256;
-		struct living_map *grown =
+		struct sheet_map *grown =
 			room > MAPS_MAX ? NULL : realloc(l->maps, room * sizeof(*grown));
 		if (!grown)
 			return -ENOMEM;
@@ -68,7 +68,7 @@ static int unmap(struct living *l, uint64_t start, uint64_t end)
 	if (at == l->map_count || l->maps[at].start >= end)
 		return 0;
 	if (l->maps[at].start < start) {
-		struct living_map rest = l->maps[at];
+		struct sheet_map rest = l->maps[at];
 		l->maps[at].end = start;
 		at++;
 		if (rest.end > end) {
@@ -91,7 +91,7 @@ static int map(struct living *l, uint64_t start, uint64_t bytes, uint32_t stack)
 	if (!bytes || __builtin_add_overflow(start, (bytes + 4095) & ~4095ull, &end) || end < start)
 		return 0;
 	int rc = unmap(l, start, end);
-	const struct living_map one = { start, end, stack, 0 };
+	const struct sheet_map one = { start, end, stack, 0 };
 	return rc < 0 ? rc : insert_map(l, map_from(l, start), &one);
 }
 
@@ -99,7 +99,7 @@ static int map(struct living *l, uint64_t start, uint64_t bytes, uint32_t stack)
 
 static int take(struct living *l, const struct event *e)
 {
-	struct living_block *b;
+	struct sheet_block *b;
 	int rc = 0;
 	switch (e->kind) {
 	case EVENT_ALLOC:
@@ -109,8 +109,8 @@ static int take(struct living *l, const struct event *e)
 		while (l->count < e->block.v)
 			l->blocks[l->count++].addr = UINT64_MAX;
 		b = &l->blocks[e->block.v];
-		*b = (struct living_block){ e->addr, e->bytes, e->stack.v,
-					    (uint32_t)(e->time_ns / 1000000u) };
+		*b = (struct sheet_block){ e->addr, e->bytes, e->stack.v,
+					   (uint32_t)(e->time_ns / 1000000u) };
 		l->count = e->block.v >= l->count ? e->block.v + 1 : l->count;
 		l->uncertain += e->flags & EVENT_F_UNCERTAIN ? 1 : 0;
 		return 0;
@@ -177,15 +177,6 @@ void living_init(struct living *l, struct prof *names, uint64_t until_ns)
 	l->until_ns = until_ns;
 }
 
-void living_end(struct living *l)
-{
-	size_t kept = 0;
-	for (size_t i = 0; i < l->count; i++)
-		if (l->blocks[i].addr != UINT64_MAX)
-			l->blocks[kept++] = l->blocks[i];
-	l->count = kept;
-}
-
 void living_fini(struct living *l)
 {
 	free(l->blocks);
@@ -193,8 +184,30 @@ void living_fini(struct living *l)
 	memset(l, 0, sizeof(*l));
 }
 
-int living_is_complete(const struct living *l)
+void living_end(struct living *l, struct instant *instant)
 {
-	return !l->lost_events && !l->lost_bytes && !l->filtered && !l->switched_off &&
-	       !l->inherits_unknown;
+	size_t kept = 0;
+	for (size_t i = 0; i < l->count; i++) {
+		if (l->blocks[i].addr == UINT64_MAX)
+			continue;
+		l->blocks[kept] = l->blocks[i];
+		l->blocks[kept].group =
+			prof_stack_row(l->names, (struct stack_id){ l->blocks[i].group }).v;
+		kept++;
+	}
+	for (size_t i = 0; i < l->map_count; i++)
+		l->maps[i].group =
+			prof_stack_row(l->names, (struct stack_id){ l->maps[i].group }).v;
+	instant->blocks = l->blocks;
+	instant->block_count = kept;
+	instant->maps = l->maps;
+	instant->map_count = l->map_count;
+	instant->lossy = l->lost_events || l->lost_frees;
+	instant->lost_events = l->lost_events;
+	instant->filtered = l->filtered;
+	instant->complete = !l->lost_events && !l->lost_bytes && !l->filtered && !l->switched_off &&
+			    !l->inherits_unknown;
+	l->blocks = NULL;
+	l->maps = NULL;
+	l->count = l->map_count = 0;
 }

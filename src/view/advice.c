@@ -66,24 +66,25 @@ static int has_units(const struct explain *e, unsigned kind)
 }
 
 /* How long what is given back stays away: what the blocks of later snapshots need more than those of now. */
-static void note_again(struct advice *a, const struct explain *e, const struct explain_opt *opt)
+static void note_again(struct advice *a, const struct explain *e, const struct instant *instant)
 {
 	uint64_t now = 0;
 	for (size_t i = 0; i < e->snapshot->allocator_count; i++)
 		now += e->snapshot->allocators[i].live_bytes == UINT64_MAX
 			       ? 0
 			       : e->snapshot->allocators[i].live_bytes;
-	for (size_t i = 0; i < opt->later_count; i++) {
-		uint64_t more = opt->later[i].live_bytes > now ? opt->later[i].live_bytes - now : 0;
+	for (size_t i = 0; i < instant->later_count; i++) {
+		uint64_t more =
+			instant->later[i].live_bytes > now ? instant->later[i].live_bytes - now : 0;
 		more = more < a->saves_bytes ? more : a->saves_bytes;
 		a->has_again = 1;
 		a->again_bytes = more > a->again_bytes ? more : a->again_bytes;
-		a->again_ns =
-			opt->later[i].after_ns > a->again_ns ? opt->later[i].after_ns : a->again_ns;
+		a->again_ns = instant->later[i].after_ns > a->again_ns ? instant->later[i].after_ns
+								       : a->again_ns;
 	}
 }
 
-static void about_glibc(struct explain *e, const struct explain_opt *opt)
+static void about_glibc(struct explain *e, const struct instant *instant)
 {
 	const struct sheet *sheet = e->sheet;
 	const struct snapshot *s = e->snapshot;
@@ -101,7 +102,7 @@ static void about_glibc(struct explain *e, const struct explain_opt *opt)
 		TEXT(ad->evidence,
 		     "whole free pages of %u arena%s, tops of further arenas left out", s->arenas,
 		     s->arenas == 1 ? "" : "s");
-		note_again(ad, e, opt);
+		note_again(ad, e, instant);
 	} else if (!is_worth(e, sheet->trim_bytes)) {
 		refuse(e, "malloc-trim", "few free pages");
 	}
@@ -118,7 +119,7 @@ static void about_glibc(struct explain *e, const struct explain_opt *opt)
 			TEXT(ad->evidence,
 			     "a block of %s was freed; since then up to %s stay at the top",
 			     text_bytes(a, s->mmap_threshold), text_bytes(b, s->trim_threshold));
-		note_again(ad, e, opt);
+		note_again(ad, e, instant);
 	}
 	if (s->arenas <= 2)
 		refuse(e, "arena-max", s->arenas == 1 ? "one arena" : "two arenas");
@@ -136,7 +137,7 @@ static void about_glibc(struct explain *e, const struct explain_opt *opt)
 	}
 }
 
-static void about_others(struct explain *e, const struct explain_opt *opt)
+static void about_others(struct explain *e, const struct instant *instant)
 {
 	const struct sheet *sheet = e->sheet;
 	struct advice *ad;
@@ -148,7 +149,7 @@ static void about_others(struct explain *e, const struct explain_opt *opt)
 				       "its own: idle threads decay nothing");
 			TEXT(ad->command, "MALLOC_CONF=background_thread:true,dirty_decay_ms:1000");
 			TEXT(ad->evidence, "dirty and muzzy extents");
-			note_again(ad, e, opt);
+			note_again(ad, e, instant);
 		} else if (!is_worth(e, dirty)) {
 			refuse(e, "jemalloc-decay", "few dirty pages");
 		}
@@ -171,7 +172,7 @@ static void about_others(struct explain *e, const struct explain_opt *opt)
 			     "Release free spans: MallocExtension::ReleaseFreeMemory(), or a rate");
 			TEXT(ad->command, "TCMALLOC_RELEASE_RATE=10");
 			TEXT(ad->evidence, "spans on the normal list");
-			note_again(ad, e, opt);
+			note_again(ad, e, instant);
 		} else if (!is_worth(e, spans)) {
 			refuse(e, "tcmalloc-release", "few free spans");
 		}
@@ -185,7 +186,7 @@ static void about_others(struct explain *e, const struct explain_opt *opt)
 			     "later");
 			TEXT(ad->command, "mi_collect(true);");
 			TEXT(ad->evidence, "slices of segments that no page has");
-			note_again(ad, e, opt);
+			note_again(ad, e, instant);
 		}
 	}
 	uint64_t caches = sheet->groups[sheet->group_count + SHEET_GROUP_CACHES].alone_bytes;
@@ -267,10 +268,10 @@ static void about_groups(struct explain *e)
 	}
 }
 
-void explain_advise(struct explain *e, const struct explain_opt *opt)
+void explain_advise(struct explain *e, const struct instant *instant)
 {
-	about_glibc(e, opt);
-	about_others(e, opt);
+	about_glibc(e, instant);
+	about_others(e, instant);
 	if (e->recorded && e->by != VIEW_BY_STACK)
 		about_groups(e);
 }

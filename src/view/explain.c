@@ -162,7 +162,7 @@ static uint32_t group_of(struct grouping *g, uint32_t row, uint32_t *count)
 	return g->group[row] = (*count)++;
 }
 
-static int group_all(struct grouping *g, struct sheet_input *in)
+static int group_all(struct grouping *g, struct sheet_input *in, struct sheet_map *maps)
 {
 	uint64_t all = 0;
 	uint32_t count = 0;
@@ -190,7 +190,6 @@ static int group_all(struct grouping *g, struct sheet_input *in)
 	for (size_t i = 0; i < in->block_count; i++)
 		if ((in->blocks[i].group = group_of(g, in->blocks[i].group, &count)) == UINT32_MAX)
 			return -ENOMEM;
-	struct sheet_map *maps = (struct sheet_map *)(uintptr_t)in->maps;
 	for (size_t i = 0; i < in->map_count; i++)
 		if ((maps[i].group = group_of(g, maps[i].group, &count)) == UINT32_MAX)
 			return -ENOMEM;
@@ -198,23 +197,32 @@ static int group_all(struct grouping *g, struct sheet_input *in)
 	return 0;
 }
 
-struct explain *explain_new(struct sheet_input *in, const struct prof *names,
-			    const struct explain_opt *opt, struct err *err)
+struct explain *explain_new(struct instant *instant, const struct explain_opt *opt, struct err *err)
 {
 	struct explain *e = calloc(1, sizeof(*e));
-	struct grouping g = { .names = names, .to = e, .by = opt->by, .skip = opt->skip };
+	struct grouping g = { .names = instant->names, .to = e, .by = opt->by, .skip = opt->skip };
+	struct sheet_input in = {
+		.snapshot = instant->snapshot,
+		.blocks = instant->blocks,
+		.block_count = instant->block_count,
+		.maps = instant->maps,
+		.map_count = instant->map_count,
+		.recorded = instant->names != NULL,
+		.complete = instant->names && instant->complete,
+		.lossy = instant->lossy,
+		.now_ms = instant->snapshot->time_ns / 1000000u,
+	};
 	int rc = e ? 0 : -ENOMEM;
 	if (rc == 0) {
-		e->snapshot = in->snapshot;
-		e->names = names;
+		e->snapshot = instant->snapshot;
+		e->names = instant->names;
 		e->by = opt->by;
-		e->recorded = in->recorded = names != NULL;
-		e->complete = in->complete = names && opt->complete;
-		in->lossy = opt->lossy;
-		e->lost_events = opt->lost_events;
-		e->filtered = opt->filtered;
-		in->group_count = 0;
-		rc = names ? group_all(&g, in) : 0;
+		e->recorded = in.recorded;
+		e->complete = in.complete;
+		e->lost_events = instant->lost_events;
+		e->filtered = instant->filtered;
+		e->snapshot_age_ns = instant->age_ns;
+		rc = e->recorded ? group_all(&g, &in, instant->maps) : 0;
 	}
 	free(g.bytes);
 	free(g.off);
@@ -223,12 +231,12 @@ struct explain *explain_new(struct sheet_input *in, const struct prof *names,
 	if (rc < 0)
 		err_set(err, rc, "cannot group what lives by who asked for it");
 	else
-		e->sheet = reconcile(in, err);
+		e->sheet = reconcile(&in, err);
 	if (rc < 0 || !e->sheet) {
 		explain_free(e);
 		return NULL;
 	}
-	explain_advise(e, opt);
+	explain_advise(e, instant);
 	return e;
 }
 

@@ -3,7 +3,7 @@
 #ifndef VIEW_EXPLAIN_H
 #define VIEW_EXPLAIN_H
 
-#include "model/prof.h"
+#include "model/instant.h"
 #include "view/reconcile.h"
 #include "view/view.h"
 
@@ -32,11 +32,6 @@ struct explain_group {
 	uint32_t stack;          /* a row of the names; one example unless grouped by stack */
 };
 
-/** A later snapshot of the same recording: what it takes to say how long an advice keeps. */
-struct explain_later {
-	uint64_t after_ns, live_bytes;
-};
-
 struct explain {
 	const struct snapshot *snapshot; /* lent */
 	const struct prof *names;        /* lent; NULL: nothing was recorded */
@@ -56,18 +51,14 @@ struct explain {
 struct explain_opt {
 	enum view_by by;
 	const struct view_skip *skip; /* lent; NULL: the known ones */
-	const struct explain_later *later;
-	size_t later_count;
-	int complete, lossy;
-	uint64_t lost_events, filtered;
 };
 
 /**
- * explain_new() - @input: blocks and maps name stacks (rows of @names) as their groups, which become groups by opt->by in place;
- * its group_count is not looked at. @names NULL: nothing was recorded. O(stacks + reconcile()). NULL with @err.
+ * explain_new() - the sheet of @instant, which is lent; its blocks and maps are sorted, and name groups by opt->by instead of
+ * stacks afterwards: one sheet an instant. O(stacks + reconcile()). NULL with @err.
  */
-struct explain *explain_new(struct sheet_input *input, const struct prof *names,
-			    const struct explain_opt *opt, struct err *err);
+struct explain *explain_new(struct instant *instant, const struct explain_opt *opt,
+			    struct err *err);
 void explain_free(struct explain *explain);
 void explain_freep(struct explain **explain);
 
@@ -77,6 +68,6 @@ const char *explain_group_name(const struct explain *explain, uint32_t group);
 uint64_t explain_line_bytes(const struct explain *explain, unsigned class, const char *label);
 
 /** Private: advice.c */
-void explain_advise(struct explain *explain, const struct explain_opt *opt);
+void explain_advise(struct explain *explain, const struct instant *instant);
 
 #endif

@@ -14,19 +14,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "model/snapshot.h"
-
-/** A block that lived at the snapshot's instant. */
-struct sheet_block {
-	uint64_t addr, bytes;
-	uint32_t group;
-	uint32_t time_ms; /* of its allocation, since the recording's start */
-};
-/** What the program mapped by itself. */
-struct sheet_map {
-	uint64_t start, end;
-	uint32_t group, reserved;
-};
+#include "model/instant.h"
 
 struct sheet_input {
 	const struct snapshot *snapshot;

@@ -433,7 +433,8 @@ def value_fits(value, schema, spec, where):
 @pytest.mark.parametrize("question", ["sources", "summary", "timeline", "tree", "tree?base=1&keys=1&x=trunk", "rows?by=function&base=1",
                                       "rows?by=stack", "rows?by=thread", "search?find=a", "tree?n=0000000000000000", "growth",
                                       "allocations?limit=5", "allocations?order=-size&limit=5", "histogram?x=size&y=lifetime",
-                                      "histogram?x=age&at=50%25", "maps", "space?at=peak", "allocations/7", "address/0x1000"])
+                                      "histogram?x=age&at=50%25", "maps", "space?at=peak", "allocations/7", "address/0x1000",
+                                      "explain", "explain?by=stack&at=end", "explain?at=peak&diff=end"])
 def test_answers_have_the_shape_of_the_openapi_file(server, question):
     spec = json.loads(server.ask("/openapi/byteledger-openapi.json")[2])
     status, _, body = server.ask("/api/v1/" + question)
@@ -441,6 +442,20 @@ def test_answers_have_the_shape_of_the_openapi_file(server, question):
     schema = spec["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert status == 200
     value_fits(json.loads(body), schema, spec, question)
+
+
+def test_a_sheet_is_what_explain_says(server, byteledger, recordings):
+    for options, words in (((), {}), (("--at", "end"), {"at": "end"}), (("--by", "stack"), {"by": "stack"})):
+        out = subprocess.run([byteledger, "explain", "--format", "json", *(options if "--by" in options else (*options, "--by", "function")),
+                              recordings[1]], capture_output=True, timeout=60, check=True)
+        known, told = json.loads(out.stdout), server.get("explain", src=1, **words)
+        for key in ("lines", "unexplained_bytes", "rss_bytes", "advice", "occupancy", "together", "checks", "time_ns"):
+            assert told[key] == known[key], key
+        assert sum(line["bytes"] for line in told["lines"]) + told["unexplained_bytes"] == told["rss_bytes"]
+        assert "explain" in server.get("summary", src=1)["has"]
+    assert server.ask("/api/v1/explain?by=thread")[0] == 400
+    change = server.get("explain", src=1, at="peak", diff="end")
+    assert sum(line["bytes"] for line in change["lines"]) + change["unexplained_bytes"] == change["rss_bytes"]
 
 
 def test_lists_of_blocks_agree_with_the_sums(server, byteledger, recordings):

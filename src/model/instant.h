@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * instant.h - a process at one moment: where its memory was, which blocks lived, what it had mapped itself, and whose stacks these
+ * were. Made by query/instant.c of a recording (or of a process and its recording), explained by view/explain.c.
+ */
+#ifndef MODEL_INSTANT_H
+#define MODEL_INSTANT_H
+
+#include "model/prof.h"
+#include "model/snapshot.h"
+
+/** A block that lived at the moment. */
+struct sheet_block {
+	uint64_t addr, bytes;
+	uint32_t
+		group; /* the row of its stack among the names; view/explain.c puts its group in the place */
+	uint32_t time_ms; /* of its allocation, since the recording's start */
+};
+/** What the program mapped by itself. */
+struct sheet_map {
+	uint64_t start, end;
+	uint32_t group, reserved; /* as sheet_block.group */
+};
+/** A later snapshot of the same recording: what it takes to say how long an advice keeps. */
+struct snapshot_later {
+	uint64_t after_ns, live_bytes;
+};
+#define INSTANT_LATER_MAX 32
+
+/** struct instant - zeroed is empty. Owns all that it points to. */
+struct instant {
+	struct snapshot *snapshot;
+	struct prof *names; /* NULL: nothing was recorded, there are no blocks and no maps */
+	struct sheet_block *blocks; /* any order */
+	size_t block_count;
+	struct sheet_map *maps; /* by address, not overlapping */
+	size_t map_count;
+	int complete; /* every block was seen from the start, none was lost: what it does not know was never handed out */
+	int lossy; /* some free may be lost */
+	uint64_t lost_events, filtered;
+	struct snapshot_later later[INSTANT_LATER_MAX];
+	size_t later_count;
+	int64_t age_ns; /* how far the snapshot lies before the moment that was asked for */
+};
+void instant_fini(struct instant *instant);
+
+#endif

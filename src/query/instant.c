@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "query/instant.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "query/living.h"
+#include "query/recording.h"
+#include "trace/trace.h"
+
+#define LATER_NS (600ull * 1000000000u) /* what is touched again within ten minutes was no saving */
+
+int instant_is_there(const char *path)
+{
+	struct err ignored = { 0 };
+	struct trace_shot *shots = NULL;
+	size_t count = 0;
+	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, &ignored);
+	int rc = reader ? trace_reader_shots(reader, &shots, &count, &ignored) : ignored.code;
+	free(shots);
+	return rc < 0 ? rc : count != 0;
+}
+
+static int run_reader(void *ctx, uint64_t until_ns, struct sink *sink, struct err *err)
+{
+	const struct trace_read_opt opt = { .has_until = 1, .until_ns = until_ns };
+	return trace_reader_run(ctx, sink, &opt, err);
+}
+
+static int join(struct instant *instant, const struct query_source *source,
+		struct instant_reached *reached, struct err *err)
+{
+	uint64_t until_ns = instant->snapshot->time_ns;
+	struct living living;
+	prof_free(instant->names);
+	free(instant->blocks);
+	free(instant->maps);
+	instant->blocks = NULL;
+	instant->maps = NULL;
+	instant->names = prof_new(err);
+	if (!instant->names)
+		return err->code;
+	living_init(&living, instant->names, until_ns);
+	int rc = source->run_until ? source->run_until(source->ctx, until_ns, &living.sink, err)
+				   : source->run(source->ctx, &living.sink, err);
+	if (reached)
+		reached->last_ns = living.last_ns;
+	if (rc == 0)
+		living_end(&living, instant);
+	living_fini(&living);
+	return rc;
+}
+
+int instant_join(const char *path, struct instant *instant, struct instant_reached *reached,
+		 struct err *err)
+{
+	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, err);
+	const struct query_source source = { .run_until = run_reader, .ctx = reader };
+	return reader ? join(instant, &source, reached, err) : err->code;
+}
+
+uint64_t instant_zero(const char *path)
+{
+	struct err ignored = { 0 };
+	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, &ignored);
+	CLEANUP(prof_freep) struct prof *names = reader ? prof_new(&ignored) : NULL;
+	struct living none;
+	uint64_t zero = 0;
+	if (!names)
+		return 0;
+	living_init(&none, names, 0);
+	if (run_reader(reader, 0, &none.sink, &ignored) == 0 && prof_process(names))
+		zero = prof_process(names)->start_realtime_ns;
+	living_fini(&none);
+	return zero;
+}
+
+/* ---- which snapshot ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t distance(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+static int is_peak(const struct query_time *time)
+{
+	return !time || time->kind == QUERY_TIME_NONE || time->kind == QUERY_TIME_PEAK;
+}
+
+/* The shot that is meant by @time: nearest to it, the highest for the peak. */
+static size_t choose(const struct trace_shot *shots, size_t count, const struct query_time *time,
+		     uint64_t ns)
+{
+	size_t best = 0;
+	for (size_t i = 1; i < count; i++)
+		if (is_peak(time)
+			    ? shots[i].rss_bytes >= shots[best].rss_bytes
+			    : distance(shots[i].time_ns, ns) <= distance(shots[best].time_ns, ns))
+			best = i;
+	return best;
+}
+
+static int moment(const char *path, const struct query_time *time, uint64_t *ns, struct err *err)
+{
+	*ns = 0;
+	if (is_peak(time))
+		return 0;
+	if (time->kind == QUERY_TIME_START_NS) {
+		*ns = time->value;
+		return 0;
+	}
+	CLEANUP(recording_freep) struct recording *rec = recording_open(path, NULL, err);
+	CLEANUP(prof_freep) struct prof *whole = rec ? recording_read(rec, NULL, err) : NULL;
+	return whole ? query_time_resolve(time, whole, ns, err) : err->code;
+}
+
+/* What later snapshots say of how long a saving would have kept. */
+static void look_later(struct instant *instant, struct trace_reader *reader,
+		       const struct trace_shot *shots, size_t count, size_t at)
+{
+	for (size_t i = at + 1; i < count && instant->later_count < INSTANT_LATER_MAX &&
+				shots[i].time_ns - shots[at].time_ns <= LATER_NS;
+	     i++) {
+		struct err ignored = { 0 };
+		CLEANUP(snapshot_freep)
+		struct snapshot *s = trace_reader_shot(reader, &shots[i], &ignored);
+		if (!s)
+			continue;
+		struct snapshot_later *later = &instant->later[instant->later_count++];
+		*later =
+			(struct snapshot_later){ .after_ns = shots[i].time_ns - shots[at].time_ns };
+		for (size_t k = 0; k < s->allocator_count; k++)
+			later->live_bytes += s->allocators[k].live_bytes == UINT64_MAX
+						     ? 0
+						     : s->allocators[k].live_bytes;
+	}
+}
+
+static int read_it(const char *path, const struct query_time *time,
+		   const struct query_source *source, struct instant *instant, struct err *err)
+{
+	struct trace_shot *shots = NULL;
+	size_t count = 0, at;
+	uint64_t ns = 0;
+	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, err);
+	const struct query_source own = { .run_until = run_reader, .ctx = reader };
+	int rc = reader ? trace_reader_shots(reader, &shots, &count, err) : err->code;
+	if (rc == 0 && !count) {
+		rc = err_set(err, -ENODATA, "cannot explain '%s': it has no snapshot", path);
+		err_hint(err,
+			 "'byteledger run' writes them; 'heap' and older recordings have none, "
+			 "'byteledger report' says what was live");
+	}
+	if (rc == 0)
+		rc = moment(path, time, &ns, err);
+	if (rc == 0) {
+		at = choose(shots, count, time, ns);
+		instant->snapshot = trace_reader_shot(reader, &shots[at], err);
+		rc = instant->snapshot ? 0 : err->code;
+		if (rc == 0)
+			rc = join(instant, source ? source : &own, NULL, err);
+		if (rc == 0)
+			look_later(instant, reader, shots, count, at);
+		if (rc == 0 && !is_peak(time))
+			instant->age_ns = (int64_t)(ns - instant->snapshot->time_ns);
+	}
+	free(shots);
+	return rc;
+}
+
+int instant_read(const char *path, const struct query_time *time, const struct query_source *source,
+		 struct instant *instant, struct err *err)
+{
+	*instant = (struct instant){ 0 };
+	int rc = read_it(path, time, source, instant, err);
+	if (rc < 0)
+		instant_fini(instant);
+	return rc;
+}
