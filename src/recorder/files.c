@@ -107,10 +107,9 @@ int record_begin_file(struct record *rec, struct err *err)
 
 int record_store_symbols(const char *path, const struct recording_ears *ears, struct err *err)
 {
-	const struct query all = { 0 };
-	CLEANUP(recording_freep) struct recording *file = recording_open(path, ears, err);
-	CLEANUP(prof_freep) struct prof *prof = file ? recording_read(file, &all, err) : NULL;
-	if (!prof)
+	CLEANUP(trace_reader_freep) struct trace_reader *file = trace_reader_new(path, err);
+	CLEANUP(prof_freep) struct prof *prof = file ? prof_new(err) : NULL;
+	if (!prof || trace_reader_places(file, prof, err) < 0)
 		return err->code;
 	int rc = recording_resolve(prof, ears, err);
 	return rc < 0 ? rc : trace_append_symbols(path, prof, err);

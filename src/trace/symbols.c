@@ -288,6 +288,25 @@ static int add_to(struct trace_reader *r, int fd, const char *path, const struct
 	return rc;
 }
 
+struct places {
+	struct sink sink; /* first */
+	struct sink *to;
+};
+
+static int places_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	struct sink *to = ((struct places *)sink)->to;
+	if (def->kind == DEF_STACK || def->kind == DEF_THREAD)
+		return 0;
+	return to->define(to, def, err);
+}
+
+int trace_reader_places(struct trace_reader *reader, struct prof *prof, struct err *err)
+{
+	struct places places = { { places_define, names_put }, prof_sink(prof) };
+	return replay_all_defs(reader, &places.sink, err);
+}
+
 int trace_append_symbols(const char *path, const struct prof *prof, struct err *err)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);

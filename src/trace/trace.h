@@ -203,6 +203,11 @@ struct trace_survey {
 int trace_reader_survey(struct trace_reader *reader, struct trace_survey *survey,
 			const struct trace_read_opt *opt, struct err *err);
 /**
+ * trace_reader_places() - hand what says where code is (the process, its modules and frames, and the symbols that the file has)
+ * to @prof, a new one: enough to resolve names. Reads no event and no stack, of which a file has far more.
+ */
+int trace_reader_places(struct trace_reader *reader, struct prof *prof, struct err *err);
+/**
  * trace_append_symbols() - add DEF_SYMBOL definitions to a finished recording (the file is rewritten atomically where it
  * must be, else extended). @prof holds the resolved frames.
  */
