@@ -18,6 +18,7 @@ import { PanelShell } from "./parts/panel.tsx";
 import { SelectionBar } from "./parts/selection.tsx";
 import { Timeline, useTimeline } from "./parts/timeline.tsx";
 import type { Exposed, ViewProps } from "./views/props.ts";
+import { BalanceView } from "./views/balance.tsx";
 import { Blocks, Lifetimes } from "./views/blocks.tsx";
 import { CompareView } from "./views/compare.tsx";
 import { FlameView } from "./views/flame.tsx";
@@ -26,6 +27,7 @@ import { Growth } from "./views/growth.tsx";
 import { Connections, Logs, Messages } from "./views/node.tsx";
 import { Losses, Overview } from "./views/overview.tsx";
 import { Maps, SourceView, Space } from "./views/space.tsx";
+import { PagesView, SamplerView } from "./views/pages.tsx";
 import { Regions } from "./views/regions.tsx";
 import { TableView } from "./views/table.tsx";
 import { TreeView } from "./views/tree.tsx";
@@ -55,9 +57,12 @@ export const ENTRIES: Entry[] = [
 	{ view: "lifetimes", label: "Lifetimes", show: Lifetimes, group: 0, selects: true, key: "k" },
 	{ view: "compare", label: "Compare", show: CompareView, group: 0, selects: true, key: "c" },
 	{ view: "source", label: "Source", show: SourceView, group: 0, selects: true },
+	{ view: "balance", label: "Balance", show: BalanceView, group: 1, selects: true, key: "n" },
 	{ view: "maps", label: "Maps", show: Maps, group: 1, selects: true, key: "a" },
 	{ view: "space", label: "Space", show: Space, group: 1, selects: true, key: "s", narrow: false },
 	{ view: "regions", label: "Regions", show: Regions, group: 1, selects: false, key: "r" },
+	{ view: "pages", label: "Pages", show: PagesView, group: 1, selects: false, key: "p" },
+	{ view: "sampler", label: "Sampler", show: SamplerView, group: 1, selects: false, key: "y" },
 	{ view: "messages", label: "Messages", show: Messages, group: 2, selects: false, key: "m" },
 	{ view: "connections", label: "Connections", show: Connections, group: 2, selects: false },
 	{ view: "logs", label: "Logs", show: Logs, group: 2, selects: false, key: "l" },

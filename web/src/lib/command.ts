@@ -19,6 +19,10 @@ export interface Command {
 
 export function commandOf(place: Place, file: string): Command {
 	const words = place.words;
+	if (place.view === "balance")
+		return { text: ["byteledger explain", ...(words.at ? ["--at", shellWord(words.at)] : []), ...(words.by ? ["--by", shellWord(words.by)] : []), shellWord(file)].join(" "), beyond: [] };
+	if (place.view === "pages")
+		return { text: "byteledger pages -p PID", beyond: [] };
 	if (place.view === "regions")
 		return { text: "byteledger regions -p PID", beyond: [] };
 	if (["messages", "connections", "logs"].includes(place.view))

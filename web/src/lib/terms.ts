@@ -40,6 +40,10 @@ export const TERMS: Record<string, string> = {
 	lifetime: "From the allocation to the free; a block never freed lives to the end of the recording.",
 	growth: "Live bytes gained an hour, with the confidence of the straight line through the moments looked at.",
 	size: "Bytes asked for by one allocation.",
+	unexplained_line: "Resident pages for which nothing gave evidence, and what changed between the kernel's figures and the list of pages. The lines and this one add up to RSS exactly.",
+	occupancy: "Pages on which some block lives, by how much of them is live. What is free on nearly empty pages cannot be given back while the last block there lives.",
+	attributed: "Pages whose call stack is known: the stack for which the kernel handed the page out.",
+	estimate: "What the samples stand for, with the half width of its 95 % interval.",
 };
 
 export const COSTS: { value: string; label: string; term: string; unit: "bytes" | "blocks" }[] = [
@@ -62,4 +66,45 @@ export const COLUMNS: Record<string, { label: string; term: string; unit: "bytes
 	live_bytes: { label: "live", term: "live", unit: "bytes" },
 	live_allocations: { label: "live blocks", term: "live", unit: "blocks" },
 	uncertain_allocations: { label: "uncertain", term: "uncertain", unit: "blocks" },
+};
+
+/** CLASSES - the lines of the balance sheet (docs/explain.md). */
+export const CLASSES: Record<string, { label: string; text: string }> = {
+	"heap-live": { label: "live blocks", text: "Requested bytes, on resident pages, of blocks that were allocated and not yet freed." },
+	"heap-waste": { label: "rounding of blocks", text: "What blocks take beyond the size that was asked for." },
+	"allocator-free-pages": { label: "free pages the allocator keeps", text: "Whole pages without any live block: they could be given back at once." },
+	"allocator-holes": { label: "holes", text: "Free, but on a page with a live block: they go back only when the blocks that hold them do." },
+	"allocator-caches": { label: "allocator's caches", text: "Freed, but kept for a thread or a size, to be handed out again quickly." },
+	"allocator-metadata": { label: "allocator's own tables", text: "Headers and tables with which the allocator keeps its books." },
+	"runtime-heap": { label: "language runtime's heap", text: "Memory that a runtime (CPython, Go, HotSpot, V8) manages by itself, live and free together where it cannot be told apart." },
+	"anonymous-mmap": { label: "mapped by the program", text: "Anonymous memory that the program's own calls of mmap and brk asked for." },
+	"named-regions": { label: "named regions", text: "Mappings that the program gave a name." },
+	"thread-stacks": { label: "thread stacks", text: "Stacks of the main thread and of all others, as far as they were touched." },
+	"program-and-library-data": { label: "data of program and libraries", text: "Private pages of executables and shared libraries: variables, relocations." },
+	"file-mappings": { label: "files", text: "Pages of mapped files, code among them: shared with others, and the kernel can drop them." },
+	"shared-memory": { label: "shared memory", text: "memfd, System V, POSIX shared memory, shared anonymous mappings." },
+	"huge-pages": { label: "rounding of huge pages", text: "Parts of transparent huge pages that hold only zeroes: there because the page is large." },
+	"kernel-instrumentation": { label: "kernel's own mappings", text: "vdso, perf and BPF maps, io_uring." },
+	byteledger: { label: "byteledger itself", text: "What recording costs: not there without it." },
+};
+
+/** KINDS, REASONS - of resident pages (docs/pages.md). */
+export const KINDS: Record<string, { label: string; text: string }> = {
+	anon: { label: "anonymous", text: "Anonymous memory and private copies of file pages; the kernel's RssAnon." },
+	shmem: { label: "shared", text: "Shared anonymous memory, memfd, tmpfs, System V; the kernel's RssShmem." },
+	file: { label: "file", text: "Mapped pages of files; the kernel's RssFile." },
+	swap: { label: "swapped", text: "Anonymous memory that is swapped out; it keeps the stack that it had. Beside RSS." },
+	hugetlb: { label: "hugetlb", text: "Mapped pages of the pool of huge pages. Beside RSS." },
+	cache: { label: "page cache", text: "Page cache that this process caused and has not mapped: files read and written. Beside RSS." },
+	kernel: { label: "kernel", text: "The kernel's own pages that this process caused: page tables, slab, pipes, sockets. Beside RSS." },
+	held: { label: "held", text: "Neither mapped nor cache and yet not free. Beside RSS." },
+};
+export const REASONS: Record<string, { label: string; text: string }> = {
+	before_attach: { label: "there before", text: "The page was there when counting began; this can only shrink." },
+	other_task: { label: "another process", text: "No allocation for this process was seen: another process wrote into it." },
+	not_seen: { label: "not seen", text: "Of a file or of shared memory, mapped without a fault that was seen." },
+	pool: { label: "huge page pool", text: "From the pool of huge pages: of those no allocation tells." },
+	table_full: { label: "table full", text: "The kernel's table of stacks was full (--stacks)." },
+	walk_busy: { label: "walk busy", text: "The walk was interrupted by walks." },
+	no_frames: { label: "kernel worker", text: "Allocated by a worker thread of the kernel for the process." },
 };

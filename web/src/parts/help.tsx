@@ -18,7 +18,7 @@ import { addTransform } from "./selection.tsx";
 
 export const GO: Record<string, View> = {
 	o: "overview", f: "flame", e: "tree", t: "table", b: "blocks", w: "growth", k: "lifetimes", c: "compare",
-	a: "maps", r: "regions", p: "pages", m: "messages", l: "logs", x: "losses", h: "threads", s: "space",
+	a: "maps", r: "regions", p: "pages", m: "messages", l: "logs", x: "losses", h: "threads", s: "space", n: "balance", y: "sampler", d: "connections",
 };
 const BYS = ["function", "module", "file", "line"];
 

@@ -81,7 +81,7 @@ export function SelectionBar(): JSX.Element {
 	const xs = transforms(words);
 	const set = filters.length + xs.length + (words.leaked ? 1 : 0) + (words.base ? 1 : 0);
 	const shown = answer as (typeof answer & { shown?: number }) | null;
-	const node = view === "source" || view === "messages" || view === "connections" || view === "logs" || view === "regions";
+	const node = view === "source" || view === "messages" || view === "connections" || view === "logs" || view === "regions" || view === "balance" || view === "pages";
 	if (node)
 		return <div class="selection" data-quiet="" />;
 	return (
