@@ -21,13 +21,16 @@ export interface Tree {
 	width: Float64Array;
 	/** Nodes of a depth from left to right. */
 	rows: Int32Array[];
-	/** How many rows from the root have one child and nothing of their own. */
+	/** How many rows from the root have one child that holds nearly all. */
 	trunk: number;
 	/** Nodes whose children are all there; of the others `rest` bytes are not. */
 	kids: Int32Array;
 	key: (node: number) => string;
 	find: (key: string) => number;
 }
+
+/** What start-up and dispatch are: rows through which so much of the whole passes. */
+const TRUNK_SHARE = 0.95;
 
 export function treeOf(answer: TreeAnswer, zoomed: string | null): Tree {
 	const n = answer.node;
@@ -81,7 +84,8 @@ export function treeOf(answer: TreeAnswer, zoomed: string | null): Tree {
 		rows[depth[i]][filled[depth[i]]++] = i;
 
 	let trunk = 0;
-	for (let i = 0; count && kids[i] === 1 && self[i] === 0 && rest[i] === 0; i = i + 1)
+	// children stand by cost: the way that nearly all goes is the first nodes
+	for (let i = 0; count && kids[i] > 0 && width[i + 1] >= TRUNK_SHARE * width[0]; i++)
 		trunk++;
 	const hi = new Uint32Array(count);
 	const lo = new Uint32Array(count);

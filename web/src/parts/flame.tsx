@@ -23,6 +23,8 @@ export interface FlameProps {
 	foldTrunk?: boolean;
 	colouring?: "owner" | "change" | "module";
 	label: string;
+	/** What the width of the window stands for, where that is more than the tree (two pictures to one scale). */
+	full?: number;
 	onSelect: (node: number) => void;
 	onZoom: (node: number) => void;
 	onOut?: () => void;
@@ -141,17 +143,20 @@ export function Flame(props: FlameProps): JSX.Element {
 	const touch = matchMedia("(pointer: coarse)").matches;
 	const h = touch ? 28 : 20;
 	const ancestors = props.ancestors ?? [];
-	const folded = props.foldTrunk && !open && tree.trunk > 2 ? tree.trunk - 1 : 0;
+	// the last rows of the trunk stay: they say where one is; a selected box is never hidden
+	const trunk = Math.max(0, tree.trunk - 2);
+	const folded = props.foldTrunk && !open && trunk > 2 && !(props.selected >= 0 && props.selected < tree.count && tree.depth[props.selected] < trunk) ? trunk : 0;
+	const question = `${tree.answer.selection}|${tree.answer.key}|${tree.answer.source}`;
 	const head = ancestors.length + (folded ? 1 : 0);
 	const depths = tree.rows.length - folded;
 	const rows = head + depths;
 	const tall = rows * h;
-	const full = Math.max(tree.width[0] || 0, 1e-9);
+	const full = Math.max(tree.width[0] || 0, props.full ?? 0, 1e-9);
 	const paint = useMemo(() => colourer(tree, theme, props.colouring), [tree, theme, props.colouring]);
 	useEffect(() => {
 		setPart([0, 1]);
 		setOpen(false);
-	}, [tree.answer]);
+	}, [question]);
 
 	const rowY = (row: number) => (props.down ? row * h : Math.max(tall, size.height) - (row + 1) * h);
 	const [a, b] = part;
@@ -187,7 +192,7 @@ export function Flame(props: FlameProps): JSX.Element {
 			c.fillRect(0, y, size.width, h - 1);
 			c.globalAlpha = 1;
 			const isTrunk = i === ancestors.length;
-			const text = isTrunk ? `▸ ${folded} frames: ${nameOf(tree, Math.min(1, tree.count - 1))} … ${nameOf(tree, folded - 1)}` : ancestors[i].label;
+			const text = isTrunk ? `▸ ${folded} frames: ${nameOf(tree, Math.min(1, tree.count - 1))} … ${nameOf(tree, folded - 1)}${tree.total[0] > tree.total[folded] ? ` (and ${amount(tree.total[0] - tree.total[folded], props.unit)} beside)` : ""}` : ancestors[i].label;
 			labels.push({ x: 0, y, w: size.width, text, right: isTrunk ? amount(tree.total[0], props.unit) : "", faded: true, hit: false });
 		}
 		let last = "";
@@ -343,7 +348,7 @@ export function Flame(props: FlameProps): JSX.Element {
 		const el = outer.current;
 		if (el)
 			el.scrollTop = props.down ? 0 : el.scrollHeight;
-	}, [tree.answer, props.down, size.height > 0]);
+	}, [question, props.down, size.height > 0]);
 
 	const at = (e: MouseEvent): { row: number; node: number } => {
 		const box = canvas.current!.getBoundingClientRect();

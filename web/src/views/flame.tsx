@@ -88,12 +88,9 @@ export function Legend(props: { treed: Treed; change?: boolean; still?: boolean 
 	);
 }
 
-/** boxesOf - the picture as it stands, for SVG and PNG: all rows, 1,200 wide. */
-function boxesOf(treed: Treed, down: boolean): { boxes: Box[]; height: number } {
-	const tree = treed.tree!;
+/** boxesOf - the picture as it stands, for SVG and PNG: all rows, @W wide; @full: what that width stands for. */
+export function boxesOf(tree: Tree, down: boolean, W = 1200, full = tree.width[0] || 1): { boxes: Box[]; height: number } {
 	const theme = colours.get();
-	const W = 1200;
-	const full = tree.width[0] || 1;
 	const boxes: Box[] = [];
 	const tall = tree.rows.length * 20;
 	const paint = colourer(tree, theme, tree.base ? "change" : colouringOf(tree, colouring.get()));
@@ -122,7 +119,7 @@ export function pictureLines(treed: Treed, title: string): string[] {
 }
 
 export function savePicture(treed: Treed, kind: "svg" | "png"): void {
-	const { boxes, height } = boxesOf(treed, flameDown.get());
+	const { boxes, height } = boxesOf(treed.tree!, flameDown.get());
 	const theme = colours.get();
 	const lines = pictureLines(treed, `byteledger · ${fileStem()}`);
 	const svg = svgOf(boxes, 1200, height, lines, theme.boxText, theme.bg);
