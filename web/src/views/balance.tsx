@@ -138,9 +138,9 @@ export function sentences(sheet: Sheet): string[] {
 export function BalanceView(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const theme = useStore(colours);
-	const answer = useAnswer<{ explain: Sheet }>(api("explain", { src: words.src, at: words.at, by: words.by }), props.stamp);
+	const answer = useAnswer<Sheet>(api("explain", { src: words.src, at: words.at, by: words.by }), props.stamp);
 	useEffect(() => head.set(null), []);
-	const sheet = answer.data?.explain ?? null;
+	const sheet = answer.data;
 	const all = sheet ? [...sheet.lines, ...(sheet.beside ?? [])] : [];
 	const chosen = words.s ? all.find((l) => keyOf(l) === words.s) : undefined;
 	const csv = () => {
@@ -172,7 +172,7 @@ export function BalanceView(props: ViewProps): JSX.Element {
 		png: sheet ? () => picture("png") : undefined,
 		panel: chosen ? <LinePanel line={chosen} rss={sheet!.rss_bytes} stacks={chosen.stacks.length ? chosen.stacks : []} /> : null,
 	});
-	return <Shown answer={answer}>{(a) => <SheetBody sheet={a.explain} />}</Shown>;
+	return <Shown answer={answer}>{(s) => <SheetBody sheet={s} />}</Shown>;
 }
 
 function SheetBody(props: { sheet: Sheet }): JSX.Element {
@@ -200,8 +200,8 @@ function SheetBody(props: { sheet: Sheet }): JSX.Element {
 					<span class="grow" />
 					<label class="chip select" title="by what the stacks of a line are put together">
 						<span class="second">stacks by</span>
-						<select aria-label="stacks by" value={words.by ?? "stack"} onChange={(e) => go({ by: e.currentTarget.value === "stack" ? undefined : e.currentTarget.value })}>
-							{["stack", "module", "file", "line"].map((b) => (
+						<select aria-label="stacks by" value={words.by ?? "function"} onChange={(e) => go({ by: e.currentTarget.value, s: undefined })}>
+							{["function", "stack", "module", "file", "line"].map((b) => (
 								<option key={b} value={b}>
 									{b}
 								</option>
@@ -261,7 +261,7 @@ function SheetBody(props: { sheet: Sheet }): JSX.Element {
 												<Explained term="" more={meta?.text}>{meta?.label ?? plain(c.name)}</Explained>
 											</button>
 											{!many && meta?.label !== first.label && <span class="where"> {plain(first.label)}</span>}
-											{first.stacks.length > 0 && <span class="second small-text"> {count(first.stacks.length)} {first.stacks.length === 1 ? "stack" : "stacks"}</span>}
+											{first.stacks.length > 0 && <span class="second small-text"> {count(first.stacks.length)} {words.by === "stack" ? "stacks" : `${words.by ?? "function"}s`}</span>}
 											</div>
 										</th>
 										<td class="num" title={exact(c.bytes, "bytes")}>
@@ -445,7 +445,7 @@ function LinePanel(props: { line: SheetLine; rss: number; stacks: SheetStack[] }
 					)}
 					{props.stacks[chosen] && (
 						<>
-							<PlainFrames frames={props.stacks[chosen].frames} title="Stack, innermost first" />
+							<PlainFrames frames={props.stacks[chosen].frames} title={props.stacks[chosen].frames.length > 1 ? "Stack, innermost first" : "Where"} />
 							<div class="actions">
 								<button type="button" class="button" onClick={() => void copy(plainStack(props.stacks[chosen].frames), "stack")}>Copy stack</button>
 							</div>

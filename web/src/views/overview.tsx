@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is its memory right now, does it add up, and what holds most of it.
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { api, costOf, head, link, offered, place, source } from "../app.ts";
 import { useAnswer } from "../api/client.ts";
 import type { RowsAnswer, Summary } from "../api/types.ts";
 import { CATEGORY_LABELS, colours } from "../lib/colours.ts";
-import { amount, bytes, count, duration, exact, grouped, moment, percent, plain, wallDay } from "../lib/format.ts";
+import { amount, bytes, count, duration, exact, grouped, moment, percent, plain, plural, wallDay } from "../lib/format.ts";
 import { momentNs } from "../lib/moments.ts";
 import { useStore } from "../lib/store.ts";
-import { COSTS } from "../lib/terms.ts";
+import { CLASSES, COSTS } from "../lib/terms.ts";
 import { Bar, Empty, Explained, Note, Shown } from "../parts/basics.tsx";
 import { frameFacts } from "../parts/panel.tsx";
 import { clockOf, valueAt } from "../parts/timeline.tsx";
+import { classColour, SheetBar, sentences, type Sheet } from "./balance.tsx";
 import { COST_COLUMN } from "./table.tsx";
 import type { ViewProps } from "./props.ts";
 
@@ -96,6 +97,69 @@ function Balance(props: { timeline: ViewProps["timeline"]; summary: Summary }): 
 	);
 }
 
+/** Sheet - the balance sheet of the moment, where the recording has one. */
+function SheetCard(props: { stamp: number }): JSX.Element {
+	const { words } = useStore(place);
+	const theme = useStore(colours);
+	const answer = useAnswer<Sheet>(api("explain", { src: words.src, at: words.at }), props.stamp);
+	return (
+		<section class="card wide">
+			<Shown answer={answer}>
+				{(sheet) => {
+					const sums = new Map<string, number>();
+					for (const l of sheet.lines)
+						sums.set(l.class, (sums.get(l.class) ?? 0) + l.bytes);
+					const list = [...sums].filter(([, v]) => v > 0.004 * sheet.rss_bytes).sort((a, b) => b[1] - a[1]);
+					return (
+						<>
+							<h2>
+								Resident memory {moment(sheet.time_ns)} after the start: {bytes(sheet.rss_bytes)}
+								<span class="second">
+									{" "}
+									= {sheet.lines.length} lines + {bytes(sheet.unexplained_bytes)} unexplained
+								</span>
+							</h2>
+							<SheetBar sheet={sheet} />
+							<div class="balance-lines">
+								{list.map(([name, v]) => (
+									<a key={name} class="balance-line" href={link({ s: `${name}|${sheet.lines.find((l) => l.class === name)!.label}` }, "balance")}>
+										<span class="swatch" style={{ background: classColour(theme, name) }} />
+										<Explained term="" more={CLASSES[name]?.text} value={v} unit="bytes">
+											{CLASSES[name]?.label ?? plain(name)}
+										</Explained>
+										<b>{bytes(v)}</b>
+										<span class="second">{percent(v, sheet.rss_bytes)}</span>
+									</a>
+								))}
+							</div>
+							{sentences(sheet).length > 0 && (
+								<p class="second">
+									{sentences(sheet).join(" ")} <a href={link({}, "balance")}>The whole sheet</a>
+								</p>
+							)}
+						</>
+					);
+				}}
+			</Shown>
+		</section>
+	);
+}
+
+function Command(props: { text: string }): JSX.Element {
+	const [all, setAll] = useState(false);
+	const long = props.text.length > 240;
+	return (
+		<>
+			{long && !all ? `${props.text.slice(0, 200)}…` : props.text}{" "}
+			{long && (
+				<button type="button" class="link-button plain-font" aria-expanded={all} onClick={() => setAll(!all)}>
+					{all ? "less" : "all of it"}
+				</button>
+			)}
+		</>
+	);
+}
+
 function Top(props: { stamp: number }): JSX.Element {
 	const { words } = useStore(place);
 	const theme = useStore(colours);
@@ -131,7 +195,7 @@ function Top(props: { stamp: number }): JSX.Element {
 									<Bar part={value} whole={data.total} colour={theme.boxes[facts?.category ?? 7]} />
 									<span class="second small-text">
 										{CATEGORY_LABELS[facts?.category ?? 7]}
-										{blocks ? ` · ${count(blocks)} ${cost === "live" ? "live blocks" : "allocations"}` : ""}
+										{blocks ? ` · ${plural(blocks, cost === "live" ? "live block" : "allocation")}` : ""}
 									</span>
 								</li>
 							) : null;
@@ -190,13 +254,13 @@ export function Overview(props: ViewProps): JSX.Element {
 							<Figure label="runtime" term="runtime" value={s.process.runtime_ns} unit="ns" more={`${count(t.threads)} ${t.threads === 1 ? "thread" : "threads"}, ${count(t.stacks)} stacks`} />
 						</div>
 						<div class="cards facing">
-							<Balance timeline={props.timeline} summary={s} />
+							{offered("balance", from) ? <SheetCard stamp={props.stamp} /> : <Balance timeline={props.timeline} summary={s} />}
 							<Top stamp={props.stamp} />
 							<section class="card">
 								<h2>The program</h2>
 								<dl class="facts">
 									<dt>command</dt>
-									<dd class="mono wrap">{s.process.cmdline?.length ? s.process.cmdline.map(plain).join(" ") : plain(s.process.exe)}</dd>
+									<dd class="mono wrap"><Command text={s.process.cmdline?.length ? s.process.cmdline.map(plain).join(" ") : plain(s.process.exe)} /></dd>
 									<dt>executable</dt>
 									<dd class="mono wrap">{plain(s.process.exe)}</dd>
 									<dt>process</dt>
