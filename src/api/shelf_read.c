@@ -70,6 +70,14 @@ static int run_run_until(void *ctx, uint64_t until_ns, struct sink *sink, struct
 	return run->reader.query.run_until(run->reader.query.ctx, until_ns, &brake.sink, err);
 }
 
+static int run_living(void *ctx, uint64_t until_ns, struct sink *sink, struct trace_living *living,
+		      struct err *err)
+{
+	struct run *run = ctx;
+	struct brake brake = { { brake_define, brake_put }, sink, run->job, 0 };
+	return run->reader.query.living(run->reader.query.ctx, until_ns, &brake.sink, living, err);
+}
+
 static int run_summary(void *ctx, struct prof *prof, struct err *err)
 {
 	struct run *run = ctx;
@@ -113,6 +121,7 @@ static struct query_source run_source(struct run *run)
 	const struct query_source *q = &run->reader.query;
 	return (struct query_source){ .run = run_run,
 				      .run_until = q->run_until ? run_run_until : NULL,
+				      .living = q->living ? run_living : NULL,
 				      .summary = q->summary ? run_summary : NULL,
 				      .resolve = run_resolve,
 				      .ctx = run };

@@ -203,7 +203,7 @@ static uint64_t size_of(const char *path)
 }
 
 /*
- * Until the recorder has written what happened up to @until_ns, the snapshot's instant: it does so at least once a second, mostly
+ * Until the recorder has written what happened up to the snapshot's instant, @taken_ns on the clock: it does so at least once a second, mostly
  * twice. A program that is idle writes nothing more; then the file stays as it is. To read it anew may take a second.
  */
 static int catch_up(struct joined *j, const char *path, uint64_t taken_ns, struct err *err)
@@ -250,10 +250,10 @@ static int explain_process(const struct explaining *x, pid_t pid, struct err *er
 		}
 	}
 	j.instant.snapshot = snapshot_take(pid, &take, err);
-	uint64_t taken_ns = clock_ns(CLOCK_MONOTONIC);
 	if (!j.instant.snapshot)
 		return err->code;
-	if (start_realtime_ns && catch_up(&j, path, taken_ns, err) < 0)
+	if (start_realtime_ns &&
+	    catch_up(&j, path, take.time_zero_ns + j.instant.snapshot->time_ns, err) < 0)
 		return err->code;
 	int rc = join(&j, x, err);
 	if (rc < 0)

@@ -22,16 +22,16 @@ int instant_is_there(const char *path)
 	return rc < 0 ? rc : count != 0;
 }
 
-static int run_reader(void *ctx, uint64_t until_ns, struct sink *sink, struct err *err)
+static int read_living(void *ctx, uint64_t until_ns, struct sink *sink, struct trace_living *living,
+		       struct err *err)
 {
-	const struct trace_read_opt opt = { .has_until = 1, .until_ns = until_ns };
-	return trace_reader_run(ctx, sink, &opt, err);
+	return trace_reader_living(ctx, sink, until_ns, living, err);
 }
 
 static int join(struct instant *instant, const struct query_source *source,
 		struct instant_reached *reached, struct err *err)
 {
-	uint64_t until_ns = instant->snapshot->time_ns;
+	struct trace_living read = { 0 };
 	struct living living;
 	prof_free(instant->names);
 	free(instant->blocks);
@@ -41,13 +41,12 @@ static int join(struct instant *instant, const struct query_source *source,
 	instant->names = prof_new(err);
 	if (!instant->names)
 		return err->code;
-	living_init(&living, instant->names, until_ns);
-	int rc = source->run_until ? source->run_until(source->ctx, until_ns, &living.sink, err)
-				   : source->run(source->ctx, &living.sink, err);
+	living_init(&living, instant->names);
+	int rc = source->living(source->ctx, instant->snapshot->time_ns, &living.sink, &read, err);
 	if (reached)
-		reached->last_ns = living.last_ns;
+		reached->last_ns = read.last_ns;
 	if (rc == 0)
-		living_end(&living, instant);
+		living_end(&living, &read, instant);
 	living_fini(&living);
 	return rc;
 }
@@ -56,7 +55,7 @@ int instant_join(const char *path, struct instant *instant, struct instant_reach
 		 struct err *err)
 {
 	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, err);
-	const struct query_source source = { .run_until = run_reader, .ctx = reader };
+	const struct query_source source = { .living = read_living, .ctx = reader };
 	return reader ? join(instant, &source, reached, err) : err->code;
 }
 
@@ -65,15 +64,12 @@ uint64_t instant_zero(const char *path)
 	struct err ignored = { 0 };
 	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, &ignored);
 	CLEANUP(prof_freep) struct prof *names = reader ? prof_new(&ignored) : NULL;
-	struct living none;
-	uint64_t zero = 0;
+	struct trace_living none = { 0 };
 	if (!names)
 		return 0;
-	living_init(&none, names, 0);
-	if (run_reader(reader, 0, &none.sink, &ignored) == 0 && prof_process(names))
-		zero = prof_process(names)->start_realtime_ns;
-	living_fini(&none);
-	return zero;
+	int rc = trace_reader_living(reader, prof_sink(names), 0, &none, &ignored);
+	free(none.blocks);
+	return rc == 0 && prof_process(names) ? prof_process(names)->start_realtime_ns : 0;
 }
 
 /* ---- which snapshot ----------------------------------------------------------------------------------------------------- */
@@ -144,7 +140,7 @@ static int read_it(const char *path, const struct query_time *time,
 	size_t count = 0, at;
 	uint64_t ns = 0;
 	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, err);
-	const struct query_source own = { .run_until = run_reader, .ctx = reader };
+	const struct query_source own = { .living = read_living, .ctx = reader };
 	int rc = reader ? trace_reader_shots(reader, &shots, &count, err) : err->code;
 	if (rc == 0 && !count) {
 		rc = err_set(err, -ENODATA, "cannot explain '%s': it has no snapshot", path);
@@ -159,7 +155,7 @@ static int read_it(const char *path, const struct query_time *time,
 		instant->snapshot = trace_reader_shot(reader, &shots[at], err);
 		rc = instant->snapshot ? 0 : err->code;
 		if (rc == 0)
-			rc = join(instant, source ? source : &own, NULL, err);
+			rc = join(instant, source && source->living ? source : &own, NULL, err);
 		if (rc == 0)
 			look_later(instant, reader, shots, count, at);
 		if (rc == 0 && !is_peak(time))

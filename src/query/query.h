@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "model/prof.h"
+#include "trace/trace.h"
 
 /** A moment as the user wrote it: `10s`, `-5m`, `50%`, `peak`, `end`, a clock time, RFC 3339. */
 struct query_time {
@@ -78,6 +79,9 @@ int query_is_empty(const struct query *query);
 struct query_source {
 	int (*run)(void *ctx, struct sink *sink, struct err *err);
 	int (*run_until)(void *ctx, uint64_t until_ns, struct sink *sink, struct err *err);
+	/* what lives at a moment (trace_reader_living()); NULL where a recording has no snapshots */
+	int (*living)(void *ctx, uint64_t until_ns, struct sink *sink, struct trace_living *living,
+		      struct err *err);
 	int (*summary)(void *ctx, struct prof *prof, struct err *err);
 	int (*resolve)(void *ctx, struct prof *prof, struct err *err);
 	void *ctx;

@@ -224,6 +224,13 @@ static int source_run(void *ctx, struct sink *sink, struct err *err)
 	return recording_run(ctx, sink, err);
 }
 
+static int source_living(void *ctx, uint64_t until_ns, struct sink *sink,
+			 struct trace_living *living, struct err *err)
+{
+	struct recording *rec = ctx;
+	return trace_reader_living(rec->reader, sink, until_ns, living, err);
+}
+
 static int source_summary(void *ctx, struct prof *prof, struct err *err)
 {
 	struct recording *rec = ctx;
@@ -243,6 +250,7 @@ static struct query_source as_source(struct recording *rec)
 	if (rec->kind == RECORDING_BLT) {
 		source.summary = rec->no_summary ? NULL : source_summary;
 		source.run_until = source_run_until;
+		source.living = source_living;
 	}
 	return source;
 }

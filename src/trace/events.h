@@ -4,6 +4,7 @@
 #define TRACE_EVENTS_H
 
 #include "model/event.h"
+#include "model/instant.h"
 #include "trace/block.h"
 
 #define EVENTS_ROWS_MAX 65536
@@ -74,6 +75,9 @@ struct events_out {
 	int (*need_thread)(void *ctx, uint32_t thread, struct err *err);
 	void *ctx;
 	uint32_t slots_missing_max; /* how many live blocks may be missing after damage */
+	/* 1: only what lives after all events up to @until_ns is asked for: allocations and frees are not handed on */
+	int living;
+	uint64_t until_ns;
 };
 
 struct events_dec;
@@ -92,6 +96,14 @@ int events_dec_block(struct events_dec *dec, const struct blt_head *head,
  */
 int events_dec_pending(struct events_dec *dec, const struct blt_head *head,
 		       const struct blt_view *view, struct err *err);
+/** events_dec_stopped() - out.living: an event later than out.until_ns was met; no more blocks may be decoded. */
+int events_dec_stopped(const struct events_dec *dec);
+/**
+ * events_dec_living() - out.living: the blocks that live now, malloc'd, by no order; their groups are the recording's numbers of
+ * stacks. The decoder has none afterwards: nothing more may be decoded. *@last_ns: of the last event met.
+ */
+int events_dec_living(struct events_dec *dec, struct sheet_block **blocks, size_t *count,
+		      uint64_t *last_ns);
 /** events_dec_miss() - something of the recording is damaged: what follows may speak of events that are missing. */
 void events_dec_miss(struct events_dec *dec);
 /**

@@ -29,8 +29,10 @@ struct events_dec {
 	struct events_tally passed; /* the sums of the last block that was passed over */
 	int broken;                 /* nothing can be decoded before the next key block */
 	int gaps;                   /* events are missing somewhere before */
+	int stopped;                /* an event behind out.until_ns was met */
 	uint64_t orphans;
 	uint64_t time;
+	uint32_t time_ms;
 	struct cursor col[EVC_COUNT];
 	uint32_t time_run, thread_run, thread;
 	struct thread_context *t;
@@ -179,9 +181,10 @@ static inline int get_alloc(struct events_dec *dec, unsigned op, struct event *e
 		return rc;
 	event->block.v = slot;
 	model_alloc(m, dec->t, guess, slot, event);
+	m->slots[slot].time_ms = dec->time_ms;
 	dec->seen.allocations++;
 	dec->seen.bytes += event->bytes;
-	return 1;
+	return !dec->out.living;
 }
 
 static inline void fill_free(struct event *event, const struct slot *s, uint32_t slot)
@@ -239,7 +242,7 @@ static inline int get_free(struct events_dec *dec, unsigned op, struct event *ev
 		dec->seen.implied++;
 	else
 		dec->orphans += (uint64_t)lost;
-	return !lost;
+	return !lost && !dec->out.living;
 }
 
 static int get_other(struct events_dec *dec, struct event *event)
@@ -280,6 +283,7 @@ static int next_time(struct events_dec *dec)
 	    get(&dec->col[EVC_TIME], &step) < 0 ||
 	    __builtin_add_overflow(dec->time, step, &dec->time))
 		return -EBADMSG;
+	dec->time_ms = (uint32_t)(dec->time / 1000000u);
 	return 0;
 }
 
@@ -302,6 +306,10 @@ static int get_events(struct events_dec *dec, uint32_t rows)
 			rc = next_thread(dec);
 		if (rc < 0)
 			return rc;
+		if (dec->out.living && dec->time > dec->out.until_ns) {
+			dec->stopped = 1;
+			return 0;
+		}
 		if (ops->at == ops->end)
 			return -EBADMSG;
 		dec->time_run--;
@@ -370,6 +378,36 @@ static int tell_loss(struct events_dec *dec, const struct events_tally *at, uint
 	return rc < 0 ? rc : dec->out.take(dec->out.ctx, &lost, 1, dec->err);
 }
 
+int events_dec_stopped(const struct events_dec *dec)
+{
+	return dec->stopped;
+}
+
+int events_dec_living(struct events_dec *dec, struct sheet_block **blocks, size_t *count,
+		      uint64_t *last_ns)
+{
+	struct events_model *m = dec->m;
+	/* the table becomes the list in its own memory: a row is written where a slot was read, or before it */
+	char *rows = (char *)m->slots;
+	size_t kept = 0;
+	_Static_assert(sizeof(struct sheet_block) <= sizeof(struct slot), "rows stay behind slots");
+	for (uint32_t i = 0; i < m->slot_count; i++) {
+		struct slot slot;
+		memcpy(&slot, rows + i * sizeof(slot), sizeof(slot));
+		if (slot.state != SLOT_LIVE)
+			continue;
+		const struct sheet_block row = { slot.addr, slot.bytes, slot.stack, slot.time_ms };
+		memcpy(rows + kept++ * sizeof(row), &row, sizeof(row));
+	}
+	char *fits = realloc(rows, (kept + 1) * sizeof(struct sheet_block));
+	m->slots = NULL;
+	m->slot_count = m->slot_cap = 0;
+	*blocks = (struct sheet_block *)(void *)(fits ? fits : rows);
+	*count = kept;
+	*last_ns = dec->time;
+	return *blocks ? 0 : -ENOMEM;
+}
+
 void events_dec_miss(struct events_dec *dec)
 {
 	dec->gaps = 1;
@@ -411,7 +449,7 @@ static int64_t settle(struct events_dec *dec, int do_it, uint64_t implied)
 		int rc = events_model_room(m);
 		if (rc < 0)
 			return rc;
-		m->slots[m->slot_count++].state = SLOT_LOST;
+		m->slots[m->slot_count++] = (struct slot){ .state = SLOT_LOST };
 	}
 	for (unsigned live = 1; i < count; live = !live) {
 		if (get_u32(&c, &run) < 0 || run > count - i || (!run && i))
@@ -431,6 +469,7 @@ static int64_t settle(struct events_dec *dec, int do_it, uint64_t implied)
 				fill_free(late, s, i);
 				late->flags = implied ? EVENT_F_IMPLIED : 0;
 				implied -= implied != 0;
+				dec->count -= dec->out.living != 0;
 			}
 			s->state = live ? SLOT_LOST : SLOT_DEAD;
 			int rc = dec->count == BATCH ? flush(dec) : 0;
@@ -545,9 +584,10 @@ static int take_pending_alloc(struct events_dec *dec, const struct event *event,
 	m->slots[*slot] = (struct slot){ .addr = event->addr,
 					 .bytes = event->bytes,
 					 .stack = event->stack.v,
-					 .state = SLOT_LIVE };
+					 .state = SLOT_LIVE,
+					 .time_ms = (uint32_t)(event->time_ns / 1000000u) };
 	dec->pending[dec->pending_count++] = *slot;
-	return 1;
+	return !dec->out.living;
 }
 
 /* A free of a block whose allocation is missing, or what says which it was. */
@@ -573,7 +613,7 @@ static int take_pending_free(struct events_dec *dec, uint64_t code, struct event
 	fill_free(event, &m->slots[slot], slot);
 	event->flags = flags;
 	m->slots[slot].state = SLOT_DEAD;
-	return 1;
+	return !dec->out.living;
 }
 
 static int get_pending(struct events_dec *dec, struct cursor *col, struct event *event,
@@ -589,6 +629,10 @@ static int get_pending(struct events_dec *dec, struct cursor *col, struct event 
 	event->kind = byte & 15;
 	event->flags = byte >> 4;
 	dec->time = last->time_ns = event->time_ns;
+	if (dec->out.living && dec->time > dec->out.until_ns) {
+		dec->stopped = 1;
+		return 0;
+	}
 	int rc = dec->out.need_thread(dec->out.ctx, event->thread.v, dec->err);
 	if (rc >= 0 && event->kind != EVENT_FREE) {
 		rc = get_stack(dec, &col[PEC_STACK], last->stack.v, &event->stack.v);
@@ -626,7 +670,7 @@ int events_dec_pending(struct events_dec *dec, const struct blt_head *head,
 	dec->count = 0;
 	for (unsigned i = 0; i < PEC_COUNT; i++)
 		col[i] = (struct cursor){ view->col[i].at, view->col[i].end };
-	for (uint32_t i = 0; i < head->rows && rc >= 0; i++) {
+	for (uint32_t i = 0; i < head->rows && rc >= 0 && !dec->stopped; i++) {
 		struct event *event = &dec->batch[dec->count];
 		memset(event, 0, sizeof(*event));
 		rc = get_pending(dec, col, event, &last);

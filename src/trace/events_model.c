@@ -53,6 +53,7 @@ int events_model_grow(struct dead_list *list)
 
 int events_model_room(struct events_model *m)
 {
+	/* what is beyond the last slot is not touched, and takes no memory */
 	if (m->spare_count || m->slot_count < m->slot_cap)
 		return 0;
 	uint32_t cap = m->slot_cap ? m->slot_cap + m->slot_cap / 2 : 4096;
@@ -61,7 +62,6 @@ int events_model_room(struct events_model *m)
 	struct slot *slots = realloc(m->slots, cap * sizeof(*slots));
 	if (!slots)
 		return -ENOMEM;
-	memset(slots + m->slot_cap, 0, (cap - m->slot_cap) * sizeof(*slots));
 	m->slots = slots;
 	m->slot_cap = cap;
 	return 0;

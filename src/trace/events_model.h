@@ -77,7 +77,8 @@ struct slot {
 	uint64_t addr, bytes;
 	uint32_t stack;
 	uint32_t seq; /* which allocation since the last key block made it */
-	uint32_t state, reserved;
+	uint32_t state;
+	uint32_t time_ms; /* of its allocation, where a reader was asked for what lives */
 };
 _Static_assert(sizeof(struct slot) == 32, "two slots a cache line");
 

@@ -225,7 +225,8 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 					     reader_is_replaced(r, at, &head)
 				     ? 0
 				     : replay_block(p, r, dec, at, &head, err);
-			stopped |= !reader_is_replaced(r, at, &head) && is_later(opt, &head);
+			stopped |= (!reader_is_replaced(r, at, &head) && is_later(opt, &head)) ||
+				   events_dec_stopped(dec);
 			at += BLT_BLOCK_HEADER + head.stored;
 			if (rc > 0)
 				info->skipped_bytes += BLT_BLOCK_HEADER + head.stored;
@@ -318,6 +319,24 @@ int trace_reader_run(struct trace_reader *reader, struct sink *sink,
 	if (rc == 0 && opt && opt->tells_end)
 		rc = ending_tell(&ending, reader, opt->has_until, err);
 	return rc;
+}
+
+int trace_reader_living(struct trace_reader *reader, struct sink *sink, uint64_t until_ns,
+			struct trace_living *living, struct err *err)
+{
+	const struct trace_read_opt opt = { .has_until = 1, .until_ns = until_ns };
+	*living = (struct trace_living){ 0 };
+	CLEANUP(replay_freep) struct replay *p = replay_new(reader, sink, err);
+	if (!p)
+		return err->code;
+	struct events_out out = { take_events,           check_stack, check_thread, p,
+				  (uint32_t)p->id_limit, 1,           until_ns };
+	struct events_dec *dec = events_dec_new(&out, err);
+	int rc = dec ? run(p, dec, &opt, err) : -ENOMEM;
+	if (rc == 0)
+		rc = events_dec_living(dec, &living->blocks, &living->count, &living->last_ns);
+	events_dec_free(dec);
+	return rc == -ENOMEM ? err_set(err, rc, "cannot hold the live blocks") : rc;
 }
 
 int replay_all_defs(struct trace_reader *r, struct sink *sink, struct err *err)

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "model/event.h"
+#include "model/instant.h"
 #include "model/prof.h"
 #include "model/snapshot.h"
 
@@ -135,6 +136,20 @@ struct trace_read_opt {
  */
 int trace_reader_run(struct trace_reader *reader, struct sink *sink,
 		     const struct trace_read_opt *opt, struct err *err);
+/** struct trace_living - what lives at one moment. */
+struct trace_living {
+	struct sheet_block
+		*blocks; /* malloc'd, by no order; groups are the recording's numbers of stacks */
+	size_t count;
+	uint64_t
+		last_ns; /* of the last event that was read, which may be later than what was asked for */
+};
+/**
+ * trace_reader_living() - the blocks that live after all events up to @until_ns. @sink gets definitions, and of the events up to
+ * there those that are neither alloc nor free. Memory: 32 bytes a live block at most. 0 or negative errno.
+ */
+int trace_reader_living(struct trace_reader *reader, struct sink *sink, uint64_t until_ns,
+			struct trace_living *living, struct err *err);
 /* ---- following: a recording that is being written, by whoever writes it; one thread ------------------------------ */
 
 struct trace_follow;

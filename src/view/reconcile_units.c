@@ -423,15 +423,51 @@ static void sort_from(struct sheet_block *blocks, size_t count, unsigned shift)
 			sort_from(blocks + start[i], start[i + 1] - start[i], shift - 8);
 }
 
-void blocks_sort(struct sheet_block *blocks, size_t count)
+static void sort_all(struct sheet_block *blocks, size_t count)
 {
 	uint64_t differ = 0;
-	int sorted = 1;
-	for (size_t i = 1; i < count; i++) {
+	for (size_t i = 1; i < count; i++)
 		differ |= blocks[i].addr ^ blocks[0].addr;
-		sorted &= blocks[i - 1].addr <= blocks[i].addr;
-	}
-	if (sorted)
+	if (differ)
+		sort_from(blocks, count, (63u - (unsigned)__builtin_clzll(differ)) / 8 * 8);
+}
+
+/*
+ * Heaps grow upwards, and blocks come in the order of their allocation: most of them are in order already. The others are taken out,
+ * sorted, and merged in again from the top. Where they are more than a quarter, all are sorted.
+ */
+void blocks_sort(struct sheet_block *blocks, size_t count)
+{
+	size_t most = count / 4, strays = 0, kept = 0;
+	struct sheet_block *stray = count > 4096 ? malloc(most * sizeof(*stray)) : NULL;
+	if (!stray) {
+		sort_all(blocks, count);
 		return;
-	sort_from(blocks, count, (63u - (unsigned)__builtin_clzll(differ)) / 8 * 8);
+	}
+	/* one far above all others would make strays of all that follow: in order is what is not above its successor's successor */
+	uint64_t top = 0;
+	for (size_t i = 0; i < count; i++) {
+		uint64_t addr = blocks[i].addr;
+		int leaps = i + 2 < count && addr > blocks[i + 1].addr && addr > blocks[i + 2].addr;
+		if (addr >= top && !leaps) {
+			top = addr;
+			blocks[kept++] = blocks[i];
+		} else if (strays < most) {
+			stray[strays++] = blocks[i];
+		} else {
+			/* back to where they were taken from: anywhere will do */
+			memcpy(blocks + kept, stray, strays * sizeof(*stray));
+			free(stray);
+			sort_all(blocks, count);
+			return;
+		}
+	}
+	sort_all(stray, strays);
+	for (size_t to = count; strays;) {
+		if (kept && blocks[kept - 1].addr > stray[strays - 1].addr)
+			blocks[--to] = blocks[--kept];
+		else
+			blocks[--to] = stray[--strays];
+	}
+	free(stray);
 }

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "view/reconcile.h"
+#include "view/reconcile_impl.h"
 
 #define PAGE 4096ull
 #define HEAP 0x10000000ull
@@ -270,9 +270,51 @@ static void the_sheet_of_2_to_the_46_bytes_takes_no_time(void **state)
 	sheet_free(s);
 }
 
+static uint64_t number = 88172645463325252ull;
+
+static uint64_t any(void)
+{
+	number ^= number << 13;
+	number ^= number >> 7;
+	number ^= number << 17;
+	return number;
+}
+
+/* In order but for every @stray-th, which lies anywhere; 1: none is in order. */
+static void sort_of(size_t count, unsigned stray)
+{
+	struct sheet_block *blocks = calloc(count, sizeof(*blocks));
+	uint64_t sum = 0;
+	assert_non_null(blocks);
+	for (size_t i = 0; i < count; i++) {
+		uint64_t addr = stray && i % stray == 0 ? any() >> 20 : HEAP + i * 64;
+		blocks[i] = (struct sheet_block){ .addr = addr, .bytes = addr ^ 77 };
+		sum += addr;
+	}
+	blocks_sort(blocks, count);
+	for (size_t i = 0; i < count; i++) {
+		assert_true(!i || blocks[i - 1].addr <= blocks[i].addr);
+		assert_int_equal(blocks[i].bytes, blocks[i].addr ^ 77);
+		sum -= blocks[i].addr;
+	}
+	assert_int_equal(sum, 0);
+	free(blocks);
+}
+
+static void blocks_are_sorted_however_far_they_are_in_order(void **state)
+{
+	(void)state;
+	static const unsigned strays[] = { 0, 1, 2, 3, 4, 5, 8, 100, 5000 };
+	static const size_t counts[] = { 0, 1, 2, 63, 64, 4096, 4097, 50000 };
+	for (size_t i = 0; i < sizeof(strays) / sizeof(strays[0]); i++)
+		for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++)
+			sort_of(counts[k], strays[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(blocks_are_sorted_however_far_they_are_in_order),
 		cmocka_unit_test(a_page_goes_to_who_holds_it_and_comes_back_when_he_lets_go),
 		cmocka_unit_test(what_a_slab_holds_is_known_by_number_where_it_is_not_by_place),
 		cmocka_unit_test(bytes_that_nobody_claims_are_unexplained_and_mappings_have_stacks),
