@@ -20,7 +20,7 @@
 #define STREAM_PAUSE_NS 250000000L
 #define HTTP_THREAD_STACK (512u << 10)
 #define STREAM_HEARTBEAT \
-	60 /* pauses between comments that keep a silent stream's connection open: 15 s */
+	40 /* pauses between comments that keep a silent stream open: 10 s, well below HTTP_IDLE_SECONDS */
 
 /* ---- replies ---------------------------------------------------------------------------------------------------- */
 

@@ -4,7 +4,9 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -30,6 +32,8 @@ threads = [threading.Thread(target=work) for _ in range(3)]
 [t.start() for t in threads]
 [t.join() for t in threads]
 """
+CHURN = "while True: a = [bytearray(600 + i % 40) for i in range(2000)]"
+SAMPLED = "import time; k = [bytearray(900) for i in range(300000)]; time.sleep(2)"
 CPP = "#include <map>\n#include <string>\n#include <vector>\nint main() { std::map<std::string, std::vector<int>> m; return (int)m.size(); }\n"
 
 
@@ -70,7 +74,7 @@ def recordings(byteledger, tmp_path_factory):
             return made[name]
         path = str(folder / f"{name}.blt")
         run = [byteledger, "run", "-q", "-o", path, "--"]
-        if name == "sqlite3":
+        if name.startswith("sqlite3"):  # "sqlite3-anew": the same once more
             with open(os.path.join(ROOT, "scripts", "demo.sql"), "rb") as sql:
                 subprocess.run([*run, "sqlite3", ":memory:"], stdin=sql, stdout=subprocess.DEVNULL, check=True, timeout=120)
         elif name == "python3":
@@ -99,6 +103,24 @@ def recordings(byteledger, tmp_path_factory):
                                    check=True).stderr.splitlines()
             words = [w.strip('"') for w in shown[-1].split()]
             subprocess.run([*run, *words], stdout=subprocess.DEVNULL, check=True, timeout=300)
+        elif name == "sheet":
+            subprocess.run([byteledger, "run", "-q", "--snapshot", "1s", "-o", path, "--", "/usr/bin/python3", "-c", PYTHON], stdout=subprocess.DEVNULL,
+                           check=True, timeout=120)
+        elif name == "sampled":
+            done = subprocess.run([byteledger, "sample", "--duration", "3s", "-q", "-o", path, "--", "/usr/bin/python3", "-c", SAMPLED],
+                                  capture_output=True, text=True, check=False, timeout=60)
+            if done.returncode and "hint" in done.stderr:
+                pytest.skip(f"no probes here: {done.stderr.splitlines()[0]}")
+            assert os.path.exists(path), done.stderr
+        elif name == "lossy":
+            # a recorder that stands still for two seconds beside a program that does not wait
+            with subprocess.Popen([byteledger, "run", "-q", "--on-full", "drop", "-o", path, "--", "/usr/bin/python3", "-c", CHURN]) as recorder:
+                time.sleep(1)
+                recorder.send_signal(signal.SIGSTOP)
+                time.sleep(2)
+                recorder.send_signal(signal.SIGCONT)
+                time.sleep(0.5)
+                recorder.terminate()
         elif name == "hostile":
             path = str(folder / "hostile.heaptrack")
             hostile_heaptrack(path)
@@ -114,7 +136,9 @@ def recordings(byteledger, tmp_path_factory):
 
 CASES = [("questions", ["sqlite3"]), ("questions", ["redis"]), ("questions", ["clang"]), ("links", ["sqlite3"]), ("agreement", ["sqlite3"]),
          ("hostile", ["hostile"]), ("states", ["sqlite3"]), ("trust", ["sqlite3", "cut"]), ("rows", ["sqlite3"]), ("unseen", ["sqlite3"]),
-         ("wire", ["sqlite3"]), ("frames", ["clang"]), ("views", ["sqlite3", "python3"]), ("live", [])]
+         ("wire", ["sqlite3"]), ("frames", ["clang"]), ("views", ["sqlite3", "python3"]), ("live", []),
+         ("lossy", ["lossy"]), ("sampled", ["sampled"]), ("balance", ["sheet"]), ("again", ["sqlite3", "sqlite3-anew"]), ("oneSum", ["sqlite3"]),
+         ("tabs", [])]
 
 
 @pytest.mark.parametrize("case,names", CASES, ids=["-".join([case, *names[:1]]) for case, names in CASES])

@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the page is served beside recordings: on the ports of nodes and of watched processes."""
+import http.client
 import json
+import subprocess
+import time
+from urllib.parse import urlsplit
+
+import pytest
 
 from netapi import Recorder, config_of, free_port
 from test_regions_heap import Program
@@ -35,3 +41,25 @@ def test_regions_serve_shows_the_process(byteledger, prog):
         page_is_at(watch.url(), ["regions"])
         status, _, text = fetch(watch.url() + "/debug/memory?format=json&top=500")
         assert status == 200 and json.loads(text)["pid"] == target.pid
+
+
+@pytest.mark.large
+def test_a_silent_stream_of_events_stays_open(byteledger, tmp_path):
+    """Nothing happens to a finished recording: comments keep the stream, the server's idle limit does not end it."""
+    file = tmp_path / "true.blt"
+    subprocess.run([byteledger, "run", "-q", "-o", str(file), "--", "/usr/bin/perl", "-e", "1"], check=True, timeout=60)
+    with subprocess.Popen([byteledger, "serve", "-l", "127.0.0.1:0", str(file)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True) as server:
+        try:
+            at = urlsplit(server.stdout.readline().strip())
+            connection = http.client.HTTPConnection(at.hostname, at.port, timeout=30)
+            connection.request("GET", "/api/v1/events")
+            answer = connection.getresponse()
+            seen, end = b"", time.monotonic() + 25
+            while time.monotonic() < end and seen.count(b": still here") < 2:
+                line = answer.fp.readline()
+                assert line, f"the stream ended after {seen!r}"
+                seen += line
+            assert b"event: hello" in seen and seen.count(b": still here") == 2, seen
+        finally:
+            server.terminate()

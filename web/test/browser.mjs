@@ -8,8 +8,9 @@ import { join } from "node:path";
 import { browser, complaints, figures, name, out, recordings, startServer } from "./harness.mjs";
 import { cases as views } from "./cases-views.mjs";
 import { cases as live } from "./cases-live.mjs";
+import { cases as trust } from "./cases-trust.mjs";
 
-const cases = { ...views, ...live };
+const cases = { ...views, ...live, ...trust };
 const run = cases[name];
 if (!run) {
 	console.log(Object.keys(cases).join("\n"));

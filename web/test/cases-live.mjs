@@ -19,7 +19,7 @@ while time.monotonic() < end:
 `;
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
-async function until(what, ms, why) {
+export async function until(what, ms, why) {
 	const end = Date.now() + ms;
 	for (;;) {
 		const value = await what();
@@ -31,7 +31,7 @@ async function until(what, ms, why) {
 }
 
 /** record - a growing program under a recorder of its own, and another process that serves the recording. */
-async function record(options = [], program = ["/usr/bin/python3", "-c", GROWER]) {
+export async function record(options = [], program = ["/usr/bin/python3", "-c", GROWER]) {
 	const folder = mkdtempSync(join(tmpdir(), "byteledger-page-"));
 	const file = join(folder, "live.blt");
 	const recorder = spawn(byteledger, ["run", "-q", "-o", file, ...options, "--", ...program], { stdio: "ignore" });

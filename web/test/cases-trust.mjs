@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must be said, and what must hold across recordings and views: losses, estimates, the balance sheet, links after recording anew.
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { act, boxes, browser, bytes, byteledger, complaints, figures, freshPage, open, out, settled, startServer, total } from "./harness.mjs";
+
+/** csv - a downloaded table as rows of cells. */
+export function csv(text) {
+	const rows = [[]];
+	let cell = "";
+	let quoted = false;
+	for (let i = 0; i < text.length; i++) {
+		const c = text[i];
+		if (quoted) {
+			if (c === '"' && text[i + 1] === '"')
+				cell += text[++i];
+			else if (c === '"')
+				quoted = false;
+			else
+				cell += c;
+		} else if (c === '"') {
+			quoted = true;
+		} else if (c === "," || c === "\n") {
+			rows[rows.length - 1].push(cell.replace(/\r$/, ""));
+			cell = "";
+			if (c === "\n")
+				rows.push([]);
+		} else {
+			cell += c;
+		}
+	}
+	return rows.filter((r) => r.length);
+}
+export async function download(page, name) {
+	const [file] = await Promise.all([page.waitForEvent("download"), page.locator(".footer").getByText(name, { exact: true }).click()]);
+	return readFileSync(await file.path(), "utf8");
+}
+
+export const cases = {
+	/** A full ring: the loss stands above the picture with its reason, in the header, under Losses and on the time axis. */
+	async lossy({ url, file }) {
+		const json = JSON.parse(spawnSync(byteledger, ["report", "--format", "json", file], { maxBuffer: 1 << 30, encoding: "utf8" }).stdout);
+		assert.ok(json.lost.events > 0, "nothing was lost: the test means nothing");
+		const t0 = Date.now();
+		const page = await open(`${url}#/flame`);
+		const note = await page.locator(".note.bad").first().innerText();
+		figures.lost_said_after_ms = Date.now() - t0;
+		figures.lost_events = json.lost.events;
+		const reason = Object.keys(json.lost.by_reason)[0].replace(/_/g, " ");
+		assert.match(note, new RegExp(`events are lost \\(${reason}`));
+		assert.match(await page.locator(".trust").innerText(), /^lost/);
+		assert.ok((await boxes(page)).length > 0);
+		figures.flags_of_loss = await page.locator(".flag.lost").count();
+		await page.screenshot({ path: join(out, "lossy.png") });
+		await act(page, () => page.locator(".trust").click());
+		assert.match(await page.locator("main").innerText(), new RegExp(`${reason}`));
+		assert.ok(figures.lost_said_after_ms < 4000, JSON.stringify(figures));
+	},
+
+	/** A sampled recording: its figures are told as estimates in every view. */
+	async sampled({ url }) {
+		const t0 = Date.now();
+		const page = await open(`${url}#/flame?cost=allocated`);
+		assert.match(await page.locator(".note.warn").first().innerText(), /Estimates: a stack for each/);
+		figures.sampled_said_after_ms = Date.now() - t0;
+		assert.match(await page.locator(".trust").innerText(), /sampled/);
+		await page.screenshot({ path: join(out, "sampled.png") });
+		for (const view of ["table", "tree", "overview"]) {
+			await act(page, () => page.evaluate((to) => void (location.hash = to), `#/${view}?cost=allocated`));
+			assert.match(await page.locator(".trust").innerText(), /sampled/, view);
+		}
+		assert.ok(figures.sampled_said_after_ms < 4000, JSON.stringify(figures));
+	},
+
+	/** The balance sheet: its lines are the command's, add up to RSS to the byte, and a line opens its stacks. */
+	async balance({ url, file }) {
+		const sheet = JSON.parse(spawnSync(byteledger, ["explain", "--format", "json", "--by", "function", file], { maxBuffer: 1 << 30, encoding: "utf8" }).stdout);
+		assert.equal(sheet.lines.reduce((a, l) => a + l.bytes, 0) + sheet.unexplained_bytes, sheet.rss_bytes);
+		const page = await open(`${url}#/balance`);
+		const text = await download(page, "CSV");
+		const rows = csv(text).slice(1);
+		assert.deepEqual(rows.map((r) => [r[0], r[1], Number(r[2])]), [...sheet.lines.map((l) => [l.class, l.label, l.bytes]), ["unexplained", "", sheet.unexplained_bytes]]);
+		const shown = await page.locator(".ledger tbody tr.class td:nth-child(2)").evaluateAll((cells) => cells.map((c) => Number(c.title.replace(/[^\d-]/g, ""))));
+		assert.equal(shown.reduce((a, b) => a + b, 0), sheet.rss_bytes, "the sheet's rows do not add up to RSS");
+		const live = sheet.lines.find((l) => l.class === "heap-live");
+		assert.ok(live.stacks.length > 0);
+		await act(page, () => page.locator(".ledger .line-name").first().click());
+		assert.match(await page.locator(".panel .stack-list li").first().innerText(), new RegExp(bytes(live.stacks[0].bytes).replace(".", "\\.")));
+		assert.match(page.url(), /[?&]s=heap-live/);
+		await page.screenshot({ path: join(out, "balance.png") });
+		// the overview has the same sheet: question 1 without a click, question 3 in one
+		await act(page, () => page.evaluate(() => void (location.hash = "#/overview")));
+		assert.match(await page.locator(".card.wide h2").first().innerText(), new RegExp(bytes(sheet.rss_bytes).replace(".", "\\.")));
+		await act(page, () => page.locator(".balance-line").first().click());
+		assert.match(page.url(), /#\/balance\?s=/);
+		figures.rss_bytes = sheet.rss_bytes;
+		figures.lines = sheet.lines.length;
+	},
+
+	/** After recording the program anew the zoomed and the selected box are found by name: the same link, another recording. */
+	async again({ url }) {
+		const [, other] = await (await fetch(`${url}api/v1/sources`)).json();
+		assert.ok(other, "two recordings are needed");
+		const page = await open(`${url}#/flame?cost=allocated`);
+		const some = (await boxes(page)).filter((b) => b.w > 60 && b.w < 900);
+		let found = 0;
+		for (const box of [some[0], some[Math.floor(some.length / 2)], some[some.length - 1]]) {
+			const canvas = await page.locator(".flame-canvas").boundingBox();
+			await act(page, () => page.mouse.click(canvas.x + box.x + box.w / 2, canvas.y + box.y + 8));
+			const name = await page.locator(".panel-name").innerText();
+			await act(page, () => page.keyboard.press("Enter"));
+			const hash = new URL(page.url()).hash;
+			assert.match(hash, /[?&]n=[0-9a-f]{16}/);
+			const anew = await open(`${url}${hash.replace("?", "?src=1&")}`);
+			assert.equal(await anew.locator(".panel-name").innerText(), name, `${hash} in the other recording`);
+			assert.match(anew.url(), /[?&]n=[0-9a-f]{16}/, "the zoomed box was not found");
+			await anew.context().close();
+			await act(page, () => page.goBack());
+			found++;
+		}
+		figures.found_again = found;
+	},
+
+	/** Flame, Tree, Table, Treemap and the downloaded tables of one selection show one sum. */
+	async oneSum({ url }) {
+		const page = await open(`${url}#/flame`);
+		const key = await page.evaluate(() => fetch("/api/v1/rows?by=function&limit=9").then((r) => r.json()).then((r) => r.rows.key));
+		let compared = 0;
+		for (const words of ["cost=allocated", "cost=leaked", "at=50%25", "cost=allocations&min-size=64", `cost=allocated&x=hide:${key[3]}`, `cost=allocated&x=drop:${key[6]},rec`, "from=20%25&to=80%25&at=80%25"]) {
+			await act(page, () => page.evaluate((to) => void (location.hash = to), `#/tree?${words}`));
+			const answer = await page.evaluate((q) => fetch(`/api/v1/tree?${q}&nodes=200000`).then((r) => r.json()), words);
+			const sum = await total(page);
+			const tree = csv(await download(page, "CSV"));
+			const top = tree.slice(1).find((r) => r[0] === "0");
+			assert.equal(Number(top[5]), answer.shown, `Tree's table of ${words}`);
+			for (const view of ["flame", "treemap", "table"]) {
+				await act(page, () => page.evaluate((to) => void (location.hash = to), `#/${view}?${words}`));
+				assert.equal((await total(page)).split(":")[0], sum.split(":")[0], `${view} of ${words}`);
+			}
+			const table = csv(await download(page, "CSV"));
+			const cost = /cost=(\w+)/.exec(words)?.[1] ?? "live";
+			const column = table[0].indexOf({ allocated: "allocated_bytes", leaked: "leaked_bytes", live: "live_bytes", allocations: "allocations" }[cost]);
+			assert.ok(column > 0, table[0].join());
+			assert.equal(table.slice(1).reduce((a, r) => a + Number(r[column]), 0), answer.shown, `the table's file of ${words}`);
+			compared++;
+		}
+		figures.selections = compared;
+	},
+
+	/** Eight tabs of one browser load and follow, over one stream. */
+	async tabs() {
+		const { record } = await import("./cases-live.mjs");
+		const r = await record();
+		try {
+			const context = await browser.newContext({ viewport: { width: 900, height: 600 }, reducedMotion: "reduce" });
+			await freshPage(context);
+			const pages = [];
+			let streams = 0;
+			for (let i = 0; i < 8; i++) {
+				const page = await context.newPage();
+				page.on("request", (q) => /api\/v1\/events/.test(q.url()) && streams++);
+				page.on("pageerror", (e) => complaints.push(e.message));
+				const t0 = Date.now();
+				await page.goto(`${r.url}#/flame`);
+				await settled(page);
+				figures[`tab_${i + 1}_ms`] = Date.now() - t0;
+				pages.push(page);
+			}
+			const heap = (page) => page.locator("header").innerText();
+			const before = await Promise.all(pages.map(heap));
+			await new Promise((done) => setTimeout(done, 3500));
+			const after = await Promise.all(pages.map(heap));
+			after.forEach((text, i) => assert.notEqual(text, before[i], `tab ${i + 1} does not follow`));
+			figures.streams = streams;
+			// the tab that listens goes: another one takes over
+			await pages[0].close();
+			const then = await Promise.all(pages.slice(1).map(heap));
+			await new Promise((done) => setTimeout(done, 4500));
+			(await Promise.all(pages.slice(1).map(heap))).forEach((text, i) => assert.notEqual(text, then[i], `tab ${i + 2} does not follow`));
+			assert.ok(streams <= 3, `${streams} streams for eight tabs`);
+		} finally {
+			r.end();
+		}
+	},
+};
