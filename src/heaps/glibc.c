@@ -7,6 +7,7 @@
 
 #include "heaps/glibc.h"
 #include "heaps/readers.h"
+#include "proc/owned.h"
 
 enum { NOTHING, ARENAS, LARGE };
 
@@ -102,6 +103,14 @@ int heaps_glibc(struct breakdown *b, const struct memory *memory, struct err *er
 				      "glibc malloc",
 				      claims[i] == LARGE ? HOW_CHUNK_HEADER : HOW_ALLOCATOR) < 0)
 			rc = -ENOMEM;
+	/* what it does not own of these mappings is somebody else's */
+	for (size_t i = 0; i < r.span_count && rc == 1; i++) {
+		int large = r.spans[i].kind == GLIBC_MMAPPED;
+		if (heaps_own(b, r.spans[i].start, r.spans[i].end, REGION_ALLOCATOR,
+			      large ? "malloc large" : "malloc arenas", "glibc malloc", OWNED_PART,
+			      large ? HOW_CHUNK_HEADER : HOW_ALLOCATOR) < 0)
+			rc = -ENOMEM;
+	}
 	free(claims);
 	free(pages);
 	glibc_fini(&r);

@@ -8,8 +8,10 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "heaps/readers.h"
 #include "heaps/scan.h"
+#include "proc/owned.h"
 
 struct allocator_reading *heaps_add(struct breakdown *b)
 {
@@ -59,14 +61,36 @@ int heaps_judge(struct breakdown *b, const struct memory *memory, const char *al
 	return heaps_unread(b, allocator, why);
 }
 
+int heaps_own(struct breakdown *b, uint64_t start, uint64_t end, unsigned class, const char *label,
+	      const char *owner, unsigned weak, unsigned how)
+{
+	if (!b->owned)
+		return 0;
+	size_t at = breakdown_find(b, end - 1);
+	struct owned_span span = { .start = start,
+				   .end = end,
+				   .label = label,
+				   .owner = owner,
+				   .class = (uint8_t) class,
+				   .how = (uint8_t)how,
+				   .weak = (uint8_t)weak,
+				   .grows = at < b->region_count && b->regions[at].end == end };
+	return owned_add(b->owned, &span);
+}
+
 int heaps_claim(struct breakdown *b, const uint8_t *claims, unsigned class,
 		const char *const *labels, const char *owner)
 {
 	int rc = 0;
-	for (size_t i = 0; i < b->region_count && rc == 0; i++)
-		if (claims[i])
+	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
+		if (!claims[i])
+			continue;
+		rc = heaps_own(b, b->regions[i].start, b->regions[i].end, class,
+			       labels[claims[i] - 1], owner, OWNED_MAPPING, HOW_ALLOCATOR);
+		if (rc == 0)
 			rc = breakdown_relabel(b, i, class, labels[claims[i] - 1], owner,
 					       HOW_ALLOCATOR);
+	}
 	return rc;
 }
 
@@ -108,6 +132,37 @@ static int place_threads(struct breakdown *b, const struct memory *memory)
 		t->how = HOW_STACK_POINTER;
 	}
 	free(pointers);
+	free(pages);
+	return rc;
+}
+
+/* A stack that lies in a larger mapping, by its thread's descriptor: the mapping is not the thread's. */
+static int own_stacks(struct breakdown *b, const struct memory *memory)
+{
+	struct memory_pages *pages = calloc(1, sizeof(*pages));
+	int rc = pages ? 0 : -ENOMEM;
+	if (pages)
+		pages->memory = memory;
+	for (size_t i = 0; i < b->thread_count && rc == 0; i++) {
+		struct thread_stack *t = &b->threads[i];
+		size_t at = t->stack_end ? breakdown_find(b, t->stack_start) : b->region_count;
+		char owner[64];
+		if (at == b->region_count || t->how != HOW_THREAD_DESCRIPTOR ||
+		    b->regions[at].name[0] ||
+		    (t->stack_start == b->regions[at].start && t->stack_end == b->regions[at].end))
+			continue;
+		snprintf(owner, sizeof(owner), "thread %d (%s)", (int)t->tid, t->name);
+		t->rss_bytes = memory_resident(pages, t->stack_start & ~(memory->page_bytes - 1),
+					       t->stack_end);
+		struct owned_span span = { .start = t->stack_start,
+					   .end = t->stack_end,
+					   .label = "thread stacks",
+					   .owner = owner,
+					   .class = REGION_STACK,
+					   .how = HOW_THREAD_DESCRIPTOR,
+					   .weak = OWNED_STACK };
+		rc = owned_add(b->owned, &span);
+	}
 	free(pages);
 	return rc;
 }
@@ -169,6 +224,12 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 	free(b->allocators);
 	b->allocators = NULL;
 	b->allocator_count = 0;
+	if (b->owned)
+		owned_fini(b->owned);
+	else
+		b->owned = calloc(1, sizeof(*b->owned));
+	if (!b->owned)
+		return err_set(err, -ENOMEM, "cannot read the heap of process %d", (int)b->pid);
 	/* where nobody tells what is resident nothing is read: it might change what is looked at */
 	if (pages_open(&pages, target, &ignored) < 0)
 		return breakdown_sum(b, err);
@@ -195,6 +256,9 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 	tell_swapped(b);
 	if (rc == 0 && place_threads(b, &memory) < 0)
 		rc = err_set(err, -ENOMEM, "cannot place the threads of process %d", (int)b->pid);
+	if (rc == 0 && (own_stacks(b, &memory) < 0 || owned_sort(b->owned) < 0))
+		rc = err_set(err, -ENOMEM, "cannot name the mappings of process %d", (int)b->pid);
+	b->named_ns = b->owned->read_ns = clock_ns(CLOCK_MONOTONIC);
 	pages_close(&pages);
-	return rc < 0 ? rc : breakdown_sum(b, err);
+	return rc < 0 ? rc : owned_apply(b->owned, b, target, err);
 }

@@ -19,6 +19,10 @@ int heaps_unread(struct breakdown *breakdown, const char *allocator, const char 
  */
 int heaps_judge(struct breakdown *breakdown, const struct memory *memory, const char *allocator,
 		double consistency);
+/** heaps_own() - [@start, @end) is @label's, of class @class; @weak: OWNED_PART ... of proc/owned.h; @how: enum region_how. 0
+ * or -ENOMEM. */
+int heaps_own(struct breakdown *breakdown, uint64_t start, uint64_t end, unsigned class,
+	      const char *label, const char *owner, unsigned weak, unsigned how);
 /** heaps_claim() - name the mappings whose @claims entry n is not 0 @labels[n - 1]. 0 or -ENOMEM. */
 int heaps_claim(struct breakdown *breakdown, const uint8_t *claims, unsigned class,
 		const char *const *labels, const char *owner);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/search.h"
 #include "proc/classify.h"
+#include "proc/owned.h"
 
 #define LABELS_DEFAULT 4096u
 #define SPARSE_MAX \
@@ -500,6 +501,10 @@ void breakdown_free(struct breakdown *b)
 	free(b->classes);
 	free(b->threads);
 	free(b->allocators);
+	free(b->beside);
+	if (b->owned)
+		owned_fini(b->owned);
+	free(b->owned);
 	intern_fini(&b->names);
 	idtab_fini(&b->rows);
 	free(b);

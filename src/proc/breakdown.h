@@ -16,6 +16,8 @@
 #include "proc/target.h"
 #include "proc/threads.h"
 
+struct beside;
+struct owned;
 struct units;
 
 /** struct class_row - sums over the mappings of one class and label. */
@@ -70,6 +72,10 @@ struct breakdown {
 	size_t thread_count;
 	struct allocator_reading *allocators; /* filled by heaps_read(); malloc'd */
 	size_t allocator_count;
+	struct beside *beside; /* proc/beside.h; malloc'd, NULL: not asked */
+	uint64_t
+		named_ns; /* CLOCK_MONOTONIC of the reading of allocators that labels rest on; 0: by rules alone */
+	struct owned *owned; /* proc/owned.h: by whom, as heaps_read() was told. NULL: not asked */
 	struct units *
 		units; /* heaps/units.h: who wants to know what they hold sets it before heaps_read(); lent */
 

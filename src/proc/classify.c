@@ -335,6 +335,13 @@ static int classify_stack(struct classifier *c, struct region *r)
 		    live ? "thread stacks" : "stack cache");
 		if (thread)
 			own_thread(c, r, thread);
+		/* it lies in a larger mapping: what belongs to others is cut off by who reads heaps */
+		if (thread && thread->how == HOW_THREAD_DESCRIPTOR && thread->stack_end == r->end &&
+		    found.block_end && found.block_end <= r->end) {
+			thread->stack_start =
+				found.block_start > r->start ? found.block_start : r->start;
+			thread->stack_end = (found.block_end + 4095) & ~4095ull;
+		}
 		return 1;
 	}
 	if (running && guarded) {

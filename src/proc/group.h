@@ -6,7 +6,14 @@
 #include "proc/breakdown.h"
 #include "proc/text.h"
 
-enum regions_group { GROUP_LABEL, GROUP_VMA, GROUP_FILE, GROUP_MODULE, GROUP_THREAD };
+enum regions_group {
+	GROUP_LABEL,
+	GROUP_VMA,
+	GROUP_FILE,
+	GROUP_MODULE,
+	GROUP_THREAD,
+	GROUP_PROCESS
+};
 
 /**
  * breakdown_group() - sums by the file behind each mapping (GROUP_FILE; bss belongs to its module's file) or by program and

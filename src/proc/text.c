@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "proc/group.h"
+#include "proc/verdict.h"
 
 #define BAR_COLUMNS 10u
 #define LABELS_SHOWN 8u /* of a class; the small ones are one line */
@@ -248,7 +249,9 @@ static size_t label_columns(const struct regions_text_opt *opt, size_t *how)
 	size_t width = opt->width ? (size_t)opt->width : 100;
 	size_t numbers = 2 * (size_t)size_columns(opt) + 8 + 2 + BAR_COLUMNS + 2;
 	size_t rest = width > numbers + 46 ? width - numbers : 46;
-	*how = rest >= 72 ? 32 : 24;
+	if (!opt->all_labels && rest > 48)
+		rest = 48; /* a number far from its name is not read */
+	*how = !opt->all_labels ? 0 : rest >= 72 ? 32 : 24;
 	return rest - *how - 9;
 }
 
@@ -290,11 +293,13 @@ static void put_row(struct buf *to, const struct breakdown *b, const struct regi
 		put_cell(to, row->label, label + BAR_COLUMNS - 2, opt->ascii, 1);
 	}
 	put_right(to, text_count(text, row->count), 7);
-	put_blanks(to, 2);
-	put_style(to, style.dim);
 	int extra = row->hugetlb_bytes || row->swap_bytes || row->lazy_free_bytes || row->ksm_bytes;
-	put_cell(to, region_how_name(row->how), how, opt->ascii, 0);
-	put_style(to, style.plain);
+	if (opt->all_labels) {
+		put_blanks(to, 2);
+		put_style(to, style.dim);
+		put_cell(to, region_how_name(row->how), how, opt->ascii, 0);
+		put_style(to, style.plain);
+	}
 	if (extra) { /* a line of its own: the row is as wide as the page */
 		buf_puts(to, "\n          of it");
 		put_fact(to, "huge", row->hugetlb_bytes, opt->raw);
@@ -303,6 +308,11 @@ static void put_row(struct buf *to, const struct breakdown *b, const struct regi
 		put_fact(to, "KSM", row->ksm_bytes, opt->raw);
 	}
 	buf_putc(to, '\n');
+}
+
+static int is_small(const struct breakdown *b, uint64_t rss_bytes)
+{
+	return rss_bytes < b->rss_bytes / 100;
 }
 
 static const struct class_row *only_row(const struct breakdown *b, unsigned class)
@@ -338,10 +348,22 @@ void regions_text_classes(struct buf *to, const struct breakdown *b,
 	}
 	qsort(sums, count, sizeof(sums[0]), by_rss);
 	int columns = size_columns(opt);
-	buf_printf(to, "%s%*s%*s%8s  %-*s  class, what, mappings, how it is known%s\n", style.dim,
-		   columns, "RSS", columns, "PSS", "share", (int)BAR_COLUMNS, "", style.plain);
+	buf_printf(to, "%s%*s%*s%8s  %-*s  class, what, mappings%s%s\n", style.dim, columns, "RSS",
+		   columns, "PSS", "share", (int)BAR_COLUMNS, "",
+		   opt->all_labels ? ", how it is known" : "", style.plain);
+	struct class_sum small = { 0 };
+	const struct class_sum *last_small = NULL;
 	for (size_t s = 0; s < count; s++) {
 		const struct class_sum *sum = &sums[s];
+		if (!opt->all_labels && is_small(b, sum->rss_bytes) && !sum->swap_bytes &&
+		    !sum->hugetlb_bytes) {
+			small.rss_bytes += sum->rss_bytes;
+			small.pss_bytes += sum->pss_bytes;
+			small.count += sum->count;
+			small.rows++;
+			last_small = sum;
+			continue;
+		}
 		const struct class_row *only = sum->rows == 1 ? only_row(b, sum->class) : NULL;
 		if (only && fits_behind(opt, only)) {
 			put_row(to, b, opt, only, 1);
@@ -363,8 +385,9 @@ void regions_text_classes(struct buf *to, const struct breakdown *b,
 			const struct class_row *row = &b->classes[i];
 			if (row->class != sum->class)
 				continue;
-			if (opt->all_labels || shown < LABELS_SHOWN ||
-			    (sum->rows == LABELS_SHOWN + 1)) {
+			int small_row = !opt->all_labels && shown && is_small(b, row->rss_bytes) &&
+					!row->swap_bytes && !row->hugetlb_bytes;
+			if (opt->all_labels || (!small_row && shown < LABELS_SHOWN)) {
 				put_row(to, b, opt, row, 0);
 				shown++;
 				continue;
@@ -381,6 +404,17 @@ void regions_text_classes(struct buf *to, const struct breakdown *b,
 			rest.label = label;
 			put_row(to, b, opt, &rest, 0);
 		}
+	}
+	if (small.rows) {
+		char words[64];
+		put_size(to, opt, small.rss_bytes, 1);
+		put_size(to, opt, small.pss_bytes, b->full);
+		put_right(to, text_percent(text, small.rss_bytes, b->rss_bytes), 8);
+		if (small.rows == 1)
+			snprintf(words, sizeof(words), "%s", region_class_name(last_small->class));
+		else
+			snprintf(words, sizeof(words), "%zu classes", (size_t)small.rows);
+		buf_printf(to, "  %-*s  %s below 1 %%: --all\n", (int)BAR_COLUMNS, "", words);
 	}
 	put_size(to, opt, b->rss_bytes, 1);
 	put_size(to, opt, b->pss_bytes, b->full);
@@ -471,9 +505,10 @@ void regions_text_allocators(struct buf *to, const struct breakdown *b,
 	if (!b->allocator_count)
 		return;
 	int columns = size_columns(opt);
-	buf_printf(to, "%sallocators%s\n%s%*s%*s%*s%*s%*s  allocator, how it is known%s\n",
-		   style.bold, style.plain, style.dim, columns, "live", columns, "free", columns,
-		   "holes", columns, "caches", columns, "metadata", style.plain);
+	buf_printf(to, "%sallocators%s\n%s%*s%*s%*s%*s%*s  allocator%s%s\n", style.bold,
+		   style.plain, style.dim, columns, "live", columns, "free", columns, "holes",
+		   columns, "caches", columns, "metadata", opt->all ? ", how it is known" : "",
+		   style.plain);
 	for (size_t i = 0; i < b->allocator_count; i++) {
 		const struct allocator_reading *a = &b->allocators[i];
 		put_size(to, opt, a->live_bytes, a->live_bytes != UINT64_MAX);
@@ -483,6 +518,10 @@ void regions_text_allocators(struct buf *to, const struct breakdown *b,
 		put_size(to, opt, a->metadata_bytes, a->metadata_bytes != UINT64_MAX);
 		buf_puts(to, "  ");
 		put_cell(to, a->allocator, 32, opt->ascii, 0);
+		if (!opt->all && a->live_bytes != UINT64_MAX && a->consistency >= 99.95) {
+			buf_putc(to, '\n');
+			continue;
+		}
 		/* a line of its own: it is a sentence */
 		buf_printf(to, "\n%s    ", style.dim);
 		put_cell(to, a->how, 96, opt->ascii, 0);
@@ -654,43 +693,10 @@ void regions_text_mappings(struct buf *to, const struct breakdown *b,
 	buf_putc(to, '\n');
 }
 
-/* In plain words, as `explain` says it: what allocators hold in use, and what of the rest could go. */
-static void put_verdict(struct buf *to, const struct breakdown *b,
-			const struct regions_text_opt *opt)
-{
-	uint64_t live = 0, pages = 0, holes = 0;
-	char a[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX], d[TEXT_NUMBER_MAX];
-	const char *by = NULL;
-	for (size_t i = 0; i < b->allocator_count; i++) {
-		const struct allocator_reading *r = &b->allocators[i];
-		if (r->live_bytes == UINT64_MAX)
-			continue;
-		live += r->live_bytes;
-		pages += r->free_page_bytes == UINT64_MAX ? 0 : r->free_page_bytes;
-		holes += r->hole_bytes == UINT64_MAX ? 0 : r->hole_bytes;
-		by = by                                          ? "allocators have"
-		     : strcmp(r->allocator, "glibc malloc") == 0 ? "malloc has"
-								 : "its allocator has";
-	}
-	if (!by)
-		return;
-	if (pages + holes < b->rss_bytes / 100) {
-		buf_printf(to, "%s in blocks; next to nothing is free\n\n",
-			   size(a, live, opt->raw));
-		return;
-	}
-	buf_printf(to, "%s in blocks\n%s are free, but %s not given them back:\n",
-		   size(a, live, opt->raw), size(c, pages + holes, opt->raw), by);
-	buf_printf(to,
-		   "%s could go at once, %s are stuck\nbeside blocks that still live ('byteledger "
-		   "explain' says whose)\n\n",
-		   size(a, pages, opt->raw), size(d, holes, opt->raw));
-}
-
 void regions_text(struct buf *to, const struct breakdown *b, const struct regions_text_opt *opt)
 {
 	regions_text_head(to, b, opt);
-	put_verdict(to, b, opt);
+	verdict_text(to, b, opt);
 	regions_text_classes(to, b, opt);
 	regions_text_allocators(to, b, opt);
 	regions_text_threads(to, b, opt);

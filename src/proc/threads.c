@@ -149,6 +149,23 @@ struct thread_stack *threads_find(struct thread_stack *threads, size_t count, pi
 #define TID_OFFSET 0x2d0u
 #define TID_LIMIT 4194304 /* PID_MAX_LIMIT */
 
+#ifdef __x86_64__
+/* stackblock and stackblock_size stand side by side; where differs between releases, what they enclose does not. */
+static void find_block(const uint64_t *words, size_t count, struct thread_descriptor *d)
+{
+	for (size_t i = TID_OFFSET / 8 + 1; i + 1 < count; i++) {
+		uint64_t start = words[i], bytes = words[i + 1], end;
+		if (bytes < 16384 || bytes > 1ull << 40 || start > d->addr ||
+		    __builtin_add_overflow(start, bytes, &end) || end <= d->addr ||
+		    end - d->addr > LOOK_BYTES)
+			continue;
+		d->block_start = start;
+		d->block_end = end;
+		return;
+	}
+}
+#endif
+
 int threads_descriptor(const struct target *target, uint64_t start, uint64_t end,
 		       struct thread_descriptor *found)
 {
@@ -168,7 +185,8 @@ int threads_descriptor(const struct target *target, uint64_t start, uint64_t end
 		memcpy(&tid, (const char *)(words + i) + TID_OFFSET, sizeof(tid));
 		if (tid < -1 || tid > TID_LIMIT) /* -1: joined */
 			continue;
-		*found = (struct thread_descriptor){ at, tid < 0 ? 0 : tid };
+		*found = (struct thread_descriptor){ .addr = at, .tid = tid < 0 ? 0 : tid };
+		find_block(words + i, count - i, found);
 		return 1;
 	}
 #else

@@ -44,6 +44,8 @@ struct thread_stack *threads_find(struct thread_stack *threads, size_t count, pi
 struct thread_descriptor {
 	uint64_t addr; /* what fs base is on x86-64 */
 	pid_t tid;     /* 0: the thread has ended, its stack waits in the cache */
+	uint64_t block_start,
+		block_end; /* what its stack has, the guard below included; 0, 0: not understood */
 };
 /**
  * threads_descriptor() - look for a thread descriptor in the topmost 8 KiB below @end (and not below @start). 1 found, 0 not,

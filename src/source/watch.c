@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fileio.h"
+#include "proc/beside.h"
 
 struct watch {
 	struct target target;
@@ -177,37 +177,9 @@ void watch_cost(const struct watch *w, struct watch_cost *cost)
 
 /* ---- the limit ------------------------------------------------------------------------------------------------------ */
 
-static uint64_t read_number(const char *path)
-{
-	char text[64];
-	char *end;
-	fileio_text(AT_FDCWD, path, text, sizeof(text));
-	unsigned long long value = strtoull(text, &end, 10); /* "max" has no digits */
-	return end == text ? UINT64_MAX : value;
-}
-
 uint64_t watch_limit(const struct target *target)
 {
-	char text[8192], path[8448];
 	uint64_t limit = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	if (target_text(target, "cgroup", text, sizeof(text)) <= 0)
-		return limit;
-	char *line = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
-	char *at = line ? strstr(line, "::") + 2 : NULL;
-	if (!at)
-		return limit;
-	at[strcspn(at, "\n")] = '\0';
-	if (at[0] != '/' || strstr(at, "..")) /* outside our cgroup namespace: not ours to see */
-		return limit;
-	for (;;) {
-		snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", at);
-		uint64_t max = read_number(path);
-		limit = max < limit ? max : limit;
-		char *slash = strrchr(at, '/');
-		if (!slash || !at[1])
-			return limit;
-		*slash = '\0';
-		if (slash == at)
-			return limit;
-	}
+	uint64_t own = cgroup_limit(target);
+	return own < limit ? own : limit;
 }

@@ -74,7 +74,7 @@ uint64_t watch_period(uint64_t reading_cpu_ns, uint64_t other_cpu_ns, uint64_t e
 void watch_spent(struct watch *watch, uint64_t cpu_ns);
 void watch_cost(const struct watch *watch, struct watch_cost *cost);
 
-/** watch_limit() - memory.max of the process's cgroup or of one above it, the lowest; else the machine's memory. Bytes. */
+/** watch_limit() - of the process's cgroup (version 1 or 2) or of one above it, the lowest; else the machine's memory. Bytes. */
 uint64_t watch_limit(const struct target *target);
 
 #endif
