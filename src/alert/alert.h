@@ -2,14 +2,20 @@
 /*
  * alert.h - rules over a history of regions, with hysteresis, and what to do when one is met.
  *
- * A rule: KIND[:SELECT]OPERATOR VALUE [for DURATION] [of LIMIT]
- *	rss>2G			the process's resident size; rss:CLASS>X, rss:LABEL>X that of a class or label
+ * A rule: KIND[:SELECT]OPERATOR VALUE [for DURATION] [of LIMIT], the last two in any place
+ *	rss>2G			the process's resident size; rss:CLASS>X, rss:LABEL>X, rss:CLASS/LABEL>X that of a class or label;
+ *				rss>80% of the limit, which is the cgroup's or the machine's, or `of 4G`
  *	rate>1M/min for 5m	growing at more than that, surely (view/growth.h), over the last 5 minutes; also /s, /h
  *	eta<2h			the limit is reached within that time at the rate of the last ten minutes (or of `for`, if that is longer; a
  *				minute must have been seen); the limit is the cgroup's, or `of 4G`
  *	new>64M			a label that was not there when watching began; each by itself, the largest first
  *	step>100M		changed by more than that, up or down, from one look to the next
  *	unaccounted>5%		that share of the kernel's RSS is in no class
+ *	pss>2G swap>100M	proportional size; what is swapped out (swap:CLASS>X, too)
+ *	free>500M		what allocators keep free; free/live>200%: beside what is in use
+ *	rss-sum>8G pss-sum>8G	of all processes that are watched
+ *	pagetables>1G		of the process; mappings>60000, mappings>80% (of vm.max_map_count)
+ *	cgroup>80%		what the cgroup is charged for; working-set, slab, sockets: of the cgroup
  * `for` keeps any rule waiting until it has held so long. A rule that was met is met again only after its value went back
  * by a tenth of its threshold.
  */
@@ -24,15 +30,36 @@
 
 #define ALERT_RULES_MAX 32
 
-enum alert_kind { ALERT_RSS, ALERT_RATE, ALERT_ETA, ALERT_NEW, ALERT_STEP, ALERT_UNACCOUNTED };
+enum alert_kind {
+	ALERT_RSS,
+	ALERT_RATE,
+	ALERT_ETA,
+	ALERT_NEW,
+	ALERT_STEP,
+	ALERT_UNACCOUNTED,
+	ALERT_PSS, /* from here on: what struct alert_facts tells in beside[] */
+	ALERT_SWAP,
+	ALERT_FREE,
+	ALERT_FREE_LIVE,
+	ALERT_RSS_SUM,
+	ALERT_PSS_SUM,
+	ALERT_PAGE_TABLES,
+	ALERT_MAPPINGS,
+	ALERT_CGROUP,
+	ALERT_WORKING_SET,
+	ALERT_SLAB,
+	ALERT_SOCKETS,
+	ALERT_KIND_COUNT
+};
 
 struct alert_rule {
 	enum alert_kind kind;
 	char text[160];
 	char select[HISTORY_NAME_MAX + 1]; /* class or label; "" = the process */
-	double threshold;                  /* bytes, bytes a second, seconds, per cent */
+	double threshold;                  /* bytes, bytes a second, seconds, per cent, a number */
+	int of_limit;                      /* the threshold is per cent of a limit */
 	uint64_t for_ns;
-	uint64_t limit_bytes; /* eta: 0 = the one that alert_facts tells */
+	uint64_t limit_bytes; /* 0 = the one that alert_facts tells */
 };
 
 /** alert_parse() - -EINVAL with @err saying what is wrong and how rules look. */
@@ -51,6 +78,8 @@ struct alert_facts {
 	uint64_t
 		readings; /* of mappings, so far: the kernel's total is of another moment than they are, so that it takes
 				 three in a row to tell */
+	double beside[ALERT_KIND_COUNT]; /* from ALERT_PSS on; not a number: not known */
+	uint64_t mappings_max;           /* 0 = not known */
 	int skip_growth; /* 1: rate and eta stay as they are, for what they cost must be earned first */
 	int32_t pid;
 	const char *comm;
@@ -58,7 +87,7 @@ struct alert_facts {
 
 struct alert_event {
 	const struct alert_rule *rule;
-	double value;
+	double value, threshold; /* in the rule's unit; a share of a limit as what it comes to */
 	uint64_t time_ns, rss_bytes;
 	int32_t pid;
 	char comm[32];
@@ -73,6 +102,8 @@ struct alert_set *alert_set_new(const struct alert_rule *rules, size_t count);
 void alert_set_free(struct alert_set *set);
 /** alert_set_judges_growth() - 1 if a rule is a rate or an eta, which look at a whole stretch of the history. */
 int alert_set_judges_growth(const struct alert_set *set);
+/** alert_set_asks() - 1 if a rule of @kind is among them. */
+int alert_set_asks(const struct alert_set *set, enum alert_kind kind);
 /**
  * alert_check() - look at the newest sample of @history. @events has ALERT_RULES_MAX places; returns how many rules were met
  * anew, or -ENOMEM.

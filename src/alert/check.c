@@ -41,6 +41,7 @@ struct alert_set {
 	size_t count;
 	int began, checked;
 	uint64_t began_ns;                        /* as the clock says now */
+	uint64_t began_at_ns;                     /* CLOCK_MONOTONIC */
 	double unaccounted[UNACCOUNTED_READINGS]; /* of the last readings */
 	uint64_t readings;
 	uint64_t changes; /* of the history's labels, as of these: */
@@ -81,8 +82,13 @@ static int picks(const struct alert_rule *rule, const struct history_key *key, s
 {
 	if (!rule->select[0])
 		return number == 0;
-	return number &&
-	       (strcmp(key->class, rule->select) == 0 || strcmp(key->label, rule->select) == 0);
+	if (!number)
+		return 0;
+	if (strcmp(key->class, rule->select) == 0 || strcmp(key->label, rule->select) == 0)
+		return 1;
+	size_t len = strlen(key->class);
+	return strncmp(rule->select, key->class, len) == 0 && rule->select[len] == '/' &&
+	       strcmp(rule->select + len + 1, key->label) == 0;
 }
 
 /* Numbers of labels change where labels retire: what is known of one goes where it is now. */
@@ -155,6 +161,14 @@ static uint64_t picked_rss(const struct look *l, const struct state *s)
 	return rss;
 }
 
+static double picked_swap(const struct look *l, const struct state *s)
+{
+	uint64_t swap = 0;
+	for (size_t i = 0; i < l->keys; i++)
+		swap += s->picked[i] ? l->now[i].swap_bytes : 0;
+	return (double)swap;
+}
+
 static int judge(struct look *l, const struct state *s, uint64_t window_ns, struct growth *growth)
 {
 	uint64_t now = l->facts->time_ns, from = now > window_ns ? now - window_ns : 0;
@@ -190,24 +204,23 @@ static double value_step(const struct look *l, const struct state *s)
 	return fabs((double)now - (double)before);
 }
 
-static int went_back(const struct alert_rule *rule, double value)
+static int went_back(const struct alert_rule *rule, double threshold, double value)
 {
-	return rule->kind == ALERT_ETA ? value > rule->threshold * (1 + BACK)
-				       : value < rule->threshold * (1 - BACK);
+	return rule->kind == ALERT_ETA ? value > threshold * (1 + BACK)
+				       : value < threshold * (1 - BACK);
 }
 
 /*
  * 1 if it is to be told now: it holds, @sure, has done so for long enough, and was not told since it last went back; that one
  * need not be sure of, or a trend at the edge of being one would be told again and again.
  */
-static int rises(struct hold *h, const struct alert_rule *rule, double value, int sure,
-		 uint64_t at_ns)
+static int rises(struct hold *h, const struct alert_rule *rule, double threshold, double value,
+		 int sure, uint64_t at_ns)
 {
-	int holds = sure &&
-		    (rule->kind == ALERT_ETA ? value < rule->threshold : value > rule->threshold);
+	int holds = sure && (rule->kind == ALERT_ETA ? value < threshold : value > threshold);
 	/* what cannot be told is no reason to tell it again, nor to have waited for it */
 	if (h->raised) {
-		h->raised = isnan(value) || !went_back(rule, value);
+		h->raised = isnan(value) || !went_back(rule, threshold, value);
 		return 0;
 	}
 	if (!holds) {
@@ -233,8 +246,8 @@ static size_t new_label(const struct look *l, struct state *s)
 	for (size_t i = 1; i < l->keys; i++) {
 		if (l->set->labels[i].known)
 			continue;
-		if (rises(&s->labels[i], &s->rule, (double)l->now[i].rss_bytes, 1,
-			  l->facts->at_ns) &&
+		if (rises(&s->labels[i], &s->rule, s->rule.threshold, (double)l->now[i].rss_bytes,
+			  1, l->facts->at_ns) &&
 		    (!largest || l->now[i].rss_bytes > l->now[largest].rss_bytes))
 			largest = i;
 	}
@@ -247,6 +260,25 @@ uint64_t alert_longest_period_ns(const struct alert_rule *rule)
 {
 	/* an eta is also met where the limit is reached, whatever the trend */
 	return rule->kind == ALERT_RATE ? rule->for_ns / (GROWTH_POINTS_MIN - 1) : UINT64_MAX;
+}
+
+/* In the value's unit; of a share of a limit that nobody knows nothing is above it. */
+static double threshold_of(const struct look *l, const struct alert_rule *rule)
+{
+	if (!rule->of_limit)
+		return rule->threshold;
+	uint64_t limit = rule->kind == ALERT_MAPPINGS ? l->facts->mappings_max
+			 : rule->limit_bytes          ? rule->limit_bytes
+						      : l->facts->limit_bytes;
+	return limit ? rule->threshold * (double)limit / 100 : INFINITY;
+}
+
+int alert_set_asks(const struct alert_set *set, enum alert_kind kind)
+{
+	for (size_t i = 0; i < set->count; i++)
+		if (set->rules[i].rule.kind == kind)
+			return 1;
+	return 0;
 }
 
 static int judges_growth(const struct alert_rule *rule)
@@ -297,7 +329,9 @@ static int measure(struct look *l, const struct state *s, struct growth *growth,
 		break;
 	case ALERT_RATE:
 		rc = judge(l, s, rule->for_ns, growth);
-		known = (double)growth->span_ns >= SPAN_SHARE * (double)rule->for_ns;
+		/* the whole of it must have gone by, and most of it been seen */
+		known = (double)growth->span_ns >= SPAN_SHARE * (double)rule->for_ns &&
+			l->facts->at_ns - l->set->began_at_ns >= rule->for_ns;
 		*value = growth->bytes_per_second;
 		break;
 	case ALERT_ETA:
@@ -318,10 +352,33 @@ static int measure(struct look *l, const struct state *s, struct growth *growth,
 		break;
 	case ALERT_NEW: /* by label: new_label() */
 		break;
+	case ALERT_SWAP:
+		*value = rule->select[0] ? picked_swap(l, s) : l->facts->beside[ALERT_SWAP];
+		break;
+	default:
+		*value = l->facts->beside[rule->kind];
+		break;
 	}
 	if (judges_growth(rule) && (!known || growth->verdict == GROWTH_UNKNOWN))
 		*value = NAN;
 	return rc;
+}
+
+static const char *what_of(enum alert_kind kind)
+{
+	static const char *const words[ALERT_KIND_COUNT] = {
+		[ALERT_PSS] = "PSS of ",
+		[ALERT_SWAP] = "swapped out of ",
+		[ALERT_FREE] = "what allocators keep free in ",
+		[ALERT_RSS_SUM] = "RSS of all, told by ",
+		[ALERT_PSS_SUM] = "PSS of all, told by ",
+		[ALERT_PAGE_TABLES] = "page tables of ",
+		[ALERT_CGROUP] = "the cgroup of ",
+		[ALERT_WORKING_SET] = "the working set of the cgroup of ",
+		[ALERT_SLAB] = "slab in the cgroup of ",
+		[ALERT_SOCKETS] = "socket buffers in the cgroup of ",
+	};
+	return words[kind] ? words[kind] : "";
 }
 
 static void put_words(struct alert_event *event, const struct look *l, double value,
@@ -349,11 +406,20 @@ static void put_words(struct alert_event *event, const struct look *l, double va
 		snprintf(event->words, sizeof(event->words), "%s changed by %s at once", name,
 			 text_bytes(have, (uint64_t)value));
 		break;
+	case ALERT_FREE_LIVE:
+		snprintf(event->words, sizeof(event->words),
+			 "allocators keep %.0f %% of what is in use free, above %.0f %%", value,
+			 event->threshold);
+		break;
+	case ALERT_MAPPINGS:
+		snprintf(event->words, sizeof(event->words), "%.0f mappings, above %.0f", value,
+			 event->threshold);
+		break;
 	default:
-		snprintf(event->words, sizeof(event->words), "%s%s is %s, above %s",
-			 rule->kind == ALERT_NEW ? "new: " : "", name,
+		snprintf(event->words, sizeof(event->words), "%s%s%s is %s, above %s",
+			 rule->kind == ALERT_NEW ? "new: " : "", what_of(rule->kind), name,
 			 text_bytes(have, (uint64_t)value),
-			 text_bytes(want, (uint64_t)rule->threshold));
+			 text_bytes(want, (uint64_t)event->threshold));
 		break;
 	}
 }
@@ -365,7 +431,8 @@ static int check_rule(struct look *l, struct state *s, struct alert_event *event
 	*event = (struct alert_event){ .rule = &s->rule,
 				       .time_ns = l->facts->time_ns,
 				       .rss_bytes = l->now[0].rss_bytes,
-				       .pid = l->facts->pid };
+				       .pid = l->facts->pid,
+				       .threshold = threshold_of(l, &s->rule) };
 	snprintf(event->comm, sizeof(event->comm), "%s", l->facts->comm ? l->facts->comm : "");
 	snprintf(event->label, sizeof(event->label), "%s", s->rule.select);
 	if (s->rule.kind == ALERT_NEW) {
@@ -380,7 +447,7 @@ static int check_rule(struct look *l, struct state *s, struct alert_event *event
 		if (rc < 0)
 			return rc;
 		int sure = !judges_growth(&s->rule) || growth.verdict == GROWTH_GROWING;
-		if (!rises(&s->hold, &s->rule, value, sure, l->facts->at_ns))
+		if (!rises(&s->hold, &s->rule, event->threshold, value, sure, l->facts->at_ns))
 			return 0;
 		was_told(&s->hold);
 	}
@@ -416,6 +483,7 @@ int alert_check(struct alert_set *set, const struct history *history,
 	if (!set->began) {
 		set->began = 1;
 		set->began_ns = facts->time_ns;
+		set->began_at_ns = facts->at_ns;
 		for (size_t i = 0; i < l.keys; i++)
 			set->labels[i].known = l.now[i].rss_bytes != 0;
 	}

@@ -142,8 +142,9 @@ static int start_command(struct job *job, const char *command, const struct aler
 	     *argv[] = { shell, flag, (char *)(uintptr_t)command, NULL };
 	size_t count = 0, at = 0, own = 0;
 	add(&text, "RULE", "%s", e->rule->text);
-	add(&text, "VALUE", "%.6g", e->value);
-	add(&text, "THRESHOLD", "%.6g", e->rule->threshold);
+	/* scripts compute with them: whole numbers, never 2.14748e+09 */
+	add(&text, "VALUE", "%.0f", e->value);
+	add(&text, "THRESHOLD", "%.0f", e->threshold);
 	add(&text, "PID", "%d", (int)e->pid);
 	add(&text, "COMM", "%s", e->comm);
 	add(&text, "LABEL", "%s", e->label);
@@ -225,7 +226,7 @@ static char *describe(const struct alert_event *e)
 	jsonw_str(&w, "rule", e->rule->text);
 	jsonw_str(&w, "message", e->words);
 	jsonw_double(&w, "value", e->value);
-	jsonw_double(&w, "threshold", e->rule->threshold);
+	jsonw_double(&w, "threshold", e->threshold);
 	jsonw_i64(&w, "pid", e->pid);
 	jsonw_str(&w, "comm", e->comm);
 	jsonw_str(&w, "label", e->label);

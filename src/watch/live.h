@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "model/history.h"
+#include "proc/beside.h"
 #include "proc/breakdown.h"
 
 #define MEMORY_TARGETS_MAX 64
@@ -39,6 +40,9 @@ struct memory_facts {
 	uint64_t stalls[MEMORY_STALL_BUCKETS +
 			1]; /* readings by their longest call; bounds: memory_stall_bounds */
 	double stall_sum_seconds;
+	uint64_t pss_bytes; /* where a rule asks for it; UINT64_MAX: not known */
+	uint64_t mappings, mappings_max;
+	struct cgroup_memory cgroup; /* as of the last reading of mappings */
 };
 extern const double memory_stall_bounds[MEMORY_STALL_BUCKETS]; /* seconds */
 

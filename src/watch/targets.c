@@ -64,16 +64,55 @@ static int by_pid(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static int has_name(pid_t pid, const char *name)
+static int matches_base(const char *path, const char *name)
 {
-	char exe[4096];
-	if (proc_exe(pid, exe, sizeof(exe)) < 0)
-		return 0;
+	const char *base = strrchr(path, '/');
+	return fnmatch(name, base ? base + 1 : path, 0) == 0;
+}
+
+/* What of the process is called @name: "executable", "comm" or "argv[0]"; NULL: nothing. @exe: its executable's path, "" if hidden. */
+static const char *name_by(pid_t pid, const char *name, char exe[4096])
+{
+	char comm[32];
+	exe[0] = '\0';
+	if (proc_exe(pid, exe, 4096) < 0)
+		exe[0] = '\0';
 	char *deleted = strstr(exe, " (deleted)");
 	if (deleted && deleted[10] == '\0')
 		*deleted = '\0';
-	const char *base = strrchr(exe, '/');
-	return fnmatch(name, base ? base + 1 : exe, 0) == 0;
+	if (exe[0] && matches_base(exe, name))
+		return "executable";
+	/* a kernel thread has neither an executable nor arguments, and no memory to look at */
+	if (proc_comm(pid, pid, comm, sizeof(comm)) == 0 && fnmatch(name, comm, 0) == 0 && exe[0])
+		return "comm";
+	char *line = NULL;
+	ssize_t len = exe[0] ? proc_cmdline(pid, &line) : -1;
+	const char *by = NULL;
+	if (len > 0) {
+		/* a title that a program gave itself ("redis-server *:6379") ends its name with a blank or a colon */
+		line[strcspn(line, " :")] = '\0';
+		by = matches_base(line, name) ? "argv[0]" : NULL;
+	}
+	free(line);
+	return by;
+}
+
+static int has_name(pid_t pid, const char *name)
+{
+	char exe[4096];
+	return name_by(pid, name, exe) != NULL;
+}
+
+/* Whoever is found by another name than the executable's is told of. */
+static void tell_names(const struct targets *targets, const struct target_list *list, size_t from)
+{
+	for (size_t i = from; i < list->count && targets->called; i++) {
+		char exe[4096];
+		const char *by = name_by(list->pids[i], targets->name, exe);
+		const char *base = strrchr(exe, '/');
+		if (by && strcmp(by, "executable") != 0)
+			targets->called(list->pids[i], by, base ? base + 1 : exe);
+	}
 }
 
 typedef int (*matches_fn)(pid_t pid, const char *text);
@@ -277,8 +316,10 @@ int targets_find(struct targets *targets, uint64_t until_ns, struct target_list 
 		if (until_ns && now >= until_ns) {
 			err_set(err, -EINVAL, "no program called '%s' came while --duration ran",
 				targets->name);
-			return err_hint(err,
-					"the name is the executable's own, without its folder");
+			return err_hint(
+				err,
+				"the name is that of the executable, of the process (comm) or of "
+				"argv[0], without its folder");
 		}
 		if (!said && targets->waiting)
 			targets->waiting(targets->name);
@@ -289,6 +330,8 @@ int targets_find(struct targets *targets, uint64_t until_ns, struct target_list 
 			pause_ms = (until_ns - now) / 1000000 + 1;
 		poll(NULL, 0, (int)pause_ms);
 	}
+	if (rc == 0 && targets->name)
+		tell_names(targets, list, before);
 	return rc == 0 && targets->follow_children ? add_descendants(list, err) : rc;
 }
 

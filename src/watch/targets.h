@@ -18,13 +18,14 @@
 struct targets {
 	pid_t pids[TARGETS_GIVEN_MAX];
 	unsigned pid_count;
-	const char *name;      /* base name of the executable, or a glob */
+	const char *name;      /* of the executable, comm or argv[0], without folders; or a glob */
 	const char *container; /* name or id */
 	const char *cgroup;    /* path below /sys/fs/cgroup, or absolute */
 	int follow_children;
-	void (*waiting)(
-		const char
-			*name); /* targets_find() waits for a program of that name; may be NULL */
+	/* targets_find() waits for a program of that name; may be NULL */
+	void (*waiting)(const char *name);
+	/* process @pid is called so by @by ("comm", "argv[0]"), and its executable is called @exe; may be NULL */
+	void (*called)(pid_t pid, const char *by, const char *exe);
 	char container_id[CONTAINER_ID_MAX + 1]; /* once targets_find() has asked */
 };
 

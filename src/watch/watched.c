@@ -2,6 +2,7 @@
 #include "watch/watched.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -10,10 +11,93 @@
 
 #include "base/clock.h"
 #include "heaps/heaps.h"
+#include "proc/beside.h"
+#include "proc/owned.h"
 #include "source/threadfacts.h"
 
 const double memory_stall_bounds[MEMORY_STALL_BUCKETS] = { 0.0001, 0.0005, 0.001, 0.005,
 							   0.01,   0.05,   0.1,   0.5 };
+
+#define NAMES_BUDGET 0.001       /* of one CPU, for reading allocators at the usual pace */
+#define NAMES_HURRY_BUDGET 0.004 /* where much is there that has no name yet */
+#define NAMES_HURRY_BYTES (4ull << 20)
+#define PSS_BUDGET 0.001
+
+/* ---- names of allocators --------------------------------------------------------------------------------------------- */
+
+static uint64_t unnamed(const struct breakdown *b)
+{
+	uint64_t bytes = 0;
+	for (size_t i = 0; i < b->class_count; i++)
+		bytes += b->classes[i].class == REGION_ANONYMOUS ? b->classes[i].rss_bytes : 0;
+	return bytes;
+}
+
+/* @b's names become those by which later readings are called. */
+static void keep_names(struct watched *w, struct breakdown *b)
+{
+	struct allocator_reading *copy = calloc(b->allocator_count + 1, sizeof(*copy));
+	if (!copy)
+		return; /* the older ones go on */
+	memcpy(copy, b->allocators, b->allocator_count * sizeof(*copy));
+	pthread_mutex_lock(&w->lock);
+	struct owned *old = w->owned;
+	struct allocator_reading *old_allocators = w->allocators;
+	w->owned = b->owned;
+	w->allocators = copy;
+	w->allocator_count = b->allocator_count;
+	pthread_mutex_unlock(&w->lock);
+	b->owned = NULL;
+	free(old_allocators);
+	if (old)
+		owned_fini(old);
+	free(old);
+}
+
+static int use_names(struct watched *w, struct breakdown *b, struct err *err)
+{
+	pthread_mutex_lock(&w->lock);
+	int rc = owned_apply(w->owned, b, watch_target(w->watch), err);
+	b->allocators = calloc(w->allocator_count + 1, sizeof(*b->allocators));
+	if (b->allocators) {
+		memcpy(b->allocators, w->allocators, w->allocator_count * sizeof(*b->allocators));
+		b->allocator_count = w->allocator_count;
+	}
+	b->named_ns = w->owned->read_ns;
+	pthread_mutex_unlock(&w->lock);
+	return rc;
+}
+
+/*
+ * A look counts pages; whose they are the allocators' books tell, and reading those costs more. So it is done now and then, and what it told
+ * names the mappings of the looks between.
+ */
+static int name_mappings(struct watched *w, struct breakdown *b, struct err *err)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	int rc = 0;
+	if (w->owned && now < w->owned_due_ns) {
+		rc = use_names(w, b, err);
+		uint64_t without = unnamed(b),
+			 news = without > w->unnamed_bytes ? without - w->unnamed_bytes : 0;
+		if (rc < 0 || now < w->owned_hurry_ns || news < NAMES_HURRY_BYTES ||
+		    news < b->rss_bytes / 20)
+			return rc;
+		free(b->allocators);
+		b->allocators = NULL;
+		b->allocator_count = 0;
+	}
+	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	rc = heaps_read(b, watch_target(w->watch), err);
+	if (rc < 0)
+		return rc;
+	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	w->unnamed_bytes = unnamed(b);
+	w->owned_due_ns = now + watch_period(cpu, 0, 0, NAMES_BUDGET);
+	w->owned_hurry_ns = now + watch_period(cpu, 0, 0, NAMES_HURRY_BUDGET);
+	keep_names(w, b);
+	return 0;
+}
 
 /* ---- shots --------------------------------------------------------------------------------------------------------- */
 
@@ -82,6 +166,12 @@ struct shot *watched_full(struct watched *w, struct err *err)
 			breakdown_free(b);
 			b = NULL;
 		}
+		if (b) {
+			b->beside = calloc(1, sizeof(*b->beside));
+			if (b->beside)
+				beside_read(target, b, b->beside);
+			keep_names(w, b);
+		}
 		struct shot *made = b ? shot_new(b) : NULL;
 		if (made) {
 			shot_put(shot);
@@ -122,6 +212,8 @@ int watched_open(struct watched *w, pid_t pid, const struct watched_opt *how,
 					  .limit_bytes = watch_limit(target) };
 	memcpy(w->facts.comm, target->comm, sizeof(w->facts.comm));
 	w->since_ns = clock_ns(CLOCK_REALTIME);
+	w->pss_bytes = w->others_rss_bytes = w->others_pss_bytes = UINT64_MAX;
+	w->facts.cgroup.version = 0;
 	struct history_run run = { .time_ns = clock_ns(CLOCK_REALTIME), .pid = pid };
 	memcpy(run.comm, target->comm, sizeof(run.comm));
 	run.comm[sizeof(run.comm) - 1] = '\0';
@@ -133,6 +225,10 @@ void watched_close(struct watched *w)
 	shot_put(w->quick);
 	shot_put(w->full);
 	alert_set_free(w->rules);
+	if (w->owned)
+		owned_fini(w->owned);
+	free(w->owned);
+	free(w->allocators);
 	watch_close(w->watch);
 	if (w->pidfd >= 0)
 		close(w->pidfd);
@@ -180,6 +276,10 @@ static void keep_facts(struct watched *w, int mappings, int alerts)
 	f->reading_cpu_ns = cost.reading_cpu_ns;
 	f->cpu_share = cost.since_ns ? (double)cost.cpu_ns / (double)cost.since_ns : 0;
 	f->alerts += (uint64_t)alerts;
+	f->pss_bytes = w->pss_bytes;
+	f->mappings = w->quick->breakdown->region_total;
+	f->mappings_max = w->mappings_max;
+	f->cgroup = w->cgroup;
 	if (mappings) {
 		double stall = (double)cost.stall_ns / 1e9;
 		unsigned i = 0;
@@ -190,6 +290,72 @@ static void keep_facts(struct watched *w, int mappings, int alerts)
 		f->reading_ns = w->quick->breakdown->reading.total_ns;
 	}
 	pthread_mutex_unlock(&w->lock);
+}
+
+static void tell(struct alert_facts *facts, enum alert_kind kind, uint64_t value)
+{
+	facts->beside[kind] = value == UINT64_MAX ? NAN : (double)value;
+}
+
+/* What the history does not hold. */
+static void tell_beside(struct watched *w, struct alert_facts *facts)
+{
+	const struct breakdown *b = w->quick->breakdown;
+	const struct proc_totals *t = watch_totals(w->watch);
+	uint64_t free_bytes = 0, live = 0;
+	for (int i = 0; i < ALERT_KIND_COUNT; i++)
+		facts->beside[i] = NAN;
+	for (size_t i = 0; i < b->allocator_count; i++) {
+		const struct allocator_reading *a = &b->allocators[i];
+		if (a->live_bytes == UINT64_MAX || a->free_page_bytes == UINT64_MAX)
+			continue;
+		live += a->live_bytes;
+		free_bytes += a->free_page_bytes +
+			      (a->hole_bytes == UINT64_MAX ? 0 : a->hole_bytes) +
+			      (a->cache_bytes == UINT64_MAX ? 0 : a->cache_bytes);
+	}
+	if (live) {
+		tell(facts, ALERT_FREE, free_bytes);
+		facts->beside[ALERT_FREE_LIVE] = (double)free_bytes / (double)live * 100;
+	}
+	tell(facts, ALERT_PSS, w->pss_bytes);
+	tell(facts, ALERT_SWAP, t->swap_bytes);
+	tell(facts, ALERT_PAGE_TABLES, t->page_table_bytes);
+	tell(facts, ALERT_MAPPINGS, b->region_total);
+	facts->mappings_max = w->mappings_max == UINT64_MAX ? 0 : w->mappings_max;
+	if (w->others_rss_bytes != UINT64_MAX)
+		tell(facts, ALERT_RSS_SUM, w->others_rss_bytes + t->rss_bytes);
+	if (w->others_pss_bytes != UINT64_MAX && w->pss_bytes != UINT64_MAX)
+		tell(facts, ALERT_PSS_SUM, w->others_pss_bytes + w->pss_bytes);
+	if (w->cgroup.version) {
+		tell(facts, ALERT_CGROUP, w->cgroup.current_bytes);
+		tell(facts, ALERT_WORKING_SET, cgroup_working_set(&w->cgroup));
+		tell(facts, ALERT_SOCKETS, w->cgroup.socket_bytes);
+		if (w->cgroup.slab_reclaimable_bytes != UINT64_MAX)
+			tell(facts, ALERT_SLAB,
+			     w->cgroup.slab_reclaimable_bytes + w->cgroup.slab_unreclaimable_bytes);
+	}
+}
+
+/* Walks all pages, some 37 ns each, so that it is done as seldom as that costs; nobody asks, nobody pays. */
+static void read_pss(struct watched *w)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), rss, stall = 0;
+	struct err ignored = { 0 };
+	if (!alert_set_asks(w->rules, ALERT_PSS) && !alert_set_asks(w->rules, ALERT_PSS_SUM))
+		return;
+	if (now < w->pss_due_ns)
+		return;
+	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	if (rollup_read(watch_target(w->watch), &rss, &w->pss_bytes, &stall, &ignored) < 0)
+		w->pss_bytes = UINT64_MAX;
+	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	w->pss_due_ns = now + watch_period(cpu, 0, 0, PSS_BUDGET);
+}
+
+uint64_t watched_pss(const struct watched *w)
+{
+	return w->pss_bytes;
 }
 
 static int check_rules(struct watched *w, struct alert_event *events)
@@ -208,6 +374,7 @@ static int check_rules(struct watched *w, struct alert_event *events)
 				     .readings = cost.readings,
 				     .pid = w->pid,
 				     .comm = w->facts.comm };
+	tell_beside(w, &facts);
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	int growth = alert_set_judges_growth(w->rules) && now >= w->rules_due_ns;
 	facts.skip_growth = !growth;
@@ -232,12 +399,20 @@ int watched_look(struct watched *w, struct alert_event *events, int *count, stru
 	}
 	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	if (mappings) {
-		struct shot *shot = shot_new(watch_take(w->watch));
+		struct breakdown *b = watch_take(w->watch);
+		/* where names cannot be had the mappings are called by rules */
+		struct err ignored = { 0 };
+		name_mappings(w, b, &ignored);
+		cgroup_memory_read(watch_target(w->watch), &w->cgroup);
+		if (!w->mappings_max)
+			w->mappings_max = beside_mappings_max();
+		struct shot *shot = shot_new(b);
 		if (!shot)
 			return err_set(err, -ENOMEM, "cannot keep a reading of process %d",
 				       (int)w->pid);
 		publish(w, &w->quick, shot);
 	}
+	read_pss(w);
 	int rc = keep_sample(w, err);
 	int met = check_rules(w, events);
 	*count = met > 0 ? met : 0;

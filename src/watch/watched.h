@@ -31,7 +31,19 @@ struct watched {
 	struct history *history;
 	struct alert_set *rules;
 	struct mapnames *names; /* lent; may be NULL */
-	uint64_t rss_before;    /* of the line printed last */
+	/* what allocators and runtimes own and hold, as of their last reading; under the lock */
+	struct owned *owned;
+	struct allocator_reading *allocators;
+	size_t allocator_count;
+	/* when they may be read again at the usual pace, and when much is there that has no name yet (CLOCK_MONOTONIC) */
+	uint64_t owned_due_ns, owned_hurry_ns, unnamed_bytes;
+	/* of smaps_rollup, where a rule asks for it */
+	uint64_t pss_bytes, pss_due_ns;
+	struct cgroup_memory cgroup;
+	uint64_t mappings_max;
+	/* of all that are watched beside this one; UINT64_MAX: another one tells of the sums */
+	uint64_t others_rss_bytes, others_pss_bytes;
+	uint64_t rss_before; /* of the line printed last */
 	uint64_t said_period_ns, said_rules_period_ns;
 	/* the rules on growth: what they took last, when they may be judged again (CLOCK_MONOTONIC), and after what time */
 	uint64_t rules_cpu_ns, rules_due_ns, rules_period_ns;
@@ -54,6 +66,8 @@ struct watched_opt {
 int watched_open(struct watched *w, pid_t pid, const struct watched_opt *opt,
 		 struct history *history, struct err *err);
 void watched_close(struct watched *w);
+/** watched_pss() - as of the last time that a rule asked for it; UINT64_MAX: not known. */
+uint64_t watched_pss(const struct watched *w);
 /**
  * watched_look() - look, keep the sample, check the rules. 1 mappings were read, 0 only sums, -ESRCH ended, or another error.
  * @events receives the *@count rules met anew.

@@ -71,11 +71,33 @@ static void wait_for(struct watchers *l, uint64_t until_ns)
 		polled[i]->exited |= fds[i].revents != 0;
 }
 
+/* What the others have, told by one of them: the first that lives. */
+static void sum_others(struct watchers *l, struct watched *w)
+{
+	uint64_t rss = 0, pss = 0;
+	const struct watched *first = NULL;
+	for (size_t i = 0; i < l->set.count; i++) {
+		const struct watched *other = &l->set.all[i];
+		if (other->facts.ended)
+			continue;
+		first = first ? first : other;
+		if (other == w)
+			continue;
+		rss += other->facts.time_ns ? other->facts.totals.rss_bytes : 0;
+		if (pss != UINT64_MAX && other->facts.time_ns)
+			pss = watched_pss(other) == UINT64_MAX ? UINT64_MAX
+							       : pss + watched_pss(other);
+	}
+	w->others_rss_bytes = first == w ? rss : UINT64_MAX;
+	w->others_pss_bytes = first == w ? pss : UINT64_MAX;
+}
+
 /* Return: negative errno where going on makes no sense. */
 static int look(struct watchers *l, struct watched *w, struct err *err)
 {
 	struct alert_event events[ALERT_RULES_MAX];
 	int met;
+	sum_others(l, w);
 	int rc = watched_look(w, events, &met, err);
 	if (rc == -ESRCH || rc == -ENODATA || rc == -EPERM || rc == -EACCES) {
 		pthread_mutex_lock(&w->lock);
