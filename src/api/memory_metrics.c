@@ -148,7 +148,11 @@ enum allocator_column { LIVE, FREE, METADATA };
 static void put_allocators(struct buf *out, const char *name, const struct scrape *s,
 			   enum allocator_column column)
 {
-	const struct breakdown *b = s->has_full ? s->full.breakdown : NULL;
+	/* a watcher's look carries the figures of the last reading of allocators; so does a full one, but it may be older */
+	const struct breakdown *b = s->has_quick && s->quick.breakdown->named_ns
+					    ? s->quick.breakdown
+				    : s->has_full ? s->full.breakdown
+						  : NULL;
 	for (size_t i = 0; b && i < b->allocator_count; i++) {
 		const struct allocator_reading *a = &b->allocators[i];
 		const struct {
@@ -204,6 +208,81 @@ static void put_page_tables(struct buf *out, const char *name, const struct scra
 {
 	if (s->facts.totals.page_table_bytes != UINT64_MAX)
 		row(out, name, s, NULL, NULL, s->facts.totals.page_table_bytes);
+}
+
+static void put_labels_age(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (!s->has_quick || !s->quick.breakdown->named_ns)
+		return;
+	const struct breakdown *b = s->quick.breakdown;
+	uint64_t before = b->end_ns > b->named_ns ? b->end_ns - b->named_ns : 0;
+	begin(out, name, s);
+	metric_double(out, (double)(s->quick.age_ns + before) / 1e9);
+}
+
+static void put_pss(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (s->has_full)
+		row(out, name, s, NULL, NULL, s->full.breakdown->pss_bytes);
+	else if (s->facts.pss_bytes != UINT64_MAX && s->facts.pss_bytes)
+		row(out, name, s, NULL, NULL, s->facts.pss_bytes);
+}
+
+static void put_mappings(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (s->facts.mappings)
+		row(out, name, s, NULL, NULL, s->facts.mappings);
+}
+
+static void put_mappings_max(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (s->facts.mappings_max && s->facts.mappings_max != UINT64_MAX)
+		row(out, name, s, NULL, NULL, s->facts.mappings_max);
+}
+
+static void put_oom(struct buf *out, const char *name, const struct scrape *s)
+{
+	const struct proc_totals *t = &s->facts.totals;
+	if (t->rss_bytes != UINT64_MAX && t->swap_bytes != UINT64_MAX &&
+	    t->page_table_bytes != UINT64_MAX)
+		row(out, name, s, NULL, NULL, t->rss_bytes + t->swap_bytes + t->page_table_bytes);
+}
+
+static void put_unmapped(struct buf *out, const char *name, const struct scrape *s)
+{
+	const struct beside *beside = s->has_full ? s->full.breakdown->beside : NULL;
+	if (beside && beside->held_known)
+		row(out, name, s, NULL, NULL, beside->held_bytes);
+}
+
+static void put_limit(struct buf *out, const char *name, const struct scrape *s)
+{
+	if (s->facts.limit_bytes)
+		row(out, name, s, NULL, NULL, s->facts.limit_bytes);
+}
+
+static void put_cgroup(struct buf *out, const char *name, const struct scrape *s)
+{
+	const struct cgroup_memory *m = &s->facts.cgroup;
+	const struct {
+		const char *kind;
+		uint64_t bytes;
+	} parts[] = { { "current", m->current_bytes },
+		      { "working_set", cgroup_working_set(m) },
+		      { "anon", m->anon_bytes },
+		      { "page_cache", m->file_bytes },
+		      { "page_cache_inactive", m->inactive_file_bytes },
+		      { "shmem", m->shmem_bytes },
+		      { "page_tables", m->page_table_bytes },
+		      { "slab_reclaimable", m->slab_reclaimable_bytes },
+		      { "slab_unreclaimable", m->slab_unreclaimable_bytes },
+		      { "sockets", m->socket_bytes },
+		      { "kernel_stacks", m->kernel_stack_bytes },
+		      { "kernel", m->kernel_bytes },
+		      { "swap", m->swap_bytes } };
+	for (size_t i = 0; m->version && i < ARRAY_LEN(parts); i++)
+		if (parts[i].bytes != UINT64_MAX)
+			row(out, name, s, "kind", parts[i].kind, parts[i].bytes);
 }
 
 static void put_unattributed(struct buf *out, const char *name, const struct scrape *s)
@@ -345,6 +424,23 @@ static const struct {
 	  put_stacks },
 	{ "byteledger_page_table_bytes", "bytes", "gauge", "Page tables of the process.",
 	  put_page_tables },
+	{ "byteledger_labels_age_seconds", "seconds", "gauge",
+	  "Age of the reading of allocators that labels and allocator figures rest on.",
+	  put_labels_age },
+	{ "byteledger_pss_bytes", "bytes", "gauge",
+	  "Proportional set size, as of the last time it was read.", put_pss },
+	{ "byteledger_mappings", NULL, "gauge", "Mappings of the process.", put_mappings },
+	{ "byteledger_mappings_max", NULL, "gauge", "Mappings that a process may have.",
+	  put_mappings_max },
+	{ "byteledger_oom_bytes", "bytes", "gauge",
+	  "What the OOM killer counts: RSS, swap and page tables.", put_oom },
+	{ "byteledger_unmapped_file_bytes", "bytes", "gauge",
+	  "Memfds and deleted files that are open and not mapped, as of the last full reading.",
+	  put_unmapped },
+	{ "byteledger_limit_bytes", "bytes", "gauge",
+	  "The lowest memory limit of the cgroup, or the machine's memory.", put_limit },
+	{ "byteledger_cgroup_bytes", "bytes", "gauge", "What the process's cgroup is charged for.",
+	  put_cgroup },
 	{ "byteledger_unattributed_bytes", "bytes", "gauge",
 	  "The kernel's RSS less the sum of all classes (its counters lag).", put_unattributed },
 	{ "byteledger_growth_bytes_per_second", NULL, "gauge",

@@ -145,7 +145,8 @@ static void end_stdout(int status, void *unused)
 	(void)unused;
 	errno = 0;
 	int good = fflush(stdout) == 0 && !ferror(stdout);
-	if (good || status != CMD_OK || status_is_programs)
+	/* whoever read it has seen enough */
+	if (good || errno == EPIPE || status != CMD_OK || status_is_programs)
 		return;
 	fprintf(stderr,
 		"byteledger: cannot write to stdout%s%s\nhint: what was printed is not all\n",

@@ -25,7 +25,8 @@ enum {
 	OPT_GROUP,
 	OPT_DIFF,
 	OPT_PROBE,
-	OPT_JSONL
+	OPT_JSONL,
+	OPT_CLASSES
 };
 
 static const struct argp_option options[] = {
@@ -36,7 +37,11 @@ static const struct argp_option options[] = {
 	  "growth: what grew most",
 	  2 },
 	{ "group", OPT_GROUP, "WORD", 0,
-	  "Add up by label (default), file, module or thread, or list mappings only (vma)", 2 },
+	  "Add up by label (default), file, module or thread, list mappings only (vma), or all the "
+	  "processes together by PSS (process)",
+	  2 },
+	{ "classes", OPT_CLASSES, NULL, 0,
+	  "Print the words by which memory is called, which alert rules may name, and end", 3 },
 	{ "diff", OPT_DIFF, "FILE", 0,
 	  "Print what changed since FILE was written with --format json", 3 },
 	{ "format", OPT_FORMAT, "WORD", 0, "text (default), json or csv", 3 },
@@ -74,6 +79,8 @@ static int parse_word(const char *text, const char *const *words, size_t count)
 /* What does not go together. */
 static void check(const struct regions *r)
 {
+	if (r->classes)
+		return;
 	int watch = watch_wanted(&r->watch), given = targets_given(&r->targets);
 	int history_only = r->watch.history && !r->watch.seconds && !r->watch.serve &&
 			   !r->watch.rule_count && !given && !r->with_program;
@@ -99,8 +106,12 @@ static void check(const struct regions *r)
 		cmd_usage("--quick does not know PSS");
 	if (r->compat && (r->format != FORMAT_TEXT || r->group || r->base_path))
 		cmd_usage("--compat is a text layout of its own");
-	if (r->group && r->format != FORMAT_TEXT)
+	if (r->group && r->group != GROUP_PROCESS && r->format != FORMAT_TEXT)
 		cmd_usage("--group is for text: json and csv have every mapping");
+	if (r->group == GROUP_PROCESS && (r->format == FORMAT_CSV || r->quick))
+		cmd_usage("--group process prints text or json, and needs PSS");
+	if (r->group == GROUP_PROCESS && (r->with_program || r->watch.duration_ns))
+		cmd_usage("--group process is of this moment: without a program or --duration");
 	if (r->base_path && (r->format == FORMAT_CSV || r->group))
 		cmd_usage("--diff prints text or json, by label");
 	if (r->quiet && r->output)
@@ -111,7 +122,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	static const char *const formats[] = { "text", "json", "csv" };
 	static const char *const sorts[] = { "rss", "pss", "swap", "virtual", "growth" };
-	static const char *const groups[] = { "label", "vma", "file", "module", "thread" };
+	static const char *const groups[] = {
+		"label", "vma", "file", "module", "thread", "process"
+	};
 	struct regions *r = state->input;
 	int word;
 	switch (key) {
@@ -142,7 +155,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_GROUP:
 		word = parse_word(arg, groups, ARRAY_LEN(groups));
 		if (word < 0)
-			cmd_usage("unknown group '%s': label, vma, file, module or thread", arg);
+			cmd_usage("unknown group '%s': label, vma, file, module, thread or process",
+				  arg);
 		r->group = (enum regions_group)word;
 		break;
 	case OPT_DIFF:
@@ -178,6 +192,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_COMPAT:
 		r->compat = 1;
+		break;
+	case OPT_CLASSES:
+		r->classes = 1;
 		break;
 	case ARGP_KEY_ARG:
 		if (watch_takes(&r->watch, arg))
@@ -230,6 +247,9 @@ static struct mapnames *open_probe(const struct target_list *list)
 static int look_at_all(struct regions *r, const struct target_list *list)
 {
 	int status = CMD_OK;
+	struct err whole = { 0 };
+	if (r->group == GROUP_PROCESS)
+		return regions_ledger(r, list, &whole) < 0 ? cmd_fail(&whole) : CMD_OK;
 	for (size_t i = 0; i < list->count; i++) {
 		struct err err = { 0 };
 		/* one that ended does not take the others with it */
@@ -310,6 +330,10 @@ int cmd_regions(int argc, char **argv)
 		r.with_program = strcmp(argv[i], "--") == 0;
 	if (cmd_parse(&argp, argc, argv, &rest, &r) < 0)
 		return CMD_USAGE;
+	if (r.classes) {
+		regions_classes(stdout);
+		return fflush(stdout) == 0 ? CMD_OK : CMD_FAILED;
+	}
 	if (r.with_program && rest >= argc) {
 		fprintf(stderr, "byteledger: no program given\n"
 				"hint: byteledger regions [OPTIONS] -- PROGRAM [ARGS...]\n");

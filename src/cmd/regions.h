@@ -28,7 +28,7 @@ struct regions {
 	struct regions_base *base; /* --diff */
 	const char *base_path, *output;
 	int top_given, format_given, sort_given, with_program, all, raw, quick, compat, probe,
-		quiet;
+		quiet, classes;
 	struct mapnames *names; /* --probe, where it is permitted */
 	struct result result;
 	struct started program; /* -- PROGRAM */
@@ -38,6 +38,12 @@ struct regions {
 /** regions_read() - one reading as the options want it; NULL with @err. */
 struct breakdown *regions_read(const struct regions *r, const struct target *target,
 			       struct err *err);
+/**
+ * regions_ledger() - read these processes and print them as one: by PSS, with their cgroup. @unread: how many ended or were refused before.
+ */
+int regions_ledger(struct regions *r, const struct target_list *list, struct err *err);
+/** regions_classes() - the words by which memory is called. */
+void regions_classes(FILE *to);
 /** regions_print() - @b in the layout asked for, @age_ns old; @before_end: the process had ended when it was printed. */
 int regions_print(struct regions *r, const struct breakdown *b, const char *exe, uint64_t age_ns,
 		  int before_end, struct err *err);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/jsonw.h"
@@ -11,6 +12,9 @@
 #include "cmd/terminal.h"
 #include "heaps/heaps.h"
 #include "out/regions.h"
+#include "proc/beside.h"
+#include "proc/classes.h"
+#include "proc/ledger.h"
 #include "source/threadfacts.h"
 
 /** print_groups() - the page with another middle. */
@@ -101,7 +105,7 @@ int regions_print(struct regions *r, const struct breakdown *b, const char *exe,
 		rc = print_text(r, b, age_ns, before_end, err);
 	}
 	if (rc == 0 && (fflush(r->result.to) != 0 || ferror(r->result.to)))
-		rc = err_set(err, -EIO, "cannot write the result");
+		rc = result_failed(err);
 	return rc;
 }
 
@@ -116,8 +120,101 @@ struct breakdown *regions_read(const struct regions *r, const struct target *tar
 	/* a quick look does not copy heaps */
 	if (b && rc == 0 && !r->quick)
 		rc = heaps_read(b, target, err);
+	if (b && rc == 0) {
+		b->beside = calloc(1, sizeof(*b->beside));
+		if (b->beside)
+			beside_read(target, b, b->beside);
+	}
 	if (rc == 0)
 		return b;
 	breakdown_free(b);
 	return NULL;
+}
+
+/* ---- several as one -------------------------------------------------------------------------------------------------- */
+
+static void put_title(struct buf *title, const struct regions *r)
+{
+	const struct targets *t = &r->targets;
+	if (t->container)
+		buf_printf(title, "container '%s'", t->container);
+	else if (t->cgroup)
+		buf_printf(title, "cgroup '%s'", t->cgroup);
+	else if (t->name)
+		buf_printf(title, "'%s'", t->name);
+	else
+		buf_puts(title, "these");
+}
+
+int regions_ledger(struct regions *r, const struct target_list *list, struct err *err)
+{
+	CLEANUP(ledger_fini) struct ledger ledger = { 0 };
+	CLEANUP(buf_fini) struct buf title = { 0 }, text = { 0 };
+	struct err why = { 0 };
+	int rc = 0;
+	for (size_t i = 0; i < list->count && rc == 0; i++) {
+		CLEANUP(target_close) struct target target = { 0 };
+		struct err one = { 0 };
+		struct breakdown *b = target_open(&target, list->pids[i], &one) == 0
+					      ? regions_read(r, &target, &one)
+					      : NULL;
+		if (b && ledger_add(&ledger, b) < 0)
+			rc = err_set(err, -ENOMEM, "cannot add up the processes");
+		ledger.unread += !b;
+		if (!b)
+			why = one;
+		breakdown_free(b);
+	}
+	if (rc == 0 && !ledger.count) {
+		*err = why;
+		return err->code ? err->code : err_set(err, -ESRCH, "no process is left");
+	}
+	if (rc == 0)
+		rc = result_for(&r->result, "processes", list->pids[0], err);
+	if (rc < 0 || !r->result.to)
+		return rc;
+	/* a folder that was named is what is asked about, and holds those of the processes */
+	struct cgroup_memory named;
+	if (r->targets.cgroup && r->targets.cgroup[0] == '/' &&
+	    cgroup_memory_at(r->targets.cgroup, &named) == 0) {
+		ledger.cgroup = named;
+		ledger.cgroups = 1;
+	}
+	ledger_sort(&ledger, r->sort_given ? r->sort : REGIONS_BY_PSS);
+	put_title(&title, r);
+	if (r->format == FORMAT_JSON) {
+		struct jsonw json;
+		jsonw_init(&json, r->result.to);
+		rc = out_ledger_json(&json, &ledger, buf_cstr(&title), err);
+		jsonw_line(&json);
+	} else {
+		struct out_opt terminal = { 0 };
+		terminal_fit(r->result.to, &terminal);
+		struct regions_text_opt opt = { .width = terminal.width,
+						.ascii = terminal.ascii,
+						.raw = r->raw,
+						.top = r->top,
+						.all = r->all };
+		ledger_text(&text, &ledger, buf_cstr(&title), &opt);
+		if (buf_failed(&text))
+			return err_set(err, -ENOMEM, "cannot print");
+		fwrite(text.data, 1, text.len, r->result.to);
+	}
+	if (rc == 0 && (fflush(r->result.to) != 0 || ferror(r->result.to)))
+		rc = result_failed(err);
+	return rc;
+}
+
+void regions_classes(FILE *to)
+{
+	for (unsigned class = 0; class < REGION_CLASS_COUNT; class ++) {
+		fprintf(to, "%-18s %s\n", region_class_name(class), class_about(class));
+		for (size_t i = 0; i < class_label_count; i++)
+			if (class_labels[i].class == class)
+				fprintf(to, "  %-22s %s\n", class_labels[i].label,
+					class_labels[i].about);
+	}
+	fprintf(to, "\nA rule names a class (rss:runtime>1G), a label (rss:Go heap>1G), or both "
+		    "(rss:named/MY NAME>1G),\na file by its path and a library by its file "
+		    "name.\n");
 }

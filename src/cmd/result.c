@@ -77,6 +77,14 @@ int result_for(struct result *result, const char *exe, pid_t pid, struct err *er
 	return rc;
 }
 
+int result_failed(struct err *err)
+{
+	int code = errno ? -errno : -EIO;
+	return err_set(err, code,
+		       code == -EPIPE ? "nobody reads the result any more"
+				      : "cannot write the result");
+}
+
 int result_end(struct result *result, struct err *err)
 {
 	int bad = 0;

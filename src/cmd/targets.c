@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 
 enum { OPT_CGROUP = 512, OPT_CONTAINER, OPT_FOLLOW };
@@ -12,8 +15,9 @@ enum { OPT_CGROUP = 512, OPT_CONTAINER, OPT_FOLLOW };
 static const struct argp_option options[] = {
 	{ "pid", 'p', "PID", 0, "The process with that id (repeatable)", 1 },
 	{ "name", 'n', "NAME", 0,
-	  "Every process whose executable has that base name (or glob); waits for one where none "
-	  "runs, and follows restarts",
+	  "Every process of that name (or glob): its executable's, its own (comm) or argv[0]'s, "
+	  "without "
+	  "folders; waits for one where none runs, and follows restarts",
 	  1 },
 	{ "container", OPT_CONTAINER, "NAME|ID", 0,
 	  "Every process of a container; a name is what docker or podman knows it by", 1 },
@@ -27,12 +31,21 @@ static void say_waiting(const char *name)
 	cmd_say("waiting for a program called '%s'", name);
 }
 
+static void say_called(pid_t pid, const char *by, const char *exe)
+{
+	CLEANUP(buf_fini) struct buf safe = { 0 };
+	text_escape(&safe, exe, 0);
+	cmd_say("process %d is called so by its %s; its executable is '%s'", (int)pid, by,
+		buf_cstr(&safe));
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct targets *t = state->input;
 	switch (key) {
 	case ARGP_KEY_INIT:
 		t->waiting = say_waiting;
+		t->called = say_called;
 		return 0;
 	case 'p': {
 		char *end;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -17,6 +18,7 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "out/regions.h"
+#include "proc/classes.h"
 #include "recorder/started.h"
 
 #define GROWTH_ROWS 12
@@ -48,9 +50,12 @@ static const struct argp_option options[] = {
 	  "holds",
 	  4 },
 	{ "alert", OPT_ALERT, "RULE", 0,
-	  "Watch for 'rss>2G', 'rss:CLASS>X', 'rate>X/min for 5m', 'eta<2h', 'new>X', 'step>X', "
-	  "'unaccounted>5%' "
-	  "(repeatable); exit status 3 once one was met",
+	  "Watch for 'rss>2G', 'rss>80%', 'rss:CLASS>X', 'rate>X/min for 5m', 'eta<2h', 'new>X', "
+	  "'step>X', "
+	  "'unaccounted>5%', 'pss>X', 'swap>X', 'free>X', 'free/live>200%', 'pss-sum>X', "
+	  "'cgroup>80%', "
+	  "'pagetables>X', 'mappings>80%', 'sockets>X', 'slab>X' (repeatable); exit status 3 once "
+	  "one was met",
 	  4 },
 	{ "on-alert", OPT_ON_ALERT, "ACTION", 0,
 	  "What else to do then: log (default), exit, exec:CMD, post:URL, snapshot (repeatable)",
@@ -89,6 +94,27 @@ static void refuse_hasty_rules(const struct watch_args *a)
 			rule->text, text_duration(period, period_ns));
 		err_hint(&err, "look every %s or more often (--watch), or give it a longer time",
 			 text_duration(most, alert_longest_period_ns(rule)));
+		cmd_refuse(&err);
+	}
+}
+
+/* A name that no memory ever has would look like memory that does not grow. */
+static void refuse_unknown_names(const struct watch_args *a)
+{
+	for (size_t i = 0; i < a->rule_count; i++) {
+		const char *name = a->rules[i].select, *nearest;
+		struct err err = { 0 };
+		if (!name[0] || classes_know(name, &nearest))
+			continue;
+		err_set(&err, -EINVAL,
+			"no memory is ever called '%s', as in the alert rule '%s'%s%s%s", name,
+			a->rules[i].text, nearest ? "; did you mean '" : "", nearest ? nearest : "",
+			nearest ? "'?" : "");
+		err_hint(&err,
+			 "'byteledger regions --classes' lists the names; one that the program "
+			 "gives "
+			 "is written as 'named/%s'",
+			 name);
 		cmd_refuse(&err);
 	}
 }
@@ -154,6 +180,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			cmd_usage("--token-file, --no-auth, --host, --cors and --addresses "
 				  "belong to --serve");
 		refuse_hasty_rules(a);
+		refuse_unknown_names(a);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -271,7 +298,16 @@ static int on_looked(void *ctx, struct watched *w, int mappings, struct err *err
 		return 0;
 	int rc = watch_show_look(w, l->args, watchers_set(l->watchers)->count > 1, l->first, err);
 	l->first = 0;
-	return rc;
+	if (rc != -EPIPE)
+		return rc;
+	/* whoever read the lines has gone: what else was asked for goes on without them */
+	err_init(err);
+	__fpurge(l->args->result->to);
+	clearerr(l->args->result->to);
+	l->args->result->to = NULL;
+	if (!l->args->history && !l->args->serve && !l->args->rule_count)
+		watchers_stop(l->watchers);
+	return 0;
 }
 
 static void on_turned(void *ctx)

@@ -120,7 +120,7 @@ int watch_show_look(struct watched *w, const struct watch_args *args, int severa
 		w->rss_before = totals->rss_bytes;
 	}
 	if (rc == 0 && (fflush(to) != 0 || ferror(to)))
-		rc = err_set(err, -EIO, "cannot write the result");
+		rc = result_failed(err);
 	return rc;
 }
 
@@ -240,5 +240,5 @@ int watch_show_growth(const struct watch_args *args, const struct history *histo
 	if (count > rows + first)
 		fprintf(to, "%10s %zu more\n", "...", count - rows - first);
 	free(all);
-	return fflush(to) != 0 ? err_set(err, -EIO, "cannot write the result") : 0;
+	return fflush(to) != 0 ? result_failed(err) : 0;
 }

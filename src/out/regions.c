@@ -9,6 +9,8 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "out/csv.h"
+#include "proc/beside.h"
+#include "proc/verdict.h"
 
 static void number(struct jsonw *json, const char *key, uint64_t value, int known)
 {
@@ -129,6 +131,122 @@ static void put_allocators(struct jsonw *json, const struct breakdown *b)
 	jsonw_array_end(json);
 }
 
+static void put_cgroup(struct jsonw *json, const struct cgroup_memory *m)
+{
+	jsonw_object(json, "cgroup");
+	jsonw_i64(json, "version", m->version);
+	jsonw_str(json, "path", m->path);
+	known(json, "current_bytes", m->current_bytes);
+	known(json, "limit_bytes", m->limit_bytes);
+	known(json, "peak_bytes", m->peak_bytes);
+	known(json, "working_set_bytes", cgroup_working_set(m));
+	known(json, "swap_bytes", m->swap_bytes);
+	known(json, "anon_bytes", m->anon_bytes);
+	known(json, "page_cache_bytes", m->file_bytes);
+	known(json, "page_cache_inactive_bytes", m->inactive_file_bytes);
+	known(json, "page_cache_active_bytes", m->active_file_bytes);
+	known(json, "page_cache_mapped_bytes", m->file_mapped_bytes);
+	known(json, "shmem_bytes", m->shmem_bytes);
+	known(json, "kernel_bytes", m->kernel_bytes);
+	known(json, "page_table_bytes", m->page_table_bytes);
+	known(json, "slab_reclaimable_bytes", m->slab_reclaimable_bytes);
+	known(json, "slab_unreclaimable_bytes", m->slab_unreclaimable_bytes);
+	known(json, "socket_bytes", m->socket_bytes);
+	known(json, "kernel_stack_bytes", m->kernel_stack_bytes);
+	known(json, "percpu_bytes", m->percpu_bytes);
+	known(json, "oom_kills", m->oom_kills);
+	if (m->pressure_some >= 0) {
+		jsonw_double(json, "pressure_some_percent", m->pressure_some);
+		jsonw_double(json, "pressure_full_percent", m->pressure_full);
+	}
+	jsonw_object_end(json);
+}
+
+static void put_verdict(struct jsonw *json, const struct verdict *v)
+{
+	jsonw_object(json, "verdict");
+	jsonw_u64(json, "live_bytes", v->live);
+	jsonw_u64(json, "free_page_bytes", v->free_pages);
+	jsonw_u64(json, "hole_bytes", v->holes);
+	jsonw_u64(json, "cache_bytes", v->caches);
+	jsonw_u64(json, "metadata_bytes", v->metadata);
+	jsonw_u64(json, "heap_not_split_bytes", v->unread);
+	jsonw_u64(json, "file_bytes", v->files);
+	jsonw_u64(json, "variable_bytes", v->data);
+	jsonw_u64(json, "stack_bytes", v->stacks);
+	jsonw_u64(json, "shared_bytes", v->shared);
+	jsonw_u64(json, "named_bytes", v->named);
+	jsonw_u64(json, "anonymous_bytes", v->anonymous);
+	jsonw_u64(json, "byteledger_bytes", v->own);
+	jsonw_u64(json, "other_bytes", v->rest);
+	jsonw_object_end(json);
+}
+
+static void put_beside(struct jsonw *json, const struct beside *s)
+{
+	jsonw_object(json, "beside");
+	known(json, "page_table_bytes", s->page_table_bytes);
+	known(json, "locked_bytes", s->locked_bytes);
+	known(json, "pinned_bytes", s->pinned_bytes);
+	jsonw_u64(json, "oom_bytes", s->oom_bytes);
+	jsonw_u64(json, "mappings", s->mappings);
+	known(json, "mappings_max", s->mappings_max);
+	number(json, "unmapped_file_bytes", s->held_bytes, s->held_known);
+	number(json, "unmapped_files", s->held_count, s->held_known);
+	jsonw_str(json, "unmapped_file_largest", s->held_count ? s->held_name : NULL);
+	put_cgroup(json, &s->cgroup);
+	jsonw_object_end(json);
+}
+
+int out_ledger_json(struct jsonw *json, const struct ledger *l, const char *title, struct err *err)
+{
+	uint64_t pss = 0, rss = 0;
+	jsonw_object(json, NULL);
+	jsonw_str(json, "title", title);
+	jsonw_array(json, "processes");
+	for (size_t i = 0; i < l->count; i++) {
+		const struct ledger_row *r = &l->rows[i];
+		jsonw_object(json, NULL);
+		jsonw_i64(json, "pid", r->pid);
+		jsonw_str(json, "name", r->comm);
+		jsonw_u64(json, "rss_bytes", r->rss_bytes);
+		jsonw_u64(json, "pss_bytes", r->pss_bytes);
+		jsonw_u64(json, "private_bytes", r->private_bytes);
+		jsonw_u64(json, "swap_bytes", r->swap_bytes);
+		known(json, "page_table_bytes", r->page_table_bytes);
+		jsonw_u64(json, "mappings", r->mappings);
+		put_verdict(json, &r->verdict);
+		jsonw_object_end(json);
+		pss += r->pss_bytes;
+		rss += r->rss_bytes;
+	}
+	jsonw_array_end(json);
+	jsonw_u64(json, "pss_bytes", pss);
+	jsonw_u64(json, "rss_sum_bytes", rss);
+	jsonw_u64(json, "unread", l->unread);
+	jsonw_array(json, "classes");
+	for (size_t i = 0; i < l->class_count; i++) {
+		const struct ledger_class *r = &l->classes[i];
+		jsonw_object(json, NULL);
+		jsonw_str(json, "class", region_class_name(r->class));
+		jsonw_str(json, "label", r->label);
+		jsonw_u64(json, "pss_bytes", r->pss_bytes);
+		jsonw_u64(json, "rss_bytes", r->rss_bytes);
+		jsonw_u64(json, "swap_bytes", r->swap_bytes);
+		jsonw_u64(json, "count", r->count);
+		jsonw_u64(json, "processes", r->processes);
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+	jsonw_u64(json, "unmapped_file_bytes", l->held_bytes);
+	if (l->cgroups == 1)
+		put_cgroup(json, &l->cgroup);
+	else
+		jsonw_null(json, "cgroup");
+	jsonw_object_end(json);
+	return ferror(json->to) ? err_set(err, -EIO, "cannot write JSON") : 0;
+}
+
 int out_regions_json(struct jsonw *json, const char *key, const struct breakdown *b,
 		     const struct out_regions_opt *opt, uint64_t age_ns, struct err *err)
 {
@@ -149,6 +267,10 @@ int out_regions_json(struct jsonw *json, const char *key, const struct breakdown
 	jsonw_u64(json, "own_rss_bytes", b->own_rss_bytes);
 	known(json, "page_table_bytes", b->totals.page_table_bytes);
 	jsonw_u64(json, "mappings", b->region_total);
+	struct verdict verdict = verdict_of(b);
+	put_verdict(json, &verdict);
+	if (b->beside)
+		put_beside(json, b->beside);
 	put_classes(json, b, opt->growth);
 	jsonw_array(json, "regions");
 	size_t limit = opt->all ? b->region_count : opt->top;
@@ -169,6 +291,9 @@ int out_regions_json(struct jsonw *json, const char *key, const struct breakdown
 	jsonw_object_end(json);
 	jsonw_str(json, "source", b->full ? "smaps" : b->reading.pages);
 	jsonw_u64(json, "age_ns", age_ns);
+	/* the reading of allocators that labels rest on is older where mappings are looked at more often */
+	number(json, "labels_age_ns",
+	       age_ns + (b->end_ns > b->named_ns ? b->end_ns - b->named_ns : 0), b->named_ns != 0);
 	jsonw_u64(json, "stall_ns", b->reading.stall_ns);
 	jsonw_object_end(json);
 	return ferror(json->to) ? err_set(err, -EIO, "cannot write JSON") : 0;

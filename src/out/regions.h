@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/jsonw.h"
 #include "proc/breakdown.h"
+#include "proc/ledger.h"
 #include "proc/text.h"
 
 struct out_regions_opt {
@@ -25,6 +26,9 @@ struct out_regions_opt {
  */
 int out_regions_json(struct jsonw *json, const char *key, const struct breakdown *b,
 		     const struct out_regions_opt *opt, uint64_t age_ns, struct err *err);
+/** out_ledger_json() - several processes as one: @title, processes, classes by PSS, the cgroup. */
+int out_ledger_json(struct jsonw *json, const struct ledger *ledger, const char *title,
+		    struct err *err);
 /** out_regions_csv() - one line a mapping, RFC 4180, with a header line if @header. */
 int out_regions_csv(FILE *to, const struct breakdown *b, const struct out_regions_opt *opt,
 		    int header, struct err *err);

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an operator asks of `regions`: one set of labels everywhere, a verdict first, memory beside RSS, and rules that mean what they say."""
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+from test_regions import run, wait_for
+from test_regions_serve import Watch, fetch
+
+PYTHON = """
+import sys, time
+small = [str(i) * 3 for i in range(300000)]
+large = [bytearray(1 << 20) for _ in range(16)]
+print('ready', flush=True)
+sys.stdin.readline()
+small += [str(i) * 5 for i in range(300000)]
+print('grown', flush=True)
+sys.stdin.readline()
+"""
+
+
+class Python:
+    """A Python program that does what it is told."""
+
+    def __init__(self, code=PYTHON, argv0=None, env=None):
+        self.child = subprocess.Popen([argv0 or sys.executable, "-c", code], executable=sys.executable, stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, text=True, env=env)
+        self.pid = self.child.pid
+        self.said = self.child.stdout.readline().strip()
+
+    def go_on(self):
+        self.child.stdin.write("\n")
+        self.child.stdin.flush()
+        return self.child.stdout.readline().strip()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.child.kill()
+        self.child.wait()
+
+
+def look(byteledger, pid, *options):
+    return json.loads(run(byteledger, "-p", pid, "--format", "json", *options).stdout)
+
+
+def labels(seen, least=1 << 20):
+    return {(c["class"], c["label"]) for c in seen["classes"] if c["rss_bytes"] >= least}
+
+
+# ---- one set of labels ----------------------------------------------------------------------------------------------
+
+
+def test_watching_knows_the_labels_that_looking_knows(byteledger, tmp_path):
+    with Python() as program:
+        full = look(byteledger, program.pid)
+        assert ("runtime", "CPython objects") in labels(full) and ("allocator", "malloc large") in labels(full)
+        watch = run(byteledger, "-p", program.pid, "--watch", "0.2", "--duration", "1s", "--format", "json",
+                    "--history", str(tmp_path / "h"))
+        seen = json.loads(watch.stdout)
+        assert labels(seen) == labels(full)
+        assert seen["labels_age_ns"] > 0 and {a["allocator"] for a in seen["allocators"]} == {a["allocator"] for a in full["allocators"]}
+        kept = json.loads(run(byteledger, "--history", str(tmp_path / "h"), "--format", "json").stdout)
+        assert ("runtime", "CPython objects") in {(s["class"], s["label"]) for s in kept["series"]}
+
+
+def test_a_scrape_holds_one_truth_also_of_what_grows(byteledger):
+    with Python() as program, Watch(byteledger, program.pid, "--watch", "0.2", "--serve", "127.0.0.1:0") as watch:
+        url = watch.url()
+        watch.wait_line(r"^\d\d:\d\d:\d\d", watch.out)
+
+        def resident():
+            text = fetch(url + "/metrics")[2]
+            rows = re.findall(r'byteledger_(resident|proportional)_bytes\{[^}]*class="([^"]*)",label="([^"]*)"\} (\d+)', text)
+            ages = re.findall(r"byteledger_labels_age_seconds\{[^}]*\} (\S+)", text)
+            assert ages and 0 <= float(ages[0]) < 100
+            return {kind: {(c, label): int(v) for k, c, label, v in rows if k == kind} for kind in ("resident", "proportional")}
+        before = resident()["resident"][("runtime", "CPython objects")]
+        assert before > 15 << 20
+        assert program.go_on() == "grown"
+        wait_for(lambda: resident()["resident"][("runtime", "CPython objects")] > before + (10 << 20), "its objects are called so")
+        assert fetch(url + "/debug/memory?format=json&full=1")[0] == 200
+        rows = resident()
+        large = {key for key, value in rows["proportional"].items() if value > 2 << 20}
+        assert large <= set(rows["resident"]), rows
+
+
+def test_an_alert_on_a_runtimes_heap_is_met(byteledger):
+    with Python() as program:
+        done = run(byteledger, "-p", program.pid, "--alert", "rss:CPython objects>10M", "--on-alert", "exit", "--duration", "20s", code=3)
+        assert b"CPython objects is" in done.stderr
+        done = run(byteledger, "-p", program.pid, "--alert", "rss:runtime/CPython objects>10M", "--on-alert", "exit",
+                   "--duration", "20s", code=3)
+        assert b"alert: " in done.stderr
+
+
+def test_a_name_that_no_memory_has_is_refused_and_the_list_is_there(byteledger):
+    done = run(byteledger, "-p", os.getpid(), "--alert", "rss:Go haep>50M", code=2)
+    assert b"did you mean 'Go heap'?" in done.stderr and b"regions --classes" in done.stderr
+    for known in ("rss:runtime>1T", "rss:heap (brk)>1T", "rss:named/TNC-*>1T", "rss:/var/db/*.sst>1T", "rss:libc.so.6>1T"):
+        run(byteledger, "-p", os.getpid(), "--alert", known, "--duration", "0.3s", "-q")
+    listed = run(byteledger, "--classes").stdout.decode()
+    with Python() as program:
+        for c in look(byteledger, program.pid)["classes"]:
+            assert re.search(rf"^{re.escape(c['class'])} ", listed, re.M), c
+    assert re.search(r"^  Go heap ", listed, re.M) and re.search(r"^  malloc large ", listed, re.M)
+
+
+# ---- names, limits, rules -------------------------------------------------------------------------------------------
+
+
+def test_a_process_is_found_by_each_of_its_names(byteledger, tmp_path):
+    link = tmp_path / "another-name"
+    link.symlink_to(sys.executable)
+    code = "import sys; print('ready', flush=True); sys.stdin.read()"
+    by_link = subprocess.Popen([str(link), "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    titled = subprocess.Popen(["a-title:", "-c", code], executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert by_link.stdout.readline() == titled.stdout.readline() == "ready\n"
+        for name, child, by in (("another-name", by_link, "comm"), ("a-title", titled, "argv[0]")):
+            done = run(byteledger, "-n", name, "--format", "json")
+            assert json.loads(done.stdout)["pid"] == child.pid
+            assert f"process {child.pid} is called so by its {by}; its executable is '".encode() in done.stderr
+    finally:
+        for child in (by_link, titled):
+            child.kill()
+            child.wait()
+
+
+def memory_cgroup():
+    """A folder where cgroups with a memory limit can be made, its version; skipped where there is none."""
+    with open("/proc/self/mounts", encoding="utf-8") as mounts:
+        for line in mounts:
+            _, at, kind, flags = line.split()[:4]
+            if kind == "cgroup" and "memory" in flags.split(","):
+                return at, 1
+            if kind == "cgroup2" and "memory" in open(at + "/cgroup.controllers", encoding="ascii").read().split() and os.access(at, os.W_OK):
+                return at, 2
+    pytest.skip("no memory controller here")
+
+
+@pytest.fixture
+def limited():
+    at, version = memory_cgroup()
+    group = f"{at}/byteledger-test-{os.getpid()}"
+    try:
+        os.mkdir(group)
+        with open(group + ("/memory.limit_in_bytes" if version == 1 else "/memory.max"), "w", encoding="ascii") as file:
+            file.write(str(200 << 20))
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made here: {error}")
+    yield group
+    deadline = time.monotonic() + 20
+    while os.path.isdir(group):
+        try:
+            os.rmdir(group)
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_limits_of_either_version_of_cgroups_are_known(byteledger, limited):
+    with Python() as program:
+        with open(limited + "/cgroup.procs", "w", encoding="ascii") as file:
+            file.write(str(program.pid))
+        seen = look(byteledger, program.pid)
+        assert seen["beside"]["cgroup"]["limit_bytes"] == 200 << 20 and seen["beside"]["cgroup"]["path"] == limited
+        assert program.go_on() == "grown"
+        # 16 MiB of blocks and some 60 of objects: above a fifth of 200 MiB, and not above 90 %
+        run(byteledger, "-p", program.pid, "--alert", "rss>20%", "--on-alert", "exit", "--duration", "20s", code=3)
+        run(byteledger, "-p", program.pid, "--alert", "rss>90%", "--on-alert", "exit", "--duration", "1s", code=0)
+        run(byteledger, "-p", program.pid, "--alert", "rss>90% of 10M", "--on-alert", "exit", "--duration", "20s", code=3)
+        # what was mapped since it moved here is charged to it
+        one = json.loads(run(byteledger, "--cgroup", limited, "--group", "process", "--format", "json").stdout)
+        assert one["cgroup"]["current_bytes"] > 10 << 20 and one["cgroup"]["limit_bytes"] == 200 << 20
+        text = run(byteledger, "--cgroup", limited, "--group", "process").stdout.decode()
+        assert re.search(r"charged for, [0-9.]+ % of its limit of 200 MiB", text), text
+
+
+def test_values_are_integers_and_times_go_by_as_a_whole(byteledger, tmp_path):
+    with Python() as program:
+        began = time.monotonic()
+        command = f"exec:echo \"$BYTELEDGER_ALERT_VALUE $BYTELEDGER_ALERT_THRESHOLD\" > {tmp_path}/said"
+        run(byteledger, "-p", program.pid, "--watch", "0.2", "--alert", "for 3s rss>10M", "--on-alert", command, "--on-alert", "exit",
+            "-q", "--duration", "30s", code=3)
+        assert time.monotonic() - began >= 3
+        wait_for(lambda: (tmp_path / "said").exists() and (tmp_path / "said").read_text(), "the command has run")
+        value, threshold = (tmp_path / "said").read_text().split()
+        assert value.isdigit() and int(value) > 10 << 20 and threshold == str(10 << 20)
+
+
+@pytest.mark.parametrize("rule", ["pss>5M", "free>100K", "free/live>0%", "rss-sum>10M", "pss-sum>5M", "pagetables>1K", "mappings>10",
+                                  "swap>1T", "cgroup>1K"])
+def test_rules_on_what_is_not_rss(byteledger, rule):
+    with Python("import sys\nx = [bytearray(100000) for _ in range(200)]\ndel x[::2]\nprint('ready', flush=True)\nsys.stdin.read()") as program:
+        met = not rule.startswith("swap")
+        if rule.startswith("cgroup") and not look(byteledger, program.pid)["beside"]["cgroup"]["version"]:
+            pytest.skip("no memory controller here")
+        done = run(byteledger, "-p", program.pid, "--alert", rule, "--on-alert", "exit", "--duration", "15s" if met else "1s",
+                   code=3 if met else 0)
+        assert (b"alert: " in done.stderr) == met
+
+
+def test_a_reader_that_goes_away_is_no_failure(byteledger):
+    with Python() as program:
+        read, write = os.pipe()
+        child = subprocess.Popen([byteledger, "regions", "-p", str(program.pid), "--watch", "0.2"], stdout=write, stderr=subprocess.PIPE)
+        os.close(write)
+        os.read(read, 100)
+        os.close(read)
+        _, err = child.communicate(timeout=60)
+        assert child.returncode == 0 and b"cannot write" not in err and b"full" not in err, err
+
+
+# ---- the verdict, and what stands beside ------------------------------------------------------------------------------
+
+
+def test_the_verdict_comes_first_and_adds_up(byteledger):
+    with Python() as program:
+        seen = look(byteledger, program.pid)
+        verdict = seen["verdict"]
+        assert sum(verdict.values()) == seen["rss_bytes"]
+        own = {a["allocator"]: a for a in seen["allocators"]}
+        assert verdict["hole_bytes"] == sum(a["hole_bytes"] for a in own.values())
+        lines = run(byteledger, "-p", program.pid).stdout.decode().split("\n")
+        at = next(i for i, line in enumerate(lines) if " live" in line)
+        assert re.match(r"[0-9.]+ MiB = [0-9.]+ MiB live ", lines[at]), lines[:8]
+        assert at < 5 and "how it is known" not in "\n".join(lines)
+        assert all(len(line) <= 100 for line in lines), [line for line in lines if len(line) > 100]
+        everything = run(byteledger, "-p", program.pid, "--all").stdout.decode()
+        assert "how it is known" in everything and "below 1 %" not in everything
+        assert "below 1 %" in "\n".join(lines)
+
+
+def test_memory_that_nothing_maps_is_told(byteledger):
+    code = """
+import os, sys
+fd = os.memfd_create('invisible')
+for _ in range(30): os.write(fd, b'x' * (1 << 20))
+print('ready', flush=True)
+sys.stdin.read()
+"""
+    with Python(code) as program:
+        seen = look(byteledger, program.pid)["beside"]
+        assert seen["unmapped_file_bytes"] == 30 << 20 and seen["unmapped_files"] == 1
+        assert seen["unmapped_file_largest"] == "/memfd:invisible"
+        assert seen["mappings_max"] == int(open("/proc/sys/vm/max_map_count", encoding="ascii").read())
+        text = run(byteledger, "-p", program.pid).stdout.decode()
+        assert "30.0 MiB in 1 open file without a name that is not mapped: /memfd:invisible" in text
+
+
+def test_processes_of_one_name_add_up_by_what_they_share(byteledger, tmp_path):
+    link = tmp_path / "sharers"
+    link.symlink_to(sys.executable)
+    code = """
+import os, sys
+x = bytearray(40 << 20)
+print('ready', flush=True)
+for _ in range(3):
+    if os.fork() == 0:
+        sys.stdin.read()
+        os._exit(0)
+sys.stdin.read()
+"""
+    child = subprocess.Popen([str(link), "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline() == "ready\n"
+        wait_for(lambda: len(json.loads(run(byteledger, "-n", "sharers", "--group", "process", "--format", "json").stdout)["processes"]) == 4,
+                 "four of them")
+        one = json.loads(run(byteledger, "-n", "sharers", "--group", "process", "--format", "json").stdout)
+        assert one["rss_sum_bytes"] > 150 << 20 and 40 << 20 < one["pss_bytes"] < 70 << 20
+        assert sum(p["pss_bytes"] for p in one["processes"]) == one["pss_bytes"] == sum(c["pss_bytes"] for c in one["classes"])
+        text = run(byteledger, "-n", "sharers", "--group", "process", "--sort", "rss").stdout.decode()
+        assert "'sharers': 4 processes have " in text and text.count("\n") > 8
+    finally:
+        child.communicate("", timeout=20)
