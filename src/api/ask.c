@@ -454,6 +454,8 @@ int ask_parse(ask_get get, void *ctx, unsigned words, struct ask *ask, struct er
 	*ask = (struct ask){ .nodes = ASK_NODES_DEFAULT,
 			     .limit = ASK_LIMIT_DEFAULT,
 			     .points = ASK_POINTS_DEFAULT };
+	ask->query.times_inside =
+		1; /* a moment that is not there is an error here as on the command line */
 	int rc = parse_all(&p, get, ctx, words, err);
 	if (!ask->cost_given)
 		ask->cost =

@@ -402,7 +402,7 @@ static int only_moment(const struct query *query, const struct book *book, uint6
 	rest.at.kind = QUERY_TIME_NONE;
 	return query->at.kind && query->at.kind != QUERY_TIME_PEAK &&
 	       query->at.kind != QUERY_TIME_END && query_is_empty(&rest) &&
-	       query_time_resolve(&query->at, book->names, at_ns, &none) == 0 &&
+	       query_time_resolve_inside(&query->at, book->names, 1, at_ns, &none) == 0 &&
 	       shelf_has_moment(book, *at_ns);
 }
 

@@ -11,6 +11,8 @@
 #include "api/v1_internal.h"
 #include "base/intern.h"
 
+_Static_assert(V1_LIVE_FIRST >= SHELF_SOURCES_MAX, "numbers of recordings end before");
+
 #define ANSWERS_MAX 64
 #define ANSWER_BYTES_MAX (4u << 20) /* a larger one is not kept */
 #define RETRY_MS 100
@@ -46,6 +48,8 @@ static const struct v1_route all_routes[] = {
 	{ "/api/v1/source", ASK_SRC | ASK_SELECTION | ASK_FILE | ASK_WAIT, v1_source },
 	{ "/api/v1/explain", ASK_SRC | ASK_SHEET | ASK_WAIT, v1_explain },
 	{ "/api/v1/events", ASK_SRC | ASK_TOPICS, v1_events },
+	{ "/api/v1/alerts", 0, v1_alerts },
+	{ "/api/v1/explain", ASK_SRC | ASK_SELECTION | ASK_WAIT, v1_explain },
 	{ "/api/v1/export", ASK_SRC | ASK_SELECTION | ASK_EXPORT | ASK_WAIT, v1_export },
 	{ "/debug/pprof/heap", ASK_SRC | ASK_SELECTION, v1_pprof_heap },
 	{ "/debug/pprof/allocs", ASK_SRC | ASK_SELECTION, v1_pprof_allocs },
@@ -63,7 +67,58 @@ struct v1 {
 	pthread_mutex_t lock;
 	struct answer answers[ANSWERS_MAX];
 	uint64_t clock;
+	struct v1_live lives[V1_LIVES_MAX];
+	size_t live_count;
+	char *told[V1_TOLD_MAX]; /* a ring, under lock */
+	uint64_t told_count;
 };
+
+/* ---- what is no recording --------------------------------------------------------------------------------------------- */
+
+int v1_add_live(struct v1 *v1, const struct v1_live *live)
+{
+	if (v1->live_count == V1_LIVES_MAX)
+		return -E2BIG;
+	v1->lives[v1->live_count++] = *live;
+	return 0;
+}
+
+const struct v1_live *v1_lives(const struct v1 *v1, size_t *count)
+{
+	*count = v1->live_count;
+	return v1->lives;
+}
+
+void v1_tell(struct v1 *v1, const char *json)
+{
+	char *copy = strdup(json);
+	if (!copy)
+		return; /* whoever watches said it on stderr, too */
+	pthread_mutex_lock(&v1->lock);
+	char **to = &v1->told[v1->told_count++ % V1_TOLD_MAX];
+	free(*to);
+	*to = copy;
+	pthread_mutex_unlock(&v1->lock);
+}
+
+int v1_told(struct v1 *v1, uint64_t number, struct buf *to, uint64_t *last)
+{
+	int found = 0;
+	pthread_mutex_lock(&v1->lock);
+	*last = v1->told_count;
+	if (number && number <= v1->told_count && v1->told_count - number < V1_TOLD_MAX) {
+		buf_puts(to, v1->told[(number - 1) % V1_TOLD_MAX]);
+		found = 1;
+	}
+	pthread_mutex_unlock(&v1->lock);
+	return found;
+}
+
+/** is_live() - does the question mean a source that is no recording? */
+static int is_live(const struct v1 *v1, uint64_t source)
+{
+	return source >= V1_LIVE_FIRST && source - V1_LIVE_FIRST < v1->live_count;
+}
 
 /* ---- readings of a question ------------------------------------------------------------------------------------------ */
 
@@ -304,7 +359,7 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 	const struct place *place = ctx;
 	const struct v1_route *route = place->route;
 	struct v1 *v1 = place->v1;
-	struct v1_call call = { .shelf = v1->shelf, .request = request, .reply = reply };
+	struct v1_call call = { .v1 = v1, .shelf = v1->shelf, .request = request, .reply = reply };
 	const char *names[ASK_NAMES_MAX + 1];
 	char etag[48];
 	struct err err = { 0 };
@@ -321,11 +376,19 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 		return;
 	}
 	call.source = call.ask.source;
-	int cached = route->words != 0 && route->answer != v1_events;
+	if (route->words & ASK_SRC && route->answer != v1_events && !call.ask.source_given &&
+	    !shelf_count(v1->shelf) && v1->live_count)
+		call.source = V1_LIVE_FIRST;
+	int about_live = route->words & ASK_SRC && is_live(v1, call.source);
+	int cached = route->words != 0 && route->answer != v1_events && !about_live;
 	question_text(&question, route, http_request_tail(request), &call.ask);
 	make_etag(v1->shelf, &call.ask, buf_cstr(&question), etag);
 	int rc = 0;
-	if (route->words & ASK_SRC && call.source >= shelf_count(v1->shelf)) {
+	if (about_live && route->answer != v1_explain) {
+		rc = err_set(&err, -ENOENT, "source %llu is no recording",
+			     (unsigned long long)call.ask.source);
+	} else if (route->words & ASK_SRC && !about_live && call.source >= shelf_count(v1->shelf) &&
+		   (call.ask.source_given || route->answer != v1_events)) {
 		rc = err_set(&err, -ENOENT, "there is no source %llu: there are %zu",
 			     (unsigned long long)call.ask.source, shelf_count(v1->shelf));
 	} else if (cached && http_request_has_etag(request, etag)) {
@@ -377,6 +440,8 @@ void v1_free(struct v1 *v1)
 		free(v1->answers[i].question);
 		buf_fini(&v1->answers[i].body);
 	}
+	for (size_t i = 0; i < V1_TOLD_MAX; i++)
+		free(v1->told[i]);
 	pthread_mutex_destroy(&v1->lock);
 	free(v1);
 }

@@ -3,17 +3,41 @@
 #ifndef API_V1_H
 #define API_V1_H
 
+#include <stdio.h>
+
 #include "api/http.h"
-#include "api/shelf.h"
+#include "view/view.h"
 
 struct v1;
+struct shelf;
+
+/** struct v1_live - a source that is no recording: a process that is watched, a node whose messages are stored. Lent, as long as v1. */
+struct v1_live {
+	const char *name, *kind; /* "process", "node" */
+	int32_t pid;             /* 0: none */
+	const char *const *has;  /* words of `has` (docs/api.md 4.1), NULL-terminated */
+	/** Its balance sheet of this moment, one JSON object by @by into @to; NULL: there is none. Any thread, one at a time. */
+	int (*explain)(void *ctx, enum view_by by, FILE *to, struct err *err);
+	void *ctx;
+};
+#define V1_LIVES_MAX 72
+#define V1_LIVE_FIRST 4096 /* the number of the first such source */
 
 /** v1_new() - the shelf is lent. NULL with @err. */
 struct v1 *v1_new(struct shelf *shelf, struct err *err);
 /** v1_free() - after every server that has its routes was stopped. */
 void v1_free(struct v1 *v1);
 
-#define V1_ROUTES_MAX 32
+/** v1_add_live() - one more source, with the next number; copied. Before the server starts. -E2BIG. */
+int v1_add_live(struct v1 *v1, const struct v1_live *live);
+/**
+ * v1_tell() - an event for whoever listens at /api/v1/events, under topic `alert`, and for /api/v1/alerts; @json is one object.
+ * The last V1_TOLD_MAX are kept. Any thread.
+ */
+#define V1_TOLD_MAX 256
+void v1_tell(struct v1 *v1, const char *json);
+
+#define V1_ROUTES_MAX 40
 /** v1_routes() - valid as long as @v1; returns their number. */
 size_t v1_routes(struct v1 *v1, struct http_route routes[V1_ROUTES_MAX]);
 

@@ -9,7 +9,13 @@
 
 #define PERIOD_NS 1000000000ull
 
-enum topic { TOPIC_SAMPLE = 1, TOPIC_GENERATION = 2, TOPIC_LOST = 4, TOPIC_ENDED = 8 };
+enum topic {
+	TOPIC_SAMPLE = 1,
+	TOPIC_GENERATION = 2,
+	TOPIC_LOST = 4,
+	TOPIC_ENDED = 8,
+	TOPIC_ALERT = 16
+};
 
 struct followed {
 	size_t source;
@@ -18,7 +24,9 @@ struct followed {
 };
 
 struct events {
+	struct v1 *v1;
 	struct shelf *shelf;
+	uint64_t told;
 	unsigned topics;
 	struct followed *all;
 	size_t count;
@@ -109,6 +117,20 @@ static void greet(struct events *e, struct buf *out)
 	put_event(e, out, "hello", buf_cstr(&data));
 }
 
+/** put_alerts() - what was told since, at once. */
+static void put_alerts(struct events *e, struct buf *out)
+{
+	CLEANUP(buf_fini) struct buf one = { 0 };
+	uint64_t last = e->told;
+	do {
+		buf_clear(&one);
+		if (v1_told(e->v1, e->told + 1, &one, &last) && e->topics & TOPIC_ALERT)
+			put_event(e, out, "alert", buf_cstr(&one));
+		if (e->told < last)
+			e->told++;
+	} while (e->told < last);
+}
+
 static int events_more(void *stream, struct buf *out)
 {
 	struct events *e = stream;
@@ -117,6 +139,7 @@ static int events_more(void *stream, struct buf *out)
 		e->greeted = 1;
 		greet(e, out);
 	}
+	put_alerts(e, out);
 	if (now < e->next_ns)
 		return 0;
 	e->next_ns = now + PERIOD_NS;
@@ -141,7 +164,8 @@ static int parse_topics(const char *text, unsigned *topics, struct err *err)
 	} all[] = { { "sample", TOPIC_SAMPLE },
 		    { "generation", TOPIC_GENERATION },
 		    { "lost", TOPIC_LOST },
-		    { "ended", TOPIC_ENDED } };
+		    { "ended", TOPIC_ENDED },
+		    { "alert", TOPIC_ALERT } };
 	*topics = text ? 0 : ~0u;
 	while (text && *text) {
 		size_t len = strcspn(text, ","), i = 0;
@@ -150,8 +174,8 @@ static int parse_topics(const char *text, unsigned *topics, struct err *err)
 			i++;
 		if (i == ARRAY_LEN(all))
 			return err_set(err, -EINVAL,
-				       "'topics' is a list of sample, generation, lost and ended, "
-				       "not '%.40s'",
+				       "'topics' is a list of sample, generation, lost, ended and "
+				       "alert, not '%.40s'",
 				       text);
 		*topics |= all[i].bit;
 		text += len + (text[len] == ',');
@@ -168,7 +192,11 @@ int v1_events(struct v1_call *call, struct err *err)
 		free(e);
 		return err_set(err, -ENOMEM, "cannot follow");
 	}
+	CLEANUP(buf_fini) struct buf none = { 0 };
+	e->v1 = call->v1;
 	e->shelf = call->shelf;
+	v1_told(call->v1, 0, &none,
+		&e->told); /* from now on; what came before is at /api/v1/alerts */
 	int rc = parse_topics(call->ask.topics, &e->topics, err);
 	if (rc < 0) {
 		events_free(e);

@@ -83,6 +83,8 @@ int v1_explain(struct v1_call *call, struct err *err)
 	const struct ask *ask = &call->ask;
 	struct sheets_args args;
 	CLEANUP(buf_fini) struct buf words = { 0 };
+	if (call->source >= V1_LIVE_FIRST)
+		return v1_explain_live(call, err);
 	memset(&args, 0, sizeof(args)); /* with its padding: it is copied as bytes */
 	args.path = shelf_at(call->shelf, call->source)->path;
 	args.by = ask->by_given ? ask->by : VIEW_BY_FUNCTION;

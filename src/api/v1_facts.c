@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/v1_internal.h"
+#include "model/pagebook.h"
 #include "proc/proc.h"
 
 static void put_cmdline(struct jsonw *json, const struct prof_process *process)
@@ -29,6 +30,15 @@ static int has_rss(const struct prof *names)
 		if (points[i].rss_bytes)
 			return 1;
 	return 0;
+}
+
+/** put_book() - what the blocks of a recording are. */
+static void put_book(struct jsonw *json, const struct prof_process *process)
+{
+	const char *comment = process ? process->comment : NULL;
+	int sampled = comment && strcmp(comment, PROF_SAMPLER) == 0;
+	int pages = comment && strcmp(comment, PAGEBOOK_COMMENT) == 0;
+	jsonw_str(json, "book", sampled ? "sample" : pages ? "pages" : "heap");
 }
 
 /** put_has() - what there is to ask for: views that have no word here are not shown. */
@@ -69,6 +79,11 @@ static void put_known(struct jsonw *json, const struct book *book)
 	jsonw_bool(json, "complete", process && process->complete);
 	jsonw_bool(json, "ended", process && process->ended && !book->being_written);
 	jsonw_bool(json, "live", book->being_written);
+	put_book(json, process);
+	if (totals.forked_from)
+		jsonw_u64(json, "forked_from", totals.forked_from);
+	else
+		jsonw_null(json, "forked_from");
 	put_has(json, book, 0);
 	jsonw_null(json, "error");
 	jsonw_str(json, "warning", book->warning[0] ? book->warning : NULL);
@@ -77,8 +92,8 @@ static void put_known(struct jsonw *json, const struct book *book)
 static void put_unknown(struct jsonw *json, const char *failure)
 {
 	static const char *const keys[] = {
-		"kind",      "pid",      "exe",   "cmdline", "start_realtime_ns",
-		"length_ns", "complete", "ended", "live"
+		"kind",     "pid",   "exe",  "cmdline", "start_realtime_ns", "length_ns",
+		"complete", "ended", "live", "book",    "forked_from"
 	};
 	jsonw_u64(json, "generation", 0);
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
@@ -88,9 +103,61 @@ static void put_unknown(struct jsonw *json, const char *failure)
 	jsonw_null(json, "warning");
 }
 
+/** put_parent() - the recording of the program that forked this one, where it is served, too. */
+static void put_parent(struct v1_call *call, size_t source, const struct book *book)
+{
+	struct prof_totals totals = { 0 };
+	size_t count = shelf_count(call->shelf), parent = count;
+	if (book)
+		prof_totals(book->names, &totals);
+	for (size_t i = 0; totals.forked_from && i < count && parent == count; i++) {
+		struct reading *other = i != source ? shelf_peek(call->shelf, i) : NULL;
+		const struct prof_process *p = other ? prof_process(other->book->names) : NULL;
+		if (p && p->pid == totals.forked_from)
+			parent = i;
+		shelf_put(call->shelf, other);
+	}
+	if (parent < count)
+		jsonw_u64(&call->json, "parent", parent);
+	else
+		jsonw_null(&call->json, "parent");
+}
+
+static void put_live(struct jsonw *json, size_t id, const struct v1_live *live)
+{
+	static const char *const unknown[] = { "path",     "exe",         "cmdline",
+					       "book",     "forked_from", "start_realtime_ns",
+					       "complete", "error",       "warning",
+					       "parent" };
+	jsonw_object(json, NULL);
+	jsonw_u64(json, "id", id);
+	jsonw_str(json, "name", live->name);
+	jsonw_str(json, "kind", live->kind);
+	jsonw_u64(json, "generation", 1);
+	if (live->pid)
+		jsonw_u64(json, "pid", (uint64_t)live->pid);
+	else
+		jsonw_null(json, "pid");
+	jsonw_u64(json, "length_ns", 0);
+	jsonw_bool(json, "ended", 0);
+	jsonw_bool(json, "live", live->pid != 0);
+	for (size_t i = 0; i < ARRAY_LEN(unknown); i++)
+		jsonw_null(json, unknown[i]);
+	jsonw_array(json, "has");
+	for (size_t i = 0; live->has[i]; i++)
+		jsonw_str(json, NULL, live->has[i]);
+	if (live->explain)
+		jsonw_str(json, NULL, "explain");
+	jsonw_array_end(json);
+	jsonw_object_end(json);
+	jsonw_line(json);
+}
+
 int v1_sources(struct v1_call *call, struct err *err)
 {
 	struct jsonw *json = &call->json;
+	size_t live_count;
+	const struct v1_live *lives = v1_lives(call->v1, &live_count);
 	(void)err;
 	jsonw_array(json, NULL);
 	for (size_t i = 0; i < shelf_count(call->shelf); i++) {
@@ -105,10 +172,13 @@ int v1_sources(struct v1_call *call, struct err *err)
 			put_known(json, whole->book);
 		else
 			put_unknown(json, shelf_failure(call->shelf, i, failure));
+		put_parent(call, i, whole ? whole->book : NULL);
 		jsonw_object_end(json);
 		jsonw_line(json);
 		shelf_put(call->shelf, whole);
 	}
+	for (size_t i = 0; i < live_count; i++)
+		put_live(json, V1_LIVE_FIRST + i, &lives[i]);
 	jsonw_array_end(json);
 	return 0;
 }

@@ -15,6 +15,7 @@
 
 /** struct v1_call - one question. */
 struct v1_call {
+	struct v1 *v1;
 	struct shelf *shelf;
 	const struct http_request *request;
 	struct http_reply *reply; /* for an answer that is no JSON: content_type set */
@@ -61,6 +62,11 @@ void v1_head(struct v1_call *call, const uint64_t *values);
 uint64_t *v1_values(const struct reading *reading, enum view_cost cost, struct err *err);
 /** v1_blocks() - how many blocks that is, by account. As v1_values(). */
 uint64_t *v1_blocks(const struct reading *reading, enum view_cost cost, struct err *err);
+
+/** v1_lives() - sources that are no recordings; lent. */
+const struct v1_live *v1_lives(const struct v1 *v1, size_t *count);
+/** v1_told() - what v1_tell() was told, number @number (from 1 on), into @to: 1; 0: not told yet, or gone. *@last: the newest's number. */
+int v1_told(struct v1 *v1, uint64_t number, struct buf *to, uint64_t *last);
 
 /* Columns. */
 /** struct v1_column - a JSON array that grows; zero-initialised is empty. */
@@ -120,6 +126,10 @@ int v1_growth(struct v1_call *call, struct err *err);
 int v1_source(struct v1_call *call, struct err *err);
 int v1_explain(struct v1_call *call, struct err *err);
 int v1_events(struct v1_call *call, struct err *err);
+int v1_alerts(struct v1_call *call, struct err *err);
+/** v1_explain_live() - of call->source, which is no recording. */
+int v1_explain_live(struct v1_call *call, struct err *err);
+int v1_explain(struct v1_call *call, struct err *err);
 int v1_export(struct v1_call *call, struct err *err);
 /** v1_export_as() - as what a format writes; @call->ask.reading names its query. */
 struct out_format;

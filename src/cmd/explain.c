@@ -230,9 +230,8 @@ static int catch_up(struct joined *j, const char *path, uint64_t taken_ns, struc
 	}
 }
 
-static int explain_process(const struct explaining *x, pid_t pid, struct err *err)
+static int join_process(struct joined *j, const struct explaining *x, pid_t pid, struct err *err)
 {
-	CLEANUP(joined_fini) struct joined j = { 0 };
 	struct snapshot_opt take = { .freeze = x->freeze };
 	char path[1024] = "";
 	const char *why = "It is not recorded: blocks are told by size, not by who asked. "
@@ -249,17 +248,40 @@ static int explain_process(const struct explaining *x, pid_t pid, struct err *er
 			take.time_zero_ns = clock_ns(CLOCK_MONOTONIC) - since;
 		}
 	}
-	j.instant.snapshot = snapshot_take(pid, &take, err);
-	if (!j.instant.snapshot)
+	j->instant.snapshot = snapshot_take(pid, &take, err);
+	if (!j->instant.snapshot)
 		return err->code;
 	if (start_realtime_ns &&
-	    catch_up(&j, path, take.time_zero_ns + j.instant.snapshot->time_ns, err) < 0)
+	    catch_up(j, path, take.time_zero_ns + j->instant.snapshot->time_ns, err) < 0)
 		return err->code;
-	int rc = join(&j, x, err);
+	int rc = join(j, x, err);
 	if (rc < 0)
 		return rc;
-	j.explain->why_not = j.instant.names ? NULL : why;
-	return print(x, j.explain, err);
+	j->explain->why_not = j->instant.names ? NULL : why;
+	return 0;
+}
+
+static int explain_process(const struct explaining *x, pid_t pid, struct err *err)
+{
+	CLEANUP(joined_fini) struct joined j = { 0 };
+	int rc = join_process(&j, x, pid, err);
+	return rc < 0 ? rc : print(x, j.explain, err);
+}
+
+int explain_process_json(FILE *to, pid_t pid, enum view_by by, struct err *err)
+{
+	CLEANUP(joined_fini) struct joined j = { 0 };
+	const struct explaining x = { .json = 1, .by = by, .by_given = 1 };
+	int rc = join_process(&j, &x, pid, err);
+	return rc < 0 ? rc : out_explain_json(to, j.explain, err);
+}
+
+void explain_recording_of(pid_t pid, char *path, size_t size)
+{
+	pid_t recorder = snapshot_recorder(pid);
+	path[0] = '\0';
+	if (recorder)
+		recording_of(recorder, path, size);
 }
 
 /* ---- a recording -------------------------------------------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@
 #include "base/jsonw.h"
 #include "cmd/cmd.h"
 #include "cmd/pages.h"
+#include "cmd/serving.h"
 #include "cmd/terminal.h"
 #include "out/pages.h"
 #include "proc/proc.h"
@@ -43,8 +44,11 @@ struct life {
 	int waited;             /* for a name, which was said */
 	struct page_shot *shot; /* the last one; under lock for the threads of the server */
 	pthread_mutex_t lock;
-	struct http_server *server;
+	struct serving *serving;
 	struct http_route routes[4];
+	struct v1_live lives[16];
+	char names[16][64];
+	struct serving_more more;
 	struct tree_source source;
 	struct page_shot *kept[HISTORY_MAX]; /* earlier ones, thinned out; under lock */
 	size_t kept_count;
@@ -197,12 +201,12 @@ static int count(struct life *l, struct err *err)
 		return rc;
 	/* names are looked up once each, and are no reason to count less often */
 	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
-	if (l->server || l->live || l->job->jsonl)
+	if (l->serving || l->live || l->job->jsonl)
 		pageown_resolve(l->pages, shot);
 	pthread_mutex_lock(&l->lock);
 	old = l->shot;
 	l->shot = shot;
-	if (l->server && shot->count)
+	if (l->serving && shot->count)
 		keep(l);
 	pthread_mutex_unlock(&l->lock);
 	page_shot_put(old);
@@ -210,7 +214,7 @@ static int count(struct life *l, struct err *err)
 		return rc;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	uint64_t pause = (now - l->began_ns) / 4;
-	uint64_t most = l->live || l->server || l->job->jsonl ? WALK_LIVE_NS : WALK_ELSE_NS;
+	uint64_t most = l->live || l->serving || l->job->jsonl ? WALK_LIVE_NS : WALK_ELSE_NS;
 	pause = pause < WALK_FIRST_NS ? WALK_FIRST_NS : pause > most ? most : pause;
 	l->due_ns = now + (cpu * WALK_SHARE > pause ? cpu * WALK_SHARE : pause);
 	if (l->job->watch_ns)
@@ -340,22 +344,75 @@ static int loop(struct life *l, struct err *err)
 	}
 }
 
+/* The last reading as `pages --format json` prints it. */
+static void pages_route(void *ctx, const struct http_request *request, struct http_reply *reply)
+{
+	static const char *const none[] = { NULL };
+	struct life *l = ctx;
+	char *text = NULL;
+	size_t len = 0;
+	if (http_request_only(request, none, reply) < 0)
+		return;
+	struct page_shot *shot = lend(l);
+	FILE *to = shot ? open_memstream(&text, &len) : NULL;
+	if (to) {
+		struct jsonw json;
+		jsonw_init(&json, to);
+		out_pages_json(&json, shot, clock_ns(CLOCK_MONOTONIC));
+		if (fclose(to) == 0)
+			buf_put(&reply->body, text, len);
+	}
+	if (!shot)
+		http_reply_error(reply, 503, "no page was counted yet");
+	else if (!to)
+		http_reply_error(reply, 500, "no memory for the answer");
+	page_shot_put(shot);
+	free(text);
+}
+
+/* What the page shows of each process that is there when serving begins; all of them are in every answer. */
+static void take_lives(struct life *l)
+{
+	static const char *const has[] = { "pages", NULL };
+	size_t count = 0;
+	struct page_shot *shot = lend(l);
+	for (size_t i = 0; shot && i < shot->count && count < ARRAY_LEN(l->lives); i++) {
+		const struct page_process *p = shot->processes[i];
+		const char *slash = strrchr(p->exe, '/');
+		l->lives[count] =
+			(struct v1_live){ .kind = "process", .pid = (int32_t)p->pid, .has = has };
+		snprintf(l->names[count], sizeof(l->names[0]), "%s", slash ? slash + 1 : p->exe);
+		l->lives[count].name = l->names[count];
+		count++;
+	}
+	page_shot_put(shot);
+	if (!count)
+		l->lives[count++] =
+			(struct v1_live){ .name = "process", .kind = "process", .has = has };
+	l->more = (struct serving_more){ .lives = l->lives, .live_count = count };
+}
+
 static int serve(struct life *l, struct err *err)
 {
+	struct serving_opt opt = { .http = l->job->http, .more = &l->more, .quiet = 1 };
 	l->source = (struct tree_source){ .ctx = l, .lend = lend, .lend_past = lend_past };
 	l->routes[0] = (struct http_route){ "/v1/tree", tree_route, &l->source };
 	l->routes[1] = (struct http_route){ "/v1/pid", tree_pid_route, &l->source };
 	l->routes[2] = (struct http_route){ "/openapi/memory-profiler-openapi.json",
 					    tree_openapi_route, NULL };
-	l->job->http.routes = l->routes;
-	l->job->http.route_count = 3;
-	l->job->http.hosts = l->job->hosts;
-	signal(SIGPIPE, SIG_IGN);
-	int rc = http_server_start(&l->job->http, &l->server, err);
-	if (rc < 0)
-		return rc;
-	const char *note = http_server_note(l->server);
-	fprintf(stderr, "byteledger: serving %sv1/tree\n", http_server_url(l->server));
+	l->routes[3] = (struct http_route){ "/api/v1/pages", pages_route, l };
+	take_lives(l);
+	l->more.routes = l->routes;
+	l->more.route_count = 4;
+	for (; l->job->hosts[opt.host_count] && opt.host_count < SERVING_HOSTS_MAX;
+	     opt.host_count++)
+		opt.hosts[opt.host_count] = l->job->hosts[opt.host_count];
+	l->serving = serving_new(&opt, NULL, 0, err);
+	if (!l->serving)
+		return err->code;
+	const char *note = serving_note(l->serving);
+	fprintf(stderr, "byteledger: serving %sv1/tree; the page: %s\n", serving_url(l->serving),
+		serving_url(l->serving));
 	if (note)
 		fprintf(stderr, "byteledger: %s\n", note);
 	return 0;
@@ -457,7 +514,7 @@ int pages_run(struct pages_job *job, char **program)
 		rc = run(&l, program, &err);
 	if (!rc)
 		rc = finish(&l, &err);
-	http_server_stop(l.server);
+	serving_freep(&l.serving);
 	if (l.record && l.shot) {
 		struct err other = { 0 };
 		pageown_resolve(l.pages, l.shot);

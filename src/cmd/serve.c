@@ -130,10 +130,11 @@ int cmd_serve(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "FILE...\nTARGET",
 		.doc = "Serve recordings to the web browser, and to scripts as JSON.\v"
-		       "FILE is a recording of any kind that 'report' reads, or a folder, whose "
-		       "recordings are listed; one that is still being written is followed. The "
-		       "address is printed on stdout; Ctrl-C ends it. Of a process its memory "
-		       "by mapping is shown, as 'regions --serve' does.",
+		       "FILE is a recording of any kind that 'report' reads, a folder, whose "
+		       "recordings are listed, or a store of 'net'; one that is still being "
+		       "written is followed. The address is printed on stdout; Ctrl-C ends it. Of "
+		       "a process its memory by mapping and its balance sheet are shown, and "
+		       "its recording if it is being recorded.",
 		.children = children,
 	};
 	struct serve s = { .files = calloc((size_t)argc + 1, sizeof(*s.files)) };

@@ -11,12 +11,13 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "api/page_live.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/jsonw.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/explain.h"
+#include "cmd/serving.h"
 #include "out/regions.h"
 #include "proc/classes.h"
 #include "recorder/started.h"
@@ -208,10 +209,11 @@ struct loop {
 	struct watch_args *args;
 	struct watchers *watchers;
 	struct alert_runner *runner;
-	struct http_server *server;
+	struct serving *serving;
 	struct memory_source source;
-	struct http_route routes[4 + PAGE_LIVE_ROUTES_MAX];
-	struct page_live page;
+	struct http_route routes[4];
+	struct v1_live lives[TARGETS_GIVEN_MAX];
+	struct serving_more more;
 	int signals;
 	uint64_t alerts;
 	int first;
@@ -261,6 +263,32 @@ static int snapshot(struct watched *w, struct err *err)
 	return rc;
 }
 
+/** tell_page() - the alert for the pages that are open. */
+static void tell_page(struct loop *l, const struct alert_event *event)
+{
+	char *text = NULL;
+	size_t len = 0, source = V1_LIVE_FIRST;
+	struct jsonw json;
+	FILE *to = l->serving ? open_memstream(&text, &len) : NULL;
+	if (!to)
+		return;
+	for (size_t i = 0; i < l->more.live_count; i++)
+		if (l->lives[i].pid == (int32_t)event->pid)
+			source = V1_LIVE_FIRST + i;
+	jsonw_init(&json, to);
+	jsonw_object(&json, NULL);
+	jsonw_u64(&json, "source", source);
+	jsonw_u64(&json, "pid", (uint64_t)event->pid);
+	jsonw_str(&json, "name", event->comm);
+	jsonw_str(&json, "rule", event->rule->text);
+	jsonw_str(&json, "text", event->words);
+	jsonw_u64(&json, "time_realtime_ns", clock_ns(CLOCK_REALTIME));
+	jsonw_object_end(&json);
+	if (fclose(to) == 0)
+		serving_tell(l->serving, text);
+	free(text);
+}
+
 static void on_met(void *ctx, struct watched *w, const struct alert_event *event)
 {
 	struct loop *l = ctx;
@@ -273,6 +301,7 @@ static void on_met(void *ctx, struct watched *w, const struct alert_event *event
 	text_escape(&safe, event->comm, 0);
 	fprintf(stderr, "byteledger: alert: %s)\n", buf_cstr(&safe));
 	l->alerts++;
+	tell_page(l, event);
 	for (size_t i = 0; i < l->args->action_count; i++) {
 		const struct alert_action *action = &l->args->actions[i];
 		struct err err = { 0 };
@@ -326,33 +355,74 @@ static int on_signals(void *ctx)
 
 /* ---- watching ------------------------------------------------------------------------------------------------------- */
 
+static int explain_watched(void *ctx, enum view_by by, FILE *to, struct err *err)
+{
+	const struct watched *w = ctx;
+	if (w->exited)
+		return err_set(err, -ENOENT, "process %d has ended", (int)w->pid);
+	return explain_process_json(to, w->pid, by, err);
+}
+
+/* The page's sources: each process, and what is being recorded of it. Return: how many recordings. */
+static size_t take_lives(struct loop *l, char paths[TARGETS_GIVEN_MAX][1024])
+{
+	static const char *const shows[] = { "regions", NULL };
+	struct watched_set *set = watchers_set(l->watchers);
+	size_t recorded = 0;
+	for (size_t i = 0; i < set->count && i < TARGETS_GIVEN_MAX; i++) {
+		struct watched *w = &set->all[i];
+		l->lives[i] =
+			(struct v1_live){ .name = w->facts.comm[0] ? w->facts.comm : "process",
+					  .kind = "process",
+					  .pid = (int32_t)w->pid,
+					  .has = shows,
+					  .explain = explain_watched,
+					  .ctx = w };
+		explain_recording_of(w->pid, paths[recorded], sizeof(paths[0]));
+		recorded += paths[recorded][0] != '\0';
+	}
+	l->more.lives = l->lives;
+	l->more.live_count = set->count;
+	if (!set->count) /* waited for */
+		l->lives[l->more.live_count++] =
+			(struct v1_live){ .name = "process", .kind = "process", .has = shows };
+	return recorded;
+}
+
 static int serve(struct loop *l, struct err *err)
 {
+	const struct watch_args *a = l->args;
 	watched_source(&l->source, watchers_set(l->watchers));
-	l->source.hide_addresses = l->args->hide_addresses;
+	l->source.hide_addresses = a->hide_addresses;
 	l->source.cache = memory_cache_new();
-	if (!l->source.cache)
+	char(*paths)[1024] = calloc(TARGETS_GIVEN_MAX + 1, sizeof(*paths));
+	const char *files[TARGETS_GIVEN_MAX];
+	if (!l->source.cache || !paths) {
+		free(paths);
 		return err_set(err, -ENOMEM, "cannot serve");
+	}
 	const struct http_route routes[] = { { "/debug/memory", memory_debug, &l->source },
 					     { "/debug/memory/history", memory_history,
 					       &l->source },
 					     { "/debug/memory/diff", memory_diff, &l->source },
 					     { "/metrics", memory_metrics, &l->source } };
 	memcpy(l->routes, routes, sizeof(routes));
-	static const char *const shows[] = { "regions", NULL };
-	int rc = page_live_init(&l->page, "process", "process", 0, shows, err);
-	if (rc < 0)
-		return rc;
-	l->args->http.routes = l->routes;
-	l->args->http.route_count =
-		ARRAY_LEN(routes) + page_live_routes(&l->page, l->routes + ARRAY_LEN(routes));
-	l->args->http.hosts = l->args->hosts;
-	rc = http_server_start(&l->args->http, &l->server, err);
-	if (rc < 0)
-		return rc;
-	const char *note = http_server_note(l->server);
-	fprintf(stderr, "byteledger: serving %sdebug/memory and %smetrics; the page: %s\n",
-		http_server_url(l->server), http_server_url(l->server), http_server_url(l->server));
+	size_t recorded = take_lives(l, paths);
+	for (size_t i = 0; i < recorded; i++)
+		files[i] = paths[i];
+	l->more.routes = l->routes;
+	l->more.route_count = ARRAY_LEN(routes);
+	struct serving_opt opt = {
+		.http = a->http, .host_count = a->host_count, .more = &l->more, .quiet = 1
+	};
+	memcpy(opt.hosts, a->hosts, sizeof(opt.hosts));
+	l->serving = serving_new(&opt, files, recorded, err);
+	free(paths);
+	if (!l->serving)
+		return err->code;
+	const char *url = serving_url(l->serving), *note = serving_note(l->serving);
+	fprintf(stderr, "byteledger: serving %sdebug/memory and %smetrics; the page: %s\n", url,
+		url, url);
 	if (note)
 		fprintf(stderr, "byteledger: %s\n", note);
 	return 0;
@@ -417,8 +487,7 @@ int watch_run(struct watch_args *args, const struct target_list *list, int *stop
 	if (rc == 0)
 		rc = finish(&l, &err);
 	*stopped = rc == 0 && watchers_stopped(l.watchers);
-	http_server_stop(l.server);
-	page_live_fini(&l.page);
+	serving_freep(&l.serving);
 	memory_cache_free(l.source.cache);
 	alert_runner_free(l.runner);
 	watchers_freep(&l.watchers);

@@ -320,6 +320,13 @@ int blocks_scan(const struct blocks *blocks,
 
 /* ---- selections ---------------------------------------------------------------------------------------------------------- */
 
+static int resolve_time(const struct query *q, const struct query_time *time,
+			const struct prof *names, uint64_t *ns, struct err *err)
+{
+	return q->times_inside ? query_time_resolve_inside(time, names, time == &q->at, ns, err)
+			       : query_time_resolve(time, names, ns, err);
+}
+
 int block_filter_init(struct block_filter *f, const struct query *q, const struct prof *names,
 		      struct err *err)
 {
@@ -340,14 +347,14 @@ int block_filter_init(struct block_filter *f, const struct query *q, const struc
 		.has_at = q->at.kind != QUERY_TIME_NONE,
 	};
 	if (q->from.kind)
-		rc = query_time_resolve(&q->from, names, &f->from_ns, err);
+		rc = resolve_time(q, &q->from, names, &f->from_ns, err);
 	/* the end as a bound excludes nothing */
 	if (rc == 0 && q->to.kind && q->to.kind != QUERY_TIME_END)
-		rc = query_time_resolve(&q->to, names, &f->to_ns, err);
+		rc = resolve_time(q, &q->to, names, &f->to_ns, err);
 	if (rc == 0 && q->at.kind == QUERY_TIME_END)
 		f->at_ns = UINT64_MAX - 1;
 	else if (rc == 0 && q->at.kind)
-		rc = query_time_resolve(&q->at, names, &f->at_ns, err);
+		rc = resolve_time(q, &q->at, names, &f->at_ns, err);
 	if (rc == 0 && q->function_regex) {
 		f->stacks = regex_stacks(names, q->function_regex, err);
 		rc = f->stacks ? 0 : err->code;

@@ -102,13 +102,9 @@ static int moment(const char *path, const struct query_time *time, uint64_t *ns,
 	*ns = 0;
 	if (is_peak(time))
 		return 0;
-	if (time->kind == QUERY_TIME_START_NS) {
-		*ns = time->value;
-		return 0;
-	}
 	CLEANUP(recording_freep) struct recording *rec = recording_open(path, NULL, err);
 	CLEANUP(prof_freep) struct prof *whole = rec ? recording_read(rec, NULL, err) : NULL;
-	return whole ? query_time_resolve(time, whole, ns, err) : err->code;
+	return whole ? query_time_resolve_inside(time, whole, 1, ns, err) : err->code;
 }
 
 /* What later snapshots say of how long a saving would have kept. */

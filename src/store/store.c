@@ -110,6 +110,14 @@ int store_open_segment(int dir_fd, uint64_t number, int flags)
 	return openat(dir_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
+int store_is(const char *path)
+{
+	char file[4096];
+	struct stat st;
+	return (size_t)snprintf(file, sizeof(file), "%s/store.sqlite", path) < sizeof(file) &&
+	       stat(file, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 static int open_db(const char *path, int flags, sqlite3 **db, struct err *err)
 {
 	char file[4096];

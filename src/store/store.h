@@ -73,6 +73,8 @@ int store_close(struct store *store, struct err *err);
 
 /* ---- reading ------------------------------------------------------------------------------------------------------ */
 
+/** store_is() - 1 if @path is a folder that holds a store. */
+int store_is(const char *path);
 int store_reader_open(const char *path, struct store_reader **out, struct err *err);
 void store_reader_close(struct store_reader *reader);
 /**
