@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "query/living.h"
@@ -147,8 +148,15 @@ static int read_it(const char *path, const struct query_time *time,
 	if (rc == 0)
 		rc = moment(path, time, &ns, err);
 	if (rc == 0) {
-		at = choose(shots, count, time, ns);
-		instant->snapshot = trace_reader_shot(reader, &shots[at], err);
+		/* one that contradicts itself is no reason to tell nothing, if there are others */
+		for (at = 0; count && !instant->snapshot; count -= !instant->snapshot) {
+			err_init(err);
+			at = choose(shots, count, time, ns);
+			instant->snapshot = trace_reader_shot(reader, &shots[at], err);
+			if (!instant->snapshot)
+				memmove(&shots[at], &shots[at + 1],
+					(count - at - 1) * sizeof(*shots));
+		}
 		rc = instant->snapshot ? 0 : err->code;
 		if (rc == 0)
 			rc = join(instant, source && source->living ? source : &own, NULL, err);

@@ -22,6 +22,7 @@
 #define HUGE (2ull << 20)
 #define BLANK_MAX (4ull << 30) /* bytes of huge pages whose contents are looked at */
 #define RUNS_MAX (1u << 26)
+#define ROUNDS_MAX 3 /* of a reading during which mappings moved */
 
 struct taking {
 	struct snapshot *s;
@@ -211,6 +212,43 @@ static int is_ours(const struct region *r)
 {
 	const char *base = strrchr(r->name, '/');
 	return base && strncmp(base, "/libbyteledger", 14) == 0;
+}
+
+static uint64_t most(uint64_t bytes, uint64_t limit)
+{
+	return bytes < limit ? bytes : limit;
+}
+
+/*
+ * The kernel tells mappings a page of text at a time: one that grew or moved between two pages is told twice, in part. What was told
+ * stands; of the second one the rest. 0: there is none.
+ */
+static int cut_region(struct region *r, uint64_t last)
+{
+	if (r->start < last) {
+		uint64_t bytes = r->end > last ? r->end - last : 0;
+		r->offset += last - r->start;
+		r->start = last;
+		r->rss_bytes = most(r->rss_bytes, bytes);
+		r->pss_bytes = most(r->pss_bytes, bytes);
+		r->anonymous_bytes = most(r->anonymous_bytes, r->rss_bytes);
+		r->anon_huge_bytes = most(r->anon_huge_bytes, r->rss_bytes);
+		r->lazy_free_bytes = most(r->lazy_free_bytes, r->rss_bytes);
+		r->shared_clean_bytes = most(r->shared_clean_bytes, r->rss_bytes);
+		r->shared_dirty_bytes = most(r->shared_dirty_bytes, r->rss_bytes);
+		r->private_clean_bytes = most(r->private_clean_bytes, r->rss_bytes);
+		r->private_dirty_bytes = most(r->private_dirty_bytes, r->rss_bytes);
+		r->swap_bytes = most(r->swap_bytes, bytes);
+	}
+	return r->end > r->start;
+}
+
+static int overlaps(const struct breakdown *b)
+{
+	for (size_t i = 1; i < b->region_count; i++)
+		if (b->regions[i].start < b->regions[i - 1].end)
+			return 1;
+	return 0;
 }
 
 static void take_region(struct taking *t, const struct region *r)
@@ -413,9 +451,12 @@ static int read_all(struct taking *t, struct pages *pages, const struct snapshot
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	const struct breakdown_opt look = { .facts = opt->quiet ? NULL : threadfacts_read,
 					    .doubt_only = 1 };
-	t->b = breakdown_read(t->target, &look, err);
-	if (!t->b)
-		return err->code;
+	for (int round = 0; round < ROUNDS_MAX && (!t->b || overlaps(t->b)); round++) {
+		breakdown_free(t->b);
+		t->b = breakdown_read(t->target, &look, err);
+		if (!t->b)
+			return err->code;
+	}
 	/* right behind the kernel's figures, for what comes between them is told as having moved */
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	s->time_ns = now - (now > opt->time_zero_ns ? opt->time_zero_ns : 0);
@@ -442,11 +483,15 @@ static int read_all(struct taking *t, struct pages *pages, const struct snapshot
 	if (!s->regions)
 		return err_set(err, -ENOMEM, "cannot keep the mappings of process %d", (int)s->pid);
 	size_t next = 0;
+	uint64_t last = 0;
 	for (size_t i = 0; i < t->b->region_count && !rc; i++) {
-		const struct region *r = &t->b->regions[i];
-		take_region(t, r);
-		if (s->regions[i].flags & SNAPSHOT_PAGED)
-			rc = add_runs(t, pages, r, &next);
+		struct region r = t->b->regions[i];
+		if (!cut_region(&r, last))
+			continue;
+		last = r.end;
+		take_region(t, &r);
+		if (s->regions[s->region_count - 1].flags & SNAPSHOT_PAGED)
+			rc = add_runs(t, pages, &r, &next);
 	}
 	s->window_ns = clock_ns(CLOCK_MONOTONIC) - began;
 	return rc < 0 ? err_set(err, rc, "cannot keep the pages of process %d", (int)s->pid) : 0;

@@ -11,6 +11,7 @@
 #define WRAPPER_CALLERS 3
 #define WRAPPER_SHARE 20 /* per cent of the live bytes */
 #define ROUNDS 8
+#define MOVING_SHARE 50 /* one block in so many that contradicts the walk */
 
 struct grouping {
 	const struct prof *names;
@@ -232,6 +233,14 @@ struct explain *explain_new(struct instant *instant, const struct explain_opt *o
 		err_set(err, rc, "cannot group what lives by who asked for it");
 	else
 		e->sheet = reconcile(&in, err);
+	/* the program went on while its heap was walked: what is in use there may be younger than the moment, and is no cache */
+	if (e && e->sheet && in.complete &&
+	    e->sheet->contradictions * MOVING_SHARE > e->sheet->live_blocks) {
+		sheet_free(e->sheet);
+		e->moving = 1;
+		in.complete = 0;
+		e->sheet = reconcile(&in, err);
+	}
 	if (rc < 0 || !e->sheet) {
 		explain_free(e);
 		return NULL;

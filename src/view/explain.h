@@ -44,6 +44,7 @@ struct explain {
 	unsigned not_advised_count;
 	uint64_t lost_events, filtered;
 	int recorded, complete;
+	int moving; /* many blocks came and went while the heap was walked: caches are not told from them */
 	const char *why_not;     /* nothing was recorded: why; NULL */
 	int64_t snapshot_age_ns; /* FILE: how far the snapshot is from the moment that was asked for */
 };
