@@ -5,10 +5,13 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
+import netapi
 import pytest
+import test_net_api
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 WEB = os.path.join(ROOT, "web")
@@ -134,6 +137,14 @@ def recordings(byteledger, tmp_path_factory):
     return record
 
 
+def in_browser(case, browser, byteledger, tmp_path, *words):
+    out = os.path.join(os.environ.get("PAGE_PICTURES", str(tmp_path)), case)
+    done = subprocess.run([browser, os.path.join(WEB, "test", "browser.mjs"), case, byteledger, out, *words],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=850, check=False)
+    assert done.returncode == 0, done.stdout[-6000:]
+    print(done.stdout)
+
+
 CASES = [("questions", ["sqlite3"]), ("questions", ["redis"]), ("questions", ["clang"]), ("links", ["sqlite3"]), ("agreement", ["sqlite3"]),
          ("hostile", ["hostile"]), ("states", ["sqlite3"]), ("trust", ["sqlite3", "cut"]), ("rows", ["sqlite3"]), ("unseen", ["sqlite3"]),
          ("wire", ["sqlite3"]), ("frames", ["clang"]), ("views", ["sqlite3", "python3"]), ("live", []),
@@ -143,10 +154,42 @@ CASES = [("questions", ["sqlite3"]), ("questions", ["redis"]), ("questions", ["c
 
 @pytest.mark.parametrize("case,names", CASES, ids=["-".join([case, *names[:1]]) for case, names in CASES])
 def test_page_in_chromium(case, names, browser, byteledger, recordings, tmp_path):
-    out = os.path.join(os.environ.get("PAGE_PICTURES", str(tmp_path)), case)
-    done = subprocess.run([browser, os.path.join(WEB, "test", "browser.mjs"), case, byteledger, out, *[recordings(n) for n in names]],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=850, check=False)
-    assert done.returncode == 0, done.stdout[-6000:]
+    in_browser(case, browser, byteledger, tmp_path, *[recordings(n) for n in names])
+
+
+def test_page_of_a_node(browser, byteledger, tmp_path):
+    """Messages, connections and logs of a store that a node's recorder filled, on the node's own port."""
+    capture = tmp_path / "x.pcap"
+    test_net_api.write_pcap(capture)
+    test_net_api.fill(byteledger, tmp_path / "db", capture, "--identity", netapi.identity("recorder-r"), "--identity",
+                      netapi.identity("drone-1"), "--local", "10.0.0.2")
+    ports = {"v2": netapi.free_port(), "v3": netapi.free_port(), "udp": netapi.free_port()}
+    config = netapi.config_of(tmp_path / "db", ports, log=f'{{ port = {ports["udp"]} }}')
+    recorder = netapi.Recorder(byteledger, tmp_path, config, ports)
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as log:
+            for i in range(300):
+                line = f"<{(3, 4, 6, 7)[i % 4]}>Nov 25 00:00:00 node[1]: block {i} <script>window.__ran=1</script>"
+                log.sendto(line.encode(), ("127.0.0.1", ports["udp"]))
+        netapi.wait_until(lambda: len(recorder.get("/v3/logs", port="v3", limit=1000)) == 300, 20, "the log's lines")
+        in_browser("node", browser, byteledger, tmp_path, f"http://127.0.0.1:{ports['v3']}/")
+    finally:
+        recorder.stop()
+
+
+def test_page_of_a_process(browser, byteledger, tmp_path):
+    """A process that grows, followed by its mappings."""
+    program = "import time\nk = [str(i) * 3 for i in range(200000)]\nwhile True:\n    k.append(bytearray(20000))\n    time.sleep(0.02)\n"
+    with subprocess.Popen(["/usr/bin/python3", "-c", program]) as target:
+        with subprocess.Popen([byteledger, "serve", "-p", str(target.pid), "-l", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as server:
+            try:
+                for line in server.stderr:
+                    if "the page: " in line:
+                        break
+                in_browser("regions", browser, byteledger, tmp_path, line.split("the page: ")[1].strip())
+            finally:
+                server.terminate()
+                target.kill()
 
 
 def test_the_page_is_built_to_equal_bytes_without_the_network(browser, tmp_path):

@@ -41,9 +41,14 @@ export const known = new Store<Known>({ sources: null, error: null });
 /** What the newest answer of the current view said about itself: losses and words that could not apply are shown once, above. */
 export const head = new Store<Head | null>(null);
 
+/** sourceId - the one that is looked at: the word's, else the first recording, else the first of all. */
+export function sourceId(sources: Source[] | null): number {
+	const word = place.get().words.src;
+	return word !== undefined ? Number(word) : sources?.length && !sources.some((s) => s.id === 0) ? sources[0].id : 0;
+}
 export function source(): Source | null {
 	const sources = known.get().sources;
-	const wanted = Number(place.get().words.src ?? 0);
+	const wanted = sourceId(sources);
 	return sources?.find((s) => s.id === wanted) ?? null;
 }
 
@@ -53,7 +58,9 @@ export function api(route: string, words: Words, extra: Record<string, string | 
 	for (const [key, value] of Object.entries(extra))
 		if (value !== undefined && value !== "")
 			more.set(key, String(value));
-	const text = [queryText(words, which), more.toString()].filter(Boolean).join("&");
+	// without a word the server takes source 0; a server of one process has none
+	const id = words.src === undefined ? sourceId(known.get().sources) : 0;
+	const text = [queryText(id ? { ...words, src: String(id) } : words, which), more.toString()].filter(Boolean).join("&");
 	return `/api/v1/${route}${text ? `?${text}` : ""}`;
 }
 
@@ -70,10 +77,16 @@ export const NEEDS: Partial<Record<View, string>> = {
 	messages: "messages", connections: "connections", logs: "logs",
 };
 
+/** ofNode - what a network recorder stored, served beside a recording: it is looked at in the same range of time. */
+const OF_NODE = new Set<View>(["messages", "connections", "logs"]);
+export function nodeSource(from: Source | null): Source | null {
+	return from?.has?.includes("messages") ? from : (known.get().sources?.find((s) => s.has?.includes("messages")) ?? null);
+}
+
 /** offered - does the source have what @view shows? */
 export function offered(view: View, from: Source | null): boolean {
 	const need = NEEDS[view];
-	return need === "" || (need !== undefined && !!from?.has?.includes(need));
+	return need === "" || (need !== undefined && !!(OF_NODE.has(view) ? nodeSource(from) : from)?.has?.includes(need));
 }
 
 /** words that each recording understands; what another one's numbers meant does not follow a change of source. */

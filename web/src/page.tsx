@@ -40,6 +40,8 @@ interface Entry {
 	group: 0 | 1 | 2 | 3;
 	/** Reads the selection and the time axis. */
 	selects: boolean;
+	/** Reads the time axis alone. */
+	axis?: true;
 	key?: string;
 	narrow?: false;
 }
@@ -63,9 +65,9 @@ export const ENTRIES: Entry[] = [
 	{ view: "regions", label: "Regions", show: Regions, group: 1, selects: false, key: "r" },
 	{ view: "pages", label: "Pages", show: PagesView, group: 1, selects: false, key: "p" },
 	{ view: "sampler", label: "Sampler", show: SamplerView, group: 1, selects: false, key: "y" },
-	{ view: "messages", label: "Messages", show: Messages, group: 2, selects: false, key: "m" },
-	{ view: "connections", label: "Connections", show: Connections, group: 2, selects: false },
-	{ view: "logs", label: "Logs", show: Logs, group: 2, selects: false, key: "l" },
+	{ view: "messages", label: "Messages", show: Messages, group: 2, selects: false, axis: true, key: "m" },
+	{ view: "connections", label: "Connections", show: Connections, group: 2, selects: false, axis: true, key: "d" },
+	{ view: "logs", label: "Logs", show: Logs, group: 2, selects: false, axis: true, key: "l" },
 	{ view: "losses", label: "Losses", show: Losses, group: 3, selects: false, key: "x" },
 ];
 const GROUPS = ["Heap", "Process", "Node", ""];
@@ -109,7 +111,7 @@ function Rail(props: { views: Entry[] }): JSX.Element {
 function Footer(props: { loaded?: string; exposed: Exposed }): JSX.Element {
 	const at = useStore(place);
 	const from = source();
-	const command = commandOf(at, from ? baseName(from.name) || "FILE" : "FILE");
+	const command = commandOf(at, from ? baseName(from.name) || "FILE" : "FILE", from?.pid ?? null);
 	return (
 		<footer class="footer">
 			{props.loaded && <span class="second">{props.loaded}</span>}
@@ -227,7 +229,7 @@ export function Page(): JSX.Element {
 		settle(0);
 	}, []);
 	const from = source();
-	const views = useMemo(() => ENTRIES.filter((e) => offered(e.view, from) && (e.view !== "overview" || !from || !!from.error || !!from.has?.includes("heap")) && (!["function", "source"].includes(e.view) || at.view === e.view)), [from, at.view]);
+	const views = useMemo(() => ENTRIES.filter((e) => offered(e.view, from) && (e.view !== "overview" || !from || !!from.error || !!from.has?.includes("heap")) && (!["function", "source"].includes(e.view) || at.view === e.view)), [from, now.sources, at.view]);
 	const entry = ENTRIES.find((e) => e.view === at.view) ?? ENTRIES[0];
 	const there = offered(entry.view, from);
 	const timeline = useTimeline(grown);
@@ -271,7 +273,7 @@ export function Page(): JSX.Element {
 		png: exposed.png && (() => latest.current.png?.()),
 		csv: exposed.csv && (() => latest.current.csv?.()),
 	};
-	const time = entry.selects && (from?.has?.includes("heap") || from?.has?.includes("rss"));
+	const time = (entry.selects || entry.axis) && (from?.has?.includes("heap") || from?.has?.includes("rss"));
 	return (
 		<div class={`page view-${entry.view}`} data-view={entry.view}>
 			<a class="skip" href="#view" onClick={(e) => (e.preventDefault(), document.querySelector<HTMLElement>("#view [tabindex='0'], #view a, #view button")?.focus())}>

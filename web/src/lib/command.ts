@@ -17,14 +17,14 @@ export interface Command {
 	beyond: string[];
 }
 
-export function commandOf(place: Place, file: string): Command {
+export function commandOf(place: Place, file: string, pid: number | null = null): Command {
 	const words = place.words;
 	if (place.view === "balance")
 		return { text: ["byteledger explain", ...(words.at ? ["--at", shellWord(words.at)] : []), ...(words.by ? ["--by", shellWord(words.by)] : []), shellWord(file)].join(" "), beyond: [] };
 	if (place.view === "pages")
-		return { text: "byteledger pages -p PID", beyond: [] };
+		return { text: `byteledger pages -p ${pid ?? "PID"}`, beyond: [] };
 	if (place.view === "regions")
-		return { text: "byteledger regions -p PID", beyond: [] };
+		return { text: `byteledger regions -p ${pid ?? "PID"}`, beyond: [] };
 	if (["messages", "connections", "logs"].includes(place.view))
 		return { text: "", beyond: [] };
 	const flame = place.view === "flame" || place.view === "treemap" || place.view === "tree";

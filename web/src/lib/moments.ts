@@ -67,3 +67,33 @@ export function selectionMode(words: { from?: string; to?: string; at?: string; 
 export function isFrozen(words: { from?: string; to?: string; at?: string; base?: string }): boolean {
 	return !!(words.from || words.to || (words.at && words.at !== "end" && words.at !== "peak"));
 }
+
+/**
+ * realtimeNs - a moment as ns since 1970: RFC 3339, a number of seconds, milliseconds or nanoseconds since 1970, or (with a recording's
+ * @clock) any word that names a moment of it. Undefined for what is neither.
+ */
+export function realtimeNs(word: string | undefined, clock: Clock | null): string | undefined {
+	if (!word)
+		return undefined;
+	if (/^\d{9,}(\.\d+)?$/.test(word)) {
+		// whole ns do not fit a number: text stays text
+		if (word.length >= 18 && !word.includes("."))
+			return word;
+		return word.split(".")[0].length >= 12 ? `${word.split(".")[0]}000000` : String(BigInt(Math.round(Number(word) * 1e3)) * 1000000n);
+	}
+	if (/^\d{4}-\d\d-\d\d/.test(word)) {
+		const ms = Date.parse(word.replace(" ", "T"));
+		return Number.isNaN(ms) ? undefined : `${ms}000000`;
+	}
+	const hour = /^(\d\d?):(\d\d)(?::(\d\d(?:\.\d+)?))?$/.exec(word);
+	if (hour) {
+		// the day of the recording beside it, else today
+		const day = new Date(clock?.start_realtime_ns ? clock.start_realtime_ns / 1e6 : Date.now());
+		day.setHours(Number(hour[1]), Number(hour[2]), 0, Math.round(Number(hour[3] ?? 0) * 1000));
+		return `${day.getTime()}000000`;
+	}
+	if (!clock?.start_realtime_ns)
+		return undefined;
+	const ns = momentNs(word, clock);
+	return ns === null ? undefined : String(BigInt(clock.start_realtime_ns) + BigInt(Math.round(ns)));
+}

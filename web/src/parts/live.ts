@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Is what we show still true? One stream of events tells (docs/api.md, Live); where none can be had, sources are asked for now and then.
-import { known, place } from "../app.ts";
+import { known, sourceId } from "../app.ts";
 import { ask, busy, forget, Refused } from "../api/client.ts";
 import type { Sample, Source } from "../api/types.ts";
 import { Store } from "../lib/store.ts";
@@ -36,7 +36,7 @@ let waiting = false;
 let touched = 0;
 
 function shown(sources: Source[] | null): Source | undefined {
-	return sources?.find((s) => s.id === Number(place.get().words.src ?? 0));
+	return sources?.find((s) => s.id === sourceId(sources));
 }
 export function isLive(s: Source | null | undefined): boolean {
 	return !!s && !s.error && s.ended === false;
@@ -139,7 +139,7 @@ function hear(topic: Topic, data: unknown): void {
 		if (liveState.get().state === "lost")
 			void loadSources();
 	} else if (topic === "generation" || topic === "lost" || topic === "mark") {
-		if (about === undefined || about === Number(place.get().words.src ?? 0))
+		if (about === undefined || about === sourceId(known.get().sources))
 			bump();
 	} else if (topic === "ended" || topic === "hello" || topic === "gone") {
 		void loadSources();
@@ -216,7 +216,7 @@ setInterval(() => {
 	if (isLive(shown(known.get().sources))) {
 		second.set(second.get() + 1);
 		// a stream that says nothing is asked for anew: the server may have been stopped, or the network may be gone
-		const last = heard.get().get(Number(place.get().words.src ?? 0));
+		const last = heard.get().get(sourceId(known.get().sources));
 		if (events && last && Date.now() - last.at > LOST_MS) {
 			close();
 			void loadSources();

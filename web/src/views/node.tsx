@@ -2,14 +2,16 @@
 // What a node said to its peers, to whom, and what it logged: rows of the network recorder, newest first, by cursor.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { copy, download, fileStem, go, place } from "../app.ts";
+import { copy, download, fileStem, go, place, source } from "../app.ts";
 import { ask, Refused, useAnswer } from "../api/client.ts";
 import { count, csvCell, duration, grouped, plain, wall, wallDay } from "../lib/format.ts";
+import { momentWord, realtimeNs, type Clock } from "../lib/moments.ts";
 import { useStore } from "../lib/store.ts";
 import { Empty, Note } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
 import { Details } from "../parts/panel.tsx";
 import { generation } from "../parts/live.ts";
+import { clockOf } from "../parts/timeline.tsx";
 import type { ViewProps } from "./props.ts";
 
 const PAGE = 200;
@@ -102,6 +104,77 @@ function useFollow(on: boolean, ms: number, again: () => void): void {
 	}, [on, ms]);
 }
 
+/** The range in which rows are looked for: words of the recording beside them, or wall-clock times. */
+interface Range {
+	from?: string;
+	to?: string;
+	clock: Clock | null;
+	/** A word that is no time: the field says so, the list is not narrowed by it. */
+	wrong: string | null;
+}
+function useRange(props: ViewProps): Range {
+	const { words } = useStore(place);
+	const from = source();
+	const clock = from?.has?.includes("heap") && from.start_realtime_ns ? clockOf(props.timeline.data) : null;
+	const range: Range = { clock, wrong: null };
+	for (const word of ["from", "to"] as const) {
+		range[word] = realtimeNs(words[word], clock);
+		if (words[word] && range[word] === undefined)
+			range.wrong = words[word]!;
+	}
+	return range;
+}
+
+/** None - nothing in the range: what is nearest before and after it, to go there. */
+function None(props: { path: string; what: string; range: Range; filtered: boolean }): JSX.Element {
+	const { range, path } = props;
+	const bare = path.replace(/([?&])(from|to)=[^&]*/g, "$1").replace(/[?&]+$/, "").replace(/\?&+/, "?").replace(/&&+/g, "&");
+	const at = bare.includes("?") ? "&" : "?";
+	const before = useAnswer<{ timestamp: number }[]>(range.from ? `${bare}${at}to=${range.from}&limit=1` : null, 0, false);
+	const after = useAnswer<{ timestamp: number }[]>(range.to ? `${bare}${at}from=${range.to}&direction=forward&limit=1` : null, 0, false);
+	const jump = (ns: number) => {
+		if (range.clock) {
+			const t = ns - range.clock.start_realtime_ns!;
+			go({ from: momentWord(Math.max(0, t - 1e9)), to: momentWord(t + 1e9), at: undefined });
+		} else {
+			go({ from: new Date(ns / 1e6 - 1000).toISOString(), to: new Date(ns / 1e6 + 1000).toISOString() });
+		}
+	};
+	const one = before.data?.[0];
+	const next = after.data?.[0];
+	return (
+		<Empty>
+			<b>No {props.what} here.</b>
+			{one || next ? (
+				<p>
+					{one && (
+						<>
+							The last one before: <button type="button" class="link-button" onClick={() => jump(one.timestamp)}>{wallDay(one.timestamp / 1e6)}</button>{" "}
+						</>
+					)}
+					{next && (
+						<>
+							The first one after: <button type="button" class="link-button" onClick={() => jump(next.timestamp)}>{wallDay(next.timestamp / 1e6)}</button>
+						</>
+					)}
+				</p>
+			) : (
+				<p>{props.filtered ? "Take a filter away, or widen the range of time." : "Nothing was recorded yet."}</p>
+			)}
+		</Empty>
+	);
+}
+
+/** Then - the memory of the recording beside it, at the moment of a row. */
+function Then(props: { ns: number; clock: Clock | null }): JSX.Element | null {
+	const t = props.clock ? props.ns - props.clock.start_realtime_ns! : -1;
+	return t >= 0 && t <= (props.clock?.length_ns ?? 0) ? (
+		<button type="button" class="button" title="which code held memory at this moment" onClick={() => go({ at: momentWord(t), from: undefined, to: undefined, base: undefined, s: undefined, n: undefined }, "flame")}>
+			Memory then
+		</button>
+	) : null;
+}
+
 function Text(props: { word: "q" | "addr" | "from" | "to"; label: string; hint: string }): JSX.Element {
 	const { words } = useStore(place);
 	const [text, setText] = useState(words[props.word] ?? "");
@@ -172,11 +245,16 @@ function When(props: { ns: number }): JSX.Element {
 	return <span title={wallDay(props.ns / 1e6)}>{wall(props.ns / 1e6)}</span>;
 }
 
-function Frame<R extends Row>(props: { list: Listing<R>; follow: boolean; filtered: boolean; what: string; children: JSX.Element; tools: JSX.Element }): JSX.Element {
+function Frame<R extends Row>(props: { list: Listing<R>; path: string; range: Range; filtered: boolean; what: string; children: JSX.Element; tools: JSX.Element }): JSX.Element {
 	const { list } = props;
 	return (
 		<>
 			<div class="tools">{props.tools}</div>
+			{props.range.wrong && (
+				<Note kind="warn">
+					{plain(props.range.wrong)} is no time here: 2026-11-24T14:03:22Z, seconds or ns since 1970{props.range.clock ? ", or a moment of the recording as 10s, 50%" : ""}.
+				</Note>
+			)}
 			{list.error && (
 				<Note kind="bad">
 					{list.error.message}{" "}
@@ -190,10 +268,7 @@ function Frame<R extends Row>(props: { list: Listing<R>; follow: boolean; filter
 			) : list.loading ? (
 				<div class="placeholder" />
 			) : list.error ? null : (
-				<Empty>
-					<b>No {props.what} here.</b>
-					<p>{props.filtered ? "Take a filter away, or widen the range of time." : "Nothing was recorded yet."}</p>
-				</Empty>
+				<None path={props.path} what={props.what} range={props.range} filtered={props.filtered} />
 			)}
 		</>
 	);
@@ -227,7 +302,8 @@ function listCsv(name: string, columns: string[], rows: (string | number | null)
 export function Messages(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const [follow, setFollow] = useState(false);
-	const path = `/v3/messages?${query({ types: words.types, remote_addr: words.addr, source_type: words.level === "local" || words.level === "remote" ? words.level : undefined, from: words.from, to: words.to })}`;
+	const range = useRange(props);
+	const path = `/v3/messages?${query({ types: words.types, remote_addr: words.addr, source_type: words.level === "local" || words.level === "remote" ? words.level : undefined, incoming: words.order === "in" ? "true" : words.order === "out" ? "false" : undefined, from: range.from, to: range.to })}`;
 	const list = useListing<MessageRow>(path);
 	useFollow(follow, 5000, list.again);
 	const [at, chosen] = useSelectedRow(list.rows);
@@ -256,14 +332,15 @@ export function Messages(props: ViewProps): JSX.Element {
 		loaded: `${grouped(list.rows.length)} messages`,
 		json: path,
 		csv: list.rows.length ? () => listCsv("messages", ["id", "time_ns", "peer", "opened_by", "incoming", "category", "kind", "preview"], list.rows.map((r) => [r.id, r.timestamp, r.remote_addr, r.source_type, String(r.incoming), r.category, r.kind, r.message_preview])) : undefined,
-		panel: chosen ? <MessagePanel key={chosen.id} row={chosen} /> : null,
+		panel: chosen ? <MessagePanel key={chosen.id} row={chosen} clock={range.clock} /> : null,
 	});
 	return (
 		<Frame
 			list={list}
-			follow={follow}
+			path={path}
+			range={range}
 			what="message"
-			filtered={!!(words.types || words.addr || words.level || words.from || words.to)}
+			filtered={!!(words.types || words.addr || words.level || words.order || words.from || words.to)}
 			tools={
 				<>
 					<Toggles word="types" label="types of messages" choices={KINDS} />
@@ -274,9 +351,16 @@ export function Messages(props: ViewProps): JSX.Element {
 							</button>
 						))}
 					</div>
+					<div class="toggles" role="group" aria-label="direction">
+						{(["in", "out"] as const).map((way) => (
+							<button key={way} type="button" class="small" aria-pressed={words.order === way} onClick={() => go({ order: words.order === way ? undefined : way })}>
+								{way === "in" ? "← received" : "→ sent"}
+							</button>
+						))}
+					</div>
 					<Text word="addr" label="peer" hint="203.0.113.7:9732" />
-					<Text word="from" label="from" hint="seconds or ns since 1970" />
-					<Text word="to" label="to" hint="seconds or ns since 1970" />
+					<Text word="from" label="from" hint="14:03, 2026-11-24T14:03Z" />
+					<Text word="to" label="to" hint="14:03, 2026-11-24T14:03Z" />
 					<Following on={follow} set={setFollow} rows={list.rows.length} done={list.done} />
 				</>
 			}
@@ -315,7 +399,7 @@ function hexLines(bytes: string[]): string {
 	return lines.join("\n");
 }
 
-function MessagePanel(props: { row: MessageRow }): JSX.Element {
+function MessagePanel(props: { row: MessageRow; clock: Clock | null }): JSX.Element {
 	const answer = useAnswer<MessageDetails | null>(`/v3/message/${props.row.id}`, 0, false);
 	const [tab, setTab] = useState<"json" | "plain" | "wire">("json");
 	const details = answer.data;
@@ -344,6 +428,7 @@ function MessagePanel(props: { row: MessageRow }): JSX.Element {
 					<div class="actions">
 						<button type="button" class="button" onClick={() => void copy(text, "message")}>Copy</button>
 						<button type="button" class="button" onClick={() => go({ addr: row.remote_addr, s: undefined })}>Only this peer</button>
+						<Then ns={row.timestamp} clock={props.clock} />
 					</div>
 					<p class="second small-text">{grouped(details.original_bytes.length)} bytes sent, {grouped(details.decrypted_bytes.length)} plain</p>
 				</>
@@ -356,7 +441,8 @@ export function Logs(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const [follow, setFollow] = useState(false);
 	const levels = (words.level ?? "").split(",").filter((l) => LEVELS.some((k) => k.toLowerCase() === l)).join(",");
-	const path = `/v3/logs?${query({ log_level: levels, query_no_quotes: words.q ? "true" : undefined, query: words.q, from: words.from, to: words.to })}`;
+	const range = useRange(props);
+	const path = `/v3/logs?${query({ log_level: levels, query_no_quotes: words.q ? "true" : undefined, query: words.q, from: range.from, to: range.to })}`;
 	const list = useListing<LogRow>(path);
 	useFollow(follow, 2000, list.again);
 	const [at, chosen] = useSelectedRow(list.rows);
@@ -380,6 +466,7 @@ export function Logs(props: ViewProps): JSX.Element {
 				<pre class="raw wrap-text" tabIndex={0}>{chosen.message.split("\n").map((l) => plain(l)).join("\n")}</pre>
 				<div class="actions">
 					<button type="button" class="button" onClick={() => void copy(chosen.message, "line")}>Copy</button>
+					<Then ns={chosen.timestamp} clock={range.clock} />
 				</div>
 			</>
 			)} />
@@ -388,15 +475,16 @@ export function Logs(props: ViewProps): JSX.Element {
 	return (
 		<Frame
 			list={list}
-			follow={follow}
+			path={path}
+			range={range}
 			what="line"
 			filtered={!!(levels || words.q || words.from || words.to)}
 			tools={
 				<>
 					<Toggles word="level" label="levels" choices={LEVELS.map((l) => ({ value: l.toLowerCase(), label: l }))} />
 					<Text word="q" label="text" hint="words" />
-					<Text word="from" label="from" hint="seconds or ns since 1970" />
-					<Text word="to" label="to" hint="seconds or ns since 1970" />
+					<Text word="from" label="from" hint="14:03, 2026-11-24T14:03Z" />
+					<Text word="to" label="to" hint="14:03, 2026-11-24T14:03Z" />
 					<Following on={follow} set={setFollow} rows={list.rows.length} done={list.done} />
 				</>
 			}
@@ -418,7 +506,18 @@ export function Connections(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const stamp = useStore(generation);
 	const answer = useAnswer<[string, Connection][]>("/v3/connections?limit=10000", stamp, false);
-	const rows = useMemo(() => (answer.data ?? []).slice().reverse(), [answer.data]);
+	const range = useRange(props);
+	const wanted = words.addr ?? "";
+	const rows = useMemo(() => {
+		const from = range.from ? Number(range.from) : -Infinity;
+		const to = range.to ? Number(range.to) : Infinity;
+		const start = ([id, c]: [string, Connection]) => c.started_at ?? Number(id.split(".")[0]) * 1e9;
+		return (answer.data ?? [])
+			.filter((r) => (!wanted || r[1].remote_addr.includes(wanted) || r[1].peer_id.includes(wanted)) && start(r) <= to && (r[1].closed_at ?? Infinity) >= from)
+			.filter((r) => !words.level || r[1].initiator === words.level)
+			.filter((r) => words.types !== "open" || !r[1].closed_at)
+			.reverse();
+	}, [answer.data, wanted, range.from, range.to, words.level, words.types]);
 	const at = words.s ? rows.findIndex(([id]) => id === words.s) : -1;
 	const chosen = at >= 0 ? rows[at] : null;
 	type R = [string, Connection];
@@ -460,6 +559,25 @@ export function Connections(props: ViewProps): JSX.Element {
 	});
 	return (
 		<>
+			<div class="tools">
+				<div class="toggles" role="group" aria-label="who opened the connection">
+					{(["local", "remote"] as const).map((side) => (
+						<button key={side} type="button" class="small" aria-pressed={words.level === side} onClick={() => go({ level: words.level === side ? undefined : side })}>
+							opened by {side === "local" ? "us" : "the peer"}
+						</button>
+					))}
+					<button type="button" class="small" aria-pressed={words.types === "open"} onClick={() => go({ types: words.types === "open" ? undefined : "open" })}>
+						open now
+					</button>
+				</div>
+				<Text word="addr" label="peer" hint="address or peer id" />
+				<Text word="from" label="from" hint="14:03, 2026-11-24T14:03Z" />
+				<Text word="to" label="to" hint="14:03, 2026-11-24T14:03Z" />
+				<span class="grow" />
+				<span class="second">
+					{grouped(rows.length)} of {grouped(answer.data?.length ?? 0)}
+				</span>
+			</div>
 			{answer.error && <Note kind="bad">{answer.error.message}</Note>}
 			{rows.length ? (
 				<Grid columns={columns} total={rows.length} row={(i) => rows[i] ?? null} selected={at} label="connections" onSelect={(_i, r) => go({ s: r[0] }, undefined, true)} onOpen={(_i, r) => go({ addr: r[1].remote_addr, s: undefined }, "messages")} />
@@ -467,7 +585,7 @@ export function Connections(props: ViewProps): JSX.Element {
 				<div class="placeholder" />
 			) : (
 				<Empty>
-					<b>No connection was seen yet.</b>
+					<b>{answer.data?.length ? "No connection in this selection." : "No connection was seen yet."}</b>
 				</Empty>
 			)}
 		</>

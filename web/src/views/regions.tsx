@@ -330,7 +330,7 @@ function Allocators(props: { path: string }): JSX.Element {
 	const polled = usePolled<Breakdown>(props.path, 15000);
 	const list = polled.data?.allocators ?? [];
 	return (
-		<div class="overview">
+		<div class="overview" tabIndex={0} role="region" aria-label="allocators">
 			<Failure of={polled} />
 			{polled.data ? (
 				<p class="second reading">
@@ -367,7 +367,7 @@ function Allocators(props: { path: string }): JSX.Element {
 							</table>
 							<p class="second small-text">
 								{a.live_count ? `${count(a.live_count)} live blocks · ` : ""}
-								{a.consistency}% of what was read agrees with itself{a.how ? ` · ${plain(a.how)}` : ""}
+								{a.consistency} % of what was read agrees with itself{a.how ? ` · ${plain(a.how)}` : ""}
 							</p>
 						</section>
 					);

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is not a heap recording: nodes with messages, connections and logs; processes by mapping, by page.
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { act, figures, key, loadAxe, offences, open, out, settled, view } from "./harness.mjs";
+
+const SIZES = [["light", 1440, 900], ["dark", 1440, 900], ["light", 900, 700], ["dark", 390, 844]];
+
+/** everywhere - each address in four windows: nothing serious for axe, nothing wider than its window, a picture of each. */
+async function everywhere(url, list, each = async () => undefined) {
+	const bad = [];
+	for (const [theme, width, height] of SIZES) {
+		const page = await open(url, { theme, width, height });
+		await loadAxe(page);
+		for (const href of list) {
+			await act(page, () => page.evaluate((to) => void (location.hash = to), href));
+			await each(page, href);
+			const label = `${href.replace(/^#\//, "").replace(/\W+/g, "-").slice(0, 40)}-${width}-${theme}`;
+			await page.screenshot({ path: join(out, `${label}.png`) });
+			bad.push(...(await offences(page)).map((f) => `${label}: ${f}`));
+			const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+			if (wider > 0)
+				bad.push(`${label}: the page is ${wider} px wider than its window`);
+		}
+		await page.context().close();
+	}
+	assert.deepEqual(bad, []);
+}
+const rows = (page) => page.locator(".grid-body .grid-row").allInnerTexts();
+const counted = async (page) => Number((await page.locator(".tools .second").last().innerText()).replace(/,/g, "").match(/^\d+/)[0]);
+
+export const cases = {
+	/** A node's messages, connections and logs: filters of the recorder, pages by cursor, details, ranges, every row once. */
+	async node({ url }) {
+		const page = await open(`${url}#/messages`);
+		assert.equal(await view(page), "messages");
+		const all = await page.evaluate(() => fetch("/v3/messages?limit=1000").then((r) => r.json()));
+		figures.messages = all.length;
+		assert.ok(all.length > 200, `${all.length} messages: too few for a second page`);
+		// pages by cursor: the last row is reached, each row comes once
+		await page.locator(".grid").focus();
+		for (let i = 0; i < 12 && (await counted(page)) < all.length; i++)
+			await key(page, "End");
+		assert.equal(await counted(page), all.length);
+		// a filter by type: only these rows
+		await page.evaluate(() => document.querySelector(".grid").scrollTo(0, 0));
+		await act(page, () => page.getByRole("button", { name: "Meta", exact: true }).click());
+		assert.match(page.url(), /types=metadata/);
+		const meta = all.filter((m) => m.category === "meta" || m.kind === "metadata").length;
+		assert.ok(meta > 0 && meta < all.length, `${meta} of ${JSON.stringify([...new Set(all.map((m) => `${m.category}|${m.kind}`))])}`);
+		assert.equal(await counted(page), meta);
+		await act(page, () => page.getByRole("button", { name: "Meta", exact: true }).click());
+		// by direction
+		await act(page, () => page.getByRole("button", { name: "← received" }).click());
+		for (let i = 0; i < 12 && (await counted(page)) < all.filter((m) => m.incoming).length; i++) {
+			await page.locator(".grid").focus();
+			await key(page, "End");
+		}
+		assert.equal(await counted(page), all.filter((m) => m.incoming).length);
+		await act(page, () => page.getByRole("button", { name: "← received" }).click());
+		// by peer: a click on it
+		const peer = all[0].remote_addr;
+		await act(page, () => page.locator(".grid-row .link-button").first().click());
+		assert.match(page.url(), /addr=/);
+		const some = await rows(page);
+		assert.ok(some.length > 0 && some.every((r) => r.includes(peer)), some[0]);
+		// details: JSON, then bytes
+		await act(page, () => page.locator(".grid-row").first().click());
+		await page.locator(".panel pre").waitFor();
+		assert.match(await page.locator(".panel").innerText(), /bytes sent/);
+		await act(page, () => page.getByRole("button", { name: "plain bytes" }).click());
+		assert.match(await page.locator(".panel pre").innerText(), /^000000 {2}[0-9a-f]{2} /);
+		await page.screenshot({ path: join(out, "message.png") });
+		// a range with nothing in it says what is nearest, and goes there
+		await page.goto(`${url}#/messages?to=1000000000`);
+		await settled(page);
+		await page.getByText("No message here.").waitFor();
+		await act(page, () => page.locator(".empty .link-button").last().click());
+		assert.ok((await counted(page)) > 0);
+		// logs: level and text
+		await act(page, () => page.evaluate(() => void (location.hash = "#/logs")));
+		const lines = await page.evaluate(() => fetch("/v3/logs?limit=1000").then((r) => r.json()));
+		figures.lines = lines.length;
+		assert.ok(lines.length > 0);
+		await act(page, () => page.getByRole("button", { name: "Error", exact: true }).click());
+		assert.equal(await counted(page), lines.filter((l) => l.level.toLowerCase() === "error").length);
+		// connections
+		await act(page, () => page.evaluate(() => void (location.hash = "#/connections")));
+		const connections = await page.evaluate(() => fetch("/v3/connections?limit=1000").then((r) => r.json()));
+		assert.equal(await counted(page), connections.length);
+		await act(page, () => page.locator(".grid-row").first().click());
+		await act(page, () => page.getByRole("button", { name: "Its messages" }).click());
+		assert.equal(await view(page), "messages");
+		await everywhere(url, ["#/messages", "#/connections", "#/logs", "#/messages?types=metadata", "#/logs?level=error,fatal"]);
+	},
+
+	/** A running process by mapping: its classes add up to RSS, the verdict, allocators, threads; the figures go on by themselves. */
+	async regions({ url }) {
+		const page = await open(`${url}#/regions`);
+		const json = () => page.evaluate(() => fetch("/debug/memory?format=json&top=500").then((r) => r.json()));
+		const now = await json();
+		assert.equal(now.classes.reduce((a, c) => a + c.rss_bytes, 0), now.rss_bytes);
+		assert.match(await page.locator(".regions-head h2").innerText(), new RegExp(`${now.pid}: .* resident`));
+		const first = await page.locator(".regions-head").innerText();
+		await page.waitForFunction((t) => document.querySelector(".regions-head").innerText !== t, first, { timeout: 5000 });
+		for (const form of ["largest mappings", "allocators", "threads", "classes"]) {
+			await act(page, () => page.getByRole("button", { name: form, exact: true }).click());
+			if (form === "allocators")
+				await page.locator(".card h2").first().waitFor();
+			await page.screenshot({ path: join(out, `regions-${form.replace(" ", "-")}.png`) });
+		}
+		await act(page, () => page.locator(".grid-row").first().click());
+		await page.locator(".panel .spark").waitFor();
+		await everywhere(url, ["#/regions", "#/regions?z=allocators", "#/regions?z=threads", "#/regions?z=mappings"]);
+	},
+};
