@@ -59,8 +59,9 @@ export const cases = {
 		assert.equal(await counted(page), all.filter((m) => m.incoming).length);
 		await act(page, () => page.getByRole("button", { name: "← received" }).click());
 		// by peer: a click on it
-		const peer = all[0].remote_addr;
-		await act(page, () => page.locator(".grid-row .link-button").first().click());
+		const link = page.locator(".grid-row .link-button").first();
+		const peer = await link.innerText();
+		await act(page, () => link.click());
 		assert.match(page.url(), /addr=/);
 		const some = await rows(page);
 		assert.ok(some.length > 0 && some.every((r) => r.includes(peer)), some[0]);
