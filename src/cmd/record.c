@@ -233,7 +233,8 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 		.budget_bytes = opt->budget_bytes,
 		.free_stacks = opt->free_stacks,
 		.no_names = opt->no_names,
-		.follow_exec = !opt->duration_ns && !opt->serving.wanted,
+		.follow_exec = 1,
+		.duration_ns = opt->duration_ns,
 		.stamp_every_event = opt->stamp_every_event,
 		.follow_children = opt->follow_children,
 		.snapshots = opt->snapshots,
@@ -254,6 +255,7 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 	if (result.path) {
 		record_tell_children(&result, opt);
 		failed = record_report(opt, &report, result.path);
+		record_tell_family(opt, result.path);
 		/* last, beside the prompt: it says what to do next */
 		record_tell_findings(&result, opt, argv[0]);
 	} else if (limits_check(&opt->limits, NULL)) {

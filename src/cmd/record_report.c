@@ -6,15 +6,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/explain.h"
 #include "cmd/open.h"
 #include "cmd/record_opt.h"
 #include "cmd/terminal.h"
+#include "out/family.h"
 #include "out/out.h"
+#include "query/family.h"
+#include "sym/program.h"
 
 int record_may_create(const char *pattern, const char *exe, struct err *err)
 {
@@ -40,6 +45,28 @@ int record_may_create(const char *pattern, const char *exe, struct err *err)
 	return rc;
 }
 
+/* What takes a program's place by exec is recorded, but for these. */
+static void tell_why_lost(const struct recorder_result *result)
+{
+	int fd = result->replaced_by[0] ? open(result->replaced_by, O_RDONLY | O_CLOEXEC) : -1;
+	enum sym_program kind = fd < 0 ? SYM_PROGRAM_DYNAMIC : sym_program(fd);
+	if (fd >= 0)
+		close(fd);
+	if (kind == SYM_PROGRAM_STATIC)
+		fputs("hint: that one is statically linked, so no library can be preloaded; "
+		      "'byteledger "
+		      "pages' and 'byteledger regions' see such programs\n",
+		      stderr);
+	else if (kind == SYM_PROGRAM_DYNAMIC)
+		fputs("hint: name that program: it was started past the C library, or without its "
+		      "environment\n",
+		      stderr);
+	else
+		fputs("hint: that one cannot be recorded: another C library, another machine, or "
+		      "AddressSanitizer\n",
+		      stderr);
+}
+
 void record_tell_findings(const struct recorder_result *result, const struct record_opt *opt,
 			  const char *program)
 {
@@ -59,7 +86,7 @@ void record_tell_findings(const struct recorder_result *result, const struct rec
 				program, by);
 	} else if (result->replaced) {
 		cmd_say("'%s' replaced itself by %s; the recording ends there", program, by);
-		fputs("hint: name that program, or use --follow-children\n", stderr);
+		tell_why_lost(result);
 	} else if (!result->attached) {
 		cmd_say("'%s' never loaded the recording library, so nothing was recorded",
 			program);
@@ -108,6 +135,52 @@ void record_tell_children(const struct recorder_result *result, const struct rec
 	cmd_say("not recorded: %u child%s%s%s%s: --follow-children", result->children,
 		result->children == 1 ? ", its peak RSS " : "ren, the largest ",
 		text_bytes(x, result->child_peak_bytes), *base ? ", " : "", base);
+}
+
+#define FAMILY_WAIT_NS 3000000000ull
+#define FAMILY_LOOK_NS 20000000
+#define FAMILY_SHOWN 20
+
+/* The recordings of those that have ended are finished some milliseconds later. */
+static struct family *await_family(const char *path, struct err *err)
+{
+	for (uint64_t start = clock_ns(CLOCK_MONOTONIC);;) {
+		struct family *family = family_read(path, NULL, err);
+		if (!family || !family_unfinished(family) ||
+		    clock_ns(CLOCK_MONOTONIC) - start > FAMILY_WAIT_NS)
+			return family;
+		family_freep(&family);
+		const struct timespec pause = { .tv_nsec = FAMILY_LOOK_NS };
+		nanosleep(&pause, NULL);
+	}
+}
+
+void record_tell_family(const struct record_opt *opt, const char *path)
+{
+	struct err err = { 0 };
+	if (opt->quiet || !opt->follow_children)
+		return;
+	CLEANUP(family_freep) struct family *family = await_family(path, &err);
+	if (!family) {
+		cmd_fail(&err);
+		return;
+	}
+	if (family->count < 2)
+		return;
+	int json = is_json(opt);
+	FILE *to = opt->report || json                    ? NULL
+		   : opt->format || isatty(STDOUT_FILENO) ? stdout
+							  : stderr;
+	struct out_opt out = { .limit = FAMILY_SHOWN };
+	if (to) {
+		terminal_fit(to, &out);
+		if (out_family_text(to, family, &out, &err) < 0)
+			cmd_fail(&err);
+		fputc('\n', to);
+		fflush(to);
+	}
+	cmd_say("%zu processes were recorded: 'byteledger report --tree %s' lists them",
+		family->count, path);
 }
 
 int record_report(const struct record_opt *opt, struct outfile *report, const char *path)

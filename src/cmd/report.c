@@ -4,12 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cmd/cmd.h"
 #include "cmd/open.h"
 #include "cmd/select.h"
 #include "cmd/terminal.h"
+#include "out/family.h"
 #include "out/out.h"
+#include "query/family.h"
 #include "trace/trace.h"
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV };
@@ -18,16 +21,20 @@ struct report {
 	struct selection selection; /* first: the child parser's input */
 	const char *path;
 	enum format format;
-	int store_symbols, no_pager;
+	int store_symbols, no_pager, tree;
 	struct err err;
 };
 
-enum { OPT_FORMAT = 256, OPT_STORE_SYMBOLS, OPT_NO_PAGER };
+enum { OPT_FORMAT = 256, OPT_STORE_SYMBOLS, OPT_NO_PAGER, OPT_TREE };
 
 static const struct argp_option options[] = {
 	{ "format", OPT_FORMAT, "WORD", 0, "text (default), json or csv", 3 },
 	{ "no-pager", OPT_NO_PAGER, NULL, 0,
 	  "Do not show a long report through $PAGER (less) on a terminal", 3 },
+	{ "tree", OPT_TREE, NULL, 0,
+	  "List the processes that were recorded together (--follow-children), with their figures; "
+	  "FILE is any recording of them, or their folder",
+	  3 },
 	{ "store-symbols", OPT_STORE_SYMBOLS, NULL, 0,
 	  "Store the names found on this machine in FILE, so that it can be read elsewhere", 3 },
 	{ 0 },
@@ -60,6 +67,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_NO_PAGER:
 		r->no_pager = 1;
+		break;
+	case OPT_TREE:
+		r->tree = 1;
 		break;
 	case OPT_STORE_SYMBOLS:
 		r->store_symbols = 1;
@@ -131,6 +141,35 @@ static int store_symbols(const struct recording *rec, const struct prof *prof, s
 	return trace_append_symbols(recording_path(rec), prof, err);
 }
 
+static int is_folder(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int print_tree(const struct report *r, struct err *err)
+{
+	if (r->format == FORMAT_CSV) {
+		err_set(err, -EINVAL, "cannot write a tree of processes as csv");
+		return err_hint(err, "--format text or json");
+	}
+	CLEANUP(family_freep) struct family *family = family_read(r->path, &cmd_ears, err);
+	if (!family)
+		return err->code;
+	struct out_opt opt = { .limit = r->selection.limit };
+	if (r->format == FORMAT_JSON)
+		return out_family_json(stdout, family, err);
+	terminal_fit(stdout, &opt);
+	struct pager pager;
+	pager_begin(&pager, r->no_pager);
+	int rc = out_family_text(pager.to, family, &opt, err);
+	pager_end(&pager);
+	if (rc >= 0 && family->others && is_folder(r->path))
+		cmd_say("%zu more recordings in '%s' are of none of these: name one of them",
+			family->others, r->path);
+	return rc;
+}
+
 int cmd_report(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &select_argp, 0, NULL, 0 },
@@ -149,6 +188,8 @@ int cmd_report(int argc, char **argv)
 	struct report r = { 0 };
 	if (cmd_parse(&argp, argc, argv, NULL, &r) < 0)
 		return CMD_USAGE;
+	if (r.tree || is_folder(r.path))
+		return print_tree(&r, &r.err) < 0 ? cmd_fail(&r.err) : CMD_OK;
 	CLEANUP(recording_freep) struct recording *rec = cmd_open_recording(r.path, &r.err);
 	if (!rec)
 		return cmd_fail(&r.err);

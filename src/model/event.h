@@ -151,6 +151,9 @@ struct def {
 			 * 1 - exp(-s / sample_bytes); else it is STACK_STOP_UNSAMPLED
 			 */
 			uint64_t sample_bytes;
+			/* what was recorded together: 0 = a recording for itself alone. Who started it: 0 = not known, or nobody of them */
+			uint64_t family;
+			uint32_t parent_pid;
 		} process;
 		struct {
 			uint32_t tid;

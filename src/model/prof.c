@@ -542,6 +542,15 @@ static int put_culled(struct prof *p, const struct event *ev, struct err *err)
 	return 0;
 }
 
+static int put_mapped(struct prof *p, const struct event *ev)
+{
+	uint32_t row = prof_known_row(p, ev->stack.v);
+	if (!p->mapped && !(p->mapped = mapped_new()))
+		return -ENOMEM;
+	mapped_note_heap(p->mapped, p->epoch);
+	return mapped_put(p->mapped, ev, row == UINT32_MAX ? 0 : row);
+}
+
 static int put_other(struct prof *p, const struct event *ev, struct err *err)
 {
 	p->last_time_ns = ev->time_ns;
@@ -582,6 +591,8 @@ static int put_other(struct prof *p, const struct event *ev, struct err *err)
 	case EVENT_MAP:
 	case EVENT_UNMAP:
 	case EVENT_BRK:
+		if (put_mapped(p, ev) < 0)
+			return err_set(err, -ENOMEM, "cannot hold what was mapped");
 		break;
 	default: /* marks, switches, thread ends; kinds of later versions */
 		return 0;

@@ -18,6 +18,7 @@
 
 #include "model/event.h"
 
+struct mapped;
 struct prof;
 
 /** The counters of one stack (exclusive: blocks asked for by exactly this stack), or of a whole reading. */
@@ -119,7 +120,7 @@ struct prof_process {
 	const char *exe, *cmdline;
 	size_t cmdline_bytes;
 	const char *comment;
-	uint64_t start_realtime_ns, time_bound_ns;
+	uint64_t start_realtime_ns, start_monotonic_ns, time_bound_ns;
 	int ended, complete, exit_status;
 	uint32_t modules_nameless;
 	/*
@@ -127,6 +128,8 @@ struct prof_process {
 	 * stack is an estimate, each allocation that has one standing for the 1 / (1 - exp(-s / sample_bytes)) of its size.
 	 */
 	uint64_t sample_bytes;
+	uint64_t family; /* DEF_PROCESS */
+	uint32_t parent_pid;
 };
 /** prof_process() - lent; NULL before DEF_PROCESS came. */
 const struct prof_process *prof_process(const struct prof *prof);
@@ -188,6 +191,13 @@ struct prof_point {
 const struct prof_point *prof_timeline(const struct prof *prof, size_t *count);
 
 /**
+ * prof_mapped() - what the program mapped by itself (model/mapped.h), beside the heap and in none of its figures; NULL: nothing, or a
+ * summary of before it was kept (prof_knows_mapped() is 0 then). Lent until the next event.
+ */
+const struct mapped *prof_mapped(const struct prof *prof);
+int prof_knows_mapped(const struct prof *prof);
+
+/**
  * prof_keep_live() - turn the reading into that of the blocks which are live now: allocations, allocated and peak bytes
  * become those of the live blocks, frees and temporary 0. For "what was live at that moment"; no events after it. @peak_ns: when
  * the last of these bytes were asked for.
@@ -225,6 +235,9 @@ struct thread_id prof_thread_row(const struct prof *prof, struct thread_id produ
  * Return: 0, -EINVAL for a row that does not exist, -ENOMEM; @err filled.
  */
 void prof_load_no_peak_blocks(struct prof *prof);
+/** prof_load_no_mapped() - what is loaded says nothing of mappings. prof_load_mapped() - the books of them, to be filled. */
+void prof_load_no_mapped(struct prof *prof);
+struct mapped *prof_load_mapped(struct prof *prof, struct err *err);
 int prof_load_totals(struct prof *prof, const struct prof_totals *totals, struct err *err);
 int prof_load_stack(struct prof *prof, struct stack_id row, const struct cost *cost,
 		    struct err *err);

@@ -104,6 +104,8 @@ static int define_process(struct prof *p, const struct def *def, struct err *err
 	}
 	if (def->process.start_realtime_ns)
 		to->start_realtime_ns = def->process.start_realtime_ns;
+	if (def->process.start_monotonic_ns)
+		to->start_monotonic_ns = def->process.start_monotonic_ns;
 	if (def->process.time_bound_ns)
 		to->time_bound_ns = def->process.time_bound_ns;
 	to->ended = def->process.ended;
@@ -117,6 +119,10 @@ static int define_process(struct prof *p, const struct def *def, struct err *err
 	/* once, before anything is counted */
 	if (def->process.sample_bytes && !p->allocations && !p->frees && !p->several_threads)
 		to->sample_bytes = def->process.sample_bytes;
+	if (def->process.family)
+		to->family = def->process.family;
+	if (def->process.parent_pid)
+		to->parent_pid = def->process.parent_pid;
 	if (def->process.runtime_ns > p->other.runtime_ns)
 		p->other.runtime_ns = def->process.runtime_ns;
 	if (def->process.peak_rss_bytes > p->other.peak_rss_bytes)
@@ -514,6 +520,7 @@ void prof_free(struct prof *p)
 {
 	if (!p || __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL))
 		return;
+	mapped_free(p->mapped);
 	if (p->origin) {
 		free(__atomic_exchange_n(&p->origin->spare, p->copy, __ATOMIC_ACQ_REL));
 		prof_free(p->origin);

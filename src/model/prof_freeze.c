@@ -35,6 +35,7 @@ static void disown(struct prof *f)
 	f->sum_partial = NULL;
 	f->points = NULL;
 	f->totals = NULL;
+	f->mapped = NULL;
 	f->copy = f->spare = NULL;
 	f->modules = f->frames = f->stacks = f->threads = f->counters = f->partials =
 		f->slot_of_row = f->owner = f->risks = f->block_epoch = (struct chunked){ 0 };
@@ -105,7 +106,7 @@ struct prof *prof_freeze(const struct prof *prof, struct err *err)
 		disown(f);
 		f->origin = p->origin ? p->origin : p;
 		__atomic_add_fetch(&f->origin->refs, 1, __ATOMIC_RELAXED);
-		if (copy_rows(f, p) < 0)
+		if (copy_rows(f, p) < 0 || (p->mapped && !(f->mapped = mapped_dup(prof_mapped(p)))))
 			prof_freep(&f);
 	}
 	if (!f) {

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/chunked.h"
 #include "base/intern.h"
+#include "model/mapped.h"
 #include "model/prof.h"
 
 /**
@@ -102,6 +103,7 @@ struct prof {
 	int loaded;                /* filled by prof_load_*() */
 	struct chunked suppressed; /* uint8_t per counter, sparse: its leaks do not count */
 	uint64_t suppressed_blocks, suppressed_bytes;
+	int mapped_unknown;           /* by a summary of before that was kept */
 	int peak_blocks_unknown;      /* by a summary of before they were counted */
 	uint64_t shares[PROF_SHARES]; /* of an allocation by its size; 0 = not asked for yet */
 	/*
@@ -121,6 +123,7 @@ struct prof {
 	uint64_t last_time_ns;
 	int bucket_used;
 
+	struct mapped *mapped;    /* NULL before the first mapping; a frozen one has its own */
 	struct prof_totals other; /* what is not a sum over stacks */
 	struct prof_process process;
 	int have_process;

@@ -339,7 +339,31 @@ void prof_keep_live(struct prof *p, uint64_t peak_ns)
 	p->other.foreign_frees = 0;
 }
 
+const struct mapped *prof_mapped(const struct prof *p)
+{
+	if (p->mapped && !p->origin)
+		mapped_note_heap(p->mapped, p->epoch);
+	return p->mapped;
+}
+
+int prof_knows_mapped(const struct prof *p)
+{
+	return !p->mapped_unknown;
+}
+
 /* ---- loading a summary ------------------------------------------------------------------------------------------- */
+
+struct mapped *prof_load_mapped(struct prof *p, struct err *err)
+{
+	if (!p->mapped && !(p->mapped = mapped_new()))
+		err_set(err, -ENOMEM, "cannot hold what was mapped");
+	return p->mapped;
+}
+
+void prof_load_no_mapped(struct prof *p)
+{
+	p->mapped_unknown = 1;
+}
 
 void prof_load_no_peak_blocks(struct prof *p)
 {

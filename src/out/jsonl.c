@@ -194,7 +194,7 @@ static void write_other(struct jsonl_out *out, const struct event *event)
 		if (event->flags & EVENT_F_REALLOC) {
 			jsonw_bool(json, "remap", 1);
 		} else if (event->kind == EVENT_MAP) {
-			jsonw_u64(json, "prot", event->value & UINT32_MAX);
+			jsonw_u64(json, "prot", event->value & 0x7f);
 			jsonw_u64(json, "flags", event->value >> 32);
 		}
 		break;

@@ -309,6 +309,20 @@ static int wanted_by_helper(const char *entry)
 
 static struct launch launch;
 
+/* "UNTIL=NS", which stands in no environment. */
+#define UNTIL_BYTES 32
+
+static const char *put_until(char *to, uint64_t ns)
+{
+	char *at = to + UNTIL_BYTES;
+	*--at = '\0';
+	do {
+		*--at = (char)('0' + ns % 10);
+	} while (ns /= 10);
+	at -= sizeof(WIRE_UNTIL) - 1;
+	return memcpy(at, WIRE_UNTIL, sizeof(WIRE_UNTIL) - 1);
+}
+
 /* The helper's environment: what stood in the program's at its start. */
 static int copy_env(const struct options *opt)
 {
@@ -317,7 +331,7 @@ static int copy_env(const struct options *opt)
 	launch.setting_count = 0;
 	for (; opt->env[count]; count++)
 		text += strlen(opt->env[count]) + 1;
-	uint64_t bytes = (count + 1) * sizeof(char *) + text;
+	uint64_t bytes = (count + 1) * sizeof(char *) + text + UNTIL_BYTES;
 	long at = sys6(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (sys_failed(at))
@@ -340,6 +354,8 @@ static int copy_env(const struct options *opt)
 		launch.settings[launch.setting_count++] = memcpy(to, entry, len);
 		to += len;
 	}
+	if (opt->until_ns && launch.setting_count < SETTINGS_MAX)
+		launch.settings[launch.setting_count++] = put_until(to, opt->until_ns);
 	return 1;
 }
 

@@ -181,7 +181,9 @@ static void note_prctl(long option, long mode, long filter)
 
 HIDDEN void note_syscall_memory(long nr, long at, long bytes, long third); /* hooks_protect.c */
 
-HIDDEN void note_syscall(long nr, long first, long second, long third)
+static void exec_raw(long nr, const long arg[5]);
+
+HIDDEN void note_syscall(long nr, long first, long second, long third, long fourth, long fifth)
 {
 	if (nr == SYS_seccomp && first == 0 /* SECCOMP_SET_MODE_STRICT */)
 		forbid(1, second || third);
@@ -192,8 +194,7 @@ HIDDEN void note_syscall(long nr, long first, long second, long third)
 	else if (nr == SYS_exit_group)
 		process_exiting();
 	else if ((nr == SYS_execve || nr == SYS_execveat) && recording_process())
-		/* whether it fails is not seen here: the recorder looks, and is not told to stop looking */
-		__atomic_store_n(&process.heap->exec_called, WIRE_EXEC_RAW, __ATOMIC_RELEASE);
+		exec_raw(nr, (const long[]){ first, second, third, fourth, fifth });
 	else
 		note_syscall_memory(nr, first, second, third);
 }
@@ -475,6 +476,27 @@ EXPORT int execveat(int fd, const char *path, char *const *argv, char *const *en
 	enum exec begun = exec_begin();
 	WITH_NEXT(begun, envp);
 	return exec_failed(begun, next.execveat(fd, path, argv, envp, flags));
+}
+
+/*
+ * By its number: with what follows the program in its environment where that is to be recorded. If that fails the caller does it as it
+ * was asked for, of which nobody sees whether it fails: the recorder looks, and is not told to stop looking.
+ */
+static __attribute__((noinline)) void exec_raw(long nr, const long arg[5])
+{
+	int at = nr == SYS_execve ? 2 : 3;
+	char *const *envp = (char *const *)arg[at]; /* NOLINT: it is one */
+	if (process.next) {
+		char *const *asked = envp;
+		enum exec begun = exec_begin();
+		WITH_NEXT(begun, envp);
+		if (envp != asked && nr == SYS_execve)
+			sys3(nr, arg[0], arg[1], envp);
+		else if (envp != asked)
+			sys5(nr, arg[0], arg[1], arg[2], envp, arg[4]);
+		exec_failed(begun, -1);
+	}
+	__atomic_store_n(&process.heap->exec_called, WIRE_EXEC_RAW, __ATOMIC_RELEASE);
 }
 
 /* The forms with a list: counted, copied to the stack, handed to the form with an array. */

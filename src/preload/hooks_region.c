@@ -62,8 +62,9 @@ static void *mapped(void *at, size_t bytes, int prot, int flags, int fd, off_t o
 	if (answer >= PASS_MAX) {
 		result = next.mmap(at, bytes, prot, flags, fd, off);
 		if (result != MAP_FAILED)
-			put_map(t, (uint64_t)result, bytes, prot, flags,
-				capture(t, caller_pc(sp), sp, bp, bx));
+			put_map(t, (uint64_t)result, bytes,
+				(prot & 0x7f) | (answer == REGION_INNER ? WIRE_MAP_INNER : 0),
+				flags, capture(t, caller_pc(sp), sp, bp, bx));
 		region_leave(t, answer);
 		return result;
 	}

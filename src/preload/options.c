@@ -324,6 +324,8 @@ static void read_next(struct options *o, char **env)
 	for (; *at && *at != ':'; at++) {
 		o->free_stacks |= *at == 'f';
 		o->stamp_every_event |= *at == 's';
+		if (*at >= '0' && *at <= '9') /* behind a u */
+			o->until_ns = o->until_ns * 10 + (uint64_t)(*at - '0');
 	}
 	o->output = at + (*at == ':');
 }

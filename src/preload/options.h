@@ -25,6 +25,8 @@ struct options {
 	char **env;
 	/* FLAGS:PATTERN of WIRE_ENV_NEXT, for what an exec puts in this program's place; NULL: it is not recorded */
 	const char *next;
+	uint64_t
+		until_ns; /* of it: when its recording is over, by CLOCK_MONOTONIC; 0: when it ends */
 	const char *library; /* this library's path, where there is @next */
 	int stranger;        /* what is found was meant for another process: nothing is recorded */
 };

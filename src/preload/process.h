@@ -9,7 +9,7 @@
 void process_exiting(void) HIDDEN;
 
 /** note_syscall() - from the entry of syscall(), for the few numbers that matter. */
-void note_syscall(long nr, long first, long second, long third) HIDDEN;
+void note_syscall(long nr, long first, long second, long third, long fourth, long fifth) HIDDEN;
 
 int dlclose(void *handle);
 int __pthread_key_create(unsigned *key, void (*destructor)(void *));

@@ -191,6 +191,7 @@ static void attach(struct wire_heap_header *heap)
 	heap->exe[n > 0 && n < (long)sizeof(heap->exe) - 1 ? n : 0] = '\0';
 	note_arguments(heap);
 	heap->target_pid = (uint32_t)sys0(SYS_getpid);
+	heap->parent_pid = (uint32_t)sys0(SYS_getppid);
 	__atomic_store_n(&heap->attached, 1, __ATOMIC_RELEASE);
 }
 

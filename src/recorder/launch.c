@@ -416,7 +416,9 @@ static int make_env(struct launch *launch, const struct launch_env *want)
 	/* the program itself finds everything in the shared memory; what follows is for its children */
 	if (rc < 0 || !want->follow_children)
 		return rc;
-	char budget[24] = "";
+	char budget[24] = "", family[24] = "";
+	if (want->family)
+		snprintf(family, sizeof(family), "%llu", (unsigned long long)want->family);
 	if (want->budget_bytes)
 		snprintf(budget, sizeof(budget), "%llu", (unsigned long long)want->budget_bytes);
 	const char *const variables[][2] = {
@@ -424,6 +426,7 @@ static int make_env(struct launch *launch, const struct launch_env *want)
 		{ WIRE_ENV_OUTPUT, want->output ? want->output : "" },
 		{ "BYTELEDGER_ON_FULL", want->on_full ? want->on_full : "wait" },
 		{ "BYTELEDGER_BUDGET", budget },
+		{ WIRE_ENV_FAMILY, family },
 		{ "BYTELEDGER_FREE_STACKS", want->free_stacks ? "1" : "" },
 		{ "BYTELEDGER_STAMP_EVERY_EVENT", want->stamp_every_event ? "1" : "" },
 	};

@@ -43,6 +43,7 @@ struct launch_env {
 	int follow_children; /* then what stands below, too */
 	const char *next;    /* value of WIRE_ENV_NEXT, without @follow_children; NULL: none */
 	const char *output, *on_full;
+	uint64_t family;
 	uint64_t budget_bytes;
 	int free_stacks, stamp_every_event;
 };

@@ -48,6 +48,9 @@ static void describe(const struct record *rec, struct def *def)
 	struct source_heap_state state;
 	source_heap_state(rec->heap, &state);
 	def->process.sample_bytes = state.sample_bytes;
+	def->process.family = rec->settings.family;
+	/* of the one that we started it is nobody's affair who we are */
+	def->process.parent_pid = rec->is_root ? 0 : state.parent_pid;
 	uint64_t start = source_heap_start_ns(rec->heap);
 	def->process.pid = (uint32_t)rec->pid;
 	def->process.exe = rec->exe;
@@ -180,9 +183,24 @@ static void notice_exec(struct record *rec, uint64_t now)
 	uint64_t at;
 	if (proc_gauge_start_stack(&rec->gauge, &at) < 0)
 		return;
-	if (rec->start_stack && rec->start_stack != at)
+	/* the first look may come behind an exec, too */
+	if (rec->start_stack != at)
 		look_for_exec(rec, now);
 	rec->start_stack = at;
+}
+
+/* What stands between the program and a recorder for a moment says nothing when it ends; a child says SIGCHLD. */
+static int is_childs_own(pid_t pid)
+{
+	char path[64], text[1024];
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	CLEANUP(fileio_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	text[got > 0 ? got : 0] = '\0';
+	const char *at = strrchr(text, ')'); /* the name may hold anything */
+	for (unsigned field = 2; at && field < 38; field++)
+		at = strchr(at + 1, ' ');
+	return !at || atoi(at + 1) != 0;
 }
 
 static void note_child(struct record *rec, pid_t pid)
@@ -191,6 +209,8 @@ static void note_child(struct record *rec, pid_t pid)
 	uint32_t seen = MIN(rec->child_count, RECORD_CHILDREN), i = 0;
 	while (i < seen && rec->children[i] != pid)
 		i++;
+	if (i == seen && !is_childs_own(pid))
+		return;
 	if (i == seen)
 		rec->children[rec->child_count++ % RECORD_CHILDREN] = pid;
 	if (proc_peak_rss(pid, &peak) < 0 || peak <= rec->child_peak_bytes)
@@ -216,6 +236,19 @@ static void look_for_children(struct record *rec)
 		pid_t pid = (pid_t)atoi(at);
 		if (pid > 0)
 			note_child(rec, pid);
+	}
+}
+
+void record_look_around(struct record *rec)
+{
+	char path[4096 + 16];
+	look_for_children(rec);
+	for (; rec->next && rec->ears.file; rec->next_heard++) {
+		int len = snprintf(path, sizeof(path), rec->next_heard ? "%s.%u" : "%s", rec->next,
+				   rec->next_heard);
+		if (len < 0 || (size_t)len >= sizeof(path) || access(path, F_OK) < 0)
+			return;
+		rec->ears.file(rec->ears.ctx, path);
 	}
 }
 

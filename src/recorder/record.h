@@ -58,6 +58,9 @@ struct record_settings {
 	int sample_bad;        /* what was asked for is no such number */
 	const char *bad;       /* a limit that makes no sense: its name; NULL: none */
 	const char *filter;    /* whose allocations are recorded; NULL or "": all. Lent */
+	uint64_t
+		until_ns; /* of CLOCK_MONOTONIC: the recording is over then; 0: when the program ends */
+	uint64_t family; /* of what is recorded together; 0: for itself alone */
 };
 
 /* A snapshot for the recorder of a child; @fd is one more than the descriptor, 0 = none. */
@@ -96,6 +99,7 @@ struct record {
 	struct sieve *sieve; /* NULL: nothing is filtered */
 	struct sink_tee tee; /* behind it */
 	pid_t pid;
+	int is_root;  /* the program that the recorder was asked to start */
 	int is_child; /* of this process, whose SIGCHLD tells its end: @pidfd is -1 */
 	int pidfd;
 	int gone; /* it has ended, at the latest before anybody could watch it: then @pidfd is -1 */
@@ -127,8 +131,11 @@ struct record {
 	int own_name; /* no other process's recording is called so */
 	struct record_settings settings;
 	struct cull *cull;
-	char *path;   /* of the first file; what comes later has .1, .2 ... behind */
-	char **files; /* KEEP_FILES: the last ones, around in a circle */
+	const char *
+		next; /* where what an exec puts in the program's place is recorded; NULL: nowhere. Lent */
+	uint32_t next_heard; /* of its files, the ears heard of so many */
+	char *path;          /* of the first file; what comes later has .1, .2 ... behind */
+	char **files;        /* KEEP_FILES: the last ones, around in a circle */
 	uint32_t file_count, file_number; /* begun so far; of the last name */
 	uint64_t begun_bytes;             /* what the living blocks took when the file began */
 	struct record_offer offers[RECORD_OFFERS];
@@ -156,6 +163,8 @@ int record_open(struct record *rec, struct source_heap *heap, pid_t pid, const c
 int64_t record_step(struct record *rec);
 /** record_await_room() - the file cannot grow: record_step() goes on in another one once there is room again. */
 void record_await_room(struct record *rec);
+/** record_look_around() - after an exec: children of what runs now, and the file that it is recorded into. */
+void record_look_around(struct record *rec);
 /** record_note_successor() - after an exec: which program runs now. A chain of them (env, sudo, shims) ends in the last. */
 void record_note_successor(struct record *rec);
 /**

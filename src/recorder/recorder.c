@@ -2,6 +2,7 @@
 /* recorder.c - one recording as an object: started or adopted, run, finished. */
 #include "recorder/recorder.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -140,15 +141,14 @@ static struct source_heap *make_heap(struct record *rec, const struct recorder_o
 }
 
 /*
- * Beside the recording, under a name that nobody asks for: which program it will be that has the last word is known in the end. NULL
- * where files are ended and begun anew while it runs, for those are told apart by numbers, too.
+ * Beside the recording, under a name that nobody asks for: which program it will be that has the last word is known in the end.
  */
 static char *next_value(struct recorder *r, const struct recorder_opt *opt, const char *pattern,
-			const char *exe)
+			const char *exe, uint64_t until_ns)
 {
 	CLEANUP(buf_fini) struct buf path = { 0 };
 	CLEANUP(buf_fini) struct buf value = { 0 };
-	if (r->rec.settings.max_bytes || opt->follow_children)
+	if (opt->follow_children)
 		return NULL;
 	char *name = recorder_name(pattern, exe, getpid(), NULL), *whole = absolute(pattern);
 	char *full = name ? absolute_path(name) : NULL;
@@ -171,7 +171,10 @@ static char *next_value(struct recorder *r, const struct recorder_opt *opt, cons
 					       : 'l');
 	if (opt->budget_bytes)
 		buf_printf(&value, "%llu", (unsigned long long)opt->budget_bytes);
-	buf_printf(&value, "%s%s:", opt->free_stacks ? "f" : "", opt->stamp_every_event ? "s" : "");
+	buf_printf(&value, "%s%s", opt->free_stacks ? "f" : "", opt->stamp_every_event ? "s" : "");
+	if (until_ns)
+		buf_printf(&value, "u%llu", (unsigned long long)until_ns);
+	buf_putc(&value, ':');
 	for (const char *at = r->next; *at; at++)
 		buf_puts(&value, *at == '%' ? "%%" : (char[]){ *at, '\0' });
 	return buf_take(&value);
@@ -188,12 +191,15 @@ static pid_t start(struct recorder *r, struct launch *launch, const struct recor
 			return err_set(err, -errno, "cannot take signals");
 	}
 	char *output = absolute(pattern);
-	char *go_on = opt->follow_exec ? next_value(r, opt, pattern, launch->path) : NULL;
+	uint64_t until_ns = opt->duration_ns ? source_heap_start_ns(heap) + opt->duration_ns : 0;
+	char *go_on = opt->follow_exec ? next_value(r, opt, pattern, launch->path, until_ns) : NULL;
+	r->rec.next = r->next;
 	const struct launch_env env = {
 		.next = go_on,
 		.shm_fd = source_heap_fd(heap),
 		.follow_children = opt->follow_children,
 		.output = output,
+		.family = r->rec.settings.family,
 		.on_full = opt->on_full,
 		.budget_bytes = opt->budget_bytes,
 		.free_stacks = opt->free_stacks,
@@ -214,6 +220,9 @@ static int start_recorded(struct recorder *r, struct launch *launch, const struc
 	const char *pattern = opt->pattern ? opt->pattern : RECORDER_PATTERN;
 	record_settings_read(&rec->settings, opt->variables, 0);
 	rec->settings.store_symbols &= !opt->no_names;
+	rec->is_root = 1;
+	if (opt->follow_children)
+		rec->settings.family = clock_ns(CLOCK_REALTIME) ^ (uint64_t)getpid();
 	int rc = record_settings_check(&rec->settings, err);
 	if (rc < 0)
 		return rc;
@@ -339,6 +348,9 @@ const char *recorder_settings_bad(const struct recorder *r)
 enum recorder_end recorder_run(struct recorder *r, uint64_t duration_ns)
 {
 	struct record *rec = &r->rec;
+	uint64_t until_ns = rec->settings.until_ns, start_ns = source_heap_start_ns(rec->heap);
+	if (until_ns) /* of another program's recording, whose place this one took */
+		duration_ns = until_ns > start_ns ? until_ns - start_ns : 1;
 	r->end = record_loop(rec, r->signals, r->stop, duration_ns, r->started ? rec->pid : 0);
 	if (r->end != RECORDER_ENDED || !r->started)
 		return r->end;
@@ -457,41 +469,100 @@ static char *give_name(const struct recorder *r, const char *from, const char *e
 	return to;
 }
 
+/* A file of a program that took another's place; where one was full, its next has the same start. */
+struct successor {
+	char *path, *exe;
+	uint64_t start_ns;
+};
+
+static int by_time(const void *a, const void *b)
+{
+	const struct successor *x = a, *y = b;
+	if (x->start_ns != y->start_ns)
+		return x->start_ns < y->start_ns ? -1 : 1;
+	return strverscmp(x->path, y->path);
+}
+
+/* All that stand at @r->next and behind. Return: how many; malloc'd *@to. */
+static size_t find_successors(const struct recorder *r, struct successor **to)
+{
+	size_t count = 0, prefix;
+	char *folder = strdup(r->next), *slash = folder ? strrchr(folder, '/') : NULL;
+	*to = NULL;
+	if (!slash) {
+		free(folder);
+		return 0;
+	}
+	*slash = '\0';
+	prefix = strlen(slash + 1);
+	DIR *dir = opendir(*folder ? folder : "/");
+	for (struct dirent *entry; dir && (entry = readdir(dir));) {
+		const char *rest = entry->d_name + prefix;
+		char *path = NULL;
+		if (strncmp(entry->d_name, slash + 1, prefix) != 0 ||
+		    (*rest && (*rest != '.' || rest[1 + strspn(rest + 1, "0123456789")])) ||
+		    asprintf(&path, "%s/%s", folder, entry->d_name) < 0)
+			continue;
+		CLEANUP(prof_freep) struct prof *prof = read_successor(path);
+		const struct prof_process *process = prof ? prof_process(prof) : NULL;
+		struct successor *grown = NULL;
+		if (process && process->pid == (uint32_t)r->rec.pid)
+			grown = reallocarray(*to, count + 1, sizeof(**to));
+		if (!grown) {
+			free(path);
+			continue;
+		}
+		*to = grown;
+		grown[count++] =
+			(struct successor){ .path = path,
+					    .exe = strdup(process->exe ? process->exe : ""),
+					    .start_ns = process->start_monotonic_ns };
+	}
+	if (dir)
+		closedir(dir);
+	free(folder);
+	if (count)
+		qsort(*to, count, sizeof(**to), by_time);
+	return count;
+}
+
+/* Its file @at is the result's, or one of them. */
+static void take_file(struct recorder *r, const struct successor *at)
+{
+	struct err err = { 0 };
+	char *name = at->exe ? give_name(r, at->path, at->exe) : NULL;
+	free(r->path);
+	r->path = name ? name : strdup(at->path);
+	if (r->path && r->rec.settings.store_symbols &&
+	    record_store_symbols(r->path, &r->rec.ears.reading, &err) < 0)
+		record_fail(&r->rec, &err);
+}
+
 /* The last of the programs that took each other's place by exec is what was asked for. Return: 1, 0: nobody recorded it. */
 static int take_successor(struct recorder *r)
 {
-	char *last = NULL, *exe = NULL;
-	for (unsigned n = 0; n < 10000; n++) {
-		char *at = NULL;
-		if (asprintf(&at, n ? "%s.%u" : "%s", r->next, n) < 0)
-			break;
-		CLEANUP(prof_freep)
-		struct prof *prof = access(at, F_OK) == 0 ? read_successor(at) : NULL;
-		const struct prof_process *process = prof ? prof_process(prof) : NULL;
-		if (!process || process->pid != (uint32_t)r->rec.pid) {
-			free(at);
-			break;
-		}
-		add_before(r, exe ? exe : r->rec.exe);
-		if (last)
-			unlink(last);
-		free(last);
-		free(exe);
-		last = at;
-		exe = strdup(process->exe ? process->exe : "");
+	struct successor *found;
+	size_t count = find_successors(r, &found), last = count;
+	while (last && found[last - 1].start_ns == found[count - 1].start_ns)
+		last--;
+	for (size_t i = 0; i <= last && count; i++) {
+		if (i == 0)
+			add_before(r, r->rec.exe);
+		else if (i == 1 || found[i - 1].start_ns != found[i - 2].start_ns)
+			add_before(r, found[i - 1].exe ? found[i - 1].exe : "");
+		if (i)
+			unlink(found[i - 1].path);
 	}
-	char *name = last && exe ? (unlink(r->path), give_name(r, last, exe)) : NULL;
-	if (last) {
-		free(r->path);
-		r->path = name ? name : STEAL(last);
+	if (count && r->rec.file_count <= 1) /* who has filled several is no wrapper */
+		unlink(r->path);
+	for (size_t i = last; i < count; i++)
+		take_file(r, &found[i]);
+	for (size_t i = 0; i < count; i++) {
+		free(found[i].path);
+		free(found[i].exe);
 	}
-	free(last);
-	free(exe);
-	struct err err = { 0 };
-	if (name && r->rec.settings.store_symbols &&
-	    record_store_symbols(name, &r->rec.ears.reading, &err) < 0)
-		record_fail(&r->rec, &err);
-	return r->before[0] != '\0';
+	free(found);
+	return count != 0;
 }
 
 int recorder_finish(struct recorder *r, struct recorder_result *result, struct err *err)
@@ -508,7 +579,7 @@ int recorder_finish(struct recorder *r, struct recorder_result *result, struct e
 		rc = record_finish(rec, goes_on, status, complete, rec->failed ? NULL : err);
 		rc = rec->failed ? 0 : rc; /* that has been told */
 	}
-	int followed = rc == 0 && rec->replaced && r->end == RECORDER_ENDED && r->next &&
+	int followed = rc == 0 && rec->replaced && r->end != RECORDER_STOPPED && r->next &&
 		       take_successor(r);
 	describe_result(r);
 	r->result.before = r->before;

@@ -53,6 +53,8 @@ struct recorder_opt {
 	uint64_t budget_bytes;
 	int free_stacks, stamp_every_event, follow_children;
 	int follow_exec; /* what an exec puts in the program's place is what is recorded: its file is the result */
+	uint64_t
+		duration_ns; /* as recorder_run() will be told: what an exec puts in the program's place ends then, too */
 	int no_names; /* what frames resolve to is not stored at the end */
 };
 

@@ -112,6 +112,10 @@ void record_settings_read(struct record_settings *to, char *const *entries, int 
 	/* what a program was is best known while its files are what they were */
 	const char *names = setting(entries, bare, "WRITE_BINARIES_TO_OUTPUT");
 	to->store_symbols = !names || on(names);
+	if (bare && number(look(entries, "", "UNTIL"), &n))
+		to->until_ns = n;
+	if (bare && number(setting(entries, bare, "FAMILY"), &n))
+		to->family = n;
 	to->min_free_bytes = limit(to, entries, bare, "MIN_FREE");
 	to->max_bytes = limit(to, entries, bare, "MAX_SIZE");
 	const char *keep = setting(entries, bare, "KEEP_FILES");

@@ -260,6 +260,7 @@ void source_heap_state(const struct source_heap *heap, struct source_heap_state 
 	uint32_t exec_called = __atomic_load_n(&h->exec_called, __ATOMIC_ACQUIRE);
 	*state = (struct source_heap_state){
 		.target_pid = __atomic_load_n(&h->target_pid, __ATOMIC_RELAXED),
+		.parent_pid = __atomic_load_n(&h->parent_pid, __ATOMIC_RELAXED),
 		.attached = __atomic_load_n(&h->attached, __ATOMIC_ACQUIRE) != 0,
 		.exiting = __atomic_load_n(&h->exiting, __ATOMIC_ACQUIRE) != 0,
 		.exec_called = exec_called != 0,

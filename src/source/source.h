@@ -44,10 +44,11 @@ int source_heap_fd(const struct source_heap *heap);
 /** What the target says about itself; any thread, a few loads. */
 struct source_heap_state {
 	uint32_t target_pid;
-	int attached;     /* the library has mapped the file */
-	int exiting;      /* its exit hook ran */
-	int exec_called;  /* an exec may have replaced it */
-	int exec_entered; /* and has not failed, as far as it went */
+	uint32_t parent_pid; /* who started it; 0: not known */
+	int attached;        /* the library has mapped the file */
+	int exiting;         /* its exit hook ran */
+	int exec_called;     /* an exec may have replaced it */
+	int exec_entered;    /* and has not failed, as far as it went */
 	uint64_t peak_rss_bytes;
 	uint64_t end_rss_bytes, end_virtual_bytes; /* as it ended; 0: not known */
 	uint64_t own_bytes;                        /* the library's own mappings */

@@ -49,6 +49,12 @@ static int put_string(struct buf *buf, const char *text, struct err *err)
 
 /* Beside the number of nameless modules. */
 #define PROCESS_SAMPLED (1ULL << 34)
+#define PROCESS_KIN (1ULL << 35)
+
+static int has_kin(const struct def *def)
+{
+	return def->process.family || def->process.parent_pid;
+}
 
 static int put_process(struct buf *buf, const struct def *def, struct err *err)
 {
@@ -63,12 +69,17 @@ static int put_process(struct buf *buf, const struct def *def, struct err *err)
 	put_num(buf, def->process.time_bound_ns);
 	put_num(buf, (def->process.ended ? 1 : 0) | (def->process.complete ? 2 : 0) |
 			     (uint64_t)def->process.modules_nameless << 2 |
-			     (def->process.sample_bytes ? PROCESS_SAMPLED : 0));
+			     (def->process.sample_bytes ? PROCESS_SAMPLED : 0) |
+			     (has_kin(def) ? PROCESS_KIN : 0));
 	put_num(buf, zigzag(def->process.exit_status));
 	put_num(buf, def->process.runtime_ns);
 	put_num(buf, def->process.peak_rss_bytes);
 	if (def->process.sample_bytes)
 		put_num(buf, def->process.sample_bytes);
+	if (has_kin(def)) {
+		put_num(buf, def->process.family);
+		put_num(buf, def->process.parent_pid);
+	}
 	return rc;
 }
 
@@ -235,6 +246,10 @@ static void get_process(struct cursor *c, struct buf *text, struct def *def)
 	def->process.peak_rss_bytes = get_num(c);
 	if (flags & PROCESS_SAMPLED)
 		def->process.sample_bytes = get_num(c);
+	if (flags & PROCESS_KIN) {
+		def->process.family = get_num(c);
+		def->process.parent_pid = get_u32(c);
+	}
 }
 
 static void get_module(struct cursor *c, struct buf *text, struct def *def)

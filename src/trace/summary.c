@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/varint.h"
+#include "model/mapped.h"
 #include "trace/cursor.h"
 
 enum {
@@ -15,6 +16,8 @@ enum {
 	COL_PEAK_BLOCKS = COL_COST + 9, /* the tenth of them: absent in older files */
 	COL_THREADS = 16,
 	COL_TIMELINE = 17,
+	COL_MAPPED =
+		19, /* what was mapped: four sums, then rows of stacks; absent in older files */
 	COL_THREAD_PEAK_BLOCKS = 18, /* of the threads of COL_THREADS, in their order */
 };
 
@@ -201,6 +204,56 @@ static int64_t put_stacks(const struct prof *prof, uint32_t stacks, uint8_t *don
 	return open_rows(cols, at) < 0 ? err_set(err, -ENOMEM, "cannot hold the summary") : count;
 }
 
+static void put_mapped_sum(struct buf *to, const struct mapped_sum *sum)
+{
+	put_num(to, sum->count);
+	put_num(to, sum->bytes);
+	put_num(to, sum->live_count);
+	put_num(to, sum->live_bytes);
+	put_num(to, sum->peak_bytes);
+}
+
+/* Rows of the prof to the recording's numbers: of those that became one row the first. */
+static uint32_t *numbers_of(const struct prof *prof, uint32_t stacks)
+{
+	uint32_t rows = prof_stack_count(prof);
+	uint32_t *number = calloc(rows ? rows : 1, sizeof(*number));
+	for (uint32_t id = stacks; number && id-- > 1;) {
+		uint32_t row = prof_stack_row(prof, (struct stack_id){ id }).v;
+		if (row < rows)
+			number[row] = id;
+	}
+	return number;
+}
+
+static int put_mapped(struct buf *to, const struct prof *prof, uint32_t stacks, struct err *err)
+{
+	const struct mapped *mapped = prof_mapped(prof);
+	struct mapped_sum sum = { 0 };
+	if (!prof_knows_mapped(prof))
+		return 0;
+	for (unsigned kind = 0; kind < MAPPED_KINDS; kind++) {
+		if (mapped)
+			mapped_sum(mapped, kind, &sum);
+		put_mapped_sum(to, &sum);
+		put_num(to, sum.at_heap_peak_bytes);
+		put_num(to, sum.peak_time_ns);
+	}
+	put_num(to, mapped ? mapped_lost(mapped) : 0);
+	uint32_t *number = mapped ? numbers_of(prof, stacks) : NULL;
+	if (mapped && !number)
+		return err_set(err, -ENOMEM, "cannot hold the summary");
+	for (size_t i = 0; mapped && i < mapped_count(mapped); i++) {
+		struct mapped_row row;
+		mapped_row(mapped, i, &row);
+		put_num(to, row.stack < prof_stack_count(prof) ? number[row.stack] : 0);
+		put_num(to, row.kind);
+		put_mapped_sum(to, &row.sum);
+	}
+	free(number);
+	return 0;
+}
+
 int64_t summary_put(const struct prof *prof, const struct prof_totals *totals,
 		    const struct summary_names *names, size_t points, struct blt_cols *cols,
 		    struct err *err)
@@ -215,6 +268,8 @@ int64_t summary_put(const struct prof *prof, const struct prof_totals *totals,
 	put_threads(&cols->col[COL_THREADS], &cols->col[COL_THREAD_PEAK_BLOCKS], prof,
 		    names->threads);
 	put_timeline(&cols->col[COL_TIMELINE], prof, points);
+	if (put_mapped(&cols->col[COL_MAPPED], prof, names->stacks, err) < 0)
+		return -ENOMEM;
 	return count;
 }
 
@@ -369,6 +424,49 @@ static int get_timeline(const struct blt_view *view, struct prof *prof, struct e
 	return rc;
 }
 
+static void get_mapped_sum(struct cursor *c, struct mapped_sum *sum)
+{
+	sum->count = get_num(c);
+	sum->bytes = get_num(c);
+	sum->live_count = get_num(c);
+	sum->live_bytes = get_num(c);
+	sum->peak_bytes = get_num(c);
+}
+
+static int get_mapped(const struct blt_view *view, struct prof *prof, struct err *err)
+{
+	struct cursor c = cursor_column(view, COL_MAPPED);
+	if (c.at == c.end) {
+		prof_load_no_mapped(prof);
+		return 0;
+	}
+	struct mapped *mapped = prof_load_mapped(prof, err);
+	if (!mapped)
+		return -ENOMEM;
+	for (unsigned kind = 0; kind < MAPPED_KINDS; kind++) {
+		struct mapped_sum sum = { 0 };
+		get_mapped_sum(&c, &sum);
+		sum.at_heap_peak_bytes = get_num(&c);
+		sum.peak_time_ns = get_num(&c);
+		mapped_load_sum(mapped, kind, &sum);
+	}
+	mapped_load_lost(mapped, get_num(&c));
+	while (!c.bad && c.at < c.end) {
+		struct mapped_row row = { 0 };
+		uint64_t number = get_num(&c);
+		row.kind = (uint32_t)get_num(&c);
+		get_mapped_sum(&c, &row.sum);
+		row.stack = number > UINT32_MAX
+				    ? 0
+				    : prof_stack_row(prof, (struct stack_id){ (uint32_t)number }).v;
+		if (c.bad || (number && !row.stack) || row.kind >= MAPPED_KINDS)
+			return -EBADMSG;
+		if (mapped_load(mapped, &row) < 0)
+			return err_set(err, -ENOMEM, "cannot hold what was mapped");
+	}
+	return c.bad ? -EBADMSG : 0;
+}
+
 int summary_get(const struct blt_view *view, uint32_t rows, struct prof *prof, struct err *err)
 {
 	int rc = get_stacks(view, rows, prof, err);
@@ -376,6 +474,8 @@ int summary_get(const struct blt_view *view, uint32_t rows, struct prof *prof, s
 		rc = get_threads(view, prof, err);
 	if (rc >= 0)
 		rc = get_timeline(view, prof, err);
+	if (rc >= 0)
+		rc = get_mapped(view, prof, err);
 	if (rc >= 0)
 		rc = get_totals(view, prof, err);
 	return rc == -EBADMSG ? err_set(err, rc, "the summary breaks the format's rules") : rc;

@@ -130,7 +130,8 @@ enum wire_tag {
 	WIRE_THREAD =
 		11, /* tid: what follows in this ring is that thread's; word 1 = full cycle counter */
 	WIRE_MAP =
-		12, /* addr; node | prot << 32 | flags << 40 (low 24 bits); length. Behind WIRE_REMAP 0 */
+		12, /* addr; node | prot << 32 | flags << 40 (low 24 bits); length. Behind WIRE_REMAP 0. In prot
+		       WIRE_MAP_INNER: within a call of an allocator that is recorded */
 	WIRE_UNMAP = 13, /* addr; node; length */
 	WIRE_REMAP =
 		14, /* old addr; node; old length   - always followed by WIRE_MAP for the new place,
@@ -152,6 +153,8 @@ enum wire_tag {
 #define WIRE_LOST_EACH_MAX ((1u << WIRE_LOST_BITS) - 1)
 #define WIRE_SIZE_SMALL (1ULL << (64 - WIRE_NODE_BITS))
 #define WIRE_RECORD_WORDS_MAX 3
+
+#define WIRE_MAP_INNER 0x80u
 
 /* Why a call was not recorded. Names for these are in model/loss.h; numbers are never reused. */
 enum wire_lost {
@@ -253,7 +256,8 @@ struct wire_heap_header {
 	/* the child of a fork that is followed: whose, which of the parent's WIRE_FORK it was, and who records the parent */
 	uint32_t forked_from,
 		fork_number; /* 0 = not forked; 0 = the parent's blocks are not known */
-	uint32_t fork_recorder, reserved2;
+	uint32_t fork_recorder;
+	uint32_t parent_pid; /* who started the target, as it began to be recorded; 0 = not known */
 	char filter[WIRE_FILTER_BYTES]; /* raw mode: whoever reads the file applies it; "" = none */
 	/* /proc/self/cmdline, likewise, in the string area; 0 bytes = not known, or longer */
 	uint32_t cmdline_off, cmdline_bytes;

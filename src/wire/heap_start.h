@@ -37,12 +37,13 @@
 	"BYTELEDGER_PAD" /* says nothing: what the library takes out of the environment comes in pairs */
 /*
  * What goes on where the program becomes another one by exec, "PID:FLAGS:PATTERN": who may use it (0 = whoever finds WIRE_ENV_SHM,
- * too), how it is recorded (w, l or d for wait, limit, drop; a budget in bytes; f for stacks of frees, s for stamps), and
- * whereto. The library takes it out, and puts it back with itself for an exec of that process alone.
+ * too), how it is recorded (w, l or d for wait, limit, drop; a budget in bytes; f for stacks of frees, s for stamps, uNS for the
+ * nanosecond of CLOCK_MONOTONIC that is its end), and whereto. The library takes it out, and puts it back with itself for an exec of that process alone.
  */
 #define WIRE_ENV_NEXT "BYTELEDGER_NEXT"
 #define WIRE_ENV_FOLLOW "BYTELEDGER_TRACK_CHILD_PROCESSES"
 #define WIRE_ENV_OUTPUT "BYTELEDGER_OUTPUT"
+#define WIRE_ENV_FAMILY "BYTELEDGER_FAMILY" /* the number that all recordings of one family bear */
 #define WIRE_RECORDER_OPTION "--recorder"
 #define WIRE_RECORDER_STDERR \
 	4 /* where the library's recorder finds the program's stderr; its own is none until it takes that */
@@ -52,8 +53,10 @@
 		"CULL_TEMPORARY_ALLOCATIONS", "TEMPORARY_ALLOCATION_LIFETIME_THRESHOLD",           \
 			"TEMPORARY_ALLOCATION_PENDING_THRESHOLD", "MAX_SIZE", "KEEP_FILES",        \
 			"MIN_FREE", "CHOWN_OUTPUT_TO", "WRITE_BINARIES_TO_OUTPUT", "INCLUDE_FILE", \
-			"FILTER"                                                                   \
+			"FILTER", "FAMILY"                                                         \
 	}
+#define WIRE_UNTIL \
+	"UNTIL=" /* one more of those: when the recording is over, in ns of CLOCK_MONOTONIC */
 #define WIRE_PRELOAD_NAME "libbyteledger-heap.so"
 #define WIRE_RAW_SUFFIX ".raw"
 
