@@ -240,6 +240,8 @@ class Recording:
                 self.process = {name: column.string() if name in ("exe", "cmdline", "source") else
                                 column.zigzag() if name == "exit_status" else column.varint() for name in names}
                 self.process["sample_bytes"] = column.varint() if self.process["flags"] >> 34 & 1 else 0
+                self.process["family"], self.process["parent_pid"] = (
+                    [column.varint(), column.varint()] if self.process["flags"] >> 35 & 1 else (0, 0))
             elif kind == THREAD:
                 self.threads[number] = (column.varint(), column.string())
             elif kind == MODULE:
@@ -331,6 +333,11 @@ class Recording:
             more = [column.varint()] + [column.zigzag() for _ in range(7)]
             point = [more[i] if i in (4, 5) else point[i] + more[i] for i in range(8)]
             self.summary["timeline"].append(point)
+        column = columns[19]
+        if not column.done():
+            self.summary["mapped"] = {"kinds": [[column.varint() for _ in range(7)] for _ in range(4)], "lost": column.varint(), "rows": []}
+        while not column.done():
+            self.summary["mapped"]["rows"].append([column.varint() for _ in range(7)])
 
     def take_file(self, _head, columns):
         column = columns[0]
