@@ -6,6 +6,7 @@
  */
 #include "bpf/kernel.h"
 
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
 #include "unwind/rule.h"
@@ -28,6 +29,9 @@ const volatile uint32_t sample_track = 0; /* 1: what is live is followed */
  * function jumps to, where no stack can be walked: what otherwise counts where it arrives counts where it begins.
  */
 const volatile uint32_t sample_two_links = 0;
+/* not 0: of this thread alone; of threads of this name alone */
+const volatile uint32_t sample_tid = 0, sample_has_comm = 0;
+const volatile char sample_comm[16] = "";
 const volatile uint32_t sample_send = 0; /* 1: events go into the ring */
 /* 0: a window has ended and its probes are on their way out; they cost, and count for nothing */
 volatile uint32_t sample_on = 1;
@@ -96,6 +100,20 @@ struct {
 	__type(value, uint64_t);
 } sample_hits SEC(".maps");
 
+/* How many calls this CPU may still see until the loader looks at what they cost; 0: nobody asked. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, uint64_t);
+} sample_quota SEC(".maps");
+
+/* Wakes the loader. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} sample_wake SEC(".maps");
+
 /* Room for what is too large for the stack; with a mark, as one program may interrupt another. */
 struct sample_room {
 	uint64_t busy;
@@ -141,6 +159,25 @@ static UNWIND_INLINE int current_ids(uint32_t *pid, uint32_t *tid)
 		*tid = (uint32_t)ids;
 	}
 	return 0;
+}
+
+/* Of a call that was drawn: whether its thread is one of those that are asked about. */
+static UNWIND_INLINE int is_asked_thread(uint32_t tid)
+{
+	char comm[16];
+	if (sample_tid && tid != sample_tid)
+		return 0;
+	if (!sample_has_comm)
+		return 1;
+	if (bpf_get_current_comm(comm, sizeof(comm)))
+		return 0;
+	for (int i = 0; i < 16; i++) {
+		if (comm[i] != sample_comm[i])
+			return 0;
+		if (!comm[i])
+			return 1;
+	}
+	return 1;
 }
 
 /*
@@ -400,9 +437,13 @@ static UNWIND_INLINE void room_end(struct sample_room *room)
 static UNWIND_INLINE void hit(uint64_t cookie)
 {
 	uint32_t number = cookie >> 32 & (WIRE_SAMPLE_FUNCTIONS_MAX - 1);
-	uint64_t *hits = bpf_map_lookup_elem(&sample_hits, &number);
+	uint64_t *hits = bpf_map_lookup_elem(&sample_hits, &number), *quota, one = 1;
+	uint32_t zero = 0;
 	if (hits)
 		(*hits)++;
+	quota = bpf_map_lookup_elem(&sample_quota, &zero);
+	if (quota && *quota && --*quota == 0)
+		bpf_ringbuf_output(&sample_wake, &one, sizeof(one), BPF_RB_FORCE_WAKEUP);
 }
 
 /* The size that a call asks for, saturating. 1: another function that is probed is going to get it; -1: it will be refused. */
@@ -451,7 +492,7 @@ static UNWIND_INLINE int take_call(struct pt_regs *regs)
 	chance = cookie >> 16 & (WIRE_SAMPLE_F_HOOK | WIRE_SAMPLE_F_WEIGHED)
 			 ? hook_chance(regs, cookie, bytes)
 			 : draw(bytes);
-	if (!chance || current_ids(&pid, &tid) < 0)
+	if (!chance || current_ids(&pid, &tid) < 0 || !is_asked_thread(tid))
 		return 0;
 	if (bytes >> 47) { /* no address space has it: calloc() that overflows, malloc(-1) */
 		count_by(WIRE_SAMPLE_FAILED, 1);
@@ -549,6 +590,8 @@ static UNWIND_INLINE int call_begins(struct pt_regs *regs, uint64_t cookie)
 		old = reg_of(regs, cookie >> 8 & 15);
 	if ((!chance && !old && !jumps) || current_ids(&pid, &tid) < 0)
 		return 0;
+	if (chance && !is_asked_thread(tid))
+		chance = 0;
 	outer = bpf_map_lookup_elem(&sample_pending, &tid);
 	bpf_probe_read_user(&caller, sizeof(caller), (void *)regs->sp);
 	if (outer) {
@@ -703,6 +746,8 @@ int sample_free(struct pt_regs *regs)
 		put_event(WIRE_SAMPLE_FREE, pid, tid, addr, &live);
 	return 0;
 }
+
+#include "bpf/sample_kernel.h"
 
 /* A program that does nothing: what a probe costs by itself is measured with it. */
 SEC("uprobe")

@@ -41,6 +41,12 @@ enum {
 	OPT_REPORT,
 	OPT_DURATION,
 	OPT_BUDGET,
+	OPT_KERNEL,
+	OPT_SHOW_ALLOCS,
+	OPT_TID,
+	OPT_COMM,
+	OPT_ALLOCATOR,
+	OPT_NOP5,
 };
 
 static const struct argp_option options[] = {
@@ -53,6 +59,20 @@ static const struct argp_option options[] = {
 	  "Probe this function alone. Of one that is not known, NAME:SIZEARG or "
 	  "NAME:SIZEARG,TIMESARG says which argument is the size (from 0)",
 	  2 },
+	{ "allocator", OPT_ALLOCATOR, "WORD", 0,
+	  "Probe this allocator alone: glibc, jemalloc, tcmalloc, mimalloc, go, hotspot or rust; "
+	  "auto (default): all that are there",
+	  2 },
+	{ "allow-nop5", OPT_NOP5, NULL, 0,
+	  "Probe a nop of five bytes, too, where nothing else can be, though children that the "
+	  "process forks may die of it on this kernel",
+	  2 },
+	{ "kernel", OPT_KERNEL, NULL, 0,
+	  "The kernel's own allocations instead, by its tracepoints: slab objects, kmalloc, pages, "
+	  "per-CPU memory; with a target those alone that its system calls ask for",
+	  2 },
+	{ "tid", OPT_TID, "TID", 0, "What this thread asks for alone", 3 },
+	{ "comm", OPT_COMM, "NAME", 0, "What threads of this name ask for alone", 3 },
 	{ "sample-bytes", OPT_BYTES, "SIZE", 0,
 	  "Take one sample for so many bytes (default 512K): each allocation with a chance that "
 	  "grows with its size, weighed by it",
@@ -60,7 +80,7 @@ static const struct argp_option options[] = {
 	{ "sample-every", OPT_EVERY, "N", 0,
 	  "Take one call in N instead, at random, whatever its size; figures are multiplied by N",
 	  3 },
-	{ "all", OPT_ALL, NULL, 0, "Take every call", 3 },
+	{ "all", OPT_ALL, NULL, 0, "Take every call; no budget holds then unless one is given", 3 },
 	{ "min-alloc-size", OPT_MIN, "SIZE", 0, "Only allocations of this size and above", 3 },
 	{ "max-alloc-size", OPT_MAX, "SIZE", 0, "Only allocations of this size and below", 3 },
 	{ "leaks", OPT_LEAKS, NULL, 0,
@@ -69,12 +89,14 @@ static const struct argp_option options[] = {
 	{ "older", OPT_OLDER, "AGE", 0,
 	  "Show what is outstanding for so long (default 500ms; a bare number is milliseconds)",
 	  4 },
+	{ "show-allocs", OPT_SHOW_ALLOCS, NULL, 0,
+	  "List the single blocks of each stack, by address, size and age; --leaks is implied", 4 },
 	{ "interval", OPT_INTERVAL, "TIME", 0,
 	  "Print what is outstanding every so often (a bare number is seconds)", 4 },
 	{ "count", OPT_COUNT, "N", 0, "End after N intervals (of 5 seconds, unless --interval)",
 	  4 },
 	{ "order-by", OPT_ORDER, "WORD", 0,
-	  "count, traffic (bytes; default), live, growth or temporary", 5 },
+	  "count, traffic (bytes; default), live, growth, temporary or peak", 5 },
 	{ "top", OPT_TOP, "N", 0, "Show the N first stacks (default 10 in text; 0: all)", 5 },
 	{ "ascending", OPT_ASCENDING, NULL, 0, "The largest last", 5 },
 	{ "few", OPT_FEW, NULL, 0,
@@ -157,7 +179,8 @@ static double take_percent(const char *arg)
 
 static void take_order(struct sample_args *a, const char *arg)
 {
-	static const char *const words[] = { "traffic", "count", "live", "growth", "temporary" };
+	static const char *const words[] = { "traffic", "count",     "live",
+					     "growth",  "temporary", "peak" };
 	for (size_t i = 0; i < ARRAY_LEN(words); i++) {
 		if (strcmp(arg, words[i]) == 0) {
 			a->out.order = (enum out_sample_order)i;
@@ -165,7 +188,19 @@ static void take_order(struct sample_args *a, const char *arg)
 			return;
 		}
 	}
-	cmd_usage("unknown order '%s': count, traffic, live, growth or temporary", arg);
+	cmd_usage("unknown order '%s': count, traffic, live, growth, temporary or peak", arg);
+}
+
+static void take_allocator(struct sample_args *a, const char *arg)
+{
+	a->want.allocator = strcmp(arg, "auto") ? arg : NULL;
+	for (size_t i = 0; a->want.allocator && sampler_allocators[i]; i++)
+		if (strcmp(arg, sampler_allocators[i]) == 0)
+			return;
+	if (a->want.allocator)
+		cmd_usage("unknown allocator '%s': auto, glibc, jemalloc, tcmalloc, mimalloc, go, "
+			  "hotspot or rust",
+			  arg);
 }
 
 static void take_regex(struct sample_args *a, const char *arg)
@@ -184,7 +219,11 @@ static void check(struct sample_args *a)
 	int given = targets_given(&a->targets);
 	if (given && a->with_program)
 		cmd_usage("either a program behind '--' or a target");
-	if (!given && !a->with_program && !a->file)
+	if (a->kernel && (a->function || a->file || a->want.allocator || a->output))
+		cmd_usage(
+			"--kernel watches the kernel's tracepoints: -f, --program, --allocator and "
+			"-o are of processes");
+	if (!given && !a->with_program && !a->file && !a->kernel)
 		cmd_usage("which process? -p PID, -n NAME, --container NAME|ID, --cgroup PATH, "
 			  "--program PATH or -- PROGRAM");
 	if (a->sampler.sample_every && a->sampler.sample_bytes)
@@ -199,8 +238,9 @@ static void check(struct sample_args *a)
 		cmd_usage("--csv-flat goes with --csv PATH");
 	if (a->quiet && a->report)
 		cmd_usage("-q prints no report, and --report says where to");
-	if (a->leaks && !a->budget_given)
-		a->budget = 0;
+	if ((a->leaks || a->kernel || a->sampler.sample_bytes == 1) && !a->budget_given)
+		a->budget =
+			0; /* neither frees nor calls of which none may be missed can be thinned out */
 	if (a->leaks && !a->interval_ns && a->count)
 		a->interval_ns = LEAK_INTERVAL_NS;
 	if (a->leaks && !a->order_given)
@@ -301,6 +341,26 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_FLAME:
 		a->flame = arg;
+		break;
+	case OPT_KERNEL:
+		a->kernel = a->sampler.kernel = 1;
+		break;
+	case OPT_SHOW_ALLOCS:
+		a->leaks = a->out.show_allocs = 1;
+		break;
+	case OPT_TID:
+		a->sampler.tid = (uint32_t)take_number("--tid", arg, 1, 4194304);
+		break;
+	case OPT_COMM:
+		a->sampler.comm = arg;
+		if (!*arg || strlen(arg) > 15)
+			cmd_usage("--comm '%s': 1 to 15 characters, as the kernel keeps them", arg);
+		break;
+	case OPT_ALLOCATOR:
+		take_allocator(a, arg);
+		break;
+	case OPT_NOP5:
+		a->want.allow_nop5 = 1;
 		break;
 	case OPT_REPORT:
 		a->report = arg;

@@ -27,7 +27,7 @@ struct sample_args {
 	struct out_sample_opt out;
 	regex_t regex;
 	const char *regex_text;
-	int leaks;
+	int leaks, kernel;
 	uint64_t older_ns, interval_ns, count, duration_ns;
 	double budget; /* of a CPU; 0 = none */
 	int budget_given;

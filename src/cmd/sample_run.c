@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 
 #define LOOK_NS 100000000ull /* new code is looked for, ends are seen */
 #define MARK_NS 1000000000ull
+#define HASTE -10
 
 static void describe(struct sample_life *l, uint32_t pid, struct err *err)
 {
@@ -132,21 +134,67 @@ static uint64_t used_cpu_ns(void *ctx)
 	return sum;
 }
 
+/* Everything is attached, or held: from here on it counts. */
+static int start(struct sample_life *l, struct err *err)
+{
+	struct sample_args *a = l->args;
+	l->samples->start_ns = l->samples->now_ns = clock_ns(CLOCK_MONOTONIC);
+	l->samples->start_realtime_ns = clock_ns(CLOCK_REALTIME);
+	l->governor = (struct sampler_governor){ .sampler = l->sampler,
+						 .samples = l->samples,
+						 .budget = a->budget,
+						 .only_measure = a->leaks || a->output || a->kernel,
+						 .of_kernel = a->kernel,
+						 .cpu_ns = used_cpu_ns,
+						 .cpu_ctx = l,
+						 .sample_bytes = l->samples->sample_bytes };
+	return sampler_governor_init(&l->governor, l->samples->start_ns, err);
+}
+
+/* The kernel's tracepoints; with targets, what their system calls ask for. */
+static int begin_kernel(struct sample_life *l, const struct target_list *list, struct err *err)
+{
+	uint32_t *pids = calloc(list->count + 1, sizeof(*pids));
+	if (!pids)
+		return err_set(err, -ENOMEM, "cannot keep samples");
+	for (size_t i = 0; i < list->count; i++)
+		pids[i] = (uint32_t)list->pids[i];
+	int rc = sampler_kernel_attach(l->sampler, pids, list->count, err);
+	free(pids);
+	struct sample_process *p = samples_add_process(l->samples, 0, "[kernel]");
+	if (!rc && !p)
+		rc = err_set(err, -ENOMEM, "cannot keep samples");
+	if (rc < 0)
+		return rc;
+	snprintf(p->tier, sizeof(p->tier), "kernel");
+	rc = sampler_note_functions(l->sampler, l->samples, err);
+	if (rc < 0)
+		return rc;
+	if (list->count)
+		cmd_say("sampling the kernel's allocations for %zu process%s; Ctrl-C ends it",
+			list->count, list->count == 1 ? "" : "es");
+	else
+		cmd_say("sampling the kernel's allocations; Ctrl-C ends it");
+	l->samples->emulated_ns = l->samples->stepped_ns = 0;
+	return start(l, err);
+}
+
 static int begin(struct sample_life *l, struct err *err)
 {
 	struct sample_args *a = l->args;
 	CLEANUP(target_list_fini) struct target_list list = { 0 };
-	int everywhere = a->file && !targets_given(&a->targets);
+	int everywhere = (a->file || a->kernel) && !targets_given(&a->targets);
 	int rc = 0;
 	if (!everywhere)
 		rc = targets_find(&a->targets, l->end_ns, &list, err);
 	if (rc < 0)
 		return rc;
 	l->samples = samples_new(err);
+	a->sampler.kernel_pids = list.count;
 	l->sampler = l->samples ? sampler_new(&a->sampler, err) : NULL;
 	if (!l->sampler)
 		return err->code;
-	for (size_t i = 0; i < list.count; i++) {
+	for (size_t i = 0; i < list.count && !a->kernel; i++) {
 		struct err gone = { 0 };
 		if (!add_target(l, (uint32_t)list.pids[i], &gone) && gone.code &&
 		    (list.count == 1 || gone.code != -ESRCH)) {
@@ -154,12 +202,13 @@ static int begin(struct sample_life *l, struct err *err)
 			return gone.code;
 		}
 	}
-	if (everywhere)
+	if (everywhere && !a->kernel)
 		add_mappers(l, a->file);
 	rc = sampler_load(l->sampler, err);
 	if (rc < 0)
 		return rc;
 	l->samples->tracked = a->leaks;
+	l->samples->keep_blocks = a->out.show_allocs;
 	l->samples->older_ns = a->older_ns;
 	l->samples->sample_bytes =
 		a->sampler.sample_bytes ? a->sampler.sample_bytes : SAMPLER_BYTES;
@@ -170,6 +219,13 @@ static int begin(struct sample_life *l, struct err *err)
 	if (sampler_calibrate(l->sampler, &prices, &cheap) == 0) {
 		l->samples->emulated_ns = prices.emulated_ns;
 		l->samples->stepped_ns = prices.stepped_ns;
+	}
+	if (a->kernel)
+		return begin_kernel(l, &list, err);
+	if (a->budget > 0 && !a->leaks && !a->output) {
+		sampler_hold(l->sampler); /* what a call costs is found out first */
+		setpriority(PRIO_PROCESS, 0,
+			    HASTE); /* on a busy machine, too, probes shall go in time */
 	}
 	if (everywhere)
 		rc = attach(l, 0, err);
@@ -193,16 +249,8 @@ static int begin(struct sample_life *l, struct err *err)
 	else
 		cmd_say("sampling %zu process%s by %zu functions; Ctrl-C ends it", l->target_count,
 			l->target_count == 1 ? "" : "es", l->samples->function_count);
-	l->samples->start_ns = l->samples->now_ns = clock_ns(CLOCK_MONOTONIC);
-	l->samples->start_realtime_ns = clock_ns(CLOCK_REALTIME);
-	l->governor = (struct sampler_governor){ .sampler = l->sampler,
-						 .samples = l->samples,
-						 .budget = a->budget,
-						 .only_measure = a->leaks || a->output,
-						 .cpu_ns = used_cpu_ns,
-						 .cpu_ctx = l,
-						 .sample_bytes = l->samples->sample_bytes };
-	sampler_governor_init(&l->governor, l->samples->start_ns);
+	if (start(l, err) < 0)
+		return err->code;
 	if (a->output && l->samples->process_count > 1)
 		return err_set(err, -EINVAL, "a recording is of one process, and these are %zu",
 			       l->samples->process_count);
@@ -294,7 +342,7 @@ static int mark(struct sample_life *l, uint64_t now, struct err *err)
 static int is_too_dear(struct sample_life *l)
 {
 	struct sample_args *a = l->args;
-	if (!a->leaks || !a->budget_given || a->budget <= 0)
+	if (!(a->leaks || a->kernel) || !a->budget_given || a->budget <= 0)
 		return 0;
 	l->over = l->governor.fraction > a->budget ? l->over + 1 : 0;
 	if (l->over < 3)
@@ -309,7 +357,7 @@ static int is_too_dear(struct sample_life *l)
 static int watch(struct sample_life *l, struct err *err)
 {
 	struct sample_args *a = l->args;
-	int everywhere = a->file && !targets_given(&a->targets);
+	int everywhere = a->kernel || (a->file && !targets_given(&a->targets));
 	uint64_t mark_ns = l->interval_ns && l->interval_ns < MARK_NS ? l->interval_ns : MARK_NS;
 	uint64_t mark_due = l->samples->start_ns + mark_ns;
 	l->next_ns = l->samples->start_ns + l->interval_ns;
@@ -321,11 +369,11 @@ static int watch(struct sample_life *l, struct err *err)
 			return 1;
 		if (a->program.pid && started_has_ended(a->program.pid))
 			return 1;
-		if (everywhere)
+		if (everywhere && !a->kernel)
 			add_strangers(l);
 		if (l->record && sample_record_drain(l->record, now, err) < 0)
 			return err->code;
-		if (now >= l->more_due_ns)
+		if (now >= l->more_due_ns && !a->kernel)
 			look_for_more(l);
 		if (now >= mark_due) {
 			if (mark(l, now, err) < 0)
@@ -356,9 +404,10 @@ static int watch(struct sample_life *l, struct err *err)
 		uint64_t left = next > now ? next - now : 0;
 		struct timespec time = { .tv_sec = (time_t)(left / 1000000000u),
 					 .tv_nsec = (long)(left % 1000000000u) };
-		struct pollfd fds[2] = { { .fd = l->signals, .events = POLLIN },
-					 { .fd = l->dump_signal, .events = POLLIN } };
-		if (ppoll(fds, 2, &time, NULL) <= 0)
+		struct pollfd fds[3] = { { .fd = l->signals, .events = POLLIN },
+					 { .fd = l->dump_signal, .events = POLLIN },
+					 { .fd = sampler_wake_fd(l->sampler), .events = POLLIN } };
+		if (ppoll(fds, 3, &time, NULL) <= 0)
 			continue;
 		if (fds[0].revents && started_signals(l->signals, a->program.pid))
 			return 0;
@@ -420,7 +469,11 @@ int sample_run(struct sample_args *a, int *stopped)
 		fputs("\033[?1049l", stdout);
 		fflush(stdout);
 	}
+	if (rc == 0 && !ended)
+		rc = sampler_governor_end(&l->governor, &err);
 	uint64_t ended_ns = clock_ns(CLOCK_MONOTONIC);
+	if (l->governor.last_ns) /* taking probes out takes its time */
+		ended_ns = l->governor.last_ns;
 	if (rc == 0)
 		sampler_governor_cost(&l->governor, ended_ns);
 	if (l->sampler)

@@ -16,10 +16,33 @@
 #include "out/out.h"
 #include "view/leak.h"
 
+/* Functions of the kernel, and what was asked of it. */
+static void resolve_kernel(struct sample_life *l, struct prof *prof)
+{
+	struct sink *sink = prof_symbol_sink(prof);
+	for (uint32_t i = 1; i < prof_frame_count(prof); i++) {
+		const struct prof_frame *frame = prof_frame(prof, (struct frame_id){ i });
+		char text[128];
+		struct err err = { 0 };
+		struct symbol symbol = { 0 };
+		if (!frame || frame->symbols)
+			continue;
+		symbol.function =
+			sampler_kernel_name(l->sampler, frame->offset, text, sizeof(text));
+		struct def def = { .kind = DEF_SYMBOL, .id = i };
+		def.symbol.symbols = &symbol;
+		def.symbol.count = 1;
+		if (symbol.function)
+			sink->define(sink, &def, &err);
+	}
+}
+
 /* Names by the files of each process, as it sees them; of one that ended, those that were found while it ran stay known. */
 void sample_resolve(void *life, struct prof *prof)
 {
 	struct sample_life *l = life;
+	if (l->args->kernel)
+		resolve_kernel(l, prof);
 	for (size_t i = 0; i < l->target_count; i++) {
 		struct sample_target *t = &l->targets[i];
 		struct sym_opt opt = { .pid = t->pid };

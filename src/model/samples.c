@@ -23,6 +23,7 @@ void samples_free(struct samples *s)
 		return;
 	for (size_t i = 0; i < s->row_count; i++) {
 		free(s->rows[i].past);
+		free(s->rows[i].blocks);
 		free(s->rows[i].base);
 		free(s->rows[i].mark);
 	}
@@ -203,17 +204,56 @@ struct sample_function *samples_add_function(struct samples *s, const struct sam
 	return to;
 }
 
+void samples_add_block(struct sample_row *row, const struct sample_block *block)
+{
+	uint32_t n = row->block_count;
+	if (n < SAMPLES_BLOCKS_MAX && (n & (n - 1)) == 0) {
+		struct sample_block *grown =
+			reallocarray(row->blocks, n ? 2 * n : 1, sizeof(*grown));
+		if (grown)
+			row->blocks = grown;
+		else
+			n = SAMPLES_BLOCKS_MAX;
+	}
+	if (n >= SAMPLES_BLOCKS_MAX)
+		row->blocks_more++;
+	else
+		row->blocks[row->block_count++] = *block;
+}
+
 /* Of a sum: what the epochs before gave, and what came since times its scale. */
 static void add_scaled(double *to, double base, double raw, double mark, double scale)
 {
 	*to = base + (raw - mark) * scale;
 }
 
-/* Errors add up by their squares. */
-static void add_error(double *to, double base, double raw, double mark, double scale, double extra)
+/* What the draws of this epoch add to the variance. */
+static double drawn(double raw, double mark, double scale)
 {
 	double since = raw * raw - mark * mark;
-	*to = sqrt(base * base + (since > 0 ? since : 0) * scale * scale + extra * extra);
+	return since > 0 ? since * scale * scale : 0;
+}
+
+/*
+ * The standard error of a sum: of the draws, or what epochs differ by where that is more, which holds the draws as well; of few
+ * epochs by as much more as Student's distribution is wider. What may be wrong with all scales comes on top.
+ */
+static double error_of(const struct samples *s, const struct sample_spread *spread, double value,
+		       double base, double open_variance)
+{
+	double variance = spread->variance + open_variance, n = s->epochs, between = 0;
+	double windowed = spread->sum + (s->scale > 1 ? value - base : 0);
+	if (n > 1 && s->epochs_ns > 0) {
+		double mean = spread->sum / s->epochs_ns, wider = 1 + 5.5 / ((n - 1) * (n - 1));
+		between = n / (n - 1) *
+			  (spread->squares - 2 * mean * spread->crossed +
+			   mean * mean * s->epochs_squares);
+		between *= wider * wider;
+	} else if (n > 0 || s->scale > 1) {
+		between = windowed * windowed;
+	}
+	variance = between > variance ? between : variance;
+	return sqrt(variance + s->scale_error * s->scale_error * windowed * windowed);
 }
 
 void samples_scale(const struct samples *s, struct sample_row *row)
@@ -235,10 +275,10 @@ void samples_scale(const struct samples *s, struct sample_row *row)
 		add_scaled(&now->size[i], base->size[i], raw->size[i], mark->size[i], k);
 	for (unsigned i = 0; i < SAMPLES_LIVES; i++)
 		add_scaled(&now->life[i], base->life[i], raw->life[i], mark->life[i], k);
-	add_error(&now->error_bytes, base->error_bytes, raw->error_bytes, mark->error_bytes, k,
-		  s->scale_error * (now->bytes - base->bytes));
-	add_error(&now->error_count, base->error_count, raw->error_count, mark->error_count, k,
-		  s->scale_error * (now->count - base->count));
+	now->error_bytes = error_of(s, &row->bytes_spread, now->bytes, base->bytes,
+				    drawn(raw->error_bytes, mark->error_bytes, k));
+	now->error_count = error_of(s, &row->count_spread, now->count, base->count,
+				    drawn(raw->error_count, mark->error_count, k));
 	now->live_error_bytes = raw->live_error_bytes;
 	now->live_count = now->live_bytes = 0;
 	if (s->tracked) {
@@ -247,21 +287,43 @@ void samples_scale(const struct samples *s, struct sample_row *row)
 		now->live_bytes = now->bytes > now->freed_bytes ? now->bytes - now->freed_bytes : 0;
 		if (now->live_count < 0.5 / 65536)
 			now->live_bytes = 0;
+		if (now->live_bytes > row->peak_live_bytes)
+			row->peak_live_bytes = now->live_bytes;
 	}
 }
 
-int samples_epoch(struct samples *s, struct err *err)
+static void end_epoch(struct sample_spread *spread, double by, double windowed_ns, double variance)
+{
+	spread->variance += variance;
+	if (windowed_ns <= 0)
+		return;
+	spread->sum += by;
+	spread->squares += by * by;
+	spread->crossed += by * windowed_ns;
+}
+
+int samples_epoch(struct samples *s, double windowed_ns, struct err *err)
 {
 	for (size_t i = 0; i < s->row_count; i++) {
 		struct sample_row *row = &s->rows[i];
 		if (!row->base)
-			row->base = malloc(sizeof(*row->base));
+			row->base = calloc(1, sizeof(*row->base));
 		if (!row->mark)
-			row->mark = malloc(sizeof(*row->mark));
+			row->mark = calloc(1, sizeof(*row->mark));
 		if (!row->base || !row->mark)
 			return err_set(err, -ENOMEM, "cannot keep samples");
+		samples_scale(s, row);
+		end_epoch(&row->bytes_spread, row->now.bytes - row->base->bytes, windowed_ns,
+			  drawn(row->raw.error_bytes, row->mark->error_bytes, s->scale));
+		end_epoch(&row->count_spread, row->now.count - row->base->count, windowed_ns,
+			  drawn(row->raw.error_count, row->mark->error_count, s->scale));
 		*row->base = row->now;
 		*row->mark = row->raw;
+	}
+	if (windowed_ns > 0) {
+		s->epochs++;
+		s->epochs_ns += windowed_ns;
+		s->epochs_squares += windowed_ns * windowed_ns;
 	}
 	return 0;
 }

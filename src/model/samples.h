@@ -16,6 +16,7 @@
 #define SAMPLES_SIZES 48 /* powers of two */
 #define SAMPLES_LIVES 32 /* powers of two of 1024 ns */
 #define SAMPLES_PAST_MAX 128
+#define SAMPLES_BLOCKS_MAX 1000u /* of a row */
 
 /** struct sample_figures - estimates; all but `taken` are weighed. */
 struct sample_figures {
@@ -36,9 +37,21 @@ struct sample_ages {
 	uint64_t oldest_ns, median_ns;
 };
 
+/** struct sample_block - one that was taken and is live. */
+struct sample_block {
+	uint64_t addr, bytes, time_ns;
+	double stands_for;
+};
+
 struct sample_past {
 	uint64_t time_ns;
 	double live_bytes, error_bytes;
+};
+
+/** struct sample_spread - a figure over the epochs that were seen in windows: its sum, of squares, and times the epochs' lengths. */
+struct sample_spread {
+	double sum, squares, crossed;
+	double variance; /* of the draws, over all epochs */
 };
 
 enum sample_verdict {
@@ -73,7 +86,11 @@ struct sample_row {
 	struct sample_figures now; /* estimates */
 	struct sample_figures raw; /* as the kernel counts; base and mark: see samples_epoch() */
 	struct sample_figures *base, *mark;
+	struct sample_spread bytes_spread, count_spread;
 	struct sample_ages ages;
+	struct sample_block *blocks; /* where samples.keep_blocks; as of the last reading */
+	uint32_t block_count, blocks_more;
+	double peak_live_bytes;   /* the most that readings have seen */
 	struct sample_past *past; /* SAMPLES_PAST_MAX, or NULL */
 	uint32_t past_count, past_skip, past_seen;
 	enum sample_verdict verdict;
@@ -120,7 +137,8 @@ struct samples {
 	struct idtab row_tab, frame_tab;
 	struct intern names;
 
-	int tracked; /* frees are followed */
+	int tracked;     /* frees are followed */
+	int keep_blocks; /* single live blocks are kept, too */
 	uint64_t sample_bytes, sample_every;
 	uint64_t start_ns, now_ns; /* CLOCK_MONOTONIC */
 	uint64_t start_realtime_ns;
@@ -130,8 +148,9 @@ struct samples {
 	/* what it costs */
 	double ns_per_hit, hits_per_second, cpu_fraction, budget, emulated_ns, stepped_ns;
 	uint64_t hits, kernel_bytes;
-	/* of this epoch: what is seen stands for so many times as much, and how sure that is */
-	double scale, scale_error;
+	double scale; /* of this epoch: what is seen stands for so many times as much */
+	/* of epochs that were seen in windows: how many, how long, their squares, and what may be wrong with all scales alike */
+	double epochs, epochs_ns, epochs_squares, scale_error;
 	double duty;        /* share of the time in which allocations are seen; 1 = always */
 	char governed[256]; /* what was done to keep to the budget; "" = nothing */
 };
@@ -158,10 +177,15 @@ struct sample_process *samples_add_process(struct samples *samples, uint32_t pid
 struct sample_function *samples_add_function(struct samples *samples,
 					     const struct sample_function *function);
 
+/** samples_add_block() - SAMPLES_BLOCKS_MAX of a row are kept, the others counted. */
+void samples_add_block(struct sample_row *row, const struct sample_block *block);
 /** samples_scale() - row->now from row->raw. */
 void samples_scale(const struct samples *samples, struct sample_row *row);
-/** samples_epoch() - from now on another scale: what was seen until here keeps its own. -ENOMEM. */
-int samples_epoch(struct samples *samples, struct err *err);
+/**
+ * samples_epoch() - from now on another scale: what was seen until here keeps its own. @windowed_ns: the length of the epoch that
+ * ends, where it was seen in a window alone; 0: all of it was seen. Rows have been read just now. -ENOMEM.
+ */
+int samples_epoch(struct samples *samples, double windowed_ns, struct err *err);
 
 /** samples_mark() - an interval ends at @now_ns: every row notes what is live. */
 void samples_mark(struct samples *samples, uint64_t now_ns);

@@ -58,6 +58,8 @@ static double key_of(const struct sample_row *row, enum out_sample_order order)
 		return row->now.live_bytes;
 	case SAMPLE_BY_GROWTH:
 		return row->verdict == SAMPLE_GROWING ? row->growth_bytes_per_s : 0;
+	case SAMPLE_BY_PEAK:
+		return row->peak_live_bytes;
 	case SAMPLE_BY_TEMPORARY:
 		return row->now.temporary_count;
 	default:
@@ -178,6 +180,22 @@ static void put_frames(struct jsonw *json, const struct prof *prof, const struct
 	jsonw_array_end(json);
 }
 
+static void put_blocks(struct jsonw *json, const struct samples *s, const struct sample_row *row)
+{
+	jsonw_array(json, "allocs");
+	for (uint32_t i = 0; i < row->block_count; i++) {
+		const struct sample_block *b = &row->blocks[i];
+		jsonw_object(json, NULL);
+		jsonw_u64(json, "addr", b->addr);
+		jsonw_u64(json, "bytes", b->bytes);
+		jsonw_u64(json, "age_ns", s->now_ns > b->time_ns ? s->now_ns - b->time_ns : 0);
+		jsonw_double(json, "stands_for", b->stands_for);
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+	jsonw_u64(json, "allocs_more", row->blocks_more);
+}
+
 static void put_row(struct jsonw *json, const struct samples *s, const struct prof *prof,
 		    const struct sample_row *row, struct view_frame *frames)
 {
@@ -199,11 +217,14 @@ static void put_row(struct jsonw *json, const struct samples *s, const struct pr
 		jsonw_u64(json, "median_age_ns", row->ages.median_ns);
 		jsonw_u64(json, "older_bytes", sample_whole(row->ages.older_bytes));
 		jsonw_u64(json, "older_count", sample_whole(row->ages.older_count));
+		jsonw_u64(json, "peak_live_bytes", sample_whole(row->peak_live_bytes));
 		if (row->verdict == SAMPLE_GROWING) {
 			jsonw_double(json, "growth_bytes_per_s", row->growth_bytes_per_s);
 			jsonw_double(json, "growth_error_bytes_per_s", row->growth_error);
 		}
 	}
+	if (s->keep_blocks)
+		put_blocks(json, s, row);
 	jsonw_str(json, "verdict", sample_verdict_name(row->verdict));
 	put_frames(json, prof, row, frames);
 	jsonw_object_end(json);

@@ -14,7 +14,8 @@ enum out_sample_order {
 	SAMPLE_BY_COUNT,
 	SAMPLE_BY_LIVE,
 	SAMPLE_BY_GROWTH,
-	SAMPLE_BY_TEMPORARY
+	SAMPLE_BY_TEMPORARY,
+	SAMPLE_BY_PEAK
 };
 
 struct out_sample_opt {
@@ -26,7 +27,8 @@ struct out_sample_opt {
 	uint64_t skip_bytes, skip_count; /* below either of these a row is left out */
 	const regex_t *stack_regex;      /* some frame's name matches; NULL = any */
 	int width, ascii, colour;
-	int has_live; /* the text is about what is outstanding */
+	int has_live;    /* the text is about what is outstanding */
+	int show_allocs; /* with its single blocks */
 };
 
 /** struct sample_pick - the rows that are shown, in order. sample_pick() makes it, free() its rows. */

@@ -126,7 +126,9 @@ void sample_frames(struct buf *to, const struct samples *s, const struct prof *p
 static void put_error(struct buf *to, double value, double error)
 {
 	/* 95 % of such intervals hold the true value */
-	if (value > 0 && error > 0)
+	if (value > 0 && error > 5 * value)
+		buf_puts(to, " or more");
+	else if (value > 0 && error > 0)
 		buf_printf(to, " +-%.0f %%", 100 * 1.96 * error / value);
 }
 
@@ -193,6 +195,22 @@ static void put_stack(struct buf *to, const struct samples *s, const struct prof
 	buf_putc(to, '\n');
 }
 
+/* In memleak's layout, and how old each is. */
+static void put_blocks(struct buf *to, const struct samples *s, const struct sample_row *row)
+{
+	char age[TEXT_NUMBER_MAX];
+	for (uint32_t i = 0; i < row->block_count; i++) {
+		const struct sample_block *b = &row->blocks[i];
+		buf_printf(to, "\taddr = %" PRIx64 " size = %" PRIu64 ", age %s", b->addr, b->bytes,
+			   text_duration(age, s->now_ns > b->time_ns ? s->now_ns - b->time_ns : 0));
+		if (b->stands_for > 1.05)
+			buf_printf(to, ", stands for %.1f", b->stands_for);
+		buf_putc(to, '\n');
+	}
+	if (row->blocks_more)
+		buf_printf(to, "\t%u more\n", row->blocks_more);
+}
+
 static void put_outstanding(struct buf *to, const struct samples *s, const struct prof *prof,
 			    const struct sample_row *row, const struct out_sample_opt *opt)
 {
@@ -213,6 +231,8 @@ static void put_outstanding(struct buf *to, const struct samples *s, const struc
 		}
 	}
 	buf_printf(to, ", oldest %s\n", text_duration(number, row->ages.oldest_ns));
+	if (opt->show_allocs)
+		put_blocks(to, s, row);
 	sample_frames(to, s, prof, row, opt->width > 0 ? (size_t)opt->width : 0);
 	buf_puts(to, "\n\n");
 }
@@ -285,7 +305,8 @@ static void put_functions(struct buf *to, const struct samples *s)
 	for (size_t p = 0; p < s->process_count; p++) {
 		const struct sample_process *process = &s->processes[p];
 		unsigned idle = 0;
-		buf_printf(to, "process %u, ", process->pid);
+		if (process->pid)
+			buf_printf(to, "process %u, ", process->pid);
 		text_escape(to, process->exe, 0);
 		buf_printf(to, ", tier %s%s\n", process->tier, process->ended ? ", ended" : "");
 		for (size_t i = 0; i < s->function_count; i++) {
@@ -300,8 +321,9 @@ static void put_functions(struct buf *to, const struct samples *s)
 			text_escape(to, f->name, 0);
 			buf_puts(to, " (");
 			text_escape(to, base ? base + 1 : f->module, 0);
-			buf_printf(to, "+%" PRIu64 ", %s): %s calls\n", f->site, f->kind,
-				   text_count(count, f->calls));
+			if (process->pid)
+				buf_printf(to, "+%" PRIu64, f->site);
+			buf_printf(to, ", %s): %s calls\n", f->kind, text_count(count, f->calls));
 		}
 		if (idle)
 			buf_printf(to, "  %u more functions were not called\n", idle);

@@ -25,6 +25,7 @@
 #define INITIAL_PIDNS_INODE 0xeffffffcu
 #define PENDING_MAX 4096u /* threads that are inside of a call that was taken */
 #define RING_BYTES (4u << 20)
+#define CACHES_MAX 4096u /* slab caches that have a name */
 #define EVERY_MAX (1u << 20)
 
 struct sampler *sampler_new(const struct sampler_opt *opt, struct err *err)
@@ -58,6 +59,8 @@ void sampler_free(struct sampler *s)
 		return;
 	sampler_detach(s);
 	ring_buffer__free(s->ring);
+	ring_buffer__free(s->wake);
+	kernel_names_free(s->kernel_names);
 	bpfstack_events_free(s->events);
 	bpftables_free(s->tables);
 	sample_bpf__destroy(s->skeleton);
@@ -134,18 +137,26 @@ static unsigned log2_of(uint64_t value)
 static void choose_programs(struct sampler *s, int session)
 {
 	struct sample_bpf *k = s->skeleton;
-	int track = s->opt.track;
+	int track = s->opt.track, kernel = s->opt.kernel;
+	struct bpf_program *const of_kernel[] = {
+		k->progs.kernel_kmalloc,    k->progs.kernel_cache_alloc,
+		k->progs.kernel_page_alloc, k->progs.kernel_percpu_alloc,
+		k->progs.kernel_kfree,      k->progs.kernel_cache_free,
+		k->progs.kernel_page_free,  k->progs.kernel_percpu_free,
+	};
+	for (size_t i = 0; i < sizeof(of_kernel) / sizeof(of_kernel[0]); i++)
+		bpf_program__set_autoload(of_kernel[i], kernel && (track || i < 4));
 	s->session = track && session;
 	s->multi = !track && session;
-	bpf_program__set_autoload(k->progs.sample_call, !track);
-	bpf_program__set_autoload(k->progs.sample_call_multi, !track && session);
+	bpf_program__set_autoload(k->progs.sample_call, !track && !kernel);
+	bpf_program__set_autoload(k->progs.sample_call_multi, !track && session && !kernel);
 	if (!track && session)
 		bpf_program__set_expected_attach_type(k->progs.sample_call_multi,
 						      SAMPLER_ATTACH_MULTI);
-	bpf_program__set_autoload(k->progs.sample_session, track && session);
-	bpf_program__set_autoload(k->progs.sample_begin, track && !session);
-	bpf_program__set_autoload(k->progs.sample_end, track && !session);
-	bpf_program__set_autoload(k->progs.sample_free, track);
+	bpf_program__set_autoload(k->progs.sample_session, track && session && !kernel);
+	bpf_program__set_autoload(k->progs.sample_begin, track && !session && !kernel);
+	bpf_program__set_autoload(k->progs.sample_end, track && !session && !kernel);
+	bpf_program__set_autoload(k->progs.sample_free, track && !kernel);
 	if (track && session)
 		bpf_program__set_expected_attach_type(k->progs.sample_session,
 						      SAMPLER_ATTACH_SESSION);
@@ -169,6 +180,13 @@ static int set_up(struct sampler *s, int session)
 	k->rodata->sample_track = s->opt.track != 0;
 	k->rodata->sample_two_links = s->opt.track && !session;
 	k->rodata->sample_send = s->opt.events != 0;
+	k->rodata->sample_kernel_only = s->opt.kernel_pids > 0;
+	k->rodata->sample_tid = s->opt.tid;
+	if (s->opt.comm) {
+		k->rodata->sample_has_comm = 1;
+		snprintf((char *)k->rodata->sample_comm, sizeof(k->rodata->sample_comm), "%s",
+			 s->opt.comm);
+	}
 	/* squares of the largest weights, added up millions of times, stay below 2^64 */
 	s->square_shift = s->opt.sample_every ? 12 : power > 16 ? power - 16 : 0;
 	s->count_shift = power > 19 ? power - 7 : 12;
@@ -188,8 +206,16 @@ static int set_up(struct sampler *s, int session)
 		{ k->maps.sample_live, s->opt.track ? live : 1 },
 		{ k->maps.sample_pending, s->opt.track ? PENDING_MAX : 1 },
 		{ k->maps.sample_ring, s->opt.events ? RING_BYTES : 4096 },
+		{ k->maps.sample_kernel_pids,
+		  s->opt.kernel_pids ? (uint32_t)s->opt.kernel_pids : 1 },
+		{ k->maps.sample_caches, s->opt.kernel ? CACHES_MAX : 1 },
 	};
+	struct bpf_map *const growing[] = { k->maps.sample_rows, k->maps.sample_stacks,
+					    k->maps.sample_live };
 	int rc = bpf_map__set_value_size(k->maps.walk_words, (uint32_t)bytes);
+	/* tables that ask for memory while it is watched would be seen asking, and ask for more to note that */
+	for (size_t i = 0; !rc && s->opt.kernel && i < sizeof(growing) / sizeof(growing[0]); i++)
+		rc = bpf_map__set_map_flags(growing[i], 0);
 	for (size_t i = 0; !rc && i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		rc = bpf_map__set_max_entries(sizes[i].map, sizes[i].entries);
 	return rc;
@@ -222,12 +248,57 @@ int sampler_load(struct sampler *s, struct err *err)
 			rc = refused(rc, "load the sampler's programs", err);
 	}
 	libbpf_set_print(talk);
+	if (rc == 0 && s->opt.kernel) { /* without names addresses are shown */
+		struct err hidden = { 0 };
+		s->kernel_names = kernel_names_new(&hidden);
+	}
 	return rc < 0 ? rc : open_rest(s, err);
 }
 
 void sampler_switch(struct sampler *s, int on)
 {
 	__atomic_store_n(&s->skeleton->data->sample_on, on != 0, __ATOMIC_SEQ_CST);
+}
+
+int sampler_quota(struct sampler *s, uint64_t calls, struct err *err)
+{
+	int cpus = libbpf_num_possible_cpus();
+	uint64_t *all = cpus > 0 ? calloc((size_t)cpus, sizeof(*all)) : NULL;
+	uint32_t zero = 0;
+	if (!all)
+		return err_set(err, -ENOMEM, "cannot set a quota of calls");
+	for (int cpu = 0; cpu < cpus; cpu++)
+		all[cpu] = calls;
+	int rc = bpf_map_update_elem(bpf_map__fd(s->skeleton->maps.sample_quota), &zero, all,
+				     BPF_ANY) < 0
+			 ? err_set(err, -errno, "cannot set a quota of calls")
+			 : 0;
+	free(all);
+	return rc;
+}
+
+static int take_wake(void *ctx, void *data, size_t bytes)
+{
+	(void)data;
+	(void)bytes;
+	*(int *)ctx += 1;
+	return 0;
+}
+
+int sampler_wake_fd(struct sampler *s)
+{
+	if (!s->wake)
+		s->wake = ring_buffer__new(bpf_map__fd(s->skeleton->maps.sample_wake), take_wake,
+					   &s->woken, NULL);
+	return s->wake ? ring_buffer__epoll_fd(s->wake) : -1;
+}
+
+int sampler_woken(struct sampler *s)
+{
+	s->woken = 0;
+	if (s->wake)
+		ring_buffer__consume(s->wake);
+	return s->woken > 0;
 }
 
 int sampler_set_bytes(struct sampler *s, uint64_t sample_bytes, struct err *err)
@@ -407,7 +478,8 @@ int sampler_hits(struct sampler *s, uint64_t *hits, struct err *err)
 {
 	int rc = 0;
 	memset(hits, 0, WIRE_SAMPLE_FUNCTIONS_MAX * sizeof(*hits));
-	for (uint32_t i = 0; !rc && i < s->numbered_count; i++)
+	uint32_t count = s->opt.kernel ? WIRE_SAMPLE_KERNEL_MAX : s->numbered_count;
+	for (uint32_t i = 0; !rc && i < count; i++)
 		rc = add_up(bpf_map__fd(s->skeleton->maps.sample_hits), i, &hits[i], 1, err);
 	return rc;
 }
@@ -463,6 +535,7 @@ int sampler_cost(struct sampler *s, struct sampler_cost *cost, struct err *err)
 			return err_set(err, -errno, "cannot ask about the sampler's programs");
 		cost->runs += info.run_cnt;
 		cost->run_ns += info.run_time_ns;
+		cost->missed += info.recursion_misses;
 	}
 	return 0;
 }

@@ -29,6 +29,10 @@ struct sampler_opt {
 	int track;                     /* what is live is followed: frees are probed, too */
 	int events;                    /* for sampler_events() */
 	int no_session;                /* as on kernels before 6.13 */
+	int kernel;                    /* the kernel's own allocations, no process's */
+	size_t kernel_pids;            /* of so many processes' system calls alone; 0: all */
+	uint32_t tid;                  /* of this thread alone; 0: all */
+	const char *comm;              /* of threads of this name alone; NULL: all */
 	uint32_t rows_max, live_max;   /* 0 = the defaults */
 	const char *cache_dir;         /* of unwind tables, as unwind_rows_new() */
 };
@@ -74,8 +78,12 @@ struct sampler_want {
 	const char *program; /* functions of this file alone; NULL: of all that are mapped */
 	const char *
 		function; /* NAME, or NAME:SIZEARG or NAME:SIZEARG,TIMESARG (numbers from 0); NULL: every allocator's */
+	const char *allocator; /* one of sampler_allocators alone; NULL: all */
 	int track;
+	int allow_nop5; /* also where a probe can stand on a nop of five bytes alone */
 };
+/** sampler_allocators - names that @allocator may have; ends with NULL. */
+extern const char *const sampler_allocators[];
 
 /**
  * sampler_find() - the functions of allocators that @pid has mapped, those that forward to another one left out, each with the
@@ -88,11 +96,32 @@ int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_f
 /** sampler_attach() - probe all of @functions, which are taken over, in @pid (0: in every process). All or none. */
 int sampler_attach(struct sampler *sampler, uint32_t pid, struct sampler_functions *functions,
 		   struct err *err);
+/**
+ * sampler_kernel_attach() - watch the kernel's own allocations instead, those that @pids ask for (0: all). Rows are of process 0;
+ * their second frame is what was asked for, of which sampler_kernel_name() has the name, as it has of functions of the kernel.
+ */
+int sampler_kernel_attach(struct sampler *sampler, const uint32_t *pids, size_t count,
+			  struct err *err);
+/** sampler_kernel_name() - NULL = none; lent, or in @text. */
+const char *sampler_kernel_name(struct sampler *sampler, uint64_t what, char *text, size_t bytes);
 /** sampler_detach() - end all probes; what was counted can still be read. */
 void sampler_detach(struct sampler *sampler);
-/** sampler_pause() - take the probes away for a while; sampler_resume() puts them back. What is live is not followed then. */
+/** sampler_hold() - from here on attach only tries: probes are put in and taken out again, until sampler_resume(). */
+void sampler_hold(struct sampler *sampler);
+/** sampler_pause() - take the probes away for a while. What is live is not followed then. */
 void sampler_pause(struct sampler *sampler);
-int sampler_resume(struct sampler *sampler, struct err *err);
+/**
+ * sampler_resume() - put them back. @lasting: one link a probe, which forked children drop at their first hit; else one for many,
+ * which is put in and out at once where the kernel has such.
+ */
+int sampler_resume(struct sampler *sampler, int lasting, struct err *err);
+/**
+ * sampler_quota() - once a CPU has seen so many calls sampler_wake_fd() is readable; 0: never. sampler_woken() reads it empty, and
+ * says whether it was not.
+ */
+int sampler_quota(struct sampler *sampler, uint64_t calls, struct err *err);
+int sampler_wake_fd(struct sampler *sampler);
+int sampler_woken(struct sampler *sampler);
 /** sampler_switch() - 0: probes that are in count calls and take none; for what has no frees to follow. */
 void sampler_switch(struct sampler *sampler, int on);
 /** sampler_set_bytes() - one sample for so many from now on; what was taken keeps its weight. */
@@ -149,6 +178,7 @@ int sampler_locate(const struct sampler *sampler, uint32_t pid, uint64_t addr,
 /** struct sampler_cost - what the programs took. */
 struct sampler_cost {
 	uint64_t runs, run_ns; /* of BPF, while its statistics are on */
+	uint64_t missed; /* calls of theirs inside of one of them, which the kernel leaves out */
 	uint64_t kernel_bytes; /* memory of the tables now */
 };
 int sampler_cost(struct sampler *sampler, struct sampler_cost *cost, struct err *err);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static int quiet(enum libbpf_print_level level, const char *format, va_list args
 	return 0;
 }
 
-static struct sampler_link *new_link(struct sampler *s, struct err *err)
+struct sampler_link *sampler_new_link(struct sampler *s, struct err *err)
 {
 	if (s->link_count == s->link_cap) {
 		uint32_t cap = s->link_cap ? s->link_cap * 2 : 32;
@@ -58,14 +59,54 @@ static void end_link(struct sampler_link *link)
 	*link = (struct sampler_link){ .fd = -1 };
 }
 
+/*
+ * While probes are in that shall be taken out soon we do not wait for a processor behind others: the process that is probed pays for
+ * every moment. Where that is not permitted it costs what it costs.
+ */
+static void hurry(int on)
+{
+	const struct sched_param param = { .sched_priority = on ? 1 : 0 };
+	sched_setscheduler(0, on ? SCHED_FIFO | SCHED_RESET_ON_FORK : SCHED_OTHER, &param);
+}
+
+/* All links but the first @from. */
+static void end_links(struct sampler *s, uint32_t from)
+{
+	while (s->link_count > from)
+		end_link(&s->links[--s->link_count]);
+}
+
+static int busiest_first(const void *a, const void *b)
+{
+	const struct sampler_link *x = a, *y = b;
+	return (x->hits < y->hits) - (x->hits > y->hits);
+}
+
+/* Each link waits for a grace period of the kernel when it goes, some 40 ms: what is called most often goes first. */
+static void sort_links(struct sampler *s)
+{
+	uint64_t hits[WIRE_SAMPLE_FUNCTIONS_MAX];
+	struct err err = { 0 };
+	if (s->link_count < 2 || sampler_hits(s, hits, &err) < 0)
+		return;
+	for (uint32_t i = 0; i < s->link_count; i++)
+		s->links[i].hits = hits[s->links[i].number & (WIRE_SAMPLE_FUNCTIONS_MAX - 1)];
+	qsort(s->links, s->link_count, sizeof(*s->links), busiest_first);
+}
+
 /* Those of allocations first: a block whose free is not seen any more shall not have been taken. */
 void sampler_pause(struct sampler *s)
 {
+	sort_links(s);
 	for (int is_free = 0; is_free <= 1; is_free++)
 		for (uint32_t i = 0; i < s->link_count; i++)
 			if (s->links[i].is_free == is_free)
 				end_link(&s->links[i]);
 	s->link_count = 0;
+	s->held = 1;
+	if (s->hurries)
+		hurry(0);
+	s->hurries = 0;
 }
 
 void sampler_detach(struct sampler *s)
@@ -133,11 +174,12 @@ static int attach_one(struct sampler *s, struct bpf_program *program, uint32_t p
 		      const struct sampler_function *f, int at_return, struct err *err)
 {
 	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = cookie_of(f), .retprobe = at_return);
-	struct sampler_link *link = new_link(s, err);
+	struct sampler_link *link = sampler_new_link(s, err);
 	if (!link)
 		return err->code;
 	link->pid = pid;
 	link->is_free = (uint8_t)f->is_free;
+	link->number = f->number;
 	link->link = bpf_program__attach_uprobe_opts(program, pid ? (pid_t)pid : -1, f->attach,
 						     f->file_at, &opts);
 	if (link->link)
@@ -164,7 +206,7 @@ static int attach_many(struct sampler *s, struct bpf_program *program, uint32_t 
 		offsets[count] = f->file_at;
 		cookies[count++] = cookie_of(f);
 	}
-	struct sampler_link *link = !rc && count ? new_link(s, err) : NULL;
+	struct sampler_link *link = !rc && count ? sampler_new_link(s, err) : NULL;
 	if (link) {
 		struct multi_attr attr = {
 			.prog_fd = (uint32_t)bpf_program__fd(program),
@@ -176,6 +218,7 @@ static int attach_many(struct sampler *s, struct bpf_program *program, uint32_t 
 			.pid = pid,
 		};
 		link->pid = pid;
+		link->number = example->number;
 		link->fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
 		if (link->fd < 0) {
 			int error = errno;
@@ -213,7 +256,7 @@ static int attach_all(struct sampler *s, uint32_t pid, struct sampler_functions 
 		const struct sampler_function *f = &all->all[i];
 		if (f->is_free)
 			continue;
-		if (!s->opt.track && !(s->resumed && s->multi)) {
+		if (!s->opt.track && !(s->windows && s->multi)) {
 			rc = attach_one(s, k->progs.sample_call, pid, f, 0, err);
 		} else if (!s->opt.track) {
 			if (first_of_file(all, i))
@@ -239,8 +282,7 @@ static int attach_or_none(struct sampler *s, uint32_t pid, struct sampler_functi
 	uint32_t before = s->link_count;
 	int rc = attach_all(s, pid, functions, err);
 	if (rc < 0)
-		while (s->link_count > before)
-			end_link(&s->links[--s->link_count]);
+		end_links(s, before);
 	libbpf_set_print(talk);
 	return rc;
 }
@@ -252,7 +294,14 @@ int sampler_attach(struct sampler *s, uint32_t pid, struct sampler_functions *fu
 	if (!grown)
 		return err_set(err, -ENOMEM, "cannot list probes");
 	s->sets = grown;
+	uint32_t before = s->link_count;
+	if (s->held)
+		hurry(1);
 	int rc = attach_or_none(s, pid, functions, err);
+	if (s->held) {
+		end_links(s, before);
+		hurry(0);
+	}
 	if (rc < 0)
 		return rc;
 	s->sets[s->set_count++] = (struct sampler_set){ pid, *functions };
@@ -260,10 +309,18 @@ int sampler_attach(struct sampler *s, uint32_t pid, struct sampler_functions *fu
 	return 0;
 }
 
-int sampler_resume(struct sampler *s, struct err *err)
+void sampler_hold(struct sampler *s)
+{
+	s->held = s->windows = 1;
+}
+
+int sampler_resume(struct sampler *s, int lasting, struct err *err)
 {
 	int rc = 0;
-	s->resumed = 1;
+	s->windows = s->hurries = !lasting;
+	s->held = 0;
+	if (s->hurries)
+		hurry(1);
 	for (size_t i = 0; i < s->set_count; i++) {
 		struct err gone = { 0 };
 		/* one that has ended meanwhile is no reason to leave the others */

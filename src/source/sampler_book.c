@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "source/sampler_book.h"
+#include "source/sampler_impl.h"
 
 _Static_assert(SAMPLES_SIZES == WIRE_SAMPLE_SIZES && SAMPLES_LIVES == WIRE_SAMPLE_LIVES,
 	       "one histogram");
@@ -27,6 +28,14 @@ static uint32_t frame_number(struct reading *r, uint32_t pid, uint64_t after)
 		return samples_frame(r->samples, 0, addr, addr);
 	uint32_t module = samples_module(r->samples, spot.path, spot.build_id, spot.build_id_len);
 	return samples_frame(r->samples, module, spot.offset, addr);
+}
+
+/* What was asked for, then functions of the kernel: sampler_kernel_name() knows both by their number. */
+static uint32_t kernel_frame(struct reading *r, uint16_t at, uint64_t value)
+{
+	uint32_t module = samples_module(r->samples, "[kernel]", (const uint8_t *)"", 0);
+	uint64_t addr = at < WIRE_SAMPLE_KERNEL_FRAMES ? value : value - 1;
+	return samples_frame(r->samples, module, addr, addr);
 }
 
 /* A call inside of a function that is counted itself: realloc() that calls malloc(). */
@@ -52,8 +61,10 @@ static struct sample_row *new_row(struct reading *r, const struct wire_sample_ro
 	uint8_t stop = NO_STACK;
 	if (key->stack && sampler_stack(r->sampler, key->stack, &stack) == 0)
 		stop = stack.stop < STACK_STOP_MAX ? stack.stop : 0;
+	sampler_kernel_trim(r->sampler, &stack);
 	for (uint16_t i = 0; i < stack.count; i++)
-		frames[i] = frame_number(r, key->pid, stack.frame[i]);
+		frames[i] = r->sampler->opt.kernel ? kernel_frame(r, i, stack.frame[i])
+						   : frame_number(r, key->pid, stack.frame[i]);
 	struct sample_row *row =
 		samples_add_row(r->samples, key->pid, key->stack, frames, stack.count, stop);
 	if (row)
@@ -108,6 +119,7 @@ static int take_row(void *ctx, const struct wire_sample_row_key *key,
 	fill(r->sampler, &row->raw, from);
 	samples_scale(r->samples, row);
 	row->ages = (struct sample_ages){ 0 };
+	row->block_count = row->blocks_more = 0;
 	return 0;
 }
 
@@ -127,8 +139,11 @@ static int take_live(void *ctx, const struct wire_sample_live_key *key,
 	double bytes = (double)live->bytes * count;
 	a->bytes[bit < SAMPLES_LIVES ? bit : SAMPLES_LIVES - 1] += bytes;
 	if (age >= r->samples->older_ns) {
+		struct sample_block block = { key->addr, live->bytes, live->time_ns, count };
 		a->older_bytes += bytes;
 		a->older_count += count;
+		if (r->samples->keep_blocks)
+			samples_add_block(row, &block);
 	}
 	if (age > a->oldest_ns)
 		a->oldest_ns = age;
@@ -153,7 +168,7 @@ static void find_median(struct sample_ages *a)
 	}
 }
 
-static void take_losses(struct samples *s, const uint64_t *counts_now)
+static void take_losses(struct samples *s, const uint64_t *counts_now, uint64_t missed)
 {
 	static const struct {
 		enum wire_sample_counter which;
@@ -170,6 +185,13 @@ static void take_losses(struct samples *s, const uint64_t *counts_now)
 	for (size_t i = 0; i < ARRAY_LEN(reasons); i++)
 		s->lost[s->lost_count++] =
 			(struct sample_loss){ reasons[i].reason, counts_now[reasons[i].which] };
+	s->lost[s->lost_count++] = (struct sample_loss){ "reentered", missed };
+}
+
+static int oldest_first(const void *a, const void *b)
+{
+	const struct sample_block *x = a, *y = b;
+	return (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
 }
 
 int sampler_read(struct sampler *sampler, struct samples *samples, struct err *err)
@@ -179,8 +201,13 @@ int sampler_read(struct sampler *sampler, struct samples *samples, struct err *e
 	int rc = sampler_rows(sampler, take_row, &r, err);
 	if (!rc && samples->tracked) {
 		rc = sampler_live(sampler, take_live, &r, err);
-		for (size_t i = 0; i < samples->row_count; i++)
-			find_median(&samples->rows[i].ages);
+		for (size_t i = 0; i < samples->row_count; i++) {
+			struct sample_row *row = &samples->rows[i];
+			find_median(&row->ages);
+			if (row->block_count)
+				qsort(row->blocks, row->block_count, sizeof(*row->blocks),
+				      oldest_first);
+		}
 	}
 	if (!rc)
 		rc = sampler_counts(sampler, counters, err);
@@ -188,7 +215,10 @@ int sampler_read(struct sampler *sampler, struct samples *samples, struct err *e
 		rc = sampler_hits(sampler, hits, err);
 	if (rc < 0)
 		return rc;
-	take_losses(samples, counters);
+	struct sampler_cost cost = { 0 };
+	if (sampler_cost(sampler, &cost, err) < 0)
+		return err->code;
+	take_losses(samples, counters, cost.missed);
 	samples->hits = 0;
 	for (unsigned i = 0; i < WIRE_SAMPLE_FUNCTIONS_MAX; i++)
 		samples->hits += hits[i];
@@ -216,8 +246,31 @@ static int note_function(void *ctx, uint32_t pid, const struct sampler_function 
 	return samples_add_function(ctx, &noted) ? 0 : -ENOMEM;
 }
 
+/* The tracepoints that are watched. */
+static int note_kernel(struct sampler *sampler, struct samples *samples)
+{
+	for (uint32_t i = 0; i < WIRE_SAMPLE_KERNEL_MAX; i++) {
+		struct sample_function noted = {
+			.module = "[kernel]",
+			.name = sampler_kernel_functions[i],
+			.offset = i,
+			.kind = "tracepoint",
+			.is_free = i >= WIRE_SAMPLE_KFREE,
+			.number = i,
+		};
+		if ((sampler->opt.track || !noted.is_free) &&
+		    !samples_add_function(samples, &noted))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 int sampler_note_functions(struct sampler *sampler, struct samples *samples, struct err *err)
 {
+	if (sampler->opt.kernel)
+		return note_kernel(sampler, samples) < 0
+			       ? err_set(err, -ENOMEM, "cannot note functions")
+			       : 0;
 	int rc = sampler_functions_each(sampler, note_function, samples);
 	return rc < 0 ? err_set(err, rc, "cannot note functions") : 0;
 }

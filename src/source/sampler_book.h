@@ -15,37 +15,45 @@ struct sample_row *sampler_row(struct sampler *sampler, struct samples *samples,
 int sampler_note_functions(struct sampler *sampler, struct samples *samples, struct err *err);
 
 /*
- * The governor: keeps what the probes cost below a budget. While they cost less nothing happens; else they are put in for
- * windows of a tenth of a second, at random moments, and what is seen there is multiplied. Rows know what part of the time
- * they were seen in, so a change of it biases nothing; the spread between windows widens their errors.
+ * The governor: keeps what the probes cost below a budget over any five seconds. It begins with a window of some milliseconds and
+ * a quota of calls, at whose end the kernel wakes us. While calls cost less than the budget the probes stay in; else they are put
+ * in for windows at random moments, as far as the budget has recovered, and what is seen there is multiplied. Each window stands
+ * for the time since the one before; what windows differ by widens the errors.
  */
 struct sampler_governor {
 	struct sampler *sampler;
 	struct samples *samples;
 	double budget;    /* of a CPU; 0 = no limit */
 	int only_measure; /* nothing is ever left out: frees have to be seen */
+	int of_kernel;    /* tracepoints, whose price is our programs' alone */
 	uint64_t sample_bytes;
 	uint64_t (*cpu_ns)(void *ctx); /* what the processes have used so far */
 	void *cpu_ctx;
-	double fraction; /* of a CPU, at the last look */
+	double fraction;   /* of a CPU, at the last look */
+	uint64_t last_ns;  /* when the last window ended, after sampler_governor_end() */
+	uint64_t until_ns; /* when to be called again, or when sampler_woken() */
 	/* private */
-	double duty;
-	int on;
-	uint64_t since_ns, until_ns, epoch_ns, epoch_on_ns;
-	uint64_t hits, looked_ns;            /* at the last look */
-	uint64_t window_hits, window_cpu_ns; /* when the window began */
-	/* of this epoch: at its beginning, and in its windows */
-	double epoch_hits, epoch_cpu_ns, on_hits, on_cpu_ns;
-	double windows, sum, squares; /* of hits a second in windows of this epoch */
+	int on, lasting, had_gap; /* probes are in, to stay, and were out before in this epoch */
+	double purse_ns;          /* CPU time that may be spent now */
+	double price_ns;          /* of a hit, at the last look */
+	double rate;              /* of a CPU, while probes were last in */
+	uint64_t began_ns, looked_ns, since_ns, cut_ns, epoch_ns, gap_ns;
+	double hits, window_hits, window_cpu_ns, gap_cpu_ns, epoch_on_ns;
+	/* with probes and without, so far */
+	uint64_t on_ns;
+	double on_hits, on_cpu_ns, off_ns, off_cpu_ns, windows;
 	int stats_fd;
 	uint64_t stats_until_ns, stats_next_ns;
 	double run_ns; /* of the programs, a hit */
 	uint64_t random;
 };
-void sampler_governor_init(struct sampler_governor *governor, uint64_t now_ns);
+/** sampler_governor_init() - the probes are in, or, where there is a budget to keep to, held. */
+int sampler_governor_init(struct sampler_governor *governor, uint64_t now_ns, struct err *err);
 void sampler_governor_fini(struct sampler_governor *governor);
-/** sampler_govern() - look, and act. Wants to be called at @governor->until_ns at the latest, and some times a second. */
+/** sampler_govern() - look, and act. Wants to be called at @governor->until_ns, or when the sampler has woken us. */
 int sampler_govern(struct sampler_governor *governor, uint64_t now_ns, struct err *err);
+/** sampler_governor_end() - one more window, for the time since the last one; before the probes go. Some ms. */
+int sampler_governor_end(struct sampler_governor *governor, struct err *err);
 /** sampler_governor_cost() - fill in what the samples say of cost. */
 void sampler_governor_cost(struct sampler_governor *governor, uint64_t now_ns);
 

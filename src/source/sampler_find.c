@@ -93,6 +93,18 @@ struct found {
 	int leave_out;
 };
 
+/* What tells whose allocator a file has. */
+const char *const sampler_allocators[] = { "glibc", "jemalloc", "tcmalloc", "mimalloc",
+					   "go",    "hotspot",  "rust",     NULL };
+static const struct {
+	const char *function; /* a name, or what one begins with where it ends in * */
+	unsigned allocator;
+} families[] = {
+	{ "malloc_trim", 0 },      { "mallocx", 1 },           { "je_mallocx", 1 },
+	{ "_rjem_mallocx", 1 },    { "tc_malloc", 2 },         { "mi_malloc", 3 },
+	{ "runtime.mallocgc", 4 }, { "_ZN11AllocTracer*", 5 }, { "__rust_alloc", 6 },
+};
+
 /* The search of one file. */
 struct search {
 	const struct sampler_want *want;
@@ -101,6 +113,7 @@ struct search {
 	struct spec custom;
 	int is_go; /* and left out, as frees were asked for */
 	uint64_t hook_bytes;
+	unsigned families; /* bits: of which allocators it has functions */
 	struct found *all;
 	size_t count, cap;
 	int failed;
@@ -204,6 +217,11 @@ static int take(void *ctx, const struct function *f)
 	struct search *s = ctx;
 	unsigned prefix = 0;
 	const struct spec *spec;
+	for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+		const char *name = families[i].function, *star = strchr(name, '*');
+		if (star ? !strncmp(f->name, name, (size_t)(star - name)) : !strcmp(f->name, name))
+			s->families |= 1u << families[i].allocator;
+	}
 	if (s->wanted) {
 		if (strlen(f->name) != s->wanted_len ||
 		    strncasecmp(f->name, s->wanted, s->wanted_len)) {
@@ -510,6 +528,14 @@ static void clear_found(struct search *s)
 	s->count = 0;
 }
 
+static int is_family(const struct search *s)
+{
+	for (unsigned i = 0; sampler_allocators[i]; i++)
+		if (!strcmp(sampler_allocators[i], s->want->allocator))
+			return s->families >> i & 1;
+	return 0;
+}
+
 static int look_into(struct search *s, uint32_t pid, const struct code_mapping *mapping,
 		     struct sampler_functions *out, enum functions_names *names, int *is_static,
 		     struct err *err)
@@ -524,9 +550,12 @@ static int look_into(struct search *s, uint32_t pid, const struct code_mapping *
 	*names = functions_names(file);
 	*is_static = functions_is_static(file);
 	clear_found(s);
+	s->families = 0;
 	functions_each(file, take, s);
 	if (s->failed)
 		return err_set(err, s->failed, "cannot list functions");
+	if (s->want->allocator && !is_family(s))
+		return 0;
 	decide(s, file);
 	if (!s->wanted)
 		decide_go(s, file, pid, mapping);
@@ -575,7 +604,10 @@ static int nothing_found(const struct search *s, uint32_t pid, const char *progr
 			"%s runs Go, whose collector frees: what is live cannot be followed", who);
 		return err_hint(err, "without --leaks its allocations are sampled");
 	}
-	err_set(err, -ENOENT, "%s in %s%s%s%s", s->wanted ? what : "no allocator was found",
+	if (s->want->allocator && !s->wanted)
+		snprintf(what, sizeof(what), "no %s", s->want->allocator);
+	err_set(err, -ENOENT, "%s in %s%s%s%s",
+		s->wanted || s->want->allocator ? what : "no allocator was found",
 		program ? "'" : who, program ? program : "", program ? "'" : "", kind);
 	err->code = -ENOENT;
 	char *tail = strstr(err->msg, ": No such file");

@@ -12,23 +12,52 @@
 #include "base/intern.h"
 #include "source/sampler_book.h"
 
-#define WINDOW_NS 100000000ull
-#define LOOK_NS 1000000000ull
+#define LOOK_NS 1000000000ull  /* where nothing is left out */
+#define GLANCE_NS 250000000ull /* while probes stay in */
 #define STATS_NS \
 	100000000ull /* the kernel's clock of BPF programs costs as much as they do: for a moment */
 #define STATS_EVERY_NS 10000000000ull
-#define DUTY_MIN 0.002
-#define SAMPLES_SHARE 0.1 /* of the calls in a window, at most */
+#define SAMPLES_SHARE 0.05 /* of the calls in a window, at most */
+/*
+ * Over any five seconds no more than the budget: the purse holds what it earns in 0.6 s, and earns a bit less than the budget.
+ * 0.6 + 0.85 * 5 = 4.85.
+ */
+#define PURSE_NS 0.6e9
+#define EARNED 0.85
+#define PLANNED 0.6 /* of the full purse: what a window is to cost */
+#define LEFT 0.25   /* of it: probes that are in go out */
+#define FIRST_NS 5e6
+#define SURE_NS 100000000ull
+#define WINDOW_MIN_NS 1e6
+#define WINDOW_MAX_NS 5e8
+#define PRICE_GUESS_NS 300 /* of our own programs, until it is measured */
+#define CALL_NS 5          /* no allocator answers sooner */
+#define CLOCK_TICK_NS 4e6  /* other processes' CPU time is known by the tick */
 
-void sampler_governor_init(struct sampler_governor *g, uint64_t now_ns)
+static double purse_full(const struct sampler_governor *g)
 {
-	g->duty = 1;
+	return g->budget * PURSE_NS;
+}
+
+static int is_kept(const struct sampler_governor *g)
+{
+	return g->budget > 0 && !g->only_measure;
+}
+
+static int begin_window(struct sampler_governor *g, uint64_t now_ns, struct err *err);
+
+int sampler_governor_init(struct sampler_governor *g, uint64_t now_ns, struct err *err)
+{
+	g->samples->duty = 1;
 	g->on = 1;
-	g->since_ns = g->epoch_ns = g->looked_ns = now_ns;
+	g->since_ns = g->epoch_ns = g->looked_ns = g->began_ns = now_ns;
 	g->until_ns = now_ns + LOOK_NS;
 	g->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
 	g->stats_until_ns = now_ns + 3 * STATS_NS;
 	g->random = hash_seed() | 1;
+	g->run_ns = PRICE_GUESS_NS;
+	g->purse_ns = purse_full(g);
+	return is_kept(g) ? begin_window(g, now_ns, err) : 0;
 }
 
 void sampler_governor_fini(struct sampler_governor *g)
@@ -87,6 +116,8 @@ static double count_hits(struct sampler_governor *g, double *price_ns, struct er
 	if (sampler_hits(g->sampler, hits, err) < 0)
 		return -1;
 	sampler_functions_each(g->sampler, add_function, &tally);
+	for (uint32_t i = 0; g->of_kernel && i < WIRE_SAMPLE_KERNEL_MAX; i++)
+		tally.emulated += (double)hits[i];
 	double all = tally.emulated + tally.stepped;
 	double share = all > 0 ? tally.emulated / all : 1;
 	*price_ns =
@@ -95,172 +126,282 @@ static double count_hits(struct sampler_governor *g, double *price_ns, struct er
 }
 
 /*
- * What is seen in this epoch stands for so many times as much: as the work of the processes is more than that in windows. Work
- * is the CPU time they used beside the probes. By the clock alone a program without time to spare would seem to ask for less,
- * as probes slow it down while it is looked at; one that waits for others works on as before, and time would do.
+ * How fast the processes are while probes are in, beside how fast they are else: a program without time to spare gets less done
+ * then, and windows see less of it. By the CPU time they use beside the probes, over all windows so far. One that has time to spare
+ * keeps its pace and uses more. Where nearly all of the time in windows went to the probes, their price is not known well
+ * enough to tell: the pace is taken for kept, which makes figures lower bounds, and no call takes less than some nanoseconds.
  */
+static double pace_of(const struct sampler_governor *g, double *unsure)
+{
+	double off_use = g->off_ns > 0 ? g->off_cpu_ns / g->off_ns : 0;
+	double on_ns = (double)g->on_ns, on_use = on_ns > 0 ? g->on_cpu_ns / on_ns : 0;
+	double probes = g->on_hits * g->price_ns;
+	double share = g->on_cpu_ns > 0 ? probes / g->on_cpu_ns : 0;
+	double cores = ceil(off_use < 0.1 ? 1 : off_use - 0.1);
+	*unsure = 0;
+	if (!off_use || (on_use > 1.3 * off_use && on_use < 0.85 * cores))
+		return 1;
+	if (share >= 0.9) {
+		*unsure = g->off_cpu_ns / CALL_NS * on_ns / g->off_ns / (g->on_hits + 1);
+		return 1;
+	}
+	if (g->on_cpu_ns < CLOCK_TICK_NS * 5) { /* too little to tell */
+		*unsure = share;
+		return 1;
+	}
+	double pace = (g->on_cpu_ns - probes) / on_ns / off_use;
+	double price = 0.1 * share / (1 - share); /* off by a tenth */
+	double tick = CLOCK_TICK_NS * sqrt(g->windows) / 3.5 / (g->on_cpu_ns - probes);
+	*unsure = pace < 1 ? sqrt(price * price + tick * tick) : 0;
+	return pace < 1 ? pace : 1;
+}
+
+/* What is seen in this epoch stands for so many times as much: for the time since the last one, at the pace that it has then. */
 static void set_scale(struct sampler_governor *g, uint64_t now_ns)
 {
 	struct samples *s = g->samples;
-	double price = 0, hits, cpu;
-	struct err err = { 0 };
-	s->duty = g->duty;
+	double on_ns = g->epoch_on_ns + (g->on ? (double)(now_ns - g->since_ns) : 0);
 	s->scale = 1;
-	s->scale_error = 0;
-	if (g->duty >= 1 || !g->windows || !g->epoch_on_ns)
+	if (!g->had_gap || on_ns <= 0)
 		return;
-	hits = count_hits(g, &price, &err) - g->epoch_hits;
-	cpu = (double)g->cpu_ns(g->cpu_ctx) - g->epoch_cpu_ns;
-	double work = cpu - hits * price, seen = g->on_cpu_ns - g->on_hits * price;
-	double most = (double)(now_ns - g->epoch_ns) / (double)g->epoch_on_ns;
-	double share = g->on_cpu_ns > 0 ? g->on_hits * price / g->on_cpu_ns : 0;
-	s->scale = seen > g->on_cpu_ns / 50 && work > seen ? work / seen : most;
-	/* a price that is off by a tenth, and what the windows differ by */
-	double unsure = share < 0.9 ? 0.1 * share / (1 - share) : 1;
-	double mean = g->sum / g->windows, spread = 1;
-	if (g->windows > 1 && mean > 0) {
-		double variance = (g->squares - g->windows * mean * mean) / (g->windows - 1);
-		spread = variance > 0 ? sqrt(variance / g->windows) / mean : 0;
-	}
-	s->scale_error = sqrt(unsure * unsure + spread * spread);
+	s->scale = (double)(now_ns - g->epoch_ns) / on_ns / pace_of(g, &s->scale_error);
+	if (s->scale < 1)
+		s->scale = 1;
 }
 
-/* From here on another share of the time. */
-static int begin_epoch(struct sampler_governor *g, uint64_t now_ns, double duty, struct err *err)
+/* One sample for so many bytes: as many samples in windows as else over all of the time. */
+static int set_bytes(struct sampler_governor *g, double duty, struct err *err)
 {
 	struct samples *s = g->samples;
-	set_scale(g, now_ns);
-	int rc = sampler_read(g->sampler, s, err);
-	if (rc == 0)
-		rc = samples_epoch(s, err);
-	if (rc < 0)
-		return rc;
 	double mean = 0, count = 0;
+	if (g->sample_bytes <= 1 || s->sample_every)
+		return 0;
 	for (size_t i = 0; i < s->row_count; i++) {
 		mean += s->rows[i].now.bytes;
 		count += s->rows[i].now.count;
 	}
 	mean = count > 0 ? mean / count : 0;
-	/* as many samples as before, of a shorter time */
 	double bytes = (double)g->sample_bytes * duty;
 	if (bytes < mean / SAMPLES_SHARE)
 		bytes = mean / SAMPLES_SHARE;
 	if (bytes > (double)g->sample_bytes || duty >= 1)
 		bytes = (double)g->sample_bytes;
-	if (g->sample_bytes > 1)
-		rc = sampler_set_bytes(g->sampler, (uint64_t)(bytes < 2 ? 2 : bytes), err);
-	g->duty = duty;
+	return sampler_set_bytes(g->sampler, (uint64_t)(bytes < 2 ? 2 : bytes), err);
+}
+
+/* What was seen until now is settled; from here on a new epoch, which begins with a gap or not. */
+static int end_epoch(struct sampler_governor *g, uint64_t now_ns, struct err *err)
+{
+	set_scale(g, now_ns);
+	int rc = sampler_read(g->sampler, g->samples, err);
+	if (rc == 0)
+		rc = samples_epoch(g->samples, g->had_gap ? (double)(now_ns - g->epoch_ns) : 0,
+				   err);
+	g->samples->scale = 1;
 	g->epoch_ns = now_ns;
 	g->epoch_on_ns = 0;
-	g->epoch_hits = count_hits(g, &count, err);
-	g->epoch_cpu_ns = (double)g->cpu_ns(g->cpu_ctx);
-	g->on_hits = g->on_cpu_ns = 0;
-	g->windows = g->sum = g->squares = 0;
+	g->had_gap = 0;
 	return rc;
 }
 
-/* Calls since the last look, and what share of a CPU they took. */
+/* Calls since the last look, what share of a CPU they took, and what the purse holds. */
 static int look(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
-	double price = 0, all = count_hits(g, &price, err);
+	double all = count_hits(g, &g->price_ns, err);
 	if (all < 0)
 		return err->code;
-	double span = (double)(now_ns - g->looked_ns);
-	g->fraction = span > 0 ? (all - (double)g->hits) * price / span : 0;
-	g->hits = (uint64_t)all;
+	double span = now_ns > g->looked_ns ? (double)(now_ns - g->looked_ns) : 1;
+	double cost = (all - g->hits) * g->price_ns;
+	g->fraction = cost / span;
+	g->purse_ns += span * g->budget * EARNED;
+	if (g->purse_ns > purse_full(g))
+		g->purse_ns = purse_full(g);
+	g->purse_ns -= cost;
+	g->hits = all;
 	g->looked_ns = now_ns;
 	return 0;
 }
 
+/* The kernel wakes us when the purse is spent, however soon that is. */
+static int set_quota(struct sampler_governor *g, struct err *err)
+{
+	double cpus = (double)sysconf(_SC_NPROCESSORS_ONLN);
+	double may = g->purse_ns - LEFT / 2 * purse_full(g);
+	double calls = g->price_ns > 0 ? may / g->price_ns / (cpus > 1 ? cpus : 1) : 0;
+	sampler_woken(g->sampler);
+	return sampler_quota(g->sampler, calls > 1 ? (uint64_t)calls : 1, err);
+}
+
+/* How long the next window may be, by what calls cost when the probes were last in. */
+static double planned_ns(const struct sampler_governor *g)
+{
+	double plan = PLANNED * purse_full(g);
+	if (!g->on_ns)
+		return plan < FIRST_NS ? plan : FIRST_NS;
+	double length = g->rate > 0 ? plan / g->rate : WINDOW_MAX_NS;
+	return length < WINDOW_MIN_NS   ? WINDOW_MIN_NS
+	       : length > WINDOW_MAX_NS ? WINDOW_MAX_NS
+					: length;
+}
+
 static int begin_window(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
-	double price = 0, hits;
-	int rc = sampler_resume(g->sampler, err);
-	if (rc < 0)
-		return rc;
-	hits = count_hits(g, &price, err);
-	if (hits < 0)
-		return err->code;
+	double length = planned_ns(g);
+	double whole = (double)(now_ns - g->began_ns);
+	if (g->had_gap && now_ns > g->gap_ns) {
+		g->off_ns += (double)(now_ns - g->gap_ns);
+		g->off_cpu_ns += (double)g->cpu_ns(g->cpu_ctx) - g->gap_cpu_ns;
+	}
+	int rc = set_bytes(g, g->lasting || whole <= 0 ? 1 : (double)g->on_ns / whole, err);
+	if (!rc)
+		rc = sampler_resume(g->sampler, g->lasting, err);
 	/* putting probes in takes its time; all are in from here on */
 	now_ns = clock_ns(CLOCK_MONOTONIC);
+	if (!rc)
+		rc = look(g, now_ns, err);
+	if (!rc)
+		rc = set_quota(g, err);
+	if (rc < 0)
+		return rc;
 	sampler_switch(g->sampler, 1);
-	g->window_hits = (uint64_t)hits;
-	g->window_cpu_ns = g->cpu_ns(g->cpu_ctx);
+	g->window_hits = g->hits;
+	g->window_cpu_ns = (double)g->cpu_ns(g->cpu_ctx);
 	g->on = 1;
 	g->since_ns = now_ns;
-	g->until_ns = now_ns + WINDOW_NS;
+	g->cut_ns = g->until_ns = now_ns + (uint64_t)length;
 	return 0;
+}
+
+/* Count the window that ends, or goes on, into its epoch. */
+static void note_window(struct sampler_governor *g, uint64_t now_ns)
+{
+	double cpu = (double)g->cpu_ns(g->cpu_ctx), hits = g->hits - g->window_hits;
+	if (now_ns > g->since_ns)
+		g->rate = hits * g->price_ns / (double)(now_ns - g->since_ns);
+	g->on_ns += now_ns - g->since_ns;
+	g->on_hits += hits;
+	g->on_cpu_ns += cpu - g->window_cpu_ns;
+	g->epoch_on_ns += (double)(now_ns - g->since_ns);
+	g->windows++;
+	g->since_ns = now_ns;
+	g->window_hits = g->hits;
+	g->window_cpu_ns = cpu;
 }
 
 static int end_window(struct sampler_governor *g, struct err *err)
 {
 	sampler_switch(g->sampler, 0);
+	sampler_quota(g->sampler, 0, err);
 	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
-	double price = 0, hits = count_hits(g, &price, err);
-	if (hits < 0)
-		return err->code;
-	double rate = (hits - (double)g->window_hits) / ((double)(now_ns - g->since_ns) / 1e9);
-	if (g->duty < 1) {
-		g->on_hits += hits - (double)g->window_hits;
-		g->on_cpu_ns += (double)(g->cpu_ns(g->cpu_ctx) - g->window_cpu_ns);
-		g->windows++;
-		g->sum += rate;
-		g->squares += rate * rate;
-	}
-	g->epoch_on_ns += now_ns - g->since_ns;
+	int rc = look(g, now_ns, err);
+	if (rc < 0)
+		return rc;
+	note_window(g, now_ns);
 	g->on = 0;
 	sampler_pause(g->sampler);
-	return 0;
+	rc = end_epoch(g, now_ns, err);
+	g->had_gap = 1;
+	g->gap_ns = clock_ns(CLOCK_MONOTONIC);
+	g->gap_cpu_ns = (double)g->cpu_ns(g->cpu_ctx);
+	/* when the purse has recovered, and some time more: nothing that comes in step is always or never seen */
+	double lacks = PLANNED * purse_full(g) + LEFT * purse_full(g) - g->purse_ns;
+	double wait = g->lasting || lacks < 0 ? 0 : lacks / (g->budget * EARNED);
+	g->until_ns = now_ns + (uint64_t)(wait * (1 + 0.5 * draw(g)));
+	return rc;
 }
 
-/* The share of the time that keeps to the budget, by what it has cost so far: probes cost on their way in and out, too. */
-static double next_duty(const struct sampler_governor *g)
+static void say(struct sampler_governor *g, uint64_t now_ns)
 {
-	double duty = g->fraction > 0 ? g->duty * g->budget / g->fraction : 1;
-	if (g->duty < 1 && duty > g->duty * 2)
-		duty = g->duty * 2;
-	if (g->duty < 1 && duty < g->duty / 2)
-		duty = g->duty / 2;
-	return duty < DUTY_MIN ? DUTY_MIN : duty > 0.8 ? 1 : duty;
+	struct samples *s = g->samples;
+	double on = (double)g->on_ns + (g->on ? (double)(now_ns - g->since_ns) : 0);
+	double whole = (double)(now_ns - g->began_ns);
+	s->duty = whole > 0 && on < whole * 0.98 ? on / whole : 1;
+	s->governed[0] = '\0';
+	if (s->duty < 1)
+		snprintf(s->governed, sizeof(s->governed),
+			 "probes were in for %.3g %% of the time, to keep to the budget: figures "
+			 "are multiplied by what was left out%s",
+			 100 * s->duty,
+			 s->scale_error > 2 ? ", and are at least so much: with probes in there "
+					      "is time for nothing else"
+					    : "");
+}
+
+/* Probes are in, and a window's time is over or its calls are. */
+static int judge_window(struct sampler_governor *g, uint64_t now_ns, struct err *err)
+{
+	int rc = look(g, now_ns, err);
+	if (rc < 0)
+		return rc;
+	double span = (double)(now_ns - g->since_ns);
+	double costs = (g->hits - g->window_hits) * g->price_ns / (span > 1 ? span : 1);
+	int spent = g->purse_ns < LEFT * purse_full(g);
+	int is_cheap = costs <= EARNED * g->budget;
+	if (!spent && now_ns < g->cut_ns) { /* woken early: some CPU's share was used up, not all */
+		g->until_ns = g->cut_ns;
+		return set_quota(g, err);
+	}
+	/* before probes stay in for good they are watched for longer than a process may be waiting for a processor */
+	if (!spent && is_cheap && !g->lasting && span < SURE_NS) {
+		g->cut_ns = g->until_ns = now_ns + SURE_NS / 2;
+		return set_quota(g, err);
+	}
+	if (spent || (!is_cheap && !g->lasting)) {
+		g->lasting = 0;
+		return end_window(g, err);
+	}
+	if (!g->lasting) { /* cheap enough to stay, by links that forked children do not pay for */
+		g->lasting = 1;
+		return end_window(g, err);
+	}
+	note_window(g, now_ns);
+	if (g->had_gap)
+		rc = end_epoch(g, now_ns, err);
+	g->until_ns = now_ns + GLANCE_NS;
+	return rc < 0 ? rc : set_quota(g, err);
 }
 
 int sampler_govern(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 {
-	int rc = 0;
+	int woken = sampler_woken(g->sampler), rc;
 	take_stats(g, now_ns);
-	if (now_ns < g->until_ns)
+	if (now_ns < g->until_ns && !(woken && g->on))
 		return 0;
-	if (!g->on) /* a whole turn has passed, gap and all */
-		rc = look(g, now_ns, err);
-	if (!g->on && rc == 0) {
-		double duty = next_duty(g);
-		if (g->windows && (duty > g->duty * 1.3 || duty < g->duty / 1.3))
-			rc = begin_epoch(g, now_ns, duty, err);
-		return rc < 0 ? rc : begin_window(g, now_ns, err);
+	if (!is_kept(g)) {
+		g->until_ns = now_ns + LOOK_NS;
+		return look(g, now_ns, err);
 	}
-	if (g->duty >= 1) {
-		rc = look(g, now_ns, err);
-		double duty = g->budget > 0 && !g->only_measure ? next_duty(g) : 1;
-		if (rc == 0 && duty >= 1)
-			g->until_ns = now_ns + LOOK_NS;
-		if (rc < 0 || duty >= 1)
-			return rc;
-		sampler_switch(g->sampler, 0);
-		rc = begin_epoch(g, now_ns, duty, err);
-		if (rc < 0)
-			return rc;
-		g->on = 0;
-		sampler_pause(g->sampler);
-	} else {
+	rc = g->on ? judge_window(g, now_ns, err) : look(g, now_ns, err);
+	/* a window that ends where the purse is full begins again at once: links change */
+	if (!rc && !g->on && clock_ns(CLOCK_MONOTONIC) >= g->until_ns)
+		rc = begin_window(g, now_ns, err);
+	say(g, now_ns);
+	return rc;
+}
+
+int sampler_governor_end(struct sampler_governor *g, struct err *err)
+{
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	int rc = 0;
+	if (!is_kept(g))
+		return 0;
+	rc = look(g, now_ns, err);
+	if (rc < 0 || (!g->on && g->purse_ns < LEFT * purse_full(g))) {
+		say(g,
+		    now_ns); /* what came since the last window is not seen: there is nothing left to see it with */
+		return rc;
+	}
+	if (!g->on) {
+		rc = begin_window(g, now_ns, err);
+		while (!rc && !sampler_woken(g->sampler) &&
+		       (now_ns = clock_ns(CLOCK_MONOTONIC)) < g->cut_ns)
+			usleep(500);
+	}
+	if (!rc)
 		rc = end_window(g, err);
-	}
-	/* gaps of all lengths, so that nothing that comes in step with them is always or never seen */
-	g->until_ns = clock_ns(CLOCK_MONOTONIC) +
-		      (uint64_t)((double)WINDOW_NS * (1 / g->duty - 1) * (0.5 + draw(g)));
-	snprintf(g->samples->governed, sizeof(g->samples->governed),
-		 "probes are in for %.3g %% of the time, to keep to the budget: figures are "
-		 "multiplied by what is left out",
-		 100 * g->duty);
+	g->last_ns = g->epoch_ns;
+	g->had_gap = 0;
+	say(g, now_ns);
 	return rc;
 }
 
@@ -271,7 +412,8 @@ void sampler_governor_cost(struct sampler_governor *g, uint64_t now_ns)
 	struct err err = { 0 };
 	double seconds = (double)(now_ns - s->start_ns) / 1e9, price = 0;
 	double hits = count_hits(g, &price, &err);
-	set_scale(g, now_ns);
+	if (is_kept(g))
+		set_scale(g, now_ns);
 	if (sampler_cost(g->sampler, &cost, &err) == 0)
 		s->kernel_bytes = cost.kernel_bytes;
 	if (hits < 0 || seconds <= 0)

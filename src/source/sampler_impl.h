@@ -4,6 +4,7 @@
 #define SOURCE_SAMPLER_IMPL_H
 
 #include "source/sampler.h"
+#include "sym/kernel.h"
 
 /* Of enum bpf_attach_type; the headers of Debian 12 do not know them yet. */
 #define SAMPLER_ATTACH_MULTI 48
@@ -21,6 +22,8 @@ struct sampler_link {
 	int fd; /* where @link is NULL */
 	uint32_t pid;
 	uint8_t is_free;
+	uint32_t number; /* of its function, or of one of them */
+	uint64_t hits;   /* when it is about to go */
 };
 
 struct sampler {
@@ -29,8 +32,13 @@ struct sampler {
 	struct sample_bpf *skeleton;
 	struct bpfstack_events *events;
 	struct ring_buffer *ring;
-	int session, multi; /* the newer kinds of links can be used */
-	int resumed;        /* windows: one link of many probes each */
+	struct kernel_names *kernel_names; /* NULL: not of the kernel, or hidden from us */
+	int session, multi;                /* the newer kinds of links can be used */
+	int windows;                       /* one link of many probes each */
+	int held;                          /* attaching only tries */
+	int hurries;                       /* before all others, until the window is over */
+	struct ring_buffer *wake;
+	int woken;
 	unsigned square_shift, count_shift;
 	struct sampler_link *links;
 	uint32_t link_count, link_cap;
@@ -49,6 +57,13 @@ struct sampler {
 	void *event_ctx;
 	int event_rc;
 };
+
+/** sampler_new_link() - one more place in the list of links; NULL with @err. */
+struct sampler_link *sampler_new_link(struct sampler *sampler, struct err *err);
+/** sampler_kernel_trim() - take the tracing's own frames out of a kernel stack. */
+void sampler_kernel_trim(const struct sampler *sampler, struct wire_sample_stack *stack);
+/** sampler_kernel_functions - what is watched, by enum wire_sample_kernel. */
+extern const char *const sampler_kernel_functions[WIRE_SAMPLE_KERNEL_MAX];
 
 /** sampler_chances() - the table for one sample in @sample_bytes. Pure. */
 void sampler_chances(uint64_t sample_bytes, struct wire_sample_chances *to);

@@ -120,6 +120,26 @@ struct wire_sample_pending {
 	struct wire_sample_live old;
 };
 
+/*
+ * The kernel's own allocations: what a stack begins with, twice (the first frame is the allocator's own), is one of these or the
+ * address of a slab cache, whose name is kept; the kernel's frames follow. Numbers of functions, too.
+ */
+#define WIRE_SAMPLE_KERNEL_FRAMES 2
+enum wire_sample_kernel {
+	WIRE_SAMPLE_KMALLOC = 0,
+	WIRE_SAMPLE_SLAB = 1,
+	WIRE_SAMPLE_PAGES = 2,
+	WIRE_SAMPLE_PERCPU = 3,
+	WIRE_SAMPLE_KFREE = 4,
+	WIRE_SAMPLE_SLAB_FREE = 5,
+	WIRE_SAMPLE_PAGES_FREE = 6,
+	WIRE_SAMPLE_PERCPU_FREE = 7,
+	WIRE_SAMPLE_KERNEL_MAX = 8
+};
+struct wire_sample_cache {
+	char name[48];
+};
+
 /** An event, where they are asked for: what was taken, and the end of what was taken. */
 enum wire_sample_event_kind { WIRE_SAMPLE_ALLOC = 1, WIRE_SAMPLE_FREE = 2 };
 struct wire_sample_event {

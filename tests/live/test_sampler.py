@@ -77,7 +77,8 @@ def by_way(process):
 
 
 def sample_asked(byteledger, asked, rounds, *options, seed=1, env=None):
-    with running(asked, str(rounds), str(seed), env=env) as p, sampling(byteledger, "-p", p.pid, "--format", "json", *options) as s:
+    with running(asked, str(rounds), str(seed), env=env) as p, \
+            sampling(byteledger, "-p", p.pid, "--format", "json", "--budget", "0", *options) as s:
         go(p)
         truth = truth_of(p)
         return truth, json.loads(end(s))["processes"][0]
@@ -169,7 +170,7 @@ def text_of(pid, library="libc.so.6"):
 def test_nothing_is_left_in_the_code_when_byteledger(byteledger, prog, how, options):
     with running(prog("asked"), "300") as p:
         before = text_of(p.pid)
-        with sampling(byteledger, "-p", p.pid, "-q", *options) as s:
+        with sampling(byteledger, "-p", p.pid, "-q", "--budget", "0", *options) as s:
             assert text_of(p.pid) != before, "no probe is in"
             s.send_signal(how)
             s.wait(60)
@@ -445,6 +446,39 @@ def test_a_go_program_is_sampled_and_its_collector_is_respected(byteledger, tmp_
     assert abs(size - 20000 * 5000) < 4 * error + 1, (size, error)
 
 
+def called(byteledger, prog, threads, rate, seconds, *options):
+    """A program at work, sampled for a while: (pairs a second meanwhile, the last JSON process, [(time, cost)] in ns)."""
+    with running(prog("calls"), str(threads), str(rate), str(seconds + 2)) as p:
+        go(p)
+        time.sleep(0.5)
+        done = subprocess.run([byteledger, "sample", "-p", str(p.pid), "--jsonl", "--interval", "500ms", "--duration", f"{seconds}s", *options],
+                              capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        rates = json.loads(p.stdout.readline())["by_second"][1:seconds]
+    shown = [json.loads(line)["processes"][0] for line in done.stdout.splitlines()]
+    return sum(rates) / len(rates), shown[-1], [(q["runtime_ns"], q["cost"]["hits"] * q["cost"]["ns_per_hit"]) for q in shown]
+
+
+@pytest.mark.parametrize("threads,rate", [(1, 0), (2, 600000)], ids=["a loop", "at a pace"])
+def test_a_budget_is_kept_from_the_first_call_on(byteledger, prog, threads, rate):
+    pairs, last, costs = called(byteledger, prog, threads, rate, 5)
+    assert last["cost"]["duty"] < 0.5
+    for at, cost in costs:  # what the purse holds at first, what it earns, and windows that ran over on a busy machine
+        assert cost < 0.0085 * at + 6e6 + 20e6, (at, cost)
+    # what is said of a loop without time to spare is a lower bound, and says so
+    seconds = last["runtime_ns"] / 1e9
+    got, error = last["estimated_allocations"] / seconds, last["error_allocations"] / seconds
+    assert abs(got - pairs) < 4 * error, (pairs, got, error)
+    if not rate:
+        assert "at least" in last["cost"]["governed"]
+
+
+def test_few_calls_are_seen_all_of_the_time(byteledger, prog):
+    pairs, last, _ = called(byteledger, prog, 1, 2000, 2, "--all", "--budget", "1")
+    assert last["cost"]["duty"] > 0.5
+    assert abs(last["estimated_allocations"] / last["runtime_ns"] * 1e9 - pairs) < 0.25 * pairs
+
+
 @pytest.mark.guest
 def test_linux_6_1_counts_every_way_alike(byteledger, prog):
     """By perf events and two links each: neither sessions nor links of many probes are there."""
@@ -454,3 +488,71 @@ def test_linux_6_1_counts_every_way_alike(byteledger, prog):
                            "-m", "not large", "-k", "every_way and None or nothing_is_left or forked_children"],
                           cwd=root, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
     assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-3000:] + done.stderr[-2000:]
+
+
+PIPES = """import os, sys
+sys.stdin.readline()
+held = [os.pipe() for _ in range(300)]
+print("held", flush=True)
+sys.stdin.readline()
+for r, w in held: os.close(r), os.close(w)
+print("closed", flush=True)
+sys.stdin.readline()
+"""
+
+
+def live_pipes(line):
+    """(live blocks, live bytes) of what the kernel keeps of pipes, and the slab caches or kinds it was asked for."""
+    rows = [r for r in json.loads(line)["processes"][0]["rows"] if any("alloc_pipe_info" in (f["function"] or "") for f in r["frames"])]
+    return sum(r["live_count"] for r in rows), {r["frames"][0]["function"] for r in rows}
+
+
+def test_the_kernels_own_allocations_are_followed_by_its_stacks(byteledger):
+    with running(sys.executable, "-c", PIPES) as p, \
+            sampling(byteledger, "--kernel", "-p", p.pid, "--all", "--leaks", "--jsonl", "--interval", "100ms") as s:
+        go(p)
+        assert p.stdout.readline() == "held\n"
+        until = time.monotonic() + 10
+        while time.monotonic() < until and live_pipes(line := s.stdout.readline())[0] < 600:
+            pass
+        count, kinds = live_pipes(line)
+        assert count >= 600 and kinds <= {"[kmalloc]", "[pages]"} | {k for k in kinds if k.startswith("[slab ")}, (count, kinds)
+        go(p)
+        assert p.stdout.readline() == "closed\n"
+        until = time.monotonic() + 10
+        while time.monotonic() < until and live_pipes(line := s.stdout.readline())[0] > 60:
+            pass
+        assert live_pipes(line)[0] <= 60  # an interrupt's free inside of another one is not seen; it is counted
+        end(s)
+
+
+def test_single_blocks_are_listed_with_address_size_and_age(byteledger, prog):
+    with running(prog("asked"), "20") as p, \
+            sampling(byteledger, "-p", p.pid, "--all", "--show-allocs", "--older", "0", "--format", "json") as s:
+        go(p)
+        truth = truth_of(p)
+        rows = json.loads(end(s))["processes"][0]["rows"]
+    found = [b for r in rows if any(f["function"] == "by_leak" for f in r["frames"]) for b in r["allocs"]]
+    assert (len(found), sum(b["bytes"] for b in found)) == (truth["by_leak"][0], truth["by_leak"][2])
+    assert len({b["addr"] for b in found}) == len(found) and all(b["stands_for"] == 1 and b["age_ns"] > 0 for b in found)
+    with running(prog("asked"), "20") as p, sampling(byteledger, "-p", p.pid, "--all", "--show-allocs", "--older", "0", "--count", "1") as s:
+        go(p)
+        truth_of(p)
+        out = s.communicate(timeout=60)[0]
+    assert len(re.findall(r"^\taddr = [0-9a-f]+ size = \d+, age ", out, re.M)) >= truth["by_leak"][0]
+
+
+def test_one_thread_and_one_allocator_can_be_asked_about_alone(byteledger, prog):
+    def count(*options):
+        with running(prog("asked"), "50") as p, \
+                sampling(byteledger, "-p", p.pid, "--all", "--format", "json", *[o if o != "PID" else str(p.pid) for o in options]) as s:
+            go(p)
+            truth = truth_of(p)
+            return json.loads(end(s))["processes"][0]["estimated_allocations"], sum(t[0] for t in truth.values())
+    got, all_of_it = count("--tid", "PID", "--comm", "asked", "--allocator", "glibc")
+    assert got == all_of_it
+    assert count("--tid", "1")[0] == 0
+    assert count("--comm", "aske")[0] == 0
+    with running(prog("asked"), "1") as p:
+        code, said = refused(byteledger, "-p", p.pid, "--allocator", "jemalloc")
+        assert code == 1 and "no jemalloc" in said, said

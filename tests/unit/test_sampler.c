@@ -155,7 +155,7 @@ static void epochs_keep_their_own_scale(void **state)
 	row->raw.bytes = 1000;
 	samples_scale(s, row);
 	assert_true(row->now.count == 10);
-	assert_int_equal(samples_epoch(s, &err), 0);
+	assert_int_equal(samples_epoch(s, 0, &err), 0);
 	s->scale = 100;
 	row->raw.count = 13;
 	row->raw.bytes = 1300;
