@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/jsonw.h"
+#include "model/mapped.h"
 #include "out/out.h"
 #include "proc/proc.h"
 
@@ -277,6 +278,56 @@ static int put_row(void *ctx, const struct view_row *row)
 	return ferror(json->to) ? -EIO : 0;
 }
 
+static void put_mapped_sum(struct jsonw *json, const struct mapped_sum *sum)
+{
+	jsonw_u64(json, "mappings", sum->count);
+	jsonw_u64(json, "mapped_bytes", sum->bytes);
+	jsonw_u64(json, "live_mappings", sum->live_count);
+	jsonw_u64(json, "live_bytes", sum->live_bytes);
+	jsonw_u64(json, "peak_bytes", sum->peak_bytes);
+}
+
+/* What the program mapped by itself, beside the heap: in none of the figures above. */
+static void put_mapped(struct json_rows *rows)
+{
+	const struct mapped *mapped = prof_mapped(rows->prof);
+	struct jsonw *json = rows->json;
+	struct mapped_sum sum = { 0 };
+	if (!prof_knows_mapped(rows->prof))
+		return;
+	jsonw_object(json, "mapped");
+	for (unsigned kind = 0; kind < MAPPED_KINDS; kind++) {
+		if (mapped)
+			mapped_sum(mapped, kind, &sum);
+		jsonw_object(json, mapped_kind_name(kind));
+		put_mapped_sum(json, &sum);
+		jsonw_u64(json, "at_heap_peak_bytes", sum.at_heap_peak_bytes);
+		jsonw_u64(json, "peak_time_ns", sum.peak_time_ns);
+		jsonw_object_end(json);
+	}
+	if (mapped && mapped_lost(mapped))
+		jsonw_u64(json, "lost", mapped_lost(mapped));
+	jsonw_array(json, "rows");
+	for (size_t i = 0; mapped && i < mapped_count(mapped); i++) {
+		struct mapped_row row;
+		unsigned stop;
+		mapped_row(mapped, i, &row);
+		jsonw_line(json);
+		jsonw_object(json, NULL);
+		jsonw_str(json, "kind", mapped_kind_name(row.kind));
+		put_mapped_sum(json, &row.sum);
+		size_t n = view_frames(rows->prof, (struct stack_id){ row.stack }, rows->frames,
+				       FRAMES_MAX, &stop);
+		jsonw_array(json, "frames");
+		for (size_t f = 0; f < n; f++)
+			put_frame(json, &rows->frames[f], VIEW_BY_STACK, 0);
+		jsonw_array_end(json);
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+	jsonw_object_end(json);
+}
+
 int out_json(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err)
 {
 	struct jsonw json;
@@ -296,6 +347,7 @@ int out_json(FILE *to, const struct prof *prof, const struct out_opt *opt, struc
 	const struct view_opt view = out_view(opt);
 	int rc = view_each(prof, &view, put_row, &rows, err);
 	jsonw_array_end(&json);
+	put_mapped(&rows);
 	jsonw_object_end(&json);
 	jsonw_line(&json);
 	free(rows.frames);

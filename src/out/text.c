@@ -51,6 +51,8 @@ static int put_sections(struct page *page, const struct prof *prof, const struct
 				text_suppressed(page, opt->suppress,
 						!view_cost_of(&paths->whole, VIEW_COST_LEAKED));
 		}
+		if (!opt->selection)
+			text_mapped(page, prof, paths, limit);
 	}
 	if (!opt->inverted) {
 		text_tree(page, tree, limit);

@@ -361,6 +361,31 @@ static void put_totals(struct page *page, const struct prof *prof, const struct 
 	put_facts(page, facts, ARRAY_LEN(facts));
 }
 
+/* What the heap's figures leave out: a program's own mappings, an interpreter's arenas among them. */
+static void put_mapped(struct page *page, const struct prof *prof)
+{
+	const struct mapped *mapped = prof_mapped(prof);
+	struct mapped_sum sum[MAPPED_KINDS];
+	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	for (unsigned kind = 0; mapped && kind < MAPPED_KINDS; kind++)
+		mapped_sum(mapped, kind, &sum[kind]);
+	if (!mapped || (sum[MAPPED_ANON].peak_bytes < MAPPED_LEAST &&
+			sum[MAPPED_FILE].peak_bytes < MAPPED_LEAST))
+		return;
+	buf_printf(&line,
+		   "Mapped       %s by the program itself at its peak, not in the heap's figures",
+		   text_bytes(a, sum[MAPPED_ANON].peak_bytes));
+	if (sum[MAPPED_ANON].at_heap_peak_bytes != sum[MAPPED_ANON].peak_bytes)
+		buf_printf(&line, " (%s when that was largest)",
+			   text_bytes(a, sum[MAPPED_ANON].at_heap_peak_bytes));
+	if (sum[MAPPED_FILE].peak_bytes)
+		buf_printf(&line, ", files %s", text_bytes(a, sum[MAPPED_FILE].peak_bytes));
+	if (sum[MAPPED_RESERVED].peak_bytes)
+		buf_printf(&line, ", reserved %s", text_bytes(b, sum[MAPPED_RESERVED].peak_bytes));
+	text_warn(page, TINT_PLAIN, buf_cstr(&line));
+}
+
 /** put_live() - the totals of one moment: nothing else is known of what was live then. */
 static void put_live(struct page *page, const struct prof_totals *t)
 {
@@ -392,6 +417,8 @@ void text_header(struct page *page, const struct prof *prof, const struct prof_t
 		put_live(page, totals);
 	else
 		put_totals(page, prof, totals, opt);
+	if (!selection)
+		put_mapped(page, prof);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------------------------- */

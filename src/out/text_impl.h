@@ -5,10 +5,12 @@
 
 #include "base/buf.h"
 #include "base/text.h"
+#include "model/mapped.h"
 #include "out/name.h"
 #include "out/out.h"
 
 #define VALUE_COLUMNS 9
+#define MAPPED_LEAST 65536 /* bytes of mappings that are told: less is what every program has */
 #define SHARE_COLUMNS 7
 #define AMOUNT_COLUMNS (VALUE_COLUMNS + SHARE_COLUMNS + 2)
 
@@ -70,6 +72,9 @@ size_t text_put_place(struct page *page, const char *place, size_t columns);
 /** text_section() - the @limit largest call paths by @cost, each with its callers; where there are none, @alone says so. */
 void text_section(struct page *page, const struct prof *prof, const struct view_paths *paths,
 		  enum view_cost cost, size_t limit, int alone, int being_written);
+/** text_mapped() - the @limit stacks that had mapped most at the peak of that, beside the heap; nothing where it is little. */
+void text_mapped(struct page *page, const struct prof *prof, const struct view_paths *paths,
+		 size_t limit);
 /** text_tree() - the call tree by tree->cost, in about @limit lines. */
 void text_tree(struct page *page, const struct view_tree *tree, size_t limit);
 /** text_table() - groups other than stacks: one line each. */

@@ -265,7 +265,8 @@ static void put_detail(struct buf *to, const struct prof *prof, const struct cos
  * for it.
  */
 static void put_row(struct page *page, const struct prof *prof, const struct cost *self,
-		    const struct line *line, enum view_cost cost, uint64_t whole)
+		    const struct line *line, enum view_cost cost, uint64_t whole,
+		    const char *detail)
 {
 	size_t left = text_amount(page, cost, view_cost_of(self, cost), whole);
 	size_t room = page->width > left ? page->width - left : 1;
@@ -277,7 +278,10 @@ static void put_row(struct page *page, const struct prof *prof, const struct cos
 		buf_puts(&name, line->stop ? view_stop_label(line->stop) : "(no stack)");
 	if (who)
 		text_place(&place, page, who);
-	put_detail(&extra, prof, self, cost);
+	if (detail)
+		buf_puts(&extra, detail);
+	else
+		put_detail(&extra, prof, self, cost);
 	if (line->via < line->count && line->frames[line->via].function) {
 		buf_puts(&extra, " via ");
 		text_frame_name(&extra, &line->frames[line->via], page->ascii);
@@ -456,7 +460,7 @@ void text_section(struct page *page, const struct prof *prof, const struct view_
 			page->to->failed = 1;
 		for (size_t i = 0; i < lines.count; i++) {
 			put_row(page, prof, &paths->items[picks[i].path].cost, &lines.items[i],
-				cost, whole);
+				cost, whole, NULL);
 			shown += picks[i].key;
 		}
 		if (n < all) {
@@ -473,4 +477,75 @@ void text_section(struct page *page, const struct prof *prof, const struct view_
 	}
 	lines_fini(&lines);
 	free(picks);
+}
+
+/* ---- beside the heap ----------------------------------------------------------------------------------------------- */
+
+static int by_mapped_peak(const void *a, const void *b)
+{
+	const struct mapped_row *x = a, *y = b;
+	if (x->sum.peak_bytes != y->sum.peak_bytes)
+		return x->sum.peak_bytes > y->sum.peak_bytes ? -1 : 1;
+	return x->stack < y->stack ? -1 : x->stack > y->stack;
+}
+
+static void put_mapped_row(struct page *page, const struct prof *prof,
+			   const struct view_paths *paths, const struct mapped_row *row,
+			   uint64_t whole, struct view_frame *scratch)
+{
+	struct line line = { 0 };
+	char detail[64], x[TEXT_NUMBER_MAX];
+	const struct cost cost = { .peak_bytes = row->sum.peak_bytes };
+	snprintf(detail, sizeof(detail), "%s mapping%s%s", text_count(x, row->sum.count),
+		 row->sum.count == 1 ? "" : "s", row->kind == MAPPED_FILE ? " of files" : "");
+	if (line_make(&line, page, prof, paths, (struct stack_id){ row->stack }, scratch) < 0)
+		page->to->failed = 1;
+	else
+		put_row(page, prof, &cost, &line, VIEW_COST_PEAK, whole, detail);
+	free(line.frames);
+}
+
+void text_mapped(struct page *page, const struct prof *prof, const struct view_paths *paths,
+		 size_t limit)
+{
+	const struct mapped *mapped = prof_mapped(prof);
+	struct mapped_sum anon, file;
+	if (!mapped)
+		return;
+	mapped_sum(mapped, MAPPED_ANON, &anon);
+	mapped_sum(mapped, MAPPED_FILE, &file);
+	uint64_t whole = anon.peak_bytes, shown = 0;
+	sum_add(&whole, file.peak_bytes);
+	if (whole < MAPPED_LEAST)
+		return;
+	size_t count = mapped_count(mapped), kept = 0, i;
+	struct mapped_row *rows = calloc(count + 1, sizeof(*rows));
+	struct view_frame *scratch = malloc(FRAMES_MAX * sizeof(*scratch));
+	for (i = 0; rows && i < count; i++) {
+		mapped_row(mapped, i, &rows[kept]);
+		kept += rows[kept].kind <= MAPPED_FILE && rows[kept].sum.peak_bytes;
+	}
+	if (rows && scratch) {
+		qsort(rows, kept, sizeof(*rows), by_mapped_peak);
+		text_title(page, "Mapped",
+			   "by the program itself, beside the heap and in none of its figures");
+		for (i = 0; i < kept && i < limit &&
+			    (i < ROWS_ANYWAY || rows[i].sum.peak_bytes >= whole / 1000);
+		     i++) {
+			put_mapped_row(page, prof, paths, &rows[i], whole, scratch);
+			shown += rows[i].sum.peak_bytes;
+		}
+		if (i < kept && shown < whole) {
+			char x[TEXT_NUMBER_MAX], rest[64];
+			page_right(page, text_bytes(x, whole - shown), VALUE_COLUMNS);
+			snprintf(rest, sizeof(rest), "         in %zu more call path%s", kept - i,
+				 kept - i == 1 ? "" : "s");
+			buf_puts(page->to, rest);
+			buf_putc(page->to, '\n');
+		}
+	} else {
+		page->to->failed = 1;
+	}
+	free(rows);
+	free(scratch);
 }
