@@ -133,6 +133,13 @@ struct snapshot {
 	uint64_t rss_bytes, pss_bytes, swap_bytes, hugetlb_bytes,
 		page_table_bytes;                /* sums of smaps; status */
 	uint64_t status_rss_bytes, start_age_ns; /* how long the process had been running */
+	/*
+	 * The sum of smaps. Not @rss_bytes where memory moved between it and the pages: of mappings without a file the pages count
+	 * then, for they are of the snapshot's moment.
+	 */
+	uint64_t smaps_rss_bytes;
+	/* beside it: files without a name that are open and not mapped; its cgroup's page cache and sockets. UINT64_MAX: not known */
+	uint64_t held_bytes, cgroup_cache_bytes, cgroup_socket_bytes;
 	char comm[32];
 
 	struct snapshot_region *regions;

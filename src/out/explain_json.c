@@ -160,9 +160,14 @@ static void put_beside(struct jsonw *j, const struct explain *e)
 	} beside[] = { { "untouched", e->sheet->untouched_bytes },
 		       { "swapped", s->swap_bytes },
 		       { "page-tables", s->page_table_bytes },
-		       { "hugetlb", s->hugetlb_bytes } };
+		       { "hugetlb", s->hugetlb_bytes },
+		       { "held-files", s->held_bytes },
+		       { "cgroup-page-cache", s->cgroup_cache_bytes },
+		       { "cgroup-sockets", s->cgroup_socket_bytes } };
 	jsonw_array(j, "beside");
 	for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
+		if (beside[i].bytes == UINT64_MAX) /* not known */
+			continue;
 		jsonw_object(j, NULL);
 		jsonw_str(j, "class", beside[i].class);
 		jsonw_str(j, "label", beside[i].class);
@@ -278,7 +283,7 @@ static void put_rest(struct jsonw *j, const struct explain *e)
 	jsonw_u64(j, "dropped_blocks", sheet->dropped_blocks);
 	jsonw_object_end(j);
 	jsonw_array(j, "checks");
-	put_check(j, "smaps_rss", s->rss_bytes, 0);
+	put_check(j, "smaps_rss", s->smaps_rss_bytes, (int64_t)(s->smaps_rss_bytes - s->rss_bytes));
 	if (s->status_rss_bytes != UINT64_MAX)
 		put_check(j, "status_rss", s->status_rss_bytes,
 			  (int64_t)(s->status_rss_bytes - s->rss_bytes));

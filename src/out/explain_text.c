@@ -541,9 +541,12 @@ static void put_beside(struct page *p)
 	} beside[] = { { "never touched", e->sheet->untouched_bytes },
 		       { "swapped out", e->snapshot->swap_bytes },
 		       { "page tables", e->snapshot->page_table_bytes },
-		       { "hugetlb", e->snapshot->hugetlb_bytes } };
-	for (size_t i = 0; i < 4; i++)
-		if (beside[i].bytes >= 1u << 20)
+		       { "hugetlb", e->snapshot->hugetlb_bytes },
+		       { "in nameless files, not mapped", e->snapshot->held_bytes },
+		       { "its cgroup's page cache", e->snapshot->cgroup_cache_bytes },
+		       { "its cgroup's sockets", e->snapshot->cgroup_socket_bytes } };
+	for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++)
+		if (beside[i].bytes != UINT64_MAX && beside[i].bytes >= 1u << 20)
 			buf_printf(&text, "%s%s %s",
 				   text.len ? ", " : "Beside RSS: ", beside[i].name,
 				   mib(n, beside[i].bytes));

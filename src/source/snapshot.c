@@ -13,6 +13,7 @@
 #include "heaps/heaps.h"
 #include "heaps/units.h"
 #include "inject/freeze.h"
+#include "proc/beside.h"
 #include "proc/breakdown.h"
 #include "proc/proc.h"
 #include "source/threadfacts.h"
@@ -22,7 +23,8 @@
 #define HUGE (2ull << 20)
 #define BLANK_MAX (4ull << 30) /* bytes of huge pages whose contents are looked at */
 #define RUNS_MAX (1u << 26)
-#define ROUNDS_MAX 3 /* of a reading during which mappings moved */
+#define ROUNDS_MAX 4    /* of a reading during which memory moved */
+#define MOVED_SHARE 400 /* a part in so many of RSS */
 
 struct taking {
 	struct snapshot *s;
@@ -33,6 +35,7 @@ struct taking {
 	size_t scan_count, scan_room, run_room, own_room;
 	char *page; /* a huge one */
 	uint64_t blank_left;
+	int only_go; /* the one that manages memory here is Go's runtime */
 	int nomem;
 };
 
@@ -251,6 +254,36 @@ static int overlaps(const struct breakdown *b)
 	return 0;
 }
 
+/* What is in no RSS, but there because of it; @t->b tells what is mapped. */
+static void take_beside(struct taking *t)
+{
+	struct beside *beside = calloc(1, sizeof(*beside));
+	struct snapshot *s = t->s;
+	s->held_bytes = s->cgroup_cache_bytes = s->cgroup_socket_bytes = UINT64_MAX;
+	if (!beside)
+		return;
+	beside_read(t->target, t->b, beside);
+	s->held_bytes = beside->held_known ? beside->held_bytes : UINT64_MAX;
+	if (beside->cgroup.version) {
+		s->cgroup_cache_bytes = beside->cgroup.file_bytes;
+		s->cgroup_socket_bytes = beside->cgroup.socket_bytes;
+		s->limit_bytes =
+			beside->cgroup.limit_bytes == UINT64_MAX ? 0 : beside->cgroup.limit_bytes;
+	}
+	free(beside);
+}
+
+static int has_only_go(const struct breakdown *b)
+{
+	int go = 0;
+	for (size_t i = 0; i < b->allocator_count; i++) {
+		if (strncmp(b->allocators[i].allocator, "Go ", 3) != 0)
+			return 0;
+		go = 1;
+	}
+	return go;
+}
+
 static void take_region(struct taking *t, const struct region *r)
 {
 	struct snapshot_region *to = &t->s->regions[t->s->region_count++];
@@ -271,6 +304,11 @@ static void take_region(struct taking *t, const struct region *r)
 	};
 	if (is_ours(r))
 		to->class = SHEET_BYTELEDGER;
+	/* there is nobody else who would map it: tables, caches and stacks of the runtime's */
+	if (to->class == SHEET_UNEXPLAINED && t->only_go) {
+		to->class = SHEET_RUNTIME;
+		to->label = snapshot_text(t->s, "Go runtime");
+	}
 	if (r->class == REGION_ALLOCATOR) {
 		to->flags |= SNAPSHOT_ALLOCATOR;
 		if (is_walked(t, r))
@@ -443,24 +481,55 @@ static uint64_t age_of(pid_t pid)
 	return now > start ? now - start : 0;
 }
 
-/* All that needs the process: the shorter the better. */
-static int read_all(struct taking *t, struct pages *pages, const struct snapshot_opt *opt,
-		    struct err *err)
+static int is_bare(const struct region *r)
+{
+	return !(r->perms & REGION_SHARED) && !r->inode && r->start < USER_END;
+}
+
+/* What of [@start, @end) is present; @run: a cursor that only rises. */
+static uint64_t present_of(const struct taking *t, size_t *run, uint64_t start, uint64_t end)
+{
+	uint64_t bytes = 0;
+	while (*run < t->scan_count && t->scan[*run].end <= start)
+		++*run;
+	for (size_t k = *run; k < t->scan_count && t->scan[k].start < end; k++) {
+		uint64_t from = t->scan[k].start > start ? t->scan[k].start : start;
+		uint64_t to = t->scan[k].end < end ? t->scan[k].end : end;
+		bytes += t->scan[k].kinds & PAGE_IS_PRESENT ? to - from : 0;
+	}
+	return bytes;
+}
+
+/* By how much the pages of memory without a file differ from what the mappings said: that moved in between. */
+static uint64_t moved_bytes(const struct taking *t)
+{
+	int64_t moved = 0;
+	size_t run = 0;
+	for (size_t i = 0; i < t->b->region_count; i++) {
+		const struct region *r = &t->b->regions[i];
+		if (is_bare(r))
+			moved += (int64_t)r->rss_bytes -
+				 (int64_t)present_of(t, &run, r->start, r->end);
+	}
+	return (uint64_t)(moved < 0 ? -moved : moved);
+}
+
+/* The kernel's figures, and right behind them the pages: that moment is the snapshot's. */
+static int look_once(struct taking *t, struct pages *pages, const struct snapshot_opt *opt,
+		     struct err *err)
 {
 	struct snapshot *s = t->s;
-	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	const struct breakdown_opt look = { .facts = opt->quiet ? NULL : threadfacts_read,
 					    .doubt_only = 1 };
-	for (int round = 0; round < ROUNDS_MAX && (!t->b || overlaps(t->b)); round++) {
-		breakdown_free(t->b);
-		t->b = breakdown_read(t->target, &look, err);
-		if (!t->b)
-			return err->code;
-	}
-	/* right behind the kernel's figures, for what comes between them is told as having moved */
+	breakdown_free(t->b);
+	t->b = breakdown_read(t->target, &look, err);
+	if (!t->b)
+		return err->code;
+	/* right behind them */
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	s->time_ns = now - (now > opt->time_zero_ns ? opt->time_zero_ns : 0);
 	s->realtime_ns = clock_ns(CLOCK_REALTIME);
+	t->scan_count = 0;
 	int rc = pages_each(pages, 0, USER_END,
 			    PAGE_PRESENT | PAGE_SWAPPED | PAGE_FILE | PAGE_ZERO | PAGE_HUGE,
 			    take_scan, t, &s->stall_ns);
@@ -469,6 +538,31 @@ static int read_all(struct taking *t, struct pages *pages, const struct snapshot
 					       (int)s->pid)
 				     : target_fail(t->target, rc, "pages", err);
 	s->scan_ns = clock_ns(CLOCK_MONOTONIC) - now;
+	return 0;
+}
+
+static uint64_t rss_of(const struct breakdown *b)
+{
+	uint64_t bytes = 0;
+	for (size_t i = 0; i < b->region_count; i++)
+		bytes += b->regions[i].rss_bytes;
+	return bytes;
+}
+
+/* All that needs the process: the shorter the better. */
+static int read_all(struct taking *t, struct pages *pages, const struct snapshot_opt *opt,
+		    struct err *err)
+{
+	struct snapshot *s = t->s;
+	uint64_t began = clock_ns(CLOCK_MONOTONIC);
+	int rc = look_once(t, pages, opt, err);
+	/* what moved under the first look may stand still under the next */
+	for (int round = 1; rc == 0 && round < ROUNDS_MAX &&
+			    (overlaps(t->b) || moved_bytes(t) > rss_of(t->b) / MOVED_SHARE);
+	     round++)
+		rc = look_once(t, pages, opt, err);
+	if (rc < 0)
+		return rc;
 	t->b->units = &t->units;
 	rc = heaps_read(t->b, t->target, err);
 	if (rc < 0)
@@ -478,17 +572,23 @@ static int read_all(struct taking *t, struct pages *pages, const struct snapshot
 	s->page_table_bytes =
 		t->b->totals.page_table_bytes == UINT64_MAX ? 0 : t->b->totals.page_table_bytes;
 	s->status_rss_bytes = t->b->totals.rss_bytes;
+	t->only_go = has_only_go(t->b);
+	take_beside(t);
 	take_own(t);
 	s->regions = calloc(t->b->region_count + 1, sizeof(*s->regions));
 	if (!s->regions)
 		return err_set(err, -ENOMEM, "cannot keep the mappings of process %d", (int)s->pid);
-	size_t next = 0;
+	size_t next = 0, run = 0;
 	uint64_t last = 0;
+	int moved = moved_bytes(t) > rss_of(t->b) / MOVED_SHARE;
 	for (size_t i = 0; i < t->b->region_count && !rc; i++) {
 		struct region r = t->b->regions[i];
 		if (!cut_region(&r, last))
 			continue;
 		last = r.end;
+		s->smaps_rss_bytes += r.rss_bytes;
+		if (moved && is_bare(&r))
+			r.rss_bytes = r.anonymous_bytes = present_of(t, &run, r.start, r.end);
 		take_region(t, &r);
 		if (s->regions[s->region_count - 1].flags & SNAPSHOT_PAGED)
 			rc = add_runs(t, pages, &r, &next);

@@ -59,6 +59,11 @@ static void put_head(struct buf *to, const struct snapshot *s)
 	size_t len = strnlen(s->comm, sizeof(s->comm) - 1);
 	put_num(to, len);
 	buf_put(to, s->comm, len);
+	/* what older readers pass over */
+	put_num(to, s->smaps_rss_bytes);
+	put_known(to, s->held_bytes);
+	put_known(to, s->cgroup_cache_bytes);
+	put_known(to, s->cgroup_socket_bytes);
 }
 
 void shot_encode(struct blt_cols *cols, const struct snapshot *s)
@@ -210,6 +215,15 @@ static void get_head(struct cursor *c, struct snapshot *s, struct counts *n)
 		return;
 	}
 	memcpy(s->comm, c->at, len);
+	c->at += len;
+	s->smaps_rss_bytes = s->rss_bytes;
+	s->held_bytes = s->cgroup_cache_bytes = s->cgroup_socket_bytes = UINT64_MAX;
+	if (c->at == c->end) /* written before there was more */
+		return;
+	s->smaps_rss_bytes = get_num(c);
+	s->held_bytes = get_known(c);
+	s->cgroup_cache_bytes = get_known(c);
+	s->cgroup_socket_bytes = get_known(c);
 }
 
 static void get_regions(struct cursor *c, struct snapshot *s, uint64_t count, int *rc)
