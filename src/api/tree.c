@@ -130,7 +130,10 @@ static int parse_ago(const struct http_request *request, const char *key, uint64
 	return 0;
 }
 
+enum shown { SHOW_RSS, SHOW_LIVE, SHOW_GROUP };
+
 struct question {
+	enum shown view;
 	uint64_t at_ns, since_ns; /* before now; 0 = not asked for */
 	struct pages_tree_opt tree;
 	int is_short, bytes;
@@ -140,8 +143,14 @@ struct question {
 static int parse(const struct http_request *request, struct question *q, struct http_reply *reply)
 {
 	uint64_t threshold = THRESHOLD_KIB, depth = 0, limit = 0;
-	if (http_request_arg(request, "view")) {
-		http_reply_error(reply, 400, "'view' is not known here: values are those of RSS");
+	static const char *const views[] = {
+		[SHOW_RSS] = "rss", [SHOW_LIVE] = "live", [SHOW_GROUP] = "group"
+	};
+	const char *view = http_request_arg(request, "view");
+	while (view && q->view <= SHOW_GROUP && strcmp(view, views[q->view]) != 0)
+		q->view++;
+	if (q->view > SHOW_GROUP) {
+		http_reply_error(reply, 400, "view is rss, live or group");
 		return -EINVAL;
 	}
 	if (parse_ago(request, "at", &q->at_ns, reply) < 0 ||
@@ -156,6 +165,10 @@ static int parse(const struct http_request *request, struct question *q, struct 
 	    (q->tree.by_site = parse_word(request, "merge", "function", "site", reply)) < 0 ||
 	    (q->bytes = parse_word(request, "unit", "kib", "bytes", reply)) < 0)
 		return -EINVAL;
+	if (q->view == SHOW_GROUP && q->pid) {
+		http_reply_error(reply, 400, "view=group is of all targets together: no pid");
+		return -EINVAL;
+	}
 	q->tree.threshold_bytes = (threshold < KIB_MAX ? threshold : KIB_MAX) * 1024;
 	q->tree.depth = depth < 1000000 ? (unsigned)depth : 1000000;
 	q->tree.limit = limit;
@@ -233,7 +246,7 @@ static int by_stack(const void *a, const void *b)
 		return x->stack < y->stack ? -1 : 1;
 	if (x->reason != y->reason)
 		return x->reason < y->reason ? -1 : 1;
-	return x->stack ? 0 : strcmp(x->label ? x->label : "", y->label ? y->label : "");
+	return strcmp(x->label ? x->label : "", y->label ? y->label : "");
 }
 
 /* What @now has more than @then, as a process; what became less is left out. NULL without memory. */
@@ -272,6 +285,66 @@ static struct page_process *grown(const struct page_process *now, const struct p
 	return growth;
 }
 
+static int put_live(struct page_process *to, const struct page_live *live, unsigned kind,
+		    uint64_t bytes)
+{
+	if (!bytes)
+		return 0;
+	struct page_row *row = &to->rows[to->row_count++];
+	*row = (struct page_row){ .bytes = bytes,
+				  .kind = (uint8_t)kind,
+				  .stack = page_stack_get(live->stack),
+				  .reason = live->stack ? PAGES_KNOWN : PAGES_NO_FRAMES };
+	to->kinds[kind] += bytes;
+	return 1;
+}
+
+/* What @process caused and nobody has freed, as a process. NULL without memory. */
+static struct page_process *living(const struct page_process *process)
+{
+	struct page_process *live = page_process_new();
+	if (live)
+		live->rows = calloc(process->live_count * 3 + 1, sizeof(*live->rows));
+	if (!live || !live->rows) {
+		page_process_put(live);
+		return NULL;
+	}
+	live->pid = process->pid;
+	live->time_ns = process->time_ns;
+	live->rss_anon_bytes = process->rss_anon_bytes;
+	for (size_t i = 0; i < process->live_count; i++) {
+		put_live(live, &process->live[i], PAGES_ANON, process->live[i].anon_bytes);
+		put_live(live, &process->live[i], PAGES_CACHE, process->live[i].cache_bytes);
+		put_live(live, &process->live[i], PAGES_KERNEL, process->live[i].kernel_bytes);
+	}
+	return live;
+}
+
+/*
+ * The process of @shot that @q is about, seen as it asks: a reference of the caller's. NULL, and no @shot or no process in it: there is
+ * nothing; NULL with a reply else.
+ */
+static struct page_process *look(const struct question *q, const struct page_shot *shot, pid_t pid,
+				 struct http_reply *reply, int *refused)
+{
+	const struct page_process *process = shot ? page_shot_find(shot, pid) : NULL;
+	struct page_process *seen = NULL;
+	if (!process)
+		return NULL;
+	if (q->view == SHOW_GROUP)
+		return page_process_get(shot->group ? shot->group : (struct page_process *)process);
+	if (q->view == SHOW_RSS)
+		return page_process_get((struct page_process *)process);
+	if (!process->live_count && shot->home)
+		http_reply_error(reply, 400,
+				 "a recording knows what was resident, not what lived: "
+				 "view=rss");
+	else if (!(seen = living(process)))
+		http_reply_error(reply, 500, "out of memory");
+	*refused = !seen;
+	return seen;
+}
+
 static struct page_shot *past(const struct tree_source *source, uint64_t ago_ns, const char *key,
 			      struct http_reply *reply)
 {
@@ -299,23 +372,31 @@ void tree_route(void *ctx, const struct http_request *request, struct http_reply
 	CLEANUP(page_shot_putp)
 	struct page_shot *then =
 		q.since_ns && (shot || !q.at_ns) ? past(source, q.since_ns, "since", reply) : NULL;
-	CLEANUP(process_putp) struct page_process *growth = NULL;
 	if ((q.at_ns && !shot) || (q.since_ns && !then))
 		return;
-	const struct page_process *process =
-		shot && q.pid <= INT32_MAX ? page_shot_find(shot, (pid_t)q.pid) : NULL;
-	if (q.pid && !process) {
+	int refused = q.pid > INT32_MAX;
+	pid_t pid = refused ? 0 : (pid_t)q.pid;
+	CLEANUP(process_putp)
+	struct page_process *process = refused ? NULL : look(&q, shot, pid, reply, &refused);
+	if (q.pid && !process && (q.pid > INT32_MAX || !refused)) {
 		http_reply_error(reply, 404, "process %llu is none of the targets",
 				 (unsigned long long)q.pid);
 		return;
 	}
+	if (refused)
+		return;
 	if (then && process) {
-		growth = grown(process, page_shot_find(then, process->pid));
+		CLEANUP(process_putp)
+		struct page_process *was = look(&q, then, process->pid, reply, &refused);
+		if (refused)
+			return;
+		struct page_process *growth = grown(process, was);
+		page_process_put(process);
+		process = growth;
 		if (!growth) {
 			http_reply_error(reply, 500, "out of memory");
 			return;
 		}
-		process = growth;
 	}
 	char *text = NULL;
 	size_t len = 0;
@@ -344,4 +425,13 @@ void tree_openapi_route(void *ctx, const struct http_request *request, struct ht
 	(void)ctx;
 	(void)request;
 	buf_put(&reply->body, memory_profiler_openapi, sizeof(memory_profiler_openapi) - 1);
+}
+
+size_t tree_routes(struct tree_source *source, struct http_route *routes)
+{
+	routes[0] = (struct http_route){ "/v1/tree", tree_route, source };
+	routes[1] = (struct http_route){ "/v1/pid", tree_pid_route, source };
+	routes[2] = (struct http_route){ "/openapi/memory-profiler-openapi.json",
+					 tree_openapi_route, NULL };
+	return TREE_ROUTES;
 }

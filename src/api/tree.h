@@ -17,6 +17,9 @@ struct tree_source {
 	struct page_shot *(*lend_past)(void *ctx, uint64_t ago_ns);
 };
 
+#define TREE_ROUTES 3
+/** tree_routes() - all of them into @routes; @source has to stay. Return: how many. */
+size_t tree_routes(struct tree_source *source, struct http_route *routes);
 /** tree_route(), tree_pid_route() - @ctx is a struct tree_source; tree_openapi_route() needs none. */
 void tree_route(void *ctx, const struct http_request *request, struct http_reply *reply);
 void tree_pid_route(void *ctx, const struct http_request *request, struct http_reply *reply);

@@ -396,14 +396,11 @@ static int serve(struct life *l, struct err *err)
 {
 	struct serving_opt opt = { .http = l->job->http, .more = &l->more, .quiet = 1 };
 	l->source = (struct tree_source){ .ctx = l, .lend = lend, .lend_past = lend_past };
-	l->routes[0] = (struct http_route){ "/v1/tree", tree_route, &l->source };
-	l->routes[1] = (struct http_route){ "/v1/pid", tree_pid_route, &l->source };
-	l->routes[2] = (struct http_route){ "/openapi/memory-profiler-openapi.json",
-					    tree_openapi_route, NULL };
-	l->routes[3] = (struct http_route){ "/api/v1/pages", pages_route, l };
+	size_t count = tree_routes(&l->source, l->routes);
+	l->routes[count++] = (struct http_route){ "/api/v1/pages", pages_route, l };
 	take_lives(l);
 	l->more.routes = l->routes;
-	l->more.route_count = 4;
+	l->more.route_count = count;
 	for (; l->job->hosts[opt.host_count] && opt.host_count < SERVING_HOSTS_MAX;
 	     opt.host_count++)
 		opt.hosts[opt.host_count] = l->job->hosts[opt.host_count];

@@ -19,7 +19,8 @@ struct slot {
 	uint8_t kind;
 	struct stack_id stack;
 	uint64_t bytes;
-	uint64_t reading; /* that it was part of last */
+	uint64_t reading; /* that it was part of last, with @now bytes, of mappings of all names */
+	uint64_t now;
 };
 
 struct named {
@@ -366,22 +367,24 @@ int pagebook_put(struct pagebook *book, const struct page_process *process, stru
 	int rc = book->readings++ ? 0 : begin(book, err);
 	if (process->rss_bytes > book->peak_bytes)
 		book->peak_bytes = process->rss_bytes;
+	for (size_t i = 0; !rc && i < process->row_count; i++) {
+		const struct page_row *row = &process->rows[i];
+		if (row->kind > PAGES_FILE)
+			continue;
+		struct slot *slot = slot_of(book, row, err);
+		if (!slot)
+			return err->code;
+		slot->now = row->bytes + (slot->reading == book->readings ? slot->now : 0);
+		slot->reading = book->readings;
+	}
 	/* what became less goes first: else a peak would be of two readings */
 	for (int more = 0; more < 2; more++) {
-		for (size_t i = 0; !rc && i < process->row_count; i++) {
-			const struct page_row *row = &process->rows[i];
-			if (row->kind > PAGES_FILE)
-				continue;
-			struct slot *slot = slot_of(book, row, err);
-			if (!slot)
-				return err->code;
-			slot->reading = book->readings;
-			if ((row->bytes > slot->bytes) == more)
-				rc = change(book, slot, row->bytes, err);
+		for (size_t i = 0; !rc && i < book->slot_count; i++) {
+			struct slot *slot = &book->slots[i];
+			uint64_t now = slot->reading == book->readings ? slot->now : 0;
+			if ((now > slot->bytes) == more)
+				rc = change(book, slot, now, err);
 		}
-		for (size_t i = 0; !rc && !more && i < book->slot_count; i++)
-			if (book->slots[i].bytes && book->slots[i].reading != book->readings)
-				rc = change(book, &book->slots[i], 0, err);
 	}
 	if (!rc && book->event_count + 1 > BATCH)
 		rc = flush(book, err);

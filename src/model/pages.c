@@ -94,6 +94,9 @@ void page_process_put(struct page_process *process)
 		free((char *)process->rows[i].label);
 		page_stack_put(process->rows[i].stack);
 	}
+	for (size_t i = 0; i < process->live_count; i++)
+		page_stack_put(process->live[i].stack);
+	free(process->live);
 	free(process->rows);
 	free(process->cmdline);
 	free(process);
@@ -113,6 +116,9 @@ void page_shot_put(struct page_shot *shot)
 	for (size_t i = 0; i < shot->count; i++)
 		page_process_put(shot->processes[i]);
 	free(shot->processes);
+	page_process_put(shot->group);
+	if (shot->leave)
+		shot->leave(shot->home);
 	free(shot);
 }
 

@@ -78,19 +78,29 @@ struct page_stack {
 	const struct page_frame *frames[];
 };
 
+/** struct page_row - pages of one stack, or without one for one reason, of one kind, in mappings of one name. */
 struct page_row {
 	uint64_t bytes;
 	const struct page_stack *stack; /* a reference of the row's; NULL: none, @reason says why */
 	uint8_t kind;                   /* enum pages_kind */
 	uint8_t reason;                 /* enum page_reason */
-	const char
-		*label; /* without a stack: the mapping, as `regions` calls it; the reading's own */
+	const char *
+		label; /* mappings of that name, as `regions` calls them; NULL: no mapping. The row's own */
 };
 
 struct page_stack *page_stack_get(const struct page_stack *stack);
 void page_stack_put(const struct page_stack *stack);
 
 #define PAGES_UNKNOWN UINT64_MAX
+
+/**
+ * struct page_live - what one stack of the process caused and nobody has freed, whoever has it mapped: anonymous and shared memory, page
+ * cache, the kernel's own. @stack is a reference; NULL where it could not be told.
+ */
+struct page_live {
+	const struct page_stack *stack;
+	uint64_t anon_bytes, cache_bytes, kernel_bytes;
+};
 
 /** struct page_process - one process. */
 struct page_process {
@@ -111,6 +121,8 @@ struct page_process {
 	struct page_row *rows; /* largest first, by kind */
 	size_t row_count;
 	int was_late; /* it ran already when it was taken up */
+	struct page_live *live;
+	size_t live_count;
 };
 
 enum page_loss {
@@ -135,11 +147,19 @@ struct page_shot {
 	struct page_process *
 		*processes; /* in the order in which they were taken up; shared with other shots */
 	size_t count;
+	/*
+	 * All that live together, pages that several have mapped counted once: no pid, no checks. NULL where there is one alone, or in a
+	 * recording.
+	 */
+	struct page_process *group;
 	/* what the kernel side takes */
 	uint64_t kernel_bytes;
 	uint32_t stacks, stacks_max;
 	uint64_t moved_pages; /* by migration, with their owner */
 	uint64_t stale_pages; /* owners that nobody was seen to free, cleared since */
+	/* of a shot that was read from a recording: what its frames and stacks live in, let go last */
+	void *home;
+	void (*leave)(void *home);
 };
 
 struct page_shot *page_shot_get(struct page_shot *shot);

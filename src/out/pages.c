@@ -53,10 +53,10 @@ static void put_row(struct jsonw *json, const struct page_process *process,
 	jsonw_str(json, "kind", pages_kind_name(row->kind));
 	if (!row->stack) {
 		jsonw_str(json, "reason", page_reason_name(row->reason));
-		jsonw_str(json, "label", row->label);
 	} else if (row->stack->stop) {
 		jsonw_str(json, "partial", stack_stop_name(row->stack->stop));
 	}
+	jsonw_str(json, "label", row->label);
 	if (row->stack && row->stack->pid != process->pid)
 		jsonw_i64(json, "owner_pid", row->stack->pid);
 	put_frames(json, row->stack);
@@ -78,10 +78,10 @@ void out_pages_lost(struct jsonw *json, const struct page_shot *shot)
 	jsonw_object_end(json);
 }
 
-static void put_process(struct jsonw *json, const struct page_shot *shot,
-			const struct page_process *p, uint64_t now_ns)
+void out_pages_process(struct jsonw *json, const char *key, const struct page_shot *shot,
+		       const struct page_process *p, uint64_t now_ns)
 {
-	jsonw_object(json, NULL);
+	jsonw_object(json, key);
 	jsonw_i64(json, "pid", p->pid);
 	jsonw_str(json, "exe", p->exe);
 	jsonw_bool(json, "ended", p->ended);
@@ -125,7 +125,7 @@ void out_pages_json(struct jsonw *json, const struct page_shot *shot, uint64_t n
 	jsonw_u64(json, "version", 1);
 	jsonw_array(json, "processes");
 	for (size_t i = 0; i < shot->count; i++)
-		put_process(json, shot, shot->processes[i], now_ns);
+		out_pages_process(json, NULL, shot, shot->processes[i], now_ns);
 	jsonw_array_end(json);
 	jsonw_object(json, "kernel");
 	jsonw_u64(json, "table_bytes", shot->kernel_bytes);

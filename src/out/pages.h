@@ -14,6 +14,10 @@
 /** out_pages_json() - {"version":1,"processes":[...]} as a value of @json. @now_ns: CLOCK_MONOTONIC, for ages. */
 void out_pages_json(struct jsonw *json, const struct page_shot *shot, uint64_t now_ns);
 
+/** out_pages_process() - one of them as a value of @json, under @key where it is part of an object. */
+void out_pages_process(struct jsonw *json, const char *key, const struct page_shot *shot,
+		       const struct page_process *process, uint64_t now_ns);
+
 struct out_pages_opt {
 	struct pages_tree_opt tree;
 	int width;    /* columns; 0 = 100 */
@@ -24,6 +28,10 @@ struct out_pages_opt {
 /** out_pages_text() - the process and its tree, a node a line. */
 int out_pages_text(struct buf *to, const struct page_shot *shot, const struct page_process *process,
 		   const struct out_pages_opt *opt, struct err *err);
+
+/** out_pages_brief() - a line a function, the largest of opt->lines (0: 8); of a recorded reading. */
+int out_pages_brief(struct buf *to, const struct page_process *process,
+		    const struct out_pages_opt *opt, struct err *err);
 
 /** out_pages_lost() - "lost":{events,by_reason} of a shot. */
 void out_pages_lost(struct jsonw *json, const struct page_shot *shot);

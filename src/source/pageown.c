@@ -106,6 +106,7 @@ void pageown_free(struct pageown *p)
 void pageown_freep(struct pageown **pages)
 {
 	pageown_free(*pages);
+	*pages = NULL;
 }
 
 /* libbpf talks on stderr; rooms do not. Its last words are kept for the error text. */

@@ -86,6 +86,8 @@ int pageown_read(struct pageown *pages, struct page_shot **shot, struct err *err
 /** pageown_resolve() - look the names of all frames in @shot up; the first time of a file opens it. @progress may be NULL. */
 void pageown_resolve(struct pageown *pages, const struct page_shot *shot);
 void pageown_resolve_stack(struct pageown *pages, const struct page_stack *stack);
+/** pageown_resolve_all() - of all stacks that were ever in a shot. */
+void pageown_resolve_all(struct pageown *pages);
 
 /** pageown_count() - processes that are followed and have not ended. */
 size_t pageown_count(struct pageown *pages);

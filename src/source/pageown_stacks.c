@@ -409,6 +409,17 @@ void pageown_resolve(struct pageown *p, const struct page_shot *shot)
 		for (size_t k = 0; k < shot->processes[i]->row_count; k++)
 			if (shot->processes[i]->rows[k].stack)
 				pageown_resolve_stack(p, shot->processes[i]->rows[k].stack);
+	/* its group's rows are those of its processes */
+	for (size_t i = 0; i < shot->count; i++)
+		for (size_t k = 0; k < shot->processes[i]->live_count; k++)
+			if (shot->processes[i]->live[k].stack)
+				pageown_resolve_stack(p, shot->processes[i]->live[k].stack);
+}
+
+void pageown_resolve_all(struct pageown *p)
+{
+	for (size_t i = 0; i < p->frame_count; i++)
+		resolve(p->frames[i]);
 }
 
 void pageown_stacks_fini(struct pageown *p)

@@ -78,17 +78,20 @@ static struct sticky_block *sticky_block(struct sticky *sticky, uint64_t number,
 
 enum { COUNTED = PAGES_HUGETLB + 1 }; /* kinds that stand in page tables */
 
-/* Pages of one stack in one process. */
-struct tally {
+/* Pages of one stack, or without one for one reason (MISSING | reason), in mappings of one name. */
+struct cell {
+	uint32_t label, stack;
 	uint32_t pages[COUNTED];
+	uint32_t again
+		[COUNTED]; /* those of them that another process has, too, and was asked before */
 };
+#define MISSING (1u << 31)
 
-/* A mapping, and what of it has no stack. */
+/* A mapping. */
 struct mapping {
 	uint64_t start, end;
 	uint32_t label; /* number of its name */
 	uint8_t is_file, hugetlb, shmem_known, shmem;
-	uint32_t missing[PAGES_REASONS][COUNTED];
 };
 
 struct walk {
@@ -97,8 +100,11 @@ struct walk {
 	struct mapping *mappings;
 	size_t count, cap;
 	struct intern labels;
-	struct tally *tallies; /* by the kernel's number of a stack */
-	uint32_t stacks;
+	struct cell *cells;
+	struct idtab cell_tab;
+	size_t cell_count, cell_cap, cell_last;
+	int no_memory;
+	uint32_t stacks; /* numbers of the kernel side */
 	struct sticky *fresh;
 	struct sticky_block *old_block, *new_block;
 	uint64_t block_number;
@@ -203,13 +209,63 @@ static int is_zero(struct walk *w, uint64_t addr, uint64_t pfn)
 	return 1;
 }
 
-static void note_seen(struct walk *w, uint64_t pfn, uint32_t owner)
+/* Neighbours mostly have one stack. */
+static void add_cell(struct walk *w, uint32_t label, uint32_t stack, unsigned kind, int first)
+{
+	if (w->cell_count && w->cells[w->cell_last].label == label &&
+	    w->cells[w->cell_last].stack == stack) {
+		w->cells[w->cell_last].pages[kind]++;
+		w->cells[w->cell_last].again[kind] += !first;
+		return;
+	}
+	uint32_t hash = (uint32_t)hash_u64(label, stack, 5);
+	if (idtab_reserve(&w->cell_tab) < 0) {
+		w->no_memory = 1;
+		return;
+	}
+	uint32_t at = idtab_first(&w->cell_tab, hash);
+	for (; w->cell_tab.slots[at].id != IDTAB_NONE; at = idtab_next(&w->cell_tab, at)) {
+		w->cell_last = w->cell_tab.slots[at].id;
+		if (w->cells[w->cell_last].label == label &&
+		    w->cells[w->cell_last].stack == stack) {
+			w->cells[w->cell_last].pages[kind]++;
+			w->cells[w->cell_last].again[kind] += !first;
+			return;
+		}
+	}
+	if (w->cell_count == w->cell_cap) {
+		size_t cap = w->cell_cap ? w->cell_cap * 2 : 512;
+		struct cell *grown = realloc(w->cells, cap * sizeof(*grown));
+		if (!grown) {
+			w->no_memory = 1;
+			return;
+		}
+		w->cells = grown;
+		w->cell_cap = cap;
+	}
+	w->cells[w->cell_count] = (struct cell){ .label = label, .stack = stack };
+	w->cells[w->cell_count].pages[kind] = 1;
+	w->cells[w->cell_count].again[kind] = !first;
+	w->cell_last = w->cell_count;
+	idtab_put(&w->cell_tab, at, hash, (uint32_t)w->cell_count++);
+}
+
+/* 1: nobody had this page in the same reading. */
+static int is_first(struct walk *w, uint64_t pfn)
 {
 	uint64_t bit = 1ull << (pfn & 63);
-	uint32_t id = WIRE_PAGES_STACK(owner);
-	if (w->p->seen[pfn / 64] & bit || id >= w->stacks)
-		return;
+	if (pfn >= w->p->owner_words)
+		return 1;
+	int first = !(w->p->seen[pfn / 64] & bit);
 	w->p->seen[pfn / 64] |= bit;
+	return first;
+}
+
+static void note_seen(struct walk *w, uint32_t owner)
+{
+	uint32_t id = WIRE_PAGES_STACK(owner);
+	if (id >= w->stacks)
+		return;
 	if (owner & WIRE_PAGES_CACHE)
 		w->seen_cache[id]++;
 	else if (owner & WIRE_PAGES_KERNEL)
@@ -233,8 +289,11 @@ static void take_present(struct walk *w, struct mapping *m, uint64_t addr, uint6
 	/* told as a file's; the huge page of zeros was allocated for the first who read one, for the kernel's own use */
 	if (!m->is_file && (!owner || owner & WIRE_PAGES_KERNEL) && is_zero(w, addr, pfn))
 		return;
+	int first = is_first(w, pfn);
+	if (owner && first)
+		note_seen(w, owner);
 	if (owner) {
-		note_seen(w, pfn, owner);
+		; /* its stack it is */
 	} else if (kind == PAGES_FILE || kind == PAGES_SHMEM) {
 		stack = before == STICKY_BASELINE ? 0 : window_file(w, addr);
 		if (!stack && before != STICKY_BASELINE)
@@ -255,10 +314,7 @@ static void take_present(struct walk *w, struct mapping *m, uint64_t addr, uint6
 	} else if (stack < WIRE_PAGES_FIRST) {
 		reason = stack == WIRE_PAGES_FULL ? PAGES_TABLE_FULL : PAGES_WALK_BUSY;
 	}
-	if (reason == PAGES_KNOWN)
-		w->tallies[stack].pages[kind]++;
-	else
-		m->missing[reason][kind]++;
+	add_cell(w, m->label, reason == PAGES_KNOWN ? stack : MISSING | reason, kind, first);
 	if (w->new_block)
 		w->new_block->stack[slot] = reason == PAGES_KNOWN           ? stack
 					    : reason == PAGES_BEFORE_ATTACH ? STICKY_BASELINE
@@ -272,13 +328,13 @@ static void take_swapped(struct walk *w, struct mapping *m, uint64_t addr)
 	if (before != STICKY_BASELINE && !stack)
 		stack = window_anon(w, addr);
 	if (before == STICKY_BASELINE || (!stack && w->f->late && !w->f->first_walk_done)) {
-		m->missing[PAGES_BEFORE_ATTACH][PAGES_SWAP]++;
+		add_cell(w, m->label, MISSING | PAGES_BEFORE_ATTACH, PAGES_SWAP, 1);
 		before = STICKY_BASELINE;
 	} else if (stack >= WIRE_PAGES_FIRST && stack < w->stacks) {
-		w->tallies[stack].pages[PAGES_SWAP]++;
+		add_cell(w, m->label, stack, PAGES_SWAP, 1);
 		before = stack;
 	} else {
-		m->missing[PAGES_OTHER_TASK][PAGES_SWAP]++;
+		add_cell(w, m->label, MISSING | PAGES_OTHER_TASK, PAGES_SWAP, 1);
 	}
 	if (w->new_block)
 		w->new_block->stack[slot] = before;
@@ -416,7 +472,7 @@ static int add_row(struct page_process *process, size_t *cap, const struct page_
 }
 
 static int add_stack_row(struct walk *w, struct page_process *process, size_t *cap, uint32_t id,
-			 unsigned kind, uint64_t pages)
+			 unsigned kind, uint64_t pages, const char *label)
 {
 	if (!pages)
 		return 0;
@@ -428,30 +484,39 @@ static int add_stack_row(struct walk *w, struct page_process *process, size_t *c
 			     : id == WIRE_PAGES_BUSY ? PAGES_WALK_BUSY
 						     : PAGES_NO_FRAMES;
 	}
-	return add_row(process, cap, &row);
+	if (label && !(row.label = strdup(label)))
+		return -ENOMEM;
+	int rc = add_row(process, cap, &row);
+	if (rc < 0)
+		free((char *)row.label);
+	return rc;
 }
 
-/* Mappings of one name are one row. */
-static int add_missing(struct walk *w, struct page_process *process, size_t *cap)
+/* What the cells of @w come to; @once: pages that other processes have, too, are left to them. */
+static int add_cells(struct walk *w, struct page_process *process, size_t *cap, int once)
 {
-	size_t cells = (size_t)w->labels.count * PAGES_REASONS * COUNTED;
-	uint64_t *sums = calloc(cells + 1, sizeof(*sums));
-	int rc = sums ? 0 : -ENOMEM;
-	for (size_t i = 0; !rc && i < w->count; i++)
-		for (unsigned r = 0; r < PAGES_REASONS; r++)
-			for (unsigned k = 0; k < COUNTED; k++)
-				sums[((size_t)w->mappings[i].label * PAGES_REASONS + r) * COUNTED +
-				     k] += w->mappings[i].missing[r][k];
-	for (size_t at = 0; !rc && at < cells; at++) {
-		if (!sums[at])
-			continue;
-		struct page_row row = { .bytes = sums[at] * PAGE,
-					.kind = (uint8_t)(at % COUNTED),
-					.reason = (uint8_t)(at / COUNTED % PAGES_REASONS) };
-		row.label = strdup(w->labels.strings[at / COUNTED / PAGES_REASONS]);
-		rc = row.label ? add_row(process, cap, &row) : -ENOMEM;
+	int rc = 0;
+	for (size_t i = 0; !rc && i < w->cell_count; i++) {
+		const struct cell *cell = &w->cells[i];
+		const char *label = w->labels.strings[cell->label];
+		for (unsigned kind = 0; !rc && kind < COUNTED; kind++) {
+			uint64_t pages = cell->pages[kind] - (once ? cell->again[kind] : 0);
+			if (!(cell->stack & MISSING)) {
+				rc = add_stack_row(w, process, cap, cell->stack, kind, pages,
+						   label);
+				continue;
+			}
+			struct page_row row = { .bytes = pages * PAGE,
+						.kind = (uint8_t)kind,
+						.reason = (uint8_t)(cell->stack & ~MISSING) };
+			if (!pages)
+				continue;
+			row.label = strdup(label);
+			rc = row.label ? add_row(process, cap, &row) : -ENOMEM;
+			if (rc < 0)
+				free((char *)row.label);
+		}
 	}
-	free(sums);
 	return rc;
 }
 
@@ -463,7 +528,9 @@ static int by_bytes(const void *a, const void *b)
 	if (x->bytes != y->bytes)
 		return x->bytes > y->bytes ? -1 : 1;
 	uint32_t m = x->stack ? x->stack->number : 0, n = y->stack ? y->stack->number : 0;
-	return m < n ? -1 : m > n;
+	if (m != n)
+		return m < n ? -1 : 1;
+	return strcmp(x->label ? x->label : "", y->label ? y->label : "");
 }
 
 static void read_checks(struct followed *f, struct page_process *process)
@@ -491,7 +558,8 @@ static void walk_fini(struct walk *w)
 {
 	free(w->mappings);
 	intern_fini(&w->labels);
-	free(w->tallies);
+	free(w->cells);
+	idtab_fini(&w->cell_tab);
 	sticky_free(w->fresh);
 }
 
@@ -501,15 +569,15 @@ static int walk_process(struct walk *w, struct page_process **out, size_t *cap, 
 	struct followed *f = w->f;
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	w->block_number = w->window_number = UINT64_MAX;
-	w->tallies = calloc(w->stacks, sizeof(*w->tallies));
 	w->fresh = calloc(1, sizeof(*w->fresh));
 	struct page_process *process = page_process_new();
-	int rc = w->tallies && w->fresh && process
-			 ? list_mappings(w, err)
-			 : err_set(err, -ENOMEM, "cannot count the pages of process %d",
-				   (int)f->pid);
+	int rc = w->fresh && process ? list_mappings(w, err)
+				     : err_set(err, -ENOMEM, "cannot count the pages of process %d",
+					       (int)f->pid);
 	if (!rc)
 		rc = walk_mappings(w);
+	if (!rc && w->no_memory)
+		rc = -ENOMEM;
 	if (!rc) {
 		process->pid = f->pid;
 		process->time_ns = clock_ns(CLOCK_MONOTONIC);
@@ -520,12 +588,7 @@ static int walk_process(struct walk *w, struct page_process **out, size_t *cap, 
 		ssize_t bytes = proc_cmdline(f->pid, &process->cmdline);
 		process->cmdline_bytes = bytes > 0 ? (size_t)bytes : 0;
 		read_checks(f, process);
-		for (uint32_t id = 0; !rc && id < w->stacks; id++)
-			for (unsigned kind = 0; !rc && kind < COUNTED; kind++)
-				rc = add_stack_row(w, process, cap, id, kind,
-						   w->tallies[id].pages[kind]);
-		if (!rc)
-			rc = add_missing(w, process, cap);
+		rc = add_cells(w, process, cap, 0);
 	}
 	if (rc < 0) {
 		page_process_put(process);
@@ -539,24 +602,120 @@ static int walk_process(struct walk *w, struct page_process **out, size_t *cap, 
 }
 
 /* What stacks of this process have beside: page cache, the kernel's own, and what nobody has mapped. */
-static int add_unmapped(struct walk *w, struct page_process *process, size_t *cap)
+static int add_unmapped(struct walk *w, pid_t pid, struct page_process *to, size_t *cap)
 {
 	int rc = 0;
 	for (uint32_t id = WIRE_PAGES_FIRST; !rc && id < w->stacks; id++) {
-		if (w->p->heads[id].tgid != (uint32_t)process->pid)
+		if (w->p->heads[id].tgid != (uint32_t)pid)
 			continue;
 		const struct wire_pages_live *live = &w->p->live[id];
 		int64_t cache = live->cache - w->seen_cache[id],
 			held = live->anon - w->seen_anon[id],
 			kernel = live->kernel - w->seen_kernel[id];
 		if (cache > 0)
-			rc = add_stack_row(w, process, cap, id, PAGES_CACHE, (uint64_t)cache);
+			rc = add_stack_row(w, to, cap, id, PAGES_CACHE, (uint64_t)cache, NULL);
 		if (!rc && kernel > 0)
-			rc = add_stack_row(w, process, cap, id, PAGES_KERNEL, (uint64_t)kernel);
+			rc = add_stack_row(w, to, cap, id, PAGES_KERNEL, (uint64_t)kernel, NULL);
 		if (!rc && held > 0)
-			rc = add_stack_row(w, process, cap, id, PAGES_HELD, (uint64_t)held);
+			rc = add_stack_row(w, to, cap, id, PAGES_HELD, (uint64_t)held, NULL);
 	}
 	return rc;
+}
+
+static uint64_t bytes_of(int64_t pages)
+{
+	return pages > 0 ? (uint64_t)pages * PAGE : 0;
+}
+
+/* What a process caused and nobody has freed, whoever has it mapped. */
+static int add_live(struct walk *w, struct page_process *process)
+{
+	size_t cap = 0;
+	for (uint32_t id = WIRE_PAGES_FIRST; id < w->stacks; id++) {
+		const struct wire_pages_live *live = &w->p->live[id];
+		if (w->p->heads[id].tgid != (uint32_t)process->pid ||
+		    (live->anon <= 0 && live->cache <= 0 && live->kernel <= 0))
+			continue;
+		const struct page_stack *stack = pageown_stack(w->p, id);
+		if (process->live_count == cap) {
+			cap = cap ? cap * 2 : 256;
+			struct page_live *grown = realloc(process->live, cap * sizeof(*grown));
+			if (!grown)
+				return -ENOMEM;
+			process->live = grown;
+		}
+		process->live[process->live_count++] =
+			(struct page_live){ .stack = page_stack_get(stack),
+					    .anon_bytes = bytes_of(live->anon),
+					    .cache_bytes = bytes_of(live->cache),
+					    .kernel_bytes = bytes_of(live->kernel) };
+	}
+	return 0;
+}
+
+static int same_row(const struct page_row *x, const struct page_row *y)
+{
+	return x->kind == y->kind && x->stack == y->stack && x->reason == y->reason &&
+	       !strcmp(x->label ? x->label : "", y->label ? y->label : "");
+}
+
+static int by_what(const void *a, const void *b)
+{
+	const struct page_row *x = a, *y = b;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	if (x->stack != y->stack)
+		return x->stack < y->stack ? -1 : 1;
+	if (x->reason != y->reason)
+		return x->reason < y->reason ? -1 : 1;
+	return strcmp(x->label ? x->label : "", y->label ? y->label : "");
+}
+
+/* Rows that several processes have become one. */
+static void merge_rows(struct page_process *process)
+{
+	size_t kept = 0;
+	if (process->row_count)
+		qsort(process->rows, process->row_count, sizeof(*process->rows), by_what);
+	for (size_t i = 0; i < process->row_count; i++) {
+		struct page_row *row = &process->rows[i];
+		if (!kept || !same_row(&process->rows[kept - 1], row)) {
+			process->rows[kept++] = *row;
+			continue;
+		}
+		process->rows[kept - 1].bytes += row->bytes;
+		page_stack_put(row->stack);
+		free((char *)row->label);
+	}
+	process->row_count = kept;
+	if (kept)
+		qsort(process->rows, kept, sizeof(*process->rows), by_bytes);
+}
+
+/* All of them together, each page once. */
+static int add_group(struct walk *walks, size_t count, struct page_shot *shot)
+{
+	struct page_process *group = page_process_new();
+	size_t cap = 0;
+	int rc = group ? 0 : -ENOMEM;
+	shot->group = group;
+	for (size_t i = 0; !rc && i < count; i++) {
+		const struct page_process *one = walks[i].fresh_process;
+		if (!one)
+			continue;
+		group->time_ns = one->time_ns;
+		group->walk_ns += one->walk_ns;
+		rc = add_cells(&walks[i], group, &cap, 1);
+		if (!rc)
+			rc = add_unmapped(&walks[i], one->pid, group, &cap);
+	}
+	if (rc)
+		return rc;
+	group->smaps_rss_bytes = group->status_rss_bytes = group->rss_anon_bytes =
+		group->rss_file_bytes = group->rss_shmem_bytes = PAGES_UNKNOWN;
+	group->swap_bytes = group->hugetlb_bytes = PAGES_UNKNOWN;
+	merge_rows(group);
+	return 0;
 }
 
 static void forget_old(struct pageown *p)
@@ -630,9 +789,13 @@ static int read_all(struct pageown *p, struct page_shot **out, struct err *err)
 		struct page_process *process = walks[i].fresh_process;
 		if (!process)
 			continue;
-		rc = add_unmapped(&walks[i], process, &caps[i]);
+		rc = add_unmapped(&walks[i], process->pid, process, &caps[i]);
+		if (!rc)
+			rc = add_live(&walks[i], process);
 		qsort(process->rows, process->row_count, sizeof(*process->rows), by_bytes);
 	}
+	if (!rc && shot->count > 1)
+		rc = add_group(walks, count, shot);
 	if (rc < 0)
 		err_set(err, rc, "cannot count pages");
 	for (size_t i = 0; walks && i < count; i++)
