@@ -48,7 +48,8 @@ class Ours:
     """`byteledger run` (or heap) into a file; keeps the last file for its size and loss counters."""
 
     def __init__(self, options=(), command="run"):
-        self.options, self.command, self.file, self.log = list(options), command, os.path.join(OUT, "ours.blt"), os.path.join(OUT, "ours.log")
+        self.options, self.command = list(options) + (["--no-pages"] if command == "run" else []), command # what others record, too
+        self.file, self.log = os.path.join(OUT, "ours.blt"), os.path.join(OUT, "ours.log")
 
     def __call__(self, target):
         for old in glob.glob(self.file + "*"):

@@ -45,6 +45,7 @@ enum {
 	OPT_REPORT,
 	OPT_NO_NAMES,
 	OPT_SNAPSHOT,
+	OPT_NO_PAGES,
 	OPT_FAIL_IF,
 	OPT_SUPPRESS,
 	OPT_NO_SUPPRESS
@@ -169,6 +170,10 @@ static const struct argp_option snapshot_options[] = {
 	  "default at new peaks of the resident size and before the program ends. At most 0.5 % "
 	  "of a CPU",
 	  0 },
+	{ "no-pages", OPT_NO_PAGES, NULL, 0,
+	  "Leave resident pages by call stack out; else they are taken along where the kernel "
+	  "permits it (root, or capabilities: 'byteledger check')",
+	  0 },
 	{ 0 },
 };
 
@@ -181,10 +186,16 @@ static error_t parse_snapshot(int key, char *arg, struct argp_state *state)
 	}
 	if (key == ARGP_KEY_ARG) /* the outer parser is the one that is asked for the program */
 		return parse_option(key, arg, state);
-	if (key != OPT_SNAPSHOT)
+	switch (key) {
+	case OPT_SNAPSHOT:
+		opt->snapshot_ns = cmd_take_duration(arg);
+		return 0;
+	case OPT_NO_PAGES:
+		opt->pages = 0;
+		return 0;
+	default:
 		return ARGP_ERR_UNKNOWN;
-	opt->snapshot_ns = cmd_take_duration(arg);
-	return 0;
+	}
 }
 
 static void on_tell(void *ctx, const struct err *what)
@@ -239,6 +250,7 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 		.follow_children = opt->follow_children,
 		.snapshots = opt->snapshots,
 		.snapshot_ns = opt->snapshot_ns,
+		.pages = opt->pages,
 	};
 	CLEANUP(recorder_freep)
 	struct recorder *recorder = recorder_start(&how, argv, &exit_status, &err);
@@ -268,9 +280,12 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 
 int record_quietly(const char *output, char **argv, char *made, size_t size)
 {
-	const struct record_opt opt = {
-		.output = output, .quiet = 1, .snapshots = 2, .made = made, .made_size = size
-	};
+	const struct record_opt opt = { .output = output,
+					.quiet = 1,
+					.snapshots = 2,
+					.pages = 1,
+					.made = made,
+					.made_size = size };
 	made[0] = '\0';
 	return record_program(&opt, "explain", argv);
 }
@@ -290,7 +305,7 @@ int record_command(int argc, char **argv, const char *name, const char *doc, int
 				   .doc = doc,
 				   .children = children };
 	const struct argp argp = snapshots ? more : plain;
-	struct record_opt opt = { .snapshots = snapshots };
+	struct record_opt opt = { .snapshots = snapshots, .pages = snapshots };
 	int rest;
 	if (cmd_parse(&argp, argc, argv, &rest, &opt) < 0)
 		return CMD_USAGE;

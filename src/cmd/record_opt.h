@@ -21,6 +21,7 @@ struct record_opt {
 	const char *on_full;
 	int free_stacks, stamp_every_event, follow_children, no_names;
 	int snapshots;        /* `run`: where the memory is, for `explain` */
+	int pages;            /* `run`: resident pages by stack, where it may */
 	uint64_t snapshot_ns; /* so often beside; 0: at new peaks and in the end */
 	char *made;           /* receives the path of the recording; NULL */
 	size_t made_size;

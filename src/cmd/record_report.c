@@ -14,6 +14,7 @@
 #include "cmd/cmd.h"
 #include "cmd/explain.h"
 #include "cmd/open.h"
+#include "cmd/paged.h"
 #include "cmd/record_opt.h"
 #include "cmd/terminal.h"
 #include "out/family.h"
@@ -98,6 +99,9 @@ void record_tell_findings(const struct recorder_result *result, const struct rec
 	if (!opt->quiet && result->own_allocators[0])
 		cmd_say("also recorded: %s, which '%s' brings along", result->own_allocators,
 			program);
+	if (!opt->quiet && opt->pages && result->no_pages[0])
+		cmd_say("without resident pages by stack: %s (--no-pages does not ask for them)",
+			result->no_pages);
 	/* the text report says that itself */
 	if (!opt->quiet && opt->format && strcmp(opt->format, "json") == 0 && result->attached &&
 	    !result->replaced && !result->allocations && !result->lost_allocations)
@@ -115,12 +119,18 @@ static int write_report(const struct record_opt *opt, FILE *to, const char *path
 {
 	struct out_opt out = { .suppress = suppress };
 	int json = is_json(opt);
+	CLEANUP(paged_fini) struct paged paged = { 0 };
+	if (paged_open(&paged, path, NULL, prof, err) < 0)
+		return err->code;
 	terminal_fit(to, &out);
+	out.pages = paged.shot;
 	int rc = json ? out_json(to, prof, &out, err) : out_text(to, prof, &out, err);
 	if (rc >= 0 && !json && opt->snapshots) {
 		fputc('\n', to);
 		rc = explain_brief(to, path, &out, err);
 	}
+	if (rc >= 0 && !json)
+		rc = paged_text(to, &paged, &out, err);
 	fflush(to);
 	return rc;
 }

@@ -8,6 +8,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/open.h"
+#include "cmd/paged.h"
 #include "cmd/select.h"
 #include "cmd/terminal.h"
 #include "out/family.h"
@@ -109,6 +110,11 @@ static int print(const struct report *r, const struct recording *rec, struct pro
 			       r->selection.query.at.kind || r->selection.query.leaked,
 		.selection = select_words(&r->selection),
 	};
+	CLEANUP(paged_fini) struct paged paged = { 0 };
+	int with_pages = r->format == FORMAT_JSON || (r->format == FORMAT_TEXT && !opt.one_section);
+	if (with_pages && paged_open(&paged, r->path, &r->selection.query.at, prof, err) < 0)
+		return err->code;
+	opt.pages = paged.shot;
 	switch (r->format) {
 	case FORMAT_JSON:
 		return out_json(stdout, prof, &opt, err);
@@ -126,6 +132,8 @@ static int print(const struct report *r, const struct recording *rec, struct pro
 	struct pager pager;
 	pager_begin(&pager, r->no_pager);
 	int rc = out_text(pager.to, prof, &opt, err);
+	if (rc >= 0)
+		rc = paged_text(pager.to, &paged, &opt, err);
 	pager_end(&pager);
 	return rc;
 }

@@ -11,6 +11,7 @@
 #include "api/net.h"
 #include "api/page.h"
 #include "api/shelf.h"
+#include "api/tree_file.h"
 #include "api/v1.h"
 #include "base/cleanup.h"
 #include "cmd/books.h"
@@ -19,13 +20,14 @@
 
 #define ROUTES_MAX                                                                  \
 	(PAGE_ROUTES_MAX + V1_ROUTES_MAX + BH_ROUTES_MAX + 2 * API_NET_ROUTES_MAX + \
-	 SERVING_MORE_MAX)
+	 SERVING_MORE_MAX + TREE_ROUTES)
 #define STORES_MAX 32
 
 struct serving {
 	struct books *books;
 	struct shelf *shelf;
 	struct v1 *v1;
+	struct tree_file *pages; /* resident pages that recordings have beside */
 	struct http_server *server;
 	struct http_route routes[ROUTES_MAX];
 	struct api_net *net; /* of stores; NULL: none was named */
@@ -181,6 +183,14 @@ static int put_more(struct serving *s, const struct serving_more *more, struct h
 	return 0;
 }
 
+static int more_has(const struct serving_more *more, const char *path)
+{
+	for (size_t i = 0; more && i < more->route_count; i++)
+		if (strcmp(more->routes[i].path, path) == 0)
+			return 1;
+	return 0;
+}
+
 static int start(struct serving *s, const struct serving_opt *opt, const char *const *paths,
 		 size_t count, struct err *err)
 {
@@ -189,8 +199,12 @@ static int start(struct serving *s, const struct serving_opt *opt, const char *c
 	s->books = books_new(s->files, s->file_count, err);
 	s->shelf = s->books ? shelf_new(books_items(s->books), books_count(s->books), err) : NULL;
 	s->v1 = s->shelf ? v1_new(s->shelf, err) : NULL;
-	if (!s->v1)
+	s->pages = s->v1 ? tree_file_new(err) : NULL;
+	if (!s->pages)
 		return err->code;
+	for (size_t i = books_count(s->books); i-- > 0;) /* the first one given is asked first */
+		if (tree_file_add(s->pages, books_items(s->books)[i].path) < 0)
+			return err_set(err, -ENOMEM, "cannot serve");
 	struct http_opt http = opt->http;
 	http.hosts = opt->hosts;
 	http.routes = s->routes;
@@ -200,6 +214,9 @@ static int start(struct serving *s, const struct serving_opt *opt, const char *c
 	int rc = put_stores(s, &http, err);
 	if (rc == 0)
 		rc = put_more(s, opt->more, &http, err);
+	if (!more_has(opt->more, "/v1/tree"))
+		http.route_count +=
+			tree_routes(tree_file_source(s->pages), s->routes + http.route_count);
 	return rc < 0 ? rc : http_server_start(&http, &s->server, err);
 }
 
@@ -239,6 +256,8 @@ const char *serving_note(const struct serving *s)
 int serving_add(struct serving *s, const char *path, struct err *err)
 {
 	const struct shelf_item *item = books_add(s->books, path, err);
+	if (item && tree_file_add(s->pages, path) < 0)
+		return err_set(err, -ENOMEM, "cannot serve '%s'", path);
 	return item ? shelf_add(s->shelf, item, err) : err->code;
 }
 
@@ -258,6 +277,7 @@ void serving_freep(struct serving **serving)
 	api_net_free(s->net);
 	free(s->files);
 	v1_free(s->v1);
+	tree_file_free(s->pages);
 	shelf_free(s->shelf);
 	books_free(s->books);
 	free(s);

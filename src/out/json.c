@@ -7,6 +7,7 @@
 #include "base/jsonw.h"
 #include "model/mapped.h"
 #include "out/out.h"
+#include "out/pages.h"
 #include "proc/proc.h"
 
 /* A stack of the walk's longest, every frame with a few inlined ones; what is longer is cut and says so. */
@@ -348,6 +349,8 @@ int out_json(FILE *to, const struct prof *prof, const struct out_opt *opt, struc
 	int rc = view_each(prof, &view, put_row, &rows, err);
 	jsonw_array_end(&json);
 	put_mapped(&rows);
+	if (opt->pages && opt->pages->count)
+		out_pages_process(&json, "pages", opt->pages, opt->pages->processes[0], 0);
 	jsonw_object_end(&json);
 	jsonw_line(&json);
 	free(rows.frames);

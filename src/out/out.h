@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "model/event.h"
+#include "model/pages.h"
 #include "model/prof.h"
 #include "view/suppress.h"
 #include "view/view.h"
@@ -23,10 +24,12 @@ struct out_opt {
 	int being_written; /* the recording goes on: what lives is no leak */
 	int moment;        /* text, speedscope: what is read is what was live at one moment */
 	int one_section; /* text: only the table of @by and @cost, instead of the default sections */
-	size_t limit;    /* rows; 0 = the format's default (text 10, others unlimited) */
-	int colour;      /* text: terminal colours */
-	int width;       /* text: columns; 0 = 100 */
-	int ascii;       /* text: nothing beyond ASCII (the locale is not UTF-8) */
+	const struct page_shot
+		*pages; /* json: resident pages beside, one process; NULL: none. Lent */
+	size_t limit;   /* rows; 0 = the format's default (text 10, others unlimited) */
+	int colour;     /* text: terminal colours */
+	int width;      /* text: columns; 0 = 100 */
+	int ascii;      /* text: nothing beyond ASCII (the locale is not UTF-8) */
 	const char *
 		selection; /* text: the words that narrow what counts, told in the heading; NULL = everything */
 };

@@ -129,6 +129,8 @@ int record_end_file(struct record *rec, const struct def *process, struct err *e
 	if (rc == 0)
 		rc = rec->tee.sink.define(&rec->tee.sink, process, err);
 	char *path = rec->settings.store_symbols ? strdup(trace_writer_path(rec->writer)) : NULL;
+	if (path)
+		record_pages_name(rec);
 	/* why a file could not grow has been told */
 	int told = rc < 0 || rec->failed;
 	int closed = trace_writer_finish(STEAL(rec->writer), rec->sums, told ? NULL : err);

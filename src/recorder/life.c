@@ -472,6 +472,7 @@ void record_fini(struct record *rec)
 {
 	record_wait_offers(rec);
 	record_heart_stop(&rec->heart);
+	record_pages_fini(rec);
 	if (rec->releasing)
 		pthread_join(rec->release, NULL);
 	source_heap_free(rec->heap);

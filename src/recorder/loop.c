@@ -93,7 +93,7 @@ enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_
 				return RECORDER_ENDED; /* the successor has a recorder of its own, or none */
 			record_note_successor(rec);
 			record_look_around(rec);
-			pause = 50 * MS;
+			pause = record_pages_after(rec);
 		} else if (duration_ns == 0) {
 			pause = 1000 * (int64_t)MS;
 		}

@@ -15,6 +15,7 @@
 #include "model/sieve.h"
 #include "proc/proc.h"
 #include "recorder/recorder.h"
+#include "source/pageown.h"
 #include "source/source.h"
 #include "trace/trace.h"
 
@@ -83,10 +84,26 @@ struct record_shots {
 	uint64_t zero_ns, cost_ns, last_ns, next_ns, last_rss_bytes;
 	unsigned count;
 	struct snapshot *taken;
+	uint64_t pages_cost_ns, pages_pause_ns, pages_next_ns, pages_rss_bytes;
+	int pages_only; /* the one under way is of pages alone */
+};
+
+#define RECORD_PAGES_AFTER 64
+/* Resident pages by call stack, beside (pages.c). */
+struct record_pages {
+	struct pageown *own; /* NULL: not wanted, or not permitted */
+	struct err why;      /* code 0: it is permitted */
+	struct page_shot *taken;
+	unsigned count;
+	/* of what an exec put in the program's place, for its recording; thinned out where they become many */
+	struct page_shot *after[RECORD_PAGES_AFTER];
+	size_t after_count;
+	uint64_t after_every_ns, after_next_ns, after_began_ns;
 };
 
 struct record {
 	struct record_shots shots;
+	struct record_pages pages;
 	struct recorder_ears ears;
 	struct source_heap *heap;       /* NULL before record_open() and behind record_finish() */
 	struct source_heap_state state; /* as it left them */
@@ -193,6 +210,24 @@ void record_shots_want(struct record *rec);
 int64_t record_shots_step(struct record *rec, uint64_t now, int exiting, int64_t pause);
 /** record_shots_finish() - before the heap is let go: what is under way is waited for. */
 void record_shots_finish(struct record *rec);
+
+/* ---- pages.c ------------------------------------------------------------------------------------------------------- */
+
+/** record_pages_open() - before the program is started; where the kernel refuses, @rec->pages.why says so. */
+void record_pages_open(struct record *rec);
+/** record_pages_launch() - around the fork: as pageown_launch(). */
+void record_pages_launch(struct record *rec, int begin, pid_t pid);
+/** record_pages_read() - on the thread of the snapshots. */
+void record_pages_read(struct record *rec);
+/** record_pages_put() - what was read goes into the file. Return: 1 it did. */
+int record_pages_put(struct record *rec);
+/** record_pages_after() - an exec took the program away: what comes is read for its successor's recording. Return: ns until the next time. */
+int64_t record_pages_after(struct record *rec);
+/** record_pages_append() - to that recording at @path, which is finished; @zero_ns: CLOCK_MONOTONIC of its time 0. */
+int record_pages_append(struct record *rec, const char *path, uint64_t zero_ns, struct err *err);
+/** record_pages_name() - before a file ends. */
+void record_pages_name(struct record *rec);
+void record_pages_fini(struct record *rec);
 
 /* ---- files.c ------------------------------------------------------------------------------------------------ */
 

@@ -206,8 +206,11 @@ static pid_t start(struct recorder *r, struct launch *launch, const struct recor
 		.stamp_every_event = opt->stamp_every_event,
 	};
 	pid_t pid = record_heart_start(&r->rec.heart, heap, err);
-	if (pid == 0)
+	if (pid == 0) {
+		record_pages_launch(&r->rec, 1, 0);
 		pid = launch_start(launch, &env, &before, err);
+		record_pages_launch(&r->rec, 0, pid > 0 ? pid : 0);
+	}
 	free(output);
 	free(go_on);
 	return pid;
@@ -234,6 +237,8 @@ static int start_recorded(struct recorder *r, struct launch *launch, const struc
 	rc = launch_resolve(launch, argv, err);
 	if (rc == 0 && !launch->library)
 		rc = launch_library(launch, err);
+	if (rc == 0 && opt->pages)
+		record_pages_open(rec);
 	pid_t pid = rc < 0 ? rc : start(r, launch, opt, heap, pattern, err);
 	if (pid < 0) {
 		record_heart_stop(&rec->heart); /* before what it beats for goes */
@@ -416,6 +421,7 @@ static void describe_result(struct recorder *r)
 	r->result.children = rec->child_count;
 	r->result.child_peak_bytes = rec->child_peak_bytes;
 	r->result.child_exe = rec->child_exe;
+	r->result.no_pages = rec->pages.why.code ? rec->pages.why.msg : "";
 	r->result.exit_status =
 		r->started && r->end == RECORDER_ENDED ? proc_exit_status(r->status) : 0;
 }
@@ -557,6 +563,10 @@ static int take_successor(struct recorder *r)
 		unlink(r->path);
 	for (size_t i = last; i < count; i++)
 		take_file(r, &found[i]);
+	struct err err = { 0 };
+	if (count && r->path &&
+	    record_pages_append(&r->rec, r->path, found[count - 1].start_ns, &err) < 0)
+		record_fail(&r->rec, &err);
 	for (size_t i = 0; i < count; i++) {
 		free(found[i].path);
 		free(found[i].exe);

@@ -37,6 +37,7 @@ enum blt_type {
 	BLT_PENDING = 6,  /* pending.h */
 	BLT_FILE = 7,     /* attach.h */
 	BLT_SNAPSHOT = 8, /* shot.h */
+	BLT_PAGES = 9,    /* paged.h */
 };
 
 enum blt_flag {

@@ -19,6 +19,7 @@ static const char *const type_names[TRACE_TYPES] = {
 	[BLT_PENDING] = "pending",
 	[BLT_FILE] = "files",
 	[BLT_SNAPSHOT] = "snapshots",
+	[BLT_PAGES] = "pages",
 };
 
 /* Sizes as the directory tells them. Return: 0, -EBADMSG. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* symbols.c - add what frames resolve to, to a recording that is finished. */
+/* symbols.c - add what frames resolve to, and readings of pages, to a recording that is finished. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 
 #include "base/fileio.h"
 #include "trace/defs.h"
+#include "trace/paged.h"
 #include "trace/reader.h"
 #include "trace/replay.h"
 
@@ -119,7 +120,7 @@ static int write_out(struct addition *to, struct err *err)
 {
 	int rc = fileio_pwrite(to->fd, to->out.data, to->out.len, to->end);
 	if (rc < 0)
-		return err_set(err, rc, "cannot add symbols");
+		return err_set(err, rc, "cannot add to the recording");
 	to->end += to->out.len;
 	buf_clear(&to->out);
 	return 0;
@@ -175,6 +176,55 @@ static int write_symbols(struct addition *to, struct names *names, struct err *e
 		}
 	}
 	return rc < 0 ? rc : write_defs(to, err);
+}
+
+struct readings {
+	struct page_shot *const *shots;
+	size_t count;
+	pid_t pid;
+	uint64_t zero_ns;
+};
+
+static int write_paged(struct addition *to, struct blt_cols *cols, struct blt_head *head, int rc,
+		       struct err *err)
+{
+	if (rc < 0)
+		err_set(err, rc, "cannot add readings of pages");
+	else
+		rc = blt_pack(cols, head, to->zenc, &to->out, err);
+	if (rc >= 0)
+		rc = index_add(to->index, to->end, head, err);
+	blt_cols_fini(cols);
+	return rc < 0 ? rc : write_out(to, err);
+}
+
+static int write_readings(struct addition *to, const struct readings *readings, struct err *err)
+{
+	struct paged_names names = { 0 };
+	int rc = 0;
+	for (size_t i = 0; rc >= 0 && i < readings->count; i++) {
+		const struct page_process *process =
+			page_shot_find(readings->shots[i], readings->pid);
+		struct blt_cols cols = { 0 };
+		struct blt_head head = { .type = BLT_PAGES, .rows = 1 };
+		if (!process || process->time_ns < readings->zero_ns)
+			continue;
+		head.time_ns = process->time_ns - readings->zero_ns;
+		rc = paged_encode(&cols, readings->shots[i], process, readings->zero_ns, &names);
+		rc = write_paged(to, &cols, &head, rc, err);
+	}
+	for (uint32_t from = 0, count = 1; rc >= 0 && count && from < names.room;) {
+		struct blt_cols cols = { 0 };
+		struct blt_head head = { .type = BLT_PAGES, .time_ns = to->time_ns };
+		rc = paged_encode_names(&cols, &names, &from, &count);
+		head.rows = count;
+		if (rc < 0 || count)
+			rc = write_paged(to, &cols, &head, rc, err);
+		else
+			blt_cols_fini(&cols);
+	}
+	paged_names_fini(&names);
+	return rc;
 }
 
 /* Where the last whole block ends, and the definitions up to there. */
@@ -237,8 +287,9 @@ static int copy_range(int from, int to, uint64_t len, struct err *err)
 	return 0;
 }
 
+/* One of @prof, @readings. */
 static int add_to(struct trace_reader *r, int fd, const char *path, const struct prof *prof,
-		  struct err *err)
+		  const struct readings *readings, struct err *err)
 {
 	struct index index = { 0 };
 	struct addition to = { .fd = fd, .index = &index };
@@ -247,7 +298,7 @@ static int add_to(struct trace_reader *r, int fd, const char *path, const struct
 	char *other = NULL;
 	to.zenc = zblock_enc_new(err);
 	int rc = to.zenc ? survey(r, &to, &index, err) : -ENOMEM;
-	if (rc >= 0)
+	if (rc >= 0 && prof)
 		rc = replay_all_defs(r, &names.sink, err);
 	if (rc >= 0 && to.end < r->info.file_bytes) {
 		/* a cut block at the end would stand between: take what is whole into a new file, and swap */
@@ -263,8 +314,10 @@ static int add_to(struct trace_reader *r, int fd, const char *path, const struct
 		to.fd = fresh;
 	}
 	uint64_t before = to.end;
-	if (rc >= 0)
+	if (rc >= 0 && prof)
 		rc = write_symbols(&to, &names, err);
+	if (rc >= 0 && readings)
+		rc = write_readings(&to, readings, err);
 	if (rc >= 0 && whole)
 		rc = write_index(&to, &r->total, err);
 	if (fresh >= 0) {
@@ -307,7 +360,8 @@ int trace_reader_places(struct trace_reader *reader, struct prof *prof, struct e
 	return replay_all_defs(reader, &places.sink, err);
 }
 
-int trace_append_symbols(const char *path, const struct prof *prof, struct err *err)
+static int append_to(const char *path, const struct prof *prof, const struct readings *readings,
+		     struct err *err)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
@@ -315,13 +369,25 @@ int trace_append_symbols(const char *path, const struct prof *prof, struct err *
 	/* locked before it is read, and read through the same descriptor: nobody puts another file between the two */
 	int mine = flock(fd, LOCK_EX | LOCK_NB) == 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
 	if (mine < 0) {
-		err_set(err, -errno, "cannot add symbols to '%s' while it is written", path);
+		err_set(err, -errno, "cannot add to '%s' while it is written", path);
 		close(fd);
 		return err ? err->code : -EIO;
 	}
 	CLEANUP(trace_reader_freep) struct trace_reader *r = reader_of(mine, path, err);
-	int rc = r ? add_to(r, fd, path, prof, err) : err ? err->code : -EIO;
+	int rc = r ? add_to(r, fd, path, prof, readings, err) : err ? err->code : -EIO;
 	if (close(fd) < 0 && rc >= 0)
 		rc = err_set(err, -errno, "cannot write '%s'", path);
 	return rc;
+}
+
+int trace_append_symbols(const char *path, const struct prof *prof, struct err *err)
+{
+	return append_to(path, prof, NULL, err);
+}
+
+int trace_append_pages(const char *path, struct page_shot *const *shots, size_t count, pid_t pid,
+		       uint64_t zero_ns, struct err *err)
+{
+	const struct readings readings = { shots, count, pid, zero_ns };
+	return append_to(path, NULL, &readings, err);
 }

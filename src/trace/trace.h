@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "model/event.h"
 #include "model/instant.h"
+#include "model/pages.h"
 #include "model/prof.h"
 #include "model/snapshot.h"
 
@@ -77,6 +78,13 @@ int trace_writer_attach(struct trace_writer *writer, const struct trace_file *fi
  */
 int trace_writer_snapshot(struct trace_writer *writer, const struct snapshot *snapshot,
 			  struct err *err);
+/**
+ * trace_writer_pages() - one reading of resident pages by call stack, of @process, which is one of @shot; @zero_ns is CLOCK_MONOTONIC
+ * of the recording's time 0. Its frames have to stay until trace_writer_finish(), which writes what they are called by then. As
+ * trace_writer_snapshot().
+ */
+int trace_writer_pages(struct trace_writer *writer, const struct page_shot *shot,
+		       const struct page_process *process, uint64_t zero_ns, struct err *err);
 /** trace_writer_rows() - events that wait for more to come: what a flush would pack. */
 uint32_t trace_writer_rows(const struct trace_writer *writer);
 /** trace_writer_bytes() - size of the file so far. */
@@ -194,7 +202,22 @@ int trace_reader_shots(struct trace_reader *reader, struct trace_shot **shots, s
 /** trace_reader_shot() - load one; snapshot_free(). NULL with @err: -EBADMSG where it contradicts itself. */
 struct snapshot *trace_reader_shot(struct trace_reader *reader, const struct trace_shot *shot,
 				   struct err *err);
-#define TRACE_TYPES 9
+/** struct trace_pages - readings of resident pages that a recording has; their frames are equal where they are the same. */
+struct trace_pages;
+struct trace_pages_reading {
+	uint64_t time_ns, rss_bytes, at;
+};
+/** trace_pages_new() - find them all, in order, in the file as it is. O(blocks). NULL with @err. */
+struct trace_pages *trace_pages_new(const char *path, struct err *err);
+void trace_pages_free(struct trace_pages *pages);
+size_t trace_pages_count(const struct trace_pages *pages);
+const struct trace_pages_reading *trace_pages_reading(const struct trace_pages *pages, size_t i);
+/**
+ * trace_pages_load() - one of them as a shot of one process, whose times are the recording's; put by the caller, and may outlive
+ * @pages. What a recording has names for is named. NULL with @err: -EBADMSG where it contradicts itself.
+ */
+struct page_shot *trace_pages_load(struct trace_pages *pages, size_t i, struct err *err);
+#define TRACE_TYPES 10
 #define TRACE_COLUMNS 16
 
 /** struct trace_survey - what a recording is made of. */
@@ -227,5 +250,11 @@ int trace_reader_places(struct trace_reader *reader, struct prof *prof, struct e
  * must be, else extended). @prof holds the resolved frames.
  */
 int trace_append_symbols(const char *path, const struct prof *prof, struct err *err);
+/**
+ * trace_append_pages() - add readings of process @pid, whose frames have been named, to a finished recording in the same way. @zero_ns:
+ * CLOCK_MONOTONIC of its time 0; readings of before are left out.
+ */
+int trace_append_pages(const char *path, struct page_shot *const *shots, size_t count, pid_t pid,
+		       uint64_t zero_ns, struct err *err);
 
 #endif

@@ -21,6 +21,7 @@
 #include "trace/defs.h"
 #include "trace/events.h"
 #include "trace/index.h"
+#include "trace/paged.h"
 #include "trace/pending.h"
 #include "trace/shot.h"
 #include "trace/summary.h"
@@ -57,6 +58,7 @@ struct trace_writer {
 	struct err failed;       /* code != 0: writing has stopped */
 	struct events_tally lost;
 	struct events_told told; /* by what was lost */
+	struct paged_names page_names;
 };
 
 static int writer_define(struct sink *sink, const struct def *def, struct err *err);
@@ -383,6 +385,46 @@ int trace_writer_snapshot(struct trace_writer *w, const struct snapshot *snapsho
 	return rc < 0 ? rc : 0;
 }
 
+static int put_pages(struct trace_writer *w, struct blt_cols *cols, struct blt_head *head, int rc,
+		     struct err *err)
+{
+	if (rc < 0)
+		err_set(err, rc, "cannot record pages");
+	else if (w->failed.code)
+		rc = err_set(err, w->failed.code, "%s", w->failed.msg);
+	else
+		rc = write_block(w, cols, head, 0, err);
+	blt_cols_fini(cols);
+	return rc < 0 ? rc : 0;
+}
+
+int trace_writer_pages(struct trace_writer *w, const struct page_shot *shot,
+		       const struct page_process *process, uint64_t zero_ns, struct err *err)
+{
+	struct blt_cols cols = { 0 };
+	struct blt_head head = { .type = BLT_PAGES, .rows = 1 };
+	head.time_ns = process->time_ns > zero_ns ? process->time_ns - zero_ns : 0;
+	int rc = paged_encode(&cols, shot, process, zero_ns, &w->page_names);
+	return put_pages(w, &cols, &head, rc, err);
+}
+
+static int write_page_names(struct trace_writer *w, struct err *err)
+{
+	int rc = 0;
+	for (uint32_t from = 0, count = 1; !rc && count && from < w->page_names.room;) {
+		struct blt_cols cols = { 0 };
+		struct blt_head head = { .type = BLT_PAGES,
+					 .time_ns = events_enc_last_time(w->events) };
+		rc = paged_encode_names(&cols, &w->page_names, &from, &count);
+		head.rows = count;
+		if (rc || count)
+			rc = put_pages(w, &cols, &head, rc, err);
+		else
+			blt_cols_fini(&cols);
+	}
+	return rc;
+}
+
 struct sink *trace_writer_pending(struct trace_writer *writer)
 {
 	return writer->pending && !writer->failed.code ? pending_begin(writer->pending, writer->end)
@@ -583,7 +625,7 @@ int trace_writer_finish(struct trace_writer *writer, const struct prof *prof, st
 	if (rc < 0)
 		tail_rc = write_loss(w, &tail);
 	/* After a failure the file lacks what the prof knows: then a replay is the truth about the file. */
-	else if (prof)
+	else if ((tail_rc = write_page_names(w, &tail)) >= 0 && prof)
 		tail_rc = write_summary(w, prof, &tail);
 	/*
 	 * It is smaller than a summary, for which there may have been no room. Not where the count of what was lost is missing: such
@@ -621,6 +663,7 @@ void trace_writer_freep(struct trace_writer **writer)
 	defs_enc_fini(&w->defs);
 	events_enc_free(w->events);
 	index_fini(&w->index);
+	paged_names_fini(&w->page_names);
 	buf_fini(&w->out);
 	free(w->path);
 	free(w);

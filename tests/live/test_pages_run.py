@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run` takes resident pages along: one recording has both books."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+MIB = 1 << 20
+needs_bpf = pytest.mark.skipif(
+    os.geteuid() != 0 or not os.path.exists("/sys/kernel/btf/vmlinux"),
+    reason="BPF needs root and a kernel with BTF")
+TOUCH = ("import mmap,time\n"
+         "m=mmap.mmap(-1,24<<20,mmap.MAP_PRIVATE|mmap.MAP_ANONYMOUS)\n"
+         "for i in range(0,24<<20,4096): m[i]=1\n"
+         "b=[bytearray(1<<14) for _ in range(800)]\n"
+         "time.sleep(1)\n")
+
+
+def run(*argv, **more):
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, **more)
+
+
+def report(byteledger, path, *options):
+    done = run(byteledger, "report", path, "--format", "json", *options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@needs_bpf
+def test_one_recording_has_both_books(byteledger, tmp_path):
+    path = str(tmp_path / "both.blt")
+    done = run(byteledger, "run", "-o", path, "--", os.path.realpath(sys.executable), "-c", TOUCH)
+    assert done.returncode == 0, done.stderr
+    assert "Resident pages" in done.stderr and "without resident pages" not in done.stderr
+    whole = report(byteledger, path)
+    pages = whole["pages"]
+    assert whole["totals"]["allocations"] > 1000
+    # the rows are RSS, each on one line, and what smaps said right behind it was near
+    assert sum(row["bytes"] for row in pages["rows"] if row["kind"] in ("anon", "shmem", "file")) == pages["rss_bytes"]
+    assert pages["rss_bytes"] > 34 * MIB and abs(pages["checks"]["residual_bytes"]) < MIB
+    assert pages["attributed_bytes"] >= 0.999 * pages["rss_bytes"], pages["unattributed"]
+    # the program's own mapping, and the allocator's, have stacks and the names of mappings
+    own = [row for row in pages["rows"] if row["kind"] == "anon" and not row["label"].startswith("heap")]
+    assert sum(row["bytes"] for row in own if any("python" in (frame["module"] or "") for frame in row["frames"])) >= 24 * MIB - 65536
+    assert all(row["label"] for row in pages["rows"] if row["kind"] in ("anon", "shmem", "file"))
+    named = sum(row["bytes"] for row in pages["rows"] if any(frame["function"] for frame in row["frames"]))
+    assert named >= 0.9 * pages["rss_bytes"]
+    # earlier it was less, and a selection of blocks says nothing of pages
+    early = report(byteledger, path, "--at", "0")["pages"]
+    assert early["time_ns"] <= pages["time_ns"] and early["rss_bytes"] <= pages["rss_bytes"]
+    assert "Resident pages" not in run(byteledger, "report", path, "--by", "function").stdout
+    assert "pages" in run(byteledger, "info", path).stdout
+
+
+@needs_bpf
+def test_what_a_wrapper_execs_has_both_books(byteledger, tmp_path):
+    path = str(tmp_path / "wrapped.blt")
+    done = run(byteledger, "run", "-q", "-o", path, "--", "env", "A=b", os.path.realpath(sys.executable), "-c", TOUCH)
+    assert done.returncode == 0, done.stderr
+    pages = report(byteledger, path)["pages"]
+    assert pages["rss_bytes"] > 34 * MIB and pages["attributed_bytes"] >= 0.999 * pages["rss_bytes"]
+    assert "python" in pages["exe"]
+
+
+@needs_bpf
+def test_pages_are_left_out_where_they_are_not_wanted_or_not_permitted(byteledger, tmp_path):
+    path = str(tmp_path / "without.blt")
+    done = run(byteledger, "run", "-o", path, "--no-pages", "--", "/bin/true")
+    assert done.returncode == 0 and "resident pages" not in done.stderr.lower()
+    assert "pages" not in report(byteledger, path)
+    # nobody may load programs: the rest is recorded, and what is missing is said once
+    with tempfile.TemporaryDirectory() as folder: # pytest's own are its user's alone
+        os.chmod(folder, 0o777)
+        path = os.path.join(folder, "user.blt")
+        done = run("setpriv", "--reuid", "65534", "--clear-groups", byteledger, "run", "-o", path, "--", "/bin/true")
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("without resident pages by stack") == 1, done.stderr
+        assert "pages" not in report(byteledger, path)
