@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pageown_impl.h - the inside of struct pageown: pageown.c loads, pageown_follow.c knows processes, pageown_stacks.c names, pageown_walk.c counts. */
+/* pageown_impl.h - the inside of struct pageown: pageown.c loads, pageown_follow.c knows processes, pageown_stacks.c names, pageown_walk.c and pageown_rows.c count. */
 #ifndef SOURCE_PAGEOWN_IMPL_H
 #define SOURCE_PAGEOWN_IMPL_H
 
