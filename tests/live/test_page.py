@@ -177,6 +177,20 @@ def test_page_of_a_node(browser, byteledger, tmp_path):
         recorder.stop()
 
 
+def test_a_recording_and_a_nodes_store_have_one_time_axis(browser, byteledger, recordings, tmp_path):
+    """What was said when memory was taken: the range of the recording's axis, in Messages and Logs of the store beside it."""
+    recording = recordings("python3")
+    done = subprocess.run([byteledger, "report", "--format", "json", recording], capture_output=True, text=True, check=True)
+    length = json.loads(done.stdout)["process"]["runtime_ns"]
+    ended = int(os.stat(recording).st_mtime_ns)
+    lines = test_net_api.stream("all-kinds")
+    with open(tmp_path / "x.jsonl", "w", encoding="ascii") as file:
+        for i, line in enumerate(lines):
+            file.write(json.dumps({**line, "conn": 1, "time_ns": ended - length + length * i // len(lines)}) + "\n")
+    test_net_api.fill(byteledger, tmp_path / "db", tmp_path / "x.jsonl", "--role", "responder", "--identity", netapi.identity("recorder-r"))
+    in_browser("axis", browser, byteledger, tmp_path, recording, str(tmp_path / "db"))
+
+
 def test_page_of_a_process(browser, byteledger, tmp_path):
     """A process that grows, followed by its mappings."""
     program = "import time\nk = [str(i) * 3 for i in range(200000)]\nwhile True:\n    k.append(bytearray(20000))\n    time.sleep(0.02)\n"

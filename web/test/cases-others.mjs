@@ -95,6 +95,41 @@ export const cases = {
 		await everywhere(url, ["#/messages", "#/connections", "#/logs", "#/messages?types=metadata", "#/logs?level=error,fatal"]);
 	},
 
+	/** Question 9: a range of a recording's time axis, and what the node beside it said then; from a row back to the memory of its moment. */
+	async axis({ url }) {
+		const page = await open(`${url}#/flame`);
+		const sources = await page.evaluate(() => fetch("/api/v1/sources").then((r) => r.json()));
+		const start = BigInt(sources[0].start_realtime_ns);
+		const all = await page.evaluate(() => fetch("/v3/messages?limit=1000").then((r) => r.json()));
+		assert.ok(all.length > 20, `${all.length} messages`);
+		const t0 = Date.now();
+		const over = await page.locator(".u-over").boundingBox();
+		await act(page, async () => {
+			await page.mouse.move(over.x + over.width * 0.4, over.y + 30);
+			await page.mouse.down();
+			await page.mouse.move(over.x + over.width * 0.5, over.y + 30, { steps: 5 });
+			await page.mouse.move(over.x + over.width * 0.6, over.y + 30, { steps: 5 });
+			await page.mouse.up();
+		});
+		await act(page, () => page.locator(".rail").getByText("Messages").click());
+		assert.equal(await view(page), "messages");
+		await page.locator(".grid-row").first().waitFor();
+		const words = new URL(page.url().replace("#/messages", "")).searchParams;
+		const ns = (word) => start + BigInt(Math.round(Number(/^([\d.]+)s$/.exec(word)[1]) * 1e9));
+		const inside = all.filter((m) => BigInt(m.timestamp) >= ns(words.get("from")) && BigInt(m.timestamp) <= ns(words.get("to")));
+		assert.ok(inside.length > 0 && inside.length < all.length, `${inside.length} of ${all.length} messages in the range`);
+		const shown = await counted(page);
+		assert.ok(Math.abs(shown - inside.length) <= 1, `${shown} rows, ${inside.length} messages`); // numbers of JSON are exact to 256 ns
+		await act(page, () => page.locator(".grid-row").first().click());
+		await page.locator(".panel pre").waitFor();
+		figures.question_9_ms = Date.now() - t0;
+		figures.messages_in_range = shown;
+		await page.screenshot({ path: join(out, "axis.png") });
+		await act(page, () => page.getByRole("button", { name: "Memory then" }).click());
+		assert.equal(await view(page), "flame");
+		assert.match(page.url(), /[?&]at=[\d.]+s/);
+	},
+
 	/** A running process by mapping: its classes add up to RSS, the verdict, allocators, threads; the figures go on by themselves. */
 	async regions({ url }) {
 		const page = await open(`${url}#/regions`);
