@@ -20,7 +20,9 @@ import zlib
 
 TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
          ".svg": "image/svg+xml", ".json": "application/json"}
-INPUTS = ("package.json", "package-lock.json", ".npmrc", "tsconfig.json", "vite.config.ts", "index.html")
+INPUTS = ("package.json", "package-lock.json", ".npmrc", "tsconfig.json", "vite.config.ts", "index.html", "openapi.mjs")
+OPENAPI = os.path.join("src", "api", "byteledger-openapi.json")  # types of its answers are made from it
+SCHEMA = os.path.join("src", "api", "schema.ts")
 STAMP = "built-from"
 BUNDLE_MAX = 150 * 1024  # what the page may weigh, compressed
 
@@ -30,11 +32,12 @@ def stop(text, hint):
 
 
 def inputs(web):
-    """What the page is made from; tests are not part of it."""
-    found = [os.path.join(web, name) for name in INPUTS]
+    """What the page is made from; tests are not part of it, nor what is made of the server's OpenAPI file."""
+    found = [os.path.join(web, name) for name in INPUTS] + [os.path.join(os.path.dirname(web), OPENAPI)]
     for folder, folders, names in os.walk(os.path.join(web, "src")):
         folders.sort()
-        found += [os.path.join(folder, name) for name in sorted(names) if not name.startswith(".")]
+        found += [os.path.join(folder, name) for name in sorted(names)
+                  if not name.startswith(".") and os.path.join(folder, name) != os.path.join(web, SCHEMA)]
     return found
 
 
@@ -81,6 +84,7 @@ def build(web, wanted):
             f"npm fetches the packages of web/package-lock.json: is its registry within reach? Or {without}")
         with open(mark, "w", encoding="ascii") as file:
             file.write(lock)
+    run("making types", ["node", "openapi.mjs", os.path.join("..", OPENAPI), SCHEMA], web, "is the OpenAPI file in order?")
     run("the type check", ["node", os.path.join("node_modules", "typescript", "bin", "tsc"), "--noEmit"], web,
         "the lines above name the file")
     run("vite build", ["node", os.path.join("node_modules", "vite", "bin", "vite.js"), "build", "--logLevel", "warn"], web,

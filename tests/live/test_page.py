@@ -238,6 +238,8 @@ def test_without_npm_a_built_page_is_taken_and_none_stops_with_a_hint(browser, t
     tree = tmp_path / "tree"
     os.makedirs(tree / "scripts")
     shutil.copytree(WEB, tree / "web", ignore=shutil.ignore_patterns("node_modules", ".build-lock"))
+    os.makedirs(tree / "src" / "api")
+    shutil.copy(os.path.join(ROOT, "src", "api", "byteledger-openapi.json"), tree / "src" / "api")
     script = os.path.join(ROOT, "scripts", "page.py")
     words = ["/usr/bin/python3", script, str(tree), str(tmp_path / "page.S"), str(tmp_path / "page.bin"), str(tmp_path / "page.d")]
     bare = {"PATH": str(tmp_path)}

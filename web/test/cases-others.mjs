@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is not a heap recording: nodes with messages, connections and logs; processes by mapping, by page.
 import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { act, figures, key, loadAxe, offences, open, out, settled, view } from "./harness.mjs";
+import { act, boxes, complaints, figures, key, loadAxe, offences, open, out, settled, view } from "./harness.mjs";
 
 const SIZES = [["light", 1440, 900], ["dark", 1440, 900], ["light", 900, 700], ["dark", 390, 844]];
 
@@ -128,6 +129,96 @@ export const cases = {
 		await act(page, () => page.getByRole("button", { name: "Memory then" }).click());
 		assert.equal(await view(page), "flame");
 		assert.match(page.url(), /[?&]at=[\d.]+s/);
+	},
+
+	/** A recording of 10^8 events: openings, 300 interactions on aggregates, a block filter, Stop, the server's memory. */
+	async large({ url, child }) {
+		const cpu = () => readFileSync(`/proc/${child.pid}/stat`, "utf8").replace(/^.*\) /, "").split(" ").slice(11, 13).reduce((a, n) => a + Number(n), 0) * 10;
+		let t0 = Date.now();
+		let page = await open(`${url}#/flame`);
+		figures.first_opening_ms = Date.now() - t0;
+		assert.ok((await boxes(page)).length > 0);
+		await page.context().close();
+		t0 = Date.now();
+		page = await open(`${url}#/flame`);
+		figures.second_opening_ms = Date.now() - t0;
+		const summary = await page.evaluate(() => fetch("/api/v1/summary").then((r) => r.json()));
+		figures.stacks = summary.totals.stacks;
+		figures.allocations = summary.totals.allocations;
+		const { rows: { key: names }, tree } = await page.evaluate(async () => ({ ...(await (await fetch("/api/v1/rows?by=function&limit=200")).json()), tree: await (await fetch("/api/v1/tree?nodes=3000&keys=1")).json() }));
+		// what is asked of sums: costs, groups, zoom, transforms, search, tables, the moments of the axis
+		let seed = 11;
+		const random = (n) => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) % n;
+		const costs = ["peak", "allocated", "allocations", "temporary", "leaked"];
+		const some = [
+			() => `#/flame?cost=${costs[random(5)]}`,
+			() => `#/flame?n=${tree.node.key[1 + random(tree.node.key.length - 1)]}`,
+			() => `#/flame?cost=${costs[random(5)]}&inverted=1`,
+			() => `#/table?cost=${costs[random(5)]}&by=${["function", "module", "stack"][random(3)]}`,
+			() => `#/tree?cost=${costs[random(5)]}`,
+			() => `#/treemap?cost=${costs[random(5)]}`,
+			() => `#/flame?x=focus:${names[random(names.length)]}`,
+			() => `#/flame?x=hide:${names[random(names.length)]}`,
+			() => `#/function?f=${names[random(names.length)]}`,
+			() => `#/flame?find=${["a", "e", "main", "alloc", "f1"][random(5)]}`,
+			() => "#/overview",
+			() => "#/losses",
+		];
+		const times = [];
+		const slow = [];
+		for (let i = 0; i < 300; i++) {
+			const hash = some[random(some.length)]();
+			const ms = await page.evaluate(
+				(to) =>
+					new Promise((done) => {
+						if (location.hash === to)
+							return done(0);
+						const root = document.documentElement;
+						const from = performance.now();
+						root.removeAttribute("data-settled");
+						location.hash = to;
+						const watch = new MutationObserver(() => {
+							if (root.hasAttribute("data-settled")) {
+								watch.disconnect();
+								done(window.__painted() - from);
+							}
+						});
+						watch.observe(root, { attributes: true });
+					}),
+				hash,
+			);
+			if (ms)
+				times.push(ms);
+			if (ms > 200)
+				slow.push(`${Math.round(ms)} ${hash}`);
+		}
+		times.sort((a, b) => a - b);
+		figures.interactions = times.length;
+		figures.p50_ms = Math.round(times[times.length >> 1]);
+		figures.p95_ms = Math.round(times[Math.floor(times.length * 0.95)]);
+		figures.max_ms = Math.round(times[times.length - 1]);
+		figures.slow = slow.length;
+		writeFileSync(join(out, "slow.txt"), slow.join("\n"));
+		// single blocks that match a filter: the first rows
+		await act(page, () => page.evaluate(() => void (location.hash = "#/overview")));
+		t0 = Date.now();
+		await act(page, () => page.evaluate(() => void (location.hash = "#/blocks?min-size=64")));
+		figures.block_filter_ms = Date.now() - t0;
+		// Stop: the server's work ends with the question
+		await page.evaluate(() => void (location.hash = "#/blocks?min-size=65&sort=-size"));
+		const stop = page.getByRole("button", { name: "Stop" });
+		const shown = await stop.waitFor({ timeout: 20000 }).then(() => true, () => false);
+		if (shown) {
+			await stop.click();
+			await new Promise((done) => setTimeout(done, 100));
+			const before = cpu();
+			await new Promise((done) => setTimeout(done, 3000));
+			figures.cpu_in_3_s_after_stop_ms = cpu() - before;
+		}
+		figures.server_peak_mib = Math.round(Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, "utf8"))[1]) / 1024);
+		await page.context().close();
+		// a random function may have nothing of a random cost: the server says 404, which a browser writes down
+		complaints.splice(0, complaints.length, ...complaints.filter((c) => !/status of 404/.test(c)));
 	},
 
 	/** A running process by mapping: its classes add up to RSS, the verdict, allocators, threads; the figures go on by themselves. */

@@ -16,6 +16,13 @@ export class Refused extends Error {
 /** Requests that are under way: data-settled on the root says when there are none (tests wait for it, never for a time). */
 export const busy = new Store(0);
 let frames = 0;
+let painted = 0;
+declare global {
+	interface Window {
+		__painted?: () => number;
+	}
+}
+window.__painted = () => painted;
 export function settle(change: number): void {
 	busy.set(busy.get() + change);
 	const number = ++frames;
@@ -23,6 +30,9 @@ export function settle(change: number): void {
 	const seen = (left: number) => {
 		if (number !== frames || busy.get() > 0)
 			return;
+		// when the last answer was drawn: one frame after nothing was under way any more (measured by tests)
+		if (left === 2)
+			painted = performance.now();
 		if (left)
 			requestAnimationFrame(() => seen(left - 1));
 		else

@@ -173,11 +173,9 @@ export function graft(tree: Tree, at: number, more: TreeAnswer, zoomed: string |
 		total: splice(old.node.total, more.node.total),
 		self: splice(old.node.self, more.node.self),
 		rest: splice(old.node.rest, more.node.rest),
+		blocks: splice(old.node.blocks, more.node.blocks),
+		children: splice(old.node.children, more.node.children),
 	};
-	if (old.node.blocks && more.node.blocks)
-		node.blocks = splice(old.node.blocks, more.node.blocks);
-	if (old.node.children && more.node.children)
-		node.children = splice(old.node.children, more.node.children);
 	if (old.node.base && more.node.base)
 		node.base = splice(old.node.base, more.node.base);
 	if (old.node.key && more.node.key)

@@ -176,8 +176,8 @@ export function SelectionBar(): JSX.Element {
 			</div>
 			<span class="selection-end">
 				{answer?.total !== undefined && (
-					<Explained term={COSTS.find((c) => c.value === cost)?.term ?? "live"} value={answer.total} unit={answer.unit} more={shown?.shown !== undefined && shown.shown !== answer.total ? `Shown here: ${amount(shown.shown, answer.unit)}.` : undefined}>
-						{amount(answer.total, answer.unit)}
+					<Explained term={COSTS.find((c) => c.value === cost)?.term ?? "live"} value={answer.total} unit={answer.unit} more={shown?.shown !== undefined && shown.shown !== answer.total ? `Shown here: ${amount(shown.shown, answer.unit ?? "bytes")}.` : undefined}>
+						{amount(answer.total, answer.unit ?? "bytes")}
 						{shown?.shown !== undefined && shown.shown !== answer.total ? `: ${percent(shown.shown, answer.total)}` : ""}
 					</Explained>
 				)}

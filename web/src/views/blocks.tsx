@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { api, download, fileStem, go, head, link, place } from "../app.ts";
 import { ask, useAnswer } from "../api/client.ts";
-import type { Head, Named } from "../api/types.ts";
+import type { BlocksAnswer, HistogramAnswer } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
 import { bytes, count, csvCell, duration, exact, grouped, moment, percent, plain } from "../lib/format.ts";
 import { useStore } from "../lib/store.ts";
@@ -13,27 +13,6 @@ import { Grid, type Column } from "../parts/grid.tsx";
 import { frameFacts } from "../parts/panel.tsx";
 import type { ViewProps } from "./props.ts";
 
-export interface BlocksAnswer extends Head, Named {
-	allocations: {
-		id: number[];
-		address: string[];
-		time_ns: number[];
-		bytes: number[];
-		freed_ns: (number | null)[];
-		lifetime_ns: number[];
-		thread: number[];
-		stack: number[];
-		temporary: boolean[];
-		realloc: boolean[];
-		free_thread?: (number | null)[];
-		free_stack?: number[];
-	};
-	stacks: { key: string[]; frames: number[][] };
-	next: string | null;
-	scanned: number;
-	matched: number;
-	first_only?: number;
-}
 interface BlockRow {
 	page: BlocksAnswer;
 	i: number;
@@ -208,15 +187,8 @@ function BlockPanel(props: { row: BlockRow }): JSX.Element {
 	);
 }
 
-interface HistogramAnswer extends Head {
-	x: (number | string | null)[];
-	y?: (number | string | null)[];
-	blocks: number[][] | number[];
-	bytes: number[][] | number[];
-}
-
-function edge(kind: "size" | "lifetime", value: number | string | null | undefined): string {
-	return value === null || value === undefined || value === "never" ? "never freed" : kind === "size" ? bytes(Number(value)) : duration(Number(value));
+function edge(kind: "size" | "lifetime", value: number | null | undefined): string {
+	return value === null || value === undefined ? "never freed" : kind === "size" ? bytes(value) : duration(value);
 }
 
 export function Lifetimes(props: ViewProps): JSX.Element {
@@ -272,8 +244,8 @@ export function Lifetimes(props: ViewProps): JSX.Element {
 			return;
 		const low = cells.xs[x];
 		const high = cells.xs[x + 1];
-		const never = low === null || low === "never";
-		const ns = (n: number | string | null | undefined) => (n === null || n === undefined || n === "never" ? undefined : `${Number(n)}ns`);
+		const never = low === null;
+		const ns = (n: number | null | undefined) => (n === null || n === undefined ? undefined : `${Number(n)}ns`);
 		go(
 			{
 				"lifetime-min": never ? undefined : ns(low), "lifetime-max": never ? undefined : ns(typeof high === "number" ? high - 1 : undefined), leaked: never ? "1" : undefined,
@@ -304,7 +276,7 @@ export function Lifetimes(props: ViewProps): JSX.Element {
 										{cells.columns.map((x) => {
 											const v = cells.at(x, y);
 											const strength = v ? 0.12 + 0.88 * (Math.log1p(v) / Math.log1p(cells.most)) : 0;
-											const title = `${value(v)} ${what === "blocks" ? "blocks" : ""} of ${edge("size", cells.ys[y])} and more that lived ${edge("lifetime", cells.xs[x])}${cells.xs[x] === null || cells.xs[x] === "never" ? "" : " and longer"}`;
+											const title = `${value(v)} ${what === "blocks" ? "blocks" : ""} of ${edge("size", cells.ys[y])} and more that lived ${edge("lifetime", cells.xs[x])}${cells.xs[x] === null ? "" : " and longer"}`;
 											return (
 												<div role="cell" key={x} class="heat-cell">
 													{v > 0 && (

@@ -116,7 +116,7 @@ export function Growth(props: ViewProps): JSX.Element {
 					/>
 				) : (
 					<Empty>
-						<b>{answer.data?.too_short ? `Too short: ${plain(answer.data.too_short)}.` : "Nothing lived in this selection."}</b>
+						<b>Nothing lived in this selection.</b>
 					</Empty>
 				)
 			}

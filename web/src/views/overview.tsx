@@ -42,8 +42,8 @@ function Figure(props: { label: string; term: string; value: number | null | und
 export function endOf(s: Summary): string {
 	if (!s.ended)
 		return "still being recorded";
-	if (s.exit_status !== undefined && s.exit_status !== null)
-		return `exited with ${s.exit_status} after ${duration(s.process.runtime_ns)}`;
+	if (s.process.exit_status !== undefined && s.process.exit_status !== null)
+		return `exited with ${s.process.exit_status} after ${duration(s.process.runtime_ns)}`;
 	return s.process.complete ? `recorded to its end, ${duration(s.process.runtime_ns)}` : `broken off after ${duration(s.process.runtime_ns)}`;
 }
 

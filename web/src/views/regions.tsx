@@ -2,7 +2,8 @@
 // A running process by mapping, right now: rows that add up to its RSS, how each is known, how old the reading is.
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { api, download, fileStem, go, place, source } from "../app.ts";
+import { download, fileStem, go, place, source } from "../app.ts";
+import type { Alert } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
 import { bytes, count, csvCell, duration, exact, grouped, percent, plain, signed, wallDay } from "../lib/format.ts";
 import { useStore } from "../lib/store.ts";
@@ -101,14 +102,6 @@ interface History {
 	runs: { time_ns: number; pid: number; comm: string }[];
 	series: Line[];
 }
-interface Alert {
-	source?: number;
-	rule: string;
-	text: string;
-	met: boolean;
-	time_realtime_ns: number;
-}
-
 const OWNER: [RegExp, number][] = [
 	[/allocator|heap/, 3], [/anon|stack|named/, 0], [/runtime|jit/, 2], [/library/, 4], [/program|exe/, 1], [/kernel|vdso/, 5], [/file|shared|shmem/, 6],
 ];
@@ -139,7 +132,7 @@ export function Regions(props: ViewProps): JSX.Element {
 	const polled = usePolled<Breakdown>(path, 1000, (fresh) => setHistory((old) => [...old, fresh.rss_bytes].slice(-HISTORY)));
 	const long = usePolled<History>(`/debug/memory/history?from=-6h${who}`, 5000);
 	const past = usePolled<History>(`/debug/memory/history?points=1&from=-1h${who}`, 0);
-	const alerted = usePolled<{ alerts: Alert[] }>(from?.has?.includes("alerts") ? api("alerts", { src: words.src }) : null, 2000);
+	const alerted = usePolled<Alert[]>(from?.has?.includes("alerts") ? "/api/v1/alerts" : null, 2000);
 	const now = polled.data;
 	const form = (FORMS as readonly string[]).includes(words.z ?? "") ? (words.z as (typeof FORMS)[number]) : "classes";
 	const lines = useMemo(() => new Map((long.data?.series ?? []).map((l) => [`${l.class ?? ""}|${l.label ?? ""}`, l])), [long.data]);
@@ -160,7 +153,7 @@ export function Regions(props: ViewProps): JSX.Element {
 		classes: () => [["class", "label", "rss_bytes", "pss_bytes", "virtual_bytes", "swap_bytes", "count", "how", "verdict", "bytes_per_hour"], ...now!.classes.map((c) => [c.class, c.label, c.rss_bytes, c.pss_bytes ?? null, c.virtual_bytes, c.swap_bytes, c.count, c.how, lines.get(`${c.class}|${c.label}`)?.growth.verdict ?? null, lines.get(`${c.class}|${c.label}`)?.growth.bytes_per_hour ?? null])],
 		mappings: () => [["start", "end", "perms", "rss_bytes", "swap_bytes", "class", "label", "name"], ...(now!.regions ?? []).map((r) => [address(r.start), address(r.end), r.perms, r.rss_bytes, r.swap_bytes, r.class, r.label, r.name])],
 		threads: () => [["tid", "name", "used_bytes", "rss_bytes", "stack_start", "stack_end"], ...(now!.threads ?? []).map((t) => [t.tid, t.name, t.used_bytes, t.rss_bytes, address(t.stack_start), address(t.stack_end)])],
-		alerts: () => [["time_realtime_ns", "rule", "met", "text"], ...(alerted.data?.alerts ?? []).map((a) => [a.time_realtime_ns, a.rule, String(a.met), a.text])],
+		alerts: () => [["time_realtime_ns", "pid", "name", "rule", "text"], ...(alerted.data ?? []).map((a) => [a.time_realtime_ns, a.pid, a.name, a.rule, a.text])],
 	};
 	props.expose({
 		loaded: now ? `${count(now.mappings ?? 0)} mappings` : "",
@@ -181,7 +174,7 @@ export function Regions(props: ViewProps): JSX.Element {
 			<span class="where">{plain(kind)}</span>
 		</span>
 	);
-	const met = (alerted.data?.alerts ?? []).filter((a) => a.met);
+	const met = alerted.data ?? [];
 	const wrong = !!now?.checks?.smaps_rss_bytes && !!now.checks.status_rss_bytes && now.checks.smaps_rss_bytes !== now.checks.status_rss_bytes;
 	return (
 		<>
@@ -285,14 +278,13 @@ export function Regions(props: ViewProps): JSX.Element {
 								{ key: "how", label: "known by", width: "200px", cell: (t) => <span class="second">{plain(t.how ?? "")}</span>, text: (t) => t.how ?? "" },
 							]}
 						/>
-					) : alerted.data?.alerts.length ? (
+					) : alerted.data?.length ? (
 						<Grid<Alert>
 							label="alerts"
-							total={alerted.data.alerts.length}
-							row={(i) => alerted.data!.alerts[alerted.data!.alerts.length - 1 - i] ?? null}
+							total={alerted.data.length}
+							row={(i) => alerted.data![alerted.data!.length - 1 - i] ?? null}
 							columns={[
 								{ key: "time", label: "time", width: "220px", cell: (a) => wallDay(a.time_realtime_ns / 1e6), text: (a) => a.time_realtime_ns },
-								{ key: "met", label: "", width: "90px", cell: (a) => (a.met ? <b class="grown">met</b> : <span class="second">over</span>), text: (a) => String(a.met) },
 								{ key: "rule", label: "rule", width: "240px", cell: (a) => <code>{plain(a.rule)}</code>, text: (a) => a.rule },
 								{ key: "text", label: "what", cell: (a) => plain(a.text), text: (a) => a.text },
 							]}

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { api, costOf, download, fileStem, go, head, link, place } from "../app.ts";
 import { useAnswer } from "../api/client.ts";
-import type { Head, Named } from "../api/types.ts";
+import type { AddressAnswer, Head, MapsAnswer, Named, SourceAnswer, SpaceAnswer } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
 import { amount, bytes, count, csvCell, duration, exact, grouped, moment, plain } from "../lib/format.ts";
 import { useStore } from "../lib/store.ts";
@@ -12,16 +12,11 @@ import { COSTS } from "../lib/terms.ts";
 import { Bar, Empty, Explained, Note, Shown, showTip, useSize } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
 import { Details, frameFacts } from "../parts/panel.tsx";
-import type { BlocksAnswer } from "./blocks.tsx";
 import type { ViewProps } from "./props.ts";
 
 interface Stacked extends Head, Named {
 	stacks: { key: string[]; frames: number[][] };
 }
-interface MapsAnswer extends Stacked {
-	maps: { address: string[]; bytes: number[]; prot: string[]; made_ns: number[]; gone_ns: (number | null)[]; thread: number[]; stack: number[]; name: (string | null)[] };
-}
-
 function names(answer: Stacked, stack: number): string[] {
 	return (answer.stacks.frames[stack] ?? []).map((f) => plain(answer.frames.short[f]) || plain(answer.frames.name[f]));
 }
@@ -136,11 +131,6 @@ export function Maps(props: ViewProps): JSX.Element {
 	);
 }
 
-interface SpaceAnswer extends Head {
-	strips: { start: string; end: string; cell_bytes: number; blocks: number; used: number[] }[];
-	strips_total: number;
-}
-
 function Strip(props: { strip: SpaceAnswer["strips"][number]; width: number; onCell: (address: string) => void }): JSX.Element {
 	const { strip } = props;
 	const theme = useStore(colours);
@@ -205,12 +195,6 @@ function Strip(props: { strip: SpaceAnswer["strips"][number]; width: number; onC
 			/>
 		</section>
 	);
-}
-
-interface AddressAnswer extends BlocksAnswer {
-	address: string;
-	what: string;
-	in_module?: { name: string; path: string; offset: number } | null;
 }
 
 function AddressCard(props: { address: string; stamp: number }): JSX.Element {
@@ -289,12 +273,6 @@ export function Space(props: ViewProps): JSX.Element {
 			</Shown>
 		</>
 	);
-}
-
-interface SourceAnswer extends Head {
-	path: string;
-	text: string[];
-	lines: { line: number[]; self: number[]; total: number[] };
 }
 
 export function SourceView(props: ViewProps): JSX.Element {
