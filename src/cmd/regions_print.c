@@ -15,6 +15,7 @@
 #include "proc/beside.h"
 #include "proc/classes.h"
 #include "proc/ledger.h"
+#include "source/heapfiles.h"
 #include "source/threadfacts.h"
 
 /** print_groups() - the page with another middle. */
@@ -117,6 +118,8 @@ struct breakdown *regions_read(const struct regions *r, const struct target *tar
 				     .facts = threadfacts_read };
 	struct breakdown *b = breakdown_read(target, &opt, err);
 	int rc = b && r->names ? mapnames_apply(r->names, b, target, err) : 0;
+	if (b)
+		b->files = &heapfiles;
 	/* a quick look does not copy heaps */
 	if (b && rc == 0 && !r->quick)
 		rc = heaps_read(b, target, err);

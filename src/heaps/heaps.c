@@ -202,7 +202,7 @@ double heaps_present(const struct breakdown *b, const uint8_t *claims)
 static int (*const readers[])(struct breakdown *, const struct memory *,
 			      struct err *) = { heaps_glibc,    heaps_cpython,  heaps_hotspot,
 						heaps_jemalloc, heaps_mimalloc, heaps_tcmalloc,
-						heaps_go };
+						heaps_go,       heaps_proofs };
 
 /* What a reader put into the units is of the allocator that it told first; of one that was refused it goes. */
 static void own_units(struct breakdown *b, size_t rows, size_t units, size_t pieces)
@@ -221,6 +221,7 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 {
 	struct pages pages = { .fd = -1 };
 	struct err ignored = { 0 };
+	b->files_of = target;
 	free(b->allocators);
 	b->allocators = NULL;
 	b->allocator_count = 0;
@@ -260,5 +261,6 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 		rc = err_set(err, -ENOMEM, "cannot name the mappings of process %d", (int)b->pid);
 	b->named_ns = b->owned->read_ns = clock_ns(CLOCK_MONOTONIC);
 	pages_close(&pages);
+	b->files_of = NULL;
 	return rc < 0 ? rc : owned_apply(b->owned, b, target, err);
 }

@@ -31,6 +31,16 @@ double heaps_present(const struct breakdown *breakdown, const uint8_t *claims);
 /** The readers: 0 (whether there is something to read or not), or -ENOMEM. */
 int heaps_glibc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_cpython(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+int heaps_proofs(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+/** struct hotspot_places - of a JVM, by its own tables; {0, 0}: not known. */
+struct hotspot_places {
+	struct memory_run heap, code, cards, classes;
+};
+/** hotspot_places() - 1 found, 0 not, -ENOMEM. */
+int hotspot_places(const struct breakdown *breakdown, const struct memory *memory,
+		   struct hotspot_places *places);
+/** hotspot_claim() - name what lies there; resident bytes of the heap, or -ENOMEM. */
+int64_t hotspot_claim(struct breakdown *breakdown, const struct hotspot_places *places);
 int heaps_hotspot(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_jemalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_mimalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);

@@ -347,8 +347,16 @@ int heaps_hotspot(struct breakdown *b, const struct memory *memory, struct err *
 	}
 	if (rc == 0 && (c.spaces || memory_is_spent(memory)))
 		rc = heaps_judge(b, memory, label[0], c.used <= c.capacity ? 100 : 0);
+	/* its own tables say where; where they cannot be read, the size of the heap does */
+	struct hotspot_places places = { 0 };
+	int placed = rc >= 0 ? hotspot_places(b, memory, &places) : 0;
+	int64_t placed_bytes = placed > 0 ? hotspot_claim(b, &places) : placed;
+	if (placed_bytes < 0)
+		rc = -ENOMEM;
 	uint8_t *claims = rc == 1 ? calloc(b->region_count + 1, 1) : NULL;
-	uint64_t resident = claims ? claim_heap(b, c.heap_bytes, claims) : 0;
+	uint64_t resident = !claims           ? 0
+			    : places.heap.end ? (uint64_t)placed_bytes
+					      : claim_heap(b, c.heap_bytes, claims);
 	if (rc == 1)
 		rc = claims ? heaps_claim(b, claims, REGION_RUNTIME, label, "HotSpot") : -ENOMEM;
 	struct allocator_reading *a = claims && rc == 0 ? heaps_add(b) : NULL;
@@ -356,7 +364,9 @@ int heaps_hotspot(struct breakdown *b, const struct memory *memory, struct err *
 		snprintf(a->allocator, sizeof(a->allocator), "%s", label[0]);
 		snprintf(a->how, sizeof(a->how),
 			 "%u spaces of its counters as of the last collection%s", c.spaces,
-			 resident ? ", mapping by its size" : "");
+			 places.heap.end ? ", mappings by its own tables"
+			 : resident      ? ", mapping by its size"
+					 : "");
 		a->live_bytes = c.used;
 		a->reserved_bytes = c.capacity;
 		a->free_page_bytes = a->hole_bytes = a->cache_bytes = a->metadata_bytes =

@@ -17,6 +17,7 @@
 #include "proc/threads.h"
 
 struct beside;
+struct heap_files;
 struct owned;
 struct units;
 
@@ -76,6 +77,9 @@ struct breakdown {
 	uint64_t
 		named_ns; /* CLOCK_MONOTONIC of the reading of allocators that labels rest on; 0: by rules alone */
 	struct owned *owned; /* proc/owned.h: by whom, as heaps_read() was told. NULL: not asked */
+	/* heaps/files.h: by whom heaps_read() asks for names in files; lent, NULL: by nobody. And of whom, during it */
+	const struct heap_files *files;
+	const struct target *files_of;
 	struct units *
 		units; /* heaps/units.h: who wants to know what they hold sets it before heaps_read(); lent */
 

@@ -16,6 +16,7 @@
 #include "proc/beside.h"
 #include "proc/breakdown.h"
 #include "proc/proc.h"
+#include "source/heapfiles.h"
 #include "source/threadfacts.h"
 #include "wire/heap.h"
 
@@ -564,6 +565,7 @@ static int read_all(struct taking *t, struct pages *pages, const struct snapshot
 	if (rc < 0)
 		return rc;
 	t->b->units = &t->units;
+	t->b->files = &heapfiles;
 	rc = heaps_read(t->b, t->target, err);
 	if (rc < 0)
 		return rc;

@@ -13,6 +13,7 @@
 #include "heaps/heaps.h"
 #include "proc/beside.h"
 #include "proc/owned.h"
+#include "source/heapfiles.h"
 #include "source/threadfacts.h"
 
 const double memory_stall_bounds[MEMORY_STALL_BUCKETS] = { 0.0001, 0.0005, 0.001, 0.005,
@@ -88,6 +89,7 @@ static int name_mappings(struct watched *w, struct breakdown *b, struct err *err
 		b->allocator_count = 0;
 	}
 	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	b->files = &heapfiles;
 	rc = heaps_read(b, watch_target(w->watch), err);
 	if (rc < 0)
 		return rc;
@@ -160,6 +162,8 @@ struct shot *watched_full(struct watched *w, struct err *err)
 		const struct target *target = watch_target(w->watch);
 		struct breakdown_opt opt = { .labels_max = 4096, .facts = threadfacts_read };
 		struct breakdown *b = breakdown_read(target, &opt, err);
+		if (b)
+			b->files = &heapfiles;
 		/* what was read before a process ended stays worth showing, with its age */
 		if (b && ((w->names && mapnames_apply(w->names, b, target, err) < 0) ||
 			  heaps_read(b, target, err) < 0)) {

@@ -235,6 +235,43 @@ static inline void fake_go(struct fake *f)
 	fake_touch(f, GO_LIST, 0x10000);
 }
 
+/* ---- proofs ---------------------------------------------------------------------------------------------------------- */
+
+static inline void fake_v8_page(struct fake *f, uint64_t at)
+{
+	fake_put(f, at, 0x40000);
+	fake_put(f, at + 8, 4);
+	fake_put(f, at + 16, FAKE_OWN + 0x100);
+	fake_put(f, at + 24, at + 0x1148);
+	fake_put(f, at + 32, at + 0x40000);
+	fake_touch(f, at, 0x10000);
+}
+
+/* Two pages of V8, a third without a header; a chunk of PHP, alone; two groups of musl. */
+static inline void fake_proofs(struct fake *f)
+{
+	fake_map(f, FAKE_HEAP, 0xc0000, REGION_ANONYMOUS, "");
+	fake_v8_page(f, FAKE_HEAP);
+	fake_v8_page(f, FAKE_HEAP + 0x40000);
+	uint64_t php = FAKE_HEAP + 0x200000;
+	fake_map(f, php, 0x10000, REGION_ANONYMOUS, "");
+	fake_put(f, php, php + 64);
+	fake_put(f, php + 8, php);
+	fake_put(f, php + 16, php);
+	fake_put(f, php + 24, 510);
+	fake_touch(f, php, 0x1000);
+	fake_map(f, FAKE_OWN, 0x10000, REGION_ANONYMOUS, "");
+	fake_touch(f, FAKE_OWN, 0x3000);
+	fake_put(f, FAKE_OWN + 0x1000, 0x5ec7e7); /* the area of metas, by its secret */
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t meta = FAKE_OWN + 0x1100 + i * 64, group = FAKE_OWN + 0x8000 + i * 0x4000;
+		fake_put(f, meta + 16, group);
+		fake_put(f, meta + 32, 4ull << 12);
+		fake_put(f, group, meta);
+		fake_touch(f, group, 0x1000);
+	}
+}
+
 /* ---- CPython, HotSpot ------------------------------------------------------------------------------------------------ */
 
 /* A pool with @used objects of @class; @next: where it goes on. */

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * files.h - what readers of heaps ask of the files that a process has mapped: variables by name, and bytes that the process itself need not
+ * have touched. Room source fills it in (source/heapfiles.h); without it nothing is asked.
+ */
+#ifndef HEAPS_FILES_H
+#define HEAPS_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "proc/target.h"
+
+struct heap_files {
+	/** The virtual address of variable @name of file @path as @target sees it; 0: it has none. */
+	uint64_t (*variable)(const struct target *target, const char *path, const char *name);
+	/** Copy up to @len bytes at @offset of file @path; the number, or negative errno. */
+	ssize_t (*read)(const struct target *target, const char *path, uint64_t offset, void *to,
+			size_t len);
+};
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hotspot.c - where a JVM's parts lie, by the tables that it keeps for debuggers (gHotSpotVMStructs): they name each field with its type and its
+ * place, so that one reader does for all versions and collectors. The texts lie in pages that the JVM itself hardly touches; they
+ * are read from the file.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "heaps/files.h"
+#include "heaps/readers.h"
+#include "proc/owned.h"
+
+#define ENTRIES_MAX 8192u
+#define ENTRY_BYTES 48u
+#define BLOCK_BYTES 32768u
+#define BLOCKS 8u
+#define SPAN_MAX (1ull << 46)
+#define CLASS_SPACE_MAX (4ull << 30)
+
+enum wanted {
+	HEAP,      /* static, a pointer */
+	RESERVED,  /* of the heap: start and words */
+	CODE_LOW,  /* static */
+	CODE_HIGH, /* static */
+	BARRIERS,  /* static, a pointer */
+	CARDS,     /* of barriers: a pointer */
+	MAP,       /* of cards: its bytes begin here */
+	MAP_SIZE,
+	KLASS_BASE, /* static */
+	SHARED_TOP, /* static */
+	WANTED
+};
+static const struct {
+	const char *type, *field;
+	enum wanted what;
+} wanted[] = {
+	{ "Universe", "_collectedHeap", HEAP },
+	{ "CollectedHeap", "_reserved", RESERVED },
+	{ "CodeCache", "_low_bound", CODE_LOW },
+	{ "CodeCache", "_high_bound", CODE_HIGH },
+	{ "BarrierSet", "_barrier_set", BARRIERS },
+	{ "CardTableBarrierSet", "_card_table", CARDS },
+	{ "CardTable", "_byte_map", MAP },
+	{ "CardTable", "_byte_map_size", MAP_SIZE },
+	{ "CompressedKlassPointers", "_narrow_klass._base", KLASS_BASE },
+	{ "CompressedKlassPointers", "_base", KLASS_BASE },
+	{ "MetaspaceObj", "_shared_metaspace_top", SHARED_TOP },
+};
+
+/* Blocks of the library's file, for texts. */
+struct texts {
+	const struct breakdown *b;
+	const char *path;
+	struct {
+		uint64_t number; /* plus 1 */
+		size_t len;
+		char bytes[BLOCK_BYTES];
+	} blocks[BLOCKS];
+};
+
+/* The text at @addr, at most @size - 1 bytes; 0 where it is none of the library's file. */
+static int text_at(struct texts *t, uint64_t addr, char *to, size_t size)
+{
+	size_t at = addr ? breakdown_find(t->b, addr) : t->b->region_count;
+	if (at == t->b->region_count || strcmp(t->b->regions[at].name, t->path) != 0)
+		return 0;
+	const struct region *r = &t->b->regions[at];
+	uint64_t offset = addr - r->start + r->offset;
+	size_t len = 0;
+	while (len + 1 < size) {
+		uint64_t number = (offset + len) / BLOCK_BYTES;
+		size_t from = (size_t)((offset + len) % BLOCK_BYTES), slot = number % BLOCKS;
+		if (t->blocks[slot].number != number + 1) {
+			ssize_t got =
+				t->b->files->read(t->b->files_of, t->path, number * BLOCK_BYTES,
+						  t->blocks[slot].bytes, BLOCK_BYTES);
+			t->blocks[slot].number = number + 1;
+			t->blocks[slot].len = got > 0 ? (size_t)got : 0;
+		}
+		if (from >= t->blocks[slot].len)
+			return 0;
+		char c = to[len] = t->blocks[slot].bytes[from];
+		if (!c)
+			return 1;
+		len++;
+	}
+	to[len] = '\0';
+	return 1;
+}
+
+struct found {
+	uint64_t value[WANTED]; /* an address of a static field, or the offset of another */
+	int known[WANTED];
+};
+
+static void note(struct found *f, const char *type, const char *field, int is_static,
+		 uint64_t offset, uint64_t address)
+{
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		if (strcmp(wanted[i].type, type) != 0 || strcmp(wanted[i].field, field) != 0)
+			continue;
+		f->known[wanted[i].what] = 1;
+		f->value[wanted[i].what] = is_static ? address : offset;
+	}
+}
+
+static void read_table(struct texts *t, const struct memory *memory, uint64_t table,
+		       struct found *f)
+{
+	for (unsigned i = 0; i < ENTRIES_MAX; i++) {
+		uint64_t entry[ENTRY_BYTES / 8];
+		char type[64], field[64];
+		if (memory_read(memory, table + (uint64_t)i * ENTRY_BYTES, entry, sizeof(entry)) <
+			    0 ||
+		    !entry[0] || memory_spend(memory, 256) < 0)
+			return;
+		if (text_at(t, entry[0], type, sizeof(type)) &&
+		    text_at(t, entry[1], field, sizeof(field)))
+			note(f, type, field, (int)(entry[3] & 1), entry[4], entry[5]);
+	}
+}
+
+static int word(const struct memory *memory, uint64_t at, uint64_t *value)
+{
+	return memory_read(memory, at, value, 8) == 0;
+}
+
+static void set(struct memory_run *run, uint64_t start, uint64_t bytes)
+{
+	uint64_t end;
+	if (start && bytes && bytes < SPAN_MAX && !__builtin_add_overflow(start, bytes, &end))
+		*run = (struct memory_run){ start, end };
+}
+
+static void follow(const struct memory *memory, const struct found *f, struct hotspot_places *p)
+{
+	uint64_t at, low, high, size, pair[2];
+	if (f->known[HEAP] && f->known[RESERVED] && word(memory, f->value[HEAP], &at) &&
+	    memory_read(memory, at + f->value[RESERVED], pair, sizeof(pair)) == 0 &&
+	    pair[1] < SPAN_MAX / 8)
+		set(&p->heap, pair[0], pair[1] * 8);
+	if (f->known[CODE_LOW] && f->known[CODE_HIGH] && word(memory, f->value[CODE_LOW], &low) &&
+	    word(memory, f->value[CODE_HIGH], &high) && high > low)
+		set(&p->code, low, high - low);
+	if (f->known[BARRIERS] && f->known[CARDS] && f->known[MAP] && f->known[MAP_SIZE] &&
+	    word(memory, f->value[BARRIERS], &at) && word(memory, at + f->value[CARDS], &at) &&
+	    word(memory, at + f->value[MAP], &low) &&
+	    word(memory, at + f->value[MAP_SIZE], &size) && size < 1ull << 40)
+		set(&p->cards, low, size);
+	if (f->known[KLASS_BASE] && f->known[SHARED_TOP] &&
+	    word(memory, f->value[KLASS_BASE], &low) && word(memory, f->value[SHARED_TOP], &high) &&
+	    high > low && high - low < CLASS_SPACE_MAX)
+		set(&p->classes, high, CLASS_SPACE_MAX - (high - low));
+}
+
+int hotspot_places(const struct breakdown *b, const struct memory *memory,
+		   struct hotspot_places *places)
+{
+	const struct region *library = NULL;
+	*places = (struct hotspot_places){ 0 };
+	for (size_t i = 0; i < b->region_count && !library && b->files; i++) {
+		const char *base = strrchr(b->regions[i].name, '/');
+		if (base && strcmp(base, "/libjvm.so") == 0 && b->regions[i].offset == 0)
+			library = &b->regions[i];
+	}
+	if (!library)
+		return 0;
+	uint64_t at = b->files->variable(b->files_of, library->name, "gHotSpotVMStructs"), table;
+	struct texts *texts = at ? calloc(1, sizeof(*texts)) : NULL;
+	struct found found = { 0 };
+	if (at && !texts)
+		return -ENOMEM;
+	if (at && word(memory, library->start + at, &table)) {
+		texts->b = b;
+		texts->path = library->name;
+		read_table(texts, memory, table, &found);
+		follow(memory, &found, places);
+	}
+	free(texts);
+	return places->heap.end || places->code.end;
+}
+
+/* What of [start, end) is the process's own memory is @label's. Return: resident bytes, or -ENOMEM. */
+static int64_t claim(struct breakdown *b, const struct memory_run *run, const char *label,
+		     int classes)
+{
+	int64_t resident = 0;
+	uint64_t expected = 0;
+	for (size_t i = 0; i < b->region_count && b->regions[i].start < run->end; i++) {
+		const struct region *r = &b->regions[i];
+		if (r->end <= run->start)
+			continue;
+		/* the class space is one reservation: it ends where something else lies, or nothing */
+		if (classes && expected && r->start != expected)
+			break;
+		if (classes && !expected && r->start - run->start > 64u << 20)
+			break;
+		expected = r->end;
+		if (r->class == REGION_RESERVED)
+			continue;
+		/* malloc may have most of a mapping, and this the rest */
+		if (r->name[0] || (r->class != REGION_ANONYMOUS && r->class != REGION_JIT &&
+				   r->class != REGION_ALLOCATOR)) {
+			if (classes)
+				break;
+			continue;
+		}
+		uint64_t start = r->start > run->start ? r->start : run->start;
+		uint64_t end = r->end < run->end ? r->end : run->end;
+		int whole = start == r->start && end == r->end && r->class != REGION_ALLOCATOR;
+		if (heaps_own(b, start, end, REGION_RUNTIME, label, "HotSpot", OWNED_PART,
+			      HOW_ALLOCATOR) < 0 ||
+		    (whole &&
+		     breakdown_relabel(b, i, REGION_RUNTIME, label, "HotSpot", HOW_ALLOCATOR) < 0))
+			return -ENOMEM;
+		resident += (int64_t)(whole ? r->rss_bytes : 0);
+	}
+	return resident;
+}
+
+int64_t hotspot_claim(struct breakdown *b, const struct hotspot_places *p)
+{
+	int64_t heap = claim(b, &p->heap, "HotSpot heap", 0);
+	if (heap < 0 || claim(b, &p->code, "HotSpot code cache", 0) < 0 ||
+	    claim(b, &p->cards, "HotSpot card table", 0) < 0 ||
+	    claim(b, &p->classes, "HotSpot class space", 1) < 0)
+		return -ENOMEM;
+	return heap;
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * proofs.c - runtimes whose memory is named, and not counted: V8's pages, PHP's chunks, Ruby's pages, musl's groups. Each lies at
+ * multiples of its size and begins with a header that leads back to itself; all of one heap agree on one word. Where that holds for as many as it
+ * takes they are called so, and nothing else is.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "heaps/readers.h"
+#include "heaps/scan.h"
+#include "proc/owned.h"
+
+#define HEAD_WORDS 5u
+#define AT_ONCE 64u
+#define TRIED_MAX (1u << 20)
+#define HITS_MAX (1u << 18)
+
+struct hit {
+	uint64_t at, bytes, key;
+	int code;
+};
+
+struct proof {
+	const char *label, *code_label, *owner;
+	uint64_t align;
+	unsigned least; /* so many must agree */
+	/** Whether the words at @at are such a header: how many bytes it begins, and the word that all of one heap share. */
+	int (*check)(const struct breakdown *b, const struct memory *memory, uint64_t at,
+		     const uint64_t *words, uint64_t *bytes, uint64_t *key);
+	/** Whether it is worth looking at all. */
+	int (*wants)(const struct breakdown *b);
+};
+
+/* V8 6 to 11 (Node 8 to 20): size, flags, heap, where objects begin and end. Later ones keep no such header. */
+static int is_v8(const struct breakdown *b, const struct memory *memory, uint64_t at,
+		 const uint64_t *w, uint64_t *bytes, uint64_t *key)
+{
+	(void)memory;
+	*bytes = (w[0] + 4095) & ~4095ull;
+	*key = w[2];
+	return w[0] >= 65536 && w[0] < 1ull << 40 && w[1] >> 40 == 0 && w[3] > at &&
+	       w[3] - at <= 65536 && w[4] > w[3] && w[4] - at <= w[0] && w[4] - at > w[0] / 2 &&
+	       scan_heap_at(b, w[2], 8) && breakdown_find(b, at + *bytes - 1) < b->region_count;
+}
+
+/* zend_mm_chunk: its heap (which lies in the first chunk), the next and the one before, numbers of free pages. */
+static int is_php(const struct breakdown *b, const struct memory *memory, uint64_t at,
+		  const uint64_t *w, uint64_t *bytes, uint64_t *key)
+{
+	uint64_t back[3], mask = (2ull << 20) - 1;
+	*bytes = 2ull << 20;
+	*key = w[0];
+	return (w[0] & mask) == 64 && w[1] && !(w[1] & mask) && w[2] && !(w[2] & mask) &&
+	       (w[3] & 0xffffffff) <= 512 && w[3] >> 32 <= 512 && scan_heap_at(b, w[1], 8) &&
+	       memory_read(memory, w[1], back, sizeof(back)) == 0 && back[0] == w[0] &&
+	       back[2] == at;
+}
+
+/* A page's header is a pointer to what describes it, and that holds where its objects begin. */
+static int is_ruby(const struct breakdown *b, const struct memory *memory, uint64_t at,
+		   const uint64_t *w, uint64_t *bytes, uint64_t *key)
+{
+	uint64_t page[16];
+	*bytes = 65536;
+	*key = 0;
+	if (!scan_heap_at(b, w[0], 8) || memory_read(memory, w[0], page, sizeof(page)) < 0)
+		return 0;
+	for (size_t i = 0; i < sizeof(page) / sizeof(page[0]); i++)
+		if (page[i] > at && page[i] - at <= 256)
+			return 1;
+	return 0;
+}
+
+static int runs_ruby(const struct breakdown *b)
+{
+	return scan_maps(b, "libruby");
+}
+
+/* A group begins with a pointer to its meta: { prev, next, mem, masks, bits }, whose area begins with a secret. */
+static int is_musl(const struct breakdown *b, const struct memory *memory, uint64_t at,
+		   const uint64_t *w, uint64_t *bytes, uint64_t *key)
+{
+	uint64_t meta[5];
+	if (!scan_heap_at(b, w[0], 8) || memory_read(memory, w[0], meta, sizeof(meta)) < 0 ||
+	    meta[2] != at || memory_read(memory, w[0] & ~4095ull, key, 8) < 0 || !*key)
+		return 0;
+	*bytes = (meta[4] >> 12) * 4096;
+	return *bytes && *bytes < 1ull << 40 && (!meta[0] || scan_heap_at(b, meta[0], 8)) &&
+	       (!meta[1] || scan_heap_at(b, meta[1], 8));
+}
+
+static int has_no_glibc(const struct breakdown *b)
+{
+	return !scan_maps(b, "libc.so.6") && !scan_maps(b, "libc-2.");
+}
+
+static const struct proof proofs[] = {
+	{ "V8 heap", "V8 code", "V8", 256u << 10, 2, is_v8, NULL },
+	{ "PHP heap", NULL, "PHP", 2u << 20, 1, is_php, NULL },
+	{ "Ruby heap", NULL, "Ruby", 64u << 10, 4, is_ruby, runs_ruby },
+	{ "musl malloc", NULL, "musl", 4096, 2, is_musl, has_no_glibc },
+};
+
+struct search {
+	const struct proof *proof;
+	struct breakdown *b;
+	const struct memory *memory;
+	struct memory_pages pages;
+	struct hit *hits;
+	size_t count, room;
+	unsigned tried;
+};
+
+static int may_hold(const struct region *r)
+{
+	return !r->inode && !r->name[0] && r->perms & REGION_READ && !(r->perms & REGION_SHARED) &&
+	       (r->class == REGION_ANONYMOUS || r->class == REGION_JIT);
+}
+
+static int keep(struct search *s, const struct hit *hit)
+{
+	if (s->count == HITS_MAX)
+		return 0;
+	if (s->count == s->room) {
+		size_t room = s->room ? s->room * 2 : 64;
+		struct hit *grown = realloc(s->hits, room * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		s->hits = grown;
+		s->room = room;
+	}
+	s->hits[s->count++] = *hit;
+	return 0;
+}
+
+static int look_at(struct search *s, const struct region *r)
+{
+	uint64_t align = s->proof->align, at = (r->start + align - 1) & ~(align - 1);
+	int rc = 0;
+	while (at >= r->start && at < r->end && rc == 0 && s->tried < TRIED_MAX) {
+		struct target_piece pieces[AT_ONCE];
+		uint64_t words[AT_ONCE][HEAD_WORDS];
+		unsigned count = 0;
+		while (count < AT_ONCE && at < r->end && r->end - at >= sizeof(words[0]) &&
+		       s->tried++ < TRIED_MAX) {
+			uint64_t there = memory_resident_from(&s->pages, at, r->end);
+			if (there > at) {
+				at = (there + align - 1) & ~(align - 1);
+				if (there + align - 1 < there)
+					return 0;
+				continue;
+			}
+			pieces[count] = (struct target_piece){ at, words[count], sizeof(words[0]) };
+			count++;
+			at += align;
+		}
+		if (!count)
+			break;
+		ssize_t got = memory_read_pieces(s->memory, pieces, count);
+		unsigned whole = got < 0 ? 0 : (unsigned)((size_t)got / sizeof(words[0]));
+		for (unsigned i = 0; i < whole && rc == 0; i++) {
+			struct hit hit = { .at = pieces[i].addr,
+					   .code = (r->perms & REGION_EXEC) != 0 };
+			if (words[i][0] && s->proof->check(s->b, s->memory, hit.at, words[i],
+							   &hit.bytes, &hit.key))
+				rc = keep(s, &hit);
+		}
+	}
+	return rc;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	const struct hit *x = a, *y = b;
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static int name_hits(struct search *s)
+{
+	const struct proof *p = s->proof;
+	int rc = 0;
+	if (s->count)
+		qsort(s->hits, s->count, sizeof(*s->hits), by_key);
+	for (size_t i = 0, end; i < s->count && rc == 0; i = end) {
+		for (end = i; end < s->count && s->hits[end].key == s->hits[i].key;)
+			end++;
+		for (size_t k = i; end - i >= p->least && k < end && rc == 0; k++) {
+			const struct hit *h = &s->hits[k];
+			const char *label = h->code && p->code_label ? p->code_label : p->label;
+			unsigned class = p->check == is_musl ? REGION_ALLOCATOR : REGION_RUNTIME;
+			size_t at = breakdown_find(s->b, h->at);
+			rc = heaps_own(s->b, h->at, h->at + h->bytes, class, label, p->owner,
+				       OWNED_PART, HOW_ALLOCATOR);
+			/* what is named so already is no other reader's */
+			if (rc == 0 && at < s->b->region_count &&
+			    s->b->regions[at].end - s->b->regions[at].start <= h->bytes)
+				rc = breakdown_relabel(s->b, at, class, label, p->owner,
+						       HOW_ALLOCATOR);
+		}
+	}
+	return rc;
+}
+
+int heaps_proofs(struct breakdown *b, const struct memory *memory, struct err *err)
+{
+	struct search *s = calloc(1, sizeof(*s));
+	int rc = s ? 0 : -ENOMEM;
+	for (size_t p = 0; p < sizeof(proofs) / sizeof(proofs[0]) && rc == 0; p++) {
+		if (proofs[p].wants && !proofs[p].wants(b))
+			continue;
+		s->proof = &proofs[p];
+		s->b = b;
+		s->memory = memory;
+		memset(&s->pages, 0, sizeof(s->pages));
+		s->pages.memory = memory;
+		s->count = 0;
+		s->tried = 0;
+		for (size_t i = 0; i < b->region_count && rc == 0; i++)
+			if (may_hold(&b->regions[i]))
+				rc = look_at(s, &b->regions[i]);
+		if (rc == 0)
+			rc = name_hits(s);
+	}
+	if (s)
+		free(s->hits);
+	free(s);
+	return rc < 0 ? err_set(err, rc, "cannot read the heap of process %d", (int)b->pid) : 0;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hostile JVMs: the table of its fields, and the texts that it names them with. */
+#include "fuzz_allocator.h"
+#include "heaps/files.h"
+
+#define JVM 0x7f0000100000ull
+#define TABLE (JVM + 0x4000)
+
+static struct fake *own;
+
+static uint64_t variable(const struct target *target, const char *path, const char *name)
+{
+	(void)target, (void)path, (void)name;
+	return 0x3000;
+}
+
+static ssize_t read_file(const struct target *target, const char *path, uint64_t offset, void *to,
+			 size_t len)
+{
+	(void)target, (void)path;
+	if (offset >= own->parts[0].bytes)
+		return 0;
+	len = len < own->parts[0].bytes - offset ? len : own->parts[0].bytes - offset;
+	memcpy(to, own->parts[0].data + offset, len);
+	return (ssize_t)len;
+}
+
+static void field(struct fake *f, unsigned number, const char *type, const char *name,
+		  uint64_t is_static, uint64_t place)
+{
+	uint64_t text = JVM + 0x100 + number * 128ull, entry = TABLE + number * 48ull;
+	fake_put_bytes(f, text, type, strlen(type) + 1);
+	fake_put_bytes(f, text + 64, name, strlen(name) + 1);
+	fake_put(f, entry, text);
+	fake_put(f, entry + 8, text + 64);
+	fake_put(f, entry + 24, is_static);
+	fake_put(f, entry + (is_static ? 40 : 32), place);
+}
+
+static void build(struct fake *f)
+{
+	fake_map(f, JVM, 0x8000, REGION_LIBRARY_DATA, "/jdk/libjvm.so");
+	fake_map(f, FAKE_HEAP, 0x40000, REGION_ANONYMOUS, "");
+	fake_put(f, JVM + 0x3000, TABLE);
+	field(f, 0, "Universe", "_collectedHeap", 1, JVM + 0x3100);
+	field(f, 1, "CollectedHeap", "_reserved", 0, 0x20);
+	field(f, 2, "CodeCache", "_low_bound", 1, JVM + 0x3200);
+	field(f, 3, "CodeCache", "_high_bound", 1, JVM + 0x3208);
+	fake_put(f, JVM + 0x3100, JVM + 0x3300);
+	fake_put(f, JVM + 0x3320, FAKE_HEAP);
+	fake_put(f, JVM + 0x3328, 0x20000 / 8);
+	fake_put(f, JVM + 0x3200, FAKE_HEAP + 0x20000);
+	fake_put(f, JVM + 0x3208, FAKE_HEAP + 0x40000);
+	fake_touch(f, JVM, 0x8000);
+	fake_touch(f, FAKE_HEAP, 0x40000);
+}
+
+static int read_all(struct breakdown *b, const struct memory *memory, struct err *err)
+{
+	static const struct heap_files files = { variable, read_file };
+	struct hotspot_places places;
+	own = memory->ctx;
+	b->files = &files;
+	(void)err;
+	int rc = hotspot_places(b, memory, &places);
+	return rc < 0 || hotspot_claim(b, &places) < 0 ? -1 : 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const uint64_t places[] = { JVM + 0x100, JVM + 0x3000, JVM + 0x3200, JVM + 0x3300,
+					   TABLE };
+	return fuzz_allocator(data, size, build, places, sizeof(places) / sizeof(places[0]),
+			      read_all);
+}
