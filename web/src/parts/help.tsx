@@ -44,7 +44,7 @@ function isText(e: KeyboardEvent): boolean {
 }
 
 export function useKeys(exposed: () => Exposed, help: () => void): void {
-	const pending = useRef(0);
+	const pending = useRef(-Infinity);
 	useEffect(() => {
 		const onKey = (e: KeyboardEvent) => {
 			if (e.key === "Escape") {
@@ -61,7 +61,7 @@ export function useKeys(exposed: () => Exposed, help: () => void): void {
 			const node = treed?.selected ?? -1;
 			const facts = tree && node >= 0 ? frameFacts(tree.answer, tree.frame[node]) : null;
 			if (performance.now() - pending.current < 1200) {
-				pending.current = 0;
+				pending.current = -Infinity;
 				const view = GO[e.key];
 				if (view && offered(view, source())) {
 					go({ s: undefined, sort: undefined, order: undefined, z: undefined }, view);
