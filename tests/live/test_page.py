@@ -149,6 +149,7 @@ CASES = [("questions", ["sqlite3"]), ("questions", ["redis"]), ("questions", ["c
          ("hostile", ["hostile"]), ("states", ["sqlite3"]), ("trust", ["sqlite3", "cut"]), ("rows", ["sqlite3"]), ("unseen", ["sqlite3"]),
          ("wire", ["sqlite3"]), ("frames", ["clang"]), ("views", ["sqlite3", "python3"]), ("live", []),
          ("lossy", ["lossy"]), ("sampled", ["sampled"]), ("balance", ["sheet"]), ("again", ["sqlite3", "sqlite3-anew"]), ("oneSum", ["sqlite3"]),
+         ("downloads", ["sheet"]),
          ("tabs", [])]
 
 

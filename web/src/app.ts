@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that all parts share: where we are, what there is, what the pointer is at.
+import { csvCell } from "./lib/format.ts";
 import { Store } from "./lib/store.ts";
 import { ASKED, placeParse, placeText, queryText, type Place, type View, type Word, type Words } from "./lib/url.ts";
 import type { Head, Source } from "./api/types.ts";
@@ -126,4 +127,9 @@ export function download(name: string, data: BlobPart, type: string): void {
 export function fileStem(): string {
 	const from = source();
 	return (from?.name ?? "byteledger").replace(/^.*\//, "").replace(/\.blt$/, "").replace(/[^\w.-]+/g, "_");
+}
+
+/** saveRows - rows with their head, as a spreadsheet takes them; text that would be a formula there gets an apostrophe. */
+export function saveRows(what: string, rows: (string | number | null | undefined)[][]): void {
+	download(`${fileStem()}-${what}.csv`, rows.map((r) => r.map(csvCell).join(",")).join("\r\n") + "\r\n", "text/csv");
 }

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { act, boxes, browser, bytes, byteledger, complaints, figures, freshPage, open, out, settled, startServer, total } from "./harness.mjs";
+import { act, boxes, browser, bytes, byteledger, complaints, figures, freshPage, open, out, settled, startServer, total, view } from "./harness.mjs";
 
 /** csv - a downloaded table as rows of cells. */
 export function csv(text) {
@@ -33,9 +33,9 @@ export function csv(text) {
 	}
 	return rows.filter((r) => r.length);
 }
-export async function download(page, name) {
+export async function download(page, name, encoding = "utf8") {
 	const [file] = await Promise.all([page.waitForEvent("download"), page.locator(".footer").getByText(name, { exact: true }).click()]);
-	return readFileSync(await file.path(), "utf8");
+	return readFileSync(await file.path(), encoding);
 }
 
 export const cases = {
@@ -147,6 +147,39 @@ export const cases = {
 			compared++;
 		}
 		figures.selections = compared;
+	},
+
+	/** Every view gives away what it shows: JSON and CSV everywhere, pictures of what is a picture. */
+	async downloads({ url }) {
+		const page = await open(url);
+		const list = await page.evaluate(() => [...document.querySelectorAll(".rail a.rail-item")].map((a) => a.getAttribute("href")));
+		const key = await page.evaluate(() => fetch("/api/v1/rows?by=function&limit=3").then((r) => r.json()).then((r) => r.rows.key[1]));
+		const blank = await (await browser.newContext()).newPage(); // markup may not be parsed under the page's policy
+		const pictures = ["flame", "treemap", "lifetimes", "space", "compare", "function", "balance"];
+		let files = 0;
+		for (const href of [...list.filter((h) => !h.includes("compare")), `#/function?f=${key}`, "#/compare?base=@50%25&at=end", "#/compare?base=@50%25&at=end&z=sides", "#/space?at=peak"]) {
+			await act(page, () => page.evaluate((to) => void (location.hash = to), href));
+			const name = await view(page);
+			if (await page.locator("main .empty").count())
+				continue;
+			const names = await page.locator(".footer .link-button:visible").allInnerTexts();
+			for (const wanted of ["JSON", "CSV", ...(pictures.includes(name) ? ["SVG", "PNG"] : [])])
+				assert.ok(names.includes(wanted), `${href} has no ${wanted}, but ${names}`);
+			assert.ok(csv(await download(page, "CSV")).length > (name === "losses" ? 0 : 1), `${href}: an empty table`);
+			files++;
+			if (!names.includes("SVG"))
+				continue;
+			const svg = await download(page, "SVG");
+			const parsed = await blank.evaluate((text) => {
+				const doc = new DOMParser().parseFromString(text, "image/svg+xml");
+				return doc.querySelector("parsererror") ? -1 : doc.querySelectorAll("rect").length;
+			}, svg);
+			assert.ok(parsed > 2, `${href}: ${parsed} boxes in its picture`);
+			const png = await download(page, "PNG", "latin1");
+			assert.ok(png.slice(1, 4) === "PNG" && png.length > 2000, `${href}: no picture`);
+			files += 2;
+		}
+		figures.files = files;
 	},
 
 	/** Eight tabs of one browser load and follow, over one stream. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures of what is shown, to keep: SVG and PNG with title, selection and losses.
-import { download } from "../app.ts";
+import { download, fileStem } from "../app.ts";
+import { colours } from "./colours.ts";
 import { svgText } from "./svgtext.ts";
 
 export interface Box {
@@ -11,6 +12,8 @@ export interface Box {
 	colour: string;
 	label: string;
 	title: string;
+	/** Its label stands at the top, not in the middle: other boxes lie within. */
+	top?: boolean;
 }
 
 export function svgOf(boxes: Box[], width: number, height: number, lines: string[], text: string, bg: string): string {
@@ -23,7 +26,7 @@ export function svgOf(boxes: Box[], width: number, height: number, lines: string
 	for (const b of boxes) {
 		out.push(`<g><title>${svgText(b.title)}</title><rect x="${b.x.toFixed(1)}" y="${(b.y + head).toFixed(1)}" width="${Math.max(0.3, b.w).toFixed(1)}" height="${b.h}" fill="${b.colour}"/>`);
 		if (b.label)
-			out.push(`<text x="${(b.x + 4).toFixed(1)}" y="${(b.y + head + b.h / 2 + 4).toFixed(1)}" fill="${text}">${svgText(b.label)}</text>`);
+			out.push(`<text x="${(b.x + 4).toFixed(1)}" y="${(b.y + head + (b.top ? 14 : b.h / 2 + 4)).toFixed(1)}" fill="${text}">${svgText(b.label)}</text>`);
 		out.push("</g>");
 	}
 	out.push("</svg>\n");
@@ -52,4 +55,14 @@ export async function savePng(svg: string, name: string, width: number, height: 
 	} finally {
 		URL.revokeObjectURL(url);
 	}
+}
+
+/** saveBoxes - boxes @width wide under their title lines, as SVG, or as PNG twice as fine. */
+export function saveBoxes(kind: "svg" | "png", what: string, boxes: Box[], width: number, height: number, lines: string[]): void {
+	const theme = colours.get();
+	const svg = svgOf(boxes, width, height, lines, theme.dark ? theme.boxText : theme.text, theme.bg);
+	if (kind === "svg")
+		download(`${fileStem()}-${what}.svg`, svg, "image/svg+xml");
+	else
+		void savePng(svg, `${fileStem()}-${what}.png`, width, height + 20 * lines.length + 12);
 }

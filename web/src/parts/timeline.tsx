@@ -2,7 +2,7 @@
 // The time axis above every view: levels and rates, flags, the moment and the range that all views share.
 import type { JSX } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { api, go, place, source } from "../app.ts";
+import { api, go, place, saveRows, source } from "../app.ts";
 import { useAnswer } from "../api/client.ts";
 import type { TimelineAnswer } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
@@ -272,7 +272,10 @@ function TimelineTable(props: { answer: TimelineAnswer }): JSX.Element {
 	const step = Math.max(1, Math.ceil(answer.time_ns.length / 60));
 	const rows = answer.time_ns.map((t, i) => ({ t, i })).filter(({ i }) => i % step === step - 1 || i === answer.time_ns.length - 1);
 	return (
-		<div class="plain-table scroll">
+		<div class="plain-table scroll" tabIndex={0} role="region" aria-label="the timeline as a table">
+			<button type="button" class="small" onClick={() => saveRows("timeline", [["until_ns", ...names.flatMap((n) => (answer.series[n].max ? [`${n}_last`, `${n}_max`] : [n]))], ...answer.time_ns.map((t, i) => [t, ...names.flatMap((n) => (answer.series[n].max ? [answer.series[n].last[i], answer.series[n].max![i]] : [answer.series[n].last[i]]))])])}>
+				All of it, CSV
+			</button>
 			<table>
 				<caption>Highest of each stretch</caption>
 				<thead>

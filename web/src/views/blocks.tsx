@@ -2,11 +2,12 @@
 // Single blocks in order, and how size and lifetime are spread.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { api, download, fileStem, go, head, link, place } from "../app.ts";
+import { api, download, fileStem, go, head, link, place, saveRows } from "../app.ts";
 import { ask, useAnswer } from "../api/client.ts";
 import type { BlocksAnswer, HistogramAnswer } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
 import { bytes, count, csvCell, duration, exact, grouped, moment, percent, plain } from "../lib/format.ts";
+import { saveBoxes } from "../lib/pictures.ts";
 import { useStore } from "../lib/store.ts";
 import { Empty, Explained, Note, Shown, showTip, useSize } from "../parts/basics.tsx";
 import { Grid, type Column } from "../parts/grid.tsx";
@@ -191,6 +192,12 @@ function edge(kind: "size" | "lifetime", value: number | null | undefined): stri
 	return value === null || value === undefined ? "never freed" : kind === "size" ? bytes(value) : duration(value);
 }
 
+/** mixed - @share of @b over @a, both `#rrggbb`: what color-mix says, for pictures that other programs read. */
+function mixed(a: string, b: string, share: number): string {
+	const part = (at: number) => Math.round(parseInt(a.slice(at, at + 2), 16) * (1 - share) + parseInt(b.slice(at, at + 2), 16) * share).toString(16).padStart(2, "0");
+	return `#${part(1)}${part(3)}${part(5)}`;
+}
+
 export function Lifetimes(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const theme = useStore(colours);
@@ -202,7 +209,6 @@ export function Lifetimes(props: ViewProps): JSX.Element {
 		if (answer.data)
 			head.set(answer.data);
 	}, [answer.data]);
-	props.expose({ json: answer.of ?? undefined });
 	const data = answer.data;
 	const cells = useMemo(() => {
 		if (!data)
@@ -238,6 +244,24 @@ export function Lifetimes(props: ViewProps): JSX.Element {
 		const columns = [...Array.from({ length: x1 + 1 }, (_, i) => i), ...(never ? [nx - 1] : [])];
 		return { xs, ys, nx, ny, y0, columns, at, most, sum, byX, byY };
 	}, [data, what]);
+	const save = (kind: "svg" | "png") => {
+		const w = Math.min(60, 1100 / cells!.columns.length);
+		const boxes = cells!.columns.flatMap((x, i) =>
+			Array.from({ length: cells!.ny - cells!.y0 }, (_, k) => cells!.ny - 1 - k)
+				.map((y, row) => ({ v: cells!.at(x, y), x: 90 + i * w, y: row * 24, title: `${edge("size", cells!.ys[y])}, ${edge("lifetime", cells!.xs[x])}: ${value(cells!.at(x, y))}` }))
+				.filter((c) => c.v > 0)
+				.map((c) => ({ x: c.x, y: c.y, w: w - 2, h: 22, colour: mixed(theme.bg, theme.link, 0.12 + 0.88 * (Math.log1p(c.v) / Math.log1p(cells!.most))), label: "", title: c.title })),
+		);
+		const names = Array.from({ length: cells!.ny - cells!.y0 }, (_, row) => ({ x: 0, y: row * 24, w: 0.3, h: 22, colour: theme.bg, label: edge("size", cells!.ys[cells!.ny - 1 - row]), title: "" }));
+		const below = cells!.columns.map((x, i) => ({ x: 88 + i * w, y: names.length * 24, w: 0.3, h: 22, colour: theme.bg, label: i % 3 === 0 ? edge("lifetime", cells!.xs[x]) : "", title: "" }));
+		saveBoxes(kind, "lifetimes", [...boxes, ...names, ...below], 1200, names.length * 24 + 30, [`byteledger · ${fileStem()}`, `${what} by size (up) and lifetime (right) · ${data!.selection || "whole recording"} · ${value(cells!.sum)}`]);
+	};
+	props.expose({
+		json: answer.of ?? undefined,
+		csv: cells ? () => saveRows("lifetimes", [["size_from", "lifetime_from_ns", what], ...cells.columns.flatMap((x) => Array.from({ length: cells.ny }, (_, y) => [cells.ys[y], cells.xs[x] ?? "never freed", cells.at(x, y)] as (string | number | null)[]).filter((r) => r[2]))]) : undefined,
+		svg: cells ? () => save("svg") : undefined,
+		png: cells ? () => save("png") : undefined,
+	});
 	const value = (n: number) => (what === "bytes" ? bytes(n) : count(n));
 	const choose = (x: number, y: number) => {
 		if (!cells)

@@ -18,6 +18,7 @@ import { useTree } from "../parts/usetree.ts";
 import { boxesOf, colouring, colouringOf, EmptyTree, flameDown, Legend, savePicture } from "./flame.tsx";
 import type { ViewProps } from "./props.ts";
 import { TableView } from "./table.tsx";
+import { saveTree } from "./tree.tsx";
 
 function Choice(): JSX.Element {
 	const { words } = useStore(place);
@@ -89,6 +90,7 @@ function Diff(props: ViewProps): JSX.Element {
 		loaded: tree ? `${tree.count.toLocaleString("en")} boxes` : "",
 		svg: tree ? () => savePicture(treed, "svg") : undefined,
 		png: tree ? () => savePicture(treed, "png") : undefined,
+		csv: tree ? () => saveTree(tree, "compare") : undefined,
 		json: treed.answer.of ?? undefined,
 		panel: tree && treed.selected >= 0 ? <NodePanel tree={tree} node={treed.selected} unit={unit} onZoom={() => treed.zoom(treed.selected)} /> : null,
 		treed,
@@ -185,6 +187,7 @@ function Sides(props: ViewProps): JSX.Element {
 		loaded: left && right ? `${grouped(left.count)} and ${grouped(right.count)} boxes` : "",
 		svg: left && right ? () => save("svg") : undefined,
 		png: left && right ? () => save("png") : undefined,
+		csv: right ? () => saveTree(right, "now") : undefined,
 		json: now.of ?? undefined,
 		panel: shown ? <SidesPanel left={left} right={right} shown={shown} unit={unit} s={words.s!} /> : null,
 	});

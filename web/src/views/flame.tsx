@@ -13,6 +13,7 @@ import { Flame, colourer, fit, largestModules, MODULE_COLOURS, nameOf, oneOwner 
 import { frameFacts, NodePanel, NodeTip } from "../parts/panel.tsx";
 import { useTree, type Treed } from "../parts/usetree.ts";
 import type { ViewProps } from "./props.ts";
+import { saveTree } from "./tree.tsx";
 
 export const flameDown = new Store(true);
 /** By owner; by module where one owner has nearly everything, or where the reader wants it. */
@@ -176,6 +177,7 @@ export function FlameView(props: ViewProps): JSX.Element {
 		loaded: tree ? `${tree.count.toLocaleString("en")} boxes` : "",
 		svg: tree ? () => savePicture(treed, "svg") : undefined,
 		png: tree ? () => savePicture(treed, "png") : undefined,
+		csv: tree ? () => saveTree(tree, "flame") : undefined,
 		json: treed.answer.of ?? undefined,
 		panel: tree && treed.selected >= 0 ? <NodePanel tree={tree} node={treed.selected} unit={unit} onZoom={() => treed.zoom(treed.selected)} /> : null,
 		treed,

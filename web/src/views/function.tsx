@@ -2,17 +2,20 @@
 // One function wherever it stands: its callers above, its callees below.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { api, go, head, place } from "../app.ts";
+import { api, fileStem, go, head, place } from "../app.ts";
 import { useAnswer } from "../api/client.ts";
 import type { TreeAnswer } from "../api/types.ts";
 import { amount, percent } from "../lib/format.ts";
 import { treeOf, type Tree } from "../lib/layout.ts";
+import { saveBoxes } from "../lib/pictures.ts";
 import { useStore } from "../lib/store.ts";
 import { Empty, Explained, Shown } from "../parts/basics.tsx";
 import { Flame } from "../parts/flame.tsx";
 import { frameFacts, NodePanel, NodeTip } from "../parts/panel.tsx";
 import { frameNames } from "../parts/selection.tsx";
+import { boxesOf } from "./flame.tsx";
 import type { ViewProps } from "./props.ts";
+import { saveTree } from "./tree.tsx";
 
 export function FunctionView(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
@@ -38,9 +41,18 @@ export function FunctionView(props: ViewProps): JSX.Element {
 		if (key)
 			go({ f: key });
 	};
+	const save = (kind: "svg" | "png") => {
+		const most = Math.max(above!.width[0], below!.width[0]);
+		const upper = boxesOf(above!, false, 1200, most);
+		const lower = boxesOf(below!, true, 1200, most);
+		saveBoxes(kind, "callers-callees", [...upper.boxes, ...lower.boxes.map((b) => ({ ...b, y: b.y + upper.height }))], 1200, upper.height + lower.height, [`byteledger · ${fileStem()}`, `${facts?.name || facts?.short}: callers above, callees below`]);
+	};
 	props.expose({
 		loaded: above && below ? `${(above.count + below.count).toLocaleString("en")} boxes` : "",
 		json: callees.of ?? undefined,
+		svg: above && below ? () => save("svg") : undefined,
+		png: above && below ? () => save("png") : undefined,
+		csv: above && below ? () => (saveTree(below, "callees"), saveTree(above, "callers")) : undefined,
 		panel: chosen ? <NodePanel tree={chosen.tree} node={chosen.node} unit={unit} onZoom={() => open(chosen.tree, chosen.node)} /> : null,
 	});
 	if (!words.f)

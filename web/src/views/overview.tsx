@@ -2,7 +2,7 @@
 // What is its memory right now, does it add up, and what holds most of it.
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { api, costOf, head, link, offered, place, source } from "../app.ts";
+import { api, costOf, head, link, offered, place, saveRows, source } from "../app.ts";
 import { useAnswer } from "../api/client.ts";
 import type { RowsAnswer, Summary } from "../api/types.ts";
 import { CATEGORY_LABELS, colours } from "../lib/colours.ts";
@@ -215,7 +215,7 @@ export function Overview(props: ViewProps): JSX.Element {
 	const from = source();
 	const has = from?.has?.includes("heap");
 	const answer = useAnswer<Summary>(has ? api("summary", { src: words.src }) : null, props.stamp);
-	props.expose({ json: answer.of ?? undefined });
+	props.expose({ json: answer.of ?? undefined, csv: answer.data ? () => saveRows("summary", [["figure", "value"], ...Object.entries(answer.data!.totals).map(([k, v]) => [k, Number(v)])]) : undefined });
 	if (!from)
 		return (
 			<Empty>
@@ -316,7 +316,10 @@ export function Losses(props: ViewProps): JSX.Element {
 		if (answer.data)
 			head.set(answer.data);
 	}, [answer.data]);
-	props.expose({ json: answer.of ?? undefined });
+	props.expose({
+		json: answer.of ?? undefined,
+		csv: answer.data ? () => saveRows("losses", [["what", "reason", "events"], ...Object.entries(answer.data!.lost.by_reason).map(([r, n]) => ["lost", r, n]), ...Object.entries(answer.data!.partial.by_reason).map(([r, n]) => ["partial", r, n])]) : undefined,
+	});
 	const reasons = (of: Record<string, number>) =>
 		Object.entries(of)
 			.filter(([, n]) => n > 0)

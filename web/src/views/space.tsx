@@ -2,11 +2,12 @@
 // Where memory lies: mappings that the program made, strips of address space, what is at one address; source lines.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { api, costOf, download, fileStem, go, head, link, place } from "../app.ts";
+import { api, costOf, download, fileStem, go, head, link, place, saveRows } from "../app.ts";
 import { useAnswer } from "../api/client.ts";
 import type { AddressAnswer, Head, MapsAnswer, Named, SourceAnswer, SpaceAnswer } from "../api/types.ts";
 import { colours } from "../lib/colours.ts";
 import { amount, bytes, count, csvCell, duration, exact, grouped, moment, plain } from "../lib/format.ts";
+import { saveBoxes } from "../lib/pictures.ts";
 import { useStore } from "../lib/store.ts";
 import { COSTS } from "../lib/terms.ts";
 import { Bar, Empty, Explained, Note, Shown, showTip, useSize } from "../parts/basics.tsx";
@@ -246,7 +247,29 @@ export function Space(props: ViewProps): JSX.Element {
 			head.set(answer.data);
 	}, [answer.data]);
 	const address = /^0x[0-9a-f]{1,16}$/i.test(words.find ?? "") ? words.find! : null;
-	props.expose({ json: answer.of ?? undefined, loaded: answer.data ? `${count(answer.data.strips_total)} strips` : "", panel: address ? <AddressCard address={address} stamp={props.stamp} /> : null });
+	const save = (kind: "svg" | "png") => {
+		const theme = colours.get();
+		let y = 0;
+		const boxes = answer.data!.strips.flatMap((strip) => {
+			const per = 200;
+			const top = y + 24;
+			y = top + Math.ceil(strip.used.length / per) * 9 + 12;
+			return [
+				{ x: 8, y: top - 22, w: 0.3, h: 20, colour: theme.bg, label: `${strip.start} to ${strip.end}, ${count(strip.blocks)} blocks, a cell is ${bytes(strip.cell_bytes)}`, title: strip.start },
+				...strip.used.flatMap((used, i) => (used ? [{ x: 8 + (i % per) * 5.9, y: top + Math.floor(i / per) * 9, w: 5, h: 8, colour: used > 0.66 * strip.cell_bytes ? theme.link : used > 0.33 * strip.cell_bytes ? theme.shrunk : theme.run, label: "", title: `${bytes(used)} live` }] : [])),
+			];
+		});
+		saveBoxes(kind, "space", boxes, 1200, y, [`byteledger · ${fileStem()}`, `where live blocks lie at ${words.at ? plain(words.at) : "the end"}`]);
+	};
+	const there = !!answer.data?.strips.length;
+	props.expose({
+		json: answer.of ?? undefined,
+		loaded: answer.data ? `${count(answer.data.strips_total)} strips` : "",
+		svg: there ? () => save("svg") : undefined,
+		png: there ? () => save("png") : undefined,
+		csv: there ? () => saveRows("space", [["strip_start", "cell", "address", "cell_bytes", "used_bytes"], ...answer.data!.strips.flatMap((s) => s.used.map((used, i) => [s.start, i, `0x${(BigInt(s.start) + BigInt(i) * BigInt(s.cell_bytes)).toString(16)}`, s.cell_bytes, used]).filter((r) => r[4]))]) : undefined,
+		panel: address ? <AddressCard address={address} stamp={props.stamp} /> : null,
+	});
 	return (
 		<>
 			<div class="tools">
@@ -291,7 +314,11 @@ export function SourceView(props: ViewProps): JSX.Element {
 			return 0;
 		return l.line[l.total.indexOf(Math.max(...l.total))] - 1;
 	}, [answer.data]);
-	props.expose({ json: answer.of ?? undefined, loaded: answer.data ? plain(answer.data.path) : "" });
+	props.expose({
+		json: answer.of ?? undefined,
+		loaded: answer.data ? plain(answer.data.path) : "",
+		csv: answer.data ? () => saveRows("source", [["line", "self", "total", "text"], ...answer.data!.text.map((text, i) => [i + 1, at.has(i + 1) ? answer.data!.lines.self[at.get(i + 1)!] : 0, at.has(i + 1) ? answer.data!.lines.total[at.get(i + 1)!] : 0, text])]) : undefined,
+	});
 	if (!words.f)
 		return (
 			<Empty>

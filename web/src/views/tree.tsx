@@ -2,9 +2,9 @@
 // The call tree as rows that open and close.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { download, fileStem } from "../app.ts";
+import { saveRows } from "../app.ts";
 import { colours } from "../lib/colours.ts";
-import { amount, csvCell, percent, signed } from "../lib/format.ts";
+import { amount, percent, signed } from "../lib/format.ts";
 import { hotPath, type Tree } from "../lib/layout.ts";
 import { useStore } from "../lib/store.ts";
 import { Bar, Explained, Shown, showTip } from "../parts/basics.tsx";
@@ -20,6 +20,16 @@ export function childrenOf(tree: Tree, node: number): number[] {
 	for (let child = node + 1; child < tree.end[node]; child = tree.end[child])
 		list.push(child);
 	return list;
+}
+
+/** saveTree - all boxes that are loaded, depth first. */
+export function saveTree(tree: Tree, what = "tree"): void {
+	const rows: (string | number | null)[][] = [["depth", "function", "module", "file", "line", "total", "self", "blocks", ...(tree.base ? ["before"] : [])]];
+	for (let n = 0; n < tree.count; n++) {
+		const f = frameFacts(tree.answer, tree.frame[n]);
+		rows.push([tree.depth[n], f?.name || f?.short || "", f?.module ?? "", f?.file ?? "", f && f.line > 0 ? f.line : "", tree.total[n], tree.self[n], tree.answer.node.blocks?.[n] ?? "", ...(tree.base ? [tree.base[n]] : [])]);
+	}
+	saveRows(what, rows);
 }
 
 /** visibleRows - depth first, only what is open. */
@@ -136,16 +146,7 @@ export function TreeView(props: ViewProps): JSX.Element {
 	props.expose({
 		loaded: tree ? `${tree.count.toLocaleString("en")} boxes` : "",
 		json: treed.answer.of ?? undefined,
-		csv: tree
-			? () => {
-					const lines = [["depth", "function", "module", "file", "line", "total", "self", "blocks"].join(",")];
-					for (let n = 0; n < tree.count; n++) {
-						const f = frameFacts(tree.answer, tree.frame[n]);
-						lines.push([tree.depth[n], f?.name || f?.short || "", f?.module ?? "", f?.file ?? "", f && f.line > 0 ? f.line : "", tree.total[n], tree.self[n], tree.answer.node.blocks?.[n] ?? ""].map(csvCell).join(","));
-					}
-					download(`${fileStem()}-tree.csv`, lines.join("\r\n") + "\r\n", "text/csv");
-				}
-			: undefined,
+		csv: tree ? () => saveTree(tree) : undefined,
 		panel: tree && treed.selected >= 0 ? <NodePanel tree={tree} node={treed.selected} unit={unit} onZoom={() => treed.zoom(treed.selected)} /> : null,
 		treed,
 	});

@@ -2,15 +2,17 @@
 // Two levels of area: what is shown, and within each the next one. A long trunk is passed over.
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
+import { fileStem, saveRows } from "../app.ts";
 import { colours } from "../lib/colours.ts";
 import { amount, percent } from "../lib/format.ts";
+import { saveBoxes } from "../lib/pictures.ts";
 import { squarify, type Rect } from "../lib/treemap.ts";
 import { useStore } from "../lib/store.ts";
 import { Shown, showTip, useSize } from "../parts/basics.tsx";
-import { colourer, nameOf } from "../parts/flame.tsx";
+import { colourer, fit, nameOf } from "../parts/flame.tsx";
 import { NodePanel, NodeTip } from "../parts/panel.tsx";
 import { useTree } from "../parts/usetree.ts";
-import { colouring, colouringOf, EmptyTree, Legend } from "./flame.tsx";
+import { colouring, colouringOf, EmptyTree, Legend, pictureLines } from "./flame.tsx";
 import { childrenOf } from "./tree.tsx";
 import type { ViewProps } from "./props.ts";
 
@@ -64,9 +66,16 @@ export function TreemapView(props: ViewProps): JSX.Element {
 		lay(root, { x: 0, y: 0, w: size.width, h: size.height }, 1);
 		return list;
 	}, [tree, size.width, size.height]);
+	const save = (kind: "svg" | "png") => {
+		const boxes = tiles.map((t) => ({ x: t.x, y: t.y, w: Math.max(1, t.w - 1), h: Math.max(1, t.h - 1), colour: t.rest > 0 ? theme.run : paint(t.node), label: t.w > 46 && t.h > 18 ? fit(`${nameOf(tree!, t.node)}${t.rest === -1 ? ", self" : ""}`, t.w - 8) : "", title: `${nameOf(tree!, t.node)} · ${amount(t.rest > 0 ? t.rest : t.rest === -1 ? tree!.self[t.node] : tree!.total[t.node], unit)}`, top: t.level === 1 && t.rest === 0 }));
+		saveBoxes(kind, "treemap", boxes, Math.round(size.width), Math.round(size.height), pictureLines(treed, `byteledger · ${fileStem()}`));
+	};
 	props.expose({
 		loaded: tree ? `${tiles.length} tiles` : "",
 		json: treed.answer.of ?? undefined,
+		csv: tree ? () => saveRows("treemap", [["name", "module", "level", "bytes", "what"], ...tiles.map((t) => [nameOf(tree, t.node), tree.frame[t.node] >= 0 ? (tree.answer.modules[tree.answer.frames.module[tree.frame[t.node]]] ?? "") : "", t.level, t.rest > 0 ? t.rest : t.rest === -1 ? tree.self[t.node] : tree.total[t.node], t.rest > 0 ? "not loaded" : t.rest === -1 ? "self" : "total"])]) : undefined,
+		svg: tree ? () => save("svg") : undefined,
+		png: tree ? () => save("png") : undefined,
 		panel: tree && treed.selected >= 0 ? <NodePanel tree={tree} node={treed.selected} unit={unit} onZoom={() => treed.zoom(treed.selected)} /> : null,
 		treed,
 	});
