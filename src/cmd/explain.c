@@ -28,13 +28,13 @@
 #define WRITTEN_NS 600000000ull /* a recorder has mostly written what happened so long ago */
 #define ROUNDS_MAX 4
 
-enum { OPT_FORMAT = 256, OPT_FREEZE, OPT_AT, OPT_DIFF, OPT_BY, OPT_LIMIT };
+enum { OPT_FORMAT = 256, OPT_FREEZE, OPT_AT, OPT_DIFF, OPT_BY, OPT_LIMIT, OPT_MAP };
 
 struct explaining {
 	struct targets targets;
 	const char *path;
 	struct query_time at, diff;
-	int freeze, json, with_program;
+	int freeze, json, with_program, map;
 	enum view_by by;
 	int by_given;
 	size_t limit;
@@ -51,6 +51,9 @@ static const struct argp_option options[] = {
 	  "default)",
 	  2 },
 	{ "limit", OPT_LIMIT, "N", 0, "Who holds: so many rows (default 5)", 2 },
+	{ "map", OPT_MAP, NULL, 0,
+	  "Show where in the heap what is used lies, too: how full each share of each arena is",
+	  2 },
 	{ "freeze", OPT_FREEZE, NULL, 0,
 	  "With -p: stop every thread while it is read; for how long is told. Without, nothing is "
 	  "stopped",
@@ -91,6 +94,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		x->limit = strtoul(arg, &end, 10);
 		if (*end || !x->limit || *arg == '-')
 			cmd_usage("--limit is a number of rows, not '%s'", arg);
+		return 0;
+	case OPT_MAP:
+		x->map = 1;
 		return 0;
 	case OPT_FREEZE:
 		x->freeze = 1;
@@ -160,7 +166,8 @@ static int print(const struct explaining *x, const struct explain *e, struct err
 	if (x->json)
 		return out_explain_json(stdout, e, err);
 	terminal_fit(stdout, &opt);
-	return out_explain_text(stdout, e, &opt, err);
+	int rc = out_explain_text(stdout, e, &opt, err);
+	return rc == 0 && x->map ? out_explain_map(stdout, e, &opt, err) : rc;
 }
 
 /* ---- a running process ------------------------------------------------------------------------------------------------------ */

@@ -17,6 +17,12 @@ void out_explain_members(struct jsonw *json, const struct explain *explain);
 /** out_explain_text() - for people, opt->width columns (0: 100); opt->limit groups under a line (0: 5). */
 int out_explain_text(FILE *to, const struct explain *explain, const struct out_opt *opt,
 		     struct err *err);
+/**
+ * out_explain_map() - a row an arena or mapping, a cell per equal share of it: blank not resident, '.' free, '1' to '9' tens of per
+ * cent full; with opt->colour a colour for each of the six who hold most.
+ */
+int out_explain_map(FILE *to, const struct explain *explain, const struct out_opt *opt,
+		    struct err *err);
 /** out_explain_brief() - three lines of it, below a report. */
 int out_explain_brief(FILE *to, const struct explain *explain, const struct out_opt *opt,
 		      struct err *err);

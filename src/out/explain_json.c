@@ -246,6 +246,36 @@ static void put_rest(struct jsonw *j, const struct explain *e)
 		jsonw_object_end(j);
 	}
 	jsonw_array_end(j);
+	jsonw_array(j, "map");
+	for (unsigned i = 0; i < sheet->strip_count; i++) {
+		const struct sheet_strip *strip = &sheet->strips[i];
+		char text[24];
+		jsonw_line(j);
+		jsonw_object(j, NULL);
+		jsonw_str(j, "label", strip->label);
+		snprintf(text, sizeof(text), "0x%llx", (unsigned long long)strip->start);
+		jsonw_str(j, "start", text);
+		jsonw_u64(j, "bytes", strip->bytes);
+		jsonw_u64(j, "rss_bytes", strip->rss_bytes);
+		jsonw_u64(j, "cell_bytes", strip->cell_bytes);
+		jsonw_array(j, "resident_bytes");
+		for (unsigned k = 0; k < strip->cell_count; k++)
+			jsonw_u64(j, NULL, strip->cells[k].resident_bytes);
+		jsonw_array_end(j);
+		jsonw_array(j, "owned_bytes");
+		for (unsigned k = 0; k < strip->cell_count; k++)
+			jsonw_u64(j, NULL, strip->cells[k].owned_bytes);
+		jsonw_array_end(j);
+		jsonw_array(j, "owner"); /* who has most of it; null: nobody */
+		for (unsigned k = 0; k < strip->cell_count; k++)
+			jsonw_str(j, NULL,
+				  strip->cells[k].votes
+					  ? explain_group_name(e, strip->cells[k].group)
+					  : NULL);
+		jsonw_array_end(j);
+		jsonw_object_end(j);
+	}
+	jsonw_array_end(j);
 	jsonw_array(j, "together");
 	for (unsigned i = 0; i < sheet->pair_count; i++) {
 		jsonw_object(j, NULL);

@@ -437,15 +437,21 @@ static void put_verdict(struct page *p)
 		buf_printf(&text, ". %s MiB are free, but %s has not given them back",
 			   mib(a, free_bytes), strcmp(keeper(e), "glibc") ? keeper(e) : "malloc");
 		if (pages && holes)
-			buf_printf(&text,
-				   ": %s MiB could go at once, %s MiB are stuck %s where some "
-				   "block still lives",
-				   mib(a, pages), mib(b, holes),
-				   has_slabs(e) ? "in slabs" : "on pages");
-		buf_puts(&text, ".");
+			buf_putc(&text, ':');
+		else
+			buf_putc(&text, '.');
 	}
 	fputs("  ", p->to);
 	wrap(p, 2, 2, buf_cstr(&text));
+	if (!is_small(p, free_bytes) && pages && holes) {
+		buf_clear(&text);
+		buf_printf(&text,
+			   "%s MiB could go at once, %s MiB are stuck %s where some block still "
+			   "lives.",
+			   mib(a, pages), mib(b, holes), has_slabs(e) ? "in slabs" : "on pages");
+		fputs("  ", p->to);
+		wrap(p, 2, 2, buf_cstr(&text));
+	}
 	if (e->lost_events) {
 		fprintf(p->to, "  ");
 		buf_clear(&text);
@@ -614,7 +620,7 @@ int out_explain_text(FILE *to, const struct explain *e, const struct out_opt *op
 			 "byteledger itself: not there without it");
 	int64_t left = sheet->unexplained_bytes;
 	snprintf(text, sizeof(text),
-		 "unexplained (%lld KiB); the lines and this come to the kernel's RSS to the byte",
+		 "unexplained (%lld KiB); the lines differ from the kernel's RSS by 0 bytes",
 		 (long long)(left / 1024));
 	fprintf(to, "%8.1f %5.1f  ", (double)left / 1048576,
 		sheet->rss_bytes ? 100.0 * (double)left / (double)sheet->rss_bytes : 0);

@@ -215,6 +215,8 @@ static void sum_stretch(struct merge *m, const struct snapshot_unit *unit, uint6
 			uint64_t end, uint32_t kinds)
 {
 	struct unit_sum *u = &m->sum;
+	u->from = u->resident ? u->from : at;
+	u->to = end;
 	u->resident += end - at;
 	u->shared += kinds & PAGE_IS_SHARED ? end - at : 0;
 	while (at < end && !m->nomem) {
@@ -290,8 +292,8 @@ static void by_pages(struct merge *m, const struct snapshot_unit *unit, const ch
 	}
 }
 
-static void runtime_unit(struct merge *m, const struct snapshot_unit *u, uint64_t bytes,
-			 uint64_t whole_resident, uint64_t shared)
+static void runtime_unit(struct merge *m, const struct snapshot_unit *u, uint64_t at,
+			 uint64_t bytes, uint64_t shared)
 {
 	const char *name = snapshot_string(m->s, m->s->allocators[u->allocator].name);
 	uint64_t used, part;
@@ -300,16 +302,17 @@ static void runtime_unit(struct merge *m, const struct snapshot_unit *u, uint64_
 		return;
 	}
 	if (u->kind == SNAPSHOT_RUNTIME_FREE) {
+		map_note(m, at, at + bytes, bytes, 0, 0);
 		merge_add(m, SHEET_RUNTIME, 0, name, "the runtime's own books", bytes, shared);
 		m->sheet->runtime_free_bytes += bytes;
 		return;
 	}
-	(void)whole_resident;
 	/* what of a part is in use is known of the whole only */
 	if (__builtin_mul_overflow((uint64_t)u->used, u->slot, &used))
 		used = u->bytes;
 	part = (uint64_t)((unsigned __int128)least(used, u->bytes) * bytes / u->bytes);
 	merge_add(m, SHEET_RUNTIME, 0, name, "the runtime's own books", bytes, shared);
+	map_note(m, at, at + bytes, bytes, part, pseudo(m, SHEET_GROUP_UNRECORDED));
 	m->sheet->runtime_live_bytes += part;
 	m->sheet->runtime_hole_bytes += bytes - part;
 }
@@ -333,16 +336,18 @@ static void in_unit(struct merge *m, size_t index, uint64_t at, uint64_t end, ui
 		sum_stretch(m, u, at, end, kinds);
 		break;
 	case SNAPSHOT_FREE:
+		map_note(m, at, end, bytes, 0, 0);
 		merge_add(m, SHEET_FREE_PAGES, 1, name, "the allocator's own books", bytes, shared);
 		m->sheet->slab_free_bytes += bytes;
 		m->sheet->decaying_bytes += u->flags & SNAPSHOT_DECAYS ? bytes : 0;
 		m->sheet->given_bytes += u->flags & SNAPSHOT_GIVEN ? bytes : 0;
 		break;
 	case SNAPSHOT_TABLES:
+		map_note(m, at, end, bytes, bytes, pseudo(m, SHEET_GROUP_OWN));
 		merge_add(m, SHEET_METADATA, 1, name, "headers and tables", bytes, shared);
 		break;
 	default:
-		runtime_unit(m, u, bytes, bytes, shared);
+		runtime_unit(m, u, at, bytes, shared);
 		break;
 	}
 }
@@ -652,7 +657,7 @@ struct sheet *reconcile(const struct sheet_input *in, struct err *err)
 			b->bytes = least(b->bytes, ADDRESS_MAX);
 		}
 		blocks_sort(in->blocks, in->block_count);
-		rc = merge_all(&m);
+		rc = map_begin(&m) < 0 ? -ENOMEM : merge_all(&m);
 	}
 	if (rc == 0)
 		rc = make_lines(&m);
@@ -683,6 +688,8 @@ void sheet_free(struct sheet *sheet)
 {
 	if (!sheet)
 		return;
+	for (unsigned i = 0; i < sheet->strip_count; i++)
+		free(sheet->strips[i].cells);
 	free(sheet->lines);
 	free(sheet->groups);
 	free(sheet);

@@ -55,6 +55,21 @@ struct sheet_pin {
 #define SHEET_PAIRS 8
 #define SHEET_PINS 8
 
+/** One share of a mapping: what of it is resident, what of that somebody's, and who has most of it. */
+struct sheet_cell {
+	uint64_t resident_bytes, owned_bytes, votes;
+	uint32_t group;
+};
+#define SHEET_CELLS 240
+#define SHEET_STRIPS 8
+/** A mapping of an allocator's or a runtime's: the largest ones by what is resident, by address. */
+struct sheet_strip {
+	uint64_t start, bytes, rss_bytes, cell_bytes;
+	const char *label; /* lent from the snapshot */
+	unsigned cell_count;
+	struct sheet_cell *cells;
+};
+
 struct sheet {
 	uint64_t rss_bytes;
 	struct sheet_line *lines; /* in the order of their classes; of each the largest first */
@@ -71,6 +86,8 @@ struct sheet {
 	unsigned pair_count;
 	struct sheet_pin pins[SHEET_PINS];
 	unsigned pin_count;
+	struct sheet_strip strips[SHEET_STRIPS];
+	unsigned strip_count;
 	uint64_t live_blocks, live_bytes_all; /* all blocks of the recording, resident or not */
 	uint64_t unrecorded_bytes, unrecorded_blocks, contradictions, dropped_blocks, dropped_bytes;
 	uint64_t trim_bytes;       /* glibc: what malloc_trim(0) would give back */

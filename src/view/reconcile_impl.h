@@ -26,8 +26,9 @@ struct unit_sum {
 	uint64_t live, waste, metadata, free, cached,
 		gap; /* gap: none of the others; what it is the unit's kind tells */
 	uint64_t blocks, cached_slots;
-	int holds_head; /* of a free chunk: its links stay */
-	int only_tops;  /* all that is free in it is the top of a further arena */
+	uint64_t from, to; /* the first and the last of its resident bytes */
+	int holds_head;    /* of a free chunk: its links stay */
+	int only_tops;     /* all that is free in it is the top of a further arena */
 	int main_top;
 	struct owner *owners; /* struct merge has room for each group */
 	size_t owner_count;
@@ -57,6 +58,7 @@ struct merge {
 	uint32_t generation;
 	struct set *sets;
 	size_t set_count;
+	unsigned strip;  /* a cursor */
 	uint64_t direct; /* unexplained so far */
 	int nomem;
 };
@@ -69,6 +71,14 @@ void unit_begin(struct merge *m);
 void unit_owner(struct merge *m, uint32_t group, uint64_t bytes);
 /** unit_end() - all of @unit (NULL: no allocator's that was walked; @label is the mapping's) is in m->sum. */
 void unit_end(struct merge *m, const struct snapshot_unit *unit, const char *label);
+/** map_begin() - the strips, empty. -1: no memory. */
+int map_begin(struct merge *m);
+/**
+ * map_note() - of [@start, @end), in rising order, @resident bytes are there and @owned of them somebody's, most of these @group's:
+ * spread evenly.
+ */
+void map_note(struct merge *m, uint64_t start, uint64_t end, uint64_t resident, uint64_t owned,
+	      uint32_t group);
 /** sets_finish() - the pairs that hold most together, into the sheet. */
 void sets_finish(struct merge *m);
 /** pins_finish() - the last live blocks below the arenas' tops. */

@@ -200,12 +200,17 @@ void unit_end(struct merge *m, const struct snapshot_unit *unit, const char *lab
 	merge_add(m, SHEET_METADATA, unit != NULL, name, "headers and tables", u->metadata,
 		  take_shared(&shared, u->metadata));
 	if (!u->owner_count) {
+		map_note(m, u->from, u->to, u->resident, 0, 0);
 		count_free_pages(m, unit, name, shared);
 		return;
 	}
 	uint64_t owned = 0;
-	for (size_t i = 0; i < u->owner_count; i++)
+	size_t first = 0;
+	for (size_t i = 0; i < u->owner_count; i++) {
 		owned += m->owners[i].bytes;
+		first = m->owners[i].bytes > m->owners[first].bytes ? i : first;
+	}
+	map_note(m, u->from, u->to, u->resident, owned, m->owners[first].group);
 	merge_add(m, SHEET_HOLES, unit != NULL, name,
 		  chunks ? "free, on a page with a live block"
 		  : unit ? "free, in a slab with a live block"

@@ -157,6 +157,49 @@ def test_a_recording_is_explained_at_its_peak_and_at_other_times(byteledger, pro
     assert sum(line["bytes"] for line in change["lines"]) + change["unexplained_bytes"] == change["rss_bytes"]
 
 
+def test_the_map_shows_where_what_is_used_lies(byteledger, prog, tmp_path):
+    """Its cells add up to the mappings' memory; the text keeps to 80, 100 and 160 columns."""
+    path = tmp_path / "a.blt"
+    subprocess.run([byteledger, "run", "-q", "-o", str(path), "--", prog("frag"), "100000", "90"], stdin=subprocess.DEVNULL,
+                   capture_output=True, check=True, timeout=60)
+    sheet = explain(byteledger, str(path), "--at", "end")
+    heap = max(sheet["map"], key=lambda strip: strip["rss_bytes"])
+    assert sum(heap["resident_bytes"]) == pytest.approx(heap["rss_bytes"], rel=0.01)
+    assert len(heap["owner"]) == len(heap["owned_bytes"]) and len(heap["owned_bytes"]) * heap["cell_bytes"] >= heap["bytes"]
+    assert all(owned <= there for owned, there in zip(heap["owned_bytes"], heap["resident_bytes"]))
+    assert {"intern_string", "login_new", "parse_request"} & set(heap["owner"])
+    used = sum(classes(sheet)[name] for name in ("heap-live", "heap-waste", "allocator-caches"))
+    assert sum(sum(strip["owned_bytes"]) for strip in sheet["map"]) == pytest.approx(used, rel=0.05)
+    for columns in ("80", "100", "160"):
+        text = subprocess.run([byteledger, "explain", "--map", str(path)], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "COLUMNS": columns}).stdout
+        assert "Map, by address" in text and "How full are" in text and "What would help" in text
+        assert max(len(line) for line in text.splitlines()) <= int(columns), text
+        assert re.search(r"^ +[\d.]+ heap \(brk\)\|[ .1-9]+\|$", text, re.M), text
+        assert "differ from the kernel's RSS by 0" in " ".join(text.split())
+
+
+def test_a_game_gives_back_what_is_told(byteledger, prog, tmp_path):
+    """Pools of its own: entities in a mapping are main's, particles' chunks and levels malloc's; trimmed, RSS falls as forecast."""
+    with subprocess.Popen([byteledger, "run", "-q", "-o", str(tmp_path / "a.blt"), "--", prog("game"), "60"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as game:
+        assert game.stdout.readline().strip() == "ready"
+        with open(f"/proc/{game.pid}/task/{game.pid}/children") as children:
+            pid = children.read().split()[0]
+        sheet = explain(byteledger, "--freeze", "-p", pid)
+
+        def ask(line):
+            game.stdin.write(line + "\n")
+            game.stdin.flush()
+            return int(game.stdout.readline().split()[1])
+        told = {a["id"]: a["saves_bytes"] for a in sheet["advice"]}
+        before, after = ask("noop"), ask("trim")
+        game.stdin.close()
+    assert sheet["complete"] and abs(sheet["unexplained_bytes"]) < 0.01 * sheet["rss_bytes"]
+    assert classes(sheet)["anonymous-mmap"] >= 60000 * 128
+    assert "trim" in " ".join(told) and before - after == pytest.approx(told["malloc-trim"], rel=0.02)
+
+
 def test_a_program_is_recorded_and_explained(byteledger, prog):
     done = subprocess.run([byteledger, "explain", "--format", "json", "--", prog("frag"), "50000", "90"], stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=60)
