@@ -112,7 +112,8 @@ static void compare_on_demand(const char *name, const struct image *image,
 			assert_int_equal(rule, want);
 		}
 	}
-	assert_true(described > 1000);
+	/* Debian's newer node is a launcher of some functions among padding */
+	assert_true(described > (table->text_bytes > 1u << 20 ? 1000 : 10));
 	free(work);
 	free(loaded.base);
 }
@@ -126,6 +127,8 @@ static void tables_equal_those_that_elfutils_gives_for_whole_libraries(void **st
 					     "/usr/lib/x86_64-linux-gnu/libsqlite3.so.0",
 					     "/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1",
 					     "/usr/bin/python3.11",
+					     "/usr/bin/python3.13",
+					     "/usr/lib/x86_64-linux-gnu/libnode.so.115",
 					     "/usr/bin/redis-server",
 					     "/usr/bin/node" };
 	unsigned seen = 0;
