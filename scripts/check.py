@@ -18,6 +18,8 @@ import xml.etree.ElementTree as ET
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
 BUILD = os.path.join(ROOT, "build")
+# What runs in several threads, for ThreadSanitizer.
+THREADED = ["base_queue", "model_history", "model_snap", "query_follow", "node", "watch", "recorder"]
 
 
 class Tally:
@@ -53,12 +55,12 @@ def configure(folder, options, env):
     return None if done.returncode == 0 else done.stdout + done.stderr
 
 
-def compile_in(tally, title, folder, options=(), env=None):
+def compile_in(tally, title, folder, options=(), env=None, targets=()):
     """Configure and build; the outcome is one case."""
     start = time.time()
     error = configure(folder, list(options), env or {})
     if not error:
-        done = subprocess.run(["ninja", "-C", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run(["ninja", "-C", folder, *targets], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         error = done.stdout if done.returncode else None
     if error:
         interesting = [line for line in error.splitlines() if re.search(r"error|FAILED|ERROR|undefined", line)]
@@ -130,6 +132,23 @@ def meson_tests(tally, title, folder, suites, env=None, multiplier=1):
     say(f"{title}: {tally.passed - before} passed, {time.time() - start:.0f} s")
 
 
+def thread_tests(tally, folder):
+    """The parts that run in several threads, under ThreadSanitizer: what it says fails the case."""
+    start, before = time.time(), tally.passed
+    vectors = os.path.join(ROOT, "tests", "vectors")
+    env = {**os.environ, "CMOCKA_MESSAGE_OUTPUT": "TAP", "TSAN_OPTIONS": "halt_on_error=0:exitcode=66", "SOURCE_ROOT": ROOT,
+           "TEZOS_VECTORS": os.path.join(vectors, "tezos"), "KEYS_JSON": os.path.join(vectors, "keys.json"),
+           "LIBRARY": os.path.join(BUILD, "libbyteledger-heap.so")}
+    for name in THREADED:
+        done = subprocess.run([os.path.join(folder, "tests", "unit", f"unit_{name}")], env=env, cwd=ROOT, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600)
+        read_tap(tally, f"threads, {name}", {"stdout": done.stdout, "stderr": done.stderr, "returncode": done.returncode,
+                                             "result": "OK" if done.returncode == 0 else "FAIL"})
+        if done.returncode == 0 and "WARNING: ThreadSanitizer" in done.stderr:
+            tally.fail(f"threads, {name}: ThreadSanitizer", done.stderr)
+    say(f"threads: {tally.passed - before} passed, {time.time() - start:.0f} s")
+
+
 def live_tests(tally, everything, select):
     start = time.time()
     xml = os.path.join(BUILD, "live.xml")
@@ -186,6 +205,14 @@ def fuzz(tally, seconds):
         tally.fail("fuzz did not run", done.stdout)
 
 
+def tidy(tally):
+    done = subprocess.run([sys.executable, "scripts/tidy.py"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode == 0:
+        tally.ok()
+    else:
+        tally.fail("clang-tidy", done.stdout)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="./dev check", description="build and run every test")
     parser.add_argument("--all", action="store_true", help="also large programs, other kernels, a minute of fuzzing a target")
@@ -205,19 +232,26 @@ def main():
                       ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dlive=false", "-Doptimization=1"]):
             meson_tests(tally, "sanitizers", folder, ["unit", "golden", "corpus"],
                         {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS": "detect_stack_use_after_return=0"}, 4)
+        folder = os.path.join(BUILD, "tsan")
+        # -Wno-tsan: it does not know the fences of src/unwind, which no test here runs in two threads
+        if compile_in(tally, "build with the thread sanitizer", folder, ["-Db_sanitize=thread", "-Db_lundef=false", "-Dlive=false",
+                      "-Dpage=false", "-Doptimization=1", "-Dc_args=-Wno-tsan"],
+                      targets=[f"tests/unit/unit_{name}" for name in THREADED]):
+            thread_tests(tally, folder)
     if os.path.exists(os.path.join(BUILD, "byteledger")):
         live_tests(tally, opt.all, opt.k)
     if opt.all:
         fuzz(tally, 60)
+        tidy(tally)
 
     if tally.skips:
         say("skipped, and why")
         for what, why in tally.skips:
             print(f"{what}: {why}")
-    scope = [] if opt.all else ["large programs, other kernels under emulation, fuzzing (./dev check --all)"]
+    scope = [] if opt.all else ["large programs, the page in a browser, other kernels under emulation, fuzzing, clang-tidy (./dev check --all)"]
     if opt.quick:
         scope.append("clang and sanitizer builds (--quick)")
-    scope += ["other architectures", "browsers (there is no page yet)", "measurements (./dev bench)"]
+    scope += ["other architectures", "measurements (./dev bench)"]
     say("not in scope of this check: " + "; ".join(scope))
     if tally.failures:
         say("failed")
