@@ -29,7 +29,15 @@ WORDS = {
     "argp": ["<argp.h>"],
 }
 # Nobody's, and why.
-BANNED = {"process_vm_readv": "pins pages, and pinning copies what fork shares: pread() of /proc/PID/mem does not"}
+# What nobody may call in src/, and what to take instead.
+BANNED = {"process_vm_readv": "pins pages, and pinning copies what fork shares: pread() of /proc/PID/mem does not",
+          "gets|strcat|strncat|sprintf|vsprintf|stpcpy": "does not know how much room there is: snprintf(), struct buf",
+          "strncpy": "cuts in silence and may leave no end: snprintf()",
+          "atoi|atol|atof": "takes anything for a number: strtoull() and a look at what is left",
+          "strtok|asctime|ctime|gmtime|localtime": "has one memory for all threads: the one whose name ends with _r",
+          "rand|srand|random": "repeats itself: getrandom()",
+          "tmpnam|tempnam|mktemp": "somebody may be quicker: mkostemp()",
+          "system": "runs a shell: posix_spawn()"}
 # cmd alone parses a command line, prints and exits. What names such a thing elsewhere has a reason.
 MANNERS = {
     "prints": r"\b(?:v?d?printf|puts|putchar|perror|stderr|stdout|STDERR_FILENO|STDOUT_FILENO)\b",
@@ -158,7 +166,8 @@ def check_house(room, path, text):
     if not found or found.group(1).strip("() ") != want:
         faults.append(f"{path}: licence line is {found.group(1) if found else 'missing'}, want {want}")
     code = COMMENT.sub(" ", text)
-    faults += [f"{path}: {word} {why}" for word, why in BANNED.items() if re.search(rf"\b{word}\b", code)]
+    faults += [f"{path}: {found.group(1)}() {why}" for words, why in BANNED.items()
+               if (found := re.search(rf"(?<![\w.>\"])({words})\(", code))]
     lines = text.count("\n")
     if lines > MAX_LINES:
         faults.append(f"{path}: {lines} lines, more than {MAX_LINES}: divide it")

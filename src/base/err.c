@@ -32,7 +32,7 @@ static void disarm(char *text, size_t size)
 		}
 		if (len + 4 >= size)
 			break;
-		len += (size_t)sprintf(safe + len, "\\x%02x", at[c1]);
+		len += (size_t)snprintf(safe + len, 5, "\\x%02x", at[c1]);
 		at += c1;
 	}
 	memcpy(text, safe, len);

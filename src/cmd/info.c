@@ -193,7 +193,7 @@ static void print_json(enum recording_kind kind, const struct trace_reader_info 
 	struct jsonw j;
 	char boot_id[33];
 	for (unsigned i = 0; i < 16; i++)
-		sprintf(boot_id + 2 * i, "%02x", survey->boot_id[i]);
+		snprintf(boot_id + 2 * i, 3, "%02x", survey->boot_id[i]);
 	jsonw_init(&j, stdout);
 	jsonw_object(&j, NULL);
 	jsonw_u64(&j, "version", 1);

@@ -23,7 +23,7 @@ void terminal_fit(FILE *to, struct out_opt *opt)
 	if (terminal && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col)
 		opt->width = size.ws_col;
 	else if (is_set("COLUMNS"))
-		opt->width = atoi(getenv("COLUMNS"));
+		opt->width = (int)strtol(getenv("COLUMNS"), NULL, 10);
 	const char *term = getenv("TERM");
 	opt->colour = terminal && !is_set("NO_COLOR") && !(term && strcmp(term, "dumb") == 0);
 	setlocale(LC_CTYPE, "");

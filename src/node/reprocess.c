@@ -71,9 +71,9 @@ static void to_sealed(struct sealed *to, const struct message_connection *row)
 	memcpy(to->gaps, row->gaps, sizeof(to->gaps));
 	memcpy(to->gap_bytes, row->gap_bytes, sizeof(to->gap_bytes));
 	if (row->remote_addr)
-		strncpy(to->remote_addr, row->remote_addr, sizeof(to->remote_addr) - 1);
+		snprintf(to->remote_addr, sizeof(to->remote_addr), "%s", row->remote_addr);
 	if (row->close_reason)
-		strncpy(to->close_reason, row->close_reason, sizeof(to->close_reason) - 1);
+		snprintf(to->close_reason, sizeof(to->close_reason), "%s", row->close_reason);
 }
 
 static int note_row(void *ctx, const struct message_connection *row)
