@@ -77,6 +77,7 @@ static int parse_word(const char *text, const char *const *words, size_t count)
 }
 
 /* What does not go together. */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one pair of options a case */
 static void check(const struct regions *r)
 {
 	if (r->classes)

@@ -354,6 +354,7 @@ static int is_too_dear(struct sample_life *l)
 }
 
 /* Until a signal, the end of the time or of the processes. Return: 0 the user or the clock ended it, 1 the processes did. */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a case */
 static int watch(struct sample_life *l, struct err *err)
 {
 	struct sample_args *a = l->args;

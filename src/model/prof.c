@@ -216,6 +216,7 @@ static inline __attribute__((always_inline)) void expect_counter(const struct pr
  * Return: how many were taken, negative errno. @threads, @risky, @sampled are constants: the plain case pays for none.
  */
 static inline __attribute__((always_inline)) ssize_t
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): an inner loop */
 put_blocks(struct prof *p, const struct event *events, size_t count, const bool threads,
 	   const bool risky, const bool sampled, const bool careful, struct err *err)
 {

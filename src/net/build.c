@@ -180,6 +180,7 @@ static int looks_like_start(struct net_conn *conn, const uint8_t *plain, size_t 
 	return net_decode_peer(tag, plain + 6, claimed - 2, &conn->json, &error) == 0;
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one state machine */
 static int stream_bytes(struct net_conn *conn, struct net_half *half, uint64_t counter,
 			uint64_t time_ns, const uint8_t *plain, size_t len, struct err *err)
 {

@@ -516,7 +516,7 @@ void text_curves(struct page *page, const struct prof *prof, const struct prof_t
 	/* The axis: its ends, and where the peak stands. */
 	size_t at = (size_t)((__uint128_t)totals->peak_time_ns * (width - 1) / runtime);
 	const char *end = text_duration(x, runtime);
-	size_t end_columns = text_columns(end), mark = page->ascii ? 6 : 6;
+	size_t end_columns = text_columns(end), mark = 6;
 	page_tint(page, TINT_DIM);
 	buf_puts(page->to, "     0");
 	if (at < 3)

@@ -125,6 +125,7 @@ static const char *put_arguments(struct buf *out, const char *at, int ascii)
 	return end;
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one form a case */
 static void put_name(struct buf *to, const char *function, int with_arguments, int ascii)
 {
 	CLEANUP(buf_fini) struct buf out = { 0 };

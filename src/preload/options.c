@@ -330,6 +330,7 @@ static void read_next(struct options *o, char **env)
 	o->output = at + (*at == ':');
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one line an option */
 struct options *options_read(char **stack)
 {
 	long argc = *(long *)stack;

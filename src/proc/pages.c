@@ -154,6 +154,7 @@ void pages_close(struct pages *pages)
 	pages->fd = -1;
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): an inner loop */
 static int scan_slice(const struct pages *pages, uint64_t start, uint64_t end, unsigned kinds,
 		      pages_fn fn, void *ctx, uint64_t *stall_ns)
 {
@@ -196,6 +197,7 @@ static int scan_slice(const struct pages *pages, uint64_t start, uint64_t end, u
 	return 0;
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): an inner loop */
 static int entries_slice(const struct pages *pages, uint64_t start, uint64_t end, unsigned kinds,
 			 pages_fn fn, void *ctx, uint64_t *stall_ns)
 {

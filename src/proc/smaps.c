@@ -370,6 +370,7 @@ static const char *plain_run(struct parser *p, const char *at, const char *end)
 	return at;
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one line of the file a case */
 int smaps_parse(int fd, region_fn fn, void *ctx, struct reading *reading, struct err *err)
 {
 	struct parser p;

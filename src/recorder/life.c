@@ -233,7 +233,7 @@ static void look_for_children(struct record *rec)
 	list[got] = '\0';
 	char *rest;
 	for (char *at = strtok_r(list, " ", &rest); at; at = strtok_r(NULL, " ", &rest)) {
-		pid_t pid = (pid_t)atoi(at);
+		pid_t pid = (pid_t)strtol(at, NULL, 10);
 		if (pid > 0)
 			note_child(rec, pid);
 	}
@@ -366,6 +366,7 @@ void record_await_room(struct record *rec)
 	rec->resume_next_ns = source_heap_now_ns(rec->heap) + rec->resume_wait_ns;
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a case */
 int64_t record_step(struct record *rec)
 {
 	uint64_t since_ns = source_heap_now_ns(rec->heap) - rec->drained_ns;

@@ -73,6 +73,7 @@ static void fit_slack(int64_t pause_ns, unsigned long *slack_ns)
 	*slack_ns = want;
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a case */
 enum recorder_end record_loop(struct record *rec, int signals, int stop, uint64_t duration_ns,
 			      pid_t forward_to)
 {

@@ -367,6 +367,7 @@ static inline bool has_room(const struct source_heap *heap, uint64_t size)
 
 /* One record of any kind, whose first word is @w0. */
 static __attribute__((noinline)) enum heap_run
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one kind of record a case */
 take_record(struct source_heap *heap, struct heap_ring *ring, uint64_t w0, bool resolve)
 {
 	const uint64_t pos = ring->tail, value = w0 >> 8;
@@ -532,6 +533,7 @@ static inline bool moves(const struct heap_ring *ring, uint64_t pos)
  * room. What it stops at is for take_record() to judge.
  */
 static inline __attribute__((always_inline)) void
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): an inner loop */
 take_plain(struct source_heap *heap, struct heap_ring *ring, const bool ahead)
 {
 	const uint64_t head = ring->head, safe = ring->safe;

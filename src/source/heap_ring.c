@@ -331,6 +331,7 @@ static struct heap_ring *pick_next(struct source_heap *heap, uint64_t *limit_ns,
 	return *blocked ? NULL : best;
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): an inner loop */
 ssize_t heap_merge(struct source_heap *heap, bool final)
 {
 	uint64_t most = 0;

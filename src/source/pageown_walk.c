@@ -234,6 +234,7 @@ static void note_seen(struct walk *w, uint32_t owner)
 }
 
 /* One page that is in the process's page tables. */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one kind of page a case */
 static void take_present(struct walk *w, struct mapping *m, uint64_t addr, uint64_t entry)
 {
 	uint64_t pfn = entry & ENTRY_PFN, slot = addr >> 12 & 511;

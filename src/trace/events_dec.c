@@ -431,6 +431,7 @@ int events_dec_end(struct events_dec *dec, const struct events_tally *total, str
  * among them: its free is made up for here. The first @implied of them are frees that nobody saw. Return: the number of such
  * blocks, or negative errno.
  */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): an inner loop */
 static int64_t settle(struct events_dec *dec, int do_it, uint64_t implied)
 {
 	struct events_model *m = dec->m;

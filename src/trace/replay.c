@@ -195,6 +195,7 @@ static int replay_side(struct replay *p, struct events_dec *dec, struct err *err
 	return 0;
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one kind of block a case */
 static int run(struct replay *p, struct events_dec *dec, const struct trace_read_opt *opt,
 	       struct err *err)
 {

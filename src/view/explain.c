@@ -92,6 +92,7 @@ static int same_group(const struct grouping *g, const struct view_frame *a,
 }
 
 /* An innermost function that very different callers use for a large part of all is one that allocates for others. */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one rule of advice a case */
 static int peel(struct grouping *g, uint64_t all)
 {
 	struct seen {

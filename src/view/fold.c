@@ -193,6 +193,7 @@ static uint32_t child(struct build *b, uint32_t parent, uint32_t frame)
 }
 
 /** enter() - @frame at the end of the way: 0, or -1 without memory; without room the way ends where it is. */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): an inner loop */
 static int enter(struct build *b, struct state *s, uint32_t frame)
 {
 	const struct fold_opt *opt = b->opt;

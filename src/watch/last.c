@@ -134,6 +134,7 @@ static int wait_for(struct samples *s, uint64_t until_ns)
 }
 
 /* Return: 1 where a process or the program ended it, 0 the user. */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): one thing that may have happened a case */
 static int run(struct samples *s, struct err *err)
 {
 	for (;;) {
