@@ -200,7 +200,7 @@ static int is_childs_own(pid_t pid)
 	const char *at = strrchr(text, ')'); /* the name may hold anything */
 	for (unsigned field = 2; at && field < 38; field++)
 		at = strchr(at + 1, ' ');
-	return !at || atoi(at + 1) != 0;
+	return !at || strtol(at + 1, NULL, 10) != 0;
 }
 
 static void note_child(struct record *rec, pid_t pid)
