@@ -4,6 +4,7 @@
  * makes of itself is bounded by FRAMES_MAX.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -377,8 +378,8 @@ static void get_reading(struct unpacking *u, struct cursor *c, const struct blt_
 		u->bad = 1;
 		return;
 	}
-	strncpy(process->exe, exe, sizeof(process->exe) - 1);
-	strncpy(process->comm, comm, sizeof(process->comm) - 1);
+	snprintf(process->exe, sizeof(process->exe), "%s", exe);
+	snprintf(process->comm, sizeof(process->comm), "%s", comm);
 	get_modules(u, view);
 	if (!u->bad && !u->no_memory)
 		get_frames(u, view);
