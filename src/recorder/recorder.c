@@ -22,6 +22,8 @@
 #include "wire/heap.h"
 
 #define NEXT_SUFFIX ".byteledger-next"
+#define NEXT_SHOTS \
+	".shots" /* before it: snapshots are wanted there, too, how eagerly and every how many ns */
 
 struct recorder {
 	struct record rec;
@@ -155,7 +157,11 @@ static char *next_value(struct recorder *r, const struct recorder_opt *opt, cons
 	char *slash = full ? strrchr(full, '/') : NULL;
 	if (slash && whole) {
 		buf_put(&path, full, (size_t)(slash - full));
-		buf_printf(&path, "/.byteledger_%d" NEXT_SUFFIX, (int)getpid());
+		buf_printf(&path, "/.byteledger_%d", (int)getpid());
+		if (opt->snapshots)
+			buf_printf(&path, NEXT_SHOTS "%d-%llu", opt->snapshots,
+				   (unsigned long long)opt->snapshot_ns);
+		buf_puts(&path, NEXT_SUFFIX);
 		r->next = buf_take(&path);
 		r->pattern = STEAL(whole);
 	}
@@ -278,6 +284,19 @@ struct recorder *recorder_start(const struct recorder_opt *opt, char **argv, int
 
 /* ---- a program that runs ------------------------------------------------------------------------------------------- */
 
+/* Of a program that took another's place: what that one's snapshots were asked to be. */
+static void go_on_with_shots(struct record *rec, const char *pattern)
+{
+	const char *name = strrchr(pattern, '/'), *at = strstr(name ? name : pattern, NEXT_SHOTS);
+	int eager;
+	unsigned long long every_ns;
+	if (!at || sscanf(at + strlen(NEXT_SHOTS), "%d-%llu", &eager, &every_ns) != 2)
+		return;
+	rec->shots.eager = eager > 1;
+	rec->shots.every_ns = every_ns;
+	record_shots_want(rec);
+}
+
 static int adopt(struct recorder *r, int fd, const struct recorder_opt *opt,
 		 struct source_heap_state *state, struct err *err)
 {
@@ -291,8 +310,9 @@ static int adopt(struct recorder *r, int fd, const struct recorder_opt *opt,
 	record_settings_read(&rec->settings, opt->variables, 1);
 	/* who started the first program of a chain of execs stores the names of the last */
 	size_t named = opt->pattern ? strlen(opt->pattern) : 0;
-	if (named > strlen(NEXT_SUFFIX) &&
-	    strcmp(opt->pattern + named - strlen(NEXT_SUFFIX), NEXT_SUFFIX) == 0)
+	int is_next = named > strlen(NEXT_SUFFIX) &&
+		      strcmp(opt->pattern + named - strlen(NEXT_SUFFIX), NEXT_SUFFIX) == 0;
+	if (is_next)
 		rec->settings.store_symbols = 0;
 	if (!heap)
 		return err->code;
@@ -313,6 +333,8 @@ static int adopt(struct recorder *r, int fd, const struct recorder_opt *opt,
 			 bound_of(state->stamp_every_event), err);
 	if (rc < 0)
 		source_heap_detach(rec->heap);
+	else if (is_next)
+		go_on_with_shots(rec, opt->pattern);
 	return rc;
 }
 

@@ -212,6 +212,18 @@ def test_a_program_is_recorded_and_explained(byteledger, prog):
     assert refused.returncode == 127 and "hint:" in refused.stderr
 
 
+def test_a_program_that_takes_anothers_place_has_snapshots(byteledger, prog, tmp_path):
+    """A wrapper execs the program: what is explained is the program."""
+    script, path = tmp_path / "wrapper.sh", tmp_path / "a.blt"
+    script.write_text(f"#!/bin/sh\nexec {prog('frag')} 50000 90\n")
+    script.chmod(0o755)
+    subprocess.run([byteledger, "run", "-q", "-o", str(path), "--", str(script)], stdin=subprocess.DEVNULL, capture_output=True,
+                   check=True, timeout=60)
+    sheet = explain(byteledger, str(path))
+    assert sheet["comm"] == "frag" and sheet["recorded"] and "intern_string" in stacks(sheet, "heap-live")
+    assert os.listdir(tmp_path) in (["wrapper.sh", "a.blt"], ["a.blt", "wrapper.sh"])
+
+
 def test_recordings_without_a_snapshot_or_cut_anywhere_are_told_or_refused(byteledger, prog, tmp_path):
     bare, whole, cut = tmp_path / "bare.blt", tmp_path / "whole.blt", tmp_path / "cut.blt"
     subprocess.run([byteledger, "heap", "-q", "-o", str(bare), "--", prog("frag"), "20000", "90"], stdin=subprocess.DEVNULL,
