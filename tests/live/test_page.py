@@ -190,6 +190,7 @@ def test_a_recording_and_a_nodes_store_have_one_time_axis(browser, byteledger, r
             file.write(json.dumps({**line, "conn": 1, "time_ns": ended - length + length * i // len(lines)}) + "\n")
     test_net_api.fill(byteledger, tmp_path / "db", tmp_path / "x.jsonl", "--role", "responder", "--identity", netapi.identity("recorder-r"))
     in_browser("axis", browser, byteledger, tmp_path, recording, str(tmp_path / "db"))
+    in_browser("ten", browser, byteledger, tmp_path, recording, str(tmp_path / "db"))
 
 
 def test_page_of_a_process(browser, byteledger, tmp_path):

@@ -182,6 +182,57 @@ export const cases = {
 		figures.files = files;
 	},
 
+	/** The ten questions as a new user asks them with the mouse: clicks and seconds each, from the page's address to the answer on the screen. */
+	async ten({ url, file }) {
+		const sources = await (await fetch(`${url}api/v1/sources`)).json();
+		const node = sources.find((s) => s.has?.includes("messages"));
+		const page = await open(url);
+		const took = {};
+		async function question(number, from, steps, answer) {
+			await page.goto(`${url}${from}`);
+			await settled(page);
+			let clicks = 0;
+			const t0 = Date.now();
+			for (const step of steps) {
+				await act(page, () => step(page));
+				clicks++;
+			}
+			assert.match(await page.locator("body").innerText(), answer, `question ${number}`);
+			took[number] = { clicks, seconds: Math.round((Date.now() - t0) / 100) / 10 };
+			assert.ok(clicks <= 4, `question ${number}: ${clicks} clicks`);
+		}
+		const click = (selector) => (p) => p.locator(selector).first().click();
+		const named = (name) => (p) => p.getByRole("button", { name, exact: true }).first().click();
+		const rail = (name) => (p) => p.locator(".rail").getByText(name, { exact: true }).click();
+		const drag = async (p) => {
+			const over = await p.locator(".u-over").boundingBox();
+			await p.mouse.move(over.x + over.width * 0.3, over.y + 30);
+			await p.mouse.down();
+			await p.mouse.move(over.x + over.width * 0.5, over.y + 30, { steps: 4 });
+			await p.mouse.move(over.x + over.width * 0.7, over.y + 30, { steps: 4 });
+			await p.mouse.up();
+		};
+		const box = async (p) => {
+			const [first] = (await boxes(p)).filter((b) => b.y >= 20 && b.w > 60);
+			const canvas = await p.locator(".flame-canvas").boundingBox();
+			await p.mouse.click(canvas.x + first.x + first.w / 2, canvas.y + first.y + 8);
+		};
+		await question(1, "", [], /Resident memory[\s\S]*unexplained/);
+		await question(2, "", [click("#peak")], /Peak|live/);
+		await question(3, "", [click(".balance-line"), click(".stack-list button, .ledger .line-name")], /known by/);
+		await question(4, "#/flame", [drag, box], /Called from|total/);
+		await question(5, "", [rail("Growth"), click(".grid-row")], /growing|steady|shrinking|unknown/);
+		await question(6, "", [(p) => p.locator("#cost").selectOption("temporary"), rail("Flame"), (p) => p.getByRole("button", { name: /callers on top/ }).click()], /callees on top/);
+		await question(7, "", [rail("Compare"), named("Compare")], /before[\s\S]*change/);
+		const block = await page.evaluate(() => fetch("/api/v1/allocations?at=peak&limit=1&order=-size").then((r) => r.json()));
+		await question(8, "", [async (p) => (await p.locator("#find").fill(block.allocations.address[0]), await p.keyboard.press("Enter"))], /block[\s\S]*Allocated by/);
+		if (node)
+			await question(9, "#/flame", [drag, rail("Messages"), click(".grid-row")], /bytes sent/);
+		await question(10, "", [rail("Losses")], /Lost events/);
+		for (const [number, t] of Object.entries(took))
+			figures[`question_${number}`] = `${t.clicks} clicks, ${t.seconds} s`;
+	},
+
 	/** Eight tabs of one browser load and follow, over one stream. */
 	async tabs() {
 		const { record } = await import("./cases-live.mjs");
