@@ -103,18 +103,30 @@ static void put_unknown(struct jsonw *json, const char *failure)
 	jsonw_null(json, "warning");
 }
 
-/** put_parent() - the recording of the program that forked this one, where it is served, too. */
+/**
+ * put_parent() - the recording of the program that started this one, where it was read and is served, too: of the same family, the last
+ * one of that pid that had begun by then (one process may have been several programs).
+ */
 static void put_parent(struct v1_call *call, size_t source, const struct book *book)
 {
+	const struct prof_process *own = book ? prof_process(book->names) : NULL;
 	struct prof_totals totals = { 0 };
 	size_t count = shelf_count(call->shelf), parent = count;
+	uint64_t begun = 0;
 	if (book)
 		prof_totals(book->names, &totals);
-	for (size_t i = 0; totals.forked_from && i < count && parent == count; i++) {
+	uint32_t pid = totals.forked_from   ? (uint32_t)totals.forked_from
+		       : own && own->family ? own->parent_pid
+					    : 0;
+	for (size_t i = 0; pid && i < count; i++) {
 		struct reading *other = i != source ? shelf_peek(call->shelf, i) : NULL;
 		const struct prof_process *p = other ? prof_process(other->book->names) : NULL;
-		if (p && p->pid == totals.forked_from)
+		if (p && own && p->pid == pid && p->family == own->family &&
+		    p->start_realtime_ns >= begun &&
+		    p->start_realtime_ns <= own->start_realtime_ns) {
 			parent = i;
+			begun = p->start_realtime_ns;
+		}
 		shelf_put(call->shelf, other);
 	}
 	if (parent < count)

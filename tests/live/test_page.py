@@ -109,6 +109,12 @@ def recordings(byteledger, tmp_path_factory):
         elif name == "sheet":
             subprocess.run([byteledger, "run", "-q", "--snapshot", "1s", "-o", path, "--", "/usr/bin/python3", "-c", PYTHON], stdout=subprocess.DEVNULL,
                            check=True, timeout=120)
+        elif name == "family":
+            path = str(folder / "family")
+            os.makedirs(path)
+            inner = "gawk 'BEGIN { for (i = 0; i < 10000; i++) a[i] = i; system(\"sort /etc/passwd >/dev/null\") }'"
+            subprocess.run([byteledger, "run", "-q", "--follow-children", "-o", f"{path}/%e_%p.blt", "--", "/bin/dash", "-c",
+                            f"perl -e 'my @a = map {{ \"x\" x 1000 }} 1..2000'; {inner}; true"], check=True, timeout=120)
         elif name == "sampled":
             done = subprocess.run([byteledger, "sample", "--duration", "3s", "-q", "-o", path, "--", "/usr/bin/python3", "-c", SAMPLED],
                                   capture_output=True, text=True, check=False, timeout=60)
@@ -149,7 +155,7 @@ CASES = [("questions", ["sqlite3"]), ("questions", ["redis"]), ("questions", ["c
          ("hostile", ["hostile"]), ("states", ["sqlite3"]), ("trust", ["sqlite3", "cut"]), ("rows", ["sqlite3"]), ("unseen", ["sqlite3"]),
          ("wire", ["sqlite3"]), ("frames", ["clang"]), ("views", ["sqlite3", "python3"]), ("live", []),
          ("lossy", ["lossy"]), ("sampled", ["sampled"]), ("balance", ["sheet"]), ("again", ["sqlite3", "sqlite3-anew"]), ("oneSum", ["sqlite3"]),
-         ("downloads", ["sheet"]),
+         ("downloads", ["sheet"]), ("family", ["family"]),
          ("tabs", [])]
 
 

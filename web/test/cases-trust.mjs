@@ -233,6 +233,18 @@ export const cases = {
 			figures[`question_${number}`] = `${t.clicks} clicks, ${t.seconds} s`;
 	},
 
+	/** A folder of one family: a tree of processes with their peaks, and a click goes to one. */
+	async family({ url }) {
+		const page = await open(url);
+		await page.locator(".family li").nth(3).waitFor({ timeout: 20000 });
+		const rows = await page.locator(".family li").evaluateAll((list) => list.map((l) => ({ name: l.querySelector("b").innerText, depth: parseInt(l.style.paddingLeft, 10) / 16 })));
+		assert.deepEqual(rows.map((r) => `${r.depth} ${r.name}`), ["0 dash", "1 perl", "1 gawk", "2 dash", "3 sort"], "who started whom, in the order of their start");
+		await page.screenshot({ path: join(out, "family.png") });
+		await act(page, () => page.locator(".family a").last().click());
+		assert.match(page.url(), /src=\d+/);
+		figures.family = rows.map((r) => `${r.depth} ${r.name}`).join(", ");
+	},
+
 	/** Eight tabs of one browser load and follow, over one stream. */
 	async tabs() {
 		const { record } = await import("./cases-live.mjs");

@@ -46,7 +46,7 @@ function stateOf(from: Source | null, live: Live, clock: Clock): State {
 	if (!from)
 		return { dot: "stale", text: "nothing loaded", said: "" };
 	if (!isLive(from))
-		return from.complete === false ? { dot: "bad", text: "broken off", said: "" } : { dot: "ended", text: from.kind === "node" || from.kind === "process" ? "live" : "ended", said: "" };
+		return from.complete === false ? { dot: "bad", text: "broken off", said: "" } : { dot: "ended", text: from.kind === "node" || from.kind === "process" ? "live" : from.book === "sample" ? "ended, sampled" : from.book === "pages" ? "ended, resident pages" : "ended", said: "" };
 	const { words } = place.get();
 	const last = heard.get().get(from.id);
 	if (!last)
@@ -105,7 +105,7 @@ export function Header(props: { timeline: ReturnType<typeof useTimeline>; expose
 					<select id="source" aria-label="recording" value={from ? String(from.id) : ""} onChange={(e) => switchSource(Number(e.currentTarget.value))}>
 						{sources.map((s) => (
 							<option key={s.id} value={String(s.id)}>
-								{s.exe ? `${sourceLabel(s)} · ` : ""}{baseName(plain(s.name))}
+								{s.parent !== null && s.parent !== undefined ? "└ " : ""}{s.exe ? `${sourceLabel(s)} · ` : ""}{baseName(plain(s.name))}
 							</option>
 						))}
 					</select>
@@ -236,7 +236,7 @@ export function Header(props: { timeline: ReturnType<typeof useTimeline>; expose
 						{from?.has?.includes("export") &&
 							["folded", "flamegraph", "pprof", "speedscope", "heaptrack", "massif", "dhat"].map((to) => (
 								<li key={to}>
-									<a href={`/api/v1/export?to=${to}${words.src ? `&src=${words.src}` : ""}`} download="" onClick={close}>
+									<a href={`/api/v1/export?to=${to}${from.id ? `&src=${from.id}` : ""}`} download="" onClick={close}>
 										Export, {to}
 									</a>
 								</li>

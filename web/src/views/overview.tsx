@@ -2,15 +2,16 @@
 // What is its memory right now, does it add up, and what holds most of it.
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { api, costOf, head, link, offered, place, saveRows, source } from "../app.ts";
-import { useAnswer } from "../api/client.ts";
-import type { RowsAnswer, Summary } from "../api/types.ts";
+import { api, costOf, head, known, link, offered, place, saveRows, source } from "../app.ts";
+import { ask, useAnswer } from "../api/client.ts";
+import type { RowsAnswer, Source, Summary } from "../api/types.ts";
 import { CATEGORY_LABELS, colours } from "../lib/colours.ts";
-import { amount, bytes, count, duration, exact, grouped, moment, percent, plain, plural, wallDay } from "../lib/format.ts";
+import { amount, baseName, bytes, count, duration, exact, grouped, moment, percent, plain, plural, wallDay } from "../lib/format.ts";
 import { momentNs } from "../lib/moments.ts";
 import { useStore } from "../lib/store.ts";
 import { CLASSES, COSTS } from "../lib/terms.ts";
 import { Bar, Empty, Explained, Note, Shown } from "../parts/basics.tsx";
+import { loadSources } from "../parts/live.ts";
 import { frameFacts } from "../parts/panel.tsx";
 import { clockOf, valueAt } from "../parts/timeline.tsx";
 import { classColour, SheetBar, sentences, type Sheet } from "./balance.tsx";
@@ -210,6 +211,91 @@ function Top(props: { stamp: number }): JSX.Element {
 	);
 }
 
+/** familyOf - the recordings of one family, parents before their children; null where @from is alone. */
+export function familyOf(sources: Source[], from: Source): { source: Source; depth: number }[] | null {
+	const at = new Map(sources.map((s) => [s.id, s]));
+	const kids = new Map<number | null, Source[]>();
+	for (const s of sources) {
+		const parent = s.parent !== null && s.parent !== s.id && at.has(s.parent) ? s.parent : null;
+		kids.set(parent, [...(kids.get(parent) ?? []), s]);
+	}
+	let root = from;
+	for (let steps = 0; root.parent !== null && at.has(root.parent) && steps < sources.length; steps++)
+		root = at.get(root.parent)!;
+	const list: { source: Source; depth: number }[] = [];
+	const walk = (s: Source, depth: number) => {
+		if (list.length < 2000 && !list.some((l) => l.source === s)) {
+			list.push({ source: s, depth });
+			(kids.get(s.id) ?? []).sort((a, b) => (a.start_realtime_ns ?? 0) - (b.start_realtime_ns ?? 0)).forEach((k) => walk(k, depth + 1));
+		}
+	};
+	walk(root, 0);
+	return list.length > 1 ? list : null;
+}
+
+const READ_MAX = 200;
+
+function Family(props: { from: Source; stamp: number }): JSX.Element | null {
+	const { sources } = useStore(known);
+	const [peaks, setPeaks] = useState<ReadonlyMap<number, number>>(new Map());
+	const list = familyOf(sources ?? [], props.from);
+	// who forked whom is known of what was read: each is read once, while this view is looked at
+	const unread = (sources ?? []).filter((s) => s.length_ns === null && !s.error && (s.kind === null || s.kind === "recording")).length;
+	useEffect(() => {
+		const control = new AbortController();
+		void (async () => {
+			const rest = (known.get().sources ?? []).filter((s) => s.length_ns === null && !s.error).slice(0, READ_MAX);
+			for (const s of rest)
+				await ask<Summary>(api("summary", { src: String(s.id) }), control.signal).catch(() => null);
+			if (rest.length && !control.signal.aborted)
+				void loadSources();
+		})();
+		return () => control.abort();
+	}, [unread > 0]);
+	useEffect(() => {
+		const control = new AbortController();
+		void (async () => {
+			// the largest are what one looks for: a summary each, one after the other, 40 at most
+			for (const { source: s } of (list ?? []).slice(0, 40)) {
+				const summary = await ask<Summary>(api("summary", { src: String(s.id) }), control.signal).catch(() => null);
+				if (control.signal.aborted)
+					return;
+				if (summary)
+					setPeaks((old) => new Map([...old, [s.id, summary.totals.peak_bytes]]));
+			}
+		})();
+		return () => control.abort();
+	}, [list?.length, props.stamp]);
+	if (!list)
+		return null;
+	const most = Math.max(1, ...peaks.values());
+	return (
+		<section class="card">
+			<h2>
+				The family <span class="second">({count(list.length)} processes that were recorded)</span>
+			</h2>
+			<ol class="family">
+				{list.map(({ source: s, depth }) => (
+					<li key={s.id} style={{ paddingLeft: `${Math.min(depth, 12) * 16}px` }} aria-current={s.id === props.from.id ? "true" : undefined}>
+						<a href={link({ src: String(s.id), n: undefined, s: undefined }, "overview")}>
+							{depth ? "└ " : ""}
+							<b>{baseName(plain(s.exe ?? s.name))}</b> <span class="second">{s.pid}{s.length_ns ? `, ${duration(s.length_ns)}` : ""}</span>
+						</a>
+						{peaks.has(s.id) && (
+							<>
+								<Explained term="peak" value={peaks.get(s.id)} unit="bytes">
+									{bytes(peaks.get(s.id)!)}
+								</Explained>
+								<Bar part={peaks.get(s.id)!} whole={most} />
+							</>
+						)}
+					</li>
+				))}
+			</ol>
+		</section>
+	);
+}
+
 export function Overview(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const from = source();
@@ -256,6 +342,8 @@ export function Overview(props: ViewProps): JSX.Element {
 						<div class="cards facing">
 							{offered("balance", from) ? <SheetCard stamp={props.stamp} /> : <Balance timeline={props.timeline} summary={s} />}
 							<Top stamp={props.stamp} />
+							<div class="column">
+							<Family from={from} stamp={props.stamp} />
 							<section class="card">
 								<h2>The program</h2>
 								<dl class="facts">
@@ -301,6 +389,7 @@ export function Overview(props: ViewProps): JSX.Element {
 								</dl>
 								{!offered("balance", from) && <p class="second small-text">More data: <code>byteledger explain -p PID</code> breaks RSS down to the last byte, <code>byteledger regions -p PID</code> by mapping.</p>}
 							</section>
+							</div>
 						</div>
 					</div>
 				);
