@@ -12,7 +12,7 @@ import tempfile
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
 PICTURES = os.path.join(ROOT, "docs", "pictures")
-LARGEST = 150 * 1000  # what one picture may weigh
+LARGEST = 170 * 1000  # what one picture may weigh
 PROGRAM = "#include <map>\n#include <regex>\n#include <string>\nint main() { std::map<std::string, std::regex> m; return (int)m.size(); }\n"
 
 
@@ -28,7 +28,7 @@ def main():
                                check=True).stderr
         compiler = shlex.split(shown.splitlines()[-1])  # the compiler itself, without its driver
         recording = os.path.join(folder, "clang.blt")
-        subprocess.run([byteledger, "run", "-q", "-o", recording, "--", *compiler], check=True)
+        subprocess.run([byteledger, "run", "-q", "--snapshot", "500ms", "-o", recording, "--", *compiler], check=True)
         subprocess.run(["node", os.path.join(ROOT, "web", "test", "browser.mjs"), "pictures", byteledger, PICTURES, recording], check=True)
     os.unlink(os.path.join(PICTURES, "pictures.json"))
     for name in sorted(os.listdir(PICTURES)):

@@ -357,6 +357,7 @@ export const cases = {
 			["page-flame", "#/flame?at=peak", "dark"],
 			["page-compare", "#/compare?base=@30%25&at=70%25", "light"],
 			["page-lifetimes", "#/lifetimes", "light"],
+			["page-balance", "#/balance", "light"],
 		];
 		for (const [title, hash, theme] of shots) {
 			const page = await open(url + hash, { theme, width: 1120, height: 640 });
