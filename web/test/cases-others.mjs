@@ -134,14 +134,14 @@ export const cases = {
 	/** A recording of 10^8 events: openings, 300 interactions on aggregates, a block filter, Stop, the server's memory. */
 	async large({ url, child }) {
 		const cpu = () => readFileSync(`/proc/${child.pid}/stat`, "utf8").replace(/^.*\) /, "").split(" ").slice(11, 13).reduce((a, n) => a + Number(n), 0) * 10;
-		let t0 = Date.now();
+		// from the start of the navigation to the drawn flame, by the page's own clock: the browser's start is not the page's
+		let t0 = 0;
 		let page = await open(`${url}#/flame`);
-		figures.first_opening_ms = Date.now() - t0;
+		figures.first_opening_ms = Math.round(await page.evaluate(() => window.__painted()));
 		assert.ok((await boxes(page)).length > 0);
 		await page.context().close();
-		t0 = Date.now();
 		page = await open(`${url}#/flame`);
-		figures.second_opening_ms = Date.now() - t0;
+		figures.second_opening_ms = Math.round(await page.evaluate(() => window.__painted()));
 		const summary = await page.evaluate(() => fetch("/api/v1/summary").then((r) => r.json()));
 		figures.stacks = summary.totals.stacks;
 		figures.allocations = summary.totals.allocations;
