@@ -3,7 +3,7 @@
 
 The loop: tests/prog/faults touches 4 KiB pages and gives them back from below 5, 20 and 60 calls, with nothing attached ("bare"),
 while another process is followed ("other": the tax on the whole machine) and as the followed program ("target"). Beside it a
-bpftrace one-liner that counts page faults by stack, where it is installed. Programs: a compiler and a storm of forks, CPU time of
+bpftrace one-liner that counts page faults by stack, and one that streams every page event, where it is installed. Programs: a compiler and a storm of forks, CPU time of
 the program alone and of all together with byteledger's own.
 """
 import json
@@ -29,8 +29,8 @@ AIMS = {"other": 1.10, "target": 1.5}
 class Beside:
     """Something that runs while a variant is measured."""
 
-    def __init__(self, argv, ready):
-        self.argv, self.ready = argv, ready
+    def __init__(self, argv, ready, end=signal.SIGINT):
+        self.argv, self.ready, self.end = argv, ready, end
 
     def __enter__(self):
         self.process = subprocess.Popen(self.argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -39,7 +39,7 @@ class Beside:
             raise RuntimeError(f"{self.argv[0]} ended at once")
 
     def __exit__(self, *_):
-        self.process.send_signal(signal.SIGINT)
+        self.process.send_signal(self.end)
         self.process.wait(30)
 
 
@@ -64,7 +64,17 @@ def with_other(depth, idle):
 
 
 def with_bpftrace(depth):
-    with Beside(["bpftrace", "-e", "tracepoint:exceptions:page_fault_user { @[ustack(perf)] = count(); }"], 3):
+    with Beside(["bpftrace", "-e", "tracepoint:exceptions:page_fault_user { @[ustack(perf)] = count(); }"], 3, signal.SIGKILL): # told to end it names its stacks, for minutes
+        return loop(depth)
+
+
+STREAM = ("tracepoint:kmem:mm_page_alloc { printf(\"+%lx %d %s\\n\", args->pfn, args->order, ustack(perf)); } "
+          "tracepoint:kmem:mm_page_free { printf(\"-%lx %d\\n\", args->pfn, args->order); }")
+
+
+def with_streaming(depth):
+    """As profilers do that hand every page event of the machine to user space, with its stack."""
+    with Beside(["bpftrace", "-e", STREAM], 3, signal.SIGKILL):
         return loop(depth)
 
 
@@ -137,6 +147,7 @@ def main(opt, lock, progress):
             tried = {"bare": lambda: loop(depth), "other": lambda: with_other(depth, idle.pid), "target": lambda: followed(depth)}
             if shutil.which("bpftrace"):
                 tried["bpftrace"] = lambda: with_bpftrace(depth)
+                tried["streaming"] = lambda: with_streaming(depth)
             results[label] = table(label, tried, "ns", opt, lock, progress, BARS if depth == 20 else {"other": BARS["other"]})
         with tempfile.TemporaryDirectory() as folder:
             for label, tried in programs(folder, idle.pid).items():

@@ -142,6 +142,10 @@ struct task_struct {
 	struct pid *thread_pid;
 } KERNEL_TYPE;
 
+struct vm_area_struct {
+	unsigned long vm_flags;
+} KERNEL_TYPE;
+
 struct seq_file;
 struct bpf_iter_meta {
 	struct seq_file *seq;

@@ -29,6 +29,8 @@ const volatile uint64_t pages_pidns_dev = 0, pages_pidns_ino = 0;
 const volatile uint64_t pages_pool_words = 512;
 const volatile uint32_t pages_stacks_max = 64;
 const volatile uint32_t pages_by_error_code = 0; /* no rss_stat for each change here (before 6.2) */
+const volatile uint32_t pages_hugetlb =
+	0; /* there is a pool of huge pages, of which no allocation tells */
 const volatile char pages_name[16] = ""; /* a process of that name is taken up as it execs */
 const volatile uint32_t pages_name_flags = 0;
 const volatile uint32_t pages_tell_execs = 0; /* of all processes */
@@ -382,6 +384,32 @@ int pages_uncached(uint64_t *ctx)
 
 /* ---- faults --------------------------------------------------------------------------------------------------------- */
 
+#define VM_HUGETLB 0x400000ul
+#define HUGE_BYTES (2ull << 20)
+
+static long is_hugetlb(struct task_struct *task, struct vm_area_struct *vma, uint32_t *found)
+{
+	(void)task;
+	*found = (BPF_CORE_READ(vma, vm_flags) & VM_HUGETLB) != 0;
+	return 0;
+}
+
+/* No counter of RSS moves for it, so that nothing else tells: the mapping itself is asked. */
+INLINE void note_hugetlb(void *ctx, uint64_t addr, struct wire_pages_process *process, uint32_t pid,
+			 uint32_t tid)
+{
+	uint32_t found = 0;
+	struct wire_pages_window fresh = { 0 };
+	if (bpf_find_vma(bpf_get_current_task_btf(), addr, is_hugetlb, &found, 0) || !found)
+		return;
+	struct wire_pages_window_key key = { .window = (addr & ~(HUGE_BYTES - 1)) >>
+						       WIRE_PAGES_WINDOW_SHIFT,
+					     .tgid = process->owner };
+	fresh.anon = stack_of(ctx, pid, tid, process->owner, process->epoch);
+	if (bpf_map_update_elem(&pages_windows, &key, &fresh, BPF_ANY))
+		count(WIRE_PAGES_COUNT_WINDOWS_FULL, 1);
+}
+
 INLINE void note_fault(void *ctx, uint64_t addr, uint64_t code, struct wire_pages_process *process,
 		       uint32_t pid, uint32_t tid)
 {
@@ -394,6 +422,8 @@ INLINE void note_fault(void *ctx, uint64_t addr, uint64_t code, struct wire_page
 	}
 	fault->addr = addr;
 	fault->pending = 1;
+	if (pages_hugetlb && !(code & FAULT_PRESENT))
+		note_hugetlb(ctx, addr, process, pid, tid);
 	/* a reading fault mostly maps what is there; a writing one allocates */
 	if (pages_by_error_code && !(code & (FAULT_PRESENT | FAULT_WRITE)))
 		put_window(fault, process->owner,

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 #include <linux/capability.h>
 
 #include "base/cleanup.h"
+#include "base/fileio.h"
 #include "source/pageown_impl.h"
 
 #include "pages.skel.h" /* behind the types that its data has */
@@ -196,6 +198,25 @@ static int ask_kernel(struct pageown *p, struct err *err)
 	return 0;
 }
 
+/* Whether anybody could be given a page of a pool of huge ones. */
+static int has_huge_pool(void)
+{
+	static const char *const files[] = { "nr_hugepages", "nr_overcommit_hugepages" };
+	CLEANUP(globfree) glob_t found = { 0 };
+	uint64_t sum = 0;
+	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+		char pattern[80];
+		snprintf(pattern, sizeof(pattern), "/sys/kernel/mm/hugepages/*/%s", files[i]);
+		glob(pattern, i ? GLOB_APPEND : 0, NULL, &found);
+	}
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		char text[32] = "";
+		if (fileio_text(AT_FDCWD, found.gl_pathv[i], text, sizeof(text)) > 0)
+			sum += strtoull(text, NULL, 10);
+	}
+	return sum > 0;
+}
+
 /* One more than the largest number of a physical page. */
 static uint64_t span_pages(void)
 {
@@ -257,6 +278,7 @@ static int set_up(struct pageown *p, struct err *err)
 			s->rodata->pages_name[i] = p->take_name[i];
 		s->rodata->pages_name_flags = p->opt.take_children ? WIRE_PAGES_FOLLOW : 0;
 	}
+	s->rodata->pages_hugetlb = (uint32_t)has_huge_pool();
 	s->rodata->pages_tell_execs = (uint32_t)p->opt.tell_execs;
 	if (!stat("/proc/self/ns/pid", &st) && st.st_ino != INITIAL_PIDNS_INODE) {
 		s->rodata->pages_pidns_dev = st.st_dev;

@@ -258,6 +258,10 @@ static void take_present(struct walk *w, struct mapping *m, uint64_t addr, uint6
 		stack = before == STICKY_BASELINE ? 0 : window_file(w, addr);
 		if (!stack && before != STICKY_BASELINE)
 			stack = before;
+	} else if (kind == PAGES_HUGETLB) {
+		stack = before == STICKY_BASELINE ? 0 : before;
+		if (!stack && !before)
+			stack = window_anon(w, addr & ~(HUGE - 1));
 	} else if (kind == PAGES_ANON) {
 		stack = before == STICKY_BASELINE ? 0 : before;
 		if (!stack && !before)

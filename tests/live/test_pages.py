@@ -230,7 +230,9 @@ def test_stacks_reach_main_without_frame_pointers(stepper):
     assert "memset" in top["frames"][0]["function"] and names(top)[1:3] == ["way_memset", "main"]
     assert top["frames"][1]["module"] == "pages" and top["frames"][0]["module"].startswith("libc.so")
     read = max((row for row in process["rows"] if "way_readfresh" in names(row)), key=lambda row: row["bytes"])
-    assert names(read)[:3] == ["read", "way_readfresh", "main"], read
+    # newer C libraries have functions of their own between
+    own = [name for name, frame in zip(names(read), read["frames"]) if not frame["module"].startswith("libc.so")]
+    assert own[:2] == ["way_readfresh", "main"] and read["frames"][0]["module"].startswith("libc.so"), read
 
 
 def test_what_was_there_before_is_named_by_mapping_and_only_shrinks(stepper):
@@ -458,7 +460,7 @@ def test_http_is_that_of_tezedge_with_additions(byteledger, prog, cold_file):
         assert get("/v1/tree?since=5s")[0] == get("/v1/tree?at=x")[0] == 400
         assert get("/v1/tree?since=-100h")[0] == 404
         os.kill(pid, signal.SIGCONT)
-        time.sleep(1.2)
+        time.sleep(2.5) # earlier readings are kept a second apart: that of two seconds ago may be three old
         ledger.stdin.write("populate\n")
         ledger.stdin.flush()
         ledger.stdout.readline()

@@ -294,6 +294,21 @@ APART static void way_hugetlb(void)
 	KEEP(p);
 }
 
+/* More than a small memory cgroup has: what is touched first is swapped out. */
+APART static void way_big(void)
+{
+	char *p = map(64 * MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	madvise(p, 64 * MIB, MADV_NOHUGEPAGE);
+	for (size_t i = 0; i < 64 * MIB; i += PAGE) /* nothing that compresses or merges */
+		*(volatile uint64_t *)(p + i) = i * 0x9e3779b97f4a7c15u;
+	kept[40] = p;
+}
+
+APART static void way_bigagain(void)
+{
+	look(kept[40], 16 * MIB);
+}
+
 APART static void way_exec(void)
 {
 	char *argv[] = { "pages", (char *)file_path, NULL };
@@ -387,6 +402,8 @@ static const struct {
 	     { "fragment", way_fragment },
 	     { "pageout", way_pageout },
 	     { "hugetlb", way_hugetlb },
+	     { "big", way_big },
+	     { "bigagain", way_bigagain },
 	     { "willneed", way_willneed },
 	     { "churn", way_churn },
 	     { "exec", way_exec },
