@@ -194,8 +194,9 @@ def test_every_step_adds_up_to_what_the_kernel_counts_and_has_a_stack(stepper):
         return
     assert abs(of_function(own["memset"], "way_memset") - 8 * MIB) <= 2 * page
     assert of_function(own["small"], "way_small") >= 1000 * page
-    assert of_function(own["mmap"], "way_mmap") == 16 * MIB
-    assert of_function(own["dontneed"], "way_mmap") == 10 * MIB
+    # code that is read in meanwhile is file pages of that function, too
+    assert of_function(own["mmap"], "way_mmap", ("anon",)) == 16 * MIB
+    assert of_function(own["dontneed"], "way_mmap", ("anon",)) == 10 * MIB
     assert of_function(own["filemap"], "way_filemap", ("file",)) >= 4 * MIB
     assert of_function(own["read"], "way_read", ("cache", "file")) >= 4 * MIB
     assert of_function(own["readfresh"], "way_readfresh", ("anon",)) == 2 * MIB
@@ -252,7 +253,7 @@ def test_what_was_there_before_is_named_by_mapping_and_only_shrinks(stepper):
     held_against_kernel(process, figures)
     assert set(process["unattributed"]) <= {"before_attach"}
     assert process["unattributed"]["before_attach"] <= before
-    assert of_function(process, "in_thread") == 8 * MIB
+    assert 0 <= of_function(process, "in_thread", ("anon",)) - 8 * MIB <= 4096 # a page of its stack
     s.go("unmap")
     process, figures = s.still()
     held_against_kernel(process, figures)
@@ -326,8 +327,11 @@ def programs_of(pid):
     """Numbers of the BPF programs and links whose descriptors that process holds."""
     found = []
     for fd in os.listdir(f"/proc/{pid}/fdinfo"):
-        with open(f"/proc/{pid}/fdinfo/{fd}") as info:
-            found += [int(line.split()[1]) for line in info if line.startswith("prog_id:")]
+        try:
+            with open(f"/proc/{pid}/fdinfo/{fd}") as info:
+                found += [int(line.split()[1]) for line in info if line.startswith("prog_id:")]
+        except FileNotFoundError: # closed meanwhile
+            continue
     return set(found)
 
 
