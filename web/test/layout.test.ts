@@ -18,7 +18,7 @@ function answer(nodes: [string | null, number, number, number, number?, number?]
 		modules: ["m"], files: [],
 		node: {
 			frame: nodes.map((n) => (n[0] === null ? -1 : names.indexOf(n[0]))), depth: nodes.map((n) => n[1]), total: nodes.map((n) => n[2]), self: nodes.map((n) => n[3]),
-			rest: nodes.map((n) => n[4] ?? 0), ...(nodes.some((n) => n[5] !== undefined) ? { base: nodes.map((n) => n[5] ?? 0) } : {}),
+			rest: nodes.map((n) => n[4] ?? 0), blocks: nodes.map(() => null), children: nodes.map(() => 0), ...(nodes.some((n) => n[5] !== undefined) ? { base: nodes.map((n) => n[5] ?? 0) } : {}),
 		},
 	};
 }
