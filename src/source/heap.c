@@ -549,6 +549,9 @@ int source_heap_finish(struct source_heap *heap, struct sink *sink, int detach, 
 	}
 	ssize_t got = heap_merge(heap, true);
 	int rc = got < 0 ? (int)got : heap_report_lost(heap, NULL);
+	/* some tell the names of their code when they end */
+	if (rc == 0 && heap_name_rest(heap) == HEAP_RUN_FAILED)
+		rc = heap->err->code ? heap->err->code : -EIO;
 	if (rc == 0)
 		rc = place_last(heap);
 	return rc < 0 ? rc : heap_flush(heap);

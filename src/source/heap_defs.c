@@ -49,6 +49,7 @@ void heap_defs_fini(struct source_heap *heap)
 	free(heap->frames);
 	free(heap->pcs);
 	free(heap->modules);
+	jitmap_free(heap->jit);
 	free(heap->threads);
 	free(heap->living);
 	free(heap->thread_index);
@@ -181,6 +182,57 @@ static struct heap_pc *pc_place(const struct source_heap *heap, uint64_t pc)
 	return &heap->pcs[pc * 0x9e3779b97f4a7c15ULL >> 32 & (HEAP_PCS - 1)];
 }
 
+/* Code that the program has made, by its name: it may move, and another may come to its place. */
+static const struct jit_code *find_jit(struct source_heap *heap, uint64_t addr)
+{
+	if (heap->raw || heap->pid <= 0 || !addr)
+		return NULL;
+	if (!heap->jit)
+		heap->jit = jitmap_new(heap->pid, (pid_t)heap->header->target_pid);
+	if (!heap->jit)
+		return NULL;
+	jitmap_poll(heap->jit);
+	return jitmap_find(heap->jit, addr);
+}
+
+static enum heap_run define_jit_module(struct source_heap *heap)
+{
+	if (heap->jit_module)
+		return HEAP_RUN_EMPTY;
+	heap->jit_module = ++heap->stats.modules;
+	struct def def = { .kind = DEF_MODULE, .id = heap->jit_module };
+	def.module.path = "[made at run time]";
+	return hand_over(heap, &def);
+}
+
+static enum heap_run name_frame(struct source_heap *heap, uint32_t frame,
+				const struct jit_code *code)
+{
+	const struct symbol symbol = { .function = code->function,
+				       .file = code->file,
+				       .line = code->line };
+	struct def def = { .kind = DEF_SYMBOL, .id = frame };
+	def.symbol.symbols = &symbol;
+	def.symbol.count = 1;
+	return hand_over(heap, &def);
+}
+
+enum heap_run heap_name_rest(struct source_heap *heap)
+{
+	enum heap_run run = HEAP_RUN_EMPTY;
+	if (!heap->jit)
+		return run;
+	jitmap_poll(heap->jit);
+	for (uint32_t i = 0; i <= heap->frame_mask && run == HEAP_RUN_EMPTY; i++) {
+		const struct heap_frame_slot *slot = &heap->frames[i];
+		const struct jit_code *code =
+			slot->id && !slot->module ? jitmap_find(heap->jit, slot->offset) : NULL;
+		if (code)
+			run = name_frame(heap, slot->id, code);
+	}
+	return run;
+}
+
 enum heap_run heap_define_frame(struct source_heap *heap, uint64_t pc, uint32_t gen, uint32_t *id)
 {
 	struct heap_pc *known = pc_place(heap, pc);
@@ -192,6 +244,14 @@ enum heap_run heap_define_frame(struct source_heap *heap, uint64_t pc, uint32_t 
 	const struct heap_module *module = find_module(heap, pc - 1, gen);
 	uint64_t offset = pc - 1 - (module ? module->bias : 0);
 	uint32_t module_id = module ? module->id : 0;
+	const struct jit_code *code = module ? NULL : find_jit(heap, pc - 1);
+	if (code) {
+		enum heap_run run = define_jit_module(heap);
+		if (run != HEAP_RUN_EMPTY)
+			return run;
+		module_id = heap->jit_module;
+		offset = code->number;
+	}
 	uint32_t k = frame_hash(offset, module_id) & heap->frame_mask;
 	while (heap->frames[k].id &&
 	       (heap->frames[k].offset != offset || heap->frames[k].module != module_id))
@@ -208,7 +268,8 @@ enum heap_run heap_define_frame(struct source_heap *heap, uint64_t pc, uint32_t 
 	def.frame.offset = offset;
 	if (heap->frame_count > heap->frame_mask / 2 && grow_frames(heap) < 0)
 		return out_of_memory(heap);
-	return hand_over(heap, &def);
+	enum heap_run run = hand_over(heap, &def);
+	return code && run == HEAP_RUN_EMPTY ? name_frame(heap, *id, code) : run;
 }
 
 /* ---- stacks ------------------------------------------------------------------------------------------------------ */
@@ -454,6 +515,7 @@ int heap_defs_restart(struct source_heap *heap)
 	memset(heap->pcs, 0, HEAP_PCS * sizeof(*heap->pcs));
 	heap->stack_count = heap->frame_count = 0;
 	heap->module_count = heap->module_last = heap->stats.modules = 0;
+	heap->jit_module = 0;
 	for (uint32_t i = 0; i < heap->thread_count; i++)
 		if (define_thread(heap, i) == HEAP_RUN_FAILED)
 			return heap->err->code ? heap->err->code : -EIO;

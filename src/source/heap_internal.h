@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "model/live.h"
+#include "source/jitmap.h"
 #include "source/source.h"
 #include "wire/heap.h"
 
@@ -220,6 +221,8 @@ struct source_heap {
 	struct heap_frame_slot *frames;
 	uint32_t frame_mask;
 	struct heap_pc *pcs;
+	struct jitmap *jit;  /* names of code that lies in no module; NULL before the first of it */
+	uint32_t jit_module; /* the one that such frames are given; 0: not defined yet */
 	struct heap_module *modules;
 	uint32_t module_count;
 	uint32_t module_last;    /* the last hit */
@@ -412,6 +415,8 @@ static inline bool heap_is_own(const struct source_heap *heap, const struct wire
 }
 /** heap_define_frame() - the frame of @pc, defined if it is new. */
 enum heap_run heap_define_frame(struct source_heap *heap, uint64_t pc, uint32_t gen, uint32_t *id);
+/** heap_name_rest() - frames in code of no module that has a name by now. */
+enum heap_run heap_name_rest(struct source_heap *heap);
 /** heap_define_stack() - give @node a stack number and define it; EMPTY done, BAD, or FAILED. */
 enum heap_run heap_define_stack(struct source_heap *heap, uint32_t node, uint32_t *stack);
 /** heap_thread_of() - the thread that @tid stands for now, defined if it is new; bounded by HEAP_THREADS_MAX. */
