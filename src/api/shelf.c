@@ -100,7 +100,8 @@ void shelf_forget(struct shelf *shelf, size_t source)
 			at = &(*at)->next;
 	}
 	shelf_reading_unref(shelf->slots[source].whole);
-	shelf->slots[source].whole = NULL;
+	shelf_reading_unref(shelf->slots[source].sliced);
+	shelf->slots[source].whole = shelf->slots[source].sliced = NULL;
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------------------------------ */
@@ -134,7 +135,7 @@ void shelf_look(struct shelf *shelf)
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	for (struct job *job = shelf->jobs, *next; job; job = next) {
 		next = job->next;
-		if (job->waiters || now - job->asked_ns < SHELF_PATIENCE_NS)
+		if (job->indexes || job->waiters || now - job->asked_ns < SHELF_PATIENCE_NS)
 			continue;
 		atomic_store(&job->unwanted, 1);
 		if (job->state != JOB_RUNS)
@@ -142,15 +143,14 @@ void shelf_look(struct shelf *shelf)
 	}
 }
 
-static void *worker(void *ctx)
+static void work(struct shelf *shelf, int indexes)
 {
-	struct shelf *shelf = ctx;
 	pthread_mutex_lock(&shelf->lock);
 	while (!shelf->ends) {
 		struct job *job = NULL;
 		shelf_look(shelf);
 		for (struct job *at = shelf->jobs; at; at = at->next)
-			if (at->state == JOB_QUEUED)
+			if (at->state == JOB_QUEUED && at->indexes == indexes)
 				job = at; /* new ones stand in front: the oldest */
 		if (!job) {
 			pthread_cond_wait(&shelf->work, &shelf->lock);
@@ -169,12 +169,23 @@ static void *worker(void *ctx)
 		job->made = made;
 		if (made)
 			shelf_keep(shelf, made);
-		if (atomic_load(&job->unwanted))
+		if (atomic_load(&job->unwanted) || job->indexes)
 			drop_job(shelf, job);
 		job_unref(job);
 		pthread_cond_broadcast(&shelf->changed);
 	}
 	pthread_mutex_unlock(&shelf->lock);
+}
+
+static void *worker(void *ctx)
+{
+	work(ctx, 0);
+	return NULL;
+}
+
+static void *indexer(void *ctx)
+{
+	work(ctx, 1);
 	return NULL;
 }
 
@@ -222,8 +233,21 @@ static struct job *add_job(struct shelf *shelf, const struct shelf_query *query,
 	job->next = shelf->jobs;
 	shelf->jobs = job;
 	shelf->job_count++;
-	pthread_cond_signal(&shelf->work);
+	pthread_cond_broadcast(&shelf->work);
 	return job;
+}
+
+void shelf_index(struct shelf *shelf, size_t source)
+{
+	const struct shelf_query query = { .source = source, .key = "#slices" };
+	struct err none = { 0 };
+	pthread_mutex_lock(&shelf->lock);
+	if (!shelf->ends && !shelf->slots[source].sliced && !find_job(shelf, source, query.key)) {
+		struct job *job = add_job(shelf, &query, &none);
+		if (job)
+			job->indexes = 1;
+	}
+	pthread_mutex_unlock(&shelf->lock);
 }
 
 /** await() - until @job is done, time is up, or the client went. Under the lock. */
@@ -348,8 +372,10 @@ struct shelf *shelf_new(const struct shelf_item *items, size_t count, struct err
 	pthread_mutex_init(&shelf->resolving, NULL);
 	pthread_cond_init(&shelf->changed, NULL);
 	pthread_cond_init(&shelf->work, NULL);
-	for (; shelf->thread_count < SHELF_REPLAYS; shelf->thread_count++) {
-		int rc = pthread_create(&shelf->threads[shelf->thread_count], NULL, worker, shelf);
+	for (; shelf->thread_count <= SHELF_REPLAYS; shelf->thread_count++) {
+		int rc = pthread_create(&shelf->threads[shelf->thread_count], NULL,
+					shelf->thread_count < SHELF_REPLAYS ? worker : indexer,
+					shelf);
 		if (rc) {
 			err_set(err, -rc, "cannot start a thread");
 			shelf_free(shelf);

@@ -43,6 +43,7 @@ struct job {
 		    struct err *err);
 	void *args;
 	int streams, threads;
+	int indexes; /* only the index of slices is made, whether somebody waits or not */
 	enum job_state state;
 	struct shelf *shelf;
 	struct own_reading *made;
@@ -56,6 +57,10 @@ struct job {
 struct slot {
 	struct shelf_item item;
 	struct own_reading *whole; /* a reference */
+	struct own_reading *
+		sliced; /* a reference: its product is the index of slices, or nothing where it has none */
+	uint64_t sliced_used;
+	struct job *slicing; /* who makes it */
 	uint64_t generation;
 	int has_snapshots; /* told once: they do not go again */
 	char failure[256];
@@ -73,7 +78,7 @@ struct shelf {
 	size_t bytes;
 	struct own_fold *folds;
 	pthread_mutex_t folding, resolving;
-	pthread_t threads[SHELF_REPLAYS];
+	pthread_t threads[SHELF_REPLAYS + 1]; /* the last one makes indices */
 	unsigned thread_count;
 	int ends;
 };
@@ -88,6 +93,19 @@ int shelf_has_moment(const struct book *book, uint64_t at_ns);
 /** shelf_take_moment() - @costs (zeroed, by account) and their @sum as a reading of that moment has them. 0: it is not told there. */
 int shelf_take_moment(const void *moments, uint64_t at_ns, struct cost *costs, uint32_t count,
 		      struct cost *sum);
+/**
+ * shelf_slices() - 1: *@out, a reference, has the index as its product, or none where it cannot be had; 0: no index would help;
+ * negative errno. It is made if it is not there.
+ */
+int shelf_slices(struct job *job, const struct own_reading *whole,
+		 const struct query_source *source, struct own_reading **out, struct err *err);
+/** shelf_wants_slices() - is the recording so large that its index is made before somebody asks? */
+int shelf_wants_slices(const struct own_reading *whole);
+/** shelf_read_times() - 1: @r is filled for a question of nothing but times; 0: it has to be replayed; negative errno. */
+int shelf_read_times(struct job *job, const struct own_reading *whole,
+		     const struct query_source *source, struct own_reading *r, struct err *err);
+/** shelf_index() - have the index of @source made by the thread for that. */
+void shelf_index(struct shelf *shelf, size_t source);
 /** shelf_find() - what is kept under @key, or NULL. Under the lock. */
 struct own_reading *shelf_find(struct shelf *shelf, size_t source, const char *key);
 /** shelf_keep() - @reading is kept for others, too. Under the lock. */

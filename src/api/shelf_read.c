@@ -78,6 +78,24 @@ static int run_living(void *ctx, uint64_t until_ns, struct sink *sink, struct tr
 	return run->reader.query.living(run->reader.query.ctx, until_ns, &brake.sink, living, err);
 }
 
+static int run_run_keys(void *ctx, void (*key)(void *key_ctx, const struct query_key *key),
+			void *key_ctx, struct sink *sink, struct err *err)
+{
+	struct run *run = ctx;
+	struct brake brake = { { brake_define, brake_put }, sink, run->job, 0 };
+	return run->reader.query.run_keys(run->reader.query.ctx, key, key_ctx, &brake.sink, err);
+}
+
+static int run_run_from(void *ctx, const struct query_key *key, uint64_t until,
+			const struct query_seed *seeds, size_t count, struct sink *sink,
+			struct err *err)
+{
+	struct run *run = ctx;
+	struct brake brake = { { brake_define, brake_put }, sink, run->job, 0 };
+	return run->reader.query.run_from(run->reader.query.ctx, key, until, seeds, count,
+					  &brake.sink, err);
+}
+
 static int run_summary(void *ctx, struct prof *prof, struct err *err)
 {
 	struct run *run = ctx;
@@ -123,6 +141,8 @@ static struct query_source run_source(struct run *run)
 				      .run_until = q->run_until ? run_run_until : NULL,
 				      .living = q->living ? run_living : NULL,
 				      .summary = q->summary ? run_summary : NULL,
+				      .run_keys = q->run_keys ? run_run_keys : NULL,
+				      .run_from = q->run_from ? run_run_from : NULL,
 				      .resolve = run_resolve,
 				      .ctx = run };
 }
@@ -342,9 +362,12 @@ static int whole_of(struct job *job, struct run *run, struct own_reading **out, 
 	if (*out)
 		return 0;
 	int rc = open_book(job, run, out, err);
-	if (rc == 0)
+	if (rc == 0) {
 		put_whole(job, *out);
-	else if (rc != -ECANCELED)
+		if (shelf_wants_slices(*out) && run->reader.query.run_keys && !job->indexes)
+			shelf_index(job->shelf, job->source);
+	}
+	if (rc < 0 && rc != -ECANCELED)
 		put_failure(job, err);
 	return rc;
 }
@@ -495,7 +518,9 @@ static int read_selection(struct job *job, struct run *run, struct own_reading *
 	struct query_source source = run_source(run);
 	if (rc == 0 && job->make)
 		return make_product(job, whole, r, &source, out, err);
-	int told = rc == 0 ? read_moment(job, whole, &source, r, err) : 0;
+	int told = rc == 0 ? shelf_read_times(job, whole, &source, r, err) : 0;
+	if (told == 0 && rc == 0 && !source.run_keys)
+		told = read_moment(job, whole, &source, r, err);
 	if (told > 0) {
 		*out = r;
 		return 0;
@@ -512,6 +537,21 @@ static int read_selection(struct job *job, struct run *run, struct own_reading *
 	}
 	*out = r;
 	return 0;
+}
+
+/** index_only() - for who asks about moments later. */
+static int index_only(struct job *job, struct run *run, const struct own_reading *whole,
+		      struct err *err)
+{
+	struct own_reading *index = NULL;
+	int rc = shelf_at(job->shelf, job->source)->prepare(&run->reader, NULL, 0, err);
+	struct query_source source = run_source(run);
+	if (rc == 0)
+		rc = shelf_slices(job, whole, &source, &index, err);
+	pthread_mutex_lock(&job->shelf->lock);
+	shelf_reading_unref(index);
+	pthread_mutex_unlock(&job->shelf->lock);
+	return rc < 0 ? rc : 0;
 }
 
 int shelf_work(struct job *job, struct own_reading **out, struct err *err)
@@ -540,7 +580,9 @@ int shelf_work(struct job *job, struct own_reading **out, struct err *err)
 			rc = read_selection(job, &run, as_file, out, err);
 	} else {
 		rc = whole_of(job, &run, &whole, err);
-		if (rc == 0 && !job->key[0])
+		if (rc == 0 && job->indexes)
+			rc = index_only(job, &run, whole, err);
+		else if (rc == 0 && !job->key[0])
 			*out = STEAL(whole);
 		else if (rc == 0)
 			rc = read_selection(job, &run, whole, out, err);

@@ -70,6 +70,14 @@ struct query {
 /** query_is_empty() - 1 if @query (NULL too) selects everything. */
 int query_is_empty(const struct query *query);
 
+/** struct query_key, struct query_seed - trace_key and trace_seed of trace/trace.h. */
+struct query_key {
+	uint64_t at, first, time_ns;
+};
+struct query_seed {
+	uint64_t bytes;
+	uint32_t slot, stack;
+};
 /**
  * struct query_source - where the events come from: a .blt recording, or a foreign file read by somebody else.
  * @run replays everything into a sink; each time the same. @run_until (may be NULL) may leave out events later than a
@@ -77,6 +85,12 @@ int query_is_empty(const struct query *query);
  * there is none, negative errno. @resolve (may be NULL) gives symbols to the frames that have none; function_regex asks.
  */
 struct query_source {
+	/* Both or none: where reading can begin, and reading from there (trace_reader_from()). */
+	int (*run_keys)(void *ctx, void (*key)(void *key_ctx, const struct query_key *key),
+			void *key_ctx, struct sink *sink, struct err *err);
+	int (*run_from)(void *ctx, const struct query_key *key, uint64_t until,
+			const struct query_seed *seeds, size_t count, struct sink *sink,
+			struct err *err);
 	int (*run)(void *ctx, struct sink *sink, struct err *err);
 	int (*run_until)(void *ctx, uint64_t until_ns, struct sink *sink, struct err *err);
 	/* what lives at a moment (trace_reader_living()); NULL where a recording has no snapshots */

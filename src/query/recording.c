@@ -231,6 +231,46 @@ static int source_living(void *ctx, uint64_t until_ns, struct sink *sink,
 	return trace_reader_living(rec->reader, sink, until_ns, living, err);
 }
 
+_Static_assert(sizeof(struct query_key) == sizeof(struct trace_key), "one layout");
+_Static_assert(sizeof(struct query_seed) == sizeof(struct trace_seed), "one layout");
+
+struct keys {
+	void (*key)(void *ctx, const struct query_key *key);
+	void *ctx;
+};
+
+static void on_key(void *ctx, const struct trace_key *key)
+{
+	const struct keys *keys = ctx;
+	keys->key(keys->ctx, &(const struct query_key){ key->at, key->first, key->time_ns });
+}
+
+static int source_run_keys(void *ctx, void (*key)(void *key_ctx, const struct query_key *key),
+			   void *key_ctx, struct sink *sink, struct err *err)
+{
+	struct recording *rec = ctx;
+	struct keys keys = { key, key_ctx };
+	rec->doing = "reading";
+	const struct trace_read_opt opt = { .progress = on_progress,
+					    .progress_ctx = rec,
+					    .tells_end = 1,
+					    .key = on_key,
+					    .key_ctx = &keys };
+	int rc = trace_reader_run(rec->reader, sink, &opt, err);
+	end_progress(&rec->ears);
+	return rc;
+}
+
+static int source_run_from(void *ctx, const struct query_key *key, uint64_t until,
+			   const struct query_seed *seeds, size_t count, struct sink *sink,
+			   struct err *err)
+{
+	struct recording *rec = ctx;
+	const struct trace_key at = { key->at, key->first, key->time_ns };
+	return trace_reader_from(rec->reader, &at, until,
+				 (const struct trace_seed *)(const void *)seeds, count, sink, err);
+}
+
 static int source_summary(void *ctx, struct prof *prof, struct err *err)
 {
 	struct recording *rec = ctx;
@@ -250,6 +290,8 @@ static struct query_source as_source(struct recording *rec)
 	if (rec->kind == RECORDING_BLT) {
 		source.summary = rec->no_summary ? NULL : source_summary;
 		source.run_until = source_run_until;
+		source.run_keys = source_run_keys;
+		source.run_from = source_run_from;
 		source.living = source_living;
 	}
 	return source;

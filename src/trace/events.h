@@ -80,6 +80,7 @@ struct events_out {
 	uint64_t until_ns;
 };
 
+struct trace_seed;
 struct events_dec;
 struct events_dec *events_dec_new(const struct events_out *out, struct err *err);
 void events_dec_free(struct events_dec *dec);
@@ -104,6 +105,8 @@ int events_dec_stopped(const struct events_dec *dec);
  */
 int events_dec_living(struct events_dec *dec, struct sheet_block **blocks, size_t *count,
 		      uint64_t *last_ns);
+/** events_dec_resume() - of a new one: the first block is a key block in the middle of a recording, with these blocks alive. 0, -ENOMEM, -EBADMSG. */
+int events_dec_resume(struct events_dec *dec, const struct trace_seed *seeds, size_t count);
 /** events_dec_miss() - something of the recording is damaged: what follows may speak of events that are missing. */
 void events_dec_miss(struct events_dec *dec);
 /**

@@ -9,6 +9,7 @@
 #include "base/varint.h"
 #include "trace/events_model.h"
 #include "trace/pending.h"
+#include "trace/trace.h"
 
 #define BATCH 512
 /* Allocations in PENDING blocks: a recorder holds half as many events. */
@@ -29,6 +30,7 @@ struct events_dec {
 	struct events_tally passed; /* the sums of the last block that was passed over */
 	int broken;                 /* nothing can be decoded before the next key block */
 	int gaps;                   /* events are missing somewhere before */
+	int resumes;                /* the first block is not the recording's first */
 	int stopped;                /* an event behind out.until_ns was met */
 	uint64_t orphans;
 	uint64_t time;
@@ -532,6 +534,12 @@ int events_dec_block(struct events_dec *dec, const struct blt_head *head,
 		dec->broken = 1;
 		return err_set(err, -EBADMSG, "an event block breaks the format's rules");
 	}
+	if (dec->resumes) {
+		events_tally_fill(&at, &at);
+		dec->seen = at; /* nothing is missing: it was not asked for */
+		dec->gaps = 1;  /* blocks live that are not known */
+		dec->resumes = 0;
+	}
 	events_tally_fill(&at, &dec->seen);
 	if (!(head->flags & BLT_F_KEY)) {
 		if (memcmp(&at, &dec->seen, sizeof(at)) != 0)
@@ -562,6 +570,27 @@ int events_dec_block(struct events_dec *dec, const struct blt_head *head,
 	if (rc >= 0 && dec->orphans)
 		rc = tell_loss(dec, &dec->seen, 0);
 	return rc < 0 ? rc : 0;
+}
+
+int events_dec_resume(struct events_dec *dec, const struct trace_seed *seeds, size_t count)
+{
+	struct events_model *m = dec->m;
+	dec->resumes = 1;
+	for (size_t i = 0; i < count; i++) {
+		if (seeds[i].slot >= EVENTS_BLOCK_MAX)
+			return -EBADMSG;
+		while (m->slot_count <= seeds[i].slot) {
+			int rc = events_model_room(m);
+			if (rc < 0)
+				return rc;
+			m->slots[m->slot_count++].state = SLOT_DEAD;
+		}
+		struct slot *s = &m->slots[seeds[i].slot];
+		*s = (struct slot){ .bytes = seeds[i].bytes,
+				    .stack = seeds[i].stack,
+				    .state = SLOT_LIVE };
+	}
+	return 0;
 }
 
 /* ---- PENDING blocks -------------------------------------------------------------------------------------------------- */

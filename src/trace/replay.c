@@ -221,6 +221,10 @@ static int run(struct replay *p, struct events_dec *dec, const struct trace_read
 			events_dec_miss(dec);
 			at = next;
 		} else if (rc > 0) {
+			if (opt && opt->key && head.type == BLT_EVENTS && head.flags & BLT_F_KEY &&
+			    !stopped && !reader_is_replaced(r, at, &head))
+				opt->key(opt->key_ctx,
+					 &(struct trace_key){ at, head.first, head.time_ns });
 			/* the first later one is read, since it tells what is missing before it; then none is */
 			rc = (stopped && head.type == BLT_EVENTS) ||
 					     reader_is_replaced(r, at, &head)
@@ -338,6 +342,65 @@ int trace_reader_living(struct trace_reader *reader, struct sink *sink, uint64_t
 		rc = events_dec_living(dec, &living->blocks, &living->count, &living->last_ns);
 	events_dec_free(dec);
 	return rc == -ENOMEM ? err_set(err, rc, "cannot hold the live blocks") : rc;
+}
+
+struct span {
+	struct sink *sink;
+	int rc; /* what it returned */
+};
+
+static int span_take(void *ctx, struct event *events, size_t count, struct err *err)
+{
+	struct span *span = ctx;
+	return span->rc = span->sink->put(span->sink, events, count, err);
+}
+
+static int span_need(void *ctx, uint32_t id, struct err *err)
+{
+	(void)ctx, (void)id, (void)err; /* who asks for a span knows the definitions already */
+	return 0;
+}
+
+int trace_reader_from(struct trace_reader *r, const struct trace_key *key, uint64_t until,
+		      const struct trace_seed *seeds, size_t count, struct sink *sink,
+		      struct err *err)
+{
+	struct err own = { 0 };
+	if (!err)
+		err = &own;
+	struct span span = { .sink = sink };
+	const struct events_out out = { span_take, span_need, span_need, &span, EVENTS_BLOCK_MAX };
+	struct events_dec *dec = events_dec_new(&out, err);
+	int rc = dec ? events_dec_resume(dec, seeds, count) : -ENOMEM;
+	if (rc < 0)
+		err_set(err, rc, "cannot read a part of '%s'", r->path);
+	int first = 1;
+	for (uint64_t at = key->at; rc >= 0 && at < r->info.file_bytes && (!until || at < until);) {
+		struct blt_head head;
+		struct blt_view view;
+		rc = reader_head(r, at, &head);
+		if (rc == 0)
+			rc = -EBADMSG;
+		if (rc > 0 && first &&
+		    (head.type != BLT_EVENTS || !(head.flags & BLT_F_KEY) ||
+		     head.first != key->first))
+			rc = -EBADMSG;
+		first = 0;
+		if (rc > 0 && head.type == BLT_EVENTS && !reader_is_replaced(r, at, &head)) {
+			rc = reader_load(r, at, &head, &view);
+			if (rc >= 0)
+				rc = events_dec_block(dec, &head, &view, err);
+			if (rc > 0)
+				rc = -EBADMSG;
+		}
+		if (span.rc < 0)
+			rc = span.rc;
+		else if (rc < 0)
+			err_set(err, rc, "cannot read a part of '%s'", r->path);
+		at += BLT_BLOCK_HEADER + head.stored;
+	}
+	events_dec_free(dec);
+	return rc < 0 ? rc : 0;
 }
 
 int replay_all_defs(struct trace_reader *r, struct sink *sink, struct err *err)

@@ -125,6 +125,18 @@ struct trace_reader *trace_reader_new_fd(int fd, const char *name, struct err *e
 void trace_reader_freep(struct trace_reader **reader);
 void trace_reader_info(const struct trace_reader *reader, struct trace_reader_info *info);
 
+/** struct trace_key - a key block of events: reading can begin at it, by whoever knows what lives there (trace_reader_from()). */
+struct trace_key {
+	uint64_t at;      /* its place in the file */
+	uint64_t first;   /* events before it */
+	uint64_t time_ns; /* of its first event */
+};
+/** struct trace_seed - a block that lives at a key block and is freed in what is read from there. */
+struct trace_seed {
+	uint64_t bytes;
+	uint32_t slot, stack; /* slot: its block number */
+};
+
 struct trace_read_opt {
 	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
 	void *progress_ctx;
@@ -136,6 +148,8 @@ struct trace_read_opt {
 	 * LOSS_RECORDER_DIED. A file that was cut short says nothing of how its program ended, whatever stands in it.
 	 */
 	int tells_end;
+	void (*key)(void *ctx, const struct trace_key *key); /* may be NULL; before its events */
+	void *key_ctx;
 };
 /**
  * trace_reader_run() - replay everything into @sink in recorded order: definitions, then the events that use them.
@@ -158,6 +172,14 @@ struct trace_living {
  */
 int trace_reader_living(struct trace_reader *reader, struct sink *sink, uint64_t until_ns,
 			struct trace_living *living, struct err *err);
+/**
+ * trace_reader_from() - the events of the key block at @key and of those behind it, up to the block at @until (0: to the end), into
+ * @sink's put; no definitions. @seeds: the blocks that live at @key and are freed in what is read; their addresses are not known
+ * (0). Any other free of a block of before is told as EVENT_LOST. Memory: slots of the recording. Return: 0, what @sink returned, -EBADMSG.
+ */
+int trace_reader_from(struct trace_reader *reader, const struct trace_key *key, uint64_t until,
+		      const struct trace_seed *seeds, size_t count, struct sink *sink,
+		      struct err *err);
 /* ---- following: a recording that is being written, by whoever writes it; one thread ------------------------------ */
 
 struct trace_follow;

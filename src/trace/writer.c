@@ -34,6 +34,10 @@
 #define ROOM_ENOUGH (256u << 20)
 #define KEY_BYTES (1u << 20)
 #define KEY_BYTES_PER_SLOT 8ULL
+#define KEY_EVENTS \
+	(1u        \
+	 << 20) /* what tells little takes few bytes: who looks for a moment reads from a key block on */
+#define KEY_EVENTS_PER_SLOT 4ULL
 #define DEFS_BLOCK_BYTES (1u << 20)
 #define DEFS_BLOCK_ROWS 65536
 #define AWAIT_LOOK_NS 2000000
@@ -47,6 +51,7 @@ struct trace_writer {
 	struct defs_enc defs;
 	uint64_t defs_before;
 	uint64_t since_key; /* bytes of event blocks since a key block */
+	uint64_t events_since_key;
 	struct summary_names names;
 	struct events_enc *events;
 	struct index index;
@@ -254,13 +259,16 @@ static int write_events(struct trace_writer *w, int tail, struct err *err)
 	if (rc < 0)
 		lose_open(w);
 	w->since_key += w->out.len;
+	w->events_since_key += head.rows;
 	/*
 	 * After damage reading goes on at the next key block. Each costs what the guesses had learnt: some bytes for every
 	 * block that lives on.
 	 */
-	int key = w->since_key >= KEY_BYTES + KEY_BYTES_PER_SLOT * events_enc_slots(w->events);
+	uint64_t slots = events_enc_slots(w->events);
+	int key = w->since_key >= KEY_BYTES + KEY_BYTES_PER_SLOT * slots ||
+		  w->events_since_key >= KEY_EVENTS + KEY_EVENTS_PER_SLOT * slots;
 	if (key)
-		w->since_key = 0;
+		w->since_key = w->events_since_key = 0;
 	events_enc_clear(w->events, rc >= 0, key);
 	return rc;
 }

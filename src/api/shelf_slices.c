@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shelf_slices.c - moments and ranges out of the index of slices (query/slices.h), which is made once for each source, by a thread
+ * of its own behind the first reading, or by whoever needs it first. It lies in a file beside the recording, or in the user's cache.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "api/shelf_internal.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/intern.h"
+#include "query/slices.h"
+
+#define WORTH_EVENTS 2000000ull /* a smaller recording is replayed within the time that an answer may take */
+#define TOTAL_MAX (384ull << 20) /* of all sources' indices; the one used last stays in any case */
+
+static void free_slices(void *data)
+{
+	slices_free(data);
+}
+
+/** is_plain() - do all events of the recording count as they are? */
+static int is_plain(const struct reading *whole)
+{
+	const struct prof_totals *t = &whole->totals;
+	const struct prof_process *p = prof_process(whole->book->names);
+	return !whole->book->being_written && !whole->estimates && !t->lost_events &&
+	       !t->culled_allocations && !t->filtered_allocations && !t->forked_from &&
+	       !t->cost.uncertain && !(p && p->sample_bytes) && !whole->book->warning[0];
+}
+
+/* ---- the index of a source ------------------------------------------------------------------------------------------- */
+
+/** paths() - where the index of @item is looked for, and put: beside it, else in the cache. */
+static void paths(const struct shelf_item *item, struct buf *beside, struct buf *cache)
+{
+	const char *home = getenv("XDG_CACHE_HOME"), *user = getenv("HOME");
+	if (!item->path)
+		return;
+	buf_printf(beside, "%s.slices", item->path);
+	if (home && *home == '/')
+		buf_printf(cache, "%s/byteledger", home);
+	else if (user && *user == '/')
+		buf_printf(cache, "%s/.cache/byteledger", user);
+	if (cache->len)
+		buf_printf(cache, "/%016llx.slices",
+			   (unsigned long long)hash_bytes(item->path, strlen(item->path),
+							  0x736c6963));
+}
+
+static int load(const struct shelf_item *item, uint64_t identity, struct slices **out)
+{
+	CLEANUP(buf_fini) struct buf beside = { 0 };
+	CLEANUP(buf_fini) struct buf cache = { 0 };
+	struct err none = { 0 };
+	paths(item, &beside, &cache);
+	return (beside.len && slices_load(buf_cstr(&beside), identity, out, &none) == 0) ||
+	       (cache.len && slices_load(buf_cstr(&cache), identity, out, &none) == 0);
+}
+
+/* A folder that nobody may write to, a full disk: then it is made again next time. */
+static void save(const struct shelf_item *item, uint64_t identity, const struct slices *slices)
+{
+	CLEANUP(buf_fini) struct buf beside = { 0 };
+	CLEANUP(buf_fini) struct buf cache = { 0 };
+	struct err none = { 0 };
+	paths(item, &beside, &cache);
+	if (beside.len && slices_save(slices, buf_cstr(&beside), identity, &none) == 0)
+		return;
+	if (!cache.len)
+		return;
+	char *slash = strrchr(cache.data, '/');
+	*slash = '\0';
+	mkdir(cache.data, 0700);
+	*slash = '/';
+	slices_save(slices, buf_cstr(&cache), identity, &none);
+}
+
+/** make_room() - the indices of others go, used longest ago first, while all are too large. Under the lock. */
+static void make_room(struct shelf *shelf, size_t keep)
+{
+	for (;;) {
+		uint64_t bytes = 0, oldest = UINT64_MAX;
+		size_t at = keep;
+		for (size_t i = 0; i < shelf_count(shelf); i++) {
+			struct slot *slot = &shelf->slots[i];
+			if (!slot->sliced)
+				continue;
+			bytes += slot->sliced->bytes;
+			if (i != keep && slot->sliced->bytes && slot->sliced_used < oldest) {
+				oldest = slot->sliced_used;
+				at = i;
+			}
+		}
+		if (bytes <= TOTAL_MAX || at == keep)
+			return;
+		shelf_reading_unref(shelf->slots[at].sliced);
+		shelf->slots[at].sliced = NULL;
+	}
+}
+
+/** begin() - 1: *@out is the index, with a reference; 0: the caller makes it; negative: nobody waits any more. */
+static int begin(struct job *job, const struct book *book, struct own_reading **out,
+		 struct err *err)
+{
+	struct shelf *shelf = job->shelf;
+	struct slot *slot = &shelf->slots[job->source];
+	int rc = 0;
+	pthread_mutex_lock(&shelf->lock);
+	while (slot->slicing && !atomic_load(&job->unwanted)) {
+		uint64_t next = clock_ns(CLOCK_MONOTONIC) + SHELF_LOOK_NS;
+		const struct timespec time = { .tv_sec = (time_t)(next / 1000000000u),
+					       .tv_nsec = (long)(next % 1000000000u) };
+		atomic_store(&job->permille, atomic_load(&slot->slicing->permille));
+		shelf_look(shelf);
+		pthread_cond_clockwait(&shelf->changed, &shelf->lock, CLOCK_MONOTONIC, &time);
+	}
+	if (slot->sliced && slot->sliced->reading.book == book) {
+		*out = slot->sliced;
+		(*out)->refs++;
+		slot->sliced_used = clock_ns(CLOCK_MONOTONIC);
+		rc = 1;
+	} else if (atomic_load(&job->unwanted)) {
+		rc = err_set(err, -ECANCELED, "nobody waits for the answer any more");
+	} else {
+		slot->slicing = job;
+	}
+	pthread_mutex_unlock(&shelf->lock);
+	return rc;
+}
+
+static void end(struct job *job, struct own_reading *made)
+{
+	struct shelf *shelf = job->shelf;
+	struct slot *slot = &shelf->slots[job->source];
+	pthread_mutex_lock(&shelf->lock);
+	slot->slicing = NULL;
+	if (made) {
+		shelf_reading_unref(slot->sliced);
+		slot->sliced = made;
+		made->refs++;
+		slot->sliced_used = clock_ns(CLOCK_MONOTONIC);
+		make_room(shelf, job->source);
+	}
+	pthread_cond_broadcast(&shelf->changed);
+	pthread_mutex_unlock(&shelf->lock);
+}
+
+int shelf_slices(struct job *job, const struct own_reading *whole,
+		 const struct query_source *source, struct own_reading **out, struct err *err)
+{
+	const struct book *book = whole->reading.book;
+	const struct shelf_item *item = shelf_at(job->shelf, job->source);
+	*out = NULL;
+	if (!source->run_keys || !is_plain(&whole->reading))
+		return 0;
+	int rc = begin(job, book, out, err);
+	if (rc)
+		return rc;
+	struct slices *slices = NULL;
+	struct own_reading *r = calloc(1, sizeof(*r));
+	if (!r || !(r->key = strdup("slices")))
+		rc = err_set(err, -ENOMEM, "cannot keep the index of a recording");
+	if (rc == 0 && !load(item, book->identity, &slices)) {
+		rc = slices_build(source, &slices, err);
+		if (rc == 0 && slices && slices_events(slices) > WORTH_EVENTS)
+			save(item, book->identity, slices);
+	}
+	if (rc == 0) {
+		r->refs = 1;
+		r->source = job->source;
+		r->reading.product = (struct shelf_product){ slices, 0, free_slices };
+		r->bytes = slices ? slices_bytes(slices) : 0;
+		pthread_mutex_lock(&job->shelf->lock);
+		r->reading.book = book;
+		((struct own_book *)book)->refs++;
+		pthread_mutex_unlock(&job->shelf->lock);
+	} else if (r) {
+		free(r->key);
+		free(r);
+		r = NULL;
+	}
+	end(job, r);
+	*out = r;
+	return rc < 0 ? rc : 1;
+}
+
+int shelf_wants_slices(const struct own_reading *whole)
+{
+	return is_plain(&whole->reading) &&
+	       whole->reading.totals.cost.allocations + whole->reading.totals.cost.frees >
+		       WORTH_EVENTS;
+}
+
+/* ---- answers ---------------------------------------------------------------------------------------------------------- */
+
+static int is_end(const struct query_time *time)
+{
+	return time->kind == QUERY_TIME_NONE || time->kind == QUERY_TIME_END ||
+	       (time->kind == QUERY_TIME_PERMILLION && time->value == 1000000);
+}
+
+/** take_times() - 1: the query says nothing but times, which are in @ask; 0: it needs more; negative errno. */
+static int take_times(const struct query *query, const struct book *book, struct slices_ask *ask,
+		      struct err *err)
+{
+	struct query rest = *query;
+	rest.at.kind = rest.from.kind = rest.to.kind = QUERY_TIME_NONE;
+	*ask = (struct slices_ask){ .to_ns = UINT64_MAX, .at_ns = UINT64_MAX };
+	if (query_is_empty(query) || !query_is_empty(&rest) || query->at.kind == QUERY_TIME_PEAK)
+		return 0;
+	ask->has_at = query->at.kind != QUERY_TIME_NONE;
+	int rc = query->from.kind ? query_time_resolve_inside(&query->from, book->names, 0,
+							      &ask->from_ns, err)
+				  : 0;
+	if (rc == 0 && !is_end(&query->to))
+		rc = query_time_resolve_inside(&query->to, book->names, 0, &ask->to_ns, err);
+	if (rc == 0 && !is_end(&query->at))
+		rc = query_time_resolve_inside(&query->at, book->names, 1, &ask->at_ns, err);
+	return rc < 0 ? rc : 1;
+}
+
+/** by_stack() - by the producer's number: 1 + its account; malloc'd. */
+static uint32_t *by_stack(const struct book *book, uint32_t *count)
+{
+	uint32_t rows = prof_stack_count(book->names), numbers = *count;
+	uint32_t *accounts = calloc((size_t)rows + 1, sizeof(*accounts));
+	uint32_t *of = calloc((size_t)numbers + 1, sizeof(*of));
+	for (uint32_t i = 0; accounts && i < book->count; i++)
+		accounts[book->stacks[i]] = i + 1;
+	for (uint32_t i = 0; accounts && of && i < numbers; i++)
+		of[i] = accounts[prof_stack_row(book->names, (struct stack_id){ i }).v];
+	if (!accounts || !of) {
+		free(of);
+		of = NULL;
+	}
+	free(accounts);
+	return of;
+}
+
+/** peak_of() - what lived at the peak is known of the whole. */
+static void peak_of(const struct reading *whole, struct reading *r)
+{
+	struct cost sum = { 0 };
+	for (uint32_t i = 0; i < whole->book->count; i++) {
+		const struct cost *from = &whole->costs[i];
+		struct cost *c = &r->costs[i];
+		c->allocations = c->leaked = c->peak_blocks = from->peak_blocks;
+		c->allocated_bytes = c->leaked_bytes = c->peak_bytes = from->peak_bytes;
+		cost_add(&sum, c);
+	}
+	r->totals.cost = sum;
+}
+
+int shelf_read_times(struct job *job, const struct own_reading *whole,
+		     const struct query_source *source, struct own_reading *r, struct err *err)
+{
+	const struct book *book = whole->reading.book;
+	struct own_reading *index = NULL;
+	struct slices_ask ask;
+	if (job->threads || !source->run_keys || !is_plain(&whole->reading))
+		return 0;
+	struct query only = job->query;
+	only.at.kind = QUERY_TIME_NONE;
+	int is_peak = job->query.at.kind == QUERY_TIME_PEAK && query_is_empty(&only) &&
+		      whole->reading.knows_peak_blocks;
+	int rc = is_peak ? 1 : take_times(&job->query, book, &ask, err);
+	if (rc == 1 && !is_peak)
+		rc = shelf_slices(job, whole, source, &index, err);
+	if (rc <= 0)
+		return rc;
+	const struct slices *slices = index ? index->reading.product.data : NULL;
+	uint32_t count = slices ? slices_stacks(slices) : 0;
+	uint32_t *of = by_stack(book, &count);
+	r->reading.costs = calloc((size_t)book->count + 1, sizeof(*r->reading.costs));
+	r->reading.totals = whole->reading.totals;
+	rc = of && r->reading.costs ? 1 : err_set(err, -ENOMEM, "cannot keep a reading");
+	if (rc == 1 && is_peak) {
+		peak_of(&whole->reading, &r->reading);
+	} else if (rc == 1 && !slices) {
+		rc = 0;
+	} else if (rc == 1) {
+		struct slices_answer answer = { .costs = r->reading.costs,
+						.account_of = of,
+						.stack_count = count };
+		rc = slices_read(slices, source, &ask, &answer, err);
+		if (rc == -EBADMSG) { /* it does not fit: the events themselves do */
+			err_init(err);
+			rc = 0;
+		} else if (rc == 0) {
+			struct cost sum = { 0 };
+			for (uint32_t i = 0; i < book->count; i++)
+				cost_add(&sum, &r->reading.costs[i]);
+			r->reading.totals.cost = sum;
+			if (!ask.has_at)
+				r->reading.totals.peak_time_ns = answer.peak_time_ns;
+			rc = 1;
+		}
+	}
+	r->reading.knows_peak_blocks = 1;
+	r->bytes = sizeof(*r) + (size_t)book->count * sizeof(*r->reading.costs);
+	if (rc <= 0) {
+		free(r->reading.costs);
+		r->reading.costs = NULL;
+	}
+	free(of);
+	pthread_mutex_lock(&job->shelf->lock);
+	shelf_reading_unref(index);
+	pthread_mutex_unlock(&job->shelf->lock);
+	return rc;
+}

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* slices.c - moments and ranges out of an index, and one slice or a few replayed. */
+#include "query/slices.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "query/slices_impl.h"
+
+#define STOP (-EXFULL) /* what a sink returns that has seen enough */
+
+void slices_free(struct slices *s)
+{
+	if (!s)
+		return;
+	free(s->slices);
+	free(s->freed);
+	free(s->kept);
+	free(s->made);
+	free(s);
+}
+
+void slices_freep(struct slices **slices)
+{
+	slices_free(*slices);
+	*slices = NULL;
+}
+
+size_t slices_bytes(const struct slices *s)
+{
+	return sizeof(*s) + s->count * sizeof(*s->slices) + s->freed_cap * sizeof(*s->freed) +
+	       s->kept_count * sizeof(*s->kept) + s->made_cap * sizeof(*s->made);
+}
+
+size_t slices_count(const struct slices *s)
+{
+	return s->count;
+}
+
+uint32_t slices_stacks(const struct slices *s)
+{
+	return s->stack_count;
+}
+
+uint64_t slices_events(const struct slices *s)
+{
+	return s->slices[s->count].first;
+}
+
+/* ---- one slice replayed ------------------------------------------------------------------------------------------- */
+
+/** struct walk - the sink of a slice: how many events came, and what of each block that counts is known. */
+struct walk {
+	struct sink sink;
+	const struct slices *s;
+	uint64_t seq;            /* of the next event */
+	uint64_t *allocated;     /* by slot: seq of the allocation of what lives in it */
+	uint64_t until_ns;       /* ends before the first event of that time or later */
+	uint64_t until_seq;      /* or before that event */
+	/* what is done with each; NULL: only counted. @seq: of the block's allocation, @ev is number @now. */
+	void (*each)(void *ctx, const struct event *ev, uint64_t seq, uint64_t now);
+	void *ctx;
+};
+
+static int walk_define(struct sink *sink, const struct def *def, struct err *err)
+{
+	(void)sink, (void)def, (void)err;
+	return 0;
+}
+
+static int no_fit(struct err *err)
+{
+	return err_set(err, -EBADMSG, "the recording is not the one that the index is of");
+}
+
+static int walk_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
+{
+	struct walk *w = (struct walk *)sink;
+	const struct slices *s = w->s;
+	for (size_t i = 0; i < count; i++, w->seq++) {
+		const struct event *ev = &events[i];
+		uint64_t seq = w->seq;
+		if (ev->time_ns >= w->until_ns || w->seq >= w->until_seq)
+			return err_set(err, STOP, "enough");
+		if (ev->kind == EVENT_LOST)
+			return no_fit(err);
+		if (ev->kind != EVENT_ALLOC && ev->kind != EVENT_FREE)
+			continue;
+		if (ev->block.v >= s->slot_count || ev->stack.v >= s->stack_count)
+			return no_fit(err);
+		if (ev->kind == EVENT_ALLOC)
+			w->allocated[ev->block.v] = seq;
+		else
+			seq = w->allocated[ev->block.v];
+		if (w->each)
+			w->each(w->ctx, ev, seq, w->seq);
+	}
+	return 0;
+}
+
+/** walk_slice() - slice @number from its beginning. 0 or negative errno; w->seq tells how far. */
+static int walk_slice(const struct slices *s, const struct query_source *source, size_t number,
+		      struct walk *w, struct err *err)
+{
+	const struct slice *at = &s->slices[number];
+	size_t count = at[1].freed_begin - at->freed_begin;
+	struct query_seed *seeds = malloc((count + 1) * sizeof(*seeds));
+	w->allocated = calloc((size_t)s->slot_count + 1, sizeof(*w->allocated));
+	int rc = seeds && w->allocated ? 0 : err_set(err, -ENOMEM, "cannot read a slice");
+	for (size_t i = 0; rc == 0 && i < count; i++) {
+		const struct freed *f = &s->freed[at->freed_begin + i];
+		uint32_t slot = f->slot & ~SLICE_TEMPORARY;
+		seeds[i] = (struct query_seed){ .bytes = f->bytes, .slot = slot, .stack = f->stack };
+		if (slot < s->slot_count)
+			w->allocated[slot] = f->seq;
+	}
+	w->sink = (struct sink){ .define = walk_define, .put = walk_put };
+	w->s = s;
+	w->seq = at->first;
+	const struct query_key key = { at->at, at->first, at->time_ns };
+	if (rc == 0)
+		rc = source->run_from(source->ctx, &key, at[1].at, seeds, count, &w->sink, err);
+	if (rc == STOP) {
+		err_init(err);
+		rc = 0;
+	}
+	free(seeds);
+	free(w->allocated);
+	w->allocated = NULL;
+	return rc;
+}
+
+/* ---- places ---------------------------------------------------------------------------------------------------------- */
+
+/** slice_of() - the slice that event number @seq is in. */
+static size_t slice_of(const struct slices *s, uint64_t seq)
+{
+	size_t lo = 0, hi = s->count;
+	while (hi - lo > 1) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (s->slices[mid].first <= seq)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/** seq_of() - how many events are earlier than @time_ns. */
+static int seq_of(const struct slices *s, const struct query_source *source, uint64_t time_ns,
+		  uint64_t *seq, struct err *err)
+{
+	size_t lo = 0, hi = s->count; /* the last slice that begins before it */
+	if (time_ns == UINT64_MAX || !time_ns) {
+		*seq = time_ns ? s->slices[s->count].first : 0;
+		return 0;
+	}
+	while (hi - lo > 1) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (s->slices[mid].time_ns < time_ns)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	struct walk w = { .until_ns = time_ns, .until_seq = UINT64_MAX };
+	int rc = walk_slice(s, source, lo, &w, err);
+	*seq = w.seq;
+	return rc;
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------------------------- */
+
+/** struct sums - of blocks whose allocation is one of [lo, hi). */
+struct sums {
+	struct slices_answer *to;
+	uint64_t lo, hi;
+	int64_t *blocks, *bytes; /* by stack number: live, or at the peak */
+};
+
+static int counts(const struct sums *t, uint64_t seq)
+{
+	return seq >= t->lo && seq < t->hi;
+}
+
+static void add_freed(struct sums *t, const struct freed *f)
+{
+	t->blocks[f->stack]++;
+	t->bytes[f->stack] += (int64_t)f->bytes;
+}
+
+static void live_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
+{
+	struct sums *t = ctx;
+	(void)now;
+	if (!counts(t, seq))
+		return;
+	int sign = ev->kind == EVENT_ALLOC ? 1 : -1;
+	t->blocks[ev->stack.v] += sign;
+	t->bytes[ev->stack.v] += sign * (int64_t)ev->bytes;
+}
+
+/** add_live() - what lives before event number @until, into t->blocks and t->bytes. */
+static int add_live(const struct slices *s, const struct query_source *source, uint64_t until,
+		    struct sums *t, struct err *err)
+{
+	size_t number = until >= s->slices[s->count].first ? s->count : slice_of(s, until);
+	uint64_t first = s->slices[number].first;
+	/* of before this slice: freed in it or later, or never */
+	for (size_t i = s->slices[number].freed_begin; i < s->freed_count; i++)
+		if (s->freed[i].seq < first && counts(t, s->freed[i].seq))
+			add_freed(t, &s->freed[i]);
+	for (size_t i = 0; i < s->kept_count; i++)
+		if (s->kept[i].seq < first && counts(t, s->kept[i].seq))
+			add_freed(t, &s->kept[i]);
+	if (number == s->count || until == first)
+		return 0;
+	struct walk w = { .until_ns = UINT64_MAX,
+			  .until_seq = until,
+			  .each = live_each,
+			  .ctx = t };
+	return walk_slice(s, source, number, &w, err);
+}
+
+/** to_accounts() - live blocks as a reading of a moment has them, or as what lived at the peak. */
+static int to_accounts(const struct slices *s, const struct sums *t, int is_peak, struct err *err)
+{
+	struct slices_answer *a = t->to;
+	for (uint32_t i = 0; i < s->stack_count; i++) {
+		if (!t->blocks[i] && !t->bytes[i])
+			continue;
+		if (i >= a->stack_count || !a->account_of[i] || t->blocks[i] < 0 || t->bytes[i] < 0)
+			return no_fit(err);
+		struct cost *c = &a->costs[a->account_of[i] - 1];
+		uint64_t blocks = (uint64_t)t->blocks[i], bytes = (uint64_t)t->bytes[i];
+		c->peak_blocks += blocks;
+		c->peak_bytes += bytes;
+		if (is_peak)
+			continue;
+		c->leaked += blocks;
+		c->leaked_bytes += bytes;
+		c->allocations += blocks;
+		c->allocated_bytes += bytes;
+	}
+	return 0;
+}
+
+/* ---- ranges ------------------------------------------------------------------------------------------------------------ */
+
+static struct cost *account(const struct sums *t, uint32_t stack)
+{
+	return stack < t->to->stack_count && t->to->account_of[stack]
+		       ? &t->to->costs[t->to->account_of[stack] - 1]
+		       : NULL;
+}
+
+static void made_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
+{
+	struct sums *t = ctx;
+	struct cost *c = counts(t, seq) ? account(t, ev->stack.v) : NULL;
+	(void)now;
+	if (!c)
+		return;
+	if (ev->kind == EVENT_ALLOC) {
+		c->allocations++;
+		c->allocated_bytes += ev->bytes;
+	} else if (ev->flags & EVENT_F_TEMPORARY) {
+		c->temporary++;
+	}
+}
+
+/** add_made() - allocations of the range, and which of them were temporary and never freed. */
+static int add_made(const struct slices *s, const struct query_source *source, struct sums *t,
+		    struct err *err)
+{
+	size_t from = slice_of(s, t->lo), to = slice_of(s, t->hi - 1);
+	for (size_t i = from; i <= to; i++) {
+		const struct slice *at = &s->slices[i];
+		if (t->lo > at->first || t->hi < at[1].first) {
+			struct walk w = { .until_ns = UINT64_MAX,
+					  .until_seq = UINT64_MAX,
+					  .each = made_each,
+					  .ctx = t };
+			int rc = walk_slice(s, source, i, &w, err);
+			if (rc < 0)
+				return rc;
+			/* a walk tells of frees of earlier blocks, too: they are told below for all other slices */
+			continue;
+		}
+		for (size_t k = at->made_begin; k < at[1].made_begin; k++) {
+			struct cost *c = account(t, s->made[k].stack);
+			if (!c)
+				return no_fit(err);
+			c->allocations += s->made[k].blocks;
+			c->allocated_bytes += s->made[k].bytes;
+			c->temporary += s->made[k].temporary;
+		}
+	}
+	for (size_t n = from; n < s->count; n++) {
+		const struct slice *at = &s->slices[n];
+		if (n <= to && (t->lo > at->first || t->hi < at[1].first))
+			continue; /* was walked */
+		for (size_t i = at->freed_begin; i < at[1].freed_begin; i++) {
+			const struct freed *f = &s->freed[i];
+			struct cost *c = f->slot & SLICE_TEMPORARY && counts(t, f->seq)
+						 ? account(t, f->stack)
+						 : NULL;
+			if (c)
+				c->temporary++;
+		}
+	}
+	for (size_t i = 0; i < s->kept_count; i++) {
+		struct cost *c = counts(t, s->kept[i].seq) ? account(t, s->kept[i].stack) : NULL;
+		if (!c)
+			continue;
+		c->leaked++;
+		c->leaked_bytes += s->kept[i].bytes;
+	}
+	return 0;
+}
+
+/** struct level - how much of the range lives, event by event, within one slice. */
+struct level {
+	const struct sums *t;
+	uint64_t now, most, most_seq, most_ns; /* most_seq: number of the event that reached it */
+};
+
+static void level_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
+{
+	struct level *l = ctx;
+	if (!counts(l->t, seq))
+		return;
+	if (ev->kind == EVENT_FREE) {
+		l->now -= ev->bytes;
+		return;
+	}
+	l->now += ev->bytes;
+	if (l->now > l->most) {
+		l->most = l->now;
+		l->most_seq = now;
+		l->most_ns = ev->time_ns;
+	}
+}
+
+/** struct levels - how much of the range lives where each slice begins, and how much of what was made before it. */
+struct levels {
+	int64_t *range, *before;
+};
+
+static void levels_fini(struct levels *l)
+{
+	free(l->range);
+	free(l->before);
+}
+
+static int levels_init(struct levels *l, const struct slices *s, const struct sums *t)
+{
+	l->range = calloc(s->count + 2, sizeof(*l->range));
+	l->before = calloc(s->count + 2, sizeof(*l->before));
+	if (!l->range || !l->before)
+		return -1;
+	for (size_t n = 0; n <= s->count; n++) {
+		size_t begin = n < s->count ? s->slices[n].freed_begin : 0;
+		size_t end = n < s->count ? s->slices[n + 1].freed_begin : s->kept_count;
+		const struct freed *rows = n < s->count ? s->freed : s->kept;
+		for (size_t i = begin; i < end; i++) {
+			if (rows[i].seq >= t->hi)
+				continue;
+			/* it lives where every slice begins behind its own, up to the one that frees it */
+			int64_t *step = rows[i].seq < t->lo ? l->before : l->range;
+			step[slice_of(s, rows[i].seq) + 1] += (int64_t)rows[i].bytes;
+			step[n + 1] -= (int64_t)rows[i].bytes;
+		}
+	}
+	for (size_t n = 1; n <= s->count; n++) {
+		l->range[n] += l->range[n - 1];
+		l->before[n] += l->before[n - 1];
+	}
+	return 0;
+}
+
+/** bound() - more of the range than that never lives within slice @n. */
+static uint64_t bound(const struct slices *s, const struct levels *l, size_t n)
+{
+	/* what was there and all that is new; or all that lives, but for what was there before the range and outlives the slice */
+	uint64_t a = (uint64_t)l->range[n] + s->slices[n].most_new;
+	uint64_t b = s->slices[n].most_live - (uint64_t)l->before[n + 1];
+	return a < b ? a : b;
+}
+
+/** find_peak() - the first moment at which most of the range lived. *@until: the events up to and with it. */
+static int find_peak(const struct slices *s, const struct query_source *source,
+		     const struct sums *t, uint64_t *until, uint64_t *time_ns, struct err *err)
+{
+	size_t from = slice_of(s, t->lo), to = slice_of(s, t->hi - 1);
+	uint64_t best = 0, best_seq = 0;
+	struct levels level = { 0 };
+	uint8_t *done = levels_init(&level, s, t) == 0 ? calloc(to - from + 1, 1) : NULL;
+	int rc = done ? 0 : err_set(err, -ENOMEM, "cannot find the peak");
+	while (rc == 0) {
+		size_t next = SIZE_MAX;
+		uint64_t most = 0;
+		for (size_t n = from; n <= to; n++) {
+			uint64_t here = bound(s, &level, n);
+			if (!done[n - from] && (next == SIZE_MAX || here > most)) {
+				next = n;
+				most = here;
+			}
+		}
+		if (next == SIZE_MAX || most < best ||
+		    (most == best && best && s->slices[next].first > best_seq))
+			break;
+		struct level l = { .t = t, .now = (uint64_t)level.range[next] };
+		struct walk w = { .until_ns = UINT64_MAX,
+				  .until_seq = t->hi,
+				  .each = level_each,
+				  .ctx = &l };
+		done[next - from] = 1;
+		rc = walk_slice(s, source, next, &w, err);
+		if (rc == 0 && l.most && (l.most > best || (l.most == best && l.most_seq < best_seq))) {
+			best = l.most;
+			best_seq = l.most_seq;
+			*time_ns = l.most_ns;
+		}
+	}
+	*until = best ? best_seq + 1 : t->lo;
+	levels_fini(&level);
+	free(done);
+	return rc;
+}
+
+static int read_range(const struct slices *s, const struct query_source *source, struct sums *t,
+		      struct err *err)
+{
+	uint64_t until = 0;
+	if (t->lo >= t->hi)
+		return 0;
+	int rc = add_made(s, source, t, err);
+	if (rc == 0)
+		rc = find_peak(s, source, t, &until, &t->to->peak_time_ns, err);
+	if (rc == 0)
+		rc = add_live(s, source, until, t, err);
+	if (rc == 0)
+		rc = to_accounts(s, t, 1, err);
+	for (uint32_t i = 0; rc == 0 && i < s->stack_count; i++) {
+		struct cost *c = account(t, i);
+		if (c)
+			c->frees = c->allocations - c->leaked;
+	}
+	return rc;
+}
+
+int slices_read(const struct slices *s, const struct query_source *source,
+		const struct slices_ask *ask, struct slices_answer *answer, struct err *err)
+{
+	struct sums t = { .to = answer };
+	uint64_t until = 0;
+	int rc = seq_of(s, source, ask->from_ns, &t.lo, err);
+	if (rc == 0)
+		rc = seq_of(s, source, ask->to_ns, &t.hi, err);
+	if (rc == 0 && ask->has_at)
+		rc = seq_of(s, source, ask->at_ns == UINT64_MAX ? UINT64_MAX : ask->at_ns + 1, &until,
+			    err);
+	t.blocks = calloc((size_t)s->stack_count + 1, sizeof(*t.blocks));
+	t.bytes = calloc((size_t)s->stack_count + 1, sizeof(*t.bytes));
+	if (rc == 0 && !(t.blocks && t.bytes))
+		rc = err_set(err, -ENOMEM, "cannot add up");
+	if (rc == 0 && ask->has_at)
+		rc = add_live(s, source, until, &t, err);
+	if (rc == 0 && ask->has_at)
+		rc = to_accounts(s, &t, 0, err);
+	else if (rc == 0)
+		rc = read_range(s, source, &t, err);
+	free(t.blocks);
+	free(t.bytes);
+	return rc;
+}

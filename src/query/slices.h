@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * slices.h - an index over a recording's events, so that moments and ranges need no replay of all of it: the events are cut at key
+ * blocks into slices of a quarter of a million and more, and of each slice is known what was asked for in it, by stack, and which blocks of before
+ * were freed in it. What lives at a moment is then: the blocks of before that later slices free, those never freed, and one slice replayed.
+ *
+ * Exact, event by event. Only for recordings whose every event counts as it is: none lost, left out, sampled or inherited; the
+ * caller knows (whole readings say so), and a build that meets such an event gives up.
+ * Memory: 24 bytes for each block that lived across a slice's edge, or for good, and for each stack of each slice; where that is
+ * more than SLICES_ROWS_MAX of either, neighbouring slices become one.
+ */
+#ifndef QUERY_SLICES_H
+#define QUERY_SLICES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/prof.h"
+#include "query/query.h"
+
+#define SLICES_ROWS_MAX (6u << 20)
+
+struct slices;
+
+/** slices_build() - one pass over @source, whose run_keys is there. *@out: NULL where it cannot be had (no error). 0 or negative errno. */
+int slices_build(const struct query_source *source, struct slices **out, struct err *err);
+void slices_free(struct slices *slices);
+void slices_freep(struct slices **slices);
+/** slices_bytes() - of memory that it takes. */
+size_t slices_bytes(const struct slices *slices);
+/** slices_count() - how many. */
+size_t slices_count(const struct slices *slices);
+/** slices_stacks() - the producer's stack numbers are below. slices_events() - of the recording. */
+uint32_t slices_stacks(const struct slices *slices);
+uint64_t slices_events(const struct slices *slices);
+
+/** struct slices_ask - all blocks, those allocated in [from_ns, to_ns), those that live after all events up to @at_ns, or both. */
+struct slices_ask {
+	uint64_t from_ns, to_ns; /* 0, UINT64_MAX: no bound */
+	int has_at;
+	uint64_t at_ns; /* UINT64_MAX: the end */
+};
+/** struct slices_answer - @costs and @account_of are the caller's. */
+struct slices_answer {
+	struct cost *costs;         /* by account, zeroed */
+	const uint32_t *account_of; /* by the producer's stack number: 1 + its account; 0: none */
+	uint32_t stack_count;       /* of @account_of */
+	uint64_t peak_time_ns; /* of the selection; with has_at not told */
+};
+/**
+ * slices_read() - what query_run() would count for the same words; with has_at everything is what lives then. @source: of the same
+ * recording, open for this thread. Cost: one pass over the index and up to three slices replayed; without has_at some more, where it is
+ * not clear in which slice the selection's peak lies. 0 or negative errno; -EBADMSG where index and recording do not fit.
+ */
+int slices_read(const struct slices *slices, const struct query_source *source,
+		const struct slices_ask *ask, struct slices_answer *answer, struct err *err);
+
+/**
+ * slices_save() - into @path, replacing it atomically, 0600; @identity names the recording's state. slices_load() - -ENOENT: there is
+ * none for that state, or it is another user's or damaged.
+ */
+int slices_save(const struct slices *slices, const char *path, uint64_t identity, struct err *err);
+int slices_load(const char *path, uint64_t identity, struct slices **out, struct err *err);
+
+#endif

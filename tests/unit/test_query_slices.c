@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The index of slices: whatever is asked of it is what a replay tells, stack by stack. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "query/recording.h"
+#include "query/slices.h"
+#include "trace/trace.h"
+#include "trace_stream.h"
+
+#define STACKS 300
+#define LIVE 4000
+#define MS 1000000ull
+
+static char path[] = "/tmp/byteledger-slices-XXXXXX";
+
+/* Random, plain: what is freed lived, sizes from 0 on; some blocks stay, some frees are temporary. */
+static void write_recording(uint64_t seed, uint64_t events)
+{
+	struct err err = { 0 };
+	struct stream s;
+	struct sink_tee tee;
+	static struct event block[LIVE];
+	static uint32_t spare[LIVE], live[LIVE];
+	uint32_t spare_count = 0, live_count = 0, made = UINT32_MAX;
+	unlink(path);
+	struct trace_writer *writer = trace_writer_new(path, NULL, &err);
+	struct prof *prof = prof_new(&err);
+	assert_non_null(writer);
+	sink_tee_init(&tee);
+	sink_tee_add(&tee, trace_writer_sink(writer));
+	sink_tee_add(&tee, prof_sink(prof));
+	stream_init(&s, seed, 16);
+	stream_start(&s, &tee.sink);
+	while (s.stacks < STACKS)
+		stream_more_defs(&s, &tee.sink);
+	for (uint32_t i = LIVE; i--;)
+		spare[spare_count++] = i;
+	for (uint64_t i = 0; i < events; i++) {
+		uint64_t dice = stream_random(&s);
+		struct event e = { 0 };
+		if (!spare_count || (live_count && dice % 1000 < 495)) {
+			uint32_t at = dice >> 20 & 3 ? live_count - 1 : (uint32_t)((dice >> 24) % live_count);
+			uint32_t slot = live[at];
+			live[at] = live[--live_count];
+			e = block[slot];
+			e.kind = EVENT_FREE;
+			e.flags = slot == made ? EVENT_F_TEMPORARY : 0;
+			spare[spare_count++] = slot;
+		} else {
+			uint32_t slot = spare[--spare_count];
+			e.kind = EVENT_ALLOC;
+			e.addr = 0x10000 + slot * 64ull;
+			e.bytes = (dice >> 32) % 16 ? (dice >> 40) % 500 : 0;
+			e.stack.v = 1 + (uint32_t)((dice >> 16) % STACKS);
+			e.block.v = slot;
+			block[slot] = e;
+			live[live_count++] = slot;
+			made = slot;
+		}
+		/* many events share a time, and some blocks of the file begin within one */
+		e.time_ns = i / 3000 * MS;
+		assert_int_equal(tee.sink.put(&tee.sink, &e, 1, &err), 0);
+		/* as a recorder does, so that key blocks come often enough here */
+		if (i % 50000 == 49999)
+			assert_int_equal(trace_writer_flush(writer, &err), 0);
+	}
+	struct def end = { .kind = DEF_PROCESS };
+	end.process.pid = 4242;
+	end.process.ended = end.process.complete = 1;
+	end.process.runtime_ns = events / 3000 * MS;
+	stream_define(&s, &tee.sink, &end);
+	stream_fini(&s);
+	assert_int_equal(trace_writer_finish(writer, prof, &err), 0);
+	prof_free(prof);
+}
+
+static void compare(struct recording *rec, const struct slices *slices, const char *from, const char *to, const char *at)
+{
+	struct err err = { 0 };
+	struct query query = { 0 };
+	struct query_source source;
+	struct slices_ask ask = { .to_ns = UINT64_MAX, .at_ns = UINT64_MAX };
+	assert_int_equal(recording_source(rec, NULL, 0, &source, &err), 0);
+	if (from) {
+		assert_int_equal(query_time_parse(from, &query.from, &err), 0);
+		ask.from_ns = query.from.value;
+	}
+	if (to) {
+		assert_int_equal(query_time_parse(to, &query.to, &err), 0);
+		ask.to_ns = query.to.value;
+	}
+	if (at) {
+		assert_int_equal(query_time_parse(at, &query.at, &err), 0);
+		ask.has_at = 1;
+		ask.at_ns = query.at.value;
+	}
+	struct prof *known = query_run(&source, &query, &err);
+	assert_non_null(known);
+	uint32_t stacks = slices_stacks(slices), rows = prof_stack_count(known);
+	struct cost *costs = calloc(rows + 1, sizeof(*costs));
+	uint32_t *of = calloc(stacks + 1, sizeof(*of));
+	for (uint32_t i = 1; i < stacks; i++)
+		of[i] = prof_stack_row(known, (struct stack_id){ i }).v + 1;
+	struct slices_answer answer = { .costs = costs, .account_of = of, .stack_count = stacks };
+	int rc = slices_read(slices, &source, &ask, &answer, &err);
+	assert_string_equal(err.msg, "");
+	assert_int_equal(rc, 0);
+	for (uint32_t i = 0; i < rows; i++) {
+		struct cost c;
+		prof_stack_cost(known, (struct stack_id){ i }, &c);
+		if (memcmp(&c, &costs[i], sizeof(c)) == 0)
+			continue;
+		print_message("%s to %s at %s: row %u: allocations %lu %lu bytes %lu %lu frees %lu %lu temporary %lu %lu leaked %lu %lu peak %lu %lu blocks %lu %lu\n",
+			      from ? from : "-", to ? to : "-", at ? at : "-", i, c.allocations, costs[i].allocations, c.allocated_bytes,
+			      costs[i].allocated_bytes, c.frees, costs[i].frees, c.temporary, costs[i].temporary, c.leaked, costs[i].leaked,
+			      c.peak_bytes, costs[i].peak_bytes, c.peak_blocks, costs[i].peak_blocks);
+		fail();
+	}
+	free(costs);
+	free(of);
+	prof_free(known);
+}
+
+static void any_moment_and_range_is_what_a_replay_tells(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	for (uint64_t seed = 1; seed <= 1; seed++) {
+		write_recording(seed, 1000000);
+		struct recording *rec = recording_open(path, NULL, &err);
+		struct query_source source;
+		struct slices *slices = NULL;
+		assert_non_null(rec);
+		assert_int_equal(recording_source(rec, NULL, 0, &source, &err), 0);
+		assert_int_equal(slices_build(&source, &slices, &err), 0);
+		assert_non_null(slices);
+		assert_true(slices_count(slices) >= 3);
+		assert_int_equal(slices_events(slices), 1000000);
+		compare(rec, slices, NULL, NULL, "0ms");
+		compare(rec, slices, NULL, NULL, "333ms");
+		compare(rec, slices, "0ms", "333ms", NULL);
+		compare(rec, slices, "111ms", "111ms", NULL);
+		for (unsigned i = 0; i < 5; i++) {
+			char from[16], to[16];
+			unsigned a = (unsigned)(i * 97 + seed * 31) % 330, b = a + (i * i * 17) % (334 - a);
+			snprintf(from, sizeof(from), "%ums", a);
+			snprintf(to, sizeof(to), "%ums", b);
+			compare(rec, slices, NULL, NULL, from);
+			compare(rec, slices, from, to, NULL);
+			compare(rec, slices, from, to, to);
+			compare(rec, slices, from, NULL, NULL);
+			compare(rec, slices, NULL, to, NULL);
+		}
+		slices_free(slices);
+		recording_freep(&rec);
+	}
+	unlink(path);
+}
+
+static void an_index_in_a_file_is_the_same_and_a_damaged_one_is_none(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	char file[] = "/tmp/byteledger-slices-file-XXXXXX";
+	close(mkstemp(file));
+	write_recording(3, 700000);
+	struct recording *rec = recording_open(path, NULL, &err);
+	struct query_source source;
+	struct slices *made = NULL, *loaded = NULL;
+	assert_int_equal(recording_source(rec, NULL, 0, &source, &err), 0);
+	assert_int_equal(slices_build(&source, &made, &err), 0);
+	assert_int_equal(slices_save(made, file, 77, &err), 0);
+	assert_int_equal(slices_load(file, 78, &loaded, &err), -ENOENT);
+	assert_int_equal(slices_load(file, 77, &loaded, &err), 0);
+	err_init(&err);
+	compare(rec, loaded, "50ms", "200ms", NULL);
+	compare(rec, loaded, NULL, NULL, "121ms");
+	slices_free(loaded);
+	loaded = NULL;
+	FILE *f = fopen(file, "r+");
+	fseek(f, 0, SEEK_END);
+	long size = ftell(f);
+	for (long at = 16; at < size; at += size / 31) {
+		fseek(f, at, SEEK_SET);
+		int byte = fgetc(f);
+		fseek(f, at, SEEK_SET);
+		fputc(byte ^ 0x41, f);
+		fflush(f);
+		assert_int_equal(slices_load(file, 77, &loaded, &err), -ENOENT);
+		fseek(f, at, SEEK_SET);
+		fputc(byte, f);
+		fflush(f);
+	}
+	assert_int_equal(ftruncate(fileno(f), size - 8), 0);
+	assert_int_equal(slices_load(file, 77, &loaded, &err), -ENOENT);
+	fclose(f);
+	unlink(file);
+	slices_free(made);
+	recording_freep(&rec);
+	unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(any_moment_and_range_is_what_a_replay_tells),
+		cmocka_unit_test(an_index_in_a_file_is_the_same_and_a_damaged_one_is_none),
+	};
+	close(mkstemp(path));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
