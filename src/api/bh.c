@@ -340,6 +340,8 @@ static int answer(struct bh_call *b, const char *path, struct http_reply *reply,
 		return bh_tree(b, constants, text, err);
 	if (strncmp(path, "export/", 7) == 0)
 		return answer_export(b, path + 7, err);
+	if (strcmp(path, "maps") == 0)
+		return bh_maps(b, err);
 	if (strcmp(path, "regions") == 0)
 		return bh_regions(b, err);
 	if (strcmp(path, "raw_allocations") == 0)

@@ -68,6 +68,14 @@ static inline int bh_in_main_arena(const struct block_row *row)
 	return row->addr < 0x700000000000ull && !bh_is_mmaped(row);
 }
 
+struct bh_paging {
+	uint64_t skip, count;
+	int descending;
+	const char *sort_by; /* "" = none given */
+};
+/** bh_paging() - skip, count, order, sort_by. -EINVAL, -ERANGE. */
+int bh_paging(const struct bh_call *b, struct bh_paging *paging, struct err *err);
+
 /* Answers; each writes one JSON value, or text. */
 void bh_put_time(struct jsonw *json, const char *key, const struct bh_call *b, uint64_t ns);
 void bh_put_span(struct jsonw *json, const char *key, uint64_t ns);
@@ -83,6 +91,7 @@ int bh_backtraces(struct bh_call *b, struct err *err);
 int bh_backtrace(struct bh_call *b, const char *number, struct err *err);
 /** bh_tree() - @only: regular expression of functions that stacks pass, NULL: all; @ascii: as text. */
 int bh_tree(struct bh_call *b, const char *only, int ascii, struct err *err);
+int bh_maps(struct bh_call *b, struct err *err);
 int bh_regions(struct bh_call *b, struct err *err);
 int bh_raw_allocations(struct bh_call *b, struct err *err);
 /** bh_mask() - which stack rows have a frame whose function (or @source file) matches; malloc'd. */

@@ -113,18 +113,12 @@ static int is_large(const struct bh_call *b, struct err *err)
 
 /* ---- paging ------------------------------------------------------------------------------------------------------------------ */
 
-struct paging {
-	uint64_t skip, count;
-	int descending;
-	const char *sort_by; /* "" = none given */
-};
-
-static int take_paging(const struct bh_call *b, struct paging *p, struct err *err)
+int bh_paging(const struct bh_call *b, struct bh_paging *p, struct err *err)
 {
 	const char *order = bh_arg(b, "order"), *sort = bh_arg(b, "sort_by");
 	const char *const keys[] = { "skip", "count" };
 	uint64_t *const to[] = { &p->skip, &p->count };
-	*p = (struct paging){ .count = COUNT_DEFAULT, .sort_by = sort ? sort : "" };
+	*p = (struct bh_paging){ .count = COUNT_DEFAULT, .sort_by = sort ? sort : "" };
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
 		const char *text = bh_arg(b, keys[i]);
 		char *end;
@@ -263,9 +257,9 @@ static void put_row(struct jsonw *json, const struct bh_call *b, const struct bl
 int bh_allocations(struct bh_call *b, struct err *err)
 {
 	static const char *const sorts[] = { "timestamp", "address", "size" };
-	struct paging paging;
+	struct bh_paging paging;
 	struct listing l = { .b = b, .err = err };
-	int rc = take_paging(b, &paging, err);
+	int rc = bh_paging(b, &paging, err);
 	if (rc < 0)
 		return rc;
 	while (*paging.sort_by && l.by < 3 && strcmp(paging.sort_by, sorts[l.by]) != 0)
@@ -398,9 +392,9 @@ static int value_of(const struct bh_group *g, const char *word, uint64_t *value)
 
 int bh_allocation_groups(struct bh_call *b, struct err *err)
 {
-	struct paging paging;
+	struct bh_paging paging;
 	uint32_t stacks = prof_stack_count(b->names);
-	int rc = take_paging(b, &paging, err), of_all = 0;
+	int rc = bh_paging(b, &paging, err), of_all = 0;
 	if (rc < 0)
 		return rc;
 	const char *word = *paging.sort_by ? paging.sort_by : "only_matched.min_timestamp";

@@ -15,7 +15,8 @@
 #include "base/intern.h"
 #include "query/slices.h"
 
-#define WORTH_EVENTS 2000000ull /* a smaller recording is replayed within the time that an answer may take */
+#define WORTH_EVENTS \
+	2000000ull /* a smaller recording is replayed within the time that an answer may take */
 #define TOTAL_MAX (384ull << 20) /* of all sources' indices; the one used last stays in any case */
 
 static void free_slices(void *data)
@@ -47,9 +48,9 @@ static void paths(const struct shelf_item *item, struct buf *beside, struct buf 
 	else if (user && *user == '/')
 		buf_printf(cache, "%s/.cache/byteledger", user);
 	if (cache->len)
-		buf_printf(cache, "/%016llx.slices",
-			   (unsigned long long)hash_bytes(item->path, strlen(item->path),
-							  0x736c6963));
+		buf_printf(
+			cache, "/%016llx.slices",
+			(unsigned long long)hash_bytes(item->path, strlen(item->path), 0x736c6963));
 }
 
 static int load(const struct shelf_item *item, uint64_t identity, struct slices **out)

@@ -30,6 +30,16 @@ int64_t v1_stack(struct v1_stacks *stacks, uint32_t row);
 /** v1_stacks_put() - `stacks`, `frames`, `modules`, `files`. */
 void v1_stacks_put(struct v1_stacks *stacks);
 void v1_stacks_fini(struct v1_stacks *stacks);
+/** struct v1_map - a mapping that the program made; gone_ns BLOCK_NEVER: it was there at the end. */
+struct v1_map {
+	uint64_t addr, bytes, made_ns, gone_ns;
+	uint32_t prot, flags, stack, tid; /* stack: row of the names */
+	int is_break;
+};
+/** v1_maps_get() - all of them, in the order of their making; held by call->reading. As v1_read(). */
+int v1_maps_get(struct v1_call *call, const struct v1_map **rows, size_t *count, struct err *err);
+/** v1_map_name() - "[heap]", a module's base name, or NULL. */
+const char *v1_map_name(const struct prof *names, const struct v1_map *map);
 /** v1_blocks_unapplied() - words that say nothing of single blocks. */
 void v1_blocks_unapplied(struct v1_call *call);
 /** v1_block_rows() - `allocations`: columns. */

@@ -14,14 +14,8 @@
 
 /* ---- mappings ----------------------------------------------------------------------------------------------------------- */
 
-struct map_row {
-	uint64_t addr, bytes, made_ns, gone_ns;
-	uint32_t prot, flags, stack, tid;
-	int is_break;
-};
-
 struct maps {
-	struct map_row *rows;
+	struct v1_map *rows;
 	size_t count, cap;
 	int cut; /* more than MAPS_MAX */
 };
@@ -36,7 +30,7 @@ struct map_build {
 	uint32_t kept_prot, kept_flags; /* of what an mremap took away */
 };
 
-static int add_map(struct map_build *b, const struct map_row *row, struct err *err)
+static int add_map(struct map_build *b, const struct v1_map *row, struct err *err)
 {
 	struct maps *m = b->maps;
 	if (m->count == MAPS_MAX) {
@@ -46,7 +40,7 @@ static int add_map(struct map_build *b, const struct map_row *row, struct err *e
 	if (m->count == m->cap || b->live_count == b->live_cap) {
 		size_t cap = m->cap ? m->cap * 2 : 256;
 		size_t live_cap = b->live_cap ? b->live_cap * 2 : 256;
-		struct map_row *rows =
+		struct v1_map *rows =
 			m->count == m->cap ? realloc(m->rows, cap * sizeof(*rows)) : m->rows;
 		size_t *live = b->live_count == b->live_cap
 				       ? realloc(b->live, live_cap * sizeof(*live))
@@ -71,11 +65,11 @@ static int take_away(struct map_build *b, uint64_t addr, uint64_t end, uint64_t 
 {
 	int rc = 0;
 	for (size_t i = b->live_count; i-- > 0 && rc == 0;) {
-		struct map_row *row = &b->maps->rows[b->live[i]];
+		struct v1_map *row = &b->maps->rows[b->live[i]];
 		uint64_t row_end = row->addr + row->bytes;
 		if (row->is_break || row->addr >= end || row_end <= addr)
 			continue;
-		struct map_row left = *row, right = *row;
+		struct v1_map left = *row, right = *row;
 		row->gone_ns = time_ns;
 		b->kept_prot = row->prot;
 		b->kept_flags = row->flags;
@@ -92,8 +86,7 @@ static int take_away(struct map_build *b, uint64_t addr, uint64_t end, uint64_t 
 	return rc;
 }
 
-static int on_break(struct map_build *b, const struct event *ev, struct map_row row,
-		    struct err *err)
+static int on_break(struct map_build *b, const struct event *ev, struct v1_map row, struct err *err)
 {
 	if (!b->break_row) {
 		row.is_break = 1;
@@ -104,7 +97,7 @@ static int on_break(struct map_build *b, const struct event *ev, struct map_row 
 		b->break_row = b->maps->count;
 		return rc;
 	}
-	struct map_row *heap = &b->maps->rows[b->break_row - 1];
+	struct v1_map *heap = &b->maps->rows[b->break_row - 1];
 	if (ev->addr >= heap->addr) {
 		heap->bytes = ev->addr - heap->addr;
 	} else {
@@ -125,7 +118,7 @@ static int map_put(struct sink *sink, const struct event *events, size_t count, 
 			continue;
 		if (__builtin_add_overflow(ev->addr, ev->bytes, &end))
 			continue;
-		struct map_row row = {
+		struct v1_map row = {
 			.addr = ev->addr,
 			.bytes = ev->bytes,
 			.made_ns = ev->time_ns,
@@ -204,6 +197,26 @@ static const struct prof_module *module_at(const struct prof *names, uint64_t ad
 	return NULL;
 }
 
+const char *v1_map_name(const struct prof *names, const struct v1_map *map)
+{
+	const struct prof_module *module = map->is_break ? NULL : module_at(names, map->addr);
+	return map->is_break ? "[heap]" : module ? module->name : NULL;
+}
+
+int v1_maps_get(struct v1_call *call, const struct v1_map **rows, size_t *count, struct err *err)
+{
+	const struct shelf_query query = { .source = call->source,
+					   .key = "maps?",
+					   .make = make_maps };
+	int rc = v1_reading(call, &query, &call->reading, err);
+	if (rc)
+		return rc;
+	const struct maps *maps = call->reading->product.data;
+	*rows = maps->rows;
+	*count = maps->count;
+	return 0;
+}
+
 static void put_maps(struct v1_call *call, struct v1_stacks *stacks, const struct maps *maps,
 		     const struct block_filter *filter)
 {
@@ -214,18 +227,17 @@ static void put_maps(struct v1_call *call, struct v1_stacks *stacks, const struc
 	jsonw_object(json, "maps");
 	jsonw_array(json, "name");
 	for (size_t i = 0; i < maps->count; i++) {
-		const struct map_row *r = &maps->rows[i];
+		const struct v1_map *r = &maps->rows[i];
 		if (filter->has_at && (r->made_ns > filter->at_ns || r->gone_ns <= filter->at_ns))
 			continue;
 		if (r->made_ns < filter->from_ns || r->made_ns >= filter->to_ns ||
 		    r->bytes < filter->min_size || r->bytes > filter->max_size)
 			continue;
-		const struct prof_module *module = module_at(names, r->addr);
 		char text[8];
 		snprintf(text, sizeof(text), "\"%c%c%c%c\"", r->prot & PROT_READ ? 'r' : '-',
 			 r->prot & PROT_WRITE ? 'w' : '-', r->prot & PROT_EXEC ? 'x' : '-',
 			 r->flags & MAP_SHARED && !(r->flags & MAP_PRIVATE) ? 's' : 'p');
-		jsonw_str(json, NULL, r->is_break ? "[heap]" : module ? module->name : NULL);
+		jsonw_str(json, NULL, v1_map_name(names, r));
 		v1_col_addr(&addr, r->addr);
 		v1_col_u64(&bytes, r->bytes);
 		v1_col_raw(&prot, text);
@@ -247,12 +259,11 @@ static void put_maps(struct v1_call *call, struct v1_stacks *stacks, const struc
 
 int v1_maps(struct v1_call *call, struct err *err)
 {
-	const struct shelf_query query = { .source = call->source,
-					   .key = "maps?",
-					   .make = make_maps };
 	struct block_filter filter;
 	struct v1_stacks stacks;
-	int rc = v1_reading(call, &query, &call->reading, err);
+	const struct v1_map *all;
+	size_t count;
+	int rc = v1_maps_get(call, &all, &count, err);
 	if (rc)
 		return rc;
 	const struct maps *maps = call->reading->product.data;

@@ -55,10 +55,10 @@ uint64_t slices_events(const struct slices *s)
 struct walk {
 	struct sink sink;
 	const struct slices *s;
-	uint64_t seq;            /* of the next event */
-	uint64_t *allocated;     /* by slot: seq of the allocation of what lives in it */
-	uint64_t until_ns;       /* ends before the first event of that time or later */
-	uint64_t until_seq;      /* or before that event */
+	uint64_t seq;        /* of the next event */
+	uint64_t *allocated; /* by slot: seq of the allocation of what lives in it */
+	uint64_t until_ns;   /* ends before the first event of that time or later */
+	uint64_t until_seq;  /* or before that event */
 	/* what is done with each; NULL: only counted. @seq: of the block's allocation, @ev is number @now. */
 	void (*each)(void *ctx, const struct event *ev, uint64_t seq, uint64_t now);
 	void *ctx;
@@ -112,7 +112,8 @@ static int walk_slice(const struct slices *s, const struct query_source *source,
 	for (size_t i = 0; rc == 0 && i < count; i++) {
 		const struct freed *f = &s->freed[at->freed_begin + i];
 		uint32_t slot = f->slot & ~SLICE_TEMPORARY;
-		seeds[i] = (struct query_seed){ .bytes = f->bytes, .slot = slot, .stack = f->stack };
+		seeds[i] =
+			(struct query_seed){ .bytes = f->bytes, .slot = slot, .stack = f->stack };
 		if (slot < s->slot_count)
 			w->allocated[slot] = f->seq;
 	}
@@ -216,10 +217,7 @@ static int add_live(const struct slices *s, const struct query_source *source, u
 			add_freed(t, &s->kept[i]);
 	if (number == s->count || until == first)
 		return 0;
-	struct walk w = { .until_ns = UINT64_MAX,
-			  .until_seq = until,
-			  .each = live_each,
-			  .ctx = t };
+	struct walk w = { .until_ns = UINT64_MAX, .until_seq = until, .each = live_each, .ctx = t };
 	return walk_slice(s, source, number, &w, err);
 }
 
@@ -412,13 +410,13 @@ static int find_peak(const struct slices *s, const struct query_source *source,
 		    (most == best && best && s->slices[next].first > best_seq))
 			break;
 		struct level l = { .t = t, .now = (uint64_t)level.range[next] };
-		struct walk w = { .until_ns = UINT64_MAX,
-				  .until_seq = t->hi,
-				  .each = level_each,
-				  .ctx = &l };
+		struct walk w = {
+			.until_ns = UINT64_MAX, .until_seq = t->hi, .each = level_each, .ctx = &l
+		};
 		done[next - from] = 1;
 		rc = walk_slice(s, source, next, &w, err);
-		if (rc == 0 && l.most && (l.most > best || (l.most == best && l.most_seq < best_seq))) {
+		if (rc == 0 && l.most &&
+		    (l.most > best || (l.most == best && l.most_seq < best_seq))) {
 			best = l.most;
 			best_seq = l.most_seq;
 			*time_ns = l.most_ns;
@@ -460,8 +458,8 @@ int slices_read(const struct slices *s, const struct query_source *source,
 	if (rc == 0)
 		rc = seq_of(s, source, ask->to_ns, &t.hi, err);
 	if (rc == 0 && ask->has_at)
-		rc = seq_of(s, source, ask->at_ns == UINT64_MAX ? UINT64_MAX : ask->at_ns + 1, &until,
-			    err);
+		rc = seq_of(s, source, ask->at_ns == UINT64_MAX ? UINT64_MAX : ask->at_ns + 1,
+			    &until, err);
 	t.blocks = calloc((size_t)s->stack_count + 1, sizeof(*t.blocks));
 	t.bytes = calloc((size_t)s->stack_count + 1, sizeof(*t.bytes));
 	if (rc == 0 && !(t.blocks && t.bytes))

@@ -46,7 +46,7 @@ struct slices_answer {
 	struct cost *costs;         /* by account, zeroed */
 	const uint32_t *account_of; /* by the producer's stack number: 1 + its account; 0: none */
 	uint32_t stack_count;       /* of @account_of */
-	uint64_t peak_time_ns; /* of the selection; with has_at not told */
+	uint64_t peak_time_ns;      /* of the selection; with has_at not told */
 };
 /**
  * slices_read() - what query_run() would count for the same words; with has_at everything is what lives then. @source: of the same

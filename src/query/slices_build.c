@@ -7,7 +7,8 @@
 #include "base/cleanup.h"
 #include "query/slices_impl.h"
 
-#define SLICE_EVENTS (1u << 18) /* at least, to begin with: they are replayed in some hundredths of a second */
+#define SLICE_EVENTS \
+	(1u << 18) /* at least, to begin with: they are replayed in some hundredths of a second */
 #define SLICES_MAX 65536
 #define NO_SEQ UINT64_MAX
 #define GIVES_UP (-EXFULL) /* what the recording holds cannot be told by slices */
@@ -77,8 +78,8 @@ static struct made *sum_of(struct build *b, uint32_t stack)
 static int flush_sums(struct build *b)
 {
 	struct slices *s = b->s;
-	struct made *made = grow(s->made, &s->made_cap, s->made_count + b->touched_count,
-				 sizeof(*made));
+	struct made *made =
+		grow(s->made, &s->made_cap, s->made_count + b->touched_count, sizeof(*made));
 	if (!made)
 		return -1;
 	s->made = made;
@@ -104,8 +105,8 @@ static int join_pairs(struct build *b)
 	for (size_t i = 0; i < s->count && rc == 0; i += 2) {
 		struct slice one = s->slices[i];
 		size_t last = i + 1 < s->count ? i + 1 : i;
-		size_t freed_end = last + 1 < s->count ? s->slices[last + 1].freed_begin
-						       : s->freed_count;
+		size_t freed_end =
+			last + 1 < s->count ? s->slices[last + 1].freed_begin : s->freed_count;
 		size_t made_end = last + 1 < s->count ? s->slices[last + 1].made_begin : from_made;
 		size_t freed_begin = freed;
 		uint64_t gone = 0;

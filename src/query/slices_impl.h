@@ -10,10 +10,12 @@
 /** struct slice - events from number @first on, up to the next one's. */
 struct slice {
 	uint64_t at, first, time_ns; /* the key block that it begins with: struct query_key */
-	uint64_t most_new;   /* the most that blocks allocated in it held at once, at most: frees of earlier ones aside */
+	uint64_t
+		most_new; /* the most that blocks allocated in it held at once, at most: frees of earlier ones aside */
 	uint64_t new_at_end; /* what they hold at its end */
 	uint64_t most_live;  /* the most that all blocks held within it */
-	uint64_t freed_begin, made_begin; /* rows of struct slices; they end where the next one's begin */
+	uint64_t freed_begin,
+		made_begin; /* rows of struct slices; they end where the next one's begin */
 };
 /** struct freed - a block of before the slice that is freed in it; those never freed stand behind the last slice's, by themselves. */
 struct freed {

@@ -166,3 +166,43 @@ def test_bad_filters_are_told(served, words):
     server, _ = served
     assert get(server, "/data/last/allocations?" + words, 400)["error"]
     assert os.path.exists(os.path.join(BUILD, "byteledger"))
+
+
+MAP_FIELDS = {"id", "address", "address_s", "timestamp", "timestamp_relative", "timestamp_relative_p", "size", "source", "deallocation",
+              "is_readable", "is_writable", "is_executable", "is_shared", "name", "peak_rss"}
+
+
+def test_maps_are_those_of_the_recording_and_filters_divide_them(byteledger, tmp_path):
+    path = str(tmp_path / "maps.blt")
+    subprocess.run([byteledger, "run", "-q", "-o", path, "--", "/usr/bin/python3", "-c",
+                    "x = [str(i) * 10 for i in range(200000)]\ny = bytearray(5000000)\ndel x"], check=True, capture_output=True, timeout=120)
+    with Server(byteledger, path) as server:
+        check_maps(server)
+
+
+def check_maps(server):
+    everything = get(server, "/data/last/maps?count=100000")
+    rows = everything["maps"]
+    assert everything["total_count"] == len(rows) > 5 and all(set(row) == MAP_FIELDS for row in rows)
+    own = server.get("maps")["maps"]
+    assert sorted((row["address"], row["size"]) for row in rows) == sorted((int(a, 16), b) for a, b in zip(own["address"], own["bytes"]))
+    assert [row["address_s"] for row in rows] == [f"{row['address']:016X}" for row in rows]
+
+    def total(words):
+        return get(server, "/data/last/maps?" + words)["total_count"]
+    for one, other in (("readable=only_true", "readable=only_false"), ("writable=only_true", "writable=only_false"),
+                       ("executable=only_true", "executable=only_false"), ("lifetime=only_leaked", "lifetime=only_temporary"),
+                       ("size_min=65537", "size_max=65536"), ("bytehound=only_true", "bytehound=only_false"),
+                       ("function_regex=arena", "negative_function_regex=arena"), ("from=50%25", "to=49.999999%25")):
+        assert total(one) + total(other) == len(rows), one
+    assert total("lifetime=only_leaked") == sum(row["deallocation"] is None for row in rows)
+    assert total("alive_at=100%25") == total("lifetime=only_leaked") or total("alive_at=100%25") >= 1
+    sizes = [row["size"] for row in get(server, "/data/last/maps?sort_by=size&order=dsc&count=5")["maps"]]
+    assert sizes == sorted((row["size"] for row in rows), reverse=True)[:5]
+    first, second = (get(server, f"/data/last/maps?sort_by=address&skip={n}&count=1")["maps"][0]["address"] for n in (0, 1))
+    assert first <= second
+    assert get(server, f"/data/last/maps?id={rows[2]['id']}")["maps"] == [rows[2]]
+    traced = [row for row in rows if row["source"]]
+    assert traced and all(row["source"]["backtrace"] for row in traced)
+    for words in ("readable=yes", "peak_rss_min=1", "id=x", "sort_by=peak_rss", "count=x"):
+        assert server.ask("/data/last/maps?" + words)[0] == 400, words

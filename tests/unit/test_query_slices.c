@@ -47,7 +47,8 @@ static void write_recording(uint64_t seed, uint64_t events)
 		uint64_t dice = stream_random(&s);
 		struct event e = { 0 };
 		if (!spare_count || (live_count && dice % 1000 < 495)) {
-			uint32_t at = dice >> 20 & 3 ? live_count - 1 : (uint32_t)((dice >> 24) % live_count);
+			uint32_t at = dice >> 20 & 3 ? live_count - 1
+						     : (uint32_t)((dice >> 24) % live_count);
 			uint32_t slot = live[at];
 			live[at] = live[--live_count];
 			e = block[slot];
@@ -82,7 +83,8 @@ static void write_recording(uint64_t seed, uint64_t events)
 	prof_free(prof);
 }
 
-static void compare(struct recording *rec, const struct slices *slices, const char *from, const char *to, const char *at)
+static void compare(struct recording *rec, const struct slices *slices, const char *from,
+		    const char *to, const char *at)
 {
 	struct err err = { 0 };
 	struct query query = { 0 };
@@ -118,10 +120,13 @@ static void compare(struct recording *rec, const struct slices *slices, const ch
 		prof_stack_cost(known, (struct stack_id){ i }, &c);
 		if (memcmp(&c, &costs[i], sizeof(c)) == 0)
 			continue;
-		print_message("%s to %s at %s: row %u: allocations %lu %lu bytes %lu %lu frees %lu %lu temporary %lu %lu leaked %lu %lu peak %lu %lu blocks %lu %lu\n",
-			      from ? from : "-", to ? to : "-", at ? at : "-", i, c.allocations, costs[i].allocations, c.allocated_bytes,
-			      costs[i].allocated_bytes, c.frees, costs[i].frees, c.temporary, costs[i].temporary, c.leaked, costs[i].leaked,
-			      c.peak_bytes, costs[i].peak_bytes, c.peak_blocks, costs[i].peak_blocks);
+		print_message("%s to %s at %s: row %u: allocations %lu %lu bytes %lu %lu frees %lu "
+			      "%lu temporary %lu %lu leaked %lu %lu peak %lu %lu blocks %lu %lu\n",
+			      from ? from : "-", to ? to : "-", at ? at : "-", i, c.allocations,
+			      costs[i].allocations, c.allocated_bytes, costs[i].allocated_bytes,
+			      c.frees, costs[i].frees, c.temporary, costs[i].temporary, c.leaked,
+			      costs[i].leaked, c.peak_bytes, costs[i].peak_bytes, c.peak_blocks,
+			      costs[i].peak_blocks);
 		fail();
 	}
 	free(costs);
@@ -150,7 +155,8 @@ static void any_moment_and_range_is_what_a_replay_tells(void **state)
 		compare(rec, slices, "111ms", "111ms", NULL);
 		for (unsigned i = 0; i < 5; i++) {
 			char from[16], to[16];
-			unsigned a = (unsigned)(i * 97 + seed * 31) % 330, b = a + (i * i * 17) % (334 - a);
+			unsigned a = (unsigned)(i * 97 + seed * 31) % 330,
+				 b = a + (i * i * 17) % (334 - a);
 			snprintf(from, sizeof(from), "%ums", a);
 			snprintf(to, sizeof(to), "%ums", b);
 			compare(rec, slices, NULL, NULL, from);
