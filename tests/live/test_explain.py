@@ -57,6 +57,13 @@ class Frag:
         self.runner.stdin.flush()
         return int(self.runner.stdout.readline().split()[1])
 
+    def rss_after(self, *lines):
+        """Of the pages: statm's counters lag behind by some dozens a CPU."""
+        for line in lines:
+            self.ask(line)
+        with open(f"/proc/{self.pid}/smaps_rollup") as rollup:
+            return next(int(line.split()[1]) for line in rollup if line.startswith("Rss:")) << 10
+
     def __enter__(self):
         return self
 
@@ -122,6 +129,24 @@ def test_jemallocs_slabs_come_back_as_told(byteledger, prog, tmp_path):
         assert before - after == pytest.approx(told, rel=0.02)
         program.ask("free parse_request")
         assert after - program.ask("empty") == pytest.approx(alone, rel=0.03)
+
+
+@pytest.mark.parametrize("first,second", [("login_new", "parse_request"), ("parse_request", "intern_string"), ("intern_string", "login_new")])
+@pytest.mark.parametrize("allocator", ["glibc", "jemalloc"])
+def test_each_function_and_each_pair_comes_back_as_told(byteledger, prog, tmp_path, allocator, first, second):
+    """A pair that holds nothing together beyond what each holds alone is told as no pair: then the sum comes back."""
+    if not installed(allocator):
+        pytest.skip(f"{LIBRARIES[allocator]} is not installed")
+    with Frag(byteledger, prog("frag"), tmp_path / "a.blt", allocator, blocks=200000) as program:
+        sheet = explain(byteledger, "--freeze", "-p", str(program.pid))
+        alone = {name: group["alone_bytes"] for name, group in stacks(sheet, "allocator-holes").items()}
+        pair = next((t["bytes"] for t in sheet["together"]
+                     if {g["frames"][0]["function"] for g in t["groups"] if g["frames"]} == {first, second}), alone[first] + alone[second])
+        before = program.rss_after("empty")
+        one = program.rss_after("free " + first, "empty")
+        both = program.rss_after("free " + second, "empty")
+    assert before - one == pytest.approx(alone[first], rel=0.02, abs=131072)
+    assert before - both == pytest.approx(pair, rel=0.02, abs=131072)
 
 
 def test_a_program_that_nobody_records_is_told_by_size(byteledger, prog):
