@@ -38,6 +38,11 @@ int check_net_capture(struct err *err);
 int check_net_packet(struct err *err);
 /** check_pages() - load the programs that keep the owners of pages. */
 int check_pages(struct err *err);
+/** check_sample() - probe our own allocator and see its calls; the others: with frees, the kernel's, at a nop of 5 bytes. */
+int check_sample(struct err *err);
+int check_sample_leaks(struct err *err);
+int check_sample_kernel(struct err *err);
+int check_nop5(struct err *err);
 /** check_perf() - count our own page faults by perf_event_open(2). */
 int check_perf(struct err *err);
 

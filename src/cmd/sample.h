@@ -55,7 +55,8 @@ struct sample_life {
 	struct samples *samples;
 	struct sampler_governor governor;
 	struct sample_record *record; /* -o; NULL: none */
-	unsigned over;                /* seconds over the budget, in a row */
+	int nop5_tried, nop5_safe;
+	unsigned over; /* seconds over the budget, in a row */
 	struct sample_target targets[SAMPLE_PROCESSES_MAX];
 	size_t target_count;
 	int signals, dump_signal;

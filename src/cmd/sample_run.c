@@ -65,22 +65,37 @@ static int a_samples_by_bytes(const struct sample_life *l)
 	return !l->args->sampler.sample_every;
 }
 
+/* Where nothing else can be probed: tried on a function of our own before. */
+static int may_probe_nop5(struct sample_life *l, const char *name, struct err *err)
+{
+	if (l->args->want.allow_nop5)
+		return 0;
+	if (!l->nop5_tried++)
+		l->nop5_safe = sampler_nop5_is_safe(l->sampler);
+	if (l->nop5_safe == 1)
+		return 0;
+	if (l->nop5_safe < 0)
+		return err_set(err, l->nop5_safe,
+			       "'%s' can be probed at a nop of 5 bytes only, and whether that is "
+			       "safe cannot be tried",
+			       name);
+	err_set(err, -ENOTSUP,
+		"'%s' can be probed at a nop of 5 bytes only, of which forked children die on "
+		"this kernel (tried)",
+		name);
+	return err_hint(err, "probe another function with -f, or --allow-nop5 where the program "
+			     "forks no children");
+}
+
 static int attach(struct sample_life *l, uint32_t pid, struct err *err)
 {
 	struct sampler_functions functions;
 	int rc = sampler_find(pid, &l->args->want, &functions, err);
 	if (rc < 0)
 		return rc;
-	for (size_t i = 0; i < functions.count && !rc; i++) {
-		const struct sampler_function *f = &functions.all[i];
-		if (f->kind == SAMPLER_NOP5) {
-			err_set(err, -EPERM,
-				"'%s' can be probed at a nop of 5 bytes only, which the kernel may "
-				"rewrite so that forked children die",
-				f->name);
-			rc = err_hint(err, "probe another function with -f");
-		}
-	}
+	for (size_t i = 0; i < functions.count && !rc; i++)
+		if (functions.all[i].kind == SAMPLER_NOP5)
+			rc = may_probe_nop5(l, functions.all[i].name, err);
 	if (!rc && functions.hook_bytes && a_samples_by_bytes(l)) {
 		l->samples->sample_bytes = functions.hook_bytes;
 		rc = sampler_set_bytes(l->sampler, functions.hook_bytes, err);

@@ -104,6 +104,11 @@ int sampler_kernel_attach(struct sampler *sampler, const uint32_t *pids, size_t 
 			  struct err *err);
 /** sampler_kernel_name() - NULL = none; lent, or in @text. */
 const char *sampler_kernel_name(struct sampler *sampler, uint64_t what, char *text, size_t bytes);
+/**
+ * sampler_nop5_is_safe() - whether forked children live where a probe stands on a nop of five bytes: one is put on a function of
+ * ours, which is called, and called in a child. 1, 0, or negative errno where that cannot be tried. 100 ms.
+ */
+int sampler_nop5_is_safe(struct sampler *sampler);
 /** sampler_detach() - end all probes; what was counted can still be read. */
 void sampler_detach(struct sampler *sampler);
 /** sampler_hold() - from here on attach only tries: probes are put in and taken out again, until sampler_resume(). */

@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -348,13 +350,17 @@ int sampler_functions_each(const struct sampler *s,
 /* Two functions of our own: one begins with what the kernel emulates, the other with what it steps over. */
 void sampler_pushed(void);
 void sampler_stepped(void);
+void sampler_nop5(void);
 __asm__(".text\n"
 	".p2align 4\n.globl sampler_pushed\n.hidden sampler_pushed\n.type "
 	"sampler_pushed,@function\n"
 	"sampler_pushed: push %rbx\n pop %rbx\n ret\n.size sampler_pushed, .-sampler_pushed\n"
 	".p2align 4\n.globl sampler_stepped\n.hidden sampler_stepped\n.type "
 	"sampler_stepped,@function\n"
-	"sampler_stepped: xor %eax, %eax\n ret\n.size sampler_stepped, .-sampler_stepped\n");
+	"sampler_stepped: xor %eax, %eax\n ret\n.size sampler_stepped, .-sampler_stepped\n"
+	".p2align 4\n.globl sampler_nop5\n.hidden sampler_nop5\n.type sampler_nop5,@function\n"
+	"sampler_nop5: .byte 0x0f, 0x1f, 0x44, 0x00, 0x00\n ret\n"
+	".size sampler_nop5, .-sampler_nop5\n");
 
 /* Where in our own file an address of ours is. */
 static int64_t own_offset(const void *address)
@@ -375,15 +381,40 @@ static int64_t own_offset(const void *address)
 	return found;
 }
 
-static double price_of(struct sampler *s, void (*function)(void), unsigned calls)
+static struct bpf_link *probe_own(struct sampler *s, void (*function)(void))
 {
 	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = 0);
 	int64_t offset = own_offset((const void *)(uintptr_t)function);
-	struct bpf_link *link =
-		offset < 0
-			? NULL
-			: bpf_program__attach_uprobe_opts(s->skeleton->progs.sample_nothing, 0,
-							  "/proc/self/exe", (size_t)offset, &opts);
+	return offset < 0
+		       ? NULL
+		       : bpf_program__attach_uprobe_opts(s->skeleton->progs.sample_nothing, 0,
+							 "/proc/self/exe", (size_t)offset, &opts);
+}
+
+int sampler_nop5_is_safe(struct sampler *s)
+{
+	libbpf_print_fn_t talk = libbpf_set_print(quiet);
+	struct bpf_link *link = probe_own(s, sampler_nop5);
+	int status = -1, rc = link ? 0 : -errno;
+	for (int i = 0; !rc && i < 1000; i++) /* the kernel rewrites it after the first hit */
+		sampler_nop5();
+	pid_t child = rc ? -1 : fork();
+	if (child == 0) {
+		const struct rlimit no_core = { 0 };
+		setrlimit(RLIMIT_CORE, &no_core);
+		sampler_nop5();
+		_exit(0);
+	}
+	if (!rc && (child < 0 || waitpid(child, &status, 0) < 0))
+		rc = -errno;
+	bpf_link__destroy(link);
+	libbpf_set_print(talk);
+	return rc ? rc : WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static double price_of(struct sampler *s, void (*function)(void), unsigned calls)
+{
+	struct bpf_link *link = probe_own(s, function);
 	if (!link)
 		return 0;
 	double best = 0;

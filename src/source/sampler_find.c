@@ -307,24 +307,28 @@ static int is_target(const struct search *s, struct functions *file, uint64_t ta
 	return stub && is_of(spec_of(stub, &prefix), groups);
 }
 
-/* Whether a call or jump out of @from leads to a function of one of @groups, at once or by @steps others between. */
-static int leads_to(const struct search *s, struct functions *file, const struct site *from,
-		    uint32_t groups, int steps)
+/* Whether one of @edges leads to a function of one of @groups, at once or by @steps others between. */
+static int edges_lead(const struct search *s, struct functions *file, const uint64_t *edges,
+		      uint32_t count, uint32_t groups, int steps)
 {
-	for (uint32_t e = 0; e < from->edge_count; e++)
-		if (is_target(s, file, from->edges[e], groups))
+	for (uint32_t e = 0; e < count; e++)
+		if (is_target(s, file, edges[e], groups))
 			return 1;
-	for (uint32_t e = 0; steps && e < from->edge_count; e++) {
-		uint8_t code[512];
-		struct site next;
-		size_t bytes = functions_code(file, from->edges[e], code, sizeof(code));
-		if (!bytes)
-			continue;
-		site_choose(code, bytes, from->edges[e], 0, &next);
-		if (leads_to(s, file, &next, groups, steps - 1))
+	for (uint32_t e = 0; steps && e < count; e++) {
+		uint8_t code[SITE_EDGES_BYTES];
+		uint64_t next[SITE_EDGES_MAX];
+		size_t bytes = functions_code(file, edges[e], code, sizeof(code));
+		uint32_t n = bytes ? site_edges(code, bytes, edges[e], next) : 0;
+		if (edges_lead(s, file, next, n, groups, steps - 1))
 			return 1;
 	}
 	return 0;
+}
+
+static int leads_to(const struct search *s, struct functions *file, const struct site *from,
+		    uint32_t groups, int steps)
+{
+	return edges_lead(s, file, from->edges, from->edge_count, groups, steps);
 }
 
 /* Whether a function does nothing but hand on to another one that is counted. */

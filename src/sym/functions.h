@@ -79,4 +79,13 @@ struct site {
 void site_choose(const uint8_t *code, size_t bytes, uint64_t vaddr, uint32_t wanted,
 		 struct site *site);
 
+/**
+ * site_edges() - whom the code at @vaddr calls and jumps to outside of its @bytes, by what can be reached from its first instruction:
+ * for a function whose end is not known. At most SITE_EDGES_BYTES of it are looked at. Pure.
+ * Return: how many of @edges, at most SITE_EDGES_MAX.
+ */
+uint32_t site_edges(const uint8_t *code, size_t bytes, uint64_t vaddr,
+		    uint64_t edges[SITE_EDGES_MAX]);
+#define SITE_EDGES_BYTES 2048
+
 #endif

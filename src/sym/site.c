@@ -168,3 +168,58 @@ void site_choose(const uint8_t *code, size_t bytes, uint64_t vaddr, uint32_t wan
 			return;
 	}
 }
+
+/* Places yet to be walked from. */
+struct todo {
+	uint32_t at[256];
+	uint32_t count;
+	uint8_t seen[SITE_EDGES_BYTES / 8];
+};
+
+static void visit(struct todo *todo, uint64_t at)
+{
+	if (todo->count < 256)
+		todo->at[todo->count++] = (uint32_t)at;
+}
+
+static int is_new(struct todo *todo, size_t at)
+{
+	uint8_t bit = (uint8_t)(1u << (at & 7));
+	if (todo->seen[at / 8] & bit)
+		return 0;
+	todo->seen[at / 8] |= bit;
+	return 1;
+}
+
+uint32_t site_edges(const uint8_t *code, size_t bytes, uint64_t vaddr,
+		    uint64_t edges[SITE_EDGES_MAX])
+{
+	ZydisDecoder decoder;
+	struct todo todo = { .count = 1 };
+	struct seen s;
+	uint32_t count = 0;
+	if (bytes > SITE_EDGES_BYTES)
+		bytes = SITE_EDGES_BYTES;
+	ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+	while (todo.count) {
+		for (size_t at = todo.at[--todo.count]; at < bytes && is_new(&todo, at);
+		     at += s.insn.length) {
+			ZyanU64 target;
+			if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, code + at, bytes - at,
+								 &s.insn, s.operands)))
+				break;
+			if ((is_jump(&s) || is_call(&s)) &&
+			    ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(&s.insn, &s.operands[0],
+								  vaddr + at, &target))) {
+				if (is_jump(&s) && target >= vaddr && target - vaddr < bytes)
+					visit(&todo, target - vaddr);
+				else if (count < SITE_EDGES_MAX)
+					edges[count++] = target;
+			}
+			if (s.insn.meta.category == ZYDIS_CATEGORY_UNCOND_BR ||
+			    s.insn.meta.category == ZYDIS_CATEGORY_RET)
+				break;
+		}
+	}
+	return count;
+}

@@ -77,6 +77,17 @@ static void a_nop_of_five_bytes_is_never_chosen(void **state)
 	assert_int_equal(site.kind, SITE_NOP5);
 }
 
+static void edges_are_those_that_can_be_reached(void **state)
+{
+	(void)state;
+	/* test edi,edi; je +6; ret; call 0x2000 (the next function's); jmp 0x3000, reached by the je */
+	static const uint8_t code[] = { 0x85, 0xff, 0x74, 0x06, 0xc3, 0xe8, 0xf6, 0x0f,
+					0x00, 0x00, 0xe9, 0xf1, 0x1f, 0x00, 0x00 };
+	uint64_t edges[SITE_EDGES_MAX];
+	assert_int_equal(site_edges(code, sizeof(code), 0x1000, edges), 1);
+	assert_int_equal(edges[0], 0x3000);
+}
+
 static void a_loop_back_to_the_head_is_not_counted_twice(void **state)
 {
 	(void)state;
@@ -206,6 +217,7 @@ int main(void)
 		cmocka_unit_test(chances_grow_with_size_and_reach_certainty),
 		cmocka_unit_test(a_trend_is_one_only_where_values_rise),
 		cmocka_unit_test(survival_counts_what_is_live_for_as_long_as_it_is_old),
+		cmocka_unit_test(edges_are_those_that_can_be_reached),
 		cmocka_unit_test(epochs_keep_their_own_scale),
 		cmocka_unit_test(a_reading_for_other_formats_has_the_rows),
 	};
