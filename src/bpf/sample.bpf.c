@@ -115,11 +115,16 @@ struct {
 } sample_wake SEC(".maps");
 
 /* Room for what is too large for the stack; with a mark, as one program may interrupt another. */
+/* A copy of the registers, which may be indexed; the context may not. The layout is the architecture's and never changes. */
+struct all_regs {
+	uint64_t v[32]; /* WIRE_SAMPLE_SLOTS of them */
+};
 struct sample_room {
 	uint64_t busy;
 	struct wire_sample_row row;
 	struct wire_sample_stack stack;
 	struct wire_sample_pending pending;
+	struct all_regs regs;
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -469,6 +474,50 @@ static UNWIND_INLINE int size_of_call(struct pt_regs *regs, uint64_t cookie, uin
 	return has_reg(cookie, 12) && reg_of(regs, cookie >> 12 & 15) <= 16;
 }
 
+/* --- what is live --- */
+
+/* The block that was live at @addr, which is so no more. Return: 1 there was one. */
+static UNWIND_INLINE int take_live(uint32_t pid, uint64_t addr, struct wire_sample_live *out)
+{
+	struct wire_sample_live_key key = { .addr = addr, .pid = pid };
+	struct wire_sample_live *live = bpf_map_lookup_elem(&sample_live, &key);
+	if (!live)
+		return 0;
+	*out = *live; /* before its key goes */
+	return bpf_map_delete_elem(&sample_live, &key) == 0;
+}
+
+static UNWIND_INLINE void put_live(uint32_t pid, uint64_t addr, const struct wire_sample_live *live)
+{
+	struct wire_sample_live_key key = { .addr = addr, .pid = pid };
+	struct wire_sample_row_key row_key = { .stack = live->stack, .pid = pid };
+	struct wire_sample_live before;
+	struct wire_sample_row *row;
+	uint64_t weight = weight_of(live->chance);
+
+	if (take_live(pid, addr, &before)) {
+		count_by(WIRE_SAMPLE_REPLACED, 1);
+		leave_row(pid, &before, live->time_ns);
+	}
+	if (bpf_map_update_elem(&sample_live, &key, live, BPF_ANY)) {
+		struct wire_sample_live lost = *live;
+		count_by(WIRE_SAMPLE_LOST_LIVE, 1);
+		row = bpf_map_lookup_elem(&sample_rows, &row_key);
+		if (row) { /* it shall not look as if it stayed */
+			__sync_fetch_and_add(&row->freed_count, weight);
+			__sync_fetch_and_add(&row->freed_bytes, weigh(lost.bytes, lost.chance));
+		}
+		return;
+	}
+	row = bpf_map_lookup_elem(&sample_rows, &row_key);
+	if (row)
+		__sync_fetch_and_add(&row->live_variance_bytes,
+				     variance_of(weigh(live->bytes, live->chance),
+						 sample_square_shift, live->chance));
+}
+
+#include "bpf/sample_hooks.h"
+
 /* --- allocations alone: nothing is known of the result, so a call that fails counts, which asks for too much to be missed --- */
 
 static UNWIND_INLINE int take_call(struct pt_regs *regs)
@@ -480,6 +529,8 @@ static UNWIND_INLINE int take_call(struct pt_regs *regs)
 	hit(cookie);
 	if (!sample_on)
 		return 0;
+	if (cookie >> 16 & WIRE_SAMPLE_F_COUNTER)
+		return take_counter(regs, cookie);
 	if (size_of_call(regs, cookie, &bytes))
 		return 0;
 	/* realloc(p, 0) gives back; of what is in place nothing is asked for anew */
@@ -527,46 +578,6 @@ int sample_call_multi(struct pt_regs *regs)
 }
 
 /* --- what is live is followed: entry and return --- */
-
-/* The block that was live at @addr, which is so no more. Return: 1 there was one. */
-static UNWIND_INLINE int take_live(uint32_t pid, uint64_t addr, struct wire_sample_live *out)
-{
-	struct wire_sample_live_key key = { .addr = addr, .pid = pid };
-	struct wire_sample_live *live = bpf_map_lookup_elem(&sample_live, &key);
-	if (!live)
-		return 0;
-	*out = *live; /* before its key goes */
-	return bpf_map_delete_elem(&sample_live, &key) == 0;
-}
-
-static UNWIND_INLINE void put_live(uint32_t pid, uint64_t addr, const struct wire_sample_live *live)
-{
-	struct wire_sample_live_key key = { .addr = addr, .pid = pid };
-	struct wire_sample_row_key row_key = { .stack = live->stack, .pid = pid };
-	struct wire_sample_live before;
-	struct wire_sample_row *row;
-	uint64_t weight = weight_of(live->chance);
-
-	if (take_live(pid, addr, &before)) {
-		count_by(WIRE_SAMPLE_REPLACED, 1);
-		leave_row(pid, &before, live->time_ns);
-	}
-	if (bpf_map_update_elem(&sample_live, &key, live, BPF_ANY)) {
-		struct wire_sample_live lost = *live;
-		count_by(WIRE_SAMPLE_LOST_LIVE, 1);
-		row = bpf_map_lookup_elem(&sample_rows, &row_key);
-		if (row) { /* it shall not look as if it stayed */
-			__sync_fetch_and_add(&row->freed_count, weight);
-			__sync_fetch_and_add(&row->freed_bytes, weigh(lost.bytes, lost.chance));
-		}
-		return;
-	}
-	row = bpf_map_lookup_elem(&sample_rows, &row_key);
-	if (row)
-		__sync_fetch_and_add(&row->live_variance_bytes,
-				     variance_of(weigh(live->bytes, live->chance),
-						 sample_square_shift, live->chance));
-}
 
 /* Return: 1 where the call's return is wanted. */
 static UNWIND_INLINE int call_begins(struct pt_regs *regs, uint64_t cookie)

@@ -47,6 +47,7 @@ enum {
 	OPT_COMM,
 	OPT_ALLOCATOR,
 	OPT_NOP5,
+	OPT_TIER,
 };
 
 static const struct argp_option options[] = {
@@ -62,6 +63,10 @@ static const struct argp_option options[] = {
 	{ "allocator", OPT_ALLOCATOR, "WORD", 0,
 	  "Probe this allocator alone: glibc, jemalloc, tcmalloc, mimalloc, go, hotspot or rust; "
 	  "auto (default): all that are there",
+	  2 },
+	{ "tier", OPT_TIER, "WORD", 0,
+	  "a (default): what allocators sample by themselves where they do, else calls; b: calls "
+	  "of every allocator that has such a choice",
 	  2 },
 	{ "allow-nop5", OPT_NOP5, NULL, 0,
 	  "Probe a nop of five bytes, too, where nothing else can be, though children that the "
@@ -247,6 +252,10 @@ static void check(struct sample_args *a)
 		a->out.order = SAMPLE_BY_LIVE;
 	if (!a->top_given)
 		a->out.top = a->json ? 0 : TOP;
+	/* bytes are all that jemalloc's own events tell */
+	if (a->sampler.sample_every || a->sampler.sample_bytes == 1 || a->sampler.bytes_min ||
+	    a->sampler.bytes_max)
+		a->want.calls_only = 1;
 	a->sampler.track = a->want.track = a->leaks;
 	a->want.program = a->file;
 	a->want.function = a->function;
@@ -358,6 +367,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_ALLOCATOR:
 		take_allocator(a, arg);
+		break;
+	case OPT_TIER:
+		a->want.calls_only = strcmp(arg, "b") == 0 || strcmp(arg, "B") == 0;
+		if (!a->want.calls_only && strcmp(arg, "a") != 0 && strcmp(arg, "A") != 0)
+			cmd_usage("unknown tier '%s': a or b; c is b where it is above the budget",
+				  arg);
 		break;
 	case OPT_NOP5:
 		a->want.allow_nop5 = 1;

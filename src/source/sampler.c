@@ -148,6 +148,7 @@ static void choose_programs(struct sampler *s, int session)
 		bpf_program__set_autoload(of_kernel[i], kernel && (track || i < 4));
 	s->session = track && session;
 	s->multi = !track && session;
+	bpf_program__set_autoload(k->progs.sample_usdt, !kernel);
 	bpf_program__set_autoload(k->progs.sample_call, !track && !kernel);
 	bpf_program__set_autoload(k->progs.sample_call_multi, !track && session && !kernel);
 	if (!track && session)

@@ -64,6 +64,10 @@ struct sampler_function {
 	int is_hook;     /* called for what the allocator itself samples */
 	uint64_t cookie; /* without its number */
 	char *attach;    /* the file to attach to */
+	int is_usdt;     /* a static probe of the otel_memory contract: */
+	uint64_t
+		semaphore_at; /* place in the file of what tells the program that somebody looks; 0 = none */
+	struct wire_sample_usdt usdt;
 	uint32_t number; /* once attached */
 };
 struct sampler_functions {
@@ -80,6 +84,7 @@ struct sampler_want {
 		function; /* NAME, or NAME:SIZEARG or NAME:SIZEARG,TIMESARG (numbers from 0); NULL: every allocator's */
 	const char *allocator; /* one of sampler_allocators alone; NULL: all */
 	int track;
+	int calls_only; /* every call is wanted, not what allocators sample by themselves: no hooks but Go's and HotSpot's */
 	int allow_nop5; /* also where a probe can stand on a nop of five bytes alone */
 };
 /** sampler_allocators - names that @allocator may have; ends with NULL. */

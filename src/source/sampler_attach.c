@@ -175,7 +175,8 @@ static int refused(const struct sampler_function *f, int error, struct err *err)
 static int attach_one(struct sampler *s, struct bpf_program *program, uint32_t pid,
 		      const struct sampler_function *f, int at_return, struct err *err)
 {
-	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = cookie_of(f), .retprobe = at_return);
+	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = cookie_of(f), .retprobe = at_return,
+		    .ref_ctr_offset = f->semaphore_at);
 	struct sampler_link *link = sampler_new_link(s, err);
 	if (!link)
 		return err->code;
@@ -191,6 +192,16 @@ static int attach_one(struct sampler *s, struct bpf_program *program, uint32_t p
 	return refused(f, error, err);
 }
 
+/* A static probe: by a link of its own, which sets its semaphore. */
+static int attach_usdt(struct sampler *s, uint32_t pid, const struct sampler_function *f,
+		       struct err *err)
+{
+	if (bpf_map_update_elem(bpf_map__fd(s->skeleton->maps.sample_usdts), &f->number, &f->usdt,
+				BPF_ANY) < 0)
+		return err_set(err, -errno, "cannot describe the probe '%s'", f->name);
+	return attach_one(s, s->skeleton->progs.sample_usdt, pid, f, 0, err);
+}
+
 /* All of one file's allocations by one link. */
 static int attach_many(struct sampler *s, struct bpf_program *program, uint32_t type, uint32_t pid,
 		       const struct sampler_functions *all, const char *file, struct err *err)
@@ -202,7 +213,7 @@ static int attach_many(struct sampler *s, struct bpf_program *program, uint32_t 
 	int rc = offsets && cookies ? 0 : err_set(err, -ENOMEM, "cannot list probes");
 	for (size_t i = 0; !rc && i < all->count; i++) {
 		const struct sampler_function *f = &all->all[i];
-		if (f->is_free || strcmp(f->attach, file))
+		if (f->is_free || f->is_usdt || strcmp(f->attach, file))
 			continue;
 		example = f;
 		offsets[count] = f->file_at;
@@ -238,7 +249,8 @@ static int attach_many(struct sampler *s, struct bpf_program *program, uint32_t 
 static int first_of_file(const struct sampler_functions *all, size_t i)
 {
 	for (size_t k = 0; k < i; k++)
-		if (!all->all[k].is_free && !strcmp(all->all[k].attach, all->all[i].attach))
+		if (!all->all[k].is_free && !all->all[k].is_usdt &&
+		    !strcmp(all->all[k].attach, all->all[i].attach))
 			return 0;
 	return !all->all[i].is_free;
 }
@@ -252,13 +264,17 @@ static int attach_all(struct sampler *s, uint32_t pid, struct sampler_functions 
 		rc = number_of(s, &all->all[i], err);
 	/* frees before what they end */
 	for (size_t i = 0; !rc && i < all->count; i++)
-		if (all->all[i].is_free && s->opt.track)
+		if (all->all[i].is_usdt && all->all[i].is_free && s->opt.track)
+			rc = attach_usdt(s, pid, &all->all[i], err);
+		else if (all->all[i].is_free && s->opt.track)
 			rc = attach_one(s, k->progs.sample_free, pid, &all->all[i], 0, err);
 	for (size_t i = 0; !rc && i < all->count; i++) {
 		const struct sampler_function *f = &all->all[i];
 		if (f->is_free)
 			continue;
-		if (!s->opt.track && !(s->windows && s->multi)) {
+		if (f->is_usdt)
+			rc = attach_usdt(s, pid, f, err);
+		else if (!s->opt.track && !(s->windows && s->multi)) {
 			rc = attach_one(s, k->progs.sample_call, pid, f, 0, err);
 		} else if (!s->opt.track) {
 			if (first_of_file(all, i))

@@ -239,7 +239,10 @@ static int note_function(void *ctx, uint32_t pid, const struct sampler_function 
 		.offset = f->vaddr,
 		.bytes = f->bytes,
 		.site = f->site,
-		.kind = f->is_hook ? "hook" : kinds[f->kind],
+		.kind = f->is_usdt                                ? "static probe"
+			: f->cookie >> 16 & WIRE_SAMPLE_F_COUNTER ? "hook, bytes alone"
+			: f->is_hook                              ? "hook"
+								  : kinds[f->kind],
 		.is_free = f->is_free,
 		.number = f->number,
 	};

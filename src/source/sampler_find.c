@@ -11,12 +11,16 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "source/bpfstack_places.h"
-#include "source/sampler.h"
+#include "source/sampler_find.h"
 #include "sym/functions.h"
 
 #define CODE_BYTES 4096u
 #define NEAR_MAX 5
+#define TCMALLOC_HOOK "_ZN8tcmalloc7Sampler20RecordAllocationSlowEm"
+#define TCMALLOC_RATE                                                                         \
+	"_ZN61FLAG__namespace_do_not_use_directly_use_DECLARE_int64_instead31FLAGS_tcmalloc_" \
+	"sample_parameterE"
+#define JEMALLOC_HOOK "te_event_trigger"
 
 enum group { ALLOC, ZEROED, RESIZE, ALIGNED, STORED, PAGES, HOOK, FORWARDER, FREE, FREE_FORWARDER };
 
@@ -59,6 +63,10 @@ static const struct spec {
 	  HOOK, 3, 2, 15, 15, WIRE_SAMPLE_F_WEIGHED },
 	{ "_ZN11AllocTracer28send_allocation_outside_tlabEP5KlassPP12HeapWordImplmP10JavaThread",
 	  HOOK, 2, 2, 15, 15, WIRE_SAMPLE_F_WEIGHED },
+	/* gperftools' tcmalloc, where it was started with TCMALLOC_SAMPLE_PARAMETER */
+	{ TCMALLOC_HOOK, HOOK, 1, 15, 15, 15, WIRE_SAMPLE_F_HOOK },
+	/* jemalloc 5.3: a thread has passed its next 64 KiB or so */
+	{ JEMALLOC_HOOK, HOOK, 1, 15, 15, 15, WIRE_SAMPLE_F_COUNTER },
 	{ "free", FREE, 15, 15, 0, 15, 0 },
 	{ "cfree", FREE, 15, 15, 0, 15, 0 },
 	{ "dallocx", FREE, 15, 15, 0, 15, 0 },
@@ -360,6 +368,24 @@ static struct found *found_as(const struct search *s, const char *name)
 	return NULL;
 }
 
+/* The value of a variable of eight bytes of a process; 0 where it cannot be read. */
+static uint64_t variable_of(struct functions *file, uint32_t pid,
+			    const struct code_mapping *mapping, const char *name)
+{
+	uint64_t at = functions_variable(file, name), value = 0;
+	int64_t vaddr = functions_vaddr(file, mapping->file_offset);
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/mem", pid);
+	int mem = pid && at && vaddr >= 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	if (mem < 0)
+		return 0;
+	if (pread(mem, &value, sizeof(value), (off_t)(at + mapping->lo - (uint64_t)vaddr)) !=
+	    sizeof(value))
+		value = 0;
+	close(mem);
+	return value;
+}
+
 /*
  * A Go program: it takes one sample for MemProfileRate bytes by itself unless it was linked without its profile; then every call
  * is looked at. Its frees are the collector's, and returns of its functions cannot be probed, as its stacks move.
@@ -369,19 +395,10 @@ static void decide_go(struct search *s, struct functions *file, uint32_t pid,
 {
 	struct found *each = found_as(s, "runtime.mallocgc");
 	struct found *hook = found_as(s, "runtime.profilealloc");
-	uint64_t at = functions_variable(file, "runtime.MemProfileRate"), rate = 0;
-	int64_t vaddr = functions_vaddr(file, mapping->file_offset);
-	char path[64];
+	uint64_t rate;
 	if (!each)
 		return;
-	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/mem", pid);
-	int mem = pid && at && vaddr >= 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	if (mem >= 0) {
-		if (pread(mem, &rate, sizeof(rate), (off_t)(at + mapping->lo - (uint64_t)vaddr)) !=
-		    sizeof(rate))
-			rate = 0;
-		close(mem);
-	}
+	rate = variable_of(file, pid, mapping, "runtime.MemProfileRate");
 	if (s->want->track) {
 		each->leave_out = s->is_go = 1;
 		if (hook)
@@ -392,6 +409,29 @@ static void decide_go(struct search *s, struct functions *file, uint32_t pid,
 	} else if (hook) {
 		hook->leave_out = 1;
 	}
+}
+
+/* jemalloc and tcmalloc: where they sample by themselves, their own hook stands for all of their functions. */
+static void decide_hooks(struct search *s, struct functions *file, uint32_t pid,
+			 const struct code_mapping *mapping)
+{
+	struct found *hook = NULL;
+	for (size_t i = 0; i < s->count; i++)
+		if (s->all[i].spec->flags & WIRE_SAMPLE_F_COUNTER ||
+		    !strcmp(s->all[i].spec->name, TCMALLOC_HOOK))
+			hook = &s->all[i];
+	if (!hook)
+		return;
+	hook->leave_out = s->want->track || s->want->calls_only;
+	if (!hook->leave_out && !(hook->spec->flags & WIRE_SAMPLE_F_COUNTER)) {
+		uint64_t rate = variable_of(file, pid, mapping, TCMALLOC_RATE);
+		hook->leave_out = !rate || rate > 1u << 30;
+		if (!hook->leave_out)
+			s->hook_bytes = rate;
+	}
+	for (size_t i = 0; i < s->count && !hook->leave_out; i++)
+		if (s->all[i].spec->group < HOOK || s->all[i].spec->group == FORWARDER)
+			s->all[i].leave_out = 1;
 }
 
 /* The sites, and what is not to be probed: what only forwards is seen where it arrives. */
@@ -423,7 +463,7 @@ static void decide(struct search *s, struct functions *file)
 }
 
 /* Through what path the very file that is mapped can be reached. */
-static char *attach_path(uint32_t pid, const struct code_mapping *mapping)
+char *sampler_attach_path(uint32_t pid, const struct code_mapping *mapping)
 {
 	char path[4200], *copy;
 	struct stat own, mapped;
@@ -477,7 +517,7 @@ static int add_found(struct search *s, struct functions *file, uint32_t pid,
 			.is_hook = f->spec->group == HOOK,
 			.cookie = WIRE_SAMPLE_COOKIE(f->spec->size, f->spec->times, f->spec->old,
 						     align, flags, 0),
-			.attach = attach_path(pid, mapping),
+			.attach = sampler_attach_path(pid, mapping),
 		};
 		out->count++;
 		if (!to->module || !to->name || !to->attach)
@@ -561,10 +601,38 @@ static int look_into(struct search *s, uint32_t pid, const struct code_mapping *
 	if (s->want->allocator && !is_family(s))
 		return 0;
 	decide(s, file);
-	if (!s->wanted)
+	if (!s->wanted) {
 		decide_go(s, file, pid, mapping);
+		decide_hooks(s, file, pid, mapping);
+	}
 	out->hook_bytes = s->hook_bytes;
-	return add_found(s, file, pid, mapping, out, err);
+	int rc = add_found(s, file, pid, mapping, out, err);
+	return rc || s->wanted || s->want->calls_only
+		       ? rc
+		       : sampler_find_usdts(file, pid, mapping, s->want->track, out, err);
+}
+
+static void free_function(struct sampler_function *f)
+{
+	free(f->module);
+	free(f->name);
+	free(f->attach);
+}
+
+/* A program that samples by the contract says all that there is to say: what its functions are called for is known from there. */
+static void keep_usdts_alone(struct sampler_functions *out)
+{
+	size_t kept = 0, allocs = 0;
+	for (size_t i = 0; i < out->count; i++)
+		allocs += out->all[i].is_usdt && !out->all[i].is_free;
+	for (size_t i = 0; i < out->count && allocs; i++) {
+		if (out->all[i].is_usdt)
+			out->all[kept++] = out->all[i];
+		else
+			free_function(&out->all[i]);
+	}
+	if (allocs)
+		out->count = kept;
 }
 
 static int is_first(const struct code_mappings *mappings, size_t i)
@@ -668,6 +736,8 @@ int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_f
 			     ? err_set(err, -EINVAL, "process %" PRIu32 " has not mapped '%s'", pid,
 				       want->program)
 			     : err_set(err, -EINVAL, "process %" PRIu32 " has mapped no file", pid);
+	if (!rc)
+		keep_usdts_alone(out);
 	int allocs = 0;
 	for (size_t i = 0; i < out->count; i++)
 		allocs += !out->all[i].is_free;

@@ -150,7 +150,8 @@ uint64_t functions_variable(struct functions *f, const char *name)
 		Elf_Scn *scn = NULL;
 		GElf_Shdr shdr;
 		while (images[k]->elf && (scn = elf_nextscn(images[k]->elf, scn))) {
-			if (!gelf_getshdr(scn, &shdr) || shdr.sh_type != SHT_SYMTAB ||
+			if (!gelf_getshdr(scn, &shdr) ||
+			    (shdr.sh_type != SHT_SYMTAB && shdr.sh_type != SHT_DYNSYM) ||
 			    !shdr.sh_entsize)
 				continue;
 			Elf_Data *data = elf_getdata(scn, NULL);
@@ -167,6 +168,45 @@ uint64_t functions_variable(struct functions *f, const char *name)
 		}
 	}
 	return 0;
+}
+
+struct usdt_walk {
+	int (*fn)(void *ctx, const struct usdt *usdt);
+	void *ctx;
+	uint64_t base; /* where .stapsdt.base is now; 0 = the file has none */
+};
+
+/* A file that was prelinked after it was linked: all has moved as its base has. */
+static int put_usdt(void *ctx, const struct usdt *usdt)
+{
+	const struct usdt_walk *walk = ctx;
+	struct usdt moved = *usdt;
+	uint64_t by = walk->base && usdt->base ? walk->base - usdt->base : 0;
+	moved.vaddr += by;
+	if (moved.semaphore)
+		moved.semaphore += by;
+	return walk->fn(walk->ctx, &moved);
+}
+
+int functions_usdts(struct functions *f, int (*fn)(void *ctx, const struct usdt *usdt), void *ctx)
+{
+	struct usdt_walk walk = { fn, ctx, 0 };
+	size_t names;
+	Elf_Data *notes = NULL;
+	Elf_Scn *scn = NULL;
+	GElf_Shdr shdr;
+	if (elf_getshdrstrndx(f->main.elf, &names) < 0)
+		return 0;
+	while ((scn = elf_nextscn(f->main.elf, scn))) {
+		const char *name = gelf_getshdr(scn, &shdr)
+					   ? elf_strptr(f->main.elf, names, shdr.sh_name)
+					   : NULL;
+		if (name && !strcmp(name, ".stapsdt.base"))
+			walk.base = shdr.sh_addr;
+		else if (name && shdr.sh_type == SHT_NOTE && !strcmp(name, ".note.stapsdt"))
+			notes = elf_rawdata(scn, NULL);
+	}
+	return notes && notes->d_buf ? usdt_notes(notes->d_buf, notes->d_size, put_usdt, &walk) : 0;
 }
 
 int64_t functions_vaddr(const struct functions *f, uint64_t offset)

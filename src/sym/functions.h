@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "sym/usdt.h"
 
 /** struct functions - one file, opened; its names can be walked as often as wanted. One thread. */
 struct functions;
@@ -46,6 +47,9 @@ int functions_each(struct functions *functions,
  */
 const char *functions_stub(struct functions *functions, uint64_t vaddr);
 
+/** functions_usdts() - every static probe that the file announces, at its virtual address. Nonzero of @fn ends and is returned. */
+int functions_usdts(struct functions *functions, int (*fn)(void *ctx, const struct usdt *usdt),
+		    void *ctx);
 /** functions_variable() - the virtual address of variable @name, 0 = it has none. */
 uint64_t functions_variable(struct functions *functions, const char *name);
 /** functions_vaddr() - the virtual address of what stands at @offset of the file, in code; -ENOENT. */

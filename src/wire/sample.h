@@ -44,6 +44,8 @@ enum wire_sample_flag {
 		8, /* the allocator's own sampling: every call is one that it has drawn, by the table's chances */
 	WIRE_SAMPLE_F_WEIGHED =
 		16, /* a hook that says itself, in the multiplier's register, for how many bytes its sample stands */
+	WIRE_SAMPLE_F_COUNTER =
+		32, /* jemalloc's event: the register points to which counter passed its mark */
 };
 #define WIRE_SAMPLE_COOKIE(size, times, old, align, flags, number)          \
 	((uint64_t)(size) | (uint64_t)(times) << 4 | (uint64_t)(old) << 8 | \
@@ -139,6 +141,24 @@ enum wire_sample_kernel {
 struct wire_sample_cache {
 	char name[48];
 };
+
+/** Where a static probe's argument stands: see sym/usdt.h. */
+enum wire_sample_arg_kind {
+	WIRE_SAMPLE_ARG_CONSTANT = 0,
+	WIRE_SAMPLE_ARG_REGISTER = 1,
+	WIRE_SAMPLE_ARG_MEMORY = 2
+};
+#define WIRE_SAMPLE_SLOTS 21 /* words of struct pt_regs, of which @reg is one */
+struct wire_sample_arg {
+	uint8_t kind, reg, bytes, reserved[5];
+	uint64_t value;
+};
+/** otel_memory: the block, its size, for how many bytes it stands. */
+struct wire_sample_usdt {
+	struct wire_sample_arg arg[3];
+	uint32_t is_free, reserved;
+};
+_Static_assert(sizeof(struct wire_sample_usdt) == 56, "wire_sample_usdt");
 
 /** An event, where they are asked for: what was taken, and the end of what was taken. */
 enum wire_sample_event_kind { WIRE_SAMPLE_ALLOC = 1, WIRE_SAMPLE_FREE = 2 };

@@ -479,6 +479,65 @@ def test_few_calls_are_seen_all_of_the_time(byteledger, prog):
     assert abs(last["estimated_allocations"] / last["runtime_ns"] * 1e9 - pairs) < 0.25 * pairs
 
 
+@pytest.mark.parametrize("options", [(), ("--leaks",)], ids=["calls", "leaks"])
+def test_a_program_that_samples_itself_is_taken_at_its_word(byteledger, prog, options):
+    """By the otel_memory contract: semaphores, arguments in registers and in memory, weights, frees."""
+    with running(prog("usdt"), "5000") as p, sampling(byteledger, "-p", p.pid, "--format", "json", "--budget", "0", *options) as s:
+        go(p)
+        told, size, live = map(int, p.stdout.readline().split())
+        got = json.loads(end(s))["processes"][0]
+    assert told == 500 and got["tier"] == "A"
+    assert (got["samples"], got["estimated_allocations"], got["estimated_bytes"]) == (told, 10 * told, size)
+    assert {f["function"] for f in got["functions"]} == {"otel_memory:alloc"} | ({"otel_memory:free"} if options else set())
+    assert not options or got["live_bytes"] == live < size
+    assert got["rows"][0]["frames"][0]["function"] == "by_sampled"
+
+
+def hooked(byteledger, program, env, hook):
+    """What is said of a program that asks for 100 bytes half a million times a second, by its allocator's own hook."""
+    with running(program, "1", "500000", "4", env=env) as p:
+        go(p)
+        time.sleep(0.3)
+        done = subprocess.run([byteledger, "sample", "-p", str(p.pid), "--duration", "2s", "--format", "json"], capture_output=True,
+                              text=True, timeout=60)
+        rates = json.loads(p.stdout.readline())["by_second"][1:3]
+    got = json.loads(done.stdout)["processes"][0]
+    assert [f["function"] for f in got["functions"] if f["calls"]] == [hook], got["functions"]
+    assert got["cost"]["hits"] < 0.02 * sum(rates), "the hook is called for few of the calls alone"
+    assert "pairs" in [f["function"] for f in got["rows"][0]["frames"]]
+    seconds = got["runtime_ns"] / 1e9
+    return got["estimated_bytes"] / seconds, got["error_bytes"] / seconds, sum(rates) / 2
+
+
+def test_jemallocs_own_events_are_used_where_its_names_are_there(byteledger, tmp_path):
+    if not os.path.exists(f"{LIBS}/libjemalloc.a"):
+        pytest.skip("libjemalloc-dev is not installed")
+    source = os.path.join(os.path.dirname(__file__), "..", "prog", "calls.c")
+    subprocess.run(["gcc", "-O2", "-fno-builtin", "-fno-optimize-sibling-calls", source, "-o", tmp_path / "calls", "-l:libjemalloc.a", "-lm",
+                    "-lstdc++", "-lpthread", "-ldl"], check=True, timeout=60)
+    got, error, rate = hooked(byteledger, tmp_path / "calls", None, "je_te_event_trigger")
+    assert abs(got - 112 * rate) < 0.1 * 112 * rate + 4 * error, (got, 112 * rate, error)  # it counts by size class
+
+
+def test_tcmallocs_own_samples_are_used_where_it_takes_some(byteledger, prog):
+    if not os.path.exists(f"{LIBS}/libtcmalloc.so.4"):
+        pytest.skip("libtcmalloc is not installed")
+    env = {"LD_PRELOAD": f"{LIBS}/libtcmalloc.so.4", "TCMALLOC_SAMPLE_PARAMETER": "65536"}
+    got, error, rate = hooked(byteledger, prog("calls"), env, "_ZN8tcmalloc7Sampler20RecordAllocationSlowEm")
+    assert abs(got - 100 * rate) < 0.1 * 100 * rate + 4 * error, (got, 100 * rate, error)
+
+
+def test_a_nop_of_five_bytes_is_probed_only_where_children_live(byteledger, prog):
+    checked = json.loads(subprocess.run([byteledger, "check", "--format", "json"], capture_output=True, check=True).stdout)
+    safe = next(line for line in checked if line["feature"] == "sample-nop5")
+    assert safe["ok"] or "died" in safe["why"], safe
+    with running(prog("nop5"), "20") as p, sampling(byteledger, "-p", p.pid, "-f", "only_nop5:0", "--all", "--format", "json") as s:
+        go(p)
+        assert p.stdout.readline() == "20\n", "children died"
+        got = json.loads(end(s))["processes"][0]
+    assert got["functions"][0]["kind"] != "nop5" and got["estimated_allocations"] == 1000
+
+
 @pytest.mark.guest
 def test_linux_6_1_counts_every_way_alike(byteledger, prog):
     """By perf events and two links each: neither sessions nor links of many probes are there."""
