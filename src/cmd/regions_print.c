@@ -15,6 +15,7 @@
 #include "proc/beside.h"
 #include "proc/classes.h"
 #include "proc/ledger.h"
+#include "proc/settings.h"
 #include "source/heapfiles.h"
 #include "source/threadfacts.h"
 
@@ -118,8 +119,12 @@ struct breakdown *regions_read(const struct regions *r, const struct target *tar
 				     .facts = threadfacts_read };
 	struct breakdown *b = breakdown_read(target, &opt, err);
 	int rc = b && r->names ? mapnames_apply(r->names, b, target, err) : 0;
-	if (b)
+	if (b) {
 		b->files = &heapfiles;
+		b->settings = calloc(1, sizeof(*b->settings));
+	}
+	if (b && b->settings)
+		settings_read(b->settings, target);
 	/* a quick look does not copy heaps */
 	if (b && rc == 0 && !r->quick)
 		rc = heaps_read(b, target, err);

@@ -8,6 +8,7 @@
 #include "heaps/glibc.h"
 #include "heaps/readers.h"
 #include "proc/owned.h"
+#include "proc/settings.h"
 
 enum { NOTHING, ARENAS, LARGE };
 
@@ -58,6 +59,29 @@ static void tell(const struct glibc_reading *r, struct allocator_reading *a)
 	a->exact = 1;
 }
 
+static void tell_setting(struct settings *to, const char *name, uint64_t value, const char *from)
+{
+	char text[32];
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	settings_add(to, name, text, from);
+}
+
+/* mp_: what the thresholds are now. They rise by themselves to what was mapped and freed, unless somebody has set one. */
+static void tell_settings(const struct glibc_reading *r, struct settings *to)
+{
+	const char *how = r->no_dyn_threshold               ? "glibc, set"
+			  : r->mmap_threshold != 128u << 10 ? "glibc, risen by itself"
+							    : "glibc, as it comes";
+	if (!r->params)
+		return;
+	tell_setting(to, "mmap_threshold", r->mmap_threshold, how);
+	tell_setting(to, "trim_threshold", r->trim_threshold, how);
+	tell_setting(to, "top_pad", r->top_pad, "glibc");
+	if (r->arena_max)
+		tell_setting(to, "arena_max", r->arena_max, "glibc, set");
+	tell_setting(to, "arenas", r->arena_count, "glibc, in use");
+}
+
 /* Nothing was found: perhaps since malloc's own data, or the start of an arena, is not there to be read. */
 static int tell_unread(struct breakdown *b)
 {
@@ -93,6 +117,8 @@ int heaps_glibc(struct breakdown *b, const struct memory *memory, struct err *er
 	if (a) {
 		a->resident_bytes = resident;
 		tell(&r, a);
+		if (b->settings)
+			tell_settings(&r, b->settings);
 	} else if (rc == 1) {
 		rc = -ENOMEM;
 	}

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "out/csv.h"
 #include "proc/beside.h"
+#include "proc/settings.h"
 #include "proc/verdict.h"
 
 static void number(struct jsonw *json, const char *key, uint64_t value, int known)
@@ -74,6 +75,14 @@ static void put_region(struct jsonw *json, const struct breakdown *b, const stru
 	jsonw_str(json, "label", r->label);
 	jsonw_str(json, "owner", r->owner);
 	jsonw_str(json, "how", region_how_name(r->how));
+	if (opt->all) {
+		char flags[REGION_FLAGS_TEXT];
+		jsonw_str(json, "flags", b->full ? region_flags_text(r, flags) : NULL);
+		number(json, "page_bytes", r->page_bytes, b->full);
+		number(json, "swap_pss_bytes", r->swap_pss_bytes, b->full);
+		number(json, "pss_dirty_bytes", r->pss_dirty_bytes, b->full);
+		jsonw_bool(json, "guessed", r->guessed_rss);
+	}
 	number(json, "anonymous_bytes", r->anonymous_bytes, b->full);
 	number(json, "hugetlb_bytes", region_hugetlb_bytes(r), b->full);
 	number(json, "thp_bytes", r->anon_huge_bytes + r->shmem_huge_bytes + r->file_huge_bytes,
@@ -280,6 +289,15 @@ int out_regions_json(struct jsonw *json, const char *key, const struct breakdown
 	free(list);
 	put_threads(json, b, opt);
 	put_allocators(json, b);
+	jsonw_array(json, "settings");
+	for (size_t i = 0; b->settings && i < b->settings->count; i++) {
+		jsonw_object(json, NULL);
+		jsonw_str(json, "name", b->settings->rows[i].name);
+		jsonw_str(json, "value", b->settings->rows[i].value);
+		jsonw_str(json, "from", b->settings->rows[i].from);
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
 	jsonw_object(json, "checks");
 	number(json, "smaps_rss_bytes", b->rss_bytes, b->full);
 	known(json, "rollup_rss_bytes", b->rollup_rss_bytes);

@@ -502,6 +502,7 @@ void breakdown_free(struct breakdown *b)
 	free(b->threads);
 	free(b->allocators);
 	free(b->beside);
+	free(b->settings);
 	if (b->owned)
 		owned_fini(b->owned);
 	free(b->owned);

@@ -19,6 +19,7 @@
 struct beside;
 struct heap_files;
 struct owned;
+struct settings;
 struct units;
 
 /** struct class_row - sums over the mappings of one class and label. */
@@ -73,7 +74,8 @@ struct breakdown {
 	size_t thread_count;
 	struct allocator_reading *allocators; /* filled by heaps_read(); malloc'd */
 	size_t allocator_count;
-	struct beside *beside; /* proc/beside.h; malloc'd, NULL: not asked */
+	struct settings *settings; /* proc/settings.h; malloc'd, NULL: not asked */
+	struct beside *beside;     /* proc/beside.h; malloc'd, NULL: not asked */
 	uint64_t
 		named_ns; /* CLOCK_MONOTONIC of the reading of allocators that labels rest on; 0: by rules alone */
 	struct owned *owned; /* proc/owned.h: by whom, as heaps_read() was told. NULL: not asked */

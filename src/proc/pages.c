@@ -8,17 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "proc/smaps.h"
 
-#define SLICE   \
-	(256ull \
-	 << 20) /* bytes of address space a call: bounds how long the target's mmap() waits */
+#define SLICE \
+	(64ull << 20) /* bytes of address space a call: bounds how long the target's mmap() waits */
 #define FAST_NS \
 	50000u /* a call this short was over nothing: larger slices for reservations of terabytes */
+#define PAUSE_NS 60000 /* and the kernel's slack, 50 us: long enough for a thread to wake up */
 #define RUNS 512u
 
 struct kernel_maps_query {
@@ -239,6 +240,16 @@ static int entries_slice(const struct pages *pages, uint64_t start, uint64_t end
 	return run_kinds ? fn(ctx, run, start, run_kinds) : 0;
 }
 
+/*
+ * Whoever asks again at once takes the target's lock again before the thread that waits to write is awake: its mmap() then waits for
+ * several slices (up to 4 ms, after which the kernel hands the lock over), and not for the longest one, which is what is told.
+ */
+static void let_writers_pass(void)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE_NS };
+	nanosleep(&pause, NULL);
+}
+
 int pages_each(const struct pages *pages, uint64_t start, uint64_t end, unsigned kinds, pages_fn fn,
 	       void *ctx, uint64_t *stall_ns)
 {
@@ -256,10 +267,11 @@ int pages_each(const struct pages *pages, uint64_t start, uint64_t end, unsigned
 								stall_ns);
 		if (rc)
 			return rc;
+		uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
 		start = stop;
-		slice = clock_ns(CLOCK_MONOTONIC) - before > FAST_NS ? SLICE
-			: slice < 1ull << 50                         ? slice * 2
-								     : slice;
+		slice = took > FAST_NS ? SLICE : slice < 1ull << 50 ? slice * 2 : slice;
+		if (took > FAST_NS)
+			let_writers_pass();
 	}
 	return 0;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proc/region.h"
 
+#include <string.h>
+
 #include "base/cleanup.h"
 
 const char *region_class_name(unsigned class)
@@ -68,5 +70,22 @@ const char *region_perms(const struct region *region, char to[5])
 	to[2] = region->perms & REGION_EXEC ? 'x' : '-';
 	to[3] = region->perms & REGION_SHARED ? 's' : 'p';
 	to[4] = '\0';
+	return to;
+}
+
+const char *region_flags_text(const struct region *r, char to[REGION_FLAGS_TEXT])
+{
+	static const char words[][3] = { "sh", "gd", "pf", "io", "mm", "dd", "lo", "ht", "hg",
+					 "nh", "mg", "nr", "ac", "wf", "ss", "sl", "gu" };
+	size_t len = 0;
+	to[0] = '\0';
+	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (!(r->flags >> i & 1))
+			continue;
+		if (len)
+			to[len++] = ' ';
+		memcpy(to + len, words[i], 3);
+		len += 2;
+	}
 	return to;
 }

@@ -116,6 +116,9 @@ struct region {
 /** region_class_name(), region_how_name() - the words that JSON and text use; "?" for a number out of range. */
 const char *region_class_name(unsigned class);
 const char *region_how_name(unsigned how);
+#define REGION_FLAGS_TEXT 64
+/** region_flags_text() - the VmFlags that are known here as smaps writes them, "lo hg mg"; "" for none. */
+const char *region_flags_text(const struct region *region, char to[REGION_FLAGS_TEXT]);
 /** region_perms() - "rw-p" into @to. */
 const char *region_perms(const struct region *region, char to[5]);
 

@@ -80,8 +80,9 @@ enum page_kind {
 /** Takes a run of pages of one mixture of kinds; 0 to go on. */
 typedef int (*pages_fn)(void *ctx, uint64_t start, uint64_t end, unsigned kinds);
 /**
- * pages_each() - runs of pages of any of @kinds in [@start, @end), in order, in slices of at most 256 MiB of address space a
- * system call; the longest call goes to @stall_ns if it was longer. 11 ns a present page. The zero page counts as present.
+ * pages_each() - runs of pages of any of @kinds in [@start, @end), in order, in slices of at most 64 MiB of address space a
+ * system call, with a pause behind each that took long, so that whoever waits for the target's lock gets it; the longest call goes to
+ * @stall_ns if it was longer. 11 ns a present page. The zero page counts as present.
  * Return: 0, @fn's value, or negative errno (-ENODATA where @kinds cannot be told apart here: PAGE_GUARD before 6.13).
  */
 int pages_each(const struct pages *pages, uint64_t start, uint64_t end, unsigned kinds, pages_fn fn,

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "proc/group.h"
+#include "proc/settings.h"
 #include "proc/verdict.h"
 
 #define BAR_COLUMNS 10u
@@ -648,6 +649,24 @@ const struct region **regions_order(const struct breakdown *b, enum regions_sort
 	return list;
 }
 
+/* smaps' facts that are not in the table: a line below the mapping, with --all. */
+static void put_facts(struct buf *to, const struct region *r, const struct regions_text_opt *opt)
+{
+	char flags[REGION_FLAGS_TEXT];
+	region_flags_text(r, flags);
+	uint64_t huge = r->anon_huge_bytes + r->shmem_huge_bytes + r->file_huge_bytes;
+	if (!huge && !r->ksm_bytes && !r->lazy_free_bytes && !r->locked_bytes && !r->swap_bytes)
+		return;
+	buf_puts(to, "          of it");
+	put_fact(to, "huge pages", huge, opt->raw);
+	put_fact(to, "swap", r->swap_bytes, opt->raw);
+	put_fact(to, "locked", r->locked_bytes, opt->raw);
+	put_fact(to, "lazily freed", r->lazy_free_bytes, opt->raw);
+	put_fact(to, "KSM", r->ksm_bytes, opt->raw);
+	put_fact(to, "pages of", r->page_bytes > 4096 ? r->page_bytes : 0, opt->raw);
+	buf_printf(to, "   flags %s\n", flags);
+}
+
 void regions_text_mappings(struct buf *to, const struct breakdown *b,
 			   const struct regions_text_opt *opt)
 {
@@ -687,10 +706,36 @@ void regions_text_mappings(struct buf *to, const struct breakdown *b,
 		put_blanks(to, to->len - began < 25 ? 26 - (to->len - began) : 1);
 		put_cell(to, r->name[0] ? r->name : r->label, rest, opt->ascii, 0);
 		buf_putc(to, '\n');
+		if (opt->all && b->full)
+			put_facts(to, r, opt);
 		shown++;
 	}
 	free(list);
 	buf_putc(to, '\n');
+}
+
+/* What somebody asked for always, what is merely in force with --all. */
+static void put_settings(struct buf *to, const struct breakdown *b,
+			 const struct regions_text_opt *opt)
+{
+	struct style style = style_of(opt);
+	size_t width = opt->width ? (size_t)opt->width : 100, shown = 0;
+	for (size_t i = 0; b->settings && i < b->settings->count; i++) {
+		const struct setting *s = &b->settings->rows[i];
+		if (!opt->all &&
+		    (strcmp(s->from, "glibc, as it comes") == 0 || strcmp(s->from, "glibc") == 0 ||
+		     strcmp(s->from, "glibc, in use") == 0))
+			continue;
+		if (!shown++)
+			buf_printf(to, "%ssettings in force%s\n", style.bold, style.plain);
+		buf_puts(to, "  ");
+		put_cell(to, s->name, 24, opt->ascii, 1);
+		buf_putc(to, ' ');
+		put_cell(to, s->value, width > 80 ? width - 56 : 24, opt->ascii, 1);
+		buf_printf(to, " %s%s%s\n", style.dim, s->from, style.plain);
+	}
+	if (shown)
+		buf_putc(to, '\n');
 }
 
 void regions_text(struct buf *to, const struct breakdown *b, const struct regions_text_opt *opt)
@@ -699,6 +744,7 @@ void regions_text(struct buf *to, const struct breakdown *b, const struct region
 	verdict_text(to, b, opt);
 	regions_text_classes(to, b, opt);
 	regions_text_allocators(to, b, opt);
+	put_settings(to, b, opt);
 	regions_text_threads(to, b, opt);
 	regions_text_mappings(to, b, opt);
 }

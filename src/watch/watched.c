@@ -13,6 +13,7 @@
 #include "heaps/heaps.h"
 #include "proc/beside.h"
 #include "proc/owned.h"
+#include "proc/settings.h"
 #include "source/heapfiles.h"
 #include "source/threadfacts.h"
 
@@ -162,8 +163,12 @@ struct shot *watched_full(struct watched *w, struct err *err)
 		const struct target *target = watch_target(w->watch);
 		struct breakdown_opt opt = { .labels_max = 4096, .facts = threadfacts_read };
 		struct breakdown *b = breakdown_read(target, &opt, err);
-		if (b)
+		if (b) {
 			b->files = &heapfiles;
+			b->settings = calloc(1, sizeof(*b->settings));
+		}
+		if (b && b->settings)
+			settings_read(b->settings, target);
 		/* what was read before a process ended stays worth showing, with its age */
 		if (b && ((w->names && mapnames_apply(w->names, b, target, err) < 0) ||
 			  heaps_read(b, target, err) < 0)) {

@@ -280,3 +280,63 @@ sys.stdin.read()
         assert "'sharers': 4 processes have " in text and text.count("\n") > 8
     finally:
         child.communicate("", timeout=20)
+
+
+# ---- settings, facts, harm ---------------------------------------------------------------------------------------------
+
+
+def test_settings_in_force_are_told_with_who_set_them(byteledger):
+    env = {**os.environ, "MALLOC_ARENA_MAX": "2", "GLIBC_TUNABLES": "glibc.malloc.trim_threshold=262144", "NOT_OURS": "1"}
+    with Python(env=env) as program:
+        rows = {s["name"]: (s["value"], s["from"]) for s in look(byteledger, program.pid)["settings"]}
+        assert rows["MALLOC_ARENA_MAX"] == ("2", "environment") and rows["GLIBC_TUNABLES"][1] == "environment" and "NOT_OURS" not in rows
+        assert rows["trim_threshold"] == ("262144", "glibc, set") and rows["arena_max"] == ("2", "glibc, set")
+        text = run(byteledger, "-p", program.pid).stdout.decode()
+        assert re.search(r"^settings in force$", text, re.M) and re.search(r"^  MALLOC_ARENA_MAX +2 +environment$", text, re.M)
+    # a large block that was freed raises both by itself
+    with Python("import sys\nx = bytearray(8 << 20)\ndel x\nprint('ready', flush=True)\nsys.stdin.read()") as program:
+        rows = {s["name"]: (int(s["value"]), s["from"]) for s in look(byteledger, program.pid)["settings"] if s["from"].startswith("glibc")}
+        assert rows["mmap_threshold"][0] > 8 << 20 and rows["trim_threshold"][0] == 2 * rows["mmap_threshold"][0]
+        assert rows["mmap_threshold"][1] == "glibc, risen by itself"
+
+
+def test_facts_of_each_mapping_stand_with_all(byteledger):
+    code = """
+import ctypes, mmap, sys
+m = mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+m.madvise(12)  # MADV_MERGEABLE
+m.write(b'x' * (8 << 20))
+libc = ctypes.CDLL(None, use_errno=True)
+addr = ctypes.addressof(ctypes.c_char.from_buffer(m))
+libc.mlock(ctypes.c_void_p(addr), 1 << 20)
+print('ready', flush=True)
+sys.stdin.read()
+"""
+    with Python(code) as program:
+        regions = look(byteledger, program.pid, "--all")["regions"]
+        assert all("flags" in r and r["page_bytes"] >= 4096 or r["rss_bytes"] == 0 for r in regions)
+        locked = [r for r in regions if "lo" in r["flags"].split()]
+        if not locked:
+            pytest.skip("mlock() is not permitted here")
+        assert sum(r["locked_bytes"] for r in locked) == 1 << 20
+        assert "locked 1.00 MiB" in run(byteledger, "-p", program.pid, "--all").stdout.decode()
+
+
+@pytest.mark.large
+def test_a_quick_look_does_not_hold_mmap_up(byteledger, prog):
+    """What the target itself sees: 2 GiB resident, looked at again and again."""
+    def worst(look_at):
+        child = subprocess.Popen([prog("mmapwaits"), "2048", "3"], stdout=subprocess.PIPE, text=True)
+        assert child.stdout.readline() == "ready\n"
+        told = 0
+        while look_at and child.poll() is None:
+            done = subprocess.run([byteledger, "regions", "-p", str(child.pid), "--quick", "--top", "0", "--format", "json"],
+                                  capture_output=True, timeout=60)
+            if done.returncode == 0:
+                told = max(told, json.loads(done.stdout)["stall_ns"] / 1e6)
+        milliseconds, over, count = child.communicate(timeout=60)[0].split()
+        return float(milliseconds), int(over) / int(count), told
+    quiet = worst(False)
+    looked = sorted(worst(True) for _ in range(3))[1]
+    # it waits for one call of ours and not for several: what is told, and what the machine itself takes
+    assert looked[0] < looked[2] + quiet[0] + 5 and looked[1] < 0.001, (quiet, looked)

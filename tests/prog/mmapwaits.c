@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mmapwaits MIB SECONDS - how long mmap(), a touch and munmap() take while somebody looks at so many resident MiB: what a target sees. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+static double now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+int main(int argc, char **argv)
+{
+	size_t bytes = argc > 2 ? strtoul(argv[1], NULL, 10) << 20 : 0;
+	char *held = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (!bytes || held == MAP_FAILED)
+		return 2;
+	for (size_t i = 0; i < bytes; i += 4096)
+		held[i] = 1;
+	puts("ready");
+	fflush(stdout);
+	double end = now_ms() + strtod(argv[2], NULL) * 1e3, worst = 0;
+	unsigned long long_ones = 0, count = 0;
+	while (now_ms() < end) {
+		double before = now_ms();
+		char *at = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				-1, 0);
+		if (at == MAP_FAILED)
+			return 2;
+		at[0] = 1;
+		munmap(at, 65536);
+		double took = now_ms() - before;
+		worst = took > worst ? took : worst;
+		long_ones += took > 5;
+		count++;
+		struct timespec pause = { .tv_nsec = 20000 };
+		nanosleep(&pause, NULL);
+	}
+	printf("%.3f %lu %lu\n", worst, long_ones, count);
+	return 0;
+}
