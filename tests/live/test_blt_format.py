@@ -142,7 +142,7 @@ def read(byteledger, record, tmp_path):
 
 
 def test_a_program_with_one_thread(read):
-    assert len(read(["sqlite3", ":memory:", ".read in.sql"]).events) > 5000
+    assert len(read(["sqlite3", ":memory:", ".read in.sql"]).events) > 1000  # newer ones ask far less often
 
 
 def test_two_threads_and_a_summary(read, prog):
