@@ -16,7 +16,7 @@ _byteledger_words() {
 	*" --format" | "info -f") echo text json ;;
 	*" --on-full") echo wait limit drop ;;
 	*" --role") echo initiator responder ;;
-	"regions --group") echo label file module thread vma ;;
+	"regions --group") echo label file module thread vma process ;;
 	"report --sort" | "export --sort" | "diff --sort" | "top --sort") echo own inclusive ;;
 	"regions --sort") echo rss pss swap virtual growth ;;
 	"regions --addresses") echo on off ;;
