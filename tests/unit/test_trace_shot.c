@@ -131,6 +131,33 @@ static void what_goes_in_comes_out(void **state)
 	snapshot_free(again);
 }
 
+/* The first ones ended behind the command's name. */
+static void a_block_of_before_has_no_figures_beside_and_smaps_is_its_rss(void **state)
+{
+	(void)state;
+	struct snapshot *s = sample(), *again;
+	struct blt_cols cols = { 0 };
+	struct blt_view view;
+	int rc;
+	s->smaps_rss_bytes = 5;
+	s->held_bytes = s->cgroup_cache_bytes = s->cgroup_socket_bytes = 0;
+	shot_encode(&cols, s);
+	view_of(&cols, &view);
+	view.col[SHC_HEAD].end -= 4; /* a byte each */
+	again = shot_decode(&view, &rc);
+	assert_non_null(again);
+	assert_string_equal(again->comm, "sample");
+	assert_int_equal(again->smaps_rss_bytes, again->rss_bytes);
+	assert_int_equal(again->held_bytes, UINT64_MAX);
+	assert_int_equal(again->cgroup_socket_bytes, UINT64_MAX);
+	snapshot_free(again);
+	view.col[SHC_HEAD].end += 3; /* within them */
+	assert_null(shot_decode(&view, &rc));
+	assert_int_equal(rc, -EBADMSG);
+	blt_cols_fini(&cols);
+	snapshot_free(s);
+}
+
 static uint64_t seed = 88172645463325252ull;
 static uint64_t dice(uint64_t sides)
 {
@@ -192,6 +219,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_goes_in_comes_out),
+		cmocka_unit_test(a_block_of_before_has_no_figures_beside_and_smaps_is_its_rss),
 		cmocka_unit_test(what_was_changed_is_refused_or_adds_up),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
