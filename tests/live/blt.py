@@ -214,7 +214,7 @@ class Recording:
         late = next(blocks(beside))[1][0].varint() if beside and beside[:64] == data[:64] else MASK
         for head, columns in blocks(data):
             if head["type"] != EVENTS or head["at"] < late:
-                take[head["type"]](head, columns)
+                take.get(head["type"], self.skip)(head, columns)  # unknown ones are passed over, as readers do
                 self.blocks.append(head)
         made = []  # the allocations of the file beside
         for head, columns in blocks(beside) if late <= len(data) else []:
