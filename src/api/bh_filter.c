@@ -108,6 +108,8 @@ uint8_t *bh_mask(const struct prof *names, const char *regex, int source, struct
 {
 	regex_t re;
 	uint32_t frames = prof_frame_count(names), stacks = prof_stack_count(names);
+	if (query_regex_check(regex, err) < 0)
+		return NULL;
 	if (strlen(regex) > REGEX_MAX || regcomp(&re, regex, REG_EXTENDED | REG_NOSUB) != 0) {
 		err_set(err, -EINVAL, "bad regular expression '%.60s'", regex);
 		return NULL;

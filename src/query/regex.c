@@ -9,6 +9,8 @@
 
 /* A pattern longer than this is no question but an attack on the matcher. */
 #define REGEX_MAX 1000
+/* Each costs memory, and all are made before anything is matched. */
+#define COPIES_MAX 4096.0
 
 /** struct memo - each function name is matched once, however many frames carry it (names are interned: one address). */
 struct memo {
@@ -66,11 +68,39 @@ static int frame_matches(const struct prof *prof, uint32_t row, const regex_t *r
 	return 0;
 }
 
+/** copies() - how often at most the compiler writes parts of @regex anew: what is repeated is copied, and copies of copies multiply. */
+static double copies(const char *regex)
+{
+	double times = 1;
+	char before = 0;
+	for (const char *at = regex; *at; before = *at++) {
+		if (*at == '\\' && at[1]) {
+			at++;
+		} else if (*at == '[') { /* a list: none of it repeats, ']' may come first in it */
+			at += 1 + (at[1] == '^');
+			at = strchr(*at ? at + 1 : at, ']');
+			if (!at)
+				break;
+		} else if (*at == '+' && before && strchr(")+*?}", before)) {
+			times *= 2;
+		} else if (*at == '{') {
+			unsigned long least = strtoul(at + 1, NULL, 10), most = least;
+			const char *comma = at + 1 + strspn(at + 1, "0123456789");
+			if (*comma == ',')
+				most = strtoul(comma + 1, NULL, 10);
+			times *= (double)(most > least ? most : least) + 1;
+		}
+	}
+	return times;
+}
+
 static int compile(regex_t *re, const char *regex, struct err *err)
 {
 	if (strlen(regex) > REGEX_MAX)
 		return err_set(err, -EINVAL, "a regular expression of %zu bytes (at most %d)",
 			       strlen(regex), REGEX_MAX);
+	if (copies(regex) > COPIES_MAX)
+		return err_set(err, -EINVAL, "a regular expression whose repetitions multiply");
 	int bad = regcomp(re, regex, REG_EXTENDED | REG_NOSUB);
 	if (bad == 0)
 		return 0;

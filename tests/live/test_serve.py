@@ -339,6 +339,8 @@ def test_the_timeline_keeps_peaks_however_few_points(server):
     ("tree?base=@999h", r"'999h' lies outside of the recording"),
     ("explain?at=999h", r"'999h' lies outside of the recording"),
     ("tree?function-regex=(", r"function-regex"),
+    ("tree?function-regex=a" + "%2B" * 40, r"repetitions multiply"),
+    ("tree?function-regex=((((a{99}){99}){99}){99})", r"repetitions multiply"),
     ("tree?min-size=much", r"'min-size'"),
     ("tree?base=x@1s", r"SRC@TIME"),
     ("tree?leaked=maybe", r"1 or 0"),
