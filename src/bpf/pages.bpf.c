@@ -302,8 +302,7 @@ INLINE void put_window(struct wire_pages_fault *fault, uint32_t tgid, uint32_t s
 	}
 }
 
-SEC("raw_tp/mm_page_alloc")
-int pages_alloc(uint64_t *ctx)
+static __attribute__((always_inline)) inline int take_alloc(uint64_t *ctx)
 {
 	uint64_t page = ctx[0], pfn;
 	uint32_t order = (uint32_t)ctx[1], gfp = (uint32_t)ctx[2], pid, tid, owner;
@@ -349,6 +348,26 @@ int pages_alloc(uint64_t *ctx)
 	if (fault && fault->tid == tid && fault->pending)
 		put_window(fault, charged, stack, 1);
 	return 0;
+}
+
+SEC("raw_tp/mm_page_alloc")
+int pages_alloc(uint64_t *ctx)
+{
+	return take_alloc(ctx);
+}
+
+/* A program that is preempted is skipped meanwhile on its CPU: this one stands in. What the first took has an owner by now. */
+SEC("raw_tp/mm_page_alloc")
+int pages_alloc_skipped(uint64_t *ctx)
+{
+	uint32_t pid, tid;
+	uint64_t pfn = pfn_of(ctx[0]), at = index_of(pfn);
+	if (!ctx[0] || !current_ids(&pid, &tid))
+		return 0;
+	struct pages_part *part = part_of(pfn);
+	if (!part || at >= pages_part_len || part->v[at])
+		return 0;
+	return take_alloc(ctx);
 }
 
 SEC("raw_tp/mm_page_free")

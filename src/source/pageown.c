@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -195,6 +196,10 @@ static int ask_kernel(struct pageown *p, struct err *err)
 	bpf_program__set_autoload(s->progs.pages_fault_user, p->faults);
 	bpf_program__set_autoload(s->progs.pages_fault_kernel, p->faults);
 	bpf_program__set_autoload(s->progs.pages_mapped, p->faults);
+	/* from some 7th version on, programs on tracepoints are preempted */
+	struct utsname kernel;
+	int preempts = uname(&kernel) == 0 && strtoul(kernel.release, NULL, 10) >= 7;
+	bpf_program__set_autoload(s->progs.pages_alloc_skipped, preempts);
 	return 0;
 }
 
