@@ -72,7 +72,8 @@ struct mapped *mapped_dup(const struct mapped *m)
 		free(copy);
 		return NULL;
 	}
-	memcpy(copy->rows, m->rows, m->row_count * sizeof(*copy->rows));
+	if (m->row_count)
+		memcpy(copy->rows, m->rows, m->row_count * sizeof(*copy->rows));
 	copy->row_room = m->row_count;
 	return copy;
 }
@@ -220,7 +221,9 @@ static void unmap(struct mapped *m, uint64_t start, uint64_t end)
 	}
 	for (gone = at; gone < m->range_count && m->ranges[gone].end <= end; gone++)
 		take(m, m->ranges[gone].row, m->ranges[gone].end - m->ranges[gone].start, 1);
-	memmove(&m->ranges[at], &m->ranges[gone], (m->range_count - gone) * sizeof(*m->ranges));
+	if (gone > at && gone < m->range_count)
+		memmove(&m->ranges[at], &m->ranges[gone],
+			(m->range_count - gone) * sizeof(*m->ranges));
 	m->range_count -= gone - at;
 	if (at < m->range_count && m->ranges[at].start < end) {
 		take(m, m->ranges[at].row, end - m->ranges[at].start, 0);

@@ -41,7 +41,8 @@ static void keep_names(struct watched *w, struct breakdown *b)
 	struct allocator_reading *copy = calloc(b->allocator_count + 1, sizeof(*copy));
 	if (!copy)
 		return; /* the older ones go on */
-	memcpy(copy, b->allocators, b->allocator_count * sizeof(*copy));
+	if (b->allocator_count)
+		memcpy(copy, b->allocators, b->allocator_count * sizeof(*copy));
 	pthread_mutex_lock(&w->lock);
 	struct owned *old = w->owned;
 	struct allocator_reading *old_allocators = w->allocators;
