@@ -21,6 +21,8 @@ _byteledger_words() {
 	"regions --sort") echo rss pss swap virtual growth ;;
 	"regions --addresses") echo on off ;;
 	"regions --on-alert") echo log exit snapshot ;;
+	"sample --allocator") echo auto glibc jemalloc tcmalloc mimalloc go hotspot rust ;;
+	"sample --tier") echo a b ;;
 	"sample --order-by") echo traffic count live growth temporary peak ;;
 	"pages --kind") echo anon shmem file swap hugetlb cache kernel held ;;
 	"regions --pid" | "regions -p" | "sample --pid" | "sample -p" | "pages --pid" | "pages -p" | "top --pid" | "top -p") (cd /proc && printf '%s\n' [0-9]*) ;;

@@ -235,6 +235,9 @@ static int start_recorded(struct recorder *r, struct launch *launch, const struc
 	int rc = record_settings_check(&rec->settings, err);
 	if (rc < 0)
 		return rc;
+	/* before the clock of the recording goes: loading takes a tenth of a second and more */
+	if (opt->pages)
+		record_pages_open(rec);
 	CLEANUP(source_heap_freep) struct source_heap *heap = make_heap(rec, opt, err);
 	if (!heap)
 		return err->code;
@@ -243,8 +246,6 @@ static int start_recorded(struct recorder *r, struct launch *launch, const struc
 	rc = launch_resolve(launch, argv, err);
 	if (rc == 0 && !launch->library)
 		rc = launch_library(launch, err);
-	if (rc == 0 && opt->pages)
-		record_pages_open(rec);
 	pid_t pid = rc < 0 ? rc : start(r, launch, opt, heap, pattern, err);
 	if (pid < 0) {
 		record_heart_stop(&rec->heart); /* before what it beats for goes */

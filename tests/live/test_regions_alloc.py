@@ -115,7 +115,7 @@ def test_reading_an_allocator_brings_no_page_in(byteledger, prog, allocator):
 def test_what_is_said_of_an_allocator_is_in_text_and_csv_too(byteledger, prog):
     program, _ = start(prog, "mimalloc", "16", "1")
     with program:
-        text = subprocess.run([byteledger, "regions", "-p", str(program.pid)], capture_output=True, text=True, timeout=60).stdout
+        text = subprocess.run([byteledger, "regions", "-p", str(program.pid), "--all"], capture_output=True, text=True, timeout=60).stdout
         assert "mimalloc" in text and "found by the secret that they share, 100.0 % consistent" in text
         csv = subprocess.run([byteledger, "regions", "-p", str(program.pid), "--format", "csv", "--all"],
                              capture_output=True, text=True, timeout=60).stdout

@@ -201,7 +201,7 @@ int main(void)
 		full = byteledger_name(many + (size_t)i * 4096, 4096, "many");
 	holds(full == 0 || full == -ENOSPC, "a full table says so");
 	holds(byteledger_name(many, 8100 * 4096, NULL) == 0, "and can be emptied");
-	holds(byteledger_name(many, 4096, "again") == 0 && shows("again"), "and used again");
+	holds(byteledger_name(at, MIB, "again") == 0 && shows("again"), "and used again");
 
 	holds(byteledger_breakdown(1, -1) == -EINVAL && byteledger_breakdown(1, 1001) == -EINVAL,
 	      "top is checked");
