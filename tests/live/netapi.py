@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of `net --config` share: a recorder under test, its configuration, its API."""
 import errno
+import functools
 import json
 import os
 import random
@@ -63,10 +64,15 @@ def wait_until(condition, seconds=60, what="the condition"):
         time.sleep(0.02)
 
 
+@functools.cache  # it tries each feature, which takes seconds
+def capture_line(byteledger):
+    done = subprocess.run([byteledger, "check", "--format", "json"], capture_output=True, text=True, timeout=60)
+    return {f["feature"]: f for f in json.loads(done.stdout)}["net-capture"]
+
+
 def require_capture(byteledger):
     """Skip where the kernel or the user permits no capture by BPF; as root with BTF that is a fault."""
-    done = subprocess.run([byteledger, "check", "--format", "json"], capture_output=True, text=True, timeout=60)
-    line = {f["feature"]: f for f in json.loads(done.stdout)}["net-capture"]
+    line = capture_line(byteledger)
     if not line["ok"]:
         assert not (os.geteuid() == 0 and os.path.exists("/sys/kernel/btf/vmlinux")), line["why"]
         pytest.skip(line["why"])
