@@ -117,7 +117,7 @@ def deviations(byteledger, asked, seed, *options):
 
 def judge(found):
     """Errors are what they are said to be: 3 sigma hold nearly always, and on average nothing is too high or too low."""
-    assert len(found) >= 15  # of 7 or 8 ways a seed; a way of which nothing was sampled is left out
+    assert len(found) > 20
     for column in (1, 2):
         values = [f[column] for f in found]
         mean = sum(values) / len(values)
@@ -129,7 +129,7 @@ def judge(found):
 
 @pytest.mark.parametrize("options", [("--sample-bytes", "16K"), ("--sample-every", "20")], ids=["bytes", "every"])
 def test_estimates_are_unbiased_and_their_errors_true(byteledger, prog, options):
-    judge([d for seed in range(1, 4) for d in deviations(byteledger, prog("asked"), seed, *options)])
+    judge([d for seed in range(1, 5) for d in deviations(byteledger, prog("asked"), seed, *options)])
 
 
 @pytest.mark.large
