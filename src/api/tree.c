@@ -110,7 +110,7 @@ static int parse_word(const struct http_request *request, const char *key, const
 	return -EINVAL;
 }
 
-/* "-30s", "-5m", "-2h": so long before now. */
+/* "-250ms", "-30s", "-5m", "-2h": so long before now. */
 static int parse_ago(const struct http_request *request, const char *key, uint64_t *ns,
 		     struct http_reply *reply)
 {
@@ -121,13 +121,21 @@ static int parse_ago(const struct http_request *request, const char *key, uint64
 	unsigned long long n = text[0] == '-' && text[1] >= '0' && text[1] <= '9'
 				       ? strtoull(text + 1, &end, 10)
 				       : 0;
-	uint64_t unit = !n ? 0 : *end == 's' ? 1 : *end == 'm' ? 60 : *end == 'h' ? 3600 : 0;
-	if (!unit || end[1] || n > 1000000) {
-		http_reply_error(reply, 400, "%s is a time before now: -30s, -5m, -2h", key);
-		return -EINVAL;
+	static const struct {
+		const char *name;
+		uint64_t ns;
+	} units[] = { { "ms", 1000000ull },
+		      { "s", 1000000000ull },
+		      { "m", 60 * 1000000000ull },
+		      { "h", 3600 * 1000000000ull } };
+	for (size_t i = 0; n && n <= 1000000 && i < ARRAY_LEN(units); i++) {
+		if (strcmp(end, units[i].name) == 0) {
+			*ns = n * units[i].ns;
+			return 0;
+		}
 	}
-	*ns = n * unit * 1000000000u;
-	return 0;
+	http_reply_error(reply, 400, "%s is a time before now: -250ms, -30s, -5m, -2h", key);
+	return -EINVAL;
 }
 
 enum shown { SHOW_RSS, SHOW_LIVE, SHOW_GROUP };

@@ -13,7 +13,10 @@ struct tree_source {
 	void *ctx;
 	/** The last reading, whose frames are named; the caller puts it. NULL: none yet. Any thread. */
 	struct page_shot *(*lend)(void *ctx);
-	/** The last one that was @ago_ns old or older; NULL: none is. NULL itself: readings are not kept. */
+	/**
+	 * The last one that was @ago_ns old or older; of a recording the first one where its beginning is. NULL: none is.
+	 * NULL itself: readings are not kept.
+	 */
 	struct page_shot *(*lend_past)(void *ctx, uint64_t ago_ns);
 };
 

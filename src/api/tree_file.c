@@ -94,10 +94,9 @@ static struct page_shot *lend_past(void *ctx, uint64_t ago_ns)
 		uint64_t end_ns = resident_reading(file->resident, last)->time_ns;
 		size_t number = last;
 		if (ago_ns) {
-			uint64_t at_ns = ago_ns < end_ns ? end_ns - ago_ns : 0;
-			number = resident_at(file->resident, at_ns);
-			if (resident_reading(file->resident, number)->time_ns > at_ns)
-				number = SIZE_MAX; /* none is as old */
+			/* of the moments before the first reading, that one tells */
+			number = ago_ns <= end_ns ? resident_at(file->resident, end_ns - ago_ns)
+						  : SIZE_MAX;
 		}
 		shot = number < SIZE_MAX ? load(file, number) : NULL;
 	}

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pages.c - the other book of a recording: resident pages by call stack, read beside the snapshots of where the memory is. */
+#include <errno.h>
+
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "recorder/record.h"
@@ -21,7 +23,9 @@ void record_pages_launch(struct record *rec, int begin, pid_t pid)
 	struct record_pages *pages = &rec->pages;
 	if (!pages->own || pageown_launch(pages->own, begin, pid, 0, &pages->why) == 0)
 		return;
-	/* one that has ended by now had no time to be looked at */
+	/* one that has ended by now had no page to tell of, and that is no news */
+	if (pages->why.code == -ESRCH)
+		pages->why = (struct err){ 0 };
 	pageown_freep(&pages->own);
 }
 
