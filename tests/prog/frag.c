@@ -71,6 +71,27 @@ static void tell(void)
 	fflush(stdout);
 }
 
+/*
+ * tcmalloc's transfer lists take whole batches only: what is in them is taken out, and put back one block at a time, which goes to
+ * the spans. A class has at most 1 MiB there.
+ */
+static void empty_tcmalloc(void (*idle)(void))
+{
+	enum { HELD = 4096 };
+	static void *held[HELD];
+	idle();
+	for (size_t size = 8; size <= 256 << 10;) {
+		size_t n = 0, bytes = 0, slot = size;
+		while (n < HELD && bytes < 2 << 20 && (held[n] = malloc(size))) {
+			slot = malloc_usable_size(held[n++]);
+			bytes += slot;
+		}
+		for (idle(); n; idle())
+			free(held[--n]);
+		size = slot + 1;
+	}
+}
+
 static void release(void)
 {
 	int (*mallctl)(const char *, void *, size_t *, void *, size_t) =
@@ -87,7 +108,7 @@ static void release(void)
 		collect(1);
 	} else if (release_free) {
 		if (idle)
-			idle();
+			empty_tcmalloc(idle);
 		release_free();
 	} else {
 		malloc_trim(0);
