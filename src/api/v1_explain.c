@@ -66,9 +66,7 @@ static int make_sheets(const void *ctx, const struct shelf_task *task,
 		if (rc == 0 && !(s->explain[i] = explain_new(instant, &opt, err)))
 			rc = err->code;
 		/* what is kept is the sheet: the blocks have been counted */
-		free(instant->blocks);
-		instant->blocks = NULL;
-		instant->block_count = 0;
+		instant_drop(instant);
 	}
 	if (rc < 0) {
 		sheets_free(s);

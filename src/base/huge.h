@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* Then tables come from the allocator, which sees it when somebody reads behind them or forgets them. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -60,6 +61,21 @@ static inline void *huge_resize(void *old, size_t old_bytes, size_t bytes)
 static inline void huge_populate(void *at, size_t bytes)
 {
 	madvise(at, bytes, MADV_POPULATE_WRITE);
+}
+
+/** huge_trim() - of the table @at of @bytes only the first @keep are wanted: the rest goes. Return: the bytes to give huge_free(). */
+static inline size_t huge_trim(void *at, size_t bytes, size_t keep)
+{
+#ifdef HUGE_WATCHED
+	(void)at, (void)keep;
+	return bytes;
+#else
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), kept = (keep + page - 1) & ~(page - 1);
+	kept = kept ? kept : page;
+	if (!at || kept >= bytes || munmap((char *)at + kept, bytes - kept) < 0)
+		return bytes;
+	return kept;
+#endif
 }
 
 static inline void huge_free(void *at, size_t bytes)

@@ -25,8 +25,9 @@
 #include "trace/trace.h"
 #include "view/explain.h"
 
-#define WRITTEN_NS 600000000ull /* a recorder has mostly written what happened so long ago */
-#define ROUNDS_MAX 4
+#define LOOK_NS 200000000ull
+#define STILL_NS 1300000000ull /* nothing was written for so long: nothing happened */
+#define WAIT_NS 10000000000ull
 
 enum { OPT_FORMAT = 256, OPT_FREEZE, OPT_AT, OPT_DIFF, OPT_BY, OPT_LIMIT, OPT_MAP };
 
@@ -209,32 +210,42 @@ static uint64_t size_of(const char *path)
 	return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
 }
 
+/* Whether all that happened up to @until_ns has been written, by the heads of the recording's blocks. */
+static int is_written(const char *path, uint64_t until_ns)
+{
+	struct err ignored = { 0 };
+	uint64_t reached_ns = 0;
+	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, &ignored);
+	return reader && trace_reader_reached(reader, &reached_ns, &ignored) == 0 &&
+	       reached_ns > until_ns;
+}
+
+static void sleep_until(uint64_t ns)
+{
+	const struct timespec due = { .tv_sec = (time_t)(ns / 1000000000u),
+				      .tv_nsec = (long)(ns % 1000000000u) };
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR)
+		;
+}
+
 /*
  * Until the recorder has written what happened up to the snapshot's instant, @taken_ns on the clock: it does so at least once a second, mostly
- * twice. A program that is idle writes nothing more; then the file stays as it is. To read it anew may take a second.
+ * twice. A program that is idle writes nothing more; then the file stays as it is. Only the heads of its blocks are looked at before: to
+ * read it all may take seconds, and is done once.
  */
 static int catch_up(struct joined *j, const char *path, uint64_t taken_ns, struct err *err)
 {
-	uint64_t until_ns = j->instant.snapshot->time_ns;
-	for (int round = 0;; round++) {
-		uint64_t now = clock_ns(CLOCK_MONOTONIC),
-			 due = taken_ns + WRITTEN_NS * (uint64_t)(round + 1);
-		if (due > now) {
-			const struct timespec pause = { .tv_sec =
-								(time_t)((due - now) / 1000000000u),
-							.tv_nsec =
-								(long)((due - now) % 1000000000u) };
-			nanosleep(&pause, NULL);
-		}
-		uint64_t bytes = size_of(path);
-		struct instant_reached reached;
-		int rc = instant_join(path, &j->instant, &reached, err);
-		if (rc < 0 || round == ROUNDS_MAX - 1 || reached.last_ns > until_ns)
-			return rc < 0 ? rc : 0;
+	uint64_t bytes = size_of(path), since = taken_ns, now = taken_ns;
+	while (!is_written(path, j->instant.snapshot->time_ns) && now < since + STILL_NS &&
+	       now < taken_ns + WAIT_NS) {
+		sleep_until(clock_ns(CLOCK_MONOTONIC) + LOOK_NS);
 		now = clock_ns(CLOCK_MONOTONIC);
-		if (now > taken_ns + 2 * WRITTEN_NS && bytes && bytes == size_of(path))
-			return 0;
+		if (size_of(path) != bytes) {
+			bytes = size_of(path);
+			since = now;
+		}
 	}
+	return instant_join(path, &j->instant, err);
 }
 
 static int join_process(struct joined *j, const struct explaining *x, pid_t pid, struct err *err)

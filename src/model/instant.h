@@ -31,9 +31,9 @@ struct snapshot_later {
 struct instant {
 	struct snapshot *snapshot;
 	struct prof *names; /* NULL: nothing was recorded, there are no blocks and no maps */
-	struct sheet_block *blocks; /* any order */
-	size_t block_count;
-	struct sheet_map *maps; /* by address, not overlapping */
+	struct sheet_block *blocks;           /* any order */
+	size_t block_count, block_room_bytes; /* huge_free() */
+	struct sheet_map *maps;               /* by address, not overlapping */
 	size_t map_count;
 	int complete; /* every block was seen from the start, none was lost: what it does not know was never handed out */
 	int lossy; /* some free may be lost */
@@ -43,5 +43,7 @@ struct instant {
 	int64_t age_ns; /* how far the snapshot lies before the moment that was asked for */
 };
 void instant_fini(struct instant *instant);
+/** instant_drop() - the blocks go, the rest stays: they have been counted. */
+void instant_drop(struct instant *instant);
 
 #endif

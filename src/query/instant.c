@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/huge.h"
 #include "query/living.h"
 #include "query/recording.h"
 #include "trace/trace.h"
@@ -29,35 +30,30 @@ static int read_living(void *ctx, uint64_t until_ns, struct sink *sink, struct t
 	return trace_reader_living(ctx, sink, until_ns, living, err);
 }
 
-static int join(struct instant *instant, const struct query_source *source,
-		struct instant_reached *reached, struct err *err)
+static int join(struct instant *instant, const struct query_source *source, struct err *err)
 {
 	struct trace_living read = { 0 };
 	struct living living;
 	prof_free(instant->names);
-	free(instant->blocks);
+	instant_drop(instant);
 	free(instant->maps);
-	instant->blocks = NULL;
 	instant->maps = NULL;
 	instant->names = prof_new(err);
 	if (!instant->names)
 		return err->code;
 	living_init(&living, instant->names);
 	int rc = source->living(source->ctx, instant->snapshot->time_ns, &living.sink, &read, err);
-	if (reached)
-		reached->last_ns = read.last_ns;
 	if (rc == 0)
 		living_end(&living, &read, instant);
 	living_fini(&living);
 	return rc;
 }
 
-int instant_join(const char *path, struct instant *instant, struct instant_reached *reached,
-		 struct err *err)
+int instant_join(const char *path, struct instant *instant, struct err *err)
 {
 	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, err);
 	const struct query_source source = { .living = read_living, .ctx = reader };
-	return reader ? join(instant, &source, reached, err) : err->code;
+	return reader ? join(instant, &source, err) : err->code;
 }
 
 uint64_t instant_zero(const char *path)
@@ -69,7 +65,7 @@ uint64_t instant_zero(const char *path)
 	if (!names)
 		return 0;
 	int rc = trace_reader_living(reader, prof_sink(names), 0, &none, &ignored);
-	free(none.blocks);
+	huge_free(none.blocks, none.room_bytes);
 	return rc == 0 && prof_process(names) ? prof_process(names)->start_realtime_ns : 0;
 }
 
@@ -103,6 +99,12 @@ static int moment(const char *path, const struct query_time *time, uint64_t *ns,
 	*ns = 0;
 	if (is_peak(time))
 		return 0;
+	/* how long it was stands in its summary: not all has to be replayed */
+	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, err);
+	CLEANUP(prof_freep) struct prof *summed = reader ? prof_new(err) : NULL;
+	int rc = summed ? trace_reader_summary(reader, summed, err) : err->code;
+	if (rc)
+		return rc < 0 ? rc : query_time_resolve_inside(time, summed, 1, ns, err);
 	CLEANUP(recording_freep) struct recording *rec = recording_open(path, NULL, err);
 	CLEANUP(prof_freep) struct prof *whole = rec ? recording_read(rec, NULL, err) : NULL;
 	return whole ? query_time_resolve_inside(time, whole, 1, ns, err) : err->code;
@@ -159,7 +161,7 @@ static int read_it(const char *path, const struct query_time *time,
 		}
 		rc = instant->snapshot ? 0 : err->code;
 		if (rc == 0)
-			rc = join(instant, source && source->living ? source : &own, NULL, err);
+			rc = join(instant, source && source->living ? source : &own, err);
 		if (rc == 0)
 			look_later(instant, reader, shots, count, at);
 		if (rc == 0 && !is_peak(time))

@@ -18,16 +18,11 @@ int instant_is_there(const char *path);
 int instant_read(const char *path, const struct query_time *time, const struct query_source *source,
 		 struct instant *instant, struct err *err);
 
-/** struct instant_reached - how far a recording that is being written has come. */
-struct instant_reached {
-	uint64_t last_ns; /* of the last event that it holds */
-};
 /**
  * instant_join() - the blocks that the recording @path holds at instant->snapshot's moment, in the place of what was there.
- * @reached may be NULL. As instant_read().
+ * As instant_read().
  */
-int instant_join(const char *path, struct instant *instant, struct instant_reached *reached,
-		 struct err *err);
+int instant_join(const char *path, struct instant *instant, struct err *err);
 /** instant_zero() - CLOCK_REALTIME at the recording's time 0; 0: not known. */
 uint64_t instant_zero(const char *path);
 

@@ -150,6 +150,7 @@ void living_end(struct living *l, struct trace_living *read, struct instant *ins
 			prof_stack_row(l->names, (struct stack_id){ l->maps[i].group }).v;
 	instant->blocks = read->blocks;
 	instant->block_count = read->count;
+	instant->block_room_bytes = read->room_bytes;
 	instant->maps = l->maps;
 	instant->map_count = l->map_count;
 	instant->lossy = l->lost_events || l->lost_frees;
@@ -158,7 +159,7 @@ void living_end(struct living *l, struct trace_living *read, struct instant *ins
 	instant->complete = !l->lost_events && !l->lost_bytes && !l->filtered && !l->switched_off &&
 			    !l->inherits_unknown;
 	read->blocks = NULL;
-	read->count = 0;
+	read->count = read->room_bytes = 0;
 	l->maps = NULL;
 	l->map_count = 0;
 }

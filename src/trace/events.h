@@ -81,6 +81,7 @@ struct events_out {
 };
 
 struct trace_seed;
+struct trace_living;
 struct events_dec;
 struct events_dec *events_dec_new(const struct events_out *out, struct err *err);
 void events_dec_free(struct events_dec *dec);
@@ -100,11 +101,9 @@ int events_dec_pending(struct events_dec *dec, const struct blt_head *head,
 /** events_dec_stopped() - out.living: an event later than out.until_ns was met; no more blocks may be decoded. */
 int events_dec_stopped(const struct events_dec *dec);
 /**
- * events_dec_living() - out.living: the blocks that live now, malloc'd, by no order; their groups are the recording's numbers of
- * stacks. The decoder has none afterwards: nothing more may be decoded. *@last_ns: of the last event met.
+ * events_dec_living() - out.living: the blocks that live now. The decoder has none afterwards: nothing more may be decoded.
  */
-int events_dec_living(struct events_dec *dec, struct sheet_block **blocks, size_t *count,
-		      uint64_t *last_ns);
+void events_dec_living(struct events_dec *dec, struct trace_living *living);
 /** events_dec_resume() - of a new one: the first block is a key block in the middle of a recording, with these blocks alive. 0, -ENOMEM, -EBADMSG. */
 int events_dec_resume(struct events_dec *dec, const struct trace_seed *seeds, size_t count);
 /** events_dec_miss() - something of the recording is damaged: what follows may speak of events that are missing. */

@@ -6,12 +6,14 @@
 #include <string.h>
 #include <sys/param.h>
 
+#include "base/huge.h"
 #include "base/varint.h"
 #include "trace/events_model.h"
 #include "trace/pending.h"
 #include "trace/trace.h"
 
 #define BATCH 512
+#define FETCHED 12 /* slots that are fetched before it is their turn */
 /* Allocations in PENDING blocks: a recorder holds half as many events. */
 #define PENDING_MAX (1u << 21)
 
@@ -40,6 +42,7 @@ struct events_dec {
 	struct thread_context *t;
 	uint32_t *pending; /* slots of what PENDING blocks allocated */
 	uint32_t pending_count, pending_cap;
+	struct cursor ahead; /* of col[EVC_SLOT]: slots that are being fetched already */
 	size_t count;
 	struct event batch[BATCH];
 };
@@ -198,6 +201,17 @@ static inline void fill_free(struct event *event, const struct slot *s, uint32_t
 	event->block.v = slot;
 }
 
+/*
+ * Old blocks are freed all over the table: each would be waited for, a tenth of a microsecond or more. What the next frees name is
+ * known already.
+ */
+static inline void fetch_slot(struct events_dec *dec)
+{
+	uint32_t slot;
+	if (get_u32(&dec->ahead, &slot) == 0 && slot < dec->m->slot_count)
+		__builtin_prefetch(&dec->m->slots[slot], 1);
+}
+
 /* Return: 1 if the event is to be handed on, 0 if it frees a block whose allocation is missing. */
 static inline int get_free(struct events_dec *dec, unsigned op, struct event *event)
 {
@@ -214,6 +228,7 @@ static inline int get_free(struct events_dec *dec, unsigned op, struct event *ev
 		break;
 	case WHICH_SLOT:
 		age = 0;
+		fetch_slot(dec);
 		if (get_u32(&dec->col[EVC_SLOT], &slot) < 0 || slot >= m->slot_count ||
 		    m->slots[slot].state == SLOT_DEAD)
 			return -EBADMSG;
@@ -385,8 +400,7 @@ int events_dec_stopped(const struct events_dec *dec)
 	return dec->stopped;
 }
 
-int events_dec_living(struct events_dec *dec, struct sheet_block **blocks, size_t *count,
-		      uint64_t *last_ns)
+void events_dec_living(struct events_dec *dec, struct trace_living *living)
 {
 	struct events_model *m = dec->m;
 	/* the table becomes the list in its own memory: a row is written where a slot was read, or before it */
@@ -401,13 +415,15 @@ int events_dec_living(struct events_dec *dec, struct sheet_block **blocks, size_
 		const struct sheet_block row = { slot.addr, slot.bytes, slot.stack, slot.time_ms };
 		memcpy(rows + kept++ * sizeof(row), &row, sizeof(row));
 	}
-	char *fits = realloc(rows, (kept + 1) * sizeof(struct sheet_block));
+	*living = (struct trace_living){
+		.blocks = (struct sheet_block *)(void *)rows,
+		.count = kept,
+		.room_bytes = huge_trim(rows, m->slot_cap * sizeof(struct slot),
+					kept * sizeof(struct sheet_block)),
+		.last_ns = dec->time,
+	};
 	m->slots = NULL;
 	m->slot_count = m->slot_cap = 0;
-	*blocks = (struct sheet_block *)(void *)(fits ? fits : rows);
-	*count = kept;
-	*last_ns = dec->time;
-	return *blocks ? 0 : -ENOMEM;
 }
 
 void events_dec_miss(struct events_dec *dec)
@@ -556,6 +572,9 @@ int events_dec_block(struct events_dec *dec, const struct blt_head *head,
 		rc = begin_key(dec, &at);
 		dec->broken = rc != 0; /* 1: good for this block only */
 	}
+	dec->ahead = dec->col[EVC_SLOT];
+	for (unsigned i = 0; i < FETCHED; i++)
+		fetch_slot(dec);
 	if (rc >= 0)
 		rc = get_events(dec, head->rows);
 	int flushed = rc >= 0 || rc == -EBADMSG ? flush(dec) : 0;

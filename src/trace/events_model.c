@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/huge.h"
+
 static void forget(struct events_model *m)
 {
 	memset(m->other, 0, sizeof(m->other));
@@ -35,7 +37,7 @@ void events_model_free(struct events_model *model)
 		return;
 	for (unsigned i = 0; i < CLASSES; i++)
 		free(model->dead[i].dead);
-	free(model->slots);
+	huge_free(model->slots, model->slot_cap * sizeof(*model->slots));
 	free(model->spare);
 	free(model);
 }
@@ -56,10 +58,12 @@ int events_model_room(struct events_model *m)
 	/* what is beyond the last slot is not touched, and takes no memory */
 	if (m->spare_count || m->slot_count < m->slot_cap)
 		return 0;
-	uint32_t cap = m->slot_cap ? m->slot_cap + m->slot_cap / 2 : 4096;
+	uint32_t cap = m->slot_cap ? m->slot_cap * 2 : 4096;
 	if (m->slot_count >= EVENTS_BLOCK_MAX)
 		return -E2BIG;
-	struct slot *slots = realloc(m->slots, cap * sizeof(*slots));
+	/* doubled, it stays a multiple of huge pages: the kernel moves those as they are */
+	struct slot *slots =
+		huge_resize(m->slots, m->slot_cap * sizeof(*slots), cap * sizeof(*slots));
 	if (!slots)
 		return -ENOMEM;
 	m->slots = slots;

@@ -388,6 +388,26 @@ int trace_reader_files(struct trace_reader *r,
 	return rc < 0 ? err_set(err, rc, "cannot read '%s'", r->path) : 0;
 }
 
+int trace_reader_reached(struct trace_reader *r, uint64_t *time_ns, struct err *err)
+{
+	int rc = 0;
+	*time_ns = 0;
+	for (uint64_t at = BLT_FILE_HEADER; at < r->info.file_bytes && rc >= 0;) {
+		struct blt_head head;
+		rc = reader_head(r, at, &head);
+		if (rc == 0) {
+			rc = reader_resync(r, at + 1, &at);
+			if (rc == 0)
+				break;
+			continue;
+		}
+		at += BLT_BLOCK_HEADER + head.stored;
+		if (rc > 0 && head.type == BLT_EVENTS && head.time_ns > *time_ns)
+			*time_ns = head.time_ns;
+	}
+	return rc < 0 ? err_set(err, rc, "cannot read '%s'", r->path) : 0;
+}
+
 int trace_reader_shots(struct trace_reader *r, struct trace_shot **shots, size_t *count,
 		       struct err *err)
 {

@@ -339,7 +339,7 @@ int trace_reader_living(struct trace_reader *reader, struct sink *sink, uint64_t
 	struct events_dec *dec = events_dec_new(&out, err);
 	int rc = dec ? run(p, dec, &opt, err) : -ENOMEM;
 	if (rc == 0)
-		rc = events_dec_living(dec, &living->blocks, &living->count, &living->last_ns);
+		events_dec_living(dec, living);
 	events_dec_free(dec);
 	return rc == -ENOMEM ? err_set(err, rc, "cannot hold the live blocks") : rc;
 }

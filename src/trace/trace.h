@@ -160,9 +160,8 @@ int trace_reader_run(struct trace_reader *reader, struct sink *sink,
 		     const struct trace_read_opt *opt, struct err *err);
 /** struct trace_living - what lives at one moment. */
 struct trace_living {
-	struct sheet_block
-		*blocks; /* malloc'd, by no order; groups are the recording's numbers of stacks */
-	size_t count;
+	struct sheet_block *blocks; /* by no order; groups are the recording's numbers of stacks */
+	size_t count, room_bytes;   /* huge_free(blocks, room_bytes) */
 	uint64_t
 		last_ns; /* of the last event that was read, which may be later than what was asked for */
 };
@@ -221,6 +220,11 @@ struct trace_shot {
 /** trace_reader_shots() - all that are whole, in order; malloc'd. O(blocks), and the heads of snapshots are read. 0 or negative errno. */
 int trace_reader_shots(struct trace_reader *reader, struct trace_shot **shots, size_t *count,
 		       struct err *err);
+/**
+ * trace_reader_reached() - no earlier than when the last block of events begins: what happened before that moment has been written. Reads
+ * the heads of blocks only. 0 or negative errno.
+ */
+int trace_reader_reached(struct trace_reader *reader, uint64_t *time_ns, struct err *err);
 /** trace_reader_shot() - load one; snapshot_free(). NULL with @err: -EBADMSG where it contradicts itself. */
 struct snapshot *trace_reader_shot(struct trace_reader *reader, const struct trace_shot *shot,
 				   struct err *err);

@@ -157,12 +157,12 @@ static enum covers cover(struct merge *m, uint64_t at, uint64_t end,
 			m->block++;
 			continue;
 		}
-		if (m->sheet->groups && (b->group & 0x80000000u)) { /* dropped before */
+		if (m->sheet->groups && (b->group & DROPPED)) { /* dropped before */
 			m->block++;
 			continue;
 		}
 		if (unit && m->met != m->block && (m->met = m->block, !meet_block(m, chunks))) {
-			in->blocks[m->block].group |= 0x80000000u;
+			in->blocks[m->block].group |= DROPPED;
 			m->block++;
 			continue;
 		}
@@ -210,18 +210,57 @@ static void note_waste(struct merge *m, uint32_t group, uint64_t bytes)
 	unit_owner(m, group, bytes);
 }
 
+/*
+ * A chunk with a live block that begins at @at and lies before @end as a whole, as most do: what cover() would tell of it in three steps,
+ * at once. Return: where it ends; 0: it is no such chunk.
+ */
+static uint64_t sum_chunk(struct merge *m, const struct snapshot_unit *unit, uint64_t at,
+			  uint64_t end)
+{
+	if (m->slot_of == m->block && m->slot_end <= at)
+		m->block++;
+	const struct sheet_block *b = &m->in->blocks[m->block];
+	if (m->block >= m->in->block_count || b->addr - 8 != at || b->group & DROPPED)
+		return 0;
+	while (m->piece < m->s->piece_count && piece_end(&m->s->pieces[m->piece], 1) <= at)
+		m->piece++;
+	uint64_t stop = slot_end(m, unit, unit->start + unit->bytes);
+	if (stop > end)
+		return 0;
+	if (m->met != m->block && (m->met = m->block, !meet_block(m, 1))) {
+		m->in->blocks[m->block++].group |= DROPPED;
+		return 0;
+	}
+	struct sheet_group *g = &m->sheet->groups[b->group];
+	uint64_t waste = stop - b->addr - b->bytes;
+	m->sum.metadata += 8;
+	m->sum.blocks++;
+	m->sum.live += b->bytes;
+	m->sum.waste += waste;
+	g->live_bytes += b->bytes;
+	g->waste_bytes += waste;
+	unit_owner(m, b->group, stop - b->addr);
+	m->block++;
+	return stop;
+}
+
 /* All of [@at, @end), which is resident, into the unit under way. */
 static void sum_stretch(struct merge *m, const struct snapshot_unit *unit, uint64_t at,
 			uint64_t end, uint32_t kinds)
 {
 	struct unit_sum *u = &m->sum;
+	int chunks = unit && unit->kind == SNAPSHOT_CHUNKS;
 	u->from = u->resident ? u->from : at;
 	u->to = end;
 	u->resident += end - at;
 	u->shared += kinds & PAGE_IS_SHARED ? end - at : 0;
 	while (at < end && !m->nomem) {
-		uint64_t stop;
+		uint64_t stop = chunks ? sum_chunk(m, unit, at, end) : 0;
 		uint32_t group = 0;
+		if (stop) {
+			at = stop;
+			continue;
+		}
 		enum covers what = cover(m, at, end, unit, &stop, &group);
 		uint64_t bytes = stop - at;
 		const struct snapshot_piece *p =
@@ -514,7 +553,7 @@ static void absent(struct merge *m)
 	size_t run = 0;
 	for (size_t i = 0; i < in->block_count; i++) {
 		const struct sheet_block *b = &in->blocks[i];
-		if (b->group & 0x80000000u)
+		if (b->group & DROPPED)
 			continue;
 		struct sheet_group *g = &sheet->groups[b->group];
 		uint64_t block_end = b->addr + b->bytes;

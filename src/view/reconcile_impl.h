@@ -7,6 +7,8 @@
 
 #define NO_UNIT SIZE_MAX
 #define SETS 65536u
+#define DROPPED \
+	0x80000000u /* in a block's group: the walk says that it is free, and frees were lost */
 
 /* What one mapping, or a part of one, came to. */
 struct share {

@@ -6,6 +6,8 @@
 
 #include "view/reconcile_impl.h"
 
+#define AGES 4096u
+
 void unit_begin(struct merge *m)
 {
 	memset(&m->sum, 0, sizeof(m->sum));
@@ -355,31 +357,46 @@ static uint32_t select_age(uint32_t *ages, size_t count, size_t want)
 	return ages[want];
 }
 
+/* Of so many blocks the ages are told from all of them, of more from one in so many (a power of two), by address. */
+static unsigned age_shift(uint64_t blocks)
+{
+	return blocks < 2 * AGES ? 0 : 63u - (unsigned)__builtin_clzll(blocks / AGES);
+}
+
 int ages_finish(struct merge *m)
 {
 	const struct sheet_input *in = m->in;
 	struct sheet *sheet = m->sheet;
-	size_t *from = calloc((size_t)in->group_count + 1, sizeof(*from)), sum = 0;
-	uint32_t *ages = malloc((in->block_count + 1) * sizeof(*ages));
-	int rc = from && ages ? 0 : -ENOMEM;
-	for (uint32_t i = 0; i < in->group_count && !rc; i++) {
-		from[i] = sum;
-		sum += sheet->groups[i].blocks;
+	struct kept {
+		size_t at;
+		uint32_t met, mask;
+	} *kept = calloc((size_t)in->group_count + 1, sizeof(*kept));
+	size_t sum = 0;
+	for (uint32_t i = 0; i < in->group_count && kept; i++) {
+		unsigned shift = age_shift(sheet->groups[i].blocks);
+		kept[i].at = sum;
+		kept[i].mask = (1u << shift) - 1;
+		sum += (sheet->groups[i].blocks >> shift) + 1;
 	}
+	uint32_t *ages = malloc((sum + 1) * sizeof(*ages));
+	int rc = kept && ages ? 0 : -ENOMEM;
 	for (size_t i = 0; i < in->block_count && !rc; i++) {
 		const struct sheet_block *b = &in->blocks[i];
-		if (!(b->group & 0x80000000u))
-			ages[from[b->group]++] =
+		if (!(b->group & DROPPED) && !(kept[b->group].met++ & kept[b->group].mask))
+			ages[kept[b->group].at++] =
 				in->now_ms > b->time_ms ? (uint32_t)(in->now_ms - b->time_ms) : 0;
 	}
+	sum = 0;
 	for (uint32_t i = 0; i < in->group_count && !rc; i++) {
 		struct sheet_group *g = &sheet->groups[i];
 		static const unsigned percents[3] = { 5, 50, 95 };
-		for (unsigned k = 0; k < 3 && g->blocks; k++)
-			g->age_ms[k] = select_age(ages + from[i] - g->blocks, g->blocks,
-						  (g->blocks - 1) * percents[k] / 100);
+		size_t count = kept[i].at - sum;
+		for (unsigned k = 0; k < 3 && count; k++)
+			g->age_ms[k] =
+				select_age(ages + sum, count, (count - 1) * percents[k] / 100);
+		sum += (g->blocks >> age_shift(g->blocks)) + 1;
 	}
-	free(from);
+	free(kept);
 	free(ages);
 	return rc;
 }

@@ -10,6 +10,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/huge.h"
+#include "model/instant.h"
 #include "model/prof.h"
 #include "trace/trace.h"
 #include "trace_back.h"
@@ -89,7 +91,7 @@ static void compare_at(const struct copy *copy, uint64_t until_ns)
 	qsort(living.blocks, living.count, sizeof(*living.blocks), by_address);
 	assert_memory_equal(known, living.blocks, count * sizeof(*known));
 	free(known);
-	free(living.blocks);
+	huge_free(living.blocks, living.room_bytes);
 	copy_fini(&rest);
 }
 
