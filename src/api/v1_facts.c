@@ -6,6 +6,7 @@
 
 #include "api/v1_internal.h"
 #include "model/pagebook.h"
+#include "out/json_put.h"
 #include "proc/proc.h"
 
 static void put_cmdline(struct jsonw *json, const struct prof_process *process)
@@ -217,26 +218,8 @@ static void put_process(struct jsonw *json, const struct book *book, const struc
 static void put_totals(struct jsonw *json, const struct prof *prof, const struct prof_totals *t)
 {
 	jsonw_object(json, "totals");
-	jsonw_u64(json, "allocations", t->cost.allocations);
-	jsonw_u64(json, "allocated_bytes", t->cost.allocated_bytes);
-	jsonw_u64(json, "frees", t->cost.frees);
-	jsonw_u64(json, "foreign_frees", t->foreign_frees);
-	jsonw_u64(json, "temporary_allocations", t->cost.temporary);
-	jsonw_u64(json, "leaked_allocations", t->cost.leaked);
-	jsonw_u64(json, "leaked_bytes", t->cost.leaked_bytes);
-	jsonw_u64(json, "uncertain_allocations", t->cost.uncertain);
-	jsonw_u64(json, "uncertain_bytes", t->cost.uncertain_bytes);
-	jsonw_u64(json, "peak_bytes", t->cost.peak_bytes);
-	if (prof_knows_peak_blocks(prof))
-		jsonw_u64(json, "peak_allocations", t->cost.peak_blocks);
-	jsonw_u64(json, "live_allocations", t->cost.leaked + t->cost.uncertain);
-	jsonw_u64(json, "live_bytes", t->cost.leaked_bytes + t->cost.uncertain_bytes);
-	jsonw_u64(json, "peak_time_ns", t->peak_time_ns);
-	jsonw_u64(json, "peak_rss_bytes", t->peak_rss_bytes);
-	jsonw_u64(json, "threads", t->threads);
-	if (prof_threads_share(prof))
-		jsonw_bool(json, "threads_exact", 0);
-	jsonw_u64(json, "stacks", t->stacks);
+	json_totals(json, prof, t, t->cost.leaked + t->cost.uncertain,
+		    t->cost.leaked_bytes + t->cost.uncertain_bytes);
 	jsonw_object_end(json);
 }
 

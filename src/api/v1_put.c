@@ -8,34 +8,10 @@
 #include "api/v1_internal.h"
 #include "base/clock.h"
 #include "base/intern.h"
+#include "out/json_put.h"
 #include "out/name.h"
 
 /* ---- the head ---------------------------------------------------------------------------------------------------------- */
-
-static void put_lost(struct jsonw *json, const struct prof_totals *t)
-{
-	jsonw_object(json, "lost");
-	jsonw_u64(json, "events", t->lost_events);
-	jsonw_u64(json, "bytes", t->lost_bytes);
-	jsonw_object(json, "by_reason");
-	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)
-		if ((t->lost[i] || t->loss_reports[i]) && loss_reason_name(i))
-			jsonw_u64(json, loss_reason_name(i), t->lost[i]);
-	jsonw_object_end(json);
-	jsonw_object_end(json);
-
-	uint64_t partial = 0;
-	for (unsigned i = 1; i < STACK_STOP_MAX; i++)
-		sum_add(&partial, t->partial[i]);
-	jsonw_object(json, "partial");
-	jsonw_u64(json, "events", partial);
-	jsonw_object(json, "by_reason");
-	for (unsigned i = 1; i < STACK_STOP_MAX; i++)
-		if (t->partial[i] && stack_stop_name(i))
-			jsonw_u64(json, stack_stop_name(i), t->partial[i]);
-	jsonw_object_end(json);
-	jsonw_object_end(json);
-}
 
 void v1_head(struct v1_call *call, const uint64_t *values)
 {
@@ -64,7 +40,8 @@ void v1_head(struct v1_call *call, const uint64_t *values)
 				  ? "blocks"
 				  : "bytes");
 	}
-	put_lost(json, &whole);
+	json_lost(json, &whole);
+	json_partial(json, "partial", &whole);
 	if (sampled) {
 		jsonw_object(json, "sampled");
 		jsonw_u64(json, "every_bytes", process->sample_bytes);

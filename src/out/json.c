@@ -6,6 +6,7 @@
 
 #include "base/jsonw.h"
 #include "model/mapped.h"
+#include "out/json_put.h"
 #include "out/out.h"
 #include "out/pages.h"
 #include "proc/proc.h"
@@ -80,32 +81,14 @@ static void put_process(struct jsonw *json, const struct prof *prof,
 static void put_totals(struct jsonw *json, const struct prof *prof,
 		       const struct prof_totals *totals, const struct out_opt *opt)
 {
-	struct prof_totals as_it_is = *totals, *t = &as_it_is;
-	t->cost = no_leaks(opt, &totals->cost);
+	struct prof_totals as_it_is = *totals;
+	as_it_is.cost = no_leaks(opt, &totals->cost);
 	jsonw_object(json, "totals");
-	jsonw_u64(json, "allocations", t->cost.allocations);
-	jsonw_u64(json, "allocated_bytes", t->cost.allocated_bytes);
-	jsonw_u64(json, "frees", t->cost.frees);
-	jsonw_u64(json, "foreign_frees", t->foreign_frees);
-	jsonw_u64(json, "temporary_allocations", t->cost.temporary);
-	jsonw_u64(json, "leaked_allocations", t->cost.leaked);
-	jsonw_u64(json, "leaked_bytes", t->cost.leaked_bytes);
-	jsonw_u64(json, "uncertain_allocations", t->cost.uncertain);
-	jsonw_u64(json, "uncertain_bytes", t->cost.uncertain_bytes);
-	jsonw_u64(json, "peak_bytes", t->cost.peak_bytes);
-	if (prof_knows_peak_blocks(prof))
-		jsonw_u64(json, "peak_allocations", t->cost.peak_blocks);
-	jsonw_u64(json, "live_allocations", totals->cost.leaked + totals->cost.uncertain);
-	jsonw_u64(json, "live_bytes", totals->cost.leaked_bytes + totals->cost.uncertain_bytes);
-	jsonw_u64(json, "peak_time_ns", t->peak_time_ns);
-	jsonw_u64(json, "peak_rss_bytes", t->peak_rss_bytes);
-	jsonw_u64(json, "threads", t->threads);
-	if (prof_threads_share(prof))
-		jsonw_bool(json, "threads_exact", 0);
-	jsonw_u64(json, "stacks", t->stacks);
-	if (t->forked_from) {
-		jsonw_u64(json, "inherited_allocations", t->inherited_allocations);
-		jsonw_u64(json, "inherited_bytes", t->inherited_bytes);
+	json_totals(json, prof, &as_it_is, totals->cost.leaked + totals->cost.uncertain,
+		    totals->cost.leaked_bytes + totals->cost.uncertain_bytes);
+	if (totals->forked_from) {
+		jsonw_u64(json, "inherited_allocations", totals->inherited_allocations);
+		jsonw_u64(json, "inherited_bytes", totals->inherited_bytes);
 	}
 	jsonw_object_end(json);
 }
@@ -139,28 +122,8 @@ static void put_suppressed(struct jsonw *json, const struct suppress *suppress)
 static void put_losses(struct jsonw *json, const struct prof *prof, const struct prof_totals *t,
 		       const struct out_opt *opt)
 {
-	jsonw_object(json, "lost");
-	jsonw_u64(json, "events", t->lost_events);
-	jsonw_u64(json, "bytes", t->lost_bytes);
-	jsonw_object(json, "by_reason");
-	for (unsigned i = 0; i < LOSS_REASON_MAX; i++)
-		/* 0 events of a reason that was reported: their number is not known. */
-		if ((t->lost[i] || t->loss_reports[i]) && loss_reason_name(i))
-			jsonw_u64(json, loss_reason_name(i), t->lost[i]);
-	jsonw_object_end(json);
-	jsonw_object_end(json);
-
-	uint64_t partial = 0;
-	for (unsigned i = 1; i < STACK_STOP_MAX; i++)
-		partial += t->partial[i];
-	jsonw_object(json, "partial_stacks");
-	jsonw_u64(json, "events", partial);
-	jsonw_object(json, "by_reason");
-	for (unsigned i = 1; i < STACK_STOP_MAX; i++)
-		if (t->partial[i] && stack_stop_name(i))
-			jsonw_u64(json, stack_stop_name(i), t->partial[i]);
-	jsonw_object_end(json);
-	jsonw_object_end(json);
+	json_lost(json, t);
+	json_partial(json, "partial_stacks", t);
 
 	jsonw_object(json, "culled");
 	jsonw_u64(json, "allocations", t->culled_allocations);
