@@ -19,5 +19,6 @@ void instant_fini(struct instant *i)
 	free(i->maps);
 	prof_free(i->names);
 	snapshot_free(i->snapshot);
+	page_shot_put(i->pages);
 	memset(i, 0, sizeof(*i));
 }

@@ -6,6 +6,7 @@
 #ifndef MODEL_INSTANT_H
 #define MODEL_INSTANT_H
 
+#include "model/pages.h"
 #include "model/prof.h"
 #include "model/snapshot.h"
 
@@ -40,7 +41,11 @@ struct instant {
 	uint64_t lost_events, filtered;
 	struct snapshot_later later[INSTANT_LATER_MAX];
 	size_t later_count;
-	int64_t age_ns; /* how far the snapshot lies before the moment that was asked for */
+	struct page_shot
+		*pages; /* the reading of resident pages next to the moment; NULL: there is none */
+	int64_t pages_age_ns; /* how far it is from the snapshot: later is positive */
+	size_t unreadable; /* places of the recording where a snapshot is damaged, or may have been */
+	int64_t age_ns;    /* how far the snapshot lies before the moment that was asked for */
 };
 void instant_fini(struct instant *instant);
 /** instant_drop() - the blocks go, the rest stays: they have been counted. */

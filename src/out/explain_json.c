@@ -104,6 +104,33 @@ static void put_stacks(struct jsonw *j, const struct explain *e, unsigned class)
 	free(ranked);
 }
 
+#define TOUCHED_MAX 50
+
+/* Who touched the anonymous memory of this name first: of a line that is no other stack's, all there is to say. */
+static void put_touched(struct jsonw *j, const struct explain *e, const char *key,
+			const char *label)
+{
+	size_t count, at = explain_touched(e, label, &count);
+	jsonw_array(j, key);
+	for (size_t i = 0; i < count && i < TOUCHED_MAX; i++) {
+		const struct explain_touch *touch = &e->touched[at + i];
+		struct view_frame frame;
+		jsonw_object(j, NULL);
+		jsonw_array(j, "frames");
+		for (size_t k = e->by == VIEW_BY_STACK ? 0 : touch->first; k < touch->stack->count;
+		     k++) {
+			explain_touch_frame(touch, k, &frame);
+			put_frame(j, &frame);
+			if (e->by != VIEW_BY_STACK)
+				break;
+		}
+		jsonw_array_end(j);
+		jsonw_u64(j, "bytes", touch->bytes);
+		jsonw_object_end(j);
+	}
+	jsonw_array_end(j);
+}
+
 static void put_lines(struct jsonw *j, const struct explain *e)
 {
 	const struct sheet *sheet = e->sheet;
@@ -126,14 +153,24 @@ static void put_lines(struct jsonw *j, const struct explain *e)
 		int theirs =
 			(line->class == SHEET_LIVE && strcmp(line->label, "not recorded") != 0) ||
 			line->class == SHEET_WASTE || line->class == SHEET_HOLES ||
-			line->class == SHEET_MMAP;
-		if (theirs && !told[line->class]) {
+			(line->class == SHEET_MMAP && !line->touched);
+		size_t touched;
+		explain_touched(e, line->label, &touched);
+		touched = line->class == SHEET_RUNTIME || line->class == SHEET_NAMED ||
+					  line->class == SHEET_DATA
+				  ? touched
+				  : 0;
+		if (line->touched)
+			put_touched(j, e, "stacks", line->label);
+		else if (theirs && !told[line->class]) {
 			told[line->class] = 1;
 			put_stacks(j, e, line->class);
 		} else {
 			jsonw_array(j, "stacks");
 			jsonw_array_end(j);
 		}
+		if (touched)
+			put_touched(j, e, "touched_by", line->label);
 		if (line->class == SHEET_LIVE && strcmp(line->label, "not recorded") == 0) {
 			jsonw_array(j, "sizes");
 			for (size_t k = 0; k < e->snapshot->size_count && !e->recorded; k++) {
@@ -337,6 +374,7 @@ void out_explain_members(struct jsonw *j, const struct explain *e)
 	jsonw_u64(j, "pss_bytes", s->pss_bytes);
 	jsonw_bool(j, "recorded", e->recorded);
 	jsonw_bool(j, "complete", e->complete);
+	jsonw_u64(j, "unreadable_snapshots", e->unreadable);
 	put_lines(j, e);
 	jsonw_line(j);
 	jsonw_i64(j, "unexplained_bytes", e->sheet->unexplained_bytes);
@@ -346,6 +384,8 @@ void out_explain_members(struct jsonw *j, const struct explain *e)
 	jsonw_u64(j, "scan_ns", s->scan_ns);
 	jsonw_u64(j, "stall_ns", s->stall_ns);
 	jsonw_object_end(j);
+	if (e->has_pages)
+		jsonw_i64(j, "pages_age_ns", e->pages_age_ns);
 	put_beside(j, e);
 	put_rest(j, e);
 }
@@ -362,51 +402,6 @@ int out_explain_json(FILE *to, const struct explain *e, struct err *err)
 	jsonw_object_end(&j);
 	jsonw_object_end(&j);
 	out_explain_members(&j, e);
-	jsonw_object_end(&j);
-	jsonw_line(&j);
-	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;
-}
-
-void out_explain_diff_members(struct jsonw *j, const struct explain *before,
-			      const struct explain *after)
-{
-	jsonw_u64(j, "from_ns", before->snapshot->time_ns);
-	jsonw_u64(j, "to_ns", after->snapshot->time_ns);
-	jsonw_i64(j, "rss_bytes",
-		  (int64_t)(after->snapshot->rss_bytes - before->snapshot->rss_bytes));
-	jsonw_array(j, "lines");
-	for (int side = 0; side < 2; side++) {
-		const struct explain *e = side ? after : before, *other = side ? before : after;
-		for (size_t i = 0; i < e->sheet->line_count; i++) {
-			const struct sheet_line *line = &e->sheet->lines[i];
-			uint64_t there = explain_line_bytes(other, line->class, line->label),
-				 here = explain_line_bytes(e, line->class, line->label);
-			int again = 0;
-			for (size_t k = 0; k < i; k++)
-				again |= e->sheet->lines[k].class == line->class &&
-					 strcmp(e->sheet->lines[k].label, line->label) == 0;
-			if (again || (side && there) || here == there)
-				continue;
-			jsonw_object(j, NULL);
-			jsonw_str(j, "class", sheet_class_name(line->class));
-			jsonw_str(j, "label", line->label);
-			jsonw_i64(j, "bytes", side ? (int64_t)here : (int64_t)(there - here));
-			jsonw_object_end(j);
-		}
-	}
-	jsonw_array_end(j);
-	jsonw_i64(j, "unexplained_bytes",
-		  after->sheet->unexplained_bytes - before->sheet->unexplained_bytes);
-}
-
-int out_explain_diff_json(FILE *to, const struct explain *before, const struct explain *after,
-			  struct err *err)
-{
-	struct jsonw j;
-	jsonw_init(&j, to);
-	jsonw_object(&j, NULL);
-	jsonw_u64(&j, "version", 1);
-	out_explain_diff_members(&j, before, after);
 	jsonw_object_end(&j);
 	jsonw_line(&j);
 	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;

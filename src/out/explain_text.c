@@ -268,6 +268,35 @@ static void put_live(struct page *p)
 	line_or_fold(p, other, buf_cstr(&text), "not recorded");
 }
 
+/* What could go at once, and what blocks are longer than was asked for: on one line where that is little. */
+static void put_free(struct page *p)
+{
+	const struct sheet *sheet = p->e->sheet;
+	uint64_t pages = sheet->class_bytes[SHEET_FREE_PAGES],
+		 waste = sheet->class_bytes[SHEET_WASTE];
+	char text[256], a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
+	if (!is_small(p, pages) && waste && is_small(p, waste)) {
+		snprintf(text, sizeof(text), "free pages that %s keeps %s, rounding of blocks %s",
+			 keeper(p->e), mib(a, pages), mib(b, waste));
+		put_line(p, pages + waste, text);
+		return;
+	}
+	snprintf(text, sizeof(text), "free pages that %s keeps", keeper(p->e));
+	line_or_fold(p, pages, text, "free pages");
+	line_or_fold(p, waste, "rounding of blocks up to their slots", "rounding of blocks");
+}
+
+/* What the allocators keep for themselves and for threads. */
+static void put_books(struct page *p)
+{
+	const struct sheet *sheet = p->e->sheet;
+	char text[64];
+	line_or_fold(p, sheet->class_bytes[SHEET_CACHES], "caches: freed, but kept for a thread",
+		     "caches");
+	snprintf(text, sizeof(text), "%s's headers", keeper(p->e));
+	line_or_fold(p, sheet->class_bytes[SHEET_METADATA], "allocators' headers and tables", text);
+}
+
 static void put_holes(struct page *p)
 {
 	const struct explain *e = p->e;
@@ -311,13 +340,48 @@ static void put_holes(struct page *p)
 	free(ranked);
 }
 
+/* Who touched the anonymous memory under @label first: three names. */
+static void name_touched(struct page *p, const char *label, struct buf *to)
+{
+	CLEANUP(buf_fini) struct buf name = { 0 };
+	char n[TEXT_NUMBER_MAX];
+	uint64_t rest = 0;
+	size_t count, at = explain_touched(p->e, label, &count);
+	for (size_t i = 0; i < count; i++) {
+		const struct explain_touch *touch = &p->e->touched[at + i];
+		struct view_frame frame;
+		if (i >= 3) {
+			rest += touch->bytes;
+			continue;
+		}
+		explain_touch_frame(touch, touch->first, &frame);
+		buf_printf(
+			to, "%s%s %s", i ? ", " : "",
+			shown(&name, frame.function ? frame.function : frame.module, p->ascii, 48),
+			mib(n, touch->bytes));
+	}
+	if (rest)
+		buf_printf(to, ", others %s", mib(n, rest));
+}
+
 static void put_mapped(struct page *p)
 {
 	CLEANUP(buf_fini) struct buf text = { 0 };
-	uint64_t bytes = p->e->sheet->class_bytes[SHEET_MMAP];
+	const struct explain *e = p->e;
+	uint64_t bytes = e->sheet->class_bytes[SHEET_MMAP] - e->touched_bytes;
 	buf_puts(&text, "mapped by the program itself: ");
 	name_groups(p, SHEET_MMAP, 3, &text);
 	line_or_fold(p, bytes, buf_cstr(&text), "mapped by the program");
+	for (size_t i = 0; i < e->sheet->line_count; i++) {
+		const struct sheet_line *line = &e->sheet->lines[i];
+		if (!line->touched)
+			continue;
+		buf_clear(&text);
+		buf_puts(&text, "anonymous memory that nobody is known to have asked for, by who "
+				"touched it first: ");
+		name_touched(p, line->label, &text);
+		line_or_fold(p, line->bytes, buf_cstr(&text), "touched by the program");
+	}
 }
 
 static void put_runtime(struct page *p)
@@ -339,7 +403,15 @@ static void put_runtime(struct page *p)
 		else
 			snprintf(text, sizeof(text), "%s: live, garbage and free, not told apart",
 				 line->label);
-		line_or_fold(p, line->bytes, text, line->label);
+		CLEANUP(buf_fini) struct buf whole = { 0 };
+		size_t touched;
+		explain_touched(p->e, line->label, &touched);
+		buf_puts(&whole, text);
+		if (touched) {
+			buf_puts(&whole, "; touched first by ");
+			name_touched(p, line->label, &whole);
+		}
+		line_or_fold(p, line->bytes, buf_cstr(&whole), line->label);
 	}
 }
 
@@ -459,6 +531,15 @@ static void put_verdict(struct page *p)
 			   "%s events were lost: where the allocator says free, it is free (%s "
 			   "blocks whose free was not seen)",
 			   text_grouped(a, e->lost_events), text_grouped(b, sheet->dropped_blocks));
+		wrap(p, 2, 2, buf_cstr(&text));
+	}
+	if (e->unreadable) {
+		fprintf(p->to, "  ");
+		buf_clear(&text);
+		buf_printf(&text,
+			   "%zu %s of the recording cannot be read: a snapshot with more memory "
+			   "may have stood there.",
+			   e->unreadable, e->unreadable == 1 ? "place" : "places");
 		wrap(p, 2, 2, buf_cstr(&text));
 	}
 	if (!e->recorded && e->why_not) {
@@ -601,15 +682,9 @@ int out_explain_text(FILE *to, const struct explain *e, const struct out_opt *op
 	put_verdict(&p);
 	fputs("     MiB     %\n", to);
 	put_live(&p);
-	snprintf(text, sizeof(text), "free pages that %s keeps", keeper(e));
-	line_or_fold(&p, sheet->class_bytes[SHEET_FREE_PAGES], text, "free pages");
+	put_free(&p);
 	put_holes(&p);
-	line_or_fold(&p, sheet->class_bytes[SHEET_WASTE], "rounding of blocks up to their slots",
-		     "rounding of blocks");
-	line_or_fold(&p, sheet->class_bytes[SHEET_CACHES], "caches: freed, but kept for a thread",
-		     "caches");
-	line_or_fold(&p, sheet->class_bytes[SHEET_METADATA], "allocators' headers and tables",
-		     "headers and tables");
+	put_books(&p);
 	put_runtime(&p);
 	put_mapped(&p);
 	put_others(&p);
@@ -681,63 +756,5 @@ int out_explain_brief(FILE *to, const struct explain *e, const struct out_opt *o
 	snprintf(a, sizeof(a), "%.2f", explained(e));
 	buf_printf(&text, "%s %% explained; 'byteledger explain' tells all of it", a);
 	wrap(&p, 0, 2, buf_cstr(&text));
-	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;
-}
-
-/* ---- two of them ------------------------------------------------------------------------------------------------------------ */
-
-static void put_change(struct page *p, int64_t bytes, const char *class, const char *label)
-{
-	CLEANUP(buf_fini) struct buf name = { 0 };
-	fprintf(p->to, "%+9.1f  %s%s%s\n", (double)bytes / 1048576, class, *label ? ": " : "",
-		shown(&name, label, p->ascii, p->width - 40));
-}
-
-/* By name, for the groups of both are numbered apart. */
-static int64_t group_change(const struct explain *before, const struct explain *after,
-			    uint32_t group, unsigned class)
-{
-	const char *name = explain_group_name(after, group);
-	int64_t bytes = (int64_t)of_class(&after->sheet->groups[group], class);
-	for (uint32_t i = 0; i < before->sheet->group_count; i++)
-		if (strcmp(explain_group_name(before, i), name) == 0)
-			bytes -= (int64_t)of_class(&before->sheet->groups[i], class);
-	return bytes;
-}
-
-int out_explain_diff_text(FILE *to, const struct explain *before, const struct explain *after,
-			  const struct out_opt *opt, struct err *err)
-{
-	struct page p;
-	page_init(&p, to, after, opt);
-	char d[TEXT_NUMBER_MAX];
-	uint64_t span = after->snapshot->time_ns > before->snapshot->time_ns
-				? after->snapshot->time_ns - before->snapshot->time_ns
-				: before->snapshot->time_ns - after->snapshot->time_ns;
-	fprintf(to, "%s (pid %u): what changed in %s, RSS %+.1f MiB\n      MiB\n",
-		after->snapshot->comm, after->snapshot->pid, text_duration(d, span),
-		((double)after->sheet->rss_bytes - (double)before->sheet->rss_bytes) / 1048576);
-	for (unsigned class = 0; class < SHEET_UNEXPLAINED; class ++) {
-		int64_t change = (int64_t)(after->sheet->class_bytes[class] -
-					   before->sheet->class_bytes[class]);
-		if (!change)
-			continue;
-		put_change(&p, change, sheet_class_name(class), "");
-		if (class != SHEET_LIVE && class != SHEET_HOLES)
-			continue;
-		size_t shown_count = 0;
-		for (uint32_t i = 0; i < after->sheet->group_count && shown_count < p.limit; i++) {
-			int64_t part = group_change(before, after, i, class);
-			if (part > change / 20 && part > 65536 && change > 0) {
-				put_change(&p, part, "  ", explain_group_name(after, i));
-				shown_count++;
-			} else if (part < change / 20 && part < -65536 && change < 0) {
-				put_change(&p, part, "  ", explain_group_name(after, i));
-				shown_count++;
-			}
-		}
-	}
-	put_change(&p, after->sheet->unexplained_bytes - before->sheet->unexplained_bytes,
-		   "unexplained", "");
 	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;
 }

@@ -33,32 +33,11 @@ static const char *function_of(const struct page_frame *frame)
 	return symbols ? symbols[0].function : NULL;
 }
 
-static int is_library(const struct page_frame *frame)
-{
-	static const char *const names[] = { "libc.so",      "ld-linux",    "libbyteledger-heap",
-					     "libstdc++.so", "libgcc_s.so", "[vdso]" };
-	const char *function = function_of(frame);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strncmp(frame->module->name, names[i], strlen(names[i])))
-			return 1;
-	enum view_role role = function ? view_skip_role(NULL, function) : VIEW_OWN;
-	return role == VIEW_HELPER || role == VIEW_STANDARD;
-}
-
-/* Who asked: the innermost frame that is no library's, else the innermost. */
-static uint16_t first_of(const struct page_stack *stack)
-{
-	for (uint16_t i = 0; i < stack->count; i++)
-		if (!is_library(stack->frames[i]))
-			return i;
-	return 0;
-}
-
 static int add(struct holders *holders, const struct page_row *row)
 {
 	struct holder like = { .function = NULL };
 	if (row->stack) {
-		like.first = first_of(row->stack);
+		like.first = pages_stack_first(row->stack);
 		const struct page_frame *frame = row->stack->frames[like.first];
 		like.function = function_of(frame);
 		like.module = frame->module;

@@ -9,6 +9,7 @@
 #include "base/huge.h"
 #include "query/living.h"
 #include "query/recording.h"
+#include "query/resident.h"
 #include "trace/trace.h"
 
 #define LATER_NS (600ull * 1000000000u) /* what is touched again within ten minutes was no saving */
@@ -19,7 +20,7 @@ int instant_is_there(const char *path)
 	struct trace_shot *shots = NULL;
 	size_t count = 0;
 	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, &ignored);
-	int rc = reader ? trace_reader_shots(reader, &shots, &count, &ignored) : ignored.code;
+	int rc = reader ? trace_reader_shots(reader, &shots, &count, NULL, &ignored) : ignored.code;
 	free(shots);
 	return rc < 0 ? rc : count != 0;
 }
@@ -37,6 +38,7 @@ static int join(struct instant *instant, const struct query_source *source, stru
 	prof_free(instant->names);
 	instant_drop(instant);
 	free(instant->maps);
+	page_shot_putp(&instant->pages);
 	instant->maps = NULL;
 	instant->names = prof_new(err);
 	if (!instant->names)
@@ -49,11 +51,24 @@ static int join(struct instant *instant, const struct query_source *source, stru
 	return rc;
 }
 
+/* What the other book says: a sheet is whole without it. */
+static void look_pages(struct instant *instant, const char *path)
+{
+	struct err ignored = { 0 };
+	instant->pages = resident_nearest(path, instant->snapshot->time_ns, &ignored);
+	if (instant->pages)
+		instant->pages_age_ns = (int64_t)(page_shot_find(instant->pages, 0)->time_ns -
+						  instant->snapshot->time_ns);
+}
+
 int instant_join(const char *path, struct instant *instant, struct err *err)
 {
 	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, err);
 	const struct query_source source = { .living = read_living, .ctx = reader };
-	return reader ? join(instant, &source, err) : err->code;
+	int rc = reader ? join(instant, &source, err) : err->code;
+	if (rc == 0)
+		look_pages(instant, path);
+	return rc;
 }
 
 uint64_t instant_zero(const char *path)
@@ -140,9 +155,11 @@ static int read_it(const char *path, const struct query_time *time,
 	uint64_t ns = 0;
 	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, err);
 	const struct query_source own = { .living = read_living, .ctx = reader };
-	int rc = reader ? trace_reader_shots(reader, &shots, &count, err) : err->code;
+	int rc = reader ? trace_reader_shots(reader, &shots, &count, &instant->unreadable, err)
+			: err->code;
 	if (rc == 0 && !count) {
-		rc = err_set(err, -ENODATA, "cannot explain '%s': it has no snapshot", path);
+		rc = err_set(err, -ENODATA, "cannot explain '%s': it has no snapshot%s", path,
+			     instant->unreadable ? " that can be read" : "");
 		err_hint(err,
 			 "'byteledger run' writes them; 'heap' and older recordings have none, "
 			 "'byteledger report' says what was live");
@@ -155,6 +172,7 @@ static int read_it(const char *path, const struct query_time *time,
 			err_init(err);
 			at = choose(shots, count, time, ns);
 			instant->snapshot = trace_reader_shot(reader, &shots[at], err);
+			instant->unreadable += !instant->snapshot;
 			if (!instant->snapshot)
 				memmove(&shots[at], &shots[at + 1],
 					(count - at - 1) * sizeof(*shots));
@@ -162,6 +180,8 @@ static int read_it(const char *path, const struct query_time *time,
 		rc = instant->snapshot ? 0 : err->code;
 		if (rc == 0)
 			rc = join(instant, source && source->living ? source : &own, err);
+		if (rc == 0)
+			look_pages(instant, path);
 		if (rc == 0)
 			look_later(instant, reader, shots, count, at);
 		if (rc == 0 && !is_peak(time))

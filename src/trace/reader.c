@@ -409,10 +409,10 @@ int trace_reader_reached(struct trace_reader *r, uint64_t *time_ns, struct err *
 }
 
 int trace_reader_shots(struct trace_reader *r, struct trace_shot **shots, size_t *count,
-		       struct err *err)
+		       size_t *unreadable, struct err *err)
 {
 	struct trace_shot *list = NULL;
-	size_t room = 0;
+	size_t room = 0, bad = 0;
 	int rc = 0;
 	*count = 0;
 	for (uint64_t at = BLT_FILE_HEADER; at < r->info.file_bytes && rc >= 0;) {
@@ -423,6 +423,7 @@ int trace_reader_shots(struct trace_reader *r, struct trace_shot **shots, size_t
 			rc = reader_resync(r, at + 1, &at);
 			if (rc == 0)
 				break;
+			bad++;
 			continue;
 		}
 		uint64_t here = at;
@@ -430,13 +431,16 @@ int trace_reader_shots(struct trace_reader *r, struct trace_shot **shots, size_t
 		if (rc < 0 || head.type != BLT_SNAPSHOT)
 			continue;
 		rc = reader_load(r, here, &head, &view);
-		if (rc == -EBADMSG)
+		if (rc == -EBADMSG) {
 			rc = 0;
-		else if (rc >= 0) {
+			bad++;
+		} else if (rc >= 0) {
 			struct trace_shot shot = { .at = here };
 			shot.time_ns = shot_time(&view, &shot.rss_bytes);
-			if (shot.time_ns == UINT64_MAX)
+			if (shot.time_ns == UINT64_MAX) {
+				bad++;
 				continue;
+			}
 			if (*count == room) {
 				room = room ? room * 2 : 16;
 				struct trace_shot *grown = realloc(list, room * sizeof(*grown));
@@ -449,6 +453,8 @@ int trace_reader_shots(struct trace_reader *r, struct trace_shot **shots, size_t
 			list[(*count)++] = shot;
 		}
 	}
+	if (unreadable)
+		*unreadable = bad;
 	if (rc < 0) {
 		free(list);
 		*count = 0;

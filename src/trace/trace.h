@@ -217,9 +217,12 @@ int trace_reader_files(struct trace_reader *reader,
 struct trace_shot {
 	uint64_t time_ns, rss_bytes, at;
 };
-/** trace_reader_shots() - all that are whole, in order; malloc'd. O(blocks), and the heads of snapshots are read. 0 or negative errno. */
+/**
+ * trace_reader_shots() - all that are whole, in order; malloc'd. O(blocks), and the heads of snapshots are read. *@unreadable (NULL: nobody
+ * asks): places where one is damaged or of a later layout, or where something is damaged that may have been one. 0 or negative errno.
+ */
 int trace_reader_shots(struct trace_reader *reader, struct trace_shot **shots, size_t *count,
-		       struct err *err);
+		       size_t *unreadable, struct err *err);
 /**
  * trace_reader_reached() - no earlier than when the last block of events begins: what happened before that moment has been written. Reads
  * the heads of blocks only. 0 or negative errno.

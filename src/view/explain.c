@@ -223,6 +223,7 @@ struct explain *explain_new(struct instant *instant, const struct explain_opt *o
 		e->complete = in.complete;
 		e->lost_events = instant->lost_events;
 		e->filtered = instant->filtered;
+		e->unreadable = instant->unreadable;
 		e->snapshot_age_ns = instant->age_ns;
 		rc = e->recorded ? group_all(&g, &in, instant->maps) : 0;
 	}
@@ -246,6 +247,11 @@ struct explain *explain_new(struct instant *instant, const struct explain_opt *o
 		explain_free(e);
 		return NULL;
 	}
+	if (explain_touch(e, instant) < 0) {
+		err_set(err, -ENOMEM, "cannot tell who touched what nobody asked for");
+		explain_free(e);
+		return NULL;
+	}
 	explain_advise(e, instant);
 	return e;
 }
@@ -256,6 +262,7 @@ void explain_free(struct explain *e)
 		return;
 	sheet_free(e->sheet);
 	free(e->groups);
+	free(e->touched);
 	free(e);
 }
 

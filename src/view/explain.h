@@ -32,6 +32,15 @@ struct explain_group {
 	uint32_t stack;          /* a row of the names; one example unless grouped by stack */
 };
 
+/** struct explain_touch - anonymous memory under one mapping's name that one group touched first. */
+struct explain_touch {
+	const char *label;
+	uint64_t bytes;
+	const struct page_stack
+		*stack; /* of a group the one with most of it; lent from the reading */
+	uint16_t first; /* whose frame stands for the group */
+};
+
 struct explain {
 	const struct snapshot *snapshot; /* lent */
 	const struct prof *names;        /* lent; NULL: nothing was recorded */
@@ -43,9 +52,16 @@ struct explain {
 	struct not_advised not_advised[ADVICE_MAX];
 	unsigned not_advised_count;
 	uint64_t lost_events, filtered;
+	size_t unreadable; /* as instant.unreadable */
 	int recorded, complete;
 	int moving; /* many blocks came and went while the heap was walked: caches are not told from them */
-	const char *why_not;     /* nothing was recorded: why; NULL */
+	const char *why_not; /* nothing was recorded: why; NULL */
+	/* of the recording's reading of resident pages next to the moment */
+	int has_pages;
+	struct explain_touch *touched; /* by label, of each the largest first */
+	size_t touched_count;
+	uint64_t touched_bytes; /* of the class anonymous-mmap: what nothing else explains */
+	int64_t pages_age_ns;   /* how far the reading is from the snapshot */
 	int64_t snapshot_age_ns; /* FILE: how far the snapshot is from the moment that was asked for */
 };
 
@@ -68,6 +84,13 @@ const char *explain_group_name(const struct explain *explain, uint32_t group);
 /** explain_line_bytes() - of class @class under label @label (NULL: all of the class). */
 uint64_t explain_line_bytes(const struct explain *explain, unsigned class, const char *label);
 
+/** explain_touched() - where in explain->touched those of @label stand, and how many: 0 where there are none. */
+size_t explain_touched(const struct explain *explain, const char *label, size_t *count);
+/** explain_touch_frame() - frame @at of touch->stack. */
+void explain_touch_frame(const struct explain_touch *touch, size_t at, struct view_frame *frame);
+
+/** Private: touched.c */
+int explain_touch(struct explain *explain, const struct instant *instant);
 /** Private: advice.c */
 void explain_advise(struct explain *explain, const struct instant *instant);
 

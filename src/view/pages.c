@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/intern.h"
+#include "view/view.h"
 
 int pages_kind_is_cache(unsigned kind)
 {
@@ -245,4 +246,30 @@ struct pages_tree *pages_tree_new(const struct page_process *process,
 	}
 	tree->opt = NULL;
 	return tree;
+}
+
+static const char *function_of(const struct page_frame *frame)
+{
+	const struct symbol *symbols = atomic_load_explicit(&frame->symbols, memory_order_acquire);
+	return symbols ? symbols[0].function : NULL;
+}
+
+static int is_library(const struct page_frame *frame)
+{
+	static const char *const names[] = { "libc.so",      "ld-linux",    "libbyteledger-heap",
+					     "libstdc++.so", "libgcc_s.so", "[vdso]" };
+	const char *function = function_of(frame);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strncmp(frame->module->name, names[i], strlen(names[i])))
+			return 1;
+	enum view_role role = function ? view_skip_role(NULL, function) : VIEW_OWN;
+	return role == VIEW_HELPER || role == VIEW_STANDARD;
+}
+
+uint16_t pages_stack_first(const struct page_stack *stack)
+{
+	for (uint16_t i = 0; i < stack->count; i++)
+		if (!is_library(stack->frames[i]))
+			return i;
+	return 0;
 }

@@ -46,6 +46,9 @@ const struct pages_node *pages_tree_root(const struct pages_tree *tree);
 void pages_tree_free(struct pages_tree *tree);
 void pages_tree_freep(struct pages_tree **tree);
 
+/** pages_stack_first() - where in @stack who asked stands: the innermost frame that is no library's and no helper's; else 0. */
+uint16_t pages_stack_first(const struct page_stack *stack);
+
 /** pages_category() - "nodeRust", "nodeCpp" (the main executable) or "systemLib"; of TezEdge's words. */
 const char *pages_category(const struct page_frame *frame, const struct symbol *symbol,
 			   const struct page_module *program);

@@ -441,6 +441,12 @@ static int holds_block(const struct merge *m, uint64_t start, uint64_t end)
 	return low < in->block_count && in->blocks[low].addr < end;
 }
 
+static void nobody(struct merge *m, const char *label, uint64_t bytes, uint64_t shared)
+{
+	m->direct += bytes;
+	merge_add(m, SHEET_UNEXPLAINED, 0, label, "", bytes, shared);
+}
+
 /* No reader walked it: live blocks are cut out, the rest is what the mapping is. */
 static void elsewhere(struct merge *m, const struct snapshot_region *r, uint64_t at, uint64_t end,
 		      uint32_t kinds)
@@ -458,7 +464,7 @@ static void elsewhere(struct merge *m, const struct snapshot_region *r, uint64_t
 		} else if (kinds & PAGE_IS_FILE) {
 			merge_add(m, SHEET_FILES, 1, label, "pages of files", bytes, shared);
 		} else if (r->class == SHEET_UNEXPLAINED) {
-			m->direct += bytes;
+			nobody(m, label, bytes, shared);
 		} else {
 			merge_add(m, r->class, r->exact, label, "what the mapping is", bytes,
 				  shared);
@@ -531,7 +537,7 @@ static void whole(struct merge *m, const struct snapshot_region *r)
 	uint64_t file = r->rss_bytes - r->anonymous_bytes,
 		 shared = least(r->shared_bytes, r->rss_bytes);
 	if (r->class == SHEET_UNEXPLAINED) {
-		m->direct += r->rss_bytes;
+		nobody(m, label, r->rss_bytes, shared);
 		return;
 	}
 	if (r->class != SHEET_DATA) {
@@ -630,6 +636,16 @@ static int make_lines(struct merge *m)
 		}
 	}
 	qsort(sheet->lines, sheet->line_count, sizeof(*sheet->lines), by_bytes);
+	/* what nobody has is no line */
+	size_t all = sheet->line_count;
+	while (sheet->line_count && sheet->lines[sheet->line_count - 1].class == SHEET_UNEXPLAINED)
+		sheet->line_count--;
+	sheet->nobody_count = all - sheet->line_count;
+	sheet->nobody = calloc(sheet->nobody_count + 1, sizeof(*sheet->nobody));
+	if (!sheet->nobody)
+		return -ENOMEM;
+	memcpy(sheet->nobody, sheet->lines + sheet->line_count,
+	       sheet->nobody_count * sizeof(*sheet->nobody));
 	return 0;
 }
 
@@ -730,6 +746,7 @@ void sheet_free(struct sheet *sheet)
 	for (unsigned i = 0; i < sheet->strip_count; i++)
 		free(sheet->strips[i].cells);
 	free(sheet->lines);
+	free(sheet->nobody);
 	free(sheet->groups);
 	free(sheet);
 }

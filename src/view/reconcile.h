@@ -39,6 +39,7 @@ struct sheet_group {
 
 struct sheet_line {
 	uint8_t class, exact; /* enum sheet_class */
+	uint8_t touched;      /* told by who touched it, in explain->touched under its label */
 	const char *label;    /* lent from the snapshot, or static */
 	const char *how;      /* static, or the snapshot's */
 	uint64_t bytes, shared_bytes;
@@ -75,6 +76,8 @@ struct sheet {
 	uint64_t rss_bytes;
 	struct sheet_line *lines; /* in the order of their classes; of each the largest first */
 	size_t line_count;
+	struct sheet_line *nobody; /* by mapping's name, what no line has of them */
+	size_t nobody_count;
 	int64_t unexplained_bytes;  /* what no line has, and what moved: signed */
 	int64_t moved_bytes;        /* part of it: mappings' RSS less what the pages said */
 	struct sheet_group *groups; /* group_count, then the three pseudo groups */
