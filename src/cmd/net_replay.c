@@ -37,6 +37,8 @@ struct replay {
 	struct net_identity *identities[NET_IDENTITIES_MAX];
 	struct net_keyring keyring;
 	struct net_budget budget;
+	struct net_seek_limit seek;
+	uint64_t seek_bursts;
 	struct open_conn *open[16384]; /* by a hash of the capture's number */
 	uint64_t conn_ids, message_ids;
 	int local_seen; /* a connection has the address of --local */
@@ -162,7 +164,7 @@ static int on_open(struct capture_sink *sink, const struct capture_conn *info, s
 				    .budget = &replay->budget,
 				    .sink = &replay->messages,
 				    .difficulty = NODE_POW_DIFFICULTY,
-				    .seek_budget = NET_REPLAY_SEEK_BUDGET,
+				    .seek = &replay->seek,
 				    .attached_late = info->attached_late };
 	struct open_conn **at = find_conn(replay, info->conn);
 	struct open_conn *open = calloc(1, sizeof(*open));
@@ -331,7 +333,9 @@ int net_replay(const struct net_job *job, struct err *err)
 {
 	struct replay replay = { .capture = { on_open, on_data, on_gap, on_close },
 				 .messages = { on_connection, on_chunk, on_message },
-				 .job = job };
+				 .job = job,
+				 .seek = NODE_REPLAY_SEEK(&replay.seek_bursts),
+				 .seek_bursts = NODE_REPLAY_BURSTS };
 	int rc = run(&replay, err);
 	release(&replay);
 	return rc;

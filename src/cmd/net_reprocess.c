@@ -41,9 +41,11 @@ int net_reprocess(const struct net_job *options, struct err *err)
 {
 	struct net_identity *identities[NET_IDENTITIES_MAX];
 	struct net_keyring keyring = { identities, 0 };
+	uint64_t bursts = NODE_REPLAY_BURSTS;
+	const struct net_seek_limit seek = NODE_REPLAY_SEEK(&bursts);
 	struct node_reprocess job = { .keyring = &keyring,
 				      .difficulty = NODE_POW_DIFFICULTY,
-				      .seek_budget = NET_REPLAY_SEEK_BUDGET };
+				      .seek = &seek };
 	int rc = net_seal_init(err);
 	while (rc == 0 && keyring.count < options->identity_count) {
 		struct net_identity *identity =

@@ -76,8 +76,7 @@ struct net_conn *net_conn_new(const struct net_conn_opt *opt, struct err *err)
 	conn->budget = opt->budget ? opt->budget : &conn->own_budget;
 	conn->role = opt->role;
 	conn->difficulty = opt->difficulty;
-	conn->seek_budget = opt->seek_budget ? opt->seek_budget : NET_SEEK_BUDGET;
-	conn->starts_left = NET_STARTS_FIRST;
+	conn->seek_limit = opt->seek ? opt->seek : &net_seek_live;
 	if (opt->remote_addr)
 		snprintf(conn->addr[MESSAGE_REMOTE], sizeof(conn->addr[0]), "%s", opt->remote_addr);
 	if (opt->local_addr)
@@ -269,13 +268,9 @@ static int take_hello(struct net_conn *conn, struct net_half *half)
 	return 0;
 }
 
-int net_conn_feed(struct net_conn *conn, int from_initiator, uint64_t time_ns, const void *bytes,
-		  size_t len, struct err *err)
+static int feed(struct net_conn *conn, struct net_half *half, uint64_t time_ns, const void *bytes,
+		size_t len, struct err *err)
 {
-	struct net_half *half = half_of(conn, from_initiator);
-	if (!len)
-		return 0;
-	conn->starts_left += len / NET_STARTS_BYTES;
 	if (half_append(half, bytes, len, time_ns) < 0)
 		return err_set(err, -ENOMEM, "cannot keep %zu bytes of a connection", len);
 	if (half->state == HALF_HELLO && take_hello(conn, half) < 0)
@@ -291,29 +286,98 @@ int net_conn_feed(struct net_conn *conn, int from_initiator, uint64_t time_ns, c
 	return half_run(conn, half, err);
 }
 
+int net_conn_feed(struct net_conn *conn, int from_initiator, uint64_t time_ns, const void *bytes,
+		  size_t len, struct err *err)
+{
+	if (!len)
+		return 0;
+	seek_grant(conn, time_ns, len);
+	seek_slice(conn);
+	int rc = feed(conn, half_of(conn, from_initiator), time_ns, bytes, len, err);
+	seek_slice_end(conn);
+	return rc;
+}
+
 int net_conn_gap(struct net_conn *conn, int from_initiator, uint64_t time_ns, uint64_t lost,
 		 struct err *err)
 {
 	struct net_half *half = half_of(conn, from_initiator);
+	seek_grant(conn, time_ns, 0);
 	conn->row.gaps[half->sender]++;
 	conn->row.gap_bytes[half->sender] += lost;
 	half->pending_time_ns = time_ns;
 	if (half->state == HALF_HELLO || half->state == HALF_WAIT)
 		return give_up(conn, "bytes of the handshake were lost: nothing can be decrypted",
 			       err);
-	return half_seek(conn, half, lost, err);
+	return seek_gap(conn, half, lost, err);
+}
+
+int net_conn_busy(const struct net_conn *conn)
+{
+	return seek_busy(&conn->half[0]) || seek_busy(&conn->half[1]);
+}
+
+/* All that can be done now; @conn->slice_left says how much. */
+static int work(struct net_conn *conn, struct err *err)
+{
+	int rc = 0;
+	for (int i = 0; i < 2 && rc >= 0; i++) {
+		struct net_half *half = &conn->half[i];
+		if (seek_busy(half))
+			rc = half_run(conn, half, err);
+		if (rc >= 0 && conn->ending && !seek_busy(half))
+			rc = seek_end(conn, half, err);
+	}
+	return rc < 0 ? rc : 0;
+}
+
+int net_conn_work(struct net_conn *conn, struct err *err)
+{
+	seek_slice(conn);
+	int rc = work(conn, err);
+	seek_slice_end(conn);
+	return rc;
+}
+
+int net_conn_end(struct net_conn *conn, struct err *err)
+{
+	conn->ending = 1;
+	return net_conn_work(conn, err);
+}
+
+int net_conn_hurry(struct net_conn *conn, int on, struct err *err)
+{
+	int rc = 0;
+	conn->hurries = on;
+	for (int i = 0; i < 2 && rc >= 0; i++) {
+		struct net_half *half = &conn->half[i];
+		if (half->state != HALF_SEEK)
+			continue;
+		rc = half_run(conn, half, err);
+		/* what comes from now on is looked at */
+		if (rc >= 0 && !on && half->state == HALF_SEEK)
+			rc = seek_again(conn, half, err);
+	}
+	return rc < 0 ? rc : 0;
+}
+
+uint64_t net_conn_spent(const struct net_conn *conn)
+{
+	return conn->seek_spent;
 }
 
 int net_conn_close(struct net_conn *conn, uint64_t time_ns, const char *reason, struct err *err)
 {
-	int rc = 0;
+	conn->slice_left = UINT64_MAX;
+	conn->ending = 0;
+	int rc = work(conn, err);
 	/* a connection that never came to a handshake still shows what was said */
 	for (int i = 0; i < 2 && rc >= 0; i++) {
 		struct net_half *half = &conn->half[i];
 		if (half->state == HALF_WAIT)
 			rc = build_hello(conn, half, err);
 		if (rc >= 0)
-			rc = half_settle(conn, half, err);
+			rc = seek_end(conn, half, err);
 		if (rc >= 0)
 			rc = build_gap(conn, half, time_ns,
 				       "the connection ended inside the message", err);

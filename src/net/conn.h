@@ -37,8 +37,23 @@ struct net_keyring {
 	size_t count;
 };
 
-#define NET_SEEK_BUDGET \
-	(128ull << 20) /* about an eighth of a second of one core: for live recording */
+/**
+ * struct net_seek_limit - what finding the way back behind gaps and damaged chunks may cost, in nanoseconds as a usual core
+ * takes them: 300 for a try and a third for each byte of its body, 100 for a place, 300 for a nonce made ready. A peer
+ * makes gaps and places as it likes, so nothing is given anew at a gap: what is spent is spent.
+ */
+struct net_seek_limit {
+	uint64_t burst;      /* of a connection, from its first search on */
+	uint64_t per_second; /* given anew for each second of its time, up to @burst */
+	uint64_t per_byte;   /* and for each byte that it moves */
+	/* One call of net_conn_feed(), _gap(), _end() or _work() spends at most this much; the rest is net_conn_work()'s. 0 = no bound. */
+	uint64_t slice;
+	uint64_t *
+		turn; /* with @slice: what all connections together may spend until it is filled again; may be NULL */
+	uint64_t *bursts; /* what is left of it for bursts of all connections; NULL = no bound */
+};
+/** net_seek_live - unless told otherwise: 96 ms, 1.6 % of a core later on, no slices. */
+extern const struct net_seek_limit net_seek_live;
 
 enum net_role {
 	NET_ROLE_UNKNOWN, /* ours is the side whose connection message has a key of the ring; else the initiator */
@@ -57,8 +72,7 @@ struct net_conn_opt {
 	struct message_sink *sink;
 	double difficulty; /* proof of work that comments speak of; nodes use 26.0 */
 	int attached_late;
-	/* Bytes that may be authenticated in vain to find the way back behind one gap; 0 = NET_SEEK_BUDGET. */
-	uint64_t seek_budget;
+	const struct net_seek_limit *seek; /* kept as a pointer; NULL = net_seek_live */
 };
 
 struct net_conn;
@@ -71,6 +85,16 @@ int net_conn_feed(struct net_conn *conn, int from_initiator, uint64_t time_ns, c
 /** net_conn_gap() - @lost bytes of that direction are missing here; 0 = some, but nobody knows how many. */
 int net_conn_gap(struct net_conn *conn, int from_initiator, uint64_t time_ns, uint64_t lost,
 		 struct err *err);
+/** net_conn_busy() - 1 = a search was broken off by the slice: net_conn_work() goes on with it, before anything else is fed. */
+int net_conn_busy(const struct net_conn *conn);
+/** net_conn_work() - search on for one slice. */
+int net_conn_work(struct net_conn *conn, struct err *err);
+/** net_conn_hurry() - with @on, searches are given up and none is begun: what they pass is kept raw. */
+int net_conn_hurry(struct net_conn *conn, int on, struct err *err);
+/** net_conn_end() - nothing more is fed: what net_conn_close() looks for may be busy before it. Optional. */
+int net_conn_end(struct net_conn *conn, struct err *err);
+/** net_conn_spent() - what its searches have cost, as in struct net_seek_limit. */
+uint64_t net_conn_spent(const struct net_conn *conn);
 /** net_conn_close() - flush what is pending as raw pieces, report the final row, release @conn. */
 int net_conn_close(struct net_conn *conn, uint64_t time_ns, const char *reason, struct err *err);
 /** net_conn_free() - release without reporting anything: the work was broken off. */

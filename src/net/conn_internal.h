@@ -7,11 +7,8 @@
 #include "net/conn.h"
 #include "net/starts.h"
 
-#define NET_BOUNDARIES 512 /* remembered starts of system calls: the likely places of a chunk */
-#define NET_STARTS_FIRST \
-	(2u * NET_STARTS_MAX) /* nonces that every connection may spend on finding its way back */
-#define NET_STARTS_BYTES 16   /* and one more for so many bytes */
-#define NET_SEEK_NONCES 2500  /* chunks that may have been lost in a gap of unknown length */
+#define NET_BOUNDARIES 512   /* remembered starts of system calls: the likely places of a chunk */
+#define NET_SEEK_NONCES 2500 /* chunks that may have been lost in a gap of unknown length */
 
 enum half_state {
 	HALF_HELLO,  /* before the connection chunk */
@@ -22,11 +19,7 @@ enum half_state {
 	HALF_RAW,    /* never to be cut: no handshake seen, or nonsense */
 };
 
-/** A place that may be the start of a chunk. */
-struct seek_candidate {
-	uint64_t at, end; /* stream offsets */
-	int likely; /* a system call began here, or a chunk ended here if its length can be trusted */
-};
+struct seek; /* seek.c */
 
 /** One direction. Offsets count the sender's bytes from the start of the recording, gaps of known length included. */
 struct net_half {
@@ -40,18 +33,7 @@ struct net_half {
 	uint8_t nonce[NET_NONCE_BYTES];      /* of the next chunk */
 	uint64_t boundaries[NET_BOUNDARIES]; /* stream offsets, ascending, ring */
 	unsigned boundary_first, boundary_count;
-	/* seeking */
-	uint64_t
-		seek_tried; /* every candidate below this stream offset was ruled out or stands in seek_waiting */
-	uint64_t seek_chain; /* where the next chunk begins if only the last one was damaged */
-	struct buf
-		seek_waiting; /* struct seek_candidate[]: those that need bytes which have not come yet */
-	uint64_t seek_wakes;  /* lowest stream end at which one of them can be tried */
-	uint64_t seek_nonces; /* how many chunks may be missing */
-	int seek_every_byte; /* the gap's length is known: few nonces, so any place may be tried with all */
-	/* Bytes that may still be authenticated in vain: at likely places, and at all others. */
-	uint64_t seek_budget, seek_weak_budget;
-	struct net_starts *seek_starts; /* NULL while the place is known */
+	struct seek *seek; /* NULL while the place is known */
 	/* message under construction: plaintext behind chunk 2 is one stream */
 	struct buf message;
 	uint64_t message_first_chunk, message_first_offset;
@@ -75,8 +57,11 @@ struct net_conn {
 	enum net_role role;
 	int role_guessed;
 	double difficulty;
-	uint64_t seek_budget;
-	uint64_t starts_left; /* nonces that may still be made ready for net_starts_next() */
+	/* What finding the way back may still cost, by the limit: for all, and for places that nothing speaks for. */
+	const struct net_seek_limit *seek_limit;
+	uint64_t seek_left, seek_weak_left, seek_paid_ns, seek_spent;
+	uint64_t slice_left, slice_from; /* of this call; seek_spent when it began */
+	int seek_began, hurries, ending;
 	struct net_key *key;
 	char addr[2][64]; /* by sender */
 	char local_peer_id[NET_PEER_ID_TEXT], remote_peer_id[NET_PEER_ID_TEXT];
@@ -101,11 +86,49 @@ int half_append(struct net_half *half, const void *bytes, size_t len, uint64_t t
 int half_run(struct net_conn *conn, struct net_half *half, struct err *err);
 /** half_flush_raw() - hand over all pending bytes as one uncut piece. */
 int half_flush_raw(struct net_conn *conn, struct net_half *half, struct err *err);
-/** half_seek() - the place is lost; @lost bytes are missing (0 = unknown). */
-int half_seek(struct net_conn *conn, struct net_half *half, uint64_t lost, struct err *err);
-/** half_settle() - the stream ended inside a chunk: perhaps its length is no length, so look for chunks inside it. */
-int half_settle(struct net_conn *conn, struct net_half *half, struct err *err);
+/** half_flush_front() - the same for the first @len of them. */
+int half_flush_front(struct net_conn *conn, struct net_half *half, size_t len, struct err *err);
+/** half_open() - authenticate and decrypt a chunk into conn->plain; 0, -EBADMSG or -ENOMEM. */
+int half_open(struct net_conn *conn, const uint8_t nonce[NET_NONCE_BYTES], const uint8_t *chunk,
+	      size_t len);
+/** half_take() - the chunk of @len bytes at the front is good, its plaintext in conn->plain: hand it over. */
+int half_take(struct net_conn *conn, struct net_half *half, size_t len, struct err *err);
+/** half_is_boundary() - 1 = a system call of the sender began at this stream offset. */
+int half_is_boundary(const struct net_half *half, uint64_t offset);
 void half_fini(struct net_half *half);
+
+static inline const uint8_t *half_bytes(const struct net_half *half)
+{
+	return (const uint8_t *)half->pending.data + half->start;
+}
+
+static inline size_t half_len(const struct net_half *half)
+{
+	return half->pending.len - half->start;
+}
+
+/* seek.c */
+/** seek_grant() - time and bytes that passed give the connection some of its budget back; before each call's work. */
+void seek_grant(struct net_conn *conn, uint64_t time_ns, size_t bytes);
+/** seek_slice() - this call may spend so much; seek_slice_end() takes what it spent from what all share. */
+void seek_slice(struct net_conn *conn);
+void seek_slice_end(struct net_conn *conn);
+/** seek_gap() - the place is lost; @lost bytes are missing (0 = unknown). */
+int seek_gap(struct net_conn *conn, struct net_half *half, uint64_t lost, struct err *err);
+/** seek_begin() - look for the next chunk from here on, with so many nonces. */
+int seek_begin(struct net_conn *conn, struct net_half *half, uint64_t nonces, int every_byte,
+	       struct err *err);
+/** seek_again() - the same search once more, behind what it gave up. */
+int seek_again(struct net_conn *conn, struct net_half *half, struct err *err);
+/** seek_run() - go on as far as the slice allows. 1 = found: the chunk was handed over and the half is open again. */
+int seek_run(struct net_conn *conn, struct net_half *half, struct err *err);
+/** seek_busy() - 1 = there are places to be looked at whose bytes are there. */
+int seek_busy(const struct net_half *half);
+/** seek_end() - the stream ended inside a chunk: perhaps its length is no length, so look for chunks inside it. */
+int seek_end(struct net_conn *conn, struct net_half *half, struct err *err);
+/** seek_bytes() - memory that it holds. */
+size_t seek_bytes(const struct seek *seek);
+void seek_free(struct seek *seek);
 
 /* build.c */
 /** build_hello() - report the connection message of one side. */

@@ -18,7 +18,8 @@ struct stream {
 };
 
 struct net_starts {
-	uint32_t count, mask;
+	uint32_t count, mask, left; /* left: those from 0 on are still to be made */
+	uint8_t first[NET_NONCE_BYTES];
 	uint32_t tag_count;
 	uint16_t tags[TAG_MAX];
 	uint32_t *buckets; /* by the key stream over the tag: index + 1 of the first */
@@ -35,8 +36,7 @@ static uint16_t be16(const uint8_t *p)
 	return (uint16_t)(p[0] << 8 | p[1]);
 }
 
-struct net_starts *net_starts_new(const struct net_key *key, const uint8_t first[NET_NONCE_BYTES],
-				  uint64_t nonces)
+struct net_starts *net_starts_new(const uint8_t first[NET_NONCE_BYTES], uint64_t nonces)
 {
 	uint32_t count = nonces < NET_STARTS_MAX ? (uint32_t)nonces : NET_STARTS_MAX, size = 1;
 	struct net_starts *starts = malloc(sizeof(*starts) + count * sizeof(struct stream));
@@ -56,17 +56,32 @@ struct net_starts *net_starts_new(const struct net_key *key, const uint8_t first
 		if (net_tag_type(tag) != MESSAGE_UNKNOWN)
 			starts->tags[starts->tag_count++] = tag;
 	}
+	starts->left = count;
+	memcpy(starts->first, first, sizeof(starts->first));
+	return starts;
+}
+
+uint32_t net_starts_make(struct net_starts *starts, const struct net_key *key, uint32_t most)
+{
 	/* from the last on, so that each bucket lists the nearest first */
-	for (uint32_t i = count; i-- > 0;) {
+	for (; starts->left && most; most--) {
+		uint32_t i = --starts->left;
 		uint8_t nonce[NET_NONCE_BYTES], bytes[NET_START_BYTES];
-		memcpy(nonce, first, sizeof(nonce));
+		memcpy(nonce, starts->first, sizeof(nonce));
 		net_nonce_add(nonce, i);
 		net_key_stream(key, nonce, bytes, sizeof(bytes));
 		uint32_t *bucket = &starts->buckets[be16(bytes + 4) & starts->mask];
 		starts->streams[i] = (struct stream){ be32(bytes), be16(bytes + 4), *bucket };
 		*bucket = i + 1;
 	}
-	return starts;
+	return starts->left;
+}
+
+size_t net_starts_bytes(const struct net_starts *starts)
+{
+	return starts ? sizeof(*starts) + starts->count * sizeof(struct stream) +
+				(starts->mask + 1ull) * sizeof(*starts->buckets)
+		      : 0;
 }
 
 void net_starts_free(struct net_starts *starts)

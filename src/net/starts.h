@@ -20,12 +20,14 @@
 struct net_starts;
 
 /**
- * net_starts_new() - for @count nonces from @nonce on; more than NET_STARTS_MAX are left out. Costs about half a
- * microsecond for each.
+ * net_starts_new() - for @count nonces from @nonce on; more than NET_STARTS_MAX are left out. None is ready yet.
  * Return: release with net_starts_free(); NULL without memory.
  */
-struct net_starts *net_starts_new(const struct net_key *key, const uint8_t nonce[NET_NONCE_BYTES],
-				  uint64_t count);
+struct net_starts *net_starts_new(const uint8_t nonce[NET_NONCE_BYTES], uint64_t count);
+/** net_starts_make() - make up to @most more nonces ready, some 300 ns each. Return: how many are still to be made. */
+uint32_t net_starts_make(struct net_starts *starts, const struct net_key *key, uint32_t most);
+/** net_starts_bytes() - memory that it holds. */
+size_t net_starts_bytes(const struct net_starts *starts);
 void net_starts_free(struct net_starts *starts);
 
 /** struct net_start - a nonce that fits, and what it makes of the bytes. */
@@ -36,7 +38,7 @@ struct net_start {
 
 /**
  * net_starts_next() - the next fitting nonce for the sealed text @text (behind the authenticator), at least
- * NET_START_BYTES of it. @cursor is 0 at first and belongs to the function.
+ * NET_START_BYTES of it, once all are made. @cursor is 0 at first and belongs to the function.
  * Return: 1 and @start, 0 when there are no more. Costs about 100 ns a place for a few thousand nonces.
  */
 int net_starts_next(const struct net_starts *starts, const uint8_t *text, uint64_t *cursor,

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "node/inbox.h"
 #include "node/limits.h"
 #include "node/reprocess.h"
 
@@ -24,6 +25,13 @@ struct node_conn {
 	uint64_t resyncs[2]; /* that were counted */
 	int sealed;          /* it was counted that a chunk was not decrypted */
 	struct net_conn *net;
+	/* while it searches */
+	struct node_conn *queue_next;
+	int queued;
+	struct node_inbox inbox;
+	int ended; /* nothing more comes: it is closed when its search is over */
+	uint64_t ended_ns;
+	char end_reason[64];
 };
 
 /* ---- counting what is decoded ------------------------------------------------------------------------------------- */
@@ -94,6 +102,9 @@ int node_init(struct node *node, const struct node_config *config, struct store 
 {
 	node->sink = (struct message_sink){ on_connection, on_chunk, on_message };
 	node->config = config;
+	node->seek = net_seek_live;
+	node->seek.slice = NODE_SEEK_SLICE;
+	node->queue_end = &node->queue;
 	node->first_connection = store_first_connection(store);
 	node->say = say;
 	node->say_ctx = ctx;
@@ -217,6 +228,7 @@ static void unlink_conn(struct node *node, struct node_conn *c)
 		c->prev->next = c->next;
 	else
 		node->conns = c->next;
+	node_inbox_fini(&c->inbox);
 	free(c);
 }
 
@@ -237,6 +249,7 @@ int node_open(struct node *node, const struct netcap_conn *info, struct err *err
 				    .local_addr = local,
 				    .keyring = &node->keyring,
 				    .budget = &node->budget,
+				    .seek = &node->seek,
 				    .sink = &node->sink,
 				    .difficulty = NODE_POW_DIFFICULTY,
 				    .attached_late = info->attached_late };
@@ -261,6 +274,131 @@ int node_open(struct node *node, const struct netcap_conn *info, struct err *err
 	return 0;
 }
 
+/* ---- those that search ---------------------------------------------------------------------------------------------- */
+
+static void enqueue(struct node *node, struct node_conn *c)
+{
+	c->queued = 1;
+	c->queue_next = NULL;
+	*node->queue_end = c;
+	node->queue_end = &c->queue_next;
+}
+
+/* The first of the queue. */
+static struct node_conn *dequeue(struct node *node)
+{
+	struct node_conn *c = node->queue;
+	node->queue = c->queue_next;
+	if (!node->queue)
+		node->queue_end = &node->queue;
+	c->queued = 0;
+	return c;
+}
+
+static int close_conn(struct node *node, struct node_conn *c, struct err *err)
+{
+	node->closing = c;
+	int rc = net_conn_close(c->net, c->ended_ns, c->end_reason, err);
+	node->closing = NULL;
+	unlink_conn(node, c);
+	pthread_mutex_lock(&node->lock);
+	node->live.connections_open--;
+	pthread_mutex_unlock(&node->lock);
+	return rc;
+}
+
+static int apply(struct node_conn *c, const struct node_event *event, const void *bytes,
+		 struct err *err)
+{
+	int from_initiator = c->local_initiated == event->outgoing;
+	if (event->kind == NODE_EVENT_DATA)
+		return net_conn_feed(c->net, from_initiator, event->time_ns, bytes, event->len,
+				     err);
+	if (event->kind == NODE_EVENT_GAP)
+		return net_conn_gap(c->net, from_initiator, event->time_ns, event->lost, err);
+	return net_conn_end(c->net, err);
+}
+
+/* Up to @most bytes of what came meanwhile, until it searches again or has spent so much. */
+static int apply_inbox(struct node *node, struct node_conn *c, size_t most, uint64_t spent,
+		       struct err *err)
+{
+	struct node_event event;
+	const void *bytes;
+	size_t before = node_inbox_bytes(&c->inbox);
+	int rc = 0;
+	while (rc >= 0 && !net_conn_busy(c->net) && net_conn_spent(c->net) <= spent &&
+	       before - node_inbox_bytes(&c->inbox) <= most &&
+	       node_inbox_take(&c->inbox, &event, &bytes))
+		rc = apply(c, &event, bytes, err);
+	node->queue_bytes -= before - node_inbox_bytes(&c->inbox);
+	return rc;
+}
+
+int node_work(struct node *node, struct err *err)
+{
+	if (!node->queue)
+		return 0;
+	struct node_conn *c = dequeue(node);
+	uint64_t until = net_conn_spent(c->net) + NODE_SEEK_SLICE;
+	node->feeding = c;
+	int rc = net_conn_busy(c->net) ? net_conn_work(c->net, err) : 0;
+	if (rc >= 0)
+		rc = apply_inbox(node, c, NODE_INBOX_STEP, until, err);
+	node->feeding = NULL;
+	count_resyncs(node, c, net_conn_row(c->net));
+	if (rc >= 0 && (net_conn_busy(c->net) || node_inbox_bytes(&c->inbox)))
+		enqueue(node, c);
+	else if (rc >= 0 && c->ended)
+		rc = close_conn(node, c, err);
+	return rc < 0 ? rc : node->queue != NULL;
+}
+
+/* Too much waits for it: it gives its search up. It stays in the queue, with nothing to do there. */
+static int catch_up(struct node *node, struct node_conn *c, struct err *err)
+{
+	node->feeding = c;
+	int rc = net_conn_hurry(c->net, 1, err);
+	if (rc >= 0)
+		rc = apply_inbox(node, c, SIZE_MAX, UINT64_MAX, err);
+	if (rc >= 0)
+		rc = net_conn_hurry(c->net, 0, err);
+	node->feeding = NULL;
+	return rc;
+}
+
+static int wait_for_turn(struct node *node, struct node_conn *c, const struct node_event *event,
+			 const void *bytes, struct err *err)
+{
+	size_t before = node_inbox_bytes(&c->inbox);
+	if (before + event->len > NODE_INBOX_MAX ||
+	    node->queue_bytes + event->len > NODE_INBOXES_MAX) {
+		int rc = catch_up(node, c, err);
+		if (rc < 0)
+			return rc;
+		before = 0;
+	}
+	if (node_inbox_put(&c->inbox, event, bytes) < 0)
+		return err_set(err, -ENOMEM, "cannot keep %zu bytes of a connection", event->len);
+	node->queue_bytes += node_inbox_bytes(&c->inbox) - before;
+	return 0;
+}
+
+/* Now, or when the search that is under way is over. */
+static int happen(struct node *node, struct node_conn *c, const struct node_event *event,
+		  const void *bytes, struct err *err)
+{
+	if (c->queued)
+		return wait_for_turn(node, c, event, bytes, err);
+	node->feeding = c;
+	int rc = apply(c, event, bytes, err);
+	node->feeding = NULL;
+	count_resyncs(node, c, net_conn_row(c->net));
+	if (net_conn_busy(c->net))
+		enqueue(node, c);
+	return rc;
+}
+
 int node_data(struct node *node, uint64_t conn, int outgoing, uint64_t time_ns, const void *bytes,
 	      size_t len, struct err *err)
 {
@@ -270,11 +408,10 @@ int node_data(struct node *node, uint64_t conn, int outgoing, uint64_t time_ns, 
 	pthread_mutex_lock(&node->lock);
 	node->live.stream_bytes[outgoing] += len;
 	pthread_mutex_unlock(&node->lock);
-	node->feeding = c;
-	int rc = net_conn_feed(c->net, c->local_initiated == outgoing, time_ns, bytes, len, err);
-	node->feeding = NULL;
-	count_resyncs(node, c, net_conn_row(c->net));
-	return rc;
+	struct node_event event = {
+		.kind = NODE_EVENT_DATA, .time_ns = time_ns, .outgoing = outgoing, .len = len
+	};
+	return happen(node, c, &event, bytes, err);
 }
 
 int node_gap(struct node *node, uint64_t conn, int outgoing, uint64_t time_ns, uint64_t lost,
@@ -287,25 +424,24 @@ int node_gap(struct node *node, uint64_t conn, int outgoing, uint64_t time_ns, u
 	node->live.gaps[outgoing]++;
 	node->live.gap_bytes[outgoing] += lost;
 	pthread_mutex_unlock(&node->lock);
-	int rc = net_conn_gap(c->net, c->local_initiated == outgoing, time_ns, lost, err);
-	count_resyncs(node, c, net_conn_row(c->net));
-	return rc;
+	struct node_event event = {
+		.kind = NODE_EVENT_GAP, .time_ns = time_ns, .outgoing = outgoing, .lost = lost
+	};
+	return happen(node, c, &event, NULL, err);
 }
 
 int node_close(struct node *node, uint64_t conn, uint64_t time_ns, const char *reason,
 	       struct err *err)
 {
 	struct node_conn *c = *place(node, conn);
-	if (!c)
+	if (!c || c->ended)
 		return 0;
-	node->closing = c;
-	int rc = net_conn_close(c->net, time_ns, reason, err);
-	node->closing = NULL;
-	unlink_conn(node, c);
-	pthread_mutex_lock(&node->lock);
-	node->live.connections_open--;
-	pthread_mutex_unlock(&node->lock);
-	return rc;
+	c->ended = 1;
+	c->ended_ns = time_ns;
+	snprintf(c->end_reason, sizeof(c->end_reason), "%s", reason ? reason : "closed");
+	struct node_event event = { .kind = NODE_EVENT_END, .time_ns = time_ns };
+	int rc = happen(node, c, &event, NULL, err);
+	return rc >= 0 && !c->queued ? close_conn(node, c, err) : rc;
 }
 
 int node_process(struct node *node, enum netcap_process what, uint32_t pid, uint64_t time_ns)
@@ -493,7 +629,14 @@ void node_live(struct node *node, struct node_counts *live)
 
 int node_fini(struct node *node, struct err *err)
 {
+	struct err ignored = { 0 };
 	end_job(node);
+	while (node->queue) {
+		/* nobody waits for the end of a search */
+		struct node_conn *c = dequeue(node);
+		if (catch_up(node, c, &ignored) >= 0 && c->ended)
+			close_conn(node, c, &ignored);
+	}
 	while (node->conns) {
 		struct net_conn *net = node->conns->net;
 		unlink_conn(node, node->conns);

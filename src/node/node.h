@@ -38,13 +38,17 @@ struct node {
 	struct net_identity **identities; /* all that were ever loaded */
 	struct net_keyring keyring;
 	struct net_budget budget;
+	struct net_seek_limit seek; /* the caller may set its turn */
 	size_t identity_cap;
 	int sealed_seen;            /* a new identity may open what is stored */
 	int reprocess;              /* it came */
 	struct node_reprocess *job; /* under way, of what @job_reader reads */
 	struct store_reader *job_reader;
 	struct node_conn *conns;
-	struct node_conn *feeding;     /* the one that bytes came for just now */
+	struct node_conn *feeding; /* the one that bytes came for just now */
+	struct node_conn *queue,
+		**queue_end;           /* those that search, or have not seen all that came */
+	size_t queue_bytes;            /* what came for them meanwhile */
 	struct node_conn *closing;     /* the one whose last row is being reported */
 	struct node_conn *table[4096]; /* by the capture's number */
 	pthread_mutex_t lock;          /* of live, between this thread and those of the server */
@@ -68,6 +72,14 @@ int node_gap(struct node *node, uint64_t conn, int outgoing, uint64_t time_ns, u
 	     struct err *err);
 int node_close(struct node *node, uint64_t conn, uint64_t time_ns, const char *reason,
 	       struct err *err);
+/**
+ * node_work() - connections that search for their way back (net/conn.h) take turns: one slice for the next of them. What comes
+ * for them meanwhile waits, NODE_INBOX_MAX bytes each and NODE_INBOXES_MAX in all; then the search is given up.
+ * Return: 1 = there are more, 0 = none searches, negative errno.
+ */
+int node_work(struct node *node, struct err *err);
+#define NODE_INBOX_MAX (4u << 20)
+#define NODE_INBOXES_MAX (64u << 20)
 int node_process(struct node *node, enum netcap_process what, uint32_t pid, uint64_t time_ns);
 /** node_report() - store the rows of open connections as they are now. */
 void node_report(struct node *node);

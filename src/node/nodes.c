@@ -20,7 +20,13 @@
 #define TICK_MS 250
 #define REPORT_TICKS 40 /* rows of open connections are brought up to date every 10 s */
 #define COMPACT_MS 120000
-#define DRAIN_MS 5000 /* what was captured before the end is decoded for so long at most */
+#define SHARE \
+	2 /* of its time the thread spends at most one part on searches, however many connections search */
+#define TURN_NS \
+	8000000u /* of these, between two looks at the capture; it holds more than that in its ring */
+#define FULL_TURN_NS 1000000u /* where the capture has more than one look takes */
+#define SEARCH_MS 2000        /* for so long the searches that are under way at the end go on */
+#define DRAIN_MS 5000         /* what was captured before the end is decoded for so long at most */
 
 struct nodes {
 	struct netcap_sink sink;
@@ -32,6 +38,10 @@ struct nodes {
 	struct netcap *cap;
 	pthread_t log_thread;
 	int log_thread_runs, log_epoll, log_stop;
+	uint64_t turn; /* what searches may spend now: node->seek.turn */
+	uint64_t share,
+		shared_ns;    /* what they have not spent of their share of the time; until then */
+	int full;             /* the capture had more than one look takes */
 	int stopping;         /* atomic */
 	pthread_mutex_t lock; /* of capture */
 	struct node_capture capture;
@@ -284,6 +294,7 @@ static int open_node(struct nodes *r, size_t i, struct err *err)
 		free(node);
 		return err_wrap(err, "node '%s'", config->name);
 	}
+	node->seek.turn = &r->turn;
 	r->nodes[i] = node;
 	return 0;
 }
@@ -382,9 +393,38 @@ static void tick(struct nodes *r, uint64_t number)
 	}
 }
 
+/* What searches may spend until the next call, of the time that passed since the last. */
+static void begin_turn(struct nodes *r)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), most = r->full ? FULL_TURN_NS : TURN_NS;
+	r->share += (now - r->shared_ns) / SHARE;
+	r->shared_ns = now;
+	/* what nobody spent is not kept for later */
+	if (r->share > most)
+		r->share = most;
+	r->turn = r->share;
+}
+
+/* One slice for a connection of each node, around and around. 1 = there is more to do. */
+static int search(struct nodes *r, uint64_t leave, struct err *err)
+{
+	int any = 1;
+	while (any && r->turn > leave) {
+		any = 0;
+		for (size_t i = 0; i < r->config->node_count; i++) {
+			int rc = r->nodes[i] ? node_work(r->nodes[i], err) : 0;
+			if (rc < 0)
+				return rc;
+			any |= rc;
+		}
+	}
+	return any;
+}
+
 int nodes_run(struct nodes *r, struct err *err)
 {
 	uint64_t ticks = 0, next_ms = now_ms();
+	r->shared_ns = clock_ns(CLOCK_MONOTONIC);
 	while (!__atomic_load_n(&r->stopping, __ATOMIC_RELAXED)) {
 		int wait_ms = TICK_MS;
 		for (size_t i = 0; i < r->config->node_count; i++) {
@@ -396,14 +436,24 @@ int nodes_run(struct nodes *r, struct err *err)
 			tick(r, ticks++);
 			next_ms = now + TICK_MS;
 		}
+		begin_turn(r);
+		uint64_t turn = r->turn;
+		/* a part is left for searches that begin while the capture is looked at */
+		int rc = search(r, turn / 2, err);
+		if (rc < 0)
+			return rc;
+		if (rc)
+			wait_ms = 1;
 		if (r->cap) {
-			int rc = netcap_poll(r->cap, wait_ms, &r->sink, err);
+			rc = netcap_poll(r->cap, wait_ms, &r->sink, err);
 			if (rc < 0 && rc != -EINTR)
 				return rc;
+			r->full = rc >= NETCAP_POLL_MANY;
 		} else {
 			struct timespec pause = { .tv_nsec = wait_ms * 1000000L };
 			nanosleep(&pause, NULL); /* a signal ends it */
 		}
+		r->share -= turn - r->turn;
 	}
 	return 0;
 }
@@ -423,12 +473,19 @@ static int finish_capture(struct nodes *r, struct err *err)
 	if (!r->cap)
 		return 0;
 	netcap_detach(r->cap);
+	r->turn = 0;
 	while (rc > 0 && now_ms() < until)
 		rc = netcap_poll(r->cap, 0, &r->sink, err);
 	publish_capture(r);
 	int last = netcap_finish(r->cap, &r->sink, err);
 	netcap_close(r->cap);
 	r->cap = NULL;
+	/* node_fini() gives up what is not found by then */
+	for (int more = 1; last >= 0 && more > 0 && now_ms() < until + SEARCH_MS;) {
+		r->turn = TURN_NS;
+		more = search(r, 0, err);
+		last = more < 0 ? more : last;
+	}
 	return rc < 0 ? rc : last;
 }
 

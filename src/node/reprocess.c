@@ -318,7 +318,7 @@ static int begin(struct node_reprocess *job, struct store_reader *reader, const 
 				    .sink = &w->sink,
 				    .difficulty = job->difficulty,
 				    .budget = job->budget,
-				    .seek_budget = job->seek_budget };
+				    .seek = job->seek };
 	if (rc >= 0 && !(w->conn = net_conn_new(&opt, err)))
 		rc = err->code;
 	if (rc < 0) {

@@ -21,7 +21,7 @@ struct node_reprocess {
 	double difficulty;
 	struct net_budget *
 		budget; /* of the connections it opens, as in net_conn_opt; outlives what is taken over */
-	uint64_t seek_budget; /* the same; a recorder that must not stop leaves it 0 */
+	const struct net_seek_limit *seek; /* the same; NULL for a recorder that must not stop */
 	struct message_sink *sink;
 	int (*unseal)(void *ctx, const struct message_chunk *chunk, struct err *err);
 	/* Of a connection that is being recorded still: the new one takes its place instead of being closed. May be NULL. */

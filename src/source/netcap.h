@@ -109,6 +109,8 @@ const char *netcap_why(const struct netcap *cap);
  */
 int netcap_poll(struct netcap *cap, int timeout_ms, struct netcap_sink *sink, struct err *err);
 
+#define NETCAP_POLL_MANY 4096 /* a poll that hands over so many records left more behind */
+
 /** struct netcap_stats - since open; [0] incoming, [1] outgoing. seen = delivered + lost, duplicates aside. */
 struct netcap_stats {
 	uint64_t segments[2], bytes[2]; /* seen on recorded connections */

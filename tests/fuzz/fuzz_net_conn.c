@@ -86,13 +86,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct net_keyring ring = { &ours, 1 };
 	if (size < 1)
 		return 0;
+	const struct net_seek_limit limit = { .burst = 1 << 20,
+					      .per_second = 1 << 20,
+					      .slice = data[0] & 4 ? 5000 : 0 };
 	struct net_conn_opt opt = { .role = (enum net_role)(data[0] % 3),
 				    .remote_addr = "1.2.3.4:5",
 				    .keyring = &ring,
 				    .sink = &checker.sink,
 				    .difficulty = 26.0,
 				    .attached_late = data[0] >> 7,
-				    .seek_budget = 1 << 20 };
+				    .seek = &limit };
 	struct net_conn *conn = net_conn_new(&opt, &err);
 	if (!conn)
 		abort();
@@ -151,6 +154,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			checker.fed_bytes += len;
 		}
 		if (rc < 0)
+			abort();
+		while (data[0] & 8 && net_conn_busy(conn)) {
+			if (net_conn_work(conn, &err) < 0)
+				abort();
+		}
+		if (what == 1 && len == 7 && net_conn_hurry(conn, arg & 1, &err) < 0)
 			abort();
 		net_conn_row(conn);
 	}

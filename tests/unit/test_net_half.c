@@ -244,8 +244,10 @@ static void nonces_that_fit_a_place_are_told_nearest_first_and_completely(void *
 	uint8_t first[NET_NONCE_BYTES];
 	memcpy(first, f.nonce, sizeof(first));
 	make_stream(&f, 1000, 10, 200);
-	struct net_starts *starts = net_starts_new(f.key, first, f.count);
+	struct net_starts *starts = net_starts_new(first, f.count);
 	assert_non_null(starts);
+	assert_int_equal(net_starts_make(starts, f.key, 100), f.count - 100);
+	assert_int_equal(net_starts_make(starts, f.key, UINT32_MAX), 0);
 	for (size_t i = 2; i < f.count; i++) {
 		const uint8_t *chunk = (const uint8_t *)f.stream.data + f.start[i];
 		struct net_start start;
@@ -261,6 +263,154 @@ static void nonces_that_fit_a_place_are_told_nearest_first_and_completely(void *
 		assert_int_equal(found, 1);
 	}
 	net_starts_free(starts);
+	teardown(&f);
+}
+
+/*
+ * What a hostile peer sends, @bytes of it: a chunk that authenticates nowhere, then one that does after as many nonces as
+ * are tried at most, over and over.
+ */
+static void make_storm(struct fixture *f, size_t bytes)
+{
+	static const uint8_t nothing[18] = { 0, 16 };
+	make_stream(f, 0, 0, 0);
+	while (f->stream.len < bytes) {
+		buf_put(&f->stream, nothing, sizeof(nothing));
+		net_nonce_add(f->nonce, 2498);
+		seal(f, NULL, 0);
+		f->count = 0;
+	}
+}
+
+static struct net_conn *storm_conn(struct fixture *f, const struct net_seek_limit *limit)
+{
+	struct err err = { 0 };
+	struct net_conn_opt opt = {
+		.role = NET_ROLE_INITIATOR, .keyring = &f->keyring, .seek = limit, .sink = &f->sink
+	};
+	struct net_conn *conn = net_conn_new(&opt, &err);
+	assert_non_null(conn);
+	feed(conn, 1, f->hello[0].data, f->hello[0].len);
+	feed(conn, 0, f->hello[1].data, f->hello[1].len);
+	return conn;
+}
+
+/* The dearest single step: all of a chunk. */
+#define STEP_MAX 40000u
+
+static void who_makes_us_search_again_and_again_pays_from_one_budget(void **state)
+{
+	static struct fixture f;
+	struct err err = { 0 };
+	uint64_t bursts = 1500000;
+	const struct net_seek_limit paid = { .burst = 1000000, .per_second = 2000000 },
+				    shared = { .burst = 1000000, .bursts = &bursts };
+	(void)state;
+	setup(&f, 11);
+	make_storm(&f, 65536);
+	/* the default: an eighth of a second in all, however many gaps there are */
+	struct net_conn *conn = storm_conn(&f, NULL);
+	for (size_t at = 0; at < f.stream.len; at += 4096) {
+		size_t len = f.stream.len - at < 4096 ? f.stream.len - at : 4096;
+		feed(conn, 1, f.stream.data + at, len);
+	}
+	assert_true(net_conn_spent(conn) > 1000000);
+	assert_true(net_conn_spent(conn) <= net_seek_live.burst * 5 / 4 + STEP_MAX);
+	for (int i = 0; i < 100; i++)
+		assert_true(net_conn_gap(conn, 1, 1, 100, &err) >= 0);
+	assert_true(net_conn_close(conn, 1, "end", &err) >= 0);
+
+	/* what time gives anew is that much, and the burst at most */
+	conn = storm_conn(&f, &paid);
+	feed(conn, 1, f.stream.data, f.stream.len);
+	uint64_t spent = net_conn_spent(conn);
+	assert_true(spent <= 1250000 + STEP_MAX);
+	assert_true(net_conn_feed(conn, 1, 250000001, f.stream.data, f.stream.len, &err) >= 0);
+	assert_true(net_conn_spent(conn) - spent <= 625000 + STEP_MAX);
+	spent = net_conn_spent(conn);
+	assert_true(net_conn_feed(conn, 1, 3600000000000, f.stream.data, f.stream.len, &err) >= 0);
+	assert_true(net_conn_spent(conn) - spent <= 1250000 + STEP_MAX);
+	net_conn_free(conn);
+
+	/* of many connections, all share what there is for bursts */
+	spent = 0;
+	for (int i = 0; i < 4; i++) {
+		conn = storm_conn(&f, &shared);
+		feed(conn, 1, f.stream.data, f.stream.len);
+		spent += net_conn_spent(conn);
+		net_conn_free(conn);
+	}
+	assert_true(spent > 1000000 && spent <= 1500000 + 4 * STEP_MAX);
+	assert_int_equal(bursts, 0);
+	teardown(&f);
+}
+
+static void searches_go_by_slices_and_find_the_same(void **state)
+{
+	static struct fixture f;
+	struct err err = { 0 };
+	uint64_t turn = 0;
+	const struct net_seek_limit sliced = { .burst = 77000000, .slice = 50000, .turn = &turn };
+	(void)state;
+	setup(&f, 12);
+	make_stream(&f, 60, 5000, 30000);
+	size_t from = f.start[5] + 77, lost = 16384;
+	struct net_conn *conn = storm_conn(&f, &sliced);
+	feed(conn, 1, f.stream.data, from);
+	assert_true(net_conn_gap(conn, 1, 1, 0, &err) >= 0);
+	size_t works = 0;
+	for (size_t at = from + lost, piece = 5000; at < f.stream.len; at += piece) {
+		piece = f.stream.len - at < piece ? f.stream.len - at : piece;
+		uint64_t before = net_conn_spent(conn);
+		feed(conn, 1, f.stream.data + at, piece);
+		/* the turn is over: nothing more is spent before it is filled */
+		assert_true(net_conn_spent(conn) - before <= STEP_MAX);
+		while (net_conn_busy(conn)) {
+			turn = works % 3 ? 1000000 : 20000;
+			before = net_conn_spent(conn);
+			assert_int_equal(net_conn_work(conn, &err), 0);
+			assert_true(net_conn_spent(conn) - before <=
+				    (works % 3 ? 50000 : 20000) + STEP_MAX);
+			assert_true(++works < 100000);
+		}
+		turn = 0;
+	}
+	assert_true(works > 10);
+	assert_true(net_conn_close(conn, 1, "end", &err) >= 0);
+	judge(&f, from, lost);
+	teardown(&f);
+}
+
+static void in_a_hurry_nothing_is_searched_and_later_it_is_again(void **state)
+{
+	static struct fixture f;
+	struct err err = { 0 };
+	uint64_t turn = 0;
+	const struct net_seek_limit sliced = { .burst = 77000000, .slice = 50000, .turn = &turn };
+	(void)state;
+	setup(&f, 13);
+	make_stream(&f, 60, 5000, 30000);
+	struct net_conn *conn = storm_conn(&f, &sliced);
+	size_t half = f.start[30];
+	feed(conn, 1, f.stream.data, f.start[5] + 10);
+	assert_true(net_conn_gap(conn, 1, 1, 0, &err) >= 0);
+	feed(conn, 1, f.stream.data + f.start[6] + 99, 5000);
+	assert_true(net_conn_busy(conn));
+	assert_int_equal(net_conn_hurry(conn, 1, &err), 0);
+	uint64_t spent = net_conn_spent(conn);
+	feed(conn, 1, f.stream.data + f.start[6] + 5099, half - f.start[6] - 5099);
+	assert_int_equal(net_conn_spent(conn), spent);
+	assert_false(net_conn_busy(conn));
+	assert_false(f.decoded[20]);
+	assert_int_equal(net_conn_hurry(conn, 0, &err), 0);
+	feed(conn, 1, f.stream.data + half, f.stream.len - half);
+	while (net_conn_busy(conn)) {
+		turn = 1000000;
+		assert_int_equal(net_conn_work(conn, &err), 0);
+	}
+	for (size_t i = 30; i < f.count; i++)
+		assert_true(f.decoded[i]);
+	assert_true(net_conn_close(conn, 1, "end", &err) >= 0);
 	teardown(&f);
 }
 
@@ -352,6 +502,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_first_message_behind_a_gap_is_found_wherever_it_begins),
 		cmocka_unit_test(nonces_that_fit_a_place_are_told_nearest_first_and_completely),
+		cmocka_unit_test(who_makes_us_search_again_and_again_pays_from_one_budget),
+		cmocka_unit_test(searches_go_by_slices_and_find_the_same),
+		cmocka_unit_test(in_a_hurry_nothing_is_searched_and_later_it_is_again),
 		cmocka_unit_test(long_messages_share_a_budget_and_short_ones_need_none),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

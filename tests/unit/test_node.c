@@ -230,6 +230,135 @@ static void a_gap_is_counted_and_the_row_says_so(void **state)
 	end(&w);
 }
 
+/* ---- hostile peers -------------------------------------------------------------------------------------------------- */
+
+#define STORMS 36
+#define STORM_BYTES 65536
+
+/* A peer that makes the decoder search again and again: as tests/prog/seekstorm.c. */
+static void storm(struct world *w, uint64_t number)
+{
+	static const uint8_t nowhere[18] = { 0, 16 };
+	static uint8_t all[STORM_BYTES + 64];
+	struct err err = { 0 };
+	struct netcap_conn info = { .conn = number, .time_ns = 1000, .node_port = 9732 };
+	uint8_t secret[32], public[32], hello[2][92] = { { 0, 90 }, { 0, 90 } }, nonce[24],
+					other[24];
+	crypto_box_keypair(public, secret);
+	memcpy(hello[0] + 4, net_identity_public_key(w->node.identities[0]), 32);
+	memcpy(hello[1] + 4, public, 32);
+	hello[0][91] = hello[1][91] = 1;
+	struct net_key *key = net_key_new(w->node.identities[0], public);
+	assert_non_null(key);
+	/* the peer connected: its nonces are those of the initiator */
+	net_start_nonces(hello[1], 92, hello[0], 92, nonce, other);
+	size_t len = 0;
+	while (len < STORM_BYTES) {
+		memcpy(all + len, nowhere, sizeof(nowhere));
+		len += sizeof(nowhere);
+		net_nonce_add(nonce, 2498);
+		all[len] = 0;
+		all[len + 1] = 16;
+		crypto_box_easy_afternm(all + len + 2, NULL, 0, nonce, net_key_peek(key));
+		net_nonce_add(nonce, 1);
+		len += 18;
+	}
+	net_key_free(key);
+	assert_int_equal(node_open(&w->node, &info, &err), 0);
+	assert_int_equal(node_data(&w->node, number, 0, 1001, hello[1], 92, &err), 0);
+	assert_int_equal(node_data(&w->node, number, 1, 1001, hello[0], 92, &err), 0);
+	for (size_t at = 0; at < len; at += 4096)
+		assert_int_equal(node_data(&w->node, number, 0, 1002, all + at,
+					   len - at < 4096 ? len - at : 4096, &err),
+				 0);
+}
+
+static void peers_that_make_us_search_hold_nobody_else_up(void **state)
+{
+	(void)state;
+	struct world w;
+	struct err err = { 0 };
+	struct node_counts counts;
+	struct store_stats stats;
+	uint64_t turn = 0, slices = 0;
+	begin(&w);
+	copy_identity();
+	node_identities(&w.node);
+	w.node.seek.turn = &turn;
+	w.node.seek.burst = 20000000;
+	for (uint64_t i = 0; i < STORMS; i++)
+		storm(&w, 100 + i);
+	for (uint64_t i = 0; i < STORMS; i += 2)
+		assert_int_equal(node_close(&w.node, 100 + i, 1003, "closed", &err), 0);
+	node_live(&w.node, &counts);
+	assert_int_equal(counts.connections_open, STORMS);
+	/* none of them had its turn yet, and the conversation is decoded as it comes */
+	uint64_t before = all_messages(&counts);
+	play(&w);
+	node_live(&w.node, &counts);
+	assert_int_equal(all_messages(&counts) - before, MESSAGES);
+	assert_int_equal(node_close(&w.node, 7, 5000, "closed", &err), 0);
+	/* their turns: what one of them takes is a slice, what all take a burst each */
+	uint64_t spent = 0;
+	for (int more = 1; more > 0; slices++) {
+		turn = 10000000;
+		more = node_work(&w.node, &err);
+		assert_true(more >= 0);
+		assert_true(10000000 - turn <= 2 * (w.node.seek.slice + 50000));
+		spent += 10000000 - turn;
+	}
+	assert_true(slices >= STORMS);
+	assert_true(spent > STORMS * 1000000ull);
+	assert_true(spent <= STORMS * (w.node.seek.burst * 5 / 4 + 50000));
+	node_live(&w.node, &counts);
+	assert_int_equal(counts.connections_open, STORMS / 2);
+	stored(&w, &stats);
+	assert_int_equal(stats.connections, STORMS + 1);
+	end(&w);
+}
+
+static uint64_t raw_bytes;
+static int (*node_chunk)(struct message_sink *sink, const struct message_chunk *chunk,
+			 struct err *err);
+
+static int count_raw(struct message_sink *sink, const struct message_chunk *chunk, struct err *err)
+{
+	raw_bytes += chunk->raw_len;
+	return node_chunk(sink, chunk, err);
+}
+
+static void too_much_that_waits_for_a_search_ends_it_and_is_kept(void **state)
+{
+	(void)state;
+	struct world w;
+	struct err err = { 0 };
+	struct node_counts counts;
+	static uint8_t junk[65536];
+	uint64_t turn = 0;
+	begin(&w);
+	copy_identity();
+	node_identities(&w.node);
+	w.node.seek.turn = &turn;
+	node_chunk = w.node.sink.chunk;
+	w.node.sink.chunk = count_raw;
+	raw_bytes = 0;
+	storm(&w, 1);
+	for (int i = 0; i < 100; i++) {
+		assert_true(w.node.queue_bytes <= NODE_INBOX_MAX + 4096);
+		assert_int_equal(node_data(&w.node, 1, 0, 1002, junk, sizeof(junk), &err), 0);
+	}
+	assert_int_equal(node_close(&w.node, 1, 1003, "closed", &err), 0);
+	for (int more = 1; more > 0;) {
+		turn = 1000000;
+		more = node_work(&w.node, &err);
+	}
+	assert_int_equal(w.node.queue_bytes, 0);
+	node_live(&w.node, &counts);
+	assert_int_equal(counts.connections_open, 0);
+	assert_int_equal(raw_bytes, counts.stream_bytes[0] + counts.stream_bytes[1]);
+	end(&w);
+}
+
 /* ---- its configuration ---------------------------------------------------------------------------------------------- */
 
 static void what_makes_no_sense_in_a_configuration_names_its_line(void **state)
@@ -337,6 +466,10 @@ int main(void)
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_gap_is_counted_and_the_row_says_so, set_up,
 						tear_down),
+		cmocka_unit_test_setup_teardown(peers_that_make_us_search_hold_nobody_else_up,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			too_much_that_waits_for_a_search_ends_it_and_is_kept, set_up, tear_down),
 		cmocka_unit_test(what_makes_no_sense_in_a_configuration_names_its_line),
 		cmocka_unit_test(sections_of_counters_stand_together_and_names_are_used_once),
 		cmocka_unit_test(the_page_of_counters_is_made_of_the_table),
