@@ -361,7 +361,7 @@ static const struct word all_words[] = {
 	{ "lifetime-max", ASK_SELECTION, take_lifetime_max, PART_READING },
 	{ "leaked", ASK_SELECTION, take_leaked, PART_READING },
 	{ "inverted", ASK_SELECTION, take_inverted, 0 },
-	{ "limit", ASK_SELECTION, take_limit, 0 },
+	{ "limit", ASK_SELECTION | ASK_SHEET, take_limit, 0 },
 	{ "thread", ASK_SELECTION, take_thread, PART_READING },
 	{ "module", ASK_SELECTION, take_module, PART_READING },
 	{ "base", ASK_SELECTION, take_base, 0 },

@@ -25,7 +25,7 @@ enum ask_words {
 	ASK_FILE = 2048,       /* file */
 	ASK_TRANSFORMS = 4096, /* x */
 	ASK_TOPICS = 8192,     /* topics */
-	ASK_SHEET = 16384,     /* by at diff */
+	ASK_SHEET = 16384,     /* by at diff limit */
 };
 
 #define ASK_NODES_DEFAULT 6000

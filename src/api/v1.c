@@ -49,7 +49,6 @@ static const struct v1_route all_routes[] = {
 	{ "/api/v1/explain", ASK_SRC | ASK_SHEET | ASK_WAIT, v1_explain },
 	{ "/api/v1/events", ASK_SRC | ASK_TOPICS, v1_events },
 	{ "/api/v1/alerts", 0, v1_alerts },
-	{ "/api/v1/explain", ASK_SRC | ASK_SELECTION | ASK_WAIT, v1_explain },
 	{ "/api/v1/export", ASK_SRC | ASK_SELECTION | ASK_EXPORT | ASK_WAIT, v1_export },
 	{ "/debug/pprof/heap", ASK_SRC | ASK_SELECTION, v1_pprof_heap },
 	{ "/debug/pprof/allocs", ASK_SRC | ASK_SELECTION, v1_pprof_allocs },

@@ -16,8 +16,11 @@ struct v1_live {
 	const char *name, *kind; /* "process", "node" */
 	int32_t pid;             /* 0: none */
 	const char *const *has;  /* words of `has` (docs/api.md 4.1), NULL-terminated */
-	/** Its balance sheet of this moment, one JSON object by @by into @to; NULL: there is none. Any thread, one at a time. */
-	int (*explain)(void *ctx, enum view_by by, FILE *to, struct err *err);
+	/**
+	 * Its balance sheet of this moment, one JSON object by @by into @to, at most @limit stacks a line; NULL: there is none. Any
+	 * thread, one at a time.
+	 */
+	int (*explain)(void *ctx, enum view_by by, size_t limit, FILE *to, struct err *err);
 	void *ctx;
 };
 #define V1_LIVES_MAX 72

@@ -104,7 +104,7 @@ int v1_explain(struct v1_call *call, struct err *err)
 	if (s->explain[1])
 		out_explain_diff_members(&call->json, s->explain[0], s->explain[1]);
 	else
-		out_explain_members(&call->json, s->explain[0]);
+		out_explain_members(&call->json, s->explain[0], ask->limit);
 	jsonw_object_end(&call->json);
 	return 0;
 }

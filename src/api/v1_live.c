@@ -22,20 +22,22 @@ static struct now {
 	struct {
 		const struct v1_live *live;
 		enum view_by by;
+		uint64_t limit;
 		uint64_t time_ns;
 		struct buf text;
 	} kept[8];
 	unsigned next;
 } now = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static int make_now(const struct v1_live *live, enum view_by by, struct buf *to, struct err *err)
+static int make_now(const struct v1_live *live, enum view_by by, uint64_t limit, struct buf *to,
+		    struct err *err)
 {
 	char *text = NULL;
 	size_t len = 0;
 	FILE *stream = open_memstream(&text, &len);
 	if (!stream)
 		return err_set(err, -ENOMEM, "cannot explain");
-	int rc = live->explain(live->ctx, by, stream, err);
+	int rc = live->explain(live->ctx, by, limit, stream, err);
 	if (fclose(stream) != 0 && rc == 0)
 		rc = err_set(err, -ENOMEM, "cannot explain");
 	if (rc == 0) {
@@ -52,6 +54,7 @@ int v1_explain_live(struct v1_call *call, struct err *err)
 	const struct v1_live *lives = v1_lives(call->v1, &count),
 			     *live = &lives[call->source - V1_LIVE_FIRST];
 	enum view_by by = sheet_by(call);
+	uint64_t limit = call->ask.limit;
 	unsigned at = 0;
 	int rc = 0;
 	if (!live->explain)
@@ -61,18 +64,20 @@ int v1_explain_live(struct v1_call *call, struct err *err)
 			       "a running process has one moment, which is now: no 'at', no "
 			       "'diff'");
 	pthread_mutex_lock(&now.lock);
-	while (at < ARRAY_LEN(now.kept) && !(now.kept[at].live == live && now.kept[at].by == by))
+	while (at < ARRAY_LEN(now.kept) &&
+	       !(now.kept[at].live == live && now.kept[at].by == by && now.kept[at].limit == limit))
 		at++;
 	if (at == ARRAY_LEN(now.kept))
 		at = now.next++ % ARRAY_LEN(now.kept);
 	uint64_t time_ns = clock_ns(CLOCK_MONOTONIC);
-	if (now.kept[at].live != live || now.kept[at].by != by ||
+	if (now.kept[at].live != live || now.kept[at].by != by || now.kept[at].limit != limit ||
 	    time_ns - now.kept[at].time_ns > FRESH_NS) {
 		now.kept[at].live = NULL;
-		rc = make_now(live, by, &now.kept[at].text, err);
+		rc = make_now(live, by, limit, &now.kept[at].text, err);
 		if (rc == 0) {
 			now.kept[at].live = live;
 			now.kept[at].by = by;
+			now.kept[at].limit = limit;
 			now.kept[at].time_ns = time_ns = clock_ns(CLOCK_MONOTONIC);
 		}
 	}

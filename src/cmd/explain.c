@@ -165,7 +165,7 @@ static int print(const struct explaining *x, const struct explain *e, struct err
 {
 	struct out_opt opt = { .limit = x->limit };
 	if (x->json)
-		return out_explain_json(stdout, e, err);
+		return out_explain_json(stdout, e, 0, err);
 	terminal_fit(stdout, &opt);
 	int rc = out_explain_text(stdout, e, &opt, err);
 	return rc == 0 && x->map ? out_explain_map(stdout, e, &opt, err) : rc;
@@ -286,12 +286,12 @@ static int explain_process(const struct explaining *x, pid_t pid, struct err *er
 	return rc < 0 ? rc : print(x, j.explain, err);
 }
 
-int explain_process_json(FILE *to, pid_t pid, enum view_by by, struct err *err)
+int explain_process_json(FILE *to, pid_t pid, enum view_by by, size_t limit, struct err *err)
 {
 	CLEANUP(joined_fini) struct joined j = { 0 };
 	const struct explaining x = { .json = 1, .by = by, .by_given = 1 };
 	int rc = join_process(&j, &x, pid, err);
-	return rc < 0 ? rc : out_explain_json(to, j.explain, err);
+	return rc < 0 ? rc : out_explain_json(to, j.explain, limit, err);
 }
 
 void explain_recording_of(pid_t pid, char *path, size_t size)

@@ -355,12 +355,12 @@ static int on_signals(void *ctx)
 
 /* ---- watching ------------------------------------------------------------------------------------------------------- */
 
-static int explain_watched(void *ctx, enum view_by by, FILE *to, struct err *err)
+static int explain_watched(void *ctx, enum view_by by, size_t limit, FILE *to, struct err *err)
 {
 	const struct watched *w = ctx;
 	if (w->exited)
 		return err_set(err, -ENOENT, "process %d has ended", (int)w->pid);
-	return explain_process_json(to, w->pid, by, err);
+	return explain_process_json(to, w->pid, by, limit, err);
 }
 
 /* The page's sources: each process, and what is being recorded of it. Return: how many recordings. */

@@ -9,11 +9,14 @@
 #include "out/out.h"
 #include "view/explain.h"
 
-/** out_explain_json() - one object, a line: the lines add up with unexplained_bytes to rss_bytes. */
-int out_explain_json(FILE *to, const struct explain *explain, struct err *err);
+/**
+ * out_explain_json() - one object, a line: the lines add up with unexplained_bytes to rss_bytes. At most @most stacks a line, the
+ * costliest (0: all); the others are counted and summed up.
+ */
+int out_explain_json(FILE *to, const struct explain *explain, size_t most, struct err *err);
 struct jsonw;
 /** out_explain_members() - the members of that object but `version` and `lost`, into an object that is open. */
-void out_explain_members(struct jsonw *json, const struct explain *explain);
+void out_explain_members(struct jsonw *json, const struct explain *explain, size_t most);
 /** out_explain_text() - for people, opt->width columns (0: 100); opt->limit groups under a line (0: 5). */
 int out_explain_text(FILE *to, const struct explain *explain, const struct out_opt *opt,
 		     struct err *err);

@@ -24,20 +24,15 @@ static void put_change(FILE *to, const struct out_opt *opt, int64_t bytes, const
 		cut ? "..." : "");
 }
 
-static uint64_t of_class(const struct sheet_group *g, unsigned class)
-{
-	return class == SHEET_LIVE ? g->live_bytes : g->hole_bytes;
-}
-
 /* By name, for the groups of both are numbered apart. */
 static int64_t group_change(const struct explain *before, const struct explain *after,
 			    uint32_t group, unsigned class)
 {
 	const char *name = explain_group_name(after, group);
-	int64_t bytes = (int64_t)of_class(&after->sheet->groups[group], class);
+	int64_t bytes = (int64_t)explain_group_bytes(&after->sheet->groups[group], class);
 	for (uint32_t i = 0; i < before->sheet->group_count; i++)
 		if (strcmp(explain_group_name(before, i), name) == 0)
-			bytes -= (int64_t)of_class(&before->sheet->groups[i], class);
+			bytes -= (int64_t)explain_group_bytes(&before->sheet->groups[i], class);
 	return bytes;
 }
 

@@ -46,45 +46,15 @@ static void put_frames(struct jsonw *j, const struct explain *e, uint32_t group)
 		jsonw_str(j, "name", explain_group_name(e, group));
 }
 
-static uint64_t of_class(const struct sheet_group *g, unsigned class)
+/** put_group() - @brief: of what lies beside RSS only how much. */
+static void put_group(struct jsonw *j, const struct explain *e, const struct explain_ranked *ranked,
+		      int brief)
 {
-	return class == SHEET_LIVE    ? g->live_bytes
-	       : class == SHEET_WASTE ? g->waste_bytes
-	       : class == SHEET_HOLES ? g->hole_bytes
-	       : class == SHEET_MMAP  ? g->mapped_bytes
-				      : 0;
-}
-
-struct ranked {
-	uint64_t bytes;
-	uint32_t group;
-};
-
-static int by_bytes(const void *a, const void *b)
-{
-	const struct ranked *x = a, *y = b;
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	return x->group < y->group ? -1 : x->group > y->group;
-}
-
-static void put_stacks(struct jsonw *j, const struct explain *e, unsigned class)
-{
-	const struct sheet *sheet = e->sheet;
-	size_t count = 0, groups = (size_t)sheet->group_count + SHEET_PSEUDO;
-	struct ranked *ranked = malloc(groups * sizeof(*ranked));
-	jsonw_array(j, "stacks");
-	for (uint32_t i = 0; i < groups && ranked; i++)
-		if (of_class(&sheet->groups[i], class))
-			ranked[count++] = (struct ranked){ of_class(&sheet->groups[i], class), i };
-	if (count)
-		qsort(ranked, count, sizeof(*ranked), by_bytes);
-	for (size_t i = 0; i < count; i++) {
-		const struct sheet_group *g = &sheet->groups[ranked[i].group];
-		jsonw_line(j);
-		jsonw_object(j, NULL);
-		put_frames(j, e, ranked[i].group);
-		jsonw_u64(j, "bytes", ranked[i].bytes);
+	const struct sheet_group *g = &e->sheet->groups[ranked->group];
+	jsonw_object(j, NULL);
+	put_frames(j, e, ranked->group);
+	jsonw_u64(j, "bytes", ranked->bytes);
+	if (!brief) {
 		jsonw_u64(j, "blocks", g->blocks);
 		jsonw_u64(j, "live_bytes", g->live_bytes);
 		jsonw_u64(j, "unit_bytes", g->unit_bytes);
@@ -98,9 +68,29 @@ static void put_stacks(struct jsonw *j, const struct explain *e, unsigned class)
 				jsonw_u64(j, NULL, g->age_ms[k] * 1000000ull);
 			jsonw_array_end(j);
 		}
-		jsonw_object_end(j);
+	}
+	jsonw_object_end(j);
+}
+
+/** put_stacks() - the @most costliest, 0: all; what is left is one sum. */
+static void put_stacks(struct jsonw *j, const struct explain *e, unsigned class, size_t most)
+{
+	size_t count;
+	struct explain_ranked *ranked = explain_rank(e, class, &count);
+	size_t shown = most && most < count ? most : count;
+	uint64_t folded = 0;
+	jsonw_array(j, "stacks");
+	for (size_t i = 0; i < shown; i++) {
+		jsonw_line(j);
+		put_group(j, e, &ranked[i], class >= EXPLAIN_UNTOUCHED);
 	}
 	jsonw_array_end(j);
+	for (size_t i = shown; i < count; i++)
+		folded += ranked[i].bytes;
+	if (shown < count) {
+		jsonw_u64(j, "folded_stacks", count - shown);
+		jsonw_u64(j, "folded_bytes", folded);
+	}
 	free(ranked);
 }
 
@@ -131,7 +121,7 @@ static void put_touched(struct jsonw *j, const struct explain *e, const char *ke
 	jsonw_array_end(j);
 }
 
-static void put_lines(struct jsonw *j, const struct explain *e)
+static void put_lines(struct jsonw *j, const struct explain *e, size_t most)
 {
 	const struct sheet *sheet = e->sheet;
 	int told[SHEET_CLASSES] = { 0 };
@@ -164,7 +154,7 @@ static void put_lines(struct jsonw *j, const struct explain *e)
 			put_touched(j, e, "stacks", line->label);
 		else if (theirs && !told[line->class]) {
 			told[line->class] = 1;
-			put_stacks(j, e, line->class);
+			put_stacks(j, e, line->class, most);
 		} else {
 			jsonw_array(j, "stacks");
 			jsonw_array_end(j);
@@ -188,7 +178,7 @@ static void put_lines(struct jsonw *j, const struct explain *e)
 	jsonw_array_end(j);
 }
 
-static void put_beside(struct jsonw *j, const struct explain *e)
+static void put_beside(struct jsonw *j, const struct explain *e, size_t most)
 {
 	const struct snapshot *s = e->snapshot;
 	const struct {
@@ -209,18 +199,12 @@ static void put_beside(struct jsonw *j, const struct explain *e)
 		jsonw_str(j, "class", beside[i].class);
 		jsonw_str(j, "label", beside[i].class);
 		jsonw_u64(j, "bytes", beside[i].bytes);
-		jsonw_array(j, "stacks");
-		for (uint32_t k = 0; k < e->sheet->group_count && i < 2; k++) {
-			const struct sheet_group *g = &e->sheet->groups[k];
-			uint64_t bytes = i ? g->swapped_bytes : g->untouched_bytes;
-			if (!bytes)
-				continue;
-			jsonw_object(j, NULL);
-			put_frames(j, e, k);
-			jsonw_u64(j, "bytes", bytes);
-			jsonw_object_end(j);
+		if (i < 2) {
+			put_stacks(j, e, i ? EXPLAIN_SWAPPED : EXPLAIN_UNTOUCHED, most);
+		} else {
+			jsonw_array(j, "stacks");
+			jsonw_array_end(j);
 		}
-		jsonw_array_end(j);
 		jsonw_object_end(j);
 	}
 	jsonw_array_end(j);
@@ -363,7 +347,7 @@ static void put_rest(struct jsonw *j, const struct explain *e)
 	jsonw_array_end(j);
 }
 
-void out_explain_members(struct jsonw *j, const struct explain *e)
+void out_explain_members(struct jsonw *j, const struct explain *e, size_t most)
 {
 	const struct snapshot *s = e->snapshot;
 	jsonw_u64(j, "pid", s->pid);
@@ -375,7 +359,7 @@ void out_explain_members(struct jsonw *j, const struct explain *e)
 	jsonw_bool(j, "recorded", e->recorded);
 	jsonw_bool(j, "complete", e->complete);
 	jsonw_u64(j, "unreadable_snapshots", e->unreadable);
-	put_lines(j, e);
+	put_lines(j, e, most);
 	jsonw_line(j);
 	jsonw_i64(j, "unexplained_bytes", e->sheet->unexplained_bytes);
 	jsonw_object(j, "instant");
@@ -386,11 +370,11 @@ void out_explain_members(struct jsonw *j, const struct explain *e)
 	jsonw_object_end(j);
 	if (e->has_pages)
 		jsonw_i64(j, "pages_age_ns", e->pages_age_ns);
-	put_beside(j, e);
+	put_beside(j, e, most);
 	put_rest(j, e);
 }
 
-int out_explain_json(FILE *to, const struct explain *e, struct err *err)
+int out_explain_json(FILE *to, const struct explain *e, size_t most, struct err *err)
 {
 	struct jsonw j;
 	jsonw_init(&j, to);
@@ -401,7 +385,7 @@ int out_explain_json(FILE *to, const struct explain *e, struct err *err)
 	jsonw_object(&j, "by_reason");
 	jsonw_object_end(&j);
 	jsonw_object_end(&j);
-	out_explain_members(&j, e);
+	out_explain_members(&j, e, most);
 	jsonw_object_end(&j);
 	jsonw_line(&j);
 	return ferror(to) ? err_set(err, -EIO, "cannot write the sheet") : 0;

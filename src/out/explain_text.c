@@ -98,47 +98,12 @@ static const char *shown(struct buf *to, const char *name, int ascii, size_t col
 
 /* ---- groups ------------------------------------------------------------------------------------------------------------ */
 
-struct ranked {
-	uint64_t bytes;
-	uint32_t group;
-};
-
-static int by_bytes(const void *a, const void *b)
-{
-	const struct ranked *x = a, *y = b;
-	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	return x->group < y->group ? -1 : x->group > y->group;
-}
-
-static uint64_t of_class(const struct sheet_group *g, unsigned class)
-{
-	return class == SHEET_LIVE    ? g->live_bytes
-	       : class == SHEET_HOLES ? g->hole_bytes
-				      : g->mapped_bytes;
-}
-
-/* Groups of a class, the costliest first; malloc'd. */
-static struct ranked *rank(const struct explain *e, unsigned class, size_t *count)
-{
-	size_t groups = (size_t)e->sheet->group_count + SHEET_PSEUDO;
-	struct ranked *ranked = malloc(groups * sizeof(*ranked));
-	*count = 0;
-	for (uint32_t i = 0; i < groups && ranked; i++)
-		if (of_class(&e->sheet->groups[i], class))
-			ranked[(*count)++] =
-				(struct ranked){ of_class(&e->sheet->groups[i], class), i };
-	if (*count)
-		qsort(ranked, *count, sizeof(*ranked), by_bytes);
-	return ranked;
-}
-
 static void name_groups(struct page *p, unsigned class, size_t most, struct buf *to)
 {
 	CLEANUP(buf_fini) struct buf name = { 0 };
 	char n[TEXT_NUMBER_MAX];
 	size_t count, shown_count = 0;
-	struct ranked *ranked = rank(p->e, class, &count);
+	struct explain_ranked *ranked = explain_rank(p->e, class, &count);
 	uint64_t rest = 0;
 	for (size_t i = 0; i < count; i++) {
 		if (shown_count == most) {
@@ -314,7 +279,7 @@ static void put_holes(struct page *p)
 	buf_printf(&text, "holes: free, but %s with a live block%s",
 		   has_slabs(e) ? "in a slab" : "on a page", e->recorded ? "; held by" : "");
 	put_line(p, holes, buf_cstr(&text));
-	struct ranked *ranked = e->recorded ? rank(e, SHEET_HOLES, &count) : NULL;
+	struct explain_ranked *ranked = e->recorded ? explain_rank(e, SHEET_HOLES, &count) : NULL;
 	for (size_t i = 0; ranked && i < count; i++) {
 		const struct sheet_group *g = &sheet->groups[ranked[i].group];
 		if (i >= p->limit || ranked[i].bytes < holes / 100) {
@@ -737,7 +702,7 @@ int out_explain_brief(FILE *to, const struct explain *e, const struct out_opt *o
 	buf_printf(&text, "RSS %s MiB", mib(a, sheet->rss_bytes));
 	buf_printf(&text, " = %s live", mib(a, live));
 	buf_printf(&text, " + %s free", mib(a, pages));
-	struct ranked *ranked = rank(e, SHEET_HOLES, &count);
+	struct explain_ranked *ranked = explain_rank(e, SHEET_HOLES, &count);
 	if (holes && count) {
 		buf_printf(&text, " + %s in holes, most of them held by", mib(a, holes));
 		buf_printf(&text, " %s",

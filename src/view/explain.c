@@ -285,6 +285,40 @@ const char *explain_group_name(const struct explain *e, uint32_t group)
 	return f->function ? f->function : f->module ? f->module : "(no stack)";
 }
 
+uint64_t explain_group_bytes(const struct sheet_group *g, unsigned class)
+{
+	return class == SHEET_LIVE          ? g->live_bytes
+	       : class == SHEET_WASTE       ? g->waste_bytes
+	       : class == SHEET_HOLES       ? g->hole_bytes
+	       : class == SHEET_MMAP        ? g->mapped_bytes
+	       : class == EXPLAIN_UNTOUCHED ? g->untouched_bytes
+	       : class == EXPLAIN_SWAPPED   ? g->swapped_bytes
+					    : 0;
+}
+
+static int costlier(const void *a, const void *b)
+{
+	const struct explain_ranked *x = a, *y = b;
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return x->group < y->group ? -1 : x->group > y->group;
+}
+
+struct explain_ranked *explain_rank(const struct explain *e, unsigned class, size_t *count)
+{
+	size_t groups = (size_t)e->sheet->group_count + SHEET_PSEUDO;
+	struct explain_ranked *ranked = malloc(groups * sizeof(*ranked));
+	*count = 0;
+	for (uint32_t i = 0; i < groups && ranked; i++) {
+		uint64_t bytes = explain_group_bytes(&e->sheet->groups[i], class);
+		if (bytes)
+			ranked[(*count)++] = (struct explain_ranked){ bytes, i };
+	}
+	if (*count)
+		qsort(ranked, *count, sizeof(*ranked), costlier);
+	return ranked;
+}
+
 uint64_t explain_line_bytes(const struct explain *e, unsigned class, const char *label)
 {
 	uint64_t bytes = 0;

@@ -81,6 +81,19 @@ void explain_freep(struct explain **explain);
 
 /** explain_group_name() - what to call group @group, pseudo groups too. Lent. */
 const char *explain_group_name(const struct explain *explain, uint32_t group);
+/** What of a group beside its classes: memory that it never touched, and what was swapped out. */
+enum { EXPLAIN_UNTOUCHED = SHEET_CLASSES, EXPLAIN_SWAPPED };
+
+/** explain_group_bytes() - what @group has of a class (enum sheet_class, or one of the two above); 0: groups have no part in it. */
+uint64_t explain_group_bytes(const struct sheet_group *group, unsigned class);
+
+struct explain_ranked {
+	uint64_t bytes;
+	uint32_t group;
+};
+/** explain_rank() - the @count groups that have some of @class, pseudo groups too, the costliest first; malloc'd, NULL: no memory. */
+struct explain_ranked *explain_rank(const struct explain *explain, unsigned class, size_t *count);
+
 /** explain_line_bytes() - of class @class under label @label (NULL: all of the class). */
 uint64_t explain_line_bytes(const struct explain *explain, unsigned class, const char *label);
 

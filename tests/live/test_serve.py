@@ -451,7 +451,7 @@ def test_answers_have_the_shape_of_the_openapi_file(server, question):
 
 
 def test_a_sheet_is_what_explain_says(server, byteledger, recordings):
-    for options, words in (((), {}), (("--at", "end"), {"at": "end"}), (("--by", "stack"), {"by": "stack"})):
+    for options, words in (((), {}), (("--at", "end"), {"at": "end"}), (("--by", "stack"), {"by": "stack", "limit": 10000})):
         out = subprocess.run([byteledger, "explain", "--format", "json", *(options if "--by" in options else (*options, "--by", "function")),
                               recordings[1]], capture_output=True, timeout=60, check=True)
         known, told = json.loads(out.stdout), server.get("explain", src=1, **words)
@@ -459,6 +459,14 @@ def test_a_sheet_is_what_explain_says(server, byteledger, recordings):
             assert told[key] == known[key], key
         assert sum(line["bytes"] for line in told["lines"]) + told["unexplained_bytes"] == told["rss_bytes"]
         assert "explain" in server.get("summary", src=1)["has"]
+    # no more stacks a line than asked for; the others are counted and summed up
+    whole, cut = server.get("explain", src=1, by="stack", limit=10000), server.get("explain", src=1, by="stack", limit=1)
+    for all_of_it, line in zip(whole["lines"] + whole["beside"], cut["lines"] + cut["beside"]):
+        assert line["stacks"] == all_of_it["stacks"][:1]
+        if len(all_of_it["stacks"]) > 1:
+            assert line["folded_stacks"] == len(all_of_it["stacks"]) - 1
+            assert line["folded_bytes"] == sum(stack["bytes"] for stack in all_of_it["stacks"][1:])
+    assert any("folded_stacks" in line for line in cut["lines"])
     assert server.ask("/api/v1/explain?by=thread")[0] == 400
     change = server.get("explain", src=1, at="peak", diff="end")
     assert sum(line["bytes"] for line in change["lines"]) + change["unexplained_bytes"] == change["rss_bytes"]

@@ -32,6 +32,8 @@ export interface SheetLine {
 	private_bytes?: number;
 	shared_bytes?: number;
 	stacks: SheetStack[];
+	folded_stacks?: number;
+	folded_bytes?: number;
 }
 export interface Sheet {
 	pid: number;
@@ -261,7 +263,7 @@ function SheetBody(props: { sheet: Sheet }): JSX.Element {
 												<Explained term="" more={meta?.text}>{meta?.label ?? plain(c.name)}</Explained>
 											</button>
 											{!many && meta?.label !== first.label && <span class="where"> {plain(first.label)}</span>}
-											{first.stacks.length > 0 && <span class="second small-text"> {count(first.stacks.length)} {words.by === "stack" ? "stacks" : `${words.by ?? "function"}s`}</span>}
+											{first.stacks.length > 0 && <span class="second small-text"> {count(first.stacks.length + (first.folded_stacks ?? 0))} {words.by === "stack" ? "stacks" : `${words.by ?? "function"}s`}</span>}
 											</div>
 										</th>
 										<td class="num" title={exact(c.bytes, "bytes")}>
@@ -443,6 +445,9 @@ function LinePanel(props: { line: SheetLine; rss: number; stacks: SheetStack[] }
 							{grouped(props.stacks.length - most)} more
 						</button>
 					)}
+					{props.stacks.length <= most && line.folded_stacks ? (
+						<p class="second small-text">{grouped(line.folded_stacks)} smaller ones with {bytes(line.folded_bytes ?? 0)} are not listed here.</p>
+					) : null}
 					{props.stacks[chosen] && (
 						<>
 							<PlainFrames frames={props.stacks[chosen].frames} title={props.stacks[chosen].frames.length > 1 ? "Stack, innermost first" : "Where"} />
