@@ -10,6 +10,7 @@
 
 #include "query/query.h"
 #include "recorder/record.h"
+#include "sym/sym.h"
 
 #define NAME_WAIT_NS 1000000000u
 
@@ -94,6 +95,12 @@ static int begin(struct record *rec, struct trace_writer *writer, struct err *er
 	sink_tee_init(&rec->tee);
 	sink_tee_add(&rec->tee, prof_sink(rec->sums));
 	sink_tee_add(&rec->tee, to);
+	if (rec->names)
+		record_names_restart(rec->names);
+	else if (rec->settings.store_symbols && !(rec->names = record_names_new(err)))
+		return trace_writer_freep(&rec->writer), err->code;
+	if (rec->names)
+		sink_tee_add(&rec->tee, record_names_sink(rec->names));
 	if (rec->ears.file)
 		rec->ears.file(rec->ears.ctx, trace_writer_path(rec->writer));
 	return 0;
@@ -105,14 +112,16 @@ int record_begin_file(struct record *rec, struct err *err)
 	return writer ? begin(rec, writer, err) : err->code;
 }
 
-int record_store_symbols(const char *path, const struct recording_ears *ears, struct err *err)
+int record_store_symbols(const char *path, struct err *err)
 {
+	const struct sym_opt opt = { .lasting = 1 };
 	CLEANUP(trace_reader_freep) struct trace_reader *file = trace_reader_new(path, err);
 	CLEANUP(prof_freep) struct prof *prof = file ? prof_new(err) : NULL;
-	if (!prof || trace_reader_places(file, prof, err) < 0)
+	CLEANUP(sym_freep) struct sym *sym = prof ? sym_new(&opt, err) : NULL;
+	if (!sym || trace_reader_places(file, prof, err) < 0 ||
+	    sym_resolve_prof(sym, prof, prof_symbol_sink(prof), NULL, NULL, err) < 0)
 		return err->code;
-	int rc = recording_resolve(prof, ears, err);
-	return rc < 0 ? rc : trace_append_symbols(path, prof, err);
+	return trace_append_symbols(path, prof, err);
 }
 
 int record_end_file(struct record *rec, const struct def *process, struct err *err)
@@ -128,18 +137,14 @@ int record_end_file(struct record *rec, const struct def *process, struct err *e
 	}
 	if (rc == 0)
 		rc = rec->tee.sink.define(&rec->tee.sink, process, err);
-	char *path = rec->settings.store_symbols ? strdup(trace_writer_path(rec->writer)) : NULL;
-	if (path)
+	if (rec->settings.store_symbols)
 		record_pages_name(rec);
+	if (rc == 0 && rec->names && !rec->failed)
+		rc = record_names_put(rec->names, trace_writer_sink(rec->writer), err);
 	/* why a file could not grow has been told */
 	int told = rc < 0 || rec->failed;
 	int closed = trace_writer_finish(STEAL(rec->writer), rec->sums, told ? NULL : err);
-	if (!told)
-		rc = closed;
-	if (rc == 0 && !rec->failed && path)
-		rc = record_store_symbols(path, &rec->ears.reading, err);
-	free(path);
-	return rc;
+	return told ? rc : closed;
 }
 
 /* Remove the oldest of the files of this recording that are too many. */

@@ -392,6 +392,7 @@ int64_t record_step(struct record *rec)
 		rec->house_next_ns = now + HOUSE_NS;
 		record_tend_offers(rec);
 	}
+	record_names_step(rec->names, state.exiting);
 	int64_t pause = pause_after((unsigned)MAX(permille, 0), since_ns, now);
 	if (permille || !state.attached)
 		rec->news_ns = now;
@@ -474,6 +475,7 @@ void record_fini(struct record *rec)
 	record_wait_offers(rec);
 	record_heart_stop(&rec->heart);
 	record_pages_fini(rec);
+	record_names_freep(&rec->names);
 	if (rec->releasing)
 		pthread_join(rec->release, NULL);
 	source_heap_free(rec->heap);

@@ -101,7 +101,10 @@ struct record_pages {
 	uint64_t after_every_ns, after_next_ns, after_began_ns;
 };
 
+struct record_names;
+
 struct record {
+	struct record_names *names; /* NULL: none are kept with the recording */
 	struct record_shots shots;
 	struct record_pages pages;
 	struct recorder_ears ears;
@@ -229,6 +232,19 @@ int record_pages_append(struct record *rec, const char *path, uint64_t zero_ns, 
 void record_pages_name(struct record *rec);
 void record_pages_fini(struct record *rec);
 
+/* ---- names.c ------------------------------------------------------------------------------------------------------- */
+
+/** record_names_new() - nothing yet; what is defined to its sink is looked up by record_names_step() and record_names_put(). */
+struct record_names *record_names_new(struct err *err);
+struct sink *record_names_sink(struct record_names *names);
+/** record_names_step() - begin a batch where there is enough for one, or the program is about to end. @names may be NULL. */
+void record_names_step(struct record_names *names, int exiting);
+/** record_names_put() - what all frames are called, to @to; waits for a batch, and looks up what was in none. */
+int record_names_put(struct record_names *names, struct sink *to, struct err *err);
+/** record_names_restart() - another file begins: everything is defined anew. What was read of libraries stays. */
+void record_names_restart(struct record_names *names);
+void record_names_freep(struct record_names **names);
+
 /* ---- files.c ------------------------------------------------------------------------------------------------ */
 
 /** record_fail() - to the ears: @what failed, and the recording goes on as far as it can. */
@@ -241,8 +257,8 @@ static inline struct sink *record_sink(struct record *rec)
 	return rec->sieve ? sieve_sink(rec->sieve) : &rec->tee.sink;
 }
 
-/** record_store_symbols() - so that @path can be read elsewhere: what its frames resolve to, from the objects that are here. */
-int record_store_symbols(const char *path, const struct recording_ears *ears, struct err *err);
+/** record_store_symbols() - the same names into the finished recording at @path. */
+int record_store_symbols(const char *path, struct err *err);
 /** record_begin_file() - create the next file of @rec->path, with nothing in it. */
 int record_begin_file(struct record *rec, struct err *err);
 /** record_end_file() - @process says how; nothing is written afterwards. */

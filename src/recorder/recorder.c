@@ -563,7 +563,7 @@ static void take_file(struct recorder *r, const struct successor *at)
 	free(r->path);
 	r->path = name ? name : strdup(at->path);
 	if (r->path && r->rec.settings.store_symbols &&
-	    record_store_symbols(r->path, &r->rec.ears.reading, &err) < 0)
+	    record_store_symbols(r->path, &err) < 0)
 		record_fail(&r->rec, &err);
 }
 

@@ -75,8 +75,10 @@ static int try_by_id(struct image *image, const struct image_root *root, const s
 {
 	if (want->len < 2)
 		return -ENOENT;
-	return try_format(image, root, want, SYSTEM_DEBUG "/.build-id/%.2s/%s.debug", want->hex,
-			  want->hex + 2);
+	int rc = try_format(image, root, want, SYSTEM_DEBUG "/.build-id/%.2s/%s.debug", want->hex,
+			    want->hex + 2);
+	image->lasting = rc == 0;
+	return rc;
 }
 
 static int try_link(struct image *image, const struct image_root *root, const struct wanted *want)
@@ -99,6 +101,7 @@ static int try_servers(struct image *image, struct servers *servers, const struc
 		image->path = path;
 	else
 		free(path);
+	image->lasting = rc == 0;
 	return rc;
 }
 

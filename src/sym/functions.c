@@ -263,7 +263,8 @@ const char *functions_stub(struct functions *f, uint64_t vaddr)
 	     table_read(&f->stubs, &f->main, SHT_DYNSYM) < 0 || table_finish(&f->stubs) < 0 ||
 	     table_plt(&f->stubs, &f->main) < 0 || table_finish(&f->stubs) < 0))
 		table_fini(&f->stubs);
-	const struct table_symbol *found = table_find(&f->stubs, vaddr);
+	struct table_symbol *symbol = table_find(&f->stubs, vaddr);
+	const struct table_name *found = symbol ? table_name(&f->stubs, symbol) : NULL;
 	size_t len = found ? strlen(found->name) : 0, cut = sizeof(mark) - 1;
 	if (len <= cut || len >= sizeof(f->stub) || strcmp(found->name + len - cut, mark))
 		return NULL;

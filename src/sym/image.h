@@ -23,7 +23,8 @@ struct image {
 	size_t memory_bytes;
 	uint8_t build_id[64];
 	uint8_t build_id_len;
-	char *path; /* where it was found, as seen below its root; malloc'd */
+	char *path;  /* where it was found, as seen below its root; malloc'd */
+	int lasting; /* found by its build id where whoever looks later finds it, too */
 };
 void image_close(struct image *image);
 

@@ -22,7 +22,7 @@ struct module {
 	const char *path;    /* what it was first asked under */
 	uint8_t build_id[64];
 	uint8_t build_id_len;
-	int loaded, lines_tried, stale;
+	int opened, loaded, lines_tried, stubs_tried, stale, told_stale;
 	struct table table;
 	struct image main, debug, minidebug;
 	struct lines *lines;
@@ -36,6 +36,7 @@ struct sym {
 	struct image_root root;
 	struct debug_search search;
 	struct servers servers;
+	int lasting;
 	struct pool pool;
 	struct module *buckets[SYM_BUCKETS];
 	const struct module *changed; /* the first of those whose file has another build id now */
@@ -48,5 +49,12 @@ struct module *sym_module(struct sym *sym, const char *path, const uint8_t *buil
 void sym_module_rest(struct module *module);
 uint32_t sym_module_resolve(struct sym *sym, struct module *module, uint64_t offset,
 			    const struct symbol **out);
+
+/**
+ * sym_module_lines() - what debug information adds to @known, a function that stands in the recording: file, line and what is
+ * inlined there. Return: as sym_resolve(); 0: nothing.
+ */
+uint32_t sym_module_lines(struct sym *sym, struct module *module, uint64_t offset,
+			  const struct symbol *known, const struct symbol **out);
 
 #endif

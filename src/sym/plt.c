@@ -92,10 +92,10 @@ static int name_stub(struct table *table, const struct slots *slots, uint64_t ad
 		return 0;
 	char text[512];
 	int len;
-	const struct table_symbol *resolver = slot->name ? NULL : table_find(table, slot->target);
-	if (slot->name || resolver)
-		len = snprintf(text, sizeof(text), "%s@plt",
-			       slot->name ? slot->name : resolver->name);
+	struct table_symbol *resolver = slot->name ? NULL : table_find(table, slot->target);
+	const struct table_name *named = resolver ? table_name(table, resolver) : NULL;
+	if (slot->name || named)
+		len = snprintf(text, sizeof(text), "%s@plt", slot->name ? slot->name : named->name);
 	else
 		len = snprintf(text, sizeof(text), "*0x%llx@plt", (unsigned long long)slot->target);
 	if (len < 0 || (size_t)len >= sizeof(text))

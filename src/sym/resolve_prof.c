@@ -7,6 +7,7 @@
 struct todo {
 	uint32_t module, frame;
 	uint64_t offset;
+	const struct symbol *known; /* a function, but not where in it; NULL: nothing is known */
 };
 
 static int by_module(const void *a, const void *b)
@@ -43,9 +44,12 @@ int sym_resolve_rows(struct sym *sym, struct prof *prof, uint32_t first, uint32_
 		return err_set(err, -ENOMEM, "cannot list %u frames to resolve", end - first);
 	for (uint32_t i = first; i < end; i++) {
 		const struct prof_frame *frame = prof_frame(prof, (struct frame_id){ i });
-		if (!frame || frame->symbols || !frame->module.v)
+		if (!frame || !frame->module.v)
 			continue;
-		todo[count++] = (struct todo){ frame->module.v, i, frame->offset };
+		const struct symbol *known = frame->symbols;
+		if (known && (frame->symbol_count != 1 || known->file || known->line))
+			continue;
+		todo[count++] = (struct todo){ frame->module.v, i, frame->offset, known };
 	}
 	qsort(todo, count, sizeof(*todo), by_module);
 	int rc = 0;
@@ -66,7 +70,10 @@ int sym_resolve_rows(struct sym *sym, struct prof *prof, uint32_t first, uint32_
 		const struct symbol *symbols;
 		place.done = i;
 		uint32_t symbol_count =
-			module ? sym_module_resolve(sym, module, todo[i].offset, &symbols) : 0;
+			!module         ? 0
+			: todo[i].known ? sym_module_lines(sym, module, todo[i].offset,
+							   todo[i].known, &symbols)
+					: sym_module_resolve(sym, module, todo[i].offset, &symbols);
 		if (symbol_count) {
 			struct def def = { .kind = DEF_SYMBOL, .id = todo[i].frame };
 			def.symbol.symbols = symbols;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/intern.h"
 #include "sym/module.h"
@@ -20,7 +21,8 @@ struct sym *sym_new(const struct sym_opt *opt, struct err *err)
 		return NULL;
 	}
 	sym->search.root = &sym->root;
-	sym->search.servers = opt && opt->no_debuginfod ? NULL : &sym->servers;
+	sym->lasting = opt && opt->lasting;
+	sym->search.servers = opt && (opt->no_debuginfod || opt->lasting) ? NULL : &sym->servers;
 	return sym;
 }
 
@@ -43,7 +45,31 @@ void sym_module_rest(struct module *module)
 	image_close(&module->minidebug);
 	image_close(&module->debug);
 	image_close(&module->main);
-	module->loaded = module->lines_tried = 0;
+	module->opened = module->loaded = module->lines_tried = module->stubs_tried = 0;
+}
+
+#define DWARF_GROWS 4 /* compressed sections, and what libdw makes of them */
+
+static uint64_t held_bytes(const struct module *module)
+{
+	const struct image *debug = module->debug.elf ? &module->debug : &module->main;
+	struct stat st;
+	uint64_t bytes = module->table.cap * (sizeof(struct table_symbol) + sizeof(uint64_t)) +
+			 module->minidebug.memory_bytes;
+	if (module->lines && debug->elf && debug->fd >= 0 && fstat(debug->fd, &st) == 0)
+		bytes += DWARF_GROWS * (uint64_t)st.st_size;
+	return bytes;
+}
+
+void sym_rest(struct sym *sym, uint64_t keep_bytes)
+{
+	uint64_t held = 0;
+	for (size_t i = 0; i < SYM_BUCKETS && held <= keep_bytes; i++)
+		for (const struct module *m = sym->buckets[i]; m; m = m->next)
+			held += held_bytes(m);
+	for (size_t i = 0; i < SYM_BUCKETS && held > keep_bytes; i++)
+		for (struct module *m = sym->buckets[i]; m; m = m->next)
+			sym_module_rest(m);
 }
 
 void sym_free(struct sym *sym)
@@ -109,20 +135,28 @@ static int has_symtab(const struct image *image)
 	return 0;
 }
 
+static void open_images(struct sym *sym, struct module *module)
+{
+	module->opened = 1;
+	int opened = image_open_module(&module->main, &sym->root, module->path, module->build_id,
+				       module->build_id_len);
+	module->stale |= opened == -ESTALE;
+	if (!has_section(&module->main, ".debug_info") || !has_symtab(&module->main))
+		image_find_debug(&module->debug, &sym->search, &module->main, module->path,
+				 module->build_id, module->build_id_len);
+}
+
 static void load(struct sym *sym, struct module *module)
 {
 	module->loaded = 1;
-	int opened = image_open_module(&module->main, &sym->root, module->path, module->build_id,
-				       module->build_id_len);
-	if (opened == -ESTALE && !module->stale) {
-		module->stale = 1;
+	if (!module->opened)
+		open_images(sym, module);
+	if (module->stale && !module->told_stale) {
+		module->told_stale = 1;
 		if (!sym->changed)
 			sym->changed = module;
 		sym->changed_count++;
 	}
-	if (!has_section(&module->main, ".debug_info") || !has_symtab(&module->main))
-		image_find_debug(&module->debug, &sym->search, &module->main, module->path,
-				 module->build_id, module->build_id_len);
 	const struct image *symbols = has_symtab(&module->main)    ? &module->main
 				      : has_symtab(&module->debug) ? &module->debug
 								   : NULL;
@@ -138,20 +172,28 @@ static void load(struct sym *sym, struct module *module)
 		rc = table_read(table, &module->main, SHT_DYNSYM);
 	if (!rc)
 		rc = table_finish(table);
-	if (!rc && module->main.elf && !(rc = table_plt(table, &module->main)))
-		rc = table_finish(table);
 	if (rc < 0)
 		table_fini(table);
-	/* minidebuginfo unpacks into memory and has served */
-	image_close(&module->minidebug);
+}
+
+/* Nobody returns into a linkage stub: only who asks for the instruction that runs needs their names. */
+static void load_stubs(struct module *module)
+{
+	module->stubs_tried = 1;
+	if (module->main.elf &&
+	    (table_plt(&module->table, &module->main) < 0 || table_finish(&module->table) < 0))
+		table_fini(&module->table);
 }
 
 static void load_lines(struct sym *sym, struct module *module)
 {
 	module->lines_tried = 1;
+	if (!module->opened)
+		open_images(sym, module);
 	if (has_section(&module->main, ".debug_info") || has_section(&module->main, ".debug_line"))
 		module->lines = lines_new(&module->main, &sym->search);
-	if (!module->lines && module->debug.elf)
+	/* what is found by its build id now will be then, too */
+	if (!module->lines && module->debug.elf && !(sym->lasting && module->debug.lasting))
 		module->lines = lines_new(&module->debug, &sym->search);
 }
 
@@ -179,6 +221,45 @@ static const char *whole_path(struct sym *sym, const struct line_frame *frame)
 	const char *kept = pool_string(&sym->pool, path, dir + file + 1);
 	free(path);
 	return kept;
+}
+
+/* @frames as the answer; the outermost is called @plain, @name mangled, where these are known. */
+static uint32_t put_symbols(struct sym *sym, const struct line_frame *frames, unsigned count,
+			    const char *name, const char *plain, const struct symbol **out)
+{
+	struct symbol *symbols = count ? pool_alloc(&sym->pool, count * sizeof(*symbols)) : NULL;
+	if (!symbols)
+		return 0;
+	for (unsigned i = 0; i < count; i++) {
+		struct symbol *symbol = &symbols[i];
+		symbol->inlined = i + 1 < count;
+		symbol->language =
+			(uint8_t)sym_language(!symbol->inlined && name ? name : frames[i].name);
+		/* the symbol table knows clones and aliases by the names that linkers and other tools use */
+		if (!symbol->inlined && plain)
+			symbol->function = plain;
+		else
+			symbol->function = plain_name(sym, frames[i].name);
+		symbol->file = whole_path(sym, &frames[i]);
+		symbol->line = frames[i].line;
+	}
+	if (count == 1 && !symbols[0].function && !symbols[0].file)
+		return 0;
+	*out = symbols;
+	return count;
+}
+
+uint32_t sym_module_lines(struct sym *sym, struct module *module, uint64_t offset,
+			  const struct symbol *known, const struct symbol **out)
+{
+	struct line_frame frames[LINES_DEPTH_MAX];
+	if (!module->lines_tried)
+		load_lines(sym, module);
+	unsigned count = module->lines ? lines_find(module->lines, offset, frames) : 0;
+	const char *plain = NULL;
+	if (count && known->function)
+		plain = pool_string(&sym->pool, known->function, strlen(known->function));
+	return put_symbols(sym, frames, count, NULL, plain, out);
 }
 
 static struct answer *answer_slot(struct module *module, uint64_t offset)
@@ -213,7 +294,10 @@ static uint32_t look_up(struct sym *sym, struct module *module, uint64_t offset,
 		load(sym, module);
 	if (!module->lines_tried)
 		load_lines(sym, module);
-	struct table_symbol *known = table_find(&module->table, offset);
+	if (!module->stubs_tried && table_is_stub(&module->table, offset))
+		load_stubs(module);
+	struct table_symbol *at = table_find(&module->table, offset);
+	struct table_name *known = at ? table_name(&module->table, at) : NULL;
 	if (known && !known->plain)
 		known->plain = plain_name(sym, known->name);
 	unsigned count = module->lines ? lines_find(module->lines, offset, frames) : 0;
@@ -221,26 +305,8 @@ static uint32_t look_up(struct sym *sym, struct module *module, uint64_t offset,
 		frames[0] = (struct line_frame){ 0 };
 		count = 1;
 	}
-	struct symbol *symbols = count ? pool_alloc(&sym->pool, count * sizeof(*symbols)) : NULL;
-	if (!symbols)
-		return 0;
-	for (unsigned i = 0; i < count; i++) {
-		struct symbol *symbol = &symbols[i];
-		symbol->inlined = i + 1 < count;
-		symbol->language = (uint8_t)sym_language(
-			!symbol->inlined && known ? known->name : frames[i].name);
-		/* the symbol table knows clones and aliases by the names that linkers and other tools use */
-		if (!symbol->inlined && known)
-			symbol->function = known->plain;
-		else
-			symbol->function = plain_name(sym, frames[i].name);
-		symbol->file = whole_path(sym, &frames[i]);
-		symbol->line = frames[i].line;
-	}
-	if (count == 1 && !symbols[0].function && !symbols[0].file)
-		return 0;
-	*out = symbols;
-	return count;
+	return put_symbols(sym, frames, count, known ? known->name : NULL,
+			   known ? known->plain : NULL, out);
 }
 
 uint32_t sym_module_resolve(struct sym *sym, struct module *module, uint64_t offset,

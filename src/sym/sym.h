@@ -16,6 +16,7 @@ struct sym;
 struct sym_opt {
 	uint32_t pid; /* != 0: files are opened below /proc/PID/root (openat2 RESOLVE_IN_ROOT) */
 	int no_debuginfod; /* 1 = never ask, even when DEBUGINFOD_URLS is set */
+	int lasting; /* 1 = for keeping: no lines that /usr/lib/debug and servers have under the build id, which can be had later */
 };
 
 struct sym *sym_new(const struct sym_opt *opt, struct err *err);
@@ -33,7 +34,7 @@ uint32_t sym_resolve(struct sym *sym, const char *path, const uint8_t *build_id,
 		     uint8_t build_id_len, uint64_t offset, const struct symbol **out);
 
 /**
- * sym_resolve_prof() - resolve every frame of @prof that has no symbols yet, module by module, and hand DEF_SYMBOL
+ * sym_resolve_prof() - resolve every frame of @prof that has no symbols yet, or a function without a line, module by module, and hand DEF_SYMBOL
  * definitions, whose ids are frame rows of @prof, to @sink (prof_symbol_sink(@prof)). @progress may be NULL; it is called
  * while a server is waited for, too.
  */
@@ -45,6 +46,12 @@ int sym_resolve_prof(struct sym *sym, struct prof *prof, struct sink *sink,
 int sym_resolve_rows(struct sym *sym, struct prof *prof, uint32_t first, uint32_t end,
 		     struct sink *sink, void (*progress)(void *ctx, uint64_t done, uint64_t total),
 		     void *ctx, struct err *err);
+
+/**
+ * sym_rest() - give back what was read of files where that is more than @keep_bytes, roughly; answers stay, and all can be asked
+ * again.
+ */
+void sym_rest(struct sym *sym, uint64_t keep_bytes);
 
 /** sym_demangle() - malloc'd plain name for an Itanium C++, Rust legacy or Rust v0 name; a copy of @name otherwise. */
 char *sym_demangle(const char *name);

@@ -9,25 +9,46 @@
 #include "sym/image.h"
 #include "sym/pool.h"
 
-/** struct table_symbol - [lo, hi) belongs to this function. */
-struct table_symbol {
-	uint64_t lo, hi;
-	const char *name;  /* as the file spells it; in the table's pool */
+/* A name, once somebody asked for it; in the table's pool. */
+struct table_name {
+	const char *name;  /* as the file spells it */
 	const char *plain; /* demangled, once somebody asked; in the caller's pool */
-	uint8_t rank;      /* the greater wins at one address */
-	uint8_t sizeless;  /* hi is a guess: up to the next symbol */
 };
 
-/** struct table - zero-initialised is empty and valid. */
+/** struct table_symbol - [lo, hi) belongs to this function. Most are never asked for: their names stay in the file. */
+struct table_symbol {
+	uint64_t lo, hi;
+	struct table_name *named; /* NULL: not asked for */
+	uint32_t text;            /* where its name stands in the strings */
+	uint8_t strings;          /* which of the table's strings */
+	uint8_t rank; /* the greater wins at one address; with the name's own once it is known */
+	uint8_t sizeless; /* hi is a guess: up to the next symbol */
+	uint8_t chosen;   /* it is the best of those at its address, and the first of them */
+};
+
+/* A string section, read in pieces as names are asked for. */
+struct table_strings {
+	Elf *elf;
+	uint64_t offset, bytes;
+	Elf_Data **pieces;
+};
+#define TABLE_STRINGS_MAX 8
+#define TABLE_STUBS_MAX 4
+
+/** struct table - zero-initialised is empty and valid. The images that were read have to stay open. */
 struct table {
-	struct table_symbol *symbols; /* by lo; at most one at an address */
+	struct table_symbol *symbols; /* by lo */
 	uint64_t *reach;              /* greatest hi of symbols[0..i] */
 	size_t count, cap;
 	size_t finished; /* as many stood here when table_finish() last ran */
 	struct pool pool;
+	struct table_strings strings[TABLE_STRINGS_MAX];
+	unsigned strings_count;
 	/* where code is: pairs lo, hi of executable sections, sorted */
 	uint64_t *code;
 	size_t code_count;
+	uint64_t stubs[2 * TABLE_STUBS_MAX]; /* pairs lo, hi: of which nobody asks often */
+	unsigned stubs_count;
 };
 
 void table_fini(struct table *table);
@@ -35,12 +56,16 @@ void table_fini(struct table *table);
 int table_code(struct table *table, const struct image *main);
 /** table_read() - add the functions of .symtab or .dynsym; 0 or -ENOMEM. Damage costs the damaged symbols only. */
 int table_read(struct table *table, const struct image *image, uint32_t section_type);
-/** table_finish() - sort, choose among aliases, close open ends; again after more was added. O(n log n). */
+/** table_finish() - sort, close open ends; again after more was added. O(n). */
 int table_finish(struct table *table);
 /** table_plt() - add the stubs of @main as "symbol@plt" to a finished table; finish it once more afterwards. */
 int table_plt(struct table *table, const struct image *main);
+/** table_is_stub() - 1: @address lies where table_plt() finds names. */
+int table_is_stub(const struct table *table, uint64_t address);
 /** table_find() - the innermost function over @address, NULL where there is none. O(log n). */
-struct table_symbol *table_find(const struct table *table, uint64_t address);
+struct table_symbol *table_find(struct table *table, uint64_t address);
+/** table_name() - what it is called, lent until table_fini(); NULL where the file does not say, or memory is short. */
+struct table_name *table_name(struct table *table, struct table_symbol *symbol);
 
 /* for plt.c */
 int table_add(struct table *table, uint64_t lo, uint64_t bytes, const char *name, size_t name_len,

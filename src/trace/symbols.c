@@ -26,7 +26,7 @@ struct names {
 	struct own_frame {
 		uint64_t offset;
 		uint32_t module_row, id;
-		int defined, resolved;
+		int defined, resolved; /* resolved: 1 to a function alone, 2 with where in it */
 	} * frame;
 	uint32_t frame_count;
 };
@@ -88,7 +88,7 @@ static int names_define(struct sink *sink, const struct def *def, struct err *er
 		struct own_frame *f = &n->frame[def->id];
 		f->id = def->id;
 		if (def->kind == DEF_SYMBOL) {
-			f->resolved = 1;
+			f->resolved = def->symbol.count != 1 || def->symbol.symbols[0].file ? 2 : 1;
 			return 0;
 		}
 		uint32_t module = def->frame.module.v;
@@ -158,12 +158,13 @@ static int write_symbols(struct addition *to, struct names *names, struct err *e
 						sizeof(*names->frame), by_place);
 		if (!own)
 			continue;
+		int knows_more = f->symbol_count != 1 || f->symbols[0].file ? 2 : 1;
 		/* several numbers may name one place; the search finds any of them */
 		struct own_frame *end = names->frame + names->frame_count;
 		while (own > names->frame && by_place(own - 1, &key) == 0)
 			own--;
 		for (; own < end && by_place(own, &key) == 0 && rc >= 0; own++) {
-			if (!own->defined || own->resolved)
+			if (!own->defined || own->resolved >= knows_more)
 				continue;
 			struct def def = { .kind = DEF_SYMBOL, .id = own->id };
 			def.symbol.symbols = f->symbols;
@@ -318,7 +319,8 @@ static int add_to(struct trace_reader *r, int fd, const char *path, const struct
 		rc = write_symbols(&to, &names, err);
 	if (rc >= 0 && readings)
 		rc = write_readings(&to, readings, err);
-	if (rc >= 0 && whole)
+	/* where nothing was to add the file stays as it is */
+	if (rc >= 0 && whole && (to.end != before || fresh >= 0))
 		rc = write_index(&to, &r->total, err);
 	if (fresh >= 0) {
 		if (rc >= 0 && fsync(fresh) < 0)

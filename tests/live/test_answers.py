@@ -2,6 +2,7 @@
 """The answers that people look for first: which line, who asked, what was alive when the heap was largest."""
 import json
 import os
+import re
 import subprocess
 import time
 
@@ -156,7 +157,13 @@ def test_a_report_of_its_own_is_not_mixed_with_what_the_program_says(byteledger,
 def test_damage_is_said_first_by_every_view(byteledger, record, tmp_path):
     recording = record(["gawk", "BEGIN { for (i = 0; i < 60000; i++) a[i] = i \"x\" i }"])
     data = bytearray(open(recording.path, "rb").read())
-    data[len(data) // 2] ^= 0x40
+    at, events = 0, []
+    while (at := data.find(b"\x8fLTBlock", at)) >= 0:  # docs/format.md: type, how many bytes follow the header
+        if data[at + 8] == 2:
+            events.append((int.from_bytes(data[at + 20:at + 24], "little"), at))
+        at += 8
+    stored, at = max(events)
+    data[at + 48 + stored // 2] ^= 0x40
     path = tmp_path / "bad.blt"
     path.write_bytes(data)
     for command in (["report"], ["report", "--by", "function"], ["report", "--cost", "leaked"]):
@@ -307,6 +314,30 @@ int main(void) {{ return {name}() == 0; }}
     assert "as_it_was  x.c:2" in shown.stdout and "has changed" not in shown.stderr
     shown = said(byteledger, "report", bare.path)
     assert "as_it" not in shown.stdout and f"'{program}' has changed since it was recorded" in shown.stderr
+
+
+def test_lines_of_system_libraries_are_looked_for_when_they_are_shown(byteledger, record, tmp_path):
+    source, program = tmp_path / "x.c", tmp_path / "x"
+    source.write_text("#include <string.h>\nint main(int n, char **v) { return n + (strdup(v[0]) == 0) > 2; }\n")
+    subprocess.run(["gcc", "-g", "-o", program, source], check=True)
+    kept = record([program]).path
+
+    def frames():
+        shown = json.loads(said(byteledger, "report", kept, "--format", "json").stdout)
+        return [f for row in shown["rows"] for f in row["frames"]]
+
+    stored = os.path.getsize(kept)
+    strdup = next(f for f in frames() if (f["function"] or "").lstrip("_").removeprefix("GI_").lstrip("_") == "strdup")
+    assert any(f["function"] == "main" and f["line"] == 2 for f in frames())
+    build_id = subprocess.run(["readelf", "-n", "/lib/x86_64-linux-gnu/libc.so.6"], capture_output=True, text=True).stdout
+    build_id = re.search("Build ID: ([0-9a-f]+)", build_id).group(1)
+    has_lines = os.path.exists(f"/usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug")
+    assert (strdup["line"] is not None and strdup["line"] > 0) == has_lines, strdup
+    said(byteledger, "report", kept, "--store-symbols")
+    assert (os.path.getsize(kept) > stored) == has_lines
+    again = os.path.getsize(kept)
+    said(byteledger, "report", kept, "--store-symbols")
+    assert os.path.getsize(kept) == again, "nothing was to add"
 
 
 def test_what_a_wrapper_becomes_is_what_is_recorded(byteledger, prog, tmp_path):
