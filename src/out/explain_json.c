@@ -72,6 +72,14 @@ static void put_group(struct jsonw *j, const struct explain *e, const struct exp
 	jsonw_object_end(j);
 }
 
+static void put_folded(struct jsonw *j, size_t stacks, uint64_t bytes)
+{
+	if (!stacks)
+		return;
+	jsonw_u64(j, "folded_stacks", stacks);
+	jsonw_u64(j, "folded_bytes", bytes);
+}
+
 /** put_stacks() - the @most costliest, 0: all; what is left is one sum. */
 static void put_stacks(struct jsonw *j, const struct explain *e, unsigned class, size_t most)
 {
@@ -87,22 +95,19 @@ static void put_stacks(struct jsonw *j, const struct explain *e, unsigned class,
 	jsonw_array_end(j);
 	for (size_t i = shown; i < count; i++)
 		folded += ranked[i].bytes;
-	if (shown < count) {
-		jsonw_u64(j, "folded_stacks", count - shown);
-		jsonw_u64(j, "folded_bytes", folded);
-	}
+	put_folded(j, count - shown, folded);
 	free(ranked);
 }
 
-#define TOUCHED_MAX 50
-
 /* Who touched the anonymous memory of this name first: of a line that is no other stack's, all there is to say. */
 static void put_touched(struct jsonw *j, const struct explain *e, const char *key,
-			const char *label)
+			const char *label, size_t most)
 {
 	size_t count, at = explain_touched(e, label, &count);
+	size_t shown = most && most < count ? most : count;
+	uint64_t folded = 0;
 	jsonw_array(j, key);
-	for (size_t i = 0; i < count && i < TOUCHED_MAX; i++) {
+	for (size_t i = 0; i < shown; i++) {
 		const struct explain_touch *touch = &e->touched[at + i];
 		struct view_frame frame;
 		jsonw_object(j, NULL);
@@ -119,6 +124,9 @@ static void put_touched(struct jsonw *j, const struct explain *e, const char *ke
 		jsonw_object_end(j);
 	}
 	jsonw_array_end(j);
+	for (size_t i = shown; i < count; i++)
+		folded += e->touched[at + i].bytes;
+	put_folded(j, count - shown, folded);
 }
 
 static void put_lines(struct jsonw *j, const struct explain *e, size_t most)
@@ -151,7 +159,7 @@ static void put_lines(struct jsonw *j, const struct explain *e, size_t most)
 				  ? touched
 				  : 0;
 		if (line->touched)
-			put_touched(j, e, "stacks", line->label);
+			put_touched(j, e, "stacks", line->label, most);
 		else if (theirs && !told[line->class]) {
 			told[line->class] = 1;
 			put_stacks(j, e, line->class, most);
@@ -160,7 +168,7 @@ static void put_lines(struct jsonw *j, const struct explain *e, size_t most)
 			jsonw_array_end(j);
 		}
 		if (touched)
-			put_touched(j, e, "touched_by", line->label);
+			put_touched(j, e, "touched_by", line->label, most);
 		if (line->class == SHEET_LIVE && strcmp(line->label, "not recorded") == 0) {
 			jsonw_array(j, "sizes");
 			for (size_t k = 0; k < e->snapshot->size_count && !e->recorded; k++) {
