@@ -562,8 +562,7 @@ static void take_file(struct recorder *r, const struct successor *at)
 	char *name = at->exe ? give_name(r, at->path, at->exe) : NULL;
 	free(r->path);
 	r->path = name ? name : strdup(at->path);
-	if (r->path && r->rec.settings.store_symbols &&
-	    record_store_symbols(r->path, &err) < 0)
+	if (r->path && r->rec.settings.store_symbols && record_store_symbols(r->path, &err) < 0)
 		record_fail(&r->rec, &err);
 }
 
