@@ -47,7 +47,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 struct contents {
 	struct sink sink;
 	uint64_t kinds[EVENT_KIND_MAX];
-	uint64_t defs[DEF_SYMBOL + 1];
+	uint64_t defs[DEF_RULE + 1];
 	uint64_t lost[LOSS_REASON_MAX], lost_bytes;
 	uint64_t last_ns;
 	struct {
@@ -168,9 +168,9 @@ static const char *const kind_names[EVENT_KIND_MAX] = {
 	[EVENT_FILTERED] = "filtered_sums",
 };
 
-static const char *const def_names[DEF_SYMBOL + 1] = {
+static const char *const def_names[DEF_RULE + 1] = {
 	[DEF_THREAD] = "threads", [DEF_MODULE] = "modules", [DEF_FRAME] = "frames",
-	[DEF_STACK] = "stacks",   [DEF_SYMBOL] = "symbols",
+	[DEF_STACK] = "stacks",   [DEF_SYMBOL] = "symbols", [DEF_RULE] = "rules",
 };
 
 static const char *machine_name(unsigned machine)
@@ -237,7 +237,7 @@ static void print_json(enum recording_kind kind, const struct trace_reader_info 
 			jsonw_u64(&j, kind_names[i], c->kinds[i]);
 	jsonw_object_end(&j);
 	jsonw_object(&j, "definitions");
-	for (unsigned i = DEF_THREAD; i <= DEF_SYMBOL; i++)
+	for (unsigned i = DEF_THREAD; i <= DEF_RULE; i++)
 		jsonw_u64(&j, def_names[i], c->defs[i]);
 	jsonw_object_end(&j);
 	jsonw_object(&j, "lost");
@@ -389,7 +389,7 @@ static void print_text(enum recording_kind kind, const struct trace_reader_info 
 	printf("\ndefinitions\n");
 	if (c->process.modules_nameless)
 		printf("  %-20s %15" PRIu32 "\n", "nameless modules", c->process.modules_nameless);
-	for (unsigned i = DEF_THREAD; i <= DEF_SYMBOL; i++)
+	for (unsigned i = DEF_THREAD; i <= DEF_RULE; i++)
 		printf("  %-20s %15" PRIu64 "\n", def_names[i], c->defs[i]);
 	print_files(files);
 	if (kind == RECORDING_BLT)

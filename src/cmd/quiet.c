@@ -60,6 +60,9 @@ struct suppress *quiet_run(const struct quiet *quiet, struct prof *prof, int bui
 			   struct err *err)
 {
 	CLEANUP(suppress_freep) struct suppress *rules = make(quiet, !quiet->off, err);
+	for (uint32_t i = 0; rules && !quiet->off && i < prof_rule_count(prof); i++)
+		if (suppress_add_pattern(rules, prof_rule(prof, i), err) < 0)
+			return NULL;
 	if (!rules || suppress_run(rules, prof, built_in_too || quiet->count, err) < 0)
 		return NULL;
 	return STEAL(rules);

@@ -113,6 +113,7 @@ enum def_kind {
 	DEF_FRAME,
 	DEF_STACK,
 	DEF_SYMBOL, /* what a frame resolves to; may come any time after the frame */
+	DEF_RULE, /* leaks that the program's own makers do not want to hear of; numbered from 1 */
 };
 
 /** One function at one place; for a frame with inlining there are several, innermost first. */
@@ -181,6 +182,9 @@ struct def {
 			const struct symbol *symbols; /* innermost first */
 			uint32_t count;
 		} symbol; /* id = frame */
+		struct {
+			const char *pattern; /* as view/suppress.h has them, without its "leak:" */
+		} rule;
 	};
 };
 

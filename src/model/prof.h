@@ -171,6 +171,11 @@ const struct prof_module *prof_module(const struct prof *prof, struct module_id 
 const struct prof_frame *prof_frame(const struct prof *prof, struct frame_id id);
 const struct prof_stack *prof_stack(const struct prof *prof, struct stack_id id);
 const struct prof_thread *prof_thread(const struct prof *prof, struct thread_id id);
+/** prof_rule_count() - patterns of leaks that the recording itself wants suppressed (DEF_RULE); each once, further ones are left out. */
+#define PROF_RULES_MAX 1000u
+uint32_t prof_rule_count(const struct prof *prof);
+/** prof_rule() - the pattern with that @number, from 0; lent. */
+const char *prof_rule(const struct prof *prof, uint32_t number);
 /** prof_stack_cost() - exclusive counters of one stack at this moment; O(1). */
 void prof_stack_cost(const struct prof *prof, struct stack_id id, struct cost *cost);
 /** prof_stack_used() - the first stack from @from on that has counters; prof_stack_count() where there is none. */

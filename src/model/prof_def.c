@@ -395,6 +395,24 @@ static int put_nothing(struct sink *sink, const struct event *events, size_t cou
 	return count ? err_set(err, -EINVAL, "events where only symbols belong") : 0;
 }
 
+/* Each once: a file may say them again. */
+static int define_rule(struct prof *p, const struct def *def, struct err *err)
+{
+	const char *pattern = intern_str(&p->strings, def->rule.pattern ? def->rule.pattern : "");
+	if (!pattern)
+		return no_memory(err);
+	for (uint32_t i = 0; i < p->rules.count; i++)
+		if (*(const char **)chunked_at(&p->rules, i) == pattern)
+			return 0;
+	if (!*pattern || p->rules.count == PROF_RULES_MAX)
+		return 0;
+	const char **rule = chunked_add(&p->rules);
+	if (!rule)
+		return no_memory(err);
+	*rule = pattern;
+	return 0;
+}
+
 int prof_define(struct sink *sink, const struct def *def, struct err *err)
 {
 	struct prof *p = (struct prof *)sink;
@@ -417,6 +435,8 @@ int prof_define(struct sink *sink, const struct def *def, struct err *err)
 		break;
 	case DEF_SYMBOL:
 		return p->sums ? 0 : define_symbol(p, def, err);
+	case DEF_RULE:
+		return define_rule(p, def, err);
 	}
 	return err_set(err, -EBADMSG, "bad recording: unknown definition kind %u",
 		       (unsigned)def->kind);
@@ -479,6 +499,7 @@ struct prof *prof_new(struct err *err)
 	};
 	p->refs = 1;
 	p->seed = hash_seed();
+	p->rules = (struct chunked)CHUNKED_INIT(const char *);
 	p->modules = (struct chunked)CHUNKED_INIT(struct prof_module);
 	p->frames = (struct chunked)CHUNKED_INIT(struct prof_frame);
 	p->stacks = (struct chunked)CHUNKED_INIT(struct prof_stack);
@@ -530,6 +551,7 @@ void prof_free(struct prof *p)
 	free(p->spare);
 	intern_fini(&p->strings);
 	arena_fini(&p->arena);
+	chunked_fini(&p->rules);
 	chunked_fini(&p->modules);
 	chunked_fini(&p->frames);
 	chunked_fini(&p->stacks);

@@ -37,7 +37,7 @@ static void disown(struct prof *f)
 	f->totals = NULL;
 	f->mapped = NULL;
 	f->copy = f->spare = NULL;
-	f->modules = f->frames = f->stacks = f->threads = f->counters = f->partials =
+	f->rules = f->modules = f->frames = f->stacks = f->threads = f->counters = f->partials =
 		f->slot_of_row = f->owner = f->risks = f->block_epoch = (struct chunked){ 0 };
 	f->refs = 1;
 }
@@ -66,6 +66,7 @@ static struct prof_copy *take_memory(struct prof *origin, size_t bytes)
 static int copy_rows(struct prof *f, const struct prof *p)
 {
 	const struct part parts[] = {
+		{ &f->rules, &p->rules, p->rules.count },
 		{ &f->modules, &p->modules, p->modules.count },
 		{ &f->frames, &p->frames, p->frames.count },
 		{ &f->stacks, &p->stacks, p->stacks.count },

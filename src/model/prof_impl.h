@@ -74,6 +74,7 @@ struct prof {
 	struct chunked frames;  /* struct prof_frame */
 	struct chunked stacks;  /* struct prof_stack */
 	struct chunked threads; /* struct thread_row */
+	struct chunked rules;   /* const char *, from 0 */
 	struct idtab module_tab, frame_tab, stack_tab;
 	struct idmap module_map, frame_map, stack_map;
 

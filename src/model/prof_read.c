@@ -16,6 +16,16 @@ uint32_t prof_module_count(const struct prof *prof)
 	return prof->modules.count;
 }
 
+uint32_t prof_rule_count(const struct prof *prof)
+{
+	return prof->rules.count;
+}
+
+const char *prof_rule(const struct prof *prof, uint32_t number)
+{
+	return *(const char **)chunked_at(&prof->rules, number);
+}
+
 uint32_t prof_frame_count(const struct prof *prof)
 {
 	return prof->frames.count;

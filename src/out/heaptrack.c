@@ -154,6 +154,8 @@ static void begin(struct heaptrack_out *out)
 	fprintf(to, "v %x 3\nX %s\nI %x 0\n", WRITER, cmdline && *cmdline ? cmdline : "unknown",
 		PAGE_BYTES);
 	free(cmdline);
+	for (uint32_t i = 0; i < prof_rule_count(out->stream.names); i++)
+		fprintf(to, "S leak:%s\n", prof_rule(out->stream.names, i));
 }
 
 /* i IP MODULE [FUNC FILE LINE {FUNC FILE LINE}..], innermost function first */

@@ -13,6 +13,8 @@
 #define SYMBOLS_MAX 1024 /* inlined functions at one address; deeper ones are left out */
 #define FORMAT_MAX 3
 #define MODULES_MAX (64u << 10)
+#define RULES_MAX 1000u
+#define SUPPRESSION_MAX 1000u
 #define CMDLINE_MAX (4u << 20) /* the kernel allows 2 MiB */
 
 int ht_no_memory(struct ht_reader *r)
@@ -101,6 +103,23 @@ static int on_name(struct ht_reader *r, const char *at, const char *end)
 		return STOP_HERE;
 	int rc = ht_names_add(&r->names, text, len, r->opt.max_definitions, r->opt.max_text_bytes);
 	return rc < 0 ? ht_table_failed(r, rc, "names") : 0;
+}
+
+/* S leak:PATTERN: what the program's own makers do not want to hear of. Its readers pass over lines that are none. */
+static int on_rule(struct ht_reader *r, const char *line, const char *end)
+{
+	static const char head[] = "S leak:";
+	char pattern[SUPPRESSION_MAX + 1];
+	size_t skip = sizeof(head) - 1, len = (size_t)(end - line);
+	while (len > skip && (end[-1] == ' ' || end[-1] == '\r'))
+		end--, len--;
+	if (len <= skip || len - skip > SUPPRESSION_MAX || memcmp(line, head, skip) != 0 ||
+	    memchr(line, '\0', len) || r->rules == RULES_MAX)
+		return 0;
+	memcpy(pattern, line + skip, len - skip);
+	pattern[len - skip] = '\0';
+	struct def def = { .kind = DEF_RULE, .id = ++r->rules, .rule = { pattern } };
+	return define(r, &def);
 }
 
 /* Interpreted files name a module by a string: it becomes a module at its first use. */
@@ -484,8 +503,8 @@ static int handle(struct ht_reader *r, const char *line, const char *end)
 		return on_time(r, at, end);
 	case 'R':
 		return on_rss(r, at, end);
-	case 'S': /* suppression rules concern heaptrack's own reports */
-		return 0;
+	case 'S':
+		return on_rule(r, line, end);
 	case 'A':
 		return on_attach(r);
 	default:

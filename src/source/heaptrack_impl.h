@@ -49,6 +49,7 @@ struct ht_reader {
 	struct buf cmdline; /* empty: no X yet */
 	char *exe;
 	int in_cmdline; /* X came, nothing since */
+	uint32_t rules; /* defined */
 	uint64_t page_bytes, time_ns, peak_rss_bytes;
 
 	struct ht_names names;

@@ -150,7 +150,7 @@ int defs_enc_add(struct defs_enc *enc, const struct def *def, struct err *err)
 {
 	struct buf *col = enc->cols.col;
 	unsigned kind = def->kind;
-	if (kind < DEF_PROCESS || kind > DEF_SYMBOL)
+	if (kind < DEF_PROCESS || kind > DEF_RULE)
 		return err_set(err, -EINVAL, "a definition of kind %u cannot be recorded", kind);
 	if (kind == DEF_STACK)
 		return add_stack(enc, def, err);
@@ -165,6 +165,8 @@ int defs_enc_add(struct defs_enc *enc, const struct def *def, struct err *err)
 		rc = put_module(&col[COL_REST], def, err);
 	} else if (kind == DEF_SYMBOL) {
 		rc = put_symbols(&col[COL_REST], def, err);
+	} else if (kind == DEF_RULE) {
+		rc = put_string(&col[COL_REST], def->rule.pattern, err);
 	}
 	if (rc < 0) {
 		col[COL_REST].len = rest;
@@ -306,7 +308,7 @@ static int next_def(struct defs_dec *dec, struct buf *text, struct def *def)
 {
 	uint8_t byte = get_byte(&dec->kind);
 	unsigned kind = byte & 15, stop = byte >> 4;
-	if (kind < DEF_PROCESS || kind > DEF_SYMBOL || (stop && kind != DEF_STACK))
+	if (kind < DEF_PROCESS || kind > DEF_RULE || (stop && kind != DEF_STACK))
 		return -EBADMSG;
 	memset(def, 0, sizeof(*def));
 	def->kind = kind;
@@ -347,6 +349,13 @@ static int next_def(struct defs_dec *dec, struct buf *text, struct def *def)
 	case DEF_SYMBOL:
 		get_symbols(&dec->rest, text, dec->symbols, def);
 		break;
+	case DEF_RULE: {
+		size_t len;
+		size_t pattern = get_string(&dec->rest, text, &len);
+		if (!buf_failed(text))
+			def->rule.pattern = text_at(text, pattern);
+		break;
+	}
 	}
 	if (buf_failed(text))
 		return -ENOMEM;

@@ -115,6 +115,8 @@ static int take_def(void *ctx, const struct def *def, struct err *err)
 	case DEF_SYMBOL:
 		rc = need_frame(p, def->id, err);
 		return rc < 0 ? rc : sink_define(p, def, err);
+	case DEF_RULE:
+		return sink_define(p, def, err);
 	}
 	return 0;
 }

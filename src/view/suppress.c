@@ -260,6 +260,16 @@ int suppress_add(struct suppress *s, const char *text, size_t bytes, const char 
 	return 0;
 }
 
+int suppress_add_pattern(struct suppress *s, const char *pattern, struct err *err)
+{
+	size_t len = strlen(pattern);
+	if (len == 0 || len > SUPPRESS_PATTERN_MAX)
+		return 0;
+	if (s->count >= SUPPRESS_RULES_MAX)
+		return err_set(err, -E2BIG, "too many suppressions");
+	return add_rule(s, pattern, len, err);
+}
+
 /* ---- the run ------------------------------------------------------------------------------------------------------ */
 
 /** rule_of_frame() - the first pattern that fits; @s->count: none. Remembered in @known, 1 more, 0 = not looked at yet. */

@@ -33,6 +33,8 @@ void suppress_freep(struct suppress **suppress);
 /** suppress_add() - the rules in @text, which is called @name in messages. -EINVAL for a line that is none, -E2BIG, -ENOMEM. */
 int suppress_add(struct suppress *suppress, const char *text, size_t bytes, const char *name,
 		 struct err *err);
+/** suppress_add_pattern() - one, without its "leak:"; the recording's own (prof_rule()). Too long ones are left out. -E2BIG, -ENOMEM. */
+int suppress_add_pattern(struct suppress *suppress, const char *pattern, struct err *err);
 /**
  * suppress_run() - which leaks of @prof are meant, each by the first rule that fits: O(frames of leaking stacks * rules). With @apply
  * they are taken out of @prof's leaks. Once.

@@ -8,7 +8,7 @@ from collections import defaultdict
 
 MASK = (1 << 64) - 1
 DEFS, EVENTS, SUMMARY, INDEX, END, PENDING, FILE, SNAPSHOT = range(1, 9)
-PROCESS, THREAD, MODULE, FRAME, STACK, SYMBOL = range(1, 7)
+PROCESS, THREAD, MODULE, FRAME, STACK, SYMBOL, RULE = range(1, 8)
 REGION = 5
 ALLOC, FREE, FREE_FOREIGN, MAP, UNMAP, BRK, RSS, MARK, LOST, SWITCH, THREAD_END, FORKED, CULLED, FILTERED = range(1, 15)
 TEMPORARY, IMPLIED = 2, 8
@@ -254,6 +254,8 @@ class Recording:
                 frame += columns[3].zigzag() if not stop else 0
                 assert 0 <= parent < number and not (stop and parent)
                 self.stacks[number] = (parent, frame, stop)
+            elif kind == RULE:
+                assert column.string()
             else:
                 assert kind == SYMBOL
                 self.symbols[number] = [(column.string(), column.string(), column.varint()) for _ in range(column.varint())]

@@ -404,6 +404,24 @@ def test_formats_with_no_place_for_losses_have_them_told_beside(byteledger, own,
         assert b"recorder_died" in done.stdout and b"LOST" not in done.stderr, words
 
 
+def test_a_programs_own_suppressions_come_in_and_go_out(byteledger, tmp_path):
+    source, blt, back = tmp_path / "own.heaptrack", tmp_path / "own.blt", tmp_path / "back.heaptrack"
+    rules = ["S leak:^known$", "S leak:libother*.so"]
+    source.write_text("\n".join(["v 10400 3", "X a", "I 1000 1", *rules, "S race:nonsense", "s 1 a", "s 5 known", "s 5 fresh", "i 10 1 2",
+                                 "i 20 1 3", "t 1 0", "t 2 0", "a 40 1", "a 50 2", "+ 0", "+ 1", "c 1", ""]))
+    for from_, to in (source, blt), (blt, back):
+        words = ["import", from_, "-o", to] if to == blt else ["export", from_, "--to", "heaptrack", "-o", to]
+        subprocess.run([byteledger, *words], check=True, timeout=60)
+    assert [line for line in back.read_text().splitlines() if line.startswith("S ")] == rules
+    for path in source, blt, back:
+        def said(*words):
+            return subprocess.run([byteledger, "report", path, *words], capture_output=True, text=True, check=True, timeout=60).stdout
+        assert "suppressed: 64 B in 1 block: ^known$" in said() and "fresh" in said()
+        assert "suppressed" not in said("--no-suppress")
+        machine = json.loads(said("--format", "json"))
+        assert machine["suppressed"]["bytes"] == 64 and machine["totals"]["leaked_bytes"] == 144
+
+
 FORMATS = ("folded", "flamegraph", "pprof", "speedscope", "heaptrack", "massif", "dhat", "csv", "json", "jsonl")
 
 

@@ -47,8 +47,8 @@ def objdump():
 def compare(heads, *command):
     """What differs, as lines, and how many instructions were compared."""
     listing = subprocess.Popen(command, stdout=subprocess.PIPE)
-    # the last instruction may be cut off by --stop-address
-    most = subprocess.Popen(["sed", "$d"], stdin=listing.stdout, stdout=subprocess.PIPE)
+    # the last instruction may be cut off by --stop-address, into lines of a byte each
+    most = subprocess.Popen(["head", "-n", "-16"], stdin=listing.stdout, stdout=subprocess.PIPE)
     listing.stdout.close()
     done = subprocess.run([heads, "lengths"], stdin=most.stdout, capture_output=True, text=True, timeout=100)
     most.stdout.close()
@@ -111,13 +111,14 @@ def test_lengths_of_every_opcode_are_objdumps(prog, objdump, tmp_path):
     # What is left out on purpose (the head of patch_x86_64.c): 3DNow!, XOP's kin, PadLock, near branches with an operand size prefix
     # (objdump takes one maker's side); and prefixes that objdump shows by themselves; and APX,
     # of which newer ones know.
-    left_out = re.compile(r"\t((\{?rex\.?\w*|data16|repn?z|addr32) ?)*(|(pf\w+|pi2f\w|femms|pavgusb|pmulhrw|pswapd|extrq|insertq|vpermil2p[sd]|xsha\w+|xcrypt-\w+|xstore-rng|montmul|"
+    left_out = re.compile(r"\t\{rex2|\t((\{?rex\.?\w*|data16|repn?z|addr32) ?)*(|(pf\w+|pi2f\w|femms|pavgusb|pmulhrw|pswapd|extrq|insertq|vpermil2p[sd]|xsha\w+|xcrypt-\w+|xstore-rng|montmul|"
                           r"j\w+|call|loop\w*|xbegin|callw|xbeginw)( .*)?)$")
     image = tmp_path / "opcodes"
     with open(image, "wb") as file:
         count = 0
         for count, code in enumerate(every_opcode(), 1):
             file.write(code + b"\x90" * 12)
+        file.write(b"\x90" * 16)
     differences, compared = compare(prog("heads"), objdump, "-D", "-b", "binary", "-m", "i386:x86-64", "-wz", str(image))
     unknown = [line for line in differences if line.startswith("0 instead of ")]
     assert differences == unknown, [line for line in differences if not line.startswith("0 instead of ")][:20]
@@ -173,4 +174,5 @@ def test_a_program_does_the_same_with_every_head_of_its_library_moved(prog, inst
     told = re.findall(rb"patched (\d+) refused (\d+) small \d+ calls (\d+)", moved.stderr)
     print(library, told)
     patched, refused, calls = (int(number) for number in told[-1])
-    assert refused <= patched / 1000 and patched > 1000 and calls > 100000
+    # functions whose first instructions something jumps into stay as they are: LLVM 14 has 0.1 % of them, LLVM 19 0.3 %
+    assert refused <= patched / 200 and patched > 1000 and calls > 100000

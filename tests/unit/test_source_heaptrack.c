@@ -88,6 +88,9 @@ static int keep_definition(struct sink *sink, const struct def *def, struct err 
 				 symbol->inlined ? "<" : "\n");
 		}
 		break;
+	case DEF_RULE:
+		assert_true(def->rule.pattern[0]);
+		break;
 	}
 	return 0;
 }

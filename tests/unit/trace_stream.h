@@ -77,6 +77,9 @@ static inline int copy_define(struct sink *sink, const struct def *d, struct err
 				   d->symbol.symbols[i].inlined);
 		}
 		break;
+	case DEF_RULE:
+		copy_text(to, d->rule.pattern);
+		break;
 	}
 	buf_putc(to, '\n');
 	return 0;
@@ -220,6 +223,10 @@ static inline void stream_more_defs(struct stream *s, struct sink *to)
 		def = (struct def){ .kind = DEF_SYMBOL, .id = frame };
 		def.symbol.symbols = symbols;
 		def.symbol.count = 1 + (uint32_t)(stream_random(s) % 2);
+		stream_define(s, to, &def);
+	}
+	if (frame % 64 == 5) {
+		def = (struct def){ .kind = DEF_RULE, .id = 1 + frame / 64, .rule = { "lib*.so" } };
 		stream_define(s, to, &def);
 	}
 }
