@@ -24,7 +24,8 @@ struct sheet_map {
 };
 /** A later snapshot of the same recording: what it takes to say how long an advice keeps. */
 struct snapshot_later {
-	uint64_t after_ns, live_bytes;
+	uint64_t after_ns;
+	uint64_t again_bytes; /* snapshot_touched_again() */
 };
 #define INSTANT_LATER_MAX 32
 
@@ -41,6 +42,9 @@ struct instant {
 	uint64_t lost_events, filtered;
 	struct snapshot_later later[INSTANT_LATER_MAX];
 	size_t later_count;
+	/* glibc's arenas up to the moment, where there are more than two: each one's peak, those of two that share all threads, and the peak of all */
+	int has_arenas;
+	uint64_t arena_peaks_bytes, arena_pair_bytes, arenas_peak_bytes;
 	struct page_shot
 		*pages; /* the reading of resident pages next to the moment; NULL: there is none */
 	int64_t pages_age_ns; /* how far it is from the snapshot: later is positive */

@@ -169,6 +169,11 @@ static inline const char *snapshot_string(const struct snapshot *snapshot, uint3
 	return at < snapshot->text_bytes ? snapshot->text + at : "";
 }
 /**
+ * snapshot_touched_again() - bytes of whole pages that were free, and there, in @at, and are in use and there in @later: what would not have
+ * stayed away for so long. O(pieces + units + runs).
+ */
+uint64_t snapshot_touched_again(const struct snapshot *at, const struct snapshot *later);
+/**
  * snapshot_check() - what came from a file: in order, no overlap, no end before its start, sums that cannot overflow, kinds and
  * strings that exist. 0 or -EBADMSG.
  */

@@ -261,6 +261,44 @@ static void put_check(struct jsonw *j, const char *name, uint64_t bytes, int64_t
 	jsonw_object_end(j);
 }
 
+/* Which allocators there are, whose blocks they have, and what is in force. */
+static void put_allocators(struct jsonw *j, const struct explain *e)
+{
+	const struct snapshot *s = e->snapshot;
+	size_t count;
+	struct explain_module *modules = explain_modules(e, &count);
+	jsonw_line(j);
+	jsonw_array(j, "allocators");
+	for (size_t i = 0; i < s->allocator_count; i++) {
+		const char *name = snapshot_string(s, s->allocators[i].name);
+		jsonw_object(j, NULL);
+		jsonw_str(j, "allocator", name);
+		jsonw_str(j, "how", snapshot_string(s, s->allocators[i].how));
+		jsonw_array(j, "modules");
+		for (size_t k = 0; k < count; k++) {
+			if (strcmp(modules[k].allocator, name) != 0)
+				continue;
+			jsonw_object(j, NULL);
+			jsonw_str(j, "module", modules[k].module);
+			jsonw_u64(j, "live_bytes", modules[k].live_bytes);
+			jsonw_object_end(j);
+		}
+		jsonw_array_end(j);
+		if (s->has_settings && strcmp(name, "glibc malloc") == 0) {
+			jsonw_object(j, "settings");
+			jsonw_u64(j, "trim_threshold", s->trim_threshold);
+			jsonw_u64(j, "mmap_threshold", s->mmap_threshold);
+			jsonw_bool(j, "thresholds_set", s->thresholds_set);
+			jsonw_u64(j, "arena_max", s->arena_max); /* 0: not set */
+			jsonw_u64(j, "arenas", s->arenas);
+			jsonw_object_end(j);
+		}
+		jsonw_object_end(j);
+	}
+	jsonw_array_end(j);
+	free(modules);
+}
+
 static void put_rest(struct jsonw *j, const struct explain *e)
 {
 	const struct sheet *sheet = e->sheet;
@@ -333,6 +371,7 @@ static void put_rest(struct jsonw *j, const struct explain *e)
 	}
 	jsonw_array_end(j);
 	put_advice(j, e);
+	put_allocators(j, e);
 	jsonw_object(j, "contradictions");
 	jsonw_u64(j, "blocks", sheet->contradictions);
 	jsonw_double(j, "share",

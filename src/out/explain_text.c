@@ -540,6 +540,42 @@ static void put_occupancy(struct page *p)
 	wrap(p, 2, 2, buf_cstr(&text));
 }
 
+/* The allocator of each module, where there are several, and what glibc's settings are. */
+static void put_in_force(struct page *p)
+{
+	const struct snapshot *s = p->e->snapshot;
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	CLEANUP(buf_fini) struct buf name = { 0 };
+	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
+	size_t count;
+	struct explain_module *modules = explain_modules(p->e, &count);
+	int several = 0;
+	for (size_t i = 1; i < count; i++)
+		several |= strcmp(modules[i].allocator, modules[0].allocator) != 0;
+	for (size_t i = 0; i < count && several && i < 6; i++)
+		buf_printf(&text, "%s%s by %s", i ? ", " : "Who allocates: ",
+			   shown(&name, modules[i].module, p->ascii, 40), modules[i].allocator);
+	if (several)
+		buf_puts(&text, count > 6 ? ", and others. " : ". ");
+	if (s->has_settings) {
+		buf_printf(&text, "In force in glibc: trim threshold %s",
+			   text_bytes(a, s->trim_threshold));
+		buf_printf(&text, ", mmap threshold %s (%s)", text_bytes(b, s->mmap_threshold),
+			   s->thresholds_set                ? "set"
+			   : s->trim_threshold == 131072ull ? "as built"
+							    : "risen by themselves");
+		buf_printf(&text, ", %u arena%s", s->arenas, s->arenas == 1 ? "" : "s");
+		if (s->arena_max)
+			buf_printf(&text, " of at most %llu", (unsigned long long)s->arena_max);
+		buf_putc(&text, '.');
+	}
+	free(modules);
+	if (!text.len)
+		return;
+	fputs("  ", p->to);
+	wrap(p, 2, 2, buf_cstr(&text));
+}
+
 static void put_advice(struct page *p)
 {
 	const struct explain *e = p->e;
@@ -570,6 +606,7 @@ static void put_advice(struct page *p)
 		fputs("    ", p->to);
 		wrap(p, 4, 4, buf_cstr(&text));
 	}
+	put_in_force(p);
 	if (!e->not_advised_count)
 		return;
 	buf_clear(&text);

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/huge.h"
+#include "query/arenas.h"
 #include "query/living.h"
 #include "query/recording.h"
 #include "query/resident.h"
@@ -51,6 +52,32 @@ static int join(struct instant *instant, const struct query_source *source, stru
 	return rc;
 }
 
+/* What malloc_trim() and the like leave at the tops of arenas is a replay's worth only where there is some. */
+#define ARENAS_SHARE 50
+
+static void look_arenas(struct instant *instant, const char *path)
+{
+	const struct snapshot *s = instant->snapshot;
+	struct err ignored = { 0 };
+	uint64_t free_bytes = 0;
+	struct arenas arenas;
+	if (s->arenas <= 2)
+		return;
+	for (size_t i = 0; i < s->piece_count; i++)
+		if (s->pieces[i].kind == SNAPSHOT_PIECE_FREE ||
+		    s->pieces[i].kind == SNAPSHOT_PIECE_TOP)
+			free_bytes += s->pieces[i].bytes;
+	if (free_bytes < s->rss_bytes / ARENAS_SHARE)
+		return;
+	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, &ignored);
+	if (!reader || arenas_read(reader, s, &arenas, &ignored) < 0 || !arenas.count)
+		return;
+	instant->has_arenas = 1;
+	instant->arena_peaks_bytes = arenas.peaks_bytes;
+	instant->arena_pair_bytes = arenas.pair_bytes;
+	instant->arenas_peak_bytes = arenas.peak_bytes;
+}
+
 /* What the other book says: a sheet is whole without it. */
 static void look_pages(struct instant *instant, const char *path)
 {
@@ -66,8 +93,10 @@ int instant_join(const char *path, struct instant *instant, struct err *err)
 	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, err);
 	const struct query_source source = { .living = read_living, .ctx = reader };
 	int rc = reader ? join(instant, &source, err) : err->code;
-	if (rc == 0)
+	if (rc == 0) {
 		look_pages(instant, path);
+		look_arenas(instant, path);
+	}
 	return rc;
 }
 
@@ -138,12 +167,9 @@ static void look_later(struct instant *instant, struct trace_reader *reader,
 		if (!s)
 			continue;
 		struct snapshot_later *later = &instant->later[instant->later_count++];
-		*later =
-			(struct snapshot_later){ .after_ns = shots[i].time_ns - shots[at].time_ns };
-		for (size_t k = 0; k < s->allocator_count; k++)
-			later->live_bytes += s->allocators[k].live_bytes == UINT64_MAX
-						     ? 0
-						     : s->allocators[k].live_bytes;
+		*later = (struct snapshot_later){ .after_ns = shots[i].time_ns - shots[at].time_ns,
+						  .again_bytes = snapshot_touched_again(
+							  instant->snapshot, s) };
 	}
 }
 
@@ -182,6 +208,8 @@ static int read_it(const char *path, const struct query_time *time,
 			rc = join(instant, source && source->living ? source : &own, err);
 		if (rc == 0)
 			look_pages(instant, path);
+		if (rc == 0)
+			look_arenas(instant, path);
 		if (rc == 0)
 			look_later(instant, reader, shots, count, at);
 		if (rc == 0 && !is_peak(time))

@@ -65,23 +65,56 @@ static int has_units(const struct explain *e, unsigned kind)
 	return 0;
 }
 
-/* How long what is given back stays away: what the blocks of later snapshots need more than those of now. */
-static void note_again(struct advice *a, const struct explain *e, const struct instant *instant)
+/* How long what is given back stays away: what of the free pages was in use again in later snapshots. */
+static void note_again(struct advice *a, const struct instant *instant)
 {
-	uint64_t now = 0;
-	for (size_t i = 0; i < e->snapshot->allocator_count; i++)
-		now += e->snapshot->allocators[i].live_bytes == UINT64_MAX
-			       ? 0
-			       : e->snapshot->allocators[i].live_bytes;
 	for (size_t i = 0; i < instant->later_count; i++) {
-		uint64_t more =
-			instant->later[i].live_bytes > now ? instant->later[i].live_bytes - now : 0;
-		more = more < a->saves_bytes ? more : a->saves_bytes;
+		const struct snapshot_later *later = &instant->later[i];
+		uint64_t again =
+			later->again_bytes < a->saves_bytes ? later->again_bytes : a->saves_bytes;
 		a->has_again = 1;
-		a->again_bytes = more > a->again_bytes ? more : a->again_bytes;
-		a->again_ns = instant->later[i].after_ns > a->again_ns ? instant->later[i].after_ns
-								       : a->again_ns;
+		a->again_bytes = again > a->again_bytes ? again : a->again_bytes;
+		a->again_ns = later->after_ns > a->again_ns ? later->after_ns : a->again_ns;
 	}
+}
+
+/* Each arena keeps what it needed at its own peak; two that share the threads keep two peaks. */
+static void about_arenas(struct explain *e, const struct instant *instant)
+{
+	const struct sheet *sheet = e->sheet;
+	uint64_t spare = sheet->other_tops_bytes + sheet->trim_bytes +
+			 explain_line_bytes(e, SHEET_HOLES, "glibc malloc"),
+		 saves = 0;
+	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX];
+	struct advice *ad;
+	if (instant->has_arenas && instant->arena_peaks_bytes > instant->arena_pair_bytes)
+		saves = instant->arena_peaks_bytes - instant->arena_pair_bytes;
+	saves = saves < spare ? saves : spare; /* no more than what is free in them */
+	if (!is_worth(e, instant->has_arenas ? saves : spare)) {
+		refuse(e, "arena-max",
+		       instant->has_arenas && is_worth(e, spare)
+			       ? "its arenas had their peaks at the same time"
+			       : "its arenas hold little that is free");
+		return;
+	}
+	if (!(ad = add(e, "arena-max", saves,
+		       instant->has_arenas ? ADVICE_AT_MOST : ADVICE_UNKNOWN)))
+		return;
+	TEXT(ad->text, "Fewer arenas share what is free: their threads have their peaks in turns");
+	TEXT(ad->command, "MALLOC_ARENA_MAX=2");
+	if (instant->has_arenas)
+		TEXT(ad->evidence,
+		     "%u arenas needed %s, each at its own peak; two would have needed %s, one "
+		     "%s",
+		     e->snapshot->arenas, text_bytes(a, instant->arena_peaks_bytes),
+		     text_bytes(b, instant->arena_pair_bytes),
+		     text_bytes(c, instant->arenas_peak_bytes));
+	else
+		TEXT(ad->evidence,
+		     "%u arenas; %s are free at the tops of further ones, which malloc_trim() "
+		     "leaves; a recording would tell how much",
+		     e->snapshot->arenas, text_bytes(a, sheet->other_tops_bytes));
+	note_again(ad, instant);
 }
 
 static void about_glibc(struct explain *e, const struct instant *instant)
@@ -102,7 +135,7 @@ static void about_glibc(struct explain *e, const struct instant *instant)
 		TEXT(ad->evidence,
 		     "whole free pages of %u arena%s, tops of further arenas left out", s->arenas,
 		     s->arenas == 1 ? "" : "s");
-		note_again(ad, e, instant);
+		note_again(ad, instant);
 	} else if (!is_worth(e, sheet->trim_bytes)) {
 		refuse(e, "malloc-trim", "few free pages");
 	}
@@ -119,22 +152,12 @@ static void about_glibc(struct explain *e, const struct instant *instant)
 			TEXT(ad->evidence,
 			     "a block of %s was freed; since then up to %s stay at the top",
 			     text_bytes(a, s->mmap_threshold), text_bytes(b, s->trim_threshold));
-		note_again(ad, e, instant);
+		note_again(ad, instant);
 	}
 	if (s->arenas <= 2)
 		refuse(e, "arena-max", s->arenas == 1 ? "one arena" : "two arenas");
-	else if (is_worth(e, sheet->other_tops_bytes + sheet->trim_bytes) &&
-		 (ad = add(e, "arena-max", 0, ADVICE_UNKNOWN))) {
-		TEXT(ad->text, "Fewer arenas share what is free: helps where threads have their "
-			       "peaks in turns");
-		TEXT(ad->command, "MALLOC_ARENA_MAX=2");
-		TEXT(ad->evidence,
-		     "%u arenas; %s are free at the tops of further ones, which malloc_trim() "
-		     "leaves",
-		     s->arenas, text_bytes(a, sheet->other_tops_bytes));
-	} else {
-		refuse(e, "arena-max", "its arenas hold little that is free");
-	}
+	else
+		about_arenas(e, instant);
 }
 
 static void about_others(struct explain *e, const struct instant *instant)
@@ -149,7 +172,7 @@ static void about_others(struct explain *e, const struct instant *instant)
 				       "its own: idle threads decay nothing");
 			TEXT(ad->command, "MALLOC_CONF=background_thread:true,dirty_decay_ms:1000");
 			TEXT(ad->evidence, "dirty and muzzy extents");
-			note_again(ad, e, instant);
+			note_again(ad, instant);
 		} else if (!is_worth(e, dirty)) {
 			refuse(e, "jemalloc-decay", "few dirty pages");
 		}
@@ -172,7 +195,7 @@ static void about_others(struct explain *e, const struct instant *instant)
 			     "Release free spans: MallocExtension::ReleaseFreeMemory(), or a rate");
 			TEXT(ad->command, "TCMALLOC_RELEASE_RATE=10");
 			TEXT(ad->evidence, "spans on the normal list");
-			note_again(ad, e, instant);
+			note_again(ad, instant);
 		} else if (!is_worth(e, spans)) {
 			refuse(e, "tcmalloc-release", "few free spans");
 		}
@@ -186,7 +209,7 @@ static void about_others(struct explain *e, const struct instant *instant)
 			     "later");
 			TEXT(ad->command, "mi_collect(true);");
 			TEXT(ad->evidence, "slices of segments that no page has");
-			note_again(ad, e, instant);
+			note_again(ad, instant);
 		}
 	}
 	uint64_t caches = sheet->groups[sheet->group_count + SHEET_GROUP_CACHES].alone_bytes;

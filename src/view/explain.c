@@ -11,7 +11,8 @@
 #define WRAPPER_CALLERS 3
 #define WRAPPER_SHARE 20 /* per cent of the live bytes */
 #define ROUNDS 8
-#define MOVING_SHARE 50 /* one block in so many that contradicts the walk */
+#define MODULES_MAX 256u /* more are not told apart */
+#define MOVING_SHARE 50  /* one block in so many that contradicts the walk */
 
 struct grouping {
 	const struct prof *names;
@@ -328,4 +329,38 @@ uint64_t explain_line_bytes(const struct explain *e, unsigned class, const char 
 			bytes += line->bytes;
 	}
 	return bytes;
+}
+
+static int by_live(const void *a, const void *b)
+{
+	const struct explain_module *x = a, *y = b;
+	return x->live_bytes > y->live_bytes ? -1 : x->live_bytes < y->live_bytes;
+}
+
+struct explain_module *explain_modules(const struct explain *e, size_t *count)
+{
+	const struct snapshot *s = e->snapshot;
+	struct explain_module *list = calloc((size_t)e->sheet->group_count + 1, sizeof(*list));
+	*count = 0;
+	for (uint32_t i = 0; i < e->sheet->group_count && list; i++) {
+		const struct sheet_group *g = &e->sheet->groups[i];
+		if (!g->allocator || !g->live_bytes)
+			continue;
+		const char *module = e->groups[i].frame.module ? e->groups[i].frame.module : "";
+		const char *allocator = snapshot_string(s, s->allocators[g->allocator - 1].name);
+		size_t k = 0;
+		while (k < *count && (strcmp(list[k].module, module) != 0 ||
+				      strcmp(list[k].allocator, allocator) != 0))
+			k++;
+		if (k == MODULES_MAX)
+			continue;
+		*count += k == *count;
+		list[k].module = module;
+		list[k].allocator = allocator;
+		list[k].live_bytes += g->live_bytes;
+		list[k].unit_bytes += g->unit_bytes;
+	}
+	if (*count)
+		qsort(list, *count, sizeof(*list), by_live);
+	return list;
 }

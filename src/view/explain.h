@@ -97,6 +97,17 @@ struct explain_ranked *explain_rank(const struct explain *explain, unsigned clas
 /** explain_line_bytes() - of class @class under label @label (NULL: all of the class). */
 uint64_t explain_line_bytes(const struct explain *explain, unsigned class, const char *label);
 
+/** struct explain_module - whose blocks an allocator has. */
+struct explain_module {
+	const char *module;    /* lent; "" where code has none */
+	const char *allocator; /* lent */
+	uint64_t live_bytes, unit_bytes;
+};
+/**
+ * explain_modules() - which allocator serves which module, those with most live bytes first; malloc'd, *@count of them. Not by file. NULL
+ * with *@count 0 where nothing was recorded, or without memory.
+ */
+struct explain_module *explain_modules(const struct explain *explain, size_t *count);
 /** explain_touched() - where in explain->touched those of @label stand, and how many: 0 where there are none. */
 size_t explain_touched(const struct explain *explain, const char *label, size_t *count);
 /** explain_touch_frame() - frame @at of touch->stack. */

@@ -33,6 +33,7 @@ struct sheet_group {
 	uint64_t live_bytes, blocks; /* on resident pages; number of blocks, resident or not */
 	uint64_t waste_bytes, hole_bytes, unit_bytes, alone_bytes, alone_without_caches_bytes;
 	uint64_t untouched_bytes, swapped_bytes, mapped_bytes;
+	uint8_t allocator; /* that has a unit of its, 1 + its number in the snapshot; 0: none is known */
 	uint32_t age_ms
 		[3]; /* of its blocks: 5, 50 and 95 % are younger; where they are many, of some thousands that lie all over it */
 };

@@ -75,12 +75,15 @@ static void give_holes(struct merge *m, uint64_t holes, uint64_t owned)
 	}
 }
 
-static void note_owners(struct merge *m, uint64_t resident)
+static void note_owners(struct merge *m, const struct snapshot_unit *unit, uint64_t resident)
 {
 	uint32_t caches = pseudo(m, SHEET_GROUP_CACHES), real[3];
 	unsigned count = 0;
 	for (size_t i = 0; i < m->sum.owner_count; i++) {
-		m->sheet->groups[m->owners[i].group].unit_bytes += resident;
+		struct sheet_group *g = &m->sheet->groups[m->owners[i].group];
+		g->unit_bytes += resident;
+		if (unit && m->owners[i].bytes)
+			g->allocator = (uint8_t)(unit->allocator + 1);
 		if (m->owners[i].group != caches && count < 3)
 			real[count++] = m->owners[i].group;
 	}
@@ -220,7 +223,7 @@ void unit_end(struct merge *m, const struct snapshot_unit *unit, const char *lab
 		  u->free, shared);
 	if (u->free)
 		give_holes(m, u->free, owned);
-	note_owners(m, u->resident);
+	note_owners(m, unit, u->resident);
 	uint64_t full = least(owned * SHEET_OCCUPANCY / u->resident, SHEET_OCCUPANCY - 1);
 	sheet->occupancy[full].bytes += u->resident;
 	uint64_t page = m->s->page_bytes;

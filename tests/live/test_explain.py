@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`byteledger explain`: the lines add up, what the program knows of itself is told, and what is forecast comes."""
+import ctypes
 import glob
 import json
 import os
@@ -31,6 +32,17 @@ def classes(sheet):
 def stacks(sheet, which):
     return {s["frames"][0]["function"] if s["frames"] else s["name"]: s
             for line in sheet["lines"] if line["class"] == which for s in line["stacks"]}
+
+
+def wait_for_snapshots(byteledger, path, more=2):
+    """Until the recording @path has so many more: of two the second was begun after this call."""
+    def count():
+        done = subprocess.run([byteledger, "info", "--format", "json", str(path)], capture_output=True, text=True, timeout=60)
+        return next((b["blocks"] for b in json.loads(done.stdout)["blocks"] if b["type"] == "snapshots"), 0) if done.stdout else 0
+    before, end = count(), time.monotonic() + 120
+    while count() < before + more and time.monotonic() < end:
+        time.sleep(0.1)
+    assert count() >= before + more, "no snapshot was written"
 
 
 class Frag:
@@ -165,16 +177,15 @@ def test_a_program_that_nobody_records_is_told_by_size(byteledger, prog):
 
 def test_a_recording_is_explained_at_its_peak_and_at_other_times(byteledger, prog, tmp_path):
     path = tmp_path / "a.blt"
-    with Frag(byteledger, prog("frag"), path, options=("--snapshot", "1s")) as program:
-        time.sleep(2.5)
+    with Frag(byteledger, prog("frag"), path, blocks=50000, options=("--snapshot", "1s")) as program:
+        wait_for_snapshots(byteledger, path)
         live = program.live
         program.ask("trim")
-        time.sleep(1.2)
     sheet = explain(byteledger, str(path), "--at", "end")
     told = stacks(sheet, "heap-live")
     assert sum(told[name]["live_bytes"] for name in ("login_new", "parse_request", "intern_string")) == live
     peak = explain(byteledger, str(path))
-    assert peak["rss_bytes"] > sheet["rss_bytes"] + (10 << 20)
+    assert peak["rss_bytes"] > sheet["rss_bytes"] + (2 << 20)
     difference = subprocess.run([byteledger, "explain", str(path), "--at", "peak", "--diff", "end", "--format", "json"],
                                 capture_output=True, text=True, timeout=60)
     assert difference.returncode == 0, difference.stderr
@@ -224,6 +235,108 @@ def test_a_game_gives_back_what_is_told(byteledger, prog, tmp_path):
     assert sheet["complete"] and abs(sheet["unexplained_bytes"]) < 0.01 * sheet["rss_bytes"]
     assert classes(sheet)["anonymous-mmap"] >= 60000 * 128
     assert "trim" in " ".join(told) and before - after == pytest.approx(told["malloc-trim"], rel=0.02)
+
+
+def test_fewer_arenas_save_what_their_peaks_in_turns_tell(byteledger, prog, tmp_path):
+    """Applied, MALLOC_ARENA_MAX=2 brings what was told, where threads have their peaks in turns; else nothing is advised, and that is why."""
+    def ready(how, arenas):
+        done = subprocess.run([prog("turns"), "6", "8", how], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
+                              timeout=60, env={**os.environ, "MALLOC_ARENA_MAX": arenas})
+        return int(done.stdout.split()[1])
+
+    def sheet_of(how):
+        path = tmp_path / f"{how}.blt"
+        subprocess.run([byteledger, "run", "--no-pages", "-q", "-o", str(path), "--", prog("turns"), "6", "8", how],
+                       stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=60,
+                       env={**os.environ, "MALLOC_ARENA_MAX": "64"})
+        return explain(byteledger, str(path), "--at", "end")
+    sheet = sheet_of("turns")
+    advice = next(a for a in sheet["advice"] if a["id"] == "arena-max")
+    came = ready("turns", "64") - ready("turns", "2")
+    assert advice["bound"] == "at-most" and advice["command"] == "MALLOC_ARENA_MAX=2"
+    assert 0.8 * advice["saves_bytes"] < came <= 1.05 * advice["saves_bytes"], (advice, came)
+    assert next(a for a in sheet["allocators"] if a["allocator"] == "glibc malloc")["settings"]["arenas"] >= 6
+    sheet = sheet_of("together")
+    assert all(a["id"] != "arena-max" for a in sheet["advice"])
+    assert next(n["why"] for n in sheet["not_advised"] if n["id"] == "arena-max") == "its arenas had their peaks at the same time"
+
+
+def test_what_was_needed_again_stands_beside_the_advice(byteledger, prog, tmp_path):
+    """Free pages that a later snapshot has in use would not have stayed away."""
+    source, program, path = tmp_path / "again.c", tmp_path / "again", tmp_path / "a.blt"
+    source.write_text("""
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        static void *blocks[12000];
+        static void fill(int count) { for (int i = 0; i < count; i++) memset(blocks[i] = malloc(1000), 1, 1000); }
+        static void drop(int count) { for (int i = 0; i < count; i++) free(blocks[i]); }
+        int main(void) {
+            setvbuf(stdout, NULL, _IONBF, 0);
+            fill(12000);
+            void *top = malloc(1000);
+            drop(12000);
+            puts("low"); getchar();
+            fill(3000);
+            puts("high"); getchar();
+            free(top);
+            return 0;
+        }""")
+    subprocess.run(["cc", "-O1", "-fno-builtin", "-o", str(program), str(source)], check=True, timeout=60)
+    with subprocess.Popen([byteledger, "run", "--no-pages", "-q", "--snapshot", "200ms", "-o", str(path), "--", str(program)],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+        at = None
+        for word in ("low", "high"):
+            assert run.stdout.readline().strip() == word
+            wait_for_snapshots(byteledger, path)
+            at = at or explain(byteledger, str(path), "--at", "end")["time_ns"]
+            run.stdin.write("\n")
+            run.stdin.flush()
+        assert run.wait(timeout=60) == 0
+    moment = f"{at / 1e9:.3f}s"
+    sheet = explain(byteledger, str(path), "--at", moment)
+    advice = next(a for a in sheet["advice"] if a["id"] == "malloc-trim")
+    assert advice["saves_bytes"] > 10 << 20
+    assert advice["touched_again_bytes"] == pytest.approx(3000 * 1008, rel=0.05)
+    text = " ".join(subprocess.run([byteledger, "explain", "--at", moment, str(path)], capture_output=True, text=True,
+                                   timeout=60).stdout.split())
+    assert re.search(r"Of it 2\.9 MiB were needed again within", text), text
+    assert "In force in glibc: trim threshold" in text
+
+
+def page_out(pid, start, end):
+    """process_madvise(MADV_PAGEOUT) of [@start, @end) of process @pid."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = os.pidfd_open(pid)
+    try:
+        iov = (ctypes.c_uint64 * 2)(start, end - start)
+        return libc.syscall(440, fd, iov, ctypes.c_ulong(1), 21, 0)
+    finally:
+        os.close(fd)
+
+
+def test_a_heap_that_is_half_swapped_out_is_told(byteledger, prog, tmp_path):
+    """What is swapped out stands beside RSS, by who asked for it; live bytes are the program's own count."""
+    with open("/proc/swaps") as swaps:
+        if len(swaps.readlines()) < 2 or os.geteuid() != 0:
+            pytest.skip("there is no swap, or no right to send pages there")
+    with Frag(byteledger, prog("frag"), tmp_path / "a.blt", blocks=100000) as program:
+        with open(f"/proc/{program.pid}/maps") as maps:
+            start, end = next([int(n, 16) for n in line.split()[0].split("-")] for line in maps if line.rstrip().endswith("[heap]"))
+        middle = (start + (end - start) // 2) & ~4095
+        if page_out(program.pid, start, middle) < 0:
+            pytest.skip("the kernel pages nothing out for us")
+        sheet = explain(byteledger, "--freeze", "-p", str(program.pid))
+        swapped = next(b for b in sheet["beside"] if b["class"] == "swapped")
+        if swapped["bytes"] < (middle - start) // 2:
+            pytest.skip("the kernel swapped little out")
+        by_name = {s["frames"][0]["function"]: s for s in swapped["stacks"]}
+        live = stacks(sheet, "heap-live")
+        names = ("login_new", "parse_request", "intern_string")
+        told = sum(live[name]["live_bytes"] + by_name[name]["bytes"] for name in names)
+        assert told == program.live
+        assert sum(live[name]["live_bytes"] for name in names) < 0.75 * program.live
+        assert abs(sheet["unexplained_bytes"]) < 0.01 * sheet["rss_bytes"]
 
 
 def test_a_program_is_recorded_and_explained(byteledger, prog):

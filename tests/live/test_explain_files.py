@@ -195,7 +195,7 @@ def test_a_snapshot_that_contradicts_itself_is_refused_and_said(byteledger, tmp_
     sheet = sheet_of(byteledger, path)
     assert sheet["unreadable_snapshots"] == 1
     report = subprocess.run([byteledger, "report", path], capture_output=True, text=True, timeout=60)
-    assert report.returncode == 0 and re.search("allocations", report.stdout), report
+    assert report.returncode == 0 and "Peak heap" in report.stdout, report
 
 
 needs_pages = pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/sys/kernel/btf/vmlinux"),
@@ -239,7 +239,7 @@ def test_memory_that_nobody_asked_for_has_the_stack_that_touched_it(byteledger, 
     touched = next(line for line in sheet["lines"] if "who touched it first" in line["how"])
     told = {stack["frames"][0]["function"]: stack["bytes"] for stack in touched["stacks"]}
     assert touched["class"] == "anonymous-mmap" and not touched["exact"]
-    assert sum(told.values()) == touched["bytes"]
+    assert sum(stack["bytes"] for stack in touched["stacks"]) == touched["bytes"]
     assert told["fill_table"] == pytest.approx(24 << 20, rel=0.05) and told["fill_index"] == pytest.approx(8 << 20, rel=0.05)
     assert abs(sheet["unexplained_bytes"]) < 0.01 * sheet["rss_bytes"]
     text = " ".join(explain(byteledger, path).stdout.split())
