@@ -132,7 +132,10 @@ struct signal_struct {
 	atomic_t live;
 } KERNEL_TYPE;
 
-struct mm_struct;
+struct mm_struct {
+	unsigned long exec_vm; /* pages mapped executable */
+} KERNEL_TYPE;
+
 struct task_struct {
 	int pid, tgid;
 	struct mm_struct *mm;

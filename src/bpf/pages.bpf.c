@@ -22,7 +22,7 @@ enum { GFP_USER_BITS = 0xa /* HIGHMEM, MOVABLE */, GFP_MAY_SLEEP = 0x400 };
 enum { MM_FILEPAGES = 0, MM_SHMEMPAGES = 3 };
 enum { FAULT_PRESENT = 1, FAULT_WRITE = 2 };
 #define POPULATE_MAX 4096 /* windows, 256 MiB */
-#define PFN_MASK ((1ULL << 34) - 1)
+#define ASK_EVERY_NS 250000000ull
 
 /* 0: identities of the first pid namespace; else the loader's own */
 const volatile uint64_t pages_pidns_dev = 0, pages_pidns_ino = 0;
@@ -91,17 +91,6 @@ struct {
 	__type(value, struct wire_pages_fault);
 } pages_faults SEC(".maps");
 
-struct move_key {
-	uint64_t addr;
-	uint64_t tid;
-};
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct move_key);
-	__type(value, uint64_t); /* the old page's number */
-} pages_moves SEC(".maps");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 18);
@@ -111,6 +100,8 @@ INLINE void count(uint32_t which, uint64_t by)
 {
 	__sync_fetch_and_add(&pages_counters[which & (WIRE_PAGES_COUNTERS - 1)], by);
 }
+
+#include "bpf/moves.h"
 
 INLINE int current_ids(uint32_t *pid, uint32_t *tid)
 {
@@ -133,6 +124,17 @@ INLINE int current_ids(uint32_t *pid, uint32_t *tid)
 INLINE struct wire_pages_process *followed(uint32_t *pid, uint32_t *tid)
 {
 	return current_ids(pid, tid) ? bpf_map_lookup_elem(&pages_processes, pid) : 0;
+}
+
+INLINE void tell(uint32_t kind, uint32_t pid, uint32_t other, uint32_t epoch)
+{
+	struct wire_pages_event event = { .time_ns = bpf_ktime_get_ns(),
+					  .kind = kind,
+					  .pid = pid,
+					  .other = other,
+					  .epoch = epoch };
+	if (bpf_ringbuf_output(&pages_events, &event, sizeof(event), 0))
+		count(WIRE_PAGES_COUNT_EVENTS_LOST, 1);
 }
 
 /* ---- stacks --------------------------------------------------------------------------------------------------------- */
@@ -231,6 +233,17 @@ INLINE void walk_untabled(void *ctx, struct walk *w, uint64_t ip)
 		w->frames = 32;
 }
 
+/* Code that nobody has told of, a quarter of a second apart: what a runtime makes stays so. */
+INLINE void ask_for_code(uint32_t pid)
+{
+	struct wire_pages_process *process = bpf_map_lookup_elem(&pages_processes, &pid);
+	uint64_t now = bpf_ktime_get_ns();
+	if (!process || now - process->asked_ns < ASK_EVERY_NS)
+		return;
+	process->asked_ns = now;
+	tell(WIRE_PAGES_CODE, pid, 0, process->epoch);
+}
+
 /* The number of the stack on which the current thread of @process entered the kernel. */
 static __attribute__((noinline)) uint32_t stack_of(void *ctx, uint32_t pid, uint32_t tid,
 						   uint32_t owner, uint32_t epoch)
@@ -255,6 +268,8 @@ static __attribute__((noinline)) uint32_t stack_of(void *ctx, uint32_t pid, uint
 			walk_untabled(ctx, w, ip + exact);
 		else
 			count(WIRE_PAGES_COUNT_WALKS, 1);
+		if (w->stop == WIRE_STOP_NO_MODULE)
+			ask_for_code(pid);
 	}
 	uint64_t hash = walk_mix(walk_mix(w->hash, (uint64_t)epoch << 32 | owner),
 				 (uint64_t)w->stop << 16 | w->frames << 1 | exact);
@@ -429,6 +444,17 @@ INLINE void note_hugetlb(void *ctx, uint64_t addr, struct wire_pages_process *pr
 		count(WIRE_PAGES_COUNT_WINDOWS_FULL, 1);
 }
 
+/* Whoever maps code reads in it before it runs there: user space hears of it at that fault. */
+INLINE void note_code(struct wire_pages_process *process, uint32_t pid)
+{
+	struct mm_struct *mm = bpf_get_current_task_btf()->mm;
+	uint64_t pages = mm ? mm->exec_vm : 0;
+	if (!pages || process->code_pages == pages)
+		return;
+	process->code_pages = pages;
+	tell(WIRE_PAGES_CODE, pid, 0, process->epoch);
+}
+
 INLINE void note_fault(void *ctx, uint64_t addr, uint64_t code, struct wire_pages_process *process,
 		       uint32_t pid, uint32_t tid)
 {
@@ -454,8 +480,10 @@ int pages_fault_user(uint64_t *ctx)
 {
 	uint32_t pid, tid;
 	struct wire_pages_process *process = followed(&pid, &tid);
-	if (process)
+	if (process) {
+		note_code(process, pid);
 		note_fault(ctx, ctx[0], ctx[2], process, pid, tid);
+	}
 	return 0;
 }
 
@@ -541,106 +569,7 @@ int pages_mapped(uint64_t *ctx)
 	return 0;
 }
 
-/* ---- migration ------------------------------------------------------------------------------------------------------ */
-
-INLINE void move_begins(uint64_t addr, uint64_t entry)
-{
-	/* how x86-64 writes a page number into an entry that is not present: inverted, 14 bits up, 5 of the type above it */
-	uint64_t pfn = ((~entry << 5) >> 14) & PFN_MASK, at = index_of(pfn);
-	struct pages_part *part = part_of(pfn);
-	if (!part || at >= pages_part_len || !part->v[at])
-		return;
-	struct move_key key = { .addr = addr, .tid = (uint32_t)bpf_get_current_pid_tgid() };
-	if (bpf_map_update_elem(&pages_moves, &key, &pfn, BPF_ANY))
-		count(WIRE_PAGES_COUNT_MOVES_FULL, 1);
-}
-
-struct move {
-	struct pages_part *from, *to;
-	uint64_t from_at, to_at;
-};
-
-INLINE void move_word(struct move *move, uint64_t from_at, uint64_t to_at)
-{
-	uint32_t owner = move->from->v[from_at], was = move->to->v[to_at];
-	if (!owner || was == (owner | WIRE_PAGES_MOVED))
-		return;
-	if (was)
-		add(was, -1);
-	owner |= WIRE_PAGES_MOVED;
-	move->to->v[to_at] = owner;
-	add(owner, 1);
-	count(WIRE_PAGES_COUNT_MOVED, 1);
-}
-
-static long move_next(uint32_t i, struct move *move)
-{
-	uint64_t from_at = move->from_at + i, to_at = move->to_at + i;
-	OPAQUE(from_at);
-	OPAQUE(to_at);
-	if (from_at >= pages_part_len || to_at >= pages_part_len)
-		return 1;
-	move_word(move, from_at, to_at);
-	return 0;
-}
-
-INLINE void move_ends(uint64_t addr, uint64_t entry, uint32_t pages)
-{
-	struct move_key key = { .addr = addr, .tid = (uint32_t)bpf_get_current_pid_tgid() };
-	uint64_t *known = bpf_map_lookup_elem(&pages_moves, &key);
-	if (!known)
-		return;
-	uint64_t from = *known, to = (entry >> 12) & PFN_MASK;
-	bpf_map_delete_elem(&pages_moves, &key);
-	struct move move = { .from = part_of(from),
-			     .to = part_of(to),
-			     .from_at = index_of(from),
-			     .to_at = index_of(to) };
-	if (from == to || !move.from || !move.to)
-		return;
-	bpf_loop(pages, move_next, &move, 0);
-}
-
-SEC("raw_tp/set_migration_pte")
-int pages_move_begins(uint64_t *ctx)
-{
-	move_begins(ctx[0], ctx[1]);
-	return 0;
-}
-
-SEC("raw_tp/remove_migration_pte")
-int pages_move_ends(uint64_t *ctx)
-{
-	move_ends(ctx[0], ctx[1], 1);
-	return 0;
-}
-
-SEC("raw_tp/set_migration_pmd")
-int pages_move_huge_begins(uint64_t *ctx)
-{
-	move_begins(ctx[0], ctx[1]);
-	return 0;
-}
-
-SEC("raw_tp/remove_migration_pmd")
-int pages_move_huge_ends(uint64_t *ctx)
-{
-	move_ends(ctx[0], ctx[1], 512);
-	return 0;
-}
-
 /* ---- processes ------------------------------------------------------------------------------------------------------ */
-
-INLINE void tell(uint32_t kind, uint32_t pid, uint32_t other, uint32_t epoch)
-{
-	struct wire_pages_event event = { .time_ns = bpf_ktime_get_ns(),
-					  .kind = kind,
-					  .pid = pid,
-					  .other = other,
-					  .epoch = epoch };
-	if (bpf_ringbuf_output(&pages_events, &event, sizeof(event), 0))
-		count(WIRE_PAGES_COUNT_EVENTS_LOST, 1);
-}
 
 #define LEVELS_MAX 33 /* of pid namespaces */
 
@@ -701,7 +630,8 @@ int BPF_PROG(pages_fork, struct task_struct *parent, struct task_struct *child)
 		return 0;
 	struct wire_pages_process fresh = { .epoch = borrows ? process->epoch : 0,
 					    .owner = borrows ? process->owner : to,
-					    .flags = process->flags & WIRE_PAGES_FOLLOW };
+					    .flags = process->flags & WIRE_PAGES_FOLLOW,
+					    .code_pages = process->code_pages };
 	if (borrows)
 		fresh.flags |= WIRE_PAGES_BORROWS;
 	/* the same code at the same addresses, until somebody looks */
@@ -758,9 +688,11 @@ int BPF_PROG(pages_exec, struct task_struct *task)
 		follow(pid, &fresh);
 		process = bpf_map_lookup_elem(&pages_processes, &pid);
 	}
-	if (process)
+	if (process) {
+		process->code_pages = task->mm ? task->mm->exec_vm : 0;
 		tell(WIRE_PAGES_EXEC, pid, 0, process->epoch);
-	else if (pages_tell_execs)
+	}
+	if (!process && pages_tell_execs)
 		tell(WIRE_PAGES_EXEC, pid, 0, 0);
 	return 0;
 }

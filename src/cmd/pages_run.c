@@ -33,7 +33,8 @@
 #define WALK_ELSE_NS 5000000000ull
 #define HISTORY_MAX 64
 #define HISTORY_EVERY_NS 1000000000ull
-#define WALK_SHARE 50 /* of the time, one part at most goes into counting */
+#define WALK_SHARE 50 /* of the time, one part at most goes into counting where somebody looks */
+#define WALK_ELSE_SHARE 100
 
 struct life {
 	struct pages_job *job;
@@ -41,6 +42,7 @@ struct life {
 	struct started program;
 	int signals, stop;
 	uint64_t began_ns, due_ns, more_due_ns;
+	uint64_t rested_ns;     /* no counting before: its share of the time is used up */
 	int waited;             /* for a name, which was said */
 	struct page_shot *shot; /* the last one; under lock for the threads of the server */
 	pthread_mutex_t lock;
@@ -214,9 +216,11 @@ static int count(struct life *l, struct err *err)
 		return rc;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	uint64_t pause = (now - l->began_ns) / 4;
-	uint64_t most = l->live || l->serving || l->job->jsonl ? WALK_LIVE_NS : WALK_ELSE_NS;
+	int looks = l->live || l->serving || l->job->jsonl;
+	uint64_t most = looks ? WALK_LIVE_NS : WALK_ELSE_NS;
 	pause = pause < WALK_FIRST_NS ? WALK_FIRST_NS : pause > most ? most : pause;
-	l->due_ns = now + (cpu * WALK_SHARE > pause ? cpu * WALK_SHARE : pause);
+	l->rested_ns = now + cpu * (looks ? WALK_SHARE : WALK_ELSE_SHARE);
+	l->due_ns = l->rested_ns > now + pause ? l->rested_ns : now + pause;
 	if (l->job->watch_ns)
 		l->due_ns = now + l->job->watch_ns;
 	if (l->live && draw(l, err) < 0)
@@ -291,6 +295,8 @@ static void on_event(void *ctx, const struct pageown_event *event)
 	if (event->kind == PAGES_EXECED && event->followed) {
 		l->began_ns = clock_ns(CLOCK_MONOTONIC);
 		l->due_ns = l->began_ns + WALK_FIRST_NS;
+		if (l->due_ns < l->rested_ns)
+			l->due_ns = l->rested_ns;
 	}
 }
 
@@ -434,6 +440,7 @@ static int take_targets(struct life *l, char **program, struct err *err)
 {
 	struct pages_job *job = l->job;
 	if (program) {
+		pageown_expect(l->pages, program[0]);
 		int rc = pageown_launch(l->pages, 1, 0, 0, err);
 		if (rc < 0)
 			return rc;

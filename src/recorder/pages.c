@@ -18,6 +18,12 @@ void record_pages_open(struct record *rec)
 		pageown_freep(&pages->own);
 }
 
+void record_pages_expect(struct record *rec, const char *program)
+{
+	if (rec->pages.own)
+		pageown_expect(rec->pages.own, program);
+}
+
 void record_pages_launch(struct record *rec, int begin, pid_t pid)
 {
 	struct record_pages *pages = &rec->pages;

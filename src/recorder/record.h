@@ -218,6 +218,8 @@ void record_shots_finish(struct record *rec);
 
 /** record_pages_open() - before the program is started; where the kernel refuses, @rec->pages.why says so. */
 void record_pages_open(struct record *rec);
+/** record_pages_expect() - the file that is started next. */
+void record_pages_expect(struct record *rec, const char *program);
 /** record_pages_launch() - around the fork: as pageown_launch(). */
 void record_pages_launch(struct record *rec, int begin, pid_t pid);
 /** record_pages_read() - on the thread of the snapshots. */

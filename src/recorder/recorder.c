@@ -213,6 +213,7 @@ static pid_t start(struct recorder *r, struct launch *launch, const struct recor
 	};
 	pid_t pid = record_heart_start(&r->rec.heart, heap, err);
 	if (pid == 0) {
+		record_pages_expect(&r->rec, launch->path);
 		record_pages_launch(&r->rec, 1, 0);
 		pid = launch_start(launch, &env, &before, err);
 		record_pages_launch(&r->rec, 0, pid > 0 ? pid : 0);

@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "wire/stack.h"
 
 #define NOTES_MAX_BYTES 4096
@@ -27,19 +29,31 @@ void code_mappings_fini(struct code_mappings *mappings)
 struct header {
 	uint64_t lo, hi; /* its mapping */
 	int file; /* the very file that is mapped, whatever its name leads to by now; -1 = may not be opened */
-	int mem, pagemap;
+	uint32_t pid;
+	int mem, pagemap; /* of the process; -1 = not opened yet */
 };
+
+static int open_of(uint32_t pid, const char *what)
+{
+	char name[64];
+	snprintf(name, sizeof(name), "/proc/%" PRIu32 "/%s", pid, what);
+	return open(name, O_RDONLY | O_CLOEXEC);
+}
 
 /*
  * @at counts from the header. Of memory only what is there already is read: reading on would bring pages into the process that it
  * never touched.
  */
-static int read_at(const struct header *h, uint64_t at, void *to, size_t bytes)
+static int read_at(struct header *h, uint64_t at, void *to, size_t bytes)
 {
 	if (at > h->hi - h->lo || bytes > h->hi - h->lo - at)
 		return -1;
 	if (h->file >= 0)
 		return pread(h->file, to, bytes, (off_t)at) == (ssize_t)bytes ? 0 : -1;
+	if (h->mem < 0)
+		h->mem = open_of(h->pid, "mem");
+	if (h->pagemap < 0)
+		h->pagemap = open_of(h->pid, "pagemap");
 	for (uint64_t page = (h->lo + at) / 4096; page <= (h->lo + at + bytes - 1) / 4096; page++) {
 		uint64_t entry = 0;
 		if (h->pagemap < 0 || pread(h->pagemap, &entry, 8, (off_t)(page * 8)) != 8 ||
@@ -50,8 +64,7 @@ static int read_at(const struct header *h, uint64_t at, void *to, size_t bytes)
 											      : -1;
 }
 
-static void scan_notes(const struct header *mem, uint64_t at, uint64_t bytes,
-		       struct code_mapping *to)
+static void scan_notes(struct header *mem, uint64_t at, uint64_t bytes, struct code_mapping *to)
 {
 	uint8_t notes[NOTES_MAX_BYTES];
 	if (bytes > sizeof(notes) || read_at(mem, at, notes, bytes) < 0)
@@ -74,7 +87,7 @@ static void scan_notes(const struct header *mem, uint64_t at, uint64_t bytes,
 }
 
 /* The build id of what is really mapped: the file under that name may be another one by now. */
-static void find_build_id(const struct header *mem, struct code_mapping *to)
+static void read_build_id(struct header *mem, struct code_mapping *to)
 {
 	Elf64_Ehdr ehdr;
 	if (read_at(mem, 0, &ehdr, sizeof(ehdr)) < 0 || memcmp(ehdr.e_ident, ELFMAG, SELFMAG) ||
@@ -99,37 +112,103 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 	return hash ^ hash >> 33;
 }
 
-int code_mappings_read(struct code_mappings *mappings, uint32_t pid, struct err *err)
+/* That file's place among the known ones, whether it is there yet or not; NULL: it does not say who it is. */
+static struct code_id *id_of(struct code_ids *ids, const char *name, struct code_id *wanted)
+{
+	struct stat st;
+	if (!ids || stat(name, &st) < 0)
+		return NULL;
+	*wanted = (struct code_id){ .dev = st.st_dev,
+				    .ino = st.st_ino,
+				    .size = (uint64_t)st.st_size,
+				    .changed_ns = (uint64_t)st.st_ctim.tv_sec * 1000000000u +
+						  (uint64_t)st.st_ctim.tv_nsec };
+	return &ids->all[mix(mix(0, st.st_dev), st.st_ino) % ARRAY_LEN(ids->all)];
+}
+
+static void find_build_id(struct header *header, struct code_ids *ids, struct code_mapping *to)
+{
+	char name[96];
+	struct code_id wanted = { 0 };
+	snprintf(name, sizeof(name), "/proc/%" PRIu32 "/map_files/%" PRIx64 "-%" PRIx64,
+		 header->pid, header->lo, header->hi);
+	struct code_id *known = id_of(ids, name, &wanted);
+	if (known && known->ino == wanted.ino && known->dev == wanted.dev &&
+	    known->size == wanted.size && known->changed_ns == wanted.changed_ns) {
+		memcpy(to->build_id, known->build_id, sizeof(to->build_id));
+		to->build_id_len = known->build_id_len;
+		return;
+	}
+	header->file = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	read_build_id(header, to);
+	if (header->file >= 0 && known) {
+		memcpy(wanted.build_id, to->build_id, sizeof(wanted.build_id));
+		wanted.build_id_len = to->build_id_len;
+		*known = wanted;
+	}
+	if (header->file >= 0)
+		close(header->file);
+	header->file = -1;
+}
+
+static const char *take_hex(const char *at, uint64_t *value)
+{
+	const char *begin = at;
+	for (*value = 0;; at++) {
+		unsigned digit = (unsigned char)*at - '0';
+		if (digit > 9 && (digit = ((unsigned char)*at | 32) - 'a' + 10) - 10 > 5)
+			return at > begin ? at : NULL;
+		*value = *value << 4 | digit;
+	}
+}
+
+struct line {
+	uint64_t lo, hi, offset, inode;
+	const char *perms, *path;
+};
+
+/* A line of maps; return 0 where it is none. By hand: it is read again with each mapping that comes. */
+static int parse_line(const char *text, struct line *line)
+{
+	const char *at = take_hex(text, &line->lo);
+	if (!at || *at != '-' || !(at = take_hex(at + 1, &line->hi)) || *at != ' ')
+		return 0;
+	line->perms = at + 1;
+	if (strlen(line->perms) < 5 || line->perms[4] != ' ' ||
+	    !(at = take_hex(line->perms + 5, &line->offset)) || *at != ' ')
+		return 0;
+	at += 1 + strcspn(at + 1, " "); /* the device */
+	char *end;
+	line->inode = strtoull(at, &end, 10);
+	if (end == at)
+		return 0;
+	line->path = end + strspn(end, " ");
+	return 1;
+}
+
+int code_mappings_read(struct code_mappings *mappings, uint32_t pid, struct code_ids *ids,
+		       struct err *err)
 {
 	char name[96], *line = NULL, header_path[4096] = "";
 	size_t line_cap = 0, cap = 0;
-	struct header header = { .file = -1, .mem = -1, .pagemap = -1 };
+	struct header header = { .file = -1, .pid = pid, .mem = -1, .pagemap = -1 };
 	memset(mappings, 0, sizeof(*mappings));
 	snprintf(name, sizeof(name), "/proc/%" PRIu32 "/maps", pid);
 	FILE *maps = fopen(name, "re");
 	if (!maps)
 		return err_set(err, errno == ENOENT ? -ESRCH : -errno, "cannot read '%s'", name);
-	snprintf(name, sizeof(name), "/proc/%" PRIu32 "/mem", pid);
-	header.mem = open(name, O_RDONLY | O_CLOEXEC);
-	snprintf(name, sizeof(name), "/proc/%" PRIu32 "/pagemap", pid);
-	header.pagemap = open(name, O_RDONLY | O_CLOEXEC);
 	int rc = 0;
 	while (!rc && getline(&line, &line_cap, maps) > 0) {
-		uint64_t lo, hi, offset, inode;
-		char perms[8];
-		int at = 0;
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %" SCNu64 " %n", &lo,
-			   &hi, perms, &offset, &inode, &at) < 5 ||
-		    !at)
-			continue;
+		struct line is;
 		line[strcspn(line, "\n")] = '\0';
-		const char *path = line + at;
-		if (offset == 0 && path[0] == '/' && strlen(path) < sizeof(header_path)) {
-			strcpy(header_path, path);
-			header.lo = lo;
-			header.hi = hi;
+		if (!parse_line(line, &is))
+			continue;
+		if (is.offset == 0 && is.path[0] == '/' && strlen(is.path) < sizeof(header_path)) {
+			strcpy(header_path, is.path);
+			header.lo = is.lo;
+			header.hi = is.hi;
 		}
-		if (perms[2] != 'x' || lo >> 47) /* [vsyscall] lies beyond */
+		if (is.perms[2] != 'x' || is.lo >> 47) /* [vsyscall] lies beyond */
 			continue;
 		if (mappings->count == WIRE_STACK_PROCESS_PLACES_MAX) {
 			rc = err_set(err, -E2BIG,
@@ -148,27 +227,20 @@ int code_mappings_read(struct code_mappings *mappings, uint32_t pid, struct err 
 			mappings->all = grown;
 		}
 		struct code_mapping *to = &mappings->all[mappings->count];
-		*to = (struct code_mapping){ .lo = lo,
-					     .hi = hi,
-					     .file_offset = offset,
-					     .inode = inode,
-					     .path = strdup(path) };
+		*to = (struct code_mapping){ .lo = is.lo,
+					     .hi = is.hi,
+					     .file_offset = is.offset,
+					     .inode = is.inode,
+					     .path = strdup(is.path) };
 		if (!to->path) {
 			rc = err_set(err, -ENOMEM, "cannot list mappings");
 			break;
 		}
 		mappings->count++;
-		if (path[0] == '/' && !strcmp(path, header_path)) {
-			snprintf(name, sizeof(name),
-				 "/proc/%" PRIu32 "/map_files/%" PRIx64 "-%" PRIx64, pid, header.lo,
-				 header.hi);
-			header.file = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-			find_build_id(&header, to);
-			if (header.file >= 0)
-				close(header.file);
-			header.file = -1;
-		}
-		mappings->hash = mix(mix(mix(mix(mappings->hash, lo), hi), offset), inode);
+		if (is.path[0] == '/' && !strcmp(is.path, header_path))
+			find_build_id(&header, ids, to);
+		mappings->hash =
+			mix(mix(mix(mix(mappings->hash, is.lo), is.hi), is.offset), is.inode);
 	}
 	free(line);
 	fclose(maps);

@@ -29,11 +29,18 @@ struct table {
 	uint32_t at; /* in words, u32 units; 0 = not placed */
 };
 
+/* Places in the kernel's list; those of a process and of what was forked from it are the same. */
+struct range {
+	uint32_t first, count;
+	uint32_t users, generation;
+	uint64_t until_ns; /* nobody's since: kept until then */
+};
+
 struct process {
 	uint32_t pid;
-	struct unwind_rows *rows;
-	uint64_t hash; /* of the mappings that are published */
-	uint32_t first, count;
+	struct unwind_rows *rows; /* NULL: none was needed yet */
+	uint64_t hash;            /* of the mappings that are published */
+	struct range *range;
 	uint32_t place_count;
 	struct wire_stack_place *places; /* ready to be published */
 	uint32_t *place_tables;          /* number of each one's table + 1 */
@@ -41,11 +48,6 @@ struct process {
 	uint64_t *place_offsets; /* in the file */
 	uint64_t looked_ns;
 	int dirty;
-};
-
-struct retired {
-	uint32_t first, count;
-	uint64_t until_ns;
 };
 
 struct bpftables {
@@ -56,8 +58,10 @@ struct bpftables {
 	uint32_t table_count;
 	struct process *processes;
 	uint32_t process_count;
-	struct retired retired[256];
-	uint32_t retired_count;
+	struct range **ranges;
+	uint32_t range_count, range_cap;
+	uint32_t next_place; /* where room is looked for first */
+	struct code_ids ids;
 	uint32_t generation;
 	uint32_t *words; /* mapped */
 	uint64_t words_bytes, words_used;
@@ -103,6 +107,9 @@ void bpftables_free(struct bpftables *t)
 	for (uint32_t i = 0; i < t->process_count; i++)
 		fini_process(&t->processes[i]);
 	free(t->processes);
+	for (uint32_t i = 0; i < t->range_count; i++)
+		free(t->ranges[i]);
+	free(t->ranges);
 	free(t->cache_dir);
 	free(t);
 }
@@ -155,10 +162,42 @@ static int64_t find_table(struct bpftables *t, struct process *process,
 	struct err
 		ignored; /* a module without a table is a fact about the module, counted in info */
 	err_init(&ignored);
-	unwind_rows_get(process->rows, mapping->path, mapping->build_id, mapping->build_id_len,
-			&table->blob, &table->info, &ignored);
+	if (!process->rows)
+		process->rows = unwind_rows_new(process->pid, t->cache_dir, &ignored);
+	if (process->rows)
+		unwind_rows_get(process->rows, mapping->path, mapping->build_id,
+				mapping->build_id_len, &table->blob, &table->info, &ignored);
 	place_table(t, table);
 	return ++t->table_count;
+}
+
+void bpftables_expect(struct bpftables *t, const char *path)
+{
+	struct err ignored = { 0 };
+	struct unwind_rows *rows = unwind_rows_new(0, t->cache_dir, &ignored);
+	struct table *grown = reallocarray(t->tables, t->table_count + 1, sizeof(*grown));
+	if (grown)
+		t->tables = grown;
+	struct table table = { .path = strdup(path) };
+	if (rows && grown && table.path)
+		unwind_rows_get(rows, path, NULL, 0, &table.blob, &table.info, &ignored);
+	unwind_rows_free(rows);
+	int known = !table.blob || !table.blob->build_id_len ||
+		    table.blob->build_id_len > sizeof(table.build_id);
+	if (!known) { /* it is found again by its build id only */
+		table.build_id_len = (uint8_t)table.blob->build_id_len;
+		memcpy(table.build_id, table.blob->build_id, table.build_id_len);
+	}
+	for (uint32_t i = 0; !known && i < t->table_count; i++)
+		known = t->tables[i].build_id_len == table.build_id_len &&
+			!memcmp(t->tables[i].build_id, table.build_id, table.build_id_len);
+	if (known) {
+		free(table.blob);
+		free(table.path);
+		return;
+	}
+	place_table(t, &table);
+	t->tables[t->table_count++] = table;
 }
 
 /* What must be added to a file's virtual address at that mapping; 0 = the file does not say. */
@@ -225,33 +264,61 @@ static int describe(struct bpftables *t, struct process *process, struct code_ma
 	return (int)mappings->count;
 }
 
-/* First room of @count places that no process has, nor had until a moment ago. */
-static int64_t find_range(struct bpftables *t, uint32_t count)
+static void drop_range(struct range *range)
+{
+	if (range && !--range->users)
+		range->until_ns = clock_ns(CLOCK_MONOTONIC) + RETIRE_NS;
+}
+
+/* The end of what overlaps with [first, first + count); 0: nothing does. */
+static uint32_t taken_until(const struct bpftables *t, uint32_t first, uint32_t count)
+{
+	for (uint32_t i = 0; i < t->range_count; i++) {
+		const struct range *r = t->ranges[i];
+		if (first < r->first + r->count && r->first < first + count)
+			return r->first + r->count;
+	}
+	return 0;
+}
+
+/* Room for @count places that no process has, nor had until a moment ago: behind what was given last, mostly at once. */
+static struct range *make_range(struct bpftables *t, uint32_t count)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	uint32_t kept = 0;
-	for (uint32_t i = 0; i < t->retired_count; i++)
-		if (t->retired[i].until_ns > now)
-			t->retired[kept++] = t->retired[i];
-	t->retired_count = kept;
-	for (uint32_t first = 0;;) {
-		uint32_t next = first;
-		for (uint32_t i = 0; i < t->process_count; i++) {
-			const struct process *p = &t->processes[i];
-			if (p->count && first < p->first + p->count && p->first < first + count)
-				next = p->first + p->count;
-		}
-		for (uint32_t i = 0; i < t->retired_count; i++) {
-			const struct retired *r = &t->retired[i];
-			if (first < r->first + r->count && r->first < first + count)
-				next = r->first + r->count;
-		}
-		if (next + count > WIRE_STACK_PLACES_MAX)
-			return -ENOSPC;
-		if (next == first)
-			return first;
-		first = next;
+	uint32_t kept = 0, end;
+	for (uint32_t i = 0; i < t->range_count; i++) {
+		if (t->ranges[i]->users || t->ranges[i]->until_ns > now)
+			t->ranges[kept++] = t->ranges[i];
+		else
+			free(t->ranges[i]);
 	}
+	t->range_count = kept;
+	if (t->range_count == t->range_cap) {
+		uint32_t cap = t->range_cap ? t->range_cap * 2 : 64;
+		struct range **grown = reallocarray(t->ranges, cap, sizeof(struct range *));
+		if (!grown)
+			return NULL;
+		t->ranges = grown;
+		t->range_cap = cap;
+	}
+	uint32_t first = t->next_place;
+	for (int again = 0;;) {
+		if (first + count > WIRE_STACK_PLACES_MAX) {
+			if (again++)
+				return NULL;
+			first = 0;
+		}
+		end = taken_until(t, first, count);
+		if (!end)
+			break;
+		first = end;
+	}
+	struct range *range = calloc(1, sizeof(*range));
+	if (!range)
+		return NULL;
+	*range = (struct range){ .first = first, .count = count, .users = 1 };
+	t->next_place = first + count;
+	return t->ranges[t->range_count++] = range;
 }
 
 /* Recipes of 2^17 generations ago would look fresh: forget them all. */
@@ -266,10 +333,20 @@ static int clear_rules(struct bpftables *t)
 	return rc;
 }
 
+static int tell_kernel(struct bpftables *t, const struct process *process, uint64_t flags)
+{
+	struct wire_stack_process entry = { .first = process->range->first,
+					    .count = process->range->count,
+					    .generation = process->range->generation };
+	return bpf_map_update_elem(bpf_map__fd(t->maps.processes), &process->pid, &entry, flags) < 0
+		       ? -errno
+		       : 0;
+}
+
 static int publish(struct bpftables *t, struct process *process, uint32_t count, struct err *err)
 {
-	int64_t first = find_range(t, count);
-	if (first < 0 || (process->count && t->retired_count == 256))
+	struct range *range = make_range(t, count), *before = process->range;
+	if (!range)
 		return err_set(err, -ENOSPC, "cannot list the mappings of %u processes",
 			       t->process_count);
 	for (uint32_t i = 0; i < count; i++) {
@@ -286,27 +363,26 @@ static int publish(struct bpftables *t, struct process *process, uint32_t count,
 				place.text_bytes = 1;
 			}
 		}
-		t->places[first + i] = place;
+		t->places[range->first + i] = place;
 	}
 	__atomic_thread_fence(__ATOMIC_RELEASE); /* places before the entry that names them */
 	t->generation = (t->generation + 1) % WIRE_STACK_GENERATIONS;
 	if (!t->generation) {
 		t->generation = 1;
-		if (clear_rules(t) < 0)
+		if (clear_rules(t) < 0) {
+			drop_range(range);
 			return err_set(err, -ENOMEM, "cannot clear remembered recipes");
+		}
 	}
-	struct wire_stack_process entry = { .first = (uint32_t)first,
-					    .count = count,
-					    .generation = t->generation };
-	if (bpf_map_update_elem(bpf_map__fd(t->maps.processes), &process->pid, &entry, BPF_ANY) < 0)
-		return err_set(err, -errno, "cannot publish the mappings of process %u",
-			       process->pid);
-	if (process->count)
-		t->retired[t->retired_count++] =
-			(struct retired){ process->first, process->count,
-					  clock_ns(CLOCK_MONOTONIC) + RETIRE_NS };
-	process->first = (uint32_t)first;
-	process->count = count;
+	range->generation = t->generation;
+	process->range = range;
+	int rc = tell_kernel(t, process, BPF_ANY);
+	if (rc < 0) {
+		process->range = before;
+		drop_range(range);
+		return err_set(err, rc, "cannot publish the mappings of process %u", process->pid);
+	}
+	drop_range(before);
 	return 0;
 }
 
@@ -321,7 +397,7 @@ static struct process *find_process(const struct bpftables *t, uint32_t pid)
 static int look(struct bpftables *t, struct process *process, struct err *err)
 {
 	struct code_mappings mappings;
-	int rc = code_mappings_read(&mappings, process->pid, err);
+	int rc = code_mappings_read(&mappings, process->pid, &t->ids, err);
 	if (rc < 0)
 		return rc;
 	process->dirty = 0;
@@ -334,10 +410,8 @@ static int look(struct bpftables *t, struct process *process, struct err *err)
 	code_mappings_fini(&mappings);
 	if (count < 0)
 		return count;
-	if (!t->words) {
-		process->count = (uint32_t)count;
+	if (!t->words) /* bpftables_open() publishes it */
 		return 1;
-	}
 	rc = publish(t, process, (uint32_t)count, err);
 	if (rc < 0) /* the kernel has the older places still: the next look publishes again */
 		process->hash = 0;
@@ -357,9 +431,6 @@ int bpftables_add(struct bpftables *t, uint32_t pid, struct err *err)
 	t->processes = grown;
 	struct process *process = &grown[t->process_count];
 	*process = (struct process){ .pid = pid };
-	process->rows = unwind_rows_new(pid, t->cache_dir, err);
-	if (!process->rows)
-		return err->code;
 	t->process_count++;
 	int rc = look(t, process, err);
 	if (rc < 0) {
@@ -367,6 +438,49 @@ int bpftables_add(struct bpftables *t, uint32_t pid, struct err *err)
 		t->process_count--;
 		return rc;
 	}
+	return 0;
+}
+
+static void *copy_of(const void *from, uint32_t count, size_t size)
+{
+	void *to = from ? calloc(count + 1, size) : NULL;
+	if (to)
+		memcpy(to, from, count * size);
+	return to;
+}
+
+int bpftables_fork(struct bpftables *t, uint32_t parent, uint32_t child)
+{
+	if (find_process(t, child))
+		return 0;
+	if (t->process_count == WIRE_STACK_PROCESSES_MAX || !find_process(t, parent))
+		return t->process_count == WIRE_STACK_PROCESSES_MAX ? -ENOSPC : -ESRCH;
+	struct process *grown = reallocarray(t->processes, t->process_count + 1, sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	t->processes = grown;
+	const struct process *from = find_process(t, parent);
+	struct process *to = &grown[t->process_count];
+	uint32_t count = from->place_count;
+	*to = (struct process){
+		.pid = child,
+		.hash = from->hash,
+		.range = from->range,
+		.place_count = count,
+		.places = copy_of(from->places, count, sizeof(*to->places)),
+		.place_tables = copy_of(from->place_tables, count, sizeof(*to->place_tables)),
+		.place_biases = copy_of(from->place_biases, count, sizeof(*to->place_biases)),
+		.place_offsets = copy_of(from->place_offsets, count, sizeof(*to->place_offsets)),
+		.looked_ns = clock_ns(CLOCK_MONOTONIC)
+	};
+	if (!to->range || !to->places || !to->place_tables || !to->place_biases ||
+	    !to->place_offsets) {
+		fini_process(to);
+		return -ENOMEM;
+	}
+	to->range->users++;
+	t->process_count++;
+	tell_kernel(t, to, BPF_NOEXIST); /* the kernel side may have done it already */
 	return 0;
 }
 
@@ -415,9 +529,7 @@ int bpftables_open(struct bpftables *t, const struct bpftables_maps *maps, struc
 		place_table(t, &t->tables[i]);
 	for (uint32_t i = 0; i < t->process_count; i++) {
 		struct process *process = &t->processes[i];
-		uint32_t count = process->count;
-		process->count = 0;
-		int rc = publish(t, process, count, err);
+		int rc = publish(t, process, process->place_count, err);
 		if (rc < 0)
 			return rc;
 	}
@@ -476,10 +588,7 @@ void bpftables_remove(struct bpftables *t, uint32_t pid)
 		return;
 	if (t->words)
 		bpf_map_delete_elem(bpf_map__fd(t->maps.processes), &pid);
-	if (process->count && t->retired_count < sizeof(t->retired) / sizeof(t->retired[0]))
-		t->retired[t->retired_count++] =
-			(struct retired){ process->first, process->count,
-					  clock_ns(CLOCK_MONOTONIC) + RETIRE_NS };
+	drop_range(process->range);
 	fini_process(process);
 	*process = t->processes[--t->process_count];
 }
@@ -513,5 +622,5 @@ void bpftables_count(const struct bpftables *t, struct bpftables_counts *counts)
 	for (uint32_t i = 0; i < t->table_count; i++)
 		counts->modules_without_table += !t->tables[i].at;
 	for (uint32_t i = 0; i < t->process_count; i++)
-		counts->places += t->processes[i].count;
+		counts->places += t->processes[i].place_count;
 }

@@ -35,6 +35,13 @@ void bpftables_free(struct bpftables *tables);
  * was never seen before), publish them. -ESRCH when it is gone.
  */
 int bpftables_add(struct bpftables *tables, uint32_t pid, struct err *err);
+/** bpftables_expect() - make the table of the file @path, which will be mapped; nothing where it has none. */
+void bpftables_expect(struct bpftables *tables, const char *path);
+/**
+ * bpftables_fork() - @child runs the code of @parent, which is followed: it gets the same places, nothing is read. Return: 0, or
+ * negative errno where bpftables_add() is to be tried.
+ */
+int bpftables_fork(struct bpftables *tables, uint32_t parent, uint32_t child);
 /** bpftables_remove() - forget @pid, which ended; its tables stay for others. */
 void bpftables_remove(struct bpftables *tables, uint32_t pid);
 

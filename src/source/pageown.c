@@ -353,7 +353,8 @@ static int open_rest(struct pageown *p, struct err *err)
 	p->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (!p->ring || p->epoll < 0 || watch(p, ring_buffer__epoll_fd(p->ring)) < 0)
 		return err_set(err, -errno, "cannot open the ring of process events");
-	p->announcements = bpfstack_events_new();
+	/* where faults are not told, the machine's mappings are listened to: dearer for everybody */
+	p->announcements = p->faults ? NULL : bpfstack_events_new();
 	for (uint32_t i = 0; p->announcements && i < bpfstack_events_count(p->announcements); i++)
 		watch(p, bpfstack_events_fd(p->announcements, i));
 	const struct bpftables_maps maps = { s->maps.walk_words, s->maps.walk_places,

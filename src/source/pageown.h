@@ -60,6 +60,8 @@ int pageown_follow(struct pageown *pages, pid_t pid, int children, struct err *e
  * pid once it runs (0: none came of it). Meanwhile the caller itself is followed, so that its child is.
  */
 int pageown_launch(struct pageown *pages, int begin, pid_t pid, int children, struct err *err);
+/** pageown_expect() - program @name, found as a shell would, is started next: what its code's table takes is not lost then. */
+void pageown_expect(struct pageown *pages, const char *name);
 void pageown_unfollow(struct pageown *pages, pid_t pid);
 
 /**

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -10,16 +11,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "source/pageown_impl.h"
 
 #define EVENTS_MAX 65536u
 #define THREAD_NICE (-10)
+#define LOOK_NS 2000000000ull
 
 void pageown_followed_fini(struct followed *f)
 {
-	target_close(&f->target);
-	if (f->pagemap >= 0)
-		close(f->pagemap);
+	pageown_close(f);
 	sticky_free(f->sticky);
 	page_process_put(f->last);
 }
@@ -50,15 +51,20 @@ size_t pageown_count(struct pageown *p)
 	return count;
 }
 
-/* Its files in /proc, again after an exec: descriptors of before tell of memory that is gone. */
-int pageown_open(struct pageown *p, struct followed *f, struct err *err)
+void pageown_close(struct followed *f)
 {
-	(void)p;
 	target_close(&f->target);
 	f->target = (struct target){ 0 };
 	if (f->pagemap >= 0)
 		close(f->pagemap);
 	f->pagemap = -1;
+}
+
+int pageown_open(struct followed *f, struct err *err)
+{
+	if (f->pagemap >= 0)
+		return 0;
+	pageown_close(f);
 	int rc = target_open(&f->target, f->pid, err);
 	if (rc < 0)
 		return rc;
@@ -96,8 +102,7 @@ static void leave(struct pageown *p, struct followed *f)
 static void learn(struct pageown *p, struct followed *f)
 {
 	struct err ignored = { 0 };
-	if (bpftables_add(p->tables, (uint32_t)f->pid, &ignored) == 0)
-		bpftables_refresh(p->tables, (uint32_t)f->pid, &ignored);
+	bpftables_add(p->tables, (uint32_t)f->pid, &ignored);
 	f->image = pageown_image(p, f->pid, f->epoch);
 	if (f->image)
 		pageown_image_learn(p, f->image);
@@ -113,7 +118,7 @@ static int follow(struct pageown *p, pid_t pid, int children, struct err *err)
 	struct followed *f = enter(p, pid, err);
 	if (!f)
 		return err->code;
-	int rc = pageown_open(p, f, err);
+	int rc = pageown_open(f, err);
 	if (!rc) {
 		f->late = 1;
 		f->children = children;
@@ -178,6 +183,23 @@ int pageown_launch(struct pageown *p, int begin, pid_t pid, int children, struct
 	return rc;
 }
 
+void pageown_expect(struct pageown *p, const char *name)
+{
+	char path[4096];
+	const char *at = strchr(name, '/') ? NULL : getenv("PATH");
+	snprintf(path, sizeof(path), "%s", name);
+	while (at && *at) {
+		size_t len = strcspn(at, ":");
+		snprintf(path, sizeof(path), "%.*s/%s", (int)len, at, name);
+		if (access(path, X_OK) == 0)
+			break;
+		at += len + (at[len] == ':');
+	}
+	pthread_mutex_lock(&p->lock);
+	bpftables_expect(p->tables, path);
+	pthread_mutex_unlock(&p->lock);
+}
+
 void pageown_unfollow(struct pageown *p, pid_t pid)
 {
 	pthread_mutex_lock(&p->lock);
@@ -220,19 +242,11 @@ static void on_fork(struct pageown *p, pid_t pid, pid_t parent)
 	for (size_t i = 0; from && i < from->ancestor_count && f->ancestor_count < ANCESTORS_MAX;
 	     i++)
 		f->ancestors[f->ancestor_count++] = from->ancestors[i];
-	pageown_open(p, f, &ignored);
-	/* until it execs, it runs its parent's code: what is not read in time is the parent's */
-	learn(p, f);
-	from = pageown_find(p, parent);
-	if (f->image && !f->image->count && from && from->image) {
-		struct pageown_image *image = f->image, *like = from->image;
-		image->places = calloc(like->count + 1, sizeof(*image->places));
-		if (image->places) {
-			memcpy(image->places, like->places, like->count * sizeof(*like->places));
-			image->count = image->cap = like->count;
-			image->program = like->program;
-		}
-	}
+	/* it runs its parent's code: most exec before they map any of their own */
+	if (bpftables_fork(p->tables, (uint32_t)parent, (uint32_t)pid) == 0 && from && from->image)
+		f->image = pageown_image_fork(p, pid, from->image);
+	else
+		learn(p, f);
 	tell(p, PAGES_FORKED, pid, parent, 1);
 }
 
@@ -253,7 +267,7 @@ static void on_exec(struct pageown *p, pid_t pid, uint32_t epoch)
 	sticky_free(f->sticky);
 	f->sticky = NULL;
 	f->first_walk_done = 0;
-	pageown_open(p, f, &ignored);
+	pageown_close(f); /* of memory that is gone */
 	/* tables that are still those of the former image are read anew */
 	bpftables_remove(p->tables, (uint32_t)pid);
 	learn(p, f);
@@ -281,6 +295,10 @@ int pageown_on_event(struct pageown *p, const struct wire_pages_event *event)
 		tell(p, PAGES_ENDED, pid, 0, 1);
 		break;
 	}
+	case WIRE_PAGES_CODE:
+		if (pageown_find(p, pid))
+			bpftables_mark(p->tables, event->pid);
+		break;
 	default:
 		break;
 	}
@@ -314,9 +332,15 @@ int pageown_take(struct pageown *p, struct err *err)
 	int rc = pageown_consume(p);
 	if (rc < 0)
 		return err_set(err, rc, "cannot read the ring of process events");
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	if (p->announcements)
 		bpfstack_events_read(p->announcements, mark, p);
-	bpftables_update(p->tables, !!p->announcements, changed, p);
+	else if (p->faults && now - p->looked_ns > LOOK_NS) {
+		/* as much code went as came: nobody has told */
+		bpftables_mark(p->tables, 0);
+		p->looked_ns = now;
+	}
+	bpftables_update(p->tables, p->announcements || p->faults, changed, p);
 	pageown_take_stacks(p, 1);
 	pageown_give_back(p);
 	return 0;
@@ -350,7 +374,7 @@ static void *run(void *ctx)
 	while (!fds[1].revents) {
 		struct err ignored = { 0 };
 		/* stacks are named at least so often: code may be unmapped, which nobody tells */
-		poll(fds, 2, p->announcements ? 100 : 20);
+		poll(fds, 2, p->announcements || p->faults ? 100 : 20);
 		if (atomic_exchange(&p->drop, 0))
 			pageown_drop_own(&ignored);
 		pthread_mutex_lock(&p->lock);

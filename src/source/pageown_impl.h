@@ -38,6 +38,15 @@ struct pageown_image {
 	size_t count, cap;
 };
 
+/** Where an address of an image led to: most of a stack's frames are those of the stack before. */
+struct pageown_known {
+	uint64_t addr; /* its highest bit: an exact one */
+	uint64_t changed;
+	const struct pageown_image *image;
+	const struct page_frame *frame;
+};
+#define PAGEOWN_KNOWN 4096
+
 /** A file system root, told apart by device and inode. */
 struct pageown_root {
 	uint64_t dev, ino;
@@ -85,6 +94,7 @@ struct pageown {
 	struct bpftables *tables;
 	struct bpfstack_events *announcements;
 	struct ring_buffer *ring;
+	uint64_t looked_ns; /* at all mappings */
 	int epoll;
 	int migration, faults, each_rss_change;
 
@@ -110,6 +120,8 @@ struct pageown {
 	size_t module_count, module_cap;
 	struct intern strings;
 	struct page_frame **frames;
+	struct pageown_known known[PAGEOWN_KNOWN];
+	uint64_t places_changed; /* a count */
 	struct idtab frame_tab;
 	size_t frame_count, frame_cap;
 	struct page_stack **stacks; /* by the kernel's number */
@@ -173,11 +185,16 @@ int pageown_consume(struct pageown *p);
 struct followed *pageown_find(const struct pageown *p, pid_t pid);
 void pageown_followed_fini(struct followed *f);
 int pageown_on_event(struct pageown *p, const struct wire_pages_event *event);
-int pageown_open(struct pageown *p, struct followed *f, struct err *err);
+/** pageown_open() - its files in /proc, unless they are; pageown_close() after an exec. */
+int pageown_open(struct followed *f, struct err *err);
+void pageown_close(struct followed *f);
 
 /* pageown_stacks.c */
 /** pageown_image() - the image of @pid after @epoch execs; made where it is new. NULL without memory. */
 struct pageown_image *pageown_image(struct pageown *p, pid_t pid, uint32_t epoch);
+/** pageown_image_fork() - that of @pid, which was forked from whose is @like: what it was then. */
+struct pageown_image *pageown_image_fork(struct pageown *p, pid_t pid,
+					 const struct pageown_image *like);
 /** pageown_image_learn() - take over what the tables know of @pid's code. */
 void pageown_image_learn(struct pageown *p, struct pageown_image *image);
 /** pageown_take_stacks() - name the frames of all stacks that the kernel side has numbered meanwhile, while their code is mapped; @all: events, too, have all been taken. */

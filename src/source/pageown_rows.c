@@ -142,9 +142,11 @@ static int walk_process(struct walk *w, struct page_process **out, size_t *cap, 
 	w->block_number = w->window_number = UINT64_MAX;
 	w->fresh = calloc(1, sizeof(*w->fresh));
 	struct page_process *process = page_process_new();
-	int rc = w->fresh && process ? pageown_walk(w, err)
+	int rc = w->fresh && process ? pageown_open(f, err)
 				     : err_set(err, -ENOMEM, "cannot count the pages of process %d",
 					       (int)f->pid);
+	if (!rc)
+		rc = pageown_walk(w, err);
 	if (!rc) {
 		process->pid = f->pid;
 		process->time_ns = clock_ns(CLOCK_MONOTONIC);

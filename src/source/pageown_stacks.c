@@ -92,11 +92,16 @@ static const struct pageown_module *module_of(struct pageown *p, struct sym *sym
 	return module;
 }
 
-struct pageown_image *pageown_image(struct pageown *p, pid_t pid, uint32_t epoch)
+static struct pageown_image *find_image(const struct pageown *p, pid_t pid, uint32_t epoch)
 {
 	for (size_t i = p->image_count; i-- > 0;)
 		if (p->images[i]->pid == pid && p->images[i]->epoch == epoch)
 			return p->images[i];
+	return NULL;
+}
+
+static struct pageown_image *make_image(struct pageown *p, pid_t pid, uint32_t epoch)
+{
 	if (grow(&p->images, p->image_count, &p->image_cap, sizeof(*p->images)) < 0)
 		return NULL;
 	if (p->image_count == IMAGES_MAX) { /* their stacks are named already */
@@ -104,14 +109,38 @@ struct pageown_image *pageown_image(struct pageown *p, pid_t pid, uint32_t epoch
 		free(p->images[0]);
 		memmove(p->images, p->images + 1, (IMAGES_MAX - 1) * sizeof(*p->images));
 		p->image_count--;
+		p->places_changed++;
 	}
 	struct pageown_image *image = calloc(1, sizeof(*image));
 	if (!image)
 		return NULL;
 	image->pid = pid;
 	image->epoch = epoch;
-	image->sym = sym_of(p, pid);
 	p->images[p->image_count++] = image;
+	return image;
+}
+
+struct pageown_image *pageown_image(struct pageown *p, pid_t pid, uint32_t epoch)
+{
+	struct pageown_image *image = find_image(p, pid, epoch);
+	if (!image && (image = make_image(p, pid, epoch)))
+		image->sym = sym_of(p, pid);
+	return image;
+}
+
+struct pageown_image *pageown_image_fork(struct pageown *p, pid_t pid,
+					 const struct pageown_image *like)
+{
+	struct pageown_image *image = find_image(p, pid, 0);
+	if (image || !(image = make_image(p, pid, 0)))
+		return image;
+	image->sym = like->sym;
+	image->program = like->program;
+	image->places = calloc(like->count + 1, sizeof(*image->places));
+	if (image->places) {
+		memcpy(image->places, like->places, like->count * sizeof(*like->places));
+		image->count = image->cap = like->count;
+	}
 	return image;
 }
 
@@ -153,6 +182,7 @@ void pageown_image_learn(struct pageown *p, struct pageown_image *image)
 		free(image->places);
 		image->places = STEAL(l.fresh);
 		image->count += l.count;
+		p->places_changed++;
 	}
 	free(l.fresh);
 	if (image->program)
@@ -194,9 +224,8 @@ static const struct page_frame *frame_of(struct pageown *p, const struct page_mo
 	return frame;
 }
 
-/* The frame at @addr, which is an "address after"; @exact: one more than the exact one. */
-static const struct page_frame *locate(struct pageown *p, const struct pageown_image *image,
-				       uint64_t addr, int exact)
+static const struct page_frame *look_up(struct pageown *p, const struct pageown_image *image,
+					uint64_t addr, int exact)
 {
 	uint64_t pc = addr - 1;
 	for (size_t i = 0; image && i < image->count; i++) {
@@ -211,6 +240,20 @@ static const struct page_frame *locate(struct pageown *p, const struct pageown_i
 	static const uint8_t none[1];
 	const struct pageown_module *nowhere = module_of(p, image ? image->sym : NULL, "", none, 0);
 	return nowhere ? frame_of(p, &nowhere->module, pc, exact ? pc : addr) : NULL;
+}
+
+/* The frame at @addr, which is an "address after"; @exact: one more than the exact one. */
+static const struct page_frame *locate(struct pageown *p, const struct pageown_image *image,
+				       uint64_t addr, int exact)
+{
+	uint64_t key = addr | (uint64_t) !!exact << 63;
+	struct pageown_known *known =
+		&p->known[hash_u64(addr, (uintptr_t)image, 7) % PAGEOWN_KNOWN];
+	if (known->addr != key || known->image != image || known->changed != p->places_changed ||
+	    !known->frame)
+		*known = (struct pageown_known){ key, p->places_changed, image,
+						 look_up(p, image, addr, exact) };
+	return known->frame;
 }
 
 static struct page_stack *make_stack(struct pageown *p, const struct wire_pages_stack_head *head)

@@ -711,7 +711,7 @@ int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_f
 	if (want->function)
 		rc = parse_wanted(&s, want->function, err);
 	if (!rc && pid)
-		rc = code_mappings_read(&mappings, pid, err);
+		rc = code_mappings_read(&mappings, pid, NULL, err);
 	if (!rc && !pid) {
 		met = 1;
 		rc = look_into(&s, 0, &alone, out, &names, &is_static, err);

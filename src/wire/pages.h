@@ -74,6 +74,8 @@ struct wire_pages_process {
 	uint32_t
 		owner; /* to whom its pages are charged: another only for a child that borrows its parent's memory */
 	uint32_t reserved;
+	uint64_t code_pages; /* mapped executable when it was looked at last */
+	uint64_t asked_ns;   /* when a walk met code that is not described */
 };
 #define WIRE_PAGES_FOLLOW 1  /* its children, too */
 #define WIRE_PAGES_BORROWS 2 /* vfork: in its parent's memory until it execs */
@@ -106,7 +108,8 @@ struct wire_pages_fault {
 enum wire_pages_event_kind {
 	WIRE_PAGES_FORK = 1, /* pid = the child, other = its parent */
 	WIRE_PAGES_EXEC,     /* pid */
-	WIRE_PAGES_EXIT      /* pid: the last thread is gone */
+	WIRE_PAGES_EXIT,     /* pid: the last thread is gone */
+	WIRE_PAGES_CODE      /* pid has code that it did not have */
 };
 struct wire_pages_event {
 	uint64_t time_ns;

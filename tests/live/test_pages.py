@@ -518,9 +518,16 @@ def test_what_cannot_be_done_is_said_in_one_line_with_a_hint(byteledger, argv, s
 
 def test_inside_a_pid_namespace_ids_are_those_of_the_inside(byteledger, prog, cold_file, tmp_path):
     out = tmp_path / "out.json"
-    script = f"(sleep 0.3; echo memset; sleep 0.5; echo fork; sleep 0.5; echo reap; echo quit) | " \
-             f"{byteledger} pages --follow-children --format json --report {out} -- {prog('pages')} {cold_file}"
-    done = subprocess.run(["unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", script.replace("echo fork", "echo mmap; echo fork")],
+    said = tmp_path / "said"
+    said.touch()
+
+    def then(way, done):
+        return f"echo {way}; until grep -q 'done {done}' {said}; do sleep 0.02; done; sleep 0.3; "
+    script = f"(until grep -q begin {said}; do sleep 0.02; done; sleep 0.3; {then('memset', 'memset')} {then('mmap', 'mmap')}" \
+             f"{then('fork', 'fork')} echo reap; echo quit) | " \
+             f"{byteledger} pages --follow-children --format json --report {out} -- {prog('pages')} {cold_file} >{said}; s=$?; " \
+             f"cat {said}; exit $s"
+    done = subprocess.run(["unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", script],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     pid = int(done.stdout.split()[2])
