@@ -2,14 +2,16 @@
 """`pages` where memory is short: a memory cgroup that reclaims, swap, and the pool of huge pages. Needs to change the machine for a moment:
 not part of every check."""
 import contextlib
-import glob
+import json
 import os
+import signal
 import subprocess
+import threading
 import time
 
 import pytest
 
-from test_pages import MIB, cold_file, held_against_kernel, needs_bpf, of_function, stepper, wait_for # noqa: F401 (fixtures)
+from test_pages import MIB, cold_file, held_against_kernel, kernel_figures, needs_bpf, of_function, stepper, wait_for # noqa: F401 (fixtures)
 
 pytestmark = [needs_bpf, pytest.mark.large, pytest.mark.timeout(300)]
 
@@ -106,3 +108,67 @@ def test_pages_of_the_pool_have_the_stack_that_touched_them(stepper): # noqa: F8
     finally:
         with open(pool, "w") as file:
             file.write(before)
+
+
+def resident_kib(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
+
+
+@pytest.mark.timeout(900)
+def test_churn_leaves_sums_exact_and_tables_bounded(byteledger, prog, tmp_path): # noqa: F811
+    """BYTELEDGER_CHURN: seconds (default 60). What it came to is printed: -s shows it."""
+    seconds = float(os.environ.get("BYTELEDGER_CHURN", "60"))
+    path, out = tmp_path / "file", tmp_path / "out"
+    path.write_bytes(os.urandom(MIB) * 4)
+    ledger = subprocess.Popen([byteledger, "pages", "--jsonl", "--watch", "0.5", "--follow-children", "--report", str(out), "--",
+                               prog("pagestorm"), str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    rounds, begun, seen, figures = 0, "", [], []
+    try:
+        wait_for(lambda: out.exists() and out.read_text().count("\n") > 0)
+        pid = json.loads(out.read_text().split("\n")[0])["processes"][0]["pid"]
+        threading.Thread(target=lambda: seen.extend(ledger.stdout), daemon=True).start()
+        with swap(tmp_path, 64), open(out) as lines:
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                with open("/proc/sys/vm/compact_memory", "w") as file:
+                    file.write("1")
+                behind = len(seen)
+                wait_for(lambda: len(seen) >= behind + 5, 120) # rounds go on
+                os.kill(pid, signal.SIGSTOP)
+                try:
+                    now, whole = time.monotonic_ns(), None
+                    wait_for(lambda: open(f"/proc/{pid}/stat").read().rsplit(")")[-1].split()[0] == "T")
+                    now = time.monotonic_ns()
+                    limit = time.monotonic() + 60
+                    while whole is None:
+                        assert time.monotonic() < limit, "no reading came"
+                        begun += lines.readline()
+                        if not begun.endswith("\n"):
+                            time.sleep(0.05)
+                            continue
+                        one, begun = json.loads(begun), ""
+                        mine = [p for p in one["processes"] if p["pid"] == pid]
+                        if mine and mine[0]["time_ns"] - mine[0]["walk_ns"] > now:
+                            whole = one
+                    held_against_kernel(mine[0], kernel_figures(pid))
+                finally:
+                    os.kill(pid, signal.SIGCONT)
+                assert set(mine[0]["unattributed"]) <= {"other_task"} and \
+                    mine[0]["attributed_bytes"] >= 0.999 * mine[0]["rss_bytes"], mine[0]["unattributed"]
+                # what was swapped out and is read again was made by whoever reads it
+                kept = of_function(mine[0], "steady", ("anon", "swap")) + of_function(mine[0], "storm_of_swapping", ("anon", "swap"))
+                assert kept == 16 * MIB, kept
+                lost = mine[0]["lost"]["by_reason"]
+                assert set(lost) <= {"events_missed"}, lost
+                kernel = whole["kernel"]
+                assert kernel["stacks"] < kernel["stacks_max"]
+                figures.append((len(seen), kernel["stacks"], kernel.get("moved_pages", 0), kernel.get("stale_pages", 0), resident_kib(ledger.pid)))
+            rounds = len(seen)
+    finally:
+        ledger.communicate("\n", timeout=60)
+    assert ledger.returncode == 0
+    # rounds, numbers of stacks, pages moved, stale owners, KiB of byteledger's own: the second half grows by little
+    half = figures[len(figures) // 2]
+    print(f"rounds {rounds}, forks {8 * rounds}, checks {len(figures)}, half {half}, end {figures[-1]}")
+    assert figures[-1][4] <= half[4] * 1.25 + 8192, (half, figures[-1])
