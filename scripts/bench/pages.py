@@ -3,7 +3,7 @@
 
 The loop: tests/prog/faults touches 4 KiB pages and gives them back from below 5, 20 and 60 calls, with nothing attached ("bare"),
 while another process is followed ("other": the tax on the whole machine) and as the followed program ("target"). Beside it a
-bpftrace one-liner that counts page faults by stack, and one that streams every page event, where it is installed. Programs: a compiler and a storm of forks, CPU time of
+bpftrace one-liner that counts page faults by stack, and one that streams every page event, where it is installed. Programs: a compiler, a build of small files, redis that is filled, a storm of forks; CPU time of
 the program alone and of all together with byteledger's own.
 """
 import json
@@ -97,6 +97,23 @@ def programs(folder, idle):
             f.write(SOURCE)
         found["clang"] = [clang, "-O2", "-c", "-o", os.devnull, source]
     found["forks"] = ["sh", "-c", "i=0; while [ $i -lt 400 ]; do /bin/true; i=$((i + 1)); done"]
+    if shutil.which("gcc"):
+        # as a build of many small files: make's shell, the driver, the compiler and the assembler, 40 times
+        small = os.path.join(folder, "small.c")
+        with open(small, "w") as f:
+            f.write("#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n" +
+                    "".join(f"int f{i}(const char *s) {{ return printf(\"%s %zu\", s, strlen(s) + {i}); }}\n" for i in range(40)))
+        found["build"] = ["sh", "-c", f"i=0; while [ $i -lt 40 ]; do sh -c 'gcc -O1 -c -o {folder}/small.o {small}' || exit 1; i=$((i + 1)); done"]
+    if shutil.which("redis-server"):
+        # 200,000 values of 1 KiB, made by the server itself
+        fill = os.path.join(folder, "fill.lua")
+        with open(fill, "w") as f:
+            f.write("for i = 1, 200000 do redis.call('set', 'k' .. i, string.rep(tostring(i % 10), 1024)) end return 1")
+        sock = os.path.join(folder, "redis.sock")
+        script = (f"redis-server --port 0 --unixsocket {sock} --save '' --appendonly no --lua-time-limit 0 --daemonize no --dir {folder} & "
+                  f"until redis-cli -s {sock} ping 2>/dev/null | grep -q PONG; do sleep 0.02; done; "
+                  f"redis-cli -s {sock} --eval {fill} >/dev/null && redis-cli -s {sock} shutdown nosave; wait $!")
+        found["redis"] = ["sh", "-c", script]
     if shutil.which("python3"):
         found["python"] = [shutil.which("python3"), "-c", "x = [{str(i): i} for i in range(400000)]"]
 
@@ -105,7 +122,7 @@ def programs(folder, idle):
             with Beside([LEDGER, "pages", "-q", "-p", str(idle)], 0.7):
                 return usage(argv)
         return {"bare": lambda: usage(argv), "other": other,
-                "target": lambda: usage([LEDGER, "pages", "-q", "--follow-children", "--", *argv])}
+                "target": lambda: usage([LEDGER, "pages", "--report", os.path.join(folder, "report-%p.txt"), "--follow-children", "--", *argv])}
     return {name: variants(argv) for name, argv in found.items()}
 
 
@@ -152,7 +169,8 @@ def main(opt, lock, progress):
         with tempfile.TemporaryDirectory() as folder:
             for label, tried in programs(folder, idle.pid).items():
                 if not opt.only or label in opt.only:
-                    results[label] = table(label, tried, "s", opt, lock, progress, {"other": 1.05})
+                    results[label] = table(label, tried, "s", opt, lock, progress,
+                                           {"other": 1.25} if label == "forks" else {"other": 1.05, "target": 1.05})
     finally:
         idle.kill()
         idle.wait()
