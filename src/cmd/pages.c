@@ -28,6 +28,7 @@ enum {
 	OPT_REPORT,
 	OPT_JSONL,
 	OPT_STACKS,
+	OPT_TABLES,
 	OPT_SERVE,
 	OPT_TOKEN,
 	OPT_NO_AUTH,
@@ -66,6 +67,8 @@ static const struct argp_option options[] = {
 	{ "quiet", 'q', NULL, 0, "Print no result", 3 },
 	{ "stacks", OPT_STACKS, "N", 0,
 	  "Room for N distinct stacks in the kernel (default 65536: 25 MiB)", 4 },
+	{ "tables", OPT_TABLES, "MIB", 0,
+	  "Room for unwind tables in the kernel (default 16 MiB; a browser's code needs 64)", 4 },
 	{ "serve", OPT_SERVE, "ADDR:PORT", OPTION_ARG_OPTIONAL,
 	  "Serve /v1/tree and /v1/pid meanwhile (default 127.0.0.1:17832)", 5 },
 	{ "token-file", OPT_TOKEN, "FILE", 0, "Ask clients for the token in FILE", 5 },
@@ -221,6 +224,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_STACKS:
 		job->stacks = (uint32_t)parse_number("stacks", arg, STACKS_LEAST, STACKS_MOST);
+		return 0;
+	case OPT_TABLES:
+		job->tables_bytes = (uint32_t)parse_number("tables", arg, 1, 1024) << 20;
 		return 0;
 	case ARGP_KEY_ARG:
 		if (!job->serve || job->http.address || !strpbrk(arg, ":0123456789")) {

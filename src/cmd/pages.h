@@ -22,8 +22,9 @@ struct pages_job {
 	uint64_t watch_ns;            /* between readings; 0 = as the work allows */
 	uint64_t duration_ns, end_ns; /* end_ns: of CLOCK_MONOTONIC; 0 = none */
 	int json, jsonl, format_given, quiet;
-	const char *output; /* the recording */
-	const char *report; /* where the result goes */
+	const char *output;    /* the recording */
+	const char *report;    /* where the result goes */
+	uint32_t tables_bytes; /* 0: the default */
 	uint32_t stacks;
 	int serve, http_given;
 	struct http_opt http;

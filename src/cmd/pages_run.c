@@ -426,6 +426,7 @@ static int open_pages(struct life *l, struct err *err)
 	const struct pages_job *job = l->job;
 	const struct pageown_opt opt = {
 		.stacks_max = job->stacks,
+		.table_bytes = job->tables_bytes > 1u << 30 ? 1u << 30 : job->tables_bytes,
 		.take_name =
 			job->targets.name && !is_glob(job->targets.name) ? job->targets.name : NULL,
 		.take_children = job->targets.follow_children,
@@ -488,8 +489,23 @@ static int run(struct life *l, char **program, struct err *err)
 	return rc;
 }
 
+/* Stacks that end in code for which there was no room are no fact about that code. */
+static void tell_tables(struct life *l)
+{
+	struct pageown_info info;
+	struct err ignored = { 0 };
+	if (l->job->quiet || !l->pages || pageown_info(l->pages, &info, &ignored) < 0 ||
+	    !info.tables_left_out)
+		return;
+	cmd_say("%u files with code found no room for their unwind tables (%llu MiB): stacks may "
+		"end in them",
+		info.tables_left_out, (unsigned long long)(info.table_room >> 20));
+	fprintf(stderr, "hint: --tables %llu\n", (unsigned long long)(info.table_room >> 18));
+}
+
 static int finish(struct life *l, struct err *err)
 {
+	tell_tables(l);
 	if (l->shot && !l->shot->count && !l->job->quiet && !l->program.pid)
 		cmd_say("no process was there to be counted");
 	if (!l->shot || l->job->quiet || l->job->jsonl)

@@ -619,8 +619,10 @@ void bpftables_count(const struct bpftables *t, struct bpftables_counts *counts)
 	*counts = (struct bpftables_counts){ .table_bytes = t->words_used,
 					     .table_room = t->words_bytes,
 					     .modules = t->table_count };
-	for (uint32_t i = 0; i < t->table_count; i++)
+	for (uint32_t i = 0; i < t->table_count; i++) {
 		counts->modules_without_table += !t->tables[i].at;
+		counts->modules_left_out += t->tables[i].blob && !t->tables[i].at;
+	}
 	for (uint32_t i = 0; i < t->process_count; i++)
 		counts->places += t->processes[i].place_count;
 }

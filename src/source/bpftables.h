@@ -82,6 +82,7 @@ int bpftables_each(const struct bpftables *tables, uint32_t pid,
 struct bpftables_counts {
 	uint64_t table_bytes, table_room;
 	uint32_t modules, places, modules_without_table;
+	uint32_t modules_left_out; /* of those: for want of room */
 };
 void bpftables_count(const struct bpftables *tables, struct bpftables_counts *counts);
 

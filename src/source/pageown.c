@@ -599,6 +599,10 @@ int pageown_info(struct pageown *p, struct pageown_info *info, struct err *err)
 				       .migration = p->migration,
 				       .faults = p->faults,
 				       .each_rss_change = p->each_rss_change };
+	struct bpftables_counts tables;
+	bpftables_count(p->tables, &tables);
+	info->table_room = tables.table_room;
+	info->tables_left_out = tables.modules_left_out;
 	memcpy(info->counters, p->skeleton->bss->pages_counters, sizeof(info->counters));
 	info->missed = missed(p, &info->runs, &info->run_ns, &info->verified_instructions_max);
 	return 0;

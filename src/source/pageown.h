@@ -103,6 +103,8 @@ struct pageown_info {
 	uint64_t owner_bytes, kernel_bytes;
 	uint32_t stacks, stacks_max, verified_instructions_max;
 	uint64_t pool_words, pool_words_max;
+	uint64_t table_room;                    /* for unwind tables, bytes */
+	uint32_t tables_left_out;               /* files whose table found no room */
 	int migration, faults, each_rss_change; /* what this kernel tells */
 	uint64_t runs, run_ns;                  /* while kernel.bpf_stats_enabled is set */
 };

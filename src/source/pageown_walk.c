@@ -25,7 +25,10 @@
 #define ENTRY_GUARD (1ull << 58)
 #define ENTRY_PFN ((1ull << 55) - 1)
 #define FLAG_SWAPBACKED (1ull << 14)
+#define FLAG_HEAD (1ull << 15)
+#define FLAG_TAIL (1ull << 16)
 #define FLAG_HUGE (1ull << 17)
+#define FOLIO_PAGES 512
 #define FLAG_ZERO (1ull << 24)
 #define CHUNK PAGEOWN_CHUNK
 #define SPARSE_BYTES (64ull << 20) /* of a mapping whose present stretches are asked for first */
@@ -132,6 +135,35 @@ static uint32_t window_file(struct walk *w, uint64_t addr)
 		w->window_number = number;
 	}
 	return w->window.file ? w->window.file : w->window_before.file;
+}
+
+/*
+ * From 6.18 on a fault maps all pages that the page cache holds as one, up to 2 MiB: its window is the one of any of them.
+ */
+static uint32_t folio_file(struct walk *w, const struct mapping *m, uint64_t addr, uint64_t pfn)
+{
+	uint64_t flags[FOLIO_PAGES], first = pfn & ~(uint64_t)(FOLIO_PAGES - 1), at = pfn - first;
+	if (addr >> WIRE_PAGES_WINDOW_SHIFT == w->folio_number)
+		return w->folio_stack;
+	if (w->p->kpageflags < 0 ||
+	    pread(w->p->kpageflags, flags, sizeof(flags), (off_t)(first * 8)) !=
+		    (ssize_t)sizeof(flags) ||
+	    !(flags[at] & (FLAG_HEAD | FLAG_TAIL)))
+		return 0;
+	uint64_t lo = at, hi = at + 1;
+	while (lo > 0 && flags[lo] & FLAG_TAIL)
+		lo--;
+	while (hi < FOLIO_PAGES && flags[hi] & FLAG_TAIL)
+		hi++;
+	uint64_t start = addr - (at - lo) * PAGE, end = addr + (hi - at) * PAGE;
+	start = start < m->start || start > addr ? m->start : start;
+	end = end > m->end ? m->end : end;
+	w->folio_number = addr >> WIRE_PAGES_WINDOW_SHIFT;
+	w->folio_stack = 0;
+	for (uint64_t number = start >> WIRE_PAGES_WINDOW_SHIFT;
+	     !w->folio_stack && number <= (end - 1) >> WIRE_PAGES_WINDOW_SHIFT; number++)
+		w->folio_stack = find_window(w, number).file;
+	return w->folio_stack;
 }
 
 static uint32_t window_anon(struct walk *w, uint64_t addr)
@@ -258,6 +290,8 @@ static void take_present(struct walk *w, struct mapping *m, uint64_t addr, uint6
 		stack = before == STICKY_BASELINE ? 0 : window_file(w, addr);
 		if (!stack && before != STICKY_BASELINE)
 			stack = before;
+		if (!stack && before != STICKY_BASELINE)
+			stack = folio_file(w, m, addr, pfn);
 	} else if (kind == PAGES_HUGETLB) {
 		stack = before == STICKY_BASELINE ? 0 : before;
 		if (!stack && !before)
