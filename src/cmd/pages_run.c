@@ -291,6 +291,12 @@ static void on_event(void *ctx, const struct pageown_event *event)
 		if (fnmatch(l->job->targets.name, base ? base + 1 : exe, 0) == 0)
 			take_up(l, event->pid, &gone);
 	}
+	/* one that ends before it was counted is not told */
+	if (event->kind == PAGES_FORKED && event->followed) {
+		uint64_t soon = clock_ns(CLOCK_MONOTONIC) + WALK_FIRST_NS;
+		soon = soon < l->rested_ns ? l->rested_ns : soon;
+		l->due_ns = soon < l->due_ns ? soon : l->due_ns;
+	}
 	/* of what begins, the first pages are counted soon */
 	if (event->kind == PAGES_EXECED && event->followed) {
 		l->began_ns = clock_ns(CLOCK_MONOTONIC);

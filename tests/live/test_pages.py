@@ -43,6 +43,17 @@ def kernel_figures(pid):
     return figures
 
 
+def stands(pid):
+    """Every thread of it has taken its stop signal."""
+    def state(tid):
+        try:
+            with open(f"/proc/{pid}/task/{tid}/stat") as stat:
+                return stat.read().rsplit(")", 1)[1].split()[0]
+        except FileNotFoundError:
+            return "T"
+    return all(state(tid) == "T" for tid in os.listdir(f"/proc/{pid}/task"))
+
+
 class Stepper:
     """tests/prog/pages under `pages --jsonl`, or attached to later."""
 
@@ -109,6 +120,7 @@ class Stepper:
         """The process stands, the reading is of that, and so are the kernel's figures."""
         os.kill(self.pid, signal.SIGSTOP)
         try:
+            wait_for(lambda: stands(self.pid))
             process, _ = self.reading()
             return process, kernel_figures(self.pid)
         finally:
@@ -525,7 +537,7 @@ def test_inside_a_pid_namespace_ids_are_those_of_the_inside(byteledger, prog, co
         return f"echo {way}; until grep -q 'done {done}' {said}; do sleep 0.02; done; sleep 0.3; "
     script = f"(until grep -q begin {said}; do sleep 0.02; done; sleep 0.3; {then('memset', 'memset')} {then('mmap', 'mmap')}" \
              f"{then('fork', 'fork')} echo reap; echo quit) | " \
-             f"{byteledger} pages --follow-children --format json --report {out} -- {prog('pages')} {cold_file} >{said}; s=$?; " \
+             f"{byteledger} pages --watch 0.1 --follow-children --format json --report {out} -- {prog('pages')} {cold_file} >{said}; s=$?; " \
              f"cat {said}; exit $s"
     done = subprocess.run(["unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", script],
                           capture_output=True, text=True, timeout=60)

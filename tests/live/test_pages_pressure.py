@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from test_pages import MIB, cold_file, held_against_kernel, kernel_figures, needs_bpf, of_function, stepper, wait_for # noqa: F401 (fixtures)
+from test_pages import MIB, cold_file, held_against_kernel, kernel_figures, needs_bpf, of_function, stands, stepper, wait_for # noqa: F401 (fixtures)
 
 pytestmark = [needs_bpf, pytest.mark.large, pytest.mark.timeout(300)]
 
@@ -138,7 +138,7 @@ def test_churn_leaves_sums_exact_and_tables_bounded(byteledger, prog, tmp_path):
                 os.kill(pid, signal.SIGSTOP)
                 try:
                     now, whole = time.monotonic_ns(), None
-                    wait_for(lambda: open(f"/proc/{pid}/stat").read().rsplit(")")[-1].split()[0] == "T")
+                    wait_for(lambda: stands(pid))
                     now = time.monotonic_ns()
                     limit = time.monotonic() + 60
                     while whole is None:
