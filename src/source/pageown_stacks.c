@@ -12,6 +12,7 @@
 #include "source/pageown_impl.h"
 
 #define PLACES_MAX 65536u
+#define NO_DEVICE UINT64_MAX
 #define IMAGES_MAX 4096u
 #define GIVE_BACK_NS 250000000ull
 #define LEAVING_MAX 32768u
@@ -57,6 +58,31 @@ static struct sym *sym_of(struct pageown *p, pid_t pid)
 	struct sym *sym = sym_new(&opt, &ignored);
 	if (sym)
 		grown[p->root_count++] = (struct pageown_root){ its.st_dev, its.st_ino, sym };
+	return sym;
+}
+
+static int is_deleted(const char *path)
+{
+	static const char mark[] = " (deleted)";
+	size_t len = strlen(path);
+	return len >= sizeof(mark) && strcmp(path + len - (sizeof(mark) - 1), mark) == 0;
+}
+
+/* A file without a name is reached through the process that has it mapped; of no other. */
+static struct sym *sym_of_deleted(struct pageown *p, pid_t pid)
+{
+	struct err ignored = { 0 };
+	for (size_t i = 0; i < p->root_count; i++)
+		if (p->roots[i].dev == NO_DEVICE && p->roots[i].ino == (uint64_t)pid)
+			return p->roots[i].sym;
+	struct pageown_root *grown = reallocarray(p->roots, p->root_count + 1, sizeof(*grown));
+	if (!grown)
+		return NULL;
+	p->roots = grown;
+	const struct sym_opt opt = { .pid = (uint32_t)pid, .no_debuginfod = 1 };
+	struct sym *sym = sym_new(&opt, &ignored);
+	if (sym)
+		grown[p->root_count++] = (struct pageown_root){ NO_DEVICE, (uint64_t)pid, sym };
 	return sym;
 }
 
@@ -155,9 +181,20 @@ static int learn_place(void *ctx, const struct bpftables_spot *spot, uint64_t lo
 {
 	struct learning *l = ctx;
 	static const uint8_t none[1];
+	struct sym *sym = l->image->sym;
+	size_t modules = l->p->module_count;
+	int deleted = spot->path && is_deleted(spot->path);
+	if (deleted)
+		sym = sym_of_deleted(l->p, l->image->pid);
 	const struct pageown_module *module =
-		module_of(l->p, l->image->sym, spot->path ? spot->path : "",
+		module_of(l->p, sym, spot->path ? spot->path : "",
 			  spot->build_id_len ? spot->build_id : none, spot->build_id_len);
+	if (module && deleted && sym && modules < l->p->module_count) {
+		/* opened while the process lives: nothing leads there afterwards */
+		const struct symbol *unused = NULL;
+		sym_resolve(sym, spot->path, module->module.build_id, module->module.build_id_len,
+			    0, &unused);
+	}
 	if (!module || grow(&l->fresh, l->count, &l->cap, sizeof(*l->fresh)) < 0)
 		return -ENOMEM;
 	const struct pageown_place place = { .lo = lo,
