@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <link.h>
 #include <linux/bpf.h>
+#include <linux/capability.h>
 #include <linux/perf_event.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -28,18 +29,13 @@ static int perf_open(struct perf_event_attr *attr)
 	return (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-static int hint_perf(struct err *err)
+static int hint_perf(struct err *err, unsigned capability)
 {
 	long paranoid;
-	if (err->code == -EPERM || err->code == -EACCES) {
-		if (!read_number("/proc/sys/kernel/perf_event_paranoid", &paranoid))
-			return err_hint(err,
-					"run as root or with CAP_PERFMON; "
-					"kernel.perf_event_paranoid is %ld",
-					paranoid);
-		return err_hint(err, "run as root or with CAP_PERFMON");
-	}
-	return err->code;
+	const char *hint = features_hint(-err->code, 1ull << capability);
+	if (hint && !read_number("/proc/sys/kernel/perf_event_paranoid", &paranoid))
+		return err_hint(err, "%s; kernel.perf_event_paranoid is %ld", hint, paranoid);
+	return hint ? err_hint(err, "%s", hint) : err->code;
 }
 
 int check_perf(struct err *err)
@@ -50,7 +46,7 @@ int check_perf(struct err *err)
 	CLEANUP(fileio_closep) int fd = perf_open(&attr);
 	if (fd < 0) {
 		err_set(err, -errno, "cannot count own page faults");
-		return hint_perf(err);
+		return hint_perf(err, CAP_PERFMON);
 	}
 	/* pages that have never been touched, so that there is something to count */
 	enum { BYTES = 1 << 20 };
@@ -100,7 +96,7 @@ int check_uprobe(struct err *err)
 	CLEANUP(fileio_closep) int fd = perf_open(&attr);
 	if (fd < 0) {
 		err_set(err, -errno, "cannot set a probe on an own function");
-		return hint_perf(err);
+		return hint_perf(err, CAP_SYS_ADMIN);
 	}
 	probed_function();
 	uint64_t count = 0;
@@ -116,9 +112,9 @@ static int bpf(int command, union bpf_attr *attr)
 
 static int hint_bpf(struct err *err)
 {
-	if (err->code == -EPERM)
-		return err_hint(err, "run as root or with CAP_BPF and CAP_PERFMON, outside a user "
-				     "namespace");
+	const char *hint = features_hint(-err->code, 1ull << CAP_BPF | 1ull << CAP_PERFMON);
+	if (hint)
+		return err_hint(err, "%s", hint);
 	if (err->code == -ENOSYS)
 		return err_hint(err, "the kernel was built without CONFIG_BPF_SYSCALL");
 	return err->code;

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/jsonw.h"
 #include "base/text.h"
+#include "cmd/cmd.h"
 #include "cmd/regions.h"
 #include "cmd/terminal.h"
 #include "heaps/heaps.h"
@@ -111,6 +112,8 @@ int regions_print(struct regions *r, const struct breakdown *b, const char *exe,
 	return rc;
 }
 
+static int told_refused;
+
 struct breakdown *regions_read(const struct regions *r, const struct target *target,
 			       struct err *err)
 {
@@ -128,6 +131,18 @@ struct breakdown *regions_read(const struct regions *r, const struct target *tar
 	/* a quick look does not copy heaps */
 	if (b && rc == 0 && !r->quick)
 		rc = heaps_read(b, target, err);
+	if (b && rc == 0 && b->heaps_refused && !told_refused) {
+		told_refused = 1; /* once, not at each look of --watch */
+		struct err refused;
+		err_init(&refused);
+		err_set(&refused, b->heaps_refused,
+			"allocators and stacks of process %d are not told: cannot read its page "
+			"map",
+			(int)b->pid);
+		err_hint(&refused, "run as its user or as root, or with CAP_SYS_PTRACE and "
+				   "CAP_DAC_READ_SEARCH");
+		cmd_fail(&refused); /* said; the rest of the answer stands */
+	}
 	if (b && rc == 0) {
 		b->beside = calloc(1, sizeof(*b->beside));
 		if (b->beside)

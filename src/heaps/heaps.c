@@ -232,8 +232,10 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 	if (!b->owned)
 		return err_set(err, -ENOMEM, "cannot read the heap of process %d", (int)b->pid);
 	/* where nobody tells what is resident nothing is read: it might change what is looked at */
-	if (pages_open(&pages, target, &ignored) < 0)
+	b->heaps_refused = pages_open(&pages, target, &ignored);
+	if (b->heaps_refused < 0)
 		return breakdown_sum(b, err);
+	b->heaps_refused = 0;
 	struct memory_process process = { .target = target, .pages = &pages };
 	struct memory memory;
 	memory_of_process(&memory, &process);

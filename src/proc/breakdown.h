@@ -74,6 +74,7 @@ struct breakdown {
 	size_t thread_count;
 	struct allocator_reading *allocators; /* filled by heaps_read(); malloc'd */
 	size_t allocator_count;
+	int heaps_refused; /* negative errno: what is resident may not be asked, so no allocator and no stack is told; 0 */
 	struct settings *settings; /* proc/settings.h; malloc'd, NULL: not asked */
 	struct beside *beside;     /* proc/beside.h; malloc'd, NULL: not asked */
 	uint64_t

@@ -12,9 +12,11 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/bpf.h>
+#include <linux/capability.h>
 #include <linux/perf_event.h>
 
 #include "base/cleanup.h"
+#include "base/fileio.h"
 #include "source/bpfstack.h"
 #include "source/mapnames.h"
 #include "source/netcap_bpf.h"
@@ -49,12 +51,74 @@ static void no(enum feature feature, const char *what, int error, const char *hi
 	snprintf(line->hint, sizeof(line->hint), "%s", hint);
 }
 
+static uint64_t status_number(const char *key, int base)
+{
+	CLEANUP(fileio_fclosep) FILE *file = fopen("/proc/thread-self/status", "re");
+	char line[256];
+	while (file && fgets(line, sizeof(line), file))
+		if (strncmp(line, key, strlen(key)) == 0)
+			return strtoull(line + strlen(key), NULL, base);
+	return 0;
+}
+
+/* "0 0 4294967295" is the first user namespace's map. */
+static int in_user_namespace(void)
+{
+	unsigned inside = 0, outside = 0, count = 0;
+	CLEANUP(fileio_fclosep) FILE *file = fopen("/proc/self/uid_map", "re");
+	return file && fscanf(file, "%u %u %u", &inside, &outside, &count) == 3 &&
+	       (inside || outside || count != UINT32_MAX);
+}
+
+static const char *cap_names(uint64_t set, char *text, size_t bytes)
+{
+	static const struct {
+		unsigned number;
+		const char *name;
+	} caps[] = { { CAP_SYS_ADMIN, "CAP_SYS_ADMIN" },
+		     { CAP_BPF, "CAP_BPF" },
+		     { CAP_PERFMON, "CAP_PERFMON" },
+		     { CAP_NET_ADMIN, "CAP_NET_ADMIN" } };
+	size_t len = 0;
+	*text = '\0';
+	for (size_t i = 0; i < ARRAY_LEN(caps); i++)
+		if (set & 1ull << caps[i].number)
+			len += (size_t)snprintf(text + len, bytes - len, "%s%s", len ? " and " : "",
+						caps[i].name);
+	return text;
+}
+
+const char *features_hint(int error, uint64_t wanted)
+{
+	static __thread char text[192];
+	char names_text[96];
+	if (error != EPERM && error != EACCES)
+		return NULL;
+	uint64_t lacks = wanted & ~status_number("CapEff:", 16);
+	if (lacks)
+		snprintf(text, sizeof(text), "run as root, or grant %s",
+			 cap_names(lacks, names_text, sizeof(names_text)));
+	else if (in_user_namespace())
+		snprintf(text, sizeof(text),
+			 "%s count for nothing here: run outside of this user namespace",
+			 cap_names(wanted, names_text, sizeof(names_text)));
+	else if (status_number("Seccomp:", 10))
+		snprintf(text, sizeof(text),
+			 "the capabilities are there, but a seccomp filter refuses the call: "
+			 "the container's profile has to permit it");
+	else
+		snprintf(text, sizeof(text),
+			 "the capabilities are there: a security module or a setting of the kernel "
+			 "refuses");
+	return text;
+}
+
+#define BPF_CAPS (1ull << CAP_BPF | 1ull << CAP_PERFMON)
+
 static const char *permission_hint(int error, const char *otherwise)
 {
-	return error == EPERM || error == EACCES
-		       ? "run as root, or grant CAP_BPF and CAP_PERFMON; inside a container its "
-			 "runtime has to permit them"
-		       : otherwise;
+	const char *hint = features_hint(error, BPF_CAPS);
+	return hint ? hint : otherwise;
 }
 
 static void try_big_array(void)
@@ -139,12 +203,21 @@ static void try_net_capture(void)
 	struct err err;
 	err_init(&err);
 	CLEANUP(netcap_bpf_freep) struct netcap_bpf *bpf = NULL;
-	if (netcap_bpf_load(&opt, &bpf, &err) == 0) {
+	int rc = netcap_bpf_load(&opt, &bpf, &err);
+	/* loading does not ask for it, attaching to the control group does; that is not tried, for it would concern every process */
+	if (rc == 0 && (status_number("CapEff:", 16) & 1ull << CAP_NET_ADMIN) == 0) {
+		no(FEATURE_NET_CAPTURE, "the programs load, but may not be attached", EPERM,
+		   features_hint(EPERM, 1ull << CAP_NET_ADMIN));
+		return;
+	}
+	if (rc == 0) {
 		yes(FEATURE_NET_CAPTURE, "the network programs passed the verifier");
 		return;
 	}
 	no(FEATURE_NET_CAPTURE, err.msg, 0,
-	   permission_hint(-err.code, "needs Linux 6.1 with BTF and cgroups"));
+	   features_hint(-err.code, BPF_CAPS | 1ull << CAP_NET_ADMIN)
+		   ? features_hint(-err.code, BPF_CAPS | 1ull << CAP_NET_ADMIN)
+		   : "needs Linux 6.1 with BTF and cgroups");
 }
 
 static void try_net_packet(void)

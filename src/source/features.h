@@ -6,6 +6,7 @@
 #define SOURCE_FEATURES_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 enum feature {
 	FEATURE_BPF_BIG_ARRAY, /* 6.0: an array value of more than 4 MiB */
@@ -31,5 +32,12 @@ struct feature_line {
  * a moment; nothing stays attached), later ones answer from memory. Any thread. The result is never freed.
  */
 const struct feature_line *features_get(void);
+
+/**
+ * features_hint() - the remedy for a refusal with @error (positive errno): which of the capabilities in @wanted (bits, 1 << CAP_BPF) this
+ * process lacks; where it has them all, who else refuses (a seccomp filter, a user namespace). NULL: @error is no such refusal.
+ * The text is the calling thread's until its next call.
+ */
+const char *features_hint(int error, uint64_t wanted);
 
 #endif

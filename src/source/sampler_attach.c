@@ -15,10 +15,12 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <linux/capability.h>
 
 #include "base/clock.h"
 #include "sample.skel.h"
 #include "source/bpftables.h"
+#include "source/features.h"
 #include "source/sampler_impl.h"
 
 /* The part of union bpf_attr that makes a link of many probes; the headers of Debian 12 end before it. */
@@ -167,8 +169,7 @@ static int refused(const struct sampler_function *f, int error, struct err *err)
 {
 	err_set(err, -error, "cannot probe '%s' in '%s'", f->name, f->module);
 	if (error == EPERM || error == EACCES)
-		err_hint(err, "needs CAP_BPF and CAP_PERFMON; 'byteledger check' lists what is "
-			      "missing");
+		err_hint(err, "%s", features_hint(error, 1ull << CAP_SYS_ADMIN));
 	return -error;
 }
 

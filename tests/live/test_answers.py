@@ -297,6 +297,24 @@ def test_the_examples_for_continuous_integration_run(byteledger, prog, tmp_path)
     assert done.returncode == 1 and "byteledger: failed: peak>2M" in done.stdout
 
 
+def test_the_ctest_example_runs_as_it_stands(byteledger, installed, tmp_path):
+    installed("cmake"), installed("ctest")
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "ci.md"), encoding="utf-8") as f:
+        page = f.read()
+    example, rules = page.split("```cmake\n")[1].split("```")[0], page.split("```\n")[1].split("```")[0]
+    (tmp_path / "data.csv").write_text("1\n")
+    (tmp_path / "memory.supp").write_text(rules)
+    for source, passes in (("free(malloc(1000));", True), ("*(void *volatile *)malloc(8) = malloc(1000);", False)):
+        (tmp_path / "import.c").write_text("#include <stdlib.h>\nint main(void) { " + source + " return 0; }\n")
+        (tmp_path / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.13)\nproject(example C)\nenable_testing()\n"
+                                                 "add_executable(import import.c)\n" + example)
+        env = {**os.environ, "PATH": os.path.dirname(byteledger) + ":" + os.environ["PATH"]}
+        for words in ["cmake", "-S", ".", "-B", "b"], ["cmake", "--build", "b"]:
+            subprocess.run(words, cwd=tmp_path, env=env, check=True, capture_output=True, timeout=100)
+        done = said("ctest", "--output-on-failure", cwd=tmp_path / "b", env=env)
+        assert (done.returncode == 0) is passes and (passes or "byteledger: failed: leaked>0: it is" in done.stdout), done.stdout
+
+
 def test_a_recording_keeps_its_names_when_the_program_is_built_anew(byteledger, record, tmp_path):
     source, program = tmp_path / "x.c", tmp_path / "x"
 

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`byteledger check`: every line is an attempt, refusals name a remedy."""
+import ctypes
 import json
 import os
+import platform
 import shutil
+import struct
 import subprocess
 import tempfile
 
@@ -61,7 +64,7 @@ def test_an_unprivileged_user_is_refused_probes_with_a_hint(byteledger, tmp_path
         copy = shutil.copy(byteledger, folder)
         found = features(copy, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", cwd="/proc")
     assert found["memfd"]["ok"] and found["proc"]["ok"]
-    assert found["uprobe"]["ok"] is False and "CAP_PERFMON" in found["uprobe"]["hint"]
+    assert found["uprobe"]["ok"] is False and "CAP_SYS_ADMIN" in found["uprobe"]["hint"]
 
 
 def test_an_unreachable_debuginfod_server_is_told(byteledger, tmp_path):
@@ -73,3 +76,57 @@ def test_an_unreachable_debuginfod_server_is_told(byteledger, tmp_path):
 
 def test_an_unknown_format_is_a_usage_error(byteledger):
     assert subprocess.run([byteledger, "check", "--format", "xml"], capture_output=True).returncode == 2
+
+
+def as_nobody(*capabilities):
+    """What stands before a command that has these capabilities and no others."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("needs root and setpriv")
+    words = ",".join(["-all", *("+" + name for name in capabilities)])
+    return ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", f"--inh-caps={words}", f"--ambient-caps={words}", "--"]
+
+
+def test_what_is_missing_is_named_and_nothing_else(byteledger, tmp_path):
+    def asked(*capabilities):
+        done = subprocess.run([*as_nobody(*capabilities), byteledger, "check", "--format", "json"], cwd="/", capture_output=True, text=True,
+                              timeout=100, check=False)
+        return {line["feature"]: line for line in json.loads(done.stdout)}
+
+    found = asked("bpf", "perfmon")
+    if not found["bpf"]["ok"]:
+        pytest.skip("the kernel grants no BPF here: " + found["bpf"]["why"])
+    assert found["net-capture"]["ok"] is False and found["net-capture"]["hint"] == "run as root, or grant CAP_NET_ADMIN"
+    assert found["uprobe"]["ok"] or "CAP_SYS_ADMIN" in found["uprobe"]["hint"]
+    assert asked("bpf", "perfmon", "net_admin")["net-capture"]["ok"]
+    assert asked("perfmon")["bpf"]["hint"] == "run as root, or grant CAP_BPF"
+
+
+def test_a_seccomp_filter_is_told_from_a_missing_capability(byteledger, tmp_path):
+    if os.geteuid() != 0 or platform.machine() != "x86_64":
+        pytest.skip("needs root on x86-64")
+
+    def filtered():
+        """bpf() is refused, as containers' default profiles do."""
+        code = b"".join(struct.pack("=HBBI", *line) for line in ((0x20, 0, 0, 0), (0x15, 0, 1, 321), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7fff0000)))
+        keep = ctypes.create_string_buffer(code)
+        program = ctypes.create_string_buffer(struct.pack("=H6xQ", 4, ctypes.addressof(keep)))
+        if ctypes.CDLL(None).prctl(22, 2, program, 0, 0):
+            os._exit(99)
+
+    done = subprocess.run([byteledger, "check", "--format", "json"], cwd=tmp_path, capture_output=True, text=True, timeout=100,
+                          preexec_fn=filtered, check=False)
+    found = {line["feature"]: line for line in json.loads(done.stdout)}
+    assert found["bpf"]["ok"] is False and "seccomp" in found["bpf"]["hint"], found["bpf"]
+    assert "seccomp" in found["net-capture"]["hint"] and "seccomp" in found["bpf-stack"]["hint"]
+
+
+def test_regions_says_that_it_may_not_read_what_is_resident(byteledger):
+    program = subprocess.Popen(["sleep", "100"])
+    try:
+        done = subprocess.run([*as_nobody("sys_ptrace"), byteledger, "regions", "-p", str(program.pid), "--format", "json"], cwd="/",
+                              capture_output=True, text=True, timeout=60, check=False)
+    finally:
+        program.kill()
+        program.wait()
+    assert done.returncode == 0 and json.loads(done.stdout)["allocators"] == []
+    assert "allocators and stacks" in done.stderr and "CAP_DAC_READ_SEARCH" in done.stderr and done.stderr.count("byteledger:") == 1
