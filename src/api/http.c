@@ -3,11 +3,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +18,9 @@
 #include "base/jsonw.h"
 #include "base/late.h"
 #include "base/zonce.h"
+
+#define DESCRIPTORS_KEPT 32
+#define DESCRIPTORS_LEAST 8
 
 #define STREAM_PAUSE_NS 250000000L
 #define HTTP_THREAD_STACK (512u << 10)
@@ -426,7 +431,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	(void)version, (void)upload;
 	/*
 	 * The first call has the headers only. Other methods are answered then, before a body that nobody wants; with GET one
-	 * ends the connection.
+	 * ends the connection. POST is for the few routes that change something.
 	 */
 	int get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 	if (!*state && get) {
@@ -440,8 +445,12 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	const struct http_route *route = find_route(server, path, &request.tail);
 	if (guard_check(server, connection, path, route && route->open, &reply, &set_cookie))
 		return send_reply(server, connection, &reply, set_cookie);
-	if (!get) {
-		http_reply_error(&reply, 405, "only GET is served");
+	int post = strcmp(method, "POST") == 0;
+	if (route && route->post ? !post : !get) {
+		http_reply_error(&reply, 405,
+				 route && route->post
+					 ? "only POST is served here: it changes something"
+					 : "only GET is served");
 		return send_reply(server, connection, &reply, 0);
 	}
 	if (!route)
@@ -557,6 +566,17 @@ static int get_library(struct err *err)
 	return late_get(&late, err);
 }
 
+/* Connections take half of the descriptors at most: the others are for what is served. */
+static void share_descriptors(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+		return;
+	rlim_t most = limit.rlim_cur > 2 * DESCRIPTORS_KEPT ? limit.rlim_cur / 2 - DESCRIPTORS_KEPT
+							    : DESCRIPTORS_LEAST;
+	http_places_share(most < UINT_MAX ? (unsigned)most : UINT_MAX);
+}
+
 int http_server_start(const struct http_opt *opt, struct http_server **out, struct err *err)
 {
 	int rc = get_library(err);
@@ -570,6 +590,7 @@ int http_server_start(const struct http_opt *opt, struct http_server **out, stru
 		http_server_stop(server);
 		return err_set(err, -ENOMEM, "cannot allocate a server");
 	}
+	share_descriptors();
 	server->routes = opt->routes;
 	server->route_count = opt->route_count;
 	if (opt->cors)

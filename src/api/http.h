@@ -97,6 +97,7 @@ struct http_route {
 	 * cross-site navigation without the cookie.
 	 */
 	int open;
+	int post; /* it changes something, and is asked for by POST alone */
 };
 
 struct http_opt {

@@ -53,6 +53,8 @@ struct http_places {
 
 void http_places_init(struct http_places *places);
 void http_places_fini(struct http_places *places);
+/** http_places_share() - all servers of this process together hold at most so many connections. */
+void http_places_share(unsigned most);
 /** http_places_changed() - for MHD_OPTION_NOTIFY_CONNECTION, @cls is the places: one came or went. */
 void http_places_changed(void *cls, struct MHD_Connection *connection, void **context,
 			 enum MHD_ConnectionNotificationCode what);

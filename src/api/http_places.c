@@ -4,6 +4,8 @@
  * too many: clients that send a byte now and then would keep everybody else out for ever. So it is given more places than we
  * mean to hold, and a new connection takes the place of the one that has waited longest without asking for anything.
  */
+#include <limits.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -47,6 +49,27 @@ static int goes_before(const struct http_place *p, const struct http_place *best
 	return p->since_ns < best->since_ns;
 }
 
+/* ---- one budget for the listeners of this process ---------------------------------------------------------------------- */
+
+static atomic_uint held_by_all; /* connections of all servers that are not on their way out */
+static atomic_uint most_of_all = UINT_MAX;
+
+void http_places_share(unsigned most)
+{
+	atomic_store(&most_of_all, most);
+}
+
+static void set_state(struct http_place *place, enum http_place_state state)
+{
+	int was = place->state != PLACE_FREE && place->state != PLACE_GOES,
+	    is = state != PLACE_FREE && state != PLACE_GOES;
+	place->state = state;
+	if (is > was)
+		atomic_fetch_add(&held_by_all, 1);
+	if (is < was)
+		atomic_fetch_sub(&held_by_all, 1);
+}
+
 /* Close a connection for the new one @fresh if there are too many, of its address (@own) or in all. */
 static void make_room(struct http_places *places, const struct http_place *fresh, int own)
 {
@@ -61,10 +84,12 @@ static void make_room(struct http_places *places, const struct http_place *fresh
 		if (p != fresh && goes_before(p, best, fresh->since_ns))
 			best = p;
 	}
-	if (held <= (own ? HTTP_CONNECTIONS_PER_IP : HTTP_CONNECTIONS_MAX))
+	/* where all listeners together have too many, each new one takes a place of its own listener */
+	if (held <= (own ? HTTP_CONNECTIONS_PER_IP : HTTP_CONNECTIONS_MAX) &&
+	    (own || atomic_load(&held_by_all) <= atomic_load(&most_of_all)))
 		return;
 	best = best ? best : (struct http_place *)fresh; /* all are being answered */
-	best->state = PLACE_GOES;
+	set_state(best, PLACE_GOES);
 	/* its thread wakes and lets go of the descriptor, which is open until we are told */
 	shutdown(best->fd, SHUT_RDWR);
 }
@@ -78,13 +103,14 @@ static void arrive(struct http_places *places, struct MHD_Connection *connection
 		place = places->all[i].state == PLACE_FREE ? &places->all[i] : NULL;
 	if (!info || !place)
 		return;
-	*place = (struct http_place){ .state = PLACE_WAITS,
+	*place = (struct http_place){ .state = PLACE_FREE,
 				      .fd = info->connect_fd,
 				      .since_ns = clock_ns(CLOCK_MONOTONIC) };
 	socklen_t len = sizeof(place->address);
 	if (getpeername(place->fd, (struct sockaddr *)&place->address, &len) < 0)
 		place->address.ss_family = AF_UNSPEC;
 	*context = place;
+	set_state(place, PLACE_WAITS);
 	make_room(places, place, 1);
 	make_room(places, place, 0);
 }
@@ -97,7 +123,7 @@ void http_places_changed(void *cls, struct MHD_Connection *connection, void **co
 	if (what == MHD_CONNECTION_NOTIFY_STARTED)
 		arrive(places, connection, context);
 	else if (*context)
-		((struct http_place *)*context)->state = PLACE_FREE;
+		set_state(*context, PLACE_FREE);
 	pthread_mutex_unlock(&places->lock);
 }
 
@@ -109,7 +135,7 @@ void http_places_set(struct http_places *places, struct MHD_Connection *connecti
 	struct http_place *place = info ? info->socket_context : NULL;
 	pthread_mutex_lock(&places->lock);
 	if (place && place->state != PLACE_GOES) {
-		place->state = state;
+		set_state(place, state);
 		place->since_ns = clock_ns(CLOCK_MONOTONIC);
 	}
 	pthread_mutex_unlock(&places->lock);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "api/net.h"
 #include "api/page_live.h"
@@ -13,6 +14,7 @@
 #include "node/config.h"
 #include "node/nodes.h"
 
+#define DESCRIPTORS_MAX 65536
 #define SERVERS_MAX (NODES_MAX + 2)
 
 struct job {
@@ -156,6 +158,16 @@ static void block_signals(int how)
 	pthread_sigmask(how, &set, NULL);
 }
 
+/* Listeners, senders, stores and clients want more than the 1,024 that a shell gives; no child inherits it. */
+static void raise_descriptors(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return;
+	limit.rlim_cur = limit.rlim_max < DESCRIPTORS_MAX ? limit.rlim_max : DESCRIPTORS_MAX;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int net_record(const struct net_job *options, struct err *err)
 {
 	struct job *r = calloc(1, sizeof(*r));
@@ -167,6 +179,7 @@ int net_record(const struct net_job *options, struct err *err)
 		return err->code;
 	}
 	catch_signals();
+	raise_descriptors();
 	block_signals(SIG_BLOCK);
 	int rc = nodes_open(r->config, say, NULL, &r->nodes, err);
 	if (rc == 0)

@@ -322,6 +322,7 @@ static void release(struct replay *replay)
 	}
 	for (size_t i = 0; i < replay->keyring.count; i++)
 		net_identity_free(replay->identities[i]);
+	net_budget_fini(&replay->budget);
 	struct err ignored = { 0 };
 	node_writer_close(replay->writer, NULL, &ignored);
 	if (replay->rows)

@@ -7,6 +7,8 @@
 #include "net/conn_internal.h"
 #include "net/decode.h"
 
+#define SMALL_MESSAGE 4096u /* is put together whatever others hold */
+
 /* Empty; a buffer that one large message needed is not kept for the next. */
 static void empty(struct buf *buf)
 {
@@ -36,13 +38,13 @@ static int report(struct net_conn *conn, struct net_half *half, struct message *
 	message->initiator = conn->row.initiator;
 	message->remote_addr = conn->row.remote_addr;
 	if (decoded == 0) {
-		message->json = buf_cstr(&conn->json);
-		message->json_len = conn->json.len;
+		message->json = buf_cstr(conn->json);
+		message->json_len = conn->json->len;
 	} else {
 		message->error = error->text;
 	}
 	int rc = conn->sink->message(conn->sink, message, err);
-	empty(&conn->json);
+	empty(conn->json);
 	return rc;
 }
 
@@ -61,12 +63,12 @@ int build_hello(struct net_conn *conn, struct net_half *half, struct err *err)
 	if (rc < 0)
 		return rc;
 	struct net_decode_error error = { "" };
-	buf_clear(&conn->json);
+	buf_clear(conn->json);
 	struct message message = { .time_ns = chunk.time_ns,
 				   .type = MESSAGE_CONNECTION,
 				   .plain = chunk.plain,
 				   .plain_len = chunk.plain_len };
-	int decoded = net_decode_connection(chunk.plain, chunk.plain_len, &conn->json, &error);
+	int decoded = net_decode_connection(chunk.plain, chunk.plain_len, conn->json, &error);
 	return report(conn, half, &message, decoded, &error, err);
 }
 
@@ -74,15 +76,15 @@ static int handshake_message(struct net_conn *conn, struct net_half *half, uint6
 			     uint64_t time_ns, const uint8_t *plain, size_t len, struct err *err)
 {
 	struct net_decode_error error = { "" };
-	buf_clear(&conn->json);
+	buf_clear(conn->json);
 	struct message message = { .time_ns = time_ns,
 				   .type = counter == 1 ? MESSAGE_METADATA : MESSAGE_ACK,
 				   .first_chunk = counter,
 				   .last_chunk = counter,
 				   .plain = plain,
 				   .plain_len = len };
-	int decoded = counter == 1 ? net_decode_metadata(plain, len, &conn->json, &error)
-				   : net_decode_ack(plain, len, &conn->json, &error);
+	int decoded = counter == 1 ? net_decode_metadata(plain, len, conn->json, &error)
+				   : net_decode_ack(plain, len, conn->json, &error);
 	return report(conn, half, &message, decoded, &error, err);
 }
 
@@ -137,7 +139,7 @@ static int peer_message(struct net_conn *conn, struct net_half *half, uint64_t l
 			struct err *err)
 {
 	struct net_decode_error error = { "" };
-	buf_clear(&conn->json);
+	buf_clear(conn->json);
 	struct message message = { .time_ns = time_ns,
 				   .type = MESSAGE_UNKNOWN,
 				   .first_chunk = half->message_first_chunk,
@@ -156,7 +158,7 @@ static int peer_message(struct net_conn *conn, struct net_half *half, uint64_t l
 		snprintf(error.text, sizeof(error.text),
 			 "a message of %zu bytes has no room for its tag", len - 4);
 	else
-		decoded = net_decode_peer(message.tag, plain + 6, len - 6, &conn->json, &error);
+		decoded = net_decode_peer(message.tag, plain + 6, len - 6, conn->json, &error);
 	return report(conn, half, &message, decoded, &error, err);
 }
 
@@ -176,8 +178,8 @@ static int looks_like_start(struct net_conn *conn, const uint8_t *plain, size_t 
 	if (claimed + 4ull > len)
 		return 1;
 	struct net_decode_error error;
-	buf_clear(&conn->json);
-	return net_decode_peer(tag, plain + 6, claimed - 2, &conn->json, &error) == 0;
+	buf_clear(conn->json);
+	return net_decode_peer(tag, plain + 6, claimed - 2, conn->json, &error) == 0;
 }
 
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): one state machine */
@@ -215,7 +217,8 @@ static int stream_bytes(struct net_conn *conn, struct net_half *half, uint64_t c
 							 message->len;
 		size_t take = len < want ? len : want;
 		uint64_t more = beyond_own(message->len + take) - beyond_own(message->len);
-		if (conn->budget->used + more > NET_BUDGET_BYTES) {
+		if (conn->budget->used + more > NET_BUDGET_BYTES ||
+		    (message->len + take > SMALL_MESSAGE && conn_full(conn))) {
 			int rc = peer_message(conn, half, counter, time_ns,
 					      (const uint8_t *)message->data, message->len,
 					      "too much is under construction at once", err);

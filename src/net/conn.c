@@ -8,9 +8,14 @@
 #include <string.h>
 
 #include "net/conn_internal.h"
+#include "net/decode.h"
 
 #define HELLO_PENDING_MAX \
 	(128u << 10) /* one side speaks this much while the other is silent: not this protocol */
+
+#define HELLO_MAX (NET_CONNECTION_CHUNK_MIN + 1024u) /* with the longest chain name that is read */
+#define SCRATCH_KEPT (16u << 10)
+#define SMALL_HOLDING 1024u /* who holds no more is no help */
 
 const char *conn_half_word(const struct net_half *half)
 {
@@ -47,6 +52,109 @@ int conn_report(struct net_conn *conn, struct err *err)
 	return conn->sink->connection(conn->sink, net_conn_row(conn), err);
 }
 
+/* ---- what all connections hold -------------------------------------------------------------------------------------- */
+
+void net_budget_fini(struct net_budget *budget)
+{
+	buf_fini(&budget->plain);
+	buf_fini(&budget->json);
+}
+
+static void leave_list(struct net_conn *conn)
+{
+	struct net_budget *budget = conn->budget;
+	if (conn->list < 0)
+		return;
+	*(conn->older ? &conn->older->newer : &budget->oldest[conn->list]) = conn->newer;
+	*(conn->newer ? &conn->newer->older : &budget->newest[conn->list]) = conn->older;
+	conn->list = -1;
+}
+
+static void enter_list(struct net_conn *conn, int list)
+{
+	struct net_budget *budget = conn->budget;
+	leave_list(conn);
+	conn->list = list;
+	conn->newer = NULL;
+	conn->older = budget->newest[list];
+	*(conn->older ? &conn->older->newer : &budget->oldest[list]) = conn;
+	budget->newest[list] = conn;
+}
+
+void conn_proved(struct net_conn *conn)
+{
+	leave_list(conn);
+}
+
+/* A buffer that holds nothing is not kept for the next burst where it is large. */
+static uint64_t holds(struct buf *buf, int empty)
+{
+	if (empty && buf->cap > SCRATCH_KEPT)
+		buf_fini(buf);
+	return buf->cap;
+}
+
+static void account(struct net_conn *conn)
+{
+	uint64_t held = sizeof(*conn);
+	for (int i = 0; i < 2; i++) {
+		struct net_half *half = &conn->half[i];
+		int empty = half->start == half->pending.len;
+		held += holds(&half->pending, empty) + conn->hello[i].cap + half->message.cap +
+			seek_bytes(half->seek) + half->held[0].plain.cap + half->held[1].plain.cap;
+		if (!half->pending.cap)
+			half->start = 0;
+		held += half->boundaries ? NET_BOUNDARIES * sizeof(*half->boundaries) : 0;
+	}
+	conn->budget->held += held - conn->held;
+	conn->held = held;
+	holds(&conn->budget->plain, 1);
+	holds(&conn->budget->json, 1);
+}
+
+static uint64_t held_max(const struct net_budget *budget)
+{
+	return budget->held_max ? budget->held_max : NET_HELD_BYTES;
+}
+
+static int give_up(struct net_conn *conn, const char *why, struct err *err);
+
+/* Who proved nothing gives way: an eighth of it at once, for looking costs, too. */
+static int make_room(struct net_budget *budget, struct err *err)
+{
+	uint64_t most = held_max(budget);
+	int rc = 0;
+	if (budget->held <= most)
+		return 0;
+	for (int list = 0; list < 2; list++) {
+		struct net_conn *next, *conn = budget->oldest[list];
+		for (; conn && rc >= 0 && budget->held > most - most / 8; conn = next) {
+			next = conn->newer;
+			if (conn->held < sizeof(*conn) + SMALL_HOLDING)
+				continue;
+			rc = give_up(conn,
+				     "too much was held for all connections: nothing of this one "
+				     "was proven, it is kept as it came",
+				     err);
+			account(conn);
+		}
+	}
+	return rc;
+}
+
+int conn_full(struct net_conn *conn)
+{
+	return conn->budget->held > held_max(conn->budget);
+}
+
+static int settle(struct net_conn *conn, int rc, struct err *err)
+{
+	account(conn);
+	return rc < 0 ? rc : make_room(conn->budget, err);
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------------ */
+
 void net_conn_free(struct net_conn *conn)
 {
 	if (!conn)
@@ -59,8 +167,9 @@ void net_conn_free(struct net_conn *conn)
 	for (size_t i = 0; i < conn->comment_count; i++)
 		free(conn->comments[i]);
 	net_key_free(conn->key);
-	buf_fini(&conn->plain);
-	buf_fini(&conn->json);
+	leave_list(conn);
+	conn->budget->held -= conn->held;
+	net_budget_fini(&conn->own_budget);
 	free(conn);
 }
 
@@ -74,6 +183,9 @@ struct net_conn *net_conn_new(const struct net_conn_opt *opt, struct err *err)
 	conn->sink = opt->sink;
 	conn->keyring = opt->keyring;
 	conn->budget = opt->budget ? opt->budget : &conn->own_budget;
+	conn->plain = &conn->budget->plain;
+	conn->json = &conn->budget->json;
+	conn->list = -1;
 	conn->role = opt->role;
 	conn->difficulty = opt->difficulty;
 	conn->seek_limit = opt->seek ? opt->seek : &net_seek_live;
@@ -102,6 +214,9 @@ struct net_conn *net_conn_new(const struct net_conn_opt *opt, struct err *err)
 		net_conn_free(conn);
 		return NULL;
 	}
+	if (!opt->attached_late)
+		enter_list(conn, 0);
+	account(conn);
 	return conn;
 }
 
@@ -217,8 +332,11 @@ static int handshake(struct net_conn *conn, struct err *err)
 	for (int i = 0; i < 2; i++)
 		conn->half[i].state = conn->key ? HALF_OPEN : HALF_SEALED;
 	int rc = conn_report(conn, err);
-	for (int i = 0; i < 2 && rc >= 0; i++)
+	for (int i = 0; i < 2 && rc >= 0; i++) {
 		rc = build_hello(conn, &conn->half[i], err);
+		buf_fini(&conn->hello[i]);
+	}
+	enter_list(conn, 1);
 	for (int i = 0; i < 2 && rc >= 0; i++)
 		rc = half_run(conn, &conn->half[i], err);
 	return rc;
@@ -227,9 +345,15 @@ static int handshake(struct net_conn *conn, struct err *err)
 static int give_up(struct net_conn *conn, const char *why, struct err *err)
 {
 	conn_comment(conn, "%s", why);
+	leave_list(conn);
 	for (int i = 0; i < 2; i++) {
 		struct net_half *half = &conn->half[i];
+		int gap = build_gap(conn, half, half->pending_time_ns, why, err);
+		if (gap < 0)
+			return gap;
 		half->state = HALF_RAW;
+		seek_free(half->seek);
+		half->seek = NULL;
 		if (conn->hello[i].len) {
 			struct message_chunk piece = { .connection = conn->row.id,
 						       .counter = MESSAGE_NO_COUNTER,
@@ -240,7 +364,7 @@ static int give_up(struct net_conn *conn, const char *why, struct err *err)
 			int rc = conn->sink->chunk(conn->sink, &piece, err);
 			if (rc < 0)
 				return rc;
-			buf_clear(&conn->hello[i]);
+			buf_fini(&conn->hello[i]);
 		}
 		int rc = half_flush_raw(conn, half, err);
 		if (rc < 0)
@@ -249,13 +373,34 @@ static int give_up(struct net_conn *conn, const char *why, struct err *err)
 	return conn_report(conn, err);
 }
 
-/* Take the first chunk off a half that has none yet. */
+/*
+ * Is the first chunk of a half, as far as it is there, a connection message? Its structure says so; one whose key is ours is one
+ * whatever else is wrong with it. 1 yes, 0 no, 2 = cannot be told yet.
+ */
+static int is_hello(const struct net_conn *conn, const uint8_t *p, size_t have)
+{
+	if (have < 2)
+		return 2;
+	size_t len = 2u + ((size_t)p[0] << 8 | p[1]);
+	struct buf seen = { .data = (char *)p, .len = have < len ? have : len };
+	if (seen.len >= NET_CONNECTION_CHUNK_MIN && identity_of(conn, &seen))
+		return have < len ? 2 : 1;
+	if (have < len && have < NET_CONNECTION_CHUNK_MIN && len >= NET_CONNECTION_CHUNK_MIN)
+		return 2;
+	if (len < NET_CONNECTION_CHUNK_MIN || len > HELLO_MAX)
+		return 0;
+	if (have < len)
+		return 2;
+	return net_is_connection(p + 2, len - 2);
+}
+
+/* Take the first chunk off a half that has none yet. 1 = it is none. */
 static int take_hello(struct net_conn *conn, struct net_half *half)
 {
-	size_t have = half->pending.len - half->start;
-	const uint8_t *p = (const uint8_t *)half->pending.data + half->start;
-	if (have < 2 || have < 2u + ((size_t)p[0] << 8 | p[1]))
-		return 0;
+	const uint8_t *p = half_bytes(half);
+	int is = is_hello(conn, p, half_len(half));
+	if (is != 1)
+		return is == 0;
 	size_t len = 2u + ((size_t)p[0] << 8 | p[1]);
 	buf_put(&conn->hello[half->sender], p, len);
 	if (buf_failed(&conn->hello[half->sender]))
@@ -273,8 +418,15 @@ static int feed(struct net_conn *conn, struct net_half *half, uint64_t time_ns, 
 {
 	if (half_append(half, bytes, len, time_ns) < 0)
 		return err_set(err, -ENOMEM, "cannot keep %zu bytes of a connection", len);
-	if (half->state == HALF_HELLO && take_hello(conn, half) < 0)
+	int none = half->state == HALF_HELLO ? take_hello(conn, half) : 0;
+	if (none < 0)
 		return err_set(err, -ENOMEM, "cannot keep a connection message");
+	if (none)
+		return give_up(conn,
+			       half->sender == MESSAGE_REMOTE
+				       ? "incoming data does not look like a connection message"
+				       : "outgoing data does not look like a connection message",
+			       err);
 	if (conn->half[0].state == HALF_WAIT && conn->half[1].state == HALF_WAIT)
 		return handshake(conn, err);
 	if (half->state == HALF_WAIT && half->pending.len - half->start > HELLO_PENDING_MAX)
@@ -295,7 +447,7 @@ int net_conn_feed(struct net_conn *conn, int from_initiator, uint64_t time_ns, c
 	seek_slice(conn);
 	int rc = feed(conn, half_of(conn, from_initiator), time_ns, bytes, len, err);
 	seek_slice_end(conn);
-	return rc;
+	return settle(conn, rc, err);
 }
 
 int net_conn_gap(struct net_conn *conn, int from_initiator, uint64_t time_ns, uint64_t lost,
@@ -307,9 +459,12 @@ int net_conn_gap(struct net_conn *conn, int from_initiator, uint64_t time_ns, ui
 	conn->row.gap_bytes[half->sender] += lost;
 	half->pending_time_ns = time_ns;
 	if (half->state == HALF_HELLO || half->state == HALF_WAIT)
-		return give_up(conn, "bytes of the handshake were lost: nothing can be decrypted",
-			       err);
-	return seek_gap(conn, half, lost, err);
+		return settle(conn,
+			      give_up(conn,
+				      "bytes of the handshake were lost: nothing can be decrypted",
+				      err),
+			      err);
+	return settle(conn, seek_gap(conn, half, lost, err), err);
 }
 
 int net_conn_busy(const struct net_conn *conn)
@@ -336,7 +491,7 @@ int net_conn_work(struct net_conn *conn, struct err *err)
 	seek_slice(conn);
 	int rc = work(conn, err);
 	seek_slice_end(conn);
-	return rc;
+	return settle(conn, rc, err);
 }
 
 int net_conn_end(struct net_conn *conn, struct err *err)

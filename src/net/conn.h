@@ -2,10 +2,9 @@
 /*
  * conn.h - one recorded connection: two byte streams with explicit gaps go in, chunks and messages come out.
  *
- * Pure: no sockets, no clock. One thread at a time per connection. Memory per connection is bounded: what is not yet cut
- * into chunks (a chunk of 64 KiB a direction, and what was fed last) and the message that is being put together
- * (NET_MESSAGE_OWN a direction, grown only as bytes really arrive). What longer messages have beyond that comes out of one
- * budget for all connections that share it; buffers grow by doubling, so up to twice as much memory is taken.
+ * Pure: no sockets, no clock. One thread at a time per connection. Memory is bounded, by connection (what is not yet cut
+ * into chunks, 64 KiB a direction and what was fed last, and the message that is being put together, grown only as bytes
+ * really arrive) and by one budget for all connections that share it.
  */
 #ifndef NET_CONN_H
 #define NET_CONN_H
@@ -13,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "model/message.h"
 #include "net/seal.h"
 
@@ -23,13 +23,24 @@
 #define NET_MESSAGE_OWN (1u << 20)
 #define NET_BUDGET_BYTES (256u << 20)
 
+#define NET_HELD_BYTES (256u << 20)
+
 /**
- * struct net_budget - bytes of long messages under construction in all connections that share it; zeroed is unused. One
- * thread. A message that finds no room is reported as cut off there, and its rest is passed over.
+ * struct net_budget - what all connections that share it hold; zeroed is unused, end with net_budget_fini(). One thread.
+ * @used: bytes of long messages under construction, beyond NET_MESSAGE_OWN each. One that finds no room is reported as cut off
+ * there, and its rest is passed over.
+ * @held: connection messages, bytes not yet cut, tables of searches, messages. Beyond @held_max (0 = NET_HELD_BYTES) the
+ * oldest connections that proved nothing are kept raw from there on: those without a handshake first, then those that
+ * never sent a chunk that authenticates.
  */
 struct net_budget {
-	uint64_t used;
+	uint64_t used, held, held_max;
+	struct net_conn *oldest[2],
+		*newest[2];     /* that proved nothing: before and behind the handshake */
+	struct buf plain, json; /* scratch */
 };
+/** net_budget_fini() - when no connection uses it any more. */
+void net_budget_fini(struct net_budget *budget);
 
 /** struct net_keyring - the identities that may be ours; shared by connections, which keep only a pointer. */
 struct net_keyring {

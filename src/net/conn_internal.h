@@ -29,9 +29,9 @@ struct net_half {
 	size_t start;
 	uint64_t pending_offset; /* stream offset of pending.data[start] */
 	uint64_t pending_time_ns;
-	uint64_t counter;                    /* of the next chunk */
-	uint8_t nonce[NET_NONCE_BYTES];      /* of the next chunk */
-	uint64_t boundaries[NET_BOUNDARIES]; /* stream offsets, ascending, ring */
+	uint64_t counter;               /* of the next chunk */
+	uint8_t nonce[NET_NONCE_BYTES]; /* of the next chunk */
+	uint64_t *boundaries; /* stream offsets, ascending, ring; NULL before the handshake */
 	unsigned boundary_first, boundary_count;
 	struct seek *seek; /* NULL while the place is known */
 	/* message under construction: plaintext behind chunk 2 is one stream */
@@ -70,8 +70,17 @@ struct net_conn {
 	char *comments[16];
 	size_t comment_count;
 	char close_reason[64];
-	struct buf plain, json; /* scratch */
+	struct buf *plain, *json; /* scratch of the budget */
+	/* in the budget's list of those that proved nothing; -1 = in none */
+	struct net_conn *older, *newer;
+	int list;
+	uint64_t held; /* as it stands in the budget */
 };
+
+/** conn_proved() - a chunk authenticated: the connection is nobody's guess. */
+void conn_proved(struct net_conn *conn);
+/** conn_full() - 1 = the budget is spent, and nobody is left who would have to give way. */
+int conn_full(struct net_conn *conn);
 
 /** conn_comment() - add a remark to the row once; the list is bounded, repeats are dropped. */
 void conn_comment(struct net_conn *conn, const char *fmt, ...) PRINTF(2, 3);

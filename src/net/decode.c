@@ -7,6 +7,7 @@
 
 #include "net/decode_in.h"
 
+#define CHAIN_NAME_MAX 1024
 #define POINT_MAX 47
 #define PATH_LEVELS_MAX 64 /* Octez has 3; beyond its limits we decode what the structure permits */
 
@@ -87,6 +88,22 @@ static int finish(struct in *in, struct buf *json, size_t json_start, const char
 	return -EBADMSG;
 }
 
+int net_is_connection(const uint8_t *body, size_t len)
+{
+	const size_t name = 2 + 32 + 24 + 24, fixed = name + 4 + 2 + 2;
+	if (len < fixed)
+		return 0;
+	const uint8_t *p = body + name;
+	uint32_t n = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+	if (n > CHAIN_NAME_MAX || len != fixed + n)
+		return 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (p[4 + i] < 0x20 || p[4 + i] == 0x7f)
+			return 0;
+	}
+	return 1;
+}
+
 int net_decode_connection(const uint8_t *body, size_t len, struct buf *json,
 			  struct net_decode_error *error)
 {
@@ -103,7 +120,7 @@ int net_decode_connection(const uint8_t *body, size_t len, struct buf *json,
 	if ((p = in_take(&in, 24, "the message nonce")))
 		put_numbers(json, p, 24);
 	buf_puts(json, ",\"version\":{\"chain_name\":");
-	put_text(json, &in, 1024, "the chain name");
+	put_text(json, &in, CHAIN_NAME_MAX, "the chain name");
 	buf_printf(json, ",\"distributed_db_version\":%u",
 		   in_u16(&in, "the distributed_db_version"));
 	buf_printf(json, ",\"p2p_version\":%u}}", in_u16(&in, "the p2p_version"));

@@ -31,6 +31,8 @@ int net_decode_ack(const uint8_t *body, size_t len, struct buf *json,
 int net_decode_peer(uint16_t tag, const uint8_t *body, size_t len, struct buf *json,
 		    struct net_decode_error *error);
 
+/** net_is_connection() - 1 if @body is built as a connection message is, to its last byte. */
+int net_is_connection(const uint8_t *body, size_t len);
 /** net_tag_type() - the type of a peer message tag; MESSAGE_UNKNOWN for others. */
 enum message_type net_tag_type(uint16_t tag);
 

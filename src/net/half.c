@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* half.c - one direction: cut length-prefixed chunks and open them; seek.c finds the way back after a gap. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "net/conn_internal.h"
@@ -10,8 +11,27 @@ void half_fini(struct net_half *half)
 	buf_fini(&half->pending);
 	buf_fini(&half->message);
 	seek_free(half->seek);
+	half->seek = NULL;
+	free(half->boundaries);
+	half->boundaries = NULL;
 	for (int i = 0; i < 2; i++)
 		buf_fini(&half->held[i].plain);
+}
+
+static void remember_boundary(struct net_half *half)
+{
+	if (half->state != HALF_OPEN && half->state != HALF_SEEK)
+		return;
+	if (!half->boundaries)
+		half->boundaries = malloc(NET_BOUNDARIES * sizeof(*half->boundaries));
+	if (!half->boundaries)
+		return; /* places are found without them, later */
+	if (half->boundary_count == NET_BOUNDARIES) {
+		half->boundary_first = (half->boundary_first + 1) % NET_BOUNDARIES;
+		half->boundary_count--;
+	}
+	half->boundaries[(half->boundary_first + half->boundary_count++) % NET_BOUNDARIES] =
+		half->pending_offset + half_len(half);
 }
 
 int half_append(struct net_half *half, const void *bytes, size_t len, uint64_t time_ns)
@@ -24,12 +44,7 @@ int half_append(struct net_half *half, const void *bytes, size_t len, uint64_t t
 		half->pending.len -= half->start;
 		half->start = 0;
 	}
-	if (half->boundary_count == NET_BOUNDARIES) {
-		half->boundary_first = (half->boundary_first + 1) % NET_BOUNDARIES;
-		half->boundary_count--;
-	}
-	half->boundaries[(half->boundary_first + half->boundary_count++) % NET_BOUNDARIES] =
-		half->pending_offset + half_len(half);
+	remember_boundary(half);
 	half->pending_time_ns = time_ns;
 	buf_put(&half->pending, bytes, len);
 	return buf_failed(&half->pending) ? -ENOMEM : 0;
@@ -78,26 +93,27 @@ int half_flush_raw(struct net_conn *conn, struct net_half *half, struct err *err
 int half_take(struct net_conn *conn, struct net_half *half, size_t len, struct err *err)
 {
 	uint64_t counter = half->counter++;
+	conn_proved(conn);
 	net_nonce_add(half->nonce, 1);
-	const uint8_t *plain = (const uint8_t *)conn->plain.data;
-	int rc = report(conn, half, counter, half_bytes(half), len, plain, conn->plain.len, err);
+	const uint8_t *plain = (const uint8_t *)conn->plain->data;
+	int rc = report(conn, half, counter, half_bytes(half), len, plain, conn->plain->len, err);
 	consume(half, len);
 	if (rc >= 0)
-		rc = build_plain(conn, half, counter, half->pending_time_ns, plain, conn->plain.len,
-				 err);
+		rc = build_plain(conn, half, counter, half->pending_time_ns, plain,
+				 conn->plain->len, err);
 	return rc;
 }
 
 int half_open(struct net_conn *conn, const uint8_t nonce[NET_NONCE_BYTES], const uint8_t *chunk,
 	      size_t len)
 {
-	buf_clear(&conn->plain);
+	buf_clear(conn->plain);
 	/* one byte more, so that an empty plaintext still has an address */
-	if (!buf_reserve(&conn->plain, len))
+	if (!buf_reserve(conn->plain, len))
 		return -ENOMEM;
-	int rc = net_open(conn->key, nonce, chunk + 2, len - 2, (uint8_t *)conn->plain.data);
+	int rc = net_open(conn->key, nonce, chunk + 2, len - 2, (uint8_t *)conn->plain->data);
 	if (rc == 0)
-		conn->plain.len = len - 2 - NET_AUTH_BYTES;
+		conn->plain->len = len - 2 - NET_AUTH_BYTES;
 	return rc;
 }
 

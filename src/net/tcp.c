@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/intern.h"
 #include "net/order.h"
 
 #define BUCKETS 16384
@@ -108,12 +109,13 @@ struct net_tcp *net_tcp_new(struct net_tcp_sink *sink, struct err *err)
 	return tcp;
 }
 
+/* Strangers choose addresses and ports, so the hash has a key that they do not know. */
 static unsigned addr_hash(const struct net_addr *a)
 {
-	uint64_t h = a->port;
-	for (int i = 0; i < 16; i++)
-		h = (h ^ a->ip[i]) * 0x100000001b3ULL;
-	return (unsigned)(h ^ h >> 29);
+	uint8_t bytes[18];
+	memcpy(bytes, a->ip, 16);
+	memcpy(bytes + 16, &a->port, 2);
+	return (unsigned)hash_bytes(bytes, sizeof(bytes), hash_seed());
 }
 
 /* The same for both directions. */
@@ -420,6 +422,18 @@ int net_tcp_finish(struct net_tcp *tcp, uint64_t time_ns, struct err *err)
 	while (rc >= 0 && tcp->open.oldest)
 		rc = close_flow(tcp, tcp->open.oldest, time_ns, "capture ended", 0, err);
 	return rc;
+}
+
+size_t net_tcp_fullest(const struct net_tcp *tcp)
+{
+	size_t most = 0;
+	for (size_t i = 0; i < BUCKETS; i++) {
+		size_t count = 0;
+		for (const struct flow *f = tcp->bucket[i]; f; f = f->next)
+			count++;
+		most = count > most ? count : most;
+	}
+	return most;
 }
 
 void net_tcp_free(struct net_tcp *tcp)

@@ -61,6 +61,8 @@ struct net_tcp *net_tcp_new(struct net_tcp_sink *sink, struct err *err);
 int net_tcp_segment(struct net_tcp *tcp, const struct net_tcp_segment *segment, struct err *err);
 /** net_tcp_finish() - the capture ended: hand over what is held back (with its gaps) and close everything. */
 int net_tcp_finish(struct net_tcp *tcp, uint64_t time_ns, struct err *err);
+/** net_tcp_fullest() - connections in the fullest place of the table: for tests that choose addresses badly. O(table). */
+size_t net_tcp_fullest(const struct net_tcp *tcp);
 void net_tcp_free(struct net_tcp *tcp);
 
 #endif

@@ -149,6 +149,7 @@ static int read_log(const struct reading *in, struct toml *node, struct node_con
 static int read_node(const struct reading *in, struct toml *node, struct node_config *out)
 {
 	out->line = node->line;
+	out->store_bytes = NODE_STORE_BYTES;
 	if (node->kind != TOML_TABLE)
 		return wrong(in, node->line, "'nodes' is a list of tables");
 	int rc = text_of(node, "name", NULL, &out->name, in->err);

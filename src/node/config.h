@@ -12,6 +12,7 @@
 #define NODES_MAX 64
 #define NODE_IDENTITIES_MAX 16
 #define NODES_HOSTS_MAX 32
+#define NODE_STORE_BYTES (16ull << 30) /* of payload a store keeps unless told otherwise */
 
 /** struct node_config - strings are lent from the configuration; 0 and NULL = not given. */
 struct node_config {
@@ -19,7 +20,7 @@ struct node_config {
 	const char *name, *db;
 	char name_of_port[8];
 	uint16_t http_v3;
-	uint64_t store_bytes, store_age_s; /* further limits of the store */
+	uint64_t store_bytes, store_age_s; /* further limits of the store; 0 = none */
 	int has_p2p;
 	const char *identities[NODE_IDENTITIES_MAX];
 	size_t identity_count;

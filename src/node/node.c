@@ -21,7 +21,7 @@ struct node_conn {
 	struct node_conn *chain;       /* of one place in the table */
 	uint64_t conn, id;             /* the capture's number, the sink's */
 	int local_initiated;
-	uint64_t reported;   /* chunks when the row was stored last */
+	uint64_t reported;   /* what the row counted when it was stored last */
 	uint64_t resyncs[2]; /* that were counted */
 	int sealed;          /* it was counted that a chunk was not decrypted */
 	struct net_conn *net;
@@ -102,6 +102,7 @@ int node_init(struct node *node, const struct node_config *config, struct store 
 {
 	node->sink = (struct message_sink){ on_connection, on_chunk, on_message };
 	node->config = config;
+	node->budget = &node->own_budget;
 	node->seek = net_seek_live;
 	node->seek.slice = NODE_SEEK_SLICE;
 	node->queue_end = &node->queue;
@@ -248,7 +249,7 @@ int node_open(struct node *node, const struct netcap_conn *info, struct err *err
 				    .remote_addr = remote,
 				    .local_addr = local,
 				    .keyring = &node->keyring,
-				    .budget = &node->budget,
+				    .budget = node->budget,
 				    .seek = &node->seek,
 				    .sink = &node->sink,
 				    .difficulty = NODE_POW_DIFFICULTY,
@@ -469,10 +470,13 @@ void node_report(struct node *node)
 	struct err err = { 0 };
 	for (struct node_conn *c = node->conns; c; c = c->next) {
 		const struct message_connection *row = net_conn_row(c->net);
-		uint64_t chunks = row->chunks[0] + row->chunks[1] + row->gaps[0] + row->gaps[1];
-		if (chunks == c->reported)
+		/* every way in which a row becomes another makes one of these larger */
+		uint64_t news = row->comment_count + row->chunks[0] + row->chunks[1] +
+				row->gaps[0] + row->gaps[1] + row->undecrypted[0] +
+				row->undecrypted[1];
+		if (news == c->reported)
 			continue;
-		c->reported = chunks;
+		c->reported = news;
 		on_connection(&node->sink, row, &err);
 	}
 }
@@ -541,7 +545,7 @@ static int begin_job(struct node *node, struct err *err)
 	*job = (struct node_reprocess){ .keyring = &node->keyring,
 					.first_connection = node->first_connection,
 					.difficulty = NODE_POW_DIFFICULTY,
-					.budget = &node->budget,
+					.budget = node->budget,
 					.sink = &node->sink,
 					.unseal = unseal,
 					.take_over = take_over,
@@ -642,6 +646,7 @@ int node_fini(struct node *node, struct err *err)
 		unlink_conn(node, node->conns);
 		net_conn_free(net); /* what the capture did not close was never opened properly */
 	}
+	net_budget_fini(&node->own_budget);
 	int rc = node_writer_close(node->writer, NULL, err);
 	node->writer = NULL;
 	for (size_t i = 0; i < node->keyring.count; i++)

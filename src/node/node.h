@@ -37,8 +37,8 @@ struct node {
 	struct node_identity_file files[NODE_IDENTITIES_MAX];
 	struct net_identity **identities; /* all that were ever loaded */
 	struct net_keyring keyring;
-	struct net_budget budget;
-	struct net_seek_limit seek; /* the caller may set its turn */
+	struct net_budget *budget, own_budget; /* the caller may set one that nodes share */
+	struct net_seek_limit seek;            /* the caller may set its turn */
 	size_t identity_cap;
 	int sealed_seen;            /* a new identity may open what is stored */
 	int reprocess;              /* it came */

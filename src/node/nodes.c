@@ -18,7 +18,7 @@
 #include "source/logs.h"
 
 #define TICK_MS 250
-#define REPORT_TICKS 40 /* rows of open connections are brought up to date every 10 s */
+#define REPORT_TICKS 4 /* rows of open connections are brought up to date every second */
 #define COMPACT_MS 120000
 #define SHARE \
 	2 /* of its time the thread spends at most one part on searches, however many connections search */
@@ -36,6 +36,7 @@ struct nodes {
 	struct node *nodes[NODES_MAX];
 	struct logs *logs[NODES_MAX];
 	struct netcap *cap;
+	struct net_budget budget; /* what the connections of all nodes hold */
 	pthread_t log_thread;
 	int log_thread_runs, log_epoll, log_stop;
 	uint64_t turn; /* what searches may spend now: node->seek.turn */
@@ -295,6 +296,7 @@ static int open_node(struct nodes *r, size_t i, struct err *err)
 		return err_wrap(err, "node '%s'", config->name);
 	}
 	node->seek.turn = &r->turn;
+	node->budget = &r->budget;
 	r->nodes[i] = node;
 	return 0;
 }
@@ -528,6 +530,7 @@ int nodes_close(struct nodes *r, struct err *err)
 			rc = next.code;
 		}
 	}
+	net_budget_fini(&r->budget);
 	pthread_mutex_destroy(&r->lock);
 	free(r);
 	return rc;

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -36,6 +37,7 @@ struct client {
 
 struct logs {
 	int epoll_fd, fds[SOCKETS_MAX];
+	int spare_fd; /* given up for a moment where no descriptor is left, to turn a sender away */
 	char *unix_path;
 	struct client *clients[LOGS_CLIENTS_MAX];
 	uint64_t heard;
@@ -136,6 +138,11 @@ static int open_unix(struct logs *logs, const char *path, struct err *err)
 	return rc < 0 ? err_set(err, rc, "cannot receive logs on '%s'", path) : 0;
 }
 
+static int open_spare(void)
+{
+	return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 int logs_open(const struct logs_opt *opt, struct logs **out, struct err *err)
 {
 	struct logs *logs = calloc(1, sizeof(*logs));
@@ -144,6 +151,7 @@ int logs_open(const struct logs_opt *opt, struct logs **out, struct err *err)
 		return err_set(err, -ENOMEM, "cannot allocate a log receiver");
 	for (int i = 0; i < SOCKETS_MAX; i++)
 		logs->fds[i] = -1;
+	logs->spare_fd = open_spare();
 	logs->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	int rc = logs->epoll_fd < 0 ? err_set(err, -errno, "cannot make an epoll descriptor") : 0;
 	if (rc == 0 && opt->udp_port)
@@ -178,6 +186,8 @@ void logs_close(struct logs *logs)
 	free(logs->unix_path);
 	if (logs->epoll_fd >= 0)
 		close(logs->epoll_fd);
+	if (logs->spare_fd >= 0)
+		close(logs->spare_fd);
 	free(logs);
 }
 
@@ -317,11 +327,47 @@ static unsigned find_slot(struct logs *logs, logs_fn fn, void *ctx)
 	return slot;
 }
 
+/* No descriptor is left: a sender that stays in the queue would wake us for ever. 1 = it was turned away. */
+static int turn_away(struct logs *logs)
+{
+	if (logs->spare_fd < 0)
+		return 0;
+	close(logs->spare_fd);
+	int fd = accept4(logs->fds[TAG_TCP], NULL, NULL, SOCK_CLOEXEC);
+	if (fd >= 0) {
+		atomic_fetch_add(&logs->refused_clients, 1);
+		close(fd);
+	}
+	logs->spare_fd = open_spare();
+	return fd >= 0;
+}
+
+/* Nothing can be accepted just now, for want of something: it is tried again later, and not at once for ever. */
+static void back_off(void)
+{
+	const struct timespec some = { .tv_nsec = 20000000 };
+	nanosleep(&some, NULL);
+}
+
 static void accept_clients(struct logs *logs, logs_fn fn, void *ctx)
 {
 	for (;;) {
 		int fd = accept4(logs->fds[TAG_TCP], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd < 0)
+		int code = fd < 0 ? errno : 0;
+		if (code == EMFILE || code == ENFILE) {
+			/* one that is silent gives its own away, as it does where there are too many */
+			unsigned slot = longest_silent(logs);
+			if (logs->clients[slot]) {
+				atomic_fetch_add(&logs->refused_clients, 1);
+				end_client(logs, slot, fn, ctx);
+				continue;
+			}
+			if (turn_away(logs))
+				continue;
+		}
+		if (code && code != EAGAIN && code != EINTR && code != ECONNABORTED)
+			back_off();
+		if (code)
 			return;
 		unsigned slot = find_slot(logs, fn, ctx);
 		struct client *client = calloc(1, sizeof(*client));

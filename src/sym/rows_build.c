@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/intern.h"
 #include "unwind/cfi.h"
 #include "unwind/table.h"
 
@@ -179,7 +180,7 @@ struct dictionary {
 
 static int number_of(struct dictionary *d, uint64_t rule)
 {
-	uint64_t at = (rule * 0x9e3779b97f4a7c15u) >> 40 & (DICTIONARY_SLOTS - 1);
+	uint64_t at = hash_u64(rule, 0, hash_seed()) & (DICTIONARY_SLOTS - 1);
 	for (; d->slots[at]; at = (at + 1) & (DICTIONARY_SLOTS - 1))
 		if (d->rules[d->slots[at] - 1] == rule)
 			return (int)d->slots[at] - 1;

@@ -145,6 +145,12 @@ class Recorder:
         assert status == 200, (path, params, status, body[:300])
         return json.loads(body)
 
+    def post(self, path, port="v2", **params):
+        query = "?" + urllib.parse.urlencode(params) if params else ""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.ports[port]}{path}{query}", method="POST", data=b"")
+        with urllib.request.urlopen(request, timeout=180) as answer:
+            return json.loads(answer.read())
+
     def status(self):
         return self.get("/v3/status")["nodes"][0]
 

@@ -328,7 +328,7 @@ def test_openapi_lists_the_routes_that_answer(served):
     connection = served.get("/v3/connections", "v3", limit=1)[0][0]
     chunk = served.get("/v3/chunks", "v3", limit=1)[0][0]
     for path, methods in document["paths"].items():
-        assert list(methods) == ["get"]
+        assert list(methods) == ["post" if path == "/compact" else "get"]
         if path.endswith("/stream") or path == "/compact":
             continue
         there = path.replace("{id}", connection if "connection" in path else chunk if "chunk" in path else "0")
@@ -336,7 +336,8 @@ def test_openapi_lists_the_routes_that_answer(served):
         assert served.request(there, port)[0] == 200, path
     assert served.request("/compact", "v2")[0] == 404
     served.ports["compact"] = served.ports["v2"] + 1
-    assert served.get("/compact", "compact") == 0
+    assert served.request("/compact", "compact")[0] == 405  # a link or an image that a page holds changes nothing
+    assert served.post("/compact", "compact") == 0
 
 
 # ---- old front ends -----------------------------------------------------------------------------------------------------
@@ -466,6 +467,44 @@ def test_a_new_sender_takes_the_place_of_the_one_silent_for_longest(recorder):
     assert held[0].recv(1) == b""
     for s in held:
         s.close()
+
+
+def thread_states(pid):
+    states = {}
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{tid}/stat", encoding="utf-8") as file:
+                name, rest = file.read().split("(", 1)[1].rsplit(")", 1)
+            states[name, tid] = rest.split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return states
+
+
+def test_without_descriptors_nothing_spins_and_newcomers_get_in(recorder):
+    r = recorder(wrap=("prlimit", "--nofile=96:96"))
+    held = []
+    for kind in ("tcp", "v2", "v3"):
+        for _ in range(120):
+            s = socket.create_connection(("127.0.0.1", r.ports[kind]))
+            s.settimeout(20)
+            s.sendall(b"GET /v3/status HT" if kind != "tcp" else b"<14>1 - - - - - - half a li")
+            held.append(s)
+    # each server answers a newcomer, and a new sender is heard
+    assert r.get("/v3/status", "v2")["nodes"] and r.get("/v3/status", "v3")["nodes"]
+    late = socket.create_connection(("127.0.0.1", r.ports["tcp"]))
+    late.sendall(b"<14>1 - - - - - - from the late one\n")
+    wait_until(lambda: "from the late one" in str(r.get("/v2/log", limit=1000)), what="the late sender's line")
+    # a thread that is woken for ever by what it cannot take is never asleep: all are, at one moment
+    wait_until(lambda: set(thread_states(r.process.pid).values()) == {"S"}, what="a moment's rest")
+    for s in held:
+        s.close()
+
+
+def test_the_soft_limit_of_descriptors_is_raised_to_the_hard_one(recorder):
+    r = recorder(wrap=("prlimit", "--nofile=64:4096"))
+    assert resource.prlimit(r.process.pid, resource.RLIMIT_NOFILE) == (4096, 4096)
+    assert r.get("/v3/status")["nodes"]
 
 
 def test_disabled_search_says_so(recorder):

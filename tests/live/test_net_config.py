@@ -2,6 +2,7 @@
 """`net --config` on live pseudo-nodes: the handshake in order, identities that come late, are wrong or change, retention."""
 import os
 import shutil
+import sqlite3
 import subprocess
 
 import pytest
@@ -171,6 +172,29 @@ def test_a_second_recorder_is_refused_while_connections_are_open(record, p2pnode
     wait_until(lambda: count(r, "n") == 31, what="all messages of the first")
 
 
+def test_rows_of_open_connections_are_current_and_outlive_a_killed_recorder(record, p2pnode, byteledger, tmp_path):
+    port = free_port()
+    r = record([("n", p2p(port, identity("recorder-r")))])
+    p2pnode("--listen", port, "--identity", identity("recorder-r"), "--count", 0, "--expect", 50)
+    peer = p2pnode("--connect", f"127.0.0.1:{port}", "--identity", identity("recorder-i"), "--count", 50, "--expect", 0,
+                   "--pause-after", 40)
+    peer.wait_for_pause()
+
+    wait_until(lambda: r.get("/v3/connections", "n"), what="the row")
+
+    def row():
+        return r.get("/v3/connections", "n")[0][1]
+    wait_until(lambda: row()["chunks_remote"] == 43, what="the row of the open connection")
+    assert row()["closed_at"] is None
+    r.process.kill()
+    r.process.wait()
+    done = subprocess.run([byteledger, "net", "reprocess", "--store", str(tmp_path / "n"), "--identity", identity("recorder-r")],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    with sqlite3.connect(tmp_path / "n" / "store.sqlite") as db:
+        assert db.execute("SELECT chunks_remote, chunks_local FROM connection").fetchone() == (43, 3)
+
+
 def folder_bytes(path):
     return sum(os.path.getsize(os.path.join(path, name)) for name in os.listdir(path))
 
@@ -191,7 +215,7 @@ def test_limits_bound_the_store_and_unlimited_keeps_everything(record, p2pnode, 
                    what="all messages")
     r.ports["compact"] = r.ports["v2"] + 1
     for name in ("all", "few"):
-        assert r.get("/compact", "compact", node_name=name) == 0
+        assert r.post("/compact", "compact", node_name=name) == 0
     assert folder_bytes(tmp_path / "all") > 32 << 20
     assert folder_bytes(tmp_path / "few") < 10 << 20
     rows = r.get("/v3/messages", "few", limit=10 ** 6)

@@ -331,16 +331,17 @@ def test_bytes_of_many_connections_at_once_go_each_to_its_own(byteledger, tmp_pa
     """The first byte of every connection comes before the second of any; only together are they a chunk."""
     rng = random.Random(30)
     conns = rng.sample(range(1 << 62), 18000) + list(range(2000))
-    bodies = {conn: 1 + rng.randrange(40) for conn in conns}
+    names = {conn: bytes(97 + rng.randrange(26) for _ in range(1 + rng.randrange(40))) for conn in conns}
+    bodies = {conn: b"\xab" * 82 + len(name).to_bytes(4, "big") + name + b"\0\0\0\1" for conn, name in names.items()}
     capture = tmp_path / "many.jsonl"
     with open(capture, "w", encoding="utf-8") as out:
         for conn in conns:
             out.write(json.dumps({"conn": conn, "from": "initiator", "hex": "00"}) + "\n")
         for conn in reversed(conns):
-            out.write(json.dumps({"conn": conn, "from": "initiator", "hex": bytes([bodies[conn]]).hex() + "ab" * bodies[conn]}) + "\n")
+            out.write(json.dumps({"conn": conn, "from": "initiator", "hex": bytes([len(bodies[conn])]).hex() + bodies[conn].hex()}) + "\n")
     got, summary = replay(byteledger, capture)
     assert [row["chunks_local"] for row in summary["connections"]] == [1] * len(conns)
-    assert [m["plain_len"] for m in got] == [bodies[conn] for conn in conns]
+    assert [m["plain_len"] for m in got] == [len(bodies[conn]) for conn in conns]
 
 
 def test_a_full_disk_ends_a_replay_with_its_reason(byteledger, tmp_path):

@@ -497,6 +497,130 @@ static void long_messages_share_a_budget_and_short_ones_need_none(void **state)
 	teardown(&f);
 }
 
+/* ---- what all connections hold -------------------------------------------------------------------------------------- */
+
+static struct {
+	uint64_t raw, given_up;
+	size_t hellos;
+} seen;
+
+static int count_chunk(struct message_sink *sink, const struct message_chunk *chunk,
+		       struct err *err)
+{
+	(void)sink, (void)err;
+	seen.raw += chunk->raw_len;
+	return 0;
+}
+
+static int count_hello(struct message_sink *sink, const struct message *message, struct err *err)
+{
+	(void)sink, (void)err;
+	seen.hellos += message->type == MESSAGE_CONNECTION;
+	return 0;
+}
+
+static int count_given_up(struct message_sink *sink, const struct message_connection *c,
+			  struct err *err)
+{
+	(void)sink, (void)err;
+	for (size_t i = 0; c->closed_ns && i < c->comment_count; i++)
+		seen.given_up += strstr(c->comments[i], "too much was held") != NULL;
+	return 0;
+}
+
+static struct net_conn *budget_conn(struct fixture *f, struct net_budget *budget)
+{
+	struct err err = { 0 };
+	struct net_conn_opt opt = { .role = NET_ROLE_RESPONDER,
+				    .keyring = &f->keyring,
+				    .budget = budget,
+				    .sink = &f->sink };
+	struct net_conn *conn = net_conn_new(&opt, &err);
+	assert_non_null(conn);
+	return conn;
+}
+
+static void half_handshakes_share_one_budget_and_the_oldest_give_way(void **state)
+{
+	enum { HALF = 100, SPOKEN = 100000, MOST = 2 << 20 };
+	static struct fixture f;
+	static uint8_t junk[SPOKEN];
+	static struct net_conn *conns[HALF];
+	struct net_budget budget = { .held_max = MOST };
+	struct err err = { 0 };
+	(void)state;
+	setup(&f, 21);
+	f.sink = (struct message_sink){ count_given_up, count_chunk, count_hello };
+	memset(&seen, 0, sizeof(seen));
+	/* one that has proven itself, and its next chunk is under way */
+	make_stream(&f, 1, 5000, 5000);
+	struct net_conn_opt opt = { .role = NET_ROLE_INITIATOR,
+				    .keyring = &f.keyring,
+				    .budget = &budget,
+				    .sink = &f.sink };
+	struct net_conn *good = net_conn_new(&opt, &err);
+	feed(good, 1, f.hello[0].data, f.hello[0].len);
+	feed(good, 0, f.hello[1].data, f.hello[1].len);
+	feed(good, 1, f.stream.data, f.start[2] + 3000);
+	uint64_t fed = f.hello[0].len + f.hello[1].len + f.start[2] + 3000;
+	for (int i = 0; i < HALF; i++) {
+		conns[i] = budget_conn(&f, &budget);
+		feed(conns[i], 1, f.hello[1].data, f.hello[1].len);
+		feed(conns[i], 1, junk, SPOKEN);
+		fed += f.hello[1].len + SPOKEN;
+		assert_true(budget.held <= MOST);
+	}
+	assert_true(seen.raw > 0);
+	feed(good, 1, f.stream.data + f.start[2] + 3000, f.start[3] - f.start[2] - 3000);
+	fed += f.start[3] - f.start[2] - 3000;
+	assert_int_equal(net_conn_row(good)->undecrypted[0], 0);
+	assert_int_equal(net_conn_row(good)->chunks[0], 4);
+	assert_int_equal(net_conn_row(good)->comment_count, 0);
+	/* the newest still wait for an answer */
+	assert_int_equal(net_conn_row(conns[HALF - 1])->comment_count, 0);
+	for (int i = 0; i < HALF; i++)
+		assert_true(net_conn_close(conns[i], 1, "end", &err) >= 0);
+	assert_true(net_conn_close(good, 1, "end", &err) >= 0);
+	assert_true(seen.given_up >= HALF - MOST / SPOKEN && seen.given_up < HALF);
+	assert_int_equal(seen.raw, fed);
+	assert_int_equal(budget.held, 0);
+	net_budget_fini(&budget);
+	teardown(&f);
+}
+
+static void ciphertext_is_no_connection_message(void **state)
+{
+	static struct fixture f;
+	struct err err = { 0 };
+	(void)state;
+	setup(&f, 22);
+	f.sink = (struct message_sink){ count_given_up, count_chunk, count_hello };
+	make_stream(&f, 40, 100, 400);
+	for (size_t i = 0; i < 40; i++) {
+		/* both sides' first chunks are of a stream that was joined in its middle */
+		memset(&seen, 0, sizeof(seen));
+		struct net_conn *conn = budget_conn(&f, NULL);
+		feed(conn, 1, f.stream.data + f.start[i], f.start[i + 1] - f.start[i]);
+		feed(conn, 0, f.stream.data + f.start[i + 1], f.start[i + 2] - f.start[i + 1]);
+		assert_null(net_conn_row(conn)->remote_peer_id);
+		assert_null(net_conn_row(conn)->local_peer_id);
+		assert_true(net_conn_close(conn, 1, "end", &err) >= 0);
+		assert_int_equal(seen.hellos, 0);
+		assert_int_equal(seen.raw, f.start[i + 2] - f.start[i]);
+	}
+	/* one with our key is one, though it is damaged */
+	memset(&seen, 0, sizeof(seen));
+	struct net_conn *conn = budget_conn(&f, NULL);
+	f.hello[0].data[f.hello[0].len - 5] = 1;
+	/* ours is the responder here */
+	feed(conn, 0, f.hello[0].data, f.hello[0].len);
+	feed(conn, 1, f.hello[1].data, f.hello[1].len);
+	assert_non_null(net_conn_row(conn)->remote_peer_id);
+	assert_true(net_conn_close(conn, 1, "end", &err) >= 0);
+	assert_int_equal(seen.hellos, 2);
+	teardown(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -505,6 +629,8 @@ int main(void)
 		cmocka_unit_test(who_makes_us_search_again_and_again_pays_from_one_budget),
 		cmocka_unit_test(searches_go_by_slices_and_find_the_same),
 		cmocka_unit_test(in_a_hurry_nothing_is_searched_and_later_it_is_again),
+		cmocka_unit_test(half_handshakes_share_one_budget_and_the_oldest_give_way),
+		cmocka_unit_test(ciphertext_is_no_connection_message),
 		cmocka_unit_test(long_messages_share_a_budget_and_short_ones_need_none),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

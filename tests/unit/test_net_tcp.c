@@ -408,6 +408,39 @@ static void what_all_flows_hold_back_is_bounded_and_the_oldest_give_up_first(voi
 	net_tcp_free(tcp);
 }
 
+/* The hash that the table had once, and that anybody could compute. */
+static unsigned old_hash(const struct net_addr *a)
+{
+	uint64_t h = a->port;
+	for (int i = 0; i < 16; i++)
+		h = (h ^ a->ip[i]) * 0x100000001b3ULL;
+	return (unsigned)(h ^ h >> 29);
+}
+
+static void addresses_chosen_to_collide_spread_over_the_table(void **state)
+{
+	struct seen seen;
+	struct err err = { 0 };
+	(void)state;
+	begin(&seen);
+	struct net_tcp *tcp = net_tcp_new(&seen.sink, &err);
+	assert_non_null(tcp);
+	unsigned flows = 0;
+	for (uint64_t n = 0; flows < 1024; n++) {
+		struct net_tcp_segment s = segment(1, 0, NULL, 0);
+		s.syn = 1;
+		memcpy(s.from.ip + 8, &n, sizeof(n));
+		s.from.port = (uint16_t)(n * 7919);
+		if (old_hash(&s.from) % 16384)
+			continue;
+		flows++;
+		assert_int_equal(net_tcp_segment(tcp, &s, &err), 0);
+	}
+	/* all in one place then; at random a place has more than 10 once in 10^16 runs */
+	assert_true(net_tcp_fullest(tcp) > 0 && net_tcp_fullest(tcp) <= 10);
+	net_tcp_free(tcp);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -420,6 +453,7 @@ int main(void)
 		cmocka_unit_test(what_comes_behind_a_connections_end_opens_no_other),
 		cmocka_unit_test(an_ip_header_shorter_than_it_can_be_is_damaged),
 		cmocka_unit_test(ports_used_again_make_a_new_connection),
+		cmocka_unit_test(addresses_chosen_to_collide_spread_over_the_table),
 		cmocka_unit_test(what_all_flows_hold_back_is_bounded_and_the_oldest_give_up_first),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
