@@ -45,6 +45,7 @@ MANNERS = {
     "takes a command line": r"\bargv\b|\bgetopt\w*|\bargp\w*",
 }
 MANNERS_REASONS = {
+    "src/sym/child.c": "a process of its own, which ends there",
     "src/source/sampler_attach.c": "a child of its own that is looked at",
     "src/tui/paint.c": "the terminal is its job",
     "src/alert/run.c": "the child that --on-alert exec: becomes",

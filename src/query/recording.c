@@ -388,6 +388,20 @@ int recording_resolve(struct prof *prof, const struct recording_ears *ears, stru
 			 "switched off");
 		own.notice(own.ctx, &notice);
 	}
+	const char *unread;
+	size_t bad = sym_unread(sym, &unread);
+	if (bad && own.notice) {
+		struct err notice = { 0 };
+		char more[32] = "";
+		if (bad > 1)
+			snprintf(more, sizeof(more), " (and %zu more files)", bad - 1);
+		err_set(&notice, -EINVAL,
+			"'%s'%s could not be read to its end: names of its functions are missing",
+			unread, more);
+		err_hint(&notice, "its symbols or debug information are damaged, or take more "
+				  "memory than a file of that size may");
+		own.notice(own.ctx, &notice);
+	}
 	if (sym_servers_failed(sym) && own.notice) {
 		struct err notice = { 0 };
 		err_set(&notice, -EINVAL,

@@ -14,6 +14,7 @@
 #include "recorder/record.h"
 #include "sym/sym.h"
 
+#define AT_ONCE 1024u /* frames that one question asks for */
 #define BATCH_LEAST 512u
 /* So much of what was read of programs and libraries may stay for the next batch. */
 #define KEEP_BYTES (32u << 20)
@@ -139,6 +140,17 @@ static int by_place(const void *a, const void *b)
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
+/* As many of the first one's module as come next, in one question. */
+static void prepare(struct sym *sym, const struct frame *frames, size_t count)
+{
+	const struct module *m = frames->module;
+	uint64_t offsets[AT_ONCE];
+	size_t n = 0;
+	for (; n < count && n < AT_ONCE && frames[n].module == m; n++)
+		offsets[n] = frames[n].offset;
+	sym_prepare(sym, m->path, m->build_id, m->build_id_len, offsets, n);
+}
+
 /* One module after the other, each from its beginning to its end. */
 static void look_up(struct sym *sym, struct frame *frames, size_t count)
 {
@@ -146,6 +158,8 @@ static void look_up(struct sym *sym, struct frame *frames, size_t count)
 		qsort(frames, count, sizeof(*frames), by_place);
 	for (size_t i = 0; i < count; i++) {
 		const struct module *m = frames[i].module;
+		if (i % AT_ONCE == 0 || m != frames[i - 1].module)
+			prepare(sym, frames + i, count - i);
 		frames[i].count = sym_resolve(sym, m->path, m->build_id, m->build_id_len,
 					      frames[i].offset, &frames[i].symbols);
 	}

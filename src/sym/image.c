@@ -18,6 +18,9 @@
 #include <lzma.h>
 
 #define MINIDEBUG_MAX_BYTES (256u << 20)
+#define PACKED_FREE (64u << 20) /* may be claimed by any file */
+#define PACKED_RATIO 16u        /* beyond that, for each byte of it */
+#define MAPPINGS_TRIED 4096u
 #define VDSO_MAX_BYTES (64u << 10)
 
 void image_close(struct image *image)
@@ -77,11 +80,32 @@ static int open_regular(int dir, const char *path, uint64_t resolve)
 	return fd;
 }
 
-static int open_below(const struct image_root *root, const char *path)
+/*
+ * What compressed sections claim to be is taken from memory before a byte of them is looked at, and deflate can claim a thousand
+ * times what it is. Real debug information is packed to a third or a quarter.
+ */
+static int claims_too_much(const struct image *image, uint64_t file_bytes)
 {
-	if (!root || root->fd < 0)
-		return open_regular(AT_FDCWD, path, 0);
-	return open_regular(root->fd, path, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+	uint64_t claimed = 0;
+	Elf_Scn *scn = NULL;
+	GElf_Shdr shdr;
+	while ((scn = elf_nextscn(image->elf, scn))) {
+		GElf_Chdr chdr;
+		if (!gelf_getshdr(scn, &shdr) || !(shdr.sh_flags & SHF_COMPRESSED) ||
+		    !gelf_getchdr(scn, &chdr))
+			continue;
+		if (__builtin_add_overflow(claimed, chdr.ch_size, &claimed))
+			return 1;
+	}
+	return claimed > PACKED_FREE && claimed / PACKED_RATIO > file_bytes;
+}
+
+static uint64_t bytes_of(const struct image *image)
+{
+	struct stat st;
+	return image->fd < 0                                  ? image->memory_bytes
+	       : fstat(image->fd, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size
+							      : 0;
 }
 
 static int adopt(struct image *image, const uint8_t *build_id, uint8_t len)
@@ -97,6 +121,9 @@ static int adopt(struct image *image, const uint8_t *build_id, uint8_t len)
 	}
 	rc = -ESTALE;
 	if (len && (len != image->build_id_len || memcmp(build_id, image->build_id, len)))
+		goto fail;
+	rc = -EFBIG;
+	if (claims_too_much(image, bytes_of(image)))
 		goto fail;
 	return 0;
 fail:
@@ -131,7 +158,7 @@ int image_open(struct image *image, const struct image_root *root, const char *p
 	       const uint8_t *build_id, uint8_t len)
 {
 	memset(image, 0, sizeof(*image));
-	int fd = open_below(root, path);
+	int fd = image_open_path(root, root && root->fd >= 0 ? OPENER_BELOW : OPENER_OWN, path, 0);
 	if (fd < 0)
 		return fd;
 	int rc = image_open_fd(image, fd, build_id, len);
@@ -158,9 +185,8 @@ static int open_vdso(struct image *image, const uint8_t *build_id, uint8_t len)
 	return image_open_memory(image, copy, bytes, build_id, len);
 }
 
-/* Open what the process has mapped under this name, even if no path leads there any more. */
-static int open_mapped(struct image *image, const struct image_root *root, const char *path,
-		       const uint8_t *build_id, uint8_t len)
+/* The @nth mapping that the process has of @path, even if no path leads there any more. */
+static int open_nth(const struct image_root *root, const char *path, uint32_t nth)
 {
 	char name[64], *line = NULL;
 	size_t line_cap = 0;
@@ -168,9 +194,9 @@ static int open_mapped(struct image *image, const struct image_root *root, const
 	FILE *maps = fopen(name, "re");
 	if (!maps)
 		return -errno;
-	int rc = -ENOENT;
+	int fd = -ENOENT;
 	size_t want = strlen(path);
-	while (rc < 0 && getline(&line, &line_cap, maps) > 0) {
+	while (getline(&line, &line_cap, maps) > 0) {
 		uint64_t lo, hi;
 		int at = 0;
 		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %*s %n", &lo, &hi, &at) < 2 ||
@@ -180,16 +206,43 @@ static int open_mapped(struct image *image, const struct image_root *root, const
 		if (strncmp(line + at, path, want) ||
 		    (line[at + (int)want] && strcmp(line + at + want, " (deleted)")))
 			continue;
+		if (nth--)
+			continue;
 		char mapped[128];
 		snprintf(mapped, sizeof(mapped), "/proc/%" PRIu32 "/map_files/%" PRIx64 "-%" PRIx64,
 			 root->pid, lo, hi);
-		int fd = open_regular(AT_FDCWD, mapped, 0);
-		rc = fd < 0 ? fd : image_open_fd(image, fd, build_id, len);
-		if (fd < 0)
-			break;
+		fd = open_regular(AT_FDCWD, mapped, 0);
+		break;
 	}
 	free(line);
 	fclose(maps);
+	return fd;
+}
+
+int image_open_path(const struct image_root *root, enum opener_kind kind, const char *path,
+		    uint32_t nth)
+{
+	char *found = NULL;
+	int fd;
+	if (opener_ask(kind, path, (uint32_t)strlen(path), nth, &found, &fd))
+		return fd;
+	if (kind == OPENER_MAPPED)
+		return root->pid ? open_nth(root, path, nth) : -ENOENT;
+	if (kind == OPENER_BELOW && root->fd >= 0)
+		return open_regular(root->fd, path, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+	return open_regular(AT_FDCWD, path, 0);
+}
+
+static int open_mapped(struct image *image, const struct image_root *root, const char *path,
+		       const uint8_t *build_id, uint8_t len)
+{
+	int rc = -ENOENT;
+	for (uint32_t nth = 0; rc < 0 && nth < MAPPINGS_TRIED; nth++) {
+		int fd = image_open_path(root, OPENER_MAPPED, path, nth);
+		if (fd < 0)
+			return fd;
+		rc = image_open_fd(image, fd, build_id, len);
+	}
 	if (!rc)
 		image->path = strdup(path);
 	return rc;

@@ -14,6 +14,7 @@
 #include <gelf.h>
 
 #include "base/err.h"
+#include "sym/opener.h"
 
 /** struct image - one ELF file; zero-initialised is closed and valid. */
 struct image {
@@ -37,9 +38,13 @@ struct image_root {
 int image_root_open(struct image_root *root, uint32_t pid, struct err *err);
 void image_root_close(struct image_root *root);
 
+/** image_open_path() - a regular file's descriptor, for whoever may not open it; or negative errno. */
+int image_open_path(const struct image_root *root, enum opener_kind kind, const char *path,
+		    uint32_t nth);
+
 /**
  * image_open() - the ELF file at @path below @root. @build_id: what it must have (@len 0: anything goes).
- * Return: 0, -ENOENT, -EBADMSG (not a usable ELF file), -ESTALE (another build id), or what opening answered.
+ * Return: 0, -ENOENT, -EBADMSG (not a usable ELF file), -EFBIG (small sections that claim to unpack to a great deal), -ESTALE (another build id), or what opening answered.
  */
 int image_open(struct image *image, const struct image_root *root, const char *path,
 	       const uint8_t *build_id, uint8_t len);

@@ -23,6 +23,7 @@ struct module {
 	uint8_t build_id[64];
 	uint8_t build_id_len;
 	int opened, loaded, lines_tried, stubs_tried, stale, told_stale;
+	int unread; /* whoever read it died */
 	struct table table;
 	struct image main, debug, minidebug;
 	struct lines *lines;
@@ -39,12 +40,33 @@ struct sym {
 	int lasting;
 	struct pool pool;
 	struct module *buckets[SYM_BUCKETS];
+	/* who reads files for us; begun when it is first needed */
+	struct child *child;
+	int in_process, children;
+	const struct module *unread; /* the first of those over which one died */
+	size_t unread_count;
 	const struct module *changed; /* the first of those whose file has another build id now */
 	size_t changed_count;
 };
 
 /** sym_module() - the module of that build id, or of that path where it has none; NULL when memory is short. */
 struct module *sym_module(struct sym *sym, const char *path, const uint8_t *build_id, uint8_t len);
+/** sym_ahead() - let all of @offsets be known that are not: one question for many. */
+void sym_ahead(struct sym *sym, struct module *module, const uint64_t *offsets, size_t count);
+/** sym_lines_ahead() - sym_module_lines() of each of @offsets, in order. */
+void sym_lines_ahead(struct sym *sym, struct module *module, const uint64_t *offsets, size_t count,
+		     void (*fn)(void *ctx, uint32_t at, const struct symbol *symbols,
+				uint32_t count),
+		     void *ctx);
+/** sym_call() - give the outermost of @symbols, which a child found, the name of @known. */
+void sym_call(struct sym *sym, const struct symbol *symbols, uint32_t count,
+	      const struct symbol *known);
+/** sym_held() - bytes that files take that were read, roughly. */
+uint64_t sym_held(const struct sym *sym);
+/** sym_open_served() - a debug file from the servers of @sym, as servers_find(). */
+int sym_open_served(struct sym *sym, const uint8_t *build_id, uint32_t len, char **found);
+/** sym_module_done() - as sym_module_rest(), wherever it was read. */
+void sym_module_done(struct sym *sym, struct module *module);
 /** sym_module_rest() - give back files and tables of a module that is done with; answers stay, and it can be asked again. */
 void sym_module_rest(struct module *module);
 uint32_t sym_module_resolve(struct sym *sym, struct module *module, uint64_t offset,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sym/servers.h"
 
+#include "sym/opener.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -76,9 +78,15 @@ int servers_named(void)
 int servers_find(struct servers *servers, const uint8_t *build_id, uint8_t len, char **path)
 {
 	struct client c;
+	int fd;
 	*path = NULL;
 	if (!servers_named() || !len || servers->failed)
 		return -ENOENT;
+	if (opener_ask(OPENER_SERVER, (const char *)build_id, len, 0, path, &fd)) {
+		if (fd < 0 && fd != -ENOENT && fd != -EBADMSG)
+			servers->failed = fd;
+		return fd;
+	}
 	int rc = load(&c);
 	debuginfod_client *client = rc == 0 ? c.begin() : NULL;
 	if (rc < 0 || !client)

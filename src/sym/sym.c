@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/intern.h"
+#include "sym/child.h"
 #include "sym/module.h"
 
 struct sym *sym_new(const struct sym_opt *opt, struct err *err)
@@ -21,6 +22,7 @@ struct sym *sym_new(const struct sym_opt *opt, struct err *err)
 		return NULL;
 	}
 	sym->search.root = &sym->root;
+	sym->in_process = opt && opt->in_process;
 	sym->lasting = opt && opt->lasting;
 	sym->search.servers = opt && (opt->no_debuginfod || opt->lasting) ? NULL : &sym->servers;
 	return sym;
@@ -61,21 +63,51 @@ static uint64_t held_bytes(const struct module *module)
 	return bytes;
 }
 
-void sym_rest(struct sym *sym, uint64_t keep_bytes)
+uint64_t sym_held(const struct sym *sym)
 {
 	uint64_t held = 0;
-	for (size_t i = 0; i < SYM_BUCKETS && held <= keep_bytes; i++)
+	for (size_t i = 0; i < SYM_BUCKETS; i++)
 		for (const struct module *m = sym->buckets[i]; m; m = m->next)
 			held += held_bytes(m);
-	for (size_t i = 0; i < SYM_BUCKETS && held > keep_bytes; i++)
+	return held;
+}
+
+void sym_rest(struct sym *sym, uint64_t keep_bytes)
+{
+	if (sym->child && child_held(sym->child) > keep_bytes)
+		child_rest(sym->child, NULL);
+	if (!sym->in_process || sym_held(sym) <= keep_bytes)
+		return;
+	for (size_t i = 0; i < SYM_BUCKETS; i++)
 		for (struct module *m = sym->buckets[i]; m; m = m->next)
 			sym_module_rest(m);
+}
+
+void sym_module_done(struct sym *sym, struct module *module)
+{
+	if (sym->child)
+		child_rest(sym->child, module);
+	sym_module_rest(module);
+}
+
+size_t sym_unread(const struct sym *sym, const char **path)
+{
+	*path = sym->unread ? sym->unread->path : NULL;
+	return sym->unread_count;
+}
+
+int sym_open_served(struct sym *sym, const uint8_t *build_id, uint32_t len, char **found)
+{
+	return sym->search.servers && len <= 64
+		       ? servers_find(sym->search.servers, build_id, (uint8_t)len, found)
+		       : -ENOENT;
 }
 
 void sym_free(struct sym *sym)
 {
 	if (!sym)
 		return;
+	child_free(sym->child);
 	for (size_t i = 0; i < SYM_BUCKETS; i++) {
 		while (sym->buckets[i]) {
 			struct module *module = sym->buckets[i];
@@ -146,17 +178,22 @@ static void open_images(struct sym *sym, struct module *module)
 				 module->build_id, module->build_id_len);
 }
 
+static void note_stale(struct sym *sym, struct module *module)
+{
+	if (!module->stale || module->told_stale)
+		return;
+	module->told_stale = 1;
+	if (!sym->changed)
+		sym->changed = module;
+	sym->changed_count++;
+}
+
 static void load(struct sym *sym, struct module *module)
 {
 	module->loaded = 1;
 	if (!module->opened)
 		open_images(sym, module);
-	if (module->stale && !module->told_stale) {
-		module->told_stale = 1;
-		if (!sym->changed)
-			sym->changed = module;
-		sym->changed_count++;
-	}
+	note_stale(sym, module);
 	const struct image *symbols = has_symtab(&module->main)    ? &module->main
 				      : has_symtab(&module->debug) ? &module->debug
 								   : NULL;
@@ -249,10 +286,38 @@ static uint32_t put_symbols(struct sym *sym, const struct line_frame *frames, un
 	return count;
 }
 
+/* The recording knows the name of the function itself. */
+void sym_call(struct sym *sym, const struct symbol *symbols, uint32_t count,
+	      const struct symbol *known)
+{
+	/* they stand in our own pool */
+	if (count && known->function)
+		((struct symbol *)symbols)[count - 1].function =
+			pool_string(&sym->pool, known->function, strlen(known->function));
+}
+
+struct one_answer {
+	const struct symbol *symbols;
+	uint32_t count;
+};
+
+static void keep_one(void *ctx, uint32_t at, const struct symbol *symbols, uint32_t count)
+{
+	(void)at;
+	*(struct one_answer *)ctx = (struct one_answer){ symbols, count };
+}
+
 uint32_t sym_module_lines(struct sym *sym, struct module *module, uint64_t offset,
 			  const struct symbol *known, const struct symbol **out)
 {
 	struct line_frame frames[LINES_DEPTH_MAX];
+	if (!sym->in_process) {
+		struct one_answer one = { 0 };
+		sym_lines_ahead(sym, module, &offset, 1, keep_one, &one);
+		sym_call(sym, one.symbols, one.count, known);
+		*out = one.symbols;
+		return one.count;
+	}
 	if (!module->lines_tried)
 		load_lines(sym, module);
 	unsigned count = module->lines ? lines_find(module->lines, offset, frames) : 0;
@@ -309,6 +374,73 @@ static uint32_t look_up(struct sym *sym, struct module *module, uint64_t offset,
 			   known ? known->plain : NULL, out);
 }
 
+/* ---- asking the child -------------------------------------------------------------------------------------------------- */
+
+static struct child *child_of(struct sym *sym)
+{
+	if (!sym->child && sym->children < CHILDREN_MAX) {
+		sym->children++;
+		sym->child = child_start(sym);
+	}
+	return sym->child;
+}
+
+static void ask(struct sym *sym, struct module *module, int lines, const uint64_t *offsets,
+		size_t count, child_fn fn, void *ctx)
+{
+	struct child *child = module->unread || !count ? NULL : child_of(sym);
+	if (child && child_look_up(child, module, lines, offsets, (uint32_t)count, fn, ctx) == 0) {
+		note_stale(sym, module);
+		return;
+	}
+	if (module->unread || !count)
+		return;
+	child_free(sym->child);
+	sym->child = NULL;
+	module->unread = 1;
+	if (!sym->unread)
+		sym->unread = module;
+	sym->unread_count++;
+}
+
+struct asked {
+	struct module *module;
+	const uint64_t *offsets;
+};
+
+static void keep_answer(void *ctx, uint32_t at, const struct symbol *symbols, uint32_t count)
+{
+	struct asked *asked = ctx;
+	struct answer *answer = answer_slot(asked->module, asked->offsets[at]);
+	asked->module->answer_count += !answer->used;
+	*answer = (struct answer){ asked->offsets[at], symbols, count, 1 };
+}
+
+void sym_ahead(struct sym *sym, struct module *module, const uint64_t *offsets, size_t count)
+{
+	uint64_t fresh[CHILD_BATCH];
+	struct asked asked = { module, fresh };
+	for (size_t at = 0; !sym->in_process && at < count;) {
+		size_t n = 0;
+		while ((module->answer_count + CHILD_BATCH) * 2 >= module->answer_size &&
+		       (module->answer_count + (count - at)) * 2 >= module->answer_size)
+			if (answers_grow(module) < 0)
+				return;
+		for (; at < count && n < CHILD_BATCH; at++)
+			if (!answer_slot(module, offsets[at])->used)
+				fresh[n++] = offsets[at];
+		ask(sym, module, 0, fresh, n, keep_answer, &asked);
+	}
+}
+
+void sym_lines_ahead(struct sym *sym, struct module *module, const uint64_t *offsets, size_t count,
+		     void (*fn)(void *ctx, uint32_t at, const struct symbol *symbols,
+				uint32_t count),
+		     void *ctx)
+{
+	ask(sym, module, 1, offsets, count < CHILD_BATCH ? count : CHILD_BATCH, fn, ctx);
+}
+
 uint32_t sym_module_resolve(struct sym *sym, struct module *module, uint64_t offset,
 			    const struct symbol **out)
 {
@@ -316,8 +448,13 @@ uint32_t sym_module_resolve(struct sym *sym, struct module *module, uint64_t off
 	if (module->answer_count * 2 >= module->answer_size && answers_grow(module) < 0)
 		return 0;
 	struct answer *answer = answer_slot(module, offset);
+	if (!answer->used && !sym->in_process) {
+		sym_ahead(sym, module, &offset, 1);
+		answer = answer_slot(module, offset);
+	}
 	if (!answer->used) {
-		answer->count = look_up(sym, module, offset, &answer->symbols);
+		answer->count =
+			sym->in_process ? look_up(sym, module, offset, &answer->symbols) : 0;
 		answer->offset = offset;
 		answer->used = 1;
 		module->answer_count++;
@@ -334,4 +471,13 @@ uint32_t sym_resolve(struct sym *sym, const char *path, const uint8_t *build_id,
 		path = "";
 	struct module *module = sym_module(sym, path, build_id, build_id ? build_id_len : 0);
 	return module ? sym_module_resolve(sym, module, offset, out) : 0;
+}
+
+void sym_prepare(struct sym *sym, const char *path, const uint8_t *build_id, uint8_t build_id_len,
+		 const uint64_t *offsets, size_t count)
+{
+	struct module *module =
+		sym_module(sym, path ? path : "", build_id, build_id ? build_id_len : 0);
+	if (module)
+		sym_ahead(sym, module, offsets, count);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sym.h - addresses to functions, files, lines and inlined frames, by build id; one cache; demangled C++ and Rust names.
+ *
+ * Files are read by a child process (sym/child.h), so every struct sym that is asked has one; a thread at a time.
  */
 #ifndef SYM_SYM_H
 #define SYM_SYM_H
@@ -16,6 +18,7 @@ struct sym;
 struct sym_opt {
 	uint32_t pid; /* != 0: files are opened below /proc/PID/root (openat2 RESOLVE_IN_ROOT) */
 	int no_debuginfod; /* 1 = never ask, even when DEBUGINFOD_URLS is set */
+	int in_process; /* 1 = files are read by this process itself: for tests of what reads them */
 	int lasting; /* 1 = for keeping: no lines that /usr/lib/debug and servers have under the build id, which can be had later */
 };
 
@@ -32,6 +35,10 @@ void sym_freep(struct sym **sym);
  */
 uint32_t sym_resolve(struct sym *sym, const char *path, const uint8_t *build_id,
 		     uint8_t build_id_len, uint64_t offset, const struct symbol **out);
+
+/** sym_prepare() - the same for many @offsets of one module at once, for what sym_resolve() is asked next: one question instead of many. */
+void sym_prepare(struct sym *sym, const char *path, const uint8_t *build_id, uint8_t build_id_len,
+		 const uint64_t *offsets, size_t count);
 
 /**
  * sym_resolve_prof() - resolve every frame of @prof that has no symbols yet, or a function without a line, module by module, and hand DEF_SYMBOL
@@ -61,6 +68,12 @@ int sym_language(const char *name);
 
 /** sym_changed() - how many of the files that were asked for are not what they were (by build id); *@path the first, lent. */
 size_t sym_changed(const struct sym *sym, const char **path);
+
+/**
+ * sym_unread() - how many files could not be read to their end: ELF and DWARF are read by a child without privileges and with
+ * bounded memory, and over these it died. Their names are missing. *@path the first, lent.
+ */
+size_t sym_unread(const struct sym *sym, const char **path);
 
 /**
  * sym_servers_failed() - 0, or why the debuginfod servers are not asked any more (negative errno): one did not answer, for 10
