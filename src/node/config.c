@@ -280,6 +280,8 @@ static int read_root(const struct reading *in)
 	if (rc >= 0)
 		rc = text_of(root, "cors", NULL, &c->cors, in->err);
 	if (rc >= 0)
+		rc = text_of(root, "user", NULL, &c->user, in->err);
+	if (rc >= 0)
 		rc = text_of(root, "token_file", NULL, &c->token_file, in->err);
 	if (rc >= 0)
 		rc = toml_bool(root, "no_auth", &c->no_auth, in->err);

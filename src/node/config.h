@@ -34,6 +34,8 @@ struct node_config {
 
 struct nodes_config {
 	const char *path, *bind, *cors, *token_file;
+	const char *
+		user; /* whom the recorder becomes once it is attached; NULL = the owner of the stores */
 	int no_auth;
 	const char *hosts[NODES_HOSTS_MAX + 1]; /* NULL-terminated */
 	uint16_t http_v2;

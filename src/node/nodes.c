@@ -335,7 +335,7 @@ static int open_all(struct nodes *r, struct err *err)
 	for (size_t i = 0; rc == 0 && i < r->config->node_count; i++)
 		open_logs(r, i);
 	if (rc == 0)
-		nodes_privileges_drop(r->config, r->cap);
+		rc = nodes_privileges_drop(r->config, r->cap, err);
 	for (size_t i = 0; rc == 0 && i < r->config->node_count; i++)
 		rc = open_node(r, i, err);
 	for (size_t i = 0; rc == 0 && i < r->config->node_count; i++)

@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/privileges.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/audit.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pwd.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/cleanup.h"
 
 static int foreign(const char *path)
 {
@@ -22,6 +33,8 @@ static uint64_t needed(const struct nodes_config *c, const struct netcap *cap)
 		keep = 1ull << CAP_BPF; /* the ring's counters are read by bpf() */
 	else if (cap)
 		keep = 1ull << CAP_SYS_PTRACE | 1ull << CAP_DAC_READ_SEARCH; /* whose sockets are */
+	if (c->token_file && foreign(c->token_file))
+		keep |= 1ull << CAP_DAC_READ_SEARCH;
 	if (c->http_v2 && c->http_v2 < 1024)
 		keep |= 1ull << CAP_NET_BIND_SERVICE;
 	for (size_t i = 0; i < c->node_count; i++) {
@@ -37,25 +50,177 @@ static uint64_t needed(const struct nodes_config *c, const struct netcap *cap)
 	return keep;
 }
 
-void nodes_privileges_drop(const struct nodes_config *config, const struct netcap *cap)
+/* ---- whom it becomes -------------------------------------------------------------------------------------------------- */
+
+struct user {
+	uid_t uid;
+	gid_t gid;
+	char name[64]; /* "" = known by number only */
+};
+
+static int take_user(struct user *user, const struct passwd *entry)
+{
+	if (!entry)
+		return -ENOENT;
+	user->uid = entry->pw_uid;
+	user->gid = entry->pw_gid;
+	snprintf(user->name, sizeof(user->name), "%s", entry->pw_name);
+	return 0;
+}
+
+/* A folder that this run made belongs to whom the recorder becomes; by its descriptor, for names can be moved. */
+static int give_folder(const char *path, const struct user *user, struct err *err)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int rc = fd < 0 || fchown(fd, user->uid, user->gid) < 0 ? -errno : 0;
+	if (fd >= 0)
+		close(fd);
+	return rc < 0 ? err_set(err, rc, "cannot give store '%s' to user '%s'", path, user->name)
+		      : 0;
+}
+
+/* The one owner of all stores, unless that is us. */
+static int owner_of_stores(const struct nodes_config *c, struct user *user)
+{
+	struct stat st, first = { 0 };
+	for (size_t i = 0; i < c->node_count; i++) {
+		if (stat(c->nodes[i].db, &st) < 0)
+			return -ENOENT;
+		if (i && st.st_uid != first.st_uid)
+			return -ENOENT;
+		first = i ? first : st;
+	}
+	if (!first.st_uid)
+		return -ENOENT;
+	if (take_user(user, getpwuid(first.st_uid)) < 0) {
+		user->uid = first.st_uid;
+		user->gid = first.st_gid;
+		user->name[0] = '\0';
+	}
+	return 0;
+}
+
+/* 1 = @user is to be become; new stores are made, and are given to it. */
+static int choose(const struct nodes_config *c, struct user *user, struct err *err)
+{
+	int named = c->user && geteuid() == 0;
+	if (named && take_user(user, getpwnam(c->user)) < 0) {
+		err_set(err, -ENOENT, "cannot become user '%s': there is none of that name",
+			c->user);
+		return err_hint(err, "'user' in the configuration is a name of this machine");
+	}
+	for (size_t i = 0; i < c->node_count; i++) {
+		const char *db = c->nodes[i].db;
+		if (mkdir(db, 0700) < 0) {
+			if (errno == EEXIST)
+				continue;
+			return err_set(err, -errno, "cannot open store '%s'", db);
+		}
+		int rc = named ? give_folder(db, user, err) : 0;
+		if (rc < 0)
+			return rc;
+	}
+	return geteuid() != 0 ? 0 : named ? user->uid != 0 : owner_of_stores(c, user) == 0;
+}
+
+static int become(const struct user *user, struct err *err)
+{
+	/* capabilities outlive the change, those that are kept are chosen behind it */
+	int rc = prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 ? -errno : 0;
+	if (rc == 0 && (user->name[0] ? initgroups(user->name, user->gid) : setgroups(0, NULL)) < 0)
+		rc = -errno;
+	if (rc == 0 && (setresgid(user->gid, user->gid, user->gid) < 0 ||
+			setresuid(user->uid, user->uid, user->uid) < 0))
+		rc = -errno;
+	return rc < 0 ? err_set(err, rc, "cannot become user %u", (unsigned)user->uid) : 0;
+}
+
+/* ---- what it may ask of the kernel -------------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+#define ARCH AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define ARCH AUDIT_ARCH_AARCH64
+#endif
+
+#define NEVER(name) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), REFUSE
+#define REFUSE BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
+
+/* A recorder reads, writes its stores and answers. What starts programs, looks into others or changes the machine fails. */
+static void refuse_calls(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, arch)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0),
+		REFUSE,
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr)),
+		NEVER(execve),
+		NEVER(execveat),
+		NEVER(ptrace),
+		NEVER(process_vm_readv),
+		NEVER(process_vm_writev),
+		NEVER(mount),
+		NEVER(umount2),
+		NEVER(pivot_root),
+		NEVER(chroot),
+		NEVER(setns),
+		NEVER(unshare),
+		NEVER(init_module),
+		NEVER(finit_module),
+		NEVER(delete_module),
+		NEVER(kexec_load),
+		NEVER(kexec_file_load),
+		NEVER(reboot),
+		NEVER(swapon),
+		NEVER(swapoff),
+		NEVER(add_key),
+		NEVER(request_key),
+		NEVER(keyctl),
+		NEVER(open_by_handle_at),
+		NEVER(userfaultfd),
+		NEVER(perf_event_open),
+		NEVER(settimeofday),
+		NEVER(clock_settime),
+		NEVER(sethostname),
+		NEVER(setuid),
+		NEVER(setresuid),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { .len = (unsigned short)ARRAY_LEN(filter), .filter = filter };
+	prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+}
+
+int nodes_privileges_drop(const struct nodes_config *config, const struct netcap *cap,
+			  struct err *err)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[2];
 	struct rlimit none = { 0, 0 };
+	struct user user;
+	int rc = choose(config, &user, err);
+	/* while we may still say so: what is not there cannot come back by running a file either */
+	for (unsigned long number = 0; rc >= 0 && number < 64; number++)
+		prctl(PR_CAPBSET_DROP, number, 0, 0, 0);
+	if (rc > 0)
+		rc = become(&user, err);
+	if (rc < 0)
+		return rc;
 	uint64_t keep = needed(config, cap);
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	/* keys are in this memory: no core file, no other process of the same user that reads it */
 	setrlimit(RLIMIT_CORE, &none);
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	memset(data, 0, sizeof(data));
-	if (syscall(SYS_capget, &head, data) < 0)
-		return;
-	for (int i = 0; i < 2; i++) {
-		uint32_t part = (uint32_t)(keep >> (32 * i));
-		data[i].permitted &= part;
-		data[i].effective &= part;
-		data[i].inheritable = 0;
+	if (syscall(SYS_capget, &head, data) == 0) {
+		for (int i = 0; i < 2; i++) {
+			uint32_t part = (uint32_t)(keep >> (32 * i));
+			data[i].permitted &= part;
+			data[i].effective = data[i].permitted;
+			data[i].inheritable = 0;
+		}
+		/* fewer are always granted */
+		syscall(SYS_capset, &head, data);
 	}
-	/* fewer are always granted */
-	syscall(SYS_capset, &head, data);
+	refuse_calls();
+	return 0;
 }

@@ -6,10 +6,14 @@
 #include "node/config.h"
 
 /**
- * nodes_privileges_drop() - keep of the calling thread's capabilities only what this configuration still needs: reading
- * identities of other users, writing stores of other users, ports below 1024, the capture's counters or (by packet sockets) whose sockets are; @cap
- * may be NULL. No core dumps, no new privileges. Call it before threads are started: they inherit.
+ * nodes_privileges_drop() - make the folders of the stores that are not there, then, as root, become the user of the
+ * configuration, else the owner of the stores (all one, and not root); new folders are given to it. Keep of the capabilities
+ * only what this configuration still needs: reading identities of other users, writing stores of other users, ports below
+ * 1024, the capture's counters or (by packet sockets) whose sockets are; none can be had back. No core dumps, no new
+ * privileges, no system calls that start, trace or change others. @cap may be NULL. Call it before threads are started: they
+ * inherit. Return: 0, or negative errno with @err: there is no such user, or a folder cannot be made or given away.
  */
-void nodes_privileges_drop(const struct nodes_config *config, const struct netcap *cap);
+int nodes_privileges_drop(const struct nodes_config *config, const struct netcap *cap,
+			  struct err *err);
 
 #endif

@@ -4,6 +4,7 @@ against a naive one, shapes, errors, event streams, and what may go wrong. Messa
 import http.client
 import json
 import os
+import pwd
 import random
 import resource
 import shutil
@@ -11,6 +12,7 @@ import socket
 import sqlite3
 import struct
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -797,3 +799,42 @@ def test_secrets_are_out_of_reach_and_privileges_gone(served):
     assert fields["NoNewPrivs"] == "1"
     assert int(fields["CapEff"], 16) == int(fields["CapPrm"], 16) == 0
     assert resource.prlimit(served.process.pid, resource.RLIMIT_CORE) == (0, 0)
+
+
+def identity_of(pid):
+    """What the kernel says of each thread: ids, capabilities, seccomp."""
+    found = set()
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/status", encoding="utf-8") as file:
+            fields = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+        found.add((fields["Uid"], fields["Gid"], fields["CapPrm"], fields["CapEff"], fields["CapBnd"], fields["Seccomp"]))
+    return found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: needs root")
+@pytest.mark.parametrize("how", ["named", "owner"])
+def test_root_becomes_a_user_once_it_is_attached(recorder, how):
+    nobody = pwd.getpwnam("nobody")
+    nothing, ids = "0" * 16, "\t".join([str(nobody.pw_uid)] * 4)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        db = os.path.join(folder, "db")
+        if how == "owner":
+            os.mkdir(db, 0o700)
+            os.chown(db, nobody.pw_uid, nobody.pw_gid)
+        for start in (1, 2):
+            r = recorder(top='user = "nobody"' if how == "named" else "", db=db)
+            # the first start gives up what the second does
+            assert identity_of(r.process.pid) == {(ids, "\t".join([str(nobody.pw_gid)] * 4), nothing, nothing, nothing, "2")}
+            assert os.stat(db).st_uid == nobody.pw_uid
+            with socket.create_connection(("127.0.0.1", r.ports["tcp"])) as s:
+                s.sendall(b"<14>1 - - - - - - to whom it concerns\n")
+            wait_until(lambda: len(r.get("/v2/log")) == start, what="the line")  # pylint: disable=cell-var-from-loop
+            r.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_a_user_that_there_is_not_is_refused(recorder):
+    r = recorder(top='user = "nobody-of-that-name"', ready=False)
+    assert r.process.wait(timeout=60) == 1
+    assert "cannot become user 'nobody-of-that-name'" in r.said()
