@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mimalloc.c - mimalloc 2.0 read from outside. Its segments begin at multiples of 32 MiB with a description of
+ * mimalloc.c - mimalloc 2.0 to 2.2 read from outside. Its segments begin at multiples of 32 MiB with a description of
  * every page in them, and prove themselves: the pages add up to the segment, and the same secret is mixed into each
- * segment's address.
+ * segment's address. Which version it is, the first segment tells: read by another's layout none adds up. Version 3 has no
+ * segments (mimalloc3.c).
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "heaps/readers.h"
 #include "heaps/scan.h"
 
@@ -19,23 +21,38 @@
 #define SEGMENTS_TRIED_MAX 65536u
 #define STEPS_MAX (1u << 20) /* of lists of blocks that other threads freed */
 #define HEAPS_MAX 1024u
-#define HEAP_DELAYED \
-	2840u /* of struct mi_heap_s: the list of blocks in full pages, and its thread */
+
+/** struct layout - where the words of a segment and of its pages stand. */
+struct layout {
+	const char *version;
+	uint16_t used, cookie, slices, info, kind, entries, thread, all; /* in a segment */
+	uint16_t stride;                                                 /* of a page */
+	uint16_t delayed; /* in a heap: the list of blocks in full pages, and then its thread */
+	uint8_t wide;     /* pages of 2.1 and behind it */
+	uint8_t keys;     /* bytes of the keys of a hardened build */
+};
+
+static const struct layout layouts[] = {
+	{ "2.0", 208, 216, 224, 232, 240, 248, 256, 264, 80, 2840, 0, 0 },
+	{ "2.1", 208, 216, 224, 232, 240, 248, 256, 264, 96, 8, 1, 0 },
+	{ "2.2", 216, 224, 248, 256, 264, 272, 280, 288, 96, 8, 1, 0 },
+	{ "2.1, hardened", 208, 216, 224, 232, 240, 248, 256, 264, 112, 8, 1, 16 },
+	{ "2.2, hardened", 216, 224, 248, 256, 264, 272, 280, 288, 112, 8, 1, 16 },
+};
+#define HEAD_MAX 288u
+#define STRIDE_MAX 112u
 
 struct slice {
 	uint32_t count, offset; /* slices of this page; bytes back to its first */
-	uint16_t flags, capacity, reserved;
-	uint8_t in_full, retire;
-	uint64_t free_list;
-	uint32_t used, block_bytes; /* 0: nobody's */
-	uint64_t local_free, thread_free, heap, next, prev, pad;
+	uint16_t capacity, reserved;
+	uint32_t used;
+	uint64_t block_bytes; /* 0: nobody's */
+	uint64_t thread_free, heap;
 };
 
 struct segment {
-	uint64_t memory_id[6], masks[16], abandoned_next;
-	uint64_t next, abandoned, visits, used, cookie, slices, info_slices;
-	uint32_t kind, pad; /* 0 normal, 1 one huge page */
-	uint64_t entries, thread;
+	uint64_t used, cookie, slices, info_slices, entries, thread;
+	uint32_t kind; /* 0 normal, 1 one huge page */
 	struct slice all[SLICES + 1];
 };
 
@@ -44,7 +61,9 @@ struct mi {
 	const struct memory *memory;
 	struct memory_pages pages;
 	struct allocator_reading sum;
+	const struct layout *layout; /* NULL: no segment was met */
 	struct segment segment;
+	unsigned char raw[HEAD_MAX + (SLICES + 1) * STRIDE_MAX];
 	uint64_t secret;
 	unsigned segments, steps;
 	uint64_t good, bad; /* pages that do not contradict themselves, and that do */
@@ -53,6 +72,51 @@ struct mi {
 	} heaps[HEAPS_MAX];
 	unsigned heap_count;
 };
+
+static uint64_t word_at(const unsigned char *raw, size_t at)
+{
+	uint64_t word;
+	memcpy(&word, raw + at, sizeof(word));
+	return word;
+}
+
+static void decode_slice(const struct layout *l, const unsigned char *raw, struct slice *slice)
+{
+	uint64_t first = word_at(raw, 0), counts = word_at(raw, 8), used = word_at(raw, 24);
+	*slice = (struct slice){ .count = (uint32_t)first,
+				 .offset = (uint32_t)(first >> 32),
+				 .capacity = (uint16_t)(counts >> 16),
+				 .reserved = (uint16_t)(counts >> 32) };
+	if (l->wide) {
+		slice->used = (uint16_t)word_at(raw, 32);
+		slice->block_bytes = word_at(raw, 40);
+		slice->thread_free = word_at(raw, 56u + l->keys);
+		slice->heap = word_at(raw, 64u + l->keys);
+		return;
+	}
+	slice->used = (uint32_t)used;
+	slice->block_bytes = used >> 32;
+	slice->thread_free = word_at(raw, 40);
+	slice->heap = word_at(raw, 48);
+}
+
+static void decode_segment(const struct layout *l, const unsigned char *raw, struct segment *s)
+{
+	s->used = word_at(raw, l->used);
+	s->cookie = word_at(raw, l->cookie);
+	s->slices = word_at(raw, l->slices);
+	s->info_slices = word_at(raw, l->info);
+	s->kind = (uint32_t)word_at(raw, l->kind);
+	s->entries = word_at(raw, l->entries);
+	s->thread = word_at(raw, l->thread);
+	for (unsigned i = 0; i <= SLICES; i++)
+		decode_slice(l, raw + l->all + (size_t)i * l->stride, &s->all[i]);
+}
+
+static size_t segment_bytes(const struct layout *l)
+{
+	return l->all + (SLICES + 1) * (size_t)l->stride;
+}
 
 static int segment_looks(const struct mi *mi, const struct segment *s, uint64_t at)
 {
@@ -106,7 +170,7 @@ static void count_page(struct mi *mi, const struct segment *s, uint64_t start, u
 {
 	const struct slice *page = &s->all[index];
 	uint64_t bytes = page->count * SLICE, block = page->block_bytes;
-	if (s->kind && block >= 2ull << 30)
+	if (s->kind && (block >= 2ull << 30 || block > bytes))
 		block = bytes; /* too large for its field */
 	uint64_t end = limit - start < bytes ? limit : start + bytes;
 	uint64_t resident = memory_resident(&mi->pages, start, end);
@@ -120,7 +184,7 @@ static void count_page(struct mi *mi, const struct segment *s, uint64_t start, u
 		return;
 	}
 	if (page->used > page->capacity || page->capacity > page->reserved || block & 7 ||
-	    page->reserved * block > bytes) {
+	    block > bytes || page->reserved * block > bytes) {
 		mi->bad++;
 		return;
 	}
@@ -140,13 +204,38 @@ static void count_page(struct mi *mi, const struct segment *s, uint64_t start, u
 	note_heap(mi, page->heap, s->thread);
 }
 
+/* Whether a segment stands at @at, by the layout that is known, or by the first that makes sense of it. */
+static int read_segment(struct mi *mi, uint64_t at, uint64_t limit)
+{
+	const struct layout *first = mi->layout ? mi->layout : layouts;
+	const struct layout *end = mi->layout ? first + 1 : layouts + ARRAY_LEN(layouts);
+	size_t have = 0, most = segment_bytes(&layouts[ARRAY_LEN(layouts) - 1]);
+	if (mi->layout)
+		most = segment_bytes(mi->layout);
+	/* what a segment's head takes is mapped as a whole */
+	while (most > have && limit - at < most)
+		most -= sizeof(uint64_t);
+	if (memory_read_resident(mi->memory, at, mi->raw, most) == 0)
+		have = most;
+	for (const struct layout *l = first; l < end; l++) {
+		if (segment_bytes(l) > have)
+			continue;
+		decode_segment(l, mi->raw, &mi->segment);
+		int looks = segment_looks(mi, &mi->segment, at);
+		/* a layout is settled by a segment that agrees with itself in all */
+		if (looks && (mi->layout || looks > 1)) {
+			mi->layout = l;
+			return looks;
+		}
+	}
+	return 0;
+}
+
 /* Of one segment: bytes that are its own, 0 where there is none at @at. It ends at @limit at the latest. */
 static uint64_t walk_segment(struct mi *mi, uint64_t at, uint64_t limit)
 {
 	struct segment *s = &mi->segment;
-	if (limit - at < sizeof(*s) || memory_read_resident(mi->memory, at, s, sizeof(*s)) < 0)
-		return 0;
-	int looks = segment_looks(mi, s, at);
+	int looks = read_segment(mi, at, limit);
 	if (!looks)
 		return 0;
 	uint64_t bytes = s->slices * SLICE, info = s->info_slices * SLICE;
@@ -168,19 +257,26 @@ static uint64_t walk_segment(struct mi *mi, uint64_t at, uint64_t limit)
 
 /* ---- blocks of full pages that other threads freed ------------------------------------------------------------------ */
 
+static int read_slice(const struct mi *mi, uint64_t at, struct slice *slice)
+{
+	unsigned char raw[STRIDE_MAX];
+	if (memory_read(mi->memory, at, raw, mi->layout->stride) < 0)
+		return -EFAULT;
+	decode_slice(mi->layout, raw, slice);
+	return 0;
+}
+
 static uint64_t block_bytes_at(const struct mi *mi, uint64_t addr)
 {
-	uint64_t segment = addr & ~(SEGMENT - 1), index = (addr - segment) / SLICE;
-	uint64_t slices = segment + offsetof(struct segment, all), secret;
+	uint64_t segment = addr & ~(SEGMENT - 1), index = (addr - segment) / SLICE, secret;
+	uint64_t slices = segment + mi->layout->all, stride = mi->layout->stride;
 	struct slice slice;
 	if (!scan_heap_at(mi->b, addr, 8) ||
-	    memory_read(mi->memory, segment + offsetof(struct segment, cookie), &secret, 8) < 0 ||
-	    (secret ^ segment) != mi->secret ||
-	    memory_read(mi->memory, slices + index * sizeof(slice), &slice, sizeof(slice)) < 0)
+	    memory_read(mi->memory, segment + mi->layout->cookie, &secret, 8) < 0 ||
+	    (secret ^ segment) != mi->secret || read_slice(mi, slices + index * stride, &slice) < 0)
 		return 0;
-	if (slice.offset && (slice.offset % sizeof(slice) || slice.offset / sizeof(slice) > index ||
-			     memory_read(mi->memory, slices + index * sizeof(slice) - slice.offset,
-					 &slice, sizeof(slice)) < 0))
+	if (slice.offset && (slice.offset % stride || slice.offset / stride > index ||
+			     read_slice(mi, slices + index * stride - slice.offset, &slice) < 0))
 		return 0;
 	return slice.used ? slice.block_bytes : 0;
 }
@@ -188,7 +284,7 @@ static uint64_t block_bytes_at(const struct mi *mi, uint64_t addr)
 static void take_delayed(struct mi *mi, uint64_t heap, uint64_t thread)
 {
 	uint64_t list[2], bytes;
-	if (memory_read(mi->memory, heap + HEAP_DELAYED, list, sizeof(list)) < 0 ||
+	if (memory_read(mi->memory, heap + mi->layout->delayed, list, sizeof(list)) < 0 ||
 	    list[1] != thread)
 		return; /* another layout, or a thread that ended */
 	while (list[0] && mi->steps < STEPS_MAX) {
@@ -244,8 +340,8 @@ static void walk_all(struct mi *mi, uint8_t *claims)
 			}
 			at = (first + SEGMENT - 1) & ~(SEGMENT - 1);
 		}
-		claims[i] =
-			owned && r->class == REGION_ANONYMOUS && owned >= (r->end - r->start) / 2;
+		claims[i] = owned && r->class == REGION_ANONYMOUS &&
+			    (owned >= (r->end - r->start) / 2 || owned >= r->rss_bytes);
 	}
 	for (unsigned i = 0; i < mi->heap_count; i++)
 		take_delayed(mi, mi->heaps[i].addr, mi->heaps[i].thread);
@@ -276,14 +372,18 @@ int heaps_mimalloc(struct breakdown *b, const struct memory *memory, struct err 
 			*a = mi->sum;
 			snprintf(a->allocator, sizeof(a->allocator), "mimalloc");
 			snprintf(a->how, sizeof(a->how),
-				 "every page of %u segment%s, found by the secret that they share",
-				 mi->segments, mi->segments == 1 ? "" : "s");
+				 "%s: every page of %u segment%s, found by the secret that they "
+				 "share",
+				 mi->layout->version, mi->segments, mi->segments == 1 ? "" : "s");
 			a->consistency = consistency;
 			a->exact = 1;
 		}
-	} else if (rc == 0 && mapped) {
-		rc = heaps_unread(b, "mimalloc",
-				  "identified only, because no segment of version 2.0 was found");
+	} else if (rc == 0) {
+		rc = mimalloc3_read(b, memory);
+		if (rc == 0 && mapped)
+			rc = heaps_unread(b, "mimalloc",
+					  "identified only, because neither segments of version 2 "
+					  "nor the page map of version 3 was found");
 	}
 out:
 	free(claims);

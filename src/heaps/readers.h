@@ -44,6 +44,8 @@ int64_t hotspot_claim(struct breakdown *breakdown, const struct hotspot_places *
 int heaps_hotspot(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_jemalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_mimalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+/** mimalloc3_read() - version 3 of it: 1 there is a row of it now, 0 it is not there, -ENOMEM. */
+int mimalloc3_read(struct breakdown *breakdown, const struct memory *memory);
 int heaps_tcmalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_go(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hostile heaps: mimalloc's segments, pages and lists. */
+#include "../unit/fake_mimalloc.h"
 #include "fuzz_allocator.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

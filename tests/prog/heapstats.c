@@ -9,6 +9,7 @@
  * of the allocator's own statistics, and waits for the end of stdin. With "churn" the threads go on replacing blocks.
  */
 #include <dlfcn.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -43,7 +44,10 @@ static void *symbol(const char *name)
 	return at;
 }
 
-/* mimalloc keeps no sums in a release build, but lets its heap be walked: by its owner alone. */
+/*
+ * mimalloc keeps no sums in a release build, but lets its heap be walked: by its owner alone. In version 3 full pages are no heap's,
+ * so the blocks that the program has are asked for their sizes.
+ */
 struct area {
 	void *blocks;
 	size_t reserved, committed, used, block_size, full_block_size;
@@ -61,16 +65,26 @@ static _Bool visit(const void *heap, const struct area *area, void *at, size_t s
 	return 1;
 }
 
-static void visit_own_heap(void)
+static void visit_own_heap(const struct blocks *blocks)
 {
+	int (*version)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "mi_version");
 	void *(*own)(void) = dlsym(RTLD_DEFAULT, "mi_heap_get_default");
 	_Bool (*walk)(const void *, _Bool, void *, void *) =
 		dlsym(RTLD_DEFAULT, "mi_heap_visit_blocks");
 	void (*collect)(_Bool) = dlsym(RTLD_DEFAULT, "mi_collect");
-	if (!own || !walk || !collect)
+	if (!collect)
 		return;
 	collect(0); /* takes back what other threads freed */
-	walk(own(), 1, (void *)visit, NULL);
+	if (version && version() >= 300) {
+		visit(NULL, NULL, blocks->at, malloc_usable_size(blocks->at), NULL);
+		for (size_t i = 0; i < blocks->count; i++)
+			if (blocks->at[i])
+				visit(NULL, NULL, blocks->at[i], malloc_usable_size(blocks->at[i]),
+				      NULL);
+		return;
+	}
+	if (own && walk)
+		walk(own(), 1, (void *)visit, NULL);
 }
 
 static void free_neighbours(struct worker *w)
@@ -87,7 +101,7 @@ static void *work(void *ctx)
 	pthread_barrier_wait(&filled);
 	free_neighbours(w);
 	pthread_barrier_wait(&freed);
-	visit_own_heap();
+	visit_own_heap(&w->blocks);
 	pthread_barrier_wait(&filled);
 	while (churn && w->number)
 		blocks_churn(&w->blocks);

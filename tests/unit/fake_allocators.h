@@ -142,56 +142,6 @@ static inline void fake_tcmalloc(struct fake *f)
 	fake_tcmalloc_at(f, FAKE_HEAP);
 }
 
-/* ---- mimalloc 2.0 ---------------------------------------------------------------------------------------------------- */
-
-#define MI_SECRET 0x1234567890abcdefull
-#define MI_SLICE(n) (FAKE_HEAP + 264 + (n)*80ull)
-#define MI_THREAD 0x7f00c0001000ull
-#define MI_HEAP (FAKE_OWN + 0x100)
-
-static inline void mi_page(struct fake *f, unsigned n, unsigned slices, uint64_t block,
-			   unsigned used, unsigned capacity)
-{
-	uint64_t at = MI_SLICE(n);
-	fake_put(f, at, slices);
-	fake_put(f, at + 8, (uint64_t)capacity << 16 | (uint64_t)capacity << 32);
-	fake_put(f, at + 24, used | block << 32);
-	fake_put(f, at + 48, block ? MI_HEAP : 0);
-	fake_touch(f, FAKE_HEAP + n * 0x10000ull, 0x10000);
-}
-
-/*
- * Live: 100 blocks of 64 bytes less 2 that another thread freed and one of a full page that waits at the heap, 3 of 8 KiB;
- * one free slice of which all is resident, and many that were never touched.
- */
-static inline void fake_mimalloc(struct fake *f)
-{
-	fake_map(f, FAKE_HEAP, 0x800000, REGION_ANONYMOUS, ""); /* what is in use of 32 MiB */
-	fake_map(f, FAKE_HEAP + 0x800000, 0x1000, REGION_RESERVED, "");
-	f->regions[1].end = FAKE_HEAP + 0x2000000;
-	f->regions[1].perms = 0;
-	fake_map(f, FAKE_OWN, 0x2000, REGION_ANONYMOUS, "");
-	fake_put(f, FAKE_HEAP + 208, 2);
-	fake_put(f, FAKE_HEAP + 216, FAKE_HEAP ^ MI_SECRET);
-	fake_put(f, FAKE_HEAP + 224, 512);
-	fake_put(f, FAKE_HEAP + 232, 1);
-	fake_put(f, FAKE_HEAP + 248, 512);
-	fake_put(f, FAKE_HEAP + 256, MI_THREAD);
-	fake_put(f, MI_SLICE(0), 1);
-	fake_put(f, MI_SLICE(0) + 24, 0x10000ull << 32);
-	mi_page(f, 1, 1, 64, 100, 1000);
-	mi_page(f, 2, 1, 8192, 3, 8);
-	mi_page(f, 3, 1, 0, 0, 0);
-	fake_put(f, MI_SLICE(4), 508);
-	uint64_t freed = FAKE_HEAP + 0x10400;
-	fake_put(f, MI_SLICE(1) + 40, freed | 2);
-	fake_put(f, freed, freed + 64);
-	fake_put(f, freed + 64, 0);
-	fake_put(f, MI_HEAP + 2840, FAKE_HEAP + 0x10800);
-	fake_put(f, MI_HEAP + 2848, MI_THREAD);
-	fake_touch(f, FAKE_HEAP, 0x10000);
-}
-
 /* ---- Go 1.22 and later ----------------------------------------------------------------------------------------------- */
 
 #define GO_DATA 0x500000ull

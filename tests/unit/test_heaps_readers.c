@@ -8,33 +8,9 @@
 
 #include <cmocka.h>
 
-#include "fake_allocators.h"
+#include "fake_mimalloc.h"
+#include "fake_reader.h"
 #include "proc/owned.h"
-
-static struct fake *fake_new(void (*build)(struct fake *))
-{
-	struct fake *f = calloc(1, sizeof(*f));
-	assert_non_null(f);
-	build(f);
-	fake_keep(f);
-	return f;
-}
-
-static const struct allocator_reading *
-read_once(struct fake *f, int (*reader)(struct breakdown *, const struct memory *, struct err *))
-{
-	struct err err = { 0 };
-	fake_reset(f);
-	assert_int_equal(reader(&f->b, &f->memory, &err), 0);
-	assert_int_equal(f->reads_of_absent, 0);
-	return f->b.allocator_count ? f->b.allocators : NULL;
-}
-
-static void fake_end(struct fake *f)
-{
-	fake_fini(f);
-	free(f);
-}
 
 static void jemallocs_extents_and_caches_are_told_apart(void **state)
 {
@@ -213,47 +189,6 @@ static void a_central_list_that_counts_otherwise_lowers_the_consistency(void **s
 	fake_keep(f);
 	const struct allocator_reading *a = read_once(f, heaps_tcmalloc);
 	assert_true(a->consistency == 50.0);
-	fake_end(f);
-}
-
-static void mimallocs_pages_and_what_others_freed_are_told_apart(void **state)
-{
-	(void)state;
-	struct fake *f = fake_new(fake_mimalloc);
-	const struct allocator_reading *a = read_once(f, heaps_mimalloc);
-	assert_non_null(a);
-	assert_int_equal(a->live_bytes, 97 * 64 + 3 * 8192);
-	assert_int_equal(a->live_count, 100);
-	assert_int_equal(a->cache_bytes, 3 * 64);
-	assert_int_equal(a->free_page_bytes, 0x10000);
-	assert_int_equal(a->hole_bytes, 2 * 0x10000 - 100 * 64 - 3 * 8192);
-	assert_int_equal(a->metadata_bytes, 0x10000);
-	assert_int_equal(a->reserved_bytes, 32 << 20);
-	assert_true(a->consistency == 100.0);
-	assert_string_equal(f->regions[0].label, "mimalloc");
-	fake_end(f);
-}
-
-static void a_list_of_freed_blocks_that_runs_in_a_circle_ends(void **state)
-{
-	(void)state;
-	struct fake *f = fake_new(fake_mimalloc);
-	fake_put(f, FAKE_HEAP + 0x10440, FAKE_HEAP + 0x10400);
-	fake_put(f, FAKE_HEAP + 0x10800, FAKE_HEAP + 0x10800);
-	fake_keep(f);
-	const struct allocator_reading *a = read_once(f, heaps_mimalloc);
-	assert_true(a->live_bytes + a->cache_bytes <= 100 * 64 + 3 * 8192);
-	fake_end(f);
-}
-
-static void a_segment_that_claims_more_than_is_mapped_is_none(void **state)
-{
-	(void)state;
-	struct fake *f = fake_new(fake_mimalloc);
-	fake_put(f, FAKE_HEAP + 224, 1 << 20);
-	fake_put(f, FAKE_HEAP + 240, 1);
-	fake_keep(f);
-	assert_null(read_once(f, heaps_mimalloc));
 	fake_end(f);
 }
 
@@ -442,11 +377,10 @@ static const struct {
 	int (*reader)(struct breakdown *, const struct memory *, struct err *);
 	uint64_t bytes; /* of the heap, at FAKE_HEAP or GO_HEAP */
 } heaps[] = {
-	{ fake_jemalloc, heaps_jemalloc, 0x8000 },
-	{ fake_tcmalloc, heaps_tcmalloc, 0xc000 },
-	{ fake_mimalloc, heaps_mimalloc, 0x60000 },
-	{ fake_cpython, heaps_cpython, 0xc000 },
-	{ fake_go, heaps_go, 0x110000 },
+	{ fake_jemalloc, heaps_jemalloc, 0x8000 },    { fake_tcmalloc, heaps_tcmalloc, 0xc000 },
+	{ fake_mimalloc, heaps_mimalloc, 0x60000 },   { fake_mimalloc22, heaps_mimalloc, 0x60000 },
+	{ fake_mimalloc30, heaps_mimalloc, 0x60000 }, { fake_mimalloc36, heaps_mimalloc, 0x60000 },
+	{ fake_cpython, heaps_cpython, 0xc000 },      { fake_go, heaps_go, 0x110000 },
 };
 
 static void a_mapping_cut_anywhere_changes_no_figure(void **state)
@@ -795,9 +729,6 @@ int main(void)
 		cmocka_unit_test(a_heap_that_goes_on_below_the_next_entry_is_found),
 		cmocka_unit_test(what_only_looks_like_a_span_does_not_hide_the_page_map),
 		cmocka_unit_test(a_central_list_that_counts_otherwise_lowers_the_consistency),
-		cmocka_unit_test(mimallocs_pages_and_what_others_freed_are_told_apart),
-		cmocka_unit_test(a_list_of_freed_blocks_that_runs_in_a_circle_ends),
-		cmocka_unit_test(a_segment_that_claims_more_than_is_mapped_is_none),
 		cmocka_unit_test(gos_spans_stacks_and_gaps_are_told_apart),
 		cmocka_unit_test(gos_threads_have_the_parts_of_spans_that_they_run_on),
 		cmocka_unit_test(a_go_heap_that_counts_otherwise_lowers_the_consistency),
