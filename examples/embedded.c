@@ -2,7 +2,7 @@
 /*
  * embedded.c - a program that keeps its own books (also a valid C++ program):
  *
- *	cc examples/embedded.c -lbyteledger -o embedded && ./embedded 127.0.0.1:6060
+ *	cc examples/embedded.c $(pkg-config --cflags --libs byteledger) -o embedded && ./embedded 127.0.0.1:6060 [TOKEN]
  *
  * It names the chunks of a cache, prints where its memory is, and answers http://127.0.0.1:6060/debug/memory until its
  * standard input ends. `byteledger regions -p PID` shows the same names from outside.
@@ -38,7 +38,8 @@ int main(int argc, char **argv)
 	int rc = byteledger_breakdown(STDOUT_FILENO, 5);
 	if (rc < 0)
 		fprintf(stderr, "cannot look at my own memory: %s\n", strerror(-rc));
-	if (argc > 1 && (rc = byteledger_serve(argv[1])) < 0) {
+	if (argc > 1 && (rc = argc > 2 ? byteledger_serve_token(argv[1], argv[2])
+				       : byteledger_serve(argv[1])) < 0) {
 		fprintf(stderr, "cannot serve on %s: %s\n", argv[1], strerror(-rc));
 		return 1;
 	}

@@ -28,8 +28,9 @@ extern "C" {
  *
  * Where the kernel can name anonymous memory (CONFIG_ANON_VMA_NAME) it does; elsewhere, and for file mappings, the name is kept in a
  * table of this process, up to 8,000 names. Naming the same range again replaces its name. Costs 1 us; the table 100 bytes a name.
- * Return: 0; -EINVAL (not the beginning of a page, no bytes, a name that is too long or has a forbidden character); -ENOMEM
- * (nothing is mapped there); -ENOSPC (the table is full).
+ * Return: 0; -EADDRNOTAVAIL (@start is not the beginning of a page: of memory that malloc() returned only whole pages can have a name);
+ * -EINVAL (no bytes, a name that is too long or has a forbidden character); -ENOMEM (nothing is mapped there); -ENOSPC (the table is
+ * full).
  */
 int byteledger_name(void *start, size_t bytes, const char *name);
 
@@ -48,7 +49,15 @@ int byteledger_breakdown(int fd, int top);
 ssize_t byteledger_breakdown_text(char *to, size_t size, int top);
 
 /**
- * byteledger_serve() - answer GET /debug/memory?top=N on "127.0.0.1:6060", "[::1]:6060" or ":6060" (which is 127.0.0.1), from a
+ * byteledger_breakdown_signal() - write to @fd a shorter breakdown: RSS, and what of it is heap, stacks, named, libraries, program, other
+ * files, anonymous. For signal handlers, of a crash too: calls nothing but open, read, readlink, write and close, needs 12 KiB of stack, and
+ * takes no lock.
+ * Return: 0, or a negative errno. errno is kept.
+ */
+int byteledger_breakdown_signal(int fd);
+
+/**
+ * byteledger_serve() - answer GET /debug/memory?top=N and /metrics (Prometheus) on "127.0.0.1:6060", "[::1]:6060" or ":6060" (which is 127.0.0.1), from a
  * thread of its own with all signals blocked, until the process ends. Without `format` the answer has the layout of
  * Teranode's analyzer, with `format=text` byteledger's own. smaps is read at most once in 10 seconds, others get that
  * reading with its age. Only loopback addresses, since the answer undoes address randomisation.
@@ -56,6 +65,13 @@ ssize_t byteledger_breakdown_text(char *to, size_t size, int top);
  * A child of fork() does not serve, and holds none of its parent's sockets; it may serve an address of its own.
  */
 int byteledger_serve(const char *addr_port);
+
+/**
+ * byteledger_serve_token() - the same on any address, a container's published port say, to those who show @token: "Authorization: Bearer
+ * TOKEN", or the parameter token=TOKEN. @token: 16 to 128 printable bytes without blanks, & and %.
+ * Return: as byteledger_serve(), but for -EACCES; -EINVAL also for a token that is none.
+ */
+int byteledger_serve_token(const char *addr_port, const char *token);
 
 #ifdef __cplusplus
 }

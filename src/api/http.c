@@ -350,10 +350,35 @@ static void compress(struct MHD_Connection *connection, struct http_reply *reply
 	reply->encoding = coding;
 }
 
+/* Answers that say the same have the same tag, whatever they are packed in; whoever has it already gets no second copy. */
+static void tag(struct MHD_Connection *connection, struct http_reply *reply)
+{
+	const struct http_request request = { .connection = connection };
+	uint64_t hash = 0xcbf29ce484222325ull;
+	size_t i = 0;
+	if (reply->etag[0] || reply->stream_more || reply->body_more || reply->lent ||
+	    buf_failed(&reply->body) || !reply->body.len || (reply->status && reply->status != 200))
+		return;
+	for (; i + 8 <= reply->body.len; i += 8) {
+		uint64_t word;
+		memcpy(&word, reply->body.data + i, 8);
+		hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+		hash ^= hash >> 29;
+	}
+	for (; i < reply->body.len; i++)
+		hash = (hash ^ (unsigned char)reply->body.data[i]) * 0x100000001b3ull;
+	snprintf(reply->etag, sizeof(reply->etag), "W/\"%016llx\"", (unsigned long long)hash);
+	if (http_request_has_etag(&request, reply->etag + 2)) {
+		buf_fini(&reply->body);
+		reply->status = 304;
+	}
+}
+
 static enum MHD_Result send_reply(struct http_server *server, struct MHD_Connection *connection,
 				  struct http_reply *reply, int set_cookie)
 {
 	int stream = reply->stream_more != NULL;
+	tag(connection, reply);
 	compress(connection, reply);
 	struct MHD_Response *response = respond(server, reply);
 	buf_fini(&reply->body);
@@ -400,6 +425,29 @@ static enum MHD_Result send_reply(struct http_server *server, struct MHD_Connect
 	return queued;
 }
 
+/* What may be asked, and by whose pages. */
+static enum MHD_Result send_options(struct http_server *server, struct MHD_Connection *connection)
+{
+	struct MHD_Response *response =
+		http_library.create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
+	const char *cors = guard_cors(server, connection);
+	if (!response)
+		return MHD_NO;
+	http_library.add_response_header(response, "Allow", "GET, HEAD, OPTIONS");
+	http_library.add_response_header(response, "Cache-Control", "no-store");
+	if (cors) {
+		http_library.add_response_header(response, "Access-Control-Allow-Origin", cors);
+		http_library.add_response_header(response, "Access-Control-Allow-Methods",
+						 "GET, HEAD");
+		http_library.add_response_header(response, "Access-Control-Allow-Headers",
+						 "Authorization, If-None-Match");
+		http_library.add_response_header(response, "Vary", "Origin");
+	}
+	enum MHD_Result queued = http_library.queue_response(connection, 204, response);
+	http_library.destroy_response(response);
+	return queued;
+}
+
 static const struct http_route *find_route(const struct http_server *server, const char *path,
 					   const char **tail)
 {
@@ -428,7 +476,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	struct http_server *server = cls;
 	struct http_reply reply = { 0 };
 	int set_cookie = 0;
-	(void)version, (void)upload;
+	(void)upload;
 	/*
 	 * The first call has the headers only. Other methods are answered then, before a body that nobody wants; with GET one
 	 * ends the connection. POST is for the few routes that change something.
@@ -443,8 +491,13 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 		return MHD_NO;
 	struct http_request request = { .connection = connection, .path = path };
 	const struct http_route *route = find_route(server, path, &request.tail);
-	if (guard_check(server, connection, path, route && route->open, &reply, &set_cookie))
+	/* a page that asks what it may do shows no token, and gets no data */
+	int options = strcmp(method, "OPTIONS") == 0, hostless = strcmp(version, "HTTP/1.0") == 0;
+	if (guard_check(server, connection, path, options || (route && route->open), hostless,
+			&reply, &set_cookie))
 		return send_reply(server, connection, &reply, set_cookie);
+	if (options)
+		return send_options(server, connection);
 	int post = strcmp(method, "POST") == 0;
 	if (route && route->post ? !post : !get) {
 		http_reply_error(&reply, 405,

@@ -125,10 +125,11 @@ static int is_navigation(struct MHD_Connection *connection)
 }
 
 int guard_check(const struct http_server *server, struct MHD_Connection *connection,
-		const char *path, int open, struct http_reply *reply, int *set_cookie)
+		const char *path, int open, int hostless, struct http_reply *reply, int *set_cookie)
 {
+	const char *host = header(connection, "Host");
 	*set_cookie = 0;
-	if (!host_allowed(server, header(connection, "Host"))) {
+	if (!(hostless && !host) && !host_allowed(server, host)) {
 		http_reply_error(reply, 403,
 				 "this Host is not served: use an address or localhost, or allow "
 				 "the name with --host");

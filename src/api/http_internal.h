@@ -79,10 +79,13 @@ struct http_request {
 	const char *path, *tail;
 };
 
-/** guard_check() - 0 where the request may go on; else a status with @reply filled. May ask for the token cookie to be set. @open: see
- * struct http_route. */
+/**
+ * guard_check() - 0 where the request may go on; else a status with @reply filled. May ask for the token cookie to be set. @open: see
+ * struct http_route. @hostless: one of HTTP/1.0, which need not name the host; no browser sends such.
+ */
 int guard_check(const struct http_server *server, struct MHD_Connection *connection,
-		const char *path, int open, struct http_reply *reply, int *set_cookie);
+		const char *path, int open, int hostless, struct http_reply *reply,
+		int *set_cookie);
 /** guard_cors() - the origin to answer in Access-Control-Allow-Origin, NULL for none. */
 const char *guard_cors(const struct http_server *server, struct MHD_Connection *connection);
 /** guard_load_token() - read and check a token file: regular, not readable by others, 16 to 255 printable bytes. */

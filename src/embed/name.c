@@ -147,7 +147,9 @@ static void prepare(void)
 EXPORT int byteledger_name(void *start, size_t bytes, const char *name)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)start, end;
-	if (at & (page - 1) || bytes == 0 || __builtin_add_overflow(at, bytes, &end) ||
+	if (at & (page - 1))
+		return -EADDRNOTAVAIL;
+	if (bytes == 0 || __builtin_add_overflow(at, bytes, &end) ||
 	    __builtin_add_overflow(end, page - 1, &end) || (name && !is_allowed(name)))
 		return -EINVAL;
 	bytes = (end & ~(page - 1)) - at;

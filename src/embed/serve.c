@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * serve.c - GET /debug/memory of the own process: one thread, one request a connection, a stated bound on everything a
+ * serve.c - GET /debug/memory and /metrics of the own process: one thread, one request a connection, a stated bound on everything a
  * stranger can grow. Deliberately tiny: it answers one question and closes.
  */
 #include <byteledger.h>
@@ -48,17 +48,42 @@ static pthread_mutex_t sockets = PTHREAD_MUTEX_INITIALIZER;
 static struct client clients[CLIENTS];
 static int listener = -1;
 static struct breakdown *reading; /* of the serving thread alone */
+#define TOKEN_MAX 128u
+#define TOKEN_MIN 16u
+static char token[TOKEN_MAX + 1]; /* empty: none is asked for */
+
+/** struct asked - what one request says of itself. */
+struct asked {
+	char origin[256]; /* a page of this machine or our own; empty: no page asks */
+	char etag[64];
+	const char *type;
+};
+
+static void answer_with(struct client *c, const struct asked *asked, int status, const char *reason,
+			const char *body, size_t len, uint64_t age_ns)
+{
+	buf_printf(&c->answer, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n",
+		   status, reason, asked && asked->type ? asked->type : "text/plain; charset=utf-8",
+		   len);
+	if (asked && asked->etag[0])
+		buf_printf(&c->answer, "ETag: %s\r\n", asked->etag);
+	if (asked && asked->origin[0])
+		buf_printf(&c->answer, "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n",
+			   asked->origin);
+	if (status == 204)
+		buf_puts(&c->answer, "Allow: GET, OPTIONS\r\nAccess-Control-Allow-Methods: GET\r\n"
+				     "Access-Control-Allow-Headers: Authorization\r\n");
+	buf_printf(&c->answer,
+		   "Age: %llu\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+		   "Connection: close\r\n\r\n",
+		   (unsigned long long)(age_ns / 1000000000u));
+	buf_put(&c->answer, body, len);
+}
 
 static void answer(struct client *c, int status, const char *reason, const char *body, size_t len,
 		   uint64_t age_ns)
 {
-	buf_printf(&c->answer,
-		   "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: "
-		   "%zu\r\n"
-		   "Age: %llu\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-		   "Connection: close\r\n\r\n",
-		   status, reason, len, (unsigned long long)(age_ns / 1000000000u));
-	buf_put(&c->answer, body, len);
+	answer_with(c, NULL, status, reason, body, len, age_ns);
 }
 
 static void refuse(struct client *c, int status, const char *reason, const char *why)
@@ -66,8 +91,8 @@ static void refuse(struct client *c, int status, const char *reason, const char 
 	answer(c, status, reason, why, strlen(why), 0);
 }
 
-/** header() - the value of a header field, cut at the end of its line: 1; 0 where there is none; -1 where @to is too small. */
-static int header(char *request, const char *name, char *to, size_t size)
+/** header_to() - the value of a header field up to one of @stop: 1; 0 where there is none; -1 where @to is too small. */
+static int header_to(char *request, const char *name, const char *stop, char *to, size_t size)
 {
 	size_t len = strlen(name);
 	for (char *line = strstr(request, "\r\n"); line; line = strstr(line, "\r\n")) {
@@ -77,7 +102,7 @@ static int header(char *request, const char *name, char *to, size_t size)
 		const char *value = line + len + 1;
 		while (*value == ' ' || *value == '\t')
 			value++;
-		size_t n = strcspn(value, " \t\r\n");
+		size_t n = strcspn(value, stop);
 		if (n >= size)
 			return -1;
 		memcpy(to, value, n);
@@ -85,6 +110,31 @@ static int header(char *request, const char *name, char *to, size_t size)
 		return 1;
 	}
 	return 0;
+}
+
+/** header() - its first word. */
+static int header(char *request, const char *name, char *to, size_t size)
+{
+	return header_to(request, name, " \t\r\n", to, size);
+}
+
+/* Comparison whose time does not tell how much was right. */
+static int same_token(const char *given)
+{
+	size_t len = strlen(token);
+	unsigned char differs = strlen(given) != len;
+	for (size_t i = 0; given[i] && i < len; i++)
+		differs |= (unsigned char)(given[i] ^ token[i]);
+	return !differs;
+}
+
+static int shows_token(char *request, const char *parameter)
+{
+	char given[TOKEN_MAX + 16];
+	if (parameter && same_token(parameter))
+		return 1;
+	return header_to(request, "Authorization", "\r\n", given, sizeof(given)) == 1 &&
+	       strncmp(given, "Bearer ", 7) == 0 && same_token(given + 7);
 }
 
 /** is_local_host() - "localhost" or an address, any port: a web page of another name must not read this (DNS rebinding). */
@@ -114,9 +164,12 @@ static int is_local_host(const char *text, int *loopback)
 /** is_foreign() - asked by a web page that is neither of this machine nor our own; what is too long to judge is foreign. */
 static int is_foreign(char *request)
 {
-	char host[256], origin[256], site[32];
-	int loopback;
-	if (header(request, "Host", host, sizeof(host)) != 1 || !is_local_host(host, &loopback))
+	char host[256] = "", origin[256], site[32];
+	int loopback, named = header(request, "Host", host, sizeof(host));
+	/* HTTP/1.0 need not name the host, and no browser speaks it */
+	size_t line = strcspn(request, "\r\n");
+	int old = line > 9 && strncmp(request + line - 9, " HTTP/1.0", 9) == 0;
+	if ((named != 1 && !(named == 0 && old)) || (named == 1 && !is_local_host(host, &loopback)))
 		return 1;
 	int found = header(request, "Sec-Fetch-Site", site, sizeof(site));
 	if (found < 0 || (found && strcmp(site, "cross-site") == 0))
@@ -130,10 +183,96 @@ static int is_foreign(char *request)
 	return strcasecmp(at, host) != 0 && !(is_local_host(at, &loopback) && loopback);
 }
 
+/** struct question - /debug/memory's parameters. */
+struct question {
+	long top;
+	int own;
+	const char *token;
+};
+
+/* NULL, or what is wrong with it. */
+static const char *parse_query(char *query, struct question *q)
+{
+	char *save = NULL;
+	for (char *word = query ? strtok_r(query, "&", &save) : NULL; word;
+	     word = strtok_r(NULL, "&", &save)) {
+		char *end;
+		if (strncmp(word, "top=", 4) == 0) {
+			q->top = strtol(word + 4, &end, 10);
+			if (*end || end == word + 4 || q->top < 1 || q->top > EMBED_TOP_MAX)
+				return "top: a number from 1 to 1000\n";
+		} else if (strncmp(word, "format=", 7) == 0) {
+			q->own = strcmp(word + 7, "text") == 0;
+			if (!q->own)
+				return "format: only text; none is the known layout\n";
+		} else if (token[0] && strncmp(word, "token=", 6) == 0) {
+			q->token = word + 6;
+		} else {
+			return "only top=N and format=text\n";
+		}
+	}
+	return NULL;
+}
+
+static int refresh(void)
+{
+	int code;
+	if (reading && clock_ns(CLOCK_MONOTONIC) - reading->end_ns <= READING_NS)
+		return 0;
+	breakdown_free(reading);
+	reading = embed_read(EMBED_TOP_MAX, &code);
+	return reading ? 0 : code;
+}
+
+static void put_label(struct buf *to, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '\n')
+			buf_puts(to, "\\n");
+		else if (*text == '"' || *text == '\\')
+			buf_printf(to, "\\%c", *text);
+		else
+			buf_putc(to, *text);
+	}
+}
+
+static void put_metrics(struct buf *to)
+{
+	static const char gauge[] = "# HELP %s %s\n# TYPE %s gauge\n%s %llu\n";
+	const struct {
+		const char *name, *help;
+		uint64_t value;
+	} sums[] = {
+		{ "process_resident_memory_bytes", "Resident memory.", reading->rss_bytes },
+		{ "process_virtual_memory_bytes", "Mapped memory.", reading->virtual_bytes },
+		{ "byteledger_proportional_bytes", "Resident memory, shared pages by their share.",
+		  reading->pss_bytes },
+		{ "byteledger_smaps_age_seconds", "How old the reading is.",
+		  (clock_ns(CLOCK_MONOTONIC) - reading->end_ns) / 1000000000u },
+	};
+	for (size_t i = 0; i < ARRAY_LEN(sums); i++)
+		buf_printf(to, gauge, sums[i].name, sums[i].help, sums[i].name, sums[i].name,
+			   (unsigned long long)sums[i].value);
+	buf_puts(to, "# HELP byteledger_resident_bytes Resident memory by what it is.\n"
+		     "# TYPE byteledger_resident_bytes gauge\n");
+	for (size_t i = 0; i < reading->class_count; i++) {
+		const struct class_row *row = &reading->classes[i];
+		buf_printf(to, "byteledger_resident_bytes{class=\"%s\",label=\"",
+			   region_class_name(row->class));
+		put_label(to, row->label);
+		buf_printf(to, "\"} %llu\n", (unsigned long long)row->rss_bytes);
+	}
+}
+
+static const char *const paths[] = { "/", "/debug/memory", "/metrics" };
+
 static void respond(struct client *c)
 {
-	char *line = c->request, *query;
-	if (strncmp(line, "GET ", 4) != 0) {
+	char *line = c->request, *query, given[64];
+	struct question q = { .top = TOP_DEFAULT };
+	struct asked asked = { .etag = "" };
+	int options = strncmp(line, "OPTIONS ", 8) == 0;
+	if (!options && strncmp(line, "GET ", 4) != 0) {
 		refuse(c, 405, "Method Not Allowed", "only GET\n");
 		return;
 	}
@@ -142,57 +281,70 @@ static void respond(struct client *c)
 		       "this address is for local users: ask by IP or localhost\n");
 		return;
 	}
+	if (header(c->request, "Origin", asked.origin, sizeof(asked.origin)) != 1)
+		asked.origin[0] = '\0';
+	if (options) {
+		answer_with(c, &asked, 204, "No Content", "", 0, 0);
+		return;
+	}
+	int tagged = header_to(c->request, "If-None-Match", "\r\n", given, sizeof(given)) == 1;
+	int authorised = !token[0] || shows_token(c->request, NULL);
 	line += 4;
 	line[strcspn(line, " \r\n")] = '\0';
 	query = strchr(line, '?');
 	if (query)
 		*query++ = '\0';
-	if (strcmp(line, "/debug/memory") != 0) {
-		refuse(c, 404, "Not Found", "only /debug/memory\n");
+	unsigned path = 0;
+	while (path < ARRAY_LEN(paths) && strcmp(line, paths[path]) != 0)
+		path++;
+	if (path == ARRAY_LEN(paths)) {
+		refuse(c, 404, "Not Found", "only /debug/memory, /metrics and /\n");
 		return;
 	}
-	long top = TOP_DEFAULT;
-	int own = 0;
-	for (char *save, *word = query ? strtok_r(query, "&", &save) : NULL; word;
-	     word = strtok_r(NULL, "&", &save)) {
-		char *end;
-		if (strncmp(word, "top=", 4) == 0 &&
-		    ((top = strtol(word + 4, &end, 10)),
-		     *end || end == word + 4 || top < 1 || top > EMBED_TOP_MAX)) {
-			refuse(c, 400, "Bad Request", "top: a number from 1 to 1000\n");
-			return;
-		}
-		if (strncmp(word, "top=", 4) != 0 && strncmp(word, "format=", 7) != 0) {
-			refuse(c, 400, "Bad Request", "only top=N and format=text\n");
-			return;
-		}
-		own |= strcmp(word, "format=text") == 0;
-		if (strncmp(word, "format=", 7) == 0 && !own) {
-			refuse(c, 400, "Bad Request",
-			       "format: only text; none is the known layout\n");
-			return;
-		}
+	const char *wrong = parse_query(query, &q);
+	if (!authorised && !(q.token && same_token(q.token))) {
+		refuse(c, 401, "Unauthorized",
+		       "a token is needed: 'Authorization: Bearer TOKEN', or token=TOKEN\n");
+		return;
 	}
-	if (!reading || clock_ns(CLOCK_MONOTONIC) - reading->end_ns > READING_NS) {
-		int code;
-		breakdown_free(reading);
-		reading = embed_read(EMBED_TOP_MAX, &code);
-		if (!reading) {
-			refuse(c, 500, "Internal Server Error",
-			       "cannot read /proc/self/smaps: is /proc mounted?\n");
-			return;
-		}
+	if (wrong) {
+		refuse(c, 400, "Bad Request", wrong);
+		return;
+	}
+	if (path == 0) {
+		static const char served[] =
+			"libbyteledger: where this process's memory is\n"
+			"/debug/memory?top=N   the known layout; format=text: byteledger's own\n"
+			"/metrics              for Prometheus\n";
+		answer_with(c, &asked, 200, "OK", served, sizeof(served) - 1, 0);
+		return;
+	}
+	if (refresh() < 0) {
+		refuse(c, 500, "Internal Server Error",
+		       "cannot read /proc/self/smaps: is /proc mounted?\n");
+		return;
 	}
 	CLEANUP(buf_fini) struct buf text = { 0 };
-	if (own) {
-		regions_text(&text, reading, &(struct regions_text_opt){ .top = (size_t)top });
+	uint64_t age_ns = clock_ns(CLOCK_MONOTONIC) - reading->end_ns;
+	if (path == 2) {
+		put_metrics(&text);
+		asked.type = "text/plain; version=0.0.4; charset=utf-8";
 	} else {
+		snprintf(asked.etag, sizeof(asked.etag), "\"%llx-%lx-%d\"",
+			 (unsigned long long)reading->end_ns, (unsigned long)q.top, q.own);
+		if (tagged && strstr(given, asked.etag)) {
+			answer_with(c, &asked, 304, "Not Modified", "", 0, age_ns);
+			return;
+		}
 		char title[64];
-		snprintf(title, sizeof(title), "Top %ld Memory Regions", top);
-		regions_compat(&text, reading, (size_t)top, title);
+		snprintf(title, sizeof(title), "Top %ld Memory Regions", q.top);
+		if (q.own)
+			regions_text(&text, reading,
+				     &(struct regions_text_opt){ .top = (size_t)q.top });
+		else
+			regions_compat(&text, reading, (size_t)q.top, title);
 	}
-	answer(c, 200, "OK", buf_failed(&text) ? "" : text.data, text.len,
-	       clock_ns(CLOCK_MONOTONIC) - reading->end_ns);
+	answer_with(c, &asked, 200, "OK", buf_failed(&text) ? "" : text.data, text.len, age_ns);
 }
 
 static void drop(struct client *c)
@@ -380,6 +532,15 @@ static int parse(const char *text, struct sockaddr_storage *to, socklen_t *len)
 	return ntohl(in->sin_addr.s_addr) >> 24 == 127 ? 0 : -EACCES;
 }
 
+static int is_token(const char *text)
+{
+	size_t len = text ? strnlen(text, TOKEN_MAX + 1) : 0;
+	for (size_t i = 0; i < len; i++)
+		if (text[i] <= 0x20 || text[i] > 0x7e || text[i] == '&' || text[i] == '%')
+			return 0;
+	return len >= TOKEN_MIN && len <= TOKEN_MAX;
+}
+
 static int start(const struct sockaddr_storage *address, socklen_t len)
 {
 	int one = 1, fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -413,19 +574,36 @@ static int start(const struct sockaddr_storage *address, socklen_t len)
 	return rc;
 }
 
-EXPORT int byteledger_serve(const char *addr_port)
+static int serve_on(const char *addr_port, const char *wanted)
 {
 	struct sockaddr_storage address;
 	socklen_t len;
 	int saved_errno = errno, rc = parse(addr_port, &address, &len);
+	if (rc == -EACCES && wanted)
+		rc = 0;
 	if (rc < 0)
 		return rc;
 	pthread_once(&prepared, prepare);
 	pthread_mutex_lock(&lock);
-	rc = serving == getpid() ? -EBUSY : start(&address, len);
+	if (serving == getpid()) {
+		rc = -EBUSY;
+	} else {
+		snprintf(token, sizeof(token), "%s", wanted ? wanted : "");
+		rc = start(&address, len);
+	}
 	if (rc == 0)
 		serving = getpid();
 	pthread_mutex_unlock(&lock);
 	errno = saved_errno;
 	return rc;
+}
+
+EXPORT int byteledger_serve(const char *addr_port)
+{
+	return serve_on(addr_port, NULL);
+}
+
+EXPORT int byteledger_serve_token(const char *addr_port, const char *wanted)
+{
+	return is_token(wanted) ? serve_on(addr_port, wanted) : -EINVAL;
 }

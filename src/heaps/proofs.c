@@ -45,17 +45,36 @@ static int is_v8(const struct breakdown *b, const struct memory *memory, uint64_
 	       scan_heap_at(b, w[2], 8) && breakdown_find(b, at + *bytes - 1) < b->region_count;
 }
 
-/* zend_mm_chunk: its heap (which lies in the first chunk), the next and the one before, numbers of free pages. */
+/* Private writable memory that no file backs: what follows a library's bss may be anybody's, too. */
+static int is_memory(const struct breakdown *b, uint64_t addr)
+{
+	size_t i = breakdown_find(b, addr);
+	return i < b->region_count && !b->regions[i].inode &&
+	       (b->regions[i].perms & (REGION_READ | REGION_WRITE | REGION_SHARED)) ==
+		       (REGION_READ | REGION_WRITE);
+}
+
+/*
+ * zend_mm_chunk: its heap, which lies in the first chunk, the next and the one before, numbers of free pages. The first is proven by
+ * the ring that it is in, the others by the first. A ring's neighbour may be unreadable for a moment; both ways then is enough.
+ */
 static int is_php(const struct breakdown *b, const struct memory *memory, uint64_t at,
 		  const uint64_t *w, uint64_t *bytes, uint64_t *key)
 {
-	uint64_t back[3], mask = (2ull << 20) - 1;
+	uint64_t back[3], mask = (2ull << 20) - 1, first = w[0] & ~mask;
 	*bytes = 2ull << 20;
 	*key = w[0];
-	return (w[0] & mask) == 64 && w[1] && !(w[1] & mask) && w[2] && !(w[2] & mask) &&
-	       (w[3] & 0xffffffff) <= 512 && w[3] >> 32 <= 512 && scan_heap_at(b, w[1], 8) &&
-	       memory_read(memory, w[1], back, sizeof(back)) == 0 && back[0] == w[0] &&
-	       back[2] == at;
+	if ((w[0] & mask) != 64 || !w[1] || w[1] & mask || !w[2] || w[2] & mask ||
+	    (w[3] & 0xffffffff) > 512 || w[3] >> 32 > 512)
+		return 0;
+	if (at != first)
+		return is_memory(b, first) && memory_read(memory, first, back, sizeof(back)) == 0 &&
+		       back[0] == w[0];
+	for (unsigned way = 1; way <= 2; way++)
+		if (is_memory(b, w[way]) && memory_read(memory, w[way], back, sizeof(back)) == 0 &&
+		    back[0] == w[0] && back[3 - way] == at)
+			return 1;
+	return 0;
 }
 
 /* A page's header is a pointer to what describes it, and that holds where its objects begin. */
@@ -113,10 +132,15 @@ struct search {
 	unsigned tried;
 };
 
+/* What a reader has proven to be another's is; what only looks like it by its first words may be anybody's. */
 static int may_hold(const struct region *r)
 {
 	return !r->inode && !r->name[0] && r->perms & REGION_READ && !(r->perms & REGION_SHARED) &&
-	       (r->class == REGION_ANONYMOUS || r->class == REGION_JIT);
+	       r->how != HOW_ALLOCATOR &&
+	       (r->class == REGION_ANONYMOUS || r->class == REGION_ALLOCATOR ||
+		r->class == REGION_JIT || r->class == REGION_STACK ||
+		r->class == REGION_STACK_CACHE || r->class == REGION_LIBRARY_BSS ||
+		r->class == REGION_PROGRAM_BSS);
 }
 
 static int keep(struct search *s, const struct hit *hit)

@@ -148,9 +148,18 @@ static void describe(const struct names *names, size_t index, int part, struct r
 		piece->owner = s->owner;
 }
 
+/* A module's bss, and what the kernel has joined to it: only parts that are proven are somebody else's. */
+static int is_bss(const struct region *r)
+{
+	return !r->name[0] && !(r->perms & REGION_SHARED) &&
+	       (r->class == REGION_LIBRARY_BSS || r->class == REGION_PROGRAM_BSS);
+}
+
 /* What a name of its own or a file stands behind is known already; the rest may be anybody's. */
 static int may_be_owned(const struct region *r)
 {
+	if (is_bss(r))
+		return 1;
 	return !r->name[0] && !(r->perms & REGION_SHARED) && (r->perms & 7) &&
 	       (r->class == REGION_ANONYMOUS || r->class == REGION_ALLOCATOR ||
 		r->class == REGION_RUNTIME || r->class == REGION_JIT || r->class == REGION_STACK ||
@@ -193,11 +202,14 @@ static int plan(struct applied *a, const struct owned *o, struct breakdown *b, s
 	struct region *r = &b->regions[index];
 	uint64_t size = r->end - r->start, most = 0, owned = 0, page = 4096;
 	const struct owned_span *main_owner = NULL;
+	int bss = is_bss(r);
 	size_t at = first_beyond(o, r->start), first = at;
 	for (; at < o->count && o->spans[at].start < r->end; at++) {
 		const struct owned_span *s = &o->spans[at];
 		uint64_t start = s->start > r->start ? s->start : r->start, end = s->end;
 		int last = at + 1 == o->count || o->spans[at + 1].start >= r->end;
+		if (bss && s->weak != OWNED_PART)
+			continue;
 		if (end > r->end || (s->grows && last))
 			end = r->end;
 		owned += end - start;
@@ -212,15 +224,18 @@ static int plan(struct applied *a, const struct owned *o, struct breakdown *b, s
 	if (rest < OWNED_CUT_MIN && rest < size / 8)
 		return put(a, main_owner, r->start, r->end, room);
 	/* what nobody owns is called by what it is, and not by what its first words look like */
-	if (owned < size && breakdown_relabel(b, index, REGION_ANONYMOUS,
-					      r->perms & REGION_WRITE ? "read-write" : "read-only",
-					      NULL, HOW_FLAGS) < 0)
+	if (owned < size && !bss &&
+	    breakdown_relabel(b, index, REGION_ANONYMOUS,
+			      r->perms & REGION_WRITE ? "read-write" : "read-only", NULL,
+			      HOW_FLAGS) < 0)
 		return -ENOMEM;
 	int rc = 0;
 	for (at = first; at < o->count && o->spans[at].start < r->end && rc == 0; at++) {
 		const struct owned_span *s = &o->spans[at];
 		uint64_t start = s->start > r->start ? s->start : r->start, end = s->end;
 		int last = at + 1 == o->count || o->spans[at + 1].start >= r->end;
+		if (bss && s->weak != OWNED_PART)
+			continue;
 		start &= ~(page - 1);
 		if (a->names.count && start < a->names.entries[a->names.count - 1].start +
 						      a->names.entries[a->names.count - 1].bytes)

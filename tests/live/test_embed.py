@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """libbyteledger: names, the own breakdown and the responder, from C and C++, seen from inside and from outside."""
 import contextlib
+import glob
 import http.client
 import json
 import os
@@ -96,7 +97,7 @@ def test_serves_the_known_layout_to_local_users_only(prog):
         assert "sum of all mappings" in get(port, "/debug/memory?format=text")[1]
         for path, status in (("/debug/memory?top=-1", 400), ("/debug/memory?top=0", 400), ("/debug/memory?top=1x", 400),
                              ("/debug/memory?top=1001", 400), ("/debug/memory?tops=3", 400), ("/debug/memory?top=3&pid=1", 400), ("/debug/memory?top=", 400), ("/debug/memory?format=xml", 400),
-                             ("/", 404), ("/debug/memoryX", 404)):
+                             ("/debug/memory?token=0123456789abcdef", 400), ("/debug/memoryX", 404)):
             assert get(port, path)[0].status == status, path
         for headers in ({"Host": "evil.example"}, {"Host": "evil.example:80"}, {"Origin": "http://evil.example"},
                         {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": ""}, {"Origin": "http://10.0.0.1"},
@@ -112,9 +113,56 @@ def test_serves_the_known_layout_to_local_users_only(prog):
         with socket.create_connection(("127.0.0.1", port)) as raw:
             raw.sendall(b"POST /debug/memory HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert b" 405 " in raw.recv(100)
+        with socket.create_connection(("127.0.0.1", port)) as raw:  # old clients name no host
+            raw.sendall(b"GET /debug/memory HTTP/1.0\r\n\r\n")
+            assert b" 200 " in raw.recv(100)
+        with socket.create_connection(("127.0.0.1", port)) as raw:
+            raw.sendall(b"GET /debug/memory HTTP/1.1\r\n\r\n")
+            assert b" 403 " in raw.recv(100)
+        with socket.create_connection(("127.0.0.1", port)) as raw:
+            raw.sendall(b"OPTIONS /debug/memory HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost:3000\r\n\r\n")
+            told = raw.recv(1000)
+            assert b" 204 " in told and b"Access-Control-Allow-Origin: http://localhost:3000\r\n" in told, told
+        assert "/metrics" in get(port, "/")[1]
         with socket.create_connection(("127.0.0.1", port)) as raw:
             raw.sendall(b"GET /" + b"a" * 5000)
             assert b" 431 " in raw.recv(100)
+
+
+def test_who_has_an_answer_already_gets_no_second_copy(prog):
+    port = free_port()
+    with embedded(prog, "embedded", f"127.0.0.1:{port}"):
+        answer, _ = get(port, "/debug/memory?top=3")
+        tag = answer.getheader("ETag")
+        # it stays the same reading for ten seconds, and this takes as long as it takes
+        again, body = get(port, "/debug/memory?top=3", **{"If-None-Match": tag})
+        assert (again.status, body) == (304, "") if again.getheader("ETag") == tag else again.status == 200
+        assert get(port, "/debug/memory?top=4", **{"If-None-Match": tag})[0].status == 200
+
+
+def test_a_token_opens_any_address_and_prometheus_is_served(prog):
+    port, token = free_port(), "0123456789abcdefXYZ"
+    with embedded(prog, "embedded", f"0.0.0.0:{port}", token) as child:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": token}, {"Authorization": f"Bearer {token}x"}):
+            assert get(port, "/metrics", **headers)[0].status == 401, headers
+        assert get(port, "/metrics?token=0123456789abcdef")[0].status == 401
+        assert get(port, f"/debug/memory?token={token}&top=2")[0].status == 200
+        answer, body = get(port, "/metrics", Authorization=f"Bearer {token}")
+        assert answer.status == 200 and "version=0.0.4" in answer.getheader("Content-Type")
+        rows = dict(line.rsplit(" ", 1) for line in body.splitlines() if line[0] != "#")
+        rss = int(rows["process_resident_memory_bytes"])
+        assert rss == sum(int(v) for k, v in rows.items() if k.startswith("byteledger_resident_bytes{")), body
+        assert int(rows['byteledger_resident_bytes{class="named",label="cache-*"}']) == 6 << 20, body
+        assert get(port, "/metrics", Authorization=f"Bearer {token}", Host="evil.example")[0].status == 403
+        assert child.poll() is None
+
+
+def test_pkg_config_knows_the_library(tmp_path):
+    found = glob.glob(os.path.join(os.environ.get("BYTELEDGER_BUILD", "build"), "meson-private", "byteledger.pc"))
+    assert found, "byteledger.pc"
+    with open(found[0], encoding="ascii") as file:
+        text = file.read()
+    assert "-lbyteledger" in text and "Name: byteledger" in text and "Requires:" not in text
 
 
 def test_two_hundred_slow_clients_keep_nobody_out(prog):

@@ -336,7 +336,10 @@ def test_a_quick_look_does_not_hold_mmap_up(byteledger, prog):
                 told = max(told, json.loads(done.stdout)["stall_ns"] / 1e6)
         milliseconds, over, count = child.communicate(timeout=60)[0].split()
         return float(milliseconds), int(over) / int(count), told
-    quiet = worst(False)
-    looked = sorted(worst(True) for _ in range(3))[1]
-    # it waits for one call of ours and not for several: what is told, and what the machine itself takes
-    assert looked[0] < looked[2] + quiet[0] + 5 and looked[1] < 0.001, (quiet, looked)
+    quiet, looked = zip(*((worst(False), worst(True)) for _ in range(3)))
+    # a look is one call among thousands: those that take long are hardly more than with nobody looking
+    rate = lambda runs: sorted(r[1] for r in runs)[1]
+    assert rate(looked) <= rate(quiet) + 0.001, (quiet, looked)
+    # and the worst waits for one call of ours, not for several: for what is told, and what the machine takes by itself
+    least = min(looked)
+    assert least[0] < least[2] + max(q[0] for q in quiet) + 5, (quiet, looked)

@@ -171,8 +171,25 @@ int main(void)
 	holds(byteledger_name(at, MIB, "fine name.1") == 0, "a name is taken");
 	holds(errno == 77, "errno survives");
 	holds(shows("fine name.*"), "and shown");
-	holds(byteledger_name(at + 1, MIB, "x") == -EINVAL,
-	      "not the beginning of a page is refused");
+	holds(byteledger_name(at + 1, MIB, "x") == -EADDRNOTAVAIL,
+	      "not the beginning of a page is refused, and said");
+	int ends[2];
+	char brief[1024] = "";
+	unsigned long long rss = 0;
+	errno = 78;
+	holds(pipe(ends) == 0 && byteledger_breakdown_signal(ends[1]) == 0 && errno == 78,
+	      "a handler can ask, too");
+	holds(read(ends[0], brief, sizeof(brief) - 1) > 50 &&
+		      sscanf(brief, "RSS %llu KiB", &rss) == 1 && rss > 16 * 1024 &&
+		      strstr(brief, "libraries") && strstr(brief, "anonymous"),
+	      "and is told what there is");
+	holds(byteledger_breakdown_signal(-1) == -EBADF, "or why not");
+	close(ends[0]);
+	close(ends[1]);
+	holds(byteledger_serve_token("127.0.0.1:1", "short") == -EINVAL &&
+		      byteledger_serve_token("127.0.0.1:1", "with a blank in it") == -EINVAL &&
+		      byteledger_serve_token("127.0.0.1:1", NULL) == -EINVAL,
+	      "a token that is none is refused");
 	holds(byteledger_name(at, 0, "x") == -EINVAL, "no bytes are refused");
 	holds(byteledger_name(at, (size_t)-4096, "x") == -EINVAL, "wrapping around is refused");
 	holds(byteledger_name(at, MIB, "") == -EINVAL, "an empty name is refused");

@@ -148,6 +148,17 @@ static void routes_answer_and_bad_parameters_are_named(void **state)
 	expect(ask(s, "GET", "/hello?flag=yes", LOCAL), 400, "true or false");
 	expect(ask(s, "GET", "/nothing", LOCAL), 404, "{\"error\":");
 	expect(ask(s, "POST", "/hello", LOCAL), 405, "only GET");
+	expect(ask(s, "OPTIONS", "/hello", LOCAL), 204, "Allow: GET, HEAD, OPTIONS");
+	expect(ask(s, "OPTIONS", "/hello", LOCAL "Origin: http://localhost:3000\r\n"), 204,
+	       "Access-Control-Allow-Headers: Authorization, If-None-Match");
+	expect(ask(s, "OPTIONS", "/hello", LOCAL "Origin: http://evil.example\r\n"), 403, "error");
+	char given[160], tag[64];
+	const char *etag = strstr(ask(s, "GET", "/hello?n=9", LOCAL), "ETag: ");
+	assert_non_null(etag);
+	assert_int_equal(sscanf(etag, "ETag: %63s", tag), 1);
+	snprintf(given, sizeof(given), LOCAL "If-None-Match: %s\r\n", tag);
+	expect(ask(s, "GET", "/hello?n=9", given), 304, NULL);
+	expect(ask(s, "GET", "/hello?n=8", given), 200, "\"n\":8");
 	expect(ask(s, "GET", "/events", LOCAL), 200, "data: 1");
 	expect(ask(s, "GET", "/hello", LOCAL), 200, "nosniff");
 	http_server_stop(s);
