@@ -712,17 +712,33 @@ static UNWIND_INLINE void call_ends(struct pt_regs *regs)
 		put_event(WIRE_SAMPLE_ALLOC, pid, tid, addr, &live);
 }
 
-extern _Bool bpf_session_is_return(void) __attribute__((section(".ksyms"))) __attribute__((weak));
+/*
+ * Whether a session's program stands at the return. The kernel would say so by a function whose type has changed after 6.18, and the
+ * loader refuses what has the other one; so it is told by where the thread is. At the entry that is the probe, of whose address the
+ * cookie has the place in its page; where a caller's place is the same by chance the address of the call that was noted tells.
+ */
+static UNWIND_INLINE int is_return(struct pt_regs *regs, uint64_t cookie)
+{
+	uint32_t pid, tid;
+	struct wire_sample_pending *p;
+	if ((regs->ip & 0xfff) != cookie >> WIRE_SAMPLE_PLACE_SHIFT)
+		return 1;
+	if (current_ids(&pid, &tid) < 0)
+		return 0;
+	p = bpf_map_lookup_elem(&sample_pending, &tid);
+	return p && p->caller == regs->ip;
+}
 
 /* From Linux 6.13 on: one link, and the return is trapped only of a call that was taken. */
 SEC("uprobe")
 int sample_session(struct pt_regs *regs)
 {
-	if (bpf_session_is_return()) {
+	uint64_t cookie = bpf_get_attach_cookie(regs);
+	if (is_return(regs, cookie)) {
 		call_ends(regs);
 		return 0;
 	}
-	return call_begins(regs, bpf_get_attach_cookie(regs)) ? 0 : ENTRY_DONE;
+	return call_begins(regs, cookie) ? 0 : ENTRY_DONE;
 }
 
 /* The same by two links: every return is trapped. */

@@ -44,23 +44,42 @@ static UNWIND_INLINE int is_wanted_thread(void)
 	return !sample_kernel_only || bpf_map_lookup_elem(&sample_kernel_pids, &pid) != 0;
 }
 
+/* Travels on the BPF stack. */
+struct kernel_mix {
+	struct sample_room *room;
+	uint64_t hash;
+};
+
+/* As a function of its own: unrolled, with all that may come before it, it is more than Linux 6.1 looks through. */
+static long kernel_mix_frame(uint32_t i, struct kernel_mix *mix)
+{
+	struct wire_sample_stack *stack = &mix->room->stack;
+	uint64_t at = (uint64_t)i + WIRE_SAMPLE_KERNEL_FRAMES;
+
+	__asm__ volatile("" : "+r"(at)); /* what is compared is what is added */
+	if (at >= WIRE_SAMPLE_FRAMES_MAX)
+		return 1;
+	if (at >= stack->count)
+		stack->frame[at] = 0;
+	else
+		mix->hash = walk_mix(mix->hash, stack->frame[at]);
+	return 0;
+}
+
 /* The kernel's stack, behind what it is of: a slab cache, pages, per-CPU memory. */
 static UNWIND_INLINE uint64_t kernel_stack(void *ctx, uint64_t what, struct sample_room *room)
 {
-	uint64_t hash = walk_mix(0x9e3779b97f4a7c15ULL, what);
+	struct kernel_mix mix = { room, walk_mix(0x9e3779b97f4a7c15ULL, what) };
 	long bytes = bpf_get_stack(ctx, &room->stack.frame[WIRE_SAMPLE_KERNEL_FRAMES],
 				   sizeof(room->stack.frame) - 8 * WIRE_SAMPLE_KERNEL_FRAMES, 0);
 	uint32_t count = bytes > 0 ? (uint32_t)bytes / 8 : 0;
+	uint64_t hash;
 
 	room->stack.frame[0] = room->stack.frame[1] = what;
 	room->stack.count = count + WIRE_SAMPLE_KERNEL_FRAMES;
 	room->stack.stop = room->stack.guessed = 0;
-	for (uint32_t i = WIRE_SAMPLE_KERNEL_FRAMES; i < WIRE_SAMPLE_FRAMES_MAX; i++) {
-		if (i >= room->stack.count)
-			room->stack.frame[i] = 0;
-		else
-			hash = walk_mix(hash, room->stack.frame[i]);
-	}
+	bpf_loop(WIRE_SAMPLE_FRAMES_MAX - WIRE_SAMPLE_KERNEL_FRAMES, kernel_mix_frame, &mix, 0);
+	hash = mix.hash;
 	hash |= 1;
 	if (!bpf_map_lookup_elem(&sample_stacks, &hash) &&
 	    bpf_map_update_elem(&sample_stacks, &hash, &room->stack, BPF_ANY)) {

@@ -151,7 +151,8 @@ struct samples {
 	double scale; /* of this epoch: what is seen stands for so many times as much */
 	/* of epochs that were seen in windows: how many, how long, their squares, and what may be wrong with all scales alike */
 	double epochs, epochs_ns, epochs_squares, scale_error;
-	double duty;        /* share of the time in which allocations are seen; 1 = always */
+	double duty; /* share of the time in which allocations are seen; 1 = always */
+	double overdrawn_ns; /* what was spent beyond the budget at most; it is earned back before more is spent */
 	char governed[256]; /* what was done to keep to the budget; "" = nothing */
 };
 

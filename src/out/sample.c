@@ -255,6 +255,7 @@ static void put_cost(struct jsonw *json, const struct samples *s)
 	jsonw_u64(json, "hits", s->hits);
 	jsonw_u64(json, "kernel_bytes", s->kernel_bytes);
 	jsonw_double(json, "duty", s->duty);
+	jsonw_u64(json, "overdrawn_ns", s->budget > 0 ? sample_whole(s->overdrawn_ns) : 0);
 	if (s->governed[0])
 		jsonw_str(json, "governed", s->governed);
 	jsonw_object_end(json);

@@ -49,7 +49,7 @@ void sample_histogram(struct buf *to, const double *size, double bytes, double c
 	for (unsigned i = 0; i < SAMPLES_SIZES; i++) {
 		if (size[i] <= 0)
 			continue;
-		put_size(label, i ? ldexp(1, (int)i) : 0);
+		put_size(label, ldexp(1, (int)i));
 		buf_printf(to, "%-10s | %-9" PRIu64 " | %9.2f%% | ", label, sample_whole(size[i]),
 			   100 * size[i] / all);
 		for (int bar = (int)lround(BAR_MAX * size[i] / most); bar > 0; bar--)

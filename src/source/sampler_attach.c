@@ -162,7 +162,8 @@ static int number_of(struct sampler *s, struct sampler_function *f, struct err *
 
 static uint64_t cookie_of(const struct sampler_function *f)
 {
-	return f->cookie | (uint64_t)f->number << 32;
+	return f->cookie | (uint64_t)f->number << 32 |
+	       (f->file_at & 0xfff) << WIRE_SAMPLE_PLACE_SHIFT;
 }
 
 static int refused(const struct sampler_function *f, int error, struct err *err)
@@ -313,6 +314,10 @@ int sampler_attach(struct sampler *s, uint32_t pid, struct sampler_functions *fu
 	if (!grown)
 		return err_set(err, -ENOMEM, "cannot list probes");
 	s->sets = grown;
+	/* one that was met while it was being started has mapped its libraries since, before anybody announced it to us */
+	struct err gone = { 0 };
+	if (pid)
+		bpftables_refresh(s->tables, pid, &gone);
 	uint32_t before = s->link_count;
 	if (s->held)
 		hurry(1);

@@ -217,6 +217,8 @@ static int look(struct sampler_governor *g, uint64_t now_ns, struct err *err)
 	if (g->purse_ns > purse_full(g))
 		g->purse_ns = purse_full(g);
 	g->purse_ns -= cost;
+	if (-g->purse_ns > g->samples->overdrawn_ns)
+		g->samples->overdrawn_ns = -g->purse_ns;
 	g->hits = all;
 	g->looked_ns = now_ns;
 	return 0;

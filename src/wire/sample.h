@@ -23,7 +23,9 @@
  *   bits 12..15  register of the alignment: up to 16 the call is another probed function's
  *   bits 16..23  enum wire_sample_flag
  *   bits 32..47  number of the function
+ *   bits 48..59  where in its page the probe stands
  */
+#define WIRE_SAMPLE_PLACE_SHIFT 48
 enum wire_sample_reg {
 	WIRE_SAMPLE_DI = 0,
 	WIRE_SAMPLE_SI = 1,

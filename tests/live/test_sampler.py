@@ -106,25 +106,34 @@ def test_a_static_program_is_sampled_by_its_own_names(byteledger, prog):
 
 
 def deviations(byteledger, asked, seed, *options):
+    """(way, estimated less true bytes, their variance, the same of counts) of a run."""
     truth, got = sample_asked(byteledger, asked, 3000, *options, seed=seed)
     found = by_way(got)
+    assert "-" not in found and not got["lost"]["events"], (got["lost"], found.get("-"), [r["frames"] for r in got["rows"]][:3])
     for way, (count, size, _) in truth.items():
         sums = found.get(way, [0] * 5)
         # one call in so many misses rare large ones: that is what bytes are for
-        if sums[3] > 0 and sums[1] > 0 and size > 1 << 20 and (way != "by_malloc" or "--sample-every" not in options):
-            yield way, (sums[1] - size) / math.sqrt(sums[3]), (sums[0] - count) / math.sqrt(sums[4])
+        if size > 1 << 20 and (way != "by_malloc" or "--sample-every" not in options):
+            yield way, sums[1] - size, sums[3], sums[0] - count, sums[4]
 
 
-def judge(found):
-    """Errors are what they are said to be: 3 sigma hold nearly always, and on average nothing is too high or too low."""
-    assert len(found) > 20
-    for column in (1, 2):
-        values = [f[column] for f in found]
-        mean = sum(values) / len(values)
-        assert abs(mean) < 4 / math.sqrt(len(values)), f"biased by {mean:.2f} sigma over {len(values)}"
-        # few samples of a skewed weight: 1 in 30 may lie beyond 3 sigma of their own estimate
-        beyond = [f for f in found if abs(f[column]) > 3]
-        assert len(beyond) <= max(2, len(found) // 30), beyond
+def judge(found, sigma=5):
+    """
+    Sums over all seeds lie within so many of the errors that are told, whatever the way, for bytes and for counts. It is sums that are
+    held against sums: an estimate that is too low has an error that is too low, so that single ones divided by theirs are not
+    centred although the estimates are.
+    """
+    sums = {}
+    for way, *values in found:
+        sums[way] = [a + b for a, b in zip(sums.get(way, [0] * 4), values)]
+    worst = {}
+    for way, (size, size_variance, count, count_variance) in sums.items():
+        worst[way] = (size / math.sqrt(size_variance or 1), count / math.sqrt(count_variance or 1))
+    assert len(worst) >= 9 and all(v[1] > 0 for v in sums.values())
+    assert all(abs(z) < sigma for pair in worst.values() for z in pair), worst
+    # and are not told too large: a fifth of the ways is further off than half of what is told
+    assert sum(abs(z) > 0.3 for pair in worst.values() for z in pair) >= 3, worst
+    return worst
 
 
 @pytest.mark.parametrize("options", [("--sample-bytes", "16K"), ("--sample-every", "20")], ids=["bytes", "every"])
@@ -135,7 +144,11 @@ def test_estimates_are_unbiased_and_their_errors_true(byteledger, prog, options)
 @pytest.mark.large
 @pytest.mark.parametrize("options", [("--sample-bytes", "16K"), ("--sample-every", "20")], ids=["bytes", "every"])
 def test_estimates_hold_over_a_hundred_seeds(byteledger, prog, options):
-    judge([d for seed in range(1, 101) for d in deviations(byteledger, prog("asked"), seed, *options)])
+    found = [d for seed in range(1, 101) for d in deviations(byteledger, prog("asked"), seed, *options)]
+    worst = judge(found)
+    print("over a hundred seeds, sigma of (bytes, count):", {way: (round(a, 2), round(b, 2)) for way, (a, b) in worst.items()})
+    single = [z for _, a, va, b, vb in found for z in ((a / math.sqrt(va or 1)), b / math.sqrt(vb or 1))]
+    print("single runs beyond 3 sigma of their own error:", sum(abs(z) > 3 for z in single), "of", len(single))
 
 
 def test_json_has_the_keys_that_are_promised(byteledger, prog):
@@ -196,28 +209,105 @@ def test_forked_children_live_and_are_not_counted(byteledger, prog, options):
     fork_under_probes(byteledger, prog, 40, *options)
 
 
+def child_ns(byteledger, prog, *options):
+    """ns of CPU that a child of a probed program takes for a pair, as it says itself; with @options None nobody probes."""
+    with running(prog("forkpays"), "20", "20000") as p:
+        if options == (None,):
+            go(p)
+            return float(p.stdout.readline())
+        with sampling(byteledger, "-p", p.pid, "-q", *options) as s:
+            go(p)
+            took = float(p.stdout.readline())
+            end(s)
+            return took
+
+
+@pytest.mark.large
+def test_forked_children_pay_what_is_said(byteledger, prog):
+    """By calls alone their code is as it was from the first hit on; with --leaks and sessions they pay a trap a pair."""
+    bare, calls, leaks = (child_ns(byteledger, prog, *o) for o in ((None,), ("--budget", "0"), ("--leaks",)))
+    print(f"ns a pair in a child: bare {bare:.0f}, calls {calls:.0f}, --leaks {leaks:.0f}")
+    assert calls < bare + 100, "children pay for every call"
+    assert leaks < 20 * 1000
+
+
 @pytest.mark.large
 @pytest.mark.parametrize("options", [("--all",), ("--all", "--leaks")], ids=["calls", "leaks"])
 def test_a_thousand_forked_children_live(byteledger, prog, options):
     fork_under_probes(byteledger, prog, 1000, *options)
 
 
+def told_in_time(s, seconds, is_told):
+    """Reads what is shown until it is so in five readings one behind the other; {function: row} of the last one."""
+    until, said, same = time.monotonic() + seconds, {}, 0
+    while time.monotonic() < until and same < 5:
+        said = {row["frames"][0]["function"]: row for row in json.loads(s.stdout.readline())["processes"][0]["rows"] if row["frames"]}
+        same = same + 1 if is_told(said) else 0
+    return said, same == 5
+
+
 def test_a_leak_is_told_from_a_cache_and_from_what_is_made_at_the_start(byteledger, prog):
+    wanted = {"leak": ("growing",), "into_cache": ("plateau", "startup"), "at_start": ("plateau", "startup"), "storm": ("temporary",)}
     with running(prog("growth"), "4000", "800") as p, \
             sampling(byteledger, "-p", p.pid, "--sample-bytes", "64K", "--interval", "100ms", "--older", "0", "--jsonl") as s:
         go(p)
-        time.sleep(4)
-        s.send_signal(signal.SIGINT)
-        last = json.loads(s.communicate()[0].splitlines()[-1])["processes"][0]
-    said = {}
-    for row in last["rows"]:
-        said[row["frames"][0]["function"]] = row
-    assert said["leak"]["verdict"] == "growing", said["leak"]["verdict"]
-    rate, error = said["leak"]["growth_bytes_per_s"], said["leak"]["growth_error_bytes_per_s"]
-    assert abs(rate - 4e6) < 2 * error + 4e5, (rate, error)
-    assert said["into_cache"]["verdict"] in ("plateau", "startup"), said["into_cache"]["verdict"]
-    assert said["at_start"]["verdict"] in ("plateau", "startup"), said["at_start"]["verdict"]
-    assert said["storm"]["verdict"] == "temporary"
+
+        def is_told(said):
+            if any(said.get(name, {}).get("verdict") not in verdicts for name, verdicts in wanted.items()):
+                return False
+            rate, error = said["leak"]["growth_bytes_per_s"], said["leak"]["growth_error_bytes_per_s"]
+            return abs(rate - 4e6) < 5 * error + 2e5
+        said, told = told_in_time(s, 60, is_told)
+    assert told, {name: (row["verdict"], row.get("growth_bytes_per_s"), row.get("growth_error_bytes_per_s")) for name, row in said.items()}
+
+
+@pytest.mark.large
+def test_a_leak_of_a_mebibyte_a_minute_in_a_storm_of_calls_is_named_within_five_minutes(byteledger, prog):
+    """2 million calls a second where nobody looks, as many as the probes leave time for where somebody does."""
+    begun = time.monotonic()
+    with running(prog("growth"), str(2**20 / 60000), "20000", "1100") as p, \
+            sampling(byteledger, "-p", p.pid, "--sample-bytes", "64K", "--interval", "5s", "--older", "0", "--jsonl") as s:
+        go(p)
+
+        def is_told(said):
+            row = said.get("leak", {})
+            return row.get("verdict") == "growing" and said.get("into_cache", {}).get("verdict") in ("plateau", "startup")
+        said, told = told_in_time(s, 300, is_told)
+    assert told, {name: (row["verdict"], row["live_bytes"]) for name, row in said.items()}
+    took, rate, error = time.monotonic() - begun, said["leak"]["growth_bytes_per_s"], said["leak"]["growth_error_bytes_per_s"]
+    print(f"named after {took:.0f} s: {rate * 60 / 2**20:.2f} +- {error * 60 / 2**20:.2f} MiB a minute, cache: {said['into_cache']['verdict']}")
+    assert abs(rate * 60 - 2**20) < 5 * error * 60 + 0.1 * 2**20
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("options", [("--sample-bytes", "64K"), ("--sample-every", "1000")], ids=["bytes", "every"])
+def test_what_comes_in_step_is_neither_missed_nor_doubled(byteledger, prog, options):
+    """Calls of three sites whose period is the rate's own: each site is right within its error."""
+    with running(prog("instep"), "400000") as p, sampling(byteledger, "-p", p.pid, "--format", "json", "--budget", "0", *options) as s:
+        go(p)
+        truth = truth_of(p)
+        found = by_way(json.loads(end(s))["processes"][0])
+    assert len(truth) == 3
+    for way, (count, size, _) in truth.items():
+        got = found.get(way, [0] * 5)
+        # of a site with few samples the error is taken from the truth: counts of a sampled site are Poisson's
+        error = math.sqrt(count * 1000) if "--sample-every" in options else math.sqrt(got[4] or 1)
+        assert abs(got[0] - count) < 5 * error, (way, got, count)
+        if "--sample-bytes" in options:
+            assert abs(got[1] - size) < 5 * math.sqrt(got[3] or 1), (way, got, size)
+
+
+@pytest.mark.large
+def test_a_hundred_million_short_blocks_leave_nothing(byteledger, prog):
+    with running(prog("growth"), "0", "0", "100000", env={"GROWTH_STORMS": "100000000"}) as p, \
+            sampling(byteledger, "-p", p.pid, "--leaks", "--sample-bytes", "16K", "--format", "json") as s:
+        go(p)
+        assert p.stdout.readline() == "stormed\n"
+        got = json.loads(end(s))["processes"][0]
+    storm = [row for row in got["rows"] if row["frames"] and row["frames"][0]["function"] == "storm"]
+    assert len(storm) == 1 and storm[0]["count"] > 5e7 and got["lost"]["events"] == 0, got["lost"]
+    assert (storm[0]["live_count"], storm[0]["live_bytes"], storm[0]["live_error_bytes"]) == (0, 0, 0)
+    assert got["cost"]["hits"] >= 2e8 and got["cost"]["kernel_bytes"] < 20 << 20
 
 
 def test_live_estimates_return_to_nothing(byteledger, prog):
@@ -456,19 +546,27 @@ def called(byteledger, prog, threads, rate, seconds, *options):
         assert done.returncode == 0, done.stderr
         rates = json.loads(p.stdout.readline())["by_second"][1:seconds]
     shown = [json.loads(line)["processes"][0] for line in done.stdout.splitlines()]
-    return sum(rates) / len(rates), shown[-1], [(q["runtime_ns"], q["cost"]["hits"] * q["cost"]["ns_per_hit"]) for q in shown]
+    spent, before, costs = 0, 0, []
+    for q in shown: # each call at the price that was known then: what the machine does beside it changes it
+        spent += (q["cost"]["hits"] - before) * q["cost"]["ns_per_hit"]
+        before = q["cost"]["hits"]
+        costs.append((q["runtime_ns"], spent, q["cost"]["overdrawn_ns"]))
+    return sum(rates) / len(rates), shown[-1], costs
 
 
 @pytest.mark.parametrize("threads,rate", [(1, 0), (2, 600000)], ids=["a loop", "at a pace"])
 def test_a_budget_is_kept_from_the_first_call_on(byteledger, prog, threads, rate):
     pairs, last, costs = called(byteledger, prog, threads, rate, 5)
     assert last["cost"]["duty"] < 0.5
-    for at, cost in costs:  # what the purse holds at first, what it earns, and windows that ran over on a busy machine
-        assert cost < 0.0085 * at + 6e6 + 20e6, (at, cost)
+    # what the purse holds at first, what it earns, and what was spent beyond it at most, once: it is earned back before more is
+    # spent. How much that is depends on how soon byteledger runs when the kernel has woken it, which is the machine's; so does
+    # the price of a call, which is known by tenths. Without a budget it were sixty times as much.
+    for at, cost, overdrawn in costs:
+        assert cost < 1.5 * (0.0085 * at + 6e6) + 1.1 * overdrawn, (at, cost, overdrawn)
     # what is said of a loop without time to spare is a lower bound, and says so
     seconds = last["runtime_ns"] / 1e9
     got, error = last["estimated_allocations"] / seconds, last["error_allocations"] / seconds
-    assert abs(got - pairs) < 4 * error, (pairs, got, error)
+    assert abs(got - pairs) < 5 * error, (pairs, got, error)
     if not rate:
         assert "at least" in last["cost"]["governed"]
 
@@ -542,9 +640,9 @@ def test_a_nop_of_five_bytes_is_probed_only_where_children_live(byteledger, prog
 def test_linux_6_1_counts_every_way_alike(byteledger, prog):
     """By perf events and two links each: neither sessions nor links of many probes are there."""
     root = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-    done = subprocess.run([os.path.join(root, "scripts", "guest.sh"), "-k", "6.1", "-t", "280", "--", sys.executable, "-m", "pytest", "-q",
+    done = subprocess.run([os.path.join(root, "scripts", "guest.sh"), "-k", "6.1", "-t", "480", "--", sys.executable, "-m", "pytest", "-q",
                            "-c", "tests/live/pytest.ini", "--rootdir", ".", "-p", "no:cacheprovider", "tests/live/test_sampler.py",
-                           "-m", "not large", "-k", "every_way and None or nothing_is_left or forked_children"],
+                           "-m", "not large", "-k", "every_way and None or nothing_is_left or forked_children or its_word or kernels_own"],
                           cwd=root, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
     assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-3000:] + done.stderr[-2000:]
 
@@ -578,11 +676,17 @@ def test_the_kernels_own_allocations_are_followed_by_its_stacks(byteledger):
         assert count >= 600 and kinds <= {"[kmalloc]", "[pages]"} | {k for k in kinds if k.startswith("[slab ")}, (count, kinds)
         go(p)
         assert p.stdout.readline() == "closed\n"
-        until = time.monotonic() + 10
-        while time.monotonic() < until and live_pipes(line := s.stdout.readline())[0] > 60:
+        # what an interrupt gives back inside of a probe is not seen, and counted: never more than that is left. The kernel gives back
+        # some of it later, when nobody may be reading it any more.
+        until = time.monotonic() + 60
+        while time.monotonic() < until and live_pipes(line := s.stdout.readline())[0] > lost_of(line):
             pass
-        assert live_pipes(line)[0] <= 60  # an interrupt's free inside of another one is not seen; it is counted
+        assert live_pipes(line)[0] <= lost_of(line) < 60, line[:300]
         end(s)
+
+
+def lost_of(line):
+    return json.loads(line)["processes"][0]["lost"]["events"]
 
 
 def test_single_blocks_are_listed_with_address_size_and_age(byteledger, prog):

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * growth.c - four habits at once: a storm of short-lived blocks, a cache that fills and stays, what is made at the start alone,
- * and a leak. usage: growth LEAK_BYTES_PER_MS CACHE_MS [STORM_PER_MS]. Begins when a line comes on stdin; ends when it closes.
+ * and a leak. usage: growth LEAK_BYTES_PER_MS CACHE_MS [STORM_PER_MS]. Begins when a line comes on stdin; ends when it closes. With
+ * GROWTH_STORMS=N in the environment it says "stormed" after N blocks of the storm, and asks for nothing more.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -48,6 +49,8 @@ int main(int argc, char **argv)
 	double rate = argc > 1 ? atof(argv[1]) : 100, cache_ms = argc > 2 ? atof(argv[2]) : 1000;
 	int storms = argc > 3 ? atoi(argv[3]) : 50;
 	double leaked = 0, cached = 0;
+	const char *end = getenv("GROWTH_STORMS");
+	long left = end ? atol(end) : -1;
 	struct pollfd in = { .fd = 0, .events = POLLIN };
 	setvbuf(stdin, NULL, _IONBF, 0);
 	if (!fgets(line, sizeof(line), stdin))
@@ -57,8 +60,14 @@ int main(int argc, char **argv)
 	double begin = now_ms();
 	for (;;) {
 		double since = now_ms() - begin;
-		for (int i = 0; i < storms; i++)
+		for (int i = 0; i < storms && left != 0; i++, left -= left > 0)
 			storm();
+		if (left == 0) {
+			left = -1;
+			storms = 0;
+			puts("stormed");
+			fflush(stdout);
+		}
 		for (; leaked < since * rate; leaked += 4000)
 			leak(4000);
 		for (; cached < since && cached < cache_ms; cached++)
