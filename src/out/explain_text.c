@@ -11,7 +11,8 @@
 
 #define WIDTH 100u
 #define GROUPS 5u
-#define FOLD_PERCENT 1 /* of RSS: what is less stands in one line with others */
+#define FOLD_NAMED 52429 /* a twentieth of a MiB */
+#define FOLD_PERCENT 1   /* of RSS: what is less stands in one line with others */
 
 struct page {
 	FILE *to;
@@ -140,11 +141,11 @@ static void fold(struct page *p, uint64_t bytes, const char *text)
 {
 	CLEANUP(buf_fini) struct buf name = { 0 };
 	char n[TEXT_NUMBER_MAX];
-	if (!bytes)
+	p->folded += bytes;
+	if (bytes < FOLD_NAMED) /* it would be told as 0.0 */
 		return;
 	buf_printf(&p->fold, "%s%s %s", p->fold.len ? "; " : "", shown(&name, text, p->ascii, 48),
 		   mib(n, bytes));
-	p->folded += bytes;
 }
 
 static void line_or_fold(struct page *p, uint64_t bytes, const char *line, const char *name)
@@ -529,12 +530,12 @@ static void put_occupancy(struct page *p)
 		return;
 	buf_printf(&text, "How full are the %s MiB of %s with live blocks?", mib(n, all),
 		   has_slabs(p->e) ? "slabs" : "pages");
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0, some = 0; i < 4; i++) {
 		unsigned bar = (unsigned)((unsigned __int128)parts[i] * 12 / all);
 		if (parts[i])
-			buf_printf(&text, " %s\xc2\xa0%.*s%s%s%s", names[i], (int)bar,
-				   "############", bar ? "\xc2\xa0" : "", mib(n, parts[i]),
-				   i < 3 ? "," : "");
+			buf_printf(&text, "%s %s\xc2\xa0%.*s%s%s", some++ ? "," : "", names[i],
+				   (int)bar, "############", bar ? "\xc2\xa0" : "",
+				   mib(n, parts[i]));
 	}
 	fputs("  ", p->to);
 	wrap(p, 2, 2, buf_cstr(&text));
@@ -691,7 +692,9 @@ int out_explain_text(FILE *to, const struct explain *e, const struct out_opt *op
 	put_mapped(&p);
 	put_others(&p);
 	if (p.folded)
-		put_line(&p, p.folded, buf_cstr(&p.fold));
+		put_line(&p, p.folded,
+			 p.fold.len ? buf_cstr(&p.fold)
+				    : "all else: stacks, headers, caches, data, files");
 	if (sheet->class_bytes[SHEET_BYTELEDGER])
 		put_line(&p, sheet->class_bytes[SHEET_BYTELEDGER],
 			 "byteledger itself: not there without it");
