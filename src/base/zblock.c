@@ -13,7 +13,7 @@
  * A negative level steps over what does not repeat at once: of the fast ones it is the number of bytes. Such levels would
  * store bytes as they are, which is asked for otherwise.
  */
-static const int levels[] = { [ZBLOCK_USUAL] = 1, [ZBLOCK_LITTLE] = -20 };
+static const int levels[] = { [ZBLOCK_USUAL] = 1, [ZBLOCK_LITTLE] = -20, [ZBLOCK_MUCH] = 12 };
 
 struct zblock_enc *zblock_enc_new(struct err *err)
 {
@@ -57,9 +57,26 @@ size_t zblock_compress(struct zblock_enc *enc, enum zblock_effort effort, void *
 	return ZSTD_isError(rc) ? 0 : rc;
 }
 
+size_t zblock_compress_like(struct zblock_enc *enc, enum zblock_effort effort, void *to, size_t cap,
+			    const void *from, size_t len, const void *like, size_t like_len)
+{
+	/* for the next frame alone */
+	if (ZSTD_isError(ZSTD_CCtx_refPrefix((ZSTD_CCtx *)enc, like, like_len)))
+		return 0;
+	return zblock_compress(enc, effort, to, cap, from, len);
+}
+
 int zblock_decompress(struct zblock_dec *dec, void *to, size_t len, const void *from,
 		      size_t from_len)
 {
 	size_t rc = ZSTD_decompressDCtx((ZSTD_DCtx *)dec, to, len, from, from_len);
 	return ZSTD_isError(rc) || rc != len ? -EBADMSG : 0;
+}
+
+int zblock_decompress_like(struct zblock_dec *dec, void *to, size_t len, const void *from,
+			   size_t from_len, const void *like, size_t like_len)
+{
+	if (ZSTD_isError(ZSTD_DCtx_refPrefix((ZSTD_DCtx *)dec, like, like_len)))
+		return -EBADMSG;
+	return zblock_decompress(dec, to, len, from, from_len);
 }

@@ -7,12 +7,14 @@
 #include "base/crc.h"
 #include "base/varint.h"
 
-enum { CODING_RAW = 0, CODING_ZSTD = 1 };
+enum { CODING_RAW = 0, CODING_ZSTD = 1, CODING_LIKE = 2 };
 
 /* Below this a frame's own header costs more than it saves. */
 #define PACK_MIN 24
 /* A smaller column costs little either way, and in a small file it counts. */
 #define PLAIN_MIN 16384
+/* A larger one is not made small by much work. */
+#define TIGHT_MAX 8192
 
 void blt_file_header_put(uint8_t *to, const struct blt_file_header *header)
 {
@@ -86,15 +88,29 @@ void blt_cols_clear(struct blt_cols *cols)
 }
 
 /* One column's bytes behind what @out holds: a frame, or as they are where a frame would not be shorter. */
-static uint8_t pack_column(const struct buf *raw, int plain, struct zblock_enc *zenc,
+static uint8_t pack_column(const struct blt_cols *cols, unsigned i, struct zblock_enc *zenc,
 			   struct buf *out)
 {
-	if (raw->len >= PACK_MIN) {
+	const struct buf *raw = &cols->col[i], *like = cols->like ? &cols->like->col[i] : NULL;
+	int plain = cols->plain >> i & 1;
+	enum zblock_effort effort =
+		cols->tight && raw->len <= TIGHT_MAX ? ZBLOCK_MUCH : ZBLOCK_USUAL;
+	if (like && like->len && raw->len >= PACK_MIN) {
+		size_t cap = zblock_bound(raw->len);
+		char *to = buf_reserve(out, cap);
+		size_t len = to ? zblock_compress_like(zenc, effort, to, cap, raw->data, raw->len,
+						       like->data, like->len)
+				: 0;
+		if (len && len < raw->len) {
+			out->len += len;
+			return CODING_LIKE;
+		}
+	} else if (raw->len >= PACK_MIN) {
 		size_t cap = zblock_bound(raw->len);
 		int little = plain && raw->len >= PLAIN_MIN;
 		char *to = buf_reserve(out, cap);
-		size_t len = to ? zblock_compress(zenc, little ? ZBLOCK_LITTLE : ZBLOCK_USUAL, to,
-						  cap, raw->data, raw->len)
+		size_t len = to ? zblock_compress(zenc, little ? ZBLOCK_LITTLE : effort, to, cap,
+						  raw->data, raw->len)
 				: 0;
 		if (len && len < raw->len) {
 			out->len += len;
@@ -127,7 +143,7 @@ int blt_pack(struct blt_cols *cols, struct blt_head *head, struct zblock_enc *ze
 		size_t before = out->len;
 		dir[0]++;
 		*d++ = (uint8_t)i;
-		*d++ = pack_column(col, cols->plain >> i & 1, zenc, out);
+		*d++ = pack_column(cols, i, zenc, out);
 		d = varint_put(d, col->len);
 		d = varint_put(d, out->len - before);
 	}
@@ -150,6 +166,12 @@ int blt_pack(struct blt_cols *cols, struct blt_head *head, struct zblock_enc *ze
 
 int blt_unpack(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
 	       struct buf *scratch, struct blt_view *view)
+{
+	return blt_unpack_like(head, payload, zdec, scratch, NULL, view);
+}
+
+int blt_unpack_like(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
+		    struct buf *scratch, const struct blt_view *like, struct blt_view *view)
 {
 	const uint8_t *at = payload, *end = payload + head->stored;
 	struct {
@@ -193,6 +215,11 @@ int blt_unpack(const struct blt_head *head, const uint8_t *payload, struct zbloc
 			if (raw_len != stored_len)
 				return -EBADMSG;
 			memcpy(to, at, raw_len);
+		} else if (dir[i].coding == CODING_LIKE && like) {
+			if (zblock_decompress_like(zdec, to, raw_len, at, stored_len,
+						   like->col[id].at,
+						   (size_t)(like->col[id].end - like->col[id].at)))
+				return -EBADMSG;
 		} else if (dir[i].coding != CODING_ZSTD ||
 			   zblock_decompress(zdec, to, raw_len, at, stored_len) < 0) {
 			return -EBADMSG;

@@ -59,7 +59,7 @@ struct blt_head {
 	uint8_t type, flags;
 	uint32_t rows, raw, stored;
 	uint64_t
-		first; /* DEFS: definitions before this block; EVENTS: events before; END: place of the index */
+		first; /* DEFS: definitions before this block; EVENTS: events before; END: place of the index; SNAPSHOT: of the one it resembles */
 	uint64_t time_ns; /* of the first event, else of the last one before */
 	uint32_t crc;     /* of the stored bytes */
 };
@@ -100,6 +100,9 @@ struct blt_cols {
 	struct buf col[BLT_COL_MAX];
 	uint32_t
 		plain; /* bit i: to look for repetitions in column i takes more time than they are worth */
+	int tight; /* small columns are worth some work */
+	const struct blt_cols *
+		like; /* of an earlier block, which has to be there to read this one; NULL: it stands alone */
 };
 void blt_cols_fini(struct blt_cols *cols);
 void blt_cols_clear(struct blt_cols *cols);
@@ -123,5 +126,8 @@ struct blt_view {
  */
 int blt_unpack(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
 	       struct buf *scratch, struct blt_view *view);
+/** blt_unpack_like() - the same of a block whose columns may resemble those of @like, another one; NULL: of none. */
+int blt_unpack_like(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
+		    struct buf *scratch, const struct blt_view *like, struct blt_view *view);
 
 #endif

@@ -97,12 +97,38 @@ int reader_payload(struct trace_reader *r, uint64_t at, const struct blt_head *h
 	return 0;
 }
 
+/* The snapshot at @from, which stands alone, for one behind it that resembles it. */
+static int load_like(struct trace_reader *r, uint64_t at, uint64_t from)
+{
+	const uint8_t *payload;
+	struct blt_head head;
+	if (r->like_at == from)
+		return 0;
+	r->like_at = 0;
+	if (from >= at)
+		return -EBADMSG;
+	int rc = reader_head(r, from, &head);
+	if (rc <= 0 || head.type != BLT_SNAPSHOT || head.first)
+		return rc < 0 ? rc : -EBADMSG;
+	rc = reader_payload(r, from, &head, &payload);
+	if (rc == 0)
+		rc = blt_unpack(&head, payload, r->zdec, &r->like_scratch, &r->like);
+	if (rc == 0)
+		r->like_at = from;
+	return rc;
+}
+
 int reader_load(struct trace_reader *r, uint64_t at, const struct blt_head *head,
 		struct blt_view *view)
 {
 	const uint8_t *payload;
-	int rc = reader_payload(r, at, head, &payload);
-	return rc < 0 ? rc : blt_unpack(head, payload, r->zdec, &r->scratch, view);
+	int is_like = head->type == BLT_SNAPSHOT && head->first;
+	int rc = is_like ? load_like(r, at, head->first) : 0;
+	if (rc == 0)
+		rc = reader_payload(r, at, head, &payload);
+	return rc < 0 ? rc
+		      : blt_unpack_like(head, payload, r->zdec, &r->scratch,
+					is_like ? &r->like : NULL, view);
 }
 
 /* The index at the end, if the file was finished. Return: 1, 0 if there is none or it is damaged, negative errno. */
@@ -321,6 +347,7 @@ void trace_reader_freep(struct trace_reader **reader)
 	zblock_dec_free(r->zdec);
 	buf_fini(&r->payload);
 	buf_fini(&r->scratch);
+	buf_fini(&r->like_scratch);
 	index_fini(&r->index);
 	free(r->path);
 	free(r);

@@ -18,6 +18,10 @@ struct trace_reader {
 	struct index index;
 	struct events_tally total; /* as the index says; only events where there is none */
 	struct buf payload, scratch;
+	/* the block that snapshots resemble, as long as the next ones name the same; like_at 0: none is loaded */
+	struct buf like_scratch;
+	struct blt_view like;
+	uint64_t like_at;
 	struct trace_reader *side; /* FILE.pending; its events stand for those from @side_from on */
 	uint64_t side_from;
 };

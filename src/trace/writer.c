@@ -41,6 +41,8 @@
 #define DEFS_BLOCK_BYTES (1u << 20)
 #define DEFS_BLOCK_ROWS 65536
 #define AWAIT_LOOK_NS 2000000
+/* Of a larger snapshot no copy is kept for the next ones to resemble. */
+#define SHOT_LIKE_MAX (4u << 20)
 
 struct trace_writer {
 	struct sink sink;
@@ -64,6 +66,9 @@ struct trace_writer {
 	struct events_tally lost;
 	struct events_told told; /* by what was lost */
 	struct paged_names page_names;
+	struct blt_cols shot; /* of the snapshot that the next ones resemble */
+	uint64_t shot_at;     /* 0: there is none */
+	size_t shot_stored;
 };
 
 static int writer_define(struct sink *sink, const struct def *def, struct err *err);
@@ -244,6 +249,7 @@ static int write_defs(struct trace_writer *w, struct err *err)
 				 .rows = w->defs.rows,
 				 .first = w->defs_before,
 				 .time_ns = events_enc_last_time(w->events) };
+	w->defs.cols.tight = 1;
 	int rc = write_block(w, &w->defs.cols, &head, 0, err);
 	if (rc >= 0)
 		w->defs_before += w->defs.rows;
@@ -386,9 +392,30 @@ int trace_writer_snapshot(struct trace_writer *w, const struct snapshot *snapsho
 {
 	struct blt_cols cols = { 0 };
 	struct blt_head head = { .type = BLT_SNAPSHOT, .rows = 1, .time_ns = snapshot->time_ns };
+	uint64_t at = w->end;
+	size_t raw = 0;
 	shot_encode(&cols, snapshot);
+	for (unsigned i = 0; i < BLT_COL_MAX; i++)
+		raw += cols.col[i].len;
+	cols.tight = 1;
+	if (w->shot_at) {
+		cols.like = &w->shot;
+		head.first = w->shot_at;
+	}
 	int rc = w->failed.code ? err_set(err, w->failed.code, "%s", w->failed.msg)
 				: write_block(w, &cols, &head, 0, err);
+	if (rc >= 0 && !w->shot_at && raw <= SHOT_LIKE_MAX) {
+		w->shot = cols;
+		w->shot_at = at;
+		w->shot_stored = head.stored;
+		return 0;
+	}
+	/* it has become another one: the next stands alone, and is what is resembled from there on */
+	if (rc >= 0 && w->shot_at && head.stored > w->shot_stored / 2) {
+		blt_cols_fini(&w->shot);
+		w->shot = (struct blt_cols){ 0 };
+		w->shot_at = 0;
+	}
 	blt_cols_fini(&cols);
 	return rc < 0 ? rc : 0;
 }
@@ -672,6 +699,7 @@ void trace_writer_freep(struct trace_writer **writer)
 	events_enc_free(w->events);
 	index_fini(&w->index);
 	paged_names_fini(&w->page_names);
+	blt_cols_fini(&w->shot);
 	buf_fini(&w->out);
 	free(w->path);
 	free(w);

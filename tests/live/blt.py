@@ -18,12 +18,16 @@ TOTALS = COUNTERS + ("foreign_frees", "peak_time_ns", "runtime_ns", "peak_event"
                      "culled_allocations", "culled_bytes", "threads", "stacks")
 
 
-def zstd(data, size):
-    """One or more frames, together exactly @size bytes."""
+def zstd(data, size, like=b""):
+    """One or more frames, together exactly @size bytes; they may refer to @like."""
     library = ctypes.CDLL("libzstd.so.1")
-    library.ZSTD_decompress.restype = ctypes.c_size_t
-    to = ctypes.create_string_buffer(size)
-    assert library.ZSTD_decompress(to, ctypes.c_size_t(size), data, ctypes.c_size_t(len(data))) == size
+    library.ZSTD_createDCtx.restype = ctypes.c_void_p
+    library.ZSTD_decompress_usingDict.restype = ctypes.c_size_t
+    to, context = ctypes.create_string_buffer(size), ctypes.c_void_p(library.ZSTD_createDCtx())
+    got = library.ZSTD_decompress_usingDict(context, to, ctypes.c_size_t(size), data, ctypes.c_size_t(len(data)),
+                                            like, ctypes.c_size_t(len(like)))
+    library.ZSTD_freeDCtx(context)
+    assert got == size
     return to.raw
 
 
@@ -77,7 +81,7 @@ def file_header(data):
 
 def blocks(data):
     """(header, columns) of every block of an undamaged file; all that the columns hold has to be read."""
-    at = 64
+    at, whole = 64, {}
     while at < len(data):
         marker, kind, flags, rows, raw, stored, before, time, crc, own = struct.unpack_from("<8sBBxxIIIQQII", data, at)
         body = data[at + 48:at + 48 + stored]
@@ -88,10 +92,13 @@ def blocks(data):
                   for _ in range(directory.byte() if stored else 0)]
         for column, coding, length, size in listed:
             part = directory.take(size)
-            assert column < 32 and column not in columns and coding < 2
-            columns[column] = Column(zstd(part, length) if coding else part)
+            assert column < 32 and column not in columns and coding < (3 if kind == SNAPSHOT and before else 2)
+            like = whole[before][column] if coding == 2 else b""
+            columns[column] = Column(zstd(part, length, like) if coding else part)
             assert len(columns[column].data) == length
         assert directory.done() and raw == sum(length for _, _, length, _ in listed)
+        if kind == SNAPSHOT and not before:
+            whole[at] = {column: content.data for column, content in columns.items()}
         yield {"type": kind, "flags": flags, "rows": rows, "before": before, "time": time, "at": at}, columns
         left = [column for column, content in columns.items() if not content.done()]
         assert not left, f"columns {left} of a block of type {kind} hold more than was described"

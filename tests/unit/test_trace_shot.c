@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SNAPSHOT blocks: what goes in comes out, and what is changed on the way is refused or still adds up. */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "trace/shot.h"
+#include "trace/trace.h"
 #include "view/reconcile.h"
 
 #define PAGE 4096ull
@@ -215,9 +218,65 @@ static void what_was_changed_is_refused_or_adds_up(void **state)
 	snapshot_free(s);
 }
 
+/* A process's next snapshot is nearly its last one. */
+static void snapshots_that_resemble_the_first_take_little_and_need_it(void **state)
+{
+	(void)state;
+	char path[] = "/tmp/byteledger-shot-XXXXXX";
+	struct err err = { 0 };
+	int fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_int_equal(unlink(path), 0);
+	struct trace_writer *w = trace_writer_new(path, NULL, &err);
+	assert_non_null(w);
+	struct snapshot *s = sample();
+	uint64_t sizes[3] = { trace_writer_bytes(w) };
+	for (unsigned i = 0; i < 2; i++) {
+		s->time_ns = 1000 + i;
+		assert_int_equal(trace_writer_snapshot(w, s, &err), 0);
+		sizes[i + 1] = trace_writer_bytes(w);
+	}
+	assert_int_equal(trace_writer_finish(w, NULL, &err), 0);
+	assert_true(sizes[2] - sizes[1] < sizes[1] - sizes[0]);
+	for (unsigned damaged = 0; damaged < 2; damaged++) {
+		struct trace_reader *r = trace_reader_new(path, &err);
+		struct trace_shot *shots = NULL;
+		size_t count, bad;
+		assert_non_null(r);
+		assert_int_equal(trace_reader_shots(r, &shots, &count, &bad, &err), 0);
+		assert_int_equal(count, damaged ? 0 : 2);
+		assert_int_equal(bad, damaged ? 2 : 0);
+		for (size_t i = count; i--;) {
+			struct blt_cols in = { 0 }, out = { 0 };
+			struct snapshot *got = trace_reader_shot(r, &shots[i], &err);
+			assert_non_null(got);
+			assert_int_equal(got->time_ns, 1000 + i);
+			s->time_ns = 1000 + i;
+			shot_encode(&in, s);
+			shot_encode(&out, got);
+			for (unsigned c = 0; c < 8; c++) {
+				assert_int_equal(in.col[c].len, out.col[c].len);
+				assert_memory_equal(in.col[c].data, out.col[c].data, in.col[c].len);
+			}
+			blt_cols_fini(&in);
+			blt_cols_fini(&out);
+			snapshot_free(got);
+		}
+		free(shots);
+		trace_reader_freep(&r);
+		int file = open(path, O_WRONLY | O_CLOEXEC);
+		assert_int_equal(pwrite(file, "\xff\xff", 2, (off_t)sizes[0] + 60), 2);
+		close(file);
+	}
+	snapshot_free(s);
+	unlink(path);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(snapshots_that_resemble_the_first_take_little_and_need_it),
 		cmocka_unit_test(what_goes_in_comes_out),
 		cmocka_unit_test(a_block_of_before_has_no_figures_beside_and_smaps_is_its_rss),
 		cmocka_unit_test(what_was_changed_is_refused_or_adds_up),
