@@ -23,6 +23,7 @@ WORDS = {
     "libbpf": ["<bpf/libbpf.h>", "<bpf/bpf.h>", "<bpf/btf.h>"],
     "libpcap": ["<pcap.h>", "<pcap/*>"],
     "protobuf-c": ["<protobuf-c/*>"],
+    "Lua": ["<lua.h>", "<lauxlib.h>", "<lualib.h>"],
     "libmicrohttpd": ["<microhttpd.h>"],
     "libcurl": ["<curl/*>"],
     "ncurses": ["<curses.h>", "<ncurses.h>", "<ncursesw/*>"],
@@ -45,6 +46,7 @@ MANNERS = {
     "takes a command line": r"\bargv\b|\bgetopt\w*|\bargp\w*",
 }
 MANNERS_REASONS = {
+    "src/script/machine.c": "the child that a script runs in",
     "src/sym/child.c": "a process of its own, which ends there",
     "src/source/sampler_attach.c": "a child of its own that is looked at",
     "src/tui/paint.c": "the terminal is its job",

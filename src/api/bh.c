@@ -39,7 +39,7 @@ static int group_put(struct sink *sink, const struct event *events, size_t count
 		const struct event *ev = &events[i];
 		if (ev->kind != EVENT_ALLOC && ev->kind != EVENT_FREE)
 			continue;
-		struct bh_group *g = &b->groups->all[prof_stack_row(b->names, ev->stack).v];
+		struct block_group *g = &b->groups->all[prof_stack_row(b->names, ev->stack).v];
 		if (ev->kind == EVENT_FREE) {
 			g->live_bytes -= ev->bytes < g->live_bytes ? ev->bytes : g->live_bytes;
 			g->leaked -= g->leaked != 0;
@@ -127,12 +127,15 @@ static int get_ready(struct bh_call *b, struct err *err)
 	const char *strip = bh_arg(b, "strip_template_args");
 	b->strip = strip && (strcmp(strip, "true") == 0 || strcmp(strip, "1") == 0);
 	rc = count_frames(b, err);
-	return rc < 0 ? rc : bh_filter_parse(b, err);
+	if (rc == 0)
+		rc = bh_filter_parse(b, err);
+	return rc == 0 && bh_arg(b, "custom_filter") ? bh_custom(b, err) : rc;
 }
 
 static void let_go(struct bh_call *b)
 {
 	bh_filter_fini(&b->filter);
+	script_bits_free(b->custom, b->custom_count);
 	free(b->frame_count);
 	ask_fini(&b->call.ask);
 	shelf_put(b->call.shelf, b->whole);
@@ -143,7 +146,7 @@ static void let_go(struct bh_call *b)
 
 /* ---- which recording --------------------------------------------------------------------------------------------------- */
 
-static void data_id(const struct shelf *shelf, size_t source, char to[33])
+void bh_data_id(const struct shelf *shelf, size_t source, char to[33])
 {
 	const char *path = shelf_at(shelf, source)->path;
 	snprintf(to, 33, "%016llx%016llx",
@@ -160,7 +163,7 @@ static long find_source(const struct shelf *shelf, const char *tail, const char 
 	if (len == 4 && strncmp(tail, "last", 4) == 0)
 		return (long)count - 1;
 	for (size_t i = 0; i < count && len == 32; i++) {
-		data_id(shelf, i, id);
+		bh_data_id(shelf, i, id);
 		if (strncmp(id, tail, 32) == 0)
 			return (long)i;
 	}
@@ -183,7 +186,7 @@ static int put_listed(struct jsonw *json, struct bh_call *b)
 		buf_putc(&cmdline, p->cmdline[i] ? p->cmdline[i] : ' ');
 	while (cmdline.len && cmdline.data[cmdline.len - 1] == ' ')
 		cmdline.len--;
-	data_id(b->call.shelf, b->call.source, id);
+	bh_data_id(b->call.shelf, b->call.source, id);
 	b->start_ns = p ? p->start_realtime_ns : 0;
 	jsonw_object(json, NULL);
 	jsonw_str(json, "id", id);
@@ -305,15 +308,29 @@ static int answer_export(struct bh_call *b, const char *name, struct err *err)
 			     : len == 13 && strncmp(name, "flamegraph.pl", len) == 0 ? "folded"
 			     : len == 9 && strncmp(name, "heaptrack", len) == 0      ? "heaptrack"
 										     : NULL;
-	if (!format)
+	int replays = len == 6 && strncmp(name, "replay", len) == 0;
+	if (!format && !replays)
 		return err_set(err, -ENOENT, "there is no export '%.40s'", name);
 	b->call.ask.cost = VIEW_COST_ALLOCATED;
 	int rc = as_query(b, err);
-	return rc < 0 ? rc : v1_export_as(&b->call, out_format_find(format), err);
+	return rc < 0 ? rc
+		      : v1_export_as(&b->call,
+				     replays ? &out_format_replay : out_format_find(format), err);
 }
 
 static int answer(struct bh_call *b, const char *path, struct http_reply *reply, struct err *err)
 {
+	size_t len;
+	const char *body = http_request_body(b->call.request, &len);
+	if (body && strcmp(path, "execute_script") != 0)
+		return err_set(err, -EINVAL, "only a script is POSTed, to execute_script");
+	if (strncmp(path, "script_files/", 13) == 0)
+		return bh_script_file(b, path + 13, err);
+	if (strcmp(path, "allocation_filter_to_script") == 0)
+		return bh_filter_to_script(b, 0, err);
+	if (strcmp(path, "map_filter_to_script") == 0)
+		return bh_filter_to_script(b, 1, err);
+	b->wants_maps = strcmp(path, "maps") == 0;
 	int rc = get_ready(b, err);
 	int text = is(path, "allocation_ascii_tree") || strstr(path, "_ascii_tree");
 	if (rc < 0)
@@ -344,6 +361,10 @@ static int answer(struct bh_call *b, const char *path, struct http_reply *reply,
 		return bh_maps(b, err);
 	if (strcmp(path, "regions") == 0)
 		return bh_regions(b, err);
+	if (strncmp(path, "graph/", 6) == 0)
+		return bh_graph(b, path + 6, err);
+	if (strcmp(path, "execute_script") == 0)
+		return bh_execute(b, err);
 	if (strcmp(path, "raw_allocations") == 0)
 		return bh_raw_allocations(b, err);
 	if (strcmp(path, "mallopts") == 0) { /* calls of mallopt() are not recorded */
@@ -393,6 +414,8 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 size_t bh_routes(struct shelf *shelf, struct http_route routes[BH_ROUTES_MAX])
 {
 	routes[0] = (struct http_route){ .path = "/list", .handler = handle, .ctx = shelf };
-	routes[1] = (struct http_route){ .path = "/data/", .handler = handle, .ctx = shelf };
+	routes[1] = (struct http_route){
+		.path = "/data/", .handler = handle, .ctx = shelf, .posts = HTTP_POST_TOO
+	};
 	return 2;
 }

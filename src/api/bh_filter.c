@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bh_filter.c - the filter words of the bytehound-compatible routes. */
 #include <errno.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/bh_internal.h"
-
-#define REGEX_MAX 1000
 
 const char *bh_arg(const struct bh_call *b, const char *key)
 {
@@ -104,40 +101,6 @@ static int take_choice(const struct bh_call *b, const char *key, const char *yes
 	return 1;
 }
 
-uint8_t *bh_mask(const struct prof *names, const char *regex, int source, struct err *err)
-{
-	regex_t re;
-	uint32_t frames = prof_frame_count(names), stacks = prof_stack_count(names);
-	if (query_regex_check(regex, err) < 0)
-		return NULL;
-	if (strlen(regex) > REGEX_MAX || regcomp(&re, regex, REG_EXTENDED | REG_NOSUB) != 0) {
-		err_set(err, -EINVAL, "bad regular expression '%.60s'", regex);
-		return NULL;
-	}
-	uint8_t *frame = calloc(frames + 1, 1), *stack = calloc(stacks + 1, 1);
-	for (uint32_t i = 1; frame && stack && i < frames; i++) {
-		const struct prof_frame *f = prof_frame(names, (struct frame_id){ i });
-		for (uint32_t s = 0; s < f->symbol_count && !frame[i]; s++) {
-			const char *text = source ? f->symbols[s].file : f->symbols[s].function;
-			frame[i] = text && regexec(&re, text, 0, NULL, 0) == 0;
-		}
-	}
-	for (uint32_t i = 1; frame && stack && i < stacks; i++) {
-		const struct prof_stack *s = prof_stack(names, (struct stack_id){ i });
-		stack[i] = stack[s->parent.v] || (!s->stop && frame[s->frame.v]);
-	}
-	regfree(&re);
-	if (!frame || !stack)
-		err_set(err, -ENOMEM, "cannot match the stacks");
-	int failed = !frame || !stack;
-	free(frame);
-	if (failed) {
-		free(stack);
-		return NULL;
-	}
-	return stack;
-}
-
 static int take_regex(struct bh_call *b, const char *key, int source, int negative, struct err *err)
 {
 	const char *value = bh_arg(b, key);
@@ -145,7 +108,7 @@ static int take_regex(struct bh_call *b, const char *key, int source, int negati
 	uint32_t count = prof_stack_count(b->names);
 	if (!value)
 		return 0;
-	uint8_t *mask = bh_mask(b->names, value, source, err);
+	uint8_t *mask = query_mask(b->names, value, source, err);
 	if (!mask)
 		return err->code;
 	for (uint32_t i = 0; i < count; i++)
@@ -280,7 +243,7 @@ int bh_filter_parse(struct bh_call *b, struct err *err)
 		rc = take_regex(b, "source_regex", 1, 0, err);
 	if (rc >= 0)
 		rc = take_regex(b, "negative_source_regex", 1, 1, err);
-	static const char *const missing[] = { "custom_filter", "marker", "from_map" };
+	static const char *const missing[] = { "marker", "from_map" };
 	for (size_t i = 0; i < ARRAY_LEN(missing) && rc >= 0; i++)
 		if (bh_arg(b, missing[i]))
 			rc = err_set(err, -EINVAL, "'%s' is not served", missing[i]);
@@ -309,7 +272,7 @@ static uint64_t span(const struct bh_call *b, uint64_t from, uint64_t to)
 static int group_matches(const struct bh_call *b, const struct block_row *r)
 {
 	const struct bh_filter *f = &b->filter;
-	const struct bh_group *g = &b->groups->all[r->stack];
+	const struct block_group *g = &b->groups->all[r->stack];
 	double share = g->count ? (double)g->leaked / (double)g->count : 0;
 	return within(&f->group_interval, span(b, g->first_ns, g->last_ns)) &&
 	       within(&f->group_count, g->count) && within(&f->group_leaked, g->leaked) &&
@@ -323,6 +286,8 @@ int bh_matches(const struct bh_call *b, const struct block_row *r)
 	const struct bh_filter *f = &b->filter;
 	const struct block_chain *c = r->chain ? blocks_chain(b->blocks, r->chain) : NULL;
 	int leaked = r->freed_ns == BLOCK_NEVER;
+	if (b->custom && !(b->custom[(r->id - 1) / 8] >> (r->id - 1) % 8 & 1))
+		return 0;
 	if (!within(&f->time, r->time_ns) || !within(&f->size, r->bytes) ||
 	    !within(&f->address, r->addr) || (f->stacks && !f->stacks[r->stack]) ||
 	    !within(&f->lifetime, span(b, r->time_ns, r->freed_ns)))
@@ -344,8 +309,8 @@ int bh_matches(const struct bh_call *b, const struct block_row *r)
 	    (f->deallocation != UINT64_MAX && f->deallocation != r->free_stack) ||
 	    !within(&f->depth, prof_stack(b->names, (struct stack_id){ r->stack })->depth))
 		return 0;
-	if ((f->mmaped >= 0 && f->mmaped != bh_is_mmaped(r)) ||
-	    (f->main_arena >= 0 && f->main_arena != bh_in_main_arena(r)) ||
+	if ((f->mmaped >= 0 && f->mmaped != block_is_mmaped(r)) ||
+	    (f->main_arena >= 0 && f->main_arena != block_in_main_arena(r)) ||
 	    (f->jemalloc >= 0 && f->jemalloc != b->has_jemalloc))
 		return 0;
 	return !f->has_group || group_matches(b, r);

@@ -5,17 +5,11 @@
 
 #include "api/bh.h"
 #include "api/v1_blocks.h"
+#include "script/script.h"
 
-/** struct bh_group - all blocks of one stack. */
-struct bh_group {
-	uint64_t count, leaked, bytes, min_bytes, max_bytes;
-	uint64_t first_ns, last_ns;
-	uint64_t live_bytes, most_bytes,
-		most_ns; /* the most that lived at once, and when that was first so */
-};
 /** struct bh_groups - by stack row of the names. */
 struct bh_groups {
-	struct bh_group *all;
+	struct block_group *all;
 	uint32_t count;
 };
 
@@ -45,8 +39,11 @@ struct bh_call {
 	const struct blocks *blocks;
 	const struct bh_groups *groups;
 	uint64_t start_ns, length_ns; /* realtime, and how long it ran */
-	int has_jemalloc, strip;
+	int has_jemalloc, strip, wants_maps;
 	struct bh_filter filter;
+	uint8_t *
+		custom; /* what custom_filter returned: a bit for each block, or mapping, by its number; NULL */
+	uint64_t custom_count;
 	uint32_t *frame_count; /* by frame row: stacks that it stands in */
 };
 
@@ -56,17 +53,6 @@ void bh_filter_fini(struct bh_filter *filter);
 int bh_matches(const struct bh_call *b, const struct block_row *row);
 /** bh_arg() - a word of the query; NULL. */
 const char *bh_arg(const struct bh_call *b, const char *key);
-
-/** bh_is_mmaped() - glibc gives large blocks a mapping of their own, 16 bytes into a page. */
-static inline int bh_is_mmaped(const struct block_row *row)
-{
-	return row->bytes >= (128u << 10) && row->addr % 4096 == 16;
-}
-/** bh_in_main_arena() - the program break lies far below what is mapped. */
-static inline int bh_in_main_arena(const struct block_row *row)
-{
-	return row->addr < 0x700000000000ull && !bh_is_mmaped(row);
-}
 
 struct bh_paging {
 	uint64_t skip, count;
@@ -93,8 +79,23 @@ int bh_backtrace(struct bh_call *b, const char *number, struct err *err);
 int bh_tree(struct bh_call *b, const char *only, int ascii, struct err *err);
 int bh_maps(struct bh_call *b, struct err *err);
 int bh_regions(struct bh_call *b, struct err *err);
+/** bh_graph() - a small picture over time: "group/STACK" of what matches, "map/ID". */
+int bh_graph(struct bh_call *b, const char *what, struct err *err);
+/** bh_put_graphs() - graph_url and graph_preview_url of "group" or "map" @number, where the question has generate_graphs; "all": of the whole group, whatever the filter. */
+void bh_put_graphs(struct jsonw *json, const struct bh_call *b, const char *what, uint64_t number);
+/** bh_put_filter() - its filter words, as "&key=value"... */
+void bh_put_filter(struct buf *to, const struct bh_call *b);
+/** bh_data_id() - what /list calls @source. */
+void bh_data_id(const struct shelf *shelf, size_t source, char to[33]);
+
+/* Scripts: all of them need the server's token. */
+int bh_execute(struct bh_call *b, struct err *err);
+/** bh_custom() - run custom_filter: b->custom. */
+int bh_custom(struct bh_call *b, struct err *err);
+/** bh_script_file() - a picture that a script made: "CHECKSUM/NAME". */
+int bh_script_file(struct bh_call *b, const char *tail, struct err *err);
+/** bh_filter_to_script() - the question's filter words as a script. */
+int bh_filter_to_script(struct bh_call *b, int of_maps, struct err *err);
 int bh_raw_allocations(struct bh_call *b, struct err *err);
-/** bh_mask() - which stack rows have a frame whose function (or @source file) matches; malloc'd. */
-uint8_t *bh_mask(const struct prof *names, const char *regex, int source, struct err *err);
 
 #endif

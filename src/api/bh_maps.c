@@ -75,6 +75,8 @@ static int matches(const struct bh_call *b, const struct map_words *w, size_t nu
 {
 	const struct bh_filter *f = &b->filter;
 	uint64_t end = row->gone_ns == BLOCK_NEVER ? b->length_ns : row->gone_ns;
+	if (b->custom && !(b->custom[number / 8] >> number % 8 & 1))
+		return 0;
 	if (!in(&f->time, row->made_ns) || !in(&f->size, row->bytes) ||
 	    !in(&f->address, row->addr) || (f->stacks && !f->stacks[row->stack]) ||
 	    !in(&f->lifetime, end > row->made_ns ? end - row->made_ns : 0) ||
@@ -151,6 +153,7 @@ static void put_map(struct jsonw *json, const struct bh_call *b, const struct pi
 	jsonw_bool(json, "is_shared", r->flags & MAP_SHARED && !(r->flags & MAP_PRIVATE));
 	jsonw_str(json, "name", v1_map_name(b->names, r));
 	jsonw_u64(json, "peak_rss", 0); /* not recorded, as is said in docs/bytehound.md */
+	bh_put_graphs(json, b, "map", p->number);
 	jsonw_object_end(json);
 }
 

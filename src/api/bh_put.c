@@ -248,9 +248,9 @@ static void put_row(struct jsonw *json, const struct bh_call *b, const struct bl
 			    chain_freed > chain_first ? chain_freed - chain_first : 0);
 	jsonw_u64(json, "position_in_chain", r->position);
 	jsonw_u64(json, "chain_length", c ? c->length : 1);
-	jsonw_bool(json, "is_mmaped", bh_is_mmaped(r));
+	jsonw_bool(json, "is_mmaped", block_is_mmaped(r));
 	jsonw_bool(json, "is_jemalloc", b->has_jemalloc);
-	jsonw_bool(json, "in_main_arena", bh_in_main_arena(r));
+	jsonw_bool(json, "in_main_arena", block_in_main_arena(r));
 	jsonw_object_end(json);
 }
 
@@ -297,18 +297,18 @@ int bh_allocations(struct bh_call *b, struct err *err)
 /* ---- groups -------------------------------------------------------------------------------------------------------------------- */
 
 struct matched {
-	struct bh_group group;
+	struct block_group group;
 	uint32_t stack;
 };
 
 struct grouping {
 	const struct bh_call *b;
-	struct bh_group *all; /* by stack row */
+	struct block_group *all; /* by stack row */
 	uint64_t looks;
 	struct err *err;
 };
 
-static void add_row(struct bh_group *g, const struct block_row *r)
+static void add_row(struct block_group *g, const struct block_row *r)
 {
 	if (!g->count || r->time_ns < g->first_ns)
 		g->first_ns = r->time_ns;
@@ -331,7 +331,7 @@ static int grouping_each(void *ctx, const struct block_row *rows, size_t count)
 }
 
 static void put_group(struct jsonw *json, const char *key, const struct bh_call *b,
-		      const struct bh_group *g, int all)
+		      const struct block_group *g, uint32_t stack, int all)
 {
 	jsonw_object(json, key);
 	jsonw_u64(json, "size", g->bytes);
@@ -346,6 +346,7 @@ static void put_group(struct jsonw *json, const char *key, const struct bh_call 
 		bh_put_times(json, "max_total_usage_first_seen_at", b, g->most_ns);
 	else
 		jsonw_null(json, "max_total_usage_first_seen_at");
+	bh_put_graphs(json, b, all ? "all" : "group", stack);
 	jsonw_object_end(json);
 }
 
@@ -369,7 +370,7 @@ static int descending(const void *a, const void *b)
 	return x->stack < y->stack ? -1 : x->stack > y->stack;
 }
 
-static int value_of(const struct bh_group *g, const char *word, uint64_t *value)
+static int value_of(const struct block_group *g, const char *word, uint64_t *value)
 {
 	if (strcmp(word, "min_timestamp") == 0)
 		*value = g->first_ns;
@@ -403,7 +404,7 @@ int bh_allocation_groups(struct bh_call *b, struct err *err)
 			   : strncmp(word, "only_matched.", 13) == 0 ? word + 13
 								     : "";
 	uint64_t unused;
-	const struct bh_group none = { 0 };
+	const struct block_group none = { 0 };
 	if (value_of(&none, tail, &unused) < 0)
 		return err_set(
 			err, -EINVAL,
@@ -434,8 +435,8 @@ int bh_allocation_groups(struct bh_call *b, struct err *err)
 			jsonw_object(json, NULL);
 			jsonw_u64(json, "backtrace_id", keys[i].stack);
 			bh_put_backtrace(json, "backtrace", b, keys[i].stack);
-			put_group(json, "all", b, &b->groups->all[keys[i].stack], 1);
-			put_group(json, "only_matched", b, &g.all[keys[i].stack], 0);
+			put_group(json, "all", b, &b->groups->all[keys[i].stack], keys[i].stack, 1);
+			put_group(json, "only_matched", b, &g.all[keys[i].stack], keys[i].stack, 0);
 			jsonw_object_end(json);
 			rc = is_large(b, err);
 		}

@@ -280,7 +280,7 @@ int bh_tree(struct bh_call *b, const char *only, int ascii, struct err *err)
 	static const struct fold_opt plain = { 0 };
 	const struct book *book = b->rows->book;
 	uint32_t stacks = prof_stack_count(b->names);
-	uint8_t *mask = only ? bh_mask(b->names, only, 0, err) : NULL;
+	uint8_t *mask = only ? query_mask(b->names, only, 0, err) : NULL;
 	struct tree t = { .b = b,
 			  .only = mask,
 			  .leaves = calloc((size_t)stacks + 1, sizeof(*t.leaves)),
@@ -360,7 +360,7 @@ static int extents_each(void *ctx, const struct block_row *rows, size_t count)
 		uint64_t end;
 		if (!bh_matches(e->b, r) || __builtin_add_overflow(r->addr, r->bytes, &end))
 			continue;
-		if (bh_in_main_arena(r)) {
+		if (block_in_main_arena(r)) {
 			e->heap_from = r->addr < e->heap_from ? r->addr : e->heap_from;
 			e->heap_to = end > e->heap_to ? end : e->heap_to;
 		}

@@ -71,6 +71,7 @@ void http_reply_err(struct http_reply *reply, const struct err *err)
 	unsigned status = err->code == -EINVAL || err->code == -ERANGE  ? 400
 			  : err->code == -ENOENT || err->code == -ESRCH ? 404
 			  : err->code == -EMSGSIZE                      ? 414
+			  : err->code == -EPERM                         ? 403
 			  : err->code == -EBUSY || err->code == -EAGAIN || err->code == -ETIMEDOUT
 				  ? 503
 				  : 500;
@@ -139,6 +140,17 @@ size_t http_request_bytes(const struct http_request *request)
 	http_library.get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, add_bytes,
 					   &bytes);
 	return bytes;
+}
+
+const char *http_request_body(const struct http_request *request, size_t *len)
+{
+	*len = request->body ? request->body->bytes.len : 0;
+	return !request->body ? NULL : request->body->bytes.data ? request->body->bytes.data : "";
+}
+
+int http_request_guarded(const struct http_request *request)
+{
+	return request->server->token[0] != '\0';
 }
 
 int http_request_gone(const struct http_request *request)
@@ -468,28 +480,41 @@ static const struct http_route *find_route(const struct http_server *server, con
 	return best;
 }
 
+static const char got_headers; /* state of a request that has no body */
+
+/** take_body() - the state of a POST. MHD_NO: far too long, the connection goes. */
+static enum MHD_Result take_body(struct http_body *body, const char *upload, size_t *upload_len)
+{
+	size_t room = HTTP_BODY_MAX - body->bytes.len;
+	body->too_long |= *upload_len > room;
+	buf_put(&body->bytes, upload, *upload_len < room ? *upload_len : room);
+	*upload_len = 0;
+	return MHD_YES;
+}
+
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *path,
 				  const char *method, const char *version, const char *upload,
 				  size_t *upload_len, void **state)
 {
-	static const char seen;
 	struct http_server *server = cls;
 	struct http_reply reply = { 0 };
 	int set_cookie = 0;
-	(void)upload;
 	/*
 	 * The first call has the headers only. Other methods are answered then, before a body that nobody wants; with GET one
 	 * ends the connection. POST is for the few routes that change something.
 	 */
 	int get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 	if (!*state && get) {
-		*state = (void *)&seen;
+		*state = (void *)&got_headers;
 		http_places_set(&server->places, connection, PLACE_ANSWERS);
 		return MHD_YES;
 	}
+	struct http_body *body = *state && *state != &got_headers ? *state : NULL;
 	if (*upload_len)
-		return MHD_NO;
-	struct http_request request = { .connection = connection, .path = path };
+		return body ? take_body(body, upload, upload_len) : MHD_NO;
+	struct http_request request = {
+		.connection = connection, .path = path, .server = server, .body = body
+	};
 	const struct http_route *route = find_route(server, path, &request.tail);
 	/* a page that asks what it may do shows no token, and gets no data */
 	int options = strcmp(method, "OPTIONS") == 0, hostless = strcmp(version, "HTTP/1.0") == 0;
@@ -498,12 +523,21 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 		return send_reply(server, connection, &reply, set_cookie);
 	if (options)
 		return send_options(server, connection);
-	int post = strcmp(method, "POST") == 0;
-	if (route && route->post ? !post : !get) {
+	int posts = route && route->posts && strcmp(method, "POST") == 0;
+	if (!posts && (!get || (route && route->posts == HTTP_POST_ONLY))) {
 		http_reply_error(&reply, 405,
-				 route && route->post
+				 route && route->posts == HTTP_POST_ONLY
 					 ? "only POST is served here: it changes something"
 					 : "only GET is served");
+		return send_reply(server, connection, &reply, 0);
+	}
+	if (posts && !body) { /* who may ask is known: now the body may come */
+		http_places_set(&server->places, connection, PLACE_ANSWERS);
+		*state = calloc(1, sizeof(*body));
+		return *state ? MHD_YES : MHD_NO;
+	}
+	if (body && (body->too_long || buf_failed(&body->bytes))) {
+		http_reply_error(&reply, 413, "a body is %u bytes at most", HTTP_BODY_MAX);
 		return send_reply(server, connection, &reply, 0);
 	}
 	if (!route)
@@ -527,7 +561,12 @@ static void on_answered(void *cls, struct MHD_Connection *connection, void **sta
 			enum MHD_RequestTerminationCode how)
 {
 	struct http_server *server = cls;
-	(void)state, (void)how;
+	struct http_body *body = *state && *state != &got_headers ? *state : NULL;
+	(void)how;
+	if (body)
+		buf_fini(&body->bytes);
+	free(body);
+	*state = NULL;
 	http_places_set(&server->places, connection, PLACE_WAITS);
 }
 

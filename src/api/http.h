@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * http.h - the one HTTP server that all routes use: loopback unless told otherwise, Host and Origin checked,
- * token, bounds on everything a stranger can grow. GET only.
+ * token, bounds on everything a stranger can grow. GET only, but for routes that take a small body.
  *
  * A thread a connection, HTTP_CONNECTIONS_MAX at most; handlers run on them, several at once, and must only touch what is
  * made for that (store readers of their own, snaps). A handler fills a struct http_reply; bytes go out when it returns.
@@ -20,6 +20,7 @@
 #define HTTP_CONNECTIONS_PER_IP 64
 #define HTTP_IDLE_SECONDS \
 	15 /* a client that is slower than this between bytes loses its connection */
+#define HTTP_BODY_MAX (64u << 10)
 #define HTTP_STREAMS_MAX 32 /* server-sent event streams */
 
 struct http_server;
@@ -57,7 +58,7 @@ struct http_reply {
 /** http_reply_error() - {"error":"..."} with @status. */
 void http_reply_error(struct http_reply *reply, unsigned status, const char *fmt, ...) PRINTF(3, 4);
 /**
- * http_reply_err() - the same from a failure below, with its hint as "hint": -EINVAL and -ERANGE 400, -ENOENT and -ESRCH 404,
+ * http_reply_err() - the same from a failure below, with its hint as "hint": -EINVAL and -ERANGE 400, -EPERM 403, -ENOENT and -ESRCH 404,
  * -EMSGSIZE 414, -EBUSY, -EAGAIN and -ETIMEDOUT 503, else 500.
  */
 void http_reply_err(struct http_reply *reply, const struct err *err);
@@ -71,6 +72,10 @@ int http_request_only(const struct http_request *request, const char *const *nam
 const char *http_request_arg(const struct http_request *request, const char *key);
 /** http_request_header() - value of a header; NULL where it is absent. */
 const char *http_request_header(const struct http_request *request, const char *name);
+/** http_request_body() - what was POSTed; NULL: it is a GET. */
+const char *http_request_body(const struct http_request *request, size_t *len);
+/** http_request_guarded() - the server asks for a token, so this client has it. */
+int http_request_guarded(const struct http_request *request);
 /** http_request_gone() - the client has hung up: what is worked on need not be finished. Cheap. */
 int http_request_gone(const struct http_request *request);
 /** http_request_has_etag() - If-None-Match names @etag: answer 304 without a body. */
@@ -87,6 +92,12 @@ int http_request_bool(const struct http_request *request, const char *key, int *
 typedef void (*http_handler)(void *ctx, const struct http_request *request,
 			     struct http_reply *reply);
 
+/**
+ * enum http_posts - what a route does with POST: nothing, takes it beside GET with a body of HTTP_BODY_MAX at most, or is asked
+ * by it alone, for it changes something.
+ */
+enum http_posts { HTTP_POST_NOT, HTTP_POST_TOO, HTTP_POST_ONLY };
+
 /** struct http_route - @path ends in a slash: everything below it too. The longest match wins. */
 struct http_route {
 	const char *path;
@@ -97,7 +108,7 @@ struct http_route {
 	 * cross-site navigation without the cookie.
 	 */
 	int open;
-	int post; /* it changes something, and is asked for by POST alone */
+	enum http_posts posts;
 };
 
 struct http_opt {

@@ -77,6 +77,14 @@ struct http_server {
 struct http_request {
 	struct MHD_Connection *connection;
 	const char *path, *tail;
+	const struct http_server *server;
+	const struct http_body *body; /* NULL: GET */
+};
+
+/** struct http_body - what a POST brings, piece by piece. */
+struct http_body {
+	struct buf bytes;
+	int too_long;
 };
 
 /**

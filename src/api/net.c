@@ -324,7 +324,7 @@ size_t api_net_v3_routes(struct api_net *net, size_t node,
 size_t api_net_compact_routes(struct api_net *net, struct http_route routes[API_NET_ROUTES_MAX])
 {
 	routes[0] = (struct http_route){
-		.path = "/compact", .handler = compact, .ctx = net, .post = 1
+		.path = "/compact", .handler = compact, .ctx = net, .posts = HTTP_POST_ONLY
 	};
 	return 1;
 }

@@ -47,7 +47,9 @@ static int make_export(const void *args, const struct shelf_task *task,
 		       struct shelf_product *product, struct err *err)
 {
 	const struct export *e = args;
-	const struct out_format *format = out_format_find(e->format);
+	const struct out_format *format = strcmp(e->format, out_format_replay.name) == 0
+						  ? &out_format_replay
+						  : out_format_find(e->format);
 	CLEANUP(prof_freep) struct prof *own = NULL;
 	const struct prof *prof = task->book->names;
 	if (format->stream || !query_is_empty(task->query)) {

@@ -21,6 +21,8 @@ struct out_format {
 };
 #define OUT_FORMAT_NAMES "folded flamegraph pprof speedscope heaptrack massif dhat csv json jsonl"
 
+/** out_format_replay - the older tracer's, for its REST alone: into a file that can be sought in. */
+extern const struct out_format out_format_replay;
 /** out_format_find() - NULL where there is no such format. */
 const struct out_format *out_format_find(const char *name);
 

@@ -318,6 +318,18 @@ int blocks_scan(const struct blocks *blocks,
 	return rc;
 }
 
+int blocks_read(const struct blocks *blocks, uint64_t at, struct block_row *row, struct err *err)
+{
+	ssize_t n = pread(blocks->rows_fd, row, sizeof(*row), (off_t)(at * sizeof(*row)));
+	return n == sizeof(*row) ? 0 : err_set(err, -EIO, "cannot read a temporary file");
+}
+
+void blocks_descriptors(const struct blocks *blocks, int descriptors[2])
+{
+	descriptors[0] = blocks->rows_fd;
+	descriptors[1] = -1; /* the chains are mapped */
+}
+
 /* ---- selections ---------------------------------------------------------------------------------------------------------- */
 
 static int resolve_time(const struct query *q, const struct query_time *time,
@@ -356,7 +368,7 @@ int block_filter_init(struct block_filter *f, const struct query *q, const struc
 	else if (rc == 0 && q->at.kind)
 		rc = resolve_time(q, &q->at, names, &f->at_ns, err);
 	if (rc == 0 && q->function_regex) {
-		f->stacks = regex_stacks(names, q->function_regex, err);
+		f->stacks = query_mask(names, q->function_regex, 0, err);
 		rc = f->stacks ? 0 : err->code;
 	}
 	if (rc == 0 && q->module)

@@ -32,6 +32,25 @@ struct block_row {
 };
 _Static_assert(sizeof(struct block_row) == 64, "struct block_row");
 
+/** block_is_mmaped() - glibc gives large blocks a mapping of their own, 16 bytes into a page. */
+static inline int block_is_mmaped(const struct block_row *row)
+{
+	return row->bytes >= (128u << 10) && row->addr % 4096 == 16;
+}
+/** block_in_main_arena() - the program break lies far below what is mapped. */
+static inline int block_in_main_arena(const struct block_row *row)
+{
+	return row->addr < 0x700000000000ull && !block_is_mmaped(row);
+}
+
+/** struct block_group - all blocks of one stack. */
+struct block_group {
+	uint64_t count, leaked, bytes, min_bytes, max_bytes;
+	uint64_t first_ns, last_ns;
+	/* the most that lived at once, and when that was first so */
+	uint64_t live_bytes, most_bytes, most_ns;
+};
+
 /** struct block_chain - blocks that reallocs made of each other. */
 struct block_chain {
 	uint64_t first_id, first_time_ns, freed_ns; /* BLOCK_NEVER: its last one was not */
@@ -59,6 +78,11 @@ const struct block_chain *blocks_chain(const struct blocks *blocks, uint32_t cha
 int blocks_scan(const struct blocks *blocks,
 		int (*each)(void *ctx, const struct block_row *rows, size_t count), void *ctx,
 		struct err *err);
+
+/** blocks_read() - the row number @at in the order of the scan, below blocks_count(). Any thread. 0 or negative errno with @err. */
+int blocks_read(const struct blocks *blocks, uint64_t at, struct block_row *row, struct err *err);
+/** blocks_descriptors() - what a child must keep open to scan them, -1 where it needs none. */
+void blocks_descriptors(const struct blocks *blocks, int descriptors[2]);
 
 /** struct block_filter - selection words for rows. */
 struct block_filter {

@@ -122,9 +122,6 @@ static inline int plan_run(const struct query_source *source, const struct plan 
 	return source->run_until(source->ctx, plan->at_ns, sink, err);
 }
 
-/** regex_stacks() - which stack rows of @prof have a frame whose function matches; malloc'd, NULL with @err. */
-uint8_t *regex_stacks(const struct prof *prof, const char *regex, struct err *err);
-
 /**
  * module_stacks() - the same for those with a frame in the module called @name: into *@stacks, which is made if it is NULL and
  * else keeps only those that were in it. -ENOMEM.

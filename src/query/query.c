@@ -169,7 +169,7 @@ static int prepare(const struct query_source *source, const struct query *query,
 	if (query->function_regex) {
 		if (source->resolve && (rc = source->resolve(source->ctx, *whole, err)) < 0)
 			return rc;
-		plan->stacks = regex_stacks(*whole, query->function_regex, err);
+		plan->stacks = query_mask(*whole, query->function_regex, 0, err);
 		rc = plan->stacks ? 0 : err ? err->code : -EINVAL;
 	}
 	return rc == 0 && query->module ? module_stacks(*whole, query->module, &plan->stacks, err)

@@ -52,6 +52,12 @@ int query_time_resolve(const struct query_time *time, const struct prof *reading
 int query_time_resolve_inside(const struct query_time *time, const struct prof *reading, int last,
 			      uint64_t *ns, struct err *err);
 
+/**
+ * query_mask() - which stack rows of @names have a frame whose function, or source file, matches; a byte each, malloc'd. NULL with
+ * @err.
+ */
+uint8_t *query_mask(const struct prof *names, const char *regex, int source, struct err *err);
+
 /** struct query - zero-initialised selects everything. Bounds are inclusive but for @to (exclusive). */
 struct query {
 	struct query_time at, from, to;

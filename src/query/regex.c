@@ -12,7 +12,7 @@
 /* Each costs memory, and all are made before anything is matched. */
 #define COPIES_MAX 4096.0
 
-/** struct memo - each function name is matched once, however many frames carry it (names are interned: one address). */
+/** struct memo - each name is matched once, however many frames carry it (names are interned: one address). */
 struct memo {
 	struct idtab tab;
 	const char **names;
@@ -54,14 +54,15 @@ static int memo_matches(struct memo *memo, const regex_t *re, const char *name)
 	return memo->matches[memo->count++];
 }
 
-static int frame_matches(const struct prof *prof, uint32_t row, const regex_t *re,
+static int frame_matches(const struct prof *prof, uint32_t row, const regex_t *re, int source,
 			 struct memo *memo)
 {
 	const struct prof_frame *f = prof_frame(prof, (struct frame_id){ row });
 	for (uint32_t i = 0; i < f->symbol_count; i++) {
-		if (!f->symbols[i].function)
+		const char *text = source ? f->symbols[i].file : f->symbols[i].function;
+		if (!text)
 			continue;
-		int rc = memo_matches(memo, re, f->symbols[i].function);
+		int rc = memo_matches(memo, re, text);
 		if (rc != 0)
 			return rc;
 	}
@@ -119,7 +120,7 @@ int query_regex_check(const char *regex, struct err *err)
 	return rc;
 }
 
-uint8_t *regex_stacks(const struct prof *prof, const char *regex, struct err *err)
+uint8_t *query_mask(const struct prof *prof, const char *regex, int source, struct err *err)
 {
 	regex_t re;
 	if (compile(&re, regex, err) < 0)
@@ -129,7 +130,7 @@ uint8_t *regex_stacks(const struct prof *prof, const char *regex, struct err *er
 	uint8_t *frame = calloc(frames, 1), *stack = calloc(stacks, 1);
 	int rc = frame && stack ? 0 : -ENOMEM;
 	for (uint32_t i = 1; i < frames && rc >= 0; i++) {
-		rc = frame_matches(prof, i, &re, &memo);
+		rc = frame_matches(prof, i, &re, source, &memo);
 		if (rc > 0)
 			frame[i] = 1;
 	}

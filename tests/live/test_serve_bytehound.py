@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`/list` and `/data/<id>/…`: the older tracer's REST, field by field, against what the report says."""
+import contextlib
 import json
 import os
+import socket
+import struct
 import subprocess
+import time
+import urllib.parse
 
 import pytest
 
@@ -158,11 +163,11 @@ def test_exports_are_those_of_the_command_line(served, byteledger):
     assert server.ask("/data/last/export/flamegraph.pl?lifetime=only_leaked&size_min=100")[2] == export(
         "--to", "folded", "--cost", "allocated", "--leaked", "--min-size", "100")
     assert server.ask("/data/last/export/heaptrack?mmaped=yes")[0] == 400
-    assert server.ask("/data/last/export/replay")[0] == 404
+    assert server.ask("/data/last/export/nothing")[0] == 404
 
 
 @pytest.mark.parametrize("words", ["from=yesterday", "to=101x", "order=up", "sort_by=colour", "count=many", "skip=-1", "lifetime=short",
-                                   "size_min=big", "function_regex=(", "mmaped=maybe", "arena=third", "custom_filter=x", "marker=1",
+                                   "size_min=big", "function_regex=(", "mmaped=maybe", "arena=third", "from_map=1", "marker=1",
                                    "group_leaked_allocations_min=x%25", "count=2000000"])
 def test_bad_filters_are_told(served, words):
     server, _ = served
@@ -208,3 +213,151 @@ def check_maps(server):
     assert traced and all(row["source"]["backtrace"] for row in traced)
     for words in ("readable=yes", "peak_rss_min=1", "id=x", "sort_by=peak_rss", "count=x"):
         assert server.ask("/data/last/maps?" + words)[0] == 400, words
+
+
+TOKEN = "0123456789abcdef-scripts"
+
+
+@pytest.fixture(scope="module")
+def scripted(served, byteledger, tmp_path_factory):
+    """The same recording behind a token: scripts are served."""
+    token = tmp_path_factory.mktemp("token") / "token"
+    token.write_text(TOKEN, encoding="ascii")
+    token.chmod(0o600)
+    with Server(byteledger, "--token-file", str(token), served[1]) as server:
+        yield server
+
+
+def post(server, source, headers=None, path="/data/last/execute_script"):
+    body = source.encode()
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", "Connection: close",
+             *(headers if headers is not None else [f"Authorization: Bearer {TOKEN}"])]
+    answer = server.raw("\r\n".join([*lines, "", ""]).encode() + body, timeout=60)
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), rest
+
+
+def children(pid):
+    found = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
+            found += file.read().split()
+    return found
+
+
+def run_script(server, source):
+    status, body = post(server, source)
+    assert status == 200, body
+    return json.loads(body)
+
+
+def test_scripts_say_what_the_filters_and_the_report_say(scripted, served, byteledger):
+    known = report(byteledger, served[1])["totals"]
+    answer = run_script(scripted, """
+        local all = allocations()
+        local leaked = all:only_leaked()
+        println("{} {} {}", #all, #leaked, leaked:size())
+        println(#all:only_larger_or_equal(1000), #all:only_passing_through_function("sqlite3"), #all:only_chain_length_at_least(2))
+        local groups = leaked:group_by_backtrace():sort_by_size()
+        println(#groups, groups:ungroup():size())
+        println(groups[1][1]:backtrace():strip())
+        graph():add("Leaked", leaked):add("Temporary", all:only_matching_backtraces(leaked)):save("leaks/over time")
+        leaked:save_as_flamegraph()
+    """)
+    assert answer["status"] == "ok" and answer["elapsed"] > 0
+    lines = [output["value"] for output in answer["output"] if output["kind"] == "println"]
+    assert lines[0] == f"{known['allocations']} {known['leaked_allocations']} {known['leaked_bytes']}"
+
+    def count(words):
+        code, _, body = scripted.ask("/data/last/allocations?count=0&" + words, {"Authorization": f"Bearer {TOKEN}"})
+        assert code == 200, body
+        return json.loads(body)["total_count"]
+    assert lines[1].split() == [str(count(words)) for words in ("size_min=1000", "function_regex=sqlite3", "chain_length_min=2")]
+    assert lines[2].split()[1] == str(known["leaked_bytes"]) and "#00 [" in lines[3]
+    images = [output for output in answer["output"] if output["kind"] == "image"]
+    assert [image["path"] for image in images] == ["/leaks/over time.svg", "/Flamegraph #2.svg"] and images[0]["basename"] == "over time.svg"
+    for image in images:
+        assert set(image) == {"kind", "url", "path", "basename", "checksum"} and len(image["checksum"]) == 32
+        code, headers, body = scripted.ask(image["url"], {"Authorization": f"Bearer {TOKEN}"})
+        assert code == 200 and headers["Content-Type"] == "image/svg+xml" and b"<svg" in body and "sandbox" in headers["Content-Security-Policy"]
+    # every filter word of the REST as a script, and a script as a filter: the same blocks
+    for words in ("size_min=1k&lifetime=only_leaked", "lifetime_min=5ms&function_regex=sqlite3", "from=10%25&to=60%25&size_max=64", "alive_at=50%25",
+                  "chain_length_min=2&position_in_chain_max=0", "arena=main&mmaped=no", "group_allocations_min=100", "lifetime=only_whole_group_leaked",
+                  "negative_function_regex=Btree&backtrace_depth_min=5", "group_leaked_allocations_min=50%25", "group_interval_min=10%25",
+                  "first_size_min=10&last_size_max=1000&chain_lifetime_max=1s", "address_min=4096&source_regex=nothing"):
+        code, _, body = scripted.ask("/data/last/allocation_filter_to_script?" + words, {"Authorization": f"Bearer {TOKEN}"})
+        script = json.loads(body)
+        assert code == 200 and set(script) == {"prologue", "code"}
+        source = f"{script['prologue']}return {script['code']}"
+        assert count("custom_filter=" + urllib.parse.quote(source)) == count(words), (words, source)
+        printed = run_script(scripted, f"{script['prologue']}println(#{script['code']})")
+        assert printed["output"][0]["value"] == str(count(words))
+    code, _, body = scripted.ask("/data/last/map_filter_to_script?writable=only_true&size_min=4096", {"Authorization": f"Bearer {TOKEN}"})
+    assert code == 200 and json.loads(body)["code"].startswith("maps()")
+    assert scripted.ask("/data/last/allocation_filter_to_script?marker=1", {"Authorization": f"Bearer {TOKEN}"})[0] == 400
+
+
+def test_scripts_need_a_token_and_say_where_they_fail(served, scripted):
+    server, _ = served
+    status, body = post(server, "println(1)", headers=[])
+    assert status == 403 and "token" in json.loads(body)["error"] and "--token-file" in json.loads(body)["hint"]
+    assert server.ask("/data/last/allocations?custom_filter=return%20allocations()")[0] == 403
+    assert post(scripted, "println(1)", headers=[])[0] == 401
+    assert post(scripted, "println(1)", headers=[f"Authorization: Bearer {TOKEN}", "Origin: http://evil.example"])[0] == 403
+    assert post(scripted, "println(1)", path="/data/last/tree")[0] == 400
+    assert post(scripted, "println(1)", path="/api/v1/sources")[0] == 405
+    assert post(scripted, "--" + "x" * 70000)[0] == 413
+    assert scripted.ask("/data/last/execute_script", {"Authorization": f"Bearer {TOKEN}"})[0] == 400
+    assert scripted.ask("/data/last/script_files/" + "0" * 32 + "/x.svg", {"Authorization": f"Bearer {TOKEN}"})[0] == 404
+    for source in ("x", "return 7", "return maps()", "return allocations():only_larger()"):
+        code, _, body = scripted.ask("/data/last/allocations?custom_filter=" + urllib.parse.quote(source), {"Authorization": f"Bearer {TOKEN}"})
+        assert code == 400 and "custom_filter" in json.loads(body)["error"], (source, body)
+    failed = run_script(scripted, 'println("so far")\nerror("no further")')
+    assert failed == {"status": "error", "message": "no further", "line": 2, "column": None, "output": [{"kind": "println", "value": "so far"}]}
+    older = run_script(scripted, "let x = allocations();\nprintln(x.len());")
+    assert older["status"] == "error" and "Lua 5.4" in older["message"]
+    for source in ("string.rep('x', 1e12)", "local function f() return 1 + f() end f()", "os.exit()", "io.open('/etc/passwd')", "require('os')",
+                   "while true do println(('x'):rep(60000)) end"):
+        assert run_script(scripted, source)["status"] == "error", source
+    # whoever hangs up ends his script, and the next one runs
+    with socket.create_connection(("127.0.0.1", scripted.port), timeout=10) as sock:
+        sock.sendall(f"POST /data/last/execute_script HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+                     "Content-Length: 17\r\n\r\nwhile true do end".encode())
+        while not children(scripted.child.pid):
+            time.sleep(0.01)
+        sock.shutdown(socket.SHUT_RDWR)
+    while children(scripted.child.pid):
+        time.sleep(0.01)
+    assert run_script(scripted, "println(1 + 1)")["output"] == [{"kind": "println", "value": "2"}]
+
+
+def test_replay_files_and_graphs(served, byteledger):
+    server, path = served
+    known = report(byteledger, path)["totals"]
+    code, headers, body = server.ask("/data/last/export/replay/x.dat")
+    slots, count = struct.unpack_from("<QQ", body)
+    assert code == 200 and len(body) == 16 + 32 * count and headers["Content-Type"] == "application/octet-stream"
+    live, most, calls = {}, 0, {1: 0, 2: 0, 3: 0}
+    for what, slot, _, size in struct.iter_unpack("<QQQQ", body[16:]):
+        calls[what] += 1
+        assert slot < slots and (slot in live) == (what != 1)
+        if what == 2:
+            del live[slot]
+        else:
+            live[slot] = size
+        most = max(most, len(live))
+    assert calls[1] + calls[3] == known["allocations"] and calls[2] + calls[3] == known["frees"] and calls[3] > 0
+    assert sum(live.values()) == known["leaked_bytes"] and most == slots
+    small = server.ask("/data/last/export/replay?size_min=1000")[2]
+    assert struct.unpack_from("<QQ", small)[1] < count
+    groups = get(server, "/data/last/allocation_groups?count=2&generate_graphs=true&size_min=100")["allocations"]
+    for group in groups:
+        for part in ("all", "only_matched"):
+            for key in ("graph_url", "graph_preview_url"):
+                code, headers, body = server.ask(group[part][key])
+                assert code == 200 and headers["Content-Type"] == "image/svg+xml" and body.startswith(b"<svg")
+    assert groups[0]["all"]["graph_url"] != groups[0]["only_matched"]["graph_url"]
+    for one in get(server, "/data/last/maps?count=1&generate_graphs=true")["maps"]:
+        assert server.ask(one["graph_url"])[0] == 200
+    get(server, "/data/last/graph/group/99999999", 404)
+    get(server, "/data/last/graph/../etc", 404)
