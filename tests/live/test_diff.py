@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`byteledger diff`: two recordings, or two moments of one, side by side."""
 import json
+import os
+import re
+import shutil
 import subprocess
 
 import pytest
@@ -102,6 +105,24 @@ def test_folded_lines_hold_both_sides_and_what_did_not_change(byteledger, pair):
     assert [line.split(" ")[1:] for line in lines if ";work;cache" in line] == [["100000", "100000"]]
     both = diff(byteledger, "--format", "folded", *pair).stdout.splitlines()
     assert sum(int(line.split(" ")[2]) - int(line.split(" ")[1]) for line in both) == 105000
+
+
+@pytest.mark.large
+def test_go_tool_pprof_shows_the_same_growth(byteledger, pair, tmp_path):
+    go = shutil.which("go") or "/usr/local/go/bin/go"
+    if not os.path.exists(go):
+        pytest.skip("go is not installed")
+    for name, path in zip("ab", pair):
+        subprocess.run([byteledger, "export", path, "--to", "pprof", "-o", str(tmp_path / name)], check=True, timeout=60)
+    done = subprocess.run([go, "tool", "pprof", "-top", "-cum", "-unit=b", "-sample_index=inuse_space", "-nodefraction=0", "-diff_base",
+                           str(tmp_path / "a"), str(tmp_path / "b")], capture_output=True, text=True, check=True, timeout=120).stdout
+    rows = {line.split()[-1]: line.split()[3] for line in done.splitlines() if re.match(r" *-?[0-9.]+B? .*%", line)}
+    told = json.loads(diff(byteledger, "--format", "json", "--by", "function", "--cost", "live", *pair).stdout)
+    for row in told["rows"]:
+        name = row["frames"][0]["function"]
+        if name and row["inclusive_change"]:
+            assert rows[name].rstrip("B") == str(row["inclusive_change"]), (name, done)
+    assert rows["main"].startswith("105000")
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "160"])

