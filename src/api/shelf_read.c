@@ -115,7 +115,7 @@ static int run_resolve(void *ctx, struct prof *prof, struct err *err)
 			const struct prof_frame *a = prof_frame(prof, (struct frame_id){ i });
 			const struct prof_frame *b =
 				prof_frame(run->book->names, (struct frame_id){ i });
-			if (a->symbol_count || !b->symbol_count || a->offset != b->offset)
+			if (prof_frame_knows(a) >= prof_frame_knows(b) || a->offset != b->offset)
 				continue;
 			struct def def = { .kind = DEF_SYMBOL,
 					   .id = i,

@@ -147,6 +147,20 @@ struct prof_frame {
 	const struct symbol *symbols; /* innermost first; NULL until resolved */
 	uint32_t symbol_count;
 };
+/** How much is known of a frame: nothing, the function alone (lines are looked for when they are shown), or where in it. */
+enum prof_knows { PROF_KNOWS_NOTHING, PROF_KNOWS_FUNCTION, PROF_KNOWS_LINES };
+static inline enum prof_knows symbols_know(const struct symbol *symbols, uint32_t count)
+{
+	if (!symbols || !count)
+		return PROF_KNOWS_NOTHING;
+	return count == 1 && !symbols->file && !symbols->line ? PROF_KNOWS_FUNCTION
+							      : PROF_KNOWS_LINES;
+}
+static inline enum prof_knows prof_frame_knows(const struct prof_frame *frame)
+{
+	return symbols_know(frame->symbols, frame->symbol_count);
+}
+
 struct prof_stack {
 	struct stack_id parent; /* smaller than its own number */
 	struct frame_id frame;

@@ -106,7 +106,7 @@ int sym_resolve_rows(struct sym *sym, struct prof *prof, uint32_t first, uint32_
 		if (!frame || !frame->module.v)
 			continue;
 		const struct symbol *known = frame->symbols;
-		if (known && (frame->symbol_count != 1 || known->file || known->line))
+		if (prof_frame_knows(frame) == PROF_KNOWS_LINES)
 			continue;
 		todo[count++] = (struct todo){ frame->module.v, i, frame->offset, known, NULL, 0 };
 	}

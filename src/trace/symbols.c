@@ -26,7 +26,8 @@ struct names {
 	struct own_frame {
 		uint64_t offset;
 		uint32_t module_row, id;
-		int defined, resolved; /* resolved: 1 to a function alone, 2 with where in it */
+		int defined;
+		enum prof_knows resolved;
 	} * frame;
 	uint32_t frame_count;
 };
@@ -88,7 +89,7 @@ static int names_define(struct sink *sink, const struct def *def, struct err *er
 		struct own_frame *f = &n->frame[def->id];
 		f->id = def->id;
 		if (def->kind == DEF_SYMBOL) {
-			f->resolved = def->symbol.count != 1 || def->symbol.symbols[0].file ? 2 : 1;
+			f->resolved = symbols_know(def->symbol.symbols, def->symbol.count);
 			return 0;
 		}
 		uint32_t module = def->frame.module.v;
@@ -158,7 +159,7 @@ static int write_symbols(struct addition *to, struct names *names, struct err *e
 						sizeof(*names->frame), by_place);
 		if (!own)
 			continue;
-		int knows_more = f->symbol_count != 1 || f->symbols[0].file ? 2 : 1;
+		enum prof_knows knows_more = prof_frame_knows(f);
 		/* several numbers may name one place; the search finds any of them */
 		struct own_frame *end = names->frame + names->frame_count;
 		while (own > names->frame && by_place(own - 1, &key) == 0)
