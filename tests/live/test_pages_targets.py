@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pages` of processes with file systems of their own, of containers and cgroups, of several at once, and of programs whose file is gone."""
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from test_pages import MIB, cold_file, held_against_kernel, kernel_figures, names, needs_bpf, of_function, stands, wait_for # noqa: F401
+
+pytestmark = needs_bpf
+
+
+@contextlib.contextmanager
+def group():
+    """A cgroup that is called as docker calls a container's: its folder and the id."""
+    ident = secrets.token_hex(32)
+    mounts = [line.split() for line in open("/proc/self/mounts")]
+    root = next((m[1] for m in mounts if m[2] == "cgroup2"), "/sys/fs/cgroup/memory")
+    folder = f"{root}/docker-{ident}.scope"
+    try:
+        os.mkdir(folder)
+    except OSError as why:
+        pytest.skip(f"no cgroup can be made: {why}")
+    try:
+        yield folder, ident
+    finally:
+        wait_for(lambda: not open(folder + "/cgroup.procs").read())
+        os.rmdir(folder)
+
+
+def root_of(folder, program):
+    """A file system of its own: the program and its libraries, under names that nothing else has."""
+    os.makedirs(folder / "inside")
+    shutil.copy(program, folder / "inside" / "boxed")
+    for path in re.findall(r"(/\S+) \(0x", subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout):
+        os.makedirs(folder / os.path.dirname(path)[1:], exist_ok=True)
+        shutil.copy(os.path.realpath(path), folder / path[1:])
+    (folder / "inside" / "file").write_bytes(os.urandom(MIB) * 16)
+    return folder
+
+
+class Target:
+    """tests/prog/pages, wherever it runs."""
+
+    def __init__(self, argv, before=None):
+        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=before)
+        self.process.stdout.readline() # "done begin"
+        self.pid = self.process.pid
+
+    def go(self, way):
+        self.process.stdin.write(way + "\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == f"done {way}\n"
+
+    def end(self):
+        self.process.communicate("quit\n", timeout=20)
+
+
+class Ledger:
+    def __init__(self, byteledger, out, *options):
+        self.out = out
+        self.process = subprocess.Popen([byteledger, "pages", "--jsonl", "--watch", "0.1", "--report", str(out), *options],
+                                        stderr=subprocess.PIPE, text=True)
+
+    def last(self):
+        """The last whole object, by process."""
+        text = self.out.read_text() if self.out.exists() else ""
+        whole = [line for line in text.split("\n")[:-1] if line]
+        return {process["pid"]: process for process in json.loads(whole[-1])["processes"]} if whole else {}
+
+    def until(self, condition):
+        def holds():
+            assert self.process.poll() is None, self.process.stderr.read()
+            return condition(self.last())
+        wait_for(holds, 30)
+        return self.last()
+
+    def end(self):
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(20) == 0, self.process.stderr.read()
+
+
+def still(ledger, pid):
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_for(lambda: stands(pid))
+        figures = kernel_figures(pid)
+        process = ledger.until(lambda last: pid in last and last[pid]["rss_bytes"] == figures["smaps"] ==
+                               last[pid]["checks"]["smaps_rss_bytes"])[pid]
+        held_against_kernel(process, figures)
+        return process
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_container_has_its_own_files_and_needs_no_client(byteledger, prog, tmp_path):
+    root = root_of(tmp_path / "root", prog("pages"))
+    with group() as (folder, ident):
+        def inside():
+            with open(folder + "/cgroup.procs", "w") as procs:
+                procs.write(str(os.getpid()))
+            os.chroot(root)
+            os.chdir("/")
+        target = Target(["/inside/boxed", "/inside/file"], inside)
+        ledger = Ledger(byteledger, tmp_path / "out", "--container", ident[:12])
+        try:
+            ledger.until(lambda last: target.pid in last)
+            target.go("memset")
+            target.go("filemap")
+            process = still(ledger, target.pid)
+            assert set(process["unattributed"]) <= {"before_attach"}
+            rows = [row for row in process["rows"] if "way_memset" in names(row)]
+            assert abs(sum(row["bytes"] for row in rows if row["kind"] == "anon") - 8 * MIB) <= 8192
+            assert all("main" in names(row) for row in rows if row["bytes"] > MIB)
+            assert {frame["module"] for row in rows for frame in row["frames"] if frame["function"] == "way_memset"} == {"boxed"}
+            # who starts in the container is in it
+            target.go("mmap")
+            target.go("fork")
+            ledger.until(lambda last: len([p for p in last.values() if not p["ended"]]) == 2)
+            target.go("reap")
+        finally:
+            target.end()
+            ledger.end() if ledger.process.poll() is None else ledger.process.wait()
+
+
+def test_a_cgroup_and_several_processes_at_once(byteledger, prog, cold_file, tmp_path): # noqa: F811
+    with group() as (folder, _):
+        def inside():
+            with open(folder + "/cgroup.procs", "w") as procs:
+                procs.write(str(os.getpid()))
+        first, second = Target([prog("pages"), cold_file], inside), Target([prog("pages"), cold_file])
+        ledgers = [Ledger(byteledger, tmp_path / "group", "--cgroup", folder),
+                   Ledger(byteledger, tmp_path / "both", "-p", str(first.pid), "-p", str(second.pid))]
+        try:
+            ledgers[0].until(lambda last: set(last) == {first.pid})
+            ledgers[1].until(lambda last: set(last) == {first.pid, second.pid})
+            first.go("memset")
+            second.go("mmap")
+            for ledger in ledgers:
+                assert abs(of_function(still(ledger, first.pid), "way_memset") - 8 * MIB) <= 8192
+            assert of_function(still(ledgers[1], second.pid), "way_mmap", ("anon",)) == 16 * MIB
+        finally:
+            first.end()
+            second.end()
+            for ledger in ledgers:
+                ledger.end() if ledger.process.poll() is None else ledger.process.wait()
+
+
+def test_a_program_whose_file_is_deleted_keeps_its_names(byteledger, prog, cold_file, tmp_path): # noqa: F811
+    name = tmp_path / "soon-gone"
+    shutil.copy(prog("pages"), name)
+    target = Target([name, cold_file])
+    name.unlink()
+    out = tmp_path / "out.json"
+    ledger = subprocess.Popen([byteledger, "pages", "--format", "json", "--watch", "0.1", "--report", str(out), "-p", str(target.pid)])
+    # taken up when the kernel side has programs of it; its first row is told at the end only
+    wait_for(lambda: any("prog_id" in open(f"/proc/{ledger.pid}/fdinfo/{fd}").read() for fd in os.listdir(f"/proc/{ledger.pid}/fdinfo")
+                         if os.path.exists(f"/proc/{ledger.pid}/fdinfo/{fd}")))
+    wait_for(lambda: os.path.exists(f"/proc/{ledger.pid}/fd") and any(
+        os.readlink(f"/proc/{ledger.pid}/fd/{fd}").endswith(f"/{target.pid}/pagemap") for fd in os.listdir(f"/proc/{ledger.pid}/fd")
+        if os.path.islink(f"/proc/{ledger.pid}/fd/{fd}")))
+    target.go("mmap")
+    os.kill(target.pid, signal.SIGSTOP)
+    wait_for(lambda: stands(target.pid))
+    os.kill(ledger.pid, 0)
+    ledger.send_signal(signal.SIGINT) # this moment
+    assert ledger.wait(20) == 0
+    os.kill(target.pid, signal.SIGCONT)
+    target.end()
+    process = json.loads(out.read_text())["processes"][0]
+    assert of_function(process, "way_mmap", ("anon",)) == 16 * MIB, process["unattributed"]
+
+
+def test_capabilities_do_instead_of_root_and_are_dropped(byteledger, prog, cold_file, tmp_path): # noqa: F811
+    target = Target([prog("pages"), cold_file])
+    out = tmp_path / "out"
+    out.touch(mode=0o666)
+    caps = "+bpf,+perfmon,+sys_admin,+sys_ptrace,+dac_read_search"
+    ledger = subprocess.Popen(["setpriv", "--bounding-set=-all," + caps, byteledger, "pages", "--jsonl", "--watch", "0.1", "-p", str(target.pid)],
+                              stdout=open(out, "w"), stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(lambda: out.read_text().count("\n") > 1 or ledger.poll() is not None)
+        assert ledger.poll() is None, ledger.stderr.read()
+        def effective():
+            found = set()
+            for tid in os.listdir(f"/proc/{ledger.pid}/task"):
+                with open(f"/proc/{ledger.pid}/task/{tid}/status") as status:
+                    found.add(next(int(line.split()[1], 16) for line in status if line.startswith("CapEff")))
+            return found
+        # CAP_DAC_READ_SEARCH 2, CAP_KILL 5, CAP_SYS_PTRACE 19, CAP_SYS_ADMIN 21: neither CAP_BPF 39 nor CAP_PERFMON 38
+        wait_for(lambda: all(caps & ~(1 << 2 | 1 << 5 | 1 << 19 | 1 << 21) == 0 for caps in effective()))
+    finally:
+        ledger.send_signal(signal.SIGINT)
+        ledger.wait(20)
+        target.end()
