@@ -119,6 +119,9 @@ def meson_tests(tally, title, folder, suites, env=None, multiplier=1):
         os.unlink(log)
     done = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           env={**os.environ, **(env or {})})
+    if done.returncode < 0:
+        # what was not begun by then left no record: silence is no pass
+        tally.fail(f"{title}: meson test was ended by signal {-done.returncode}", done.stdout[-2000:])
     if not os.path.exists(log):
         if "No suitable tests" not in done.stdout:
             tally.fail(f"{title}: meson test did not run", done.stdout)
