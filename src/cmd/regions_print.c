@@ -131,7 +131,8 @@ struct breakdown *regions_read(const struct regions *r, const struct target *tar
 	/* a quick look does not copy heaps */
 	if (b && rc == 0 && !r->quick)
 		rc = heaps_read(b, target, err);
-	if (b && rc == 0 && b->heaps_refused && !told_refused) {
+	/* one that has just ended refuses nothing */
+	if (b && rc == 0 && b->heaps_refused && b->heaps_refused != -ESRCH && !told_refused) {
 		told_refused = 1; /* once, not at each look of --watch */
 		struct err refused;
 		err_init(&refused);

@@ -390,7 +390,9 @@ static void ask(struct sym *sym, struct module *module, int lines, const uint64_
 {
 	struct child *child = module->unread || !count ? NULL : child_of(sym);
 	if (child && child_look_up(child, module, lines, offsets, (uint32_t)count, fn, ctx) == 0) {
-		note_stale(sym, module);
+		/* who asks for lines knows the names: nothing is left out */
+		if (!lines)
+			note_stale(sym, module);
 		return;
 	}
 	if (module->unread || !count)

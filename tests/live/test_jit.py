@@ -67,7 +67,8 @@ def test_a_map_of_another_user_is_not_believed(byteledger, installed, tmp_path):
     if os.geteuid() != 0:
         pytest.skip("only root can make another's file")
     (tmp_path / "t.js").write_text("const fs = require('fs'); const p = `/tmp/perf-${process.pid}.map`;\n"
-                                   "fs.writeFileSync(p, '0 7fffffffffff lie\\n'); fs.chownSync(p, 1234, 1234);\n" + SCRIPT)
+                                   "fs.writeFileSync(p + '.new', '0 7fffffffffff lie\\n'); fs.chownSync(p + '.new', 1234, 1234);\n"
+                                   "fs.renameSync(p + '.new', p);\n" + SCRIPT)
     page = recorded(byteledger, tmp_path, installed("node"), "--interpreted-frames-native-stack", "t.js")
     assert page["totals"]["allocations"] > 5000
     assert not any(f["function"] == "lie" for row in page["rows"] for f in row["frames"])

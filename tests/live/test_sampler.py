@@ -660,7 +660,9 @@ sys.stdin.readline()
 
 def live_pipes(line):
     """(live blocks, live bytes) of what the kernel keeps of pipes, and the slab caches or kinds it was asked for."""
-    rows = [r for r in json.loads(line)["processes"][0]["rows"] if any("alloc_pipe_info" in (f["function"] or "") for f in r["frames"])]
+    rows = [r for r in json.loads(line)["processes"][0]["rows"] if any("alloc_pipe_info" in (f["function"] or "") for f in r["frames"])
+            # pages that a slab cache took for them: it keeps these when the pipes are gone
+            and not any("allocate_slab" in (f["function"] or "") for f in r["frames"])]
     return sum(r["live_count"] for r in rows), {r["frames"][0]["function"] for r in rows}
 
 
@@ -676,8 +678,7 @@ def test_the_kernels_own_allocations_are_followed_by_its_stacks(byteledger):
         assert count >= 600 and kinds <= {"[kmalloc]", "[pages]"} | {k for k in kinds if k.startswith("[slab ")}, (count, kinds)
         go(p)
         assert p.stdout.readline() == "closed\n"
-        # what an interrupt gives back inside of a probe is not seen, and counted: never more than that is left. The kernel gives back
-        # some of it later, when nobody may be reading it any more.
+        # what an interrupt gives back inside of a probe is not seen, and counted: never more than that is left
         until = time.monotonic() + 60
         while time.monotonic() < until and live_pipes(line := s.stdout.readline())[0] > lost_of(line):
             pass
