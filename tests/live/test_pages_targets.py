@@ -157,24 +157,15 @@ def test_a_program_whose_file_is_deleted_keeps_its_names(byteledger, prog, cold_
     shutil.copy(prog("pages"), name)
     target = Target([name, cold_file])
     name.unlink()
-    out = tmp_path / "out.json"
-    ledger = subprocess.Popen([byteledger, "pages", "--format", "json", "--watch", "0.1", "--report", str(out), "-p", str(target.pid)])
-    # taken up when the kernel side has programs of it; its first row is told at the end only
-    wait_for(lambda: any("prog_id" in open(f"/proc/{ledger.pid}/fdinfo/{fd}").read() for fd in os.listdir(f"/proc/{ledger.pid}/fdinfo")
-                         if os.path.exists(f"/proc/{ledger.pid}/fdinfo/{fd}")))
-    wait_for(lambda: os.path.exists(f"/proc/{ledger.pid}/fd") and any(
-        os.readlink(f"/proc/{ledger.pid}/fd/{fd}").endswith(f"/{target.pid}/pagemap") for fd in os.listdir(f"/proc/{ledger.pid}/fd")
-        if os.path.islink(f"/proc/{ledger.pid}/fd/{fd}")))
-    target.go("mmap")
-    os.kill(target.pid, signal.SIGSTOP)
-    wait_for(lambda: stands(target.pid))
-    os.kill(ledger.pid, 0)
-    ledger.send_signal(signal.SIGINT) # this moment
-    assert ledger.wait(20) == 0
-    os.kill(target.pid, signal.SIGCONT)
-    target.end()
-    process = json.loads(out.read_text())["processes"][0]
-    assert of_function(process, "way_mmap", ("anon",)) == 16 * MIB, process["unattributed"]
+    ledger = Ledger(byteledger, tmp_path / "out", "-p", str(target.pid))
+    try:
+        ledger.until(lambda last: target.pid in last)
+        target.go("mmap")
+        process = still(ledger, target.pid)
+        assert of_function(process, "way_mmap", ("anon",)) == 16 * MIB, process["unattributed"]
+    finally:
+        target.end()
+        ledger.end() if ledger.process.poll() is None else ledger.process.wait()
 
 
 def test_capabilities_do_instead_of_root_and_are_dropped(byteledger, prog, cold_file, tmp_path): # noqa: F811

@@ -31,12 +31,19 @@ class Python:
         self.child = subprocess.Popen([argv0 or sys.executable, "-c", code], executable=sys.executable, stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, text=True, env=env)
         self.pid = self.child.pid
-        self.said = self.child.stdout.readline().strip()
+        self.said = self.read()
+
+    def read(self):
+        """What it said, when it waits for the next word: a heap that still moves has no figures."""
+        said, end = self.child.stdout.readline().strip(), time.monotonic() + 10
+        while open(f"/proc/{self.pid}/stat").read().rsplit(")", 1)[1].split()[0] not in "SZ" and time.monotonic() < end:
+            time.sleep(0.001)
+        return said
 
     def go_on(self):
         self.child.stdin.write("\n")
         self.child.stdin.flush()
-        return self.child.stdout.readline().strip()
+        return self.read()
 
     def __enter__(self):
         return self
