@@ -22,9 +22,13 @@ BUILD = os.path.join(ROOT, "build")
 THREADED = ["base_queue", "model_history", "model_snap", "query_follow", "node", "watch", "recorder"]
 
 
+# So many live tests may pass only when run again, alone: each is named.
+UNSTEADY = 3
+
+
 class Tally:
     def __init__(self):
-        self.passed, self.failures, self.skips = 0, [], []
+        self.passed, self.failures, self.skips, self.unsteady = 0, [], [], []
 
     def ok(self, count=1):
         self.passed += count
@@ -152,20 +156,42 @@ def thread_tests(tally, folder):
     say(f"threads: {tally.passed - before} passed, {time.time() - start:.0f} s")
 
 
-def live_tests(tally, everything, select):
-    start = time.time()
-    xml = os.path.join(BUILD, "live.xml")
+def run_live(xml, temporary, *select):
+    """pytest on the live tests, as one process; the outcome stands in `xml`."""
     if os.path.exists(xml):
         os.unlink(xml)
+    return subprocess.run([sys.executable, "-m", "pytest", "-c", "tests/live/pytest.ini", "--rootdir", ".", "-q", "--no-header",
+                           "-p", "no:cacheprovider", f"--basetemp={temporary}", f"--junitxml={xml}", "--tb=short", *select],
+                          cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL)
+
+
+def passes_alone(case, temporary):
+    """A failed live test twice more, with nothing of ours beside it: true when both times it passes (a skip is no pass)."""
+    xml = os.path.join(BUILD, "again.xml")
+    node = case.get("classname", "").replace(".", "/") + ".py::" + case.get("name")
+    for _ in range(2):
+        if run_live(xml, f"{temporary}/again", node).returncode != 0 or not os.path.exists(xml):
+            return False
+        ran = list(ET.parse(xml).getroot().iter("testcase"))
+        if len(ran) != 1 or len(ran[0].findall("skipped")) > 0:
+            return False
+    return True
+
+
+def live_tests(tally, everything, select):
+    """The live suite. They read a whole machine that does other things too, so what fails is run twice more, alone.
+
+    Up to UNSTEADY tests that then pass both times are told as unsteady, by name and with what they said, and are defects to
+    mend; one that fails again, or one more than that, fails the check."""
+    start = time.time()
+    xml = os.path.join(BUILD, "live.xml")
     temporary = tempfile.mkdtemp(prefix="byteledger-check-")  # a short path: sockets stand there
-    args = [sys.executable, "-m", "pytest", "-c", "tests/live/pytest.ini", "--rootdir", ".", "-q", "--no-header",
-            "-p", "no:cacheprovider", f"--basetemp={temporary}/t", f"--junitxml={xml}", "--tb=short", "tests/live"]
+    args = ["tests/live"]
     if not everything:
         args += ["-m", "not large and not guest"]
     if select:
         args += ["-k", select]
-    done = subprocess.run(args, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          stdin=subprocess.DEVNULL)
+    done = run_live(xml, f"{temporary}/t", *args)
     if done.returncode == 5 and os.path.exists(xml):
         say("live: no test selected")
         shutil.rmtree(temporary, ignore_errors=True)
@@ -176,17 +202,27 @@ def live_tests(tally, everything, select):
         return
     before = len(tally.failures)
     passed = tally.passed
+    bad_cases = []
     for case in ET.parse(xml).getroot().iter("testcase"):
         name = f"live, {case.get('classname', '').split('.')[-1]}: {case.get('name')}"
         bad = [e for e in case if e.tag in ("failure", "error")]
         skipped = case.find("skipped")
         if bad:
-            tally.fail(name, (bad[0].get("message") or "") + "\n" + (bad[0].text or ""))
+            bad_cases.append((case, name, (bad[0].get("message") or "") + "\n" + (bad[0].text or "")))
         elif skipped is not None:
             tally.skip(name, skipped.get("message") or "no reason given")
         else:
             tally.ok()
-    if done.returncode not in (0, 1) and len(tally.failures) == before:
+    few = len(bad_cases) <= UNSTEADY
+    for case, name, detail in bad_cases:
+        if few and passes_alone(case, temporary):
+            tally.unsteady.append(name)
+            tally.ok()
+            print(f"UNSTEADY (failed once, passed twice alone): {name}")
+            print("\n".join("    " + line for line in detail.strip().splitlines()[-40:]))
+        else:
+            tally.fail(name, detail)
+    if done.returncode not in (0, 1) and not bad_cases:
         tally.fail(f"live: pytest ended with {done.returncode}", done.stdout)
     if len(tally.failures) == before:
         shutil.rmtree(temporary, ignore_errors=True)  # hundreds of megabytes
@@ -251,6 +287,10 @@ def main():
         say("skipped, and why")
         for what, why in tally.skips:
             print(f"{what}: {why}")
+    if tally.unsteady:
+        say("unsteady: failed beside the others, passed twice alone; each is a defect to mend")
+        for what in tally.unsteady:
+            print(what)
     scope = [] if opt.all else ["large programs, the page in a browser, other kernels under emulation, fuzzing, clang-tidy (./dev check --all)"]
     if opt.quick:
         scope.append("clang and sanitizer builds (--quick)")
