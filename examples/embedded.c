@@ -7,6 +7,9 @@
  * It names the chunks of a cache, prints where its memory is, and answers http://127.0.0.1:6060/debug/memory until its
  * standard input ends. `byteledger regions -p PID` shows the same names from outside.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* mlock2(); C++ has it already */
+#endif
 #include <byteledger.h>
 
 #include <stdio.h>
@@ -26,6 +29,9 @@ int main(int argc, char **argv)
 		return 1;
 	madvise(cache, CHUNK * CHUNKS,
 		MADV_NOHUGEPAGE); /* so that chunks that nobody wrote to stay empty */
+	/* what was written to stays in memory, whatever else the machine wants; where that is refused it is as before */
+	if (mlock2(cache, CHUNK * CHUNKS, MLOCK_ONFAULT) < 0)
+		perror("cannot lock the cache in memory");
 	for (int i = 0; i < CHUNKS; i++) {
 		char name[32];
 		snprintf(name, sizeof(name), "cache-%d", i);

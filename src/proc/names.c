@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "proc/label.h"
@@ -46,13 +47,25 @@ static void validate(struct names *names, size_t count)
 	}
 }
 
-/* Only what is resident, where @pages tell: a foreign table must not come into memory because we look. */
+#define MOVING_TRIES 20
+#define MOVING_NS 500000
+
+/*
+ * Only what is resident, where @pages tell: a foreign table must not come into memory because we look. Pages that the kernel moves
+ * (compaction) are swapped out by pagemap meanwhile, for microseconds: what looks swapped out is asked again.
+ */
 static ssize_t read_there(const struct target *target, const struct pages *pages, uint64_t addr,
 			  void *to, size_t len)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), there, swapped;
 	uint64_t start = addr & ~(page - 1), end = (addr + len + page - 1) & ~(page - 1);
 	int rc = pages ? pages_count(pages, start, end, &there, &swapped, NULL) : 0;
+	for (int i = 0; pages && rc == 0 && there != end - start &&
+			there + swapped == end - start && i < MOVING_TRIES;
+	     i++) {
+		nanosleep(&(const struct timespec){ .tv_nsec = MOVING_NS }, NULL);
+		rc = pages_count(pages, start, end, &there, &swapped, NULL);
+	}
 	if (rc == 0 && pages && there != end - start)
 		return -EFAULT;
 	return rc < 0 ? rc : target_read(target, addr, to, len);
@@ -184,6 +197,11 @@ static int put_piece(struct cut *cut, uint64_t start, uint64_t end, size_t index
 			(double)(end - start) / (double)(cut->whole->end - cut->whole->start);
 		rss = (uint64_t)((double)cut->whole->rss_bytes * share) & ~4095ull;
 		swap = (uint64_t)((double)cut->whole->swap_bytes * share) & ~4095ull;
+	}
+	/* a page that the kernel is just moving is swapped out by pagemap and resident by smaps, whose word counts here */
+	if (!cut->whole->swap_bytes) {
+		rss += swap;
+		swap = 0;
 	}
 	piece.rss_bytes = rss < left->rss_bytes ? rss : left->rss_bytes;
 	piece.swap_bytes = swap < left->swap_bytes ? swap : left->swap_bytes;

@@ -100,6 +100,8 @@ int main(void)
 	name(again, MIB, "old name");
 	again = keep_blocks(room +
 			    56 * MIB); /* over it: the name is gone with what it was given to */
+	mlockall(
+		MCL_CURRENT); /* where it may: what is resident stays so, and can be compared with what was asked for */
 	printf("done\n");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin))
