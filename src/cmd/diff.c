@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/memory.h"
 #include "cmd/open.h"
 #include "cmd/select.h"
 #include "cmd/terminal.h"
@@ -251,6 +252,7 @@ int cmd_diff(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &select_argp, 0, NULL, 0 },
 						      { &select_leaks_argp, 0, NULL, 0 },
+						      { &memory_argp, 0, NULL, 0 },
 						      { 0 } };
 	static const struct argp argp = {
 		.options = options,

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "cmd/cmd.h"
+#include "cmd/memory.h"
 #include "cmd/open.h"
 #include "cmd/outfile.h"
 #include "cmd/select.h"
@@ -127,6 +128,7 @@ int cmd_export(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &select_but_to_argp, 0, NULL, 0 },
 						      { &select_leaks_argp, 0, NULL, 0 },
+						      { &memory_argp, 0, NULL, 0 },
 						      { 0 } };
 	static const struct argp argp = {
 		.options = options,

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "cmd/cmd.h"
+#include "cmd/memory.h"
 
 const char *cmd_hint(int code)
 {
@@ -32,7 +33,9 @@ const char *cmd_hint(int code)
 	case ENAMETOOLONG:
 		return "a shorter name";
 	case ENOMEM:
-		return "'ulimit -v' and the limit of the cgroup say how much memory there may be";
+		return memory_hint() ? memory_hint()
+				     : "'ulimit -v' and the limit of the cgroup say how much "
+				       "memory there may be";
 	case EMFILE:
 	case ENFILE:
 		return "'ulimit -n' is the limit on open files";

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/cmd.h"
+#include "cmd/memory.h"
 #include "cmd/open.h"
 #include "trace/trace.h"
 
@@ -53,6 +54,7 @@ static int import_into(struct recording *rec, struct trace_writer **writer, stru
 
 int cmd_import(int argc, char **argv)
 {
+	static const struct argp_child children[] = { { &memory_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
@@ -60,6 +62,7 @@ int cmd_import(int argc, char **argv)
 		.doc = "Turn a heaptrack file (format 0 to 3, raw or interpreted, plain, gzip or "
 		       "zstd), or the rings of a library that found no recorder, into a "
 		       "recording.",
+		.children = children,
 	};
 	struct import import = { 0 };
 	struct err err = { 0 };

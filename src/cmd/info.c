@@ -12,6 +12,7 @@
 #include "base/jsonw.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/memory.h"
 #include "cmd/open.h"
 #include "cmd/progress.h"
 #include "proc/proc.h"
@@ -431,13 +432,15 @@ static int survey_blt(const char *path, struct contents *contents, struct trace_
 
 int cmd_info(int argc, char **argv)
 {
+	static const struct argp_child children[] = { { &memory_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
-		options,
-		parse,
-		"FILE",
-		"Tell what is in a recording, and whether all of it can be read.\v"
-		"Reads the whole file and checks every block; memory does not grow with its "
-		"length.",
+		.options = options,
+		.parser = parse,
+		.args_doc = "FILE",
+		.doc = "Tell what is in a recording, and whether all of it can be read.\v"
+		       "Reads the whole file and checks every block; memory does not grow with its "
+		       "length.",
+		.children = children,
 	};
 	struct info_args args = { 0 };
 	if (cmd_parse(&argp, argc, argv, NULL, &args) < 0)

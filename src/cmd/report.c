@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "cmd/cmd.h"
+#include "cmd/memory.h"
 #include "cmd/open.h"
 #include "cmd/paged.h"
 #include "cmd/select.h"
@@ -182,6 +183,7 @@ int cmd_report(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &select_argp, 0, NULL, 0 },
 						      { &select_leaks_argp, 0, NULL, 0 },
+						      { &memory_argp, 0, NULL, 0 },
 						      { 0 } };
 	static const struct argp argp = {
 		.options = options,

@@ -18,6 +18,7 @@ import pytest
 
 import blt
 import formats
+from conftest import ROOT
 
 SCRIPT = """
 create table t(a integer primary key, b text);
@@ -706,3 +707,39 @@ def test_speedscope_itself_opens_the_file(byteledger, source, export, installed,
     finally:
         server.shutdown()
     assert "bytes live at the peak" in dom and "(1/5)" in dom
+
+
+@pytest.fixture(scope="module")
+def bomb(tmp_path_factory):
+    """A heaptrack file of some 100 KB that unfolds to hundreds of megabytes of different allocations."""
+    path = tmp_path_factory.mktemp("bomb") / "bomb.gz"
+    data = subprocess.run(["zstd", "-dcq", f"{ROOT}/tests/golden/data/sqlite.heaptrack.zst"], stdout=subprocess.PIPE, check=True)
+    with gzip.open(path, "wb") as f:
+        f.write(data.stdout)
+        for _ in range(40):
+            f.write(b"a 11c00 4\n" * 100_000)
+    return path
+
+
+@pytest.mark.parametrize("words", [("report",), ("info",), ("export", "--to", "folded", "-o", "{out}"), ("import", "-o", "{out}")])
+def test_a_small_file_that_unfolds_to_much_is_refused_and_told_what_lifts_that(byteledger, bomb, tmp_path, words):
+    out = tmp_path / "out"
+    args = [word.format(out=out) for word in words]
+    with open(tmp_path / "said", "w+", encoding="utf-8") as said:
+        child = subprocess.Popen([byteledger, args[0], "--memory", "64M", *args[1:], bomb], stdout=said, stderr=said)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        text = said.read()
+    assert child.returncode == 1 and "Cannot allocate memory" in text
+    assert "--memory 2G" in text and "--memory unlimited" in text
+    assert usage.ru_maxrss < 128 << 10  # KiB: what it may take, its program and libraries
+    assert not out.exists()
+
+
+def test_memory_may_be_unlimited_and_nonsense_is_refused(byteledger, bomb):
+    done = subprocess.run([byteledger, "info", "--memory", "unlimited", bomb], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for word in ("much", "0", "1K", "-5M"):
+        done = subprocess.run([byteledger, "info", f"--memory={word}", bomb], capture_output=True, text=True)
+        assert done.returncode == 2 and "hint:" in done.stderr

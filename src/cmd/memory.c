@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/memory.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "cmd/cmd.h"
+#include "query/query.h"
+
+#define LEAST (16ull << 20) /* below that nothing can be read at all */
+
+enum { OPT_MEMORY = 0x4d00 }; /* beside the keys of whoever has this as a child */
+
+static uint64_t most = MEMORY_DEFAULT;
+static char hint[128];
+
+static const struct argp_option options[] = {
+	{ "memory", OPT_MEMORY, "SIZE", 0,
+	  "Take at most SIZE of memory (default 512M), or unlimited: what a file unfolds to is up to whoever wrote it",
+	  5 },
+	{ 0 },
+};
+
+/* terabytes of a sanitizer's shadow count as ours */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SHADOWED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SHADOWED 1
+#endif
+#endif
+#ifndef SHADOWED
+#define SHADOWED 0
+#endif
+
+static void bound(void)
+{
+	struct rlimit limit;
+	if (SHADOWED || most == UINT64_MAX || getrlimit(RLIMIT_DATA, &limit) < 0 || limit.rlim_cur <= most)
+		return;
+	limit.rlim_cur = most;
+	if (setrlimit(RLIMIT_DATA, &limit) == 0)
+		snprintf(hint, sizeof(hint),
+			 "it takes more than %llu MiB: '--memory %lluG' or '--memory unlimited' lets it",
+			 (unsigned long long)(most >> 20),
+			 (unsigned long long)(most >> 30 ? (most >> 30) * 4 : 2));
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct err err = { 0 };
+	(void)state;
+	switch (key) {
+	case OPT_MEMORY:
+		if (strcmp(arg, "unlimited") == 0)
+			most = UINT64_MAX;
+		else if (query_size_parse(arg, &most, &err) < 0)
+			cmd_refuse(&err);
+		else if (most < LEAST)
+			cmd_usage("--memory is 16M or more, or unlimited, not '%s'", arg);
+		return 0;
+	case ARGP_KEY_SUCCESS:
+		bound();
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp memory_argp = { .options = options, .parser = parse };
+
+const char *memory_hint(void)
+{
+	return hint[0] ? hint : NULL;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory.h - --memory: how much a command may take for a file that somebody else wrote. */
+#ifndef CMD_MEMORY_H
+#define CMD_MEMORY_H
+
+#include <argp.h>
+
+/**
+ * memory_argp - a child parser without an input. When all words are parsed, this process and what it starts may take MEMORY_DEFAULT
+ * bytes of private memory, or what the option says; what is above is -ENOMEM where it is asked for, and cmd_hint() names the option.
+ * 78 KB of compressed text can ask for gigabytes.
+ */
+extern const struct argp memory_argp;
+
+#define MEMORY_DEFAULT (512ull << 20)
+
+/** memory_hint() - what to do about -ENOMEM where the bound is ours; NULL where it is not. Lent. */
+const char *memory_hint(void);
+
+#endif
