@@ -18,7 +18,8 @@ static char hint[128];
 
 static const struct argp_option options[] = {
 	{ "memory", OPT_MEMORY, "SIZE", 0,
-	  "Take at most SIZE of memory (default 512M), or unlimited: what a file unfolds to is up to whoever wrote it",
+	  "Take at most SIZE of memory (default 512M), or unlimited: what a file unfolds to is up "
+	  "to whoever wrote it",
 	  5 },
 	{ 0 },
 };
@@ -38,12 +39,14 @@ static const struct argp_option options[] = {
 static void bound(void)
 {
 	struct rlimit limit;
-	if (SHADOWED || most == UINT64_MAX || getrlimit(RLIMIT_DATA, &limit) < 0 || limit.rlim_cur <= most)
+	if (SHADOWED || most == UINT64_MAX || getrlimit(RLIMIT_DATA, &limit) < 0 ||
+	    limit.rlim_cur <= most)
 		return;
 	limit.rlim_cur = most;
 	if (setrlimit(RLIMIT_DATA, &limit) == 0)
 		snprintf(hint, sizeof(hint),
-			 "it takes more than %llu MiB: '--memory %lluG' or '--memory unlimited' lets it",
+			 "it takes more than %llu MiB: '--memory %lluG' or '--memory unlimited' "
+			 "lets it",
 			 (unsigned long long)(most >> 20),
 			 (unsigned long long)(most >> 30 ? (most >> 30) * 4 : 2));
 }

@@ -156,6 +156,7 @@ static struct {
 	int fd;
 	struct buf out, in;
 	uint64_t held;
+	uint32_t rests; /* how often all were given back */
 } self;
 
 static int ask_parent(void *ctx, enum opener_kind kind, const char *path, uint32_t len,
@@ -219,6 +220,16 @@ static int depth_read(const struct module *m)
 			       (m->lines != NULL) << 4;
 }
 
+/* The total is kept, not summed: files may be tens of thousands. */
+static void count_held(struct module *module)
+{
+	if (module->rests == self.rests)
+		self.held -= module->held;
+	module->rests = self.rests;
+	module->held = sym_module_held(module);
+	self.held += module->held;
+}
+
 static struct module *asked_module(struct sym *sym, const struct ask *ask, const char *path)
 {
 	return sym_module(sym, path, ask->build_id, (uint8_t)ask->build_id_len);
@@ -237,8 +248,10 @@ static void answer(struct sym *sym, const struct head *head)
 	p += ask.path_len;
 	struct module *module = asked_module(sym, &ask, path);
 	if (head->what == SAY_REST) {
-		if (module)
+		if (module) {
 			sym_module_rest(module);
+			count_held(module);
+		}
 		return;
 	}
 	int before = depth_read(module);
@@ -256,7 +269,7 @@ static void answer(struct sym *sym, const struct head *head)
 		put_answer(&self.out, symbols, count);
 	}
 	if (depth_read(module) != before)
-		self.held = sym_held(sym);
+		count_held(module);
 	first.held = self.held;
 	first.stale = module && module->stale;
 	if (self.out.failed)
@@ -278,9 +291,11 @@ static void __attribute__((noreturn)) live(struct sym *sym, int fd)
 	sym->child = NULL;
 	sym->in_process = 1;
 	while (hear(fd, &head, &self.in, UINT32_MAX) == 0) {
-		if (head.what == SAY_REST_ALL)
+		if (head.what == SAY_REST_ALL) {
 			sym_rest(sym, 0);
-		else
+			self.held = 0;
+			self.rests++;
+		} else
 			answer(sym, &head);
 	}
 	_exit(0);

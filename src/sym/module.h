@@ -24,6 +24,9 @@ struct module {
 	uint8_t build_id_len;
 	int opened, loaded, lines_tried, stubs_tried, stale, told_stale;
 	int unread; /* whoever read it died */
+	/* what the child counts for it, and since which rest of all */
+	uint64_t held;
+	uint32_t rests;
 	struct table table;
 	struct image main, debug, minidebug;
 	struct lines *lines;
@@ -61,8 +64,10 @@ void sym_lines_ahead(struct sym *sym, struct module *module, const uint64_t *off
 /** sym_call() - give the outermost of @symbols, which a child found, the name of @known. */
 void sym_call(struct sym *sym, const struct symbol *symbols, uint32_t count,
 	      const struct symbol *known);
-/** sym_held() - bytes that files take that were read, roughly. */
+/** sym_held() - bytes that files take that were read, roughly; walks all modules. */
 uint64_t sym_held(const struct sym *sym);
+/** sym_module_held() - those of one module. */
+uint64_t sym_module_held(const struct module *module);
 /** sym_open_served() - a debug file from the servers of @sym, as servers_find(). */
 int sym_open_served(struct sym *sym, const uint8_t *build_id, uint32_t len, char **found);
 /** sym_module_done() - as sym_module_rest(), wherever it was read. */

@@ -52,7 +52,7 @@ void sym_module_rest(struct module *module)
 
 #define DWARF_GROWS 4 /* compressed sections, and what libdw makes of them */
 
-static uint64_t held_bytes(const struct module *module)
+uint64_t sym_module_held(const struct module *module)
 {
 	const struct image *debug = module->debug.elf ? &module->debug : &module->main;
 	struct stat st;
@@ -68,7 +68,7 @@ uint64_t sym_held(const struct sym *sym)
 	uint64_t held = 0;
 	for (size_t i = 0; i < SYM_BUCKETS; i++)
 		for (const struct module *m = sym->buckets[i]; m; m = m->next)
-			held += held_bytes(m);
+			held += sym_module_held(m);
 	return held;
 }
 

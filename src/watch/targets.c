@@ -312,6 +312,8 @@ int targets_find(struct targets *targets, uint64_t until_ns, struct target_list 
 		rc = find_all(has_name, targets->name, list, err);
 		if (rc < 0 || list->count > before)
 			break;
+		if (!said && targets->waiting)
+			targets->waiting(targets->name);
 		uint64_t now = clock_ns(CLOCK_MONOTONIC);
 		if (until_ns && now >= until_ns) {
 			err_set(err, -EINVAL, "no program called '%s' came while --duration ran",
@@ -321,8 +323,6 @@ int targets_find(struct targets *targets, uint64_t until_ns, struct target_list 
 				"the name is that of the executable, of the process (comm) or of "
 				"argv[0], without its folder");
 		}
-		if (!said && targets->waiting)
-			targets->waiting(targets->name);
 		/* where there are many processes, less often: a twentieth of a CPU at most */
 		cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 		uint64_t pause_ms = NAME_POLL_MS + cpu / 1000000 * 20;
