@@ -15,7 +15,10 @@
  *	free>500M		what allocators keep free; free/live>200%: beside what is in use
  *	rss-sum>8G pss-sum>8G	of all processes that are watched
  *	pagetables>1G		of the process; mappings>60000, mappings>80% (of vm.max_map_count)
- *	cgroup>80%		what the cgroup is charged for; working-set, slab, sockets: of the cgroup
+ *	cgroup>80%		what the cgroup is charged for; working-set, page-cache, slab, sockets: of the cgroup
+ *	pressure>10%		that share of the last ten seconds some task of the cgroup waited for memory
+ *	oom>80%			what the OOM killer counts: RSS, swap and page tables of the process
+ *	unmapped>100M		in open files without a name that the process does not map
  * `for` keeps any rule waiting until it has held so long. A rule that was met is met again only after its value went back
  * by a tenth of its threshold.
  */
@@ -49,6 +52,10 @@ enum alert_kind {
 	ALERT_WORKING_SET,
 	ALERT_SLAB,
 	ALERT_SOCKETS,
+	ALERT_PAGE_CACHE,
+	ALERT_PRESSURE,
+	ALERT_OOM,
+	ALERT_UNMAPPED,
 	ALERT_KIND_COUNT
 };
 

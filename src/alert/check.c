@@ -244,8 +244,9 @@ static size_t new_label(const struct look *l, struct state *s)
 {
 	size_t largest = 0;
 	for (size_t i = 1; i < l->keys; i++) {
-		if (l->set->labels[i].known)
-			continue;
+		if (l->set->labels[i].known ||
+		    strcmp(history_key(l->history, i).class, HISTORY_CLASS_BESIDE) == 0)
+			continue; /* no part of RSS */
 		if (rises(&s->labels[i], &s->rule, s->rule.threshold, (double)l->now[i].rss_bytes,
 			  1, l->facts->at_ns) &&
 		    (!largest || l->now[i].rss_bytes > l->now[largest].rss_bytes))
@@ -377,6 +378,9 @@ static const char *what_of(enum alert_kind kind)
 		[ALERT_WORKING_SET] = "the working set of the cgroup of ",
 		[ALERT_SLAB] = "slab in the cgroup of ",
 		[ALERT_SOCKETS] = "socket buffers in the cgroup of ",
+		[ALERT_PAGE_CACHE] = "page cache in the cgroup of ",
+		[ALERT_OOM] = "what the OOM killer counts of ",
+		[ALERT_UNMAPPED] = "open files without a name that nobody maps in ",
 	};
 	return words[kind] ? words[kind] : "";
 }
@@ -410,6 +414,11 @@ static void put_words(struct alert_event *event, const struct look *l, double va
 		snprintf(event->words, sizeof(event->words),
 			 "allocators keep %.0f %% of what is in use free, above %.0f %%", value,
 			 event->threshold);
+		break;
+	case ALERT_PRESSURE:
+		snprintf(event->words, sizeof(event->words),
+			 "tasks waited for memory in %.1f %% of the last 10 s, above %.1f %%",
+			 value, event->threshold);
 		break;
 	case ALERT_MAPPINGS:
 		snprintf(event->words, sizeof(event->words), "%.0f mappings, above %.0f", value,

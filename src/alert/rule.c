@@ -38,6 +38,10 @@ static const struct {
 	{ "working-set", ALERT_WORKING_SET, '>', BYTES, 0, 1, "working-set>80%" },
 	{ "slab", ALERT_SLAB, '>', BYTES, 0, 0, "slab>1G" },
 	{ "sockets", ALERT_SOCKETS, '>', BYTES, 0, 0, "sockets>100M" },
+	{ "page-cache", ALERT_PAGE_CACHE, '>', BYTES, 0, 1, "page-cache>4G" },
+	{ "pressure", ALERT_PRESSURE, '>', SHARE, 0, 0, "pressure>10%" },
+	{ "oom", ALERT_OOM, '>', BYTES, 0, 1, "oom>90%" },
+	{ "unmapped", ALERT_UNMAPPED, '>', BYTES, 0, 0, "unmapped>100M" },
 };
 
 static const char *skip(const char *at)
@@ -229,7 +233,7 @@ int alert_parse(const char *text, struct alert_rule *rule, struct err *err)
 		return refuse(err, text,
 			      "it says none of rss, rate, eta, new, step, unaccounted, pss, swap, "
 			      "free, free/live, rss-sum, pss-sum, pagetables, mappings, cgroup, "
-			      "working-set, slab, sockets");
+			      "working-set, page-cache, slab, sockets, pressure, oom, unmapped");
 	rule->kind = kinds[i].kind;
 	at = skip(at + len);
 	if (*at == ':') {

@@ -272,6 +272,10 @@ static void put_cgroup(struct buf *out, const char *name, const struct scrape *s
 		      { "anon", m->anon_bytes },
 		      { "page_cache", m->file_bytes },
 		      { "page_cache_inactive", m->inactive_file_bytes },
+		      { "page_cache_reclaimable", cgroup_cache_reclaimable(m) },
+		      { "page_cache_held", cgroup_cache_held(m) },
+		      { "page_cache_dirty", m->dirty_bytes },
+		      { "peak", m->peak_bytes },
 		      { "shmem", m->shmem_bytes },
 		      { "page_tables", m->page_table_bytes },
 		      { "slab_reclaimable", m->slab_reclaimable_bytes },
@@ -283,6 +287,33 @@ static void put_cgroup(struct buf *out, const char *name, const struct scrape *s
 	for (size_t i = 0; m->version && i < ARRAY_LEN(parts); i++)
 		if (parts[i].bytes != UINT64_MAX)
 			row(out, name, s, "kind", parts[i].kind, parts[i].bytes);
+}
+
+static void put_pressure(struct buf *out, const char *name, const struct scrape *s)
+{
+	const struct cgroup_memory *m = &s->facts.cgroup;
+	if (!m->version || m->pressure_some < 0)
+		return;
+	begin(out, name, s);
+	metric_label(out, "kind", "some");
+	metric_double(out, m->pressure_some / 100);
+	begin(out, name, s);
+	metric_label(out, "kind", "full");
+	metric_double(out, m->pressure_full / 100);
+}
+
+static void put_oom_kills(struct buf *out, const char *name, const struct scrape *s)
+{
+	const struct cgroup_memory *m = &s->facts.cgroup;
+	if (m->version && m->oom_kills != UINT64_MAX)
+		row(out, name, s, NULL, NULL, m->oom_kills);
+}
+
+static void put_sockets(struct buf *out, const char *name, const struct scrape *s)
+{
+	const struct beside *beside = s->has_full ? s->full.breakdown->beside : NULL;
+	if (beside && beside->socket_bytes != UINT64_MAX)
+		row(out, name, s, NULL, NULL, beside->socket_bytes);
 }
 
 static void put_unattributed(struct buf *out, const char *name, const struct scrape *s)
@@ -441,6 +472,13 @@ static const struct {
 	  "The lowest memory limit of the cgroup, or the machine's memory.", put_limit },
 	{ "byteledger_cgroup_bytes", "bytes", "gauge", "What the process's cgroup is charged for.",
 	  put_cgroup },
+	{ "byteledger_cgroup_pressure_ratio", NULL, "gauge",
+	  "Share of the last ten seconds in which some task, or all, waited for memory.",
+	  put_pressure },
+	{ "byteledger_cgroup_oom_kills_total", NULL, "counter",
+	  "Processes of the cgroup that the OOM killer ended.", put_oom_kills },
+	{ "byteledger_socket_buffer_bytes", "bytes", "gauge",
+	  "Buffers of the process's sockets, as of the last full reading.", put_sockets },
 	{ "byteledger_unattributed_bytes", "bytes", "gauge",
 	  "The kernel's RSS less the sum of all classes (its counters lag).", put_unattributed },
 	{ "byteledger_growth_bytes_per_second", NULL, "gauge",

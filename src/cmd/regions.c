@@ -38,7 +38,7 @@ static const struct argp_option options[] = {
 	  2 },
 	{ "group", OPT_GROUP, "WORD", 0,
 	  "Add up by label (default), file, module or thread, list mappings only (vma), or all the "
-	  "processes together by PSS (process)",
+	  "processes together by PSS (process; with --watch a table again and again)",
 	  2 },
 	{ "classes", OPT_CLASSES, NULL, 0,
 	  "Print the words by which memory is called, which alert rules may name, and end", 3 },
@@ -82,7 +82,9 @@ static void check(const struct regions *r)
 {
 	if (r->classes)
 		return;
-	int watch = watch_wanted(&r->watch), given = targets_given(&r->targets);
+	/* a table of processes that is made again and again is no watch: no history, no rules, and it knows PSS */
+	int live = r->group == GROUP_PROCESS && r->watch.seconds > 0;
+	int watch = watch_wanted(&r->watch) && !live, given = targets_given(&r->targets);
 	int history_only = r->watch.history && !r->watch.seconds && !r->watch.serve &&
 			   !r->watch.rule_count && !given && !r->with_program;
 	if (given && r->with_program)
@@ -93,12 +95,15 @@ static void check(const struct regions *r)
 	if (watch && (r->compat || r->format == FORMAT_CSV || r->sort == REGIONS_BY_PSS))
 		cmd_usage("a watch prints lines or, with --format json, objects, and "
 			  "does not know PSS");
+	if (live && (r->watch.history || r->watch.rule_count || r->watch.serve))
+		cmd_usage("--group process --watch is a table to look at: rules, a history and "
+			  "pages are of a watch without --group");
 	if (watch && (r->base_path || r->group))
 		cmd_usage("--diff and --group are of one reading: without a watch");
 	if (history_only && r->sort_given && r->sort != REGIONS_BY_GROWTH &&
 	    r->sort != REGIONS_BY_RSS)
 		cmd_usage("a history is sorted by growth or rss");
-	if (!watch && r->sort == REGIONS_BY_GROWTH)
+	if (!watch && !live && r->sort == REGIONS_BY_GROWTH)
 		cmd_usage("growth needs a time to look: --watch or --history; --diff "
 			  "tells what grew since a saved reading");
 	if (r->probe && !watch && !r->watch.duration_ns && !r->with_program)
@@ -111,8 +116,9 @@ static void check(const struct regions *r)
 		cmd_usage("--group is for text: json and csv have every mapping");
 	if (r->group == GROUP_PROCESS && (r->format == FORMAT_CSV || r->quick))
 		cmd_usage("--group process prints text or json, and needs PSS");
-	if (r->group == GROUP_PROCESS && (r->with_program || r->watch.duration_ns))
-		cmd_usage("--group process is of this moment: without a program or --duration");
+	if (r->group == GROUP_PROCESS && (r->with_program || (r->watch.duration_ns && !live)))
+		cmd_usage("--group process is of this moment: without a program; with --duration "
+			  "only where --watch makes it a table");
 	if (r->base_path && (r->format == FORMAT_CSV || r->group))
 		cmd_usage("--diff prints text or json, by label");
 	if (r->quiet && r->output)
@@ -270,7 +276,9 @@ static int run(struct regions *r, const struct target_list *list, int *stopped)
 	r->watch.result = &r->result;
 	r->watch.targets = &r->targets;
 	r->watch.program = r->program.pid;
-	if (watch_wanted(&r->watch))
+	if (r->group == GROUP_PROCESS)
+		status = look_at_all(r, list);
+	else if (watch_wanted(&r->watch))
 		status = watch_run(&r->watch, list, stopped);
 	else if (r->program.pid || r->watch.duration_ns)
 		status = regions_last(r, list, stopped);

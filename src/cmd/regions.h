@@ -42,6 +42,9 @@ struct breakdown *regions_read(const struct regions *r, const struct target *tar
  * regions_ledger() - read these processes and print them as one: by PSS, with their cgroup. @unread: how many ended or were refused before.
  */
 int regions_ledger(struct regions *r, const struct target_list *list, struct err *err);
+/** regions_live() - a table of them, again and again until the time is over, a signal comes or all have ended. */
+int regions_live(struct regions *r, const struct target_list *list, const char *title,
+		 struct err *err);
 /** regions_classes() - the words by which memory is called. */
 void regions_classes(FILE *to);
 /** regions_print() - @b in the layout asked for, @age_ns old; @before_end: the process had ended when it was printed. */

@@ -147,7 +147,7 @@ struct breakdown *regions_read(const struct regions *r, const struct target *tar
 	if (b && rc == 0) {
 		b->beside = calloc(1, sizeof(*b->beside));
 		if (b->beside)
-			beside_read(target, b, b->beside);
+			beside_read(target, b, 1, b->beside);
 	}
 	if (rc == 0)
 		return b;
@@ -176,6 +176,9 @@ int regions_ledger(struct regions *r, const struct target_list *list, struct err
 	CLEANUP(buf_fini) struct buf title = { 0 }, text = { 0 };
 	struct err why = { 0 };
 	int rc = 0;
+	put_title(&title, r);
+	if (r->watch.seconds > 0)
+		return regions_live(r, list, buf_cstr(&title), err);
 	for (size_t i = 0; i < list->count && rc == 0; i++) {
 		CLEANUP(target_close) struct target target = { 0 };
 		struct err one = { 0 };
@@ -205,7 +208,6 @@ int regions_ledger(struct regions *r, const struct target_list *list, struct err
 		ledger.cgroups = 1;
 	}
 	ledger_sort(&ledger, r->sort_given ? r->sort : REGIONS_BY_PSS);
-	put_title(&title, r);
 	if (r->format == FORMAT_JSON) {
 		struct jsonw json;
 		jsonw_init(&json, r->result.to);
@@ -238,6 +240,11 @@ void regions_classes(FILE *to)
 				fprintf(to, "  %-22s %s\n", class_labels[i].label,
 					class_labels[i].about);
 	}
+	fprintf(to, "%-18s %s\n", CLASS_BESIDE_WORD,
+		"no part of RSS; in watches, histories and rules");
+	for (size_t i = 0; i < class_label_count; i++)
+		if (class_labels[i].class == CLASS_BESIDE)
+			fprintf(to, "  %-22s %s\n", class_labels[i].label, class_labels[i].about);
 	fprintf(to, "\nA rule names a class (rss:runtime>1G), a label (rss:Go heap>1G), or both "
 		    "(rss:named/MY NAME>1G),\na file by its path and a library by its file "
 		    "name.\n");

@@ -55,8 +55,8 @@ static const struct argp_option options[] = {
 	  "'step>X', "
 	  "'unaccounted>5%', 'pss>X', 'swap>X', 'free>X', 'free/live>200%', 'pss-sum>X', "
 	  "'cgroup>80%', "
-	  "'pagetables>X', 'mappings>80%', 'sockets>X', 'slab>X' (repeatable); exit status 3 once "
-	  "one was met",
+	  "'pagetables>X', 'mappings>80%', 'sockets>X', 'slab>X', 'page-cache>X', 'pressure>10%', "
+	  "'oom>90%', 'unmapped>X' (repeatable); exit status 3 once one was met",
 	  4 },
 	{ "on-alert", OPT_ON_ALERT, "ACTION", 0,
 	  "What else to do then: log (default), exit, exec:CMD, post:URL, snapshot (repeatable)",

@@ -51,6 +51,9 @@ static void put_mover(FILE *to, const struct watched *w, uint64_t time_ns, uint6
 	if (now && then && history_at(w->history, time_ns, now, keys) == 0 &&
 	    history_at(w->history, before_ns, then, keys) == 0) {
 		for (size_t i = 1; i < keys; i++) {
+			/* what is no part of RSS explains no change of it */
+			if (strcmp(history_key(w->history, i).class, HISTORY_CLASS_BESIDE) == 0)
+				continue;
 			int64_t d = (int64_t)(now[i].rss_bytes - then[i].rss_bytes);
 			if (llabs(d) > llabs(delta)) {
 				delta = d;

@@ -21,9 +21,11 @@
 #define HISTORY_LABELS_MAX 256 /* what comes later is added up under its class's "(other)" */
 #define HISTORY_CLASSES_MAX 32 /* of them kept back for those */
 #define HISTORY_GONE_SAMPLES \
-	600                  /* a label in none of so many samples, ten minutes', may be retired */
-#define HISTORY_NAME_MAX 128 /* bytes of a class or label; longer ones are cut */
-#define HISTORY_UNIT 1024    /* bytes; the kernel's figures are multiples of it */
+	600 /* a label in none of so many samples, ten minutes', may be retired */
+#define HISTORY_CLASS_BESIDE \
+	"beside" /* the class of what is no part of RSS: page tables, the cgroup's charges */
+#define HISTORY_NAME_MAX 128             /* bytes of a class or label; longer ones are cut */
+#define HISTORY_UNIT 1024                /* bytes; the kernel's figures are multiples of it */
 #define HISTORY_BESIDE ".byteledger-new" /* behind a history's name: where it is written anew */
 #define HISTORY_FILE_MAX (64u << 20)     /* larger files are not read */
 

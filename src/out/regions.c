@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "out/csv.h"
 #include "proc/beside.h"
 #include "proc/settings.h"
@@ -155,6 +156,10 @@ static void put_cgroup(struct jsonw *json, const struct cgroup_memory *m)
 	known(json, "page_cache_inactive_bytes", m->inactive_file_bytes);
 	known(json, "page_cache_active_bytes", m->active_file_bytes);
 	known(json, "page_cache_mapped_bytes", m->file_mapped_bytes);
+	known(json, "page_cache_reclaimable_bytes", cgroup_cache_reclaimable(m));
+	known(json, "page_cache_held_bytes", cgroup_cache_held(m));
+	known(json, "page_cache_dirty_bytes", m->dirty_bytes);
+	known(json, "unevictable_bytes", m->unevictable_bytes);
 	known(json, "shmem_bytes", m->shmem_bytes);
 	known(json, "kernel_bytes", m->kernel_bytes);
 	known(json, "page_table_bytes", m->page_table_bytes);
@@ -167,6 +172,7 @@ static void put_cgroup(struct jsonw *json, const struct cgroup_memory *m)
 	if (m->pressure_some >= 0) {
 		jsonw_double(json, "pressure_some_percent", m->pressure_some);
 		jsonw_double(json, "pressure_full_percent", m->pressure_full);
+		jsonw_bool(json, "pressure_of_machine", m->pressure_of_machine);
 	}
 	jsonw_object_end(json);
 }
@@ -198,6 +204,9 @@ static void put_beside(struct jsonw *json, const struct beside *s)
 	known(json, "locked_bytes", s->locked_bytes);
 	known(json, "pinned_bytes", s->pinned_bytes);
 	jsonw_u64(json, "oom_bytes", s->oom_bytes);
+	number(json, "oom_score", (uint64_t)s->oom_score, s->oom_score >= 0);
+	known(json, "socket_bytes", s->socket_bytes);
+	known(json, "sockets", s->sockets);
 	jsonw_u64(json, "mappings", s->mappings);
 	known(json, "mappings_max", s->mappings_max);
 	number(json, "unmapped_file_bytes", s->held_bytes, s->held_known);
@@ -207,32 +216,11 @@ static void put_beside(struct jsonw *json, const struct beside *s)
 	jsonw_object_end(json);
 }
 
-int out_ledger_json(struct jsonw *json, const struct ledger *l, const char *title, struct err *err)
+/* What a quick one has not. */
+static void put_ledger_parts(struct jsonw *json, const struct ledger *l,
+			     const struct ledger_row *sum)
 {
-	uint64_t pss = 0, rss = 0;
-	jsonw_object(json, NULL);
-	jsonw_str(json, "title", title);
-	jsonw_array(json, "processes");
-	for (size_t i = 0; i < l->count; i++) {
-		const struct ledger_row *r = &l->rows[i];
-		jsonw_object(json, NULL);
-		jsonw_i64(json, "pid", r->pid);
-		jsonw_str(json, "name", r->comm);
-		jsonw_u64(json, "rss_bytes", r->rss_bytes);
-		jsonw_u64(json, "pss_bytes", r->pss_bytes);
-		jsonw_u64(json, "private_bytes", r->private_bytes);
-		jsonw_u64(json, "swap_bytes", r->swap_bytes);
-		known(json, "page_table_bytes", r->page_table_bytes);
-		jsonw_u64(json, "mappings", r->mappings);
-		put_verdict(json, &r->verdict);
-		jsonw_object_end(json);
-		pss += r->pss_bytes;
-		rss += r->rss_bytes;
-	}
-	jsonw_array_end(json);
-	jsonw_u64(json, "pss_bytes", pss);
-	jsonw_u64(json, "rss_sum_bytes", rss);
-	jsonw_u64(json, "unread", l->unread);
+	known(json, "socket_bytes", sum->socket_bytes);
 	jsonw_array(json, "classes");
 	for (size_t i = 0; i < l->class_count; i++) {
 		const struct ledger_class *r = &l->classes[i];
@@ -248,6 +236,54 @@ int out_ledger_json(struct jsonw *json, const struct ledger *l, const char *titl
 	}
 	jsonw_array_end(json);
 	jsonw_u64(json, "unmapped_file_bytes", l->held_bytes);
+	jsonw_u64(json, "unmapped_files", l->held_count);
+	jsonw_array(json, "held");
+	for (size_t i = 0; i < l->held_listed; i++) {
+		jsonw_object(json, NULL);
+		jsonw_str(json, "name", l->held[i].name);
+		jsonw_u64(json, "bytes", l->held[i].bytes);
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+}
+
+int out_ledger_json(struct jsonw *json, const struct ledger *l, const char *title, struct err *err)
+{
+	struct ledger_row sum = ledger_sums(l);
+	jsonw_object(json, NULL);
+	jsonw_str(json, "title", title);
+	jsonw_u64(json, "time_ns", clock_ns(CLOCK_REALTIME));
+	jsonw_array(json, "processes");
+	for (size_t i = 0; i < l->count; i++) {
+		const struct ledger_row *r = &l->rows[i];
+		jsonw_object(json, NULL);
+		jsonw_i64(json, "pid", r->pid);
+		jsonw_str(json, "name", r->comm);
+		jsonw_u64(json, "rss_bytes", r->rss_bytes);
+		jsonw_u64(json, "pss_bytes", r->pss_bytes);
+		jsonw_u64(json, "private_bytes", r->private_bytes);
+		jsonw_u64(json, "swap_bytes", r->swap_bytes);
+		jsonw_u64(json, "virtual_bytes", r->virtual_bytes);
+		known(json, "page_table_bytes", r->page_table_bytes);
+		known(json, "oom_bytes", r->oom_bytes);
+		number(json, "oom_score", (uint64_t)r->oom_score, r->oom_score >= 0);
+		if (l->quick) {
+			jsonw_i64(json, "growth_bytes", r->grown_bytes);
+		} else {
+			known(json, "socket_bytes", r->socket_bytes);
+			jsonw_u64(json, "mappings", r->mappings);
+			put_verdict(json, &r->verdict);
+		}
+		jsonw_object_end(json);
+	}
+	jsonw_array_end(json);
+	jsonw_u64(json, "pss_bytes", sum.pss_bytes);
+	jsonw_u64(json, "rss_sum_bytes", sum.rss_bytes);
+	jsonw_u64(json, "swap_bytes", sum.swap_bytes);
+	jsonw_u64(json, "page_table_bytes", sum.page_table_bytes);
+	jsonw_u64(json, "unread", l->unread);
+	if (!l->quick)
+		put_ledger_parts(json, l, &sum);
 	if (l->cgroups == 1)
 		put_cgroup(json, &l->cgroup);
 	else

@@ -13,6 +13,7 @@
 
 #include "base/fileio.h"
 #include "proc/breakdown.h"
+#include "proc/sockmem.h"
 
 #define DESCRIPTORS_MAX 65536u
 #define NO_LIMIT (1ull << 62) /* version 1 says the largest number of whole pages for none */
@@ -154,6 +155,17 @@ uint64_t cgroup_limit(const struct target *target)
 	return version ? lowest_limit(folder, mount_len, version) : UINT64_MAX;
 }
 
+static int pressure_in(const char *folder, const char *file, struct cgroup_memory *m)
+{
+	char text[512];
+	if (text_in(folder, file, text, sizeof(text)) <= 0)
+		return 0;
+	const char *some = strstr(text, "some avg10="), *full = strstr(text, "full avg10=");
+	m->pressure_some = some ? strtod(some + 11, NULL) : -1;
+	m->pressure_full = full ? strtod(full + 11, NULL) : -1;
+	return m->pressure_some >= 0;
+}
+
 static void read_1(const char *folder, struct cgroup_memory *m)
 {
 	char text[16384];
@@ -169,6 +181,9 @@ static void read_1(const char *folder, struct cgroup_memory *m)
 		m->inactive_file_bytes = word_in(text, "total_inactive_file");
 		m->active_file_bytes = word_in(text, "total_active_file");
 		m->swap_bytes = word_in(text, "total_swap");
+		m->dirty_bytes = word_in(text, "total_dirty");
+		m->writeback_bytes = word_in(text, "total_writeback");
+		m->unevictable_bytes = word_in(text, "total_unevictable");
 	}
 	if (text_in(folder, "memory.oom_control", text, sizeof(text)) > 0)
 		m->oom_kills = word_in(text, "oom_kill");
@@ -194,14 +209,13 @@ static void read_2(const char *folder, struct cgroup_memory *m)
 		m->socket_bytes = word_in(text, "sock");
 		m->kernel_stack_bytes = word_in(text, "kernel_stack");
 		m->percpu_bytes = word_in(text, "percpu");
+		m->dirty_bytes = word_in(text, "file_dirty");
+		m->writeback_bytes = word_in(text, "file_writeback");
+		m->unevictable_bytes = word_in(text, "unevictable");
 	}
 	if (text_in(folder, "memory.events", text, sizeof(text)) > 0)
 		m->oom_kills = word_in(text, "oom_kill");
-	if (text_in(folder, "memory.pressure", text, sizeof(text)) > 0) {
-		const char *some = strstr(text, "some avg10="), *full = strstr(text, "full avg10=");
-		m->pressure_some = some ? strtod(some + 11, NULL) : -1;
-		m->pressure_full = full ? strtod(full + 11, NULL) : -1;
-	}
+	pressure_in(folder, "memory.pressure", m);
 }
 
 static void clear(struct cgroup_memory *m)
@@ -210,6 +224,7 @@ static void clear(struct cgroup_memory *m)
 	m->version = 0;
 	m->path[0] = '\0';
 	m->pressure_some = m->pressure_full = -1;
+	m->pressure_of_machine = 0;
 }
 
 static int read_folder(const char *folder, size_t mount_len, int version, struct cgroup_memory *m)
@@ -224,13 +239,32 @@ static int read_folder(const char *folder, size_t mount_len, int version, struct
 	return 0;
 }
 
+/* Version 1 has none: that of its cgroup of version 2 where there is one beside, else the machine's. */
+static void find_pressure(const struct target *target, struct cgroup_memory *m)
+{
+	char text[8192], path[2048], mount[1024], folder[BESIDE_PATH_MAX];
+	if (m->version == 1 && target_text(target, "cgroup", text, sizeof(text)) > 0 &&
+	    path_of(text, 2, path, sizeof(path)) && strcmp(path, "/") != 0 &&
+	    mount_of(2, mount, sizeof(mount))) {
+		snprintf(folder, sizeof(folder), "%s%s", mount, path);
+		if (pressure_in(folder, "memory.pressure", m))
+			return;
+	}
+	m->pressure_of_machine = pressure_in("/proc/pressure", "memory", m);
+}
+
 int cgroup_memory_read(const struct target *target, struct cgroup_memory *m)
 {
 	char folder[BESIDE_PATH_MAX];
 	size_t mount_len = 0;
 	clear(m);
 	int version = folder_of(target, folder, &mount_len);
-	return version ? read_folder(folder, mount_len, version, m) : -ENOENT;
+	if (!version)
+		return -ENOENT;
+	read_folder(folder, mount_len, version, m);
+	if (m->pressure_some < 0)
+		find_pressure(target, m);
+	return 0;
 }
 
 int cgroup_memory_at(const char *path, struct cgroup_memory *m)
@@ -243,7 +277,10 @@ int cgroup_memory_at(const char *path, struct cgroup_memory *m)
 			continue;
 		if (!mount_of(version, mount, sizeof(mount)))
 			mount[0] = '\0';
-		return read_folder(path, strlen(mount), version, m);
+		read_folder(path, strlen(mount), version, m);
+		if (m->pressure_some < 0)
+			m->pressure_of_machine = pressure_in("/proc/pressure", "memory", m);
+		return 0;
 	}
 	return -ENOENT;
 }
@@ -256,59 +293,135 @@ uint64_t cgroup_working_set(const struct cgroup_memory *m)
 							 : 0;
 }
 
-/* ---- files without a name ---------------------------------------------------------------------------------------------- */
+uint64_t cgroup_cache_reclaimable(const struct cgroup_memory *m)
+{
+	if (m->inactive_file_bytes == UINT64_MAX || m->active_file_bytes == UINT64_MAX)
+		return UINT64_MAX;
+	return m->inactive_file_bytes + m->active_file_bytes;
+}
 
-struct held {
-	uint64_t device, inode;
-};
+uint64_t cgroup_cache_held(const struct cgroup_memory *m)
+{
+	uint64_t goes = cgroup_cache_reclaimable(m);
+	if (goes == UINT64_MAX || m->file_bytes == UINT64_MAX)
+		return UINT64_MAX;
+	return m->file_bytes > goes ? m->file_bytes - goes : 0;
+}
+
+/* ---- files without a name ---------------------------------------------------------------------------------------------- */
 
 static int by_file(const void *a, const void *b)
 {
-	const struct held *x = a, *y = b;
+	const struct held_file *x = a, *y = b;
 	if (x->inode != y->inode)
 		return x->inode < y->inode ? -1 : 1;
 	return x->device < y->device ? -1 : x->device > y->device;
 }
 
-static size_t mapped_files(const struct breakdown *b, struct held **files)
+static int by_number(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+static size_t mapped_files(const struct breakdown *b, struct held_file **files)
 {
 	size_t count = 0;
-	struct held *list = calloc(b->region_count + 1, sizeof(*list));
+	struct held_file *list = calloc(b->region_count + 1, sizeof(*list));
 	for (size_t i = 0; list && i < b->region_count; i++)
 		if (b->regions[i].inode)
-			list[count++] = (struct held){ makedev(b->regions[i].dev_major,
-							       b->regions[i].dev_minor),
-						       b->regions[i].inode };
+			list[count++] =
+				(struct held_file){ .device = makedev(b->regions[i].dev_major,
+								      b->regions[i].dev_minor),
+						    .inode = b->regions[i].inode };
 	if (count)
 		qsort(list, count, sizeof(*list), by_file);
 	*files = list;
 	return count;
 }
 
-static void hold(struct beside *beside, int dir, const char *name, const struct stat *st)
+/* One more that is held; 0 where it is known already or there is no room: thousands of them are a bound from below. */
+static struct held_file *hold(struct beside *beside, uint64_t device, uint64_t inode,
+			      uint64_t bytes)
 {
-	uint64_t bytes = (uint64_t)st->st_blocks * 512;
+	struct held_file key = { .device = device, .inode = inode, .bytes = bytes };
+	for (size_t i = 0; i < beside->held_listed; i++)
+		if (by_file(&beside->held[i], &key) == 0)
+			return NULL;
+	if (beside->held_listed == BESIDE_HELD_MAX)
+		return NULL;
+	if (beside->held_listed % 64 == 0) {
+		struct held_file *grown =
+			realloc(beside->held, (beside->held_listed + 64) * sizeof(*beside->held));
+		if (!grown)
+			return NULL;
+		beside->held = grown;
+	}
+	beside->held[beside->held_listed] = key;
 	beside->held_bytes += bytes;
 	beside->held_count++;
-	if (bytes <= beside->held_largest_bytes)
+	return &beside->held[beside->held_listed++];
+}
+
+static void name_largest(struct beside *beside, const struct held_file *file)
+{
+	if (file->bytes <= beside->held_largest_bytes)
 		return;
+	beside->held_largest_bytes = file->bytes;
+	memcpy(beside->held_name, file->name, sizeof(beside->held_name));
+}
+
+static void hold_file(struct beside *beside, int dir, const char *name, const struct stat *st)
+{
+	struct held_file *file =
+		hold(beside, st->st_dev, st->st_ino, (uint64_t)st->st_blocks * 512);
 	char link[256];
+	if (!file)
+		return;
 	ssize_t len = readlinkat(dir, name, link, sizeof(link) - 1);
 	link[len > 0 ? len : 0] = '\0';
 	char *end = strstr(link, " (deleted)");
 	if (end)
 		*end = '\0';
-	beside->held_largest_bytes = bytes;
-	snprintf(beside->held_name, sizeof(beside->held_name), "%.63s", link);
+	snprintf(file->name, sizeof(file->name), "%.63s", link);
+	name_largest(beside, file);
+}
+
+struct inodes {
+	uint64_t *all;
+	size_t count, room;
+};
+
+static void add_inode(struct inodes *inodes, uint64_t inode)
+{
+	if (inodes->count == inodes->room) {
+		size_t room = inodes->room ? inodes->room * 2 : 64;
+		uint64_t *grown = realloc(inodes->all, room * sizeof(*grown));
+		if (!grown)
+			return;
+		inodes->all = grown;
+		inodes->room = room;
+	}
+	inodes->all[inodes->count++] = inode;
+}
+
+/* What sock_diag tells is of our own network namespace. */
+static int same_network(const struct target *target)
+{
+	struct stat own, its;
+	return stat("/proc/self/ns/net", &own) == 0 &&
+	       fstatat(target->dir, "ns/net", &its, 0) == 0 && own.st_ino == its.st_ino &&
+	       own.st_dev == its.st_dev;
 }
 
 static void look_at_descriptors(const struct target *target, const struct breakdown *b,
-				struct beside *beside)
+				int want_sockets, struct beside *beside)
 {
 	int fd = openat(target->dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	struct held *mapped = NULL, *seen = NULL;
-	size_t mapped_count = mapped_files(b, &mapped), seen_count = 0, seen_room = 0;
+	struct held_file *mapped = NULL;
+	struct inodes sockets = { 0 };
+	size_t mapped_count = mapped_files(b, &mapped);
 	unsigned looked = 0;
 	if (!dir && fd >= 0)
 		close(fd);
@@ -316,30 +429,50 @@ static void look_at_descriptors(const struct target *target, const struct breakd
 	for (struct dirent *e;
 	     dir && mapped && looked < DESCRIPTORS_MAX && (e = readdir(dir)) != NULL; looked++) {
 		struct stat st;
-		if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, 0) < 0 ||
-		    !S_ISREG(st.st_mode) || st.st_nlink || !st.st_blocks)
+		if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, 0) < 0)
 			continue;
-		struct held key = { st.st_dev, st.st_ino };
-		int known = bsearch(&key, mapped, mapped_count, sizeof(key), by_file) != NULL;
-		for (size_t i = 0; i < seen_count && !known; i++)
-			known = by_file(&seen[i], &key) == 0;
-		if (known)
+		if (S_ISSOCK(st.st_mode))
+			add_inode(&sockets, st.st_ino);
+		if (!S_ISREG(st.st_mode) || st.st_nlink || !st.st_blocks)
 			continue;
-		if (seen_count == seen_room) {
-			seen_room = seen_room ? seen_room * 2 : 64;
-			struct held *grown =
-				seen_room > 4096 ? NULL : realloc(seen, seen_room * sizeof(*seen));
-			if (!grown)
-				break; /* thousands of files without a name: what was counted is a bound from below */
-			seen = grown;
-		}
-		seen[seen_count++] = key;
-		hold(beside, dirfd(dir), e->d_name, &st);
+		struct held_file key = { .device = st.st_dev, .inode = st.st_ino };
+		if (!bsearch(&key, mapped, mapped_count, sizeof(key), by_file))
+			hold_file(beside, dirfd(dir), e->d_name, &st);
 	}
+	if (sockets.count)
+		qsort(sockets.all, sockets.count, sizeof(*sockets.all), by_number);
+	beside->sockets = dir ? sockets.count : UINT64_MAX;
+	beside->socket_bytes = !dir || !want_sockets ? UINT64_MAX
+			       : !sockets.count || same_network(target)
+				       ? sockmem_of(sockets.all, sockets.count)
+				       : UINT64_MAX;
+	free(sockets.all);
 	free(mapped);
-	free(seen);
 	if (dir)
 		closedir(dir);
+}
+
+/* System V segments that it made and nobody has attached: they stay until somebody removes them, whoever ends. */
+static void look_at_segments(const struct target *target, struct beside *beside)
+{
+	FILE *list = fopen("/proc/sysvipc/shm", "re");
+	char line[1024];
+	while (list && fgets(line, sizeof(line), list)) {
+		long long key, id, size, creator, attached, rss;
+		if (sscanf(line,
+			   "%lld %lld %*s %lld %lld %*s %lld %*s %*s %*s %*s %*s %*s %*s %lld",
+			   &key, &id, &size, &creator, &attached, &rss) != 6 ||
+		    creator != target->pid || attached || rss <= 0)
+			continue;
+		struct held_file *file = hold(beside, 0, (uint64_t)id, (uint64_t)rss);
+		if (!file)
+			continue;
+		snprintf(file->name, sizeof(file->name), "System V segment %lld, key 0x%llx", id,
+			 (unsigned long long)key & 0xffffffffu);
+		name_largest(beside, file);
+	}
+	if (list)
+		fclose(list);
 }
 
 uint64_t beside_mappings_max(void)
@@ -347,7 +480,17 @@ uint64_t beside_mappings_max(void)
 	return number_in("/proc/sys/vm", "max_map_count");
 }
 
-void beside_read(const struct target *target, const struct breakdown *b, struct beside *beside)
+int beside_oom_score(const struct target *target)
+{
+	char text[32], *end;
+	if (target_text(target, "oom_score", text, sizeof(text)) <= 0)
+		return -1;
+	long score = strtol(text, &end, 10);
+	return end == text || score < 0 || score > 1000000 ? -1 : (int)score;
+}
+
+void beside_read(const struct target *target, const struct breakdown *b, int sockets,
+		 struct beside *beside)
 {
 	memset(beside, 0, sizeof(*beside));
 	cgroup_memory_read(target, &beside->cgroup);
@@ -358,5 +501,14 @@ void beside_read(const struct target *target, const struct breakdown *b, struct 
 			    (beside->page_table_bytes == UINT64_MAX ? 0 : beside->page_table_bytes);
 	beside->mappings = b->region_total;
 	beside->mappings_max = beside_mappings_max();
-	look_at_descriptors(target, b, beside);
+	look_at_descriptors(target, b, sockets, beside);
+	look_at_segments(target, beside);
+	beside->oom_score = beside_oom_score(target);
+}
+
+void beside_free(struct beside *beside)
+{
+	if (beside)
+		free(beside->held);
+	free(beside);
 }

@@ -24,12 +24,14 @@ struct cgroup_memory {
 	uint64_t swap_bytes;
 	uint64_t anon_bytes, shmem_bytes, file_bytes, file_mapped_bytes, inactive_file_bytes,
 		active_file_bytes; /* file: page cache, shmem included */
-	uint64_t kernel_bytes;     /* all of the kernel's: those below and more */
+	uint64_t dirty_bytes, writeback_bytes, unevictable_bytes;
+	uint64_t kernel_bytes; /* all of the kernel's: those below and more */
 	uint64_t page_table_bytes, slab_reclaimable_bytes, slab_unreclaimable_bytes, socket_bytes,
 		kernel_stack_bytes, percpu_bytes;
 	uint64_t oom_kills;
 	double pressure_some,
-		pressure_full; /* PSI, per cent of the last 10 s; negative: not told */
+		pressure_full;   /* PSI, per cent of the last 10 s; negative: not told */
+	int pressure_of_machine; /* of all there is: this cgroup's own is not told */
 };
 
 /** cgroup_memory_read() - of the cgroup that @target is in. 0; -ENOENT where there is none that can be seen. Some 100 us. */
@@ -41,8 +43,20 @@ uint64_t cgroup_limit(const struct target *target);
 /** cgroup_working_set() - what kubelet counts: current less inactive page cache. UINT64_MAX: not told. */
 uint64_t cgroup_working_set(const struct cgroup_memory *memory);
 
+/** cgroup_cache_reclaimable() - page cache that can go when memory is wanted (what is dirty once it is written). UINT64_MAX: not told. */
+uint64_t cgroup_cache_reclaimable(const struct cgroup_memory *memory);
+/** cgroup_cache_held() - page cache that cannot: shared memory, tmpfs, what is locked. UINT64_MAX: not told. */
+uint64_t cgroup_cache_held(const struct cgroup_memory *memory);
+
 /** beside_mappings_max() - vm.max_map_count; UINT64_MAX: not told. */
 uint64_t beside_mappings_max(void);
+
+/** struct held_file - one without a name, or a segment of System V shared memory that nobody has attached (device 0). */
+struct held_file {
+	uint64_t device, inode, bytes;
+	char name[64];
+};
+#define BESIDE_HELD_MAX 4096u
 
 /** struct beside - of one process. */
 struct beside {
@@ -54,11 +68,22 @@ struct beside {
 	uint64_t held_bytes, held_count;
 	char held_name[64]; /* of the largest */
 	uint64_t held_largest_bytes;
-	int held_known; /* whether descriptors may be looked at */
+	int held_known;         /* whether descriptors may be looked at */
+	struct held_file *held; /* each of them, at most BESIDE_HELD_MAX; malloc'd */
+	size_t held_listed;
+	uint64_t socket_bytes, sockets; /* buffers of its sockets; UINT64_MAX: not told */
+	int oom_score;                  /* by which the OOM killer chooses; -1: not told */
 };
 
-/** beside_read() - @breakdown's mappings say what is mapped, its totals the rest. 2 us a descriptor, at most 65,536 of them. */
-void beside_read(const struct target *target, const struct breakdown *breakdown,
+/**
+ * beside_read() - @breakdown's mappings say what is mapped, its totals the rest. 2 us a descriptor, at most 65,536 of them, and a pass
+ * over the machine's sockets where it has any and @sockets are asked for.
+ */
+void beside_read(const struct target *target, const struct breakdown *breakdown, int sockets,
 		 struct beside *beside);
+/** beside_oom_score() - by which the OOM killer chooses; -1: not told. */
+int beside_oom_score(const struct target *target);
+/** beside_free() - NULL is fine. */
+void beside_free(struct beside *beside);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/search.h"
+#include "proc/beside.h"
 #include "proc/classify.h"
 #include "proc/owned.h"
 
@@ -501,7 +502,7 @@ void breakdown_free(struct breakdown *b)
 	free(b->classes);
 	free(b->threads);
 	free(b->allocators);
-	free(b->beside);
+	beside_free(b->beside);
 	free(b->settings);
 	if (b->owned)
 		owned_fini(b->owned);

@@ -79,6 +79,14 @@ const struct class_label class_labels[] = {
 	{ REGION_INSTRUMENTATION, "uprobe trampoline", "" },
 	{ REGION_RESERVED, "no access", "" },
 	{ REGION_RESERVED, "stack guards", "" },
+	{ CLASS_BESIDE, "page tables", "of the process" },
+	{ CLASS_BESIDE, "cgroup", "all that its cgroup is charged for" },
+	{ CLASS_BESIDE, "cgroup working set",
+	  "that less inactive page cache: what kubelet counts" },
+	{ CLASS_BESIDE, "cgroup page cache", "" },
+	{ CLASS_BESIDE, "cgroup slab", "" },
+	{ CLASS_BESIDE, "cgroup sockets", "" },
+	{ CLASS_BESIDE, "cgroup of the kernel", "page tables, slab, stacks and more" },
 };
 const size_t class_label_count = sizeof(class_labels) / sizeof(class_labels[0]);
 
@@ -139,6 +147,11 @@ int classes_know(const char *name, const char **nearest)
 	unsigned least = 5;
 	*nearest = NULL;
 	const char *so = strstr(name, ".so");
+	size_t beside = strlen(CLASS_BESIDE_WORD);
+	if (strncmp(name, CLASS_BESIDE_WORD, beside) == 0 &&
+	    (!name[beside] ||
+	     (name[beside] == '/' && is_label_of(CLASS_BESIDE, name + beside + 1))))
+		return 1;
 	if (name[0] == '/' || (so && (so[3] == '\0' || so[3] == '.')))
 		return 1;
 	for (unsigned class = 0; class < REGION_CLASS_COUNT; class ++) {

@@ -7,6 +7,10 @@
 
 #include "proc/region.h"
 
+#define CLASS_BESIDE \
+	REGION_CLASS_COUNT /* what is no part of RSS: watches, histories and rules know it */
+#define CLASS_BESIDE_WORD "beside"
+
 /** struct class_label - @label of @class, always written like this. */
 struct class_label {
 	unsigned class;

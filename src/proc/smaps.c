@@ -496,8 +496,8 @@ int totals_read(const struct target *target, struct proc_totals *totals, struct 
 	return 0;
 }
 
-int rollup_read(const struct target *target, uint64_t *rss_bytes, uint64_t *pss_bytes,
-		uint64_t *stall_ns, struct err *err)
+int rollup_all(const struct target *target, struct rollup *rollup, uint64_t *stall_ns,
+	       struct err *err)
 {
 	char text[4096];
 	uint64_t before = clock_ns(CLOCK_MONOTONIC);
@@ -505,9 +505,26 @@ int rollup_read(const struct target *target, uint64_t *rss_bytes, uint64_t *pss_
 	uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
 	if (got < 0)
 		return target_fail(target, (int)got, "smaps_rollup", err);
-	*rss_bytes = status_kib(text, "\nRss:");
-	*pss_bytes = status_kib(text, "\nPss:");
+	*rollup = (struct rollup){ .rss_bytes = status_kib(text, "\nRss:"),
+				   .pss_bytes = status_kib(text, "\nPss:"),
+				   .private_bytes = status_kib(text, "\nPrivate_Clean:") +
+						    status_kib(text, "\nPrivate_Dirty:"),
+				   .swap_bytes = status_kib(text, "\nSwap:") };
+	if (rollup->rss_bytes == UINT64_MAX)
+		return target_fail(target, -ESRCH, "smaps_rollup", err);
 	if (stall_ns && took > *stall_ns)
 		*stall_ns = took;
+	return 0;
+}
+
+int rollup_read(const struct target *target, uint64_t *rss_bytes, uint64_t *pss_bytes,
+		uint64_t *stall_ns, struct err *err)
+{
+	struct rollup rollup;
+	int rc = rollup_all(target, &rollup, stall_ns, err);
+	if (rc < 0)
+		return rc;
+	*rss_bytes = rollup.rss_bytes;
+	*pss_bytes = rollup.pss_bytes;
 	return 0;
 }

@@ -100,6 +100,13 @@ struct proc_totals {
 };
 /** totals_read() - from status; 20 us. The kernel's counters may lag behind smaps by some pages a CPU. */
 int totals_read(const struct target *target, struct proc_totals *totals, struct err *err);
+/** struct rollup - sums that smaps_rollup tells. */
+struct rollup {
+	uint64_t rss_bytes, pss_bytes, private_bytes, swap_bytes;
+};
+/** rollup_all() - one walk of all pages. -ESRCH for a process without memory. */
+int rollup_all(const struct target *target, struct rollup *rollup, uint64_t *stall_ns,
+	       struct err *err);
 /** rollup_read() - Rss and Pss of smaps_rollup, one walk of all pages. */
 int rollup_read(const struct target *target, uint64_t *rss_bytes, uint64_t *pss_bytes,
 		uint64_t *stall_ns, struct err *err);

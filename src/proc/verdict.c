@@ -261,25 +261,25 @@ static void put_cgroup(struct buf *to, const struct breakdown *b, const struct c
 	buf_putc(to, '\n');
 	size_t column = 10, width = opt->width ? (size_t)opt->width : 100;
 	const char *between = "    of it";
-	char piece[160], inactive[TEXT_NUMBER_MAX];
+	char piece[160], goes[TEXT_NUMBER_MAX];
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
 		if (!parts[i].bytes || parts[i].bytes == UINT64_MAX ||
 		    (!opt->all && !is_large(parts[i].bytes, m->current_bytes)))
 			continue;
-		int cache = i == 1 && m->inactive_file_bytes != UINT64_MAX;
+		int cache = i == 1 && cgroup_cache_reclaimable(m) != UINT64_MAX;
 		buf_puts(to, between);
 		snprintf(piece, sizeof(piece), " %s %s%s%s%s", size(text, parts[i].bytes, opt->raw),
 			 parts[i].what, cache ? " (" : "",
-			 cache ? size(inactive, m->inactive_file_bytes, opt->raw) : "",
-			 cache ? " of it not used lately)" : "");
+			 cache ? size(goes, cgroup_cache_reclaimable(m), opt->raw) : "",
+			 cache ? " of it can go)" : "");
 		flow(to, &column, width, piece);
 		between = ",";
 	}
 	if (between[0] == ',')
 		buf_putc(to, '\n');
 	if (m->pressure_some > 0)
-		buf_printf(to, "    tasks waited for memory in %.1f %% of the last 10 s\n",
-			   m->pressure_some);
+		buf_printf(to, "    tasks%s waited for memory in %.1f %% of the last 10 s\n",
+			   m->pressure_of_machine ? " of the machine" : "", m->pressure_some);
 	if (m->oom_kills && m->oom_kills != UINT64_MAX)
 		buf_printf(to, "    the OOM killer was there %" PRIu64 " time%s\n", m->oom_kills,
 			   m->oom_kills == 1 ? "" : "s");
@@ -295,6 +295,12 @@ static void put_beside(struct buf *to, const struct breakdown *b,
 		buf_printf(to, "  beside it page tables %s; the OOM killer counts",
 			   size(text, s->page_table_bytes, opt->raw));
 		buf_printf(to, " %s\n", size(text, s->oom_bytes, opt->raw));
+	}
+	if (opt->all ? s->socket_bytes != UINT64_MAX && s->sockets
+		     : is_large(s->socket_bytes, b->rss_bytes)) {
+		buf_printf(to, "  beside it %s in buffers of its %" PRIu64 " socket%s\n",
+			   size(text, s->socket_bytes, opt->raw), s->sockets,
+			   s->sockets == 1 ? "" : "s");
 	}
 	if (s->held_bytes >= 1u << 20 || (opt->all && s->held_count)) {
 		buf_printf(

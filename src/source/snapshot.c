@@ -263,7 +263,7 @@ static void take_beside(struct taking *t)
 	s->held_bytes = s->cgroup_cache_bytes = s->cgroup_socket_bytes = UINT64_MAX;
 	if (!beside)
 		return;
-	beside_read(t->target, t->b, beside);
+	beside_read(t->target, t->b, 0, beside);
 	s->held_bytes = beside->held_known ? beside->held_bytes : UINT64_MAX;
 	if (beside->cgroup.version) {
 		s->cgroup_cache_bytes = beside->cgroup.file_bytes;
@@ -271,7 +271,7 @@ static void take_beside(struct taking *t)
 		s->limit_bytes =
 			beside->cgroup.limit_bytes == UINT64_MAX ? 0 : beside->cgroup.limit_bytes;
 	}
-	free(beside);
+	beside_free(beside);
 }
 
 static int has_only_go(const struct breakdown *b)

@@ -179,7 +179,7 @@ struct shot *watched_full(struct watched *w, struct err *err)
 		if (b) {
 			b->beside = calloc(1, sizeof(*b->beside));
 			if (b->beside)
-				beside_read(target, b, b->beside);
+				beside_read(target, b, 1, b->beside);
 			keep_names(w, b);
 		}
 		struct shot *made = b ? shot_new(b) : NULL;
@@ -222,6 +222,7 @@ int watched_open(struct watched *w, pid_t pid, const struct watched_opt *how,
 					  .limit_bytes = watch_limit(target) };
 	memcpy(w->facts.comm, target->comm, sizeof(w->facts.comm));
 	w->since_ns = clock_ns(CLOCK_REALTIME);
+	w->unmapped_bytes = UINT64_MAX;
 	w->pss_bytes = w->others_rss_bytes = w->others_pss_bytes = UINT64_MAX;
 	w->facts.cgroup.version = 0;
 	struct history_run run = { .time_ns = clock_ns(CLOCK_REALTIME), .pid = pid };
@@ -246,14 +247,45 @@ void watched_close(struct watched *w)
 	pthread_mutex_destroy(&w->full_lock);
 }
 
+#define BESIDE_ROWS 8u
+
+/* What is no part of RSS, and grows all the same. */
+static size_t beside_rows(const struct watched *w, const struct proc_totals *totals,
+			  struct history_row *rows)
+{
+	const struct cgroup_memory *m = &w->cgroup;
+	uint64_t slab = m->slab_reclaimable_bytes == UINT64_MAX
+				? UINT64_MAX
+				: m->slab_reclaimable_bytes + m->slab_unreclaimable_bytes;
+	const struct {
+		const char *label;
+		uint64_t bytes;
+	} parts[] = { { "page tables", totals->page_table_bytes },
+		      { "cgroup", m->version ? m->current_bytes : UINT64_MAX },
+		      { "cgroup working set", m->version ? cgroup_working_set(m) : UINT64_MAX },
+		      { "cgroup page cache", m->version ? m->file_bytes : UINT64_MAX },
+		      { "cgroup slab", m->version ? slab : UINT64_MAX },
+		      { "cgroup sockets", m->version ? m->socket_bytes : UINT64_MAX },
+		      { "cgroup of the kernel", m->version ? m->kernel_bytes : UINT64_MAX } };
+	_Static_assert(ARRAY_LEN(parts) <= BESIDE_ROWS, "there is room");
+	size_t count = 0;
+	for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+		if (parts[i].bytes != UINT64_MAX)
+			rows[count++] = (struct history_row){ .class = HISTORY_CLASS_BESIDE,
+							      .label = parts[i].label,
+							      .rss_bytes = parts[i].bytes };
+	return count;
+}
+
 /* The labels of the last reading, the sums of the last look. */
 static int keep_sample(struct watched *w, struct err *err)
 {
 	const struct breakdown *b = w->quick->breakdown;
 	const struct proc_totals *totals = watch_totals(w->watch);
-	struct history_row *rows = calloc(b->class_count + 1, sizeof(*rows));
+	struct history_row *rows = calloc(b->class_count + 1 + BESIDE_ROWS, sizeof(*rows));
 	if (!rows)
 		return err_set(err, -ENOMEM, "cannot keep a sample");
+	size_t beside = beside_rows(w, totals, rows + 1);
 	rows[0] = (struct history_row){ "",
 					"",
 					totals->rss_bytes,
@@ -262,14 +294,15 @@ static int keep_sample(struct watched *w, struct err *err)
 					b->region_total };
 	for (size_t i = 0; i < b->class_count; i++) {
 		const struct class_row *r = &b->classes[i];
-		rows[i + 1] = (struct history_row){ region_class_name(r->class),
-						    r->label,
-						    r->rss_bytes,
-						    r->virtual_bytes,
-						    r->swap_bytes,
-						    r->count };
+		rows[i + 1 + beside] = (struct history_row){ region_class_name(r->class),
+							     r->label,
+							     r->rss_bytes,
+							     r->virtual_bytes,
+							     r->swap_bytes,
+							     r->count };
 	}
-	int rc = history_add(w->history, watch_time_ns(w->watch), rows, b->class_count + 1, err);
+	int rc = history_add(w->history, watch_time_ns(w->watch), rows, b->class_count + 1 + beside,
+			     err);
 	free(rows);
 	return rc;
 }
@@ -337,7 +370,15 @@ static void tell_beside(struct watched *w, struct alert_facts *facts)
 		tell(facts, ALERT_RSS_SUM, w->others_rss_bytes + t->rss_bytes);
 	if (w->others_pss_bytes != UINT64_MAX && w->pss_bytes != UINT64_MAX)
 		tell(facts, ALERT_PSS_SUM, w->others_pss_bytes + w->pss_bytes);
+	if (t->rss_bytes != UINT64_MAX && t->page_table_bytes != UINT64_MAX)
+		tell(facts, ALERT_OOM,
+		     t->rss_bytes + t->page_table_bytes +
+			     (t->swap_bytes == UINT64_MAX ? 0 : t->swap_bytes));
+	tell(facts, ALERT_UNMAPPED, w->unmapped_bytes);
 	if (w->cgroup.version) {
+		tell(facts, ALERT_PAGE_CACHE, w->cgroup.file_bytes);
+		if (w->cgroup.pressure_some >= 0)
+			facts->beside[ALERT_PRESSURE] = w->cgroup.pressure_some;
 		tell(facts, ALERT_CGROUP, w->cgroup.current_bytes);
 		tell(facts, ALERT_WORKING_SET, cgroup_working_set(&w->cgroup));
 		tell(facts, ALERT_SOCKETS, w->cgroup.socket_bytes);
@@ -361,6 +402,17 @@ static void read_pss(struct watched *w)
 		w->pss_bytes = UINT64_MAX;
 	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	w->pss_due_ns = now + watch_period(cpu, 0, 0, PSS_BUDGET);
+}
+
+/* Costs 2 us a descriptor, so that only a rule makes it. */
+static void read_unmapped(struct watched *w, const struct breakdown *b)
+{
+	struct beside *beside = calloc(1, sizeof(*beside));
+	if (!beside)
+		return;
+	beside_read(watch_target(w->watch), b, 0, beside);
+	w->unmapped_bytes = beside->held_known ? beside->held_bytes : UINT64_MAX;
+	beside_free(beside);
 }
 
 uint64_t watched_pss(const struct watched *w)
@@ -414,6 +466,8 @@ int watched_look(struct watched *w, struct alert_event *events, int *count, stru
 		struct err ignored = { 0 };
 		name_mappings(w, b, &ignored);
 		cgroup_memory_read(watch_target(w->watch), &w->cgroup);
+		if (alert_set_asks(w->rules, ALERT_UNMAPPED))
+			read_unmapped(w, b);
 		if (!w->mappings_max)
 			w->mappings_max = beside_mappings_max();
 		struct shot *shot = shot_new(b);

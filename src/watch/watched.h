@@ -39,6 +39,7 @@ struct watched {
 	uint64_t owned_due_ns, owned_hurry_ns, unnamed_bytes;
 	/* of smaps_rollup, where a rule asks for it */
 	uint64_t pss_bytes, pss_due_ns;
+	uint64_t unmapped_bytes; /* in open files without a name, where a rule asks for it */
 	struct cgroup_memory cgroup;
 	uint64_t mappings_max;
 	/* of all that are watched beside this one; UINT64_MAX: another one tells of the sums */

@@ -148,6 +148,8 @@ def memory_cgroup():
             if kind == "cgroup" and "memory" in flags.split(","):
                 return at, 1
             if kind == "cgroup2" and "memory" in open(at + "/cgroup.controllers", encoding="ascii").read().split() and os.access(at, os.W_OK):
+                with open(at + "/cgroup.subtree_control", "w", encoding="ascii") as file:
+                    file.write("+memory")
                 return at, 2
     pytest.skip("no memory controller here")
 
@@ -203,11 +205,12 @@ def test_values_are_integers_and_times_go_by_as_a_whole(byteledger, tmp_path):
 
 
 @pytest.mark.parametrize("rule", ["pss>5M", "free>100K", "free/live>0%", "rss-sum>10M", "pss-sum>5M", "pagetables>1K", "mappings>10",
-                                  "swap>1T", "cgroup>1K"])
+                                  "swap>1T", "cgroup>1K", "page-cache>1K", "oom>10M", "rss:page tables>1K", "rss:beside/cgroup>1K",
+                                  "pressure>100%"])
 def test_rules_on_what_is_not_rss(byteledger, rule):
     with Python("import sys\nx = [bytearray(100000) for _ in range(200)]\ndel x[::2]\nprint('ready', flush=True)\nsys.stdin.read()") as program:
-        met = not rule.startswith("swap")
-        if rule.startswith("cgroup") and not look(byteledger, program.pid)["beside"]["cgroup"]["version"]:
+        met = not rule.startswith(("swap", "pressure"))
+        if ("cgroup" in rule or "cache" in rule) and not look(byteledger, program.pid)["beside"]["cgroup"]["version"]:
             pytest.skip("no memory controller here")
         done = run(byteledger, "-p", program.pid, "--alert", rule, "--on-alert", "exit", "--duration", "15s" if met else "1s",
                    code=3 if met else 0)
