@@ -19,7 +19,7 @@
 #define SIDE 10
 #define ROW 17
 #define TOP 64           /* title and buttons */
-#define BOTTOM 30        /* details */
+#define BOTTOM 46        /* details: two lines */
 #define LETTER 6.7       /* width of one, 11 px monospace */
 #define DEPTH_MAX 1000   /* rows drawn; 17,000 pixels */
 #define TALL 48          /* rows; more do not fit into a window */
@@ -27,18 +27,21 @@
 
 struct box {
 	uint64_t start; /* in units of the cost, from the left */
-	uint32_t depth;
+	uint32_t depth; /* a folded one stands at its caller's */
 	uint8_t drawn;
+	uint8_t folded; /* what stands above main in every stack: not drawn, what it calls is */
 };
 
 struct flame {
 	FILE *to;
 	const struct view_tree *tree;
 	struct box *boxes;
+	uint64_t *calls; /* by node: allocations below it */
 	enum view_cost cost;
 	uint64_t total;
 	uint32_t depth, drawn; /* of the drawn ones: deepest, how many */
-	uint32_t present;      /* with any cost */
+	uint32_t present;      /* with any cost, but for folded ones */
+	uint32_t folded;
 	int flipped;
 	struct buf name, label;
 };
@@ -177,6 +180,9 @@ static int put_frame(struct flame *f, uint32_t node, struct buf *text)
 		buf_puts(text, ", itself ");
 		put_amount(text, self, f->cost);
 	}
+	if (unit_of(f->cost)[0] != 'a')
+		buf_printf(text, "\n%" PRIu64 " allocation%s", f->calls[node],
+			   f->calls[node] == 1 ? "" : "s");
 	if (node && frame->module) {
 		buf_puts(text, "\n");
 		put_text(text, frame->module);
@@ -184,6 +190,9 @@ static int put_frame(struct flame *f, uint32_t node, struct buf *text)
 	if (node && frame->file) {
 		buf_puts(text, "\n");
 		put_text(text, frame->file);
+		if (frame->line)
+			buf_printf(text, ":%u%s", frame->line,
+				   f->tree->nodes[node].other_lines ? " and other lines" : "");
 	}
 	buf_printf(text, "</title><rect x=\"%.2f\" y=\"%u\" width=\"%.2f\" height=\"%d\" fill=\"",
 		   x, y, width > 0.7 ? width - 0.4 : 0.3, ROW - 1);
@@ -236,7 +245,7 @@ static int widest(const struct flame *f, uint64_t *least, uint32_t *ties)
 		return -1;
 	uint32_t count = 0;
 	for (uint32_t i = 1; i < tree->count; i++) /* the root is drawn anyway */
-		if (f->boxes[i].depth < DEPTH_MAX)
+		if (f->boxes[i].depth < DEPTH_MAX && !f->boxes[i].folded)
 			values[count++] = tree->nodes[i].total;
 	qsort(values, count, sizeof(*values), descending);
 	if (count > FRAMES_MAX) {
@@ -248,6 +257,26 @@ static int widest(const struct flame *f, uint64_t *least, uint32_t *ties)
 	return 0;
 }
 
+/*
+ * Whether @node stands above main. A stripped program's _start has no name, but what is next to it has. @outer: what is next to it
+ * towards the root is the root or folded; @deep: it is not the root.
+ */
+static int is_start(const struct view_tree *tree, uint32_t node, int outer, int deep)
+{
+	const char *function = view_node_frame(tree, node)->function;
+	uint32_t count = tree->nodes[node].child_count;
+	if (function)
+		return (outer || tree->inverted) && view_role(function) == VIEW_START;
+	if (tree->inverted)
+		return outer && deep && !count;
+	for (uint32_t i = 0; outer && i < count; i++) {
+		uint32_t child = view_node_child(tree, node, i);
+		if (view_role(view_node_frame(tree, child)->function) != VIEW_START)
+			return 0;
+	}
+	return outer && count;
+}
+
 /* Where every node stands, and which are wide enough to be drawn: all, or the FRAMES_MAX widest. */
 static int measure(struct flame *f)
 {
@@ -255,8 +284,17 @@ static int measure(struct flame *f)
 	uint64_t least;
 	uint32_t ties;
 	/* a parent comes before its children */
-	for (uint32_t i = 1; i < tree->count; i++)
-		f->boxes[i].depth = f->boxes[tree->nodes[i].parent].depth + 1;
+	for (uint32_t i = 1; i < tree->count; i++) {
+		uint32_t parent = tree->nodes[i].parent;
+		int outer = !parent || f->boxes[parent].folded;
+		f->boxes[i].folded = is_start(tree, i, outer, parent != 0);
+		f->boxes[i].depth = f->boxes[parent].depth + !f->boxes[i].folded;
+	}
+	for (uint32_t i = tree->count; i-- > 0;) {
+		f->calls[i] += view_node_self(tree, i)->allocations;
+		if (i)
+			f->calls[tree->nodes[i].parent] += f->calls[i];
+	}
 	if (widest(f, &least, &ties) < 0)
 		return -1;
 	f->boxes[0].drawn = 1;
@@ -270,11 +308,12 @@ static int measure(struct flame *f)
 			struct box *box = &f->boxes[child];
 			box->start = start;
 			box->drawn = f->boxes[i].drawn && value && box->depth < DEPTH_MAX &&
-				     (value > least || (value == least && ties));
-			ties -= box->drawn && value == least;
+				     (box->folded || value > least || (value == least && ties));
+			ties -= box->drawn && !box->folded && value == least;
 			start += value;
-			f->drawn += box->drawn;
-			f->present += value > 0;
+			f->drawn += box->drawn && !box->folded;
+			f->present += value > 0 && !box->folded;
+			f->folded |= value > 0 && box->folded;
 			if (box->drawn && box->depth > f->depth)
 				f->depth = box->depth;
 		}
@@ -310,6 +349,8 @@ static void put_head(struct flame *f, const char *cmdline, struct buf *text)
 	buf_printf(text, "</text>\n<text class=\"note\" x=\"%d\" y=\"42\">%s: ", SIDE,
 		   meaning_of(f->cost));
 	put_amount(text, f->total, f->cost);
+	if (f->folded)
+		buf_puts(text, "; frames above main() are folded");
 	if (f->tree->inverted)
 		buf_puts(text, "; who allocates first, callers below");
 	if (f->tree->cut)
@@ -322,8 +363,9 @@ static void put_head(struct flame *f, const char *cmdline, struct buf *text)
 		   "<text class=\"button flip\" x=\"%d\" y=\"58\">Flip</text>\n"
 		   "<text class=\"button search\" x=\"%d\" y=\"58\">Search (/)</text>\n"
 		   "<text class=\"note matched\" x=\"%d\" y=\"58\"></text>\n"
-		   "<text class=\"details\" x=\"%d\" y=\"%u\"></text>\n",
-		   SIDE + 120, SIDE, SIDE + 40, SIDE + 200, SIDE, height - 10);
+		   "<text class=\"details\" x=\"%d\" y=\"%u\"></text>\n"
+		   "<text class=\"facts\" x=\"%d\" y=\"%u\"></text>\n",
+		   SIDE + 120, SIDE, SIDE + 40, SIDE + 200, SIDE, height - 26, SIDE, height - 10);
 }
 
 int out_flamegraph(FILE *to, const struct prof *prof, const struct out_opt *opt, struct err *err)
@@ -341,7 +383,8 @@ int out_flamegraph(FILE *to, const struct prof *prof, const struct out_opt *opt,
 	CLEANUP(buf_fini) struct buf text = { 0 };
 	char *cmdline = out_command_line(prof);
 	f.boxes = calloc(tree->count + 1, sizeof(*f.boxes));
-	int rc = !cmdline || !f.boxes || measure(&f) < 0 ? -1 : 0;
+	f.calls = calloc(tree->count + 1, sizeof(*f.calls));
+	int rc = !cmdline || !f.boxes || !f.calls || measure(&f) < 0 ? -1 : 0;
 	f.flipped |= f.depth > TALL; /* the page opens at its top: main belongs there */
 	if (rc == 0) {
 		put_head(&f, cmdline, &text);
@@ -349,12 +392,13 @@ int out_flamegraph(FILE *to, const struct prof *prof, const struct out_opt *opt,
 		fwrite(text.data ? text.data : "", 1, text.len, to);
 	}
 	for (uint32_t node = 0; rc == 0 && node < tree->count; node++)
-		if (f.boxes[node].drawn)
+		if (f.boxes[node].drawn && !f.boxes[node].folded)
 			rc = put_frame(&f, node, &text);
 	if (rc == 0)
 		fprintf(to, "<script><![CDATA[\n%s]]></script>\n</svg>\n", flamegraph_js);
 	free(cmdline);
 	free(f.boxes);
+	free(f.calls);
 	buf_fini(&f.name);
 	buf_fini(&f.label);
 	return rc < 0 ? out_no_memory(err) : 0;

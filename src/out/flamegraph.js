@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The script inside exported flame graphs: zoom, search, hover, flip, reset. Plain DOM; works from a file and embedded.
+// The script inside exported flame graphs: zoom, search, hover, flip, reset. Plain DOM; works from a file and embedded. As wide as
+// the window (or what it is embedded in); what is zoomed, searched and flipped stands in the address of a file opened by itself.
 // Each frame is <g class="f" data-x data-v data-d data-s>: start, value, depth and own value, in units of the cost.
 (function () {
 	"use strict";
 	var svg = document.currentScript ? document.currentScript.closest("svg") : document.documentElement;
-	var side = 10, row = 17, letter = 6.7;
-	var width = +svg.dataset.width - 2 * side, total = +svg.dataset.total;
+	var side = 10, row = 17, letter = 6.7, alone = document.documentElement === svg;
+	var width = +svg.dataset.width - 2 * side, total = +svg.dataset.total, height = +svg.getAttribute("height");
 	var top = +svg.dataset.top, depth = +svg.dataset.depth, unit = svg.dataset.unit;
 	var frames = Array.prototype.map.call(svg.querySelectorAll("g.f"), function (g) {
 		var title = g.querySelector("title").textContent;
@@ -14,8 +15,20 @@
 			name: title.split("\n")[0], label: g.dataset.l || title.split("\n")[0], x: +g.dataset.x, v: +g.dataset.v, d: +g.dataset.d, s: +g.dataset.s
 		};
 	});
-	var state = { zoom: frames[0], flipped: svg.dataset.flipped === "1", search: null };
+	var upright = svg.dataset.flipped !== "1";
+	var state = { zoom: frames[0], flipped: !upright, search: null };
 	function part(name) { return svg.querySelector("." + name); }
+	var heads = [part("title"), part("note")].map(function (text) { return { text: text, words: text.textContent }; });
+	/* @words in @text, cut to the window's width; @middle: what goes is in the middle. Returns how many letters that was. */
+	function fit(text, words, middle) {
+		var room = width - (+text.getAttribute("x") - side), keep = words.length;
+		text.textContent = words;
+		for (var long = text.getComputedTextLength(); long > room && keep > 4; long = text.getComputedTextLength()) {
+			keep = Math.min(keep - 1, Math.floor(keep * room / long));
+			var head = middle ? Math.ceil(keep / 2) : keep - 1;
+			text.textContent = words.slice(0, head) + "\u2026" + (middle ? words.slice(words.length - (keep - 1 - head)) : "");
+		}
+	}
 	function amount(value) {
 		if (unit !== "bytes")
 			return value.toLocaleString("en-US") + " " + unit;
@@ -66,6 +79,51 @@
 		});
 		part("reset").classList.toggle("off", !zoomed);
 	}
+	/* As wide as the window from 360 to 2,560 pixels; without a script the file's own width. */
+	function resize() {
+		var box = alone ? document.documentElement : svg.parentNode;
+		var wide = Math.max(360, Math.min(2560, box.clientWidth || window.innerWidth || 1200));
+		if (wide - 2 * side !== width) {
+			width = wide - 2 * side;
+			svg.setAttribute("width", wide);
+			svg.setAttribute("viewBox", "0 0 " + wide + " " + height);
+			layout();
+		}
+		heads.forEach(function (head) { fit(head.text, head.words, false); });
+	}
+	function remember() {
+		if (!alone)
+			return;
+		var words = [];
+		if (state.zoom !== frames[0])
+			words.push("zoom=" + frames.indexOf(state.zoom));
+		if (state.search)
+			words.push("search=" + encodeURIComponent(state.search));
+		if (state.flipped === upright)
+			words.push("flip=1");
+		try {
+			window.history.replaceState(null, "", words.length ? "#" + words.join("&") : window.location.pathname + window.location.search);
+		} catch (error) {
+			/* a viewer without a history: nothing is remembered */
+		}
+	}
+	function recall() {
+		var said = {};
+		if (alone)
+			window.location.hash.slice(1).split("&").forEach(function (word) {
+				var at = word.indexOf("=");
+				try {
+					said[word.slice(0, at)] = decodeURIComponent(word.slice(at + 1));
+				} catch (error) {
+					/* no address of ours */
+				}
+			});
+		state.zoom = frames[/^\d+$/.test(said.zoom) ? +said.zoom : 0] || frames[0];
+		state.flipped = (said.flip === "1") === upright;
+		state.search = said.search || null;
+		find(state.search);
+		layout();
+	}
 	function find(words) {
 		var expression = null;
 		if (words) {
@@ -90,12 +148,16 @@
 				end = f.x + f.v;
 			}
 		});
-		part("matched").textContent = expression === null ? "" :
-			"Matched: " + percent(sum) + " (" + amount(sum) + ")";
+		fit(part("matched"), expression === null ? "" :
+			(width < 480 ? "" : "Matched: ") + percent(sum) + " (" + amount(sum) + ")", false);
 	}
+	/* What its title says on two lines: the name; figures, calls and the line of the source. */
 	function details(f) {
-		part("details").textContent = f ? f.name + " - " + amount(f.v) + ", " + percent(f.v) +
-			(f.s ? ", itself " + amount(f.s) : "") : "";
+		var lines = f ? f.title.split("\n") : [""];
+		fit(part("details"), lines[0], true);
+		fit(part("facts"), lines.slice(1).map(function (line) {
+			return line.replace(/^.*\/(?=[^\/]*:\d+)/, "");
+		}).join(", "), true);
 	}
 	function frame_of(event) {
 		var g = event.target.closest ? event.target.closest("g.f") : null;
@@ -106,6 +168,7 @@
 		if (words !== null) {
 			state.search = words;
 			find(words);
+			remember();
 		}
 	}
 	svg.addEventListener("click", function (event) {
@@ -122,6 +185,7 @@
 		} else if (event.target.closest(".search")) {
 			ask();
 		}
+		remember();
 	});
 	svg.addEventListener("mouseover", function (event) { details(frame_of(event)); });
 	window.addEventListener("keydown", function (event) {
@@ -130,10 +194,16 @@
 			state.search = null;
 			find("");
 			layout();
+			remember();
 		} else if (event.key === "/" || (event.key === "f" && (event.ctrlKey || event.metaKey))) {
 			event.preventDefault();
 			ask();
 		}
 	});
 	svg.classList.add("live"); /* boxes stand where the file says: laid out again only when something changes */
+	window.addEventListener("resize", resize);
+	window.addEventListener("hashchange", recall);
+	if (alone && window.location.hash)
+		recall();
+	resize();
 })();

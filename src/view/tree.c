@@ -133,6 +133,15 @@ static uint32_t add_node(struct build *b, uint32_t parent, uint32_t frame)
 	return b->count++;
 }
 
+/** through() - @node, which a stack comes to by way of @frame, perhaps another line of the same function. */
+static uint32_t through(struct build *b, uint32_t node, uint32_t frame)
+{
+	struct view_node *n = &b->nodes[node];
+	if (b->frames[n->frame].line != b->frames[frame].line)
+		n->other_lines = 1;
+	return node;
+}
+
 /**
  * child() - the node of @frame below @parent, made if there is none; 0 without memory (0 is the root, never a child), or where
  * there may be no more nodes (build.full). The
@@ -151,7 +160,7 @@ static uint32_t child(struct build *b, uint32_t parent, uint32_t frame)
 		return first;
 	}
 	if (b->same[b->nodes[first].frame] == same)
-		return first;
+		return through(b, first, frame);
 	if (idtab_reserve(&b->tab) < 0)
 		return 0;
 	uint32_t hash = (uint32_t)hash_u64(same, parent, b->seed);
@@ -161,7 +170,7 @@ static uint32_t child(struct build *b, uint32_t parent, uint32_t frame)
 			continue;
 		const struct view_node *n = &b->nodes[b->tab.slots[at].id];
 		if (n->parent == parent && b->same[n->frame] == same)
-			return b->tab.slots[at].id;
+			return through(b, b->tab.slots[at].id, frame);
 	}
 	uint32_t node = add_node(b, parent, frame);
 	if (node)

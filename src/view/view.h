@@ -164,7 +164,8 @@ struct view_node {
 	uint64_t total; /* of the tree's cost, what hangs below included */
 	uint32_t parent;
 	uint32_t first_child, child_count; /* of view_tree.children */
-	uint32_t frame;                    /* of view_tree.frames; the root's is empty */
+	uint32_t frame : 31;               /* of view_tree.frames; the root's is empty */
+	uint32_t other_lines : 1; /* stacks come through other lines of it than its frame's, too */
 	uint32_t self; /* of view_tree.selfs; 0 = nothing was allocated by this node itself */
 };
 struct view_self {

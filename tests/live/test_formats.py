@@ -3,6 +3,7 @@
 import csv
 import functools
 import gzip
+import html
 import http.server
 import json
 import os
@@ -651,7 +652,7 @@ def test_the_flame_graph_works_in_a_browser(byteledger, source, export, installe
         const upright = top_of(frames[0]) > top_of(target);
         click(document.querySelector(".flip"));
         log("flipped " + (upright && top_of(frames[0]) < top_of(target)));
-        window.prompt = () => "sqlite3_step|libc_start";
+        window.prompt = () => "sqlite3_step|sqlite3_prepare";
         window.dispatchEvent(new KeyboardEvent("keydown", { key: "/" }));
         log("hits " + document.querySelectorAll(".hit").length + " " + document.querySelector(".matched").textContent);
         window.prompt = () => "((";
@@ -672,6 +673,95 @@ def test_the_flame_graph_works_in_a_browser(byteledger, source, export, installe
     assert log[4] == "bad expression 0"
     assert log[5] == "escaped []"
     assert log[6] == "details true"
+
+
+TWO_LINES = """#include <pthread.h>
+#include <stdlib.h>
+static void *chosen(int i) {
+\tif (i % 2) return malloc(3000);
+\treturn malloc(1000);
+}
+static void deep(int n, int i) { if (n) deep(n - 1, i); else free(i < 0 ? chosen(i) : 0), (void)!chosen(i); }
+static void *work(void *p) { for (int i = 0; i < 200; i++) deep(20, i); return p; }
+int main(void) {
+\tpthread_t t;
+\tif (pthread_create(&t, 0, work, 0) || pthread_join(t, 0)) return 1;
+\tfor (int i = 0; i < 100; i++) deep(3, i);
+}
+"""
+
+
+@pytest.mark.large
+def test_a_flame_graph_fits_windows_of_360_to_2560_pixels_and_keeps_its_state_in_the_address(byteledger, export, installed, tmp_path):
+    """The very file in frames of a page, each as wide as a window: nothing stands out of it, what is pointed at is told with its
+    calls and line, the frames above main are folded, and an address brings back what was zoomed, searched and flipped."""
+    installed("chromium")
+    (tmp_path / "twolines.c").write_text(TWO_LINES)
+    subprocess.run(["gcc", "-g", "-O0", "-o", str(tmp_path / "twolines"), str(tmp_path / "twolines.c"), "-lpthread"], check=True)
+    subprocess.run([byteledger, "run", "-q", "-o", str(tmp_path / "a.blt"), "--", str(tmp_path / "twolines"), "word " * 100], check=True, timeout=60)
+    shutil.copy(export(str(tmp_path / "a.blt"), "flamegraph", "out.svg"), tmp_path / "flame.svg")
+    (tmp_path / "page.html").write_text("""<!DOCTYPE html><meta charset=utf-8><body><pre id=log></pre><script>
+        const widths = [360, 361, 480, 768, 1200, 1920, 2560];
+        const log = text => document.getElementById("log").textContent += JSON.stringify(text) + "\\n";
+        const open = (width, hash) => new Promise(done => {
+            const frame = document.body.appendChild(document.createElement("iframe"));
+            frame.style = `border:0;width:${width}px;height:2000px`;
+            frame.onload = () => done(frame);
+            frame.src = "flame.svg" + hash;
+        });
+        const click = node => node.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+        (async () => {
+            for (const width of widths) {
+                const frame = await open(width, ""), svg = frame.contentDocument.documentElement;
+                const frames = [...svg.querySelectorAll("g.f")], out = [];
+                const shows = node => node.style.display !== "none" && node.getBBox().width > 0;
+                const inside = () => [...svg.querySelectorAll("text, g.f rect")].filter(n => shows(n) && shows(n.closest("g.f") || n)).forEach(
+                    n => { const b = n.getBBox(); if (b.x < 0 || b.x + b.width > width + 0.5) out.push([n.textContent, b.x, b.width]); });
+                inside();
+                const target = frames.find(g => g.querySelector("title").textContent.startsWith("chosen\\n"));
+                target.querySelector("rect").dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+                inside();
+                const facts = svg.querySelector(".facts").textContent;
+                click(target.querySelector("rect"));
+                frame.contentWindow.prompt = () => "deep";
+                click(svg.querySelector(".search"));
+                click(svg.querySelector(".flip"));
+                inside();
+                const hash = frame.contentWindow.location.hash, bar = g => [...g.querySelector("rect").attributes].map(a => a.value).join();
+                const again = (await open(width, hash)).contentDocument.documentElement;
+                const same = frames.every((g, i) => { const h = again.querySelectorAll("g.f")[i];
+                    return g.style.display === h.style.display && (g.style.display === "none" || bar(g) === bar(h)) &&
+                        g.classList.contains("hit") === h.classList.contains("hit"); });
+                const other = (await open(width, "#zoom=99999999&search=%E0%A4&flip=x&=")).contentDocument.documentElement;
+                log({ width, is: svg.clientWidth, scrolls: svg.scrollWidth > width, full: +frames[0].querySelector("rect").getAttribute("width"), out,
+                      facts, hash, same, hits: again.querySelectorAll(".hit").length, matched: again.querySelector(".matched").textContent,
+                      odd: other.querySelectorAll("g.f").length === frames.length && other.querySelectorAll(".hit").length === 0,
+                      folded: svg.querySelector(".note").textContent, starts: frames.filter(g => /^(_start|__libc_start)/.test(
+                          g.querySelector("title").textContent)).length });
+            }
+            log("end");
+        })().catch(error => log("" + error));
+        </script>""", encoding="utf-8")
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        dom = formats.chromium(f"http://127.0.0.1:{server.server_address[1]}/page.html")
+        server.shutdown()
+    told = [json.loads(html.unescape(line)) for line in dom.split('<pre id="log">', 1)[1].split("</pre>", 1)[0].splitlines()]
+    assert told[-1] == "end", told
+    assert [seen["width"] for seen in told[:-1]] == [360, 361, 480, 768, 1200, 1920, 2560]
+    for seen in told[:-1]:
+        assert not seen["out"] and not seen["scrolls"], seen
+        assert abs(seen["full"] - (seen["width"] - 20.4)) < 0.1, seen
+        assert re.search(r"ines\.c:[45] and other lines$", seen["facts"]), seen
+        assert " 200 allocations," in seen["facts"] or "\u2026" in seen["facts"], seen
+        assert re.fullmatch(r"#zoom=[0-9]+&search=deep&flip=1", seen["hash"]), seen
+        assert seen["same"] and seen["hits"] and "%" in seen["matched"] and seen["odd"], seen
+        assert seen["starts"] == 0 and ("folded" in seen["folded"] or "\u2026" in seen["folded"]), seen
 
 
 @pytest.mark.large
