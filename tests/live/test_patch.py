@@ -171,8 +171,9 @@ def test_a_program_does_the_same_with_every_head_of_its_library_moved(prog, inst
     moved = subprocess.run(argv, input=stdin, capture_output=True, timeout=60,
                            env={**os.environ, "LD_PRELOAD": prog("patchall.so"), "PATCH_OBJECT": library})
     assert moved.returncode == 0 and moved.stdout == plain.stdout and len(plain.stdout) > 200, moved.stderr[-2000:]
-    told = re.findall(rb"patched (\d+) refused (\d+) small \d+ calls (\d+)", moved.stderr)
+    told = re.findall(rb"patched (\d+) refused (\d+) small \d+ traps \d+ calls (\d+)", moved.stderr)
     print(library, told)
     patched, refused, calls = (int(number) for number in told[-1])
-    # functions whose first instructions something jumps into stay as they are: LLVM 14 has 0.1 % of them, LLVM 19 0.3 %
-    assert refused <= patched / 200 and patched > 1000 and calls > 100000
+    # Functions whose first instructions something jumps into stay as they are. So do those that are but a trap, counted apart: LLVM 19 has
+    # 117 of them (endbr64, ud2; 0.3 %) and no other that is refused, LLVM 14 none.
+    assert refused <= patched / 1000 and patched > 1000 and calls > 100000

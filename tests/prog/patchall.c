@@ -27,7 +27,7 @@ __asm__(".text\n.hidden count_call\n.type count_call, @function\ncount_call:\n p
 extern const char count_call[] HIDDEN;
 
 static struct patched *all;
-static unsigned patched, refused, small;
+static unsigned patched, refused, small, traps;
 
 /* The object's code and symbols. */
 struct object {
@@ -93,6 +93,16 @@ static int is_patched(const uint8_t *code, const uint8_t *room, size_t bytes)
 	return code[0] == 0xe9 && (uintptr_t)code + 5 + (intptr_t)by - (uintptr_t)room < bytes;
 }
 
+/*
+ * Nothing but ud2, with which compilers fill what must never be called (deleting destructors of abstract classes). It stays where
+ * it is: a signal handler may look at where it happened.
+ */
+static int only_traps(const uint8_t *code, size_t size)
+{
+	static const uint8_t trap[6] = { 0xf3, 0x0f, 0x1e, 0xfa, 0x0f, 0x0b };
+	return size == sizeof(trap) && memcmp(code, trap, sizeof(trap)) == 0;
+}
+
 static void patch_one(const struct object *object, uint8_t *code, size_t size, uint8_t *stub)
 {
 	const uint8_t *lo = (const uint8_t *)object->code_lo,
@@ -100,7 +110,8 @@ static void patch_one(const struct object *object, uint8_t *code, size_t size, u
 	uint8_t *to = stub + PATCH_STUB_BYTES;
 	unsigned head = patch_head(code, size);
 	if (!head || patch_led_into(code, size, head, lo, hi) || !patch_move(to, code, head)) {
-		refused += size >= PATCH_JUMP_BYTES;
+		traps += only_traps(code, size);
+		refused += size >= PATCH_JUMP_BYTES && !only_traps(code, size);
 		small += size < PATCH_JUMP_BYTES;
 		return;
 	}
@@ -148,6 +159,6 @@ __attribute__((destructor)) static void tell(void)
 	unsigned long calls = 0;
 	for (unsigned i = 0; i < patched; i++)
 		calls += all[i].calls;
-	fprintf(stderr, "patched %u refused %u small %u calls %lu\n", patched, refused, small,
-		calls);
+	fprintf(stderr, "patched %u refused %u small %u traps %u calls %lu\n", patched, refused,
+		small, traps, calls);
 }
