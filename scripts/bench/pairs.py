@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""malloc+free pairs in three shapes at several depths, and two busy threads: CPU added to the traced process per pair.
+"""malloc+free pairs in several shapes and depths, and two busy threads: CPU added to the traced process per pair.
 
 tests/prog/bench_pairs SHAPE DEPTH PAIRS [THREADS] does nothing else; its whole CPU, seen from outside, is divided by the pairs.
 """
@@ -12,10 +12,20 @@ import measure
 import tools
 from tools import Target
 
-SHAPES = ("same", "reenter", "paths")
+# what is known again however often; then what runs through frames of different sizes, in turn and in random order
+EVEN = ("same", "reenter", "paths")
+MIXED = ("outer", "inner", "grammar", "tree", "interp")
+SHAPES = (*EVEN, *MIXED, *(f"{s}-random" for s in MIXED))
 BARS = {"same": 0.1, "reenter": 0.1, "paths": 0.25}
 BAR_DEPTH = 30
 THREADS_BAR = 1.15
+
+
+def bar_of(shape, depth):
+    """grammar:20000-random -> the bar of what ours adds over what heaptrack adds; None: a figure without one."""
+    if shape in EVEN:
+        return BARS[shape] if depth == BAR_DEPTH else None
+    return None if depth < BAR_DEPTH else 0.5 if shape.endswith("-random") else 0.25
 
 
 def variants(free_stacks):
@@ -61,13 +71,13 @@ def main(opt, lock, progress):
     if not os.path.exists(program):
         raise tools.Missing("tests/prog/bench_pairs is not built")
     results = []
-    print("ns of CPU per pair in the traced process; added = over bare; ratio = added by ours / by heaptrack in-process, judged at depth 30")
-    print(f"{'shape':8} {'depth':>5} {'bare':>7} {'+-%':>4} {'ours':>7} {'heaptrack':>9} | {'added':>7} {'peer':>7} {'ratio':>24} | verdict")
+    print("ns of CPU per pair in the traced process; added = over bare; ratio = added by ours / by heaptrack in-process, same, reenter and paths judged at depth 30, the others from there on")
+    print(f"{'shape':14} {'depth':>5} {'bare':>7} {'+-%':>4} {'ours':>7} {'heaptrack':>9} | {'added':>7} {'peer':>7} {'ratio':>24} | verdict")
     for shape in opt.only or SHAPES:
         for depth in opt.depths:
             pairs = opt.pairs
             tried = variants(opt.free_stacks)
-            bar = BARS[shape] if depth == BAR_DEPTH else None
+            bar = bar_of(shape, depth)
             look = lambda rows, level: judge.estimate(judge.rows(rows), judge.added_over("ours", "heaptrack"), bar, level)
             rows, found, void = per_pair([program, shape, str(depth), str(pairs)], pairs, opt, lock, progress, tried, f"{shape} {depth}", look)
             med = {v: measure.median(x) for v, x in rows.items()}
@@ -79,12 +89,12 @@ def main(opt, lock, progress):
             r["estimate"] = found.json()
             results.append(r)
             verdict = f"void: {'; '.join(void)}" if void else f"{found.verdict} (bar {bar}){judge.remark(0 if r['judged'] else 1)}" if bar else ""
-            print(f"{shape:8} {depth:5d} {med['bare']:7.1f} {100 * r['bare_spread']:4.0f} {med['ours']:7.1f} {med['heaptrack']:9.1f} | "
+            print(f"{shape:14} {depth:5d} {med['bare']:7.1f} {100 * r['bare_spread']:4.0f} {med['ours']:7.1f} {med['heaptrack']:9.1f} | "
                   f"{add['ours']:7.1f} {add['heaptrack']:7.1f} {found.text():>24} | {verdict}", flush=True)
             if "ours_free_stacks" in add:
                 frees = judge.estimate(judge.rows(rows), judge.added_over("ours_free_stacks", "heaptrack"), level=found.level)
                 r["estimate_free_stacks"] = frees.json()
-                print(f"{'':8} {'':5} with stacks of free: added {add['ours_free_stacks']:.1f}, ratio {frees.text()}", flush=True)
+                print(f"{'':14} {'':5} with stacks of free: added {add['ours_free_stacks']:.1f}, ratio {frees.text()}", flush=True)
     return {"pairs": results}
 
 

@@ -92,7 +92,7 @@ def at_once(measured):
 
 def planned(name, folder, opt):
     """What runs under @name, and the bars of its traced CPU and of all CPU; None: none, and all CPU is not asked for."""
-    if name in pairs.SHAPES:
+    if name in pairs.EVEN:
         argv = [os.path.join(tools.BUILD, "tests", "prog", "bench_pairs"), name, str(pairs.BAR_DEPTH), str(opt.pairs)]
         return tools.Target(name, argv), pairs.BARS[name], None
     return programs.target(name, folder), programs.BARS["traced"], programs.BARS["all"]
@@ -141,7 +141,7 @@ def main(opt, lock, progress):
     print("CPU added over bare, ours / heaptrack's, each at once with bare. traced: its preload library alone; all: the heaptrack\n"
           "command. x: CPU of the traced process over bare. same, reenter, paths: pairs at depth 30")
     results, heavy = [], []
-    for name in opt.only or (*pairs.SHAPES, *HEAVY):
+    for name in opt.only or (*pairs.EVEN, *HEAVY):
         try:
             target, bar, bar_all = planned(name, folder, opt)
             rows, void = one(target, bar_all is not None, opt, lock, progress)
