@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +36,11 @@
 #define HISTORY_EVERY_NS 1000000000ull
 #define WALK_SHARE 50 /* of the time, one part at most goes into counting where somebody looks */
 #define WALK_ELSE_SHARE 100
+#define WALK_ASKED_SHARE 4          /* where somebody asks by HTTP: a fifth of the time at most */
+#define ASKED_WAIT_NS 2000000000ull /* then the last reading is the answer; it says how old it is */
+#define AGAIN_MAX 6
+#define AGAIN_PARTS 256 /* counted again where more than such a part changed meanwhile */
+#define AGAIN_LEAST (32u << 10)
 
 struct life {
 	struct pages_job *job;
@@ -46,6 +52,12 @@ struct life {
 	int waited;             /* for a name, which was said */
 	struct page_shot *shot; /* the last one; under lock for the threads of the server */
 	pthread_mutex_t lock;
+	/* whoever asks by HTTP is answered with what was counted from then on; under lock */
+	pthread_cond_t answer;
+	uint64_t asked, answered; /* counts; answered has reached asked: nobody waits */
+	uint64_t asked_due_ns;    /* not before */
+	int wake;                 /* eventfd: to the loop, that somebody asks */
+	int over;                 /* nothing is counted any more */
 	struct serving *serving;
 	struct http_route routes[4];
 	struct v1_live lives[16];
@@ -159,6 +171,51 @@ static struct page_shot *lend(void *ctx)
 	return shot;
 }
 
+/* What the processes have now. With --watch it was said how often they are counted. */
+static struct page_shot *lend_fresh(void *ctx)
+{
+	struct life *l = ctx;
+	uint64_t until = clock_ns(CLOCK_MONOTONIC) + ASKED_WAIT_NS;
+	const struct timespec end = { .tv_sec = (time_t)(until / 1000000000u),
+				      .tv_nsec = (long)(until % 1000000000u) };
+	pthread_mutex_lock(&l->lock);
+	if (!l->job->watch_ns && !l->over) {
+		uint64_t mine = ++l->asked;
+		eventfd_write(l->wake, 1);
+		while (l->answered < mine && !l->over &&
+		       pthread_cond_timedwait(&l->answer, &l->lock, &end) == 0)
+			;
+	}
+	struct page_shot *shot = page_shot_get(l->shot);
+	pthread_mutex_unlock(&l->lock);
+	return shot;
+}
+
+/* Up to that question all are answered. */
+static void answer_up_to(struct life *l, uint64_t asked)
+{
+	pthread_mutex_lock(&l->lock);
+	l->answered = asked;
+	pthread_cond_broadcast(&l->answer);
+	pthread_mutex_unlock(&l->lock);
+}
+
+static uint64_t asked_so_far(struct life *l)
+{
+	pthread_mutex_lock(&l->lock);
+	uint64_t asked = l->asked;
+	pthread_mutex_unlock(&l->lock);
+	return asked;
+}
+
+static void nothing_more(struct life *l)
+{
+	pthread_mutex_lock(&l->lock);
+	l->over = 1;
+	pthread_cond_broadcast(&l->answer);
+	pthread_mutex_unlock(&l->lock);
+}
+
 static struct page_shot *lend_past(void *ctx, uint64_t ago_ns)
 {
 	struct life *l = ctx;
@@ -194,11 +251,48 @@ static void keep(struct life *l)
 	l->kept[l->kept_count++] = page_shot_get(l->shot);
 }
 
+/* How much more or less anonymous memory was found than the kernel said behind it, beyond what is allowed. */
+static uint64_t changed_meanwhile(const struct page_shot *shot)
+{
+	uint64_t sum = 0;
+	for (size_t i = 0; i < shot->count; i++) {
+		const struct page_process *p = shot->processes[i];
+		if (p->ended || p->rss_anon_bytes == PAGES_UNKNOWN)
+			continue;
+		uint64_t counted = p->kinds[PAGES_ANON], said = p->rss_anon_bytes,
+			 by = counted > said ? counted - said : said - counted;
+		sum += by > said / AGAIN_PARTS + AGAIN_LEAST ? by : 0;
+	}
+	return sum;
+}
+
+/* Page tables change while they are read: somebody who waits gets the best of a few readings. */
+static int read_pages(struct life *l, int asked, struct page_shot **out, struct err *err)
+{
+	CLEANUP(page_shot_putp) struct page_shot *best = NULL;
+	uint64_t least = UINT64_MAX;
+	for (int i = 0; least && i < (asked ? AGAIN_MAX : 1); i++) {
+		CLEANUP(page_shot_putp) struct page_shot *shot = NULL;
+		int rc = pageown_read(l->pages, &shot, err);
+		if (rc < 0)
+			return rc;
+		uint64_t by = changed_meanwhile(shot);
+		if (by >= least)
+			continue;
+		least = by;
+		page_shot_put(best);
+		best = STEAL(shot);
+	}
+	*out = STEAL(best);
+	return 0;
+}
+
 static int count(struct life *l, struct err *err)
 {
 	struct page_shot *shot = NULL, *old;
+	uint64_t asked = asked_so_far(l);
 	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	int rc = pageown_read(l->pages, &shot, err);
+	int rc = read_pages(l, asked > l->answered, &shot, err);
 	if (rc < 0)
 		return rc;
 	/* names are looked up once each, and are no reason to count less often */
@@ -212,6 +306,8 @@ static int count(struct life *l, struct err *err)
 		keep(l);
 	pthread_mutex_unlock(&l->lock);
 	page_shot_put(old);
+	l->asked_due_ns = clock_ns(CLOCK_MONOTONIC) + cpu * WALK_ASKED_SHARE;
+	answer_up_to(l, asked);
 	if (l->record && (rc = pages_record_put(l->record, l->shot, err)) < 0)
 		return rc;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
@@ -314,10 +410,13 @@ static int wait_for(struct life *l, uint64_t until_ns)
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	int ms = until_ns <= now ? 0 : (int)((until_ns - now + 999999) / 1000000);
 	struct pollfd fds[] = { { .fd = l->signals, .events = POLLIN },
-				{ .fd = pageown_fd(l->pages), .events = POLLIN } };
-	if (poll(fds, 2, ms < POLL_MS ? ms : POLL_MS) > 0 && fds[0].revents)
-		return started_signals(l->signals, l->program.pid);
-	return 0;
+				{ .fd = pageown_fd(l->pages), .events = POLLIN },
+				{ .fd = l->wake, .events = POLLIN } };
+	int found = poll(fds, 3, ms < POLL_MS ? ms : POLL_MS);
+	eventfd_t ignored;
+	if (found > 0 && fds[2].revents)
+		eventfd_read(l->wake, &ignored);
+	return found > 0 && fds[0].revents ? started_signals(l->signals, l->program.pid) : 0;
 }
 
 static int loop(struct life *l, struct err *err)
@@ -332,6 +431,11 @@ static int loop(struct life *l, struct err *err)
 		    (rc = look_for_more(l, err)) < 0)
 			return rc;
 		size_t living = pageown_count(l->pages);
+		uint64_t asked = asked_so_far(l);
+		if (!living)
+			answer_up_to(l, asked);
+		else if (asked > l->answered && l->asked_due_ns < l->due_ns)
+			l->due_ns = l->asked_due_ns;
 		if (living && l->due_ns <= now && (rc = count(l, err)) < 0)
 			return rc;
 		if (l->program.pid ? started_has_ended(l->program.pid)
@@ -365,7 +469,7 @@ static void pages_route(void *ctx, const struct http_request *request, struct ht
 	size_t len = 0;
 	if (http_request_only(request, none, reply) < 0)
 		return;
-	struct page_shot *shot = lend(l);
+	struct page_shot *shot = lend_fresh(l);
 	FILE *to = shot ? open_memstream(&text, &len) : NULL;
 	if (to) {
 		struct jsonw json;
@@ -407,7 +511,7 @@ static void take_lives(struct life *l)
 static int serve(struct life *l, struct err *err)
 {
 	struct serving_opt opt = { .http = l->job->http, .more = &l->more, .quiet = 1 };
-	l->source = (struct tree_source){ .ctx = l, .lend = lend, .lend_past = lend_past };
+	l->source = (struct tree_source){ .ctx = l, .lend = lend_fresh, .lend_past = lend_past };
 	size_t count = tree_routes(&l->source, l->routes);
 	l->routes[count++] = (struct http_route){ "/api/v1/pages", pages_route, l };
 	take_lives(l);
@@ -487,6 +591,7 @@ static int run(struct life *l, char **program, struct err *err)
 		rc = serve(l, err);
 	if (!rc)
 		rc = loop(l, err);
+	nothing_more(l);
 	/* this moment is what --duration and Ctrl-C ask for */
 	if (!rc && l->stop)
 		rc = pageown_poll(l->pages, NULL, NULL, err);
@@ -528,7 +633,13 @@ int pages_run(struct pages_job *job, char **program)
 			  .signals = -1,
 			  .program = { .signals = -1, .status = CMD_FAILED } };
 	struct err err = { 0 };
+	pthread_condattr_t clock;
 	pthread_mutex_init(&l.lock, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&l.answer, &clock);
+	pthread_condattr_destroy(&clock);
+	l.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	l.began_ns = clock_ns(CLOCK_MONOTONIC);
 	l.live = !program && !job->json && !job->quiet && !job->report && isatty(STDOUT_FILENO);
 	if (program)
@@ -574,6 +685,9 @@ int pages_run(struct pages_job *job, char **program)
 	pageown_free(l.pages);
 	if (l.signals >= 0)
 		close(l.signals);
+	if (l.wake >= 0)
+		close(l.wake);
+	pthread_cond_destroy(&l.answer);
 	pthread_mutex_destroy(&l.lock);
 	return status;
 }

@@ -104,11 +104,11 @@ static int by_bytes(const void *a, const void *b)
 	return strcmp(x->label ? x->label : "", y->label ? y->label : "");
 }
 
-static void read_checks(struct followed *f, struct page_process *process)
+/* What the kernel says of that moment: at once behind the walk. */
+static void read_totals(struct followed *f, struct page_process *process)
 {
 	struct proc_totals totals;
 	struct err ignored = { 0 };
-	uint64_t rss, pss, stall = 0;
 	process->smaps_rss_bytes = process->status_rss_bytes = process->rss_anon_bytes =
 		process->rss_file_bytes = process->rss_shmem_bytes = PAGES_UNKNOWN;
 	process->swap_bytes = process->hugetlb_bytes = PAGES_UNKNOWN;
@@ -120,7 +120,13 @@ static void read_checks(struct followed *f, struct page_process *process)
 		process->swap_bytes = totals.swap_bytes;
 		process->hugetlb_bytes = totals.hugetlb_bytes;
 	}
-	/* last: it takes as long as the walk did */
+}
+
+/* Last: it takes as long as the walk did. */
+static void read_smaps(struct followed *f, struct page_process *process)
+{
+	struct err ignored = { 0 };
+	uint64_t rss, pss, stall = 0;
 	if (rollup_read(&f->target, &rss, &pss, &stall, &ignored) == 0)
 		process->smaps_rss_bytes = rss;
 }
@@ -148,6 +154,7 @@ static int walk_process(struct walk *w, struct page_process **out, size_t *cap, 
 	if (!rc)
 		rc = pageown_walk(w, err);
 	if (!rc) {
+		read_totals(f, process);
 		process->pid = f->pid;
 		process->time_ns = clock_ns(CLOCK_MONOTONIC);
 		process->walk_ns = process->time_ns - began;
@@ -156,7 +163,7 @@ static int walk_process(struct walk *w, struct page_process **out, size_t *cap, 
 		proc_comm(f->pid, f->pid, process->comm, sizeof(process->comm));
 		ssize_t bytes = proc_cmdline(f->pid, &process->cmdline);
 		process->cmdline_bytes = bytes > 0 ? (size_t)bytes : 0;
-		read_checks(f, process);
+		read_smaps(f, process);
 		rc = add_cells(w, process, cap, 0);
 	}
 	if (rc < 0) {

@@ -43,6 +43,10 @@ def kernel_figures(pid):
     return figures
 
 
+def resident(figures):
+    return {key: figures[key] for key in ("smaps", "smaps_anon", "RssAnon", "RssFile", "RssShmem", "VmSwap")}
+
+
 def stands(pid):
     """Every thread of it has taken its stop signal."""
     def state(tid):
@@ -117,12 +121,21 @@ class Stepper:
             assert self.ledger.poll() is None, self.ledger.stderr.read()
 
     def still(self):
-        """The process stands, the reading is of that, and so are the kernel's figures."""
+        """
+        The process stands, the reading is of that, and so are the kernel's figures. The kernel may take pages back at any moment
+        (and a file system of a guest does when somebody opens the file): figures of before and behind the reading are the same, or
+        there is another.
+        """
         os.kill(self.pid, signal.SIGSTOP)
         try:
             wait_for(lambda: stands(self.pid))
-            process, _ = self.reading()
-            return process, kernel_figures(self.pid)
+            for _ in range(10):
+                before = resident(kernel_figures(self.pid))
+                process, _ = self.reading()
+                figures = kernel_figures(self.pid)
+                if resident(figures) == before:
+                    break
+            return process, figures
         finally:
             os.kill(self.pid, signal.SIGCONT)
 
