@@ -237,11 +237,9 @@ static int begin(struct sample_life *l, struct err *err)
 	}
 	if (a->kernel)
 		return begin_kernel(l, &list, err);
-	if (a->budget > 0 && !a->leaks && !a->output) {
+	int is_governed = a->budget > 0 && !a->leaks && !a->output;
+	if (is_governed)
 		sampler_hold(l->sampler); /* what a call costs is found out first */
-		setpriority(PRIO_PROCESS, 0,
-			    HASTE); /* on a busy machine, too, probes shall go in time */
-	}
 	if (everywhere)
 		rc = attach(l, 0, err);
 	size_t attached = 0;
@@ -259,6 +257,8 @@ static int begin(struct sample_life *l, struct err *err)
 	if (!everywhere && !attached)
 		return err->code ? err->code : err_set(err, -ESRCH, "no process to sample");
 	err_init(err);
+	if (is_governed) /* on a busy machine, too, probes shall go in time; looking for functions may take its own */
+		setpriority(PRIO_PROCESS, 0, HASTE);
 	if (everywhere)
 		cmd_say("sampling every process that maps '%s'; Ctrl-C ends it", a->file);
 	else

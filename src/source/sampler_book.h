@@ -37,6 +37,8 @@ struct sampler_governor {
 	double purse_ns;          /* CPU time that may be spent now */
 	double price_ns;          /* of a hit, at the last look */
 	double rate;              /* of a CPU, while probes were last in */
+	double entry_ns,
+		edge_ns; /* what the last window cost while its probes went in; and out, too */
 	uint64_t began_ns, looked_ns, since_ns, cut_ns, epoch_ns, gap_ns;
 	double hits, window_hits, window_cpu_ns, gap_cpu_ns, epoch_on_ns;
 	/* with probes and without, so far */

@@ -142,6 +142,27 @@ void sampler_functions_fini(struct sampler_functions *functions)
 	*functions = (struct sampler_functions){ 0 };
 }
 
+/*
+ * Equal. Of a program with a hundred thousand names nearly none is: the first three letters, which all have that are looked for, tell
+ * that without a call.
+ */
+static int is_name(const char *name, const char *other)
+{
+	return name[0] == other[0] && name[1] == other[1] && (!name[1] || name[2] == other[2]) &&
+	       !strcmp(name, other);
+}
+
+/* Words that are no allocator's without a prefix. */
+static int is_word(const char *name)
+{
+	static const char *const words[] = { "new",         "newarray", "new_nothrow",   "delete",
+					     "deletearray", "zalloc",   "malloc_aligned" };
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		if (!strcmp(name, words[i]))
+			return 1;
+	return 0;
+}
+
 static const struct spec *spec_of(const char *name, unsigned *prefix)
 {
 	for (unsigned p = 0; p < ARRAY_LEN(prefixes); p++) {
@@ -149,16 +170,8 @@ static const struct spec *spec_of(const char *name, unsigned *prefix)
 		if (strncmp(name, prefixes[p], len))
 			continue;
 		for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
-			int word = !strcmp(specs[i].name, "new") ||
-				   !strcmp(specs[i].name, "newarray") ||
-				   !strcmp(specs[i].name, "new_nothrow") ||
-				   !strcmp(specs[i].name, "delete") ||
-				   !strcmp(specs[i].name, "deletearray") ||
-				   !strcmp(specs[i].name, "zalloc") ||
-				   !strcmp(specs[i].name, "malloc_aligned");
-			if (word && p < 4)
-				continue;
-			if (!strcmp(name + len, specs[i].name)) {
+			if (is_name(name + len, specs[i].name) &&
+			    !(p < 4 && is_word(specs[i].name))) {
 				*prefix = p;
 				return &specs[i];
 			}
@@ -227,7 +240,7 @@ static int take(void *ctx, const struct function *f)
 	const struct spec *spec;
 	for (size_t i = 0; i < ARRAY_LEN(families); i++) {
 		const char *name = families[i].function, *star = strchr(name, '*');
-		if (star ? !strncmp(f->name, name, (size_t)(star - name)) : !strcmp(f->name, name))
+		if (star ? !strncmp(f->name, name, (size_t)(star - name)) : is_name(f->name, name))
 			s->families |= 1u << families[i].allocator;
 	}
 	if (s->wanted) {

@@ -237,7 +237,7 @@ static int set_quota(struct sampler_governor *g, struct err *err)
 /* How long the next window may be, by what calls cost when the probes were last in. */
 static double planned_ns(const struct sampler_governor *g)
 {
-	double plan = PLANNED * purse_full(g);
+	double plan = PLANNED * purse_full(g) - g->edge_ns;
 	if (!g->on_ns)
 		return plan < FIRST_NS ? plan : FIRST_NS;
 	double length = g->rate > 0 ? plan / g->rate : WINDOW_MAX_NS;
@@ -255,6 +255,7 @@ static int begin_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 		g->off_cpu_ns += (double)g->cpu_ns(g->cpu_ctx) - g->gap_cpu_ns;
 	}
 	int rc = set_bytes(g, g->lasting || whole <= 0 ? 1 : (double)g->on_ns / whole, err);
+	double before = g->hits;
 	if (!rc)
 		rc = sampler_resume(g->sampler, g->lasting, err);
 	/* putting probes in takes its time; all are in from here on */
@@ -265,6 +266,7 @@ static int begin_window(struct sampler_governor *g, uint64_t now_ns, struct err 
 		rc = set_quota(g, err);
 	if (rc < 0)
 		return rc;
+	g->entry_ns = (g->hits - before) * g->price_ns;
 	sampler_switch(g->sampler, 1);
 	g->window_hits = g->hits;
 	g->window_cpu_ns = (double)g->cpu_ns(g->cpu_ctx);
@@ -300,15 +302,22 @@ static int end_window(struct sampler_governor *g, struct err *err)
 		return rc;
 	note_window(g, now_ns);
 	g->on = 0;
+	double before = g->hits;
 	sampler_pause(g->sampler);
 	rc = end_epoch(g, now_ns, err);
+	/* until the last probe was out calls went on to cost, the more the more processes there are: that is waited for, too */
+	if (!rc)
+		rc = look(g, clock_ns(CLOCK_MONOTONIC), err);
+	if (rc < 0)
+		return rc;
+	g->edge_ns = (g->hits - before) * g->price_ns + g->entry_ns;
 	g->had_gap = 1;
 	g->gap_ns = clock_ns(CLOCK_MONOTONIC);
 	g->gap_cpu_ns = (double)g->cpu_ns(g->cpu_ctx);
 	/* when the purse has recovered, and some time more: nothing that comes in step is always or never seen */
 	double lacks = PLANNED * purse_full(g) + LEFT * purse_full(g) - g->purse_ns;
 	double wait = g->lasting || lacks < 0 ? 0 : lacks / (g->budget * EARNED);
-	g->until_ns = now_ns + (uint64_t)(wait * (1 + 0.5 * draw(g)));
+	g->until_ns = g->gap_ns + (uint64_t)(wait * (1 + 0.5 * draw(g)));
 	return rc;
 }
 
