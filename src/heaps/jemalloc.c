@@ -23,6 +23,7 @@
 #define BINS_PROOF 12u
 #define LOOKS_MAX (1u << 17)
 #define EXTENTS_MAX (1u << 24)
+#define NEAR_PAGES 64u /* of descriptors, copied whole: most lie beside one that was read before */
 
 enum { ACTIVE, DIRTY, MUZZY, RETAINED, STATES };
 
@@ -30,8 +31,14 @@ struct extent {
 	uint64_t bits, addr, size; /* in whole pages once it has been read */
 };
 
+struct near_page {
+	uint64_t page; /* its address; 0: none. The first page of an address space is nobody's */
+	char bytes[4096];
+};
+
 struct je {
 	struct breakdown *b;
+	struct near_page near[NEAR_PAGES];
 	const struct memory *memory;
 	struct radix tree;
 	uint64_t root_bytes;
@@ -74,11 +81,27 @@ static uint64_t extent_at(uint64_t entry)
 	return (uint64_t)((int64_t)(entry << 16) >> 16) & ~127ull;
 }
 
+/* A descriptor, by way of a copy of its page: a heap of a gigabyte has some 60,000, and to read one takes as long as a page of them. */
+static int read_descriptor(struct je *je, uint64_t at, struct extent *e)
+{
+	uint64_t page = at & ~4095ull;
+	struct near_page *near = &je->near[page / 4096 % NEAR_PAGES];
+	if (near->page != page) {
+		near->page = page;
+		if (memory_read(je->memory, page, near->bytes, sizeof(near->bytes)) < 0)
+			near->page = 0;
+	}
+	if (!near->page || at - page > sizeof(near->bytes) - sizeof(*e))
+		return memory_read(je->memory, at, e, sizeof(*e));
+	memcpy(e, near->bytes + (at - page), sizeof(*e));
+	return 0;
+}
+
 /* A large block may begin anywhere on its first page: spread over cache lines on purpose. */
-static int read_extent(const struct je *je, uint64_t entry, struct extent *e)
+static int read_extent(struct je *je, uint64_t entry, struct extent *e)
 {
 	uint64_t at = extent_at(entry);
-	if (!scan_heap_at(je->b, at, 128) || memory_read(je->memory, at, e, sizeof(*e)) < 0)
+	if (!scan_heap_at(je->b, at, 128) || read_descriptor(je, at, e) < 0)
 		return 0;
 	e->addr &= ~4095ull;
 	e->size &= ~4095ull;

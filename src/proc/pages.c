@@ -21,6 +21,8 @@
 	50000u /* a call this short was over nothing: larger slices for reservations of terabytes */
 #define PAUSE_NS 60000 /* and the kernel's slack, 50 us: long enough for a thread to wake up */
 #define RUNS 512u
+#define CALL_PAGES \
+	8192u /* found by a call, which holds the target's lock for 0.1 ms a thousand at worst */
 
 struct kernel_maps_query {
 	uint64_t size, query_flags, query_addr;
@@ -155,9 +157,9 @@ void pages_close(struct pages *pages)
 	pages->fd = -1;
 }
 
-/* NOLINTNEXTLINE(readability-function-cognitive-complexity): an inner loop */
-static int scan_slice(const struct pages *pages, uint64_t start, uint64_t end, unsigned kinds,
-		      pages_fn fn, void *ctx, uint64_t *stall_ns)
+/* One call, which ends at *@reached: at @end, or where it has found enough. */
+static int scan_call(const struct pages *pages, uint64_t start, uint64_t end, unsigned kinds,
+		     pages_fn fn, void *ctx, uint64_t *stall_ns, uint64_t *reached)
 {
 	struct kernel_page_run runs[RUNS];
 	uint64_t mask = (kinds & PAGE_PRESENT ? SCAN_PRESENT : 0) |
@@ -165,35 +167,32 @@ static int scan_slice(const struct pages *pages, uint64_t start, uint64_t end, u
 			(kinds & PAGE_GUARD ? SCAN_GUARD : 0);
 	uint64_t more = (kinds & PAGE_FILE ? SCAN_FILE : 0) | (kinds & PAGE_ZERO ? SCAN_ZERO : 0) |
 			(kinds & PAGE_HUGE ? SCAN_HUGE : 0);
-	while (start < end) {
-		struct kernel_page_scan scan = { .size = sizeof(scan),
-						 .start = start,
-						 .end = end,
-						 .vec = (uintptr_t)runs,
-						 .vec_len = RUNS,
-						 .category_anyof_mask = mask,
-						 .return_mask = mask | more };
-		uint64_t before = clock_ns(CLOCK_MONOTONIC);
-		int count = ioctl(pages->fd, KERNEL_PAGE_SCAN, &scan);
-		uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
-		if (count < 0)
-			return errno == EINVAL && kinds & PAGE_GUARD ? -ENODATA : -errno;
-		if (stall_ns && took > *stall_ns)
-			*stall_ns = took;
-		for (int i = 0; i < count; i++) {
-			unsigned found = (runs[i].categories & SCAN_PRESENT ? PAGE_PRESENT : 0) |
-					 (runs[i].categories & SCAN_SWAPPED ? PAGE_SWAPPED : 0) |
-					 (runs[i].categories & SCAN_GUARD ? PAGE_GUARD : 0) |
-					 (runs[i].categories & SCAN_FILE ? PAGE_FILE : 0) |
-					 (runs[i].categories & SCAN_ZERO ? PAGE_ZERO : 0) |
-					 (runs[i].categories & SCAN_HUGE ? PAGE_HUGE : 0);
-			int rc = fn(ctx, runs[i].start, runs[i].end, found);
-			if (rc)
-				return rc;
-		}
-		if (scan.walk_end <= start)
-			break;
-		start = scan.walk_end;
+	struct kernel_page_scan scan = { .size = sizeof(scan),
+					 .start = start,
+					 .end = end,
+					 .vec = (uintptr_t)runs,
+					 .vec_len = RUNS,
+					 .max_pages = CALL_PAGES,
+					 .category_anyof_mask = mask,
+					 .return_mask = mask | more };
+	uint64_t before = clock_ns(CLOCK_MONOTONIC);
+	int count = ioctl(pages->fd, KERNEL_PAGE_SCAN, &scan);
+	uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
+	if (count < 0)
+		return errno == EINVAL && kinds & PAGE_GUARD ? -ENODATA : -errno;
+	if (stall_ns && took > *stall_ns)
+		*stall_ns = took;
+	*reached = scan.walk_end > start ? scan.walk_end : end;
+	for (int i = 0; i < count; i++) {
+		unsigned found = (runs[i].categories & SCAN_PRESENT ? PAGE_PRESENT : 0) |
+				 (runs[i].categories & SCAN_SWAPPED ? PAGE_SWAPPED : 0) |
+				 (runs[i].categories & SCAN_GUARD ? PAGE_GUARD : 0) |
+				 (runs[i].categories & SCAN_FILE ? PAGE_FILE : 0) |
+				 (runs[i].categories & SCAN_ZERO ? PAGE_ZERO : 0) |
+				 (runs[i].categories & SCAN_HUGE ? PAGE_HUGE : 0);
+		int rc = fn(ctx, runs[i].start, runs[i].end, found);
+		if (rc)
+			return rc;
 	}
 	return 0;
 }
@@ -259,16 +258,17 @@ int pages_each(const struct pages *pages, uint64_t start, uint64_t end, unsigned
 	 */
 	if (start >> 63)
 		return 0;
+	int entries = !pages->scan || kinds & PAGE_SHARED;
 	for (uint64_t slice = SLICE; start < end;) {
-		uint64_t stop = end - start > slice ? start + slice : end,
+		uint64_t stop = end - start > slice ? start + slice : end, reached = stop,
 			 before = clock_ns(CLOCK_MONOTONIC);
-		int entries = !pages->scan || kinds & PAGE_SHARED;
-		int rc = (entries ? entries_slice : scan_slice)(pages, start, stop, kinds, fn, ctx,
-								stall_ns);
+		int rc =
+			entries ? entries_slice(pages, start, stop, kinds, fn, ctx, stall_ns)
+				: scan_call(pages, start, stop, kinds, fn, ctx, stall_ns, &reached);
 		if (rc)
 			return rc;
 		uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
-		start = stop;
+		start = reached;
 		slice = took > FAST_NS ? SLICE : slice < 1ull << 50 ? slice * 2 : slice;
 		if (took > FAST_NS)
 			let_writers_pass();
