@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
@@ -86,10 +88,97 @@ int freeze_begin(struct freeze *f, pid_t pid, struct err *err)
 	return 0;
 }
 
+#ifdef __x86_64__
+#define USER_CS 0x33   /* 64-bit code */
+#define SYSCALL 0x050f /* the instruction */
+#define PENDING_MAX 32
+
+/*
+ * Calls that fail with EINTR when they are woken for a stop, and have done nothing then: the kernel starts most others anew by itself.
+ */
+static int waits_anew(const struct user_regs_struct *regs)
+{
+	switch (regs->orig_rax) {
+	case SYS_epoll_wait:
+	case SYS_semop:
+	case SYS_semtimedop:
+	case SYS_rt_sigtimedwait:
+	case SYS_io_getevents:
+	/* sockets with a time limit of their own */
+	case SYS_read:
+	case SYS_readv:
+	case SYS_recvfrom:
+	case SYS_recvmsg:
+	case SYS_write:
+	case SYS_writev:
+	case SYS_sendto:
+	case SYS_sendmsg:
+	case SYS_accept:
+	case SYS_accept4:
+		return 1;
+	case SYS_epoll_pwait:
+	case SYS_epoll_pwait2:
+	case SYS_io_uring_enter:
+		/* other signals are let in while it waits: what is meant to end it would run its handler, and it would wait on */
+		return !regs->r8;
+	default:
+		return 0;
+	}
+}
+
+/* Whether a signal waits to be delivered: then EINTR is its doing. */
+static int has_signal(pid_t tid)
+{
+	uint64_t blocked;
+	siginfo_t infos[PENDING_MAX];
+	if (ptrace(PTRACE_GETSIGMASK, tid, (void *)sizeof(blocked), &blocked) < 0)
+		return 1;
+	for (unsigned shared = 0; shared < 2; shared++) {
+		struct __ptrace_peeksiginfo_args args = { .flags = shared, .nr = PENDING_MAX };
+		long count = ptrace(PTRACE_PEEKSIGINFO, tid, &args, infos);
+		if (count < 0 || count == PENDING_MAX)
+			return 1;
+		for (long i = 0; i < count; i++)
+			if (!(blocked >> (infos[i].si_signo - 1) & 1))
+				return 1;
+	}
+	return 0;
+}
+
+/*
+ * Nothing but the stop ended the wait of @tid: the call is made once more, as the kernel does with others. A signal that comes from
+ * here on finds the thread before that call, as one that came a moment before it was made at first.
+ */
+static void wait_anew(pid_t tid)
+{
+	struct user_regs_struct regs;
+	if (ptrace(PTRACE_GETREGS, tid, NULL, &regs) < 0 || regs.cs != USER_CS ||
+	    (int64_t)regs.rax != -EINTR || !waits_anew(&regs))
+		return;
+	errno = 0;
+	long code = ptrace(PTRACE_PEEKTEXT, tid, (void *)(uintptr_t)(regs.rip - 2), NULL);
+	if (errno || (code & 0xffff) != SYSCALL || has_signal(tid))
+		return;
+	regs.rip -= 2;
+	regs.rax = regs.orig_rax;
+	regs.orig_rax = (unsigned long long)-1;
+	ptrace(PTRACE_SETREGS, tid, NULL, &regs);
+}
+#else
+/* The first argument of a call stands where its result does, and nobody tells it: EINTR it is. */
+static void wait_anew(pid_t tid)
+{
+	(void)tid;
+}
+#endif
+
 uint64_t freeze_end(struct freeze *f)
 {
 	if (!f->threads)
 		return 0;
+	for (size_t i = 0; i < f->count; i++)
+		if (!f->threads[i].signal)
+			wait_anew(f->threads[i].tid);
 	for (size_t i = 0; i < f->count; i++)
 		ptrace(PTRACE_DETACH, f->threads[i].tid, NULL,
 		       (void *)(intptr_t)f->threads[i].signal);

@@ -14,6 +14,7 @@
 #include "model/prof.h"
 #include "model/sieve.h"
 #include "proc/proc.h"
+#include "recorder/pace.h"
 #include "recorder/recorder.h"
 #include "source/pageown.h"
 #include "source/source.h"
@@ -74,18 +75,17 @@ struct record_offer {
 
 /* Snapshots of where the memory is (shots.c). */
 struct record_shots {
-	int wanted;        /* `run` */
-	int eager;         /* a tenth of a CPU may go into them: `explain -- PROGRAM` */
-	uint64_t every_ns; /* 0: at new peaks and in the end only */
-	int asked;         /* somebody wants one now */
+	int wanted;              /* `run` */
+	uint64_t every_ns;       /* 0: at new peaks and in the end only */
+	struct record_pace pace; /* eager: `explain -- PROGRAM` */
 	pthread_t thread;
 	int running, done, is_last, was_last;
 	pid_t pid;
-	uint64_t zero_ns, cost_ns, last_ns, next_ns, last_rss_bytes;
+	uint64_t zero_ns, cost_ns, last_ns, last_rss_bytes;
 	unsigned count;
 	struct snapshot *taken;
-	uint64_t pages_cost_ns, pages_pause_ns, pages_next_ns, pages_rss_bytes;
-	int pages_only; /* the one under way is of pages alone */
+	uint64_t pages_cost_ns, pages_rss_bytes;
+	int with_shot, with_pages; /* what is under way */
 };
 
 #define RECORD_PAGES_AFTER 64

@@ -268,7 +268,7 @@ static int start_recorded(struct recorder *r, struct launch *launch, const struc
 	}
 	if (opt->snapshots && !rec->failed) {
 		rec->shots.every_ns = opt->snapshot_ns;
-		rec->shots.eager = opt->snapshots > 1;
+		rec->shots.pace.eager = opt->snapshots > 1;
 		record_shots_want(rec);
 	}
 	return 0;
@@ -294,7 +294,7 @@ static void go_on_with_shots(struct record *rec, const char *pattern)
 	unsigned long long every_ns;
 	if (!at || sscanf(at + strlen(NEXT_SHOTS), "%d-%llu", &eager, &every_ns) != 2)
 		return;
-	rec->shots.eager = eager > 1;
+	rec->shots.pace.eager = eager > 1;
 	rec->shots.every_ns = every_ns;
 	record_shots_want(rec);
 }

@@ -4,6 +4,8 @@
  * so that the rings are emptied meanwhile; written by the recorder's. At most a half per cent of a CPU, but for the last one.
  */
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,40 +14,42 @@
 #include "recorder/record.h"
 #include "source/snapshot.h"
 
-#define EAGER_SHARE 10u /* of who asked for nothing but snapshots */
-#define EAGER_NS 50000000ull
-#define SHARE 200u /* of the time: 0.5 % */
-#define FIRST_NS 250000000ull
-#define LEAST_NS 500000000ull
-#define PAGES_EVERY_NS 2000000000ull
-#define PAGES_PART 50u
-#define PAGES_SHARE 50u /* 2 % of a CPU */
-#define GROWTH 20u      /* a twentieth more than the last one is a new peak */
+#define GROWTH 20u /* a twentieth more than the last one is a new peak */
+
+/* What wakes up shall wait for no reader: one of this kind takes its turn, and takes it from nobody who has just become ready. */
+static void step_back(void)
+{
+	const struct sched_param none = { 0 };
+	pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
+}
 
 static void *shots_run(void *ctx)
 {
 	struct record_shots *shots = &((struct record *)ctx)->shots;
 	const struct snapshot_opt opt = { .quiet = 1, .time_zero_ns = shots->zero_ns };
 	struct err ignored = { 0 };
+	step_back();
 	uint64_t before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	if (!shots->pages_only)
+	if (shots->with_shot)
 		shots->taken = snapshot_take(shots->pid, &opt, &ignored);
 	uint64_t between = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	shots->cost_ns = between - before;
-	record_pages_read(ctx);
+	if (shots->with_pages)
+		record_pages_read(ctx);
 	shots->pages_cost_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - between;
 	__atomic_store_n(&shots->done, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
 
-static void begin(struct record *rec, int last, int pages_only)
+static void begin(struct record *rec, int last, int with_shot, int with_pages)
 {
 	struct record_shots *shots = &rec->shots;
 	shots->pid = rec->pid;
 	shots->zero_ns = source_heap_start_ns(rec->heap);
 	shots->done = 0;
 	shots->is_last = last;
-	shots->pages_only = pages_only;
+	shots->with_shot = with_shot;
+	shots->with_pages = with_pages;
 	shots->running = pthread_create(&shots->thread, NULL, shots_run, rec) == 0;
 	if (!shots->running && last)
 		source_heap_looked(rec->heap);
@@ -60,6 +64,7 @@ static void end(struct record *rec, uint64_t now)
 	shots->running = 0;
 	if (shots->is_last)
 		source_heap_looked(rec->heap);
+	uint64_t before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	if (shots->taken && rec->writer && !rec->failed) {
 		if (trace_writer_snapshot(rec->writer, shots->taken, &ignored) == 0) {
 			shots->count++;
@@ -69,17 +74,15 @@ static void end(struct record *rec, uint64_t now)
 	}
 	snapshot_free(shots->taken);
 	shots->taken = NULL;
+	uint64_t between = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	if (record_pages_put(rec) > 0)
 		shots->pages_rss_bytes = rec->rss.rss_bytes;
-	uint64_t far = now / PAGES_PART > PAGES_EVERY_NS ? now / PAGES_PART : PAGES_EVERY_NS;
-	shots->pages_pause_ns = shots->pages_cost_ns * PAGES_SHARE;
-	shots->pages_next_ns = now + (far > shots->pages_pause_ns ? far : shots->pages_pause_ns);
-	shots->pages_pause_ns += now;
-	if (shots->pages_only)
-		return;
-	uint64_t pause = shots->cost_ns * (shots->eager ? EAGER_SHARE : SHARE);
-	uint64_t least = shots->eager ? EAGER_NS : LEAST_NS;
-	shots->next_ns = now + (pause > least ? pause : least);
+	/* to pack and write it is part of the price */
+	shots->cost_ns += between - before;
+	shots->pages_cost_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - between;
+	now = rec->heap ? source_heap_now_ns(rec->heap) : now;
+	record_pace_spent(&shots->pace, now, shots->with_shot ? shots->cost_ns + 1 : 0,
+			  shots->with_pages ? shots->pages_cost_ns + 1 : 0);
 }
 
 void record_shots_want(struct record *rec)
@@ -88,13 +91,9 @@ void record_shots_want(struct record *rec)
 	source_heap_look_last(rec->heap);
 }
 
-/* At new peaks, and further and further apart: a day's recording has some hundred readings, most of its beginning and its growth. */
-static int pages_are_due(const struct record *rec, uint64_t now)
+static int has_grown(const struct record *rec, uint64_t since_bytes)
 {
-	const struct record_shots *shots = &rec->shots;
-	return rec->pages.own && now >= shots->pages_pause_ns &&
-	       (now >= shots->pages_next_ns ||
-		rec->rss.rss_bytes > shots->pages_rss_bytes + shots->pages_rss_bytes / GROWTH);
+	return rec->rss.rss_bytes > since_bytes + since_bytes / GROWTH;
 }
 
 int64_t record_shots_step(struct record *rec, uint64_t now, int exiting, int64_t pause)
@@ -109,22 +108,19 @@ int64_t record_shots_step(struct record *rec, uint64_t now, int exiting, int64_t
 		return pause < soon ? pause : soon;
 	if (exiting && !shots->was_last) {
 		shots->was_last = 1;
-		begin(rec, 1, 0);
+		begin(rec, 1, 1, 1);
 		return pause < soon ? pause : soon;
 	}
-	if (exiting || !rec->rss.rss_bytes || now < (shots->eager ? EAGER_NS : FIRST_NS))
+	if (exiting || !rec->rss.rss_bytes)
 		return pause;
-	if (now < shots->next_ns) {
-		if (pages_are_due(rec, now))
-			begin(rec, 0, 1);
-		return pause;
-	}
-	int peak = rec->rss.rss_bytes > shots->last_rss_bytes + shots->last_rss_bytes / GROWTH;
-	int due = shots->every_ns && now - shots->last_ns >= shots->every_ns;
-	if (peak || due || __atomic_exchange_n(&shots->asked, 0, __ATOMIC_ACQ_REL))
-		begin(rec, 0, 0);
-	else if (pages_are_due(rec, now))
-		begin(rec, 0, 1);
+	int shot = record_pace_shot(&shots->pace, now) &&
+		   (has_grown(rec, shots->last_rss_bytes) ||
+		    (shots->every_ns && now - shots->last_ns >= shots->every_ns));
+	int pages =
+		rec->pages.own && record_pace_pages(&shots->pace, now,
+						    shot || has_grown(rec, shots->pages_rss_bytes));
+	if (shot || pages)
+		begin(rec, 0, shot, pages);
 	return pause;
 }
 
