@@ -574,3 +574,36 @@ def test_the_report_of_run_ends_with_what_the_sheet_says(byteledger, prog, tmp_p
     assert done.returncode == 0
     assert re.search(r"^RSS [\d.]+ MiB = [\d.]+ live \+ [\d.]+ free", done.stderr, re.M), done.stderr[-800:]
     assert "'byteledger explain' tells all of it" in done.stderr
+
+
+WAITS_KERNEL = {"nanosleep", "clock_nanosleep", "poll", "select", "futex", "futex-limited", "read", "read-eventfd", "accept", "msgrcv", "waitpid"}
+
+
+def test_no_call_that_waits_returns_from_a_freeze(byteledger, prog):
+    """Of nineteen kinds the kernel starts eleven anew by itself; elsewhere than on x86-64 the others return EINTR."""
+    program = subprocess.Popen([prog("waits")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        count = int(program.stdout.readline().split()[1])
+
+        def waiting():
+            states = []
+            for tid in os.listdir(f"/proc/{program.pid}/task"):
+                with open(f"/proc/{program.pid}/task/{tid}/stat") as stat:
+                    states.append(stat.read().rpartition(")")[2].split()[0])
+            return len(states) == count + 1 and set(states) == {"S"}
+
+        for _ in range(3):
+            end = time.monotonic() + 60
+            while not waiting() and time.monotonic() < end:
+                time.sleep(0.01)
+            assert waiting()
+            assert explain(byteledger, "--freeze", "-p", str(program.pid))["instant"]["mode"] == "frozen"
+        said, _ = program.communicate("", timeout=60)
+    finally:
+        program.kill()
+        program.wait()
+    times = {name: int(n) for name, n in (line.split() for line in said.splitlines())}
+    assert len(times) == count
+    if os.uname().machine != "x86_64":
+        times = {name: n for name, n in times.items() if name in WAITS_KERNEL}
+    assert WAITS_KERNEL <= set(times) and not any(times.values()), times
