@@ -229,14 +229,15 @@ static void sleep_until(uint64_t ns)
 }
 
 /*
- * Until the recorder has written what happened up to the snapshot's instant, @taken_ns on the clock: it does so at least once a second, mostly
+ * Until the recorder has written what happened up to the end of the snapshot, whose instant was @taken_ns on the clock: it does so at least once a second, mostly
  * twice. A program that is idle writes nothing more; then the file stays as it is. Only the heads of its blocks are looked at before: to
  * read it all may take seconds, and is done once.
  */
 static int catch_up(struct joined *j, const char *path, uint64_t taken_ns, struct err *err)
 {
 	uint64_t bytes = size_of(path), since = taken_ns, now = taken_ns;
-	while (!is_written(path, j->instant.snapshot->time_ns) && now < since + STILL_NS &&
+	const struct snapshot *s = j->instant.snapshot;
+	while (!is_written(path, s->time_ns + s->window_ns) && now < since + STILL_NS &&
 	       now < taken_ns + WAIT_NS) {
 		sleep_until(clock_ns(CLOCK_MONOTONIC) + LOOK_NS);
 		now = clock_ns(CLOCK_MONOTONIC);

@@ -40,6 +40,9 @@ struct instant {
 	int complete; /* every block was seen from the start, none was lost: what it does not know was never handed out */
 	int lossy; /* some free may be lost */
 	uint64_t lost_events, filtered;
+	/* in the window of the reading, from the moment on: what bounds how far off it may be */
+	int has_window;
+	uint64_t window_allocated_bytes, window_freed_bytes;
 	struct snapshot_later later[INSTANT_LATER_MAX];
 	size_t later_count;
 	/* glibc's arenas up to the moment, where there are more than two: each one's peak, those of two that share all threads, and the peak of all */

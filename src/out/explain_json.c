@@ -414,6 +414,13 @@ void out_explain_members(struct jsonw *j, const struct explain *e, size_t most)
 	jsonw_u64(j, "window_ns", s->window_ns);
 	jsonw_u64(j, "scan_ns", s->scan_ns);
 	jsonw_u64(j, "stall_ns", s->stall_ns);
+	if (e->has_window) {
+		jsonw_u64(j, "allocated_bytes", e->window_allocated_bytes);
+		jsonw_u64(j, "freed_bytes", e->window_freed_bytes);
+	} else {
+		jsonw_null(j, "allocated_bytes");
+		jsonw_null(j, "freed_bytes");
+	}
 	jsonw_object_end(j);
 	if (e->has_pages)
 		jsonw_i64(j, "pages_age_ns", e->pages_age_ns);

@@ -718,6 +718,15 @@ int out_explain_text(FILE *to, const struct explain *e, const struct out_opt *op
 			"books; the recording counts.\n",
 			(unsigned long long)e->sheet->contradictions,
 			(unsigned long long)e->sheet->live_blocks);
+	if (e->snapshot->mode != SNAPSHOT_FROZEN && e->has_window &&
+	    e->window_allocated_bytes + e->window_freed_bytes >= sheet->rss_bytes / 1000) {
+		char window[TEXT_NUMBER_MAX], made[TEXT_NUMBER_MAX], freed[TEXT_NUMBER_MAX];
+		snprintf(text, sizeof(text),
+			 "It was read in %s, in which %s MiB were allocated and %s MiB freed.",
+			 text_duration(window, e->snapshot->window_ns),
+			 mib(made, e->window_allocated_bytes), mib(freed, e->window_freed_bytes));
+		wrap(&p, 2, 2, text);
+	}
 	if (e->snapshot_age_ns >= 1000000000 || e->snapshot_age_ns <= -1000000000)
 		fprintf(to, "  The snapshot is %s %s the moment that was asked for.\n",
 			text_duration(n, (uint64_t)(e->snapshot_age_ns < 0 ? -e->snapshot_age_ns

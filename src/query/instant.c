@@ -34,7 +34,7 @@ static int read_living(void *ctx, uint64_t until_ns, struct sink *sink, struct t
 
 static int join(struct instant *instant, const struct query_source *source, struct err *err)
 {
-	struct trace_living read = { 0 };
+	struct trace_living read = { .beyond_ns = instant->snapshot->window_ns };
 	struct living living;
 	prof_free(instant->names);
 	instant_drop(instant);
@@ -46,8 +46,12 @@ static int join(struct instant *instant, const struct query_source *source, stru
 		return err->code;
 	living_init(&living, instant->names);
 	int rc = source->living(source->ctx, instant->snapshot->time_ns, &living.sink, &read, err);
-	if (rc == 0)
+	if (rc == 0) {
+		instant->has_window = read.has_sums;
+		instant->window_allocated_bytes = read.allocated_bytes;
+		instant->window_freed_bytes = read.freed_bytes;
 		living_end(&living, &read, instant);
+	}
 	living_fini(&living);
 	return rc;
 }

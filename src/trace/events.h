@@ -78,6 +78,8 @@ struct events_out {
 	/* 1: only what lives after all events up to @until_ns is asked for: allocations and frees are not handed on */
 	int living;
 	uint64_t until_ns;
+	/* living: events up to that are read on for the bytes they come to, and taken back in the end; 0: none */
+	uint64_t beyond_ns;
 };
 
 struct trace_seed;

@@ -8,6 +8,7 @@
 
 #include "base/huge.h"
 #include "base/varint.h"
+#include "trace/events_cursor.h"
 #include "trace/events_model.h"
 #include "trace/pending.h"
 #include "trace/trace.h"
@@ -20,9 +21,13 @@
 /* Live, but its allocation is missing. On the reading side only. */
 #define SLOT_LOST 2
 
-struct cursor {
-	const uint8_t *at, *end;
+/* An event behind the moment that is asked for. */
+struct undo {
+	struct slot slot; /* of a free: as it was */
+	uint32_t number;
+	uint32_t is_free;
 };
+#define UNDO_MAX (1u << 21)
 
 struct events_dec {
 	struct events_model *m;
@@ -42,22 +47,14 @@ struct events_dec {
 	struct thread_context *t;
 	uint32_t *pending; /* slots of what PENDING blocks allocated */
 	uint32_t pending_count, pending_cap;
+	struct undo *undo; /* in order, where out.beyond_ns was asked for */
+	uint32_t undo_count, undo_cap;
+	uint64_t beyond_allocated, beyond_freed;
+	int beyond_full;     /* more happened than can be taken back: the sums are not known */
 	struct cursor ahead; /* of col[EVC_SLOT]: slots that are being fetched already */
 	size_t count;
 	struct event batch[BATCH];
 };
-
-const char *events_col_name(unsigned id)
-{
-	static const char *const names[EVC_COUNT] = {
-		[EVC_META] = "sums",      [EVC_OP] = "operations", [EVC_TIME] = "times",
-		[EVC_THREAD] = "threads", [EVC_STACK] = "stacks",  [EVC_BYTES] = "sizes",
-		[EVC_ADDR] = "addresses", [EVC_DEPTH] = "depths",  [EVC_AGE] = "ages",
-		[EVC_SLOT] = "slots",     [EVC_FLAGS] = "flags",   [EVC_AUX] = "free stacks",
-		[EVC_KIND] = "kinds",     [EVC_OTHER] = "others",  [EVC_DEAD] = "dead slots",
-	};
-	return id < EVC_COUNT ? names[id] : NULL;
-}
 
 struct events_dec *events_dec_new(const struct events_out *out, struct err *err)
 {
@@ -77,38 +74,8 @@ void events_dec_free(struct events_dec *dec)
 		return;
 	events_model_free(dec->m);
 	free(dec->pending);
+	free(dec->undo);
 	free(dec);
-}
-
-static inline int get(struct cursor *c, uint64_t *v)
-{
-	/* nearly all are short, and this is the reader's innermost loop */
-	if (c->at < c->end && *c->at < 0x80) {
-		*v = *c->at++;
-		return 0;
-	}
-	const uint8_t *at = varint_get(c->at, c->end, v);
-	if (!at)
-		return -EBADMSG;
-	c->at = at;
-	return 0;
-}
-
-static inline int get_u32(struct cursor *c, uint32_t *v)
-{
-	uint64_t wide;
-	if (get(c, &wide) < 0 || wide > UINT32_MAX)
-		return -EBADMSG;
-	*v = (uint32_t)wide;
-	return 0;
-}
-
-static inline int get_byte(struct cursor *c, uint8_t *v)
-{
-	if (c->at == c->end)
-		return -EBADMSG;
-	*v = *c->at++;
-	return 0;
 }
 
 /* A stack number coded as zigzag from @last; what is read for the first time must be defined. */
@@ -259,6 +226,7 @@ static inline int get_free(struct events_dec *dec, unsigned op, struct event *ev
 		dec->seen.implied++;
 	else
 		dec->orphans += (uint64_t)lost;
+	event->value = (uint64_t)lost; /* only of one that is not handed on */
 	return !lost && !dec->out.living;
 }
 
@@ -313,39 +281,107 @@ static int next_thread(struct events_dec *dec)
 	return dec->out.need_thread(dec->out.ctx, dec->thread, dec->err);
 }
 
-static int get_events(struct events_dec *dec, uint32_t rows)
+static int begin_run(struct events_dec *dec)
+{
+	int rc = dec->time_run ? 0 : next_time(dec);
+	return rc >= 0 && !dec->thread_run ? next_thread(dec) : rc;
+}
+
+/* One event; what of it is to be handed on is 1. */
+static inline int get_event(struct events_dec *dec, struct event *event)
 {
 	struct cursor *ops = &dec->col[EVC_OP];
+	if (ops->at == ops->end)
+		return -EBADMSG;
+	dec->time_run--;
+	dec->thread_run--;
+	unsigned op = *ops->at++;
+	memset(event, 0, sizeof(*event));
+	event->time_ns = dec->time;
+	event->thread.v = dec->thread;
+	int rc = -EBADMSG;
+	if (op < OP_FREE)
+		rc = get_alloc(dec, op, event);
+	else if (op < OP_OTHER)
+		rc = get_free(dec, op - OP_FREE, event);
+	else if (op == OP_OTHER)
+		rc = get_other(dec, event);
+	dec->seen.events += rc >= 0;
+	return rc;
+}
+
+static struct undo *undo_room(struct events_dec *dec)
+{
+	if (dec->undo_count == dec->undo_cap) {
+		uint32_t cap = dec->undo_cap ? dec->undo_cap * 2 : 4096;
+		struct undo *to = cap > UNDO_MAX ? NULL : realloc(dec->undo, cap * sizeof(*to));
+		if (!to)
+			return NULL;
+		dec->undo = to;
+		dec->undo_cap = cap;
+	}
+	return &dec->undo[dec->undo_count];
+}
+
+/* Later than what is asked for: only what they come to, and how to take them back. */
+static int get_beyond(struct events_dec *dec, uint32_t rows)
+{
 	for (uint32_t i = 0; i < rows; i++) {
-		struct event *event = &dec->batch[dec->count];
-		int rc = dec->time_run ? 0 : next_time(dec);
-		if (rc >= 0 && !dec->thread_run)
-			rc = next_thread(dec);
+		struct event event;
+		struct undo *undo = undo_room(dec);
+		int rc = begin_run(dec);
 		if (rc < 0)
 			return rc;
-		if (dec->out.living && dec->time > dec->out.until_ns) {
+		dec->beyond_full |= !undo;
+		if (!undo || dec->time > dec->out.beyond_ns) {
 			dec->stopped = 1;
 			return 0;
 		}
-		if (ops->at == ops->end)
-			return -EBADMSG;
-		dec->time_run--;
-		dec->thread_run--;
-		unsigned op = *ops->at++;
-		memset(event, 0, sizeof(*event));
-		event->time_ns = dec->time;
-		event->thread.v = dec->thread;
-		if (op < OP_FREE)
-			rc = get_alloc(dec, op, event);
-		else if (op < OP_OTHER)
-			rc = get_free(dec, op - OP_FREE, event);
-		else if (op == OP_OTHER)
-			rc = get_other(dec, event);
-		else
-			rc = -EBADMSG;
+		rc = get_event(dec, &event);
 		if (rc < 0)
 			return rc;
-		dec->seen.events++;
+		if (event.kind == EVENT_ALLOC) {
+			dec->beyond_allocated += event.bytes;
+		} else if (event.kind == EVENT_FREE) {
+			dec->beyond_freed += event.bytes;
+			undo->slot = dec->m->slots[event.block.v];
+			undo->slot.state = event.value ? SLOT_LOST : SLOT_LIVE;
+		} else {
+			continue;
+		}
+		undo->number = event.block.v;
+		undo->is_free = event.kind == EVENT_FREE;
+		dec->undo_count++;
+	}
+	return 0;
+}
+
+static void take_back(struct events_dec *dec)
+{
+	while (dec->undo_count) {
+		const struct undo *undo = &dec->undo[--dec->undo_count];
+		if (undo->is_free)
+			dec->m->slots[undo->number] = undo->slot;
+		else
+			dec->m->slots[undo->number].state = SLOT_DEAD;
+	}
+}
+
+static int get_events(struct events_dec *dec, uint32_t rows)
+{
+	for (uint32_t i = 0; i < rows; i++) {
+		int rc = begin_run(dec);
+		if (rc < 0)
+			return rc;
+		if (dec->out.living && dec->time > dec->out.until_ns) {
+			if (dec->out.beyond_ns)
+				return get_beyond(dec, rows - i);
+			dec->stopped = 1;
+			return 0;
+		}
+		rc = get_event(dec, &dec->batch[dec->count]);
+		if (rc < 0)
+			return rc;
 		dec->count += (size_t)rc;
 		if (dec->count == BATCH) {
 			rc = flush(dec);
@@ -403,6 +439,7 @@ int events_dec_stopped(const struct events_dec *dec)
 void events_dec_living(struct events_dec *dec, struct trace_living *living)
 {
 	struct events_model *m = dec->m;
+	take_back(dec);
 	/* the table becomes the list in its own memory: a row is written where a slot was read, or before it */
 	char *rows = (char *)m->slots;
 	size_t kept = 0;
@@ -421,6 +458,9 @@ void events_dec_living(struct events_dec *dec, struct trace_living *living)
 		.room_bytes = huge_trim(rows, m->slot_cap * sizeof(struct slot),
 					kept * sizeof(struct sheet_block)),
 		.last_ns = dec->time,
+		.allocated_bytes = dec->beyond_allocated,
+		.freed_bytes = dec->beyond_freed,
+		.has_sums = dec->out.beyond_ns && !dec->beyond_full,
 	};
 	m->slots = NULL;
 	m->slot_count = m->slot_cap = 0;

@@ -7,6 +7,18 @@
 
 #include "base/huge.h"
 
+const char *events_col_name(unsigned id)
+{
+	static const char *const names[EVC_COUNT] = {
+		[EVC_META] = "sums",      [EVC_OP] = "operations", [EVC_TIME] = "times",
+		[EVC_THREAD] = "threads", [EVC_STACK] = "stacks",  [EVC_BYTES] = "sizes",
+		[EVC_ADDR] = "addresses", [EVC_DEPTH] = "depths",  [EVC_AGE] = "ages",
+		[EVC_SLOT] = "slots",     [EVC_FLAGS] = "flags",   [EVC_AUX] = "free stacks",
+		[EVC_KIND] = "kinds",     [EVC_OTHER] = "others",  [EVC_DEAD] = "dead slots",
+	};
+	return id < EVC_COUNT ? names[id] : NULL;
+}
+
 static void forget(struct events_model *m)
 {
 	memset(m->other, 0, sizeof(m->other));

@@ -331,13 +331,17 @@ int trace_reader_run(struct trace_reader *reader, struct sink *sink,
 int trace_reader_living(struct trace_reader *reader, struct sink *sink, uint64_t until_ns,
 			struct trace_living *living, struct err *err)
 {
-	const struct trace_read_opt opt = { .has_until = 1, .until_ns = until_ns };
+	uint64_t beyond_ns = 0;
+	if (living->beyond_ns && __builtin_add_overflow(until_ns, living->beyond_ns, &beyond_ns))
+		beyond_ns = 0;
+	const struct trace_read_opt opt = { .has_until = 1,
+					    .until_ns = beyond_ns ? beyond_ns : until_ns };
 	*living = (struct trace_living){ 0 };
 	CLEANUP(replay_freep) struct replay *p = replay_new(reader, sink, err);
 	if (!p)
 		return err->code;
 	struct events_out out = { take_events,           check_stack, check_thread, p,
-				  (uint32_t)p->id_limit, 1,           until_ns };
+				  (uint32_t)p->id_limit, 1,           until_ns,     beyond_ns };
 	struct events_dec *dec = events_dec_new(&out, err);
 	int rc = dec ? run(p, dec, &opt, err) : -ENOMEM;
 	if (rc == 0)

@@ -164,10 +164,15 @@ struct trace_living {
 	size_t count, room_bytes;   /* huge_free(blocks, room_bytes) */
 	uint64_t
 		last_ns; /* of the last event that was read, which may be later than what was asked for */
+	/* given: how much longer to read for the sums; what was allocated and freed then, where @has_sums (not where it was too much) */
+	uint64_t beyond_ns;
+	uint64_t allocated_bytes, freed_bytes;
+	int has_sums;
 };
 /**
  * trace_reader_living() - the blocks that live after all events up to @until_ns. @sink gets definitions, and of the events up to
- * there those that are neither alloc nor free. Memory: 32 bytes a live block at most. 0 or negative errno.
+ * there those that are neither alloc nor free. @living: zeroed but for @living->beyond_ns. Memory: 32 bytes a live block at most, and
+ * 40 an event of the time beyond, of two million at most. 0 or negative errno.
  */
 int trace_reader_living(struct trace_reader *reader, struct sink *sink, uint64_t until_ns,
 			struct trace_living *living, struct err *err);

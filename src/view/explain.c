@@ -223,6 +223,9 @@ struct explain *explain_new(struct instant *instant, const struct explain_opt *o
 		e->recorded = in.recorded;
 		e->complete = in.complete;
 		e->lost_events = instant->lost_events;
+		e->has_window = instant->has_window;
+		e->window_allocated_bytes = instant->window_allocated_bytes;
+		e->window_freed_bytes = instant->window_freed_bytes;
 		e->filtered = instant->filtered;
 		e->unreadable = instant->unreadable;
 		e->snapshot_age_ns = instant->age_ns;

@@ -52,6 +52,9 @@ struct explain {
 	struct not_advised not_advised[ADVICE_MAX];
 	unsigned not_advised_count;
 	uint64_t lost_events, filtered;
+	/* as of the instant: what came and went while it was read */
+	int has_window;
+	uint64_t window_allocated_bytes, window_freed_bytes;
 	size_t unreadable; /* as instant.unreadable */
 	int recorded, complete;
 	int moving; /* many blocks came and went while the heap was walked: caches are not told from them */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lives at a moment, straight out of the reader's table: the same as a replay says, of whole files and damaged ones. */
+/*
+ * What lives at a moment, straight out of the reader's table: the same as a replay says, of whole files and damaged ones, and whether
+ * what happened next is counted, too.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,10 +74,10 @@ static int by_address(const void *a, const void *b)
 	return memcmp(a, b, sizeof(struct sheet_block));
 }
 
-static void compare_at(const struct copy *copy, uint64_t until_ns)
+static void compare_at(const struct copy *copy, uint64_t until_ns, uint64_t beyond_ns)
 {
 	struct err err = { 0 };
-	struct trace_living living;
+	struct trace_living living = { .beyond_ns = beyond_ns };
 	struct sheet_block *known;
 	struct copy rest;
 	size_t others, blocks = 0, count = replayed(copy, until_ns, &known, &others);
@@ -92,6 +95,19 @@ static void compare_at(const struct copy *copy, uint64_t until_ns)
 		qsort(living.blocks, living.count, sizeof(*living.blocks), by_address);
 		assert_memory_equal(known, living.blocks, count * sizeof(*known));
 	}
+	if (beyond_ns) {
+		uint64_t made = 0, freed = 0;
+		for (size_t i = 0; i < copy->count; i++) {
+			const struct event *e = &copy->events[i];
+			if (e->time_ns <= until_ns || e->time_ns > until_ns + beyond_ns)
+				continue;
+			made += e->kind == EVENT_ALLOC ? e->bytes : 0;
+			freed += e->kind == EVENT_FREE ? e->bytes : 0;
+		}
+		assert_true(living.has_sums);
+		assert_int_equal(living.allocated_bytes, made);
+		assert_int_equal(living.freed_bytes, freed);
+	}
 	free(known);
 	huge_free(living.blocks, living.room_bytes);
 	copy_fini(&rest);
@@ -108,12 +124,16 @@ static void read_all(struct copy *copy)
 
 static void at_each_moment(const struct copy *copy)
 {
-	compare_at(copy, 0);
-	compare_at(copy, UINT64_MAX);
+	uint64_t whole = copy->events[copy->count - 1].time_ns;
+	compare_at(copy, 0, 0);
+	compare_at(copy, 0, whole);
+	compare_at(copy, UINT64_MAX, 0);
+	compare_at(copy, whole, 1);
 	for (size_t i = 1; i < 40; i++) {
 		uint64_t ns = copy->events[copy->count * i / 40].time_ns;
-		compare_at(copy, ns);
-		compare_at(copy, ns ? ns - 1 : 0);
+		compare_at(copy, ns, 0);
+		compare_at(copy, ns, whole / 50);
+		compare_at(copy, ns ? ns - 1 : 0, whole / 3);
 	}
 }
 
@@ -140,7 +160,7 @@ static void behind_damage_lives_what_a_replay_says(void **state)
 		assert_int_equal(pwrite(fd, "damaged", 7, at), 7);
 		close(fd);
 		read_all(&copy);
-		compare_at(&copy, UINT64_MAX);
+		compare_at(&copy, UINT64_MAX, 0);
 		copy_fini(&copy);
 		unlink(path);
 	}
