@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The answers that people look for first: which line, who asked, what was alive when the heap was largest."""
+import fcntl
 import json
 import os
+import pty
 import re
+import struct
 import subprocess
+import termios
 import time
 
 SOURCE = os.path.join(os.path.dirname(__file__), "..", "prog", "answers.c")
@@ -229,6 +233,39 @@ int main() { a_company::its_product::a_part_of_it::a_class_with_a_long_name<int>
         assert width < 80 or "a_source_file_with_a_rather_long_name.cpp:4" in shown
         line = text(recording, "--by", "line", width=width)
         assert "long_name.cpp:4" in line
+
+
+def on_a_terminal(argv, rows, columns, **env):
+    """What a terminal of that size shows of a command, and its status."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, env={**os.environ, "TERM": "xterm", "NO_COLOR": "1", **env})
+    os.close(slave)
+    shown = b""
+    try:
+        while part := os.read(master, 65536):
+            shown += part
+    except OSError:  # everybody has closed the other end
+        pass
+    os.close(master)
+    return shown.decode().replace("\r\n", "\n"), process.wait(60)
+
+
+def test_a_long_report_goes_through_the_pager_of_a_terminal_only(byteledger, record, prog):
+    argv = [byteledger, "report", record([prog("answers")]).path]
+    plain, status = on_a_terminal([*argv, "--no-pager"], 10, 80, PAGER="sed s/^/paged:/")
+    assert status == 0 and "paged:" not in plain and len(plain.splitlines()) > 10
+    paged, status = on_a_terminal(argv, 10, 80, PAGER="sed s/^/paged:/")
+    assert status == 0 and paged == "".join(f"paged:{line}\n" for line in plain.splitlines())
+    # what fits is not paged; neither is anything without a pager, with one that is not there, or into a pipe
+    for rows, pager in (500, "sed s/^/paged:/"), (10, ""), (10, "cat"):
+        assert on_a_terminal(argv, rows, 80, PAGER=pager) == (plain, 0)
+    shown, status = on_a_terminal(argv, 10, 80, PAGER="no-such-pager-here")
+    assert status == 0 and shown.endswith(plain)
+    # one that ends early is no error
+    assert on_a_terminal(argv, 10, 80, PAGER="head -n 1") == (plain.splitlines()[0] + "\n", 0)
+    done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, "PAGER": "sed s/^/paged:/"}, timeout=60)
+    assert done.returncode == 0 and "paged:" not in done.stdout
 
 
 # ---- leaks that nobody wants to hear of, and limits ---------------------------------------------------------------------
