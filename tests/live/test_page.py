@@ -99,7 +99,7 @@ def recordings(byteledger, tmp_path_factory):
             subprocess.run(["redis-cli", "-s", sock, "SHUTDOWN", "NOSAVE"], check=False, timeout=60)
             traced.wait(timeout=120)
         elif name == "clang":
-            clang = shutil.which("clang++-14") or pytest.skip("clang-14 is not installed")
+            clang = shutil.which("clang++") or pytest.skip("clang is not installed")
             source = folder / "t.cpp"
             source.write_text(CPP, encoding="ascii")
             shown = subprocess.run([clang, "-###", "-O1", "-c", str(source), "-o", str(folder / "t.o")], capture_output=True, text=True,

@@ -137,7 +137,7 @@ ZOO = [
     ("ruby", ["-e", "gets"], {"Ruby heap"}), ("redis-server", ["--port", "0", "--save", ""], {"jemalloc"}),
     ("memcached", ["-u", "nobody", "-s", "/dev/null/none", "-l", "127.0.0.1", "-p", "0"], set()), ("git", ["cat-file", "--batch"], set()),
     ("ssh-agent", ["-D"], set()), ("xz", ["-z", "-c"], set()), ("zstd", ["-c"], set()), ("gs", ["-q", "-dNODISPLAY"], set()),
-    ("openssl", ["enc", "-base64"], set()), ("socat", ["-", "EXEC:cat"], set()), ("clang-14", ["-x", "c", "-fsyntax-only", "-"], set()),
+    ("openssl", ["enc", "-base64"], set()), ("socat", ["-", "EXEC:cat"], set()), ("clang", ["-x", "c", "-fsyntax-only", "-"], set()),
     ("gcc", ["-x", "c", "-fsyntax-only", "-"], set()), ("ld.lld-14", ["--version"], set()), ("less", [], set()), ("vim", ["-es"], set()),
     ("tar", ["-cf", "/dev/null", "-T", "-"], set()), ("curl", ["-T", "-", "file:///dev/null"], set()), ("dot", [], set()),
     ("nginx", ["-g", "daemon off; master_process off; error_log /dev/null; pid /dev/null;"], set()), ("chromium", None, set()),
