@@ -145,6 +145,7 @@ static int walk_process(struct walk *w, struct page_process **out, size_t *cap, 
 {
 	struct followed *f = w->f;
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
+	const uint32_t epoch = f->epoch;
 	w->block_number = w->window_number = w->folio_number = UINT64_MAX;
 	w->fresh = calloc(1, sizeof(*w->fresh));
 	struct page_process *process = page_process_new();
@@ -164,15 +165,22 @@ static int walk_process(struct walk *w, struct page_process **out, size_t *cap, 
 		ssize_t bytes = proc_cmdline(f->pid, &process->cmdline);
 		process->cmdline_bytes = bytes > 0 ? (size_t)bytes : 0;
 		read_smaps(f, process);
+		/*
+		 * Stacks that came during the walk, too: on a busy machine it lasts. What else is told meanwhile may move the
+		 * list of processes, or be another program in this one.
+		 */
 		rc = add_cells(w, process, cap, 0);
+		f = w->f = &w->p->followed[w->at];
 	}
 	if (rc < 0) {
 		page_process_put(process);
 		return rc;
 	}
-	sticky_free(f->sticky);
-	f->sticky = STEAL(w->fresh);
-	f->first_walk_done = 1;
+	if (f->epoch == epoch) {
+		sticky_free(f->sticky);
+		f->sticky = STEAL(w->fresh);
+		f->first_walk_done = 1;
+	}
 	*out = process;
 	return 0;
 }
@@ -322,7 +330,7 @@ static int read_all(struct pageown *p, struct page_shot **out, struct err *err)
 		return err_set(err, -ENOMEM, "cannot count pages");
 	atomic_init(&shot->refs, 1);
 	shot->processes = calloc(count + 1, sizeof(*shot->processes));
-	struct walk w = { .p = p, .stacks = pageown_next(p) };
+	struct walk w = { .p = p, .stacks = p->stacks_max };
 	struct walk *walks = calloc(count + 1, sizeof(*walks));
 	size_t *caps = calloc(count + 1, sizeof(*caps));
 	if (!p->seen)
@@ -343,8 +351,10 @@ static int read_all(struct pageown *p, struct page_shot **out, struct err *err)
 		struct err one = { 0 };
 		walks[i] = w;
 		walks[i].f = f;
+		walks[i].at = i;
 		if (!f->ended)
 			rc = walk_process(&walks[i], &process, &caps[i], &one);
+		f = &p->followed[i];
 		if (rc == -ENOMEM) {
 			err_set(err, rc, "cannot count the pages of process %d", (int)f->pid);
 			break;
@@ -363,6 +373,7 @@ static int read_all(struct pageown *p, struct page_shot **out, struct err *err)
 	}
 	for (size_t i = 0; !rc && i < count; i++) {
 		struct page_process *process = walks[i].fresh_process;
+		walks[i].stacks = pageown_next(p);
 		if (!process)
 			continue;
 		rc = add_unmapped(&walks[i], process->pid, process, &caps[i]);

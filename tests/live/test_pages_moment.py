@@ -140,3 +140,18 @@ def test_at_every_moment_of_a_run_the_tree_is_within_one_percent_of_the_kernel(b
             other.wait()
         ledger.terminate()
         ledger.wait(30)
+
+
+def test_a_reading_of_a_start_knows_the_stacks_that_come_meanwhile(byteledger, tmp_path):
+    """On a busy machine a reading lasts: what was touched during it has a stack that was new to it."""
+    out = tmp_path / "out"
+    code = "import json, sqlite3, email, http.client, xml.dom.minidom, unittest, asyncio, decimal, ctypes\nx = [bytearray(50000) for _ in range(400)]"
+    done = subprocess.run([byteledger, "pages", "--follow-children", "--jsonl", "--watch", "0.05", "--report", str(out), "--", sys.executable,
+                           "-c", code], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    readings = [process for line in out.read_text().splitlines() for process in json.loads(line)["processes"] if not process["ended"]]
+    assert readings
+    for process in readings:
+        missing = sum(process["unattributed"].values())
+        # some may be lost to a program of ours that was interrupted by itself
+        assert missing <= 65536, (process["unattributed"], process["rss_bytes"], process["walk_ns"])
