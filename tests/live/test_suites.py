@@ -244,13 +244,13 @@ def masked(path, place):
         return re.sub(r"\d+", "N", file.read().replace(str(place), ""))
 
 
-# cheap ones: bz2, decimal, io, lzma, multiprocessing and subprocess take half a minute each, three times over
+# cheap ones: bz2, decimal, io, lzma, multiprocessing, subprocess and threading take half a minute or more each time
 PYTHON = """test_abc test_argparse test_array test_ast test_base64 test_bigmem test_binascii test_bisect test_bytes test_calendar
     test_cmath test_codecs test_collections test_configparser test_contextlib test_copy test_csv test_dataclasses test_deque
     test_dict test_difflib test_email test_enum test_exceptions test_fork1 test_functools test_gc test_generators test_hashlib test_heapq
     test_itertools test_json test_list test_marshal test_memoryview test_mmap test_pickle
     test_posix test_re test_resource test_set test_signal test_sqlite3 test_string test_struct test_sys test_tempfile
-    test_thread test_threading test_tracemalloc test_tuple test_unicode test_userdict test_wait3 test_wait4 test_weakref test_zlib""".split()
+    test_thread test_tracemalloc test_tuple test_unicode test_userdict test_wait3 test_wait4 test_weakref test_zlib""".split()
 
 
 @pytest.mark.timeout(3000)
