@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "out/explain.h"
 
 #define WIDTH 100u
@@ -465,30 +466,31 @@ static void put_verdict(struct page *p)
 		 free_bytes = pages + holes + pools;
 	uint64_t uses =
 		heap + objects + sheet->class_bytes[SHEET_MMAP] + sheet->class_bytes[SHEET_NAMED];
-	buf_printf(&text, "The program uses %s MiB of it", mib(a, uses));
+	char which[128] = "", c[TEXT_NUMBER_MAX], d[TEXT_NUMBER_MAX];
 	if (objects && heap)
-		buf_printf(&text, ": %s by malloc, %s as objects of its runtime", mib(a, heap),
-			   mib(b, objects));
-	if (is_small(p, free_bytes)) {
-		buf_printf(&text, ". Next to nothing is free.");
-	} else {
-		buf_printf(&text, ". %s MiB are free, but %s has not given them back",
-			   mib(a, free_bytes), strcmp(keeper(e), "glibc") ? keeper(e) : "malloc");
-		if (pages && holes)
-			buf_putc(&text, ':');
-		else
-			buf_putc(&text, '.');
-	}
-	fputs("  ", p->to);
-	wrap(p, 2, 2, buf_cstr(&text));
-	if (!is_small(p, free_bytes) && pages && holes) {
-		buf_clear(&text);
-		buf_printf(&text,
-			   "%s MiB could go at once, %s MiB are stuck %s where some block still "
-			   "lives.",
-			   mib(a, pages), mib(b, holes), has_slabs(e) ? "in slabs" : "on pages");
+		snprintf(which, sizeof(which), ": %s by malloc, %s as objects of its runtime",
+			 mib(c, heap), mib(d, objects));
+	char sizes[4][48];
+	const uint64_t bytes[4] = { uses, free_bytes, pages, holes };
+	for (unsigned i = 0; i < 4; i++)
+		snprintf(sizes[i], sizeof(sizes[i]), "%s MiB", mib(a, bytes[i]));
+	int both = pages && holes;
+	const struct words_verdict words = {
+		.uses = sizes[0],
+		.of_which = which,
+		.free = is_small(p, free_bytes) ? NULL : sizes[1],
+		.keeper = strcmp(keeper(e), "glibc") ? keeper(e) : "malloc",
+		.at_once = both ? sizes[2] : NULL,
+		.stuck = sizes[3],
+		.in_slabs = has_slabs(e),
+	};
+	words_verdict(&text, &words);
+	char *line = (char *)(uintptr_t)buf_cstr(&text), *next = strchr(line, '\n');
+	if (next)
+		*next++ = '\0';
+	for (; line; line = next, next = NULL) {
 		fputs("  ", p->to);
-		wrap(p, 2, 2, buf_cstr(&text));
+		wrap(p, 2, 2, line);
 	}
 	if (e->lost_events) {
 		fprintf(p->to, "  ");
@@ -749,16 +751,16 @@ int out_explain_brief(FILE *to, const struct explain *e, const struct out_opt *o
 		 pages = sheet->class_bytes[SHEET_FREE_PAGES],
 		 holes = sheet->class_bytes[SHEET_HOLES];
 	buf_printf(&text, "RSS %s MiB", mib(a, sheet->rss_bytes));
-	buf_printf(&text, " = %s live", mib(a, live));
-	buf_printf(&text, " + %s free", mib(a, pages));
+	buf_printf(&text, " = %s " WORDS_LIVE, mib(a, live));
+	buf_printf(&text, " + %s " WORDS_FREE, mib(a, pages));
 	struct explain_ranked *ranked = explain_rank(e, SHEET_HOLES, &count);
 	if (holes && count) {
-		buf_printf(&text, " + %s in holes, most of them held by", mib(a, holes));
+		buf_printf(&text, " + %s " WORDS_HOLES ", most of them held by", mib(a, holes));
 		buf_printf(&text, " %s",
 			   shown(&name, explain_group_name(e, ranked[0].group), p.ascii, 40));
 	}
 	free(ranked);
-	buf_printf(&text, " + %s else", mib(a, sheet->rss_bytes - live - pages - holes));
+	buf_printf(&text, " + %s " WORDS_ELSE, mib(a, sheet->rss_bytes - live - pages - holes));
 	wrap(&p, 0, 2, buf_cstr(&text));
 	if (e->advice_count && e->advice[0].bound != ADVICE_UNKNOWN) {
 		buf_clear(&text);

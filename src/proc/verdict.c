@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "proc/beside.h"
 
 #define LARGE_SHARE 20u /* of RSS: what stands beside it is told from a twentieth on */
@@ -178,7 +180,7 @@ static void put_terms(struct buf *to, const struct verdict *v, const struct term
 	flow(to, &column, width, size(text, v->rss, opt->raw));
 	for (size_t i = 0; i <= count; i++) {
 		uint64_t bytes = i < count ? terms[i].bytes : small;
-		const char *what = i < count ? terms[i].what : "else";
+		const char *what = i < count ? terms[i].what : WORDS_ELSE;
 		/* below a hundredth it is not what an operator looks for */
 		if (i < count && bytes < v->rss / 100 && !opt->all) {
 			small += bytes;
@@ -204,26 +206,52 @@ static void sort_terms(struct term *terms, size_t from, size_t count)
 		}
 }
 
-/* In plain words, as `explain` says it. */
+/* Word by word, two blanks before the first, broken where a line is full. */
+static void put_words(struct buf *to, const char *text, size_t width)
+{
+	size_t column = 1;
+	char piece[64];
+	buf_putc(to, ' ');
+	while (*text && *text != '\n') {
+		size_t len = strcspn(text, " \n");
+		snprintf(piece, sizeof(piece), " %.*s", (int)len, text);
+		flow(to, &column, width, piece);
+		text += len + (text[len] == ' ');
+	}
+	buf_putc(to, '\n');
+	if (*text)
+		put_words(to, text + 1, width);
+}
+
+static int has_slabs(const char *by)
+{
+	return by && strcmp(by, "malloc") != 0 && strcmp(by, "Python") != 0 &&
+	       strcmp(by, "the Go runtime") != 0;
+}
+
+/* What `explain` says first, in the same words. */
 static void put_sentence(struct buf *to, const struct verdict *v,
 			 const struct regions_text_opt *opt)
 {
-	char a[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX], d[TEXT_NUMBER_MAX];
+	char uses[TEXT_NUMBER_MAX], all[TEXT_NUMBER_MAX], pages[TEXT_NUMBER_MAX],
+		holes[TEXT_NUMBER_MAX];
+	CLEANUP(buf_fini) struct buf text = { 0 };
 	if (!v->read)
 		return;
-	if (v->free_pages + v->holes < v->rss / 100) {
-		buf_printf(to, "  %s in blocks; next to nothing is free\n",
-			   size(a, v->live, opt->raw));
-		return;
-	}
-	buf_printf(to, "  %s in blocks\n  %s are free, but %s %s not given them back:\n",
-		   size(a, v->live, opt->raw), size(c, v->free_pages + v->holes, opt->raw),
-		   v->by ? v->by : "allocators",
-		   v->by && strcmp(v->by, "allocators") != 0 ? "has" : "have");
-	buf_printf(to, "  %s could go at once, %s are stuck\n", size(a, v->free_pages, opt->raw),
-		   size(d, v->holes, opt->raw));
-	buf_puts(to, "  free: whole pages that no block lies on; holes: free, but beside a block "
-		     "that still\n  lives ('byteledger explain' says whose)\n");
+	int little = v->free_pages + v->holes < v->rss / 100, both = v->free_pages && v->holes;
+	const struct words_verdict words = {
+		.uses = size(uses, v->live + v->named, opt->raw),
+		.free = little ? NULL : size(all, v->free_pages + v->holes, opt->raw),
+		.keeper = v->by ? v->by : "allocators",
+		.at_once = both ? size(pages, v->free_pages, opt->raw) : NULL,
+		.stuck = size(holes, v->holes, opt->raw),
+		.in_slabs = has_slabs(v->by),
+	};
+	words_verdict(&text, &words);
+	size_t width = opt->width ? (size_t)opt->width : 100;
+	put_words(to, buf_cstr(&text), width < WIDTH_LEAST ? WIDTH_LEAST : width);
+	if (!little)
+		buf_puts(to, "  'byteledger explain' says who holds it, and what would help\n");
 }
 
 static int is_large(uint64_t bytes, uint64_t rss)
@@ -342,9 +370,9 @@ void verdict_text(struct buf *to, const struct breakdown *b, const struct region
 {
 	struct verdict v = verdict_of(b);
 	struct term terms[] = {
-		{ v.live, "live" },
+		{ v.live, WORDS_LIVE },
 		{ v.free_pages, would(b) },
-		{ v.holes, "in holes" },
+		{ v.holes, WORDS_HOLES },
 		{ v.files, "files" },
 		{ v.caches, "in caches" },
 		{ v.metadata, "allocators' books" },

@@ -607,3 +607,38 @@ def test_no_call_that_waits_returns_from_a_freeze(byteledger, prog):
     if os.uname().machine != "x86_64":
         times = {name: n for name, n in times.items() if name in WAITS_KERNEL}
     assert WAITS_KERNEL <= set(times) and not any(times.values()), times
+
+
+def sentence(text):
+    """What is said of the program's use and what is free, without its figures and line ends."""
+    words = " ".join(text.split())
+    found = re.search(r"The program uses .* still lives\.", words)
+    assert found, text
+    return re.sub(r"[0-9.,]+ [KMG]iB", "SIZE", found[0])
+
+
+def test_regions_explain_and_the_end_of_run_say_it_in_the_same_words(byteledger, prog, tmp_path):
+    said = "The program uses SIZE of it. SIZE are free, but malloc has not given them back: SIZE could go at once, SIZE are stuck on pages where some block still lives."
+    env = {**os.environ, "COLUMNS": "80"}
+
+    def tell(*argv):
+        return subprocess.run([byteledger, *argv], capture_output=True, text=True, check=True, env=env, timeout=120).stdout
+
+    with Frag(byteledger, prog("frag"), None, blocks=50000) as program:
+        regions, explained = tell("regions", "-p", str(program.pid)), tell("explain", "-p", str(program.pid))
+    assert sentence(regions) == said and sentence(explained) == said
+    assert max(map(len, explained.splitlines())) <= 80
+    path = tmp_path / "a.blt"
+    done = subprocess.run([byteledger, "run", "-o", str(path), "--", prog("frag"), "50000", "90"], input="", capture_output=True, text=True, env=env, timeout=120)
+    assert done.returncode == 0, done.stderr
+    end = " ".join(done.stderr.split())
+    shown = r"RSS [0-9.]+ MiB = [0-9.]+ live \+ [0-9.]+ free \+ [0-9.]+ in holes, most of them held by \w+ \+ [0-9.]+ else "
+    found = re.search(shown, end)
+    assert found, done.stderr
+    end = end[found.end():]
+    sheet = explain(byteledger, str(path))
+    told = tell("explain", str(path))
+    advice = sheet["advice"][0]
+    assert end.startswith(f"{advice['text']}: {advice['saves_bytes'] / 2**20:.1f} MiB at most ") and advice["text"] in " ".join(told.split())
+    share = re.search(r"[0-9.]+ % explained", told)[0]
+    assert share in end, (share, end)
