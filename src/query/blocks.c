@@ -8,27 +8,24 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "query/blocks_impl.h"
 #include "query/impl.h"
 
-#define ROWS_HELD 4096 /* on their way to the file, or out of it */
+#define ROWS_HELD BLOCK_PAGE /* on their way to the file, or out of it */
 
-struct blocks {
-	int rows_fd, chains_fd;
-	uint64_t rows, events;
-	uint32_t chains;
-	struct block_chain *chain; /* mapped, chains + 1 of them */
-};
+#define NO_TID UINT32_MAX /* of a number that no thread has yet */
 
 /** struct live_row - a block that lives now. */
 struct live_row {
 	struct block_row row;
-	int lives;
+	uint16_t lives, thread; /* @thread: its code */
 };
 /** struct thread - who a producer's thread number is, and the realloc that it is in the middle of. */
 struct thread {
 	uint32_t tid;
 	uint32_t chain; /* 0: none */
 	uint16_t position;
+	uint16_t code; /* of its tid among the columns */
 };
 
 struct build {
@@ -41,9 +38,10 @@ struct build {
 	uint64_t allocations;
 	size_t held;
 	struct block_row hold[ROWS_HELD];
+	uint16_t hold_threads[ROWS_HELD];
 };
 
-static int write_all(int fd, const void *bytes, size_t len, uint64_t at, struct err *err)
+int blocks_write(int fd, const void *bytes, size_t len, uint64_t at, struct err *err)
 {
 	const char *from = bytes;
 	while (len) {
@@ -61,20 +59,34 @@ static int write_all(int fd, const void *bytes, size_t len, uint64_t at, struct 
 	return 0;
 }
 
+int blocks_read_at(int fd, void *to, size_t len, uint64_t at, struct err *err)
+{
+	for (size_t got = 0; got < len;) {
+		ssize_t n = pread(fd, (char *)to + got, len - got, (off_t)(at + got));
+		if (n > 0)
+			got += (size_t)n;
+		else if (n == 0 || errno != EINTR)
+			return err_set(err, n < 0 ? -errno : -EIO, "cannot read a temporary file");
+	}
+	return 0;
+}
+
 static int flush(struct build *b, struct err *err)
 {
 	struct blocks *blocks = b->blocks;
 	size_t count = b->held;
 	b->held = 0;
-	int rc = write_all(blocks->rows_fd, b->hold, count * sizeof(*b->hold),
-			   blocks->rows * sizeof(*b->hold), err);
-	blocks->rows += count;
-	return rc;
+	if (!count)
+		return 0;
+	int rc = blocks_write(blocks->rows_fd, b->hold, count * sizeof(*b->hold),
+			      blocks->rows * sizeof(*b->hold), err);
+	return rc < 0 ? rc : blocks_put_page(blocks, b->hold, count, b->hold_threads, err);
 }
 
-static int append(struct build *b, const struct block_row *row, struct err *err)
+static int append(struct build *b, const struct live_row *live, struct err *err)
 {
-	b->hold[b->held++] = *row;
+	b->hold[b->held] = live->row;
+	b->hold_threads[b->held++] = live->thread;
 	return b->held == ROWS_HELD ? flush(b, err) : 0;
 }
 
@@ -98,8 +110,8 @@ static int begin_chain(struct build *b, struct block_row *row, struct err *err)
 					   .last_bytes = row->bytes,
 					   .length = 1 };
 	row->chain = ++b->blocks->chains;
-	return write_all(b->blocks->chains_fd, &chain, sizeof(chain),
-			 (uint64_t)row->chain * sizeof(chain), err);
+	return blocks_write(b->blocks->chains_fd, &chain, sizeof(chain),
+			    (uint64_t)row->chain * sizeof(chain), err);
 }
 
 /** end_chain() - its last block is known. */
@@ -112,7 +124,7 @@ static int end_chain(struct build *b, const struct block_row *row, struct err *e
 	chain.freed_ns = row->freed_ns;
 	chain.last_bytes = row->bytes;
 	chain.length = row->position + 1u;
-	return write_all(b->blocks->chains_fd, &chain, sizeof(chain), at, err);
+	return blocks_write(b->blocks->chains_fd, &chain, sizeof(chain), at, err);
 }
 
 static int on_alloc(struct build *b, const struct event *ev, struct err *err)
@@ -125,6 +137,7 @@ static int on_alloc(struct build *b, const struct event *ev, struct err *err)
 		b->highest = ev->block.v + 1;
 	int by_realloc = ev->flags & EVENT_F_REALLOC && thread->chain;
 	live->lives = 1;
+	live->thread = thread->code;
 	live->row = (struct block_row){
 		.id = ++b->allocations,
 		.time_ns = ev->time_ns,
@@ -172,7 +185,7 @@ static int on_free(struct build *b, const struct event *ev, struct err *err)
 	} else if (row->chain) {
 		rc = end_chain(b, row, err);
 	}
-	return rc < 0 ? rc : append(b, row, err);
+	return rc < 0 ? rc : append(b, live, err);
 }
 
 static int build_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
@@ -192,6 +205,35 @@ static int build_put(struct sink *sink, const struct event *events, size_t count
 	return rc;
 }
 
+/** name_thread() - its code is its number and one, where that fits, and only for the first that had the number. */
+static int name_thread(struct blocks *blocks, struct thread *thread, uint32_t number,
+		       struct err *err)
+{
+	uint32_t code = number + 1u;
+	int rc = 0;
+	thread->code = BLOCK_THREAD_OTHER;
+	if (number >= UINT16_MAX)
+		return 0;
+	pthread_mutex_lock(&blocks->lock);
+	if (code >= blocks->tid_count) {
+		uint32_t *tids = realloc(blocks->tids, (code + 1) * sizeof(*tids));
+		if (tids) {
+			for (uint32_t i = blocks->tid_count; i <= code; i++)
+				tids[i] = NO_TID;
+			blocks->tids = tids;
+			blocks->tid_count = code + 1;
+		} else {
+			rc = err_set(err, -ENOMEM, "cannot keep the threads");
+		}
+	}
+	if (rc == 0 && blocks->tids[code] == NO_TID)
+		blocks->tids[code] = thread->tid;
+	if (rc == 0 && blocks->tids[code] == thread->tid)
+		thread->code = (uint16_t)code;
+	pthread_mutex_unlock(&blocks->lock);
+	return rc;
+}
+
 static int build_define(struct sink *sink, const struct def *def, struct err *err)
 {
 	if (def->kind != DEF_THREAD)
@@ -200,7 +242,7 @@ static int build_define(struct sink *sink, const struct def *def, struct err *er
 	if (!thread)
 		return err->code;
 	thread->tid = def->thread.tid;
-	return 0;
+	return name_thread(((struct build *)sink)->blocks, thread, def->id, err);
 }
 
 static int write_the_living(struct build *b, struct err *err)
@@ -214,7 +256,7 @@ static int write_the_living(struct build *b, struct err *err)
 		if (live->row.chain)
 			rc = end_chain(b, &live->row, err);
 		if (rc == 0)
-			rc = append(b, &live->row, err);
+			rc = append(b, live, err);
 	}
 	return rc < 0 ? rc : flush(b, err);
 }
@@ -231,33 +273,53 @@ static int map_chains(struct blocks *blocks, struct err *err)
 	return 0;
 }
 
-struct blocks *blocks_new(const struct query_source *source, const struct prof *names,
-			  struct err *err)
+struct blocks *blocks_open(struct err *err)
 {
 	struct blocks *blocks = calloc(1, sizeof(*blocks));
+	if (!blocks) {
+		err_set(err, -ENOMEM, "cannot list the blocks");
+		return NULL;
+	}
+	pthread_mutex_init(&blocks->lock, NULL);
+	blocks->chains_fd = blocks->columns_fd = -1;
+	blocks->rows_fd = scratch_open(err);
+	if (blocks->rows_fd >= 0)
+		blocks->chains_fd = scratch_open(err);
+	if (blocks->chains_fd >= 0)
+		blocks->columns_fd = scratch_open(err);
+	if (blocks->columns_fd >= 0)
+		return blocks;
+	blocks_free(blocks);
+	return NULL;
+}
+
+int blocks_fill(struct blocks *blocks, const struct query_source *source, const struct prof *names,
+		struct err *err)
+{
 	struct build *b = calloc(1, sizeof(*b));
-	int rc = blocks && b ? 0 : err_set(err, -ENOMEM, "cannot list the blocks");
-	if (rc == 0) {
-		blocks->rows_fd = scratch_open(err);
-		blocks->chains_fd = blocks->rows_fd < 0 ? -1 : scratch_open(err);
-		rc = blocks->chains_fd < 0 ? err->code : 0;
-	}
-	if (rc == 0) {
-		b->sink = (struct sink){ .define = build_define, .put = build_put };
-		b->blocks = blocks;
-		b->names = names;
-		b->live = (struct chunked)CHUNKED_INIT(struct live_row);
-		b->threads = (struct chunked)CHUNKED_INIT(struct thread);
-		rc = source->run(source->ctx, &b->sink, err);
-		if (rc == 0)
-			rc = write_the_living(b, err);
-		chunked_fini(&b->live);
-		chunked_fini(&b->threads);
-	}
+	if (!b)
+		return err_set(err, -ENOMEM, "cannot list the blocks");
+	b->sink = (struct sink){ .define = build_define, .put = build_put };
+	b->blocks = blocks;
+	b->names = names;
+	b->live = (struct chunked)CHUNKED_INIT(struct live_row);
+	b->threads = (struct chunked)CHUNKED_INIT(struct thread);
+	int rc = source->run(source->ctx, &b->sink, err);
+	if (rc == 0)
+		rc = write_the_living(b, err);
+	chunked_fini(&b->live);
+	chunked_fini(&b->threads);
 	if (rc == 0)
 		rc = map_chains(blocks, err);
 	free(b);
-	if (rc == 0)
+	return rc;
+}
+
+struct blocks *blocks_new(const struct query_source *source, const struct prof *names,
+			  struct err *err)
+{
+	struct blocks *blocks = blocks_open(err);
+	if (blocks && blocks_fill(blocks, source, names, err) == 0)
 		return blocks;
 	blocks_free(blocks);
 	return NULL;
@@ -269,16 +331,16 @@ void blocks_free(struct blocks *blocks)
 		return;
 	if (blocks->chain)
 		munmap(blocks->chain, ((size_t)blocks->chains + 1) * sizeof(*blocks->chain));
-	if (blocks->rows_fd > 0)
+	if (blocks->rows_fd >= 0)
 		close(blocks->rows_fd);
-	if (blocks->chains_fd > 0)
+	if (blocks->chains_fd >= 0)
 		close(blocks->chains_fd);
+	if (blocks->columns_fd >= 0)
+		close(blocks->columns_fd);
+	pthread_mutex_destroy(&blocks->lock);
+	free(blocks->zones);
+	free(blocks->tids);
 	free(blocks);
-}
-
-uint64_t blocks_count(const struct blocks *blocks)
-{
-	return blocks->rows;
 }
 
 uint64_t blocks_events(const struct blocks *blocks)
@@ -288,7 +350,7 @@ uint64_t blocks_events(const struct blocks *blocks)
 
 const struct block_chain *blocks_chain(const struct blocks *blocks, uint32_t chain)
 {
-	return &blocks->chain[chain];
+	return blocks->chain ? &blocks->chain[chain] : NULL;
 }
 
 int blocks_scan(const struct blocks *blocks,
@@ -300,16 +362,8 @@ int blocks_scan(const struct blocks *blocks,
 	for (uint64_t at = 0; at < blocks->rows && rc == 0;) {
 		size_t count =
 			blocks->rows - at < ROWS_HELD ? (size_t)(blocks->rows - at) : ROWS_HELD;
-		size_t got = 0, want = count * sizeof(*rows);
-		while (got < want && rc == 0) {
-			ssize_t n = pread(blocks->rows_fd, (char *)rows + got, want - got,
-					  (off_t)(at * sizeof(*rows) + got));
-			if (n > 0)
-				got += (size_t)n;
-			else if (n == 0 || errno != EINTR)
-				rc = err_set(err, n < 0 ? -errno : -EIO,
-					     "cannot read a temporary file");
-		}
+		rc = blocks_read_at(blocks->rows_fd, rows, count * sizeof(*rows),
+				    at * sizeof(*rows), err);
 		if (rc == 0)
 			rc = each(ctx, rows, count);
 		at += count;
@@ -320,8 +374,7 @@ int blocks_scan(const struct blocks *blocks,
 
 int blocks_read(const struct blocks *blocks, uint64_t at, struct block_row *row, struct err *err)
 {
-	ssize_t n = pread(blocks->rows_fd, row, sizeof(*row), (off_t)(at * sizeof(*row)));
-	return n == sizeof(*row) ? 0 : err_set(err, -EIO, "cannot read a temporary file");
+	return blocks_read_at(blocks->rows_fd, row, sizeof(*row), at * sizeof(*row), err);
 }
 
 void blocks_descriptors(const struct blocks *blocks, int descriptors[2])

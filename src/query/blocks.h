@@ -4,13 +4,15 @@
  * no bound that memory has.
  *
  * A row is written when its block is freed, those never freed last; so rows come in order of their end, are only ever appended, and
- * memory holds the live blocks alone. Reading is one scan, some tens of millions of rows a second.
+ * memory holds the live blocks alone. Reading is one scan, some tens of millions of rows a second; a filter reads columns of 16 bits
+ * beside the rows, some hundreds of millions a second, and the rows that it needs.
  */
 #ifndef QUERY_BLOCKS_H
 #define QUERY_BLOCKS_H
 
 #include "query/query.h"
 
+#define BLOCK_PAGE 4096        /* rows of blocks_select() */
 #define BLOCK_NEVER UINT64_MAX /* freed_ns of what was never freed */
 enum block_flag {
 	BLOCK_TEMPORARY = 1,
@@ -60,16 +62,23 @@ struct block_chain {
 
 struct blocks;
 /**
- * blocks_new() - one replay of @source. @names: its whole reading, which knows the producer's numbers. NULL with @err. Needs 64
+ * blocks_new() - one replay of @source. @names: its whole reading, which knows the producer's numbers. NULL with @err. Needs 82
  * bytes a block where TMPDIR, else /var/tmp or /tmp, is.
  */
 struct blocks *blocks_new(const struct query_source *source, const struct prof *names,
 			  struct err *err);
+/**
+ * blocks_open() - without rows; NULL with @err. blocks_fill() - the replay: while it runs, blocks_select() of other threads finds
+ * what was written so far, and their chains are not known. Once.
+ */
+struct blocks *blocks_open(struct err *err);
+int blocks_fill(struct blocks *blocks, const struct query_source *source, const struct prof *names,
+		struct err *err);
 void blocks_free(struct blocks *blocks);
 uint64_t blocks_count(const struct blocks *blocks);
 /** blocks_events() - allocations and frees that were seen. */
 uint64_t blocks_events(const struct blocks *blocks);
-/** blocks_chain() - @chain not 0. Lent. */
+/** blocks_chain() - @chain not 0. Lent. NULL while the rows are still being written. */
 const struct block_chain *blocks_chain(const struct blocks *blocks, uint32_t chain);
 /**
  * blocks_scan() - all rows in order of their end, some thousands a call; a nonzero return of @each ends the scan and is returned.
@@ -111,5 +120,34 @@ static inline int block_matches(const struct block_filter *f, const struct block
 	       (!f->has_at || (r->time_ns <= f->at_ns && r->freed_ns > f->at_ns)) &&
 	       (!f->has_thread || r->tid == f->tid) && (!f->stacks || f->stacks[r->stack]);
 }
+
+struct block_view;
+/**
+ * blocks_select() - the rows that @filter takes, page by page of at most BLOCK_PAGE in order of their end, from the last page on if
+ * @backwards; pages without any come, too. A nonzero return of @each ends it and is returned. Several threads may, also while
+ * blocks_fill() runs. Negative errno with @err.
+ */
+int blocks_select(const struct blocks *blocks, const struct block_filter *filter, int backwards,
+		  int (*each)(void *ctx, struct block_view *view, struct err *err), void *ctx,
+		  struct err *err);
+/** block_view_count() - rows of the page, block_view_matched() - that are taken: those with a 1 in block_view_mask(). */
+uint32_t block_view_count(const struct block_view *view);
+uint32_t block_view_matched(const struct block_view *view);
+const uint8_t *block_view_mask(const struct block_view *view);
+/** block_view_id_range() - of all rows of the page. */
+void block_view_id_range(const struct block_view *view, uint64_t *least, uint64_t *most);
+/** block_view_ids() - by row; UINT32_MAX stands for that and more, too. Lent; NULL with @err. */
+const uint32_t *block_view_ids(struct block_view *view, struct err *err);
+/** block_view_sizes(), block_view_lifetimes() - codes, see blocks_code(). Lent; NULL with @err. */
+const uint16_t *block_view_sizes(struct block_view *view, struct err *err);
+const uint16_t *block_view_lifetimes(struct block_view *view, struct err *err);
+/** block_view_row() - row @i of the page. 0 or negative errno with @err. */
+int block_view_row(struct block_view *view, uint32_t i, struct block_row *row, struct err *err);
+#define BLOCK_CODES_EXACT 2048    /* values below have a code each */
+#define BLOCK_CODE_UNENDED 65534u /* of a lifetime: that of a block without an end */
+/** blocks_code() - no larger value has a smaller code; values below BLOCK_CODES_EXACT are told apart. */
+uint16_t blocks_code(uint64_t value);
+/** blocks_find() - the row of allocation @id: 1; 0: there is none; negative errno with @err. */
+int blocks_find(const struct blocks *blocks, uint64_t id, struct block_row *row, struct err *err);
 
 #endif
