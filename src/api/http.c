@@ -368,8 +368,9 @@ static void tag(struct MHD_Connection *connection, struct http_reply *reply)
 	const struct http_request request = { .connection = connection };
 	uint64_t hash = 0xcbf29ce484222325ull;
 	size_t i = 0;
-	if (reply->etag[0] || reply->stream_more || reply->body_more || reply->lent ||
-	    buf_failed(&reply->body) || !reply->body.len || (reply->status && reply->status != 200))
+	if (reply->untagged || reply->etag[0] || reply->stream_more || reply->body_more ||
+	    reply->lent || buf_failed(&reply->body) || !reply->body.len ||
+	    (reply->status && reply->status != 200))
 		return;
 	for (; i + 8 <= reply->body.len; i += 8) {
 		uint64_t word;
@@ -544,6 +545,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 		http_reply_error(&reply, 404, "no such path: %.100s", path);
 	else
 		route->handler(route->ctx, &request, &reply);
+	reply.untagged = posts; /* "not modified" is no answer to a POST */
 	if (reply.stream_more && atomic_load(&server->streams) >= HTTP_STREAMS_MAX) {
 		if (reply.stream_free)
 			reply.stream_free(reply.stream);

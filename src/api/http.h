@@ -34,6 +34,7 @@ struct http_reply {
 	const char *location;  /* 303 */
 	const char *cache;     /* Cache-Control; NULL = no-store */
 	char etag[48];         /* "" = none; else with its quotes */
+	int untagged;          /* no ETag is made of the body either */
 	const char *policy;    /* Content-Security-Policy; NULL = none */
 	char disposition[200]; /* Content-Disposition; "" = none */
 	const char

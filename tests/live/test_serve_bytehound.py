@@ -251,6 +251,13 @@ def run_script(server, source):
     return json.loads(body)
 
 
+def test_a_script_runs_whatever_its_sender_has_seen(scripted):
+    """"Not modified" is no answer to a POST."""
+    headers = [f"Authorization: Bearer {TOKEN}", "If-None-Match: *"]
+    status, body = post(scripted, "println(1 + 1)", headers)
+    assert status == 200 and json.loads(body)
+
+
 def test_scripts_say_what_the_filters_and_the_report_say(scripted, served, byteledger):
     known = report(byteledger, served[1])["totals"]
     answer = run_script(scripted, """
