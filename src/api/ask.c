@@ -345,6 +345,10 @@ static int take_wait(struct parse *p, const char *v, struct err *err)
 	p->ask->has_wait = 1;
 	return number("wait", v, 0, ASK_WAIT_MAX, &p->ask->wait_ms, err);
 }
+static int take_part(struct parse *p, const char *v, struct err *err)
+{
+	return truth("part", v, &p->ask->part, err);
+}
 
 /* In the canonical order. */
 static const struct word all_words[] = {
@@ -380,6 +384,7 @@ static const struct word all_words[] = {
 	{ "format", ASK_EXPORT, take_format, 0 },
 	{ "order", ASK_BLOCKS, take_blocks_order, 0 },
 	{ "cursor", ASK_BLOCKS, take_cursor, 0 },
+	{ "part", ASK_BLOCKS, take_part, 0 },
 	{ "x", ASK_AXES, take_axis_x, 0 },
 	{ "y", ASK_AXES, take_axis_y, 0 },
 	{ "width", ASK_WIDTH, take_width, 0 },

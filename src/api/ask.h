@@ -19,7 +19,7 @@ enum ask_words {
 	ASK_SERIES = 32,       /* series points */
 	ASK_WAIT = 64,         /* wait */
 	ASK_EXPORT = 128,      /* format; `to` may name one, too */
-	ASK_BLOCKS = 256,      /* order (time, size, lifetime) cursor */
+	ASK_BLOCKS = 256,      /* order (time, size, lifetime) cursor part */
 	ASK_AXES = 512,        /* y, and x as an axis */
 	ASK_WIDTH = 1024,      /* width */
 	ASK_FILE = 2048,       /* file */
@@ -71,6 +71,7 @@ struct ask {
 	uint64_t points;
 	int has_wait;
 	uint64_t wait_ms;
+	int part; /* what is there so far, after the wait */
 
 	char *text;           /* owned: names inside `x` */
 	char *selection;      /* owned: canonical, the words of the selection that are given */

@@ -111,6 +111,7 @@ static void job_unref(struct job *job)
 	if (--job->refs)
 		return;
 	shelf_reading_unref(job->made);
+	shelf_reading_unref(job->shown);
 	free(job->key);
 	free(job->regex);
 	free(job->module);
@@ -167,6 +168,8 @@ static void work(struct shelf *shelf, int indexes)
 		job->err.code = rc;
 		job->state = JOB_DONE;
 		job->made = made;
+		shelf_reading_unref(job->shown);
+		job->shown = NULL;
 		if (made)
 			shelf_keep(shelf, made);
 		if (atomic_load(&job->unwanted) || job->indexes)
@@ -314,6 +317,10 @@ int shelf_get(struct shelf *shelf, const struct shelf_query *query,
 			drop_job(shelf, job);
 	} else if (rc == 0) {
 		*progress = (double)atomic_load(&job->permille) / 1000;
+		if (patience->takes_part && job->shown) {
+			job->shown->refs++;
+			*out = &job->shown->reading;
+		}
 	} else {
 		err_set(err, rc, "the client went");
 		shelf_look(shelf); /* at once, where nobody else waits */

@@ -88,6 +88,7 @@ struct shelf_task {
 	const struct prof_totals *totals;  /* of everything */
 	const struct query_source *source; /* its sinks are stopped when nobody waits any more */
 	const struct query *query;
+	void *own; /* of shelf_show() */
 };
 struct shelf_product {
 	void *data;
@@ -119,17 +120,24 @@ struct shelf_query {
 	int threads; /* reading.threads is asked for, too: @key says so */
 	int streams; /* make() hands events on beside a reading of them */
 };
+/**
+ * shelf_show() - what @task's product points to is of use already, while the make() goes on: the product is set, with its free(), and
+ * what it holds may be read by others from now on. Only from within make(), which must not free it afterwards, whatever happens.
+ */
+void shelf_show(const struct shelf_task *task);
 /** SHELF_ENOUGH - what a sink of a make() returns to end a pass early; the make() takes it for success. */
 #define SHELF_ENOUGH (-EXFULL)
 /** struct shelf_patience - how long whoever asks will wait. */
 struct shelf_patience {
 	int has_wait;
 	uint64_t wait_ns;
+	int takes_part;         /* what shelf_show() showed is of use, too */
 	int (*gone)(void *ctx); /* has the client hung up? */
 	void *ctx;
 };
 /**
- * shelf_get() - the reading. Return: 1 with *@out; 0: not yet, *@progress says how far (0 to 1); negative errno with @err:
+ * shelf_get() - the reading. Return: 1 with *@out; 0: not yet, *@progress says how far (0 to 1), and *@out is what was shown of it,
+ * where that was asked for and is there, else NULL; negative errno with @err:
  * -EBUSY too much is waiting, -ECANCELED the client is gone.
  */
 int shelf_get(struct shelf *shelf, const struct shelf_query *query,

@@ -46,7 +46,7 @@ struct job {
 	int indexes; /* only the index of slices is made, whether somebody waits or not */
 	enum job_state state;
 	struct shelf *shelf;
-	struct own_reading *made;
+	struct own_reading *made, *shown; /* @shown: it is made now */
 	struct err err;
 	uint32_t waiters, refs;
 	uint64_t asked_ns; /* last, by somebody who comes back */

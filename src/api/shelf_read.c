@@ -386,14 +386,35 @@ static int whole_live(struct job *job, struct snap *snap, struct own_reading **o
 	return rc;
 }
 
+/** struct showing - whose product it is that shelf_show() shows. */
+struct showing {
+	struct job *job;
+	struct own_reading *reading;
+};
+
+void shelf_show(const struct shelf_task *task)
+{
+	const struct showing *showing = task->own;
+	struct job *job = showing->job;
+	pthread_mutex_lock(&job->shelf->lock);
+	if (!job->shown) {
+		job->shown = showing->reading;
+		job->shown->refs++;
+	}
+	pthread_mutex_unlock(&job->shelf->lock);
+}
+
 static int make_product(struct job *job, const struct own_reading *whole, struct own_reading *r,
 			const struct query_source *source, struct own_reading **out,
 			struct err *err)
 {
+	struct showing showing = { job, r };
 	const struct shelf_task task = { .book = r->reading.book,
 					 .totals = &whole->reading.totals,
 					 .source = source,
-					 .query = &job->query };
+					 .query = &job->query,
+					 .own = &showing };
+	r->reading.totals = whole->reading.totals;
 	int rc = job->make(job->args, &task, &r->reading.product, err);
 	if (rc < 0) {
 		pthread_mutex_lock(&job->shelf->lock);
@@ -401,7 +422,6 @@ static int make_product(struct job *job, const struct own_reading *whole, struct
 		pthread_mutex_unlock(&job->shelf->lock);
 		return rc;
 	}
-	r->reading.totals = whole->reading.totals;
 	r->bytes = sizeof(*r) + r->reading.product.bytes;
 	*out = r;
 	return 0;

@@ -131,6 +131,7 @@ int v1_reading(struct v1_call *call, const struct shelf_query *query, struct rea
 {
 	const struct shelf_patience patience = { .has_wait = call->ask.has_wait,
 						 .wait_ns = call->ask.wait_ms * 1000000,
+						 .takes_part = call->takes_part,
 						 .gone = is_gone,
 						 .ctx = (void *)call->request };
 	int rc = shelf_get(call->shelf, query, &patience, out, &call->progress, err);
@@ -394,6 +395,7 @@ static void handle(void *ctx, const struct http_request *request, struct http_re
 		reply->status = 304;
 	} else if (!cached || !find_answer(v1, buf_cstr(&question), etag, &reply->body)) {
 		rc = make_answer(route, &call, &reply->body, &err);
+		cached = cached && !call.in_part;
 		if (rc == 0 && cached && !reply->body_more && !reply->stream_more &&
 		    !buf_failed(&reply->body))
 			keep_answer(v1, buf_cstr(&question), etag, &reply->body);

@@ -16,13 +16,15 @@ static int make_blocks(const void *args, const struct shelf_task *task,
 		       struct shelf_product *product, struct err *err)
 {
 	(void)args;
-	struct blocks *blocks = blocks_new(task->source, task->book->names, err);
+	struct blocks *blocks = blocks_open(err);
 	if (!blocks)
-		return err->code ? err->code : -EIO;
+		return err->code;
+	*product = (struct shelf_product){ blocks, 0, blocks_release };
+	shelf_show(task);
+	int rc = blocks_fill(blocks, task->source, task->book->names, err);
 	/* the rows are in a file: counted so that a few large ones push others out, and their disk space goes */
-	*product = (struct shelf_product){ blocks, (size_t)(blocks_count(blocks) / 4),
-					   blocks_release };
-	return 0;
+	product->bytes = (size_t)(blocks_count(blocks) / 4);
+	return rc;
 }
 
 int v1_blocks_get(struct v1_call *call, const struct blocks **blocks, struct err *err)
@@ -31,6 +33,11 @@ int v1_blocks_get(struct v1_call *call, const struct blocks **blocks, struct err
 					   .key = "blocks?",
 					   .make = make_blocks };
 	int rc = v1_reading(call, &query, &call->reading, err);
+	if (rc == V1_PENDING && call->reading &&
+	    blocks_count(call->reading->product.data)) { /* those so far */
+		call->in_part = 1;
+		rc = 0;
+	}
 	if (rc)
 		return rc;
 	*blocks = call->reading->product.data;
@@ -45,6 +52,8 @@ int v1_is_gone(const struct v1_call *call, uint64_t *looks, struct err *err)
 }
 
 /* ---- a list ------------------------------------------------------------------------------------------------------------ */
+
+#define PART_MS 700 /* until it is worth asking again for the rest */
 
 enum { BY_ID, BY_SIZE, BY_LIFETIME };
 
@@ -115,21 +124,82 @@ static void take_row(struct list *l, const struct block_row *row)
 	l->rows[i] = *row;
 }
 
-static int list_each(void *ctx, const struct block_row *rows, size_t count)
+/** is_behind() - does the whole page lie where the list has no use for it, be it before the cursor or behind the last row? */
+static int is_behind(const struct list *l, const struct block_view *view, int *beyond_all)
 {
-	struct list *l = ctx;
-	for (size_t i = 0; i < count; i++) {
-		if (!block_matches(l->filter, &rows[i]))
+	uint64_t least, most;
+	block_view_id_range(view, &least, &most);
+	*beyond_all = !l->after_id || (l->descending ? most < l->after_id : least > l->after_id);
+	if (l->after_id && (l->descending ? least >= l->after_id : most <= l->after_id))
+		return 1;
+	return *beyond_all && l->count == l->most &&
+	       (l->descending ? most < l->rows[0].id : least > l->rows[0].id);
+}
+
+static int take_ids(struct list *l, struct block_view *view, struct err *err)
+{
+	int beyond_all;
+	const uint8_t *mask = block_view_mask(view);
+	if (is_behind(l, view, &beyond_all)) {
+		l->beyond += beyond_all ? block_view_matched(view) : 0;
+		return 0;
+	}
+	const uint32_t *ids = block_view_ids(view, err);
+	for (uint32_t i = 0; ids && i < block_view_count(view); i++) {
+		struct block_row row;
+		if (!mask[i])
 			continue;
-		l->matched++;
-		if (l->by == BY_ID && l->after_id &&
-		    (l->descending ? rows[i].id >= l->after_id : rows[i].id <= l->after_id))
+		row.id = ids[i];
+		int read = ids[i] == UINT32_MAX;
+		if (read && block_view_row(view, i, &row, err) < 0)
+			return err->code;
+		if (l->after_id && (l->descending ? row.id >= l->after_id : row.id <= l->after_id))
 			continue;
 		l->beyond++;
-		take_row(l, &rows[i]);
+		if (l->count == l->most && !goes_first(l, &row, &l->rows[0]))
+			continue;
+		if (!read && block_view_row(view, i, &row, err) < 0)
+			return err->code;
+		take_row(l, &row);
 	}
-	l->scanned += count;
-	return v1_is_gone(l->call, &l->looks, l->err);
+	return ids ? 0 : err->code;
+}
+
+static int take_values(struct list *l, struct block_view *view, struct err *err)
+{
+	const uint8_t *mask = block_view_mask(view);
+	const uint16_t *codes =
+		l->by == BY_SIZE ? block_view_sizes(view, err) : block_view_lifetimes(view, err);
+	const uint32_t *ids = codes ? block_view_ids(view, err) : NULL;
+	uint16_t last = l->count ? blocks_code(value_of(l, &l->rows[0])) : 0;
+	for (uint32_t i = 0; ids && i < block_view_count(view); i++) {
+		struct block_row row;
+		if (!mask[i])
+			continue;
+		if (l->count == l->most && codes[i] != BLOCK_CODE_UNENDED) {
+			if (l->descending ? codes[i] < last : codes[i] > last)
+				continue;
+			if (codes[i] == last && last < BLOCK_CODES_EXACT && ids[i] != UINT32_MAX &&
+			    ids[i] >= l->rows[0].id)
+				continue; /* the same value, and later */
+		}
+		if (block_view_row(view, i, &row, err) < 0)
+			return err->code;
+		take_row(l, &row);
+		last = blocks_code(value_of(l, &l->rows[0]));
+	}
+	return ids ? 0 : err->code;
+}
+
+static int list_each(void *ctx, struct block_view *view, struct err *err)
+{
+	struct list *l = ctx;
+	int rc = 0;
+	l->matched += block_view_matched(view);
+	l->scanned += block_view_count(view);
+	if (block_view_matched(view))
+		rc = l->by == BY_ID ? take_ids(l, view, err) : take_values(l, view, err);
+	return rc < 0 ? rc : v1_is_gone(l->call, &l->looks, l->err);
 }
 
 static void sort_list(struct list *l)
@@ -252,7 +322,11 @@ void v1_block_rows(struct v1_call *call, struct v1_stacks *stacks, const struct 
 		v1_col_i64(&stack, v1_stack(stacks, r->stack));
 		v1_col_raw(&temporary, r->flags & BLOCK_TEMPORARY ? "true" : "false");
 		v1_col_raw(&realloc, r->flags & BLOCK_BY_REALLOC ? "true" : "false");
-		v1_col_u64(&chain, r->chain ? blocks_chain(blocks, r->chain)->length : 1);
+		const struct block_chain *of = r->chain ? blocks_chain(blocks, r->chain) : NULL;
+		if (r->chain && !of)
+			v1_col_null(&chain); /* not known yet */
+		else
+			v1_col_u64(&chain, of ? of->length : 1);
 		v1_col_u64(&position, r->position);
 		if (never)
 			v1_col_null(&free_thread);
@@ -320,6 +394,9 @@ static int put_list(struct v1_call *call, const struct list *l, size_t begin, si
 	v1_head(call, NULL);
 	jsonw_u64(json, "scanned", l->scanned);
 	jsonw_u64(json, "matched", l->matched);
+	jsonw_double(json, "progress", call->in_part ? call->progress : 1);
+	if (call->in_part)
+		jsonw_u64(json, "retry_ms", PART_MS);
 	if (cut)
 		jsonw_u64(json, "first_only", ASK_LIMIT_MAX);
 	jsonw_str(json, "next", next);
@@ -336,6 +413,7 @@ int v1_allocations(struct v1_call *call, struct err *err)
 	const struct ask *ask = &call->ask;
 	const char *order = ask->order ? ask->order : "time";
 	const struct blocks *blocks;
+	call->takes_part = ask->part && ask->has_wait;
 	int rc = v1_blocks_get(call, &blocks, err);
 	if (rc)
 		return rc;
@@ -352,7 +430,8 @@ int v1_allocations(struct v1_call *call, struct err *err)
 	l.after_id = l.by == BY_ID ? ask->cursor : 0;
 	l.most = l.by == BY_ID ? (size_t)ask->limit : ASK_LIMIT_MAX;
 	l.rows = malloc(l.most * sizeof(*l.rows));
-	rc = l.rows ? blocks_scan(blocks, list_each, &l, err)
+	rc = l.rows ? blocks_select(blocks, &filter, l.by == BY_ID && l.descending, list_each, &l,
+				    err)
 		    : err_set(err, -ENOMEM, "cannot list the blocks");
 	if (rc == 0) {
 		char next[24] = "";
@@ -375,47 +454,31 @@ int v1_allocations(struct v1_call *call, struct err *err)
 
 /* ---- one block ----------------------------------------------------------------------------------------------------------- */
 
-struct one {
-	uint64_t id;
-	struct block_row row;
-};
-
-static int one_each(void *ctx, const struct block_row *rows, size_t count)
-{
-	struct one *one = ctx;
-	for (size_t i = 0; i < count; i++) {
-		if (rows[i].id == one->id) {
-			one->row = rows[i];
-			return 1;
-		}
-	}
-	return 0;
-}
-
 int v1_allocation(struct v1_call *call, struct err *err)
 {
 	const char *tail = http_request_tail(call->request);
 	char *end;
-	struct one one = { .id = strtoull(tail, &end, 10) };
+	struct block_row row;
+	uint64_t id = strtoull(tail, &end, 10);
 	const struct blocks *blocks;
 	if (*tail < '0' || *tail > '9' || *end)
 		return err_set(err, -ENOENT, "there is no allocation '%.40s': a number is", tail);
 	int rc = v1_blocks_get(call, &blocks, err);
 	if (rc)
 		return rc;
-	rc = blocks_scan(blocks, one_each, &one, err);
+	rc = blocks_find(blocks, id, &row, err);
 	if (rc <= 0)
 		return rc < 0 ? rc
 			      : err_set(err, -ENOENT, "there is no allocation %llu: there are %llu",
-					(unsigned long long)one.id,
+					(unsigned long long)id,
 					(unsigned long long)blocks_count(blocks));
 	struct v1_stacks stacks;
-	uint32_t rows[2] = { one.row.stack, one.row.free_stack };
+	uint32_t rows[2] = { row.stack, row.free_stack };
 	if (v1_stacks_init(&stacks, call, rows, 2, err) < 0)
 		return err->code;
 	jsonw_object(&call->json, NULL);
 	v1_head(call, NULL);
-	v1_block_rows(call, &stacks, &one.row, 1, call->reading->totals.runtime_ns, blocks);
+	v1_block_rows(call, &stacks, &row, 1, call->reading->totals.runtime_ns, blocks);
 	v1_stacks_put(&stacks);
 	jsonw_object_end(&call->json);
 	v1_stacks_fini(&stacks);

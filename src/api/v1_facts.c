@@ -263,16 +263,15 @@ enum {
 	SERIES_RSS = 2,
 	SERIES_VIRTUAL = 4,
 	SERIES_ALLOCATIONS = 8,
-	SERIES_FREES = 16
+	SERIES_FREES = 16,
+	SERIES_LOST = 32 /* no series of its own: flags */
 };
 static const struct {
 	const char *name;
 	unsigned bit;
-} all_series[] = { { "heap", SERIES_HEAP },
-		   { "rss", SERIES_RSS },
-		   { "virtual", SERIES_VIRTUAL },
-		   { "allocations", SERIES_ALLOCATIONS },
-		   { "frees", SERIES_FREES } };
+} all_series[] = { { "heap", SERIES_HEAP },       { "rss", SERIES_RSS },
+		   { "virtual", SERIES_VIRTUAL }, { "allocations", SERIES_ALLOCATIONS },
+		   { "frees", SERIES_FREES },     { "lost", SERIES_LOST } };
 
 static int parse_series(const char *text, unsigned *bits, struct err *err)
 {
@@ -383,12 +382,20 @@ int v1_timeline(struct v1_call *call, struct err *err)
 			bits &= ~(unsigned)(SERIES_RSS | SERIES_VIRTUAL);
 		}
 	}
+	struct reading *losses = NULL;
+	if (bits & SERIES_LOST && call->reading->totals.lost_events) {
+		rc = v1_losses(call, &losses, err);
+		if (rc)
+			return rc;
+	}
 	size_t count;
 	const struct prof_point *points = prof_timeline(book->names, &count);
 	struct stretches s;
 	uint64_t *memory;
-	if (put_together(points, count, call->ask.points, &s, &memory) < 0)
+	if (put_together(points, count, call->ask.points, &s, &memory) < 0) {
+		shelf_put(call->shelf, losses);
 		return err_set(err, -ENOMEM, "cannot put the timeline together");
+	}
 	jsonw_object(json, NULL);
 	v1_head(call, NULL);
 	jsonw_u64(json, "length_ns", call->reading->totals.runtime_ns);
@@ -417,6 +424,9 @@ int v1_timeline(struct v1_call *call, struct err *err)
 		jsonw_str(json, "label", "heap peak");
 		jsonw_object_end(json);
 	}
+	if (losses)
+		v1_losses_put(call, losses);
+	shelf_put(call->shelf, losses);
 	jsonw_array_end(json);
 	jsonw_object_end(json);
 	free(memory);

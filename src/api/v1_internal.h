@@ -31,6 +31,8 @@ struct v1_call {
 	} unapplied[V1_UNAPPLIED_MAX];
 	unsigned unapplied_count;
 	double progress; /* of a reading that is not there yet */
+	int takes_part;  /* v1_reading() may leave what is there of it, and return V1_PENDING */
+	int in_part;     /* the answer is of such: it is not kept */
 	struct jsonw json;
 };
 
@@ -108,6 +110,10 @@ enum v1_category {
 extern const char *const v1_category_names[CATEGORY_UNKNOWN + 1];
 /** v1_category() - by where the module lies; @exe: the program's own. */
 enum v1_category v1_category(const struct fold_frame *frame, const char *exe);
+
+/** v1_losses() - when events were lost, as v1_reading(); v1_losses_put() - as flags, into the array that is open. */
+int v1_losses(struct v1_call *call, struct reading **reading, struct err *err);
+void v1_losses_put(struct v1_call *call, const struct reading *reading);
 
 /* The routes. */
 int v1_sources(struct v1_call *call, struct err *err);

@@ -140,6 +140,28 @@ def check_tree(tree):
     return keys
 
 
+def test_blocks_are_shown_while_they_are_read(byteledger, recordings):
+    """Whoever asks for a part gets what is there, each time no less, and at the end what everybody gets."""
+    with Server(byteledger, recordings[0]) as server:
+        seen = []
+        while True:
+            status, headers, body = server.ask("/api/v1/allocations?order=-size&min-size=100&limit=10000&part=1&wait=0")
+            answer = json.loads(body)
+            if status == 202:
+                assert 0 <= answer["progress"] <= 1
+                continue
+            assert status == 200, answer
+            seen.append(answer)
+            if "retry_ms" not in answer:
+                break
+            assert answer["progress"] <= 1 and headers["ETag"].startswith("W/"), "a part is not kept as the answer"
+        assert [a["matched"] for a in seen] == sorted(a["matched"] for a in seen)
+        last = seen[-1]
+        assert last["progress"] == 1
+        whole = server.get("allocations", order="-size", min_size=100, limit=10000)
+        assert {**last, "selection": ""} == {**whole, "selection": ""}
+
+
 def test_the_list_and_the_summary_tell_what_the_report_tells(server, byteledger, recordings):
     for i, path in enumerate(recordings):
         told, known = server.get("summary", src=i), report(byteledger, path)
@@ -488,6 +510,8 @@ def test_lists_of_blocks_agree_with_the_sums(server, byteledger, recordings):
         ids += page["allocations"]["id"]
         cursor = page["next"]
     assert ids == list(range(1, 501))
+    newest = server.get("allocations", order="-time", limit=300)
+    assert newest["allocations"]["id"] == list(range(newest["matched"], newest["matched"] - 300, -1)), "latest first"
     sizes = server.get("allocations", order="-size", limit=200)["allocations"]["bytes"]
     assert sizes == sorted(sizes, reverse=True)
     one = server.get("allocations/17")

@@ -52,7 +52,10 @@ export const cases = {
 		assert.match(note, new RegExp(`events are lost \\(${reason}`));
 		assert.match(await page.locator(".trust").innerText(), /^lost/);
 		assert.ok((await boxes(page)).length > 0);
+		await page.locator(".flag.lost").first().waitFor();
 		figures.flags_of_loss = await page.locator(".flag.lost").count();
+		const flags = await page.evaluate(() => fetch("/api/v1/timeline?series=lost&points=1").then((r) => r.json()));
+		assert.equal(flags.flags.filter((f) => f.kind === "lost").reduce((a, f) => a + f.events, 0), json.lost.events);
 		await page.screenshot({ path: join(out, "lossy.png") });
 		await act(page, () => page.locator(".trust").click());
 		assert.match(await page.locator("main").innerText(), new RegExp(`${reason}`));

@@ -65,8 +65,8 @@ const pause = (ms: number, signal: AbortSignal) =>
 		});
 	});
 
-/** ask - one question to its end; @progress is told how far a slow one is. */
-export async function ask<T>(path: string, signal: AbortSignal, progress?: (part: number) => void, waits = true): Promise<T> {
+/** ask - one question to its end; @progress is told how far a slow one is, @part gets answers about what was read so far. */
+export async function ask<T>(path: string, signal: AbortSignal, progress?: (part: number) => void, waits = true, part?: (data: T) => void): Promise<T> {
 	const url = waits ? `${path}${path.includes("?") ? "&" : "?"}wait=250` : path;
 	settle(1);
 	try {
@@ -80,7 +80,12 @@ export async function ask<T>(path: string, signal: AbortSignal, progress?: (part
 			}
 			if (!response.ok)
 				throw await refusal(response);
-			return (await response.json()) as T;
+			const body = (await response.json()) as T & { progress?: number; retry_ms?: number };
+			if (body.retry_ms === undefined)
+				return body;
+			progress?.(body.progress ?? 0);
+			part?.(body);
+			await pause(Math.min(body.retry_ms, 1000), signal);
 		}
 	} catch (error) {
 		if (error instanceof TypeError)
@@ -150,7 +155,7 @@ export function useAnswer<T>(path: string | null, stamp: string | number = 0, wa
 		const mine = new AbortController();
 		control.current = mine;
 		setState((old) => ({ ...old, error: null, loading: true, progress: 0 }));
-		ask<T>(path, mine.signal, (progress) => setState((old) => ({ ...old, progress })), waits).then(
+		ask<T>(path, mine.signal, (progress) => setState((old) => ({ ...old, progress })), waits, (data) => !mine.signal.aborted && setState((old) => ({ ...old, data, of: path }))).then(
 			(data) => {
 				if (mine.signal.aborted)
 					return;

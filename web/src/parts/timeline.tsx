@@ -62,6 +62,13 @@ export function valueAt(answer: TimelineAnswer, name: string, ns: number, highes
 	return (highest ? series.max?.[low] : null) ?? series.last[low];
 }
 
+/** useLosses - when events were lost: asked only of a recording that lost some, and by itself, as it takes a replay. */
+function useLosses(data: TimelineAnswer | null): TimelineAnswer["flags"] {
+	const { words } = useStore(place);
+	const lost = (data?.lost.events ?? 0) > 0;
+	return useAnswer<TimelineAnswer>(lost ? api("timeline", { src: words.src }, { points: 1, series: "lost" }) : null, data?.generation ?? 0).data?.flags.filter((f) => f.kind === "lost") ?? [];
+}
+
 export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX.Element {
 	const { words } = useStore(place);
 	const theme = useStore(colours);
@@ -71,6 +78,7 @@ export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX
 	const [box, setBox] = useState<{ left: number; top: number; width: number; height: number } | null>(null);
 	const [hover, setHover] = useState<{ at: number; x: number } | null>(null);
 	const data = props.answer.data;
+	const losses = useLosses(data);
 	const clock = useMemo(() => clockOf(data), [data]);
 	const span = clock.length_ns || 1;
 	const zoom = useMemo((): [number, number] | null => {
@@ -248,8 +256,8 @@ export function Timeline(props: { answer: ReturnType<typeof useTimeline> }): JSX
 				)}
 				{box && at !== null && !range && inside(at) && <div class="now" style={{ left: `${xOf(at)}px`, top: `${box.top}px`, height: `${box.height}px` }} />}
 				{box &&
-					data?.flags
-						?.filter((f) => inside(f.time_ns))
+					[...(data?.flags ?? []), ...losses]
+						.filter((f) => inside(f.time_ns))
 						.map((f, i) => (
 							<div key={i} class={`flag ${f.kind}`} style={{ left: `${xOf(f.time_ns)}px` }}>
 								{f.end_ns !== undefined && f.end_ns > f.time_ns && <span class="hatch" style={{ width: `${xOf(Math.min(b, f.end_ns)) - xOf(f.time_ns)}px`, height: `${box.height}px` }} />}

@@ -35,7 +35,7 @@ function stackNames(r: BlockRow, stack: number): string[] {
 export function Blocks(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const order = words.sort ?? (words.at || words.leaked ? "-size" : "time");
-	const path = api("allocations", { ...words, by: undefined, cost: undefined, inverted: undefined, base: undefined, limit: undefined }, { order, limit: 200 });
+	const path = api("allocations", { ...words, by: undefined, cost: undefined, inverted: undefined, base: undefined, limit: undefined }, { order, limit: 200, part: 1 });
 	const answer = useAnswer<BlocksAnswer>(path, props.stamp);
 	const pages = useRef<BlocksAnswer[]>([]);
 	const asking = useRef<AbortController | null>(null);
@@ -78,7 +78,7 @@ export function Blocks(props: ViewProps): JSX.Element {
 		{ key: "stack", label: "allocated by", cell: (r) => stackNames(r, a(r).stack[r.i]).slice(0, 5).join(" ← ") || "unknown stack", text: (r) => stackNames(r, a(r).stack[r.i]).join(";") },
 	];
 	props.expose({
-		loaded: answer.data ? `${grouped(answer.data.matched)} blocks match` : "",
+		loaded: answer.data ? `${grouped(answer.data.matched)} blocks match${answer.data.progress < 1 ? " so far" : ""}` : "",
 		json: answer.of ?? undefined,
 		csv: flat.length
 			? () => {
@@ -106,7 +106,7 @@ export function Blocks(props: ViewProps): JSX.Element {
 				<span class="grow" />
 				{answer.data && (
 					<span class="second">
-						{grouped(answer.data.matched)} of {grouped(answer.data.scanned)} blocks
+						{grouped(answer.data.matched)} of {grouped(answer.data.scanned)} blocks{answer.data.progress < 1 ? " so far" : ""}
 					</span>
 				)}
 			</div>
