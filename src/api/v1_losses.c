@@ -16,7 +16,8 @@ struct span {
 
 struct losses {
 	struct sink sink;
-	uint64_t gap_ns; /* of one reason, and no further apart: one span */
+	uint64_t gap_ns;    /* of one reason, and no further apart: one span */
+	uint64_t before_ns; /* the last event that was kept: what is missing came behind it */
 	size_t count;
 	struct span spans[SPANS_MAX];
 };
@@ -41,7 +42,9 @@ static struct span *span_of(struct losses *l, uint64_t time_ns, unsigned reason)
 	if (l->count == SPANS_MAX)
 		return &l->spans[SPANS_MAX - 1];
 	l->spans[l->count] =
-		(struct span){ .begin_ns = time_ns, .end_ns = time_ns, .reason = reason };
+		(struct span){ .begin_ns = l->before_ns < time_ns ? l->before_ns : time_ns,
+			       .end_ns = time_ns,
+			       .reason = reason };
 	return &l->spans[l->count++];
 }
 
@@ -51,8 +54,10 @@ static int losses_put(struct sink *sink, const struct event *events, size_t coun
 	(void)err;
 	for (size_t i = 0; i < count; i++) {
 		const struct event *ev = &events[i];
-		if (ev->kind != EVENT_LOST || ev->value >= LOSS_REASON_MAX)
+		if (ev->kind != EVENT_LOST || ev->value >= LOSS_REASON_MAX) {
+			l->before_ns = ev->time_ns;
 			continue;
+		}
 		struct span *s = span_of(l, ev->time_ns, (unsigned)ev->value);
 		s->end_ns = ev->time_ns > s->end_ns ? ev->time_ns : s->end_ns;
 		s->events += ev->addr;

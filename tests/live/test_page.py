@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import netapi
 import pytest
@@ -66,6 +67,18 @@ def browser():
     return node
 
 
+def run_on(recorder, seconds):
+    """Until the recorder's program has had so much time of a processor, however busy the machine is."""
+    def spent():
+        children = Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children").read_text(encoding="ascii").split()
+        stats = [Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(") ", 1)[1].split() for pid in children]
+        return max((int(s[11]) + int(s[12]) for s in stats), default=0) / os.sysconf("SC_CLK_TCK")
+    begin, end = spent(), time.monotonic() + 120
+    while spent() - begin < seconds:
+        assert time.monotonic() < end and recorder.poll() is None
+        time.sleep(0.02)
+
+
 @pytest.fixture(scope="module")
 def recordings(byteledger, tmp_path_factory):
     """name -> recording, made when it is first asked for."""
@@ -122,13 +135,13 @@ def recordings(byteledger, tmp_path_factory):
                 pytest.skip(f"no probes here: {done.stderr.splitlines()[0]}")
             assert os.path.exists(path), done.stderr
         elif name == "lossy":
-            # a recorder that stands still for two seconds beside a program that does not wait
+            # a recorder that stands still beside a program that does not wait, for two seconds of the program's own time
             with subprocess.Popen([byteledger, "run", "-q", "--on-full", "drop", "-o", path, "--", "/usr/bin/python3", "-c", CHURN]) as recorder:
-                time.sleep(1)
+                run_on(recorder, 1)
                 recorder.send_signal(signal.SIGSTOP)
-                time.sleep(2)
+                run_on(recorder, 2)
                 recorder.send_signal(signal.SIGCONT)
-                time.sleep(0.5)
+                run_on(recorder, 0.5)
                 recorder.terminate()
         elif name == "hostile":
             path = str(folder / "hostile.heaptrack")

@@ -52,9 +52,10 @@ export const cases = {
 		assert.match(note, new RegExp(`events are lost \\(${reason}`));
 		assert.match(await page.locator(".trust").innerText(), /^lost/);
 		assert.ok((await boxes(page)).length > 0);
-		await page.locator(".flag.lost").first().waitFor();
+		await page.locator(".flag.lost").first().waitFor({ state: "attached" });
 		figures.flags_of_loss = await page.locator(".flag.lost").count();
 		const flags = await page.evaluate(() => fetch("/api/v1/timeline?series=lost&points=1").then((r) => r.json()));
+		figures.spans_of_loss = await page.locator(".flag.lost .hatch").count();
 		assert.equal(flags.flags.filter((f) => f.kind === "lost").reduce((a, f) => a + f.events, 0), json.lost.events);
 		await page.screenshot({ path: join(out, "lossy.png") });
 		await act(page, () => page.locator(".trust").click());
