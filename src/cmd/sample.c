@@ -48,6 +48,7 @@ enum {
 	OPT_ALLOCATOR,
 	OPT_NOP5,
 	OPT_TIER,
+	OPT_SERVE,
 };
 
 static const struct argp_option options[] = {
@@ -127,6 +128,10 @@ static const struct argp_option options[] = {
 	  "export and "
 	  "the like; --leaks is implied",
 	  6 },
+	{ "serve", OPT_SERVE, "ADDR:PORT", OPTION_ARG_OPTIONAL,
+	  "Serve /api/v1/sample meanwhile, the object of --format json (default "
+	  "127.0.0.1:17832)",
+	  5 },
 	{ "quiet", 'q', NULL, 0, "Print no report; files are written, notes go to stderr as ever",
 	  6 },
 	{ "budget", OPT_BUDGET, "PERCENT", 0,
@@ -239,6 +244,10 @@ static void check(struct sample_args *a)
 		cmd_usage("what is live, grows or is temporary is known with --leaks");
 	if (a->output && a->sampler.sample_every > 1)
 		cmd_usage("a recording knows samples by bytes: -o with --sample-bytes or --all");
+	const struct serving_opt *serving = &a->serving;
+	if (!serving->wanted && (serving->http.token_file || serving->http.no_auth ||
+				 serving->host_count || serving->http.cors))
+		cmd_usage("--token-file, --no-auth, --host and --cors belong to --serve");
 	if (a->csv_flat && !a->csv)
 		cmd_usage("--csv-flat goes with --csv PATH");
 	if (a->quiet && a->report)
@@ -268,6 +277,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &a->targets;
+		state->child_inputs[1] = &a->serving;
 		break;
 	case OPT_PROGRAM:
 		a->file = arg;
@@ -394,7 +404,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		a->budget = take_percent(arg);
 		a->budget_given = 1;
 		break;
+	case OPT_SERVE:
+		a->serving.wanted = 1;
+		a->serving.http.address = arg;
+		break;
 	case ARGP_KEY_ARG:
+		if (serving_takes(&a->serving, arg))
+			return CMD_TAKEN;
 		a->with_program = 1;
 		break;
 	case ARGP_KEY_END:
@@ -425,7 +441,9 @@ static int run_program(struct sample_args *a, char **argv)
 
 int cmd_sample(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 },
+						      { &serving_guard_argp, 0, NULL, 0 },
+						      { 0 } };
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,

@@ -3,9 +3,11 @@
 #ifndef CMD_SAMPLE_H
 #define CMD_SAMPLE_H
 
+#include <pthread.h>
 #include <regex.h>
 
 #include "cmd/result.h"
+#include "cmd/serving.h"
 #include "cmd/targets.h"
 #include "model/samples.h"
 #include "out/sample.h"
@@ -32,6 +34,7 @@ struct sample_args {
 	double budget; /* of a CPU; 0 = none */
 	int budget_given;
 	struct result result;
+	struct serving_opt serving;
 };
 
 /** sample_run() - attach, watch, detach, report. *@stopped: this ends before the program that was started does. */
@@ -49,6 +52,25 @@ struct sample_target {
 
 struct sample_record;
 
+#define SAMPLE_LIVES_MAX 16
+
+/** What is served while it is sampled: the last answer, and who waits for the next. */
+struct sample_serving {
+	struct serving *serving; /* NULL: nothing is served */
+	int is_begun, wake;      /* an eventfd: somebody asks */
+	pthread_mutex_t lock;
+	pthread_cond_t answer;
+	char *text; /* under lock, as all below */
+	size_t len;
+	uint64_t asked, answered;
+	int over;
+	uint64_t due_ns; /* the sampling thread's: no reading before */
+	struct http_route route;
+	struct v1_live lives[SAMPLE_LIVES_MAX];
+	char names[SAMPLE_LIVES_MAX][64];
+	struct serving_more more;
+};
+
 struct sample_life {
 	struct sample_args *args;
 	struct sampler *sampler;
@@ -64,10 +86,23 @@ struct sample_life {
 	uint64_t ended_ns; /* when it was detached; 0 = not yet */
 	uint64_t end_ns, more_due_ns, next_ns, interval_ns, shown;
 	int redraw;
+	struct sample_serving served;
 };
 
 /** sample_show() - read and print: text, JSON, files. @final: the last time. */
 int sample_show(struct sample_life *life, int final, struct err *err);
+
+/** sample_json() - read, and write the object to @to. */
+int sample_json(struct sample_life *life, FILE *to, struct err *err);
+
+/** sample_serve() - serve /api/v1/sample by threads of its own, which ask the sampling one. */
+int sample_serve(struct sample_life *life, struct err *err);
+/** sample_serve_fd() - becomes readable when somebody asks; -1 = nothing is served. */
+int sample_serve_fd(const struct sample_life *life);
+/** sample_serve_due() - when sample_serve_answer() is wanted; UINT64_MAX: nobody waits. */
+uint64_t sample_serve_due(struct sample_life *life);
+int sample_serve_answer(struct sample_life *life, struct err *err);
+void sample_serve_end(struct sample_life *life);
 
 /** sample_redraw() - the moment, on the terminal. */
 int sample_redraw(struct sample_life *life, struct err *err);

@@ -179,6 +179,8 @@ static int begin_kernel(struct sample_life *l, const struct target_list *list, s
 	struct sample_process *p = samples_add_process(l->samples, 0, "[kernel]");
 	if (!rc && !p)
 		rc = err_set(err, -ENOMEM, "cannot keep samples");
+	if (!rc && l->args->serving.wanted)
+		rc = sample_serve(l, err);
 	if (rc < 0)
 		return rc;
 	snprintf(p->tier, sizeof(p->tier), "kernel");
@@ -257,6 +259,8 @@ static int begin(struct sample_life *l, struct err *err)
 	if (!everywhere && !attached)
 		return err->code ? err->code : err_set(err, -ESRCH, "no process to sample");
 	err_init(err);
+	if (a->serving.wanted && sample_serve(l, err) < 0)
+		return err->code;
 	if (is_governed) /* on a busy machine, too, probes shall go in time; looking for functions may take its own */
 		setpriority(PRIO_PROCESS, 0, HASTE);
 	if (everywhere)
@@ -413,6 +417,10 @@ static int watch(struct sample_life *l, struct err *err)
 			return 0;
 		if (sampler_govern(&l->governor, now, err) < 0)
 			return err->code;
+		uint64_t asked_ns = sample_serve_due(l);
+		if (asked_ns <= now && sample_serve_answer(l, err) < 0)
+			return err->code;
+		next = asked_ns > now && asked_ns < next ? asked_ns : next;
 		next = l->governor.until_ns < next ? l->governor.until_ns : next;
 		next = l->end_ns && l->end_ns < next ? l->end_ns : next;
 		next = l->interval_ns && l->next_ns < next ? l->next_ns : next;
@@ -420,10 +428,11 @@ static int watch(struct sample_life *l, struct err *err)
 		uint64_t left = next > now ? next - now : 0;
 		struct timespec time = { .tv_sec = (time_t)(left / 1000000000u),
 					 .tv_nsec = (long)(left % 1000000000u) };
-		struct pollfd fds[3] = { { .fd = l->signals, .events = POLLIN },
+		struct pollfd fds[4] = { { .fd = l->signals, .events = POLLIN },
 					 { .fd = l->dump_signal, .events = POLLIN },
-					 { .fd = sampler_wake_fd(l->sampler), .events = POLLIN } };
-		if (ppoll(fds, 3, &time, NULL) <= 0)
+					 { .fd = sampler_wake_fd(l->sampler), .events = POLLIN },
+					 { .fd = sample_serve_fd(l), .events = POLLIN } };
+		if (ppoll(fds, 4, &time, NULL) <= 0)
 			continue;
 		if (fds[0].revents && started_signals(l->signals, a->program.pid))
 			return 0;
@@ -436,6 +445,7 @@ static int watch(struct sample_life *l, struct err *err)
 
 static void end(struct sample_life *l)
 {
+	sample_serve_end(l);
 	for (size_t i = 0; i < l->target_count; i++) {
 		sym_free(l->targets[i].sym);
 		if (l->targets[i].pidfd >= 0)

@@ -167,27 +167,47 @@ static int print(struct sample_life *l, struct prof *prof, struct err *err)
 	return out_sample_text(a->result.to, l->samples, prof, &opt, err);
 }
 
-int sample_show(struct sample_life *l, int final, struct err *err)
+/* All figures of now, and the stacks behind them with their names; NULL with @err. */
+static struct prof *read_now(struct sample_life *l, int final, struct err *err)
 {
-	struct sample_args *a = l->args;
 	if (!l->ended_ns)
 		sampler_governor_cost(&l->governor, clock_ns(CLOCK_MONOTONIC));
-	int rc = sampler_read(l->sampler, l->samples, err);
-	if (rc < 0)
-		return rc;
+	if (sampler_read(l->sampler, l->samples, err) < 0)
+		return NULL;
 	if (l->ended_ns) /* taking probes away takes a while in which nothing is seen */
 		l->samples->now_ns = l->ended_ns;
 	if (final)
 		samples_mark(l->samples, l->samples->now_ns);
 	/* one that came and went between two looks is listed all the same */
-	for (size_t i = 0; i < l->samples->row_count; i++)
-		if (!samples_add_process(l->samples, l->samples->rows[i].pid, ""))
-			return err_set(err, -ENOMEM, "cannot keep samples");
+	for (size_t i = 0; i < l->samples->row_count; i++) {
+		if (!samples_add_process(l->samples, l->samples->rows[i].pid, "")) {
+			err_set(err, -ENOMEM, "cannot keep samples");
+			return NULL;
+		}
+	}
 	leak_judge(l->samples);
-	CLEANUP(prof_freep) struct prof *prof = samples_prof(l->samples, 0, err);
-	if (!prof)
-		return err->code;
-	sample_resolve(l, prof);
+	struct prof *prof = samples_prof(l->samples, 0, err);
+	if (prof)
+		sample_resolve(l, prof);
+	return prof;
+}
+
+int sample_json(struct sample_life *l, FILE *to, struct err *err)
+{
+	struct out_sample_opt opt = l->args->out;
+	if (!l->args->top_given) /* the ten of the text are for eyes */
+		opt.top = 0;
+	CLEANUP(prof_freep) struct prof *prof = read_now(l, 0, err);
+	return prof ? out_sample_json(to, l->samples, prof, &opt, err) : err->code;
+}
+
+int sample_show(struct sample_life *l, int final, struct err *err)
+{
+	struct sample_args *a = l->args;
+	CLEANUP(prof_freep) struct prof *prof = read_now(l, final, err);
+	int rc = prof ? 0 : err->code;
+	if (rc < 0)
+		return rc;
 	/* what an interval has shown is the result already */
 	if (!final || !a->interval_ns || a->json)
 		if (!(final && a->jsonl && l->shown))

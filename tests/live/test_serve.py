@@ -421,6 +421,8 @@ def test_the_documents_and_the_routes_are_the_same(server):
     assert sorted(table) == sorted(spec["paths"])
     for path in table:
         operation = spec["paths"][path]["get"]
+        if "x-served-by" in operation: # another command's, which has its own test
+            continue
         known = [spec["components"]["parameters"][p["$ref"].rsplit("/", 1)[1]] for p in operation["parameters"]]
         names = [p["name"] for p in known if p["in"] == "query"]
         here = path.replace("{id}", "1").replace("{address}", "0x10")
