@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <link.h>
+#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "embed/embed.h"
+#include "heaps/heaps.h"
 #include "proc/names.h"
 #include "proc/text.h"
 
@@ -18,7 +20,25 @@
 struct modules {
 	struct module_extent all[MODULES_MAX];
 	size_t count;
+	int go; /* one of them has Go's runtime */
 };
+
+/* Go's linker leaves a note with the build's id in what it makes, program or library. */
+static int has_go_note(const char *at, size_t bytes)
+{
+	while (bytes >= sizeof(ElfW(Nhdr))) {
+		const ElfW(Nhdr) *note = (const void *)at;
+		uint64_t name = ((uint64_t)note->n_namesz + 3) & ~3ull;
+		uint64_t size = sizeof(*note) + name + (((uint64_t)note->n_descsz + 3) & ~3ull);
+		if (size > bytes)
+			return 0;
+		if (note->n_namesz == 4 && memcmp(note + 1, "Go\0", 4) == 0)
+			return 1;
+		at += size;
+		bytes -= size;
+	}
+	return 0;
+}
 
 /** add_module() - for dl_iterate_phdr(); the program's own load address is only in its segments. */
 static int add_module(struct dl_phdr_info *info, size_t size, void *ctx)
@@ -29,6 +49,9 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *ctx)
 	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
 		uint64_t at = info->dlpi_addr + segment->p_vaddr;
+		/* of four bytes each, as Go's are; the property note of eight ends the walk at its own start */
+		if (segment->p_type == PT_NOTE && segment->p_align == 4 && !modules->go)
+			modules->go = has_go_note((const char *)(uintptr_t)at, segment->p_memsz);
 		if (segment->p_type != PT_LOAD)
 			continue;
 		start = at < start ? at : start;
@@ -62,11 +85,18 @@ struct breakdown *embed_read(size_t keep, int *code)
 				     .no_checks = 1,
 				     .modules = modules.all,
 				     .module_count = modules.count,
-				     .keep = keep ? keep : 1,
+				     .keep = modules.go ? 0
+					     : keep     ? keep
+							: 1, /* Go: see below */
 				     .labels_max = LABELS_MAX,
 				     .names = names.count ? &names : NULL };
 	struct breakdown *b = breakdown_read(&target, &opt, &err);
 	*code = b ? 0 : err.code;
+	/* Go's heap has no name of its own: its books say whose the mappings are, and need all of them */
+	if (b && modules.go && (*code = heaps_read(b, &target, &err)) < 0) {
+		breakdown_free(b);
+		b = NULL;
+	}
 	return b;
 }
 

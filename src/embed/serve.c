@@ -561,7 +561,7 @@ static int start(const struct sockaddr_storage *address, socklen_t len)
 	pthread_t thread;
 	pthread_attr_t attr;
 	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, 256 * 1024);
+	pthread_attr_setstacksize(&attr, 512 * 1024); /* readers of heaps use a third of it */
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	listener = fd;
 	int rc = -pthread_create(&thread, &attr, serve, NULL);

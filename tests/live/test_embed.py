@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from conftest import ROOT
 from netapi import free_port
 
 VARIANTS = ("embedded", "embedded_static", "embedded_cpp")
@@ -155,6 +156,31 @@ def test_a_token_opens_any_address_and_prometheus_is_served(prog):
         assert int(rows['byteledger_resident_bytes{class="named",label="cache-*"}']) == 6 << 20, body
         assert get(port, "/metrics", Authorization=f"Bearer {token}", Host="evil.example")[0].status == 403
         assert child.poll() is None
+
+
+@pytest.mark.large
+def test_a_go_program_that_embeds_it_sees_its_heap_and_its_stacks(installed, tmp_path):
+    """By cgo, with and without the names that Go gives its mappings: most kernels keep none."""
+    build = os.path.abspath(os.environ.get("BYTELEDGER_BUILD", "build"))
+    env = {**os.environ, "GOCACHE": str(tmp_path / "cache"), "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "CGO_ENABLED": "1",
+           "CGO_CFLAGS": f"-I{os.path.join(ROOT, 'include')}", "CGO_LDFLAGS": f"-L{build} -lbyteledger -Wl,-rpath,{build}"}
+    done = subprocess.run([installed("go"), "build", "-o", str(tmp_path / "goembed"), os.path.join(ROOT, "tests/prog/goembed.go")],
+                          env=env, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    port = free_port()
+    with subprocess.Popen([str(tmp_path / "goembed"), f"127.0.0.1:{port}", "64"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        own = {k: int(v) for k, v in (word.split("=") for word in child.stdout.readline().split()[1:])}
+        known = get(port, "/debug/memory")[1].splitlines()
+        heap, stack = (int(next(line for line in known if line.startswith(f"  {word}:")).split()[1]) for word in ("Heap", "Stack"))
+        assert own["HeapAlloc"] >> 20 <= heap <= (own["HeapInuse"] >> 20) + 24, (own, known)
+        # of a stack that was never gone down whole the rest is not resident
+        assert 5 <= stack <= (own["StackInuse"] >> 20) + 2, (own, known)
+        assert any(line.startswith("  Program Binary") for line in known)
+        text = get(port, "/debug/memory?format=text")[1]
+        assert re.search(r"runtime +Go heap", text) and re.search(r"Go stacks", text), text
+        rows = dict(line.rsplit(" ", 1) for line in get(port, "/metrics")[1].splitlines() if line[0] != "#")
+        assert int(rows['byteledger_resident_bytes{class="runtime",label="Go heap"}']) >= own["HeapAlloc"], rows
+        child.stdin.close()
 
 
 def test_pkg_config_knows_the_library(tmp_path):
