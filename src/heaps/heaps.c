@@ -252,6 +252,8 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 		left = left - left / 2 + work.left;
 	}
 	memory.work = NULL;
+	if (rc == 0 && b->settings && b->files)
+		rc = heaps_served(b, &memory, err);
 	if (b->units && b->units->incomplete && rc == 0)
 		rc = err_set(err, -ENOMEM, "cannot keep the heap of process %d", (int)b->pid);
 	if (b->units)

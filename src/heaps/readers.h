@@ -47,6 +47,8 @@ int heaps_mimalloc(struct breakdown *breakdown, const struct memory *memory, str
 /** mimalloc3_read() - version 3 of it: 1 there is a row of it now, 0 it is not there, -ENOMEM. */
 int mimalloc3_read(struct breakdown *breakdown, const struct memory *memory);
 int heaps_tcmalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+/** heaps_served() - which allocator serves which module, and settings that files name, into @breakdown's settings; by files alone. */
+int heaps_served(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_go(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 
 #endif

@@ -229,6 +229,13 @@ def test_gos_heap_agrees_with_memstats(byteledger, goheap, stopped, tmp_path):
         close(own_maps, heap["resident_bytes"] + stacks["resident_bytes"], 0.1)
 
 
+def test_gos_goal_and_limit_in_force_are_told(byteledger, goheap):
+    with Program(goheap, "4", env={"GOGC": "37", "GOMEMLIMIT": "1GiB"}) as program:
+        rows = {(s["name"], s["from"]): s["value"] for s in regions(byteledger, program.pid)["settings"]}
+        assert rows["GOGC", "Go, in force"] == rows["GOGC", "environment"] == "37", rows
+        assert rows["GOMEMLIMIT", "Go, in force"] == str(1 << 30), rows
+
+
 def test_gos_heap_in_many_mappings_agrees_with_memstats(byteledger, goheap):
     with Program(goheap, "32", "split") as program:
         own = dict(word.split("=") for word in program.said[1:])
