@@ -16,6 +16,7 @@
 #include "proc/beside.h"
 #include "proc/classes.h"
 #include "proc/ledger.h"
+#include "proc/numa.h"
 #include "proc/settings.h"
 #include "source/heapfiles.h"
 #include "source/threadfacts.h"
@@ -128,6 +129,12 @@ struct breakdown *regions_read(const struct regions *r, const struct target *tar
 	}
 	if (b && b->settings)
 		settings_read(b->settings, target);
+	/* which walks all pages once more: for who asks for everything */
+	if (b && r->all && !r->quick && r->format != FORMAT_CSV) {
+		b->numa = calloc(1, sizeof(*b->numa));
+		if (b->numa)
+			numa_read(target, b->numa); /* where it may not be read none is told */
+	}
 	/* a quick look does not copy heaps */
 	if (b && rc == 0 && !r->quick)
 		rc = heaps_read(b, target, err);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "out/csv.h"
 #include "proc/beside.h"
+#include "proc/numa.h"
 #include "proc/settings.h"
 #include "proc/verdict.h"
 
@@ -57,6 +58,27 @@ static void put_classes(struct jsonw *json, const struct breakdown *b, const int
 	jsonw_array_end(json);
 }
 
+static void put_numa(struct jsonw *json, const struct numa_row *numa)
+{
+	char node[16];
+	if (!numa) {
+		jsonw_null(json, "numa");
+		return;
+	}
+	jsonw_object(json, "numa");
+	jsonw_str(json, "policy", numa->policy);
+	jsonw_object(json, "node_bytes");
+	for (unsigned i = 0; i < NUMA_NODES_MAX; i++) {
+		snprintf(node, sizeof(node), "%u", i);
+		if (numa->node_bytes[i])
+			jsonw_u64(json, node, numa->node_bytes[i]);
+	}
+	if (numa->other_bytes)
+		jsonw_u64(json, "other", numa->other_bytes);
+	jsonw_object_end(json);
+	jsonw_object_end(json);
+}
+
 static void put_region(struct jsonw *json, const struct breakdown *b, const struct region *r,
 		       const struct out_regions_opt *opt)
 {
@@ -83,6 +105,8 @@ static void put_region(struct jsonw *json, const struct breakdown *b, const stru
 		number(json, "swap_pss_bytes", r->swap_pss_bytes, b->full);
 		number(json, "pss_dirty_bytes", r->pss_dirty_bytes, b->full);
 		jsonw_bool(json, "guessed", r->guessed_rss);
+		number(json, "protection_key", r->key, b->full);
+		put_numa(json, numa_at(b->numa, r->start));
 	}
 	number(json, "anonymous_bytes", r->anonymous_bytes, b->full);
 	number(json, "hugetlb_bytes", region_hugetlb_bytes(r), b->full);

@@ -10,6 +10,7 @@
 #include "base/search.h"
 #include "proc/beside.h"
 #include "proc/classify.h"
+#include "proc/numa.h"
 #include "proc/owned.h"
 
 #define LABELS_DEFAULT 4096u
@@ -503,6 +504,7 @@ void breakdown_free(struct breakdown *b)
 	free(b->threads);
 	free(b->allocators);
 	beside_free(b->beside);
+	numa_free(b->numa);
 	free(b->settings);
 	if (b->owned)
 		owned_fini(b->owned);

@@ -18,6 +18,7 @@
 
 struct beside;
 struct heap_files;
+struct numa;
 struct owned;
 struct settings;
 struct units;
@@ -76,6 +77,7 @@ struct breakdown {
 	size_t allocator_count;
 	int heaps_refused; /* negative errno: what is resident may not be asked, so no allocator and no stack is told; 0 */
 	struct settings *settings; /* proc/settings.h; malloc'd, NULL: not asked */
+	struct numa *numa;         /* proc/numa.h; malloc'd, NULL: not asked */
 	struct beside *beside;     /* proc/beside.h; malloc'd, NULL: not asked */
 	uint64_t
 		named_ns; /* CLOCK_MONOTONIC of the reading of allocators that labels rest on; 0: by rules alone */

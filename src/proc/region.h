@@ -98,6 +98,7 @@ struct region {
 	uint8_t class;       /* enum region_class */
 	uint8_t how;         /* enum region_how */
 	uint8_t guessed_rss; /* counted by pagemap, not by smaps */
+	uint8_t key;         /* of protection (pkeys(7)); 0: the one of all */
 
 	uint64_t rss_bytes, swap_bytes; /* in every reading */
 	/* Only in a full reading; 0 in a quick one. Names as in smaps. */

@@ -84,7 +84,7 @@ static const struct {
 };
 
 /* Known and of no use here: the range says the size, the others are about the mapping's future. */
-static const char *const skipped[] = { "Size:", "MMUPageSize:", "ProtectionKey:" };
+static const char *const skipped[] = { "Size:", "MMUPageSize:" };
 
 #define FLAG(a, b) ((unsigned)((a) - 'a') * 26 + (unsigned)((b) - 'a'))
 static const uint32_t flag_words[26 * 26] = {
@@ -316,6 +316,13 @@ static int line(struct parser *p, const char *at, const char *end)
 	/* More that are between expected ones, or behind them: looking them up would cost a walk of the table each. */
 	if (c == 'T' && begins(at, end, "THPeligible:", 12))
 		return 0;
+	if (c == 'P' && begins(at, end, "ProtectionKey:", 14)) {
+		uint64_t key;
+		int scaled;
+		if (number(at + 14, end, &key, &scaled) == 0 && !scaled && key < 256)
+			p->region.key = (uint8_t)key;
+		return 0;
+	}
 	if ((c == 'M' && begins(at, end, "MMUPageSize:", 12)) || c == 'T' || c == 'V')
 		return other_field(p, at, end);
 	int rc = field(p, at, end);

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "proc/group.h"
+#include "proc/numa.h"
 #include "proc/settings.h"
 #include "proc/verdict.h"
 
@@ -650,12 +651,16 @@ const struct region **regions_order(const struct breakdown *b, enum regions_sort
 }
 
 /* smaps' facts that are not in the table: a line below the mapping, with --all. */
-static void put_facts(struct buf *to, const struct region *r, const struct regions_text_opt *opt)
+static void put_facts(struct buf *to, const struct breakdown *b, const struct region *r,
+		      const struct regions_text_opt *opt)
 {
 	char flags[REGION_FLAGS_TEXT];
 	region_flags_text(r, flags);
 	uint64_t huge = r->anon_huge_bytes + r->shmem_huge_bytes + r->file_huge_bytes;
-	if (!huge && !r->ksm_bytes && !r->lazy_free_bytes && !r->locked_bytes && !r->swap_bytes)
+	const struct numa_row *numa = numa_at(b->numa, r->start);
+	int spread = numa && numa_is_told(numa);
+	if (!huge && !r->ksm_bytes && !r->lazy_free_bytes && !r->locked_bytes && !r->swap_bytes &&
+	    !r->key && !spread)
 		return;
 	buf_puts(to, "          of it");
 	put_fact(to, "huge pages", huge, opt->raw);
@@ -664,6 +669,15 @@ static void put_facts(struct buf *to, const struct region *r, const struct regio
 	put_fact(to, "lazily freed", r->lazy_free_bytes, opt->raw);
 	put_fact(to, "KSM", r->ksm_bytes, opt->raw);
 	put_fact(to, "pages of", r->page_bytes > 4096 ? r->page_bytes : 0, opt->raw);
+	if (r->key)
+		buf_printf(to, "   protection key %u", r->key);
+	for (unsigned i = 0; spread && i < NUMA_NODES_MAX; i++) {
+		char node[24];
+		snprintf(node, sizeof(node), "node %u", i);
+		put_fact(to, node, numa->node_bytes[i], opt->raw);
+	}
+	if (spread && strcmp(numa->policy, "default") != 0)
+		buf_printf(to, "   policy %s", numa->policy);
 	buf_printf(to, "   flags %s\n", flags);
 }
 
@@ -707,7 +721,7 @@ void regions_text_mappings(struct buf *to, const struct breakdown *b,
 		put_cell(to, r->name[0] ? r->name : r->label, rest, opt->ascii, 0);
 		buf_putc(to, '\n');
 		if (opt->all && b->full)
-			put_facts(to, r, opt);
+			put_facts(to, b, r, opt);
 		shown++;
 	}
 	free(list);
@@ -724,7 +738,8 @@ static void put_settings(struct buf *to, const struct breakdown *b,
 		const struct setting *s = &b->settings->rows[i];
 		if (!opt->all &&
 		    (strcmp(s->from, "glibc, as it comes") == 0 || strcmp(s->from, "glibc") == 0 ||
-		     strcmp(s->from, "glibc, in use") == 0))
+		     strcmp(s->from, "glibc, in use") == 0 ||
+		     strcmp(s->from, "where malloc leads") == 0))
 			continue;
 		if (!shown++)
 			buf_printf(to, "%ssettings in force%s\n", style.bold, style.plain);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an operator asks of `regions`: one set of labels everywhere, a verdict first, memory beside RSS, and rules that mean what they say."""
+import glob
 import json
 import os
 import re
@@ -310,6 +311,25 @@ def test_settings_in_force_are_told_with_who_set_them(byteledger):
         assert rows["mmap_threshold"][1] == "glibc, risen by itself"
 
 
+def test_which_allocator_serves_which_module_is_told(byteledger):
+    found = glob.glob("/usr/lib/*/libjemalloc.so.2")
+    if not found or not glob.glob("/usr/lib/*/libsqlite3.so.0"):
+        pytest.skip("libjemalloc2 or libsqlite3-0 is not installed")
+    # a plugin that is loaded for itself finds the C library's malloc first: half of the heap is where nobody looks for it
+    code = "import ctypes, sys; ctypes.CDLL('libsqlite3.so.0', mode=2 | 8)  # RTLD_NOW | RTLD_DEEPBIND\nprint('ready', flush=True)\nsys.stdin.read()"
+    with Python(code, env={**os.environ, "LD_PRELOAD": found[0]}) as program:
+        rows = {s["name"]: (s["value"].split(", "), s["from"]) for s in look(byteledger, program.pid)["settings"]}
+        glibc, jemalloc = rows["libc.so.6 serves"], rows["libjemalloc.so.2 serves"]
+        assert any(m.startswith("libsqlite3.so.0") for m in glibc[0]) and not any(m.startswith("libsqlite3") for m in jemalloc[0]), rows
+        assert any("python" in m for m in jemalloc[0]) and glibc[1] == "where their malloc leads", rows
+        page = run(byteledger, "-p", program.pid).stdout.decode()
+        assert re.search(r"^  libc.so.6 serves +libsqlite3", page, re.M), page
+    # where all are served by one it is no news
+    with Python("import sys; print('ready', flush=True); sys.stdin.read()") as program:
+        assert " serves " not in run(byteledger, "-p", program.pid).stdout.decode()
+        assert re.search(r"^  libc.so.6 serves +\S", run(byteledger, "-p", program.pid, "--all").stdout.decode(), re.M)
+
+
 def test_facts_of_each_mapping_stand_with_all(byteledger):
     code = """
 import ctypes, mmap, sys
@@ -330,6 +350,37 @@ sys.stdin.read()
             pytest.skip("mlock() is not permitted here")
         assert sum(r["locked_bytes"] for r in locked) == 1 << 20
         assert "locked 1.00 MiB" in run(byteledger, "-p", program.pid, "--all").stdout.decode()
+
+
+def test_nodes_and_protection_keys_of_each_mapping_stand_with_all(byteledger):
+    code = """
+import ctypes, mmap, sys
+libc = ctypes.CDLL(None, use_errno=True)
+at = lambda m: ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(m)))
+bound, keyed = (mmap.mmap(-1, 2 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in range(2))
+nodes = ctypes.c_ulong(1)
+bind = libc.syscall(237, at(bound), ctypes.c_ulong(2 << 20), 2, ctypes.byref(nodes), ctypes.c_ulong(8), 0)  # MPOL_BIND to node 0
+for m in (bound, keyed): m.write(b'x' * (2 << 20))
+key = libc.pkey_alloc(0, 0)
+if key > 0: libc.pkey_mprotect(at(keyed), ctypes.c_size_t(2 << 20), 3, key)
+print(at(bound).value, bind, at(keyed).value, key, flush=True)
+sys.stdin.read()
+"""
+    if os.uname().machine != "x86_64":
+        pytest.skip("written for x86-64")
+    with Python(code) as program:
+        bound, bind, keyed, key = map(int, program.said.split())
+        regions = look(byteledger, program.pid, "--all")["regions"]
+        on = lambda address: next(r for r in regions if r["start"] <= address < r["end"])
+        text = run(byteledger, "-p", program.pid, "--all").stdout.decode()
+        if not os.path.exists("/proc/self/numa_maps"):
+            assert {r["numa"] for r in regions} == {None}
+        elif bind == 0:
+            assert on(bound)["numa"] == {"policy": "bind:0", "node_bytes": {"0": on(bound)["rss_bytes"]}}, on(bound)
+            assert "policy bind:0" in text
+        if key > 0:
+            assert on(keyed)["protection_key"] == key and f"protection key {key}" in text
+        assert {r["protection_key"] for r in regions if r["start"] != on(keyed)["start"]} == {0}
 
 
 @pytest.mark.large
