@@ -642,3 +642,28 @@ def test_regions_explain_and_the_end_of_run_say_it_in_the_same_words(byteledger,
     assert end.startswith(f"{advice['text']}: {advice['saves_bytes'] / 2**20:.1f} MiB at most ") and advice["text"] in " ".join(told.split())
     share = re.search(r"[0-9.]+ % explained", told)[0]
     assert share in end, (share, end)
+
+
+READS_A_MIB = {"glibc": 16, "jemalloc": 12, "tcmalloc": 240, "mimalloc": 4}
+
+
+@pytest.mark.parametrize("allocator", LIBRARIES)
+def test_what_a_sheet_reads_grows_with_the_heap_and_no_faster(byteledger, prog, allocator):
+    """System calls that read, counted by the kernel: whatever the machine does beside, that is what a large heap costs."""
+    if not installed(allocator):
+        pytest.skip(f"{allocator} is not installed")
+    env = dict(os.environ, **({"LD_PRELOAD": LIBRARIES[allocator]} if LIBRARIES[allocator] else {}))
+    reads, sizes = [], []
+    for blocks in (100000, 500000):
+        program = subprocess.Popen([prog("crowd"), str(blocks)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+        try:
+            assert program.stdout.readline().split()[0] == "ready"
+            counted = subprocess.run(["sh", "-c", '"$@" > /dev/null && grep syscr /proc/$$/io', "sh", byteledger, "explain", "-p", str(program.pid)],
+                                     capture_output=True, text=True, check=True, timeout=120).stdout
+            sizes.append(float(explain(byteledger, "-p", str(program.pid))["rss_bytes"]) / 2**20)
+        finally:
+            program.kill()
+            program.communicate()
+        reads.append(int(counted.split()[1]))
+    assert sizes[1] > sizes[0] + 30, sizes
+    assert (reads[1] - reads[0]) / (sizes[1] - sizes[0]) < READS_A_MIB[allocator], (reads, sizes)
