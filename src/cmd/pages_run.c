@@ -614,9 +614,21 @@ static void tell_tables(struct life *l)
 	fprintf(stderr, "hint: --tables %llu\n", (unsigned long long)(info.table_room >> 18));
 }
 
+/* Pages of further stacks are counted, and nobody's. */
+static void tell_full(struct life *l)
+{
+	if (l->job->quiet || !l->shot ||
+	    (!l->shot->lost[PAGES_LOST_STACKS] && !l->shot->lost[PAGES_LOST_FRAMES]))
+		return;
+	cmd_say("the kernel's table of %u stacks was full: pages of further ones have none",
+		l->shot->stacks_max);
+	fprintf(stderr, "hint: --stacks %llu\n", l->shot->stacks_max * 4ull);
+}
+
 static int finish(struct life *l, struct err *err)
 {
 	tell_tables(l);
+	tell_full(l);
 	if (l->shot && !l->shot->count && !l->job->quiet && !l->program.pid)
 		cmd_say("no process was there to be counted");
 	if (!l->shot || l->job->quiet || l->job->jsonl)

@@ -156,7 +156,8 @@ static int ask_kernel(struct pageown *p, struct err *err)
 	struct pages_bpf *s = p->skeleton;
 	struct btf *btf = btf__load_vmlinux_btf();
 	if (!btf) {
-		err_set(err, -errno, "cannot read the kernel's types (BTF)");
+		/* libbpf's error is that no process has that id */
+		err_set(err, -ENOTSUP, "cannot read the kernel's types (BTF)");
 		return err_hint(err, "needs a kernel built with CONFIG_DEBUG_INFO_BTF, and /sys "
 				     "mounted");
 	}

@@ -8,6 +8,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -190,3 +191,34 @@ def test_capabilities_do_instead_of_root_and_are_dropped(byteledger, prog, cold_
         ledger.send_signal(signal.SIGINT)
         ledger.wait(20)
         target.end()
+
+
+def in_one_line_with_a_hint(done, words):
+    assert done.returncode == 1 and words in done.stderr and done.stdout == "", done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2 and lines[1].startswith("hint:"), lines
+
+
+def test_a_target_that_has_ended_is_said_to_be_gone(byteledger):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    in_one_line_with_a_hint(subprocess.run([byteledger, "pages", "-p", str(ended.pid)], capture_output=True, text=True, timeout=100), str(ended.pid))
+
+
+def test_a_kernel_that_does_not_tell_its_types_is_said_to_be_one(byteledger):
+    done = subprocess.run(["unshare", "-m", "sh", "-c", f"mount -t tmpfs none /sys/kernel/btf && exec {byteledger} pages -p {os.getpid()}"],
+                          capture_output=True, text=True, timeout=100)
+    in_one_line_with_a_hint(done, "BTF")
+    assert "No such process" not in done.stderr
+
+
+def test_a_full_table_of_stacks_is_said_with_what_helps(byteledger, tmp_path):
+    code = "import json, sqlite3, email, http.client, xml.dom.minidom, unittest, asyncio, decimal, ctypes"
+    report = tmp_path / "report"
+    done = subprocess.run([byteledger, "pages", "--stacks", "1024", "--format", "json", "--report", str(report), "--", sys.executable, "-c", code],
+                          capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0 and "hint: --stacks 4096" in done.stderr, done.stderr
+    process = json.loads(report.read_text())["processes"][0]
+    assert process["unattributed"]["table_full"] > 0
+    assert {"stacks_full", "frames_full"} & set(process["lost"]["by_reason"]) # numbers or frames, by how deep they are
+    assert process["attributed_bytes"] + sum(process["unattributed"].values()) == process["rss_bytes"]
