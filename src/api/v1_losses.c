@@ -58,9 +58,12 @@ static int losses_put(struct sink *sink, const struct event *events, size_t coun
 			l->before_ns = ev->time_ns;
 			continue;
 		}
+		uint64_t lost = ev->addr + ev->block.v; /* allocations, frees */
+		if (!lost && !ev->bytes)
+			continue;
 		struct span *s = span_of(l, ev->time_ns, (unsigned)ev->value);
 		s->end_ns = ev->time_ns > s->end_ns ? ev->time_ns : s->end_ns;
-		s->events += ev->addr;
+		s->events += lost;
 		s->bytes += ev->bytes;
 	}
 	return 0;
