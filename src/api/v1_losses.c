@@ -8,7 +8,7 @@
 
 #define SPANS_MAX 256
 
-/** struct span - losses of one reason that follow each other closely. */
+/** struct span - losses of one reason that follow each other closely, from the last event before to the first one behind. */
 struct span {
 	uint64_t begin_ns, end_ns, events, bytes;
 	unsigned reason;
@@ -18,6 +18,7 @@ struct losses {
 	struct sink sink;
 	uint64_t gap_ns;    /* of one reason, and no further apart: one span */
 	uint64_t before_ns; /* the last event that was kept: what is missing came behind it */
+	struct span *open;  /* the last loss: nothing was kept since */
 	size_t count;
 	struct span spans[SPANS_MAX];
 };
@@ -56,6 +57,9 @@ static int losses_put(struct sink *sink, const struct event *events, size_t coun
 		const struct event *ev = &events[i];
 		if (ev->kind != EVENT_LOST || ev->value >= LOSS_REASON_MAX) {
 			l->before_ns = ev->time_ns;
+			if (l->open && ev->time_ns > l->open->end_ns)
+				l->open->end_ns = ev->time_ns;
+			l->open = NULL;
 			continue;
 		}
 		uint64_t lost = ev->addr + ev->block.v; /* allocations, frees */
@@ -64,6 +68,7 @@ static int losses_put(struct sink *sink, const struct event *events, size_t coun
 		struct span *s = span_of(l, ev->time_ns, (unsigned)ev->value);
 		s->end_ns = ev->time_ns > s->end_ns ? ev->time_ns : s->end_ns;
 		s->events += lost;
+		l->open = s;
 		s->bytes += ev->bytes;
 	}
 	return 0;
