@@ -152,9 +152,11 @@ def test_a_table_of_processes_is_made_again_and_again_in_any_order(byteledger, t
             some[0].communicate("", timeout=60)
             some.append(subprocess.Popen([str(link), "-c", code.format(1)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
             wait_for(lambda: {p["pid"] for p in newest()} == {c.pid for c in some[1:]}, "who is there now")
-        page = run(byteledger, "-n", "tabled", "--group", "process", "--watch", "0.1", "--duration", "1s", "--sort", "rss").stdout.decode()
-        tables = [[int(line.split()[-2]) for line in table.splitlines() if line.endswith("  tabled")] for table in page.split("\n\n")]
-        assert len(tables) >= 2 and all(t[:2] == [some[1].pid, some[2].pid] for t in tables), page
+        with Watch(byteledger, None, "-n", "tabled", "--group", "process", "--watch", "0.1", "--sort", "rss") as watch:
+            wait_for(lambda: sum(line.endswith("  sum") for line in watch.out) >= 2, "a second table")
+            page = "\n".join(watch.out)
+        tables = [[int(line.split()[-2]) for line in table.splitlines() if line.endswith("  tabled")] for table in page.split("\n\n")[:2]]
+        assert len(tables) == 2 and all(t[:2] == [some[1].pid, some[2].pid] for t in tables), page
     finally:
         for child in some:
             child.kill()
