@@ -78,27 +78,61 @@ struct last_frame {
 #define MEMO_OFF_BITS 16
 
 /*
- * Where something begins in the circular area that holds what is remembered: a running number of 32 byte units, so that it
+ * A saved word of a stack whose words are packed: value << 16 | how much further in than the word before it stands | whether the
+ * value is meant from the word's own address (a saved rbp). A program has hardly more of them than return addresses, so each
+ * stands once, and a stack names its words by 16 bits each.
+ */
+#define LINK_STEP 0xfff8u
+#define LINK_RELATIVE 1u
+
+/*
+ * Where something begins in the circular area that holds what is remembered: a running number of 8 byte units, so that it
  * tells by itself whether it has been written over. All of them are forgotten before they would begin anew.
  */
-#define AREA_UNIT 32u
+#define AREA_UNIT 8u
 #define AREA_NONE 0u /* older than everything */
 #define AREA_END_MAX (3u << 30)
 
 /*
- * All stacks that end in one (ip, sp). Where there are several, @selector names words that tell them apart: distances
- * from sp in words, each the innermost difference between two stacks that were met, and each a slot of every stack
- * remembered here (one that turns out not to be is taken out: garbage would never be found again).
+ * Below an (ip, sp) the stacks that ended there form a tree. A fork stands where two of them first differ, seen from the innermost
+ * frame: up to there all stacks below it are the same, so its word is a slot of each, whatever their frames' sizes further
+ * out. What lies between forks is not looked at on the way; the stack found at the end is compared as a whole. Nothing
+ * that stands here is a claim: what is wrong, or gone, leads to a walk.
  */
-#define SELECTORS_MAX 13
-#define SELECTORS_REMOVED_MAX 4
+struct memo_ref {
+	uint32_t
+		rep; /* the youngest stack below; the stack itself where there is no fork. Dead: so is all below */
+	uint32_t id;    /* of the fork, in the table of children; hardly ever used twice */
+	uint16_t fork;  /* 0: none; FORK_BP; else 1 + the distance of its word from sp, in words */
+	uint16_t reach; /* in roots: how far out the slots go of the stacks that were met */
+};
+#define FORK_BP \
+	0xffffu /* the register, where the stacks differ in it and hang on it: before all words */
+#define FORK_MAX 0xfffeu
+#define FORKS_MAX 64u /* on the way to a stack */
+
 struct memo_root {
 	uint64_t ip, sp;
-	uint64_t serial; /* never used twice; below first_serial: forgotten */
-	uint32_t used;   /* the area's end when a stack was last put under this root */
-	uint32_t last;   /* the struct memo that answered last */
-	uint8_t selectors, removed;
-	uint16_t selector[SELECTORS_MAX]; /* 64 bytes: one line */
+	struct memo_ref ref;
+	uint32_t last; /* the struct memo that answered last */
+};
+
+/*
+ * What follows a fork for one word. Its first line is named by the fork alone, so that the children of one stand together;
+ * where there is no room a second one is named by the word too.
+ */
+struct memo_child {
+	uint32_t tag;
+	struct memo_ref ref;
+};
+#define CHILD_WAYS 4
+struct memo_line {
+	struct memo_child way[CHILD_WAYS];
+};
+
+/* Which stack came after two others. */
+struct memo_after {
+	uint32_t tag, place;
 };
 
 /*
@@ -110,32 +144,25 @@ struct memo_outer {
 	uint32_t count;
 	uint32_t
 		next; /* AREA_NONE, or where those further out are, whose distances count from somewhere else */
-	uint64_t reserved[2];
 	uint64_t word[];
 };
 
-/* One remembered stack in the circular area, its words outermost first, padded to a multiple of 4. */
+/*
+ * One remembered stack in the circular area, its words outermost first: as 8 byte words, padded to a multiple of 4, or packed.
+ */
 struct memo {
-	uint64_t head; /* ip << 16 | number of words; of that the top bit: rbp is needed */
+	uint64_t head; /* ip << 16 | number of words | flags */
 	uint64_t sp;
 	uint64_t bp;
 	uint32_t node;
 	uint32_t outer; /* AREA_NONE, or where its struct memo_outer is */
+	uint32_t next;  /* the stack that came after it last; AREA_NONE: not known */
+	uint32_t top;   /* packed: what the first step counts from, in bytes from sp */
 	uint64_t word[];
 };
-#define MEMO_WORDS 0x7fffu
+#define MEMO_WORDS 0x3fffu
+#define MEMO_PACKED 0x4000u
 #define MEMO_NEEDS_BP 0x8000u
-
-/*
- * A set of remembered stacks is a line: 32 bits hashed from the root and the selected words, and where the stack is. It
- * stands in the way that its hash names where that was free: then one comparison finds it, and the branch behind it is
- * foreseen. Roots without selectors, most of which have one stack, stand in the order of their making: what was made together
- * is asked for together.
- */
-#define MEMO_WAYS 8
-struct memo_set {
-	uint64_t slot[MEMO_WAYS]; /* hash << 32 | place */
-};
 
 struct unwind_thread {
 	/* read by every capture */
@@ -143,11 +170,12 @@ struct unwind_thread {
 	const uint64_t *process_epoch;
 	uint64_t seen_epoch;
 	uint32_t seen_gen;
-	uint32_t busy;      /* set while a walk changes what is remembered */
-	uint32_t root_mask; /* roots - 1 */
-	uint32_t memo_mask; /* sets - 1 */
-	uint32_t oldest;    /* what begins before this in the area is gone */
-	uint32_t lap;       /* what begins at the area's start in this lap */
+	uint32_t busy;       /* set while a walk changes what is remembered */
+	uint32_t root_mask;  /* roots - 1 */
+	uint32_t line_mask;  /* lines of children - 1 */
+	uint32_t after_mask; /* places - 1 */
+	uint32_t oldest;     /* what begins before this in the area is gone */
+	uint32_t lap;        /* what begins at the area's start in this lap */
 	uint32_t area_units;
 	uint32_t repeated_mask;
 	/*
@@ -156,13 +184,21 @@ struct unwind_thread {
 	 * it turns out to be another one, the place has to earn this again.
 	 */
 	uint64_t *repeated;
+	/* The stack that ought to come next, the last two, and of the last 32 guesses which were right */
+	uint32_t expected, before, before2, history;
 	struct memo_root *root;
-	struct memo_set *memo;
+	struct memo_line *line;
+	struct memo_after *after;
+	uint64_t *link;
 	uint8_t *area;
-	uint64_t first_serial; /* roots before this are forgotten */
 	/* misses */
 	uint64_t salt; /* the epoch in the top bits: old keys of the rule cache do not match */
-	uint64_t serial;
+	uint32_t link_shift;    /* 64 - log2(places) */
+	uint32_t link_full;     /* words that found no place since the table was cleared */
+	uint32_t link_patience; /* so many, and it is cleared */
+	uint32_t forks;         /* the number given last */
+	uint32_t
+		wide_end; /* stacks that begin before this are not packed: those are compared faster */
 	uint32_t epoch;    /* number of forgettings */
 	uint32_t area_end; /* where the next one will begin */
 	uint64_t
@@ -238,8 +274,17 @@ uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs) UN
  */
 int unwind_deepen(struct unwind_thread *t);
 
-/** unwind_remember() - put the whole last stack into the memo under @regs; its @joined outermost frames were there before. */
-void unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs,
-		     uint32_t joined) UNWIND_HOT;
+/**
+ * unwind_remember() - put the whole last stack into the memo under @regs; its @joined outermost frames were there before.
+ * Return its place; AREA_NONE: it could not be kept.
+ */
+uint32_t unwind_remember(struct unwind_thread *t, const struct unwind_regs *regs,
+			 uint32_t joined) UNWIND_HOT;
+
+/** unwind_follows() - the stack at @place, or one that is not remembered, came now; @right: as expected. What comes next? */
+void unwind_follows(struct unwind_thread *t, uint32_t place, uint32_t right) UNWIND_APART;
+
+/** unwind_forget_links() - begin the table of words anew; everything is forgotten. While t->busy only. */
+void unwind_forget_links(struct unwind_thread *t);
 
 #endif

@@ -603,7 +603,7 @@ uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs)
 {
 	struct proof proof = { 0, UINT32_MAX };
 	struct place p;
-	uint32_t joined = 0, node, n;
+	uint32_t joined = 0, place = AREA_NONE, node, n;
 
 	t->busy = 1;
 	__asm__ volatile(
@@ -611,10 +611,10 @@ uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs)
 			: "memory"); /* a signal handler that leaves by longjmp finds the mark */
 	t->stats.misses++;
 	unwind_node_expect_new(&t->process->nodes);
-	/* where a new root's stack will be remembered */
-	__builtin_prefetch(&t->memo[(uint32_t)(t->serial + 1) / MEMO_WAYS & t->memo_mask]);
 	if (unlikely(t->area_end >= AREA_END_MAX))
 		unwind_forget(t);
+	else if (unlikely(t->link_full > t->link_patience))
+		unwind_forget_links(t);
 	place_init(t, &p, regs);
 	if (unlikely(t->keyed))
 		t->frame_count = 0; /* its words would be read to prove it */
@@ -670,7 +670,8 @@ uint32_t unwind_walk(struct unwind_thread *t, const struct unwind_regs *regs)
 	    __atomic_load_n(t->process->nodes.copier, __ATOMIC_RELAXED))
 		t->frame_count = 0;
 	if (t->frame_count && !(t->frame[t->frame_count - 1].words & FRAME_TAINTED))
-		unwind_remember(t, regs, joined);
+		place = unwind_remember(t, regs, joined);
+	unwind_follows(t, place, 0);
 	__asm__ volatile("" ::: "memory");
 	t->busy = 0;
 	return node;

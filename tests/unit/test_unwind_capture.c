@@ -281,6 +281,67 @@ static void stacks_that_share_their_outer_frames_are_all_remembered(void **state
 	assert_true(misses_of[4] < 2048 / 16);
 }
 
+/* Frames of three sizes, one of them with an rbp that those further out hang on: stacks of many layouts at one place. */
+static int any_size(int depth, unsigned path);
+
+#define SIZED(name, bytes)                                 \
+	static NOINLINE int name(int depth, unsigned path) \
+	{                                                  \
+		volatile char room[bytes];                 \
+		room[0] = 1;                               \
+		int deeper = any_size(depth - 1, path);    \
+		RETURNS_HERE("");                          \
+		return deeper + room[0];                   \
+	}
+SIZED(sized_16, 16)
+SIZED(sized_48, 48)
+SIZED(sized_112, 112)
+static NOINLINE int sized_unknown(int depth, unsigned path)
+{
+	volatile size_t bytes = 32 + path % 3 * 16;
+	volatile char room[bytes];
+	room[0] = 1;
+	int deeper = any_size(depth - 1, path);
+	RETURNS_HERE("");
+	return deeper + room[0];
+}
+
+static int any_size(int depth, unsigned path)
+{
+	static int (*const of[])(int, unsigned) = { sized_16, sized_48, sized_112, sized_unknown };
+
+	if (depth > 0)
+		return of[path >> (depth * 2 - 2) & 3](depth, path) + 1;
+	compare_here();
+	return 0;
+}
+
+/* In turn, and in two other orders. */
+static void all_sizes(unsigned round)
+{
+	static const unsigned stride[] = { 1, 1, 2221, 1, 1021 };
+	struct unwind_stats after;
+
+	unwind_thread_stats(thread, &before);
+	for (unsigned i = 0; i < 4096; i++)
+		any_size(6, i * stride[round] & 4095);
+	unwind_thread_stats(thread, &after);
+	misses_of[round] = after.misses - before.misses;
+	print_message("round %u: %lu misses\n", round, misses_of[round]);
+}
+
+static void paths_through_frames_of_different_sizes_are_all_remembered(void **state)
+{
+	(void)state;
+	compared = different = 0;
+	repeat(5, all_sizes);
+	assert_int_equal(compared, 5 * 4096);
+	assert_int_equal(different, 0);
+	/* a fork that was pushed out takes those below it along; without the tree each one is walked */
+	assert_true(misses_of[2] < 4096 / 2);
+	assert_true(misses_of[4] < 4096 / 2);
+}
+
 /* What stands behind a frame of 1 MiB, and of another one, has distances of its own. */
 static NOINLINE int far_from_callers(void)
 {
@@ -492,6 +553,7 @@ int main(void)
 		cmocka_unit_test(places_that_have_all_been_used_begin_anew),
 		cmocka_unit_test(a_stack_that_repeated_is_not_taken_for_another_at_its_place),
 		cmocka_unit_test(stacks_that_share_their_outer_frames_are_all_remembered),
+		cmocka_unit_test(paths_through_frames_of_different_sizes_are_all_remembered),
 		cmocka_unit_test(callers_behind_frames_of_megabytes_are_remembered),
 		cmocka_unit_test(a_shared_outer_frame_that_changed_is_noticed),
 		cmocka_unit_test(callbacks_through_libc_are_followed),
