@@ -23,6 +23,16 @@
 #define READINGS_MAX 3u
 #define STACK_MIN 2048u
 
+/* runtime.gcControllerState of Go 1.19 (goal: 1.21) to 1.26, words: growth in per cent, memory limit, least heap, ..., goal, ..., in use, released, free */
+#define PACE_WORDS 37u
+#define PACE_LIMIT 1u
+#define PACE_LEAST 2u
+#define PACE_GOAL 9u
+#define PACE_USED 34u
+#define PACE_RELEASED 35u
+#define PACE_FREE 36u
+#define PACE_HEAP_MIN (4ull << 20) /* with GOGC=100 */
+
 enum { DEAD, IN_USE, MANUAL }; /* manual: stacks and work buffers */
 
 /* Where a span's fields stand; the first three (next, prev, list) and start, pages have never moved. */
@@ -57,6 +67,9 @@ struct go {
 	char version[24];
 	unsigned bad;
 	double consistency; /* per cent */
+	uint64_t used;      /* bytes of spans in use */
+	uint64_t pace[PACE_WORDS];
+	int paced;
 };
 
 static uint64_t u64_at(const char *bytes)
@@ -277,6 +290,28 @@ static int read_spans(struct go *go)
 	return 0;
 }
 
+/* Its bytes in use are the spans', its least heap goes by its growth: nothing else looks like that. */
+static int look_for_pace(void *ctx, const struct scan_block *block)
+{
+	struct go *go = ctx;
+	for (size_t i = 0; i < block->count && i + PACE_WORDS <= block->ahead; i++) {
+		const uint64_t *w = block->words + i;
+		int percent = (int)(uint32_t)w[0];
+		if (w[0] >> 32 || percent < -1 || !w[PACE_LIMIT] || w[PACE_LIMIT] > INT64_MAX ||
+		    w[PACE_USED] % PAGE_BYTES || w[PACE_RELEASED] % 4096 || w[PACE_FREE] % 4096 ||
+		    w[PACE_USED] < go->used - go->used / 8 ||
+		    w[PACE_USED] > go->used + go->used / 8 || w[PACE_RELEASED] >> 47 ||
+		    w[PACE_FREE] >> 47 ||
+		    (percent >= 0 ? w[PACE_LEAST] != PACE_HEAP_MIN * (uint64_t)percent / 100
+				  : w[PACE_GOAL] != UINT64_MAX))
+			continue;
+		memcpy(go->pace, w, sizeof(go->pace));
+		go->paced = 1;
+		return 1;
+	}
+	return 0;
+}
+
 /* A running program may move under the reader: a reading that disagrees with itself is made again, the best one counts. */
 static int read_best(struct go *go)
 {
@@ -434,6 +469,13 @@ static int tell(struct go *go, struct allocator_reading *heap, struct allocator_
 	heap->consistency = stacks->consistency = go->consistency;
 	heap->exact = stacks->exact = 1;
 	*a = *heap;
+	if (go->paced) {
+		a->paced = 1;
+		a->gc_percent = (int)(uint32_t)go->pace[0];
+		a->goal_bytes = go->pace[PACE_GOAL];
+		a->idle_bytes = go->pace[PACE_FREE];
+		a->released_bytes = go->pace[PACE_RELEASED];
+	}
 	snprintf(a->allocator, sizeof(a->allocator), "Go heap");
 	snprintf(a->how, sizeof(a->how), "every one of %zu spans, laid out as in Go %s (%s)",
 		 go->count, go->layout->versions, go->version);
@@ -479,6 +521,12 @@ static int judge_and_tell(struct go *go)
 	if (!claims)
 		return -ENOMEM;
 	count_all(go, claims, &heap, &stacks);
+	for (size_t i = 0; i < go->count; i++)
+		go->used +=
+			go->spans[i].state == IN_USE ? go->spans[i].end - go->spans[i].start : 0;
+	/* older ones lay it out otherwise, or keep the goal elsewhere */
+	if (go->layout && go->layout != &layouts[2])
+		scan_data(go->b, go->memory, 0, look_for_pace, go);
 	int rc = heaps_judge(go->b, go->memory, labels[0], go->consistency);
 	if (rc == 1) {
 		rc = heaps_claim(go->b, claims, REGION_RUNTIME, labels, "Go");

@@ -12,6 +12,7 @@
 #include "heaps/readers.h"
 #include "heaps/scan.h"
 #include "proc/owned.h"
+#include "wire/heap.h"
 
 struct allocator_reading *heaps_add(struct breakdown *b)
 {
@@ -167,6 +168,29 @@ static int own_stacks(struct breakdown *b, const struct memory *memory)
 	return rc;
 }
 
+/* What the preload library mapped in the target, by its word in the memory that it shares with its recorder: the kernel joins it to others'. */
+static int own_library(struct breakdown *b, const struct memory *memory)
+{
+	struct wire_heap_header *header = malloc(sizeof(*header));
+	int rc = header ? 0 : -ENOMEM;
+	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
+		const struct region *r = &b->regions[i];
+		if (strncmp(r->name, "/memfd:byteledger", 17) != 0 || r->offset ||
+		    r->end - r->start < sizeof(*header) ||
+		    memory_read_resident(memory, r->start, header, sizeof(*header)) < 0 ||
+		    header->magic != WIRE_HEAP_MAGIC)
+			continue;
+		for (size_t k = 0; k < ARRAY_LEN(header->own_ranges) && rc == 0; k++)
+			if (header->own_ranges[k][1] < UINT64_MAX / 2)
+				rc = heaps_own(b, header->own_ranges[k][0],
+					       header->own_ranges[k][1], REGION_BYTELEDGER,
+					       "byteledger's own memory", "byteledger", OWNED_PART,
+					       HOW_ALLOCATOR);
+	}
+	free(header);
+	return rc;
+}
+
 static uint64_t work_of(const struct breakdown *b)
 {
 	uint64_t work = WORK_LEAST + b->region_count * WORK_MAPPING;
@@ -236,6 +260,8 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 	if (b->heaps_refused < 0)
 		return breakdown_sum(b, err);
 	b->heaps_refused = 0;
+	if (!b->full) /* whoever watches has time */
+		pages_gently(&pages);
 	struct memory_process process = { .target = target, .pages = &pages };
 	struct memory memory;
 	memory_of_process(&memory, &process);
@@ -261,9 +287,12 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 	tell_swapped(b);
 	if (rc == 0 && place_threads(b, &memory) < 0)
 		rc = err_set(err, -ENOMEM, "cannot place the threads of process %d", (int)b->pid);
-	if (rc == 0 && (own_stacks(b, &memory) < 0 || owned_sort(b->owned) < 0))
+	if (rc == 0 &&
+	    (own_library(b, &memory) < 0 || own_stacks(b, &memory) < 0 || owned_sort(b->owned) < 0))
 		rc = err_set(err, -ENOMEM, "cannot name the mappings of process %d", (int)b->pid);
 	b->named_ns = b->owned->read_ns = clock_ns(CLOCK_MONOTONIC);
+	if (process.stall_ns > b->reading.stall_ns)
+		b->reading.stall_ns = process.stall_ns;
 	pages_close(&pages);
 	b->files_of = NULL;
 	return rc < 0 ? rc : owned_apply(b->owned, b, target, err);

@@ -19,6 +19,7 @@
 #define BLOCKS 8u
 #define SPAN_MAX (1ull << 46)
 #define CLASS_SPACE_MAX (4ull << 30)
+#define CLASSES_MAX (1u << 18)
 
 enum wanted {
 	HEAP,      /* static, a pointer */
@@ -31,6 +32,13 @@ enum wanted {
 	MAP_SIZE,
 	KLASS_BASE, /* static */
 	SHARED_TOP, /* static */
+	LOADERS,    /* static: the first loader's data, a pointer */
+	LOADER_NEXT,
+	LOADER_CLASSES, /* the first of its classes */
+	CLASS_NEXT,
+	CONSTANTS, /* of a class */
+	HOLDER,    /* of constants: their class */
+	METHODS,   /* of a class, an array */
 	WANTED
 };
 static const struct {
@@ -48,6 +56,13 @@ static const struct {
 	{ "CompressedKlassPointers", "_narrow_klass._base", KLASS_BASE },
 	{ "CompressedKlassPointers", "_base", KLASS_BASE },
 	{ "MetaspaceObj", "_shared_metaspace_top", SHARED_TOP },
+	{ "ClassLoaderDataGraph", "_head", LOADERS },
+	{ "ClassLoaderData", "_next", LOADER_NEXT },
+	{ "ClassLoaderData", "_klasses", LOADER_CLASSES },
+	{ "Klass", "_next_link", CLASS_NEXT },
+	{ "InstanceKlass", "_constants", CONSTANTS },
+	{ "ConstantPool", "_pool_holder", HOLDER },
+	{ "InstanceKlass", "_methods", METHODS },
 };
 
 /* Blocks of the library's file, for texts. */
@@ -123,6 +138,22 @@ static void read_table(struct texts *t, const struct memory *memory, uint64_t ta
 	}
 }
 
+/* The mappings that touch the one at @addr: a node of metaspace is one reservation, committed piece by piece. */
+static void note_metaspace(const struct breakdown *b, uint64_t addr, struct hotspot_places *p)
+{
+	for (unsigned i = 0; i < p->metaspace_count; i++)
+		if (addr >= p->metaspace[i].start && addr < p->metaspace[i].end)
+			return;
+	size_t at = breakdown_find(b, addr);
+	if (at == b->region_count || p->metaspace_count == HOTSPOT_METASPACES ||
+	    b->regions[at].inode || b->regions[at].name[0] ||
+	    b->regions[at].class != REGION_ANONYMOUS ||
+	    (addr >= p->classes.start && addr < p->classes.end))
+		return;
+	p->metaspace[p->metaspace_count++] =
+		(struct memory_run){ b->regions[at].start, b->regions[at].end };
+}
+
 static int word(const struct memory *memory, uint64_t at, uint64_t *value)
 {
 	return memory_read(memory, at, value, 8) == 0;
@@ -156,6 +187,39 @@ static void follow(const struct memory *memory, const struct found *f, struct ho
 		set(&p->classes, high, CLASS_SPACE_MAX - (high - low));
 }
 
+/*
+ * Where classes are described: constants that lead back to their class prove the mapping that they lie in. Archived ones lie in
+ * a file.
+ */
+static void look_for_classes(const struct breakdown *b, const struct memory *memory,
+			     const struct found *f, struct hotspot_places *p)
+{
+	uint64_t loader = 0, class, constants, back, methods;
+	for (int i = LOADERS; i <= HOLDER; i++)
+		if (!f->known[i])
+			return;
+	unsigned left = CLASSES_MAX;
+	if (!word(memory, f->value[LOADERS], &loader))
+		return;
+	for (; loader && left; left--) {
+		if (!word(memory, loader + f->value[LOADER_CLASSES], &class))
+			class = 0;
+		for (; class && left && memory_spend(memory, 64) == 0; left--) {
+			if (word(memory, class + f->value[CONSTANTS], &constants) &&
+			    word(memory, constants + f->value[HOLDER], &back) && back == class) {
+				note_metaspace(b, constants, p);
+				if (f->known[METHODS] &&
+				    word(memory, class + f->value[METHODS], &methods))
+					note_metaspace(b, methods, p);
+			}
+			if (!word(memory, class + f->value[CLASS_NEXT], &class))
+				break;
+		}
+		if (!word(memory, loader + f->value[LOADER_NEXT], &loader))
+			break;
+	}
+}
+
 int hotspot_places(const struct breakdown *b, const struct memory *memory,
 		   struct hotspot_places *places)
 {
@@ -178,6 +242,7 @@ int hotspot_places(const struct breakdown *b, const struct memory *memory,
 		texts->path = library->name;
 		read_table(texts, memory, table, &found);
 		follow(memory, &found, places);
+		look_for_classes(b, memory, &found, places);
 	}
 	free(texts);
 	return places->heap.end || places->code.end;
@@ -228,5 +293,8 @@ int64_t hotspot_claim(struct breakdown *b, const struct hotspot_places *p)
 	    claim(b, &p->cards, "HotSpot card table", 0) < 0 ||
 	    claim(b, &p->classes, "HotSpot class space", 1) < 0)
 		return -ENOMEM;
+	for (unsigned i = 0; i < p->metaspace_count; i++)
+		if (claim(b, &p->metaspace[i], "HotSpot metaspace", 0) < 0)
+			return -ENOMEM;
 	return heap;
 }

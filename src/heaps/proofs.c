@@ -115,10 +115,66 @@ static int has_no_glibc(const struct breakdown *b)
 	return !scan_maps(b, "libc.so.6") && !scan_maps(b, "libc-2.");
 }
 
+#define PHP_SIZES \
+	272u /* of a heap: what it has of chunks, behind its free lists; the list is a few words further */
+#define PHP_WORDS 16u
+#define PHP_HUGE_MAX 4096u
+
+/* What is too large for a chunk has a mapping of its own and no header; the heap lists them: {block, bytes, next}. */
+static int name_php_blocks(struct breakdown *b, const struct memory *memory, uint64_t heap)
+{
+	uint64_t at = 0, entry[3], words[PHP_WORDS], mask = (2ull << 20) - 1;
+	int rc = 0;
+	if (memory_read(memory, heap + PHP_SIZES, words, sizeof(words)) < 0)
+		return 0;
+	/* it stands before the first chunk */
+	for (unsigned i = 1; i < PHP_WORDS && !at; i++)
+		at = words[i] == (heap & ~mask) ? words[i - 1] : 0;
+	for (unsigned i = 0; at && i < PHP_HUGE_MAX && rc == 0; i++, at = entry[2]) {
+		if (memory_read(memory, at, entry, sizeof(entry)) < 0 || !entry[0] ||
+		    entry[0] & mask || !entry[1] || entry[1] & 4095 || entry[1] >> 46 ||
+		    !is_memory(b, entry[0]) || !is_memory(b, entry[0] + entry[1] - 1))
+			break;
+		rc = heaps_own(b, entry[0], entry[0] + entry[1], REGION_RUNTIME, "PHP heap", "PHP",
+			       OWNED_PART, HOW_ALLOCATOR);
+	}
+	return rc;
+}
+
+/*
+ * A carrier of Erlang's allocators (erl_alloc_util.h): its size with three flags, the next one and the one before, and whose it is. Those beside
+ * it lead back.
+ */
+static int is_beam(const struct breakdown *b, const struct memory *memory, uint64_t at,
+		   const uint64_t *w, uint64_t *bytes, uint64_t *key)
+{
+	uint64_t back[3];
+	size_t i = breakdown_find(b, w[3]);
+	*bytes = w[0] & ~7ull;
+	*key = w[3];
+	if (!(w[0] & 1) || *bytes < 32768 || *bytes & 4095 || *bytes >> 46 || w[3] & 7 ||
+	    i == b->region_count ||
+	    !(scan_is_data(&b->regions[i]) || scan_is_heap(&b->regions[i])) ||
+	    !is_memory(b, at + *bytes - 1))
+		return 0;
+	for (unsigned way = 1; way <= 2; way++)
+		if (w[way] &&
+		    (!is_memory(b, w[way]) || memory_read(memory, w[way], back, sizeof(back)) < 0 ||
+		     back[3 - way] != at))
+			return 0;
+	return 1;
+}
+
+static int runs_beam(const struct breakdown *b)
+{
+	return scan_maps(b, "beam.");
+}
+
 static const struct proof proofs[] = {
 	{ "V8 heap", "V8 code", "V8", 256u << 10, 2, is_v8, NULL },
 	{ "PHP heap", NULL, "PHP", 2u << 20, 1, is_php, NULL },
 	{ "Ruby heap", NULL, "Ruby", 64u << 10, 4, is_ruby, runs_ruby },
+	{ "BEAM carriers", NULL, "BEAM", 4096, 1, is_beam, runs_beam },
 	{ "musl malloc", NULL, "musl", 4096, 2, is_musl, has_no_glibc },
 };
 
@@ -212,6 +268,8 @@ static int name_hits(struct search *s)
 	for (size_t i = 0, end; i < s->count && rc == 0; i = end) {
 		for (end = i; end < s->count && s->hits[end].key == s->hits[i].key;)
 			end++;
+		if (p->check == is_php)
+			rc = name_php_blocks(s->b, s->memory, s->hits[i].key);
 		for (size_t k = i; end - i >= p->least && k < end && rc == 0; k++) {
 			const struct hit *h = &s->hits[k];
 			const char *label = h->code && p->code_label ? p->code_label : p->label;

@@ -33,8 +33,12 @@ int heaps_glibc(struct breakdown *breakdown, const struct memory *memory, struct
 int heaps_cpython(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_proofs(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 /** struct hotspot_places - of a JVM, by its own tables; {0, 0}: not known. */
+#define HOTSPOT_METASPACES 256
 struct hotspot_places {
 	struct memory_run heap, code, cards, classes;
+	struct memory_run
+		metaspace[HOTSPOT_METASPACES]; /* mappings that hold classes' descriptions */
+	unsigned metaspace_count;
 };
 /** hotspot_places() - 1 found, 0 not, -ENOMEM. */
 int hotspot_places(const struct breakdown *breakdown, const struct memory *memory,

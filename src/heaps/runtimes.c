@@ -12,9 +12,10 @@
 #include "proc/breakdown.h"
 #include "proc/memory.h"
 
-/* ---- CPython 3.10 and later ---------------------------------------------------------------------------------------- */
+/* ---- CPython 3.8 and later ----------------------------------------------------------------------------------------- */
 
-#define POOL_BYTES 16384u /* a pool lies at a multiple of its size, its header at its start */
+#define POOL_BYTES 16384u    /* a pool lies at a multiple of its size, its header at its start */
+#define POOL_BYTES_OLD 4096u /* before 3.10, in arenas of 256 KiB */
 #define POOL_HEAD 48u
 #define POOL_CLASSES 32u  /* of 16, 32, ... 512 bytes */
 #define POOLS_AT_ONCE 64u /* of an arena: 1 MiB */
@@ -28,15 +29,15 @@ struct pool {
 };
 
 /* Everything that a header says of itself must agree. */
-static int is_pool(const struct pool *p, uint64_t at)
+static int is_pool(const struct pool *p, uint64_t at, uint32_t bytes)
 {
 	if (p->class >= POOL_CLASSES || p->pad)
 		return 0;
-	uint32_t size = (p->class + 1) * 16, room = (POOL_BYTES - POOL_HEAD) / size;
-	if (p->last_offset != POOL_BYTES - size || p->used > room || p->next_offset < POOL_HEAD ||
-	    p->next_offset > POOL_BYTES || (p->next_offset - POOL_HEAD) % size)
+	uint32_t size = (p->class + 1) * 16, room = (bytes - POOL_HEAD) / size;
+	if (p->last_offset != bytes - size || p->used > room || p->next_offset < POOL_HEAD ||
+	    p->next_offset > bytes || (p->next_offset - POOL_HEAD) % size)
 		return 0;
-	if (p->free_block && (p->free_block < at + POOL_HEAD || p->free_block >= at + POOL_BYTES ||
+	if (p->free_block && (p->free_block < at + POOL_HEAD || p->free_block >= at + bytes ||
 			      (p->free_block - at - POOL_HEAD) % size))
 		return 0;
 	return p->used <= (p->next_offset - POOL_HEAD) / size;
@@ -47,18 +48,19 @@ struct pools {
 	struct memory_pages here, pages; /* of headers, and of whole pools behind them */
 	struct allocator_reading sum;
 	uint64_t pools, tried;
+	uint32_t bytes; /* of each */
 	struct units *units;
 };
 
 static uint64_t count_pool(struct pools *s, const struct pool *p, uint64_t at)
 {
-	uint64_t resident = memory_resident(&s->pages, at, at + POOL_BYTES);
+	uint64_t resident = memory_resident(&s->pages, at, at + s->bytes);
 	uint64_t live = (uint64_t)p->used * (p->class + 1) * 16;
 	s->pools++;
 	s->sum.resident_bytes += resident;
-	s->sum.reserved_bytes += POOL_BYTES;
+	s->sum.reserved_bytes += s->bytes;
 	const struct unit unit = { .start = at,
-				   .bytes = POOL_BYTES,
+				   .bytes = s->bytes,
 				   .slot = p->used ? (p->class + 1) * 16ull : 0,
 				   .head = POOL_HEAD,
 				   .used = p->used,
@@ -82,7 +84,7 @@ static unsigned next_pools(struct pools *s, uint64_t *at, uint64_t end, uint64_t
 {
 	struct target_piece pieces[POOLS_AT_ONCE];
 	unsigned count = 0;
-	while (count < POOLS_AT_ONCE && *at < end && limit - *at >= POOL_BYTES &&
+	while (count < POOLS_AT_ONCE && *at < end && limit - *at >= s->bytes &&
 	       s->tried++ < POOLS_TRIED_MAX) {
 		/* a pool in use has written its header */
 		uint64_t first = memory_resident_from(&s->here, *at, end);
@@ -93,7 +95,7 @@ static unsigned next_pools(struct pools *s, uint64_t *at, uint64_t end, uint64_t
 			count++;
 			*at += step;
 		} else {
-			*at = (first + POOL_BYTES - 1) & ~(uint64_t)(POOL_BYTES - 1);
+			*at = (first + s->bytes - 1) & ~(uint64_t)(s->bytes - 1);
 		}
 	}
 	ssize_t got = count ? memory_read_pieces(s->memory, pieces, count) : 0;
@@ -108,26 +110,26 @@ static unsigned next_pools(struct pools *s, uint64_t *at, uint64_t end, uint64_t
 static uint64_t read_pools(struct pools *s, const struct region *region, uint64_t limit)
 {
 	struct pool heads[POOLS_AT_ONCE];
-	uint64_t places[POOLS_AT_ONCE], found = 0, looked = region->start, step = POOL_BYTES;
-	uint64_t at = (region->start + POOL_BYTES - 1) & ~(uint64_t)(POOL_BYTES - 1);
-	while (at >= region->start && at < region->end && limit - at >= POOL_BYTES &&
+	uint64_t places[POOLS_AT_ONCE], found = 0, looked = region->start, step = s->bytes;
+	uint64_t at = (region->start + s->bytes - 1) & ~(uint64_t)(s->bytes - 1);
+	while (at >= region->start && at < region->end && limit - at >= s->bytes &&
 	       s->tried < POOLS_TRIED_MAX) {
 		unsigned hits = 0,
 			 count = next_pools(s, &at, region->end, limit, step, places, heads);
-		for (unsigned i = 0; i < count && !(hits && step > POOL_BYTES); i++) {
-			if (!is_pool(&heads[i], places[i])) {
-				looked = step > POOL_BYTES ? places[i] + POOL_BYTES : looked;
-			} else if (step == POOL_BYTES) {
+		for (unsigned i = 0; i < count && !(hits && step > s->bytes); i++) {
+			if (!is_pool(&heads[i], places[i], s->bytes)) {
+				looked = step > s->bytes ? places[i] + s->bytes : looked;
+			} else if (step == s->bytes) {
 				found += count_pool(s, &heads[i], places[i]);
 				hits++;
 			} else {
-				uint64_t back = (POOLS_STRIDE - 1) * POOL_BYTES;
+				uint64_t back = (POOLS_STRIDE - 1) * s->bytes;
 				at = places[i] - looked > back ? places[i] - back : looked;
 				hits++;
 			}
 		}
-		if (step > POOL_BYTES ? hits > 0 : count == POOLS_AT_ONCE && !hits) {
-			step = hits ? POOL_BYTES : POOLS_STRIDE * POOL_BYTES;
+		if (step > s->bytes ? hits > 0 : count == POOLS_AT_ONCE && !hits) {
+			step = hits ? s->bytes : POOLS_STRIDE * s->bytes;
 			looked = hits ? looked : at;
 		}
 	}
@@ -161,21 +163,14 @@ static uint64_t run_end(const struct breakdown *b, size_t i)
 	return b->regions[i].end;
 }
 
-int heaps_cpython(struct breakdown *b, const struct memory *memory, struct err *err)
+/* Pools of @bytes in every mapping that may hold some, and which of those they have for themselves. */
+static void read_all_pools(struct pools *s, const struct breakdown *b, uint32_t bytes,
+			   uint8_t *claims)
 {
-	if (!runs_python(b))
-		return 0;
-	static const char *const label[] = { "CPython objects" };
-	struct pools *s = calloc(1, sizeof(*s));
-	uint8_t *claims = calloc(b->region_count + 1, 1);
-	struct allocator_reading *a = NULL;
 	uint64_t limit = 0;
-	int rc = s && claims ? 0 : -ENOMEM;
-	if (rc == 0)
-		s->memory = s->here.memory = s->pages.memory = memory;
-	if (rc == 0)
-		s->units = b->units;
-	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
+	s->bytes = bytes;
+	s->tried = 0;
+	for (size_t i = 0; i < b->region_count; i++) {
 		const struct region *r = &b->regions[i];
 		if (!may_hold_pools(r))
 			continue;
@@ -184,6 +179,25 @@ int heaps_cpython(struct breakdown *b, const struct memory *memory, struct err *
 		uint64_t pools = read_pools(s, r, limit);
 		claims[i] = pools && pools >= r->rss_bytes / 2;
 	}
+}
+
+int heaps_cpython(struct breakdown *b, const struct memory *memory, struct err *err)
+{
+	if (!runs_python(b))
+		return 0;
+	static const char *const label[] = { "CPython objects" };
+	struct pools *s = calloc(1, sizeof(*s));
+	uint8_t *claims = calloc(b->region_count + 1, 1);
+	struct allocator_reading *a = NULL;
+	int rc = s && claims ? 0 : -ENOMEM;
+	if (rc == 0)
+		s->memory = s->here.memory = s->pages.memory = memory;
+	if (rc == 0)
+		s->units = b->units;
+	if (rc == 0)
+		read_all_pools(s, b, POOL_BYTES, claims);
+	if (rc == 0 && !s->pools)
+		read_all_pools(s, b, POOL_BYTES_OLD, claims);
 	/* only headers that agree in every field are counted; what was swapped out has its own with it */
 	double consistency = rc == 0 ? 100 * heaps_present(b, claims) : 0;
 	if (rc == 0 && (s->pools || memory_is_spent(memory)) &&
@@ -198,8 +212,8 @@ int heaps_cpython(struct breakdown *b, const struct memory *memory, struct err *
 		a->consistency = consistency;
 		snprintf(a->allocator, sizeof(a->allocator), "CPython objects");
 		snprintf(a->how, sizeof(a->how),
-			 "%llu pools of 16 KiB, recognised by their headers",
-			 (unsigned long long)s->pools);
+			 "%llu pools of %u KiB, recognised by their headers",
+			 (unsigned long long)s->pools, s->bytes / 1024);
 	}
 	free(claims);
 	free(s);

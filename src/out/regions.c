@@ -159,6 +159,12 @@ static void put_allocators(struct jsonw *json, const struct breakdown *b)
 		known(json, "resident_bytes", a->resident_bytes);
 		known(json, "live_count", a->live_count);
 		jsonw_bool(json, "exact", a->exact);
+		if (a->paced) {
+			jsonw_i64(json, "gc_percent", a->gc_percent);
+			known(json, "goal_bytes", a->goal_bytes);
+			known(json, "idle_bytes", a->idle_bytes);
+			known(json, "released_bytes", a->released_bytes);
+		}
 		jsonw_str(json, "how", a->how);
 		jsonw_object_end(json);
 	}

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -402,6 +403,8 @@ static int read_quick(const struct target *target, struct classifier *classifier
 	int rc = pages_open(&q.pages, target, err);
 	if (rc < 0)
 		return rc;
+	if (target->pid != getpid())
+		pages_gently(&q.pages);
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	rc = query_each(target, &q);
 	if (rc == -ENOTTY)

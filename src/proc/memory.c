@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/search.h"
 
 #define PIECE_COST 128u
@@ -17,7 +18,10 @@
 static ssize_t process_read(void *ctx, const struct target_piece *pieces, unsigned count)
 {
 	struct memory_process *process = ctx;
-	return target_read_pieces(process->target, pieces, count);
+	uint64_t before = clock_ns(CLOCK_MONOTONIC);
+	ssize_t got = target_read_pieces(process->target, pieces, count);
+	pages_rest(process->pages, before, &process->stall_ns);
+	return got;
 }
 
 struct runs {

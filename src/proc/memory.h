@@ -56,9 +56,9 @@ struct memory {
 /** struct memory_process - a process as a struct memory; @target and @pages are lent. */
 struct memory_process {
 	const struct target *target;
-	const struct pages *pages;
+	struct pages *pages;
 	struct memory_there there;
-	uint64_t stall_ns;
+	uint64_t stall_ns; /* the longest that the target's mmap() may have waited for a reading */
 };
 /** memory_of_process() - fill @memory to read @process, which has target and pages; both stay with the caller. */
 void memory_of_process(struct memory *memory, struct memory_process *process);

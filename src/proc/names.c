@@ -54,8 +54,8 @@ static void validate(struct names *names, size_t count)
  * Only what is resident, where @pages tell: a foreign table must not come into memory because we look. Pages that the kernel moves
  * (compaction) are swapped out by pagemap meanwhile, for microseconds: what looks swapped out is asked again.
  */
-static ssize_t read_there(const struct target *target, const struct pages *pages, uint64_t addr,
-			  void *to, size_t len)
+static ssize_t read_there(const struct target *target, struct pages *pages, uint64_t addr, void *to,
+			  size_t len)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), there, swapped;
 	uint64_t start = addr & ~(page - 1), end = (addr + len + page - 1) & ~(page - 1);
@@ -71,8 +71,8 @@ static ssize_t read_there(const struct target *target, const struct pages *pages
 	return rc < 0 ? rc : target_read(target, addr, to, len);
 }
 
-int names_read(const struct target *target, const struct pages *pages, uint64_t addr,
-	       uint64_t bytes, struct names *names)
+int names_read(const struct target *target, struct pages *pages, uint64_t addr, uint64_t bytes,
+	       struct names *names)
 {
 	*names = (struct names){ 0 };
 	for (int try = 0; try < TRIES; try++) {
@@ -150,7 +150,7 @@ struct cut {
 	const struct names *names;
 	const struct region *whole;
 	struct region left; /* what has not been given to a piece yet */
-	const struct pages *pages;
+	struct pages *pages;
 	region_fn put;
 	void *ctx;
 };
@@ -223,7 +223,7 @@ static int put_piece(struct cut *cut, uint64_t start, uint64_t end, size_t index
 	return cut->put(cut->ctx, &piece);
 }
 
-int names_put(const struct names *names, const struct region *region, const struct pages *pages,
+int names_put(const struct names *names, const struct region *region, struct pages *pages,
 	      region_fn put, void *ctx)
 {
 	size_t at = first_above(names, region->start);

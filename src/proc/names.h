@@ -53,8 +53,8 @@ struct names {
  * names_read() - copy the table that lies at [@addr, @addr + @bytes) of @target. At most 770 KiB; entries that make no sense
  * are dropped and counted. @pages: read only what is resident; NULL for the caller's own table. Return: 0, -EAGAIN (changed all the time), -EBADMSG (no table), -ENOMEM, or that of the reading.
  */
-int names_read(const struct target *target, const struct pages *pages, uint64_t addr,
-	       uint64_t bytes, struct names *names);
+int names_read(const struct target *target, struct pages *pages, uint64_t addr, uint64_t bytes,
+	       struct names *names);
 void names_fini(struct names *names);
 
 /**
@@ -62,7 +62,7 @@ void names_fini(struct names *names);
  * counted by @pages; the other figures are divided in proportion; the pieces add up to the mapping exactly.
  * Return: 0 or @put's value.
  */
-int names_put(const struct names *names, const struct region *region, const struct pages *pages,
+int names_put(const struct names *names, const struct region *region, struct pages *pages,
 	      region_fn put, void *ctx);
 
 #endif

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -19,7 +20,10 @@
 	(64ull << 20) /* bytes of address space a call: bounds how long the target's mmap() waits */
 #define FAST_NS \
 	50000u /* a call this short was over nothing: larger slices for reservations of terabytes */
-#define PAUSE_NS 60000 /* and the kernel's slack, 50 us: long enough for a thread to wake up */
+#define PAUSE_NS 60000  /* and the kernel's slack, 50 us: long enough for a thread to wake up */
+#define TURN_NS 500000u /* of calls without a pause */
+#define SHORT_TURN_NS 250000u
+#define LONG_PAUSE_NS 500000
 #define RUNS 512u
 #define CALL_PAGES \
 	8192u /* found by a call, which holds the target's lock for 0.1 ms a thousand at worst */
@@ -134,7 +138,7 @@ int maps_query_at(struct maps_query *query, uint64_t addr, int or_next, struct r
 
 int pages_open(struct pages *pages, const struct target *target, struct err *err)
 {
-	pages->scan = 0;
+	*pages = (struct pages){ .fd = -1 };
 	pages->fd = target_file(target, "pagemap", err);
 	if (pages->fd < 0)
 		return pages->fd;
@@ -147,19 +151,50 @@ int pages_open(struct pages *pages, const struct target *target, struct err *err
 					 .category_anyof_mask = SCAN_PRESENT,
 					 .return_mask = SCAN_PRESENT };
 	pages->scan = ioctl(pages->fd, KERNEL_PAGE_SCAN, &scan) >= 0;
+	scan.return_mask |= SCAN_GUARD;
+	pages->guards = pages->scan && ioctl(pages->fd, KERNEL_PAGE_SCAN, &scan) >= 0;
 	return 0;
+}
+
+void pages_gently(struct pages *pages)
+{
+	pages->gentle = 1;
+	/* as after an earlier time */
+	if ((sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) == SCHED_OTHER)
+		pages->raised =
+			sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK,
+					   &(struct sched_param){ .sched_priority = 1 }) == 0;
 }
 
 void pages_close(struct pages *pages)
 {
+	if (pages->raised)
+		sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK,
+				   &(struct sched_param){ 0 });
+	pages->raised = 0;
 	if (pages->fd >= 0)
 		close(pages->fd);
 	pages->fd = -1;
 }
 
+void pages_rest(struct pages *pages, uint64_t before_ns, uint64_t *stall_ns)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (!pages->since_ns || before_ns - pages->until_ns > PAUSE_NS)
+		pages->since_ns = before_ns;
+	pages->until_ns = now;
+	uint64_t stretch = now - pages->since_ns;
+	if (stall_ns && stretch > *stall_ns)
+		*stall_ns = stretch;
+	if (stretch < (pages->gentle ? SHORT_TURN_NS : TURN_NS))
+		return;
+	nanosleep(&(struct timespec){ .tv_nsec = pages->gentle ? LONG_PAUSE_NS : PAUSE_NS }, NULL);
+	pages->since_ns = 0;
+}
+
 /* One call, which ends at *@reached: at @end, or where it has found enough. */
-static int scan_call(const struct pages *pages, uint64_t start, uint64_t end, unsigned kinds,
-		     pages_fn fn, void *ctx, uint64_t *stall_ns, uint64_t *reached)
+static int scan_call(struct pages *pages, uint64_t start, uint64_t end, unsigned kinds, pages_fn fn,
+		     void *ctx, uint64_t *stall_ns, uint64_t *reached)
 {
 	struct kernel_page_run runs[RUNS];
 	uint64_t mask = (kinds & PAGE_PRESENT ? SCAN_PRESENT : 0) |
@@ -174,23 +209,25 @@ static int scan_call(const struct pages *pages, uint64_t start, uint64_t end, un
 					 .vec_len = RUNS,
 					 .max_pages = CALL_PAGES,
 					 .category_anyof_mask = mask,
-					 .return_mask = mask | more };
+					 .return_mask =
+						 mask | more | (pages->guards ? SCAN_GUARD : 0) };
 	uint64_t before = clock_ns(CLOCK_MONOTONIC);
 	int count = ioctl(pages->fd, KERNEL_PAGE_SCAN, &scan);
-	uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
-	if (count < 0)
-		return errno == EINVAL && kinds & PAGE_GUARD ? -ENODATA : -errno;
-	if (stall_ns && took > *stall_ns)
-		*stall_ns = took;
+	int rc = count < 0 ? (errno == EINVAL && kinds & PAGE_GUARD ? -ENODATA : -errno) : 0;
+	pages_rest(pages, before, stall_ns);
+	if (rc < 0)
+		return rc;
 	*reached = scan.walk_end > start ? scan.walk_end : end;
 	for (int i = 0; i < count; i++) {
 		unsigned found = (runs[i].categories & SCAN_PRESENT ? PAGE_PRESENT : 0) |
-				 (runs[i].categories & SCAN_SWAPPED ? PAGE_SWAPPED : 0) |
-				 (runs[i].categories & SCAN_GUARD ? PAGE_GUARD : 0) |
+				 (runs[i].categories & SCAN_GUARD     ? PAGE_GUARD
+				  : runs[i].categories & SCAN_SWAPPED ? PAGE_SWAPPED
+								      : 0) |
 				 (runs[i].categories & SCAN_FILE ? PAGE_FILE : 0) |
 				 (runs[i].categories & SCAN_ZERO ? PAGE_ZERO : 0) |
 				 (runs[i].categories & SCAN_HUGE ? PAGE_HUGE : 0);
-		int rc = fn(ctx, runs[i].start, runs[i].end, found);
+		/* a guard marker is an entry of swap to the kernel */
+		rc = found & kinds ? fn(ctx, runs[i].start, runs[i].end, found) : 0;
 		if (rc)
 			return rc;
 	}
@@ -198,7 +235,7 @@ static int scan_call(const struct pages *pages, uint64_t start, uint64_t end, un
 }
 
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): an inner loop */
-static int entries_slice(const struct pages *pages, uint64_t start, uint64_t end, unsigned kinds,
+static int entries_slice(struct pages *pages, uint64_t start, uint64_t end, unsigned kinds,
 			 pages_fn fn, void *ctx, uint64_t *stall_ns)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), entries[RUNS];
@@ -210,19 +247,19 @@ static int entries_slice(const struct pages *pages, uint64_t start, uint64_t end
 			want = RUNS;
 		uint64_t before = clock_ns(CLOCK_MONOTONIC);
 		ssize_t got = pread(pages->fd, entries, want * 8, (off_t)(start / page * 8));
-		uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
-		if (got < 0 && errno == EINTR)
+		int failed = got < 0 ? errno : 0;
+		pages_rest(pages, before, stall_ns);
+		if (failed == EINTR)
 			continue;
-		if (got < 0)
-			return -errno;
-		if (stall_ns && took > *stall_ns)
-			*stall_ns = took;
+		if (failed)
+			return -failed;
 		if (got < 8)
 			break;
 		for (ssize_t i = 0; i < got / 8; i++, start += page) {
 			unsigned found = (entries[i] & ENTRY_PRESENT ? PAGE_PRESENT : 0) |
-					 (entries[i] & ENTRY_SWAPPED ? PAGE_SWAPPED : 0) |
-					 (entries[i] & ENTRY_GUARD ? PAGE_GUARD : 0);
+					 (entries[i] & ENTRY_GUARD     ? PAGE_GUARD
+					  : entries[i] & ENTRY_SWAPPED ? PAGE_SWAPPED
+								       : 0);
 			if (found & kinds & PAGE_PRESENT)
 				found |= (entries[i] & ENTRY_FILE ? PAGE_FILE : 0) |
 					 (entries[i] & ENTRY_EXCLUSIVE ? 0 : PAGE_SHARED);
@@ -239,17 +276,7 @@ static int entries_slice(const struct pages *pages, uint64_t start, uint64_t end
 	return run_kinds ? fn(ctx, run, start, run_kinds) : 0;
 }
 
-/*
- * Whoever asks again at once takes the target's lock again before the thread that waits to write is awake: its mmap() then waits for
- * several slices (up to 4 ms, after which the kernel hands the lock over), and not for the longest one, which is what is told.
- */
-static void let_writers_pass(void)
-{
-	const struct timespec pause = { .tv_nsec = PAUSE_NS };
-	nanosleep(&pause, NULL);
-}
-
-int pages_each(const struct pages *pages, uint64_t start, uint64_t end, unsigned kinds, pages_fn fn,
+int pages_each(struct pages *pages, uint64_t start, uint64_t end, unsigned kinds, pages_fn fn,
 	       void *ctx, uint64_t *stall_ns)
 {
 	/*
@@ -270,8 +297,6 @@ int pages_each(const struct pages *pages, uint64_t start, uint64_t end, unsigned
 		uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
 		start = reached;
 		slice = took > FAST_NS ? SLICE : slice < 1ull << 50 ? slice * 2 : slice;
-		if (took > FAST_NS)
-			let_writers_pass();
 	}
 	return 0;
 }
@@ -290,7 +315,7 @@ static int tally(void *ctx, uint64_t start, uint64_t end, unsigned kinds)
 	return 0;
 }
 
-int pages_count(const struct pages *pages, uint64_t start, uint64_t end, uint64_t *rss_bytes,
+int pages_count(struct pages *pages, uint64_t start, uint64_t end, uint64_t *rss_bytes,
 		uint64_t *swap_bytes, uint64_t *stall_ns)
 {
 	struct tally sums = { 0 };

@@ -19,7 +19,7 @@ typedef int (*region_fn)(void *ctx, struct region *region);
 struct reading {
 	uint64_t regions;
 	uint64_t
-		stall_ns; /* the longest single system call: the target's mmap() waits at most that long */
+		stall_ns; /* the longest stretch of system calls without a pause: the target's mmap() waits at most that long */
 	uint64_t total_ns;
 	/* Fields of smaps that this version does not know, with their sums. */
 	struct {
@@ -60,11 +60,28 @@ int maps_query_at(struct maps_query *query, uint64_t addr, int or_next, struct r
 /** struct pages - what is resident, without walking page tables for PSS. */
 struct pages {
 	int fd;
-	int scan; /* PAGEMAP_SCAN (Linux 6.7) works here */
+	int scan;           /* PAGEMAP_SCAN (Linux 6.7) works here */
+	int guards;         /* it tells guard markers (Linux 6.15) */
+	int gentle, raised; /* private: pages_gently() */
+	uint64_t since_ns,
+		until_ns; /* private: of calls that followed each other without a pause */
 };
 /** pages_open() - probes PAGEMAP_SCAN once; falls back to pagemap, which costs three times as much. */
 int pages_open(struct pages *pages, const struct target *target, struct err *err);
+/** pages_close() - also ends what pages_gently() began, in the thread that did. */
 void pages_close(struct pages *pages);
+/**
+ * pages_gently() - for whoever has time: from now on to pages_close() short calls and longer pauses, a third of a CPU at most. A thread that
+ * loses its CPU amid a call keeps the target's lock meanwhile, on a busy machine for tens of milliseconds: so where it may, this one
+ * goes before ordinary threads.
+ */
+void pages_gently(struct pages *pages);
+/**
+ * pages_rest() - a call that takes the target's lock, begun at @before_ns (CLOCK_MONOTONIC), is over: pause where such calls followed each
+ * other for half a millisecond, and tell @stall_ns (may be NULL) how long they did, if that is more. Whoever asks again at once takes the
+ * lock again before the thread that waits to write is awake, so that its mmap() waits for all of them, up to 4 ms or more.
+ */
+void pages_rest(struct pages *pages, uint64_t before_ns, uint64_t *stall_ns);
 
 enum page_kind {
 	PAGE_PRESENT = 1,
@@ -81,14 +98,13 @@ enum page_kind {
 typedef int (*pages_fn)(void *ctx, uint64_t start, uint64_t end, unsigned kinds);
 /**
  * pages_each() - runs of pages of any of @kinds in [@start, @end), in order, in slices of at most 64 MiB of address space a
- * system call, with a pause behind each that took long, so that whoever waits for the target's lock gets it; the longest call goes to
- * @stall_ns if it was longer. 11 ns a present page. The zero page counts as present.
+ * system call, with pages_rest() behind each; the longest that the target may have waited goes to @stall_ns if it was longer. 11 ns a present page. The zero page counts as present.
  * Return: 0, @fn's value, or negative errno (-ENODATA where @kinds cannot be told apart here: PAGE_GUARD before 6.13).
  */
-int pages_each(const struct pages *pages, uint64_t start, uint64_t end, unsigned kinds, pages_fn fn,
+int pages_each(struct pages *pages, uint64_t start, uint64_t end, unsigned kinds, pages_fn fn,
 	       void *ctx, uint64_t *stall_ns);
 /** pages_count() - present and swapped bytes of a range. */
-int pages_count(const struct pages *pages, uint64_t start, uint64_t end, uint64_t *rss_bytes,
+int pages_count(struct pages *pages, uint64_t start, uint64_t end, uint64_t *rss_bytes,
 		uint64_t *swap_bytes, uint64_t *stall_ns);
 
 /** struct proc_totals - the kernel's own sums, beside which ours are put. -1 (UINT64_MAX): not told. */

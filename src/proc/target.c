@@ -147,6 +147,21 @@ int target_again(struct target *target)
 	return target->exe_inode == inode;
 }
 
+void target_renew(struct target *target)
+{
+	char comm[sizeof(target->comm)];
+	ssize_t len = target_text(target, "comm", comm, sizeof(comm));
+	/* what is open is the memory of the program that is gone */
+	if (target->mem > 0)
+		close(target->mem);
+	target->mem = 0;
+	look_at_exe(target);
+	if (len <= 0)
+		return;
+	comm[strcspn(comm, "\n")] = '\0';
+	memcpy(target->comm, comm, sizeof(comm));
+}
+
 int target_open(struct target *target, pid_t pid, struct err *err)
 {
 	memset(target, 0, sizeof(*target));

@@ -30,6 +30,8 @@ int target_open(struct target *target, pid_t pid, struct err *err);
  * @target is read from now on. Return: 1, or 0: it has ended.
  */
 int target_again(struct target *target);
+/** target_renew() - it runs another program now: its name, executable and memory are asked for again. */
+void target_renew(struct target *target);
 /** target_close() - CLEANUP(target_close) works on a zeroed struct, too. */
 void target_close(struct target *target);
 

@@ -207,7 +207,7 @@ void regions_text_head(struct buf *to, const struct breakdown *b,
 		buf_printf(to, " from %s and %s", b->reading.list, b->reading.pages);
 	else
 		buf_printf(to, " from %s", b->reading.list);
-	buf_printf(to, ", longest call %s", text_duration(text, b->reading.stall_ns));
+	buf_printf(to, ", held up for at most %s", text_duration(text, b->reading.stall_ns));
 	const char *between = "RSS: ";
 	buf_putc(to, '\n');
 	if (b->rollup_rss_bytes != UINT64_MAX) {
@@ -500,6 +500,23 @@ void regions_text_threads(struct buf *to, const struct breakdown *b,
 	buf_putc(to, '\n');
 }
 
+/* What a collector waits for, and what it keeps: a line of its own below. */
+static void put_pace(struct buf *to, const struct allocator_reading *a,
+		     const struct regions_text_opt *opt)
+{
+	struct style style = style_of(opt);
+	char goal[32], idle[32], released[32];
+	text_bytes(idle, a->idle_bytes);
+	text_bytes(released, a->released_bytes);
+	buf_printf(to, "\n%s    ", style.dim);
+	if (a->gc_percent < 0)
+		buf_puts(to, "not collected (GOGC=off)");
+	else
+		buf_printf(to, "next collection at %s (GOGC=%d)", text_bytes(goal, a->goal_bytes),
+			   a->gc_percent);
+	buf_printf(to, "; idle %s, released %s%s", idle, released, style.plain);
+}
+
 void regions_text_allocators(struct buf *to, const struct breakdown *b,
 			     const struct regions_text_opt *opt)
 {
@@ -520,6 +537,8 @@ void regions_text_allocators(struct buf *to, const struct breakdown *b,
 		put_size(to, opt, a->metadata_bytes, a->metadata_bytes != UINT64_MAX);
 		buf_puts(to, "  ");
 		put_cell(to, a->allocator, 32, opt->ascii, 0);
+		if (a->paced)
+			put_pace(to, a, opt);
 		if (!opt->all && a->live_bytes != UINT64_MAX && a->consistency >= 99.95) {
 			buf_putc(to, '\n');
 			continue;

@@ -137,8 +137,7 @@ static int take_shared(void *ctx, uint64_t start, uint64_t end, unsigned kinds)
 }
 
 /* The runs of one mapping, from *@next of the scan on. */
-static int add_runs(struct taking *t, const struct pages *pages, const struct region *r,
-		    size_t *next)
+static int add_runs(struct taking *t, struct pages *pages, const struct region *r, size_t *next)
 {
 	int shared = region_shared_bytes(r) && r->anonymous_bytes;
 	while (*next < t->scan_count && t->scan[*next].end <= r->start)

@@ -21,6 +21,8 @@ struct watch {
 	uint64_t read_ns,
 		other_cpu_ns; /* when mappings were read last, CPU spent on all else since */
 	struct watch_cost cost;
+	uint64_t stack_start; /* of its program */
+	unsigned programs;
 };
 
 int watch_open(pid_t pid, const struct watch_opt *opt, struct watch **out, struct err *err)
@@ -97,8 +99,31 @@ uint64_t watch_time_next(uint64_t last_ns, uint64_t elapsed_ns, uint64_t clock_n
 									: last_ns + elapsed_ns / 2;
 }
 
+/* Where a program's stack begins, which the kernel chooses anew at each exec: another one since the last look is another program. */
+static int runs_another(struct watch *w)
+{
+	char text[1024];
+	const char *at =
+		target_text(&w->target, "stat", text, sizeof(text)) > 0 ? strrchr(text, ')') : NULL;
+	for (int field = 2; at && field < 28; field++)
+		at = strchr(at + 1, ' ');
+	uint64_t start = at ? strtoull(at + 1, NULL, 10) : 0, before = w->stack_start;
+	w->stack_start = start ? start : before;
+	return start && before && start != before;
+}
+
+unsigned watch_programs(const struct watch *w)
+{
+	return w->programs;
+}
+
 int watch_look(struct watch *w, struct err *err)
 {
+	if (runs_another(w)) {
+		target_renew(&w->target);
+		w->programs++;
+		w->reading_due_ns = 0;
+	}
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	int full = !w->cost.readings || now + w->opt.period_ns / 2 >= w->reading_due_ns;
 	w->time_ns = watch_time_next(w->time_ns, w->time_at_ns ? now - w->time_at_ns : 0,

@@ -61,6 +61,8 @@ uint64_t watch_at_ns(const struct watch *watch);
 /** watch_time_next() - the time of a look @elapsed_ns behind the one of @last_ns, where the clock says @clock_ns. */
 uint64_t watch_time_next(uint64_t last_ns, uint64_t elapsed_ns, uint64_t clock_ns);
 const struct target *watch_target(const struct watch *watch);
+/** watch_programs() - how often the process was seen to exec: another number than before means another program. */
+unsigned watch_programs(const struct watch *watch);
 
 /** watch_due_ns() - when the next look is due, CLOCK_MONOTONIC. */
 uint64_t watch_due_ns(const struct watch *watch);

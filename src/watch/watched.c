@@ -324,7 +324,8 @@ static void keep_facts(struct watched *w, int mappings, int alerts)
 	f->mappings_max = w->mappings_max;
 	f->cgroup = w->cgroup;
 	if (mappings) {
-		double stall = (double)cost.stall_ns / 1e9;
+		/* of its allocators' books, too */
+		double stall = (double)w->quick->breakdown->reading.stall_ns / 1e9;
 		unsigned i = 0;
 		while (i < MEMORY_STALL_BUCKETS && stall > memory_stall_bounds[i])
 			i++;
@@ -449,10 +450,28 @@ static int check_rules(struct watched *w, struct alert_event *events)
 	return met;
 }
 
+/* It runs another program: nothing that was known of its memory holds. */
+static void forget_names(struct watched *w)
+{
+	pthread_mutex_lock(&w->lock);
+	memcpy(w->facts.comm, watch_target(w->watch)->comm, sizeof(w->facts.comm));
+	if (w->owned)
+		owned_fini(w->owned);
+	free(w->owned);
+	free(w->allocators);
+	w->owned = NULL;
+	w->allocators = NULL;
+	w->allocator_count = 0;
+	pthread_mutex_unlock(&w->lock);
+}
+
 int watched_look(struct watched *w, struct alert_event *events, int *count, struct err *err)
 {
 	*count = 0;
 	int mappings = watch_look(w->watch, err);
+	if (watch_programs(w->watch) != w->programs)
+		forget_names(w);
+	w->programs = watch_programs(w->watch);
 	if (mappings < 0) {
 		pthread_mutex_lock(&w->lock);
 		w->facts.ended = 1;

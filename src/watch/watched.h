@@ -32,6 +32,7 @@ struct watched {
 	struct alert_set *rules;
 	struct mapnames *names; /* lent; may be NULL */
 	/* what allocators and runtimes own and hold, as of their last reading; under the lock */
+	unsigned programs; /* watch_programs() at the last look */
 	struct owned *owned;
 	struct allocator_reading *allocators;
 	size_t allocator_count;

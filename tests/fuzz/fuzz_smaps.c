@@ -30,7 +30,7 @@ static const struct names *names;
 
 static int cut(void *ctx, struct region *r)
 {
-	const struct pages none = { .fd = -1 };
+	struct pages none = { .fd = -1 };
 	uint64_t before = sum;
 	int rc = names_put(names, r, &none, count, ctx);
 	if (sum - before != r->rss_bytes)

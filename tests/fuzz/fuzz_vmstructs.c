@@ -5,6 +5,7 @@
 
 #define JVM 0x7f0000100000ull
 #define TABLE (JVM + 0x4000)
+#define FAKE_META (JVM + 0x1000000)
 
 static struct fake *own;
 
@@ -46,6 +47,22 @@ static void build(struct fake *f)
 	field(f, 1, "CollectedHeap", "_reserved", 0, 0x20);
 	field(f, 2, "CodeCache", "_low_bound", 1, JVM + 0x3200);
 	field(f, 3, "CodeCache", "_high_bound", 1, JVM + 0x3208);
+	/* one loader with two classes, whose constants lie in the second mapping */
+	field(f, 4, "ClassLoaderDataGraph", "_head", 1, JVM + 0x3400);
+	field(f, 5, "ClassLoaderData", "_next", 0, 8);
+	field(f, 6, "ClassLoaderData", "_klasses", 0, 16);
+	field(f, 7, "Klass", "_next_link", 0, 8);
+	field(f, 8, "InstanceKlass", "_constants", 0, 16);
+	field(f, 9, "ConstantPool", "_pool_holder", 0, 24);
+	fake_put(f, JVM + 0x3400, JVM + 0x3500);
+	fake_put(f, JVM + 0x3510, JVM + 0x3600);
+	fake_put(f, JVM + 0x3608, JVM + 0x3700);
+	fake_put(f, JVM + 0x3610, FAKE_META);
+	fake_put(f, JVM + 0x3710, FAKE_META + 0x800);
+	fake_map(f, FAKE_META, 0x10000, REGION_ANONYMOUS, "");
+	fake_put(f, FAKE_META + 24, JVM + 0x3600);
+	fake_put(f, FAKE_META + 0x818, JVM + 0x3700);
+	fake_touch(f, FAKE_META, 0x1000);
 	fake_put(f, JVM + 0x3100, JVM + 0x3300);
 	fake_put(f, JVM + 0x3320, FAKE_HEAP);
 	fake_put(f, JVM + 0x3328, 0x20000 / 8);
@@ -68,8 +85,8 @@ static int read_all(struct breakdown *b, const struct memory *memory, struct err
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const uint64_t places[] = { JVM + 0x100, JVM + 0x3000, JVM + 0x3200, JVM + 0x3300,
-					   TABLE };
+	static const uint64_t places[] = { JVM + 0x100,  JVM + 0x3000, JVM + 0x3200, JVM + 0x3300,
+					   JVM + 0x3500, FAKE_META,    TABLE };
 	return fuzz_allocator(data, size, build, places, sizeof(places) / sizeof(places[0]),
 			      read_all);
 }

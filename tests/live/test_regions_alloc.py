@@ -254,6 +254,23 @@ def test_gos_heap_in_many_mappings_agrees_with_memstats(byteledger, goheap):
         assert 0 <= beside <= own_maps / 100, (own_maps, heap, stacks)
 
 
+@pytest.mark.parametrize("mode", ["paced", ""])
+def test_gos_goal_and_what_it_keeps_are_told(byteledger, goheap, mode):
+    with Program(goheap, "32", *([mode] if mode else [])) as program:
+        own = dict(word.split("=") for word in program.said[1:])
+        heap = named(regions(byteledger, program.pid), "Go heap")
+        text = subprocess.run([byteledger, "regions", "-p", str(program.pid)], capture_output=True, text=True, timeout=60).stdout
+        # the scavenger gives back behind its count: what is kept and what is given back are HeapIdle together
+        close(heap["idle_bytes"] + heap["released_bytes"], int(own["HeapIdle"]))
+        if mode:
+            assert heap["gc_percent"] == 100
+            close(heap["goal_bytes"], int(own["NextGC"]))
+            assert re.search(r"next collection at [0-9.]+ MiB \(GOGC=100\); idle ", text), text
+        else:
+            assert heap["gc_percent"] == -1 and heap["goal_bytes"] is None
+            assert "not collected (GOGC=off)" in text
+
+
 def test_gos_heap_at_work_is_read_without_harm(byteledger, goheap):
     with Program(goheap, "32", "churn") as program:
         readings = [named(regions(byteledger, program.pid), "Go heap") for _ in range(10)]

@@ -2,9 +2,9 @@
 
 // goheap: a heap of small and large objects, three of four dropped, beside runtime.MemStats.
 //
-// usage: goheap MIB [churn|split]
+// usage: goheap MIB [churn|split|paced]
 // Prints one line "ready NAME=BYTES ..." and waits for the end of stdin. With "split" pages in the middle of spans have been
-// advised about, or made read-only, so that the kernel cuts the heap into some hundred mappings.
+// advised about, or made read-only, so that the kernel cuts the heap into some hundred mappings. With "paced" it is collected further.
 package main
 
 import (
@@ -94,7 +94,9 @@ func main() {
 	if mode != "churn" {
 		// twice: the second ends the first one's sweeping
 		runtime.GC()
-		debug.SetGCPercent(-1)
+		if mode != "paced" {
+			debug.SetGCPercent(-1)
+		}
 	}
 	for i, cut := 0, 0; mode == "split" && i < len(keep) && cut < 300; i += 40 {
 		if len(keep[i]) > 0 {
@@ -104,8 +106,8 @@ func main() {
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	os.Stdout.WriteString(fmt.Sprintf("ready HeapAlloc=%d HeapInuse=%d HeapIdle=%d HeapReleased=%d StackInuse=%d HeapObjects=%d Version=%s\n",
-		m.HeapAlloc, m.HeapInuse, m.HeapIdle, m.HeapReleased, m.StackInuse, m.HeapObjects, runtime.Version()))
+	os.Stdout.WriteString(fmt.Sprintf("ready HeapAlloc=%d HeapInuse=%d HeapIdle=%d HeapReleased=%d StackInuse=%d HeapObjects=%d NextGC=%d Version=%s\n",
+		m.HeapAlloc, m.HeapInuse, m.HeapIdle, m.HeapReleased, m.StackInuse, m.HeapObjects, m.NextGC, runtime.Version()))
 	for mode == "churn" {
 		i := next() % uint64(len(keep))
 		sink = make([]byte, 16<<(i%8))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mmapwaits MIB SECONDS - how long mmap(), a touch and munmap() take while somebody looks at so many resident MiB: what a target sees, less the time
+ * mmapwaits MIB SECONDS [blocks] - how long mmap(), a touch and munmap() take while somebody looks at so many resident MiB, of one mapping or in malloc's blocks: what a target sees, less the time
  * in which it could have run and others did.
  */
 #include <fcntl.h>
@@ -30,11 +30,17 @@ static double queued_ms(int fd)
 int main(int argc, char **argv)
 {
 	size_t bytes = argc > 2 ? strtoul(argv[1], NULL, 10) << 20 : 0;
-	char *held = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *held = argc > 3 ? NULL
+			      : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (!bytes || held == MAP_FAILED)
 		return 2;
-	for (size_t i = 0; i < bytes; i += 4096)
-		held[i] = 1;
+	for (size_t i = 0; i < bytes; i += 4096) {
+		char *at = held ? held + i : malloc(4080); /* with its header a page */
+		if (!at)
+			return 2;
+		*(volatile char *)at = 1;
+	}
 	puts("ready");
 	fflush(stdout);
 	int schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);

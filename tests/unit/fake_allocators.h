@@ -200,6 +200,7 @@ static inline void fake_v8_page(struct fake *f, uint64_t at)
 /* Two pages of V8, a third without a header; a chunk of PHP, alone; two groups of musl. */
 static inline void fake_proofs(struct fake *f)
 {
+	fake_map(f, 0x400000, 0x1000, REGION_PROGRAM_DATA, "/usr/lib/erlang/beam.smp");
 	fake_map(f, FAKE_HEAP, 0xc0000, REGION_ANONYMOUS, "");
 	fake_v8_page(f, FAKE_HEAP);
 	fake_v8_page(f, FAKE_HEAP + 0x40000);
@@ -210,6 +211,16 @@ static inline void fake_proofs(struct fake *f)
 	fake_put(f, php + 16, php);
 	fake_put(f, php + 24, 510);
 	fake_touch(f, php, 0x1000);
+	/* two carriers of an allocator that the program's data holds */
+	uint64_t carrier = FAKE_HEAP + 0x400000;
+	fake_map(f, carrier, 0x20000, REGION_ANONYMOUS, "");
+	for (unsigned i = 0; i < 2; i++) {
+		fake_put(f, carrier + i * 0x10000, 0x10003);
+		fake_put(f, carrier + i * 0x10000 + 8, i ? 0 : carrier + 0x10000);
+		fake_put(f, carrier + i * 0x10000 + 16, i ? carrier : 0);
+		fake_put(f, carrier + i * 0x10000 + 24, 0x400100);
+		fake_touch(f, carrier + i * 0x10000, 0x1000);
+	}
 	fake_map(f, FAKE_OWN, 0x10000, REGION_ANONYMOUS, "");
 	fake_touch(f, FAKE_OWN, 0x3000);
 	fake_put(f, FAKE_OWN + 0x1000, 0x5ec7e7); /* the area of metas, by its secret */

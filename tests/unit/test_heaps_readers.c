@@ -646,6 +646,8 @@ static void headers_that_lead_back_prove_whose_memory_it_is(void **state)
 		     { FAKE_HEAP + 0x7ffff, "V8 heap" },
 		     { FAKE_HEAP + 0x80000, NULL },
 		     { FAKE_HEAP + 0x200000, "PHP heap" },
+		     { FAKE_HEAP + 0x400000, "BEAM carriers" },
+		     { FAKE_HEAP + 0x41ffff, "BEAM carriers" },
 		     { FAKE_OWN, NULL },
 		     { FAKE_OWN + 0x8000, "musl malloc" },
 		     { FAKE_OWN + 0xffff, "musl malloc" } };
@@ -675,6 +677,9 @@ static void one_header_alone_proves_nothing(void **state)
 	fake_put(f, FAKE_OWN + 0xc000, FAKE_OWN + 0x1100);       /* its meta is of another group */
 	fake_put(f, FAKE_HEAP + 0x200000 + 16,
 		 FAKE_HEAP); /* the one before it knows nothing of it */
+	/* each carrier's neighbour is another's */
+	fake_put(f, FAKE_HEAP + 0x400008, FAKE_HEAP + 0x401000);
+	fake_put(f, FAKE_HEAP + 0x410010, FAKE_HEAP + 0x401000);
 	assert_int_equal(heaps_proofs(&f->b, &f->memory, &err), 0);
 	assert_int_equal(owned.count, 0);
 	owned_fini(&owned);
