@@ -36,6 +36,7 @@ struct module {
 	char *text; /* symbols, then strings, as far as they were read */
 	Elf64_Sym *table;
 	size_t symbol_count;
+	int has_one; /* a `malloc` of its own, though its calls may go to another's */
 };
 
 static int read_at(const struct module *m, uint64_t offset, void *to, size_t len)
@@ -141,13 +142,15 @@ static int is_malloc(const struct module *m, uint64_t info)
 }
 
 /* The slot of `malloc` by one table of relocations; 0: none. */
-static uint64_t slot_in(const struct module *m, uint64_t vaddr, uint64_t bytes)
+static uint64_t slot_in(struct module *m, uint64_t vaddr, uint64_t bytes)
 {
 	Elf64_Rela *all = read_table(m, vaddr, bytes);
 	uint64_t slot = 0;
 	for (size_t i = 0; all && i < bytes / sizeof(*all) && !slot; i++)
-		if (is_malloc(m, all[i].r_info))
+		if (is_malloc(m, all[i].r_info)) {
 			slot = m->bias + all[i].r_offset;
+			m->has_one = m->table[ELF64_R_SYM(all[i].r_info)].st_shndx != SHN_UNDEF;
+		}
 	free(all);
 	return slot;
 }
@@ -159,7 +162,7 @@ static const char *base_of(const char *path)
 }
 
 /* Whom @m calls; NULL where nobody was called yet, or what stands there is no module. */
-static const char *serves(const struct module *m, const struct memory *memory)
+static const char *serves(struct module *m, const struct memory *memory)
 {
 	uint64_t skip = m->relative * sizeof(Elf64_Rela), target;
 	uint64_t slot = m->calls ? slot_in(m, m->calls, m->calls_bytes) : 0;
@@ -279,14 +282,35 @@ static int begins_module(const struct breakdown *b, size_t i)
 	       r->class <= REGION_LIBRARY_BSS;
 }
 
+struct serving {
+	const char *module, *by;
+	int has_one;
+};
+
+/*
+ * A program at fixed addresses stands for `malloc` with its own stub wherever its address is taken: whoever is served by a module that
+ * has none and calls another's is served by that one.
+ */
+static const char *in_the_end(const struct serving *all, unsigned count, const char *by)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (strcmp(all[i].module, by) == 0 && !all[i].has_one)
+			return all[i].by;
+	return by;
+}
+
 int heaps_served(struct breakdown *b, const struct memory *memory, struct err *err)
 {
 	struct provider *all = calloc(PROVIDERS_MAX, sizeof(*all));
 	size_t count = 0;
-	unsigned modules = 0;
+	struct serving *found = calloc(MODULES_MAX, sizeof(*found));
+	unsigned modules = 0, founds = 0;
 	int jemalloc = has_reading(b, "jemalloc"), go = has_reading(b, "Go heap");
-	if (!all)
+	if (!all || !found) {
+		free(all);
+		free(found);
 		return err_set(err, -ENOMEM, "cannot tell which allocator serves whom");
+	}
 	for (size_t i = 0; i < b->region_count && modules < MODULES_MAX; i++) {
 		struct module m = { .b = b, .first = &b->regions[i] };
 		if (!begins_module(b, i))
@@ -295,7 +319,7 @@ int heaps_served(struct breakdown *b, const struct memory *memory, struct err *e
 		int program = m.first->class <= REGION_PROGRAM_BSS;
 		const char *by = open_module(&m) ? serves(&m, memory) : NULL;
 		if (by)
-			note(all, &count, by, base_of(m.first->name));
+			found[founds++] = (struct serving){ base_of(m.first->name), by, m.has_one };
 		if (jemalloc && (program || strstr(base_of(m.first->name), "jemalloc")))
 			tell_jemalloc(&m, memory);
 		if (go && program)
@@ -303,7 +327,10 @@ int heaps_served(struct breakdown *b, const struct memory *memory, struct err *e
 		free(m.table);
 		free(m.text);
 	}
+	for (unsigned i = 0; i < founds; i++)
+		note(all, &count, in_the_end(found, founds, found[i].by), found[i].module);
 	tell_providers(b->settings, all, count);
+	free(found);
 	free(all);
 	return 0;
 }

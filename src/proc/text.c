@@ -199,6 +199,7 @@ void regions_text_head(struct buf *to, const struct breakdown *b,
 	put_fact(to, "of it reserved", b->reserved_bytes, opt->raw);
 	put_fact(to, "byteledger's own", b->own_rss_bytes, opt->raw);
 	buf_putc(to, '\n');
+	size_t begin = to->len + strlen(style.dim);
 	buf_printf(to, "%s%" PRIu64 " mappings", style.dim, b->region_total);
 	if (b->thread_count)
 		buf_printf(to, ", %zu thread%s", b->thread_count, b->thread_count == 1 ? "" : "s");
@@ -207,7 +208,10 @@ void regions_text_head(struct buf *to, const struct breakdown *b,
 		buf_printf(to, " from %s and %s", b->reading.list, b->reading.pages);
 	else
 		buf_printf(to, " from %s", b->reading.list);
-	buf_printf(to, ", held up for at most %s", text_duration(text, b->reading.stall_ns));
+	size_t width = opt->width ? (size_t)opt->width : 100;
+	text_duration(text, b->reading.stall_ns);
+	int fits = to->len - begin + strlen(", held up for at most ") + strlen(text) <= width;
+	buf_printf(to, "%sheld up for at most %s", fits ? ", " : "\n", text);
 	const char *between = "RSS: ";
 	buf_putc(to, '\n');
 	if (b->rollup_rss_bytes != UINT64_MAX) {

@@ -213,7 +213,7 @@ def test_a_kernel_that_does_not_tell_its_types_is_said_to_be_one(byteledger):
 
 
 def test_a_full_table_of_stacks_is_said_with_what_helps(byteledger, tmp_path):
-    code = "import json, sqlite3, email, http.client, xml.dom.minidom, unittest, asyncio, decimal, ctypes"
+    code = "import json, sqlite3, email, http.client, xml.dom.minidom, unittest, asyncio, decimal, ctypes, time; time.sleep(6)"  # it is read while it is there
     report = tmp_path / "report"
     done = subprocess.run([byteledger, "pages", "--stacks", "1024", "--format", "json", "--report", str(report), "--", sys.executable, "-c", code],
                           capture_output=True, text=True, timeout=100)

@@ -230,7 +230,7 @@ def test_gos_heap_agrees_with_memstats(byteledger, goheap, stopped, tmp_path):
 
 
 def test_gos_goal_and_limit_in_force_are_told(byteledger, goheap):
-    with Program(goheap, "4", env={"GOGC": "37", "GOMEMLIMIT": "1GiB"}) as program:
+    with Program(goheap, "4", "paced", env={"GOGC": "37", "GOMEMLIMIT": "1GiB"}) as program:
         rows = {(s["name"], s["from"]): s["value"] for s in regions(byteledger, program.pid)["settings"]}
         assert rows["GOGC", "Go, in force"] == rows["GOGC", "environment"] == "37", rows
         assert rows["GOMEMLIMIT", "Go, in force"] == str(1 << 30), rows
