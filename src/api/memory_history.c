@@ -266,10 +266,14 @@ void memory_history(void *ctx, const struct http_request *request, struct http_r
 struct change {
 	size_t key;
 	int64_t delta;
+	int beside; /* no part of RSS, and others' work too: behind all that is */
 };
 
 static int by_change(const void *a, const void *b)
 {
+	int order = ((const struct change *)a)->beside - ((const struct change *)b)->beside;
+	if (order)
+		return order;
 	uint64_t x = (uint64_t)llabs(((const struct change *)a)->delta),
 		 y = (uint64_t)llabs(((const struct change *)b)->delta);
 	return x < y ? 1 : x > y ? -1 : 0;
@@ -332,7 +336,10 @@ void memory_diff(void *ctx, const struct http_request *request, struct http_repl
 	for (size_t i = 1; i < keys; i++) {
 		int64_t delta = (int64_t)(b[i].rss_bytes - a[i].rss_bytes);
 		if (delta || a[i].count != b[i].count || a[i].swap_bytes != b[i].swap_bytes)
-			changes[changed++] = (struct change){ i, delta };
+			changes[changed++] =
+				(struct change){ i, delta,
+						 strcmp(history_key(facts.history, i).class,
+							HISTORY_CLASS_BESIDE) == 0 };
 	}
 	qsort(changes, changed, sizeof(*changes), by_change);
 	struct jsonw json;
