@@ -87,12 +87,12 @@ def test_a_scrape_holds_one_truth_also_of_what_grows(byteledger):
             text = fetch(url + "/metrics")[2]
             rows = re.findall(r'byteledger_(resident|proportional)_bytes\{[^}]*class="([^"]*)",label="([^"]*)"\} (\d+)', text)
             ages = re.findall(r"byteledger_labels_age_seconds\{[^}]*\} (\S+)", text)
-            assert ages and 0 <= float(ages[0]) < 280
+            assert ages and 0 <= float(ages[0]) < 100
             return {kind: {(c, label): int(v) for k, c, label, v in rows if k == kind} for kind in ("resident", "proportional")}
         before = resident()["resident"][("runtime", "CPython objects")]
         assert before > 15 << 20
         assert program.go_on() == "grown"
-        wait_for(lambda: resident()["resident"][("runtime", "CPython objects")] > before + (10 << 20), "its objects are called so", 240)  # names have a budget of CPU
+        wait_for(lambda: resident()["resident"][("runtime", "CPython objects")] > before + (10 << 20), "its objects are called so")
         assert fetch(url + "/debug/memory?format=json&full=1")[0] == 200
         rows = resident()
         large = {key for key, value in rows["proportional"].items() if value > 2 << 20}
