@@ -276,6 +276,10 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 		rc = readers[i](b, &memory, err);
 		own_units(b, rows, units, pieces);
 		left = left - left / 2 + work.left;
+		/* the kernel joins what others mapped to malloc's large blocks: the next ones see it apart */
+		if (rc == 0 && readers[i] == heaps_glibc && b->owned->count &&
+		    (rc = owned_sort(b->owned)) == 0)
+			rc = owned_apply(b->owned, b, target, err);
 	}
 	memory.work = NULL;
 	if (rc == 0 && b->settings && b->files)

@@ -229,6 +229,33 @@ def test_gos_heap_agrees_with_memstats(byteledger, goheap, stopped, tmp_path):
         close(own_maps, heap["resident_bytes"] + stacks["resident_bytes"], 0.1)
 
 
+JOINED = """
+import sys
+small = [str(i) * 3 for i in range(300000)]
+large = [bytearray(1 << 20) for _ in range(16)]
+small += [str(i) * 5 for i in range(300000)]
+sys._debugmallocstats()
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_cpythons_arenas_that_the_kernel_joined_to_mallocs_blocks_are_counted(byteledger, tmp_path):
+    """Mappings that touch are one to the kernel: eight arenas of 46 stood behind large blocks, and 38 MB of 47 were called exact."""
+    with open(tmp_path / "own", "w+", encoding="utf-8") as said, \
+            subprocess.Popen(["/usr/bin/python3", "-c", JOINED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True) as child:
+        assert child.stdout.readline() == "ready\n"
+        said.seek(0)
+        own = int(re.search(r"# bytes in allocated blocks *= *([0-9,]+)", said.read())[1].replace(",", ""))
+        seen = regions(byteledger, child.pid)
+        child.stdin.close()
+    assert own > 40 << 20
+    close(named(seen, "CPython objects")["live_bytes"], own, 0.001)
+    sums = {c["label"]: c["rss_bytes"] for c in seen["classes"]}
+    assert sums["CPython objects"] >= own and sums["malloc large"] > 16 << 20
+    assert sum(c["rss_bytes"] for c in seen["classes"]) == seen["rss_bytes"]
+
+
 def test_gos_goal_and_limit_in_force_are_told(byteledger, goheap):
     with Program(goheap, "4", "paced", env={"GOGC": "37", "GOMEMLIMIT": "1GiB"}) as program:
         rows = {(s["name"], s["from"]): s["value"] for s in regions(byteledger, program.pid)["settings"]}
