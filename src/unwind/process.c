@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* process.c - what all threads share: where recipes come from, and the blocks that the program announced. */
 #include "unwind/bytes.h"
+#include "unwind/epilogue.h"
 #include "unwind/state.h"
 #include "unwind/table.h"
 
@@ -241,6 +242,25 @@ static int is_sigreturn(struct unwind_process *p, uint64_t at)
 	return 1;
 }
 
+/*
+ * The recipe of code without entries, from its own bytes: where a call returns to and nothing follows but the way out (assembly
+ * between languages: Go's crosscall2, whose rbp is no frame pointer that anything but its own return knows of).
+ */
+static uint64_t code_rule(struct unwind_process *p, uint64_t ip)
+{
+	const uint8_t *code = (const uint8_t *)(uintptr_t)ip;
+	uint32_t bytes = UNWIND_EPILOGUE_BYTES, here = (uint32_t)(4096 - ip % 4096);
+	struct unwind_epilogue e;
+
+	if (ip < 4096 || !p->probe || !p->probe(p->ctx, ip - 8) || !p->probe(p->ctx, ip))
+		return WIRE_RULE_GAP;
+	if (here < bytes && !p->probe(p->ctx, ip + here))
+		bytes = here;
+	if (!unwind_follows_call(unwind_load(ip - 8)) || unwind_epilogue(code, bytes, &e))
+		return WIRE_RULE_GAP;
+	return unwind_epilogue_rule(&e);
+}
+
 static uint64_t row_rule(struct unwind_thread *t, const struct unwind_image *image,
 			 const struct unwind_fde *fde, uint64_t pc)
 {
@@ -290,7 +310,7 @@ uint64_t unwind_find_rule(struct unwind_thread *t, uint64_t ip, int *cacheable)
 		if (unwind_cfi_find(image, ip, fde) && fde->lo == ip && !fde->signal)
 			return WIRE_RULE_END;
 	}
-	return is_sigreturn(p, ip) ? WIRE_RULE_SIGNAL : WIRE_RULE_GAP;
+	return is_sigreturn(p, ip) ? WIRE_RULE_SIGNAL : code_rule(p, ip);
 }
 
 int unwind_find_row(struct unwind_thread *t, uint64_t ip, struct unwind_fde *fde,

@@ -164,6 +164,7 @@ struct memo {
 #define MEMO_PACKED 0x4000u
 #define MEMO_NEEDS_BP 0x8000u
 
+#define UNWIND_CALLED 16
 struct unwind_thread {
 	/* read by every capture */
 	const uint32_t *module_gen;
@@ -232,6 +233,8 @@ struct unwind_thread {
 	uint64_t magic;
 	uint64_t bytes;
 	struct unwind_stats stats;
+	uint64_t called
+		[UNWIND_CALLED]; /* addresses behind a call, by their low bits; see guess_elsewhere() */
 	struct unwind_cfi_work work;
 	/* of the look for a rule that is under way; not on the stack, of which hardly anything may be left */
 	struct unwind_module module;

@@ -7,6 +7,7 @@
  * further out decide the rest of the walk. The last stack is kept from the outermost frame inwards with its words in
  * the same order, so one scan finds how much of it still stands, whichever frame the fresh ones meet.
  */
+#include "unwind/epilogue.h"
 #include "unwind/state.h"
 
 /*
@@ -264,6 +265,7 @@ struct place {
 	uint32_t slot; /* cache entry of the frame before */
 	uint32_t guessed;
 	uint32_t descents;
+	uint64_t own_sp; /* where the walk began, or last left the thread's own stack */
 	int stop;
 };
 
@@ -276,6 +278,7 @@ static void place_init(struct unwind_thread *t, struct place *p, const struct un
 	p->slot = rule_slot(t, regs->ip);
 	p->guessed = 0;
 	p->descents = 0;
+	p->own_sp = regs->sp;
 	p->stop = UNWIND_GO_ON;
 }
 
@@ -299,6 +302,45 @@ static __attribute__((noinline)) int descend(struct unwind_thread *t, struct pla
 		p->f = f;
 	known_words(&p->w, t, p->f.sp, 0);
 	return stop;
+}
+
+/* Its code is read once: a page of it, which is asked for by a system call, would take the stack's place among what was asked. */
+static int follows_call(struct unwind_thread *t, uint64_t ip)
+{
+	uint64_t *called = &t->called[ip % UNWIND_CALLED], before;
+	struct walk code = { .process = t->process };
+
+	if (*called == ip)
+		return 1;
+	if (ip < 4096 || ip >= NO_CODE || load(&code, ip - 8, &before) ||
+	    !unwind_follows_call(before))
+		return 0;
+	*called = ip;
+	return 1;
+}
+
+/*
+ * The frame pointer of code without a recipe does not lead up this stack: a runtime that went to another one keeps it, and so it
+ * tells where it came from (Go, which calls C on the thread's stack and is called back on a goroutine's). What it names has to
+ * be a frame: a return address behind a call, on this thread's own stack further out than any before. Such a stack is walked
+ * each time, as put_frame() keeps words of one stack only. Return as unwind_guess().
+ */
+static __attribute__((noinline)) int guess_elsewhere(struct unwind_thread *t, struct place *p)
+{
+	uint64_t bp = p->f.bp, ip, next;
+
+	if (p->f.sp >= t->stack_lo && p->f.sp < t->stack_hi)
+		p->own_sp = p->f.sp;
+	if (bp % 8 || bp < 4096 || bp >= NO_CODE || ++p->descents > DESCENTS_MAX ||
+	    (bp >= t->stack_lo && bp < t->stack_hi && bp < p->own_sp))
+		return WIRE_STOP_GAP;
+	known_words(&p->w, t, bp, 0);
+	if (load(&p->w, bp + 8, &ip) || load(&p->w, bp, &next) || !follows_call(t, ip)) {
+		known_words(&p->w, t, p->f.sp, 0);
+		return WIRE_STOP_GAP;
+	}
+	p->f = (struct unwind_frame){ ip, bp + 16, next, 0 };
+	return UNWIND_GO_ON;
 }
 
 /* Find the recipe of p->f. Each entry names the one that came next last time: no hash on the critical path. */
@@ -350,6 +392,8 @@ static UNWIND_INLINE int place_step(struct unwind_thread *t, struct place *p,
 	} else {
 		struct unwind_frame before = p->f;
 		p->stop = unwind_guess(&p->w, &p->f);
+		if (unlikely(p->stop == WIRE_STOP_GAP))
+			p->stop = guess_elsewhere(t, p);
 		if (p->stop == UNWIND_GO_ON && p->f.ip) {
 			/* a guess has to lead to code */
 			uint32_t slot = rule_slot(t, p->f.ip);

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Odd stacks: pages that are closed while something further in allocates, where no read of ours may fault; large frames."""
+import os
 import resource
+import subprocess
 
 import pytest
+
+from conftest import ROOT
 
 WAYS = ["mprotect", "syscall", "raw", "other", "pkey", "guard", "fixed", "unmapped"]
 
@@ -38,3 +42,27 @@ def test_frames_of_a_megabyte_cost_no_more_than_small_ones(record, prog):
     big, small = (min(spent(name) for _ in range(3)) for name in ("bigframe", "smallframe"))
     # where the frame's size does not fit into a recipe, nothing of such a stack is remembered: fifty times as much
     assert big < 4 * small, (big, small)
+
+
+def test_stacks_go_on_where_go_and_c_call_each_other(record, byteledger, installed, tmp_path):
+    """C runs on the thread's stack and Go on a goroutine's: each of the three ways to C's malloc is told to its beginning."""
+    program = str(tmp_path / "gocgo")
+    env = {**os.environ, "CGO_ENABLED": "1", "GOCACHE": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    built = subprocess.run([installed("go"), "build", "-o", program, os.path.join(ROOT, "tests/prog/gocgo.go")], env=env,
+                           capture_output=True, text=True, timeout=280)
+    assert built.returncode == 0, built.stderr
+    done = record([program, "500"])
+    assert (done.returncode, done.stdout) == (0, b"done\n"), done.stderr
+    assert "gap" not in done.report()["partial_stacks"]["by_reason"], done.report()["partial_stacks"]
+    counted = {}
+    folded = subprocess.run([byteledger, "export", "--to", "folded", "--cost", "allocations", done.path], check=True,
+                            capture_output=True, text=True, timeout=60).stdout
+    for line in folded.splitlines():
+        frames, _, number = line.rpartition(" ")
+        names = frames.split(";")
+        if names[-1] == "keep":
+            ways = [name for name in names if name.startswith("main.") and not name.startswith("main._C")]
+            counted[tuple(ways), "runtime.goexit.abi0" in names, "crosscall2" in names] = int(number)
+    assert counted == {(("main.main", "main.allocate"), True, False): 500,
+                       (("main.main", "main.byCallback", "main.goBack", "main.allocate"), True, True): 500,
+                       (("main.main.gowrap1", "main.beside", "main.allocate"), True, False): 500}, counted

@@ -606,8 +606,25 @@ __asm__(".text\n.globl no_entries\n.type no_entries,@function\nno_entries:\n"
 	"	mov %rdi, %rax\n"
 	"	mov %esi, %edi\n"
 	"	call *%rax\n"
+	"	xor %eax, %eax\n"
 	"	pop %rbp\n"
 	"	ret\n.size no_entries,.-no_entries\n");
+
+/* Without entries, and rbp is no frame pointer: what stands behind the call says where the frame ends. */
+void leaves_at_once(void (*call)(int), int n);
+__asm__(".text\n.globl leaves_at_once\n.type leaves_at_once,@function\nleaves_at_once:\n"
+	"	push %rbp\n"
+	"	push %rbx\n"
+	"	sub $24, %rsp\n"
+	"	mov %rdi, %rax\n"
+	"	mov %esi, %edi\n"
+	"	lea 8(%rsp), %rbp\n"
+	"	mov $1, %ebx\n"
+	"	call *%rax\n"
+	"	add $24, %rsp\n"
+	"	pop %rbx\n"
+	"	pop %rbp\n"
+	"	ret\n.size leaves_at_once,.-leaves_at_once\n");
 
 NOINLINE void code_without_entries(void **state)
 {
@@ -620,6 +637,19 @@ NOINLINE void code_without_entries(void **state)
 	}
 	LEAVE();
 	want_root = WIRE_STOP_END;
+	inner(2);
+	KEEP;
+}
+
+NOINLINE void code_that_leaves_at_once(void **state)
+{
+	(void)state;
+	ENTER(leaves_at_once);
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 5; i++)
+			leaves_at_once(inner, i);
+	}
+	LEAVE();
 	inner(2);
 	KEEP;
 }
@@ -768,6 +798,7 @@ SCENARIO(switches_to_a_stack_that_lies_higher_are_exact, stacks_that_lie_higher)
 SCENARIO(memory_that_is_not_there_is_not_read, stacks_that_end_in_the_void)
 SCENARIO(registered_frames_of_made_code_are_walked, code_made_at_run_time)
 SCENARIO(frame_pointers_help_out_and_are_marked, code_without_entries)
+SCENARIO(the_way_out_of_a_frame_tells_of_it, code_that_leaves_at_once)
 
 int main(void)
 {
@@ -783,6 +814,7 @@ int main(void)
 		cmocka_unit_test(memory_that_is_not_there_is_not_read),
 		cmocka_unit_test(registered_frames_of_made_code_are_walked),
 		cmocka_unit_test(frame_pointers_help_out_and_are_marked),
+		cmocka_unit_test(the_way_out_of_a_frame_tells_of_it),
 	};
 	/* before there are threads, whose stacks are put below */
 	higher = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

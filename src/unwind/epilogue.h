@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * epilogue.h - what machine code says of its own frame, for code that brings no recipes: whether an address follows a call, and
+ * where the code behind it leaves the frame. Pure functions of bytes; freestanding.
+ */
+#ifndef UNWIND_EPILOGUE_H
+#define UNWIND_EPILOGUE_H
+
+#include <stdint.h>
+
+/** Bytes that unwind_epilogue() looks at, at most. */
+#define UNWIND_EPILOGUE_BYTES 160
+
+/** Where a register of the caller's is. */
+struct unwind_saved {
+	int known;  /* 0: the callee did not touch it */
+	int32_t at; /* bytes from the frame's stack pointer */
+};
+
+/** A frame whose code, from the return address on, goes straight to its return. */
+struct unwind_epilogue {
+	int32_t cfa; /* bytes from the frame's stack pointer; the return address lies 8 below */
+	struct unwind_saved bp, bx;
+};
+
+/** unwind_follows_call() - whether @before, the 8 bytes before an address, end with a call instruction. */
+int unwind_follows_call(uint64_t before);
+
+/**
+ * unwind_epilogue() - read the @bytes of code at @code, where a call returns to. Nothing but what gives back the stack and
+ * the registers may stand before the return: no jump, no call, nothing that is not known. Return 0, or -1: @out is as it was.
+ */
+int unwind_epilogue(const uint8_t *code, uint32_t bytes, struct unwind_epilogue *out);
+
+/** unwind_epilogue_rule() - the same as a recipe; WIRE_RULE_GAP where none expresses it. */
+uint64_t unwind_epilogue_rule(const struct unwind_epilogue *e);
+
+#endif
