@@ -50,6 +50,12 @@ def installed():
     return find
 
 
+@pytest.fixture(scope="session")
+def go_cache(tmp_path_factory):
+    """Where `go build` keeps what it compiled: with cgo the first program takes fifteen seconds, the next ones one."""
+    return str(tmp_path_factory.mktemp("go-cache"))
+
+
 class Recording:
     """A finished recording: the traced program's outcome, the file, and the report on demand."""
 

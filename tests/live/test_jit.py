@@ -63,6 +63,29 @@ def test_java_has_the_names_that_it_tells_when_it_ends(byteledger, installed, tm
     assert any("L.squeeze" in (name or "") for name in names) and any("Deflater" in (name or "") for name in names)
 
 
+ERLANG = """-module(t).
+-export([main/0]).
+main() -> {ok, Code} = file:read_file("other.beam"), io:format("~p~n", [lists:sum([load(Code) || _ <- lists:seq(1, 20)])]), halt().
+load(Code) -> {module, other} = erlang:load_module(other, Code), true = erlang:delete_module(other), true = erlang:purge_module(other), 1.
+"""
+
+
+def test_erlang_is_told_to_the_process_that_it_ran_in(byteledger, installed, tmp_path):
+    """BEAM runs C on the thread's stack and its own code on a process's heap; with +JPperf both keep frame pointers."""
+    (tmp_path / "t.erl").write_text(ERLANG)
+    (tmp_path / "other.erl").write_text("-module(other).\n-export([f/1]).\nf(X) -> [X | lists:seq(1, X)].\n")
+    subprocess.run([installed("erlc"), "t.erl", "other.erl"], cwd=tmp_path, check=True, timeout=60)
+    page = recorded(byteledger, tmp_path, installed("erl"), "+JPperf", "true", "-noshell", "-s", "t", "main")
+    all_of_it, named = below(page)
+    assert all_of_it > 5000 and named > 0.999 * all_of_it
+    mine = [[f["function"] or "" for f in row["frames"]] for row in page["rows"] if any("t:load/1" in (f["function"] or "") for f in row["frames"])]
+    assert len(mine) > 10
+    for names in mine:  # the loader in C++, this module, what called it, and the process's first function
+        at = max(i for i, name in enumerate(names) if "t:load/1" in name)
+        assert any("prepare_loading" in name or "finish_loading" in name for name in names[:at]), names
+        assert any("t:main/0" in name for name in names[at + 1:]) and any("init:" in name for name in names[at + 2:]), names
+
+
 def test_a_map_of_another_user_is_not_believed(byteledger, installed, tmp_path):
     if os.geteuid() != 0:
         pytest.skip("only root can make another's file")

@@ -477,9 +477,9 @@ func main() { m := map[int]string{}; for i := 0; i < 100000; i++ { m[i] = fmt.Sp
 o, _ := exec.Command("echo", "hi").Output(); fmt.Print(string(o)); _, e := net.LookupHost("localhost"); fmt.Println(e) }"""
 
 
-def test_a_go_program_with_cgo(counted, installed, tmp_path):
+def test_a_go_program_with_cgo(counted, installed, tmp_path, go_cache):
     (tmp_path / "g.go").write_text(GO)
-    env = {"CGO_ENABLED": "1", "GOCACHE": str(tmp_path / "cache"), "GOFLAGS": "-mod=mod", "HOME": str(tmp_path)}
+    env = {"CGO_ENABLED": "1", "GOCACHE": go_cache, "GOFLAGS": "-mod=mod", "HOME": str(tmp_path)}
     built = subprocess.run([installed("go"), "build", "-o", "g", "g.go"], cwd=tmp_path, env={**os.environ, **env},
                            capture_output=True, timeout=280)
     if built.returncode != 0:

@@ -44,10 +44,10 @@ def test_frames_of_a_megabyte_cost_no_more_than_small_ones(record, prog):
     assert big < 4 * small, (big, small)
 
 
-def test_stacks_go_on_where_go_and_c_call_each_other(record, byteledger, installed, tmp_path):
+def test_stacks_go_on_where_go_and_c_call_each_other(record, byteledger, installed, tmp_path, go_cache):
     """C runs on the thread's stack and Go on a goroutine's: each of the three ways to C's malloc is told to its beginning."""
     program = str(tmp_path / "gocgo")
-    env = {**os.environ, "CGO_ENABLED": "1", "GOCACHE": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    env = {**os.environ, "CGO_ENABLED": "1", "GOCACHE": go_cache, "HOME": str(tmp_path)}
     built = subprocess.run([installed("go"), "build", "-o", program, os.path.join(ROOT, "tests/prog/gocgo.go")], env=env,
                            capture_output=True, text=True, timeout=280)
     assert built.returncode == 0, built.stderr
