@@ -5,7 +5,8 @@
 Names: pairs (malloc+free microbenchmark), threads (two busy threads), programs (real programs), light (programs that hardly
 allocate, in many pairs of runs), together (pairs and real programs, each variant at once with the bare one), reading (report
 beside heaptrack_print), bpf-stack (stacks walked in the kernel), net (what recording costs nodes), pages (owners of resident pages),
-sample (calls of allocators sampled), regions (one breakdown), regions-heap (glibc's heap read from outside), regions-watch (30,000 mappings watched).
+sample (calls of allocators sampled), latency (a redis that snapshots are taken of), regions (one breakdown), regions-heap (glibc's heap
+read from outside), regions-watch (30,000 mappings watched).
 Variants alternate within a round, one round is not counted, figures are medians of the rounds. CPU time is judged,
 wall time shown beside it; what was added is compared, not totals. Beside a ratio stands the middle 95 % of what it is when whole
 rounds are drawn again at random (2,000 times), and the verdict goes by that: "met" where all of it keeps the bar, "not met" where
@@ -24,6 +25,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import bpfstack  # noqa: E402
 import heapread  # noqa: E402
+import latency  # noqa: E402
 import measure  # noqa: E402
 import net  # noqa: E402
 import pages  # noqa: E402
@@ -36,7 +38,7 @@ import together  # noqa: E402
 import tools  # noqa: E402
 
 BENCHES = {"pairs": pairs.main, "threads": pairs.threads, "programs": programs.main, "light": programs.light, "together": together.main, "reading": reading.main,
-           "bpf-stack": bpfstack.main, "net": net.main, "pages": pages.main, "sample": sample.main, "regions": regions.main, "regions-heap": heapread.heap, "regions-watch": heapread.watch}
+           "bpf-stack": bpfstack.main, "net": net.main, "pages": pages.main, "latency": latency.main, "sample": sample.main, "regions": regions.main, "regions-heap": heapread.heap, "regions-watch": heapread.watch}
 
 
 class Lock:

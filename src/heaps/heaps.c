@@ -260,7 +260,7 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 	if (b->heaps_refused < 0)
 		return breakdown_sum(b, err);
 	b->heaps_refused = 0;
-	if (!b->full) /* whoever watches has time */
+	if (b->unhurried) /* whoever watches has time */
 		pages_gently(&pages);
 	struct memory_process process = { .target = target, .pages = &pages };
 	struct memory memory;

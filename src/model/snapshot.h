@@ -131,10 +131,10 @@ struct snapshot {
 	uint64_t scan_ns, stall_ns;
 	uint64_t page_bytes;
 	uint64_t rss_bytes, pss_bytes, swap_bytes, hugetlb_bytes,
-		page_table_bytes;                /* sums of smaps; status */
+		page_table_bytes; /* sums of the mappings (PSS 0: not known); status */
 	uint64_t status_rss_bytes, start_age_ns; /* how long the process had been running */
 	/*
-	 * The sum of smaps. Not @rss_bytes where memory moved between it and the pages: of mappings without a file the pages count
+	 * The sum of smaps, 0: it was not read. Not @rss_bytes where memory moved between it and the pages: of mappings without a file the pages count
 	 * then, for they are of the snapshot's moment.
 	 */
 	uint64_t smaps_rss_bytes;

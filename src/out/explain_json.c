@@ -381,7 +381,9 @@ static void put_rest(struct jsonw *j, const struct explain *e)
 	jsonw_u64(j, "dropped_blocks", sheet->dropped_blocks);
 	jsonw_object_end(j);
 	jsonw_array(j, "checks");
-	put_check(j, "smaps_rss", s->smaps_rss_bytes, (int64_t)(s->smaps_rss_bytes - s->rss_bytes));
+	if (s->smaps_rss_bytes)
+		put_check(j, "smaps_rss", s->smaps_rss_bytes,
+			  (int64_t)(s->smaps_rss_bytes - s->rss_bytes));
 	if (s->status_rss_bytes != UINT64_MAX)
 		put_check(j, "status_rss", s->status_rss_bytes,
 			  (int64_t)(s->status_rss_bytes - s->rss_bytes));
@@ -402,7 +404,10 @@ void out_explain_members(struct jsonw *j, const struct explain *e, size_t most)
 	jsonw_u64(j, "time_ns", s->time_ns);
 	jsonw_i64(j, "snapshot_age_ns", e->snapshot_age_ns);
 	jsonw_u64(j, "rss_bytes", s->rss_bytes);
-	jsonw_u64(j, "pss_bytes", s->pss_bytes);
+	if (s->pss_bytes)
+		jsonw_u64(j, "pss_bytes", s->pss_bytes);
+	else
+		jsonw_null(j, "pss_bytes");
 	jsonw_bool(j, "recorded", e->recorded);
 	jsonw_bool(j, "complete", e->complete);
 	jsonw_u64(j, "unreadable_snapshots", e->unreadable);

@@ -356,7 +356,56 @@ struct quick {
 	struct classifier *classifier;
 	struct pages pages;
 	struct reading *reading;
+	int parts;
 };
+
+struct parts {
+	struct quick *quick;
+	struct region *region;
+};
+
+static int tell_shared(void *ctx, uint64_t start, uint64_t end, unsigned kinds)
+{
+	struct region *r = ctx;
+	if (kinds & PAGE_SHARED)
+		r->shared_clean_bytes += end - start;
+	return 0;
+}
+
+static int tell_part(void *ctx, uint64_t start, uint64_t end, unsigned kinds)
+{
+	struct parts *p = ctx;
+	struct region *r = p->region;
+	if (kinds & PAGE_GUARD)
+		r->flags |= REGION_FLAG_GUARD;
+	if (kinds & PAGE_SWAPPED)
+		r->swap_bytes += end - start;
+	/* the page of zeroes is part of no RSS */
+	if (!(kinds & PAGE_PRESENT) || kinds & PAGE_ZERO)
+		return 0;
+	r->rss_bytes += end - start;
+	if (!(kinds & PAGE_FILE)) {
+		r->anonymous_bytes += end - start;
+		r->anon_huge_bytes += kinds & PAGE_HUGE ? end - start : 0;
+	}
+	return pages_each(&p->quick->pages, start, end, PAGE_PRESENT | PAGE_SHARED, tell_shared, r,
+			  &p->quick->reading->stall_ns);
+}
+
+/* As smaps tells it; what of it is clean nobody knows. */
+static int quick_parts(struct quick *q, struct region *r)
+{
+	struct parts p = { q, r };
+	int rc = pages_each(&q->pages, r->start, r->end,
+			    PAGE_PRESENT | PAGE_SWAPPED | PAGE_FILE | PAGE_ZERO | PAGE_HUGE |
+				    (q->pages.guards ? PAGE_GUARD : 0),
+			    tell_part, &p, &q->reading->stall_ns);
+	/* told by another call: it moved in between */
+	if (r->shared_clean_bytes > r->rss_bytes)
+		r->shared_clean_bytes = r->rss_bytes;
+	r->private_clean_bytes = r->rss_bytes - r->shared_clean_bytes;
+	return rc;
+}
 
 static int quick_region(void *ctx, struct region *r)
 {
@@ -367,8 +416,9 @@ static int quick_region(void *ctx, struct region *r)
 	int skip = r->flags & REGION_FLAG_HUGETLB || strncmp(r->name, "[vvar", 5) == 0 ||
 		   (!q->pages.scan && !(r->perms & 7) && r->end - r->start > SPARSE_MAX);
 	if (!skip) {
-		int rc = pages_count(&q->pages, r->start, r->end, &r->rss_bytes, &r->swap_bytes,
-				     &q->reading->stall_ns);
+		int rc = q->parts ? quick_parts(q, r)
+				  : pages_count(&q->pages, r->start, r->end, &r->rss_bytes,
+						&r->swap_bytes, &q->reading->stall_ns);
 		if (rc < 0)
 			return rc;
 	}
@@ -396,14 +446,28 @@ static int query_each(const struct target *target, struct quick *q)
 	return rc == -ENOENT ? 0 : rc;
 }
 
-static int read_quick(const struct target *target, struct classifier *classifier,
+/** tells_parts() - 1 where mappings and the kinds of their pages can be asked for singly. */
+static int tells_parts(const struct target *target)
+{
+	struct maps_query query;
+	struct pages pages;
+	struct err ignored = { 0 };
+	if (maps_query_open(&query, target, &ignored) < 0)
+		return 0;
+	maps_query_close(&query);
+	int tells = pages_open(&pages, target, &ignored) == 0 && pages.scan;
+	pages_close(&pages);
+	return tells;
+}
+
+static int read_quick(const struct target *target, struct classifier *classifier, int parts,
 		      struct reading *reading, struct err *err)
 {
-	struct quick q = { .classifier = classifier, .reading = reading };
+	struct quick q = { .classifier = classifier, .reading = reading, .parts = parts };
 	int rc = pages_open(&q.pages, target, err);
 	if (rc < 0)
 		return rc;
-	if (target->pid != getpid())
+	if (target->pid != getpid() && !parts)
 		pages_gently(&q.pages);
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	rc = query_each(target, &q);
@@ -441,8 +505,8 @@ static int fill(struct breakdown *b, const struct target *target, const struct b
 	classify_init(&classifier, target, b->threads, b->thread_count, collect, &c);
 	classifier.modules = opt->modules;
 	classifier.module_count = opt->module_count;
-	rc = opt->quick ? read_quick(target, &classifier, &b->reading, err)
-			: smaps_each(target, classify_region, &classifier, &b->reading, err);
+	rc = !b->full ? read_quick(target, &classifier, opt->parts, &b->reading, err)
+		      : smaps_each(target, classify_region, &classifier, &b->reading, err);
 	if (rc == 0)
 		rc = classify_end(&classifier);
 	classify_fini(&classifier);
@@ -460,7 +524,7 @@ static int fill(struct breakdown *b, const struct target *target, const struct b
 		return rc;
 	if (opt->keep == 0 && (rc = breakdown_sum(b, err)) < 0)
 		return rc;
-	if (!opt->no_checks && !opt->quick && (!opt->doubt_only || is_doubtful(b))) {
+	if (!opt->no_checks && b->full && (!opt->doubt_only || is_doubtful(b))) {
 		/* a check that cannot be made is shown as missing; the breakdown stands without it */
 		rollup_read(target, &b->rollup_rss_bytes, &b->rollup_pss_bytes,
 			    &b->reading.stall_ns, &ignored);
@@ -484,7 +548,8 @@ struct breakdown *breakdown_read(const struct target *target, const struct break
 	b->pid = target->pid;
 	memcpy(b->comm, target->comm, sizeof(b->comm));
 	b->labels_max = opt->labels_max ? opt->labels_max : LABELS_DEFAULT;
-	b->full = !opt->quick;
+	b->full = !opt->quick && !(opt->parts && tells_parts(target));
+	b->unhurried = opt->quick;
 	b->keeps_all = opt->keep == 0;
 	b->time_ns = clock_ns(CLOCK_REALTIME);
 	b->start_ns = clock_ns(CLOCK_MONOTONIC);

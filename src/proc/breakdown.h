@@ -38,6 +38,11 @@ void class_row_add(struct class_row *row, const struct region *region);
 
 struct breakdown_opt {
 	int quick; /* maps + pagemap instead of smaps: RSS and swap, no PSS, hardly any stall */
+	/*
+	 * All that pagemap knows beside: which pages are a file's, huge, mapped by others, too. Without the pauses of a quick
+	 * reading. Where the kernel tells less (before Linux 6.11) it is a full one instead.
+	 */
+	int parts;
 	int no_threads; /* leave threads out; stacks are then known by their shape only */
 	int no_checks; /* leave status and smaps_rollup out: the latter walks all pages once more */
 	int doubt_only; /* smaps_rollup only where the kernel's counters differ from the sum by more than 1 % */
@@ -57,6 +62,7 @@ struct breakdown {
 	uint64_t time_ns;          /* CLOCK_REALTIME at the start of the reading */
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
 	int full;                  /* PSS and all that stands in smaps is known */
+	int unhurried; /* who asked has time: short calls and long pauses, for allocators as well */
 	struct reading reading;
 
 	uint64_t rss_bytes, pss_bytes, virtual_bytes, reserved_bytes, swap_bytes, hugetlb_bytes,

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,19 +15,12 @@
 
 #define GROWTH 20u /* a twentieth more than the last one is a new peak */
 
-/* What wakes up shall wait for no reader: one of this kind takes its turn, and takes it from nobody who has just become ready. */
-static void step_back(void)
-{
-	const struct sched_param none = { 0 };
-	pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
-}
-
 static void *shots_run(void *ctx)
 {
 	struct record_shots *shots = &((struct record *)ctx)->shots;
 	const struct snapshot_opt opt = { .quiet = 1, .time_zero_ns = shots->zero_ns };
 	struct err ignored = { 0 };
-	step_back();
+	snapshot_step_back();
 	uint64_t before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	if (shots->with_shot)
 		shots->taken = snapshot_take(shots->pid, &opt, &ignored);

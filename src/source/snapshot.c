@@ -3,9 +3,12 @@
 #include "source/snapshot.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -24,8 +27,9 @@
 #define HUGE (2ull << 20)
 #define BLANK_MAX (4ull << 30) /* bytes of huge pages whose contents are looked at */
 #define RUNS_MAX (1u << 26)
-#define ROUNDS_MAX 4    /* of a reading during which memory moved */
-#define MOVED_SHARE 400 /* a part in so many of RSS */
+#define ROUNDS_MAX 4            /* of a reading during which memory moved */
+#define MOVED_SHARE 400         /* a part in so many of RSS */
+#define LONG_TURN_NS 100000000u /* the longest there is */
 
 struct taking {
 	struct snapshot *s;
@@ -520,6 +524,7 @@ static int look_once(struct taking *t, struct pages *pages, const struct snapsho
 {
 	struct snapshot *s = t->s;
 	const struct breakdown_opt look = { .facts = opt->quiet ? NULL : threadfacts_read,
+					    .parts = opt->quiet,
 					    .doubt_only = 1 };
 	breakdown_free(t->b);
 	t->b = breakdown_read(t->target, &look, err);
@@ -587,13 +592,15 @@ static int read_all(struct taking *t, struct pages *pages, const struct snapshot
 		if (!cut_region(&r, last))
 			continue;
 		last = r.end;
-		s->smaps_rss_bytes += r.rss_bytes;
+		s->smaps_rss_bytes += t->b->full ? r.rss_bytes : 0;
 		if (moved && is_bare(&r))
 			r.rss_bytes = r.anonymous_bytes = present_of(t, &run, r.start, r.end);
 		take_region(t, &r);
 		if (s->regions[s->region_count - 1].flags & SNAPSHOT_PAGED)
 			rc = add_runs(t, pages, &r, &next);
 	}
+	if (!t->b->full && t->b->totals.hugetlb_bytes != UINT64_MAX)
+		s->hugetlb_bytes = t->b->totals.hugetlb_bytes;
 	s->window_ns = clock_ns(CLOCK_MONOTONIC) - began;
 	return rc < 0 ? err_set(err, rc, "cannot keep the pages of process %d", (int)s->pid) : 0;
 }
@@ -634,6 +641,31 @@ struct snapshot *snapshot_take(pid_t pid, const struct snapshot_opt *opt, struct
 	free(t.scan);
 	free(t.page);
 	return rc < 0 ? NULL : STEAL(s);
+}
+
+/* The kernel's (Linux 6.12 heeds the slice, before it is ignored); C libraries have no such call. */
+struct sched_wish {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t slice_ns, deadline_ns, period_ns;
+};
+
+/*
+ * What wakes up shall wait for no reader. One of this kind takes its turn, and takes it from nobody who has just become ready; and whose
+ * turn is long gives way at once to whoever asks for a shorter one. Its share is that of all others: a mere lower one would let it sit
+ * on the process's lock.
+ */
+void snapshot_step_back(void)
+{
+	const struct sched_wish wish = { .size = sizeof(wish),
+					 .policy = SCHED_BATCH,
+					 .nice = getpriority(PRIO_PROCESS, 0),
+					 .slice_ns = LONG_TURN_NS };
+	const struct sched_param none = { 0 };
+	if (syscall(SYS_sched_setattr, 0, &wish, 0) < 0)
+		sched_setscheduler(0, SCHED_BATCH, &none);
 }
 
 pid_t snapshot_recorder(pid_t pid)

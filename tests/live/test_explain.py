@@ -434,6 +434,18 @@ def test_a_program_that_takes_anothers_place_has_snapshots(byteledger, prog, tmp
     assert os.listdir(tmp_path) in (["wrapper.sh", "a.blt"], ["a.blt", "wrapper.sh"])
 
 
+def test_a_recorder_asks_for_no_walk_of_whole_mappings(byteledger, prog, tmp_path):
+    """A mapping of smaps is one walk, during which the program's mmap() waits: where the kernel tells pages in slices a recorder takes those."""
+    path = tmp_path / "a.blt"
+    subprocess.run([byteledger, "run", "-q", "-o", str(path), "--", prog("frag"), "50000", "90"], stdin=subprocess.DEVNULL,
+                   capture_output=True, check=True, timeout=60)
+    sheet = explain(byteledger, str(path))
+    assert sum(line["bytes"] for line in sheet["lines"]) + sheet["unexplained_bytes"] == sheet["rss_bytes"] > 0
+    slices = tuple(int(n) for n in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 11)
+    assert (sheet["pss_bytes"] is None) == slices
+    assert ("smaps_rss" not in [check["name"] for check in sheet["checks"]]) == slices
+
+
 def test_recordings_without_a_snapshot_or_cut_anywhere_are_told_or_refused(byteledger, prog, tmp_path):
     bare, whole, cut = tmp_path / "bare.blt", tmp_path / "whole.blt", tmp_path / "cut.blt"
     subprocess.run([byteledger, "heap", "-q", "-o", str(bare), "--", prog("frag"), "20000", "90"], stdin=subprocess.DEVNULL,

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A reading without smaps says what smaps says: of a child with memory of every kind, stopped. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "proc/breakdown.h"
+
+#define MIB (1u << 20)
+#define PAGE 4096u
+
+static char *map(size_t bytes, int flags)
+{
+	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags, -1, 0);
+	assert_true(at != MAP_FAILED);
+	return at;
+}
+
+/* Its pages of its own, shared with its parent, of zeroes, huge, of files, of shared memory; some never touched. */
+static pid_t make_child(void)
+{
+	char *inherited = map(4 * MIB, MAP_PRIVATE), *both = map(2 * MIB, MAP_SHARED);
+	memset(inherited, 1, 4 * MIB);
+	memset(both, 1, MIB);
+	int told[2];
+	assert_int_equal(pipe(told), 0);
+	pid_t pid = fork();
+	if (pid) {
+		char done;
+		assert_int_equal(read(told[0], &done, 1), 1);
+		close(told[0]);
+		close(told[1]);
+		return pid;
+	}
+	memset(inherited, 2, MIB);
+	char *sparse = map(8 * MIB, MAP_PRIVATE);
+	for (size_t at = 0; at < 8 * MIB; at += 16 * PAGE)
+		sparse[at] = 3;
+	const volatile char *zeroes = map(2 * MIB, MAP_PRIVATE);
+	for (size_t at = 0; at < MIB; at += PAGE)
+		(void)zeroes[at];
+	char *huge = map(8 * MIB, MAP_PRIVATE);
+	madvise(huge, 8 * MIB, MADV_HUGEPAGE);
+	memset(huge, 4, 8 * MIB);
+	int fd = memfd_create("parts", MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, 2 * MIB) < 0)
+		_exit(1);
+	char *memfd = mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	char *copied = mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	if (memfd == MAP_FAILED || copied == MAP_FAILED)
+		_exit(1);
+	memset(memfd, 5, MIB);
+	for (size_t at = 0; at < MIB; at += 4 * PAGE)
+		copied[at] = 6;
+	mmap(NULL, 64 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (write(told[1], "", 1) != 1)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+static struct breakdown *look(const struct target *target, int parts)
+{
+	struct err err = { 0 };
+	const struct breakdown_opt opt = { .parts = parts };
+	struct breakdown *b = breakdown_read(target, &opt, &err);
+	assert_string_equal(err.msg, "");
+	assert_non_null(b);
+	return b;
+}
+
+static int same_figures(const struct region *a, const struct region *b)
+{
+	return a->start == b->start && a->end == b->end && a->perms == b->perms &&
+	       a->offset == b->offset && a->inode == b->inode && a->class == b->class &&
+	       strcmp(a->name, b->name) == 0 && strcmp(a->label, b->label) == 0 &&
+	       a->rss_bytes == b->rss_bytes && a->swap_bytes == b->swap_bytes &&
+	       a->anonymous_bytes == b->anonymous_bytes &&
+	       a->anon_huge_bytes == b->anon_huge_bytes &&
+	       region_private_bytes(a) == region_private_bytes(b) &&
+	       region_shared_bytes(a) == region_shared_bytes(b);
+}
+
+static int same(const struct breakdown *a, const struct breakdown *b, const char *told)
+{
+	size_t i = 0;
+	while (i < a->region_count && i < b->region_count &&
+	       same_figures(&a->regions[i], &b->regions[i]))
+		i++;
+	if (told && i < a->region_count && i < b->region_count) {
+		const struct region *r = &a->regions[i], *s = &b->regions[i];
+		print_message("%s: %#lx %s %s, %#lx %s: rss %lu, %lu; anonymous %lu, %lu; shared "
+			      "%lu, %lu; "
+			      "huge %lu, %lu; swapped %lu, %lu\n",
+			      told, r->start, r->name, r->label, s->start, s->label, r->rss_bytes,
+			      s->rss_bytes, r->anonymous_bytes, s->anonymous_bytes,
+			      region_shared_bytes(r), region_shared_bytes(s), r->anon_huge_bytes,
+			      s->anon_huge_bytes, r->swap_bytes, s->swap_bytes);
+	}
+	/* vsyscall is no mapping of its own, and no memory of the process */
+	return (i == a->region_count || a->regions[i].start >> 63) &&
+	       (i == b->region_count || b->regions[i].start >> 63) && a->rss_bytes == b->rss_bytes;
+}
+
+static void parts_are_what_smaps_says(void **state)
+{
+	(void)state;
+	struct target target;
+	struct err err = { 0 };
+	pid_t pid = make_child();
+	assert_int_equal(target_open(&target, pid, &err), 0);
+	int equal = 0, is_full = 0;
+	/* the kernel may take pages of files back: what two readings of smaps agree on stood still between them */
+	for (int settled = 0; !settled;) {
+		struct breakdown *before = look(&target, 0), *parts = look(&target, 1),
+				 *after = look(&target, 0);
+		assert_true(before->full && after->full && before->rss_bytes > 14 * MIB);
+		settled = same(before, after, NULL);
+		equal = same(before, parts, settled ? "smaps and parts" : NULL);
+		is_full = parts->full;
+		if (!is_full) {
+			assert_string_equal(parts->reading.list, "PROCMAP_QUERY");
+			assert_string_equal(parts->reading.pages, "PAGEMAP_SCAN");
+			assert_int_equal(parts->rollup_rss_bytes, UINT64_MAX);
+		}
+		breakdown_free(before);
+		breakdown_free(parts);
+		breakdown_free(after);
+	}
+	target_close(&target);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	assert_true(equal);
+	if (is_full)
+		print_message("the kernel tells no parts here: smaps was read\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(parts_are_what_smaps_says) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
