@@ -317,15 +317,11 @@ INLINE void put_window(struct wire_pages_fault *fault, uint32_t tgid, uint32_t s
 	}
 }
 
-static __attribute__((always_inline)) inline int take_alloc(uint64_t *ctx)
+INLINE int take_alloc(void *ctx, uint64_t pfn, uint32_t order, uint32_t gfp)
 {
-	uint64_t page = ctx[0], pfn;
-	uint32_t order = (uint32_t)ctx[1], gfp = (uint32_t)ctx[2], pid, tid, owner;
+	uint32_t pid, tid, owner;
 	struct wire_pages_process *process;
 
-	if (!page) /* none was left */
-		return 0;
-	pfn = pfn_of(page);
 	process = followed(&pid, &tid);
 	if ((gfp & GFP_USER_BITS) == GFP_USER_BITS)
 		owner = 0;
@@ -368,21 +364,10 @@ static __attribute__((always_inline)) inline int take_alloc(uint64_t *ctx)
 SEC("raw_tp/mm_page_alloc")
 int pages_alloc(uint64_t *ctx)
 {
-	return take_alloc(ctx);
-}
-
-/* A program that is preempted is skipped meanwhile on its CPU: this one stands in. What the first took has an owner by now. */
-SEC("raw_tp/mm_page_alloc")
-int pages_alloc_skipped(uint64_t *ctx)
-{
-	uint32_t pid, tid;
-	uint64_t pfn = pfn_of(ctx[0]), at = index_of(pfn);
-	if (!ctx[0] || !current_ids(&pid, &tid))
+	uint64_t page = ctx[0];
+	if (!page) /* none was left */
 		return 0;
-	struct pages_part *part = part_of(pfn);
-	if (!part || at >= pages_part_len || part->v[at])
-		return 0;
-	return take_alloc(ctx);
+	return take_alloc(ctx, pfn_of(page), (uint32_t)ctx[1], (uint32_t)ctx[2]);
 }
 
 SEC("raw_tp/mm_page_free")
@@ -392,9 +377,9 @@ int pages_free(uint64_t *ctx)
 	return 0;
 }
 
-INLINE int flip(uint64_t page, uint32_t how)
+INLINE int flip(uint64_t pfn, uint32_t how)
 {
-	uint64_t pfn = pfn_of(page), at = index_of(pfn);
+	uint64_t at = index_of(pfn);
 	struct pages_part *part = part_of(pfn);
 	if (!part || at >= pages_part_len)
 		return 0;
@@ -407,13 +392,13 @@ INLINE int flip(uint64_t page, uint32_t how)
 SEC("raw_tp/mm_filemap_add_to_page_cache")
 int pages_cached(uint64_t *ctx)
 {
-	return flip(ctx[0], FLIP_SET);
+	return flip(pfn_of(ctx[0]), FLIP_SET);
 }
 
 SEC("raw_tp/mm_filemap_delete_from_page_cache")
 int pages_uncached(uint64_t *ctx)
 {
-	return flip(ctx[0], FLIP_CLEAR);
+	return flip(pfn_of(ctx[0]), FLIP_CLEAR);
 }
 
 /* ---- faults --------------------------------------------------------------------------------------------------------- */
@@ -475,25 +460,29 @@ INLINE void note_fault(void *ctx, uint64_t addr, uint64_t code, struct wire_page
 			   stack_of(ctx, pid, tid, process->owner, process->epoch), 0);
 }
 
-SEC("raw_tp/page_fault_user")
-int pages_fault_user(uint64_t *ctx)
+INLINE int take_fault_user(void *ctx, uint64_t addr, uint64_t code)
 {
 	uint32_t pid, tid;
 	struct wire_pages_process *process = followed(&pid, &tid);
 	if (process) {
 		note_code(process, pid);
-		note_fault(ctx, ctx[0], ctx[2], process, pid, tid);
+		note_fault(ctx, addr, code, process, pid, tid);
 	}
 	return 0;
 }
 
+SEC("raw_tp/page_fault_user")
+int pages_fault_user(uint64_t *ctx)
+{
+	return take_fault_user(ctx, ctx[0], ctx[2]);
+}
+
 /* A system call touches memory. Our own reading of stacks does, too, and maps nothing. */
-SEC("raw_tp/page_fault_kernel")
-int pages_fault_kernel(uint64_t *ctx)
+INLINE int take_fault_kernel(void *ctx, uint64_t addr, uint64_t code)
 {
 	uint32_t pid, tid;
 	struct wire_pages_process *process = followed(&pid, &tid);
-	if (!process || ctx[0] >> 47)
+	if (!process || addr >> 47)
 		return 0;
 	for (uint32_t i = 0; i < WIRE_STACK_SLOTS; i++) {
 		uint32_t key = i;
@@ -501,8 +490,14 @@ int pages_fault_kernel(uint64_t *ctx)
 		if (w && w->busy == (uint64_t)tid + 1)
 			return 0;
 	}
-	note_fault(ctx, ctx[0], ctx[2], process, pid, tid);
+	note_fault(ctx, addr, code, process, pid, tid);
 	return 0;
+}
+
+SEC("raw_tp/page_fault_kernel")
+int pages_fault_kernel(uint64_t *ctx)
+{
+	return take_fault_kernel(ctx, ctx[0], ctx[2]);
 }
 
 struct populate {
@@ -542,8 +537,7 @@ INLINE void note_populate(void *ctx, struct pt_regs *regs, struct wire_pages_fau
 }
 
 /* Pages of files or of shared memory were mapped: for whom, the fault says. Sums are never made of these. */
-SEC("raw_tp/rss_stat")
-int pages_mapped(uint64_t *ctx)
+INLINE int take_mapped(uint64_t *ctx)
 {
 	uint32_t member = (uint32_t)ctx[1], pid, tid;
 	if (member != MM_FILEPAGES && member != MM_SHMEMPAGES)
@@ -568,6 +562,14 @@ int pages_mapped(uint64_t *ctx)
 		   0);
 	return 0;
 }
+
+SEC("raw_tp/rss_stat")
+int pages_mapped(uint64_t *ctx)
+{
+	return take_mapped(ctx);
+}
+
+#include "bpf/preempted.h"
 
 /* ---- processes ------------------------------------------------------------------------------------------------------ */
 

@@ -322,6 +322,47 @@ static UNWIND_INLINE int walk_to(struct walk *w, const struct unwind_frame *f, i
 	return 0;
 }
 
+/* Whether these eight bytes, the last one highest, end with an instruction that calls. */
+static UNWIND_INLINE int walk_is_call(uint64_t code)
+{
+	uint32_t b1 = code >> 8 & 255, b2 = code >> 16 & 255, b3 = code >> 24 & 255,
+		 b4 = code >> 32 & 255, b5 = code >> 40 & 255, b6 = code >> 48 & 255,
+		 b7 = code >> 56 & 255;
+
+	if (b3 == 0xe8) /* as far as 2 GiB */
+		return 1;
+	/* through a register or memory: 0xff, then which, whose middle three bits are 2; behind it 0, 1, 4 or 5 bytes */
+	if (b6 == 0xff &&
+	    ((b7 & 0xf8) == 0xd0 || ((b7 & 0xf8) == 0x10 && b7 != 0x14 && b7 != 0x15)))
+		return 1;
+	if (b5 == 0xff && (((b6 & 0xf8) == 0x50 && b6 != 0x54) || (b6 == 0x14 && (b7 & 7) != 5)))
+		return 1;
+	if (b4 == 0xff && b5 == 0x54)
+		return 1;
+	if (b2 == 0xff && (((b3 & 0xf8) == 0x90 && b3 != 0x94) || b3 == 0x15))
+		return 1;
+	return b1 == 0xff && (b2 == 0x94 || (b2 == 0x14 && (b3 & 7) == 5));
+}
+
+/*
+ * A function without recipes that calls nobody often makes no frame either, then rbp is its caller's or anything: where it returns
+ * to stands at the stack pointer. That is believed where it leads to code behind a call. Return 1: @f is the caller.
+ */
+static UNWIND_INLINE int walk_leaf(struct walk *w, const struct wire_stack_place *places,
+				   struct unwind_frame *f)
+{
+	uint64_t word = 0, code = 0;
+
+	if (w->frames != 1 || walk_load(w, f->sp, &word) || word < 8 || word >> 47 ||
+	    !walk_place(w, places, word - 1))
+		return 0;
+	if (bpf_probe_read_user(&code, sizeof(code), (void *)(word - 8)) || !walk_is_call(code))
+		return 0;
+	f->ip = word;
+	f->sp += 8;
+	return 1;
+}
+
 /* One frame with a recipe other than the common one. */
 WALK_APART int walk_odd(struct walk *w, uint64_t rule)
 {
@@ -339,7 +380,7 @@ WALK_APART int walk_odd(struct walk *w, uint64_t rule)
 	if (!walk_note(w, f.ip))
 		return 1;
 	if (kind == WIRE_RULE_GAP || kind == WALK_CODE) {
-		stop = unwind_guess(w, &f);
+		stop = walk_leaf(w, places, &f) ? UNWIND_GO_ON : unwind_guess(w, &f);
 		/* a guess has to lead to code */
 		if (stop == UNWIND_GO_ON && f.ip && !walk_place(w, places, f.ip - 1))
 			stop = WIRE_STOP_GAP;

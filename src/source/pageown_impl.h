@@ -89,7 +89,7 @@ struct pageown {
 	struct pageown_opt opt;
 	char *take_name, *cache_dir;
 	struct pages_bpf *skeleton;
-	struct bpf_link *links[20];
+	struct bpf_link *links[32];
 	uint32_t link_count;
 	struct bpftables *tables;
 	struct bpfstack_events *announcements;

@@ -261,6 +261,26 @@ def test_stacks_reach_main_without_frame_pointers(stepper):
     assert own[:2] == ["way_readfresh", "main"] and read["frames"][0]["module"].startswith("libc.so"), read
 
 
+def test_a_leaf_made_at_run_time_shows_its_caller(stepper):
+    """It has no recipes and makes no frame: the word at the stack pointer is believed, as it leads behind a call."""
+    s = stepper()
+
+    def known():
+        s.go("leafonce")
+        process, _ = s.reading()
+        return any(names(row)[1:3] == ["way_leafonce", "main"] for row in process["rows"])
+    wait_for(known, 60) # its code has been looked at
+    s.go("leaf")
+    s.go("leafinside")
+    process, figures = s.still()
+    held_against_kernel(process, figures)
+    for way, callers, pages in (("way_leaf", ["way_leaf", "main"], 1024), ("way_leafinside", [None, "way_leafinside", "main"], 512)):
+        rows = [row for row in process["rows"] if way in names(row) and row["kind"] == "anon"]
+        through = [row for row in rows if names(row)[:1 + len(callers)] == [None, *callers]]
+        assert sum(row["bytes"] for row in through) == pages * 4096, (way, rows)
+        assert all("_start" in names(row) for row in through), through
+
+
 def test_what_was_there_before_is_named_by_mapping_and_only_shrinks(stepper):
     s = stepper(late=True)
     s.go("memset")

@@ -331,6 +331,65 @@ APART static void way_willneed(void)
 	KEEP(p);
 }
 
+/*
+ * Code made at run time, without recipes: a leaf that makes no frame and touches a page after the other, and behind it a function that
+ * makes one and calls the leaf.
+ */
+static const unsigned char code[] = {
+	0xc6, 0x07, 0x01,                         /* leaf: movb $1, (%rdi) */
+	0x48, 0x81, 0xc7, 0x00, 0x10, 0x00, 0x00, /* add $4096, %rdi */
+	0x48, 0x81, 0xee, 0x00, 0x10, 0x00, 0x00, /* sub $4096, %rsi */
+	0x75, 0xed,                               /* jne leaf */
+	0xc3,                                     /* ret */
+	0x55,                                     /* outer: push %rbp */
+	0x48, 0x89, 0xe5,                         /* mov %rsp, %rbp */
+	0xe8, 0xe3, 0xff, 0xff, 0xff,             /* call leaf */
+	0x5d,                                     /* pop %rbp */
+	0xc3,                                     /* ret */
+};
+#define OUTER 20
+
+typedef void toucher(char *p, size_t bytes);
+static unsigned char *made(void)
+{
+	static unsigned char *at;
+	if (!at) {
+		at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		memcpy(at, code, sizeof(code));
+	}
+	return at;
+}
+
+static char *unhuge(size_t bytes)
+{
+	char *p = map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	madvise(p, bytes, MADV_NOHUGEPAGE);
+	return p;
+}
+
+/* Until it is known where the code is. */
+APART static void way_leafonce(void)
+{
+	char *p = unhuge(PAGE);
+	((toucher *)(void *)made())(p, PAGE);
+	KEEP(p);
+}
+
+APART static void way_leaf(void)
+{
+	char *p = unhuge(4 * MIB);
+	((toucher *)(void *)made())(p, 4 * MIB);
+	KEEP(p);
+}
+
+APART static void way_leafinside(void)
+{
+	char *p = unhuge(2 * MIB);
+	((toucher *)(void *)(made() + OUTER))(p, 2 * MIB);
+	KEEP(p);
+}
+
 #define CHURN_BLOCKS 4096
 #define CHURN_STEPS 120000
 static char *churned[4][CHURN_BLOCKS];
@@ -405,6 +464,9 @@ static const struct {
 	     { "big", way_big },
 	     { "bigagain", way_bigagain },
 	     { "willneed", way_willneed },
+	     { "leafonce", way_leafonce },
+	     { "leaf", way_leaf },
+	     { "leafinside", way_leafinside },
 	     { "churn", way_churn },
 	     { "exec", way_exec },
 	     { "unmap", way_unmap } };
