@@ -466,18 +466,20 @@ static const struct http_route *find_route(const struct http_server *server, con
 {
 	const struct http_route *best = NULL;
 	size_t best_len = 0;
+	*tail = "";
 	for (size_t i = 0; i < server->route_count; i++) {
 		const struct http_route *route = &server->routes[i];
 		size_t len = strlen(route->path);
 		int below = len > 1 && route->path[len - 1] == '/';
-		if ((below ? strncmp(path, route->path, len) == 0
-			   : strcmp(path, route->path) == 0) &&
-		    (!best || len > best_len)) {
+		if (strncmp(path, route->path, len) != 0 || (best && len <= best_len))
+			continue;
+		/* a slash behind a route is no other question: clients of older tools write one */
+		if (below || !path[len] || strcmp(path + len, "/") == 0) {
 			best = route;
 			best_len = len;
+			*tail = below ? path + len : "";
 		}
 	}
-	*tail = best ? path + best_len : "";
 	return best;
 }
 
