@@ -146,7 +146,7 @@ static int walk_process(struct walk *w, struct page_process **out, size_t *cap, 
 	struct followed *f = w->f;
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	const uint32_t epoch = f->epoch;
-	w->block_number = w->window_number = w->folio_number = UINT64_MAX;
+	w->block_number = w->window_number = w->folio_number = w->huge_number = UINT64_MAX;
 	w->fresh = calloc(1, sizeof(*w->fresh));
 	struct page_process *process = page_process_new();
 	int rc = w->fresh && process ? pageown_open(f, err)

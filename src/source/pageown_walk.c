@@ -29,6 +29,7 @@
 #define FLAG_TAIL (1ull << 16)
 #define FLAG_HUGE (1ull << 17)
 #define FOLIO_PAGES 512
+#define FLAG_HUGE_ANON (1ull << 22) /* part of a transparent huge page */
 #define FLAG_ZERO (1ull << 24)
 #define CHUNK PAGEOWN_CHUNK
 #define SPARSE_BYTES (64ull << 20) /* of a mapping whose present stretches are asked for first */
@@ -172,6 +173,33 @@ static uint32_t window_anon(struct walk *w, uint64_t addr)
 	return w->window.anon;
 }
 
+static uint32_t any_of(const struct sticky_block *block)
+{
+	for (unsigned i = 0; block && i < ARRAY_LEN(block->stack); i++)
+		if (block->stack[i] && block->stack[i] != STICKY_BASELINE)
+			return block->stack[i];
+	return 0;
+}
+
+/*
+ * khugepaged makes one page of 2 MiB of which some was touched: the rest is there because of whoever touched that.
+ */
+static uint32_t huge_anon(struct walk *w, uint64_t addr, uint64_t pfn)
+{
+	uint64_t number = addr >> 21, first = addr >> 21 << (21 - WIRE_PAGES_WINDOW_SHIFT);
+	if (!(page_flags(w->p, pfn) & FLAG_HUGE_ANON))
+		return 0;
+	if (number == w->huge_number)
+		return w->huge_stack;
+	w->huge_number = number;
+	w->huge_stack = any_of(w->old_block);
+	if (!w->huge_stack)
+		w->huge_stack = any_of(w->new_block);
+	for (uint64_t i = 0; !w->huge_stack && i < HUGE >> WIRE_PAGES_WINDOW_SHIFT; i++)
+		w->huge_stack = find_window(w, first + i).anon;
+	return w->huge_stack;
+}
+
 static void enter_block(struct walk *w, uint64_t number)
 {
 	w->block_number = number;
@@ -300,6 +328,8 @@ static void take_present(struct walk *w, struct mapping *m, uint64_t addr, uint6
 		stack = before == STICKY_BASELINE ? 0 : before;
 		if (!stack && !before)
 			stack = window_anon(w, addr);
+		if (!stack && !before)
+			stack = huge_anon(w, addr, pfn);
 	}
 	if (stack >= w->stacks)
 		stack = 0;

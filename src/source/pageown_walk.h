@@ -44,6 +44,8 @@ struct walk {
 	uint64_t window_number; /* of window; window_before is the one below */
 	uint64_t folio_number;  /* the window whose pages' folio was asked for last */
 	uint32_t folio_stack;
+	uint64_t huge_number; /* the 2 MiB whose owner was asked for last */
+	uint32_t huge_stack;
 	uint64_t *entries;
 	struct page_process *fresh_process;
 	uint32_t *seen_cache, *seen_anon,

@@ -171,6 +171,8 @@ APART static void way_thp(void)
 APART static void way_thpsplit(void)
 {
 	madvise(kept[5] + 3 * MIB, MIB, MADV_DONTNEED);
+	/* or khugepaged makes it whole again while somebody counts */
+	madvise(kept[5] + 2 * MIB, 2 * MIB, MADV_NOHUGEPAGE);
 	KEEP(kept[5]);
 }
 
@@ -256,6 +258,17 @@ APART static void way_collapse(void)
 	kept[12] = (char *)(((uintptr_t)p + 2 * MIB - 1) & ~(2 * MIB - 1));
 	madvise(kept[12], 4 * MIB, MADV_NOHUGEPAGE);
 	touch(kept[12], 4 * MIB);
+	KEEP(p);
+}
+
+/* Of each huge page to be the second half, but for one page at its end. */
+APART static void way_collapsepart(void)
+{
+	char *p = map(6 * MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	kept[12] = (char *)(((uintptr_t)p + 2 * MIB - 1) & ~(2 * MIB - 1));
+	madvise(kept[12], 4 * MIB, MADV_NOHUGEPAGE);
+	for (int i = 0; i < 2; i++)
+		touch(kept[12] + (2 * i + 1) * MIB, MIB - PAGE);
 	KEEP(p);
 }
 
@@ -457,6 +470,7 @@ static const struct {
 	     { "mlock", way_mlock },
 	     { "tmpfs", way_tmpfs },
 	     { "collapse", way_collapse },
+	     { "collapsepart", way_collapsepart },
 	     { "willcollapse", way_willcollapse },
 	     { "fragment", way_fragment },
 	     { "pageout", way_pageout },
