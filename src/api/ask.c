@@ -426,7 +426,11 @@ static void note(struct parse *p, const struct word *word, const char *value)
 		put_word(&p->reading, word->name, value);
 	if (word->part & PART_READING && !(word->part & PART_AT))
 		put_word(&p->but_at, word->name, value);
-	if (word->part & PART_FOLDING)
+	/* stacks and threads are folded as by function, which is how they are folded where nothing is said */
+	int is_plain = word->take == take_by &&
+		       (p->ask->by == VIEW_BY_STACK || p->ask->by == VIEW_BY_FUNCTION ||
+			p->ask->by == VIEW_BY_THREAD);
+	if (word->part & PART_FOLDING && !is_plain)
 		put_word(&p->folding, word->name, value);
 }
 

@@ -22,13 +22,19 @@ static void fold_unref(struct shelf *shelf, struct own_fold *f)
 	free(f);
 }
 
+/** trim_folds() - the one used longest ago goes, but never the newest without transforms: most questions need that. */
 static void trim_folds(struct shelf *shelf)
 {
-	unsigned kept = 0;
-	for (struct own_fold **at = &shelf->folds; *at;) {
-		if (++kept <= SHELF_FOLDS_MAX) {
-			at = &(*at)->next;
-			continue;
+	unsigned count = 0;
+	for (struct own_fold *f = shelf->folds; f; f = f->next)
+		count++;
+	for (; count > SHELF_FOLDS_MAX; count--) {
+		struct own_fold **at = &shelf->folds;
+		int has_plain = 0;
+		for (struct own_fold **f = at; *f; f = &(*f)->next) {
+			if ((*f)->key[0] || has_plain)
+				at = f;
+			has_plain |= !(*f)->key[0];
 		}
 		struct own_fold *f = *at;
 		*at = f->next;

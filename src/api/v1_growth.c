@@ -100,10 +100,12 @@ static int sum_up(struct v1_call *call, const struct growing *g, uint64_t *own, 
 		int rc = fold_sum(fold, 0, g->live + (size_t)s * g->accounts, &sums, err);
 		if (rc < 0)
 			return rc;
-		fold_own_sums(fold, 0, g->live + (size_t)s * g->accounts,
-			      own + (size_t)s * fold->frame_count);
+		rc = fold_own_sums(fold, 0, g->live + (size_t)s * g->accounts,
+				   own + (size_t)s * fold->frame_count, err);
 		fold_inclusive_sums(fold, &sums, inclusive + (size_t)s * fold->frame_count);
 		fold_sums_fini(&sums);
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }

@@ -124,7 +124,7 @@ static int add_frames(struct v1_call *call, struct table *t, struct err *err)
 			values[i] = column_of(&r->costs[i], (enum column)c);
 		rc = fold_sum(fold, 0, values, &sums, err);
 		if (rc == 0) {
-			fold_own_sums(fold, 0, values, t->own[c]);
+			rc = fold_own_sums(fold, 0, values, t->own[c], err);
 			fold_inclusive_sums(fold, &sums, t->inclusive[c]);
 		}
 		fold_sums_fini(&sums);
@@ -136,7 +136,7 @@ static int add_frames(struct v1_call *call, struct table *t, struct err *err)
 		values = v1_values(call->base, call->ask.cost, err);
 		rc = values ? fold_sum(fold, side, values, &sums, err) : err->code;
 		if (rc == 0) {
-			fold_own_sums(fold, side, values, t->base);
+			rc = fold_own_sums(fold, side, values, t->base, err);
 			fold_inclusive_sums(fold, &sums, t->base_inclusive);
 		}
 		fold_sums_fini(&sums);

@@ -129,8 +129,9 @@ int v1_source(struct v1_call *call, struct err *err)
 	rc = !values            ? err->code
 	     : !own || !through ? err_set(err, -ENOMEM, "cannot add up")
 				: fold_sum(fold, 0, values, &sums, err);
+	if (rc == 0)
+		rc = fold_own_sums(fold, 0, values, own, err);
 	if (rc == 0) {
-		fold_own_sums(fold, 0, values, own);
 		fold_inclusive_sums(fold, &sums, through);
 		rc = answer(call, path, &text, own, through, values);
 	}

@@ -148,8 +148,10 @@ int v1_tree(struct v1_call *call, struct err *err)
 	struct sums s = { 0 };
 	struct fold_picks picks = { 0 };
 	struct ask *ask = &call->ask;
-	if (ask->has_function && !ask->callers) {
-		/* callees: what passes through the function, rooted there */
+	/* callees: what passes through the function, rooted there. Where recursion is folded, that has to be done from there on. */
+	int callees = ask->has_function && !ask->callers;
+	if (callees && ask->fold.rec) {
+		callees = 0;
 		if (ask->fold.step_count == FOLD_STEPS_MAX)
 			return err_set(err, -EINVAL, "'x' has too many words for 'side=callees'");
 		ask->fold.steps[ask->fold.step_count++] =
@@ -176,6 +178,7 @@ int v1_tree(struct v1_call *call, struct err *err)
 						 .base = s.base,
 						 .inverted = ask->inverted && !ask->has_function,
 						 .callers = ask->callers,
+						 .callees = callees,
 						 .function = ask->function,
 						 .has_node = ask->has_node,
 						 .node = ask->node,

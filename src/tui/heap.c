@@ -344,7 +344,11 @@ static int table_rows(struct heap_view *v, const struct sums *s)
 		return -ENOMEM;
 	}
 	uint64_t *all = own + frames, *blocks = all + frames, *past = blocks + frames;
-	fold_own_sums(v->fold, 0, s->accounts, own);
+	struct err err = { 0 };
+	if (fold_own_sums(v->fold, 0, s->accounts, own, &err) < 0) {
+		free(own);
+		return -ENOMEM;
+	}
 	fold_inclusive_sums(v->fold, &s->cost, all);
 	fold_inclusive_sums(v->fold, &s->blocks, blocks);
 	if (v->has_before)

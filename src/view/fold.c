@@ -3,6 +3,7 @@
 #include "view/fold.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,12 +262,50 @@ static int enter(struct build *b, struct state *s, uint32_t frame)
 struct way {
 	struct build *b;
 	const struct prof *names;
-	struct state *state;   /* by stack row */
-	uint8_t *wanted;       /* by stack row */
+	struct state *state;        /* by stack row */
+	uint8_t *wanted;            /* by stack row */
+	struct stack_id *canonical; /* by account: view_canonical() */
+	uint8_t *
+		hidden; /* by frame row: 1 + view_frame_hidden(); 0: not looked at yet, 255: each time */
 	uint32_t *first_entry; /* by frame row: its place in @entries plus one */
 	uint32_t *entries;     /* fold frames, innermost first */
 	uint32_t entry_count, entry_cap;
 };
+
+/** struct fold_owners - who asked, by account, found when it is first asked for: most pictures have no use for it. */
+struct fold_owners {
+	pthread_mutex_t lock;
+	struct fold_side sides[FOLD_SIDES_MAX];
+	uint32_t *first_entry[FOLD_SIDES_MAX], *entries[FOLD_SIDES_MAX]; /* as in struct way */
+	uint32_t *of[FOLD_SIDES_MAX]; /* by account: the frame; NULL: not asked for yet */
+	int transformed;
+};
+
+/** hidden_of() - view_frame_hidden(), each name looked at once. */
+static uint32_t hidden_of(struct way *w, struct frame_id row, const struct prof_frame *frame)
+{
+	uint8_t *known = &w->hidden[row.v];
+	if (*known && *known != UINT8_MAX)
+		return *known - 1u;
+	uint32_t hidden = view_frame_hidden(frame);
+	*known = hidden < UINT8_MAX - 1 ? (uint8_t)(hidden + 1) : UINT8_MAX;
+	return hidden;
+}
+
+/** canonical_of() - view_canonical() by these. */
+static struct stack_id canonical_of(struct way *w, struct stack_id stack)
+{
+	struct stack_id at = stack;
+	for (;;) {
+		const struct prof_stack *s = prof_stack(w->names, at);
+		if (at.v == 0 || s->stop)
+			return stack;
+		const struct prof_frame *f = prof_frame(w->names, s->frame);
+		if (f->symbol_count == 0 || hidden_of(w, s->frame, f) < f->symbol_count)
+			return at;
+		at = s->parent;
+	}
+}
 
 /** entries_of() - the fold frames of a frame row; NULL without memory. */
 static const uint32_t *entries_of(struct way *w, struct frame_id row,
@@ -309,51 +348,12 @@ static int walk(struct way *w, const struct prof_stack *stack, uint32_t hidden, 
 	return 0;
 }
 
-/** owner_of() - the frame that asked, on the way to @node as the transforms left it. */
-static uint32_t owner_of(const struct fold *f, uint32_t node)
-{
-	for (uint32_t at = node; at; at = f->nodes[at].parent) {
-		const struct fold_frame *frame = &f->frames[f->nodes[at].frame];
-		enum view_role role = view_role(frame->function);
-		if (frame->reason || role == VIEW_START)
-			break;
-		if (role == VIEW_OWN)
-			return f->nodes[at].frame;
-	}
-	return f->nodes[node].frame;
-}
-
-/** find_owners() - without transforms as tables have it: also where frames of one group lie between. */
-static int find_owners(struct way *w, const struct fold_side *side, const uint32_t *node_of,
-		       uint32_t *own_of)
-{
-	const struct fold_opt *opt = w->b->opt;
-	struct view_owns owns;
-	int rc = view_owns_init(&owns, w->names, NULL);
-	for (uint32_t i = 0; i < side->count && rc == 0; i++) {
-		struct frame_id frame;
-		uint32_t entry, node = node_of[i];
-		if (node == FOLD_NONE)
-			continue;
-		own_of[i] = owner_of(w->b->fold, node);
-		if (opt->step_count || opt->rec ||
-		    !view_owns_stack(&owns, (struct stack_id){ side->stacks[i] }, &frame, &entry))
-			continue;
-		const uint32_t *entries = entries_of(w, frame, prof_frame(w->names, frame));
-		if (!entries)
-			rc = -1;
-		else
-			own_of[i] = entries[entry];
-	}
-	view_owns_fini(&owns);
-	return rc;
-}
-
 static int follow(struct way *w, const struct fold_side *side, uint32_t *node_of)
 {
 	uint32_t rows = prof_stack_count(w->names);
 	for (uint32_t i = 0; i < side->count; i++) {
-		struct stack_id at = view_canonical(w->names, (struct stack_id){ side->stacks[i] });
+		struct stack_id at = canonical_of(w, (struct stack_id){ side->stacks[i] });
+		w->canonical[i] = at;
 		for (; at.v && !w->wanted[at.v]; at = prof_stack(w->names, at)->parent)
 			w->wanted[at.v] = 1;
 	}
@@ -367,12 +367,12 @@ static int follow(struct way *w, const struct fold_side *side, uint32_t *node_of
 	}
 	const struct build *b = w->b;
 	for (uint32_t i = 0; i < side->count; i++) {
-		struct stack_id at = view_canonical(w->names, (struct stack_id){ side->stacks[i] });
+		struct stack_id at = w->canonical[i];
 		const struct prof_stack *stack = prof_stack(w->names, at);
 		struct state state = w->state[at.v];
 		if (at.v && !stack->stop) {
 			const struct prof_frame *frame = prof_frame(w->names, stack->frame);
-			uint32_t hidden = view_frame_hidden(frame);
+			uint32_t hidden = hidden_of(w, stack->frame, frame);
 			if (hidden && hidden < view_frame_count(frame)) {
 				state = w->state[stack->parent.v];
 				if (walk(w, stack, hidden, &state) < 0)
@@ -394,18 +394,20 @@ static int add_side(struct build *b, const struct fold_side *side, unsigned numb
 	struct way w = { .b = b, .names = side->names };
 	w.state = calloc(rows + 1, sizeof(*w.state));
 	w.wanted = calloc(rows + 1, 1);
+	w.canonical = calloc(side->count + 1, sizeof(*w.canonical));
+	w.hidden = calloc(frames + 1, 1);
 	w.first_entry = calloc(frames + 1, sizeof(*w.first_entry));
-	uint32_t *own_of = calloc(side->count + 1, sizeof(*own_of));
-	b->fold->own_of[number] = own_of;
-	int rc = node_of && own_of && w.state && w.wanted && w.first_entry
+	int rc = node_of && w.state && w.wanted && w.canonical && w.hidden && w.first_entry
 			 ? follow(&w, side, node_of)
 			 : -1;
-	if (rc == 0)
-		rc = find_owners(&w, side, node_of, own_of);
 	free(w.state);
 	free(w.wanted);
-	free(w.first_entry);
-	free(w.entries);
+	free(w.canonical);
+	free(w.hidden);
+	struct fold_owners *owners = b->fold->owners;
+	owners->sides[number] = *side;
+	owners->first_entry[number] = w.first_entry;
+	owners->entries[number] = w.entries;
 	return rc;
 }
 
@@ -444,10 +446,12 @@ struct fold *fold_new(const struct fold_opt *opt, const struct fold_side *sides,
 {
 	CLEANUP(fold_freep) struct fold *fold = calloc(1, sizeof(*fold));
 	struct build b = { .fold = fold, .opt = opt, .seed = hash_seed() };
-	if (!fold) {
+	if (!fold || !(fold->owners = calloc(1, sizeof(*fold->owners)))) {
 		no_memory(err);
 		return NULL;
 	}
+	pthread_mutex_init(&fold->owners->lock, NULL);
+	fold->owners->transformed = opt->step_count || opt->rec;
 	fold->by = opt->by;
 	b.merges = opt->by == VIEW_BY_MODULE || opt->by == VIEW_BY_FILE;
 	for (unsigned i = 0; i < opt->step_count; i++) {
@@ -483,10 +487,18 @@ void fold_free(struct fold *fold)
 {
 	if (!fold)
 		return;
+	struct fold_owners *owners = fold->owners;
 	for (unsigned i = 0; i < FOLD_SIDES_MAX; i++) {
 		free(fold->node_of[i]);
-		free(fold->own_of[i]);
+		if (!owners)
+			continue;
+		free(owners->first_entry[i]);
+		free(owners->entries[i]);
+		free(owners->of[i]);
 	}
+	if (owners)
+		pthread_mutex_destroy(&owners->lock);
+	free(owners);
 	free(fold->frames);
 	free(fold->nodes);
 	free(fold);
@@ -532,11 +544,70 @@ void fold_sums_fini(struct fold_sums *sums)
 	*sums = (struct fold_sums){ 0 };
 }
 
-void fold_own_sums(const struct fold *fold, unsigned side, const uint64_t *values, uint64_t *own)
+/* ---- who asked ----------------------------------------------------------------------------------------------------- */
+
+/** owner_of() - the frame that asked, on the way to @node as the transforms left it. @roles: by frame, 1 + its role; 0: not looked at. */
+static uint32_t owner_of(const struct fold *f, uint32_t node, uint8_t *roles)
 {
+	for (uint32_t at = node; at; at = f->nodes[at].parent) {
+		uint32_t number = f->nodes[at].frame;
+		const struct fold_frame *frame = &f->frames[number];
+		if (!roles[number])
+			roles[number] = (uint8_t)(1 + view_role(frame->function));
+		if (frame->reason || roles[number] == 1 + VIEW_START)
+			break;
+		if (roles[number] == 1 + VIEW_OWN)
+			return number;
+	}
+	return f->nodes[node].frame;
+}
+
+/** find_owners() - without transforms as tables have it: also where frames of one group lie between. */
+static int find_owners(const struct fold *f, unsigned number)
+{
+	struct fold_owners *o = f->owners;
+	const struct fold_side *side = &o->sides[number];
+	uint32_t *of = calloc(side->count + 1, sizeof(*of));
+	uint8_t *roles = calloc(f->frame_count, 1);
+	struct view_owns owns = { 0 };
+	int rc = of && roles ? 0 : -ENOMEM;
+	if (rc == 0 && !o->transformed)
+		rc = view_owns_init(&owns, side->names, NULL);
+	for (uint32_t i = 0; i < side->count && rc == 0; i++) {
+		struct frame_id frame;
+		uint32_t entry, node = f->node_of[number][i];
+		if (node == FOLD_NONE)
+			continue;
+		/* every frame of a stack that is in the tree has its entries */
+		if (!o->transformed &&
+		    view_owns_stack(&owns, (struct stack_id){ side->stacks[i] }, &frame, &entry) &&
+		    o->first_entry[number][frame.v])
+			of[i] = o->entries[number][o->first_entry[number][frame.v] - 1 + entry];
+		else
+			of[i] = owner_of(f, node, roles);
+	}
+	view_owns_fini(&owns);
+	free(roles);
+	if (rc < 0)
+		free(of);
+	else
+		o->of[number] = of;
+	return rc;
+}
+
+int fold_own_sums(const struct fold *fold, unsigned side, const uint64_t *values, uint64_t *own,
+		  struct err *err)
+{
+	struct fold_owners *o = fold->owners;
+	pthread_mutex_lock(&o->lock);
+	int rc = o->of[side] || !fold->accounts[side] ? 0 : find_owners(fold, side);
+	pthread_mutex_unlock(&o->lock);
+	if (rc < 0)
+		return no_memory(err);
 	for (uint32_t i = 0; i < fold->accounts[side]; i++)
 		if (fold->node_of[side][i] != FOLD_NONE)
-			sum_add(&own[fold->own_of[side][i]], values[i]);
+			sum_add(&own[o->of[side][i]], values[i]);
+	return 0;
 }
 
 void fold_inclusive_sums(const struct fold *fold, const struct fold_sums *sums, uint64_t *inclusive)

@@ -57,14 +57,13 @@ struct fold {
 	struct fold_node *nodes;   /* 0 is the root, a parent comes before its children */
 	uint32_t frame_count, node_count;
 	uint32_t *node_of[FOLD_SIDES_MAX]; /* by account; FOLD_NONE: the transforms leave it out */
-	/* By account: the frame that asked, which is not a helper or of the standard library (view_role()) where another is there. */
-	uint32_t *own_of[FOLD_SIDES_MAX];
+	struct fold_owners *owners;        /* for fold_own_sums() */
 	uint32_t accounts[FOLD_SIDES_MAX];
 	uint32_t cut; /* accounts whose inner frames found no room */
 	enum view_by by;
 };
 
-/** fold_new() - @names must outlive the tree. O(stacks of the readings); NULL with @err -ENOMEM. */
+/** fold_new() - names and stacks of @sides must outlive the tree. O(stacks of the readings); NULL with @err -ENOMEM. */
 struct fold *fold_new(const struct fold_opt *opt, const struct fold_side *sides, unsigned count,
 		      struct err *err);
 void fold_free(struct fold *fold);
@@ -80,8 +79,12 @@ struct fold_sums {
 int fold_sum(const struct fold *fold, unsigned side, const uint64_t *values, struct fold_sums *sums,
 	     struct err *err);
 void fold_sums_fini(struct fold_sums *sums);
-/** fold_own_sums() - by frame: what it asked for itself; @values by account of @side. @own is added to. */
-void fold_own_sums(const struct fold *fold, unsigned side, const uint64_t *values, uint64_t *own);
+/**
+ * fold_own_sums() - by frame: what it asked for itself; @values by account of @side. @own is added to. The frame that asked is the innermost
+ * that is no helper or of the standard library (view_role()) where there is one. Any thread; the first call looks at each stack. -ENOMEM.
+ */
+int fold_own_sums(const struct fold *fold, unsigned side, const uint64_t *values, uint64_t *own,
+		  struct err *err);
 /** fold_inclusive_sums() - by frame: what passes through it, a stack once however often it stands there. Added to. */
 void fold_inclusive_sums(const struct fold *fold, const struct fold_sums *sums,
 			 uint64_t *inclusive);
@@ -108,6 +111,7 @@ struct fold_ask {
 	struct fold_sums cost, blocks, base; /* @blocks, @base: empty where there are none */
 	int inverted;                        /* from the allocating functions outwards */
 	int callers;                         /* of @function, from its outermost place outwards */
+	int callees; /* or what stands below its outermost places, as one tree */
 	uint64_t function;
 	int has_node;
 	uint64_t node; /* begin there */
@@ -116,7 +120,8 @@ struct fold_ask {
 };
 /**
  * fold_choose() - the @nodes_max costliest nodes from the root (or ask->node) on. Cost: with callers on top O(nodes_max log
- * nodes_max), turned around O(nodes_max * stacks through them), at most. -ENOENT: no such node or function; -ENOMEM.
+ * nodes_max), turned around O(nodes_max * stacks through them), at most; callees O(nodes of the tree). Keys of callees count from the
+ * function, as if FOLD_FOCUS were the last transform. -ENOENT: no such node or function; -ENOMEM.
  */
 int fold_choose(const struct fold *fold, const struct fold_ask *ask, struct fold_picks *picks,
 		struct err *err);

@@ -5,6 +5,9 @@
  *
  * Turned around, a node is a range of cursors: a node of the tree where something was asked for (leaf), and how far outwards it was
  * followed (at). Its children are that range sorted by the next frame, so the turned tree is never built.
+ *
+ * Callees: a node is a range of nodes of the tree that have the same way from the function. They are laid behind one another as
+ * they are opened: each once at most, since they stand below one place alone.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,6 +40,8 @@ struct choice {
 		begun; /* begun: cursors stand on what is shown, the next frame is their parent's */
 	struct cursor *cursors, *sorted;
 	uint32_t cursor_count;
+	uint32_t *same; /* callees only: nodes of the tree, a range for each candidate */
+	uint32_t same_count;
 	uint32_t *slot; /* by frame: 1 + its place in @group while a range is sorted */
 	struct group {
 		uint32_t frame, count, begin;
@@ -159,6 +164,25 @@ static uint32_t next_of(const struct choice *c, uint32_t at, int begun)
 	return begun ? c->fold->nodes[at].parent : at;
 }
 
+/** group_of() - that of @frame among the children that are being counted; NULL without memory. */
+static struct group *group_of(struct choice *c, uint32_t frame, uint32_t *groups)
+{
+	uint32_t *slot = &c->slot[frame];
+	if (!*slot) {
+		if (*groups == c->group_cap) {
+			uint32_t cap = c->group_cap ? c->group_cap * 2 : 64;
+			struct group *more = realloc(c->groups, cap * sizeof(*more));
+			if (!more)
+				return NULL;
+			c->groups = more;
+			c->group_cap = cap;
+		}
+		c->groups[*groups] = (struct group){ .frame = frame };
+		*slot = ++*groups;
+	}
+	return &c->groups[*slot - 1];
+}
+
 static int offer_callers(struct choice *c, uint32_t pick, uint32_t begin, uint32_t end, int begun)
 {
 	const struct fold *f = c->fold;
@@ -173,20 +197,9 @@ static int offer_callers(struct choice *c, uint32_t pick, uint32_t begin, uint32
 			sum_add(&p->base_self, base);
 			continue;
 		}
-		uint32_t *slot = &c->slot[f->nodes[next].frame];
-		if (!*slot) {
-			if (groups == c->group_cap) {
-				uint32_t cap = c->group_cap ? c->group_cap * 2 : 64;
-				struct group *more = realloc(c->groups, cap * sizeof(*more));
-				if (!more)
-					return -1;
-				c->groups = more;
-				c->group_cap = cap;
-			}
-			c->groups[groups] = (struct group){ .frame = f->nodes[next].frame };
-			*slot = ++groups;
-		}
-		struct group *g = &c->groups[*slot - 1];
+		struct group *g = group_of(c, f->nodes[next].frame, &groups);
+		if (!g)
+			return -1;
 		g->count++;
 		sum_add(&g->total, total);
 		sum_add(&g->base, base);
@@ -220,6 +233,61 @@ static int offer_callers(struct choice *c, uint32_t pick, uint32_t begin, uint32
 					 .at = g->begin,
 					 .end = g->begin + g->count };
 		c->slot[g->frame] = 0;
+		if (push(c, &one) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* ---- callees --------------------------------------------------------------------------------------------------------- */
+
+static int offer_merged(struct choice *c, uint32_t pick, uint32_t begin, uint32_t end)
+{
+	const struct fold *f = c->fold;
+	const struct fold_ask *ask = c->ask;
+	struct fold_pick *p = &c->picks[pick];
+	uint32_t groups = 0;
+	for (uint32_t i = begin; i < end; i++) {
+		uint32_t node = c->same[i];
+		sum_add(&p->self, ask->cost.self[node]);
+		sum_add(&p->base_self, at_or_0(ask->base.self, node));
+		for (uint32_t k = f->nodes[node].first_child; k; k = f->nodes[k].next) {
+			struct group *g = group_of(c, f->nodes[k].frame, &groups);
+			if (!g)
+				return -1;
+			g->count++;
+			sum_add(&g->total, ask->cost.total[k]);
+			sum_add(&g->base, at_or_0(ask->base.total, k));
+			sum_add(&g->blocks, at_or_0(ask->blocks.total, k));
+		}
+	}
+	for (uint32_t i = 0; i < groups; i++) {
+		c->groups[i].begin = c->same_count;
+		c->same_count += c->groups[i].count;
+		c->groups[i].count = 0;
+	}
+	for (uint32_t i = begin; i < end; i++) {
+		for (uint32_t k = f->nodes[c->same[i]].first_child; k; k = f->nodes[k].next) {
+			struct group *g = &c->groups[c->slot[f->nodes[k].frame] - 1];
+			c->same[g->begin + g->count++] = k;
+		}
+	}
+	for (uint32_t i = 0; i < groups; i++) {
+		const struct group *g = &c->groups[i];
+		struct candidate one = { .key = view_key_mix(p->key, f->frames[g->frame].key),
+					 .total = g->total,
+					 .blocks = g->blocks,
+					 .base = g->base,
+					 .weight = g->total > g->base ? g->total : g->base,
+					 .frame = g->frame,
+					 .parent = pick,
+					 .depth = p->depth + 1,
+					 .at = g->begin,
+					 .end = g->begin + g->count };
+		c->slot[g->frame] = 0;
+		if (!one.weight && !one.blocks)
+			continue; /* nothing of this selection is there */
+		p->children++;
 		if (push(c, &one) < 0)
 			return -1;
 	}
@@ -363,6 +431,84 @@ static int begin_turned(struct choice *c, struct candidate *first, struct fold_p
 	return add_path(picks, 0) < 0 ? no_memory(err) : 0;
 }
 
+/** sum_same() - what the nodes of the range say together, as a candidate's sums. */
+static void sum_same(const struct choice *c, struct candidate *first)
+{
+	for (uint32_t i = 0; i < c->same_count; i++) {
+		uint32_t node = c->same[i];
+		sum_add(&first->total, c->ask->cost.total[node]);
+		sum_add(&first->base, at_or_0(c->ask->base.total, node));
+		sum_add(&first->blocks, at_or_0(c->ask->blocks.total, node));
+	}
+	first->at = 0;
+	first->end = c->same_count;
+}
+
+/** zoom_merged() - the nodes whose way from the function has the asked key, and the ways frames. */
+static int zoom_merged(struct choice *c, uint32_t function, struct fold_picks *picks,
+		       struct err *err)
+{
+	const struct fold *f = c->fold;
+	uint64_t root = view_key_mix(VIEW_KEY_ROOT, c->ask->function);
+	uint64_t *key = calloc(f->node_count, sizeof(*key)); /* 0: not below the function */
+	uint32_t depth = 0;
+	if (!key)
+		return no_memory(err);
+	c->same_count = 0;
+	for (uint32_t i = 1; i < f->node_count; i++) {
+		const struct fold_node *n = &f->nodes[i];
+		if (n->frame == function && !n->recurs)
+			key[i] = root;
+		else if (key[n->parent])
+			key[i] = view_key_mix(key[n->parent], f->frames[n->frame].key);
+		if (key[i] == c->ask->node)
+			c->same[c->same_count++] = i;
+	}
+	int rc = c->same_count ? 0 : unknown_node(err);
+	for (uint32_t at = rc == 0 ? c->same[0] : 0; at && key[at] != root;
+	     at = f->nodes[at].parent)
+		depth++;
+	if (rc == 0 && add_path(picks, depth) < 0)
+		rc = no_memory(err);
+	for (uint32_t at = rc == 0 ? c->same[0] : 0; depth;) {
+		at = f->nodes[at].parent;
+		picks->path[--depth] =
+			(struct fold_pick){ .key = key[at], .frame = f->nodes[at].frame };
+	}
+	free(key);
+	return rc;
+}
+
+static int begin_merged(struct choice *c, struct candidate *first, struct fold_picks *picks,
+			struct err *err)
+{
+	const struct fold *f = c->fold;
+	uint64_t root = view_key_mix(VIEW_KEY_ROOT, c->ask->function);
+	uint32_t function = fold_frame_of(f, c->ask->function);
+	if (function == FOLD_NONE)
+		return err_set(err, -ENOENT, "there is no frame with this key in the selection");
+	c->same = malloc(2 * (size_t)f->node_count * sizeof(*c->same));
+	c->slot = calloc(f->frame_count, sizeof(*c->slot));
+	if (!c->same || !c->slot)
+		return no_memory(err);
+	*first = (struct candidate){ .key = root, .frame = function, .parent = FOLD_NONE };
+	if (c->ask->has_node && c->ask->node != root) {
+		int rc = zoom_merged(c, function, picks, err);
+		if (rc < 0)
+			return rc;
+		first->key = c->ask->node;
+		first->frame = f->nodes[c->same[0]].frame;
+	} else {
+		for (uint32_t i = 1; i < f->node_count; i++)
+			if (f->nodes[i].frame == function && !f->nodes[i].recurs)
+				c->same[c->same_count++] = i;
+		if (add_path(picks, 0) < 0)
+			return no_memory(err);
+	}
+	sum_same(c, first);
+	return 0;
+}
+
 /* ---- the end --------------------------------------------------------------------------------------------------------- */
 
 /** in_order() - depth first; picks of one parent came in the order that they are shown in. */
@@ -432,8 +578,9 @@ static void join_trunks(struct fold_picks *p)
 static int choose(struct choice *c, struct fold_picks *picks, struct err *err)
 {
 	struct candidate first;
-	int rc =
-		c->turned ? begin_turned(c, &first, picks, err) : begin_down(c, &first, picks, err);
+	int rc = c->ask->callees ? begin_merged(c, &first, picks, err)
+		 : c->turned     ? begin_turned(c, &first, picks, err)
+				 : begin_down(c, &first, picks, err);
 	if (rc < 0)
 		return rc;
 	uint32_t most = c->ask->nodes_max ? c->ask->nodes_max : 1;
@@ -457,8 +604,9 @@ static int choose(struct choice *c, struct fold_picks *picks, struct err *err)
 						     .frame = one.frame,
 						     .depth = one.depth,
 						     .parent = one.parent };
-		rc = c->turned ? offer_callers(c, pick, one.at, one.end, c->begun || pick)
-			       : offer_children(c, pick, one.at);
+		rc = c->ask->callees ? offer_merged(c, pick, one.at, one.end)
+		     : c->turned     ? offer_callers(c, pick, one.at, one.end, c->begun || pick)
+				     : offer_children(c, pick, one.at);
 		if (rc < 0)
 			return no_memory(err);
 	}
@@ -480,6 +628,7 @@ int fold_choose(const struct fold *fold, const struct fold_ask *ask, struct fold
 	free(c.heap);
 	free(c.picks);
 	free(c.cursors);
+	free(c.same);
 	free(c.sorted);
 	free(c.slot);
 	free(c.groups);

@@ -217,6 +217,73 @@ static void every_choice_adds_up_and_is_found_again_by_its_key(void **state)
 	}
 }
 
+static void callees_are_the_tree_of_what_is_focused_on_the_function(void **state)
+{
+	(void)state;
+	for (int round = 0; round < ROUNDS; round++) {
+		struct world w;
+		struct fold_opt opt;
+		struct fold_sums sums, focused_sums;
+		struct fold_picks picks, expected;
+		world_make(&w);
+		random_opt(&opt);
+		opt.rec = 0; /* folded before, recursion hides what lies below the function */
+		const struct fold_side side = { w.prof, w.rows, STACKS };
+		struct fold *fold = fold_new(&opt, &side, 1, NULL);
+		uint64_t function = key_of((uint32_t)random() % FUNCTIONS);
+		opt.steps[opt.step_count++] =
+			(struct fold_step){ .op = FOLD_FOCUS, .key = function };
+		struct fold *focused = fold_new(&opt, &side, 1, NULL);
+		assert_int_equal(fold_sum(fold, 0, w.value, &sums, NULL), 0);
+		assert_int_equal(fold_sum(focused, 0, w.value, &focused_sums, NULL), 0);
+		struct fold_ask ask = { .cost = sums,
+					.blocks = sums,
+					.callees = 1,
+					.function = function,
+					.nodes_max = 1 + (uint32_t)random() % 100 };
+		struct fold_ask as_focused = { .cost = focused_sums,
+					       .blocks = focused_sums,
+					       .has_node = 1,
+					       .node = view_key_mix(VIEW_KEY_ROOT, function),
+					       .nodes_max = ask.nodes_max };
+		for (int zoom = 0; zoom < 2; zoom++) {
+			int rc = fold_choose(fold, &ask, &picks, NULL);
+			if (fold_choose(focused, &as_focused, &expected, NULL) < 0) {
+				/* whoever has no place has no sum */
+				assert_true(rc < 0 || !picks.all[0].total);
+				fold_picks_fini(&picks);
+				break;
+			}
+			assert_int_equal(rc, 0);
+			assert_int_equal(picks.count, expected.count);
+			assert_int_equal(picks.path_count, expected.path_count);
+			for (uint32_t i = 0; i < picks.path_count; i++)
+				assert_int_equal(picks.path[i].key, expected.path[i].key);
+			for (uint32_t i = 0; i < picks.count; i++) {
+				const struct fold_pick *a = &picks.all[i], *b = &expected.all[i];
+				assert_int_equal(a->key, b->key);
+				assert_int_equal(a->total, b->total);
+				assert_int_equal(a->self, b->self);
+				assert_int_equal(a->blocks, b->blocks);
+				assert_int_equal(a->rest, b->rest);
+				assert_int_equal(a->depth, b->depth);
+				assert_int_equal(a->parent, b->parent);
+				assert_int_equal(a->children, b->children);
+			}
+			ask.has_node = 1;
+			ask.node = as_focused.node =
+				picks.all[(uint32_t)random() % picks.count].key;
+			fold_picks_fini(&picks);
+			fold_picks_fini(&expected);
+		}
+		fold_sums_fini(&sums);
+		fold_sums_fini(&focused_sums);
+		fold_free(fold);
+		fold_free(focused);
+		prof_free(w.prof);
+	}
+}
+
 static void a_function_is_inclusive_once_and_its_callers_add_up_to_that(void **state)
 {
 	(void)state;
@@ -231,7 +298,7 @@ static void a_function_is_inclusive_once_and_its_callers_add_up_to_that(void **s
 		assert_int_equal(fold_sum(fold, 0, w.value, &sums, NULL), 0);
 		uint64_t own[FUNCTIONS + 1] = { 0 }, inclusive[FUNCTIONS + 1] = { 0 };
 		assert_true(fold->frame_count <= FUNCTIONS + 1);
-		fold_own_sums(fold, 0, w.value, own);
+		assert_int_equal(fold_own_sums(fold, 0, w.value, own, NULL), 0);
 		fold_inclusive_sums(fold, &sums, inclusive);
 		for (uint32_t f = 0; f < FUNCTIONS; f++) {
 			uint32_t frame = fold_frame_of(fold, key_of(f));
@@ -297,6 +364,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stacks_are_folded_as_if_each_were_rewritten),
 		cmocka_unit_test(every_choice_adds_up_and_is_found_again_by_its_key),
+		cmocka_unit_test(callees_are_the_tree_of_what_is_focused_on_the_function),
 		cmocka_unit_test(a_function_is_inclusive_once_and_its_callers_add_up_to_that),
 		cmocka_unit_test(two_readings_meet_by_symbol),
 	};
