@@ -16,6 +16,7 @@ _Static_assert(V1_LIVE_FIRST >= SHELF_SOURCES_MAX, "numbers of recordings end be
 #define ANSWERS_MAX 64
 #define ANSWER_BYTES_MAX (4u << 20) /* a larger one is not kept */
 #define RETRY_MS 100
+#define PART_WAIT_MS 100
 
 struct answer {
 	char *question;
@@ -129,8 +130,11 @@ static int is_gone(void *ctx)
 int v1_reading(struct v1_call *call, const struct shelf_query *query, struct reading **out,
 	       struct err *err)
 {
+	/* who can show a part has it soon: all of it takes longer than anybody likes to look at nothing */
+	uint64_t wait_ms = call->takes_part && call->ask.wait_ms > PART_WAIT_MS ? PART_WAIT_MS
+										: call->ask.wait_ms;
 	const struct shelf_patience patience = { .has_wait = call->ask.has_wait,
-						 .wait_ns = call->ask.wait_ms * 1000000,
+						 .wait_ns = wait_ms * 1000000,
 						 .takes_part = call->takes_part,
 						 .gone = is_gone,
 						 .ctx = (void *)call->request };
