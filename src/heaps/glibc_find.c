@@ -97,7 +97,7 @@ static int is_heap(const struct region *region)
 /* Nameless, or named by glibc itself (2.39 with a tunable) or by the program: a VMA name says nothing about who maps it. */
 static int is_anonymous(const struct region *region)
 {
-	return writable_private(region) && !region->inode &&
+	return writable_private(region) && !region->inode && region->class != REGION_RUNTIME &&
 	       (!region->name[0] || strncmp(region->name, "[anon:", 6) == 0);
 }
 

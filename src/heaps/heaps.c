@@ -223,8 +223,9 @@ double heaps_present(const struct breakdown *b, const uint8_t *claims)
 	return all ? (double)there / (double)all : 1;
 }
 
+/* A JVM's parts are known exactly, and malloc's large blocks by two words each: what is the JVM's must be known before. */
 static int (*const readers[])(struct breakdown *, const struct memory *,
-			      struct err *) = { heaps_glibc,    heaps_cpython,  heaps_hotspot,
+			      struct err *) = { heaps_hotspot,  heaps_glibc,    heaps_cpython,
 						heaps_jemalloc, heaps_mimalloc, heaps_tcmalloc,
 						heaps_go,       heaps_proofs };
 
@@ -276,9 +277,9 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 		rc = readers[i](b, &memory, err);
 		own_units(b, rows, units, pieces);
 		left = left - left / 2 + work.left;
-		/* the kernel joins what others mapped to malloc's large blocks: the next ones see it apart */
-		if (rc == 0 && readers[i] == heaps_glibc && b->owned->count &&
-		    (rc = owned_sort(b->owned)) == 0)
+		/* the kernel joins what one mapped to what others did: the next readers see it apart */
+		if (rc == 0 && (readers[i] == heaps_hotspot || readers[i] == heaps_glibc) &&
+		    b->owned->count && (rc = owned_sort(b->owned)) == 0)
 			rc = owned_apply(b->owned, b, target, err);
 	}
 	memory.work = NULL;

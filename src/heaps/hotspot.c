@@ -11,6 +11,7 @@
 
 #include "heaps/files.h"
 #include "heaps/readers.h"
+#include "heaps/scan.h"
 #include "proc/owned.h"
 
 #define ENTRIES_MAX 8192u
@@ -20,6 +21,9 @@
 #define SPAN_MAX (1ull << 46)
 #define CLASS_SPACE_MAX (4ull << 30)
 #define CLASSES_MAX (1u << 18)
+#define NODE_WORDS 16u
+#define NODE_ALIGN (4ull << 20) /* since 16; larger ones, too */
+#define NODES_MAX HOTSPOT_METASPACES
 
 enum wanted {
 	HEAP,      /* static, a pointer */
@@ -189,18 +193,18 @@ static void follow(const struct memory *memory, const struct found *f, struct ho
 
 /*
  * Where classes are described: constants that lead back to their class prove the mapping that they lie in. Archived ones lie in
- * a file.
+ * a file. Return: a class that lies in none.
  */
-static void look_for_classes(const struct breakdown *b, const struct memory *memory,
-			     const struct found *f, struct hotspot_places *p)
+static uint64_t look_for_classes(const struct breakdown *b, const struct memory *memory,
+				 const struct found *f, struct hotspot_places *p)
 {
-	uint64_t loader = 0, class, constants, back, methods;
+	uint64_t loader = 0, class, constants, back, methods, in_space = 0;
 	for (int i = LOADERS; i <= HOLDER; i++)
 		if (!f->known[i])
-			return;
+			return 0;
 	unsigned left = CLASSES_MAX;
 	if (!word(memory, f->value[LOADERS], &loader))
-		return;
+		return 0;
 	for (; loader && left; left--) {
 		if (!word(memory, loader + f->value[LOADER_CLASSES], &class))
 			class = 0;
@@ -208,6 +212,8 @@ static void look_for_classes(const struct breakdown *b, const struct memory *mem
 			if (word(memory, class + f->value[CONSTANTS], &constants) &&
 			    word(memory, constants + f->value[HOLDER], &back) && back == class) {
 				note_metaspace(b, constants, p);
+				if (scan_heap_at(b, class, 8))
+					in_space = class;
 				if (f->known[METHODS] &&
 				    word(memory, class + f->value[METHODS], &methods))
 					note_metaspace(b, methods, p);
@@ -218,6 +224,127 @@ static void look_for_classes(const struct breakdown *b, const struct memory *mem
 		if (!word(memory, loader + f->value[LOADER_NEXT], &loader))
 			break;
 	}
+	return in_space;
+}
+
+/*
+ * Where the JVM keeps its own books of metaspace (since 16; no table names them): a static pointer to a context, that to a list, that to
+ * nodes, which are reservations. Each node says its place twice.
+ */
+struct spaces {
+	const struct breakdown *b;
+	const struct memory *memory;
+	const char *path;
+	struct hotspot_places *places;
+	struct memory_run
+		proven[HOTSPOT_METASPACES]; /* mappings that hold descriptions of classes */
+	unsigned proven_count;
+	uint64_t class; /* any that the loaders list, of the class space; 0: none known */
+	int found;
+};
+
+static int of_library(const struct spaces *s, uint64_t addr)
+{
+	size_t at = addr ? breakdown_find(s->b, addr) : s->b->region_count;
+	return at < s->b->region_count && strcmp(s->b->regions[at].name, s->path) == 0;
+}
+
+/*
+ * The list of the context at @at: it has a name, before that perhaps a table of functions, behind it the list and what hands out
+ * its pieces, which begins with the list again.
+ */
+static uint64_t list_of(const struct spaces *s, uint64_t at)
+{
+	uint64_t w[4], list;
+	if (!scan_heap_at(s->b, at, 8) || memory_read(s->memory, at, w, sizeof(w)) < 0 ||
+	    !of_library(s, w[0]))
+		return 0;
+	unsigned k = of_library(s, w[1]) ? 2 : 1;
+	return scan_heap_at(s->b, w[k], 8) && scan_heap_at(s->b, w[k + 1], 8) &&
+			       word(s->memory, w[k + 1], &list) && list == w[k]
+		       ? list
+		       : 0;
+}
+
+/* Its first node: a table of functions, a name, the node. */
+static uint64_t first_node(const struct spaces *s, uint64_t list)
+{
+	uint64_t w[3];
+	return memory_read(s->memory, list, w, sizeof(w)) == 0 && of_library(s, w[0]) &&
+			       of_library(s, w[1]) && scan_heap_at(s->b, w[2], 8)
+		       ? w[2]
+		       : 0;
+}
+
+/* The reservation that the node at @at describes, and the next node; 0 where it is none. */
+static int node_at(const struct spaces *s, uint64_t at, struct memory_run *run, uint64_t *next)
+{
+	uint64_t w[NODE_WORDS];
+	*run = (struct memory_run){ 0 };
+	if (memory_read(s->memory, at, w, sizeof(w)) < 0 || !w[1] || w[1] & (NODE_ALIGN - 1) ||
+	    !w[2] || w[2] & (NODE_ALIGN - 1))
+		return 0;
+	for (unsigned i = 3; i + 1 < NODE_WORDS && !run->end; i++)
+		if (w[i] == w[1] && w[i + 1] == w[2] / 8)
+			set(run, w[1], w[2]);
+	*next = w[0];
+	return run->end != 0;
+}
+
+static int holds(const struct memory_run *run, uint64_t addr)
+{
+	return addr >= run->start && addr < run->end;
+}
+
+static int take_list(struct spaces *s, uint64_t node)
+{
+	struct memory_run runs[NODES_MAX];
+	unsigned count = 0, descriptions = 0, classes = 0;
+	for (; node && count < NODES_MAX && node_at(s, node, &runs[count], &node); count++) {
+		for (unsigned i = 0; i < s->proven_count; i++)
+			descriptions |= holds(&runs[count], s->proven[i].start);
+		classes |= holds(&runs[count], s->class);
+	}
+	if (descriptions) {
+		memcpy(s->places->metaspace, runs, count * sizeof(runs[0]));
+		s->places->metaspace_count = count;
+	} else if (classes && count == 1) {
+		s->places->classes = runs[0];
+		s->places->classes_are_exact = 1;
+	}
+	s->found += descriptions || classes;
+	return s->found == 2;
+}
+
+static int look_for_contexts(void *ctx, const struct scan_block *block)
+{
+	struct spaces *s = ctx;
+	for (size_t i = 0; i < block->count; i++) {
+		uint64_t list = list_of(s, block->words[i]);
+		uint64_t node = list ? first_node(s, list) : 0;
+		if (node && take_list(s, node))
+			return 1;
+	}
+	return 0;
+}
+
+/* Mappings with descriptions were found one by one; whole reservations take their place. Without them those must do. */
+static int look_for_spaces(const struct breakdown *b, const struct memory *memory, const char *path,
+			   uint64_t class, struct hotspot_places *places)
+{
+	struct spaces *s = places->metaspace_count ? calloc(1, sizeof(*s)) : NULL;
+	if (!s)
+		return places->metaspace_count ? -ENOMEM : 0;
+	s->b = b;
+	s->memory = memory;
+	s->path = path;
+	s->places = places;
+	s->class = class;
+	s->proven_count = places->metaspace_count;
+	memcpy(s->proven, places->metaspace, sizeof(s->proven));
+	int rc = scan_data(b, memory, 0, look_for_contexts, s);
+	free(s);
+	return rc < 0 ? rc : 0;
 }
 
 int hotspot_places(const struct breakdown *b, const struct memory *memory,
@@ -235,6 +362,7 @@ int hotspot_places(const struct breakdown *b, const struct memory *memory,
 	uint64_t at = b->files->variable(b->files_of, library->name, "gHotSpotVMStructs"), table;
 	struct texts *texts = at ? calloc(1, sizeof(*texts)) : NULL;
 	struct found found = { 0 };
+	int rc = 0;
 	if (at && !texts)
 		return -ENOMEM;
 	if (at && word(memory, library->start + at, &table)) {
@@ -242,9 +370,12 @@ int hotspot_places(const struct breakdown *b, const struct memory *memory,
 		texts->path = library->name;
 		read_table(texts, memory, table, &found);
 		follow(memory, &found, places);
-		look_for_classes(b, memory, &found, places);
+		uint64_t class = look_for_classes(b, memory, &found, places);
+		rc = look_for_spaces(b, memory, library->name, class, places);
 	}
 	free(texts);
+	if (rc < 0)
+		return rc;
 	return places->heap.end || places->code.end;
 }
 
@@ -291,7 +422,7 @@ int64_t hotspot_claim(struct breakdown *b, const struct hotspot_places *p)
 	int64_t heap = claim(b, &p->heap, "HotSpot heap", 0);
 	if (heap < 0 || claim(b, &p->code, "HotSpot code cache", 0) < 0 ||
 	    claim(b, &p->cards, "HotSpot card table", 0) < 0 ||
-	    claim(b, &p->classes, "HotSpot class space", 1) < 0)
+	    claim(b, &p->classes, "HotSpot class space", !p->classes_are_exact) < 0)
 		return -ENOMEM;
 	for (unsigned i = 0; i < p->metaspace_count; i++)
 		if (claim(b, &p->metaspace[i], "HotSpot metaspace", 0) < 0)

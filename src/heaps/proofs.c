@@ -19,7 +19,6 @@
 
 struct hit {
 	uint64_t at, bytes, key;
-	int code;
 };
 
 struct proof {
@@ -241,8 +240,7 @@ static int look_at(struct search *s, const struct region *r)
 		ssize_t got = memory_read_pieces(s->memory, pieces, count);
 		unsigned whole = got < 0 ? 0 : (unsigned)((size_t)got / sizeof(words[0]));
 		for (unsigned i = 0; i < whole && rc == 0; i++) {
-			struct hit hit = { .at = pieces[i].addr,
-					   .code = (r->perms & REGION_EXEC) != 0 };
+			struct hit hit = { .at = pieces[i].addr };
 			if (words[i][0] && s->proof->check(s->b, s->memory, hit.at, words[i],
 							   &hit.bytes, &hit.key))
 				rc = keep(s, &hit);
@@ -259,6 +257,16 @@ static int by_key(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
+/* A page of code begins with a header that is data; what lies behind it may be run. */
+static int holds_code(const struct breakdown *b, uint64_t at, uint64_t bytes)
+{
+	for (size_t i = breakdown_find(b, at);
+	     i < b->region_count && b->regions[i].start < at + bytes; i++)
+		if (b->regions[i].perms & REGION_EXEC)
+			return 1;
+	return 0;
+}
+
 static int name_hits(struct search *s)
 {
 	const struct proof *p = s->proof;
@@ -272,7 +280,9 @@ static int name_hits(struct search *s)
 			rc = name_php_blocks(s->b, s->memory, s->hits[i].key);
 		for (size_t k = i; end - i >= p->least && k < end && rc == 0; k++) {
 			const struct hit *h = &s->hits[k];
-			const char *label = h->code && p->code_label ? p->code_label : p->label;
+			const char *label = p->code_label && holds_code(s->b, h->at, h->bytes)
+						    ? p->code_label
+						    : p->label;
 			unsigned class = p->check == is_musl ? REGION_ALLOCATOR : REGION_RUNTIME;
 			size_t at = breakdown_find(s->b, h->at);
 			rc = heaps_own(s->b, h->at, h->at + h->bytes, class, label, p->owner,

@@ -36,9 +36,10 @@ int heaps_proofs(struct breakdown *breakdown, const struct memory *memory, struc
 #define HOTSPOT_METASPACES 256
 struct hotspot_places {
 	struct memory_run heap, code, cards, classes;
-	struct memory_run
-		metaspace[HOTSPOT_METASPACES]; /* mappings that hold classes' descriptions */
+	struct memory_run metaspace
+		[HOTSPOT_METASPACES]; /* mappings that hold classes' descriptions, or whole reservations for them */
 	unsigned metaspace_count;
+	int classes_are_exact; /* the class space's end is known, too */
 };
 /** hotspot_places() - 1 found, 0 not, -ENOMEM. */
 int hotspot_places(const struct breakdown *breakdown, const struct memory *memory,

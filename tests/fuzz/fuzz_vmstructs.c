@@ -6,6 +6,7 @@
 #define JVM 0x7f0000100000ull
 #define TABLE (JVM + 0x4000)
 #define FAKE_META (JVM + 0x1000000)
+#define SPACES (FAKE_HEAP + 0x30000)
 
 static struct fake *own;
 
@@ -68,6 +69,19 @@ static void build(struct fake *f)
 	fake_put(f, JVM + 0x3328, 0x20000 / 8);
 	fake_put(f, JVM + 0x3200, FAKE_HEAP + 0x20000);
 	fake_put(f, JVM + 0x3208, FAKE_HEAP + 0x40000);
+	/* a static, its context, the list, the node: 64 MiB around the constants */
+	fake_put(f, JVM + 0x3800, SPACES);
+	fake_put(f, SPACES, JVM + 0x100);
+	fake_put(f, SPACES + 8, SPACES + 0x100);
+	fake_put(f, SPACES + 16, SPACES + 0x200);
+	fake_put(f, SPACES + 0x200, SPACES + 0x100);
+	fake_put(f, SPACES + 0x100, JVM + 0x100);
+	fake_put(f, SPACES + 0x108, JVM + 0x100);
+	fake_put(f, SPACES + 0x110, SPACES + 0x300);
+	fake_put(f, SPACES + 0x308, FAKE_META & ~0x3fffffull);
+	fake_put(f, SPACES + 0x310, 64ull << 20);
+	fake_put(f, SPACES + 0x348, FAKE_META & ~0x3fffffull);
+	fake_put(f, SPACES + 0x350, 8ull << 20);
 	fake_touch(f, JVM, 0x8000);
 	fake_touch(f, FAKE_HEAP, 0x40000);
 }
@@ -85,8 +99,9 @@ static int read_all(struct breakdown *b, const struct memory *memory, struct err
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const uint64_t places[] = { JVM + 0x100,  JVM + 0x3000, JVM + 0x3200, JVM + 0x3300,
-					   JVM + 0x3500, FAKE_META,    TABLE };
+	static const uint64_t places[] = { JVM + 0x100,  JVM + 0x3000, JVM + 0x3200,
+					   JVM + 0x3300, JVM + 0x3500, FAKE_META,
+					   TABLE,        SPACES,       JVM + 0x3800 };
 	return fuzz_allocator(data, size, build, places, sizeof(places) / sizeof(places[0]),
 			      read_all);
 }

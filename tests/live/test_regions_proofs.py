@@ -103,9 +103,9 @@ def test_a_jvms_parts_lie_where_its_own_books_say(byteledger, tmp_path, java, co
         assert mapped["HotSpot code cache"] <= committed["Code"] + MIB and mapped["HotSpot code cache"] > 2 * MIB
         assert 0 < mapped["HotSpot class space"] <= committed["Class"] + MIB
         assert 0 < mapped["HotSpot card table"] <= committed["GC"]
-        # what classes are described by: proven by constants that lead back to their class; pieces without any may be missed
+        # what classes are described by: whole reservations, whatever lies in their pieces
         before = spaces(own)
-        assert before["Metadata"] * 0.6 <= mapped["HotSpot metaspace"] <= after["Metadata"], (mapped, before, after)
+        assert before["Metadata"] * 0.99 <= mapped["HotSpot metaspace"] <= after["Metadata"], (mapped, before, after)
         assert before["Class space"] <= mapped["HotSpot class space"] <= after["Class space"], (mapped, before, after)
         row = next(a for a in seen["allocators"] if a["allocator"] == "HotSpot heap")
         assert "by its own tables" in row["how"]
