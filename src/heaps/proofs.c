@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * proofs.c - runtimes whose memory is named, and not counted: V8's pages, PHP's chunks, Ruby's pages, musl's groups. Each lies at
+ * proofs.c - runtimes whose memory is named, and not counted: V8's pages, PHP's chunks, Ruby's pages, OCaml's pools, musl's groups. Each lies at
  * multiples of its size and begins with a header that leads back to itself; all of one heap agree on one word. Where that holds for as many as it
  * takes they are called so, and nothing else is.
  */
@@ -29,7 +29,7 @@ struct proof {
 	int (*check)(const struct breakdown *b, const struct memory *memory, uint64_t at,
 		     const uint64_t *words, uint64_t *bytes, uint64_t *key);
 	/** Whether it is worth looking at all. */
-	int (*wants)(const struct breakdown *b);
+	int (*wants)(const struct breakdown *b, const struct memory *memory);
 };
 
 /* V8 6 to 11 (Node 8 to 20): size, flags, heap, where objects begin and end. Later ones keep no such header. */
@@ -91,8 +91,9 @@ static int is_ruby(const struct breakdown *b, const struct memory *memory, uint6
 	return 0;
 }
 
-static int runs_ruby(const struct breakdown *b)
+static int runs_ruby(const struct breakdown *b, const struct memory *memory)
 {
+	(void)memory;
 	return scan_maps(b, "libruby");
 }
 
@@ -109,8 +110,9 @@ static int is_musl(const struct breakdown *b, const struct memory *memory, uint6
 	       (!meta[1] || scan_heap_at(b, meta[1], 8));
 }
 
-static int has_no_glibc(const struct breakdown *b)
+static int has_no_glibc(const struct breakdown *b, const struct memory *memory)
 {
+	(void)memory;
 	return !scan_maps(b, "libc.so.6") && !scan_maps(b, "libc-2.");
 }
 
@@ -164,9 +166,85 @@ static int is_beam(const struct breakdown *b, const struct memory *memory, uint6
 	return 1;
 }
 
-static int runs_beam(const struct breakdown *b)
+static int runs_beam(const struct breakdown *b, const struct memory *memory)
 {
+	(void)memory;
 	return scan_maps(b, "beam.");
+}
+
+#define OCAML_POOL_BYTES 32768u
+#define OCAML_CLASSES 40u /* of sizes: 32 in 5.0 to 5.3 */
+#define OCAML_MINORS_MIN \
+	(1ull << 20) /* 128 domains of 256 KiB and more; one can be told to have few */
+#define OCAML_MINORS_MAX (1ull << 44)
+#define OCAML_STATE_WORDS 5u
+
+/*
+ * A domain of OCaml 5 (domain_state.tbl): where its minor heap is used up, the next free place in it, its start, its end, and where
+ * the next slice of work is due. Fills in [@minor) of it.
+ */
+static int is_ocaml_domain(const struct breakdown *b, const struct memory *memory, uint64_t at,
+			   struct memory_run *minor)
+{
+	uint64_t w[OCAML_STATE_WORDS];
+	if (!at || at & 7 || !is_memory(b, at) || memory_read(memory, at, w, sizeof(w)) < 0)
+		return 0;
+	*minor = (struct memory_run){ w[2], w[3] };
+	/* interrupted, the limit is the highest address of all: that one was */
+	return w[2] && w[2] < w[3] && !((w[2] | w[3]) & 4095) && w[1] >= w[2] && w[1] <= w[3] &&
+	       w[4] >= w[2] && w[4] <= w[3] &&
+	       (w[0] == UINT64_MAX || (w[0] >= w[2] && w[0] <= w[3])) && is_memory(b, w[2]) &&
+	       breakdown_find(b, w[2]) == breakdown_find(b, w[3] - 1);
+}
+
+/* A pool: the next one, the first free object in it, the domain that owns it, its class of sizes. */
+static int is_ocaml(const struct breakdown *b, const struct memory *memory, uint64_t at,
+		    const uint64_t *w, uint64_t *bytes, uint64_t *key)
+{
+	struct memory_run minor;
+	*bytes = OCAML_POOL_BYTES;
+	*key = w[2];
+	return !(w[0] & 4095) && (!w[0] || is_memory(b, w[0])) &&
+	       (!w[1] || (!(w[1] & 7) && w[1] >= at + 32 && w[1] < at + OCAML_POOL_BYTES)) &&
+	       w[3] < OCAML_CLASSES && is_memory(b, at + OCAML_POOL_BYTES - 1) &&
+	       is_ocaml_domain(b, memory, w[2], &minor);
+}
+
+/* All minor heaps lie in one reservation, whose bounds stand side by side in the runtime's data. */
+static int are_bounds(const struct breakdown *b, uint64_t low, uint64_t high)
+{
+	if ((low | high) & 4095 || low >= high || high - low < OCAML_MINORS_MIN ||
+	    high - low > OCAML_MINORS_MAX || !is_memory(b, low))
+		return 0;
+	uint64_t at = low;
+	for (size_t i = breakdown_find(b, low); at < high; at = b->regions[i++].end)
+		if (i == b->region_count || b->regions[i].start > at || b->regions[i].inode)
+			return 0;
+	return 1;
+}
+
+static int look_for_minors(void *ctx, const struct scan_block *block)
+{
+	const uint64_t *w = block->words;
+	for (size_t i = 0; i + 1 < block->ahead && i < block->count; i++)
+		if (w[i] && w[i + 1] &&
+		    (are_bounds(ctx, w[i + 1], w[i]) || are_bounds(ctx, w[i], w[i + 1])))
+			return 1;
+	return 0;
+}
+
+static int runs_ocaml(const struct breakdown *b, const struct memory *memory)
+{
+	return scan_data(b, memory, 0, look_for_minors, (void *)(uintptr_t)b) == 1;
+}
+
+static int name_ocaml_minor(struct breakdown *b, const struct memory *memory, uint64_t domain)
+{
+	struct memory_run minor;
+	return is_ocaml_domain(b, memory, domain, &minor)
+		       ? heaps_own(b, minor.start, minor.end, REGION_RUNTIME, "OCaml minor heap",
+				   "OCaml", OWNED_PART, HOW_ALLOCATOR)
+		       : 0;
 }
 
 static const struct proof proofs[] = {
@@ -174,6 +252,7 @@ static const struct proof proofs[] = {
 	{ "PHP heap", NULL, "PHP", 2u << 20, 1, is_php, NULL },
 	{ "Ruby heap", NULL, "Ruby", 64u << 10, 4, is_ruby, runs_ruby },
 	{ "BEAM carriers", NULL, "BEAM", 4096, 1, is_beam, runs_beam },
+	{ "OCaml heap", NULL, "OCaml", 4096, 2, is_ocaml, runs_ocaml },
 	{ "musl malloc", NULL, "musl", 4096, 2, is_musl, has_no_glibc },
 };
 
@@ -241,8 +320,9 @@ static int look_at(struct search *s, const struct region *r)
 		unsigned whole = got < 0 ? 0 : (unsigned)((size_t)got / sizeof(words[0]));
 		for (unsigned i = 0; i < whole && rc == 0; i++) {
 			struct hit hit = { .at = pieces[i].addr };
-			if (words[i][0] && s->proof->check(s->b, s->memory, hit.at, words[i],
-							   &hit.bytes, &hit.key))
+			if ((words[i][0] | words[i][2]) &&
+			    s->proof->check(s->b, s->memory, hit.at, words[i], &hit.bytes,
+					    &hit.key))
 				rc = keep(s, &hit);
 		}
 	}
@@ -278,8 +358,15 @@ static int name_hits(struct search *s)
 			end++;
 		if (p->check == is_php)
 			rc = name_php_blocks(s->b, s->memory, s->hits[i].key);
+		if (p->check == is_ocaml && end - i >= p->least)
+			rc = name_ocaml_minor(s->b, s->memory, s->hits[i].key);
+		uint64_t done =
+			0; /* what lies in the last one is its contents, whatever it looks like */
 		for (size_t k = i; end - i >= p->least && k < end && rc == 0; k++) {
 			const struct hit *h = &s->hits[k];
+			if (h->at < done)
+				continue;
+			done = h->at + h->bytes;
 			const char *label = p->code_label && holds_code(s->b, h->at, h->bytes)
 						    ? p->code_label
 						    : p->label;
@@ -302,7 +389,7 @@ int heaps_proofs(struct breakdown *b, const struct memory *memory, struct err *e
 	struct search *s = calloc(1, sizeof(*s));
 	int rc = s ? 0 : -ENOMEM;
 	for (size_t p = 0; p < sizeof(proofs) / sizeof(proofs[0]) && rc == 0; p++) {
-		if (proofs[p].wants && !proofs[p].wants(b))
+		if (proofs[p].wants && !proofs[p].wants(b, memory))
 			continue;
 		s->proof = &proofs[p];
 		s->b = b;

@@ -14,7 +14,7 @@ from test_regions import run, wait_for
 MIB = 1 << 20
 # what is only told where the program has it
 CLAIMS = {"jemalloc", "tcmalloc", "mimalloc", "Go heap", "CPython objects", "HotSpot heap", "V8 heap", "V8 code", "PHP heap", "Ruby heap",
-          "musl malloc", "PartitionAlloc", "BEAM carriers"}
+          "musl malloc", "PartitionAlloc", "BEAM carriers", "OCaml heap", "OCaml minor heap"}
 
 
 def look(byteledger, pid):

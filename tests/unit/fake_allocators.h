@@ -197,7 +197,7 @@ static inline void fake_v8_page(struct fake *f, uint64_t at)
 	fake_touch(f, at, 0x10000);
 }
 
-/* Two pages of V8, a third without a header; a chunk of PHP, alone; two groups of musl. */
+/* Two pages of V8, a third without a header; a chunk of PHP, alone; a domain of OCaml; two groups of musl. */
 static inline void fake_proofs(struct fake *f)
 {
 	fake_map(f, 0x400000, 0x1000, REGION_PROGRAM_DATA, "/usr/lib/erlang/beam.smp");
@@ -220,6 +220,25 @@ static inline void fake_proofs(struct fake *f)
 		fake_put(f, carrier + i * 0x10000 + 16, i ? carrier : 0);
 		fake_put(f, carrier + i * 0x10000 + 24, 0x400100);
 		fake_touch(f, carrier + i * 0x10000, 0x1000);
+	}
+	/* domain 0 of OCaml, its minor heap and two pools */
+	uint64_t minor = FAKE_HEAP + 0x600000, domain = minor + 0x20000;
+	fake_map(f, minor, 0x30000, REGION_ANONYMOUS, "");
+	fake_touch(f, minor, 0x30000);
+	fake_map(f, minor + 0x30000, 0x100000, REGION_RESERVED, "");
+	fake_put(f, 0x400300, minor + 0x130000);
+	fake_put(f, 0x400308, minor);
+	fake_touch(f, 0x400000, 0x1000);
+	fake_put(f, domain, UINT64_MAX);
+	fake_put(f, domain + 8, minor + 0xff0);
+	fake_put(f, domain + 16, minor);
+	fake_put(f, domain + 24, minor + 0x4000);
+	fake_put(f, domain + 32, minor + 0x2000);
+	for (uint64_t pool = minor + 0x8000; pool < domain - 0x4000; pool += 0x8000) {
+		fake_put(f, pool, pool == minor + 0x8000 ? pool + 0x8000 : 0);
+		fake_put(f, pool + 8, pool + 0x100);
+		fake_put(f, pool + 16, domain);
+		fake_put(f, pool + 24, 7);
 	}
 	fake_map(f, FAKE_OWN, 0x10000, REGION_ANONYMOUS, "");
 	fake_touch(f, FAKE_OWN, 0x3000);

@@ -648,6 +648,12 @@ static void headers_that_lead_back_prove_whose_memory_it_is(void **state)
 		     { FAKE_HEAP + 0x200000, "PHP heap" },
 		     { FAKE_HEAP + 0x400000, "BEAM carriers" },
 		     { FAKE_HEAP + 0x41ffff, "BEAM carriers" },
+		     { FAKE_HEAP + 0x600000, "OCaml minor heap" },
+		     { FAKE_HEAP + 0x603fff, "OCaml minor heap" },
+		     { FAKE_HEAP + 0x604000, NULL },
+		     { FAKE_HEAP + 0x608000, "OCaml heap" },
+		     { FAKE_HEAP + 0x617fff, "OCaml heap" },
+		     { FAKE_HEAP + 0x620000, NULL },
 		     { FAKE_OWN, NULL },
 		     { FAKE_OWN + 0x8000, "musl malloc" },
 		     { FAKE_OWN + 0xffff, "musl malloc" } };
@@ -680,6 +686,7 @@ static void one_header_alone_proves_nothing(void **state)
 	/* each carrier's neighbour is another's */
 	fake_put(f, FAKE_HEAP + 0x400008, FAKE_HEAP + 0x401000);
 	fake_put(f, FAKE_HEAP + 0x410010, FAKE_HEAP + 0x401000);
+	fake_put(f, FAKE_HEAP + 0x620008, FAKE_HEAP); /* no domain: it allocates elsewhere */
 	assert_int_equal(heaps_proofs(&f->b, &f->memory, &err), 0);
 	assert_int_equal(owned.count, 0);
 	owned_fini(&owned);
