@@ -7,7 +7,7 @@
 #include "base/crc.h"
 #include "base/varint.h"
 
-enum { CODING_RAW = 0, CODING_ZSTD = 1, CODING_LIKE = 2 };
+enum { CODING_RAW = 0, CODING_ZSTD = 1, CODING_LIKE = 2, CODING_FLOW = 3, CODING_NONE = 255 };
 
 /* Below this a frame's own header costs more than it saves. */
 #define PACK_MIN 24
@@ -77,8 +77,16 @@ int blt_head_get(const uint8_t *from, struct blt_head *head)
 
 void blt_cols_fini(struct blt_cols *cols)
 {
-	for (size_t i = 0; i < BLT_COL_MAX; i++)
+	for (size_t i = 0; i < BLT_COL_MAX; i++) {
 		buf_fini(&cols->col[i]);
+		zflow_enc_free(cols->flow[i]);
+	}
+}
+
+void blt_flows_fini(struct blt_flows *flows)
+{
+	for (size_t i = 0; i < BLT_COL_MAX; i++)
+		zflow_dec_free(flows->flow[i]);
 }
 
 void blt_cols_clear(struct blt_cols *cols)
@@ -95,6 +103,15 @@ static uint8_t pack_column(const struct blt_cols *cols, unsigned i, struct zbloc
 	int plain = cols->plain >> i & 1;
 	enum zblock_effort effort =
 		cols->tight && raw->len <= TIGHT_MAX ? ZBLOCK_MUCH : ZBLOCK_USUAL;
+	if (cols->flow[i] && raw->len >= PACK_MIN) {
+		size_t cap = zflow_bound(raw->len);
+		char *to = buf_reserve(out, cap);
+		size_t len = to ? zflow_put(cols->flow[i], to, cap, raw->data, raw->len) : 0;
+		if (!len)
+			return CODING_NONE; /* whatever became of it, nothing can go on from there */
+		out->len += len;
+		return CODING_FLOW;
+	}
 	if (like && like->len && raw->len >= PACK_MIN) {
 		size_t cap = zblock_bound(raw->len);
 		char *to = buf_reserve(out, cap);
@@ -143,7 +160,8 @@ int blt_pack(struct blt_cols *cols, struct blt_head *head, struct zblock_enc *ze
 		size_t before = out->len;
 		dir[0]++;
 		*d++ = (uint8_t)i;
-		*d++ = pack_column(cols, i, zenc, out);
+		if ((*d++ = pack_column(cols, i, zenc, out)) == CODING_NONE)
+			return err_set(err, -ENOMEM, "cannot hold a block of the recording");
 		d = varint_put(d, col->len);
 		d = varint_put(d, out->len - before);
 	}
@@ -164,14 +182,23 @@ int blt_pack(struct blt_cols *cols, struct blt_head *head, struct zblock_enc *ze
 	return 0;
 }
 
-int blt_unpack(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
-	       struct buf *scratch, struct blt_view *view)
+static int take_flow(struct blt_flows *flows, unsigned id, uint8_t *to, size_t len,
+		     const uint8_t *from, size_t from_len)
 {
-	return blt_unpack_like(head, payload, zdec, scratch, NULL, view);
+	struct zflow_dec **flow = &flows->flow[id];
+
+	if (!*flow && !(*flow = zflow_dec_new()))
+		return -ENOMEM;
+	if (!(flows->begun & 1u << id))
+		zflow_dec_restart(*flow);
+	flows->begun |= 1u << id;
+	return zflow_take(*flow, to, len, from, from_len);
 }
 
-int blt_unpack_like(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
-		    struct buf *scratch, const struct blt_view *like, struct blt_view *view)
+/* @flows: NULL where columns that go on cannot be read. */
+static int unpack(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
+		  struct buf *scratch, const struct blt_view *like, struct blt_flows *flows,
+		  struct blt_view *view)
 {
 	const uint8_t *at = payload, *end = payload + head->stored;
 	struct {
@@ -220,6 +247,12 @@ int blt_unpack_like(const struct blt_head *head, const uint8_t *payload, struct 
 						   like->col[id].at,
 						   (size_t)(like->col[id].end - like->col[id].at)))
 				return -EBADMSG;
+		} else if (dir[i].coding == CODING_FLOW && head->type == BLT_EVENTS) {
+			int rc = flows ? take_flow(flows, id, to, raw_len, at, stored_len) : 0;
+			if (rc < 0)
+				return rc;
+			if (!flows)
+				raw_len = 0;
 		} else if (dir[i].coding != CODING_ZSTD ||
 			   zblock_decompress(zdec, to, raw_len, at, stored_len) < 0) {
 			return -EBADMSG;
@@ -230,4 +263,32 @@ int blt_unpack_like(const struct blt_head *head, const uint8_t *payload, struct 
 		at += stored_len;
 	}
 	return 0;
+}
+
+int blt_unpack(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
+	       struct buf *scratch, struct blt_view *view)
+{
+	return blt_unpack_like(head, payload, zdec, scratch, NULL, view);
+}
+
+int blt_unpack_like(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
+		    struct buf *scratch, const struct blt_view *like, struct blt_view *view)
+{
+	return unpack(head, payload, zdec, scratch, like, NULL, view);
+}
+
+int blt_unpack_flow(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
+		    struct buf *scratch, struct blt_flows *flows, struct blt_view *view)
+{
+	if (head->flags & BLT_F_KEY) {
+		flows->begun = 0;
+		flows->next = head->first;
+	}
+	int goes_on = flows->next == head->first;
+	/* whatever goes wrong below: no block goes on from here */
+	flows->next = BLT_NO_FLOW;
+	int rc = unpack(head, payload, zdec, scratch, NULL, goes_on ? flows : NULL, view);
+	if (rc == 0 && goes_on)
+		flows->next = head->first + head->rows;
+	return rc;
 }

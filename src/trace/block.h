@@ -12,12 +12,13 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/zblock.h"
+#include "base/zflow.h"
 
 #define BLT_MAGIC \
 	"\x89"    \
 	"BLT\r\n\x1a\n"
 #define BLT_MAGIC_BYTES 8
-#define BLT_VERSION 1
+#define BLT_VERSION 2
 #define BLT_FILE_HEADER 64
 
 /* Begins every block; unlikely in compressed data, and a header's own checksum must agree as well. */
@@ -27,6 +28,7 @@
 #define BLT_RAW_MAX (64u << 20)    /* bytes of all columns of a block, uncompressed */
 #define BLT_STORED_MAX (65u << 20) /* bytes of a block behind its header */
 #define BLT_ROWS_MAX (1u << 20)
+#define BLT_NO_FLOW UINT64_MAX /* struct blt_flows.next: nothing goes on */
 
 enum blt_type {
 	BLT_DEFS = 1,
@@ -101,6 +103,8 @@ struct blt_cols {
 	uint32_t
 		plain; /* bit i: to look for repetitions in column i takes more time than they are worth */
 	int tight; /* small columns are worth some work */
+	/* of columns that go on from block to block; NULL: the column stands alone. The owner restarts them at key blocks */
+	struct zflow_enc *flow[BLT_COL_MAX];
 	const struct blt_cols *
 		like; /* of an earlier block, which has to be there to read this one; NULL: it stands alone */
 };
@@ -126,6 +130,20 @@ struct blt_view {
  */
 int blt_unpack(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
 	       struct buf *scratch, struct blt_view *view);
+/** struct blt_flows - where a reader stands in columns that go on from block to block. */
+struct blt_flows {
+	struct zflow_dec *flow[BLT_COL_MAX];
+	uint32_t begun; /* bit i: column i's flow, since the last key block */
+	uint64_t
+		next; /* EVENTS: how many events are before the block that goes on; another one cannot be read on */
+};
+void blt_flows_fini(struct blt_flows *flows);
+/**
+ * blt_unpack_flow() - the same of an EVENTS block. Where it does not follow the one that was unpacked last, and is no key block,
+ * columns that go on are empty: what has to be read without the blocks before stands in others.
+ */
+int blt_unpack_flow(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
+		    struct buf *scratch, struct blt_flows *flows, struct blt_view *view);
 /** blt_unpack_like() - the same of a block whose columns may resemble those of @like, another one; NULL: of none. */
 int blt_unpack_like(const struct blt_head *head, const uint8_t *payload, struct zblock_dec *zdec,
 		    struct buf *scratch, const struct blt_view *like, struct blt_view *view);

@@ -74,6 +74,7 @@ struct events_out {
 	int (*need_stack)(void *ctx, uint32_t stack, struct err *err);
 	int (*need_thread)(void *ctx, uint32_t thread, struct err *err);
 	void *ctx;
+	uint32_t version;           /* of the file */
 	uint32_t slots_missing_max; /* how many live blocks may be missing after damage */
 	/* 1: only what lives after all events up to @until_ns is asked for: allocations and frees are not handed on */
 	int living;

@@ -59,7 +59,7 @@ struct events_dec {
 struct events_dec *events_dec_new(const struct events_out *out, struct err *err)
 {
 	struct events_dec *dec = calloc(1, sizeof(*dec));
-	if (!dec || !(dec->m = events_model_new(err))) {
+	if (!dec || !(dec->m = events_model_new(out->version, err))) {
 		err_set(err, -ENOMEM, "cannot set up the reading of a recording");
 		free(dec);
 		return NULL;
@@ -106,26 +106,29 @@ static inline uint64_t unfold_addr(uint64_t v)
 static int place(struct events_dec *dec, unsigned how, struct event *event, uint32_t *slot)
 {
 	struct events_model *m = dec->m;
-	struct dead_list *list = &m->dead[model_class(event->bytes)];
+	uint32_t class = model_class(event->bytes);
+	struct dead_list *list = &m->dead[class];
+	struct near_list *near = model_near(dec->t, class);
 	uint64_t v;
 	if (how == ADDR_TOP || how == ADDR_DEPTH) {
 		uint8_t depth = 0;
-		if (how == ADDR_DEPTH &&
-		    (get_byte(&dec->col[EVC_DEPTH], &depth) < 0 || depth >= DEPTH_MAX))
+		if (how == ADDR_DEPTH && get_byte(&dec->col[EVC_DEPTH], &depth) < 0)
 			return -EBADMSG;
-		if (depth >= list->count)
+		if (depth >= model_depths(near, list))
 			return -EBADMSG;
-		event->addr = list->dead[list->count - 1 - depth].addr;
-		*slot = model_unlist(list, depth);
+		event->addr = model_dead_at(near, list, depth)->addr;
+		*slot = model_take(near, list, class, depth);
 		return 0;
 	}
-	event->addr = dec->t->bump;
-	if (how == ADDR_NEW) {
-		if (get(&dec->col[EVC_ADDR], &v) < 0)
-			return -EBADMSG;
-		event->addr = dec->t->addr + unfold_addr(v);
+	if (how == ADDR_BUMP) {
+		event->addr = dec->t->bump;
+		*slot = model_place_bump(m, near, list, class, event->addr);
+		return 0;
 	}
-	*slot = model_replace(m, list);
+	if (get(&dec->col[EVC_ADDR], &v) < 0)
+		return -EBADMSG;
+	event->addr = dec->t->addr + unfold_addr(v);
+	*slot = model_replace(m, near, list);
 	return 0;
 }
 

@@ -21,6 +21,13 @@ static const uint8_t room_per_event[EVC_COUNT] = {
 	[EVC_AUX] = 5,
 };
 
+/*
+ * Columns that programs which do the same again and again fill with the same bytes: they go on from block to block, since a round
+ * of such a program's may be longer than one.
+ */
+static const uint32_t goes_on = 1u << EVC_OP | 1u << EVC_STACK | 1u << EVC_BYTES | 1u << EVC_DEPTH |
+				1u << EVC_AGE | 1u << EVC_AUX;
+
 /* All that has to be remembered of a live block: a free's event names the rest. */
 struct enc_block {
 	uint32_t slot; /* of the model, + 1; 0 = dead */
@@ -51,7 +58,7 @@ struct events_enc {
 struct events_enc *events_enc_new(struct err *err)
 {
 	struct events_enc *enc = calloc(1, sizeof(*enc));
-	if (!enc || !(enc->m = events_model_new(err))) {
+	if (!enc || !(enc->m = events_model_new(BLT_VERSION, err))) {
 		err_set(err, -ENOMEM, "cannot set up the recording");
 		events_enc_free(enc);
 		return NULL;
@@ -60,6 +67,11 @@ struct events_enc *events_enc_new(struct err *err)
 	/* what no guess finds hardly repeats: short codes alone cost a third of the time, and some percent of the size */
 	enc->cols.plain = 1u << EVC_ADDR;
 	for (unsigned i = 0; i < EVC_COUNT; i++) {
+		if (goes_on >> i & 1 && !(enc->cols.flow[i] = zflow_enc_new())) {
+			err_set(err, -ENOMEM, "cannot set up the recording");
+			events_enc_free(enc);
+			return NULL;
+		}
 		if (!room_per_event[i])
 			continue;
 		/* one run more than events: the last one is closed with the block */
@@ -134,26 +146,25 @@ static inline uint64_t fold_addr(uint64_t delta)
 static inline unsigned place(struct events_model *m, struct run *run, const struct event *event,
 			     uint32_t *slot)
 {
-	struct dead_list *list = &m->dead[model_class(event->bytes)];
-	uint32_t most = list->count < DEPTH_MAX ? list->count : DEPTH_MAX;
-	const struct dead *top = most ? list->dead + list->count - 1 : NULL;
-	if (most && top->addr == event->addr) {
-		list->count--;
-		*slot = top->slot;
+	uint32_t class = model_class(event->bytes);
+	struct dead_list *list = &m->dead[class];
+	struct near_list *near = model_near(&run->t, class);
+	uint32_t most = model_depths(near, list), depth;
+	if (most && model_dead_at(near, list, 0)->addr == event->addr) {
+		*slot = model_take(near, list, class, 0);
 		return ADDR_TOP;
 	}
 	if (event->addr == run->t.bump) {
-		*slot = model_replace(m, list);
+		*slot = model_place_bump(m, near, list, class, event->addr);
 		return ADDR_BUMP;
 	}
-	for (uint32_t depth = 1; depth < most; depth++) {
-		if (top[-(int)depth].addr != event->addr)
-			continue;
+	depth = model_find(near, list, most, event->addr);
+	if (depth < most) {
 		*run->at[EVC_DEPTH]++ = (uint8_t)depth;
-		*slot = model_unlist(list, depth);
+		*slot = model_take(near, list, class, depth);
 		return ADDR_DEPTH;
 	}
-	*slot = model_replace(m, list);
+	*slot = model_replace(m, near, list);
 	put(run->at, EVC_ADDR, fold_addr(event->addr - run->t.addr));
 	return ADDR_NEW;
 }
@@ -283,6 +294,10 @@ static __attribute__((noinline)) int begin_key(struct events_enc *enc, struct er
 		put_num(to, i - from);
 	}
 	free(live);
+	for (unsigned i = 0; i < EVC_COUNT; i++) {
+		if (enc->cols.flow[i])
+			zflow_restart(enc->cols.flow[i]);
+	}
 	enc->want_key = 0;
 	enc->key = 1;
 	return 0;

@@ -27,18 +27,24 @@ static void forget(struct events_model *m)
 	for (unsigned i = 0; i < THREAD_CONTEXTS; i++)
 		m->thread[i].made = NO_SLOT;
 	for (unsigned i = 0; i < CLASSES; i++)
-		m->dead[i].count = 0;
+		m->dead[i].first = m->dead[i].count = 0;
+	for (unsigned i = 0; m->has_near && i < THREAD_CONTEXTS; i++) {
+		m->thread[i].near = m->near[i];
+		for (unsigned k = 0; k < NEAR_CLASSES; k++)
+			m->near[i][k].count = 0;
+	}
 	m->literal_stack = 0;
 	m->seq = 0;
 }
 
-struct events_model *events_model_new(struct err *err)
+struct events_model *events_model_new(uint32_t version, struct err *err)
 {
 	struct events_model *m = calloc(1, sizeof(*m));
 	if (!m) {
 		err_set(err, -ENOMEM, "cannot set up the coding of events");
 		return NULL;
 	}
+	m->has_near = version > 1;
 	forget(m);
 	return m;
 }
@@ -56,6 +62,13 @@ void events_model_free(struct events_model *model)
 
 int events_model_grow(struct dead_list *list)
 {
+	if (list->first > list->cap / 2) {
+		memmove(list->dead, list->dead + list->first,
+			(list->count - list->first) * sizeof(*list->dead));
+		list->count -= list->first;
+		list->first = 0;
+		return 0;
+	}
 	uint32_t cap = list->cap ? list->cap + list->cap / 2 : 16;
 	struct dead *dead = realloc(list->dead, cap * sizeof(*dead));
 	if (!dead)

@@ -6,7 +6,8 @@
  * file. docs/format.md states every rule; none may change without a new format version.
  *
  *  - A block has a slot. Slots of dead blocks remember their address and wait in a list per size class, last freed first,
- *    because allocators hand out the block freed last.
+ *    because allocators hand out the block freed last. In front of it stand a few that the thread itself freed, as in glibc's
+ *    thread caches: the first seven stay there, and the blocks behind them are moved there when they are needed.
  *  - The last 2^20 allocations stand in a ring: a free says how many allocations ago its block was made.
  *  - What a thread did in its last two steps names a guess: what it does next.
  */
@@ -48,7 +49,7 @@ enum op_what {
 	WHAT_BOTH = 3,
 };
 enum op_addr {
-	ADDR_TOP = 0,   /* of the block of this size class that died last */
+	ADDR_TOP = 0,   /* of the block of this size class that is handed out first */
 	ADDR_BUMP = 1,  /* right behind the thread's last allocation */
 	ADDR_DEPTH = 2, /* of one further down the list */
 	ADDR_NEW = 3,
@@ -68,7 +69,11 @@ enum op_which {
 #define THREAD_CONTEXTS 64
 #define CLASS_LINEAR 1024
 #define CLASSES (CLASS_LINEAR + 8 * 64)
-#define DEPTH_MAX 12
+#define DEPTH_MAX 12    /* of the list; what is near comes on top */
+#define NEAR_MAX 7      /* glibc's tcache_count up to 2.41 */
+#define NEAR_CLASSES 66 /* chunks of up to 1,040 bytes */
+#define FAST_CLASSES \
+	9 /* chunks of up to 128 bytes: fastbins, of which a thread's cache is filled */
 #define NO_SLOT 0xffffffffu
 
 enum slot_state { SLOT_DEAD = 0, SLOT_LIVE = 1 };
@@ -88,8 +93,13 @@ struct dead {
 	uint32_t slot, reserved;
 };
 struct dead_list {
-	struct dead *dead;
-	uint32_t count, cap;
+	struct dead *dead; /* from @first up to @count, the top */
+	uint32_t first, count, cap;
+};
+/* Those of one thread and class that are handed out before the list's. */
+struct near_list {
+	struct dead dead[NEAR_MAX];
+	uint32_t count;
 };
 
 struct guess {
@@ -99,10 +109,11 @@ struct guess {
 };
 
 struct thread_context {
-	uint32_t last, before; /* what the thread did in its last two steps */
-	uint32_t freed_seq;    /* allocation number of the block which it freed last */
-	uint32_t made;         /* slot of its last allocation while that lives; else NO_SLOT */
-	uint64_t addr, bump;   /* of its last allocation, and where the next one would begin */
+	uint32_t last, before;  /* what the thread did in its last two steps */
+	uint32_t freed_seq;     /* allocation number of the block which it freed last */
+	uint32_t made;          /* slot of its last allocation while that lives; else NO_SLOT */
+	uint64_t addr, bump;    /* of its last allocation, and where the next one would begin */
+	struct near_list *near; /* its own, by class; NULL: recordings of version 1 */
 };
 
 struct events_model {
@@ -119,6 +130,8 @@ struct events_model {
 	struct thread_context thread[THREAD_CONTEXTS];
 	struct guess guess[1 << GUESS_BITS];
 	struct dead_list dead[CLASSES];
+	int has_near;
+	struct near_list near[THREAD_CONTEXTS][NEAR_CLASSES];
 	uint32_t ring
 		[RING_SIZE]; /* never cleared: what is read from it was made since the last key block */
 };
@@ -192,15 +205,91 @@ static inline uint32_t model_unlist(struct dead_list *list, uint32_t depth)
 	return slot;
 }
 
-/*
- * Take the slot for a block at an address that was not found in the list: the last one which the search came to, so that
- * the list does not grow with every address that is never seen again; a fresh one if the list is empty.
- */
-static inline uint32_t model_replace(struct events_model *m, struct dead_list *list)
+static inline struct near_list *model_near(const struct thread_context *t, uint32_t class)
 {
-	if (!list->count)
-		return model_fresh(m);
-	return model_unlist(list, (list->count < DEPTH_MAX ? list->count : DEPTH_MAX) - 1);
+	return t->near && class < NEAR_CLASSES ? &t->near[class] : NULL;
+}
+
+static inline void model_push_near(struct near_list *near, struct dead dead)
+{
+	near->dead[near->count++] = dead;
+}
+
+/* The next block of a fastbin is wanted and the thread's cache is empty: glibc fills it from the bin. */
+static inline void model_refill(struct near_list *near, struct dead_list *list)
+{
+	while (near->count < NEAR_MAX && list->count > list->first)
+		model_push_near(near, list->dead[--list->count]);
+}
+
+/* How many places are looked at for an address: near ones, then the list's. */
+static inline uint32_t model_depths(const struct near_list *near, const struct dead_list *list)
+{
+	uint32_t in_list = list->count - list->first;
+	return (near ? near->count : 0) + (in_list < DEPTH_MAX ? in_list : DEPTH_MAX);
+}
+
+static inline struct dead *model_dead_at(struct near_list *near, struct dead_list *list,
+					 uint32_t depth)
+{
+	uint32_t nearby = near ? near->count : 0;
+	return depth < nearby ? &near->dead[nearby - 1 - depth]
+			      : &list->dead[list->count - 1 - (depth - nearby)];
+}
+
+/* The depth below @most at which @addr stands; @most: at none. */
+static inline uint32_t model_find(struct near_list *near, struct dead_list *list, uint32_t most,
+				  uint64_t addr)
+{
+	uint32_t depth = 0;
+	while (depth < most && model_dead_at(near, list, depth)->addr != addr)
+		depth++;
+	return depth;
+}
+
+/* Take out what stands at @depth, as its allocator would. Return: its slot. */
+static inline uint32_t model_take(struct near_list *near, struct dead_list *list, uint32_t class,
+				  uint32_t depth)
+{
+	uint32_t nearby = near ? near->count : 0, slot;
+	if (depth < nearby) {
+		slot = near->dead[nearby - 1 - depth].slot;
+		for (uint32_t i = nearby - 1 - depth; i + 1 < nearby; i++)
+			near->dead[i] = near->dead[i + 1];
+		near->count--;
+		return slot;
+	}
+	slot = model_unlist(list, depth - nearby);
+	if (near && !depth && class < FAST_CLASSES)
+		model_refill(near, list);
+	return slot;
+}
+
+/*
+ * Take the slot for a block at an address that was not found, so that the lists do not grow with every address that is never
+ * seen again: the one that has been dead for longest; a fresh one if there is none. Version 1: the last one which the search
+ * came to, which took those away that were wanted next.
+ */
+static inline uint32_t model_replace(struct events_model *m, struct near_list *near,
+				     struct dead_list *list)
+{
+	uint32_t in_list = list->count - list->first;
+	if (in_list && !m->has_near)
+		return model_unlist(list, (in_list < DEPTH_MAX ? in_list : DEPTH_MAX) - 1);
+	if (in_list)
+		return list->dead[list->first++].slot;
+	if (near && near->count)
+		return model_take(near, list, 0, near->count - 1);
+	return model_fresh(m);
+}
+
+/* The slot for a block at @addr, which the thread's last block names. */
+static inline uint32_t model_place_bump(struct events_model *m, struct near_list *near,
+					struct dead_list *list, uint32_t class, uint64_t addr)
+{
+	uint32_t most = m->has_near ? model_depths(near, list) : 0;
+	uint32_t depth = model_find(near, list, most, addr);
+	return depth < most ? model_take(near, list, class, depth) : model_replace(m, near, list);
 }
 
 /* A new block's part in what is guessed; same order of changes on both sides. */
@@ -258,9 +347,17 @@ static inline int model_free_guess(struct events_model *m, struct thread_context
 				   struct guess *guess, uint32_t slot, uint32_t seq, uint32_t age,
 				   const struct event *event)
 {
-	struct dead_list *list = &m->dead[model_class(event->bytes)];
-	if (__builtin_expect(list->count == list->cap, 0) && events_model_grow(list) < 0)
-		return -ENOMEM;
+	uint32_t class = model_class(event->bytes);
+	struct dead_list *list = &m->dead[class];
+	struct near_list *near = model_near(t, class);
+	const struct dead dead = { .addr = event->addr, .slot = slot };
+	if (near && near->count < NEAR_MAX) {
+		model_push_near(near, dead);
+	} else {
+		if (__builtin_expect(list->count == list->cap, 0) && events_model_grow(list) < 0)
+			return -ENOMEM;
+		list->dead[list->count++] = dead;
+	}
 	guess->age = age;
 	guess->aux = event->aux_stack.v;
 	guess->free_flags = event->flags;
@@ -268,7 +365,6 @@ static inline int model_free_guess(struct events_model *m, struct thread_context
 	if (t->made == slot)
 		t->made = NO_SLOT;
 	model_step(t, model_what(event->stack.v, 1));
-	list->dead[list->count++] = (struct dead){ .addr = event->addr, .slot = slot };
 	return 0;
 }
 
@@ -283,8 +379,8 @@ static inline int model_free(struct events_model *m, struct thread_context *t, s
 	return rc;
 }
 
-/** events_model_new() - both sides begin like this; some 4.5 MB. */
-struct events_model *events_model_new(struct err *err);
+/** events_model_new() - both sides begin like this; some 5 MB. @version: of the file. */
+struct events_model *events_model_new(uint32_t version, struct err *err);
 void events_model_free(struct events_model *model);
 /** events_model_room() - make sure that one more slot can be taken. -ENOMEM, -E2BIG beyond EVENTS_BLOCK_MAX. */
 int events_model_room(struct events_model *model);

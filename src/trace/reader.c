@@ -126,6 +126,8 @@ int reader_load(struct trace_reader *r, uint64_t at, const struct blt_head *head
 	int rc = is_like ? load_like(r, at, head->first) : 0;
 	if (rc == 0)
 		rc = reader_payload(r, at, head, &payload);
+	if (rc == 0 && head->type == BLT_EVENTS)
+		return blt_unpack_flow(head, payload, r->zdec, &r->scratch, &r->flows, view);
 	return rc < 0 ? rc
 		      : blt_unpack_like(head, payload, r->zdec, &r->scratch,
 					is_like ? &r->like : NULL, view);
@@ -347,6 +349,7 @@ void trace_reader_freep(struct trace_reader **reader)
 	zblock_dec_free(r->zdec);
 	buf_fini(&r->payload);
 	buf_fini(&r->scratch);
+	blt_flows_fini(&r->flows);
 	buf_fini(&r->like_scratch);
 	index_fini(&r->index);
 	free(r->path);

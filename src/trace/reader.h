@@ -18,6 +18,7 @@ struct trace_reader {
 	struct index index;
 	struct events_tally total; /* as the index says; only events where there is none */
 	struct buf payload, scratch;
+	struct blt_flows flows;
 	/* the block that snapshots resemble, as long as the next ones name the same; like_at 0: none is loaded */
 	struct buf like_scratch;
 	struct blt_view like;

@@ -277,7 +277,8 @@ void replay_fit(struct replay *p)
 
 struct events_dec *replay_decoder(struct replay *p, struct err *err)
 {
-	struct events_out out = { take_events, check_stack, check_thread, p, 0 };
+	struct events_out out = { take_events, check_stack, check_thread, p,
+				  p->reader->header.version };
 	out.slots_missing_max = (uint32_t)p->id_limit;
 	return events_dec_new(&out, err);
 }
@@ -340,8 +341,15 @@ int trace_reader_living(struct trace_reader *reader, struct sink *sink, uint64_t
 	CLEANUP(replay_freep) struct replay *p = replay_new(reader, sink, err);
 	if (!p)
 		return err->code;
-	struct events_out out = { take_events,           check_stack, check_thread, p,
-				  (uint32_t)p->id_limit, 1,           until_ns,     beyond_ns };
+	struct events_out out = { .take = take_events,
+				  .need_stack = check_stack,
+				  .need_thread = check_thread,
+				  .ctx = p,
+				  .version = reader->header.version,
+				  .slots_missing_max = (uint32_t)p->id_limit,
+				  .living = 1,
+				  .until_ns = until_ns,
+				  .beyond_ns = beyond_ns };
 	struct events_dec *dec = events_dec_new(&out, err);
 	int rc = dec ? run(p, dec, &opt, err) : -ENOMEM;
 	if (rc == 0)
@@ -375,7 +383,8 @@ int trace_reader_from(struct trace_reader *r, const struct trace_key *key, uint6
 	if (!err)
 		err = &own;
 	struct span span = { .sink = sink };
-	const struct events_out out = { span_take, span_need, span_need, &span, EVENTS_BLOCK_MAX };
+	const struct events_out out = { span_take, span_need,         span_need,
+					&span,     r->header.version, EVENTS_BLOCK_MAX };
 	struct events_dec *dec = events_dec_new(&out, err);
 	int rc = dec ? events_dec_resume(dec, seeds, count) : -ENOMEM;
 	if (rc < 0)

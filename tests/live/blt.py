@@ -31,6 +31,33 @@ def zstd(data, size, like=b""):
     return to.raw
 
 
+class Flow:
+    """A column that goes on from block to block: a zstd frame without an end."""
+
+    class Buffer(ctypes.Structure):
+        _fields_ = [("at", ctypes.c_void_p), ("size", ctypes.c_size_t), ("pos", ctypes.c_size_t)]
+
+    def __init__(self):
+        self.library = ctypes.CDLL("libzstd.so.1")
+        self.library.ZSTD_createDStream.restype = ctypes.c_void_p
+        self.library.ZSTD_decompressStream.restype = ctypes.c_size_t
+        self.context = ctypes.c_void_p(self.library.ZSTD_createDStream())
+
+    def __del__(self):
+        self.library.ZSTD_freeDStream(self.context)
+
+    def take(self, data, size):
+        to, from_ = ctypes.create_string_buffer(size), ctypes.create_string_buffer(data, len(data))
+        out, in_ = self.Buffer(ctypes.addressof(to), size, 0), self.Buffer(ctypes.addressof(from_), len(data), 0)
+        while True:
+            before = out.pos, in_.pos
+            code = self.library.ZSTD_decompressStream(self.context, ctypes.byref(out), ctypes.byref(in_))
+            assert not self.library.ZSTD_isError(ctypes.c_size_t(code))
+            if (out.pos, in_.pos) == before:
+                assert (out.pos, in_.pos) == (size, len(data))
+                return to.raw
+
+
 class Column:
     """The bytes of a column, and how far they are read."""
 
@@ -81,7 +108,7 @@ def file_header(data):
 
 def blocks(data):
     """(header, columns) of every block of an undamaged file; all that the columns hold has to be read."""
-    at, whole = 64, {}
+    at, whole, flows, version = 64, {}, {}, struct.unpack_from("<I", data, 8)[0]
     while at < len(data):
         marker, kind, flags, rows, raw, stored, before, time, crc, own = struct.unpack_from("<8sBBxxIIIQQII", data, at)
         body = data[at + 48:at + 48 + stored]
@@ -90,8 +117,14 @@ def blocks(data):
         columns, directory = defaultdict(Column), Column(body)
         listed = [[directory.byte(), directory.byte(), directory.varint(), directory.varint()]
                   for _ in range(directory.byte() if stored else 0)]
+        if flags & 1 and kind == EVENTS:
+            flows = {}
         for column, coding, length, size in listed:
             part = directory.take(size)
+            if coding == 3:
+                assert version > 1 and kind == EVENTS
+                columns[column] = Column(flows.setdefault(column, Flow()).take(part, length))
+                continue
             assert column < 32 and column not in columns and coding < (3 if kind == SNAPSHOT and before else 2)
             like = whole[before][column] if coding == 2 else b""
             columns[column] = Column(zstd(part, length, like) if coding else part)
@@ -123,7 +156,8 @@ def size_class(size):
 class Model:
     """What writer and reader both know (5.2)."""
 
-    def __init__(self):
+    def __init__(self, version):
+        self.near_max = 7 if version > 1 else 0
         self.slots = []  # None, or [address, size, stack, seq]
 
     def reset(self, column):
@@ -137,7 +171,7 @@ class Model:
         assert [slot is not None for slot in self.slots] == live
         self.slots = [slot and slot[:3] + [0] for slot in self.slots]
         self.spare = [i for i in reversed(range(count)) if not live[i]]
-        self.dead, self.ring, self.seq, self.last_stack = defaultdict(list), {}, 0, 0
+        self.dead, self.near, self.ring, self.seq, self.last_stack = defaultdict(list), defaultdict(list), {}, 0, 0
         self.context = [{"last": 0, "before": 0, "freed_seq": 0, "addr": 0, "bump": 0, "made": None} for _ in range(64)]
         self.guesses = defaultdict(lambda: {"size": 0, "stack": 0, "age": 0, "aux": 0, "alloc": 0, "free": 0})
         self.others = defaultdict(lambda: [0] * 4)
@@ -155,16 +189,28 @@ class Model:
         if what & 2:
             stack = self.last_stack = self.last_stack + columns[4].zigzag()
         flags = columns[10].byte() if odd else guess["alloc"]
-        dead = self.dead[size_class(size)]
-        if where in (0, 2):
-            addr, number = dead.pop(-1 - (columns[7].byte() if where == 2 else 0))
-        else:
+        dead, near = self.lists(thread, size)
+        seen = list(reversed(near)) + list(reversed(dead[-12:]))
+        depth = {0: lambda: 0, 2: lambda: columns[7].byte()}.get(where, lambda: None)()
+        if where == 1:
             addr = context["bump"]
-            if where == 3:
-                folded = columns[6].zigzag()
-                addr = context["addr"] + (folded >> 1 if folded & 1 else folded * 8) & MASK
+            depth = next((i for i, entry in enumerate(seen) if entry[0] == addr), None) if self.near_max else None
+        elif where == 3:
+            folded = columns[6].zigzag()
+            addr = context["addr"] + (folded >> 1 if folded & 1 else folded * 8) & MASK
+        if depth is not None:
+            addr, number = seen[depth]
+            if depth < len(near):
+                near.pop(-1 - depth)
+            else:
+                dead.pop(-1 - (depth - len(near)))
+                while self.near_max and not depth and size_class(size) < 9 and len(near) < 7 and dead:
+                    near.append(dead.pop())
+        else:
             if dead:
-                number = dead.pop(-min(len(dead), 12))[1]
+                number = dead.pop(0 if self.near_max else -min(len(dead), 12))[1]
+            elif near:
+                number = near.pop(0)[1]
             elif self.spare:
                 number = self.spare.pop()
             else:
@@ -178,6 +224,10 @@ class Model:
         context.update(addr=addr, made=number, last=2 * stack, before=context["last"],
                        bump=addr + (32 if size <= 24 else size + 23 & ~15) & MASK)
         return {"kind": ALLOC, "flags": flags, "addr": addr, "bytes": size, "stack": stack, "aux": 0, "block": number}
+
+    def lists(self, thread, size):
+        kind = size_class(size)
+        return self.dead[kind], self.near[thread % 64, kind] if self.near_max and kind < 66 else []
 
     def free(self, op, thread, columns):
         which, aux_given, odd = op >> 2, op >> 1 & 1, op & 1
@@ -197,7 +247,8 @@ class Model:
         self.slots[number] = None
         guess.update(age=age, aux=aux, free=flags)
         context.update(freed_seq=seq, last=2 * stack + 1, before=context["last"], made=None if made else context["made"])
-        self.dead[size_class(size)].append((addr, number))
+        dead, near = self.lists(thread, size)
+        (near if self.near_max and size_class(size) < 66 and len(near) < 7 else dead).append((addr, number))
         return {"kind": FREE, "flags": flags, "addr": addr, "bytes": size, "stack": stack, "aux": aux, "block": number}
 
     def other(self, columns):
@@ -213,7 +264,8 @@ class Recording:
 
     def __init__(self, path):
         data, beside = contents(path), contents(f"{path}.pending") if os.path.exists(f"{path}.pending") else b""
-        self.header, self.model, self.process, self.summary, self.index = file_header(data), Model(), None, None, None
+        self.header, self.model, self.process, self.summary, self.index = file_header(data), None, None, None, None
+        self.model = Model(self.header["version"])
         self.threads, self.modules, self.frames, self.stacks, self.symbols, self.files = {}, {}, {}, {}, {}, {}
         self.events, self.blocks, self.definitions, self.sums = [], [], 0, [0] * 7
         take = {DEFS: self.take_defs, EVENTS: self.take_events, SUMMARY: self.take_summary, INDEX: self.take_index,

@@ -20,6 +20,8 @@ struct pipe {
 	struct events_dec *dec;
 	struct zblock_enc *zenc;
 	struct zblock_dec *zdec;
+	struct blt_flows flows;
+	uint32_t stored; /* bytes of the last block */
 	struct events_out out;
 	uint64_t events, lost, frees, implied;
 	uint64_t damaged[3]; /* allocations, bytes, frees that are told as missing */
@@ -59,7 +61,7 @@ static void pipe_open(struct pipe *p)
 	p->enc = events_enc_new(&p->err);
 	p->zenc = zblock_enc_new(&p->err);
 	p->zdec = zblock_dec_new(&p->err);
-	p->out = (struct events_out){ take, accept_id, accept_id, p, 1u << 20 };
+	p->out = (struct events_out){ take, accept_id, accept_id, p, BLT_VERSION, 1u << 20 };
 	p->dec = events_dec_new(&p->out, &p->err);
 	assert_true(p->enc && p->zenc && p->zdec && p->dec);
 }
@@ -68,6 +70,7 @@ static void pipe_close(struct pipe *p)
 {
 	events_enc_free(p->enc);
 	events_dec_free(p->dec);
+	blt_flows_fini(&p->flows);
 	zblock_enc_free(p->zenc);
 	zblock_dec_free(p->zdec);
 }
@@ -106,11 +109,12 @@ static int end_block(struct pipe *p, int lost, int key_next)
 	struct blt_cols *cols = events_enc_block(p->enc, &head);
 	assert_int_equal(blt_pack(cols, &head, p->zenc, &out, &p->err), 0);
 	events_enc_clear(p->enc, 1, key_next);
+	p->stored = head.stored;
 	if (lost)
 		return 0;
 	assert_true(blt_head_get((const uint8_t *)out.data, &read) > 0);
-	assert_int_equal(blt_unpack(&read, (const uint8_t *)out.data + BLT_BLOCK_HEADER, p->zdec,
-				    &plain, &view),
+	assert_int_equal(blt_unpack_flow(&read, (const uint8_t *)out.data + BLT_BLOCK_HEADER,
+					 p->zdec, &plain, &p->flows, &view),
 			 0);
 	return events_dec_block(p->dec, &read, &view, &p->err);
 }
@@ -133,6 +137,106 @@ static void a_key_block_behind_a_lost_one_brings_more_slots_than_are_spare(void 
 	add(&p, EVENT_MARK, BLOCK_NONE);
 	assert_true(end_block(&p, 0, 0) >= 0);
 	assert_true(p.lost > 0);
+	pipe_close(&p);
+}
+
+/* glibc's way with small blocks: a thread's cache of seven, filled from a bin behind it that gives what came last. */
+struct small_blocks {
+	uint64_t cache[7], bin[20000], next, at[20000];
+	uint32_t cached, binned;
+};
+
+static uint64_t give(struct small_blocks *b)
+{
+	uint64_t addr;
+	if (b->cached)
+		return b->cache[--b->cached];
+	if (!b->binned)
+		return b->next += 48;
+	addr = b->bin[--b->binned];
+	while (b->cached < 7 && b->binned)
+		b->cache[b->cached++] = b->bin[--b->binned];
+	return addr;
+}
+
+static void take_back(struct small_blocks *b, uint64_t addr)
+{
+	if (b->cached < 7)
+		b->cache[b->cached++] = addr;
+	else
+		b->bin[b->binned++] = addr;
+}
+
+/* One round: @count blocks are made, and freed in @order. */
+static void do_round(struct pipe *p, struct small_blocks *blocks, uint32_t count,
+		     const uint32_t *order)
+{
+	struct event event = { .kind = EVENT_ALLOC, .bytes = 40 };
+	for (uint32_t i = 0; i < count; i++) {
+		event.block.v = i;
+		event.addr = blocks->at[i] = give(blocks);
+		add_event(p, &event);
+	}
+	event.kind = EVENT_FREE;
+	for (uint32_t i = 0; i < count; i++) {
+		event.block.v = order[i];
+		event.addr = blocks->at[order[i]];
+		add_event(p, &event);
+		take_back(blocks, event.addr);
+	}
+}
+
+static void what_repeats_itself_costs_little_from_the_second_block_on(void **state)
+{
+	(void)state;
+	enum { COUNT = 20000 };
+	static struct small_blocks blocks = { .next = 1 << 20 };
+	static uint32_t order[COUNT];
+	struct pipe p;
+	uint32_t first = 0, seed = 1;
+	for (uint32_t i = 0; i < COUNT; i++)
+		order[i] = i;
+	for (uint32_t i = COUNT - 1; i; i--) {
+		seed = seed * 1103515245 + 12345;
+		uint32_t with = seed / 65536 % (i + 1), was = order[i];
+		order[i] = order[with];
+		order[with] = was;
+	}
+	pipe_open(&p);
+	for (int round = 0; round < 4; round++) {
+		do_round(&p, &blocks, COUNT, order);
+		assert_int_equal(end_block(&p, 0, 0), 0);
+		if (!round)
+			first = p.stored;
+	}
+	assert_int_equal(p.events, 4 * 2 * COUNT);
+	assert_true(first > COUNT); /* an order that nobody can guess */
+	assert_true(p.stored < first / 20);
+	pipe_close(&p);
+}
+
+static void a_block_behind_a_lost_one_is_passed_over_until_the_next_key_block(void **state)
+{
+	(void)state;
+	static struct small_blocks blocks = { .next = 1 << 20 };
+	static uint32_t order[3000];
+	struct pipe p;
+	for (uint32_t i = 0; i < 3000; i++)
+		order[i] = 2999 - i;
+	pipe_open(&p);
+	do_round(&p, &blocks, 3000, order);
+	assert_int_equal(end_block(&p, 0, 0), 0);
+	do_round(&p, &blocks, 3000, order);
+	end_block(&p, 1, 0);
+	do_round(&p, &blocks, 3000, order);
+	assert_int_equal(end_block(&p, 0, 1), 1);
+	assert_int_equal(p.events, 6000);
+	do_round(&p, &blocks, 3000, order);
+	assert_int_equal(end_block(&p, 0, 0), 0);
+	do_round(&p, &blocks, 3000, order);
+	assert_int_equal(end_block(&p, 0, 0), 0);
+	assert_int_equal(p.events - p.lost, 18000);
+	assert_int_equal(p.damaged[0], 6000);
 	pipe_close(&p);
 }
 
@@ -252,6 +356,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_key_block_behind_a_lost_one_brings_more_slots_than_are_spare),
+		cmocka_unit_test(what_repeats_itself_costs_little_from_the_second_block_on),
+		cmocka_unit_test(a_block_behind_a_lost_one_is_passed_over_until_the_next_key_block),
 		cmocka_unit_test(what_was_lost_before_the_damage_is_counted_once),
 		cmocka_unit_test(a_plain_column_is_packed_by_short_codes_and_comes_back),
 		cmocka_unit_test(an_index_holds_no_more_entries_than_the_file_has_room_for),
