@@ -460,14 +460,16 @@ static int tells_parts(const struct target *target)
 	return tells;
 }
 
-static int read_quick(const struct target *target, struct classifier *classifier, int parts,
-		      struct reading *reading, struct err *err)
+static int read_quick(const struct target *target, struct classifier *classifier,
+		      const struct breakdown_opt *opt, struct reading *reading, struct err *err)
 {
-	struct quick q = { .classifier = classifier, .reading = reading, .parts = parts };
+	struct quick q = { .classifier = classifier, .reading = reading, .parts = opt->parts };
 	int rc = pages_open(&q.pages, target, err);
 	if (rc < 0)
 		return rc;
-	if (target->pid != getpid() && !parts)
+	if (opt->brisk)
+		pages_briskly(&q.pages);
+	else if (target->pid != getpid() && !opt->parts)
 		pages_gently(&q.pages);
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	rc = query_each(target, &q);
@@ -505,7 +507,7 @@ static int fill(struct breakdown *b, const struct target *target, const struct b
 	classify_init(&classifier, target, b->threads, b->thread_count, collect, &c);
 	classifier.modules = opt->modules;
 	classifier.module_count = opt->module_count;
-	rc = !b->full ? read_quick(target, &classifier, opt->parts, &b->reading, err)
+	rc = !b->full ? read_quick(target, &classifier, opt, &b->reading, err)
 		      : smaps_each(target, classify_region, &classifier, &b->reading, err);
 	if (rc == 0)
 		rc = classify_end(&classifier);
@@ -550,6 +552,7 @@ struct breakdown *breakdown_read(const struct target *target, const struct break
 	b->labels_max = opt->labels_max ? opt->labels_max : LABELS_DEFAULT;
 	b->full = !opt->quick && !(opt->parts && tells_parts(target));
 	b->unhurried = opt->quick;
+	b->brisk = opt->brisk;
 	b->keeps_all = opt->keep == 0;
 	b->time_ns = clock_ns(CLOCK_REALTIME);
 	b->start_ns = clock_ns(CLOCK_MONOTONIC);

@@ -525,6 +525,7 @@ static int look_once(struct taking *t, struct pages *pages, const struct snapsho
 	struct snapshot *s = t->s;
 	const struct breakdown_opt look = { .facts = opt->quiet ? NULL : threadfacts_read,
 					    .parts = opt->quiet,
+					    .brisk = !opt->freeze,
 					    .doubt_only = 1 };
 	breakdown_free(t->b);
 	t->b = breakdown_read(t->target, &look, err);
@@ -623,6 +624,8 @@ struct snapshot *snapshot_take(pid_t pid, const struct snapshot_opt *opt, struct
 	int rc = target_open(&target, pid, err);
 	if (rc == 0)
 		rc = pages_open(&pages, &target, err);
+	if (rc == 0 && !opt->freeze)
+		pages_briskly(&pages);
 	if (rc == 0 && opt->freeze)
 		rc = freeze_begin(&freeze, pid, err);
 	if (rc == 0) {

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,6 +42,7 @@ static pid_t make_child(void)
 		close(told[1]);
 		return pid;
 	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	memset(inherited, 2, MIB);
 	char *sparse = map(8 * MIB, MAP_PRIVATE);
 	for (size_t at = 0; at < 8 * MIB; at += 16 * PAGE)
@@ -144,8 +146,75 @@ static void parts_are_what_smaps_says(void **state)
 		print_message("the kernel tells no parts here: smaps was read\n");
 }
 
+/* ---- calls, as they are made ---------------------------------------------------------------------------------------- */
+
+#define PAGEMAP_SCAN_NUMBER 16u
+struct scan { /* the kernel's, as in pages.c */
+	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+	uint64_t inverted, mask, any, returned;
+};
+static int is_counting;
+static unsigned scans, preads, most_scanned, most_read;
+
+int __real_ioctl(int fd, unsigned long request, void *arg);
+int __wrap_ioctl(int fd, unsigned long request, void *arg);
+int __wrap_ioctl(int fd, unsigned long request, void *arg)
+{
+	int rc = __real_ioctl(fd, request, arg);
+	const struct scan *scan = arg;
+	if (!is_counting || (request & 0xff) != PAGEMAP_SCAN_NUMBER || rc < 0)
+		return rc;
+	const uint64_t(*runs)[3] = (const uint64_t(*)[3])(uintptr_t)scan->vec;
+	uint64_t pages = 0;
+	for (int i = 0; i < rc; i++)
+		pages += (runs[i][1] - runs[i][0]) / PAGE;
+	scans++;
+	most_scanned = pages > most_scanned ? (unsigned)pages : most_scanned;
+	return rc;
+}
+
+ssize_t __real_pread64(int fd, void *to, size_t bytes, off_t at);
+ssize_t __wrap_pread64(int fd, void *to, size_t bytes, off_t at);
+ssize_t __wrap_pread64(int fd, void *to, size_t bytes, off_t at)
+{
+	preads += (unsigned)is_counting;
+	if (is_counting && bytes / 8 > most_read)
+		most_read = (unsigned)(bytes / 8);
+	return __real_pread64(fd, to, bytes, at);
+}
+
+/* pread() by the name that it has with 64 bits of offset everywhere. How long the target's mmap() waits goes by these two, whatever the machine is doing. */
+static void no_call_looks_at_more_pages_than_told(void **state)
+{
+	(void)state;
+	struct target target;
+	struct err err = { 0 };
+	char *large = map(64 * MIB, MAP_PRIVATE);
+	madvise(large, 64 * MIB, MADV_NOHUGEPAGE);
+	memset(large, 1, 64 * MIB);
+	pid_t pid = make_child();
+	assert_int_equal(target_open(&target, pid, &err), 0);
+	is_counting = 1;
+	struct breakdown *parts = look(&target, 1);
+	is_counting = 0;
+	int is_full = parts->full;
+	breakdown_free(parts);
+	target_close(&target);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	munmap(large, 64 * MIB);
+	if (is_full)
+		skip();
+	assert_in_range(most_scanned, 4096, 8192);
+	assert_in_range(most_read, 256, 512);
+	assert_true(scans > 2 && preads >= 16384 / 512);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(parts_are_what_smaps_says) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(parts_are_what_smaps_says),
+		cmocka_unit_test(no_call_looks_at_more_pages_than_told),
+	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
