@@ -64,21 +64,21 @@ static int load(const struct shelf_item *item, uint64_t identity, struct slices 
 }
 
 /* A folder that nobody may write to, a full disk: then it is made again next time. */
-static void save(const struct shelf_item *item, uint64_t identity, const struct slices *slices)
+static int save(const struct shelf_item *item, uint64_t identity, const struct slices *slices)
 {
 	CLEANUP(buf_fini) struct buf beside = { 0 };
 	CLEANUP(buf_fini) struct buf cache = { 0 };
 	struct err none = { 0 };
 	paths(item, &beside, &cache);
 	if (beside.len && slices_save(slices, buf_cstr(&beside), identity, &none) == 0)
-		return;
+		return 1;
 	if (!cache.len)
-		return;
+		return 0;
 	char *slash = strrchr(cache.data, '/');
 	*slash = '\0';
 	mkdir(cache.data, 0700);
 	*slash = '/';
-	slices_save(slices, buf_cstr(&cache), identity, &none);
+	return slices_save(slices, buf_cstr(&cache), identity, &none) == 0;
 }
 
 /** make_room() - the indices of others go, used longest ago first, while all are too large. Under the lock. */
@@ -167,9 +167,14 @@ int shelf_slices(struct job *job, const struct own_reading *whole,
 	if (!r || !(r->key = strdup("slices")))
 		rc = err_set(err, -ENOMEM, "cannot keep the index of a recording");
 	if (rc == 0 && !load(item, book->identity, &slices)) {
-		rc = slices_build(source, &slices, err);
-		if (rc == 0 && slices && slices_events(slices) > WORTH_EVENTS)
-			save(item, book->identity, slices);
+		const struct cost *all = &whole->reading.totals.cost;
+		rc = slices_build(source, all->allocations + all->frees, &slices, err);
+		struct slices *saved = NULL;
+		if (rc == 0 && slices && slices_events(slices) > WORTH_EVENTS &&
+		    save(item, book->identity, slices) && load(item, book->identity, &saved)) {
+			slices_free(slices); /* its rows are on disk once from here on */
+			slices = saved;
+		}
 	}
 	if (rc == 0) {
 		r->refs = 1;

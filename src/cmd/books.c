@@ -26,6 +26,9 @@ struct item {
 	pthread_mutex_t lock;
 	int written; /* it goes on, as far as we know */
 	struct follow *follow;
+	/* the state of the file whose checksums were looked at last, and what came of it: not again for each question */
+	uint64_t checked;
+	int damaged;
 };
 
 /* ---- one recording ---------------------------------------------------------------------------------------------------- */
@@ -72,6 +75,17 @@ static uint64_t live_number(struct item *item)
 	return number;
 }
 
+/** file_state() - another number where the content may have changed; never 0. */
+static uint64_t file_state(const struct stat *of)
+{
+	uint64_t seen = hash_u64((uint64_t)of->st_dev, (uint64_t)of->st_ino, 1);
+	seen = hash_u64(seen, (uint64_t)of->st_size, 2);
+	seen = hash_u64(seen,
+			(uint64_t)of->st_mtim.tv_sec * 1000000000u + (uint64_t)of->st_mtim.tv_nsec,
+			3);
+	return seen ? seen : 1;
+}
+
 static uint64_t book_identity(void *ctx)
 {
 	struct stat st;
@@ -79,17 +93,14 @@ static uint64_t book_identity(void *ctx)
 	uint64_t number = live_number(ctx);
 	if (number)
 		return number;
-	if (stat(path, &st) < 0)
-		return 0;
-	uint64_t seen = hash_u64((uint64_t)st.st_dev, (uint64_t)st.st_ino, 1);
-	seen = hash_u64(seen, (uint64_t)st.st_size, 2);
-	return hash_u64(
-		seen, (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec, 3);
+	return stat(path, &st) < 0 ? 0 : file_state(&st);
 }
 
 /** struct reader - an open recording, and who hears of its progress. */
 struct reader {
 	struct recording *rec;
+	struct item *item;
+	uint64_t state; /* of the file, before it was opened */
 	void (*tick)(void *ctx, uint64_t done, uint64_t total);
 	void *tick_ctx;
 };
@@ -119,7 +130,11 @@ static int book_open(void *ctx, void (*tick)(void *ctx, uint64_t done, uint64_t 
 	struct reader *r = calloc(1, sizeof(*r));
 	if (!r)
 		return err_set(err, -ENOMEM, "cannot open '%s'", path);
-	*r = (struct reader){ .tick = tick, .tick_ctx = tick_ctx };
+	struct stat st;
+	*r = (struct reader){ .item = ctx,
+			      .state = stat(path, &st) == 0 ? file_state(&st) : 0,
+			      .tick = tick,
+			      .tick_ctx = tick_ctx };
 	const struct recording_ears ears = { .ctx = r, .progress = hear };
 	r->rec = recording_open(path, &ears, err);
 	if (!r->rec) {
@@ -136,8 +151,21 @@ static int book_open(void *ctx, void (*tick)(void *ctx, uint64_t done, uint64_t 
 static int book_prepare(struct shelf_reader *reader, const struct query *query, int streams,
 			struct err *err)
 {
-	return recording_source(((struct reader *)reader->own)->rec, query, streams, &reader->query,
-				err);
+	const struct reader *r = reader->own;
+	struct item *item = r->item;
+	int damaged;
+	pthread_mutex_lock(&item->lock);
+	if (r->state && item->checked == r->state)
+		recording_assume(r->rec, item->damaged);
+	pthread_mutex_unlock(&item->lock);
+	int rc = recording_source(r->rec, query, streams, &reader->query, err);
+	if (rc < 0 || !recording_checked(r->rec, &damaged))
+		return rc;
+	pthread_mutex_lock(&item->lock);
+	item->checked = r->state;
+	item->damaged = damaged;
+	pthread_mutex_unlock(&item->lock);
+	return 0;
 }
 
 static void book_warn(struct shelf_reader *reader)

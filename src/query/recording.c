@@ -315,6 +315,26 @@ int recording_will_stream(struct recording *rec, struct err *err)
 	return rc;
 }
 
+int recording_checked(const struct recording *rec, int *damaged)
+{
+	struct trace_reader_info info;
+	if (rec->kind != RECORDING_BLT)
+		return 0;
+	trace_reader_info(rec->reader, &info);
+	*damaged = rec->no_summary;
+	return rec->checked_bytes == info.file_bytes;
+}
+
+void recording_assume(struct recording *rec, int damaged)
+{
+	struct trace_reader_info info;
+	if (rec->kind != RECORDING_BLT)
+		return;
+	trace_reader_info(rec->reader, &info);
+	rec->no_summary = damaged;
+	rec->checked_bytes = info.file_bytes;
+}
+
 int recording_source(struct recording *rec, const struct query *query, int streams,
 		     struct query_source *source, struct err *err)
 {

@@ -44,6 +44,13 @@ struct prof *recording_read(struct recording *recording, const struct query *que
  */
 int recording_will_stream(struct recording *recording, struct err *err);
 
+/**
+ * recording_checked() - 1: it was read like that, and @damaged says what came of it; 0: not yet, or more bytes came since.
+ * recording_assume() - what was found when the same bytes were open before: they are not read again for that.
+ */
+int recording_checked(const struct recording *recording, int *damaged);
+void recording_assume(struct recording *recording, int damaged);
+
 /** recording_stream() - replay what @query (NULL: everything) selects into @sink. */
 int recording_stream(struct recording *recording, const struct query *query, struct sink *sink,
 		     struct err *err);

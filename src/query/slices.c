@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "query/slices_impl.h"
@@ -15,10 +16,14 @@ void slices_free(struct slices *s)
 {
 	if (!s)
 		return;
+	if (s->rows_fd >= 0)
+		close(s->rows_fd);
 	free(s->slices);
-	free(s->freed);
+	free(s->chunks);
 	free(s->kept);
+	free(s->brief);
 	free(s->made);
+	free(s->moved);
 	free(s);
 }
 
@@ -30,8 +35,9 @@ void slices_freep(struct slices **slices)
 
 size_t slices_bytes(const struct slices *s)
 {
-	return sizeof(*s) + s->count * sizeof(*s->slices) + s->freed_cap * sizeof(*s->freed) +
-	       s->kept_count * sizeof(*s->kept) + s->made_cap * sizeof(*s->made);
+	return sizeof(*s) + s->count * sizeof(*s->slices) + s->chunk_cap * sizeof(*s->chunks) +
+	       s->kept_count * sizeof(*s->kept) + s->brief_cap * sizeof(*s->brief) +
+	       s->made_cap * sizeof(*s->made) + s->count * s->count * sizeof(*s->moved);
 }
 
 size_t slices_count(const struct slices *s)
@@ -100,6 +106,25 @@ static int walk_put(struct sink *sink, const struct event *events, size_t count,
 	return 0;
 }
 
+/** struct seeding - blocks of before a slice that it frees. */
+struct seeding {
+	struct query_seed *seeds;
+	size_t count, room;
+	struct walk *w;
+};
+
+static void seed_each(void *ctx, const struct freed *rows, size_t count)
+{
+	struct seeding *to = ctx;
+	for (size_t i = 0; i < count && to->count < to->room; i++) {
+		uint32_t slot = rows[i].slot & ~SLICE_TEMPORARY;
+		to->seeds[to->count++] = (struct query_seed){ .bytes = rows[i].bytes,
+							      .slot = slot,
+							      .stack = rows[i].stack };
+		to->w->allocated[slot] = rows[i].seq;
+	}
+}
+
 /** walk_slice() - slice @number from its beginning. 0 or negative errno; w->seq tells how far. */
 static int walk_slice(const struct slices *s, const struct query_source *source, size_t number,
 		      struct walk *w, struct err *err)
@@ -109,14 +134,11 @@ static int walk_slice(const struct slices *s, const struct query_source *source,
 	struct query_seed *seeds = malloc((count + 1) * sizeof(*seeds));
 	w->allocated = calloc((size_t)s->slot_count + 1, sizeof(*w->allocated));
 	int rc = seeds && w->allocated ? 0 : err_set(err, -ENOMEM, "cannot read a slice");
-	for (size_t i = 0; rc == 0 && i < count; i++) {
-		const struct freed *f = &s->freed[at->freed_begin + i];
-		uint32_t slot = f->slot & ~SLICE_TEMPORARY;
-		seeds[i] =
-			(struct query_seed){ .bytes = f->bytes, .slot = slot, .stack = f->stack };
-		if (slot < s->slot_count)
-			w->allocated[slot] = f->seq;
-	}
+	struct seeding seeding = { .seeds = seeds, .room = count, .w = w };
+	struct slices_rows reader = { 0 };
+	if (rc == 0)
+		rc = slices_rows_read(&reader, s, number, 0, UINT64_MAX, seed_each, &seeding, err);
+	slices_rows_fini(&reader);
 	w->sink = (struct sink){ .define = walk_define, .put = walk_put };
 	w->s = s;
 	w->seq = at->first;
@@ -191,6 +213,12 @@ static void add_freed(struct sums *t, const struct freed *f)
 	t->bytes[f->stack] += (int64_t)f->bytes;
 }
 
+static void freed_each(void *ctx, const struct freed *rows, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		add_freed(ctx, &rows[i]);
+}
+
 static void live_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t now)
 {
 	struct sums *t = ctx;
@@ -208,10 +236,15 @@ static int add_live(const struct slices *s, const struct query_source *source, u
 {
 	size_t number = until >= s->slices[s->count].first ? s->count : slice_of(s, until);
 	uint64_t first = s->slices[number].first;
+	struct slices_rows reader = { 0 };
+	int rc = 0;
 	/* of before this slice: freed in it or later, or never */
-	for (size_t i = s->slices[number].freed_begin; i < s->freed_count; i++)
-		if (s->freed[i].seq < first && counts(t, s->freed[i].seq))
-			add_freed(t, &s->freed[i]);
+	for (size_t n = number; n < s->count && rc == 0; n++)
+		rc = slices_rows_read(&reader, s, n, t->lo, t->hi < first ? t->hi : first,
+				      freed_each, t, err);
+	slices_rows_fini(&reader);
+	if (rc < 0)
+		return rc;
 	for (size_t i = 0; i < s->kept_count; i++)
 		if (s->kept[i].seq < first && counts(t, s->kept[i].seq))
 			add_freed(t, &s->kept[i]);
@@ -295,18 +328,17 @@ static int add_made(const struct slices *s, const struct query_source *source, s
 			c->temporary += s->made[k].temporary;
 		}
 	}
-	for (size_t n = from; n < s->count; n++) {
-		const struct slice *at = &s->slices[n];
-		if (n <= to && (t->lo > at->first || t->hi < at[1].first))
+	for (size_t i = 0; i < s->brief_count; i++) {
+		const struct brief *brief = &s->brief[i];
+		size_t n = brief->slice;
+		if (n < from || !counts(t, brief->seq))
+			continue;
+		if (n <= to && (t->lo > s->slices[n].first || t->hi < s->slices[n + 1].first))
 			continue; /* was walked */
-		for (size_t i = at->freed_begin; i < at[1].freed_begin; i++) {
-			const struct freed *f = &s->freed[i];
-			struct cost *c = f->slot & SLICE_TEMPORARY && counts(t, f->seq)
-						 ? account(t, f->stack)
-						 : NULL;
-			if (c)
-				c->temporary++;
-		}
+		struct cost *c = account(t, brief->stack);
+		if (!c)
+			return no_fit(err);
+		c->temporary++;
 	}
 	for (size_t i = 0; i < s->kept_count; i++) {
 		struct cost *c = counts(t, s->kept[i].seq) ? account(t, s->kept[i].stack) : NULL;
@@ -352,25 +384,65 @@ static void levels_fini(struct levels *l)
 	free(l->before);
 }
 
-static int levels_init(struct levels *l, const struct slices *s, const struct sums *t)
+/** struct edge - the blocks of a slice that is in the range in part, by when they are freed. */
+struct edge {
+	struct levels *levels;
+	const struct sums *t;
+	size_t made, freed;
+};
+
+/** level_step() - @bytes live where every slice behind @made begins, up to @freed. */
+static void level_step(int64_t *step, size_t made, size_t freed, uint64_t bytes)
+{
+	step[made + 1] += (int64_t)bytes;
+	step[freed + 1] -= (int64_t)bytes;
+}
+
+static void edge_each(void *ctx, const struct freed *rows, size_t count)
+{
+	const struct edge *e = ctx;
+	for (size_t i = 0; i < count; i++)
+		if (rows[i].seq < e->t->hi)
+			level_step(rows[i].seq < e->t->lo ? e->levels->before : e->levels->range,
+				   e->made, e->freed, rows[i].bytes);
+}
+
+/** levels_edges() - of slice @made, whose blocks are in the range in part, block by block. */
+static int levels_edges(struct levels *l, const struct slices *s, const struct sums *t, size_t made,
+			struct err *err)
+{
+	struct slices_rows reader = { 0 };
+	int rc = 0;
+	for (size_t n = made + 1; n < s->count && rc == 0; n++) {
+		struct edge edge = { .levels = l, .t = t, .made = made, .freed = n };
+		rc = slices_rows_read(&reader, s, n, s->slices[made].first,
+				      s->slices[made + 1].first, edge_each, &edge, err);
+	}
+	slices_rows_fini(&reader);
+	return rc;
+}
+
+static int levels_init(struct levels *l, const struct slices *s, const struct sums *t,
+		       struct err *err)
 {
 	l->range = calloc(s->count + 2, sizeof(*l->range));
 	l->before = calloc(s->count + 2, sizeof(*l->before));
 	if (!l->range || !l->before)
-		return -1;
-	for (size_t n = 0; n <= s->count; n++) {
-		size_t begin = n < s->count ? s->slices[n].freed_begin : 0;
-		size_t end = n < s->count ? s->slices[n + 1].freed_begin : s->kept_count;
-		const struct freed *rows = n < s->count ? s->freed : s->kept;
-		for (size_t i = begin; i < end; i++) {
-			if (rows[i].seq >= t->hi)
-				continue;
-			/* it lives where every slice begins behind its own, up to the one that frees it */
-			int64_t *step = rows[i].seq < t->lo ? l->before : l->range;
-			step[slice_of(s, rows[i].seq) + 1] += (int64_t)rows[i].bytes;
-			step[n + 1] -= (int64_t)rows[i].bytes;
-		}
+		return err_set(err, -ENOMEM, "cannot find the peak");
+	for (size_t made = 0; made < s->count && s->slices[made].first < t->hi; made++) {
+		uint64_t first = s->slices[made].first, end = s->slices[made + 1].first;
+		int in_part = (first < t->lo && t->lo < end) || (first < t->hi && t->hi < end);
+		int rc = in_part ? levels_edges(l, s, t, made, err) : 0;
+		if (rc < 0)
+			return rc;
+		for (size_t n = made + 1; n < s->count && !in_part; n++)
+			level_step(first < t->lo ? l->before : l->range, made, n,
+				   s->moved[made * s->count + n]);
 	}
+	for (size_t i = 0; i < s->kept_count; i++)
+		if (s->kept[i].seq < t->hi)
+			level_step(s->kept[i].seq < t->lo ? l->before : l->range,
+				   slice_of(s, s->kept[i].seq), s->count, s->kept[i].bytes);
 	for (size_t n = 1; n <= s->count; n++) {
 		l->range[n] += l->range[n - 1];
 		l->before[n] += l->before[n - 1];
@@ -394,8 +466,9 @@ static int find_peak(const struct slices *s, const struct query_source *source,
 	size_t from = slice_of(s, t->lo), to = slice_of(s, t->hi - 1);
 	uint64_t best = 0, best_seq = 0;
 	struct levels level = { 0 };
-	uint8_t *done = levels_init(&level, s, t) == 0 ? calloc(to - from + 1, 1) : NULL;
-	int rc = done ? 0 : err_set(err, -ENOMEM, "cannot find the peak");
+	uint8_t *done = calloc(to - from + 1, 1);
+	int rc = done ? levels_init(&level, s, t, err)
+		      : err_set(err, -ENOMEM, "cannot find the peak");
 	while (rc == 0) {
 		size_t next = SIZE_MAX;
 		uint64_t most = 0;

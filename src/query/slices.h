@@ -6,8 +6,9 @@
  *
  * Exact, event by event. Only for recordings whose every event counts as it is: none lost, left out, sampled or inherited; the
  * caller knows (whole readings say so), and a build that meets such an event gives up.
- * Memory: 24 bytes for each block that lived across a slice's edge, or for good, and for each stack of each slice; where that is
- * more than SLICES_ROWS_MAX of either, neighbouring slices become one.
+ * Memory: 24 bytes for each block that lives for good and for each stack of each slice, 8 for each pair of slices. On disk 20 bytes
+ * for each block that lived across a slice's edge. Where these are more than SLICES_FREED_MAX, or SLICES_MADE_MAX stacks of
+ * slices, it is made again of larger slices.
  */
 #ifndef QUERY_SLICES_H
 #define QUERY_SLICES_H
@@ -19,12 +20,17 @@
 #include "model/prof.h"
 #include "query/query.h"
 
-#define SLICES_ROWS_MAX (6u << 20)
+#define SLICES_MADE_MAX (6u << 20)
+#define SLICES_FREED_MAX (48u << 20)
 
 struct slices;
 
-/** slices_build() - one pass over @source, whose run_keys is there. *@out: NULL where it cannot be had (no error). 0 or negative errno. */
-int slices_build(const struct query_source *source, struct slices **out, struct err *err);
+/**
+ * slices_build() - one pass over @source, whose run_keys is there. @events: how many there are about, 0: not known. Needs disk space where
+ * TMPDIR, else /var/tmp or /tmp, is. *@out: NULL where it cannot be had (no error). 0 or negative errno.
+ */
+int slices_build(const struct query_source *source, uint64_t events, struct slices **out,
+		 struct err *err);
 void slices_free(struct slices *slices);
 void slices_freep(struct slices **slices);
 /** slices_bytes() - of memory that it takes. */
@@ -50,8 +56,8 @@ struct slices_answer {
 };
 /**
  * slices_read() - what query_run() would count for the same words; with has_at everything is what lives then. @source: of the same
- * recording, open for this thread. Cost: one pass over the index and up to three slices replayed; without has_at some more, where it is
- * not clear in which slice the selection's peak lies. 0 or negative errno; -EBADMSG where index and recording do not fit.
+ * recording, open for this thread. Cost: the blocks that live at the moment and up to four slices replayed; without has_at some more, where it is not clear in which slice the
+ * selection's peak lies. 0 or negative errno; -EBADMSG where index and recording do not fit.
  */
 int slices_read(const struct slices *slices, const struct query_source *source,
 		const struct slices_ask *ask, struct slices_answer *answer, struct err *err);

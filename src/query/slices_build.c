@@ -3,14 +3,18 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "query/impl.h"
 #include "query/slices_impl.h"
 
 #define SLICE_EVENTS \
 	(1u << 18) /* at least, to begin with: they are replayed in some hundredths of a second */
-#define SLICES_MAX 65536
+#define SLICES_MAX 2048
+#define SLICES_WANTED 1024 /* of a recording whose length is known */
 #define NO_SEQ UINT64_MAX
+#define TOO_MANY (-E2BIG)  /* slices, or rows of them: larger slices have fewer */
 #define GIVES_UP (-EXFULL) /* what the recording holds cannot be told by slices */
 
 struct place {
@@ -25,6 +29,8 @@ struct build {
 	uint64_t new_bytes, live_bytes;
 	struct place *live; /* by slot */
 	uint32_t live_cap;
+	struct freed *held; /* of this slice */
+	size_t held_count, held_cap;
 	struct made *sum;  /* by stack number */
 	uint32_t *touched; /* as many */
 	uint32_t sum_cap, touched_count;
@@ -93,78 +99,45 @@ static int flush_sums(struct build *b)
 	return 0;
 }
 
-/** join_pairs() - every other edge goes, and what crossed only that. */
-static int join_pairs(struct build *b)
+static int by_seq(const void *a, const void *b)
 {
-	struct slices *s = b->s;
-	size_t to = 0, freed = 0, from_made = s->made_count;
-	struct made *old = s->made;
-	s->made = NULL;
-	s->made_cap = s->made_count = 0;
-	int rc = 0;
-	for (size_t i = 0; i < s->count && rc == 0; i += 2) {
-		struct slice one = s->slices[i];
-		size_t last = i + 1 < s->count ? i + 1 : i;
-		size_t freed_end =
-			last + 1 < s->count ? s->slices[last + 1].freed_begin : s->freed_count;
-		size_t made_end = last + 1 < s->count ? s->slices[last + 1].made_begin : from_made;
-		size_t freed_begin = freed;
-		uint64_t gone = 0;
-		for (size_t k = one.made_begin; k < made_end && rc == 0; k++) {
-			struct made *m = sum_of(b, old[k].stack);
-			if (!m) {
-				rc = -1;
-				break;
-			}
-			m->bytes += old[k].bytes;
-			m->blocks += old[k].blocks;
-			m->temporary += old[k].temporary;
-		}
-		for (size_t k = one.freed_begin; k < freed_end && rc == 0; k++) {
-			struct freed *f = &s->freed[k];
-			if (f->seq < one.first) {
-				s->freed[freed++] = *f;
-				continue;
-			}
-			gone += f->bytes;
-			struct made *m = f->slot & SLICE_TEMPORARY ? sum_of(b, f->stack) : NULL;
-			if (m)
-				m->temporary++;
-		}
-		if (last > i) {
-			const struct slice *next = &s->slices[last];
-			uint64_t later = one.new_at_end + next->most_new;
-			one.most_new = later > one.most_new ? later : one.most_new;
-			if (next->most_live > one.most_live)
-				one.most_live = next->most_live;
-			one.new_at_end = one.new_at_end + next->new_at_end - gone;
-		}
-		one.made_begin = s->made_count;
-		one.freed_begin = freed_begin;
-		if (rc == 0)
-			rc = flush_sums(b);
-		s->slices[to++] = one;
-	}
-	free(old);
-	s->count = to;
-	s->freed_count = freed;
+	uint64_t x = ((const struct freed *)a)->seq, y = ((const struct freed *)b)->seq;
+	return x < y ? -1 : x > y;
+}
+
+/** flush_held() - what was freed in the slice, into the file. */
+static int flush_held(struct build *b)
+{
+	if (b->held_count)
+		qsort(b->held, b->held_count, sizeof(*b->held), by_seq);
+	int rc = slices_put_rows(b->s, b->held, b->held_count);
+	b->held_count = 0;
 	return rc;
 }
 
+/** hold() - a row more; -ENOMEM. */
+static int hold(struct build *b, const struct freed *row)
+{
+	struct freed *held = grow(b->held, &b->held_cap, b->held_count + 1, sizeof(*held));
+	if (!held)
+		return -ENOMEM;
+	b->held = held;
+	held[b->held_count++] = *row;
+	return 0;
+}
+
+/** end_slice() - 0, -ENOMEM, TOO_MANY, or negative errno of the file of rows. */
 static int end_slice(struct build *b)
 {
 	struct slices *s = b->s;
-	struct slice *at = &s->slices[s->count - 1];
-	at->new_at_end = b->new_bytes;
+	s->slices[s->count - 1].new_at_end = b->new_bytes;
 	if (flush_sums(b) < 0)
-		return -1;
-	while (s->count > 1 && (s->freed_count > SLICES_ROWS_MAX ||
-				s->made_count > SLICES_ROWS_MAX || s->count >= SLICES_MAX)) {
-		b->least *= 2;
-		if (join_pairs(b) < 0)
-			return -1;
-	}
-	return 0;
+		return -ENOMEM;
+	int rc = flush_held(b);
+	if (rc == 0 && (s->freed_count > SLICES_FREED_MAX || s->made_count > SLICES_MADE_MAX ||
+			s->count >= SLICES_MAX))
+		rc = TOO_MANY;
+	return rc;
 }
 
 static void on_key(void *ctx, const struct query_key *key)
@@ -179,8 +152,10 @@ static void on_key(void *ctx, const struct query_key *key)
 	}
 	if (s->count && b->seq - s->slices[s->count - 1].first < b->least)
 		return;
-	if (s->count && end_slice(b) < 0) {
-		b->failed = -ENOMEM;
+	int rc = s->count ? end_slice(b) : 0;
+	if (rc < 0) {
+		b->failed =
+			rc == -ENOMEM ? rc : GIVES_UP; /* without disk space it is done without */
 		return;
 	}
 	struct slice *slices = grow(s->slices, &b->slice_cap, s->count + 2, sizeof(*slices));
@@ -195,6 +170,7 @@ static void on_key(void *ctx, const struct query_key *key)
 					     .time_ns = key->time_ns,
 					     .most_live = b->live_bytes,
 					     .freed_begin = s->freed_count,
+					     .chunk_begin = s->chunk_count,
 					     .made_begin = s->made_count };
 }
 
@@ -259,17 +235,16 @@ static int take_free(struct build *b, const struct event *ev)
 			m->temporary++;
 		b->new_bytes -= p->bytes;
 	} else {
-		struct freed *freed =
-			grow(s->freed, &s->freed_cap, s->freed_count + 1, sizeof(*freed));
-		if (!freed)
-			return -ENOMEM;
-		s->freed = freed;
-		freed[s->freed_count++] = (struct freed){
+		const struct freed freed = {
 			.bytes = p->bytes,
 			.seq = p->seq,
 			.stack = p->stack,
 			.slot = ev->block.v | (temporary ? SLICE_TEMPORARY : 0),
 		};
+		if (freed.bytes > FREED_VALUE_MAX || freed.seq > FREED_VALUE_MAX)
+			return GIVES_UP;
+		if (hold(b, &freed) < 0)
+			return -ENOMEM;
 	}
 	b->live_bytes -= p->bytes;
 	p->seq = NO_SEQ;
@@ -307,7 +282,7 @@ static int keep_living(struct build *b)
 	size_t count = 0;
 	for (uint32_t i = 0; i < b->live_cap; i++)
 		count += b->live[i].seq != NO_SEQ;
-	if (count > 2 * (size_t)SLICES_ROWS_MAX)
+	if (count > 2 * (size_t)SLICES_MADE_MAX)
 		return GIVES_UP;
 	s->kept = malloc((count + 1) * sizeof(*s->kept));
 	if (!s->kept)
@@ -323,40 +298,107 @@ static int keep_living(struct build *b)
 	s->slices[s->count] = (struct slice){ .first = b->seq,
 					      .time_ns = UINT64_MAX,
 					      .freed_begin = s->freed_count,
+					      .chunk_begin = s->chunk_count,
 					      .made_begin = s->made_count };
 	return 0;
 }
 
-int slices_build(const struct query_source *source, struct slices **out, struct err *err)
+/** struct pass - over the rows of one slice, in order of the slices that they were made in. */
+struct pass {
+	struct slices *s;
+	size_t in, from; /* freed in slice @in; @from: the slice of the row before */
+	int failed;
+};
+
+static void pass_each(void *ctx, const struct freed *rows, size_t count)
 {
-	struct build b = { .sink = { .define = build_define, .put = build_put },
-			   .least = SLICE_EVENTS };
+	struct pass *p = ctx;
+	struct slices *s = p->s;
+	for (size_t i = 0; i < count && !p->failed; i++) {
+		while (s->slices[p->from + 1].first <= rows[i].seq)
+			p->from++;
+		s->moved[p->from * s->count + p->in] += rows[i].bytes;
+		if (!(rows[i].slot & SLICE_TEMPORARY))
+			continue;
+		struct brief *brief =
+			grow(s->brief, &s->brief_cap, s->brief_count + 1, sizeof(*brief));
+		if (!brief) {
+			p->failed = -ENOMEM;
+			return;
+		}
+		s->brief = brief;
+		brief[s->brief_count++] = (struct brief){ .seq = rows[i].seq,
+							  .stack = rows[i].stack,
+							  .slice = (uint32_t)p->in };
+	}
+}
+
+/** sum_moved() - how much of each slice's blocks is freed in each. 0, -ENOMEM, or negative errno of the file. */
+static int sum_moved(struct slices *s)
+{
+	struct slices_rows reader = { 0 };
+	struct err none = { 0 };
+	s->moved = calloc(s->count * s->count + 1, sizeof(*s->moved));
+	int rc = s->moved ? 0 : -ENOMEM;
+	for (size_t n = 0; n < s->count && rc == 0; n++) {
+		struct pass pass = { .s = s, .in = n };
+		rc = slices_rows_read(&reader, s, n, 0, UINT64_MAX, pass_each, &pass, &none);
+		rc = pass.failed ? pass.failed : rc;
+	}
+	slices_rows_fini(&reader);
+	return rc;
+}
+
+/** build_once() - with slices of @least events and more. As slices_build(); TOO_MANY too. */
+static int build_once(const struct query_source *source, uint64_t least, struct slices **out,
+		      struct err *err)
+{
+	struct build b = { .sink = { .define = build_define, .put = build_put }, .least = least };
 	CLEANUP(slices_freep) struct slices *s = calloc(1, sizeof(*s));
-	*out = NULL;
-	if (!source->run_keys || !source->run_from)
-		return 0;
 	if (!s)
 		return no_memory(err);
 	b.s = s;
+	s->rows_fd = scratch_open(err);
+	if (s->rows_fd < 0)
+		return GIVES_UP;
 	int rc = source->run_keys(source->ctx, on_key, &b, &b.sink, err);
-	if (rc == 0 && b.failed)
-		rc = b.failed;
-	if (rc == 0 && !s->count)
-		rc = GIVES_UP;
-	if (rc == 0 && end_slice(&b) < 0)
-		rc = -ENOMEM;
-	if (rc == 0)
-		rc = keep_living(&b);
+	int failed = b.failed;
+	if (rc == 0 && !failed)
+		failed = s->count ? end_slice(&b) : GIVES_UP;
+	if (rc == 0 && failed == 0)
+		failed = keep_living(&b);
+	if (rc == 0 && failed == 0)
+		failed = sum_moved(s);
 	free(b.live);
+	free(b.held);
 	free(b.sum);
 	free(b.touched);
+	if (failed == -ENOMEM)
+		return no_memory(err);
+	if (failed)
+		return failed == TOO_MANY ? failed
+					  : GIVES_UP; /* nor without disk space for the rows */
+	if (rc == 0)
+		*out = STEAL(s);
+	return rc;
+}
+
+int slices_build(const struct query_source *source, uint64_t events, struct slices **out,
+		 struct err *err)
+{
+	uint64_t least =
+		events / SLICES_WANTED > SLICE_EVENTS ? events / SLICES_WANTED : SLICE_EVENTS;
+	int rc = TOO_MANY;
+	*out = NULL;
+	if (!source->run_keys || !source->run_from)
+		return 0;
+	for (; rc == TOO_MANY; least *= 4) {
+		err_init(err);
+		rc = build_once(source, least, out, err);
+	}
 	if (rc == GIVES_UP) {
 		err_init(err);
 		return 0;
 	}
-	if (rc == -ENOMEM)
-		return no_memory(err);
-	if (rc == 0)
-		*out = STEAL(s);
 	return rc;
 }

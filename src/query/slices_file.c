@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slices_file.c - an index in a file: a head, the rows as they are in memory, nothing else. A cache of one machine, not for exchange:
- * what does not fit in every respect is made anew. Numbers from it are checked before they are used as places.
+ * slices_file.c - an index in a file: a head, the arrays as they are in memory, the rows of blocks, nothing else. A cache of one machine,
+ * not for exchange: what does not fit in every respect is made anew. Numbers from it are checked before they are used as places. The rows stay
+ * in the file and are checked as they are read.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,28 +17,63 @@
 #include "base/intern.h"
 #include "query/slices_impl.h"
 
-#define MAGIC 0x32736563696c7362ull /* "bslices2" */
+#define MAGIC 0x33736563696c7362ull /* "bslices3" */
 
 struct head {
-	uint64_t magic, identity, sum; /* sum: of all that follows */
-	uint64_t count, freed_count, kept_count, made_count;
+	uint64_t magic, identity,
+		sum; /* sum: of all but the rows of blocks, whose chunks have their own */
+	uint64_t count, freed_count, chunk_count, kept_count, brief_count, made_count;
 	uint32_t stack_count, slot_count;
 };
+
+struct part {
+	const void *at;
+	size_t bytes;
+};
+#define PARTS 6
+
+static void parts_of(const struct slices *s, struct part parts[PARTS])
+{
+	const struct part all[PARTS] = {
+		{ s->slices, (s->count + 1) * sizeof(*s->slices) },
+		{ s->chunks, s->chunk_count * sizeof(*s->chunks) },
+		{ s->kept, s->kept_count * sizeof(*s->kept) },
+		{ s->brief, s->brief_count * sizeof(*s->brief) },
+		{ s->made, s->made_count * sizeof(*s->made) },
+		{ s->moved, s->count * s->count * sizeof(*s->moved) },
+	};
+	memcpy(parts, all, sizeof(all));
+}
 
 /** sum_of() - cheap, and no two files of use have the same by accident. */
 static uint64_t sum_of(const struct head *h, const struct slices *s)
 {
-	uint64_t sum = hash_u64(h->stack_count, h->slot_count, 1);
-	sum = hash_bytes((const char *)s->slices, (s->count + 1) * sizeof(*s->slices), sum);
-	sum = hash_bytes((const char *)s->freed, s->freed_count * sizeof(*s->freed), sum);
-	sum = hash_bytes((const char *)s->kept, s->kept_count * sizeof(*s->kept), sum);
-	return hash_bytes((const char *)s->made, s->made_count * sizeof(*s->made), sum);
+	struct part parts[PARTS];
+	uint64_t sum = hash_u64(h->stack_count, h->slot_count, h->freed_count);
+	parts_of(s, parts);
+	for (size_t i = 0; i < PARTS; i++)
+		sum = hash_bytes(parts[i].at, parts[i].bytes, sum);
+	return sum;
 }
 
-static int put(int fd, const void *rows, size_t bytes, uint64_t *at)
+/** copy_rows() - from the file that they are in. 0 or negative errno. */
+static int copy_rows(const struct slices *s, int fd, uint64_t at)
 {
-	int rc = bytes ? fileio_pwrite(fd, rows, bytes, *at) : 0;
-	*at += bytes;
+	enum { PIECE = 1 << 20 };
+	uint64_t left = s->freed_count * sizeof(struct freed_row), from = s->rows_at;
+	char *piece = malloc(PIECE);
+	int rc = piece ? 0 : -ENOMEM;
+	while (left && rc == 0) {
+		size_t bytes = left < PIECE ? left : PIECE;
+		ssize_t got = fileio_pread(s->rows_fd, piece, bytes, from);
+		rc = got == (ssize_t)bytes ? fileio_pwrite(fd, piece, bytes, at)
+		     : got < 0             ? (int)got
+					   : -EIO;
+		from += bytes;
+		at += bytes;
+		left -= bytes;
+	}
+	free(piece);
 	return rc;
 }
 
@@ -47,25 +83,28 @@ int slices_save(const struct slices *s, const char *path, uint64_t identity, str
 			  .identity = identity,
 			  .count = s->count,
 			  .freed_count = s->freed_count,
+			  .chunk_count = s->chunk_count,
 			  .kept_count = s->kept_count,
+			  .brief_count = s->brief_count,
 			  .made_count = s->made_count,
 			  .stack_count = s->stack_count,
 			  .slot_count = s->slot_count };
+	struct part parts[PARTS];
 	char *made = NULL;
-	uint64_t at = 0;
 	h.sum = sum_of(&h, s);
+	parts_of(s, parts);
 	if (asprintf(&made, "%s.%d", path, (int)getpid()) < 0)
 		return err_set(err, -ENOMEM, "cannot write '%s'", path);
 	int fd = open(made, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	int rc = fd < 0 ? -errno : put(fd, &h, sizeof(h), &at);
+	int rc = fd < 0 ? -errno : fileio_pwrite(fd, &h, sizeof(h), 0);
+	uint64_t at = sizeof(h);
+	for (size_t i = 0; i < PARTS && rc >= 0; i++) {
+		if (parts[i].bytes)
+			rc = fileio_pwrite(fd, parts[i].at, parts[i].bytes, at);
+		at += parts[i].bytes;
+	}
 	if (rc >= 0)
-		rc = put(fd, s->slices, (s->count + 1) * sizeof(*s->slices), &at);
-	if (rc >= 0)
-		rc = put(fd, s->freed, s->freed_count * sizeof(*s->freed), &at);
-	if (rc >= 0)
-		rc = put(fd, s->kept, s->kept_count * sizeof(*s->kept), &at);
-	if (rc >= 0)
-		rc = put(fd, s->made, s->made_count * sizeof(*s->made), &at);
+		rc = copy_rows(s, fd, at);
 	if (fd >= 0)
 		close(fd);
 	if (rc >= 0 && rename(made, path) < 0)
@@ -81,17 +120,21 @@ static int fits(const struct slices *s)
 {
 	for (size_t i = 0; i <= s->count; i++) {
 		const struct slice *at = &s->slices[i];
-		if (at->freed_begin > s->freed_count || at->made_begin > s->made_count)
+		if (at->freed_begin > s->freed_count || at->chunk_begin > s->chunk_count ||
+		    at->made_begin > s->made_count)
 			return 0;
 		if (i && (at->first < at[-1].first || at->freed_begin < at[-1].freed_begin ||
-			  at->made_begin < at[-1].made_begin))
+			  at->made_begin < at[-1].made_begin ||
+			  at->chunk_begin - at[-1].chunk_begin !=
+				  (at->freed_begin - at[-1].freed_begin + FREED_CHUNK - 1) /
+					  FREED_CHUNK))
 			return 0;
 	}
-	if (s->slices[0].freed_begin || s->slices[0].made_begin || s->slices[0].first)
+	if (s->slices[0].freed_begin || s->slices[0].made_begin || s->slices[0].first ||
+	    s->slices[0].chunk_begin || s->slices[s->count].freed_begin != s->freed_count)
 		return 0;
-	for (size_t i = 0; i < s->freed_count; i++)
-		if (s->freed[i].stack >= s->stack_count ||
-		    (s->freed[i].slot & ~SLICE_TEMPORARY) >= s->slot_count)
+	for (size_t i = 0; i < s->brief_count; i++)
+		if (s->brief[i].slice >= s->count)
 			return 0;
 	for (size_t i = 0; i < s->kept_count; i++)
 		if (s->kept[i].stack >= s->stack_count)
@@ -112,55 +155,48 @@ int slices_load(const char *path, uint64_t identity, struct slices **out, struct
 	    h.identity != identity)
 		return err_set(err, -ENOENT, "no index in '%s'", path);
 	const uint64_t most = 1ull << 32;
-	uint64_t bytes = sizeof(h);
-	if (!h.count || h.count > most || h.freed_count > most || h.kept_count > most ||
-	    h.made_count > most)
-		return err_set(err, -ENOENT, "no index in '%s'", path);
-	bytes += (h.count + 1) * sizeof(struct slice) +
-		 (h.freed_count + h.kept_count) * sizeof(struct freed) +
-		 h.made_count * sizeof(struct made);
-	if (bytes != (uint64_t)st.st_size)
+	if (!h.count || h.count > 65536 || h.freed_count > most || h.chunk_count > most ||
+	    h.kept_count > most || h.brief_count > most || h.made_count > most)
 		return err_set(err, -ENOENT, "no index in '%s'", path);
 	CLEANUP(slices_freep) struct slices *s = calloc(1, sizeof(*s));
-	/* read, not mapped: who cuts the file would end the server */
-	struct slice *slices = malloc((h.count + 1) * sizeof(*slices));
-	struct freed *freed = malloc((h.freed_count + 1) * sizeof(*freed));
-	struct freed *kept = malloc((h.kept_count + 1) * sizeof(*kept));
-	struct made *made = malloc((h.made_count + 1) * sizeof(*made));
-	if (!s || !slices || !freed || !kept || !made) {
-		free(slices);
-		free(freed);
-		free(kept);
-		free(made);
+	if (!s)
 		return err_set(err, -ENOMEM, "cannot load the index of a recording");
-	}
-	*s = (struct slices){ .slices = slices,
-			      .count = h.count,
-			      .freed = freed,
+	*s = (struct slices){ .count = h.count,
+			      .rows_fd = -1,
 			      .freed_count = h.freed_count,
-			      .freed_cap = h.freed_count,
-			      .kept = kept,
+			      .chunk_count = h.chunk_count,
+			      .chunk_cap = h.chunk_count,
 			      .kept_count = h.kept_count,
-			      .made = made,
+			      .brief_count = h.brief_count,
+			      .brief_cap = h.brief_count,
 			      .made_count = h.made_count,
 			      .made_cap = h.made_count,
 			      .stack_count = h.stack_count,
 			      .slot_count = h.slot_count };
-	struct {
-		void *to;
-		size_t bytes;
-	} parts[] = { { slices, (h.count + 1) * sizeof(*slices) },
-		      { freed, h.freed_count * sizeof(*freed) },
-		      { kept, h.kept_count * sizeof(*kept) },
-		      { made, h.made_count * sizeof(*made) } };
+	struct part parts[PARTS];
+	parts_of(s, parts);
 	uint64_t at = sizeof(h);
-	for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-		if (fileio_pread(fd, parts[i].to, parts[i].bytes, at) != (ssize_t)parts[i].bytes)
+	for (size_t i = 0; i < PARTS; i++)
+		at += parts[i].bytes;
+	if (at + h.freed_count * sizeof(struct freed_row) != (uint64_t)st.st_size)
+		return err_set(err, -ENOENT, "no index in '%s'", path);
+	/* read, not mapped: who cuts the file would end the server */
+	void **to[PARTS] = { (void **)&s->slices, (void **)&s->chunks, (void **)&s->kept,
+			     (void **)&s->brief,  (void **)&s->made,   (void **)&s->moved };
+	at = sizeof(h);
+	for (size_t i = 0; i < PARTS; i++) {
+		*to[i] = malloc(parts[i].bytes + 1);
+		if (!*to[i])
+			return err_set(err, -ENOMEM, "cannot load the index of a recording");
+		if (fileio_pread(fd, *to[i], parts[i].bytes, at) != (ssize_t)parts[i].bytes)
 			return err_set(err, -ENOENT, "no index in '%s'", path);
 		at += parts[i].bytes;
 	}
+	s->rows_at = at;
 	if (sum_of(&h, s) != h.sum || !fits(s))
 		return err_set(err, -ENOENT, "no index in '%s'", path);
+	s->rows_fd = fd;
+	fd = -1;
 	*out = STEAL(s);
 	return 0;
 }

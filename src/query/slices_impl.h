@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slices_impl.h - what slices_build.c, slices.c and slices_file.c share. */
+/* slices_impl.h - what slices_build.c, slices_rows.c, slices.c and slices_file.c share. */
 #ifndef QUERY_SLICES_IMPL_H
 #define QUERY_SLICES_IMPL_H
 
@@ -14,13 +14,31 @@ struct slice {
 		most_new; /* the most that blocks allocated in it held at once, at most: frees of earlier ones aside */
 	uint64_t new_at_end; /* what they hold at its end */
 	uint64_t most_live;  /* the most that all blocks held within it */
-	uint64_t freed_begin,
+	uint64_t freed_begin, chunk_begin,
 		made_begin; /* rows of struct slices; they end where the next one's begin */
 };
-/** struct freed - a block of before the slice that is freed in it; those never freed stand behind the last slice's, by themselves. */
+/** struct freed - a block of before the slice that is freed in it; those never freed stand by themselves. */
 struct freed {
 	uint64_t bytes, seq; /* seq: the number of the event that allocated it */
 	uint32_t stack, slot;
+};
+#define FREED_VALUE_MAX ((1ull << 48) - 1) /* of bytes and seq */
+/** struct freed_row - the same in the file of rows. */
+struct freed_row {
+	uint32_t seq_low, bytes_low;
+	uint16_t seq_high, bytes_high;
+	uint32_t stack, slot;
+};
+_Static_assert(sizeof(struct freed_row) == 20, "struct freed_row");
+#define FREED_CHUNK 256 /* rows; those of each slice begin with a chunk of their own */
+/** struct freed_chunk - the seq of its first row, and the sum of its bytes. */
+struct freed_chunk {
+	uint64_t seq, sum;
+};
+/** struct brief - a temporary block whose allocation and free lie in different slices. */
+struct brief {
+	uint64_t seq;
+	uint32_t stack, slice; /* that it was freed in */
 };
 /** struct made - what one stack asked for within a slice. */
 struct made {
@@ -33,14 +51,36 @@ struct made {
 struct slices {
 	struct slice *slices; /* count + 1: the last one is the end of all */
 	size_t count;
-	struct freed *freed;
-	size_t freed_count, freed_cap;
+	int rows_fd; /* struct freed_row from @rows_at on: by slice, in it by seq */
+	uint64_t rows_at, freed_count;
+	struct freed_chunk *chunks;
+	size_t chunk_count, chunk_cap;
 	struct freed *kept; /* never freed */
 	size_t kept_count;
+	struct brief *brief;
+	size_t brief_count, brief_cap;
 	struct made *made;
 	size_t made_count, made_cap;
+	uint64_t *moved;      /* [made in slice][freed in slice]: bytes */
 	uint32_t stack_count; /* numbers are below */
 	uint32_t slot_count;
 };
+
+/** slices_put_rows() - @rows of one more slice, by seq, at the end of the file. 0 or negative errno. */
+int slices_put_rows(struct slices *s, const struct freed *rows, size_t count);
+
+/** struct slices_rows - a reader of them; zero-initialised. Release with slices_rows_fini(). */
+struct slices_rows {
+	struct freed_row *raw;
+	struct freed *rows;
+};
+void slices_rows_fini(struct slices_rows *reader);
+/**
+ * slices_rows_read() - those of slice @n whose block is of events [lo, hi), in some pieces by seq. Any thread, each its own @reader. 0 or negative
+ * errno with @err: -EBADMSG where the file is not what it was.
+ */
+int slices_rows_read(struct slices_rows *reader, const struct slices *s, size_t n, uint64_t lo,
+		     uint64_t hi, void (*each)(void *ctx, const struct freed *rows, size_t count),
+		     void *ctx, struct err *err);
 
 #endif
