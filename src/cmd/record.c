@@ -267,7 +267,7 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 	if (result.path) {
 		record_tell_children(&result, opt);
 		failed = record_report(opt, &report, result.path);
-		record_tell_family(opt, result.path);
+		record_tell_family(opt, &result);
 		/* last, beside the prompt: it says what to do next */
 		record_tell_findings(&result, opt, argv[0]);
 	} else if (limits_check(&opt->limits, NULL)) {

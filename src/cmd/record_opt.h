@@ -40,8 +40,8 @@ int record_may_create(const char *pattern, const char *exe, struct err *err);
  * the limits was exceeded, or could not be judged; that is said.
  */
 int record_report(const struct record_opt *opt, struct outfile *report, const char *path);
-/** record_tell_family() - after the report, where children are followed: what was recorded beside @path, as a tree. */
-void record_tell_family(const struct record_opt *opt, const char *path);
+/** record_tell_family() - after the report, where children are followed: what was recorded beside @result's file, as a tree. */
+void record_tell_family(const struct record_opt *opt, const struct recorder_result *result);
 /** record_tell_children() - before the report, on stderr: that the program had children which are not in it, and how large. */
 void record_tell_children(const struct recorder_result *result, const struct record_opt *opt);
 /** record_tell_findings() - last of all, on stderr: what is missing, and what to do about it. */

@@ -165,8 +165,10 @@ static struct family *await_family(const char *path, struct err *err)
 	}
 }
 
-void record_tell_family(const struct record_opt *opt, const char *path)
+void record_tell_family(const struct record_opt *opt, const struct recorder_result *result)
 {
+	const char *path = result->path;
+	char pages[80] = "";
 	struct err err = { 0 };
 	if (opt->quiet || !opt->follow_children)
 		return;
@@ -189,8 +191,13 @@ void record_tell_family(const struct record_opt *opt, const char *path)
 		fputc('\n', to);
 		fflush(to);
 	}
-	cmd_say("%zu processes were recorded: 'byteledger report --tree %s' lists them",
-		family->count, path);
+	if (opt->pages && !result->no_pages[0])
+		snprintf(pages, sizeof(pages), "; %u child%s resident pages in %s",
+			 result->paged_children,
+			 result->paged_children == 1 ? " has its" : "ren have their",
+			 result->paged_children == 1 ? "its file" : "their files");
+	cmd_say("%zu processes were recorded: 'byteledger report --tree %s' lists them%s",
+		family->count, path, pages);
 }
 
 int record_report(const struct record_opt *opt, struct outfile *report, const char *path)

@@ -24,6 +24,7 @@ struct family_member {
 	char *exe, *cmdline;      /* arguments end in NUL */
 	size_t cmdline_bytes;
 	uint64_t start_realtime_ns, runtime_ns;
+	uint64_t start_monotonic_ns; /* of its file: what its times count from */
 	int ended, complete, exit_status,
 		goes_on; /* exit_status as waitpid() tells, -1 not known */
 	char *trouble;   /* why its figures are not known; NULL: they are */

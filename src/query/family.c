@@ -296,6 +296,7 @@ static void put_members(struct family *family, struct heads *heads, size_t chose
 				.pid = head->pid,
 				.parent_pid = head->parent_pid,
 				.start_realtime_ns = head->start_realtime_ns,
+				.start_monotonic_ns = head->start_monotonic_ns,
 				.exit_status = -1
 			};
 			read_member(m, head->path, ears);

@@ -95,10 +95,15 @@ struct record_pages {
 	struct err why;      /* code 0: it is permitted */
 	struct page_shot *taken;
 	unsigned count;
-	/* of what an exec put in the program's place, for its recording; thinned out where they become many */
+	/* of what an exec put in the program's place, or of its children, for their recordings; thinned out where they become many */
 	struct page_shot *after[RECORD_PAGES_AFTER];
 	size_t after_count;
 	uint64_t after_every_ns, after_next_ns, after_began_ns;
+	int children;                        /* they are followed */
+	uint64_t look_next_ns, look_wait_ns; /* how large they are */
+	uint64_t children_bytes,
+		children_read_bytes; /* as of the last look, and when they were read last */
+	uint32_t child_files;        /* of them, that got readings */
 };
 
 struct record_names;
@@ -230,6 +235,13 @@ int record_pages_put(struct record *rec);
 int64_t record_pages_after(struct record *rec);
 /** record_pages_append() - to that recording at @path, which is finished; @zero_ns: CLOCK_MONOTONIC of its time 0. */
 int record_pages_append(struct record *rec, const char *path, uint64_t zero_ns, struct err *err);
+/** record_pages_children() - what was read of children goes into their recordings; @path is one of the family's. */
+void record_pages_children(struct record *rec, const char *path);
+/**
+ * record_pages_look() - whether children are to be read, too: some came or went, or they have another size. *@pause: until it is to be
+ * called again.
+ */
+int record_pages_look(struct record *rec, uint64_t now, int64_t *pause);
 /** record_pages_name() - before a file ends. */
 void record_pages_name(struct record *rec);
 void record_pages_fini(struct record *rec);

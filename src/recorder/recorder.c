@@ -237,6 +237,7 @@ static int start_recorded(struct recorder *r, struct launch *launch, const struc
 	if (rc < 0)
 		return rc;
 	/* before the clock of the recording goes: loading takes a tenth of a second and more */
+	rec->pages.children = opt->follow_children;
 	if (opt->pages)
 		record_pages_open(rec);
 	CLEANUP(source_heap_freep) struct source_heap *heap = make_heap(rec, opt, err);
@@ -445,6 +446,7 @@ static void describe_result(struct recorder *r)
 	r->result.children = rec->child_count;
 	r->result.child_peak_bytes = rec->child_peak_bytes;
 	r->result.child_exe = rec->child_exe;
+	r->result.paged_children = rec->pages.child_files;
 	r->result.no_pages = rec->pages.why.code ? rec->pages.why.msg : "";
 	r->result.exit_status =
 		r->started && r->end == RECORDER_ENDED ? proc_exit_status(r->status) : 0;
@@ -612,6 +614,8 @@ int recorder_finish(struct recorder *r, struct recorder_result *result, struct e
 		rc = record_finish(rec, goes_on, status, complete, rec->failed ? NULL : err);
 		rc = rec->failed ? 0 : rc; /* that has been told */
 	}
+	if (rc == 0 && r->path)
+		record_pages_children(rec, r->path);
 	int followed = rc == 0 && rec->replaced && r->end != RECORDER_STOPPED && r->next &&
 		       take_successor(r);
 	describe_result(r);

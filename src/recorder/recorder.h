@@ -105,6 +105,7 @@ struct recorder_result {
 		children; /* of the program, seen while it ran, and not recorded unless children are followed */
 	uint64_t child_peak_bytes; /* of the largest */
 	const char *child_exe;     /* its program's path; "" not known. Lent */
+	uint32_t paged_children;   /* recordings of followed ones that have resident pages, too */
 	const char *
 		no_pages; /* why resident pages are not in it though they were wanted; "" they are. Lent */
 };

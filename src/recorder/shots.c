@@ -108,9 +108,10 @@ int64_t record_shots_step(struct record *rec, uint64_t now, int exiting, int64_t
 	int shot = record_pace_shot(&shots->pace, now) &&
 		   (has_grown(rec, shots->last_rss_bytes) ||
 		    (shots->every_ns && now - shots->last_ns >= shots->every_ns));
-	int pages =
-		rec->pages.own && record_pace_pages(&shots->pace, now,
-						    shot || has_grown(rec, shots->pages_rss_bytes));
+	int news = record_pages_look(rec, now, &pause);
+	int pages = rec->pages.own &&
+		    record_pace_pages(&shots->pace, now,
+				      shot || news || has_grown(rec, shots->pages_rss_bytes));
 	if (shot || pages)
 		begin(rec, 0, shot, pages);
 	return pause;

@@ -93,6 +93,8 @@ void pageown_resolve_all(struct pageown *pages);
 
 /** pageown_count() - processes that are followed and have not ended. */
 size_t pageown_count(struct pageown *pages);
+/** pageown_pids() - of the first @max of them. Return: how many. */
+size_t pageown_pids(struct pageown *pages, pid_t *pids, size_t max);
 /** pageown_follows() - 1 if @pid is one of them. */
 int pageown_follows(struct pageown *pages, pid_t pid);
 

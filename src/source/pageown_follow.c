@@ -51,6 +51,17 @@ size_t pageown_count(struct pageown *p)
 	return count;
 }
 
+size_t pageown_pids(struct pageown *p, pid_t *pids, size_t max)
+{
+	size_t count = 0;
+	pthread_mutex_lock(&p->lock);
+	for (size_t i = 0; i < p->followed_count && count < max; i++)
+		if (!p->followed[i].ended)
+			pids[count++] = p->followed[i].pid;
+	pthread_mutex_unlock(&p->lock);
+	return count;
+}
+
 void pageown_close(struct followed *f)
 {
 	target_close(&f->target);

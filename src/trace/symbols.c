@@ -203,14 +203,17 @@ static int write_paged(struct addition *to, struct blt_cols *cols, struct blt_he
 static int write_readings(struct addition *to, const struct readings *readings, struct err *err)
 {
 	struct paged_names names = { 0 };
+	const struct page_process *last = NULL;
 	int rc = 0;
 	for (size_t i = 0; rc >= 0 && i < readings->count; i++) {
 		const struct page_process *process =
 			page_shot_find(readings->shots[i], readings->pid);
 		struct blt_cols cols = { 0 };
 		struct blt_head head = { .type = BLT_PAGES, .rows = 1 };
-		if (!process || process->time_ns < readings->zero_ns)
+		/* of one that has ended every shot has the last reading */
+		if (!process || process == last || process->time_ns < readings->zero_ns)
 			continue;
+		last = process;
 		head.time_ns = process->time_ns - readings->zero_ns;
 		rc = paged_encode(&cols, readings->shots[i], process, readings->zero_ns, &names);
 		rc = write_paged(to, &cols, &head, rc, err);

@@ -78,8 +78,8 @@ class Stepper:
             self.listen(os.fdopen(read))
             self.stdin, self.stdout = self.ledger.stdin, self.ledger.stdout
         self.pid = int(self.expect("done begin").split()[2])
-        # until its tables are there its stacks are short; an old kernel is an emulated, slow one
-        time.sleep(0.2 if EACH_CHANGE else 4)
+        if not late:
+            self.known()
 
     def attach(self, *options):
         self.ledger = subprocess.Popen(
@@ -105,6 +105,14 @@ class Stepper:
         self.stdin.write(way + "\n")
         self.stdin.flush()
         self.expect(f"done {way}")
+
+    def known(self):
+        """Until its tables are there its stacks are short."""
+        def whole():
+            self.go("known")
+            process, _ = self.reading(timeout=60)
+            return any({"way_known", "main", "_start"} <= set(names(row)) for row in process["rows"])
+        wait_for(whole, 60)
 
     def reading(self, pid=None, timeout=20):
         """One that was begun from now on: its process, and all of it."""
@@ -311,7 +319,7 @@ def test_an_exec_begins_anew(stepper):
     s.stdin.write("exec\n")
     s.stdin.flush()
     s.expect("done begin")
-    time.sleep(0.3)
+    s.known()
     s.go("small")
     process, figures = s.still()
     held_against_kernel(process, figures)

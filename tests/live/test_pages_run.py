@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 
@@ -66,6 +67,70 @@ def test_what_a_wrapper_execs_has_both_books(byteledger, tmp_path):
     pages = report(byteledger, path)["pages"]
     assert pages["rss_bytes"] > 34 * MIB and pages["attributed_bytes"] >= 0.999 * pages["rss_bytes"]
     assert "python" in pages["exe"]
+
+
+CHILD = ("import mmap,os,sys,time\n"
+         "m=mmap.mmap(-1,24<<20,mmap.MAP_PRIVATE|mmap.MAP_ANONYMOUS)\n"
+         "for i in range(0,24<<20,4096): m[i]=1\n"
+         "b=[bytearray(1<<14) for _ in range(800)]\n"
+         "print('touched',flush=True)\n"
+         "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n")
+FORKS = ("import mmap,os,sys,time\n"
+         "if os.fork() == 0:\n"
+         "    m=mmap.mmap(-1,16<<20,mmap.MAP_PRIVATE|mmap.MAP_ANONYMOUS)\n"
+         "    for i in range(0,16<<20,4096): m[i]=1\n"
+         "    print('touched',flush=True)\n"
+         "    while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
+         "    os._exit(0)\n"
+         "if os.fork() == 0: os.execv(sys.executable,[sys.executable,'-c',sys.argv[2],sys.argv[1]])\n"
+         "os.wait()\n"
+         "os.wait()\n")
+
+
+@needs_bpf
+def test_children_that_are_followed_have_both_books_too(byteledger, tmp_path):
+    """One is a fork, the other another program; each in its own recording."""
+    go, folder = tmp_path / "go", tmp_path / "family"
+    folder.mkdir()
+    done = subprocess.Popen([byteledger, "run", "--follow-children", "-o", str(folder / "%p.blt"), "--", os.path.realpath(sys.executable), "-c",
+                             FORKS, str(go), CHILD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        for _ in range(2):
+            assert done.stdout.readline() == "touched\n"
+        root = int(open(f"/proc/{done.pid}/task/{done.pid}/children").read().split()[0])
+        end = time.monotonic() + 60
+
+        def of(path):
+            asked = run(byteledger, "report", str(path), "--format", "json", "--at", "end")
+            return json.loads(asked.stdout) if asked.returncode == 0 else {}
+
+        def last_reading():
+            return of(folder / f"{root}.blt").get("pages", {"time_ns": 0})["time_ns"]
+        # all are read together: the next but one that the program's own file gets was begun when both had touched theirs
+        for _ in range(2):
+            before = last_reading()
+            while last_reading() == before:
+                assert time.monotonic() < end, "no reading came"
+                assert done.poll() is None, done.stderr.read()
+                time.sleep(0.1)
+    finally:
+        go.touch()
+    said = done.communicate(timeout=60)[1]
+    assert done.returncode == 0 and "2 children have their resident pages in their files" in said, said
+    sizes = {}
+    for path in folder.glob("*.blt*"):
+        whole = of(path)
+        if "pages" not in whole: # what the second child was before it became another program
+            continue
+        pages = whole["pages"]
+        assert sum(row["bytes"] for row in pages["rows"] if row["kind"] in ("anon", "shmem", "file")) == pages["rss_bytes"]
+        assert pages["attributed_bytes"] >= 0.999 * pages["rss_bytes"], pages["unattributed"]
+        own = sum(row["bytes"] for row in pages["rows"] if row["kind"] == "anon" and not (row["label"] or "").startswith("heap") and
+                  row.get("owner_pid", whole["process"]["pid"]) == whole["process"]["pid"])
+        sizes[whole["process"]["pid"]] = own
+    assert len(sizes) == 3
+    program, small, large = sizes.pop(root), *sorted(sizes.values())
+    assert program < 16 * MIB <= small < 20 * MIB and 24 * MIB <= large < 40 * MIB, (program, small, large)
 
 
 @needs_bpf

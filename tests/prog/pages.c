@@ -56,6 +56,14 @@ APART static void way_memset(void)
 	KEEP(kept[0]);
 }
 
+/* Until it is known where the program's code is, and the C library's. */
+APART static void way_known(void)
+{
+	char *p = map(PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	touch(p, PAGE);
+	KEEP(p);
+}
+
 APART static void way_small(void)
 {
 	for (int i = 0; i < 1024; i++) {
@@ -449,6 +457,7 @@ static const struct {
 	const char *name;
 	void (*go)(void);
 } ways[] = { { "memset", way_memset },
+	     { "known", way_known },
 	     { "small", way_small },
 	     { "free", way_free },
 	     { "mmap", way_mmap },
