@@ -11,6 +11,7 @@
 #include "base/search.h"
 #include "heaps/readers.h"
 #include "heaps/scan.h"
+#include "proc/owned.h"
 
 #define PAGE_BYTES 8192u
 #define ARENA_BYTES \
@@ -22,6 +23,7 @@
 #define PROOF_SPANS 16u
 #define READINGS_MAX 3u
 #define STACK_MIN 2048u
+#define IDLE_MIN (64u << 10)
 
 /* runtime.gcControllerState of Go 1.19 (goal: 1.21) to 1.26, words: growth in per cent, memory limit, least heap, ..., goal, ..., in use, released, free */
 #define PACE_WORDS 37u
@@ -491,6 +493,36 @@ static int tell(struct go *go, struct allocator_reading *heap, struct allocator_
 	return 0;
 }
 
+/*
+ * What of the heap's mappings is stacks, and what is idle between spans: runs of neighbours, each a piece of its own. Pages that
+ * lie idle for a moment between two spans are not worth one.
+ */
+static int own_pieces(const struct go *go)
+{
+	static const char *const pieces[] = { "Go stacks", "Go idle" };
+	struct breakdown *b = go->b;
+	int rc = 0;
+	for (size_t i = 0; i < go->count && rc == 0;) {
+		const struct span *s = &go->spans[i];
+		uint64_t start = s->start, end = s->end;
+		for (i++; i < go->count && s->state == MANUAL && go->spans[i].state == MANUAL &&
+			  go->spans[i].start == end;
+		     i++)
+			end = go->spans[i].end;
+		if (s->state == MANUAL && s->mapped)
+			rc = heaps_own(b, start, end, REGION_RUNTIME, pieces[0], "Go", OWNED_PART,
+				       HOW_ALLOCATOR);
+		/* up to the next span, or to the end of the arena: what lies there the runtime has */
+		uint64_t next = (end + ARENA_BYTES - 1) & ~(ARENA_BYTES - 1);
+		if (i < go->count && go->spans[i].start < next)
+			next = go->spans[i].start;
+		if (rc == 0 && next > end && next - end >= IDLE_MIN)
+			rc = heaps_own(b, end, next, REGION_RUNTIME, pieces[1], "Go", OWNED_PART,
+				       HOW_ALLOCATOR);
+	}
+	return rc;
+}
+
 static const struct span *span_at(const struct go *go, uint64_t addr)
 {
 	size_t at = search_beyond(go->spans, go->count, sizeof(*go->spans),
@@ -530,6 +562,7 @@ static int judge_and_tell(struct go *go)
 	int rc = heaps_judge(go->b, go->memory, labels[0], go->consistency);
 	if (rc == 1) {
 		rc = heaps_claim(go->b, claims, REGION_RUNTIME, labels, "Go");
+		rc = rc < 0 ? rc : own_pieces(go);
 		rc = rc < 0 ? rc : tell(go, &heap, &stacks);
 		place_threads(go);
 	}

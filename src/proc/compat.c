@@ -116,15 +116,19 @@ static void table(struct buf *to, const struct breakdown *b, size_t top, const c
 	free(list);
 }
 
-/* Goroutines' stacks lie in the heap's spans: what its books say of them is no heap. */
+/* Goroutines' stacks lie in the heap's spans: what its books say of them, and no piece of its own is yet, is no heap. */
 static void move_stacks(const struct breakdown *b, uint64_t sums[GROUPS])
 {
+	uint64_t apart = 0;
+	for (size_t i = 0; i < b->class_count; i++)
+		if (strcmp(b->classes[i].label, "Go stacks") == 0)
+			apart += b->classes[i].rss_bytes;
 	for (size_t i = 0; i < b->allocator_count; i++) {
 		const struct allocator_reading *a = &b->allocators[i];
 		if (strcmp(a->allocator, "Go stacks") != 0 || a->resident_bytes == UINT64_MAX)
 			continue;
-		uint64_t moved =
-			a->resident_bytes < sums[GO_HEAP] ? a->resident_bytes : sums[GO_HEAP];
+		uint64_t moved = a->resident_bytes > apart ? a->resident_bytes - apart : 0;
+		moved = moved < sums[GO_HEAP] ? moved : sums[GO_HEAP];
 		sums[GO_HEAP] -= moved;
 		sums[GO_STACK] += moved;
 	}

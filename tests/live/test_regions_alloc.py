@@ -215,6 +215,8 @@ def test_gos_heap_agrees_with_memstats(byteledger, goheap, stopped, tmp_path):
         close(heap["live_count"], own["HeapObjects"])
         close(heap["reserved_bytes"], own["HeapInuse"])
         close(stacks["live_bytes"], own["StackInuse"], 0.1)
+        # each stack's memory is a piece of the arena's mapping: the pieces are the spans
+        assert sum(c["virtual_bytes"] for c in breakdown["classes"] if c["label"] == "Go stacks") == stacks["reserved_bytes"], breakdown["classes"]
         # pages that it took and did not give back; some were never touched, some are given back behind its count
         assert heap["free_page_bytes"] <= own["HeapIdle"], (heap, own)
         assert heap["consistency"] > 99, heap
