@@ -78,6 +78,30 @@ void out_pages_lost(struct jsonw *json, const struct page_shot *shot)
 	jsonw_object_end(json);
 }
 
+/* Resident bytes whose stack ends early, or was found by frame pointers: by why. */
+static void put_partial(struct jsonw *json, const struct page_process *p)
+{
+	uint64_t by_reason[STACK_STOP_MAX] = { 0 }, sum = 0;
+	for (size_t i = 0; i < p->row_count; i++) {
+		const struct page_row *row = &p->rows[i];
+		int in_rss = row->kind == PAGES_ANON || row->kind == PAGES_SHMEM ||
+			     row->kind == PAGES_FILE;
+		if (!in_rss || !row->stack || !row->stack->stop ||
+		    row->stack->stop >= STACK_STOP_MAX)
+			continue;
+		by_reason[row->stack->stop] += row->bytes;
+		sum += row->bytes;
+	}
+	jsonw_object(json, "partial_stacks");
+	jsonw_u64(json, "bytes", sum);
+	jsonw_object(json, "by_reason");
+	for (unsigned i = 0; i < STACK_STOP_MAX; i++)
+		if (by_reason[i])
+			jsonw_u64(json, stack_stop_name(i), by_reason[i]);
+	jsonw_object_end(json);
+	jsonw_object_end(json);
+}
+
 void out_pages_process(struct jsonw *json, const char *key, const struct page_shot *shot,
 		       const struct page_process *p, uint64_t now_ns)
 {
@@ -112,6 +136,7 @@ void out_pages_process(struct jsonw *json, const char *key, const struct page_sh
 		jsonw_i64(json, "residual_bytes",
 			  (int64_t)p->smaps_rss_bytes - (int64_t)p->rss_bytes);
 	jsonw_object_end(json);
+	put_partial(json, p);
 	out_pages_lost(json, shot);
 	jsonw_u64(json, "age_ns", now_ns > p->time_ns ? now_ns - p->time_ns : 0);
 	jsonw_u64(json, "time_ns", p->time_ns);

@@ -225,7 +225,7 @@ def test_every_step_adds_up_to_what_the_kernel_counts_and_has_a_stack(stepper):
     if not EACH_CHANGE: # the sums hold; a few pages are told by their window
         assert abs(of_function(own["mmap"], "way_mmap") - 16 * MIB) <= 16 * page
         return
-    assert abs(of_function(own["memset"], "way_memset") - 8 * MIB) <= 2 * page
+    assert abs(of_function(own["memset"], "way_memset", ("anon",)) - 8 * MIB) <= 2 * page
     assert of_function(own["small"], "way_small") >= 1000 * page
     # code that is read in meanwhile is file pages of that function, too
     assert of_function(own["mmap"], "way_mmap", ("anon",)) == 16 * MIB
@@ -247,7 +247,7 @@ def test_every_step_adds_up_to_what_the_kernel_counts_and_has_a_stack(stepper):
     assert of_function(own["mlock"], "way_mlock", ("anon",)) == MIB
     assert of_function(own["tmpfs"], "way_tmpfs", ("held",)) == 4 * MIB
     # freed from another function than the one that allocated
-    assert of_function(own["free"], "way_memset") <= 2 * page
+    assert of_function(own["free"], "way_memset", ("anon",)) <= 2 * page
     assert of_function(own["unmap"], "way_mmap") == of_function(own["unmap"], "in_thread") == 0
 
 
