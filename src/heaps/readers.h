@@ -47,6 +47,8 @@ int hotspot_places(const struct breakdown *breakdown, const struct memory *memor
 /** hotspot_claim() - name what lies there; resident bytes of the heap, or -ENOMEM. */
 int64_t hotspot_claim(struct breakdown *breakdown, const struct hotspot_places *places);
 int heaps_hotspot(struct breakdown *breakdown, const struct memory *memory, struct err *err);
+/** heaps_sbcl() - names only. */
+int heaps_sbcl(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_jemalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_mimalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 /** mimalloc3_read() - version 3 of it: 1 there is a row of it now, 0 it is not there, -ENOMEM. */

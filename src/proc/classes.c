@@ -66,6 +66,8 @@ const struct class_label class_labels[] = {
 	{ REGION_RUNTIME, "OCaml heap",
 	  "pools of OCaml 5's domains: live or not yet swept; large blocks are malloc's" },
 	{ REGION_RUNTIME, "OCaml minor heap", "where each domain of OCaml 5 makes new values" },
+	{ REGION_RUNTIME, "SBCL heap", "the dynamic space of Steel Bank Common Lisp" },
+	{ REGION_RUNTIME, "SBCL code and symbols", "its spaces that never move" },
 	{ REGION_RUNTIME, "HotSpot metaspace", "what describes classes: methods, constants" },
 	{ REGION_RUNTIME, "HotSpot code cache", "code compiled by the JVM" },
 	{ REGION_RUNTIME, "HotSpot card table", "books of its garbage collector" },

@@ -14,7 +14,8 @@ from test_regions import run, wait_for
 MIB = 1 << 20
 # what is only told where the program has it
 CLAIMS = {"jemalloc", "tcmalloc", "mimalloc", "Go heap", "CPython objects", "HotSpot heap", "V8 heap", "V8 code", "PHP heap", "Ruby heap",
-          "musl malloc", "PartitionAlloc", "BEAM carriers", "OCaml heap", "OCaml minor heap"}
+          "musl malloc", "PartitionAlloc", "BEAM carriers", "OCaml heap", "OCaml minor heap",
+          "SBCL heap", "SBCL code and symbols"}
 
 
 def look(byteledger, pid):
@@ -55,6 +56,20 @@ SCRIPTS = [
      "BEAM carriers", 50),
     ("ruby", ["-e", 'x=(1..300000).map{|i|"s#{i}"};puts "ready";$stdout.flush;STDIN.gets'], "Ruby heap", 10),
 ]
+
+
+def test_sbcls_heap_is_its_own_and_no_code(byteledger, installed):
+    lisp = ('(progn (defvar *x* (loop for i below 500000 collect (cons i (list i)))) (gc :full t)'
+            ' (format t "ready ~d ~d~%" sb-vm:dynamic-space-start (sb-ext:dynamic-space-size)) (finish-output) (read-line) (print (length *x*)))')
+    with Runs(installed("sbcl"), "--noinform", "--non-interactive", "--no-userinit", "--no-sysinit", "--eval", lisp) as program:
+        start, size = map(int, program.child.stdout.readline().split()[1:])
+        seen = json.loads(run(byteledger, "-p", program.pid, "--format", "json", "--all").stdout)
+        heap = [r for r in seen["regions"] if r["label"] == "SBCL heap"]
+        assert all(start <= r["start"] and r["end"] <= start + size for r in heap), heap
+        assert not [r for r in seen["regions"] if r["class"] == "jit" and start <= r["start"] < start + size], seen["regions"][:20]
+        # half a million pairs of pairs of 16 bytes each, all of them new: none lies in the core's file
+        assert 2 * 16 * 500000 <= sum(r["rss_bytes"] for r in heap), heap
+        assert sum(c["rss_bytes"] for c in seen["classes"]) == seen["rss_bytes"]
 
 
 @pytest.mark.parametrize("name, argv, label, mib", SCRIPTS, ids=[s[0] for s in SCRIPTS])
@@ -145,7 +160,7 @@ ZOO = [
     ("gawk", ['BEGIN{for(i=0;i<300000;i++)a[i]=i;getline}'], set()), ("mawk", ['BEGIN{for(i=0;i<300000;i++)a[i]=i;getline}'], set()),
     ("sqlite3", [":memory:"], set()), ("bc", [], set()), ("dc", [], set()), ("sed", ["-n", "p"], set()), ("sort", [], set()),
     ("jq", ["."], set()), ("cat", [], set()), ("tclsh", [], set()), ("lua5.4", ["-"], set()), ("guile", ["-c", "(read)"], set()),
-    ("sbcl", ["--noinform"], set()), ("ocaml", [], set()), ("erl", ["-noshell"], {"BEAM carriers"}), ("gdb", ["-q"], {"CPython objects"}), ("psql", ["--version"], set()),
+    ("sbcl", ["--noinform"], {"SBCL heap", "SBCL code and symbols"}), ("ocaml", [], set()), ("erl", ["-noshell"], {"BEAM carriers"}), ("gdb", ["-q"], {"CPython objects"}), ("psql", ["--version"], set()),
     ("python3", ["-c", "x=[str(i) for i in range(200000)];input()"], {"CPython objects"}),
     ("node", ["-e", "process.stdin.resume()"], {"V8 heap", "V8 code"}), ("php", ["-r", "fgets(STDIN);"], {"PHP heap"}),
     ("ruby", ["-e", "gets"], {"Ruby heap"}), ("redis-server", ["--port", "0", "--save", ""], {"jemalloc"}),
