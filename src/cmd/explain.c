@@ -126,6 +126,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			cmd_usage("--at and --diff are for a recording");
 		if (x->freeze && !targets_given(&x->targets))
 			cmd_usage("--freeze is for a running process: -p PID");
+		if (x->targets.follow_children && !targets_given(&x->targets))
+			cmd_usage("--follow-children is for running processes: -p PID; 'byteledger "
+				  "run "
+				  "--follow-children' records children, too");
 		if (x->output && !x->with_program)
 			cmd_usage("-o is for the recording of a program: -- PROGRAM");
 		return 0;
@@ -360,7 +364,13 @@ static int explain_program(struct explaining *x, char **argv)
 	int status = record_quietly(x->output ? x->output : name, argv, made, sizeof(made));
 	if (made[0]) {
 		x->path = made;
-		if (explain_file(x, &err) < 0)
+		int rc = explain_file(x, &err);
+		if (rc == -ENODATA) {
+			err_init(&err);
+			err_set(&err, -ESRCH,
+				"cannot explain '%s': it ended before it was looked at", argv[0]);
+		}
+		if (rc < 0)
 			cmd_fail(&err);
 	}
 	if (!x->output) {

@@ -282,6 +282,7 @@ int record_quietly(const char *output, char **argv, char *made, size_t size)
 {
 	const struct record_opt opt = { .output = output,
 					.quiet = 1,
+					.is_explained = 1,
 					.snapshots = 2,
 					.pages = 1,
 					.made = made,

@@ -16,6 +16,7 @@ struct record_opt {
 	const char *output;         /* pattern; NULL = the default */
 	uint64_t duration_ns;       /* 0 = until the program ends */
 	int quiet;
+	int is_explained;   /* by `explain`: said so */
 	const char *format; /* "text" or "json"; NULL = not given */
 	const char *report; /* file; NULL = stdout or stderr */
 	const char *on_full;

@@ -140,7 +140,16 @@ void record_tell_children(const struct recorder_result *result, const struct rec
 	char x[TEXT_NUMBER_MAX];
 	const char *base = strrchr(result->child_exe, '/');
 	base = base ? base + 1 : result->child_exe;
-	if (opt->quiet || opt->follow_children || !result->children)
+	if (opt->follow_children || !result->children)
+		return;
+	if (opt->is_explained)
+		cmd_say("not explained: %u child%s%s%s%s: 'byteledger run --follow-children', then "
+			"'byteledger "
+			"explain FILE' of each",
+			result->children,
+			result->children == 1 ? ", its peak RSS " : "ren, the largest ",
+			text_bytes(x, result->child_peak_bytes), *base ? ", " : "", base);
+	if (opt->quiet)
 		return;
 	cmd_say("not recorded: %u child%s%s%s%s: --follow-children", result->children,
 		result->children == 1 ? ", its peak RSS " : "ren, the largest ",

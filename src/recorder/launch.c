@@ -148,10 +148,11 @@ static int check_elf(struct launch *launch, int fd, struct err *err)
 	case SYM_PROGRAM_STATIC:
 		if (strncmp(base, "ld-linux", 8) == 0 || strncmp(base, "ld.so", 5) == 0)
 			break; /* the loader itself, with a program as its argument */
-		return refuse(launch, err, launch->path,
-			      "it is statically linked, so no library can be preloaded",
-			      "link it dynamically; tracing static programs by probes, 'byteledger "
-			      "sample', is not there yet");
+		return refuse(
+			launch, err, launch->path,
+			"it is statically linked, so no library can be preloaded",
+			"link it dynamically; or 'byteledger sample' sees by probes who allocates, "
+			"and 'byteledger explain -p PID' what it holds");
 	case SYM_PROGRAM_FOREIGN:
 		return refuse(launch, err, launch->path, "it was built for another machine",
 			      "byteledger and the program must have the same word size");
@@ -161,10 +162,11 @@ static int check_elf(struct launch *launch, int fd, struct err *err)
 			      "other library and has an allocator of its own",
 			      "build it without -fsanitize=address");
 	case SYM_PROGRAM_OTHER_LIBC:
-		return refuse(launch, err, launch->path,
-			      "its C library is not glibc, which the recording library needs",
-			      "build it for glibc; tracing such programs by probes, 'byteledger "
-			      "sample', is not there yet");
+		return refuse(
+			launch, err, launch->path,
+			"its C library is not glibc, which the recording library needs",
+			"build it for glibc; or 'byteledger sample' sees by probes who allocates, "
+			"and 'byteledger explain -p PID' what it holds");
 	default:
 		break;
 	}

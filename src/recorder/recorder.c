@@ -212,6 +212,9 @@ static pid_t start(struct recorder *r, struct launch *launch, const struct recor
 		.stamp_every_event = opt->stamp_every_event,
 	};
 	pid_t pid = record_heart_start(&r->rec.heart, heap, err);
+	/* a short program may be at its end before this one is ready for it */
+	if (opt->snapshots)
+		source_heap_look_last(heap);
 	if (pid == 0) {
 		record_pages_expect(&r->rec, launch->path);
 		record_pages_launch(&r->rec, 1, 0);
@@ -265,6 +268,7 @@ static int start_recorded(struct recorder *r, struct launch *launch, const struc
 		record_fail(rec, err);
 		err_init(err);
 		rec->failed = rec->given_up = 1;
+		source_heap_looked(rec->heap);
 		source_heap_detach(rec->heap);
 	}
 	if (opt->snapshots && !rec->failed) {

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -606,7 +607,7 @@ static int read_all(struct taking *t, struct pages *pages, const struct snapshot
 	return rc < 0 ? err_set(err, rc, "cannot keep the pages of process %d", (int)s->pid) : 0;
 }
 
-struct snapshot *snapshot_take(pid_t pid, const struct snapshot_opt *opt, struct err *err)
+static struct snapshot *take(pid_t pid, const struct snapshot_opt *opt, struct err *err)
 {
 	CLEANUP(target_close) struct target target = { 0 };
 	CLEANUP(snapshot_freep) struct snapshot *s = calloc(1, sizeof(*s));
@@ -644,6 +645,18 @@ struct snapshot *snapshot_take(pid_t pid, const struct snapshot_opt *opt, struct
 	free(t.scan);
 	free(t.page);
 	return rc < 0 ? NULL : STEAL(s);
+}
+
+struct snapshot *snapshot_take(pid_t pid, const struct snapshot_opt *opt, struct err *err)
+{
+	struct snapshot *s = take(pid, opt, err);
+	/* one that took another program's place meanwhile has other memory, but is there */
+	for (int round = 1; !s && err->code == -ESRCH && kill(pid, 0) == 0 && round < ROUNDS_MAX;
+	     round++) {
+		err_init(err);
+		s = take(pid, opt, err);
+	}
+	return s;
 }
 
 /* The kernel's (Linux 6.12 heeds the slice, before it is ignored); C libraries have no such call. */

@@ -422,6 +422,23 @@ def test_a_program_is_recorded_and_explained(byteledger, prog):
     assert refused.returncode == 127 and "hint:" in refused.stderr
 
 
+@pytest.mark.parametrize("argv", [["/bin/true"], ["/bin/echo", "x"], ["/bin/ls", "/"]])
+def test_a_program_that_ends_at_once_is_explained(byteledger, argv):
+    done = subprocess.run([byteledger, "explain", "--format", "json", "--", *argv], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stderr == ""
+    sheet = json.loads(done.stdout[done.stdout.index('{"version"'):])
+    assert sheet["comm"] == os.path.basename(argv[0]) and sheet["rss_bytes"] > 0
+
+
+def test_the_children_of_a_program_are_said_not_to_be_explained(byteledger):
+    run = subprocess.run([byteledger, "explain", "--", "sh", "-c", "perl -e '$x = \"x\" x 60_000_000; sleep 1'\n:"], capture_output=True, text=True,
+                         timeout=60)
+    first = run.stderr.splitlines()[0]
+    assert first.startswith("byteledger: not explained: 1 child, its peak RSS ") and " MiB, perl: 'byteledger run --follow-children'" in first
+    refused = subprocess.run([byteledger, "explain", "--follow-children", "--", "true"], capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2 and "--follow-children is for running processes" in refused.stderr
+
+
 def test_a_program_that_takes_anothers_place_has_snapshots(byteledger, prog, tmp_path):
     """A wrapper execs the program: what is explained is the program."""
     script, path = tmp_path / "wrapper.sh", tmp_path / "a.blt"
