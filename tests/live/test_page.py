@@ -8,11 +8,14 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import netapi
 import pytest
 import test_net_api
+from test_serve import value_fits
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 WEB = os.path.join(ROOT, "web")
@@ -210,6 +213,56 @@ def test_a_recording_and_a_nodes_store_have_one_time_axis(browser, byteledger, r
     test_net_api.fill(byteledger, tmp_path / "db", tmp_path / "x.jsonl", "--role", "responder", "--identity", netapi.identity("recorder-r"))
     in_browser("axis", browser, byteledger, tmp_path, recording, str(tmp_path / "db"))
     in_browser("ten", browser, byteledger, tmp_path, recording, str(tmp_path / "db"))
+
+
+def page_address(process):
+    """Where the page is, as the command tells it on stderr."""
+    for line in process.stderr:
+        if "the page: " in line:
+            return line.split("the page: ")[1].strip()
+    raise AssertionError("it told no address")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/sys/kernel/btf/vmlinux"), reason="counting pages needs root and a kernel with BTF")
+def test_page_of_what_pages_counts(browser, byteledger, tmp_path):
+    """`pages --serve` of a real program that stands still: its answer has the described shape, and the view shows it."""
+    with open(os.path.join(ROOT, "src", "api", "byteledger-openapi.json"), encoding="utf-8") as file:
+        spec = json.load(file)
+    program = "k = [bytearray(40000) for i in range(500)]\nprint('there', flush=True)\ninput()\n"
+    with subprocess.Popen([byteledger, "pages", "-q", "--serve", "127.0.0.1:0", "--", "/usr/bin/python3", "-c", program], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as pages:
+        try:
+            address = page_address(pages)
+            assert pages.stdout.readline() == "there\n"
+            with urllib.request.urlopen(address + "api/v1/pages", timeout=60) as answer:
+                told = json.load(answer)
+            value_fits(told, spec["components"]["schemas"]["Pages"], spec, "Pages")
+            assert told["processes"][0]["rows"]
+            with pytest.raises(urllib.error.HTTPError, match="400"):
+                urllib.request.urlopen(address + "api/v1/pages?src=0", timeout=60)
+            in_browser("pages", browser, byteledger, tmp_path, address)
+        finally:
+            pages.communicate("\n", timeout=60)
+    assert pages.returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/sys/kernel/btf/vmlinux"), reason="probes need root and a kernel with BTF")
+def test_page_of_what_sample_finds(browser, byteledger, tmp_path):
+    """`sample --serve` of a program that goes on allocating."""
+    program = "import time\nk = []\nwhile True:\n    k.append(bytearray(20000))\n    del k[:-500]\n    time.sleep(0.001)\n"
+    with subprocess.Popen(["/usr/bin/python3", "-c", program]) as target:
+        try:
+            with subprocess.Popen([byteledger, "sample", "-q", "-p", str(target.pid), "--all", "--serve", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as sample:
+                try:
+                    for line in sample.stderr:
+                        if "/api/v1/sample" in line:
+                            break
+                    in_browser("sampler", browser, byteledger, tmp_path, line.split()[-1].replace("api/v1/sample", ""))
+                finally:
+                    sample.terminate()
+                    sample.communicate(timeout=60)
+        finally:
+            target.kill()
 
 
 def test_page_of_a_process(browser, byteledger, tmp_path):

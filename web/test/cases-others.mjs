@@ -251,4 +251,51 @@ export const cases = {
 		await page.locator(".panel .spark").waitFor();
 		await everywhere(url, ["#/regions", "#/regions?z=allocators", "#/regions?z=threads", "#/regions?z=mappings"]);
 	},
+
+	/** What `pages --serve` counts: rows of RSS add up to it, by kind, a row's stack, its place in the address, a table to take away. */
+	async pages({ url }) {
+		const page = await open(`${url}#/pages`);
+		const json = () => page.evaluate(() => fetch("/api/v1/pages").then((r) => r.json()));
+		const [now] = (await json()).processes;
+		const sum = (kinds) => now.rows.filter((r) => kinds.includes(r.kind)).reduce((a, r) => a + r.bytes, 0);
+		assert.equal(sum(["anon", "shmem", "file"]), now.rss_bytes);
+		for (const [kind, bytes] of Object.entries(now.kinds))
+			assert.equal(sum([kind]), bytes, kind);
+		await page.locator(".grid-row").first().waitFor();
+		assert.match(await page.locator(".regions-head h2").innerText(), new RegExp(`${now.pid}: .* resident, .* with a stack`));
+		const of = () => page.evaluate(() => Number(document.querySelector("[role=grid],[role=treegrid]").getAttribute("aria-rowcount")));
+		const all = await of();
+		await act(page, () => page.locator(".balance-line").filter({ hasText: "anonymous" }).first().click());
+		assert.match(page.url(), /[?&]types=anon/);
+		const anon = await of();
+		assert.ok(anon > 0 && anon < all, `${anon} of ${all} rows are anonymous`);
+		// the largest row is the program's own: its stack stands in the panel, and the link finds it again
+		await act(page, () => page.locator(".grid-row").first().click());
+		await page.locator(".panel .panel-name").waitFor();
+		const name = await page.locator(".panel .panel-name").innerText();
+		assert.match(await page.locator(".panel").innerText(), /of RSS/);
+		assert.match(page.url(), /[?&]s=[0-9a-f]{8}/);
+		const again = await open(page.url());
+		await again.locator(".panel .panel-name").waitFor();
+		assert.equal(await again.locator(".panel .panel-name").innerText(), name);
+		await again.context().close();
+		await page.screenshot({ path: join(out, "pages.png") });
+		figures.rows = all;
+		await everywhere(url, ["#/pages", "#/pages?types=anon"]);
+	},
+
+	/** What `sample --serve` found so far: estimates by stack, their histogram, and they go on. */
+	async sampler({ url }) {
+		const page = await open(`${url}#/sampler`);
+		await page.locator(".grid-row").first().waitFor();
+		const head = () => page.locator(".regions-head h2").innerText();
+		assert.match(await head(), /in .* allocations, estimated/);
+		const first = await head();
+		await page.waitForFunction((t) => document.querySelector(".regions-head h2").innerText !== t, first, { timeout: 30000 });
+		await act(page, () => page.locator(".grid-row").first().click());
+		await page.locator(".panel svg[role=img]").waitFor();
+		assert.match(await page.locator(".panel").innerText(), /allocations/);
+		await page.screenshot({ path: join(out, "sampler.png") });
+		await everywhere(url, ["#/sampler"]);
+	},
 };

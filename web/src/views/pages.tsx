@@ -2,7 +2,7 @@
 // Every resident page by the stack for which the kernel handed it out (`pages`), and what probes sampled (`sample`): as told live.
 import type { JSX } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
-import { api, copy, download, fileStem, go, head, place, source } from "../app.ts";
+import { copy, download, fileStem, go, head, place, source } from "../app.ts";
 import { colours } from "../lib/colours.ts";
 import { bytes, count, csvCell, duration, exact, grouped, percent, plain } from "../lib/format.ts";
 import { useStore } from "../lib/store.ts";
@@ -57,7 +57,7 @@ export function PagesView(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const theme = useStore(colours);
 	const from = source();
-	const path = api("pages", { src: words.src });
+	const path = "/api/v1/pages"; // of all that the command counts: it takes no word
 	const polled = usePolled<{ processes: PagedProcess[] }>(path, isLive(from) ? 2000 : 0);
 	useEffect(() => head.set(null), []);
 	const list = polled.data?.processes ?? [];
@@ -232,7 +232,7 @@ export function SamplerView(props: ViewProps): JSX.Element {
 	const { words } = useStore(place);
 	const theme = useStore(colours);
 	const from = source();
-	const path = api("sample", { src: words.src });
+	const path = "/api/v1/sample";
 	const polled = usePolled<{ processes: SampledProcess[] }>(path, isLive(from) ? 2000 : 0);
 	useEffect(() => head.set(null), []);
 	const list = polled.data?.processes ?? [];
