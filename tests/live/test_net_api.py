@@ -193,7 +193,7 @@ def test_v4_mapped_addresses_find_their_messages(served):
 
 
 @pytest.mark.parametrize("path,port,params", [
-    ("/v2/p2p", "v2", {"limit": "x"}), ("/v2/p2p", "v2", {"limit": "-1"}), ("/v2/p2p", "v2", {"cursor": ""}),
+    ("/v2/p2p", "v2", {"limit": "x"}), ("/v2/p2p", "v2", {"direction": "up"}), ("/v2/log", "v2", {"direction": "up"}), ("/v2/p2p", "v2", {"limit": "-1"}), ("/v2/p2p", "v2", {"cursor": ""}),
     ("/v2/p2p", "v2", {"source_type": "foo"}), ("/v2/p2p", "v2", {"incoming": "1"}), ("/v2/p2p", "v2", {"types": "foo"}),
     ("/v2/p2p", "v2", {"types": "metadata,"}), ("/v2/p2p", "v2", {"remote_addr": "1.2.3.4"}),
     ("/v2/p2p", "v2", {"remote_addr": "::1:9732"}), ("/v2/p2p", "v2", {"from": "yesterday"}),
@@ -357,6 +357,96 @@ def test_front_end_of_the_older_recorder_finds_its_pages(served):
         kinds = {r["kind"] for r in served.get("/v2/p2p", node_name="9732", types=pair, limit=1000)}
         assert kinds and kinds <= {None, *pair.split(","), "operation_hashes_for_blocks"}
     assert served.get("/v2/log", node_name="9732", log_level="trace,debug,info,notice,warning,error,fatal") == []
+
+
+# The filter buttons of the network page, and the types that each asks for.
+BUTTONS = {"Connection": "connection_message", "Meta": "metadata", "Acknowledge": "ack_message", "Bootstrap": "bootstrap", "Advertise": "advertise",
+           "Swap": "swap_request,swap_ack", "Deactivate": "deactivate", "Current Head": "get_current_head,current_head",
+           "Current Branch": "get_current_branch,current_branch", "Operation": "get_operations,operation", "Protocol": "get_protocols,protocol",
+           "Block Headers": "get_block_headers,block_header", "Block Operations": "get_operations_for_blocks,operations_for_blocks",
+           "Block Operations Hashes": "get_operation_hashes_for_blocks,operation_hashes_for_block"}
+MESSAGE_ROW = {"id": int, "timestamp": int, "remote_addr": str, "source_type": str, "incoming": bool, "category": str, "kind": (str, type(None)),
+               "message_preview": (str, type(None))}
+LOG_ROW = {"id": int, "level": str, "timestamp": int, "section": str, "message": str}
+
+
+def has_fields(row, fields):
+    """Those that are read, in that order and of that type; an unknown message has its tag behind them."""
+    assert [key for key in row if key != "tag"] == list(fields), row
+    for key, kind in fields.items():
+        assert isinstance(row[key], kind) and (kind is not int or not isinstance(row[key], bool)), (key, row)
+
+
+def test_front_end_of_the_older_recorder_reads_each_field_of_its_network_page(served):
+    """Its requests as it sends them, in the order in which a user would: open, live, row, filters, pages, a moment."""
+    def ask(**words):
+        rows = served.get("/v2/p2p", node_name="9732", **words)
+        for row in rows:
+            has_fields(row, MESSAGE_ROW)
+        return rows
+    rows = ask(limit=1000)
+    assert rows == ask(limit=1000)  # live: the same again every five seconds
+    assert {r["source_type"] for r in rows} == {"local", "remote"} and {r["incoming"] for r in rows} == {True, False}
+    assert {r["category"] for r in rows} == {"connection", "meta", "ack", "p2p"}
+    assert all((r["kind"] is None) == (r["category"] != "p2p") for r in rows)
+    for row in rows[:40]:
+        details = served.get(f"/v2/p2p/{row['id']}", node_name="9732")
+        assert list(details) == ["id", "message", "original_bytes", "decrypted_bytes", "error"] and details["id"] == row["id"]
+        for key in ("original_bytes", "decrypted_bytes"):  # the hex tab: 16 of them a line
+            assert all(isinstance(byte, str) and len(byte) == 2 and byte == byte.lower() and int(byte, 16) >= 0 for byte in details[key])
+        assert details["original_bytes"] and (details["message"] is None or details["error"] is None)
+        preview = row["message_preview"]
+        assert (preview is None) == (details["message"] is None)
+        if preview is not None:
+            whole = json.dumps(details["message"], separators=(",", ":"), ensure_ascii=False).encode()
+            assert whole.startswith(preview.encode()) and len(preview.encode()) <= 100
+    words = {"connection": "connection_message", "meta": "metadata", "ack": "ack_message"}
+    for button, types in BUTTONS.items():
+        kept = [r for r in rows if (r["kind"] or words[r["category"]]).replace("for_blocks", "for_block") in types.replace("for_blocks", "for_block").split(",")]
+        assert ask(types=types, limit=1000) == kept != [], button
+    both = ",".join(BUTTONS.values())
+    every = both.replace("for_blocks", "for_block").split(",")  # both spellings are one type
+    assert ask(types=both, limit=1000) == [r for r in rows if (r["kind"] or words[r["category"]]).replace("for_blocks", "for_block") in every]
+    for side in ("local", "remote"):
+        assert ask(source_type=side, limit=1000) == [r for r in rows if r["source_type"] == side]
+    address = rows[len(rows) // 2]["remote_addr"]
+    assert ask(remote_addr=address, limit=1000) == [r for r in rows if r["remote_addr"] == address]
+    assert ask(remote_addr=address, source_type="local", types="metadata", limit=1000) == \
+        [r for r in rows if (r["remote_addr"], r["source_type"], r["category"]) == (address, "local", "meta")]
+    # pages: the oldest row shown begins the next one, so that it repeats
+    first = ask(cursor=rows[0]["id"], limit=100)
+    older = ask(cursor=first[-1]["id"], limit=100)
+    assert first == rows[:100] and older == rows[99:199]
+    # a moment: later ones, turned around, and earlier ones behind them
+    moment = rows[len(rows) // 2]["timestamp"]
+    sides = [ask(**{"from": moment, "direction": way, "limit": 500}) for way in ("forward", "backward")]
+    assert sides[0][::-1] + sides[1] == [r for r in rows if r["timestamp"] > moment] + [r for r in rows if r["timestamp"] <= moment]
+
+
+def test_front_end_of_the_older_recorder_reads_each_field_of_its_logs_page(recorder):
+    r = recorder()
+    server = compat.Server(f"http://127.0.0.1:{r.ports['v2']}", "9732")
+    compat.send_logs(f"127.0.0.1:{r.ports['udp']}", range(300), server)
+    compat.wait_for_log(server, 299)
+
+    def ask(**words):
+        rows = r.get("/v2/log", node_name="9732", **words)
+        for row in rows:
+            has_fields(row, LOG_ROW)
+        return rows
+    rows = ask(limit=1000)
+    assert [row["id"] for row in rows] == list(range(299, -1, -1)) and rows == ask(limit=1000)
+    levels = {row["level"] for row in rows}
+    assert levels <= {"Trace", "Debug", "Info", "Notice", "Warning", "Error", "Fatal"}
+    for level in levels:
+        assert ask(log_level=level.lower(), limit=1000) == [row for row in rows if row["level"] == level]
+    assert ask(log_level=",".join(sorted(level.lower() for level in levels)), limit=1000) == rows
+    moment = rows[150]["timestamp"] // 10 ** 6
+    sides = [ask(timestamp=moment, direction=way, limit=500) for way in ("forward", "backward")]
+    assert sides[0][::-1] + sides[1] == rows
+    text = rows[7]["message"]
+    found = ask(query=f'"{text}"', limit=1000)
+    assert rows[7] in found and all(text in row["message"] for row in found)
 
 
 def test_cors_is_loopback_unless_the_configuration_says_more(traffic, recorder, tmp_path):
