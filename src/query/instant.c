@@ -136,7 +136,7 @@ static size_t choose(const struct trace_shot *shots, size_t count, const struct 
 	size_t best = 0;
 	for (size_t i = 1; i < count; i++)
 		if (is_peak(time)
-			    ? shots[i].rss_bytes > shots[best].rss_bytes
+			    ? shots[i].rss_bytes >= shots[best].rss_bytes
 			    : distance(shots[i].time_ns, ns) <= distance(shots[best].time_ns, ns))
 			best = i;
 	return best;
