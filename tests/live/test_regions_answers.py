@@ -328,6 +328,24 @@ def test_settings_in_force_are_told_with_who_set_them(byteledger):
         assert rows["mmap_threshold"][1] == "glibc, risen by itself"
 
 
+def test_jemallocs_settings_in_force_are_told_where_its_symbols_are(byteledger, tmp_path):
+    archive = glob.glob("/usr/lib/*/libjemalloc.a")
+    if not archive:
+        pytest.skip("libjemalloc-dev is not installed")
+    (tmp_path / "j.c").write_text("#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\nint main(void) { for (int i = 0; i < 2000; i++)"
+                                  " memset(malloc(10000), 1, 10000); write(1, \"ready\\n\", 6); char c; return (int)read(0, &c, 1); }\n")
+    subprocess.run(["gcc", "-O0", "-o", tmp_path / "j", tmp_path / "j.c", archive[0], "-lm", "-lpthread", "-ldl", "-lstdc++"], check=True, timeout=60)
+    wanted = {"narenas": "3", "dirty_decay_ms": "1234", "muzzy_decay_ms": "-1", "background_thread": "0", "tcache": "0", "retain": "1"}
+    conf = ",".join(f"{k}:{({'0': 'false', '1': 'true'}[v] if k in ('background_thread', 'tcache', 'retain') else v)}" for k, v in wanted.items())
+    with subprocess.Popen([tmp_path / "j"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "MALLOC_CONF": conf}) as program:
+        assert program.stdout.readline() == "ready\n"
+        seen = look(byteledger, program.pid)
+        rows = {s["name"]: s["value"] for s in seen["settings"] if s["from"] == "jemalloc, in force"}
+        assert rows == {f"opt_{k}": v for k, v in wanted.items()}, seen["settings"]
+        assert [s["value"] for s in seen["settings"] if s["name"] == "MALLOC_CONF"] == [conf]
+        program.stdin.close()
+
+
 def test_which_allocator_serves_which_module_is_told(byteledger):
     found = glob.glob("/usr/lib/*/libjemalloc.so.2")
     if not found or not glob.glob("/usr/lib/*/libsqlite3.so.0"):
