@@ -13,6 +13,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/search.h"
+
 #define ANSWER_BYTES 32768
 
 struct wanted {
@@ -23,15 +25,8 @@ struct wanted {
 
 static int is_wanted(const struct wanted *w, uint64_t inode)
 {
-	size_t low = 0, high = w->count;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (w->inodes[middle] < inode)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < w->count && w->inodes[low] == inode;
+	size_t beyond = search_beyond(w->inodes, w->count, sizeof(*w->inodes), 0, inode);
+	return beyond && w->inodes[beyond - 1] == inode;
 }
 
 /* The attribute's figures: what has come, what waits to go, what the socket took beyond, and what came while it was locked. */
