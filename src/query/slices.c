@@ -57,6 +57,75 @@ uint64_t slices_events(const struct slices *s)
 
 /* ---- one slice replayed ------------------------------------------------------------------------------------------- */
 
+/** struct step - an event of a slice that was replayed: what a block's question needs of it. */
+struct step {
+	uint64_t seq, bytes; /* seq: of the block's allocation */
+	uint32_t stack;
+	uint16_t kind, flags;
+};
+/** struct tick - the events from number @seq on are of @time_ns. */
+struct tick {
+	uint64_t seq, time_ns;
+};
+/** struct replayed - a slice's events, up to @until_ns (UINT64_MAX: all): one question needs the same slice more than once. */
+struct replayed {
+	size_t number;
+	uint64_t until_ns;
+	struct step *steps;
+	size_t count, cap;
+	struct tick *ticks;
+	size_t tick_count, tick_cap;
+};
+#define REPLAYED_MAX 3       /* slices kept: where a range begins and ends, and its peak */
+#define STEPS_MAX (2u << 20) /* of a longer slice none are kept */
+/** struct replays - the slices that were replayed for one question. */
+struct replays {
+	const struct query_source *source;
+	int wholes; /* they are needed to their ends */
+	struct replayed kept[REPLAYED_MAX];
+	size_t kept_count, next;
+};
+
+static void replayed_fini(struct replayed *r)
+{
+	free(r->steps);
+	free(r->ticks);
+	*r = (struct replayed){ 0 };
+}
+
+static void replays_fini(struct replays *replays)
+{
+	for (size_t i = 0; i < replays->kept_count; i++)
+		replayed_fini(&replays->kept[i]);
+}
+
+/** keep_step() - -ENOMEM. */
+static int keep_step(struct replayed *r, const struct event *ev, uint64_t seq, uint64_t now)
+{
+	if (r->count == r->cap) {
+		size_t cap = r->cap ? r->cap * 2 : 65536;
+		struct step *steps = realloc(r->steps, cap * sizeof(*steps));
+		if (!steps)
+			return -ENOMEM;
+		r->steps = steps;
+		r->cap = cap;
+	}
+	r->steps[r->count++] = (struct step){ seq, ev->bytes, ev->stack.v, (uint16_t)ev->kind,
+					      (uint16_t)(ev->flags & EVENT_F_TEMPORARY) };
+	if (r->tick_count && r->ticks[r->tick_count - 1].time_ns == ev->time_ns)
+		return 0;
+	if (r->tick_count == r->tick_cap) {
+		size_t cap = r->tick_cap ? r->tick_cap * 2 : 1024;
+		struct tick *ticks = realloc(r->ticks, cap * sizeof(*ticks));
+		if (!ticks)
+			return -ENOMEM;
+		r->ticks = ticks;
+		r->tick_cap = cap;
+	}
+	r->ticks[r->tick_count++] = (struct tick){ now, ev->time_ns };
+	return 0;
+}
+
 /** struct walk - the sink of a slice: how many events came, and what of each block that counts is known. */
 struct walk {
 	struct sink sink;
@@ -68,6 +137,7 @@ struct walk {
 	/* what is done with each; NULL: only counted. @seq: of the block's allocation, @ev is number @now. */
 	void (*each)(void *ctx, const struct event *ev, uint64_t seq, uint64_t now);
 	void *ctx;
+	struct replayed *into; /* or they are kept */
 };
 
 static int walk_define(struct sink *sink, const struct def *def, struct err *err)
@@ -92,14 +162,19 @@ static int walk_put(struct sink *sink, const struct event *events, size_t count,
 			return err_set(err, STOP, "enough");
 		if (ev->kind == EVENT_LOST)
 			return no_fit(err);
-		if (ev->kind != EVENT_ALLOC && ev->kind != EVENT_FREE)
+		if (ev->kind != EVENT_ALLOC && ev->kind != EVENT_FREE) {
+			if (w->into && keep_step(w->into, ev, seq, seq) < 0)
+				return err_set(err, -ENOMEM, "cannot keep a slice");
 			continue;
+		}
 		if (ev->block.v >= s->slot_count || ev->stack.v >= s->stack_count)
 			return no_fit(err);
 		if (ev->kind == EVENT_ALLOC)
 			w->allocated[ev->block.v] = seq;
 		else
 			seq = w->allocated[ev->block.v];
+		if (w->into && keep_step(w->into, ev, seq, w->seq) < 0)
+			return err_set(err, -ENOMEM, "cannot keep a slice");
 		if (w->each)
 			w->each(w->ctx, ev, seq, w->seq);
 	}
@@ -125,9 +200,9 @@ static void seed_each(void *ctx, const struct freed *rows, size_t count)
 	}
 }
 
-/** walk_slice() - slice @number from its beginning. 0 or negative errno; w->seq tells how far. */
-static int walk_slice(const struct slices *s, const struct query_source *source, size_t number,
-		      struct walk *w, struct err *err)
+/** replay() - slice @number from its beginning. 0 or negative errno; w->seq tells how far. */
+static int replay(const struct slices *s, const struct query_source *source, size_t number,
+		  struct walk *w, struct err *err)
 {
 	const struct slice *at = &s->slices[number];
 	size_t count = at[1].freed_begin - at->freed_begin;
@@ -155,6 +230,64 @@ static int walk_slice(const struct slices *s, const struct query_source *source,
 	return rc;
 }
 
+/** replayed_of() - slice @number as far as @w goes, replayed where it is not kept; NULL with rc 0: it is too long for that. */
+static struct replayed *replayed_of(const struct slices *s, struct replays *replays, size_t number,
+				    const struct walk *w, int *rc, struct err *err)
+{
+	const struct slice *at = &s->slices[number];
+	struct replayed *r = NULL;
+	*rc = 0;
+	for (size_t i = 0; i < replays->kept_count && !r; i++)
+		if (replays->kept[i].number == number)
+			r = &replays->kept[i];
+	if (r && (r->until_ns == UINT64_MAX || w->until_ns <= r->until_ns ||
+		  w->until_seq <= at->first + r->count))
+		return r;
+	if (at[1].first - at->first > STEPS_MAX)
+		return NULL;
+	if (!r && replays->kept_count < REPLAYED_MAX)
+		r = &replays->kept[replays->kept_count++];
+	else if (!r)
+		r = &replays->kept[replays->next++ % REPLAYED_MAX];
+	replayed_fini(r);
+	/* not even what failed is taken for the slice later on */
+	r->number = SIZE_MAX;
+	r->until_ns = replays->wholes ? UINT64_MAX : w->until_ns;
+	struct walk all = { .until_ns = r->until_ns, .until_seq = UINT64_MAX, .into = r };
+	*rc = replay(s, replays->source, number, &all, err);
+	if (*rc == 0)
+		r->number = number;
+	return *rc == 0 ? r : NULL;
+}
+
+/** walk_slice() - slice @number from its beginning. 0 or negative errno; w->seq tells how far. */
+static int walk_slice(const struct slices *s, struct replays *replays, size_t number,
+		      struct walk *w, struct err *err)
+{
+	int rc;
+	const struct replayed *r = replayed_of(s, replays, number, w, &rc, err);
+	if (!r)
+		return rc < 0 ? rc : replay(s, replays->source, number, w, err);
+	struct event ev = { 0 };
+	size_t tick = 0;
+	w->seq = s->slices[number].first;
+	for (size_t i = 0; i < r->count; i++, w->seq++) {
+		const struct step *step = &r->steps[i];
+		if (tick < r->tick_count && r->ticks[tick].seq == w->seq)
+			ev.time_ns = r->ticks[tick++].time_ns;
+		if (ev.time_ns >= w->until_ns || w->seq >= w->until_seq)
+			break;
+		if (!w->each || (step->kind != EVENT_ALLOC && step->kind != EVENT_FREE))
+			continue;
+		ev.kind = step->kind;
+		ev.flags = step->flags;
+		ev.bytes = step->bytes;
+		ev.stack.v = step->stack;
+		w->each(w->ctx, &ev, step->seq, w->seq);
+	}
+	return 0;
+}
+
 /* ---- places ---------------------------------------------------------------------------------------------------------- */
 
 /** slice_of() - the slice that event number @seq is in. */
@@ -172,8 +305,8 @@ static size_t slice_of(const struct slices *s, uint64_t seq)
 }
 
 /** seq_of() - how many events are earlier than @time_ns. */
-static int seq_of(const struct slices *s, const struct query_source *source, uint64_t time_ns,
-		  uint64_t *seq, struct err *err)
+static int seq_of(const struct slices *s, struct replays *replays, uint64_t time_ns, uint64_t *seq,
+		  struct err *err)
 {
 	size_t lo = 0, hi = s->count; /* the last slice that begins before it */
 	if (time_ns == UINT64_MAX || !time_ns) {
@@ -188,7 +321,7 @@ static int seq_of(const struct slices *s, const struct query_source *source, uin
 			hi = mid;
 	}
 	struct walk w = { .until_ns = time_ns, .until_seq = UINT64_MAX };
-	int rc = walk_slice(s, source, lo, &w, err);
+	int rc = walk_slice(s, replays, lo, &w, err);
 	*seq = w.seq;
 	return rc;
 }
@@ -231,8 +364,8 @@ static void live_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t 
 }
 
 /** add_live() - what lives before event number @until, into t->blocks and t->bytes. */
-static int add_live(const struct slices *s, const struct query_source *source, uint64_t until,
-		    struct sums *t, struct err *err)
+static int add_live(const struct slices *s, struct replays *replays, uint64_t until, struct sums *t,
+		    struct err *err)
 {
 	size_t number = until >= s->slices[s->count].first ? s->count : slice_of(s, until);
 	uint64_t first = s->slices[number].first;
@@ -251,7 +384,7 @@ static int add_live(const struct slices *s, const struct query_source *source, u
 	if (number == s->count || until == first)
 		return 0;
 	struct walk w = { .until_ns = UINT64_MAX, .until_seq = until, .each = live_each, .ctx = t };
-	return walk_slice(s, source, number, &w, err);
+	return walk_slice(s, replays, number, &w, err);
 }
 
 /** to_accounts() - live blocks as a reading of a moment has them, or as what lived at the peak. */
@@ -302,7 +435,7 @@ static void made_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t 
 }
 
 /** add_made() - allocations of the range, and which of them were temporary and never freed. */
-static int add_made(const struct slices *s, const struct query_source *source, struct sums *t,
+static int add_made(const struct slices *s, struct replays *replays, struct sums *t,
 		    struct err *err)
 {
 	size_t from = slice_of(s, t->lo), to = slice_of(s, t->hi - 1);
@@ -313,7 +446,7 @@ static int add_made(const struct slices *s, const struct query_source *source, s
 					  .until_seq = UINT64_MAX,
 					  .each = made_each,
 					  .ctx = t };
-			int rc = walk_slice(s, source, i, &w, err);
+			int rc = walk_slice(s, replays, i, &w, err);
 			if (rc < 0)
 				return rc;
 			/* a walk tells of frees of earlier blocks, too: they are told below for all other slices */
@@ -460,8 +593,8 @@ static uint64_t bound(const struct slices *s, const struct levels *l, size_t n)
 }
 
 /** find_peak() - the first moment at which most of the range lived. *@until: the events up to and with it. */
-static int find_peak(const struct slices *s, const struct query_source *source,
-		     const struct sums *t, uint64_t *until, uint64_t *time_ns, struct err *err)
+static int find_peak(const struct slices *s, struct replays *replays, const struct sums *t,
+		     uint64_t *until, uint64_t *time_ns, struct err *err)
 {
 	size_t from = slice_of(s, t->lo), to = slice_of(s, t->hi - 1);
 	uint64_t best = 0, best_seq = 0;
@@ -487,7 +620,7 @@ static int find_peak(const struct slices *s, const struct query_source *source,
 			.until_ns = UINT64_MAX, .until_seq = t->hi, .each = level_each, .ctx = &l
 		};
 		done[next - from] = 1;
-		rc = walk_slice(s, source, next, &w, err);
+		rc = walk_slice(s, replays, next, &w, err);
 		if (rc == 0 && l.most &&
 		    (l.most > best || (l.most == best && l.most_seq < best_seq))) {
 			best = l.most;
@@ -501,17 +634,17 @@ static int find_peak(const struct slices *s, const struct query_source *source,
 	return rc;
 }
 
-static int read_range(const struct slices *s, const struct query_source *source, struct sums *t,
+static int read_range(const struct slices *s, struct replays *replays, struct sums *t,
 		      struct err *err)
 {
 	uint64_t until = 0;
 	if (t->lo >= t->hi)
 		return 0;
-	int rc = add_made(s, source, t, err);
+	int rc = add_made(s, replays, t, err);
 	if (rc == 0)
-		rc = find_peak(s, source, t, &until, &t->to->peak_time_ns, err);
+		rc = find_peak(s, replays, t, &until, &t->to->peak_time_ns, err);
 	if (rc == 0)
-		rc = add_live(s, source, until, t, err);
+		rc = add_live(s, replays, until, t, err);
 	if (rc == 0)
 		rc = to_accounts(s, t, 1, err);
 	for (uint32_t i = 0; rc == 0 && i < s->stack_count; i++) {
@@ -526,24 +659,26 @@ int slices_read(const struct slices *s, const struct query_source *source,
 		const struct slices_ask *ask, struct slices_answer *answer, struct err *err)
 {
 	struct sums t = { .to = answer };
+	struct replays replays = { .source = source, .wholes = !ask->has_at };
 	uint64_t until = 0;
-	int rc = seq_of(s, source, ask->from_ns, &t.lo, err);
+	int rc = seq_of(s, &replays, ask->from_ns, &t.lo, err);
 	if (rc == 0)
-		rc = seq_of(s, source, ask->to_ns, &t.hi, err);
+		rc = seq_of(s, &replays, ask->to_ns, &t.hi, err);
 	if (rc == 0 && ask->has_at)
-		rc = seq_of(s, source, ask->at_ns == UINT64_MAX ? UINT64_MAX : ask->at_ns + 1,
+		rc = seq_of(s, &replays, ask->at_ns == UINT64_MAX ? UINT64_MAX : ask->at_ns + 1,
 			    &until, err);
 	t.blocks = calloc((size_t)s->stack_count + 1, sizeof(*t.blocks));
 	t.bytes = calloc((size_t)s->stack_count + 1, sizeof(*t.bytes));
 	if (rc == 0 && !(t.blocks && t.bytes))
 		rc = err_set(err, -ENOMEM, "cannot add up");
 	if (rc == 0 && ask->has_at)
-		rc = add_live(s, source, until, &t, err);
+		rc = add_live(s, &replays, until, &t, err);
 	if (rc == 0 && ask->has_at)
 		rc = to_accounts(s, &t, 0, err);
 	else if (rc == 0)
-		rc = read_range(s, source, &t, err);
+		rc = read_range(s, &replays, &t, err);
 	free(t.blocks);
 	free(t.bytes);
+	replays_fini(&replays);
 	return rc;
 }
