@@ -99,7 +99,7 @@ static int try_ptrace(struct err *err)
 	return err_hint(err, "a container needs the capability SYS_PTRACE");
 }
 
-static int try_vma_names(struct err *err)
+int check_names_mappings(struct err *err)
 {
 	enum { BYTES = 4096 };
 	void *at = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -166,7 +166,7 @@ const struct check_try check_tries[] = {
 	  check_sample_leaks },
 	{ "sample-kernel", "the kernel's own allocations (sample --kernel)", check_sample_kernel },
 	{ "sample-nop5", "probes on nops of 5 bytes, safe for forked children", check_nop5 },
-	{ "vma-names", "names on anonymous mappings", try_vma_names },
+	{ "vma-names", "names on anonymous mappings", check_names_mappings },
 	{ "output", "recordings in this folder", try_output },
 	{ "debuginfod", "debug symbols from a server", try_debuginfod },
 	{ NULL, NULL, NULL },

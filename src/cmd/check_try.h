@@ -21,6 +21,9 @@ struct check_try {
 /** check_tries - all of them in the order of the printed lines; ends with a NULL feature. */
 extern const struct check_try check_tries[];
 
+/** check_names_mappings() - whether this kernel keeps the names that programs give anonymous mappings: 0, or -ENOMSG with why. */
+int check_names_mappings(struct err *err);
+
 /** check_bpf_load() - load a two-instruction program and make a ring buffer. */
 int check_bpf_load(struct err *err);
 /** check_uprobe() - put a probe on a function of this program, call it, and see it counted. */

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/jsonw.h"
 #include "base/text.h"
+#include "cmd/check_try.h"
 #include "cmd/cmd.h"
 #include "cmd/regions.h"
 #include "cmd/terminal.h"
@@ -42,6 +43,19 @@ static void print_groups(struct buf *text, const struct regions *r, const struct
 	}
 }
 
+/* Who knows the layout looks for the section of named regions: where it is missing, why. */
+static void say_none_is_named(const struct breakdown *b)
+{
+	struct err why = { 0 };
+	for (size_t i = 0; i < b->class_count; i++)
+		if (b->classes[i].class == REGION_NAMED)
+			return;
+	fprintf(stderr, "byteledger: no named regions: %s\n",
+		check_names_mappings(&why) == 0
+			? "the program has named none, or not yet (prctl PR_SET_VMA_ANON_NAME)"
+			: "this kernel keeps no names of mappings (CONFIG_ANON_VMA_NAME)");
+}
+
 static int print_text(const struct regions *r, const struct breakdown *b, uint64_t age_ns,
 		      int before_end, struct err *err)
 {
@@ -52,6 +66,7 @@ static int print_text(const struct regions *r, const struct breakdown *b, uint64
 		snprintf(title, sizeof(title),
 			 r->all ? "All Memory Regions" : "Top %zu Memory Regions", listed);
 		regions_compat(&text, b, r->all ? b->region_count : r->top, title);
+		say_none_is_named(b);
 	} else {
 		struct out_opt terminal = { 0 };
 		terminal_fit(r->result.to, &terminal);

@@ -332,7 +332,12 @@ def test_text_keeps_to_the_width_that_it_has(byteledger, zoo, options):
 def test_compatible_layout_feeds_the_scripts_that_know_it(byteledger, zoo):
     def as_known(pid):
         seen = look(byteledger, pid)
-        page = run(byteledger, "-p", pid, "--compat", "--top", "5").stdout.decode()
+        done = run(byteledger, "-p", pid, "--compat", "--top", "5")
+        page = done.stdout.decode()
+        # the section of named regions, or one line that says why there is none
+        named = "Named Memory Regions (mmap):" in page
+        said = [line for line in done.stderr.decode().splitlines() if line.startswith("byteledger: no named regions: ")]
+        assert len(said) == (0 if named else 1), (page, done.stderr)
         done = subprocess.run("grep 'RSS (Resident)' | awk '{print $3}'", shell=True, input=page, capture_output=True,
                               text=True, check=True)
         assert done.stdout.strip() == str(seen["rss_bytes"] >> 20)
