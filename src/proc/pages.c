@@ -24,6 +24,7 @@
 #define TURN_NS 500000u /* of calls without a pause */
 #define SHORT_TURN_NS 250000u
 #define LONG_PAUSE_NS 500000
+#define BRISK_PAUSE_NS 100000
 #define RUNS 512u
 #define CALL_PAGES \
 	8192u /* found by a call, which holds the target's lock for 0.1 ms a thousand at worst */
@@ -214,8 +215,9 @@ void pages_rest(struct pages *pages, uint64_t before_ns, uint64_t *stall_ns)
 	if (pages->brisk) {
 		if (now - pages->raised_ns < SHORT_TURN_NS)
 			return;
-		lower(pages);
-		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+		/* still raised: on a busy machine it would come back after many turns of others, and what it reads would be long past */
+		nanosleep(&(struct timespec){ .tv_nsec = BRISK_PAUSE_NS }, NULL);
+		pages->raised_ns = clock_ns(CLOCK_MONOTONIC);
 		pages->since_ns = 0;
 		return;
 	}

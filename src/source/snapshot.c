@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -28,9 +26,8 @@
 #define HUGE (2ull << 20)
 #define BLANK_MAX (4ull << 30) /* bytes of huge pages whose contents are looked at */
 #define RUNS_MAX (1u << 26)
-#define ROUNDS_MAX 4            /* of a reading during which memory moved */
-#define MOVED_SHARE 400         /* a part in so many of RSS */
-#define LONG_TURN_NS 100000000u /* the longest there is */
+#define ROUNDS_MAX 4    /* of a reading during which memory moved */
+#define MOVED_SHARE 400 /* a part in so many of RSS */
 
 struct taking {
 	struct snapshot *s;
@@ -659,29 +656,11 @@ struct snapshot *snapshot_take(pid_t pid, const struct snapshot_opt *opt, struct
 	return s;
 }
 
-/* The kernel's (Linux 6.12 heeds the slice, before it is ignored); C libraries have no such call. */
-struct sched_wish {
-	uint32_t size, policy;
-	uint64_t flags;
-	int32_t nice;
-	uint32_t priority;
-	uint64_t slice_ns, deadline_ns, period_ns;
-};
-
-/*
- * What wakes up shall wait for no reader. One of this kind takes its turn, and takes it from nobody who has just become ready; and whose
- * turn is long gives way at once to whoever asks for a shorter one. Its share is that of all others: a mere lower one would let it sit
- * on the process's lock.
- */
+/* What wakes up shall wait for no reader: one of this kind takes its turn, and takes it from nobody who has just become ready. */
 void snapshot_step_back(void)
 {
-	const struct sched_wish wish = { .size = sizeof(wish),
-					 .policy = SCHED_BATCH,
-					 .nice = getpriority(PRIO_PROCESS, 0),
-					 .slice_ns = LONG_TURN_NS };
 	const struct sched_param none = { 0 };
-	if (syscall(SYS_sched_setattr, 0, &wish, 0) < 0)
-		sched_setscheduler(0, SCHED_BATCH, &none);
+	sched_setscheduler(0, SCHED_BATCH, &none);
 }
 
 pid_t snapshot_recorder(pid_t pid)

@@ -21,7 +21,7 @@ struct snapshot_opt {
  */
 struct snapshot *snapshot_take(pid_t pid, const struct snapshot_opt *opt, struct err *err);
 
-/** snapshot_step_back() - for the calling thread: it waits for its turn behind whoever has just become ready, and gives way to them. */
+/** snapshot_step_back() - for the calling thread: it takes its turn from nobody who has just become ready. */
 void snapshot_step_back(void);
 
 /** Who records @pid by the preload library: its recorder's pid, 0 where nobody does. */
