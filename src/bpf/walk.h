@@ -344,6 +344,14 @@ static UNWIND_INLINE int walk_is_call(uint64_t code)
 	return b1 == 0xff && (b2 == 0x94 || (b2 == 0x14 && (b3 & 7) == 5));
 }
 
+static UNWIND_INLINE int walk_is_behind_call(uint64_t ip)
+{
+	uint64_t code = 0;
+
+	return ip >= 8 && !(ip >> 47) &&
+	       !bpf_probe_read_user(&code, sizeof(code), (void *)(ip - 8)) && walk_is_call(code);
+}
+
 /*
  * A function without recipes that calls nobody often makes no frame either, then rbp is its caller's or anything: where it returns
  * to stands at the stack pointer. That is believed where it leads to code behind a call. Return 1: @f is the caller.
@@ -351,12 +359,10 @@ static UNWIND_INLINE int walk_is_call(uint64_t code)
 static UNWIND_INLINE int walk_leaf(struct walk *w, const struct wire_stack_place *places,
 				   struct unwind_frame *f)
 {
-	uint64_t word = 0, code = 0;
+	uint64_t word = 0;
 
-	if (w->frames != 1 || walk_load(w, f->sp, &word) || word < 8 || word >> 47 ||
-	    !walk_place(w, places, word - 1))
-		return 0;
-	if (bpf_probe_read_user(&code, sizeof(code), (void *)(word - 8)) || !walk_is_call(code))
+	if (w->frames != 1 || walk_load(w, f->sp, &word) || word >> 47 ||
+	    !walk_place(w, places, word - 1) || !walk_is_behind_call(word))
 		return 0;
 	f->ip = word;
 	f->sp += 8;
@@ -373,6 +379,9 @@ WALK_APART int walk_odd(struct walk *w, uint64_t rule)
 	if (!w || !places)
 		return 1;
 	struct unwind_frame f = { w->ip, w->sp, w->bp, w->bx };
+	/* what a runtime makes may be new, or writable and not executable for a moment: a guess has led there */
+	if (kind == WALK_NOT_CODE && w->guessed && walk_is_behind_call(f.ip))
+		kind = WALK_CODE;
 	if (kind == WALK_NOT_CODE) { /* not a frame: the walk ended before it */
 		w->stop = WIRE_STOP_NO_MODULE;
 		return 1;
@@ -382,7 +391,8 @@ WALK_APART int walk_odd(struct walk *w, uint64_t rule)
 	if (kind == WIRE_RULE_GAP || kind == WALK_CODE) {
 		stop = walk_leaf(w, places, &f) ? UNWIND_GO_ON : unwind_guess(w, &f);
 		/* a guess has to lead to code */
-		if (stop == UNWIND_GO_ON && f.ip && !walk_place(w, places, f.ip - 1))
+		if (stop == UNWIND_GO_ON && f.ip && !walk_place(w, places, f.ip - 1) &&
+		    !walk_is_behind_call(f.ip))
 			stop = WIRE_STOP_GAP;
 		if (stop == UNWIND_GO_ON)
 			w->guessed++;

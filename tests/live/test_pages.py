@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.error
@@ -17,6 +18,7 @@ import urllib.request
 
 import pytest
 
+from conftest import BUILD
 from netapi import free_port
 
 MIB = 1 << 20
@@ -163,12 +165,16 @@ class Stepper:
 
 @pytest.fixture
 def cold_file(tmp_path):
-    path = str(tmp_path / "cold")
+    """Of a file system with a page cache: a guest's temporary files are shared memory."""
+    folder = tempfile.mkdtemp(dir=BUILD) if os.environ.get("BYTELEDGER_GUEST") else str(tmp_path)
+    path = os.path.join(folder, "cold")
     with open(path, "wb") as file:
         file.write(os.urandom(MIB) * 16)
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    return path
+    yield path
+    if folder != str(tmp_path):
+        shutil.rmtree(folder)
 
 
 @pytest.fixture
