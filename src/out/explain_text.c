@@ -479,7 +479,9 @@ static void put_verdict(struct page *p)
 		.uses = sizes[0],
 		.of_which = which,
 		.free = is_small(p, free_bytes) ? NULL : sizes[1],
-		.keeper = strcmp(keeper(e), "glibc") ? keeper(e) : "malloc",
+		.keeper = pools > free_bytes / 2            ? "its runtime"
+			  : strcmp(keeper(e), "glibc") == 0 ? "malloc"
+							    : keeper(e),
 		.at_once = both ? sizes[2] : NULL,
 		.stuck = sizes[3],
 		.in_slabs = has_slabs(e),
