@@ -200,7 +200,7 @@ static void put_head(struct printing *p, const struct page_shot *shot,
 		   text_percent(more, process->attributed_bytes, process->rss_bytes));
 	uint64_t age = p->opt->now_ns > process->time_ns ? p->opt->now_ns - process->time_ns : 0;
 	if (process->ended)
-		buf_printf(p->to, "   ended; counted %s before", text_duration(text, age));
+		buf_printf(p->to, "   ended %s later", text_duration(text, age));
 	else
 		buf_printf(p->to, "   counted in %s", text_duration(text, process->walk_ns));
 	end_line(p, start);
@@ -211,8 +211,11 @@ static void put_head(struct printing *p, const struct page_shot *shot,
 	int beside = 0;
 	for (unsigned kind = PAGES_SWAP; kind < PAGES_KINDS; kind++)
 		beside |= process->kinds[kind] > 0;
-	if (beside)
-		buf_puts(p->to, "   beside RSS:");
+	if (beside) { /* a line of its own: together they are wider than most terminals */
+		end_line(p, start);
+		start = p->to->len;
+		buf_puts(p->to, "  beside RSS:");
+	}
 	for (unsigned kind = PAGES_SWAP; kind < PAGES_KINDS; kind++)
 		if (process->kinds[kind])
 			put_bytes(p, pages_kind_name(kind), process->kinds[kind]);
