@@ -2,6 +2,7 @@
 #include "cmd/serving.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -230,6 +231,12 @@ struct serving *serving_new(const struct serving_opt *opt, const char *const *pa
 		return NULL;
 	}
 	signal(SIGPIPE, SIG_IGN);
+	/*
+	 * Answers need large arrays for a moment, on a thread for each client. malloc keeps such arrays in its heaps once it has seen one freed, and has
+	 * heaps for 8 threads a processor: between what stays they are never given back.
+	 */
+	mallopt(M_MMAP_THRESHOLD, 256 << 10);
+	mallopt(M_ARENA_MAX, 4);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before); /* for the threads that come */
 	int rc = start(s, opt, paths, count, err);
