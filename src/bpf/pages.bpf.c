@@ -226,11 +226,16 @@ INLINE void walk_untabled(void *ctx, struct walk *w, uint64_t ip)
 	else
 		w->frames = 1;
 	w->out.frame[0] = ip;
-	for (uint32_t i = 0; i < 32 && i < w->frames; i++)
-		w->hash =
-			walk_mix(w->hash, w->out.frame[(uint64_t)i & (WIRE_STACK_FRAMES_MAX - 1)]);
 	if (w->frames > 32) /* of what may be junk */
 		w->frames = 32;
+	for (uint32_t i = 0; i < 32 && i < w->frames; i++) {
+		uint64_t frame = w->out.frame[(uint64_t)i & (WIRE_STACK_FRAMES_MAX - 1)];
+		if (i && (frame >> 47 || frame < 4096)) {
+			w->frames = i; /* no address of a program's: rbp was no frame pointer */
+			break;
+		}
+		w->hash = walk_mix(w->hash, frame);
+	}
 }
 
 /* Code that nobody has told of, a quarter of a second apart: what a runtime makes stays so. */

@@ -19,6 +19,7 @@
 #define WALK_BLOCK_BYTES 4096
 #define WALK_PAGE 4096u
 #define WALK_PUSHED_BYTES 48u /* six registers */
+#define WALK_ELSEWHERE_MAX 8  /* garbage could lead in circles */
 
 /** What one walk needs; the value of a per-CPU map. */
 struct walk {
@@ -28,9 +29,12 @@ struct walk {
 	uint32_t place, other; /* the one that served last, and the one before */
 	uint32_t frames;
 	uint32_t guessed, reads, failed, missed;
+	uint32_t elsewhere; /* frame pointers followed to another stack */
 	int32_t stop;
 	uint64_t tag;  /* generation << 47 */
 	uint64_t hash; /* of the frames so far */
+	uint64_t there, next,
+		code; /* what a frame pointer names: kept here, since BPF's stack is small */
 	struct wire_stack out;
 	/*
 	 * Copies of stack memory, one of an even page and one of an odd page: a frame across two pages needs both, by
@@ -165,6 +169,7 @@ WALK_APART int walk_fill(struct walk *w, uint64_t addr)
 
 static UNWIND_INLINE int walk_load(void *ctx, uint64_t addr, uint64_t *out);
 #define UNWIND_LOAD(ctx, addr, out) walk_load((ctx), (addr), (out))
+#include "unwind/call_x86_64.h"
 #include "unwind/step.h"
 
 static UNWIND_INLINE int walk_load(void *ctx, uint64_t addr, uint64_t *out)
@@ -322,34 +327,13 @@ static UNWIND_INLINE int walk_to(struct walk *w, const struct unwind_frame *f, i
 	return 0;
 }
 
-/* Whether these eight bytes, the last one highest, end with an instruction that calls. */
-static UNWIND_INLINE int walk_is_call(uint64_t code)
-{
-	uint32_t b1 = code >> 8 & 255, b2 = code >> 16 & 255, b3 = code >> 24 & 255,
-		 b4 = code >> 32 & 255, b5 = code >> 40 & 255, b6 = code >> 48 & 255,
-		 b7 = code >> 56 & 255;
-
-	if (b3 == 0xe8) /* as far as 2 GiB */
-		return 1;
-	/* through a register or memory: 0xff, then which, whose middle three bits are 2; behind it 0, 1, 4 or 5 bytes */
-	if (b6 == 0xff &&
-	    ((b7 & 0xf8) == 0xd0 || ((b7 & 0xf8) == 0x10 && b7 != 0x14 && b7 != 0x15)))
-		return 1;
-	if (b5 == 0xff && (((b6 & 0xf8) == 0x50 && b6 != 0x54) || (b6 == 0x14 && (b7 & 7) != 5)))
-		return 1;
-	if (b4 == 0xff && b5 == 0x54)
-		return 1;
-	if (b2 == 0xff && (((b3 & 0xf8) == 0x90 && b3 != 0x94) || b3 == 0x15))
-		return 1;
-	return b1 == 0xff && (b2 == 0x94 || (b2 == 0x14 && (b3 & 7) == 5));
-}
-
 static UNWIND_INLINE int walk_is_behind_call(uint64_t ip)
 {
 	uint64_t code = 0;
 
 	return ip >= 8 && !(ip >> 47) &&
-	       !bpf_probe_read_user(&code, sizeof(code), (void *)(ip - 8)) && walk_is_call(code);
+	       !bpf_probe_read_user(&code, sizeof(code), (void *)(ip - 8)) &&
+	       unwind_follows_call(code);
 }
 
 /*
@@ -369,6 +353,35 @@ static UNWIND_INLINE int walk_leaf(struct walk *w, const struct wire_stack_place
 	return 1;
 }
 
+/*
+ * The frame pointer does not lead up this stack: a runtime that went to another one keeps it (Go, which calls C on the thread's
+ * stack). What it names has to be a frame: a return address behind a call. Return as unwind_guess(), @w is the caller's then.
+ */
+WALK_APART int walk_elsewhere(struct walk *w)
+{
+	const struct wire_stack_place *places;
+	uint32_t zero = 0;
+
+	if (!w || w->bp & 7 || w->bp < 4096 || w->bp >> 47 || w->elsewhere >= WALK_ELSEWHERE_MAX ||
+	    (w->bp < w->sp && w->sp - w->bp <= UNWIND_GUESS_MAX))
+		return WIRE_STOP_GAP;
+	w->elsewhere++;
+	if (walk_load(w, w->bp + 8, &w->there) || walk_load(w, w->bp, &w->next) ||
+	    w->there < 4096 || w->there >> 47 ||
+	    bpf_probe_read_user(&w->code, sizeof(w->code), (void *)(w->there - 8)) ||
+	    !unwind_follows_call(w->code))
+		return WIRE_STOP_GAP;
+	places = bpf_map_lookup_elem(&walk_places, &zero);
+	if (!places || !walk_place(w, places, w->there - 1))
+		return WIRE_STOP_GAP;
+	w->guessed++;
+	w->ip = w->there;
+	w->sp = w->bp + 16;
+	w->bp = w->next;
+	w->bx = 0;
+	return UNWIND_GO_ON;
+}
+
 /* One frame with a recipe other than the common one. */
 WALK_APART int walk_odd(struct walk *w, uint64_t rule)
 {
@@ -382,7 +395,10 @@ WALK_APART int walk_odd(struct walk *w, uint64_t rule)
 	/* what a runtime makes may be new, or writable and not executable for a moment: a guess has led there */
 	if (kind == WALK_NOT_CODE && w->guessed && walk_is_behind_call(f.ip))
 		kind = WALK_CODE;
-	if (kind == WALK_NOT_CODE) { /* not a frame: the walk ended before it */
+	if (kind == WALK_NOT_CODE) {
+		/* not a frame: the walk ended before it, or the recipe knew of no other stack */
+		if (w->frames && walk_elsewhere(w) == UNWIND_GO_ON)
+			return 0;
 		w->stop = WIRE_STOP_NO_MODULE;
 		return 1;
 	}
@@ -390,6 +406,8 @@ WALK_APART int walk_odd(struct walk *w, uint64_t rule)
 		return 1;
 	if (kind == WIRE_RULE_GAP || kind == WALK_CODE) {
 		stop = walk_leaf(w, places, &f) ? UNWIND_GO_ON : unwind_guess(w, &f);
+		if (stop == WIRE_STOP_GAP && walk_elsewhere(w) == UNWIND_GO_ON)
+			return 0;
 		/* a guess has to lead to code */
 		if (stop == UNWIND_GO_ON && f.ip && !walk_place(w, places, f.ip - 1) &&
 		    !walk_is_behind_call(f.ip))
@@ -508,7 +526,7 @@ static UNWIND_INLINE int walk_stack(struct walk *w, uint32_t slot, uint32_t pid,
 	w->place = w->other = process->first;
 	w->tag = (uint64_t)process->generation << 47;
 	w->hash = 0x9e3779b97f4a7c15ULL;
-	w->frames = w->guessed = w->reads = w->failed = w->missed = 0;
+	w->frames = w->guessed = w->reads = w->failed = w->missed = w->elsewhere = 0;
 	w->stop = WIRE_STOP_TOO_DEEP;
 	if (walk_use_cache)
 		bpf_loop(WIRE_STACK_FRAMES_MAX + 1, walk_frames, &t, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * epilogue.h - what machine code says of its own frame, for code that brings no recipes: whether an address follows a call, and
- * where the code behind it leaves the frame. Pure functions of bytes; freestanding.
+ * epilogue.h - what machine code says of its own frame, for code that brings no recipes: where the code behind a call leaves it.
+ * Pure functions of bytes; freestanding.
  */
 #ifndef UNWIND_EPILOGUE_H
 #define UNWIND_EPILOGUE_H
@@ -22,9 +22,6 @@ struct unwind_epilogue {
 	int32_t cfa; /* bytes from the frame's stack pointer; the return address lies 8 below */
 	struct unwind_saved bp, bx;
 };
-
-/** unwind_follows_call() - whether @before, the 8 bytes before an address, end with a call instruction. */
-int unwind_follows_call(uint64_t before);
 
 /**
  * unwind_epilogue() - read the @bytes of code at @code, where a call returns to. Nothing but what gives back the stack and

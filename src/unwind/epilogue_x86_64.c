@@ -12,18 +12,6 @@
 #define REG_BP 5
 #define FRAME_MAX (1 << 20) /* of a frame in bytes: beyond, what was read is no such code */
 
-int unwind_follows_call(uint64_t before)
-{
-	if ((before >> 24 & 0xff) == 0xe8) /* with a distance of four bytes */
-		return 1;
-	for (unsigned bytes = 2; bytes <= 7; bytes++) { /* ff /2: through a register or memory */
-		uint64_t call = before >> (64 - 8 * bytes);
-		if ((call & 0xff) == 0xff && (call >> 11 & 7) == 2)
-			return 1;
-	}
-	return 0;
-}
-
 struct reading {
 	struct unwind_bytes code;
 	int32_t sp; /* bytes from where it was */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* process.c - what all threads share: where recipes come from, and the blocks that the program announced. */
 #include "unwind/bytes.h"
+#include "unwind/call_x86_64.h"
 #include "unwind/epilogue.h"
 #include "unwind/state.h"
 #include "unwind/table.h"

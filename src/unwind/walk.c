@@ -7,7 +7,7 @@
  * further out decide the rest of the walk. The last stack is kept from the outermost frame inwards with its words in
  * the same order, so one scan finds how much of it still stands, whichever frame the fresh ones meet.
  */
-#include "unwind/epilogue.h"
+#include "unwind/call_x86_64.h"
 #include "unwind/state.h"
 
 /*

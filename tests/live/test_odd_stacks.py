@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Odd stacks: pages that are closed while something further in allocates, where no read of ours may fault; large frames."""
+import json
 import os
 import resource
 import subprocess
+import time
 
 import pytest
 
@@ -44,14 +46,19 @@ def test_frames_of_a_megabyte_cost_no_more_than_small_ones(record, prog):
     assert big < 4 * small, (big, small)
 
 
-def test_stacks_go_on_where_go_and_c_call_each_other(record, byteledger, installed, tmp_path, go_cache):
-    """C runs on the thread's stack and Go on a goroutine's: each of the three ways to C's malloc is told to its beginning."""
-    program = str(tmp_path / "gocgo")
-    env = {**os.environ, "CGO_ENABLED": "1", "GOCACHE": go_cache, "HOME": str(tmp_path)}
-    built = subprocess.run([installed("go"), "build", "-o", program, os.path.join(ROOT, "tests/prog/gocgo.go")], env=env,
+@pytest.fixture(scope="module")
+def gocgo(installed, tmp_path_factory, go_cache):
+    folder = tmp_path_factory.mktemp("gocgo")
+    env = {**os.environ, "CGO_ENABLED": "1", "GOCACHE": go_cache, "HOME": str(folder)}
+    built = subprocess.run([installed("go"), "build", "-o", str(folder / "gocgo"), os.path.join(ROOT, "tests/prog/gocgo.go")], env=env,
                            capture_output=True, text=True, timeout=280)
     assert built.returncode == 0, built.stderr
-    done = record([program, "500"])
+    return str(folder / "gocgo")
+
+
+def test_stacks_go_on_where_go_and_c_call_each_other(record, byteledger, gocgo):
+    """C runs on the thread's stack and Go on a goroutine's: each of the three ways to C's malloc is told to its beginning."""
+    done = record([gocgo, "500"])
     assert (done.returncode, done.stdout) == (0, b"done\n"), done.stderr
     assert "gap" not in done.report()["partial_stacks"]["by_reason"], done.report()["partial_stacks"]
     counted = {}
@@ -66,3 +73,26 @@ def test_stacks_go_on_where_go_and_c_call_each_other(record, byteledger, install
     assert counted == {(("main.main", "main.allocate"), True, False): 500,
                        (("main.main", "main.byCallback", "main.goBack", "main.allocate"), True, True): 500,
                        (("main.main.gowrap1", "main.beside", "main.allocate"), True, False): 500}, counted
+
+
+def test_pages_have_the_stacks_of_go_that_calls_c(byteledger, gocgo, tmp_path):
+    """In the kernel, too; where Go was called back by C they begin there, as the assembly between them has no recipes."""
+    path = str(tmp_path / "x.blt")
+    with subprocess.Popen([byteledger, "run", "-q", "-o", path, "--", gocgo, "50", "65536"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as child:
+        assert child.stdout.readline() == "done\n"
+
+        def pages():
+            got = subprocess.run([byteledger, "report", "--format", "json", path], capture_output=True, text=True, timeout=60)
+            rows = json.loads(got.stdout).get("pages", {}).get("rows", []) if got.returncode == 0 else []
+            named = [({frame["function"] for frame in row["frames"]}, row["bytes"]) for row in rows if row["kind"] == "anon"]
+            kept = [(names, size) for names, size in named if "keep" in names]
+            return kept if sum(size for _, size in kept) >= 150 * 65536 else None
+        end, kept = time.monotonic() + 60, None
+        while not kept:
+            assert time.monotonic() < end, "its pages were not counted"
+            kept = pages()
+        child.stdin.close()
+        assert child.wait(timeout=60) == 0
+    for way in ({"main.main", "main.allocate", "runtime.main"}, {"main.beside", "main.allocate"}, {"main.goBack", "main.allocate"}):
+        assert sum(size for names, size in kept if way <= names) >= 49 * 65536, (way, kept)

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// gocgo - C's malloc by three ways: from Go, from Go that C called back, and from another goroutine. usage: gocgo COUNT
+// gocgo - C's malloc by three ways: from Go, from Go that C called back, and from another goroutine. usage: gocgo COUNT [BYTES]
+// With BYTES it touches them and waits for the end of its input.
 package main
 
 /*
 #include <stdlib.h>
 extern void goBack(int n);
-static void *keep(int n) { return malloc((size_t)n); }
+static void *keep(int n)
+{
+	char *block = malloc((size_t)n);
+	for (int i = 0; i < n; i += 4096)
+		block[i] = 1;
+	return block;
+}
+
 static int through(int n) { goBack(n); return n; }
 */
 import "C"
@@ -16,10 +24,12 @@ import (
 	"strconv"
 )
 
+var bytes = 48
+
 //go:noinline
 func allocate(n int) {
 	for i := 0; i < n; i++ {
-		C.keep(48)
+		C.keep(C.int(bytes))
 	}
 }
 
@@ -37,10 +47,16 @@ func beside(n int, done chan bool) {
 
 func main() {
 	n, _ := strconv.Atoi(os.Args[1])
+	if len(os.Args) > 2 {
+		bytes, _ = strconv.Atoi(os.Args[2])
+	}
 	allocate(n)
 	byCallback(n)
 	done := make(chan bool)
 	go beside(n, done)
 	<-done
 	fmt.Println("done")
+	if len(os.Args) > 2 {
+		os.Stdin.Read(make([]byte, 1))
+	}
 }

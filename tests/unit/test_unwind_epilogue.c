@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unwind/epilogue.h: what machine code says of its own frame. */
+/* unwind/epilogue.h, unwind/call_x86_64.h: what machine code says of its own frame. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "unwind/call_x86_64.h"
 #include "unwind/epilogue.h"
 #include "unwind/rule.h"
 
