@@ -523,7 +523,6 @@ static int look_once(struct taking *t, struct pages *pages, const struct snapsho
 	struct snapshot *s = t->s;
 	const struct breakdown_opt look = { .facts = opt->quiet ? NULL : threadfacts_read,
 					    .parts = opt->quiet,
-					    .brisk = !opt->freeze,
 					    .doubt_only = 1 };
 	breakdown_free(t->b);
 	t->b = breakdown_read(t->target, &look, err);
@@ -622,8 +621,6 @@ static struct snapshot *take(pid_t pid, const struct snapshot_opt *opt, struct e
 	int rc = target_open(&target, pid, err);
 	if (rc == 0)
 		rc = pages_open(&pages, &target, err);
-	if (rc == 0 && !opt->freeze)
-		pages_briskly(&pages);
 	if (rc == 0 && opt->freeze)
 		rc = freeze_begin(&freeze, pid, err);
 	if (rc == 0) {
