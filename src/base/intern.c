@@ -31,7 +31,8 @@ uint64_t hash_bytes(const void *bytes, size_t len, uint64_t seed)
 		h = hash_u64(h, w, seed);
 	}
 	w = 0;
-	memcpy(&w, p, len);
+	if (len) /* of nothing there may be no place */
+		memcpy(&w, p, len);
 	return hash_u64(h, w, seed);
 }
 
