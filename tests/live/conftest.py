@@ -106,7 +106,7 @@ def finished(byteledger, path):
 
 
 def read_once(looker, pid):
-    """Wait until `regions`, process @looker, has made a whole reading of process @pid from now on: between two it sleeps."""
+    """Wait until `regions`, process @looker, has made a whole reading of process @pid from now on: between two it waits for events."""
     def knows():
         with contextlib.suppress(OSError):
             return f"/proc/{pid}" in [os.readlink(f"/proc/{looker}/fd/{fd}") for fd in os.listdir(f"/proc/{looker}/fd")]
@@ -115,14 +115,15 @@ def read_once(looker, pid):
         with open(f"/proc/{looker}/io", encoding="ascii") as file:
             return int(next(line for line in file if line.startswith("rchar")).split()[1])
 
-    def sleeps():
-        with open(f"/proc/{looker}/stat", encoding="ascii") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] == "S"
+    def waits():
+        """In poll() or ppoll(): amid a reading it pauses, too, but by nanosleep()."""
+        with open(f"/proc/{looker}/syscall", encoding="ascii") as file:
+            return file.read().split()[0] in ("7", "271", "73") # x86-64's, arm64's
 
     deadline = time.monotonic() + 60
     for _ in range(2): # the first may have begun before
         began = bytes_read()
-        while not (knows() and bytes_read() > began + (20 << 10) and sleeps()):
+        while not (knows() and bytes_read() > began + (20 << 10) and waits()):
             assert time.monotonic() < deadline, f"no reading of process {pid}"
             time.sleep(0.01)
 

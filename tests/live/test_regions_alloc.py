@@ -190,9 +190,9 @@ def test_redis_with_jemalloc_agrees_with_its_own_figures(byteledger, installed, 
 
 
 @pytest.fixture(scope="module")
-def goheap(installed, tmp_path_factory):
+def goheap(installed, tmp_path_factory, go_cache):
     folder = tmp_path_factory.mktemp("go")
-    env = {**os.environ, "GOCACHE": str(folder / "cache"), "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
+    env = {**os.environ, "GOCACHE": go_cache, "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
     built = subprocess.run([installed("go"), "build", "-o", str(folder / "goheap"), os.path.join(ROOT, "tests/prog/goheap.go")],
                            env=env, capture_output=True, text=True, timeout=280)
     assert built.returncode == 0, built.stderr

@@ -108,13 +108,13 @@ def test_java(byteledger, installed, tmp_path):
 
 
 @pytest.mark.large
-def test_go_program(byteledger, installed, tmp_path):
+def test_go_program(byteledger, installed, tmp_path, go_cache):
     (tmp_path / "idle.go").write_text(
         'package main\nimport ("fmt"; "os")\nvar keep [][]byte\nfunc main() { for i := 0; i < 64; i++ {'
         ' keep = append(keep, make([]byte, 1<<20)) }\nfor _, k := range keep { for i := range k { k[i] = 1 } }\n'
         'fmt.Println("ready"); os.Stdin.Read(make([]byte, 1)) }\n')
     subprocess.run([installed("go"), "build", "-o", str(tmp_path / "idle"), str(tmp_path / "idle.go")], check=True,
-                   timeout=280, env={**os.environ, "GOCACHE": str(tmp_path / "cache"), "GO111MODULE": "off"})
+                   timeout=280, env={**os.environ, "GOCACHE": go_cache, "GO111MODULE": "off"})
     with program([str(tmp_path / "idle")], ready="ready") as child:
         seen = judge(byteledger, child.pid)
         assert {"program-text", "program-bss"} <= kinds(seen)
