@@ -263,8 +263,6 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 	b->heaps_refused = 0;
 	if (b->unhurried) /* whoever watches has time */
 		pages_gently(&pages);
-	else if (b->brisk)
-		pages_briskly(&pages);
 	struct memory_process process = { .target = target, .pages = &pages };
 	struct memory memory;
 	memory_of_process(&memory, &process);

@@ -467,9 +467,7 @@ static int read_quick(const struct target *target, struct classifier *classifier
 	int rc = pages_open(&q.pages, target, err);
 	if (rc < 0)
 		return rc;
-	if (opt->brisk)
-		pages_briskly(&q.pages);
-	else if (target->pid != getpid() && !opt->parts)
+	if (target->pid != getpid() && !opt->parts)
 		pages_gently(&q.pages);
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	rc = query_each(target, &q);
@@ -552,7 +550,6 @@ struct breakdown *breakdown_read(const struct target *target, const struct break
 	b->labels_max = opt->labels_max ? opt->labels_max : LABELS_DEFAULT;
 	b->full = !opt->quick && !(opt->parts && tells_parts(target));
 	b->unhurried = opt->quick;
-	b->brisk = opt->brisk;
 	b->keeps_all = opt->keep == 0;
 	b->time_ns = clock_ns(CLOCK_REALTIME);
 	b->start_ns = clock_ns(CLOCK_MONOTONIC);

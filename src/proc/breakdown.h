@@ -43,7 +43,6 @@ struct breakdown_opt {
 	 * reading. Where the kernel tells less (before Linux 6.11) it is a full one instead.
 	 */
 	int parts;
-	int brisk;      /* pages and allocators by pages_briskly() */
 	int no_threads; /* leave threads out; stacks are then known by their shape only */
 	int no_checks; /* leave status and smaps_rollup out: the latter walks all pages once more */
 	int doubt_only; /* smaps_rollup only where the kernel's counters differ from the sum by more than 1 % */
@@ -64,7 +63,6 @@ struct breakdown {
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
 	int full;                  /* PSS and all that stands in smaps is known */
 	int unhurried;             /* who asked has time: pages_gently() for allocators as well */
-	int brisk;                 /* or none: pages_briskly() */
 	struct reading reading;
 
 	uint64_t rss_bytes, pss_bytes, virtual_bytes, reserved_bytes, swap_bytes, hugetlb_bytes,

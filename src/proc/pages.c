@@ -24,7 +24,6 @@
 #define TURN_NS 500000u /* of calls without a pause */
 #define SHORT_TURN_NS 250000u
 #define LONG_PAUSE_NS 500000
-#define BRISK_PAUSE_NS 100000
 #define RUNS 512u
 #define CALL_PAGES \
 	8192u /* found by a call, which holds the target's lock for 0.1 ms a thousand at worst */
@@ -160,7 +159,6 @@ int pages_open(struct pages *pages, const struct target *target, struct err *err
 void pages_gently(struct pages *pages)
 {
 	pages->gentle = 1;
-	pages->was = SCHED_OTHER;
 	/* as after an earlier time */
 	if ((sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) == SCHED_OTHER)
 		pages->raised =
@@ -168,36 +166,12 @@ void pages_gently(struct pages *pages)
 					   &(struct sched_param){ .sched_priority = 1 }) == 0;
 }
 
-void pages_briskly(struct pages *pages)
-{
-	pages->was = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
-	pages->brisk = pages->was == SCHED_OTHER || pages->was == SCHED_BATCH;
-}
-
-uint64_t pages_begin(struct pages *pages)
-{
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	if (pages->brisk && !pages->raised) {
-		pages->raised =
-			sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK,
-					   &(struct sched_param){ .sched_priority = 1 }) == 0;
-		pages->brisk = pages->raised;
-		pages->raised_ns = now;
-	}
-	return now;
-}
-
-/* Back among the others. */
-static void lower(struct pages *pages)
-{
-	if (pages->raised)
-		sched_setscheduler(0, pages->was | SCHED_RESET_ON_FORK, &(struct sched_param){ 0 });
-	pages->raised = 0;
-}
-
 void pages_close(struct pages *pages)
 {
-	lower(pages);
+	if (pages->raised)
+		sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK,
+				   &(struct sched_param){ 0 });
+	pages->raised = 0;
 	if (pages->fd >= 0)
 		close(pages->fd);
 	pages->fd = -1;
@@ -212,15 +186,6 @@ void pages_rest(struct pages *pages, uint64_t before_ns, uint64_t *stall_ns)
 	uint64_t stretch = now - pages->since_ns;
 	if (stall_ns && stretch > *stall_ns)
 		*stall_ns = stretch;
-	if (pages->brisk) {
-		if (now - pages->raised_ns < SHORT_TURN_NS)
-			return;
-		/* still raised: on a busy machine it would come back after many turns of others, and what it reads would be long past */
-		nanosleep(&(struct timespec){ .tv_nsec = BRISK_PAUSE_NS }, NULL);
-		pages->raised_ns = clock_ns(CLOCK_MONOTONIC);
-		pages->since_ns = 0;
-		return;
-	}
 	if (stretch < (pages->gentle ? SHORT_TURN_NS : TURN_NS))
 		return;
 	nanosleep(&(struct timespec){ .tv_nsec = pages->gentle ? LONG_PAUSE_NS : PAUSE_NS }, NULL);
@@ -246,7 +211,7 @@ static int scan_call(struct pages *pages, uint64_t start, uint64_t end, unsigned
 					 .category_anyof_mask = mask,
 					 .return_mask =
 						 mask | more | (pages->guards ? SCAN_GUARD : 0) };
-	uint64_t before = pages_begin(pages);
+	uint64_t before = clock_ns(CLOCK_MONOTONIC);
 	int count = ioctl(pages->fd, KERNEL_PAGE_SCAN, &scan);
 	int rc = count < 0 ? (errno == EINVAL && kinds & PAGE_GUARD ? -ENODATA : -errno) : 0;
 	pages_rest(pages, before, stall_ns);
@@ -280,7 +245,7 @@ static int entries_slice(struct pages *pages, uint64_t start, uint64_t end, unsi
 		uint64_t want = (end - start) / page;
 		if (want > RUNS)
 			want = RUNS;
-		uint64_t before = pages_begin(pages);
+		uint64_t before = clock_ns(CLOCK_MONOTONIC);
 		ssize_t got = pread(pages->fd, entries, want * 8, (off_t)(start / page * 8));
 		int failed = got < 0 ? errno : 0;
 		pages_rest(pages, before, stall_ns);
@@ -311,8 +276,8 @@ static int entries_slice(struct pages *pages, uint64_t start, uint64_t end, unsi
 	return run_kinds ? fn(ctx, run, start, run_kinds) : 0;
 }
 
-static int each(struct pages *pages, uint64_t start, uint64_t end, unsigned kinds, pages_fn fn,
-		void *ctx, uint64_t *stall_ns)
+int pages_each(struct pages *pages, uint64_t start, uint64_t end, unsigned kinds, pages_fn fn,
+	       void *ctx, uint64_t *stall_ns)
 {
 	/*
 	 * PAGEMAP_SCAN fails as a whole above the top of user space, where vsyscall lies; pagemap has nothing to say
@@ -334,16 +299,6 @@ static int each(struct pages *pages, uint64_t start, uint64_t end, unsigned kind
 		slice = took > FAST_NS ? SLICE : slice < 1ull << 50 ? slice * 2 : slice;
 	}
 	return 0;
-}
-
-int pages_each(struct pages *pages, uint64_t start, uint64_t end, unsigned kinds, pages_fn fn,
-	       void *ctx, uint64_t *stall_ns)
-{
-	int was_raised = pages->raised, rc = each(pages, start, end, kinds, fn, ctx, stall_ns);
-	/* who raised itself in here goes on as it came; it may have nothing more to ask for a while */
-	if (pages->brisk && !was_raised)
-		lower(pages);
-	return rc;
 }
 
 struct tally {

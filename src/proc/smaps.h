@@ -60,12 +60,11 @@ int maps_query_at(struct maps_query *query, uint64_t addr, int or_next, struct r
 /** struct pages - what is resident, without walking page tables for PSS. */
 struct pages {
 	int fd;
-	int scan;                       /* PAGEMAP_SCAN (Linux 6.7) works here */
-	int guards;                     /* it tells guard markers (Linux 6.15) */
-	int gentle, brisk, raised, was; /* private: pages_gently(), pages_briskly() */
+	int scan;           /* PAGEMAP_SCAN (Linux 6.7) works here */
+	int guards;         /* it tells guard markers (Linux 6.15) */
+	int gentle, raised; /* private: pages_gently() */
 	uint64_t since_ns,
-		until_ns;   /* private: of calls that followed each other without a pause */
-	uint64_t raised_ns; /* private: since then it goes before others */
+		until_ns; /* private: of calls that followed each other without a pause */
 };
 /** pages_open() - probes PAGEMAP_SCAN once; falls back to pagemap, which costs three times as much. */
 int pages_open(struct pages *pages, const struct target *target, struct err *err);
@@ -77,14 +76,6 @@ void pages_close(struct pages *pages);
  * goes before ordinary threads.
  */
 void pages_gently(struct pages *pages);
-/**
- * pages_briskly() - for whoever has no time, yet shall not be felt: from now on to pages_close() who reads goes before ordinary threads for as
- * long as it makes calls (as above: it must not sit on the lock), a quarter of a millisecond at a time, and then lets all others run. Where it
- * may not, as if it had not been called.
- */
-void pages_briskly(struct pages *pages);
-/** pages_begin() - a call that takes the target's lock is next; the time, for pages_rest(). */
-uint64_t pages_begin(struct pages *pages);
 /**
  * pages_rest() - a call that takes the target's lock, begun at @before_ns (CLOCK_MONOTONIC), is over: pause where such calls followed each
  * other for half a millisecond, and tell @stall_ns (may be NULL) how long they did, if that is more. Whoever asks again at once takes the
