@@ -6,10 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/explain.h"
@@ -156,23 +154,7 @@ void record_tell_children(const struct recorder_result *result, const struct rec
 		text_bytes(x, result->child_peak_bytes), *base ? ", " : "", base);
 }
 
-#define FAMILY_WAIT_NS 3000000000ull
-#define FAMILY_LOOK_NS 20000000
 #define FAMILY_SHOWN 20
-
-/* The recordings of those that have ended are finished some milliseconds later. */
-static struct family *await_family(const char *path, struct err *err)
-{
-	for (uint64_t start = clock_ns(CLOCK_MONOTONIC);;) {
-		struct family *family = family_read(path, NULL, err);
-		if (!family || !family_unfinished(family) ||
-		    clock_ns(CLOCK_MONOTONIC) - start > FAMILY_WAIT_NS)
-			return family;
-		family_freep(&family);
-		const struct timespec pause = { .tv_nsec = FAMILY_LOOK_NS };
-		nanosleep(&pause, NULL);
-	}
-}
 
 void record_tell_family(const struct record_opt *opt, const struct recorder_result *result)
 {
@@ -181,7 +163,7 @@ void record_tell_family(const struct record_opt *opt, const struct recorder_resu
 	struct err err = { 0 };
 	if (opt->quiet || !opt->follow_children)
 		return;
-	CLEANUP(family_freep) struct family *family = await_family(path, &err);
+	CLEANUP(family_freep) struct family *family = family_await(path, &err);
 	if (!family) {
 		cmd_fail(&err);
 		return;

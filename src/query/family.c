@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "trace/trace.h"
 
 #define FILES_MAX 200000 /* of a folder: what is beyond is not looked into */
@@ -397,4 +399,20 @@ size_t family_unfinished(const struct family *family)
 		count += m->goes_on && kill((pid_t)m->pid, 0) < 0 && errno == ESRCH;
 	}
 	return count;
+}
+
+#define AWAIT_NS 3000000000ull
+#define AWAIT_LOOK_NS 20000000
+
+struct family *family_await(const char *path, struct err *err)
+{
+	const struct timespec pause = { .tv_nsec = AWAIT_LOOK_NS };
+	for (uint64_t start = clock_ns(CLOCK_MONOTONIC);;) {
+		struct family *family = family_read(path, NULL, err);
+		if (!family || !family_unfinished(family) ||
+		    clock_ns(CLOCK_MONOTONIC) - start > AWAIT_NS)
+			return family;
+		family_freep(&family);
+		nanosleep(&pause, NULL);
+	}
 }

@@ -14,6 +14,11 @@
  */
 struct family *family_read(const char *path, const struct recording_ears *ears, struct err *err);
 void family_freep(struct family **family);
+/**
+ * family_await() - the same once the recordings of all members that have ended are finished, which takes their recorders some
+ * milliseconds; after 3 seconds as it is then.
+ */
+struct family *family_await(const char *path, struct err *err);
 /** family_unfinished() - how many members have ended, while their recordings are still being written. */
 size_t family_unfinished(const struct family *family);
 

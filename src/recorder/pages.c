@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -67,8 +66,6 @@ void record_pages_read(struct record *rec)
 #define AFTER_PAUSE_NS 50000000
 #define AFTER_FIRST_NS 20000000ull
 #define AFTER_LAST_NS 5000000000ull
-#define FAMILY_WAIT_NS 3000000000ull
-#define FAMILY_LOOK_NS 20000000
 #define LOOK_FIRST_NS 50000000ull
 #define LOOK_LAST_NS 1000000000ull
 #define LOOK_MOST 256u
@@ -220,21 +217,6 @@ static int was_read(const struct record_pages *pages, const struct family_member
 	return 0;
 }
 
-/* The recordings of those that have ended are finished some milliseconds later. */
-static struct family *await_family(const char *path)
-{
-	struct err ignored = { 0 };
-	for (uint64_t start = clock_ns(CLOCK_MONOTONIC);;) {
-		struct family *family = family_read(path, NULL, &ignored);
-		if (!family || !family_unfinished(family) ||
-		    clock_ns(CLOCK_MONOTONIC) - start > FAMILY_WAIT_NS)
-			return family;
-		family_freep(&family);
-		const struct timespec pause = { .tv_nsec = FAMILY_LOOK_NS };
-		nanosleep(&pause, NULL);
-	}
-}
-
 void record_pages_children(struct record *rec, const char *path)
 {
 	struct record_pages *pages = &rec->pages;
@@ -244,7 +226,8 @@ void record_pages_children(struct record *rec, const char *path)
 	record_pages_read(rec);
 	if (pages->taken)
 		keep(pages, STEAL(pages->taken), rec->pid);
-	CLEANUP(family_freep) struct family *family = await_family(path);
+	struct err ignored = { 0 };
+	CLEANUP(family_freep) struct family *family = family_await(path, &ignored);
 	if (family && rec->settings.store_symbols)
 		pageown_resolve_all(pages->own);
 	for (size_t i = 0; family && i < family->count; i++) {
