@@ -263,16 +263,19 @@ static __attribute__((noinline)) uint32_t stack_of(void *ctx, uint32_t pid, uint
 	uint64_t ip = regs ? regs->ip : 0;
 	/* behind the instruction of a system call, at that of a fault */
 	uint32_t exact = regs && (int64_t)regs->orig_ax < 0;
+	uint8_t flags = exact ? WIRE_PAGES_EXACT : 0;
 	w->frames = 0;
 	w->stop = WIRE_STOP_NO_SCRATCH; /* a worker thread of the kernel's own making */
 	w->hash = 0;
 	if (ip) {
 		/* no table yet of this process, or of what it has just mapped */
 		if (walk_stack(w, slot, pid, exact ? ip : ip - 1, regs->sp, regs->bp, regs->bx) ||
-		    !w->frames)
+		    !w->frames) {
 			walk_untabled(ctx, w, ip + exact);
-		else
+			flags |= WIRE_PAGES_UNTABLED;
+		} else {
 			count(WIRE_PAGES_COUNT_WALKS, 1);
+		}
 		if (w->stop == WIRE_STOP_NO_MODULE)
 			ask_for_code(pid);
 	}
@@ -282,7 +285,7 @@ static __attribute__((noinline)) uint32_t stack_of(void *ctx, uint32_t pid, uint
 	if (known)
 		id = *known;
 	else
-		id = keep_stack(w, hash, owner, epoch, exact ? WIRE_PAGES_EXACT : 0);
+		id = keep_stack(w, hash, owner, epoch, flags);
 	walk_end(w);
 	return id;
 }

@@ -73,6 +73,8 @@ struct page_stack {
 	uint64_t first_ns;                 /* CLOCK_MONOTONIC */
 	const struct page_module *program; /* its main executable; NULL = unknown */
 	uint32_t number;                   /* dense, from 0 */
+	uint32_t
+		known_at; /* its maker's: how much was known of mappings when its frames were looked up */
 	uint16_t count;
 	uint8_t stop; /* enum wire_stop */
 	const struct page_frame *frames[];

@@ -308,11 +308,13 @@ static struct page_stack *make_stack(struct pageown *p, const struct wire_pages_
 	stack->epoch = head->epoch;
 	stack->first_ns = head->first_ns;
 	stack->stop = head->stop;
+	stack->known_at = p->places_changed;
 	stack->program = image && image->program ? &image->program->module : NULL;
 	for (uint16_t i = 0; i < count; i++) {
 		const struct page_frame *frame = locate(p, image, p->pool[at + i],
 							i == 0 && (head->flags & WIRE_PAGES_EXACT));
-		if (!frame)
+		/* the kernel's walk takes any word for a frame pointer: what leads to no file's code was none */
+		if (!frame || (i && head->flags & WIRE_PAGES_UNTABLED && !frame->module->path[0]))
 			break;
 		stack->frames[stack->count++] = frame;
 	}
@@ -451,11 +453,42 @@ void pageown_take_stacks(struct pageown *p, int all)
 		take_again(p);
 }
 
+/* Some of it is in no file that is known, or was left out for that. */
+static int lacks_files(const struct pageown *p, const struct page_stack *stack, uint32_t id)
+{
+	for (uint16_t i = 0; i < stack->count; i++)
+		if (!stack->frames[i]->module->path[0])
+			return 1;
+	return stack->count < p->heads[id].count;
+}
+
+/*
+ * A library's code runs some milliseconds before anybody has told of its mapping: what was taken for code made at run time is looked
+ * up again where more is known since.
+ */
+static void look_again(struct pageown *p, uint32_t id)
+{
+	struct page_stack *old = p->stacks[id];
+	if (!old || old->known_at == p->places_changed || p->state[id] != STACK_USED ||
+	    !lacks_files(p, old, id) || !find_image(p, old->pid, old->epoch))
+		return;
+	struct page_stack *stack = make_stack(p, &p->heads[id]);
+	if (!stack)
+		return;
+	p->stack_numbers--;
+	stack->number = old->number;
+	page_stack_put(old);
+	p->stacks[id] = stack;
+}
+
 const struct page_stack *pageown_stack(struct pageown *p, uint32_t id)
 {
 	if (id >= p->stacks_seen || (id < p->stacks_max && p->state && p->state[id] == STACK_GIVEN))
 		pageown_take_stacks(p, 1);
-	return p->stacks && id >= WIRE_PAGES_FIRST && id < p->stacks_seen ? p->stacks[id] : NULL;
+	if (!p->stacks || id < WIRE_PAGES_FIRST || id >= p->stacks_seen)
+		return NULL;
+	look_again(p, id);
+	return p->stacks[id];
 }
 
 /* ---- names ---------------------------------------------------------------------------------------------------------- */

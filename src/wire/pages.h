@@ -32,7 +32,8 @@ enum wire_pages_stack {
 	WIRE_PAGES_FIRST = 8
 };
 
-#define WIRE_PAGES_EXACT 1 /* frame 0 is an exact address + 1, not one behind a call */
+#define WIRE_PAGES_EXACT 1    /* frame 0 is an exact address + 1, not one behind a call */
+#define WIRE_PAGES_UNTABLED 2 /* by the kernel's own walk: what is behind frame 0 may be no code */
 
 /** A stack, by number. Frames stand in the pool, innermost first, "addresses after". */
 struct wire_pages_stack_head {

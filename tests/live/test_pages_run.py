@@ -147,3 +147,16 @@ def test_pages_are_left_out_where_they_are_not_wanted_or_not_permitted(byteledge
         assert done.returncode == 0, done.stderr
         assert done.stderr.count("without resident pages by stack") == 1, done.stderr
         assert "pages" not in report(byteledger, path)
+
+
+@needs_bpf
+def test_code_of_libraries_is_theirs_from_the_first_moment(byteledger, prog, tmp_path):
+    """It runs before anybody has told of its mapping, and nothing is remembered from an earlier start: none of it is made at run time."""
+    for n in range(4):  # how late that is told differs
+        path = str(tmp_path / f"{n}.blt")
+        done = run(byteledger, "run", "-q", "-o", path, "--", prog("frag"), "200000", "90", stdin=subprocess.DEVNULL,
+                   env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / f"cache{n}")})
+        assert done.returncode == 0, done.stderr
+        pages = report(byteledger, path)["pages"]
+        nowhere = [row for row in pages["rows"] if any(not frame["module"] for frame in row["frames"])]
+        assert sum(row["bytes"] for row in nowhere) <= 16 * 4096 < 0.01 * pages["rss_bytes"], nowhere
