@@ -52,7 +52,9 @@ struct instant {
 		*pages; /* the reading of resident pages next to the moment; NULL: there is none */
 	int64_t pages_age_ns; /* how far it is from the snapshot: later is positive */
 	size_t unreadable; /* places of the recording where a snapshot is damaged, or may have been */
-	int64_t age_ns;    /* how far the snapshot lies before the moment that was asked for */
+	uint64_t
+		peak_rss_bytes; /* the most that the recording knows of, of a moment without a snapshot maybe; 0: not known */
+	int64_t age_ns; /* how far the snapshot lies before the moment that was asked for */
 };
 void instant_fini(struct instant *instant);
 /** instant_drop() - the blocks go, the rest stays: they have been counted. */

@@ -404,6 +404,10 @@ void out_explain_members(struct jsonw *j, const struct explain *e, size_t most)
 	jsonw_u64(j, "time_ns", s->time_ns);
 	jsonw_i64(j, "snapshot_age_ns", e->snapshot_age_ns);
 	jsonw_u64(j, "rss_bytes", s->rss_bytes);
+	if (e->peak_rss_bytes)
+		jsonw_u64(j, "peak_rss_bytes", e->peak_rss_bytes);
+	else
+		jsonw_null(j, "peak_rss_bytes");
 	if (s->pss_bytes)
 		jsonw_u64(j, "pss_bytes", s->pss_bytes);
 	else

@@ -512,6 +512,16 @@ static void put_verdict(struct page *p)
 			   e->unreadable, e->unreadable == 1 ? "place" : "places");
 		wrap(p, 2, 2, buf_cstr(&text));
 	}
+	if (e->peak_rss_bytes > sheet->rss_bytes + sheet->rss_bytes / 10) {
+		fprintf(p->to, "  ");
+		buf_clear(&text);
+		buf_printf(
+			&text,
+			"Its RSS was %s MiB at most. Of that moment there is no snapshot; this one "
+			"has the most memory.",
+			mib(a, e->peak_rss_bytes));
+		wrap(p, 2, 2, buf_cstr(&text));
+	}
 	if (!e->recorded && e->why_not) {
 		fprintf(p->to, "  ");
 		wrap(p, 2, 2, e->why_not);

@@ -158,6 +158,27 @@ static int moment(const char *path, const struct query_time *time, uint64_t *ns,
 	return whole ? query_time_resolve_inside(time, whole, 1, ns, err) : err->code;
 }
 
+/* Of a recording that was finished: its summary says it, or it is so short that it has none and is read at once. */
+static uint64_t peak_rss(const char *path, struct trace_reader *reader)
+{
+	struct err ignored = { 0 };
+	struct trace_reader_info info;
+	struct prof_totals totals = { 0 };
+	trace_reader_info(reader, &info);
+	CLEANUP(prof_freep) struct prof *summed = info.indexed ? prof_new(&ignored) : NULL;
+	if (!summed)
+		return 0;
+	if (trace_reader_summary(reader, summed, &ignored) > 0) {
+		prof_totals(summed, &totals);
+		return totals.peak_rss_bytes;
+	}
+	CLEANUP(recording_freep) struct recording *rec = recording_open(path, NULL, &ignored);
+	CLEANUP(prof_freep) struct prof *whole = rec ? recording_read(rec, NULL, &ignored) : NULL;
+	if (whole)
+		prof_totals(whole, &totals);
+	return totals.peak_rss_bytes;
+}
+
 /* What later snapshots say of how long a saving would have kept. */
 static void look_later(struct instant *instant, struct trace_reader *reader,
 		       const struct trace_shot *shots, size_t count, size_t at)
@@ -216,7 +237,9 @@ static int read_it(const char *path, const struct query_time *time,
 			look_arenas(instant, path);
 		if (rc == 0)
 			look_later(instant, reader, shots, count, at);
-		if (rc == 0 && !is_peak(time))
+		if (rc == 0 && is_peak(time))
+			instant->peak_rss_bytes = peak_rss(path, reader);
+		else if (rc == 0)
 			instant->age_ns = (int64_t)(ns - instant->snapshot->time_ns);
 	}
 	free(shots);

@@ -229,6 +229,7 @@ struct explain *explain_new(struct instant *instant, const struct explain_opt *o
 		e->filtered = instant->filtered;
 		e->unreadable = instant->unreadable;
 		e->snapshot_age_ns = instant->age_ns;
+		e->peak_rss_bytes = instant->peak_rss_bytes;
 		rc = e->recorded ? group_all(&g, &in, instant->maps) : 0;
 	}
 	free(g.bytes);

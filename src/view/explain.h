@@ -63,8 +63,9 @@ struct explain {
 	int has_pages;
 	struct explain_touch *touched; /* by label, of each the largest first */
 	size_t touched_count;
-	uint64_t touched_bytes; /* of the class anonymous-mmap: what nothing else explains */
-	int64_t pages_age_ns;   /* how far the reading is from the snapshot */
+	uint64_t touched_bytes;  /* of the class anonymous-mmap: what nothing else explains */
+	int64_t pages_age_ns;    /* how far the reading is from the snapshot */
+	uint64_t peak_rss_bytes; /* FILE at its peak: as instant.peak_rss_bytes; else 0 */
 	int64_t snapshot_age_ns; /* FILE: how far the snapshot is from the moment that was asked for */
 };
 

@@ -249,3 +249,17 @@ def test_memory_that_nobody_asked_for_has_the_stack_that_touched_it(byteledger, 
     assert done.returncode == 0, done.stderr
     sheet = sheet_of(byteledger, alone)
     assert sheet["unexplained_bytes"] > 31 << 20 and "pages_age_ns" not in sheet
+
+
+def test_a_peak_that_no_snapshot_saw_is_told(byteledger, installed, tmp_path):
+    """A short program may have had its memory and given it back before the first one."""
+    path = tmp_path / "short.blt"
+    subprocess.run([byteledger, "run", "-q", "-o", str(path), "--", installed("perl"), "-e", "my $x = 'x' x 60_000_000; undef $x;"], check=True,
+                   capture_output=True, timeout=60)
+    sheet = sheet_of(byteledger, path)
+    assert sheet["peak_rss_bytes"] > 60_000_000
+    text = subprocess.run([byteledger, "explain", str(path)], capture_output=True, text=True, check=True, timeout=60).stdout
+    seen = sheet["rss_bytes"] * 1.1 >= sheet["peak_rss_bytes"]
+    assert ("Of that moment there is no snapshot" in text) != seen
+    at_end = json.loads(explain(byteledger, "--format", "json", "--at", "end", path).stdout)
+    assert at_end["peak_rss_bytes"] is None
