@@ -167,3 +167,28 @@ def config_of(db, ports, p2p=None, log=None, top="", name="9732"):
     if log:
         lines.append(f"log = {log}")
     return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def recorder(byteledger, tmp_path):
+    """recorder(top="", log_options="", ...) -> Recorder over tmp_path/db; stopped at the end."""
+    started = []
+
+    def start(top="", log_options="", wrap=(), ready=True, ports=None, db=None):
+        ports = ports or {"v2": free_port(), "v3": free_port(), "udp": free_port(), "tcp": free_port()}
+        log = f'{{ port = {ports["udp"]}, tcp_port = {ports["tcp"]}, unix = "{tmp_path}/log.sock"{log_options} }}'
+        r = Recorder(byteledger, tmp_path, config_of(db or tmp_path / "db", ports, log=log, top=top), ports, wrap, ready)
+        started.append(r)
+        return r
+    yield start
+    for r in started:
+        r.stop()
+
+
+def send_lines(r, lines):
+    """By UDP, which has no back-pressure: no more are under way than a socket holds without the right to have a larger one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        for n, line in enumerate(lines):
+            udp.sendto(line.encode(), ("127.0.0.1", r.ports["udp"]))
+            if n % 250 == 249 and n + 1 < len(lines):
+                wait_until(lambda: r.status()["logs"]["received"] > n, what=f"line {n}")  # pylint: disable=W0640

@@ -20,7 +20,7 @@ import urllib.parse
 import pytest
 
 import compat
-from netapi import VECTORS, Recorder, config_of, free_port, identity, wait_until
+from netapi import VECTORS, Recorder, config_of, free_port, identity, recorder, send_lines, wait_until  # pylint: disable=W0611
 from test_net_replay import packet
 
 CAPTURES = os.path.join(VECTORS, "captures")
@@ -64,22 +64,6 @@ def fill(byteledger, db, capture, *options):
     done = subprocess.run([byteledger, "net", "replay", "--store", str(db), *options, str(capture)], capture_output=True,
                           text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.fixture
-def recorder(byteledger, tmp_path):
-    """recorder(top="", log_options="", ...) -> Recorder over tmp_path/db; stopped at the end."""
-    started = []
-
-    def start(top="", log_options="", wrap=(), ready=True, ports=None, db=None):
-        ports = ports or {"v2": free_port(), "v3": free_port(), "udp": free_port(), "tcp": free_port()}
-        log = f'{{ port = {ports["udp"]}, tcp_port = {ports["tcp"]}, unix = "{tmp_path}/log.sock"{log_options} }}'
-        r = Recorder(byteledger, tmp_path, config_of(db or tmp_path / "db", ports, log=log, top=top), ports, wrap, ready)
-        started.append(r)
-        return r
-    yield start
-    for r in started:
-        r.stop()
 
 
 @pytest.fixture(scope="module")
@@ -458,167 +442,6 @@ def test_cors_is_loopback_unless_the_configuration_says_more(traffic, recorder, 
     r = recorder(top='cors = "*"\nhosts = ["node.example"]', ports=r.ports)
     status, headers, _ = r.request("/v2/p2p", headers={"Origin": "http://elsewhere.example", "Host": "node.example"})
     assert status == 200 and headers["Access-Control-Allow-Origin"] == "*"
-
-
-# ---- logs -----------------------------------------------------------------------------------------------------------------
-
-
-def send_lines(r, lines):
-    """By UDP, which has no back-pressure: no more are under way than a socket holds without the right to have a larger one."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-        for n, line in enumerate(lines):
-            udp.sendto(line.encode(), ("127.0.0.1", r.ports["udp"]))
-            if n % 250 == 249 and n + 1 < len(lines):
-                wait_until(lambda: r.status()["logs"]["received"] > n, what=f"line {n}")  # pylint: disable=W0640
-
-
-def test_known_log_tests_pass_with_a_restart_between_the_halves(recorder):
-    r = recorder()
-    server = compat.Server(f"http://127.0.0.1:{r.ports['v2']}", "9732")
-    address = f"127.0.0.1:{r.ports['udp']}"
-    compat.send_logs(address, range(5000), server)
-    compat.wait_for_log(server, 4999)
-    r.stop()
-    r = recorder(ports=r.ports)
-    compat.send_logs(address, range(5000, 10000), server)
-    compat.wait_for_log(server, 9999)
-    for check in compat.LOG:
-        check(server)
-    logs = r.status()["logs"]
-    assert (logs["received"], logs["malformed"], logs["dropped"]) == (5000, 0, 0)
-
-
-def test_lines_come_by_udp_tcp_and_unix_and_nothing_is_lost_in_silence(recorder, tmp_path):
-    r = recorder()
-    head = "<27>1 2021-07-14T12:00:00.026683+02:00 h a 1 a - "
-    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    for text in (head + "Jul 14 12:00:00.026 WARN by udp", "no header at all", b"\xff\xfe broken", "<30>Jul 14 12:00:00 host x: old"):
-        udp.sendto(text if isinstance(text, bytes) else text.encode(), ("127.0.0.1", r.ports["udp"]))
-    unix = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    unix.sendto((head + "Jul 14 12:00:00 - p2p.maintenance: by unix").encode(), f"{tmp_path}/log.sock")
-    with socket.create_connection(("127.0.0.1", r.ports["tcp"])) as tcp:
-        framed = (head + "10:00:00.000 NOTICE | framed\nwith a line end").encode()
-        for piece in (b"%d " % len(framed), framed[:20], framed[20:], b"<26>line one\n<31>line", b" two\n", b"\n", b"last, no end"):
-            tcp.sendall(piece)
-            time.sleep(0.01)  # so that pieces arrive alone; nothing depends on it
-    wait_until(lambda: r.status()["logs"]["received"] == 9, what="nine lines")
-    rows = wait_until(lambda: (lambda got: got if len(got) == 8 else None)(r.get("/v3/logs", "v3")), what="eight rows")
-    got = {(x["level"], x["section"], x["message"]) for x in rows}
-    assert got == {("Warning", "", "by udp"), ("Info", "", "no header at all"), ("Info", "", "old"),
-                   ("Info", "p2p.maintenance", "by unix"), ("Notice", "", "framed\nwith a line end"), ("Fatal", "", "line one"),
-                   ("Debug", "", "line two"), ("Info", "", "last, no end")}
-    logs = r.status()["logs"]
-    assert (logs["malformed"], logs["dropped"]) == (1, 0)
-    assert 1626256800026683000 in {x["timestamp"] for x in rows}
-
-
-def test_a_line_over_tcp_that_never_ends_is_cut_and_the_next_one_is_whole(recorder):
-    r = recorder()
-    with socket.create_connection(("127.0.0.1", r.ports["tcp"])) as tcp:
-        tcp.sendall(b"x" * 300_000 + b"\nafter\n")
-        wait_until(lambda: any(x["message"] == "after" for x in r.get("/v3/logs", "v3")), what="the next line")
-    rows = r.get("/v3/logs", "v3")
-    assert [len(x["message"]) for x in rows] == [5, 65536]
-    assert r.status()["logs"]["truncated"] == 1
-    assert 'byteledger_log_truncated_total{node="9732"} 1\n' in r.request("/metrics")[2].decode()
-
-
-def test_a_line_that_is_cut_inside_a_letter_keeps_the_letters_before(recorder, tmp_path):
-    r = recorder()
-    unix = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    unix.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-    unix.sendto("x".encode() + "\u00e4".encode() * 40_000, f"{tmp_path}/log.sock")
-    row, = wait_until(lambda: r.get("/v3/logs", "v3"), what="the line")
-    assert row["message"] == "x" + "\u00e4" * 32_767
-    logs = r.status()["logs"]
-    assert (logs["malformed"], logs["truncated"]) == (0, 1)
-
-
-def test_a_nul_inside_a_line_ends_nothing(recorder):
-    r = recorder()
-    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"<27>before\0behind it\0", ("127.0.0.1", r.ports["udp"]))
-    row, = wait_until(lambda: r.get("/v3/logs", "v3"), what="the line")
-    assert row["message"] == "before\0behind it"
-    assert r.get("/v3/logs", "v3", query="behind it") == [row]
-
-
-def test_a_new_sender_takes_the_place_of_the_one_silent_for_longest(recorder):
-    r = recorder()
-    held = [socket.create_connection(("127.0.0.1", r.ports["tcp"])) for _ in range(32)]
-    held[0].sendall(b"one line\nhalf")
-    wait_until(lambda: len(r.get("/v3/logs", "v3", limit=100)) == 1, what="the first line")
-    for number in range(1, 32):
-        held[number].sendall(b"line %d\n" % number)
-    wait_until(lambda: len(r.get("/v3/logs", "v3", limit=100)) == 32, what="the other lines")
-    assert r.status()["logs"]["refused_senders"] == 0
-    with socket.create_connection(("127.0.0.1", r.ports["tcp"])) as tcp:
-        tcp.sendall(b"there is room\n")
-        wait_until(lambda: len(r.get("/v3/logs", "v3", limit=100)) == 34, what="both lines")
-    assert {"half", "there is room"} <= {x["message"] for x in r.get("/v3/logs", "v3", limit=100)}
-    wait_until(lambda: r.status()["logs"]["refused_senders"] == 1, what="the count")
-    assert held[0].recv(1) == b""
-    for s in held:
-        s.close()
-
-
-def thread_states(pid):
-    states = {}
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        try:
-            with open(f"/proc/{pid}/task/{tid}/stat", encoding="utf-8") as file:
-                name, rest = file.read().split("(", 1)[1].rsplit(")", 1)
-            states[name, tid] = rest.split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            pass
-    return states
-
-
-def test_without_descriptors_nothing_spins_and_newcomers_get_in(recorder):
-    r = recorder(wrap=("prlimit", "--nofile=96:96"))
-    held = []
-    for kind in ("tcp", "v2", "v3"):
-        for _ in range(120):
-            s = socket.create_connection(("127.0.0.1", r.ports[kind]))
-            s.settimeout(20)
-            s.sendall(b"GET /v3/status HT" if kind != "tcp" else b"<14>1 - - - - - - half a li")
-            held.append(s)
-    # each server answers a newcomer, and a new sender is heard
-    assert r.get("/v3/status", "v2")["nodes"] and r.get("/v3/status", "v3")["nodes"]
-    late = socket.create_connection(("127.0.0.1", r.ports["tcp"]))
-    late.sendall(b"<14>1 - - - - - - from the late one\n")
-    wait_until(lambda: "from the late one" in str(r.get("/v2/log", limit=1000)), what="the late sender's line")
-    # a thread that is woken for ever by what it cannot take is never asleep: all are, at one moment
-    wait_until(lambda: set(thread_states(r.process.pid).values()) == {"S"}, what="a moment's rest")
-    for s in held:
-        s.close()
-
-
-def test_the_soft_limit_of_descriptors_is_raised_to_the_hard_one(recorder):
-    r = recorder(wrap=("prlimit", "--nofile=64:4096"))
-    assert resource.prlimit(r.process.pid, resource.RLIMIT_NOFILE) == (4096, 4096)
-    assert r.get("/v3/status")["nodes"]
-
-
-def test_disabled_search_says_so(recorder):
-    r = recorder(log_options=", disable_search = true")
-    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"some words", ("127.0.0.1", r.ports["udp"]))
-    wait_until(lambda: r.get("/v2/log"), what="the line")
-    status, _, body = r.request("/v2/log", query="words")
-    assert (status, json.loads(body)) == (500, {"error": "database error: there is no log indexer"})
-
-
-def test_retention_of_logs_takes_the_text_index_with_it(recorder, tmp_path):
-    r = recorder(log_options=", store_limit = 100")
-    send_lines(r, [f"word{n} line" for n in range(1000)])
-    wait_until(lambda: (r.get("/v2/log", limit=1) or [{"id": 0}])[0]["id"] == 999, what="all lines")
-    rows = r.get("/v2/log", limit=1000)
-    assert [x["id"] for x in rows] == list(range(999, 899, -1))
-    assert r.get("/v2/log", query="word5") == [] and len(r.get("/v2/log", query="word950")) == 1
-    r.stop()
-    db = sqlite3.connect(tmp_path / "db" / "store.sqlite")
-    assert db.execute("SELECT count(*) FROM log").fetchone() == (100,)
-    db.execute("INSERT INTO log_text(log_text) VALUES('integrity-check')")
-    db.close()
 
 
 # ---- event streams ----------------------------------------------------------------------------------------------------------
