@@ -255,6 +255,7 @@ def test_the_verdict_comes_first_and_adds_up(byteledger):
         verdict = seen["verdict"]
         assert sum(verdict.values()) == seen["rss_bytes"]
         own = {a["allocator"]: a for a in seen["allocators"]}
+        assert set(own) == {"glibc malloc", "CPython objects"}, own
         assert verdict["hole_bytes"] == sum(a["hole_bytes"] for a in own.values())
         lines = run(byteledger, "-p", program.pid).stdout.decode().split("\n")
         at = next(i for i, line in enumerate(lines) if " live" in line)

@@ -63,6 +63,27 @@ static void a_cache_behind_a_librarys_data_is_found(void **state)
 	fake_end(f);
 }
 
+/* As in CPython's heap, some runs in a hundred: three words for a descriptor, of which the size is a pointer. */
+static void words_that_pass_for_an_extent_of_terabytes_are_no_jemalloc(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_jemalloc);
+	for (uint64_t p = 0; p < 8; p++)
+		fake_put(f, JE_LEAF + p * 8, 0);
+	fake_put(f, JE_LEAF + 3 * 8, JE_EXTENT(0));
+	fake_put(f, JE_EXTENT(0), 0);
+	fake_put(f, JE_EXTENT(0) + 8, 0x5b3000);
+	fake_put(f, JE_EXTENT(0) + 16, FAKE_OWN);
+	fake_keep(f);
+	for (uint64_t left = 1 << 12; left < 1 << 24; left *= 2) {
+		struct memory_work work = { .left = left };
+		fake_reset(f);
+		f->memory.work = &work;
+		assert_null(read_once(f, heaps_jemalloc));
+	}
+	fake_end(f);
+}
+
 static void jemallocs_classes_eight_bytes_apart_are_found_out(void **state)
 {
 	(void)state;
@@ -734,6 +755,7 @@ int main(void)
 		cmocka_unit_test(jemallocs_extents_and_caches_are_told_apart),
 		cmocka_unit_test(jemalloc_built_for_57_bit_addresses_says_the_same),
 		cmocka_unit_test(a_cache_behind_a_librarys_data_is_found),
+		cmocka_unit_test(words_that_pass_for_an_extent_of_terabytes_are_no_jemalloc),
 		cmocka_unit_test(jemallocs_classes_eight_bytes_apart_are_found_out),
 		cmocka_unit_test(jemalloc_without_a_list_of_caches_says_so),
 		cmocka_unit_test(what_was_never_touched_is_live_all_the_same),
