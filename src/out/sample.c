@@ -67,9 +67,37 @@ static double key_of(const struct sample_row *row, enum out_sample_order order)
 	}
 }
 
+struct order {
+	const struct samples *samples;
+	const struct out_sample_opt *opt;
+};
+
+/* Where two stacks part, by file and place in it: addresses, and the numbers made of them, change from one run to the next. */
+static int compare_places(const struct samples *s, const struct sample_row *x,
+			  const struct sample_row *y)
+{
+	for (uint32_t i = 0; i < x->frame_count && i < y->frame_count; i++) {
+		const struct sample_frame *f = &s->frames[s->frame_list[x->frames + i]];
+		const struct sample_frame *g = &s->frames[s->frame_list[y->frames + i]];
+		int c = f == g || f->module == g->module ? 0
+			: !f->module || !g->module
+				? (f->module > g->module) - (f->module < g->module)
+				: strcmp(s->modules[f->module].path, s->modules[g->module].path);
+		if (c)
+			return c;
+		if (f->offset != g->offset)
+			return f->offset < g->offset ? -1 : 1;
+	}
+	if (x->frame_count != y->frame_count)
+		return x->frame_count < y->frame_count ? -1 : 1;
+	return x->pid != y->pid ? (x->pid > y->pid) - (x->pid < y->pid)
+				: (x->stack > y->stack) - (x->stack < y->stack);
+}
+
 static int compare(const void *a, const void *b, void *ctx)
 {
-	const struct out_sample_opt *opt = ctx;
+	const struct order *order = ctx;
+	const struct out_sample_opt *opt = order->opt;
 	const struct sample_row *x = *(struct sample_row *const *)a,
 				*y = *(struct sample_row *const *)b;
 	double p = key_of(x, opt->order), q = key_of(y, opt->order);
@@ -79,7 +107,7 @@ static int compare(const void *a, const void *b, void *ctx)
 	}
 	if (p != q)
 		return p < q ? 1 : -1;
-	return (x->stack > y->stack) - (x->stack < y->stack);
+	return compare_places(order->samples, x, y);
 }
 
 static int matches(const struct prof *prof, const struct sample_row *row, const regex_t *regex,
@@ -126,7 +154,8 @@ int sample_pick(const struct samples *s, const struct prof *prof, uint32_t pid,
 		pick->rows[pick->count++] = row;
 	}
 	free(frames);
-	qsort_r(pick->rows, pick->count, sizeof(*pick->rows), compare, (void *)opt);
+	struct order order = { s, opt };
+	qsort_r(pick->rows, pick->count, sizeof(*pick->rows), compare, &order);
 	if (opt->top && pick->count > opt->top) {
 		pick->beyond = pick->count - opt->top;
 		pick->count = opt->top;
