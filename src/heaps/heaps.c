@@ -224,10 +224,10 @@ double heaps_present(const struct breakdown *b, const uint8_t *claims)
 }
 
 /* A JVM's parts are known exactly, and malloc's large blocks by two words each: what is the JVM's must be known before. */
-static int (*const readers[])(struct breakdown *, const struct memory *,
-			      struct err *) = { heaps_hotspot,  heaps_glibc,    heaps_cpython,
-						heaps_jemalloc, heaps_mimalloc, heaps_tcmalloc,
-						heaps_go,       heaps_sbcl,     heaps_proofs };
+static int (*const readers[])(struct breakdown *, const struct memory *, struct err *) = {
+	heaps_hotspot,  heaps_glibc, heaps_cpython, heaps_jemalloc, heaps_mimalloc,
+	heaps_tcmalloc, heaps_go,    heaps_sbcl,    heaps_dotnet,   heaps_proofs
+};
 
 /* What a reader put into the units is of the allocator that it told first; of one that was refused it goes. */
 static void own_units(struct breakdown *b, size_t rows, size_t units, size_t pieces)

@@ -47,7 +47,8 @@ int hotspot_places(const struct breakdown *breakdown, const struct memory *memor
 /** hotspot_claim() - name what lies there; resident bytes of the heap, or -ENOMEM. */
 int64_t hotspot_claim(struct breakdown *breakdown, const struct hotspot_places *places);
 int heaps_hotspot(struct breakdown *breakdown, const struct memory *memory, struct err *err);
-/** heaps_sbcl() - names only. */
+/** heaps_sbcl(), heaps_dotnet() - names only. */
+int heaps_dotnet(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_sbcl(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_jemalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
 int heaps_mimalloc(struct breakdown *breakdown, const struct memory *memory, struct err *err);
