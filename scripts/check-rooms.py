@@ -47,7 +47,7 @@ MANNERS = {
 }
 MANNERS_REASONS = {
     "src/script/machine.c": "the child that a script runs in",
-    "src/sym/child.c": "a process of its own, which ends there",
+    "src/sym/reader.c": "a process of its own, which ends there",
     "src/source/sampler_attach.c": "a child of its own that is looked at",
     "src/tui/paint.c": "the terminal is its job",
     "src/alert/run.c": "the child that --on-alert exec: becomes",

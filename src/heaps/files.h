@@ -13,11 +13,21 @@
 #include "proc/target.h"
 
 struct heap_files {
-	/** The virtual address of variable @name of file @path as @target sees it; 0: it has none. */
-	uint64_t (*variable)(const struct target *target, const char *path, const char *name);
+	/** The virtual addresses @at of variables @names of file @path as @target sees it; 0: it has none. A millisecond a call. */
+	void (*variables)(const struct target *target, const char *path, const char *const names[],
+			  size_t count, uint64_t at[]);
 	/** Copy up to @len bytes at @offset of file @path; the number, or negative errno. */
 	ssize_t (*read)(const struct target *target, const char *path, uint64_t offset, void *to,
 			size_t len);
 };
+
+static inline uint64_t heap_files_variable(const struct heap_files *files,
+					   const struct target *target, const char *path,
+					   const char *name)
+{
+	uint64_t at;
+	files->variables(target, path, &name, 1, &at);
+	return at;
+}
 
 #endif

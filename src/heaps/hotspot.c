@@ -359,7 +359,9 @@ int hotspot_places(const struct breakdown *b, const struct memory *memory,
 	}
 	if (!library)
 		return 0;
-	uint64_t at = b->files->variable(b->files_of, library->name, "gHotSpotVMStructs"), table;
+	uint64_t at = heap_files_variable(b->files, b->files_of, library->name,
+					  "gHotSpotVMStructs"),
+		 table;
 	struct texts *texts = at ? calloc(1, sizeof(*texts)) : NULL;
 	struct found found = { 0 };
 	int rc = 0;

@@ -41,7 +41,7 @@ static const struct region *executable(const struct breakdown *b)
 static uint64_t value_of(const struct breakdown *b, const struct memory *memory,
 			 const struct region *program, const char *name)
 {
-	uint64_t at = b->files->variable(b->files_of, program->name, name), value = 0;
+	uint64_t at = heap_files_variable(b->files, b->files_of, program->name, name), value = 0;
 	/* one that is not moved when it is loaded stands at its own address */
 	uint64_t place = at >= program->start ? at : program->start + at;
 	return at && memory_read(memory, place, &value, sizeof(value)) == 0 ? value : 0;

@@ -234,7 +234,7 @@ static int has_reading(const struct breakdown *b, const char *allocator)
 
 static uint64_t variable(const struct module *m, const char *name)
 {
-	uint64_t at = m->b->files->variable(m->b->files_of, m->first->name, name);
+	uint64_t at = heap_files_variable(m->b->files, m->b->files_of, m->first->name, name);
 	return at ? m->bias + at : 0;
 }
 
@@ -246,14 +246,22 @@ static void tell_jemalloc(const struct module *m, const struct memory *memory)
 	} options[] = { { "narenas", 4 },        { "dirty_decay_ms", 8 },
 			{ "muzzy_decay_ms", 8 }, { "background_thread", 1 },
 			{ "tcache", 1 },         { "retain", 1 } };
-	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
-		char name[64], text[32];
+	enum { COUNT = sizeof(options) / sizeof(options[0]) };
+	char names[COUNT][64];
+	const char *all[COUNT];
+	uint64_t at[COUNT];
+	for (size_t i = 0; i < COUNT; i++) {
+		snprintf(names[i], sizeof(names[i]), "je_opt_%s", options[i].name);
+		all[i] = names[i];
+	}
+	m->b->files->variables(m->b->files_of, m->first->name, all, COUNT, at);
+	for (size_t i = 0; i < COUNT; i++) {
+		char text[32];
 		int64_t value = 0;
-		snprintf(name, sizeof(name), "je_opt_%s", options[i].name);
-		if (!number_at(memory, variable(m, name), &value, options[i].bytes))
+		if (!at[i] || !number_at(memory, m->bias + at[i], &value, options[i].bytes))
 			continue; /* a library without its symbols says none */
 		snprintf(text, sizeof(text), "%lld", (long long)value);
-		settings_add(m->b->settings, name + 3, text, "jemalloc, in force");
+		settings_add(m->b->settings, names[i] + 3, text, "jemalloc, in force");
 	}
 }
 

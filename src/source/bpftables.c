@@ -244,6 +244,7 @@ static int describe(struct bpftables *t, struct process *process, struct code_ma
 			places[i].text_bytes = (uint32_t)table->blob->text_bytes;
 		}
 	}
+	unwind_rows_rest(process->rows);
 	if (rc < 0) {
 		free(places);
 		free(tables);

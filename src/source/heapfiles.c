@@ -3,32 +3,38 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "sym/files.h"
 #include "sym/functions.h"
-#include "sym/image.h"
 
-static uint64_t variable(const struct target *target, const char *path, const char *name)
+static void variables(const struct target *target, const char *path, const char *const names[],
+		      size_t count, uint64_t at[])
 {
 	struct err ignored = { 0 };
+	memset(at, 0, count * sizeof(*at));
+	CLEANUP(elf_files_freep)
+	struct elf_files *files = elf_files_new((uint32_t)target->pid, &ignored);
 	CLEANUP(functions_freep)
-	struct functions *file = functions_open((uint32_t)target->pid, path, NULL, 0, &ignored);
-	return file ? functions_variable(file, name) : 0;
+	struct functions *file = files ? functions_open(files, path, NULL, 0, &ignored) : NULL;
+	if (file)
+		functions_variables(file, names, count, at);
 }
 
 static ssize_t read_file(const struct target *target, const char *path, uint64_t offset, void *to,
 			 size_t len)
 {
 	struct image_root root = { .fd = openat(target->dir, "root", O_PATH | O_CLOEXEC) };
-	struct image image = { 0 };
 	if (root.fd < 0)
 		return -errno;
-	int rc = image_open(&image, &root, path, NULL, 0);
-	ssize_t got = rc < 0 ? rc : pread(image.fd, to, len, (off_t)offset);
-	image_close(&image);
+	int fd = image_open_path(&root, OPENER_BELOW, path, 0);
+	ssize_t got = fd < 0 ? fd : pread(fd, to, len, (off_t)offset);
+	if (fd >= 0)
+		close(fd);
 	close(root.fd);
 	return got;
 }
 
-const struct heap_files heapfiles = { variable, read_file };
+const struct heap_files heapfiles = { variables, read_file };

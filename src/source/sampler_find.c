@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "source/sampler_find.h"
+#include "sym/files.h"
 #include "sym/functions.h"
 
 #define CODE_BYTES 4096u
@@ -593,24 +594,28 @@ static int is_family(const struct search *s)
 	return 0;
 }
 
-static int look_into(struct search *s, uint32_t pid, const struct code_mapping *mapping,
-		     struct sampler_functions *out, enum functions_names *names, int *is_static,
-		     struct err *err)
+static int look_into(struct search *s, struct elf_files *files, uint32_t pid,
+		     const struct code_mapping *mapping, struct sampler_functions *out,
+		     enum functions_names *names, int *is_static, struct err *err)
 {
 	struct err gone;
 	err_init(&gone);
 	CLEANUP(functions_freep)
-	struct functions *file =
-		functions_open(pid, mapping->path, mapping->build_id, mapping->build_id_len, &gone);
+	struct functions *file = functions_open(files, mapping->path, mapping->build_id,
+						mapping->build_id_len, &gone);
 	if (!file)
 		return s->want->program ? err_set(err, gone.code, "%s", gone.msg) : 0;
 	*names = functions_names(file);
 	*is_static = functions_is_static(file);
 	clear_found(s);
 	s->families = 0;
-	functions_each(file, take, s);
+	int died = functions_each(file, take, s);
 	if (s->failed)
 		return err_set(err, s->failed, "cannot list functions");
+	if (died == -EPIPE)
+		return s->want->program
+			       ? err_set(err, died, "whoever reads '%s' died", mapping->path)
+			       : 0;
 	if (s->want->allocator && !is_family(s))
 		return 0;
 	decide(s, file);
@@ -721,13 +726,16 @@ int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_f
 	int is_static = 0, met = 0, rc = 0;
 	struct code_mapping alone = { .path = (char *)want->program };
 	memset(out, 0, sizeof(*out));
+	CLEANUP(elf_files_freep) struct elf_files *files = NULL;
 	if (want->function)
 		rc = parse_wanted(&s, want->function, err);
 	if (!rc && pid)
 		rc = code_mappings_read(&mappings, pid, NULL, err);
+	if (!rc && !(files = elf_files_new(pid, err)))
+		rc = -EACCES; /* what @err says */
 	if (!rc && !pid) {
 		met = 1;
-		rc = look_into(&s, 0, &alone, out, &names, &is_static, err);
+		rc = look_into(&s, files, 0, &alone, out, &names, &is_static, err);
 	}
 	for (size_t i = 0; !rc && i < mappings.count; i++) {
 		const struct code_mapping *mapping = &mappings.all[i];
@@ -738,7 +746,7 @@ int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_f
 		if (want->program && !is_program(want->program, pid, mapping->path))
 			continue;
 		its = FUNCTIONS_STRIPPED;
-		rc = look_into(&s, pid, mapping, out, &its, &its_static, err);
+		rc = look_into(&s, files, pid, mapping, out, &its, &its_static, err);
 		if (!met || its > names)
 			names = its;
 		is_static |= its_static;

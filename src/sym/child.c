@@ -2,45 +2,17 @@
 #include "sym/child.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
-#include "sym/confine.h"
-#include "sym/opener.h"
+#include "sym/reader.h"
 
-#define ANSWER_MAX (64u << 20) /* bytes of one answer */
-#define PATH_ROOM (2u * PATH_MAX)
-
-enum say { SAY_LOOK_UP, SAY_LINES, SAY_REST, SAY_REST_ALL, SAY_OPEN, SAY_OPENED, SAY_ANSWER };
-
-struct head {
-	uint32_t what, bytes; /* enum say; of what follows */
-};
+enum say { SAY_LOOK_UP, SAY_LINES, SAY_REST, SAY_REST_ALL, SAY_ANSWER };
 
 struct ask {
 	uint8_t build_id[64];
 	uint32_t build_id_len, path_len, count;
-};
-
-struct open_ask {
-	uint32_t kind, nth, len;
-};
-
-struct open_answer {
-	int32_t rc;
-	uint32_t found_len; /* UINT32_MAX: none */
 };
 
 struct answer_head {
@@ -56,132 +28,20 @@ struct symbol_head {
 };
 
 struct child {
-	pid_t pid;
-	int fd;
+	struct reader *reader;
+	struct reader_work work;
 	struct sym *sym;
-	uint64_t base_bytes, file_bytes, held;
-	struct buf buf;
+	uint64_t held;
 };
-
-/* ---- bytes ------------------------------------------------------------------------------------------------------------- */
-
-static int send_all(int fd, const void *bytes, size_t len, int with_fd)
-{
-	union {
-		char room[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	const char *p = bytes;
-	while (len) {
-		struct iovec part = { (void *)p, len };
-		struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-		if (with_fd >= 0) {
-			memset(&control, 0, sizeof(control));
-			message.msg_control = control.room;
-			message.msg_controllen = sizeof(control.room);
-			struct cmsghdr *c = CMSG_FIRSTHDR(&message);
-			c->cmsg_level = SOL_SOCKET;
-			c->cmsg_type = SCM_RIGHTS;
-			c->cmsg_len = CMSG_LEN(sizeof(int));
-			memcpy(CMSG_DATA(c), &with_fd, sizeof(int));
-		}
-		ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return -EPIPE;
-		with_fd = -1;
-		p += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
-/* @got_fd may be NULL: descriptors are not wanted then, and closed. */
-static int receive_all(int fd, void *bytes, size_t len, int *got_fd)
-{
-	union {
-		char room[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	char *p = bytes;
-	while (len) {
-		struct iovec part = { p, len };
-		struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-		if (got_fd) {
-			message.msg_control = control.room;
-			message.msg_controllen = sizeof(control.room);
-		}
-		ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return -EPIPE;
-		struct cmsghdr *c = got_fd ? CMSG_FIRSTHDR(&message) : NULL;
-		if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
-		    c->cmsg_len == CMSG_LEN(sizeof(int)) && *got_fd < 0)
-			memcpy(got_fd, CMSG_DATA(c), sizeof(int));
-		p += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
-static int say(int fd, enum say what, const struct buf *buf)
-{
-	struct head head = { what, (uint32_t)buf->len };
-	int rc = buf->failed || buf->len > UINT32_MAX ? -ENOMEM : 0;
-	if (rc == 0)
-		rc = send_all(fd, &head, sizeof(head), -1);
-	return rc == 0 ? send_all(fd, buf->data, buf->len, -1) : rc;
-}
-
-static int hear(int fd, struct head *head, struct buf *buf, uint32_t most)
-{
-	int rc = receive_all(fd, head, sizeof(*head), NULL);
-	if (rc < 0 || head->bytes > most)
-		return rc < 0 ? rc : -EPIPE;
-	buf_clear(buf);
-	if (head->bytes && !buf_reserve(buf, head->bytes))
-		return -EPIPE;
-	rc = receive_all(fd, buf->data, head->bytes, NULL);
-	buf->len = head->bytes;
-	return rc;
-}
 
 /* ---- the child --------------------------------------------------------------------------------------------------------- */
 
 /* All of it is single: one process, one sym. */
 static struct {
-	int fd;
-	struct buf out, in;
+	struct buf out;
 	uint64_t held;
 	uint32_t rests; /* how often all were given back */
 } self;
-
-static int ask_parent(void *ctx, enum opener_kind kind, const char *path, uint32_t len,
-		      uint32_t nth, char **found)
-{
-	(void)ctx;
-	struct open_ask ask = { kind, nth, len };
-	struct open_answer answer;
-	struct buf buf = { 0 };
-	int fd = -1;
-	buf_put(&buf, &ask, sizeof(ask));
-	buf_put(&buf, path, len);
-	int rc = say(self.fd, SAY_OPEN, &buf);
-	buf_fini(&buf);
-	if (rc < 0 || receive_all(self.fd, &answer, sizeof(answer), &fd) < 0)
-		_exit(1);
-	if (answer.found_len <= PATH_ROOM) {
-		char *text = malloc(answer.found_len + 1u);
-		if (!text || receive_all(self.fd, text, answer.found_len, NULL) < 0)
-			_exit(1);
-		text[answer.found_len] = '\0';
-		*found = text;
-	}
-	return answer.rc < 0 ? answer.rc : fd >= 0 ? fd : -ENOENT;
-}
 
 static void put_text(struct buf *out, const char *text, uint32_t len)
 {
@@ -192,7 +52,7 @@ static void put_text(struct buf *out, const char *text, uint32_t len)
 static void put_answer(struct buf *out, const struct symbol *symbols, uint32_t count)
 {
 	/* too much for one answer: the rest has no names */
-	if (out->len > ANSWER_MAX / 2)
+	if (out->len > READER_ANSWER_MAX / 2)
 		count = 0;
 	buf_put(out, &count, sizeof(count));
 	for (uint32_t i = 0; i < count; i++) {
@@ -205,7 +65,7 @@ static void put_answer(struct buf *out, const struct symbol *symbols, uint32_t c
 		if (s->function)
 			head.function_len = (uint32_t)strnlen(s->function, TABLE_NAME_MAX);
 		if (s->file)
-			head.file_len = (uint32_t)strnlen(s->file, PATH_ROOM);
+			head.file_len = (uint32_t)strnlen(s->file, READER_PATH_ROOM);
 		buf_put(out, &head, sizeof(head));
 		put_text(out, s->function, head.function_len);
 		put_text(out, s->file, head.file_len);
@@ -235,19 +95,19 @@ static struct module *asked_module(struct sym *sym, const struct ask *ask, const
 	return sym_module(sym, path, ask->build_id, (uint8_t)ask->build_id_len);
 }
 
-static void answer(struct sym *sym, const struct head *head)
+static void answer(struct sym *sym, uint32_t what, const struct buf *in)
 {
 	static const struct symbol unknown = { 0 };
 	struct ask ask;
-	const char *p = self.in.data;
+	const char *p = in->data;
 	memcpy(&ask, p, sizeof(ask));
 	p += sizeof(ask);
-	char path[PATH_ROOM + 1];
+	char path[READER_PATH_ROOM + 1];
 	memcpy(path, p, ask.path_len);
 	path[ask.path_len] = '\0';
 	p += ask.path_len;
 	struct module *module = asked_module(sym, &ask, path);
-	if (head->what == SAY_REST) {
+	if (what == SAY_REST) {
 		if (module) {
 			sym_module_rest(module);
 			count_held(module);
@@ -263,7 +123,7 @@ static void answer(struct sym *sym, const struct head *head)
 		uint64_t offset;
 		memcpy(&offset, p + i * sizeof(offset), sizeof(offset));
 		uint32_t count = !module ? 0
-				 : head->what == SAY_LINES
+				 : what == SAY_LINES
 					 ? sym_module_lines(sym, module, offset, &unknown, &symbols)
 					 : sym_module_resolve(sym, module, offset, &symbols);
 		put_answer(&self.out, symbols, count);
@@ -272,101 +132,55 @@ static void answer(struct sym *sym, const struct head *head)
 		count_held(module);
 	first.held = self.held;
 	first.stale = module && module->stale;
-	if (self.out.failed)
-		_exit(1);
-	memcpy(self.out.data, &first, sizeof(first));
-	if (say(self.fd, SAY_ANSWER, &self.out) < 0)
-		_exit(0);
+	if (!self.out.failed)
+		memcpy(self.out.data, &first, sizeof(first));
+	reader_answer(SAY_ANSWER, &self.out);
 }
 
-static void __attribute__((noreturn)) live(struct sym *sym, int fd)
+static void begin(void *ctx)
 {
-	struct head head;
-	self.fd = fd;
-	prctl(PR_SET_NAME, "names", 0, 0, 0);
-	if (confine_self(fd) < 0)
-		_exit(1);
-	opener_set(ask_parent, NULL);
+	struct sym *sym = ctx;
 	/* what the parent read by itself is none of ours */
 	sym->child = NULL;
 	sym->in_process = 1;
-	while (hear(fd, &head, &self.in, UINT32_MAX) == 0) {
-		if (head.what == SAY_REST_ALL) {
-			sym_rest(sym, 0);
-			self.held = 0;
-			self.rests++;
-		} else
-			answer(sym, &head);
+}
+
+static void hear(void *ctx, uint32_t what, const struct buf *in)
+{
+	struct sym *sym = ctx;
+	if (what == SAY_REST_ALL) {
+		sym_rest(sym, 0);
+		self.held = 0;
+		self.rests++;
+	} else {
+		answer(sym, what, in);
 	}
-	_exit(0);
 }
 
 /* ---- its parent -------------------------------------------------------------------------------------------------------- */
 
-static uint64_t own_bytes(void)
+static int open_served(void *ctx, const uint8_t *build_id, uint32_t len, char **found)
 {
-	unsigned long long pages = 0;
-	FILE *file = fopen("/proc/self/statm", "re");
-	if (!file || fscanf(file, "%llu", &pages) != 1)
-		pages = 0;
-	if (file)
-		fclose(file);
-	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-/* Address sanitizers reserve terabytes of addresses: their limit is none of address space. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ADDRESSES_TELL 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-	__has_feature(memory_sanitizer)
-#define ADDRESSES_TELL 0
-#endif
-#endif
-#ifndef ADDRESSES_TELL
-#define ADDRESSES_TELL 1
-#endif
-
-/* A file may grow when it is read, but not without bounds: the soft limit, which the child cannot move. */
-static void set_limit(const struct child *child)
-{
-	uint64_t bytes = child->base_bytes + CHILD_BYTES + CHILD_FILE_GROWS * child->file_bytes;
-	struct rlimit limit;
-	if (!ADDRESSES_TELL || !child->base_bytes ||
-	    prlimit(child->pid, RLIMIT_AS, NULL, &limit) < 0)
-		return;
-	limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
-	prlimit(child->pid, RLIMIT_AS, &limit, NULL);
+	return sym_open_served(ctx, build_id, len, found);
 }
 
 struct child *child_start(struct sym *sym)
 {
-	int ends[2];
-	sigset_t all, before;
 	struct child *child = calloc(1, sizeof(*child));
-	if (!child || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
-		free(child);
+	if (!child)
 		return NULL;
-	}
 	child->sym = sym;
-	child->base_bytes = own_bytes();
-	/* Ctrl-C is the program's and ours: the child ends when we do */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	child->pid = fork();
-	if (child->pid == 0)
-		live(sym, ends[1]);
-	int code = errno;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	close(ends[1]);
-	child->fd = ends[0];
-	if (child->pid < 0) {
-		close(ends[0]);
+	child->work = (struct reader_work){ .name = "names",
+					    .root = &sym->root,
+					    .served = open_served,
+					    .begin = begin,
+					    .hear = hear,
+					    .ctx = sym };
+	child->reader = reader_start(&child->work);
+	if (!child->reader) {
 		free(child);
-		errno = code;
 		return NULL;
 	}
-	set_limit(child);
 	return child;
 }
 
@@ -374,69 +188,18 @@ void child_free(struct child *child)
 {
 	if (!child)
 		return;
-	close(child->fd);
-	kill(child->pid, SIGKILL);
-	while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	buf_fini(&child->buf);
+	reader_free(child->reader);
 	free(child);
 }
 
 int child_pid(const struct child *child)
 {
-	return child->pid;
+	return reader_pid(child->reader);
 }
 
 uint64_t child_held(const struct child *child)
 {
 	return child->held;
-}
-
-/* Only what is an ELF file is handed over, and its size is what memory is granted for. */
-static int is_elf(struct child *child, int fd)
-{
-	char magic[4];
-	struct stat st;
-	if (pread(fd, magic, 4, 0) != 4 || memcmp(magic, "\177ELF", 4) != 0 || fstat(fd, &st) < 0)
-		return 0;
-	child->file_bytes += (uint64_t)st.st_size;
-	set_limit(child);
-	return 1;
-}
-
-static int serve_open(struct child *child)
-{
-	struct open_ask ask;
-	struct open_answer answer = { 0, UINT32_MAX };
-	struct buf *buf = &child->buf;
-	char *found = NULL;
-	if (buf->len < sizeof(ask))
-		return -EPIPE;
-	memcpy(&ask, buf->data, sizeof(ask));
-	if (ask.len > PATH_ROOM || ask.len != buf->len - sizeof(ask))
-		return -EPIPE;
-	buf_putc(buf, '\0');
-	if (buf_failed(buf))
-		return -EPIPE;
-	const char *path = buf->data + sizeof(ask);
-	int fd = ask.kind == OPENER_SERVER
-			 ? sym_open_served(child->sym, (const uint8_t *)path, ask.len, &found)
-			 : image_open_path(&child->sym->root, (enum opener_kind)ask.kind, path,
-					   ask.nth);
-	if (fd >= 0 && !is_elf(child, fd)) {
-		close(fd);
-		fd = -EBADMSG;
-	}
-	answer.rc = fd < 0 ? fd : 0;
-	if (found)
-		answer.found_len = (uint32_t)strnlen(found, PATH_ROOM);
-	int rc = send_all(child->fd, &answer, sizeof(answer), fd);
-	if (rc == 0 && found)
-		rc = send_all(child->fd, found, answer.found_len, -1);
-	if (fd >= 0)
-		close(fd);
-	free(found);
-	return rc;
 }
 
 struct reading {
@@ -502,26 +265,27 @@ static int put_ask(struct child *child, enum say what, const struct module *modu
 {
 	struct ask ask = { .build_id_len = module->build_id_len, .count = count };
 	memcpy(ask.build_id, module->build_id, module->build_id_len);
-	ask.path_len = (uint32_t)strnlen(module->path, PATH_ROOM);
-	buf_clear(&child->buf);
-	buf_put(&child->buf, &ask, sizeof(ask));
-	buf_put(&child->buf, module->path, ask.path_len);
+	ask.path_len = (uint32_t)strnlen(module->path, READER_PATH_ROOM);
+	struct buf *buf = reader_buf(child->reader);
+	buf_clear(buf);
+	buf_put(buf, &ask, sizeof(ask));
+	buf_put(buf, module->path, ask.path_len);
 	if (count)
-		buf_put(&child->buf, offsets, count * sizeof(*offsets));
-	return say(child->fd, what, &child->buf);
+		buf_put(buf, offsets, count * sizeof(*offsets));
+	return reader_say(child->reader, what);
 }
 
 int child_look_up(struct child *child, struct module *module, int lines, const uint64_t *offsets,
 		  uint32_t count, child_fn fn, void *ctx)
 {
-	struct head head;
 	struct answer_head first;
+	uint32_t what = 0;
 	int rc = put_ask(child, lines ? SAY_LINES : SAY_LOOK_UP, module, offsets, count);
-	while (rc == 0 && (rc = hear(child->fd, &head, &child->buf, ANSWER_MAX)) == 0 &&
-	       head.what == SAY_OPEN)
-		rc = serve_open(child);
-	struct reading r = { child->buf.data, child->buf.len };
-	const void *p = rc == 0 && head.what == SAY_ANSWER ? take(&r, sizeof(first)) : NULL;
+	if (rc == 0)
+		rc = reader_hear(child->reader, &what);
+	const struct buf *heard = reader_buf(child->reader);
+	struct reading r = { heard->data, heard->len };
+	const void *p = rc == 0 && what == SAY_ANSWER ? take(&r, sizeof(first)) : NULL;
 	if (!p)
 		return -EPIPE;
 	memcpy(&first, p, sizeof(first));
@@ -543,9 +307,9 @@ void child_rest(struct child *child, const struct module *module)
 	if (module) {
 		put_ask(child, SAY_REST, module, NULL, 0);
 	} else {
-		buf_clear(&child->buf);
-		say(child->fd, SAY_REST_ALL, &child->buf);
+		buf_clear(reader_buf(child->reader));
+		reader_say(child->reader, SAY_REST_ALL);
 	}
-	child->file_bytes = 0;
+	reader_forget_files(child->reader);
 	child->held = 0;
 }

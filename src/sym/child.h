@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * child.h - a process of its own that reads ELF and DWARF: it has no privileges (sym/confine.h), files are opened for it, its memory
- * is bounded, and when it dies, names are missing and nothing else.
- *
- * It begins as a copy of this process, so nothing has to be found and started anew; what it says is checked as a file would be.
- */
+/* child.h - the reader (sym/reader.h) of a struct sym: names and lines of addresses. */
 #ifndef SYM_CHILD_H
 #define SYM_CHILD_H
 
@@ -14,11 +9,6 @@
 
 struct child;
 
-/* What it may take beyond what this process had when it began, and for each byte of a file that it has to read. */
-#define CHILD_BYTES (384ull << 20)
-#define CHILD_FILE_GROWS 8u
-/* So often it is begun anew in the life of a struct sym; after that names are missing. */
-#define CHILDREN_MAX 8
 #define CHILD_BATCH 2048u
 
 /** child_start() - for @sym. NULL with errno: there can be none. */

@@ -6,59 +6,58 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sym/image.h"
-#include "sym/table.h"
+#include "sym/files.h"
+#include "sym/functions_wire.h"
 
-struct functions {
-	struct image_root root;
-	struct image main, debug, mini;
-	enum functions_names names;
-	struct table stubs; /* once somebody asked */
-	int stubs_tried;
-	char stub[256];
+#define STUBS_MAX (1u << 20)
+
+struct stub {
+	uint64_t lo, hi;
+	char *name;
 };
 
-static int has_section_of(const struct image *image, uint32_t type)
-{
-	Elf_Scn *scn = NULL;
-	GElf_Shdr shdr;
-	while (image->elf && (scn = elf_nextscn(image->elf, scn)))
-		if (gelf_getshdr(scn, &shdr) && shdr.sh_type == type && shdr.sh_size)
-			return 1;
-	return 0;
-}
+struct functions {
+	struct elf_files *files;
+	struct headed main;
+	enum functions_names names;
+	struct stub *stubs; /* by lo, once somebody asked */
+	size_t stub_count, stub_cap;
+	int stubs_tried;
+};
 
-struct functions *functions_open(uint32_t pid, const char *path, const uint8_t *build_id,
+struct functions *functions_open(struct elf_files *files, const char *path, const uint8_t *build_id,
 				 uint8_t build_id_len, struct err *err)
 {
 	struct functions *f = calloc(1, sizeof(*f));
+	uint32_t what, names;
+	char *found = NULL;
 	if (!f) {
 		err_set(err, -ENOMEM, "cannot look for functions");
 		return NULL;
 	}
-	f->root.fd = -1;
-	int rc = image_root_open(&f->root, pid, err);
+	f->files = files;
+	f->main.fd = -1;
+	int rc = elf_files_open(files, path, build_id, build_id_len, &f->main, &found);
+	if (!rc)
+		rc = elf_files_ask(files, FILES_FUNCTIONS, f->main.fd, found ? found : path,
+				   &f->main.head, &what);
+	if (rc == -EPIPE)
+		err_set(err, rc, "whoever reads '%s' died", path);
+	const struct buf *heard = rc ? NULL : reader_buf(files->reader);
+	if (!rc && (what != FILES_END || heard->len != sizeof(names)))
+		rc = -EBADMSG;
 	if (!rc) {
-		rc = image_open_module(&f->main, &f->root, path, build_id, build_id_len);
-		if (rc)
-			err_set(err, rc, "cannot read '%s'", path);
+		memcpy(&names, heard->data, sizeof(names));
+		rc = names > FUNCTIONS_ALL ? -EBADMSG : 0;
 	}
+	free(found);
 	if (rc) {
+		if (rc != -EPIPE)
+			err_set(err, rc, "cannot read '%s'", path);
 		functions_free(f);
 		return NULL;
 	}
-	if (has_section_of(&f->main, SHT_SYMTAB)) {
-		f->names = FUNCTIONS_ALL;
-	} else {
-		const struct debug_search search = { .root = &f->root };
-		if (!image_find_debug(&f->debug, &search, &f->main, path, f->main.build_id,
-				      f->main.build_id_len))
-			f->names = FUNCTIONS_ALL;
-		else if (!image_open_minidebug(&f->mini, &f->main))
-			f->names = FUNCTIONS_MINIDEBUG;
-		else if (has_section_of(&f->main, SHT_DYNSYM))
-			f->names = FUNCTIONS_DYNAMIC;
-	}
+	f->names = (enum functions_names)names;
 	return f;
 }
 
@@ -66,11 +65,11 @@ void functions_free(struct functions *f)
 {
 	if (!f)
 		return;
-	table_fini(&f->stubs);
-	image_close(&f->mini);
-	image_close(&f->debug);
-	image_close(&f->main);
-	image_root_close(&f->root);
+	for (size_t i = 0; i < f->stub_count; i++)
+		free(f->stubs[i].name);
+	free(f->stubs);
+	if (f->main.fd >= 0)
+		close(f->main.fd);
 	free(f);
 }
 
@@ -86,88 +85,91 @@ enum functions_names functions_names(const struct functions *functions)
 
 int functions_is_static(const struct functions *functions)
 {
-	size_t count;
-	GElf_Ehdr ehdr;
-	if (!gelf_getehdr(functions->main.elf, &ehdr) ||
-	    elf_getphdrnum(functions->main.elf, &count) < 0)
-		return 0;
+	const struct elf_head *head = &functions->main.head;
 	int dynamic = 0;
-	for (size_t i = 0; i < count; i++) {
-		GElf_Phdr phdr;
-		if (gelf_getphdr(functions->main.elf, (int)i, &phdr) && phdr.p_type == PT_INTERP)
+	for (uint32_t i = 0; i < head->segment_count; i++) {
+		if (head->segments[i].p_type == PT_INTERP)
 			return 0;
-		dynamic |= phdr.p_type == PT_DYNAMIC;
+		dynamic |= head->segments[i].p_type == PT_DYNAMIC;
 	}
-	return ehdr.e_type == ET_EXEC || dynamic;
+	return head->type == ET_EXEC || dynamic;
 }
 
-static int each_in(const struct image *image, uint32_t type, int exports,
-		   int (*fn)(void *ctx, const struct function *function), void *ctx)
+/* One answer of names: 0, nonzero of @fn, or -EPIPE where it breaks the rules. */
+static int take_names(const struct buf *heard,
+		      int (*fn)(void *ctx, const struct function *function), void *ctx)
 {
-	Elf_Scn *scn = NULL;
-	GElf_Shdr shdr;
+	size_t at = 0;
 	int rc = 0;
-	while (!rc && image->elf && (scn = elf_nextscn(image->elf, scn))) {
-		if (!gelf_getshdr(scn, &shdr) || shdr.sh_type != type || !shdr.sh_entsize)
-			continue;
-		Elf_Data *data = elf_getdata(scn, NULL);
-		size_t count = data ? shdr.sh_size / shdr.sh_entsize : 0;
-		for (size_t i = 0; !rc && i < count && i < INT32_MAX; i++) {
-			GElf_Sym sym;
-			if (!gelf_getsym(data, (int)i, &sym) || sym.st_shndx == SHN_UNDEF ||
-			    GELF_ST_TYPE(sym.st_info) != STT_FUNC || !sym.st_value)
-				continue;
-			struct function function = {
-				.name = elf_strptr(image->elf, shdr.sh_link, sym.st_name),
-				.vaddr = sym.st_value,
-				.bytes = sym.st_size,
-				.exported = exports && GELF_ST_BIND(sym.st_info) != STB_LOCAL,
-			};
-			if (function.name && function.name[0])
-				rc = fn(ctx, &function);
-		}
+	while (!rc && at < heard->len) {
+		struct function_head head;
+		if (heard->len - at < sizeof(head))
+			return -EPIPE;
+		memcpy(&head, heard->data + at, sizeof(head));
+		at += sizeof(head);
+		if (head.name_len >= heard->len - at || heard->data[at + head.name_len] != '\0')
+			return -EPIPE;
+		const struct function function = { .name = heard->data + at,
+						   .vaddr = head.vaddr,
+						   .bytes = head.bytes,
+						   .exported = head.exported != 0 };
+		at += head.name_len + 1u;
+		rc = fn(ctx, &function);
 	}
 	return rc;
+}
+
+static int ask_names(struct functions *f, enum files_say which,
+		     int (*fn)(void *ctx, const struct function *function), void *ctx)
+{
+	struct elf_files *files = f->files;
+	uint32_t what = FILES_MORE;
+	int rc = 0;
+	if (files->reader)
+		buf_clear(reader_buf(files->reader));
+	if (elf_files_ask(files, which, -1, NULL, NULL, &what) < 0)
+		return -EPIPE;
+	for (;;) {
+		/* what @fn did not want to hear has to be heard all the same */
+		if (!rc)
+			rc = take_names(reader_buf(files->reader), fn, ctx);
+		if (what != FILES_MORE)
+			return rc;
+		if (reader_hear(files->reader, &what) < 0)
+			return elf_files_died(files);
+	}
 }
 
 int functions_each(struct functions *f, int (*fn)(void *ctx, const struct function *function),
 		   void *ctx)
 {
-	int rc = each_in(&f->main, SHT_DYNSYM, 1, fn, ctx);
-	if (!rc)
-		rc = each_in(&f->main, SHT_SYMTAB, 0, fn, ctx);
-	if (!rc)
-		rc = each_in(&f->debug, SHT_SYMTAB, 0, fn, ctx);
-	if (!rc)
-		rc = each_in(&f->mini, SHT_SYMTAB, 0, fn, ctx);
-	return rc;
+	return ask_names(f, FILES_EACH, fn, ctx);
+}
+
+int functions_variables(struct functions *f, const char *const names[], size_t count, uint64_t at[])
+{
+	struct elf_files *files = f->files;
+	uint32_t what;
+	memset(at, 0, count * sizeof(*at));
+	if (!files->reader)
+		return -EPIPE;
+	struct buf *buf = reader_buf(files->reader);
+	buf_clear(buf);
+	for (size_t i = 0; i < count; i++)
+		buf_put(buf, names[i], strlen(names[i]) + 1);
+	if (elf_files_ask(files, FILES_VARIABLES, -1, NULL, NULL, &what) < 0)
+		return -EPIPE;
+	if (what != FILES_END || buf->len != count * sizeof(*at))
+		return elf_files_died(files);
+	memcpy(at, buf->data, count * sizeof(*at));
+	return 0;
 }
 
 uint64_t functions_variable(struct functions *f, const char *name)
 {
-	const struct image *images[] = { &f->main, &f->debug };
-	for (size_t k = 0; k < 2; k++) {
-		Elf_Scn *scn = NULL;
-		GElf_Shdr shdr;
-		while (images[k]->elf && (scn = elf_nextscn(images[k]->elf, scn))) {
-			if (!gelf_getshdr(scn, &shdr) ||
-			    (shdr.sh_type != SHT_SYMTAB && shdr.sh_type != SHT_DYNSYM) ||
-			    !shdr.sh_entsize)
-				continue;
-			Elf_Data *data = elf_getdata(scn, NULL);
-			size_t count = data ? shdr.sh_size / shdr.sh_entsize : 0;
-			for (size_t i = 0; i < count && i < INT32_MAX; i++) {
-				GElf_Sym sym;
-				const char *own;
-				if (gelf_getsym(data, (int)i, &sym) &&
-				    GELF_ST_TYPE(sym.st_info) == STT_OBJECT &&
-				    (own = elf_strptr(images[k]->elf, shdr.sh_link, sym.st_name)) &&
-				    !strcmp(own, name))
-					return sym.st_value;
-			}
-		}
-	}
-	return 0;
+	uint64_t at;
+	functions_variables(f, &name, 1, &at);
+	return at;
 }
 
 struct usdt_walk {
@@ -191,84 +193,107 @@ static int put_usdt(void *ctx, const struct usdt *usdt)
 int functions_usdts(struct functions *f, int (*fn)(void *ctx, const struct usdt *usdt), void *ctx)
 {
 	struct usdt_walk walk = { fn, ctx, 0 };
-	size_t names;
-	Elf_Data *notes = NULL;
-	Elf_Scn *scn = NULL;
-	GElf_Shdr shdr;
-	if (elf_getshdrstrndx(f->main.elf, &names) < 0)
+	uint32_t what;
+	if (!f->files->reader)
 		return 0;
-	while ((scn = elf_nextscn(f->main.elf, scn))) {
-		const char *name = gelf_getshdr(scn, &shdr)
-					   ? elf_strptr(f->main.elf, names, shdr.sh_name)
-					   : NULL;
-		if (name && !strcmp(name, ".stapsdt.base"))
-			walk.base = shdr.sh_addr;
-		else if (name && shdr.sh_type == SHT_NOTE && !strcmp(name, ".note.stapsdt"))
-			notes = elf_rawdata(scn, NULL);
-	}
-	return notes && notes->d_buf ? usdt_notes(notes->d_buf, notes->d_size, put_usdt, &walk) : 0;
+	struct buf *buf = reader_buf(f->files->reader);
+	buf_clear(buf);
+	if (elf_files_ask(f->files, FILES_USDTS, -1, NULL, NULL, &what) < 0 ||
+	    buf->len < sizeof(walk.base))
+		return 0;
+	/* who is told may ask for more, which takes the buffer */
+	size_t bytes = buf->len;
+	uint8_t *notes = malloc(bytes);
+	if (!notes)
+		return -ENOMEM;
+	memcpy(notes, buf->data, bytes);
+	memcpy(&walk.base, notes, sizeof(walk.base));
+	int rc = usdt_notes(notes + sizeof(walk.base), bytes - sizeof(walk.base), put_usdt, &walk);
+	free(notes);
+	return rc;
 }
 
 int64_t functions_vaddr(const struct functions *f, uint64_t offset)
 {
-	size_t count;
-	if (elf_getphdrnum(f->main.elf, &count) < 0)
-		return -EBADMSG;
-	for (size_t i = 0; i < count; i++) {
-		GElf_Phdr phdr;
-		if (gelf_getphdr(f->main.elf, (int)i, &phdr) && phdr.p_type == PT_LOAD &&
-		    (phdr.p_flags & PF_X) && offset >= (phdr.p_offset & ~4095ull) &&
-		    offset < phdr.p_offset + phdr.p_filesz)
-			return (int64_t)(phdr.p_vaddr - phdr.p_offset + offset);
+	const struct elf_head *head = &f->main.head;
+	for (uint32_t i = 0; i < head->segment_count; i++) {
+		const Elf64_Phdr *s = &head->segments[i];
+		if (s->p_type == PT_LOAD && (s->p_flags & PF_X) &&
+		    offset >= (s->p_offset & ~4095ull) &&
+		    (offset < s->p_offset || offset - s->p_offset < s->p_filesz))
+			return (int64_t)(s->p_vaddr - s->p_offset + offset);
 	}
 	return -ENOENT;
 }
 
-static int find_segment(const struct functions *f, uint64_t vaddr, GElf_Phdr *phdr)
+static const Elf64_Phdr *find_segment(const struct functions *f, uint64_t vaddr)
 {
-	size_t count;
-	if (elf_getphdrnum(f->main.elf, &count) < 0)
-		return -EBADMSG;
-	for (size_t i = 0; i < count; i++)
-		if (gelf_getphdr(f->main.elf, (int)i, phdr) && phdr->p_type == PT_LOAD &&
-		    vaddr >= phdr->p_vaddr && vaddr - phdr->p_vaddr < phdr->p_filesz)
-			return 0;
-	return -ENOENT;
+	const struct elf_head *head = &f->main.head;
+	for (uint32_t i = 0; i < head->segment_count; i++) {
+		const Elf64_Phdr *s = &head->segments[i];
+		if (s->p_type == PT_LOAD && vaddr >= s->p_vaddr && vaddr - s->p_vaddr < s->p_filesz)
+			return s;
+	}
+	return NULL;
 }
 
 int64_t functions_offset(const struct functions *f, uint64_t vaddr)
 {
-	GElf_Phdr phdr;
-	int rc = find_segment(f, vaddr, &phdr);
-	return rc < 0 ? rc : (int64_t)(vaddr - phdr.p_vaddr + phdr.p_offset);
+	const Elf64_Phdr *s = find_segment(f, vaddr);
+	return s ? (int64_t)(vaddr - s->p_vaddr + s->p_offset) : -ENOENT;
 }
 
 size_t functions_code(const struct functions *f, uint64_t vaddr, void *to, size_t bytes)
 {
-	GElf_Phdr phdr;
-	if (find_segment(f, vaddr, &phdr) < 0 || !(phdr.p_flags & PF_X))
+	const Elf64_Phdr *s = find_segment(f, vaddr);
+	if (!s || !(s->p_flags & PF_X))
 		return 0;
-	uint64_t left = phdr.p_filesz - (vaddr - phdr.p_vaddr);
+	uint64_t left = s->p_filesz - (vaddr - s->p_vaddr);
 	if (bytes > left)
 		bytes = left;
-	ssize_t got = pread(f->main.fd, to, bytes, (off_t)(vaddr - phdr.p_vaddr + phdr.p_offset));
+	ssize_t got = pread(f->main.fd, to, bytes, (off_t)(vaddr - s->p_vaddr + s->p_offset));
 	return got < 0 ? 0 : (size_t)got;
+}
+
+static int take_stub(void *ctx, const struct function *function)
+{
+	struct functions *f = ctx;
+	if (f->stub_count == f->stub_cap) {
+		size_t cap = f->stub_cap ? f->stub_cap * 2 : 256;
+		struct stub *grown =
+			cap > STUBS_MAX ? NULL : reallocarray(f->stubs, cap, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		f->stubs = grown;
+		f->stub_cap = cap;
+	}
+	struct stub *stub = &f->stubs[f->stub_count];
+	*stub = (struct stub){ function->vaddr, function->vaddr + function->bytes,
+			       strdup(function->name) };
+	f->stub_count += stub->name != NULL;
+	return stub->name ? 0 : -ENOMEM;
+}
+
+static int by_lo(const void *a, const void *b)
+{
+	const struct stub *x = a, *y = b;
+	return (x->lo > y->lo) - (x->lo < y->lo);
 }
 
 const char *functions_stub(struct functions *f, uint64_t vaddr)
 {
-	static const char mark[] = "@plt";
-	if (!f->stubs_tried++ &&
-	    (table_code(&f->stubs, &f->main) < 0 ||
-	     table_read(&f->stubs, &f->main, SHT_DYNSYM) < 0 || table_finish(&f->stubs) < 0 ||
-	     table_plt(&f->stubs, &f->main) < 0 || table_finish(&f->stubs) < 0))
-		table_fini(&f->stubs);
-	struct table_symbol *symbol = table_find(&f->stubs, vaddr);
-	const struct table_name *found = symbol ? table_name(&f->stubs, symbol) : NULL;
-	size_t len = found ? strlen(found->name) : 0, cut = sizeof(mark) - 1;
-	if (len <= cut || len >= sizeof(f->stub) || strcmp(found->name + len - cut, mark))
-		return NULL;
-	memcpy(f->stub, found->name, len - cut);
-	f->stub[len - cut] = '\0';
-	return f->stub;
+	if (!f->stubs_tried++) {
+		ask_names(f, FILES_STUBS, take_stub, f);
+		if (f->stub_count)
+			qsort(f->stubs, f->stub_count, sizeof(*f->stubs), by_lo);
+	}
+	size_t lo = 0, hi = f->stub_count;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (f->stubs[mid].lo <= vaddr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && vaddr < f->stubs[lo - 1].hi ? f->stubs[lo - 1].name : NULL;
 }

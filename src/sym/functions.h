@@ -9,7 +9,12 @@
 #include "base/err.h"
 #include "sym/usdt.h"
 
-/** struct functions - one file, opened; its names can be walked as often as wanted. One thread. */
+struct elf_files;
+
+/**
+ * struct functions - one file, opened; its names can be walked as often as wanted. One thread. What it holds is read by the reader
+ * of sym/files.h, and what is said here about it is missing where that dies.
+ */
 struct functions;
 
 /** Where a file's names stand: what is said of one in which an allocator is not found. */
@@ -21,10 +26,11 @@ enum functions_names {
 };
 
 /**
- * functions_open() - the file that process @pid (0: nobody) has mapped as @path, deleted ones and those of containers, too; its
- * debug files with it. @build_id as in sym_resolve(). Return: NULL with @err: -ENOENT, -ESTALE, -EBADMSG.
+ * functions_open() - the file that the process of @files has mapped as @path, deleted ones and those of containers, too; its debug
+ * files with it. The one before it is to be freed first. @build_id as in sym_resolve(). Return: NULL with @err: -ENOENT, -ESTALE,
+ * -EBADMSG, -EPIPE (its reader died over it).
  */
-struct functions *functions_open(uint32_t pid, const char *path, const uint8_t *build_id,
+struct functions *functions_open(struct elf_files *files, const char *path, const uint8_t *build_id,
 				 uint8_t build_id_len, struct err *err);
 void functions_free(struct functions *functions);
 void functions_freep(struct functions **functions);
@@ -37,7 +43,7 @@ struct function {
 	uint64_t vaddr, bytes;
 	int exported; /* in .dynsym, and what others bind to */
 };
-/** functions_each() - every name of every function; several of one address come one by one. Nonzero of @fn ends and is returned. */
+/** functions_each() - every name of every function; several of one address come one by one. Nonzero of @fn ends and is returned; -EPIPE: its reader died. */
 int functions_each(struct functions *functions,
 		   int (*fn)(void *ctx, const struct function *function), void *ctx);
 
@@ -50,6 +56,9 @@ const char *functions_stub(struct functions *functions, uint64_t vaddr);
 /** functions_usdts() - every static probe that the file announces, at its virtual address. Nonzero of @fn ends and is returned. */
 int functions_usdts(struct functions *functions, int (*fn)(void *ctx, const struct usdt *usdt),
 		    void *ctx);
+/** functions_variables() - the virtual addresses of variables, 0 = it has none. 0, or -EPIPE. */
+int functions_variables(struct functions *functions, const char *const names[], size_t count,
+			uint64_t at[]);
 /** functions_variable() - the virtual address of variable @name, 0 = it has none. */
 uint64_t functions_variable(struct functions *functions, const char *name);
 /** functions_vaddr() - the virtual address of what stands at @offset of the file, in code; -ENOENT. */

@@ -233,46 +233,60 @@ int image_open_path(const struct image_root *root, enum opener_kind kind, const 
 	return open_regular(AT_FDCWD, path, 0);
 }
 
-static int open_mapped(struct image *image, const struct image_root *root, const char *path,
-		       const uint8_t *build_id, uint8_t len)
+static int accept_path(const struct image_root *root, enum opener_kind kind, const char *path,
+		       uint32_t nth, const uint8_t *build_id, uint8_t len, image_accept_fn accept,
+		       void *to)
 {
-	int rc = -ENOENT;
-	for (uint32_t nth = 0; rc < 0 && nth < MAPPINGS_TRIED; nth++) {
-		int fd = image_open_path(root, OPENER_MAPPED, path, nth);
-		if (fd < 0)
-			return fd;
-		rc = image_open_fd(image, fd, build_id, len);
-	}
-	if (!rc)
-		image->path = strdup(path);
-	return rc;
+	int fd = image_open_path(root, kind, path, nth);
+	return fd < 0 ? fd : accept(to, fd, build_id, len);
 }
 
-int image_open_module(struct image *image, const struct image_root *root, const char *path,
-		      const uint8_t *build_id, uint8_t len)
+int image_find_module(const struct image_root *root, const char *path, const uint8_t *build_id,
+		      uint8_t len, image_accept_fn accept, void *to, char **found)
 {
 	static const char deleted[] = " (deleted)";
-	memset(image, 0, sizeof(*image));
-	if (!strcmp(path, "[vdso]"))
-		return open_vdso(image, build_id, len);
+	enum opener_kind own = root->fd >= 0 ? OPENER_BELOW : OPENER_OWN;
 	if (path[0] != '/')
 		return -ENOENT;
-	int rc = image_open(image, root, path, build_id, len);
-	if (!rc)
-		return 0;
+	int rc = accept_path(root, own, path, 0, build_id, len, accept, to), now = rc;
 	size_t path_len = strlen(path), mark = sizeof(deleted) - 1;
 	char plain[PATH_MAX];
-	if (path_len > mark && path_len < sizeof(plain) &&
+	if (rc && path_len > mark && path_len < sizeof(plain) &&
 	    !strcmp(path + path_len - mark, deleted)) {
 		memcpy(plain, path, path_len - mark);
 		plain[path_len - mark] = '\0';
 		path = plain;
 		/* a build that was replaced in place often has its old self under the same id again */
-		if (len && !image_open(image, root, path, build_id, len))
-			return 0;
+		if (len)
+			now = accept_path(root, own, path, 0, build_id, len, accept, to);
 	}
-	if (root->pid && !open_mapped(image, root, path, build_id, len))
-		return 0;
+	/* whatever is refused there, the next mapping may be; only where none is left opening fails */
+	for (uint32_t nth = 0; now && root->pid && nth < MAPPINGS_TRIED; nth++) {
+		int fd = image_open_path(root, OPENER_MAPPED, path, nth);
+		if (fd < 0)
+			break;
+		now = accept(to, fd, build_id, len);
+	}
+	if (!now && found)
+		*found = strdup(path);
+	return now ? rc : 0;
+}
+
+static int accept_image(void *to, int fd, const uint8_t *build_id, uint8_t len)
+{
+	return image_open_fd(to, fd, build_id, len);
+}
+
+int image_open_module(struct image *image, const struct image_root *root, const char *path,
+		      const uint8_t *build_id, uint8_t len)
+{
+	char *found = NULL;
+	memset(image, 0, sizeof(*image));
+	if (!strcmp(path, "[vdso]"))
+		return open_vdso(image, build_id, len);
+	int rc = image_find_module(root, path, build_id, len, accept_image, image, &found);
+	if (!rc)
+		image->path = found;
 	return rc;
 }
 

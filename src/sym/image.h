@@ -54,6 +54,16 @@ int image_open_fd(struct image *image, int fd, const uint8_t *build_id, uint8_t 
 int image_open_memory(struct image *image, void *memory, size_t bytes, const uint8_t *build_id,
 		      uint8_t len);
 
+/** Whether the file is the one that is looked for: 0, or negative errno; takes @fd over in any case. */
+typedef int (*image_accept_fn)(void *to, int fd, const uint8_t *build_id, uint8_t len);
+
+/**
+ * image_find_module() - offer @accept what process @root may have mapped as @path, until it takes one: see image_open_module(). @found:
+ * malloc'd, where it was; may be NULL. Return: 0, or what the path itself answered.
+ */
+int image_find_module(const struct image_root *root, const char *path, const uint8_t *build_id,
+		      uint8_t len, image_accept_fn accept, void *to, char **found);
+
 /**
  * image_open_module() - the file a process has mapped as @path: the path itself, or where that is gone or replaced
  * ("(deleted)", memfd), the mapping below /proc/PID/map_files; "[vdso]" is copied from memory.

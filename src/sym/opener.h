@@ -9,6 +9,7 @@ enum opener_kind {
 	OPENER_BELOW,  /* @path below the root of the process that is asked about */
 	OPENER_OWN,    /* @path below our own root */
 	OPENER_MAPPED, /* the @nth mapping of @path in that process */
+	OPENER_GIVEN,  /* the file that the question is about */
 	OPENER_SERVER  /* the debug file of build id @path[@len], from a debuginfod server */
 };
 

@@ -9,6 +9,7 @@
 #include "base/intern.h"
 #include "sym/child.h"
 #include "sym/module.h"
+#include "sym/reader.h"
 
 struct sym *sym_new(const struct sym_opt *opt, struct err *err)
 {
@@ -378,7 +379,7 @@ static uint32_t look_up(struct sym *sym, struct module *module, uint64_t offset,
 
 static struct child *child_of(struct sym *sym)
 {
-	if (!sym->child && sym->children < CHILDREN_MAX) {
+	if (!sym->child && sym->children < READERS_MAX) {
 		sym->children++;
 		sym->child = child_start(sym);
 	}

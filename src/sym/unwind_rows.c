@@ -12,14 +12,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sym/files.h"
 #include "sym/rows_build.h"
 #include "unwind/table.h"
 
 #define CACHE_MAX_BYTES (512ULL << 20)
+#define BLOB_MAX_BYTES (1ll << 30)
 #define SUFFIX ".unwind1"
 
 struct unwind_rows {
-	struct image_root root;
+	struct elf_files *files;
 	int cache; /* the folder, -1 = none */
 };
 
@@ -67,7 +69,8 @@ struct unwind_rows *unwind_rows_new(uint32_t pid, const char *cache_dir, struct 
 		return NULL;
 	}
 	rows->cache = -1;
-	if (image_root_open(&rows->root, pid, err) < 0) {
+	rows->files = elf_files_new(pid, err);
+	if (!rows->files) {
 		free(rows);
 		return NULL;
 	}
@@ -83,7 +86,7 @@ void unwind_rows_free(struct unwind_rows *rows)
 {
 	if (!rows)
 		return;
-	image_root_close(&rows->root);
+	elf_files_free(rows->files);
 	if (rows->cache >= 0)
 		close(rows->cache);
 	free(rows);
@@ -98,21 +101,21 @@ void unwind_rows_freep(struct unwind_rows **rows)
  * The owner and size of the file belong to the name: a build id alone is a claim, and somebody else's program with the
  * id of libc must not put its table in libc's place.
  */
-static int cache_name(char *name, size_t size, const struct image *image)
+static int cache_name(char *name, size_t size, const struct headed *file)
 {
 	struct stat st;
-	if (!image->build_id_len || image->build_id_len > 23 || image->fd < 0 ||
-	    fstat(image->fd, &st) < 0)
+	const struct elf_head *head = &file->head;
+	if (!head->build_id_len || head->build_id_len > 23 || fstat(file->fd, &st) < 0)
 		return -1;
 	size_t at = 0;
-	for (unsigned i = 0; i < image->build_id_len; i++)
-		at += (size_t)snprintf(name + at, size - at, "%02x", image->build_id[i]);
+	for (unsigned i = 0; i < head->build_id_len; i++)
+		at += (size_t)snprintf(name + at, size - at, "%02x", head->build_id[i]);
 	snprintf(name + at, size - at, "-%u-%" PRIx64 SUFFIX, st.st_uid, (uint64_t)st.st_size);
 	return 0;
 }
 
 static int64_t cache_get(const struct unwind_rows *rows, const char *name,
-			 const struct image *image, struct wire_unwind **blob)
+			 const struct elf_head *file, struct wire_unwind **blob)
 {
 	struct stat st;
 	int fd = openat(rows->cache, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -126,8 +129,8 @@ static int64_t cache_get(const struct unwind_rows *rows, const char *name,
 	    read(fd, bytes, (size_t)st.st_size) == st.st_size) {
 		const struct wire_unwind *head = (const struct wire_unwind *)bytes;
 		if (unwind_table_valid(bytes, (uint64_t)st.st_size) &&
-		    head->total_bytes == st.st_size && head->build_id_len == image->build_id_len &&
-		    !memcmp(head->build_id, image->build_id, image->build_id_len))
+		    head->total_bytes == st.st_size && head->build_id_len == file->build_id_len &&
+		    !memcmp(head->build_id, file->build_id, file->build_id_len))
 			rc = st.st_size;
 	}
 	close(fd);
@@ -205,44 +208,143 @@ static int64_t build(const struct image *image, struct wire_unwind **blob,
 	return rc;
 }
 
-static void find_segments(const struct image *image, struct unwind_rows_info *info)
+/* ---- the reader -------------------------------------------------------------------------------------------------------- */
+
+struct rows_answer {
+	int64_t rc; /* bytes of the blob that follow, or negative errno */
+	uint64_t fdes, rows, rules, eval_rows, text_bytes;
+};
+
+void rows_hear(const struct buf *in)
 {
-	size_t count;
-	if (elf_getphdrnum(image->elf, &count) < 0)
-		return;
-	for (size_t i = 0; i < count && info->exec_count < UNWIND_ROWS_SEGMENTS; i++) {
-		GElf_Phdr phdr;
-		if (gelf_getphdr(image->elf, (int)i, &phdr) && phdr.p_type == PT_LOAD &&
-		    (phdr.p_flags & PF_X))
-			info->exec[info->exec_count++] =
-				(struct unwind_rows_segment){ phdr.p_offset, phdr.p_filesz,
-							      phdr.p_vaddr };
+	struct rows_answer answer = { .rc = -EBADMSG };
+	struct unwind_rows_info info = { 0 };
+	struct wire_unwind *blob = NULL;
+	struct image image = { 0 };
+	struct file_ask ask;
+	struct buf out = { 0 };
+	char *found = NULL;
+	int fd;
+	memcpy(&ask, in->data, sizeof(ask));
+	if (opener_ask(OPENER_GIVEN, "", 0, 0, &found, &fd) && fd >= 0 &&
+	    image_open_fd(&image, fd, ask.build_id, (uint8_t)ask.build_id_len) == 0)
+		answer.rc = build(&image, &blob, &info);
+	image_close(&image);
+	answer.fdes = info.fdes;
+	answer.rows = info.rows;
+	answer.rules = info.rules;
+	answer.eval_rows = info.eval_rows;
+	answer.text_bytes = info.text_bytes;
+	buf_put(&out, &answer, sizeof(answer));
+	reader_answer(FILES_END, &out);
+	buf_fini(&out);
+	if (answer.rc > 0)
+		reader_answer_raw(blob, (size_t)answer.rc);
+	free(blob);
+}
+
+/* ---- who asks it ------------------------------------------------------------------------------------------------------- */
+
+static int64_t ask(struct elf_files *files, const struct headed *file, const char *path,
+		   struct wire_unwind **blob, struct unwind_rows_info *info)
+{
+	struct rows_answer answer;
+	uint32_t what;
+	if (elf_files_ask(files, FILES_ROWS, file->fd, path, &file->head, &what) < 0)
+		return -EPIPE;
+	const struct buf *heard = reader_buf(files->reader);
+	if (what != FILES_END || heard->len != sizeof(answer))
+		return elf_files_died(files);
+	memcpy(&answer, heard->data, sizeof(answer));
+	if (answer.rc <= 0)
+		return answer.rc < 0 && answer.rc >= -4095 ? answer.rc : -EBADMSG;
+	struct wire_unwind *bytes = answer.rc > BLOB_MAX_BYTES ? NULL : malloc((size_t)answer.rc);
+	if (!bytes || reader_hear_raw(files->reader, bytes, (size_t)answer.rc) < 0 ||
+	    (size_t)answer.rc < sizeof(*bytes) || !unwind_table_valid(bytes, (uint64_t)answer.rc) ||
+	    bytes->total_bytes != answer.rc || bytes->build_id_len > file->head.build_id_len ||
+	    memcmp(bytes->build_id, file->head.build_id, bytes->build_id_len)) {
+		free(bytes);
+		return elf_files_died(files);
 	}
+	info->fdes = answer.fdes;
+	info->rows = answer.rows;
+	info->rules = answer.rules;
+	info->eval_rows = answer.eval_rows;
+	info->text_bytes = answer.text_bytes;
+	*blob = bytes;
+	return answer.rc;
+}
+
+static void find_segments(const struct elf_head *head, struct unwind_rows_info *info)
+{
+	for (uint32_t i = 0; i < head->segment_count && info->exec_count < UNWIND_ROWS_SEGMENTS;
+	     i++) {
+		const Elf64_Phdr *s = &head->segments[i];
+		if (s->p_type == PT_LOAD && (s->p_flags & PF_X))
+			info->exec[info->exec_count++] =
+				(struct unwind_rows_segment){ s->p_offset, s->p_filesz,
+							      s->p_vaddr };
+	}
+}
+
+/* The kernel's own code, as it stands in ourselves: nobody else could have written it. */
+static int64_t get_vdso(struct unwind_rows *rows, const uint8_t *build_id, uint8_t len,
+			struct wire_unwind **blob, struct unwind_rows_info *info)
+{
+	struct image image;
+	int64_t rc = image_open_module(&image, &rows->files->root, "[vdso]", build_id, len);
+	size_t count;
+	if (rc < 0)
+		return rc;
+	if (elf_getphdrnum(image.elf, &count) == 0) {
+		struct elf_head head = { 0 };
+		for (size_t i = 0; i < count && i < HEAD_SEGMENTS_MAX; i++) {
+			GElf_Phdr phdr;
+			if (gelf_getphdr(image.elf, (int)i, &phdr))
+				head.segments[head.segment_count++] = phdr;
+		}
+		find_segments(&head, info);
+	}
+	rc = build(&image, blob, info);
+	image_close(&image);
+	return rc;
+}
+
+void unwind_rows_rest(struct unwind_rows *rows)
+{
+	if (rows)
+		elf_files_rest(rows->files);
 }
 
 int64_t unwind_rows_get(struct unwind_rows *rows, const char *path, const uint8_t *build_id,
 			uint8_t len, struct wire_unwind **blob, struct unwind_rows_info *info,
 			struct err *err)
 {
-	struct image image;
+	struct headed file = { .fd = -1 };
 	struct unwind_rows_info unused;
 	char name[NAME_MAX];
+	int64_t rc;
 	info = info ? info : &unused;
 	memset(info, 0, sizeof(*info));
 	*blob = NULL;
-	int64_t rc = image_open_module(&image, &rows->root, path, build_id, len);
+	if (!strcmp(path, "[vdso]")) {
+		rc = get_vdso(rows, build_id, len, blob, info);
+		return rc < 0 ? err_set(err, (int)rc, "cannot build an unwind table of '%s'", path)
+			      : rc;
+	}
+	rc = elf_files_open(rows->files, path, build_id, len, &file, NULL);
 	if (rc < 0)
 		return err_set(err, (int)rc, "cannot read unwind data of '%s'", path);
-	find_segments(&image, info);
-	int cached = rows->cache >= 0 && !cache_name(name, sizeof(name), &image);
-	rc = cached ? cache_get(rows, name, &image, blob) : -ENOENT;
+	find_segments(&file.head, info);
+	int cached = rows->cache >= 0 && !cache_name(name, sizeof(name), &file);
+	rc = cached ? cache_get(rows, name, &file.head, blob) : -ENOENT;
 	info->cached = rc > 0;
 	if (rc < 0) {
-		rc = build(&image, blob, info);
+		rc = ask(rows->files, &file, path, blob, info);
 		if (rc > 0 && cached)
 			cache_put(rows, name, *blob);
 	}
-	image_close(&image);
+	close(file.fd);
 	if (rc < 0)
 		err_set(err, (int)rc, "cannot build an unwind table of '%s'", path);
 	return rc;

@@ -39,12 +39,15 @@ struct unwind_rows *unwind_rows_new(uint32_t pid, const char *cache_dir, struct 
 void unwind_rows_free(struct unwind_rows *rows);
 void unwind_rows_freep(struct unwind_rows **rows);
 
+/** unwind_rows_rest() - for now no more are wanted: whoever reads files ends (sym/files.h). NULL is fine. */
+void unwind_rows_rest(struct unwind_rows *rows);
+
 /**
  * unwind_rows_get() - the table of the module at @path ("[vdso]" too; deleted files while the process lives).
  * @build_id: compared with the file's (@len 0: not compared, and nothing is cached for files without one).
  * @blob: malloc'd, 8-aligned, valid by unwind_table_valid(); free() it. Return: its bytes; -ENOENT where there is no
  * such file or it has no unwind data, -ESTALE for another build id, -EBADMSG for a damaged file, -E2BIG for a module
- * that the format cannot hold. Cost: some ms per MiB of text when built, a copy when cached. @info may be NULL.
+ * that the format cannot hold, -EPIPE where its reader died over it. Cost: some ms per MiB of text when built, a copy when cached. @info may be NULL.
  */
 int64_t unwind_rows_get(struct unwind_rows *rows, const char *path, const uint8_t *build_id,
 			uint8_t len, struct wire_unwind **blob, struct unwind_rows_info *info,

@@ -10,10 +10,12 @@
 
 static struct fake *own;
 
-static uint64_t variable(const struct target *target, const char *path, const char *name)
+static void variables(const struct target *target, const char *path, const char *const names[],
+		      size_t count, uint64_t at[])
 {
-	(void)target, (void)path, (void)name;
-	return 0x3000;
+	(void)target, (void)path, (void)names;
+	for (size_t i = 0; i < count; i++)
+		at[i] = 0x3000;
 }
 
 static ssize_t read_file(const struct target *target, const char *path, uint64_t offset, void *to,
@@ -88,7 +90,7 @@ static void build(struct fake *f)
 
 static int read_all(struct breakdown *b, const struct memory *memory, struct err *err)
 {
-	static const struct heap_files files = { variable, read_file };
+	static const struct heap_files files = { variables, read_file };
 	struct hotspot_places places;
 	own = memory->ctx;
 	b->files = &files;

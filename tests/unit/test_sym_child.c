@@ -19,6 +19,7 @@
 
 #include "sym/child.h"
 #include "sym/image.h"
+#include "sym/reader.h"
 
 /* A function of this very file, as an ELF virtual address: the test is linked
  * as a PIE, so the file says where it is. */
@@ -142,15 +143,15 @@ static void who_dies_too_often_is_not_begun_again(void **state)
 	const char *path;
 	(void)state;
 	struct sym *sym = sym_new(NULL, &err);
-	for (int i = 0; i < 2 * CHILDREN_MAX + 3; i++) {
+	for (int i = 0; i < 2 * READERS_MAX + 3; i++) {
 		char id = (char)('a' + i);
 		if (sym->child)
 			kill(child_pid(sym->child), SIGKILL);
 		sym_resolve(sym, own_path(), (const uint8_t *)&id, 1, 1, &symbols);
 	}
-	assert_int_equal(sym->children, CHILDREN_MAX);
+	assert_int_equal(sym->children, READERS_MAX);
 	assert_null(sym->child);
-	assert_true(sym_unread(sym, &path) >= CHILDREN_MAX);
+	assert_true(sym_unread(sym, &path) >= READERS_MAX);
 	sym_free(sym);
 }
 
