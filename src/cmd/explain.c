@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cmd/cmd.h"
+#include "cmd/memory.h"
 #include "cmd/open.h"
 #include "cmd/record.h"
 #include "cmd/targets.h"
@@ -382,7 +383,9 @@ static int explain_program(struct explaining *x, char **argv)
 
 int cmd_explain(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 },
+						      { &memory_later_argp, 0, NULL, 0 },
+						      { 0 } };
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
@@ -406,6 +409,8 @@ int cmd_explain(int argc, char **argv)
 	}
 	if (x.with_program)
 		return explain_program(&x, argv + rest);
+	if (x.path)
+		memory_bound();
 	if (x.path)
 		return explain_file(&x, &err) < 0 ? cmd_fail(&err) : CMD_OK;
 	CLEANUP(target_list_fini) struct target_list list = { 0 };

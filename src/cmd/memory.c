@@ -36,7 +36,7 @@ static const struct argp_option options[] = {
 #define SHADOWED 0
 #endif
 
-static void bound(void)
+void memory_bound(void)
 {
 	struct rlimit limit;
 	if (SHADOWED || most == UINT64_MAX || getrlimit(RLIMIT_DATA, &limit) < 0 ||
@@ -64,15 +64,21 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		else if (most < LEAST)
 			cmd_usage("--memory is 16M or more, or unlimited, not '%s'", arg);
 		return 0;
-	case ARGP_KEY_SUCCESS:
-		bound();
-		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 }
 
-const struct argp memory_argp = { .options = options, .parser = parse };
+static error_t parse_and_bound(int key, char *arg, struct argp_state *state)
+{
+	if (key != ARGP_KEY_SUCCESS)
+		return parse(key, arg, state);
+	memory_bound();
+	return 0;
+}
+
+const struct argp memory_argp = { .options = options, .parser = parse_and_bound };
+const struct argp memory_later_argp = { .options = options, .parser = parse };
 
 const char *memory_hint(void)
 {

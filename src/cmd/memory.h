@@ -12,6 +12,10 @@
  */
 extern const struct argp memory_argp;
 
+/** memory_later_argp - the same for commands that read files of others only sometimes: then they call memory_bound(). */
+extern const struct argp memory_later_argp;
+void memory_bound(void);
+
 #define MEMORY_DEFAULT (512ull << 20)
 
 /** memory_hint() - what to do about -ENOMEM where the bound is ours; NULL where it is not. Lent. */

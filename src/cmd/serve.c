@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cmd/cmd.h"
+#include "cmd/memory.h"
 #include "cmd/serving.h"
 #include "cmd/targets.h"
 #include "recorder/started.h"
@@ -58,6 +59,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static int serve(const struct serve *s, struct err *err)
 {
+	memory_bound();
 	int signals = signals_open(0); /* first: blocked in every thread that comes */
 	if (signals < 0)
 		return err_set(err, signals, "cannot take signals");
@@ -124,6 +126,7 @@ int cmd_serve(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 },
 						      { &serving_guard_argp, 0, NULL, 0 },
+						      { &memory_later_argp, 0, NULL, 0 },
 						      { 0 } };
 	static const struct argp argp = {
 		.options = options,

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/memory.h"
 #include "cmd/open.h"
 #include "cmd/result.h"
 #include "cmd/select.h"
@@ -308,7 +309,9 @@ static void fini(struct top *t)
 
 int cmd_top(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &select_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp_child children[] = { { &select_argp, 0, NULL, 0 },
+						      { &memory_argp, 0, NULL, 0 },
+						      { 0 } };
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,

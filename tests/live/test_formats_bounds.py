@@ -86,7 +86,8 @@ def bomb(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("words", [("report",), ("info",), ("export", "--to", "folded", "-o", "{out}"), ("import", "-o", "{out}")])
+@pytest.mark.parametrize("words", [("report",), ("info",), ("export", "--to", "folded", "-o", "{out}"), ("import", "-o", "{out}"),
+                                   ("serve", "-q", "-l", "127.0.0.1:0"), ("explain",)])
 def test_a_small_file_that_unfolds_to_much_is_refused_and_told_what_lifts_that(byteledger, bomb, tmp_path, words):
     out = tmp_path / "out"
     args = [word.format(out=out) for word in words]
