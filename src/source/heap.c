@@ -99,6 +99,11 @@ static int init_common(struct source_heap *heap, struct err *err)
 	if (rc == 0)
 		rc = heap_defs_init(heap, err);
 	heap_clock_init(&heap->clock, heap->layout.start_cycles, heap->layout.start_ns);
+	heap->told_mask = UINT64_MAX;
+	if (!heap->raw && !heap->layout.stamp_every_event) {
+		heap->told_mask = ~(uint64_t)(HEAP_TOLD_STEP_NS - 1);
+		heap->told_keep_ns = HEAP_TOLD_NS;
+	}
 	return rc;
 }
 
@@ -384,20 +389,27 @@ void heap_settle(struct source_heap *heap, uint64_t until_ns)
 	uint64_t beat_ns = heap_beat_after(heap, ring->now_ns);
 	if (until_ns > beat_ns)
 		until_ns = beat_ns;
-	if (until_ns <= ring->now_ns + SOURCE_HEAP_BOUND_NS || from == heap->batched)
+	if (from == heap->batched || until_ns <= heap->batch[from].time_ns + SOURCE_HEAP_BOUND_NS)
 		return;
-	/* a beat that came late says little: soon after the stamp is likelier than long after it */
-	uint64_t span = until_ns - ring->now_ns, off = span / 2;
-	if (off > SOURCE_HEAP_BEAT_NS / 2)
-		off = SOURCE_HEAP_BEAT_NS / 2;
-	if (span - off > heap->worst_ns)
-		heap->worst_ns = span - off;
-	uint64_t likely = ring->now_ns + off;
+	uint64_t likely = ring->now_ns & heap->told_mask;
+	if (until_ns > likely + SOURCE_HEAP_BOUND_NS) {
+		/* a beat that came late says little: soon after the stamp is likelier than long after it */
+		uint64_t since_ns = likely, off = (until_ns - since_ns) / 2;
+		if (off > SOURCE_HEAP_BEAT_NS / 2)
+			off = SOURCE_HEAP_BEAT_NS / 2;
+		likely = (since_ns + off + HEAP_TOLD_STEP_NS / 2) & heap->told_mask;
+		uint64_t before = likely - since_ns, behind = until_ns - likely,
+			 most = before > behind ? before : behind;
+		if (most > heap->worst_ns)
+			heap->worst_ns = most;
+	}
 	for (uint32_t i = from; i < heap->batched; i++)
 		if (heap->batch[i].time_ns < likely)
 			heap->batch[i].time_ns = likely;
 	if (likely > heap->last_ns)
 		heap->last_ns = likely;
+	if (likely > heap->told_ns)
+		heap->told_ns = likely;
 }
 
 int heap_flush(struct source_heap *heap)

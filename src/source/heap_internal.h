@@ -197,7 +197,10 @@ struct source_heap {
 	uint16_t debt_chains[HEAP_DEBT_CHAINS];
 	uint32_t debt_count, credit_count; /* entries; those of them that are credits */
 	struct heap_clock clock;
-	uint64_t last_ns;  /* of the latest event: times never decrease */
+	uint64_t last_ns; /* of the latest event: times never decrease */
+	uint64_t told_ns; /* the time that the latest event was given */
+	uint64_t told_keep_ns,
+		told_mask; /* for so long others have the same; its digits that are told */
 	uint64_t limit_ns; /* no event can be later than this (now) */
 
 	uint32_t *node_stack; /* node -> stack, 0 = not defined yet; @node_cap of them */
@@ -314,6 +317,21 @@ static inline void heap_end_realloc(struct source_heap *heap, struct heap_ring *
 {
 	heap->realloc_count -= ring->realloc_pending;
 	ring->realloc_pending = false;
+}
+
+/*
+ * Times are not told finer than they are known: an event has the time of the last one for as long as that is within the bound, which
+ * leaves room for what comes until the next stamp. Digits that mean nothing were most of the file of a program that repeats itself.
+ */
+#define HEAP_TOLD_STEP_NS (1u << 16)
+#define HEAP_TOLD_NS (SOURCE_HEAP_BOUND_NS - 2 * HEAP_TOLD_STEP_NS)
+
+/* The time that an event of @ns, which never decreases, is given. */
+static inline uint64_t heap_told(struct source_heap *heap, uint64_t ns)
+{
+	if (ns - heap->told_ns >= heap->told_keep_ns)
+		heap->told_ns = ns & heap->told_mask;
+	return heap->told_ns;
 }
 
 static inline uint64_t heap_event_time(struct source_heap *heap, const struct heap_ring *ring)

@@ -57,7 +57,7 @@ struct event *heap_next_event(struct source_heap *heap, const struct heap_ring *
 	if (!ev)
 		return NULL;
 	memset(ev, 0, sizeof(*ev));
-	ev->time_ns = ring ? heap_event_time(heap, ring) : heap->last_ns;
+	ev->time_ns = heap_told(heap, ring ? heap_event_time(heap, ring) : heap->last_ns);
 	ev->thread.v = ring && ring->thread != HEAP_NO_THREAD ? ring->thread : 0;
 	ev->block.v = BLOCK_NONE;
 	return ev;
@@ -132,8 +132,8 @@ static inline __attribute__((always_inline)) enum heap_run take_free(struct sour
 	struct event *ev = next_place(heap);
 	if (!ev)
 		return HEAP_RUN_FAILED;
-	fill_free(ev, ring->thread, heap_event_time(heap, ring), ring->last_order, block, &row,
-		  flags, aux_stack);
+	fill_free(ev, ring->thread, heap_told(heap, heap_event_time(heap, ring)), ring->last_order,
+		  block, &row, flags, aux_stack);
 	heap->stats.frees++;
 	return HEAP_RUN_EMPTY;
 }
@@ -155,7 +155,8 @@ static inline __attribute__((always_inline)) enum heap_run take_alloc(struct sou
 	struct event *ev = next_place(heap);
 	if (!ev)
 		return HEAP_RUN_FAILED;
-	fill_alloc(ev, ring->thread, heap_event_time(heap, ring), block, addr, bytes, stack, flags);
+	fill_alloc(ev, ring->thread, heap_told(heap, heap_event_time(heap, ring)), block, addr,
+		   bytes, stack, flags);
 	heap->stats.allocations++;
 	heap->stats.live_bytes += bytes;
 	ring->last_order = heap->live.order;
@@ -538,7 +539,7 @@ take_plain(struct source_heap *heap, struct heap_ring *ring, const bool ahead)
 {
 	const uint64_t head = ring->head, safe = ring->safe;
 	struct event *ev = &heap->batch[heap->batched], *const end = &heap->batch[HEAP_BATCH];
-	const uint64_t now = MAX(ring->now_ns, heap->last_ns);
+	const uint64_t now = MAX(ring->now_ns, heap->last_ns), told = heap_told(heap, now);
 	const uint32_t thread = ring->thread;
 	const bool several = heap->active_count > 1, debts = heap->debt_count != 0;
 	struct heap_look look = ring->look;
@@ -560,7 +561,7 @@ take_plain(struct source_heap *heap, struct heap_ring *ring, const bool ahead)
 				break;
 			if (several)
 				heap_note_free(heap, addr, now);
-			fill_free(ev, thread, now, last, block, &row, renews ? EVENT_F_REALLOC : 0,
+			fill_free(ev, thread, told, last, block, &row, renews ? EVENT_F_REALLOC : 0,
 				  0);
 			renewed = renews ? w0 : 0;
 			live_bytes -= row.bytes;
@@ -575,7 +576,7 @@ take_plain(struct source_heap *heap, struct heap_ring *ring, const bool ahead)
 						     LIVE_OK,
 					     0))
 				break;
-			fill_alloc(ev, thread, now, block, addr, bytes, stack,
+			fill_alloc(ev, thread, told, block, addr, bytes, stack,
 				   renewed ? EVENT_F_REALLOC : 0);
 			renewed = 0;
 			live_bytes += bytes;
