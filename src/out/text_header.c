@@ -7,6 +7,7 @@
 
 #include "out/out.h"
 #include "out/text_impl.h"
+#include "view/ends.h"
 
 #define LOSSES_WIDTH 100
 #define LABEL_COLUMNS 13
@@ -214,6 +215,35 @@ static void put_sampled(struct page *page, const struct prof *prof, int events)
 	text_warn(page, TINT_DIM, buf_cstr(&line));
 }
 
+/* Of each reason that is more than a remark, where those stacks end and why: what to do about it depends on that. */
+static void put_ends(struct page *page, const struct prof *prof, const struct prof_totals *t)
+{
+	char x[TEXT_NUMBER_MAX];
+	struct view_end ends[STACK_STOP_MAX];
+	struct err ignored = { 0 };
+	CLEANUP(buf_fini) struct buf line = { 0 };
+	if (view_ends(prof, ends, &ignored) < 0)
+		return;
+	for (unsigned i = 1; i < STACK_STOP_MAX; i++) {
+		const struct view_end *end = &ends[i];
+		if (t->partial[i] <= t->cost.allocations / 1000 || !end->module || !view_end_why(i))
+			continue;
+		buf_clear(&line);
+		buf_printf(&line, "      %s: %s end in ", stack_stop_name(i),
+			   text_grouped(x, end->in_module));
+		if (end->module[0])
+			text_escape(&line, end->module, 0);
+		else
+			buf_puts(&line, "code of no file");
+		if (end->function && end->in_function * 2 > end->in_module) {
+			buf_printf(&line, ", %s of them in ", text_grouped(x, end->in_function));
+			text_escape(&line, end->function, 0);
+		}
+		buf_printf(&line, ", %s", view_end_why(i));
+		text_warn(page, TINT_YELLOW, buf_cstr(&line));
+	}
+}
+
 /** put_losses() - first of all what the figures below do not know. */
 static void put_losses(struct page *page, const struct prof *prof, const struct prof_totals *t,
 		       int selected)
@@ -235,6 +265,8 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 		/* Below one in a thousand it is a remark, not a warning. */
 		text_warn(page, partial > t->cost.allocations / 1000 ? TINT_YELLOW : TINT_DIM,
 			  buf_cstr(&line));
+		if (partial > t->cost.allocations / 1000)
+			put_ends(page, prof, t);
 	}
 	const struct prof_process *process = prof_process(prof);
 	if (process && process->modules_nameless) {

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "view/ends.h"
 #include "view/view.h"
 
 static void define(struct prof *prof, const struct def *def)
@@ -97,6 +98,47 @@ static void rows_that_differ_only_in_operator_new_are_one(void **state)
 	assert_int_equal(t->count, 1);
 	assert_int_equal(t->total, 2);
 	view_table_free(t);
+	prof_free(prof);
+}
+
+static void where_stacks_end_early_is_told_by_module_and_function(void **state)
+{
+	(void)state;
+	struct prof *prof = world();
+	struct view_end ends[STACK_STOP_MAX];
+	define(prof,
+	       &(struct def){ .kind = DEF_MODULE, .id = 2, .module = { .path = "/lib/jit.so" } });
+	define(prof, &(struct def){ .kind = DEF_FRAME, .id = 7, .frame = { { 2 }, 16 } });
+	define(prof, &(struct def){ .kind = DEF_FRAME, .id = 8, .frame = { { 0 }, 99 } });
+	/* (gap) jit parse new | (gap) parse | (no_module) nowhere */
+	define(prof, &(struct def){ .kind = DEF_STACK, .id = 9, .stack = { .stop = 1 } });
+	define(prof, &(struct def){ .kind = DEF_STACK, .id = 10, .stack = { { 9 }, { 7 }, 0 } });
+	define(prof, &(struct def){ .kind = DEF_STACK, .id = 11, .stack = { { 10 }, { 2 }, 0 } });
+	define(prof, &(struct def){ .kind = DEF_STACK, .id = 12, .stack = { { 11 }, { 3 }, 0 } });
+	define(prof, &(struct def){ .kind = DEF_STACK, .id = 13, .stack = { { 9 }, { 2 }, 0 } });
+	define(prof, &(struct def){ .kind = DEF_STACK, .id = 14, .stack = { .stop = 2 } });
+	define(prof, &(struct def){ .kind = DEF_STACK, .id = 15, .stack = { { 14 }, { 8 }, 0 } });
+	alloc(prof, 12, 1);
+	alloc(prof, 12, 1);
+	alloc(prof, 11, 1);
+	alloc(prof, 13, 1);
+	alloc(prof, 13, 1);
+	alloc(prof, 15, 1);
+	alloc(prof, 3, 1); /* complete */
+	assert_int_equal(view_ends(prof, ends, NULL), 0);
+	assert_int_equal(ends[1].in_module, 3);
+	assert_string_equal(ends[1].module, "jit.so");
+	assert_null(ends[1].function);
+	assert_int_equal(ends[2].in_module, 1);
+	assert_string_equal(ends[2].module, "");
+	assert_null(ends[6].module);
+	name(prof, 7, "trace", 1);
+	assert_int_equal(view_ends(prof, ends, NULL), 0);
+	assert_string_equal(ends[1].function, "trace");
+	assert_int_equal(ends[1].in_function, 3);
+	assert_non_null(view_end_why(1));
+	assert_null(view_end_why(0));
+	assert_null(view_end_why(STACK_STOP_MAX));
 	prof_free(prof);
 }
 
@@ -508,6 +550,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_that_differ_only_in_operator_new_are_one),
+		cmocka_unit_test(where_stacks_end_early_is_told_by_module_and_function),
 		cmocka_unit_test(inlined_frames_come_first_and_share_the_address),
 		cmocka_unit_test(recursion_counts_a_stack_once_for_a_function),
 		cmocka_unit_test(allocation_wrappers_do_not_ask),
