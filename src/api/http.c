@@ -29,6 +29,14 @@
 
 /* ---- replies ---------------------------------------------------------------------------------------------------- */
 
+/* What to do where memory was refused; NULL: nobody bounds it. */
+static const char *memory_hint;
+
+void http_memory_hint(const char *hint)
+{
+	memory_hint = hint;
+}
+
 static void reply_json(struct http_reply *reply, unsigned status, const char *text,
 		       const char *hint)
 {
@@ -75,7 +83,10 @@ void http_reply_err(struct http_reply *reply, const struct err *err)
 			  : err->code == -EBUSY || err->code == -EAGAIN || err->code == -ETIMEDOUT
 				  ? 503
 				  : 500;
-	reply_json(reply, status, err->msg, err->hint[0] ? err->hint : NULL);
+	const char *hint = err->hint[0] ? err->hint : NULL;
+	if (!hint && err->code == -ENOMEM)
+		hint = memory_hint;
+	reply_json(reply, status, err->msg, hint);
 }
 
 /* ---- requests --------------------------------------------------------------------------------------------------- */

@@ -63,6 +63,8 @@ void http_reply_error(struct http_reply *reply, unsigned status, const char *fmt
  * -EMSGSIZE 414, -EBUSY, -EAGAIN and -ETIMEDOUT 503, else 500.
  */
 void http_reply_err(struct http_reply *reply, const struct err *err);
+/** http_memory_hint() - the hint of -ENOMEM that has none, where memory is bounded on purpose. Lent; before the first request. */
+void http_memory_hint(const char *hint);
 
 /** http_request_tail() - what follows the route's prefix in the decoded path ("" where it ends). */
 const char *http_request_tail(const struct http_request *request);

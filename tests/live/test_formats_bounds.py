@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that ask for more than they are worth: bombs, modules, colliding addresses, deep stacks. Time and memory stay bounded."""
 import gzip
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 from conftest import ROOT
+from test_serve import Server
 
 
 def test_a_bomb_is_refused_in_bounded_memory(byteledger, tmp_path):
@@ -86,8 +88,7 @@ def bomb(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("words", [("report",), ("info",), ("export", "--to", "folded", "-o", "{out}"), ("import", "-o", "{out}"),
-                                   ("serve", "-q", "-l", "127.0.0.1:0"), ("explain",)])
+@pytest.mark.parametrize("words", [("report",), ("info",), ("export", "--to", "folded", "-o", "{out}"), ("import", "-o", "{out}")])
 def test_a_small_file_that_unfolds_to_much_is_refused_and_told_what_lifts_that(byteledger, bomb, tmp_path, words):
     out = tmp_path / "out"
     args = [word.format(out=out) for word in words]
@@ -108,3 +109,24 @@ def test_memory_may_be_unlimited_and_nonsense_is_refused(byteledger, bomb):
     for word in ("much", "0", "1K", "-5M"):
         done = subprocess.run([byteledger, "info", f"--memory={word}", bomb], capture_output=True, text=True)
         assert done.returncode == 2 and "hint:" in done.stderr
+
+
+def test_a_server_refuses_what_takes_more_than_it_may_and_serves_on(record, byteledger):
+    """400,000 live blocks, whose table takes more than the 64 MiB that it may."""
+    code = "import ctypes; malloc = ctypes.CDLL(None).malloc; [malloc(24) for _ in range(400_000)]"
+    done = record(["/usr/bin/python3", "-S", "-c", code])
+    server = Server(byteledger, "--memory", "64M", done.path)
+    try:
+        status, _, body = server.ask("/api/v1/allocations?limit=3")
+        answer = json.loads(body)
+        assert status == 500 and "Cannot allocate memory" in answer["error"] and "--memory" in answer["hint"], answer
+        assert server.ask("/api/v1/timeline")[0] == 200
+    finally:
+        server.child.kill()
+        server.child.communicate()
+    server = Server(byteledger, done.path)
+    try:
+        assert server.ask("/api/v1/allocations?limit=3")[0] == 200
+    finally:
+        server.child.kill()
+        server.child.communicate()
