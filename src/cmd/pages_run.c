@@ -91,6 +91,13 @@ static int print_json(struct life *l, struct err *err)
 	return 0;
 }
 
+/* Most stacks are of little: what stands in the text alone is looked up. */
+static void name_frames(void *ctx, const struct page_frame *const *frames, size_t count)
+{
+	struct life *l = ctx;
+	pageown_name(l->pages, frames, count);
+}
+
 static void fit(struct life *l, struct out_pages_opt *opt, FILE *to)
 {
 	struct out_opt terminal = { 0 };
@@ -99,6 +106,8 @@ static void fit(struct life *l, struct out_pages_opt *opt, FILE *to)
 				       .width = terminal.width,
 				       .ascii = terminal.ascii,
 				       .now_ns = clock_ns(CLOCK_MONOTONIC) };
+	opt->tree.name = name_frames;
+	opt->tree.name_ctx = l;
 }
 
 /* Those that end are told behind those that live; of many that ended, the last. */
@@ -297,8 +306,8 @@ static int count(struct life *l, struct err *err)
 		return rc;
 	/* names are looked up once each, and are no reason to count less often */
 	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
-	if (l->serving || l->live || l->job->jsonl)
-		pageown_resolve(l->pages, shot);
+	if (l->serving || l->job->jsonl)
+		pageown_resolve(l->pages, shot, l->serving != NULL);
 	pthread_mutex_lock(&l->lock);
 	old = l->shot;
 	l->shot = shot;
@@ -633,7 +642,8 @@ static int finish(struct life *l, struct err *err)
 		cmd_say("no process was there to be counted");
 	if (!l->shot || l->job->quiet || l->job->jsonl)
 		return 0;
-	pageown_resolve(l->pages, l->shot);
+	if (l->job->json)
+		pageown_resolve(l->pages, l->shot, 0);
 	if (l->drawn)
 		fputs("\033[H\033[J", stdout);
 	return l->job->json ? print_json(l, err) : print_text(l, err);
@@ -666,7 +676,7 @@ int pages_run(struct pages_job *job, char **program)
 	serving_freep(&l.serving);
 	if (l.record && l.shot) {
 		struct err other = { 0 };
-		pageown_resolve(l.pages, l.shot);
+		pageown_resolve(l.pages, l.shot, 0);
 		siginfo_t how = { 0 };
 		if (l.program.pid)
 			waitid(P_PID, (id_t)l.program.pid, &how, WEXITED | WNOHANG | WNOWAIT);

@@ -85,9 +85,10 @@ int pageown_poll(struct pageown *pages, void (*event)(void *ctx, const struct pa
  * stopped. Processes that ended stay with their last reading. Return: a new shot, put by the caller.
  */
 int pageown_read(struct pageown *pages, struct page_shot **shot, struct err *err);
-/** pageown_resolve() - look the names of all frames in @shot up; the first time of a file opens it. @progress may be NULL. */
-void pageown_resolve(struct pageown *pages, const struct page_shot *shot);
-void pageown_resolve_stack(struct pageown *pages, const struct page_stack *stack);
+/** pageown_name() - look the names of @frames up, some of which may be named or come again; the first time of a file opens it. */
+void pageown_name(struct pageown *pages, const struct page_frame *const *frames, size_t count);
+/** pageown_resolve() - the same of all rows in @shot; @live: and of what its processes caused and nobody has mapped. */
+void pageown_resolve(struct pageown *pages, const struct page_shot *shot, int live);
 /** pageown_resolve_all() - of all stacks that were ever in a shot. */
 void pageown_resolve_all(struct pageown *pages);
 

@@ -509,30 +509,116 @@ static void resolve(struct page_frame *frame)
 	atomic_store_explicit(&frame->symbols, count ? symbols : nothing, memory_order_release);
 }
 
-void pageown_resolve_stack(struct pageown *p, const struct page_stack *stack)
+static int by_module(const void *a, const void *b)
 {
-	(void)p;
-	for (uint16_t i = 0; i < stack->count; i++)
-		resolve((struct page_frame *)stack->frames[i]);
+	const struct page_frame *x = *(const struct page_frame *const *)a,
+				*y = *(const struct page_frame *const *)b;
+	if (x->module != y->module)
+		return x->module < y->module ? -1 : 1;
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-void pageown_resolve(struct pageown *p, const struct page_shot *shot)
+/* Who reads files is another process: a file's frames are asked for in one question. */
+static void prepare(const struct page_frame *const *frames, size_t count)
 {
-	for (size_t i = 0; i < shot->count; i++)
-		for (size_t k = 0; k < shot->processes[i]->row_count; k++)
-			if (shot->processes[i]->rows[k].stack)
-				pageown_resolve_stack(p, shot->processes[i]->rows[k].stack);
+	const struct pageown_module *module = (const struct pageown_module *)frames[0]->module;
+	uint64_t *offsets = calloc(count, sizeof(*offsets));
+	size_t n = 0;
+	for (size_t i = 0; offsets && i < count; i++)
+		if (!n || offsets[n - 1] != frames[i]->offset)
+			offsets[n++] = frames[i]->offset;
+	if (n && module->sym && module->module.path[0] == '/')
+		sym_prepare(module->sym, module->module.path, module->module.build_id,
+			    module->module.build_id_len, offsets, n);
+	free(offsets);
+}
+
+/* Frames without a name, each once as far as @seen reaches: a bit a number. */
+struct unnamed {
+	const struct page_frame **frames;
+	size_t count, cap;
+	uint8_t *seen;
+	size_t seen_bytes;
+};
+
+static void want(struct unnamed *u, const struct page_frame *frame)
+{
+	size_t at = frame->number / 8;
+	if (atomic_load_explicit(&frame->symbols, memory_order_relaxed))
+		return;
+	if (at >= u->seen_bytes) {
+		size_t bytes = at * 2 + 4096;
+		uint8_t *grown = realloc(u->seen, bytes);
+		if (grown) {
+			memset(grown + u->seen_bytes, 0, bytes - u->seen_bytes);
+			u->seen = grown;
+			u->seen_bytes = bytes;
+		}
+	}
+	if (at < u->seen_bytes) {
+		if (u->seen[at] >> (frame->number % 8) & 1)
+			return;
+		u->seen[at] |= (uint8_t)(1u << frame->number % 8);
+	}
+	/* without memory it is asked for alone */
+	if (grow(&u->frames, u->count, &u->cap, sizeof(*u->frames)) < 0)
+		resolve((struct page_frame *)frame);
+	else
+		u->frames[u->count++] = frame;
+}
+
+static void want_stack(struct unnamed *u, const struct page_stack *stack)
+{
+	for (uint16_t i = 0; stack && i < stack->count; i++)
+		want(u, stack->frames[i]);
+}
+
+static void name_all(struct unnamed *u)
+{
+	if (u->count)
+		qsort(u->frames, u->count, sizeof(*u->frames), by_module);
+	for (size_t at = 0, end; at < u->count; at = end) {
+		for (end = at + 1;
+		     end < u->count && u->frames[end]->module == u->frames[at]->module;)
+			end++;
+		prepare(u->frames + at, end - at);
+	}
+	for (size_t i = 0; i < u->count; i++)
+		resolve((struct page_frame *)u->frames[i]);
+	free(u->frames);
+	free(u->seen);
+}
+
+void pageown_name(struct pageown *p, const struct page_frame *const *frames, size_t count)
+{
+	struct unnamed u = { 0 };
+	(void)p;
+	for (size_t i = 0; i < count; i++)
+		want(&u, frames[i]);
+	name_all(&u);
+}
+
+void pageown_resolve(struct pageown *p, const struct page_shot *shot, int live)
+{
+	struct unnamed u = { 0 };
+	(void)p;
 	/* its group's rows are those of its processes */
-	for (size_t i = 0; i < shot->count; i++)
-		for (size_t k = 0; k < shot->processes[i]->live_count; k++)
-			if (shot->processes[i]->live[k].stack)
-				pageown_resolve_stack(p, shot->processes[i]->live[k].stack);
+	for (size_t i = 0; i < shot->count; i++) {
+		const struct page_process *process = shot->processes[i];
+		for (size_t k = 0; k < process->row_count; k++)
+			want_stack(&u, process->rows[k].stack);
+		for (size_t k = 0; live && k < process->live_count; k++)
+			want_stack(&u, process->live[k].stack);
+	}
+	name_all(&u);
 }
 
 void pageown_resolve_all(struct pageown *p)
 {
+	struct unnamed u = { 0 };
 	for (size_t i = 0; i < p->frame_count; i++)
-		resolve(p->frames[i]);
+		want(&u, p->frames[i]);
+	name_all(&u);
 }
 
 void pageown_stacks_fini(struct pageown *p)

@@ -27,6 +27,8 @@ struct growing {
 	struct growing *parent, *next; /* next sibling */
 	struct growing *first;
 	uint32_t children;
+	size_t ways; /* rows that come through here */
+	size_t span; /* its number on its level + 1; 0: it is not shown */
 	uint64_t key;
 };
 
@@ -134,49 +136,86 @@ static void add_to(struct growing *node, uint64_t bytes, int cache)
 		node->node.cache_bytes += bytes;
 }
 
-/* One frame of machine code: the functions that are inlined there are frames of their own, unless sites are told apart. */
-static struct growing *go_down(struct pages_tree *tree, struct growing *node,
-			       const struct page_frame *frame, uint64_t bytes, int cache)
+/* Where a row has come to: its next frame, and which of the functions that are inlined there. */
+struct way {
+	const struct page_row *row;
+	struct growing *to;
+	uint16_t at;
+	uint16_t inlined;
+};
+
+/* The rows of one node; those of a level stand behind each other. */
+struct span {
+	struct growing *node;
+	size_t first, count;
+};
+
+struct level {
+	struct way *ways;
+	struct span *spans;
+	size_t span_count;
+};
+
+static void level_fini(struct level *level)
 {
-	const struct symbol *symbols = atomic_load_explicit(&frame->symbols, memory_order_acquire);
-	uint32_t count =
-		symbols ? atomic_load_explicit(&frame->symbol_count, memory_order_relaxed) : 1;
-	for (uint32_t i = 0; node && i < count; i++) {
-		const struct symbol *symbol = NULL;
-		if (symbols && tree->opt->by_site)
-			symbol = &symbols[count - 1]; /* the function that the code is in */
-		else if (symbols)
-			symbol = &symbols[tree->opt->reverse ? count - 1 - i : i];
-		if (symbol && !symbol->function)
-			symbol = NULL;
-		node = child_of(tree, node, frame, symbol);
-		if (node)
-			add_to(node, bytes, cache);
-		if (tree->opt->by_site)
-			break;
-	}
-	return node;
+	free(level->ways);
+	free(level->spans);
+	*level = (struct level){ 0 };
 }
 
-static int add_row(struct pages_tree *tree, const struct page_row *row)
+static const struct page_frame *frame_of(const struct pages_tree *tree, const struct way *way)
 {
-	int cache = pages_kind_is_cache(row->kind);
-	struct growing *node = tree->root;
-	add_to(node, row->bytes, cache);
-	if (!row->stack) {
-		node->node.unknown_bytes += row->bytes;
-		node->node.unknown_cache_bytes += cache ? row->bytes : 0;
-		return 0;
+	const struct page_stack *stack = way->row->stack;
+	return stack->frames[tree->opt->reverse ? stack->count - 1 - way->at : way->at];
+}
+
+static int ends(const struct way *way)
+{
+	return way->at == way->row->stack->count;
+}
+
+/*
+ * One frame of machine code: the functions that are inlined there are frames of their own, unless sites are told apart. @way goes
+ * on to the next.
+ */
+static const struct symbol *next_symbol(const struct pages_tree *tree, struct way *way,
+					const struct page_frame *frame)
+{
+	const struct symbol *symbols = atomic_load_explicit(&frame->symbols, memory_order_acquire),
+			    *symbol = NULL;
+	uint32_t count =
+		symbols ? atomic_load_explicit(&frame->symbol_count, memory_order_relaxed) : 1;
+	uint32_t at = tree->opt->by_site ? 0 : way->inlined;
+	if (symbols && tree->opt->by_site)
+		symbol = &symbols[count - 1]; /* the function that the code is in */
+	else if (symbols)
+		symbol = &symbols[tree->opt->reverse ? count - 1 - at : at];
+	way->inlined = (uint16_t)(at + 1);
+	if (tree->opt->by_site || at + 1 >= count) {
+		way->inlined = 0;
+		way->at++;
 	}
-	uint16_t count = row->stack->count;
-	for (uint16_t i = 0; node && i < count; i++)
-		node = go_down(tree, node,
-			       row->stack->frames[tree->opt->reverse ? count - 1 - i : i],
-			       row->bytes, cache);
-	if (!node)
+	return symbol && symbol->function ? symbol : NULL;
+}
+
+static int name_level(struct pages_tree *tree, const struct level *level)
+{
+	size_t all = 0, count = 0;
+	if (!tree->opt->name)
+		return 0;
+	for (size_t i = 0; i < level->span_count; i++)
+		all += level->spans[i].count;
+	const struct page_frame **frames = all ? calloc(all, sizeof(*frames)) : NULL;
+	if (all && !frames)
 		return -ENOMEM;
-	node->node.self_bytes += row->bytes;
-	node->node.self_cache_bytes += cache ? row->bytes : 0;
+	for (size_t i = 0; i < all; i++) {
+		const struct way *way = &level->ways[i];
+		if (!ends(way) && !way->inlined)
+			frames[count++] = frame_of(tree, way);
+	}
+	if (count)
+		tree->opt->name(tree->opt->name_ctx, frames, count);
+	free(frames);
 	return 0;
 }
 
@@ -194,16 +233,15 @@ static int by_bytes(const void *a, const void *b)
 	return x->frame->file_offset < y->frame->file_offset ? -1 : 1;
 }
 
-/* Children in order; what is too small, too deep or one too many is added up. Depth is bounded by that of stacks. */
-static int finish(struct pages_tree *tree, struct growing *node, unsigned level)
+/* Children in order; what is too small, or one too many is added up. */
+static int finish(struct pages_tree *tree, struct growing *node)
 {
 	struct pages_node *n = &node->node;
-	int deep = tree->opt->depth && level >= tree->opt->depth;
 	n->children = node->children ? calloc(node->children, sizeof(*n->children)) : NULL;
 	if (node->children && !n->children)
 		return -ENOMEM;
 	for (struct growing *child = node->first; child; child = child->next) {
-		if (deep || child->node.bytes < tree->opt->threshold_bytes) {
+		if (child->node.bytes < tree->opt->threshold_bytes) {
 			n->under_bytes += child->node.bytes;
 			n->under_cache_bytes += child->node.cache_bytes;
 		} else {
@@ -216,9 +254,118 @@ static int finish(struct pages_tree *tree, struct growing *node, unsigned level)
 		n->under_bytes += n->children[--n->count]->bytes;
 		n->under_cache_bytes += n->children[n->count]->cache_bytes;
 	}
-	int rc = 0;
-	for (uint32_t i = 0; !rc && i < n->count; i++)
-		rc = finish(tree, (struct growing *)n->children[i], level + 1);
+	return 0;
+}
+
+/* The children of @span's node, whose rows are @ways. Return: 0. */
+static int expand(struct pages_tree *tree, const struct span *span, struct way *ways, int deep)
+{
+	struct pages_node *n = &span->node->node;
+	for (size_t i = 0; i < span->count; i++) {
+		struct way *way = &ways[i];
+		uint64_t bytes = way->row->bytes;
+		int cache = pages_kind_is_cache(way->row->kind);
+		way->to = NULL;
+		if (ends(way)) {
+			n->self_bytes += bytes;
+			n->self_cache_bytes += cache ? bytes : 0;
+		} else if (deep) {
+			n->under_bytes += bytes;
+			n->under_cache_bytes += cache ? bytes : 0;
+		} else {
+			const struct page_frame *frame = frame_of(tree, way);
+			const struct symbol *symbol = next_symbol(tree, way, frame);
+			way->to = child_of(tree, span->node, frame, symbol);
+			if (!way->to)
+				return -ENOMEM;
+			add_to(way->to, bytes, cache);
+			way->to->ways++;
+		}
+	}
+	return finish(tree, span->node);
+}
+
+/* Below @level: the rows of each child that is shown, in the order in which they were. */
+static int go_down(const struct level *level, struct level *below)
+{
+	size_t ways = 0, spans = 0;
+	for (size_t i = 0; i < level->span_count; i++) {
+		const struct pages_node *n = &level->spans[i].node->node;
+		for (uint32_t k = 0; k < n->count; k++)
+			ways += ((struct growing *)n->children[k])->ways;
+		spans += n->count;
+	}
+	*below = (struct level){ .ways = calloc(ways + 1, sizeof(*below->ways)),
+				 .spans = calloc(spans + 1, sizeof(*below->spans)) };
+	if (!below->ways || !below->spans)
+		return -ENOMEM;
+	ways = 0;
+	for (size_t i = 0; i < level->span_count; i++) {
+		const struct span *span = &level->spans[i];
+		for (uint32_t k = 0; k < span->node->node.count; k++) {
+			struct growing *child = (struct growing *)span->node->node.children[k];
+			below->spans[below->span_count++] =
+				(struct span){ .node = child, .first = ways };
+			child->span = below->span_count;
+			ways += child->ways;
+		}
+		for (size_t k = 0; k < span->count; k++) {
+			const struct way *way = &level->ways[span->first + k];
+			struct span *to =
+				way->to && way->to->span ? &below->spans[way->to->span - 1] : NULL;
+			if (to)
+				below->ways[to->first + to->count++] = *way;
+		}
+	}
+	return 0;
+}
+
+/* Rows without a stack end at the root. */
+static int begin(struct pages_tree *tree, const struct page_process *process, uint32_t kinds,
+		 struct level *level)
+{
+	size_t count = process ? process->row_count : 0;
+	*level = (struct level){ .ways = calloc(count + 1, sizeof(*level->ways)),
+				 .spans = calloc(1, sizeof(*level->spans)),
+				 .span_count = 1 };
+	if (!level->ways || !level->spans)
+		return -ENOMEM;
+	struct span *span = &level->spans[0];
+	struct pages_node *n = &tree->root->node;
+	span->node = tree->root;
+	for (size_t i = 0; i < count; i++) {
+		const struct page_row *row = &process->rows[i];
+		int cache = pages_kind_is_cache(row->kind);
+		if (!(kinds >> row->kind & 1))
+			continue;
+		add_to(tree->root, row->bytes, cache);
+		if (row->stack) {
+			level->ways[span->count++].row = row;
+		} else {
+			n->unknown_bytes += row->bytes;
+			n->unknown_cache_bytes += cache ? row->bytes : 0;
+		}
+	}
+	return 0;
+}
+
+/* A level of the tree at a time: what is too small to be shown is never gone into. */
+static int grow(struct pages_tree *tree, const struct page_process *process, uint32_t kinds)
+{
+	struct level level, below;
+	int rc = begin(tree, process, kinds, &level);
+	for (unsigned depth = 0; !rc && level.span_count; depth++) {
+		int deep = tree->opt->depth && depth >= tree->opt->depth;
+		rc = deep ? 0 : name_level(tree, &level);
+		for (size_t i = 0; !rc && i < level.span_count; i++)
+			rc = expand(tree, &level.spans[i], level.ways + level.spans[i].first, deep);
+		if (rc)
+			break;
+		rc = go_down(&level, &below);
+		level_fini(&level);
+		level = below;
+	}
+	level_fini(&level);
 	return rc;
 }
 
@@ -234,11 +381,8 @@ struct pages_tree *pages_tree_new(const struct page_process *process,
 		rc = tree->root ? 0 : -ENOMEM;
 	}
 	uint32_t kinds = opt && opt->kinds ? opt->kinds : PAGES_TREE_KINDS;
-	for (size_t i = 0; !rc && process && i < process->row_count; i++)
-		if (kinds >> process->rows[i].kind & 1)
-			rc = add_row(tree, &process->rows[i]);
 	if (!rc)
-		rc = finish(tree, tree->root, 0);
+		rc = grow(tree, process, kinds);
 	if (rc < 0) {
 		pages_tree_free(tree);
 		err_set(err, rc, "cannot make a tree of pages");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.h - resident pages as a call tree: a pure function of a reading (model/pages.h), whose frames have been named. */
+/* pages.h - resident pages as a call tree: a pure function of a reading (model/pages.h), whose frames have been named, or are where they are shown. */
 #ifndef VIEW_PAGES_H
 #define VIEW_PAGES_H
 
@@ -17,6 +17,12 @@ struct pages_tree_opt {
 	uint64_t threshold_bytes; /* children with less are added up; 0: none is */
 	unsigned depth;           /* levels; 0 = all */
 	size_t limit;             /* children of a node; 0 = all */
+	/*
+	 * Look up the names of @count frames (any may come again), before they are told apart. Asked level by level, for what hangs
+	 * below nodes that are shown: of most stacks a few frames. NULL: all are named.
+	 */
+	void (*name)(void *ctx, const struct page_frame *const *frames, size_t count);
+	void *name_ctx;
 };
 #define PAGES_TREE_KINDS \
 	(1u << PAGES_ANON | 1u << PAGES_SHMEM | 1u << PAGES_FILE | 1u << PAGES_CACHE)
@@ -39,7 +45,7 @@ struct pages_node {
 };
 
 struct pages_tree;
-/** pages_tree_new() - of @process. O(stacks x depth). NULL with @err -ENOMEM. */
+/** pages_tree_new() - of @process. O(stacks x depth of what is shown). NULL with @err -ENOMEM. */
 struct pages_tree *pages_tree_new(const struct page_process *process,
 				  const struct pages_tree_opt *opt, struct err *err);
 const struct pages_node *pages_tree_root(const struct pages_tree *tree);
