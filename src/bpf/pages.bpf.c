@@ -40,6 +40,7 @@ uint32_t pages_calibrated_count = 0, pages_calibrated_tid = 0;
 uint32_t pages_next_stack = WIRE_PAGES_FIRST;
 uint64_t pages_pool_used = 0;
 uint64_t pages_counters[WIRE_PAGES_COUNTERS] = { 0 };
+uint32_t pages_asleep = 0; /* user space waits to be told of the next stack that is new */
 struct wire_pages_ring pages_given_back[WIRE_PAGES_CLASSES] = { 0 };
 /* How many followed processes have these low bits in their id: most of the machine is told from ours by one load. */
 uint32_t pages_maybe[65536] = { 0 };
@@ -201,6 +202,8 @@ INLINE uint32_t keep_stack(struct walk *w, uint64_t hash, uint32_t tgid, uint32_
 	head->stop = (uint8_t)w->stop;
 	head->flags = flags;
 	__sync_fetch_and_add(&head->first_ns, bpf_ktime_get_ns());
+	if (pages_asleep && __sync_lock_test_and_set(&pages_asleep, 0))
+		tell(WIRE_PAGES_STACK_CAME, tgid, 0, epoch);
 	int rc = (int)bpf_map_update_elem(&pages_ids, &hash, &id, BPF_NOEXIST);
 	if (!rc)
 		return id;

@@ -28,7 +28,7 @@
 #include "proc/proc.h"
 #include "source/pageown.h"
 
-#define POLL_MS 100
+#define POLL_MS 10000u /* all that may come in between has a descriptor */
 #define WALK_FIRST_NS 10000000ull
 #define WALK_LIVE_NS 1000000000ull /* on a terminal, or where somebody asks by HTTP */
 #define WALK_ELSE_NS 5000000000ull
@@ -417,11 +417,11 @@ static void on_event(void *ctx, const struct pageown_event *event)
 static int wait_for(struct life *l, uint64_t until_ns)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	int ms = until_ns <= now ? 0 : (int)((until_ns - now + 999999) / 1000000);
+	uint64_t ms = until_ns <= now ? 0 : (until_ns - now) / 1000000 + 1;
 	struct pollfd fds[] = { { .fd = l->signals, .events = POLLIN },
 				{ .fd = pageown_fd(l->pages), .events = POLLIN },
 				{ .fd = l->wake, .events = POLLIN } };
-	int found = poll(fds, 3, ms < POLL_MS ? ms : POLL_MS);
+	int found = poll(fds, 3, (int)(ms < POLL_MS ? ms : POLL_MS));
 	eventfd_t ignored;
 	if (found > 0 && fds[2].revents)
 		eventfd_read(l->wake, &ignored);

@@ -50,7 +50,7 @@ struct pageown *pageown_new(const struct pageown_opt *opt, struct err *err)
 	pthread_mutexattr_destroy(&again);
 	p->epoll = p->kpageflags = -1;
 	p->told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	p->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	p->zero_pfn = p->huge_zero_pfn = UINT64_MAX;
 	if (p->opt.take_name && !(p->take_name = strdup(p->opt.take_name))) {
 		err_set(err, -ENOMEM, "cannot allocate the page profiler");
@@ -99,8 +99,8 @@ void pageown_free(struct pageown *p)
 	free(p->events);
 	if (p->told >= 0)
 		close(p->told);
-	if (p->stop >= 0)
-		close(p->stop);
+	if (p->wake >= 0)
+		close(p->wake);
 	pthread_mutex_destroy(&p->lock);
 	free(p->take_name);
 	free(p);
@@ -551,6 +551,11 @@ uint32_t pageown_next(const struct pageown *p)
 	return next < p->stacks_max ? next : p->stacks_max;
 }
 
+void pageown_sleep(struct pageown *p, int asleep)
+{
+	__atomic_store_n(&p->skeleton->bss->pages_asleep, (uint32_t)asleep, __ATOMIC_SEQ_CST);
+}
+
 uint64_t pageown_pool_used(const struct pageown *p)
 {
 	return p->skeleton->bss->pages_pool_used;
@@ -704,7 +709,8 @@ int pageown_drop_own(struct err *err)
 int pageown_drop_privileges(struct pageown *p, struct err *err)
 {
 	if (p->running) {
-		atomic_store(&p->drop, 1); /* within its next turn, 100 ms at most */
+		atomic_store(&p->drop, 1);
+		eventfd_write(p->wake, 1);
 	}
 	return pageown_drop_own(err);
 }

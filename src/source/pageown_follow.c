@@ -17,6 +17,9 @@
 #define EVENTS_MAX 65536u
 #define THREAD_NICE (-10)
 #define LOOK_NS 2000000000ull
+#define TURN_MS 100
+#define TURN_UNTOLD_MS 20 /* where the kernel tells of no mapping */
+#define SLEEP_MS 10000
 
 void pageown_followed_fini(struct followed *f)
 {
@@ -288,6 +291,7 @@ static void on_exec(struct pageown *p, pid_t pid, uint32_t epoch)
 int pageown_on_event(struct pageown *p, const struct wire_pages_event *event)
 {
 	pid_t pid = (pid_t)event->pid;
+	p->took++;
 	/* stacks of before are named by code of before */
 	pageown_take_stacks(p, 0);
 	switch (event->kind) {
@@ -306,6 +310,10 @@ int pageown_on_event(struct pageown *p, const struct wire_pages_event *event)
 		tell(p, PAGES_ENDED, pid, 0, 1);
 		break;
 	}
+	case WIRE_PAGES_STACK_CAME:
+		/* whoever reads the ring now: the thread goes back to its turns */
+		eventfd_write(p->wake, 1);
+		break;
 	case WIRE_PAGES_CODE:
 		if (pageown_find(p, pid))
 			bpftables_mark(p->tables, event->pid);
@@ -326,6 +334,7 @@ static void changed(void *ctx, uint32_t pid)
 {
 	struct pageown *p = ctx;
 	struct followed *f = pageown_find(p, (pid_t)pid);
+	p->took++;
 	if (f && f->image)
 		pageown_image_learn(p, f->image);
 }
@@ -375,21 +384,36 @@ int pageown_poll(struct pageown *p, void (*event)(void *ctx, const struct pageow
 	return rc;
 }
 
+/*
+ * Stacks are named at least once in TURN_MS while new ones come: their code may be unmapped, which nobody tells. Once a turn has
+ * brought nothing the kernel side is asked to tell of the next, and nothing is looked at until then.
+ */
 static void *run(void *ctx)
 {
 	struct pageown *p = ctx;
+	int tells = p->announcements || p->faults, asleep = 0;
 	/* what it does is short, and pages are touched meanwhile by code that has no table yet */
 	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), THREAD_NICE);
 	struct pollfd fds[] = { { .fd = p->epoll, .events = POLLIN },
-				{ .fd = p->stop, .events = POLLIN } };
-	while (!fds[1].revents) {
+				{ .fd = p->wake, .events = POLLIN } };
+	while (!atomic_load(&p->stopping)) {
 		struct err ignored = { 0 };
-		/* stacks are named at least so often: code may be unmapped, which nobody tells */
-		poll(fds, 2, p->announcements || p->faults ? 100 : 20);
+		eventfd_t some;
+		int found = poll(fds, 2, asleep ? SLEEP_MS : tells ? TURN_MS : TURN_UNTOLD_MS);
+		eventfd_read(p->wake, &some);
 		if (atomic_exchange(&p->drop, 0))
 			pageown_drop_own(&ignored);
 		pthread_mutex_lock(&p->lock);
+		uint64_t known = p->took;
+		if (asleep)
+			pageown_sleep(p, 0);
 		pageown_take(p, &ignored);
+		asleep = tells && !found && p->took == known;
+		if (asleep) { /* what came before that was told is there by now */
+			pageown_sleep(p, 1);
+			pageown_take(p, &ignored);
+			asleep = p->took == known;
+		}
 		pthread_mutex_unlock(&p->lock);
 	}
 	return NULL;
@@ -414,7 +438,9 @@ void pageown_stop(struct pageown *p)
 {
 	if (!p->running)
 		return;
-	eventfd_write(p->stop, 1);
+	atomic_store(&p->stopping, 1);
+	eventfd_write(p->wake, 1);
 	pthread_join(p->thread, NULL);
 	p->running = 0;
+	atomic_store(&p->stopping, 0);
 }

@@ -145,8 +145,10 @@ struct pageown {
 	pthread_mutex_t lock;
 	pthread_t thread;
 	int running, consuming;
-	atomic_int drop; /* privileges: to be done by the thread itself */
-	int told, stop;  /* eventfds: to whoever polls, to the thread */
+	uint64_t took; /* a count of what was news: events, stacks, mappings */
+	atomic_int drop,
+		stopping; /* privileges: to be done by the thread itself; that it is to end */
+	int told, wake;   /* eventfds: to whoever polls, to the thread */
 	struct pageown_event *events;
 	size_t event_count, event_cap;
 	char log[16 << 10];
@@ -157,6 +159,8 @@ int pageown_map_process(struct pageown *p, pid_t pid, const struct wire_pages_pr
 void pageown_unmap_process(struct pageown *p, pid_t pid);
 int pageown_window(struct pageown *p, pid_t pid, uint64_t window, struct wire_pages_window *out);
 uint32_t pageown_next(const struct pageown *p);
+/** pageown_sleep() - 1: from now on the next stack that is new is told, through the ring; 0: no more. */
+void pageown_sleep(struct pageown *p, int asleep);
 void pageown_moved(const struct pageown *p, uint64_t *moved, uint64_t *stale);
 void pageown_lost(struct pageown *p, uint64_t lost[PAGES_LOSSES]);
 

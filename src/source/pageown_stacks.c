@@ -348,6 +348,7 @@ static void take_again(struct pageown *p)
 		}
 		p->stacks[given.id] = make_stack(p, head);
 		p->state[given.id] = STACK_USED;
+		p->took++;
 	}
 	p->given_count = kept;
 }
@@ -390,6 +391,7 @@ void pageown_give_back(struct pageown *p)
 	for (size_t i = 0; i < p->leaving_count; i++) {
 		uint32_t id = p->leaving[i];
 		const struct wire_pages_stack_head *head = &p->heads[id];
+		p->took++; /* in a moment more of them can be */
 		if (has_pages(p, id) || pageown_put_ring(p, head->count, id) < 0) {
 			p->leaving[kept++] = id;
 			continue;
@@ -448,6 +450,7 @@ void pageown_take_stacks(struct pageown *p, int all)
 		}
 		p->stacks[p->stacks_seen] = make_stack(p, head);
 		p->stacks_seen++;
+		p->took++;
 	}
 	if (p->given_count)
 		take_again(p);

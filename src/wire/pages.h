@@ -107,10 +107,11 @@ struct wire_pages_fault {
 #define WIRE_PAGES_FAULTS 16384
 
 enum wire_pages_event_kind {
-	WIRE_PAGES_FORK = 1, /* pid = the child, other = its parent */
-	WIRE_PAGES_EXEC,     /* pid */
-	WIRE_PAGES_EXIT,     /* pid: the last thread is gone */
-	WIRE_PAGES_CODE      /* pid has code that it did not have */
+	WIRE_PAGES_FORK = 1,  /* pid = the child, other = its parent */
+	WIRE_PAGES_EXEC,      /* pid */
+	WIRE_PAGES_EXIT,      /* pid: the last thread is gone */
+	WIRE_PAGES_CODE,      /* pid has code that it did not have */
+	WIRE_PAGES_STACK_CAME /* a stack got a number while nobody looked: pages_asleep was set */
 };
 struct wire_pages_event {
 	uint64_t time_ns;
