@@ -244,55 +244,6 @@ static int answer(FILE *to, const struct question *q, const struct page_shot *sh
 	return 0;
 }
 
-static int by_stack(const void *a, const void *b)
-{
-	const struct page_row *x = *(const struct page_row *const *)a,
-			      *y = *(const struct page_row *const *)b;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->stack != y->stack)
-		return x->stack < y->stack ? -1 : 1;
-	if (x->reason != y->reason)
-		return x->reason < y->reason ? -1 : 1;
-	return strcmp(x->label ? x->label : "", y->label ? y->label : "");
-}
-
-/* What @now has more than @then, as a process; what became less is left out. NULL without memory. */
-static struct page_process *grown(const struct page_process *now, const struct page_process *then)
-{
-	struct page_process *growth = page_process_new();
-	const struct page_row **before = calloc(then ? then->row_count + 1 : 1, sizeof(*before));
-	if (growth)
-		growth->rows = calloc(now->row_count + 1, sizeof(*growth->rows));
-	if (!growth || !before || !growth->rows) {
-		free(before);
-		page_process_put(growth);
-		return NULL;
-	}
-	size_t count = then ? then->row_count : 0;
-	for (size_t i = 0; i < count; i++)
-		before[i] = &then->rows[i];
-	if (count)
-		qsort(before, count, sizeof(*before), by_stack);
-	growth->pid = now->pid;
-	for (size_t i = 0; i < now->row_count; i++) {
-		const struct page_row *row = &now->rows[i];
-		const struct page_row **was =
-			count ? bsearch(&row, before, count, sizeof(*before), by_stack) : NULL;
-		uint64_t bytes = was ? (*was)->bytes : 0;
-		if (row->bytes <= bytes)
-			continue;
-		struct page_row *more = &growth->rows[growth->row_count++];
-		*more = *row;
-		more->bytes = row->bytes - bytes;
-		more->label = row->label ? strdup(row->label) : NULL;
-		page_stack_get(row->stack);
-		growth->kinds[row->kind] += more->bytes;
-	}
-	free(before);
-	return growth;
-}
-
 static int put_live(struct page_process *to, const struct page_live *live, unsigned kind,
 		    uint64_t bytes)
 {
@@ -398,7 +349,7 @@ void tree_route(void *ctx, const struct http_request *request, struct http_reply
 		struct page_process *was = look(&q, then, process->pid, reply, &refused);
 		if (refused)
 			return;
-		struct page_process *growth = grown(process, was);
+		struct page_process *growth = pages_growth(process, was);
 		page_process_put(process);
 		process = growth;
 		if (!growth) {

@@ -22,6 +22,7 @@ enum {
 	OPT_KIND,
 	OPT_BY,
 	OPT_DEPTH,
+	OPT_SINCE,
 	OPT_WATCH,
 	OPT_DURATION,
 	OPT_FORMAT,
@@ -51,6 +52,8 @@ static const struct argp_option options[] = {
 	{ "by", OPT_BY, "WORD", 0, "function (default) or site: each place of a call by itself",
 	  2 },
 	{ "depth", OPT_DEPTH, "N", 0, "Show N levels of the tree", 2 },
+	{ "since", OPT_SINCE, "TIME", 0,
+	  "Show what came within the last 10s, 5m, 1h instead of what is there", 2 },
 	{ "watch", OPT_WATCH, "SEC", 0,
 	  "Count every SEC seconds; else as often as 2 % of a CPU allow, once a second at most",
 	  3 },
@@ -157,9 +160,9 @@ static void check(struct pages_job *job)
 		cmd_usage("-q prints nothing, and --report says where to print");
 	if (job->http_given && !job->serve)
 		cmd_usage("--token-file, --no-auth, --host and --cors belong to --serve");
-	if (job->json && (job->tree.reverse || job->tree_given))
-		cmd_usage("json has every stack: --reverse, --threshold, --by, --depth and --kind "
-			  "are for text");
+	if (job->json && (job->tree.reverse || job->tree_given || job->since_ns))
+		cmd_usage("json has every stack: --reverse, --threshold, --by, --depth, --kind and "
+			  "--since are for text");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -190,6 +193,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_DEPTH:
 		job->tree.depth = (unsigned)parse_number("depth", arg, 1, 100000);
 		job->tree_given = 1;
+		return 0;
+	case OPT_SINCE:
+		job->since_ns = cmd_take_duration(arg);
 		return 0;
 	case OPT_WATCH: {
 		char *end;

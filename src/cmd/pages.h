@@ -20,6 +20,7 @@ struct pages_job {
 	int tree_given;
 	int with_program;
 	uint64_t watch_ns;            /* between readings; 0 = as the work allows */
+	uint64_t since_ns;            /* show what came within so long; 0 = what is there */
 	uint64_t duration_ns, end_ns; /* end_ns: of CLOCK_MONOTONIC; 0 = none */
 	int json, jsonl, format_given, quiet;
 	const char *output;    /* the recording */

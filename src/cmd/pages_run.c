@@ -34,7 +34,9 @@
 #define WALK_ELSE_NS 5000000000ull
 #define HISTORY_MAX 64
 #define HISTORY_EVERY_NS 1000000000ull
-#define WALK_SHARE 50 /* of the time, one part at most goes into counting where somebody looks */
+#define RECENT_MAX 40   /* readings for --since */
+#define RECENT_PARTS 32 /* so finely its time is met */
+#define WALK_SHARE 50   /* of the time, one part at most goes into counting where somebody looks */
 #define WALK_ELSE_SHARE 100
 #define WALK_ASKED_SHARE 4          /* where somebody asks by HTTP: a fifth of the time at most */
 #define ASKED_WAIT_NS 2000000000ull /* then the last reading is the answer; it says how old it is */
@@ -67,6 +69,8 @@ struct life {
 	struct page_shot *kept[HISTORY_MAX]; /* earlier ones, thinned out; under lock */
 	size_t kept_count;
 	uint64_t kept_every_ns;
+	struct page_shot *recent[RECENT_MAX]; /* for --since: one of before, then those of within */
+	size_t recent_count;
 	struct pages_record *record; /* NULL: none asked for */
 	int live, drawn;
 	struct err err;
@@ -110,6 +114,37 @@ static void fit(struct life *l, struct out_pages_opt *opt, FILE *to)
 	opt->tree.name_ctx = l;
 }
 
+/* What @process is compared with: the youngest reading that is old enough, else the oldest. */
+static void compare(const struct life *l, const struct page_process *process,
+		    struct out_pages_opt *opt)
+{
+	const struct page_shot *then = l->recent_count ? l->recent[0] : NULL;
+	if (!l->job->since_ns)
+		return;
+	opt->since = 1;
+	opt->since_ns =
+		then && l->shot->time_ns > then->time_ns ? l->shot->time_ns - then->time_ns : 0;
+	opt->then = then ? page_shot_find(then, process->pid) : NULL;
+}
+
+/* The reading that was just made joins them. */
+static void keep_recent(struct life *l)
+{
+	struct page_shot **all = l->recent;
+	size_t drop = 0, count = l->recent_count;
+	uint64_t now = l->shot->time_ns;
+	if (count && now - all[count - 1]->time_ns < l->job->since_ns / RECENT_PARTS)
+		return;
+	while (drop + 1 < count && now - all[drop + 1]->time_ns >= l->job->since_ns)
+		drop++;
+	drop += !drop && count == RECENT_MAX;
+	for (size_t i = 0; i < drop; i++)
+		page_shot_put(all[i]);
+	memmove(all, all + drop, (count - drop) * sizeof(*all));
+	l->recent_count = count - drop;
+	all[l->recent_count++] = page_shot_get(l->shot);
+}
+
 /* Those that end are told behind those that live; of many that ended, the last. */
 static int print_text(struct life *l, struct err *err)
 {
@@ -126,6 +161,7 @@ static int print_text(struct life *l, struct err *err)
 			if (!job->result.to)
 				return 0;
 			fit(l, &opt, job->result.to);
+			compare(l, process, &opt);
 			int rc = out_pages_text(&text, l->shot, process, &opt, err);
 			if (rc < 0)
 				return rc;
@@ -157,6 +193,7 @@ static int draw(struct life *l, struct err *err)
 			continue;
 		opt.lines = rows / (living > 3 ? 4 : living ? living : 1);
 		opt.lines = opt.lines > 6 ? opt.lines - 1 : 6;
+		compare(l, l->shot->processes[i], &opt);
 		if (out_pages_text(&text, l->shot, l->shot->processes[i], &opt, err) < 0)
 			return err->code;
 		shown++;
@@ -315,6 +352,8 @@ static int count(struct life *l, struct err *err)
 		keep(l);
 	pthread_mutex_unlock(&l->lock);
 	page_shot_put(old);
+	if (l->job->since_ns && shot->count)
+		keep_recent(l);
 	l->asked_due_ns = clock_ns(CLOCK_MONOTONIC) + cpu * WALK_ASKED_SHARE;
 	answer_up_to(l, asked);
 	if (l->record && (rc = pages_record_put(l->record, l->shot, err)) < 0)
@@ -698,6 +737,8 @@ int pages_run(struct pages_job *job, char **program)
 	page_shot_put(l.shot);
 	for (size_t i = 0; i < l.kept_count; i++)
 		page_shot_put(l.kept[i]);
+	for (size_t i = 0; i < l.recent_count; i++)
+		page_shot_put(l.recent[i]);
 	if (l.pages)
 		pageown_detach(l.pages);
 	if (program)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "out/pages.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -324,27 +325,56 @@ static void put_missing(struct printing *p, const struct page_process *process)
 	}
 }
 
+static void put_since(struct printing *p)
+{
+	char text[TEXT_NUMBER_MAX], age[TEXT_NUMBER_MAX];
+	size_t start = p->to->len;
+	if (!p->opt->since_ns)
+		buf_puts(p->to, "  since before: no earlier reading yet");
+	else if (!p->whole)
+		buf_printf(p->to, "  since %s before: nothing came",
+			   text_duration(age, p->opt->since_ns));
+	else
+		buf_printf(p->to, "  since %s before: %s more, below; what went is left out",
+			   text_duration(age, p->opt->since_ns), text_bytes(text, p->whole));
+	end_line(p, start);
+}
+
 int out_pages_text(struct buf *to, const struct page_shot *shot, const struct page_process *process,
 		   const struct out_pages_opt *opt, struct err *err)
 {
-	struct pages_tree *tree = pages_tree_new(process, &opt->tree, err);
-	if (!tree)
+	struct page_process *growth = NULL;
+	if (opt->since) {
+		growth = pages_growth(process, opt->since_ns ? opt->then : process);
+		if (!growth)
+			return err_set(err, -ENOMEM, "cannot compare pages");
+	}
+	struct pages_tree *tree = pages_tree_new(growth ? growth : process, &opt->tree, err);
+	if (!tree) {
+		page_process_put(growth);
 		return err->code;
+	}
 	const struct pages_node *root = pages_tree_root(tree);
 	struct printing p = { .to = to,
 			      .opt = opt,
 			      .whole = root->bytes,
 			      .width = opt->width > 0 ? opt->width : 100 };
 	put_head(&p, shot, process);
+	if (growth)
+		put_since(&p);
 	size_t start = to->len;
-	buf_printf(to, "%10s %7s  %s", "bytes", "share",
+	buf_printf(to, "%10s %7s  %s", growth ? "more" : "bytes", "share",
 		   opt->tree.reverse ? "function, callees below" : "function, callers below");
-	end_line(&p, start);
+	if (!growth || root->bytes)
+		end_line(&p, start);
+	else
+		to->len = start;
 	put_tree(&p, root, -1);
 	put_extra(&p, root->unknown_bytes, 0, "(no stack)");
-	put_missing(&p, process);
+	put_missing(&p, growth ? growth : process);
 	if (p.left_out)
 		buf_printf(to, "%10s %zu lines more\n", "...", p.left_out);
 	pages_tree_free(tree);
+	page_process_put(growth);
 	return 0;
 }

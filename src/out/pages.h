@@ -24,6 +24,10 @@ struct out_pages_opt {
 	int ascii;    /* nothing beyond ASCII */
 	size_t lines; /* at most so many; 0 = all */
 	uint64_t now_ns;
+	/* instead of what is there, what came since an earlier reading: of the same process, NULL where it was not there yet */
+	int since;
+	const struct page_process *then;
+	uint64_t since_ns; /* how much earlier that was; 0: there is none yet */
 };
 /** out_pages_text() - the process and its tree, a node a line. */
 int out_pages_text(struct buf *to, const struct page_shot *shot, const struct page_process *process,

@@ -417,3 +417,56 @@ uint16_t pages_stack_first(const struct page_stack *stack)
 			return i;
 	return 0;
 }
+
+static int by_stack(const void *a, const void *b)
+{
+	const struct page_row *x = *(const struct page_row *const *)a,
+			      *y = *(const struct page_row *const *)b;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	if (x->stack != y->stack)
+		return x->stack < y->stack ? -1 : 1;
+	if (x->reason != y->reason)
+		return x->reason < y->reason ? -1 : 1;
+	return strcmp(x->label ? x->label : "", y->label ? y->label : "");
+}
+
+struct page_process *pages_growth(const struct page_process *now, const struct page_process *then)
+{
+	struct page_process *growth = page_process_new();
+	const struct page_row **before = calloc(then ? then->row_count + 1 : 1, sizeof(*before));
+	if (growth)
+		growth->rows = calloc(now->row_count + 1, sizeof(*growth->rows));
+	if (!growth || !before || !growth->rows) {
+		free(before);
+		page_process_put(growth);
+		return NULL;
+	}
+	size_t count = then ? then->row_count : 0;
+	for (size_t i = 0; i < count; i++)
+		before[i] = &then->rows[i];
+	if (count)
+		qsort(before, count, sizeof(*before), by_stack);
+	growth->pid = now->pid;
+	memcpy(growth->exe, now->exe, sizeof(growth->exe));
+	memcpy(growth->comm, now->comm, sizeof(growth->comm));
+	growth->time_ns = now->time_ns;
+	growth->walk_ns = now->walk_ns;
+	growth->ended = now->ended;
+	for (size_t i = 0; i < now->row_count; i++) {
+		const struct page_row *row = &now->rows[i];
+		const struct page_row **was =
+			count ? bsearch(&row, before, count, sizeof(*before), by_stack) : NULL;
+		uint64_t bytes = was ? (*was)->bytes : 0;
+		if (row->bytes <= bytes)
+			continue;
+		struct page_row *more = &growth->rows[growth->row_count++];
+		*more = *row;
+		more->bytes = row->bytes - bytes;
+		more->label = row->label ? strdup(row->label) : NULL;
+		page_stack_get(row->stack);
+		growth->kinds[row->kind] += more->bytes;
+	}
+	free(before);
+	return growth;
+}

@@ -52,6 +52,12 @@ const struct pages_node *pages_tree_root(const struct pages_tree *tree);
 void pages_tree_free(struct pages_tree *tree);
 void pages_tree_freep(struct pages_tree **tree);
 
+/**
+ * pages_growth() - what @now has more than @then (NULL: nothing was there), row by row, as a process whose sums are those of its
+ * rows; what became less is left out. NULL without memory; page_process_put() lets it go.
+ */
+struct page_process *pages_growth(const struct page_process *now, const struct page_process *then);
+
 /** pages_stack_first() - where in @stack who asked stands: the innermost frame that is no library's and no helper's; else 0. */
 uint16_t pages_stack_first(const struct page_stack *stack);
 

@@ -134,3 +134,56 @@ def test_the_kernel_has_as_many_programs_as_before(byteledger, prog, cold_file, 
             ledger.kill()
             ledger.wait()
         target.end()
+
+
+GROWS = ("import mmap,sys\n"
+         "kept=[]\n"
+         "def first(): kept.append(mmap.mmap(-1,4<<20)); kept[-1].write(b'x'*(4<<20))\n"
+         "def later(): kept.append(mmap.mmap(-1,16<<20)); kept[-1].write(b'x'*(16<<20))\n"
+         "first()\n"
+         "print('ready',flush=True)\n"
+         "sys.stdin.readline()\n"
+         "later()\n"
+         "print('done',flush=True)\n"
+         "sys.stdin.read()\n")
+
+
+def test_since_shows_what_came_and_a_quiet_target_wakes_nobody(byteledger, tmp_path):
+    """One that waits: the thread that follows it sleeps, and is there at once when stacks come."""
+    target = subprocess.Popen([sys.executable, "-c", GROWS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    record, out = tmp_path / "pages.blt", tmp_path / "out"
+    ledger = None
+    try:
+        assert target.stdout.readline() == "ready\n"
+        ledger = subprocess.Popen([byteledger, "pages", "-p", str(target.pid), "--since", "1h", "--watch", "3600", "-o", str(record), "--report",
+                                   str(out)], env={**os.environ, "COLUMNS": "80"}, stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: record.exists() and record.stat().st_size > 0) # the first reading is there
+        tasks = f"/proc/{ledger.pid}/task"
+        thread = next(t for t in os.listdir(tasks) if open(f"{tasks}/{t}/comm").read() == "pages\n")
+
+        def switches():
+            return next(line for line in open(f"{tasks}/{thread}/status") if line.startswith("voluntary"))
+
+        def sleeps():
+            before = switches()
+            time.sleep(0.5) # five turns, while it makes any
+            return switches() == before
+        wait_for(sleeps)
+        target.stdin.write("\n")
+        target.stdin.flush()
+        assert target.stdout.readline() == "done\n"
+        wait_for(sleeps)
+        ledger.send_signal(signal.SIGINT)
+        said = ledger.communicate(timeout=60)[1]
+        assert ledger.returncode == 0, said
+    finally:
+        if ledger and ledger.poll() is None:
+            ledger.kill()
+        target.kill()
+        target.wait()
+    text = out.read_text()
+    lines = text.splitlines()
+    assert all(len(line) <= 80 for line in lines), text
+    assert any(" before: 16." in line and "MiB more" in line for line in lines), text
+    assert "mmap_write_method" in text or "mmap" in text, text
+    assert "(no stack)" not in text, text

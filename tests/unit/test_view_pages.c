@@ -156,6 +156,80 @@ static void a_process_without_rows_is_an_empty_root(void **state)
 	pages_tree_free(tree);
 }
 
+/* Names as they come when asked for: the same tree, of fewer questions. */
+static unsigned asked[4];
+static void name_when_asked(void *ctx, const struct page_frame *const *some, size_t count)
+{
+	(void)ctx;
+	for (size_t i = 0; i < count; i++) {
+		ptrdiff_t which = some[i] - frames;
+		asked[which]++;
+		atomic_store(&frames[which].symbols, which < 3 ? &names[which] : NULL);
+		atomic_store(&frames[which].symbol_count, which < 3);
+	}
+}
+
+static void only_frames_of_what_is_shown_are_named(void **state)
+{
+	(void)state;
+	struct page_process *process = make_process();
+	struct err err = { 0 };
+	struct pages_tree_opt opt = { .threshold_bytes = 2 << 20, .name = name_when_asked };
+	for (unsigned i = 0; i < 3; i++) {
+		atomic_store(&frames[i].symbols, NULL);
+		asked[i] = 0;
+	}
+	struct pages_tree *tree = pages_tree_new(process, &opt, &err);
+	const struct pages_node *root = pages_tree_root(tree);
+	assert_string_equal(root->children[0]->symbol->function, "memset");
+	assert_string_equal(root->children[0]->children[0]->symbol->function, "grow");
+	assert_string_equal(root->children[0]->children[0]->children[0]->symbol->function, "main");
+	assert_int_equal(root->children[0]->under_bytes, 1 << 20);
+	check_sums(root);
+	pages_tree_free(tree);
+	for (unsigned i = 0; i < 4; i++) {
+		atomic_store(&frames[i].symbols, NULL);
+		asked[i] = 0;
+	}
+	opt.threshold_bytes = 8 << 20;
+	tree = pages_tree_new(process, &opt, &err);
+	assert_int_equal(pages_tree_root(tree)->count, 0);
+	assert_int_equal(pages_tree_root(tree)->under_bytes, 9 << 20);
+	assert_int_equal(asked[2], 2);
+	assert_int_equal(asked[0] + asked[1], 0);
+	pages_tree_free(tree);
+	page_process_put(process);
+}
+
+static void growth_is_what_became_more_row_by_row(void **state)
+{
+	(void)state;
+	struct page_process *then = make_process(), *now = page_process_new();
+	now->pid = 7;
+	now->row_count = then->row_count;
+	now->rows = calloc(now->row_count, sizeof(*now->rows));
+	for (size_t i = 0; i < now->row_count; i++) {
+		now->rows[i] = then->rows[i];
+		page_stack_get(now->rows[i].stack);
+	}
+	now->rows[0].bytes += 5 << 20;
+	now->rows[1].bytes -= 4096;
+	now->rows[3].bytes += 8192;
+	struct page_process *growth = pages_growth(now, then);
+	assert_int_equal(growth->pid, 7);
+	assert_int_equal(growth->row_count, 2);
+	assert_ptr_equal(growth->rows[0].stack, now->rows[0].stack);
+	assert_int_equal(growth->rows[0].bytes, 5 << 20);
+	assert_int_equal(growth->rows[1].reason, PAGES_BEFORE_ATTACH);
+	assert_int_equal(growth->kinds[PAGES_ANON], (5 << 20) + 8192);
+	page_process_put(growth);
+	growth = pages_growth(now, NULL); /* it was not there */
+	assert_int_equal(growth->row_count, now->row_count);
+	page_process_put(growth);
+	page_process_put(now);
+	page_process_put(then);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -164,6 +238,8 @@ int main(void)
 		cmocka_unit_test(depth_and_limit_add_up_what_they_leave_out),
 		cmocka_unit_test(categories_are_told_by_the_executable_and_the_language),
 		cmocka_unit_test(a_process_without_rows_is_an_empty_root),
+		cmocka_unit_test(only_frames_of_what_is_shown_are_named),
+		cmocka_unit_test(growth_is_what_became_more_row_by_row),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
