@@ -6,8 +6,11 @@
 void words_verdict(struct buf *to, const struct words_verdict *w)
 {
 	buf_printf(to, "The program uses %s of it%s. ", w->uses, w->of_which ? w->of_which : "");
+	if (w->unknown)
+		buf_printf(to, "Of %s of heap it is not known what is in use. Of the rest ",
+			   w->unknown);
 	if (!w->free) {
-		buf_puts(to, "Next to nothing is free.");
+		buf_printf(to, "%sext to nothing is free.", w->unknown ? "n" : "N");
 		return;
 	}
 	buf_printf(to, "%s are free, but %s %s not given them back%c", w->free, w->keeper,

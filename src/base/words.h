@@ -14,12 +14,13 @@
 struct words_verdict {
 	const char *uses;
 	const char *of_which; /* ": 3 by malloc, 4 as objects"; NULL: nothing more is known */
-	const char *free;     /* what is free; NULL: next to nothing is */
-	const char *keeper;   /* who keeps it; "allocators" are several */
+	const char *unknown; /* heaps of which it is not known what is in use; NULL: next to none */
+	const char *free;    /* what is free; NULL: next to nothing is */
+	const char *keeper;  /* who keeps it; "allocators" are several */
 	const char *at_once, *stuck; /* of it; NULL: not both are known */
 	int in_slabs;                /* stuck in slabs, not on pages */
 };
-/** words_verdict() - one sentence or two, the second on a line of its own; no line end behind the last. */
+/** words_verdict() - one sentence to three, the last on a line of its own where something is free; no line end behind the last. */
 void words_verdict(struct buf *to, const struct words_verdict *words);
 
 #endif

@@ -359,14 +359,15 @@ static void put_runtime(struct page *p)
 		const struct sheet_line *line = &sheet->lines[i];
 		if (line->class != SHEET_RUNTIME)
 			continue;
-		int walked =
-			sheet->runtime_live_bytes && (!strcmp(line->label, "CPython objects") ||
-						      !strcmp(line->label, "Go heap"));
-		if (walked)
+		if (explain_is_walked(sheet, line))
 			snprintf(text, sizeof(text), "%s: %s in use%s, %s free beside it",
 				 line->label, mib(a, sheet->runtime_live_bytes),
 				 strcmp(line->label, "Go heap") ? "" : " or not yet collected",
 				 mib(b, sheet->runtime_hole_bytes + sheet->runtime_free_bytes));
+		else if (explain_counted(p->e, line) != UINT64_MAX)
+			snprintf(text, sizeof(text),
+				 "%s: %s in use when it last collected; the rest not told apart",
+				 line->label, mib(a, explain_counted(p->e, line)));
 		else
 			snprintf(text, sizeof(text), "%s: live, garbage and free, not told apart",
 				 line->label);
@@ -459,7 +460,9 @@ static void put_verdict(struct page *p)
 	const struct sheet *sheet = e->sheet;
 	CLEANUP(buf_fini) struct buf text = { 0 };
 	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
-	uint64_t heap = sheet->class_bytes[SHEET_LIVE], objects = sheet->runtime_live_bytes;
+	uint64_t heap = sheet->class_bytes[SHEET_LIVE], objects = sheet->runtime_live_bytes,
+		 unknown = 0;
+	explain_not_walked(e, &objects, &unknown);
 	uint64_t pages = sheet->class_bytes[SHEET_FREE_PAGES],
 		 holes = sheet->class_bytes[SHEET_HOLES];
 	uint64_t pools = sheet->runtime_hole_bytes + sheet->runtime_free_bytes,
@@ -470,14 +473,15 @@ static void put_verdict(struct page *p)
 	if (objects && heap)
 		snprintf(which, sizeof(which), ": %s by malloc, %s as objects of its runtime",
 			 mib(c, heap), mib(d, objects));
-	char sizes[4][48];
-	const uint64_t bytes[4] = { uses, free_bytes, pages, holes };
-	for (unsigned i = 0; i < 4; i++)
+	char sizes[5][48];
+	const uint64_t bytes[5] = { uses, free_bytes, pages, holes, unknown };
+	for (unsigned i = 0; i < 5; i++)
 		snprintf(sizes[i], sizeof(sizes[i]), "%s MiB", mib(a, bytes[i]));
 	int both = pages && holes;
 	const struct words_verdict words = {
 		.uses = sizes[0],
 		.of_which = which,
+		.unknown = is_small(p, bytes[4]) ? NULL : sizes[4],
 		.free = is_small(p, free_bytes) ? NULL : sizes[1],
 		.keeper = pools > free_bytes / 2            ? "its runtime"
 			  : strcmp(keeper(e), "glibc") == 0 ? "malloc"

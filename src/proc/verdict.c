@@ -234,13 +234,14 @@ static void put_sentence(struct buf *to, const struct verdict *v,
 			 const struct regions_text_opt *opt)
 {
 	char uses[TEXT_NUMBER_MAX], all[TEXT_NUMBER_MAX], pages[TEXT_NUMBER_MAX],
-		holes[TEXT_NUMBER_MAX];
+		holes[TEXT_NUMBER_MAX], unread[TEXT_NUMBER_MAX];
 	CLEANUP(buf_fini) struct buf text = { 0 };
 	if (!v->read)
 		return;
 	int little = v->free_pages + v->holes < v->rss / 100, both = v->free_pages && v->holes;
 	const struct words_verdict words = {
 		.uses = size(uses, v->live + v->named, opt->raw),
+		.unknown = v->unread < v->rss / 100 ? NULL : size(unread, v->unread, opt->raw),
 		.free = little ? NULL : size(all, v->free_pages + v->holes, opt->raw),
 		.keeper = v->by ? v->by : "allocators",
 		.at_once = both ? size(pages, v->free_pages, opt->raw) : NULL,

@@ -368,3 +368,36 @@ struct explain_module *explain_modules(const struct explain *e, size_t *count)
 		qsort(list, *count, sizeof(*list), by_live);
 	return list;
 }
+
+/* ---- runtimes' heaps ------------------------------------------------------------------------------------------ */
+
+int explain_is_walked(const struct sheet *sheet, const struct sheet_line *line)
+{
+	return sheet->runtime_live_bytes &&
+	       (strcmp(line->label, "CPython objects") == 0 || strcmp(line->label, "Go heap") == 0);
+}
+
+uint64_t explain_counted(const struct explain *e, const struct sheet_line *line)
+{
+	const struct snapshot *s = e->snapshot;
+	for (size_t i = 0; i < s->allocator_count; i++) {
+		uint64_t live = s->allocators[i].live_bytes;
+		if (live != UINT64_MAX &&
+		    strcmp(snapshot_string(s, s->allocators[i].name), line->label) == 0)
+			return live < line->bytes ? live : line->bytes;
+	}
+	return UINT64_MAX;
+}
+
+void explain_not_walked(const struct explain *e, uint64_t *used, uint64_t *unknown)
+{
+	for (size_t i = 0; i < e->sheet->line_count; i++) {
+		const struct sheet_line *line = &e->sheet->lines[i];
+		if (line->class != SHEET_RUNTIME || explain_is_walked(e->sheet, line))
+			continue;
+		uint64_t known = explain_counted(e, line);
+		known = known == UINT64_MAX ? 0 : known;
+		*used += known;
+		*unknown += line->bytes - known;
+	}
+}

@@ -122,4 +122,11 @@ int explain_touch(struct explain *explain, const struct instant *instant);
 /** Private: advice.c */
 void explain_advise(struct explain *explain, const struct instant *instant);
 
+/** explain_is_walked() - of the runtime's heap on @line it is known which bytes are in use. */
+int explain_is_walked(const struct sheet *sheet, const struct sheet_line *line);
+/** explain_counted() - bytes that a runtime's own counters said were in use when it last collected; UINT64_MAX: it does not tell. */
+uint64_t explain_counted(const struct explain *e, const struct sheet_line *line);
+/** explain_not_walked() - adds up all runtimes' heaps that are not walked: what is known to be in use, and all else. */
+void explain_not_walked(const struct explain *e, uint64_t *used, uint64_t *unknown);
+
 #endif

@@ -222,6 +222,11 @@ def test_hotspots_spaces_are_those_of_jstat(byteledger, installed, tmp_path, col
         assert max((c["rss_bytes"] for c in breakdown["classes"] if c["class"] == "anonymous"), default=0) < 64 << 20
         assert (64 << 20) < heap["live_bytes"] < (96 << 20), heap
         assert heap["live_bytes"] <= heap["reserved_bytes"] and heap["hole_bytes"] is None
+        # `explain` knows as much, and both say that of the rest nothing is known
+        sheet = " ".join(subprocess.run([byteledger, "explain", "-p", str(program.pid)], capture_output=True, text=True, check=True).stdout.split())
+        assert re.search(r"HotSpot heap: [6-9][0-9.]+ in use when it last collected; the rest not told apart", sheet), sheet
+        said = " ".join(subprocess.run([byteledger, "regions", "-p", str(program.pid)], capture_output=True, text=True, check=True).stdout.split())
+        assert ("of heap it is not known what is in use" in sheet) == ("of heap it is not known what is in use" in said)
         jstat = shutil.which("jstat")
         if jstat:
             out = subprocess.run([jstat, "-gc", str(program.pid)], capture_output=True, text=True, timeout=60).stdout.split("\n")

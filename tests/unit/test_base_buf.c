@@ -11,8 +11,10 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/varint.h"
+#include "base/words.h"
 
 static void buf_grows_and_hands_over_its_text(void **state)
 {
@@ -79,6 +81,29 @@ static void messages_show_what_a_terminal_would_obey(void **state)
 	assert_string_equal(err.msg, "cannot open 'x': No such file or directory");
 }
 
+static void a_verdict_says_of_which_heap_nothing_is_known(void **state)
+{
+	CLEANUP(buf_fini) struct buf to = { 0 };
+	struct words_verdict words = { .uses = "3 MiB", .keeper = "malloc" };
+	(void)state;
+	words_verdict(&to, &words);
+	assert_string_equal(buf_cstr(&to),
+			    "The program uses 3 MiB of it. Next to nothing is free.");
+	words.unknown = "40 MiB";
+	buf_clear(&to);
+	words_verdict(&to, &words);
+	assert_string_equal(buf_cstr(&to),
+			    "The program uses 3 MiB of it. Of 40 MiB of heap it is not known what "
+			    "is in use. Of the rest next to nothing is free.");
+	words.free = "2 MiB";
+	buf_clear(&to);
+	words_verdict(&to, &words);
+	assert_string_equal(buf_cstr(&to),
+			    "The program uses 3 MiB of it. Of 40 MiB of heap it is not known what "
+			    "is in use. Of the rest 2 MiB are free, but malloc has not given them "
+			    "back.");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -86,6 +111,7 @@ int main(void)
 		cmocka_unit_test(buf_reports_an_impossible_reservation_once_at_the_end),
 		cmocka_unit_test(varint_keeps_every_width_and_refuses_overlong_input),
 		cmocka_unit_test(messages_show_what_a_terminal_would_obey),
+		cmocka_unit_test(a_verdict_says_of_which_heap_nothing_is_known),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
