@@ -606,13 +606,19 @@ static UNWIND_INLINE int call_begins(struct pt_regs *regs, uint64_t cookie)
 	outer = bpf_map_lookup_elem(&sample_pending, &tid);
 	bpf_probe_read_user(&caller, sizeof(caller), (void *)regs->sp);
 	if (outer) {
-		/* one that was jumped to stands where the outer one did, with the kernel's return address in the caller's place */
-		if (bpf_ktime_get_ns() - outer->time_ns < CALL_NS &&
-		    (regs->sp < outer->sp || (regs->sp == outer->sp && caller != outer->caller))) {
+		/*
+		 * What is called by the outer one, or jumped to from it, stands above its return address, which is the kernel's as long
+		 * as it has not returned: the beginning of a page. Where another call has been made from the same place since, the outer
+		 * one was left by longjmp() or an exception.
+		 */
+		uint64_t there = 0;
+		if (bpf_ktime_get_ns() - outer->time_ns < CALL_NS && regs->sp <= outer->sp &&
+		    !bpf_probe_read_user(&there, sizeof(there), (void *)outer->sp) &&
+		    !(there & 0xfff)) {
 			count_by(WIRE_SAMPLE_NESTED, 1);
 			return 0;
 		}
-		/* that call was left by longjmp(), or its return was not seen */
+		/* its return was not seen */
 		count_by(WIRE_SAMPLE_STALE, 1);
 		bpf_map_delete_elem(&sample_pending, &tid);
 	}

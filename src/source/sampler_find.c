@@ -23,7 +23,19 @@
 	"sample_parameterE"
 #define JEMALLOC_HOOK "te_event_trigger"
 
-enum group { ALLOC, ZEROED, RESIZE, ALIGNED, STORED, PAGES, HOOK, FORWARDER, FREE, FREE_FORWARDER };
+enum group {
+	ALLOC,
+	ZEROED,
+	RESIZE,
+	ALIGNED,
+	STORED,
+	PAGES,
+	HOOK,
+	ROUNDER, /* forwards, with a size that is not the one it was asked for */
+	FORWARDER,
+	FREE,
+	FREE_FORWARDER
+};
 
 /* Arguments by number of register: di si dx cx r8 r9; 15 = none. */
 static const struct spec {
@@ -47,10 +59,10 @@ static const struct spec {
 	{ "_Znam", FORWARDER, 0, 15, 15, 15, 0 },
 	{ "_ZnwmRKSt9nothrow_t", FORWARDER, 0, 15, 15, 15, 0 },
 	{ "_ZnamRKSt9nothrow_t", FORWARDER, 0, 15, 15, 15, 0 },
-	{ "_ZnwmSt11align_val_t", FORWARDER, 0, 15, 15, 15, 0 },
-	{ "_ZnamSt11align_val_t", FORWARDER, 0, 15, 15, 15, 0 },
-	{ "_ZnwmSt11align_val_tRKSt9nothrow_t", FORWARDER, 0, 15, 15, 15, 0 },
-	{ "_ZnamSt11align_val_tRKSt9nothrow_t", FORWARDER, 0, 15, 15, 15, 0 },
+	{ "_ZnwmSt11align_val_t", ROUNDER, 0, 15, 15, 15, 0 },
+	{ "_ZnamSt11align_val_t", ROUNDER, 0, 15, 15, 15, 0 },
+	{ "_ZnwmSt11align_val_tRKSt9nothrow_t", ROUNDER, 0, 15, 15, 15, 0 },
+	{ "_ZnamSt11align_val_tRKSt9nothrow_t", ROUNDER, 0, 15, 15, 15, 0 },
 	{ "zalloc", ALLOC, 0, 15, 15, 15, 0 },          /* mi_zalloc */
 	{ "malloc_aligned", ALIGNED, 0, 15, 15, 1, 0 }, /* mi_malloc_aligned */
 	{ "new", FORWARDER, 0, 15, 15, 15, 0 },         /* mi_new, tc_new */
@@ -356,13 +368,15 @@ static int leads_to(const struct search *s, struct functions *file, const struct
 /* Whether a function does nothing but hand on to another one that is counted. */
 static int only_forwards(const struct search *s, struct functions *file, const struct found *f)
 {
-	uint32_t own =
-		f->spec->group >= FREE ? G(FREE) | G(FREE_FORWARDER) : ALLOCATES | G(FORWARDER);
+	uint32_t own = f->spec->group >= FREE ? G(FREE) | G(FREE_FORWARDER)
+					      : ALLOCATES | G(ROUNDER) | G(FORWARDER);
 	if (f->site.jumps_at_once && is_target(s, file, f->site.edges[0], own))
 		return 1;
 	switch (f->spec->group) {
 	case FORWARDER:
 		return leads_to(s, file, &f->site, ALLOCATES, 1);
+	case ROUNDER:
+		return leads_to(s, file, &f->site, G(ROUNDER), 0);
 	case PAGES:
 		return leads_to(s, file, &f->site, ALLOCATES & ~G(PAGES), 0);
 	case ALIGNED: /* small alignments may end in malloc(), the others do not */
@@ -444,7 +458,7 @@ static void decide_hooks(struct search *s, struct functions *file, uint32_t pid,
 			s->hook_bytes = rate;
 	}
 	for (size_t i = 0; i < s->count && !hook->leave_out; i++)
-		if (s->all[i].spec->group < HOOK || s->all[i].spec->group == FORWARDER)
+		if (s->all[i].spec->group != HOOK && s->all[i].spec->group < FREE)
 			s->all[i].leave_out = 1;
 }
 
@@ -471,8 +485,9 @@ static void decide(struct search *s, struct functions *file)
 			continue;
 		}
 		/* a free is to be followed where the allocation was asked for by name, in whatever module */
-		f->leave_out = only_forwards(s, file, f) ||
-			       (is_free ? !has_free || (!has_malloc && !s->wanted) : !has_malloc);
+		/* libstdc++ has no allocator, and asks libc's for more than it was asked for where alignments are given */
+		int is_none = is_free ? !has_free || (!has_malloc && !s->wanted) : !has_malloc;
+		f->leave_out = only_forwards(s, file, f) || (is_none && f->spec->group != ROUNDER);
 	}
 }
 
@@ -574,8 +589,10 @@ static int parse_wanted(struct search *s, const char *text, struct err *err)
 						     .old = WIRE_SAMPLE_NONE,
 						     .align = WIRE_SAMPLE_NONE };
 	if (known && !colon) /* asked for by name: counted, whatever it calls */
-		s->custom.group =
-			known->group == FORWARDER || known->group == PAGES ? ALLOC : known->group;
+		s->custom.group = known->group == FORWARDER || known->group == ROUNDER ||
+						  known->group == PAGES
+					  ? ALLOC
+					  : known->group;
 	return 0;
 }
 

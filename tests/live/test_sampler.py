@@ -99,6 +99,32 @@ def test_every_way_to_ask_counts_once_and_with_its_size(byteledger, prog, librar
     assert got["lost"]["events"] == 0, got["lost"]
 
 
+@pytest.mark.parametrize("library", [None, "libjemalloc.so.2", "libtcmalloc_minimal.so.4"])
+@pytest.mark.parametrize("options", [("--all",), ("--all", "--leaks")], ids=["calls", "leaks"])
+def test_every_new_and_what_is_left_without_return_counts_as_asked(byteledger, prog, library, options):
+    """Aligned, sized, nothrow; jemalloc's own; a handler that jumps out of operator new, a thread that ends inside of it."""
+    if library and not os.path.exists(f"{LIBS}/{library}"):
+        pytest.skip(f"{library} is not installed")
+    env = {"LD_PRELOAD": f"{LIBS}/{library}"} if library else None
+    truth, got = sample_asked(byteledger, prog("askedmore"), 60, *options, env=env)
+    found, figures = by_way(got), 3 if "--leaks" in options else 2
+    del truth["by_pool"]
+    assert ("by_mallocx" in truth) == (library == "libjemalloc.so.2")
+    assert {way: tuple(found.get(way, [0])[:figures]) for way in truth} == {way: t[:figures] for way, t in truth.items()}
+    # what threads are started with; not what was refused
+    assert found.get("-", [0, 0])[1] < 1 << 20 and got["lost"]["events"] == 0
+
+
+@pytest.mark.parametrize("options", [("--all",), ("--all", "--leaks")], ids=["calls", "leaks"])
+def test_a_function_that_calls_itself_and_is_jumped_out_of_counts_its_outermost_calls(byteledger, prog, options):
+    truth, got = sample_asked(byteledger, prog("askedmore"), 60, "-f", "pool_get", *options)
+    count, size, live = truth["by_pool"]
+    if "--leaks" in options:
+        assert by_way(got) == {"by_pool": [count, size, live, 0, 0]}
+    else:  # by its beginning alone: whether it came back is not known
+        assert by_way(got)["by_pool"][0] == 60
+
+
 def test_a_static_program_is_sampled_by_its_own_names(byteledger, prog):
     truth, got = sample_asked(byteledger, prog("asked_static"), 300, "--all")
     found = by_way(got)
