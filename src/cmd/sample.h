@@ -48,6 +48,9 @@ struct sample_target {
 	uint64_t cpu_ns; /* used since it was met; what is known of one that ended */
 	uint64_t cpu_first_ns;
 	struct sym *sym;
+	struct sampler_files *files; /* that were looked into */
+	int has_mapped;              /* code, since */
+	uint64_t look_due_ns;        /* not before */
 };
 
 struct sample_record;

@@ -19,6 +19,7 @@
 
 #define LOOK_NS 100000000ull /* new code is looked for, ends are seen */
 #define MARK_NS 1000000000ull
+#define CODE_NS 1000000000ull /* new files of one process */
 #define HASTE -10
 
 static void describe(struct sample_life *l, uint32_t pid, struct err *err)
@@ -87,34 +88,90 @@ static int may_probe_nop5(struct sample_life *l, const char *name, struct err *e
 			     "forks no children");
 }
 
-static int attach(struct sample_life *l, uint32_t pid, struct err *err)
+static void note_tier(struct sample_life *l, uint32_t pid,
+		      const struct sampler_functions *functions, int is_first)
 {
-	struct sampler_functions functions;
-	int rc = sampler_find(pid, &l->args->want, &functions, err);
-	if (rc < 0)
-		return rc;
-	for (size_t i = 0; i < functions.count && !rc; i++)
-		if (functions.all[i].kind == SAMPLER_NOP5)
-			rc = may_probe_nop5(l, functions.all[i].name, err);
-	if (!rc && functions.hook_bytes && a_samples_by_bytes(l)) {
-		l->samples->sample_bytes = functions.hook_bytes;
-		rc = sampler_set_bytes(l->sampler, functions.hook_bytes, err);
-	}
 	int hooks = 0, calls = 0;
-	for (size_t i = 0; i < functions.count; i++)
-		*(functions.all[i].is_hook ? &hooks : &calls) += 1;
+	for (size_t i = 0; i < functions->count; i++)
+		*(functions->all[i].is_hook ? &hooks : &calls) += 1;
 	struct sample_process *p = samples_process(l->samples, pid);
+	if (p && !is_first) {
+		hooks += p->tier[0] == 'A';
+		calls += strchr(p->tier, 'B') != NULL;
+	}
 	if (p)
 		snprintf(p->tier, sizeof(p->tier), "%s",
 			 hooks && calls ? "A+B"
 			 : hooks        ? "A"
 					: "B");
+}
+
+/* Probe what was found in a process, or in the file that is meant wherever it is mapped. */
+static int attach_found(struct sample_life *l, uint32_t pid, struct sampler_functions *functions,
+			int is_first, struct err *err)
+{
+	int rc = 0;
+	for (size_t i = 0; i < functions->count && !rc; i++)
+		if (functions->all[i].kind == SAMPLER_NOP5)
+			rc = may_probe_nop5(l, functions->all[i].name, err);
+	if (!rc && functions->hook_bytes && a_samples_by_bytes(l)) {
+		l->samples->sample_bytes = functions->hook_bytes;
+		rc = sampler_set_bytes(l->sampler, functions->hook_bytes, err);
+	}
+	note_tier(l, pid, functions, is_first);
 	if (!rc)
-		rc = sampler_attach(l->sampler, pid, &functions, err);
-	if (!rc)
-		rc = sampler_note_functions(l->sampler, l->samples, err);
+		rc = sampler_attach(l->sampler, pid, functions, err);
+	return rc ? rc : sampler_note_functions(l->sampler, l->samples, err);
+}
+
+static int attach_everywhere(struct sample_life *l, struct err *err)
+{
+	struct sampler_functions functions;
+	int rc = sampler_find(0, &l->args->want, &functions, err);
+	if (rc < 0)
+		return rc;
+	rc = attach_found(l, 0, &functions, 1, err);
 	sampler_functions_fini(&functions);
 	return rc;
+}
+
+/* What @t has mapped since it was looked at the last time. */
+static int attach(struct sample_life *l, struct sample_target *t, struct err *err)
+{
+	struct sampler_functions functions;
+	int is_first = !t->files;
+	int rc = sampler_find_more(t->pid, &l->args->want, &t->files, &functions, err);
+	if (rc < 0)
+		return rc;
+	if (functions.count)
+		rc = attach_found(l, t->pid, &functions, is_first, err);
+	sampler_functions_fini(&functions);
+	/* what was loaded while probes went in is announced to nobody */
+	t->has_mapped |= is_first;
+	t->look_due_ns = clock_ns(CLOCK_MONOTONIC) + CODE_NS;
+	return rc;
+}
+
+static void has_mapped(void *ctx, uint32_t pid)
+{
+	struct sample_life *l = ctx;
+	for (size_t i = 0; i < l->target_count; i++)
+		if (l->targets[i].pid == pid)
+			l->targets[i].has_mapped = 1;
+}
+
+/* Modules that were loaded meanwhile, and the allocators in them. */
+static void look_into_new_code(struct sample_life *l, uint64_t now)
+{
+	for (size_t i = 0; i < l->target_count; i++) {
+		struct sample_target *t = &l->targets[i];
+		struct err its = { 0 };
+		if (!t->has_mapped || t->ended || !t->files || now < t->look_due_ns)
+			continue;
+		t->has_mapped = 0;
+		if (attach(l, t, &its) < 0 && its.code != -ESRCH)
+			cmd_say("%s", its.msg);
+	}
 }
 
 /* Processes that have mapped the file already: their stacks can be walked from the first sample on. */
@@ -243,11 +300,11 @@ static int begin(struct sample_life *l, struct err *err)
 	if (is_governed)
 		sampler_hold(l->sampler); /* what a call costs is found out first */
 	if (everywhere)
-		rc = attach(l, 0, err);
+		rc = attach_everywhere(l, err);
 	size_t attached = 0;
 	for (size_t i = 0; i < l->target_count && !everywhere; i++) {
 		struct err its = { 0 };
-		if (attach(l, l->targets[i].pid, &its) == 0) {
+		if (attach(l, &l->targets[i], &its) == 0) {
 			attached++;
 			continue;
 		}
@@ -315,8 +372,8 @@ static void look_for_more(struct sample_life *l)
 		targets_more(&a->targets, &list, &err);
 		for (size_t i = known; i < list.count; i++) {
 			struct err its = { 0 };
-			if (add_target(l, (uint32_t)list.pids[i], &its) &&
-			    attach(l, (uint32_t)list.pids[i], &its) < 0 && its.code != -ESRCH)
+			struct sample_target *t = add_target(l, (uint32_t)list.pids[i], &its);
+			if (t && attach(l, t, &its) < 0 && its.code != -ESRCH)
 				cmd_say("%s", its.msg);
 		}
 	}
@@ -383,7 +440,9 @@ static int watch(struct sample_life *l, struct err *err)
 	l->next_ns = l->samples->start_ns + l->interval_ns;
 	for (;;) {
 		uint64_t now = clock_ns(CLOCK_MONOTONIC), next = now + LOOK_NS;
-		sampler_poll(l->sampler);
+		sampler_poll(l->sampler, has_mapped, l);
+		if (!everywhere)
+			look_into_new_code(l, now);
 		size_t alive = see_ends(l);
 		if (!alive && !everywhere && !a->targets.name)
 			return 1;
@@ -448,6 +507,7 @@ static void end(struct sample_life *l)
 	sample_serve_end(l);
 	for (size_t i = 0; i < l->target_count; i++) {
 		sym_free(l->targets[i].sym);
+		sampler_files_freep(&l->targets[i].files);
 		if (l->targets[i].pidfd >= 0)
 			close(l->targets[i].pidfd);
 	}

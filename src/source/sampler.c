@@ -326,11 +326,11 @@ static void changed(void *ctx, uint32_t pid)
 	bpftables_mark(s->tables, pid);
 }
 
-void sampler_poll(struct sampler *s)
+void sampler_poll(struct sampler *s, void (*mapped)(void *ctx, uint32_t pid), void *ctx)
 {
 	if (s->events)
 		bpfstack_events_read(s->events, changed, s);
-	bpftables_update(s->tables, s->events != NULL, NULL, NULL);
+	bpftables_update(s->tables, s->events != NULL, mapped, ctx);
 }
 
 size_t sampler_strangers(struct sampler *s, uint32_t *pids, size_t max)

@@ -97,6 +97,15 @@ extern const char *const sampler_allocators[];
  */
 int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_functions *functions,
 		 struct err *err);
+/** struct sampler_files - files of a process that were looked into. */
+struct sampler_files;
+void sampler_files_freep(struct sampler_files **files);
+/**
+ * sampler_find_more() - the same in what @pid has mapped and is not among *@files, which are those of now afterwards. Nothing found
+ * is an error the first time alone, when *@files is NULL.
+ */
+int sampler_find_more(uint32_t pid, const struct sampler_want *want, struct sampler_files **files,
+		      struct sampler_functions *functions, struct err *err);
 
 /** sampler_attach() - probe all of @functions, which are taken over, in @pid (0: in every process). All or none. */
 int sampler_attach(struct sampler *sampler, uint32_t pid, struct sampler_functions *functions,
@@ -146,8 +155,8 @@ int sampler_has_session(const struct sampler *sampler);
 
 /* ---- reading ----------------------------------------------------------------------------------------------- */
 
-/** sampler_poll() - publish code that was mapped meanwhile. Wants to be called some times a second. */
-void sampler_poll(struct sampler *sampler);
+/** sampler_poll() - publish code that was mapped meanwhile, and name the processes that did. Wants to be called some times a second. */
+void sampler_poll(struct sampler *sampler, void (*mapped)(void *ctx, uint32_t pid), void *ctx);
 /** sampler_strangers() - processes that were met and were not added; at most @max. Forgets them. */
 size_t sampler_strangers(struct sampler *sampler, uint32_t *pids, size_t max);
 

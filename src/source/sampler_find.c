@@ -12,98 +12,12 @@
 
 #include "base/buf.h"
 #include "source/sampler_find.h"
+#include "source/sampler_names.h"
 #include "sym/files.h"
 #include "sym/functions.h"
 
 #define CODE_BYTES 4096u
 #define NEAR_MAX 5
-#define TCMALLOC_HOOK "_ZN8tcmalloc7Sampler20RecordAllocationSlowEm"
-#define TCMALLOC_RATE                                                                         \
-	"_ZN61FLAG__namespace_do_not_use_directly_use_DECLARE_int64_instead31FLAGS_tcmalloc_" \
-	"sample_parameterE"
-#define JEMALLOC_HOOK "te_event_trigger"
-
-enum group {
-	ALLOC,
-	ZEROED,
-	RESIZE,
-	ALIGNED,
-	STORED,
-	PAGES,
-	HOOK,
-	ROUNDER, /* forwards, with a size that is not the one it was asked for */
-	FORWARDER,
-	FREE,
-	FREE_FORWARDER
-};
-
-/* Arguments by number of register: di si dx cx r8 r9; 15 = none. */
-static const struct spec {
-	const char *name;
-	enum group group;
-	uint8_t size, times, old, align, flags;
-} specs[] = {
-	{ "malloc", ALLOC, 0, 15, 15, 15, 0 },
-	{ "calloc", ZEROED, 0, 1, 15, 15, 0 },
-	{ "realloc", RESIZE, 1, 15, 0, 15, 0 },
-	{ "memalign", ALIGNED, 1, 15, 15, 0, 0 },
-	{ "aligned_alloc", ALIGNED, 1, 15, 15, 0, 0 },
-	{ "posix_memalign", STORED, 2, 15, 0, 15, WIRE_SAMPLE_F_STORED },
-	{ "valloc", PAGES, 0, 15, 15, 15, 0 },
-	{ "pvalloc", PAGES, 0, 15, 15, 15, 0 },
-	{ "reallocarray", FORWARDER, 1, 2, 0, 15, 0 },
-	{ "mallocx", ALLOC, 0, 15, 15, 15, 0 },
-	{ "rallocx", RESIZE, 1, 15, 0, 15, 0 },
-	{ "xallocx", RESIZE, 1, 15, 0, 15, WIRE_SAMPLE_F_IN_PLACE },
-	{ "_Znwm", FORWARDER, 0, 15, 15, 15, 0 },
-	{ "_Znam", FORWARDER, 0, 15, 15, 15, 0 },
-	{ "_ZnwmRKSt9nothrow_t", FORWARDER, 0, 15, 15, 15, 0 },
-	{ "_ZnamRKSt9nothrow_t", FORWARDER, 0, 15, 15, 15, 0 },
-	{ "_ZnwmSt11align_val_t", ROUNDER, 0, 15, 15, 15, 0 },
-	{ "_ZnamSt11align_val_t", ROUNDER, 0, 15, 15, 15, 0 },
-	{ "_ZnwmSt11align_val_tRKSt9nothrow_t", ROUNDER, 0, 15, 15, 15, 0 },
-	{ "_ZnamSt11align_val_tRKSt9nothrow_t", ROUNDER, 0, 15, 15, 15, 0 },
-	{ "zalloc", ALLOC, 0, 15, 15, 15, 0 },          /* mi_zalloc */
-	{ "malloc_aligned", ALIGNED, 0, 15, 15, 1, 0 }, /* mi_malloc_aligned */
-	{ "new", FORWARDER, 0, 15, 15, 15, 0 },         /* mi_new, tc_new */
-	{ "newarray", FORWARDER, 0, 15, 15, 15, 0 },    /* tc_newarray */
-	{ "new_nothrow", FORWARDER, 0, 15, 15, 15, 0 }, /* tc_new_nothrow */
-	/* Go: register arguments; what its own profile takes, or else every call */
-	{ "runtime.mallocgc", ALLOC, 6, 15, 15, 15, 0 },
-	{ "runtime.profilealloc", HOOK, 3, 15, 15, 15, WIRE_SAMPLE_F_HOOK },
-	/* HotSpot: a new thread-local buffer stands for all that was taken from the one before */
-	{ "_ZN11AllocTracer27send_allocation_in_new_tlabEP5KlassPP12HeapWordImplmmP10JavaThread",
-	  HOOK, 3, 2, 15, 15, WIRE_SAMPLE_F_WEIGHED },
-	{ "_ZN11AllocTracer28send_allocation_outside_tlabEP5KlassPP12HeapWordImplmP10JavaThread",
-	  HOOK, 2, 2, 15, 15, WIRE_SAMPLE_F_WEIGHED },
-	/* gperftools' tcmalloc, where it was started with TCMALLOC_SAMPLE_PARAMETER */
-	{ TCMALLOC_HOOK, HOOK, 1, 15, 15, 15, WIRE_SAMPLE_F_HOOK },
-	/* jemalloc 5.3: a thread has passed its next 64 KiB or so */
-	{ JEMALLOC_HOOK, HOOK, 1, 15, 15, 15, WIRE_SAMPLE_F_COUNTER },
-	{ "free", FREE, 15, 15, 0, 15, 0 },
-	{ "cfree", FREE, 15, 15, 0, 15, 0 },
-	{ "dallocx", FREE, 15, 15, 0, 15, 0 },
-	{ "sdallocx", FREE, 15, 15, 0, 15, 0 },
-	{ "free_sized", FREE, 15, 15, 0, 15, 0 },
-	{ "_ZdlPv", FREE_FORWARDER, 15, 15, 0, 15, 0 },
-	{ "_ZdaPv", FREE_FORWARDER, 15, 15, 0, 15, 0 },
-	{ "_ZdlPvm", FREE_FORWARDER, 15, 15, 0, 15, 0 },
-	{ "_ZdaPvm", FREE_FORWARDER, 15, 15, 0, 15, 0 },
-	{ "_ZdlPvRKSt9nothrow_t", FREE_FORWARDER, 15, 15, 0, 15, 0 },
-	{ "_ZdaPvRKSt9nothrow_t", FREE_FORWARDER, 15, 15, 0, 15, 0 },
-	{ "_ZdlPvSt11align_val_t", FREE_FORWARDER, 15, 15, 0, 15, 0 },
-	{ "_ZdaPvSt11align_val_t", FREE_FORWARDER, 15, 15, 0, 15, 0 },
-	{ "_ZdlPvmSt11align_val_t", FREE_FORWARDER, 15, 15, 0, 15, 0 },
-	{ "_ZdaPvmSt11align_val_t", FREE_FORWARDER, 15, 15, 0, 15, 0 },
-	{ "delete", FREE_FORWARDER, 15, 15, 0, 15, 0 },
-	{ "deletearray", FREE_FORWARDER, 15, 15, 0, 15, 0 },
-	{ "__rust_alloc", FORWARDER, 0, 15, 15, 15, 0 },
-	{ "__rust_alloc_zeroed", FORWARDER, 0, 15, 15, 15, 0 },
-	{ "__rust_realloc", FORWARDER, 3, 15, 0, 15, 0 },
-	{ "__rust_dealloc", FREE_FORWARDER, 15, 15, 0, 15, 0 },
-};
-/* What builds of allocators put in front of their names. The first is none at all. */
-static const char *const prefixes[] = { "", "je_", "_rjem_je_", "_rjem_", "tc_", "mi_" };
 
 struct found {
 	const struct spec *spec;
@@ -734,11 +648,40 @@ static int nothing_found(const struct search *s, uint32_t pid, const char *progr
 	return -ENOENT;
 }
 
-int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_functions *out,
-		 struct err *err)
+struct sampler_files {
+	struct code_mappings mappings;
+};
+
+void sampler_files_freep(struct sampler_files **files)
+{
+	if (*files)
+		code_mappings_fini(&(*files)->mappings);
+	free(*files);
+	*files = NULL;
+}
+
+static int was_looked_into(const struct sampler_files *before, const struct code_mapping *mapping)
+{
+	for (size_t i = 0; before && i < before->mappings.count; i++)
+		if (before->mappings.all[i].inode == mapping->inode &&
+		    !strcmp(before->mappings.all[i].path, mapping->path))
+			return 1;
+	return 0;
+}
+
+static int has_new(const struct sampler_files *before, const struct code_mappings *now)
+{
+	for (size_t i = 0; i < now->count; i++)
+		if (now->all[i].path[0] == '/' && !was_looked_into(before, &now->all[i]))
+			return 1;
+	return 0;
+}
+
+/* In what is mapped now and was not @before; of that the mappings are left in @mappings. */
+static int find(uint32_t pid, const struct sampler_want *want, const struct sampler_files *before,
+		struct code_mappings *mappings, struct sampler_functions *out, struct err *err)
 {
 	struct search s = { .want = want };
-	struct code_mappings mappings = { 0 };
 	enum functions_names names = FUNCTIONS_STRIPPED;
 	int is_static = 0, met = 0, rc = 0;
 	struct code_mapping alone = { .path = (char *)want->program };
@@ -747,18 +690,21 @@ int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_f
 	if (want->function)
 		rc = parse_wanted(&s, want->function, err);
 	if (!rc && pid)
-		rc = code_mappings_read(&mappings, pid, NULL, err);
-	if (!rc && !(files = elf_files_new(pid, err)))
+		rc = code_mappings_read(mappings, pid, NULL, err);
+	if (rc < 0 || (before && !has_new(before, mappings)))
+		return rc;
+	if (!(files = elf_files_new(pid, err)))
 		rc = -EACCES; /* what @err says */
 	if (!rc && !pid) {
 		met = 1;
 		rc = look_into(&s, files, 0, &alone, out, &names, &is_static, err);
 	}
-	for (size_t i = 0; !rc && i < mappings.count; i++) {
-		const struct code_mapping *mapping = &mappings.all[i];
+	for (size_t i = 0; !rc && i < mappings->count; i++) {
+		const struct code_mapping *mapping = &mappings->all[i];
 		enum functions_names its;
 		int its_static = 0;
-		if (mapping->path[0] != '/' || !is_first(&mappings, i))
+		if (mapping->path[0] != '/' || !is_first(mappings, i) ||
+		    was_looked_into(before, mapping))
 			continue;
 		if (want->program && !is_program(want->program, pid, mapping->path))
 			continue;
@@ -769,7 +715,7 @@ int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_f
 		is_static |= its_static;
 		met++;
 	}
-	if (!rc && !met)
+	if (!rc && !met && !before)
 		rc = want->program
 			     ? err_set(err, -EINVAL, "process %" PRIu32 " has not mapped '%s'", pid,
 				       want->program)
@@ -779,14 +725,39 @@ int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_f
 	int allocs = 0;
 	for (size_t i = 0; i < out->count; i++)
 		allocs += !out->all[i].is_free;
-	if (!rc && !allocs)
+	if (!rc && !allocs && !before)
 		rc = nothing_found(&s, pid, want->program, names, is_static, err);
 	clear_found(&s);
 	free(s.all);
 	for (unsigned i = 0; i < NEAR_MAX; i++)
 		free(s.near[i].name);
-	code_mappings_fini(&mappings);
 	if (rc < 0)
 		sampler_functions_fini(out);
 	return rc;
+}
+
+int sampler_find(uint32_t pid, const struct sampler_want *want, struct sampler_functions *out,
+		 struct err *err)
+{
+	struct code_mappings mappings = { 0 };
+	int rc = find(pid, want, NULL, &mappings, out, err);
+	code_mappings_fini(&mappings);
+	return rc;
+}
+
+int sampler_find_more(uint32_t pid, const struct sampler_want *want, struct sampler_files **files,
+		      struct sampler_functions *out, struct err *err)
+{
+	struct sampler_files *now = calloc(1, sizeof(*now));
+	memset(out, 0, sizeof(*out));
+	if (!now)
+		return err_set(err, -ENOMEM, "cannot list files");
+	int rc = find(pid, want, *files, &now->mappings, out, err);
+	if (rc < 0) {
+		sampler_files_freep(&now);
+		return rc;
+	}
+	sampler_files_freep(files);
+	*files = now;
+	return 0;
 }

@@ -125,6 +125,37 @@ def test_a_function_that_calls_itself_and_is_jumped_out_of_counts_its_outermost_
         assert by_way(got)["by_pool"][0] == 60
 
 
+LOADS = f"""
+import ctypes, sys
+sys.stdin.readline()
+mi = ctypes.CDLL("{LIBS}/libmimalloc.so.2.0")
+sys.stdin.readline()
+for i in range(777):
+    mi.mi_malloc(5000)
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.skipif(not os.path.exists(f"{LIBS}/libmimalloc.so.2.0"), reason="libmimalloc2.0 is not installed")
+def test_an_allocator_that_is_loaded_later_is_sampled_too(byteledger):
+    with running(sys.executable, "-c", LOADS) as p, \
+            sampling(byteledger, "-p", p.pid, "--all", "--interval", "100ms", "--jsonl") as s:
+        go(p)
+        until = time.monotonic() + 30
+
+        def calls():
+            assert time.monotonic() < until, "it is not seen"
+            functions = json.loads(s.stdout.readline())["processes"][0]["functions"]
+            return {f["function"]: f["calls"] for f in functions if "mimalloc" in f["module"]}
+        while not calls():
+            pass
+        go(p)
+        p.stdout.readline()
+        while max(calls().values()) < 777:
+            pass
+
+
 def test_a_static_program_is_sampled_by_its_own_names(byteledger, prog):
     truth, got = sample_asked(byteledger, prog("asked_static"), 300, "--all")
     found = by_way(got)
