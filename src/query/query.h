@@ -91,7 +91,7 @@ struct query_seed {
  * there is none, negative errno. @resolve (may be NULL) gives symbols to the frames that have none; function_regex asks.
  */
 struct query_source {
-	/* Both or none: where reading can begin, and reading from there (trace_reader_from()). */
+	/* Both or none: where reading can begin, and reading from there (trace_reader_from()), by several threads at once. */
 	int (*run_keys)(void *ctx, void (*key)(void *key_ctx, const struct query_key *key),
 			void *key_ctx, struct sink *sink, struct err *err);
 	int (*run_from)(void *ctx, const struct query_key *key, uint64_t until,

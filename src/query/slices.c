@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slices.c - moments and ranges out of an index, and one slice or a few replayed. */
+/* slices.c - moments and ranges out of an index, and of one slice's events or a few's. */
 #include "query/slices.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
+#include "base/search.h"
 #include "query/slices_impl.h"
-
-#define STOP (-EXFULL) /* what a sink returns that has seen enough */
 
 void slices_free(struct slices *s)
 {
@@ -24,6 +23,7 @@ void slices_free(struct slices *s)
 	free(s->brief);
 	free(s->made);
 	free(s->moved);
+	slices_kept_free(s->kept_steps);
 	free(s);
 }
 
@@ -35,9 +35,10 @@ void slices_freep(struct slices **slices)
 
 size_t slices_bytes(const struct slices *s)
 {
-	return sizeof(*s) + s->count * sizeof(*s->slices) + s->chunk_cap * sizeof(*s->chunks) +
-	       s->kept_count * sizeof(*s->kept) + s->brief_cap * sizeof(*s->brief) +
-	       s->made_cap * sizeof(*s->made) + s->count * s->count * sizeof(*s->moved);
+	return sizeof(*s) + slices_kept_most(s) + s->count * sizeof(*s->slices) +
+	       s->chunk_cap * sizeof(*s->chunks) + s->kept_count * sizeof(*s->kept) +
+	       s->brief_cap * sizeof(*s->brief) + s->made_cap * sizeof(*s->made) +
+	       s->count * s->count * sizeof(*s->moved);
 }
 
 size_t slices_count(const struct slices *s)
@@ -55,275 +56,66 @@ uint64_t slices_events(const struct slices *s)
 	return s->slices[s->count].first;
 }
 
-/* ---- one slice replayed ------------------------------------------------------------------------------------------- */
-
-/** struct step - an event of a slice that was replayed: what a block's question needs of it. */
-struct step {
-	uint64_t seq, bytes; /* seq: of the block's allocation */
-	uint32_t stack;
-	uint16_t kind, flags;
-};
-/** struct tick - the events from number @seq on are of @time_ns. */
-struct tick {
-	uint64_t seq, time_ns;
-};
-/** struct replayed - a slice's events, up to @until_ns (UINT64_MAX: all): one question needs the same slice more than once. */
-struct replayed {
-	size_t number;
-	uint64_t until_ns;
-	struct step *steps;
-	size_t count, cap;
-	struct tick *ticks;
-	size_t tick_count, tick_cap;
-};
-#define REPLAYED_MAX 3       /* slices kept: where a range begins and ends, and its peak */
-#define STEPS_MAX (2u << 20) /* of a longer slice none are kept */
-/** struct replays - the slices that were replayed for one question. */
-struct replays {
-	const struct query_source *source;
-	int wholes; /* they are needed to their ends */
-	struct replayed kept[REPLAYED_MAX];
-	size_t kept_count, next;
-};
-
-static void replayed_fini(struct replayed *r)
-{
-	free(r->steps);
-	free(r->ticks);
-	*r = (struct replayed){ 0 };
-}
-
-static void replays_fini(struct replays *replays)
-{
-	for (size_t i = 0; i < replays->kept_count; i++)
-		replayed_fini(&replays->kept[i]);
-}
-
-/** keep_step() - -ENOMEM. */
-static int keep_step(struct replayed *r, const struct event *ev, uint64_t seq, uint64_t now)
-{
-	if (r->count == r->cap) {
-		size_t cap = r->cap ? r->cap * 2 : 65536;
-		struct step *steps = realloc(r->steps, cap * sizeof(*steps));
-		if (!steps)
-			return -ENOMEM;
-		r->steps = steps;
-		r->cap = cap;
-	}
-	r->steps[r->count++] = (struct step){ seq, ev->bytes, ev->stack.v, (uint16_t)ev->kind,
-					      (uint16_t)(ev->flags & EVENT_F_TEMPORARY) };
-	if (r->tick_count && r->ticks[r->tick_count - 1].time_ns == ev->time_ns)
-		return 0;
-	if (r->tick_count == r->tick_cap) {
-		size_t cap = r->tick_cap ? r->tick_cap * 2 : 1024;
-		struct tick *ticks = realloc(r->ticks, cap * sizeof(*ticks));
-		if (!ticks)
-			return -ENOMEM;
-		r->ticks = ticks;
-		r->tick_cap = cap;
-	}
-	r->ticks[r->tick_count++] = (struct tick){ now, ev->time_ns };
-	return 0;
-}
-
-/** struct walk - the sink of a slice: how many events came, and what of each block that counts is known. */
-struct walk {
-	struct sink sink;
-	const struct slices *s;
-	uint64_t seq;        /* of the next event */
-	uint64_t *allocated; /* by slot: seq of the allocation of what lives in it */
-	uint64_t until_ns;   /* ends before the first event of that time or later */
-	uint64_t until_seq;  /* or before that event */
-	/* what is done with each; NULL: only counted. @seq: of the block's allocation, @ev is number @now. */
-	void (*each)(void *ctx, const struct event *ev, uint64_t seq, uint64_t now);
-	void *ctx;
-	struct replayed *into; /* or they are kept */
-};
-
-static int walk_define(struct sink *sink, const struct def *def, struct err *err)
-{
-	(void)sink, (void)def, (void)err;
-	return 0;
-}
-
-static int no_fit(struct err *err)
-{
-	return err_set(err, -EBADMSG, "the recording is not the one that the index is of");
-}
-
-static int walk_put(struct sink *sink, const struct event *events, size_t count, struct err *err)
-{
-	struct walk *w = (struct walk *)sink;
-	const struct slices *s = w->s;
-	for (size_t i = 0; i < count; i++, w->seq++) {
-		const struct event *ev = &events[i];
-		uint64_t seq = w->seq;
-		if (ev->time_ns >= w->until_ns || w->seq >= w->until_seq)
-			return err_set(err, STOP, "enough");
-		if (ev->kind == EVENT_LOST)
-			return no_fit(err);
-		if (ev->kind != EVENT_ALLOC && ev->kind != EVENT_FREE) {
-			if (w->into && keep_step(w->into, ev, seq, seq) < 0)
-				return err_set(err, -ENOMEM, "cannot keep a slice");
-			continue;
-		}
-		if (ev->block.v >= s->slot_count || ev->stack.v >= s->stack_count)
-			return no_fit(err);
-		if (ev->kind == EVENT_ALLOC)
-			w->allocated[ev->block.v] = seq;
-		else
-			seq = w->allocated[ev->block.v];
-		if (w->into && keep_step(w->into, ev, seq, w->seq) < 0)
-			return err_set(err, -ENOMEM, "cannot keep a slice");
-		if (w->each)
-			w->each(w->ctx, ev, seq, w->seq);
-	}
-	return 0;
-}
-
-/** struct seeding - blocks of before a slice that it frees. */
-struct seeding {
-	struct query_seed *seeds;
-	size_t count, room;
-	struct walk *w;
-};
-
-static void seed_each(void *ctx, const struct freed *rows, size_t count)
-{
-	struct seeding *to = ctx;
-	for (size_t i = 0; i < count && to->count < to->room; i++) {
-		uint32_t slot = rows[i].slot & ~SLICE_TEMPORARY;
-		to->seeds[to->count++] = (struct query_seed){ .bytes = rows[i].bytes,
-							      .slot = slot,
-							      .stack = rows[i].stack };
-		to->w->allocated[slot] = rows[i].seq;
-	}
-}
-
-/** replay() - slice @number from its beginning. 0 or negative errno; w->seq tells how far. */
-static int replay(const struct slices *s, const struct query_source *source, size_t number,
-		  struct walk *w, struct err *err)
-{
-	const struct slice *at = &s->slices[number];
-	size_t count = at[1].freed_begin - at->freed_begin;
-	struct query_seed *seeds = malloc((count + 1) * sizeof(*seeds));
-	w->allocated = calloc((size_t)s->slot_count + 1, sizeof(*w->allocated));
-	int rc = seeds && w->allocated ? 0 : err_set(err, -ENOMEM, "cannot read a slice");
-	struct seeding seeding = { .seeds = seeds, .room = count, .w = w };
-	struct slices_rows reader = { 0 };
-	if (rc == 0)
-		rc = slices_rows_read(&reader, s, number, 0, UINT64_MAX, seed_each, &seeding, err);
-	slices_rows_fini(&reader);
-	w->sink = (struct sink){ .define = walk_define, .put = walk_put };
-	w->s = s;
-	w->seq = at->first;
-	const struct query_key key = { at->at, at->first, at->time_ns };
-	if (rc == 0)
-		rc = source->run_from(source->ctx, &key, at[1].at, seeds, count, &w->sink, err);
-	if (rc == STOP) {
-		err_init(err);
-		rc = 0;
-	}
-	free(seeds);
-	free(w->allocated);
-	w->allocated = NULL;
-	return rc;
-}
-
-/** replayed_of() - slice @number as far as @w goes, replayed where it is not kept; NULL with rc 0: it is too long for that. */
-static struct replayed *replayed_of(const struct slices *s, struct replays *replays, size_t number,
-				    const struct walk *w, int *rc, struct err *err)
-{
-	const struct slice *at = &s->slices[number];
-	struct replayed *r = NULL;
-	*rc = 0;
-	for (size_t i = 0; i < replays->kept_count && !r; i++)
-		if (replays->kept[i].number == number)
-			r = &replays->kept[i];
-	if (r && (r->until_ns == UINT64_MAX || w->until_ns <= r->until_ns ||
-		  w->until_seq <= at->first + r->count))
-		return r;
-	if (at[1].first - at->first > STEPS_MAX)
-		return NULL;
-	if (!r && replays->kept_count < REPLAYED_MAX)
-		r = &replays->kept[replays->kept_count++];
-	else if (!r)
-		r = &replays->kept[replays->next++ % REPLAYED_MAX];
-	replayed_fini(r);
-	/* not even what failed is taken for the slice later on */
-	r->number = SIZE_MAX;
-	r->until_ns = replays->wholes ? UINT64_MAX : w->until_ns;
-	struct walk all = { .until_ns = r->until_ns, .until_seq = UINT64_MAX, .into = r };
-	*rc = replay(s, replays->source, number, &all, err);
-	if (*rc == 0)
-		r->number = number;
-	return *rc == 0 ? r : NULL;
-}
-
-/** walk_slice() - slice @number from its beginning. 0 or negative errno; w->seq tells how far. */
-static int walk_slice(const struct slices *s, struct replays *replays, size_t number,
-		      struct walk *w, struct err *err)
-{
-	int rc;
-	const struct replayed *r = replayed_of(s, replays, number, w, &rc, err);
-	if (!r)
-		return rc < 0 ? rc : replay(s, replays->source, number, w, err);
-	struct event ev = { 0 };
-	size_t tick = 0;
-	w->seq = s->slices[number].first;
-	for (size_t i = 0; i < r->count; i++, w->seq++) {
-		const struct step *step = &r->steps[i];
-		if (tick < r->tick_count && r->ticks[tick].seq == w->seq)
-			ev.time_ns = r->ticks[tick++].time_ns;
-		if (ev.time_ns >= w->until_ns || w->seq >= w->until_seq)
-			break;
-		if (!w->each || (step->kind != EVENT_ALLOC && step->kind != EVENT_FREE))
-			continue;
-		ev.kind = step->kind;
-		ev.flags = step->flags;
-		ev.bytes = step->bytes;
-		ev.stack.v = step->stack;
-		w->each(w->ctx, &ev, step->seq, w->seq);
-	}
-	return 0;
-}
-
 /* ---- places ---------------------------------------------------------------------------------------------------------- */
 
 /** slice_of() - the slice that event number @seq is in. */
 static size_t slice_of(const struct slices *s, uint64_t seq)
 {
-	size_t lo = 0, hi = s->count;
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-		if (s->slices[mid].first <= seq)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
+	size_t before = search_beyond(s->slices, s->count, sizeof(*s->slices),
+				      offsetof(struct slice, first), seq);
+	return before ? before - 1 : 0;
+}
+
+/** slice_at() - the last slice that begins before @time_ns. */
+static size_t slice_at(const struct slices *s, uint64_t time_ns)
+{
+	size_t before = time_ns ? search_beyond(s->slices, s->count, sizeof(*s->slices),
+						offsetof(struct slice, time_ns), time_ns - 1)
+				: 0;
+	return before ? before - 1 : 0;
 }
 
 /** seq_of() - how many events are earlier than @time_ns. */
-static int seq_of(const struct slices *s, struct replays *replays, uint64_t time_ns, uint64_t *seq,
-		  struct err *err)
+static int seq_of(const struct slices *s, struct slices_replays *replays, uint64_t time_ns,
+		  uint64_t *seq, struct err *err)
 {
-	size_t lo = 0, hi = s->count; /* the last slice that begins before it */
 	if (time_ns == UINT64_MAX || !time_ns) {
 		*seq = time_ns ? s->slices[s->count].first : 0;
 		return 0;
 	}
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-		if (s->slices[mid].time_ns < time_ns)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	struct walk w = { .until_ns = time_ns, .until_seq = UINT64_MAX };
-	int rc = walk_slice(s, replays, lo, &w, err);
+	struct slices_walk w = { .until_ns = time_ns, .until_seq = UINT64_MAX };
+	int rc = slices_walk(s, replays, slice_at(s, time_ns), &w, err);
 	*seq = w.seq;
 	return rc;
+}
+
+/** want() - one more slice, or more of one of them. */
+static void want(const struct slices *s, const struct slices_replays *replays, uint64_t time_ns,
+		 struct slices_want *wants, size_t *count)
+{
+	size_t number = slice_at(s, time_ns), i = 0;
+	uint64_t until_ns = replays->wholes ? UINT64_MAX : time_ns;
+	if (time_ns == 0 || time_ns == UINT64_MAX)
+		return;
+	while (i < *count && wants[i].number != number)
+		i++;
+	if (i == *count)
+		wants[(*count)++] = (struct slices_want){ .number = number };
+	if (until_ns > wants[i].until_ns)
+		wants[i].until_ns = until_ns;
+}
+
+/** ahead() - the slices in which the question's times lie. */
+static int ahead(const struct slices *s, struct slices_replays *replays,
+		 const struct slices_ask *ask, struct err *err)
+{
+	struct slices_want wants[SLICES_WANTS];
+	size_t count = 0;
+	want(s, replays, ask->from_ns, wants, &count);
+	want(s, replays, ask->to_ns, wants, &count);
+	if (ask->has_at && ask->at_ns != UINT64_MAX)
+		want(s, replays, ask->at_ns + 1, wants, &count);
+	return slices_ahead(s, replays, wants, count, err);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------------------------------- */
@@ -364,8 +156,8 @@ static void live_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t 
 }
 
 /** add_live() - what lives before event number @until, into t->blocks and t->bytes. */
-static int add_live(const struct slices *s, struct replays *replays, uint64_t until, struct sums *t,
-		    struct err *err)
+static int add_live(const struct slices *s, struct slices_replays *replays, uint64_t until,
+		    struct sums *t, struct err *err)
 {
 	size_t number = until >= s->slices[s->count].first ? s->count : slice_of(s, until);
 	uint64_t first = s->slices[number].first;
@@ -383,8 +175,10 @@ static int add_live(const struct slices *s, struct replays *replays, uint64_t un
 			add_freed(t, &s->kept[i]);
 	if (number == s->count || until == first)
 		return 0;
-	struct walk w = { .until_ns = UINT64_MAX, .until_seq = until, .each = live_each, .ctx = t };
-	return walk_slice(s, replays, number, &w, err);
+	struct slices_walk w = {
+		.until_ns = UINT64_MAX, .until_seq = until, .each = live_each, .ctx = t
+	};
+	return slices_walk(s, replays, number, &w, err);
 }
 
 /** to_accounts() - live blocks as a reading of a moment has them, or as what lived at the peak. */
@@ -395,7 +189,7 @@ static int to_accounts(const struct slices *s, const struct sums *t, int is_peak
 		if (!t->blocks[i] && !t->bytes[i])
 			continue;
 		if (i >= a->stack_count || !a->account_of[i] || t->blocks[i] < 0 || t->bytes[i] < 0)
-			return no_fit(err);
+			return slices_no_fit(err);
 		struct cost *c = &a->costs[a->account_of[i] - 1];
 		uint64_t blocks = (uint64_t)t->blocks[i], bytes = (uint64_t)t->bytes[i];
 		c->peak_blocks += blocks;
@@ -435,18 +229,18 @@ static void made_each(void *ctx, const struct event *ev, uint64_t seq, uint64_t 
 }
 
 /** add_made() - allocations of the range, and which of them were temporary and never freed. */
-static int add_made(const struct slices *s, struct replays *replays, struct sums *t,
+static int add_made(const struct slices *s, struct slices_replays *replays, struct sums *t,
 		    struct err *err)
 {
 	size_t from = slice_of(s, t->lo), to = slice_of(s, t->hi - 1);
 	for (size_t i = from; i <= to; i++) {
 		const struct slice *at = &s->slices[i];
 		if (t->lo > at->first || t->hi < at[1].first) {
-			struct walk w = { .until_ns = UINT64_MAX,
-					  .until_seq = UINT64_MAX,
-					  .each = made_each,
-					  .ctx = t };
-			int rc = walk_slice(s, replays, i, &w, err);
+			struct slices_walk w = { .until_ns = UINT64_MAX,
+						 .until_seq = UINT64_MAX,
+						 .each = made_each,
+						 .ctx = t };
+			int rc = slices_walk(s, replays, i, &w, err);
 			if (rc < 0)
 				return rc;
 			/* a walk tells of frees of earlier blocks, too: they are told below for all other slices */
@@ -455,7 +249,7 @@ static int add_made(const struct slices *s, struct replays *replays, struct sums
 		for (size_t k = at->made_begin; k < at[1].made_begin; k++) {
 			struct cost *c = account(t, s->made[k].stack);
 			if (!c)
-				return no_fit(err);
+				return slices_no_fit(err);
 			c->allocations += s->made[k].blocks;
 			c->allocated_bytes += s->made[k].bytes;
 			c->temporary += s->made[k].temporary;
@@ -470,7 +264,7 @@ static int add_made(const struct slices *s, struct replays *replays, struct sums
 			continue; /* was walked */
 		struct cost *c = account(t, brief->stack);
 		if (!c)
-			return no_fit(err);
+			return slices_no_fit(err);
 		c->temporary++;
 	}
 	for (size_t i = 0; i < s->kept_count; i++) {
@@ -593,7 +387,7 @@ static uint64_t bound(const struct slices *s, const struct levels *l, size_t n)
 }
 
 /** find_peak() - the first moment at which most of the range lived. *@until: the events up to and with it. */
-static int find_peak(const struct slices *s, struct replays *replays, const struct sums *t,
+static int find_peak(const struct slices *s, struct slices_replays *replays, const struct sums *t,
 		     uint64_t *until, uint64_t *time_ns, struct err *err)
 {
 	size_t from = slice_of(s, t->lo), to = slice_of(s, t->hi - 1);
@@ -616,11 +410,11 @@ static int find_peak(const struct slices *s, struct replays *replays, const stru
 		    (most == best && best && s->slices[next].first > best_seq))
 			break;
 		struct level l = { .t = t, .now = (uint64_t)level.range[next] };
-		struct walk w = {
+		struct slices_walk w = {
 			.until_ns = UINT64_MAX, .until_seq = t->hi, .each = level_each, .ctx = &l
 		};
 		done[next - from] = 1;
-		rc = walk_slice(s, replays, next, &w, err);
+		rc = slices_walk(s, replays, next, &w, err);
 		if (rc == 0 && l.most &&
 		    (l.most > best || (l.most == best && l.most_seq < best_seq))) {
 			best = l.most;
@@ -634,7 +428,7 @@ static int find_peak(const struct slices *s, struct replays *replays, const stru
 	return rc;
 }
 
-static int read_range(const struct slices *s, struct replays *replays, struct sums *t,
+static int read_range(const struct slices *s, struct slices_replays *replays, struct sums *t,
 		      struct err *err)
 {
 	uint64_t until = 0;
@@ -659,9 +453,11 @@ int slices_read(const struct slices *s, const struct query_source *source,
 		const struct slices_ask *ask, struct slices_answer *answer, struct err *err)
 {
 	struct sums t = { .to = answer };
-	struct replays replays = { .source = source, .wholes = !ask->has_at };
+	struct slices_replays replays = { .source = source, .wholes = !ask->has_at };
 	uint64_t until = 0;
-	int rc = seq_of(s, &replays, ask->from_ns, &t.lo, err);
+	int rc = ahead(s, &replays, ask, err);
+	if (rc == 0)
+		rc = seq_of(s, &replays, ask->from_ns, &t.lo, err);
 	if (rc == 0)
 		rc = seq_of(s, &replays, ask->to_ns, &t.hi, err);
 	if (rc == 0 && ask->has_at)
@@ -679,6 +475,6 @@ int slices_read(const struct slices *s, const struct query_source *source,
 		rc = read_range(s, &replays, &t, err);
 	free(t.blocks);
 	free(t.bytes);
-	replays_fini(&replays);
+	slices_replays_fini(&replays, s);
 	return rc;
 }

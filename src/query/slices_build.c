@@ -358,6 +358,10 @@ static int build_once(const struct query_source *source, uint64_t least, struct 
 	if (!s)
 		return no_memory(err);
 	b.s = s;
+	s->rows_fd = -1;
+	s->kept_steps = slices_kept_new();
+	if (!s->kept_steps)
+		return no_memory(err);
 	s->rows_fd = scratch_open(err);
 	if (s->rows_fd < 0)
 		return GIVES_UP;

@@ -163,6 +163,7 @@ int slices_load(const char *path, uint64_t identity, struct slices **out, struct
 		return err_set(err, -ENOMEM, "cannot load the index of a recording");
 	*s = (struct slices){ .count = h.count,
 			      .rows_fd = -1,
+			      .kept_steps = slices_kept_new(),
 			      .freed_count = h.freed_count,
 			      .chunk_count = h.chunk_count,
 			      .chunk_cap = h.chunk_count,
@@ -174,6 +175,8 @@ int slices_load(const char *path, uint64_t identity, struct slices **out, struct
 			      .stack_count = h.stack_count,
 			      .slot_count = h.slot_count };
 	struct part parts[PARTS];
+	if (!s->kept_steps)
+		return err_set(err, -ENOMEM, "cannot load the index of a recording");
 	parts_of(s, parts);
 	uint64_t at = sizeof(h);
 	for (size_t i = 0; i < PARTS; i++)

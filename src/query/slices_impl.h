@@ -64,6 +64,7 @@ struct slices {
 	uint64_t *moved;      /* [made in slice][freed in slice]: bytes */
 	uint32_t stack_count; /* numbers are below */
 	uint32_t slot_count;
+	struct slices_kept *kept_steps; /* of slices that were replayed; under a lock of its own */
 };
 
 /** slices_put_rows() - @rows of one more slice, by seq, at the end of the file. 0 or negative errno. */
@@ -82,5 +83,49 @@ void slices_rows_fini(struct slices_rows *reader);
 int slices_rows_read(struct slices_rows *reader, const struct slices *s, size_t n, uint64_t lo,
 		     uint64_t hi, void (*each)(void *ctx, const struct freed *rows, size_t count),
 		     void *ctx, struct err *err);
+
+/* ---- slices replayed: slices_walk.c ---------------------------------------------------------------------------------- */
+
+struct slices_kept *slices_kept_new(void);
+/** slices_kept_most() - bytes that are kept, but for what questions hold just now. */
+size_t slices_kept_most(const struct slices *s);
+void slices_kept_free(struct slices_kept *kept);
+
+#define SLICES_HELD \
+	4 /* slices that one question holds: where a range begins and ends, and its peak */
+#define SLICES_WANTS 3 /* that slices_ahead() takes */
+struct replayed;
+/** struct slices_replays - the slices that were replayed for one question. @source: its run_from() is called by several threads. */
+struct slices_replays {
+	const struct query_source *source;
+	int wholes; /* they are needed to their ends */
+	struct replayed *held[SLICES_HELD];
+	unsigned next;
+};
+void slices_replays_fini(struct slices_replays *replays, const struct slices *s);
+
+/** struct slices_want - slice @number up to @until_ns. */
+struct slices_want {
+	size_t number;
+	uint64_t until_ns;
+};
+/** slices_ahead() - @wants, of different slices, side by side, so that slices_walk() finds them. 0 or negative errno. */
+int slices_ahead(const struct slices *s, struct slices_replays *replays,
+		 const struct slices_want *wants, size_t count, struct err *err);
+
+/** struct slices_walk - what is done with each event of a slice about a block. */
+struct slices_walk {
+	uint64_t until_ns;  /* ends before the first event of that time or later */
+	uint64_t until_seq; /* or before that event */
+	/* NULL: they are only counted. @seq: of the block's allocation, @ev is number @now. */
+	void (*each)(void *ctx, const struct event *ev, uint64_t seq, uint64_t now);
+	void *ctx;
+	uint64_t seq; /* told: the event that it ended before */
+};
+/** slices_walk() - slice @number from its beginning. 0 or negative errno. */
+int slices_walk(const struct slices *s, struct slices_replays *replays, size_t number,
+		struct slices_walk *w, struct err *err);
+/** slices_no_fit() - -EBADMSG, with the sentence. */
+int slices_no_fit(struct err *err);
 
 #endif

@@ -4,11 +4,13 @@
  * is what lived at one moment, in each slice one run of rows, since they stand in order of their allocation there.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fileio.h"
 #include "base/intern.h"
+#include "base/search.h"
 #include "query/slices_impl.h"
 
 #define READ_CHUNKS 64 /* at once */
@@ -70,14 +72,9 @@ void slices_rows_fini(struct slices_rows *reader)
 /** chunk_before() - the last chunk of [begin, end) whose first row is before @seq or is it; @begin where none is. */
 static size_t chunk_before(const struct slices *s, size_t begin, size_t end, uint64_t seq)
 {
-	while (end - begin > 1) {
-		size_t mid = begin + (end - begin) / 2;
-		if (s->chunks[mid].seq <= seq)
-			begin = mid;
-		else
-			end = mid;
-	}
-	return begin;
+	size_t before = search_beyond(s->chunks + begin, end - begin, sizeof(*s->chunks),
+				      offsetof(struct freed_chunk, seq), seq);
+	return begin + (before ? before - 1 : 0);
 }
 
 static int changed(struct err *err)

@@ -375,13 +375,23 @@ static int span_need(void *ctx, uint32_t id, struct err *err)
 	return 0;
 }
 
-int trace_reader_from(struct trace_reader *r, const struct trace_key *key, uint64_t until,
+int trace_reader_from(const struct trace_reader *r, const struct trace_key *key, uint64_t until,
 		      const struct trace_seed *seeds, size_t count, struct sink *sink,
 		      struct err *err)
 {
 	struct err own = { 0 };
 	if (!err)
 		err = &own;
+	/* what reading changes is its own: other threads may read, too */
+	struct trace_reader own_reader = { .path = r->path,
+					   .fd = r->fd,
+					   .zdec = zblock_dec_new(err),
+					   .header = r->header,
+					   .info = r->info,
+					   .side = r->side,
+					   .side_from = r->side_from };
+	if (!own_reader.zdec)
+		return -ENOMEM;
 	struct span span = { .sink = sink };
 	const struct events_out out = { span_take, span_need,         span_need,
 					&span,     r->header.version, EVENTS_BLOCK_MAX };
@@ -393,7 +403,7 @@ int trace_reader_from(struct trace_reader *r, const struct trace_key *key, uint6
 	for (uint64_t at = key->at; rc >= 0 && at < r->info.file_bytes && (!until || at < until);) {
 		struct blt_head head;
 		struct blt_view view;
-		rc = reader_head(r, at, &head);
+		rc = reader_head(&own_reader, at, &head);
 		if (rc == 0)
 			rc = -EBADMSG;
 		if (rc > 0 && first &&
@@ -402,7 +412,7 @@ int trace_reader_from(struct trace_reader *r, const struct trace_key *key, uint6
 			rc = -EBADMSG;
 		first = 0;
 		if (rc > 0 && head.type == BLT_EVENTS && !reader_is_replaced(r, at, &head)) {
-			rc = reader_load(r, at, &head, &view);
+			rc = reader_load(&own_reader, at, &head, &view);
 			if (rc >= 0)
 				rc = events_dec_block(dec, &head, &view, err);
 			if (rc > 0)
@@ -415,6 +425,10 @@ int trace_reader_from(struct trace_reader *r, const struct trace_key *key, uint6
 		at += BLT_BLOCK_HEADER + head.stored;
 	}
 	events_dec_free(dec);
+	buf_fini(&own_reader.payload);
+	buf_fini(&own_reader.scratch);
+	blt_flows_fini(&own_reader.flows);
+	zblock_dec_free(own_reader.zdec);
 	return rc < 0 ? rc : 0;
 }
 

@@ -179,11 +179,12 @@ int trace_reader_living(struct trace_reader *reader, struct sink *sink, uint64_t
 /**
  * trace_reader_from() - the events of the key block at @key and of those behind it, up to the block at @until (0: to the end), into
  * @sink's put; no definitions. @seeds: the blocks that live at @key and are freed in what is read; their addresses are not known
- * (0). Any other free of a block of before is told as EVENT_LOST. Memory: slots of the recording. Return: 0, what @sink returned, -EBADMSG.
+ * (0). Any other free of a block of before is told as EVENT_LOST. Any thread, several at once, while nobody else reads by @reader or
+ * closes it. Memory: slots of the recording. Return: 0, what @sink returned, -EBADMSG.
  */
-int trace_reader_from(struct trace_reader *reader, const struct trace_key *key, uint64_t until,
-		      const struct trace_seed *seeds, size_t count, struct sink *sink,
-		      struct err *err);
+int trace_reader_from(const struct trace_reader *reader, const struct trace_key *key,
+		      uint64_t until, const struct trace_seed *seeds, size_t count,
+		      struct sink *sink, struct err *err);
 /* ---- following: a recording that is being written, by whoever writes it; one thread ------------------------------ */
 
 struct trace_follow;
