@@ -430,6 +430,10 @@ static enum MHD_Result send_reply(struct http_server *server, struct MHD_Connect
 		http_library.add_response_header(response, "Vary", "Accept-Encoding");
 	}
 	http_library.add_response_header(response, "X-Content-Type-Options", "nosniff");
+	if (reply->closes) {
+		http_library.add_response_header(response, "Connection", "close");
+		http_library.add_response_header(response, "Retry-After", "1");
+	}
 	if (cors) {
 		http_library.add_response_header(response, "Access-Control-Allow-Origin", cors);
 		http_library.add_response_header(response, "Vary", "Origin");
@@ -518,9 +522,15 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	 * ends the connection. POST is for the few routes that change something.
 	 */
 	int get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+	if (!*state && !http_places_set(&server->places, connection, PLACE_ANSWERS)) {
+		*state = (void *)&got_headers;
+		http_reply_error(&reply, 503,
+				 "too many connections are open, and all are being answered");
+		reply.closes = 1;
+		return send_reply(server, connection, &reply, 0);
+	}
 	if (!*state && get) {
 		*state = (void *)&got_headers;
-		http_places_set(&server->places, connection, PLACE_ANSWERS);
 		return MHD_YES;
 	}
 	struct http_body *body = *state && *state != &got_headers ? *state : NULL;
@@ -546,7 +556,6 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 		return send_reply(server, connection, &reply, 0);
 	}
 	if (posts && !body) { /* who may ask is known: now the body may come */
-		http_places_set(&server->places, connection, PLACE_ANSWERS);
 		*state = calloc(1, sizeof(*body));
 		return *state ? MHD_YES : MHD_NO;
 	}

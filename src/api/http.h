@@ -31,11 +31,12 @@ struct http_reply {
 	unsigned status;
 	const char *content_type; /* NULL = application/json */
 	struct buf body;
-	const char *location;  /* 303 */
-	const char *cache;     /* Cache-Control; NULL = no-store */
-	char etag[48];         /* "" = none; else with its quotes */
-	int untagged;          /* no ETag is made of the body either */
-	const char *policy;    /* Content-Security-Policy; NULL = none */
+	const char *location; /* 303 */
+	const char *cache;    /* Cache-Control; NULL = no-store */
+	char etag[48];        /* "" = none; else with its quotes */
+	int untagged;         /* no ETag is made of the body either */
+	int closes;         /* the connection ends with it; the client may come back in a second */
+	const char *policy; /* Content-Security-Policy; NULL = none */
 	char disposition[200]; /* Content-Disposition; "" = none */
 	const char
 		*encoding; /* of what is in @body already; NULL: it may be compressed on the way */

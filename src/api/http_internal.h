@@ -27,14 +27,17 @@ struct http_library {
 };
 extern struct http_library http_library;
 
-/* Those that we mean to hold, and as many that are on their way out. */
-#define HTTP_PLACES (2 * HTTP_CONNECTIONS_MAX)
+/* Beyond those that we mean to hold: they are only told that there are too many. */
+#define HTTP_REFUSED_MAX (2 * HTTP_CONNECTIONS_MAX)
+/* And as many as we mean to hold that are on their way out. */
+#define HTTP_PLACES (2 * HTTP_CONNECTIONS_MAX + HTTP_REFUSED_MAX)
 
 enum http_place_state {
 	PLACE_FREE,
 	PLACE_WAITS,   /* for a whole request */
 	PLACE_ANSWERS, /* or works out what to answer */
 	PLACE_STREAMS, /* events, for as long as the client wants: they have a bound of their own */
+	PLACE_REFUSED, /* its request gets 503, whatever it is, and is its last one */
 	PLACE_GOES     /* closed to make room */
 };
 
@@ -58,9 +61,9 @@ void http_places_share(unsigned most);
 /** http_places_changed() - for MHD_OPTION_NOTIFY_CONNECTION, @cls is the places: one came or went. */
 void http_places_changed(void *cls, struct MHD_Connection *connection, void **context,
 			 enum MHD_ConnectionNotificationCode what);
-/** http_places_set() - what @connection is at now. Any thread. */
-void http_places_set(struct http_places *places, struct MHD_Connection *connection,
-		     enum http_place_state state);
+/** http_places_set() - what @connection is at now, unless it is refused or goes. Any thread. 0: it is refused. */
+int http_places_set(struct http_places *places, struct MHD_Connection *connection,
+		    enum http_place_state state);
 
 struct http_server {
 	struct MHD_Daemon *daemon;

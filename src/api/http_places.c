@@ -2,7 +2,8 @@
 /*
  * http_places.c - who may hold a connection. The library closes one that is silent for long, and refuses new ones when there are
  * too many: clients that send a byte now and then would keep everybody else out for ever. So it is given more places than we
- * mean to hold, and a new connection takes the place of the one that has waited longest without asking for anything.
+ * mean to hold, and a new connection takes the place of the one that has waited longest without asking for anything. Where all ask, it
+ * is told that there are too many.
  */
 #include <limits.h>
 #include <stdatomic.h>
@@ -59,10 +60,14 @@ void http_places_share(unsigned most)
 	atomic_store(&most_of_all, most);
 }
 
+static int is_held(enum http_place_state state)
+{
+	return state != PLACE_FREE && state != PLACE_REFUSED && state != PLACE_GOES;
+}
+
 static void set_state(struct http_place *place, enum http_place_state state)
 {
-	int was = place->state != PLACE_FREE && place->state != PLACE_GOES,
-	    is = state != PLACE_FREE && state != PLACE_GOES;
+	int was = is_held(place->state), is = is_held(state);
 	place->state = state;
 	if (is > was)
 		atomic_fetch_add(&held_by_all, 1);
@@ -70,15 +75,39 @@ static void set_state(struct http_place *place, enum http_place_state state)
 		atomic_fetch_sub(&held_by_all, 1);
 }
 
+static void close_place(struct http_place *place)
+{
+	set_state(place, PLACE_GOES);
+	/* its thread wakes and lets go of the descriptor, which is open until we are told */
+	shutdown(place->fd, SHUT_RDWR);
+}
+
+/* All are being answered: @fresh is told so once it asks. Who never asks goes for the next one that is refused. */
+static void refuse(struct http_places *places, struct http_place *fresh)
+{
+	struct http_place *oldest = NULL;
+	unsigned refused = 0, most = atomic_load(&most_of_all) / 2;
+	set_state(fresh, PLACE_REFUSED);
+	for (unsigned i = 0; i < HTTP_PLACES; i++) {
+		struct http_place *p = &places->all[i];
+		if (p->state != PLACE_REFUSED)
+			continue;
+		refused++;
+		if (!oldest || p->since_ns < oldest->since_ns)
+			oldest = p;
+	}
+	if (refused > (most < HTTP_REFUSED_MAX ? most : HTTP_REFUSED_MAX))
+		close_place(oldest);
+}
+
 /* Close a connection for the new one @fresh if there are too many, of its address (@own) or in all. */
-static void make_room(struct http_places *places, const struct http_place *fresh, int own)
+static void make_room(struct http_places *places, struct http_place *fresh, int own)
 {
 	struct http_place *best = NULL;
 	unsigned held = 0;
 	for (unsigned i = 0; i < HTTP_PLACES; i++) {
 		struct http_place *p = &places->all[i];
-		if (p->state == PLACE_FREE || p->state == PLACE_GOES ||
-		    (own && !same_address(&p->address, &fresh->address)))
+		if (!is_held(p->state) || (own && !same_address(&p->address, &fresh->address)))
 			continue;
 		held++;
 		if (p != fresh && goes_before(p, best, fresh->since_ns))
@@ -88,10 +117,10 @@ static void make_room(struct http_places *places, const struct http_place *fresh
 	if (held <= (own ? HTTP_CONNECTIONS_PER_IP : HTTP_CONNECTIONS_MAX) &&
 	    (own || atomic_load(&held_by_all) <= atomic_load(&most_of_all)))
 		return;
-	best = best ? best : (struct http_place *)fresh; /* all are being answered */
-	set_state(best, PLACE_GOES);
-	/* its thread wakes and lets go of the descriptor, which is open until we are told */
-	shutdown(best->fd, SHUT_RDWR);
+	if (best)
+		close_place(best);
+	else
+		refuse(places, fresh);
 }
 
 static void arrive(struct http_places *places, struct MHD_Connection *connection, void **context)
@@ -112,7 +141,8 @@ static void arrive(struct http_places *places, struct MHD_Connection *connection
 	*context = place;
 	set_state(place, PLACE_WAITS);
 	make_room(places, place, 1);
-	make_room(places, place, 0);
+	if (place->state == PLACE_WAITS)
+		make_room(places, place, 0);
 }
 
 void http_places_changed(void *cls, struct MHD_Connection *connection, void **context,
@@ -127,16 +157,18 @@ void http_places_changed(void *cls, struct MHD_Connection *connection, void **co
 	pthread_mutex_unlock(&places->lock);
 }
 
-void http_places_set(struct http_places *places, struct MHD_Connection *connection,
-		     enum http_place_state state)
+int http_places_set(struct http_places *places, struct MHD_Connection *connection,
+		    enum http_place_state state)
 {
 	const union MHD_ConnectionInfo *info =
 		http_library.get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
 	struct http_place *place = info ? info->socket_context : NULL;
 	pthread_mutex_lock(&places->lock);
-	if (place && place->state != PLACE_GOES) {
+	int refused = place && place->state == PLACE_REFUSED;
+	if (place && is_held(place->state)) {
 		set_state(place, state);
 		place->since_ns = clock_ns(CLOCK_MONOTONIC);
 	}
 	pthread_mutex_unlock(&places->lock);
+	return !refused;
 }

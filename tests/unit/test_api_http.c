@@ -72,9 +72,22 @@ static void silence(void *ctx, const struct http_request *request, struct http_r
 	reply->stream_more = once;
 }
 
+static int gate[2]; /* who is held waits for a byte */
+static int entered[2];
+
+static void held(void *ctx, const struct http_request *request, struct http_reply *reply)
+{
+	char byte = 0;
+	(void)ctx, (void)request;
+	assert_int_equal(write(entered[1], &byte, 1), 1);
+	assert_int_equal(read(gate[0], &byte, 1), 1);
+	buf_puts(&reply->body, "{}");
+}
+
 static const struct http_route routes[] = { { "/hello", hello, NULL },
 					    { "/below/", hello, NULL },
 					    { "/events", events, NULL },
+					    { "/held", held, NULL },
 					    { "/silence", silence, NULL } };
 
 static struct http_server *start(const struct http_opt *more)
@@ -289,6 +302,52 @@ static void two_hundred_slow_clients_keep_nobody_out(void **state)
 	http_server_stop(s);
 }
 
+static void who_finds_all_places_taken_is_told_and_not_hung_up(void **state)
+{
+	(void)state;
+	enum { PLACES = HTTP_CONNECTIONS_PER_IP, MORE = 200 };
+	struct http_server *s = start(NULL);
+	static const char wait[] = "GET /held HTTP/1.1\r\n" LOCAL "\r\n";
+	int fds[PLACES], more[MORE];
+	char byte = 0;
+	assert_int_equal(pipe(gate), 0);
+	assert_int_equal(pipe(entered), 0);
+	for (int i = 0; i < PLACES; i++) {
+		fds[i] = dial(s);
+		send(fds[i], wait, sizeof(wait) - 1, 0);
+		assert_int_equal(read(entered[0], &byte, 1), 1);
+	}
+	for (int i = 0; i < MORE; i++)
+		more[i] = dial(s);
+	for (int i = 0; i < MORE; i++) {
+		char text[1024];
+		static const char hello_too[] = "GET /hello HTTP/1.1\r\n" LOCAL "\r\n";
+		size_t len = 0;
+		send(more[i], hello_too, sizeof(hello_too) - 1, MSG_NOSIGNAL);
+		for (ssize_t n = 1; n > 0; len += n > 0 ? (size_t)n : 0)
+			n = recv(more[i], text + len, sizeof(text) - 1 - len, 0);
+		text[len] = '\0';
+		assert_ptr_equal(strstr(text, "HTTP/1.1 503 "), text);
+		assert_non_null(strstr(text, "Retry-After: 1"));
+		assert_non_null(strstr(text, "all are being answered"));
+		close(more[i]);
+	}
+	expect(ask(s, "POST", "/hello", LOCAL), 503, NULL);
+	for (int i = 0; i < PLACES; i++)
+		assert_int_equal(write(gate[1], &byte, 1), 1);
+	for (int i = 0; i < PLACES; i++) {
+		char text[16] = "";
+		assert_int_equal(recv(fds[i], text, 12, MSG_WAITALL), 12);
+		assert_string_equal(text, "HTTP/1.1 200");
+		close(fds[i]);
+	}
+	http_server_stop(s);
+	for (int i = 0; i < 2; i++) {
+		close(gate[i]);
+		close(entered[i]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -297,6 +356,7 @@ int main(void)
 		cmocka_unit_test(token_guards_and_comes_by_header_link_or_cookie),
 		cmocka_unit_test(addresses_beyond_loopback_need_a_word),
 		cmocka_unit_test(two_hundred_slow_clients_keep_nobody_out),
+		cmocka_unit_test(who_finds_all_places_taken_is_told_and_not_hung_up),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
