@@ -301,8 +301,10 @@ int shelf_get(struct shelf *shelf, const struct shelf_query *query,
 	}
 	job->waiters++;
 	job->refs++;
-	if (patience->has_wait)
+	if (patience->has_wait) {
 		job->asked_ns = clock_ns(CLOCK_MONOTONIC);
+		job->returning -= job->returning > 0;
+	}
 	int rc = await(shelf, job, patience);
 	job->waiters--;
 	if (rc > 0) {
@@ -317,13 +319,16 @@ int shelf_get(struct shelf *shelf, const struct shelf_query *query,
 			drop_job(shelf, job);
 	} else if (rc == 0) {
 		*progress = (double)atomic_load(&job->permille) / 1000;
+		job->returning++;
 		if (patience->takes_part && job->shown) {
 			job->shown->refs++;
 			*out = &job->shown->reading;
 		}
 	} else {
 		err_set(err, rc, "the client went");
-		shelf_look(shelf); /* at once, where nobody else waits */
+		if (!job->returning)
+			job->asked_ns = 0; /* nor does it come back */
+		shelf_look(shelf);         /* at once, where nobody else waits */
 	}
 	job_unref(job);
 	pthread_mutex_unlock(&shelf->lock);

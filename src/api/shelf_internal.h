@@ -49,7 +49,8 @@ struct job {
 	struct own_reading *made, *shown; /* @shown: it is made now */
 	struct err err;
 	uint32_t waiters, refs;
-	uint64_t asked_ns; /* last, by somebody who comes back */
+	uint64_t asked_ns;  /* last, by somebody who comes back */
+	uint32_t returning; /* who were told to come back, and have not yet */
 	atomic_uint_least32_t permille;
 	atomic_int unwanted;
 };

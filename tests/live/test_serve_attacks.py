@@ -113,6 +113,10 @@ def test_work_that_nobody_waits_for_ends(byteledger, recording):
             sock.close()
         time.sleep(3)
         before = cpu_seconds(server.child.pid)
+        for i in range(30):  # who would come back, and hangs up instead: seconds of replays that end at once
+            sock = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+            sock.sendall(f"GET /api/v1/tree?lifetime-min={i + 100}us&wait=250 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            sock.close()
         time.sleep(1)
         assert cpu_seconds(server.child.pid) - before < 0.2
         status, _, body = server.ask("/api/v1/tree?lifetime-min=77us&wait=0")
