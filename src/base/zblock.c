@@ -6,6 +6,7 @@
 
 #define ZSTD_STATIC_LINKING_ONLY /* for the name of a parameter: literal compression */
 #include <zstd.h>
+#include <zstd_errors.h>
 
 /* The structs are names only: zstd's own contexts are what is allocated. */
 
@@ -70,6 +71,8 @@ int zblock_decompress(struct zblock_dec *dec, void *to, size_t len, const void *
 		      size_t from_len)
 {
 	size_t rc = ZSTD_decompressDCtx((ZSTD_DCtx *)dec, to, len, from, from_len);
+	if (ZSTD_isError(rc) && ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation)
+		return -ENOMEM;
 	return ZSTD_isError(rc) || rc != len ? -EBADMSG : 0;
 }
 

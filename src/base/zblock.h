@@ -38,7 +38,7 @@ size_t zblock_compress_like(struct zblock_enc *enc, enum zblock_effort effort, v
 /**
  * zblock_decompress() - exactly @len bytes out of one or more frames. @from may be hostile: nothing beyond @to + @len is
  * written, no more than zstd's context is allocated.
- * Return: 0, or -EBADMSG where the bytes are no such frame.
+ * Return: 0, -EBADMSG where the bytes are no such frame, -ENOMEM.
  */
 int zblock_decompress(struct zblock_dec *dec, void *to, size_t len, const void *from,
 		      size_t from_len);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 /* The structs are names only: zstd's own contexts are what is allocated. */
 
@@ -74,8 +75,10 @@ int zflow_take(struct zflow_dec *flow, void *to, size_t len, const void *from, s
 		size_t in_before = in.pos, out_before = out.pos;
 		size_t rc = ZSTD_decompressStream((ZSTD_DCtx *)flow, &out, &in);
 
+		/* its window is allocated when the first piece comes: no memory for it is no damage */
 		if (ZSTD_isError(rc))
-			return -EBADMSG;
+			return ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation ? -ENOMEM
+										     : -EBADMSG;
 		if (in.pos == in_before && out.pos == out_before)
 			break;
 	}

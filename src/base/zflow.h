@@ -29,7 +29,7 @@ void zflow_dec_free(struct zflow_dec *flow);
 /** zflow_dec_restart() - the next piece is the first one. */
 void zflow_dec_restart(struct zflow_dec *flow);
 /**
- * zflow_take() - the next piece, exactly @len bytes out of all of @from, which may be hostile. Return: 0, or -EBADMSG: nothing
+ * zflow_take() - the next piece, exactly @len bytes out of all of @from, which may be hostile. Return: 0, -EBADMSG, or -ENOMEM: nothing
  * can follow then but a restart.
  */
 int zflow_take(struct zflow_dec *flow, void *to, size_t len, const void *from, size_t from_len);

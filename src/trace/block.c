@@ -243,19 +243,23 @@ static int unpack(const struct blt_head *head, const uint8_t *payload, struct zb
 				return -EBADMSG;
 			memcpy(to, at, raw_len);
 		} else if (dir[i].coding == CODING_LIKE && like) {
-			if (zblock_decompress_like(zdec, to, raw_len, at, stored_len,
-						   like->col[id].at,
-						   (size_t)(like->col[id].end - like->col[id].at)))
-				return -EBADMSG;
+			int rc = zblock_decompress_like(
+				zdec, to, raw_len, at, stored_len, like->col[id].at,
+				(size_t)(like->col[id].end - like->col[id].at));
+			if (rc < 0)
+				return rc;
 		} else if (dir[i].coding == CODING_FLOW && head->type == BLT_EVENTS) {
 			int rc = flows ? take_flow(flows, id, to, raw_len, at, stored_len) : 0;
 			if (rc < 0)
 				return rc;
 			if (!flows)
 				raw_len = 0;
-		} else if (dir[i].coding != CODING_ZSTD ||
-			   zblock_decompress(zdec, to, raw_len, at, stored_len) < 0) {
-			return -EBADMSG;
+		} else {
+			int rc = dir[i].coding == CODING_ZSTD
+					 ? zblock_decompress(zdec, to, raw_len, at, stored_len)
+					 : -EBADMSG;
+			if (rc < 0)
+				return rc;
 		}
 		view->col[id].at = to;
 		view->col[id].end = to + raw_len;
