@@ -384,6 +384,30 @@ static void on_resolving(void *ctx, uint64_t done, uint64_t total)
 		ears->progress(ears->ctx, "resolving symbols", done, total);
 }
 
+/* Names that the recording keeps are right whatever became of the program; who reads its source beside them has to know. */
+static void tell_built_anew(struct sym *sym, const struct prof *prof, const char *told,
+			    const struct recording_ears *ears)
+{
+	const struct prof_process *process = prof_process(prof);
+	const char *exe = process ? process->exe : NULL;
+	if (!exe || !ears->notice || (told && !strcmp(told, exe)))
+		return;
+	for (uint32_t i = 1; i < prof_module_count(prof); i++) {
+		const struct prof_module *module = prof_module(prof, (struct module_id){ i });
+		if (!module || strcmp(module->path, exe) != 0)
+			continue;
+		if (sym_compare(sym, module->path, module->build_id, module->build_id_len)) {
+			struct err notice = { 0 };
+			err_set(&notice, -EINVAL,
+				"'%s' has changed since it was recorded: names and lines are those "
+				"of then",
+				exe);
+			ears->notice(ears->ctx, &notice);
+		}
+		return;
+	}
+}
+
 int recording_resolve(struct prof *prof, const struct recording_ears *ears, struct err *err)
 {
 	struct recording_ears own = ears ? *ears : (struct recording_ears){ 0 };
@@ -408,6 +432,7 @@ int recording_resolve(struct prof *prof, const struct recording_ears *ears, stru
 			 "switched off");
 		own.notice(own.ctx, &notice);
 	}
+	tell_built_anew(sym, prof, others ? changed : NULL, &own);
 	const char *unread;
 	size_t bad = sym_unread(sym, &unread);
 	if (bad && own.notice) {

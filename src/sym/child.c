@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "sym/reader.h"
 
-enum say { SAY_LOOK_UP, SAY_LINES, SAY_REST, SAY_REST_ALL, SAY_ANSWER };
+enum say { SAY_LOOK_UP, SAY_LINES, SAY_COMPARE, SAY_REST, SAY_REST_ALL, SAY_ANSWER };
 
 struct ask {
 	uint8_t build_id[64];
@@ -115,6 +115,8 @@ static void answer(struct sym *sym, uint32_t what, const struct buf *in)
 		return;
 	}
 	int before = depth_read(module);
+	if (what == SAY_COMPARE && module)
+		sym_module_compare(sym, module);
 	buf_clear(&self.out);
 	struct answer_head first = { .count = ask.count };
 	buf_put(&self.out, &first, sizeof(first));
@@ -275,17 +277,17 @@ static int put_ask(struct child *child, enum say what, const struct module *modu
 	return reader_say(child->reader, what);
 }
 
-int child_look_up(struct child *child, struct module *module, int lines, const uint64_t *offsets,
-		  uint32_t count, child_fn fn, void *ctx)
+static int ask_child(struct child *child, enum say what, struct module *module,
+		     const uint64_t *offsets, uint32_t count, child_fn fn, void *ctx)
 {
 	struct answer_head first;
-	uint32_t what = 0;
-	int rc = put_ask(child, lines ? SAY_LINES : SAY_LOOK_UP, module, offsets, count);
+	uint32_t came = 0;
+	int rc = put_ask(child, what, module, offsets, count);
 	if (rc == 0)
-		rc = reader_hear(child->reader, &what);
+		rc = reader_hear(child->reader, &came);
 	const struct buf *heard = reader_buf(child->reader);
 	struct reading r = { heard->data, heard->len };
-	const void *p = rc == 0 && what == SAY_ANSWER ? take(&r, sizeof(first)) : NULL;
+	const void *p = rc == 0 && came == SAY_ANSWER ? take(&r, sizeof(first)) : NULL;
 	if (!p)
 		return -EPIPE;
 	memcpy(&first, p, sizeof(first));
@@ -299,6 +301,17 @@ int child_look_up(struct child *child, struct module *module, int lines, const u
 		fn(ctx, i, symbols, symbol_count);
 	}
 	return 0;
+}
+
+int child_look_up(struct child *child, struct module *module, int lines, const uint64_t *offsets,
+		  uint32_t count, child_fn fn, void *ctx)
+{
+	return ask_child(child, lines ? SAY_LINES : SAY_LOOK_UP, module, offsets, count, fn, ctx);
+}
+
+int child_compare(struct child *child, struct module *module)
+{
+	return ask_child(child, SAY_COMPARE, module, NULL, 0, NULL, NULL);
 }
 
 void child_rest(struct child *child, const struct module *module)

@@ -25,6 +25,8 @@ typedef void (*child_fn)(void *ctx, uint32_t at, const struct symbol *symbols, u
  */
 int child_look_up(struct child *child, struct module *module, int lines, const uint64_t *offsets,
 		  uint32_t count, child_fn fn, void *ctx);
+/** child_compare() - sym_module_compare() there. Return: as child_look_up(). */
+int child_compare(struct child *child, struct module *module);
 /** child_rest() - give back what was read of @module, of all where it is NULL. */
 void child_rest(struct child *child, const struct module *module);
 /** child_pid() - for tests that harm it. */

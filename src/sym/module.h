@@ -70,6 +70,8 @@ uint64_t sym_held(const struct sym *sym);
 uint64_t sym_module_held(const struct module *module);
 /** sym_open_served() - a debug file from the servers of @sym, as servers_find(). */
 int sym_open_served(struct sym *sym, const uint8_t *build_id, uint32_t len, char **found);
+/** sym_module_compare() - have module->stale say whether its file has another build id by now; reads no more than that. */
+void sym_module_compare(struct sym *sym, struct module *module);
 /** sym_module_done() - as sym_module_rest(), wherever it was read. */
 void sym_module_done(struct sym *sym, struct module *module);
 /** sym_module_rest() - give back files and tables of a module that is done with; answers stay, and it can be asked again. */

@@ -179,6 +179,16 @@ static void open_images(struct sym *sym, struct module *module)
 				 module->build_id, module->build_id_len);
 }
 
+void sym_module_compare(struct sym *sym, struct module *module)
+{
+	struct image image;
+	if (module->opened || module->stale)
+		return;
+	module->stale = image_open_module(&image, &sym->root, module->path, module->build_id,
+					  module->build_id_len) == -ESTALE;
+	image_close(&image);
+}
+
 static void note_stale(struct sym *sym, struct module *module)
 {
 	if (!module->stale || module->told_stale)
@@ -386,24 +396,45 @@ static struct child *child_of(struct sym *sym)
 	return sym->child;
 }
 
-static void ask(struct sym *sym, struct module *module, int lines, const uint64_t *offsets,
-		size_t count, child_fn fn, void *ctx)
+/* The child died over it, or there is none. */
+static void note_unread(struct sym *sym, struct module *module)
 {
-	struct child *child = module->unread || !count ? NULL : child_of(sym);
-	if (child && child_look_up(child, module, lines, offsets, (uint32_t)count, fn, ctx) == 0) {
-		/* who asks for lines knows the names: nothing is left out */
-		if (!lines)
-			note_stale(sym, module);
-		return;
-	}
-	if (module->unread || !count)
-		return;
 	child_free(sym->child);
 	sym->child = NULL;
 	module->unread = 1;
 	if (!sym->unread)
 		sym->unread = module;
 	sym->unread_count++;
+}
+
+static void ask(struct sym *sym, struct module *module, int lines, const uint64_t *offsets,
+		size_t count, child_fn fn, void *ctx)
+{
+	if (module->unread || !count)
+		return;
+	struct child *child = child_of(sym);
+	if (!child || child_look_up(child, module, lines, offsets, (uint32_t)count, fn, ctx) < 0) {
+		note_unread(sym, module);
+		return;
+	}
+	/* who asks for lines knows the names: nothing is left out */
+	if (!lines)
+		note_stale(sym, module);
+}
+
+int sym_compare(struct sym *sym, const char *path, const uint8_t *build_id, uint8_t build_id_len)
+{
+	struct module *module = build_id_len ? sym_module(sym, path, build_id, build_id_len) : NULL;
+	if (!module || module->unread)
+		return 0;
+	if (sym->in_process) {
+		sym_module_compare(sym, module);
+	} else if (!module->stale) {
+		struct child *child = child_of(sym);
+		if (!child || child_compare(child, module) < 0)
+			note_unread(sym, module);
+	}
+	return module->stale;
 }
 
 struct asked {

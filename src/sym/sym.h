@@ -70,6 +70,12 @@ int sym_language(const char *name);
 size_t sym_changed(const struct sym *sym, const char **path);
 
 /**
+ * sym_compare() - 1: the file at @path has another build id than @build_id by now; 0: it has not, or there is none to compare. Reads
+ * no symbols and asks no servers.
+ */
+int sym_compare(struct sym *sym, const char *path, const uint8_t *build_id, uint8_t build_id_len);
+
+/**
  * sym_unread() - how many files could not be read to their end: ELF and DWARF are read by a child without privileges and with
  * bounded memory, and over these it died. Their names are missing. *@path the first, lent.
  */

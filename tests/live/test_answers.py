@@ -119,7 +119,7 @@ def test_what_lives_while_the_recording_goes_on_is_no_leak(byteledger, prog, tmp
 # ---- what was typed ----------------------------------------------------------------------------------------------------
 
 def said(*argv, **more):
-    return subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=60, **more)
+    return subprocess.run([str(a) for a in argv], capture_output=True, text=True, **{"timeout": 60, **more})
 
 
 def test_clock_times_are_those_of_the_recording(byteledger, record, prog):
@@ -273,11 +273,12 @@ def test_a_long_report_goes_through_the_pager_of_a_terminal_only(byteledger, rec
 def test_what_runtimes_never_free_is_one_line(byteledger, record, prog, tmp_path):
     recording = record([prog("newdelete"), "1"])
     page = text(recording)
-    lines = [line for line in page.splitlines() if line.startswith("suppressed: 71.")]
+    pool = r"7[12]\.0 KiB" # of libstdc++ 12, and of 14
+    lines = [line for line in page.splitlines() if re.match(r"suppressed: 7[123]\.", line)]
     assert len(lines) == 1 and "libstdc++'s emergency pool" in lines[0] and " KiB suppressed" in page
-    assert not [row for row in section(page, "Leaked") if row.startswith(" 71.0 KiB")]
+    assert not [row for row in section(page, "Leaked") if re.match(" " + pool, row)]
     whole = text(recording, "--no-suppress")
-    assert "suppressed" not in whole and [row for row in section(whole, "Leaked") if row.startswith(" 71.0 KiB")]
+    assert "suppressed" not in whole and [row for row in section(whole, "Leaked") if re.match(" " + pool, row)]
     machine = recording.report()
     assert machine["suppressed"]["bytes"] >= 72704 and machine["suppressed"]["applied"] is False
     assert sum(row["leaked_bytes"] for row in machine["rows"]) == machine["totals"]["leaked_bytes"]
@@ -364,9 +365,15 @@ int main(void) {{ return {name}() == 0; }}
 
     build("as_it_was")
     kept, bare = record([program]), record([program], options=["--no-store-symbols"])
+    for one in kept, bare:
+        assert "has changed" not in said(byteledger, "report", one.path).stderr
     build("as_it_is")
+    for options in (), ("--by", "function"), ("--format", "json"):
+        shown = said(byteledger, "report", kept.path, *options)
+        assert shown.stderr.count("has changed") == 1, shown.stderr
+        assert f"'{program}' has changed since it was recorded: names and lines are those of then" in shown.stderr
     shown = said(byteledger, "report", kept.path)
-    assert "as_it_was  x.c:2" in shown.stdout and "has changed" not in shown.stderr
+    assert "as_it_was  x.c:2" in shown.stdout
     shown = said(byteledger, "report", bare.path)
     assert "as_it" not in shown.stdout and f"'{program}' has changed since it was recorded" in shown.stderr
 
@@ -418,7 +425,8 @@ def test_an_exec_leaves_no_trace_in_the_environment(byteledger, tmp_path):
     assert seen == bare and seen.endswith("[]\n")
     # a child of the program is no successor, and what a static program hands on to its own children is not meant for them
     done = said(byteledger, "run", "-q", "-o", tmp_path / "y.blt", "sh", "-c", "env; ls / > /dev/null; exit 4", env=env)
-    assert done.returncode == 4 and "yteledger" not in done.stdout.lower() and sorted(os.listdir(tmp_path)) == ["x.blt", "y.blt"]
+    shown = [line for line in done.stdout.splitlines() if not line.startswith(("PWD=", "OLDPWD="))] # where the tree lies
+    assert done.returncode == 4 and "yteledger" not in "".join(shown).lower() and sorted(os.listdir(tmp_path)) == ["x.blt", "y.blt"]
 
 
 def test_children_that_are_not_recorded_are_told_first(byteledger, tmp_path):
@@ -469,5 +477,6 @@ fn main() { let mut t = Thing { held: Vec::new() }; t.fill(); println!("{}", t.h
     subprocess.run([installed("rustc"), "-g", "-o", tmp_path / "x", source], check=True, capture_output=True)
     assert said(byteledger, "run", "-q", "-o", tmp_path / "x.blt", tmp_path / "x").returncode == 0
     assert said(byteledger, "export", "--to", "pprof", "-o", tmp_path / "x.pb.gz", tmp_path / "x.blt").returncode == 0
-    top = said(installed("go"), "tool", "pprof", "-sample_index=alloc_space", "-top", "-cum", tmp_path / "x.pb.gz").stdout
+    # whoever calls it first has it built: Go comes without it
+    top = said(installed("go"), "tool", "pprof", "-sample_index=alloc_space", "-top", "-cum", tmp_path / "x.pb.gz", timeout=280).stdout
     assert "<x::Thing as x::Fill>::fill" in top, top
