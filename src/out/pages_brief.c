@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pages_brief.c - some lines on a reading of resident pages, a function a line: behind the report of a recording. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,46 +86,116 @@ static int by_bytes(const void *a, const void *b)
 	return x->bytes > y->bytes ? -1 : x->bytes < y->bytes;
 }
 
-static void put_frame(struct buf *to, const struct page_frame *frame, int ascii)
+/* @frame's function; of one without a name its module, and @where in it. */
+static void put_frame(struct buf *to, const struct page_frame *frame, int where, int ascii)
 {
 	const char *function = function_of(frame);
-	if (function)
+	if (function) {
 		text_escape(to, function, ascii);
+		return;
+	}
+	buf_puts(to, where ? "" : "[");
+	text_escape(to, frame->module->name, ascii);
+	if (where)
+		buf_printf(to, "+0x%llx", (unsigned long long)frame->offset);
 	else
-		buf_printf(to, "0x%llx", (unsigned long long)frame->offset);
+		buf_putc(to, ']');
 }
 
-static void put_holder(struct buf *to, const struct holder *holder, uint64_t whole,
+static int columns_from(struct buf *to, size_t start)
+{
+	return (int)text_columns(buf_cstr(to) + start);
+}
+
+static const char *dots(int ascii)
+{
+	return ascii ? "..." : "\xe2\x80\xa6";
+}
+
+/* The end of the line that began at @start is cut where it would not leave @room columns free. */
+static void cut_to(struct buf *to, size_t start, int room, int width, int ascii)
+{
+	int mark = (int)text_columns(dots(ascii)), most = width - 1 - room;
+	if (columns_from(to, start) <= most)
+		return;
+	to->len = start + text_fit(buf_cstr(to) + start, most > mark ? (size_t)(most - mark) : 0);
+	buf_puts(to, dots(ascii));
+}
+
+/* Callers of what @holder's largest row begins with, as many as the line has room for; nameless ones of one module are one. */
+static void put_callers(struct buf *to, size_t start, const struct holder *holder, int width,
+			int ascii)
+{
+	const char *arrow = ascii ? " < " : " \xe2\x86\x90 ";
+	const struct page_stack *stack = holder->largest->stack;
+	int rest = (int)text_columns(arrow) + (int)text_columns(dots(ascii));
+	unsigned shown = 0;
+	for (unsigned i = holder->first + 1u; i < stack->count; i++) {
+		const struct page_frame *frame = stack->frames[i], *before = stack->frames[i - 1];
+		size_t end = to->len;
+		if (!function_of(frame) && !function_of(before) && frame->module == before->module)
+			continue;
+		if (shown < CALLERS) {
+			buf_puts(to, arrow);
+			put_frame(to, frame, 0, ascii);
+		}
+		if (shown++ >= CALLERS ||
+		    columns_from(to, start) + (i + 1 < stack->count ? rest : 0) > width - 1) {
+			to->len = end;
+			if (columns_from(to, start) + rest <= width - 1)
+				buf_printf(to, "%s%s", arrow, dots(ascii));
+			return;
+		}
+	}
+}
+
+static void put_holder(struct buf *to, const struct holder *holder, uint64_t whole, int width,
 		       const struct out_pages_opt *opt)
 {
 	char text[TEXT_NUMBER_MAX], share[TEXT_NUMBER_MAX];
 	const struct page_row *row = holder->largest;
-	const char *arrow = opt->ascii ? " < " : " \xe2\x86\x90 ";
+	size_t start = to->len;
 	buf_printf(to, "%10s %7s  ", text_bytes(text, holder->bytes),
 		   text_percent(share, holder->bytes, whole));
 	if (!row->stack) {
 		buf_printf(to, "(no stack: %s)", page_reason_text(row->reason));
+		cut_to(to, start, 0, width, opt->ascii);
 	} else {
-		const struct page_stack *stack = row->stack;
-		unsigned shown = 0, i = holder->first;
-		put_frame(to, stack->frames[i], opt->ascii);
-		buf_puts(to, "  ");
-		text_escape(to, stack->frames[i]->module->name, opt->ascii);
-		for (i++; i < stack->count && shown < CALLERS; i++, shown++) {
-			buf_puts(to, arrow);
-			put_frame(to, stack->frames[i], opt->ascii);
+		const struct page_frame *frame = row->stack->frames[holder->first];
+		const char *name = frame->module->name;
+		int named = function_of(frame) != NULL;
+		put_frame(to, frame, 1, opt->ascii);
+		cut_to(to, start, named ? (int)text_columns(name) + 2 : 0, width, opt->ascii);
+		if (named) {
+			buf_puts(to, "  ");
+			text_escape(to, name, opt->ascii);
+			cut_to(to, start, 0, width, opt->ascii);
 		}
-		if (i < stack->count)
-			buf_printf(to, "%s%s", arrow, opt->ascii ? "..." : "\xe2\x80\xa6");
+		put_callers(to, start, holder, width, opt->ascii);
 	}
+	buf_putc(to, '\n');
 }
 
-/* Ends a line that began at @start, cut to the width. */
-static void end_line(struct buf *to, size_t start, int width)
+/* What the section is, and all of it; where that takes more than a line, on two. */
+static void put_head(struct buf *to, const struct page_process *process, int width)
 {
-	const char *line = buf_cstr(to) + start;
-	if ((int)text_columns(line) > width)
-		to->len = start + text_fit(line, (size_t)width - 1);
+	static const char title[] = "Resident pages  who touched them first";
+	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX], d[TEXT_NUMBER_MAX];
+	char shared[TEXT_NUMBER_MAX + 16] = "";
+	size_t start = to->len;
+	if (process->kinds[PAGES_SHMEM])
+		snprintf(shared, sizeof(shared), ", shared %s",
+			 text_bytes(a, process->kinds[PAGES_SHMEM]));
+	for (int lines = 1; lines <= 2; lines++) {
+		to->len = start;
+		buf_printf(to, "%s%sRSS %s at %s: anon %s, file %s%s", title,
+			   lines == 1 ? "; " : "\n  ", text_bytes(a, process->rss_bytes),
+			   text_duration(b, process->time_ns),
+			   text_bytes(c, process->kinds[PAGES_ANON]),
+			   text_bytes(d, process->kinds[PAGES_FILE]), shared);
+		if (columns_from(to, start) < width)
+			break;
+	}
 	buf_putc(to, '\n');
 }
 
@@ -132,21 +203,15 @@ int out_pages_brief(struct buf *to, const struct page_process *process,
 		    const struct out_pages_opt *opt, struct err *err)
 {
 	struct holders holders = { 0 };
-	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX], d[TEXT_NUMBER_MAX];
+	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
 	int rc = 0, width = opt->width > 0 ? opt->width : 100;
 	for (size_t i = 0; !rc && i < process->row_count; i++)
 		if (process->rows[i].kind <= PAGES_FILE)
 			rc = add(&holders, &process->rows[i]);
 	if (holders.count)
 		qsort(holders.all, holders.count, sizeof(*holders.all), by_bytes);
-	size_t start = to->len, lines = opt->lines ? opt->lines : 8;
-	buf_printf(to, "Resident pages  who touched them first; RSS %s at %s: anon %s, file %s",
-		   text_bytes(a, process->rss_bytes), text_duration(b, process->time_ns),
-		   text_bytes(c, process->kinds[PAGES_ANON]),
-		   text_bytes(d, process->kinds[PAGES_FILE]));
-	if (process->kinds[PAGES_SHMEM])
-		buf_printf(to, ", shared %s", text_bytes(a, process->kinds[PAGES_SHMEM]));
-	end_line(to, start, width);
+	size_t lines = opt->lines ? opt->lines : 8;
+	put_head(to, process, width);
 	uint64_t rest = 0;
 	size_t more = 0;
 	for (size_t i = 0; !rc && i < holders.count; i++) {
@@ -155,9 +220,7 @@ int out_pages_brief(struct buf *to, const struct page_process *process,
 			more++;
 			continue;
 		}
-		start = to->len;
-		put_holder(to, &holders.all[i], process->rss_bytes, opt);
-		end_line(to, start, width);
+		put_holder(to, &holders.all[i], process->rss_bytes, width, opt);
 	}
 	if (more)
 		buf_printf(to, "%10s %7s  in %zu more functions\n", text_bytes(a, rest),

@@ -100,9 +100,10 @@ void text_warn(struct page *page, enum tint tint, const char *text)
 	page_tint(page, tint);
 	while (text_columns(text) > room) {
 		size_t fit = text_fit(text, room), at = fit;
-		while (at > 1 && !(text[at - 1] == ' ' && text[at - 2] == ','))
+		/* behind a comma, where that does not leave most of the line empty */
+		while (at > fit / 2 && !(text[at - 1] == ' ' && text[at - 2] == ','))
 			at--;
-		if (at <= 1)
+		if (at <= fit / 2)
 			for (at = fit; at > 1 && text[at - 1] != ' ';)
 				at--;
 		if (at <= 1)
@@ -280,11 +281,9 @@ static void put_losses(struct page *page, const struct prof *prof, const struct 
 	if (!selected && !t->cost.allocations && !t->lost_events && !t->filtered_allocations)
 		text_warn(page, TINT_YELLOW,
 			  "NOTHING SEEN: no allocation reached the recording library: the program "
-			  "made "
-			  "none, "
-			  "or by an allocator that it brings inside itself under names that are "
-			  "stripped "
-			  "or not known: 'byteledger regions' tells its memory by mapping");
+			  "made none, or by an allocator that it brings inside itself under "
+			  "names that are stripped or not known: 'byteledger regions' tells its "
+			  "memory by mapping");
 	if (t->forked_from) {
 		buf_clear(&line);
 		if (process && process->pid == t->forked_from)

@@ -132,10 +132,11 @@ static int refused(struct pageown *p, int rc, const char *what, struct err *err)
 		char *line = strrchr(p->log, '\n');
 		snprintf(last_words, sizeof(last_words), "%s", line ? line + 1 : p->log);
 	}
-	err_set(err, rc, "cannot %s: %s", what,
-		rc == -EPERM    ? "not permitted"
-		: last_words[0] ? last_words
-				: "refused");
+	/* what is not permitted is said by the code, and libbpf's guess at a cause is none then */
+	if (rc == -EPERM)
+		err_set(err, rc, "cannot %s", what);
+	else
+		err_set(err, rc, "cannot %s: %s", what, last_words[0] ? last_words : "refused");
 	return err_hint(err, "needs Linux 6.1 with BTF, CAP_BPF and CAP_PERFMON; 'byteledger "
 			     "check' lists what is missing");
 }

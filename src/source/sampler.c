@@ -98,7 +98,11 @@ static int PRINTF(2, 0) keep_words(enum libbpf_print_level level, const char *fo
 
 static int refused(int rc, const char *what, struct err *err)
 {
-	err_set(err, rc, "cannot %s: %s", what, last_words[0] ? last_words : "refused");
+	/* what is not permitted is said by the code, and libbpf's guess at a cause is none then */
+	if (rc == -EPERM)
+		err_set(err, rc, "cannot %s", what);
+	else
+		err_set(err, rc, "cannot %s: %s", what, last_words[0] ? last_words : "refused");
 	return err_hint(err, "needs Linux 6.1 with BTF, CAP_BPF and CAP_PERFMON; 'byteledger "
 			     "check' lists what is missing");
 }
