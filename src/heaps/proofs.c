@@ -32,7 +32,7 @@ struct proof {
 	int (*wants)(const struct breakdown *b, const struct memory *memory);
 };
 
-/* V8 6 to 11 (Node 8 to 20): size, flags, heap, where objects begin and end. Later ones keep no such header. */
+/* V8 6 to 11 (Node 8 to 20): size, flags, heap, where objects begin and end. */
 static int is_v8(const struct breakdown *b, const struct memory *memory, uint64_t at,
 		 const uint64_t *w, uint64_t *bytes, uint64_t *key)
 {
@@ -42,6 +42,18 @@ static int is_v8(const struct breakdown *b, const struct memory *memory, uint64_
 	return w[0] >= 65536 && w[0] < 1ull << 40 && w[1] >> 40 == 0 && w[3] > at &&
 	       w[3] - at <= 65536 && w[4] > w[3] && w[4] - at <= w[0] && w[4] - at > w[0] / 2 &&
 	       scan_heap_at(b, w[2], 8) && breakdown_find(b, at + *bytes - 1) < b->region_count;
+}
+
+/* V8 12 (Node 22): flags, where the page's description is (itself), size, heap, where objects begin. Later ones keep it elsewhere. */
+static int is_v8_12(const struct breakdown *b, const struct memory *memory, uint64_t at,
+		    const uint64_t *w, uint64_t *bytes, uint64_t *key)
+{
+	(void)memory;
+	*bytes = (w[2] + 4095) & ~4095ull;
+	*key = w[3];
+	return w[1] == at && w[0] >> 40 == 0 && w[2] >= 65536 && w[2] < 1ull << 40 && w[4] > at &&
+	       w[4] - at <= 65536 && scan_heap_at(b, w[3], 8) &&
+	       breakdown_find(b, at + *bytes - 1) < b->region_count;
 }
 
 /* Private writable memory that no file backs: what follows a library's bss may be anybody's, too. */
@@ -249,6 +261,7 @@ static int name_ocaml_minor(struct breakdown *b, const struct memory *memory, ui
 
 static const struct proof proofs[] = {
 	{ "V8 heap", "V8 code", "V8", 256u << 10, 2, is_v8, NULL },
+	{ "V8 heap", "V8 code", "V8", 256u << 10, 2, is_v8_12, NULL },
 	{ "PHP heap", NULL, "PHP", 2u << 20, 1, is_php, NULL },
 	{ "Ruby heap", NULL, "Ruby", 64u << 10, 4, is_ruby, runs_ruby },
 	{ "BEAM carriers", NULL, "BEAM", 4096, 1, is_beam, runs_beam },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The collector of .NET: whose memory it is, and what it takes to say so. */
+/* The collector of .NET and the pages of V8 12: whose memory it is, and what it takes to say so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,6 +77,36 @@ static void a_range_with_a_hole_or_a_file_in_it_is_no_reservation(void **state)
 	check(f, "", "", "");
 }
 
+static void fake_v8_12_page(struct fake *f, uint64_t at)
+{
+	fake_put(f, at, 4);
+	fake_put(f, at + 8, at);
+	fake_put(f, at + 16, 0x40000);
+	fake_put(f, at + 24, FAKE_OWN + 0x100);
+	fake_put(f, at + 32, at + 0x1140);
+}
+
+static void pages_of_v8_12_describe_themselves(void **state)
+{
+	(void)state;
+	for (uint64_t wrong = 0; wrong < 2; wrong++) {
+		struct fake *f = fake_new(fake_proofs);
+		struct owned owned = { 0 };
+		f->b.owned = &owned;
+		fake_v8_12_page(f, FAKE_HEAP);
+		fake_v8_12_page(f, FAKE_HEAP + 0x40000);
+		fake_put(f, FAKE_HEAP + 8, FAKE_HEAP + wrong * 0x40000);
+		fake_keep(f);
+		read_once(f, heaps_proofs);
+		assert_int_equal(owned_sort(&owned), 0);
+		assert_string_equal(label_at(&owned, FAKE_HEAP), wrong ? "" : "V8 heap");
+		assert_string_equal(label_at(&owned, FAKE_HEAP + 0x7ffff), wrong ? "" : "V8 heap");
+		assert_string_equal(label_at(&owned, FAKE_HEAP + 0x80000), "");
+		owned_fini(&owned);
+		fake_end(f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -84,6 +114,7 @@ int main(void)
 		cmocka_unit_test(segments_are_told_by_their_own_headers),
 		cmocka_unit_test(a_header_that_the_runtime_does_not_know_proves_nothing),
 		cmocka_unit_test(without_the_runtime_nothing_is_looked_for),
+		cmocka_unit_test(pages_of_v8_12_describe_themselves),
 		cmocka_unit_test(a_range_with_a_hole_or_a_file_in_it_is_no_reservation),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
