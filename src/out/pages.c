@@ -330,7 +330,7 @@ static void put_since(struct printing *p)
 	char text[TEXT_NUMBER_MAX], age[TEXT_NUMBER_MAX];
 	size_t start = p->to->len;
 	if (!p->opt->since_ns)
-		buf_puts(p->to, "  since before: no earlier reading yet");
+		buf_puts(p->to, "  since: no earlier reading to compare with yet");
 	else if (!p->whole)
 		buf_printf(p->to, "  since %s before: nothing came",
 			   text_duration(age, p->opt->since_ns));
