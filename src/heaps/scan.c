@@ -13,6 +13,8 @@
 #define KEYS_OF_ONE 4u /* of them for one mapping: one of terabytes leaves room for others */
 #define SAMPLES 4u     /* mappings that stand for such an entry: the largest */
 #define TRIES_MAX (1u << 14)
+#define PIECES 64u
+#define PIECE_BYTES 4096u
 #define PROOF_ENTRIES 4096u /* of one mapping that are looked at for a proof */
 #define ENTRY_COST 16u      /* of memory_spend(), for each entry of a tree that is looked at */
 
@@ -176,12 +178,38 @@ static void set_node(struct radix *tree, uint64_t addr, uint64_t node)
 	tree->leaf_known = 0;
 }
 
+/*
+ * Words that might be a root's lead close together, and each asks for the same few entries of a node. Only while a root is looked
+ * for: a program that runs writes its nodes.
+ */
+struct radix_pieces {
+	struct radix_piece {
+		uint64_t start; /* 0: none */
+		int rc;
+		uint64_t words[PIECE_BYTES / 8];
+	} of[PIECES];
+};
+
+/* The word at @from, a multiple of 8: 0 where there is no memory. */
+static int read_word(const struct radix *tree, uint64_t from, uint64_t *word)
+{
+	if (!tree->pieces)
+		return memory_read_resident(tree->memory, from, word, 8);
+	uint64_t start = from & ~(PIECE_BYTES - 1ull);
+	struct radix_piece *piece = &tree->pieces->of[start / PIECE_BYTES % PIECES];
+	if (piece->start != start) {
+		piece->start = start;
+		piece->rc = memory_read_resident(tree->memory, start, piece->words, PIECE_BYTES);
+	}
+	*word = piece->words[(from - start) / 8];
+	return piece->rc;
+}
+
 /* What the word at @from leads to; 0: to no heap memory. */
 static uint64_t child_at(const struct radix *tree, uint64_t from)
 {
 	uint64_t child;
-	if (memory_read_resident(tree->memory, from, &child, 8) < 0 ||
-	    !scan_heap_at(tree->b, child, tree->shape.align))
+	if (read_word(tree, from, &child) < 0 || !scan_heap_at(tree->b, child, tree->shape.align))
 		return 0;
 	return child;
 }
@@ -402,11 +430,14 @@ int radix_find(struct radix *tree, radix_proof proof, void *ctx)
 	int rc = scan ? 0 : -ENOMEM;
 	tree->node_known = 0;
 	tree->pages.memory = tree->memory;
+	tree->pieces = tree->shape.middle_bits ? calloc(1, sizeof(*tree->pieces)) : NULL;
 	s.no_heap = &nowhere;
 	collect_keys(&s);
 	for (size_t i = 0; i < tree->b->region_count && s.key_count && rc == 0; i++)
 		if (is_scanned(&tree->b->regions[i]))
 			rc = try_module(&s, scan, i);
+	free(tree->pieces);
+	tree->pieces = NULL;
 	free(scan);
 	return rc == -ENOENT ? 0 : rc;
 }
