@@ -52,11 +52,49 @@ static void a_counter_that_begins_anew_is_followed(void **state)
 	assert_true(heap_clock_full(&clock, 5000) == 5000);
 }
 
+/* What is known of times, before it is rounded to what is promised. */
+static void tell_all_digits(struct fixture *f)
+{
+	f->heap->told_mask = UINT64_MAX;
+	f->heap->told_keep_ns = 0;
+}
+
+static void events_share_a_time_within_what_is_promised(void **state)
+{
+	(void)state;
+	const uint64_t mask = (1ULL << 56) - 1;
+	struct fixture f;
+	fixture_open(&f);
+	produce_thread(&f.a, 1);
+	uint64_t last = 0;
+	unsigned times = 0;
+	for (unsigned i = 0; i < 400; i++) {
+		uint64_t from = source_heap_now_ns(f.heap);
+		produce(&f.a, 1, word0(WIRE_TIME, heap_cycles() & mask), 0, 0);
+		produce_alloc(&f.a, 0x1000 + i * 64, 10, 0);
+		produce(&f.a, 1, word0(WIRE_TIME, heap_cycles() & mask), 0, 0);
+		uint64_t to = source_heap_now_ns(f.heap), told;
+		fixture_drain(&f);
+		told = f.books->last.time_ns;
+		assert_true(told + SOURCE_HEAP_BOUND_NS >= from && told <= to + 50000);
+		assert_true(told >= last);
+		times += told != last;
+		last = told;
+		while (source_heap_now_ns(f.heap) < from + 20000)
+			;
+	}
+	/* eight milliseconds at least; a new time each 0.87 at most */
+	assert_in_range(times, 2, source_heap_now_ns(f.heap) / HEAP_TOLD_NS + 1);
+	assert_int_equal(f.books->wrong, 0);
+	fixture_close(&f);
+}
+
 static void stamps_give_times_near_the_wall_and_hostile_ones_never_the_future(void **state)
 {
 	(void)state;
 	struct fixture f;
 	fixture_open(&f);
+	tell_all_digits(&f);
 	produce_thread(&f.a, 1);
 	uint64_t before = source_heap_now_ns(f.heap);
 	produce(&f.a, 1, word0(WIRE_TIME, heap_cycles() & ((1ULL << 56) - 1)), 0, 0);
@@ -102,6 +140,7 @@ static void what_lies_long_behind_a_stamp_gets_the_middle_up_to_the_next(void **
 	struct fixture f;
 	for (int many = 0; many < 2; many++) {
 		fixture_open(&f);
+		tell_all_digits(&f);
 		produce_thread(&f.a, 1);
 		struct moment first = now_on_both(f.heap), second;
 		do
@@ -171,6 +210,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cycles_become_nanoseconds_continuously_and_in_order),
 		cmocka_unit_test(a_counter_that_begins_anew_is_followed),
+		cmocka_unit_test(events_share_a_time_within_what_is_promised),
 		cmocka_unit_test(stamps_give_times_near_the_wall_and_hostile_ones_never_the_future),
 		cmocka_unit_test(what_lies_long_behind_a_stamp_gets_the_middle_up_to_the_next),
 		cmocka_unit_test(
