@@ -222,17 +222,24 @@ static int is_ocaml(const struct breakdown *b, const struct memory *memory, uint
 	       is_ocaml_domain(b, memory, w[2], &minor);
 }
 
-/* All minor heaps lie in one reservation, whose bounds stand side by side in the runtime's data. */
+/*
+ * All minor heaps lie in one reservation, whose bounds stand side by side in the runtime's data: where there are fewer domains than
+ * there may be, a part of it is closed; else it is a mapping by itself. Two addresses within a large heap bound nothing.
+ */
 static int are_bounds(const struct breakdown *b, uint64_t low, uint64_t high)
 {
 	if ((low | high) & 4095 || low >= high || high - low < OCAML_MINORS_MIN ||
 	    high - low > OCAML_MINORS_MAX || !is_memory(b, low))
 		return 0;
 	uint64_t at = low;
-	for (size_t i = breakdown_find(b, low); at < high; at = b->regions[i++].end)
+	size_t first = breakdown_find(b, low), i = first;
+	int closed = 0;
+	for (; at < high; at = b->regions[i++].end) {
 		if (i == b->region_count || b->regions[i].start > at || b->regions[i].inode)
 			return 0;
-	return 1;
+		closed |= !(b->regions[i].perms & (REGION_READ | REGION_WRITE));
+	}
+	return closed || (b->regions[first].start == low && at == high);
 }
 
 static int look_for_minors(void *ctx, const struct scan_block *block)

@@ -715,6 +715,27 @@ static void one_header_alone_proves_nothing(void **state)
 	fake_end(f);
 }
 
+static void two_addresses_within_one_heap_bound_no_minor_heaps(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_proofs);
+	struct owned owned = { 0 };
+	const uint64_t minor = FAKE_HEAP + 0x600000;
+	f->b.owned = &owned;
+	fake_put(f, 0x400308, minor + 0x1000);
+	for (size_t i = 0; i < f->b.region_count; i++)
+		if (f->b.regions[i].start == minor + 0x30000)
+			f->b.regions[i].perms = REGION_READ | REGION_WRITE;
+	fake_keep(f);
+	read_once(f, heaps_proofs);
+	assert_int_equal(owned_sort(&owned), 0);
+	assert_null(stretch_at(&owned, minor));
+	assert_null(stretch_at(&owned, minor + 0x8000));
+	owned_fini(&owned);
+	f->b.owned = NULL;
+	fake_end(f);
+}
+
 static void stretches_claimed_twice_are_the_firmer_ones(void **state)
 {
 	(void)state;
@@ -751,6 +772,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(headers_that_lead_back_prove_whose_memory_it_is),
 		cmocka_unit_test(one_header_alone_proves_nothing),
+		cmocka_unit_test(two_addresses_within_one_heap_bound_no_minor_heaps),
 		cmocka_unit_test(stretches_claimed_twice_are_the_firmer_ones),
 		cmocka_unit_test(jemallocs_extents_and_caches_are_told_apart),
 		cmocka_unit_test(jemalloc_built_for_57_bit_addresses_says_the_same),
