@@ -13,6 +13,7 @@
 #define KEYS_OF_ONE 4u /* of them for one mapping: one of terabytes leaves room for others */
 #define SAMPLES 4u     /* mappings that stand for such an entry: the largest */
 #define TRIES_MAX (1u << 14)
+#define ENTRIES_BESIDE 4u
 #define PIECES 64u
 #define PIECE_BYTES 4096u
 #define PROOF_ENTRIES 4096u /* of one mapping that are looked at for a proof */
@@ -378,13 +379,25 @@ static int may_be_leaf(struct search *s, uint64_t word)
 	return 0;
 }
 
+/*
+ * Beside an entry of a root stand others: nothing, or nodes. A process has the lower half of what a root covers, so that an entry of
+ * its heap is none of the last.
+ */
+static int has_entries_beside(struct search *s, const struct scan_block *block, size_t i)
+{
+	for (size_t n = i + 1; n <= i + ENTRIES_BESIDE && n < block->ahead; n++)
+		if (block->words[n] && !may_be_leaf(s, block->words[n]))
+			return 0;
+	return 1;
+}
+
 static int try_block(void *ctx, const struct scan_block *block)
 {
 	struct search *s = ctx;
 	struct radix *tree = s->tree;
 	for (size_t i = 0; i < block->count; i++) {
 		uint64_t at = block->addr + i * 8;
-		if (!may_be_leaf(s, block->words[i]))
+		if (!may_be_leaf(s, block->words[i]) || !has_entries_beside(s, block, i))
 			continue;
 		for (unsigned k = 0; k < s->key_count; k++) {
 			uint64_t root = at - s->keys[k] * 8;
