@@ -256,7 +256,7 @@ def main():
         meson_tests(tally, "gcc", BUILD, ["unit", "golden", "corpus", "house"])
     if not opt.quick:
         compile_in(tally, "build with clang, warnings are errors", os.path.join(BUILD, "clang"),
-                   ["-Dlive=false"], {"CC": "clang", "CXX": "clang++"})
+                   ["-Dlive=false", "-Dpage=false"], {"CC": "clang", "CXX": "clang++"})
         folder = os.path.join(BUILD, "asan")
         if compile_in(tally, "build with address and undefined-behaviour sanitizers", folder,
                       ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dlive=false", "-Doptimization=1"]):

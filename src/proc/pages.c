@@ -177,7 +177,9 @@ void pages_close(struct pages *pages)
 	pages->fd = -1;
 }
 
-static _Thread_local uint64_t last_pause_ns; /* 0: this thread runs as long as it may */
+/* libbyteledger needs no other library: so the loader is not asked where it is */
+static _Thread_local __attribute__((tls_model("initial-exec")))
+uint64_t last_pause_ns; /* 0: this thread runs as long as it may */
 
 void pages_take_turns(void)
 {

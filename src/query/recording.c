@@ -402,6 +402,7 @@ static void tell_built_anew(struct sym *sym, const struct prof *prof, const char
 				"'%s' has changed since it was recorded: names and lines are those "
 				"of then",
 				exe);
+			err_hint(&notice, "its source may have other lines by now");
 			ears->notice(ears->ctx, &notice);
 		}
 		return;
