@@ -148,11 +148,13 @@ static int read_side(struct diff *d, struct side *side, struct err *err)
 	struct query query = d->selection.query;
 	if (side->at.kind)
 		query.at = side->at;
+	struct recording_ears ears = cmd_ears;
+	ears.across_builds = 1;
 	side->recording = cmd_open_recording(side->path, err);
 	if (!side->recording)
 		return err->code;
 	side->prof = recording_read(side->recording, &query, err);
-	if (!side->prof || cmd_resolve(side->prof, err) < 0)
+	if (!side->prof || recording_resolve(side->prof, &ears, err) < 0)
 		return err->code;
 	if (!query.at.kind && !recording_goes_on(side->recording)) {
 		CLEANUP(suppress_freep)

@@ -390,7 +390,7 @@ static void tell_built_anew(struct sym *sym, const struct prof *prof, const char
 {
 	const struct prof_process *process = prof_process(prof);
 	const char *exe = process ? process->exe : NULL;
-	if (!exe || !ears->notice || (told && !strcmp(told, exe)))
+	if (!exe || !ears->notice || ears->across_builds || (told && !strcmp(told, exe)))
 		return;
 	for (uint32_t i = 1; i < prof_module_count(prof); i++) {
 		const struct prof_module *module = prof_module(prof, (struct module_id){ i });

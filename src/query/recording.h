@@ -22,6 +22,7 @@ struct recording_ears {
 	void (*progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
 	/** Something was not to be had, and the reading goes on without it: a message and a hint. */
 	void (*notice)(void *ctx, const struct err *notice);
+	int across_builds; /* builds are compared: that one of them is no longer there is no news */
 };
 
 /** recording_open() - recognise and open @path; NULL with @err and a hint for what is no recording. @ears: copied, or NULL. */

@@ -273,12 +273,11 @@ def test_a_long_report_goes_through_the_pager_of_a_terminal_only(byteledger, rec
 def test_what_runtimes_never_free_is_one_line(byteledger, record, prog, tmp_path):
     recording = record([prog("newdelete"), "1"])
     page = text(recording)
-    pool = r"7[12]\.0 KiB" # of libstdc++ 12, and of 14
-    lines = [line for line in page.splitlines() if re.match(r"suppressed: 7[123]\.", line)]
+    lines = [line for line in page.splitlines() if line.startswith("suppressed: 71.")]
     assert len(lines) == 1 and "libstdc++'s emergency pool" in lines[0] and " KiB suppressed" in page
-    assert not [row for row in section(page, "Leaked") if re.match(" " + pool, row)]
+    assert not [row for row in section(page, "Leaked") if row.startswith(" 71.0 KiB")]
     whole = text(recording, "--no-suppress")
-    assert "suppressed" not in whole and [row for row in section(whole, "Leaked") if re.match(" " + pool, row)]
+    assert "suppressed" not in whole and [row for row in section(whole, "Leaked") if row.startswith(" 71.0 KiB")]
     machine = recording.report()
     assert machine["suppressed"]["bytes"] >= 72704 and machine["suppressed"]["applied"] is False
     assert sum(row["leaked_bytes"] for row in machine["rows"]) == machine["totals"]["leaked_bytes"]
@@ -420,13 +419,13 @@ def test_what_a_wrapper_becomes_is_what_is_recorded(byteledger, prog, tmp_path):
 def test_an_exec_leaves_no_trace_in_the_environment(byteledger, tmp_path):
     show = "import os; print(sorted(os.environ)); print([l for l in open('/proc/self/environ').read().split(chr(0)) if 'yteledger' in l.lower() and not l.startswith('PWD=')])"
     env = {"PATH": os.environ["PATH"], "HOME": "/"}
-    bare = said("sh", "-c", 'exec /usr/bin/env python3 -c "$0"', show, env=env).stdout
-    seen = said(byteledger, "run", "-q", "-o", tmp_path / "x.blt", "sh", "-c", 'exec /usr/bin/env python3 -c "$0"', show, env=env).stdout
+    # PWD would tell where the tree lies, which may be a folder of our name
+    bare = said("sh", "-c", 'exec /usr/bin/env python3 -c "$0"', show, env=env, cwd="/").stdout
+    seen = said(byteledger, "run", "-q", "-o", tmp_path / "x.blt", "sh", "-c", 'exec /usr/bin/env python3 -c "$0"', show, env=env, cwd="/").stdout
     assert seen == bare and seen.endswith("[]\n")
     # a child of the program is no successor, and what a static program hands on to its own children is not meant for them
-    done = said(byteledger, "run", "-q", "-o", tmp_path / "y.blt", "sh", "-c", "env; ls / > /dev/null; exit 4", env=env)
-    shown = [line for line in done.stdout.splitlines() if not line.startswith(("PWD=", "OLDPWD="))] # where the tree lies
-    assert done.returncode == 4 and "yteledger" not in "".join(shown).lower() and sorted(os.listdir(tmp_path)) == ["x.blt", "y.blt"]
+    done = said(byteledger, "run", "-q", "-o", tmp_path / "y.blt", "sh", "-c", "env; ls / > /dev/null; exit 4", env=env, cwd="/")
+    assert done.returncode == 4 and "yteledger" not in done.stdout.lower() and sorted(os.listdir(tmp_path)) == ["x.blt", "y.blt"]
 
 
 def test_children_that_are_not_recorded_are_told_first(byteledger, tmp_path):
@@ -478,5 +477,6 @@ fn main() { let mut t = Thing { held: Vec::new() }; t.fill(); println!("{}", t.h
     assert said(byteledger, "run", "-q", "-o", tmp_path / "x.blt", tmp_path / "x").returncode == 0
     assert said(byteledger, "export", "--to", "pprof", "-o", tmp_path / "x.pb.gz", tmp_path / "x.blt").returncode == 0
     # whoever calls it first has it built: Go comes without it
-    top = said(installed("go"), "tool", "pprof", "-sample_index=alloc_space", "-top", "-cum", tmp_path / "x.pb.gz", timeout=280).stdout
+    said(installed("go"), "tool", "pprof", "-h", timeout=280)
+    top = said(installed("go"), "tool", "pprof", "-sample_index=alloc_space", "-top", "-cum", tmp_path / "x.pb.gz").stdout
     assert "<x::Thing as x::Fill>::fill" in top, top

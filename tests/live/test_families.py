@@ -140,11 +140,12 @@ def test_a_duration_ends_what_took_the_programs_place(byteledger, wrapper, tmp_p
                               stdout=subprocess.DEVNULL, stderr=err, timeout=duration + 60)
         err.seek(0)
         heard = err.read()
+    assert time.monotonic() - began < 15 + duration - 0.7
     took, had = time.monotonic() - began, float((tmp_path / "has").read_text()) - began
     page = json.loads((tmp_path / "x.json").read_text())
     assert done.returncode == 0 and "python3" in page["process"]["exe"] and page["process"]["complete"]
     # of what took the place alone, and to the end of the duration
-    assert duration - had < page["process"]["runtime_ns"] / 1e9 < took and page["totals"]["leaked_bytes"] > 5_000_000
+    assert duration - had < page["process"]["runtime_ns"] / 1e9 < min(took, 0.8 + duration) and page["totals"]["leaked_bytes"] > 5_000_000
     assert "before it, in the same process" in heard
     os.kill(page["process"]["pid"], 15)  # it goes on
 

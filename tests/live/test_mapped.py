@@ -10,7 +10,7 @@ four = mmap.mmap(-1, 15 << 20)
 three.close()
 """
 STAYS = MAPS + "import os\nos._exit(0)\n"
-ARENAS = "import ctypes\nd = [{'id': i, 'tags': [str(i), 'a%d' % i]} for i in range(120000)]\n"
+ARENAS = "import ctypes\nd = [{'id': i, 'tags': [str(i), 'a%d' % i]} for i in range(60000)]\n"
 
 
 def pages(byteledger, *command):
