@@ -65,8 +65,8 @@ struct radix {
 	unsigned copied;
 	uint64_t entries[RADIX_AHEAD];
 	struct memory_pages pages; /* of leaves */
-	struct radix_pieces *
-		pieces; /* while a root is looked for: what was read of nodes between root and leaf */
+	/* private: what was read of nodes between root and leaf, while a root is looked for */
+	struct radix_pieces *pieces;
 };
 
 /** Whether the @entry of the page at @addr is what only this allocator would write there. */
