@@ -62,6 +62,7 @@ struct line {
 	size_t count;
 	size_t who, via;   /* via: count = none */
 	size_t difference; /* where it differs from a line that looks the same; count = nowhere */
+	int tells_depth;   /* recursion: what differs is how often it called itself */
 	unsigned stop;
 };
 
@@ -163,6 +164,11 @@ static void put_callers(struct page *page, const struct line *line, size_t inden
 {
 	const char *arrow = page->ascii ? " <- " : " \xe2\x86\x90 ";
 	size_t arrow_columns = page->ascii ? 4 : 3, room = page->width - indent;
+	char depth[32] = "";
+	if (line->tells_depth)
+		snprintf(depth, sizeof(depth), " (%zu frames)", line->count);
+	int beside = room >= 4 * strlen(depth); /* else on a line of its own */
+	room -= beside ? strlen(depth) : 0;
 	CLEANUP(buf_fini) struct buf name = { 0 }, outermost = { 0 }, before = { 0 };
 	const struct view_frame *self = &line->frames[line->who], *inner = self;
 	int bare = !self->function && !self->folded;
@@ -218,6 +224,11 @@ static void put_callers(struct page *page, const struct line *line, size_t inden
 		buf_puts(page->to, arrow);
 		page_text(page, last, last_columns);
 	}
+	if (*depth && !beside) {
+		buf_putc(page->to, '\n');
+		page_spaces(page, indent - 1);
+	}
+	buf_puts(page->to, depth);
 	page_tint(page, TINT_PLAIN);
 	buf_putc(page->to, '\n');
 }
@@ -368,17 +379,28 @@ static char *line_text(const struct page *page, const struct line *line)
 	return buf_take(&text);
 }
 
-/** tell_apart() - each of several that look alike says where it differs from the first of them. */
-static int tell_apart(struct page *page, struct lines *lines)
+static int take_texts(const struct page *page, struct lines *lines)
 {
-	for (size_t i = 0; i < lines->count; i++)
+	for (size_t i = 0; i < lines->count; i++) {
+		free(lines->texts[i]);
 		if (!(lines->texts[i] = line_text(page, &lines->items[i])))
 			return -1;
+	}
+	return 0;
+}
+
+/** tell_apart() - each of several that look alike says where it differs from the first of them, and how deep it is if that shows nothing. */
+static int tell_apart(struct page *page, struct lines *lines)
+{
+	if (take_texts(page, lines) < 0)
+		return -1;
+	int alike = 0;
 	for (size_t i = 0; i < lines->count; i++) {
 		for (size_t k = 0; k < i; k++) {
 			if (strcmp(lines->texts[i], lines->texts[k]) != 0)
 				continue;
 			struct line *a = &lines->items[k], *b = &lines->items[i];
+			alike = 1;
 			b->difference = first_difference(a, b);
 			/* the first of them, too, says where it stands */
 			if (a->difference == a->count && b->difference < b->count &&
@@ -387,6 +409,13 @@ static int tell_apart(struct page *page, struct lines *lines)
 			break;
 		}
 	}
+	if (!alike || take_texts(page, lines) < 0)
+		return alike ? -1 : 0;
+	for (size_t i = 0; i < lines->count; i++)
+		for (size_t k = 0; k < i; k++)
+			if (lines->items[k].count != lines->items[i].count &&
+			    strcmp(lines->texts[i], lines->texts[k]) == 0)
+				lines->items[i].tells_depth = lines->items[k].tells_depth = 1;
 	return 0;
 }
 

@@ -49,6 +49,17 @@ def test_rows_that_look_alike_say_where_they_differ(record, prog):
         assert rows[at + 1].split() == ["←", "main", f"answers.c:{line_of(mark)}"]
 
 
+def test_rows_of_a_function_that_calls_itself_say_how_deep(record, tmp_path):
+    source = tmp_path / "deep.c"
+    source.write_text("#include <stdlib.h>\nstatic void *dive(int n) { void *volatile p = n ? dive(n - 1) : malloc(1 << 20); return p; }\n"
+                      "int main(void) { for (int i = 10; i <= 40; i += 10) dive(i); return 0; }\n")
+    subprocess.run(["gcc", "-g", "-O1", "-fno-inline", "-fno-optimize-sibling-calls", "-o", tmp_path / "deep", source], check=True)
+    rows = section(text(record([tmp_path / "deep"])), "Peak")
+    shown = [rows[i] + rows[i + 1] for i, row in enumerate(rows) if "dive" in row and "1.00 MiB" in row]
+    assert len(shown) == 4 and len(set(shown)) == 4, rows
+    assert all(len(row) <= 100 for row in rows)
+
+
 def test_groups_have_what_is_their_own_and_what_comes_through_them(record, prog):
     recording = record([prog("answers")])
     rows = {row["frames"][0]["function"]: row for row in recording.report("--by", "function")["rows"]}
