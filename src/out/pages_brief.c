@@ -176,27 +176,24 @@ static void put_holder(struct buf *to, const struct holder *holder, uint64_t who
 	buf_putc(to, '\n');
 }
 
-/* What the section is, and all of it; where that takes more than a line, on two. */
+/* What the section is, and all of it; where that takes more than a line, on two or three. */
 static void put_head(struct buf *to, const struct page_process *process, int width)
 {
+	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], rss[96], kinds[160];
+	const uint64_t shared = process->kinds[PAGES_SHMEM];
+	snprintf(rss, sizeof(rss), "RSS %s at %s:", text_bytes(a, process->rss_bytes),
+		 text_duration(b, process->time_ns));
+	int used = snprintf(kinds, sizeof(kinds), "anon %s, file %s",
+			    text_bytes(a, process->kinds[PAGES_ANON]),
+			    text_bytes(b, process->kinds[PAGES_FILE]));
+	if (shared)
+		snprintf(kinds + used, sizeof(kinds) - (size_t)used, ", shared %s",
+			 text_bytes(a, shared));
 	static const char title[] = "Resident pages  who touched them first";
-	char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX], c[TEXT_NUMBER_MAX], d[TEXT_NUMBER_MAX];
-	char shared[TEXT_NUMBER_MAX + 16] = "";
-	size_t start = to->len;
-	if (process->kinds[PAGES_SHMEM])
-		snprintf(shared, sizeof(shared), ", shared %s",
-			 text_bytes(a, process->kinds[PAGES_SHMEM]));
-	for (int lines = 1; lines <= 2; lines++) {
-		to->len = start;
-		buf_printf(to, "%s%sRSS %s at %s: anon %s, file %s%s", title,
-			   lines == 1 ? "; " : "\n  ", text_bytes(a, process->rss_bytes),
-			   text_duration(b, process->time_ns),
-			   text_bytes(c, process->kinds[PAGES_ANON]),
-			   text_bytes(d, process->kinds[PAGES_FILE]), shared);
-		if (columns_from(to, start) < width)
-			break;
-	}
-	buf_putc(to, '\n');
+	int sum = (int)(strlen(rss) + 1 + strlen(kinds)),
+	    one = (int)sizeof(title) - 1 + 2 + sum < width;
+	buf_printf(to, "%s%s%s%s%s\n", title, one ? "; " : "\n  ", rss,
+		   one || 2 + sum < width ? " " : "\n    ", kinds);
 }
 
 int out_pages_brief(struct buf *to, const struct page_process *process,

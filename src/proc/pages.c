@@ -177,15 +177,6 @@ void pages_close(struct pages *pages)
 	pages->fd = -1;
 }
 
-/* libbyteledger needs no other library: so the loader is not asked where it is */
-static _Thread_local __attribute__((tls_model("initial-exec")))
-uint64_t last_pause_ns; /* 0: this thread runs as long as it may */
-
-void pages_take_turns(void)
-{
-	last_pause_ns = clock_ns(CLOCK_MONOTONIC);
-}
-
 void pages_rest(struct pages *pages, uint64_t before_ns, uint64_t *stall_ns)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
@@ -195,12 +186,10 @@ void pages_rest(struct pages *pages, uint64_t before_ns, uint64_t *stall_ns)
 	uint64_t stretch = now - pages->since_ns;
 	if (stall_ns && stretch > *stall_ns)
 		*stall_ns = stretch;
-	int is_over = last_pause_ns && now - last_pause_ns >= SHORT_TURN_NS;
-	if (!is_over && stretch < (pages->gentle ? SHORT_TURN_NS : TURN_NS))
+	if (stretch < (pages->gentle ? SHORT_TURN_NS : TURN_NS))
 		return;
 	nanosleep(&(struct timespec){ .tv_nsec = pages->gentle ? LONG_PAUSE_NS : PAUSE_NS }, NULL);
 	pages->since_ns = 0;
-	last_pause_ns = last_pause_ns ? clock_ns(CLOCK_MONOTONIC) : 0;
 }
 
 /* One call, which ends at *@reached: at @end, or where it has found enough. */

@@ -82,9 +82,6 @@ void pages_gently(struct pages *pages);
  * lock again before the thread that waits to write is awake, so that its mmap() waits for all of them, up to 4 ms or more.
  */
 void pages_rest(struct pages *pages, uint64_t before_ns, uint64_t *stall_ns);
-/** pages_take_turns() - from now on pages_rest() pauses in this thread, too, when a quarter of a millisecond has passed since it last did,
- * whatever was done meanwhile: so long at most does what has become ready wait for its CPU. */
-void pages_take_turns(void);
 
 enum page_kind {
 	PAGE_PRESENT = 1,

@@ -658,7 +658,6 @@ void snapshot_step_back(void)
 {
 	const struct sched_param none = { 0 };
 	sched_setscheduler(0, SCHED_BATCH, &none);
-	pages_take_turns();
 }
 
 pid_t snapshot_recorder(pid_t pid)
