@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "base/jsonw.h"
-#include "cmd/check_try.h"
 #include "cmd/cmd.h"
+#include "source/tries.h"
 
 enum { OPT_FORMAT = 0x100 };
 
@@ -36,14 +36,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static void print_text(const struct check_try *entry, int ok, const struct err *err)
+static void print_text(const struct tries_line *entry, int ok, const struct err *err)
 {
 	printf("%-4s %-13s %s\n", ok ? "ok" : "no", entry->feature, ok ? entry->gives : err->msg);
 	if (!ok && err->hint[0])
 		printf("%-18s hint: %s\n", "", err->hint);
 }
 
-static void print_json(struct jsonw *json, const struct check_try *entry, int ok,
+static void print_json(struct jsonw *json, const struct tries_line *entry, int ok,
 		       const struct err *err)
 {
 	jsonw_object(json, NULL);
@@ -70,7 +70,7 @@ int cmd_check(int argc, char **argv)
 	jsonw_init(&json, stdout);
 	if (check.json)
 		jsonw_array(&json, NULL);
-	for (const struct check_try *entry = check_tries; entry->feature; entry++) {
+	for (const struct tries_line *entry = tries_all; entry->feature; entry++) {
 		struct err err;
 		err_init(&err);
 		int ok = entry->run(&err) == 0;

@@ -37,13 +37,4 @@ struct pages_job {
 /** pages_run() - do it; with @program start that. Return: the exit status. */
 int pages_run(struct pages_job *job, char **program);
 
-/** Recordings of what is counted, one a process; @pattern is -o's. */
-struct pages_record;
-struct pages_record *pages_record_new(const char *pattern, struct err *err);
-int pages_record_put(struct pages_record *record, const struct page_shot *shot, struct err *err);
-/** pages_record_end() - finish them all; @program: the process whose @exit_status is known, 0 = none. */
-int pages_record_end(struct pages_record *record, const struct page_shot *shot, pid_t program,
-		     int exit_status, int quiet, struct err *err);
-void pages_record_free(struct pages_record *record);
-
 #endif

@@ -26,6 +26,7 @@
 #include "cmd/terminal.h"
 #include "out/pages.h"
 #include "proc/proc.h"
+#include "recorder/pages_record.h"
 #include "source/pageown.h"
 
 #define POLL_MS 10000u /* all that may come in between has a descriptor */
@@ -688,6 +689,11 @@ static int finish(struct life *l, struct err *err)
 	return l->job->json ? print_json(l, err) : print_text(l, err);
 }
 
+static void say(const char *text)
+{
+	cmd_say("%s", text);
+}
+
 int pages_run(struct pages_job *job, char **program)
 {
 	struct life l = { .job = job,
@@ -706,7 +712,7 @@ int pages_run(struct pages_job *job, char **program)
 	if (program)
 		cmd_status_is_programs();
 	int status = CMD_OK, rc = 0;
-	if (job->output && !(l.record = pages_record_new(job->output, &err)))
+	if (job->output && !(l.record = pages_record_new(job->output, say, &err)))
 		rc = err.code;
 	if (!rc)
 		rc = run(&l, program, &err);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * regions.h - what the files of `regions` share: regions.c has the options, regions_print.c what comes out, regions_last.c the
- * reading of a process that is about to end. (regions_diff.h and watch.h stand by themselves.)
+ * reading of a process that is about to end. (watch.h stands by itself.)
  */
 #ifndef CMD_REGIONS_H
 #define CMD_REGIONS_H
 
-#include "cmd/regions_diff.h"
 #include "cmd/result.h"
 #include "cmd/targets.h"
 #include "cmd/watch.h"
+#include "out/regions_diff.h"
 #include "proc/breakdown.h"
 #include "proc/group.h"
 #include "proc/text.h"

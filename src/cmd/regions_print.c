@@ -8,7 +8,6 @@
 #include "base/buf.h"
 #include "base/jsonw.h"
 #include "base/text.h"
-#include "cmd/check_try.h"
 #include "cmd/cmd.h"
 #include "cmd/regions.h"
 #include "cmd/terminal.h"
@@ -21,6 +20,7 @@
 #include "proc/settings.h"
 #include "source/heapfiles.h"
 #include "source/threadfacts.h"
+#include "source/tries.h"
 
 /** print_groups() - the page with another middle. */
 static void print_groups(struct buf *text, const struct regions *r, const struct breakdown *b,
@@ -51,7 +51,7 @@ static void say_none_is_named(const struct breakdown *b)
 		if (b->classes[i].class == REGION_NAMED)
 			return;
 	fprintf(stderr, "byteledger: no named regions: %s\n",
-		check_names_mappings(&why) == 0
+		tries_names_mappings(&why) == 0
 			? "the program has named none, or not yet (prctl PR_SET_VMA_ANON_NAME)"
 			: "this kernel keeps no names of mappings (CONFIG_ANON_VMA_NAME)");
 }

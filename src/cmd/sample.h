@@ -11,6 +11,7 @@
 #include "cmd/targets.h"
 #include "model/samples.h"
 #include "out/sample.h"
+#include "recorder/sample_record.h"
 #include "recorder/started.h"
 #include "source/sampler_book.h"
 #include "sym/sym.h"
@@ -52,8 +53,6 @@ struct sample_target {
 	int has_mapped;              /* code, since */
 	uint64_t look_due_ns;        /* not before */
 };
-
-struct sample_record;
 
 #define SAMPLE_LIVES_MAX 16
 
@@ -111,18 +110,5 @@ void sample_serve_end(struct sample_life *life);
 int sample_redraw(struct sample_life *life, struct err *err);
 /** sample_resolve() - give names to the frames of @prof. */
 void sample_resolve(void *life, struct prof *prof);
-
-/**
- * sample_record_new() - a recording of the first process of @samples, in the file that @pattern names; what exists is kept. The
- * sampler was made with events.
- */
-struct sample_record *sample_record_new(struct sampler *sampler, struct samples *samples,
-					const char *pattern, struct err *err);
-void sample_record_free(struct sample_record *record);
-/** sample_record_drain() - take what came; once a second it is on the disk. */
-int sample_record_drain(struct sample_record *record, uint64_t now_ns, struct err *err);
-/** sample_record_finish() - after the probes are out. @names gives the frames theirs. */
-int sample_record_finish(struct sample_record *record, void (*names)(void *ctx, struct prof *prof),
-			 void *ctx, struct err *err);
 
 #endif

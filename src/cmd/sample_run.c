@@ -569,6 +569,8 @@ int sample_run(struct sample_args *a, int *stopped)
 		rc = sample_show(l, 1, &err);
 	if (rc == 0 && l->record)
 		rc = sample_record_finish(l->record, sample_resolve, l, &err);
+	if (rc == 0 && l->record)
+		cmd_say("recorded in '%s'", sample_record_path(l->record));
 	if (rc == 0)
 		rc = result_end(&a->result, &err);
 	if (rc < 0)

@@ -9,13 +9,13 @@
 #include <string.h>
 
 #include "api/bh.h"
+#include "api/books.h"
 #include "api/net.h"
 #include "api/page.h"
 #include "api/shelf.h"
 #include "api/tree_file.h"
 #include "api/v1.h"
 #include "base/cleanup.h"
-#include "cmd/books.h"
 #include "cmd/cmd.h"
 #include "store/store.h"
 

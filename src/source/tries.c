@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_try.c - the attempts of `byteledger check` that concern this user, its processes and its files. */
-#include "cmd/check_try.h"
+/* tries.c - the attempts of `byteledger check` that concern this user, its processes and its files. */
+#include "source/tries.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -99,7 +99,7 @@ static int try_ptrace(struct err *err)
 	return err_hint(err, "a container needs the capability SYS_PTRACE");
 }
 
-int check_names_mappings(struct err *err)
+int tries_names_mappings(struct err *err)
 {
 	enum { BYTES = 4096 };
 	void *at = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -144,29 +144,29 @@ static int try_debuginfod(struct err *err)
 	return 0;
 }
 
-const struct check_try check_tries[] = {
+const struct tries_line tries_all[] = {
 	{ "kernel", "Linux 6.1 or newer", try_kernel },
 	{ "memfd", "shared memory that neither side can shrink", try_shared_memory },
 	{ "proc", "memory maps and totals of own processes", try_proc_own },
 	{ "proc-others", "memory maps of other users' processes", try_proc_others },
 	{ "ptrace", "attach to running processes", try_ptrace },
-	{ "perf", "count and sample page faults of own processes", check_perf },
-	{ "uprobe", "probes on functions of programs", check_uprobe },
-	{ "bpf", "BPF programs, ring buffers, kernel type information", check_bpf_load },
-	{ "bpf-stack", "call stacks walked in the kernel", check_bpf_stack },
-	{ "map-events", "news of code that programs map", check_map_events },
-	{ "map-names", "who maps memory, and names that the kernel refuses", check_map_names },
-	{ "thread-stacks", "stack pointers of threads that run", check_threads },
-	{ "net-capture", "what programs send and receive by TCP", check_net_capture },
-	{ "net-packet", "the same without BPF, in this network namespace", check_net_packet },
-	{ "page-owners", "resident pages by call stack", check_pages },
+	{ "perf", "count and sample page faults of own processes", tries_perf },
+	{ "uprobe", "probes on functions of programs", tries_uprobe },
+	{ "bpf", "BPF programs, ring buffers, kernel type information", tries_bpf_load },
+	{ "bpf-stack", "call stacks walked in the kernel", tries_bpf_stack },
+	{ "map-events", "news of code that programs map", tries_map_events },
+	{ "map-names", "who maps memory, and names that the kernel refuses", tries_map_names },
+	{ "thread-stacks", "stack pointers of threads that run", tries_threads },
+	{ "net-capture", "what programs send and receive by TCP", tries_net_capture },
+	{ "net-packet", "the same without BPF, in this network namespace", tries_net_packet },
+	{ "page-owners", "resident pages by call stack", tries_pages },
 	{ "sample", "allocations of running programs, by probes (sample, tiers A to C)",
-	  check_sample },
+	  tries_sample },
 	{ "sample-leaks", "their frees, too; returns trapped of sampled calls only",
-	  check_sample_leaks },
-	{ "sample-kernel", "the kernel's own allocations (sample --kernel)", check_sample_kernel },
-	{ "sample-nop5", "probes on nops of 5 bytes, safe for forked children", check_nop5 },
-	{ "vma-names", "names on anonymous mappings", check_names_mappings },
+	  tries_sample_leaks },
+	{ "sample-kernel", "the kernel's own allocations (sample --kernel)", tries_sample_kernel },
+	{ "sample-nop5", "probes on nops of 5 bytes, safe for forked children", tries_nop5 },
+	{ "vma-names", "names on anonymous mappings", tries_names_mappings },
 	{ "output", "recordings in this folder", try_output },
 	{ "debuginfod", "debug symbols from a server", try_debuginfod },
 	{ NULL, NULL, NULL },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* regions_diff.h - `regions --diff FILE`: what changed since a breakdown was saved with --format json. */
-#ifndef CMD_REGIONS_DIFF_H
-#define CMD_REGIONS_DIFF_H
+#ifndef OUT_REGIONS_DIFF_H
+#define OUT_REGIONS_DIFF_H
 
 #include "base/buf.h"
 #include "base/jsonw.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/books.h"
+#include "api/books.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_sample.c - attempts that concern `sample`: probes on our own allocator, sessions, the kernel's tracepoints, nops of 5 bytes. */
+/* tries_sample.c - attempts that concern `sample`: probes on our own allocator, sessions, the kernel's tracepoints, nops of 5 bytes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/fileio.h"
-#include "cmd/check_try.h"
 #include "source/sampler.h"
+#include "source/tries.h"
 
 #define CALLS 1000
 
@@ -46,7 +46,7 @@ static int see_own(struct sampler *sampler, const struct sampler_want *want, str
 		       : 0;
 }
 
-int check_sample(struct err *err)
+int tries_sample(struct err *err)
 {
 	const struct sampler_opt opt = { 0 };
 	const struct sampler_want want = { 0 };
@@ -55,7 +55,7 @@ int check_sample(struct err *err)
 	return rc < 0 ? rc : see_own(sampler, &want, err);
 }
 
-int check_sample_leaks(struct err *err)
+int tries_sample_leaks(struct err *err)
 {
 	const struct sampler_opt opt = { .track = 1 };
 	const struct sampler_want want = { .track = 1 };
@@ -70,7 +70,7 @@ int check_sample_leaks(struct err *err)
 	return err_hint(err, "Linux 6.13 traps returns of sampled calls only");
 }
 
-int check_sample_kernel(struct err *err)
+int tries_sample_kernel(struct err *err)
 {
 	const struct sampler_opt opt = { .kernel = 1, .kernel_pids = 1, .sample_bytes = 1 };
 	uint32_t pid = (uint32_t)getpid();
@@ -91,7 +91,7 @@ int check_sample_kernel(struct err *err)
 		       : err_set(err, -ENOMSG, "the kernel's tracepoints saw nothing of a pipe");
 }
 
-int check_nop5(struct err *err)
+int tries_nop5(struct err *err)
 {
 	const struct sampler_opt opt = { 0 };
 	CLEANUP(sampler_freep) struct sampler *sampler = NULL;

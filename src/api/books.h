@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* books.h - recordings as what the server reads: files, and the recordings in folders. */
-#ifndef CMD_BOOKS_H
-#define CMD_BOOKS_H
+#ifndef API_BOOKS_H
+#define API_BOOKS_H
 
 #include "api/shelf.h"
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages_record.c - `byteledger pages -o FILE`: a recording for each process, which grows with each reading. */
+#include "recorder/pages_record.h"
+
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
-#include "cmd/cmd.h"
-#include "cmd/pages.h"
 #include "model/pagebook.h"
 #include "recorder/recorder.h"
 #include "trace/trace.h"
@@ -24,18 +26,34 @@ struct one {
 
 struct pages_record {
 	const char *pattern;
+	void (*say)(const char *text);
 	struct one *all[FILES_MAX];
 	size_t count;
 	int left_out;
 };
 
-struct pages_record *pages_record_new(const char *pattern, struct err *err)
+PRINTF(2, 3) static void say(const struct pages_record *record, const char *format, ...)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	va_list args;
+	if (!record->say)
+		return;
+	va_start(args, format);
+	buf_vprintf(&text, format, args);
+	va_end(args);
+	record->say(buf_cstr(&text));
+}
+
+struct pages_record *pages_record_new(const char *pattern, void (*say_to)(const char *text),
+				      struct err *err)
 {
 	struct pages_record *record = calloc(1, sizeof(*record));
-	if (!record)
+	if (!record) {
 		err_set(err, -ENOMEM, "cannot record pages");
-	else
-		record->pattern = pattern;
+		return NULL;
+	}
+	record->pattern = pattern;
+	record->say = say_to;
 	return record;
 }
 
@@ -95,8 +113,8 @@ int pages_record_put(struct pages_record *record, const struct page_shot *shot, 
 				one = record->all[k];
 		if (!one && record->count == FILES_MAX) {
 			if (!record->left_out++)
-				cmd_say("more than %d processes: the others are not recorded",
-					FILES_MAX);
+				say(record, "more than %d processes: the others are not recorded",
+				    FILES_MAX);
 			continue;
 		}
 		if (!one && !process->ended && !(one = begin(record, process, err)))
@@ -110,8 +128,8 @@ int pages_record_put(struct pages_record *record, const struct page_shot *shot, 
 			return rc;
 		if (trace_writer_lost(one->writer)) {
 			one->stopped = 1;
-			cmd_say("'%s' takes no more: it ends with the reading before",
-				trace_writer_path(one->writer));
+			say(record, "'%s' takes no more: it ends with the reading before",
+			    trace_writer_path(one->writer));
 		}
 	}
 	return 0;
@@ -135,7 +153,7 @@ int pages_record_end(struct pages_record *record, const struct page_shot *shot, 
 			rc = end;
 		}
 		if (end == 0 && path && !quiet)
-			cmd_say("recorded to '%s'", path);
+			say(record, "recorded to '%s'", path);
 		free(path);
 	}
 	return rc;

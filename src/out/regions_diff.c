@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/regions_diff.h"
+#include "out/regions_diff.h"
 
 #include <errno.h>
 #include <jansson.h>

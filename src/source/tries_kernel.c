@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_kernel.c - attempts that ask the kernel's tracing side: perf, uprobes, BPF. */
+/* tries_kernel.c - attempts that ask the kernel's tracing side: perf, uprobes, BPF. */
 #include "base/fileio.h"
-#include "cmd/check_try.h"
+#include "source/tries.h"
 
 #include <errno.h>
 #include <link.h>
@@ -38,7 +38,7 @@ static int hint_perf(struct err *err, unsigned capability)
 	return hint ? err_hint(err, "%s", hint) : err->code;
 }
 
-int check_perf(struct err *err)
+int tries_perf(struct err *err)
 {
 	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE,
 					.config = PERF_COUNT_SW_PAGE_FAULTS,
@@ -80,7 +80,7 @@ static int own_offset(struct dl_phdr_info *info, size_t size, void *data)
 	return 0;
 }
 
-int check_uprobe(struct err *err)
+int tries_uprobe(struct err *err)
 {
 	long type;
 	uint64_t offset = 0;
@@ -120,7 +120,7 @@ static int hint_bpf(struct err *err)
 	return err->code;
 }
 
-int check_bpf_load(struct err *err)
+int tries_bpf_load(struct err *err)
 {
 	/* r0 = 0; exit */
 	const struct bpf_insn program[] = {
@@ -163,37 +163,37 @@ static int from_feature(enum feature feature, struct err *err)
 	return err_hint(err, "%s", line->hint);
 }
 
-int check_bpf_stack(struct err *err)
+int tries_bpf_stack(struct err *err)
 {
 	return from_feature(FEATURE_BPF_STACK, err);
 }
 
-int check_map_events(struct err *err)
+int tries_map_events(struct err *err)
 {
 	return from_feature(FEATURE_MAP_EVENTS, err);
 }
 
-int check_map_names(struct err *err)
+int tries_map_names(struct err *err)
 {
 	return from_feature(FEATURE_MAP_NAMES, err);
 }
 
-int check_threads(struct err *err)
+int tries_threads(struct err *err)
 {
 	return from_feature(FEATURE_THREADS, err);
 }
 
-int check_net_capture(struct err *err)
+int tries_net_capture(struct err *err)
 {
 	return from_feature(FEATURE_NET_CAPTURE, err);
 }
 
-int check_net_packet(struct err *err)
+int tries_net_packet(struct err *err)
 {
 	return from_feature(FEATURE_NET_PACKET, err);
 }
 
-int check_pages(struct err *err)
+int tries_pages(struct err *err)
 {
 	return from_feature(FEATURE_PAGES, err);
 }

@@ -9,10 +9,9 @@
 #include <string.h>
 
 #include "base/intern.h"
-#include "cmd/cmd.h"
-#include "cmd/sample.h"
 #include "proc/proc.h"
 #include "recorder/recorder.h"
+#include "recorder/sample_record.h"
 #include "trace/trace.h"
 
 #define RSS_NS 1000000000ull
@@ -375,8 +374,10 @@ int sample_record_finish(struct sample_record *r, void (*names)(void *ctx, struc
 	if (rc < 0)
 		return rc;
 	names(ctx, r->prof);
-	rc = trace_append_symbols(r->path, r->prof, err);
-	if (rc == 0)
-		cmd_say("recorded in '%s'", r->path);
-	return rc;
+	return trace_append_symbols(r->path, r->prof, err);
+}
+
+const char *sample_record_path(const struct sample_record *r)
+{
+	return r->path;
 }
