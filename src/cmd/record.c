@@ -229,7 +229,7 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 		return cmd_fail(&err);
 	CLEANUP(serving_freep) struct serving *serving = NULL;
 	if (opt->serving.wanted) {
-		serving = serving_new(&opt->serving, NULL, 0, &err);
+		serving = serving_begin(&opt->serving, NULL, 0, &err);
 		if (!serving) /* before the program starts: it would run unseen */
 			return cmd_fail(&err);
 		cmd_say("serving %s", serving_url(serving));

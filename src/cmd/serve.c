@@ -66,7 +66,7 @@ static int serve(const struct serve *s, struct err *err)
 	if (signals < 0)
 		return err_set(err, signals, "cannot take signals");
 	CLEANUP(serving_freep)
-	struct serving *serving = serving_new(&s->serving, s->files, s->file_count, err);
+	struct serving *serving = serving_begin(&s->serving, s->files, s->file_count, err);
 	struct pollfd fd = { .fd = signals, .events = POLLIN };
 	if (serving && !s->serving.quiet) {
 		printf("%s\n", serving_url(serving));

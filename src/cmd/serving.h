@@ -1,34 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serving.h - recordings served by a command: `serve`, and `--serve` of those that record. */
+/* serving.h - the options of a command that serves what it shows (api/serving.h): `serve`, and `--serve` of those that record. */
 #ifndef CMD_SERVING_H
 #define CMD_SERVING_H
 
 #include <argp.h>
 
-#include "api/http.h"
-#include "api/v1.h"
-#include "base/err.h"
+#include "api/serving.h"
 
-#define SERVING_HOSTS_MAX 16
-
-/** struct serving_more - what a command serves beside recordings; lent as long as the server. */
-struct serving_more {
-	const struct http_route *routes;
-	size_t route_count; /* SERVING_MORE_MAX */
-	const struct v1_live *lives;
-	size_t live_count;
-};
-#define SERVING_MORE_MAX 16
-
-/** struct serving_opt - what the options say; zero-initialised. */
-struct serving_opt {
-	struct http_opt http;
-	const char *hosts[SERVING_HOSTS_MAX + 1];
-	size_t host_count;
-	const struct serving_more *more; /* NULL: nothing */
-	int wanted;                      /* --serve was given */
-	int quiet;
-};
 /** serving_guard_argp - a child parser for --token-file, --no-auth, --host, --cors; its input is a struct serving_opt. */
 extern const struct argp serving_guard_argp;
 /** serving_argp - the same and --serve [ADDR:PORT], for a command that records. */
@@ -36,20 +14,8 @@ extern const struct argp serving_argp;
 /** serving_takes() - is @word the address that --serve may have as the next word? Then it is taken: 1. */
 int serving_takes(struct serving_opt *opt, const char *word);
 
-struct serving;
-/**
- * serving_new() - listen and serve @paths (may be none; folders of recordings, stores of recorded nodes), and the files that serving_add() names later. Tells who can read on stderr.
- * Threads that it starts take no signals. NULL with @err.
- */
-struct serving *serving_new(const struct serving_opt *opt, const char *const *paths, size_t count,
-			    struct err *err);
-const char *serving_url(const struct serving *serving);
-/** serving_note() - a line on who can read what is served; NULL where a token guards it. Lent. */
-const char *serving_note(const struct serving *serving);
-/** serving_add() - a recording that is just being written. -ENOMEM, -E2BIG. */
-int serving_add(struct serving *serving, const char *path, struct err *err);
-/** serving_tell() - v1_tell(): an event for pages that listen. */
-void serving_tell(struct serving *serving, const char *json);
-void serving_freep(struct serving **serving);
+/** serving_begin() - serving_new(); says on stderr who can read what is served, unless opt->quiet. */
+struct serving *serving_begin(const struct serving_opt *opt, const char *const *paths, size_t count,
+			      struct err *err);
 
 #endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* serving.h - one server for all that is shown: recordings, stores of nodes, and what is live. In order of use; any thread. */
+#ifndef API_SERVING_H
+#define API_SERVING_H
+
+#include <stddef.h>
+
+#include "api/http.h"
+#include "api/v1.h"
+#include "base/err.h"
+
+#define SERVING_HOSTS_MAX 16
+
+/** struct serving_more - what a command serves beside recordings; lent as long as the server. */
+struct serving_more {
+	const struct http_route *routes;
+	size_t route_count; /* SERVING_MORE_MAX */
+	const struct v1_live *lives;
+	size_t live_count;
+};
+#define SERVING_MORE_MAX 16
+
+/** struct serving_opt - what the options say; zero-initialised. */
+struct serving_opt {
+	struct http_opt http;
+	const char *hosts[SERVING_HOSTS_MAX + 1];
+	size_t host_count;
+	const struct serving_more *more; /* NULL: nothing */
+	int wanted;                      /* --serve was given */
+	int quiet;
+};
+struct serving;
+/**
+ * serving_new() - listen and serve @paths (may be none; folders of recordings, stores of recorded nodes), and the files that serving_add() names later.
+ * Threads that it starts take no signals. NULL with @err.
+ */
+struct serving *serving_new(const struct serving_opt *opt, const char *const *paths, size_t count,
+			    struct err *err);
+const char *serving_url(const struct serving *serving);
+/** serving_note() - a line on who can read what is served; NULL where a token guards it. Lent. */
+const char *serving_note(const struct serving *serving);
+/** serving_add() - a recording that is just being written. -ENOMEM, -E2BIG. */
+int serving_add(struct serving *serving, const char *path, struct err *err);
+/** serving_tell() - v1_tell(): an event for pages that listen. */
+void serving_tell(struct serving *serving, const char *json);
+void serving_freep(struct serving **serving);
+
+#endif
