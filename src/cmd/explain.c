@@ -2,17 +2,13 @@
 /* explain.c - `byteledger explain`: the balance sheet of a process, of a program that is started, or of a recording. */
 #include "cmd/explain.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "cmd/cmd.h"
 #include "cmd/memory.h"
 #include "cmd/open.h"
@@ -22,13 +18,7 @@
 #include "out/explain.h"
 #include "query/instant.h"
 #include "query/query.h"
-#include "source/snapshot.h"
-#include "trace/trace.h"
 #include "view/explain.h"
-
-#define LOOK_NS 200000000ull
-#define STILL_NS 1300000000ull /* nothing was written for so long: nothing happened */
-#define WAIT_NS 10000000000ull
 
 enum { OPT_FORMAT = 256, OPT_FREEZE, OPT_AT, OPT_DIFF, OPT_BY, OPT_LIMIT, OPT_MAP };
 
@@ -178,111 +168,15 @@ static int print(const struct explaining *x, const struct explain *e, struct err
 
 /* ---- a running process ------------------------------------------------------------------------------------------------------ */
 
-/* The recording that process @recorder writes about @pid: among its descriptors, the .blt file. "" where there is none. */
-static void recording_of(pid_t recorder, char *path, size_t size)
-{
-	char folder[64], link[512], at[1024];
-	snprintf(folder, sizeof(folder), "/proc/%d/fd", (int)recorder);
-	DIR *dir = opendir(folder);
-	path[0] = '\0';
-	for (struct dirent *entry; dir && (entry = readdir(dir));) {
-		snprintf(link, sizeof(link), "%s/%s", folder, entry->d_name);
-		ssize_t len = readlink(link, at, sizeof(at) - 1);
-		if (len <= 4)
-			continue;
-		at[len] = '\0';
-		struct stat st;
-		struct trace_reader *reader = NULL;
-		struct err ignored = { 0 };
-		/* whatever it is called: what it holds tells */
-		if (stat(link, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 64 &&
-		    !strstr(at, "byteledger (deleted)") &&
-		    (reader = trace_reader_new(at[0] == '/' && access(at, R_OK) == 0 ? at : link,
-					       &ignored))) {
-			snprintf(path, size, "%s", access(at, R_OK) == 0 ? at : link);
-			trace_reader_freep(&reader);
-			break;
-		}
-	}
-	if (dir)
-		closedir(dir);
-}
-
-/* How large the recording is; 0: not known. */
-static uint64_t size_of(const char *path)
-{
-	struct stat st;
-	return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
-}
-
-/* Whether all that happened up to @until_ns has been written, by the heads of the recording's blocks. */
-static int is_written(const char *path, uint64_t until_ns)
-{
-	struct err ignored = { 0 };
-	uint64_t reached_ns = 0;
-	CLEANUP(trace_reader_freep) struct trace_reader *reader = trace_reader_new(path, &ignored);
-	return reader && trace_reader_reached(reader, &reached_ns, &ignored) == 0 &&
-	       reached_ns > until_ns;
-}
-
-static void sleep_until(uint64_t ns)
-{
-	const struct timespec due = { .tv_sec = (time_t)(ns / 1000000000u),
-				      .tv_nsec = (long)(ns % 1000000000u) };
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR)
-		;
-}
-
-/*
- * Until the recorder has written what happened up to the end of the snapshot, whose instant was @taken_ns on the clock: it does so at least once a second, mostly
- * twice. A program that is idle writes nothing more; then the file stays as it is. Only the heads of its blocks are looked at before: to
- * read it all may take seconds, and is done once.
- */
-static int catch_up(struct joined *j, const char *path, uint64_t taken_ns, struct err *err)
-{
-	uint64_t bytes = size_of(path), since = taken_ns, now = taken_ns;
-	const struct snapshot *s = j->instant.snapshot;
-	while (!is_written(path, s->time_ns + s->window_ns) && now < since + STILL_NS &&
-	       now < taken_ns + WAIT_NS) {
-		sleep_until(clock_ns(CLOCK_MONOTONIC) + LOOK_NS);
-		now = clock_ns(CLOCK_MONOTONIC);
-		if (size_of(path) != bytes) {
-			bytes = size_of(path);
-			since = now;
-		}
-	}
-	return instant_join(path, &j->instant, err);
-}
-
 static int join_process(struct joined *j, const struct explaining *x, pid_t pid, struct err *err)
 {
-	struct snapshot_opt take = { .freeze = x->freeze };
-	char path[1024] = "";
-	const char *why = "It is not recorded: blocks are told by size, not by who asked. "
-			  "'byteledger explain -- PROGRAM' records, and says who.";
-	pid_t recorder = snapshot_recorder(pid);
-	uint64_t start_realtime_ns = 0;
-	if (recorder) {
-		recording_of(recorder, path, sizeof(path));
-		start_realtime_ns = path[0] ? instant_zero(path) : 0;
-		why = "It is recorded, but its recording cannot be read by this user: blocks are "
-		      "told by size only.";
-		if (start_realtime_ns) {
-			uint64_t since = clock_ns(CLOCK_REALTIME) - start_realtime_ns;
-			take.time_zero_ns = clock_ns(CLOCK_MONOTONIC) - since;
-		}
-	}
-	j->instant.snapshot = snapshot_take(pid, &take, err);
-	if (!j->instant.snapshot)
-		return err->code;
-	if (start_realtime_ns &&
-	    catch_up(j, path, take.time_zero_ns + j->instant.snapshot->time_ns, err) < 0)
-		return err->code;
-	int rc = join(j, x, err);
-	if (rc < 0)
-		return rc;
-	j->explain->why_not = j->instant.names ? NULL : why;
-	return 0;
+	const char *why_not;
+	int rc = instant_of_process(pid, x->freeze, &j->instant, &why_not, err);
+	if (rc == 0)
+		rc = join(j, x, err);
+	if (rc == 0)
+		j->explain->why_not = why_not;
+	return rc;
 }
 
 static int explain_process(const struct explaining *x, pid_t pid, struct err *err)
@@ -298,14 +192,6 @@ int explain_process_json(FILE *to, pid_t pid, enum view_by by, size_t limit, str
 	const struct explaining x = { .json = 1, .by = by, .by_given = 1 };
 	int rc = join_process(&j, &x, pid, err);
 	return rc < 0 ? rc : out_explain_json(to, j.explain, limit, err);
-}
-
-void explain_recording_of(pid_t pid, char *path, size_t size)
-{
-	pid_t recorder = snapshot_recorder(pid);
-	path[0] = '\0';
-	if (recorder)
-		recording_of(recorder, path, size);
 }
 
 /* ---- a recording -------------------------------------------------------------------------------------------------------------- */

@@ -15,7 +15,5 @@
 int explain_brief(FILE *to, const char *path, const struct out_opt *opt, struct err *err);
 /** explain_process_json() - the sheet of process @pid as it is now; nothing is stopped. Takes up to some seconds where it is recorded. */
 int explain_process_json(FILE *to, pid_t pid, enum view_by by, size_t limit, struct err *err);
-/** explain_recording_of() - the recording that is being written about @pid; "" where there is none that can be read. */
-void explain_recording_of(pid_t pid, char *path, size_t size);
 
 #endif

@@ -14,9 +14,9 @@
 #include "cmd/open.h"
 #include "cmd/result.h"
 #include "cmd/select.h"
-#include "cmd/top_find.h"
 #include "out/name.h"
 #include "query/follow.h"
+#include "query/written.h"
 #include "tui/heap.h"
 #include "tui/paint.h"
 
@@ -158,7 +158,7 @@ static int begin(struct top *t)
 {
 	int moment = t->selection.query.at.kind != QUERY_TIME_NONE;
 	if (t->pid) {
-		int rc = top_find_recording(t->pid, &t->found, &t->err);
+		int rc = written_find(t->pid, &t->found, &t->err);
 		if (rc < 0)
 			return rc;
 		t->path = t->found;

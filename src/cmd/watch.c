@@ -20,7 +20,9 @@
 #include "cmd/serving.h"
 #include "out/regions.h"
 #include "proc/classes.h"
+#include "query/written.h"
 #include "recorder/started.h"
+#include "source/snapshot.h"
 
 #define GROWTH_ROWS 12
 #define SECONDS_MAX 86400.0
@@ -378,7 +380,7 @@ static size_t take_lives(struct loop *l, char paths[TARGETS_GIVEN_MAX][1024])
 					  .has = shows,
 					  .explain = explain_watched,
 					  .ctx = w };
-		explain_recording_of(w->pid, paths[recorded], sizeof(paths[0]));
+		written_by(snapshot_recorder(w->pid), paths[recorded], sizeof(paths[0]));
 		recorded += paths[recorded][0] != '\0';
 	}
 	l->more.lives = l->lives;

@@ -3,6 +3,8 @@
 #ifndef QUERY_INSTANT_H
 #define QUERY_INSTANT_H
 
+#include <sys/types.h>
+
 #include "model/instant.h"
 #include "query/query.h"
 
@@ -23,6 +25,13 @@ int instant_read(const char *path, const struct query_time *time, const struct q
  * As instant_read().
  */
 int instant_join(const char *path, struct instant *instant, struct err *err);
+/**
+ * instant_of_process() - process @pid as it is now, with the blocks that its recording holds at that moment where it is recorded: then
+ * the recorder is waited for, some seconds at most. @freeze: its threads stop meanwhile. *@why_not: why there are no blocks, NULL where
+ * there are. 0 or negative errno, and @instant is to be released in any case.
+ */
+int instant_of_process(pid_t pid, int freeze, struct instant *instant, const char **why_not,
+		       struct err *err);
 /** instant_zero() - CLOCK_REALTIME at the recording's time 0; 0: not known. */
 uint64_t instant_zero(const char *path);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/top_find.h"
+#include "query/written.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -8,11 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "model/prof.h"
 #include "query/recording.h"
+#include "trace/trace.h"
 
 /* Whether the recording at @path is of @pid: its first definitions say so. */
 static int is_of(const char *path, pid_t pid)
@@ -50,7 +52,7 @@ static int look_in(const char *number, pid_t pid, char **path)
 	return found;
 }
 
-int top_find_recording(pid_t pid, char **path, struct err *err)
+int written_find(pid_t pid, char **path, struct err *err)
 {
 	char exe[64], own[4096], theirs[4096];
 	ssize_t own_len = readlink("/proc/self/exe", own, sizeof(own));
@@ -82,4 +84,33 @@ int top_find_recording(pid_t pid, char **path, struct err *err)
 			"start it with 'byteledger run'; 'byteledger regions -p %d --watch 1' "
 			"follows any process",
 			(int)pid);
+}
+
+void written_by(pid_t recorder, char *path, size_t size)
+{
+	char folder[64], link[512], at[1024];
+	snprintf(folder, sizeof(folder), "/proc/%d/fd", (int)recorder);
+	DIR *dir = recorder ? opendir(folder) : NULL;
+	path[0] = '\0';
+	for (struct dirent *entry; dir && (entry = readdir(dir));) {
+		snprintf(link, sizeof(link), "%s/%s", folder, entry->d_name);
+		ssize_t len = readlink(link, at, sizeof(at) - 1);
+		if (len <= 4)
+			continue;
+		at[len] = '\0';
+		struct stat st;
+		struct trace_reader *reader = NULL;
+		struct err ignored = { 0 };
+		/* whatever it is called: what it holds tells */
+		if (stat(link, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 64 &&
+		    !strstr(at, "byteledger (deleted)") &&
+		    (reader = trace_reader_new(at[0] == '/' && access(at, R_OK) == 0 ? at : link,
+					       &ignored))) {
+			snprintf(path, size, "%s", access(at, R_OK) == 0 ? at : link);
+			trace_reader_freep(&reader);
+			break;
+		}
+	}
+	if (dir)
+		closedir(dir);
 }
