@@ -29,6 +29,9 @@ struct command {
  */
 void cmd_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/** cmd_say_line() - the same of a line that is a text already. */
+void cmd_say_line(const char *text);
+
 /** cmd_vsay() - the same with its arguments as a list. */
 void cmd_vsay(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 

@@ -6,25 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/memory.h"
 #include "cmd/open.h"
 #include "cmd/select.h"
 #include "cmd/terminal.h"
 #include "out/compare.h"
-
-#define BOUNDS_MAX 8
+#include "query/limits.h"
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_FOLDED };
-
-/* struct bound - of --fail-if: growth of the cost by more than so many bytes (or calls), or parts of a hundred. */
-struct bound {
-	const char *text;
-	int percent;
-	double share;
-	uint64_t amount;
-};
 
 struct side {
 	const char *word; /* as typed: FILE or FILE@TIME */
@@ -39,8 +29,7 @@ struct diff {
 	struct side sides[2];
 	size_t count;
 	enum format format;
-	struct bound bounds[BOUNDS_MAX];
-	size_t bound_count;
+	struct growth_limits limits;
 	struct err err;
 };
 
@@ -67,27 +56,6 @@ static int parse_format(const char *text, enum format *format, struct err *err)
 	return err_hint(err, "one of: text json folded");
 }
 
-static int parse_bound(struct diff *d, const char *text, struct err *err)
-{
-	struct bound *bound = &d->bounds[d->bound_count];
-	const char *value = text + strlen("growth>");
-	char *end;
-	if (d->bound_count == BOUNDS_MAX)
-		return err_set(err, -EINVAL, "more than %d rules", BOUNDS_MAX);
-	*bound = (struct bound){ .text = text };
-	if (strncmp(text, "growth>", strlen("growth>")) != 0 || !*value) {
-		err_set(err, -EINVAL, "bad rule '%s'", text);
-		return err_hint(err, "growth>5%% or growth>10M");
-	}
-	d->bound_count++;
-	bound->share = strtod(value, &end);
-	if (end != value && strcmp(end, "%") == 0 && bound->share >= 0) {
-		bound->percent = 1;
-		return 0;
-	}
-	return query_size_parse(value, &bound->amount, err);
-}
-
 static int take_side(struct diff *d, const char *word, struct err *err)
 {
 	if (d->count == ARRAY_LEN(d->sides))
@@ -109,7 +77,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		rc = parse_format(arg, &d->format, &d->err);
 		break;
 	case OPT_FAIL_IF:
-		rc = parse_bound(d, arg, &d->err);
+		rc = growth_limits_add(&d->limits, arg, &d->err);
 		break;
 	case ARGP_KEY_ARG:
 		rc = take_side(d, arg, &d->err);
@@ -204,19 +172,10 @@ static int print(struct diff *d, const struct comparison *c, const struct out_op
 /* The rule that is true and by how much, on stderr. */
 static int judge(const struct diff *d, const struct comparison *c)
 {
-	uint64_t grown = c->after > c->before ? c->after - c->before : 0;
-	int status = CMD_OK;
-	for (size_t i = 0; i < d->bound_count; i++) {
-		const struct bound *b = &d->bounds[i];
-		double limit = b->percent ? (double)c->before * b->share / 100 : (double)b->amount;
-		if ((double)grown <= limit)
-			continue;
-		char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
-		cmd_say("%s: %s grew from %s to %s", b->text, view_cost_name(c->cost),
-			text_bytes(x, c->before), text_bytes(y, c->after));
-		status = CMD_ALERT;
-	}
-	return status;
+	return growth_limits_check(&d->limits, view_cost_name(c->cost), c->before, c->after,
+				   cmd_say_line)
+		       ? CMD_ALERT
+		       : CMD_OK;
 }
 
 static int compare(struct diff *d)

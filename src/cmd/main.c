@@ -54,6 +54,11 @@ void cmd_say(const char *format, ...)
 	va_end(args);
 }
 
+void cmd_say_line(const char *text)
+{
+	cmd_say("%s", text);
+}
+
 int cmd_fail(const struct err *err)
 {
 	fprintf(stderr, "byteledger: %s\n",

@@ -90,8 +90,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		job->config = arg;
 		return 0;
 	case OPT_IDENTITY:
-		if (job->identity_count == NET_IDENTITIES_MAX)
-			cmd_usage("at most %d identities", NET_IDENTITIES_MAX);
+		if (job->identity_count == NODE_JOB_IDENTITIES_MAX)
+			cmd_usage("at most %d identities", NODE_JOB_IDENTITIES_MAX);
 		job->identity_paths[job->identity_count++] = arg;
 		return 0;
 	case OPT_LOCAL:

@@ -8,14 +8,13 @@
 #include "base/err.h"
 #include "net/conn.h"
 #include "net/tcp.h"
-
-#define NET_IDENTITIES_MAX 64
+#include "node/identities.h"
 
 enum net_format { NET_FORMAT_JSONL, NET_FORMAT_JSON, NET_FORMAT_TABLE };
 
 struct net_job {
 	const char *config; /* record */
-	const char *identity_paths[NET_IDENTITIES_MAX];
+	const char *identity_paths[NODE_JOB_IDENTITIES_MAX];
 	size_t identity_count;
 	const char *local;          /* ADDR or ADDR:PORT, NULL = not given */
 	struct net_addr local_addr; /* the same, read; port 0 = any */

@@ -689,11 +689,6 @@ static int finish(struct life *l, struct err *err)
 	return l->job->json ? print_json(l, err) : print_text(l, err);
 }
 
-static void say(const char *text)
-{
-	cmd_say("%s", text);
-}
-
 int pages_run(struct pages_job *job, char **program)
 {
 	struct life l = { .job = job,
@@ -712,7 +707,7 @@ int pages_run(struct pages_job *job, char **program)
 	if (program)
 		cmd_status_is_programs();
 	int status = CMD_OK, rc = 0;
-	if (job->output && !(l.record = pages_record_new(job->output, say, &err)))
+	if (job->output && !(l.record = pages_record_new(job->output, cmd_say_line, &err)))
 		rc = err.code;
 	if (!rc)
 		rc = run(&l, program, &err);

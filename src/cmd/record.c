@@ -270,7 +270,7 @@ static int record_program(const struct record_opt *opt, const char *comment, cha
 		record_tell_family(opt, &result);
 		/* last, beside the prompt: it says what to do next */
 		record_tell_findings(&result, opt, argv[0]);
-	} else if (limits_check(&opt->limits, NULL)) {
+	} else if (limits_check(&opt->limits, NULL, cmd_say_line)) {
 		failed = 1;
 	}
 	if (failed)

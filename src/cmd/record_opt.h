@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-#include "cmd/limits.h"
 #include "cmd/outfile.h"
 #include "cmd/quiet.h"
 #include "cmd/serving.h"
+#include "query/limits.h"
 #include "recorder/recorder.h"
 
 struct record_opt {

@@ -224,7 +224,7 @@ int record_report(const struct record_opt *opt, struct outfile *report, const ch
 	if (!opt->quiet)
 		cmd_say("recorded into '%s'", path);
 	if (!suppress)
-		return limits_check(&opt->limits, NULL) != 0;
+		return limits_check(&opt->limits, NULL, cmd_say_line) != 0;
 	struct prof_totals totals;
 	prof_totals(prof, &totals);
 	if (!suppress_applied(suppress)) {
@@ -233,5 +233,5 @@ int record_report(const struct record_opt *opt, struct outfile *report, const ch
 		totals.cost.leaked -= allocations;
 		totals.cost.leaked_bytes -= bytes;
 	}
-	return limits_check(&opt->limits, &totals) != 0;
+	return limits_check(&opt->limits, &totals, cmd_say_line) != 0;
 }

@@ -44,4 +44,8 @@ int node_reprocess_step(struct node_reprocess *job, struct store_reader *reader,
 /** node_reprocess_end() - release; what was begun and not finished is found by the next one. */
 void node_reprocess_end(struct node_reprocess *job);
 
+/** node_reprocess_store() - all of the store @path with these identities, when nobody records into it. How much could be opened is counted. 0 or negative errno. */
+int node_reprocess_store(const char *path, const char *const *identity_paths, size_t identity_count,
+			 uint64_t *connections, uint64_t *chunks, struct err *err);
+
 #endif

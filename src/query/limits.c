@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/limits.h"
+#include "query/limits.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/text.h"
-#include "cmd/cmd.h"
 #include "query/query.h"
 
 static const char *const words[] = {
@@ -98,7 +101,17 @@ static uint64_t value_of(enum limit_what what, const struct prof_totals *t)
 	return 0;
 }
 
-size_t limits_check(const struct limits *limits, const struct prof_totals *totals)
+PRINTF(2, 3) static void say(limits_say to, const char *format, ...)
+{
+	CLEANUP(buf_fini) struct buf text = { 0 };
+	va_list args;
+	va_start(args, format);
+	buf_vprintf(&text, format, args);
+	va_end(args);
+	to(buf_cstr(&text));
+}
+
+size_t limits_check(const struct limits *limits, const struct prof_totals *totals, limits_say to)
 {
 	char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
 	size_t met = 0;
@@ -106,8 +119,8 @@ size_t limits_check(const struct limits *limits, const struct prof_totals *total
 		const struct limit *l = &limits->items[i];
 		uint64_t value = totals ? value_of(l->what, totals) : 0, compared = value;
 		if (!totals || (l->what == LIMIT_RSS && !value)) {
-			cmd_say("failed: %s cannot be judged: %s", l->text,
-				totals ? "no RSS was recorded" : "nothing was recorded");
+			say(to, "failed: %s cannot be judged: %s", l->text,
+			    totals ? "no RSS was recorded" : "nothing was recorded");
 			met++;
 			continue;
 		}
@@ -120,18 +133,57 @@ size_t limits_check(const struct limits *limits, const struct prof_totals *total
 			continue;
 		met++;
 		if (l->percent)
-			cmd_say("failed: %s: %s of %s allocations are temporary (%s)", l->text,
-				text_grouped(x, value), text_count(y, totals->cost.allocations),
-				text_percent((char[TEXT_NUMBER_MAX]){ 0 }, value,
-					     totals->cost.allocations));
+			say(to, "failed: %s: %s of %s allocations are temporary (%s)", l->text,
+			    text_grouped(x, value), text_count(y, totals->cost.allocations),
+			    text_percent((char[TEXT_NUMBER_MAX]){ 0 }, value,
+					 totals->cost.allocations));
 		else if (is_number(l->what))
-			cmd_say("failed: %s: it is %s", l->text, text_grouped(x, value));
+			say(to, "failed: %s: it is %s", l->text, text_grouped(x, value));
 		else
-			cmd_say("failed: %s: it is %s (%s bytes)", l->text, text_bytes(x, value),
-				text_grouped(y, value));
+			say(to, "failed: %s: it is %s (%s bytes)", l->text, text_bytes(x, value),
+			    text_grouped(y, value));
 	}
 	if (totals && totals->lost_events && limits->count && !met)
-		cmd_say("%s events were lost: figures that were to be judged are too low",
-			text_grouped(x, totals->lost_events));
+		say(to, "%s events were lost: figures that were to be judged are too low",
+		    text_grouped(x, totals->lost_events));
+	return met;
+}
+
+int growth_limits_add(struct growth_limits *limits, const char *text, struct err *err)
+{
+	struct growth_limit *limit = &limits->items[limits->count];
+	const char *value = text + strlen("growth>");
+	char *end;
+	if (limits->count == GROWTH_LIMITS_MAX)
+		return err_set(err, -EINVAL, "more than %d rules", GROWTH_LIMITS_MAX);
+	*limit = (struct growth_limit){ .text = text };
+	if (strncmp(text, "growth>", strlen("growth>")) != 0 || !*value) {
+		err_set(err, -EINVAL, "bad rule '%s'", text);
+		return err_hint(err, "growth>5%% or growth>10M");
+	}
+	limits->count++;
+	limit->share = strtod(value, &end);
+	if (end != value && strcmp(end, "%") == 0 && limit->share >= 0) {
+		limit->percent = 1;
+		return 0;
+	}
+	return query_size_parse(value, &limit->amount, err);
+}
+
+size_t growth_limits_check(const struct growth_limits *limits, const char *what, uint64_t before,
+			   uint64_t after, limits_say to)
+{
+	uint64_t grown = after > before ? after - before : 0;
+	size_t met = 0;
+	for (size_t i = 0; i < limits->count; i++) {
+		const struct growth_limit *l = &limits->items[i];
+		double most = l->percent ? (double)before * l->share / 100 : (double)l->amount;
+		char x[TEXT_NUMBER_MAX], y[TEXT_NUMBER_MAX];
+		if ((double)grown <= most)
+			continue;
+		say(to, "%s: %s grew from %s to %s", l->text, what, text_bytes(x, before),
+		    text_bytes(y, after));
+		met++;
+	}
 	return met;
 }
