@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tree.h - /v1/tree, /v1/pid and their OpenAPI file: what front ends of TezEdge's memory profiler ask, with additions.
- * Readings come from whoever counts the pages (cmd/pages_run.c), as a function.
+ * Readings come from whoever counts the pages (probe/pages_life.h), as a function.
  */
 #ifndef API_TREE_H
 #define API_TREE_H
