@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "cmd/cmd.h"
 #include "cmd/regions.h"
+#include "out/regions.h"
 
 #define TOP_DEFAULT 20
 #define TOP_MAX 10000000
@@ -340,7 +341,7 @@ int cmd_regions(int argc, char **argv)
 	if (cmd_parse(&argp, argc, argv, &rest, &r) < 0)
 		return CMD_USAGE;
 	if (r.classes) {
-		regions_classes(stdout);
+		out_classes_text(stdout);
 		return fflush(stdout) == 0 ? CMD_OK : CMD_FAILED;
 	}
 	if (r.with_program && rest >= argc) {

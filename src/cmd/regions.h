@@ -45,8 +45,6 @@ int regions_ledger(struct regions *r, const struct target_list *list, struct err
 /** regions_live() - a table of them, again and again until the time is over, a signal comes or all have ended. */
 int regions_live(struct regions *r, const struct target_list *list, const char *title,
 		 struct err *err);
-/** regions_classes() - the words by which memory is called. */
-void regions_classes(FILE *to);
 /** regions_print() - @b in the layout asked for, @age_ns old; @before_end: the process had ended when it was printed. */
 int regions_print(struct regions *r, const struct breakdown *b, const char *exe, uint64_t age_ns,
 		  int before_end, struct err *err);

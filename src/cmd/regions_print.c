@@ -11,37 +11,10 @@
 #include "cmd/cmd.h"
 #include "cmd/regions.h"
 #include "cmd/terminal.h"
-#include "heaps/heaps.h"
 #include "out/regions.h"
-#include "proc/beside.h"
-#include "proc/classes.h"
 #include "proc/ledger.h"
-#include "proc/numa.h"
-#include "proc/settings.h"
-#include "source/heapfiles.h"
-#include "source/threadfacts.h"
 #include "source/tries.h"
-
-/** print_groups() - the page with another middle. */
-static void print_groups(struct buf *text, const struct regions *r, const struct breakdown *b,
-			 struct regions_text_opt *opt)
-{
-	regions_text_head(text, b, opt);
-	if (r->group == GROUP_VMA) {
-		regions_text_mappings(text, b, opt);
-	} else if (r->group == GROUP_THREAD) {
-		opt->all = 1;
-		regions_text_threads(text, b, opt);
-	} else {
-		size_t count;
-		struct class_row *rows = breakdown_group(b, r->group, r->sort, &count);
-		if (rows)
-			regions_text_groups(text, b, rows, count, opt);
-		else
-			text->failed = 1;
-		free(rows);
-	}
-}
+#include "watch/reading.h"
 
 /* Who knows the layout looks for the section of named regions: where it is missing, why. */
 static void say_none_is_named(const struct breakdown *b)
@@ -85,7 +58,7 @@ static int print_text(const struct regions *r, const struct breakdown *b, uint64
 			if (rc < 0)
 				return rc;
 		} else if (r->group) {
-			print_groups(&text, r, b, &opt);
+			out_regions_groups(&text, b, r->group, &opt);
 		} else {
 			regions_text(&text, b, &opt);
 		}
@@ -128,53 +101,38 @@ int regions_print(struct regions *r, const struct breakdown *b, const char *exe,
 	return rc;
 }
 
-static int told_refused;
+/* One that has just ended refuses nothing; and it is said once, not at each look of --watch. */
+static void tell_refused(const struct breakdown *b)
+{
+	static int told;
+	struct err refused = { 0 };
+	if (!b->heaps_refused || b->heaps_refused == -ESRCH || told++)
+		return;
+	err_set(&refused, b->heaps_refused,
+		"allocators and stacks of process %d are not told: cannot read its page map",
+		(int)b->pid);
+	err_hint(&refused, "run as its user or as root, or with CAP_SYS_PTRACE and "
+			   "CAP_DAC_READ_SEARCH");
+	cmd_fail(&refused); /* the rest of the answer stands */
+}
+
+static struct reading_opt reading_of(const struct regions *r)
+{
+	return (struct reading_opt){ .quick = r->quick,
+				     .doubt_only = r->format != FORMAT_JSON,
+				     /* for who asks for everything */
+				     .numa = r->all && r->format != FORMAT_CSV,
+				     .names = r->names };
+}
 
 struct breakdown *regions_read(const struct regions *r, const struct target *target,
 			       struct err *err)
 {
-	struct breakdown_opt opt = { .quick = r->quick,
-				     .doubt_only = r->format != FORMAT_JSON,
-				     .facts = threadfacts_read };
-	struct breakdown *b = breakdown_read(target, &opt, err);
-	int rc = b && r->names ? mapnames_apply(r->names, b, target, err) : 0;
-	if (b) {
-		b->files = &heapfiles;
-		b->settings = calloc(1, sizeof(*b->settings));
-	}
-	if (b && b->settings)
-		settings_read(b->settings, target);
-	/* which walks all pages once more: for who asks for everything */
-	if (b && r->all && !r->quick && r->format != FORMAT_CSV) {
-		b->numa = calloc(1, sizeof(*b->numa));
-		if (b->numa)
-			numa_read(target, b->numa); /* where it may not be read none is told */
-	}
-	/* a quick look does not copy heaps */
-	if (b && rc == 0 && !r->quick)
-		rc = heaps_read(b, target, err);
-	/* one that has just ended refuses nothing */
-	if (b && rc == 0 && b->heaps_refused && b->heaps_refused != -ESRCH && !told_refused) {
-		told_refused = 1; /* once, not at each look of --watch */
-		struct err refused;
-		err_init(&refused);
-		err_set(&refused, b->heaps_refused,
-			"allocators and stacks of process %d are not told: cannot read its page "
-			"map",
-			(int)b->pid);
-		err_hint(&refused, "run as its user or as root, or with CAP_SYS_PTRACE and "
-				   "CAP_DAC_READ_SEARCH");
-		cmd_fail(&refused); /* said; the rest of the answer stands */
-	}
-	if (b && rc == 0) {
-		b->beside = calloc(1, sizeof(*b->beside));
-		if (b->beside)
-			beside_read(target, b, 1, b->beside);
-	}
-	if (rc == 0)
-		return b;
-	breakdown_free(b);
-	return NULL;
+	const struct reading_opt opt = reading_of(r);
+	struct breakdown *b = reading_take(target, &opt, err);
+	if (b)
+		tell_refused(b);
+	return b;
 }
 
 /* ---- several as one -------------------------------------------------------------------------------------------------- */
@@ -196,28 +154,12 @@ int regions_ledger(struct regions *r, const struct target_list *list, struct err
 {
 	CLEANUP(ledger_fini) struct ledger ledger = { 0 };
 	CLEANUP(buf_fini) struct buf title = { 0 }, text = { 0 };
-	struct err why = { 0 };
-	int rc = 0;
+	const struct reading_opt opt = reading_of(r);
+	int rc;
 	put_title(&title, r);
 	if (r->watch.seconds > 0)
 		return regions_live(r, list, buf_cstr(&title), err);
-	for (size_t i = 0; i < list->count && rc == 0; i++) {
-		CLEANUP(target_close) struct target target = { 0 };
-		struct err one = { 0 };
-		struct breakdown *b = target_open(&target, list->pids[i], &one) == 0
-					      ? regions_read(r, &target, &one)
-					      : NULL;
-		if (b && ledger_add(&ledger, b) < 0)
-			rc = err_set(err, -ENOMEM, "cannot add up the processes");
-		ledger.unread += !b;
-		if (!b)
-			why = one;
-		breakdown_free(b);
-	}
-	if (rc == 0 && !ledger.count) {
-		*err = why;
-		return err->code ? err->code : err_set(err, -ESRCH, "no process is left");
-	}
+	rc = reading_ledger(list, &opt, tell_refused, &ledger, err);
 	if (rc == 0)
 		rc = result_for(&r->result, "processes", list->pids[0], err);
 	if (rc < 0 || !r->result.to)
@@ -238,12 +180,12 @@ int regions_ledger(struct regions *r, const struct target_list *list, struct err
 	} else {
 		struct out_opt terminal = { 0 };
 		terminal_fit(r->result.to, &terminal);
-		struct regions_text_opt opt = { .width = terminal.width,
+		struct regions_text_opt how = { .width = terminal.width,
 						.ascii = terminal.ascii,
 						.raw = r->raw,
 						.top = r->top,
 						.all = r->all };
-		ledger_text(&text, &ledger, buf_cstr(&title), &opt);
+		ledger_text(&text, &ledger, buf_cstr(&title), &how);
 		if (buf_failed(&text))
 			return err_set(err, -ENOMEM, "cannot print");
 		fwrite(text.data, 1, text.len, r->result.to);
@@ -251,23 +193,4 @@ int regions_ledger(struct regions *r, const struct target_list *list, struct err
 	if (rc == 0 && (fflush(r->result.to) != 0 || ferror(r->result.to)))
 		rc = result_failed(err);
 	return rc;
-}
-
-void regions_classes(FILE *to)
-{
-	for (unsigned class = 0; class < REGION_CLASS_COUNT; class ++) {
-		fprintf(to, "%-18s %s\n", region_class_name(class), class_about(class));
-		for (size_t i = 0; i < class_label_count; i++)
-			if (class_labels[i].class == class)
-				fprintf(to, "  %-22s %s\n", class_labels[i].label,
-					class_labels[i].about);
-	}
-	fprintf(to, "%-18s %s\n", CLASS_BESIDE_WORD,
-		"no part of RSS; in watches, histories and rules");
-	for (size_t i = 0; i < class_label_count; i++)
-		if (class_labels[i].class == CLASS_BESIDE)
-			fprintf(to, "  %-22s %s\n", class_labels[i].label, class_labels[i].about);
-	fprintf(to, "\nA rule names a class (rss:runtime>1G), a label (rss:Go heap>1G), or both "
-		    "(rss:named/MY NAME>1G),\na file by its path and a library by its file "
-		    "name.\n");
 }

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/jsonw.h"
 #include "proc/breakdown.h"
+#include "proc/group.h"
 #include "proc/ledger.h"
 #include "proc/text.h"
 
@@ -32,5 +33,11 @@ int out_ledger_json(struct jsonw *json, const struct ledger *ledger, const char 
 /** out_regions_csv() - one line a mapping, RFC 4180, with a header line if @header. */
 int out_regions_csv(FILE *to, const struct breakdown *b, const struct out_regions_opt *opt,
 		    int header, struct err *err);
+
+/** out_regions_groups() - the page of `regions` with another middle: by @group. */
+void out_regions_groups(struct buf *text, const struct breakdown *b, enum regions_group group,
+			struct regions_text_opt *opt);
+/** out_classes_text() - the words by which memory is called, which alert rules may name. */
+void out_classes_text(FILE *to);
 
 #endif
