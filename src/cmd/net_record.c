@@ -8,23 +8,17 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "api/net.h"
-#include "api/page_live.h"
+#include "api/net_servers.h"
 #include "cmd/net_job.h"
 #include "node/config.h"
 #include "node/nodes.h"
 
 #define DESCRIPTORS_MAX 65536
-#define SERVERS_MAX (NODES_MAX + 2)
 
 struct job {
 	struct nodes_config *config;
 	struct nodes *nodes;
-	struct api_net *api;
-	struct http_server *servers[SERVERS_MAX];
-	struct http_route routes[SERVERS_MAX][API_NET_ROUTES_MAX + PAGE_LIVE_ROUTES_MAX];
-	struct page_live pages[NODES_MAX]; /* of nodes with a port of their own */
-	size_t server_count;
+	struct net_servers *servers;
 };
 
 static struct nodes *volatile recorded; /* what a signal ends */
@@ -44,72 +38,6 @@ static void say(void *ctx, const char *text)
 	fprintf(stderr, "byteledger: %s\n", text);
 }
 
-/* ---- servers -------------------------------------------------------------------------------------------------------- */
-
-static int serve(struct job *r, unsigned port, size_t route_count, const char *what,
-		 struct err *err)
-{
-	const struct nodes_config *c = r->config;
-	char address[80], text[400];
-	snprintf(address, sizeof(address), strchr(c->bind, ':') ? "[%s]:%u" : "%s:%u", c->bind,
-		 port);
-	struct http_opt opt = { .address = address,
-				.token_file = c->token_file,
-				.no_auth = c->no_auth,
-				.cors = c->cors,
-				.hosts = c->hosts,
-				.routes = r->routes[r->server_count],
-				.route_count = route_count };
-	int rc = http_server_start(&opt, &r->servers[r->server_count], err);
-	if (rc < 0)
-		return err_wrap(err, "%s", what);
-	const char *note = http_server_note(r->servers[r->server_count]);
-	snprintf(text, sizeof(text), "%s: %s%s%s", what,
-		 http_server_url(r->servers[r->server_count]), note ? " - " : "", note ? note : "");
-	say(NULL, text);
-	r->server_count++;
-	return 0;
-}
-
-static int open_servers(struct job *r, struct err *err)
-{
-	static const char *const shows[] = { "messages", "connections", "logs", NULL };
-	const struct nodes_config *c = r->config;
-	struct api_net_node nodes[NODES_MAX];
-	struct api_net_opt opt = { .nodes = nodes,
-				   .node_count = c->node_count,
-				   .version = BYTELEDGER_VERSION,
-				   .recorder = r->nodes };
-	char what[160];
-	for (size_t i = 0; i < c->node_count; i++)
-		nodes[i] = (struct api_net_node){ c->nodes[i].name, c->nodes[i].db,
-						  c->nodes[i].disable_search };
-	r->api = api_net_new(&opt, err);
-	int rc = r->api ? 0 : err->code;
-	if (rc == 0 && c->http_v2)
-		rc = serve(r, c->http_v2, api_net_v2_routes(r->api, r->routes[r->server_count]),
-			   "http_v2", err);
-	if (rc == 0 && c->http_v2)
-		rc = serve(r, c->http_v2 + 1u,
-			   api_net_compact_routes(r->api, r->routes[r->server_count]),
-			   "http_v2 + 1 (/compact)", err);
-	for (size_t i = 0; rc == 0 && i < c->node_count; i++) {
-		if (!c->nodes[i].http_v3)
-			continue;
-		snprintf(what, sizeof(what), "http_v3 of node '%s'", c->nodes[i].name);
-		struct http_route *routes = r->routes[r->server_count];
-		size_t count = api_net_v3_routes(r->api, i, routes);
-		rc = page_live_init(&r->pages[i], c->nodes[i].name, "node", 0, shows, err);
-		if (rc == 0)
-			rc = serve(r, c->nodes[i].http_v3,
-				   count + page_live_routes(&r->pages[i], routes + count), what,
-				   err);
-	}
-	return rc;
-}
-
-/* ---- recording ------------------------------------------------------------------------------------------------------ */
-
 /* The first failure is the one that is told. */
 static int first(int rc, int next, const struct err *why, struct err *err)
 {
@@ -123,14 +51,10 @@ static int first(int rc, int next, const struct err *why, struct err *err)
 static int finish(struct job *r, int rc, struct err *err)
 {
 	struct err next = { 0 };
-	api_net_stop(r->api);
+	net_servers_stop(r->servers);
 	if (r->nodes)
 		rc = first(rc, nodes_drain(r->nodes, &next), &next, err);
-	for (size_t i = 0; i < r->server_count; i++)
-		http_server_stop(r->servers[i]);
-	for (size_t i = 0; i < NODES_MAX; i++)
-		page_live_fini(&r->pages[i]);
-	api_net_free(r->api);
+	net_servers_free(r->servers);
 	recorded = NULL;
 	err_init(&next);
 	return first(rc, nodes_close(r->nodes, &next), &next, err);
@@ -182,8 +106,8 @@ int net_record(const struct net_job *options, struct err *err)
 	raise_descriptors();
 	block_signals(SIG_BLOCK);
 	int rc = nodes_open(r->config, say, NULL, &r->nodes, err);
-	if (rc == 0)
-		rc = open_servers(r, err);
+	if (rc == 0 && !(r->servers = net_servers_new(r->config, r->nodes, say, NULL, err)))
+		rc = err->code;
 	recorded = r->nodes;
 	block_signals(SIG_UNBLOCK);
 	if (rc == 0 && !stopping) {

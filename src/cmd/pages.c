@@ -30,11 +30,7 @@ enum {
 	OPT_JSONL,
 	OPT_STACKS,
 	OPT_TABLES,
-	OPT_SERVE,
-	OPT_TOKEN,
-	OPT_NO_AUTH,
-	OPT_HOST,
-	OPT_CORS
+	OPT_SERVE
 };
 
 static const struct argp_option options[] = {
@@ -74,12 +70,6 @@ static const struct argp_option options[] = {
 	  "Room for unwind tables in the kernel (default 16 MiB; a browser's code needs 64)", 4 },
 	{ "serve", OPT_SERVE, "ADDR:PORT", OPTION_ARG_OPTIONAL,
 	  "Serve /v1/tree and /v1/pid meanwhile (default 127.0.0.1:17832)", 5 },
-	{ "token-file", OPT_TOKEN, "FILE", 0, "Ask clients for the token in FILE", 5 },
-	{ "no-auth", OPT_NO_AUTH, NULL, 0, "Serve an address beyond loopback without a token", 5 },
-	{ "host", OPT_HOST, "NAME", 0, "A name that clients may use for this host (repeatable)",
-	  5 },
-	{ "cors", OPT_CORS, "ORIGIN", 0, "Another web origin that may read what is served, or '*'",
-	  5 },
 	{ 0 },
 };
 
@@ -116,34 +106,6 @@ static uint32_t parse_kinds(const char *text)
 	return kinds;
 }
 
-static error_t parse_http(struct pages_job *job, int key, char *arg)
-{
-	switch (key) {
-	case OPT_SERVE:
-		job->serve = 1;
-		job->http.address = arg;
-		return 0;
-	case OPT_TOKEN:
-		job->http.token_file = arg;
-		break;
-	case OPT_NO_AUTH:
-		job->http.no_auth = 1;
-		break;
-	case OPT_HOST:
-		if (job->host_count == PAGES_HOSTS_MAX)
-			cmd_usage("at most %d host names", PAGES_HOSTS_MAX);
-		job->hosts[job->host_count++] = arg;
-		break;
-	case OPT_CORS:
-		job->http.cors = arg;
-		break;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-	job->http_given = 1;
-	return 0;
-}
-
 static void check(struct pages_job *job)
 {
 	/* as TezEdge's memory profiler is told which container to look at */
@@ -158,7 +120,7 @@ static void check(struct pages_job *job)
 			  "-- PROGRAM");
 	if (job->quiet && job->report)
 		cmd_usage("-q prints nothing, and --report says where to print");
-	if (job->http_given && !job->serve)
+	if (serving_given(&job->serving) && !job->serving.wanted)
 		cmd_usage("--token-file, --no-auth, --host and --cors belong to --serve");
 	if (job->json && (job->tree.reverse || job->tree_given || job->since_ns))
 		cmd_usage("json has every stack: --reverse, --threshold, --by, --depth, --kind and "
@@ -171,6 +133,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &job->targets;
+		state->child_inputs[1] = &job->serving;
 		return 0;
 	case OPT_THRESHOLD:
 		job->tree.threshold_bytes =
@@ -235,23 +198,27 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		job->tables_bytes = (uint32_t)parse_number("tables", arg, 1, 1024) << 20;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (!job->serve || job->http.address || !strpbrk(arg, ":0123456789")) {
-			job->with_program = 1;
-			return 0;
-		}
-		job->http.address = arg;
-		return CMD_TAKEN;
+		if (serving_takes(&job->serving, arg))
+			return CMD_TAKEN;
+		job->with_program = 1;
+		return 0;
+	case OPT_SERVE:
+		job->serving.wanted = 1;
+		job->serving.http.address = arg;
+		return 0;
 	case ARGP_KEY_END:
 		check(job);
 		return 0;
 	default:
-		return parse_http(job, key, arg);
+		return ARGP_ERR_UNKNOWN;
 	}
 }
 
 int cmd_pages(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp_child children[] = { { &targets_argp, 0, NULL, 0 },
+						      { &serving_guard_argp, 0, NULL, 0 },
+						      { 0 } };
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,

@@ -5,13 +5,11 @@
 
 #include <stdint.h>
 
-#include "api/http.h"
 #include "cmd/result.h"
+#include "cmd/serving.h"
 #include "cmd/targets.h"
 #include "recorder/started.h"
 #include "view/pages.h"
-
-#define PAGES_HOSTS_MAX 16
 
 /** struct pages_job - what the command line said; texts are argv's. */
 struct pages_job {
@@ -27,10 +25,7 @@ struct pages_job {
 	const char *report;    /* where the result goes */
 	uint32_t tables_bytes; /* 0: the default */
 	uint32_t stacks;
-	int serve, http_given;
-	struct http_opt http;
-	const char *hosts[PAGES_HOSTS_MAX + 1];
-	size_t host_count;
+	struct serving_opt serving;
 	struct result result;
 };
 

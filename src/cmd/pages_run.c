@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "api/tree.h"
+#include "api/pages_live.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/jsonw.h"
@@ -18,18 +18,14 @@
 #include "cmd/serving.h"
 #include "cmd/terminal.h"
 #include "out/pages.h"
-#include "probe/pages_life.h"
 
 struct run {
 	struct pages_job *job;
 	struct pages_life *life;
 	struct page_shot *shot; /* the last one, for this thread */
 	struct serving *serving;
-	struct http_route routes[4];
-	struct v1_live lives[16];
-	char names[16][64];
+	struct pages_live served;
 	struct serving_more more;
-	struct tree_source source;
 	int live, drawn;
 };
 
@@ -156,72 +152,14 @@ static int on_counted(void *ctx, struct err *err)
 	return l->job->jsonl && l->shot->count ? print_json(l, err) : 0;
 }
 
-/* The last reading as `pages --format json` prints it. */
-static void pages_route(void *ctx, const struct http_request *request, struct http_reply *reply)
-{
-	static const char *const none[] = { NULL };
-	struct run *l = ctx;
-	char *text = NULL;
-	size_t len = 0;
-	if (http_request_only(request, none, reply) < 0)
-		return;
-	struct page_shot *shot = pages_life_fresh(l->life);
-	FILE *to = shot ? open_memstream(&text, &len) : NULL;
-	if (to) {
-		struct jsonw json;
-		jsonw_init(&json, to);
-		out_pages_json(&json, shot, clock_ns(CLOCK_MONOTONIC));
-		if (fclose(to) == 0)
-			buf_put(&reply->body, text, len);
-	}
-	if (!shot)
-		http_reply_error(reply, 503, "no page was counted yet");
-	else if (!to)
-		http_reply_error(reply, 500, "no memory for the answer");
-	page_shot_put(shot);
-	free(text);
-}
-
-/* What the page shows of each process that is there when serving begins; all of them are in every answer. */
-static void take_lives(struct run *l)
-{
-	static const char *const has[] = { "pages", NULL };
-	size_t count = 0;
-	struct page_shot *shot = pages_life_shot(l->life);
-	for (size_t i = 0; shot && i < shot->count && count < ARRAY_LEN(l->lives); i++) {
-		const struct page_process *p = shot->processes[i];
-		const char *slash = strrchr(p->exe, '/');
-		l->lives[count] =
-			(struct v1_live){ .kind = "process", .pid = (int32_t)p->pid, .has = has };
-		snprintf(l->names[count], sizeof(l->names[0]), "%s", slash ? slash + 1 : p->exe);
-		l->lives[count].name = l->names[count];
-		count++;
-	}
-	page_shot_put(shot);
-	if (!count)
-		l->lives[count++] =
-			(struct v1_live){ .name = "process", .kind = "process", .has = has };
-	l->more = (struct serving_more){ .lives = l->lives, .live_count = count };
-}
-
 /* Targets are taken up. */
 static int on_ready(void *ctx, struct err *err)
 {
 	struct run *l = ctx;
-	struct serving_opt opt = { .http = l->job->http, .more = &l->more, .quiet = 1 };
-	if (!l->job->serve)
-		return 0;
-	l->source = (struct tree_source){ .ctx = l->life,
-					  .lend = pages_life_fresh,
-					  .lend_past = pages_life_past };
-	size_t count = tree_routes(&l->source, l->routes);
-	l->routes[count++] = (struct http_route){ "/api/v1/pages", pages_route, l };
-	take_lives(l);
-	l->more.routes = l->routes;
-	l->more.route_count = count;
-	for (; l->job->hosts[opt.host_count] && opt.host_count < SERVING_HOSTS_MAX;
-	     opt.host_count++)
-		opt.hosts[opt.host_count] = l->job->hosts[opt.host_count];
+	l->more = pages_live_take(&l->served, l->life);
+	struct serving_opt opt = l->job->serving;
+	opt.more = &l->more;
+	opt.quiet = 1;
 	l->serving = serving_new(&opt, NULL, 0, err);
 	if (!l->serving)
 		return err->code;
@@ -292,7 +230,7 @@ int pages_run(struct pages_job *job, char **program)
 		.stacks = job->stacks,
 		.is_drawn = l.live,
 		.is_streamed = job->jsonl,
-		.is_served = job->serve,
+		.is_served = job->serving.wanted,
 		.ears = { &l, cmd_say_line, cmd_fail, on_ready, on_counted },
 	};
 	l.life = pages_life_new(&opt, &err);

@@ -86,7 +86,7 @@ static void check(const struct regions *r)
 	/* a table of processes that is made again and again is no watch: no history, no rules, and it knows PSS */
 	int live = r->group == GROUP_PROCESS && r->watch.seconds > 0;
 	int watch = watch_wanted(&r->watch) && !live, given = targets_given(&r->targets);
-	int history_only = r->watch.history && !r->watch.seconds && !r->watch.serve &&
+	int history_only = r->watch.history && !r->watch.seconds && !r->watch.serving.wanted &&
 			   !r->watch.rule_count && !given && !r->with_program;
 	if (given && r->with_program)
 		cmd_usage("either a program behind '--' or a target");
@@ -96,7 +96,7 @@ static void check(const struct regions *r)
 	if (watch && (r->compat || r->format == FORMAT_CSV || r->sort == REGIONS_BY_PSS))
 		cmd_usage("a watch prints lines or, with --format json, objects, and "
 			  "does not know PSS");
-	if (live && (r->watch.history || r->watch.rule_count || r->watch.serve))
+	if (live && (r->watch.history || r->watch.rule_count || r->watch.serving.wanted))
 		cmd_usage("--group process --watch is a table to look at: rules, a history and "
 			  "pages are of a watch without --group");
 	if (watch && (r->base_path || r->group))
@@ -205,7 +205,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r->classes = 1;
 		break;
 	case ARGP_KEY_ARG:
-		if (watch_takes(&r->watch, arg))
+		if (serving_takes(&r->watch.serving, arg))
 			return CMD_TAKEN;
 		r->with_program = 1;
 		break;

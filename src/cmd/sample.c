@@ -244,9 +244,7 @@ static void check(struct sample_args *a)
 		cmd_usage("what is live, grows or is temporary is known with --leaks");
 	if (a->output && a->sampler.sample_every > 1)
 		cmd_usage("a recording knows samples by bytes: -o with --sample-bytes or --all");
-	const struct serving_opt *serving = &a->serving;
-	if (!serving->wanted && (serving->http.token_file || serving->http.no_auth ||
-				 serving->host_count || serving->http.cors))
+	if (!a->serving.wanted && serving_given(&a->serving))
 		cmd_usage("--token-file, --no-auth, --host and --cors belong to --serve");
 	if (a->csv_flat && !a->csv)
 		cmd_usage("--csv-flat goes with --csv PATH");

@@ -3,14 +3,13 @@
 #ifndef CMD_SAMPLE_H
 #define CMD_SAMPLE_H
 
-#include <pthread.h>
 #include <regex.h>
 
+#include "api/sample_live.h"
 #include "cmd/result.h"
 #include "cmd/serving.h"
 #include "cmd/targets.h"
 #include "out/sample.h"
-#include "probe/sample_life.h"
 #include "recorder/started.h"
 
 struct sample_args {
@@ -36,26 +35,14 @@ struct sample_args {
 /** sample_run() - attach, watch, detach, report. *@stopped: this ends before the program that was started does. */
 int sample_run(struct sample_args *args, int *stopped);
 
-#define SAMPLE_LIVES_MAX 16
-
-/** What is served while it is sampled: the last answer. */
-struct sample_serving {
-	struct serving *serving; /* NULL: nothing is served */
-	int is_begun;
-	pthread_mutex_t lock;
-	char *text; /* under lock */
-	size_t len;
-	struct desk *desk;
-	struct http_route route;
-	struct v1_live lives[SAMPLE_LIVES_MAX];
-	char names[SAMPLE_LIVES_MAX][64];
-	struct serving_more more;
-};
-
 struct sample_run {
 	struct sample_args *args;
 	struct sample_life *life;
-	struct sample_serving served;
+	/* while it is served */
+	int is_served;
+	struct sample_live live;
+	struct serving_more more;
+	struct serving *serving;
 };
 
 /** sample_show() - read and print: text, JSON, files. @final: the last time. */

@@ -57,8 +57,7 @@ static error_t parse_serve(int key, char *arg, struct argp_state *state)
 		opt->http.address = arg;
 		return 0;
 	case ARGP_KEY_END:
-		if (!opt->wanted && (opt->http.token_file || opt->http.no_auth || opt->host_count ||
-				     opt->http.cors))
+		if (!opt->wanted && serving_given(opt))
 			cmd_usage("--token-file, --no-auth, --host and --cors belong to --serve");
 		return 0;
 	default:
@@ -71,6 +70,11 @@ static const struct argp_child children[] = { { &serving_guard_argp, 0, NULL, 0 
 const struct argp serving_argp = { .options = serve_option,
 				   .parser = parse_serve,
 				   .children = children };
+
+int serving_given(const struct serving_opt *opt)
+{
+	return opt->http.token_file || opt->http.no_auth || opt->host_count || opt->http.cors;
+}
 
 int serving_takes(struct serving_opt *opt, const char *word)
 {

@@ -11,6 +11,8 @@
 extern const struct argp serving_guard_argp;
 /** serving_argp - the same and --serve [ADDR:PORT], for a command that records. */
 extern const struct argp serving_argp;
+/** serving_given() - 1: one of serving_guard_argp's options was. */
+int serving_given(const struct serving_opt *opt);
 /** serving_takes() - is @word the address that --serve may have as the next word? Then it is taken: 1. */
 int serving_takes(struct serving_opt *opt, const char *word);
 

@@ -11,18 +11,16 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "api/memory_live.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/jsonw.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/explain.h"
-#include "cmd/serving.h"
 #include "out/regions.h"
 #include "proc/classes.h"
-#include "query/written.h"
 #include "recorder/started.h"
-#include "source/snapshot.h"
 
 #define GROWTH_ROWS 12
 #define SECONDS_MAX 86400.0
@@ -34,10 +32,6 @@ enum {
 	OPT_ON_ALERT,
 	OPT_SERVE,
 	OPT_DURATION,
-	OPT_TOKEN,
-	OPT_NO_AUTH,
-	OPT_HOST,
-	OPT_CORS,
 	OPT_ADDRESSES
 };
 
@@ -65,12 +59,6 @@ static const struct argp_option options[] = {
 	  4 },
 	{ "serve", OPT_SERVE, "ADDR:PORT", OPTION_ARG_OPTIONAL,
 	  "Serve /debug/memory, its history and /metrics (default 127.0.0.1:17832)", 5 },
-	{ "token-file", OPT_TOKEN, "FILE", 0, "Ask clients for the token in FILE", 5 },
-	{ "no-auth", OPT_NO_AUTH, NULL, 0, "Serve an address beyond loopback without a token", 5 },
-	{ "host", OPT_HOST, "NAME", 0, "A name that clients may use for this host (repeatable)",
-	  5 },
-	{ "cors", OPT_CORS, "ORIGIN", 0, "Another web origin that may read what is served, or '*'",
-	  5 },
 	{ "addresses", OPT_ADDRESSES, "WORD", 0,
 	  "on (default) or off: addresses of mappings in what is served", 5 },
 	{ 0 },
@@ -128,6 +116,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct err err = { 0 };
 	char *end;
 	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &a->serving;
+		return 0;
 	case OPT_WATCH:
 		a->seconds = strtod(arg, &end);
 		if (end == arg || *end || !(a->seconds >= 0.1 && a->seconds <= SECONDS_MAX))
@@ -152,22 +143,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			cmd_refuse(&err);
 		return 0;
 	case OPT_SERVE:
-		a->serve = 1;
-		a->http.address = arg;
-		return 0;
-	case OPT_TOKEN:
-		a->http.token_file = arg;
-		return 0;
-	case OPT_NO_AUTH:
-		a->http.no_auth = 1;
-		return 0;
-	case OPT_HOST:
-		if (a->host_count == WATCH_HOSTS_MAX)
-			cmd_usage("at most %d host names", WATCH_HOSTS_MAX);
-		a->hosts[a->host_count++] = arg;
-		return 0;
-	case OPT_CORS:
-		a->http.cors = arg;
+		a->serving.wanted = 1;
+		a->serving.http.address = arg;
 		return 0;
 	case OPT_ADDRESSES:
 		if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
@@ -177,9 +154,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (a->action_count && !a->rule_count)
 			cmd_usage("--on-alert needs an --alert");
-		if ((a->http.token_file || a->http.no_auth || a->host_count || a->http.cors ||
-		     a->hide_addresses) &&
-		    !a->serve)
+		if ((serving_given(&a->serving) || a->hide_addresses) && !a->serving.wanted)
 			cmd_usage("--token-file, --no-auth, --host, --cors and --addresses "
 				  "belong to --serve");
 		refuse_hasty_rules(a);
@@ -190,19 +165,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp watch_argp = { .options = options, .parser = parse };
+static const struct argp_child children[] = { { &serving_guard_argp, 0, NULL, 0 }, { 0 } };
+const struct argp watch_argp = { .options = options, .parser = parse, .children = children };
 
 int watch_wanted(const struct watch_args *a)
 {
-	return a->seconds > 0 || a->history || a->rule_count || a->serve;
-}
-
-int watch_takes(struct watch_args *a, const char *text)
-{
-	if (!a->serve || a->http.address || !strpbrk(text, ":0123456789"))
-		return 0;
-	a->http.address = text;
-	return 1;
+	return a->seconds > 0 || a->history || a->rule_count || a->serving.wanted;
 }
 
 /* ---- what is heard -------------------------------------------------------------------------------------------------- */
@@ -212,9 +180,7 @@ struct loop {
 	struct watchers *watchers;
 	struct alert_runner *runner;
 	struct serving *serving;
-	struct memory_source source;
-	struct http_route routes[4];
-	struct v1_live lives[TARGETS_GIVEN_MAX];
+	struct memory_live live;
 	struct serving_more more;
 	int signals;
 	uint64_t alerts;
@@ -265,32 +231,6 @@ static int snapshot(struct watched *w, struct err *err)
 	return rc;
 }
 
-/** tell_page() - the alert for the pages that are open. */
-static void tell_page(struct loop *l, const struct alert_event *event)
-{
-	char *text = NULL;
-	size_t len = 0, source = V1_LIVE_FIRST;
-	struct jsonw json;
-	FILE *to = l->serving ? open_memstream(&text, &len) : NULL;
-	if (!to)
-		return;
-	for (size_t i = 0; i < l->more.live_count; i++)
-		if (l->lives[i].pid == (int32_t)event->pid)
-			source = V1_LIVE_FIRST + i;
-	jsonw_init(&json, to);
-	jsonw_object(&json, NULL);
-	jsonw_u64(&json, "source", source);
-	jsonw_u64(&json, "pid", (uint64_t)event->pid);
-	jsonw_str(&json, "name", event->comm);
-	jsonw_str(&json, "rule", event->rule->text);
-	jsonw_str(&json, "text", event->words);
-	jsonw_u64(&json, "time_realtime_ns", clock_ns(CLOCK_REALTIME));
-	jsonw_object_end(&json);
-	if (fclose(to) == 0)
-		serving_tell(l->serving, text);
-	free(text);
-}
-
 static void on_met(void *ctx, struct watched *w, const struct alert_event *event)
 {
 	struct loop *l = ctx;
@@ -303,7 +243,7 @@ static void on_met(void *ctx, struct watched *w, const struct alert_event *event
 	text_escape(&safe, event->comm, 0);
 	fprintf(stderr, "byteledger: alert: %s)\n", buf_cstr(&safe));
 	l->alerts++;
-	tell_page(l, event);
+	memory_live_tell(&l->live, l->serving, event);
 	for (size_t i = 0; i < l->args->action_count; i++) {
 		const struct alert_action *action = &l->args->actions[i];
 		struct err err = { 0 };
@@ -336,7 +276,7 @@ static int on_looked(void *ctx, struct watched *w, int mappings, struct err *err
 	__fpurge(l->args->result->to);
 	clearerr(l->args->result->to);
 	l->args->result->to = NULL;
-	if (!l->args->history && !l->args->serve && !l->args->rule_count)
+	if (!l->args->history && !l->args->serving.wanted && !l->args->rule_count)
 		watchers_stop(l->watchers);
 	return 0;
 }
@@ -365,61 +305,17 @@ static int explain_watched(void *ctx, enum view_by by, size_t limit, FILE *to, s
 	return explain_process_json(to, w->pid, by, limit, err);
 }
 
-/* The page's sources: each process, and what is being recorded of it. Return: how many recordings. */
-static size_t take_lives(struct loop *l, char paths[TARGETS_GIVEN_MAX][1024])
-{
-	static const char *const shows[] = { "regions", NULL };
-	struct watched_set *set = watchers_set(l->watchers);
-	size_t recorded = 0;
-	for (size_t i = 0; i < set->count && i < TARGETS_GIVEN_MAX; i++) {
-		struct watched *w = &set->all[i];
-		l->lives[i] =
-			(struct v1_live){ .name = w->facts.comm[0] ? w->facts.comm : "process",
-					  .kind = "process",
-					  .pid = (int32_t)w->pid,
-					  .has = shows,
-					  .explain = explain_watched,
-					  .ctx = w };
-		written_by(snapshot_recorder(w->pid), paths[recorded], sizeof(paths[0]));
-		recorded += paths[recorded][0] != '\0';
-	}
-	l->more.lives = l->lives;
-	l->more.live_count = set->count;
-	if (!set->count) /* waited for */
-		l->lives[l->more.live_count++] =
-			(struct v1_live){ .name = "process", .kind = "process", .has = shows };
-	return recorded;
-}
-
 static int serve(struct loop *l, struct err *err)
 {
-	const struct watch_args *a = l->args;
-	watched_source(&l->source, watchers_set(l->watchers));
-	l->source.hide_addresses = a->hide_addresses;
-	l->source.cache = memory_cache_new();
-	char(*paths)[1024] = calloc(TARGETS_GIVEN_MAX + 1, sizeof(*paths));
-	const char *files[TARGETS_GIVEN_MAX];
-	if (!l->source.cache || !paths) {
-		free(paths);
-		return err_set(err, -ENOMEM, "cannot serve");
-	}
-	const struct http_route routes[] = { { "/debug/memory", memory_debug, &l->source },
-					     { "/debug/memory/history", memory_history,
-					       &l->source },
-					     { "/debug/memory/diff", memory_diff, &l->source },
-					     { "/metrics", memory_metrics, &l->source } };
-	memcpy(l->routes, routes, sizeof(routes));
-	size_t recorded = take_lives(l, paths);
-	for (size_t i = 0; i < recorded; i++)
-		files[i] = paths[i];
-	l->more.routes = l->routes;
-	l->more.route_count = ARRAY_LEN(routes);
-	struct serving_opt opt = {
-		.http = a->http, .host_count = a->host_count, .more = &l->more, .quiet = 1
-	};
-	memcpy(opt.hosts, a->hosts, sizeof(opt.hosts));
-	l->serving = serving_new(&opt, files, recorded, err);
-	free(paths);
+	int rc = memory_live_init(&l->live, watchers_set(l->watchers), l->args->hide_addresses,
+				  explain_watched, err);
+	if (rc < 0)
+		return rc;
+	l->more = memory_live_more(&l->live);
+	struct serving_opt opt = l->args->serving;
+	opt.more = &l->more;
+	opt.quiet = 1;
+	l->serving = serving_new(&opt, l->live.files, l->live.file_count, err);
 	if (!l->serving)
 		return err->code;
 	const char *url = serving_url(l->serving), *note = serving_note(l->serving);
@@ -457,7 +353,7 @@ static int begin(struct loop *l, const struct target_list *list, struct err *err
 	int rc = set->count ? result_for(l->args->result, watch_target(set->all[0].watch)->exe,
 					 set->all[0].pid, err)
 			    : 0;
-	return rc == 0 && l->args->serve ? serve(l, err) : rc;
+	return rc == 0 && l->args->serving.wanted ? serve(l, err) : rc;
 }
 
 /* What is printed once it is over. */
@@ -490,7 +386,7 @@ int watch_run(struct watch_args *args, const struct target_list *list, int *stop
 		rc = finish(&l, &err);
 	*stopped = rc == 0 && watchers_stopped(l.watchers);
 	serving_freep(&l.serving);
-	memory_cache_free(l.source.cache);
+	memory_live_fini(&l.live);
 	alert_runner_free(l.runner);
 	watchers_freep(&l.watchers);
 	if (l.signals >= 0)

@@ -10,16 +10,15 @@
 #include <stdint.h>
 
 #include "alert/alert.h"
-#include "api/http.h"
 #include "api/memory.h"
 #include "base/err.h"
 #include "cmd/result.h"
+#include "cmd/serving.h"
 #include "cmd/targets.h"
 #include "proc/text.h"
 #include "watch/watchers.h"
 
 #define WATCH_ACTIONS_MAX 16
-#define WATCH_HOSTS_MAX 16
 
 /** struct watch_args - what the command line said; zero-initialised, the child parser's input. Texts are argv's. */
 struct watch_args {
@@ -31,10 +30,7 @@ struct watch_args {
 	size_t rule_count;
 	struct alert_action actions[WATCH_ACTIONS_MAX];
 	size_t action_count;
-	int serve;
-	struct http_opt http;
-	const char *hosts[WATCH_HOSTS_MAX + 1];
-	size_t host_count;
+	struct serving_opt serving;
 	int hide_addresses;
 	int probe;              /* set by the command, as what follows: --duration is then enough */
 	struct mapnames *names; /* lent; may be NULL */
@@ -51,8 +47,6 @@ extern const struct argp watch_argp;
 
 /** watch_wanted() - 1 if anything of this was asked for. */
 int watch_wanted(const struct watch_args *args);
-/** watch_takes() - a bare argument behind --serve is its address: 1 if @text was taken. */
-int watch_takes(struct watch_args *args, const char *text);
 
 /**
  * watch_run() - watch these processes, and who comes to them, until they end, --duration is over or a signal comes; a name is

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "model/prof.h"
 #include "query/recording.h"
+#include "source/snapshot.h"
 #include "trace/trace.h"
 
 /* Whether the recording at @path is of @pid: its first definitions say so. */
@@ -113,4 +114,9 @@ void written_by(pid_t recorder, char *path, size_t size)
 	}
 	if (dir)
 		closedir(dir);
+}
+
+void written_of(pid_t pid, char *path, size_t size)
+{
+	written_by(snapshot_recorder(pid), path, size);
 }

@@ -13,6 +13,8 @@
  * that running byteledgers hold open. *@path is malloc'd, and leads there through /proc. -EINVAL with a hint where there is none.
  */
 int written_find(pid_t pid, char **path, struct err *err);
+/** written_of() - the same of whoever records process @pid by the preload library. */
+void written_of(pid_t pid, char *path, size_t size);
 /**
  * written_by() - the recording that process @recorder writes, by what its open files hold, whatever they are called; "" where there is
  * none that can be read, or @recorder is 0.
