@@ -459,19 +459,21 @@ static void describe_result(struct recorder *r)
 #define SUCCESSOR_WAIT_NS 5000000000ull
 #define SUCCESSOR_LOOK_NS 5000000
 
-/* The recording at @path once its recorder has ended it; NULL: it cannot be read. */
+/* The recording at @path once its recorder has ended it, which its summary tells then; NULL: it cannot be read. */
 static struct prof *read_successor(const char *path)
 {
 	const struct query all = { 0 };
 	for (uint64_t start = clock_ns(CLOCK_MONOTONIC);;) {
+		int late = clock_ns(CLOCK_MONOTONIC) - start > SUCCESSOR_WAIT_NS;
 		CLEANUP(recording_freep) struct recording *file = recording_open(path, NULL, NULL);
-		CLEANUP(prof_freep)
-		struct prof *prof = file ? recording_read(file, &all, NULL) : NULL;
-		const struct prof_process *process = prof ? prof_process(prof) : NULL;
-		if (process && (process->ended || !recording_goes_on(file)))
+		CLEANUP(prof_freep) struct prof *prof = NULL;
+		/* before it is ended there is no summary, and each look would replay all that there is */
+		if (file && (late || !recording_is_written(file)))
+			prof = recording_read(file, &all, NULL);
+		if (prof && prof_process(prof))
 			return STEAL(prof);
-		if (clock_ns(CLOCK_MONOTONIC) - start > SUCCESSOR_WAIT_NS)
-			return process ? STEAL(prof) : NULL;
+		if (late)
+			return NULL;
 		const struct timespec pause = { .tv_nsec = SUCCESSOR_LOOK_NS };
 		nanosleep(&pause, NULL);
 	}
