@@ -16,9 +16,8 @@ struct heap_files {
 	/** The virtual addresses @at of variables @names of file @path as @target sees it; 0: it has none. A millisecond a call. */
 	void (*variables)(const struct target *target, const char *path, const char *const names[],
 			  size_t count, uint64_t at[]);
-	/** Copy up to @len bytes at @offset of file @path; the number, or negative errno. */
-	ssize_t (*read)(const struct target *target, const char *path, uint64_t offset, void *to,
-			size_t len);
+	/** A descriptor to read file @path by, the caller's to close; or negative errno. */
+	int (*open)(const struct target *target, const char *path);
 };
 
 static inline uint64_t heap_files_variable(const struct heap_files *files,

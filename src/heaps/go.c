@@ -61,6 +61,7 @@ struct span {
 struct go {
 	struct breakdown *b;
 	const struct memory *memory;
+	struct memory fresh; /* without copies: a list that moves is looked for anew */
 	const struct layout *layout;
 	struct memory_pages pages;
 	struct span *spans;
@@ -581,6 +582,9 @@ int heaps_go(struct breakdown *b, const struct memory *memory, struct err *err)
 	rc = scan_data(b, memory, 0, look_for_version, go);
 	if (rc != 1)
 		goto out;
+	go->fresh = *memory;
+	go->fresh.copies = NULL;
+	go->memory = &go->fresh;
 	rc = read_best(go);
 	if (rc == 1 || (rc == 0 && memory_is_spent(memory))) {
 		rc = judge_and_tell(go);

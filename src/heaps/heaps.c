@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -265,7 +266,13 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 		pages_gently(&pages);
 	struct memory_process process = { .target = target, .pages = &pages };
 	struct memory memory;
+	struct scan_copies copies = { 0 };
 	memory_of_process(&memory, &process);
+	/* not where the copies would be a part of what is told */
+	if (target->pid != getpid()) {
+		scan_copies_init(&copies, b);
+		memory.copies = &copies;
+	}
 	uint64_t left = work_of(b);
 	int rc = 0;
 	for (size_t i = 0; i < ARRAY_LEN(readers) && rc == 0; i++) {
@@ -290,6 +297,8 @@ int heaps_read(struct breakdown *b, const struct target *target, struct err *err
 	if (b->units)
 		units_sort(b->units);
 	tell_swapped(b);
+	scan_copies_fini(&copies);
+	memory.copies = NULL;
 	if (rc == 0 && place_threads(b, &memory) < 0)
 		rc = err_set(err, -ENOMEM, "cannot place the threads of process %d", (int)b->pid);
 	if (rc == 0 &&

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "heaps/files.h"
 #include "heaps/readers.h"
@@ -73,6 +74,7 @@ static const struct {
 struct texts {
 	const struct breakdown *b;
 	const char *path;
+	int fd;
 	struct {
 		uint64_t number; /* plus 1 */
 		size_t len;
@@ -93,9 +95,8 @@ static int text_at(struct texts *t, uint64_t addr, char *to, size_t size)
 		uint64_t number = (offset + len) / BLOCK_BYTES;
 		size_t from = (size_t)((offset + len) % BLOCK_BYTES), slot = number % BLOCKS;
 		if (t->blocks[slot].number != number + 1) {
-			ssize_t got =
-				t->b->files->read(t->b->files_of, t->path, number * BLOCK_BYTES,
-						  t->blocks[slot].bytes, BLOCK_BYTES);
+			ssize_t got = pread(t->fd, t->blocks[slot].bytes, BLOCK_BYTES,
+					    (off_t)(number * BLOCK_BYTES));
 			t->blocks[slot].number = number + 1;
 			t->blocks[slot].len = got > 0 ? (size_t)got : 0;
 		}
@@ -370,10 +371,13 @@ int hotspot_places(const struct breakdown *b, const struct memory *memory,
 	if (at && word(memory, library->start + at, &table)) {
 		texts->b = b;
 		texts->path = library->name;
+		texts->fd = b->files->open(b->files_of, library->name);
 		read_table(texts, memory, table, &found);
 		follow(memory, &found, places);
 		uint64_t class = look_for_classes(b, memory, &found, places);
 		rc = look_for_spaces(b, memory, library->name, class, places);
+		if (texts->fd >= 0)
+			close(texts->fd);
 	}
 	free(texts);
 	if (rc < 0)

@@ -40,6 +40,7 @@ struct je {
 	struct breakdown *b;
 	struct near_page near[NEAR_PAGES];
 	const struct memory *memory;
+	struct memory fresh; /* without copies: arenas are looked for as they are now */
 	struct radix tree;
 	uint64_t root_bytes;
 	struct memory_pages pages;
@@ -526,6 +527,9 @@ int heaps_jemalloc(struct breakdown *b, const struct memory *memory, struct err 
 	je->memory = je->pages.memory = memory;
 	je->first_unit = b->units ? b->units->count : 0;
 	rc = found = find_tree(je);
+	je->fresh = *memory;
+	je->fresh.copies = NULL;
+	je->memory = &je->fresh;
 	if (rc == 1)
 		rc = walk_all(je, claims);
 	/* that nothing was found in the end says something only where it is known to be there */

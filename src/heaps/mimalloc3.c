@@ -289,9 +289,11 @@ static void walk_map(struct mi3 *mi)
 static int look_for_map(void *ctx, const struct scan_block *block)
 {
 	struct mi3 *mi = ctx;
-	for (size_t i = 0; i < block->count; i++) {
-		uint64_t at = block->words[i], words[11];
-		if (!at || at & 4095 || !scan_heap_at(mi->b, at, 4096) ||
+	for (size_t n = 0; n < block->lead_count && block->leads[n] < block->count; n++) {
+		uint64_t at = block->words[block->leads[n]], words[11];
+		/* a map is as large as its root at least */
+		if (at & 4095 || !scan_heap_at(mi->b, at, 4096) ||
+		    !scan_heap_at(mi->b, at + 8 * PART, 8) ||
 		    memory_read(mi->memory, at, words, sizeof(words)) < 0)
 			continue;
 		uint64_t bytes = words[0] - at;

@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
 
 #define BLOCK_WORDS \
 	8192u /* one call instead of many; pages of a bss that were never touched cost only zeros */
@@ -13,7 +16,12 @@
 #define KEYS_OF_ONE 4u /* of them for one mapping: one of terabytes leaves room for others */
 #define SAMPLES 4u     /* mappings that stand for such an entry: the largest */
 #define TRIES_MAX (1u << 14)
-#define ENTRIES_BESIDE 4u
+#define ENTRIES_BESIDE 16u
+#define ENTRIES_BEFORE 32u
+#define COPY_MAX (4ull << 20)    /* of one mapping */
+#define COPIES_MAX (16ull << 20) /* of all */
+#define LARGE_PAGE (2ull << 20)
+#define COPY_RECENT_NS 20000000u
 #define PIECES 64u
 #define PIECE_BYTES 4096u
 #define PROOF_ENTRIES 4096u /* of one mapping that are looked at for a proof */
@@ -79,6 +87,103 @@ static int read_there(struct memory_pages *pages, uint64_t addr, void *to, size_
 	return 0;
 }
 
+static int is_scanned(const struct region *r)
+{
+	return scan_is_data(r) && (r->rss_bytes || r->swap_bytes);
+}
+
+void scan_copies_fini(struct scan_copies *copies)
+{
+	if (copies->room)
+		munmap(copies->room, copies->bytes);
+	*copies = (struct scan_copies){ 0 };
+}
+
+static uint64_t copied_bytes(const struct region *r)
+{
+	uint64_t bytes = r->end - r->start;
+	return is_scanned(r) && bytes <= COPY_MAX ? bytes + bytes / 2 : 0;
+}
+
+void scan_copies_init(struct scan_copies *copies, const struct breakdown *b)
+{
+	*copies = (struct scan_copies){ 0 };
+	for (size_t i = 0; i < b->region_count; i++)
+		copies->bytes += copied_bytes(&b->regions[i]);
+	copies->bytes = (copies->bytes < COPIES_MAX ? copies->bytes : COPIES_MAX) + LARGE_PAGE - 1;
+	copies->bytes -= copies->bytes % LARGE_PAGE;
+	/* the kernel begins a mapping of so much at a large page; if not, small ones do as well */
+	void *room = copies->bytes ? mmap(NULL, copies->bytes, PROT_READ | PROT_WRITE,
+					  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+				   : MAP_FAILED;
+	copies->room = room == MAP_FAILED ? NULL : room;
+	if (copies->room)
+		madvise(copies->room, copies->bytes, MADV_HUGEPAGE);
+}
+
+/* From the first private writable mapping that no file backs to the last. */
+static struct memory_run span_of_memory(const struct breakdown *b)
+{
+	struct memory_run span = { UINT64_MAX, 0 };
+	for (size_t i = 0; i < b->region_count; i++) {
+		const struct region *r = &b->regions[i];
+		if (r->inode || (r->perms & (REGION_READ | REGION_WRITE | REGION_SHARED)) !=
+					(REGION_READ | REGION_WRITE))
+			continue;
+		span.start = span.start < r->start ? span.start : r->start;
+		span.end = r->end;
+	}
+	return span;
+}
+
+/* A word in ten or so leads there, at random: asking each would cost more than going through all. */
+static size_t find_leads(const uint64_t *words, size_t count, const struct memory_run *span,
+			 uint32_t *leads)
+{
+	uint64_t start = span->start, bytes = span->end > start ? span->end - start : 0;
+	size_t found = 0;
+	for (size_t i = 0; i < count; i++) {
+		leads[found] = (uint32_t)i;
+		found += words[i] - start < bytes;
+	}
+	return found;
+}
+
+/* @r's words and leads; NULL where it is to be read in pieces. */
+static const struct scan_copy *copy_of(const struct memory *memory, const struct region *r,
+				       const struct memory_run *span)
+{
+	struct scan_copies *copies = memory->copies;
+	uint64_t bytes = r->end - r->start, now = clock_ns(CLOCK_MONOTONIC);
+	struct scan_copy *copy = NULL;
+	if (!copies || bytes > COPY_MAX)
+		return NULL;
+	for (size_t i = 0; i < copies->count && !copy; i++)
+		if (copies->of[i].start == r->start && copies->of[i].end == r->end)
+			copy = &copies->of[i];
+	if (!copy) {
+		uint64_t wanted = copied_bytes(r);
+		if (copies->count == SCAN_COPIES || !copies->room ||
+		    copies->bytes - copies->used < wanted)
+			return NULL;
+		copy = &copies->of[copies->count++];
+		*copy = (struct scan_copy){
+			.start = r->start,
+			.end = r->end,
+			.words = (uint64_t *)(copies->room + copies->used),
+			.leads = (uint32_t *)(copies->room + copies->used + bytes),
+		};
+		copies->used += wanted;
+	}
+	if (!copy->read_ns || now - copy->read_ns > COPY_RECENT_NS) {
+		copy->read_ns = now;
+		copy->rc = memory_read_resident(memory, r->start, copy->words, bytes);
+		if (copy->rc == 0)
+			copy->lead_count = find_leads(copy->words, bytes / 8, span, copy->leads);
+	}
+	return copy->rc == 0 ? copy : NULL;
+}
+
 /** struct scan - one look through data. */
 struct scan {
 	const struct memory *memory;
@@ -86,12 +191,26 @@ struct scan {
 	uint64_t total;
 	scan_fn fn;
 	void *ctx;
-	uint64_t words[BLOCK_WORDS + AHEAD_WORDS];
+	struct memory_run span;
+	/* of what is too large for a copy */
+	uint64_t *words;
+	uint32_t *leads;
 };
 
 static int scan_range(struct scan *scan, const struct region *r, uint64_t start, uint64_t end)
 {
 	int rc = 0;
+	const struct scan_copy *copy = copy_of(scan->memory, r, &scan->span);
+	if (copy) {
+		const struct scan_block whole = { .region = r,
+						  .addr = r->start,
+						  .words = copy->words,
+						  .count = (size_t)(r->end - r->start) / 8,
+						  .ahead = (size_t)(r->end - r->start) / 8,
+						  .leads = copy->leads,
+						  .lead_count = copy->lead_count };
+		return scan->fn(scan->ctx, &whole);
+	}
 	for (uint64_t at = start; at < end && r->end - at >= 8 && rc == 0 &&
 				  scan->total < TOTAL_MAX && !memory_is_spent(scan->memory);) {
 		uint64_t left = (r->end - at) / 8, wanted = (end - at) / 8;
@@ -100,43 +219,58 @@ static int scan_range(struct scan *scan, const struct region *r, uint64_t start,
 		size_t count = ahead < BLOCK_WORDS ? ahead : BLOCK_WORDS;
 		count = wanted < count ? (size_t)wanted : count;
 		ahead = ahead < count + AHEAD_WORDS ? ahead : count + AHEAD_WORDS;
+		if (!count)
+			break;
+		if (!scan->words)
+			scan->words = malloc((BLOCK_WORDS + AHEAD_WORDS) * 8);
+		if (!scan->leads)
+			scan->leads = malloc((BLOCK_WORDS + AHEAD_WORDS) * 4);
+		if (!scan->words || !scan->leads)
+			return -ENOMEM;
 		struct scan_block block = { .region = r,
 					    .addr = at,
 					    .words = scan->words,
 					    .count = count,
-					    .ahead = ahead };
-		if (!count)
-			break;
+					    .ahead = ahead,
+					    .leads = scan->leads };
 		/* most of a large bss was never touched */
 		if (memory_resident(&scan->pages, at, at + count * 8) &&
-		    read_there(&scan->pages, at, scan->words, ahead * 8) == 0)
+		    read_there(&scan->pages, at, scan->words, ahead * 8) == 0) {
+			block.lead_count = find_leads(scan->words, ahead, &scan->span, scan->leads);
 			rc = scan->fn(scan->ctx, &block);
+		}
 		at += count * 8;
 		scan->total += count * 8;
 	}
 	return rc;
 }
 
-static struct scan *scan_new(const struct memory *memory, scan_fn fn, void *ctx)
+static struct scan *scan_new(const struct breakdown *b, const struct memory *memory, scan_fn fn,
+			     void *ctx)
 {
 	struct scan *scan = calloc(1, sizeof(*scan));
 	if (scan) {
 		scan->memory = scan->pages.memory = memory;
 		scan->fn = fn;
 		scan->ctx = ctx;
+		scan->span = span_of_memory(b);
 	}
 	return scan;
 }
 
-static int is_scanned(const struct region *r)
+static void scan_free(struct scan *scan)
 {
-	return scan_is_data(r) && (r->rss_bytes || r->swap_bytes);
+	if (scan) {
+		free(scan->words);
+		free(scan->leads);
+	}
+	free(scan);
 }
 
 int scan_data(const struct breakdown *b, const struct memory *memory, uint64_t bytes_min,
 	      scan_fn fn, void *ctx)
 {
-	struct scan *scan = scan_new(memory, fn, ctx);
+	struct scan *scan = scan_new(b, memory, fn, ctx);
 	int rc = scan ? 0 : -ENOMEM;
 	for (size_t i = 0; i < b->region_count && rc == 0; i++) {
 		const struct region *r = &b->regions[i];
@@ -146,7 +280,7 @@ int scan_data(const struct breakdown *b, const struct memory *memory, uint64_t b
 		if (module.end - module.start >= bytes_min)
 			rc = scan_range(scan, r, r->start, r->end);
 	}
-	free(scan);
+	scan_free(scan);
 	return rc;
 }
 
@@ -200,7 +334,11 @@ static int read_word(const struct radix *tree, uint64_t from, uint64_t *word)
 	struct radix_piece *piece = &tree->pieces->of[start / PIECE_BYTES % PIECES];
 	if (piece->start != start) {
 		piece->start = start;
-		piece->rc = memory_read_resident(tree->memory, start, piece->words, PIECE_BYTES);
+		piece->rc = memory_read(tree->memory, start, piece->words, PIECE_BYTES);
+		if (piece->rc == -EFAULT) {
+			memset(piece->words, 0, PIECE_BYTES);
+			piece->rc = 0;
+		}
 	}
 	*word = piece->words[(from - start) / 8];
 	return piece->rc;
@@ -283,6 +421,7 @@ struct search {
 	const struct region *samples[KEYS_MAX][SAMPLES]; /* NULL behind the last */
 	unsigned key_count, tries;
 	struct memory_run roots;      /* where one may begin, the last place included */
+	struct memory_run heaps;      /* heap memory lies in */
 	const struct region *no_heap; /* where a word led that was none */
 };
 
@@ -314,7 +453,11 @@ static void collect_keys(struct search *s)
 	const struct breakdown *b = s->tree->b;
 	for (size_t i = 0; i < b->region_count; i++) {
 		const struct region *r = &b->regions[i];
-		if (!scan_is_heap(r) || !r->rss_bytes)
+		if (!scan_is_heap(r))
+			continue;
+		s->heaps.start = s->heaps.end ? s->heaps.start : r->start;
+		s->heaps.end = r->end;
+		if (!r->rss_bytes)
 			continue;
 		uint64_t first = r->start / reach(s->tree, ROOT);
 		uint64_t last = (r->end - 1) / reach(s->tree, ROOT);
@@ -358,12 +501,17 @@ static int proves(struct search *s, unsigned key, uint64_t node)
 }
 
 /* Most words are small numbers, or lead where the word before led, into a library say: that is seen without a search. */
+static int is_no_leaf(const struct search *s, uint64_t word)
+{
+	const struct region *no = s->no_heap;
+	return word - s->heaps.start >= s->heaps.end - s->heaps.start ||
+	       word & (s->tree->shape.align - 1) || word - no->start < no->end - no->start;
+}
+
 static int may_be_leaf(struct search *s, uint64_t word)
 {
 	const struct breakdown *b = s->tree->b;
-	const struct region *no = s->no_heap;
-	if (word & (s->tree->shape.align - 1) || word < b->regions[0].start ||
-	    word >= b->regions[b->region_count - 1].end || (word >= no->start && word < no->end))
+	if (is_no_leaf(s, word))
 		return 0;
 	size_t i = breakdown_find(b, word);
 	if (i == b->region_count)
@@ -391,17 +539,30 @@ static int has_entries_beside(struct search *s, const struct scan_block *block, 
 	return 1;
 }
 
+/* What stands before entry @key is of the root, too. */
+static int has_entries_before(struct search *s, const struct scan_block *block, size_t i,
+			      uint64_t key)
+{
+	uint64_t most = key < ENTRIES_BEFORE ? key : ENTRIES_BEFORE;
+	for (size_t n = 1; n <= most && n <= i; n++)
+		if (block->words[i - n] && !may_be_leaf(s, block->words[i - n]))
+			return 0;
+	return 1;
+}
+
 static int try_block(void *ctx, const struct scan_block *block)
 {
 	struct search *s = ctx;
 	struct radix *tree = s->tree;
-	for (size_t i = 0; i < block->count; i++) {
+	for (size_t n = 0; n < block->lead_count && block->leads[n] < block->count; n++) {
+		size_t i = block->leads[n];
 		uint64_t at = block->addr + i * 8;
 		if (!may_be_leaf(s, block->words[i]) || !has_entries_beside(s, block, i))
 			continue;
 		for (unsigned k = 0; k < s->key_count; k++) {
 			uint64_t root = at - s->keys[k] * 8;
-			if (root < s->roots.start || root > s->roots.end || root > at)
+			if (root < s->roots.start || root > s->roots.end || root > at ||
+			    !has_entries_before(s, block, i, s->keys[k]))
 				continue;
 			if (s->tries++ == TRIES_MAX)
 				return -ENOENT;
@@ -439,7 +600,7 @@ int radix_find(struct radix *tree, radix_proof proof, void *ctx)
 {
 	static const struct region nowhere;
 	struct search s = { .tree = tree, .proof = proof, .ctx = ctx };
-	struct scan *scan = scan_new(tree->memory, try_block, &s);
+	struct scan *scan = scan_new(tree->b, tree->memory, try_block, &s);
 	int rc = scan ? 0 : -ENOMEM;
 	tree->node_known = 0;
 	tree->pages.memory = tree->memory;
@@ -451,6 +612,6 @@ int radix_find(struct radix *tree, radix_proof proof, void *ctx)
 			rc = try_module(&s, scan, i);
 	free(tree->pieces);
 	tree->pieces = NULL;
-	free(scan);
+	scan_free(scan);
 	return rc == -ENOENT ? 0 : rc;
 }

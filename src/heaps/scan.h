@@ -28,6 +28,9 @@ struct scan_block {
 	const uint64_t *words;
 	size_t count; /* of words to look at */
 	size_t ahead; /* of words there are, for a look beyond the last: at most 512 more */
+	/* places of those words that lead into memory that no file backs, or between such: what a table's pointer is one of */
+	const uint32_t *leads;
+	size_t lead_count;
 };
 /** Nonzero ends the scan. */
 typedef int (*scan_fn)(void *ctx, const struct scan_block *block);
@@ -37,6 +40,27 @@ typedef int (*scan_fn)(void *ctx, const struct scan_block *block);
  */
 int scan_data(const struct breakdown *b, const struct memory *memory, uint64_t bytes_min,
 	      scan_fn fn, void *ctx);
+
+/**
+ * struct scan_copies - data of modules, copied once for all who look through it one after the other. A copy is as old as a few
+ * readers take, and made again after that.
+ */
+#define SCAN_COPIES 64u
+struct scan_copies {
+	size_t count;
+	char *room; /* one mapping for all, of large pages where there are some: small ones would cost as much as the reading */
+	uint64_t bytes, used;
+	struct scan_copy {
+		uint64_t start, end, read_ns;
+		int rc;
+		uint64_t *words;
+		uint32_t *leads; /* as many places behind it as there are words */
+		size_t lead_count;
+	} of[SCAN_COPIES];
+};
+/** scan_copies_init() - @copies of what scan_data() would read of @b; without memory there are none. */
+void scan_copies_init(struct scan_copies *copies, const struct breakdown *b);
+void scan_copies_fini(struct scan_copies *copies);
 
 /** struct radix_shape - which bits of an address choose the entry of the root, and of the leaf: that one is a page's. */
 struct radix_shape {

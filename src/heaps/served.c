@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "heaps/files.h"
 #include "heaps/readers.h"
@@ -29,6 +30,7 @@
 struct module {
 	struct breakdown *b;
 	const struct region *first; /* its start, at the file's */
+	int fd;
 	uint64_t bias;
 	Elf64_Phdr headers[HEADERS_MAX];
 	unsigned count;
@@ -41,7 +43,7 @@ struct module {
 
 static int read_at(const struct module *m, uint64_t offset, void *to, size_t len)
 {
-	return m->b->files->read(m->b->files_of, m->first->name, offset, to, len) == (ssize_t)len;
+	return m->fd >= 0 && pread(m->fd, to, len, (off_t)offset) == (ssize_t)len;
 }
 
 /* Where @vaddr's bytes are in the file; UINT64_MAX: nowhere. */
@@ -324,6 +326,7 @@ int heaps_served(struct breakdown *b, const struct memory *memory, struct err *e
 		if (!begins_module(b, i))
 			continue;
 		modules++;
+		m.fd = b->files->open(b->files_of, m.first->name);
 		int program = m.first->class <= REGION_PROGRAM_BSS;
 		const char *by = open_module(&m) ? serves(&m, memory) : NULL;
 		if (by)
@@ -334,6 +337,8 @@ int heaps_served(struct breakdown *b, const struct memory *memory, struct err *e
 			tell_go(&m, memory);
 		free(m.table);
 		free(m.text);
+		if (m.fd >= 0)
+			close(m.fd);
 	}
 	for (unsigned i = 0; i < founds; i++)
 		note(all, &count, in_the_end(found, founds, found[i].by), found[i].module);

@@ -48,6 +48,7 @@ struct free_list {
 struct tc {
 	struct breakdown *b;
 	const struct memory *memory;
+	struct memory fresh; /* without copies: lists are read as they are now */
 	struct radix tree;
 	struct memory_pages pages;
 	struct span last; /* the one that was met last: it may go on in the next mapping */
@@ -400,6 +401,9 @@ int heaps_tcmalloc(struct breakdown *b, const struct memory *memory, struct err 
 		.shape = { .shift = { 31, PAGE_SHIFT }, .bits = { 17, 18 }, .align = 8 }
 	};
 	rc = found = radix_find(&tc->tree, proof, tc);
+	tc->fresh = *memory;
+	tc->fresh.copies = NULL;
+	tc->memory = &tc->fresh;
 	if (rc == 1)
 		rc = walk_all(tc, claims);
 	/* that nothing was found in the end says something only where it is known to be there */

@@ -12,6 +12,7 @@
 
 #define PIECE_COST 128u
 #define PAGE_COST 32u
+#define MEMORY_RECENT_NS 20000000u
 
 /* ---- a process -------------------------------------------------------------------------------------------------- */
 
@@ -88,16 +89,20 @@ static ssize_t resident_runs(const struct memory *memory, uint64_t start, uint64
 	return rc < 0 ? rc : count;
 }
 
+static void enter(uint64_t *pages, const struct memory_run *run, uint64_t page)
+{
+	for (uint64_t at = run->start / page; at < run->end / page; at++)
+		pages[at % MEMORY_STRETCH_PAGES / 64] |= 1ull << (at % 64);
+}
+
 /* Pages of one stretch, [@first, @end): entered as they are now. */
 static void look(const struct memory *memory, uint64_t *pages, uint64_t first, uint64_t end)
 {
 	struct memory_run runs[MEMORY_STRETCH_PAGES / 2];
 	uint64_t page = memory->page_bytes;
 	ssize_t count = resident_runs(memory, first * page, end * page, runs, ARRAY_LEN(runs));
-	for (ssize_t i = 0; i < count; i++) {
-		for (uint64_t at = runs[i].start / page; at < runs[i].end / page; at++)
-			pages[at % MEMORY_STRETCH_PAGES / 64] |= 1ull << (at % 64);
-	}
+	for (ssize_t i = 0; i < count; i++)
+		enter(pages, &runs[i], page);
 }
 
 static int has_pages(const uint64_t *pages, uint64_t first, uint64_t end)
@@ -125,6 +130,8 @@ static int is_there(const struct memory *memory, uint64_t addr, size_t len)
 			uint64_t *held = &memory->there->stretch[stretch % MEMORY_STRETCHES];
 			if (*held != stretch + 1) {
 				*held = stretch + 1;
+				memory->there->looked_ns[stretch % MEMORY_STRETCHES] =
+					clock_ns(CLOCK_MONOTONIC);
 				memset(pages, 0, sizeof(now));
 				look(memory, pages, from, to);
 			}
@@ -194,6 +201,55 @@ int memory_read_resident(const struct memory *memory, uint64_t addr, void *to, s
 
 /* ---- residency ---------------------------------------------------------------------------------------------------- */
 
+/* One reader after the other goes through the same pages: what the one before was told a moment ago is true for the next. */
+static ssize_t recall_slice(struct memory_pages *pages)
+{
+	const struct memory_there *there = pages->memory->there;
+	uint64_t page = pages->memory->page_bytes, now = clock_ns(CLOCK_MONOTONIC);
+	uint64_t stretch_bytes = MEMORY_STRETCH_PAGES * page;
+	size_t count = 0;
+	if (MEMORY_SLICE % stretch_bytes)
+		return -ENOENT;
+	for (uint64_t at = pages->start; at < pages->end; at += stretch_bytes) {
+		uint64_t stretch = at / stretch_bytes, slot = stretch % MEMORY_STRETCHES;
+		if (there->stretch[slot] != stretch + 1 ||
+		    now - there->looked_ns[slot] > MEMORY_RECENT_NS)
+			return -ENOENT;
+	}
+	for (uint64_t at = pages->start / page; at < pages->end / page; at++) {
+		uint64_t slot = at / MEMORY_STRETCH_PAGES % MEMORY_STRETCHES;
+		if (!has_pages(there->pages[slot], at, at + 1))
+			continue;
+		if (count && pages->runs[count - 1].end == at * page)
+			pages->runs[count - 1].end += page;
+		else
+			pages->runs[count++] = (struct memory_run){ at * page, (at + 1) * page };
+	}
+	return (ssize_t)count;
+}
+
+static void remember_slice(const struct memory_pages *pages)
+{
+	struct memory_there *there = pages->memory->there;
+	uint64_t page = pages->memory->page_bytes, now = clock_ns(CLOCK_MONOTONIC);
+	uint64_t stretch_bytes = MEMORY_STRETCH_PAGES * page;
+	if (MEMORY_SLICE % stretch_bytes)
+		return;
+	for (uint64_t at = pages->start; at < pages->end; at += stretch_bytes) {
+		uint64_t stretch = at / stretch_bytes, slot = stretch % MEMORY_STRETCHES;
+		there->stretch[slot] = stretch + 1;
+		there->looked_ns[slot] = now;
+		memset(there->pages[slot], 0, sizeof(there->pages[slot]));
+		for (size_t i = 0; i < pages->count; i++) {
+			struct memory_run run = pages->runs[i];
+			run.start = run.start > at ? run.start : at;
+			run.end = run.end < at + stretch_bytes ? run.end : at + stretch_bytes;
+			if (run.start < run.end)
+				enter(there->pages[slot], &run, page);
+		}
+	}
+}
+
 /*
  * What is known is one slice; or, of a longer stretch that is asked for at once, as much as the runs have room for: one of
  * terabytes is nearly empty, and asking slice by slice would take minutes.
@@ -205,9 +261,14 @@ static void load_slice(struct memory_pages *pages, uint64_t addr, uint64_t end)
 	if (end > pages->end && end <= UINT64_MAX - MEMORY_SLICE)
 		pages->end = (end + MEMORY_SLICE - 1) & ~(MEMORY_SLICE - 1);
 	pages->at = 0;
-	ssize_t count = resident_runs(pages->memory, pages->start, pages->end, pages->runs,
+	int one = pages->memory->there && pages->end - pages->start == MEMORY_SLICE;
+	ssize_t known = one ? recall_slice(pages) : -ENOENT, count = known;
+	if (known < 0)
+		count = resident_runs(pages->memory, pages->start, pages->end, pages->runs,
 				      MEMORY_SLICE_RUNS);
 	pages->count = count > 0 ? (size_t)count : 0;
+	if (one && known < 0 && count >= 0)
+		remember_slice(pages);
 	/* a slice has no more runs than there is room for; of a longer stretch the rest is not known yet */
 	if (count == MEMORY_SLICE_RUNS && pages->runs[count - 1].end > addr)
 		pages->end = pages->runs[count - 1].end;

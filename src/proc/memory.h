@@ -38,6 +38,7 @@ struct memory_work {
  */
 struct memory_there {
 	uint64_t stretch[MEMORY_STRETCHES]; /* its number, plus 1 */
+	uint64_t looked_ns[MEMORY_STRETCHES];
 	uint64_t pages[MEMORY_STRETCHES][MEMORY_STRETCH_PAGES / 64];
 };
 
@@ -51,6 +52,8 @@ struct memory {
 			    size_t max);
 	struct memory_there *there; /* NULL: the kernel is asked at every reading */
 	struct memory_work *work;   /* NULL: no bound */
+	struct scan_copies
+		*copies; /* of data that several readers look through; NULL: each reads it */
 };
 
 /** struct memory_process - a process as a struct memory; @target and @pages are lent. */

@@ -23,18 +23,14 @@ static void variables(const struct target *target, const char *path, const char 
 		functions_variables(file, names, count, at);
 }
 
-static ssize_t read_file(const struct target *target, const char *path, uint64_t offset, void *to,
-			 size_t len)
+static int open_file(const struct target *target, const char *path)
 {
 	struct image_root root = { .fd = openat(target->dir, "root", O_PATH | O_CLOEXEC) };
 	if (root.fd < 0)
 		return -errno;
 	int fd = image_open_path(&root, OPENER_BELOW, path, 0);
-	ssize_t got = fd < 0 ? fd : pread(fd, to, len, (off_t)offset);
-	if (fd >= 0)
-		close(fd);
 	close(root.fd);
-	return got;
+	return fd;
 }
 
-const struct heap_files heapfiles = { variables, read_file };
+const struct heap_files heapfiles = { variables, open_file };

@@ -10,6 +10,7 @@
 
 #include "fake_mimalloc.h"
 #include "fake_reader.h"
+#include "heaps/scan.h"
 
 static void jemallocs_extents_and_caches_are_told_apart(void **state)
 {
@@ -303,6 +304,42 @@ static ssize_t read_and_count(void *ctx, const struct target_piece *pieces, unsi
 {
 	pieces_read += count;
 	return fake_read(ctx, pieces, count);
+}
+
+/* Every lead of a fake's data leads into its heap, or its own tables; the first look tells how many there are. */
+static int count_leads(void *ctx, const struct scan_block *block)
+{
+	unsigned *leads = ctx;
+	*leads += (unsigned)block->lead_count;
+	for (size_t i = 0; i < block->lead_count; i++)
+		assert_true(block->words[block->leads[i]] >= FAKE_DATA);
+	return 0;
+}
+
+static void data_is_read_once_for_all_who_look_through_it(void **state)
+{
+	(void)state;
+	struct fake *f = fake_new(fake_jemalloc);
+	struct scan_copies copies;
+	unsigned without = 0, first = 0, second = 0;
+	f->memory.read = read_and_count;
+	assert_int_equal(scan_data(&f->b, &f->memory, 0, count_leads, &without), 0);
+	assert_true(without > 0);
+	scan_copies_init(&copies, &f->b);
+	f->memory.copies = &copies;
+	assert_int_equal(scan_data(&f->b, &f->memory, 0, count_leads, &first), 0);
+	pieces_read = 0;
+	/* a copy that has grown old in between is made again */
+	for (unsigned tries = 0; tries < 1000 && (!tries || pieces_read); tries++) {
+		pieces_read = second = 0;
+		assert_int_equal(scan_data(&f->b, &f->memory, 0, count_leads, &second), 0);
+	}
+	assert_int_equal(pieces_read, 0);
+	assert_true(first > 0 && first <= without);
+	assert_int_equal(second, first);
+	f->memory.copies = NULL;
+	scan_copies_fini(&copies);
+	fake_end(f);
 }
 
 static void fake_far_arena(struct fake *f)
@@ -647,6 +684,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(jemallocs_extents_and_caches_are_told_apart),
+		cmocka_unit_test(data_is_read_once_for_all_who_look_through_it),
 		cmocka_unit_test(jemalloc_built_for_57_bit_addresses_says_the_same),
 		cmocka_unit_test(a_cache_behind_a_librarys_data_is_found),
 		cmocka_unit_test(words_that_pass_for_an_extent_of_terabytes_are_no_jemalloc),
